@@ -1,0 +1,85 @@
+# Tests: each test/*.c is a program, each test/*.sh a script, each test/*.cu a program on a GPU.
+#
+# Exit code 0 passes, 77 skips (the last line printed says why), anything else fails.
+# Tests run in the root of the repository; scripts find the program in $SKEIN and the
+# compiler with its flags in $SKEIN_CC.  Rooms that start ranks or threads of their own
+# want the whole machine: their tests run alone (by name, below).  fuzz_* need libFuzzer;
+# oracle_* an installed peer such as PyTorch, and they have their own label.
+set(alone "^(comm|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
+
+set(environment
+    "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1"
+    "SKEIN_CC=${CMAKE_C_COMPILER} -std=c11 -D_GNU_SOURCE ${skein_c_flags}")
+if(TARGET skein_program)
+  list(APPEND environment "SKEIN=$<TARGET_FILE:skein_program>")
+endif()
+
+function(skein_test name) # name, then the command
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  math(EXPR limit "120 * ${SKEIN_TEST_SCALE}")
+  if(name MATCHES "${alone}")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+    math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
+  elseif(name MATCHES "^oracle_")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE LABELS oracle)
+    math(EXPR limit "600 * ${SKEIN_TEST_SCALE}")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77
+                                          ENVIRONMENT "${environment}")
+endfunction()
+
+function(skein_test_program name file library) # and the program's arguments
+  add_executable(test_${name} ${file})
+  set_target_properties(test_${name} PROPERTIES
+    OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+  target_link_libraries(test_${name} PRIVATE ${library} skein_flags)
+  skein_test(${name} test_${name} ${ARGN})
+endfunction()
+
+file(GLOB tests CONFIGURE_DEPENDS test/*.c)
+foreach(file ${tests})
+  cmake_path(GET file STEM name)
+  if(name MATCHES "^fuzz_")
+    continue()
+  elseif(name MATCHES "64$") # in float64
+    skein_test_program(${name} ${file} skein64)
+  else()
+    skein_test_program(${name} ${file} skein)
+  endif()
+  if(name STREQUAL "parts_op" AND NOT EXISTS ${CMAKE_SOURCE_DIR}/test/parts_op64.c)
+    skein_test_program(parts_op64 ${file} skein64)
+  endif()
+endforeach()
+
+file(GLOB scripts CONFIGURE_DEPENDS test/*.sh)
+foreach(file ${scripts})
+  cmake_path(GET file STEM name)
+  skein_test(${name} bash ${file})
+endforeach()
+
+if(TARGET skein_cuda)
+  file(GLOB cuda_tests CONFIGURE_DEPENDS test/*.cu)
+  foreach(file ${cuda_tests})
+    cmake_path(GET file STEM name)
+    skein_test_program(${name} ${file} skein_cuda)
+  endforeach()
+endif()
+
+if(SKEIN_FUZZ) # 20 seconds each, from the seeds in test/corpus/NAME; new finds stay in the build
+  file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz_*.c)
+  foreach(file ${fuzzers})
+    cmake_path(GET file STEM name)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus/${name})
+    set(seeds ${CMAKE_SOURCE_DIR}/test/corpus/${name})
+    if(NOT EXISTS ${seeds})
+      set(seeds "")
+    endif()
+    skein_test_program(${name} ${file} skein -max_total_time=20 -timeout=10
+                       -artifact_prefix=${CMAKE_BINARY_DIR}/${name}.
+                       ${CMAKE_BINARY_DIR}/corpus/${name} ${seeds})
+    target_link_options(test_${name} PRIVATE -fsanitize=fuzzer)
+    target_compile_options(test_${name} PRIVATE -Wno-missing-prototypes)
+  endforeach()
+endif()

@@ -1,0 +1,71 @@
+/* list.c - the parts on the shelves, one line each, from their own words. */
+#include "base/text.h"
+#include "cli/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Every part begins with these two. */
+typedef struct head {
+    const char *name, *doc;
+} head;
+
+static int count(const sk_part_kind *k)
+{
+    int n = 0;
+    while (k->parts[n]) n++;
+    return n;
+}
+
+static void show(const sk_part_kind *k)
+{
+    size_t wide = 0;
+    for (const void *const *p = k->parts; *p; p++) {
+        size_t n = strlen(((const head *)*p)->name);
+        if (n > wide) wide = n;
+    }
+    for (const void *const *p = k->parts; *p; p++) {
+        const head *h = *p;
+        printf("  %-*s  %s\n", (int)wide, h->name, h->doc);
+    }
+}
+
+static sk_status unknown(sk_arena *a, const char *name)
+{
+    sk_out o = {.arena = a};
+    const char *names[64];
+    int n = 0;
+    for (const sk_part_kind *k = sk_kinds; k->kind; k++) {
+        sk_out_add(&o, "%s%s", n ? ", " : "", k->kind);
+        if (n < 64) names[n++] = k->kind;
+    }
+    const char *near = sk_nearest(name, names, n);
+    return sk_fail(SK_EUSAGE, "there are no parts of kind '%s'%s%s%s; kinds are: %s", name,
+                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "",
+                   o.s ? o.s : "none");
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        const sk_part_kind *k = sk_kinds;
+        while (k->kind && strcmp(k->kind, argv[i])) k++;
+        if (!k->kind) return unknown(a, argv[i]);
+        show(k);
+    }
+    if (argc) return SK_OK;
+    for (const sk_part_kind *k = sk_kinds; k->kind; k++) {
+        printf("%s (%d)\n", k->kind, count(k));
+        show(k);
+    }
+    return SK_OK;
+}
+
+const sk_cmd sk_cmd_list = {
+    .name = "list",
+    .doc = "the parts: ops, models, optimizers, sources, commands ...",
+    .help = "usage: skein list [KIND ...]\n\n"
+            "Prints the parts of each kind with one line about each; without a kind, all of them.\n"
+            "    skein list op\n",
+    .run = run,
+};

@@ -1,0 +1,100 @@
+/* mlp.c - a classifier of plain layers, for images such as Fashion-MNIST.
+ *
+ * Letters: b batch, x pixels, f g i j ... one per hidden layer, v classes. */
+#include "graph/build.h"
+#include "graph/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char hidden[] = "fgijklmo";
+
+static void build(sk_graph *g, const sk_hyper *h, sk_mode mode)
+{
+    int n = (int)h->num_hidden_layers;
+    char from = 'x', dims[16], letters[3] = "";
+    (void)mode;
+    if (n < 1 || n > (int)strlen(hidden)) {
+        sk_graph_fail(g, SK_ECONF, "num_hidden_layers is %d; 1 to %zu are needed", n,
+                      strlen(hidden));
+        return;
+    }
+    sk_graph_size(g, 'x', h->input_size);
+    sk_graph_size(g, 'v', h->vocab_size);
+    sk_tensor *y = sk_input(g, "pixels", "bx", SK_F32);
+    for (int i = 0; i <= n; i++) {
+        char to = i < n ? hidden[i] : 'v';
+        g->layer = i + 1;
+        if (i < n) sk_graph_size(g, to, h->hidden_size);
+        snprintf(letters, sizeof letters, "%c%c", from, to);
+        snprintf(dims, sizeof dims, "b%c,%s->b%c", from, letters, to);
+        double std = sqrt(2.0 / (double)g->size[(int)from]);
+        sk_tensor *w = sk_param_f(g, letters, std, "layers.%d.w", i);
+        sk_tensor *b = sk_param_f(g, letters + 1, SK_ZEROS, "layers.%d.b", i);
+        y = sk_contract(g, dims, y, w);
+        snprintf(dims, sizeof dims, "b%c,%c->b%c", to, to, to);
+        if (i < n) y = sk_apply(g, "bias_gelu", .in = {y, b})->out[0];
+        else y = sk_apply(g, "bias", .dims = sk_strdup(g->arena, dims), .in = {y, b})->out[0];
+        from = to;
+    }
+    sk_cross_entropy(g, y, sk_input(g, "targets", "b", SK_I32),
+                     sk_input(g, "weights", "b", SK_F32));
+}
+
+static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
+{
+    int layer = i / 2;
+    if (layer > h->num_hidden_layers) return false;
+    char from = layer ? hidden[layer - 1] : 'x',
+         to = layer < h->num_hidden_layers ? hidden[layer] : 'v';
+    *out = (sk_hf){.file_name = sk_print(a, "layers.%d.%s", layer, i % 2 ? "bias" : "weight"),
+                   .name = sk_print(a, "layers.%d.%s", layer, i % 2 ? "b" : "w"),
+                   .dims = i % 2 ? sk_print(a, "%c", to) : sk_print(a, "%c,%c", to, from)};
+    return true;
+}
+
+static bool hf_key(sk_hyper *h, const char *key, double x)
+{
+    if (!strcmp(key, "hidden_size")) h->hidden_size = (int64_t)x;
+    else if (!strcmp(key, "num_hidden_layers")) h->num_hidden_layers = (int64_t)x;
+    else if (!strcmp(key, "input_size")) h->input_size = (int64_t)x;
+    else if (!strcmp(key, "vocab_size")) h->vocab_size = (int64_t)x;
+    else return false;
+    return true;
+}
+
+static char *hf_config(sk_arena *a, const sk_hyper *h)
+{
+    return sk_print(a,
+                    "{\n  \"model_type\": \"mlp\",\n  \"input_size\": %lld,\n"
+                    "  \"hidden_size\": %lld,\n  \"num_hidden_layers\": %lld,\n"
+                    "  \"vocab_size\": %lld\n}\n",
+                    (long long)h->input_size, (long long)h->hidden_size,
+                    (long long)h->num_hidden_layers, (long long)h->vocab_size);
+}
+
+static const sk_preset presets[] = {
+    {"mlp",
+     {.arch = "mlp",
+      .input_size = 784,
+      .hidden_size = 500,
+      .num_hidden_layers = 1,
+      .vocab_size = 10}},
+    {0},
+};
+
+const sk_model sk_model_mlp = {
+    .name = "mlp",
+    .doc = "a classifier of plain layers with GELU",
+    .presets = presets,
+    .usual = {.arch = "mlp",
+              .input_size = 784,
+              .hidden_size = 500,
+              .num_hidden_layers = 1,
+              .vocab_size = 10},
+    .build = build,
+    .hf = hf,
+    .hf_key = hf_key,
+    .hf_config = hf_config,
+};

@@ -1,0 +1,282 @@
+/* contract.c - every product-and-sum of two tensors, told by its letters.
+ *
+ * "btc,cf->btf" is a linear layer, "bhqd,bhkd->bhqk" attention scores,
+ * "ecd,edf->ecf" a bank of experts.  The gradient of a contraction is two more
+ * contractions with the letters moved, so this file is the whole family.
+ *
+ * Letters fall into four kinds: batch (in both and in the result), m (first and
+ * result), n (second and result), k (summed).  Where the letters of m, n and k
+ * lie in line, so that each kind acts like one dim, BLAS does the work, once per
+ * batch element; otherwise an odometer does, a hundred times slower.  Threads
+ * take batches, rows or columns of the result: no sum crosses threads, and each
+ * calls BLAS for itself (run/ keeps BLAS single-threaded). */
+#include "graph/graph.h"
+
+#include <cblas.h>
+#include <limits.h>
+
+#define GEMM _Generic((real)0, float : cblas_sgemm, double : cblas_dgemm)
+#define GEMV _Generic((real)0, float : cblas_sgemv, double : cblas_dgemv)
+
+enum { A, B, OUT };
+enum { BATCH, M, N, K, KINDS };
+enum { MOST = 3 * SK_MAX_DIM, GRAIN = 16 }; /* threads cut m and n at multiples of GRAIN */
+
+typedef struct letter {
+    char name;
+    int64_t size, step[3]; /* elements between neighbours in a, b, out; 0: not there */
+    bool in[3];
+} letter;
+
+typedef struct letters {
+    int n;
+    letter v[MOST];
+} letters;
+
+static void note(letters *all, char name, const sk_view *v, int who, int dim)
+{
+    int i = 0;
+    while (i < all->n && all->v[i].name != name) i++;
+    if (i == all->n) all->v[all->n++] = (letter){.name = name};
+    all->v[i].size = v->size[dim];
+    all->v[i].step[who] = v->step[dim];
+    all->v[i].in[who] = true;
+}
+
+static void read_dims(const sk_args *a, letters *all)
+{
+    const sk_view *view[3] = {&a->in[0], &a->in[1], &a->out[0]};
+    int who = A, dim = 0;
+    all->n = 0;
+    for (const char *p = a->dims; *p; p++) {
+        if (*p == ',') who = B, dim = 0;
+        else if (*p == '>') who = OUT, dim = 0;
+        else if (*p != '-' && *p != '!') note(all, *p, view[who], who, dim++);
+    }
+}
+
+static int kind(const letter *l)
+{
+    if (!l->in[OUT]) return K;
+    return l->in[A] && l->in[B] ? BATCH : l->in[B] ? N : M;
+}
+
+static void sort_out(const letters *all, letters by_kind[KINDS])
+{
+    for (int i = 0; i < KINDS; i++) by_kind[i].n = 0;
+    for (int i = 0; i < all->n; i++) {
+        letters *to = &by_kind[kind(&all->v[i])];
+        to->v[to->n++] = all->v[i];
+    }
+}
+
+static int64_t product(const letters *l)
+{
+    int64_t n = 1;
+    for (int i = 0; i < l->n; i++) n *= l->v[i].size;
+    return n;
+}
+
+/* The offsets in a, b and out of the i-th combination of these letters. */
+static void locate(const letters *l, int64_t i, int64_t at[3])
+{
+    at[A] = at[B] = at[OUT] = 0;
+    for (int k = l->n - 1; k >= 0; k--) {
+        int64_t x = i % l->v[k].size;
+        i /= l->v[k].size;
+        for (int w = 0; w < 3; w++) at[w] += x * l->v[k].step[w];
+    }
+}
+
+/* One dim that stands for all letters of a kind; false if they do not lie in line. */
+static bool merge(const letters *l, letter *one)
+{
+    int64_t weight = INT64_MAX;
+    *one = (letter){.size = product(l)};
+    if (one->size <= 1) return true;
+    for (;;) { /* outermost first: by falling step */
+        const letter *next = NULL;
+        int64_t best = 0;
+        for (int i = 0; i < l->n; i++) {
+            int64_t w = l->v[i].step[A] + l->v[i].step[B] + l->v[i].step[OUT];
+            if (l->v[i].size > 1 && w < weight && w > best) next = &l->v[i], best = w;
+        }
+        if (!next) return true;
+        for (int w = 0; w < 3 && weight != INT64_MAX; w++)
+            if (one->step[w] != next->step[w] * next->size) return false;
+        weight = best;
+        for (int w = 0; w < 3; w++) one->step[w] = next->step[w];
+    }
+}
+
+typedef struct matrix {
+    bool turned; /* stored column by column */
+    int64_t ld;
+} matrix;
+
+static bool as_matrix(int64_t rows, int64_t cols, int64_t row_step, int64_t col_step, matrix *m)
+{
+    if (cols <= 1 || col_step == 1) *m = (matrix){false, rows <= 1 ? cols : row_step};
+    else if (rows <= 1 || row_step == 1) *m = (matrix){true, col_step};
+    else return false;
+    if (m->ld < 1) m->ld = rows <= 1 || cols <= 1 ? 1 : 0;
+    return m->ld >= (m->turned ? rows : cols) && m->ld <= INT_MAX;
+}
+
+typedef struct plan {
+    letter m, n, k;
+    matrix a, b, out;
+} plan;
+
+static bool is_matmul(const letters by_kind[KINDS], plan *p)
+{
+    return merge(&by_kind[M], &p->m) && merge(&by_kind[N], &p->n) && merge(&by_kind[K], &p->k) &&
+           p->m.size <= INT_MAX && p->n.size <= INT_MAX && p->k.size <= INT_MAX &&
+           as_matrix(p->m.size, p->k.size, p->m.step[A], p->k.step[A], &p->a) &&
+           as_matrix(p->k.size, p->n.size, p->k.step[B], p->n.step[B], &p->b) &&
+           as_matrix(p->m.size, p->n.size, p->m.step[OUT], p->n.step[OUT], &p->out);
+}
+
+static int step_of(const letter *l, int who) { return l->size > 1 ? (int)l->step[who] : 1; }
+
+/* One row or column of results: a matrix [k, n] that is read once, at twice the speed of a
+ * product of matrices.  Generating text is made of these. */
+static void by_vector(const sk_args *a, const plan *p, const real *x, int step_x, const real *y,
+                      matrix of, real *z, int step_z, int64_t n)
+{
+    int k = (int)p->k.size;
+    for (int64_t i = 0; i < n && !(a->add & 1); i++) z[i * step_z] = 0; /* z may hold NaN */
+    if (!k) return;
+    GEMV(CblasRowMajor, of.turned ? CblasNoTrans : CblasTrans, of.turned ? (int)n : k,
+         of.turned ? k : (int)n, (real)1, y, (int)of.ld, x, step_x, (real)1, z, step_z);
+}
+
+/* A result stored column by column turns the whole product: BLAS calls that column-major. */
+static void product_of(const sk_args *a, const plan *p, const int64_t at[3], int64_t m, int64_t n)
+{
+    const real *x = (const real *)a->in[0].data + at[A], *y = (const real *)a->in[1].data + at[B];
+    real *z = (real *)a->out[0].data + at[OUT];
+    matrix turned = {!p->a.turned, p->a.ld};
+    if (!m || !n) return;
+    if (p->m.size == 1) by_vector(a, p, x, step_of(&p->k, A), y, p->b, z, step_of(&p->n, OUT), n);
+    else if (p->n.size == 1)
+        by_vector(a, p, y, step_of(&p->k, B), x, turned, z, step_of(&p->m, OUT), m);
+    else
+        GEMM(p->out.turned ? CblasColMajor : CblasRowMajor,
+             p->a.turned != p->out.turned ? CblasTrans : CblasNoTrans,
+             p->b.turned != p->out.turned ? CblasTrans : CblasNoTrans, (int)m, (int)n,
+             (int)p->k.size, (real)1, x, (int)p->a.ld, y, (int)p->b.ld, (real)(a->add & 1), z,
+             (int)p->out.ld);
+}
+
+static void share_grains(const sk_args *a, int64_t n, int64_t *from, int64_t *to)
+{
+    sk_share(a, (n + GRAIN - 1) / GRAIN, from, to);
+    *from *= GRAIN;
+    *to = *to * GRAIN < n ? *to * GRAIN : n;
+}
+
+static void by_blas(const sk_args *a, const letters *batch, const plan *p)
+{
+    int64_t n = product(batch), from = 0, to = n, at[3];
+    bool whole = n >= 4 * a->of || n % a->of == 0; /* enough batches for all threads */
+    if (whole) sk_share(a, n, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        int64_t lo = 0, hi = 0, rows = p->m.size, cols = p->n.size;
+        locate(batch, i, at);
+        if (!whole && rows >= cols) {
+            share_grains(a, p->m.size, &lo, &hi);
+            rows = hi - lo;
+            at[A] += lo * p->m.step[A];
+            at[OUT] += lo * p->m.step[OUT];
+        } else if (!whole) {
+            share_grains(a, p->n.size, &lo, &hi);
+            cols = hi - lo;
+            at[B] += lo * p->n.step[B];
+            at[OUT] += lo * p->n.step[OUT];
+        }
+        product_of(a, p, at, rows, cols);
+    }
+}
+
+/* The reference: for each element of the result, walk the summed letters. */
+static void by_odometer(const sk_args *a, const letters *all, const letters *k)
+{
+    const real *x = a->in[0].data, *y = a->in[1].data;
+    real *z = a->out[0].data;
+    letters out = {0};
+    int64_t from, to, at[3], in[3], n_k = product(k);
+    for (int i = 0; i < all->n; i++)
+        if (all->v[i].in[OUT]) out.v[out.n++] = all->v[i];
+    sk_share(a, product(&out), &from, &to);
+    for (int64_t o = from; o < to; o++) {
+        double sum = 0;
+        locate(&out, o, at);
+        for (int64_t i = 0; i < n_k; i++) {
+            locate(k, i, in);
+            sum += (double)x[at[A] + in[A]] * (double)y[at[B] + in[B]];
+        }
+        z[at[OUT]] = (a->add & 1 ? z[at[OUT]] : 0) + (real)sum;
+    }
+}
+
+static void cpu(const sk_args *a)
+{
+    letters all, by_kind[KINDS];
+    plan p;
+    read_dims(a, &all);
+    sort_out(&all, by_kind);
+    if (!sk_count(&a->out[0])) return;
+    if (is_matmul(by_kind, &p)) by_blas(a, &by_kind[BATCH], &p);
+    else by_odometer(a, &all, &by_kind[K]);
+}
+
+static double flops(const sk_args *a)
+{
+    letters all;
+    read_dims(a, &all);
+    return 2 * (double)product(&all);
+}
+
+/* y = a.b  =>  da = dy.b with the letters "out,b->a", db = a.dy with "a,out->b". */
+static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
+{
+    const char *a = y->letters_in[0], *b = y->letters_in[1], *o = y->letters_out[0];
+    dx[0] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", o, b, a), dy[0], y->in[1]);
+    dx[1] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", a, o, b), y->in[0], dy[0]);
+}
+
+static const sk_sample samples[] = {
+    {.in = {"m4k6", "k6n2"}, .dims = "mk,kn->mn"},
+    {.in = {"b2t5c7", "c7f9"}, .dims = "btc,cf->btf"},
+    {.in = {"b3t5c6", "v11c6"}, .dims = "btc,vc->btv"},
+    {.in = {"b3t4f5", "b3t4c7"}, .dims = "btf,btc->fc"},
+    {.in = {"b2t3c5", "c5h2s3d4"}, .dims = "btc,chsd->bthsd"},
+    {.in = {"b2t3h2r1d4", "h2r1d4c5"}, .dims = "bthrd,hrdc->btc"},
+    {.in = {"b2h3q4d5", "b2h3k6d5"}, .dims = "bhqd,bhkd->bhqk"},
+    {.in = {"e3c4d2", "e3d2f5"}, .dims = "ecd,edf->ecf"},
+    {.in = {"m37k5", "k5n19"}, .dims = "mk,kn->nm"},
+    {.in = {"b2t1c5", "v53c5"}, .dims = "btc,vc->btv"},
+    {.in = {"b1t1c5", "v53c5"}, .dims = "btc,vc->btv"},
+    {.in = {"b1t1c5", "c5f39"}, .dims = "btc,cf->btf"},
+    {.in = {"m23k5", "n1k5"}, .dims = "mk,nk->mn"},
+    {.in = {"k5m23", "k5n1"}, .dims = "km,kn->nm"},
+    {.in = {"t3f41", "t3c7"}, .dims = "tf,tc->fc"},
+    {.in = {"k7", "k7"}, .dims = "k,k->"},
+    {.in = {"m5", "n3"}, .dims = "m,n->mn"},
+    {.in = {"m3a2k4b3", "k4b3n5"}, .dims = "makb,kbn->mna"}, /* these are the odometer's */
+    {.in = {"m3k2l10", "l10k2n3"}, .dims = "mkl,lkn->mn"},
+    {.in = {"k4m3b2", "n5b2k4"}, .dims = "kmb,nbk->mnb"},
+    {.in = {0}},
+};
+
+const sk_op sk_op_contract = {
+    .name = "contract",
+    .doc = "product of two tensors, summed over the letters missing in the result",
+    .n_in = 2,
+    .flags = SK_OP_ADDS,
+    .grad = grad,
+    .flops = flops,
+    .cpu = cpu,
+    .samples = samples,
+};

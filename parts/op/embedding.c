@@ -1,0 +1,50 @@
+/* embedding.c - rows of a table, chosen by ids.
+ *
+ * The table may be a piece of the vocabulary: an id that lies elsewhere gives a
+ * row of zeros, so that the pieces' results add up to the whole one. */
+#include "graph/graph.h"
+
+static void cpu(const sk_args *a)
+{
+    const sk_view *table = &a->in[0];
+    const int32_t *id = a->in[1].data;
+    const real *w = table->data;
+    real *y = a->out[0].data;
+    int64_t cols = table->size[1], from, to;
+    sk_share(a, sk_count(&a->in[1]), &from, &to);
+    for (int64_t r = from; r < to; r++) {
+        int64_t row = id[r] - table->at[0];
+        bool mine = row >= 0 && row < table->size[0];
+        real *out = y + r * cols;
+        if (!mine && !(a->add & 1)) memset(out, 0, (size_t)cols * sizeof(real));
+        if (mine && !(a->add & 1)) memcpy(out, w + row * cols, (size_t)cols * sizeof(real));
+        if (!mine || !(a->add & 1)) continue;
+#pragma omp simd
+        for (int64_t c = 0; c < cols; c++) out[c] += w[row * cols + c];
+    }
+}
+
+static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
+{
+    char *dims =
+        sk_print(g->arena, "%s,%s->%s", y->letters_out[0], y->letters_in[1], y->letters_in[0]);
+    dx[0] = sk_apply(g, "embedding_grad", .in = {dy[0], y->in[1]}, .dims = dims)->out[0];
+}
+
+static const sk_sample samples[] = {
+    {.in = {"v10c8", "b2t3%10"}},
+    {.in = {"v7c5", "b3t2k2%7"}},
+    {.in = {"v4c3", "n1%4"}},
+    {.in = {0}},
+};
+
+const sk_op sk_op_embedding = {
+    .name = "embedding",
+    .doc = "rows of a table, chosen by ids",
+    .dims = "vc,*->*c",
+    .n_in = 2,
+    .flags = SK_OP_ADDS,
+    .grad = grad,
+    .cpu = cpu,
+    .samples = samples,
+};

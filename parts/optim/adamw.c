@@ -1,0 +1,34 @@
+/* adamw.c - Loshchilov and Hutter 2019: Adam, with decay applied to the weight
+ * itself and not to the gradient.  One pass: reads and writes each number once. */
+#include "program/optim.h"
+
+#include <math.h>
+
+enum { LR, BETA1, BETA2, EPS, DECAY };
+enum { M, V };
+
+static void apply(sk_piece *p)
+{
+    const float *k = p->knob;
+    real lr = k[LR], b1 = k[BETA1], b2 = k[BETA2], eps = k[EPS], scale = p->scale;
+    double fix1 = 1 - pow((double)b1, (double)p->step), fix2 = 1 - pow((double)b2, (double)p->step);
+    real rate = (real)((double)lr / fix1), root = (real)(1 / sqrt(fix2)), keep = 1 - lr * k[DECAY];
+    real *restrict w = p->param, *restrict m = p->state[M], *restrict v = p->state[V];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        real g = grad[i] * scale;
+        m[i] = b1 * m[i] + (1 - b1) * g;
+        v[i] = b2 * v[i] + (1 - b2) * g * g;
+        w[i] = keep * w[i] - rate * m[i] / (sqrtf(v[i]) * root + eps);
+    }
+}
+
+const sk_optim sk_optim_adamw = {
+    .name = "adamw",
+    .doc = "Adam with decoupled weight decay",
+    .n_state = 2,
+    .state = {"m", "v"},
+    .knobs = {{"lr", 1e-3f}, {"beta1", 0.9f}, {"beta2", 0.95f}, {"eps", 1e-8f}, {"decay", 0.1f}},
+    .pass = {apply},
+};

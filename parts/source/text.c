@@ -1,0 +1,140 @@
+/* text.c - plain text and JSON lines: a file, a directory of files or a glob, also packed (.gz).
+ *
+ * A single plain file is taken as it is.  Where there are several documents
+ * (files, or lines of JSON with a "text"), each ends with the tokenizer's end
+ * of text, or with a newline if it has none. */
+#include "data/data.h"
+#include "base/text.h"
+#include "data/read.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PEEK = 4096 };
+
+typedef struct pile { /* documents, one after the other */
+    sk_arena *arena;
+    char *s;
+    size_t n, cap;
+    int64_t documents;
+    const char *end;
+} pile;
+
+static bool is_text(const char *path)
+{
+    char head[PEEK];
+    return !sk_ends(path, ".bin") && !memchr(head, 0, sk_data_peek(path, head, sizeof head));
+}
+
+static bool knows(const char *what)
+{
+    sk_arena a = {0};
+    sk_paths files = {0};
+    bool tokens = sk_is_dir(what) && sk_data_has(what, "train.bin");
+    bool mine = !tokens && !sk_data_list(&a, what, &files) && files.n && is_text(files.v[0]);
+    sk_arena_end(&a);
+    return mine;
+}
+
+static sk_status append(pile *p, const char *s, size_t n)
+{
+    if ((int64_t)(p->n + n) > SK_DATA_LIMIT)
+        return sk_fail(SK_EDATA, "data: over %lld bytes of text; give token files (.bin) instead",
+                       (long long)SK_DATA_LIMIT);
+    if (p->n + n > p->cap) {
+        size_t cap = 2 * (p->n + n) + 4096;
+        p->s = sk_grow(p->arena, p->s, p->n, cap);
+        p->cap = cap;
+    }
+    memcpy(p->s + p->n, s, n);
+    p->n += n;
+    return SK_OK;
+}
+
+static sk_status document(pile *p, const char *s, size_t n)
+{
+    SK_TRY(append(p, s, n));
+    p->documents++;
+    if (*p->end) return append(p, p->end, strlen(p->end));
+    return n && s[n - 1] != '\n' ? append(p, "\n", 1) : SK_OK;
+}
+
+static sk_status json_line(pile *p, const char *path, int64_t line, const char *s, size_t n)
+{
+    json_error_t e;
+    json_t *o = json_loadb(s, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e);
+    if (!o)
+        return sk_fail(SK_EDATA,
+                       "%s:%lld:%d: not JSON: %s (a file that begins with '{' is read "
+                       "as JSON lines)",
+                       path, (long long)line, e.column, e.text);
+    json_t *text = json_object_get(o, "text");
+    sk_status status =
+        json_is_string(text)
+            ? document(p, json_string_value(text), json_string_length(text))
+            : sk_fail(SK_EDATA, "%s:%lld: no \"text\" in this line, a string is needed", path,
+                      (long long)line);
+    json_decref(o);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+static sk_status json_lines(pile *p, const char *path, sk_text t)
+{
+    int64_t line = 1;
+    for (size_t at = 0; at < t.n; line++) {
+        const char *end = memchr(t.s + at, '\n', t.n - at);
+        size_t n = end ? (size_t)(end - t.s) - at : t.n - at;
+        if (strspn(t.s + at, " \t\r") < n) SK_TRY(json_line(p, path, line, t.s + at, n));
+        at += n + 1;
+    }
+    return SK_OK;
+}
+
+static sk_status file(pile *p, const char *path)
+{
+    sk_arena scratch = {0};
+    sk_text t = {0};
+    sk_status status = is_text(path) ? sk_data_read(&scratch, path, SK_DATA_LIMIT, &t)
+                                     : sk_fail(SK_EDATA,
+                                               "%s is not text, but lies among text files; name "
+                                               "the ones to read with a glob",
+                                               path);
+    if (!status && t.n) status = t.s[0] == '{' ? json_lines(p, path, t) : document(p, t.s, t.n);
+    sk_arena_end(&scratch);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                           sk_store *out)
+{
+    sk_arena scratch = {0};
+    sk_paths files = {0};
+    sk_text one = {0};
+    pile p = {.arena = &scratch, .end = t ? sk_tokenizer_end(t) : ""};
+    (void)validation;
+    SK_TRY(sk_data_list(a, what, &files));
+    if (files.n == 1) SK_TRY(sk_data_read(a, files.v[0], SK_DATA_LIMIT, &one));
+    if (files.n != 1 || (one.n && one.s[0] == '{')) {
+        sk_status status = SK_OK;
+        for (int i = 0; i < files.n && !status; i++) status = file(&p, files.v[i]);
+        if (!status && p.n) one = (sk_text){memcpy(sk_alloc(a, p.n + 1), p.s, p.n), p.n};
+        sk_arena_end(&scratch);
+        if (status) return sk_trail(status, SK_HERE);
+    }
+    if (!one.n) return sk_fail(SK_EDATA, "data: \"%s\" holds no text", what);
+    SK_TRY(sk_store_text(a, t, one.s, one.n, out));
+    sk_out d = {.arena = a};
+    sk_out_add(&d, "%.80s · %s bytes", sk_base_name(what), sk_commas(a, (int64_t)one.n));
+    if (out->token_bytes > 1) sk_out_add(&d, " · %s tokens", sk_commas(a, out->n_tokens));
+    if (p.documents > 1) sk_out_add(&d, " · %s documents", sk_commas(a, p.documents));
+    snprintf(out->describe, sizeof out->describe, "%s", d.s);
+    return SK_OK;
+}
+
+const sk_source sk_source_text = {
+    .name = "text",
+    .doc = "plain text or JSON lines with a \"text\": file, directory or glob, also .gz",
+    .knows = knows,
+    .open = open_text,
+};

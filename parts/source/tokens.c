@@ -1,0 +1,215 @@
+/* tokens.c - files of token ids made by others.
+ *
+ *     llm.c     256 int32 (magic, version, count), then uint16 (20240520, version 1)
+ *               or uint32 (20240801, version 7)
+ *     Megatron  x.bin with the ids, x.idx with their type and the documents' lengths
+ *     nanoGPT   x.bin, nothing but uint16; train.bin and val.bin in a directory
+ *
+ * One file is mapped, so that its size does not matter; several (a glob of
+ * shards) are read into memory.  None of them says how many ids there are: the
+ * feed checks each id that it copies. */
+#include "data/data.h"
+#include "base/text.h"
+#include "data/read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LLMC_HEAD = 1024, LLMC_16 = 20240520, LLMC_32 = 20240801, MEGATRON_HEAD = 34 };
+static const char megatron[] = "MMIDIDX\0"; /* and the string's own NUL: nine bytes */
+
+typedef struct shard {
+    const sk_mapped *map;
+    int64_t at, n;
+    int width;
+} shard;
+
+static bool is_megatron(const char *index)
+{
+    char head[9];
+    return sk_data_peek(index, head, 9) == 9 && !memcmp(head, megatron, 9);
+}
+
+/* The index that goes with x, x.bin or x.idx; NULL if there is none. */
+static const char *index_of(sk_arena *a, const char *what)
+{
+    int n = (int)strlen(what);
+    if (sk_ends(what, ".bin") || sk_ends(what, ".idx")) n -= 4;
+    const char *index = sk_print(a, "%.*s.idx", n, what);
+    return is_megatron(index) ? index : NULL;
+}
+
+static bool knows(const char *what)
+{
+    uint32_t head = 0;
+    sk_arena a = {0};
+    sk_paths files = {0};
+    bool mine = sk_is_dir(what) ? sk_data_has(what, "train.bin") : index_of(&a, what) != NULL;
+    if (!mine && !sk_is_dir(what) && !sk_data_list(&a, what, &files) && files.n) {
+        bool some = sk_data_peek(files.v[0], &head, 4) == 4;
+        mine = sk_ends(files.v[0], ".bin") || (some && (head == LLMC_16 || head == LLMC_32));
+    }
+    sk_arena_end(&a);
+    return mine;
+}
+
+static int64_t long_at(const uint8_t *p)
+{
+    int64_t x;
+    memcpy(&x, p, 8);
+    return x;
+}
+
+static int32_t int_at(const uint8_t *p)
+{
+    int32_t x;
+    memcpy(&x, p, 4);
+    return x;
+}
+
+static sk_status open_llmc(const sk_mapped *m, shard *out)
+{
+    int32_t magic = int_at(m->bytes), version = int_at(m->bytes + 4), n = int_at(m->bytes + 8);
+    int width = magic == LLMC_16 ? 2 : 4;
+    if (version != (width == 2 ? 1 : 7))
+        return sk_fail(SK_EDATA, "%s: llm.c tokens of version %d, needed is %d", m->path, version,
+                       width == 2 ? 1 : 7);
+    if (n < 0 || m->size != LLMC_HEAD + (int64_t)n * width)
+        return sk_fail(SK_EDATA,
+                       "%s: the header promises %d tokens of %d bytes, that is %lld "
+                       "bytes in all; the file has %lld",
+                       m->path, n, width, LLMC_HEAD + (long long)n * width, (long long)m->size);
+    *out = (shard){m, LLMC_HEAD, n, width};
+    return SK_OK;
+}
+
+/* Lengths and places of the sequences must be one unbroken run over the whole of x.bin. */
+static sk_status check_index(const sk_mapped *idx, const sk_mapped *bin, int64_t n, int width)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t len = int_at(idx->bytes + MEGATRON_HEAD + 4 * i);
+        if (len < 0 || long_at(idx->bytes + MEGATRON_HEAD + 4 * n + 8 * i) != at)
+            return sk_fail(SK_EDATA, "%s: sequence %lld does not follow the one before it",
+                           idx->path, (long long)i);
+        at += (int64_t)len * width;
+    }
+    if (at != bin->size)
+        return sk_fail(SK_EDATA, "%s: the sequences have %lld bytes, %s has %lld", idx->path,
+                       (long long)at, bin->path, (long long)bin->size);
+    return SK_OK;
+}
+
+static sk_status open_megatron(sk_arena *a, const char *index, shard *out)
+{
+    sk_mapped *idx = NULL, *bin = NULL;
+    SK_TRY(sk_data_map(a, index, &idx));
+    SK_TRY(sk_data_map(a, sk_print(a, "%.*s.bin", (int)strlen(index) - 4, index), &bin));
+    if (idx->size < MEGATRON_HEAD || long_at(idx->bytes + 9) != 1)
+        return sk_fail(SK_EDATA, "%s: a Megatron index of another version than 1", index);
+    int type = idx->bytes[17];
+    int64_t n = long_at(idx->bytes + 18), docs = long_at(idx->bytes + 26);
+    int width = type == 1 ? 1 : type == 8 ? 2 : type == 4 ? 4 : 0;
+    if (!width)
+        return sk_fail(SK_EDATA,
+                       "%s: type %d of the ids; uint8 (1), uint16 (8) or int32 (4) is "
+                       "needed",
+                       index, type);
+    if (n < 0 || docs < 0 || n > idx->size / 12 || docs > idx->size / 8 ||
+        MEGATRON_HEAD + 12 * n + 8 * docs > idx->size)
+        return sk_fail(SK_EDATA,
+                       "%s promises %lld sequences and %lld documents, its %lld bytes "
+                       "cannot hold them",
+                       index, (long long)n, (long long)docs, (long long)idx->size);
+    SK_TRY(check_index(idx, bin, n, width));
+    *out = (shard){bin, 0, bin->size / width, width};
+    return SK_OK;
+}
+
+static sk_status open_one(sk_arena *a, const char *path, shard *out)
+{
+    sk_mapped *m = NULL;
+    const char *index = index_of(a, path);
+    if (index) return open_megatron(a, index, out);
+    SK_TRY(sk_data_map(a, path, &m));
+    int32_t magic = m->size >= LLMC_HEAD ? int_at(m->bytes) : 0;
+    if (magic == LLMC_16 || magic == LLMC_32) return open_llmc(m, out);
+    if (m->size % 2)
+        return sk_fail(SK_EDATA,
+                       "%s has %lld bytes: an odd number cannot be raw uint16 ids, and "
+                       "there is no header",
+                       path, (long long)m->size);
+    *out = (shard){m, 0, m->size / 2, 2};
+    return SK_OK;
+}
+
+/* The next shard of several: copied behind the others. */
+static sk_status join(sk_arena *a, const shard *s, int64_t *cap, sk_store *out)
+{
+    size_t old = (size_t)(out->n_tokens * out->token_bytes), more = (size_t)(s->n * s->width);
+    if (s->width != out->token_bytes)
+        return sk_fail(SK_EDATA, "%s has ids of %d bytes, the files before it of %d", s->map->path,
+                       s->width, out->token_bytes);
+    if ((int64_t)(old + more) > SK_DATA_LIMIT)
+        return sk_fail(SK_EDATA,
+                       "data: several token files with over %lld bytes together; join "
+                       "them into one file, which is mapped",
+                       (long long)SK_DATA_LIMIT);
+    char *to = (char *)(uintptr_t)out->tokens;
+    if ((int64_t)(old + more) > *cap) {
+        *cap = 2 * (int64_t)(old + more);
+        to = sk_grow(a, to, old, (size_t)*cap);
+    }
+    memcpy(to + old, s->map->bytes + s->at, more);
+    out->tokens = to;
+    out->n_tokens += s->n;
+    return SK_OK;
+}
+
+static sk_status open_all(sk_arena *a, const sk_paths *files, sk_store *out)
+{
+    int64_t cap = 0;
+    shard s = {0};
+    SK_TRY(open_one(a, files->v[0], &s));
+    out->token_bytes = s.width;
+    if (files->n == 1) {
+        out->tokens = s.map->bytes + s.at, out->n_tokens = s.n;
+        out->base = s.at, out->map = s.map, out->path = s.map->path;
+        return SK_OK;
+    }
+    SK_TRY(join(a, &s, &cap, out));
+    for (int i = 1; i < files->n; i++) {
+        SK_TRY(open_one(a, files->v[i], &s));
+        SK_TRY(join(a, &s, &cap, out));
+    }
+    return SK_OK;
+}
+
+static sk_status open_tokens(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                             sk_store *out)
+{
+    sk_paths files = {0};
+    const char *path = what;
+    if (sk_is_dir(what)) {
+        bool val = validation && sk_data_has(what, "val.bin");
+        path = sk_print(a, "%s/%s", what, val ? "val.bin" : "train.bin");
+    }
+    const char *index = index_of(a, path);
+    SK_TRY(sk_data_list(a, index ? index : path, &files));
+    sk_assert(files.n > 0);
+    SK_TRY(open_all(a, &files, out));
+    int64_t most = out->token_bytes == 1 ? 256 : out->token_bytes == 2 ? 65536 : INT32_MAX;
+    bool named = t && !sk_tokenizer_is_byte(t) && sk_tokenizer_vocab(t) < most;
+    out->vocab = named ? sk_tokenizer_vocab(t) : most;
+    out->vocab_loose = !named;
+    snprintf(out->describe, sizeof out->describe, "%.80s · %s tokens", sk_base_name(path),
+             sk_commas(a, out->n_tokens));
+    return SK_OK;
+}
+
+const sk_source sk_source_tokens = {
+    .name = "tokens",
+    .doc = "token files: nanoGPT train.bin, llm.c shards, Megatron .bin with .idx",
+    .knows = knows,
+    .open = open_tokens,
+};

@@ -1,0 +1,91 @@
+/* arena.c - bump allocation in doubling blocks. */
+#include "base/arena.h"
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 64, SMALL = 16, FIRST_BLOCK = 1 << 16 };
+
+struct sk_block {
+    struct sk_block *below;
+    size_t used, size; /* bytes in data[] */
+    _Alignas(LINE) unsigned char data[];
+};
+
+static struct sk_block *block_new(size_t size, struct sk_block *below)
+{
+    struct sk_block *b = aligned_alloc(LINE, sizeof *b + size);
+    if (!b) {
+        fprintf(stderr, "skein: out of host memory asking for %zu bytes\n", size);
+        abort();
+    }
+    *b = (struct sk_block){.below = below, .size = size};
+    return b;
+}
+
+void *sk_alloc(sk_arena *a, size_t bytes)
+{
+    size_t align = bytes >= LINE ? LINE : SMALL;
+    sk_assert(bytes < SIZE_MAX / 4);
+    size_t need = (bytes + align - 1) / align * align;
+    struct sk_block *b = a->top;
+    size_t at = b ? (b->used + align - 1) / align * align : 0;
+    if (!b || at > b->size || b->size - at < need) {
+        size_t size = b ? b->size * 2 : FIRST_BLOCK;
+        while (size < need) size *= 2;
+        b = a->top = block_new(size, b);
+        at = 0;
+    }
+    b->used = at + need;
+    return memset(b->data + at, 0, need);
+}
+
+void *sk_alloc_n(sk_arena *a, size_t size, size_t n)
+{
+    size_t bytes = 0;
+    sk_assert(!__builtin_mul_overflow(size, n, &bytes));
+    return sk_alloc(a, bytes);
+}
+
+void *sk_grow(sk_arena *a, void *old, size_t old_bytes, size_t new_bytes)
+{
+    void *p = sk_alloc(a, new_bytes);
+    return old_bytes ? memcpy(p, old, old_bytes) : p;
+}
+
+char *sk_print(sk_arena *a, const char *fmt, ...)
+{
+    va_list ap, twice;
+    va_start(ap, fmt);
+    va_copy(twice, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    sk_assert(n >= 0);
+    char *s = sk_alloc(a, (size_t)n + 1);
+    vsnprintf(s, (size_t)n + 1, fmt, twice);
+    va_end(twice);
+    va_end(ap);
+    return s;
+}
+
+char *sk_strdup(sk_arena *a, const char *s) { return sk_print(a, "%s", s); }
+
+sk_mark sk_arena_mark(const sk_arena *a)
+{
+    return (sk_mark){.top = a->top, .used = a->top ? a->top->used : 0};
+}
+
+void sk_arena_back(sk_arena *a, sk_mark m)
+{
+    while (a->top != m.top) {
+        struct sk_block *b = a->top;
+        a->top = b->below;
+        free(b);
+    }
+    if (a->top) a->top->used = m.used;
+}
+
+void sk_arena_end(sk_arena *a) { sk_arena_back(a, (sk_mark){0}); }

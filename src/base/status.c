@@ -1,0 +1,64 @@
+/* status.c - the failure record: one sentence and the way it came up. */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local char story[4096], line[2048];
+static _Thread_local size_t story_len;
+
+static void add(const char *fmt, va_list ap)
+{
+    int n = vsnprintf(story + story_len, sizeof story - story_len, fmt, ap);
+    if (n > 0) story_len += (size_t)n;
+    if (story_len >= sizeof story) story_len = sizeof story - 1;
+}
+
+static void addf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void addf(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    add(fmt, ap);
+    va_end(ap);
+}
+
+sk_status sk_fail_at(sk_status code, const char *where, const char *fmt, ...)
+{
+    va_list ap;
+    story_len = 0;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap); /* apart first: an argument may be the old story */
+    va_end(ap);
+    addf("%s\n  at %s", line, where);
+    return code;
+}
+
+sk_status sk_trail(sk_status code, const char *where)
+{
+    addf("\n  at %s", where);
+    return code;
+}
+
+void sk_bug(const char *where, const char *what)
+{
+    fprintf(stderr, "skein: bug at %s: %s does not hold. Please report this.\n", where, what);
+    abort();
+}
+
+const char *sk_error(void) { return story; }
+
+const char *sk_error_line(void)
+{
+    char *end = strstr(memcpy(line, story, sizeof line), "\n  at ");
+    if (end) *end = 0;
+    return line;
+}
+
+void sk_error_set(const char *text)
+{
+    story_len = 0;
+    addf("%s", text);
+}

@@ -1,0 +1,106 @@
+/* team.c - a generation counter starts a job, a countdown ends it. */
+#include "base/team.h"
+#include "base/status.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { MAX_TEAM = 256, SPINS = 20000 };
+
+struct sk_team {
+    _Alignas(64) atomic_int job;  /* counts jobs; odd work is never lost: each thread follows it */
+    _Alignas(64) atomic_int left; /* threads still working on this job */
+    _Alignas(64) atomic_int asleep;
+    sk_work *work; /* NULL: go home */
+    void *ctx;
+    int n;
+    struct member {
+        sk_team *team;
+        int part;
+        pthread_t thread;
+    } member[MAX_TEAM];
+};
+
+static void futex(atomic_int *word, int op, int value)
+{
+    syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+static void pause_cpu(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+}
+
+static void wait_change(sk_team *t, int seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&t->job, memory_order_acquire) != seen) return;
+        pause_cpu();
+    }
+    atomic_fetch_add(&t->asleep, 1);
+    while (atomic_load(&t->job) == seen) futex(&t->job, FUTEX_WAIT, seen);
+    atomic_fetch_sub(&t->asleep, 1);
+}
+
+static void *life(void *arg)
+{
+    struct member *me = arg;
+    sk_team *t = me->team;
+    for (int seen = 0;; seen++) {
+        wait_change(t, seen);
+        if (!t->work) return NULL;
+        t->work(t->ctx, me->part, t->n);
+        atomic_fetch_sub_explicit(&t->left, 1, memory_order_release);
+    }
+}
+
+static void post(sk_team *t, sk_work *work, void *ctx)
+{
+    t->work = work;
+    t->ctx = ctx;
+    atomic_store_explicit(&t->left, t->n - 1, memory_order_relaxed);
+    atomic_fetch_add(&t->job, 1);
+    if (atomic_load(&t->asleep)) futex(&t->job, FUTEX_WAKE, MAX_TEAM);
+}
+
+sk_team *sk_team_open(int threads)
+{
+    sk_assert(threads >= 1 && threads <= MAX_TEAM);
+    sk_team *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
+    sk_assert(t);
+    *t = (sk_team){.n = threads};
+    for (int i = 1; i < threads; i++) {
+        t->member[i] = (struct member){.team = t, .part = i};
+        sk_assert(!pthread_create(&t->member[i].thread, NULL, life, &t->member[i]));
+    }
+    return t;
+}
+
+void sk_team_run(sk_team *t, sk_work *work, void *ctx)
+{
+    if (t->n == 1) {
+        work(ctx, 0, 1);
+        return;
+    }
+    post(t, work, ctx);
+    work(ctx, 0, t->n);
+    for (int i = 0; atomic_load_explicit(&t->left, memory_order_acquire); i++) {
+        if (i < SPINS) pause_cpu();
+        else usleep(0);
+    }
+}
+
+void sk_team_close(sk_team *t)
+{
+    if (t->n > 1) post(t, NULL, NULL);
+    for (int i = 1; i < t->n; i++) pthread_join(t->member[i].thread, NULL);
+    free(t);
+}
+
+int sk_team_size(const sk_team *t) { return t->n; }

@@ -1,0 +1,478 @@
+/* conf.c - the table of keys, and what is done with it: set, check, print, help. */
+#include "cli/setting.h"
+#include "data/read.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_NAMES = 128, DEFAULT_SEQ = 256 };
+
+typedef enum kind { WHOLE, REAL, PAIR, SECONDS, TEXT, LAYOUT, DTYPE } kind;
+
+/* Defaults are text and go through the same door as what people write.  `one_of` lists the only
+ * words a text may be.  on, off: what --key and --no-key mean; NULL: a value must be given. */
+typedef struct key {
+    const char *name;
+    kind kind;
+    size_t at, size;
+    const char *usual, *doc;
+    double least, most;
+    const char *one_of, *on, *off;
+} key;
+
+#define KEY(key_name, key_kind, field, ...)                                \
+    {                                                                      \
+        .name = key_name, .kind = key_kind, .at = offsetof(sk_job, field), \
+        .size = sizeof(((sk_job *)0)->field), __VA_ARGS__                  \
+    }
+#define USUAL(text, help)     .usual = text, .doc = help
+#define FROM(lowest, highest) .least = lowest, .most = highest
+#define HUGE_COUNT            1e15
+
+static const key keys[] = {
+    KEY("data.train", TEXT, data_train,
+        USUAL("kjv", "file, directory, glob or known name (kjv, fashion-mnist)")),
+    KEY("data.val", TEXT, data_val,
+        USUAL("", "the same for validation; empty: the end of data.train"), .off = ""),
+    KEY("data.tokenizer", TEXT, data_tokenizer,
+        USUAL("byte", "byte, or where tokenizer.json is; a model's directory has its own")),
+    KEY("data.order", TEXT, data_order, USUAL("shuffle", "shuffle or sequential"),
+        .one_of = "shuffle sequential"),
+    KEY("data.val_fraction", REAL, data_val_fraction,
+        USUAL("0.1", "how much of data.train is kept for validation"), FROM(0, 0.9), .off = "0"),
+    KEY("train.steps", WHOLE, steps, USUAL("200", "steps of the optimizer"), FROM(1, HUGE_COUNT)),
+    KEY("train.batch", WHOLE, batch, USUAL("12", "sequences per step, over all ranks"),
+        FROM(1, 1e9)),
+    KEY("train.seq", WHOLE, seq, USUAL("256", "tokens per sequence; fewer if the model has less"),
+        FROM(1, 1e9)),
+    KEY("train.micro_batch", WHOLE, micro_batch,
+        USUAL("0", "sequences per micro-batch; 0: as the layout says"), FROM(0, 1e9)),
+    KEY("train.dtype", DTYPE, dtype, USUAL("f32", "f32, bf16 or f16")),
+    KEY("train.seed", WHOLE, seed, USUAL("1", "start values, dropout and data order follow"),
+        FROM(0, 9e18)),
+    KEY("train.threads", WHOLE, threads, USUAL("0", "per rank; 0: the host's cores shared out"),
+        FROM(0, 4096)),
+    KEY("train.time", SECONDS, time_limit,
+        USUAL("0", "choose the steps to take about 90, 90s, 2m or 1h; 0: train.steps"),
+        FROM(0, 1e9), .off = "0"),
+    KEY("optim.name", TEXT, optim_name, USUAL("adamw", "an optimizer: skein list optim")),
+    KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6)),
+    KEY("optim.min_lr", REAL, min_lr, USUAL("0", "learning rate at the end"), FROM(0, 1e6)),
+    KEY("optim.betas", PAIR, betas, USUAL("0.9, 0.95", "decay of the two moments"), FROM(0, 1)),
+    KEY("optim.eps", REAL, eps, USUAL("1e-8", "beside the root of the second moment"), FROM(0, 1)),
+    KEY("optim.momentum", REAL, momentum, USUAL("0.9", "for optimizers with one moment"),
+        FROM(0, 1)),
+    KEY("optim.weight_decay", REAL, weight_decay,
+        USUAL("0.1", "on tensors of two or more dims only"), FROM(0, 1e6), .off = "0"),
+    KEY("optim.clip", REAL, clip, USUAL("1", "the largest norm of all gradients; 0: any"),
+        FROM(0, 1e9), .off = "0"),
+    KEY("optim.schedule", TEXT, schedule, USUAL("cosine", "constant, cosine or linear"),
+        .one_of = "constant cosine linear"),
+    KEY("optim.warmup", WHOLE, warmup, USUAL("10", "steps to the peak"), FROM(0, HUGE_COUNT),
+        .off = "0"),
+    KEY("layout", LAYOUT, layout, USUAL("", "words, lines, or a file of them; empty: dp=RANKS")),
+    KEY("order", TEXT, order, USUAL("fast", "fast, or canonical: the same bits on any layout"),
+        .one_of = "fast canonical"),
+    KEY("ranks", WHOLE, ranks, USUAL("1", "processes on this host; also -n"), FROM(1, 1 << 20)),
+    KEY("run", TEXT, run, USUAL("", "the run directory; empty: runs/<time>-<name>")),
+    KEY("resume", TEXT, resume, USUAL("", "a checkpoint; auto: the newest of the run"),
+        .on = "auto", .off = ""),
+    KEY("ckpt.every", WHOLE, ckpt_every, USUAL("0", "steps; 0: only at the end"),
+        FROM(0, HUGE_COUNT), .off = "0"),
+    KEY("ckpt.keep", WHOLE, ckpt_keep, USUAL("2", "how many checkpoints stay; 0: all"),
+        FROM(0, HUGE_COUNT)),
+    KEY("log.every", WHOLE, log_every, USUAL("-1", "steps; 0: never, -1: chosen"),
+        FROM(-1, HUGE_COUNT), .off = "0"),
+    KEY("val.every", WHOLE, val_every, USUAL("-1", "steps; 0: never, -1: chosen"),
+        FROM(-1, HUGE_COUNT), .off = "0"),
+    KEY("val.batches", WHOLE, val_batches, USUAL("-1", "batches per validation; -1: chosen"),
+        FROM(-1, HUGE_COUNT)),
+    KEY("sample.every", WHOLE, sample_every, USUAL("-1", "steps; 0: never, -1: chosen"),
+        FROM(-1, HUGE_COUNT), .off = "0"),
+    KEY("sample.prompt", TEXT, sample_prompt, USUAL("In the beginning", "what samples begin with")),
+};
+enum { N_KEYS = sizeof keys / sizeof *keys };
+
+static const key *find(const char *name)
+{
+    for (int i = 0; i < N_KEYS; i++)
+        if (!strcmp(keys[i].name, name)) return &keys[i];
+    return NULL;
+}
+
+bool sk_conf_is_key(const char *name)
+{
+    return find(name) || !strcmp(name, "model") || (!strncmp(name, "model.", 6) && name[6]);
+}
+
+bool sk_conf_is_section(const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < N_KEYS; i++)
+        if (!strncmp(keys[i].name, name, n) && keys[i].name[n] == '.') return true;
+    return false;
+}
+
+const char *sk_conf_on(const char *name)
+{
+    const key *k = find(name);
+    return k ? k->on : NULL;
+}
+
+const char *sk_conf_off(const char *name)
+{
+    const key *k = find(name);
+    if (!k && !strncmp(name, "model.", 6)) return "false";
+    return k ? k->off : NULL;
+}
+
+const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options)
+{
+    const char *names[MAX_NAMES], *near = NULL;
+    int n = 0;
+    for (int i = 0; i < N_KEYS; i++) names[n++] = keys[i].name;
+    for (int i = 0; sk_conf_model_name(i); i++)
+        names[n++] = sk_print(a, "model.%s", sk_conf_model_name(i));
+    names[n++] = "model";
+    for (const sk_option *o = options; o && o->name && n < MAX_NAMES; o++) names[n++] = o->name;
+    for (int i = 0; i < n && !near; i++) { /* "lr" for "optim.lr" */
+        const char *dot = strrchr(names[i], '.');
+        if (dot && !strcmp(dot + 1, name)) near = names[i];
+    }
+    if (!near) near = sk_nearest(name, names, n);
+    return near ? sk_print(a, " - did you mean \"%s\"?", near) : "";
+}
+
+const char *sk_setting_where(sk_arena *a, const sk_setting *s, bool value)
+{
+    sk_spot at = value ? s->value_at : s->key_at;
+    if (!s->file) return "command line";
+    return *s->file ? sk_print(a, "%s:%d:%d", s->file, at.line, at.column) : "default";
+}
+
+const sk_setting *sk_setting_find(const sk_settings *s, const char *name)
+{
+    for (int i = s->n; i-- > 0;)
+        if (!strcmp(s->v[i].key, name)) return &s->v[i];
+    return NULL;
+}
+
+/* ---- setting one key */
+
+static const char *range(sk_arena *a, const key *k)
+{
+    if (k->most >= 1e6) return sk_print(a, ">= %g", k->least);
+    return sk_print(a, "from %g to %g", k->least, k->most);
+}
+
+static sk_status wrong(sk_arena *a, const key *k, const sk_setting *s)
+{
+    static const char *const what[] = {"a whole number", "a number", "two numbers",
+                                       "a time (90, 90s, 2m, 1h)"};
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed",
+                   sk_setting_where(a, s, true), k->name, s->value, what[k->kind], range(a, k));
+}
+
+static bool inside(const key *k, double x) { return x >= k->least && x <= k->most; }
+
+static bool set_whole(const key *k, const char *value, void *to)
+{
+    int64_t x = 0;
+    if (!sk_read_int(value, &x) || !inside(k, (double)x)) return false;
+    memcpy(to, &x, sizeof x); /* seed is unsigned, but never negative */
+    return true;
+}
+
+static bool set_real(const key *k, const char *value, double *to)
+{
+    double x = 0;
+    if (!sk_read_real(value, &x) || !inside(k, x)) return false;
+    *to = x;
+    return true;
+}
+
+/* "0.9, 0.95", "[0.9, 0.95]", or a list; both below 1 */
+static bool set_pair(const key *k, const char *value, double to[2])
+{
+    static const char gap[] = " ,[]\n\t";
+    char word[2][32];
+    for (int i = 0; i < 2; i++) {
+        value += strspn(value, gap);
+        size_t n = strcspn(value, gap);
+        if (n >= sizeof word[i]) return false;
+        memcpy(word[i], value, n);
+        word[i][n] = 0;
+        value += n;
+        if (!set_real(k, word[i], &to[i]) || to[i] >= 1) return false;
+    }
+    return !value[strspn(value, gap)];
+}
+
+static bool set_seconds(const key *k, const char *value, double *to)
+{
+    char word[32];
+    size_t n = strlen(value);
+    double unit = 1, x = 0;
+    if (!n || n >= sizeof word) return false;
+    memcpy(word, value, n + 1);
+    if (strchr("smh", word[n - 1])) {
+        unit = word[n - 1] == 's' ? 1 : word[n - 1] == 'm' ? 60 : 3600;
+        word[n - 1] = 0;
+    }
+    if (!sk_read_real(word, &x) || !inside(k, x * unit)) return false;
+    *to = x * unit;
+    return true;
+}
+
+static bool among(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = words; (p = strstr(p, word)) && n; p += n)
+        if ((p == words || p[-1] == ' ') && (!p[n] || p[n] == ' ')) return true;
+    return false;
+}
+
+static sk_status set_text(sk_arena *a, const key *k, const sk_setting *s, const char *value,
+                          char *to)
+{
+    if (k->one_of && !among(k->one_of, value))
+        return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
+                       sk_setting_where(a, s, true), k->name, value, k->one_of);
+    if (strlen(value) >= k->size)
+        return sk_fail(sk_setting_code(s), "%s: %s has %zu bytes, at most %zu fit",
+                       sk_setting_where(a, s, true), k->name, strlen(value), k->size - 1);
+    memset(to, 0, k->size);
+    memcpy(to, value, strlen(value));
+    return SK_OK;
+}
+
+/* A layout that is one word and a file means the lines of the file. */
+static sk_status set_layout(sk_arena *a, const key *k, const sk_setting *s, char *to)
+{
+    sk_text text = {0};
+    if (strpbrk(s->value, " =\n") || !sk_is_file(s->value)) return set_text(a, k, s, s->value, to);
+    SK_TRY(sk_data_read(a, s->value, SK_LAYOUT_TEXT, &text));
+    if (sk_utf8_span(text.s, text.n) != text.n || memchr(text.s, 0, text.n))
+        return sk_fail(SK_ECONF, "%s: a layout is plain text", s->value);
+    while (text.n && text.s[text.n - 1] == '\n') text.n--;
+    return set_text(a, k, s, sk_print(a, "%.*s", (int)text.n, text.s), to);
+}
+
+static sk_status set_dtype(sk_arena *a, const sk_setting *s, sk_dtype *to)
+{
+    sk_dtype t = SK_F32;
+    if (!sk_dtype_find(s->value, &t) || (t != SK_F32 && t != SK_BF16 && t != SK_F16))
+        return sk_fail(sk_setting_code(s),
+                       "%s: train.dtype is \"%.80s\"; needed is f32, bf16 or f16",
+                       sk_setting_where(a, s, true), s->value);
+    *to = t;
+    return SK_OK;
+}
+
+/* "resume: no" and "optim.clip: off" are said like this in YAML. */
+static const char *switched(const key *k, const char *value)
+{
+    if (k->off && among("no off false", value)) return k->off;
+    if (k->on && among("yes on true", value)) return k->on;
+    return value;
+}
+
+static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
+{
+    void *to = (char *)job + k->at;
+    bool ok = true;
+    s.value = switched(k, s.value);
+    switch (k->kind) {
+    case WHOLE:
+        ok = set_whole(k, s.value, to);
+        break;
+    case REAL:
+        ok = set_real(k, s.value, to);
+        break;
+    case PAIR:
+        ok = set_pair(k, s.value, to);
+        break;
+    case SECONDS:
+        ok = set_seconds(k, s.value, to);
+        break;
+    case TEXT:
+        return set_text(a, k, &s, s.value, to);
+    case LAYOUT:
+        return set_layout(a, k, &s, to);
+    case DTYPE:
+        return set_dtype(a, &s, to);
+    }
+    return ok ? SK_OK : sk_trail(wrong(a, k, &s), SK_HERE);
+}
+
+/* ---- the whole job */
+
+/* Defaults that depend on other keys. */
+static sk_status complete(const sk_settings *s, sk_job *job)
+{
+    int64_t places = job->hyper.max_position_embeddings;
+    if (!sk_setting_find(s, "train.seq")) {
+        if (places && places < job->seq) job->seq = places;
+        if (job->hyper.input_size) job->seq = 1; /* images: a sample is a row */
+    }
+    if (!sk_setting_find(s, "data.tokenizer") && *job->model_dir &&
+        sk_data_has(job->model_dir, "tokenizer.json"))
+        memcpy(job->data_tokenizer, job->model_dir, sizeof job->data_tokenizer);
+    if (!*job->layout && job->ranks > 1)
+        snprintf(job->layout, sizeof job->layout, "dp=%lld", (long long)job->ranks);
+    if (places && job->hyper.rope_theta == 0 && job->seq > places)
+        return sk_fail(SK_ECONF,
+                       "train.seq is %lld, but the model has %lld positions; lower train.seq or "
+                       "raise model.max_position_embeddings",
+                       (long long)job->seq, (long long)places);
+    if (job->micro_batch > job->batch)
+        return sk_fail(SK_ECONF, "train.micro_batch is %lld, more than train.batch, which is %lld",
+                       (long long)job->micro_batch, (long long)job->batch);
+    if (job->min_lr > job->lr)
+        return sk_fail(SK_ECONF, "optim.min_lr is %g, more than optim.lr, which is %g", job->min_lr,
+                       job->lr);
+    if (!*job->data_train)
+        return sk_fail(SK_ECONF, "data.train is empty; a file or name is needed");
+    return SK_OK;
+}
+
+sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+{
+    sk_settings all = {0}, words = {0};
+    const char *file = NULL;
+    memset(job, 0, sizeof *job); /* padding too: jobs are compared and hashed whole */
+    SK_TRY(sk_conf_words(a, argc, argv, &words, rest, &file));
+    if (rest && rest->help) return SK_OK;
+    if (file) {
+        if (strlen(file) >= sizeof job->source) return sk_fail(SK_EUSAGE, "a too long file name");
+        snprintf(job->source, sizeof job->source, "%s", file);
+        SK_TRY(sk_conf_yaml(a, file, &all));
+    }
+    for (int i = 0; i < words.n; i++) *sk_push(a, &all) = words.v[i];
+    for (int i = 0; i < N_KEYS; i++)
+        SK_TRY(set(a, &keys[i], (sk_setting){keys[i].name, keys[i].usual, .file = ""}, job));
+    for (int i = 0; i < all.n; i++) {
+        const key *k = find(all.v[i].key);
+        if (k) SK_TRY(set(a, k, all.v[i], job));
+    }
+    SK_TRY(sk_conf_model(a, &all, job));
+    return complete(&all, job);
+}
+
+const char *sk_conf_option(const sk_conf_rest *rest, const char *name)
+{
+    for (int i = rest->n_given; i-- > 0;)
+        if (!strcmp(rest->given[i].name, name)) return rest->given[i].value;
+    return NULL;
+}
+
+/* ---- printing */
+
+char *sk_conf_quote(sk_arena *a, const char *s)
+{
+    sk_out o = {.arena = a};
+    static const char easy[] = "abcdefghijklmnopqrstuvwxyz_/ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    static const char words[] = "null true false yes no on off True False Null";
+    bool plain =
+        strspn(s, easy) == strlen(s) && *s && !strchr("0123456789.-", *s) && !among(words, s);
+    if (plain) return sk_strdup(a, s);
+    sk_out_add(&o, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') sk_out_add(&o, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f) sk_out_add(&o, "\\x%02x", c);
+        else sk_out_add(&o, "%c", c);
+    }
+    sk_out_add(&o, "\"");
+    return o.s;
+}
+
+char *sk_conf_real(sk_arena *a, double x)
+{
+    for (int digits = 6; digits < 17; digits++) {
+        double back = 0;
+        char *s = sk_print(a, "%.*g", digits, x);
+        if (sk_read_real(s, &back) && back == x) return s;
+    }
+    return sk_print(a, "%.17g", x);
+}
+
+/* A layout of several lines is a list. */
+static void print_layout(sk_out *o, const char *text)
+{
+    if (!strchr(text, '\n')) {
+        sk_out_add(o, " %s\n", sk_conf_quote(o->arena, text));
+        return;
+    }
+    sk_out_add(o, "\n");
+    for (const char *line = text; line;) {
+        const char *end = strchr(line, '\n');
+        int n = end ? (int)(end - line) : (int)strlen(line);
+        sk_out_add(o, "  - %s\n", sk_conf_quote(o->arena, sk_print(o->arena, "%.*s", n, line)));
+        line = end ? end + 1 : NULL;
+    }
+}
+
+static void print_key(sk_out *o, const key *k, const sk_job *job)
+{
+    const void *from = (const char *)job + k->at;
+    const double *x = from;
+    sk_arena *a = o->arena;
+    switch (k->kind) {
+    case WHOLE:
+        sk_out_add(o, " %lld\n", (long long)*(const int64_t *)from);
+        break;
+    case REAL:
+    case SECONDS:
+        sk_out_add(o, " %s\n", sk_conf_real(a, *x));
+        break;
+    case PAIR:
+        sk_out_add(o, " [%s, %s]\n", sk_conf_real(a, x[0]), sk_conf_real(a, x[1]));
+        break;
+    case TEXT:
+        sk_out_add(o, " %s\n", sk_conf_quote(a, from));
+        break;
+    case LAYOUT:
+        print_layout(o, from);
+        break;
+    case DTYPE:
+        sk_out_add(o, " %s\n", sk_dtype_name(*(const sk_dtype *)from));
+        break;
+    }
+}
+
+char *sk_conf_print(sk_arena *a, const sk_job *job)
+{
+    sk_out o = {.arena = a};
+    size_t section = 0; /* length of the name of the open one */
+    sk_conf_model_print(&o, job);
+    for (int i = 0; i < N_KEYS; i++) {
+        const char *name = keys[i].name, *dot = strchr(name, '.');
+        size_t n = dot ? (size_t)(dot - name) : 0;
+        if (n && (n != section || !i || strncmp(name, keys[i - 1].name, n + 1)))
+            sk_out_add(&o, "%.*s:\n", (int)n, name);
+        section = n;
+        sk_out_add(&o, "%s%s:", n ? "  " : "", n ? dot + 1 : name);
+        print_key(&o, &keys[i], job);
+    }
+    return o.s;
+}
+
+char *sk_conf_help(sk_arena *a, const sk_option *options)
+{
+    sk_out o = {.arena = a};
+    if (options && options->name) sk_out_add(&o, "options:\n");
+    for (const sk_option *p = options; p && p->name; p++)
+        sk_out_add(&o, "  %s%-20s %s\n", p->name[1] ? "--" : "-", p->name, p->doc);
+    sk_out_add(&o,
+               "keys (key=value, --key=value, or in FILE.yaml):\n"
+               "  %-20s a preset, a directory with config.json, or names such as\n"
+               "  %-20s model.hidden_size=128 (nano)\n",
+               "model", "");
+    for (int i = 0; i < N_KEYS; i++)
+        sk_out_add(&o, "  %-20s %s%s%s%s\n", keys[i].name, keys[i].doc, *keys[i].usual ? " (" : "",
+                   keys[i].usual, *keys[i].usual ? ")" : "");
+    return o.s;
+}

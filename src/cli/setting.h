@@ -1,0 +1,55 @@
+/* setting.h - one key with its value and the place where it was written; inside cli/ only. */
+#ifndef SK_CLI_SETTING_H
+#define SK_CLI_SETTING_H
+
+#include "base/text.h"
+#include "cli/conf.h"
+
+typedef struct sk_spot {
+    int line, column; /* from 1 */
+} sk_spot;
+
+typedef struct sk_setting {
+    const char *key, *value; /* a list is one text with newlines between its items */
+    const char *file;        /* NULL: the command line */
+    sk_spot key_at, value_at;
+} sk_setting;
+
+typedef struct sk_settings {
+    sk_setting *v;
+    int n, cap;
+} sk_settings;
+
+/* Where a key, or its value, stands: "demo.yaml:14:9", "command line". */
+const char *sk_setting_where(sk_arena *a, const sk_setting *s, bool value);
+static inline sk_status sk_setting_code(const sk_setting *s)
+{
+    return s->file ? SK_ECONF : SK_EUSAGE;
+}
+
+/* The last setting of a key, or NULL. */
+const sk_setting *sk_setting_find(const sk_settings *s, const char *key);
+
+/* conf.c: is this a key (any `model.x` may be: its model decides), a section of keys? */
+bool sk_conf_is_key(const char *name);
+bool sk_conf_is_section(const char *name);
+/* What `--key` and `--no-key` without a value mean; NULL: they need one. */
+const char *sk_conf_on(const char *name), *sk_conf_off(const char *name);
+/* " - did you mean x?" or "" */
+const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options);
+
+/* conf_yaml.c and conf_words.c: two ways to say settings. */
+sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out);
+sk_status sk_conf_words(sk_arena *a, int argc, char **argv, sk_settings *out, sk_conf_rest *rest,
+                        const char **file);
+
+/* conf_model.c: what `model` and `model.x` say; how it is printed. */
+sk_status sk_conf_model(sk_arena *a, const sk_settings *s, sk_job *job);
+void sk_conf_model_print(sk_out *o, const sk_job *job);
+const char *sk_conf_model_name(int i); /* names of sk_hyper's numbers; NULL past the end */
+
+/* A string as YAML reads it back; a number with as many digits as it needs. */
+char *sk_conf_quote(sk_arena *a, const char *s);
+char *sk_conf_real(sk_arena *a, double x);
+
+#endif

@@ -1,0 +1,127 @@
+/* comm.h - how the ranks of one host reach each other: one heap per rank, mapped by all.
+ *
+ * Each rank's planned memory is a heap: a memfd that every rank of the host
+ * maps (a plain shared mapping when ranks are threads).  A collective therefore
+ * needs no staging: each rank says where in its own heap the operands lie and
+ * the ranks read and write each other's heaps directly.  Beside the heaps there
+ * is one board, also shared: the abort word, and a line per rank that tells
+ * where it is.  Both are made before the ranks start (by fork or as threads), so
+ * nothing has a name and nothing is left behind.
+ *
+ * An operation is a list of segments (sk_seg) that lies in the caller's heap.
+ * A segment is a buffer seen as [outer][n][inner] elements; the middle dim is
+ * cut over the group: member i owns [n*i/p, n*(i+1)/p).
+ *
+ *     all-reduce       src, dst: [outer][n][inner] on all; slices are only a way to share the
+ *                      work.  dst may equal src.
+ *     reduce-scatter   src: whole, dst: my slice, dense [outer][mine][inner]; dst may be my place
+ *                      inside src when outer is 1
+ *     all-gather       src: my slice, dense, dst: whole; src may be my place inside dst when
+ *                      outer is 1
+ *
+ * Sums are taken in the order of the group's members, in f32 for bf16 and f16,
+ * so every rank gets the same bits.
+ *
+ * sk_comm_start() only announces (split phase); sk_comm_wait() does the work and
+ * returns when every member is done with my buffers.  Starts and waits on one
+ * group happen in the same order on all its members; at most SK_COMM_FLIGHT are
+ * in flight on a group.  send announces a buffer, recv copies it out of the
+ * sender's heap, sent waits until the receiver has it; messages between two
+ * ranks keep their order; at most SK_COMM_FLIGHT are unreceived on one pair.
+ *
+ * Waiting: spin, then yield, then sleep; every wait looks at the abort word and
+ * at the deadline.  Whoever fails first writes the story on the board and
+ * raises the abort word; the others return SK_EPEER and stay quiet. */
+#ifndef SK_COMM_COMM_H
+#define SK_COMM_COMM_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+#include <stdatomic.h>
+
+enum { SK_COMM_FLIGHT = 64, SK_COMM_GROUPS = 256, SK_STORY = 2048, SK_RING = 64 };
+
+typedef enum sk_coll_kind { SK_ALLREDUCE, SK_REDUCE_SCATTER, SK_ALLGATHER } sk_coll_kind;
+typedef enum sk_reduce { SK_SUM, SK_MAXIMUM } sk_reduce;
+
+typedef struct sk_seg {
+    int64_t src, dst; /* byte offsets in this rank's heap */
+    int64_t outer, n, inner;
+} sk_seg;
+
+/* One collective of the program, in the heap from before the first step, so that peers can read it.
+ */
+typedef struct sk_coll_call {
+    int64_t id; /* instruction number; members must agree */
+    sk_coll_kind kind;
+    sk_reduce reduce;
+    sk_dtype type;
+    int32_t group, n_segs; /* group: index in the table given to sk_comm_open */
+    sk_seg segs[];
+} sk_coll_call;
+
+typedef struct sk_group {
+    int n, me;        /* members; which of them I am */
+    const int *ranks; /* in mesh order */
+} sk_group;
+
+/* A rank's line on the board.  Written by the rank alone, read by anyone. */
+typedef struct sk_line {
+    _Alignas(64) atomic_llong pid;
+    atomic_llong step;      /* the step it is in; -1 before the first */
+    atomic_llong pc;        /* instruction it is at */
+    atomic_llong waits_for; /* rank it waits for; -1: none */
+    atomic_llong beat;      /* changes whenever it does something */
+    atomic_ullong hash;     /* of its program, model and version: compared before step 1 */
+    atomic_int state;       /* 0 starting, 1 ready, 2 running, 3 done, 4 failed */
+    struct {                /* flight ring: the last instructions */
+        int32_t pc, micro;
+        double at;
+    } ring[SK_RING];
+    atomic_uint ring_n;
+} sk_line;
+
+typedef struct sk_heaps sk_heaps; /* the mappings of all ranks of this host */
+typedef struct sk_comm sk_comm;   /* one rank's end */
+
+/* --- made once, by the launcher, before ranks start --- */
+
+/* bytes[r] of heap for rank r, reserved now so that running out is an error here.  `shared`
+ * false: ranks will be threads of this process.  Behind the heaps lie extra_bytes of shared
+ * memory for the caller (metrics and the like), see sk_heaps_extra. */
+sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
+                        sk_heaps **out);
+void sk_heaps_close(sk_heaps *h);
+void *sk_heap_base(const sk_heaps *h, int rank);
+int64_t sk_heap_bytes(const sk_heaps *h, int rank); /* really mapped for the plan */
+void *sk_heaps_extra(const sk_heaps *h);
+sk_line *sk_heaps_line(const sk_heaps *h, int rank);
+
+/* The abort word and the one story of the job.  First caller wins; returns whether it was me. */
+bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story);
+bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **story);
+/* Ask all ranks to stop at the next step boundary (Ctrl-C); and has that been asked? */
+void sk_heaps_ask_stop(sk_heaps *h);
+bool sk_heaps_stop_asked(const sk_heaps *h);
+
+/* --- one rank --- */
+
+/* Groups are numbered alike on all ranks that share them.  timeout_s: longest any wait may take;
+ * 0: no limit. */
+sk_status sk_comm_open(sk_heaps *h, int rank, const sk_group *groups, int n_groups,
+                       double timeout_s, sk_comm **out);
+void sk_comm_close(sk_comm *c);
+
+sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in my heap */
+sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
+
+sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_t bytes);
+sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t bytes);
+sk_status sk_comm_sent(sk_comm *c, int to,
+                       int64_t count); /* the first `count` sends to it arrived */
+
+sk_status sk_comm_barrier(sk_comm *c); /* all ranks */
+
+#endif

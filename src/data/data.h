@@ -1,0 +1,94 @@
+/* data.h - where samples come from, and in which order.
+ *
+ * A source part reads one kind of file (by content) into a store of samples.
+ * A store answers "sample i" by index, in any process, without state: token
+ * stores cut a long stream of ids into windows of seq + 1, image stores hold
+ * rows.  The order of samples is a function of (seed, epoch, index) alone, so
+ * any rank finds its rows at once and resuming needs no cursor but the step. */
+#ifndef SK_DATA_DATA_H
+#define SK_DATA_DATA_H
+
+#include "base/arena.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What was read: either a stream of token ids or rows of numbers with labels.  The arrays
+ * may be mapped files; they live as long as the arena. */
+typedef struct sk_store {
+    int64_t n_tokens;
+    const void *tokens;
+    int token_bytes;          /* 1, 2 or 4; little endian */
+    int64_t n_rows, row_size; /* images: n_rows of row_size bytes */
+    const uint8_t *rows, *labels;
+    int64_t vocab;    /* ids are below this; labels too */
+    bool vocab_loose; /* a token file does not say how many ids there are: vocab is the most its
+                         type can hold, see sk_store_fit() */
+    const char *path; /* for messages */
+    int64_t base;     /* byte of `path` where tokens[0] lies; -1: the ids were made here */
+    const struct sk_mapped *map; /* the file under `tokens`, NULL if they are in memory */
+    char describe[256];          /* "kjv · 4,404,412 bytes", for the console */
+} sk_store;
+
+/* A tokenizer turns text into ids and back: "byte" (id = byte), or the byte-level BPE of a
+ * Hugging Face tokenizer.json (the GPT-2 family, Llama 3, ...), given as file or directory.
+ * It lives in the arena and is never changed: any thread may use it. */
+typedef struct sk_tokenizer sk_tokenizer;
+sk_status sk_tokenizer_open(sk_arena *a, const char *what, sk_tokenizer **out);
+int64_t sk_tokenizer_vocab(const sk_tokenizer *t);
+/* ids of text, into the arena */
+sk_status sk_tokenizer_encode(const sk_tokenizer *t, sk_arena *a, const char *text, size_t n,
+                              int32_t **ids, int64_t *n_ids);
+/* bytes of one id; not NUL-terminated */
+const char *sk_tokenizer_piece(const sk_tokenizer *t, int32_t id, size_t *n);
+/* what goes into tokenizer.json of an exported model */
+char *sk_tokenizer_json(const sk_tokenizer *t, sk_arena *a);
+bool sk_tokenizer_is_byte(const sk_tokenizer *t);
+/* the text that ends a document ("<|endoftext|>"), "" if this tokenizer has none */
+const char *sk_tokenizer_end(const sk_tokenizer *t);
+
+typedef struct sk_source {
+    const char *name, *doc;
+    const char *known; /* a name that needs no file ("kjv"); NULL: none */
+    /* Does this path or known name look like mine?  Reads as little as possible. */
+    bool (*knows)(const char *what);
+    sk_status (*open)(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                      sk_store *out);
+} sk_source;
+extern const sk_source *const sk_source_parts[];
+
+/* Open `what` with the first source that knows it; a story naming what was tried if none does. */
+sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                        sk_store *out);
+/* For sources: a store from text; a NULL tokenizer counts as "byte", whose store is the text. */
+sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,
+                        sk_store *out);
+/* Hold a store to a model of `vocab` ids: a story if its tokenizer has more. */
+sk_status sk_store_fit(sk_store *s, int64_t vocab);
+/* The last `fraction` of a store (tokens or rows), and the rest. */
+void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *tail);
+
+typedef struct sk_feed { /* a store seen as an endless sequence of global batches */
+    sk_store store;
+    int64_t seq, batch;
+    uint64_t seed;
+    bool shuffle;
+    int64_t n_windows; /* windows (or rows) per epoch */
+} sk_feed;
+
+/* Fails with a story if the store is shorter than one window. */
+sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch, uint64_t seed,
+                       bool shuffle);
+
+/* Which window sample `row` of step `step` (from 0) is.  Sequential: window k holds tokens
+ * [k*seq, k*seq + seq], step s takes windows s*batch ... s*batch+batch-1, wrapping. */
+int64_t sk_feed_window(const sk_feed *f, int64_t step, int64_t row);
+
+/* Rows [row, row + n) and columns [col, col + m) of a named input ("tokens", "targets", "pos",
+ * "weights", "pixels") for a step, dense, as i32 or f32.  An id outside the vocabulary is an
+ * error.  Images have "targets" and "weights" of one column. */
+sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_t row, int64_t n,
+                       int64_t col, int64_t m, void *to);
+
+#endif

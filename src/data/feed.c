@@ -1,0 +1,129 @@
+/* feed.c - the order of samples, and copying them into a batch.
+ *
+ * Cost: one permutation (four Philox calls per walk) per row, one pass over the ids. */
+#include "data/data.h"
+#include "base/rng.h"
+#include "data/read.h"
+
+#include <string.h>
+
+/* The permutation of epoch e uses streams SHUFFLE + 4e ... + 3 (one per Feistel round). */
+#define SHUFFLE 0x73687566666c6500u
+
+static bool of_tokens(const sk_feed *f) { return f->store.tokens != NULL; }
+
+sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch, uint64_t seed,
+                       bool shuffle)
+{
+    if (seq < 1 || batch < 1)
+        return sk_fail(SK_ECONF, "data: train.seq is %lld and train.batch %lld; both must be >= 1",
+                       (long long)seq, (long long)batch);
+    if (s->tokens && s->n_tokens - 1 < seq)
+        return sk_fail(SK_EDATA,
+                       "data: %s has %lld tokens, a window of train.seq=%lld needs %lld; give more "
+                       "data or a smaller train.seq",
+                       s->describe, (long long)s->n_tokens, (long long)seq, (long long)seq + 1);
+    if (!s->tokens && s->n_rows < 1)
+        return sk_fail(SK_EDATA, "data: %s has no samples, at least one is needed", s->describe);
+    *f = (sk_feed){*s, seq, batch, seed, shuffle, s->tokens ? (s->n_tokens - 1) / seq : s->n_rows};
+    return SK_OK;
+}
+
+int64_t sk_feed_window(const sk_feed *f, int64_t step, int64_t row)
+{
+    uint64_t n = (uint64_t)f->n_windows, at = (uint64_t)step * (uint64_t)f->batch + (uint64_t)row;
+    if (!f->shuffle) return (int64_t)(at % n);
+    return (int64_t)sk_rng_permute(f->seed, SHUFFLE + 4 * (at / n), at % n, n);
+}
+
+/* n ids from token `at` on; returns the highest, as unsigned: a negative id is a huge one. */
+static uint32_t copy(const sk_store *s, int64_t at, int64_t n, int32_t *to)
+{
+    uint32_t top = 0;
+    const uint8_t *from = (const uint8_t *)s->tokens + at * s->token_bytes;
+    if (s->token_bytes == 1)
+        for (int64_t i = 0; i < n; i++) to[i] = from[i];
+    else if (s->token_bytes == 2)
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t id;
+            memcpy(&id, from + 2 * i, 2);
+            to[i] = id;
+        }
+    else memcpy(to, from, 4 * (size_t)n);
+    for (int64_t i = 0; i < n; i++) top = (uint32_t)to[i] > top ? (uint32_t)to[i] : top;
+    return top;
+}
+
+static sk_status outside(const sk_store *s, int64_t at, const int32_t *ids, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n - 1 && (uint32_t)ids[i] < (uint64_t)s->vocab) i++;
+    if (s->base < 0)
+        return sk_fail(SK_EDATA, "%s: token %lld is %u, ids must be below %lld", s->path,
+                       (long long)(at + i), (uint32_t)ids[i], (long long)s->vocab);
+    return sk_fail(SK_EDATA,
+                   "%s: the token at byte %lld is %u, ids must be below %lld; was the file made "
+                   "with another tokenizer?",
+                   s->path, (long long)(s->base + (at + i) * s->token_bytes), (uint32_t)ids[i],
+                   (long long)s->vocab);
+}
+
+static sk_status tokens(const sk_feed *f, int64_t shift, int64_t step, int64_t row, int64_t n,
+                        int64_t col, int64_t m, int32_t *to)
+{
+    sk_assert(col >= 0 && m >= 0 && col + m <= f->seq);
+    if (f->store.map) SK_TRY(sk_mapped_same(f->store.map));
+    for (int64_t i = 0; m && i < n; i++, to += m) {
+        int64_t at = sk_feed_window(f, step, row + i) * f->seq + col + shift;
+        if (copy(&f->store, at, m, to) >= (uint64_t)f->store.vocab)
+            return sk_trail(outside(&f->store, at, to, m), SK_HERE);
+    }
+    return SK_OK;
+}
+
+static sk_status labels(const sk_feed *f, int64_t step, int64_t row, int64_t n, int32_t *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = sk_feed_window(f, step, row + i);
+        to[i] = f->store.labels[k];
+        if (to[i] >= f->store.vocab)
+            return sk_fail(SK_EDATA, "%s: the label of sample %lld is %d, it must be below %lld",
+                           f->store.path, (long long)k, to[i], (long long)f->store.vocab);
+    }
+    return SK_OK;
+}
+
+static void pixels(const sk_feed *f, int64_t step, int64_t row, int64_t n, int64_t col, int64_t m,
+                   float *to)
+{
+    sk_assert(col >= 0 && m >= 0 && col + m <= f->store.row_size);
+    for (int64_t i = 0; i < n; i++, to += m) {
+        const uint8_t *from =
+            f->store.rows + sk_feed_window(f, step, row + i) * f->store.row_size + col;
+        for (int64_t j = 0; j < m; j++) to[j] = (float)from[j] / 255;
+    }
+}
+
+sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_t row, int64_t n,
+                       int64_t col, int64_t m, void *to)
+{
+    sk_assert(step >= 0 && row >= 0 && n >= 0);
+    if (!strcmp(input, "weights")) {
+        for (int64_t i = 0; i < n * m; i++) ((float *)to)[i] = 1;
+        return SK_OK;
+    }
+    if (!strcmp(input, "pos")) {
+        for (int64_t i = 0; i < n * m; i++) ((int32_t *)to)[i] = (int32_t)(col + i % m);
+        return SK_OK;
+    }
+    bool next = !strcmp(input, "targets");
+    if (of_tokens(f) && (next || !strcmp(input, "tokens")))
+        return tokens(f, next, step, row, n, col, m, to);
+    if (!of_tokens(f) && next) return labels(f, step, row, n, to);
+    if (!of_tokens(f) && !strcmp(input, "pixels")) {
+        pixels(f, step, row, n, col, m, to);
+        return SK_OK;
+    }
+    return sk_fail(SK_EDATA, "data: the model wants \"%s\", but %s holds %s", input,
+                   f->store.describe, of_tokens(f) ? "tokens" : "images");
+}

@@ -1,0 +1,51 @@
+/* read.h - bytes from outside, for the sources and the tokenizer.
+ *
+ * Names become sorted lists of plain files, files become bytes (gzip is undone
+ * on the way), and large token files are mapped.  Every size is checked against
+ * a limit before it reaches an arena: a small .gz can claim to be a large one. */
+#ifndef SK_DATA_READ_H
+#define SK_DATA_READ_H
+
+#include "base/file.h"
+
+#include <time.h>
+
+#define SK_DATA_LIMIT ((int64_t)8 << 30) /* bytes of text or images held in memory */
+
+typedef struct sk_paths {
+    const char **v;
+    int n, cap;
+} sk_paths;
+
+/* A file in memory.  It stays mapped to the end of the process, and its descriptor open, so that
+ * sk_mapped_same() can tell that somebody wrote to it: a file cut short under a mapping would
+ * otherwise end the process with a signal. */
+typedef struct sk_mapped {
+    const char *path;
+    int fd;
+    const uint8_t *bytes;
+    int64_t size;
+    struct timespec written;
+} sk_mapped;
+
+/* The plain files that `what` means, sorted by bytes: itself, what is below a directory (hidden
+ * names left out, 8 levels), or what matches a glob.  None at all is no error. */
+sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out);
+bool sk_data_has(const char *dir, const char *name); /* is dir/name a file? */
+bool sk_data_is_glob(const char *what);
+
+/* All of a file, at most `limit` bytes of it; .gz by content. */
+sk_status sk_data_read(sk_arena *a, const char *path, int64_t limit, sk_text *out);
+/* The first bytes of a file, unpacked; how many there were, 0 if it cannot be read. */
+size_t sk_data_peek(const char *path, void *to, size_t n);
+
+sk_status sk_data_map(sk_arena *a, const char *path, sk_mapped **out);
+sk_status sk_mapped_same(const sk_mapped *m);
+
+/* How many bytes at the start of s are UTF-8 in good order (no surrogates, no overlong forms). */
+size_t sk_utf8_span(const char *s, size_t n);
+
+bool sk_ends(const char *s, const char *tail);
+const char *sk_base_name(const char *path);
+
+#endif

@@ -1,0 +1,100 @@
+/* store.c - finding the source of a name, and stores made from text. */
+#include "data/data.h"
+#include "base/text.h"
+#include "data/read.h"
+
+#include <string.h>
+
+enum { MAX_KNOWN = 32 };
+
+/* Why no source wanted it: one story for the person who typed the name. */
+static sk_status unknown(sk_arena *a, const char *what)
+{
+    const char *known[MAX_KNOWN];
+    int n = 0;
+    sk_out names = {.arena = a}, tried = {.arena = a};
+    for (const sk_source *const *s = sk_source_parts; *s; s++) {
+        sk_out_add(&tried, "%s%s", tried.n ? ", " : "", (*s)->name);
+        if (!(*s)->known || n == MAX_KNOWN) continue;
+        known[n++] = (*s)->known;
+        sk_out_add(&names, "%s%s", names.n ? ", " : "", (*s)->known);
+    }
+    if (sk_is_file(what))
+        return sk_fail(SK_EDATA, "data: \"%s\" holds nothing that a source can read (tried %s)",
+                       what, tried.s);
+    if (sk_is_dir(what))
+        return sk_fail(SK_EDATA, "data: the directory \"%s\" holds no file that a source can read",
+                       what);
+    if (sk_data_is_glob(what)) return sk_fail(SK_EDATA, "data: no file matches \"%s\"", what);
+    const char *near = sk_nearest(what, known, n);
+    return sk_fail(SK_EDATA, "data: \"%s\" is no file, directory or known name (%s)%s%s%s", what,
+                   names.s, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                        sk_store *out)
+{
+    for (const sk_source *const *s = sk_source_parts; *s; s++) {
+        sk_store store = {.base = -1, .path = what};
+        if (!(*s)->knows(what)) continue;
+        SK_TRY((*s)->open(a, what, t, validation, &store));
+        store.path = sk_strdup(a, store.path);
+        *out = store;
+        return SK_OK;
+    }
+    return sk_trail(unknown(a, what), SK_HERE);
+}
+
+sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,
+                        sk_store *out)
+{
+    out->vocab = t ? sk_tokenizer_vocab(t) : 256;
+    if (!t || sk_tokenizer_is_byte(t)) {
+        out->tokens = text, out->n_tokens = (int64_t)n, out->token_bytes = 1;
+        return SK_OK;
+    }
+    sk_arena scratch = {0};
+    int32_t *ids = NULL;
+    sk_status status = sk_tokenizer_encode(t, &scratch, text, n, &ids, &out->n_tokens);
+    if (!status) {
+        out->token_bytes = out->vocab <= 65536 ? 2 : 4;
+        void *to = sk_alloc_n(a, (size_t)out->token_bytes, (size_t)out->n_tokens);
+        for (int64_t i = 0; i < out->n_tokens; i++)
+            if (out->token_bytes == 2) ((uint16_t *)to)[i] = (uint16_t)ids[i];
+            else ((int32_t *)to)[i] = ids[i];
+        out->tokens = to;
+    }
+    sk_arena_end(&scratch);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+sk_status sk_store_fit(sk_store *s, int64_t vocab)
+{
+    if (s->vocab > vocab && !s->vocab_loose)
+        return sk_fail(SK_ECONF,
+                       "%s has %lld different ids, but the model's vocab_size is %lld; choose "
+                       "another data.tokenizer or raise model.vocab_size",
+                       s->describe, (long long)s->vocab, (long long)vocab);
+    if (s->vocab_loose && s->vocab > vocab) s->vocab = vocab;
+    return SK_OK;
+}
+
+void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *tail)
+{
+    sk_store all = *s; /* head or tail may be s itself */
+    int64_t n = all.tokens ? all.n_tokens : all.n_rows;
+    double share = (double)n * (fraction < 0 ? 0 : fraction > 1 ? 1 : fraction);
+    int64_t cut = n - (int64_t)share;
+    *head = *tail = all;
+    if (all.tokens) {
+        head->n_tokens = cut;
+        tail->n_tokens = n - cut;
+        tail->tokens = (const char *)all.tokens + cut * all.token_bytes;
+        if (all.base >= 0) tail->base = all.base + cut * all.token_bytes;
+        return;
+    }
+    head->n_rows = cut;
+    tail->n_rows = n - cut;
+    tail->rows = all.rows + cut * all.row_size;
+    tail->labels = all.labels + cut;
+}

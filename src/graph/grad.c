@@ -1,0 +1,101 @@
+/* grad.c - the backward half of a graph, by walking the forward half from its end.
+ *
+ * Each op brings the rule for itself; here gradients that meet are joined and
+ * those that reach a parameter are marked as contributions to it.  A join
+ * stands on the layer of the node that brought the second gradient, so that in
+ * a pipeline both are joined before they cross to the stage below.  Nodes whose
+ * results nobody wants (the gradient of an input) are dropped at the end. */
+#include "graph/graph.h"
+
+#include <string.h>
+
+static const sk_op *join_op(void)
+{
+    for (const sk_op *const *op = sk_op_parts; *op; op++)
+        if ((*op)->flags & SK_OP_SUM) return *op;
+    return NULL;
+}
+
+/* A contribution to a parameter must be a result of its own: the program adds it up in place. */
+static void into_param(sk_graph *g, sk_tensor *param, sk_tensor *d, int first_new)
+{
+    sk_node *n = d->from;
+    int o = 0;
+    if (g->status) return;
+    while (n && o < n->n_out && n->out[o] != d) o++;
+    if (!n || n->id < first_new || n->into[o])
+        sk_graph_fail(g, SK_EBUG, "the gradient of '%s' is not a result of its own", param->name);
+    else n->into[o] = param;
+}
+
+static void receive(sk_graph *g, sk_tensor **d, sk_tensor *x, sk_tensor *dx, int first_new)
+{
+    if (x->role == SK_PARAM) into_param(g, x, dx, first_new);
+    else if (x->role == SK_VALUE && !d[x->id]) d[x->id] = dx;
+    else if (x->role == SK_VALUE)
+        d[x->id] = sk_apply(g, join_op()->name, .in = {d[x->id], dx})->out[0];
+}
+
+static void one_node(sk_graph *g, sk_node *y, sk_tensor **d)
+{
+    sk_tensor *dy[SK_MAX_OUT] = {0}, *dx[SK_MAX_IN] = {0};
+    bool any = false;
+    for (int o = 0; o < y->n_out; o++) any |= (dy[o] = d[y->out[o]->id]) != NULL;
+    if (!any || !y->op->grad) return;
+    int first_new = g->nodes.n;
+    g->layer = y->layer;
+    y->op->grad(g, y, dy, dx);
+    for (int i = 0; i < y->n_in && !g->status; i++)
+        if (dx[i]) receive(g, d, y->in[i], dx[i], first_new);
+}
+
+/* Backward nodes whose results are used by nobody. */
+static void drop_dead(sk_graph *g)
+{
+    char *used = sk_many(g->arena, char, g->tensors.n + 1);
+    int kept = 0;
+    for (int i = g->nodes.n - 1; i >= 0; i--) {
+        sk_node *n = g->nodes.v[i];
+        bool live = n->phase == SK_FORWARD;
+        for (int o = 0; o < n->n_out; o++) live |= n->into[o] || used[n->out[o]->id];
+        if (!live) {
+            g->nodes.v[i] = NULL;
+            continue;
+        }
+        for (int k = 0; k < n->n_in; k++) used[n->in[k]->id] = 1;
+    }
+    for (int i = 0; i < g->nodes.n; i++) {
+        if (!g->nodes.v[i]) continue;
+        g->nodes.v[i]->id = kept;
+        g->nodes.v[kept++] = g->nodes.v[i];
+    }
+    g->nodes.n = kept;
+}
+
+/* The graph's own outputs are summed over micro-batches like gradients. */
+static void mark_outputs(sk_graph *g)
+{
+    for (int i = 0; i < g->nodes.n; i++)
+        for (int o = 0; o < g->nodes.v[i]->n_out; o++) {
+            sk_tensor *t = g->nodes.v[i]->out[o];
+            if (t == g->loss || t == g->weight) g->nodes.v[i]->into[o] = t;
+        }
+}
+
+void sk_graph_grad(sk_graph *g)
+{
+    if (g->status) return;
+    if (!g->loss || !join_op()) {
+        sk_graph_fail(g, SK_EBUG, "a graph without a loss or without a joining op has no gradient");
+        return;
+    }
+    int n_forward = g->nodes.n;
+    sk_tensor **d = sk_many(g->arena, sk_tensor *, g->tensors.n); /* of forward tensors */
+    mark_outputs(g);
+    sk_tensor *seed = sk_input(g, "loss_scale", "", SK_F32);
+    d[g->loss->id] = seed;
+    g->phase = SK_BACKWARD;
+    for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d);
+    if (!g->status) drop_dead(g);
+    g->phase = SK_FORWARD;
+}

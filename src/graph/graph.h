@@ -1,0 +1,128 @@
+/* graph.h - a model as data: tensors whose dims are letters, nodes in the order they were made.
+ *
+ * Every letter has one size in a graph: b batch, t time, c width, and so on.
+ * A graph knows nothing of parallelism.  Builders are sticky: after the first
+ * mistake they go on returning harmless tensors, so that a model reads as
+ * arithmetic without a check per line.  Ask sk_graph_status() once, at the end.
+ *
+ *     sk_graph_size(g, 'b', 12);
+ *     sk_tensor *x = sk_input(g, "tokens", "bt", SK_I32);
+ *     sk_tensor *w = sk_param(g, "wte", "vc", 0.02);
+ *     sk_tensor *e = sk_apply(g, "embedding", .in = {w, x})->out[0];
+ *
+ * Training programs read more than the loss from a graph: `layer` marks where a
+ * pipeline may cut (0 = what comes before the first block), `phase` tells
+ * forward from backward nodes, and outputs (loss sum, token count) are summed
+ * over micro-batches and ranks. */
+#ifndef SK_GRAPH_GRAPH_H
+#define SK_GRAPH_GRAPH_H
+
+#include "graph/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sk_role {
+    SK_VALUE,  /* made by a node */
+    SK_INPUT,  /* filled from outside for every micro-batch */
+    SK_PARAM,  /* trained */
+    SK_MEMORY, /* kept from run to run, changed in place by an op (key-value caches) */
+} sk_role;
+
+typedef enum sk_phase { SK_FORWARD, SK_BACKWARD } sk_phase;
+
+struct sk_tensor {
+    const char *name;
+    char letters[SK_MAX_DIM + 1];
+    sk_dtype type;
+    sk_role role;
+    int id;
+    sk_node *from; /* the node that makes it, NULL for inputs and parameters */
+    double init;   /* parameters: standard deviation; negative: the constant -init - 1 (so -2 is
+                      ones, -1 is zeros) */
+    int layer;     /* of the node that makes it; parameters: of their first use */
+};
+
+struct sk_node {
+    const sk_op *op;
+    const char *dims;                           /* spelled out: "btc!,c!->btc" */
+    char letters_in[SK_MAX_IN][SK_MAX_DIM + 1]; /* the same, taken apart, without '!' */
+    char letters_out[SK_MAX_OUT][SK_MAX_DIM + 1];
+    char whole[2 * SK_MAX_DIM * SK_MAX_IN]; /* letters marked '!' */
+    sk_tensor *in[SK_MAX_IN], *out[SK_MAX_OUT];
+    int n_in, n_out;
+    double attr[SK_MAX_ATTR];
+    const char *where; /* file:line of the model that made it */
+    int id, layer;
+    sk_phase phase;
+    sk_tensor *into[SK_MAX_OUT]; /* output o is a contribution to this parameter's gradient, or to
+                                    this output of the graph */
+};
+
+struct sk_graph {
+    sk_arena *arena;
+    sk_status status; /* first mistake, kept */
+    char story[512];
+    int64_t size[128]; /* of each letter; 0: unknown */
+    char batch;        /* the letter that micro-batches cut; 'b' */
+    int layer;         /* given to nodes made from now on */
+    int n_layers;      /* 1 + the highest layer used */
+    sk_phase phase;
+    struct {
+        sk_node **v;
+        int n, cap;
+    } nodes;
+    struct {
+        sk_tensor **v;
+        int n, cap;
+    } tensors;
+    sk_tensor *loss, *weight; /* scalars: sum of losses, sum of token weights */
+    sk_tensor *logits;        /* for sampling and accuracy; may be NULL */
+};
+
+typedef struct sk_call {
+    sk_tensor *in[SK_MAX_IN];
+    const char *dims; /* NULL: the op's own */
+    double attr[SK_MAX_ATTR];
+} sk_call;
+
+void sk_graph_init(sk_graph *g, sk_arena *a);
+void sk_graph_size(sk_graph *g, char letter, int64_t size); /* a second, other size is an error */
+sk_tensor *sk_input(sk_graph *g, const char *name, const char *letters, sk_dtype type);
+sk_tensor *sk_param(sk_graph *g, const char *name, const char *letters, double init);
+sk_tensor *sk_memory(sk_graph *g, const char *name, const char *letters);
+sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call call);
+#define sk_apply(g, op, ...) sk_apply_at((g), SK_HERE, (op), (sk_call){__VA_ARGS__})
+sk_status sk_graph_status(const sk_graph *g);
+sk_status sk_graph_fail(sk_graph *g, sk_status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+sk_tensor *sk_graph_find(const sk_graph *g, const char *name);
+sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
+
+/* Add the backward half: for every parameter that the loss depends on, nodes whose
+ * outputs go `into` it.  The gradient is that of the loss *sum*; the program divides by the
+ * token count of the whole step.  `scale` multiplies the seed and is an input of the graph
+ * named "loss_scale". */
+void sk_graph_grad(sk_graph *g);
+
+/* A listing, for people and for hashes. */
+char *sk_graph_print(const sk_graph *g, sk_arena *a);
+
+/* sugar used by models and by grad functions */
+static inline sk_tensor *sk_contract_at(sk_graph *g, const char *where, const char *dims,
+                                        sk_tensor *a, sk_tensor *b)
+{
+    sk_call call = {0};
+    call.dims = dims;
+    call.in[0] = a;
+    call.in[1] = b;
+    return sk_apply_at(g, where, "contract", call)->out[0];
+}
+#define sk_contract(g, dims, a, b) sk_contract_at((g), SK_HERE, (dims), (a), (b))
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

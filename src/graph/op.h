@@ -1,0 +1,149 @@
+/* op.h - what skein must know about an operation, in one struct.
+ *
+ * `dims` names every dimension of every operand with a letter, as in
+ *
+ *     "mk,kn->mn"           matrix product
+ *     "*c!,c!->*c"          a norm over c, any dims before it
+ *     "vc,bt->btc"          embedding: rows of the first, chosen by the second
+ *     "*->*"                element by element, any shape
+ *
+ * Operands that share a letter are split together along it.  A letter that does
+ * not reach an output is summed away: split along it, that output is a partial
+ * sum (or maximum, with SK_OP_MAX) and layout/ adds the reduction.  '!' behind a
+ * letter keeps it whole on every rank.  A letter that stands only in an output
+ * is new there: its size comes from `infer` or from the call.  '*' stands for
+ * the dims that are left over in the first operand that has it.  This one line
+ * is the whole sharding rule.
+ *
+ * Kernels see pieces.  A view carries the piece's sizes, its strides, where it
+ * starts in the logical tensor (`at`) and the logical sizes (`full`), so that an
+ * embedding knows which rows it owns and dropout draws by logical index.  Pieces
+ * may be empty.  Views made by the engine are dense (last dim has step 1); a
+ * kernel may rely on that unless its op sets SK_OP_STRIDED.  A kernel is called
+ * once per thread of the team with (part, of) and does its share; outputs whose
+ * bit is set in `add` are added to instead of written (only ops with SK_OP_ADDS).
+ *
+ * `samples` are shapes worth trying.  test/parts_op.c takes every op through
+ * shapes, gradient against central differences in float64, split against whole
+ * along every letter, threads against one, add against write, and every dtype;
+ * an op needs no test of its own to get these. */
+#ifndef SK_GRAPH_OP_H
+#define SK_GRAPH_OP_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SK_MAX_DIM = 6, SK_MAX_IN = 6, SK_MAX_OUT = 3, SK_MAX_ATTR = 4 };
+
+typedef struct sk_tensor sk_tensor;
+typedef struct sk_node sk_node;
+typedef struct sk_graph sk_graph;
+
+typedef struct sk_shape {
+    int n;
+    int64_t d[SK_MAX_DIM];
+} sk_shape;
+
+typedef struct sk_view {
+    void *data;
+    sk_dtype type;
+    int n;                    /* dims */
+    int64_t size[SK_MAX_DIM]; /* of this piece */
+    int64_t step[SK_MAX_DIM]; /* elements between neighbours along a dim */
+    int64_t at[SK_MAX_DIM];   /* where the piece starts in the logical tensor */
+    int64_t full[SK_MAX_DIM]; /* logical sizes */
+} sk_view;
+
+typedef struct sk_args {
+    sk_view in[SK_MAX_IN], out[SK_MAX_OUT];
+    int n_in, n_out;
+    const char *dims; /* this node's letters, spelled out: "btc,cf->btf" */
+    double attr[SK_MAX_ATTR];
+    unsigned add;          /* bit o: out[o] += */
+    int part, of;          /* this thread of the team */
+    void *scratch;         /* this thread's own, as many bytes as .scratch asked for */
+    uint64_t seed, stream; /* for ops that draw random numbers */
+} sk_args;
+
+enum {
+    SK_OP_LINEAR = 1,  /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,    /* can add to its outputs */
+    SK_OP_MAX = 4,     /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,     /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_STRIDED = 16 /* the kernel honours steps */
+};
+
+typedef struct sk_sample {
+    const char *in[SK_MAX_IN]; /* "b2t3c8"; "b2t3%10" for i32 in [0, 10) */
+    const char *dims;          /* NULL: the op's own */
+    const char *fresh;         /* sizes of letters new in the output: "v10" */
+    double attr[SK_MAX_ATTR];
+    bool positive; /* inputs drawn from (0.5, 1.5) instead of (-1, 1) */
+} sk_sample;
+
+typedef struct sk_op {
+    const char *name, *doc;
+    const char *dims; /* NULL: the node brings its own */
+    int n_in, n_out;  /* n_out 0 means 1 */
+    unsigned flags;
+    unsigned stats; /* bit o: output o is f32 whatever the inputs are */
+    int reuse;      /* 1 + the input whose memory output 0 may take over; 0: none */
+    /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
+    void (*infer)(sk_graph *g, const sk_node *n);
+    /* dy[o] is NULL where no gradient arrives; leave dx[i] NULL where none flows. */
+    void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
+    double (*flops)(const sk_args *a);   /* of the whole piece; NULL: one per element of output 0 */
+    size_t (*scratch)(const sk_args *a); /* bytes per thread; NULL: none */
+    void (*cpu)(const sk_args *a);
+    const sk_sample *samples; /* a sample without inputs ends the list */
+} sk_op;
+
+extern const sk_op *const sk_op_parts[]; /* every file in parts/op, by name; NULL ends it */
+const sk_op *sk_op_find(const char *name);
+
+static inline int64_t sk_count(const sk_view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->n; i++) n *= v->size[i];
+    return n;
+}
+
+/* Product of the sizes of dims [from, to). */
+static inline int64_t sk_span(const sk_view *v, int from, int to)
+{
+    int64_t n = 1;
+    for (int i = from; i < to; i++) n *= v->size[i];
+    return n;
+}
+
+/* This thread's share [*from, *to) of n things. */
+static inline void sk_share(const sk_args *a, int64_t n, int64_t *from, int64_t *to)
+{
+    *from = n * a->part / a->of;
+    *to = n * (a->part + 1) / a->of;
+}
+
+static inline int sk_op_outs(const sk_op *op) { return op->n_out ? op->n_out : 1; }
+
+/* Logical index of the element at position i (counted in the piece's own order). */
+int64_t sk_logical(const sk_view *v, int64_t i);
+
+/* Fill steps for a dense piece of the given sizes. */
+void sk_view_dense(sk_view *v);
+
+/* Run one op's CPU kernel for one thread, staging through `real` when an operand has a
+ * storage type the kernel does not know (bf16, f16). */
+void sk_op_run_cpu(const sk_op *op, const sk_args *a);
+size_t sk_op_scratch(const sk_op *op, const sk_args *a); /* bytes per thread, staging included */
+double sk_op_flops(const sk_op *op, const sk_args *a);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,98 @@
+/* layout.h - how one model lies over many ranks, as data.
+ *
+ * A mesh has named axes, slowest first; a rank is a point in it.  A layout says
+ * which letters are split over which axis, over which axis parameters, gradients
+ * or optimizer state are sharded, and over which axis the layers are staged.
+ *
+ *     dp=2 tp=2 pp=2 zero=3 micro=8 schedule=1f1b order: pp dp tp
+ *
+ * and the long form, one sentence a line (or separated by ';'), mean the same:
+ *
+ *     mesh pp=2 dp=2 tp=2
+ *     split b over dp
+ *     split h f v over tp
+ *     shard params over dp
+ *     stages over pp schedule 1f1b micro 8
+ *
+ * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
+ * is [n*i/p, n*(i+1)/p), and may be empty.  When several axes cut one dim, the
+ * mesh's last axis cuts first. */
+#ifndef SK_LAYOUT_LAYOUT_H
+#define SK_LAYOUT_LAYOUT_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "graph/graph.h"
+
+enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16 };
+
+typedef struct sk_mesh {
+    int n;
+    char name[SK_MAX_AXES][SK_AXIS_NAME];
+    int size[SK_MAX_AXES];
+} sk_mesh;
+
+typedef enum sk_shard { SK_SHARD_NONE, SK_SHARD_STATE, SK_SHARD_GRADS, SK_SHARD_PARAMS } sk_shard;
+
+typedef struct sk_layout {
+    sk_mesh mesh;
+    char split[SK_MAX_AXES][64]; /* letters split over each axis */
+    sk_shard shard;              /* ZeRO 0 to 3 */
+    int shard_axis;              /* -1: none */
+    int stage_axis;              /* -1: no pipeline */
+    char schedule[32];
+    int n_micro; /* micro-batches per step; 0: not said */
+} sk_layout;
+
+/* n_ranks > 0: the layout must use exactly that many. */
+sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out);
+char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */
+char *sk_layout_short(sk_arena *a, const sk_layout *l); /* "dp 2 · tp 2 · zero 3" */
+
+int sk_mesh_ranks(const sk_mesh *m);
+void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
+int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
+int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
+bool sk_layout_splits(const sk_layout *l, int axis, char letter);
+
+/* --- states: what each axis does to one tensor --- */
+
+typedef enum sk_how { SK_WHOLE, SK_SPLIT, SK_PSUM, SK_PMAX } sk_how;
+
+typedef struct sk_state {
+    uint8_t how[SK_MAX_AXES], dim[SK_MAX_AXES]; /* dim: which dim is split */
+} sk_state;
+
+bool sk_state_equal(const sk_state *a, const sk_state *b);
+/* "b/dp f/tp sum/dp": for people; "whole" if nothing is done. */
+char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const sk_state *s);
+
+typedef struct sk_extent {
+    int n;
+    int64_t size[SK_MAX_DIM], at[SK_MAX_DIM], full[SK_MAX_DIM];
+} sk_extent;
+
+/* The piece of a tensor that a rank has.  Micro-batch `micro` of n_micro cuts the batch letter
+ * before any axis does; micro < 0 takes the whole batch. */
+sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
+                      const int *coord, int micro, int n_micro);
+void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to);
+
+/* --- spreading: states for every tensor and node of a graph --- */
+
+typedef struct sk_spread_node {
+    sk_state in[SK_MAX_IN], out[SK_MAX_OUT];
+    char letter[SK_MAX_AXES]; /* the letter this node is cut along, per axis; 0: none */
+} sk_spread_node;
+
+typedef struct sk_spread {
+    sk_spread_node *node; /* by node id */
+    sk_state *made;       /* by tensor id: as produced; parameters: as used */
+    int *stage;           /* by node id */
+    int n_stages;
+} sk_spread;
+
+/* The whole of "parallelism": one pass over the nodes in order. */
+sk_status sk_spread_graph(sk_arena *a, const sk_graph *g, const sk_layout *l, sk_spread *out);
+
+#endif

@@ -1,0 +1,86 @@
+/* mesh.c - ranks as points, and the pieces they hold. */
+#include "layout/layout.h"
+#include "base/text.h"
+
+#include <string.h>
+
+int sk_mesh_ranks(const sk_mesh *m)
+{
+    int n = 1;
+    for (int a = 0; a < m->n; a++) n *= m->size[a];
+    return n;
+}
+
+void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES])
+{
+    for (int a = m->n - 1; a >= 0; a--) {
+        coord[a] = rank % m->size[a];
+        rank /= m->size[a];
+    }
+}
+
+int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES])
+{
+    int rank = 0;
+    for (int a = 0; a < m->n; a++) rank = rank * m->size[a] + coord[a];
+    return rank;
+}
+
+int sk_mesh_axis(const sk_mesh *m, const char *name)
+{
+    for (int a = 0; a < m->n; a++)
+        if (!strcmp(m->name[a], name)) return a;
+    return -1;
+}
+
+bool sk_layout_splits(const sk_layout *l, int axis, char letter)
+{
+    return strchr(l->split[axis], letter) != NULL;
+}
+
+void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
+{
+    *from = n * i / p;
+    *to = n * (i + 1) / p;
+}
+
+bool sk_state_equal(const sk_state *a, const sk_state *b)
+{
+    for (int i = 0; i < SK_MAX_AXES; i++) {
+        if (a->how[i] != b->how[i]) return false;
+        if (a->how[i] == SK_SPLIT && a->dim[i] != b->dim[i]) return false;
+    }
+    return true;
+}
+
+char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const sk_state *s)
+{
+    sk_out o = {.arena = a};
+    for (int i = 0; i < m->n; i++) {
+        const char *gap = o.n ? " " : "";
+        if (s->how[i] == SK_SPLIT) sk_out_add(&o, "%s%c/%s", gap, letters[s->dim[i]], m->name[i]);
+        if (s->how[i] == SK_PSUM) sk_out_add(&o, "%ssum/%s", gap, m->name[i]);
+        if (s->how[i] == SK_PMAX) sk_out_add(&o, "%smax/%s", gap, m->name[i]);
+    }
+    return o.s ? o.s : sk_strdup(a, "whole");
+}
+
+sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
+                      const int *coord, int micro, int n_micro)
+{
+    sk_extent e = {.n = (int)strlen(letters)};
+    for (int d = 0; d < e.n; d++) {
+        int64_t from = 0, to = e.full[d] = g->size[(int)letters[d] & 127];
+        if (letters[d] == g->batch && micro >= 0) sk_cut(to, micro, n_micro, &from, &to);
+        for (int a = l->mesh.n - 1; a >= 0; a--) {
+            if (s->how[a] != SK_SPLIT || s->dim[a] != d) continue;
+            int64_t lo, hi;
+            sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);
+            to = from + hi;
+            from += lo;
+        }
+        e.at[d] = from;
+        e.size[d] = to - from;
+    }
+    return e;
+}

@@ -1,0 +1,351 @@
+/* text.c - reading and printing layouts. */
+#include "base/text.h"
+#include "layout/layout.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD = 64, MAX_WORDS = 64, MAX_RANKS = 1 << 20 };
+
+typedef struct words {
+    char w[MAX_WORDS][WORD];
+    int n;
+} words;
+
+/* Short words that imply more than an axis. */
+static const struct sugar {
+    const char *axis, *letters;
+} sugar[] = {{"pp", ""}, {"dp", "b"}, {"cp", ""}, {"ep", ""}, {"tp", "hfv"}};
+enum { N_SUGAR = sizeof sugar / sizeof *sugar };
+
+static sk_status take_words(const char *line, size_t len, words *out)
+{
+    *out = (words){0};
+    for (size_t i = 0; i < len;) {
+        size_t from = i;
+        while (i < len && !isspace((unsigned char)line[i]) && line[i] != ',') i++;
+        if (i - from >= WORD)
+            return sk_fail(SK_ECONF, "layout: a word of %zu characters at \"%.20s...\"", i - from,
+                           line + from);
+        if (i > from) {
+            if (out->n == MAX_WORDS)
+                return sk_fail(SK_ECONF, "layout: more than %d words in one line", MAX_WORDS);
+            memcpy(out->w[out->n++], line + from, i - from);
+        }
+        while (i < len && (isspace((unsigned char)line[i]) || line[i] == ',')) i++;
+    }
+    return SK_OK;
+}
+
+static sk_status number(const char *word, const char *text, int least, int *out)
+{
+    int64_t n = 0;
+    if (!sk_read_int(text, &n) || n < least || n > MAX_RANKS)
+        return sk_fail(SK_ECONF, "layout: '%s' needs a whole number from %d to %d, found \"%s\"",
+                       word, least, MAX_RANKS, text);
+    *out = (int)n;
+    return SK_OK;
+}
+
+static sk_status axis_add(sk_mesh *m, const char *name, int size)
+{
+    if (sk_mesh_axis(m, name) >= 0)
+        return sk_fail(SK_ECONF, "layout: the axis '%s' is named twice", name);
+    if (m->n == SK_MAX_AXES) return sk_fail(SK_ECONF, "layout: more than %d axes", SK_MAX_AXES);
+    if (!*name || strlen(name) >= SK_AXIS_NAME)
+        return sk_fail(SK_ECONF, "layout: \"%s\" is no name for an axis (1 to %d characters)", name,
+                       SK_AXIS_NAME - 1);
+    snprintf(m->name[m->n], SK_AXIS_NAME, "%s", name);
+    m->size[m->n++] = size;
+    return SK_OK;
+}
+
+static sk_status find_axis(const sk_layout *l, const char *name, int *out)
+{
+    const char *names[SK_MAX_AXES];
+    *out = sk_mesh_axis(&l->mesh, name);
+    if (*out >= 0) return SK_OK;
+    for (int i = 0; i < l->mesh.n; i++) names[i] = l->mesh.name[i];
+    const char *near = sk_nearest(name, names, l->mesh.n);
+    return sk_fail(SK_ECONF, "layout: the mesh has no axis '%s'%s%s%s", name,
+                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static sk_status split_letters(sk_layout *l, int axis, const char *letters)
+{
+    for (const char *p = letters; *p; p++) {
+        if (!isalpha((unsigned char)*p))
+            return sk_fail(SK_ECONF, "layout: '%c' in \"split %s\" is no letter", *p, letters);
+        size_t n = strlen(l->split[axis]);
+        if (!sk_layout_splits(l, axis, *p) && n + 1 < sizeof l->split[axis]) l->split[axis][n] = *p;
+    }
+    return SK_OK;
+}
+
+static sk_status set_micro(sk_layout *l, const char *text)
+{
+    return number("micro", text, 1, &l->n_micro);
+}
+
+static void set_schedule(sk_layout *l, const char *text)
+{
+    snprintf(l->schedule, sizeof l->schedule, "%s", text);
+}
+
+/* --- the long form --- */
+
+static sk_status say_mesh(sk_layout *l, const words *w)
+{
+    for (int i = 1; i < w->n; i++) {
+        char name[WORD], *eq;
+        int size = 0;
+        snprintf(name, sizeof name, "%s", w->w[i]);
+        if (!(eq = strchr(name, '=')))
+            return sk_fail(SK_ECONF, "layout: \"mesh\" takes name=size, found \"%s\"", name);
+        *eq = 0;
+        SK_TRY(number(name, eq + 1, 1, &size));
+        SK_TRY(axis_add(&l->mesh, name, size));
+    }
+    return SK_OK;
+}
+
+static sk_status say_split(sk_layout *l, const words *w)
+{
+    int axis = 0, over = 1;
+    while (over < w->n && strcmp(w->w[over], "over")) over++;
+    if (over == 1 || over + 2 != w->n)
+        return sk_fail(SK_ECONF, "layout: \"split\" reads \"split LETTERS over AXIS\"");
+    SK_TRY(find_axis(l, w->w[over + 1], &axis));
+    for (int i = 1; i < over; i++) SK_TRY(split_letters(l, axis, w->w[i]));
+    return SK_OK;
+}
+
+static sk_status say_shard(sk_layout *l, const words *w)
+{
+    static const char *const what[] = {"none", "state", "grads", "params"};
+    int level = 0;
+    if (w->n != 4 || strcmp(w->w[2], "over"))
+        return sk_fail(SK_ECONF, "layout: \"shard\" reads \"shard state|grads|params over AXIS\"");
+    while (level < 4 && strcmp(w->w[1], what[level])) level++;
+    if (level == 4)
+        return sk_fail(SK_ECONF, "layout: cannot shard \"%s\"; state, grads or params", w->w[1]);
+    l->shard = (sk_shard)level;
+    return find_axis(l, w->w[3], &l->shard_axis);
+}
+
+static sk_status say_stages(sk_layout *l, const words *w)
+{
+    if (w->n < 3 || strcmp(w->w[1], "over") || w->n % 2 == 0)
+        return sk_fail(SK_ECONF,
+                       "layout: \"stages\" reads \"stages over AXIS [schedule NAME] [micro N]\"");
+    SK_TRY(find_axis(l, w->w[2], &l->stage_axis));
+    for (int i = 3; i < w->n; i += 2) {
+        if (!strcmp(w->w[i], "schedule")) set_schedule(l, w->w[i + 1]);
+        else if (!strcmp(w->w[i], "micro")) SK_TRY(set_micro(l, w->w[i + 1]));
+        else return sk_fail(SK_ECONF, "layout: \"stages\" knows no \"%s\"", w->w[i]);
+    }
+    return SK_OK;
+}
+
+static sk_status say_micro(sk_layout *l, const words *w)
+{
+    if (w->n != 2) return sk_fail(SK_ECONF, "layout: \"micro\" reads \"micro N\"");
+    return set_micro(l, w->w[1]);
+}
+
+static const struct verb {
+    const char *name;
+    sk_status (*say)(sk_layout *l, const words *w);
+} verbs[] = {{"mesh", say_mesh},
+             {"split", say_split},
+             {"shard", say_shard},
+             {"stages", say_stages},
+             {"micro", say_micro}};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static const struct verb *verb_of(const words *w)
+{
+    for (int i = 0; i < N_VERBS; i++)
+        if (w->n && !strcmp(w->w[0], verbs[i].name)) return &verbs[i];
+    return NULL;
+}
+
+/* --- the short form --- */
+
+typedef struct shorts {
+    int size[N_SUGAR]; /* 0: not named */
+    int zero;
+    char order[N_SUGAR][SK_AXIS_NAME];
+    int n_order;
+} shorts;
+
+static int sugar_find(const char *name)
+{
+    for (int i = 0; i < N_SUGAR; i++)
+        if (!strcmp(sugar[i].axis, name)) return i;
+    return -1;
+}
+
+/* Words of the contract whose techniques are not built yet are refused unless they ask for nothing.
+ */
+static sk_status later(const char *key, const char *value)
+{
+    if (!strcmp(value, "none") || !strcmp(value, "1")) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: %s=%s is not supported by this version; leave it out", key,
+                   value);
+}
+
+static sk_status short_word(sk_layout *l, shorts *s, char *word)
+{
+    static const char *const known[] = {"dp", "tp",    "pp",       "cp",        "ep",     "zero",
+                                        "sp", "micro", "schedule", "recompute", "offload"};
+    char *eq = strchr(word, '=');
+    const char *value = eq ? eq + 1 : "";
+    if (eq) *eq = 0;
+    int which = sugar_find(word);
+    if (!strcmp(word, "sp")) return later("sp", eq ? value : "on");
+    if (!eq) return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
+    if (which >= 0) {
+        if (s->size[which]) return sk_fail(SK_ECONF, "layout: '%s' is named twice", word);
+        SK_TRY(number(word, value, 1, &s->size[which]));
+        if (!strcmp(word, "cp") || !strcmp(word, "ep")) return later(word, value);
+        return SK_OK;
+    }
+    if (!strcmp(word, "zero")) {
+        SK_TRY(number(word, value, 0, &s->zero));
+        return s->zero <= 3 ? SK_OK : sk_fail(SK_ECONF, "layout: zero=%d; 0 to 3 exist", s->zero);
+    }
+    if (!strcmp(word, "micro")) return set_micro(l, value);
+    if (!strcmp(word, "recompute") || !strcmp(word, "offload")) return later(word, value);
+    if (!strcmp(word, "schedule")) {
+        set_schedule(l, value);
+        return SK_OK;
+    }
+    const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
+    return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
+                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+static sk_status short_mesh(sk_layout *l, shorts *s)
+{
+    for (int i = 0; i < s->n_order; i++) {
+        int which = sugar_find(s->order[i]);
+        if (which < 0)
+            return sk_fail(SK_ECONF, "layout: \"order:\" names no axis \"%s\"", s->order[i]);
+        if (s->size[which]) SK_TRY(axis_add(&l->mesh, sugar[which].axis, s->size[which]));
+        s->size[which] = 0;
+    }
+    for (int i = 0; i < N_SUGAR; i++)
+        if (s->size[i]) SK_TRY(axis_add(&l->mesh, sugar[i].axis, s->size[i]));
+    for (int a = 0; a < l->mesh.n; a++)
+        SK_TRY(split_letters(l, a, sugar[sugar_find(l->mesh.name[a])].letters));
+    l->stage_axis = sk_mesh_axis(&l->mesh, "pp");
+    if (!s->zero) return SK_OK;
+    l->shard = (sk_shard)s->zero;
+    l->shard_axis = sk_mesh_axis(&l->mesh, "dp");
+    if (l->shard_axis >= 0) return SK_OK;
+    SK_TRY(axis_add(&l->mesh, "dp", 1));
+    l->shard_axis = l->mesh.n - 1;
+    return split_letters(l, l->shard_axis, "b");
+}
+
+static sk_status read_short(sk_layout *l, const words *w)
+{
+    shorts s = {0};
+    for (int i = 0; i < w->n; i++) {
+        char word[WORD];
+        snprintf(word, sizeof word, "%s", w->w[i]);
+        if (!strcmp(word, "order:")) {
+            while (++i < w->n && s.n_order < N_SUGAR)
+                snprintf(s.order[s.n_order++], SK_AXIS_NAME, "%.15s", w->w[i]);
+            break;
+        }
+        SK_TRY(short_word(l, &s, word));
+    }
+    return short_mesh(l, &s);
+}
+
+/* --- both --- */
+
+static sk_status check(const sk_layout *l, int n_ranks)
+{
+    int64_t ranks = 1;
+    for (int a = 0; a < l->mesh.n; a++) {
+        ranks *= l->mesh.size[a];
+        if (ranks > MAX_RANKS)
+            return sk_fail(SK_ECONF, "layout: the mesh has over %d ranks", MAX_RANKS);
+        if (a == l->stage_axis && l->split[a][0])
+            return sk_fail(SK_ECONF,
+                           "layout: the axis '%s' holds stages and cannot split letters too",
+                           l->mesh.name[a]);
+    }
+    if (l->shard_axis >= 0 && l->shard_axis == l->stage_axis)
+        return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
+                       l->mesh.name[l->shard_axis]);
+    if (n_ranks > 0 && ranks != n_ranks)
+        return sk_fail(SK_ECONF,
+                       "layout: the mesh has %lld ranks, %d were given; start it with -n %lld or "
+                       "change the sizes of the axes",
+                       (long long)ranks, n_ranks, (long long)ranks);
+    return SK_OK;
+}
+
+sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
+{
+    sk_layout l = {.shard_axis = -1, .stage_axis = -1, .schedule = "1f1b"};
+    bool shorted = false;
+    if (strlen(text) > 4000) return sk_fail(SK_ECONF, "layout: more than 4000 characters");
+    for (const char *p = text; *p;) {
+        size_t len = strcspn(p, "\n;");
+        words w;
+        SK_TRY(take_words(p, strcspn(p, "\n;#"), &w));
+        const struct verb *v = verb_of(&w);
+        if (v) SK_TRY(v->say(&l, &w));
+        else if (w.n && shorted)
+            return sk_fail(SK_ECONF, "layout: two lines of short words; put them in one");
+        else if (w.n) {
+            SK_TRY(read_short(&l, &w));
+            shorted = true;
+        }
+        p += len + (p[len] != 0);
+    }
+    if (!l.mesh.n) SK_TRY(axis_add(&l.mesh, "dp", 1));
+    SK_TRY(check(&l, n_ranks));
+    *out = l;
+    return SK_OK;
+}
+
+char *sk_layout_print(sk_arena *a, const sk_layout *l)
+{
+    static const char *const what[] = {"none", "state", "grads", "params"};
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "mesh");
+    for (int i = 0; i < l->mesh.n; i++) sk_out_add(&o, " %s=%d", l->mesh.name[i], l->mesh.size[i]);
+    for (int i = 0; i < l->mesh.n; i++) {
+        if (!l->split[i][0]) continue;
+        sk_out_add(&o, "\nsplit");
+        for (const char *p = l->split[i]; *p; p++) sk_out_add(&o, " %c", *p);
+        sk_out_add(&o, " over %s", l->mesh.name[i]);
+    }
+    if (l->shard && l->shard_axis >= 0)
+        sk_out_add(&o, "\nshard %s over %s", what[l->shard], l->mesh.name[l->shard_axis]);
+    if (l->stage_axis >= 0)
+        sk_out_add(&o, "\nstages over %s schedule %s", l->mesh.name[l->stage_axis], l->schedule);
+    if (l->n_micro) sk_out_add(&o, l->stage_axis >= 0 ? " micro %d" : "\nmicro %d", l->n_micro);
+    sk_out_add(&o, "\n");
+    return o.s;
+}
+
+char *sk_layout_short(sk_arena *a, const sk_layout *l)
+{
+    sk_out o = {.arena = a};
+    for (int i = 0; i < l->mesh.n; i++)
+        if (l->mesh.size[i] > 1)
+            sk_out_add(&o, "%s%s %d", o.n ? " · " : "", l->mesh.name[i], l->mesh.size[i]);
+    if (l->shard) sk_out_add(&o, "%szero %d", o.n ? " · " : "", (int)l->shard);
+    if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
+    if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
+    return o.s ? o.s : sk_strdup(a, "1 rank");
+}

@@ -1,0 +1,223 @@
+/* memory.c - every buffer gets its place before the first step.
+ *
+ * Kept buffers come first, kind by kind.  Transient ones are placed in the order
+ * in which they begin to live, each in the smallest hole that fits (a list of
+ * holes sorted by address, holes that meet are joined): one pass, and the
+ * forward-backward shape of a step leaves few odd holes.  An op that may work in
+ * place takes over its operand's memory when the operand dies there. */
+#include "program/emit.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { LINE = 64 };
+
+static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+static void live(sk_program *p, int buf, int pc)
+{
+    while (buf >= 0) {
+        sk_buffer *b = &p->bufs.v[buf];
+        if (b->first < 0) b->first = pc;
+        b->last = pc;
+        buf = b->within;
+    }
+}
+
+static void lifetimes(sk_program *p)
+{
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        for (int i = 0; i < SK_MAX_IN; i++)
+            if (in->in[i] >= 0) live(p, in->in[i], pc);
+        for (int o = 0; o < SK_MAX_OUT; o++)
+            if (in->out[o] >= 0) live(p, in->out[o], pc);
+        const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
+        for (int s = 0; c && s < c->n_segs; s++) {
+            live(p, c->segs[s].src, pc);
+            live(p, c->segs[s].dst, pc);
+        }
+    }
+    if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
+}
+
+/* --- holes --- */
+
+typedef struct hole {
+    int64_t at, size;
+} hole;
+
+typedef struct holes {
+    sk_arena *arena;
+    hole *v;
+    int n, cap;
+    int64_t top; /* end of what was ever used */
+} holes;
+
+static int64_t take(holes *h, int64_t size)
+{
+    int best = -1;
+    if (!size) return 0;
+    for (int i = 0; i < h->n; i++)
+        if (h->v[i].size >= size && (best < 0 || h->v[i].size < h->v[best].size)) best = i;
+    if (best < 0) { /* at the end, using the last hole if it reaches there */
+        int64_t at = h->top;
+        if (h->n && h->v[h->n - 1].at + h->v[h->n - 1].size == h->top) at = h->v[--h->n].at;
+        h->top = at + size;
+        return at;
+    }
+    int64_t at = h->v[best].at;
+    h->v[best].at += size;
+    h->v[best].size -= size;
+    if (!h->v[best].size) {
+        memmove(&h->v[best], &h->v[best + 1], sizeof(hole) * (size_t)(h->n - best - 1));
+        h->n--;
+    }
+    return at;
+}
+
+static void give(holes *h, int64_t at, int64_t size)
+{
+    int i = 0;
+    if (!size) return;
+    while (i < h->n && h->v[i].at < at) i++;
+    bool below = i > 0 && h->v[i - 1].at + h->v[i - 1].size == at;
+    bool above = i < h->n && at + size == h->v[i].at;
+    if (below && above) {
+        h->v[i - 1].size += size + h->v[i].size;
+        memmove(&h->v[i], &h->v[i + 1], sizeof(hole) * (size_t)(h->n - i - 1));
+        h->n--;
+    } else if (below) h->v[i - 1].size += size;
+    else if (above) h->v[i].at = at, h->v[i].size += size;
+    else {
+        (void)sk_push(h->arena, h);
+        memmove(&h->v[i + 1], &h->v[i], sizeof(hole) * (size_t)(h->n - 1 - i));
+        h->v[i] = (hole){at, size};
+    }
+}
+
+/* --- places --- */
+
+static int64_t place_kept(sk_program *p)
+{
+    int64_t at = 0;
+    for (int k = 0; k < SK_N_KINDS; k++)
+        for (int i = 0; i < p->bufs.n; i++) {
+            sk_buffer *b = &p->bufs.v[i];
+            if (!b->keep || b->within >= 0 || (int)b->kind != k) continue;
+            b->offset = at;
+            at += lines(b->bytes);
+            p->kind_bytes[k] += lines(b->bytes);
+        }
+    return at;
+}
+
+/* Input whose memory output 0 of this instruction may take over, or -1. */
+static int dying_input(const sk_program *p, const sk_inst *in, int pc)
+{
+    int r = in->act == SK_DO_OP ? in->node->op->reuse - 1 : -1;
+    if (r < 0 || in->out[0] < 0 || in->add & 1) return -1;
+    const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
+    if (x->keep || x->within >= 0 || y->keep || y->first != pc || x->last != pc) return -1;
+    if (lines(x->bytes) != lines(y->bytes)) return -1;
+    for (int i = 0; i < SK_MAX_IN; i++)
+        if (i != r && in->in[i] == in->in[r]) return -1;
+    return in->in[r];
+}
+
+typedef struct events {
+    int *first, *next_first, *last, *next_last; /* linked lists of buffers by instruction */
+} events;
+
+static void index_events(const sk_program *p, sk_arena *a, events *ev)
+{
+    ev->first = sk_many(a, int, p->insts.n + 1);
+    ev->last = sk_many(a, int, p->insts.n + 1);
+    ev->next_first = sk_many(a, int, p->bufs.n + 1);
+    ev->next_last = sk_many(a, int, p->bufs.n + 1);
+    memset(ev->first, -1, sizeof(int) * (size_t)(p->insts.n + 1));
+    memset(ev->last, -1, sizeof(int) * (size_t)(p->insts.n + 1));
+    for (int i = p->bufs.n - 1; i >= 0; i--) {
+        const sk_buffer *b = &p->bufs.v[i];
+        if (b->keep || b->within >= 0 || b->first < 0) continue;
+        ev->next_first[i] = ev->first[b->first];
+        ev->first[b->first] = i;
+        ev->next_last[i] = ev->last[b->last];
+        ev->last[b->last] = i;
+    }
+}
+
+/* Bytes by kind where transient memory is fullest are charged to activations; the gathered weights
+ * and whole gradients among them lie in the same pool. */
+static int64_t place_transient(sk_program *p, int64_t base)
+{
+    sk_arena tmp = {0};
+    events ev;
+    holes h = {.arena = &tmp};
+    char *taken = sk_many(&tmp, char, p->bufs.n + 1);
+    index_events(p, &tmp, &ev);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        int heir = dying_input(p, &p->insts.v[pc], pc), out = p->insts.v[pc].out[0];
+        for (int i = ev.first[pc]; i >= 0; i = ev.next_first[i]) {
+            if (heir >= 0 && i == out) {
+                p->bufs.v[i].offset = p->bufs.v[heir].offset;
+                taken[heir] = 1;
+            } else p->bufs.v[i].offset = base + take(&h, lines(p->bufs.v[i].bytes));
+        }
+        for (int i = ev.last[pc]; i >= 0; i = ev.next_last[i])
+            if (!taken[i]) give(&h, p->bufs.v[i].offset - base, lines(p->bufs.v[i].bytes));
+    }
+    int64_t top = h.top;
+    sk_arena_end(&tmp);
+    return top;
+}
+
+static void place_parts(sk_program *p)
+{
+    for (int i = 0; i < p->bufs.n; i++)
+        if (p->bufs.v[i].within >= 0)
+            p->bufs.v[i].offset = p->bufs.v[p->bufs.v[i].within].offset + p->bufs.v[i].part_at;
+}
+
+static int64_t place_tables(sk_program *p, int64_t at)
+{
+    int64_t begin = at;
+    for (int i = 0; i < p->calls.n; i++) {
+        p->calls.v[i].table_at = at;
+        at +=
+            lines((int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)p->calls.v[i].n_segs));
+    }
+    p->kind_bytes[SK_WIRE] += at - begin;
+    return at;
+}
+
+static int64_t scratch_need(sk_program *p)
+{
+    size_t most = 0;
+    for (int i = 0; i < p->insts.n; i++) {
+        const sk_inst *in = &p->insts.v[i];
+        if (in->act != SK_DO_OP) continue;
+        sk_args args;
+        sk_inst_args(p, in, NULL, &args);
+        args.of = p->threads;
+        size_t need = sk_op_scratch(in->node->op, &args);
+        if (need > most) most = need;
+    }
+    return lines((int64_t)most);
+}
+
+sk_status sk_plan_memory(sk_program *p)
+{
+    lifetimes(p);
+    int64_t at = place_kept(p);
+    at = place_tables(p, at);
+    int64_t acts = place_transient(p, at);
+    p->kind_bytes[SK_ACTS] += acts;
+    at += acts;
+    place_parts(p);
+    p->scratch_per_thread = scratch_need(p);
+    p->scratch_at = at;
+    p->kind_bytes[SK_SCRATCH] = p->scratch_per_thread * p->threads;
+    p->heap_bytes = at + p->kind_bytes[SK_SCRATCH];
+    return SK_OK;
+}

@@ -1,0 +1,122 @@
+/* print.c - a program as text: what `skein explain` shows and golden tests compare. */
+#include "base/text.h"
+#include "program/program.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *const sk_act_names[SK_N_ACTS] = {"load",  "op",   "slice", "add",  "zero",
+                                             "start", "wait", "send",  "recv", "sent",
+                                             "stats", "clip", "update"};
+static const char *const coll_names[] = {"all-reduce", "reduce-scatter", "all-gather"};
+
+static void shape(sk_out *o, const sk_program *p, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    sk_out_add(o, "%s[", b->name);
+    for (int i = 0; i < b->box.n; i++) sk_out_add(o, "%s%" PRId64, i ? "," : "", b->box.size[i]);
+    sk_out_add(o, "]@%" PRIx64, (uint64_t)b->offset);
+}
+
+static void operands(sk_out *o, const sk_program *p, const int *v, int n)
+{
+    for (int i = 0; i < n && v[i] >= 0; i++) {
+        sk_out_add(o, i ? ", " : "");
+        shape(o, p, v[i]);
+    }
+}
+
+static void call(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    const sk_call_plan *c = &p->calls.v[in->call];
+    const char *group = c->group < p->layout.mesh.n ? p->layout.mesh.name[c->group]
+                        : c->group == p->world      ? "all"
+                                                    : "tied stages";
+    sk_out_add(o, "#%d %s%s over %s: %s", in->call, coll_names[c->kind],
+               c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
+    if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
+    sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
+}
+
+static void body(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    switch (in->act) {
+    case SK_DO_OP:
+        operands(o, p, in->out, SK_MAX_OUT);
+        sk_out_add(o, in->add ? " += %s(" : " = %s(", in->node->op->name);
+        operands(o, p, in->in, SK_MAX_IN);
+        sk_out_add(o, ") \"%s\"", in->node->dims);
+        return;
+    case SK_DO_START:
+    case SK_DO_WAIT:
+        call(o, p, in);
+        return;
+    case SK_DO_SEND:
+        operands(o, p, in->in, 1);
+        sk_out_add(o, " to rank %d", in->peer);
+        return;
+    case SK_DO_RECV:
+        operands(o, p, in->out, 1);
+        sk_out_add(o, " from rank %d", in->peer);
+        return;
+    case SK_DO_SENT:
+        sk_out_add(o, "%" PRId64 " to rank %d", in->count, in->peer);
+        return;
+    case SK_DO_UPDATE:
+        sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
+        operands(o, p, in->out, 1);
+        return;
+    default:
+        operands(o, p, in->out, SK_MAX_OUT);
+        if (in->in[0] >= 0) sk_out_add(o, " <- ");
+        operands(o, p, in->in, SK_MAX_IN);
+    }
+}
+
+char *sk_inst_print(const sk_program *p, int pc, sk_arena *a)
+{
+    sk_out o = {.arena = a};
+    if (pc < 0 || pc >= p->insts.n) return sk_print(a, "(before the first instruction)");
+    const sk_inst *in = &p->insts.v[pc];
+    sk_out_add(&o, "%5d ", pc);
+    if (in->micro >= 0) sk_out_add(&o, "%c%-2d", in->phase == SK_FORWARD ? 'F' : 'B', in->micro);
+    else sk_out_add(&o, "   ");
+    sk_out_add(&o, " %-6s ", sk_act_names[in->act]);
+    body(&o, p, in);
+    return o.s;
+}
+
+char *sk_program_memory(const sk_program *p, sk_arena *a)
+{
+    sk_out o = {.arena = a};
+    for (int k = 0; k < SK_N_KINDS; k++)
+        sk_out_add(&o, "memory %-12s %14" PRId64 "\n", sk_kind_names[k], p->kind_bytes[k]);
+    sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "total", p->heap_bytes);
+    return o.s;
+}
+
+static void tail(sk_out *o, const sk_inst *in)
+{
+    if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
+    if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
+    if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);
+    sk_out_add(o, "\n");
+}
+
+char *sk_program_print(const sk_program *p, sk_arena *a)
+{
+    sk_out o = {.arena = a};
+    sk_arena tmp = {0};
+    sk_out_add(&o, "rank %d of %d", p->rank, p->n_ranks);
+    for (int i = 0; i < p->layout.mesh.n; i++)
+        sk_out_add(&o, "  %s %d/%d", p->layout.mesh.name[i], p->coord[i], p->layout.mesh.size[i]);
+    sk_out_add(&o, "  %d micro-batches  %d instructions\n", p->n_micro, p->n_train);
+    sk_out_add(&o, "%s", sk_program_memory(p, &tmp));
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        if (pc == p->n_train) sk_out_add(&o, p->n_train ? "-- validation\n" : "-- forward\n");
+        sk_out_add(&o, "%s", sk_inst_print(p, pc, &tmp));
+        tail(&o, &p->insts.v[pc]);
+    }
+    sk_arena_end(&tmp);
+    return o.s;
+}

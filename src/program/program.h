@@ -1,0 +1,185 @@
+/* program.h - the centre: one straight-line program per rank.
+ *
+ * Everything above writes it, everything below reads it: run executes it,
+ * simulate prices it, verify proves it, explain prints it.  A program is open
+ * data in one arena: buffers with fixed offsets in one heap, and instructions
+ * that name buffers.  It holds two sections over the same memory: [0, n_train)
+ * is a training step, [n_train, n) a validation step (forward only).
+ *
+ * Invariants, each checked by verify and broken by a test:
+ *   P1  the members of a group make the same calls on it, in the same order
+ *   P2  every send has its receive: same pair, order, tag and bytes
+ *   P3  no rank waits for ever
+ *   P4  buffers that live at the same time do not overlap
+ *   P5  every buffer is written before it is read
+ *   P6  every buffer lies inside the heap, and every call inside its table */
+#ifndef SK_PROGRAM_PROGRAM_H
+#define SK_PROGRAM_PROGRAM_H
+
+#include "comm/comm.h"
+#include "graph/graph.h"
+#include "layout/layout.h"
+#include "program/optim.h"
+
+typedef enum sk_kind {
+    SK_WEIGHTS,
+    SK_GRADS,
+    SK_OPTIM,
+    SK_ACTS, /* activations and their gradients */
+    SK_WIRE, /* gathered weights, tables of calls, sums */
+    SK_SCRATCH,
+    SK_N_KINDS
+} sk_kind;
+extern const char *const sk_kind_names[SK_N_KINDS];
+
+typedef struct sk_buffer {
+    const char *name;
+    const sk_tensor *tensor; /* NULL: the engine's own */
+    sk_kind kind;
+    sk_dtype type;
+    sk_extent box;
+    int64_t bytes;   /* of the piece; memory is taken in lines of 64 */
+    int64_t offset;  /* in the heap */
+    int first, last; /* instructions between which it lives; kept buffers: always */
+    bool keep;       /* from step to step */
+    bool zero;       /* starts as zeros (optimizer state, memories) */
+    int within;      /* a part of this buffer, or -1 */
+    int64_t part_at; /* bytes from its start */
+} sk_buffer;
+
+typedef enum sk_act {
+    SK_DO_LOAD,   /* fill out[0] from the data: an input of the graph */
+    SK_DO_OP,     /* node on in[] -> out[] */
+    SK_DO_SLICE,  /* out[0] = the part of in[0] that its box says */
+    SK_DO_ADD,    /* out[0] += in[0] */
+    SK_DO_ZERO,   /* out[0] = 0 */
+    SK_DO_START,  /* announce call */
+    SK_DO_WAIT,   /* finish call */
+    SK_DO_SEND,   /* in[0] to a stage */
+    SK_DO_RECV,   /* out[0] from a stage */
+    SK_DO_SENT,   /* the first `count` sends of this step to peer have arrived */
+    SK_DO_STATS,  /* out[0] = {sum of squared gradients, loss, weight}, my share */
+    SK_DO_CLIP,   /* from in[0]: loss, norm, and the factor for gradients */
+    SK_DO_UPDATE, /* one pass of the optimizer over one parameter's piece */
+    SK_N_ACTS
+} sk_act;
+extern const char *const sk_act_names[SK_N_ACTS];
+
+typedef struct sk_inst {
+    sk_act act;
+    const sk_node *node;
+    int in[SK_MAX_IN], out[SK_MAX_OUT]; /* buffers; -1 ends the list */
+    unsigned add;                       /* bit o: out[o] is added to */
+    int micro, layer;
+    sk_phase phase;
+    int call;           /* START, WAIT */
+    int peer;           /* SEND, RECV, SENT: rank */
+    int64_t tag, count; /* SEND, RECV: what it is; SENT: how many */
+    int param, pass;    /* UPDATE */
+    double flops;
+    int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
+} sk_inst;
+
+typedef struct sk_call_seg {
+    int src, dst; /* buffers */
+    int64_t outer, n, inner;
+} sk_call_seg;
+
+typedef struct sk_call_plan {
+    sk_coll_kind kind;
+    sk_reduce reduce;
+    sk_dtype type;
+    int group, n_segs;
+    sk_call_seg *segs;
+    const char *what; /* "grads h.3.qkv.w ..": for people */
+    int64_t table_at; /* where its sk_coll_call lies in the heap */
+    int64_t elements; /* of all segments */
+} sk_call_plan;
+
+typedef struct sk_param_plan {
+    const sk_tensor *tensor;
+    sk_state used, update; /* as kernels see it; as the optimizer sees it (sharded) */
+    int stored;            /* buffer that keeps it: used or update state */
+    int shard;             /* the piece to update: stored itself or a part of it */
+    int grad, grad_shard;  /* accumulated gradient; the piece that matches shard */
+    int state[SK_MAX_STATE];
+    bool owner;  /* this rank counts the piece in sums over the logical tensor */
+    bool writes; /* this rank writes the stored piece in a checkpoint */
+    bool decay;
+    int tie_group; /* group of stages that share it, or -1 */
+} sk_param_plan;
+
+typedef struct sk_program {
+    sk_arena *arena;
+    const sk_graph *graph;
+    sk_layout layout;
+    sk_spread spread;
+    const sk_optim *optim;
+    int rank, n_ranks, n_micro, stage;
+    int coord[SK_MAX_AXES];
+    int threads;
+    struct {
+        sk_inst *v;
+        int n, cap;
+    } insts;
+    int n_train;
+    struct {
+        sk_buffer *v;
+        int n, cap;
+    } bufs;
+    struct {
+        sk_call_plan *v;
+        int n, cap;
+    } calls;
+    struct {
+        sk_param_plan *v;
+        int n, cap;
+    } params;
+    struct {
+        int *v; /* kept buffers of SK_MEMORY tensors */
+        int n, cap;
+    } memories;
+    sk_group *groups; /* one per axis, then the world, then one per set of tied stages */
+    int n_groups;
+    int world;        /* the group of all */
+    int loss, weight; /* accumulators; -1 where this rank has none */
+    int logits;       /* of a program for sampling; -1 otherwise */
+    bool counts_loss; /* this rank's loss is counted in the sum */
+    int stats, sums;  /* buffers; 0: none */
+    int64_t scratch_at;
+    int64_t scratch_per_thread;
+    int64_t kind_bytes[SK_N_KINDS]; /* by kind, disjoint: adds up to heap_bytes */
+    int64_t heap_bytes;
+} sk_program;
+
+typedef struct sk_compile_opts {
+    const sk_optim *optim; /* NULL: forward only */
+    bool clip;             /* gradients are clipped: the norm is needed before any update */
+    int n_micro;           /* 0: from the layout, or 1 */
+    int threads;           /* per rank */
+    int64_t bucket_bytes;  /* gradients are reduced in buckets of about this size; 0: 8 MiB */
+    bool validate;         /* add the validation section */
+} sk_compile_opts;
+
+/* The program of one rank.  The graph has its gradient already when optim is given. */
+sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
+                     int rank, sk_program **out);
+
+/* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
+ * is filled; returns how many classes there are, or -1 if there are over a thousand. */
+int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of);
+
+/* Prove P1 to P6 for the programs of all ranks.  One sentence on the first that fails. */
+sk_status sk_verify(const sk_program *const *programs, int n_ranks);
+
+/* The view that an instruction's operand stands for; data is base + offset. */
+sk_view sk_buffer_view(const sk_program *p, int buf, void *base);
+void sk_inst_args(const sk_program *p, const sk_inst *in, void *base, sk_args *out);
+
+/* Listings. */
+char *sk_program_print(const sk_program *p, sk_arena *a);
+char *sk_program_memory(const sk_program *p, sk_arena *a);     /* bytes by kind */
+char *sk_inst_print(const sk_program *p, int pc, sk_arena *a); /* one line, no newline */
+uint64_t sk_program_hash(const sk_program *p); /* alike on all ranks: model, layout, version */
+
+#endif

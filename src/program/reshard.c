@@ -1,0 +1,176 @@
+/* reshard.c - a tensor is needed in another state than it has: the whole of communication.
+ *
+ * Axis by axis: partial -> whole is an all-reduce, partial -> split a
+ * reduce-scatter, split -> whole an all-gather, whole -> split a local slice,
+ * split along one dim -> split along another a gather and a slice.  What was
+ * made once for a micro-batch is kept at hand for the next who needs it. */
+#include "program/emit.h"
+
+#include <string.h>
+
+sk_state sk_state_settled(const sk_state *s)
+{
+    sk_state out = *s;
+    for (int a = 0; a < SK_MAX_AXES; a++)
+        if (s->how[a] == SK_PSUM || s->how[a] == SK_PMAX) out.how[a] = SK_WHOLE;
+    return out;
+}
+
+static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
+{
+    return &e->hand[t->id * e->p->n_micro + e->micro];
+}
+
+void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
+{
+    sk_at_hand *h = sk_new(e->p->arena, sk_at_hand), **list = hand_of(e, t);
+    *h = (sk_at_hand){.state = *s, .buf = buf, .next = *list};
+    *list = h;
+}
+
+static int find(sk_emit *e, const sk_tensor *t, const sk_state *s)
+{
+    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
+        if (sk_state_equal(&h->state, s)) return h->buf;
+    return -1;
+}
+
+/* An axis may be gathered only if no axis before it in the mesh (which cuts later, and so finer)
+ * splits the same dim. */
+static sk_status gatherable(sk_emit *e, const sk_tensor *t, const sk_state *s, int axis)
+{
+    for (int a = 0; a < axis; a++)
+        if (s->how[a] == SK_SPLIT && s->dim[a] == s->dim[axis] && e->l->mesh.size[a] > 1)
+            return sk_fail(SK_ECONF,
+                           "layout: '%s' would have to be gathered over '%s' while '%s' splits the "
+                           "same dim '%c'; name '%s' before '%s' in the mesh",
+                           t->name, e->l->mesh.name[axis], e->l->mesh.name[a],
+                           t->letters[s->dim[axis]], e->l->mesh.name[axis], e->l->mesh.name[a]);
+    return SK_OK;
+}
+
+/* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
+static int collective(sk_emit *e, const sk_tensor *t, sk_coll_kind kind, const sk_state *from,
+                      const sk_state *to, int axis, int src)
+{
+    bool gather = kind == SK_ALLGATHER, whole = kind == SK_ALLREDUCE;
+    sk_reduce reduce = from->how[axis] == SK_PMAX ? SK_MAXIMUM : SK_SUM;
+    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->micro);
+    const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
+    int d = gather ? from->dim[axis] : whole ? 0 : to->dim[axis];
+    int call = sk_emit_call(e, kind, reduce, t->type, axis, t->name);
+    if (whole) sk_emit_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
+    else
+        sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, d), box->size[d],
+                    sk_box_count(box, d + 1, box->n));
+    sk_emit_start(e, call);
+    sk_emit_wait(e, call);
+    return dst;
+}
+
+static int slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
+{
+    int dst = sk_emit_piece(e, t, SK_ACTS, to, e->micro);
+    sk_inst *in = sk_emit_inst(e, SK_DO_SLICE);
+    in->in[0] = src;
+    in->out[0] = dst;
+    return dst;
+}
+
+/* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
+static bool wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
+{
+    for (int i = 0; i < e->g->nodes.n; i++)
+        for (int k = 0; k < e->g->nodes.v[i]->n_in; k++)
+            if (e->g->nodes.v[i]->in[k] == t && e->sp->node[i].in[k].how[axis] == SK_PSUM)
+                return true;
+    return false;
+}
+
+/* Reduced in place: what was partial is whole from now on, under every name it has. */
+static void relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
+{
+    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
+        if (h->buf == buf) h->state.how[axis] = SK_WHOLE;
+}
+
+static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
+{
+    return slice(e, t, s, src); /* a slice of everything */
+}
+
+/* Bring axis `a` of the tensor from its present state to the wanted one. */
+static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+                          int a, int *buf)
+{
+    sk_how from = (sk_how)now->how[a], to = (sk_how)want->how[a];
+    if (from == to && (from != SK_SPLIT || now->dim[a] == want->dim[a])) return SK_OK;
+    sk_state next = *now;
+    if (from == SK_PSUM && to == SK_SPLIT) {
+        next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
+        *buf = collective(e, t, SK_REDUCE_SCATTER, now, &next, a, *buf);
+        *now = next;
+        return SK_OK;
+    }
+    if (from == SK_PSUM || from == SK_PMAX) {
+        next.how[a] = SK_WHOLE;
+        if (wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
+        *buf = collective(e, t, SK_ALLREDUCE, now, &next, a, *buf);
+        if (t->role == SK_VALUE) relabel(e, t, *buf, a);
+        *now = next;
+    } else if (from == SK_SPLIT) {
+        SK_TRY(gatherable(e, t, now, a));
+        next.how[a] = SK_WHOLE;
+        *buf = collective(e, t, SK_ALLGATHER, now, &next, a, *buf);
+        *now = next;
+    }
+    if (to == SK_SPLIT) {
+        next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
+        *buf = slice(e, t, &next, *buf);
+        *now = next;
+    }
+    if (now->how[a] != want->how[a])
+        return sk_fail(SK_EBUG, "'%s' is whole over '%s' and wanted as a partial sum", t->name,
+                       e->l->mesh.name[a]);
+    return SK_OK;
+}
+
+static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_state *want,
+                         int *buf)
+{
+    for (int a = e->l->mesh.n - 1; a >= 0; a--) SK_TRY(one_axis(e, t, &now, want, a, buf));
+    return SK_OK;
+}
+
+static sk_status load(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
+{
+    *buf = sk_emit_piece(e, t, SK_ACTS, want, e->micro);
+    sk_emit_inst(e, SK_DO_LOAD)->out[0] = *buf;
+    return SK_OK;
+}
+
+static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
+{
+    SK_TRY(sk_emit_gathered(e, e->param_of[t->id], buf));
+    SK_TRY(reshard(e, t, e->sp->made[t->id], want, buf));
+    return SK_OK;
+}
+
+sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
+{
+    if (t->role == SK_PARAM) return need_param(e, t, want, buf);
+    *buf = find(e, t, want);
+    if (*buf >= 0) return SK_OK;
+    if (t->role == SK_INPUT) SK_TRY(load(e, t, want, buf));
+    else {
+        /* As it was made here, or as it came from another stage. */
+        sk_state made = e->sp->made[t->id], settled = sk_state_settled(&made), now = made;
+        *buf = find(e, t, &made);
+        if (*buf < 0) *buf = find(e, t, &settled), now = settled;
+        if (*buf < 0)
+            return sk_fail(SK_EBUG, "'%s' of micro-batch %d is not at hand", t->name, e->micro);
+        SK_TRY(reshard(e, t, now, want, buf));
+    }
+    sk_emit_have(e, t, want, *buf);
+    return SK_OK;
+}

@@ -1,0 +1,115 @@
+/* update.c - the end of a step: sums, clipping, the optimizer, weights made whole again.
+ *
+ * Sums over logical tensors (the global norm, an optimizer's own) are taken over
+ * the pieces of all ranks, every element counted once: a piece that several
+ * ranks have is counted by its owner. */
+#include "program/emit.h"
+
+#include <string.h>
+
+enum { N_STATS = 3 }; /* squared norm, loss, weight */
+
+static int numbers(sk_emit *e, const char *name, int64_t n)
+{
+    sk_extent box = {.n = 1, .size = {n}, .full = {n}};
+    int b = sk_emit_buffer(e, name, NULL, SK_WIRE, SK_F64, box);
+    e->p->bufs.v[b].keep = true;
+    return b;
+}
+
+static void reduce_world(sk_emit *e, int buf, const char *what)
+{
+    sk_program *p = e->p;
+    if (p->n_ranks == 1) return;
+    int call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, SK_F64, p->world, what);
+    sk_emit_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
+    sk_emit_start(e, call);
+    sk_emit_wait(e, call);
+}
+
+static void stats(sk_emit *e)
+{
+    if (!e->p->stats) e->p->stats = numbers(e, "stats", N_STATS);
+    sk_inst *in = sk_emit_inst(e, SK_DO_STATS);
+    in->out[0] = e->p->stats;
+    in->pass = e->training; /* with gradients or without */
+    reduce_world(e, e->p->stats, "loss and norm");
+    in = sk_emit_inst(e, SK_DO_CLIP);
+    in->in[0] = e->p->stats;
+    in->pass = e->training;
+}
+
+static void one_pass(sk_emit *e, int pass)
+{
+    sk_program *p = e->p;
+    bool sums = p->optim->n_sums && p->optim->pass[pass + 1];
+    if (sums) sk_emit_inst(e, SK_DO_ZERO)->out[0] = p->sums;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        sk_inst *in = sk_emit_inst(e, SK_DO_UPDATE);
+        in->param = i;
+        in->pass = pass;
+        in->in[0] = q->grad_shard;
+        in->in[1] = pass ? p->sums : -1;
+        in->out[0] = q->shard;
+        in->layer = q->tensor->layer;
+        in->flops =
+            10.0 * (double)sk_box_count(&p->bufs.v[q->shard].box, 0, p->bufs.v[q->shard].box.n);
+        if (sums) in->out[1] = p->sums;
+    }
+    if (sums) reduce_world(e, p->sums, "sums of the optimizer");
+}
+
+/* After the update each rank has its piece; kernels want the whole. */
+static void gather_weights(sk_emit *e)
+{
+    sk_program *p = e->p;
+    int64_t most = e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20, bytes = 0;
+    int call = -1, first = p->calls.n;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        const sk_extent *box = &p->bufs.v[q->stored].box;
+        if (q->shard == q->stored) continue;
+        if (call < 0)
+            call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
+                                sk_print(p->arena, "weights from %s", q->tensor->name));
+        sk_emit_seg(e, call, q->shard, q->stored, 1, box->size[0], sk_box_count(box, 1, box->n));
+        int64_t logical = (int64_t)sk_dtype_size(q->tensor->type);
+        for (const char *c = q->tensor->letters; *c; c++) logical *= e->g->size[(int)*c & 127];
+        bytes += logical;
+        if (bytes < most && i + 1 < p->params.n) continue;
+        sk_emit_start(e, call);
+        sk_emit_wait(e, call);
+        bytes = 0;
+        call = -1;
+    }
+    if (call >= first && bytes) {
+        sk_emit_start(e, call);
+        sk_emit_wait(e, call);
+    }
+}
+
+sk_status sk_emit_update(sk_emit *e)
+{
+    sk_program *p = e->p;
+    e->phase = SK_BACKWARD;
+    e->micro = -1;
+    e->layer = 0;
+    stats(e);
+    if (p->optim->n_sums) {
+        int64_t n = 0; /* a place for every parameter of the graph, so that ranks agree on it */
+        for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
+        p->sums = numbers(e, "sums", n * SK_MAX_SUM);
+    }
+    for (int pass = 0; p->optim->pass[pass]; pass++) one_pass(e, pass);
+    gather_weights(e);
+    return SK_OK;
+}
+
+sk_status sk_emit_report(sk_emit *e)
+{
+    e->micro = -1;
+    e->layer = 0;
+    stats(e);
+    return SK_OK;
+}

@@ -1,0 +1,560 @@
+/* run.c - one rank walks its instructions.
+ *
+ * One flat switch.  Kernels run on the rank's thread team; arguments were worked
+ * out when the run was opened.  Waiting for others is told apart from work, so
+ * that "exposed communication" is a measurement and not a guess. */
+#include "run/run.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "base/team.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 256, SMALL = 1 << 14 }; /* smaller pieces are not worth the team */
+
+struct sk_run {
+    const sk_program *p;
+    sk_heaps *heaps;
+    sk_line *line;
+    sk_comm *comm;
+    sk_team *team;
+    sk_run_opts opts;
+    char *base;
+    sk_args *args;             /* by instruction; only SK_DO_OP's are filled */
+    int64_t *sent, *sent_then; /* by rank: messages sent in all; when the section began */
+    int *place;                /* param -> its place among all parameters of the graph */
+    double *times;
+    double waited;
+    float scale; /* for gradients: 1 / tokens, times clipping */
+    double lr;
+    int64_t step;
+    bool validation, skip;
+    sk_step_out out;
+    double partial[MAX_THREADS][SK_MAX_SUM];
+};
+
+/* --- opening --- */
+
+static void lay_tables(sk_run *r)
+{
+    const sk_program *p = r->p;
+    for (int i = 0; i < p->calls.n; i++) {
+        const sk_call_plan *c = &p->calls.v[i];
+        sk_coll_call *call = (sk_coll_call *)(void *)(r->base + c->table_at);
+        *call = (sk_coll_call){.id = (int64_t)(sk_hash_text(c->what) >> 1),
+                               .kind = c->kind,
+                               .reduce = c->reduce,
+                               .type = c->type,
+                               .group = c->group,
+                               .n_segs = c->n_segs};
+        for (int s = 0; s < c->n_segs; s++)
+            call->segs[s] = (sk_seg){.src = p->bufs.v[c->segs[s].src].offset,
+                                     .dst = p->bufs.v[c->segs[s].dst].offset,
+                                     .outer = c->segs[s].outer,
+                                     .n = c->segs[s].n,
+                                     .inner = c->segs[s].inner};
+    }
+}
+
+/* Same model, layout and version everywhere, before the first step. */
+static sk_status handshake(sk_run *r)
+{
+    uint64_t mine = sk_program_hash(r->p);
+    atomic_store(&r->line->hash, mine);
+    atomic_store(&r->line->state, 1);
+    SK_TRY(sk_comm_barrier(r->comm));
+    for (int k = 0; k < r->p->n_ranks; k++) {
+        uint64_t theirs = atomic_load(&sk_heaps_line(r->heaps, k)->hash);
+        if (theirs != mine)
+            return sk_fail(SK_EPEER,
+                           "rank %d runs another program than rank %d (%016llx, %016llx): the "
+                           "same model, layout and version of skein are needed everywhere",
+                           k, r->p->rank, (unsigned long long)theirs, (unsigned long long)mine);
+    }
+    return SK_OK;
+}
+
+static void prepare_args(sk_run *r, sk_arena *a)
+{
+    const sk_program *p = r->p;
+    r->args = sk_many(a, sk_args, p->insts.n);
+    for (int i = 0; i < p->insts.n; i++)
+        if (p->insts.v[i].act == SK_DO_OP) {
+            sk_inst_args(p, &p->insts.v[i], r->base, &r->args[i]);
+            r->args[i].seed = r->opts.seed;
+        }
+}
+
+static void find_places(sk_run *r, sk_arena *a)
+{
+    const sk_graph *g = r->p->graph;
+    r->place = sk_many(a, int, r->p->params.n + 1);
+    for (int i = 0; i < r->p->params.n; i++)
+        for (int t = 0; t < r->p->params.v[i].tensor->id; t++)
+            r->place[i] += g->tensors.v[t]->role == SK_PARAM;
+}
+
+sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
+                      sk_run **out)
+{
+    sk_run *r = sk_new(a, sk_run);
+    r->p = p;
+    r->heaps = h;
+    r->opts = *o;
+    r->line = sk_heaps_line(h, p->rank);
+    r->base = sk_heap_base(h, p->rank);
+    if (sk_heap_bytes(h, p->rank) < p->heap_bytes)
+        return sk_fail(SK_EBUG, "rank %d: the heap has %lld bytes, the plan %lld", p->rank,
+                       (long long)sk_heap_bytes(h, p->rank), (long long)p->heap_bytes);
+    openblas_set_num_threads(1);
+    atomic_store(&r->line->pid, (long long)getpid());
+    atomic_store(&r->line->step, -1);
+    atomic_store(&r->line->waits_for, -1);
+    SK_TRY(sk_comm_open(h, p->rank, p->groups, p->n_groups, o->timeout_s > 0 ? o->timeout_s : 60,
+                        &r->comm));
+    r->sent = sk_many(a, int64_t, p->n_ranks);
+    r->sent_then = sk_many(a, int64_t, p->n_ranks);
+    if (o->trace) r->times = sk_many(a, double, 2 * p->insts.n);
+    lay_tables(r);
+    prepare_args(r, a);
+    find_places(r, a);
+    r->team = sk_team_open(p->threads);
+    sk_status st = handshake(r);
+    if (st) {
+        sk_run_close(r);
+        return sk_trail(st, SK_HERE);
+    }
+    *out = r;
+    return SK_OK;
+}
+
+void sk_run_close(sk_run *r)
+{
+    if (r->team) sk_team_close(r->team);
+    if (r->comm) sk_comm_close(r->comm);
+    r->team = NULL;
+    r->comm = NULL;
+}
+
+void *sk_run_data(const sk_run *r, int buf) { return r->base + r->p->bufs.v[buf].offset; }
+sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
+double *sk_run_times(sk_run *r) { return r->times; }
+
+/* --- initial values --- */
+
+typedef struct init_job {
+    const sk_tensor *t;
+    sk_view v;
+    uint64_t key;
+    real std;
+} init_job;
+
+/* Near enough to normal, and cheap: the sum of four 16-bit numbers of one hash (Irwin-Hall), scaled
+ * to the asked deviation.  124 million of them take a fifth of a second on two cores. */
+static real draw(uint64_t key, uint64_t index)
+{
+    uint64_t x = (index + key) * 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 32) * 0xD6E8FEB86659FD93u;
+    x ^= x >> 32;
+    x *= 0xD6E8FEB86659FD93u;
+    int64_t sum = (int64_t)((x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48));
+    return (real)(sum - 131070) * (real)2.6430e-5; /* sqrt(3) / 65536 */
+}
+
+static void init_rows(void *ctx, int part, int of)
+{
+    init_job *j = ctx;
+    const sk_view *v = &j->v;
+    int64_t row = v->n ? v->size[v->n - 1] : 1, n = row ? sk_count(v) / row : 0;
+    real *x = v->data;
+    for (int64_t i = n * part / of; i < n * (part + 1) / of; i++) {
+        uint64_t from = (uint64_t)sk_logical(v, i * row);
+        if (j->t->init < 0)
+            for (int64_t k = 0; k < row; k++) x[i * row + k] = (real)(-j->t->init - 1);
+        else
+            for (int64_t k = 0; k < row; k++)
+                x[i * row + k] = j->std * draw(j->key, from + (uint64_t)k);
+    }
+}
+
+void sk_run_init(sk_run *r, uint64_t seed)
+{
+    const sk_program *p = r->p;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_tensor *t = p->params.v[i].tensor;
+        init_job j = {
+            .t = t, .v = sk_buffer_view(p, p->params.v[i].stored, r->base), .std = (real)t->init};
+        j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
+        sk_team_run(r->team, init_rows, &j);
+    }
+    for (int i = 0; i < p->bufs.n; i++)
+        if (p->bufs.v[i].zero && p->bufs.v[i].within < 0)
+            memset(sk_run_data(r, i), 0, (size_t)p->bufs.v[i].bytes);
+}
+
+/* --- instructions --- */
+
+typedef struct op_job {
+    const sk_op *op;
+    const sk_args *args;
+    char *scratch;
+    int64_t each;
+} op_job;
+
+static void op_part(void *ctx, int part, int of)
+{
+    op_job *j = ctx;
+    sk_args a = *j->args;
+    a.part = part;
+    a.of = of;
+    a.scratch = j->scratch + part * j->each;
+    sk_op_run_cpu(j->op, &a);
+}
+
+static void run_op(sk_run *r, int pc)
+{
+    sk_args *a = &r->args[pc];
+    a->stream = (uint64_t)r->step;
+    op_job j = {r->p->insts.v[pc].node->op, a, r->base + r->p->scratch_at,
+                r->p->scratch_per_thread};
+    sk_team_run(r->team, op_part, &j);
+}
+
+static sk_status load(sk_run *r, const sk_inst *in)
+{
+    const sk_buffer *b = &r->p->bufs.v[in->out[0]];
+    void *to = sk_run_data(r, in->out[0]);
+    if (!strcmp(b->name, "loss_scale")) {
+        *(real *)to = 1;
+        return SK_OK;
+    }
+    if (!b->bytes) return SK_OK;
+    return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->step, r->validation, to);
+}
+
+/* Copy the part of a box that another box asks for, row by row. */
+static void slice(const sk_view *from, const sk_view *to)
+{
+    size_t size = sk_dtype_size(to->type);
+    int64_t row = to->n ? to->size[to->n - 1] : 1, n = row ? sk_count(to) / row : 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i, at = 0;
+        for (int d = to->n - 1; d >= 0; d--) {
+            int64_t k = d == to->n - 1 ? 0 : rest % to->size[d];
+            if (d < to->n - 1) rest /= to->size[d];
+            at += (to->at[d] - from->at[d] + k) * from->step[d];
+        }
+        memcpy((char *)to->data + (size_t)(i * row) * size,
+               (const char *)from->data + (size_t)at * size, (size_t)row * size);
+    }
+}
+
+typedef struct pair_job {
+    real *to;
+    const real *from;
+    int64_t n;
+} pair_job;
+
+static void add_part(void *ctx, int part, int of)
+{
+    pair_job *j = ctx;
+    real *restrict to = j->to;
+    const real *restrict from = j->from;
+    int64_t end = j->n * (part + 1) / of;
+#pragma omp simd
+    for (int64_t i = j->n * part / of; i < end; i++) to[i] += from[i];
+}
+
+static void add(sk_run *r, const sk_inst *in)
+{
+    const sk_buffer *b = &r->p->bufs.v[in->out[0]];
+    pair_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
+                  b->bytes / (int64_t)sizeof(real)};
+    sk_team_run(r->team, add_part, &j);
+}
+
+/* --- sums, clipping, update --- */
+
+static double squares(const real *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += 4096) {
+        int64_t end = i + 4096 < n ? i + 4096 : n;
+        real part = 0;
+#pragma omp simd reduction(+ : part)
+        for (int64_t k = i; k < end; k++) part += x[k] * x[k];
+        sum += (double)part;
+    }
+    return sum;
+}
+
+static void norm_part(void *ctx, int part, int of)
+{
+    sk_run *r = ctx;
+    const sk_program *p = r->p;
+    double sum = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (!q->owner) continue;
+        int64_t n = p->bufs.v[q->grad_shard].bytes / (int64_t)sizeof(real);
+        int64_t from = n * part / of, to = n * (part + 1) / of;
+        sum += squares((const real *)sk_run_data(r, q->grad_shard) + from, to - from);
+    }
+    r->partial[part][0] = sum;
+}
+
+static void stats(sk_run *r, const sk_inst *in)
+{
+    const sk_program *p = r->p;
+    double *s = sk_run_data(r, in->out[0]);
+    s[0] = s[1] = s[2] = 0;
+    if (in->pass) {
+        sk_team_run(r->team, norm_part, r);
+        for (int i = 0; i < p->threads; i++) s[0] += r->partial[i][0];
+    }
+    if (!p->counts_loss) return;
+    s[1] = (double)*(real *)sk_run_data(r, p->loss);
+    s[2] = (double)*(real *)sk_run_data(r, p->weight);
+}
+
+static void clip(sk_run *r, const sk_inst *in)
+{
+    const double *s = sk_run_data(r, in->in[0]);
+    double tokens = s[2] > 0 ? s[2] : 1, norm = sqrt(s[0]) / tokens, most = r->opts.knobs.clip;
+    r->out.loss = s[1] / tokens;
+    r->out.tokens = s[2];
+    r->out.grad_norm = norm;
+    r->out.finite = isfinite(r->out.loss) && isfinite(norm);
+    if (!in->pass) return;
+    double factor = most > 0 ? most / (norm + 1e-6) : 1;
+    r->scale = (float)((factor < 1 ? factor : 1) / tokens);
+    r->skip = !r->out.finite;
+}
+
+static float knob(const sk_run *r, const sk_knob *k, bool decays)
+{
+    const sk_knobs *v = &r->opts.knobs;
+    if (!strcmp(k->name, "lr")) return (float)r->lr;
+    if (!strcmp(k->name, "beta1")) return (float)v->beta1;
+    if (!strcmp(k->name, "beta2")) return (float)v->beta2;
+    if (!strcmp(k->name, "eps")) return (float)v->eps;
+    if (!strcmp(k->name, "momentum")) return (float)v->momentum;
+    if (!strcmp(k->name, "decay")) return decays ? (float)v->decay : 0;
+    return k->usual;
+}
+
+typedef struct update_job {
+    sk_run *r;
+    sk_piece piece;
+    void (*pass)(sk_piece *p);
+} update_job;
+
+static void update_part(void *ctx, int part, int of)
+{
+    update_job *j = ctx;
+    sk_piece p = j->piece;
+    int64_t from = p.n * part / of / 16 * 16, to = p.n * (part + 1) / of / 16 * 16;
+    if (part + 1 == of) to = p.n;
+    p.n = to - from;
+    p.param += from;
+    p.grad += from;
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        if (p.state[s]) p.state[s] += from;
+    j->pass(&p);
+    memcpy(j->r->partial[part], p.sum, sizeof p.sum);
+}
+
+static void update(sk_run *r, const sk_inst *in)
+{
+    const sk_program *p = r->p;
+    const sk_param_plan *q = &p->params.v[in->param];
+    update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
+    double *sums =
+        p->sums ? (double *)sk_run_data(r, p->sums) + r->place[in->param] * SK_MAX_SUM : NULL;
+    if (r->skip) return;
+    j.piece.n = p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
+    j.piece.param = sk_run_data(r, q->shard);
+    j.piece.grad = sk_run_data(r, q->grad_shard);
+    j.piece.scale = r->scale;
+    j.piece.step = r->step + 1;
+    for (int s = 0; s < p->optim->n_state; s++) j.piece.state[s] = sk_run_data(r, q->state[s]);
+    for (int k = 0; p->optim->knobs[k].name; k++)
+        j.piece.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
+    if (sums && in->pass) memcpy(j.piece.sum, sums, sizeof j.piece.sum);
+    int parts = j.piece.n < SMALL ? 1 : p->threads;
+    if (parts == 1) update_part(&j, 0, 1);
+    else sk_team_run(r->team, update_part, &j);
+    if (in->out[1] < 0) return;
+    for (int s = 0; s < SK_MAX_SUM; s++) {
+        sums[s] = 0;
+        for (int t = 0; t < parts && q->owner; t++) sums[s] += r->partial[t][s];
+    }
+}
+
+/* --- walking --- */
+
+static sk_status exchange(sk_run *r, const sk_inst *in)
+{
+    const sk_program *p = r->p;
+    const sk_coll_call *call =
+        in->call < 0 ? NULL : (const void *)(r->base + p->calls.v[in->call].table_at);
+    double before = sk_now();
+    sk_status st = SK_OK;
+    switch (in->act) {
+    case SK_DO_START:
+        st = sk_comm_start(r->comm, call);
+        break;
+    case SK_DO_WAIT:
+        st = sk_comm_wait(r->comm, call);
+        break;
+    case SK_DO_SEND:
+        st = sk_comm_send(r->comm, in->peer, in->tag, sk_run_data(r, in->in[0]),
+                          p->bufs.v[in->in[0]].bytes);
+        r->sent[in->peer]++;
+        break;
+    case SK_DO_RECV:
+        st = sk_comm_recv(r->comm, in->peer, in->tag, sk_run_data(r, in->out[0]),
+                          p->bufs.v[in->out[0]].bytes);
+        break;
+    default:
+        st = sk_comm_sent(r->comm, in->peer, r->sent_then[in->peer] + in->count);
+    }
+    r->waited += sk_now() - before;
+    return st;
+}
+
+static sk_status one(sk_run *r, int pc)
+{
+    const sk_inst *in = &r->p->insts.v[pc];
+    switch (in->act) {
+    case SK_DO_LOAD:
+        return load(r, in);
+    case SK_DO_OP:
+        run_op(r, pc);
+        return SK_OK;
+    case SK_DO_SLICE: {
+        sk_view from = sk_buffer_view(r->p, in->in[0], r->base);
+        sk_view to = sk_buffer_view(r->p, in->out[0], r->base);
+        slice(&from, &to);
+        return SK_OK;
+    }
+    case SK_DO_ADD:
+        add(r, in);
+        return SK_OK;
+    case SK_DO_ZERO:
+        memset(sk_run_data(r, in->out[0]), 0, (size_t)r->p->bufs.v[in->out[0]].bytes);
+        return SK_OK;
+    case SK_DO_START:
+    case SK_DO_WAIT:
+    case SK_DO_SEND:
+    case SK_DO_RECV:
+    case SK_DO_SENT:
+        return exchange(r, in);
+    case SK_DO_STATS:
+        stats(r, in);
+        return SK_OK;
+    case SK_DO_CLIP:
+        clip(r, in);
+        return SK_OK;
+    case SK_DO_UPDATE:
+        update(r, in);
+        return SK_OK;
+    case SK_N_ACTS:
+        break;
+    }
+    return sk_fail(SK_EBUG, "instruction %d has no meaning", pc);
+}
+
+/* A note in the flight ring: what a stuck or dead rank was doing. */
+static void note(sk_run *r, int pc, double now)
+{
+    unsigned at = atomic_fetch_add_explicit(&r->line->ring_n, 1, memory_order_relaxed) % SK_RING;
+    r->line->ring[at].pc = pc;
+    r->line->ring[at].micro = r->p->insts.v[pc].micro;
+    r->line->ring[at].at = now;
+    atomic_store_explicit(&r->line->pc, pc, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->line->beat, 1, memory_order_relaxed);
+}
+
+static sk_status walk(sk_run *r, int from, int to)
+{
+    double begin = sk_now();
+    r->waited = 0;
+    r->skip = false;
+    memcpy(r->sent_then, r->sent, sizeof *r->sent * (size_t)r->p->n_ranks);
+    atomic_store(&r->line->step, (long long)r->step);
+    atomic_store(&r->line->state, 2);
+    for (int pc = from; pc < to; pc++) {
+        double now = sk_now();
+        note(r, pc, now);
+        sk_status st = one(r, pc);
+        if (st) return sk_trail(st, SK_HERE);
+        if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = sk_now();
+    }
+    r->out.seconds = sk_now() - begin;
+    r->out.waited = r->waited;
+    return SK_OK;
+}
+
+sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
+{
+    r->step = in->step;
+    r->lr = in->lr;
+    r->validation = false;
+    SK_TRY(walk(r, 0, r->p->n_train));
+    *out = r->out;
+    return SK_OK;
+}
+
+sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out)
+{
+    r->step = step;
+    r->validation = true;
+    SK_TRY(walk(r, r->p->n_train, r->p->insts.n));
+    *out = r->out;
+    return SK_OK;
+}
+
+sk_status sk_run_forward(sk_run *r, int64_t step)
+{
+    r->step = step;
+    r->validation = false;
+    return walk(r, r->p->n_train, r->p->insts.n);
+}
+
+/* --- boxes --- */
+
+static void box_of(const sk_program *p, char *base, int buf, bool mine, sk_box *out)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    *out = (sk_box){.name = b->name,
+                    .type = b->type,
+                    .n = b->box.n,
+                    .mine = mine,
+                    .data = base ? base + b->offset : NULL};
+    memcpy(out->full, b->box.full, sizeof out->full);
+    memcpy(out->at, b->box.at, sizeof out->at);
+    memcpy(out->size, b->box.size, sizeof out->size);
+}
+
+void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n)
+{
+    int states = p->optim ? p->optim->n_state : 0;
+    *boxes = sk_many(a, sk_box, p->params.n * (1 + states));
+    *n = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        box_of(p, base, q->stored, q->writes, &(*boxes)[(*n)++]);
+        for (int s = 0; s < states; s++) box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
+    }
+}
+
+void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n)
+{
+    sk_program_boxes(r->p, a, r->base, boxes, n);
+}

@@ -1,0 +1,71 @@
+/* run.h - executing one rank's program over its heap.
+ *
+ * The rank's planned memory is its heap (comm/comm.h); sk_run_open lays the
+ * tables of calls into it, starts the rank's thread team and makes the rank's
+ * end of the communication.  After that nothing is allocated: a step walks the
+ * instructions once.  Learning rate, seed and step are inputs, so that nothing
+ * is ever recompiled for them.  The last instructions are kept in the flight
+ * ring on the rank's line of the board. */
+#ifndef SK_RUN_RUN_H
+#define SK_RUN_RUN_H
+
+#include "comm/comm.h"
+#include "program/program.h"
+#include "tensor/piece.h"
+
+typedef struct sk_run sk_run;
+
+/* Fill one input of the graph for the piece `box`, dense: i32 or f32 as the tensor says.  Rows
+ * (the batch letter) count within the global batch of the step. */
+typedef sk_status sk_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
+                          int64_t step, bool validation, void *to);
+
+typedef struct sk_knobs { /* by name for sk_optim.knobs; lr comes with each step */
+    double beta1, beta2, eps, decay, momentum, clip; /* clip 0: none */
+} sk_knobs;
+
+typedef struct sk_run_opts {
+    sk_fill *fill;
+    void *fill_ctx;
+    uint64_t seed;
+    sk_knobs knobs;
+    double timeout_s; /* longest wait for a peer; 0: 60 */
+    bool trace;       /* keep times of every instruction of the last step: sk_run_times */
+} sk_run_opts;
+
+typedef struct sk_step_in {
+    int64_t step; /* from 0 */
+    double lr;
+} sk_step_in;
+
+typedef struct sk_step_out {
+    double loss;            /* mean over the tokens of the global step */
+    double tokens;          /* sum of token weights */
+    double grad_norm;       /* of the mean loss, before clipping */
+    double seconds, waited; /* this rank's step; of which waiting for others or moving bytes */
+    bool finite;            /* loss and norm are numbers; if not, no update was made, on any rank */
+} sk_step_out;
+
+/* Opens this rank's end; compares program hashes with all ranks before it returns. */
+sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
+                      sk_run **out);
+void sk_run_close(sk_run *r);
+
+/* Parameters by the counter RNG (same numbers on any layout), state zero. */
+void sk_run_init(sk_run *r, uint64_t seed);
+/* After parameters were changed from outside: nothing to do today but a barrier. */
+sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
+sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
+/* One forward pass of a program without loss (sampling): instructions of the only section. */
+sk_status sk_run_forward(sk_run *r, int64_t step);
+void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
+sk_status sk_run_barrier(sk_run *r);
+double *sk_run_times(sk_run *r); /* [2 * n_train]: start and end of each instruction, or NULL */
+
+/* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
+ * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element. */
+void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n);
+/* The same from a program alone, without data: for planning and conversion. */
+void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n);
+
+#endif

@@ -1,0 +1,127 @@
+/* dtype.c - names, sizes and conversions of element types. */
+#include "tensor/dtype.h"
+#include "base/status.h"
+
+#include <strings.h>
+
+static const struct {
+    const char *name, *st;
+    size_t size;
+} types[SK_N_DTYPES] = {
+    [SK_F32] = {"f32", "F32", sizeof(real)},
+    [SK_BF16] = {"bf16", "BF16", 2},
+    [SK_F16] = {"f16", "F16", 2},
+    [SK_F64] = {"f64", "F64", 8},
+    [SK_I32] = {"i32", "I32", 4},
+    [SK_I64] = {"i64", "I64", 8},
+    [SK_U8] = {"u8", "U8", 1},
+};
+
+size_t sk_dtype_size(sk_dtype t) { return types[t].size; }
+const char *sk_dtype_name(sk_dtype t) { return types[t].name; }
+const char *sk_dtype_st_name(sk_dtype t) { return types[t].st; }
+
+bool sk_dtype_find(const char *name, sk_dtype *out)
+{
+    for (int t = 0; t < SK_N_DTYPES; t++) {
+        if (strcasecmp(name, types[t].name)) continue;
+        *out = (sk_dtype)t;
+        return true;
+    }
+    return false;
+}
+
+static float from_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = h >> 10 & 31u, frac = h & 1023u, u;
+    if (exp == 31) u = sign | 0x7f800000u | frac << 13;
+    else if (exp) u = sign | (exp + 112) << 23 | frac << 13;
+    else { /* subnormal: exact as a small multiple of 2^-24 */ float f = (float)frac * 0x1p-24f;
+        return sign ? -f : f;
+    }
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint16_t to_f16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    uint32_t sign = u >> 16 & 0x8000u, mag = u & 0x7fffffffu;
+    if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* rounds to 65536 or more */
+    if (mag < 0x38800000u) {                                   /* subnormal half */
+        float a;
+        memcpy(&a, &mag, sizeof a);
+        float scaled = a * 0x1p24f; /* at most 1024: the rounding below is exact */
+        uint32_t q = (uint32_t)scaled;
+        float rest = scaled - (float)q;
+        q += rest > 0.5f || (rest == 0.5f && (q & 1u));
+        return (uint16_t)(sign | q);
+    }
+    uint32_t even = mag + 0xfffu + (mag >> 13 & 1u);
+    return (uint16_t)(sign | (even - 0x38000000u) >> 13);
+}
+
+static double load(const void *p, sk_dtype t, int64_t i)
+{
+    switch (t) {
+    case SK_F32:
+        return (double)((const real *)p)[i];
+    case SK_BF16:
+        return (double)sk_from_bf16(((const uint16_t *)p)[i]);
+    case SK_F16:
+        return (double)from_f16(((const uint16_t *)p)[i]);
+    case SK_F64:
+        return ((const double *)p)[i];
+    case SK_I32:
+        return ((const int32_t *)p)[i];
+    case SK_I64:
+        return (double)((const int64_t *)p)[i];
+    case SK_U8:
+        return ((const uint8_t *)p)[i];
+    case SK_N_DTYPES:
+        break;
+    }
+    sk_bug(SK_HERE, "a known dtype");
+}
+
+static void store(void *p, sk_dtype t, int64_t i, double x)
+{
+    switch (t) {
+    case SK_F32:
+        ((real *)p)[i] = (real)x;
+        return;
+    case SK_BF16:
+        ((uint16_t *)p)[i] = sk_to_bf16((float)x);
+        return;
+    case SK_F16:
+        ((uint16_t *)p)[i] = to_f16((float)x);
+        return;
+    case SK_F64:
+        ((double *)p)[i] = x;
+        return;
+    case SK_I32:
+        ((int32_t *)p)[i] = (int32_t)x;
+        return;
+    case SK_I64:
+        ((int64_t *)p)[i] = (int64_t)x;
+        return;
+    case SK_U8:
+        ((uint8_t *)p)[i] = (uint8_t)x;
+        return;
+    case SK_N_DTYPES:
+        break;
+    }
+    sk_bug(SK_HERE, "a known dtype");
+}
+
+void sk_convert(void *to, sk_dtype to_type, const void *from, sk_dtype from_type, int64_t n)
+{
+    if (to_type == from_type) {
+        memmove(to, from, (size_t)n * sk_dtype_size(to_type));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) store(to, to_type, i, load(from, from_type, i));
+}

@@ -1,0 +1,22 @@
+/* piece.h - a box of a logical tensor, lying somewhere in memory.
+ *
+ * Checkpoints, imports and exports all speak of these: the logical tensor's
+ * name and sizes, the box [at, at + size) that is here, and where its first
+ * element lies.  Pieces are dense. */
+#ifndef SK_TENSOR_PIECE_H
+#define SK_TENSOR_PIECE_H
+
+#include "tensor/dtype.h"
+
+enum { SK_PIECE_DIM = 6 };
+
+typedef struct sk_box {
+    const char *name; /* of the logical tensor */
+    sk_dtype type;
+    int n;
+    int64_t full[SK_PIECE_DIM], at[SK_PIECE_DIM], size[SK_PIECE_DIM];
+    void *data;
+    bool mine; /* this rank writes it: every element of a logical tensor has one owner */
+} sk_box;
+
+#endif

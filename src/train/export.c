@@ -1,0 +1,125 @@
+/* export.c - models as Hugging Face directories. */
+#include "train/export.h"
+#include "run/run.h"
+#include "train/hf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- out of the heaps --- */
+
+typedef struct gather {
+    sk_box *boxes; /* of all ranks, each element once */
+    int n;
+} gather;
+
+/* The box's dense elements into their places in the whole. */
+static void place(const sk_box *whole, const sk_box *b)
+{
+    int64_t rows = 1, row = b->n ? b->size[b->n - 1] : 1;
+    for (int d = 0; d < b->n - 1; d++) rows *= b->size[d];
+    size_t size = sk_dtype_size(b->type);
+    for (int64_t i = 0; row && i < rows; i++) {
+        int64_t rest = i, to = 0, step = b->n ? b->full[b->n - 1] : 1;
+        for (int d = b->n - 2; d >= 0; d--) {
+            to += (rest % b->size[d] + b->at[d]) * step;
+            rest /= b->size[d];
+            step *= b->full[d];
+        }
+        if (b->n) to += b->at[b->n - 1];
+        sk_convert((char *)whole->data + to * (int64_t)sk_dtype_size(whole->type), whole->type,
+                   (const char *)b->data + (size_t)(i * row) * size, b->type, row);
+    }
+}
+
+static int64_t count(const sk_box *b)
+{
+    int64_t n = 1;
+    for (int d = 0; d < b->n; d++) n *= b->size[d];
+    return n;
+}
+
+static sk_status read_heaps(void *ctx, const sk_box *whole)
+{
+    const gather *g = ctx;
+    int64_t left = count(whole);
+    for (int i = 0; i < g->n; i++) {
+        if (strcmp(g->boxes[i].name, whole->name)) continue;
+        place(whole, &g->boxes[i]);
+        left -= count(&g->boxes[i]);
+    }
+    if (left)
+        return sk_fail(SK_EBUG, "export: '%s' lacks %lld elements in the heaps", whole->name,
+                       (long long)left);
+    return SK_OK;
+}
+
+static gather collect(sk_arena *a, const sk_setup *s, const sk_heaps *heaps)
+{
+    gather g = {0};
+    int room = 0;
+    for (int r = 0; r < s->n_ranks; r++) room += s->programs[r]->params.n;
+    g.boxes = sk_many(a, sk_box, room);
+    for (int r = 0; r < s->n_ranks; r++) {
+        sk_box *b;
+        int n;
+        sk_program_boxes(s->programs[r], a, sk_heap_base(heaps, r), &b, &n);
+        for (int i = 0; i < n; i++) {
+            if (!b[i].mine || !sk_graph_find(&s->graph, b[i].name)) continue;
+            sk_assert(g.n < room);
+            g.boxes[g.n++] = b[i];
+        }
+    }
+    return g;
+}
+
+sk_status sk_export_heaps(sk_arena *a, const sk_setup *s, sk_heaps *heaps, const char *dir)
+{
+    int n = 0;
+    gather g = collect(a, s, heaps);
+    sk_hf_shape *shapes = sk_hf_shapes(a, &s->graph, &n);
+    const char *words = s->tokenizer ? sk_tokenizer_json(s->tokenizer, a) : NULL;
+    return sk_hf_save(dir, s->job->model, &s->job->hyper, shapes, n, SK_F32, read_heaps, &g, words);
+}
+
+/* --- out of a checkpoint --- */
+
+sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
+                               const char *dir)
+{
+    const sk_model *m = sk_model_find(c->state.hyper.arch);
+    sk_graph g;
+    sk_tokenizer *t = NULL;
+    int n = 0;
+    if (!m)
+        return sk_fail(SK_EDATA, "%s: it holds a model '%s', which this skein does not know",
+                       c->path, c->state.hyper.arch);
+    sk_graph_init(&g, a);
+    sk_graph_size(&g, 'b', 1);
+    sk_graph_size(&g, 't', 1);
+    m->build(&g, &c->state.hyper, SK_TRAIN);
+    SK_TRY(sk_graph_status(&g));
+    if (*tokenizer) SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
+    sk_hf_shape *shapes = sk_hf_shapes(a, &g, &n);
+    return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, sk_hf_from_ckpt, (void *)c,
+                      t ? sk_tokenizer_json(t, a) : NULL);
+}
+
+/* --- extra --- */
+
+char *sk_extra_print(sk_arena *a, int64_t steps, const char *tokenizer)
+{
+    return sk_print(a, "steps=%lld tokenizer=%s", (long long)steps, tokenizer);
+}
+
+int64_t sk_extra_steps(const char *extra)
+{
+    long long n = 0;
+    return sscanf(extra, "steps=%lld", &n) == 1 && n > 0 ? n : 0;
+}
+
+const char *sk_extra_tokenizer(const char *extra)
+{
+    const char *at = strstr(extra, "tokenizer=");
+    return at ? at + strlen("tokenizer=") : "";
+}

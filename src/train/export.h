@@ -1,0 +1,21 @@
+/* export.h - models out of running heaps and out of checkpoints, as Hugging Face directories.
+ *
+ * sk_export_heaps() reads the heaps of all ranks of this host, so the ranks must
+ * stand still: rank 0 calls it between two barriers. */
+#ifndef SK_TRAIN_EXPORT_H
+#define SK_TRAIN_EXPORT_H
+
+#include "comm/comm.h"
+#include "train/checkpoint.h"
+#include "train/setup.h"
+
+sk_status sk_export_heaps(sk_arena *a, const sk_setup *s, sk_heaps *heaps, const char *dir);
+/* `tokenizer`: as data.tokenizer names it; "" writes none. */
+sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
+                               const char *dir);
+/* What checkpoint.extra holds of a run: the number of steps it goes for, its tokenizer. */
+char *sk_extra_print(sk_arena *a, int64_t steps, const char *tokenizer);
+int64_t sk_extra_steps(const char *extra);         /* 0: not said */
+const char *sk_extra_tokenizer(const char *extra); /* "": none */
+
+#endif

@@ -1,0 +1,58 @@
+/* hf.h - Hugging Face model directories: weights in, models out.
+ *
+ * A model part lists the tensors of its Hugging Face form (graph/model.h):
+ * file name, our name, and how our letters lie in the file, "c,shd" being a
+ * matrix [c, s*h*d].  From that line come transposes, packed projections and
+ * slices; nothing here knows a model.  What a box needs besides its sizes is
+ * the letters of its tensor: the table of sk_hf_shapes() has them.
+ *
+ *     int n;
+ *     sk_hf_shape *shapes = sk_hf_shapes(&arena, &graph, &n);
+ *     SK_TRY(sk_hf_load(dir, model, &hyper, shapes, n, boxes, n_boxes));
+ *
+ * Loading fills any boxes, so every rank reads only its pieces, through a
+ * window of 1 MiB, from model.safetensors or from the shards that
+ * model.safetensors.index.json names.  f32, bf16, f16 and f64 are converted.
+ * Every element comes from exactly one place, or the load fails and says which
+ * tensor has which shape and needed which.  Tensors that the model part does
+ * not list (buffers, a tied head) are left alone.  Names may have or lack the
+ * base prefix `transformer.` or `model.`, as files in the wild do.  Pickles are
+ * never read, symbolic links never followed.
+ *
+ * Saving writes config.json, model.safetensors, tokenizer.json and
+ * generation_config.json into a new directory beside the old one, syncs it and
+ * renames: readers see the old model or the new one.  One whole logical tensor
+ * is in memory at a time. */
+#ifndef SK_TRAIN_HF_H
+#define SK_TRAIN_HF_H
+
+#include "graph/model.h"
+#include "tensor/piece.h"
+
+typedef struct sk_hf_shape { /* of a logical tensor */
+    const char *name, *letters;
+    int64_t full[SK_PIECE_DIM];
+} sk_hf_shape;
+
+/* The parameters of a graph that has been built. */
+sk_hf_shape *sk_hf_shapes(sk_arena *a, const sk_graph *g, int *n);
+
+/* config.json: the model_type, to find the model part by; then the sizes, starting from the
+ * part's usual ones. */
+sk_status sk_hf_arch(const char *dir, char arch[32]);
+sk_status sk_hf_config(const char *dir, const sk_model *m, sk_hyper *out);
+
+sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
+                     const sk_hf_shape *shapes, int n_shapes, const sk_box *boxes, int n);
+
+/* Fill one whole logical tensor: `whole` is f32, starts at 0 and has its full sizes. */
+typedef sk_status sk_hf_reader(void *ctx, const sk_box *whole);
+sk_status sk_hf_from_ckpt(void *ctx, const sk_box *whole); /* ctx: const sk_ckpt * */
+
+/* `type` is that of the tensors in the file.  tokenizer_json may be NULL.  The directory may
+ * exist if it holds only the four files of an earlier save. */
+sk_status sk_hf_save(const char *dir, const sk_model *m, const sk_hyper *h,
+                     const sk_hf_shape *shapes, int n_shapes, sk_dtype type, sk_hf_reader *read,
+                     void *ctx, const char *tokenizer_json);
+
+#endif

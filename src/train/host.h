@@ -1,0 +1,29 @@
+/* host.h - what this machine is, for people and for choosing the number of threads.
+ *
+ * Looking is cheap (files of the kernel, no measuring).  sk_host_peak() does
+ * measure: how many floating-point operations per second the product of two
+ * matrices of 256 x 256 reaches on `threads` threads at once.  It is called by all
+ * ranks at the same time, after the first step, so that the sum over the ranks
+ * is what the machine can really give, and the start is not delayed by it. */
+#ifndef SK_TRAIN_HOST_H
+#define SK_TRAIN_HOST_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct sk_host {
+    int cores;         /* that this process may run on */
+    char cpu[96];      /* "AMD EPYC 7713" */
+    const char *isa;   /* "AVX-512", "AVX2", "SSE2" ... the best of the processor */
+    int64_t memory;    /* bytes of this host, or of this container if that is less */
+    int64_t available; /* of them free now */
+    char blas[96];     /* "OpenBLAS 0.3.21 SkylakeX" */
+    int gpus;          /* devices that the NVIDIA driver shows */
+} sk_host;
+
+void sk_host_look(sk_host *out);
+double sk_host_peak(int threads, double seconds); /* flops per second */
+
+#endif

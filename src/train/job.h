@@ -1,0 +1,44 @@
+/* job.h - everything a training run was asked to do, as plain data.
+ *
+ * cli/conf.c fills it from a YAML file and the command line; nothing below cli/
+ * knows about keys or files of configuration. */
+#ifndef SK_TRAIN_JOB_H
+#define SK_TRAIN_JOB_H
+
+#include "graph/model.h"
+
+#include <limits.h>
+
+enum { SK_NAME = 64, SK_LAYOUT_TEXT = 4096 };
+
+typedef struct sk_job {
+    const sk_model *model;
+    sk_hyper hyper;
+    char model_name[SK_NAME]; /* preset or arch, for people */
+    char model_dir[PATH_MAX]; /* start from these weights; "" starts from init */
+    char data_train[PATH_MAX], data_val[PATH_MAX]; /* file, directory, glob, or a known name */
+    char data_tokenizer[PATH_MAX]; /* "byte", or a directory or file with tokenizer.json */
+    char data_order[SK_NAME];      /* "shuffle" or "sequential" */
+    double data_val_fraction;      /* cut off the end of data.train when data.val is empty */
+    int64_t steps, batch, seq,
+        micro_batch; /* micro_batch: sequences per micro-batch; 0: from layout */
+    sk_dtype dtype;
+    uint64_t seed;
+    int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
+    char optim_name[SK_NAME];
+    double lr, betas[2], eps, momentum, weight_decay, clip, min_lr; /* clip 0: none */
+    char schedule[SK_NAME]; /* "constant", "cosine", "linear" */
+    int64_t warmup;
+    char layout[SK_LAYOUT_TEXT];
+    char order[SK_NAME];           /* "fast"; "canonical" comes with the canonical kernels */
+    char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */
+    int64_t ckpt_every, ckpt_keep; /* 0: only at the end */
+    char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
+    int64_t ranks;
+    int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
+    char sample_prompt[256];
+    double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
+    char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+} sk_job;
+
+#endif

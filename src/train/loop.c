@@ -1,0 +1,403 @@
+/* loop.c - training as one rank lives it. */
+#include "train/loop.h"
+#include "base/clock.h"
+#include "run/run.h"
+#include "train/export.h"
+#include "train/hf.h"
+#include "train/host.h"
+#include "train/metrics.h"
+#include "train/rate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8 };
+#define PEAK_S 0.05 /* spent on measuring the peak, after the first step */
+#define TRY_S  2.0  /* of steps that train.time is judged by, and at least TRY_N of them */
+#define TRY_N  6
+#define SPARE  0.06 /* of train.time: validation, samples and saves */
+
+typedef struct loop {
+    const sk_training *t;
+    const sk_setup *s;
+    sk_desk *desk;
+    int rank;
+    sk_arena arena; /* of this rank */
+    sk_run *run;
+    sk_rate rate;
+    int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
+    int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
+    double tokens;
+    double started, second_at; /* when the loop began; when its second step began */
+    sk_box *boxes;             /* parameters first, then state */
+    int n_boxes, n_model;
+    int64_t save_bytes; /* of a checkpoint, all ranks */
+    int bad_saves;
+    sk_metrics metrics; /* rank 0 */
+} loop;
+
+bool sk_loop_due(int64_t every, int64_t times, int64_t done, int64_t steps)
+{
+    if (!every || !steps || done >= steps) return false;
+    if (every > 0) return done % every == 0;
+    return done * times / steps != (done - 1) * times / steps;
+}
+
+static void note(loop *l, sk_record_kind kind, const char *text)
+{
+    sk_record r = {.kind = kind, .step = l->done};
+    snprintf(r.text, sizeof r.text, "%s", text);
+    sk_desk_put(l->desk, &r);
+}
+
+/* --- beginning --- */
+
+/* Parameters to the front: they are in the graph under their names, state is not. */
+static void sort_boxes(loop *l)
+{
+    for (int i = 0; i < l->n_boxes; i++) {
+        if (!sk_graph_find(&l->s->graph, l->boxes[i].name)) continue;
+        sk_box b = l->boxes[i];
+        memmove(l->boxes + l->n_model + 1, l->boxes + l->n_model,
+                (size_t)(i - l->n_model) * sizeof b);
+        l->boxes[l->n_model++] = b;
+    }
+}
+
+static int64_t bytes_of(const sk_box *b)
+{
+    int64_t n = b->mine ? (int64_t)sk_dtype_size(b->type) : 0;
+    for (int d = 0; d < b->n; d++) n *= b->size[d];
+    return n;
+}
+
+static void count_bytes(loop *l)
+{
+    sk_mark m = sk_arena_mark(&l->arena);
+    for (int r = 0; r < l->s->n_ranks; r++) {
+        sk_box *b;
+        int n;
+        sk_program_boxes(l->s->programs[r], &l->arena, sk_heap_base(l->t->heaps, r), &b, &n);
+        for (int i = 0; i < n; i++) l->save_bytes += bytes_of(&b[i]);
+    }
+    sk_arena_back(&l->arena, m);
+}
+
+static sk_status open_run(loop *l)
+{
+    const sk_job *job = l->s->job;
+    sk_run_opts o = {.fill = sk_setup_fill,
+                     .fill_ctx = (void *)l->s,
+                     .seed = job->seed,
+                     .knobs = {.beta1 = job->betas[0],
+                               .beta2 = job->betas[1],
+                               .eps = job->eps,
+                               .decay = job->weight_decay,
+                               .momentum = job->momentum,
+                               .clip = job->clip}};
+    SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
+    sk_run_boxes(l->run, &l->arena, &l->boxes, &l->n_boxes);
+    sort_boxes(l);
+    count_bytes(l);
+    l->rate = (sk_rate){
+        .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = l->t->steps};
+    return sk_rate_find(job->schedule, &l->rate.kind);
+}
+
+static int64_t most_bytes(const loop *l)
+{
+    int64_t most = 0;
+    for (int r = 0; r < l->s->n_ranks; r++)
+        if (l->s->programs[r]->heap_bytes > most) most = l->s->programs[r]->heap_bytes;
+    return most;
+}
+
+static sk_status load_model(loop *l)
+{
+    const sk_job *job = l->s->job;
+    int n = 0;
+    const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
+    return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model);
+}
+
+/* State starts at zero in any case; what a checkpoint or a model directory holds goes over it. */
+static sk_status first_weights(loop *l)
+{
+    const sk_job *job = l->s->job;
+    sk_run_init(l->run, job->seed);
+    if (*l->t->from) {
+        SK_TRY(sk_ckpt_load(l->t->from, l->boxes, l->n_boxes));
+        l->done = l->tried = l->saved = l->t->step;
+        l->tokens = (double)l->t->tokens;
+    } else if (*job->model_dir) SK_TRY(load_model(l));
+    if (!l->rank) {
+        const char *path = sk_print(&l->arena, "%s/metrics.jsonl", l->t->dir);
+        SK_TRY(sk_metrics_open(&l->metrics, path, most_bytes(l), l->done));
+    }
+    return sk_run_barrier(l->run);
+}
+
+/* --- saving: phases with barriers between them, see checkpoint.h --- */
+
+static sk_status write_share(loop *l)
+{
+    sk_ckpt_share share = {.model = l->boxes,
+                           .n_model = l->n_model,
+                           .state = l->boxes + l->n_model,
+                           .n_state = l->n_boxes - l->n_model};
+    sk_ckpt_report *r = &l->desk->save.report[l->rank];
+    if (!l->desk->save.begun) return SK_OK;
+    if (sk_ckpt_write_rank(l->t->ckpt, l->desk->save.name, l->rank, &share, r))
+        snprintf(l->desk->save.why[l->rank], SK_WHY, "%s", sk_error_line());
+    return SK_OK;
+}
+
+static sk_status commit(loop *l)
+{
+    sk_desk *d = l->desk;
+    for (int r = 0; r < l->s->n_ranks; r++) {
+        if (!d->save.report[r].status) continue;
+        sk_ckpt_abandon(l->t->home, d->save.name);
+        return sk_fail((sk_status)d->save.report[r].status, "%s", d->save.why[r]);
+    }
+    sk_mark m = sk_arena_mark(&l->arena);
+    sk_ckpt_state st = {.step = l->done,
+                        .tokens = (int64_t)l->tokens,
+                        .seed = l->s->job->seed,
+                        .program = sk_program_hash(l->s->programs[0]),
+                        .hyper = l->s->job->hyper,
+                        .config = l->t->config,
+                        .layout = sk_layout_print(&l->arena, &l->s->layout),
+                        .extra = sk_extra_print(&l->arena, l->rate.steps,
+                                                l->s->tokenizer ? l->s->job->data_tokenizer : "")};
+    sk_status status = sk_ckpt_commit(l->t->home, d->save.name, l->s->n_ranks, &st);
+    sk_arena_back(&l->arena, m);
+    return status;
+}
+
+/* What rank 0 makes of a save that was tried. */
+static sk_status judge_save(loop *l, sk_status st)
+{
+    char text[SK_WHY];
+    if (!st) {
+        l->bad_saves = 0;
+        l->saved = l->done;
+        snprintf(text, sizeof text, "step-%010lld", (long long)l->done);
+        note(l, SK_REC_SAVED, text);
+        if (!sk_ckpt_retain(l->t->home, l->s->job->ckpt_keep)) return SK_OK;
+        note(l, SK_REC_WARN, sk_error_line());
+        return SK_OK;
+    }
+    snprintf(text, sizeof text, "checkpoint of step %lld was not saved: %s", (long long)l->done,
+             sk_error_line());
+    note(l, SK_REC_WARN, text);
+    if (++l->bad_saves < MAX_BAD_SAVES) return SK_OK;
+    return sk_fail(SK_EIO, "%d checkpoints in a row could not be saved, the last at step %lld: %s",
+                   l->bad_saves, (long long)l->done, sk_error_line());
+}
+
+static sk_status save(loop *l)
+{
+    sk_desk *d = l->desk;
+    sk_status st = SK_OK;
+    l->tried = l->done;
+    if (!l->rank) {
+        memset(&d->save, 0, sizeof d->save);
+        st = sk_ckpt_begin(l->t->home, l->done, l->save_bytes, d->save.name);
+        d->save.begun = !st;
+    }
+    SK_TRY(sk_run_barrier(l->run));
+    SK_TRY(write_share(l));
+    SK_TRY(sk_run_barrier(l->run));
+    if (l->rank) return SK_OK;
+    if (!st) st = commit(l);
+    return judge_save(l, st);
+}
+
+/* --- models for others: rank 0 reads all heaps while the rest wait --- */
+
+static sk_status export_model(loop *l, const char *name, sk_record_kind kind)
+{
+    SK_TRY(sk_run_barrier(l->run));
+    if (!l->rank) {
+        sk_mark m = sk_arena_mark(&l->arena);
+        const char *path = sk_print(&l->arena, "%s/%s", l->t->dir, name);
+        sk_status st = sk_export_heaps(&l->arena, l->s, l->t->heaps, path);
+        if (st && kind == SK_REC_FINAL) return sk_trail(st, SK_HERE);
+        note(l, st ? SK_REC_WARN : kind, st ? sk_error_line() : path);
+        sk_arena_back(&l->arena, m);
+    }
+    return sk_run_barrier(l->run);
+}
+
+/* --- validation --- */
+
+static sk_status validate(loop *l)
+{
+    int64_t n = l->s->job->val_batches;
+    double loss = 0, tokens = 0;
+    if (n < 0) {
+        n = l->s->val_feed.n_windows / l->s->job->batch;
+        n = n < 1 ? 1 : n > VAL_BATCHES ? VAL_BATCHES : n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sk_step_out out = {0};
+        SK_TRY(sk_run_validate(l->run, i, &out));
+        loss += out.loss * out.tokens;
+        tokens += out.tokens;
+    }
+    if (l->rank || tokens <= 0) return SK_OK;
+    sk_record r = {.kind = SK_REC_VAL, .step = l->done, .loss = loss / tokens};
+    sk_metrics_val(&l->metrics, &r);
+    sk_desk_put(l->desk, &r);
+    return SK_OK;
+}
+
+/* --- steps --- */
+
+/* train.time: from the steps so far, how many fit in all?  The first is not like the others. */
+static int64_t choose_steps(const loop *l)
+{
+    int64_t n = l->done - l->t->step - 1;
+    double now = sk_now(), spent = now - l->second_at, limit = l->s->job->time_limit;
+    if (n < TRY_N || (spent < TRY_S && spent < 0.1 * limit)) return 0;
+    double left = (1 - SPARE) * limit - (now - l->started);
+    int64_t more = (int64_t)(left * (double)n / spent);
+    return l->done + 1 + (more > 0 ? more : 0); /* the verdict is read one step from now */
+}
+
+static void decide(loop *l)
+{
+    sk_verdict v = {.steps = l->rate.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
+    if (!v.steps) v.steps = choose_steps(l);
+    sk_desk_decide(l->desk, l->done, v);
+}
+
+static sk_status measure_peak(loop *l)
+{
+    l->desk->peak[l->rank] = sk_host_peak(l->s->threads, PEAK_S);
+    SK_TRY(sk_run_barrier(l->run));
+    return SK_OK;
+}
+
+static void report(loop *l, const sk_step_out *out, double lr, double seconds)
+{
+    double peak = 0;
+    for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];
+    sk_record r = {.kind = SK_REC_STEP,
+                   .step = l->done,
+                   .loss = out->loss,
+                   .grad_norm = out->grad_norm,
+                   .lr = lr,
+                   .tokens = out->tokens,
+                   .seconds = seconds,
+                   .waited = out->waited,
+                   .mfu = peak > 0 ? l->s->flops / seconds / peak : 0};
+    bool ok = sk_metrics_step(&l->metrics, &r, l->tokens);
+    if (!ok) note(l, SK_REC_WARN, l->metrics.why);
+    sk_desk_put(l->desk, &r);
+}
+
+static sk_status bad_numbers(loop *l, const sk_step_out *out)
+{
+    return sk_fail(SK_ENUM,
+                   "step %lld: loss %g, norm of the gradient %g; they must be finite. Weights "
+                   "were not changed; the newest checkpoint is %s. A lower optim.lr, a longer "
+                   "optim.warmup or optim.clip=1 may help",
+                   (long long)l->done + 1, out->loss, out->grad_norm,
+                   l->tried < 0 ? "none"
+                                : sk_print(&l->arena, "that of step %lld", (long long)l->tried));
+}
+
+static sk_status one_step(loop *l)
+{
+    sk_step_in in = {.step = l->done, .lr = sk_rate_at(&l->rate, l->done)};
+    sk_step_out out = {0};
+    if (l->done == l->t->step + 1) l->second_at = sk_now();
+    if (!l->rank) decide(l);
+    double start = sk_now();
+    SK_TRY(sk_run_step(l->run, &in, &out));
+    double seconds = sk_now() - start;
+    if (!out.finite) return bad_numbers(l, &out);
+    if (l->done == l->t->step) SK_TRY(measure_peak(l));
+    l->done++;
+    l->tokens += out.tokens;
+    if (!l->rank) report(l, &out, in.lr, seconds);
+    return SK_OK;
+}
+
+/* The verdict on the step just done; a number of steps that is new is told to the console. */
+static bool told_to_stop(loop *l)
+{
+    sk_verdict v = sk_desk_verdict(l->desk, l->done - 1);
+    if (!l->rate.steps && v.steps) {
+        l->rate.steps = v.steps;
+        sk_record r = {.kind = SK_REC_STEPS, .step = v.steps};
+        if (!l->rank) sk_desk_put(l->desk, &r);
+    }
+    return v.stop;
+}
+
+static sk_status between(loop *l)
+{
+    const sk_job *job = l->s->job;
+    int64_t steps = l->rate.steps;
+    if (l->s->has_val && sk_loop_due(job->val_every, SK_VAL_TIMES, l->done, steps))
+        SK_TRY(validate(l));
+    if (sk_loop_due(job->ckpt_every, 0, l->done, steps ? steps : l->done + 1)) SK_TRY(save(l));
+    if (l->s->tokenizer && sk_loop_due(job->sample_every, SAMPLE_TIMES, l->done, steps)) {
+        char name[64];
+        snprintf(name, sizeof name, "sample-%010lld", (long long)l->done);
+        SK_TRY(export_model(l, name, SK_REC_SAMPLE));
+    }
+    return SK_OK;
+}
+
+static sk_status stopped(loop *l)
+{
+    SK_TRY(save(l));
+    SK_TRY(sk_run_barrier(l->run));
+    if (!l->rank && l->saved != l->done)
+        return sk_fail(SK_EIO, "stopped at step %lld, but it could not be saved: %s",
+                       (long long)l->done, sk_error_line());
+    return SK_ESTOP;
+}
+
+static sk_status finish(loop *l)
+{
+    if (l->s->has_val && l->s->job->val_every) SK_TRY(validate(l));
+    if (l->tried != l->done) SK_TRY(save(l));
+    SK_TRY(export_model(l, "final", SK_REC_FINAL));
+    return SK_OK;
+}
+
+static sk_status train(loop *l)
+{
+    SK_TRY(open_run(l));
+    SK_TRY(first_weights(l));
+    if (!l->rank) l->desk->began = sk_now();
+    l->started = sk_now();
+    while (!l->rate.steps || l->done < l->rate.steps) {
+        SK_TRY(one_step(l));
+        if (told_to_stop(l) && l->done != l->rate.steps) return stopped(l);
+        SK_TRY(between(l));
+    }
+    return finish(l);
+}
+
+sk_status sk_loop_rank(const sk_training *t, int rank)
+{
+    loop l = {.t = t,
+              .s = t->setup,
+              .desk = t->desk,
+              .rank = rank,
+              .tried = -1,
+              .saved = -1,
+              .metrics.fd = -1};
+    sk_status st = train(&l);
+    sk_metrics_close(&l.metrics);
+    if (l.run) sk_run_close(l.run);
+    sk_arena_end(&l.arena);
+    return st;
+}

@@ -1,0 +1,42 @@
+/* loop.h - training as one rank lives it.
+ *
+ *     open the run -> init, load weights, or resume -> steps -> final checkpoint and model
+ *
+ * Between steps come validation, saving, and exports for samples, each due by the
+ * number of steps done, so that all ranks come to them together.  Ranks write
+ * checkpoints together; rank 0 alone writes metrics, models for sampling and the
+ * final model, reading the others' heaps while they wait at a barrier.
+ *
+ * A save that fails is a warning and training goes on; MAX_BAD_SAVES in a row end
+ * it.  Numbers that are not finite end it too, before the weights are touched. */
+#ifndef SK_TRAIN_LOOP_H
+#define SK_TRAIN_LOOP_H
+
+#include "comm/comm.h"
+#include "train/desk.h"
+#include "train/setup.h"
+
+enum { SK_VAL_TIMES = 8 }; /* validations of a run that does not say how often */
+
+/* What the launcher made and the ranks inherit. */
+typedef struct sk_training {
+    const sk_setup *setup;
+    sk_heaps *heaps;
+    sk_desk *desk;
+    sk_ckpt_home *home;   /* of rank 0 once the ranks run */
+    char dir[PATH_MAX];   /* the run directory */
+    char ckpt[PATH_MAX];  /* its folder of checkpoints */
+    char from[PATH_MAX];  /* the checkpoint to resume; "": none */
+    int64_t step, tokens; /* done before, when resuming */
+    int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
+    const char *config;   /* the text of config.yaml, for checkpoints */
+} sk_training;
+
+/* SK_ESTOP: asked to stop, and everything is saved. */
+sk_status sk_loop_rank(const sk_training *t, int rank);
+
+/* Is something that happens `every` so many steps due after `done` of `steps`?  0: never.
+ * -1: as often as makes `times` in all; the last step is not among them. */
+bool sk_loop_due(int64_t every, int64_t times, int64_t done, int64_t steps);
+
+#endif

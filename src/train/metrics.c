@@ -1,0 +1,86 @@
+/* metrics.c - metrics.jsonl, one write per line. */
+#include "train/metrics.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Bytes before the first line that is about a step after `done`, or is no line of ours. */
+static size_t kept(sk_text t, int64_t done)
+{
+    size_t at = 0;
+    while (at < t.n) {
+        long long step;
+        const char *end = memchr(t.s + at, '\n', t.n - at);
+        if (!end || sscanf(t.s + at, "{\"step\":%lld", &step) != 1 || step > done) break;
+        at = (size_t)(end + 1 - t.s);
+    }
+    return at;
+}
+
+sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done)
+{
+    size_t keep = 0;
+    if (done && sk_is_file(path)) {
+        sk_arena a = {0};
+        sk_text t = {0};
+        sk_status st = sk_file_read(&a, path, &t);
+        keep = kept(t, done);
+        sk_arena_end(&a);
+        if (st) return sk_trail(st, SK_HERE);
+    }
+    *m = (sk_metrics){.mem_bytes = mem_bytes};
+    m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (m->fd >= 0 && !ftruncate(m->fd, (off_t)keep)) return SK_OK;
+    return sk_fail(SK_ECREATE, "%s: %s", path, strerror(errno));
+}
+
+void sk_metrics_close(sk_metrics *m)
+{
+    if (m->fd >= 0) close(m->fd);
+    m->fd = -1;
+}
+
+static bool put(sk_metrics *m, const char *line)
+{
+    size_t n = strlen(line);
+    if (write(m->fd, line, n) == (ssize_t)n || m->told) return true;
+    m->told = true;
+    snprintf(m->why, sizeof m->why, "metrics.jsonl lacks lines from here on: %s", strerror(errno));
+    return false;
+}
+
+typedef struct number {
+    char s[32];
+} number;
+
+static number json(double x)
+{
+    number t = {"null"};
+    if (isfinite(x)) snprintf(t.s, sizeof t.s, "%.9g", x);
+    return t;
+}
+
+bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens)
+{
+    char line[512];
+    double s = r->seconds > 0 ? r->seconds : 1e-9;
+    snprintf(line, sizeof line,
+             "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
+             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g}\n",
+             (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
+             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s);
+    return put(m, line);
+}
+
+bool sk_metrics_val(sk_metrics *m, const sk_record *r)
+{
+    char line[128];
+    snprintf(line, sizeof line, "{\"step\":%lld,\"val_loss\":%s}\n", (long long)r->step,
+             json(r->loss).s);
+    return put(m, line);
+}

@@ -1,0 +1,34 @@
+/* metrics.h - metrics.jsonl: one JSON object a line, written by rank 0 as it happens.
+ *
+ *     {"step":12,"loss":5.1,"grad_norm":2.2,"lr":0.0006,"tokens":9216,"ms":21.3,"tok_s":36056,
+ *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6}
+ *     {"step":12,"val_loss":5.2}
+ *
+ * step counts from 1; tokens is the sum since the beginning of the training; mfu
+ * is a fraction: flops of the model's graph (forward and backward, once, whatever
+ * is recomputed or replicated) per second, over the sum of what all ranks reach
+ * together in a matrix product; exposed_pct is the part of the step in which rank
+ * 0 waited for others or moved bytes.  A number that is not finite is null.
+ *
+ * Resuming cuts off the lines of steps that are done again.  A line that cannot be
+ * written is told once and costs no step. */
+#ifndef SK_TRAIN_METRICS_H
+#define SK_TRAIN_METRICS_H
+
+#include "train/desk.h"
+
+typedef struct sk_metrics {
+    int fd; /* -1: closed */
+    int64_t mem_bytes;
+    bool told; /* that writing failed */
+    char why[SK_WHY];
+} sk_metrics;
+
+/* Keep the lines of the first `done` steps of what is there. */
+sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done);
+void sk_metrics_close(sk_metrics *m);
+/* False, with `why`, the first time that writing fails. */
+bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens);
+bool sk_metrics_val(sk_metrics *m, const sk_record *r);
+
+#endif

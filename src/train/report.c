@@ -1,0 +1,375 @@
+/* report.c - what a person sees of a run. */
+#include "train/report.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "train/host.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { ROWS = 12, BAR = 30 };
+#define BAR_S 0.1 /* seconds between two drawings of the bar */
+
+typedef enum tone { PLAIN, DIM, BOLD, GREEN, YELLOW, CYAN } tone;
+
+static const char *paint(const sk_console *c, tone t)
+{
+    static const char *const codes[] = {"\033[0m",  "\033[2m",  "\033[1m",
+                                        "\033[32m", "\033[33m", "\033[36m"};
+    return c->colour ? codes[t] : "";
+}
+
+static void label(const sk_console *c, const char *word)
+{
+    fprintf(c->to, "%s%-10s%s", paint(c, CYAN), word, paint(c, PLAIN));
+}
+
+/* "1:05", "1:02:09" */
+static char *clock_text(sk_arena *a, double seconds)
+{
+    long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
+    if (s >= 3600) return sk_print(a, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    return sk_print(a, "%lld:%02lld", s / 60, s % 60);
+}
+
+/* 7612 -> "7.6k" */
+static char *short_number(sk_arena *a, double x)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
+    int u = 0;
+    while (x >= 999.5 && u < 5) x /= 1000, u++;
+    return sk_print(a, x < 99.95 && u ? "%.1f%s" : "%.0f%s", x, units[u]);
+}
+
+void sk_console_open(sk_console *c, FILE *to, const sk_training *t)
+{
+    struct winsize w = {0};
+    *c = (sk_console){.to = to, .t = t, .s = t->setup, .steps = t->steps, .val = NAN, .best = NAN};
+    c->tty = isatty(fileno(to));
+    c->colour = c->tty && !getenv("NO_COLOR");
+    c->width = c->tty && !ioctl(fileno(to), TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 100;
+}
+
+/* --- the head --- */
+
+static void head_machine(const sk_console *c, sk_arena *a)
+{
+    sk_host h;
+    sk_host_look(&h);
+    label(c, "machine");
+    fprintf(c->to, "%d core%s %s %s · %s · ", h.cores, h.cores == 1 ? "" : "s", h.cpu, h.isa,
+            sk_bytes(a, h.memory));
+    if (h.gpus)
+        fprintf(c->to, "%d GPU%s, not used by the CPU engine", h.gpus, h.gpus > 1 ? "s" : "");
+    else fprintf(c->to, "no GPU");
+    fprintf(c->to, " · %s\n", h.blas);
+}
+
+static void head_data(const sk_console *c, sk_arena *a)
+{
+    const sk_setup *s = c->s;
+    label(c, "data");
+    fprintf(c->to, "%s", s->train.describe);
+    if (s->tokenizer)
+        fprintf(c->to, " → %s tokens (vocab %s)",
+                sk_tokenizer_is_byte(s->tokenizer) ? "byte" : "BPE",
+                sk_commas(a, sk_tokenizer_vocab(s->tokenizer)));
+    fprintf(c->to, " · train %s",
+            sk_commas(a, s->train.tokens ? s->train.n_tokens : s->train.n_rows));
+    if (s->has_val)
+        fprintf(c->to, " · val %s", sk_commas(a, s->val.tokens ? s->val.n_tokens : s->val.n_rows));
+    fprintf(c->to, "\n");
+}
+
+static void head_model(const sk_console *c, sk_arena *a)
+{
+    const sk_hyper *h = &c->s->job->hyper;
+    label(c, "model");
+    fprintf(c->to, "%s · %lld layers · %lld wide", h->arch, (long long)h->num_hidden_layers,
+            (long long)h->hidden_size);
+    if (h->num_attention_heads) fprintf(c->to, " · %lld heads", (long long)h->num_attention_heads);
+    if (c->s->tokenizer) fprintf(c->to, " · ctx %lld", (long long)c->s->job->seq);
+    fprintf(c->to, " · %s parameters", sk_commas(a, c->s->n_params));
+    if (*c->t->from) fprintf(c->to, " · from step %lld", (long long)c->t->step);
+    else if (*c->s->job->model_dir) fprintf(c->to, " · from %s", c->s->job->model_dir);
+    fprintf(c->to, "\n");
+}
+
+static void head_memory(const sk_console *c, sk_arena *a)
+{
+    const sk_program *p = c->s->programs[0];
+    for (int r = 1; r < c->s->n_ranks; r++)
+        if (c->s->programs[r]->heap_bytes > p->heap_bytes) p = c->s->programs[r];
+    label(c, "memory");
+    fprintf(c->to, "per rank %s =", sk_bytes(a, p->heap_bytes));
+    const char *gap = " ";
+    for (int k = 0; k < SK_N_KINDS; k++) {
+        if (!p->kind_bytes[k]) continue;
+        fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, p->kind_bytes[k]));
+        gap = " + ";
+    }
+    fprintf(c->to, "\n");
+}
+
+static void head_program(const sk_console *c, sk_arena *a)
+{
+    const sk_program *p = c->s->programs[0];
+    int calls = 0, messages = 0;
+    for (int i = 0; i < p->n_train; i++) {
+        calls += p->insts.v[i].act == SK_DO_START;
+        messages += p->insts.v[i].act == SK_DO_SEND || p->insts.v[i].act == SK_DO_RECV;
+    }
+    label(c, "program");
+    fprintf(c->to, "rank 0: %d instructions a step · %d collectives", p->n_train, calls);
+    if (messages) fprintf(c->to, " · %d messages", messages);
+    fprintf(c->to, " · the step has %sFLOP\n", short_number(a, c->s->flops));
+}
+
+void sk_console_head(sk_console *c)
+{
+    sk_arena a = {0};
+    const sk_job *job = c->s->job;
+    fprintf(c->to, "%sskein " SK_VERSION "%s   %s%s%s%s   run %s   %sCtrl-C saves and stops%s\n",
+            paint(c, BOLD), paint(c, PLAIN), job->model_name, *job->source ? " (" : "", job->source,
+            *job->source ? ")" : "", c->t->dir, paint(c, DIM), paint(c, PLAIN));
+    head_machine(c, &a);
+    head_data(c, &a);
+    head_model(c, &a);
+    label(c, "layout");
+    fprintf(c->to, "%d rank%s = %s · %d thread%s each\n", c->s->n_ranks,
+            c->s->n_ranks == 1 ? "" : "s", sk_layout_short(&a, &c->s->layout), c->s->threads,
+            c->s->threads == 1 ? "" : "s");
+    head_memory(c, &a);
+    head_program(c, &a);
+    fflush(c->to);
+    sk_arena_end(&a);
+}
+
+/* --- rows --- */
+
+void sk_console_clear(sk_console *c)
+{
+    if (c->bar) fprintf(c->to, "\r\033[K");
+    c->bar = false;
+}
+
+static double seconds_left(const sk_console *c)
+{
+    int64_t n = c->last.step - c->first + 1;
+    if (!c->steps || n < 1) return 0;
+    double each = n > 1 ? (sk_now() - c->began) / (double)(n - 1) : c->last.seconds;
+    return each * (double)(c->steps - c->last.step);
+}
+
+static void put_head(sk_console *c)
+{
+    if (c->headed) return;
+    fprintf(c->to,
+            "\n%s  step     loss      val        lr   |grad|   tok/s    MFU  mem MiB  exposed     "
+            "eta%s\n",
+            paint(c, DIM), paint(c, PLAIN));
+    c->headed = true;
+}
+
+static void put_row(sk_console *c, const sk_record *r, double val)
+{
+    sk_arena a = {0};
+    double s = r->seconds > 0 ? r->seconds : 1e-9;
+    double mem = (double)c->s->programs[0]->heap_bytes / 1048576;
+    sk_console_clear(c);
+    put_head(c);
+    fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
+    if (isnan(val)) fprintf(c->to, "      –");
+    else fprintf(c->to, "%s%7.4f%s", paint(c, GREEN), val, paint(c, PLAIN));
+    fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm, short_number(&a, r->tokens / s));
+    if (r->mfu > 0) fprintf(c->to, "%3.0f %%", 100 * r->mfu);
+    else fprintf(c->to, "    –");
+    fprintf(c->to, "  %7.1f   %5.1f %% %7s\n", mem, 100 * r->waited / s,
+            c->steps ? clock_text(&a, seconds_left(c)) : "–");
+    fflush(c->to);
+    if (c->n_spark == SK_SPARK) memmove(c->spark, c->spark + 1, sizeof c->spark - sizeof *c->spark);
+    else c->n_spark++;
+    c->spark[c->n_spark - 1] = r->loss;
+    sk_arena_end(&a);
+}
+
+static void flush_row(sk_console *c, double val)
+{
+    if (c->waiting) put_row(c, &c->row, val);
+    c->waiting = false;
+}
+
+static bool val_due(const sk_console *c, int64_t step)
+{
+    int64_t every = c->s->job->val_every;
+    if (!c->s->has_val || !every) return false;
+    return step == c->steps || sk_loop_due(every, SK_VAL_TIMES, step, c->steps);
+}
+
+static void on_step(sk_console *c, const sk_record *r)
+{
+    int64_t every = c->s->job->log_every;
+    flush_row(c, NAN);
+    if (!c->first) {
+        c->first = r->step;
+        c->began = sk_now();
+    }
+    c->last = *r;
+    bool val = val_due(c, r->step);
+    bool due = val || r->step == c->first || r->step == c->steps ||
+               sk_loop_due(every, ROWS, r->step, c->steps ? c->steps : r->step + 1);
+    if (every < 0 && !c->steps) due = r->step == c->first;
+    if (!every || !due) return;
+    if (!val) {
+        put_row(c, r, NAN);
+        return;
+    }
+    c->row = *r;
+    c->waiting = true;
+}
+
+static void on_val(sk_console *c, const sk_record *r)
+{
+    c->val = r->loss;
+    if (isnan(c->best) || r->loss < c->best) {
+        c->best = r->loss;
+        c->best_at = r->step;
+    }
+    flush_row(c, r->loss);
+}
+
+static void on_warning(sk_console *c, const sk_record *r)
+{
+    flush_row(c, NAN);
+    sk_console_clear(c);
+    fprintf(c->to, "%swarning%s   %s\n", paint(c, YELLOW), paint(c, PLAIN), r->text);
+    fflush(c->to);
+    c->warnings++;
+}
+
+void sk_console_record(sk_console *c, const sk_record *r)
+{
+    switch (r->kind) {
+    case SK_REC_STEP:
+        on_step(c, r);
+        break;
+    case SK_REC_VAL:
+        on_val(c, r);
+        break;
+    case SK_REC_STEPS:
+        c->steps = r->step;
+        break;
+    case SK_REC_WARN:
+        on_warning(c, r);
+        break;
+    case SK_REC_SAVED:
+    case SK_REC_SAMPLE:
+    case SK_REC_FINAL:
+        flush_row(c, NAN);
+        break;
+    }
+}
+
+/* --- the bar --- */
+
+static void put_bar(const sk_console *c, double part)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int n = (int)(part * BAR * 8), full = n / 8 > BAR ? BAR : n / 8, used = full;
+    fprintf(c->to, "▕");
+    for (int i = 0; i < full; i++) fprintf(c->to, "█");
+    if (full < BAR && n % 8) fprintf(c->to, "%s", eighths[n % 8]), used++;
+    fprintf(c->to, "%*s▏", BAR - used, "");
+}
+
+static void put_spark(const sk_console *c)
+{
+    static const char *const steps[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < c->n_spark; i++) {
+        low = fmin(low, c->spark[i]);
+        high = fmax(high, c->spark[i]);
+    }
+    for (int i = 0; i < c->n_spark; i++)
+        fprintf(c->to, "%s",
+                steps[high > low ? (int)(7.99 * (c->spark[i] - low) / (high - low)) : 0]);
+}
+
+void sk_console_tick(sk_console *c)
+{
+    double now = sk_now();
+    if (!c->tty || !c->last.step || now - c->drawn < BAR_S || c->width < 90) return;
+    sk_arena a = {0};
+    c->drawn = now;
+    fprintf(c->to, "\r%6lld ", (long long)c->last.step);
+    if (c->steps) {
+        double part = (double)c->last.step / (double)c->steps;
+        put_bar(c, part);
+        fprintf(c->to, " %2.0f %%", 100 * part);
+    }
+    fprintf(c->to, "  loss %.3f ", c->last.loss);
+    put_spark(c);
+    fprintf(c->to, "  %s tok/s",
+            short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0));
+    if (c->steps) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
+    fprintf(c->to, "\033[K");
+    fflush(c->to);
+    c->bar = true;
+    sk_arena_end(&a);
+}
+
+/* --- samples and the end --- */
+
+void sk_console_sample(sk_console *c, const char *prompt, const char *text)
+{
+    flush_row(c, NAN);
+    sk_console_clear(c);
+    fprintf(c->to, "          ▸ %s\"%s\"%s%s%s%s\n", paint(c, DIM), prompt, paint(c, PLAIN),
+            paint(c, BOLD), text, paint(c, PLAIN));
+    fflush(c->to);
+}
+
+static void done_loss(const sk_console *c)
+{
+    bool bytes = c->s->tokenizer && sk_tokenizer_is_byte(c->s->tokenizer);
+    if (isnan(c->val)) {
+        if (c->last.step) fprintf(c->to, "   loss %.4f", c->last.loss);
+        return;
+    }
+    const char *unit = bytes ? "byte" : c->s->tokenizer ? "token" : "sample";
+    fprintf(c->to, "   val %.4f nats/%s", c->val, unit);
+    if (bytes) fprintf(c->to, " (%.3f bits/byte)", c->val / log(2));
+    if (c->best < c->val) fprintf(c->to, "   best %.4f @%lld", c->best, (long long)c->best_at);
+}
+
+void sk_console_done(sk_console *c, const char *model_dir)
+{
+    sk_arena a = {0};
+    int64_t planned = 0, mapped = 0, n = c->last.step ? c->last.step - c->first + 1 : 0;
+    for (int r = 0; r < c->s->n_ranks; r++) {
+        planned += c->s->programs[r]->heap_bytes;
+        mapped += sk_heap_bytes(c->t->heaps, r);
+    }
+    flush_row(c, NAN);
+    sk_console_clear(c);
+    fprintf(c->to, "\n");
+    label(c, "done");
+    fprintf(c->to, "%lld steps in %s", (long long)n,
+            clock_text(&a, c->t->desk->began > 0 ? sk_now() - c->t->desk->began : 0));
+    done_loss(c);
+    fprintf(c->to, "\n");
+    label(c, "check");
+    fprintf(c->to, "memory %s planned %s %s mapped, all ranks\n", sk_bytes(&a, planned),
+            planned == mapped ? "=" : "but", sk_bytes(&a, mapped));
+    label(c, "saved");
+    fprintf(c->to, "%s/\n", model_dir);
+    if (c->s->tokenizer) {
+        label(c, "next");
+        fprintf(c->to, "skein sample %s --prompt \"%s\"\n", c->t->dir, c->s->job->sample_prompt);
+    }
+    fflush(c->to);
+    sk_arena_end(&a);
+}

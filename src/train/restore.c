@@ -1,0 +1,360 @@
+/* restore.c - reading checkpoints: verified chunks, intersected boxes.
+ *
+ * An asked box meets stored boxes of its tensor; each meeting is a job.  Jobs
+ * go in file order, and bytes pass through one buffer of one chunk whose CRC
+ * was checked, so that memory stays at 4 MiB and most files are read once, in
+ * order.  Stored boxes are disjoint (the manifest's reader proved it), so an
+ * asked box is complete exactly when the meetings' volumes add up to its own. */
+#include "base/hash.h"
+#include "tensor/safetensors.h"
+#include "tensor/strict.h"
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out)
+{
+    int dir = -1;
+    sk_text text;
+    sk_ckpt c = {.path = sk_strdup(a, path)};
+    char *where = sk_print(a, "%s/MANIFEST.json", path);
+    SK_TRY(sk_strict_dir(path, &dir));
+    sk_arena scratch = {0};
+    sk_status status =
+        sk_strict_read(&scratch, dir, "MANIFEST.json", where, SK_MANIFEST_BYTES, &text);
+    if (!status) status = sk_manifest_parse(a, where, text, true, &c);
+    sk_arena_end(&scratch);
+    close(dir);
+    if (status) return sk_trail(status, SK_HERE);
+    *out = c;
+    return SK_OK;
+}
+
+/* ---- bytes of the files, one verified chunk at a time ---- */
+
+typedef struct reader {
+    const sk_ckpt *c;
+    int dir, fd, file;
+    int64_t chunk;      /* the one in buf; -1 none */
+    unsigned char *buf; /* SK_ST_CHUNK bytes */
+} reader;
+
+static sk_status reader_open(reader *r, const sk_ckpt *c, sk_arena *a)
+{
+    *r = (reader){.c = c, .dir = -1, .fd = -1, .file = -1, .chunk = -1};
+    r->buf = sk_alloc(a, SK_ST_CHUNK);
+    SK_TRY(sk_strict_dir(c->path, &r->dir));
+    return SK_OK;
+}
+
+static void reader_close(reader *r)
+{
+    if (r->fd >= 0) close(r->fd);
+    if (r->dir >= 0) close(r->dir);
+}
+
+static sk_status reader_file(reader *r, int file)
+{
+    const sk_ckpt_file *f = &r->c->files.v[file];
+    int64_t size = 0;
+    if (r->file == file) return SK_OK;
+    if (r->fd >= 0) close(r->fd);
+    r->fd = r->file = -1;
+    r->chunk = -1;
+    SK_TRY(sk_strict_open(r->dir, f->name, f->name, &r->fd, &size));
+    r->file = file;
+    if (size != f->bytes)
+        return sk_fail(SK_EDATA, "%s/%s has %lld bytes, the manifest says %lld", r->c->path,
+                       f->name, (long long)size, (long long)f->bytes);
+    return SK_OK;
+}
+
+static sk_status reader_chunk(reader *r, int file, int64_t chunk)
+{
+    SK_TRY(reader_file(r, file));
+    if (r->chunk == chunk) return SK_OK;
+    const sk_ckpt_file *f = &r->c->files.v[file];
+    int64_t at = chunk * SK_ST_CHUNK, left = f->bytes - at;
+    size_t n = (size_t)(left < SK_ST_CHUNK ? left : SK_ST_CHUNK);
+    r->chunk = -1;
+    SK_TRY(sk_file_pread(r->fd, f->name, r->buf, n, at));
+    uint32_t crc = sk_crc32c(0, r->buf, n);
+    if (crc != f->crc[chunk])
+        return sk_fail(SK_EDATA,
+                       "%s/%s is damaged in bytes %lld to %lld: the sum is %08" PRIx32
+                       ", the manifest says %08" PRIx32,
+                       r->c->path, f->name, (long long)at, (long long)(at + (int64_t)n), crc,
+                       f->crc[chunk]);
+    r->chunk = chunk;
+    return SK_OK;
+}
+
+static sk_status reader_get(reader *r, int file, int64_t at, size_t n, void *to)
+{
+    char *p = to;
+    while (n) {
+        SK_TRY(reader_chunk(r, file, at / SK_ST_CHUNK));
+        size_t from = (size_t)(at % SK_ST_CHUNK), room = SK_ST_CHUNK - from,
+               k = n < room ? n : room;
+        memcpy(p, r->buf + from, k);
+        p += k, n -= k, at += (int64_t)k;
+    }
+    return SK_OK;
+}
+
+/* ---- jobs ---- */
+
+typedef struct job {
+    const sk_ckpt_tensor *t;
+    const sk_ckpt_box *from;
+    const sk_box *to;
+    int64_t at[SK_PIECE_DIM], size[SK_PIECE_DIM]; /* where they meet, in the logical tensor */
+} job;
+
+typedef struct jobs {
+    job *v;
+    int n, cap;
+} jobs;
+
+static int64_t volume(const int64_t *size, int n)
+{
+    int64_t v = 1;
+    for (int d = 0; d < n; d++) v *= size[d];
+    return v;
+}
+
+static bool meet(job *j, int n)
+{
+    for (int d = 0; d < n; d++) {
+        int64_t a = j->from->at[d], b = j->to->at[d];
+        int64_t a_end = a + j->from->size[d], b_end = b + j->to->size[d];
+        j->at[d] = a > b ? a : b;
+        j->size[d] = (a_end < b_end ? a_end : b_end) - j->at[d];
+        if (j->size[d] <= 0) return false;
+    }
+    return true;
+}
+
+static bool real_type(sk_dtype t)
+{
+    return t == SK_F32 || t == SK_BF16 || t == SK_F16 || t == SK_F64;
+}
+
+static const char *sizes(sk_arena *a, const int64_t *size, int n)
+{
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "[");
+    for (int d = 0; d < n; d++) sk_out_add(&o, d ? ", %lld" : "%lld", (long long)size[d]);
+    sk_out_add(&o, "]");
+    return o.s;
+}
+
+static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor *t,
+                             const sk_box *b)
+{
+    if (!t)
+        return sk_fail(SK_EDATA, "%s holds no tensor '%s': it was written by another model",
+                       c->path, b->name);
+    if (t->n != b->n || memcmp(t->full, b->full, sizeof *t->full * (size_t)t->n))
+        return sk_fail(SK_EDATA,
+                       "%s: '%s' has sizes %s, needed %s: it was written by another model", c->path,
+                       b->name, sizes(a, t->full, t->n), sizes(a, b->full, b->n));
+    if (t->type != b->type && !(real_type(t->type) && real_type(b->type)))
+        return sk_fail(SK_EDATA, "%s: '%s' is %s, needed %s", c->path, b->name,
+                       sk_dtype_name(t->type), sk_dtype_name(b->type));
+    return SK_OK;
+}
+
+/* The jobs that fill one box; their volumes must add up to it. */
+static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_box *b, jobs *all)
+{
+    int64_t need = 0, have = 0;
+    sk_assert(b->n <= SK_PIECE_DIM && sk_manifest_count(b->size, b->n, &need));
+    for (int d = 0; d < b->n; d++)
+        sk_assert(b->at[d] >= 0 && b->at[d] <= b->full[d] && b->size[d] <= b->full[d] - b->at[d]);
+    if (!need) return SK_OK;
+    const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
+    SK_TRY(same_tensor(a, c, t, b));
+    for (int i = 0; i < t->boxes.n; i++) {
+        job j = {.t = t, .from = &t->boxes.v[i], .to = b};
+        if (!meet(&j, t->n)) continue;
+        *(job *)sk_push(a, all) = j;
+        have += volume(j.size, t->n);
+    }
+    if (have != need)
+        return sk_fail(SK_EDATA, "%s: %lld of %lld elements of '%s' are there", c->path,
+                       (long long)have, (long long)need, b->name);
+    return SK_OK;
+}
+
+static int file_order(const void *x, const void *y)
+{
+    const sk_ckpt_box *a = ((const job *)x)->from, *b = ((const job *)y)->from;
+    if (a->file != b->file) return a->file < b->file ? -1 : 1;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* Elements from a byte of a file to a place in memory, converted on the way. */
+static sk_status copy_run(reader *r, const job *j, int64_t from, char *to, int64_t n)
+{
+    _Alignas(16) char part[32768];
+    int64_t width = (int64_t)sk_dtype_size(j->t->type), most = (int64_t)sizeof part / width;
+    if (j->t->type == j->to->type)
+        return reader_get(r, j->from->file, from, (size_t)(n * width), to);
+    for (int64_t k = 0; n; n -= k, from += k * width) {
+        k = n < most ? n : most;
+        SK_TRY(reader_get(r, j->from->file, from, (size_t)(k * width), part));
+        sk_convert(to, j->to->type, part, j->t->type, k);
+        to += k * (int64_t)sk_dtype_size(j->to->type);
+    }
+    return SK_OK;
+}
+
+/* Position of the element `i` (counted from the meeting's corner) in a dense box. */
+static int64_t position(const job *j, const int64_t *i, const int64_t *at, const int64_t *size)
+{
+    int64_t p = 0;
+    for (int d = 0; d < j->t->n; d++) p = p * size[d] + j->at[d] + i[d] - at[d];
+    return p;
+}
+
+/* Trailing dims that are whole in both boxes make one run; the others are counted through. */
+static sk_status copy_job(reader *r, const job *j)
+{
+    int n = j->t->n, outer = n;
+    int64_t run = 1, i[SK_PIECE_DIM] = {0};
+    bool whole = true;
+    while (outer && whole) {
+        outer--;
+        run *= j->size[outer];
+        whole = j->size[outer] == j->from->size[outer] && j->size[outer] == j->to->size[outer];
+    }
+    for (;;) {
+        int64_t from = position(j, i, j->from->at, j->from->size);
+        int64_t to = position(j, i, j->to->at, j->to->size);
+        SK_TRY(copy_run(r, j, j->from->begin + from * (int64_t)sk_dtype_size(j->t->type),
+                        (char *)j->to->data + to * (int64_t)sk_dtype_size(j->to->type), run));
+        int d = outer - 1;
+        while (d >= 0 && ++i[d] == j->size[d]) i[d--] = 0;
+        if (d < 0) return SK_OK;
+    }
+}
+
+static sk_status run_jobs(reader *r, const jobs *all)
+{
+    for (int i = 0; i < all->n; i++) SK_TRY(copy_job(r, &all->v[i]));
+    return SK_OK;
+}
+
+static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_box *boxes, int n)
+{
+    reader r;
+    jobs all = {0};
+    for (int i = 0; i < n; i++) SK_TRY(plan_box(a, c, &boxes[i], &all));
+    if (!all.n) return SK_OK;
+    qsort(all.v, (size_t)all.n, sizeof *all.v, file_order);
+    sk_status status = reader_open(&r, c, a);
+    if (!status) status = run_jobs(&r, &all);
+    reader_close(&r);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_box *boxes, int n)
+{
+    sk_arena a = {0};
+    sk_status status = fill(&a, c, boxes, n);
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+sk_status sk_ckpt_load(const char *path, const sk_box *boxes, int n)
+{
+    sk_arena a = {0};
+    sk_ckpt c;
+    sk_status status = sk_ckpt_read(&a, path, &c);
+    if (!status) status = fill(&a, &c, boxes, n);
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+/* ---- verifying ---- */
+
+/* The shards' own headers must say what the manifest says: other tools read only those. */
+static sk_status verify_box(sk_arena *a, const sk_ckpt_tensor *t, const sk_ckpt_box *b,
+                            const sk_st *st)
+{
+    const char *key = sk_manifest_key(a, t, b);
+    const sk_st_tensor *found = sk_st_find(st, key);
+    bool same =
+        found && found->type == t->type && found->n == t->n && st->data + found->begin == b->begin;
+    for (int d = 0; same && d < t->n; d++) same = found->size[d] == b->size[d];
+    if (!same)
+        return sk_fail(SK_EDATA, "%s: '%s' is not where the manifest says", st->where,
+                       sk_strict_show(key).s);
+    return SK_OK;
+}
+
+static int job_file(const void *x, const void *y)
+{
+    int a = ((const job *)x)->from->file, b = ((const job *)y)->from->file;
+    return (a > b) - (a < b);
+}
+
+/* Every box of the manifest, by file. */
+static void list_boxes(sk_arena *a, const sk_ckpt *c, jobs *all)
+{
+    for (int i = 0; i < c->tensors.n; i++)
+        for (int k = 0; k < c->tensors.v[i].boxes.n; k++)
+            *(job *)sk_push(a, all) =
+                (job){.t = &c->tensors.v[i], .from = &c->tensors.v[i].boxes.v[k]};
+    if (all->n) qsort(all->v, (size_t)all->n, sizeof *all->v, job_file);
+}
+
+static sk_status verify_headers(sk_arena *a, int dir, const sk_ckpt *c)
+{
+    jobs all = {0};
+    int at = 0;
+    list_boxes(a, c, &all);
+    for (int f = 0; f < c->files.n; f++) {
+        sk_st st;
+        int first = at;
+        sk_mark mark = sk_arena_mark(a);
+        SK_TRY(sk_st_open_at(a, dir, c->files.v[f].name, c->files.v[f].name, 0, &st));
+        sk_st_close(&st);
+        for (; at < all.n && all.v[at].from->file == f; at++)
+            SK_TRY(verify_box(a, all.v[at].t, all.v[at].from, &st));
+        if (at - first != st.n)
+            return sk_fail(SK_EDATA, "%s holds %d tensors, the manifest lists %d", st.where, st.n,
+                           at - first);
+        sk_arena_back(a, mark);
+    }
+    return SK_OK;
+}
+
+static sk_status verify_files(sk_arena *a, reader *r, bool deep)
+{
+    for (int f = 0; f < r->c->files.n; f++) {
+        SK_TRY(reader_file(r, f));
+        for (int64_t k = 0; deep && k < r->c->files.v[f].n_crc; k++) SK_TRY(reader_chunk(r, f, k));
+    }
+    if (deep) SK_TRY(verify_headers(a, r->dir, r->c));
+    return SK_OK;
+}
+
+sk_status sk_ckpt_verify(const char *path, bool deep)
+{
+    sk_arena a = {0};
+    sk_ckpt c;
+    reader r;
+    sk_status status = sk_ckpt_read(&a, path, &c);
+    if (!status) {
+        status = reader_open(&r, &c, &a);
+        if (!status) status = verify_files(&a, &r, deep);
+        reader_close(&r);
+    }
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}

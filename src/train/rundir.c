@@ -1,0 +1,176 @@
+/* rundir.c - the directory of a run. */
+#include "train/rundir.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "train/export.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool is_checkpoint(sk_arena *a, const char *path)
+{
+    return sk_is_file(sk_print(a, "%s/MANIFEST.json", path));
+}
+
+static sk_status put_path(char *to, const char *from)
+{
+    if (strlen(from) >= PATH_MAX - 64) return sk_fail(SK_ECREATE, "%s: name too long", from);
+    memmove(to, from, strlen(from) + 1);
+    return SK_OK;
+}
+
+/* --- names --- */
+
+/* runs/1115-0142-demo; -2, -3 ... if it is there. */
+static const char *fresh_name(sk_arena *a, const sk_job *job)
+{
+    char stamp[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(stamp, sizeof stamp, "%m%d-%H%M", localtime_r(&now, &tm));
+    char *stem = basename(sk_strdup(a, *job->source ? job->source : job->model_name));
+    char *dot = strrchr(stem, '.');
+    if (dot && dot != stem) *dot = 0;
+    const char *path = sk_print(a, "runs/%s-%s", stamp, stem);
+    for (int i = 2; !access(path, F_OK); i++) path = sk_print(a, "runs/%s-%s-%d", stamp, stem, i);
+    return path;
+}
+
+bool sk_rundir_resumed(const sk_job *job, char *to)
+{
+    sk_arena a = {0};
+    const char *path = NULL;
+    if (*job->run) path = job->run;
+    else if (!strcmp(job->resume, "auto")) path = "runs/last";
+    else if (*job->resume && !is_checkpoint(&a, job->resume)) path = job->resume;
+    bool there = path && sk_is_dir(path) && strlen(path) < PATH_MAX - 64;
+    if (there) {
+        char aim[PATH_MAX];
+        ssize_t n = strcmp(path, "runs/last") ? -1 : readlink(path, aim, sizeof aim - 1);
+        if (n > 0) aim[n] = 0; /* its own name tells more than "last" */
+        if (n > 0 && n < PATH_MAX - 64) snprintf(to, PATH_MAX, "runs/%.*s", PATH_MAX - 64, aim);
+        else snprintf(to, PATH_MAX, "%s", path);
+    }
+    sk_arena_end(&a);
+    return there;
+}
+
+/* --- resuming --- */
+
+/* Steps, tokens and the number of steps that an earlier part of the run chose. */
+static sk_status read_state(sk_arena *a, sk_training *t)
+{
+    sk_ckpt c;
+    SK_TRY(sk_ckpt_read(a, t->from, &c));
+    t->step = c.state.step;
+    t->tokens = c.state.tokens;
+    if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
+    return SK_OK;
+}
+
+static sk_status newest(sk_arena *a, const char *dir, sk_training *t, const char **note)
+{
+    sk_ckpt_found f = {0};
+    SK_TRY(sk_ckpt_find(a, dir, -1, false, &f));
+    if (f.skipped) *note = sk_print(a, "resuming from step %lld; %s", (long long)f.step, f.why);
+    return put_path(t->from, f.path);
+}
+
+/* Where the state comes from: a checkpoint, the newest of a run, or nowhere. */
+static sk_status find_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
+{
+    int64_t *steps;
+    int n = 0;
+    if (*job->resume && strcmp(job->resume, "auto")) {
+        if (is_checkpoint(a, job->resume)) return put_path(t->from, job->resume);
+        if (!sk_is_dir(job->resume))
+            return sk_fail(SK_EDATA, "resume=%s: there is no such run or checkpoint", job->resume);
+        return newest(a, sk_print(a, "%s/ckpt", job->resume), t, note);
+    }
+    SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
+    if (!n) return SK_OK;
+    if (!*job->resume)
+        return sk_fail(SK_ECREATE,
+                       "run %s already has checkpoints, the newest of step %lld; continue it with "
+                       "--resume, or name another run=DIR",
+                       t->dir, (long long)steps[0]);
+    return newest(a, t->ckpt, t, note);
+}
+
+/* --- making --- */
+
+/* Best effort: a convenience for people. */
+static void link_last(const char *dir)
+{
+    if (strncmp(dir, "runs/", 5) || strchr(dir + 5, '/')) return;
+    char tmp[64];
+    snprintf(tmp, sizeof tmp, "runs/.last-%ld", (long)getpid());
+    unlink(tmp);
+    if (!symlink(dir + 5, tmp) && rename(tmp, "runs/last")) unlink(tmp);
+}
+
+sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
+{
+    char old[PATH_MAX];
+    bool resumes = *job->resume && sk_rundir_resumed(job, old);
+    *note = "";
+    t->steps = job->time_limit > 0 ? 0 : job->steps;
+    SK_TRY(put_path(t->dir, resumes ? old : *job->run ? job->run : fresh_name(a, job)));
+    snprintf(t->ckpt, sizeof t->ckpt, "%.*s/ckpt", PATH_MAX - 64, t->dir);
+    SK_TRY(find_state(a, job, t, note));
+    if (*t->from) SK_TRY(read_state(a, t));
+    SK_TRY(sk_dir_make(t->dir));
+    SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
+    link_last(t->dir);
+    return SK_OK;
+}
+
+sk_status sk_rundir_config(const sk_training *t, const char *text)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/config.yaml", t->dir);
+    return sk_file_replace(path, text, strlen(text));
+}
+
+void sk_rundir_remove(const char *dir)
+{
+    DIR *d = opendir(dir);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+    rmdir(dir);
+}
+
+/* --- what others look for in it --- */
+
+const char *sk_rundir_model(sk_arena *a, const char *what)
+{
+    const char *final = sk_print(a, "%s/final", what);
+    if (sk_is_file(sk_print(a, "%s/config.json", what))) return what;
+    return sk_is_file(sk_print(a, "%s/config.json", final)) ? final : NULL;
+}
+
+sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
+{
+    sk_ckpt_found f = {0};
+    if (is_checkpoint(a, what)) {
+        *out = what;
+        return SK_OK;
+    }
+    const char *home = sk_print(a, "%s/ckpt", what);
+    if (!sk_is_dir(home))
+        return sk_fail(SK_EDATA,
+                       "%s is neither a model directory (config.json), nor a checkpoint "
+                       "(MANIFEST.json), nor a run (ckpt/)",
+                       what);
+    SK_TRY(sk_ckpt_find(a, home, -1, false, &f));
+    *out = sk_strdup(a, f.path);
+    return SK_OK;
+}

@@ -1,0 +1,30 @@
+/* rundir.h - the directory of a run: its name, where to resume from, what lies in it.
+ *
+ *     runs/1115-0142-demo/
+ *       config.yaml  metrics.jsonl  rank0.log ...  ckpt/  final/
+ *     runs/last -> 1115-0142-demo
+ *
+ * A run that was not named gets the time and the name of its config or model.  A
+ * directory that holds checkpoints is continued only when asked (resume), never
+ * begun anew over them. */
+#ifndef SK_TRAIN_RUNDIR_H
+#define SK_TRAIN_RUNDIR_H
+
+#include "train/loop.h"
+
+/* The run that `resume` speaks of: job.run, the directory it names, or runs/last.  false: none is
+ * there.  `to` has room for PATH_MAX. */
+bool sk_rundir_resumed(const sk_job *job, char *to);
+
+/* Fill dir, ckpt, from, step, tokens and steps of *t, make the directories, take the lock of the
+ * checkpoints.  `note` gets a sentence about checkpoints that were passed over, or "". */
+sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
+sk_status sk_rundir_config(const sk_training *t, const char *text);
+void sk_rundir_remove(const char *dir); /* a directory of plain files */
+
+/* A directory with config.json below or at `what`: itself, final/ of a run, or NULL. */
+const char *sk_rundir_model(sk_arena *a, const char *what);
+/* A checkpoint at or below `what`: itself, or the newest good one of a run. */
+sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out);
+
+#endif

@@ -1,0 +1,244 @@
+/* setup.c - from a job to everything a run needs. */
+#include "train/setup.h"
+#include "base/text.h"
+#include "train/host.h"
+
+#include <string.h>
+
+/* --- the model's graph --- */
+
+static sk_view whole(const sk_graph *g, const char *letters)
+{
+    sk_view v = {.n = (int)strlen(letters)};
+    for (int d = 0; d < v.n; d++) v.size[d] = v.full[d] = g->size[(int)letters[d] & 127];
+    sk_view_dense(&v);
+    return v;
+}
+
+static double graph_flops(const sk_graph *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *n = g->nodes.v[i];
+        sk_args a = {.n_in = n->n_in, .n_out = n->n_out, .dims = n->dims, .of = 1};
+        for (int k = 0; k < n->n_in; k++) a.in[k] = whole(g, n->letters_in[k]);
+        for (int k = 0; k < n->n_out; k++) a.out[k] = whole(g, n->letters_out[k]);
+        memcpy(a.attr, n->attr, sizeof a.attr);
+        sum += sk_op_flops(n->op, &a);
+    }
+    return sum;
+}
+
+static int64_t count_params(const sk_graph *g)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < g->tensors.n; i++) {
+        sk_shape s = sk_tensor_shape(g, g->tensors.v[i]);
+        int64_t n = g->tensors.v[i]->role == SK_PARAM;
+        for (int d = 0; d < s.n; d++) n *= s.d[d];
+        sum += n;
+    }
+    return sum;
+}
+
+static sk_status make_graph(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (job->dtype != SK_F32)
+        return sk_fail(SK_ECONF, "train.dtype is %s; this build computes in f32 only",
+                       sk_dtype_name(job->dtype));
+    sk_graph_init(&s->graph, s->arena);
+    sk_graph_size(&s->graph, 'b', job->batch);
+    sk_graph_size(&s->graph, 't', job->seq);
+    job->model->build(&s->graph, &job->hyper, SK_TRAIN);
+    SK_TRY(sk_graph_status(&s->graph));
+    sk_graph_grad(&s->graph);
+    SK_TRY(sk_graph_status(&s->graph));
+    s->n_params = count_params(&s->graph);
+    s->flops = graph_flops(&s->graph);
+    return SK_OK;
+}
+
+/* --- the layout --- */
+
+/* Ranks that each take a part of every micro-batch. */
+static int64_t batch_ways(const sk_layout *l, char batch)
+{
+    int64_t n = 1;
+    for (int i = 0; i < l->mesh.n; i++)
+        if (sk_layout_splits(l, i, batch)) n *= l->mesh.size[i];
+    return n;
+}
+
+/* The layout's own word first; then what train.micro_batch makes necessary; then twice as many as
+ * stages, which keeps a pipeline busy 2s / (3s - 1) of the time or more. */
+static int choose_micro(const sk_setup *s)
+{
+    const sk_layout *l = &s->layout;
+    int64_t batch = s->job->batch, n = 1;
+    if (l->n_micro) return l->n_micro;
+    if (s->job->micro_batch > 0) {
+        int64_t at_once = s->job->micro_batch * batch_ways(l, s->graph.batch);
+        n = (batch + at_once - 1) / at_once;
+    } else if (l->stage_axis >= 0) n = 2 * l->mesh.size[l->stage_axis];
+    return (int)(n > batch ? batch : n);
+}
+
+static sk_status make_layout(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    const char *text = job->layout;
+    if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
+    SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
+    s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
+    s->n_micro = choose_micro(s);
+    sk_host host;
+    sk_host_look(&host);
+    int share = host.cores / s->n_ranks;
+    s->threads = job->threads > 0 ? (int)job->threads : share > 1 ? share : 1;
+    return SK_OK;
+}
+
+/* --- programs --- */
+
+static sk_status find_optim(sk_setup *s)
+{
+    const char *names[32];
+    int n = 0;
+    s->optim = sk_optim_find(s->job->optim_name);
+    if (s->optim) return SK_OK;
+    while (n < 32 && sk_optim_parts[n]) names[n] = sk_optim_parts[n]->name, n++;
+    const char *near = sk_nearest(s->job->optim_name, names, n);
+    return sk_fail(SK_ECONF, "optim.name '%s' is unknown%s%s%s; skein list optim shows them",
+                   s->job->optim_name, near ? " (did you mean '" : "", near ? near : "",
+                   near ? "'?)" : "");
+}
+
+/* Is this the first rank of its class? */
+static bool first_of_class(const sk_setup *s, int rank)
+{
+    for (int r = 0; r < rank; r++)
+        if (s->class_of[r] == s->class_of[rank]) return false;
+    return true;
+}
+
+static sk_status compile(sk_setup *s, bool all)
+{
+    sk_compile_opts o = {.optim = s->optim,
+                         .clip = s->job->clip > 0,
+                         .n_micro = s->n_micro,
+                         .threads = s->threads,
+                         .validate = true};
+    s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
+    s->class_of = sk_many(s->arena, int, s->n_ranks);
+    s->n_classes = sk_classes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    int made = 0;
+    for (int r = 0; r < s->n_ranks && (all || made < s->n_classes); r++) {
+        if (!all && !first_of_class(s, r)) continue;
+        SK_TRY(sk_compile(s->arena, &s->graph, &s->layout, &o, r, &s->programs[r]));
+        made++;
+    }
+    if (all) SK_TRY(sk_verify((const sk_program *const *)s->programs, s->n_ranks));
+    return SK_OK;
+}
+
+sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
+{
+    *out = (sk_setup){.arena = a, .job = job};
+    SK_TRY(find_optim(out));
+    SK_TRY(make_graph(out));
+    SK_TRY(make_layout(out));
+    if (all && out->n_ranks > SK_MAX_RANKS)
+        return sk_fail(SK_ECONF,
+                       "the layout has %d ranks, one host runs at most %d; skein plan and skein "
+                       "simulate take more",
+                       out->n_ranks, SK_MAX_RANKS);
+    SK_TRY(compile(out, all));
+    return SK_OK;
+}
+
+const sk_program *sk_setup_of(const sk_setup *s, int rank)
+{
+    for (int r = 0; !s->programs[rank] && r < s->n_ranks; r++)
+        if (s->programs[r] && s->class_of[r] == s->class_of[rank]) return s->programs[r];
+    return s->programs[rank];
+}
+
+/* --- data --- */
+
+static sk_status fits_model(const sk_setup *s, sk_store *store)
+{
+    const sk_hyper *h = &s->job->hyper;
+    bool text = sk_graph_find(&s->graph, "tokens") != NULL;
+    if (text && !store->tokens)
+        return sk_fail(SK_ECONF, "model %s reads tokens, but %s holds rows of numbers",
+                       s->job->model_name, store->path);
+    if (!text && !store->rows)
+        return sk_fail(SK_ECONF, "model %s reads rows of numbers, but %s holds tokens",
+                       s->job->model_name, store->path);
+    if (!text && store->row_size != h->input_size)
+        return sk_fail(SK_ECONF, "%s has %lld numbers per row, the model's input_size is %lld",
+                       store->path, (long long)store->row_size, (long long)h->input_size);
+    return sk_store_fit(store, h->vocab_size);
+}
+
+static sk_status open_stores(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (!*job->data_train)
+        return sk_fail(SK_ECONF, "data.train is not given; a file, a folder or a known name such "
+                                 "as kjv is needed");
+    SK_TRY(sk_store_open(s->arena, job->data_train, s->tokenizer, false, &s->train));
+    SK_TRY(fits_model(s, &s->train));
+    if (*job->data_val) {
+        SK_TRY(sk_store_open(s->arena, job->data_val, s->tokenizer, true, &s->val));
+        SK_TRY(fits_model(s, &s->val));
+        s->has_val = true;
+    } else if (job->data_val_fraction > 0) {
+        sk_store all = s->train;
+        sk_store_cut(&all, job->data_val_fraction, &s->train, &s->val);
+        s->has_val = true;
+    }
+    return SK_OK;
+}
+
+sk_status sk_setup_data(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (sk_graph_find(&s->graph, "tokens")) {
+        SK_TRY(sk_tokenizer_open(s->arena, job->data_tokenizer, &s->tokenizer));
+        int64_t words = sk_tokenizer_vocab(s->tokenizer);
+        if (words > job->hyper.vocab_size)
+            return sk_fail(SK_ECONF,
+                           "tokenizer '%s' has %lld ids, the model's vocab_size is %lld; set "
+                           "model.vocab_size=%lld or more",
+                           job->data_tokenizer, (long long)words, (long long)job->hyper.vocab_size,
+                           (long long)words);
+    }
+    SK_TRY(open_stores(s));
+    bool shuffle = !strcmp(job->data_order, "shuffle");
+    SK_TRY(sk_feed_open(&s->feed, &s->train, job->seq, job->batch, job->seed, shuffle));
+    if (!s->has_val) return SK_OK;
+    /* a cut too short to hold one window is no validation, not a mistake; a file of one's own is */
+    if (!*job->data_val && s->val.tokens && s->val.n_tokens <= job->seq) {
+        s->has_val = false;
+        return SK_OK;
+    }
+    return sk_feed_open(&s->val_feed, &s->val, job->seq, job->batch, job->seed, false);
+}
+
+sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
+                        int64_t step, bool validation, void *to)
+{
+    const sk_setup *s = ctx;
+    const sk_feed *f = validation ? &s->val_feed : &s->feed;
+    if (!strcmp(input, "loss_scale")) {
+        *(float *)to = 1;
+        return SK_OK;
+    }
+    (void)type;
+    sk_assert(box->n >= 1 && box->n <= 2);
+    bool flat = box->n == 1;
+    return sk_feed_fill(f, input, step, box->at[0], box->size[0], flat ? 0 : box->at[1],
+                        flat ? 1 : box->size[1], to);
+}

@@ -1,0 +1,45 @@
+/* setup.h - from a job to everything a run needs: data, graph, layout, the program of each rank.
+ *
+ * All of it is made once, in the launcher, before the ranks start; they inherit
+ * it.  sk_setup_program() needs no data and no device, so `explain` and `plan`
+ * call it alone; sk_setup_data() opens what the job trains on and holds it to the
+ * model.  Programs are proved (sk_verify) before anything runs. */
+#ifndef SK_TRAIN_SETUP_H
+#define SK_TRAIN_SETUP_H
+
+#include "data/data.h"
+#include "program/program.h"
+#include "train/job.h"
+
+enum { SK_MAX_RANKS = 64 }; /* of a run on one host */
+
+typedef struct sk_setup {
+    sk_arena *arena;
+    const sk_job *job;
+    /* sk_setup_program */
+    sk_graph graph;
+    sk_layout layout;
+    const sk_optim *optim;
+    int n_ranks, n_micro, threads;
+    int n_classes, *class_of; /* ranks with equal numbers have equal programs but for coordinates */
+    sk_program **programs;    /* by rank; NULL where the class has one already, see `all` */
+    int64_t n_params;
+    double flops; /* of the model for one step: its graph, forward and backward, counted once */
+    /* sk_setup_data */
+    sk_tokenizer *tokenizer; /* NULL: the data are not text */
+    sk_store train, val;
+    sk_feed feed, val_feed;
+    bool has_val;
+} sk_setup;
+
+/* `all`: a program for every rank, verified together; else one for each class, which costs the
+ * same for two ranks as for sixteen thousand. */
+sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
+sk_status sk_setup_data(sk_setup *s);
+/* The program of a rank, or that of its class. */
+const sk_program *sk_setup_of(const sk_setup *s, int rank);
+/* For sk_run_opts.fill; ctx is the sk_setup. */
+sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
+                        int64_t step, bool validation, void *to);
+
+#endif

@@ -1,0 +1,140 @@
+/* ranks.c - for tests: compile a model under a layout, run it on threads, keep the losses. */
+#include "lib/ranks.h"
+
+#include "base/rng.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
+{
+    sk_graph_init(g, a);
+    sk_graph_size(g, 'b', t->batch);
+    sk_graph_size(g, 't', t->seq);
+    t->model->build(g, &t->hyper, SK_TRAIN);
+    sk_graph_grad(g);
+    return sk_graph_status(g);
+}
+
+sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_program ***programs,
+                           int *n_ranks)
+{
+    sk_layout l;
+    SK_TRY(sk_layout_read(t->layout, 0, &l));
+    SK_TRY(sk_trial_graph(a, t, g));
+    sk_compile_opts o = {.optim = sk_optim_find(t->optim ? t->optim : "adamw"),
+                         .clip = t->clip > 0,
+                         .n_micro = t->n_micro,
+                         .threads = t->threads ? t->threads : 1,
+                         .bucket_bytes = t->bucket_bytes,
+                         .validate = true};
+    *n_ranks = sk_mesh_ranks(&l.mesh);
+    *programs = sk_many(a, sk_program *, *n_ranks);
+    for (int r = 0; r < *n_ranks; r++) SK_TRY(sk_compile(a, g, &l, &o, r, &(*programs)[r]));
+    SK_TRY(sk_verify((const sk_program *const *)*programs, *n_ranks));
+    return SK_OK;
+}
+
+/* Made-up data: ids and pixels by logical position, so that every layout sees the same. */
+static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
+                      int64_t step, bool validation, void *to)
+{
+    const sk_trial *t = ctx;
+    int64_t cols = box->n > 1 ? box->size[1] : 1, n = 0;
+    uint64_t stream = (uint64_t)step * 2 + validation;
+    for (int64_t r = 0; r < box->size[0]; r++)
+        for (int64_t c = 0; c < cols; c++, n++) {
+            int64_t row = box->at[0] + r, col = box->n > 1 ? box->at[1] + c : 0;
+            bool target = !strcmp(input, "targets");
+            uint64_t at = (uint64_t)(row * 100000 + col + target);
+            uint64_t x = sk_rng(7, stream, at).a;
+            if (!strcmp(input, "pos")) ((int32_t *)to)[n] = (int32_t)col;
+            else if (type == SK_I32)
+                ((int32_t *)to)[n] = (int32_t)(x % (uint64_t)t->hyper.vocab_size);
+            else if (!strcmp(input, "weights")) ((real *)to)[n] = (real)(0.5 + (double)(x % 8) / 8);
+            else ((real *)to)[n] = (real)((double)(x % 256) / 255);
+        }
+    return SK_OK;
+}
+
+typedef struct rank_job {
+    sk_trial *t;
+    const sk_program *p;
+    sk_heaps *heaps;
+    sk_status status;
+    char story[512];
+    pthread_t thread;
+} rank_job;
+
+static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
+{
+    sk_trial *t = j->t;
+    sk_run_opts o = {.fill = fill,
+                     .fill_ctx = t,
+                     .seed = 3,
+                     .timeout_s = 60,
+                     .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip}};
+    sk_step_out out = {0};
+    SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
+    sk_run_init(*run, 11);
+    SK_TRY(sk_run_barrier(*run));
+    for (int s = 0; s < t->steps; s++) {
+        SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = 1e-2}, &out));
+        if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
+    }
+    SK_TRY(sk_run_validate(*run, 0, &out));
+    if (j->p->rank == 0) t->valid = out.loss;
+    return SK_OK;
+}
+
+static void *rank_main(void *arg)
+{
+    rank_job *j = arg;
+    sk_arena a = {0};
+    sk_run *run = NULL;
+    j->status = life(j, &run, &a);
+    if (j->status) {
+        snprintf(j->story, sizeof j->story, "rank %d: %.490s", j->p->rank, sk_error());
+        sk_heaps_abort(j->heaps, j->status, j->p->rank, sk_error());
+    }
+    if (run) sk_run_close(run);
+    sk_arena_end(&a);
+    return NULL;
+}
+
+static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
+{
+    sk_heaps *heaps = NULL;
+    rank_job *jobs = sk_many(a, rank_job, n);
+    sk_status st = SK_OK;
+    for (int r = 0; r < n; r++) t->heap_bytes[r] = p[r]->heap_bytes;
+    SK_TRY(sk_heaps_open(n, t->heap_bytes, false, 64, &heaps));
+    for (int r = 0; r < n; r++) {
+        if (sk_heap_bytes(heaps, r) != p[r]->heap_bytes)
+            st = sk_fail(SK_EBUG, "rank %d: plan %lld bytes, mapped %lld", r,
+                         (long long)p[r]->heap_bytes, (long long)sk_heap_bytes(heaps, r));
+        memset(sk_heap_base(heaps, r), 0xff, (size_t)p[r]->heap_bytes); /* NaN until written */
+        jobs[r] = (rank_job){.t = t, .p = p[r], .heaps = heaps};
+    }
+    for (int r = 0; r < n && !st; r++) pthread_create(&jobs[r].thread, NULL, rank_main, &jobs[r]);
+    for (int r = 0; r < n && !st; r++) pthread_join(jobs[r].thread, NULL);
+    for (int r = 0; r < n && !st; r++)
+        if (jobs[r].status && jobs[r].status != SK_EPEER)
+            st = sk_fail(jobs[r].status, "%s", jobs[r].story);
+    for (int r = 0; r < n && !st; r++)
+        if (jobs[r].status) st = sk_fail(jobs[r].status, "%s", jobs[r].story);
+    sk_heaps_close(heaps);
+    return st;
+}
+
+sk_status sk_trial_run(sk_trial *t)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p = NULL;
+    sk_status st = sk_trial_compile(&a, t, &g, &p, &t->n_ranks);
+    if (!st) st = run_all(t, &a, p, t->n_ranks);
+    sk_arena_end(&a);
+    return st;
+}
