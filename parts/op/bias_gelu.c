@@ -46,6 +46,7 @@ const sk_op sk_op_bias_gelu = {
     .doc = "gelu(x + b), tanh form",
     .dims = "*f,f->*f",
     .n_in = 2,
+    .flags = SK_OP_CHEAP,
     .grad = grad,
     .flops = flops,
     .cpu = cpu,

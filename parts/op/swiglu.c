@@ -32,6 +32,7 @@ const sk_op sk_op_swiglu = {
     .doc = "silu(a) * b, element by element",
     .dims = "*,*->*",
     .n_in = 2,
+    .flags = SK_OP_CHEAP,
     .grad = grad,
     .flops = flops,
     .cpu = cpu,

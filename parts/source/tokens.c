@@ -122,6 +122,7 @@ static sk_status open_megatron(sk_arena *a, const char *index, shard *out)
                        "cannot hold them",
                        index, (long long)n, (long long)docs, (long long)idx->size);
     SK_TRY(check_index(idx, bin, n, width));
+    sk_mapped_close(idx);
     *out = (shard){bin, 0, bin->size / width, width};
     return SK_OK;
 }
@@ -161,6 +162,7 @@ static sk_status join(sk_arena *a, const shard *s, int64_t *cap, sk_store *out)
         to = sk_grow(a, to, old, (size_t)*cap);
     }
     memcpy(to + old, s->map->bytes + s->at, more);
+    sk_mapped_close(s->map); /* there may be more shards than descriptors */
     out->tokens = to;
     out->n_tokens += s->n;
     return SK_OK;

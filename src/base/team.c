@@ -4,15 +4,17 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MAX_TEAM = 256, SPINS = 20000 };
+enum { MAX_TEAM = 256, SPINS = 2000, YIELDS = 200 }; /* about 50 us, then about 100 us */
 
 struct sk_team {
-    _Alignas(64) atomic_int job;  /* counts jobs; odd work is never lost: each thread follows it */
+    _Alignas(64) atomic_int job;  /* counts jobs; each thread follows it, so that none is missed */
     _Alignas(64) atomic_int left; /* threads still working on this job */
     _Alignas(64) atomic_int asleep;
     sk_work *work; /* NULL: go home */
@@ -37,12 +39,19 @@ static void pause_cpu(void)
 #endif
 }
 
+/* One turn of waiting; false when it is time to sleep. */
+static bool turn(int i)
+{
+    if (i < SPINS) pause_cpu();
+    else if (i < SPINS + YIELDS) sched_yield();
+    else return false;
+    return true;
+}
+
 static void wait_change(sk_team *t, int seen)
 {
-    for (int i = 0; i < SPINS; i++) {
+    for (int i = 0; turn(i); i++)
         if (atomic_load_explicit(&t->job, memory_order_acquire) != seen) return;
-        pause_cpu();
-    }
     atomic_fetch_add(&t->asleep, 1);
     while (atomic_load(&t->job) == seen) futex(&t->job, FUTEX_WAIT, seen);
     atomic_fetch_sub(&t->asleep, 1);
@@ -90,10 +99,8 @@ void sk_team_run(sk_team *t, sk_work *work, void *ctx)
     }
     post(t, work, ctx);
     work(ctx, 0, t->n);
-    for (int i = 0; atomic_load_explicit(&t->left, memory_order_acquire); i++) {
-        if (i < SPINS) pause_cpu();
-        else usleep(0);
-    }
+    for (int i = 0; atomic_load_explicit(&t->left, memory_order_acquire); i++)
+        if (!turn(i)) sched_yield(); /* a part of a kernel is long, never endless */
 }
 
 void sk_team_close(sk_team *t)

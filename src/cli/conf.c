@@ -370,20 +370,31 @@ const char *sk_conf_option(const sk_conf_rest *rest, const char *name)
 
 /* ---- printing */
 
+/* One character of good UTF-8 and its length. */
+static unsigned decode(const char *s, int *n)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    *n = *p < 0x80 ? 1 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
+    unsigned c = *n == 1 ? *p : *p & (0xffu >> (*n + 1));
+    for (int i = 1; i < *n; i++) c = c << 6 | (p[i] & 0x3f);
+    return c;
+}
+
+/* Signs that YAML gives a meaning or refuses (controls, marks, odd spaces) are escaped. */
 char *sk_conf_quote(sk_arena *a, const char *s)
 {
-    sk_out o = {.arena = a};
     static const char easy[] = "abcdefghijklmnopqrstuvwxyz_/ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
     static const char words[] = "null true false yes no on off True False Null";
-    bool plain =
-        strspn(s, easy) == strlen(s) && *s && !strchr("0123456789.-", *s) && !among(words, s);
-    if (plain) return sk_strdup(a, s);
+    sk_out o = {.arena = a};
+    if (*s && strspn(s, easy) == strlen(s) && !strchr("0123456789.-", *s) && !among(words, s))
+        return sk_strdup(a, s);
     sk_out_add(&o, "\"");
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') sk_out_add(&o, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f) sk_out_add(&o, "\\x%02x", c);
-        else sk_out_add(&o, "%c", c);
+    for (int n = 0; *s; s += n) {
+        unsigned c = decode(s, &n);
+        if (c == '"' || c == '\\') sk_out_add(&o, "\\%c", (int)c);
+        else if ((c >= 0x20 && c < 0x7f) || (c > 0xa0 && c < 0x2000) || (c > 0x3000 && c < 0xd800))
+            sk_out_add(&o, "%.*s", n, s);
+        else sk_out_add(&o, "\\U%08x", c);
     }
     sk_out_add(&o, "\"");
     return o.s;

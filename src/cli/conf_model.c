@@ -46,16 +46,28 @@ static int64_t *whole_at(sk_hyper *h, int i) { return (int64_t *)((char *)h + nu
 static double *real_at(sk_hyper *h, int i) { return (double *)((char *)h + numbers[i].at); }
 static bool *flag_at(sk_hyper *h, int i) { return (bool *)((char *)h + numbers[i].at); }
 
+/* Did a whole number change between two sets of sizes? */
+static bool whole_changed(sk_hyper *x, sk_hyper *y)
+{
+    for (int i = 0; i < N_NUMBERS; i++)
+        if (numbers[i].kind == WHOLE && *whole_at(x, i) != *whole_at(y, i)) return true;
+    return false;
+}
+
 /* Set a size under the family's own name or the general one; false if it is neither, or if the
  * value cannot be one. */
 static bool set_number(const sk_model *m, sk_hyper *h, const char *name, double x)
 {
     int i = 0;
+    sk_hyper was = *h;
     if (!isfinite(x) || fabs(x) > 1e15) return false;
+    if (m->hf_key && m->hf_key(h, name, x)) {
+        if (x == floor(x) || !whole_changed(&was, h)) return true;
+        *h = was;
+        return false;
+    }
     while (i < N_NUMBERS && strcmp(numbers[i].name, name)) i++;
-    if (i < N_NUMBERS && numbers[i].kind == WHOLE && x != floor(x)) return false;
-    if (m->hf_key && m->hf_key(h, name, x)) return true;
-    if (i == N_NUMBERS) return false;
+    if (i == N_NUMBERS || (numbers[i].kind == WHOLE && x != floor(x))) return false;
     if (numbers[i].kind == WHOLE) *whole_at(h, i) = (int64_t)x;
     else if (numbers[i].kind == REAL) *real_at(h, i) = x;
     else *flag_at(h, i) = x != 0;
@@ -132,7 +144,7 @@ static sk_status no_model(sk_arena *a, const sk_setting *s, const char *name)
     const char *names[MAX_NAMES];
     int n = 0;
     for (const sk_model *const *m = sk_model_parts; *m; m++) {
-        if (n < MAX_NAMES) names[n++] = (*m)->name;
+        if (n < MAX_NAMES && !sk_model_preset((*m)->name, &(sk_hyper){0})) names[n++] = (*m)->name;
         for (const sk_preset *p = (*m)->presets; p && p->name && n < MAX_NAMES; p++)
             names[n++] = p->name;
     }
@@ -200,7 +212,7 @@ static sk_status change(sk_arena *a, const sk_setting *s, sk_job *job)
                        sk_setting_where(a, s, true), s->key, s->value);
     sk_hyper probe = job->hyper;
     if (set_number(job->model, &job->hyper, name, x)) return SK_OK;
-    if (set_number(job->model, &probe, name, floor(fabs(fmod(x, 2)))))
+    if (set_number(job->model, &probe, name, 1))
         return sk_fail(sk_setting_code(s), "%s: %s is %s; a whole number is needed",
                        sk_setting_where(a, s, true), s->key, s->value);
     return sk_fail(sk_setting_code(s), "%s: unknown key \"%.80s\" of a %s%s",
@@ -208,14 +220,25 @@ static sk_status change(sk_arena *a, const sk_setting *s, sk_job *job)
                    sk_conf_hint(a, s->key, NULL));
 }
 
-/* Sizes that follow others; `was` is what they started from. */
-static void follow(const sk_hyper *was, sk_hyper *h)
+/* Does any setting, under whatever name, give the number at `at`? */
+static bool given(const sk_settings *own, const sk_model *m, size_t at)
 {
-    if (h->num_key_value_heads == was->num_key_value_heads &&
-        (!was->num_key_value_heads || was->num_key_value_heads == was->num_attention_heads))
+    for (int i = 0; i < own->n; i++) {
+        sk_hyper probe = {0};
+        if (own->v[i].key[5] == '.') set_number(m, &probe, own->v[i].key + 6, 7);
+        if (*(int64_t *)((char *)&probe + at)) return true;
+    }
+    return false;
+}
+
+/* Sizes that follow others; `was` is what they started from. */
+static void follow(const sk_settings *own, const sk_model *m, const sk_hyper *was, sk_hyper *h)
+{
+    bool keys = was->num_key_value_heads && was->num_key_value_heads != was->num_attention_heads;
+    if (!keys && !given(own, m, offsetof(sk_hyper, num_key_value_heads)))
         h->num_key_value_heads = h->num_attention_heads;
-    if (h->intermediate_size == was->intermediate_size &&
-        was->intermediate_size == 4 * was->hidden_size)
+    bool four = was->hidden_size && was->intermediate_size == 4 * was->hidden_size;
+    if (four && !given(own, m, offsetof(sk_hyper, intermediate_size)))
         h->intermediate_size = 4 * h->hidden_size;
 }
 
@@ -229,7 +252,7 @@ static sk_status check(const sk_job *job)
                        !strcmp(numbers[i].name, "num_hidden_layers") ||
                        !strcmp(numbers[i].name, "vocab_size");
         if (x < least || (whole && x > 1e10))
-            return sk_fail(SK_ECONF, "model %s: %s is %g; needed is %g or more", job->model_name,
+            return sk_fail(SK_ECONF, "model %s: %s is %g; needed is %g to 1e10", job->model_name,
                            numbers[i].name, x, least);
     }
     int64_t heads = h.num_attention_heads, keys = h.num_key_value_heads;
@@ -238,7 +261,7 @@ static sk_status check(const sk_job *job)
                        "model %s: hidden_size is %lld; it must be a multiple of "
                        "num_attention_heads, which is %lld",
                        job->model_name, (long long)h.hidden_size, (long long)heads);
-    if (heads && heads % keys)
+    if (heads && (!keys || heads % keys))
         return sk_fail(SK_ECONF,
                        "model %s: num_attention_heads is %lld; it must be a multiple of "
                        "num_key_value_heads, which is %lld",
@@ -261,7 +284,7 @@ sk_status sk_conf_model(sk_arena *a, const sk_settings *all, sk_job *job)
     sk_hyper was = job->hyper;
     for (int i = 0; i < own.n; i++)
         if (own.v[i].key[5] == '.') SK_TRY(change(a, &own.v[i], job));
-    follow(&was, &job->hyper);
+    follow(&own, job->model, &was, &job->hyper);
     snprintf(job->hyper.arch, sizeof job->hyper.arch, "%s", job->model->name);
     return check(job);
 }

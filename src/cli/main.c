@@ -5,17 +5,17 @@
  * (75); base/status.h lists them. */
 #include "base/text.h"
 #include "cli/cmd.h"
+#include "device/blas.h"
+#include "train/report.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define VERSION "0.1.0"
-
 static void usage(FILE *to)
 {
-    fprintf(to, "skein " VERSION " trains one model on many processors\n\n"
+    fprintf(to, "skein " SK_VERSION " trains one model on many processors\n\n"
                 "usage: skein COMMAND [arguments]      skein COMMAND --help\n\n");
     for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
         fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
@@ -59,7 +59,7 @@ static sk_status dispatch(sk_arena *a, int argc, char **argv)
     const char *name = argv[1];
     const sk_cmd *c = find(name);
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {
-        puts("skein " VERSION);
+        puts("skein " SK_VERSION);
         return SK_OK;
     }
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
@@ -67,7 +67,7 @@ static sk_status dispatch(sk_arena *a, int argc, char **argv)
         return SK_OK;
     }
     if (!c) return unknown(a, name);
-    if (wants_help(argc - 2, argv + 2)) {
+    if (c->help && wants_help(argc - 2, argv + 2)) { /* without, the command tells itself */
         printf("skein %s: %s\n\n%s", c->name, c->doc, c->help);
         return SK_OK;
     }
@@ -84,7 +84,8 @@ static void tell(sk_status st)
 int main(int argc, char **argv)
 {
     sk_arena a = {0};
-    umask(077); /* weights, logs and data belong to one user */
+    sk_blas_wake(argv); /* may start this program again, before anything is done */
+    umask(077);         /* weights, logs and data belong to one user */
     signal(SIGPIPE, SIG_IGN);
     sk_status st = dispatch(&a, argc, argv);
     if (fflush(stdout) && !st) st = sk_fail(SK_EIO, "cannot write to standard output");

@@ -1,10 +1,12 @@
 /* heap.c - the memory that the ranks of one host share, and the board.
  *
- * All heaps are one mapping, each on a 2 MiB boundary: a memfd when ranks will
- * be processes, an anonymous shared mapping when they are threads.  A memfd is
- * not bound by the size of /dev/shm and leaves no name behind; the descriptor is
- * closed at once, since ranks inherit the mapping.  The pages are reserved here:
- * later, running out would be a SIGBUS.
+ * All heaps are one mapping, each on a 2 MiB boundary: a memfd when several
+ * ranks will be processes.  A memfd is not bound by the size of /dev/shm and
+ * leaves no name behind; the descriptor is closed at once, since ranks inherit
+ * the mapping.  The pages are reserved here: later, running out would be a
+ * SIGBUS.  Threads of one process, or a single rank, share nothing with another
+ * process and get private memory instead, in huge pages, on first touch: a
+ * process then starts in milliseconds whatever its plan.
  *
  * Pages of shared memory are small by default (shmem_enabled=never), which costs
  * faults and TLB misses with every peer's heap, so full 2 MiB stretches are made
@@ -23,9 +25,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MADV_COLLAPSE /* Linux 6.1 */
 #define MADV_COLLAPSE 25
 #endif
@@ -99,28 +98,23 @@ static sk_status check_memory(sk_arena *a, int n, int64_t need)
                    n, sk_bytes(a, need), (long long)need, sk_bytes(a, has));
 }
 
-/* Make bytes from `at` really there.  0, or errno.  fd < 0: anonymous memory. */
-static int reserve(int fd, char *map, size_t at, size_t bytes)
+/* Make bytes from `at` really there.  0, or errno.  fd < 0: private memory comes when touched. */
+static int reserve(int fd, size_t at, size_t bytes)
 {
-    if (fd >= 0) {
-        int rc;
-        do rc = fallocate(fd, 0, (off_t)at, (off_t)bytes);
-        while (rc && errno == EINTR);
-        return rc ? errno : 0;
-    }
-    if (!madvise(map + at, bytes, MADV_POPULATE_WRITE)) return 0;
-    if (errno != EINVAL) return errno;
-    for (size_t i = 0; i < bytes; i += 4096) ((volatile char *)map)[at + i] = 0; /* old kernel */
-    return 0;
+    int rc = 0;
+    if (fd < 0) return 0;
+    do rc = fallocate(fd, 0, (off_t)at, (off_t)bytes);
+    while (rc && errno == EINTR);
+    return rc ? errno : 0;
 }
 
 /* One small page in each stretch, then collapse: that gives a zeroed huge page at once, without
  * 511 more small ones.  Best effort. */
 static void make_huge(int fd, char *map, size_t at, size_t bytes, double until)
 {
-    madvise(map + at, bytes, MADV_HUGEPAGE);
-    for (size_t i = 0; i + HUGE <= bytes; i += HUGE) {
-        if (sk_now() > until || reserve(fd, map, at + i, 4096)) return;
+    madvise(map + at, round_up(bytes, HUGE), MADV_HUGEPAGE);
+    for (size_t i = 0; fd >= 0 && i + HUGE <= bytes; i += HUGE) {
+        if (sk_now() > until || reserve(fd, at + i, 4096)) return;
         if (madvise(map + at + i, HUGE, MADV_COLLAPSE)) return;
     }
 }
@@ -136,7 +130,7 @@ static sk_status map_heaps(sk_heaps *h, int fd, size_t total, char **map)
         return sk_fail(SK_EIO, "heaps: no %zu bytes of addresses: %s", total, strerror(errno));
     }
     *map = (char *)round_up((size_t)h->room, HUGE);
-    int flags = MAP_SHARED | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS : 0);
+    int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED);
     if (mmap(*map, total, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
         return sk_fail(SK_EIO, "heaps: cannot map %zu bytes for %d ranks: %s", total, h->n,
                        strerror(errno));
@@ -153,7 +147,7 @@ static sk_status fill_heaps(sk_heaps *h, int fd, size_t total)
         size_t bytes = (size_t)h->bytes[r];
         h->base[r] = map + at;
         make_huge(fd, map, at, bytes, until);
-        int err = bytes ? reserve(fd, map, at, bytes) : 0;
+        int err = bytes ? reserve(fd, at, bytes) : 0;
         if (err)
             return sk_fail(SK_EIO,
                            "heaps: rank %d of %d needs %s (%zu bytes, %zu for all), the kernel "
@@ -176,6 +170,7 @@ static sk_status open_heaps(sk_heaps *h, bool shared)
         total += round_up((size_t)h->bytes[r] + 1, HUGE);
     }
     SK_TRY(check_memory(&h->arena, h->n, need));
+    shared = shared && h->n > 1;
     int fd = shared ? memfd_create("skein", MFD_CLOEXEC) : -1;
     if (shared && (fd < 0 || ftruncate(fd, (off_t)total))) {
         int err = errno;

@@ -175,6 +175,12 @@ sk_status sk_data_map(sk_arena *a, const char *path, sk_mapped **out)
     return SK_OK;
 }
 
+void sk_mapped_close(const sk_mapped *m)
+{
+    munmap((void *)(uintptr_t)m->bytes, (size_t)m->size);
+    close(m->fd);
+}
+
 sk_status sk_mapped_same(const sk_mapped *m)
 {
     struct stat s;

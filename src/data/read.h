@@ -17,9 +17,9 @@ typedef struct sk_paths {
     int n, cap;
 } sk_paths;
 
-/* A file in memory.  It stays mapped to the end of the process, and its descriptor open, so that
- * sk_mapped_same() can tell that somebody wrote to it: a file cut short under a mapping would
- * otherwise end the process with a signal. */
+/* A file in memory.  It stays mapped until it is closed, or to the end of the process, and its
+ * descriptor open, so that sk_mapped_same() can tell that somebody wrote to it: a file cut short
+ * under a mapping would otherwise end the process with a signal. */
 typedef struct sk_mapped {
     const char *path;
     int fd;
@@ -41,6 +41,7 @@ size_t sk_data_peek(const char *path, void *to, size_t n);
 
 sk_status sk_data_map(sk_arena *a, const char *path, sk_mapped **out);
 sk_status sk_mapped_same(const sk_mapped *m);
+void sk_mapped_close(const sk_mapped *m); /* for one that is not needed any more */
 
 /* How many bytes at the start of s are UTF-8 in good order (no surrogates, no overlong forms). */
 size_t sk_utf8_span(const char *s, size_t n);

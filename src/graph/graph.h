@@ -106,6 +106,9 @@ sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
  * named "loss_scale". */
 void sk_graph_grad(sk_graph *g);
 
+/* Part of the above: results of cheap ops are made again for the backward half instead of kept. */
+void sk_graph_recompute(sk_graph *g);
+
 /* A listing, for people and for hashes. */
 char *sk_graph_print(const sk_graph *g, sk_arena *a);
 

@@ -71,11 +71,12 @@ typedef struct sk_args {
 } sk_args;
 
 enum {
-    SK_OP_LINEAR = 1,  /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,    /* can add to its outputs */
-    SK_OP_MAX = 4,     /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,     /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_STRIDED = 16 /* the kernel honours steps */
+    SK_OP_LINEAR = 1,   /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,     /* can add to its outputs */
+    SK_OP_MAX = 4,      /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,      /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_STRIDED = 16, /* the kernel honours steps */
+    SK_OP_CHEAP = 32    /* made again for the backward pass rather than kept */
 };
 
 typedef struct sk_sample {

@@ -42,8 +42,8 @@ typedef struct sk_buffer {
     int64_t offset;  /* in the heap */
     int first, last; /* instructions between which it lives; kept buffers: always */
     bool keep;       /* from step to step */
-    bool zero;       /* starts as zeros (optimizer state, memories) */
-    int within;      /* a part of this buffer, or -1 */
+    bool zero;  /* must be zeros before the first step (optimizer state, memories); heaps come so */
+    int within; /* a part of this buffer, or -1 */
     int64_t part_at; /* bytes from its start */
 } sk_buffer;
 

@@ -51,9 +51,9 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
                       sk_run **out);
 void sk_run_close(sk_run *r);
 
-/* Parameters by the counter RNG (same numbers on any layout), state zero. */
+/* Parameters by the counter RNG, the same numbers on any layout.  Optimizer state is zero because
+ * heaps come zeroed. */
 void sk_run_init(sk_run *r, uint64_t seed);
-/* After parameters were changed from outside: nothing to do today but a barrier. */
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
 /* One forward pass of a program without loss (sampling): instructions of the only section. */

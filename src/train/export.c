@@ -6,6 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 
+int sk_boxes_sort(const sk_graph *g, sk_box *boxes, int n)
+{
+    int n_model = 0;
+    for (int i = 0; i < n; i++) {
+        if (!sk_graph_find(g, boxes[i].name)) continue;
+        sk_box b = boxes[i];
+        memmove(boxes + n_model + 1, boxes + n_model, (size_t)(i - n_model) * sizeof b);
+        boxes[n_model++] = b;
+    }
+    return n_model;
+}
+
 /* --- out of the heaps --- */
 
 typedef struct gather {

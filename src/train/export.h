@@ -9,6 +9,10 @@
 #include "train/checkpoint.h"
 #include "train/setup.h"
 
+/* Parameters to the front: the graph has them by name, the optimizer's state it has not.  Returns
+ * how many there are. */
+int sk_boxes_sort(const sk_graph *g, sk_box *boxes, int n);
+
 sk_status sk_export_heaps(sk_arena *a, const sk_setup *s, sk_heaps *heaps, const char *dir);
 /* `tokenizer`: as data.tokenizer names it; "" writes none. */
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,

@@ -2,6 +2,7 @@
 #include "train/host.h"
 #include "base/clock.h"
 #include "base/team.h"
+#include "device/blas.h"
 
 #include <cblas.h>
 #include <ctype.h>
@@ -83,14 +84,6 @@ static int count_gpus(void)
     return n;
 }
 
-/* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..." -> "OpenBLAS 0.3.21 SkylakeX" */
-static void blas_words(char *to, size_t room)
-{
-    char name[32] = "BLAS", version[24] = "";
-    if (sscanf(openblas_get_config(), "%31s %23s", name, version) < 1) name[0] = 0;
-    snprintf(to, room, "%s %s %s", name, version, openblas_get_corename());
-}
-
 void sk_host_look(sk_host *out)
 {
     *out = (sk_host){.cores = count_cores(), .isa = best_isa(), .gpus = count_gpus()};
@@ -102,7 +95,7 @@ void sk_host_look(sk_host *out)
     cage = least(cage, number_of("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1, INT64_MAX));
     out->memory = least(all, cage);
     out->available = least(number_of("/proc/meminfo", "MemAvailable", 1024, all), cage);
-    blas_words(out->blas, sizeof out->blas);
+    out->blas = sk_blas_name();
 }
 
 /* --- the peak --- */

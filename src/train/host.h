@@ -19,7 +19,7 @@ typedef struct sk_host {
     const char *isa;   /* "AVX-512", "AVX2", "SSE2" ... the best of the processor */
     int64_t memory;    /* bytes of this host, or of this container if that is less */
     int64_t available; /* of them free now */
-    char blas[96];     /* "OpenBLAS 0.3.21 SkylakeX" */
+    const char *blas;  /* "OpenBLAS 0.3.21 SkylakeX" */
     int gpus;          /* devices that the NVIDIA driver shows */
 } sk_host;
 

@@ -53,18 +53,6 @@ static void note(loop *l, sk_record_kind kind, const char *text)
 
 /* --- beginning --- */
 
-/* Parameters to the front: they are in the graph under their names, state is not. */
-static void sort_boxes(loop *l)
-{
-    for (int i = 0; i < l->n_boxes; i++) {
-        if (!sk_graph_find(&l->s->graph, l->boxes[i].name)) continue;
-        sk_box b = l->boxes[i];
-        memmove(l->boxes + l->n_model + 1, l->boxes + l->n_model,
-                (size_t)(i - l->n_model) * sizeof b);
-        l->boxes[l->n_model++] = b;
-    }
-}
-
 static int64_t bytes_of(const sk_box *b)
 {
     int64_t n = b->mine ? (int64_t)sk_dtype_size(b->type) : 0;
@@ -98,7 +86,7 @@ static sk_status open_run(loop *l)
                                .clip = job->clip}};
     SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
     sk_run_boxes(l->run, &l->arena, &l->boxes, &l->n_boxes);
-    sort_boxes(l);
+    l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);
     count_bytes(l);
     l->rate = (sk_rate){
         .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = l->t->steps};

@@ -98,6 +98,17 @@ static void head_model(const sk_console *c, sk_arena *a)
     fprintf(c->to, "\n");
 }
 
+static void head_layout(const sk_console *c, sk_arena *a)
+{
+    const sk_setup *s = c->s;
+    label(c, "layout");
+    if (s->n_ranks == 1) fprintf(c->to, "1 rank");
+    else fprintf(c->to, "%d ranks = %s", s->n_ranks, sk_layout_short(a, &s->layout));
+    if (s->n_micro > 1 && !s->layout.n_micro) fprintf(c->to, " · %d micro-batches", s->n_micro);
+    fprintf(c->to, " · %d thread%s%s\n", s->threads, s->threads == 1 ? "" : "s",
+            s->n_ranks == 1 ? "" : " each");
+}
+
 static void head_memory(const sk_console *c, sk_arena *a)
 {
     const sk_program *p = c->s->programs[0];
@@ -138,10 +149,7 @@ void sk_console_head(sk_console *c)
     head_machine(c, &a);
     head_data(c, &a);
     head_model(c, &a);
-    label(c, "layout");
-    fprintf(c->to, "%d rank%s = %s · %d thread%s each\n", c->s->n_ranks,
-            c->s->n_ranks == 1 ? "" : "s", sk_layout_short(&a, &c->s->layout), c->s->threads,
-            c->s->threads == 1 ? "" : "s");
+    head_layout(c, &a);
     head_memory(c, &a);
     head_program(c, &a);
     fflush(c->to);

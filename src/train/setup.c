@@ -122,20 +122,29 @@ static bool first_of_class(const sk_setup *s, int rank)
     return true;
 }
 
-static sk_status compile(sk_setup *s, bool all)
+sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
 {
     sk_compile_opts o = {.optim = s->optim,
                          .clip = s->job->clip > 0,
                          .n_micro = s->n_micro,
                          .threads = s->threads,
-                         .validate = true};
+                         .validate = s->job->val_every != 0};
+    return sk_compile(s->arena, &s->graph, &s->layout, &o, rank, out);
+}
+
+static sk_status compile(sk_setup *s, bool all)
+{
     s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
     s->class_of = sk_many(s->arena, int, s->n_ranks);
     s->n_classes = sk_classes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    if (s->n_classes < 0) {
+        if (!all) return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+        s->n_classes = s->n_ranks; /* of a run, all are compiled anyway */
+    }
     int made = 0;
     for (int r = 0; r < s->n_ranks && (all || made < s->n_classes); r++) {
         if (!all && !first_of_class(s, r)) continue;
-        SK_TRY(sk_compile(s->arena, &s->graph, &s->layout, &o, r, &s->programs[r]));
+        SK_TRY(sk_setup_one(s, r, &s->programs[r]));
         made++;
     }
     if (all) SK_TRY(sk_verify((const sk_program *const *)s->programs, s->n_ranks));

@@ -36,6 +36,7 @@ typedef struct sk_setup {
  * same for two ranks as for sixteen thousand. */
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
 sk_status sk_setup_data(sk_setup *s);
+sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out); /* compile that one too */
 /* The program of a rank, or that of its class. */
 const sk_program *sk_setup_of(const sk_setup *s, int rank);
 /* For sk_run_opts.fill; ctx is the sk_setup. */

@@ -103,6 +103,14 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
+/* NaN until written, but for what must begin as zeros. */
+static void poison(const sk_program *p, char *base)
+{
+    memset(base, 0xff, (size_t)p->heap_bytes);
+    for (int i = 0; i < p->bufs.n; i++)
+        if (p->bufs.v[i].zero) memset(base + p->bufs.v[i].offset, 0, (size_t)p->bufs.v[i].bytes);
+}
+
 static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
 {
     sk_heaps *heaps = NULL;
@@ -114,7 +122,7 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
         if (sk_heap_bytes(heaps, r) != p[r]->heap_bytes)
             st = sk_fail(SK_EBUG, "rank %d: plan %lld bytes, mapped %lld", r,
                          (long long)p[r]->heap_bytes, (long long)sk_heap_bytes(heaps, r));
-        memset(sk_heap_base(heaps, r), 0xff, (size_t)p[r]->heap_bytes); /* NaN until written */
+        poison(p[r], sk_heap_base(heaps, r));
         jobs[r] = (rank_job){.t = t, .p = p[r], .heaps = heaps};
     }
     for (int r = 0; r < n && !st; r++) pthread_create(&jobs[r].thread, NULL, rank_main, &jobs[r]);

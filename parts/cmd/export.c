@@ -1,0 +1,35 @@
+/* export.c - `skein export`: a run or a checkpoint as a Hugging Face directory. */
+#include "cli/ask.h"
+#include "cli/cmd.h"
+#include "train/export.h"
+#include "train/rundir.h"
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    const char *words[2], *type_name = "f32", *tokenizer = NULL, *path;
+    const sk_ask_option options[] = {
+        {"--dtype", &type_name, false}, {"--tokenizer", &tokenizer, false}, {0}};
+    int n = 0;
+    sk_dtype type;
+    sk_ckpt c;
+    SK_TRY(sk_ask_words(a, argc, argv, options, words, 2, &n));
+    if (n != 2)
+        return sk_fail(SK_EUSAGE, "export: a run or checkpoint, and a directory are needed");
+    if (!sk_dtype_find(type_name, &type) || (type != SK_F32 && type != SK_BF16 && type != SK_F16))
+        return sk_fail(SK_EUSAGE, "export: --dtype %s; f32, bf16 or f16 is needed", type_name);
+    SK_TRY(sk_rundir_checkpoint(a, words[0], &path));
+    SK_TRY(sk_ckpt_read(a, path, &c));
+    if (!tokenizer) tokenizer = sk_extra_tokenizer(c.state.extra);
+    SK_TRY(sk_export_checkpoint(a, &c, tokenizer, type, words[1]));
+    printf("saved %s/ from %s\n", words[1], path);
+    return SK_OK;
+}
+
+const sk_cmd sk_cmd_export = {
+    .name = "export",
+    .doc = "a run or checkpoint as a Hugging Face directory",
+    .help = "usage: skein export RUN|CHECKPOINT DIR [--dtype f32|bf16|f16] [--tokenizer WHAT]\n\n"
+            "Writes config.json, model.safetensors, tokenizer.json and generation_config.json.\n"
+            "    skein export runs/last my-model --dtype bf16\n",
+    .run = run,
+};

@@ -1,0 +1,101 @@
+/* import.c - `skein import`: a Hugging Face directory as the first checkpoint of a run.
+ *
+ * The state of the optimizer starts at zero, as in a new run; `skein train
+ * --resume run=DIR` goes on from there, on any layout. */
+#include "cli/ask.h"
+#include "cli/cmd.h"
+#include "run/run.h"
+#include "train/checkpoint.h"
+#include "train/export.h"
+#include "train/hf.h"
+#include "train/rundir.h"
+#include "train/setup.h"
+
+#include <string.h>
+
+static const char usage[] =
+    "usage: skein import MODEL_DIR run=RUN [FILE.yaml] [key=value ...]\n\n"
+    "Reads a Hugging Face directory and makes RUN with a checkpoint of step 0 and a config.yaml.\n"
+    "    skein import gpt2-dir run=runs/tuned optim.lr=1e-4\n";
+
+typedef struct import {
+    sk_setup setup;
+    sk_training t;
+    sk_heaps *heaps;
+    sk_run *run;
+} import;
+
+static sk_status read_model(sk_arena *a, import *m, sk_box **boxes, int *n, int *n_model)
+{
+    const sk_job *job = m->setup.job;
+    sk_run_opts o = {.fill = sk_setup_fill, .fill_ctx = &m->setup};
+    int n_shapes = 0;
+    SK_TRY(sk_heaps_open(1, &m->setup.programs[0]->heap_bytes, false, 0, &m->heaps));
+    SK_TRY(sk_run_open(a, m->setup.programs[0], m->heaps, &o, &m->run));
+    sk_run_init(m->run, job->seed);
+    sk_run_boxes(m->run, a, boxes, n);
+    *n_model = sk_boxes_sort(&m->setup.graph, *boxes, *n);
+    const sk_hf_shape *shapes = sk_hf_shapes(a, &m->setup.graph, &n_shapes);
+    return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, *boxes, *n_model);
+}
+
+static sk_status save(sk_arena *a, import *m, const sk_box *boxes, int n, int n_model)
+{
+    const sk_job *job = m->setup.job;
+    char name[SK_CKPT_NAME];
+    sk_ckpt_report report;
+    sk_ckpt_share share = {
+        .model = boxes, .n_model = n_model, .state = boxes + n_model, .n_state = n - n_model};
+    sk_ckpt_state st = {.seed = job->seed,
+                        .program = sk_program_hash(m->setup.programs[0]),
+                        .hyper = job->hyper,
+                        .config = m->t.config,
+                        .layout = sk_layout_print(a, &m->setup.layout),
+                        .extra = sk_extra_print(a, 0, job->data_tokenizer)};
+    SK_TRY(sk_ckpt_begin(m->t.home, 0, 0, name));
+    sk_status status = sk_ckpt_write_rank(m->t.ckpt, name, 0, &share, &report);
+    if (status) {
+        sk_ckpt_abandon(m->t.home, name);
+        return sk_trail(status, SK_HERE);
+    }
+    return sk_ckpt_commit(m->t.home, name, 1, &st);
+}
+
+static sk_status import_all(sk_arena *a, sk_job *job, import *m)
+{
+    sk_box *boxes = NULL;
+    int n = 0, n_model = 0;
+    const char *note;
+    SK_TRY(sk_setup_program(a, job, true, &m->setup));
+    SK_TRY(read_model(a, m, &boxes, &n, &n_model));
+    SK_TRY(sk_rundir_open(a, job, &m->t, &note));
+    snprintf(job->run, sizeof job->run, "%s", m->t.dir);
+    m->t.config = sk_conf_print(a, job);
+    SK_TRY(sk_rundir_config(&m->t, m->t.config));
+    SK_TRY(save(a, m, boxes, n, n_model));
+    printf("saved %s/step-%010d\nnext  skein train --resume run=%s\n", m->t.ckpt, 0, m->t.dir);
+    return SK_OK;
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    sk_job *job = sk_new(a, sk_job);
+    import *m = sk_new(a, import);
+    sk_conf_rest rest = {0};
+    if (argc && argv[0][0] != '-' && !strchr(argv[0], '='))
+        argv[0] = sk_print(a, "model=%s", argv[0]);
+    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
+    if (rest.help) return SK_OK;
+    if (!*job->model_dir)
+        return sk_fail(SK_EUSAGE, "import: a Hugging Face directory with config.json is needed");
+    job->ranks = 1;
+    job->layout[0] = 0;
+    sk_status st = import_all(a, job, m);
+    if (m->run) sk_run_close(m->run);
+    sk_heaps_close(m->heaps);
+    if (m->t.home) sk_ckpt_close(m->t.home);
+    return st;
+}
+
+const sk_cmd sk_cmd_import = {
+    .name = "import", .doc = "a Hugging Face directory as the start of a run", .run = run};

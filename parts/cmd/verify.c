@@ -1,0 +1,120 @@
+/* verify.c - `skein verify`: are these files whole and what they say they are?
+ *
+ * Every byte is read.  A checkpoint is held against its manifest, a tensor file
+ * against its own header, a model directory against the model that its config
+ * names: shapes, and numbers that must be finite. */
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/ask.h"
+#include "cli/cmd.h"
+#include "tensor/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/hf.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 256 };
+
+static const char *verify_file(sk_arena *a, const char *path, sk_status *st)
+{
+    sk_st f;
+    *st = sk_st_open(a, path, &f);
+    if (*st) return "";
+    sk_st_close(&f);
+    return sk_print(a, "safetensors, %d tensors, %s", f.n, sk_bytes(a, f.bytes));
+}
+
+/* Reads each parameter whole, one at a time. */
+static sk_status read_model(sk_arena *a, const char *dir, int *n)
+{
+    char arch[32];
+    sk_hyper h;
+    sk_graph g;
+    SK_TRY(sk_hf_arch(dir, arch));
+    const sk_model *m = sk_model_find(arch);
+    if (!m) return sk_fail(SK_EDATA, "%s: model_type '%s' is unknown", dir, arch);
+    SK_TRY(sk_hf_config(dir, m, &h));
+    sk_graph_init(&g, a);
+    sk_graph_size(&g, 'b', 1);
+    sk_graph_size(&g, 't', 1);
+    m->build(&g, &h, SK_TRAIN);
+    SK_TRY(sk_graph_status(&g));
+    sk_hf_shape *shapes = sk_hf_shapes(a, &g, n);
+    for (int i = 0; i < *n; i++) {
+        sk_mark mark = sk_arena_mark(a);
+        sk_box b = {.name = shapes[i].name, .n = (int)strlen(shapes[i].letters)};
+        int64_t count = 1;
+        for (int d = 0; d < b.n; d++) count *= b.size[d] = b.full[d] = shapes[i].full[d];
+        float *x = sk_many(a, float, count);
+        b.data = x;
+        SK_TRY(sk_hf_load(dir, m, &h, shapes, *n, &b, 1));
+        for (int64_t k = 0; k < count; k++)
+            if (!isfinite(x[k]))
+                return sk_fail(SK_ENUM, "%s: element %lld of '%s' is %g", dir, (long long)k, b.name,
+                               (double)x[k]);
+        sk_arena_back(a, mark);
+    }
+    return SK_OK;
+}
+
+static sk_status one(sk_table *t, const char *path);
+
+/* A run: each of its checkpoints, and its final model. */
+static sk_status verify_run(sk_table *t, const char *path)
+{
+    int64_t *steps;
+    int n = 0;
+    const char *home = sk_print(t->arena, "%s/ckpt", path);
+    SK_TRY(sk_ckpt_list(t->arena, home, &steps, &n));
+    for (int i = 0; i < n; i++)
+        SK_TRY(one(t, sk_print(t->arena, "%s/step-%010lld", home, (long long)steps[i])));
+    const char *final = sk_print(t->arena, "%s/final", path);
+    return sk_is_dir(final) ? one(t, final) : SK_OK;
+}
+
+static sk_status one(sk_table *t, const char *path)
+{
+    sk_arena *a = t->arena;
+    sk_status st = SK_OK;
+    const char *what = "";
+    int n = 0;
+    if (sk_is_file(path)) what = verify_file(a, path, &st);
+    else if (sk_is_file(sk_print(a, "%s/MANIFEST.json", path))) {
+        what = "checkpoint, every byte as written";
+        st = sk_ckpt_verify(path, true);
+    } else if (sk_is_file(sk_print(a, "%s/config.json", path))) {
+        st = read_model(a, path, &n);
+        what = sk_print(a, "model, %d parameters, all finite", n);
+    } else if (sk_is_dir(sk_print(a, "%s/ckpt", path))) return verify_run(t, path);
+    else
+        return sk_fail(SK_EDATA, "%s: no checkpoint, run, model directory or tensor file is there",
+                       path);
+    if (st) return sk_trail(st, SK_HERE);
+    const char *cells[] = {path, "good", what};
+    sk_table_add(t, cells);
+    return SK_OK;
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    static const char *const head[] = {"path", "verdict", "what"};
+    const char *words[MOST], *format = NULL;
+    const sk_ask_option options[] = {{"-o", &format, false}, {0}};
+    sk_table t = {.arena = a, .head = head, .n_cols = 3};
+    int n = 0;
+    SK_TRY(sk_ask_words(a, argc, argv, options, words, MOST, &n));
+    if (!n) return sk_fail(SK_EUSAGE, "verify: a file or directory is needed");
+    for (int i = 0; i < n; i++) SK_TRY(one(&t, words[i]));
+    return sk_table_print(&t, format, stdout);
+}
+
+const sk_cmd sk_cmd_verify = {
+    .name = "verify",
+    .doc = "check checkpoints, runs, models and tensor files",
+    .help = "usage: skein verify PATH ... [-o csv|json|md]\n\n"
+            "PATH is a checkpoint, a run (all its checkpoints and final/), a Hugging Face "
+            "directory or a\n.safetensors file.  Exits with 65 and says what is wrong at the first "
+            "that is not good.\n    skein verify runs/last\n",
+    .run = run,
+};

@@ -1,0 +1,196 @@
+/* ask.c - reading the words of a command, and tables. */
+#include "cli/ask.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "tensor/strict.h"
+#include "train/rundir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- commands about a job --- */
+
+static bool begins(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
+
+static bool ranks_named(int argc, char **argv, const sk_job *job)
+{
+    for (int i = 0; i < argc; i++)
+        if (begins(argv[i], "-n") || begins(argv[i], "ranks=") || begins(argv[i], "--ranks"))
+            return true;
+    return job->ranks != 1;
+}
+
+static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+{
+    SK_TRY(sk_conf_load(a, argc, argv, job, rest));
+    if (!rest->help && !ranks_named(argc, argv, job)) job->ranks = 0;
+    return SK_OK;
+}
+
+/* A run is continued with the config it was begun with; words given now still count. */
+static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+{
+    char dir[PATH_MAX];
+    if (!sk_rundir_resumed(job, dir)) return SK_OK;
+    char *config = sk_print(a, "%s/config.yaml", dir);
+    if (!sk_is_file(config)) return SK_OK;
+    char **words = sk_many(a, char *, argc + 2);
+    words[0] = config;
+    memcpy(words + 1, argv, (size_t)argc * sizeof *argv);
+    return load(a, argc + 1, words, job, rest);
+}
+
+sk_status sk_ask_job(sk_arena *a, int argc, char **argv, const char *usage, sk_job *job,
+                     sk_conf_rest *rest)
+{
+    SK_TRY(load(a, argc, argv, job, rest));
+    if (rest->help) {
+        printf("%s\n%s", usage, sk_conf_help(a, rest->options));
+        return SK_OK;
+    }
+    if (rest->n_words)
+        return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is no key=value and no FILE.yaml",
+                       rest->words[0]);
+    if (*job->resume && !*job->source) SK_TRY(load_resumed(a, argc, argv, job, rest));
+    return SK_OK;
+}
+
+/* --- the others --- */
+
+static const sk_ask_option *find(const sk_ask_option *o, const char *word, size_t n)
+{
+    while (o->name && (strlen(o->name) != n || strncmp(o->name, word, n))) o++;
+    return o->name ? o : NULL;
+}
+
+static sk_status unknown(sk_arena *a, const sk_ask_option *o, const char *word)
+{
+    int n = 0;
+    while (o[n].name) n++;
+    const char **names = sk_many(a, const char *, n + 1);
+    for (int i = 0; i < n; i++) names[i] = o[i].name;
+    const char *near = sk_nearest(word, names, n);
+    return sk_fail(SK_EUSAGE, "command line: unknown option \"%.80s\"%s%s%s", word,
+                   near ? " - did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+sk_status sk_ask_words(sk_arena *a, int argc, char **argv, const sk_ask_option *options,
+                       const char **words, int most, int *n)
+{
+    *n = 0;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i], *equals = strchr(word, '=');
+        if (word[0] != '-' || !word[1]) {
+            if (*n == most)
+                return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is one word too many", word);
+            words[(*n)++] = word;
+            continue;
+        }
+        size_t len = equals ? (size_t)(equals - word) : strlen(word);
+        const sk_ask_option *o = find(options, word, len);
+        if (!o) return unknown(a, options, word);
+        if (o->flag && equals)
+            return sk_fail(SK_EUSAGE, "command line: %s takes no value", o->name);
+        if (!o->flag && !equals && i + 1 == argc)
+            return sk_fail(SK_EUSAGE, "command line: \"%s\" needs a value after it", o->name);
+        *o->value = o->flag ? "yes" : equals ? equals + 1 : argv[++i];
+    }
+    return SK_OK;
+}
+
+/* --- tables --- */
+
+void sk_table_add(sk_table *t, const char *const *cells)
+{
+    const char **row = sk_many(t->arena, const char *, t->n_cols);
+    for (int i = 0; i < t->n_cols; i++) row[i] = cells[i] ? cells[i] : "";
+    *(const char ***)sk_push(t->arena, &t->rows) = row;
+}
+
+static bool is_number(const char *s)
+{
+    char *end;
+    if (!*s || strspn(s, "0123456789.eE+-") != strlen(s)) return false;
+    strtod(s, &end);
+    return !*end;
+}
+
+/* Characters on a terminal, where each takes one column: bytes that do not go on with one. */
+static int wide(const char *s)
+{
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+static void put_text(const sk_table *t, FILE *to)
+{
+    for (int r = -1; r < t->rows.n; r++) {
+        for (int c = 0; c < t->n_cols; c++) {
+            const char *cell = r < 0 ? t->head[c] : t->rows.v[r][c];
+            bool right = t->rows.n && is_number(t->rows.v[0][c]);
+            int most = wide(t->head[c]);
+            for (int k = 0; k < t->rows.n; k++)
+                if (wide(t->rows.v[k][c]) > most) most = wide(t->rows.v[k][c]);
+            int gap = most - wide(cell);
+            if (right) fprintf(to, "%*s%s", gap, "", cell);
+            else fprintf(to, "%s%*s", cell, c == t->n_cols - 1 ? 0 : gap, "");
+            fprintf(to, c == t->n_cols - 1 ? "\n" : "  ");
+        }
+    }
+}
+
+static void put_csv(const sk_table *t, FILE *to)
+{
+    for (int r = -1; r < t->rows.n; r++)
+        for (int c = 0; c < t->n_cols; c++) {
+            const char *cell = r < 0 ? t->head[c] : t->rows.v[r][c];
+            bool quote = strpbrk(cell, ",\"\n") != NULL;
+            if (quote) fputc('"', to);
+            for (; *cell; cell++) fprintf(to, quote && *cell == '"' ? "\"\"" : "%c", *cell);
+            if (quote) fputc('"', to);
+            fputc(c == t->n_cols - 1 ? '\n' : ',', to);
+        }
+}
+
+static void put_md(const sk_table *t, FILE *to)
+{
+    for (int c = 0; c < t->n_cols; c++) fprintf(to, "| %s ", t->head[c]);
+    fprintf(to, "|\n");
+    for (int c = 0; c < t->n_cols; c++) fprintf(to, "|---");
+    fprintf(to, "|\n");
+    for (int r = 0; r < t->rows.n; r++) {
+        for (int c = 0; c < t->n_cols; c++) fprintf(to, "| %s ", t->rows.v[r][c]);
+        fprintf(to, "|\n");
+    }
+}
+
+static void put_json(const sk_table *t, FILE *to)
+{
+    sk_out o = {.arena = t->arena};
+    sk_out_add(&o, "[");
+    for (int r = 0; r < t->rows.n; r++) {
+        sk_out_add(&o, r ? ",\n {" : "\n {");
+        for (int c = 0; c < t->n_cols; c++) {
+            if (c) sk_out_add(&o, ", ");
+            sk_strict_quote(&o, t->head[c]);
+            sk_out_add(&o, ": ");
+            if (is_number(t->rows.v[r][c])) sk_out_add(&o, "%s", t->rows.v[r][c]);
+            else sk_strict_quote(&o, t->rows.v[r][c]);
+        }
+        sk_out_add(&o, "}");
+    }
+    fprintf(to, "%s\n]\n", o.s);
+}
+
+sk_status sk_table_print(const sk_table *t, const char *format, FILE *to)
+{
+    if (!format) put_text(t, to);
+    else if (!strcmp(format, "csv")) put_csv(t, to);
+    else if (!strcmp(format, "json")) put_json(t, to);
+    else if (!strcmp(format, "md")) put_md(t, to);
+    else
+        return sk_fail(SK_EUSAGE, "command line: -o %s is unknown; there are csv, json and md",
+                       format);
+    return SK_OK;
+}

@@ -1,0 +1,414 @@
+/* launch.c - a whole training run on this host. */
+#include "train/launch.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "train/report.h"
+#include "train/rundir.h"
+#include "train/sample.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TICK_MS = 50, SAMPLE_TOKENS = 72, LOG_TAIL = 600 };
+#define GRACE_S 0.7 /* from a failure to the end of patience with the other ranks */
+
+typedef struct seat { /* a rank */
+    struct launcher *l;
+    int rank;
+    pid_t pid;
+    int fd; /* readable when the process is over; -1 if the kernel is too old */
+    pthread_t thread;
+    atomic_bool left; /* the thread is over */
+    bool alive;
+    sk_status code;
+} seat;
+
+typedef struct launcher {
+    sk_arena *arena;
+    const sk_job *job;
+    const sk_launch_opts *o;
+    sk_setup setup;
+    sk_training t;
+    sk_console console;
+    seat seats[SK_MAX_RANKS];
+    int alive;
+    double patience; /* until then the others may leave by themselves; 0: nothing happened */
+    bool stopped;    /* a rank left because it was asked to */
+    sk_sampler *sampler;
+    char sampling[PATH_MAX]; /* the directory it reads, removed afterwards */
+    sk_arena words;          /* what it said so far */
+    sk_out said;
+    sk_clean clean;
+    int to_say;
+    char final[PATH_MAX];
+} launcher;
+
+/* --- signals --- */
+
+static sk_heaps *asked_heaps;
+static volatile sig_atomic_t asked, asked_by;
+
+static void on_signal(int sig)
+{
+    asked++;
+    asked_by = sig;
+    if (asked_heaps) sk_heaps_ask_stop(asked_heaps);
+}
+
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+enum { N_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
+
+static void catch_signals(sk_heaps *h, struct sigaction *before)
+{
+    struct sigaction s = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    asked = 0;
+    asked_heaps = h;
+    for (int i = 0; i < N_SIGNALS; i++) sigaction(stop_signals[i], &s, &before[i]);
+}
+
+static void give_signals_back(const struct sigaction *before)
+{
+    for (int i = 0; i < N_SIGNALS; i++) sigaction(stop_signals[i], &before[i], NULL);
+    asked_heaps = NULL;
+}
+
+/* --- a rank --- */
+
+static sk_status be_rank(launcher *l, int rank)
+{
+    sk_status st = sk_loop_rank(&l->t, rank);
+    if (!st || st == SK_ESTOP) return st;
+    if (sk_heaps_abort(l->t.heaps, st, rank, sk_error_line()))
+        fprintf(stderr, "rank %d: %s\n", rank, sk_error());
+    return st;
+}
+
+static void log_path(const launcher *l, int rank, char to[PATH_MAX])
+{
+    snprintf(to, PATH_MAX, "%.*s/rank%d.log", PATH_MAX - 64, l->t.dir, rank);
+}
+
+/* Standard error to the rank's log; nothing to read, nobody to print to. */
+static void own_streams(const launcher *l, int rank)
+{
+    char path[PATH_MAX];
+    log_path(l, rank, path);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (null >= 0) {
+        dup2(null, 0);
+        dup2(null, 1);
+    }
+    if (log >= 0) dup2(log, 2);
+}
+
+static _Noreturn void be_process(launcher *l, int rank, pid_t parent)
+{
+    struct rlimit none = {0, 0}; /* a core file would hold the weights */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(SK_EPEER);
+    for (int i = 0; i < N_SIGNALS; i++) signal(stop_signals[i], SIG_IGN);
+    setrlimit(RLIMIT_CORE, &none);
+    own_streams(l, rank);
+    _exit((int)be_rank(l, rank));
+}
+
+static void *be_thread(void *arg)
+{
+    seat *s = arg;
+    s->code = be_rank(s->l, s->rank);
+    atomic_store(&s->left, true);
+    return NULL;
+}
+
+static sk_status start_one(launcher *l, int rank)
+{
+    seat *s = &l->seats[rank];
+    pid_t parent = getpid();
+    *s = (seat){.l = l, .rank = rank, .fd = -1};
+    if (l->o->threads) {
+        int err = pthread_create(&s->thread, NULL, be_thread, s);
+        if (err) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(err));
+    } else {
+        s->pid = fork();
+        if (!s->pid) be_process(l, rank, parent);
+        if (s->pid < 0) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(errno));
+        s->fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+    }
+    s->alive = true;
+    l->alive++;
+    return SK_OK;
+}
+
+static void kill_all(launcher *l)
+{
+    for (int r = 0; r < l->setup.n_ranks; r++)
+        if (l->seats[r].alive && l->seats[r].pid > 0) kill(l->seats[r].pid, SIGKILL);
+}
+
+static sk_status start_ranks(launcher *l)
+{
+    fflush(NULL); /* or every rank would print it again */
+    for (int r = 0; r < l->setup.n_ranks; r++) {
+        sk_status st = start_one(l, r);
+        if (!st) continue;
+        sk_heaps_abort(l->t.heaps, st, r, sk_error_line());
+        return sk_trail(st, SK_HERE);
+    }
+    return SK_OK;
+}
+
+/* --- a rank that is over --- */
+
+/* The last five lines of a log; "" if it is empty. */
+static const char *last_words(sk_arena *a, const char *path)
+{
+    sk_text t;
+    int lines = 0;
+    if (!sk_is_file(path) || sk_file_read(a, path, &t) || !t.n) return "";
+    const char *end = t.s + t.n - (t.s[t.n - 1] == '\n'), *p = end;
+    while (p > t.s && end - p < LOG_TAIL && !(p[-1] == '\n' && ++lines == 5)) p--;
+    return sk_print(a, "\n%.*s", (int)(end - p), p);
+}
+
+static const char *where_it_was(launcher *l, int rank)
+{
+    sk_line *line = sk_heaps_line(l->t.heaps, rank);
+    const sk_program *p = l->setup.programs[rank];
+    long long step = atomic_load(&line->step), pc = atomic_load(&line->pc);
+    if (step < 0) return "before the first step";
+    if (pc < 0 || pc >= p->insts.n) return sk_print(l->arena, "in step %lld", step + 1);
+    return sk_print(l->arena, "in step %lld, instruction %s", step + 1,
+                    sk_inst_print(p, (int)pc, l->arena));
+}
+
+/* It went without a word of its own: tell its story for it. */
+static void tell_for(launcher *l, int rank, const char *how, const char *hint)
+{
+    char path[PATH_MAX];
+    log_path(l, rank, path);
+    const char *story = sk_print(l->arena, "rank %d %s %s%s; its log: %s%s", rank, how,
+                                 where_it_was(l, rank), hint, path, last_words(l->arena, path));
+    sk_heaps_abort(l->t.heaps, SK_EPEER, rank, story);
+}
+
+static void judge(launcher *l, seat *s, int wait_status)
+{
+    if (WIFSIGNALED(wait_status)) {
+        int sig = WTERMSIG(wait_status);
+        const char *hint = "";
+        s->code = SK_EPEER;
+        if (sig == SIGKILL && l->patience <= 0)
+            hint = sk_print(l->arena,
+                            " (if nobody killed it, the kernel ran out of memory: rank %d has "
+                            "%lld bytes planned)",
+                            s->rank, (long long)l->setup.programs[s->rank]->heap_bytes);
+        tell_for(l, s->rank, sk_print(l->arena, "died: signal %d (%s)", sig, strsignal(sig)), hint);
+        return;
+    }
+    s->code = (sk_status)WEXITSTATUS(wait_status);
+    if (s->code && s->code != SK_ESTOP)
+        tell_for(l, s->rank, sk_print(l->arena, "ended with code %d", (int)s->code), "");
+}
+
+static void reap(launcher *l)
+{
+    for (int r = 0; r < l->setup.n_ranks; r++) {
+        seat *s = &l->seats[r];
+        int wait_status = 0;
+        if (!s->alive) continue;
+        if (l->o->threads) {
+            if (!atomic_load(&s->left)) continue;
+            pthread_join(s->thread, NULL);
+        } else if (waitpid(s->pid, &wait_status, WNOHANG) != s->pid) continue;
+        else judge(l, s, wait_status);
+        if (s->fd >= 0) close(s->fd);
+        s->alive = false;
+        l->alive--;
+        if (s->code == SK_ESTOP) l->stopped = true;
+    }
+}
+
+/* --- samples --- */
+
+static void end_sample(launcher *l)
+{
+    if (!l->sampler) return;
+    sk_clean_end(&l->clean, &l->said);
+    sk_console_sample(&l->console, l->job->sample_prompt, l->said.s ? l->said.s : "");
+    sk_sampler_close(l->sampler);
+    l->sampler = NULL;
+    if (*l->sampling) sk_rundir_remove(l->sampling);
+    sk_arena_end(&l->words);
+}
+
+/* A few tokens, so that the launcher never looks away for long. */
+static void sample_some(launcher *l, int n)
+{
+    while (l->sampler && n--) {
+        const char *bytes;
+        size_t len;
+        if (l->to_say-- <= 0 || sk_sampler_next(l->sampler, &bytes, &len)) {
+            end_sample(l);
+            return;
+        }
+        sk_clean_put(&l->clean, &l->said, bytes, len);
+    }
+}
+
+static void begin_sample(launcher *l, const char *dir, bool remove)
+{
+    sk_sampler_opts o = {.prompt = l->job->sample_prompt, .temp = 0.8, .seed = l->job->seed};
+    sample_some(l, SAMPLE_TOKENS + 1); /* one that is not finished */
+    l->words = (sk_arena){0};
+    l->said = (sk_out){.arena = &l->words};
+    l->clean = (sk_clean){.one_line = true};
+    l->to_say = SAMPLE_TOKENS;
+    snprintf(l->sampling, sizeof l->sampling, "%s", remove ? dir : "");
+    if (!sk_sampler_open(dir, &o, &l->sampler)) return;
+    sk_record r = {.kind = SK_REC_WARN};
+    snprintf(r.text, sizeof r.text, "no sample: %.200s", sk_error_line());
+    sk_console_record(&l->console, &r);
+}
+
+/* --- watching --- */
+
+/* train.time has become a number of steps: from now on that is the job, also when it is resumed. */
+static sk_status write_config(launcher *l, int64_t steps)
+{
+    sk_job *job = sk_new(l->arena, sk_job);
+    *job = *l->job;
+    snprintf(job->run, sizeof job->run, "%s", l->t.dir);
+    job->resume[0] = 0;
+    job->ranks = l->setup.n_ranks;
+    if (steps) {
+        job->steps = steps;
+        job->time_limit = 0;
+    }
+    l->t.config = l->o->config ? l->o->config(l->arena, job) : "";
+    return sk_rundir_config(&l->t, l->t.config);
+}
+
+static void read_records(launcher *l)
+{
+    sk_record r;
+    while (sk_desk_take(l->t.desk, &r)) {
+        sk_console_record(&l->console, &r);
+        if (r.kind == SK_REC_STEPS && write_config(l, r.step)) {
+            sk_record w = {.kind = SK_REC_WARN};
+            snprintf(w.text, sizeof w.text, "config.yaml: %.200s", sk_error_line());
+            sk_console_record(&l->console, &w);
+        }
+        if (r.kind == SK_REC_SAMPLE) begin_sample(l, r.text, true);
+        if (r.kind == SK_REC_FINAL) snprintf(l->final, sizeof l->final, "%s", r.text);
+    }
+}
+
+static void nap(launcher *l)
+{
+    struct pollfd p[SK_MAX_RANKS];
+    for (int r = 0; r < l->setup.n_ranks; r++)
+        p[r] = (struct pollfd){.fd = l->seats[r].alive ? l->seats[r].fd : -1, .events = POLLIN};
+    poll(p, (nfds_t)l->setup.n_ranks, l->sampler ? 0 : TICK_MS);
+}
+
+static void watch(launcher *l)
+{
+    while (l->alive) {
+        nap(l);
+        reap(l);
+        read_records(l);
+        sample_some(l, 4);
+        if (l->patience <= 0 && sk_heaps_aborted(l->t.heaps, NULL, NULL, NULL))
+            l->patience = sk_now() + GRACE_S;
+        if (asked > 1 || (l->patience > 0 && sk_now() > l->patience)) kill_all(l);
+        sk_console_tick(&l->console);
+    }
+    read_records(l);
+}
+
+/* --- the whole --- */
+
+static sk_status prepare(launcher *l)
+{
+    const char *note = "";
+    int64_t bytes[SK_MAX_RANKS];
+    SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
+    SK_TRY(sk_setup_data(&l->setup));
+    SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, &note));
+    SK_TRY(write_config(l, 0));
+    for (int r = 0; r < l->setup.n_ranks; r++) bytes[r] = l->setup.programs[r]->heap_bytes;
+    SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->o->threads, sizeof(sk_desk), &l->t.heaps));
+    l->t.setup = &l->setup;
+    l->t.desk = sk_heaps_extra(l->t.heaps);
+    sk_console_open(&l->console, l->o->to, &l->t);
+    sk_console_head(&l->console);
+    if (!*note) return SK_OK;
+    sk_record r = {.kind = SK_REC_WARN};
+    snprintf(r.text, sizeof r.text, "%s", note);
+    sk_console_record(&l->console, &r);
+    return SK_OK;
+}
+
+static sk_status verdict(launcher *l)
+{
+    sk_status code;
+    int rank;
+    const char *story;
+    sk_console_clear(&l->console);
+    if (asked > 1 && !l->stopped)
+        return sk_fail((sk_status)(128 + asked_by),
+                       "ended at once by a second signal; skein train --resume run=%s continues "
+                       "from the newest checkpoint, if there is one",
+                       l->t.dir);
+    if (sk_heaps_aborted(l->t.heaps, &code, &rank, &story)) return sk_fail(code, "%s", story);
+    if (l->stopped)
+        return sk_fail(SK_ESTOP,
+                       "stopped after step %lld, everything is saved; skein train --resume run=%s "
+                       "continues",
+                       (long long)l->console.last.step, l->t.dir);
+    if (l->setup.tokenizer && l->job->sample_every) {
+        begin_sample(l, l->final, false);
+        sample_some(l, SAMPLE_TOKENS + 1);
+    }
+    sk_console_done(&l->console, l->final);
+    return SK_OK;
+}
+
+static sk_status run(launcher *l)
+{
+    struct sigaction before[N_SIGNALS];
+    SK_TRY(prepare(l));
+    catch_signals(l->t.heaps, before);
+    sk_status st = start_ranks(l);
+    watch(l);
+    if (!st) st = verdict(l);
+    give_signals_back(before);
+    return st;
+}
+
+sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
+{
+    launcher *l = sk_new(a, launcher);
+    l->arena = a;
+    l->job = job;
+    l->o = o;
+    sk_status st = run(l);
+    if (l->sampler) {
+        sk_sampler_close(l->sampler);
+        if (*l->sampling) sk_rundir_remove(l->sampling);
+    }
+    if (l->t.home) sk_ckpt_close(l->t.home);
+    sk_heaps_close(l->t.heaps);
+    return st;
+}

@@ -1,0 +1,29 @@
+/* launch.h - a whole training run on this host: setup, ranks, console, end.
+ *
+ * The launcher makes everything (programs, heaps, the run directory) and forks the
+ * ranks, which inherit it; then it is the console and the guard:
+ *
+ *   - a rank that dies or fails ends the job: the abort word is raised with one
+ *     story, the others leave at their next wait, and what is still there after
+ *     GRACE_S is killed;
+ *   - SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop at the next step boundary:
+ *     the ranks save, the launcher returns SK_ESTOP; a second signal kills;
+ *   - ranks die with the launcher (PR_SET_PDEATHSIG) and ignore Ctrl-C.
+ *
+ * Nothing has a name in the system, so nothing is left behind, however it ends. */
+#ifndef SK_TRAIN_LAUNCH_H
+#define SK_TRAIN_LAUNCH_H
+
+#include "train/job.h"
+
+#include <stdio.h>
+
+typedef struct sk_launch_opts {
+    bool threads; /* ranks are threads of this process: for debuggers and sanitizers */
+    FILE *to;     /* the console */
+    char *(*config)(sk_arena *a, const sk_job *job); /* the job as text, for config.yaml */
+} sk_launch_opts;
+
+sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o);
+
+#endif

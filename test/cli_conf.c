@@ -1,0 +1,410 @@
+/* The configuration: files and words to jobs, jobs to text and back, and a story for every way to
+ * get it wrong.  Two small models of its own stand in for the shelf. */
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/conf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int checks, bad;
+static char dir[64] = "/tmp/skein-conf-XXXXXX";
+static sk_arena arena;
+
+/* ---- two models: one with names of its own and positions, one with rotary positions */
+
+static bool tiny_key(sk_hyper *h, const char *key, double x)
+{
+    if (!strcmp(key, "n_embd")) h->hidden_size = (int64_t)x;
+    else if (!strcmp(key, "n_layer")) h->num_hidden_layers = (int64_t)x;
+    else if (!strcmp(key, "n_head")) h->num_attention_heads = (int64_t)x;
+    else if (!strcmp(key, "layer_norm_epsilon")) h->norm_eps = x;
+    else return false;
+    return true;
+}
+
+#define TINY(width, places)                                                                     \
+    {                                                                                           \
+        .arch = "tiny", .hidden_size = width, .num_hidden_layers = 2, .num_attention_heads = 4, \
+        .num_key_value_heads = 4, .intermediate_size = 4 * (width), .vocab_size = 256,          \
+        .max_position_embeddings = places, .norm_eps = 1e-5, .tie_word_embeddings = true        \
+    }
+static const sk_preset tiny_presets[] = {
+    {"nano", TINY(64, 512)}, {"nano-short", TINY(32, 100)}, {0}};
+static const sk_model tiny = {.name = "tiny",
+                              .doc = "",
+                              .presets = tiny_presets,
+                              .usual = {.vocab_size = 256,
+                                        .max_position_embeddings = 128,
+                                        .norm_eps = 1e-5,
+                                        .initializer_range = 0.02},
+                              .hf_key = tiny_key};
+static const sk_model turn = {
+    .name = "turn",
+    .doc = "",
+    .usual = {
+        .vocab_size = 256, .rope_theta = 10000, .max_position_embeddings = 64, .norm_eps = 1e-6}};
+const sk_model *const sk_model_parts[] = {&tiny, &turn, NULL};
+
+/* ---- tools */
+
+static void check_at(int line, bool ok, const char *what)
+{
+    checks++;
+    if (ok) return;
+    bad++;
+    printf("test/cli_conf.c:%d: %s\n  last story: %s\n", line, what, sk_error());
+}
+#define check(x)   check_at(__LINE__, (x), #x)
+#define same(x, y) check_at(__LINE__, !strcmp((x), (y)), #x " is " #y)
+
+static const sk_option options[] = {{"rank", "the rank to show", true},
+                                    {"o", "csv, json or md", true},
+                                    {"verbose", "say more", false},
+                                    {0}};
+static sk_job job;
+static sk_conf_rest rest;
+
+/* Load from one text of words; '~' stands for a space inside a word. */
+static sk_status load(const char *line)
+{
+    char *argv[32], *save = NULL, *text = sk_strdup(&arena, line);
+    int argc = 0;
+    for (char *w = strtok_r(text, " ", &save); w && argc < 32; w = strtok_r(NULL, " ", &save)) {
+        for (char *p = w; *p; p++)
+            if (*p == '~') *p = ' ';
+        argv[argc++] = w;
+    }
+    rest = (sk_conf_rest){.options = options};
+    return sk_conf_load(&arena, argc, argv, &job, &rest);
+}
+
+static const char *put(const char *name, const char *text)
+{
+    const char *path = sk_print(&arena, "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(text, 1, strlen(text), f) != strlen(text) || fclose(f)) abort();
+    return path;
+}
+
+static sk_status file(const char *text) { return load(put("t.yaml", text)); }
+
+static void refused_at(int line, sk_status got, sk_status code, const char *words)
+{
+    bool ok = got == code && strstr(sk_error_line(), words);
+    check_at(line, ok, sk_print(&arena, "exit %d and \"%s\" (exit %d)", code, words, got));
+}
+#define refused(got, code, words) refused_at(__LINE__, (got), (code), (words))
+
+/* ---- tests */
+
+static void defaults(void)
+{
+    check(!load(""));
+    check(job.model == &tiny && job.hyper.hidden_size == 64 && !strcmp(job.model_name, "nano"));
+    same(job.data_train, "kjv");
+    same(job.data_val, "");
+    same(job.data_tokenizer, "byte");
+    same(job.data_order, "shuffle");
+    check(job.steps == 200 && job.batch == 12 && job.seq == 256 && job.micro_batch == 0);
+    check(job.dtype == SK_F32 && job.seed == 1 && job.threads == 0 && job.time_limit == 0);
+    same(job.optim_name, "adamw");
+    check(job.lr == 1e-3 && job.betas[0] == 0.9 && job.betas[1] == 0.95 && job.eps == 1e-8);
+    check(job.weight_decay == 0.1 && job.clip == 1 && job.warmup == 10);
+    same(job.schedule, "cosine");
+    same(job.layout, "");
+    same(job.order, "fast");
+    check(job.ranks == 1 && job.ckpt_every == 0 && job.log_every == -1);
+    check(!load("model=nano-short") && job.seq == 100);
+    check(!load("-n 4") && job.ranks == 4 && !strcmp(job.layout, "dp=4"));
+    check(!load("-n4 layout=tp=4") && job.ranks == 4 && !strcmp(job.layout, "tp=4"));
+}
+
+static void words(void)
+{
+    check(!load("train.steps=5 --train.batch=64k --optim.lr 3e-4 --data.order sequential"));
+    check(job.steps == 5 && job.batch == 64000 && job.lr == 3e-4);
+    same(job.data_order, "sequential");
+    check(!load("train.steps=5 train.steps=7") && job.steps == 7); /* the last word wins */
+    check(!load("--resume -n 2") && !strcmp(job.resume, "auto") && job.ranks == 2);
+    check(!load("--resume=runs/a") && !strcmp(job.resume, "runs/a"));
+    check(!load("--no-resume --no-optim.clip resume=no") && !*job.resume && job.clip == 0);
+    check(!load("train.time=2m") && job.time_limit == 120);
+    check(!load("train.time=90s") && job.time_limit == 90);
+    check(!load("train.time=1.5h") && job.time_limit == 5400);
+    check(!load("optim.betas=0.8,0.99") && job.betas[0] == 0.8 && job.betas[1] == 0.99);
+    check(!load("train.dtype=bf16 train.seed=9007199254740993") && job.dtype == SK_BF16);
+    check(job.seed == 9007199254740993u);
+    check(!load("layout=dp=2~tp=2~zero=3~order:~dp~tp") &&
+          !strcmp(job.layout, "dp=2 tp=2 zero=3 order: dp tp"));
+    refused(load("-- foo=1"), SK_EUSAGE, "unknown key \"foo\"");
+    check(!load("here there --rank 3 -o csv --verbose -- --more"));
+    check(rest.n_words == 3 && !strcmp(rest.words[0], "here") && !strcmp(rest.words[2], "--more"));
+    same(sk_conf_option(&rest, "rank"), "3");
+    same(sk_conf_option(&rest, "o"), "csv");
+    same(sk_conf_option(&rest, "verbose"), "yes");
+    check(!load("--rank=1 --rank=2 --no-verbose -ojson"));
+    same(sk_conf_option(&rest, "rank"), "2");
+    same(sk_conf_option(&rest, "o"), "json");
+    same(sk_conf_option(&rest, "verbose"), "no");
+    check(!sk_conf_option(&rest, "none"));
+    check(!load("--help --nonsense") && rest.help);
+    char *one[] = {sk_strdup(&arena, "train.steps=3")}, *lost[] = {sk_strdup(&arena, "lost")};
+    check(!sk_conf_load(&arena, 1, one, &job, NULL) && job.steps == 3);
+    refused(sk_conf_load(&arena, 1, lost, &job, NULL), SK_EUSAGE, "\"lost\" is no key=value");
+}
+
+static void bad_words(void)
+{
+    refused(load("train.stpes=5"), SK_EUSAGE,
+            "unknown key \"train.stpes\" - did you mean \"train.steps\"?");
+    refused(load("lr=5"), SK_EUSAGE, "did you mean \"optim.lr\"?");
+    refused(load("--rnak 5"), SK_EUSAGE, "did you mean \"rank");
+    refused(load("-x"), SK_EUSAGE, "unknown option \"-x\"");
+    refused(load("--rank"), SK_EUSAGE, "needs a value");
+    refused(load("--train.steps"), SK_EUSAGE, "needs a value");
+    refused(load("-n"), SK_EUSAGE, "needs a value");
+    refused(load("--verbose=3"), SK_EUSAGE, "takes no value");
+    refused(load("--no-train.steps"), SK_EUSAGE, "cannot be turned off");
+    refused(load("--no-such"), SK_EUSAGE, "unknown option \"such\"");
+    refused(load("a.yaml b.yaml"), SK_EUSAGE, "two config files");
+    refused(load("/no/such.yaml"), SK_EIO, "No such file");
+    refused(load("data.train=\xff"), SK_EUSAGE, "not UTF-8");
+    refused(load("model=nanno"), SK_EUSAGE, "did you mean \"nano\"?");
+}
+
+static void ranges(void)
+{
+    refused(load("train.steps=0"), SK_EUSAGE,
+            "train.steps is \"0\"; a whole number >= 1 is needed");
+    refused(load("train.steps=abc"), SK_EUSAGE, "train.steps is \"abc\"");
+    refused(load("train.steps=1.5"), SK_EUSAGE, "a whole number");
+    refused(load("train.steps=99999999999999999999"), SK_EUSAGE, "a whole number");
+    refused(load("train.batch=-1"), SK_EUSAGE, "train.batch");
+    refused(load("train.seed=-1"), SK_EUSAGE, "train.seed");
+    refused(load("optim.clip=-0.5"), SK_EUSAGE, "optim.clip is \"-0.5\"; a number >= 0 is needed");
+    refused(load("optim.lr=nan"), SK_EUSAGE, "optim.lr");
+    refused(load("optim.lr=1e999"), SK_EUSAGE, "optim.lr");
+    refused(load("optim.lr="), SK_EUSAGE, "optim.lr");
+    refused(load("optim.betas=0.9"), SK_EUSAGE, "two numbers from 0 to 1");
+    refused(load("optim.betas=0.9,1"), SK_EUSAGE, "two numbers");
+    refused(load("optim.betas=0.9,0.9,0.9"), SK_EUSAGE, "two numbers");
+    refused(load("data.val_fraction=1"), SK_EUSAGE, "from 0 to 0.9");
+    refused(load("data.order=sorted"), SK_EUSAGE, "one of: shuffle sequential");
+    refused(load("optim.schedule=cos"), SK_EUSAGE, "one of: constant cosine linear");
+    refused(load("optim.schedule="), SK_EUSAGE, "one of");
+    refused(load("train.dtype=i32"), SK_EUSAGE, "f32, bf16 or f16");
+    refused(load("train.time=2d"), SK_EUSAGE, "a time");
+    refused(load("ranks=0"), SK_EUSAGE, "ranks");
+    refused(load("train.micro_batch=13"), SK_ECONF, "more than train.batch, which is 12");
+    refused(load("optim.min_lr=1"), SK_ECONF, "more than optim.lr");
+    refused(load("train.seq=513"), SK_ECONF, "train.seq is 513, but the model has 512 positions");
+    refused(load("data.train="), SK_ECONF, "data.train is empty");
+    char *longest = sk_alloc(&arena, 9000);
+    memset(longest, 'a', 8999);
+    refused(load(sk_print(&arena, "run=%s", longest)), SK_EUSAGE, "at most 4095 fit");
+    refused(load(sk_print(&arena, "layout=%s", longest)), SK_EUSAGE, "at most 4095 fit");
+}
+
+static void files(void)
+{
+    check(!file("# a comment\nmodel: nano-short\ntrain: {steps: 7, batch: 3, time: 1m}\n"
+                "optim:\n  betas: [0.5, 0.75]\n  clip: off\n  schedule: \"linear\"\n"
+                "data:\n  train: 'a file.txt'\nckpt.every: 5\nresume: yes\nlog:\n"));
+    check(job.steps == 7 && job.batch == 3 && job.time_limit == 60 && job.hyper.hidden_size == 32);
+    check(job.betas[0] == 0.5 && job.betas[1] == 0.75 && job.clip == 0 && job.ckpt_every == 5);
+    same(job.data_train, "a file.txt");
+    same(job.resume, "auto");
+    check(strstr(job.source, "/t.yaml") != NULL);
+    check(!load(sk_print(&arena, "train.steps=9 %s/t.yaml model=nano", dir)));
+    check(job.steps == 9 && job.batch == 3 && job.hyper.hidden_size == 64); /* words win */
+    check(!file("layout:\n  - mesh dp=2 tp=2\n  - split b over dp\n"));
+    same(job.layout, "mesh dp=2 tp=2\nsplit b over dp");
+    check(!file("layout: |\n  mesh dp=2\n  split b over dp\n"));
+    check(!strncmp(job.layout, "mesh dp=2\nsplit b over dp", 25));
+    put("two.layout", "mesh dp=2\nsplit b over dp\n");
+    check(!load(sk_print(&arena, "layout=%s/two.layout", dir)));
+    same(job.layout, "mesh dp=2\nsplit b over dp");
+    check(!file("") && job.steps == 200);
+    check(!file("{\"train\": {\"steps\": 4}, \"data\": {\"val\": null}}") && job.steps == 4);
+    check(!load(put("t.json", "{\"train\": {\"steps\": 6}}")) && job.steps == 6);
+}
+
+static void bad_files(void)
+{
+    refused(file("train:\n  steps: 5\n  stepps: 6\n"), SK_ECONF,
+            "t.yaml:3:3: unknown key \"train.stepps\"");
+    refused(file("train:\n  steps: many\n"), SK_ECONF, "t.yaml:2:10: train.steps is \"many\"");
+    refused(file("train: 5\n"), SK_ECONF, "t.yaml:1:1: unknown key \"train\"");
+    refused(file("train:\n  steps: 5\n  steps: 6\n"), SK_ECONF,
+            "t.yaml:3:3: \"train.steps\" is given twice, first in line 2");
+    refused(file("train: {steps: 5}\ntrain.steps: 6\n"), SK_ECONF, "given twice");
+    refused(file("train: {steps: {a: 1}}"), SK_ECONF, "unknown key \"train.steps.a\"");
+    refused(file("train: {steps: [1, [2]]}"), SK_ECONF, "a plain value is needed");
+    refused(file("train: [1, 2]"), SK_ECONF, "unknown key \"train\"");
+    refused(file("- a\n- b\n"), SK_ECONF, "keys with values");
+    refused(file("just words"), SK_ECONF, "keys with values");
+    refused(file("a: &x 1\ntrain.steps: *x"), SK_ECONF, "unknown key \"a\"");
+    refused(file("train.steps: &x 4\ntrain.batch: *x"), SK_ECONF, "t.yaml:2:14: aliases");
+    refused(file("train.steps: !!int 4"), SK_ECONF, "tags");
+    refused(file("? [a, b]\n: 4"), SK_ECONF, "a plain value");
+    refused(file("train: {steps: 5"), SK_ECONF, "not YAML");
+    refused(file("train:\n\tsteps: 5"), SK_ECONF, "t.yaml:2:1: not YAML");
+    refused(file("run: \"\xff\""), SK_ECONF, "not YAML");
+    refused(file("run: \"a\\0b\""), SK_ECONF, "NUL");
+    refused(file("train.steps: 1\n---\ntrain.steps: 2\n"), SK_ECONF, "a second document");
+    sk_out deep = {.arena = &arena}, wide = {.arena = &arena};
+    for (int i = 0; i < 5000; i++) sk_out_add(&deep, "{a: ");
+    refused(file(deep.s), SK_ECONF, "over 16 levels");
+    for (int i = 0; i < 1001; i++) sk_out_add(&wide, "model.a%d: 1\n", i);
+    refused(file(wide.s), SK_ECONF, "over 1000 keys");
+    while (wide.n < (1 << 20) + 1) sk_out_add(&wide, "# %s\n", "filling filling filling filling");
+    refused(file(wide.s), SK_EDATA, "more than the 1048576 bytes");
+    refused(load(sk_print(&arena, "%s/.yaml", dir)), SK_EIO, "No such file");
+}
+
+static void models(void)
+{
+    check(
+        !file("model: {arch: tiny, n_embd: 48, num_hidden_layers: 3, n_head: 6, vocab_size: 1k}"));
+    check(job.model == &tiny && job.hyper.hidden_size == 48 && job.hyper.num_hidden_layers == 3);
+    check(job.hyper.num_key_value_heads == 6 && job.hyper.vocab_size == 1000 && job.seq == 128);
+    same(job.hyper.arch, "tiny");
+    check(!file("model:\n  preset: nano\n  hidden_size: 128\n  tie_word_embeddings: false\n"));
+    check(job.hyper.intermediate_size == 512 && !job.hyper.tie_word_embeddings);
+    check(!load("model.num_attention_heads=8") && job.hyper.num_key_value_heads == 8);
+    check(!load("model.num_attention_heads=8 model.num_key_value_heads=4") &&
+          job.hyper.num_key_value_heads == 4);
+    check(!load("model.hidden_size=32 model.intermediate_size=256") &&
+          job.hyper.intermediate_size == 256);
+    check(!load("--no-model.tie_word_embeddings") && !job.hyper.tie_word_embeddings);
+    check(
+        !file("model: {arch: turn, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2}\n"
+              "train.seq: 1000\n") &&
+        job.model == &turn && job.hyper.rope_theta == 10000);
+    check(!load(sk_print(&arena, "%s/t.yaml model=nano train.seq=8", dir)) && job.model == &tiny);
+    refused(file("model: {arch: tinny}"), SK_ECONF, "did you mean \"tiny\"?");
+    refused(file("model: {preset: nano, arch: turn}"), SK_ECONF, "the sizes are those of a tiny");
+    refused(file("model: {preset: nano, hiden_size: 8}"), SK_ECONF,
+            "t.yaml:1:23: unknown key \"model.hiden_size\" of a tiny - did you mean "
+            "\"model.hidden_size\"?");
+    refused(file("model: {preset: nano, n_embd: 8.5}"), SK_ECONF, "a whole number is needed");
+    refused(file("model: {preset: nano, hidden_size: big}"), SK_ECONF, "a number is needed");
+    refused(file("model: {preset: nano, hidden_size: -4}"), SK_ECONF, "hidden_size is -4");
+    refused(file("model: {preset: nano, num_hidden_layers: 0}"), SK_ECONF,
+            "num_hidden_layers is 0");
+    refused(file("model: {preset: nano, hidden_size: 66}"), SK_ECONF,
+            "a multiple of num_attention_heads");
+    refused(file("model: {preset: nano, num_key_value_heads: 3}"), SK_ECONF,
+            "num_key_value_heads, which is 3");
+    refused(file("model: {preset: nano, num_key_value_heads: 0}"), SK_ECONF,
+            "num_key_value_heads, which is 0");
+    refused(file("model: {preset: nano, dropout: 1}"), SK_ECONF, "dropout is 1");
+    refused(file("model: {arch: tiny}"), SK_ECONF, "hidden_size is 0");
+}
+
+static void directories(void)
+{
+    put("config.json", "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3,\n"
+                       "\"n_inner\": null, \"vocab_size\": 99, \"layer_norm_epsilon\": 1e-6,\n"
+                       "\"architectures\": [\"X\"], \"tie_word_embeddings\": true, \"eos\": 5}");
+    check(!load(sk_print(&arena, "model=%s", dir)));
+    check(job.model == &tiny && job.hyper.hidden_size == 24 && job.hyper.num_key_value_heads == 3);
+    check(job.hyper.vocab_size == 99 && job.hyper.norm_eps == 1e-6 &&
+          job.hyper.tie_word_embeddings);
+    same(job.model_dir, dir);
+    same(job.data_tokenizer, "byte");
+    put("tokenizer.json", "{}");
+    check(!load(sk_print(&arena, "model=%s model.n_layer=1", dir)) &&
+          job.hyper.num_hidden_layers == 1);
+    same(job.data_tokenizer, dir);
+    check(!load(sk_print(&arena, "model=%s data.tokenizer=byte", dir)));
+    same(job.data_tokenizer, "byte");
+    const char *m = sk_print(&arena, "model=%s", dir);
+    put("config.json", "{\"model_type\": \"turn\", \"hidden_size\": 8, \"num_hidden_layers\": 1,"
+                       "\"rope_parameters\": {\"rope_theta\": 5e5}}");
+    check(!load(m) && job.hyper.rope_theta == 5e5);
+    put("config.json", "{\"model_type\": \"turn\", \"rope_scaling\": {\"rope_type\": \"llama3\"}}");
+    refused(load(m), SK_ECONF, "rope_scaling \"llama3\"");
+    put("config.json", "{\"model_type\": \"turn\", \"hidden_size\": 8, \"num_attention_heads\": 2, "
+                       "\"head_dim\": 8}");
+    refused(load(m), SK_ECONF, "head_dim is 8");
+    put("config.json", "{\"model_type\": \"bert\"}");
+    refused(load(m), SK_ECONF, "\"bert\" is none of the models");
+    put("config.json", "{\"model_type\": ");
+    refused(load(m), SK_ECONF, "not JSON");
+    put("config.json", "[]");
+    refused(load(m), SK_ECONF, "model_type");
+    refused(load("model=/"), SK_ECONF, "has no config.json");
+}
+
+/* A printed job loads back as the same job, byte by byte. */
+static void back_at(int line, const char *words)
+{
+    sk_job was;
+    check_at(line, !load(words), words);
+    was = job;
+    const char *text = sk_conf_print(&arena, &was);
+    check_at(line, !file(text), "the printed job loads");
+    memset(was.source, 0, sizeof was.source);
+    memset(job.source, 0, sizeof job.source);
+    bool equal = !memcmp(&was, &job, sizeof job);
+    check_at(line, equal, "and is the same");
+    if (!equal) printf("%s", text);
+}
+#define back(words) back_at(__LINE__, (words))
+
+static void round_trips(void)
+{
+    back("");
+    back("-n 8 train.time=90 train.dtype=f16 --resume optim.lr=0.1234567890123456789");
+    back("model=nano-short model.dropout=0.3333333333333333 optim.betas=0.1,0.999999999");
+    back("model.num_key_value_heads=2 model.intermediate_size=7 model.initializer_range=1e-300");
+    back("sample.prompt=\"quoted\"~\\back:~#~{x}~\t\x7f\x01 "
+         "data.train=caf\xc3\xa9/\xe2\x80\xa8\xc2\x85\xf0\x9f\x98\x80");
+    back("data.train=null data.val=~ run=5 data.tokenizer=- optim.name=yes");
+    back("layout=mesh~dp=2~\nsplit~b~over~dp\n");
+    back("train.seed=9000000000000000000 train.steps=1000000000000");
+    back("model.weights=/some/where model.name=my~own");
+    put("config.json", "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3}");
+    back(sk_print(&arena, "model=%s", dir));
+}
+
+static void helps(void)
+{
+    const char *help = sk_conf_help(&arena, options);
+    check(strstr(help, "--rank") && strstr(help, "-o ") && strstr(help, "train.steps"));
+    check(strstr(help, "(1e-3)") != NULL);
+    size_t wide = 0;
+    for (const char *p = help; *p;) {
+        size_t n = strcspn(p, "\n");
+        if (n > wide) wide = n;
+        p += n + (p[n] != 0);
+    }
+    check(wide <= 100);
+}
+
+int main(void)
+{
+    static const char *const names[] = {"t.yaml", "t.json", "two.layout", "config.json",
+                                        "tokenizer.json"};
+    if (!mkdtemp(dir)) return 2;
+    defaults();
+    words();
+    bad_words();
+    ranges();
+    files();
+    bad_files();
+    models();
+    directories();
+    round_trips();
+    helps();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unlink(sk_print(&arena, "%s/%s", dir, names[i]));
+    check(rmdir(dir) == 0);
+    sk_arena_end(&arena);
+    printf("conf: %d checks, %d bad\n", checks, bad);
+    return bad != 0;
+}
