@@ -30,6 +30,12 @@ function(skein_test name) # name, then the command
                                           ENVIRONMENT "${environment}")
 endfunction()
 
+# What tests share: test/lib.
+file(GLOB shared CONFIGURE_DEPENDS test/lib/*.c)
+add_library(skein_testlib STATIC ${shared})
+target_include_directories(skein_testlib PUBLIC test)
+target_link_libraries(skein_testlib PUBLIC skein PRIVATE skein_flags)
+
 function(skein_test_program name file library) # and the program's arguments
   add_executable(test_${name} ${file})
   set_target_properties(test_${name} PROPERTIES
@@ -46,7 +52,7 @@ foreach(file ${tests})
   elseif(name MATCHES "64$") # in float64
     skein_test_program(${name} ${file} skein64)
   else()
-    skein_test_program(${name} ${file} skein)
+    skein_test_program(${name} ${file} skein_testlib)
   endif()
   if(name STREQUAL "parts_op" AND NOT EXISTS ${CMAKE_SOURCE_DIR}/test/parts_op64.c)
     skein_test_program(parts_op64 ${file} skein64)

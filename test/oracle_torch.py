@@ -100,8 +100,7 @@ def read_safetensors(path):
 
 def make(arch, folder, pairs):
     """Gains and biases get noise too: ones and zeros would hide a swapped or forgotten tensor.
-    What writes to the residual stream starts smaller, as in GPT-2, or the loss jumps at step 18
-    and magnifies rounding a hundredfold."""
+    What writes to the residual stream starts smaller, as in GPT-2."""
     config = CONFIGS[arch]
     for key, value in pairs.items():
         config[key] = type(config[key])(value)

@@ -2,6 +2,7 @@
 #include "cli/ask.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "layout/layout.h"
 #include "tensor/strict.h"
 #include "train/rundir.h"
 
@@ -12,22 +13,30 @@
 
 static bool begins(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 
-static bool ranks_named(int argc, char **argv, const sk_job *job)
+static bool ranks_said(int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
         if (begins(argv[i], "-n") || begins(argv[i], "ranks=") || begins(argv[i], "--ranks"))
             return true;
-    return job->ranks != 1;
+    return false;
+}
+
+static bool layout_said(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (begins(argv[i], "layout=") || begins(argv[i], "--layout")) return true;
+    return false;
 }
 
 static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
 {
     SK_TRY(sk_conf_load(a, argc, argv, job, rest));
-    if (!rest->help && !ranks_named(argc, argv, job)) job->ranks = 0;
+    if (!rest->help && job->ranks == 1 && !ranks_said(argc, argv)) job->ranks = 0;
     return SK_OK;
 }
 
-/* A run is continued with the config it was begun with; words given now still count. */
+/* A run is continued with the config it was begun with; words given now still count, and where
+ * only ranks or only a layout is given anew, the old one of the other is not held against it. */
 static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
 {
     char dir[PATH_MAX];
@@ -37,7 +46,12 @@ static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, s
     char **words = sk_many(a, char *, argc + 2);
     words[0] = config;
     memcpy(words + 1, argv, (size_t)argc * sizeof *argv);
-    return load(a, argc + 1, words, job, rest);
+    SK_TRY(load(a, argc + 1, words, job, rest));
+    bool ranks = ranks_said(argc, argv), layout = layout_said(argc, argv);
+    sk_layout l;
+    if (layout && !ranks) job->ranks = 0;
+    if (ranks && !layout && sk_layout_read(job->layout, (int)job->ranks, &l)) job->layout[0] = 0;
+    return SK_OK;
 }
 
 sk_status sk_ask_job(sk_arena *a, int argc, char **argv, const char *usage, sk_job *job,

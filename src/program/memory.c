@@ -1,6 +1,10 @@
 /* memory.c - every buffer gets its place before the first step.
  *
- * Kept buffers come first, kind by kind.  Transient ones are placed in the order
+ * The heap is cut into one region a kind: weights, gradients, optimizer state,
+ * wire (sums and tables of calls), activations, scratch.  Activations come last
+ * but for scratch because their region ends with the transient buffers of every
+ * kind (gathered weights and whole gradients too: they share its holes).
+ * Transient buffers are placed in the order
  * in which they begin to live, each in the smallest hole that fits (a list of
  * holes sorted by address, holes that meet are joined): one pass, and the
  * forward-backward shape of a step leaves few odd holes.  An op that may work in
@@ -98,17 +102,16 @@ static void give(holes *h, int64_t at, int64_t size)
 
 /* --- places --- */
 
-static int64_t place_kept(sk_program *p)
+/* The kept buffers of one kind, from `at` on; returns where they end. */
+static int64_t place_kept(sk_program *p, sk_kind kind, int64_t at)
 {
-    int64_t at = 0;
-    for (int k = 0; k < SK_N_KINDS; k++)
-        for (int i = 0; i < p->bufs.n; i++) {
-            sk_buffer *b = &p->bufs.v[i];
-            if (!b->keep || b->within >= 0 || (int)b->kind != k) continue;
-            b->offset = at;
-            at += lines(b->bytes);
-            p->kind_bytes[k] += lines(b->bytes);
-        }
+    p->kind_at[kind] = at;
+    for (int i = 0; i < p->bufs.n; i++) {
+        sk_buffer *b = &p->bufs.v[i];
+        if (!b->keep || b->within >= 0 || b->kind != kind) continue;
+        b->offset = at;
+        at += lines(b->bytes);
+    }
     return at;
 }
 
@@ -147,8 +150,6 @@ static void index_events(const sk_program *p, sk_arena *a, events *ev)
     }
 }
 
-/* Bytes by kind where transient memory is fullest are charged to activations; the gathered weights
- * and whole gradients among them lie in the same pool. */
 static int64_t place_transient(sk_program *p, int64_t base)
 {
     sk_arena tmp = {0};
@@ -181,13 +182,11 @@ static void place_parts(sk_program *p)
 
 static int64_t place_tables(sk_program *p, int64_t at)
 {
-    int64_t begin = at;
     for (int i = 0; i < p->calls.n; i++) {
         p->calls.v[i].table_at = at;
         at +=
             lines((int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)p->calls.v[i].n_segs));
     }
-    p->kind_bytes[SK_WIRE] += at - begin;
     return at;
 }
 
@@ -209,15 +208,20 @@ static int64_t scratch_need(sk_program *p)
 sk_status sk_plan_memory(sk_program *p)
 {
     lifetimes(p);
-    int64_t at = place_kept(p);
-    at = place_tables(p, at);
-    int64_t acts = place_transient(p, at);
-    p->kind_bytes[SK_ACTS] += acts;
-    at += acts;
+    int64_t at = place_kept(p, SK_WEIGHTS, 0);
+    at = place_kept(p, SK_GRADS, at);
+    at = place_kept(p, SK_OPTIM, at);
+    at = place_tables(p, place_kept(p, SK_WIRE, at));
+    at = place_kept(p, SK_ACTS, at);
+    at += place_transient(p, at);
     place_parts(p);
     p->scratch_per_thread = scratch_need(p);
-    p->scratch_at = at;
-    p->kind_bytes[SK_SCRATCH] = p->scratch_per_thread * p->threads;
-    p->heap_bytes = at + p->kind_bytes[SK_SCRATCH];
+    p->kind_at[SK_SCRATCH] = at;
+    p->heap_bytes = at + p->scratch_per_thread * p->threads;
+    static const sk_kind order[] = {SK_WEIGHTS, SK_GRADS, SK_OPTIM, SK_WIRE, SK_ACTS, SK_SCRATCH};
+    for (int i = 0; i < SK_N_KINDS; i++) {
+        int64_t end = i + 1 < SK_N_KINDS ? p->kind_at[order[i + 1]] : p->heap_bytes;
+        p->kind_bytes[order[i]] = end - p->kind_at[order[i]];
+    }
     return SK_OK;
 }

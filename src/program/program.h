@@ -146,9 +146,8 @@ typedef struct sk_program {
     int logits;       /* of a program for sampling; -1 otherwise */
     bool counts_loss; /* this rank's loss is counted in the sum */
     int stats, sums;  /* buffers; 0: none */
-    int64_t scratch_at;
     int64_t scratch_per_thread;
-    int64_t kind_bytes[SK_N_KINDS]; /* by kind, disjoint: adds up to heap_bytes */
+    int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;
 } sk_program;
 

@@ -223,7 +223,7 @@ static void run_op(sk_run *r, int pc)
 {
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
-    op_job j = {r->p->insts.v[pc].node->op, a, r->base + r->p->scratch_at,
+    op_job j = {r->p->insts.v[pc].node->op, a, r->base + r->p->kind_at[SK_SCRATCH],
                 r->p->scratch_per_thread};
     sk_team_run(r->team, op_part, &j);
 }

@@ -188,8 +188,11 @@ static const char *where_it_was(launcher *l, int rank)
     long long step = atomic_load(&line->step), pc = atomic_load(&line->pc);
     if (step < 0) return "before the first step";
     if (pc < 0 || pc >= p->insts.n) return sk_print(l->arena, "in step %lld", step + 1);
-    return sk_print(l->arena, "in step %lld, instruction %s", step + 1,
-                    sk_inst_print(p, (int)pc, l->arena));
+    char *text = sk_inst_print(p, (int)pc, l->arena), *to = text;
+    for (const char *s = text; *s; s++) /* columns are for listings */
+        if (*s != ' ' || (s > text && s[-1] != ' ')) *to++ = *s;
+    *to = 0;
+    return sk_print(l->arena, "in step %lld, instruction %s", step + 1, text);
 }
 
 /* It went without a word of its own: tell its story for it. */
@@ -241,6 +244,13 @@ static void reap(launcher *l)
 
 /* --- samples --- */
 
+static void warn(launcher *l, const char *text)
+{
+    sk_record r = {.kind = SK_REC_WARN};
+    snprintf(r.text, sizeof r.text, "%s", text);
+    sk_console_record(&l->console, &r);
+}
+
 static void end_sample(launcher *l)
 {
     if (!l->sampler) return;
@@ -275,10 +285,8 @@ static void begin_sample(launcher *l, const char *dir, bool remove)
     l->clean = (sk_clean){.one_line = true};
     l->to_say = SAMPLE_TOKENS;
     snprintf(l->sampling, sizeof l->sampling, "%s", remove ? dir : "");
-    if (!sk_sampler_open(dir, &o, &l->sampler)) return;
-    sk_record r = {.kind = SK_REC_WARN};
-    snprintf(r.text, sizeof r.text, "no sample: %.200s", sk_error_line());
-    sk_console_record(&l->console, &r);
+    if (sk_sampler_open(dir, &o, &l->sampler))
+        warn(l, sk_print(l->arena, "no sample: %s", sk_error_line()));
 }
 
 /* --- watching --- */
@@ -304,11 +312,7 @@ static void read_records(launcher *l)
     sk_record r;
     while (sk_desk_take(l->t.desk, &r)) {
         sk_console_record(&l->console, &r);
-        if (r.kind == SK_REC_STEPS && write_config(l, r.step)) {
-            sk_record w = {.kind = SK_REC_WARN};
-            snprintf(w.text, sizeof w.text, "config.yaml: %.200s", sk_error_line());
-            sk_console_record(&l->console, &w);
-        }
+        if (r.kind == SK_REC_STEPS && write_config(l, r.step)) warn(l, sk_error_line());
         if (r.kind == SK_REC_SAMPLE) begin_sample(l, r.text, true);
         if (r.kind == SK_REC_FINAL) snprintf(l->final, sizeof l->final, "%s", r.text);
     }
@@ -346,17 +350,20 @@ static sk_status prepare(launcher *l)
     SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
     SK_TRY(sk_setup_data(&l->setup));
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, &note));
-    SK_TRY(write_config(l, 0));
+    sk_status written = write_config(l, 0);
+    if (written && !*l->t.from) return sk_trail(written, SK_HERE);
+    const char *old = written ? sk_strdup(l->arena, sk_error_line()) : "";
     for (int r = 0; r < l->setup.n_ranks; r++) bytes[r] = l->setup.programs[r]->heap_bytes;
     SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->o->threads, sizeof(sk_desk), &l->t.heaps));
     l->t.setup = &l->setup;
     l->t.desk = sk_heaps_extra(l->t.heaps);
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
-    if (!*note) return SK_OK;
-    sk_record r = {.kind = SK_REC_WARN};
-    snprintf(r.text, sizeof r.text, "%s", note);
-    sk_console_record(&l->console, &r);
+    if (*note) warn(l, note);
+    if (*old) warn(l, sk_print(l->arena, "config.yaml stays as it was: %s", old));
+    if (l->t.steps && l->t.step >= l->t.steps)
+        warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",
+                         (long long)l->t.step, (long long)l->t.steps));
     return SK_OK;
 }
 

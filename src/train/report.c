@@ -185,22 +185,24 @@ static void put_head(sk_console *c)
 static void put_row(sk_console *c, const sk_record *r, double val)
 {
     sk_arena a = {0};
-    double s = r->seconds > 0 ? r->seconds : 1e-9;
+    const sk_record *sum = &c->since; /* one step alone says little about speed */
+    double s = sum->seconds > 0 ? sum->seconds : 1e-9;
     double mem = (double)c->s->programs[0]->heap_bytes / 1048576;
     sk_console_clear(c);
     put_head(c);
     fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
     if (isnan(val)) fprintf(c->to, "      –");
     else fprintf(c->to, "%s%7.4f%s", paint(c, GREEN), val, paint(c, PLAIN));
-    fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm, short_number(&a, r->tokens / s));
-    if (r->mfu > 0) fprintf(c->to, "%3.0f %%", 100 * r->mfu);
+    fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm, short_number(&a, sum->tokens / s));
+    if (r->mfu > 0) fprintf(c->to, "%3.0f %%", 100 * sum->mfu / s);
     else fprintf(c->to, "    –");
-    fprintf(c->to, "  %7.1f   %5.1f %% %7s\n", mem, 100 * r->waited / s,
+    fprintf(c->to, "  %7.1f   %5.1f %% %7s\n", mem, 100 * sum->waited / s,
             c->steps ? clock_text(&a, seconds_left(c)) : "–");
     fflush(c->to);
     if (c->n_spark == SK_SPARK) memmove(c->spark, c->spark + 1, sizeof c->spark - sizeof *c->spark);
     else c->n_spark++;
     c->spark[c->n_spark - 1] = r->loss;
+    c->since = (sk_record){0};
     sk_arena_end(&a);
 }
 
@@ -226,10 +228,15 @@ static void on_step(sk_console *c, const sk_record *r)
         c->began = sk_now();
     }
     c->last = *r;
+    c->since.seconds += r->seconds;
+    c->since.tokens += r->tokens;
+    c->since.waited += r->waited;
+    c->since.mfu += r->seconds * r->mfu;
     bool val = val_due(c, r->step);
     bool due = val || r->step == c->first || r->step == c->steps ||
                sk_loop_due(every, ROWS, r->step, c->steps ? c->steps : r->step + 1);
-    if (every < 0 && !c->steps) due = r->step == c->first;
+    if (every < 0 && (!c->steps || (c->s->has_val && c->s->job->val_every < 0)))
+        due = val || r->step == c->first; /* the rows of the validations are enough */
     if (!every || !due) return;
     if (!val) {
         put_row(c, r, NAN);

@@ -21,15 +21,16 @@ typedef struct sk_console {
     const sk_training *t;
     const sk_setup *s;
     bool tty, colour;
-    int width;      /* of the terminal */
-    bool bar;       /* stands on the last line now */
-    bool headed;    /* the table has its head */
-    double drawn;   /* when the bar was drawn last */
-    double began;   /* when the first step was seen */
-    int64_t first;  /* which step that was */
-    int64_t steps;  /* of the whole training; 0: not known yet */
-    sk_record last; /* the newest step */
-    sk_record row;  /* a row that waits for its validation loss */
+    int width;       /* of the terminal */
+    bool bar;        /* stands on the last line now */
+    bool headed;     /* the table has its head */
+    double drawn;    /* when the bar was drawn last */
+    double began;    /* when the first step was seen */
+    int64_t first;   /* which step that was */
+    int64_t steps;   /* of the whole training; 0: not known yet */
+    sk_record last;  /* the newest step */
+    sk_record since; /* sums since the last row: seconds, tokens, waited, seconds x mfu */
+    sk_record row;   /* a row that waits for its validation loss */
     bool waiting;
     double val, best; /* newest and best validation loss; NaN: none */
     int64_t best_at;

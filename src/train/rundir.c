@@ -124,6 +124,7 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     t->steps = job->time_limit > 0 ? 0 : job->steps;
     SK_TRY(put_path(t->dir, resumes ? old : *job->run ? job->run : fresh_name(a, job)));
     snprintf(t->ckpt, sizeof t->ckpt, "%.*s/ckpt", PATH_MAX - 64, t->dir);
+    if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
     SK_TRY(find_state(a, job, t, note));
     if (*t->from) SK_TRY(read_state(a, t));
     SK_TRY(sk_dir_make(t->dir));

@@ -80,7 +80,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     sk_run_init(*run, 11);
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
-        SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = 1e-2}, &out));
+        SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = 1e-3}, &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
     }
     SK_TRY(sk_run_validate(*run, 0, &out));

@@ -1,0 +1,88 @@
+/* api.c - include/skein.h: finds a command's part and runs it.
+ *
+ * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
+ * of its own (umask, signals, printing the story) is there, all else is here. */
+#include "skein.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "cli/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *sk_version(void) { return SK_VERSION; }
+
+static void usage(FILE *to)
+{
+    fprintf(to, "skein " SK_VERSION " trains one model on many processors\n\n"
+                "usage: skein COMMAND [arguments]      skein COMMAND --help\n\n");
+    for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
+        fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
+    fprintf(to, "\nTwo words to begin with: skein train\n");
+}
+
+static const sk_cmd *find(const char *name)
+{
+    for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
+        if (!strcmp((*c)->name, name)) return *c;
+    return NULL;
+}
+
+static sk_status unknown(sk_arena *a, const char *name)
+{
+    int n = 0;
+    while (sk_cmd_parts[n]) n++;
+    const char **names = sk_many(a, const char *, n);
+    for (int i = 0; i < n; i++) names[i] = sk_cmd_parts[i]->name;
+    const char *near = sk_nearest(name, names, n);
+    if (near)
+        return sk_fail(SK_EUSAGE, "there is no command '%s' (did you mean '%s'?)", name, near);
+    return sk_fail(SK_EUSAGE, "there is no command '%s'; skein --help lists them", name);
+}
+
+static bool wants_help(int n, char **words)
+{
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(words[i], "--")) return false;
+        if (!strcmp(words[i], "--help") || !strcmp(words[i], "-h")) return true;
+    }
+    return false;
+}
+
+static sk_status dispatch(sk_arena *a, int n, char **words)
+{
+    if (n < 1) {
+        usage(stderr);
+        return sk_fail(SK_EUSAGE, "a command is needed");
+    }
+    const char *name = words[0];
+    const sk_cmd *c = find(name);
+    if (!strcmp(name, "--version") || !strcmp(name, "version")) {
+        puts("skein " SK_VERSION);
+        return SK_OK;
+    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        usage(stdout);
+        return SK_OK;
+    }
+    if (!c) return unknown(a, name);
+    if (c->help && wants_help(n - 1, words + 1)) { /* without, the command tells itself */
+        printf("skein %s: %s\n\n%s", c->name, c->doc, c->help);
+        return SK_OK;
+    }
+    return c->run(a, n - 1, words + 1);
+}
+
+int sk_command(int n_words, const char *const words[])
+{
+    sk_arena a = {0};
+    int n = n_words > 0 ? n_words : 0;
+    char **copy = sk_many(&a, char *, n + 1); /* commands may change their words */
+    for (int i = 0; i < n; i++) copy[i] = sk_strdup(&a, words[i]);
+    sk_error_set("");
+    sk_status st = dispatch(&a, n, copy);
+    if (fflush(stdout) && !st) st = sk_fail(SK_EIO, "cannot write to standard output");
+    if (!st) sk_error_set(""); /* of something that was tried on the way */
+    sk_arena_end(&a);
+    return (int)st;
+}

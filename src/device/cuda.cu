@@ -1,0 +1,179 @@
+/* cuda.cu - an NVIDIA GPU as a device, through the CUDA run time.
+ *
+ * cudaMalloc is called once per pool and never again: it costs up to a millisecond and waits for
+ * the whole device.  Streams do not wait for the legacy default stream, so what is ordered is only
+ * what device.h says is ordered.  The run time is linked in and looks for the driver when the
+ * first call comes; without driver or GPU that call fails, with a sentence, and nothing else does.
+ * Closing ignores what the run time answers: the work is over or has failed with its own story. */
+#include "device/cuda.h"
+#include "device/device.h"
+#include "base/text.h"
+
+#include <stdio.h>
+
+/* The current device belongs to the thread, and a library may have changed it. */
+static cudaError_t enter(const sk_device *d) { return cudaSetDevice(d->index); }
+
+static sk_status failed(const sk_device *d, const char *what, cudaError_t e)
+{
+    return sk_fail(SK_EIO, "device '%s': %s failed: %s (%s)", d->name, what, cudaGetErrorString(e),
+                   cudaGetErrorName(e));
+}
+
+/* A failed call of the run time also leaves a note for cudaGetLastError(), where the next launch
+ * would find it and take it for its own: take it away. */
+#define TRY(d, call)                                                        \
+    do {                                                                    \
+        cudaError_t e_ = (call);                                            \
+        if (e_ != cudaSuccess) {                                            \
+            (void)cudaGetLastError();                                       \
+            return failed((d), #call, e_);                                  \
+        }                                                                   \
+    } while (0)
+
+static sk_status cuda_open(sk_device *d)
+{
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver || (!e && !n)) {
+        (void)cudaGetLastError();
+        return sk_fail(SK_ECONF,
+                       "device '%s': no GPU that CUDA can use: %s; see what nvidia-smi says, or "
+                       "use the device 'cpu'",
+                       d->name, cudaGetErrorString(e ? e : cudaErrorNoDevice));
+    }
+    TRY(d, e);
+    if (d->index >= n)
+        return sk_fail(SK_ECONF, "device '%s': this host has %d, 'cuda:0' to 'cuda:%d'", d->name, n,
+                       n - 1);
+    TRY(d, enter(d));
+    TRY(d, cudaFree(NULL)); /* makes the context now: seconds, better here than in step 1 */
+    return SK_OK;
+}
+
+static sk_status cuda_look(sk_device *d, sk_device_facts *out)
+{
+    cudaDeviceProp p;
+    size_t available = 0, all = 0;
+    TRY(d, enter(d));
+    TRY(d, cudaGetDeviceProperties(&p, d->index));
+    TRY(d, cudaMemGetInfo(&available, &all));
+    snprintf(out->model, sizeof out->model, "%.127s", p.name);
+    out->bytes = (int64_t)all;
+    out->available = (int64_t)available;
+    return SK_OK;
+}
+
+/* ---- pools */
+
+static sk_status no_room(sk_device *d, size_t bytes)
+{
+    size_t available = 0, all = 0;
+    TRY(d, cudaMemGetInfo(&available, &all));
+    sk_arena a = {0};
+    sk_status st = sk_fail(SK_EIO,
+                           "device '%s': a pool of %s (%zu bytes) does not fit, %s of %s are free; "
+                           "use a smaller micro-batch, or shard or recompute more",
+                           d->name, sk_bytes(&a, (int64_t)(bytes & INT64_MAX)), bytes,
+                           sk_bytes(&a, (int64_t)available), sk_bytes(&a, (int64_t)all));
+    sk_arena_end(&a);
+    return st;
+}
+
+static sk_status cuda_pool_open(sk_device *d, size_t bytes, void **base)
+{
+    TRY(d, enter(d));
+    cudaError_t e = cudaMalloc(base, bytes);
+    if (e == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return no_room(d, bytes);
+    }
+    TRY(d, e);
+    return SK_OK;
+}
+
+static void cuda_pool_close(sk_device *d, void *base, size_t bytes)
+{
+    (void)bytes;
+    (void)enter(d);
+    (void)cudaFree(base);
+}
+
+/* ---- streams */
+
+/* Addresses of host and devices are one space, so the direction need not be said. */
+static sk_status cuda_copy(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, (cudaStream_t)s));
+    return SK_OK;
+}
+
+static sk_status cuda_stream_open(sk_device *d, sk_stream **out)
+{
+    cudaStream_t s = NULL;
+    TRY(d, enter(d));
+    TRY(d, cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    *out = (sk_stream *)s;
+    return SK_OK;
+}
+
+static void cuda_stream_close(sk_device *d, sk_stream *s)
+{
+    (void)enter(d);
+    (void)cudaStreamDestroy((cudaStream_t)s);
+}
+
+static sk_status cuda_stream_sync(sk_device *d, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaStreamSynchronize((cudaStream_t)s));
+    return SK_OK;
+}
+
+/* ---- events */
+
+static sk_status cuda_event_open(sk_device *d, sk_event **out)
+{
+    cudaEvent_t e = NULL;
+    TRY(d, enter(d));
+    TRY(d, cudaEventCreate(&e));
+    *out = (sk_event *)e;
+    return SK_OK;
+}
+
+static void cuda_event_close(sk_device *d, sk_event *e)
+{
+    (void)enter(d);
+    (void)cudaEventDestroy((cudaEvent_t)e);
+}
+
+static sk_status cuda_event_record(sk_device *d, sk_event *e, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaEventRecord((cudaEvent_t)e, (cudaStream_t)s));
+    return SK_OK;
+}
+
+static sk_status cuda_event_wait(sk_device *d, sk_event *e, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaStreamWaitEvent((cudaStream_t)s, (cudaEvent_t)e, 0));
+    return SK_OK;
+}
+
+static sk_status cuda_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
+{
+    float ms = 0; /* the clock ticks every half microsecond */
+    TRY(d, enter(d));
+    TRY(d, cudaEventElapsedTime(&ms, (cudaEvent_t)from, (cudaEvent_t)to));
+    *out = 1e-3 * (double)ms;
+    return SK_OK;
+}
+
+const sk_device_kind sk_device_cuda = {
+    "cuda",           cuda_open,          cuda_look,         cuda_pool_open,
+    cuda_pool_close,  cuda_copy,          cuda_stream_open,  cuda_stream_close,
+    cuda_stream_sync, cuda_event_open,    cuda_event_close,  cuda_event_record,
+    cuda_event_wait,  cuda_event_seconds,
+};

@@ -1,0 +1,159 @@
+#!/bin/bash
+# cli_errors.sh - whatever goes wrong is told once, in a sentence, with the right exit code.
+#
+# Mistakes on the command line and in files, data that are too short or not what they should be,
+# a full disk, Ctrl-C, and a rank that is killed.  Each case says which code must come out and
+# which words the story must have; a story has one line on standard error.
+set -eu
+cd "$(dirname "$0")/.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+mounted=
+clean() {
+    [ -z "$mounted" ] || umount "$temp/small"
+    rm -rf "$temp"
+}
+trap clean EXIT
+cp example/one_file.c "$temp/text"
+cd "$temp"
+
+cases=0 wrong=0
+small=(model=tiny data.train=text train.batch=4 train.seq=32 sample.every=0 val.every=0)
+
+bad() {
+    echo "$*"
+    wrong=$((wrong + 1))
+}
+
+# Code, words that the story must have (a|b: both), command
+case_of() {
+    local want=$1 words=$2 rc=0 word
+    shift 2
+    cases=$((cases + 1))
+    timeout 60 "$skein" "$@" >out 2>err </dev/null || rc=$?
+    [ $rc = "$want" ] || bad "skein $*: exit code $rc, $want is needed: $(head -n 3 err)"
+    [ "$(grep -c '^skein: ' err)" = 1 ] || bad "skein $*: not one story: $(cat err)"
+    IFS='|' read -r -a list <<<"$words"
+    for word in "${list[@]}"; do
+        grep -qF -- "$word" err || bad "skein $*: the story lacks '$word': $(cat err)"
+    done
+}
+
+# ---- the command line
+case_of 64 "a command is needed"
+case_of 64 "trian|did you mean 'train'" trian
+case_of 64 "train.stps|train.steps" train train.stps=3
+case_of 64 "unknown option" train --frobnicate
+case_of 64 "train.steps|many" train train.steps=many
+case_of 64 "--tokens" sample . --tokens
+case_of 64 "nowhere" list nowhere
+case_of 64 "-o xml" doctor -o xml
+
+# ---- a config file: the place and the nearest name
+printf 'model: tiny\noptim:\n  learning_rat: 3\n' >typo.yaml
+case_of 78 "typo.yaml:3:3|optim.learning_rat" train typo.yaml
+printf 'model: tiny\ntrain:\n  stepz: 3\n' >typo2.yaml
+case_of 78 "typo2.yaml:3:3|train.steps" train typo2.yaml
+printf 'model: [tiny\n' >broken.yaml
+case_of 78 "broken.yaml" train broken.yaml
+mkdir folder.yaml
+case_of 74 "folder.yaml|directory" train folder.yaml
+
+# ---- layouts and models
+case_of 78 "4 ranks|2 were given" train "${small[@]}" -n 2 layout=dp=4
+case_of 78 "layout" train "${small[@]}" layout="dp=2 frob=3"
+case_of 78 "optim.name|adamw" train "${small[@]}" optim.name=adamv
+case_of 78 "tokenizer|256|100" train "${small[@]}" model.vocab_size=100
+case_of 78 "at most 64" train "${small[@]}" train.batch=128 layout=dp=128
+
+# ---- data
+printf 'too short' >short
+case_of 65 "9 tokens|train.seq=32|33" train "${small[@]}" data.train=short
+rc=0
+timeout 60 "$skein" train "${small[@]}" data.train=missing >out 2>err || rc=$?
+cases=$((cases + 1))
+case $rc in 65 | 74 | 78) grep -q missing err || bad "a missing file is not named" ;; *) bad "a missing file: $rc" ;; esac
+mkdir -p empty
+rc=0
+timeout 60 "$skein" train "${small[@]}" data.train=empty >out 2>err || rc=$?
+cases=$((cases + 1))
+case $rc in 65 | 74 | 78) grep -q empty err || bad "an empty folder is not named" ;; *) bad "an empty folder: $rc" ;; esac
+
+# ---- models that are not what they should be
+"$skein" train "${small[@]}" train.steps=2 run=good >out 2>err || { cat err; echo "no run to spoil"; exit 1; }
+case_of 65 "nothing" sample nothing
+case_of 65 "neither" sample empty
+cp -r good/final cut
+size=$(stat -c %s cut/model.safetensors)
+truncate -s $((size - 100)) cut/model.safetensors
+case_of 65 "cut/model.safetensors" sample cut
+case_of 65 "cut/model.safetensors" verify cut
+case_of 65 "cut/model.safetensors" verify cut/model.safetensors
+case_of 65 "cut" train "${small[@]}" model=cut train.steps=2 run=fromcut
+cp -r good flipped
+f=$(ls flipped/ckpt/step-*/m-*)
+printf '\377' | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") / 2)) conv=notrunc status=none
+case_of 65 "flipped" verify flipped
+case_of 65 "flipped" train "${small[@]}" run=flipped --resume train.steps=4
+case_of 73 "already has checkpoints|--resume" train "${small[@]}" run=good
+: >plainfile
+case_of 73 "plainfile" train "${small[@]}" run=plainfile/run
+
+# ---- numbers that go bad
+case_of 79 "finite|optim.lr" train "${small[@]}" train.steps=50 optim.lr=1e5 optim.clip=0 optim.warmup=0 run=bad
+[ ! -d bad/final ] || bad "a model was saved from bad numbers"
+
+# ---- two jobs in one directory
+"$skein" train "${small[@]}" train.steps=1000000 run=mine >out1 2>err1 &
+pid=$!
+until [ "$(wc -l 2>/dev/null <mine/metrics.jsonl)" -ge 3 ] 2>/dev/null; do sleep 0.02; done
+case_of 73 "mine" train "${small[@]}" run=mine --resume
+
+# ---- Ctrl-C saves and asks to be resumed
+kill -INT $pid
+rc=0
+wait $pid || rc=$?
+cases=$((cases + 1))
+[ $rc = 75 ] || bad "Ctrl-C: exit code $rc, 75 is needed: $(cat err1)"
+grep -q -- --resume err1 || bad "Ctrl-C: no word on how to go on: $(cat err1)"
+compgen -G "mine/ckpt/step-*" >/dev/null || bad "Ctrl-C: nothing was saved"
+
+# ---- a rank is killed: the others stop at once, and one story names it
+for launch in 2 4; do
+    "$skein" train "${small[@]}" train.steps=1000000 -n $launch run=kill$launch >out1 2>err1 &
+    pid=$!
+    until [ "$(wc -l 2>/dev/null <kill$launch/metrics.jsonl)" -ge 3 ] 2>/dev/null; do sleep 0.02; done
+    victim=$(pgrep -P $pid | tail -n 1)
+    begin=${EPOCHREALTIME/./}
+    kill -KILL "$victim"
+    rc=0
+    wait $pid || rc=$?
+    took=$(((${EPOCHREALTIME/./} - begin) / 1000))
+    cases=$((cases + 1))
+    [ $rc = 69 ] || bad "a killed rank: exit code $rc, 69 is needed: $(cat err1)"
+    [ $took -lt 1000 ] || bad "a killed rank: the others took $took ms, 1000 are allowed"
+    grep -qE "^skein: rank $((launch - 1)) died: signal 9 .* in step [0-9]+, instruction .*rank$((launch - 1)).log" err1 ||
+        bad "a killed rank: the story is $(cat err1)"
+    [ "$(grep -c '^skein: ' err1)" = 1 ] || bad "a killed rank: not one story: $(cat err1)"
+done
+
+# ---- a full disk: a warning each time, the old checkpoint stays, three in a row end it
+full=
+mkdir small
+if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=2m none small 2>/dev/null; then
+    mounted=1
+    "$skein" train "${small[@]}" train.steps=4 ckpt.every=2 run=small/run >out 2>err || { cat err; bad "2 MiB: no run"; }
+    before=$(ls small/run/ckpt)
+    head -c 4m /dev/zero >small/ballast 2>/dev/null || true
+    case_of 74 "in a row" train "${small[@]}" train.steps=40 ckpt.every=2 run=small/run --resume
+    [ "$(grep -c 'was not saved' out)" = 3 ] || bad "a full disk: not three warnings: $(cat out)"
+    [ "$(ls small/run/ckpt)" = "$before" ] || bad "a full disk: checkpoints were $before, are $(ls small/run/ckpt)"
+    rm small/ballast
+    "$skein" train "${small[@]}" train.steps=6 run=small/run --resume >out 2>err || bad "no resume after the disk was full: $(cat err)"
+else
+    full=" (full disk not tried: no right to mount a tmpfs)"
+fi
+
+echo "$cases cases, $wrong wrong$full"
+[ $wrong = 0 ]

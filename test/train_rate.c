@@ -1,0 +1,105 @@
+/* Learning rates against closed forms, when things are due, and bytes made safe for a terminal. */
+#include "train/loop.h"
+#include "train/rate.h"
+#include "train/sample.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int checks, bad;
+
+static void near(const char *what, double got, double want)
+{
+    checks++;
+    if (fabs(got - want) <= 1e-12 * (1 + fabs(want))) return;
+    bad++;
+    printf("%s is %.17g, expected %.17g\n", what, got, want);
+}
+
+static void rates(void)
+{
+    sk_rate r = {.kind = SK_RATE_COSINE, .lr = 1, .min_lr = 0.1, .warmup = 10, .steps = 110};
+    near("first step of the rise", sk_rate_at(&r, 0), 0.1);
+    near("last step of the rise", sk_rate_at(&r, 9), 1);
+    near("cosine begins at the peak", sk_rate_at(&r, 10), 1);
+    near("cosine at half way", sk_rate_at(&r, 60), 0.55);
+    near("cosine at a quarter", sk_rate_at(&r, 35), 0.1 + 0.9 * 0.5 * (1 + sqrt(0.5)));
+    near("cosine at the end", sk_rate_at(&r, 110), 0.1);
+    near("cosine after the end", sk_rate_at(&r, 1000), 0.1);
+    r.kind = SK_RATE_LINEAR;
+    near("linear at half way", sk_rate_at(&r, 60), 0.55);
+    near("linear one step before the end", sk_rate_at(&r, 109), 0.1 + 0.9 * 0.01);
+    r.kind = SK_RATE_CONSTANT;
+    near("constant", sk_rate_at(&r, 1000), 1);
+    r = (sk_rate){.kind = SK_RATE_COSINE, .lr = 2, .warmup = 0, .steps = 0};
+    near("steps not known yet", sk_rate_at(&r, 50), 2);
+    r = (sk_rate){.kind = SK_RATE_COSINE, .lr = 2, .warmup = 20, .steps = 10};
+    near("a rise longer than the training", sk_rate_at(&r, 9), 1);
+    sk_rate_kind k;
+    checks += 2;
+    if (sk_rate_find("cosine", &k) || k != SK_RATE_COSINE) bad++, puts("cosine is not found");
+    if (sk_rate_find("cosin", &k) != SK_ECONF || !strstr(sk_error(), "'cosine'"))
+        bad++, printf("a typo is told so: %s\n", sk_error());
+}
+
+static int times(int64_t every, int64_t n, int64_t steps)
+{
+    int due = 0;
+    for (int64_t done = 1; done <= steps; done++) due += sk_loop_due(every, n, done, steps);
+    return due;
+}
+
+static void dues(void)
+{
+    near("never", times(0, 4, 100), 0);
+    near("every 10 of 100, the end apart", times(10, 0, 100), 9);
+    near("four times", times(-1, 4, 100), 3);
+    near("four times in 7 steps", times(-1, 4, 7), 3);
+    near("four times in 2 steps", times(-1, 4, 2), 1);
+    near("steps not known", sk_loop_due(-1, 4, 5, 0), 0);
+    near("a quarter of 100 is step 25", sk_loop_due(-1, 4, 25, 100), 1);
+}
+
+static void clean(const char *bytes, bool one_line, const char *want)
+{
+    sk_arena a = {0};
+    sk_out whole = {.arena = &a}, single = {.arena = &a};
+    sk_clean c = {.one_line = one_line}, d = c;
+    sk_clean_put(&c, &whole, bytes, strlen(bytes));
+    sk_clean_end(&c, &whole);
+    for (const char *p = bytes; *p; p++) sk_clean_put(&d, &single, p, 1); /* cut anywhere */
+    sk_clean_end(&d, &single);
+    checks++;
+    if (strcmp(whole.s ? whole.s : "", want) || strcmp(single.s ? single.s : "", want))
+        bad++, printf("bytes came out as '%s' and '%s', expected '%s'\n", whole.s, single.s, want);
+    sk_arena_end(&a);
+}
+
+#define NO "\xEF\xBF\xBD"
+static void texts(void)
+{
+    clean("plain\ttext\n", false, "plain\ttext\n");
+    clean("two\nlines", true, "two lines");
+    clean("\x1b[31mred", false, " [31mred");
+    clean("na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80", false,
+          "na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80");
+    clean("cut \xE2\x82", false, "cut " NO);
+    clean("\xFF\x80", false, NO NO);
+    clean("\xC0\xAF", false, NO NO);        /* overlong '/' */
+    clean("\xE0\x80\xAF", false, NO NO NO); /* overlong in three */
+    clean("\xED\xA0\x80", false, NO NO NO); /* a surrogate */
+    clean("\xC3z", false, NO "z");
+    clean("\xC2\x9B"
+          "31m",
+          false, " 31m"); /* a control sequence in one character */
+}
+
+int main(void)
+{
+    rates();
+    dues();
+    texts();
+    printf("%d checks, %d wrong\n", checks, bad);
+    return bad ? 1 : 0;
+}
