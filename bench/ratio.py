@@ -4,17 +4,19 @@
     ratio.py --skein PROGRAM --gemm PROGRAM --text FILE [--blas NAME=FOLDER ...] [--rounds R]
              [--steps K] [--models gpt2,nano] [--only REGEX] [--json FILE]
 
-bench/train.sh prepares all that and calls this.  Machines drift, so nothing is measured long: each
+bench/train.sh prepares all that and calls this. Machines drift, so nothing is measured long: each
 round runs every contender once for K steps after one that is thrown away, in an order that turns
-by one from round to round.  A contender's time is the median over rounds of its median step; a
-ratio is the median over rounds of the ratio within the round.  One more run, not timed, watches
-memory: the sum of the proportional set sizes (pages shared by ranks count once) of the contender's
-processes, ten times a second.  Everything runs on two cores.
+by one from round to round. A run during which others used more than --foreign percent of the host
+(other processes, or the hypervisor) is repeated, twice at most. A contender's time is the median
+over rounds of its median step; a ratio is the median over rounds of the ratio within the round.
+One more run, not timed, watches memory: the sum of the proportional set sizes (pages shared by
+ranks count once) of the contender's processes, ten times a second. Everything runs on two cores.
 """
 import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import statistics
@@ -42,7 +44,7 @@ def core_type(gemm):
         flags = next((line for line in f if line.startswith("flags")), "").split()
     if core not in ("prescott", "core2", "nehalem", "sandybridge", "barcelona", "generic"):
         return core, ""
-    for flag, name in (("avx512_bf16", "COOPERLAKE"), ("avx512f", "SKYLAKEX"), ("avx2", "HASWELL")):
+    for flag, name in (("avx512vl", "SKYLAKEX"), ("avx2", "HASWELL")):  # as skein chooses
         if flag in flags:
             return core, name
     return core, ""
@@ -67,7 +69,8 @@ def contenders(a, told):
                 "data.order=sequential", "data.val_fraction=0", f"train.steps={steps}",
                 f"train.batch={BATCH[model]}", "train.seq=256", "train.dtype=f32",
                 "optim.name=adamw", "optim.lr=1e-4", "optim.schedule=constant", "optim.warmup=0",
-                "optim.clip=0", f"layout=dp={ranks}", "run=RUN", "-n", str(ranks)]
+                "optim.clip=0", "val.every=0", "sample.every=0", f"layout=dp={ranks}",
+                "run=RUN", "-n", str(ranks)]
 
     if a.skein:
         add("skein, 1 rank of 2 threads", lambda m, k: skein(m, k, 1), {})
@@ -123,7 +126,16 @@ def memory(pid):
 
 class Run:
     def __init__(self):
-        self.ms, self.first, self.peak, self.error = [], None, 0.0, ""
+        self.ms, self.first, self.peak, self.error, self.foreign = [], None, 0.0, "", 0.0
+
+
+def busy():
+    """seconds that the host's cores have worked or were stolen; those of our ended children"""
+    with open("/proc/stat") as f:
+        user, nice, system, _, _, irq, soft, steal = map(int, f.readline().split()[1:9])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    all_ticks = user + nice + system + irq + soft + steal
+    return all_ticks / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
 
 
 def stop(child):
@@ -169,7 +181,7 @@ def run_once(name, command, env, cpus, watch, limit):
         os.setsid()
         os.sched_setaffinity(0, cpus)
 
-    begin = time.time()
+    begin, before = time.time(), busy()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              env={**os.environ, **env}, preexec_fn=own)
     if metrics:  # what it prints is for people; the numbers are in the file
@@ -187,6 +199,8 @@ def run_once(name, command, env, cpus, watch, limit):
             stop(child)
         time.sleep(0.1 if watch else 0.02 if metrics and run.first is None else 0.2)
     reader.join()
+    foreign = busy()[0] - before[0] - (busy()[1] - before[1])
+    run.foreign = max(0.0, 100 * foreign / (time.time() - begin) / os.cpu_count())
     if metrics:
         run.ms = read_metrics(metrics)
     if child.returncode and not run.error:
@@ -199,9 +213,19 @@ def run_once(name, command, env, cpus, watch, limit):
 
 # ---- the rounds
 
+def run_clean(a, *how):
+    """the cleanest of up to three runs"""
+    runs = []
+    while len(runs) < 3:
+        runs.append(run_once(*how, watch=False, limit=a.limit))
+        if runs[-1].error or runs[-1].foreign <= a.foreign:
+            return runs[-1]
+    return min(runs, key=lambda r: r.foreign)
+
+
 def measure(a, who, cpus):
     """{(model, name): dict(rounds=[ms or None], first=[s], peak=MiB, error=text)}"""
-    found = {(m, n): dict(rounds=[], first=[], peak=0.0, error="") for m in a.models
+    found = {(m, n): dict(rounds=[], first=[], foreign=[], peak=0.0, error="") for m in a.models
              for n, _, _ in who}
     for r in range(a.rounds + 1):
         watch = r == a.rounds  # the last round is for memory alone
@@ -210,19 +234,18 @@ def measure(a, who, cpus):
                 f = found[m, name]
                 if f["error"] or watch and name.startswith("GEMMs"):
                     continue
-                steps = 2 if watch else 1 + a.steps
-                run = run_once(name, command(m, steps), env, cpus, watch, a.limit)
-                f["error"] = run.error
                 if watch:
-                    f["peak"] = run.peak
+                    f["peak"] = run_once(name, command(m, 2), env, cpus, True, a.limit).peak
                     continue
-                ms = statistics.median(run.ms[1:]) if len(run.ms) > 1 else None
+                run = run_clean(a, name, command(m, 1 + a.steps), env, cpus)
+                f["error"] = run.error
+                ms = middle(run.ms[1:])
                 f["rounds"].append(ms)
+                f["foreign"].append(run.foreign)
                 if run.first:
                     f["first"].append(run.first)
-                print(f"round {r + 1} {m:5} {name:48} "
-                      f"{run.error or f'{ms:.0f} ms' if ms or run.error else 'one step only'}",
-                      file=sys.stderr, flush=True)
+                print(f"round {r + 1} {m:5} {name:53} {run.error or text(ms, ',.0f') + ' ms'}, "
+                      f"others used {run.foreign:.0f} % of the host", file=sys.stderr, flush=True)
     return found
 
 
@@ -282,6 +305,7 @@ def main():
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--models", type=lambda s: s.split(","), default=["gpt2", "nano"])
     p.add_argument("--only", default="")
+    p.add_argument("--foreign", type=float, default=6.0)
     p.add_argument("--limit", type=float, default=600, help="seconds that one run may take")
     p.add_argument("--json", default="")
     a = p.parse_args()
@@ -294,7 +318,9 @@ def main():
         cpu = next((x.split(":", 1)[1].strip() for x in f if x.startswith("model name")), "?")
     print(f"{cpu}, cores {cpus}, {a.rounds} rounds of {a.steps} steps, {time.time() - begin:.0f} s."
           f" OpenBLAS takes this processor for {core}"
-          + (f"; the floor and the tuned peers run with OPENBLAS_CORETYPE={told}." if told else "."))
+          + (f"; floor and tuned peers run with OPENBLAS_CORETYPE={told}." if told else "."))
+    worst = max(x for v in found.values() for x in v["foreign"] or [0])
+    print(f"Others used at most {worst:.0f} % of the host during a run that was kept.")
     table(a, who, found)
     if a.json:
         with open(a.json, "w") as f:

@@ -15,7 +15,11 @@ mkdir -p "$work"
 
 skein=${SKEIN:-$PWD/build/release/skein}
 options=()
-if [ -x "$skein" ]; then options+=(--skein "$skein"); else echo "no skein at $skein: without it" >&2; fi
+if [ -x "$skein" ]; then
+    options+=(--skein "$skein")
+else
+    echo "no skein at $skein: without it" >&2
+fi
 
 read -r -a blas < <(pkg-config --cflags --libs openblas)
 ${CC:-cc} -std=c11 -D_GNU_SOURCE -Isrc -O3 bench/gemm.c src/base/team.c src/base/status.c \

@@ -622,7 +622,7 @@ int main(int argc, char **argv)
         backward();
         double length = grad_norm(), shrink = clip > 0 && length > clip ? clip / length : 1;
         adamw((double)step, rate_at((double)step), shrink);
-        printf("%zu %.9g %.9g\n", step, loss, length);
+        printf("%zu %.9g %.9g\n", step + 1, loss, length);
         fflush(stdout);
     }
     return 0;

@@ -51,7 +51,6 @@ static void random_layout(sk_trial *t, char *text, size_t n)
     do dp = pick(1, 4), tp = pick(1, 4), pp = pick(1, 4);
     while (dp * tp * pp > 8 || dp * tp * pp == 1);
     int zero = pick(0, 3), order = pick(0, 3);
-    if (zero && order >= 2) order -= 2; /* shards are gathered first: dp must come before tp */
     t->n_micro = pick(1, 4);
     t->threads = pick(1, 2);
     t->bucket_bytes = pick(0, 1) ? 0 : 4096;

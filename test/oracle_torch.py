@@ -224,7 +224,7 @@ def train(folder, text, o):
             for x in p.values():
                 x.grad.mul_(o["clip"] / length)
         optim.step()
-        print(step, f"{loss.item():.9g} {length:.9g}", flush=True)
+        print(step + 1, f"{loss.item():.9g} {length:.9g}", flush=True)
 
 
 # ---- comparing ----
@@ -252,10 +252,11 @@ def compare(tolerance, name, a, b):
     norms = max((abs(p[1] - q[1]) / abs(q[1]) for p, q in zip(x, y) if p[1] and q[1]), default=0)
     good = worst <= tolerance and math.isfinite(worst)
     print(f"{name}: {len(x)} steps, loss {x[0][0]:.6f} -> {x[-1][0]:.6f}, largest difference "
-          f"{worst:.1e} (allowed {tolerance:g}), of grad_norm {norms:.1e}: {'ok' if good else 'WRONG'}")
+          f"{worst:.1e} (allowed {tolerance:g}), of grad_norm {norms:.1e}: "
+          + ("ok" if good else "WRONG"))
     if not good:
         for i, (p, q) in enumerate(zip(x, y)):
-            print(f"  {i:3} {p[0]:.9g} {q[0]:.9g}")
+            print(f"  {i + 1:3} {p[0]:.9g} {q[0]:.9g}")
     return 0 if good else 1
 
 

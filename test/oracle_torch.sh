@@ -16,7 +16,7 @@ if ! has_torch && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         -o DPkg::Lock::Timeout=120 install python3-torch python3-numpy >/dev/null 2>&1 || true
 fi
 if ! has_torch; then
-    echo "PyTorch is not here: apt-get install -y --no-install-recommends python3-torch python3-numpy"
+    echo "PyTorch is not here: apt-get install --no-install-recommends python3-torch python3-numpy"
     exit 77
 fi
 
@@ -42,8 +42,8 @@ if ! [ -x "$skein" ] || ! "$skein" train --help >/dev/null 2>&1; then
 fi
 
 # ---- skein against PyTorch
-# At 1e-3 without warmup the loss of nano jumps to 8 and back within a step, in PyTorch too, and each
-# jump magnifies rounding a hundredfold; at 3e-4 it falls.
+# At 1e-3 without warmup the loss of nano jumps to 8 and back within a step, in PyTorch too, and
+# each jump magnifies rounding a hundredfold; at 3e-4 it falls.
 against_torch() { # arch, learning rate, what to call it
     oracle make "$1" "$temp/$1"
     if ! "$skein" train model="$temp/$1" data.train="$temp/text" data.tokenizer=byte \

@@ -74,6 +74,18 @@ done
 train kill -n 2 layout=dp=2 --resume
 same kill
 
+# ranks killed again and again while it runs, with --restarts
+"$skein" train "${job[@]}" ckpt.every=5 run=storm -n 2 layout=dp=2 --restarts 50 >storm.out 2>storm.err &
+pid=$!
+kills=0
+while kill -0 $pid 2>/dev/null && [ $kills -lt 8 ]; do
+    sleep 0.15
+    victim=$(pgrep -P $pid | shuf -n 1)
+    [ -z "$victim" ] || ! kill -KILL "$victim" 2>/dev/null || kills=$((kills + 1))
+done
+wait $pid || { cat storm.out storm.err; fail "storm: it did not survive"; }
+same storm
+
 # another number of ranks, or another layout, is all that must be said
 for words in "-n 1" "layout=tp=2" "-n 4"; do
     # shellcheck disable=SC2086  # two words
@@ -93,4 +105,4 @@ for layout in dp=1 tp=2 "dp=2 zero=1" "dp=2 zero=3" "pp=2 micro=2" "dp=2 tp=2"; 
         $1 != $3 || !(d < 1e-4) { wrong = 1 }
         END { print worst; exit wrong || NR != 40 }' >>worst || fail "resumed on '$layout': other losses"
 done
-echo "the same bytes when resumed, branched, stopped, killed; $i other layouts within $(sort -g worst | tail -n 1)"
+echo "the same bytes when resumed, branched, stopped, killed $kills times; $i other layouts within $(sort -g worst | tail -n 1)"

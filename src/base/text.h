@@ -12,6 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct sk_out {
     sk_arena *arena;
     char *s; /* NUL-terminated; NULL while empty */
@@ -32,5 +36,9 @@ const char *sk_nearest(const char *word, const char *const *candidates, int n);
 char *sk_bytes(sk_arena *a, int64_t bytes);
 /* 4404412 -> "4,404,412" */
 char *sk_commas(sk_arena *a, int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -78,11 +78,11 @@ static size_t round_up(size_t x, size_t to) { return (x + to - 1) / to * to; }
 static sk_status no_room(sk_device *d, size_t bytes, int64_t available, const char *why)
 {
     sk_arena a = {0};
-    int64_t shown = bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
-    sk_status st = sk_fail(SK_EIO,
-                           "device '%s': a pool of %s (%zu bytes) does not fit, %s can be had: %s; "
-                           "use a smaller micro-batch, or shard or recompute more",
-                           d->name, sk_bytes(&a, shown), bytes, sk_bytes(&a, available), why);
+    sk_status st =
+        sk_fail(SK_EIO,
+                "device '%s': a pool of %s (%zu bytes) does not fit, %s can be had: %s; "
+                "use a smaller micro-batch, or shard or recompute more",
+                d->name, sk_bytes(&a, (int64_t)bytes), bytes, sk_bytes(&a, available), why);
     sk_arena_end(&a);
     return st;
 }
@@ -94,8 +94,8 @@ static sk_status cpu_pool_open(sk_device *d, size_t bytes, void **base)
     SK_TRY(cpu_look(d, &f));
     if (bytes > (uint64_t)f.available) return no_room(d, bytes, f.available, "the host is full");
     size_t all = round_up(bytes, HUGE), mapped = all + HUGE;
-    char *p =
-        mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return no_room(d, bytes, f.available, strerror(errno));
     size_t before = round_up((size_t)p, HUGE) - (size_t)p;
     if (before) munmap(p, before);

@@ -5,10 +5,10 @@
  * what device.h says is ordered.  The run time is linked in and looks for the driver when the
  * first call comes; without driver or GPU that call fails, with a sentence, and nothing else does.
  * Closing ignores what the run time answers: the work is over or has failed with its own story. */
-#include "device/cuda.h"
 #include "device/device.h"
 #include "base/text.h"
 
+#include <cuda_runtime.h>
 #include <stdio.h>
 
 /* The current device belongs to the thread, and a library may have changed it. */
@@ -22,13 +22,13 @@ static sk_status failed(const sk_device *d, const char *what, cudaError_t e)
 
 /* A failed call of the run time also leaves a note for cudaGetLastError(), where the next launch
  * would find it and take it for its own: take it away. */
-#define TRY(d, call)                                                        \
-    do {                                                                    \
-        cudaError_t e_ = (call);                                            \
-        if (e_ != cudaSuccess) {                                            \
-            (void)cudaGetLastError();                                       \
-            return failed((d), #call, e_);                                  \
-        }                                                                   \
+#define TRY(d, call)                       \
+    do {                                   \
+        cudaError_t e_ = (call);           \
+        if (e_ != cudaSuccess) {           \
+            (void)cudaGetLastError();      \
+            return failed((d), #call, e_); \
+        }                                  \
     } while (0)
 
 static sk_status cuda_open(sk_device *d)
@@ -74,7 +74,7 @@ static sk_status no_room(sk_device *d, size_t bytes)
     sk_status st = sk_fail(SK_EIO,
                            "device '%s': a pool of %s (%zu bytes) does not fit, %s of %s are free; "
                            "use a smaller micro-batch, or shard or recompute more",
-                           d->name, sk_bytes(&a, (int64_t)(bytes & INT64_MAX)), bytes,
+                           d->name, sk_bytes(&a, (int64_t)bytes), bytes,
                            sk_bytes(&a, (int64_t)available), sk_bytes(&a, (int64_t)all));
     sk_arena_end(&a);
     return st;
@@ -172,8 +172,7 @@ static sk_status cuda_event_seconds(sk_device *d, sk_event *from, sk_event *to, 
 }
 
 const sk_device_kind sk_device_cuda = {
-    "cuda",           cuda_open,          cuda_look,         cuda_pool_open,
-    cuda_pool_close,  cuda_copy,          cuda_stream_open,  cuda_stream_close,
-    cuda_stream_sync, cuda_event_open,    cuda_event_close,  cuda_event_record,
-    cuda_event_wait,  cuda_event_seconds,
+    "cuda",           cuda_open,         cuda_look,         cuda_pool_open,     cuda_pool_close,
+    cuda_copy,        cuda_stream_open,  cuda_stream_close, cuda_stream_sync,   cuda_event_open,
+    cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds,
 };

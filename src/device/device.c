@@ -88,6 +88,8 @@ sk_status sk_pool_open(sk_device *d, size_t bytes, void **base)
 {
     void *p = NULL;
     if (!bytes) bytes = 1; /* an empty pool has an address all the same */
+    if (bytes > INT64_MAX / 2)
+        return sk_fail(SK_EIO, "device '%s': no memory holds a pool of %zu bytes", d->name, bytes);
     SK_TRY(d->kind->pool_open(d, bytes, &p));
     *sk_push(&d->arena, &d->pools) = (sk_pool){p, bytes};
     *base = p;

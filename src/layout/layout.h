@@ -16,7 +16,8 @@
  *
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty.  When several axes cut one dim, the
- * mesh's last axis cuts first. */
+ * mesh's last axis cuts first and the axis that shards parameters last of all,
+ * so that its pieces lie side by side in what the others left. */
 #ifndef SK_LAYOUT_LAYOUT_H
 #define SK_LAYOUT_LAYOUT_H
 
@@ -54,6 +55,7 @@ void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
 int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
+int sk_layout_cutter(const sk_layout *l, int k); /* the axis that is the k-th to cut a dim */
 
 /* --- states: what each axis does to one tensor --- */
 

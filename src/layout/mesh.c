@@ -44,6 +44,14 @@ void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
     *to = n * (i + 1) / p;
 }
 
+int sk_layout_cutter(const sk_layout *l, int k)
+{
+    int last = l->mesh.n - 1;
+    if (l->shard_axis < 0) return last - k;
+    if (k == last) return l->shard_axis;
+    return last - k - (last - k <= l->shard_axis);
+}
+
 bool sk_state_equal(const sk_state *a, const sk_state *b)
 {
     for (int i = 0; i < SK_MAX_AXES; i++) {
@@ -72,7 +80,8 @@ sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters
     for (int d = 0; d < e.n; d++) {
         int64_t from = 0, to = e.full[d] = g->size[(int)letters[d] & 127];
         if (letters[d] == g->batch && micro >= 0) sk_cut(to, micro, n_micro, &from, &to);
-        for (int a = l->mesh.n - 1; a >= 0; a--) {
+        for (int k = 0; k < l->mesh.n; k++) {
+            int a = sk_layout_cutter(l, k);
             if (s->how[a] != SK_SPLIT || s->dim[a] != d) continue;
             int64_t lo, hi;
             sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);

@@ -228,8 +228,10 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
                    near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
+/* Letters are implied for the axes that short words make, not for those of a "mesh" line. */
 static sk_status short_mesh(sk_layout *l, shorts *s)
 {
+    int first = l->mesh.n;
     for (int i = 0; i < s->n_order; i++) {
         int which = sugar_find(s->order[i]);
         if (which < 0)
@@ -239,9 +241,10 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
     }
     for (int i = 0; i < N_SUGAR; i++)
         if (s->size[i]) SK_TRY(axis_add(&l->mesh, sugar[i].axis, s->size[i]));
-    for (int a = 0; a < l->mesh.n; a++)
+    for (int a = first; a < l->mesh.n; a++) {
         SK_TRY(split_letters(l, a, sugar[sugar_find(l->mesh.name[a])].letters));
-    l->stage_axis = sk_mesh_axis(&l->mesh, "pp");
+        if (!strcmp(l->mesh.name[a], "pp")) l->stage_axis = a;
+    }
     if (!s->zero) return SK_OK;
     l->shard = (sk_shard)s->zero;
     l->shard_axis = sk_mesh_axis(&l->mesh, "dp");
@@ -258,8 +261,9 @@ static sk_status read_short(sk_layout *l, const words *w)
         char word[WORD];
         snprintf(word, sizeof word, "%s", w->w[i]);
         if (!strcmp(word, "order:")) {
-            while (++i < w->n && s.n_order < N_SUGAR)
-                snprintf(s.order[s.n_order++], SK_AXIS_NAME, "%.15s", w->w[i]);
+            if (w->n - i - 1 > N_SUGAR)
+                return sk_fail(SK_ECONF, "layout: over %d words behind \"order:\"", N_SUGAR);
+            while (++i < w->n) snprintf(s.order[s.n_order++], SK_AXIS_NAME, "%.15s", w->w[i]);
             break;
         }
         SK_TRY(short_word(l, &s, word));
@@ -298,9 +302,11 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
     bool shorted = false;
     if (strlen(text) > 4000) return sk_fail(SK_ECONF, "layout: more than 4000 characters");
     for (const char *p = text; *p;) {
-        size_t len = strcspn(p, "\n;");
+        size_t said = strcspn(p, "\n;#"), len = said;
         words w;
-        SK_TRY(take_words(p, strcspn(p, "\n;#"), &w));
+        if (p[said] == '#')
+            len += strcspn(p + said, "\n"); /* a comment reaches to the line's end */
+        SK_TRY(take_words(p, said, &w));
         const struct verb *v = verb_of(&w);
         if (v) SK_TRY(v->say(&l, &w));
         else if (w.n && shorted)

@@ -75,6 +75,12 @@ static uint64_t stages_using(const sk_emit *e, const sk_tensor *t)
     return set;
 }
 
+/* The optimizer sees a piece of what kernels see; a scalar cannot be cut. */
+static bool is_cut(const sk_emit *e, const sk_param_plan *q)
+{
+    return sharded(e, SK_SHARD_STATE) && q->update.how[e->l->shard_axis] == SK_SPLIT;
+}
+
 static void plan_grad(sk_emit *e, sk_param_plan *q)
 {
     const sk_tensor *t = q->tensor;
@@ -83,7 +89,7 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
     q->grad = -1;
     if (!sharded(e, SK_SHARD_GRADS)) {
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
-        q->grad_shard = sharded(e, SK_SHARD_STATE) ? part_of(e, q->grad, t, &q->update) : q->grad;
+        q->grad_shard = is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
     for (int s = 0; s < e->opts->optim->n_state; s++) {
         name =
@@ -130,6 +136,39 @@ static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
     }
 }
 
+/* The state a gradient has after all its contributions, before any reduction. */
+static sk_state grad_made(const sk_emit *e, const sk_tensor *t)
+{
+    for (int i = 0; i < e->g->nodes.n; i++)
+        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
+            if (e->g->nodes.v[i]->into[o] == t) return e->sp->node[i].out[o];
+    return (sk_state){0};
+}
+
+/* Contributions are added up in place: they must be made alike, and cut as the weight is. */
+static sk_status grads_fit(const sk_emit *e, const sk_param_plan *q)
+{
+    const sk_tensor *t = q->tensor;
+    sk_state first = grad_made(e, t);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++) {
+            const sk_state *made = &e->sp->node[i].out[o];
+            if (e->g->nodes.v[i]->into[o] != t) continue;
+            for (int a = 0; a < e->l->mesh.n; a++) {
+                bool split = q->used.how[a] == SK_SPLIT;
+                if (made->how[a] == first.how[a] && split == (made->how[a] == SK_SPLIT) &&
+                    (!split || made->dim[a] == q->used.dim[a]))
+                    continue;
+                return sk_fail(SK_ECONF,
+                               "layout: the gradient of '%s' would not be cut over '%s' as the "
+                               "weight \"%s\" is; split fewer of these letters over '%s'",
+                               t->name, e->l->mesh.name[a], t->letters, e->l->mesh.name[a]);
+            }
+        }
+    }
+    return SK_OK;
+}
+
 static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int tie)
 {
     sk_program *p = e->p;
@@ -153,10 +192,10 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
         q->update.how[a] = SK_SPLIT;
         q->update.dim[a] = 0;
     }
+    SK_TRY(grads_fit(e, q));
     bool cut = sharded(e, SK_SHARD_PARAMS);
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
-    q->shard =
-        cut || !sharded(e, SK_SHARD_STATE) ? q->stored : part_of(e, q->stored, t, &q->update);
+    q->shard = cut || !is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
     q->owner = first_of(e, &q->update, set);
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
     if (e->opts->optim) plan_grad(e, q);
@@ -236,12 +275,13 @@ static void gather_layer(sk_emit *e)
     const sk_ints *uses = &e->uses[2 * e->layer + (int)e->phase];
     for (int k = 0; k < uses->n; k++) {
         int i = uses->v[k];
-        const sk_tensor *t = p->params.v[i].tensor;
-        int whole = sk_emit_piece(e, t, SK_WIRE, &p->params.v[i].used, -1);
-        const sk_extent *box = &p->bufs.v[whole].box;
-        sk_emit_seg(e, call, p->params.v[i].stored, whole, 1, box->size[0],
-                    sk_box_count(box, 1, box->n));
+        const sk_param_plan *q = &p->params.v[i];
         e->gathered[i] = sk_new(p->arena, sk_at_hand);
+        e->gathered[i]->buf = q->stored;
+        if (!is_cut(e, q)) continue;
+        int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
+        const sk_extent *box = &p->bufs.v[whole].box;
+        sk_emit_seg(e, call, q->stored, whole, 1, box->size[0], sk_box_count(box, 1, box->n));
         e->gathered[i]->buf = whole;
     }
     sk_emit_start(e, call);
@@ -287,20 +327,11 @@ static void settle_all(sk_emit *e)
     while (e->flying.n) settle(e, e->flying.v[0]);
 }
 
-/* The state a gradient has after all its contributions, before any reduction. */
-static sk_state grad_made(const sk_emit *e, const sk_tensor *t)
-{
-    for (int i = 0; i < e->g->nodes.n; i++)
-        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
-            if (e->g->nodes.v[i]->into[o] == t) return e->sp->node[i].out[o];
-    return (sk_state){0};
-}
-
 int sk_emit_grad_target(sk_emit *e, int param, const sk_state *made, bool *add)
 {
     sk_param_plan *q = &e->p->params.v[param];
     sk_state first = grad_made(e, q->tensor);
-    sk_assert(sk_state_equal(made, &first)); /* all contributions are made alike */
+    sk_assert(sk_state_equal(made, &first)); /* see grads_fit */
     if (!sharded(e, SK_SHARD_GRADS)) {
         *add = e->begun[param];
         e->begun[param] = 1;
@@ -309,6 +340,13 @@ int sk_emit_grad_target(sk_emit *e, int param, const sk_state *made, bool *add)
     *add = e->full_grad[param] >= 0;
     if (!*add) e->full_grad[param] = sk_emit_piece(e, q->tensor, SK_GRADS, &q->used, -1);
     return e->full_grad[param];
+}
+
+/* Is this gradient summed over the shard axis by a reduce-scatter?  Where nothing is split over
+ * that axis every rank has the whole sum already, and its piece is a slice. */
+static bool scattered(const sk_emit *e, const sk_param_plan *q)
+{
+    return is_cut(e, q) && grad_made(e, q->tensor).how[e->l->shard_axis] == SK_PSUM;
 }
 
 static bool more_axes(const sk_emit *e, int before)
@@ -332,7 +370,7 @@ static void reduce_ready(sk_emit *e)
         for (int i = 0; i < e->ready.n; i++) {
             sk_param_plan *q = &p->params.v[e->ready.v[i]];
             sk_state made = grad_made(e, q->tensor);
-            if (a == shard || made.how[a] != SK_PSUM) continue;
+            if ((a == shard && is_cut(e, q)) || made.how[a] != SK_PSUM) continue;
             int64_t n = sk_box_count(&p->bufs.v[q->grad].box, 0, p->bufs.v[q->grad].box.n);
             if (call < 0)
                 call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, SK_F32, a,
@@ -352,6 +390,7 @@ static void scatter_ready(sk_emit *e)
     for (int i = 0; i < e->ready.n; i++) {
         sk_param_plan *q = &p->params.v[e->ready.v[i]];
         const sk_extent *box = &p->bufs.v[q->grad].box;
+        if (!scattered(e, q)) continue;
         if (call < 0)
             call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, SK_F32, a,
                                 sk_print(p->arena, "grads from %s", q->tensor->name));
@@ -379,44 +418,52 @@ sk_status sk_emit_grad_done(sk_emit *e, int param)
     return SK_OK;
 }
 
+static void move(sk_emit *e, sk_act act, int from, int to)
+{
+    sk_inst *in = sk_emit_inst(e, act);
+    in->in[0] = from;
+    in->out[0] = to;
+}
+
 /* Gradients cut over the shard axis: the whole gradients of this task are reduced, each rank
  * keeps its piece and adds it to what came from earlier micro-batches. */
-static void scatter_task(sk_emit *e, int from, int to)
+static void scatter_task(sk_emit *e)
 {
     sk_program *p = e->p;
-    int call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, SK_F32, e->l->shard_axis,
-                            sk_print(p->arena, "grads from %s", p->params.v[from].tensor->name));
-    int first = p->bufs.n;
-    for (int i = from; i < to; i++) {
+    int call = -1, *piece = sk_many(p->arena, int, p->params.n);
+    for (int i = 0; i < p->params.n; i++) {
         if (e->full_grad[i] < 0) continue;
         sk_param_plan *q = &p->params.v[i];
-        const sk_extent *box = &p->bufs.v[e->full_grad[i]].box;
-        int dst =
+        piece[i] =
             e->begun[i] ? sk_emit_piece(e, q->tensor, SK_GRADS, &q->update, -1) : q->grad_shard;
-        sk_emit_seg(e, call, e->full_grad[i], dst, 1, box->size[0], sk_box_count(box, 1, box->n));
+        if (!scattered(e, q)) continue;
+        const sk_extent *box = &p->bufs.v[e->full_grad[i]].box;
+        if (call < 0)
+            call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, SK_F32, e->l->shard_axis,
+                                sk_print(p->arena, "grads from %s", q->tensor->name));
+        sk_emit_seg(e, call, e->full_grad[i], piece[i], 1, box->size[0],
+                    sk_box_count(box, 1, box->n));
     }
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
-    for (int i = from; i < to; i++) {
+    if (call >= 0) sk_emit_start(e, call);
+    if (call >= 0) sk_emit_wait(e, call);
+    for (int i = 0; i < p->params.n; i++) {
         if (e->full_grad[i] < 0) continue;
-        if (e->begun[i]) {
-            sk_inst *in = sk_emit_inst(e, SK_DO_ADD);
-            in->in[0] = first++;
-            in->out[0] = p->params.v[i].grad_shard;
-        }
+        if (!scattered(e, &p->params.v[i])) move(e, SK_DO_SLICE, e->full_grad[i], piece[i]);
+        if (e->begun[i]) move(e, SK_DO_ADD, piece[i], p->params.v[i].grad_shard);
         e->begun[i] = 1;
         e->full_grad[i] = -1;
     }
 }
 
 /* Axes other than the shard axis first, in place on the whole gradient. */
-static void reduce_task(sk_emit *e, int from, int to)
+static void reduce_task(sk_emit *e)
 {
     sk_program *p = e->p;
     for (int a = e->l->mesh.n - 1; a >= 0; a--) {
         int call = -1;
-        for (int i = from; i < to; i++) {
-            if (e->full_grad[i] < 0 || a == e->l->shard_axis) continue;
+        for (int i = 0; i < p->params.n; i++) {
+            if (e->full_grad[i] < 0) continue;
+            if (a == e->l->shard_axis && is_cut(e, &p->params.v[i])) continue;
             if (grad_made(e, p->params.v[i].tensor).how[a] != SK_PSUM) continue;
             if (call < 0) call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, SK_F32, a, "grads");
             const sk_extent *box = &p->bufs.v[e->full_grad[i]].box;
@@ -432,15 +479,10 @@ static void reduce_task(sk_emit *e, int from, int to)
 /* Called when the backward half of one layer of one micro-batch is written. */
 sk_status sk_emit_task_end(sk_emit *e)
 {
-    int n = e->p->params.n, any = 0;
     e->gathered_layer = -1;
     if (!e->training || !sharded(e, SK_SHARD_GRADS)) return SK_OK;
-    for (int i = 0; i < n; i++) any |= e->full_grad[i] >= 0;
-    if (!any) return SK_OK;
-    reduce_task(e, 0, n);
-    int from = 0;
-    while (e->full_grad[from] < 0) from++;
-    scatter_task(e, from, n);
+    reduce_task(e);
+    scatter_task(e);
     return SK_OK;
 }
 

@@ -4,7 +4,6 @@
  * a task is this stage's nodes in graph order, each with its operands brought
  * into the state it needs.  Then gradients are reduced, the optimizer runs, and
  * weights are made whole again.  Straight passes over arrays, nothing clever. */
-#include "base/hash.h"
 #include "base/text.h"
 #include "program/emit.h"
 #include "program/schedule.h"
@@ -191,6 +190,16 @@ static void section_begin(sk_emit *e, bool training)
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
 }
 
+/* Stages without a node (more stages than blocks) pass nothing on and do not count for the
+ * schedule.  Returns how many of the others come before this one. */
+static int busy_stages(const sk_emit *e, int *all)
+{
+    uint64_t busy = 1ull << e->p->stage;
+    for (int i = 0; i < e->g->nodes.n; i++) busy |= 1ull << e->sp->stage[i];
+    *all = __builtin_popcountll(busy);
+    return __builtin_popcountll(busy & ((1ull << e->p->stage) - 1));
+}
+
 static sk_status train_section(sk_emit *e)
 {
     const sk_schedule *s = sk_schedule_find(e->l->schedule);
@@ -205,7 +214,8 @@ static sk_status train_section(sk_emit *e)
                        near ? "'?)" : "");
     }
     section_begin(e, true);
-    s->emit(&tasks, e->p->stage, e->sp->n_stages, e->p->n_micro);
+    int n_busy = 0, before = busy_stages(e, &n_busy);
+    s->emit(&tasks, before, n_busy, e->p->n_micro);
     for (int i = 0; i < tasks.n; i++) SK_TRY(task(e, tasks.v[i].phase, tasks.v[i].micro));
     finish_sends(e);
     SK_TRY(sk_emit_grads_end(e));
@@ -311,63 +321,4 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
     SK_TRY(sk_plan_memory(p));
     *out = p;
     return SK_OK;
-}
-
-/* --- classes --- */
-
-static uint64_t fold(uint64_t h, int64_t x) { return sk_hash(h, &x, sizeof x); }
-
-/* A rank's program depends on its stage, on who is first along each axis (owners), and on the sizes
- * of its pieces.  Positions of pieces are coordinates, not shape. */
-static uint64_t class_key(const sk_graph *g, const sk_layout *l, int n_micro, const int *coord)
-{
-    uint64_t key = 0;
-    for (int a = 0; a < l->mesh.n; a++) {
-        if (a == l->stage_axis) key = fold(key, coord[a]);
-        else key = fold(key, coord[a] == 0);
-        for (const char *p = l->split[a]; *p; p++) {
-            int64_t n = g->size[(int)*p & 127], pieces = *p == g->batch ? n_micro : 1;
-            for (int m = 0; m < pieces; m++) {
-                int64_t from, to, lo, hi;
-                sk_cut(n, m, (int)pieces, &from, &to);
-                sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);
-                key = fold(key, hi - lo);
-            }
-        }
-    }
-    return key;
-}
-
-/* Sharded dim 0: sizes of all parameters' pieces along the shard axis. */
-static uint64_t shard_key(const sk_graph *g, const sk_layout *l, const int *coord)
-{
-    uint64_t key = 0;
-    if (l->shard == SK_SHARD_NONE || l->shard_axis < 0) return 0;
-    for (int i = 0; i < g->tensors.n; i++) {
-        const sk_tensor *t = g->tensors.v[i];
-        sk_state s = {0};
-        if (t->role != SK_PARAM || !t->letters[0]) continue;
-        for (int a = 0; a < l->mesh.n; a++)
-            if (a != l->stage_axis && sk_layout_splits(l, a, t->letters[0])) s.how[a] = SK_SPLIT;
-        s.how[l->shard_axis] = SK_SPLIT;
-        key = fold(key, sk_piece_of(g, l, t->letters, &s, coord, -1, 1).size[0]);
-    }
-    return key;
-}
-
-int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of)
-{
-    enum { MOST = 1024 };
-    uint64_t keys[MOST];
-    int n = 0, ranks = sk_mesh_ranks(&l->mesh);
-    for (int r = 0; r < ranks; r++) {
-        int coord[SK_MAX_AXES], c = 0;
-        sk_mesh_coords(&l->mesh, r, coord);
-        uint64_t key = class_key(g, l, n_micro, coord) ^ shard_key(g, l, coord);
-        while (c < n && keys[c] != key) c++;
-        if (c == MOST) return -1;
-        if (c == n) keys[n++] = key;
-        class_of[r] = c;
-    }
-    return n;
 }

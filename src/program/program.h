@@ -167,6 +167,9 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
  * is filled; returns how many classes there are, or -1 if there are over a thousand. */
 int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of);
+/* The same, but for who owns a piece: ranks with equal numbers have equal instructions and buffers.
+ * Enough to price a program, and fewer. */
+int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of);
 
 /* Prove P1 to P6 for the programs of all ranks.  One sentence on the first that fails. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);

@@ -35,17 +35,20 @@ static int find(sk_emit *e, const sk_tensor *t, const sk_state *s)
     return -1;
 }
 
-/* An axis may be gathered only if no axis before it in the mesh (which cuts later, and so finer)
- * splits the same dim. */
-static sk_status gatherable(sk_emit *e, const sk_tensor *t, const sk_state *s, int axis)
+/* A dim may be gathered or cut over an axis only while no axis that cuts later, and so finer,
+ * splits it. */
+static sk_status finest(sk_emit *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
 {
-    for (int a = 0; a < axis; a++)
-        if (s->how[a] == SK_SPLIT && s->dim[a] == s->dim[axis] && e->l->mesh.size[a] > 1)
+    for (int k = e->l->mesh.n - 1; k >= 0; k--) {
+        int a = sk_layout_cutter(e->l, k);
+        if (a == axis) break;
+        if (s->how[a] == SK_SPLIT && s->dim[a] == dim && e->l->mesh.size[a] > 1)
             return sk_fail(SK_ECONF,
-                           "layout: '%s' would have to be gathered over '%s' while '%s' splits the "
+                           "layout: '%s' would have to be moved over '%s' while '%s' splits the "
                            "same dim '%c'; name '%s' before '%s' in the mesh",
-                           t->name, e->l->mesh.name[axis], e->l->mesh.name[a],
-                           t->letters[s->dim[axis]], e->l->mesh.name[axis], e->l->mesh.name[a]);
+                           t->name, e->l->mesh.name[axis], e->l->mesh.name[a], t->letters[dim],
+                           e->l->mesh.name[axis], e->l->mesh.name[a]);
+    }
     return SK_OK;
 }
 
@@ -99,12 +102,27 @@ static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
     return slice(e, t, s, src); /* a slice of everything */
 }
 
-/* Bring axis `a` of the tensor from its present state to the wanted one. */
+/* Undo a split over axis `a` that is not wanted. */
+static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want, int a,
+                        int *buf)
+{
+    if (now->how[a] != SK_SPLIT) return SK_OK;
+    if (want->how[a] == SK_SPLIT && now->dim[a] == want->dim[a]) return SK_OK;
+    SK_TRY(finest(e, t, now, a, now->dim[a]));
+    sk_state next = *now;
+    next.how[a] = SK_WHOLE;
+    *buf = collective(e, t, SK_ALLGATHER, now, &next, a, *buf);
+    *now = next;
+    return SK_OK;
+}
+
+/* Bring axis `a` of the tensor to the wanted state; unwanted splits are undone already. */
 static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                           int a, int *buf)
 {
     sk_how from = (sk_how)now->how[a], to = (sk_how)want->how[a];
-    if (from == to && (from != SK_SPLIT || now->dim[a] == want->dim[a])) return SK_OK;
+    if (from == to) return SK_OK;
+    if (to == SK_SPLIT) SK_TRY(finest(e, t, now, a, want->dim[a]));
     sk_state next = *now;
     if (from == SK_PSUM && to == SK_SPLIT) {
         next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
@@ -117,11 +135,6 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
         if (wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
         *buf = collective(e, t, SK_ALLREDUCE, now, &next, a, *buf);
         if (t->role == SK_VALUE) relabel(e, t, *buf, a);
-        *now = next;
-    } else if (from == SK_SPLIT) {
-        SK_TRY(gatherable(e, t, now, a));
-        next.how[a] = SK_WHOLE;
-        *buf = collective(e, t, SK_ALLGATHER, now, &next, a, *buf);
         *now = next;
     }
     if (to == SK_SPLIT) {
@@ -138,7 +151,13 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
 static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_state *want,
                          int *buf)
 {
-    for (int a = e->l->mesh.n - 1; a >= 0; a--) SK_TRY(one_axis(e, t, &now, want, a, buf));
+    int n = e->l->mesh.n;
+    for (int a = n - 1; a >= 0; a--) /* sums while pieces are small */
+        if (now.how[a] != SK_SPLIT && want->how[a] == SK_WHOLE)
+            SK_TRY(one_axis(e, t, &now, want, a, buf));
+    for (int k = n - 1; k >= 0; k--) /* what cuts last is gathered first */
+        SK_TRY(gather(e, t, &now, want, sk_layout_cutter(e->l, k), buf));
+    for (int k = 0; k < n; k++) SK_TRY(one_axis(e, t, &now, want, sk_layout_cutter(e->l, k), buf));
     return SK_OK;
 }
 

@@ -44,6 +44,8 @@ typedef struct launcher {
     int alive;
     double patience; /* until then the others may leave by themselves; 0: nothing happened */
     bool stopped;    /* a rank left because it was asked to */
+    bool killed;     /* a rank was ended by a signal that is not ours */
+    int fruitless;   /* beginnings without a newer checkpoint */
     sk_sampler *sampler;
     char sampling[PATH_MAX]; /* the directory it reads, removed afterwards */
     sk_arena words;          /* what it said so far */
@@ -211,6 +213,7 @@ static void judge(launcher *l, seat *s, int wait_status)
         int sig = WTERMSIG(wait_status);
         const char *hint = "";
         s->code = SK_EPEER;
+        if (l->patience <= 0 && !asked) l->killed = true;
         if (sig == SIGKILL && l->patience <= 0)
             hint = sk_print(l->arena,
                             " (if nobody killed it, the kernel ran out of memory: rank %d has "
@@ -343,20 +346,26 @@ static void watch(launcher *l)
 
 /* --- the whole --- */
 
+static sk_status open_heaps(launcher *l)
+{
+    int64_t bytes[SK_MAX_RANKS];
+    for (int r = 0; r < l->setup.n_ranks; r++) bytes[r] = l->setup.programs[r]->heap_bytes;
+    SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->o->threads, sizeof(sk_desk), &l->t.heaps));
+    l->t.desk = sk_heaps_extra(l->t.heaps);
+    return SK_OK;
+}
+
 static sk_status prepare(launcher *l)
 {
     const char *note = "";
-    int64_t bytes[SK_MAX_RANKS];
     SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
     SK_TRY(sk_setup_data(&l->setup));
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, &note));
     sk_status written = write_config(l, 0);
     if (written && !*l->t.from) return sk_trail(written, SK_HERE);
     const char *old = written ? sk_strdup(l->arena, sk_error_line()) : "";
-    for (int r = 0; r < l->setup.n_ranks; r++) bytes[r] = l->setup.programs[r]->heap_bytes;
-    SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->o->threads, sizeof(sk_desk), &l->t.heaps));
     l->t.setup = &l->setup;
-    l->t.desk = sk_heaps_extra(l->t.heaps);
+    SK_TRY(open_heaps(l));
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
     if (*note) warn(l, note);
@@ -392,14 +401,39 @@ static sk_status verdict(launcher *l)
     return SK_OK;
 }
 
+/* A rank was killed: everything anew from the newest checkpoint, if that is still worth trying. */
+static bool try_again(launcher *l)
+{
+    const char *story = "";
+    int64_t before = l->t.step;
+    if (!l->killed || l->o->threads || l->fruitless >= l->o->restarts) return false;
+    sk_heaps_aborted(l->t.heaps, NULL, NULL, &story);
+    story = sk_strdup(l->arena, story);
+    l->t.steps = l->console.steps; /* train.time is not measured twice */
+    asked_heaps = NULL;
+    sk_heaps_close(l->t.heaps);
+    l->t.heaps = NULL;
+    if (sk_rundir_again(l->arena, &l->t) || open_heaps(l)) return false;
+    l->fruitless = l->t.step > before ? 0 : l->fruitless + 1;
+    l->killed = false;
+    l->patience = 0;
+    asked_heaps = l->t.heaps;
+    warn(l, sk_print(l->arena, "%s", story));
+    warn(l, sk_print(l->arena, "beginning again from step %lld", (long long)l->t.step));
+    return true;
+}
+
 static sk_status run(launcher *l)
 {
     struct sigaction before[N_SIGNALS];
     SK_TRY(prepare(l));
     catch_signals(l->t.heaps, before);
-    sk_status st = start_ranks(l);
-    watch(l);
-    if (!st) st = verdict(l);
+    sk_status st;
+    do {
+        st = start_ranks(l);
+        watch(l);
+    } while (!st && try_again(l));
+    if (!st) st = l->t.heaps ? verdict(l) : SK_EPEER;
     give_signals_back(before);
     return st;
 }

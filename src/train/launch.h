@@ -8,6 +8,9 @@
  *     GRACE_S is killed;
  *   - SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop at the next step boundary:
  *     the ranks save, the launcher returns SK_ESTOP; a second signal kills;
+ *   - with `restarts`, a rank that was killed by a signal is no end: all begin again
+ *     from the newest checkpoint, to the same bits, until that many beginnings in a
+ *     row brought no newer one;
  *   - ranks die with the launcher (PR_SET_PDEATHSIG) and ignore Ctrl-C.
  *
  * Nothing has a name in the system, so nothing is left behind, however it ends. */
@@ -20,6 +23,7 @@
 
 typedef struct sk_launch_opts {
     bool threads; /* ranks are threads of this process: for debuggers and sanitizers */
+    int restarts; /* how often to begin again, without progress in between, when a rank is killed */
     FILE *to;     /* the console */
     char *(*config)(sk_arena *a, const sk_job *job); /* the job as text, for config.yaml */
 } sk_launch_opts;

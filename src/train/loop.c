@@ -264,10 +264,8 @@ static void decide(loop *l)
 
 static sk_status measure_peak(loop *l)
 {
-    sk_host h;
-    sk_host_look(&h);
     int busy = l->s->n_ranks * l->s->threads; /* ranks that share a core share its peak */
-    double share = busy > h.cores ? (double)h.cores / busy : 1;
+    double share = busy > l->s->cores ? (double)l->s->cores / busy : 1;
     l->desk->peak[l->rank] = share * sk_host_peak(l->s->threads, PEAK_S);
     SK_TRY(sk_run_barrier(l->run));
     return SK_OK;

@@ -133,6 +133,20 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     return SK_OK;
 }
 
+sk_status sk_rundir_again(sk_arena *a, sk_training *t)
+{
+    int64_t *steps;
+    int n = 0;
+    const char *note;
+    sk_ckpt_close(t->home);
+    t->home = NULL;
+    SK_TRY(sk_ckpt_open(t->ckpt, &t->home)); /* sweeps what was being written */
+    SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
+    if (!n) return SK_OK;
+    SK_TRY(newest(a, t->ckpt, t, &note));
+    return read_state(a, t);
+}
+
 sk_status sk_rundir_config(const sk_training *t, const char *text)
 {
     char path[PATH_MAX + 16];

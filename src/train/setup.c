@@ -47,6 +47,9 @@ static sk_status make_graph(sk_setup *s)
     if (job->dtype != SK_F32)
         return sk_fail(SK_ECONF, "train.dtype is %s; this build computes in f32 only",
                        sk_dtype_name(job->dtype));
+    if (!strcmp(job->order, "canonical"))
+        return sk_fail(SK_ECONF, "order=canonical: this build has no canonical kernels; order=fast "
+                                 "agrees between layouts to rounding");
     sk_graph_init(&s->graph, s->arena);
     sk_graph_size(&s->graph, 'b', job->batch);
     sk_graph_size(&s->graph, 't', job->seq);
@@ -94,6 +97,7 @@ static sk_status make_layout(sk_setup *s)
     s->n_micro = choose_micro(s);
     sk_host host;
     sk_host_look(&host);
+    s->cores = host.cores;
     int share = host.cores / s->n_ranks;
     s->threads = job->threads > 0 ? (int)job->threads : share > 1 ? share : 1;
     return SK_OK;

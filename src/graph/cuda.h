@@ -1,0 +1,75 @@
+/* cuda.h - what GPU halves of ops share; only parts/op/NAME.cu include it.
+ *
+ * Kernels compute in float and are templates over the storage type T, float or __nv_bfloat16, and
+ * over V, the elements that one access moves: sk_pack<T>() of them (16 bytes, the widest access a
+ * thread has) where everything is aligned, else 1.
+ *
+ *     sk_status run(const sk_args *a, cudaStream_t s);             one for each T
+ *     SK_TRY(sk_cuda_types("relu", a, 0));                         what was not meant is refused
+ *     return a->in[0].type == SK_BF16 ? run<__nv_bfloat16>(a, s) : run<float>(a, s); */
+#ifndef SK_GRAPH_CUDA_H
+#define SK_GRAPH_CUDA_H
+
+#include "graph/kernel.h"
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+template <typename T> constexpr int sk_pack() { return 16 / (int)sizeof(T); }
+
+template <int V, typename T> __device__ inline void sk_load(const T *p, float *v)
+{
+    alignas(16) T x[V];
+    if (V == 1) x[0] = *p;
+    else *reinterpret_cast<uint4 *>(x) = *reinterpret_cast<const uint4 *>(p);
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] = (float)x[i];
+}
+
+template <int V, typename T> __device__ inline void sk_store(T *p, const float *v)
+{
+    alignas(16) T x[V];
+#pragma unroll
+    for (int i = 0; i < V; i++) x[i] = (T)v[i]; /* to nearest even */
+    if (V == 1) *p = x[0];
+    else *reinterpret_cast<uint4 *>(p) = *reinterpret_cast<const uint4 *>(x);
+}
+
+/* May rows of n elements of operand 0's type be moved in packs?  Looks at all inputs and at
+ * output 0. */
+static inline bool sk_cuda_packs(const sk_args *a, int64_t n)
+{
+    uintptr_t bits = (uintptr_t)a->out[0].data;
+    for (int i = 0; i < a->n_in; i++) bits |= (uintptr_t)a->in[i].data;
+    return !(bits % 16) && !((size_t)n * sk_dtype_size(a->in[0].type) % 16);
+}
+
+/* All operands must be f32, or all bf16; outputs whose bit is in `stats` f32 in any case. */
+static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned stats)
+{
+    sk_dtype type = a->in[0].type;
+    if (type != SK_F32 && type != SK_BF16)
+        return sk_fail(SK_ECONF, "%s: operand 0 is %s, the CUDA kernel knows f32 and bf16", op,
+                       sk_dtype_name(type));
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        int o = i - a->n_in;
+        sk_dtype have = o < 0 ? a->in[i].type : a->out[o].type;
+        sk_dtype need = o >= 0 && (stats >> o & 1) ? SK_F32 : type;
+        if (have != need)
+            return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s like operand 0", op,
+                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(have),
+                           sk_dtype_name(need));
+    }
+    return SK_OK;
+}
+
+/* After <<< >>>: did the launch itself go well?  How the work goes is told by the stream. */
+static inline sk_status sk_cuda_launched(const char *op)
+{
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess) return SK_OK;
+    return sk_fail(SK_EIO, "%s: the CUDA kernel could not be launched: %s (%s)", op,
+                   cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+#endif

@@ -1,0 +1,137 @@
+/* classes.c - which ranks have equal programs, found without compiling any.
+ *
+ * A program depends on the rank's stage, on the sizes of its pieces, and, for
+ * what it owns, on being first along an axis; where its pieces lie is only a
+ * coordinate.  Sizes are looked at letter by letter: along every set of axes that
+ * may cut a letter together, in the order in which they cut (the last first).
+ * They are worked out once per combination of coordinates, not per rank, so that
+ * sixteen thousand ranks take a few milliseconds. */
+#include "base/hash.h"
+#include "program/program.h"
+
+#include <string.h>
+
+enum { MOST = 1024 }; /* classes */
+
+typedef struct cutter { /* the axes that may cut one letter */
+    int axis[SK_MAX_AXES], n;
+    uint64_t *key; /* of the sizes, by combination of coordinates */
+} cutter;
+
+static uint64_t fold(uint64_t h, int64_t x) { return sk_hash(h, &x, sizeof x); }
+
+/* Optimizer state, gradients or parameters are cut along dim 0 over the shard axis. */
+static bool sharded(const sk_graph *g, const sk_layout *l, char letter)
+{
+    if (l->shard == SK_SHARD_NONE || l->shard_axis < 0) return false;
+    for (int i = 0; i < g->tensors.n; i++)
+        if (g->tensors.v[i]->role == SK_PARAM && g->tensors.v[i]->letters[0] == letter) return true;
+    return false;
+}
+
+static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter *c)
+{
+    bool shard = sharded(g, l, letter);
+    for (int a = l->mesh.n - 1; a >= 0; a--) {
+        bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis);
+        if (cuts && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
+    }
+}
+
+/* Sizes of all pieces of n that a rank with these coordinates may have. */
+static uint64_t sizes(const sk_mesh *m, const cutter *c, const int *coord, int64_t n, int pieces)
+{
+    uint64_t key = 0;
+    for (unsigned set = 1; set < 1u << c->n; set++)
+        for (int k = 0; k < pieces; k++) {
+            int64_t from, to, size;
+            sk_cut(n, k, pieces, &from, &to);
+            size = to - from;
+            for (int i = 0; i < c->n; i++) {
+                if (!(set >> i & 1)) continue;
+                sk_cut(size, coord[i], m->size[c->axis[i]], &from, &to);
+                size = to - from;
+            }
+            key = fold(key, size);
+        }
+    return key;
+}
+
+static void fill(sk_arena *a, const sk_mesh *m, cutter *c, int64_t n, int pieces)
+{
+    int all = 1;
+    for (int i = 0; i < c->n; i++) all *= m->size[c->axis[i]];
+    c->key = sk_many(a, uint64_t, all);
+    for (int at = 0; at < all; at++) {
+        int coord[SK_MAX_AXES], rest = at;
+        for (int i = 0; i < c->n; i++) {
+            coord[i] = rest % m->size[c->axis[i]];
+            rest /= m->size[c->axis[i]];
+        }
+        c->key[at] = sizes(m, c, coord, n, pieces);
+    }
+}
+
+static int make_cutters(sk_arena *a, const sk_graph *g, const sk_layout *l, int n_micro,
+                        cutter *out)
+{
+    int n = 0;
+    for (int letter = 'A'; letter <= 'z'; letter++) {
+        cutter c = {0};
+        if (g->size[letter] < 1) continue;
+        find_axes(g, l, (char)letter, &c);
+        if (!c.n) continue;
+        fill(a, &l->mesh, &c, g->size[letter], letter == g->batch && n_micro > 1 ? n_micro : 1);
+        out[n++] = c;
+    }
+    return n;
+}
+
+static uint64_t key_of(const sk_layout *l, const cutter *c, int n, const int *coord, bool owners)
+{
+    uint64_t key = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (a == l->stage_axis) key = fold(key, coord[a]);
+        else if (owners) key = fold(key, coord[a] == 0);
+    }
+    for (int k = 0; k < n; k++) {
+        int at = 0;
+        for (int i = c[k].n - 1; i >= 0; i--)
+            at = at * l->mesh.size[c[k].axis[i]] + coord[c[k].axis[i]];
+        key = fold(key, (int64_t)c[k].key[at]);
+    }
+    return key;
+}
+
+static int classify(const sk_graph *g, const sk_layout *l, int n_micro, bool owners, int *class_of)
+{
+    sk_arena tmp = {0};
+    cutter cutters[128];
+    uint64_t keys[MOST];
+    int n = 0, ranks = sk_mesh_ranks(&l->mesh);
+    int n_cutters = make_cutters(&tmp, g, l, n_micro, cutters);
+    for (int r = 0; r < ranks; r++) {
+        int coord[SK_MAX_AXES], c = 0;
+        sk_mesh_coords(&l->mesh, r, coord);
+        uint64_t key = key_of(l, cutters, n_cutters, coord, owners);
+        while (c < n && keys[c] != key) c++;
+        if (c == MOST) {
+            n = -1;
+            break;
+        }
+        if (c == n) keys[n++] = key;
+        class_of[r] = c;
+    }
+    sk_arena_end(&tmp);
+    return n;
+}
+
+int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of)
+{
+    return classify(g, l, n_micro, true, class_of);
+}
+
+int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
+{
+    return classify(g, l, n_micro, false, shape_of);
+}

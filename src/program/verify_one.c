@@ -1,0 +1,402 @@
+/* verify_one.c - what can be proved about one rank's program alone: P4 to P8.
+ *
+ * Live ranges are worked out anew from the instructions, not taken from the
+ * memory plan: a buffer lives from its first to its last use, one that was sent
+ * until the instruction that waits for its arrival.  Kept buffers, tables of
+ * calls and scratch live always; they are sorted once, so that a transient
+ * buffer meets them by bisection. */
+#include "program/program.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int root(const sk_program *p, int buf)
+{
+    while (p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
+    return buf;
+}
+
+/* --- P6: places --- */
+
+static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
+
+static sk_status in_heap(const sk_program *p)
+{
+    for (int i = 0; i < p->bufs.n; i++) {
+        const sk_buffer *b = &p->bufs.v[i], *w = b->within >= 0 ? &p->bufs.v[b->within] : NULL;
+        if (!is_used(b)) continue;
+        if (b->offset < 0 || b->bytes < 0 || b->offset + b->bytes > p->heap_bytes)
+            return sk_fail(
+                SK_EBUG, "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64 " in a heap of %" PRId64,
+                p->rank, b->name, b->offset, b->bytes, p->heap_bytes);
+        if (w && (b->offset < w->offset || b->offset + b->bytes > w->offset + w->bytes))
+            return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies outside of it", p->rank,
+                           w->name);
+    }
+    return SK_OK;
+}
+
+static int64_t table_bytes(const sk_call_plan *c)
+{
+    return (int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)c->n_segs);
+}
+
+/* Does a segment's buffer have the size that the collective will read or write? */
+static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_seg *s)
+{
+    const sk_group *g = &p->groups[c->group];
+    int64_t from, to, size = (int64_t)sk_dtype_size(c->type);
+    sk_cut(s->n, g->me, g->n, &from, &to);
+    int64_t all = s->outer * s->n * s->inner * size, part = s->outer * (to - from) * s->inner * size;
+    return p->bufs.v[s->src].bytes == (c->kind == SK_ALLGATHER ? part : all) &&
+           p->bufs.v[s->dst].bytes == (c->kind == SK_REDUCE_SCATTER ? part : all);
+}
+
+static sk_status calls_fit(const sk_program *p)
+{
+    for (int i = 0; i < p->calls.n; i++) {
+        const sk_call_plan *c = &p->calls.v[i];
+        if (c->group < 0 || c->group >= p->n_groups || p->groups[c->group].me < 0)
+            return sk_fail(SK_EBUG, "P6: rank %d: call %d (%s) names group %d of %d", p->rank, i,
+                           c->what, c->group, p->n_groups);
+        if (c->table_at < 0 || c->table_at + table_bytes(c) > p->heap_bytes)
+            return sk_fail(SK_EBUG, "P6: rank %d: the table of call %d (%s) leaves the heap",
+                           p->rank, i, c->what);
+        for (int s = 0; s < c->n_segs; s++)
+            if (!seg_fits(p, c, &c->segs[s]))
+                return sk_fail(SK_EBUG,
+                               "P6: rank %d: call %d (%s) moves [%" PRId64 "][%" PRId64 "][%" PRId64
+                               "] between '%s' and '%s', which have other sizes",
+                               p->rank, i, c->what, c->segs[s].outer, c->segs[s].n,
+                               c->segs[s].inner, p->bufs.v[c->segs[s].src].name,
+                               p->bufs.v[c->segs[s].dst].name);
+    }
+    return SK_OK;
+}
+
+/* --- lives --- */
+
+typedef struct lives {
+    int *first, *last; /* by buffer; -1: never */
+} lives;
+
+static void use(const sk_program *p, lives *l, int buf, int pc)
+{
+    if (buf < 0) return;
+    buf = root(p, buf);
+    if (l->first[buf] < 0) l->first[buf] = pc;
+    if (l->last[buf] < pc) l->last[buf] = pc;
+}
+
+static int section_end(const sk_program *p, int pc)
+{
+    return pc < p->n_train ? p->n_train : p->insts.n;
+}
+
+/* The instruction that waits for the arrival of the k-th message to peer, looked for from pc on. */
+static int arrival(const sk_program *p, int pc, int peer, int64_t k)
+{
+    for (int i = pc; i < section_end(p, pc); i++) {
+        const sk_inst *in = &p->insts.v[i];
+        if (in->act == SK_DO_SENT && in->peer == peer && in->count >= k) return i;
+    }
+    return -1;
+}
+
+static sk_status sends(const sk_program *p, lives *l, sk_arena *a)
+{
+    int64_t *sent = sk_many(a, int64_t, p->n_ranks);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (pc == p->n_train) memset(sent, 0, sizeof *sent * (size_t)p->n_ranks);
+        if (in->act != SK_DO_SEND) continue;
+        if (in->peer < 0 || in->peer >= p->n_ranks)
+            return sk_fail(SK_EBUG, "P2: rank %d sends to rank %d of %d", p->rank, in->peer,
+                           p->n_ranks);
+        int end = arrival(p, pc, in->peer, ++sent[in->peer]);
+        if (end < 0)
+            return sk_fail(SK_EBUG,
+                           "P7: rank %d: '%s' is sent to rank %d at instruction %d, and nobody "
+                           "waits for its arrival",
+                           p->rank, p->bufs.v[in->in[0]].name, in->peer, pc);
+        use(p, l, in->in[0], end);
+    }
+    return SK_OK;
+}
+
+static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
+{
+    *l = (lives){sk_many(a, int, p->bufs.n + 1), sk_many(a, int, p->bufs.n + 1)};
+    memset(l->first, -1, sizeof(int) * (size_t)p->bufs.n);
+    memset(l->last, -1, sizeof(int) * (size_t)p->bufs.n);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        for (int i = 0; i < SK_MAX_IN; i++) use(p, l, in->in[i], pc);
+        for (int o = 0; o < SK_MAX_OUT; o++) use(p, l, in->out[o], pc);
+        const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
+        for (int s = 0; c && s < c->n_segs; s++) {
+            use(p, l, c->segs[s].src, pc);
+            use(p, l, c->segs[s].dst, pc);
+        }
+    }
+    return sends(p, l, a);
+}
+
+/* --- P4: no overlap --- */
+
+typedef struct span {
+    int64_t at, end;
+    const char *name;
+} span;
+
+typedef struct spans {
+    span *v;
+    int n, cap;
+} spans;
+
+static int by_place(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static void add_span(sk_arena *a, spans *s, int64_t at, int64_t bytes, const char *name)
+{
+    if (bytes > 0) *sk_push(a, s) = (span){at, at + bytes, name};
+}
+
+static sk_status overlap(const sk_program *p, const char *x, const char *y, int64_t at)
+{
+    return sk_fail(SK_EBUG, "P4: rank %d: '%s' and '%s' overlap at %" PRId64 " while both live",
+                   p->rank, x, y, at);
+}
+
+/* What lives always, sorted; these must be apart from one another. */
+static sk_status fixed_spans(const sk_program *p, sk_arena *a, spans *s)
+{
+    for (int i = 0; i < p->bufs.n; i++) {
+        const sk_buffer *b = &p->bufs.v[i];
+        if (b->keep && b->within < 0) add_span(a, s, b->offset, b->bytes, b->name);
+    }
+    for (int i = 0; i < p->calls.n; i++)
+        add_span(a, s, p->calls.v[i].table_at, table_bytes(&p->calls.v[i]), "table of a call");
+    add_span(a, s, p->kind_at[SK_SCRATCH], p->scratch_per_thread * p->threads, "scratch");
+    if (s->n) qsort(s->v, (size_t)s->n, sizeof *s->v, by_place);
+    for (int i = 1; i < s->n; i++)
+        if (s->v[i].at < s->v[i - 1].end)
+            return overlap(p, s->v[i - 1].name, s->v[i].name, s->v[i].at);
+    return SK_OK;
+}
+
+/* The fixed span that [at, end) touches, or NULL. */
+static const span *touched(const spans *s, int64_t at, int64_t end)
+{
+    int lo = 0, hi = s->n; /* the last one that begins before end */
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (s->v[mid].at < end) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo && s->v[lo - 1].end > at ? &s->v[lo - 1] : NULL;
+}
+
+/* The one overlap that is meant: an op works in place on an operand that dies there. */
+static bool in_place(const sk_program *p, const lives *l, int x, int y)
+{
+    int pc = l->first[y];
+    if (pc < 0 || l->last[x] != pc) return false;
+    const sk_inst *in = &p->insts.v[pc];
+    int r = in->act == SK_DO_OP ? in->node->op->reuse - 1 : -1;
+    return r >= 0 && in->in[r] == x && in->out[0] == y &&
+           p->bufs.v[x].offset == p->bufs.v[y].offset;
+}
+
+typedef struct alive {
+    int *v, n, cap;
+} alive;
+
+static sk_status born(const sk_program *p, const lives *l, const spans *fixed, alive *set,
+                      sk_arena *a, int i)
+{
+    const sk_buffer *b = &p->bufs.v[i];
+    if (!b->bytes) return SK_OK;
+    const span *f = touched(fixed, b->offset, b->offset + b->bytes);
+    if (f) return overlap(p, b->name, f->name, b->offset);
+    for (int k = 0; k < set->n; k++) {
+        const sk_buffer *c = &p->bufs.v[set->v[k]];
+        if (b->offset >= c->offset + c->bytes || c->offset >= b->offset + b->bytes) continue;
+        if (!in_place(p, l, set->v[k], i)) return overlap(p, b->name, c->name, b->offset);
+    }
+    *sk_push(a, set) = i;
+    return SK_OK;
+}
+
+static sk_status no_overlap(const sk_program *p, const lives *l, sk_arena *a)
+{
+    alive set = {0};
+    spans fixed = {0};
+    int *at = sk_many(a, int, p->insts.n + 1), *next = sk_many(a, int, p->bufs.n + 1);
+    SK_TRY(fixed_spans(p, a, &fixed));
+    memset(at, -1, sizeof(int) * (size_t)(p->insts.n + 1));
+    for (int i = p->bufs.n - 1; i >= 0; i--) {
+        if (p->bufs.v[i].within >= 0 || p->bufs.v[i].keep || l->first[i] < 0) continue;
+        next[i] = at[l->first[i]];
+        at[l->first[i]] = i;
+    }
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        for (int i = at[pc]; i >= 0; i = next[i]) SK_TRY(born(p, l, &fixed, &set, a, i));
+        int kept = 0;
+        for (int k = 0; k < set.n; k++)
+            if (l->last[set.v[k]] > pc) set.v[kept++] = set.v[k];
+        set.n = kept;
+    }
+    return SK_OK;
+}
+
+/* --- P5: written before read; P7: left alone while others may read or write it --- */
+
+typedef struct marks { /* by root buffer */
+    char *written, *moving;
+} marks;
+
+static sk_status reads(const sk_program *p, const marks *m, int buf, int pc)
+{
+    if (buf < 0 || m->written[root(p, buf)] || !p->bufs.v[buf].bytes) return SK_OK;
+    return sk_fail(SK_EBUG, "P5: rank %d: instruction %d (%s) reads '%s' before anything wrote it",
+                   p->rank, pc, sk_act_names[p->insts.v[pc].act], p->bufs.v[buf].name);
+}
+
+/* What an instruction reads besides its operands and segments. */
+static sk_status reads_more(const sk_program *p, const marks *m, const sk_inst *in, int pc)
+{
+    for (int o = 0; o < SK_MAX_OUT; o++)
+        if (in->add >> o & 1 || (in->act == SK_DO_ADD && !o)) SK_TRY(reads(p, m, in->out[o], pc));
+    if (in->act != SK_DO_STATS) return SK_OK;
+    if (p->counts_loss) {
+        SK_TRY(reads(p, m, p->loss, pc));
+        SK_TRY(reads(p, m, p->weight, pc));
+    }
+    for (int i = 0; in->pass && i < p->params.n; i++)
+        SK_TRY(reads(p, m, p->params.v[i].grad_shard, pc));
+    return SK_OK;
+}
+
+static sk_status untouched(const sk_program *p, const marks *m, int buf, int pc)
+{
+    if (buf < 0 || !m->moving[root(p, buf)]) return SK_OK;
+    return sk_fail(SK_EBUG,
+                   "P7: rank %d: instruction %d (%s) touches '%s' while a collective uses it",
+                   p->rank, pc, sk_act_names[p->insts.v[pc].act], p->bufs.v[buf].name);
+}
+
+/* At a start the buffers of a call are given away, at its end they come back. */
+static void mark_call(const sk_program *p, marks *m, const sk_call_plan *c, bool away)
+{
+    for (int s = 0; s < c->n_segs; s++) {
+        m->moving[root(p, c->segs[s].src)] = away;
+        m->moving[root(p, c->segs[s].dst)] = away;
+        if (!away) m->written[root(p, c->segs[s].dst)] = 1;
+    }
+}
+
+static sk_status one_inst(const sk_program *p, marks *m, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
+    for (int i = 0; i < SK_MAX_IN; i++) {
+        SK_TRY(reads(p, m, in->in[i], pc));
+        SK_TRY(untouched(p, m, in->in[i], pc));
+    }
+    SK_TRY(reads_more(p, m, in, pc));
+    for (int s = 0; c && in->act == SK_DO_START && s < c->n_segs; s++) {
+        SK_TRY(reads(p, m, c->segs[s].src, pc));
+        SK_TRY(untouched(p, m, c->segs[s].src, pc));
+        SK_TRY(untouched(p, m, c->segs[s].dst, pc));
+    }
+    if (c) mark_call(p, m, c, in->act == SK_DO_START);
+    for (int o = 0; o < SK_MAX_OUT; o++) {
+        SK_TRY(untouched(p, m, in->out[o], pc));
+        if (in->out[o] >= 0) m->written[root(p, in->out[o])] = 1;
+    }
+    return SK_OK;
+}
+
+static sk_status in_order(const sk_program *p, sk_arena *a)
+{
+    marks m = {sk_many(a, char, p->bufs.n + 1), sk_many(a, char, p->bufs.n + 1)};
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        if (pc == 0 || pc == p->n_train) /* weights and zeroed memory are there from the start */
+            for (int i = 0; i < p->bufs.n; i++)
+                m.written[i] =
+                    p->bufs.v[i].keep && (p->bufs.v[i].zero || p->bufs.v[i].kind == SK_WEIGHTS);
+        SK_TRY(one_inst(p, &m, pc));
+    }
+    return SK_OK;
+}
+
+/* A message is read out of the sender's memory: nobody writes there before it has arrived. */
+static sk_status sends_kept(const sk_program *p, sk_arena *a)
+{
+    int *until = sk_many(a, int, p->bufs.n + 1); /* by root: arrival of the newest message, or 0 */
+    int64_t *sent = sk_many(a, int64_t, p->n_ranks);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (pc == p->n_train) memset(sent, 0, sizeof *sent * (size_t)p->n_ranks);
+        const sk_call_plan *c = in->act == SK_DO_START ? &p->calls.v[in->call] : NULL;
+        for (int k = 0; k < SK_MAX_OUT + (c ? c->n_segs : 0); k++) {
+            int out = k < SK_MAX_OUT ? in->out[k] : c->segs[k - SK_MAX_OUT].dst;
+            if (out >= 0 && until[root(p, out)] > pc)
+                return sk_fail(SK_EBUG,
+                               "P7: rank %d: instruction %d (%s) writes '%s', which is on its way "
+                               "to another rank",
+                               p->rank, pc, sk_act_names[in->act], p->bufs.v[out].name);
+        }
+        if (in->act == SK_DO_SEND)
+            until[root(p, in->in[0])] = arrival(p, pc, in->peer, ++sent[in->peer]);
+    }
+    return SK_OK;
+}
+
+/* --- P8: the optimizer --- */
+
+static sk_status updated_once(const sk_program *p, sk_arena *a)
+{
+    int *passes = sk_many(a, int, p->params.n + 1), n_passes = 0;
+    bool clipped = false;
+    while (p->optim && p->optim->pass[n_passes]) n_passes++;
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        clipped |= in->act == SK_DO_CLIP;
+        if (in->act != SK_DO_UPDATE) continue;
+        if (!clipped || pc >= p->n_train || in->pass != passes[in->param]++)
+            return sk_fail(SK_EBUG, "P8: rank %d: pass %d over '%s' is out of order", p->rank,
+                           in->pass, p->params.v[in->param].tensor->name);
+    }
+    for (int i = 0; i < p->params.n; i++)
+        if (passes[i] != n_passes)
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
+                           p->rank, p->params.v[i].tensor->name, passes[i], n_passes);
+    return SK_OK;
+}
+
+static sk_status all_of(const sk_program *p, sk_arena *a)
+{
+    lives l;
+    SK_TRY(in_heap(p));
+    SK_TRY(calls_fit(p));
+    SK_TRY(find_lives(p, a, &l));
+    SK_TRY(no_overlap(p, &l, a));
+    SK_TRY(in_order(p, a));
+    SK_TRY(sends_kept(p, a));
+    SK_TRY(updated_once(p, a));
+    return SK_OK;
+}
+
+sk_status sk_verify_one(const sk_program *p)
+{
+    sk_arena tmp = {0};
+    sk_status st = all_of(p, &tmp);
+    sk_arena_end(&tmp);
+    return st;
+}

@@ -1,0 +1,325 @@
+/* machine.c - built-in machines, the file that describes another, and prices. */
+#include "run/machine.h"
+#include "base/file.h"
+#include "base/text.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GPU .ranks_per_host = 8, .overlap = true, .overhead = 2e-6
+#define LINK(alpha_s, bytes_per_s)                  \
+    {                                               \
+        .alpha = alpha_s, .beta = 1 / (bytes_per_s) \
+    }
+
+/* Rates are those that programs reach, not those on the box: best 16-bit matrix products, 0.85 of
+ * the memory's rate, ring all-reduce of large buffers, NCCL's own latencies. */
+const sk_machine sk_machines[] = {
+    {.name = "cpu",
+     .doc = "preset, not measured: ranks of one host over shared memory",
+     .flops = 6e10,
+     .memory_rate = 8e9,
+     .per_thread = true,
+     .ranks_per_host = INT_MAX,
+     .inside = LINK(4e-6, 3e9),
+     .between = LINK(30e-6, 1.1e9),
+     .overhead = 1e-6},
+    {.name = "a100-8",
+     .doc = "preset, not measured: hosts of 8 A100-80GB, NVLink 3, 200 Gb/s for each GPU",
+     .flops = 271e12,
+     .memory_rate = 1.7e12,
+     .memory = 80000000000,
+     .inside = LINK(3.4e-6, 235e9),
+     .between = LINK(14e-6, 23e9),
+     GPU},
+    {.name = "h100-8",
+     .doc = "preset, not measured: hosts of 8 H100-80GB, NVLink 4, 400 Gb/s for each GPU",
+     .flops = 794e12,
+     .memory_rate = 2.85e12,
+     .memory = 80000000000,
+     .inside = LINK(3.4e-6, 370e9),
+     .between = LINK(14e-6, 46e9),
+     GPU},
+    {.name = "h200-8",
+     .doc = "preset, not measured: hosts of 8 H200-141GB, NVLink 4, 400 Gb/s for each GPU",
+     .flops = 794e12,
+     .memory_rate = 4.1e12,
+     .memory = 141000000000,
+     .inside = LINK(3.4e-6, 366e9),
+     .between = LINK(14e-6, 46e9),
+     GPU},
+    {.name = "b200-8",
+     .doc = "preset, not measured: hosts of 8 B200-180GB, NVLink 5, 400 Gb/s for each GPU",
+     .flops = 1745e12,
+     .memory_rate = 6.8e12,
+     .memory = 180000000000,
+     .inside = LINK(3.4e-6, 682e9),
+     .between = LINK(14e-6, 46e9),
+     GPU},
+    {.name = "unit",
+     .doc = "for counting: a block costs 1 forward and 2 backward, the rest nothing",
+     .ranks_per_host = INT_MAX,
+     .overlap = true,
+     .unit = true},
+    {.flops = 0},
+};
+
+/* --- reading --- */
+
+typedef enum form { REAL, RATE, WHOLE, COUNT, TEXT, YES_NO, RING } form;
+
+typedef struct key {
+    const char *name;
+    form form;
+    size_t at;
+    double least, most;
+} key;
+
+#define AT(field) offsetof(sk_machine, field)
+static const key keys[] = {
+    {"name", TEXT, AT(name), 0, 0},
+    {"flops", REAL, AT(flops), 1, 1e21},
+    {"per_thread", YES_NO, AT(per_thread), 0, 0},
+    {"memory_rate", REAL, AT(memory_rate), 1, 1e18},
+    {"memory", COUNT, AT(memory), 0, 1e18},
+    {"ranks_per_host", WHOLE, AT(ranks_per_host), 1, INT_MAX},
+    {"alpha_inside", REAL, AT(inside.alpha), 0, 1e3},
+    {"rate_inside", RATE, AT(inside.beta), 1, 1e18},
+    {"alpha_between", REAL, AT(between.alpha), 0, 1e3},
+    {"rate_between", RATE, AT(between.beta), 1, 1e18},
+    {"overhead", REAL, AT(overhead), 0, 1e3},
+    {"overlap", YES_NO, AT(overlap), 0, 0},
+    {"collectives", RING, AT(ring), 0, 0},
+};
+enum { N_KEYS = sizeof keys / sizeof *keys };
+
+typedef struct line {
+    const char *path;
+    int number;
+    char key[64], value[256];
+} line;
+
+static bool read_flag(const char *s, const char *yes, const char *no, bool *out)
+{
+    *out = !strcmp(s, yes);
+    return *out || !strcmp(s, no);
+}
+
+static bool set(sk_machine *m, const key *k, const char *value)
+{
+    void *to = (char *)m + k->at;
+    double x = 0;
+    switch (k->form) {
+    case TEXT:
+        snprintf(to, sizeof m->name, "%.60s", value);
+        return *value != 0;
+    case YES_NO:
+        return read_flag(value, "yes", "no", to) || read_flag(value, "true", "false", to);
+    case RING:
+        return read_flag(value, "ring", "best", to);
+    default:
+        if (!sk_read_real(value, &x) || !(x >= k->least && x <= k->most)) return false;
+    }
+    if (k->form == WHOLE && x != floor(x)) return false;
+    if (k->form == WHOLE) *(int *)to = (int)x;
+    else if (k->form == COUNT) *(int64_t *)to = (int64_t)x;
+    else *(double *)to = k->form == RATE ? 1 / x : x;
+    return true;
+}
+
+static const char *needed(const key *k, char *room, size_t n)
+{
+    if (k->form == TEXT) return "a name";
+    if (k->form == YES_NO) return "yes or no";
+    if (k->form == RING) return "best or ring";
+    snprintf(room, n, "a number from %g to %g", k->least, k->most);
+    return room;
+}
+
+static sk_status unknown(const line *l)
+{
+    const char *names[N_KEYS + 1] = {"like"};
+    for (int i = 0; i < N_KEYS; i++) names[i + 1] = keys[i].name;
+    const char *near = sk_nearest(l->key, names, N_KEYS + 1);
+    return sk_fail(SK_ECONF, "%s:%d: a machine has no '%s'%s%s%s", l->path, l->number, l->key,
+                   near ? " - did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static const sk_machine *find(const char *name)
+{
+    for (const sk_machine *m = sk_machines; *m->name; m++)
+        if (!strcmp(m->name, name)) return m;
+    return NULL;
+}
+
+static sk_status apply(const line *l, sk_machine *m, unsigned *seen)
+{
+    char room[80];
+    int i = 0;
+    if (!strcmp(l->key, "like")) {
+        const sk_machine *base = find(l->value);
+        if (*seen || !base)
+            return sk_fail(SK_ECONF, "%s:%d: 'like: %s' %s", l->path, l->number, l->value,
+                           base ? "must be the first line" : "names no built-in machine");
+        *m = *base;
+        return SK_OK;
+    }
+    while (i < N_KEYS && strcmp(keys[i].name, l->key)) i++;
+    if (i == N_KEYS) return unknown(l);
+    if (*seen >> i & 1)
+        return sk_fail(SK_ECONF, "%s:%d: '%s' is there a second time", l->path, l->number, l->key);
+    *seen |= 1u << i;
+    if (set(m, &keys[i], l->value)) return SK_OK;
+    return sk_fail(SK_ECONF, "%s:%d: %s is '%s'; %s is needed", l->path, l->number, l->key,
+                   l->value, needed(&keys[i], room, sizeof room));
+}
+
+/* "key: value   # remark" -> key and value; false: neither that nor empty.  An empty line leaves
+ * the key empty. */
+static bool split(const char *s, size_t n, line *l)
+{
+    size_t end = 0, colon = 0;
+    while (end < n && s[end] != '#') end++;
+    while (end && strchr(" \t\r", s[end - 1])) end--;
+    l->key[0] = l->value[0] = 0;
+    if (!end) return true;
+    while (colon < end && s[colon] != ':') colon++;
+    size_t from = colon + 1;
+    while (from < end && strchr(" \t", s[from])) from++;
+    size_t key_end = colon;
+    while (key_end && strchr(" \t", s[key_end - 1])) key_end--;
+    bool fits = key_end && key_end < sizeof l->key && from < end && end - from < sizeof l->value;
+    if (!fits || s[0] == ' ' || s[0] == '\t' || memchr(s, 0, end)) return false;
+    memcpy(l->key, s, key_end);
+    l->key[key_end] = 0;
+    memcpy(l->value, s + from, end - from);
+    l->value[end - from] = 0;
+    return true;
+}
+
+/* A machine that was written from nothing must say what everything else is priced by. */
+static sk_status complete(const char *path, const sk_machine *m)
+{
+    const char *missing = m->unit                                               ? NULL
+                          : m->flops <= 0                                       ? "flops"
+                          : m->memory_rate <= 0                                 ? "memory_rate"
+                          : m->inside.beta <= 0                                 ? "rate_inside"
+                          : m->ranks_per_host == 0                              ? "ranks_per_host"
+                          : m->ranks_per_host < INT_MAX && m->between.beta <= 0 ? "rate_between"
+                                                                                : NULL;
+    if (!missing) return SK_OK;
+    return sk_fail(SK_ECONF, "%s: '%s' is missing; add it, or begin with 'like: h100-8'", path,
+                   missing);
+}
+
+static sk_status read_file(sk_arena *a, const char *path, sk_machine *out)
+{
+    sk_text t;
+    unsigned seen = 0;
+    line l = {.path = path};
+    sk_machine m = {.doc = "from a file", .name = "machine"};
+    SK_TRY(sk_file_read(a, path, &t));
+    for (const char *p = t.s, *end = t.s + t.n; p < end;) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        if (!stop) stop = end;
+        l.number++;
+        if (!split(p, (size_t)(stop - p), &l))
+            return sk_fail(SK_ECONF, "%s:%d: 'key: value' is needed, as in 'flops: 6e14'", path,
+                           l.number);
+        if (*l.key) SK_TRY(apply(&l, &m, &seen));
+        p = stop + 1;
+    }
+    SK_TRY(complete(path, &m));
+    *out = m;
+    out->doc = sk_print(a, "from %s", path);
+    return SK_OK;
+}
+
+sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
+{
+    const sk_machine *m = find(what);
+    if (m) {
+        *out = *m;
+        return SK_OK;
+    }
+    if (sk_is_file(what)) return read_file(a, what, out);
+    sk_out o = {.arena = a};
+    for (m = sk_machines; *m->name; m++) sk_out_add(&o, "%s%s", o.n ? ", " : "", m->name);
+    return sk_fail(SK_EUSAGE, "machine '%.200s' is neither a file nor one of: %s", what, o.s);
+}
+
+/* --- prices --- */
+
+double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads)
+{
+    if (m->unit) return 0;
+    double rate = m->per_thread ? m->flops * threads : m->flops;
+    return fmax(flops / rate, (double)bytes / m->memory_rate) + m->overhead;
+}
+
+double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host)
+{
+    const sk_link *l = one_host ? &m->inside : &m->between;
+    return l->alpha + (double)bytes * l->beta;
+}
+
+static double ring(const sk_machine *m, double bytes, sk_reach r)
+{
+    double beta = r.hosts > 1 ? fmax(m->inside.beta, m->between.beta) : m->inside.beta;
+    int hops = r.hosts > 1 ? r.hosts - 1 : 0;
+    double alpha = (r.n - 1 - hops) * m->inside.alpha + hops * m->between.alpha;
+    return alpha + bytes * (r.n - 1) / r.n * beta;
+}
+
+static int steps(int n) /* of a tree over n: log2, rounded up */
+{
+    int k = 0;
+    while (k < 31 && 1 << k < n) k++;
+    return k;
+}
+
+static double tree(const sk_machine *m, double bytes, sk_reach r)
+{
+    const double filled = 0.92; /* of the link, by a pipelined double tree */
+    double beta = r.hosts > 1 ? fmax(m->inside.beta, m->between.beta) : m->inside.beta;
+    double alpha = steps(r.most) * m->inside.alpha + steps(r.hosts) * m->between.alpha;
+    return alpha + bytes * beta / filled;
+}
+
+static double two_level(const sk_machine *m, double bytes, sk_reach r)
+{
+    double in = (r.most - 1) * m->inside.alpha + bytes * (r.most - 1) / r.most * m->inside.beta;
+    double out = (r.hosts - 1) * m->between.alpha +
+                 bytes / r.most * (r.hosts - 1) / r.hosts * m->between.beta;
+    return in + out;
+}
+
+/* One way of the bytes (reduce-scatter or all-gather); an all-reduce is both. */
+double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach r)
+{
+    if (m->unit || r.n < 2) return 0;
+    double s = (double)bytes, best = ring(m, s, r);
+    if (!m->ring) {
+        best = fmin(best, tree(m, s, r));
+        if (r.hosts > 1 && r.most > 1 && r.n == r.hosts * r.most)
+            best = fmin(best, two_level(m, s, r));
+    }
+    return kind == SK_ALLREDUCE ? 2 * best : best;
+}
+
+sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n)
+{
+    sk_reach r = {.n = n};
+    int last = -1, here = 0;
+    for (int i = 0; i < n; i++) {
+        int host = ranks[i] / m->ranks_per_host;
+        here = host == last ? here + 1 : 1;
+        r.hosts += host != last;
+        if (here > r.most) r.most = here;
+        last = host;
+    }
+    return r;
+}

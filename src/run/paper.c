@@ -1,0 +1,457 @@
+/* paper.c - running programs on paper.
+ *
+ * Every rank (or every class of equal ranks) is a walker with a clock.  Members
+ * of a group meet in a circle; its k-th call is complete when every walker in it
+ * has announced its k-th.  Whoever cannot go on is passed over and tried again;
+ * since what a walker waits for is fixed by order and not by time, the result does
+ * not depend on who is tried first. */
+#include "run/paper.h"
+#include "base/text.h"
+#include "run/fold.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct meeting { /* one call of a group */
+    int announced;       /* walkers */
+    double ready;        /* when the last of them came */
+    double begin, end;   /* when the bytes moved, if they move by themselves */
+    double cost;
+} meeting;
+
+typedef struct circle { /* a group, or all groups alike */
+    int group, walkers;
+    int64_t places; /* ranks in all of them */
+    sk_reach reach;
+    double free; /* when the newest complete call was over */
+    int64_t wire;
+    struct {
+        meeting *v;
+        int n, cap;
+    } calls;
+} circle;
+
+typedef struct message {
+    double sent, arrived, taken;
+} message;
+
+typedef struct mail { /* from a walker to a stage */
+    message *v;
+    int n, cap, taken;
+} mail;
+
+typedef struct walker {
+    const sk_program *p;
+    sk_paper_rank *out;
+    int rank, pc, end;
+    int coord[SK_MAX_AXES];
+    double now;
+    int *circle;        /* by group; -1: not in it */
+    int *posted, *done; /* by group: calls announced and finished */
+    int *charged;       /* unit machine: [2 * layer + phase] -> 1 + micro last paid for */
+} walker;
+
+typedef struct walk {
+    sk_arena *arena;
+    const sk_paper_in *in;
+    const sk_machine *m;
+    const sk_layout *l;
+    int n, n_ranks, n_stages;
+    walker *w;
+    int *at; /* by rank: walker */
+    circle *circles;
+    int n_circles;
+    mail *mails; /* [walker * n_stages + stage] */
+    sk_paper *out;
+} walk;
+
+/* --- who meets whom --- */
+
+/* The ranks of a walker's group, ascending.  Programs may be of another rank of the same shape, so
+ * only their coordinates count. */
+static int members(const walk *k, const walker *w, int group, int *ranks)
+{
+    const sk_mesh *m = &k->l->mesh;
+    int coord[SK_MAX_AXES], n = 0;
+    const sk_group *g = &w->p->groups[group];
+    int axis = group < m->n ? group : k->l->stage_axis;
+    if (group == w->p->world) {
+        for (n = 0; n < k->n_ranks; n++) ranks[n] = n;
+        return n;
+    }
+    if (g->me < 0) return 0;
+    for (n = 0; n < g->n; n++) {
+        sk_mesh_coords(m, g->ranks[n], coord);
+        int here = coord[axis];
+        memcpy(coord, w->coord, sizeof coord);
+        coord[axis] = here;
+        ranks[n] = sk_mesh_rank(m, coord);
+    }
+    return n;
+}
+
+/* Circles are known by their group and the first walker in them: a class never sits in two kinds
+ * of groups along one axis, that is what folding made sure of. */
+static void join(walk *k, int walker_at, int group, int *first, int *ranks, int *seen)
+{
+    walker *w = &k->w[walker_at];
+    int n = members(k, w, group, ranks), least = k->n, walkers = 0;
+    w->circle[group] = -1;
+    if (!n) return;
+    for (int i = 0; i < n; i++) {
+        int o = k->at[ranks[i]];
+        if (o < least) least = o;
+        walkers += seen[o] != walker_at + 1;
+        seen[o] = walker_at + 1;
+    }
+    int *slot = &first[group * k->n + least];
+    if (!*slot) {
+        *slot = ++k->n_circles;
+        k->circles[*slot - 1] =
+            (circle){.group = group, .walkers = walkers, .reach = sk_machine_reach(k->m, ranks, n)};
+    }
+    w->circle[group] = *slot - 1;
+    k->circles[*slot - 1].places += w->out->ranks;
+}
+
+static void join_all(walk *k)
+{
+    int groups = k->w[0].p->n_groups;
+    int *first = sk_many(k->arena, int, (int64_t)groups * k->n);
+    int *ranks = sk_many(k->arena, int, k->n_ranks);
+    k->circles = sk_many(k->arena, circle, (int64_t)groups * k->n);
+    for (int g = 0; g < groups; g++) {
+        bool world = g == k->w[0].p->world;
+        int *seen = sk_many(k->arena, int, k->n);
+        for (int i = 0; i < k->n; i++) {
+            if (world && i) { /* all are in the one circle: do not look for it again */
+                k->w[i].circle[g] = k->w[0].circle[g];
+                k->circles[k->w[0].circle[g]].places += k->w[i].out->ranks;
+            } else join(k, i, g, first, ranks, seen);
+        }
+    }
+}
+
+static int stage_at(const walk *k, int rank)
+{
+    int coord[SK_MAX_AXES];
+    sk_mesh_coords(&k->l->mesh, rank, coord);
+    return k->l->stage_axis < 0 ? 0 : coord[k->l->stage_axis];
+}
+
+/* The rank at another stage that this walker exchanges messages with. */
+static int partner(const walk *k, const walker *w, int stage)
+{
+    int coord[SK_MAX_AXES];
+    memcpy(coord, w->coord, sizeof coord);
+    coord[k->l->stage_axis] = stage;
+    return sk_mesh_rank(&k->l->mesh, coord);
+}
+
+/* --- what instructions take --- */
+
+/* An op touches no more elements of an operand than it does operations: a table of words is not
+ * read whole to look up a few. */
+static int64_t op_bytes(const sk_program *p, const sk_inst *in)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < SK_MAX_IN + SK_MAX_OUT; i++) {
+        int buf = i < SK_MAX_IN ? in->in[i] : in->out[i - SK_MAX_IN];
+        if (buf < 0) continue;
+        const sk_buffer *b = &p->bufs.v[buf];
+        double most = in->flops * (double)sk_dtype_size(b->type);
+        sum += (double)b->bytes > most ? (int64_t)most : b->bytes;
+    }
+    return sum;
+}
+
+static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
+{
+    int64_t out = in->out[0] >= 0 ? p->bufs.v[in->out[0]].bytes : 0, sum = 0;
+    switch (in->act) {
+    case SK_DO_OP:
+        return op_bytes(p, in);
+    case SK_DO_UPDATE: /* weights and state both ways, the gradient once */
+        return out * (3 + 2 * p->optim->n_state);
+    case SK_DO_STATS:
+        for (int i = 0; in->pass && i < p->params.n; i++)
+            sum += p->bufs.v[p->params.v[i].grad_shard].bytes;
+        return sum;
+    case SK_DO_SLICE:
+        return 2 * out;
+    case SK_DO_ADD:
+        return 3 * out;
+    case SK_DO_LOAD:
+    case SK_DO_ZERO:
+        return out;
+    default:
+        return 0;
+    }
+}
+
+/* The unit machine: the first op of a block pays for all of it. */
+static double unit_cost(walker *w, const sk_inst *in)
+{
+    int last = w->p->graph->n_layers - 1;
+    if (in->act != SK_DO_OP || in->layer < 1 || in->layer >= last) return 0;
+    int *paid = &w->charged[2 * in->layer + (int)in->phase];
+    if (*paid == in->micro + 1) return 0;
+    *paid = in->micro + 1;
+    return in->phase == SK_FORWARD ? 1 : 2;
+}
+
+static double cost(const walk *k, walker *w, const sk_inst *in)
+{
+    if (k->m->unit) return unit_cost(w, in);
+    return sk_machine_work(k->m, in->flops, moved_bytes(w->p, in), w->p->threads);
+}
+
+/* --- walking --- */
+
+static void work(walk *k, walker *w, const sk_inst *in)
+{
+    double c = cost(k, w, in);
+    w->now += c;
+    w->out->busy += c;
+    w->out->flops += in->flops;
+}
+
+/* Time passes for a walker until `end`; others came at `ready`, the bytes moved from then on. */
+static void wait_for(walker *w, double ready, double end)
+{
+    double skew = fmin(fmax(ready - w->now, 0), fmax(end - w->now, 0));
+    if (end <= w->now) return;
+    w->out->exposed += end - w->now - skew;
+    w->now = end;
+}
+
+static void note_moving(walker *w, double begin, double end)
+{
+    if (!w->out->moving) return;
+    w->out->moving[2 * w->pc] = begin;
+    w->out->moving[2 * w->pc + 1] = end;
+}
+
+/* The last walker to announce a call settles when its bytes move. */
+static void announce(walk *k, walker *w, const sk_inst *in)
+{
+    const sk_call_plan *plan = &w->p->calls.v[in->call];
+    circle *c = &k->circles[w->circle[plan->group]];
+    int seq = w->posted[plan->group]++;
+    work(k, w, in);
+    while (c->calls.n <= seq) (void)sk_push(k->arena, &c->calls);
+    meeting *m = &c->calls.v[seq];
+    m->ready = fmax(m->ready, w->now);
+    if (++m->announced < c->walkers) return;
+    int64_t bytes = plan->elements * (int64_t)sk_dtype_size(plan->type);
+    int64_t ways = plan->kind == SK_ALLREDUCE ? 2 : 1;
+    m->cost = sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    m->begin = fmax(m->ready, c->free);
+    m->end = c->free = m->begin + m->cost;
+    c->wire += ways * bytes * (c->reach.n - 1);
+}
+
+static bool finish(walk *k, walker *w, const sk_inst *in)
+{
+    int group = w->p->calls.v[in->call].group;
+    circle *c = &k->circles[w->circle[group]];
+    int seq = w->done[group];
+    sk_assert(seq < w->posted[group]);
+    meeting *m = &c->calls.v[seq];
+    if (m->announced < c->walkers) return false;
+    w->done[group]++;
+    double begin = m->begin, end = m->end;
+    if (!k->m->overlap) {
+        begin = fmax(m->ready, w->now);
+        end = begin + m->cost;
+    }
+    note_moving(w, begin, end);
+    wait_for(w, m->ready, end);
+    return true;
+}
+
+static void send(walk *k, walker *w, const sk_inst *in)
+{
+    int stage = stage_at(k, in->peer), to = partner(k, w, stage);
+    mail *q = &k->mails[(int64_t)(w - k->w) * k->n_stages + stage];
+    bool one_host = w->rank / k->m->ranks_per_host == to / k->m->ranks_per_host;
+    work(k, w, in);
+    double free = q->n ? fmax(w->now, q->v[q->n - 1].arrived) : w->now;
+    double took = sk_machine_send(k->m, w->p->bufs.v[in->in[0]].bytes, one_host);
+    *(message *)sk_push(k->arena, q) = (message){.sent = w->now, .arrived = free + took};
+    k->out->wire_sends += in->wire * w->out->ranks;
+}
+
+static bool receive(walk *k, walker *w, const sk_inst *in)
+{
+    int from = partner(k, w, stage_at(k, in->peer));
+    mail *q = &k->mails[(int64_t)k->at[from] * k->n_stages + w->out->stage];
+    bool one_host = w->rank / k->m->ranks_per_host == from / k->m->ranks_per_host;
+    if (q->taken == q->n) return false;
+    message *m = &q->v[q->taken++];
+    double took = sk_machine_send(k->m, w->p->bufs.v[in->out[0]].bytes, one_host);
+    double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
+    note_moving(w, end - took, end);
+    wait_for(w, m->sent, end);
+    m->taken = w->now;
+    return true;
+}
+
+static bool sent(walk *k, walker *w, const sk_inst *in)
+{
+    mail *q = &k->mails[(int64_t)(w - k->w) * k->n_stages + stage_at(k, in->peer)];
+    if (q->taken < in->count) return false;
+    if (in->count) wait_for(w, INFINITY, q->v[in->count - 1].taken);
+    return true;
+}
+
+/* False: somebody else must come first. */
+static bool step(walk *k, walker *w)
+{
+    const sk_inst *in = &w->p->insts.v[w->pc];
+    double before = w->now;
+    bool went = true;
+    switch (in->act) {
+    case SK_DO_START:
+        announce(k, w, in);
+        break;
+    case SK_DO_WAIT:
+        went = finish(k, w, in);
+        break;
+    case SK_DO_SEND:
+        send(k, w, in);
+        break;
+    case SK_DO_RECV:
+        went = receive(k, w, in);
+        break;
+    case SK_DO_SENT:
+        went = sent(k, w, in);
+        break;
+    default:
+        work(k, w, in);
+    }
+    if (!went) return false;
+    if (w->out->times) {
+        w->out->times[2 * w->pc] = before;
+        w->out->times[2 * w->pc + 1] = w->now;
+    }
+    w->out->wire += in->wire;
+    w->pc++;
+    return true;
+}
+
+static sk_status walk_all(walk *k)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < k->n; i++)
+            while (k->w[i].pc < k->w[i].end && step(k, &k->w[i])) moved = true;
+    }
+    for (int i = 0; i < k->n; i++) {
+        const walker *w = &k->w[i];
+        if (w->pc < w->end)
+            return sk_fail(SK_EBUG, "P3: rank %d waits for ever at%s", w->rank,
+                           sk_inst_print(w->p, w->pc, k->arena));
+    }
+    return SK_OK;
+}
+
+/* --- setting up, adding up --- */
+
+static void open_walker(walk *k, int i, int rank)
+{
+    walker *w = &k->w[i];
+    const sk_program *p = k->in->programs[k->in->shape_of ? k->in->shape_of[rank] : rank];
+    int end = p->n_train ? p->n_train : p->insts.n;
+    *w = (walker){.p = p, .out = &k->out->v[i], .rank = rank, .end = end};
+    sk_mesh_coords(&k->l->mesh, rank, w->coord);
+    *w->out = (sk_paper_rank){.program = p, .rank = rank, .stage = p->stage};
+    w->circle = sk_many(k->arena, int, p->n_groups);
+    w->posted = sk_many(k->arena, int, p->n_groups);
+    w->done = sk_many(k->arena, int, p->n_groups);
+    w->charged = sk_many(k->arena, int, 2 * (p->graph->n_layers + 1));
+    if (!k->in->trace) return;
+    w->out->times = sk_many(k->arena, double, 2 * (int64_t)end);
+    w->out->moving = sk_many(k->arena, double, 2 * (int64_t)end);
+}
+
+static void open_walk(walk *k)
+{
+    int *shape_of = sk_many(k->arena, int, k->n_ranks), opened = 0;
+    k->at = sk_many(k->arena, int, k->n_ranks);
+    for (int r = 0; r < k->n_ranks; r++) {
+        k->at[r] = r;
+        shape_of[r] = k->in->shape_of ? k->in->shape_of[r] : r;
+    }
+    k->n = k->in->fold ? sk_fold_ranks(k->l, shape_of, k->m, k->at) : k->n_ranks;
+    k->w = sk_many(k->arena, walker, k->n);
+    k->out->v = sk_many(k->arena, sk_paper_rank, k->n);
+    k->out->n = k->n;
+    k->out->at = k->at;
+    k->mails = sk_many(k->arena, mail, (int64_t)k->n * k->n_stages);
+    for (int r = 0; r < k->n_ranks; r++) {
+        if (k->at[r] == opened) open_walker(k, opened++, r);
+        k->out->v[k->at[r]].ranks++;
+    }
+    join_all(k);
+}
+
+static void add_up(walk *k)
+{
+    sk_paper *o = k->out;
+    for (int i = 0; i < k->n; i++) o->seconds = fmax(o->seconds, k->w[i].now);
+    for (int i = 0; i < k->n; i++) {
+        sk_paper_rank *r = &o->v[i];
+        r->bubble = o->seconds - r->busy - r->exposed;
+        double share = (double)r->ranks / k->n_ranks;
+        o->busy += r->busy * share;
+        o->exposed += r->exposed * share;
+        o->bubble += r->bubble * share;
+        o->flops += r->flops * r->ranks;
+    }
+    for (int i = 0; i < k->n_circles; i++) {
+        const circle *c = &k->circles[i];
+        int64_t wire = c->wire * (c->places / c->reach.n);
+        if (c->group < k->l->mesh.n) o->wire_axis[c->group] += wire;
+        else if (c->group == k->l->mesh.n) o->wire_world += wire;
+        else o->wire_axis[k->l->stage_axis] += wire;
+    }
+    o->wire = o->wire_world + o->wire_sends;
+    for (int a = 0; a < k->l->mesh.n; a++) o->wire += o->wire_axis[a];
+}
+
+sk_status sk_paper_walk(sk_arena *a, const sk_paper_in *in, sk_paper *out)
+{
+    const sk_program *p = in->programs[0];
+    *out = (sk_paper){0};
+    walk k = {.arena = a,
+              .in = in,
+              .m = in->machine,
+              .l = &p->layout,
+              .n_ranks = p->n_ranks,
+              .n_stages = p->spread.n_stages,
+              .out = out};
+    open_walk(&k);
+    SK_TRY(walk_all(&k));
+    add_up(&k);
+    return SK_OK;
+}
+
+sk_status sk_paper_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                           const sk_compile_opts *o, const sk_program *const **programs,
+                           int **shape_of)
+{
+    int ranks = sk_mesh_ranks(&l->mesh), made = 0;
+    int n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
+    *shape_of = sk_many(a, int, ranks);
+    int n = sk_shapes(g, l, n_micro, *shape_of);
+    if (n < 0) return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+    sk_program **p = sk_many(a, sk_program *, n);
+    for (int r = 0; r < ranks && made < n; r++) {
+        if ((*shape_of)[r] != made) continue; /* shapes are numbered as they appear */
+        SK_TRY(sk_compile(a, g, l, o, r, &p[made]));
+        made++;
+    }
+    *programs = (const sk_program *const *)p;
+    return SK_OK;
+}

@@ -1,0 +1,23 @@
+#!/bin/bash
+# doc_op.sh - the op of doc/graph.md is complete: taken out of the page, put among the others, and
+# judged by the test of all ops, in float32 and float64.
+set -eu
+cd "$(dirname "$0")/.."
+build=$(dirname "$SKEIN")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# shellcheck disable=SC2016  # backquotes of Markdown
+sed -n '/^```c$/,/^```$/p' doc/graph.md | grep -v '^```' >"$dir/pool.c"
+read -ra cc <<<"$SKEIN_CC"
+read -ra libs <<<"$(pkg-config --libs openblas 2>/dev/null || echo -lopenblas) -lm -pthread"
+tools/parts.sh "$dir/op.c" op parts/op/*.c parts/op/pool.c
+
+judge() { # library, flags
+    local library=$1
+    shift
+    "${cc[@]}" -O1 "$@" -Isrc "$dir/pool.c" "$dir/op.c" test/parts_op.c "$library" "${libs[@]}" -o "$dir/judge"
+    "$dir/judge"
+}
+judge "$build/libskein.a"
+judge "$build/libskein64.a" -DSK_REAL=double

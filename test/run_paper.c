@@ -1,0 +1,382 @@
+/* run_paper.c - what programs cost on paper, against closed forms.
+ *
+ * Bubbles of pipelines on the unit machine; bytes of every kind of parallelism,
+ * alone and multiplied; folded against unfolded, to the last bit; sixteen thousand
+ * ranks in a second; the identities every walk must keep. */
+#include "lib/ranks.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "run/machine.h"
+#include "run/paper.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int checks, bad;
+static sk_arena arena;
+static uint64_t drawn;
+
+static void check(bool ok, const char *what, double found, double wanted)
+{
+    checks++;
+    if (ok) return;
+    bad++;
+    printf("%s: found %.17g, wanted %.17g\n", what, found, wanted);
+}
+
+static void same(const char *what, double found, double wanted)
+{
+    check(found == wanted, what, found, wanted);
+}
+
+static bool must(sk_status st, const char *what)
+{
+    check(!st, what, (double)st, 0);
+    if (st) printf("  %s\n", sk_error());
+    return !st;
+}
+
+/* --- one trial on paper --- */
+
+typedef struct paper {
+    sk_trial t;
+    sk_graph g;
+    sk_layout l;
+    sk_paper p;
+    const sk_program *const *programs;
+    int *shape_of;
+} paper;
+
+static const sk_machine *machine(const char *name)
+{
+    sk_machine *m = sk_new(&arena, sk_machine);
+    must(sk_machine_read(&arena, name, m), name);
+    return m;
+}
+
+static sk_compile_opts opts(const sk_trial *t)
+{
+    return (sk_compile_opts){.optim = sk_optim_find("adamw"),
+                             .clip = true,
+                             .n_micro = t->n_micro,
+                             .bucket_bytes = t->bucket_bytes,
+                             .threads = 1};
+}
+
+static bool walk(paper *k, const sk_machine *m, bool fold)
+{
+    sk_compile_opts o = opts(&k->t);
+    if (!must(sk_layout_read(k->t.layout, 0, &k->l), k->t.layout)) return false;
+    if (!must(sk_trial_graph(&arena, &k->t, &k->g), k->t.layout)) return false;
+    if (!must(sk_paper_compile(&arena, &k->g, &k->l, &o, &k->programs, &k->shape_of), k->t.layout))
+        return false;
+    sk_paper_in in = {.machine = m, .programs = k->programs, .shape_of = k->shape_of, .fold = fold};
+    return must(sk_paper_walk(&arena, &in, &k->p), k->t.layout);
+}
+
+static sk_trial small(const char *preset, int64_t layers, int64_t batch, const char *layout)
+{
+    sk_trial t = {.batch = batch, .seq = 8, .layout = layout};
+    t.model = sk_model_preset(preset, &t.hyper);
+    t.hyper.num_hidden_layers = layers;
+    return t;
+}
+
+/* --- bubbles --- */
+
+static void bubble(const char *schedule, int p, int m, int per_stage)
+{
+    char text[128];
+    sk_mark mark = sk_arena_mark(&arena);
+    snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s", p, m, schedule);
+    paper k = {.t = small("llama-tiny", (int64_t)p * per_stage, m, text)};
+    if (walk(&k, machine("unit"), p % 2)) {
+        double ideal = 3.0 * m * per_stage;
+        same(text, k.p.seconds, ideal + 3.0 * (p - 1) * per_stage);
+        for (int i = 0; i < k.p.n; i++) {
+            same(text, k.p.v[i].busy, ideal);
+            same(text, k.p.v[i].exposed, 0);
+            same(text, k.p.v[i].bubble / k.p.v[i].busy, (double)(p - 1) / m);
+        }
+    }
+    sk_arena_back(&arena, mark);
+}
+
+static void bubbles(void)
+{
+    static const int stages[] = {1, 2, 3, 4, 6, 8}, micros[] = {1, 2, 3, 4, 5, 8, 13, 16};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        for (size_t k = 0; k < sizeof micros / sizeof *micros; k++) {
+            bubble("gpipe", stages[i], micros[k], 1);
+            bubble("1f1b", stages[i], micros[k], 1);
+        }
+    bubble("1f1b", 4, 6, 3);
+    bubble("gpipe", 3, 7, 2);
+}
+
+/* --- bytes --- */
+
+static int64_t params(const paper *k, const char *only)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < k->g.tensors.n; i++) {
+        const sk_tensor *t = k->g.tensors.v[i];
+        if (t->role != SK_PARAM || (only && strcmp(t->name, only))) continue;
+        sk_shape s = sk_tensor_shape(&k->g, t);
+        int64_t n = 4;
+        for (int d = 0; d < s.n; d++) n *= s.d[d];
+        sum += n;
+    }
+    return sum;
+}
+
+/* Parameters that tensor parallelism keeps whole on every rank: those with the width alone. */
+static int64_t norms(const paper *k)
+{
+    return 4 * k->t.hyper.hidden_size * (2 * k->t.hyper.num_hidden_layers + 1);
+}
+
+static int64_t along(const paper *k, const char *axis)
+{
+    int a = sk_mesh_axis(&k->l.mesh, axis);
+    return a < 0 ? 0 : k->p.wire_axis[a];
+}
+
+/* The sum over the programs of all ranks must be what the walk counted. */
+static void sums(const paper *k)
+{
+    sk_compile_opts o = opts(&k->t);
+    int64_t sum = 0;
+    for (int r = 0; r < sk_mesh_ranks(&k->l.mesh); r++) {
+        sk_program *p = NULL;
+        if (!must(sk_compile(&arena, &k->g, &k->l, &o, r, &p), k->t.layout)) return;
+        for (int i = 0; i < p->n_train; i++) sum += p->insts.v[i].wire;
+    }
+    same(k->t.layout, (double)k->p.wire, (double)sum);
+}
+
+/* Sums of all ranks.  dp: each cell of tp and pp reduces what it holds; tp: 4 all-reduces of the
+ * width a layer, one for the embedding, one for the head's gradient, three of a number a token for
+ * the loss; pp: the width forward and back over every boundary. */
+static void bytes(int dp, int tp, int pp, int zero, int m, bool fold)
+{
+    char text[128];
+    sk_mark mark = sk_arena_mark(&arena);
+    snprintf(text, sizeof text, "dp=%d tp=%d pp=%d zero=%d micro=%d", dp, tp, pp, zero, m);
+    paper k = {.t = small("llama-tiny", 4, 7 * dp, text)};
+    if (walk(&k, machine("cpu"), fold)) {
+        const sk_hyper *h = &k.t.hyper;
+        int64_t S = params(&k, NULL) + (tp - 1) * norms(&k); /* over the cells, with copies */
+        int64_t wte = params(&k, "wte"), tokens = k.t.batch * k.t.seq;
+        int64_t wide = tokens * h->hidden_size * 4, L = h->num_hidden_layers;
+        int64_t ways = zero == 0   ? 2 * S
+                       : zero == 1 ? 2 * S
+                       : zero == 2 ? (m + 1) * S
+                                   : m * (3 * S - wte);
+        same(text, (double)along(&k, "dp"), (double)(ways * (dp - 1)));
+        int64_t split = 4 * L * wide + 2 * wide + 3 * 4 * tokens;
+        same(text, (double)along(&k, "tp"), (double)(tp > 1 ? 2 * (tp - 1) * split : 0));
+        same(text, (double)k.p.wire_sends, (double)(2 * (pp - 1) * wide * tp));
+        int n = dp * tp * pp;
+        same(text, (double)k.p.wire_world, (double)(2 * (n - 1) * 3 * 8));
+        sums(&k);
+    }
+    sk_arena_back(&arena, mark);
+}
+
+static void all_bytes(void)
+{
+    for (int zero = 0; zero <= 3; zero++) {
+        bytes(2, 1, 1, zero, 1, true);
+        bytes(3, 1, 1, zero, 2, true);
+        bytes(8, 1, 1, zero, 3, false);
+        bytes(2, 2, 1, zero, 2, true);
+        bytes(2, 1, 2, zero, 2, true);
+        bytes(2, 2, 2, zero, 3, true);
+        bytes(3, 2, 4, zero, 5, false);
+    }
+    bytes(1, 2, 1, 0, 1, true);
+    bytes(1, 2, 1, 0, 4, false);
+    bytes(1, 1, 2, 0, 4, true);
+    bytes(1, 1, 4, 0, 2, false);
+    bytes(1, 2, 4, 0, 2, true);
+}
+
+/* --- folded is unfolded --- */
+
+static int pick(int from, int to)
+{
+    return from + (int)(sk_rng(5, 0, drawn++).a % (uint64_t)(to - from + 1));
+}
+
+static void random_trial(sk_trial *t, char *text, size_t n)
+{
+    static const char *const presets[] = {"tiny", "llama-tiny"};
+    static const char *const orders[] = {"pp dp tp", "dp pp tp"};
+    int dp, tp, pp, zero = pick(0, 3);
+    do dp = pick(1, 8), tp = pick(1, 4), pp = pick(1, 4);
+    while (dp * tp * pp > 64);
+    snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s order: %s", dp, tp, pp, zero,
+             pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe", orders[pick(0, 1)]);
+    *t = small(presets[pick(0, 1)], pick(1, 6), pick(1, 20), text);
+    t->hyper.intermediate_size = pick(30, 70);
+    t->hyper.vocab_size = pick(50, 90);
+    t->bucket_bytes = pick(0, 1) ? 4096 : 0;
+}
+
+static void same_walks(const char *text, const sk_paper *x, const sk_paper *y, int ranks)
+{
+    same(text, y->seconds, x->seconds);
+    same(text, (double)y->wire, (double)x->wire);
+    for (int r = 0; r < ranks; r++) {
+        const sk_paper_rank *a = &x->v[x->at[r]], *b = &y->v[y->at[r]];
+        same(text, b->busy, a->busy);
+        same(text, b->exposed, a->exposed);
+        same(text, b->bubble, a->bubble);
+    }
+}
+
+/* Programs of every rank, each compiled for itself, against one per class. */
+static void folded(int per_host, bool overlap)
+{
+    char text[128];
+    sk_mark mark = sk_arena_mark(&arena);
+    paper k = {0};
+    sk_machine m = *machine(overlap ? "h100-8" : "cpu");
+    random_trial(&k.t, text, sizeof text);
+    m.ranks_per_host = per_host;
+    if (walk(&k, &m, true)) {
+        sk_compile_opts o = opts(&k.t);
+        int n = sk_mesh_ranks(&k.l.mesh);
+        sk_program **all = sk_many(&arena, sk_program *, n);
+        sk_paper un;
+        for (int r = 0; r < n; r++)
+            if (!must(sk_compile(&arena, &k.g, &k.l, &o, r, &all[r]), text)) return;
+        sk_paper_in in = {.machine = &m, .programs = (const sk_program *const *)all};
+        if (must(sk_paper_walk(&arena, &in, &un), text)) same_walks(text, &un, &k.p, n);
+        check(k.p.n <= n, "walkers", k.p.n, n);
+    }
+    sk_arena_back(&arena, mark);
+}
+
+/* --- identities --- */
+
+static void identities(const char *layout, const char *name)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    paper k = {.t = small("tiny", 4, 8, layout)};
+    if (walk(&k, machine(name), true)) {
+        for (int i = 0; i < k.p.n; i++) {
+            const sk_paper_rank *r = &k.p.v[i];
+            double sum = r->busy + r->exposed + r->bubble;
+            check(fabs(sum - k.p.seconds) < 1e-9 * k.p.seconds, layout, sum, k.p.seconds);
+            check(r->exposed >= 0 && r->bubble > -1e-12 && r->busy > 0, layout, r->bubble, 0);
+        }
+    }
+    sk_arena_back(&arena, mark);
+}
+
+/* Bytes that may move beside work cost no more than those that wait for it, and some are hidden. */
+static void overlap(void)
+{
+    sk_machine with = *machine("h100-8"), without = with;
+    without.overlap = false;
+    paper k = {.t = small("tiny", 6, 8, "dp=8")};
+    k.t.bucket_bytes = 4096;
+    if (!walk(&k, &with, true)) return;
+    double hidden = k.p.seconds;
+    if (!walk(&k, &without, true)) return;
+    check(hidden < k.p.seconds, "overlap", hidden, k.p.seconds);
+}
+
+/* --- prices, by hand --- */
+
+static void prices(void)
+{
+    sk_machine m = {.flops = 100,
+                    .memory_rate = 10,
+                    .ranks_per_host = 4,
+                    .inside = {1, 0.5},
+                    .between = {3, 2},
+                    .ring = true};
+    sk_reach four = {4, 1, 4}, eight = {8, 2, 4};
+    same("ring all-reduce", sk_machine_coll(&m, SK_ALLREDUCE, 8, four), 2 * (3 * 1 + 6 * 0.5));
+    same("ring gather", sk_machine_coll(&m, SK_ALLGATHER, 8, four), 3 + 6 * 0.5);
+    same("ring of two hosts", sk_machine_coll(&m, SK_REDUCE_SCATTER, 8, eight), 6 + 3 + 7 * 2.0);
+    m.ring = false;
+    same("two levels", sk_machine_coll(&m, SK_ALLGATHER, 8, eight), 3 + 6 * 0.5 + 3 + 1 * 2.0);
+    same("one rank", sk_machine_coll(&m, SK_ALLREDUCE, 8, (sk_reach){1, 1, 1}), 0);
+    same("work", sk_machine_work(&m, 500, 20, 1), 5);
+    same("memory", sk_machine_work(&m, 100, 20, 1), 2);
+    same("send", sk_machine_send(&m, 4, true), 3);
+    sk_reach r = sk_machine_reach(&m, (int[]){0, 1, 4, 8, 9, 10}, 6);
+    check(r.n == 6 && r.hosts == 3 && r.most == 3, "reach", r.hosts, 3);
+}
+
+static void refuses(const char *text, const char *story)
+{
+    char path[] = "/tmp/skein-machine-XXXXXX";
+    int fd = mkstemp(path);
+    FILE *f = fdopen(fd, "w");
+    sk_machine m;
+    fputs(text, f);
+    fclose(f);
+    sk_status st = sk_machine_read(&arena, path, &m);
+    remove(path);
+    bool ok = story ? st == SK_ECONF && strstr(sk_error_line(), story) : !st;
+    check(ok, text, (double)st, story ? SK_ECONF : 0);
+    if (!ok) printf("  %s\n", sk_error_line());
+}
+
+static void files(void)
+{
+    refuses("like: h100-8\nname: ours\nflops: 1e15 # measured\n\nranks_per_host: 4\n", NULL);
+    refuses("flop: 1e15\n", "did you mean 'flops'");
+    refuses("flops: fast\n", "flops is 'fast'");
+    refuses("flops: -1\n", ":1: flops is '-1'");
+    refuses("flops: 1e12\nflops: 2e12\n", "second time");
+    refuses("flops: 1e12\nlike: cpu\n", "first line");
+    refuses("like: toaster\n", "no built-in");
+    refuses("just words\n", "'key: value'");
+    refuses("flops: 1e12\n", "'memory_rate' is missing");
+    refuses("overlap: maybe\n", "yes or no");
+}
+
+/* --- sixteen thousand --- */
+
+static void many(void)
+{
+    paper k = {.t = {.batch = 256 * 64, .seq = 4096, .layout = "pp=8 dp=256 tp=8 micro=64"}};
+    k.t.model = sk_model_preset("llama-7b", &k.t.hyper);
+    const sk_machine *m = machine("h100-8");
+    double start = sk_now();
+    if (!walk(&k, m, true)) return;
+    double took = sk_now() - start;
+    const char *slow = getenv("SKEIN_SLOW"); /* sanitizers: only that it works */
+    check(took < 1 || slow, "16384 ranks, seconds", took, 1);
+    same("16384 ranks, classes", k.p.n, 8);
+    check(k.p.seconds > 0.1 && k.p.seconds < 100, "16384 ranks, step", k.p.seconds, 1);
+    printf("paper: 16384 ranks in %.3f s: step %.3f s, exposed %.1f%%, bubble %.1f%%\n", took,
+           k.p.seconds, 100 * k.p.exposed / k.p.seconds, 100 * k.p.bubble / k.p.seconds);
+}
+
+int main(void)
+{
+    prices();
+    files();
+    bubbles();
+    all_bytes();
+    for (int i = 0; i < 30; i++) folded(pick(1, 9), i % 2);
+    identities("dp=2 tp=2 pp=2 micro=4", "cpu");
+    identities("dp=4 pp=4 micro=4 zero=3", "h100-8");
+    identities("pp=4 micro=8 schedule=gpipe", "a100-8");
+    overlap();
+    many();
+    sk_arena_end(&arena);
+    printf("paper: %d checks, %d bad\n", checks, bad);
+    return bad != 0;
+}

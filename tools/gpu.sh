@@ -1,0 +1,49 @@
+#!/bin/sh
+# gpu.sh [SEED] - are the GPU halves of the ops right, and how fast?
+#
+# Builds test/parts_cuda.cu with nvcc and gcc alone, without CMake, into build/gpu and runs it:
+# for a machine with a GPU that lacks the libraries of a full build.  Only what the pairs need is
+# compiled: base, graph, device, and the ops that have a .cu beside their .c.  If one of those
+# calls BLAS, OpenBLAS is needed too; where its header or library lies in no usual place, say
+# CPATH=... LIBRARY_PATH=... LD_LIBRARY_PATH=...  ARCH=sm_80 builds for another GPU than the one
+# that is here (without any: sm_90).  Exit code 77: no GPU, built and not run.
+set -eu
+cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/local/cuda/bin
+CC=${CC:-gcc}
+for tool in nvcc "$CC"; do
+    command -v "$tool" >/dev/null || { echo "gpu.sh: $tool is not installed"; exit 77; }
+done
+if [ -z "${ARCH-}" ]; then
+    if nvidia-smi -L >/dev/null 2>&1; then ARCH=native; else ARCH=sm_90; fi
+fi
+out=build/gpu
+rm -rf "$out"
+mkdir -p "$out"
+
+kernels=$(echo parts/op/*.cu)
+ops=$(for f in $kernels; do echo "${f%.cu}.c"; done)
+# shellcheck disable=SC2086  # lists of files without blanks
+{
+    tools/parts.sh "$out/kernel_table.c" kernel $kernels
+    tools/parts.sh "$out/op_table.c" op $ops
+    tools/parts.sh "$out/model_table.c" model
+    libs=
+    if grep -qs cblas.h $ops; then libs=-lopenblas; fi
+}
+
+# A file that fails stops the build.
+# shellcheck disable=SC2016  # the dollars belong to the inner shell
+ls src/base/*.c src/tensor/dtype.c src/graph/*.c src/device/device.c src/device/cpu.c $ops \
+    "$out"/*_table.c | xargs -n 1 -P "$(nproc)" sh -c '
+    '"$CC"' -std=c11 -D_GNU_SOURCE -Isrc -O3 -march=x86-64-v3 -ffp-contract=fast -fopenmp-simd \
+        -fno-math-errno -fno-trapping-math -Wall -Wextra \
+        -c "$1" -o "$0/$(echo "$1" | tr / _).o" || exit 255' "$out"
+# shellcheck disable=SC2016
+ls src/device/cuda.cu $kernels test/parts_cuda.cu | xargs -n 1 -P "$(nproc)" sh -c '
+    nvcc -std=c++17 -Isrc -O3 -arch='"$ARCH"' -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers \
+        -c "$1" -o "$0/$(echo "$1" | tr / _).o" || exit 255' "$out"
+# shellcheck disable=SC2086
+nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread
+echo "built $out/parts_cuda for $ARCH"
+exec "$out/parts_cuda" "$@"
