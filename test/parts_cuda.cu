@@ -188,8 +188,8 @@ static sk_status once(const gpu *g, const trial *t, const side *p, char *base, c
     return SK_OK;
 }
 
-/* The largest difference in the results; puts the results of the CPU over those of the GPU, so
- * that afterwards nothing may differ from the image elsewhere. */
+/* The largest difference in the results.  They are then as they were in the image, so that what
+ * still differs from it was written where nothing should be. */
 static double compare(const side *p)
 {
     double worst = 0;

@@ -28,21 +28,26 @@ ops=$(for f in $kernels; do echo "${f%.cu}.c"; done)
     tools/parts.sh "$out/kernel_table.c" kernel $kernels
     tools/parts.sh "$out/op_table.c" op $ops
     tools/parts.sh "$out/model_table.c" model
-    libs=
-    if grep -qs cblas.h $ops; then libs=-lopenblas; fi
+    if grep -qs cblas.h $ops; then libs=-lopenblas; else libs=; fi
 }
 
-# A file that fails stops the build.
-# shellcheck disable=SC2016  # the dollars belong to the inner shell
-ls src/base/*.c src/tensor/dtype.c src/graph/*.c src/device/device.c src/device/cpu.c $ops \
-    "$out"/*_table.c | xargs -n 1 -P "$(nproc)" sh -c '
-    '"$CC"' -std=c11 -D_GNU_SOURCE -Isrc -O3 -march=x86-64-v3 -ffp-contract=fast -fopenmp-simd \
-        -fno-math-errno -fno-trapping-math -Wall -Wextra \
-        -c "$1" -o "$0/$(echo "$1" | tr / _).o" || exit 255' "$out"
-# shellcheck disable=SC2016
-ls src/device/cuda.cu $kernels test/parts_cuda.cu | xargs -n 1 -P "$(nproc)" sh -c '
-    nvcc -std=c++17 -Isrc -O3 -arch='"$ARCH"' -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers \
-        -c "$1" -o "$0/$(echo "$1" | tr / _).o" || exit 255' "$out"
+# Compile the files $2... with the command $1, to which -c FILE -o OBJECT is added.
+compile() {
+    command=$1
+    shift
+    for f; do echo "$command -c $f -o $out/$(echo "$f" | tr / _).o"; done |
+        xargs -P "$(nproc)" -I '{}' sh -c '{} || exit 255' # 255 stops xargs
+}
+
+# shellcheck disable=SC2086
+compile "$CC -std=c11 -D_GNU_SOURCE -Isrc -O3 -march=x86-64-v3 -ffp-contract=fast -fopenmp-simd \
+    -fno-math-errno -fno-trapping-math -Wall -Wextra" \
+    src/base/*.c src/tensor/dtype.c src/graph/*.c src/device/device.c src/device/cpu.c $ops \
+    "$out"/*_table.c
+# shellcheck disable=SC2086
+compile "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
+    -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions" \
+    src/device/cuda.cu $kernels test/parts_cuda.cu
 # shellcheck disable=SC2086
 nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread
 echo "built $out/parts_cuda for $ARCH"

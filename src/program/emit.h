@@ -34,6 +34,9 @@ typedef struct sk_emit {
     int *full_grad;         /* ZeRO 2, 3: transient whole gradient of the task, by param; -1 */
     int *sends, *last_sent; /* by stage: sends of this section so far; the newest's buffer */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
+    unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
+    sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
+    int *grad_parts;        /* tensor id -> contributions this stage makes per micro-batch */
     char loss_begun, weight_begun;
     sk_ints ready; /* parameters whose gradients can be reduced */
     int64_t ready_bytes;

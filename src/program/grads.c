@@ -66,15 +66,6 @@ static bool first_of(const sk_emit *e, const sk_state *s, uint64_t stages)
     return true;
 }
 
-static uint64_t stages_using(const sk_emit *e, const sk_tensor *t)
-{
-    uint64_t set = 0;
-    for (int i = 0; i < e->g->nodes.n; i++)
-        for (int k = 0; k < e->g->nodes.v[i]->n_in; k++)
-            if (e->g->nodes.v[i]->in[k] == t) set |= 1ull << e->sp->stage[i];
-    return set;
-}
-
 /* The optimizer sees a piece of what kernels see; a scalar cannot be cut. */
 static bool is_cut(const sk_emit *e, const sk_param_plan *q)
 {
@@ -137,13 +128,7 @@ static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
 }
 
 /* The state a gradient has after all its contributions, before any reduction. */
-static sk_state grad_made(const sk_emit *e, const sk_tensor *t)
-{
-    for (int i = 0; i < e->g->nodes.n; i++)
-        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
-            if (e->g->nodes.v[i]->into[o] == t) return e->sp->node[i].out[o];
-    return (sk_state){0};
-}
+static sk_state grad_made(const sk_emit *e, const sk_tensor *t) { return e->grad_made[t->id]; }
 
 /* Contributions are added up in place: they must be made alike, and cut as the weight is. */
 static sk_status grads_fit(const sk_emit *e, const sk_param_plan *q)
@@ -220,15 +205,6 @@ static void index_uses(sk_emit *e)
     }
 }
 
-static int contributions(const sk_emit *e, const sk_tensor *t)
-{
-    int n = 0;
-    for (int i = 0; i < e->g->nodes.n; i++)
-        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
-            n += e->g->nodes.v[i]->into[o] == t && e->sp->stage[i] == e->p->stage;
-    return n;
-}
-
 sk_status sk_emit_params(sk_emit *e)
 {
     sk_program *p = e->p;
@@ -245,7 +221,7 @@ sk_status sk_emit_params(sk_emit *e)
             e->param_of[i] = p->memories.n - 1;
         }
         if (t->role != SK_PARAM) continue;
-        uint64_t set = stages_using(e, t);
+        uint64_t set = e->read_by[t->id];
         int tie = tie_group(e, set, sets, &n_sets);
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
         if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
@@ -257,7 +233,7 @@ sk_status sk_emit_params(sk_emit *e)
     e->full_grad = sk_many(p->arena, int, p->params.n + 1);
     e->gathered = sk_many(p->arena, sk_at_hand *, p->params.n + 1);
     for (int i = 0; i < p->params.n; i++) {
-        e->left[i] = contributions(e, p->params.v[i].tensor) * p->n_micro;
+        e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
         e->full_grad[i] = -1;
     }
     return SK_OK;

@@ -234,12 +234,27 @@ static sk_status forward_section(sk_emit *e)
 
 /* --- setting up --- */
 
-static void index_readers(sk_emit *e)
+/* What the passes ask about a tensor again and again: one look at the graph answers it. */
+static void index_tensors(sk_emit *e)
 {
-    e->read_by = sk_many(e->p->arena, uint64_t, e->g->tensors.n);
-    for (int i = 0; i < e->g->nodes.n; i++) {
+    int all = e->g->tensors.n;
+    e->read_by = sk_many(e->p->arena, uint64_t, all);
+    e->as_part = sk_many(e->p->arena, unsigned, all);
+    e->grad_made = sk_many(e->p->arena, sk_state, all);
+    e->grad_parts = sk_many(e->p->arena, int, all);
+    for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
         const sk_node *n = e->g->nodes.v[i];
-        for (int k = 0; k < n->n_in; k++) e->read_by[n->in[k]->id] |= 1ull << e->sp->stage[i];
+        for (int k = 0; k < n->n_in; k++) {
+            int t = n->in[k]->id;
+            e->read_by[t] |= 1ull << e->sp->stage[i];
+            for (int a = 0; a < e->l->mesh.n; a++)
+                if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->as_part[t] |= 1u << a;
+        }
+        for (int o = 0; o < n->n_out; o++) {
+            if (!n->into[o]) continue;
+            e->grad_made[n->into[o]->id] = e->sp->node[i].out[o];
+            e->grad_parts[n->into[o]->id] += e->sp->stage[i] == e->p->stage;
+        }
     }
 }
 
@@ -270,7 +285,7 @@ static sk_status prepare(sk_emit *e)
     e->param_of = sk_many(p->arena, int, e->g->tensors.n + 1);
     e->sends = sk_many(p->arena, int, e->sp->n_stages);
     e->last_sent = sk_many(p->arena, int, e->sp->n_stages);
-    index_readers(e);
+    index_tensors(e);
     SK_TRY(sk_emit_params(e));
     p->loss = scalar(e, e->g->loss);
     p->weight = scalar(e, e->g->weight);

@@ -12,7 +12,9 @@
  *   P3  no rank waits for ever
  *   P4  buffers that live at the same time do not overlap
  *   P5  every buffer is written before it is read
- *   P6  every buffer lies inside the heap, and every call inside its table */
+ *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
+ *   P7  while a collective or a message is under way, nobody touches its buffers
+ *   P8  the optimizer makes every pass over every parameter once, after the sums are known */
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 
@@ -171,8 +173,9 @@ int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of);
 
-/* Prove P1 to P6 for the programs of all ranks.  One sentence on the first that fails. */
+/* Prove P1 to P8 for the programs of all ranks.  One sentence on the first that fails. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
+sk_status sk_verify_one(const sk_program *p); /* P4 to P8: what one program shows alone */
 
 /* The view that an instruction's operand stands for; data is base + offset. */
 sk_view sk_buffer_view(const sk_program *p, int buf, void *base);

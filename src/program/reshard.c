@@ -83,11 +83,7 @@ static int slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 /* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
 static bool wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
 {
-    for (int i = 0; i < e->g->nodes.n; i++)
-        for (int k = 0; k < e->g->nodes.v[i]->n_in; k++)
-            if (e->g->nodes.v[i]->in[k] == t && e->sp->node[i].in[k].how[axis] == SK_PSUM)
-                return true;
-    return false;
+    return e->as_part[t->id] >> axis & 1;
 }
 
 /* Reduced in place: what was partial is whole from now on, under every name it has. */

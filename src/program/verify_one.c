@@ -48,7 +48,8 @@ static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_s
     const sk_group *g = &p->groups[c->group];
     int64_t from, to, size = (int64_t)sk_dtype_size(c->type);
     sk_cut(s->n, g->me, g->n, &from, &to);
-    int64_t all = s->outer * s->n * s->inner * size, part = s->outer * (to - from) * s->inner * size;
+    int64_t all = s->outer * s->n * s->inner * size,
+            part = s->outer * (to - from) * s->inner * size;
     return p->bufs.v[s->src].bytes == (c->kind == SK_ALLGATHER ? part : all) &&
            p->bufs.v[s->dst].bytes == (c->kind == SK_REDUCE_SCATTER ? part : all);
 }
@@ -79,6 +80,7 @@ static sk_status calls_fit(const sk_program *p)
 
 typedef struct lives {
     int *first, *last; /* by buffer; -1: never */
+    int *arrives;      /* by instruction, of sends: when the message has been received */
 } lives;
 
 static void use(const sk_program *p, lives *l, int buf, int pc)
@@ -114,7 +116,7 @@ static sk_status sends(const sk_program *p, lives *l, sk_arena *a)
         if (in->peer < 0 || in->peer >= p->n_ranks)
             return sk_fail(SK_EBUG, "P2: rank %d sends to rank %d of %d", p->rank, in->peer,
                            p->n_ranks);
-        int end = arrival(p, pc, in->peer, ++sent[in->peer]);
+        int end = l->arrives[pc] = arrival(p, pc, in->peer, ++sent[in->peer]);
         if (end < 0)
             return sk_fail(SK_EBUG,
                            "P7: rank %d: '%s' is sent to rank %d at instruction %d, and nobody "
@@ -127,7 +129,8 @@ static sk_status sends(const sk_program *p, lives *l, sk_arena *a)
 
 static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
 {
-    *l = (lives){sk_many(a, int, p->bufs.n + 1), sk_many(a, int, p->bufs.n + 1)};
+    *l = (lives){sk_many(a, int, p->bufs.n + 1), sk_many(a, int, p->bufs.n + 1),
+                 sk_many(a, int, p->insts.n + 1)};
     memset(l->first, -1, sizeof(int) * (size_t)p->bufs.n);
     memset(l->last, -1, sizeof(int) * (size_t)p->bufs.n);
     for (int pc = 0; pc < p->insts.n; pc++) {
@@ -336,13 +339,11 @@ static sk_status in_order(const sk_program *p, sk_arena *a)
 }
 
 /* A message is read out of the sender's memory: nobody writes there before it has arrived. */
-static sk_status sends_kept(const sk_program *p, sk_arena *a)
+static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
 {
-    int *until = sk_many(a, int, p->bufs.n + 1); /* by root: arrival of the newest message, or 0 */
-    int64_t *sent = sk_many(a, int64_t, p->n_ranks);
+    int *until = sk_many(a, int, p->bufs.n + 1); /* by root: when its messages have arrived, or 0 */
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        if (pc == p->n_train) memset(sent, 0, sizeof *sent * (size_t)p->n_ranks);
         const sk_call_plan *c = in->act == SK_DO_START ? &p->calls.v[in->call] : NULL;
         for (int k = 0; k < SK_MAX_OUT + (c ? c->n_segs : 0); k++) {
             int out = k < SK_MAX_OUT ? in->out[k] : c->segs[k - SK_MAX_OUT].dst;
@@ -352,8 +353,8 @@ static sk_status sends_kept(const sk_program *p, sk_arena *a)
                                "to another rank",
                                p->rank, pc, sk_act_names[in->act], p->bufs.v[out].name);
         }
-        if (in->act == SK_DO_SEND)
-            until[root(p, in->in[0])] = arrival(p, pc, in->peer, ++sent[in->peer]);
+        int *end = in->act == SK_DO_SEND ? &until[root(p, in->in[0])] : NULL;
+        if (end && *end < l->arrives[pc]) *end = l->arrives[pc];
     }
     return SK_OK;
 }
@@ -388,7 +389,7 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     SK_TRY(find_lives(p, a, &l));
     SK_TRY(no_overlap(p, &l, a));
     SK_TRY(in_order(p, a));
-    SK_TRY(sends_kept(p, a));
+    SK_TRY(sends_kept(p, &l, a));
     SK_TRY(updated_once(p, a));
     return SK_OK;
 }

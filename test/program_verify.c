@@ -1,0 +1,427 @@
+/* program_verify.c - sk_verify accepts what the compiler makes and rejects what is broken.
+ *
+ * Programs of several models and layouts are compiled; then one thing is broken
+ * on one rank, drawn by a seed: calls swapped, an instruction lost, a buffer
+ * moved.  Every mutant must be rejected with a sentence.  Changes that would do
+ * no harm (swapping two equal calls, losing a result that nobody reads) are not
+ * drawn.
+ *
+ *     program_verify [SEED [COUNT]]      default: seed 1, 200 mutants */
+#include "lib/ranks.h"
+
+#include "base/rng.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t seed, drawn;
+
+static int pick(int n) { return n > 0 ? (int)(sk_rng(seed, 0, drawn++).a % (uint64_t)n) : 0; }
+
+static const struct {
+    const char *model, *layout;
+    bool tie;
+} cases[] = {
+    {"gpt2", "dp=2", true},
+    {"gpt2", "tp=2", true},
+    {"gpt2", "pp=2 micro=3", true},
+    {"llama", "pp=3 micro=4 schedule=gpipe", false},
+    {"llama", "dp=2 zero=1", false},
+    {"mlp", "dp=2 zero=2 micro=2", false},
+    {"llama", "dp=3 zero=3", true},
+    {"gpt2", "pp=2 dp=2 tp=2 zero=3 micro=2", true},
+    {"llama", "tp=2 dp=2 zero=1 micro=2 order: tp dp", false},
+    {"gpt2", "mesh a=2 z=2; split b over a; split h f over z; micro 2", true},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+typedef struct world {
+    sk_arena arena;
+    sk_graph graph;
+    sk_program **p;
+    int n;
+} world;
+
+static sk_status compile(world *w, int i)
+{
+    sk_trial t = {.batch = 5, .seq = 4, .layout = cases[i].layout, .bucket_bytes = 1024, .clip = 1};
+    t.model = sk_model_find(cases[i].model);
+    t.hyper = t.model->usual;
+    t.hyper.hidden_size = 12;
+    t.hyper.num_hidden_layers = 3;
+    t.hyper.num_attention_heads = 3;
+    t.hyper.num_key_value_heads = 3;
+    t.hyper.intermediate_size = 10;
+    t.hyper.vocab_size = 17;
+    t.hyper.input_size = 7;
+    t.hyper.max_position_embeddings = 8;
+    t.hyper.tie_word_embeddings = cases[i].tie;
+    *w = (world){0};
+    return sk_trial_compile(&w->arena, &t, &w->graph, &w->p, &w->n);
+}
+
+/* --- tools --- */
+
+static void lose(sk_program *p, int pc)
+{
+    memmove(&p->insts.v[pc], &p->insts.v[pc + 1],
+            sizeof *p->insts.v * (size_t)(p->insts.n - pc - 1));
+    p->insts.n--;
+    if (pc < p->n_train) p->n_train--;
+}
+
+static void copy_after(sk_program *p, int pc)
+{
+    sk_inst in = p->insts.v[pc];
+    (void)sk_push(p->arena, &p->insts);
+    memmove(&p->insts.v[pc + 1], &p->insts.v[pc],
+            sizeof *p->insts.v * (size_t)(p->insts.n - pc - 1));
+    p->insts.v[pc] = in;
+    p->n_train++;
+}
+
+static void swap(sk_program *p, int a, int b)
+{
+    sk_inst keep = p->insts.v[a];
+    p->insts.v[a] = p->insts.v[b];
+    p->insts.v[b] = keep;
+}
+
+/* A random instruction of this kind, or -1. */
+static int find(const sk_program *p, sk_act act)
+{
+    int from = pick(p->insts.n);
+    for (int i = 0; i < p->insts.n; i++) {
+        int pc = (from + i) % p->insts.n;
+        if (p->insts.v[pc].act == act) return pc;
+    }
+    return -1;
+}
+
+static sk_group *group_of(const sk_program *p, int pc)
+{
+    return &p->groups[p->calls.v[p->insts.v[pc].call].group];
+}
+
+/* A random start of a call among several ranks, or -1. */
+static int find_call(const sk_program *p)
+{
+    for (int i = 0; i < 50; i++) {
+        int pc = find(p, SK_DO_START);
+        if (pc >= 0 && group_of(p, pc)->n > 1) return pc;
+    }
+    return -1;
+}
+
+static int root(const sk_program *p, int buf)
+{
+    while (p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
+    return buf;
+}
+
+static bool reads(const sk_program *p, const sk_inst *in, int buf)
+{
+    for (int i = 0; i < SK_MAX_IN; i++)
+        if (in->in[i] >= 0 && root(p, in->in[i]) == buf) return true;
+    for (int o = 0; o < SK_MAX_OUT; o++)
+        if (in->add >> o & 1 && in->out[o] == buf) return true;
+    const sk_call_plan *c = in->act == SK_DO_START ? &p->calls.v[in->call] : NULL;
+    for (int s = 0; c && s < c->n_segs; s++)
+        if (root(p, c->segs[s].src) == buf) return true;
+    return false;
+}
+
+static bool writes(const sk_program *p, const sk_inst *in, int buf)
+{
+    for (int o = 0; o < SK_MAX_OUT; o++)
+        if (in->out[o] >= 0 && root(p, in->out[o]) == buf) return true;
+    return false;
+}
+
+/* --- mutations: true if something was broken --- */
+
+static bool same_calls(const sk_call_plan *a, const sk_call_plan *b)
+{
+    bool same = a->kind == b->kind && a->n_segs == b->n_segs && !strcmp(a->what, b->what);
+    for (int s = 0; same && s < a->n_segs; s++) same = a->segs[s].n == b->segs[s].n;
+    return same;
+}
+
+static bool swap_calls(sk_program *p)
+{
+    int a = find_call(p);
+    for (int b = a + 1; a >= 0 && b < p->insts.n; b++) {
+        if ((a < p->n_train) != (b < p->n_train) || p->insts.v[b].act != SK_DO_START) continue;
+        int x = p->insts.v[a].call, y = p->insts.v[b].call;
+        if (p->calls.v[x].group != p->calls.v[y].group) continue;
+        if (same_calls(&p->calls.v[x], &p->calls.v[y])) return false;
+        for (int i = 0; i < p->insts.n; i++)
+            if (p->insts.v[i].call == x) p->insts.v[i].call = y;
+            else if (p->insts.v[i].call == y) p->insts.v[i].call = x;
+        return true;
+    }
+    return false;
+}
+
+static bool lose_act(sk_program *p, sk_act act)
+{
+    int pc = find(p, act);
+    if (pc >= 0) lose(p, pc);
+    return pc >= 0;
+}
+
+static bool lose_recv(sk_program *p) { return lose_act(p, SK_DO_RECV); }
+static bool lose_send(sk_program *p) { return lose_act(p, SK_DO_SEND); }
+static bool lose_sent(sk_program *p) { return lose_act(p, SK_DO_SENT); }
+static bool lose_wait(sk_program *p) { return lose_act(p, SK_DO_WAIT); }
+static bool lose_start(sk_program *p) { return lose_act(p, SK_DO_START); }
+static bool lose_update(sk_program *p) { return lose_act(p, SK_DO_UPDATE); }
+static bool lose_stats(sk_program *p) { return lose_act(p, SK_DO_STATS); }
+
+static bool update_twice(sk_program *p)
+{
+    int pc = find(p, SK_DO_UPDATE);
+    if (pc >= 0) copy_after(p, pc);
+    return pc >= 0;
+}
+
+static bool wrong_group(sk_program *p)
+{
+    int pc = find_call(p);
+    if (pc < 0) return false;
+    int *g = &p->calls.v[p->insts.v[pc].call].group;
+    *g = (*g + 1 + pick(p->n_groups)) % (p->n_groups + 1); /* the last does not exist */
+    return true;
+}
+
+static bool wrong_members(sk_program *p)
+{
+    int pc = find_call(p);
+    if (pc < 0) return false;
+    sk_group *g = group_of(p, pc);
+    int *ranks = sk_many(p->arena, int, g->n);
+    memcpy(ranks, g->ranks, sizeof(int) * (size_t)g->n);
+    int i = (g->me + 1) % g->n;
+    ranks[i] = (ranks[i] + 1) % p->n_ranks;
+    g->ranks = ranks;
+    return ranks[i] != p->rank || g->n > 1;
+}
+
+static bool wrong_segment(sk_program *p)
+{
+    int pc = find_call(p);
+    if (pc < 0) return false;
+    sk_call_plan *c = &p->calls.v[p->insts.v[pc].call];
+    c->segs[pick(c->n_segs)].n += pick(2) ? 1 : -1;
+    return true;
+}
+
+static bool wrong_kind(sk_program *p)
+{
+    int pc = find_call(p);
+    if (pc < 0) return false;
+    sk_call_plan *c = &p->calls.v[p->insts.v[pc].call];
+    switch (pick(3)) {
+    case 0:
+        c->kind = (sk_coll_kind)((int)(c->kind + 1) % 3);
+        return true;
+    case 1:
+        c->reduce = c->reduce == SK_SUM ? SK_MAXIMUM : SK_SUM;
+        return true;
+    default:
+        c->type = c->type == SK_F32 ? SK_I32 : SK_F32;
+        return true;
+    }
+}
+
+static bool wrong_tag(sk_program *p)
+{
+    int pc = find(p, pick(2) ? SK_DO_SEND : SK_DO_RECV);
+    if (pc >= 0) p->insts.v[pc].tag++;
+    return pc >= 0;
+}
+
+static bool wrong_bytes(sk_program *p)
+{
+    int pc = find(p, SK_DO_RECV);
+    if (pc < 0 || !p->bufs.v[p->insts.v[pc].out[0]].bytes) return false;
+    p->bufs.v[p->insts.v[pc].out[0]].bytes -= 4;
+    return true;
+}
+
+static bool wrong_peer(sk_program *p)
+{
+    int pc = find(p, pick(2) ? SK_DO_SEND : SK_DO_RECV);
+    if (pc < 0) return false;
+    p->insts.v[pc].peer = pick(2) ? (p->insts.v[pc].peer + 1) % p->n_ranks : p->n_ranks;
+    return true;
+}
+
+static int some_buffer(const sk_program *p, bool transient)
+{
+    for (int i = 0; i < 100; i++) {
+        int b = pick(p->bufs.n);
+        const sk_buffer *x = &p->bufs.v[b];
+        if (x->bytes && x->within < 0 && x->first >= 0 && !(transient && x->keep)) return b;
+    }
+    return -1;
+}
+
+static bool onto_live(sk_program *p)
+{
+    for (int i = 0; i < 100; i++) {
+        int a = some_buffer(p, true), b = some_buffer(p, false);
+        if (a < 0 || b < 0 || a == b) continue;
+        sk_buffer *x = &p->bufs.v[a], *y = &p->bufs.v[b];
+        if (!y->keep && (y->first >= x->last || x->first >= y->last)) continue;
+        x->offset = y->offset;
+        return true;
+    }
+    return false;
+}
+
+static bool off_heap(sk_program *p)
+{
+    int b = some_buffer(p, false);
+    if (b < 0) return false;
+    p->bufs.v[b].offset = pick(2) ? p->heap_bytes - p->bufs.v[b].bytes + 4 : -64;
+    return true;
+}
+
+static bool part_astray(sk_program *p)
+{
+    for (int i = 0; i < p->bufs.n; i++) {
+        sk_buffer *b = &p->bufs.v[i];
+        if (b->within < 0 || !b->bytes) continue;
+        b->offset += p->bufs.v[b->within].bytes;
+        return true;
+    }
+    return false;
+}
+
+static bool table_astray(sk_program *p)
+{
+    int pc = find(p, SK_DO_START), b = some_buffer(p, false);
+    if (pc < 0 || b < 0) return false;
+    p->calls.v[p->insts.v[pc].call].table_at = pick(2) ? p->bufs.v[b].offset : p->heap_bytes - 8;
+    return true;
+}
+
+/* The instruction that first writes a buffer which is read later. */
+static bool lose_writer(sk_program *p)
+{
+    int b = some_buffer(p, false), first = -1, read = -1;
+    if (b < 0 || (p->bufs.v[b].keep && (p->bufs.v[b].zero || p->bufs.v[b].kind == SK_WEIGHTS)))
+        return false;
+    for (int pc = 0; pc < p->insts.n && first < 0; pc++)
+        if (writes(p, &p->insts.v[pc], b)) first = pc;
+    int end = first < p->n_train ? p->n_train : p->insts.n;
+    for (int pc = first + 1; first >= 0 && pc < end && read < 0; pc++)
+        if (reads(p, &p->insts.v[pc], b)) read = pc;
+    bool counted = p->counts_loss && (b == p->loss || b == p->weight);
+    if (first < 0 || (read < 0 && !counted)) return false;
+    lose(p, first);
+    return true;
+}
+
+/* A call that starts before its operand is complete. */
+static bool start_early(sk_program *p)
+{
+    int pc = find_call(p);
+    for (int k = pc - 1; pc >= 0 && k >= 0; k--) {
+        const sk_call_plan *c = &p->calls.v[p->insts.v[pc].call];
+        for (int s = 0; s < c->n_segs; s++)
+            if (writes(p, &p->insts.v[k], root(p, c->segs[s].src))) {
+                for (int i = pc; i > k; i--) swap(p, i, i - 1);
+                return true;
+            }
+    }
+    return false;
+}
+
+/* A result of a call that is read before it is there. */
+static bool wait_late(sk_program *p)
+{
+    int pc = find(p, SK_DO_WAIT);
+    if (pc < 0) return false;
+    const sk_call_plan *c = &p->calls.v[p->insts.v[pc].call];
+    int end = pc < p->n_train ? p->n_train : p->insts.n;
+    for (int k = pc + 1; k < end; k++)
+        for (int s = 0; s < c->n_segs; s++)
+            if (c->segs[s].n && reads(p, &p->insts.v[k], root(p, c->segs[s].dst))) {
+                for (int i = pc; i < k; i++) swap(p, i, i + 1);
+                return true;
+            }
+    return false;
+}
+
+static const struct {
+    const char *name;
+    bool (*apply)(sk_program *p);
+} kinds[] = {
+    {"two calls swapped", swap_calls},
+    {"a receive lost", lose_recv},
+    {"a send lost", lose_send},
+    {"a wait for arrival lost", lose_sent},
+    {"a wait lost", lose_wait},
+    {"a start lost", lose_start},
+    {"an update lost", lose_update},
+    {"the sums lost", lose_stats},
+    {"an update made twice", update_twice},
+    {"a call on another group", wrong_group},
+    {"a group with other members", wrong_members},
+    {"a segment of another size", wrong_segment},
+    {"a call of another kind", wrong_kind},
+    {"another tag", wrong_tag},
+    {"a message of another size", wrong_bytes},
+    {"a message with another rank", wrong_peer},
+    {"a buffer moved onto a live one", onto_live},
+    {"a buffer outside the heap", off_heap},
+    {"a part outside its buffer", part_astray},
+    {"a table that overlaps", table_astray},
+    {"the first writer of a buffer lost", lose_writer},
+    {"a call started before its operand is written", start_early},
+    {"a result read before its call ended", wait_late},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+/* Breaks one thing; returns 1 if it was found, 0 if missed, -1 if this case has no such thing. */
+static int mutant(int kind, int which)
+{
+    world w;
+    if (compile(&w, which)) printf("%s: %s\n", cases[which].layout, sk_error()), exit(1);
+    int r = pick(w.n), found = -1;
+    if (kinds[kind].apply(w.p[r])) {
+        sk_status st = sk_verify((const sk_program *const *)w.p, w.n);
+        found = st == SK_EBUG && sk_error_line()[0] == 'P';
+        if (!found)
+            printf("missed: %s on rank %d of %s \"%s\" (status %d)\n", kinds[kind].name, r,
+                   cases[which].model, cases[which].layout, (int)st);
+        else if (getenv("SKEIN_SHOW")) printf("%s: %s\n", kinds[kind].name, sk_error_line());
+    }
+    sk_arena_end(&w.arena);
+    return found;
+}
+
+int main(int argc, char **argv)
+{
+    int want = argc > 2 ? atoi(argv[2]) : 200, made = 0, missed = 0;
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    for (int i = 0; i < N_CASES; i++) {
+        world w;
+        if (compile(&w, i)) {
+            printf("not accepted: %s \"%s\": %s\n", cases[i].model, cases[i].layout, sk_error());
+            return 1;
+        }
+        sk_arena_end(&w.arena);
+    }
+    for (int i = 0, tries = 0; made < want && tries < 100 * want; tries++) {
+        int found = mutant(i % N_KINDS, pick(N_CASES));
+        if (found < 0) continue;
+        made++, i++;
+        missed += !found;
+    }
+    printf("verify: %d programs, %d mutants, %d missed\n", N_CASES, made, missed);
+    return missed != 0 || made < want;
+}
