@@ -78,7 +78,7 @@ static void copy_after(sk_program *p, int pc)
     memmove(&p->insts.v[pc + 1], &p->insts.v[pc],
             sizeof *p->insts.v * (size_t)(p->insts.n - pc - 1));
     p->insts.v[pc] = in;
-    p->n_train++;
+    if (pc < p->n_train) p->n_train++;
 }
 
 static void swap(sk_program *p, int a, int b)
@@ -136,6 +136,9 @@ static bool writes(const sk_program *p, const sk_inst *in, int buf)
 {
     for (int o = 0; o < SK_MAX_OUT; o++)
         if (in->out[o] >= 0 && root(p, in->out[o]) == buf) return true;
+    const sk_call_plan *c = in->act == SK_DO_WAIT ? &p->calls.v[in->call] : NULL;
+    for (int s = 0; c && s < c->n_segs; s++)
+        if (root(p, c->segs[s].dst) == buf) return true;
     return false;
 }
 
@@ -173,18 +176,31 @@ static bool lose_act(sk_program *p, sk_act act)
 
 static bool lose_recv(sk_program *p) { return lose_act(p, SK_DO_RECV); }
 static bool lose_send(sk_program *p) { return lose_act(p, SK_DO_SEND); }
-static bool lose_sent(sk_program *p) { return lose_act(p, SK_DO_SENT); }
 static bool lose_wait(sk_program *p) { return lose_act(p, SK_DO_WAIT); }
 static bool lose_start(sk_program *p) { return lose_act(p, SK_DO_START); }
 static bool lose_update(sk_program *p) { return lose_act(p, SK_DO_UPDATE); }
 static bool lose_stats(sk_program *p) { return lose_act(p, SK_DO_STATS); }
+static bool lose_op(sk_program *p) { return lose_act(p, SK_DO_OP); }
 
-static bool update_twice(sk_program *p)
+/* The last wait of a section for what went to a rank: an earlier one may be made good by it. */
+static bool lose_sent(sk_program *p)
 {
-    int pc = find(p, SK_DO_UPDATE);
+    int pc = find(p, SK_DO_SENT), end = pc < p->n_train ? p->n_train : p->insts.n;
+    for (int k = pc + 1; pc >= 0 && k < end; k++)
+        if (p->insts.v[k].act == SK_DO_SENT && p->insts.v[k].peer == p->insts.v[pc].peer) pc = k;
+    if (pc >= 0) lose(p, pc);
+    return pc >= 0;
+}
+
+static bool twice(sk_program *p, sk_act act)
+{
+    int pc = find(p, act);
     if (pc >= 0) copy_after(p, pc);
     return pc >= 0;
 }
+
+static bool update_twice(sk_program *p) { return twice(p, SK_DO_UPDATE); }
+static bool op_twice(sk_program *p) { return twice(p, SK_DO_OP); }
 
 static bool wrong_group(sk_program *p)
 {
@@ -369,6 +385,8 @@ static const struct {
     {"an update lost", lose_update},
     {"the sums lost", lose_stats},
     {"an update made twice", update_twice},
+    {"an operation lost", lose_op},
+    {"an operation made twice", op_twice},
     {"a call on another group", wrong_group},
     {"a group with other members", wrong_members},
     {"a segment of another size", wrong_segment},

@@ -250,7 +250,7 @@ static void index_tensors(sk_emit *e)
             for (int a = 0; a < e->l->mesh.n; a++)
                 if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->as_part[t] |= 1u << a;
         }
-        for (int o = 0; o < n->n_out; o++) {
+        for (int o = n->n_out - 1; o >= 0; o--) {
             if (!n->into[o]) continue;
             e->grad_made[n->into[o]->id] = e->sp->node[i].out[o];
             e->grad_parts[n->into[o]->id] += e->sp->stage[i] == e->p->stage;

@@ -14,7 +14,8 @@
  *   P5  every buffer is written before it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
- *   P8  the optimizer makes every pass over every parameter once, after the sums are known */
+ *   P8  every node runs once a micro-batch, and the optimizer makes every pass over every
+ *       parameter once, after the sums are known */
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 

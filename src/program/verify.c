@@ -53,8 +53,12 @@ static sk_status same_call(const walk *k, int me, int other, const sk_call_plan 
         same = a->segs[s].outer == b->segs[s].outer && a->segs[s].n == b->segs[s].n &&
                a->segs[s].inner == b->segs[s].inner;
     if (same) return SK_OK;
-    return sk_fail(SK_EBUG, "P1: rank %d calls '%s' where rank %d calls '%s' on the same group",
-                   k->p[me]->rank, a->what, k->p[other]->rank, b->what);
+    return sk_fail(SK_EBUG,
+                   "P1: rank %d calls '%s' (kind %d, %" PRId64 " elements of %s, %d members) where "
+                   "rank %d calls '%s' (kind %d, %" PRId64 " of %s, %d) on the same group",
+                   me, a->what, (int)a->kind, a->elements, sk_dtype_name(a->type),
+                   k->p[me]->groups[a->group].n, other, b->what, (int)b->kind, b->elements,
+                   sk_dtype_name(b->type), k->p[other]->groups[b->group].n);
 }
 
 /* 1: went on, 0: must wait, -1: failed */

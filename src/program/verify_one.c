@@ -359,7 +359,23 @@ static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
     return SK_OK;
 }
 
-/* --- P8: the optimizer --- */
+/* --- P8: nothing left out, nothing twice --- */
+
+static sk_status nodes_run(const sk_program *p, int from, int to, bool backward, sk_arena *a)
+{
+    const sk_graph *g = p->graph;
+    int *runs = sk_many(a, int, g->nodes.n + 1);
+    for (int pc = from; pc < to; pc++)
+        if (p->insts.v[pc].act == SK_DO_OP) runs[p->insts.v[pc].node->id]++;
+    for (int i = 0; i < g->nodes.n; i++) {
+        bool here = p->spread.stage[i] == p->stage;
+        int want = here && (backward || g->nodes.v[i]->phase == SK_FORWARD) ? p->n_micro : 0;
+        if (runs[i] != want)
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is made %d times in %d micro-batches",
+                           p->rank, g->nodes.v[i]->out[0]->name, runs[i], want);
+    }
+    return SK_OK;
+}
 
 static sk_status updated_once(const sk_program *p, sk_arena *a)
 {
@@ -390,6 +406,8 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     SK_TRY(no_overlap(p, &l, a));
     SK_TRY(in_order(p, a));
     SK_TRY(sends_kept(p, &l, a));
+    if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
+    if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
     SK_TRY(updated_once(p, a));
     return SK_OK;
 }

@@ -2,6 +2,7 @@
 #include "train/launch.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "train/report.h"
 #include "train/rundir.h"
 #include "train/sample.h"
@@ -355,6 +356,22 @@ static sk_status open_heaps(launcher *l)
     return SK_OK;
 }
 
+/* memory.csv: where each kind lies in each rank's heap, as it was mapped.  `skein plan` says the
+ * same numbers beforehand. */
+static sk_status write_memory(launcher *l)
+{
+    sk_out o = {.arena = l->arena};
+    sk_out_add(&o, "rank,kind,at,bytes\n");
+    for (int r = 0; r < l->setup.n_ranks; r++) {
+        const sk_program *p = l->setup.programs[r];
+        for (int k = 0; k < SK_N_KINDS; k++)
+            sk_out_add(&o, "%d,%s,%lld,%lld\n", r, sk_kind_names[k], (long long)p->kind_at[k],
+                       (long long)p->kind_bytes[k]);
+        sk_out_add(&o, "%d,mapped,0,%lld\n", r, (long long)sk_heap_bytes(l->t.heaps, r));
+    }
+    return sk_file_replace(sk_print(l->arena, "%s/memory.csv", l->t.dir), o.s, o.n);
+}
+
 static sk_status prepare(launcher *l)
 {
     const char *note = "";
@@ -366,6 +383,7 @@ static sk_status prepare(launcher *l)
     const char *old = written ? sk_strdup(l->arena, sk_error_line()) : "";
     l->t.setup = &l->setup;
     SK_TRY(open_heaps(l));
+    if (!written) SK_TRY(write_memory(l));
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
     if (*note) warn(l, note);

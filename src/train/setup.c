@@ -126,13 +126,18 @@ static bool first_of_class(const sk_setup *s, int rank)
     return true;
 }
 
+sk_compile_opts sk_setup_opts(const sk_setup *s)
+{
+    return (sk_compile_opts){.optim = s->optim,
+                             .clip = s->job->clip > 0,
+                             .n_micro = s->n_micro,
+                             .threads = s->threads,
+                             .validate = s->job->val_every != 0};
+}
+
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
 {
-    sk_compile_opts o = {.optim = s->optim,
-                         .clip = s->job->clip > 0,
-                         .n_micro = s->n_micro,
-                         .threads = s->threads,
-                         .validate = s->job->val_every != 0};
+    sk_compile_opts o = sk_setup_opts(s);
     return sk_compile(s->arena, &s->graph, &s->layout, &o, rank, out);
 }
 
@@ -155,12 +160,18 @@ static sk_status compile(sk_setup *s, bool all)
     return SK_OK;
 }
 
-sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
+sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
     SK_TRY(find_optim(out));
     SK_TRY(make_graph(out));
     SK_TRY(make_layout(out));
+    return SK_OK;
+}
+
+sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
+{
+    SK_TRY(sk_setup_layout(a, job, out));
     if (all && out->n_ranks > SK_MAX_RANKS)
         return sk_fail(SK_ECONF,
                        "the layout has %d ranks, one host runs at most %d; skein plan and skein "

@@ -36,6 +36,9 @@ typedef struct sk_setup {
 /* `all`: a program for every rank, verified together; else one for each class, which costs the
  * same for two ranks as for sixteen thousand. */
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
+/* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
+sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
+sk_compile_opts sk_setup_opts(const sk_setup *s);
 sk_status sk_setup_data(sk_setup *s);
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out); /* compile that one too */
 /* The program of a rank, or that of its class. */

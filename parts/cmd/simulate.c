@@ -1,0 +1,208 @@
+/* simulate.c - `skein simulate`: the programs of all ranks, run on paper.
+ *
+ * Compiles one program per shape of rank and walks one rank per class of equal
+ * ones (run/fold.h) above SMALL ranks, every rank below.  Needs no data, no
+ * devices, and no more time for sixteen thousand ranks than for eight. */
+#include "base/text.h"
+#include "cli/ask.h"
+#include "cli/cmd.h"
+#include "run/paper.h"
+#include "run/trace.h"
+#include "train/setup.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { SMALL = 64 };
+
+static const char usage[] =
+    "usage: skein simulate [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
+    "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n\n"
+    "Runs the programs that skein train would run, on paper: the time of a step, how much of it\n"
+    "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
+    "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.\n"
+    "    skein simulate model=llama-7b layout=\"pp=8 dp=256 tp=8 micro=64\" train.batch=16384 \\\n"
+    "        train.seq=4096 --cluster h100-8\n";
+
+static const sk_option options[] = {
+    {"cluster", "cpu (usual), a100-8, h100-8, h200-8, b200-8, unit, or a file: doc/simulate.md",
+     true},
+    {"trace", "write the step there, in Chrome's trace format", true},
+    {"fold", "yes or no: walk one rank of each class of equal ones; usual: above 64 ranks", true},
+    {"o", "csv, json or md instead of text", true},
+    {0},
+};
+
+typedef struct simulation {
+    sk_arena *arena;
+    sk_job *job;
+    sk_setup *setup;
+    sk_machine machine;
+    sk_paper paper;
+    const char *trace; /* NULL: none */
+    bool fold;
+} simulation;
+
+static sk_status walk(simulation *s)
+{
+    const sk_program *const *programs = NULL;
+    int *shape_of = NULL;
+    SK_TRY(sk_setup_layout(s->arena, s->job, s->setup));
+    sk_compile_opts o = sk_setup_opts(s->setup);
+    o.validate = false;
+    SK_TRY(
+        sk_paper_compile(s->arena, &s->setup->graph, &s->setup->layout, &o, &programs, &shape_of));
+    sk_paper_in in = {.machine = &s->machine,
+                      .programs = programs,
+                      .shape_of = shape_of,
+                      .fold = s->fold || s->setup->n_ranks > SMALL,
+                      .trace = s->trace != NULL};
+    return sk_paper_walk(s->arena, &in, &s->paper);
+}
+
+static sk_status write_trace(const simulation *s)
+{
+    sk_trace_rank *r = sk_many(s->arena, sk_trace_rank, s->paper.n);
+    for (int i = 0; i < s->paper.n; i++) {
+        const sk_paper_rank *p = &s->paper.v[i];
+        r[i] = (sk_trace_rank){.program = p->program,
+                               .rank = p->rank,
+                               .ranks = p->ranks,
+                               .times = p->times,
+                               .moving = p->moving,
+                               .n = p->program->n_train};
+    }
+    FILE *to = fopen(s->trace, "we");
+    if (!to) return sk_fail(SK_ECREATE, "cannot create '%s': %s", s->trace, strerror(errno));
+    sk_status st = sk_trace_write(to, r, s->paper.n, 0);
+    if (fclose(to) && !st) st = sk_fail(SK_EIO, "cannot write '%s': %s", s->trace, strerror(errno));
+    return st;
+}
+
+/* --- showing --- */
+
+static double tokens(const simulation *s)
+{
+    return (double)s->job->batch *
+           (sk_graph_find(&s->setup->graph, "tokens") ? (double)s->job->seq : 1);
+}
+
+/* Of all ranks' peak, by the flops of the model's graph counted once. */
+static double mfu(const simulation *s)
+{
+    const sk_machine *m = &s->machine;
+    double peak = m->flops * s->setup->n_ranks * (m->per_thread ? s->setup->threads : 1);
+    return peak > 0 ? s->setup->flops / s->paper.seconds / peak : 0;
+}
+
+static const char *const columns[] = {"class",  "ranks",      "first_rank", "stage",  "step_s",
+                                      "busy_s", "exposed_s",  "bubble_s",   "bubble", "exposed_pct",
+                                      "flops",  "sent_bytes", "mem_bytes",  "tok_s",  "mfu"};
+enum { COLS = sizeof columns / sizeof *columns };
+
+/* `bubble` is over the work, so that a pipeline's is (p-1)/m. */
+static void add_row(sk_table *t, const simulation *s, const char *name, const sk_paper_rank *r,
+                    double flops, int64_t wire, int64_t memory)
+{
+    sk_arena *a = t->arena;
+    double step = s->paper.seconds;
+    const char *cells[COLS] = {name,
+                               sk_print(a, "%d", r->ranks),
+                               sk_print(a, "%d", r->rank),
+                               sk_print(a, "%d", r->stage),
+                               sk_print(a, "%.9g", step),
+                               sk_print(a, "%.9g", r->busy),
+                               sk_print(a, "%.9g", r->exposed),
+                               sk_print(a, "%.9g", r->bubble),
+                               sk_print(a, "%.9g", r->busy > 0 ? r->bubble / r->busy : 0),
+                               sk_print(a, "%.4g", step > 0 ? 100 * r->exposed / step : 0),
+                               sk_print(a, "%.9g", flops),
+                               sk_print(a, "%lld", (long long)wire),
+                               sk_print(a, "%lld", (long long)memory),
+                               sk_print(a, "%.6g", step > 0 ? tokens(s) / step : 0),
+                               sk_print(a, "%.4g", mfu(s))};
+    sk_table_add(t, cells);
+}
+
+static int64_t fullest(const simulation *s)
+{
+    int64_t most = 0;
+    for (int i = 0; i < s->paper.n; i++)
+        if (s->paper.v[i].program->heap_bytes > most) most = s->paper.v[i].program->heap_bytes;
+    return most;
+}
+
+/* The first row is the whole job: means of the times, sums of flops and bytes, the most memory. */
+static sk_status table(const simulation *s, const char *format)
+{
+    const sk_paper *p = &s->paper;
+    sk_table t = {.arena = s->arena, .head = columns, .n_cols = COLS};
+    sk_paper_rank all = {.ranks = s->setup->n_ranks,
+                         .stage = -1,
+                         .busy = p->busy,
+                         .exposed = p->exposed,
+                         .bubble = p->bubble};
+    add_row(&t, s, "all", &all, p->flops, p->wire, fullest(s));
+    for (int i = 0; i < p->n; i++)
+        add_row(&t, s, sk_print(s->arena, "%d", i), &p->v[i], p->v[i].flops, p->v[i].wire,
+                p->v[i].program->heap_bytes);
+    return sk_table_print(&t, format, stdout);
+}
+
+static void traffic(const simulation *s)
+{
+    const sk_paper *p = &s->paper;
+    const sk_mesh *m = &s->setup->layout.mesh;
+    sk_arena *a = s->arena;
+    printf("wire      %s in all", sk_bytes(a, p->wire));
+    for (int i = 0; i < m->n; i++)
+        if (p->wire_axis[i]) printf(" · %s over %s", sk_bytes(a, p->wire_axis[i]), m->name[i]);
+    if (p->wire_sends) printf(" · %s between stages", sk_bytes(a, p->wire_sends));
+    if (p->wire_world) printf(" · %s over all", sk_bytes(a, p->wire_world));
+    printf("\n");
+}
+
+static void summary(const simulation *s)
+{
+    const sk_paper *p = &s->paper;
+    sk_arena *a = s->arena;
+    double step = p->seconds > 0 ? p->seconds : 1;
+    int64_t most = fullest(s), room = s->machine.memory;
+    printf("machine   %s · %s\n", s->machine.name, s->machine.doc);
+    printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
+           sk_commas(a, s->setup->n_params), s->setup->flops);
+    printf("layout    %d ranks = %s · %d micro-batches · %d walked\n", s->setup->n_ranks,
+           sk_layout_short(a, &s->setup->layout), s->setup->n_micro, p->n);
+    if (s->machine.unit) printf("step      %g units\n", p->seconds);
+    else
+        printf("step      %.6g s · %.4g tok/s · mfu %.1f %%\n", p->seconds, tokens(s) / step,
+               100 * mfu(s));
+    printf(
+        "time      busy %.1f %% · exposed %.1f %% · bubble %.1f %% of the step (mean of ranks)\n",
+        100 * p->busy / step, 100 * p->exposed / step, 100 * p->bubble / step);
+    traffic(s);
+    printf("memory    %s on the fullest rank%s\n\n", sk_bytes(a, most),
+           !room         ? ""
+           : most > room ? sk_print(a, ": does not fit in %s", sk_bytes(a, room))
+                         : sk_print(a, " of %s: fits", sk_bytes(a, room)));
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    simulation s = {.arena = a, .job = sk_new(a, sk_job), .setup = sk_new(a, sk_setup)};
+    sk_conf_rest rest = {.options = options};
+    SK_TRY(sk_ask_job(a, argc, argv, usage, s.job, &rest));
+    if (rest.help) return SK_OK;
+    const char *cluster = sk_conf_option(&rest, "cluster"), *fold = sk_conf_option(&rest, "fold");
+    const char *format = sk_conf_option(&rest, "o");
+    s.trace = sk_conf_option(&rest, "trace");
+    s.fold = fold && !strcmp(fold, "yes");
+    SK_TRY(sk_machine_read(a, cluster ? cluster : "cpu", &s.machine));
+    SK_TRY(walk(&s));
+    if (s.trace) SK_TRY(write_trace(&s));
+    if (!format) summary(&s);
+    return table(&s, format);
+}
+
+const sk_cmd sk_cmd_simulate = {
+    .name = "simulate", .doc = "a step of any layout on any machine, on paper", .run = run};

@@ -1,0 +1,130 @@
+/* trace.c - a step as a picture. */
+#include "run/trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { DOING = 0, GROUPS = 1, STAGES = 300 }; /* threads of a rank; groups are at most 256 */
+
+typedef struct trace {
+    FILE *to;
+    double begin;
+    bool any;
+} trace;
+
+static void comma(trace *t)
+{
+    fputs(t->any ? ",\n" : "\n", t->to);
+    t->any = true;
+}
+
+/* Names of tensors and groups are plain words, but come from users. */
+static void quoted(FILE *to, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') fputc('\\', to);
+        fputc((unsigned char)*s < ' ' ? ' ' : *s, to);
+    }
+}
+
+static void thread_name(trace *t, int rank, int thread, const char *kind, const char *name)
+{
+    comma(t);
+    fprintf(t->to,
+            "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"",
+            rank, thread);
+    fputs(kind, t->to);
+    quoted(t->to, name);
+    fputs("\"}}", t->to);
+}
+
+static void names(trace *t, const sk_trace_rank *r)
+{
+    const sk_mesh *m = &r->program->layout.mesh;
+    comma(t);
+    fprintf(t->to,
+            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d",
+            r->rank, r->rank);
+    if (r->ranks > 1) fprintf(t->to, " and %d like it", r->ranks - 1);
+    fputs("\"}}", t->to);
+    thread_name(t, r->rank, DOING, "rank", "");
+    if (!r->moving) return;
+    for (int g = 0; g < r->program->n_groups; g++)
+        thread_name(t, r->rank, GROUPS + g, "bytes over ",
+                    g < m->n                 ? m->name[g]
+                    : g == r->program->world ? "all"
+                                             : "tied stages");
+}
+
+static double grid(const trace *t, double seconds) /* in 1/64 us */
+{
+    return round((seconds - t->begin) * 64e6);
+}
+
+/* True: the slice was begun, and its arguments may follow. */
+static bool slice(trace *t, int rank, int thread, const double *at)
+{
+    double from = grid(t, at[0]), to = grid(t, at[1]);
+    if (!(to > from)) return false;
+    comma(t);
+    fprintf(t->to, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.6f,\"dur\":%.6f,\"name\":\"", rank,
+            thread, from / 64, (to - from) / 64);
+    return true;
+}
+
+static void rest(trace *t, const sk_inst *in, int pc)
+{
+    fprintf(t->to, "\",\"args\":{\"pc\":%d,\"micro\":%d,\"layer\":%d,\"phase\":\"%c\"", pc,
+            in->micro, in->layer, in->phase == SK_FORWARD ? 'F' : 'B');
+    if (in->flops > 0) fprintf(t->to, ",\"flops\":%.6g", in->flops);
+    if (in->wire > 0) fprintf(t->to, ",\"bytes\":%" PRId64, in->wire);
+    fputs("}}", t->to);
+}
+
+static void what(trace *t, const sk_program *p, const sk_inst *in)
+{
+    if (in->act == SK_DO_OP) {
+        quoted(t->to, in->node->op->name);
+        return;
+    }
+    fprintf(t->to, "%s ", sk_act_names[in->act]);
+    if (in->call >= 0) quoted(t->to, p->calls.v[in->call].what);
+    else if (in->peer >= 0) fprintf(t->to, "rank %d", in->peer);
+    else if (in->out[0] >= 0) quoted(t->to, p->bufs.v[in->out[0]].name);
+}
+
+static void one(trace *t, const sk_trace_rank *r, int pc)
+{
+    const sk_program *p = r->program;
+    const sk_inst *in = &p->insts.v[pc];
+    bool waits = in->act == SK_DO_WAIT || in->act == SK_DO_RECV;
+    if (slice(t, r->rank, DOING, &r->times[2 * pc])) {
+        what(t, p, in);
+        rest(t, in, pc);
+    }
+    if (!r->moving || !waits) return;
+    int thread = STAGES;
+    if (in->call >= 0) thread = GROUPS + p->calls.v[in->call].group;
+    else {
+        int coord[SK_MAX_AXES];
+        sk_mesh_coords(&p->layout.mesh, in->peer, coord);
+        thread += coord[p->layout.stage_axis];
+    }
+    if (!slice(t, r->rank, thread, &r->moving[2 * pc])) return;
+    what(t, p, in);
+    rest(t, in, pc);
+}
+
+sk_status sk_trace_write(FILE *to, const sk_trace_rank *ranks, int n, double begin)
+{
+    trace t = {.to = to, .begin = begin};
+    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", to);
+    for (int i = 0; i < n; i++) {
+        names(&t, &ranks[i]);
+        for (int pc = 0; pc < ranks[i].n; pc++) one(&t, &ranks[i], pc);
+    }
+    fputs("\n]}\n", to);
+    if (ferror(to)) return sk_fail(SK_EIO, "cannot write the trace: the disk may be full");
+    return SK_OK;
+}

@@ -1,0 +1,26 @@
+/* trace.h - a step as a picture: Chrome's trace format, which Perfetto also reads.
+ *
+ * A process is a rank; its first thread is what the rank does, the others are the
+ * bytes under way: one for each group, one for each stage that messages come from.
+ * Slices of one thread never overlap: times are rounded to 1/64 of a microsecond,
+ * which adds up exactly in binary.  The same writer serves a walk on paper and the
+ * clock of a real run (sk_run_times). */
+#ifndef SK_RUN_TRACE_H
+#define SK_RUN_TRACE_H
+
+#include "program/program.h"
+
+#include <stdio.h>
+
+typedef struct sk_trace_rank {
+    const sk_program *program;
+    int rank, ranks;      /* ranks: how many it stands for */
+    const double *times;  /* [2 * n]: start and end of each instruction, seconds */
+    const double *moving; /* the same of the bytes of WAIT and RECV; NULL: not known */
+    int n;                /* instructions */
+} sk_trace_rank;
+
+/* Seconds are counted from `begin`. */
+sk_status sk_trace_write(FILE *to, const sk_trace_rank *ranks, int n, double begin);
+
+#endif

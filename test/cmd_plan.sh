@@ -1,0 +1,42 @@
+#!/bin/bash
+# cmd_plan.sh - what `skein plan` says is what every rank maps, to the byte, kind by kind.
+set -eu
+skein=${SKEIN:-build/release/skein}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+seq 1 4000 >"$work/text"
+rows=0
+
+# plan.csv has one line for each class of ranks, with the first rank of the class.
+planned() {
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; next }
+             { for (i = 1; i <= NF; i++) if (name[i] ~ /_bytes$/ && name[i] != "sent_bytes")
+                   print $3 "," substr(name[i], 1, length(name[i]) - 6) "," $i }' "$1" | sort
+}
+
+# memory.csv has a line for each rank and kind, and what was mapped.
+mapped() { # FILE, file with the ranks to keep
+    awk -F, 'NR == FNR { keep[$1] = 1; next }
+             $1 in keep { print $1 "," ($2 == "mapped" ? "total" : $2) "," $4 }' "$2" "$1" | sort
+}
+
+for layout in "dp=1" "dp=2" "tp=2 micro=2" "pp=2 micro=3" "dp=2 zero=1" "dp=2 zero=2" \
+    "dp=2 zero=3 micro=2" "dp=2 tp=3" "dp=2 tp=2 pp=2 zero=3 micro=2"; do
+    words=(model=tiny "data.train=$work/text" train.batch=5 train.seq=32 train.steps=1
+        "layout=$layout" sample.every=0 val.every=0)
+    "$skein" plan "${words[@]}" -o csv >"$work/plan.csv"
+    "$skein" train "${words[@]}" run="$work/run" >"$work/out" 2>&1 || {
+        cat "$work/out"
+        exit 1
+    }
+    planned "$work/plan.csv" >"$work/planned"
+    mapped "$work/run/memory.csv" "$work/planned" >"$work/mapped"
+    diff "$work/planned" "$work/mapped" || {
+        echo "plan: layout $layout maps something else than planned"
+        exit 1
+    }
+    rows=$((rows + $(wc -l <"$work/planned")))
+    rm -rf "$work/run"
+done
+echo "plan: $rows numbers on 9 layouts, planned = mapped"
+[ "$rows" -gt 60 ]
