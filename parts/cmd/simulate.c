@@ -40,7 +40,7 @@ typedef struct simulation {
     sk_machine machine;
     sk_paper paper;
     const char *trace; /* NULL: none */
-    bool fold;
+    const char *fold;  /* "yes", "no"; NULL: if there are many */
 } simulation;
 
 static sk_status walk(simulation *s)
@@ -55,7 +55,7 @@ static sk_status walk(simulation *s)
     sk_paper_in in = {.machine = &s->machine,
                       .programs = programs,
                       .shape_of = shape_of,
-                      .fold = s->fold || s->setup->n_ranks > SMALL,
+                      .fold = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
                       .trace = s->trace != NULL};
     return sk_paper_walk(s->arena, &in, &s->paper);
 }
@@ -193,10 +193,11 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_conf_rest rest = {.options = options};
     SK_TRY(sk_ask_job(a, argc, argv, usage, s.job, &rest));
     if (rest.help) return SK_OK;
-    const char *cluster = sk_conf_option(&rest, "cluster"), *fold = sk_conf_option(&rest, "fold");
-    const char *format = sk_conf_option(&rest, "o");
+    const char *cluster = sk_conf_option(&rest, "cluster"), *format = sk_conf_option(&rest, "o");
     s.trace = sk_conf_option(&rest, "trace");
-    s.fold = fold && !strcmp(fold, "yes");
+    s.fold = sk_conf_option(&rest, "fold");
+    if (s.fold && strcmp(s.fold, "yes") && strcmp(s.fold, "no"))
+        return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
     SK_TRY(sk_machine_read(a, cluster ? cluster : "cpu", &s.machine));
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));

@@ -33,6 +33,20 @@ void sk_blas_wake(char **argv)
     execv("/proc/self/exe", argv); /* if it cannot, go on: slower, not wrong */
 }
 
+/* OpenBLAS exports these and declares them nowhere; another BLAS has neither. */
+extern void *blas_memory_alloc(int place) __attribute__((weak));
+extern void blas_memory_free(void *buffer) __attribute__((weak));
+
+void sk_blas_reserve(int callers)
+{
+    void *buffer[32]; /* the smallest build of OpenBLAS has room for 50 */
+    int n = callers < 32 ? callers : 32;
+    openblas_set_num_threads(1);
+    if (!blas_memory_alloc || !blas_memory_free) return;
+    for (int i = 0; i < n; i++) buffer[i] = blas_memory_alloc(0);
+    for (int i = 0; i < n; i++) blas_memory_free(buffer[i]);
+}
+
 const char *sk_blas_name(void)
 {
     static char name[96];

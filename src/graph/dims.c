@@ -91,13 +91,29 @@ static sk_status spell(const sk_node *node, const char *p, int n, const binding 
     return SK_OK;
 }
 
+/* Letters, each with at most one '!' behind it; one '*' an operand; ',' and one "->" between. */
+static bool well_formed(const char *dims, const char *arrow)
+{
+    int stars = 0;
+    if (!arrow || strlen(dims) > 120) return false;
+    for (const char *p = dims; *p; p++) {
+        bool gap = *p == ',' || p == arrow;
+        if (p == arrow) p++;
+        if (gap) stars = 0;
+        else if (*p == '*' && ++stars > 1) return false;
+        else if (*p == '!' && (p == dims || !isalpha((unsigned char)p[-1]))) return false;
+        else if (*p != '*' && *p != '!' && !isalpha((unsigned char)*p)) return false;
+    }
+    return true;
+}
+
 static sk_status check_pattern(const sk_node *node, const char *dims)
 {
     int commas = 0, after = 0;
     const char *arrow = dims ? strstr(dims, "->") : NULL;
     for (const char *p = dims; p && *p; p++)
         if (*p == ',') p < arrow ? commas++ : after++;
-    if (!arrow || strlen(dims) > 120)
+    if (!dims || !well_formed(dims, arrow))
         return sk_fail(SK_ECONF, "%s: \"%s\" is no dims line like \"mk,kn->mn\"", node->op->name,
                        dims ? dims : "(none)");
     if (commas + 1 != node->n_in || after + 1 != node->n_out)

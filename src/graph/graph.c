@@ -53,9 +53,16 @@ static sk_tensor *tensor(sk_graph *g, const char *name, const char *letters, sk_
     *t = (sk_tensor){
         .name = name, .type = type, .role = role, .id = g->tensors.n - 1, .layer = g->layer};
     snprintf(t->letters, sizeof t->letters, "%s", letters);
-    for (const char *p = t->letters; *p; p++)
+    if (strlen(letters) > SK_MAX_DIM)
+        sk_graph_fail(g, SK_ECONF, "'%s' has the dims \"%s\"; at most %d are possible", name,
+                      letters, SK_MAX_DIM);
+    for (const char *p = t->letters; *p; p++) {
+        if (strchr(p + 1, *p))
+            sk_graph_fail(g, SK_ECONF, "'%s' has the letter '%c' twice in \"%s\"", name, *p,
+                          letters);
         if (!g->size[(int)*p & 127] && role != SK_VALUE)
             sk_graph_fail(g, SK_ECONF, "letter '%c' of '%s' has no size yet", *p, name);
+    }
     return t;
 }
 

@@ -14,6 +14,7 @@
  *     shard params over dp
  *     stages over pp schedule 1f1b micro 8
  *
+ * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty.  When several axes cut one dim, the
  * mesh's last axis cuts first and the axis that shards parameters last of all,

@@ -19,6 +19,7 @@ static const struct sugar {
     const char *axis, *letters;
 } sugar[] = {{"pp", ""}, {"dp", "b"}, {"cp", ""}, {"ep", ""}, {"tp", "hfv"}};
 enum { N_SUGAR = sizeof sugar / sizeof *sugar };
+static const char usual_schedule[] = "1f1b";
 
 static sk_status take_words(const char *line, size_t len, words *out)
 {
@@ -89,9 +90,13 @@ static sk_status set_micro(sk_layout *l, const char *text)
     return number("micro", text, 1, &l->n_micro);
 }
 
-static void set_schedule(sk_layout *l, const char *text)
+static sk_status set_schedule(sk_layout *l, const char *text)
 {
+    if (!*text || strlen(text) >= sizeof l->schedule)
+        return sk_fail(SK_ECONF, "layout: \"%s\" is no name for a schedule (1 to %zu characters)",
+                       text, sizeof l->schedule - 1);
     snprintf(l->schedule, sizeof l->schedule, "%s", text);
+    return SK_OK;
 }
 
 /* --- the long form --- */
@@ -142,7 +147,7 @@ static sk_status say_stages(sk_layout *l, const words *w)
                        "layout: \"stages\" reads \"stages over AXIS [schedule NAME] [micro N]\"");
     SK_TRY(find_axis(l, w->w[2], &l->stage_axis));
     for (int i = 3; i < w->n; i += 2) {
-        if (!strcmp(w->w[i], "schedule")) set_schedule(l, w->w[i + 1]);
+        if (!strcmp(w->w[i], "schedule")) SK_TRY(set_schedule(l, w->w[i + 1]));
         else if (!strcmp(w->w[i], "micro")) SK_TRY(set_micro(l, w->w[i + 1]));
         else return sk_fail(SK_ECONF, "layout: \"stages\" knows no \"%s\"", w->w[i]);
     }
@@ -155,14 +160,17 @@ static sk_status say_micro(sk_layout *l, const words *w)
     return set_micro(l, w->w[1]);
 }
 
+static sk_status say_schedule(sk_layout *l, const words *w)
+{
+    if (w->n != 2) return sk_fail(SK_ECONF, "layout: \"schedule\" reads \"schedule NAME\"");
+    return set_schedule(l, w->w[1]);
+}
+
 static const struct verb {
     const char *name;
     sk_status (*say)(sk_layout *l, const words *w);
-} verbs[] = {{"mesh", say_mesh},
-             {"split", say_split},
-             {"shard", say_shard},
-             {"stages", say_stages},
-             {"micro", say_micro}};
+} verbs[] = {{"mesh", say_mesh},     {"split", say_split}, {"shard", say_shard},
+             {"stages", say_stages}, {"micro", say_micro}, {"schedule", say_schedule}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -219,10 +227,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     }
     if (!strcmp(word, "micro")) return set_micro(l, value);
     if (!strcmp(word, "recompute") || !strcmp(word, "offload")) return later(word, value);
-    if (!strcmp(word, "schedule")) {
-        set_schedule(l, value);
-        return SK_OK;
-    }
+    if (!strcmp(word, "schedule")) return set_schedule(l, value);
     const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
     return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
                    near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
@@ -298,8 +303,9 @@ static sk_status check(const sk_layout *l, int n_ranks)
 
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
 {
-    sk_layout l = {.shard_axis = -1, .stage_axis = -1, .schedule = "1f1b"};
+    sk_layout l = {.shard_axis = -1, .stage_axis = -1};
     bool shorted = false;
+    SK_TRY(set_schedule(&l, usual_schedule));
     if (strlen(text) > 4000) return sk_fail(SK_ECONF, "layout: more than 4000 characters");
     for (const char *p = text; *p;) {
         size_t said = strcspn(p, "\n;#"), len = said;
@@ -339,6 +345,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
         sk_out_add(&o, "\nshard %s over %s", what[l->shard], l->mesh.name[l->shard_axis]);
     if (l->stage_axis >= 0)
         sk_out_add(&o, "\nstages over %s schedule %s", l->mesh.name[l->stage_axis], l->schedule);
+    else if (strcmp(l->schedule, usual_schedule)) sk_out_add(&o, "\nschedule %s", l->schedule);
     if (l->n_micro) sk_out_add(&o, l->stage_axis >= 0 ? " micro %d" : "\nmicro %d", l->n_micro);
     sk_out_add(&o, "\n");
     return o.s;

@@ -148,7 +148,7 @@ typedef struct sk_program {
     int loss, weight; /* accumulators; -1 where this rank has none */
     int logits;       /* of a program for sampling; -1 otherwise */
     bool counts_loss; /* this rank's loss is counted in the sum */
-    int stats, sums;  /* buffers; 0: none */
+    int stats;        /* buffer of the sums over all ranks; 0: none */
     int64_t scratch_per_thread;
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;

@@ -39,25 +39,25 @@ static void stats(sk_emit *e)
     in->pass = e->training;
 }
 
-static void one_pass(sk_emit *e, int pass)
+/* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1]. */
+static void one_pass(sk_emit *e, int pass, int before, int after)
 {
     sk_program *p = e->p;
-    bool sums = p->optim->n_sums && p->optim->pass[pass + 1];
-    if (sums) sk_emit_inst(e, SK_DO_ZERO)->out[0] = p->sums;
+    if (after >= 0) sk_emit_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         sk_inst *in = sk_emit_inst(e, SK_DO_UPDATE);
         in->param = i;
         in->pass = pass;
         in->in[0] = q->grad_shard;
-        in->in[1] = pass ? p->sums : -1;
+        in->in[1] = before;
         in->out[0] = q->shard;
         in->layer = q->tensor->layer;
         in->flops =
             10.0 * (double)sk_box_count(&p->bufs.v[q->shard].box, 0, p->bufs.v[q->shard].box.n);
-        if (sums) in->out[1] = p->sums;
+        in->out[1] = after;
     }
-    if (sums) reduce_world(e, p->sums, "sums of the optimizer");
+    if (after >= 0) reduce_world(e, after, "sums of the optimizer");
 }
 
 /* After the update each rank has its piece; kernels want the whole. */
@@ -96,12 +96,14 @@ sk_status sk_emit_update(sk_emit *e)
     e->micro = -1;
     e->layer = 0;
     stats(e);
-    if (p->optim->n_sums) {
-        int64_t n = 0; /* a place for every parameter of the graph, so that ranks agree on it */
-        for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
-        p->sums = numbers(e, "sums", n * SK_MAX_SUM);
+    int64_t n = 0; /* a place for every parameter of the graph, so that ranks agree on it */
+    for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
+    for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
+        bool sums = p->optim->n_sums && p->optim->pass[pass + 1];
+        int after = sums ? numbers(e, "sums", n * SK_MAX_SUM) : -1;
+        one_pass(e, pass, before, after);
+        before = after;
     }
-    for (int pass = 0; p->optim->pass[pass]; pass++) one_pass(e, pass);
     gather_weights(e);
     return SK_OK;
 }

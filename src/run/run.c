@@ -8,8 +8,8 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "device/blas.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,7 +111,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (sk_heap_bytes(h, p->rank) < p->heap_bytes)
         return sk_fail(SK_EBUG, "rank %d: the heap has %lld bytes, the plan %lld", p->rank,
                        (long long)sk_heap_bytes(h, p->rank), (long long)p->heap_bytes);
-    openblas_set_num_threads(1);
+    sk_blas_reserve(p->threads);
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);
@@ -372,13 +372,17 @@ static void update_part(void *ctx, int part, int of)
     memcpy(j->r->partial[part], p.sum, sizeof p.sum);
 }
 
+/* The sums of the parameter at hand in a buffer that has a place for every parameter. */
+static double *sums_of(const sk_run *r, const sk_inst *in, int buf)
+{
+    return (double *)sk_run_data(r, buf) + r->place[in->param] * SK_MAX_SUM;
+}
+
 static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
     update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
-    double *sums =
-        p->sums ? (double *)sk_run_data(r, p->sums) + r->place[in->param] * SK_MAX_SUM : NULL;
     if (r->skip) return;
     j.piece.n = p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
     j.piece.param = sk_run_data(r, q->shard);
@@ -388,11 +392,12 @@ static void update(sk_run *r, const sk_inst *in)
     for (int s = 0; s < p->optim->n_state; s++) j.piece.state[s] = sk_run_data(r, q->state[s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
         j.piece.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
-    if (sums && in->pass) memcpy(j.piece.sum, sums, sizeof j.piece.sum);
+    if (in->in[1] >= 0) memcpy(j.piece.sum, sums_of(r, in, in->in[1]), sizeof j.piece.sum);
     int parts = j.piece.n < SMALL ? 1 : p->threads;
     if (parts == 1) update_part(&j, 0, 1);
     else sk_team_run(r->team, update_part, &j);
     if (in->out[1] < 0) return;
+    double *sums = sums_of(r, in, in->out[1]);
     for (int s = 0; s < SK_MAX_SUM; s++) {
         sums[s] = 0;
         for (int t = 0; t < parts && q->owner; t++) sums[s] += r->partial[t][s];

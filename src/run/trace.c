@@ -55,6 +55,11 @@ static void names(trace *t, const sk_trace_rank *r)
                     g < m->n                 ? m->name[g]
                     : g == r->program->world ? "all"
                                              : "tied stages");
+    for (int s = 0; s < r->program->spread.n_stages; s++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", s);
+        if (s != r->program->stage) thread_name(t, r->rank, STAGES + s, "bytes from stage ", name);
+    }
 }
 
 static double grid(const trace *t, double seconds) /* in 1/64 us */

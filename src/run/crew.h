@@ -1,0 +1,16 @@
+/* crew.h - a few ranks as processes for a short while: benchmarks.
+ *
+ * Training has its own launcher with a console, signals and saving (train/launch.h);
+ * this one only forks, waits, and brings back the one story of a failure.  Ranks
+ * talk to the caller through the heaps and their extra memory. */
+#ifndef SK_RUN_CREW_H
+#define SK_RUN_CREW_H
+
+#include "comm/comm.h"
+
+typedef sk_status sk_crew_task(void *ctx, int rank);
+
+/* Heaps must be shared ones.  Returns when all ranks are over. */
+sk_status sk_crew_run(sk_heaps *h, int n_ranks, sk_crew_task *task, void *ctx);
+
+#endif

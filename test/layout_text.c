@@ -1,0 +1,232 @@
+/* layout_text.c - layouts as words: two forms that mean the same, there and back, and a story for
+ * every way to get it wrong. */
+#include "lib/check.h"
+#include "lib/ranks.h"
+
+#include "base/rng.h"
+
+#include <stdlib.h>
+
+static sk_arena arena;
+
+static bool same_layout(const sk_layout *a, const sk_layout *b)
+{
+    bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
+                a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
+                a->n_micro == b->n_micro;
+    for (int i = 0; same && i < a->mesh.n; i++)
+        same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
+               !strcmp(a->split[i], b->split[i]);
+    return same;
+}
+
+/* --- both forms --- */
+
+static const struct {
+    const char *brief, *full;
+} twins[] = {
+    {"", "mesh dp=1"},
+    {"dp=2", "mesh dp=2; split b over dp"},
+    {"tp=4", "mesh tp=4; split h f v over tp"},
+    {"tp=4", "mesh tp=4\nsplit h over tp\nsplit f over tp\nsplit v over tp\n"},
+    {"tp=2", "mesh tp=2\n\n  split hfv over tp   # letters may stand together\n"},
+    {"pp=2", "mesh pp=2; stages over pp"},
+    {"pp=2 schedule=gpipe micro=4", "mesh pp=2; stages over pp schedule gpipe micro 4"},
+    {"pp=2 schedule=gpipe micro=4", "mesh pp=2; stages over pp micro 4 schedule gpipe"},
+    {"dp=2 micro=3", "mesh dp=2; split b over dp; micro 3"},
+    {"dp=2 schedule=gpipe", "mesh dp=2; split b over dp; schedule gpipe"},
+    {"dp=2 tp=2 pp=2", "mesh pp=2 dp=2 tp=2; split b over dp; split h f v over tp; stages over pp"},
+    {"dp=2 tp=3 order: tp dp", "mesh tp=3 dp=2; split h f v over tp; split b over dp"},
+    {"dp=2 tp=3 order: tp", "mesh tp=3 dp=2; split h f v over tp; split b over dp"},
+    {"dp=4 zero=1", "mesh dp=4; split b over dp; shard state over dp"},
+    {"dp=4 zero=2", "mesh dp=4; split b over dp; shard grads over dp"},
+    {"dp=4 zero=3", "mesh dp=4; split b over dp; shard params over dp"},
+    {"dp=4,zero=3", "mesh dp=4; split b over dp; shard params over dp"},
+    {"zero=3", "mesh dp=1; split b over dp; shard params over dp"},
+    {"dp=4 cp=1 ep=1 sp=none recompute=none offload=none",
+     "mesh dp=4 cp=1 ep=1; split b over dp # 1 asks for nothing; and this is a comment"},
+    {"dp=2 tp=2 pp=2 zero=3 micro=8 schedule=1f1b order: pp dp tp",
+     "mesh pp=2 dp=2 tp=2\nsplit b over dp\nsplit h f v over tp\nshard params over dp\n"
+     "stages over pp schedule 1f1b micro 8"},
+    {"dp=1k", "mesh dp=1000; split b over dp"},
+};
+
+static void forms(void)
+{
+    for (size_t i = 0; i < sizeof twins / sizeof *twins; i++) {
+        sk_layout a = {0}, b = {0}, c = {0};
+        check(!sk_layout_read(twins[i].brief, 0, &a));
+        check(!sk_layout_read(twins[i].full, 0, &b));
+        bool same = same_layout(&a, &b);
+        if (!same) printf("\"%s\" and \"%s\" differ\n", twins[i].brief, twins[i].full);
+        check(same);
+        char *text = sk_layout_print(&arena, &a);
+        check(!sk_layout_read(text, sk_mesh_ranks(&a.mesh), &c));
+        same = same_layout(&a, &c);
+        if (!same) printf("\"%s\" comes back from\n%s", twins[i].brief, text);
+        check(same);
+        check(!strcmp(text, sk_layout_print(&arena, &c)));
+    }
+}
+
+static void names(void)
+{
+    sk_layout l;
+    check(!sk_layout_read("mesh a=2 left=3; split b over a; split h f over left", 6, &l));
+    check(sk_mesh_axis(&l.mesh, "left") == 1 && sk_layout_splits(&l, 1, 'f'));
+    check(!sk_layout_splits(&l, 0, 'f') && sk_mesh_axis(&l.mesh, "right") < 0);
+    check(!sk_layout_read("mesh z=2; dp=2", 4, &l)); /* letters only for what short words name */
+    check(l.mesh.n == 2 && !l.split[0][0] && !strcmp(l.split[1], "b"));
+    check(!sk_layout_read("mesh pp=2; micro=2", 2, &l));
+    check(l.stage_axis < 0 && l.n_micro == 2);
+    check(!sk_layout_read("dp=2 tp=4", 8, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · tp 4"));
+    check(!sk_layout_read("dp=1", 1, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "1 rank"));
+    check(!sk_layout_read("pp=2 dp=2 zero=2 micro=4", 4, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "pp 2 · dp 2 · zero 2 · micro 4 · 1f1b"));
+}
+
+/* --- stories --- */
+
+static const struct {
+    const char *text, *words;
+    int ranks;
+} wrong[] = {
+    {"dq=2", "did you mean \"dp\"", 0},
+    {"zreo=2", "did you mean \"zero\"", 0},
+    {"shedule=gpipe", "did you mean \"schedule\"", 0},
+    {"xylophone=2", "unknown word \"xylophone\"", 0},
+    {"dp", "needs a value", 0},
+    {"dp=", "found \"\"", 0},
+    {"dp=0", "from 1 to", 0},
+    {"dp=-2", "found \"-2\"", 0},
+    {"dp=2.5", "found \"2.5\"", 0},
+    {"dp=two", "found \"two\"", 0},
+    {"dp=99999999999999999999", "whole number", 0},
+    {"dp=2 dp=2", "named twice", 0},
+    {"mesh a=2 a=2", "'a' is named twice", 0},
+    {"mesh dp=2; dp=2", "'dp' is named twice", 0},
+    {"mesh a", "name=size", 0},
+    {"mesh =2", "no name for an axis", 0},
+    {"mesh averylongaxisname=2", "no name for an axis", 0},
+    {"mesh a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1", "more than 8 axes", 0},
+    {"dp=1024 tp=1024 pp=2", "over 1048576 ranks", 0},
+    {"dp=2 tp=2", "4 ranks, 3 were given", 3},
+    {"dp=2", "-n 2", 1},
+    {"mesh dp=2; split b over pd", "did you mean 'dp'", 0},
+    {"mesh dp=2; split b over x", "no axis 'x'", 0},
+    {"mesh dp=2; split over dp", "split LETTERS over AXIS", 0},
+    {"mesh dp=2; split b dp", "split LETTERS over AXIS", 0},
+    {"mesh dp=2; split b over dp now", "split LETTERS over AXIS", 0},
+    {"mesh dp=2; split 7 over dp", "is no letter", 0},
+    {"mesh dp=2; shard params", "shard state|grads|params over AXIS", 0},
+    {"mesh dp=2; shard weights over dp", "cannot shard \"weights\"", 0},
+    {"mesh dp=2; shard params over tp", "no axis 'tp'", 0},
+    {"mesh pp=2; stages over pp; shard params over pp", "which holds stages", 0},
+    {"mesh pp=2; stages over pp; split b over pp", "cannot split letters too", 0},
+    {"mesh pp=2; stages", "stages over AXIS", 0},
+    {"mesh pp=2; stages over pp fast yes", "knows no \"fast\"", 0},
+    {"mesh pp=2; stages over pp micro", "stages over AXIS", 0},
+    {"mesh pp=2; micro", "micro N", 0},
+    {"mesh pp=2; schedule", "schedule NAME", 0},
+    {"dp=2 micro=0", "'micro' needs a whole number", 0},
+    {"dp=2 zero=4", "0 to 3 exist", 0},
+    {"dp=2 zero=-1", "from 0 to", 0},
+    {"dp=2 order: dp qp", "names no axis \"qp\"", 0},
+    {"dp=2 order: pp dp cp ep tp zero=3", "behind \"order:\"", 0},
+    {"dp=2 sp", "sp=on is not supported", 0},
+    {"dp=2 cp=2", "cp=2 is not supported", 0},
+    {"dp=2 ep=2", "ep=2 is not supported", 0},
+    {"dp=2 recompute=selective", "not supported", 0},
+    {"dp=2 offload=state", "not supported", 0},
+    {"dp=2\ntp=2", "put them in one", 0},
+};
+
+static void stories(void)
+{
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        sk_layout l = {.n_micro = 77};
+        sk_status st = sk_layout_read(wrong[i].text, wrong[i].ranks, &l);
+        fails(st, SK_ECONF, wrong[i].words);
+        if (!st || !strstr(sk_error_line(), wrong[i].words))
+            printf("  ^ the layout was \"%s\"\n", wrong[i].text);
+        check(l.n_micro == 77); /* set only on success */
+    }
+    sk_layout l;
+    char *many = sk_alloc(&arena, 8000);
+    memset(many, 'd', 7999);
+    fails(sk_layout_read(many, 0, &l), SK_ECONF, "4000 characters");
+    many[3000] = 0;
+    fails(sk_layout_read(many, 0, &l), SK_ECONF, "a word of 3000 characters");
+    for (int i = 0; i < 200; i++) memcpy(many + 4 * i, "dp ", 4), many[4 * i + 3] = ' ';
+    many[800] = 0;
+    fails(sk_layout_read(many, 0, &l), SK_ECONF, "64 words");
+}
+
+/* What only the compiler can know. */
+static void compile_story(const char *layout, const char *words)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p;
+    int n;
+    sk_trial t = {.batch = 2, .seq = 4, .layout = layout};
+    t.model = sk_model_preset("tiny", &t.hyper);
+    fails(sk_trial_compile(&a, &t, &g, &p, &n), SK_ECONF, words);
+    sk_arena_end(&a);
+}
+
+static void compile_stories(void)
+{
+    compile_story("pp=2 schedule=gpip", "did you mean 'gpipe'");
+    compile_story("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
+    compile_story("pp=65", "at most 64");
+    compile_story("mesh dp=2; split h over dp; shard params over dp", "cannot be sharded over it");
+    compile_story("mesh tp=2; split v c over tp", "gradient of 'wte' would not be cut");
+    compile_story("mesh a=2 z=2; split h over a; split h b over z", "name 'z' before 'a'");
+}
+
+/* --- anything at all --- */
+
+static void noise(void)
+{
+    static const char *const bits[] = {"dp=2",   "mesh",     "split", "over",   "shard",  "params",
+                                       "=",      "tp",       "a=2",   "stages", ";",      "\n",
+                                       "order:", "#",        "b",     "micro",  "zero=3", ",",
+                                       "\xff",   "schedule", "1e9"};
+    enum { N_BITS = sizeof bits / sizeof *bits };
+    int read = 0;
+    for (uint64_t i = 0; i < 2000; i++) {
+        char text[512] = "";
+        uint64_t n = sk_rng(5, i, 0).a % 24;
+        for (uint64_t k = 1; k <= n; k++) {
+            uint64_t x = sk_rng(5, i, k).a;
+            size_t len = strlen(text);
+            if (i % 2) text[len] = (char)(1 + x % 255);
+            else snprintf(text + len, sizeof text - len, "%s ", bits[x % N_BITS]);
+        }
+        sk_layout l, m;
+        sk_status st = sk_layout_read(text, 0, &l);
+        if (st && st != SK_ECONF) check(!"a layout fails with SK_ECONF alone");
+        if (st) continue;
+        read++;
+        char *out = sk_layout_print(&arena, &l);
+        bool back = !sk_layout_read(out, 0, &m);
+        if (!back) printf("\"%s\" was read and comes back as\n%s", text, out);
+        check(back);
+    }
+    check(read > 20); /* some of it means something */
+}
+
+int main(void)
+{
+    forms();
+    names();
+    stories();
+    compile_stories();
+    noise();
+    sk_arena_end(&arena);
+    printf("layout text: %d checks, %d failed\n", checks, bad);
+    return bad != 0;
+}

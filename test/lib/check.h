@@ -1,0 +1,34 @@
+/* check.h - for tests: count what was asked, say what was wrong, go on. */
+#ifndef SK_TEST_CHECK_H
+#define SK_TEST_CHECK_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int checks, bad;
+
+static inline void check_at(const char *where, bool ok, const char *what)
+{
+    checks++;
+    if (ok) return;
+    bad++;
+    printf("%s: %s\n  last story: %s\n", where, what, sk_error());
+}
+
+/* The call must fail with this code, and its sentence must hold these words. */
+static inline void story_at(const char *where, sk_status got, sk_status want, const char *words)
+{
+    checks++;
+    if (got == want && strstr(sk_error_line(), words)) return;
+    bad++;
+    printf("%s: status %d, %d is wanted, with \"%s\" in the story\n  last story: %s\n", where,
+           (int)got, (int)want, words, sk_error());
+}
+
+#define check(x)                 check_at(SK_HERE, (x), #x)
+#define fails(call, code, words) story_at(SK_HERE, (call), (code), (words))
+
+#endif
