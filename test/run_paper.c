@@ -8,8 +8,10 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "plan/price.h"
 #include "run/machine.h"
 #include "run/paper.h"
+#include "run/trace.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -293,6 +295,136 @@ static void overlap(void)
     check(hidden < k.p.seconds, "overlap", hidden, k.p.seconds);
 }
 
+/* --- traces: what is drawn on one line never overlaps --- */
+
+static void apart(const sk_paper_rank *r, int lane)
+{
+    const sk_program *p = r->program;
+    double last = 0;
+    bool ok = true;
+    for (int pc = 0; pc < p->n_train; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        int on = in->act == SK_DO_WAIT   ? p->calls.v[in->call].group
+                 : in->act == SK_DO_RECV ? 100 + in->peer
+                                         : -1;
+        const double *t = lane < 0 ? &r->times[2 * pc] : &r->moving[2 * pc];
+        if (lane >= 0 && on != lane) continue;
+        ok = ok && t[0] >= last && t[1] >= t[0];
+        last = t[1];
+    }
+    check(ok, "slices overlap on lane", lane, r->rank);
+}
+
+/* When the n-th SEND to (RECV from) a rank was over. */
+static double nth(const sk_paper_rank *r, sk_act act, int peer, int64_t n)
+{
+    for (int pc = 0; pc < r->program->n_train; pc++) {
+        const sk_inst *in = &r->program->insts.v[pc];
+        if (in->act == act && in->peer == peer && !n--) return r->times[2 * pc + 1];
+    }
+    return INFINITY;
+}
+
+/* Nothing is received before it is sent, nothing is known to have arrived before it has. */
+static void causal(const sk_paper *p, const sk_paper_rank *r)
+{
+    int64_t got[SK_TEST_RANKS] = {0};
+    bool ok = true;
+    for (int pc = 0; pc < r->program->n_train; pc++) {
+        const sk_inst *in = &r->program->insts.v[pc];
+        double end = r->times[2 * pc + 1];
+        if (in->act == SK_DO_RECV)
+            ok &= end >= nth(&p->v[in->peer], SK_DO_SEND, r->rank, got[in->peer]++);
+        if (in->act == SK_DO_SENT)
+            ok &= end >= nth(&p->v[in->peer], SK_DO_RECV, r->rank, in->count - 1);
+    }
+    check(ok, "effect before cause", r->rank, 0);
+}
+
+static void traces(const char *layout, const char *name)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    paper k = {.t = small("tiny", 5, 8, layout)};
+    sk_compile_opts o = opts(&k.t);
+    o.bucket_bytes = k.t.bucket_bytes = 4096;
+    if (walk(&k, machine(name), true)) {
+        int n = sk_mesh_ranks(&k.l.mesh);
+        sk_program **all = sk_many(&arena, sk_program *, n);
+        for (int i = 0; i < n; i++)
+            if (!must(sk_compile(&arena, &k.g, &k.l, &o, i, &all[i]), layout)) return;
+        sk_paper_in in = {
+            .machine = machine(name), .programs = (const sk_program *const *)all, .trace = true};
+        must(sk_paper_walk(&arena, &in, &k.p), layout);
+        sk_trace_rank *r = sk_many(&arena, sk_trace_rank, k.p.n);
+        for (int i = 0; i < k.p.n; i++) {
+            const sk_paper_rank *v = &k.p.v[i];
+            causal(&k.p, v);
+            for (int lane = -1; lane < 100 + 64; lane++) apart(v, lane);
+            r[i] = (sk_trace_rank){v->program, v->rank,   v->ranks,
+                                   v->times,   v->moving, v->program->n_train};
+        }
+        FILE *null = fopen("/dev/null", "w");
+        must(sk_trace_write(null, r, k.p.n, 0), "trace");
+        fclose(null);
+    }
+    sk_arena_back(&arena, mark);
+}
+
+/* --- flops --- */
+
+static void near(const char *what, double found, double wanted)
+{
+    check(fabs(found - wanted) <= 1e-12 * wanted, what, found, wanted);
+}
+
+/* GPT-2's own numbers, the formulas written out: h 768, L 12, s 1024, V 50304. */
+static void flops(void)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    sk_trial t = {.batch = 3, .seq = 1024};
+    sk_graph g;
+    sk_price p;
+    double B = 3, s = 1024, L = 12, h = 768, V = 50304, N = 12 * L * h * h + 13 * L * h;
+    t.model = sk_model_preset("gpt2", &t.hyper);
+    N += V * h + s * h + 2 * h;
+    must(sk_trial_graph(&arena, &t, &g), "gpt2");
+    sk_price_model(&g, &t.hyper, &p);
+    same("parameters", (double)p.params, N);
+    near("full", p.full, 72 * B * s * L * h * h * (1 + s / (6 * h) + V / (12 * L * h)));
+    near("causal", p.causal, 72 * B * s * L * h * h * (1 + s / (12 * h) + V / (12 * L * h)));
+    near("hardware", p.hardware, 96 * B * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h)));
+    near("six n", p.six_n, B * s * (6 * N + 12 * L * h * s));
+    near("foundry", p.foundry, 3 * B * (2 * N * s + 4 * L * h * s * s));
+    t.model = sk_model_preset("llama-7b", &t.hyper);
+    must(sk_trial_graph(&arena, &t, &g), "llama-7b");
+    sk_price_model(&g, &t.hyper, &p);
+    same("parameters", (double)p.params, 6738415616.0);
+    double f = 11008;
+    L = 32, h = 4096, V = 32000;
+    near("gated", p.full, 12 * B * s * L * h * h * (2 + s / h + 1.5 * f / h + V / (2 * L * h)));
+    sk_arena_back(&arena, mark);
+}
+
+/* What a program says of itself is what the walk counts. */
+static void ranks_price(void)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    paper k = {.t = small("tiny", 4, 8, "dp=2 tp=2 pp=2 zero=1 micro=2")};
+    if (walk(&k, machine("cpu"), false))
+        for (int i = 0; i < k.p.n; i++) {
+            sk_price_rank p;
+            int64_t sum = 0;
+            sk_price_program(k.p.v[i].program, &p);
+            for (int b = 0; b < SK_N_KINDS; b++) sum += p.bytes[b];
+            same("bytes by kind", (double)sum, (double)p.total);
+            sum = p.wire_world + p.wire_sends;
+            for (int a = 0; a < k.l.mesh.n; a++) sum += p.wire_axis[a];
+            same("wire by axis", (double)sum, (double)p.wire);
+            same("flops", p.flops, k.p.v[i].flops);
+        }
+    sk_arena_back(&arena, mark);
+}
+
 /* --- prices, by hand --- */
 
 static void prices(void)
@@ -375,6 +507,13 @@ int main(void)
     identities("dp=4 pp=4 micro=4 zero=3", "h100-8");
     identities("pp=4 micro=8 schedule=gpipe", "a100-8");
     overlap();
+    traces("dp=2 tp=2 pp=2 micro=4", "h100-8");
+    traces("dp=2 pp=4 micro=4 zero=3 schedule=gpipe", "h100-8");
+    traces("dp=4 tp=2 zero=2", "cpu");
+    traces("pp=3 micro=8 schedule=gpipe", "unit");
+    traces("pp=2 tp=2 micro=8", "cpu");
+    flops();
+    ranks_price();
     many();
     sk_arena_end(&arena);
     printf("paper: %d checks, %d bad\n", checks, bad);

@@ -3,14 +3,17 @@
  * Compiles one program per shape of rank and walks one rank per class of equal
  * ones (run/fold.h) above SMALL ranks, every rank below.  Needs no data, no
  * devices, and no more time for sixteen thousand ranks than for eight. */
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "run/paper.h"
 #include "run/trace.h"
+#include "train/host.h"
 #include "train/setup.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 enum { SMALL = 64 };
@@ -25,7 +28,7 @@ static const char usage[] =
     "        train.seq=4096 --cluster h100-8\n";
 
 static const sk_option options[] = {
-    {"cluster", "cpu (usual), a100-8, h100-8, h200-8, b200-8, unit, or a file: doc/simulate.md",
+    {"cluster", "cpu (usual), a100-8, h100-8, h200-8, b200-8, unit, here (measured now), or a file",
      true},
     {"trace", "write the step there, in Chrome's trace format", true},
     {"fold", "yes or no: walk one rank of each class of equal ones; usual: above 64 ranks", true},
@@ -42,6 +45,38 @@ typedef struct simulation {
     const char *trace; /* NULL: none */
     const char *fold;  /* "yes", "no"; NULL: if there are many */
 } simulation;
+
+/* The rate at which one thread reads one part of memory and writes another. */
+static double measure_memory(sk_arena *a)
+{
+    enum { BYTES = 32 << 20, TIMES = 4 };
+    char *from = sk_alloc(a, BYTES), *to = sk_alloc(a, BYTES);
+    double best = 1e9;
+    for (int i = 0; i < TIMES; i++) {
+        double start = sk_now();
+        memcpy(to, from, BYTES);
+        best = fmin(best, sk_now() - start);
+        from[i] = to[BYTES - 1]; /* so that no copy can be left out */
+    }
+    return 2 * (double)BYTES / best;
+}
+
+/* This host, as it is now: a quarter of a second of matrix products and copies.  Links are those of
+ * the preset; skein bench coll measures them. */
+static sk_status measure_here(sk_arena *a, sk_machine *m)
+{
+    sk_host h;
+    sk_arena tmp = {0};
+    SK_TRY(sk_machine_read(a, "cpu", m));
+    sk_host_look(&h);
+    snprintf(m->name, sizeof m->name, "here");
+    m->doc = sk_print(a, "%s, measured now; links preset", h.cpu);
+    m->flops = sk_host_peak(1, 0.2);
+    m->memory_rate = measure_memory(&tmp);
+    m->memory = h.available;
+    sk_arena_end(&tmp);
+    return SK_OK;
+}
 
 static sk_status walk(simulation *s)
 {
@@ -198,7 +233,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     s.fold = sk_conf_option(&rest, "fold");
     if (s.fold && strcmp(s.fold, "yes") && strcmp(s.fold, "no"))
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
-    SK_TRY(sk_machine_read(a, cluster ? cluster : "cpu", &s.machine));
+    if (cluster && !strcmp(cluster, "here")) SK_TRY(measure_here(a, &s.machine));
+    else SK_TRY(sk_machine_read(a, cluster ? cluster : "cpu", &s.machine));
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
     if (!format) summary(&s);

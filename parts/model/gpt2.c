@@ -6,7 +6,6 @@
  * The packed qkv weight is [c, h, s, d]: a head's query, key and value lie
  * together, so that splitting h splits all three at once. */
 #include "graph/build.h"
-#include "graph/model.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,13 +15,6 @@ static sk_tensor *norm(sk_graph *g, sk_tensor *x, double eps, const char *name)
     sk_tensor *w = sk_param_f(g, "c", SK_ONES, "%s.w", name);
     sk_tensor *b = sk_param_f(g, "c", SK_ZEROS, "%s.b", name);
     return sk_apply(g, "layernorm", .in = {x, w, b}, .attr = {eps})->out[0];
-}
-
-static sk_tensor *attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode)
-{
-    if (mode == SK_TRAIN) return sk_apply(g, "attention", .in = {qkv})->out[0];
-    sk_tensor *kv = sk_memory(g, sk_print(g->arena, "h.%d.kv", i), "bnhzd");
-    return sk_apply(g, "attention_cache", .in = {qkv, kv, pos})->out[0];
 }
 
 static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, int i,
@@ -35,7 +27,7 @@ static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor 
     sk_tensor *qkv = sk_contract(g, "btc,chsd->bthsd", a, w);
     sk_tensor *bias = sk_param_f(g, "hsd", SK_ZEROS, "h.%d.qkv.b", i);
     qkv = sk_apply(g, "bias", .dims = "bthsd,hsd->bthsd", .in = {qkv, bias})->out[0];
-    sk_tensor *y = attend(g, qkv, pos, i, mode);
+    sk_tensor *y = sk_attend(g, qkv, pos, i, mode);
     y = sk_contract(g, "bthrd,hrdc->btc", y, sk_param_f(g, "hrdc", out, "h.%d.proj.w", i));
     bias = sk_param_f(g, "c", SK_ZEROS, "h.%d.proj.b", i);
     x = sk_apply(g, "residual", .in = {x, sk_dropout(g, y, drop), bias})->out[0];

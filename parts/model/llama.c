@@ -4,7 +4,6 @@
  * head group (r queries, one key, one value: s = r + 2 slots) is never torn
  * apart by a split.  Weights are [out, in], as in their files. */
 #include "graph/build.h"
-#include "graph/model.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,13 +14,6 @@ static sk_tensor *norm(sk_graph *g, sk_tensor *x, double eps, const char *name)
     return sk_apply(g, "rmsnorm", .in = {x, w}, .attr = {eps})->out[0];
 }
 
-static sk_tensor *attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode)
-{
-    if (mode == SK_TRAIN) return sk_apply(g, "attention", .in = {qkv})->out[0];
-    sk_tensor *kv = sk_memory(g, sk_print(g->arena, "h.%d.kv", i), "bnhzd");
-    return sk_apply(g, "attention_cache", .in = {qkv, kv, pos})->out[0];
-}
-
 static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, int i,
                         sk_mode mode)
 {
@@ -30,7 +22,7 @@ static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor 
     sk_tensor *w = sk_param_f(g, "hsdc", std, "h.%d.qkv.w", i);
     sk_tensor *qkv = sk_contract(g, "btc,hsdc->bthsd", a, w);
     qkv = sk_apply(g, "rope", .in = {qkv, pos}, .attr = {h->rope_theta, 1})->out[0];
-    sk_tensor *y = attend(g, qkv, pos, i, mode);
+    sk_tensor *y = sk_attend(g, qkv, pos, i, mode);
     y = sk_contract(g, "bthrd,chrd->btc", y, sk_param_f(g, "chrd", out, "h.%d.proj.w", i));
     x = sk_apply(g, "add", .in = {x, y})->out[0];
 

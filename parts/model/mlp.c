@@ -2,7 +2,6 @@
  *
  * Letters: b batch, x pixels, f g i j ... one per hidden layer, v classes. */
 #include "graph/build.h"
-#include "graph/model.h"
 
 #include <math.h>
 #include <stdio.h>

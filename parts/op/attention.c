@@ -11,13 +11,10 @@
  * a cache).  Threads take (block, head) in turn; what one computes does not
  * depend on how many there are. */
 #include "graph/graph.h"
+#include "tensor/blas.h"
 #include "tensor/vecmath.h"
 
-#include <cblas.h>
-
-#define GEMM _Generic((real)0, float : cblas_sgemm, double : cblas_dgemm)
-
-enum { ROWS = 64, LANES = 16 };
+enum { ROWS = 64 };
 
 typedef struct head { /* one query head with its key and value */
     const real *q, *k, *v;
@@ -43,24 +40,10 @@ static head head_at(const sk_args *a, int64_t i)
     };
 }
 
-/* In lanes of our own: compilers do not reorder a maximum of floats unasked. */
-static real largest(const real *x, int64_t n)
-{
-    real lane[LANES], top = (real)-INFINITY;
-    int64_t i = 0;
-    for (int k = 0; k < LANES; k++) lane[k] = top;
-    for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
-    for (; i < n; i++) top = x[i] > top ? x[i] : top;
-    for (int k = 0; k < LANES; k++) top = lane[k] > top ? lane[k] : top;
-    return top;
-}
-
 /* p[0, n) becomes exponentials against the largest, and zeros follow up to `width`. */
 static real exponentials(real *p, int64_t n, int64_t width, real *top)
 {
-    real m = largest(p, n), sum = 0;
+    real m = sk_largest(p, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         p[i] = sk_exp(p[i] - m);

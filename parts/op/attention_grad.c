@@ -7,11 +7,8 @@
  * whole groups.  Blocks go from the last, which meets every key and so writes
  * what the earlier ones add to. */
 #include "graph/graph.h"
+#include "tensor/blas.h"
 #include "tensor/vecmath.h"
-
-#include <cblas.h>
-
-#define GEMM _Generic((real)0, float : cblas_sgemm, double : cblas_dgemm)
 
 enum { ROWS = 64 };
 

@@ -11,12 +11,9 @@
  * take batches, rows or columns of the result: no sum crosses threads, and each
  * calls BLAS for itself (run/ keeps BLAS single-threaded). */
 #include "graph/graph.h"
+#include "tensor/blas.h"
 
-#include <cblas.h>
 #include <limits.h>
-
-#define GEMM _Generic((real)0, float : cblas_sgemm, double : cblas_dgemm)
-#define GEMV _Generic((real)0, float : cblas_sgemv, double : cblas_dgemv)
 
 enum { A, B, OUT };
 enum { BATCH, M, N, K, KINDS };

@@ -1,23 +1,6 @@
 /* row_max.c - the largest element of each row; -infinity for a piece without columns. */
 #include "graph/graph.h"
-
-#include <math.h>
-
-enum { LANES = 16 };
-
-/* In lanes of our own: compilers do not reorder a maximum of floats unasked. */
-static real largest(const real *x, int64_t n)
-{
-    real lane[LANES], top = (real)-INFINITY;
-    int64_t i = 0;
-    for (int k = 0; k < LANES; k++) lane[k] = top;
-    for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
-    for (; i < n; i++) top = x[i] > top ? x[i] : top;
-    for (int k = 0; k < LANES; k++) top = lane[k] > top ? lane[k] : top;
-    return top;
-}
+#include "tensor/vecmath.h"
 
 static void cpu(const sk_args *a)
 {
@@ -25,7 +8,7 @@ static void cpu(const sk_args *a)
     real *y = a->out[0].data;
     int64_t n = v->size[v->n - 1], from, to;
     sk_share(a, sk_count(&a->out[0]), &from, &to);
-    for (int64_t r = from; r < to; r++) y[r] = largest((const real *)v->data + r * n, n);
+    for (int64_t r = from; r < to; r++) y[r] = sk_largest((const real *)v->data + r * n, n);
 }
 
 static double flops(const sk_args *a) { return (double)sk_count(&a->in[0]); }

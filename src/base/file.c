@@ -84,7 +84,8 @@ sk_status sk_file_replace(const char *path, const void *data, size_t n)
 {
     char tmp[PATH_MAX], dir[PATH_MAX];
     int len = snprintf(tmp, sizeof tmp, "%s.tmp-%ld", path, (long)getpid());
-    if (len < 0 || (size_t)len >= sizeof tmp) return sk_fail(SK_EIO, "%s: name too long", path);
+    if (len < 0 || (size_t)len >= sizeof tmp)
+        return sk_fail(SK_EIO, "%.80s...: name too long", path);
     unlink(tmp);
     SK_TRY(sk_file_write_new(tmp, data, n));
     if (rename(tmp, path)) {
@@ -112,7 +113,7 @@ sk_status sk_dir_make(const char *path)
 {
     char part[PATH_MAX];
     size_t n = strlen(path);
-    if (n >= sizeof part) return sk_fail(SK_EIO, "%s: name too long", path);
+    if (n >= sizeof part) return sk_fail(SK_EIO, "%.80s...: name too long", path);
     memcpy(part, path, n + 1);
     for (size_t i = 1; i <= n; i++) {
         if (part[i] && part[i] != '/') continue;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char story[4096], line[2048];
+static _Thread_local char story[4096], line[2048], told[2048];
 static _Thread_local size_t story_len;
 
 static void add(const char *fmt, va_list ap)
@@ -30,7 +30,7 @@ sk_status sk_fail_at(sk_status code, const char *where, const char *fmt, ...)
     va_list ap;
     story_len = 0;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap); /* apart first: an argument may be the old story */
+    vsnprintf(line, sizeof line, fmt, ap); /* apart: an argument may be the old story or line */
     va_end(ap);
     addf("%s\n  at %s", line, where);
     return code;
@@ -52,9 +52,9 @@ const char *sk_error(void) { return story; }
 
 const char *sk_error_line(void)
 {
-    char *end = strstr(memcpy(line, story, sizeof line), "\n  at ");
-    if (end) *end = 0;
-    return line;
+    const char *end = strstr(story, "\n  at ");
+    snprintf(told, sizeof told, "%.*s", (int)(end ? end - story : (long)strlen(story)), story);
+    return told;
 }
 
 void sk_error_set(const char *text)

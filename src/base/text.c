@@ -57,8 +57,9 @@ bool sk_read_real(const char *s, double *out)
     if (end == s || errno || !isfinite(x)) return false;
     double f = unit(end);
     if (f == 0) return false;
+    if (!isfinite(x * f)) return false;
     *out = x * f;
-    return isfinite(*out);
+    return true;
 }
 
 bool sk_read_int(const char *s, int64_t *out)
@@ -68,7 +69,7 @@ bool sk_read_int(const char *s, int64_t *out)
     errno = 0;
     long long whole = strtoll(s, &end, 10);
     if (end != s && !*end) {
-        *out = whole;
+        if (!errno) *out = whole;
         return !errno;
     }
     double x = 0;

@@ -25,7 +25,8 @@ typedef struct sk_out {
 void sk_out_add(sk_out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whole numbers and reals with units: "64k", "1e-3", "2GiB", "10m" (k m g = 10^3.., Ki Mi Gi =
- * 2^10.., a trailing B is allowed).  False if anything is left over or out of range. */
+ * 2^10.., a trailing B is allowed).  False, and *out is left alone, if anything is left over or
+ * out of range. */
 bool sk_read_int(const char *s, int64_t *out);
 bool sk_read_real(const char *s, double *out);
 

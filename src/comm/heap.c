@@ -14,6 +14,7 @@
  * 0.4 to 2 s per GiB and is given up after COLLAPSE_S, or at the first refusal. */
 #include "comm/heap.h"
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -65,32 +66,10 @@ static size_t round_up(size_t x, size_t to) { return (x + to - 1) / to * to; }
 
 /* --- reserving --- */
 
-/* The number after `key` in a file of the kernel, times unit; INT64_MAX if it is not there. */
-static int64_t kernel_says(const char *path, const char *key, int64_t unit)
-{
-    int64_t x = INT64_MAX;
-    char line[256];
-    FILE *f = fopen(path, "re");
-    if (!f) return x;
-    while (fgets(line, sizeof line, f)) {
-        long long v;
-        if (strncmp(line, key, strlen(key)) || sscanf(line + strlen(key), "%lld", &v) != 1)
-            continue;
-        if (v < INT64_MAX / unit) x = v * unit;
-        break;
-    }
-    fclose(f);
-    return x;
-}
-
 /* The kernel would kill somebody rather than refuse, so look before asking. */
 static sk_status check_memory(sk_arena *a, int n, int64_t need)
 {
-    int64_t has = kernel_says("/proc/meminfo", "MemAvailable:", 1024);
-    int64_t group = kernel_says("/sys/fs/cgroup/memory.max", "", 1);
-    int64_t old_group = kernel_says("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1);
-    if (group < has) has = group;
-    if (old_group < has) has = old_group;
+    int64_t has = sk_proc_available();
     if (need <= has) return SK_OK;
     return sk_fail(SK_EIO,
                    "heaps: %d ranks need %s (%lld bytes), this host can give %s; use more hosts, "
@@ -210,13 +189,6 @@ static sk_status open_control(sk_heaps *h, size_t extra_bytes)
     return SK_OK;
 }
 
-static int count_cores(void)
-{
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 cores */
-}
-
 sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
                         sk_heaps **out)
 {
@@ -225,7 +197,7 @@ sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t e
     sk_heaps *h = sk_new(&a, sk_heaps);
     h->arena = a;
     h->n = n_ranks;
-    h->cores = count_cores();
+    h->cores = sk_proc_cores();
     h->base = sk_many(&h->arena, char *, n_ranks);
     h->bytes = sk_many(&h->arena, int64_t, n_ranks);
     memcpy(h->bytes, bytes, (size_t)n_ranks * sizeof *bytes);

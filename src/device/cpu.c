@@ -6,6 +6,7 @@
  * here, before. */
 #include "device/device.h"
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -29,44 +30,13 @@ static sk_status cpu_open(sk_device *d)
 
 /* ---- facts */
 
-/* What stands behind `key` in a file of lines; false if it is not there. */
-static bool line_of(const char *path, const char *key, char *to, size_t room)
-{
-    char line[512];
-    bool found = false;
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    while (!found && fgets(line, sizeof line, f)) {
-        found = !strncmp(line, key, strlen(key));
-        if (!found) continue;
-        const char *value = line + strlen(key);
-        value += strspn(value, " \t:");
-        snprintf(to, room, "%.*s", (int)strcspn(value, "\n"), value);
-    }
-    fclose(f);
-    return found;
-}
-
-/* The same as a number, times unit; INT64_MAX where there is none ("max" in a cgroup). */
-static int64_t number_of(const char *path, const char *key, int64_t unit)
-{
-    char text[64];
-    long long x = 0;
-    bool is = line_of(path, key, text, sizeof text) && sscanf(text, "%lld", &x) == 1;
-    return is && x < INT64_MAX / unit ? x * unit : INT64_MAX;
-}
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static sk_status cpu_look(sk_device *d, sk_device_facts *out)
 {
     (void)d;
-    int64_t limit = least(number_of("/sys/fs/cgroup/memory.max", "", 1),
-                          number_of("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1));
-    if (!line_of("/proc/cpuinfo", "model name", out->model, sizeof out->model))
+    if (!sk_proc_line("/proc/cpuinfo", "model name", out->model, sizeof out->model))
         snprintf(out->model, sizeof out->model, "a processor without a name");
-    out->bytes = least(limit, number_of("/proc/meminfo", "MemTotal:", 1024));
-    out->available = least(limit, number_of("/proc/meminfo", "MemAvailable:", 1024));
+    out->bytes = sk_proc_memory();
+    out->available = sk_proc_available();
     out->same_memory_as_host = true;
     return SK_OK;
 }

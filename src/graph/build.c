@@ -20,6 +20,13 @@ sk_tensor *sk_dropout(sk_graph *g, sk_tensor *x, double p)
     return sk_apply(g, "dropout", .in = {x}, .attr = {p, (double)g->nodes.n})->out[0];
 }
 
+sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode)
+{
+    if (mode == SK_TRAIN) return sk_apply(g, "attention", .in = {qkv})->out[0];
+    sk_tensor *kv = sk_memory(g, sk_print(g->arena, "h.%d.kv", i), "bnhzd");
+    return sk_apply(g, "attention_cache", .in = {qkv, kv, pos})->out[0];
+}
+
 void sk_cross_entropy(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights)
 {
     sk_tensor *top = sk_apply(g, "row_max", .in = {logits})->out[0];

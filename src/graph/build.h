@@ -2,7 +2,7 @@
 #ifndef SK_GRAPH_BUILD_H
 #define SK_GRAPH_BUILD_H
 
-#include "graph/graph.h"
+#include "graph/model.h"
 
 enum { SK_ZEROS = -1, SK_ONES = -2 }; /* values of `init` for sk_param */
 
@@ -12,6 +12,10 @@ sk_tensor *sk_param_f(sk_graph *g, const char *letters, double init, const char 
 
 /* Dropout of x with its own site number; x itself when p is 0. */
 sk_tensor *sk_dropout(sk_graph *g, sk_tensor *x, double p);
+
+/* Causal attention over packed qkv "bthsd": whole sequences when training, one token against the
+ * remembered keys and values of layer `i` when decoding. */
+sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode);
 
 /* Cross entropy of logits "...v" against i32 targets, weighted by token: sets g->loss (a sum) and
  * g->weight.  The pieces (maximum, sum of exponentials, target's logit) are plain reductions over

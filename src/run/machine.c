@@ -20,8 +20,8 @@
 const sk_machine sk_machines[] = {
     {.name = "cpu",
      .doc = "preset, not measured: ranks of one host over shared memory",
-     .flops = 6e10,
-     .memory_rate = 8e9,
+     .flops = 8e10,
+     .memory_rate = 1e10,
      .per_thread = true,
      .ranks_per_host = INT_MAX,
      .inside = LINK(0.4e-6, 8e9),

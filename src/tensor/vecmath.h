@@ -41,4 +41,20 @@ static inline real sk_exp(real x)
 /* tanh(x) = 1 - 2 / (exp(2x) + 1): absolute error of a few ulp of 1 */
 static inline real sk_tanh(real x) { return 1 - 2 / (sk_exp(2 * x) + 1); }
 
+/* The largest of n numbers, -infinity of none.  In lanes of our own: compilers do not reorder a
+ * maximum of floats unasked. */
+static inline real sk_largest(const real *x, int64_t n)
+{
+    enum { LANES = 16 };
+    real lane[LANES], top = (real)-INFINITY;
+    int64_t i = 0;
+    for (int k = 0; k < LANES; k++) lane[k] = top;
+    for (; i + LANES <= n; i += LANES)
+#pragma omp simd
+        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+    for (; i < n; i++) top = x[i] > top ? x[i] : top;
+    for (int k = 0; k < LANES; k++) top = lane[k] > top ? lane[k] : top;
+    return top;
+}
+
 #endif

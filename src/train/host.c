@@ -1,6 +1,7 @@
 /* host.c - what this machine is: files of the kernel, cpuid, and BLAS's own words. */
 #include "train/host.h"
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/team.h"
 #include "device/blas.h"
 
@@ -8,41 +9,10 @@
 #include <ctype.h>
 #include <glob.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* The text behind "key" and a colon in a file of the kernel; false if it is not there. */
-static bool line_of(const char *path, const char *key, char *to, size_t room)
-{
-    char line[4096];
-    bool found = false;
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    while (!found && fgets(line, sizeof line, f)) {
-        if (strncmp(line, key, strlen(key))) continue;
-        char *s = line + strlen(key);
-        s += strspn(s, " \t:");
-        s[strcspn(s, "\n")] = 0;
-        snprintf(to, room, "%s", s);
-        found = true;
-    }
-    fclose(f);
-    return found;
-}
-
-static int64_t number_of(const char *path, const char *key, int64_t unit, int64_t otherwise)
-{
-    char text[64];
-    char *end = text;
-    if (!line_of(path, key, text, sizeof text)) return otherwise;
-    long long x = strtoll(text, &end, 10);
-    return end == text || x < 0 || x > INT64_MAX / unit ? otherwise : x * unit;
-}
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* "Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz" -> "Intel Xeon Gold 6230" */
 static void tidy(char *s)
@@ -70,13 +40,6 @@ static const char *best_isa(void)
 #endif
 }
 
-static int count_cores(void)
-{
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 cores */
-}
-
 static int count_gpus(void)
 {
     glob_t g = {0};
@@ -87,16 +50,15 @@ static int count_gpus(void)
 
 void sk_host_look(sk_host *out)
 {
-    *out = (sk_host){.cores = count_cores(), .isa = best_isa(), .gpus = count_gpus()};
-    if (!line_of("/proc/cpuinfo", "model name", out->cpu, sizeof out->cpu))
+    *out = (sk_host){.cores = sk_proc_cores(),
+                     .isa = best_isa(),
+                     .gpus = count_gpus(),
+                     .memory = sk_proc_memory(),
+                     .available = sk_proc_available(),
+                     .blas = sk_blas_name()};
+    if (!sk_proc_line("/proc/cpuinfo", "model name", out->cpu, sizeof out->cpu))
         snprintf(out->cpu, sizeof out->cpu, "processor");
     tidy(out->cpu);
-    int64_t all = number_of("/proc/meminfo", "MemTotal", 1024, 0);
-    int64_t cage = number_of("/sys/fs/cgroup/memory.max", "", 1, INT64_MAX);
-    cage = least(cage, number_of("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", 1, INT64_MAX));
-    out->memory = least(all, cage);
-    out->available = least(number_of("/proc/meminfo", "MemAvailable", 1024, all), cage);
-    out->blas = sk_blas_name();
 }
 
 /* --- the peak --- */

@@ -15,7 +15,7 @@ static inline void check_at(const char *where, bool ok, const char *what)
     checks++;
     if (ok) return;
     bad++;
-    printf("%s: %s\n  last story: %s\n", where, what, sk_error());
+    printf("%s: %s\n  last story: %.300s\n", where, what, sk_error());
 }
 
 /* The call must fail with this code, and its sentence must hold these words. */
@@ -24,7 +24,7 @@ static inline void story_at(const char *where, sk_status got, sk_status want, co
     checks++;
     if (got == want && strstr(sk_error_line(), words)) return;
     bad++;
-    printf("%s: status %d, %d is wanted, with \"%s\" in the story\n  last story: %s\n", where,
+    printf("%s: status %d, %d is wanted, with \"%s\" in the story\n  last story: %.300s\n", where,
            (int)got, (int)want, words, sk_error());
 }
 

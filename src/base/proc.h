@@ -1,0 +1,22 @@
+/* proc.h - what the kernel says about this host, from its text files. */
+#ifndef SK_BASE_PROC_H
+#define SK_BASE_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The rest of the first line that begins with key, without ':' and blanks; false if there is none.
+ */
+bool sk_proc_line(const char *path, const char *key, char *to, size_t n);
+
+/* The number on that line times unit; INT64_MAX if there is none or it does not fit ("max"). */
+int64_t sk_proc_number(const char *path, const char *key, int64_t unit);
+
+/* Bytes of memory: of the host, and what can be had now; both bounded by the control group. */
+int64_t sk_proc_memory(void);
+int64_t sk_proc_available(void);
+
+int sk_proc_cores(void); /* that this process may use */
+
+#endif
