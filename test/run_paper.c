@@ -5,7 +5,6 @@
  * ranks in a second; the identities every walk must keep. */
 #include "lib/ranks.h"
 
-#include "base/clock.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "plan/price.h"
@@ -17,6 +16,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+#define LIMIT_S 20.0
+#else
+#define LIMIT_S 1.0
+#endif
 
 static int checks, bad;
 static sk_arena arena;
@@ -485,11 +491,10 @@ static void many(void)
     paper k = {.t = {.batch = 256 * 64, .seq = 4096, .layout = "pp=8 dp=256 tp=8 micro=64"}};
     k.t.model = sk_model_preset("llama-7b", &k.t.hyper);
     const sk_machine *m = machine("h100-8");
-    double start = sk_now();
+    clock_t start = clock(); /* of this process: others may be busy */
     if (!walk(&k, m, true)) return;
-    double took = sk_now() - start;
-    const char *slow = getenv("SKEIN_SLOW"); /* sanitizers: only that it works */
-    check(took < 1 || slow, "16384 ranks, seconds", took, 1);
+    double took = (double)(clock() - start) / CLOCKS_PER_SEC;
+    check(took < LIMIT_S, "16384 ranks, seconds", took, LIMIT_S);
     same("16384 ranks, classes", k.p.n, 8);
     check(k.p.seconds > 0.1 && k.p.seconds < 100, "16384 ranks, step", k.p.seconds, 1);
     printf("paper: 16384 ranks in %.3f s: step %.3f s, exposed %.1f%%, bubble %.1f%%\n", took,

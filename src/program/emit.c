@@ -93,4 +93,19 @@ static void touch(sk_emit *e, sk_act act, int call)
 }
 
 void sk_emit_start(sk_emit *e, int call) { touch(e, SK_DO_START, call); }
-void sk_emit_wait(sk_emit *e, int call) { touch(e, SK_DO_WAIT, call); }
+
+/* Waits keep the order of starts: calls on the same group that are still flying come first. */
+void sk_emit_wait(sk_emit *e, int call)
+{
+    int kept = 0, group = e->p->calls.v[call].group;
+    bool past = false;
+    for (int i = 0; i < e->flying.n; i++) {
+        int c = e->flying.v[i];
+        past |= c == call;
+        if (past || e->p->calls.v[c].group != group) e->flying.v[kept++] = c;
+        else touch(e, SK_DO_WAIT, c);
+        kept -= c == call;
+    }
+    e->flying.n = kept;
+    touch(e, SK_DO_WAIT, call);
+}

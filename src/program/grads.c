@@ -276,31 +276,16 @@ sk_status sk_emit_gathered(sk_emit *e, int param, int *buf)
 
 /* --- gradients --- */
 
-/* Wait for a call, and before it for the older ones on its group: waits keep the order of starts.
- */
-static void settle(sk_emit *e, int call)
-{
-    int kept_n = 0, group = e->p->calls.v[call].group;
-    bool past = false;
-    for (int i = 0; i < e->flying.n; i++) {
-        int c = e->flying.v[i];
-        if (!past && e->p->calls.v[c].group == group) sk_emit_wait(e, c);
-        else e->flying.v[kept_n++] = c;
-        past |= c == call;
-    }
-    e->flying.n = kept_n;
-}
-
 static void fly(sk_emit *e, int call)
 {
-    if (e->flying.n == IN_FLIGHT) settle(e, e->flying.v[0]);
+    if (e->flying.n == IN_FLIGHT) sk_emit_wait(e, e->flying.v[0]);
     sk_emit_start(e, call);
     *sk_push(e->p->arena, &e->flying) = call;
 }
 
 static void settle_all(sk_emit *e)
 {
-    while (e->flying.n) settle(e, e->flying.v[0]);
+    while (e->flying.n) sk_emit_wait(e, e->flying.v[0]);
 }
 
 int sk_emit_grad_target(sk_emit *e, int param, const sk_state *made, bool *add)
@@ -355,7 +340,7 @@ static void reduce_ready(sk_emit *e)
         }
         if (call < 0) continue;
         fly(e, call);
-        if (shard >= 0 || more_axes(e, a)) settle(e, call);
+        if (shard >= 0 || more_axes(e, a)) sk_emit_wait(e, call);
     }
 }
 

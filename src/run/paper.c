@@ -402,7 +402,8 @@ static void add_up(walk *k)
     for (int i = 0; i < k->n; i++) o->seconds = fmax(o->seconds, k->w[i].now);
     for (int i = 0; i < k->n; i++) {
         sk_paper_rank *r = &o->v[i];
-        r->bubble = fmax(0, o->seconds - r->busy - r->exposed); /* rounding must not show */
+        r->bubble = o->seconds - r->busy - r->exposed;
+        if (r->bubble < 1e-12 * o->seconds) r->bubble = 0; /* rounding must not show */
         double share = (double)r->ranks / k->n_ranks;
         o->busy += r->busy * share;
         o->exposed += r->exposed * share;

@@ -23,7 +23,8 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
     sk_layout l;
     SK_TRY(sk_layout_read(t->layout, 0, &l));
     SK_TRY(sk_trial_graph(a, t, g));
-    sk_compile_opts o = {.optim = sk_optim_find(t->optim ? t->optim : "adamw"),
+    const sk_optim *optim = sk_optim_find(t->optim ? t->optim : "adamw");
+    sk_compile_opts o = {.optim = t->own_optim ? t->own_optim : optim,
                          .clip = t->clip > 0,
                          .n_micro = t->n_micro,
                          .threads = t->threads ? t->threads : 1,

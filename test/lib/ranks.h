@@ -13,8 +13,9 @@ typedef struct sk_trial {
     sk_hyper hyper;
     int64_t batch, seq;
     const char *layout;
-    const char *optim; /* NULL: adamw */
-    int n_micro;       /* 0: the layout's */
+    const char *optim;         /* NULL: adamw */
+    const sk_optim *own_optim; /* one that is on no shelf */
+    int n_micro;               /* 0: the layout's */
     int threads, steps;
     int64_t bucket_bytes;
     double clip;
