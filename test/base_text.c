@@ -206,7 +206,7 @@ static void draws(void)
     for (uint64_t i = 0; i < 20000; i++) {
         double x = sk_rng_normal(1, 2, i), u = sk_rng_uniform(1, 3, i);
         sum += x, square += x * x, flat += u;
-        if (u < 0 || u >= 1) check(!"uniform numbers lie in [0, 1)");
+        if (u < 0 || u >= 1) check_at(SK_HERE, false, "uniform numbers lie in [0, 1)");
     }
     check(fabs(sum / 20000) < 0.03 && fabs(square / 20000 - 1) < 0.05);
     check(fabs(flat / 20000 - 0.5) < 0.01);

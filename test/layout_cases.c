@@ -161,6 +161,7 @@ static const struct layout_case {
     /* impossible */
     {GPT, "dp=2 schedule=zigzag", "no schedule is called"},
     {GPT, "pp=65", "at most 64"},
+    {GPT, "micro=1000000", "at most 4096"},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -213,6 +214,17 @@ static bool as_expected(const struct layout_case *c, const sk_trial *one)
     return false;
 }
 
+/* Validation loses nothing to dropout: before the first step it is as without. */
+static bool dropout_rests(void)
+{
+    sk_trial with = trial(GPT), without = trial(GPT);
+    with.steps = without.steps = 0;
+    with.hyper.dropout = 0.5;
+    bool ok = !sk_trial_run(&with) && !sk_trial_run(&without) && with.valid == without.valid;
+    if (!ok) printf("  validation with dropout %.9g, without %.9g\n", with.valid, without.valid);
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
     sk_trial one[N_WHAT];
@@ -227,6 +239,7 @@ int main(int argc, char **argv)
         printf("  ^ case %d, %s: \"%s\"\n", i, one[cases[i].model].model->name, cases[i].layout);
         wrong++;
     }
-    printf("layouts: %d cases, %d wrong\n", N_CASES, wrong);
+    wrong += !dropout_rests();
+    printf("layouts: %d cases, %d wrong\n", N_CASES + 1, wrong);
     return wrong != 0;
 }

@@ -71,11 +71,11 @@ static bool same_program(const sk_program *a, const sk_program *b)
     if (a->insts.n != b->insts.n || a->heap_bytes != b->heap_bytes || a->bufs.n != b->bufs.n)
         return false;
     for (int i = 0; i < a->insts.n; i++)
-        if (a->insts.v[i].act != b->insts.v[i].act || a->insts.v[i].wire != b->insts.v[i].wire ||
-            a->insts.v[i].flops != b->insts.v[i].flops)
+        if (a->insts.v[i].act != b->insts.v[i].act || a->insts.v[i].flops != b->insts.v[i].flops)
             return false;
     for (int i = 0; i < a->bufs.n; i++)
-        if (a->bufs.v[i].bytes != b->bufs.v[i].bytes || a->bufs.v[i].offset != b->bufs.v[i].offset)
+        if (a->bufs.v[i].bytes != b->bufs.v[i].bytes ||
+            (a->bufs.v[i].within < 0 && a->bufs.v[i].offset != b->bufs.v[i].offset))
             return false;
     return true;
 }

@@ -208,7 +208,7 @@ static void noise(void)
         }
         sk_layout l, m;
         sk_status st = sk_layout_read(text, 0, &l);
-        if (st && st != SK_ECONF) check(!"a layout fails with SK_ECONF alone");
+        if (st && st != SK_ECONF) check_at(SK_HERE, false, "a layout fails with SK_ECONF alone");
         if (st) continue;
         read++;
         char *out = sk_layout_print(&arena, &l);

@@ -69,7 +69,6 @@ static const sk_machine *machine(const char *name)
 static sk_compile_opts opts(const sk_trial *t)
 {
     return (sk_compile_opts){.optim = sk_optim_find("adamw"),
-                             .clip = true,
                              .n_micro = t->n_micro,
                              .bucket_bytes = t->bucket_bytes,
                              .threads = 1};

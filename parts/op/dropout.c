@@ -2,7 +2,8 @@
  *
  * Which elements fall depends on seed, step and logical position alone, so a
  * cut tensor loses the same ones as a whole one, and the gradient is dropout
- * again.  attr: p, and a number that tells this place in the model from others. */
+ * again.  attr: p, and a number that tells this place in the model from others.
+ * When validating nothing falls. */
 #include "graph/graph.h"
 #include "base/rng.h"
 
@@ -10,7 +11,8 @@ static void cpu(const sk_args *a)
 {
     const sk_view *v = &a->in[0];
     uint64_t stream = a->stream * 1000003u + (uint64_t)(int64_t)a->attr[1];
-    real scale = (real)(1 / (1 - a->attr[0]));
+    double p = a->validation ? 0 : a->attr[0];
+    real scale = (real)(1 / (1 - p));
     int64_t n = v->n ? v->size[v->n - 1] : 1, from, to;
     sk_share(a, n ? sk_count(v) / n : 0, &from, &to);
     for (int64_t r = from; r < to; r++) {
@@ -18,7 +20,7 @@ static void cpu(const sk_args *a)
         real *y = (real *)a->out[0].data + r * n;
         uint64_t at = (uint64_t)sk_logical(v, r * n);
         for (int64_t i = 0; i < n; i++) {
-            bool keep = sk_rng_uniform(a->seed, stream, at + (uint64_t)i) >= a->attr[0];
+            bool keep = sk_rng_uniform(a->seed, stream, at + (uint64_t)i) >= p;
             y[i] = keep ? x[i] * scale : 0;
         }
     }

@@ -11,10 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MAX_TEAM = 256, SPINS = 2000, YIELDS = 200 }; /* about 50 us, then about 100 us */
+enum { SPINS = 2000, YIELDS = 200 }; /* about 50 us, then about 100 us */
 
 struct sk_team {
-    _Alignas(64) atomic_int job;  /* counts jobs; each thread follows it, so that none is missed */
+    _Alignas(64) atomic_uint job; /* counts jobs and wraps; each thread follows it, so that none
+                                     is missed */
     _Alignas(64) atomic_int left; /* threads still working on this job */
     _Alignas(64) atomic_int asleep;
     sk_work *work; /* NULL: go home */
@@ -24,10 +25,10 @@ struct sk_team {
         sk_team *team;
         int part;
         pthread_t thread;
-    } member[MAX_TEAM];
+    } member[SK_TEAM_MOST];
 };
 
-static void futex(atomic_int *word, int op, int value)
+static void futex(atomic_uint *word, int op, unsigned value)
 {
     syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
@@ -48,7 +49,7 @@ static bool turn(int i)
     return true;
 }
 
-static void wait_change(sk_team *t, int seen)
+static void wait_change(sk_team *t, unsigned seen)
 {
     for (int i = 0; turn(i); i++)
         if (atomic_load_explicit(&t->job, memory_order_acquire) != seen) return;
@@ -61,7 +62,7 @@ static void *life(void *arg)
 {
     struct member *me = arg;
     sk_team *t = me->team;
-    for (int seen = 0;; seen++) {
+    for (unsigned seen = 0;; seen++) {
         wait_change(t, seen);
         if (!t->work) return NULL;
         t->work(t->ctx, me->part, t->n);
@@ -75,12 +76,12 @@ static void post(sk_team *t, sk_work *work, void *ctx)
     t->ctx = ctx;
     atomic_store_explicit(&t->left, t->n - 1, memory_order_relaxed);
     atomic_fetch_add(&t->job, 1);
-    if (atomic_load(&t->asleep)) futex(&t->job, FUTEX_WAKE, MAX_TEAM);
+    if (atomic_load(&t->asleep)) futex(&t->job, FUTEX_WAKE, SK_TEAM_MOST);
 }
 
 sk_team *sk_team_open(int threads)
 {
-    sk_assert(threads >= 1 && threads <= MAX_TEAM);
+    sk_assert(threads >= 1 && threads <= SK_TEAM_MOST);
     sk_team *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
     sk_assert(t);
     *t = (sk_team){.n = threads};

@@ -6,6 +6,8 @@
 #ifndef SK_BASE_TEAM_H
 #define SK_BASE_TEAM_H
 
+enum { SK_TEAM_MOST = 256 }; /* threads */
+
 typedef struct sk_team sk_team;
 typedef void sk_work(void *ctx, int part, int of);
 

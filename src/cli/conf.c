@@ -53,7 +53,7 @@ static const key keys[] = {
     KEY("train.seed", WHOLE, seed, USUAL("1", "start values, dropout and data order follow"),
         FROM(0, 9e18)),
     KEY("train.threads", WHOLE, threads, USUAL("0", "per rank; 0: the host's cores shared out"),
-        FROM(0, 4096)),
+        FROM(0, 256)),
     KEY("train.time", SECONDS, time_limit,
         USUAL("0", "choose the steps to take about 90, 90s, 2m or 1h; 0: train.steps"),
         FROM(0, 1e9), .off = "0"),

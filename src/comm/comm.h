@@ -54,7 +54,7 @@ typedef struct sk_seg {
 /* One collective of the program, in the heap from before the first step, so that peers can read it.
  */
 typedef struct sk_coll_call {
-    int64_t id; /* instruction number; members must agree */
+    int64_t id; /* tells calls apart: a hash of what it is; members must agree */
     sk_coll_kind kind;
     sk_reduce reduce;
     sk_dtype type;

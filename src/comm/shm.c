@@ -71,18 +71,19 @@ static sk_status hushed(void)
     return SK_EPEER;
 }
 
-static sk_status too_long(sk_comm *c, int peer, int64_t id, double seconds)
+static sk_status too_long(sk_comm *c, int peer, double seconds)
 {
     const sk_line *l = sk_heaps_line(c->heaps, peer);
     char waits[64] = "not waiting for a rank";
     long long step = atomic_load(&l->step), pc = atomic_load(&l->pc);
     long long on = atomic_load(&l->waits_for);
     if (on >= 0) snprintf(waits, sizeof waits, "waiting for rank %lld", on);
-    sk_status st = sk_fail(SK_EPEER,
-                           "rank %d waited %.3g s at instruction %lld for rank %d (which is at "
-                           "step %lld, instruction %lld, %s); it hangs, died, or is slower than "
-                           "the timeout allows",
-                           c->rank, seconds, (long long)id, peer, step, pc, waits);
+    sk_status st =
+        sk_fail(SK_EPEER,
+                "rank %d waited %.3g s at instruction %lld for rank %d (which is at "
+                "step %lld, instruction %lld, %s); it hangs, died, or is slower than "
+                "the timeout allows",
+                c->rank, seconds, (long long)atomic_load(&c->line->pc), peer, step, pc, waits);
     return tell(c, st);
 }
 
@@ -108,8 +109,7 @@ static uint64_t mine(const atomic_ullong *flag)
     return atomic_load_explicit(flag, memory_order_relaxed);
 }
 
-static sk_status sleep_until(sk_comm *c, const atomic_ullong *flag, uint64_t least, int peer,
-                             int64_t id)
+static sk_status sleep_until(sk_comm *c, const atomic_ullong *flag, uint64_t least, int peer)
 {
     sk_bell *bell = sk_heaps_bell(c->heaps, c->rank);
     double start = sk_now(), slice = c->timeout_s > 0 ? c->timeout_s / 8 : 1;
@@ -117,7 +117,7 @@ static sk_status sleep_until(sk_comm *c, const atomic_ullong *flag, uint64_t lea
     for (int i = 0; !reached(flag, least); i++) {
         if (!sk_heaps_quiet(c->heaps)) return hushed();
         double waited = sk_now() - start;
-        if (c->timeout_s > 0 && waited > c->timeout_s) return too_long(c, peer, id, waited);
+        if (c->timeout_s > 0 && waited > c->timeout_s) return too_long(c, peer, waited);
         if (i < yields) {
             sched_yield();
             continue;
@@ -130,8 +130,8 @@ static sk_status sleep_until(sk_comm *c, const atomic_ullong *flag, uint64_t lea
     return SK_OK;
 }
 
-/* Until *flag, raised by peer, is at least `least`.  id: the instruction, for the story. */
-static sk_status await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int peer, int64_t id)
+/* Until *flag, raised by peer, is at least `least`. */
+static sk_status await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int peer)
 {
     for (int i = c->crowded ? SPINS : 0; i < SPINS; i++) {
         if (reached(flag, least)) return SK_OK;
@@ -140,13 +140,10 @@ static sk_status await(sk_comm *c, const atomic_ullong *flag, uint64_t least, in
     }
     if (reached(flag, least)) return SK_OK;
     atomic_store_explicit(&c->line->waits_for, peer, memory_order_relaxed);
-    sk_status st = sleep_until(c, flag, least, peer, id);
+    sk_status st = sleep_until(c, flag, least, peer);
     atomic_store_explicit(&c->line->waits_for, -1, memory_order_relaxed);
     return st;
 }
-
-/* For messages and barriers: where the executor says I am. */
-static int64_t my_pc(const sk_comm *c) { return atomic_load(&c->line->pc); }
 
 /* --- groups --- */
 
@@ -182,8 +179,7 @@ static sk_status await_all(sk_comm *c, const member_of *m, const sk_coll_call *c
 {
     for (int i = 1; i < m->group.n; i++) { /* beginning after me, so that not all eye the same */
         int k = (m->group.me + i) % m->group.n;
-        SK_TRY(await(c, group_flag(c, m, call->group, k, kind), m->waited + 1, m->group.ranks[k],
-                     call->id));
+        SK_TRY(await(c, group_flag(c, m, call->group, k, kind), m->waited + 1, m->group.ranks[k]));
     }
     return SK_OK;
 }
@@ -497,7 +493,7 @@ sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_
     sk_pair *p = sk_heaps_pair(c->heaps, c->rank, to);
     uint64_t k = mine(&p->sent);
     if (k >= SK_COMM_FLIGHT) /* the note's place must have been read */
-        SK_TRY(await(c, &p->received, k - SK_COMM_FLIGHT + 1, to, my_pc(c)));
+        SK_TRY(await(c, &p->received, k - SK_COMM_FLIGHT + 1, to));
     p->note[k % SK_COMM_FLIGHT] = (struct sk_note){.at = at, .bytes = bytes, .tag = tag};
     atomic_store(&p->sent, k + 1);
     sk_bell_ring(sk_heaps_bell(c->heaps, to));
@@ -509,7 +505,7 @@ sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t by
     SK_TRY(check_peer(c, from, bytes));
     sk_pair *p = sk_heaps_pair(c->heaps, from, c->rank);
     uint64_t k = mine(&p->received);
-    SK_TRY(await(c, &p->sent, k + 1, from, my_pc(c)));
+    SK_TRY(await(c, &p->sent, k + 1, from));
     const struct sk_note *note = &p->note[k % SK_COMM_FLIGHT];
     if (note->tag != tag || note->bytes != bytes) {
         sk_status st = sk_fail(SK_EBUG,
@@ -536,7 +532,7 @@ sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)
                                c->rank, (long long)count, to, (unsigned long long)sent);
         return tell(c, st);
     }
-    return await(c, &p->received, (uint64_t)count, to, my_pc(c));
+    return await(c, &p->received, (uint64_t)count, to);
 }
 
 sk_status sk_comm_barrier(sk_comm *c)
@@ -548,7 +544,7 @@ sk_status sk_comm_barrier(sk_comm *c)
         if (r != c->rank) sk_bell_ring(sk_heaps_bell(c->heaps, r));
     for (int i = 1; i < c->n_ranks; i++) {
         int r = (c->rank + i) % c->n_ranks;
-        SK_TRY(await(c, &sk_heaps_bell(c->heaps, r)->barrier, k, r, my_pc(c)));
+        SK_TRY(await(c, &sk_heaps_bell(c->heaps, r)->barrier, k, r));
     }
     return SK_OK;
 }

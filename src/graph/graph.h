@@ -41,7 +41,7 @@ struct sk_tensor {
     sk_node *from; /* the node that makes it, NULL for inputs and parameters */
     double init;   /* parameters: standard deviation; negative: the constant -init - 1 (so -2 is
                       ones, -1 is zeros) */
-    int layer;     /* of the node that makes it; parameters: of their first use */
+    int layer;     /* of the node that makes it; parameters: where they were declared */
 };
 
 struct sk_node {
@@ -102,8 +102,7 @@ sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
 
 /* Add the backward half: for every parameter that the loss depends on, nodes whose
  * outputs go `into` it.  The gradient is that of the loss *sum*; the program divides by the
- * token count of the whole step.  `scale` multiplies the seed and is an input of the graph
- * named "loss_scale". */
+ * token count of the whole step.  Its seed is an input of the graph named "loss_scale". */
 void sk_graph_grad(sk_graph *g);
 
 /* Part of the above: results of cheap ops are made again for the backward half instead of kept. */

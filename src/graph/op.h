@@ -18,10 +18,9 @@
  * Kernels see pieces.  A view carries the piece's sizes, its strides, where it
  * starts in the logical tensor (`at`) and the logical sizes (`full`), so that an
  * embedding knows which rows it owns and dropout draws by logical index.  Pieces
- * may be empty.  Views made by the engine are dense (last dim has step 1); a
- * kernel may rely on that unless its op sets SK_OP_STRIDED.  A kernel is called
- * once per thread of the team with (part, of) and does its share; outputs whose
- * bit is set in `add` are added to instead of written (only ops with SK_OP_ADDS).
+ * may be empty.  Views are dense (last dim has step 1).  A kernel is called once
+ * per thread of the team with (part, of) and does its share; outputs whose bit is
+ * set in `add` are added to instead of written (only ops with SK_OP_ADDS).
  *
  * `samples` are shapes worth trying.  test/parts_op.c takes every op through
  * shapes, gradient against central differences in float64, split against whole
@@ -68,15 +67,15 @@ typedef struct sk_args {
     int part, of;          /* this thread of the team */
     void *scratch;         /* this thread's own, as many bytes as .scratch asked for */
     uint64_t seed, stream; /* for ops that draw random numbers */
+    bool validation;       /* dropout passes on what it gets */
 } sk_args;
 
 enum {
-    SK_OP_LINEAR = 1,   /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,     /* can add to its outputs */
-    SK_OP_MAX = 4,      /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,      /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_STRIDED = 16, /* the kernel honours steps */
-    SK_OP_CHEAP = 32    /* made again for the backward pass rather than kept */
+    SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,   /* can add to its outputs */
+    SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_CHEAP = 32  /* made again for the backward pass rather than kept */
 };
 
 typedef struct sk_sample {

@@ -3,7 +3,7 @@
  * A program depends on the rank's stage, on the sizes of its pieces, and, for
  * what it owns, on being first along an axis; where its pieces lie is only a
  * coordinate.  Sizes are looked at letter by letter: along every set of axes that
- * may cut a letter together, in the order in which they cut (the last first).
+ * may cut a letter together, in the order in which they cut (sk_layout_cutter).
  * They are worked out once per combination of coordinates, not per rank, so that
  * sixteen thousand ranks take a few milliseconds. */
 #include "base/hash.h"
@@ -32,7 +32,8 @@ static bool sharded(const sk_graph *g, const sk_layout *l, char letter)
 static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter *c)
 {
     bool shard = sharded(g, l, letter);
-    for (int a = l->mesh.n - 1; a >= 0; a--) {
+    for (int k = 0; k < l->mesh.n; k++) {
+        int a = sk_layout_cutter(l, k);
         bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis);
         if (cuts && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
     }

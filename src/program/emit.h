@@ -25,8 +25,8 @@ typedef struct sk_emit {
     int micro;     /* of the task being written */
     sk_phase phase;
     int layer;
-    sk_at_hand **hand;     /* [tensor * n_micro + micro] */
-    sk_at_hand **gathered; /* sharded parameters made whole for the layer at work, by param index */
+    sk_at_hand **hand; /* [tensor * n_micro + micro] */
+    int *gathered;     /* by param: sharded ones made whole for the layer at work, or -1 */
     int gathered_layer;
     int *param_of;          /* tensor id -> index in p->params, or -1 */
     int *left;              /* param index -> contributions still to come this step */
@@ -65,16 +65,16 @@ sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
 /* grads.c: where gradients go. */
 sk_status sk_emit_params(sk_emit *e);
 int sk_emit_grad_target(sk_emit *e, int param, const sk_state *made, bool *add);
-sk_status sk_emit_grad_done(sk_emit *e, int param);
-sk_status sk_emit_gathered(sk_emit *e, int param, int *buf);
-sk_status sk_emit_task_end(sk_emit *e);
-sk_status sk_emit_grads_end(sk_emit *e);
+void sk_emit_grad_done(sk_emit *e, int param);
+int sk_emit_gathered(sk_emit *e, int param);
+void sk_emit_task_end(sk_emit *e);
+void sk_emit_grads_end(sk_emit *e);
 
 /* update.c: sums, clipping, the optimizer, and weights made whole again. */
-sk_status sk_emit_update(sk_emit *e);
-sk_status sk_emit_report(sk_emit *e);
+void sk_emit_update(sk_emit *e);
+void sk_emit_report(sk_emit *e);
 
 /* memory.c: offsets. */
-sk_status sk_plan_memory(sk_program *p);
+void sk_plan_memory(sk_program *p);
 
 #endif

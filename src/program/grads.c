@@ -231,7 +231,7 @@ sk_status sk_emit_params(sk_emit *e)
     e->left = sk_many(p->arena, int, p->params.n + 1);
     e->begun = sk_many(p->arena, char, p->params.n + 1);
     e->full_grad = sk_many(p->arena, int, p->params.n + 1);
-    e->gathered = sk_many(p->arena, sk_at_hand *, p->params.n + 1);
+    e->gathered = sk_many(p->arena, int, p->params.n + 1);
     for (int i = 0; i < p->params.n; i++) {
         e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
         e->full_grad[i] = -1;
@@ -246,32 +246,30 @@ static void gather_layer(sk_emit *e)
     sk_program *p = e->p;
     const char *what = sk_print(p->arena, "weights of layer %d", e->layer);
     int call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis, what);
-    memset(e->gathered, 0, sizeof *e->gathered * (size_t)p->params.n);
+    memset(e->gathered, -1, sizeof *e->gathered * (size_t)p->params.n);
     e->gathered_layer = e->layer;
     const sk_ints *uses = &e->uses[2 * e->layer + (int)e->phase];
     for (int k = 0; k < uses->n; k++) {
         int i = uses->v[k];
         const sk_param_plan *q = &p->params.v[i];
-        e->gathered[i] = sk_new(p->arena, sk_at_hand);
-        e->gathered[i]->buf = q->stored;
+        e->gathered[i] = q->stored;
         if (!is_cut(e, q)) continue;
         int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
         const sk_extent *box = &p->bufs.v[whole].box;
         sk_emit_seg(e, call, q->stored, whole, 1, box->size[0], sk_box_count(box, 1, box->n));
-        e->gathered[i]->buf = whole;
+        e->gathered[i] = whole;
     }
     sk_emit_start(e, call);
     sk_emit_wait(e, call);
 }
 
-sk_status sk_emit_gathered(sk_emit *e, int param, int *buf)
+/* The buffer that has a parameter as kernels see it. */
+int sk_emit_gathered(sk_emit *e, int param)
 {
-    *buf = e->p->params.v[param].stored;
-    if (!sharded(e, SK_SHARD_PARAMS)) return SK_OK;
+    if (!sharded(e, SK_SHARD_PARAMS)) return e->p->params.v[param].stored;
     if (e->gathered_layer != e->layer) gather_layer(e);
-    sk_assert(e->gathered[param]);
-    *buf = e->gathered[param]->buf;
-    return SK_OK;
+    sk_assert(e->gathered[param] >= 0);
+    return e->gathered[param];
 }
 
 /* --- gradients --- */
@@ -369,14 +367,13 @@ static void flush(sk_emit *e)
     e->ready_bytes = 0;
 }
 
-sk_status sk_emit_grad_done(sk_emit *e, int param)
+void sk_emit_grad_done(sk_emit *e, int param)
 {
     int64_t most = e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20;
-    if (sharded(e, SK_SHARD_GRADS) || --e->left[param]) return SK_OK;
+    if (sharded(e, SK_SHARD_GRADS) || --e->left[param]) return;
     *sk_push(e->p->arena, &e->ready) = param;
     e->ready_bytes += logical_bytes(e, e->p->params.v[param].tensor);
     if (e->ready_bytes >= most) flush(e);
-    return SK_OK;
 }
 
 static void move(sk_emit *e, sk_act act, int from, int to)
@@ -438,13 +435,12 @@ static void reduce_task(sk_emit *e)
 }
 
 /* Called when the backward half of one layer of one micro-batch is written. */
-sk_status sk_emit_task_end(sk_emit *e)
+void sk_emit_task_end(sk_emit *e)
 {
     e->gathered_layer = -1;
-    if (!e->training || !sharded(e, SK_SHARD_GRADS)) return SK_OK;
+    if (!e->training || !sharded(e, SK_SHARD_GRADS)) return;
     reduce_task(e);
     scatter_task(e);
-    return SK_OK;
 }
 
 /* Parameters that several stages share: every stage has a part of the sum. */
@@ -466,10 +462,9 @@ static void reduce_tied(sk_emit *e)
     }
 }
 
-sk_status sk_emit_grads_end(sk_emit *e)
+void sk_emit_grads_end(sk_emit *e)
 {
     flush(e);
     settle_all(e);
     reduce_tied(e);
-    return SK_OK;
 }

@@ -4,11 +4,14 @@
  * a task is this stage's nodes in graph order, each with its operands brought
  * into the state it needs.  Then gradients are reduced, the optimizer runs, and
  * weights are made whole again.  Straight passes over arrays, nothing clever. */
+#include "base/team.h"
 #include "base/text.h"
 #include "program/emit.h"
 #include "program/schedule.h"
 
 #include <string.h>
+
+enum { MOST_MICRO = 4096 }; /* the loop over micro-batches is unrolled */
 
 const sk_schedule *sk_schedule_find(const char *name)
 {
@@ -39,9 +42,6 @@ static int rank_of_stage(const sk_emit *e, int stage)
     return sk_mesh_rank(&e->l->mesh, coord);
 }
 
-/* The stages other than its own where a tensor is read, as a set. */
-static uint64_t readers(const sk_emit *e, const sk_tensor *t) { return e->read_by[t->id]; }
-
 static int64_t tag_of(const sk_emit *e, const sk_tensor *t)
 {
     return (int64_t)t->id * e->p->n_micro + e->micro;
@@ -49,7 +49,7 @@ static int64_t tag_of(const sk_emit *e, const sk_tensor *t)
 
 static sk_status send_on(sk_emit *e, const sk_tensor *t)
 {
-    uint64_t to = readers(e, t) & ~(1ull << e->p->stage);
+    uint64_t to = e->read_by[t->id] & ~(1ull << e->p->stage); /* the other stages that read it */
     if (!to) return SK_OK;
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     int buf = -1;
@@ -95,7 +95,7 @@ static void receive(sk_emit *e)
         if (n->phase != e->phase || e->sp->stage[i] == e->p->stage) continue;
         for (int o = 0; o < n->n_out; o++) {
             const sk_tensor *t = n->out[o];
-            if (!(readers(e, t) >> e->p->stage & 1)) continue;
+            if (!(e->read_by[t->id] >> e->p->stage & 1)) continue;
             sk_state settled = sk_state_settled(&e->sp->made[t->id]);
             int buf = sk_emit_piece(e, t, SK_ACTS, &settled, e->micro);
             sk_inst *in = sk_emit_inst(e, SK_DO_RECV);
@@ -156,7 +156,7 @@ static sk_status node(sk_emit *e, const sk_node *n)
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
     for (int o = 0; o < n->n_out; o++) {
         const sk_tensor *into = n->into[o];
-        if (into && into->role == SK_PARAM) SK_TRY(sk_emit_grad_done(e, e->param_of[into->id]));
+        if (into && into->role == SK_PARAM) sk_emit_grad_done(e, e->param_of[into->id]);
         else if (!into) SK_TRY(send_on(e, n->out[o]));
     }
     return SK_OK;
@@ -173,11 +173,11 @@ static sk_status task(sk_emit *e, sk_phase phase, int micro)
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (n->phase != phase || e->sp->stage[i] != e->p->stage) continue;
-        if (layer >= 0 && n->layer != layer) SK_TRY(sk_emit_task_end(e));
+        if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
         SK_TRY(node(e, n));
     }
-    SK_TRY(sk_emit_task_end(e));
+    sk_emit_task_end(e);
     return SK_OK;
 }
 
@@ -218,8 +218,8 @@ static sk_status train_section(sk_emit *e)
     s->emit(&tasks, before, n_busy, e->p->n_micro);
     for (int i = 0; i < tasks.n; i++) SK_TRY(task(e, tasks.v[i].phase, tasks.v[i].micro));
     finish_sends(e);
-    SK_TRY(sk_emit_grads_end(e));
-    SK_TRY(sk_emit_update(e));
+    sk_emit_grads_end(e);
+    sk_emit_update(e);
     return SK_OK;
 }
 
@@ -228,7 +228,7 @@ static sk_status forward_section(sk_emit *e)
     section_begin(e, false);
     for (int m = 0; m < e->p->n_micro; m++) SK_TRY(task(e, SK_FORWARD, m));
     finish_sends(e);
-    if (e->g->loss) SK_TRY(sk_emit_report(e));
+    if (e->g->loss) sk_emit_report(e);
     return SK_OK;
 }
 
@@ -281,6 +281,9 @@ static sk_status prepare(sk_emit *e)
     sk_program *p = e->p;
     if (e->sp->n_stages > 64)
         return sk_fail(SK_ECONF, "layout: %d stages; at most 64 are supported", e->sp->n_stages);
+    if (p->n_micro > MOST_MICRO)
+        return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported", p->n_micro,
+                       MOST_MICRO);
     e->hand = sk_many(p->arena, sk_at_hand *, e->g->tensors.n * p->n_micro);
     e->param_of = sk_many(p->arena, int, e->g->tensors.n + 1);
     e->sends = sk_many(p->arena, int, e->sp->n_stages);
@@ -315,7 +318,9 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
                       .optim = o->optim,
                       .rank = rank,
                       .n_ranks = sk_mesh_ranks(&l->mesh),
-                      .threads = o->threads ? o->threads : 1,
+                      .threads = o->threads < 1              ? 1
+                                 : o->threads < SK_TEAM_MOST ? o->threads
+                                                             : SK_TEAM_MOST,
                       .logits = -1};
     p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     sk_mesh_coords(&l->mesh, rank, p->coord);
@@ -333,7 +338,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
         SK_TRY(sk_emit_need(&e, g->logits, &whole, &p->logits));
     }
     count_flops(p);
-    SK_TRY(sk_plan_memory(p));
+    sk_plan_memory(p);
     *out = p;
     return SK_OK;
 }

@@ -205,7 +205,7 @@ static int64_t scratch_need(sk_program *p)
     return lines((int64_t)most);
 }
 
-sk_status sk_plan_memory(sk_program *p)
+void sk_plan_memory(sk_program *p)
 {
     lifetimes(p);
     int64_t at = place_kept(p, SK_WEIGHTS, 0);
@@ -223,5 +223,4 @@ sk_status sk_plan_memory(sk_program *p)
         int64_t end = i + 1 < SK_N_KINDS ? p->kind_at[order[i + 1]] : p->heap_bytes;
         p->kind_bytes[order[i]] = end - p->kind_at[order[i]];
     }
-    return SK_OK;
 }

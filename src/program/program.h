@@ -156,7 +156,6 @@ typedef struct sk_program {
 
 typedef struct sk_compile_opts {
     const sk_optim *optim; /* NULL: forward only */
-    bool clip;             /* gradients are clipped: the norm is needed before any update */
     int n_micro;           /* 0: from the layout, or 1 */
     int threads;           /* per rank */
     int64_t bucket_bytes;  /* gradients are reduced in buckets of about this size; 0: 8 MiB */

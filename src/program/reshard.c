@@ -157,16 +157,16 @@ static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_
     return SK_OK;
 }
 
-static sk_status load(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
+static int load(sk_emit *e, const sk_tensor *t, const sk_state *want)
 {
-    *buf = sk_emit_piece(e, t, SK_ACTS, want, e->micro);
-    sk_emit_inst(e, SK_DO_LOAD)->out[0] = *buf;
-    return SK_OK;
+    int buf = sk_emit_piece(e, t, SK_ACTS, want, e->micro);
+    sk_emit_inst(e, SK_DO_LOAD)->out[0] = buf;
+    return buf;
 }
 
 static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
-    SK_TRY(sk_emit_gathered(e, e->param_of[t->id], buf));
+    *buf = sk_emit_gathered(e, e->param_of[t->id]);
     SK_TRY(reshard(e, t, e->sp->made[t->id], want, buf));
     return SK_OK;
 }
@@ -176,7 +176,7 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
     *buf = find(e, t, want);
     if (*buf >= 0) return SK_OK;
-    if (t->role == SK_INPUT) SK_TRY(load(e, t, want, buf));
+    if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         /* As it was made here, or as it came from another stage. */
         sk_state made = e->sp->made[t->id], settled = sk_state_settled(&made), now = made;

@@ -65,7 +65,7 @@ static void gather_weights(sk_emit *e)
 {
     sk_program *p = e->p;
     int64_t most = e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20, bytes = 0;
-    int call = -1, first = p->calls.n;
+    int call = -1;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         const sk_extent *box = &p->bufs.v[q->stored].box;
@@ -83,13 +83,13 @@ static void gather_weights(sk_emit *e)
         bytes = 0;
         call = -1;
     }
-    if (call >= first && bytes) {
+    if (call >= 0) {
         sk_emit_start(e, call);
         sk_emit_wait(e, call);
     }
 }
 
-sk_status sk_emit_update(sk_emit *e)
+void sk_emit_update(sk_emit *e)
 {
     sk_program *p = e->p;
     e->phase = SK_BACKWARD;
@@ -105,13 +105,11 @@ sk_status sk_emit_update(sk_emit *e)
         before = after;
     }
     gather_weights(e);
-    return SK_OK;
 }
 
-sk_status sk_emit_report(sk_emit *e)
+void sk_emit_report(sk_emit *e)
 {
     e->micro = -1;
     e->layer = 0;
     stats(e);
-    return SK_OK;
 }

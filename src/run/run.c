@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 256, SMALL = 1 << 14 }; /* smaller pieces are not worth the team */
+enum { SMALL = 1 << 14 }; /* smaller pieces are not worth the team */
 
 struct sk_run {
     const sk_program *p;
@@ -35,7 +35,7 @@ struct sk_run {
     int64_t step;
     bool validation, skip;
     sk_step_out out;
-    double partial[MAX_THREADS][SK_MAX_SUM];
+    double partial[SK_TEAM_MOST][SK_MAX_SUM];
 };
 
 /* --- opening --- */
@@ -223,6 +223,7 @@ static void run_op(sk_run *r, int pc)
 {
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
+    a->validation = r->validation;
     op_job j = {r->p->insts.v[pc].node->op, a, r->base + r->p->kind_at[SK_SCRATCH],
                 r->p->scratch_per_thread};
     sk_team_run(r->team, op_part, &j);

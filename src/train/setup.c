@@ -1,5 +1,6 @@
 /* setup.c - from a job to everything a run needs. */
 #include "train/setup.h"
+#include "base/team.h"
 #include "base/text.h"
 #include "train/host.h"
 
@@ -100,6 +101,7 @@ static sk_status make_layout(sk_setup *s)
     s->cores = host.cores;
     int share = host.cores / s->n_ranks;
     s->threads = job->threads > 0 ? (int)job->threads : share > 1 ? share : 1;
+    if (s->threads > SK_TEAM_MOST) s->threads = SK_TEAM_MOST;
     return SK_OK;
 }
 
@@ -129,7 +131,6 @@ static bool first_of_class(const sk_setup *s, int rank)
 sk_compile_opts sk_setup_opts(const sk_setup *s)
 {
     return (sk_compile_opts){.optim = s->optim,
-                             .clip = s->job->clip > 0,
                              .n_micro = s->n_micro,
                              .threads = s->threads,
                              .validate = s->job->val_every != 0};

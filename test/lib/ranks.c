@@ -25,7 +25,6 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
     SK_TRY(sk_trial_graph(a, t, g));
     const sk_optim *optim = sk_optim_find(t->optim ? t->optim : "adamw");
     sk_compile_opts o = {.optim = t->own_optim ? t->own_optim : optim,
-                         .clip = t->clip > 0,
                          .n_micro = t->n_micro,
                          .threads = t->threads ? t->threads : 1,
                          .bucket_bytes = t->bucket_bytes,
