@@ -654,7 +654,7 @@ static void run_bad(const char *name, int n, bool processes, job *work, sk_statu
 static void test_failures(bool processes)
 {
     run_bad("differing id", 2, processes, differing_id, SK_EBUG,
-            WORDS("rank 0", "rank 1", "instruction 12", "instruction 14"));
+            WORDS("rank 0", "rank 1", "call c", "call e"));
     run_bad("differing shape", 3, processes, differing_shape, SK_EBUG,
             WORDS("rank 1", "10 elements", "11 elements"));
     run_bad("differing members", 2, processes, differing_members, SK_EBUG,

@@ -7,7 +7,6 @@
 #include "device/blas.h"
 #include "skein.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -22,7 +21,6 @@ int main(int argc, char **argv)
 {
     sk_blas_wake(argv); /* may start this program again, before anything is done */
     umask(077);         /* weights, logs and data belong to one user */
-    signal(SIGPIPE, SIG_IGN);
     int code = sk_command(argc - 1, (const char *const *)argv + 1);
     if (code) tell(code);
     return code;

@@ -151,7 +151,7 @@ static sk_status find_group(sk_comm *c, const sk_coll_call *call, member_of **ou
 {
     int g = call->group;
     if (g < 0 || g >= c->n_groups || c->groups[g].group.me < 0) {
-        sk_status st = sk_fail(SK_EBUG, "instruction %lld uses group %d, rank %d has %d groups",
+        sk_status st = sk_fail(SK_EBUG, "call %llx uses group %d, rank %d has %d groups",
                                (long long)call->id, g, c->rank, c->n_groups);
         return tell(c, st);
     }
@@ -236,23 +236,22 @@ static sk_status check_call(sk_comm *c, const member_of *m, const sk_coll_call *
     int64_t at = (const char *)call - c->base;
     long long id = (long long)call->id;
     if (m->posted - m->waited >= SK_COMM_FLIGHT)
-        return sk_fail(SK_EBUG, "instruction %lld is the %dth in flight on group %d, %d may be", id,
+        return sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be", id,
                        SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
     if (at < 0 || at > c->bytes - (int64_t)sizeof *call || call->n_segs < 0 ||
         call->n_segs > (c->bytes - at - (int64_t)sizeof *call) / (int64_t)sizeof(sk_seg))
-        return sk_fail(SK_EBUG, "instruction %lld: its call is not in the heap of rank %d", id,
-                       c->rank);
+        return sk_fail(SK_EBUG, "call %llx: its call is not in the heap of rank %d", id, c->rank);
     if (call->kind > SK_ALLGATHER || call->reduce > SK_MAXIMUM || call->type >= SK_N_DTYPES)
-        return sk_fail(SK_EBUG, "instruction %lld: kind %d, reduction %d, type %d", id, call->kind,
+        return sk_fail(SK_EBUG, "call %llx: kind %d, reduction %d, type %d", id, call->kind,
                        call->reduce, call->type);
     if (call->kind != SK_ALLGATHER && !sk_sum_can(call->type))
-        return sk_fail(SK_EBUG, "instruction %lld: %s is not for %s", id, kind_names[call->kind],
+        return sk_fail(SK_EBUG, "call %llx: %s is not for %s", id, kind_names[call->kind],
                        sk_dtype_name(call->type));
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
         if (seg_good(c, &m->group, call, i)) continue;
         return sk_fail(SK_EBUG,
-                       "instruction %lld (%s): segment %d of %s, [%lld][%lld][%lld] from %lld to "
+                       "call %llx (%s): segment %d of %s, [%lld][%lld][%lld] from %lld to "
                        "%lld, overlaps itself or leaves the heap of rank %d (%lld bytes)",
                        id, kind_names[call->kind], i, sk_dtype_name(call->type),
                        (long long)s->outer, (long long)s->n, (long long)s->inner, (long long)s->src,
@@ -280,7 +279,7 @@ static bool same_call(const sk_coll_call *a, const sk_coll_call *b)
 
 static void describe(char *out, size_t room, const sk_coll_call *call)
 {
-    snprintf(out, room, "instruction %lld (%s of %s, group %d, %d segments, %lld elements)",
+    snprintf(out, room, "call %llx (%s of %s, group %d, %d segments, %lld elements)",
              (long long)call->id, kind_names[call->kind], sk_dtype_name(call->type), call->group,
              call->n_segs, (long long)call_count(call));
 }
@@ -452,7 +451,7 @@ sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
     if (m->waited == m->posted ||
         slot->call[m->waited % SK_COMM_FLIGHT] != (const char *)call - c->base) {
         sk_status st = sk_fail(SK_EBUG,
-                               "rank %d waits for instruction %lld, which is not the oldest in "
+                               "rank %d waits for call %llx, which is not the oldest in "
                                "flight on group %d",
                                c->rank, (long long)call->id, call->group);
         return tell(c, st);

@@ -3,12 +3,14 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "run/flight.h"
 #include "train/report.h"
 #include "train/rundir.h"
 #include "train/sample.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -394,6 +396,19 @@ static sk_status prepare(launcher *l)
     return SK_OK;
 }
 
+/* What every rank did last, for whoever wants to know why: flight.txt. */
+static void write_flight(launcher *l)
+{
+    sk_out o = {.arena = l->arena};
+    double until = 0;
+    for (int r = 0; r < l->setup.n_ranks; r++)
+        until = fmax(until, sk_flight_newest(sk_heaps_line(l->t.heaps, r)));
+    for (int r = 0; r < l->setup.n_ranks; r++)
+        sk_flight_print(l->setup.programs[r], sk_heaps_line(l->t.heaps, r), until, &o);
+    if (sk_file_replace(sk_print(l->arena, "%s/flight.txt", l->t.dir), o.s, o.n))
+        warn(l, sk_error_line());
+}
+
 static sk_status verdict(launcher *l)
 {
     sk_status code;
@@ -405,7 +420,10 @@ static sk_status verdict(launcher *l)
                        "ended at once by a second signal; skein train --resume run=%s continues "
                        "from the newest checkpoint, if there is one",
                        l->t.dir);
-    if (sk_heaps_aborted(l->t.heaps, &code, &rank, &story)) return sk_fail(code, "%s", story);
+    if (sk_heaps_aborted(l->t.heaps, &code, &rank, &story)) {
+        write_flight(l);
+        return sk_fail(code, "%s", story);
+    }
     if (l->stopped)
         return sk_fail(SK_ESTOP,
                        "stopped after step %lld, everything is saved; skein train --resume run=%s "
@@ -458,6 +476,7 @@ static sk_status run(launcher *l)
 
 sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
 {
+    signal(SIGPIPE, SIG_IGN); /* a console that is gone does not end training */
     launcher *l = sk_new(a, launcher);
     l->arena = a;
     l->job = job;
