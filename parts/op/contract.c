@@ -235,12 +235,13 @@ static double flops(const sk_args *a)
     return 2 * (double)product(&all);
 }
 
-/* y = a.b  =>  da = dy.b with the letters "out,b->a", db = a.dy with "a,out->b". */
+/* y = a.b  =>  da = dy.b with the letters "out,b->a", db = a.dy with "a,out->b".  db first: where b
+ * is a weight, that is the last use of a, which can then give its memory to da. */
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     const char *a = y->letters_in[0], *b = y->letters_in[1], *o = y->letters_out[0];
-    dx[0] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", o, b, a), dy[0], y->in[1]);
     dx[1] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", a, o, b), y->in[0], dy[0]);
+    dx[0] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", o, b, a), dy[0], y->in[1]);
 }
 
 static const sk_sample samples[] = {

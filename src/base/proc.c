@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 bool sk_proc_line(const char *path, const char *key, char *to, size_t n)
@@ -58,4 +59,18 @@ int sk_proc_cores(void)
     cpu_set_t set;
     if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
     return (int)sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 cores */
+}
+
+double sk_proc_age(void)
+{
+    char line[512];
+    struct timespec now;
+    unsigned long long ticks = 0;
+    if (!sk_proc_line("/proc/self/stat", "", line, sizeof line)) return 0;
+    char *field = strrchr(line, ')'); /* the name before it may hold anything */
+    for (int i = 2; field && i < 22; i++) field = strchr(field + 1, ' ');
+    if (!field || sscanf(field, "%llu", &ticks) != 1) return 0;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec -
+           (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }

@@ -19,4 +19,7 @@ int64_t sk_proc_available(void);
 
 int sk_proc_cores(void); /* that this process may use */
 
+/* Seconds since this process was started, its earlier images before an exec included; to 10 ms. */
+double sk_proc_age(void);
+
 #endif

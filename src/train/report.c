@@ -1,6 +1,7 @@
 /* report.c - what a person sees of a run. */
 #include "train/report.h"
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "train/host.h"
 
@@ -377,8 +378,12 @@ void sk_console_done(sk_console *c, const char *model_dir)
     done_loss(c);
     fprintf(c->to, "\n");
     label(c, "check");
-    fprintf(c->to, "memory %s planned %s %s mapped, all ranks\n", sk_bytes(&a, planned),
+    fprintf(c->to, "memory %s planned %s %s mapped, all ranks", sk_bytes(&a, planned),
             planned == mapped ? "=" : "but", sk_bytes(&a, mapped));
+    if (c->t->desk->began > 0)
+        fprintf(c->to, "   first instruction %.2f s after the start",
+                sk_proc_age() - (sk_now() - c->t->desk->began));
+    fprintf(c->to, "\n");
     label(c, "saved");
     fprintf(c->to, "%s/\n", model_dir);
     if (c->s->tokenizer) {
