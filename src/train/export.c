@@ -51,10 +51,23 @@ static int64_t count(const sk_box *b)
     return n;
 }
 
-static sk_status read_heaps(void *ctx, const sk_box *whole)
+/* The tensor itself, if one rank has all of it. */
+static void lend(const gather *g, sk_box *whole)
+{
+    for (int i = 0; i < g->n && !whole->data; i++)
+        if (!strcmp(g->boxes[i].name, whole->name) && g->boxes[i].type == whole->type &&
+            count(&g->boxes[i]) == count(whole))
+            whole->data = g->boxes[i].data;
+}
+
+static sk_status read_heaps(void *ctx, sk_box *whole)
 {
     const gather *g = ctx;
     int64_t left = count(whole);
+    if (!whole->data) {
+        lend(g, whole);
+        return SK_OK;
+    }
     for (int i = 0; i < g->n; i++) {
         if (strcmp(g->boxes[i].name, whole->name)) continue;
         place(whole, &g->boxes[i]);

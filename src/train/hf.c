@@ -472,7 +472,10 @@ sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
 
 /* ---- saving ---- */
 
-sk_status sk_hf_from_ckpt(void *ctx, const sk_box *whole) { return sk_ckpt_fill(ctx, whole, 1); }
+sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole)
+{
+    return whole->data ? sk_ckpt_fill(ctx, whole, 1) : SK_OK;
+}
 
 typedef struct saver {
     sk_arena *arena;
@@ -505,6 +508,8 @@ static sk_status hold(saver *s, const place *p)
     s->held = p->e.name;
     s->whole = (sk_box){.name = p->e.name, .type = SK_F32, .n = p->n};
     for (int d = 0; d < p->n; d++) s->whole.full[d] = s->whole.size[d] = p->s->full[d];
+    SK_TRY(s->read(s->ctx, &s->whole));
+    if (s->whole.data) return SK_OK; /* lent */
     s->whole.data = sk_many(&s->room, real, volume(p->s->full, p->n));
     return s->read(s->ctx, &s->whole);
 }

@@ -45,9 +45,11 @@ sk_status sk_hf_config(const char *dir, const sk_model *m, sk_hyper *out);
 sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
                      const sk_hf_shape *shapes, int n_shapes, const sk_box *boxes, int n);
 
-/* Fill one whole logical tensor: `whole` is f32, starts at 0 and has its full sizes. */
-typedef sk_status sk_hf_reader(void *ctx, const sk_box *whole);
-sk_status sk_hf_from_ckpt(void *ctx, const sk_box *whole); /* ctx: const sk_ckpt * */
+/* Give one whole logical tensor: `whole` is f32, starts at 0 and has its full sizes.  It is asked
+ * first without data: a reader that has the tensor in one piece lends it by setting data, so that
+ * nothing is copied; if data stays NULL, it is asked again with room to fill. */
+typedef sk_status sk_hf_reader(void *ctx, sk_box *whole);
+sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole); /* ctx: const sk_ckpt * */
 
 /* `type` is that of the tensors in the file.  tokenizer_json may be NULL.  The directory may
  * exist if it holds only the four files of an earlier save. */
