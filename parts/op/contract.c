@@ -17,7 +17,11 @@
 
 enum { A, B, OUT };
 enum { BATCH, M, N, K, KINDS };
-enum { MOST = 3 * SK_MAX_DIM, GRAIN = 16 }; /* threads cut m and n at multiples of GRAIN */
+enum {
+    MOST = 3 * SK_MAX_DIM,
+    GRAIN = 16,  /* threads cut m and n at multiples of it */
+    BLOCK = 8192 /* rows or columns for one call of BLAS: its packed copy of them stays small */
+};
 
 typedef struct letter {
     char name;
@@ -166,6 +170,20 @@ static void product_of(const sk_args *a, const plan *p, const int64_t at[3], int
              (int)p->out.ld);
 }
 
+/* A vocabulary is long: in one call, OpenBLAS would pack 40 MB of it for each thread. */
+static void in_blocks(const sk_args *a, const plan *p, const int64_t at[3], int64_t rows,
+                      int64_t cols)
+{
+    for (int64_t i = 0; i < rows; i += BLOCK)
+        for (int64_t k = 0; k < cols; k += BLOCK) {
+            int64_t m = rows - i < BLOCK ? rows - i : BLOCK,
+                    n = cols - k < BLOCK ? cols - k : BLOCK;
+            int64_t to[3] = {at[A] + i * p->m.step[A], at[B] + k * p->n.step[B],
+                             at[OUT] + i * p->m.step[OUT] + k * p->n.step[OUT]};
+            product_of(a, p, to, m, n);
+        }
+}
+
 static void share_grains(const sk_args *a, int64_t n, int64_t *from, int64_t *to)
 {
     sk_share(a, (n + GRAIN - 1) / GRAIN, from, to);
@@ -192,7 +210,7 @@ static void by_blas(const sk_args *a, const letters *batch, const plan *p)
             at[B] += lo * p->n.step[B];
             at[OUT] += lo * p->n.step[OUT];
         }
-        product_of(a, p, at, rows, cols);
+        in_blocks(a, p, at, rows, cols);
     }
 }
 
@@ -246,6 +264,8 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 
 static const sk_sample samples[] = {
     {.in = {"m4k6", "k6n2"}, .dims = "mk,kn->mn"},
+    {.in = {"m2k1", "k1n8200"}, .dims = "mk,kn->mn"}, /* more than one block */
+    {.in = {"m8200k1", "k1n2"}, .dims = "mk,kn->mn"},
     {.in = {"b2t5c7", "c7f9"}, .dims = "btc,cf->btf"},
     {.in = {"b3t5c6", "v11c6"}, .dims = "btc,vc->btv"},
     {.in = {"b3t4f5", "b3t4c7"}, .dims = "btf,btc->fc"},
