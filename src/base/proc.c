@@ -1,11 +1,11 @@
 /* proc.c - what the kernel says about this host, from its text files. */
 #include "base/proc.h"
+#include "base/clock.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 bool sk_proc_line(const char *path, const char *key, char *to, size_t n)
@@ -61,16 +61,24 @@ int sk_proc_cores(void)
     return (int)sysconf(_SC_NPROCESSORS_ONLN); /* more than 1024 cores */
 }
 
-double sk_proc_age(void)
+#define BEGAN "SKEIN_BEGAN" /* set for the next image only */
+
+static double began;
+
+void sk_proc_begin(void)
 {
-    char line[512];
-    struct timespec now;
-    unsigned long long ticks = 0;
-    if (!sk_proc_line("/proc/self/stat", "", line, sizeof line)) return 0;
-    char *field = strrchr(line, ')'); /* the name before it may hold anything */
-    for (int i = 2; field && i < 22; i++) field = strchr(field + 1, ' ');
-    if (!field || sscanf(field, "%llu", &ticks) != 1) return 0;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec -
-           (double)ticks / (double)sysconf(_SC_CLK_TCK);
+    const char *before = getenv(BEGAN);
+    began = before ? strtod(before, NULL) : sk_now();
+    unsetenv(BEGAN);
 }
+
+void sk_proc_restart(char **argv)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.6f", began);
+    setenv(BEGAN, text, 1);
+    execv("/proc/self/exe", argv);
+    unsetenv(BEGAN);
+}
+
+double sk_proc_age(void) { return began > 0 ? sk_now() - began : 0; }

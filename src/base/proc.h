@@ -19,7 +19,10 @@ int64_t sk_proc_available(void);
 
 int sk_proc_cores(void); /* that this process may use */
 
-/* Seconds since this process was started, its earlier images before an exec included; to 10 ms. */
+/* Seconds since main() began, in the image before a restart by sk_proc_restart() if there was
+ * one; 0 if sk_proc_begin() was never called. */
+void sk_proc_begin(void);
+void sk_proc_restart(char **argv); /* this program again; returns only if that failed */
 double sk_proc_age(void);
 
 #endif

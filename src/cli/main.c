@@ -3,6 +3,7 @@
  * The exit code is the status, so that scripts can tell a mistake on the
  * command line (64) from a full disk (74) and a run that wants to be resumed
  * (75); base/status.h lists them.  The story of a failure is printed here, once. */
+#include "base/proc.h"
 #include "base/status.h"
 #include "device/blas.h"
 #include "skein.h"
@@ -19,6 +20,7 @@ static void tell(int code)
 
 int main(int argc, char **argv)
 {
+    sk_proc_begin();
     sk_blas_wake(argv); /* may start this program again, before anything is done */
     umask(077);         /* weights, logs and data belong to one user */
     int code = sk_command(argc - 1, (const char *const *)argv + 1);

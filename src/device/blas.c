@@ -1,11 +1,11 @@
 /* blas.c - waking the BLAS that this processor deserves. */
 #include "device/blas.h"
+#include "base/proc.h"
 
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Kernels that OpenBLAS uses where it does not know the processor. */
 static int is_fallback(const char *core)
@@ -30,7 +30,7 @@ void sk_blas_wake(char **argv)
     const char *core = better();
     if (!core || getenv("OPENBLAS_CORETYPE") || !is_fallback(openblas_get_corename())) return;
     setenv("OPENBLAS_CORETYPE", core, 1);
-    execv("/proc/self/exe", argv); /* if it cannot, go on: slower, not wrong */
+    sk_proc_restart(argv); /* if it cannot, go on: slower, not wrong */
 }
 
 /* OpenBLAS exports these and declares them nowhere; another BLAS has neither. */

@@ -380,7 +380,7 @@ void sk_console_done(sk_console *c, const char *model_dir)
     label(c, "check");
     fprintf(c->to, "memory %s planned %s %s mapped, all ranks", sk_bytes(&a, planned),
             planned == mapped ? "=" : "but", sk_bytes(&a, mapped));
-    if (c->t->desk->began > 0)
+    if (c->t->desk->began > 0 && sk_proc_age() > 0)
         fprintf(c->to, "   first instruction %.2f s after the start",
                 sk_proc_age() - (sk_now() - c->t->desk->began));
     fprintf(c->to, "\n");
