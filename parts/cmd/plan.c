@@ -6,18 +6,23 @@
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
+#include "plan/price.h"
+#include "run/paper.h"
 #include "train/host.h"
 #include "train/setup.h"
 
 #include <string.h>
 
 static const char usage[] =
-    "usage: skein plan [FILE.yaml] [key=value ...] [-n RANKS] [-o csv|json|md]\n\n"
+    "usage: skein plan [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
+    "                  [-o csv|json|md]\n\n"
     "Bytes per rank by kind, flops and bytes on the wire of a step, for each class of ranks with\n"
-    "equal programs.  Needs no data and no devices.\n"
-    "    skein plan model=gpt2 layout=\"dp=64 tp=8 zero=1\" train.batch=512\n";
+    "equal programs; with --cluster also whether it fits there, and the time of a step on paper\n"
+    "(skein simulate tells more).  Needs no data and no devices.\n"
+    "    skein plan model=gpt2 layout=\"dp=64 tp=8 zero=1\" train.batch=512 --cluster h100-8\n";
 
 static const sk_option options[] = {
+    {"cluster", "a machine that skein simulate knows, or its file", true},
     {"o", "csv, json or md instead of text", true},
     {0},
 };
@@ -43,46 +48,89 @@ static void add_class(sk_table *t, const sk_setup *s, int rank)
     const sk_program *p = s->programs[rank];
     const char *cells[COLS];
     int ranks = 0, c = 0;
-    double flops = 0;
-    int64_t wire = 0;
+    sk_price_rank price;
+    sk_price_program(p, &price);
     for (int r = 0; r < s->n_ranks; r++) ranks += s->class_of[r] == s->class_of[rank];
-    for (int i = 0; i < p->n_train; i++) {
-        flops += p->insts.v[i].flops;
-        wire += p->insts.v[i].wire;
-    }
     cells[c++] = whole(a, s->class_of[rank]);
     cells[c++] = whole(a, ranks);
     cells[c++] = whole(a, rank);
     cells[c++] = whole(a, p->stage);
     cells[c++] = whole(a, p->n_train);
-    for (int k = 0; k < SK_N_KINDS; k++) cells[c++] = whole(a, p->kind_bytes[k]);
-    cells[c++] = whole(a, p->heap_bytes);
-    cells[c++] = sk_print(a, "%.6g", flops);
-    cells[c++] = whole(a, wire);
+    for (int k = 0; k < SK_N_KINDS; k++) cells[c++] = whole(a, price.bytes[k]);
+    cells[c++] = whole(a, price.total);
+    cells[c++] = sk_print(a, "%.6g", price.flops);
+    cells[c++] = whole(a, price.wire);
     sk_table_add(t, cells);
 }
 
-/* For people: the same in a few lines above the table. */
-static void summary(sk_arena *a, const sk_setup *s)
+/* Published flops follow one of these; MFU means little without saying which. */
+static void conventions(const sk_setup *s)
 {
-    sk_host h;
-    int64_t all = 0, most = 0;
+    sk_price p;
+    if (!s->job->hyper.num_attention_heads) return;
+    sk_price_model(&s->graph, &s->job->hyper, &p);
+    printf("flops     %.4g causal · %.4g full square · %.4g 6N+12Lsh · %.4g with recomputation\n",
+           p.causal, p.full, p.six_n, p.hardware);
+}
+
+static void fullest(const sk_setup *s, int64_t *most, int64_t *all)
+{
+    *most = *all = 0;
     for (int r = 0; r < s->n_ranks; r++) {
         int64_t bytes = sk_setup_of(s, r)->heap_bytes;
-        all += bytes;
-        if (bytes > most) most = bytes;
+        *all += bytes;
+        if (bytes > *most) *most = bytes;
     }
+}
+
+static void fits_here(sk_arena *a, const sk_setup *s, int64_t all)
+{
+    sk_host h;
     sk_host_look(&h);
-    printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
-           sk_commas(a, s->n_params), s->flops);
-    printf("layout    %d ranks = %s · %d micro-batches · %d kinds of rank\n", s->n_ranks,
-           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes);
-    printf("memory    %s on the fullest rank · %s in all\n", sk_bytes(a, most), sk_bytes(a, all));
-    printf("here      %s free: %s\n\n", sk_bytes(a, h.available),
+    printf("here      %s free: %s\n", sk_bytes(a, h.available),
            all > h.available           ? "does not fit on this host"
            : s->n_ranks > SK_MAX_RANKS ? "fits, but one host runs at most 64 ranks"
            : s->n_ranks > h.cores      ? "fits; there are more ranks than cores, so it will be slow"
                                        : "fits");
+}
+
+/* On another machine: what fits, and the step on paper. */
+static sk_status there(sk_arena *a, const sk_setup *s, const char *cluster, int64_t most)
+{
+    sk_machine m;
+    const sk_program *const *programs = NULL;
+    int *shape_of = NULL;
+    sk_paper paper;
+    SK_TRY(sk_machine_read(a, cluster, &m));
+    sk_compile_opts o = sk_setup_opts(s);
+    o.validate = false;
+    SK_TRY(sk_paper_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
+    sk_paper_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
+    SK_TRY(sk_paper_walk(a, &in, &paper));
+    printf("there     %s: %s of %s a rank, %s\n", m.name, sk_bytes(a, most),
+           m.memory ? sk_bytes(a, m.memory) : "unknown memory",
+           m.memory && most > m.memory ? "does not fit" : "fits");
+    printf("step      %.4g s on paper · busy %.1f %% · exposed %.1f %% · bubble %.1f %%\n",
+           paper.seconds, 100 * paper.busy / paper.seconds, 100 * paper.exposed / paper.seconds,
+           100 * paper.bubble / paper.seconds);
+    return SK_OK;
+}
+
+/* For people: the same in a few lines above the table. */
+static sk_status summary(sk_arena *a, const sk_setup *s, const char *cluster)
+{
+    int64_t all, most;
+    fullest(s, &most, &all);
+    printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
+           sk_commas(a, s->n_params), s->flops);
+    conventions(s);
+    printf("layout    %d ranks = %s · %d micro-batches · %d kinds of rank\n", s->n_ranks,
+           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes);
+    printf("memory    %s on the fullest rank · %s in all\n", sk_bytes(a, most), sk_bytes(a, all));
+    if (cluster) SK_TRY(there(a, s, cluster, most));
+    else fits_here(a, s, all);
+    printf("\n");
+    return SK_OK;
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -97,7 +145,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_table t = {.arena = a, .head = columns(a), .n_cols = COLS};
     for (int r = 0; r < s->n_ranks; r++)
         if (s->programs[r]) add_class(&t, s, r);
-    if (!format) summary(a, s);
+    if (!format) SK_TRY(summary(a, s, sk_conf_option(&rest, "cluster")));
     return sk_table_print(&t, format, stdout);
 }
 

@@ -4,7 +4,8 @@
  * value), r queries per key (1), d head width, f hidden, v words, p positions,
  * and when decoding n remembered positions of z = 2 (key, value).
  * The packed qkv weight is [c, h, s, d]: a head's query, key and value lie
- * together, so that splitting h splits all three at once. */
+ * together, so that splitting h splits all three at once.  Weights begin with a
+ * long dim, never with the heads: shards are cut along the first one. */
 #include "graph/build.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor 
     sk_tensor *bias = sk_param_f(g, "hsd", SK_ZEROS, "h.%d.qkv.b", i);
     qkv = sk_apply(g, "bias", .dims = "bthsd,hsd->bthsd", .in = {qkv, bias})->out[0];
     sk_tensor *y = sk_attend(g, qkv, pos, i, mode);
-    y = sk_contract(g, "bthrd,hrdc->btc", y, sk_param_f(g, "hrdc", out, "h.%d.proj.w", i));
+    y = sk_contract(g, "bthrd,chrd->btc", y, sk_param_f(g, "chrd", out, "h.%d.proj.w", i));
     bias = sk_param_f(g, "c", SK_ZEROS, "h.%d.proj.b", i);
     x = sk_apply(g, "residual", .in = {x, sk_dropout(g, y, drop), bias})->out[0];
 

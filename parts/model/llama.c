@@ -2,7 +2,7 @@
  *
  * Letters as in gpt2.c, but h counts key heads: each has r queries, so that a
  * head group (r queries, one key, one value: s = r + 2 slots) is never torn
- * apart by a split.  Weights are [out, in], as in their files. */
+ * apart by a split.  Weights begin with a long dim (see gpt2.c). */
 #include "graph/build.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor 
 {
     double std = h->initializer_range, out = std / sqrt(2.0 * (double)h->num_hidden_layers);
     sk_tensor *a = norm(g, x, h->norm_eps, sk_print(g->arena, "h.%d.ln1", i));
-    sk_tensor *w = sk_param_f(g, "hsdc", std, "h.%d.qkv.w", i);
-    sk_tensor *qkv = sk_contract(g, "btc,hsdc->bthsd", a, w);
+    sk_tensor *w = sk_param_f(g, "chsd", std, "h.%d.qkv.w", i);
+    sk_tensor *qkv = sk_contract(g, "btc,chsd->bthsd", a, w);
     qkv = sk_apply(g, "rope", .in = {qkv, pos}, .attr = {h->rope_theta, 1})->out[0];
     sk_tensor *y = sk_attend(g, qkv, pos, i, mode);
     y = sk_contract(g, "bthrd,chrd->btc", y, sk_param_f(g, "chrd", out, "h.%d.proj.w", i));
