@@ -63,12 +63,12 @@ static void describe(const sk_trial *t)
 {
     printf("  model %s hidden=%lld layers=%lld heads=%lld keys=%lld f=%lld v=%lld tie=%d drop=%g "
            "b=%lld "
-           "t=%lld threads=%d\n  layout %s\n",
+           "t=%lld threads=%d %s\n  layout %s\n",
            t->model->name, (long long)t->hyper.hidden_size, (long long)t->hyper.num_hidden_layers,
            (long long)t->hyper.num_attention_heads, (long long)t->hyper.num_key_value_heads,
            (long long)t->hyper.intermediate_size, (long long)t->hyper.vocab_size,
            t->hyper.tie_word_embeddings, t->hyper.dropout, (long long)t->batch, (long long)t->seq,
-           t->threads, t->layout);
+           t->threads, t->optim ? t->optim : "adamw", t->layout);
 }
 
 static double worst; /* relative difference of a loss, over all pairs */
@@ -119,6 +119,7 @@ static int fixed(const char *layout)
 
 int main(int argc, char **argv)
 {
+    static const char *const optims[] = {"adamw", "lamb", "sgd", "adamw"};
     int count = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 400 : 40, bad = 0;
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     if (argc > 3) return fixed(argv[3]);
@@ -127,6 +128,7 @@ int main(int argc, char **argv)
         char text[256];
         random_model(&t);
         random_layout(&t, text, sizeof text);
+        t.optim = optims[pick(0, 5) % 4];
         t.clip = pick(0, 1) ? 1.0 : 0;
         bad += !pair(&t);
     }
