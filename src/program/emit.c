@@ -14,6 +14,18 @@ int64_t sk_box_count(const sk_extent *b, int from, int to)
     return n;
 }
 
+int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t)
+{
+    int64_t n = (int64_t)sk_dtype_size(t->type);
+    for (const char *p = t->letters; *p; p++) n *= e->g->size[(int)*p & 127];
+    return n;
+}
+
+int64_t sk_emit_bucket(const sk_emit *e)
+{
+    return e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20;
+}
+
 sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
 {
     sk_inst *in = sk_push(e->p->arena, &e->p->insts);

@@ -56,6 +56,8 @@ void sk_emit_start(sk_emit *e, int call);
 void sk_emit_wait(sk_emit *e, int call);
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
+int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t); /* bytes of the whole tensor */
+int64_t sk_emit_bucket(const sk_emit *e);                      /* bytes that fill a bucket */
 
 /* reshard.c: a buffer of the tensor in the wanted state, for the micro-batch at work. */
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);

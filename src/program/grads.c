@@ -23,13 +23,6 @@ static bool sharded(const sk_emit *e, sk_shard level)
     return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0;
 }
 
-static int64_t logical_bytes(const sk_emit *e, const sk_tensor *t)
-{
-    int64_t n = (int64_t)sk_dtype_size(t->type);
-    for (const char *p = t->letters; *p; p++) n *= e->g->size[(int)*p & 127];
-    return n;
-}
-
 /* --- parameters --- */
 
 /* A part of a kept buffer: my cut of dim 0 over the shard axis. */
@@ -369,11 +362,10 @@ static void flush(sk_emit *e)
 
 void sk_emit_grad_done(sk_emit *e, int param)
 {
-    int64_t most = e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20;
     if (sharded(e, SK_SHARD_GRADS) || --e->left[param]) return;
     *sk_push(e->p->arena, &e->ready) = param;
-    e->ready_bytes += logical_bytes(e, e->p->params.v[param].tensor);
-    if (e->ready_bytes >= most) flush(e);
+    e->ready_bytes += sk_emit_logical(e, e->p->params.v[param].tensor);
+    if (e->ready_bytes >= sk_emit_bucket(e)) flush(e);
 }
 
 static void move(sk_emit *e, sk_act act, int from, int to)

@@ -47,6 +47,16 @@ static int64_t tag_of(const sk_emit *e, const sk_tensor *t)
     return (int64_t)t->id * e->p->n_micro + e->micro;
 }
 
+/* Wait until all that was sent to a stage so far is there. */
+static void arrived(sk_emit *e, int stage)
+{
+    if (!e->sends[stage]) return;
+    sk_inst *in = sk_emit_inst(e, SK_DO_SENT);
+    in->peer = rank_of_stage(e, stage);
+    in->count = e->sends[stage];
+    in->in[0] = e->last_sent[stage];
+}
+
 static sk_status send_on(sk_emit *e, const sk_tensor *t)
 {
     uint64_t to = e->read_by[t->id] & ~(1ull << e->p->stage); /* the other stages that read it */
@@ -57,12 +67,7 @@ static sk_status send_on(sk_emit *e, const sk_tensor *t)
     for (int s = 0; s < e->sp->n_stages; s++) {
         if (!(to >> s & 1)) continue;
         int peer = rank_of_stage(e, s);
-        if (e->sends[s]) { /* one unreceived message a pair: the one before must have arrived */
-            sk_inst *in = sk_emit_inst(e, SK_DO_SENT);
-            in->peer = peer;
-            in->count = e->sends[s];
-            in->in[0] = e->last_sent[s];
-        }
+        arrived(e, s); /* one unreceived message a pair */
         sk_inst *in = sk_emit_inst(e, SK_DO_SEND);
         in->peer = peer;
         in->in[0] = buf;
@@ -77,11 +82,7 @@ static sk_status send_on(sk_emit *e, const sk_tensor *t)
 static void finish_sends(sk_emit *e)
 {
     for (int s = 0; s < e->sp->n_stages; s++) {
-        if (!e->sends[s]) continue;
-        sk_inst *in = sk_emit_inst(e, SK_DO_SENT);
-        in->peer = rank_of_stage(e, s);
-        in->count = e->sends[s];
-        in->in[0] = e->last_sent[s];
+        arrived(e, s);
         e->sends[s] = 0;
     }
 }

@@ -64,7 +64,7 @@ static void one_pass(sk_emit *e, int pass, int before, int after)
 static void gather_weights(sk_emit *e)
 {
     sk_program *p = e->p;
-    int64_t most = e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20, bytes = 0;
+    int64_t bytes = 0;
     int call = -1;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -74,19 +74,16 @@ static void gather_weights(sk_emit *e)
             call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
                                 sk_print(p->arena, "weights from %s", q->tensor->name));
         sk_emit_seg(e, call, q->shard, q->stored, 1, box->size[0], sk_box_count(box, 1, box->n));
-        int64_t logical = (int64_t)sk_dtype_size(q->tensor->type);
-        for (const char *c = q->tensor->letters; *c; c++) logical *= e->g->size[(int)*c & 127];
-        bytes += logical;
-        if (bytes < most && i + 1 < p->params.n) continue;
+        bytes += sk_emit_logical(e, q->tensor);
+        if (bytes < sk_emit_bucket(e)) continue;
         sk_emit_start(e, call);
         sk_emit_wait(e, call);
         bytes = 0;
         call = -1;
     }
-    if (call >= 0) {
-        sk_emit_start(e, call);
-        sk_emit_wait(e, call);
-    }
+    if (call < 0) return;
+    sk_emit_start(e, call);
+    sk_emit_wait(e, call);
 }
 
 void sk_emit_update(sk_emit *e)
