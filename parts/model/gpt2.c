@@ -146,6 +146,7 @@ static char *hf_config(sk_arena *a, const sk_hyper *h)
         "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
         "  \"layer_norm_epsilon\": %g,\n  \"initializer_range\": %g,\n"
         "  \"activation_function\": \"gelu_new\",\n  \"tie_word_embeddings\": true,\n"
+        "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n"
         "  \"torch_dtype\": \"float32\"\n}\n",
         (long long)h->hidden_size, (long long)h->num_hidden_layers,
         (long long)h->num_attention_heads,

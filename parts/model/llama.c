@@ -147,6 +147,7 @@ static char *hf_config(sk_arena *a, const sk_hyper *h)
         "  \"vocab_size\": %lld,\n  \"rms_norm_eps\": %g,\n  \"rope_theta\": %g,\n"
         "  \"initializer_range\": %g,\n  \"hidden_act\": \"silu\",\n"
         "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n"
+        "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n"
         "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"float32\"\n}\n",
         (long long)h->hidden_size, (long long)h->num_hidden_layers,
         (long long)h->num_attention_heads, (long long)key_heads(h), (long long)h->intermediate_size,
