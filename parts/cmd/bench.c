@@ -234,15 +234,8 @@ static double loss_delta(const bench *b, const sk_step_timing *t)
 static sk_status time_job(bench *b, sk_setup *s, sk_step_timing *out)
 {
     const sk_job *job = b->job;
-    sk_run_opts o = {.fill = fill,
-                     .fill_ctx = b->job,
-                     .seed = job->seed,
-                     .knobs = {.beta1 = job->betas[0],
-                               .beta2 = job->betas[1],
-                               .eps = job->eps,
-                               .decay = job->weight_decay,
-                               .momentum = job->momentum,
-                               .clip = job->clip}};
+    sk_run_opts o = {
+        .fill = fill, .fill_ctx = b->job, .seed = job->seed, .knobs = sk_setup_knobs(job)};
     return sk_time_steps((const sk_program *const *)s->programs, &o, job->lr, b->steps, out);
 }
 

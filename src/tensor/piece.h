@@ -6,6 +6,7 @@
 #ifndef SK_TENSOR_PIECE_H
 #define SK_TENSOR_PIECE_H
 
+#include "base/arena.h"
 #include "tensor/dtype.h"
 
 enum { SK_PIECE_DIM = 6 };
@@ -18,5 +19,7 @@ typedef struct sk_box {
     void *data;
     bool mine; /* this rank writes it: every element of a logical tensor has one owner */
 } sk_box;
+
+char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for stories */
 
 #endif

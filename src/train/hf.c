@@ -295,15 +295,6 @@ static sk_status locate(sk_arena *a, const char *dir, int fd, const sk_box *boxe
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
-static const char *sizes(sk_arena *a, const int64_t *size, int n)
-{
-    sk_out o = {.arena = a};
-    sk_out_add(&o, "[");
-    for (int d = 0; d < n; d++) sk_out_add(&o, d ? ", %lld" : "%lld", (long long)size[d]);
-    sk_out_add(&o, "]");
-    return o.s;
-}
-
 /* The tensor of an open file, with the right shape. */
 static sk_status find_in_file(sk_arena *a, const sk_st *st, const place *p,
                               const sk_st_tensor **out)
@@ -317,8 +308,8 @@ static sk_status find_in_file(sk_arena *a, const sk_st *st, const place *p,
                        p->e.file_name, p->e.name);
     if (t->n != p->n_shape || memcmp(t->size, p->shape, sizeof *t->size * (size_t)t->n))
         return sk_fail(SK_EDATA, "%s: '%s' has shape %s, needed %s for '%s': check config.json",
-                       st->where, t->name, sizes(a, t->size, t->n), sizes(a, p->shape, p->n_shape),
-                       p->e.name);
+                       st->where, t->name, sk_sizes_print(a, t->size, t->n),
+                       sk_sizes_print(a, p->shape, p->n_shape), p->e.name);
     if (t->type != SK_F32 && t->type != SK_BF16 && t->type != SK_F16 && t->type != SK_F64)
         return sk_fail(SK_EDATA, "%s: '%s' is %s, needed F32, BF16, F16 or F64", st->where, t->name,
                        t->dtype);
@@ -439,8 +430,8 @@ static sk_status check_boxes(sk_arena *a, const places *all, const sk_box *boxes
             if (!strcmp(all->v[k].e.name, b->name)) p = &all->v[k];
         if (!p) return sk_fail(SK_EDATA, "a Hugging Face directory has nothing for '%s'", b->name);
         if (b->n != p->n || memcmp(b->full, p->s->full, sizeof *b->full * (size_t)b->n))
-            return sk_fail(SK_EBUG, "'%s' has sizes %s and %s", b->name, sizes(a, b->full, b->n),
-                           sizes(a, p->s->full, p->n));
+            return sk_fail(SK_EBUG, "'%s' has sizes %s and %s", b->name,
+                           sk_sizes_print(a, b->full, b->n), sk_sizes_print(a, p->s->full, p->n));
     }
     return SK_OK;
 }

@@ -78,12 +78,7 @@ static sk_status open_run(loop *l)
     sk_run_opts o = {.fill = sk_setup_fill,
                      .fill_ctx = (void *)l->s,
                      .seed = job->seed,
-                     .knobs = {.beta1 = job->betas[0],
-                               .beta2 = job->betas[1],
-                               .eps = job->eps,
-                               .decay = job->weight_decay,
-                               .momentum = job->momentum,
-                               .clip = job->clip}};
+                     .knobs = sk_setup_knobs(job)};
     SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
     sk_run_boxes(l->run, &l->arena, &l->boxes, &l->n_boxes);
     l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);

@@ -143,15 +143,6 @@ static bool real_type(sk_dtype t)
     return t == SK_F32 || t == SK_BF16 || t == SK_F16 || t == SK_F64;
 }
 
-static const char *sizes(sk_arena *a, const int64_t *size, int n)
-{
-    sk_out o = {.arena = a};
-    sk_out_add(&o, "[");
-    for (int d = 0; d < n; d++) sk_out_add(&o, d ? ", %lld" : "%lld", (long long)size[d]);
-    sk_out_add(&o, "]");
-    return o.s;
-}
-
 static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor *t,
                              const sk_box *b)
 {
@@ -161,7 +152,7 @@ static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor
     if (t->n != b->n || memcmp(t->full, b->full, sizeof *t->full * (size_t)t->n))
         return sk_fail(SK_EDATA,
                        "%s: '%s' has sizes %s, needed %s: it was written by another model", c->path,
-                       b->name, sizes(a, t->full, t->n), sizes(a, b->full, b->n));
+                       b->name, sk_sizes_print(a, t->full, t->n), sk_sizes_print(a, b->full, b->n));
     if (t->type != b->type && !(real_type(t->type) && real_type(b->type)))
         return sk_fail(SK_EDATA, "%s: '%s' is %s, needed %s", c->path, b->name,
                        sk_dtype_name(t->type), sk_dtype_name(b->type));

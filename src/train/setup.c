@@ -267,3 +267,13 @@ sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
     return sk_feed_fill(f, input, step, box->at[0], box->size[0], flat ? 0 : box->at[1],
                         flat ? 1 : box->size[1], to);
 }
+
+sk_knobs sk_setup_knobs(const sk_job *job)
+{
+    return (sk_knobs){.beta1 = job->betas[0],
+                      .beta2 = job->betas[1],
+                      .eps = job->eps,
+                      .decay = job->weight_decay,
+                      .momentum = job->momentum,
+                      .clip = job->clip};
+}

@@ -7,6 +7,7 @@
 #ifndef SK_TRAIN_SETUP_H
 #define SK_TRAIN_SETUP_H
 
+#include "run/run.h"
 #include "data/data.h"
 #include "program/program.h"
 #include "train/job.h"
@@ -39,6 +40,7 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
 /* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
 sk_compile_opts sk_setup_opts(const sk_setup *s);
+sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
 sk_status sk_setup_data(sk_setup *s);
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out); /* compile that one too */
 /* The program of a rank, or that of its class. */
