@@ -79,7 +79,8 @@ static sk_status open_rank(rank_ctx *c)
     }
     ids[ALONE][0] = r;
     c->heap = c->free = sk_heap_base(c->heaps, r);
-    return sk_comm_open(c->heaps, r, g, N_GROUPS, timeout_s, &c->comm);
+    sk_comm_opts o = {.rank = r, .groups = g, .n_groups = N_GROUPS, .timeout_s = timeout_s};
+    return sk_comm_open(c->heaps, &o, &c->comm);
 }
 
 typedef struct start {
@@ -309,7 +310,8 @@ static sk_coll_call *make_call(rank_ctx *c, int64_t id, sk_coll_kind kind, sk_dt
                                int n_segs)
 {
     sk_coll_call *call = (void *)take(c, (int64_t)(sizeof *call + sizeof(sk_seg) * (size_t)n_segs));
-    *call = (sk_coll_call){.id = id, .kind = kind, .type = type, .group = group, .n_segs = n_segs};
+    *call = (sk_coll_call){
+        .id = id, .kind = kind, .type = type, .group = group, .n_segs = n_segs, .algorithm = -1};
     call->reduce = kind != SK_ALLGATHER && id % 5 == 3 ? SK_MAXIMUM : SK_SUM;
     return call;
 }
@@ -498,7 +500,8 @@ static void differing_members(rank_ctx *c)
     if (me == 0) g = (sk_group){2, 0, pair};
     if (me == 1) g = (sk_group){2, 0, other};
     sk_comm_close(c->comm);
-    CHECK(!sk_comm_open(c->heaps, me, &g, 1, timeout_s, &c->comm));
+    sk_comm_opts o = {.rank = me, .groups = &g, .n_groups = 1, .timeout_s = timeout_s};
+    CHECK(!sk_comm_open(c->heaps, &o, &c->comm));
     sk_coll_call *call = make_call(c, 12, SK_ALLREDUCE, SK_F32, 0, 0);
     sk_status st = sk_comm_start(c->comm, call);
     note(c, st ? st : sk_comm_wait(c->comm, call));
@@ -536,7 +539,8 @@ static void abort_wakes(rank_ctx *c)
     } else {
         sk_group pair = {2, 1, (const int[]){0, c->rank}};
         sk_comm_close(c->comm);
-        CHECK(!sk_comm_open(c->heaps, c->rank, &pair, 1, timeout_s, &c->comm));
+        sk_comm_opts ends = {.rank = c->rank, .groups = &pair, .n_groups = 1, .timeout_s = timeout_s};
+        CHECK(!sk_comm_open(c->heaps, &ends, &c->comm));
         CHECK(!sk_comm_start(c->comm, call));
         st = sk_comm_wait(c->comm, call);
     }

@@ -1,31 +1,44 @@
-/* comm.h - how the ranks of one host reach each other: one heap per rank, mapped by all.
+/* comm.h - how ranks reach each other: one heap per rank, and a wire between hosts.
  *
  * Each rank's planned memory is a heap: a memfd that every rank of the host
  * maps (a plain shared mapping when ranks are threads).  A collective therefore
  * needs no staging: each rank says where in its own heap the operands lie and
- * the ranks read and write each other's heaps directly.  Beside the heaps there
- * is one board, also shared: the abort word, and a line per rank that tells
- * where it is.  Both are made before the ranks start (by fork or as threads), so
- * nothing has a name and nothing is left behind.
+ * the ranks of a host read and write each other's heaps directly.  Beside the
+ * heaps there is one board, also shared: the abort word, and a line per rank that
+ * tells where it is.  Nothing has a name and nothing is left behind.  Ranks of
+ * other hosts are reached by a wire (comm/wire.h).
  *
  * An operation is a list of segments (sk_seg) that lies in the caller's heap.
  * A segment is a buffer seen as [outer][n][inner] elements; the middle dim is
- * cut over the group: member i owns [n*i/p, n*(i+1)/p).
+ * cut over the group of p: member i owns [n*i/p, n*(i+1)/p), its part.
  *
- *     all-reduce       src, dst: [outer][n][inner] on all; slices are only a way to share the
- *                      work.  dst may equal src.
- *     reduce-scatter   src: whole, dst: my slice, dense [outer][mine][inner]; dst may be my place
+ *     all-reduce       src, dst: [outer][n][inner] on all; dst may equal src
+ *     reduce-scatter   src: whole, dst: my part, dense [outer][mine][inner]; dst may be my place
  *                      inside src when outer is 1
- *     all-gather       src: my slice, dense, dst: whole; src may be my place inside dst when
+ *     all-gather       src: my part, dense, dst: whole; src may be my place inside dst when
  *                      outer is 1
+ *     broadcast        src: whole on the root (ignored elsewhere), dst: whole; dst may equal src
+ *     reduce           src: whole on all, dst: whole on the root (ignored elsewhere)
+ *     gather           src: my part, dst: whole on the root;  the mirror of scatter
+ *     scatter          src: whole on the root, dst: my part
+ *     all-to-all       src: whole; part j of it goes to member j.  dst: what came from member 0,
+ *                      then from member 1 ..., each dense [outer][mine][inner].  Never in place
+ *     all-to-all-v     the same, but how much goes to whom is known only now: n is the room of one
+ *                      block in rows of `inner` elements, src and dst are [p][n][inner], and
+ *                      counts[j] (call->counts, p numbers of 64 bits in the heap) rows of block j
+ *                      go to member j; what came is told in the p numbers behind them
  *
- * Sums are taken in the order of the group's members, in f32 for bf16 and f16,
- * so every rank gets the same bits.
+ * Sums are taken in the order of a binary tree over the group's members, ((0 1)
+ * (2 3)) ((4 5) 6), in f32 for bf16 and f16.  So every rank gets the same bits, and the
+ * algorithms marked SK_ORDER_TREE (comm/coll.h) give these bits on one host and on
+ * many, whatever the size.
  *
  * sk_comm_start() only announces (split phase); sk_comm_wait() does the work and
  * returns when every member is done with my buffers.  Starts and waits on one
  * group happen in the same order on all its members; at most SK_COMM_FLIGHT are
- * in flight on a group.  send announces a buffer, recv copies it out of the
+ * in flight on a group.  What goes over a wire needs somebody to look after it:
+ * sk_comm_progress() between two pieces of work, sk_comm_test() to see whether a
+ * call is done.  send announces a buffer, recv copies it out of the
  * sender's heap, sent waits until the receiver has it; messages between two
  * ranks keep their order; at most SK_COMM_FLIGHT are unreceived on one pair.
  *
@@ -43,8 +56,30 @@
 
 enum { SK_COMM_FLIGHT = 64, SK_COMM_GROUPS = 256, SK_STORY = 2048, SK_RING = 64 };
 
-typedef enum sk_coll_kind { SK_ALLREDUCE, SK_REDUCE_SCATTER, SK_ALLGATHER } sk_coll_kind;
-typedef enum sk_reduce { SK_SUM, SK_MAXIMUM } sk_reduce;
+typedef enum sk_coll_kind {
+    SK_ALLREDUCE,
+    SK_REDUCE_SCATTER,
+    SK_ALLGATHER,
+    SK_BROADCAST,
+    SK_REDUCE,
+    SK_GATHER,
+    SK_SCATTER,
+    SK_ALLTOALL,
+    SK_ALLTOALLV,
+    SK_N_COLLS
+} sk_coll_kind;
+extern const char *const sk_coll_names[SK_N_COLLS]; /* "allreduce" ... as on the command line */
+
+/* SK_MEAN: the sum, divided by the number of members, in the type summed in.  SK_ADASUM: a sum
+ * that forgets what two gradients have in common (parts/coll/adasum.c); needs such an algorithm. */
+typedef enum sk_reduce {
+    SK_SUM,
+    SK_MAXIMUM,
+    SK_MINIMUM,
+    SK_MEAN,
+    SK_ADASUM,
+    SK_N_REDUCES
+} sk_reduce;
 
 typedef struct sk_seg {
     int64_t src, dst; /* byte offsets in this rank's heap */
@@ -58,7 +93,11 @@ typedef struct sk_coll_call {
     sk_coll_kind kind;
     sk_reduce reduce;
     sk_dtype type;
-    int32_t group, n_segs; /* group: index in the table given to sk_comm_open */
+    int32_t group, n_segs;    /* group: index in the table given to sk_comm_open */
+    int32_t algorithm;        /* index in sk_coll_parts (comm/coll.h); -1: directly in the heaps */
+    int32_t root;             /* broadcast, reduce, gather, scatter: a member, not a rank */
+    int64_t room, room_bytes; /* scratch in this rank's heap: sk_play_room() says how much */
+    int64_t counts;           /* all-to-all-v: where the 2p counts lie in this rank's heap */
     sk_seg segs[];
 } sk_coll_call;
 
@@ -108,14 +147,25 @@ bool sk_heaps_stop_asked(const sk_heaps *h);
 
 /* --- one rank --- */
 
-/* Groups are numbered alike on all ranks that share them.  timeout_s: longest any wait may take;
- * 0: no limit. */
-sk_status sk_comm_open(sk_heaps *h, int rank, const sk_group *groups, int n_groups,
-                       double timeout_s, sk_comm **out);
+typedef struct sk_wire sk_wire; /* comm/wire.h */
+
+typedef struct sk_comm_opts {
+    int rank;
+    const sk_group *groups; /* numbered alike on all ranks that share them */
+    int n_groups;
+    double timeout_s;   /* longest any wait may take; 0: no limit */
+    sk_wire *wire;      /* to ranks whose heaps are not here; NULL: all are */
+    const int *host_of; /* rank -> host; NULL: one host */
+} sk_comm_opts;
+
+sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out);
 void sk_comm_close(sk_comm *c);
 
 sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in my heap */
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
+sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call,
+                       bool *done);     /* wait() would not wait */
+sk_status sk_comm_progress(sk_comm *c); /* look after what is in flight; nothing to do: one load */
 
 sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_t bytes);
 sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t bytes);

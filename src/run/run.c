@@ -51,7 +51,8 @@ static void lay_tables(sk_run *r)
                                .reduce = c->reduce,
                                .type = c->type,
                                .group = c->group,
-                               .n_segs = c->n_segs};
+                               .n_segs = c->n_segs,
+                               .algorithm = -1};
         for (int s = 0; s < c->n_segs; s++)
             call->segs[s] = (sk_seg){.src = p->bufs.v[c->segs[s].src].offset,
                                      .dst = p->bufs.v[c->segs[s].dst].offset,
@@ -115,8 +116,11 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);
-    SK_TRY(sk_comm_open(h, p->rank, p->groups, p->n_groups, o->timeout_s > 0 ? o->timeout_s : 60,
-                        &r->comm));
+    sk_comm_opts ends = {.rank = p->rank,
+                         .groups = p->groups,
+                         .n_groups = p->n_groups,
+                         .timeout_s = o->timeout_s > 0 ? o->timeout_s : 60};
+    SK_TRY(sk_comm_open(h, &ends, &r->comm));
     r->sent = sk_many(a, int64_t, p->n_ranks);
     r->sent_then = sk_many(a, int64_t, p->n_ranks);
     if (o->trace) r->times = sk_many(a, double, 2 * p->insts.n);

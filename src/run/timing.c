@@ -50,7 +50,8 @@ static void lay(const coll_job *j, int rank, char *base)
     int64_t from = j->elements * rank / j->n_ranks, to = j->elements * (rank + 1) / j->n_ranks;
     bool gather = j->kind == SK_ALLGATHER;
     float *src = (float *)(void *)(base + j->src_at);
-    *call = (sk_coll_call){.id = 1, .kind = j->kind, .reduce = SK_SUM, .type = SK_F32, .n_segs = 1};
+    *call = (sk_coll_call){
+        .id = 1, .kind = j->kind, .reduce = SK_SUM, .type = SK_F32, .n_segs = 1, .algorithm = -1};
     call->segs[0] = (sk_seg){j->src_at, j->dst_at, 1, j->elements, 1};
     if (!gather) from = 0, to = j->elements;
     for (int64_t i = from; i < to; i++) src[i - from] = value(rank, i);
@@ -86,7 +87,8 @@ static sk_status coll_rank(void *ctx, int rank)
     char *base = sk_heap_base(j->heaps, rank);
     const sk_coll_call *call = (const sk_coll_call *)(void *)base;
     sk_comm *c = NULL;
-    SK_TRY(sk_comm_open(j->heaps, rank, &all, 1, 60, &c));
+    sk_comm_opts ends = {.rank = rank, .groups = &all, .n_groups = 1, .timeout_s = 60};
+    SK_TRY(sk_comm_open(j->heaps, &ends, &c));
     lay(j, rank, base);
     for (int k = -WARM; k < j->times; k++)
         SK_TRY(once(c, call, k < 0 ? NULL : &j->seconds[rank * j->times + k]));

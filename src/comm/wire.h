@@ -1,0 +1,46 @@
+/* wire.h - bytes between ranks that share no memory.
+ *
+ * A wire moves messages: (from, to, tag), in order for equal tags.  It never
+ * adds anything, so sums have the same bits on every wire.  Messages of any
+ * length (a wire cuts them itself if it must).  Nothing moves unless somebody
+ * calls: progress happens in test().  Calls come from one thread at a time.
+ *
+ * `mpi` is a module (module/mpi.c), built once for every MPI that is found and
+ * opened at run time: skein itself never links MPI. */
+#ifndef SK_COMM_WIRE_H
+#define SK_COMM_WIRE_H
+
+#include "comm/comm.h"
+
+enum { SK_WIRE_ABI = 1, SK_WIRE_REQS = 4096 };
+
+typedef int sk_req; /* a message under way: 0 .. SK_WIRE_REQS - 1; -1: none */
+
+struct sk_wire {
+    int abi;
+    const char *name;    /* "openmpi", "mpich" */
+    const char *library; /* the version as the library tells it */
+    int rank, n_ranks;
+    void *own;
+    sk_status (*send)(sk_wire *w, int to, int64_t tag, const void *data, int64_t bytes, sk_req *r);
+    sk_status (*recv)(sk_wire *w, int from, int64_t tag, void *data, int64_t most, sk_req *r);
+    /* Over?  Then the request is gone and *bytes (if asked for) is what came. */
+    sk_status (*test)(sk_wire *w, sk_req r, bool *done, int64_t *bytes);
+    /* The library's own collective on all members of a group, blocking: NULL if it has none for
+     * this kind, reduction or type (then SK_EUSAGE).  ranks: of the group, in order. */
+    sk_status (*native)(sk_wire *w, sk_coll_kind kind, sk_reduce op, sk_dtype type, int root,
+                        const int *ranks, int n, const void *src, void *dst, const int64_t *counts);
+    void (*abort)(sk_wire *w, int code); /* end the job, now, everywhere; does not return */
+    void (*close)(sk_wire *w);           /* all ranks together */
+};
+
+/* What a module exports under the name sk_wire_module.  rank and n_ranks are what the library
+ * says; the boot compares them with what the launcher said. */
+typedef sk_status sk_wire_open_fn(sk_wire **out);
+#define SK_WIRE_SYMBOL "sk_wire_module"
+
+/* Opens the module skein_<name>.so beside the program, in ../lib/skein, or in the build tree. */
+sk_status sk_wire_open(const char *name, sk_wire **out);
+bool sk_wire_has(const char *name); /* is there such a module, and can it be loaded? */
+
+#endif
