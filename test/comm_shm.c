@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "comm/sum.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -396,6 +397,23 @@ static void in_flight(rank_ctx *c)
     }
 }
 
+static double pick(sk_reduce op, double a, double x)
+{
+    if (op == SK_MAXIMUM) return x > a || x != x ? x : a;
+    if (op == SK_MINIMUM) return x < a || x != x ? x : a;
+    return a + x;
+}
+
+/* The order of comm.h, by halves: cut at the largest power of two. */
+static double tree(sk_reduce op, const double *x, int n, bool wide)
+{
+    int half = 1;
+    if (n == 1) return x[0];
+    while (2 * half < n) half *= 2;
+    double sum = pick(op, tree(op, x, half, wide), tree(op, x + half, n - half, wide));
+    return wide ? sum : (double)(float)sum;
+}
+
 /* Numbers whose sum depends on the order, in the order of a group that runs backwards. */
 static void order_and_bits(rank_ctx *c)
 {
@@ -410,8 +428,10 @@ static void order_and_bits(rank_ctx *c)
         for (int i = 0; i < n; i++) src[i] = (float)(1 + c->rank * 1000003 + i) / 3.0f;
         CHECK(!sk_comm_start(c->comm, call) && !sk_comm_wait(c->comm, call));
         for (int i = 0; i < n; i++) {
-            float sum = (float)(1 + (c->n - 1) * 1000003 + i) / 3.0f;
-            for (int r = c->n - 2; r >= 0; r--) sum += (float)(1 + r * 1000003 + i) / 3.0f;
+            double x[MAX_RANKS];
+            for (int r = 0; r < c->n; r++)
+                x[c->n - 1 - r] = (double)((float)(1 + r * 1000003 + i) / 3.0f);
+            float sum = (float)tree(SK_SUM, x, c->n, false);
             bad += memcmp(&sum, &dst[i], sizeof sum) != 0;
         }
         CHECK(bad == 0);
@@ -539,7 +559,8 @@ static void abort_wakes(rank_ctx *c)
     } else {
         sk_group pair = {2, 1, (const int[]){0, c->rank}};
         sk_comm_close(c->comm);
-        sk_comm_opts ends = {.rank = c->rank, .groups = &pair, .n_groups = 1, .timeout_s = timeout_s};
+        sk_comm_opts ends = {
+            .rank = c->rank, .groups = &pair, .n_groups = 1, .timeout_s = timeout_s};
         CHECK(!sk_comm_open(c->heaps, &ends, &c->comm));
         CHECK(!sk_comm_start(c->comm, call));
         st = sk_comm_wait(c->comm, call);
@@ -609,7 +630,7 @@ static sk_status do_wrong(rank_ctx *c)
         call->group = 9;
         break;
     case 7:
-        call->type = SK_U8;
+        call->reduce = SK_ADASUM; /* not without its algorithm */
         break;
     case 8:
         call->n_segs = HEAP;
@@ -621,7 +642,7 @@ static sk_status do_wrong(rank_ctx *c)
     case 11:
         return sk_comm_recv(c->comm, 1, 0, NULL, 0);
     case 12:
-        call->kind = (sk_coll_kind)7;
+        call->kind = (sk_coll_kind)77;
         break;
     }
     return sk_comm_start(c->comm, call);
@@ -668,7 +689,7 @@ static void test_failures(bool processes)
     run_bad("abort", 4, processes, abort_wakes, SK_EDATA, WORDS("the disk is gone"));
     timeout_s = 0.3;
     run_bad("timeout", 2, processes, nobody_comes, SK_EPEER,
-            WORDS("rank 0 waited 0.3", "instruction 17", "for rank 1", "step 3, instruction 7"));
+            WORDS("rank 0 waited 0.3", "instruction 17", "for rank 1", "step 4, instruction 7"));
     timeout_s = 30;
     for (wrong_case = 0; wrong_case < 13; wrong_case++)
         run_bad("wrong use", 1, processes, wrong_job, SK_EBUG, NULL, 0);
@@ -710,28 +731,25 @@ static uint32_t noise(void)
     return x;
 }
 
-static double pick(sk_reduce op, double a, double x)
-{
-    if (op == SK_SUM) return a + x;
-    return x > a || x != x ? x : a;
-}
-
 /* What sk_sum must give for element i, by way of sk_convert; as stored bytes. */
 static void sum_slowly(sk_dtype t, sk_reduce op, int n_src, const void *const *src, int64_t i,
                        void *out)
 {
     size_t size = sk_dtype_size(t);
-    sk_dtype wide = t == SK_BF16 || t == SK_F16 ? SK_F32 : t;
-    double a = 0, x = 0;
+    bool narrow = t == SK_F32 || t == SK_BF16 || t == SK_F16, whole = !narrow && t != SK_F64;
+    double x[64], a;
     for (int k = 0; k < n_src; k++) {
         float f = 0;
         sk_convert(&f, SK_F32, (const char *)src[k] + (size_t)i * size, t, 1);
-        sk_convert(&x, SK_F64, (const char *)src[k] + (size_t)i * size, t, 1);
-        if (wide == SK_F32) x = (double)f;
-        a = k ? pick(op, a, x) : x;
-        if (wide == SK_F32) a = (double)(float)a;
+        sk_convert(&x[k], SK_F64, (const char *)src[k] + (size_t)i * size, t, 1);
+        if (narrow) x[k] = (double)f;
     }
-    sk_convert(out, t, &a, SK_F64, 1);
+    a = tree(op, x, n_src, !narrow);
+    if (op == SK_MEAN) a = whole ? trunc(a / n_src) : a / n_src;
+    if (op == SK_MEAN && narrow) a = (double)((float)(a * n_src) / (float)n_src);
+    if (t == SK_U8) *(uint8_t *)out = (uint8_t)(int)a;
+    else if (narrow) sk_convert(out, t, &(float){(float)a}, SK_F32, 1);
+    else sk_convert(out, t, &a, SK_F64, 1);
 }
 
 /* Small integers, or for floating types any bits at all. */
@@ -739,7 +757,8 @@ static void scatter_bits(sk_dtype t, char *p, int64_t n, bool wild)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t b = noise();
-        if (!wild || t == SK_I32 || t == SK_I64 || t == SK_F64)
+        if (t == SK_U8) ((uint8_t *)p)[i] = (uint8_t)(b % 12); /* twenty of them fit */
+        else if (!wild || t == SK_I32 || t == SK_I64 || t == SK_F64)
             put(t, p, i, (int)(b % 2001) - 1000);
         else memcpy(p + (size_t)i * sk_dtype_size(t), &b, sk_dtype_size(t));
     }
@@ -756,7 +775,7 @@ static bool same_or_nan(sk_dtype t, const char *a, const char *b)
 
 static void kernel_case(sk_dtype t, sk_reduce op, int n_src, int64_t n, bool wild)
 {
-    enum { MOST = 9, ROOM = 300 * 8 };
+    enum { MOST = 20, ROOM = 300 * 8 };
     static char buf[MOST + 1][ROOM], want[ROOM];
     const void *src[MOST];
     void *dst[2] = {buf[MOST], buf[0]}; /* buf[0] in place */
@@ -780,12 +799,12 @@ static void kernel_case(sk_dtype t, sk_reduce op, int n_src, int64_t n, bool wil
 static void test_kernels(void)
 {
     job_name = "kernels";
-    for (int t = 0; t < 6; t++)
-        for (int op = 0; op < 2; op++)
-            for (int k = 1; k <= 9; k++)
-                for (int64_t n = 0; n < 290; n += 1 + n / 20)
-                    kernel_case(all_types[t], (sk_reduce)op, k, n, n % 2);
-    CHECK(sk_sum_can(SK_BF16) && !sk_sum_can(SK_U8));
+    for (int t = 0; t < SK_N_DTYPES; t++)
+        for (int op = 0; op < SK_ADASUM; op++)
+            for (int k = 1; k <= 20; k++)
+                for (int64_t n = 0; n < 290; n += 1 + n / 12)
+                    kernel_case((sk_dtype)t, (sk_reduce)op, k, n, n % 2);
+    CHECK(sk_sum_can(SK_BF16, SK_SUM) && !sk_sum_can(SK_F32, SK_ADASUM));
 }
 
 static void test_ranks(bool processes)

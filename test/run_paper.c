@@ -437,8 +437,7 @@ static void prices(void)
     sk_machine m = {.flops = 100,
                     .memory_rate = 10,
                     .ranks_per_host = 4,
-                    .inside = {1, 0.5},
-                    .between = {3, 2},
+                    .costs = {.inside = {1, 0.5, 0}, .between = {3, 2, 0}},
                     .ring = true};
     sk_reach four = {4, 1, 4}, eight = {8, 2, 4};
     same("ring all-reduce", sk_machine_coll(&m, SK_ALLREDUCE, 8, four), 2 * (3 * 1 + 6 * 0.5));

@@ -6,9 +6,9 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/ask.h"
+#include "cli/bench_coll.h"
 #include "cli/cmd.h"
 #include "run/crew.h"
-#include "run/machine.h"
 #include "run/timing.h"
 #include "train/host.h"
 #include "train/setup.h"
@@ -16,147 +16,31 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_LAYOUTS = 256, MAX_SIZES = 64 };
+enum { MAX_LAYOUTS = 256 };
 
 static const char help[] =
-    "usage: skein bench coll [--op NAME,...] [--sizes BYTES,...] [-n RANKS] [--algorithm A]\n"
+    "usage: skein bench coll [--op NAME,...] [--sizes BYTES,...] [-n RANKS]\n"
+    "                        [--algorithm A,...|all] [--seconds S] [--fresh]\n"
     "                        [--cluster NAME|FILE] [-o csv|json|md]\n"
+    "       skein bench coll --calibrate [FILE] [-o csv|json|md]\n"
     "       skein bench step [FILE.yaml] [key=value ...] [-n RANKS] [--layout TEXT]...\n"
     "                        [--layouts all] [--steps N] [-o csv|json|md]\n\n"
-    "coll times collectives between processes of this host: allreduce, reduce_scatter, allgather.\n"
-    "Sizes are bytes of the whole buffer (1k = 1000, 1Ki = 1024) of f32.  busbw is algbw times\n"
-    "2(n-1)/n for allreduce, (n-1)/n for the others; predicted_us is what the machine (usual: "
-    "cpu)\n"
-    "says in skein simulate; wrong counts elements that differ from the known result.\n\n"
+    "coll times collectives between processes of this host: allreduce, reduce_scatter, allgather,\n"
+    "broadcast (bcast), reduce, gather, scatter, alltoall, alltoallv.  Sizes are bytes of the\n"
+    "whole buffer of one rank (1k = 1000, 1Ki = 1024) of f32; 4..256Mi are the powers of four\n"
+    "from the first to the last.  A time is the median over samples, for S seconds (usual: 0.2),\n"
+    "of calls one after the other; with --fresh all ranks write their data anew before each call.\n"
+    "busbw is algbw times 2(n-1)/n for allreduce, 1 for broadcast and reduce, (n-1)/n for the\n"
+    "others; predicted_us is what the machine says in skein simulate (usual: as calibrated, or\n"
+    "cpu); wrong counts elements that differ from the known result.  Algorithms: skein list coll.\n"
+    "--calibrate measures this host (for S seconds, usual: 20) and writes a machine for --cluster\n"
+    "to FILE, or to where everything looks for it.\n\n"
     "step times training steps of a job under each layout; `--layouts all` takes every product of\n"
     "dp, tp, pp and zero for -n ranks.  loss_delta is the largest relative difference of a loss\n"
     "from that of one rank; mfu is of the matrix products that all ranks reach at once.\n"
-    "    skein bench coll --sizes 4,1Ki,1Mi -n 2 -o csv\n"
+    "    skein bench coll --op allreduce,alltoall --sizes 4..64Mi -n 2 -o csv\n"
+    "    skein bench coll --algorithm all --sizes 1Mi -n 4\n"
     "    skein bench step model=demo -n 2 --layouts all -o csv\n";
-
-/* --- collectives --- */
-
-static const struct {
-    const char *name;
-    sk_coll_kind kind;
-} ops[] = {{"allreduce", SK_ALLREDUCE},
-           {"reduce_scatter", SK_REDUCE_SCATTER},
-           {"allgather", SK_ALLGATHER}};
-enum { N_OPS = sizeof ops / sizeof *ops };
-
-static const char *const coll_columns[] = {"op",        "bytes",        "ranks",  "algorithm",
-                                           "us_median", "us_p10",       "us_p90", "algbw_gbs",
-                                           "busbw_gbs", "predicted_us", "wrong"};
-enum { COLL_COLS = sizeof coll_columns / sizeof *coll_columns };
-
-/* The next word of a list with commas; NULL after the last. */
-static char *next_word(char **list)
-{
-    if (!*list) return NULL;
-    char *word = *list, *comma = strchr(word, ',');
-    if (comma) *comma++ = 0;
-    *list = comma;
-    return word;
-}
-
-static sk_status one_coll(sk_table *t, const sk_machine *m, int op, int64_t bytes, int ranks,
-                          int64_t *wrong)
-{
-    sk_arena *a = t->arena;
-    sk_coll_timing c;
-    SK_TRY(sk_time_coll(ops[op].kind, bytes, ranks, &c));
-    double alg = c.median > 0 ? (double)bytes / c.median * 1e-9 : 0;
-    double bus = alg * (ranks - 1) / ranks * (ops[op].kind == SK_ALLREDUCE ? 2 : 1);
-    int host = m->ranks_per_host;
-    sk_reach reach = {ranks, (ranks + host - 1) / host, ranks < host ? ranks : host};
-    double predicted = sk_machine_coll(m, ops[op].kind, bytes, reach);
-    const char *cells[COLL_COLS] = {ops[op].name,
-                                    sk_print(a, "%lld", (long long)bytes),
-                                    sk_print(a, "%d", ranks),
-                                    "shm",
-                                    sk_print(a, "%.3f", 1e6 * c.median),
-                                    sk_print(a, "%.3f", 1e6 * c.p10),
-                                    sk_print(a, "%.3f", 1e6 * c.p90),
-                                    sk_print(a, "%.4g", alg),
-                                    sk_print(a, "%.4g", bus),
-                                    sk_print(a, "%.3f", 1e6 * predicted),
-                                    sk_print(a, "%lld", (long long)c.wrong)};
-    sk_table_add(t, cells);
-    *wrong += c.wrong;
-    return SK_OK;
-}
-
-static sk_status find_op(const char *word, int *op)
-{
-    const char *names[N_OPS];
-    for (*op = 0; *op < N_OPS; (*op)++) {
-        names[*op] = ops[*op].name;
-        if (!strcmp(word, ops[*op].name)) return SK_OK;
-    }
-    const char *near = sk_nearest(word, names, N_OPS);
-    return sk_fail(SK_EUSAGE,
-                   "command line: --op %.40s is unknown%s%s%s; there are allreduce, "
-                   "reduce_scatter and allgather",
-                   word, near ? " - did you mean " : "", near ? near : "", near ? "?" : "");
-}
-
-static sk_status read_sizes(char *list, int64_t *sizes, int *n)
-{
-    *n = 0;
-    for (char *word; (word = next_word(&list));) {
-        int64_t bytes = 0;
-        if (!sk_read_int(word, &bytes) || bytes < 4 || bytes % 4 || bytes > (1ll << 36))
-            return sk_fail(SK_EUSAGE,
-                           "command line: --sizes has \"%.40s\"; bytes from 4 to 64Gi that four "
-                           "divides are needed",
-                           word);
-        if (*n == MAX_SIZES)
-            return sk_fail(SK_EUSAGE, "command line: --sizes has more than %d", MAX_SIZES);
-        sizes[(*n)++] = bytes;
-    }
-    return SK_OK;
-}
-
-static sk_status read_ranks(const char *text, int64_t *ranks)
-{
-    if (sk_read_int(text, ranks) && *ranks >= 1 && *ranks <= SK_MAX_RANKS) return SK_OK;
-    return sk_fail(SK_EUSAGE, "command line: -n is \"%.40s\"; 1 to %d ranks are needed", text,
-                   SK_MAX_RANKS);
-}
-
-static sk_status run_coll(sk_arena *a, int argc, char **argv)
-{
-    const char *op_list = "allreduce", *size_list = "4,1Ki,32Ki,1Mi,16Mi", *ranks_text = "2";
-    const char *algorithm = "shm", *cluster = "cpu", *format = NULL;
-    const sk_ask_option options[] = {{"--op", &op_list, false},
-                                     {"--sizes", &size_list, false},
-                                     {"-n", &ranks_text, false},
-                                     {"--algorithm", &algorithm, false},
-                                     {"--cluster", &cluster, false},
-                                     {"-o", &format, false},
-                                     {0}};
-    int64_t sizes[MAX_SIZES], ranks = 0, wrong = 0;
-    int n_sizes = 0, n_words = 0;
-    sk_machine m;
-    SK_TRY(sk_ask_words(a, argc, argv, options, NULL, 0, &n_words));
-    SK_TRY(read_sizes(sk_strdup(a, size_list), sizes, &n_sizes));
-    SK_TRY(read_ranks(ranks_text, &ranks));
-    SK_TRY(sk_machine_read(a, cluster, &m));
-    if (strcmp(algorithm, "shm"))
-        return sk_fail(SK_EUSAGE, "command line: --algorithm %.40s is unknown; there is shm",
-                       algorithm);
-    sk_table t = {.arena = a, .head = coll_columns, .n_cols = COLL_COLS};
-    char *list = sk_strdup(a, op_list);
-    for (char *word; (word = next_word(&list));) {
-        int op = 0;
-        SK_TRY(find_op(word, &op));
-        for (int i = 0; i < n_sizes; i++)
-            SK_TRY(one_coll(&t, &m, op, sizes[i], (int)ranks, &wrong));
-    }
-    SK_TRY(sk_table_print(&t, format, stdout));
-    if (wrong) return sk_fail(SK_EBUG, "%lld elements came out wrong", (long long)wrong);
-    return SK_OK;
-}
 
 /* --- steps --- */
 
@@ -369,7 +253,7 @@ static sk_status run_step(sk_arena *a, int argc, char **argv)
 
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
-    if (argc && !strcmp(argv[0], "coll")) return run_coll(a, argc - 1, argv + 1);
+    if (argc && !strcmp(argv[0], "coll")) return sk_bench_coll(a, argc - 1, argv + 1);
     if (argc && !strcmp(argv[0], "step")) return run_step(a, argc - 1, argv + 1);
     return sk_fail(SK_EUSAGE, "bench what? there are coll and step: skein bench --help");
 }

@@ -2,10 +2,12 @@
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
+#include "comm/boot.h"
 #include "data/data.h"
 #include "train/host.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <string.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,20 +56,78 @@ static void processor(sk_table *t, const sk_host *h)
                  1e-9 * sk_host_peak(1, 0.1)));
 }
 
+/* --- launchers --- */
+
+/* What started this very process. */
+static void launcher(sk_table *t)
+{
+    sk_arena *a = t->arena;
+    sk_boot b;
+    if (sk_boot_look(a, &b)) say(t, "started by", "unclear", sk_error_line());
+    else if (!b.n_ranks) say(t, "started by", "nobody else", "skein forks its ranks: train -n N");
+    else
+        say(t, "started by", sk_print(a, "%s, rank %d of %d", b.by, b.rank, b.n_ranks),
+            b.module ? sk_print(a, "used: MPI module %s", b.module)
+                     : "used: all ranks are on this host and need no MPI");
+}
+
+/* One MPI: its mpirun under either name, and skein's module for it. */
+static void mpi(sk_table *t, const char *what, const char *module, const char *const *names)
+{
+    sk_arena *a = t->arena;
+    const char *at = NULL;
+    for (; *names && !at; names++) at = program(a, *names);
+    bool has = sk_wire_has(module);
+    const char *use = "not needed on one host";
+    if (at && has) use = sk_print(a, "module %s: %s -n N skein train, any hosts", module, at);
+    else if (at) use = sk_print(a, "no module %s: %s -n N works on one host only", module, at);
+    say(t, what, at ? at : has ? "library only" : "not found", use);
+}
+
+/* The ways of srun to tell MPI who is who: one plugin each.  srun itself says them only where
+ * Slurm is configured. */
+static bool srun_speaks(const char *plugin)
+{
+    static const char *const places[] = {"/usr/lib/*/slurm*", "/usr/lib*/slurm*",
+                                         "/usr/local/lib*/slurm*"};
+    char path[128];
+    bool found = false;
+    for (size_t i = 0; i < sizeof places / sizeof *places && !found; i++) {
+        glob_t g;
+        snprintf(path, sizeof path, "%s/mpi_%s.so", places[i], plugin);
+        found = !glob(path, GLOB_NOSORT, NULL, &g);
+        if (found) globfree(&g);
+    }
+    return found;
+}
+
+static void slurm(sk_table *t)
+{
+    sk_arena *a = t->arena;
+    const char *at = program(a, "srun"), *way = "srun -n N skein train, one node";
+    if (srun_speaks("pmi2") && sk_wire_has("mpich")) way = "srun --mpi=pmi2 -n N skein train";
+    if (srun_speaks("pmix") && sk_wire_has("openmpi")) way = "srun --mpi=pmix -n N skein train";
+    say(t, "Slurm", at ? at : "not found", at ? way : "not needed");
+}
+
+static void launchers(sk_table *t)
+{
+    static const char *const openmpi[] = {"mpirun.openmpi", "orterun", "prterun", NULL};
+    static const char *const mpich[] = {"mpirun.mpich", "mpiexec.hydra", NULL};
+    launcher(t);
+    mpi(t, "Open MPI", "openmpi", openmpi);
+    mpi(t, "MPICH", "mpich", mpich);
+    slurm(t);
+}
+
 static void others(sk_table *t, const sk_host *h)
 {
     static const char *const nccl[] = {"libnccl.so.2", "libnccl.so", NULL};
     static const char *const cuda[] = {"libcuda.so.1", NULL};
-    static const struct {
-        const char *what, *program, *use;
-    } tools[] = {{"MPI", "mpirun", "not used yet: ranks of one host share memory"},
-                 {"Slurm", "srun", "not used yet: start skein inside one node's job"},
-                 {"nvcc", "nvcc", "compiles CUDA kernels when skein is built"}};
     sk_arena *a = t->arena;
-    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
-        const char *at = program(a, tools[i].program);
-        say(t, tools[i].what, at ? at : "not found", at ? tools[i].use : "not needed");
-    }
+    const char *nvcc = program(a, "nvcc");
+    say(t, "nvcc", nvcc ? nvcc : "not found",
+        nvcc ? "compiles CUDA kernels when skein is built" : "not needed");
     const char *driver = library(cuda), *net = library(nccl);
     say(t, "CUDA", driver ? sk_print(a, "%s, %d GPUs", driver, h->gpus) : "no driver",
         driver && h->gpus ? "not used by this build's engine, which runs on the CPU"
@@ -97,6 +157,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(sk_ask_words(a, argc, argv, options, NULL, 0, &n));
     sk_host_look(&h);
     processor(&t, &h);
+    launchers(&t);
     others(&t, &h);
     data(&t);
     return sk_table_print(&t, format, stdout);
@@ -106,7 +167,8 @@ const sk_cmd sk_cmd_doctor = {
     .name = "doctor",
     .doc = "what this machine has, and what would be used",
     .help = "usage: skein doctor [-o csv|json|md]\n\n"
-            "Looks for processor features, BLAS, MPI, Slurm, CUDA, NCCL and known data sets.  "
+            "Looks for processor features, BLAS, launchers, MPI, Slurm, CUDA, NCCL and known data "
+            "sets.  "
             "Changes nothing.\n",
     .run = run,
 };

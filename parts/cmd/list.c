@@ -1,6 +1,7 @@
 /* list.c - the parts on the shelves, one line each, from their own words. */
 #include "base/text.h"
 #include "cli/cmd.h"
+#include "comm/coll.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,13 @@ static int count(const sk_part_kind *k)
     return n;
 }
 
+/* What is chosen by numbers shows them. */
+static void show_cost(const sk_coll *c, size_t wide)
+{
+    const char *order = c->order == SK_ORDER_TREE ? "order of the tree" : "an order of its own";
+    printf("  %*s  %s; %s\n", (int)wide, "", order, c->cost ? c->cost : "cost unknown");
+}
+
 static void show(const sk_part_kind *k)
 {
     size_t wide = 0;
@@ -27,6 +35,7 @@ static void show(const sk_part_kind *k)
     for (const void *const *p = k->parts; *p; p++) {
         const head *h = *p;
         printf("  %-*s  %s\n", (int)wide, h->name, h->doc);
+        if (!strcmp(k->kind, "coll")) show_cost((const sk_coll *)*p, wide);
     }
 }
 

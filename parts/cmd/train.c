@@ -1,16 +1,19 @@
-/* train.c - `skein train`: a whole run on this host. */
+/* train.c - `skein train`: a whole run, on this host or as one rank of many. */
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
+#include "run/machine.h"
 #include "train/launch.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: skein train [FILE.yaml] [key=value ...] [-n RANKS] [--resume]\n\n"
     "Trains, prints progress and samples, and leaves a run directory: config.yaml, metrics.jsonl,\n"
     "checkpoints, and final/, a Hugging Face directory.  Ctrl-C saves and exits with code 75;\n"
-    "--resume goes on where it was, on the same layout or another.\n"
+    "--resume goes on where it was, on the same layout or another.  Under mpirun, srun or a\n"
+    "torchrun-style environment every process becomes one rank of theirs.\n"
     "    skein train example/demo.yaml -n 2 layout=\"dp=2 zero=1\"\n";
 
 static const sk_option options[] = {
@@ -19,6 +22,33 @@ static const sk_option options[] = {
     {"launch", "process (usual) or thread: what a rank is", true},
     {0},
 };
+
+/* Seconds for all ranks to come.  Most failures are seen by all ranks alike: those behind rank 0
+ * speak later, when the launcher has ended them already. */
+enum { MEET_S = 60, AFTER_US = 500000 };
+
+/* Started by something else, as one of many: join them.  One rank is no such case: it may fork. */
+static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
+{
+    if (o->threads || o->restarts)
+        return sk_fail(SK_EUSAGE,
+                       "command line: --launch and --restarts are for ranks that skein "
+                       "starts itself; %s started these",
+                       b->by);
+    if (job->ranks > 0 && job->ranks != b->n_ranks)
+        return sk_fail(SK_EUSAGE, "command line: -n %lld, but %s started %d ranks; leave -n away",
+                       (long long)job->ranks, b->by, b->n_ranks);
+    SK_TRY(sk_boot_join(b, MEET_S));
+    job->ranks = b->n_ranks;
+    if (b->n_hosts == 1) return SK_OK;
+    sk_machine *m = sk_new(b->arena, sk_machine);
+    const char *warning = "";
+    SK_TRY(sk_machine_usual(b->arena, NULL, m, &warning));
+    SK_TRY(sk_boot_share(b, &m->costs, sizeof m->costs)); /* rank 0's, or ranks would disagree */
+    job->host_of = b->host_of;
+    job->costs = &m->costs;
+    return SK_OK;
+}
 
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
@@ -37,7 +67,17 @@ static sk_status run(sk_arena *a, int argc, char **argv)
                         .restarts = (int)restarts,
                         .to = stdout,
                         .config = sk_conf_print};
-    return sk_launch(a, job, &o);
+    sk_boot boot;
+    SK_TRY(sk_boot_look(a, &boot));
+    if (boot.n_ranks > 1) {
+        sk_status st = join(&boot, job, &o);
+        if (st && boot.rank) usleep(AFTER_US);
+        if (st) return sk_trail(st, SK_HERE);
+        o.boot = &boot;
+    }
+    sk_status st = sk_launch(a, job, &o);
+    if (o.boot && !st) sk_boot_leave(&boot);
+    return st;
 }
 
-const sk_cmd sk_cmd_train = {.name = "train", .doc = "train a model on this host", .run = run};
+const sk_cmd sk_cmd_train = {.name = "train", .doc = "train a model", .run = run};

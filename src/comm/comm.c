@@ -1,16 +1,17 @@
 /* comm.c - one rank's end: opening it, and collectives from start to wait.
  *
- * A collective has two rounds of flags.  start() stores where my call lies and
- * raises `posted`.  wait() waits until all members posted, does my share with
- * the peers' memory in place, raises `done`, and waits until all are done.  The
- * agreement (same call, kind, type, shapes, members) is checked in every wait: it
- * reads a few shared lines that nobody writes, so they stay in every core's cache. */
+ * A call is looked at when it is seen for the first time: is it sound, how will it
+ * be done, and which hash do members compare.  Then it goes one of three ways:
+ * played as a step list (play.c), met over in the heaps of this host (meet.c), or,
+ * in a group of one, copied.  Calls do not change while the comm is open. */
 #include "comm/inside.h"
 #include "comm/sum.h"
 #include "base/hash.h"
 
 #include <stdio.h>
 #include <unistd.h>
+
+enum { TINY_READ = 64 << 10 }; /* bytes that everybody may read of all to make its own result */
 
 const char *const sk_coll_names[SK_N_COLLS] = {"allreduce", "reduce_scatter", "allgather",
                                                "broadcast", "reduce",         "gather",
@@ -30,33 +31,7 @@ static sk_status find_group(sk_comm *c, const sk_coll_call *call, sk_member **ou
     return SK_OK;
 }
 
-typedef enum flag_kind { POSTED, DONE } flag_kind;
-
-static atomic_ullong *group_flag(const sk_comm *c, const sk_member *m, int group, int i,
-                                 flag_kind kind)
-{
-    sk_slot *s = sk_heaps_slot(c->heaps, m->group.ranks[i], group);
-    return kind == POSTED ? &s->posted : &s->done;
-}
-
-static void raise_flag(sk_comm *c, const sk_member *m, int group, flag_kind kind, uint64_t to)
-{
-    atomic_store(group_flag(c, m, group, m->group.me, kind), to);
-    for (int i = 0; i < m->group.n; i++)
-        if (i != m->group.me) sk_bell_ring(sk_heaps_bell(c->heaps, m->group.ranks[i]));
-}
-
-static sk_status await_all(sk_comm *c, const sk_member *m, const sk_coll_call *call, flag_kind kind)
-{
-    for (int i = 1; i < m->group.n; i++) { /* beginning after me, so that not all eye the same */
-        int k = (m->group.me + i) % m->group.n;
-        SK_TRY(
-            sk_await(c, group_flag(c, m, call->group, k, kind), m->waited + 1, m->group.ranks[k]));
-    }
-    return SK_OK;
-}
-
-/* --- shapes --- */
+/* --- is a call sound? --- */
 
 int64_t sk_call_count(const sk_coll_call *call)
 {
@@ -65,57 +40,120 @@ int64_t sk_call_count(const sk_coll_call *call)
     return n;
 }
 
-/* Member i's elements of a segment. */
-static int64_t seg_part(const sk_seg *s, int i, int p)
-{
-    return s->outer * (sk_share(s->n, i + 1, p) - sk_share(s->n, i, p)) * s->inner;
-}
-
 bool sk_inside(const sk_comm *c, int64_t at, int64_t count, size_t size)
 {
     return at >= 0 && count >= 0 && count <= (c->bytes - at) / (int64_t)size;
 }
 
-/* May dst lie there?  The whole buffer of an all-gather or reduce-scatter may hold the part. */
-static bool apart(sk_coll_kind kind, const sk_seg *s, int64_t part, int64_t before, int64_t size)
+/* Elements that this member gives and gets of a segment. */
+static void extents(const sk_group *g, const sk_coll_call *call, const sk_seg *s, int64_t *src,
+                    int64_t *dst)
 {
-    int64_t all = sk_seg_count(s) * size, src_n = kind == SK_ALLGATHER ? part * size : all;
-    int64_t dst_n = kind == SK_REDUCE_SCATTER ? part * size : all;
-    if (!src_n || !dst_n || s->src + src_n <= s->dst || s->dst + dst_n <= s->src) return true;
-    if (kind == SK_ALLREDUCE) return s->src == s->dst;
-    if (s->outer != 1) return false;
-    return kind == SK_ALLGATHER ? s->src == s->dst + before * size
-                                : s->dst == s->src + before * size;
+    int64_t all = sk_seg_count(s), part = s->outer * sk_part(s->n, g->me, g->n) * s->inner;
+    bool root = g->me == call->root;
+    *src = *dst = all;
+    switch (call->kind) {
+    case SK_REDUCE_SCATTER:
+        *dst = part;
+        break;
+    case SK_ALLGATHER:
+        *src = part;
+        break;
+    case SK_BROADCAST:
+        *src = root ? all : 0;
+        break;
+    case SK_REDUCE:
+        *dst = root ? all : 0;
+        break;
+    case SK_GATHER:
+        *src = part;
+        *dst = root ? all : 0;
+        break;
+    case SK_SCATTER:
+        *src = root ? all : 0;
+        *dst = part;
+        break;
+    case SK_ALLTOALL:
+        *dst = part * g->n;
+        break;
+    case SK_ALLTOALLV:
+        *src = *dst = all * g->n;
+        break;
+    default:
+        break;
+    }
+}
+
+/* May dst lie there?  The same place, or the part at its place inside the whole, where comm.h says
+ * so; otherwise apart. */
+static bool apart(const sk_group *g, const sk_coll_call *call, const sk_seg *s, int64_t src_n,
+                  int64_t dst_n)
+{
+    int64_t size = (int64_t)sk_dtype_size(call->type);
+    int64_t before = sk_share(s->n, g->me, g->n) * s->inner * size;
+    if (!src_n || !dst_n || s->src + src_n * size <= s->dst || s->dst + dst_n * size <= s->src)
+        return true;
+    switch (call->kind) {
+    case SK_ALLREDUCE:
+    case SK_BROADCAST:
+    case SK_REDUCE:
+        return s->src == s->dst;
+    case SK_REDUCE_SCATTER:
+    case SK_SCATTER:
+        return s->outer == 1 && s->dst == s->src + before;
+    case SK_ALLGATHER:
+    case SK_GATHER:
+        return s->outer == 1 && s->src == s->dst + before;
+    default:
+        return false;
+    }
 }
 
 static bool seg_good(const sk_comm *c, const sk_group *g, const sk_coll_call *call, int i)
 {
     const sk_seg *s = &call->segs[i];
     size_t size = sk_dtype_size(call->type);
+    int64_t src, dst;
     if (s->outer < 0 || s->n < 0 || s->inner < 0) return false;
-    int64_t all = sk_seg_count(s), part = seg_part(s, g->me, g->n);
-    int64_t src = call->kind == SK_ALLGATHER ? part : all;
-    int64_t dst = call->kind == SK_REDUCE_SCATTER ? part : all;
-    return sk_inside(c, s->src, src, size) && sk_inside(c, s->dst, dst, size) &&
-           apart(call->kind, s, part, sk_share(s->n, g->me, g->n) * s->inner, (int64_t)size);
+    extents(g, call, s, &src, &dst);
+    return (!src || sk_inside(c, s->src, src, size)) && (!dst || sk_inside(c, s->dst, dst, size)) &&
+           apart(g, call, s, src, dst);
+}
+
+static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
+{
+    long long id = (long long)call->id;
+    bool sums =
+        call->kind == SK_ALLREDUCE || call->kind == SK_REDUCE_SCATTER || call->kind == SK_REDUCE;
+    int parts = 0;
+    while (sk_coll_parts[parts]) parts++;
+    if (call->kind >= SK_N_COLLS || call->reduce >= SK_N_REDUCES || call->type >= SK_N_DTYPES ||
+        call->root < 0 || call->root >= m->group.n || call->algorithm >= parts)
+        return sk_fail(SK_EBUG, "call %llx: kind %d, reduction %d, type %d, root %d, algorithm %d",
+                       id, call->kind, call->reduce, call->type, call->root, call->algorithm);
+    const sk_coll *a = call->algorithm < 0 ? NULL : sk_coll_parts[call->algorithm];
+    if (sums && !sk_sum_can(call->type, call->reduce) && !(a && a->adasum))
+        return sk_fail(SK_EBUG, "call %llx: %s with reduction %d is not for %s", id,
+                       sk_coll_names[call->kind], call->reduce, sk_dtype_name(call->type));
+    if (call->kind == SK_ALLTOALLV && !sk_inside(c, call->counts, 2 * m->group.n, 8))
+        return sk_fail(SK_EBUG, "call %llx: its counts are not in the heap of rank %d", id,
+                       c->rank);
+    if (!m->here && (!a || (a->native && !c->wire)))
+        return sk_fail(SK_EBUG,
+                       "call %llx: group %d spans hosts, so the call needs an algorithm that goes "
+                       "over a wire",
+                       id, call->group);
+    return SK_OK;
 }
 
 static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *call)
 {
     int64_t at = (const char *)call - c->base;
     long long id = (long long)call->id;
-    if (m->posted - m->waited >= SK_COMM_FLIGHT)
-        return sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be", id,
-                       SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
     if (at < 0 || at > c->bytes - (int64_t)sizeof *call || call->n_segs < 0 ||
         call->n_segs > (c->bytes - at - (int64_t)sizeof *call) / (int64_t)sizeof(sk_seg))
         return sk_fail(SK_EBUG, "call %llx: its call is not in the heap of rank %d", id, c->rank);
-    if (call->kind > SK_ALLGATHER || call->reduce > SK_MAXIMUM || call->type >= SK_N_DTYPES)
-        return sk_fail(SK_EBUG, "call %llx: kind %d, reduction %d, type %d", id, call->kind,
-                       call->reduce, call->type);
-    if (call->kind != SK_ALLGATHER && !sk_sum_can(call->type))
-        return sk_fail(SK_EBUG, "call %llx: %s is not for %s", id, sk_coll_names[call->kind],
-                       sk_dtype_name(call->type));
+    SK_TRY(check_fields(c, m, call));
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
         if (seg_good(c, &m->group, call, i)) continue;
@@ -129,31 +167,58 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
     return SK_OK;
 }
 
-/* --- agreement --- */
+/* --- knowing a call --- */
 
-static bool same_shapes(const sk_coll_call *a, const sk_coll_call *b)
+static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 {
-    for (int i = 0; i < a->n_segs; i++) {
-        const sk_seg *x = &a->segs[i], *y = &b->segs[i];
-        if (x->outer != y->outer || x->n != y->n || x->inner != y->inner) return false;
+    int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,      call->group,
+                       call->n_segs, call->root, call->algorithm, (int64_t)m->hash};
+    uint64_t h = sk_hash(SK_HASH_SEED, words, sizeof words);
+    for (int i = 0; i < call->n_segs; i++) {
+        int64_t dims[] = {call->segs[i].outer, call->segs[i].n, call->segs[i].inner};
+        h = sk_hash(h, dims, sizeof dims);
     }
-    return true;
+    return h;
 }
 
-static bool same_call(const sk_coll_call *a, const sk_coll_call *b)
+static sk_way way_of(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
 {
-    return a->id == b->id && a->kind == b->kind && a->reduce == b->reduce && a->type == b->type &&
-           a->group == b->group && a->n_segs == b->n_segs && same_shapes(a, b);
+    if (m->group.n == 1) return SK_WAY_ALONE;
+    if (!m->here || (call->algorithm >= 0 && !sk_coll_parts[call->algorithm]->native))
+        return SK_WAY_PLAY;
+    if (c->crowded) return SK_WAY_TICKETS;
+    bool tiny = bytes <= SK_TINY && bytes * m->group.n <= TINY_READ && call->kind != SK_ALLTOALLV;
+    return tiny ? SK_WAY_TINY : SK_WAY_FLAGS;
 }
+
+static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call, sk_known **out)
+{
+    sk_known *k = &c->known[((uintptr_t)call >> 4) * 0x9E3779B97F4A7C15u >> 56];
+    *out = k;
+    if (k->call == call && !memcmp(k->head, call, sizeof *call) &&
+        (!call->n_segs || !memcmp(&k->first, call->segs, sizeof k->first)))
+        return SK_OK;
+    SK_TRY(check_call(c, m, call));
+    k->call = call;
+    k->bytes = sk_call_count(call) * (int64_t)sk_dtype_size(call->type);
+    k->sign = sign(m, call);
+    k->way = way_of(c, m, call, k->bytes);
+    memcpy(k->head, call, sizeof *call);
+    if (call->n_segs) k->first = call->segs[0];
+    return SK_OK;
+}
+
+/* --- when members do not agree --- */
 
 static void describe(char *out, size_t room, const sk_coll_call *call)
 {
     snprintf(out, room, "call %llx (%s of %s, group %d, %d segments, %lld elements)",
-             (long long)call->id, sk_coll_names[call->kind], sk_dtype_name(call->type), call->group,
-             call->n_segs, (long long)sk_call_count(call));
+             (long long)call->id, call->kind < SK_N_COLLS ? sk_coll_names[call->kind] : "?",
+             call->type < SK_N_DTYPES ? sk_dtype_name(call->type) : "?", call->group, call->n_segs,
+             (long long)sk_call_count(call));
 }
 
-static sk_status differ(sk_comm *c, const sk_coll_call *mine, int peer, const sk_coll_call *theirs)
+sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer, const sk_coll_call *theirs)
 {
     char a[160], b[160];
     describe(a, sizeof a, mine);
@@ -165,68 +230,97 @@ static sk_status differ(sk_comm *c, const sk_coll_call *mine, int peer, const sk
     return sk_comm_tell(c, st);
 }
 
-/* Fills c->calls with what each member posted, if it is what I posted. */
-static sk_status agree(sk_comm *c, const sk_member *m, const sk_coll_call *call)
-{
-    for (int i = 0; i < m->group.n; i++) {
-        int r = m->group.ranks[i];
-        sk_slot *s = sk_heaps_slot(c->heaps, r, call->group);
-        const char *at = (char *)sk_heap_base(c->heaps, r) + s->call[m->waited % SK_COMM_FLIGHT];
-        c->calls[i] = (const sk_coll_call *)(const void *)at;
-        uint64_t hash = atomic_load_explicit(&s->members, memory_order_relaxed);
-        if (hash != m->hash || !same_call(call, c->calls[i]))
-            return differ(c, call, r, c->calls[i]);
-    }
-    return SK_OK;
-}
-
 /* --- collectives --- */
 
-/* Alone in the group: whole and part are the same. */
-static void copy_own(sk_comm *c, const sk_coll_call *call)
+static sk_status start(sk_comm *c, sk_member *m, const sk_coll_call *call)
 {
-    for (int i = 0; i < call->n_segs; i++) {
-        const sk_seg *s = &call->segs[i];
-        size_t n = (size_t)sk_seg_count(s) * sk_dtype_size(call->type);
-        if (s->src != s->dst) memcpy(c->base + s->dst, c->base + s->src, n);
-    }
+    sk_known *k;
+    if (m->posted - m->waited >= SK_COMM_FLIGHT)
+        return sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be",
+                       (long long)call->id, SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
+    SK_TRY(known(c, m, call, &k));
+    m->flight[m->posted % SK_COMM_FLIGHT] = *k;
+    if (k->way == SK_WAY_PLAY) {
+        SK_TRY(sk_play_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]));
+        c->playing++;
+    } else sk_meet_start(c, m, k);
+    m->posted++;
+    return SK_OK;
 }
 
 sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call)
 {
     sk_member *m = NULL;
     SK_TRY(find_group(c, call, &m));
-    sk_status st = check_call(c, m, call);
-    if (st) return sk_comm_tell(c, st);
-    sk_slot *slot = sk_heaps_slot(c->heaps, c->rank, call->group);
-    slot->call[m->posted % SK_COMM_FLIGHT] = (const char *)call - c->base;
-    raise_flag(c, m, call->group, POSTED, ++m->posted);
+    sk_status st = start(c, m, call);
+    return st && st != SK_EPEER ? sk_comm_tell(c, st) : st;
+}
+
+static sk_status oldest(sk_comm *c, const sk_coll_call *call, sk_member **out)
+{
+    SK_TRY(find_group(c, call, out));
+    sk_member *m = *out;
+    if (m->waited < m->posted && m->flight[m->waited % SK_COMM_FLIGHT].call == call) return SK_OK;
+    sk_status st = sk_fail(SK_EBUG,
+                           "rank %d waits for call %llx, which is not the oldest in "
+                           "flight on group %d",
+                           c->rank, (long long)call->id, call->group);
+    return sk_comm_tell(c, st);
+}
+
+/* Everything that is being played and can go on, goes on. */
+sk_status sk_comm_progress(sk_comm *c)
+{
+    bool over;
+    int peer;
+    if (!c->playing) return SK_OK;
+    for (int g = 0; g < c->n_groups; g++) {
+        sk_member *m = &c->groups[g];
+        for (uint64_t k = m->waited; k < m->posted; k++)
+            if (m->play[k % SK_COMM_FLIGHT])
+                SK_TRY(sk_play_go(c, m->play[k % SK_COMM_FLIGHT], &over, &peer));
+    }
     return SK_OK;
+}
+
+static sk_status wait_play(sk_comm *c, sk_member *m)
+{
+    sk_play **p = &m->play[m->waited % SK_COMM_FLIGHT];
+    sk_patience patience = {.peer = -1, .poll = !m->here};
+    sk_status st;
+    for (bool over = false;;) {
+        st = sk_play_go(c, *p, &over, &patience.peer);
+        if (st || over) break;
+        if (c->playing > 1) st = sk_comm_progress(c); /* others may be waited for elsewhere */
+        if (!st) st = sk_patience_wait(c, &patience);
+        if (st) break;
+    }
+    sk_patience_end(c, &patience);
+    sk_play_end(c, *p);
+    *p = NULL;
+    c->playing--;
+    return st;
 }
 
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
 {
     sk_member *m = NULL;
-    SK_TRY(find_group(c, call, &m));
-    const sk_slot *slot = sk_heaps_slot(c->heaps, c->rank, call->group);
-    if (m->waited == m->posted ||
-        slot->call[m->waited % SK_COMM_FLIGHT] != (const char *)call - c->base) {
-        sk_status st = sk_fail(SK_EBUG,
-                               "rank %d waits for call %llx, which is not the oldest in "
-                               "flight on group %d",
-                               c->rank, (long long)call->id, call->group);
-        return sk_comm_tell(c, st);
-    }
-    if (m->group.n == 1) copy_own(c, call);
-    else {
-        SK_TRY(await_all(c, m, call, POSTED));
-        SK_TRY(agree(c, m, call));
-        sk_shm_work(c, &m->group, call);
-        raise_flag(c, m, call->group, DONE, m->waited + 1);
-        SK_TRY(await_all(c, m, call, DONE));
-        sk_shm_end(c, call);
-    }
+    SK_TRY(oldest(c, call, &m));
+    const sk_known *k = &m->flight[m->waited % SK_COMM_FLIGHT];
+    SK_TRY(k->way == SK_WAY_PLAY ? wait_play(c, m) : sk_meet_wait(c, m, k));
     m->waited++;
+    return SK_OK;
+}
+
+sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)
+{
+    sk_member *m = NULL;
+    int peer;
+    SK_TRY(oldest(c, call, &m));
+    const sk_known *k = &m->flight[m->waited % SK_COMM_FLIGHT];
+    if (k->way == SK_WAY_PLAY)
+        return sk_play_go(c, m->play[m->waited % SK_COMM_FLIGHT], done, &peer);
+    *done = sk_meet_test(c, m, k);
     return SK_OK;
 }
 
@@ -248,8 +342,16 @@ static sk_status open_group(sk_comm *c, int g, const sk_group *from)
     if (m->group.me < 0) return SK_OK;
     sk_slot *s = sk_heaps_slot(c->heaps, c->rank, g);
     atomic_store(&s->members, m->hash);
-    m->posted = m->waited =
-        sk_own_count(&s->posted); /* goes on where an earlier comm of mine ended */
+    uint64_t even = sk_own_count(&s->tiny[0].seq), odd = sk_own_count(&s->tiny[1].seq);
+    m->tiny = even > odd ? even : odd; /* goes on where an earlier comm of mine ended */
+    m->posted = m->waited = sk_own_count(&s->posted);
+    m->met = sk_own_count(&s->met);
+    m->ahead = true;
+    m->here = true;
+    for (int i = 0; i < from->n; i++) m->here = m->here && sk_here(c, ranks[i]);
+    if (m->here && from->n > SK_HOST_RANKS)
+        return sk_fail(SK_EBUG, "group %d has %d members on one host, %d may be", g, from->n,
+                       SK_HOST_RANKS);
     return SK_OK;
 }
 
@@ -269,9 +371,12 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->bytes = sk_heap_bytes(h, rank);
     c->groups = sk_many(&c->arena, sk_member, n_groups);
     c->calls = sk_many(&c->arena, const sk_coll_call *, n);
-    c->src = sk_many(&c->arena, const void *, n);
-    c->dst = sk_many(&c->arena, void *, n);
-    sk_status st = SK_OK;
+    c->shown = sk_many(&c->arena, const char *, n);
+    c->team = o->team;
+    c->wire = o->wire;
+    c->host_of = o->host_of;
+    sk_status st = sk_mail_open(c);
+    if (!st) st = sk_stage_open(c);
     for (int g = 0; !st && g < n_groups; g++) st = open_group(c, g, &o->groups[g]);
     if (st) {
         sk_comm_close(c);
@@ -285,6 +390,8 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
 void sk_comm_close(sk_comm *c)
 {
     if (!c) return;
+    sk_stage_close(c);
+    sk_mail_close(c);
     sk_arena a = c->arena; /* c itself lies in it */
     sk_arena_end(&a);
 }

@@ -54,7 +54,7 @@
 
 #include <stdatomic.h>
 
-enum { SK_COMM_FLIGHT = 64, SK_COMM_GROUPS = 256, SK_STORY = 2048, SK_RING = 64 };
+enum { SK_COMM_FLIGHT = 64, SK_COMM_GROUPS = 256, SK_STORY = 2048, SK_RING = 64, SK_NOTICE = 4096 };
 
 typedef enum sk_coll_kind {
     SK_ALLREDUCE,
@@ -153,9 +153,13 @@ typedef struct sk_comm_opts {
     int rank;
     const sk_group *groups; /* numbered alike on all ranks that share them */
     int n_groups;
-    double timeout_s;   /* longest any wait may take; 0: no limit */
-    sk_wire *wire;      /* to ranks whose heaps are not here; NULL: all are */
-    const int *host_of; /* rank -> host; NULL: one host */
+    double timeout_s;     /* longest any wait may take; 0: no limit */
+    sk_wire *wire;        /* to ranks whose heaps are not here; NULL: all are */
+    const int *host_of;   /* rank -> host; NULL: one host */
+    struct sk_team *team; /* threads of this rank that may help with large calls; NULL: none */
+    /* The text of an instruction of a rank, for stories only; NULL, or returns NULL: the number. */
+    const char *(*where)(void *ctx, int rank, int pc);
+    void *where_ctx;
 } sk_comm_opts;
 
 sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out);
@@ -173,5 +177,10 @@ sk_status sk_comm_sent(sk_comm *c, int to,
                        int64_t count); /* the first `count` sends to it arrived */
 
 sk_status sk_comm_barrier(sk_comm *c); /* all ranks */
+
+/* For a word now and then, on any number of hosts, at most SK_NOTICE bytes: rank 0's to all ranks;
+ * everybody's to rank 0, where `all` has room for those of n_ranks.  Each takes two barriers. */
+sk_status sk_comm_share(sk_comm *c, void *data, size_t bytes);
+sk_status sk_comm_collect(sk_comm *c, const void *mine, size_t bytes, void *all);
 
 #endif

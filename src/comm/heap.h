@@ -5,22 +5,63 @@
  * bytes of its own (x86 fetches lines in pairs).  A count of k says that the
  * first k things happened; it is stored after what it announces.
  *
- *     board | line, bell of each rank | slot[rank][group] | pair[from][to] | extra
+ *     head | word | line, bell of each rank | slot[rank][group] | pair[from][to] | extra
  *
- * Slots and pairs that are never used are never touched and cost no memory. */
+ * The area is a sparse memfd (comm/board.h).  Head, word, lines and extra are
+ * reserved when it is made; slots and pairs that are never used are never touched
+ * and cost no memory.  All of it exists for every rank of the world, heaps only
+ * for the ranks of this host. */
 #ifndef SK_COMM_HEAP_H
 #define SK_COMM_HEAP_H
 
-#include "comm/comm.h"
+#include "comm/board.h"
 
-enum { SK_FLAG_ROOM = 128 };
+enum { SK_FLAG_ROOM = 128, SK_BOARD_VERSION = 1 };
+
+/* First in the area, so that a program that did not make it can tell whether it understands it. */
+typedef struct sk_board_head {
+    char magic[16]; /* "skein-board" */
+    int32_t version, n_ranks;
+    int64_t word_at, ranks_at, slots_at, pairs_at, extra_at, extra_bytes; /* where the parts lie */
+    int64_t rank_bytes, slot_bytes, pair_bytes;                           /* of one */
+    int64_t pid;
+    double started; /* seconds since 1970 */
+    char label[SK_LABEL];
+} sk_board_head;
+
+/* The abort word and the story. */
+typedef struct sk_word {
+    _Alignas(SK_FLAG_ROOM) atomic_int word, stop;
+    int code, rank; /* these and the story: valid once the word says told */
+    char story[SK_STORY];
+} sk_word;
+
+enum { SK_TINY = 1 << 10 }; /* bytes that travel in the flag's own lines */
+
+/* What a rank shows the others when there is little of it: number and bytes side by side, the
+ * first of them in one cache line. */
+typedef struct sk_tiny {
+    _Alignas(SK_FLAG_ROOM) atomic_ullong seq; /* the how-manieth of this group */
+    uint64_t sign;                            /* of the call: members must agree */
+    int64_t call;                             /* where it lies in my heap */
+    char data[SK_TINY];
+} sk_tiny;
 
 /* One rank's end of one group. */
 typedef struct sk_slot {
     _Alignas(SK_FLAG_ROOM) atomic_ullong posted; /* collectives started */
     atomic_ullong members;                       /* hash of who is in the group */
+    atomic_ullong met;                           /* those among them that went by tickets */
     int64_t call[SK_COMM_FLIGHT];                /* where in my heap the k-th call lies */
-    _Alignas(SK_FLAG_ROOM) atomic_ullong done;   /* collectives of which I did my share */
+    uint64_t sign[SK_COMM_FLIGHT];
+    _Alignas(SK_FLAG_ROOM) atomic_ullong done; /* collectives of which I did my share */
+    /* Of the first member's slot only, and written by all members: who came to the k-th call that
+     * goes by tickets, which shares of it are taken, which are finished.  Counts that only grow:
+     * each lap of SK_COMM_FLIGHT calls adds the number of members. */
+    _Alignas(SK_FLAG_ROOM) atomic_ullong came[SK_COMM_FLIGHT];
+    _Alignas(SK_FLAG_ROOM) atomic_ullong taken[SK_COMM_FLIGHT];
+    _Alignas(SK_FLAG_ROOM) atomic_ullong finished[SK_COMM_FLIGHT];
+    sk_tiny tiny[2];
 } sk_slot;
 
 /* Messages from one rank to another. */
@@ -38,7 +79,48 @@ typedef struct sk_bell {
     _Alignas(SK_FLAG_ROOM) atomic_uint asleep;
     atomic_uint ring;
     _Alignas(SK_FLAG_ROOM) atomic_ullong barrier; /* barriers this rank entered */
+    char notice[SK_NOTICE];                       /* share.c: read between two barriers */
 } sk_bell;
+
+struct sk_heaps {
+    sk_arena arena;
+    int n, n_here, cores; /* ranks of the world, of this host */
+    void *room;           /* the reserved addresses, and the mapping inside them */
+    size_t room_bytes;
+    char **base; /* NULL for ranks of other hosts */
+    int64_t *bytes;
+    int fd; /* of the board */
+    sk_board_head *head;
+    size_t board_bytes;
+    sk_word *word;
+    struct sk_rank_part {
+        sk_line line;
+        sk_bell bell;
+    } * ranks;
+    sk_slot *slots;
+    sk_pair *pairs;
+    void *extra;
+};
+
+/* What heaps are asked for.  All ranks of a host ask for the same. */
+typedef struct sk_heaps_ask {
+    int n_ranks;
+    const int64_t *bytes; /* by rank of the world */
+    const bool *here;     /* which of them are on this host; NULL: all */
+    bool shared;          /* ranks are processes */
+    size_t extra_bytes;
+} sk_heaps_ask;
+
+/* Two ways to the same heaps: the first rank of a host makes them, the others map what it hands
+ * to them, its board (h->fd) and *heap_fd: -1 if no other process needs it, else close it when it
+ * is handed out.  sk_heaps_map owns board_fd from now on, also if it fails, and never heap_fd. */
+sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out);
+sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out);
+
+/* board.c: the control area of h->n ranks, new or the one behind fd, which it owns.
+ * After a failure sk_heaps_close still ends what there is. */
+sk_status sk_board_make(sk_heaps *h, size_t extra_bytes);
+sk_status sk_board_map(sk_heaps *h, int fd, bool writing);
 
 bool sk_heaps_quiet(const sk_heaps *h); /* no abort so far; one load */
 int sk_heaps_ranks(const sk_heaps *h);

@@ -5,14 +5,36 @@
 #include "comm/coll.h"
 #include "comm/heap.h"
 #include "comm/wire.h"
+#include "base/team.h"
 
-enum { SK_ONE_SHOT = 1024 }; /* elements of an all-reduce below which everybody sums for itself */
+/* How a call is done.  All members find the same. */
+typedef enum sk_way {
+    SK_WAY_ALONE,   /* a group of one */
+    SK_WAY_TINY,    /* shown in the flag's lines, everybody makes its own result */
+    SK_WAY_FLAGS,   /* in the heaps: all have come, shares, all are done */
+    SK_WAY_TICKETS, /* the same with more ranks than cores: whoever runs takes the next share */
+    SK_WAY_PLAY     /* a step list */
+} sk_way;
+
+typedef struct sk_known { /* a call that was looked at before */
+    const sk_coll_call *call;
+    char head[sizeof(sk_coll_call)]; /* as it was then, with its first segment */
+    sk_seg first;
+    int64_t bytes; /* of all segments */
+    uint64_t sign; /* hash of all that members must agree upon */
+    sk_way way;
+} sk_known;
+enum { SK_KNOWN = 256, SK_HOST_RANKS = 256 }; /* calls that are remembered; ranks of a host */
 
 typedef struct sk_play sk_play; /* a step list that is being played: play.c */
 
 typedef struct sk_member { /* a group, and my counts in it */
     sk_group group;
     uint64_t hash, posted, waited;
+    uint64_t met, tiny; /* calls by tickets that were started; tiny ones that were done */
+    sk_known flight[SK_COMM_FLIGHT];
+    uint64_t lap[SK_COMM_FLIGHT];  /* by tickets: the number among those */
+    bool ahead;                    /* the last tiny one may have left somebody behind */
     bool here;                     /* the heaps of all members are on this host */
     sk_play *play[SK_COMM_FLIGHT]; /* those that are played, by number mod SK_COMM_FLIGHT */
 } sk_member;
@@ -23,8 +45,10 @@ struct sk_comm {
     int rank, n_ranks, n_groups;
     bool crowded; /* more ranks than cores: do not spin */
     double timeout_s;
-    sk_wire *wire;          /* NULL: all ranks are here */
-    const int *host_of;     /* NULL: one host */
+    sk_wire *wire;                                     /* NULL: all ranks are here */
+    const int *host_of;                                /* NULL: one host */
+    const char *(*where)(void *ctx, int rank, int pc); /* NULL: instructions have no text */
+    void *where_ctx;
     int playing;            /* plays that are not over */
     struct sk_post *post;   /* mail.c: messages under way on the wire */
     struct sk_stage *stage; /* play.c: lists and plays that are kept for the next time */
@@ -32,10 +56,10 @@ struct sk_comm {
     sk_member *groups;
     char *base;
     int64_t bytes;
+    sk_team *team; /* NULL: alone */
+    sk_known known[SK_KNOWN];
     const sk_coll_call **calls; /* per member, of the collective at hand */
-    const void **src;
-    void **dst;
-    _Alignas(64) char scratch[SK_ONE_SHOT * 8];
+    const char **shown;         /* per member: its tiny data; NULL: use the heaps */
 };
 
 /* --- wait.c --- */
@@ -75,6 +99,11 @@ static inline uint64_t sk_own_count(const atomic_ullong *flag)
 /* --- shapes --- */
 
 static inline int64_t sk_share(int64_t n, int i, int p) { return n * i / p; }
+/* Member i's elements along the middle dim. */
+static inline int64_t sk_part(int64_t n, int i, int p)
+{
+    return sk_share(n, i + 1, p) - sk_share(n, i, p);
+}
 static inline int64_t sk_seg_count(const sk_seg *s) { return s->outer * s->n * s->inner; }
 int64_t sk_call_count(const sk_coll_call *call); /* elements of all segments */
 /* Is [at, at + count * size) inside my heap? */
@@ -97,9 +126,22 @@ sk_status sk_play_begin(sk_comm *c, sk_member *m, const sk_coll_call *call, uint
 sk_status sk_play_go(sk_comm *c, sk_play *p, bool *over, int *waits_for);
 void sk_play_end(sk_comm *c, sk_play *p);
 
-/* --- shm.c: the work of one member, directly in the heaps; all have posted --- */
+/* --- shm.c: the work of one collective, in the heaps; all have come, c->calls is filled --- */
 
-void sk_shm_work(sk_comm *c, const sk_group *g, const sk_coll_call *call);
-void sk_shm_end(sk_comm *c, const sk_coll_call *call); /* after all are done */
+/* Share u of n: everything that lands in member u's memory or, where the result is the same
+ * everywhere, the u-th part of it.  Any member may do any share. */
+void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u);
+/* My own result only, out of c->shown. */
+void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call);
+/* What I show: all my segments of SRC, one after the other.  Returns bytes; 0 if I have none. */
+int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to);
+
+/* --- meet.c: how members of one host come together over a call --- */
+
+void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k);
+sk_status sk_meet_wait(sk_comm *c, sk_member *m, const sk_known *k);
+bool sk_meet_test(sk_comm *c, const sk_member *m, const sk_known *k);
+sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer,
+                         const sk_coll_call *theirs);
 
 #endif

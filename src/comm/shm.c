@@ -1,132 +1,294 @@
-/* shm.c - collectives directly in the heaps of one host.
+/* shm.c - the work of a collective in the heaps of one host.
  *
- * Shares of an all-reduce of S bytes on p members:
+ * Every share is a row of stretches: copy this run, or sum these runs into those.
+ * They are counted off one after the other, and a window of that count can be done
+ * by itself, so that the threads of a rank can divide a share among them.  Shares
+ * of a call of S bytes on p members, in bytes that one core moves:
  *
- *     two-shot   member i sums its p-th of all elements (the segments laid end to end) over
- *                all sources and stores it to all destinations: 2S of traffic per core, 2pS of
- *                DRAM, the least possible while each member keeps a copy
- *     one-shot   below SK_ONE_SHOT elements: everybody sums everything for itself; no line that
- *                a peer owns is written.  The sum waits in scratch until all are done, since
- *                the destination may be the source that others still read
- *
- * Which of the two depends only on what members agree upon. */
+ *     all-reduce       member u's p-th of all elements, summed over all sources and stored to all
+ *                      destinations: 2S, and 2pS of memory in all; the least possible while each
+ *                      member keeps a copy
+ *     reduce           the same p-th, stored on the root: S + S/p
+ *     broadcast        the same p-th, copied from the root to all others: S/p + S(p-1)/p
+ *     reduce-scatter   part u, summed: S + S/p
+ *     all-gather, scatter, all-to-all   what member u gets, copied
+ *     gather           what member u gives, copied
+ */
 #include "comm/inside.h"
 #include "comm/sum.h"
 
-enum { GRAIN = 32 };
+enum { GRAIN = 128, TEAM_BYTES = 1 << 18 }; /* shares end on such borders; worth the team */
 
-/* --- the work --- */
+typedef struct job {
+    sk_comm *c;
+    const sk_group *g;
+    const sk_coll_call *call;
+    int64_t size;         /* of an element */
+    int64_t at, from, to; /* counted off so far; the window that is mine */
+    int share;
+    bool own; /* only my own result, from what is shown */
+} job;
 
-/* The sources of segment s on all members, `from` elements in. */
-static void aim_src(sk_comm *c, const sk_group *g, int s, int64_t from, size_t size)
+/* Counts off n bytes.  Are some of them in the window?  Then [skip, skip + *n). */
+static bool clip(job *j, int64_t *n, int64_t *skip)
 {
-    for (int i = 0; i < g->n; i++)
-        c->src[i] = (char *)sk_heap_base(c->heaps, g->ranks[i]) + c->calls[i]->segs[s].src +
-                    from * (int64_t)size;
+    int64_t lo = j->from > j->at ? j->from - j->at : 0,
+            hi = j->to - j->at < *n ? j->to - j->at : *n;
+    j->at += *n;
+    *skip = lo;
+    *n = hi - lo;
+    return hi > lo;
 }
 
-static void aim_dst(sk_comm *c, const sk_group *g, int s, int64_t from, size_t size)
+/* --- where things lie --- */
+
+static char *heap_of(const job *j, int i) { return sk_heap_base(j->c->heaps, j->g->ranks[i]); }
+
+/* Segment s of member i's source; `before`: bytes of the segments before it in what is shown. */
+static const char *source(const job *j, int i, int s, int64_t before)
 {
-    for (int i = 0; i < g->n; i++)
-        c->dst[i] = (char *)sk_heap_base(c->heaps, g->ranks[i]) + c->calls[i]->segs[s].dst +
-                    from * (int64_t)size;
+    if (j->own) return j->c->shown[i] + before;
+    return heap_of(j, i) + j->c->calls[i]->segs[s].src;
 }
 
-/* Slices in whole cache lines, so that two members rarely write to one. */
-static int64_t share(int64_t total, int i, int p)
+static char *target(const job *j, int i, int s)
 {
-    return i == p ? total : sk_share(total, i, p) / GRAIN * GRAIN;
+    return heap_of(j, i) + j->c->calls[i]->segs[s].dst;
 }
 
-static void two_shot(sk_comm *c, const sk_group *g, const sk_coll_call *call, int64_t total)
+static void copy(job *j, char *to, const char *from, int64_t n)
 {
-    size_t size = sk_dtype_size(call->type);
-    int64_t lo = share(total, g->me, g->n), hi = share(total, g->me + 1, g->n), at = 0;
-    for (int s = 0; s < call->n_segs && at < hi; s++) {
-        int64_t n = sk_seg_count(&call->segs[s]);
-        int64_t from = lo > at ? lo - at : 0, to = hi - at < n ? hi - at : n;
-        at += n;
-        if (from >= to) continue;
-        aim_src(c, g, s, from, size);
-        aim_dst(c, g, s, from, size);
-        sk_sum(call->type, call->reduce, g->n, c->src, g->n, c->dst, to - from);
+    int64_t skip;
+    if (clip(j, &n, &skip) && to != from) memcpy(to + skip, from + skip, (size_t)n);
+}
+
+/* --- the whole on every member: all-reduce, reduce, broadcast --- */
+
+/* Sum of one segment over all sources to the destinations that count. */
+static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
+{
+    const sk_coll_call *call = j->call;
+    int n_dst = 0, p = j->g->n;
+    const void *src[SK_HOST_RANKS];
+    void *dst[SK_HOST_RANKS];
+    for (int i = 0; i < p; i++) src[i] = source(j, i, s, before) + skip;
+    for (int i = 0; i < p; i++) {
+        bool wanted = call->kind == SK_ALLREDUCE ? !j->own || i == j->g->me : i == call->root;
+        if (wanted) dst[n_dst++] = target(j, i, s) + skip;
+    }
+    sk_sum(call->type, call->reduce, p, src, n_dst, dst, n / j->size);
+}
+
+static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
+{
+    const char *from = source(j, j->call->root, s, before) + skip;
+    for (int i = 0; i < j->g->n; i++) {
+        if (j->own && i != j->g->me) continue;
+        char *to = target(j, i, s) + skip;
+        if (to != from) memcpy(to, from, (size_t)n);
     }
 }
 
-static void one_shot(sk_comm *c, const sk_group *g, const sk_coll_call *call)
+static void whole(job *j)
 {
-    size_t size = sk_dtype_size(call->type);
-    char *to = c->scratch;
-    for (int s = 0; s < call->n_segs; s++) {
-        int64_t n = sk_seg_count(&call->segs[s]);
-        aim_src(c, g, s, 0, size);
-        sk_sum(call->type, call->reduce, g->n, c->src, 1, (void *[]){to}, n);
-        to += n * (int64_t)size;
+    int64_t before = 0;
+    for (int s = 0; s < j->call->n_segs; s++) {
+        int64_t all = sk_seg_count(&j->call->segs[s]) * j->size, n = all, skip;
+        if (clip(j, &n, &skip)) {
+            if (j->call->kind == SK_BROADCAST) send_all(j, s, before, skip, n);
+            else sum_all(j, s, before, skip, n);
+        }
+        before += all;
     }
 }
 
-static void one_shot_end(sk_comm *c, const sk_coll_call *call)
-{
-    const char *from = c->scratch;
-    for (int s = 0; s < call->n_segs; s++) {
-        size_t n = (size_t)sk_seg_count(&call->segs[s]) * sk_dtype_size(call->type);
-        memcpy(c->base + call->segs[s].dst, from, n);
-        from += n;
-    }
-}
+/* --- parts --- */
 
-static void reduce_scatter(sk_comm *c, const sk_group *g, const sk_coll_call *call)
+static void scatter_sum(job *j)
 {
-    size_t size = sk_dtype_size(call->type);
+    const sk_coll_call *call = j->call;
+    const void *src[SK_HOST_RANKS];
+    int64_t before = 0;
+    int p = j->g->n;
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
-        int64_t lo = sk_share(s->n, g->me, g->n),
-                run = (sk_share(s->n, g->me + 1, g->n) - lo) * s->inner;
-        char *to = c->base + s->dst;
-        for (int64_t o = 0; run && o < s->outer; o++, to += run * (int64_t)size) {
-            aim_src(c, g, i, (o * s->n + lo) * s->inner, size);
-            sk_sum(call->type, call->reduce, g->n, c->src, 1, (void *[]){to}, run);
+        int64_t row = s->inner * j->size, lo = sk_share(s->n, j->share, p) * row;
+        int64_t run = sk_part(s->n, j->share, p) * row;
+        char *to = target(j, j->share, i);
+        for (int64_t o = 0; o < s->outer; o++, to += run) {
+            int64_t n = run, skip;
+            if (!clip(j, &n, &skip)) continue;
+            for (int k = 0; k < p; k++)
+                src[k] = source(j, k, i, before) + o * s->n * row + lo + skip;
+            sk_sum(call->type, call->reduce, p, src, 1, (void *[]){to + skip}, n / j->size);
+        }
+        before += sk_seg_count(s) * j->size;
+    }
+}
+
+/* Runs of member k's part of every segment: dense on one side, with gaps on the other. */
+static void move_part(job *j, int k, int from, int to, bool spread)
+{
+    int64_t before = 0;
+    for (int i = 0; i < j->call->n_segs; i++) {
+        const sk_seg *s = &j->call->segs[i];
+        int64_t row = s->inner * j->size, lo = sk_share(s->n, k, j->g->n) * row;
+        int64_t run = sk_part(s->n, k, j->g->n) * row, gap = s->n * row;
+        const char *a = source(j, from, i, before) + (spread ? 0 : lo);
+        char *b = target(j, to, i) + (spread ? lo : 0);
+        for (int64_t o = 0; o < s->outer; o++, a += spread ? run : gap, b += spread ? gap : run)
+            copy(j, b, a, run);
+        before += spread ? s->outer * run : s->outer * gap;
+    }
+}
+
+/* Everybody's part to member `to`, the neighbour's first, so that not all read from one. */
+static void collect(job *j, int to)
+{
+    for (int i = 1; i <= j->g->n; i++) {
+        int k = (to + i) % j->g->n;
+        move_part(j, k, k, to, true);
+    }
+}
+
+/* Part `to` of what member k has, behind what came from the members before k. */
+static void turn(job *j, int to)
+{
+    int p = j->g->n;
+    for (int i = 1; i <= p; i++) {
+        int k = (to + i) % p;
+        int64_t before = 0;
+        for (int s = 0; s < j->call->n_segs; s++) {
+            const sk_seg *g = &j->call->segs[s];
+            int64_t row = g->inner * j->size, lo = sk_share(g->n, to, p) * row;
+            int64_t run = sk_part(g->n, to, p) * row;
+            const char *a = source(j, k, s, before) + lo;
+            char *b = target(j, to, s) + k * g->outer * run;
+            for (int64_t o = 0; o < g->outer; o++, a += g->n * row, b += run) copy(j, b, a, run);
+            before += sk_seg_count(g) * j->size;
         }
     }
 }
 
-/* Member k's piece of every segment into its place in mine. */
-static void pull(sk_comm *c, const sk_group *g, const sk_coll_call *call, int k)
+static int64_t *counts_of(const job *j, int i)
 {
-    int64_t size = (int64_t)sk_dtype_size(call->type);
-    const char *heap = sk_heap_base(c->heaps, g->ranks[k]);
-    for (int i = 0; i < call->n_segs; i++) {
-        const sk_seg *s = &call->segs[i];
-        int64_t lo = sk_share(s->n, k, g->n),
-                run = (sk_share(s->n, k + 1, g->n) - lo) * s->inner * size;
-        const char *from = heap + c->calls[k]->segs[i].src;
-        char *to = c->base + s->dst + lo * s->inner * size;
-        if (from == to || !run) continue; /* my own piece, in place */
-        for (int64_t o = 0; o < s->outer; o++, from += run, to += s->n * s->inner * size)
-            memcpy(to, from, (size_t)run);
+    return (int64_t *)(void *)(heap_of(j, i) + j->c->calls[i]->counts);
+}
+
+static void turn_some(job *j, int to)
+{
+    int64_t *came = counts_of(j, to) + j->g->n;
+    for (int k = 0; k < j->g->n; k++) {
+        int64_t rows = counts_of(j, k)[to];
+        for (int s = 0; s < j->call->n_segs; s++) {
+            const sk_seg *g = &j->call->segs[s];
+            int64_t row = g->inner * j->size, n = rows < 0 ? 0 : rows > g->n ? g->n : rows;
+            copy(j, target(j, to, s) + k * g->n * row, source(j, k, s, 0) + to * g->n * row,
+                 n * row);
+        }
+        if (j->from == 0) came[k] = rows;
     }
 }
 
-static void all_gather(sk_comm *c, const sk_group *g, const sk_coll_call *call)
+/* --- shares --- */
+
+static bool same_everywhere(sk_coll_kind kind)
 {
-    for (int i = 1; i <= g->n; i++) pull(c, g, call, (g->me + i) % g->n);
+    return kind == SK_ALLREDUCE || kind == SK_REDUCE || kind == SK_BROADCAST;
 }
 
-static bool is_one_shot(const sk_coll_call *call, int64_t total)
+static void run(job *j)
 {
-    return call->kind == SK_ALLREDUCE && total < SK_ONE_SHOT;
+    const sk_coll_call *call = j->call;
+    int u = j->share;
+    if (same_everywhere(call->kind)) whole(j);
+    else if (call->kind == SK_REDUCE_SCATTER) scatter_sum(j);
+    else if (call->kind == SK_ALLGATHER) collect(j, u);
+    else if (call->kind == SK_GATHER) move_part(j, u, u, call->root, true);
+    else if (call->kind == SK_SCATTER) move_part(j, u, call->root, u, false);
+    else if (call->kind == SK_ALLTOALL) turn(j, u);
+    else turn_some(j, u);
 }
 
-void sk_shm_work(sk_comm *c, const sk_group *g, const sk_coll_call *call)
+/* Bytes that share u counts off. */
+static int64_t length(const job *j)
 {
-    int64_t total = sk_call_count(call);
-    if (call->kind == SK_REDUCE_SCATTER) reduce_scatter(c, g, call);
-    else if (call->kind == SK_ALLGATHER) all_gather(c, g, call);
-    else if (is_one_shot(call, total)) one_shot(c, g, call);
-    else two_shot(c, g, call, total);
+    int64_t n = 0;
+    for (int i = 0; i < j->call->n_segs; i++) {
+        const sk_seg *s = &j->call->segs[i];
+        int64_t part = s->outer * sk_part(s->n, j->share, j->g->n) * s->inner;
+        switch (j->call->kind) {
+        case SK_REDUCE_SCATTER:
+        case SK_GATHER:
+        case SK_SCATTER:
+            n += part;
+            break;
+        case SK_ALLTOALL:
+        case SK_ALLTOALLV: /* at most */
+            n += j->call->kind == SK_ALLTOALL ? part * j->g->n : sk_seg_count(s) * j->g->n;
+            break;
+        default:
+            n += sk_seg_count(s);
+        }
+    }
+    return n * j->size;
 }
 
-void sk_shm_end(sk_comm *c, const sk_coll_call *call)
+static int64_t border(int64_t n, int i, int p)
 {
-    if (is_one_shot(call, sk_call_count(call))) one_shot_end(c, call);
+    return i == p ? n : sk_share(n, i, p) / GRAIN * GRAIN;
+}
+
+static void part_of(void *ctx, int part, int of)
+{
+    job j = *(const job *)ctx;
+    int64_t n = j.to - j.from, begin = j.from;
+    j.from = begin + border(n, part, of);
+    j.to = begin + border(n, part + 1, of);
+    run(&j);
+}
+
+void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u)
+{
+    job j = {.c = c, .g = g, .call = call, .share = u, .size = (int64_t)sk_dtype_size(call->type)};
+    int64_t n = length(&j);
+    j.to = n;
+    if (same_everywhere(call->kind)) {
+        j.from = border(n, u, g->n);
+        j.to = border(n, u + 1, g->n);
+    }
+    if (c->team && sk_team_size(c->team) > 1 && j.to - j.from >= TEAM_BYTES)
+        sk_team_run(c->team, part_of, &j);
+    else run(&j);
+}
+
+void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call)
+{
+    job j = {.c = c, .g = g, .call = call, .share = g->me, .own = true};
+    bool root = g->me == call->root;
+    j.size = (int64_t)sk_dtype_size(call->type);
+    j.to = INT64_MAX;
+    if (call->kind == SK_GATHER && root) collect(&j, g->me);
+    else if (!root && (call->kind == SK_REDUCE || call->kind == SK_GATHER)) return;
+    else run(&j);
+}
+
+static bool has_source(const sk_group *g, const sk_coll_call *call)
+{
+    return (call->kind != SK_BROADCAST && call->kind != SK_SCATTER) || g->me == call->root;
+}
+
+int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to)
+{
+    bool part = call->kind == SK_ALLGATHER || call->kind == SK_GATHER;
+    int64_t at = 0, size = (int64_t)sk_dtype_size(call->type);
+    if (!has_source(g, call)) return 0;
+    for (int i = 0; i < call->n_segs; i++) {
+        const sk_seg *s = &call->segs[i];
+        int64_t rows = part ? sk_part(s->n, g->me, g->n) : s->n;
+        int64_t n = s->outer * rows * s->inner * size;
+        memcpy(to + at, c->base + s->src, (size_t)n);
+        at += n;
+    }
+    return at;
 }

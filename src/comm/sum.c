@@ -1,31 +1,36 @@
 /* sum.c - the kernels under the reductions.
  *
  * Written with the vector types of gcc and clang: a loop over a variable number
- * of sources, with the sums of four vectors kept in registers, is not something
- * their vectorisers find by themselves.  Per source that is one load of its
- * pointer for 128 bytes of data, so the speed is that of memory.  Halves are
+ * of sources, with the sums kept in registers, is not something their vectorisers
+ * find by themselves.  The kernel itself stands in sum_tree.h.  Halves are
  * converted with integer arithmetic, which gives the bits of sk_convert() on any
  * processor. */
 #include "comm/sum.h"
 #include "base/status.h"
 
-#define VEC(type, name, bytes) typedef type name __attribute__((vector_size(bytes)))
-VEC(float, f32x8, 32);
-VEC(int32_t, i32x8, 32);
-VEC(uint32_t, u32x8, 32);
-VEC(uint16_t, u16x8, 16);
-VEC(double, f64x4, 32);
-VEC(int64_t, i64x4, 32);
-VEC(uint64_t, u64x4, 32);
+enum { SUM_LEVELS = 16 }; /* blocks of eight: more sources than there are ranks */
+
+#define VECTOR(type, name, bytes) typedef type name __attribute__((vector_size(bytes)))
+VECTOR(float, f32x8, 32);
+VECTOR(int32_t, i32x8, 32);
+VECTOR(uint32_t, u32x8, 32);
+VECTOR(uint16_t, u16x8, 16);
+VECTOR(double, f64x4, 32);
+VECTOR(int64_t, i64x4, 32);
+VECTOR(uint64_t, u64x4, 32);
+VECTOR(uint8_t, u8x32, 32);
 
 /* x where the mask is set, else y; both seen as bits */
 #define PICK(bits, mask, x, y) (((bits)(mask) & (bits)(x)) | (~(bits)(mask) & (bits)(y)))
 
-#define ADD(a, x)     ((a) + (x))
-#define MAX_F32(a, x) (f32x8) PICK(u32x8, ((x) > (a)) | ((x) != (x)), x, a)
-#define MAX_F64(a, x) (f64x4) PICK(u64x4, ((x) > (a)) | ((x) != (x)), x, a)
-#define MAX_I32(a, x) PICK(i32x8, (x) > (a), x, a)
-#define MAX_I64(a, x) PICK(i64x4, (x) > (a), x, a)
+#define PLUS(a, x)        ((a) + (x))
+#define PLUS_I32(a, x)    ((i32x8)((u32x8)(a) + (u32x8)(x))) /* wraps */
+#define PLUS_I64(a, x)    ((i64x4)((u64x4)(a) + (u64x4)(x)))
+#define MOST(bits, a, x)  PICK(bits, (x) > (a), x, a)
+#define LEAST(bits, a, x) PICK(bits, (x) < (a), x, a)
+/* a NaN wins, whichever side it is on */
+#define MOST_F(vec, bits, a, x)  (vec) PICK(bits, ((x) > (a)) | ((x) != (x)), x, a)
+#define LEAST_F(vec, bits, a, x) (vec) PICK(bits, ((x) < (a)) | ((x) != (x)), x, a)
 
 /* Between the stored and the summed form of a vector.  Pointers, because passing vectors by
  * value has another ABI on every -march. */
@@ -34,10 +39,9 @@ VEC(uint64_t, u64x4, 32);
     static inline void shut_##type(type *raw, const type *a) { *raw = *a; }
 PLAIN(f32x8)
 PLAIN(i32x8)
-PLAIN(u32x8)
 PLAIN(f64x4)
 PLAIN(i64x4)
-PLAIN(u64x4)
+PLAIN(u8x32)
 
 static inline void open_bf16(f32x8 *a, const u16x8 *raw)
 {
@@ -74,96 +78,124 @@ static inline void shut_f16(u16x8 *raw, const f32x8 *a)
     *raw = __builtin_convertvector(sign | h, u16x8);
 }
 
-#define LOAD(form, a, p)             \
-    do {                             \
-        memcpy(&raw, p, sizeof raw); \
-        open_##form(&a, &raw);       \
-    } while (0)
-#define STORE(form, p, a)            \
-    do {                             \
-        shut_##form(&raw, &a);       \
-        memcpy(p, &raw, sizeof raw); \
-    } while (0)
+typedef struct sk_sum_job {
+    int n_src, n_dst;
+    const void *const *src;
+    void *const *dst;
+    size_t bytes;
+} sk_sum_job;
 
-/* form: stored form; store, vec: its vector type and the one summed in */
-#define KERNEL(name, form, store, vec, OP)                                                         \
-    static void name(int n_src, const void *const *src, int n_dst, void *const *dst, size_t bytes) \
-    {                                                                                              \
-        enum { S = sizeof(store) };                                                                \
-        store raw;                                                                                 \
-        vec a, b, c, d, x;                                                                         \
-        size_t at = 0;                                                                             \
-        for (; at + 4 * S <= bytes; at += 4 * S) {                                                 \
-            const char *p = (const char *)src[0] + at;                                             \
-            LOAD(form, a, p);                                                                      \
-            LOAD(form, b, p + S);                                                                  \
-            LOAD(form, c, p + 2 * S);                                                              \
-            LOAD(form, d, p + 3 * S);                                                              \
-            for (int k = 1; k < n_src; k++) {                                                      \
-                p = (const char *)src[k] + at;                                                     \
-                LOAD(form, x, p);                                                                  \
-                a = OP(a, x);                                                                      \
-                LOAD(form, x, p + S);                                                              \
-                b = OP(b, x);                                                                      \
-                LOAD(form, x, p + 2 * S);                                                          \
-                c = OP(c, x);                                                                      \
-                LOAD(form, x, p + 3 * S);                                                          \
-                d = OP(d, x);                                                                      \
-            }                                                                                      \
-            for (int k = 0; k < n_dst; k++) {                                                      \
-                char *q = (char *)dst[k] + at;                                                     \
-                STORE(form, q, a);                                                                 \
-                STORE(form, q + S, b);                                                             \
-                STORE(form, q + 2 * S, c);                                                         \
-                STORE(form, q + 3 * S, d);                                                         \
-            }                                                                                      \
-        }                                                                                          \
-        for (; at < bytes; at += S) { /* the rest, a vector or part of one at a time */            \
-            size_t part = bytes - at < S ? bytes - at : S;                                         \
-            memset(&raw, 0, S);                                                                    \
-            memcpy(&raw, (const char *)src[0] + at, part);                                         \
-            open_##form(&a, &raw);                                                                 \
-            for (int k = 1; k < n_src; k++) {                                                      \
-                memcpy(&raw, (const char *)src[k] + at, part);                                     \
-                open_##form(&x, &raw);                                                             \
-                a = OP(a, x);                                                                      \
-            }                                                                                      \
-            shut_##form(&raw, &a);                                                                 \
-            for (int k = 0; k < n_dst; k++) memcpy((char *)dst[k] + at, &raw, part);               \
-        }                                                                                          \
-    }
+#define NAME(x)   f32_##x
+#define RAW       f32x8
+#define VEC       f32x8
+#define LANE      float
+#define OPEN      open_f32x8
+#define SHUT      shut_f32x8
+#define ADD       PLUS
+#define MAX(a, x) MOST_F(f32x8, u32x8, a, x)
+#define MIN(a, x) LEAST_F(f32x8, u32x8, a, x)
+#include "comm/sum_tree.h"
 
-KERNEL(add_f32, f32x8, f32x8, f32x8, ADD)
-KERNEL(add_f64, f64x4, f64x4, f64x4, ADD)
-KERNEL(add_bf16, bf16, u16x8, f32x8, ADD)
-KERNEL(add_f16, f16, u16x8, f32x8, ADD)
-KERNEL(add_i32, u32x8, u32x8, u32x8, ADD) /* unsigned: wraps */
-KERNEL(add_i64, u64x4, u64x4, u64x4, ADD)
-KERNEL(max_f32, f32x8, f32x8, f32x8, MAX_F32)
-KERNEL(max_f64, f64x4, f64x4, f64x4, MAX_F64)
-KERNEL(max_bf16, bf16, u16x8, f32x8, MAX_F32)
-KERNEL(max_f16, f16, u16x8, f32x8, MAX_F32)
-KERNEL(max_i32, i32x8, i32x8, i32x8, MAX_I32)
-KERNEL(max_i64, i64x4, i64x4, i64x4, MAX_I64)
+#define NAME(x)   f64_##x
+#define RAW       f64x4
+#define VEC       f64x4
+#define LANE      double
+#define OPEN      open_f64x4
+#define SHUT      shut_f64x4
+#define ADD       PLUS
+#define MAX(a, x) MOST_F(f64x4, u64x4, a, x)
+#define MIN(a, x) LEAST_F(f64x4, u64x4, a, x)
+#include "comm/sum_tree.h"
 
-typedef void kernel(int n_src, const void *const *src, int n_dst, void *const *dst, size_t bytes);
+#define NAME(x)   bf16_##x
+#define RAW       u16x8
+#define VEC       f32x8
+#define LANE      float
+#define OPEN      open_bf16
+#define SHUT      shut_bf16
+#define ADD       PLUS
+#define MAX(a, x) MOST_F(f32x8, u32x8, a, x)
+#define MIN(a, x) LEAST_F(f32x8, u32x8, a, x)
+#include "comm/sum_tree.h"
 
-static kernel *const kernels[SK_N_DTYPES][2] = {
-    [SK_F32] = {[SK_SUM] = add_f32, [SK_MAXIMUM] = max_f32},
-    [SK_BF16] = {[SK_SUM] = add_bf16, [SK_MAXIMUM] = max_bf16},
-    [SK_F16] = {[SK_SUM] = add_f16, [SK_MAXIMUM] = max_f16},
-    [SK_F64] = {[SK_SUM] = add_f64, [SK_MAXIMUM] = max_f64},
-    [SK_I32] = {[SK_SUM] = add_i32, [SK_MAXIMUM] = max_i32},
-    [SK_I64] = {[SK_SUM] = add_i64, [SK_MAXIMUM] = max_i64},
+#define NAME(x)   f16_##x
+#define RAW       u16x8
+#define VEC       f32x8
+#define LANE      float
+#define OPEN      open_f16
+#define SHUT      shut_f16
+#define ADD       PLUS
+#define MAX(a, x) MOST_F(f32x8, u32x8, a, x)
+#define MIN(a, x) LEAST_F(f32x8, u32x8, a, x)
+#include "comm/sum_tree.h"
+
+#define NAME(x)   i32_##x
+#define RAW       i32x8
+#define VEC       i32x8
+#define LANE      int32_t
+#define OPEN      open_i32x8
+#define SHUT      shut_i32x8
+#define ADD       PLUS_I32
+#define MAX(a, x) MOST(i32x8, a, x)
+#define MIN(a, x) LEAST(i32x8, a, x)
+#include "comm/sum_tree.h"
+
+#define NAME(x)   i64_##x
+#define RAW       i64x4
+#define VEC       i64x4
+#define LANE      int64_t
+#define OPEN      open_i64x4
+#define SHUT      shut_i64x4
+#define ADD       PLUS_I64
+#define MAX(a, x) MOST(i64x4, a, x)
+#define MIN(a, x) LEAST(i64x4, a, x)
+#include "comm/sum_tree.h"
+
+#define NAME(x)   u8_##x
+#define RAW       u8x32
+#define VEC       u8x32
+#define LANE      uint8_t
+#define OPEN      open_u8x32
+#define SHUT      shut_u8x32
+#define ADD       PLUS
+#define MAX(a, x) MOST(u8x32, a, x)
+#define MIN(a, x) LEAST(u8x32, a, x)
+#include "comm/sum_tree.h"
+
+typedef void kernel(sk_reduce op, const sk_sum_job *j);
+
+static kernel *const kernels[SK_N_DTYPES] = {
+    [SK_F32] = f32_sum, [SK_BF16] = bf16_sum, [SK_F16] = f16_sum, [SK_F64] = f64_sum,
+    [SK_I32] = i32_sum, [SK_I64] = i64_sum,   [SK_U8] = u8_sum,
 };
 
 _Static_assert(sizeof(real) == sizeof(float), "comm/ moves f32 as float");
 
-bool sk_sum_can(sk_dtype type) { return kernels[type][SK_SUM] != NULL; }
+bool sk_sum_can(sk_dtype type, sk_reduce op) { return kernels[type] && op < SK_ADASUM; }
 
 void sk_sum(sk_dtype type, sk_reduce op, int n_src, const void *const *src, int n_dst,
             void *const *dst, int64_t n)
 {
-    sk_assert(n_src > 0 && kernels[type][op]);
-    if (n > 0) kernels[type][op](n_src, src, n_dst, dst, (size_t)n * sk_dtype_size(type));
+    sk_sum_job j = {n_src, n_dst, src, dst, (size_t)n * sk_dtype_size(type)};
+    sk_assert(n_src > 0 && sk_sum_can(type, op));
+    if (n > 0) kernels[type](op, &j);
+}
+
+#define QUOTIENT(type, x, n, by) \
+    for (int64_t i = 0; i < n; i++) ((type *)(x))[i] = (type)(((type *)(x))[i] / (type)(by))
+
+void sk_sum_divide(sk_dtype type, void *x, int64_t n, int by)
+{
+    if (type == SK_F32) QUOTIENT(float, x, n, by);
+    else if (type == SK_F64) QUOTIENT(double, x, n, by);
+    else if (type == SK_I32) QUOTIENT(int32_t, x, n, by);
+    else if (type == SK_I64) QUOTIENT(int64_t, x, n, by);
+    else if (type == SK_U8) QUOTIENT(uint8_t, x, n, by);
+    else
+        for (int64_t i = 0; i < n; i++) {
+            float f;
+            sk_convert(&f, SK_F32, (uint16_t *)x + i, type, 1);
+            f /= (float)by;
+            sk_convert((uint16_t *)x + i, type, &f, SK_F32, 1);
+        }
 }

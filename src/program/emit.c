@@ -1,6 +1,9 @@
 /* emit.c - instructions, buffers and calls, one at a time. */
 #include "program/emit.h"
+#include "base/hash.h"
+#include "comm/play.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +70,13 @@ int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type,
                  const char *what)
 {
     sk_call_plan *c = sk_push(e->p->arena, &e->p->calls);
-    *c = (sk_call_plan){.kind = kind, .reduce = reduce, .type = type, .group = group, .what = what};
+    *c = (sk_call_plan){.kind = kind,
+                        .reduce = reduce,
+                        .type = type,
+                        .group = group,
+                        .what = what,
+                        .algorithm = SK_SHM,
+                        .room = -1};
     return e->p->calls.n - 1;
 }
 
@@ -97,6 +106,54 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
     return sum;
 }
 
+/* --- how a call is done --- */
+
+/* Scratch for lists that are played: planned from start to wait. */
+static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
+{
+    sk_program *p = e->p;
+    sk_call_plan *c = &p->calls.v[call];
+    const sk_coll *how = sk_coll_parts[c->algorithm];
+    sk_mark mark = sk_arena_mark(p->arena);
+    sk_seg *segs = sk_many(p->arena, sk_seg, c->n_segs + 1);
+    for (int i = 0; i < c->n_segs; i++) {
+        const sk_call_seg *s = &c->segs[i];
+        segs[i] = (sk_seg){.outer = s->outer, .n = s->n, .inner = s->inner}; /* places come later */
+    }
+    c->room_bytes = sk_play_room(how, ask, c->type, segs, c->n_segs);
+    sk_arena_back(p->arena, mark);
+    if (!c->room_bytes) return;
+    sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
+    c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+}
+
+static void choose(sk_emit *e, int call)
+{
+    sk_call_plan *c = &e->p->calls.v[call];
+    const sk_group *g = &e->p->groups[c->group];
+    const sk_compile_opts *o = e->opts;
+    sk_coll_ask ask;
+    if (e->failed) return; /* the first story is the one */
+    sk_coll_ask_for(c->kind, g->ranks, g->n, g->me, c->root, o->host_of, &ask);
+    int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
+    int64_t bytes = c->elements * (int64_t)sk_dtype_size(c->type);
+    e->failed = sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm);
+    if (!e->failed && c->algorithm >= 0) plan_room(e, call, &ask);
+}
+
+uint64_t sk_emit_choices(const sk_emit *e)
+{
+    const sk_compile_opts *o = e->opts;
+    const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
+    if (!o->host_of && !o->pin) return 0; /* all in the heaps, whatever they cost */
+    uint64_t h = sk_hash(1, &o->pin, sizeof o->pin);
+    if (o->host_of) h = sk_hash(h, o->host_of, sizeof(int) * (size_t)e->p->n_ranks);
+    for (int i = 0; sk_coll_parts[i]; i++)
+        h = sk_hash(h, sk_coll_parts[i]->name, strlen(sk_coll_parts[i]->name));
+    return sk_hash(h, c, offsetof(sk_costs, host)) |
+           1; /* numbers: there is no padding among them */
+}
+
 static void touch(sk_emit *e, sk_act act, int call)
 {
     sk_inst *in = sk_emit_inst(e, act);
@@ -104,7 +161,11 @@ static void touch(sk_emit *e, sk_act act, int call)
     if (act == SK_DO_WAIT) in->wire = least_bytes(e->p, &e->p->calls.v[call]);
 }
 
-void sk_emit_start(sk_emit *e, int call) { touch(e, SK_DO_START, call); }
+void sk_emit_start(sk_emit *e, int call)
+{
+    choose(e, call);
+    touch(e, SK_DO_START, call);
+}
 
 /* Waits keep the order of starts: calls on the same group that are still flying come first. */
 void sk_emit_wait(sk_emit *e, int call)

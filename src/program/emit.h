@@ -40,8 +40,9 @@ typedef struct sk_emit {
     char loss_begun, weight_begun;
     sk_ints ready; /* parameters whose gradients can be reduced */
     int64_t ready_bytes;
-    sk_ints flying; /* calls that were started and not waited for */
-    sk_ints *uses;  /* [2 * layer + phase]: parameters read there */
+    sk_ints flying;   /* calls that were started and not waited for */
+    sk_ints *uses;    /* [2 * layer + phase]: parameters read there */
+    sk_status failed; /* the first call that no algorithm can do */
 } sk_emit;
 
 /* emit.c */
@@ -52,8 +53,9 @@ int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what);
 void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner);
-void sk_emit_start(sk_emit *e, int call);
+void sk_emit_start(sk_emit *e, int call); /* its segments are complete: gets its algorithm */
 void sk_emit_wait(sk_emit *e, int call);
+uint64_t sk_emit_choices(const sk_emit *e); /* what algorithms are chosen by, see sk_program */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
 int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t); /* bytes of the whole tensor */

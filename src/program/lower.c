@@ -338,6 +338,8 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
         e.micro = 0;
         SK_TRY(sk_emit_need(&e, g->logits, &whole, &p->logits));
     }
+    if (e.failed) return sk_trail(e.failed, SK_HERE);
+    p->choices = sk_emit_choices(&e);
     count_flops(p);
     sk_plan_memory(p);
     *out = p;

@@ -41,6 +41,7 @@ static void lifetimes(sk_program *p)
             live(p, c->segs[s].src, pc);
             live(p, c->segs[s].dst, pc);
         }
+        if (c) live(p, c->room, pc);
     }
     if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
 }

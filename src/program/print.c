@@ -8,7 +8,9 @@
 const char *const sk_act_names[SK_N_ACTS] = {"load",  "op",   "slice", "add",  "zero",
                                              "start", "wait", "send",  "recv", "sent",
                                              "stats", "clip", "update"};
-static const char *const coll_names[] = {"all-reduce", "reduce-scatter", "all-gather"};
+static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
+                                                   "broadcast",  "reduce",         "gather",
+                                                   "scatter",    "all-to-all",     "all-to-all-v"};
 
 static void shape(sk_out *o, const sk_program *p, int buf)
 {
@@ -36,6 +38,7 @@ static void call(sk_out *o, const sk_program *p, const sk_inst *in)
                c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
     if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
     sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
+    if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
 }
 
 static void body(sk_out *o, const sk_program *p, const sk_inst *in)

@@ -15,11 +15,14 @@
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
  *   P8  every node runs once a micro-batch, and the optimizer makes every pass over every
- *       parameter once, after the sums are known */
+ *       parameter once, after the sums are known
+ *
+ * Every call has its algorithm from the compiler (comm/choose.h), so that ranks cannot
+ * disagree about it: members of a group see the same bytes, hosts and costs. */
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 
-#include "comm/comm.h"
+#include "comm/choose.h"
 #include "graph/graph.h"
 #include "layout/layout.h"
 #include "program/optim.h"
@@ -97,6 +100,10 @@ typedef struct sk_call_plan {
     const char *what; /* "grads h.3.qkv.w ..": for people */
     int64_t table_at; /* where its sk_coll_call lies in the heap */
     int64_t elements; /* of all segments */
+    int algorithm;    /* index in sk_coll_parts, or SK_SHM; known at its start */
+    int root;         /* of kinds that have one: a member */
+    int room;         /* buffer of scratch from start to wait, or -1 */
+    int64_t room_bytes;
 } sk_call_plan;
 
 typedef struct sk_param_plan {
@@ -149,6 +156,7 @@ typedef struct sk_program {
     int logits;       /* of a program for sampling; -1 otherwise */
     bool counts_loss; /* this rank's loss is counted in the sum */
     int stats;        /* buffer of the sums over all ranks; 0: none */
+    uint64_t choices; /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
     int64_t scratch_per_thread;
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;
@@ -160,6 +168,9 @@ typedef struct sk_compile_opts {
     int threads;           /* per rank */
     int64_t bucket_bytes;  /* gradients are reduced in buckets of about this size; 0: 8 MiB */
     bool validate;         /* add the validation section */
+    const int *host_of;    /* rank -> host; NULL: one host */
+    const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
+    int pin;               /* sk_pin_find(); 0: choose */
 } sk_compile_opts;
 
 /* The program of one rank.  The graph has its gradient already when optim is given. */
@@ -185,6 +196,7 @@ void sk_inst_args(const sk_program *p, const sk_inst *in, void *base, sk_args *o
 char *sk_program_print(const sk_program *p, sk_arena *a);
 char *sk_program_memory(const sk_program *p, sk_arena *a);     /* bytes by kind */
 char *sk_inst_print(const sk_program *p, int pc, sk_arena *a); /* one line, no newline */
-uint64_t sk_program_hash(const sk_program *p); /* alike on all ranks: model, layout, version */
+uint64_t
+sk_program_hash(const sk_program *p); /* alike on all ranks: model, layout, version, choices */
 
 #endif

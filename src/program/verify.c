@@ -48,17 +48,20 @@ static sk_status same_call(const walk *k, int me, int other, const sk_call_plan 
 {
     bool same = a->kind == b->kind && a->reduce == b->reduce && a->type == b->type &&
                 a->n_segs == b->n_segs && !strcmp(a->what, b->what) &&
+                a->algorithm == b->algorithm && a->root == b->root &&
                 k->w[me].members[a->group] == k->w[other].members[b->group];
     for (int s = 0; same && s < a->n_segs; s++)
         same = a->segs[s].outer == b->segs[s].outer && a->segs[s].n == b->segs[s].n &&
                a->segs[s].inner == b->segs[s].inner;
     if (same) return SK_OK;
     return sk_fail(SK_EBUG,
-                   "P1: rank %d calls '%s' (kind %d, %" PRId64 " elements of %s, %d members) where "
-                   "rank %d calls '%s' (kind %d, %" PRId64 " of %s, %d) on the same group",
+                   "P1: rank %d calls '%s' (kind %d, %" PRId64 " elements of %s, %d members, by "
+                   "%s) where rank %d calls '%s' (kind %d, %" PRId64 " of %s, %d, %s) on the same "
+                   "group",
                    me, a->what, (int)a->kind, a->elements, sk_dtype_name(a->type),
-                   k->p[me]->groups[a->group].n, other, b->what, (int)b->kind, b->elements,
-                   sk_dtype_name(b->type), k->p[other]->groups[b->group].n);
+                   k->p[me]->groups[a->group].n, sk_algorithm_name(a->algorithm), other, b->what,
+                   (int)b->kind, b->elements, sk_dtype_name(b->type),
+                   k->p[other]->groups[b->group].n, sk_algorithm_name(b->algorithm));
 }
 
 /* 1: went on, 0: must wait, -1: failed */

@@ -54,6 +54,16 @@ static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_s
            p->bufs.v[s->dst].bytes == (c->kind == SK_REDUCE_SCATTER ? part : all);
 }
 
+/* Is there scratch for the algorithm, and is it one? */
+static bool room_fits(const sk_program *p, const sk_call_plan *c)
+{
+    int n = 0;
+    while (sk_coll_parts[n]) n++;
+    if (c->algorithm < SK_SHM || c->algorithm >= n) return false;
+    if (c->room < 0) return c->room_bytes == 0;
+    return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes && c->algorithm >= 0;
+}
+
 static sk_status calls_fit(const sk_program *p)
 {
     for (int i = 0; i < p->calls.n; i++) {
@@ -64,6 +74,11 @@ static sk_status calls_fit(const sk_program *p)
         if (c->table_at < 0 || c->table_at + table_bytes(c) > p->heap_bytes)
             return sk_fail(SK_EBUG, "P6: rank %d: the table of call %d (%s) leaves the heap",
                            p->rank, i, c->what);
+        if (!room_fits(p, c))
+            return sk_fail(SK_EBUG,
+                           "P6: rank %d: call %d (%s) has algorithm %d and needs %" PRId64
+                           " bytes of room, which it has not got",
+                           p->rank, i, c->what, c->algorithm, c->room_bytes);
         for (int s = 0; s < c->n_segs; s++)
             if (!seg_fits(p, c, &c->segs[s]))
                 return sk_fail(SK_EBUG,
@@ -142,6 +157,7 @@ static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
             use(p, l, c->segs[s].src, pc);
             use(p, l, c->segs[s].dst, pc);
         }
+        if (c) use(p, l, c->room, pc);
     }
     return sends(p, l, a);
 }

@@ -35,6 +35,7 @@ uint64_t sk_program_hash(const sk_program *p)
     h = sk_hash(h, optim, strlen(optim));
     h = sk_hash(h, &p->n_micro, sizeof p->n_micro);
     h = sk_hash(h, SK_VERSION, strlen(SK_VERSION));
+    if (p->choices) h = sk_hash(h, &p->choices, sizeof p->choices);
     sk_arena_end(&tmp);
     return h;
 }

@@ -2,6 +2,7 @@
 #include "run/crew.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,4 +56,16 @@ sk_status sk_crew_run(sk_heaps *h, int n_ranks, sk_crew_task *task, void *ctx)
     const char *story;
     if (sk_heaps_aborted(h, &code, NULL, &story)) return sk_fail(code, "%s", story);
     return SK_OK;
+}
+
+void sk_crew_pin(int place, int n)
+{
+    cpu_set_t may, one;
+    if (sched_getaffinity(0, sizeof may, &may) || n > CPU_COUNT(&may)) return;
+    size_t core = 0;
+    for (int seen = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &may) && seen++ == place) break;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof one, &one);
 }

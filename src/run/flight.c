@@ -1,5 +1,7 @@
-/* flight.c - the last instructions of a rank. */
+/* flight.c - where a rank is, and its last instructions. */
 #include "run/flight.h"
+
+#include <stdio.h>
 
 double sk_flight_newest(const sk_line *line)
 {
@@ -19,4 +21,34 @@ void sk_flight_print(const sk_program *p, const sk_line *line, double until, sk_
         sk_out_add(o, "%+12.6f s %s\n", at - until, sk_inst_print(p, pc, &tmp));
     }
     sk_arena_end(&tmp);
+}
+
+char *sk_flight_inst(const sk_program *p, int64_t pc, sk_arena *a)
+{
+    if (!p || pc < 0 || pc >= p->insts.n) return NULL;
+    char *text = sk_inst_print(p, (int)pc, a), *to = text;
+    for (const char *s = text; *s; s++)
+        if (*s != ' ' || (to > text && to[-1] != ' ')) *to++ = *s;
+    *to = 0;
+    return text;
+}
+
+char *sk_flight_place(const sk_program *p, const sk_line *line, sk_arena *a)
+{
+    long long step = atomic_load(&line->step), pc = atomic_load(&line->pc);
+    if (step < 0) return sk_strdup(a, "before the first step");
+    const char *text = sk_flight_inst(p, pc, a);
+    if (!text) text = sk_print(a, "%lld", pc);
+    return sk_print(a, "in step %lld, instruction %s", step + 1, text);
+}
+
+const char *sk_flight_where(void *book, int rank, int pc)
+{
+    sk_flight_book *b = book;
+    sk_arena tmp = {0};
+    const sk_program *p = b->mine && b->mine->rank == rank ? b->mine : b->all ? b->all[rank] : NULL;
+    const char *text = sk_flight_inst(p, pc, &tmp);
+    if (text) snprintf(b->text, sizeof b->text, "%s", text);
+    sk_arena_end(&tmp);
+    return text ? b->text : NULL;
 }

@@ -1,7 +1,7 @@
-/* flight.h - the last instructions of a rank, from the ring on its line of the board.
+/* flight.h - where a rank is and what it did last, in words, from its line on the board.
  *
- * The ring lives in shared memory and is written before each instruction, so it
- * can be read after the rank has died, or while it hangs. */
+ * The line and its ring live in shared memory and are written before each
+ * instruction, so they can be read after the rank has died, or while it hangs. */
 #ifndef SK_RUN_FLIGHT_H
 #define SK_RUN_FLIGHT_H
 
@@ -12,5 +12,19 @@
 /* One line an instruction, oldest first, with the seconds before the newest of `until`. */
 void sk_flight_print(const sk_program *p, const sk_line *line, double until, sk_out *o);
 double sk_flight_newest(const sk_line *line); /* when its newest instruction began; 0: never */
+
+/* An instruction without the columns of listings; NULL if the program has no such one. */
+char *sk_flight_inst(const sk_program *p, int64_t pc, sk_arena *a);
+/* "before the first step", "in step 7, instruction 97 B0 op ..".  p NULL: only the number. */
+char *sk_flight_place(const sk_program *p, const sk_line *line, sk_arena *a);
+
+/* For sk_comm_opts: .where = sk_flight_where, .where_ctx = a book that lives as long as the comm.
+ * all may be NULL, or hold NULL for ranks whose program is not here. */
+typedef struct sk_flight_book {
+    const sk_program *mine;
+    const sk_program *const *all;
+    char text[512];
+} sk_flight_book;
+const char *sk_flight_where(void *book, int rank, int pc);
 
 #endif

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GPU .ranks_per_host = 8, .overlap = true, .overhead = 2e-6
@@ -24,40 +25,36 @@ const sk_machine sk_machines[] = {
      .memory_rate = 1e10,
      .per_thread = true,
      .ranks_per_host = INT_MAX,
-     .inside = LINK(0.4e-6, 8e9),
-     .between = LINK(30e-6, 1.1e9),
+     .costs = SK_COSTS_PRESET,
+     .chosen = true,
      .overhead = 1e-6},
     {.name = "a100-8",
      .doc = "preset, not measured: hosts of 8 A100-80GB, NVLink 3, 200 Gb/s for each GPU",
      .flops = 271e12,
      .memory_rate = 1.7e12,
      .memory = 80000000000,
-     .inside = LINK(3.4e-6, 235e9),
-     .between = LINK(14e-6, 23e9),
+     .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
      GPU},
     {.name = "h100-8",
      .doc = "preset, not measured: hosts of 8 H100-80GB, NVLink 4, 400 Gb/s for each GPU",
      .flops = 794e12,
      .memory_rate = 2.85e12,
      .memory = 80000000000,
-     .inside = LINK(3.4e-6, 370e9),
-     .between = LINK(14e-6, 46e9),
+     .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
      GPU},
     {.name = "h200-8",
      .doc = "preset, not measured: hosts of 8 H200-141GB, NVLink 4, 400 Gb/s for each GPU",
      .flops = 794e12,
      .memory_rate = 4.1e12,
      .memory = 141000000000,
-     .inside = LINK(3.4e-6, 366e9),
-     .between = LINK(14e-6, 46e9),
+     .costs = {.inside = LINK(3.4e-6, 366e9), .between = LINK(14e-6, 46e9)},
      GPU},
     {.name = "b200-8",
      .doc = "preset, not measured: hosts of 8 B200-180GB, NVLink 5, 400 Gb/s for each GPU",
      .flops = 1745e12,
      .memory_rate = 6.8e12,
      .memory = 180000000000,
-     .inside = LINK(3.4e-6, 682e9),
-     .between = LINK(14e-6, 46e9),
+     .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
      GPU},
     {.name = "unit",
      .doc = "for counting: a block costs 1 forward and 2 backward, the rest nothing",
@@ -69,7 +66,7 @@ const sk_machine sk_machines[] = {
 
 /* --- reading --- */
 
-typedef enum form { REAL, RATE, WHOLE, COUNT, TEXT, YES_NO, RING } form;
+typedef enum form { REAL, RATE, WHOLE, COUNT, TEXT, YES_NO, COLLS, VERSION } form;
 
 typedef struct key {
     const char *name;
@@ -80,19 +77,34 @@ typedef struct key {
 
 #define AT(field) offsetof(sk_machine, field)
 static const key keys[] = {
-    {"name", TEXT, AT(name), 0, 0},
+    {"version", VERSION, 0, 0, 0},
+    {"name", TEXT, AT(name), 0, sizeof((sk_machine *)0)->name},
+    {"host", TEXT, AT(costs.host), 0, sizeof((sk_machine *)0)->costs.host},
     {"flops", REAL, AT(flops), 1, 1e21},
     {"per_thread", YES_NO, AT(per_thread), 0, 0},
     {"memory_rate", REAL, AT(memory_rate), 1, 1e18},
     {"memory", COUNT, AT(memory), 0, 1e18},
     {"ranks_per_host", WHOLE, AT(ranks_per_host), 1, INT_MAX},
-    {"alpha_inside", REAL, AT(inside.alpha), 0, 1e3},
-    {"rate_inside", RATE, AT(inside.beta), 1, 1e18},
-    {"alpha_between", REAL, AT(between.alpha), 0, 1e3},
-    {"rate_between", RATE, AT(between.beta), 1, 1e18},
+    {"alpha_inside", REAL, AT(costs.inside.alpha), 0, 1e3},
+    {"rate_inside", RATE, AT(costs.inside.beta), 1, 1e18},
+    {"each_inside", REAL, AT(costs.inside.each), 0, 1e3},
+    {"alpha_between", REAL, AT(costs.between.alpha), 0, 1e3},
+    {"rate_between", RATE, AT(costs.between.beta), 1, 1e18},
+    {"each_between", REAL, AT(costs.between.each), 0, 1e3},
+    {"add_rate", RATE, AT(costs.gamma), 1, 1e18},
+    {"shm_tiny", REAL, AT(costs.shm.tiny), 0, 1e3},
+    {"shm_member", REAL, AT(costs.shm.member), 0, 1e3},
+    {"shm_crowded", REAL, AT(costs.shm.crowded), 0, 1e3},
+    {"shm_sum_rate", RATE, AT(costs.shm.sum), 1, 1e18},
+    {"shm_copy_rate", RATE, AT(costs.shm.copy), 1, 1e18},
+    {"shm_sum_rate_far", RATE, AT(costs.shm.sum_far), 1, 1e18},
+    {"shm_copy_rate_far", RATE, AT(costs.shm.copy_far), 1, 1e18},
+    {"cache", COUNT, AT(costs.cache), 0, 1e18},
+    {"far", COUNT, AT(costs.far), 0, 1e18},
+    {"cores", COUNT, AT(costs.cores), 1, 1e6},
     {"overhead", REAL, AT(overhead), 0, 1e3},
     {"overlap", YES_NO, AT(overlap), 0, 0},
-    {"collectives", RING, AT(ring), 0, 0},
+    {"collectives", COLLS, 0, 0, 0},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -113,13 +125,16 @@ static bool set(sk_machine *m, const key *k, const char *value)
     void *to = (char *)m + k->at;
     double x = 0;
     switch (k->form) {
+    case VERSION:
+        return !strcmp(value, "1");
     case TEXT:
-        snprintf(to, sizeof m->name, "%.60s", value);
+        snprintf(to, (size_t)k->most, "%s", value);
         return *value != 0;
     case YES_NO:
         return read_flag(value, "yes", "no", to) || read_flag(value, "true", "false", to);
-    case RING:
-        return read_flag(value, "ring", "best", to);
+    case COLLS:
+        m->chosen = !strcmp(value, "chosen");
+        return read_flag(value, "ring", m->chosen ? "chosen" : "best", &m->ring);
     default:
         if (!sk_read_real(value, &x) || !(x >= k->least && x <= k->most)) return false;
     }
@@ -132,9 +147,10 @@ static bool set(sk_machine *m, const key *k, const char *value)
 
 static const char *needed(const key *k, char *room, size_t n)
 {
+    if (k->form == VERSION) return "1, the only one this skein knows,";
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
-    if (k->form == RING) return "best or ring";
+    if (k->form == COLLS) return "best, ring or chosen";
     snprintf(room, n, "a number from %g to %g", k->least, k->most);
     return room;
 }
@@ -155,7 +171,7 @@ static const sk_machine *find(const char *name)
     return NULL;
 }
 
-static sk_status apply(const line *l, sk_machine *m, unsigned *seen)
+static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
 {
     char room[80];
     int i = 0;
@@ -171,7 +187,7 @@ static sk_status apply(const line *l, sk_machine *m, unsigned *seen)
     if (i == N_KEYS) return unknown(l);
     if (*seen >> i & 1)
         return sk_fail(SK_ECONF, "%s:%d: '%s' is there a second time", l->path, l->number, l->key);
-    *seen |= 1u << i;
+    *seen |= (uint64_t)1 << i;
     if (set(m, &keys[i], l->value)) return SK_OK;
     return sk_fail(SK_ECONF, "%s:%d: %s is '%s'; %s is needed", l->path, l->number, l->key,
                    l->value, needed(&keys[i], room, sizeof room));
@@ -203,13 +219,14 @@ static bool split(const char *s, size_t n, line *l)
 /* A machine that was written from nothing must say what everything else is priced by. */
 static sk_status complete(const char *path, const sk_machine *m)
 {
-    const char *missing = m->unit                                               ? NULL
-                          : m->flops <= 0                                       ? "flops"
-                          : m->memory_rate <= 0                                 ? "memory_rate"
-                          : m->inside.beta <= 0                                 ? "rate_inside"
-                          : m->ranks_per_host == 0                              ? "ranks_per_host"
-                          : m->ranks_per_host < INT_MAX && m->between.beta <= 0 ? "rate_between"
-                                                                                : NULL;
+    const char *missing = m->unit                     ? NULL
+                          : m->flops <= 0             ? "flops"
+                          : m->memory_rate <= 0       ? "memory_rate"
+                          : m->costs.inside.beta <= 0 ? "rate_inside"
+                          : m->ranks_per_host == 0    ? "ranks_per_host"
+                          : m->ranks_per_host < INT_MAX && m->costs.between.beta <= 0
+                              ? "rate_between"
+                              : NULL;
     if (!missing) return SK_OK;
     return sk_fail(SK_ECONF, "%s: '%s' is missing; add it, or begin with 'like: h100-8'", path,
                    missing);
@@ -218,7 +235,7 @@ static sk_status complete(const char *path, const sk_machine *m)
 static sk_status read_file(sk_arena *a, const char *path, sk_machine *out)
 {
     sk_text t;
-    unsigned seen = 0;
+    uint64_t seen = 0;
     line l = {.path = path};
     sk_machine m = {.doc = "from a file", .name = "machine"};
     SK_TRY(sk_file_read(a, path, &t));
@@ -251,6 +268,72 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
     return sk_fail(SK_EUSAGE, "machine '%.200s' is neither a file nor one of: %s", what, o.s);
 }
 
+/* --- writing --- */
+
+static void write_key(sk_out *o, const sk_machine *m, const key *k)
+{
+    const char *from = (const char *)m + k->at;
+    double x = k->form == REAL || k->form == RATE ? *(const double *)(const void *)from : 0;
+    switch (k->form) {
+    case VERSION:
+        sk_out_add(o, "%s: 1\n", k->name);
+        return;
+    case TEXT:
+        if (*from) sk_out_add(o, "%s: %s\n", k->name, from);
+        return;
+    case YES_NO:
+        sk_out_add(o, "%s: %s\n", k->name, *(const bool *)from ? "yes" : "no");
+        return;
+    case COLLS:
+        sk_out_add(o, "%s: %s\n", k->name, m->chosen ? "chosen" : m->ring ? "ring" : "best");
+        return;
+    case WHOLE:
+        sk_out_add(o, "%s: %d\n", k->name, *(const int *)(const void *)from);
+        return;
+    case COUNT:
+        sk_out_add(o, "%s: %lld\n", k->name, (long long)*(const int64_t *)(const void *)from);
+        return;
+    default:
+        if (k->form == RATE && x <= 0) return; /* not known */
+        sk_out_add(o, "%s: %.9g\n", k->name, k->form == RATE ? 1 / x : x);
+    }
+}
+
+sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m)
+{
+    sk_out o = {.arena = a};
+    const char *slash = strrchr(path, '/');
+    sk_out_add(&o, "# a machine, as src/run/machine.h describes; %s\n", m->doc ? m->doc : "");
+    for (int i = 0; i < N_KEYS; i++) write_key(&o, m, &keys[i]);
+    if (slash && slash > path) SK_TRY(sk_dir_make(sk_print(a, "%.*s", (int)(slash - path), path)));
+    return sk_file_replace(path, o.s, o.n);
+}
+
+const char *sk_machine_path(sk_arena *a)
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    if (config && *config == '/') return sk_print(a, "%s/skein/machine.txt", config);
+    if (home && *home) return sk_print(a, "%s/.config/skein/machine.txt", home);
+    return NULL;
+}
+
+sk_status sk_machine_usual(sk_arena *a, const char *what, sk_machine *out, const char **warning)
+{
+    char here[sizeof out->costs.host];
+    const char *path = what && *what ? NULL : sk_machine_path(a);
+    *warning = NULL;
+    if (what && *what) return sk_machine_read(a, what, out);
+    if (!path || !sk_is_file(path)) return sk_machine_read(a, "cpu", out);
+    SK_TRY(read_file(a, path, out));
+    sk_host_mark(here, sizeof here);
+    if (!*out->costs.host || !strcmp(here, out->costs.host)) return SK_OK;
+    *warning = sk_print(a,
+                        "%s was measured on another host (%s; this is %s), so presets are used; "
+                        "skein bench coll --calibrate measures this one",
+                        path, out->costs.host, here);
+    return sk_machine_read(a, "cpu", out);
+}
+
 /* --- prices --- */
 
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads)
@@ -262,15 +345,16 @@ double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int thr
 
 double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host)
 {
-    const sk_link *l = one_host ? &m->inside : &m->between;
+    const sk_link *l = one_host ? &m->costs.inside : &m->costs.between;
     return l->alpha + (double)bytes * l->beta;
 }
 
 static double ring(const sk_machine *m, double bytes, sk_reach r)
 {
-    double beta = r.hosts > 1 ? fmax(m->inside.beta, m->between.beta) : m->inside.beta;
+    double beta =
+        r.hosts > 1 ? fmax(m->costs.inside.beta, m->costs.between.beta) : m->costs.inside.beta;
     int hops = r.hosts > 1 ? r.hosts - 1 : 0;
-    double alpha = (r.n - 1 - hops) * m->inside.alpha + hops * m->between.alpha;
+    double alpha = (r.n - 1 - hops) * m->costs.inside.alpha + hops * m->costs.between.alpha;
     return alpha + bytes * (r.n - 1) / r.n * beta;
 }
 
@@ -284,16 +368,18 @@ static int steps(int n) /* of a tree over n: log2, rounded up */
 static double tree(const sk_machine *m, double bytes, sk_reach r)
 {
     const double filled = 0.92; /* of the link, by a pipelined double tree */
-    double beta = r.hosts > 1 ? fmax(m->inside.beta, m->between.beta) : m->inside.beta;
-    double alpha = steps(r.most) * m->inside.alpha + steps(r.hosts) * m->between.alpha;
+    double beta =
+        r.hosts > 1 ? fmax(m->costs.inside.beta, m->costs.between.beta) : m->costs.inside.beta;
+    double alpha = steps(r.most) * m->costs.inside.alpha + steps(r.hosts) * m->costs.between.alpha;
     return alpha + bytes * beta / filled;
 }
 
 static double two_level(const sk_machine *m, double bytes, sk_reach r)
 {
-    double in = (r.most - 1) * m->inside.alpha + bytes * (r.most - 1) / r.most * m->inside.beta;
-    double out = (r.hosts - 1) * m->between.alpha +
-                 bytes / r.most * (r.hosts - 1) / r.hosts * m->between.beta;
+    double in =
+        (r.most - 1) * m->costs.inside.alpha + bytes * (r.most - 1) / r.most * m->costs.inside.beta;
+    double out = (r.hosts - 1) * m->costs.between.alpha +
+                 bytes / r.most * (r.hosts - 1) / r.hosts * m->costs.between.beta;
     return in + out;
 }
 
@@ -301,6 +387,8 @@ static double two_level(const sk_machine *m, double bytes, sk_reach r)
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach r)
 {
     if (m->unit || r.n < 2) return 0;
+    if (m->chosen && m->costs.shm.tiny > 0 && r.hosts < 2)
+        return sk_shm_price(&m->costs, kind, r.n, bytes);
     double s = (double)bytes, best = ring(m, s, r);
     if (!m->ring) {
         best = fmin(best, tree(m, s, r));
@@ -322,4 +410,12 @@ sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n)
         last = host;
     }
     return r;
+}
+
+const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, int n_ranks)
+{
+    if (!m->chosen || n_ranks <= m->ranks_per_host) return NULL;
+    int *host_of = sk_many(a, int, n_ranks);
+    for (int r = 0; r < n_ranks; r++) host_of[r] = r / m->ranks_per_host;
+    return host_of;
 }

@@ -232,6 +232,31 @@ static void note_moving(walker *w, double begin, double end)
     w->out->moving[2 * w->pc + 1] = end;
 }
 
+/* What a list is asked for by the members of a circle, who are in order of their hosts. */
+static sk_coll_ask ask_of(const circle *c, const sk_call_plan *plan)
+{
+    sk_coll_ask ask = {.kind = plan->kind, .n = c->reach.n, .root = plan->root};
+    if (c->reach.hosts < 2 || c->reach.n != c->reach.hosts * c->reach.most) return ask;
+    ask.n_axes = 2;
+    ask.axes[0] = c->reach.hosts;
+    ask.axes[1] = c->reach.most;
+    return ask;
+}
+
+/* By the algorithm that the compiler froze.  Programs may be of another rank of the same shape,
+ * whose group sits otherwise on its hosts: where its algorithm does not fit, what would. */
+static double call_cost(const walk *k, const circle *c, const sk_call_plan *plan, int64_t bytes)
+{
+    double seconds = INFINITY;
+    sk_coll_ask ask = ask_of(c, plan);
+    if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
+        return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    if (sk_coll_can(sk_coll_parts[plan->algorithm], &ask))
+        seconds = sk_call_price(&k->m->costs, plan->algorithm, &ask, c->reach.hosts, bytes);
+    else sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, &seconds);
+    return isfinite(seconds) ? seconds : sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+}
+
 /* The last walker to announce a call settles when its bytes move. */
 static void announce(walk *k, walker *w, const sk_inst *in)
 {
@@ -245,7 +270,7 @@ static void announce(walk *k, walker *w, const sk_inst *in)
     if (++m->announced < c->walkers) return;
     int64_t bytes = plan->elements * (int64_t)sk_dtype_size(plan->type);
     int64_t ways = plan->kind == SK_ALLREDUCE ? 2 : 1;
-    m->cost = sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    m->cost = call_cost(k, c, plan, bytes);
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
     c->wire += ways * bytes * (c->reach.n - 1);

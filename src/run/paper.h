@@ -3,7 +3,8 @@
  * The walk means by every instruction what verify and run mean.  START announces
  * and goes on; WAIT ends when all members have announced and the bytes have moved;
  * SEND goes on; RECV ends when the message is there; SENT ends when the receiver
- * has taken the first `count`.  What each takes is the machine's word.  A group
+ * has taken the first `count`.  What each takes is the machine's word; a collective is
+ * priced by the algorithm that the compiler froze in it, if the machine says `chosen`.  A group
  * moves one call at a time, different groups do not disturb each other, and so do
  * not messages.
  *

@@ -52,7 +52,10 @@ static void lay_tables(sk_run *r)
                                .type = c->type,
                                .group = c->group,
                                .n_segs = c->n_segs,
-                               .algorithm = -1};
+                               .algorithm = c->algorithm,
+                               .root = c->root,
+                               .room = c->room < 0 ? 0 : p->bufs.v[c->room].offset,
+                               .room_bytes = c->room_bytes};
         for (int s = 0; s < c->n_segs; s++)
             call->segs[s] = (sk_seg){.src = p->bufs.v[c->segs[s].src].offset,
                                      .dst = p->bufs.v[c->segs[s].dst].offset,
@@ -62,20 +65,25 @@ static void lay_tables(sk_run *r)
     }
 }
 
+static sk_status other_program(const sk_run *r, int rank, uint64_t theirs, uint64_t mine)
+{
+    return sk_fail(SK_EPEER,
+                   "rank %d runs another program than rank %d (%016llx, %016llx): the "
+                   "same model, layout and version of skein are needed everywhere",
+                   rank, r->p->rank, (unsigned long long)theirs, (unsigned long long)mine);
+}
+
 /* Same model, layout and version everywhere, before the first step. */
 static sk_status handshake(sk_run *r)
 {
-    uint64_t mine = sk_program_hash(r->p);
+    uint64_t mine = sk_program_hash(r->p), first = mine;
     atomic_store(&r->line->hash, mine);
     atomic_store(&r->line->state, 1);
-    SK_TRY(sk_comm_barrier(r->comm));
+    SK_TRY(sk_comm_share(r->comm, &first, sizeof first));
+    if (first != mine) return other_program(r, 0, first, mine);
     for (int k = 0; k < r->p->n_ranks; k++) {
         uint64_t theirs = atomic_load(&sk_heaps_line(r->heaps, k)->hash);
-        if (theirs != mine)
-            return sk_fail(SK_EPEER,
-                           "rank %d runs another program than rank %d (%016llx, %016llx): the "
-                           "same model, layout and version of skein are needed everywhere",
-                           k, r->p->rank, (unsigned long long)theirs, (unsigned long long)mine);
+        if (sk_heap_base(r->heaps, k) && theirs != mine) return other_program(r, k, theirs, mine);
     }
     return SK_OK;
 }
@@ -100,6 +108,22 @@ static void find_places(sk_run *r, sk_arena *a)
             r->place[i] += g->tensors.v[t]->role == SK_PARAM;
 }
 
+static sk_status open_comm(sk_run *r)
+{
+    const sk_program *p = r->p;
+    sk_comm_opts o = {.rank = p->rank,
+                      .groups = p->groups,
+                      .n_groups = p->n_groups,
+                      .timeout_s = r->opts.timeout_s > 0 ? r->opts.timeout_s : 60,
+                      .wire = r->opts.wire,
+                      .host_of = r->opts.host_of,
+                      .where = r->opts.where,
+                      .where_ctx = r->opts.where_ctx};
+    r->team = sk_team_open(p->threads);
+    o.team = r->team;
+    return sk_comm_open(r->heaps, &o, &r->comm);
+}
+
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
                       sk_run **out)
 {
@@ -116,18 +140,13 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);
-    sk_comm_opts ends = {.rank = p->rank,
-                         .groups = p->groups,
-                         .n_groups = p->n_groups,
-                         .timeout_s = o->timeout_s > 0 ? o->timeout_s : 60};
-    SK_TRY(sk_comm_open(h, &ends, &r->comm));
+    SK_TRY(open_comm(r));
     r->sent = sk_many(a, int64_t, p->n_ranks);
     r->sent_then = sk_many(a, int64_t, p->n_ranks);
     if (o->trace) r->times = sk_many(a, double, 2 * p->insts.n);
     lay_tables(r);
     prepare_args(r, a);
     find_places(r, a);
-    r->team = sk_team_open(p->threads);
     sk_status st = handshake(r);
     if (st) {
         sk_run_close(r);
@@ -147,6 +166,7 @@ void sk_run_close(sk_run *r)
 
 void *sk_run_data(const sk_run *r, int buf) { return r->base + r->p->bufs.v[buf].offset; }
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
+sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
 
 /* --- initial values --- */
@@ -506,6 +526,7 @@ static sk_status walk(sk_run *r, int from, int to)
         double now = sk_now();
         note(r, pc, now);
         sk_status st = one(r, pc);
+        if (!st) st = sk_comm_progress(r->comm); /* a step list is in flight: it goes on here */
         if (st) return sk_trail(st, SK_HERE);
         if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = sk_now();
     }

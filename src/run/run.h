@@ -29,8 +29,12 @@ typedef struct sk_run_opts {
     void *fill_ctx;
     uint64_t seed;
     sk_knobs knobs;
-    double timeout_s; /* longest wait for a peer; 0: 60 */
-    bool trace;       /* keep times of every instruction of the last step: sk_run_times */
+    double timeout_s;   /* longest wait for a peer; 0: 60 */
+    bool trace;         /* keep times of every instruction of the last step: sk_run_times */
+    sk_wire *wire;      /* to ranks of other hosts; NULL: there are none */
+    const int *host_of; /* rank -> host; NULL: one host */
+    const char *(*where)(void *ctx, int rank, int pc); /* an instruction of any rank, for stories */
+    void *where_ctx;
 } sk_run_opts;
 
 typedef struct sk_step_in {
@@ -60,6 +64,7 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
 sk_status sk_run_barrier(sk_run *r);
+sk_comm *sk_run_comm(sk_run *r); /* this rank's end, for what else ranks tell each other */
 double *sk_run_times(sk_run *r); /* [2 * n_train]: start and end of each instruction, or NULL */
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are

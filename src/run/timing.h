@@ -1,21 +1,61 @@
 /* timing.h - how long collectives and steps really take on this host.
  *
- * Ranks are processes (crew.h).  A collective is timed from a barrier to its end
- * on the slowest rank, many times; one more run over poisoned memory is compared
- * with the known result, element by element.  Steps are those of sk_run_step. */
+ * A collective is timed on ranks that are processes (crew.h), each on a core of
+ * its own while there are enough.  All points of one call share the ranks and
+ * their heaps.  For each point:
+ *
+ *     once     buffers get a known pattern, results are compared element by element, then all is
+ *              zeroed (repeated sums in place stay finite), unless time depends on the numbers
+ *     sample   a barrier, then a batch of calls one after the other that lasts about 200 us (one
+ *              call if that is longer); its time is that of the slowest rank, divided by the calls
+ *     point    9 to 201 samples, as many as fit in `seconds`: median, 10th and 90th percentile
+ *
+ * Such calls find their data where the call before left them, often in the cache of
+ * the core that needs them.  `fresh` points are those of a computation: each rank
+ * writes its source anew before every call, then all meet; only the call is timed.
+ *
+ * Kinds with a root go from root to root within a batch, so that a call cannot
+ * begin before the one before it is over.  That is how the usual harnesses of MPI
+ * libraries sample too, so numbers can stand side by side.
+ *
+ * Steps are those of sk_run_step. */
 #ifndef SK_RUN_TIMING_H
 #define SK_RUN_TIMING_H
 
+#include "comm/coll.h"
 #include "run/run.h"
 
+typedef struct sk_coll_spec {
+    sk_coll_kind kind;
+    sk_reduce reduce;
+    sk_dtype type;
+    int64_t bytes; /* the whole vector of one rank: buffer of an all-reduce or broadcast, input of a
+                      reduce-scatter or all-to-all, output of an all-gather */
+    int n_ranks;
+    int algorithm;  /* index in sk_coll_parts; -1: directly in the heaps */
+    bool in_place;  /* where comm.h allows it: all-reduce, broadcast, reduce-scatter, all-gather */
+    bool fresh;     /* see above */
+    double seconds; /* for the samples; 0: 0.2 */
+} sk_coll_spec;
+
 typedef struct sk_coll_timing {
-    double median, p10, p90; /* seconds */
+    double median, p10, p90; /* seconds of one call */
     int64_t wrong;           /* elements, over all ranks */
-    int times;
+    int samples, batch;
 } sk_coll_timing;
 
-/* bytes: of the whole buffer (what nccl-tests calls size), in f32. */
-sk_status sk_time_coll(sk_coll_kind kind, int64_t bytes, int n_ranks, sk_coll_timing *out);
+enum { SK_TIMED_RANKS = 4096 };
+
+/* n points, out[n]; n_ranks is the same in all of them. */
+sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out);
+sk_status sk_time_coll(const sk_coll_spec *spec, sk_coll_timing *out);
+
+/* The same for ranks that somebody else started: heaps of sk_time_heap() bytes each, then every
+ * rank calls sk_time_rank(); every rank gets all results.  Of ends, the groups are not looked at.
+ * Does not pin. */
+int64_t sk_time_heap(const sk_coll_spec *specs, int n, const int *host_of);
+sk_status sk_time_rank(sk_heaps *h, const sk_comm_opts *ends, const sk_coll_spec *specs, int n,
+                       sk_coll_timing *out);
 
 enum { SK_TIMED_STEPS = 256 };
 

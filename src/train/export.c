@@ -79,29 +79,24 @@ static sk_status read_heaps(void *ctx, sk_box *whole)
     return SK_OK;
 }
 
-static gather collect(sk_arena *a, const sk_setup *s, const sk_heaps *heaps)
+static gather collect(sk_arena *a, const sk_setup *s, sk_box *const *boxes, const int *n)
 {
     gather g = {0};
     int room = 0;
-    for (int r = 0; r < s->n_ranks; r++) room += s->programs[r]->params.n;
+    for (int r = 0; r < s->n_ranks; r++) room += n[r];
     g.boxes = sk_many(a, sk_box, room);
-    for (int r = 0; r < s->n_ranks; r++) {
-        sk_box *b;
-        int n;
-        sk_program_boxes(s->programs[r], a, sk_heap_base(heaps, r), &b, &n);
-        for (int i = 0; i < n; i++) {
-            if (!b[i].mine || !sk_graph_find(&s->graph, b[i].name)) continue;
-            sk_assert(g.n < room);
-            g.boxes[g.n++] = b[i];
-        }
-    }
+    for (int r = 0; r < s->n_ranks; r++)
+        for (int i = 0; i < n[r]; i++)
+            if (boxes[r][i].mine && sk_graph_find(&s->graph, boxes[r][i].name))
+                g.boxes[g.n++] = boxes[r][i];
     return g;
 }
 
-sk_status sk_export_heaps(sk_arena *a, const sk_setup *s, sk_heaps *heaps, const char *dir)
+sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, const int *n_boxes,
+                          const char *dir)
 {
     int n = 0;
-    gather g = collect(a, s, heaps);
+    gather g = collect(a, s, boxes, n_boxes);
     sk_hf_shape *shapes = sk_hf_shapes(a, &s->graph, &n);
     const char *words = s->tokenizer ? sk_tokenizer_json(s->tokenizer, a) : NULL;
     return sk_hf_save(dir, s->job->model, &s->job->hyper, shapes, n, SK_F32, read_heaps, &g, words);

@@ -1,7 +1,7 @@
 /* export.h - models out of running heaps and out of checkpoints, as Hugging Face directories.
  *
- * sk_export_heaps() reads the heaps of all ranks of this host, so the ranks must
- * stand still: rank 0 calls it between two barriers. */
+ * sk_export_boxes() reads the memory of all ranks, so they must stand still: rank 0
+ * calls it between two barriers. */
 #ifndef SK_TRAIN_EXPORT_H
 #define SK_TRAIN_EXPORT_H
 
@@ -13,7 +13,9 @@
  * how many there are. */
 int sk_boxes_sort(const sk_graph *g, sk_box *boxes, int n);
 
-sk_status sk_export_heaps(sk_arena *a, const sk_setup *s, sk_heaps *heaps, const char *dir);
+/* boxes[r], n[r]: what rank r keeps (sk_program_boxes). */
+sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, const int *n,
+                          const char *dir);
 /* `tokenizer`: as data.tokenizer names it; "" writes none. */
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
                                const char *dir);

@@ -35,6 +35,11 @@ typedef struct sk_job {
     int64_t ckpt_every, ckpt_keep; /* 0: only at the end */
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
     int64_t ranks;
+    char algorithm[SK_NAME]; /* of every collective; "auto": chosen by cost */
+    double timeout;          /* seconds any wait may take; 0: from the price of a step */
+    /* Not asked for but found, where another launcher started the ranks: */
+    const int *host_of;           /* rank -> host; NULL: one host */
+    const struct sk_costs *costs; /* alike on all ranks; NULL: the preset */
     int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */

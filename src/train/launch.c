@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "comm/board.h"
 #include "run/flight.h"
 #include "train/report.h"
 #include "train/rundir.h"
@@ -40,6 +41,8 @@ typedef struct launcher {
     sk_arena *arena;
     const sk_job *job;
     const sk_launch_opts *o;
+    sk_boot *boot;   /* NULL: all ranks are mine */
+    bool as_threads; /* ranks are threads of this process */
     sk_setup setup;
     sk_training t;
     sk_console console;
@@ -86,6 +89,13 @@ static void give_signals_back(const struct sigaction *before)
     for (int i = 0; i < N_SIGNALS; i++) sigaction(stop_signals[i], &before[i], NULL);
     asked_heaps = NULL;
 }
+
+/* --- who does what --- */
+
+/* Does this process speak for the run: console, directory, records? */
+static bool leads(const launcher *l) { return !l->boot || l->boot->rank == 0; }
+/* Is that rank started here?  Under another launcher a process is one rank. */
+static bool is_mine(const launcher *l, int rank) { return !l->boot || l->boot->rank == rank; }
 
 /* --- a rank --- */
 
@@ -141,7 +151,7 @@ static sk_status start_one(launcher *l, int rank)
     seat *s = &l->seats[rank];
     pid_t parent = getpid();
     *s = (seat){.l = l, .rank = rank, .fd = -1};
-    if (l->o->threads) {
+    if (l->as_threads) {
         int err = pthread_create(&s->thread, NULL, be_thread, s);
         if (err) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(err));
     } else {
@@ -165,7 +175,7 @@ static sk_status start_ranks(launcher *l)
 {
     fflush(NULL); /* or every rank would print it again */
     for (int r = 0; r < l->setup.n_ranks; r++) {
-        sk_status st = start_one(l, r);
+        sk_status st = is_mine(l, r) ? start_one(l, r) : SK_OK;
         if (!st) continue;
         sk_heaps_abort(l->t.heaps, st, r, sk_error_line());
         return sk_trail(st, SK_HERE);
@@ -236,7 +246,7 @@ static void reap(launcher *l)
         seat *s = &l->seats[r];
         int wait_status = 0;
         if (!s->alive) continue;
-        if (l->o->threads) {
+        if (l->as_threads) {
             if (!atomic_load(&s->left)) continue;
             pthread_join(s->thread, NULL);
         } else if (waitpid(s->pid, &wait_status, WNOHANG) != s->pid) continue;
@@ -337,14 +347,17 @@ static void watch(launcher *l)
     while (l->alive) {
         nap(l);
         reap(l);
-        read_records(l);
+        if (leads(l)) read_records(l);
         sample_some(l, 4);
         if (l->patience <= 0 && sk_heaps_aborted(l->t.heaps, NULL, NULL, NULL))
             l->patience = sk_now() + GRACE_S;
-        if (asked > 1 || (l->patience > 0 && sk_now() > l->patience)) kill_all(l);
-        sk_console_tick(&l->console);
+        if (asked > 1 || (l->patience > 0 && sk_now() > l->patience)) {
+            kill_all(l);
+            if (l->boot && l->alive) return; /* a thread cannot be killed: the process ends */
+        }
+        if (leads(l)) sk_console_tick(&l->console);
     }
-    read_records(l);
+    if (leads(l)) read_records(l);
 }
 
 /* --- the whole --- */
@@ -352,8 +365,11 @@ static void watch(launcher *l)
 static sk_status open_heaps(launcher *l)
 {
     int64_t bytes[SK_MAX_RANKS];
+    size_t extra = sizeof(sk_desk);
     for (int r = 0; r < l->setup.n_ranks; r++) bytes[r] = l->setup.programs[r]->heap_bytes;
-    SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->o->threads, sizeof(sk_desk), &l->t.heaps));
+    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, extra, &l->t.heaps));
+    else SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->as_threads, extra, &l->t.heaps));
+    sk_heaps_label(l->t.heaps, l->t.dir);
     l->t.desk = sk_heaps_extra(l->t.heaps);
     return SK_OK;
 }
@@ -369,23 +385,69 @@ static sk_status write_memory(launcher *l)
         for (int k = 0; k < SK_N_KINDS; k++)
             sk_out_add(&o, "%d,%s,%lld,%lld\n", r, sk_kind_names[k], (long long)p->kind_at[k],
                        (long long)p->kind_bytes[k]);
-        sk_out_add(&o, "%d,mapped,0,%lld\n", r, (long long)sk_heap_bytes(l->t.heaps, r));
+        if (sk_heap_base(l->t.heaps, r)) /* on another host nobody here has seen it */
+            sk_out_add(&o, "%d,mapped,0,%lld\n", r, (long long)sk_heap_bytes(l->t.heaps, r));
     }
     return sk_file_replace(sk_print(l->arena, "%s/memory.csv", l->t.dir), o.s, o.n);
 }
 
-static sk_status prepare(launcher *l)
+/* The directory, and what goes on from where: rank 0 finds out, the others hear it. */
+typedef struct found {
+    sk_status code;
+    char story[SK_STORY];
+    char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
+    int64_t step, tokens, steps;
+} found;
+
+static sk_status open_dir(launcher *l, const char **note, const char **old)
 {
-    const char *note = "";
-    SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
-    SK_TRY(sk_setup_data(&l->setup));
-    SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, &note));
+    SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
     sk_status written = write_config(l, 0);
     if (written && !*l->t.from) return sk_trail(written, SK_HERE);
-    const char *old = written ? sk_strdup(l->arena, sk_error_line()) : "";
-    l->t.setup = &l->setup;
-    SK_TRY(open_heaps(l));
-    if (!written) SK_TRY(write_memory(l));
+    *old = written ? sk_strdup(l->arena, sk_error_line()) : "";
+    return SK_OK;
+}
+
+static sk_status share_dir(launcher *l, sk_status st)
+{
+    found *f = sk_new(l->arena, found);
+    sk_training *t = &l->t;
+    *f = (found){.code = st, .step = t->step, .tokens = t->tokens, .steps = t->steps};
+    snprintf(f->story, sizeof f->story, "%s", st ? sk_error() : "");
+    memcpy(f->dir, t->dir, PATH_MAX);
+    memcpy(f->ckpt, t->ckpt, PATH_MAX);
+    memcpy(f->from, t->from, PATH_MAX);
+    SK_TRY(sk_boot_share(l->boot, f, sizeof *f));
+    if (leads(l)) {
+        if (f->code) sk_error_set(f->story);
+        return f->code;
+    }
+    memcpy(t->dir, f->dir, PATH_MAX);
+    memcpy(t->ckpt, f->ckpt, PATH_MAX);
+    memcpy(t->from, f->from, PATH_MAX);
+    t->step = f->step;
+    t->tokens = f->tokens;
+    t->steps = f->steps;
+    sk_error_set(""); /* rank 0 speaks */
+    return f->code;
+}
+
+static sk_status set_up(launcher *l, const char **note, const char **old)
+{
+    SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
+    if (l->boot && l->boot->n_ranks != l->setup.n_ranks)
+        return sk_fail(SK_ECONF,
+                       "the layout has %d ranks, %s started %d; give layout= a product of %d, or "
+                       "start %d",
+                       l->setup.n_ranks, l->boot->by, l->boot->n_ranks, l->boot->n_ranks,
+                       l->setup.n_ranks);
+    if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
+    SK_TRY(sk_setup_data(&l->setup));
+    return open_dir(l, note, old);
+}
+
+static void head(launcher *l, const char *note, const char *old)
+{
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
     if (*note) warn(l, note);
@@ -393,6 +455,19 @@ static sk_status prepare(launcher *l)
     if (l->t.steps && l->t.step >= l->t.steps)
         warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",
                          (long long)l->t.step, (long long)l->t.steps));
+}
+
+static sk_status prepare(launcher *l)
+{
+    const char *note = "", *old = "";
+    sk_status st = set_up(l, &note, &old);
+    if (l->boot) st = share_dir(l, st);
+    if (st) return sk_trail(st, SK_HERE);
+    if (!leads(l)) SK_TRY(sk_setup_data(&l->setup));
+    l->t.setup = &l->setup;
+    SK_TRY(open_heaps(l));
+    if (leads(l) && !*old) SK_TRY(write_memory(l));
+    if (leads(l)) head(l, note, old);
     return SK_OK;
 }
 
@@ -409,21 +484,30 @@ static void write_flight(launcher *l)
         warn(l, sk_error_line());
 }
 
+/* Another process tells the story. */
+static sk_status quiet(sk_status code)
+{
+    sk_error_set("");
+    return code;
+}
+
 static sk_status verdict(launcher *l)
 {
     sk_status code;
     int rank;
     const char *story;
-    sk_console_clear(&l->console);
+    if (leads(l)) sk_console_clear(&l->console);
     if (asked > 1 && !l->stopped)
         return sk_fail((sk_status)(128 + asked_by),
                        "ended at once by a second signal; skein train --resume run=%s continues "
                        "from the newest checkpoint, if there is one",
                        l->t.dir);
     if (sk_heaps_aborted(l->t.heaps, &code, &rank, &story)) {
+        if (l->boot && l->boot->rank != rank) return quiet(code);
         write_flight(l);
         return sk_fail(code, "%s", story);
     }
+    if (!leads(l)) return l->stopped ? quiet(SK_ESTOP) : SK_OK;
     if (l->stopped)
         return sk_fail(SK_ESTOP,
                        "stopped after step %lld, everything is saved; skein train --resume run=%s "
@@ -442,7 +526,7 @@ static bool try_again(launcher *l)
 {
     const char *story = "";
     int64_t before = l->t.step;
-    if (!l->killed || l->o->threads || l->fruitless >= l->o->restarts) return false;
+    if (!l->killed || l->as_threads || l->fruitless >= l->o->restarts) return false;
     sk_heaps_aborted(l->t.heaps, NULL, NULL, &story);
     story = sk_strdup(l->arena, story);
     l->t.steps = l->console.steps; /* train.time is not measured twice */
@@ -481,11 +565,18 @@ sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
     l->arena = a;
     l->job = job;
     l->o = o;
+    l->boot = o->boot;
+    l->as_threads = o->threads || o->boot;
+    if (o->boot && o->boot->n_hosts > 1) {
+        l->t.wire = o->boot->wire;
+        l->t.host_of = o->boot->host_of;
+    }
     sk_status st = run(l);
     if (l->sampler) {
         sk_sampler_close(l->sampler);
         if (*l->sampling) sk_rundir_remove(l->sampling);
     }
+    if (l->boot && l->alive) return st; /* its thread is still there: the process is about to end */
     if (l->t.home) sk_ckpt_close(l->t.home);
     sk_heaps_close(l->t.heaps);
     return st;

@@ -13,10 +13,16 @@
  *     row brought no newer one;
  *   - ranks die with the launcher (PR_SET_PDEATHSIG) and ignore Ctrl-C.
  *
+ * Under another launcher (comm/boot.h) every process is one rank: it runs it as a
+ * thread and watches over it, and rank 0's process is the console.  The process
+ * that knows why a run ended says it; the others leave with its code, and their
+ * launcher ends what is left.
+ *
  * Nothing has a name in the system, so nothing is left behind, however it ends. */
 #ifndef SK_TRAIN_LAUNCH_H
 #define SK_TRAIN_LAUNCH_H
 
+#include "comm/boot.h"
 #include "train/job.h"
 
 #include <stdio.h>
@@ -25,6 +31,7 @@ typedef struct sk_launch_opts {
     bool threads; /* ranks are threads of this process: for debuggers and sanitizers */
     int restarts; /* how often to begin again, without progress in between, when a rank is killed */
     FILE *to;     /* the console */
+    sk_boot *boot; /* joined; this process is one rank of them.  NULL: all ranks are started here */
     char *(*config)(sk_arena *a, const sk_job *job); /* the job as text, for config.yaml */
 } sk_launch_opts;
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8 };
+enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8, EXPORT_TAG = -7 };
 #define PEAK_S 0.05 /* spent on measuring the peak, after the first step */
 #define TRY_S  2.0  /* of steps that train.time is judged by, and at least TRY_N of them */
 #define TRY_N  6
@@ -51,6 +51,18 @@ static void note(loop *l, sk_record_kind kind, const char *text)
     sk_desk_put(l->desk, &r);
 }
 
+static bool far(const loop *l, int rank) /* from rank 0 */
+{
+    return l->t->host_of && l->t->host_of[rank] != l->t->host_of[0];
+}
+
+static bool is_first(const loop *l) /* of the ranks of its host */
+{
+    for (int r = 0; l->t->host_of && r < l->rank; r++)
+        if (l->t->host_of[r] == l->t->host_of[l->rank]) return false;
+    return l->t->host_of || !l->rank;
+}
+
 /* --- beginning --- */
 
 static int64_t bytes_of(const sk_box *b)
@@ -78,7 +90,9 @@ static sk_status open_run(loop *l)
     sk_run_opts o = {.fill = sk_setup_fill,
                      .fill_ctx = (void *)l->s,
                      .seed = job->seed,
-                     .knobs = sk_setup_knobs(job)};
+                     .knobs = sk_setup_knobs(job),
+                     .wire = l->t->wire,
+                     .host_of = l->t->host_of};
     SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
     sk_run_boxes(l->run, &l->arena, &l->boxes, &l->n_boxes);
     l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);
@@ -123,17 +137,43 @@ static sk_status first_weights(loop *l)
 
 /* --- saving: phases with barriers between them, see checkpoint.h --- */
 
+/* One rank's word on its share. */
+typedef struct word {
+    sk_ckpt_report report;
+    char why[SK_WHY];
+} word;
+
 static sk_status write_share(loop *l)
 {
     sk_ckpt_share share = {.model = l->boxes,
                            .n_model = l->n_model,
                            .state = l->boxes + l->n_model,
                            .n_state = l->n_boxes - l->n_model};
-    sk_ckpt_report *r = &l->desk->save.report[l->rank];
-    if (!l->desk->save.begun) return SK_OK;
-    if (sk_ckpt_write_rank(l->t->ckpt, l->desk->save.name, l->rank, &share, r))
-        snprintf(l->desk->save.why[l->rank], SK_WHY, "%s", sk_error_line());
+    word mine = {0}, all[SK_MAX_RANKS];
+    bool bad = l->desk->save.begun &&
+               sk_ckpt_write_rank(l->t->ckpt, l->desk->save.name, l->rank, &share, &mine.report);
+    if (bad) snprintf(mine.why, SK_WHY, "%s", sk_error_line());
+    SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
+    for (int r = 0; !l->rank && r < l->s->n_ranks; r++) {
+        l->desk->save.report[r] = all[r].report;
+        memcpy(l->desk->save.why[r], all[r].why, SK_WHY);
+    }
     return SK_OK;
+}
+
+/* The name of the checkpoint, or that there is none, from rank 0 to all; each host has a desk. */
+static sk_status share_name(loop *l)
+{
+    struct {
+        char name[SK_CKPT_NAME];
+        bool begun;
+    } w = {.begun = l->desk->save.begun};
+    memcpy(w.name, l->desk->save.name, sizeof w.name);
+    SK_TRY(sk_comm_share(sk_run_comm(l->run), &w, sizeof w));
+    if (!is_first(l) || !l->rank) return sk_run_barrier(l->run);
+    memcpy(l->desk->save.name, w.name, sizeof w.name);
+    l->desk->save.begun = w.begun;
+    return sk_run_barrier(l->run);
 }
 
 static sk_status commit(loop *l)
@@ -190,9 +230,8 @@ static sk_status save(loop *l)
         st = sk_ckpt_begin(l->t->home, l->done, l->save_bytes, d->save.name);
         d->save.begun = !st;
     }
-    SK_TRY(sk_run_barrier(l->run));
+    SK_TRY(share_name(l));
     SK_TRY(write_share(l));
-    SK_TRY(sk_run_barrier(l->run));
     if (l->rank) return SK_OK;
     if (!st) st = commit(l);
     return judge_save(l, st);
@@ -200,13 +239,51 @@ static sk_status save(loop *l)
 
 /* --- models for others: rank 0 reads all heaps while the rest wait --- */
 
+/* What rank 0 cannot read is sent to it: the boxes of the model that count as this rank's. */
+static sk_status send_model(loop *l)
+{
+    sk_comm *c = sk_run_comm(l->run);
+    for (int i = 0; i < l->n_model; i++)
+        if (bytes_of(&l->boxes[i]))
+            SK_TRY(sk_comm_send(c, 0, EXPORT_TAG, l->boxes[i].data, bytes_of(&l->boxes[i])));
+    return SK_OK;
+}
+
+/* Rank r's boxes into memory of my own, in the order in which it sends them. */
+static sk_status take_model(loop *l, int r, sk_box **boxes, int *n)
+{
+    sk_program_boxes(l->s->programs[r], &l->arena, NULL, boxes, n);
+    *n = sk_boxes_sort(&l->s->graph, *boxes, *n);
+    for (int i = 0; i < *n; i++) {
+        sk_box *b = &(*boxes)[i];
+        if (!bytes_of(b)) continue;
+        b->data = sk_many(&l->arena, char, bytes_of(b));
+        SK_TRY(sk_comm_recv(sk_run_comm(l->run), r, EXPORT_TAG, b->data, bytes_of(b)));
+    }
+    return SK_OK;
+}
+
+static sk_status export_here(loop *l, const char *path)
+{
+    sk_box **boxes = sk_many(&l->arena, sk_box *, l->s->n_ranks);
+    int *n = sk_many(&l->arena, int, l->s->n_ranks);
+    for (int r = 0; r < l->s->n_ranks; r++) {
+        if (far(l, r)) SK_TRY(take_model(l, r, &boxes[r], &n[r]));
+        else
+            sk_program_boxes(l->s->programs[r], &l->arena, sk_heap_base(l->t->heaps, r), &boxes[r],
+                             &n[r]);
+    }
+    return sk_export_boxes(&l->arena, l->s, boxes, n, path);
+}
+
 static sk_status export_model(loop *l, const char *name, sk_record_kind kind)
 {
     SK_TRY(sk_run_barrier(l->run));
+    if (far(l, l->rank)) SK_TRY(send_model(l));
     if (!l->rank) {
         sk_mark m = sk_arena_mark(&l->arena);
         const char *path = sk_print(&l->arena, "%s/%s", l->t->dir, name);
-        sk_status st = sk_export_heaps(&l->arena, l->s, l->t->heaps, path);
+        sk_status st = export_here(l, path);
         if (st && kind == SK_REC_FINAL) return sk_trail(st, SK_HERE);
         note(l, st ? SK_REC_WARN : kind, st ? sk_error_line() : path);
         sk_arena_back(&l->arena, m);
@@ -261,9 +338,8 @@ static sk_status measure_peak(loop *l)
 {
     int busy = l->s->n_ranks * l->s->threads; /* ranks that share a core share its peak */
     double share = busy > l->s->cores ? (double)l->s->cores / busy : 1;
-    l->desk->peak[l->rank] = share * sk_host_peak(l->s->threads, PEAK_S);
-    SK_TRY(sk_run_barrier(l->run));
-    return SK_OK;
+    double peak = share * sk_host_peak(l->s->threads, PEAK_S);
+    return sk_comm_collect(sk_run_comm(l->run), &peak, sizeof peak, l->desk->peak);
 }
 
 static void report(loop *l, const sk_step_out *out, double lr, double seconds)
@@ -313,15 +389,17 @@ static sk_status one_step(loop *l)
 }
 
 /* The verdict on the step just done; a number of steps that is new is told to the console. */
-static bool told_to_stop(loop *l)
+static sk_status hear(loop *l, bool *stop)
 {
     sk_verdict v = sk_desk_verdict(l->desk, l->done - 1);
+    if (l->t->wire) SK_TRY(sk_comm_share(sk_run_comm(l->run), &v, sizeof v));
     if (!l->rate.steps && v.steps) {
         l->rate.steps = v.steps;
         sk_record r = {.kind = SK_REC_STEPS, .step = v.steps};
         if (!l->rank) sk_desk_put(l->desk, &r);
     }
-    return v.stop;
+    *stop = v.stop;
+    return SK_OK;
 }
 
 static sk_status between(loop *l)
@@ -364,8 +442,10 @@ static sk_status train(loop *l)
     if (!l->rank) l->desk->began = sk_now();
     l->started = sk_now();
     while (!l->rate.steps || l->done < l->rate.steps) {
+        bool stop = false;
         SK_TRY(one_step(l));
-        if (told_to_stop(l) && l->done != l->rate.steps) return stopped(l);
+        SK_TRY(hear(l, &stop));
+        if (stop && l->done != l->rate.steps) return stopped(l);
         SK_TRY(between(l));
     }
     return finish(l);

@@ -5,7 +5,9 @@
  * Between steps come validation, saving, and exports for samples, each due by the
  * number of steps done, so that all ranks come to them together.  Ranks write
  * checkpoints together; rank 0 alone writes metrics, models for sampling and the
- * final model, reading the others' heaps while they wait at a barrier.
+ * final model, reading the others' heaps while they wait at a barrier.  Ranks of
+ * other hosts send it what it cannot read; decisions reach them over the wire, and
+ * the run directory must be one that all hosts see.
  *
  * A save that fails is a warning and training goes on; MAX_BAD_SAVES in a row end
  * it.  Numbers that are not finite end it too, before the weights are touched. */
@@ -30,6 +32,8 @@ typedef struct sk_training {
     int64_t step, tokens; /* done before, when resuming */
     int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
     const char *config;   /* the text of config.yaml, for checkpoints */
+    sk_wire *wire;        /* to ranks of other hosts; NULL: there are none */
+    const int *host_of;   /* rank -> host; NULL: one host */
 } sk_training;
 
 /* SK_ESTOP: asked to stop, and everything is saved. */

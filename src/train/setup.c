@@ -88,6 +88,20 @@ static int choose_micro(const sk_setup *s)
     return (int)(n > batch ? batch : n);
 }
 
+/* Ranks that share the cores of a host, where most of them sit. */
+static int most_on_a_host(const sk_setup *s)
+{
+    const int *host_of = s->job->host_of;
+    int most = 0;
+    if (!host_of || s->n_ranks != s->job->ranks) return s->n_ranks;
+    for (int r = 0; r < s->n_ranks; r++) {
+        int here = 0;
+        for (int q = 0; q < s->n_ranks; q++) here += host_of[q] == host_of[r];
+        if (here > most) most = here;
+    }
+    return most;
+}
+
 static sk_status make_layout(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -96,10 +110,11 @@ static sk_status make_layout(sk_setup *s)
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     s->n_micro = choose_micro(s);
+    SK_TRY(sk_pin_find(job->algorithm, &s->pin));
     sk_host host;
     sk_host_look(&host);
     s->cores = host.cores;
-    int share = host.cores / s->n_ranks;
+    int share = host.cores / most_on_a_host(s);
     s->threads = job->threads > 0 ? (int)job->threads : share > 1 ? share : 1;
     if (s->threads > SK_TEAM_MOST) s->threads = SK_TEAM_MOST;
     return SK_OK;
@@ -133,7 +148,10 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
     return (sk_compile_opts){.optim = s->optim,
                              .n_micro = s->n_micro,
                              .threads = s->threads,
-                             .validate = s->job->val_every != 0};
+                             .validate = s->job->val_every != 0,
+                             .host_of = s->job->host_of,
+                             .costs = s->job->costs,
+                             .pin = s->pin};
 }
 
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)

@@ -23,6 +23,7 @@ typedef struct sk_setup {
     const sk_optim *optim;
     int n_ranks, n_micro, threads; /* threads of each rank */
     int cores;                     /* of this host */
+    int pin;                       /* algorithm of all collectives: sk_pin_find */
     int n_classes, *class_of; /* ranks with equal numbers have equal programs but for coordinates */
     sk_program **programs;    /* by rank; NULL where the class has one already, see `all` */
     int64_t n_params;

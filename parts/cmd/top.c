@@ -1,0 +1,353 @@
+/* top.c - `skein top`: how a running job stands, also a stuck one.
+ *
+ * Reads the board of the job (comm/board.h) through /proc, mapped read only: the job
+ * does not notice.  Two looks LOOK_S apart make a frame: what changed in between is
+ * alive.  A frame ends with a verdict that names the rank all others wait for
+ * (comm/blame.h).  Instructions get their text by compiling the run's config.yaml
+ * again; if the hash of that program is not the one on the board, only their
+ * numbers are shown. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/ask.h"
+#include "cli/cmd.h"
+#include "comm/blame.h"
+#include "run/flight.h"
+#include "train/setup.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_S  0.3
+#define STUCK_S 2.0 /* nothing moved for so long: stuck */
+
+enum { STARTING, READY, RUNNING, DONE, FAILED, N_STATES };
+static const char *const states[N_STATES + 1] = {"starting", "ready",  "running",
+                                                 "done",     "failed", "?"};
+
+typedef struct seen { /* a rank at one look */
+    long long pid, step, pc, waits_for, beat;
+    int state;
+    char process;
+    double since; /* seconds at its instruction */
+} seen;
+
+typedef struct frame {
+    sk_arena *arena;
+    sk_heaps *board;
+    sk_setup *setup; /* NULL: the programs are not known */
+    int n;
+    seen *was, *is;
+    double dt;
+} frame;
+
+/* --- looking --- */
+
+static void look(const sk_heaps *h, int n, seen *to)
+{
+    double now = sk_now();
+    for (int r = 0; r < n; r++) {
+        const sk_line *l = sk_heaps_line(h, r);
+        double newest = sk_flight_newest(l);
+        int state = atomic_load(&l->state);
+        to[r] = (seen){.pid = atomic_load(&l->pid),
+                       .step = atomic_load(&l->step),
+                       .pc = atomic_load(&l->pc),
+                       .waits_for = atomic_load(&l->waits_for),
+                       .beat = atomic_load(&l->beat),
+                       .state = state >= 0 && state < N_STATES ? state : N_STATES,
+                       .process = sk_blame_process(l),
+                       .since = newest > 0 && newest < now ? now - newest : 0};
+    }
+}
+
+static void take(frame *f, double seconds)
+{
+    f->was = sk_many(f->arena, seen, f->n);
+    f->is = sk_many(f->arena, seen, f->n);
+    double start = sk_now();
+    look(f->board, f->n, f->was);
+    usleep((useconds_t)(seconds * 1e6));
+    look(f->board, f->n, f->is);
+    f->dt = sk_now() - start;
+}
+
+static bool over(char process) { return process == 'X' || process == 'Z'; }
+static bool moved(const frame *f, int r) { return f->is[r].beat != f->was[r].beat; }
+
+/* The job's own config, compiled as it was.  Best effort: NULL if anything is missing. */
+static sk_setup *compile(sk_arena *a, const sk_heaps *board)
+{
+    char *config = sk_print(a, "%s/config.yaml", sk_board_about(board).label);
+    sk_job *job = sk_new(a, sk_job);
+    sk_setup *s = sk_new(a, sk_setup);
+    if (config[0] != '/' || !sk_is_file(config)) return NULL;
+    if (sk_conf_load(a, 1, &config, job, NULL) || sk_setup_program(a, job, false, s)) {
+        sk_error_set("");
+        return NULL;
+    }
+    return s->n_ranks == sk_board_about(board).n_ranks ? s : NULL;
+}
+
+static const sk_program *program_of(const frame *f, int rank)
+{
+    sk_setup *s = f->setup;
+    if (!s) return NULL;
+    if (!s->programs[rank] && sk_setup_one(s, rank, &s->programs[rank])) {
+        sk_error_set("");
+        return NULL;
+    }
+    uint64_t theirs = atomic_load(&sk_heaps_line(f->board, rank)->hash);
+    return sk_program_hash(s->programs[rank]) == theirs ? s->programs[rank] : NULL;
+}
+
+/* --- the verdict --- */
+
+/* The rank that is to blame: dead or stopped first, else the one most others wait for. */
+static int culprit(const frame *f)
+{
+    int best = -1, most = 0, *votes = sk_many(f->arena, int, f->n);
+    for (int r = 0; r < f->n; r++) {
+        char p = f->is[r].process;
+        if (p == 'T' || p == 't' || (over(p) && f->is[r].state != DONE)) return r;
+        sk_blame b = sk_blame_find(f->board, r);
+        if (b.n > 1 && !b.circle) votes[b.rank]++;
+    }
+    for (int r = 0; r < f->n; r++)
+        if (votes[r] > most) most = votes[best = r];
+    return best;
+}
+
+/* "; ranks 0, 1, 3 wait for it since 12 s" */
+static void victims(const frame *f, int root, sk_out *o)
+{
+    int n = 0;
+    double longest = 0;
+    sk_out who = {.arena = f->arena};
+    for (int r = 0; r < f->n; r++) {
+        sk_blame b = sk_blame_find(f->board, r);
+        if (r == root || b.circle || b.rank != root) continue;
+        sk_out_add(&who, "%s%d", n++ ? ", " : "", r);
+        longest = fmax(longest, f->is[r].since);
+    }
+    if (n)
+        sk_out_add(o, "; rank%s %s wait%s for it since %.3g s", n > 1 ? "s" : "", who.s,
+                   n > 1 ? "" : "s", longest);
+}
+
+static void blame(const frame *f, int root, sk_out *o)
+{
+    const seen *s = &f->is[root];
+    sk_out_add(o, "stuck: rank %d is %s", root, sk_blame_word(s->process));
+    if (s->process == 'T') sk_out_add(o, " (kill -CONT %lld)", s->pid);
+    sk_out_add(o, " %s", sk_flight_place(NULL, sk_heaps_line(f->board, root), f->arena));
+    if (!over(s->process) && s->since > 0) sk_out_add(o, " since %.3g s", s->since);
+    victims(f, root, o);
+}
+
+static void rate(const frame *f, sk_out *o)
+{
+    const seen *a = &f->was[0], *b = &f->is[0];
+    const sk_program *p = program_of(f, 0);
+    double beats = (double)(b->beat - a->beat) / f->dt;
+    double steps = (double)(b->step - a->step) / f->dt;
+    if (p && p->n_train > 0) steps = beats / p->n_train; /* finer than whole steps */
+    if (steps > 0) sk_out_add(o, "running, step %lld, %.3g steps/s", b->step + 1, steps);
+    else sk_out_add(o, "running, step %lld, %.3g instructions/s", b->step + 1, beats);
+}
+
+static int count_state(const frame *f, int state)
+{
+    int n = 0;
+    for (int r = 0; r < f->n; r++) n += f->is[r].state == state;
+    return n;
+}
+
+static bool ended(const frame *f)
+{
+    for (int r = 0; r < f->n; r++)
+        if (f->is[r].pid > 0 && !over(f->is[r].process)) return false;
+    return f->is[0].pid > 0;
+}
+
+static const char *verdict(const frame *f)
+{
+    sk_out o = {.arena = f->arena};
+    const char *story = NULL;
+    int root = culprit(f), moving = 0;
+    double still = INFINITY; /* the rank that moved last did so then */
+    for (int r = 0; r < f->n; r++) {
+        moving += moved(f, r);
+        if (f->is[r].since > 0) still = fmin(still, f->is[r].since);
+    }
+    bool bad = root >= 0 && strchr("TtXZ", f->is[root].process);
+    if (sk_heaps_aborted(f->board, NULL, NULL, &story))
+        sk_out_add(&o, "failed: %.*s", (int)strcspn(story, "\n"), story);
+    else if (count_state(f, DONE) == f->n) sk_out_add(&o, "done");
+    else if (ended(f)) sk_out_add(&o, "all ranks have ended");
+    else if (bad || (root >= 0 && !moving && still > STUCK_S && isfinite(still)))
+        blame(f, root, &o);
+    else if (moving) rate(f, &o);
+    else if (count_state(f, STARTING) + count_state(f, READY) > 0) sk_out_add(&o, "starting");
+    else sk_out_add(&o, "nothing moved for %.3g s", isfinite(still) ? still : f->dt);
+    return o.s;
+}
+
+/* --- showing --- */
+
+static const char *number(const frame *f, long long x, long long none)
+{
+    return x == none ? "-" : sk_print(f->arena, "%lld", x);
+}
+
+/* The text of an instruction without its number. */
+static const char *inst_text(const frame *f, int rank, bool whole)
+{
+    const char *text = sk_flight_inst(program_of(f, rank), f->is[rank].pc, f->arena);
+    if (!text || f->is[rank].step < 0) return "";
+    text += strspn(text, "0123456789");
+    text += strspn(text, " ");
+    return whole ? text : sk_print(f->arena, "%.60s", text);
+}
+
+static sk_status show_ranks(const frame *f, const char *format)
+{
+    static const char *const head[] = {"rank", "pid",       "state", "process", "step",
+                                       "inst", "waits for", "since", "beats/s", "what"};
+    sk_table t = {.arena = f->arena, .head = head, .n_cols = sizeof head / sizeof *head};
+    for (int r = 0; r < f->n; r++) {
+        const seen *s = &f->is[r];
+        double beats = (double)(s->beat - f->was[r].beat) / f->dt;
+        const char *cells[] = {sk_print(f->arena, "%d", r),
+                               number(f, s->pid, 0),
+                               states[s->state],
+                               over(s->process) ? "dead" : sk_print(f->arena, "%c", s->process),
+                               number(f, s->step < 0 ? -1 : s->step + 1, -1),
+                               number(f, s->step < 0 ? -1 : s->pc, -1),
+                               number(f, s->waits_for, -1),
+                               sk_print(f->arena, "%.2f", s->since),
+                               sk_print(f->arena, "%.0f", beats),
+                               inst_text(f, r, format != NULL)};
+        sk_table_add(&t, cells);
+    }
+    return sk_table_print(&t, format, stdout);
+}
+
+static sk_status show(frame *f, const char *format)
+{
+    sk_board_info about = sk_board_about(f->board);
+    if (!format)
+        printf("job %d · %d ranks · %s\n", about.pid, about.n_ranks,
+               *about.label ? about.label : "no run directory");
+    SK_TRY(show_ranks(f, format));
+    if (!format) printf("%s\n", verdict(f));
+    return SK_OK;
+}
+
+/* Frame after frame on a terminal, until the job is over. */
+static sk_status watch(frame *f, const char *format, bool once)
+{
+    for (double seconds = LOOK_S;; seconds = 1) {
+        sk_mark m = sk_arena_mark(f->arena);
+        take(f, seconds);
+        if (!once) printf("\033[H\033[J");
+        SK_TRY(show(f, format));
+        fflush(stdout);
+        if (once || ended(f)) return SK_OK;
+        sk_arena_back(f->arena, m);
+    }
+}
+
+/* --- which job --- */
+
+static frame open_frame(sk_arena *a, sk_heaps *board)
+{
+    frame f = {.arena = a, .board = board, .n = sk_board_about(board).n_ranks};
+    f.setup = compile(a, board);
+    return f;
+}
+
+static sk_status show_jobs(sk_arena *a, const int *pids, int n, const char *format)
+{
+    static const char *const head[] = {"job", "ranks", "seconds", "run", "verdict"};
+    sk_table t = {.arena = a, .head = head, .n_cols = 5};
+    for (int i = 0; i < n; i++) {
+        sk_heaps *h;
+        if (sk_board_open(pids[i], &h)) continue; /* it ended while we looked */
+        sk_board_info b = sk_board_about(h);
+        frame f = open_frame(a, h);
+        take(&f, LOOK_S / n);
+        const char *cells[] = {sk_print(a, "%d", pids[i]), sk_print(a, "%d", b.n_ranks),
+                               sk_print(a, "%.0f", (double)time(NULL) - b.started),
+                               sk_strdup(a, b.label), verdict(&f)};
+        sk_table_add(&t, cells);
+        sk_heaps_close(h);
+    }
+    sk_error_set("");
+    return sk_table_print(&t, format, stdout);
+}
+
+/* A run directory: the newest job that trains there. */
+static int find_run(const char *dir, const int *pids, int n)
+{
+    char path[PATH_MAX];
+    int best = 0;
+    double newest = 0;
+    for (int i = 0; i < n; i++) {
+        sk_heaps *h;
+        if (sk_board_open(pids[i], &h)) continue;
+        sk_board_info b = sk_board_about(h);
+        bool there = !dir || (realpath(dir, path) && !strcmp(path, b.label));
+        if (there && b.started > newest) newest = b.started, best = pids[i];
+        sk_heaps_close(h);
+    }
+    sk_error_set("");
+    return best;
+}
+
+static sk_status find_job(sk_arena *a, const char *word, int *pid)
+{
+    int *pids, n = sk_board_jobs(a, &pids);
+    int64_t number = 0;
+    if (word && !sk_is_dir(word) && sk_read_int(word, &number) && number > 0 && number < INT_MAX) {
+        *pid = (int)number;
+        return SK_OK;
+    }
+    *pid = find_run(word, pids, n);
+    if (*pid) return SK_OK;
+    if (!word) return sk_fail(SK_EUSAGE, "top: no job of skein runs on this host");
+    return sk_fail(SK_EUSAGE, "top: no job trains in %s now; there are %d jobs on this host", word,
+                   n);
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    const char *words[1], *format = NULL, *once = NULL;
+    const sk_ask_option options[] = {{"-o", &format, false}, {"--once", &once, true}, {0}};
+    int n = 0, pid = 0, *pids;
+    sk_heaps *board;
+    SK_TRY(sk_ask_words(a, argc, argv, options, words, 1, &n));
+    if (format && !strcmp(format, "text")) format = NULL;
+    SK_TRY(find_job(a, n ? words[0] : NULL, &pid));
+    int jobs = n ? 0 : sk_board_jobs(a, &pids);
+    if (jobs > 1) return show_jobs(a, pids, jobs, format);
+    SK_TRY(sk_board_open(pid, &board));
+    frame f = open_frame(a, board);
+    sk_status st = watch(&f, format, once || format || !isatty(STDOUT_FILENO));
+    sk_heaps_close(board);
+    return st;
+}
+
+const sk_cmd sk_cmd_top = {
+    .name = "top",
+    .doc = "how a running job stands: every rank, and who keeps the others waiting",
+    .help = "usage: skein top [PID | RUNDIR] [--once] [-o csv|json|md|text]\n\n"
+            "PID is any process of the job.  Without a word the job of this host, or a table of "
+            "the jobs if\nthere are several.  On a terminal it is shown anew every second until "
+            "the job ends; --once, a\npipe or -o: once.  The job is not disturbed, also one that "
+            "hangs.  `since`: seconds at this\ninstruction; `process`: R runs, S sleeps, T is "
+            "stopped, D waits for a disk.\n    skein top runs/last --once\n",
+    .run = run,
+};

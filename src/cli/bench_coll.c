@@ -1,0 +1,339 @@
+/* bench_coll.c - points of a benchmark of collectives: which ones, and the table of them.
+ *
+ * A point is a collective, an algorithm and a size.  All points are put together
+ * first and then timed by one set of ranks (run/timing.h). */
+#include "cli/bench_coll.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/ask.h"
+#include "comm/choose.h"
+#include "run/calibrate.h"
+#include "run/machine.h"
+#include "run/timing.h"
+#include "train/setup.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_SIZES = 64, MAX_OPS = 2 * SK_N_COLLS };
+static const double calibrate_seconds = 20;
+
+typedef struct asked {
+    sk_coll_kind kinds[MAX_OPS];
+    int64_t sizes[MAX_SIZES];
+    int n_kinds, n_sizes, n_ranks;
+    const char *algorithms; /* names with commas between them, or "all" */
+    bool fresh;
+    double seconds; /* a point; 0: the usual */
+    sk_machine machine;
+    struct {
+        sk_coll_spec *v;
+        int n, cap;
+    } points;
+} asked;
+
+static const char *const columns[] = {"op",        "bytes",        "ranks",  "algorithm",
+                                      "us_median", "us_p10",       "us_p90", "algbw_gbs",
+                                      "busbw_gbs", "predicted_us", "wrong"};
+enum { COLS = sizeof columns / sizeof *columns };
+
+/* --- reading --- */
+
+/* The next word of a list with commas; NULL after the last. */
+static char *next_word(char **list)
+{
+    if (!*list) return NULL;
+    char *word = *list, *comma = strchr(word, ',');
+    if (comma) *comma++ = 0;
+    *list = comma;
+    return word;
+}
+
+/* "allreduce, allgather and broadcast" */
+static const char *names_of(sk_arena *a, const char *const *names, int n)
+{
+    sk_out o = {.arena = a};
+    for (int i = 0; i < n; i++)
+        sk_out_add(&o, "%s%s", !i ? "" : i + 1 < n ? ", " : " and ", names[i]);
+    return o.n ? o.s : "none";
+}
+
+static sk_status unknown(sk_arena *a, const char *option, const char *word,
+                         const char *const *names, int n)
+{
+    const char *near = sk_nearest(word, names, n);
+    return sk_fail(SK_EUSAGE, "command line: %s %.40s is unknown%s%s%s; there are %s", option, word,
+                   near ? " - did you mean " : "", near ? near : "", near ? "?" : "",
+                   names_of(a, names, n));
+}
+
+static sk_status read_ops(sk_arena *a, const char *text, asked *q)
+{
+    char *list = sk_strdup(a, text);
+    for (char *word; (word = next_word(&list));) {
+        int k = 0;
+        if (!strcmp(word, "bcast")) word = sk_strdup(a, sk_coll_names[SK_BROADCAST]);
+        while (k < SK_N_COLLS && strcmp(word, sk_coll_names[k])) k++;
+        if (k == SK_N_COLLS) return unknown(a, "--op", word, sk_coll_names, SK_N_COLLS);
+        if (q->n_kinds == MAX_OPS)
+            return sk_fail(SK_EUSAGE, "command line: --op has more than %d", MAX_OPS);
+        q->kinds[q->n_kinds++] = (sk_coll_kind)k;
+    }
+    return SK_OK;
+}
+
+static sk_status add_size(asked *q, const char *word, int64_t bytes)
+{
+    if (bytes < 4 || bytes % 4 || bytes > (1ll << 36))
+        return sk_fail(SK_EUSAGE,
+                       "command line: --sizes has \"%.40s\"; bytes from 4 to 64Gi that four "
+                       "divides are needed, or 4..256Mi for powers of four from the first",
+                       word);
+    if (q->n_sizes == MAX_SIZES)
+        return sk_fail(SK_EUSAGE, "command line: --sizes has more than %d", MAX_SIZES);
+    q->sizes[q->n_sizes++] = bytes;
+    return SK_OK;
+}
+
+/* "64" or "4..256Mi" */
+static sk_status read_size(sk_arena *a, const char *word, asked *q)
+{
+    char *first = sk_strdup(a, word), *dots = strstr(first, "..");
+    int64_t from = 0, to = 0;
+    if (dots) *dots = 0;
+    if (!sk_read_int(first, &from)) from = 0;
+    if (!dots) to = from;
+    else if (!sk_read_int(dots + 2, &to) || to < from) from = 0;
+    do SK_TRY(add_size(q, word, from));
+    while ((from *= 4) <= to);
+    return SK_OK;
+}
+
+static sk_status read_sizes(sk_arena *a, const char *text, asked *q)
+{
+    char *list = sk_strdup(a, text);
+    for (char *word; (word = next_word(&list));) SK_TRY(read_size(a, word, q));
+    return SK_OK;
+}
+
+static sk_status read_ranks(const char *text, int *ranks)
+{
+    int64_t n = 0;
+    if (sk_read_int(text, &n) && n >= 1 && n <= SK_MAX_RANKS) {
+        *ranks = (int)n;
+        return SK_OK;
+    }
+    return sk_fail(SK_EUSAGE, "command line: -n is \"%.40s\"; 1 to %d ranks are needed", text,
+                   SK_MAX_RANKS);
+}
+
+static sk_status read_seconds(const char *text, double *seconds)
+{
+    if (sk_read_real(text, seconds) && *seconds > 0 && *seconds <= 3600) return SK_OK;
+    return sk_fail(SK_EUSAGE,
+                   "command line: --seconds is \"%.40s\"; more than 0 and up to 3600 for each "
+                   "point are needed",
+                   text);
+}
+
+/* --- algorithms --- */
+
+/* Can ranks of this host do it?  Native ones but shm need a library that started us. */
+static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind)
+{
+    sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
+    return (!c->native || !strcmp(c->name, "shm")) && sk_coll_can(c, &ask);
+}
+
+static int list_names(sk_arena *a, const asked *q, int kind, const char *const **out)
+{
+    int n = 0, all = 0;
+    while (sk_coll_parts[all]) all++;
+    const char **names = sk_many(a, const char *, all + 1);
+    for (int i = 0; i < all; i++)
+        if (kind < 0 || fits(q, sk_coll_parts[i], (sk_coll_kind)kind))
+            names[n++] = sk_coll_parts[i]->name;
+    *out = names;
+    return n;
+}
+
+static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *c)
+{
+    bool shm = !strcmp(c->name, "shm");
+    for (int i = 0; i < q->n_sizes; i++) {
+        sk_coll_spec *s = sk_push(a, &q->points);
+        *s = (sk_coll_spec){.kind = kind,
+                            .reduce = c->adasum ? SK_ADASUM : SK_SUM,
+                            .type = SK_F32,
+                            .bytes = q->sizes[i],
+                            .n_ranks = q->n_ranks,
+                            .algorithm = shm ? SK_SHM : sk_coll_find(c->name),
+                            .in_place = kind == SK_ALLREDUCE || kind == SK_BROADCAST,
+                            .fresh = q->fresh,
+                            .seconds = q->seconds};
+    }
+}
+
+static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char *name)
+{
+    const char *const *names;
+    int at = sk_coll_find(name);
+    if (at < 0) {
+        int n = list_names(a, q, -1, &names);
+        return unknown(a, "--algorithm", name, names, n);
+    }
+    if (!fits(q, sk_coll_parts[at], kind)) {
+        int n = list_names(a, q, (int)kind, &names);
+        return sk_fail(SK_EUSAGE,
+                       "command line: --algorithm %s cannot do %s on %d ranks of one "
+                       "host; those that can: %s",
+                       name, sk_coll_names[kind], q->n_ranks, names_of(a, names, n));
+    }
+    add_points(a, q, kind, sk_coll_parts[at]);
+    return SK_OK;
+}
+
+static sk_status make_points(sk_arena *a, asked *q)
+{
+    for (int k = 0; k < q->n_kinds; k++) {
+        char *list = sk_strdup(a, q->algorithms);
+        if (!strcmp(list, "all")) {
+            for (int i = 0; sk_coll_parts[i]; i++)
+                if (fits(q, sk_coll_parts[i], q->kinds[k]))
+                    add_points(a, q, q->kinds[k], sk_coll_parts[i]);
+            continue;
+        }
+        for (char *word; (word = next_word(&list));) SK_TRY(add_named(a, q, q->kinds[k], word));
+    }
+    return SK_OK;
+}
+
+/* --- showing --- */
+
+/* What the links would have to carry, as nccl-tests count it. */
+static double bus_share(sk_coll_kind kind, int n)
+{
+    double rest = (double)(n - 1) / n;
+    if (kind == SK_ALLREDUCE) return 2 * rest;
+    return kind == SK_BROADCAST || kind == SK_REDUCE ? 1 : rest;
+}
+
+/* By the algorithm if the machine is one whose collectives are skein's own. */
+static double predict(const sk_machine *m, const sk_coll_spec *s)
+{
+    int host = m->ranks_per_host, hosts = (s->n_ranks + host - 1) / host;
+    sk_reach reach = {s->n_ranks, hosts, s->n_ranks < host ? s->n_ranks : host};
+    sk_coll_ask ask = {.kind = s->kind, .n = s->n_ranks};
+    if (!m->chosen) return sk_machine_coll(m, s->kind, s->bytes, reach);
+    return sk_call_price(&m->costs, s->algorithm, &ask, hosts, s->bytes);
+}
+
+static void add_row(sk_table *t, const sk_machine *m, const sk_coll_spec *s,
+                    const sk_coll_timing *c)
+{
+    sk_arena *a = t->arena;
+    double alg = c->median > 0 ? (double)s->bytes / c->median * 1e-9 : 0;
+    double predicted = predict(m, s);
+    const char *cells[COLS] = {sk_coll_names[s->kind],
+                               sk_print(a, "%lld", (long long)s->bytes),
+                               sk_print(a, "%d", s->n_ranks),
+                               sk_algorithm_name(s->algorithm),
+                               sk_print(a, "%.3f", 1e6 * c->median),
+                               sk_print(a, "%.3f", 1e6 * c->p10),
+                               sk_print(a, "%.3f", 1e6 * c->p90),
+                               sk_print(a, "%.4g", alg),
+                               sk_print(a, "%.4g", alg * bus_share(s->kind, s->n_ranks)),
+                               isfinite(predicted) ? sk_print(a, "%.3f", 1e6 * predicted) : "",
+                               sk_print(a, "%lld", (long long)c->wrong)};
+    sk_table_add(t, cells);
+}
+
+static sk_status time_and_show(sk_arena *a, const asked *q, const char *format)
+{
+    sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
+    sk_table t = {.arena = a, .head = columns, .n_cols = COLS};
+    int64_t wrong = 0;
+    SK_TRY(sk_time_colls(q->points.v, q->points.n, times));
+    for (int i = 0; i < q->points.n; i++) {
+        add_row(&t, &q->machine, &q->points.v[i], &times[i]);
+        wrong += times[i].wrong;
+    }
+    SK_TRY(sk_table_print(&t, format, stdout));
+    if (wrong) return sk_fail(SK_EBUG, "%lld elements came out wrong", (long long)wrong);
+    return SK_OK;
+}
+
+/* --- calibrating --- */
+
+/* The lines "key: value" of a file as a table. */
+static sk_status show_file(sk_arena *a, const char *path, const char *format)
+{
+    static const char *const head[] = {"key", "value"};
+    sk_table t = {.arena = a, .head = head, .n_cols = 2};
+    sk_text text;
+    SK_TRY(sk_file_read(a, path, &text));
+    char *rest = sk_strdup(a, text.s);
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        char *colon = strstr(line, ": ");
+        if (*line == '#' || !colon) continue;
+        *colon = 0;
+        sk_table_add(&t, (const char *[]){line, colon + 2});
+    }
+    return sk_table_print(&t, format, stdout);
+}
+
+static sk_status calibrate(sk_arena *a, const char *path, double seconds, const char *format)
+{
+    sk_costs costs;
+    sk_machine m;
+    double start = sk_now();
+    if (!path) path = sk_machine_path(a);
+    if (!path)
+        return sk_fail(SK_EUSAGE, "bench: neither XDG_CONFIG_HOME nor HOME is set; say where to "
+                                  "write: skein bench coll --calibrate FILE");
+    SK_TRY(sk_calibrate(a, seconds, &costs));
+    SK_TRY(sk_calibrate_machine(a, &costs, &m));
+    SK_TRY(sk_machine_write(a, path, &m));
+    SK_TRY(show_file(a, path, format));
+    fprintf(format ? stderr : stdout, "measured in %.1f s, written to %s\n", sk_now() - start,
+            path);
+    return SK_OK;
+}
+
+/* --- the command --- */
+
+static sk_status read_points(sk_arena *a, asked *q, const char *ops, const char *sizes,
+                             const char *ranks)
+{
+    SK_TRY(read_ops(a, ops, q));
+    SK_TRY(read_sizes(a, sizes, q));
+    SK_TRY(read_ranks(ranks, &q->n_ranks));
+    return make_points(a, q);
+}
+
+sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
+{
+    const char *ops = "allreduce", *sizes = "4,1Ki,32Ki,1Mi,16Mi", *ranks = "2", *seconds = NULL;
+    const char *cluster = NULL, *format = NULL, *calibrating = NULL, *file = NULL, *warning = NULL;
+    const char *fresh = NULL;
+    asked *q = sk_new(a, asked);
+    q->algorithms = "shm";
+    const sk_ask_option options[] = {
+        {"--op", &ops, false},          {"--sizes", &sizes, false},
+        {"-n", &ranks, false},          {"--algorithm", &q->algorithms, false},
+        {"--seconds", &seconds, false}, {"--cluster", &cluster, false},
+        {"--fresh", &fresh, true},      {"--calibrate", &calibrating, true},
+        {"-o", &format, false},         {0}};
+    int n = 0;
+    SK_TRY(sk_ask_words(a, argc, argv, options, &file, 1, &n));
+    if (file && !calibrating)
+        return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is one word too many", file);
+    if (seconds) SK_TRY(read_seconds(seconds, &q->seconds));
+    q->fresh = fresh != NULL;
+    if (calibrating) return calibrate(a, file, seconds ? q->seconds : calibrate_seconds, format);
+    SK_TRY(read_points(a, q, ops, sizes, ranks));
+    SK_TRY(sk_machine_usual(a, cluster, &q->machine, &warning));
+    if (warning) fprintf(stderr, "skein: %s\n", warning);
+    return time_and_show(a, q, format);
+}

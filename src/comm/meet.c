@@ -1,0 +1,223 @@
+/* meet.c - how the members of a group on one host come together over a call.
+ *
+ * tiny      I show my operand beside a number in my own lines, wait until the others show theirs,
+ *           and make my result from copies.  One way of the bytes, nobody waits at the end: lines
+ *           are used in turns of two, and whoever shows number t has read all of number t - 1 of
+ *           the others.  Where a rank shows and waits for nobody (the root of a broadcast), the
+ *           next one first makes sure that nobody is two behind.
+ * flags     start() raises `posted`; wait() sees everybody's, does my share with the others' memory
+ *           in place, raises `done`, and sees everybody's.  One line per rank and flag.
+ * tickets   with more ranks than cores a rank that waits keeps another from working.  So the last
+ *           that comes goes on at once: shares are taken from a common counter, and whoever runs
+ *           takes the next one.  Sums do not depend on who does them.  A rank is scheduled once a
+ *           call, which is the least.
+ *
+ * That members agree (same call, kind, type, shapes, members) is checked in every
+ * call, by a hash that each shows. */
+#include "comm/inside.h"
+
+enum { ALL_AT_ONCE = 64 << 10 }; /* bytes below which one rank does all shares */
+
+static sk_slot *slot_of(const sk_comm *c, const sk_member *m, int group, int i)
+{
+    return sk_heaps_slot(c->heaps, m->group.ranks[i], group);
+}
+
+static void ring_others(sk_comm *c, const sk_member *m)
+{
+    for (int i = 0; i < m->group.n; i++)
+        if (i != m->group.me) sk_bell_ring(sk_heaps_bell(c->heaps, m->group.ranks[i]));
+}
+
+static const sk_coll_call *call_at(const sk_comm *c, const sk_member *m, int i, int64_t at)
+{
+    const char *heap = sk_heap_base(c->heaps, m->group.ranks[i]);
+    return (const sk_coll_call *)(const void *)(heap + at);
+}
+
+static void post(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t number)
+{
+    sk_slot *s = slot_of(c, m, k->call->group, m->group.me);
+    s->call[number % SK_COMM_FLIGHT] = (const char *)k->call - c->base;
+    s->sign[number % SK_COMM_FLIGHT] = k->sign;
+}
+
+/* Fills c->calls with what each member posted, if it is what I posted. */
+static sk_status agree(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t number)
+{
+    for (int i = 0; i < m->group.n; i++) {
+        const sk_slot *s = slot_of(c, m, k->call->group, i);
+        c->calls[i] = call_at(c, m, i, s->call[number % SK_COMM_FLIGHT]);
+        if (s->sign[number % SK_COMM_FLIGHT] != k->sign)
+            return sk_comm_differ(c, k->call, m->group.ranks[i], c->calls[i]);
+    }
+    return SK_OK;
+}
+
+/* --- tiny --- */
+
+/* Whom must I see?  Everybody, unless one has all. */
+static bool needs(const sk_coll_call *call, const sk_group *g, int i)
+{
+    bool root = g->me == call->root;
+    switch (call->kind) {
+    case SK_BROADCAST:
+    case SK_SCATTER:
+        return !root && i == call->root;
+    case SK_REDUCE:
+    case SK_GATHER:
+        return root;
+    default:
+        return true;
+    }
+}
+
+static bool rooted(sk_coll_kind kind)
+{
+    return kind == SK_BROADCAST || kind == SK_SCATTER || kind == SK_REDUCE || kind == SK_GATHER;
+}
+
+static sk_status await_tiny(sk_comm *c, const sk_member *m, int group, int i, uint64_t t)
+{
+    return sk_await(c, &slot_of(c, m, group, i)->tiny[t & 1].seq, t, m->group.ranks[i]);
+}
+
+static void show(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t t)
+{
+    sk_tiny *mine = &slot_of(c, m, k->call->group, m->group.me)->tiny[t & 1];
+    sk_shm_show(c, &m->group, k->call, mine->data);
+    mine->sign = k->sign;
+    mine->call = (const char *)k->call - c->base;
+    atomic_store(&mine->seq, t);
+    ring_others(c, m);
+}
+
+static sk_status tiny(sk_comm *c, sk_member *m, const sk_known *k)
+{
+    const sk_group *g = &m->group;
+    int group = k->call->group;
+    uint64_t t = ++m->tiny;
+    for (int i = 0; m->ahead && i < g->n; i++)
+        if (i != g->me) SK_TRY(await_tiny(c, m, group, i, t - 1));
+    m->ahead = rooted(k->call->kind);
+    show(c, m, k, t);
+    for (int j = 0; j < g->n; j++) {
+        int i = (g->me + j) % g->n;
+        const sk_tiny *theirs = &slot_of(c, m, group, i)->tiny[t & 1];
+        c->shown[i] = theirs->data;
+        if (j && !needs(k->call, g, i)) continue;
+        SK_TRY(await_tiny(c, m, group, i, t));
+        if (theirs->sign != k->sign)
+            return sk_comm_differ(c, k->call, g->ranks[i], call_at(c, m, i, theirs->call));
+    }
+    c->calls[g->me] = k->call;
+    sk_shm_mine(c, g, k->call);
+    return SK_OK;
+}
+
+/* --- flags --- */
+
+static sk_status await_all(sk_comm *c, const sk_member *m, int group, bool done)
+{
+    for (int j = 1; j < m->group.n; j++) { /* beginning after me, so that not all eye the same */
+        int i = (m->group.me + j) % m->group.n;
+        const sk_slot *s = slot_of(c, m, group, i);
+        SK_TRY(sk_await(c, done ? &s->done : &s->posted, m->waited + 1, m->group.ranks[i]));
+    }
+    return SK_OK;
+}
+
+static sk_status by_flags(sk_comm *c, sk_member *m, const sk_known *k)
+{
+    int group = k->call->group;
+    SK_TRY(await_all(c, m, group, false));
+    SK_TRY(agree(c, m, k, m->waited));
+    sk_shm_share(c, &m->group, k->call, m->group.me);
+    atomic_store(&slot_of(c, m, group, m->group.me)->done, m->waited + 1);
+    ring_others(c, m);
+    return await_all(c, m, group, true);
+}
+
+/* --- tickets --- */
+
+/* A rank that may not have come, for stories; the counter tells only how many did. */
+static int somebody(const sk_comm *c, const sk_member *m, int group)
+{
+    for (int i = 0; i < m->group.n; i++) {
+        uint64_t posted =
+            atomic_load_explicit(&slot_of(c, m, group, i)->posted, memory_order_relaxed);
+        if (i != m->group.me && posted <= m->waited) return m->group.ranks[i];
+    }
+    return m->group.ranks[(m->group.me + 1) % m->group.n];
+}
+
+/* Shares [*from, the result) are mine to do; none: nothing is left. */
+static uint64_t take(atomic_ullong *taken, uint64_t end, bool all, uint64_t *from)
+{
+    unsigned long long next = atomic_load_explicit(taken, memory_order_relaxed);
+    while (next < end) {
+        uint64_t to = all ? end : next + 1;
+        if (!atomic_compare_exchange_weak(taken, &next, to)) continue;
+        *from = next;
+        return to;
+    }
+    *from = end;
+    return end;
+}
+
+static sk_status by_tickets(sk_comm *c, sk_member *m, const sk_known *k)
+{
+    const sk_group *g = &m->group;
+    int group = k->call->group, n = g->n;
+    uint64_t number = m->lap[m->waited % SK_COMM_FLIGHT], lap = number / SK_COMM_FLIGHT;
+    uint64_t end = (lap + 1) * (uint64_t)n, from = 0, to = 0;
+    size_t at = number % SK_COMM_FLIGHT;
+    sk_slot *first = slot_of(c, m, group, 0);
+    if (!sk_reached(&first->came[at], end))
+        SK_TRY(sk_await(c, &first->came[at], end, somebody(c, m, group)));
+    SK_TRY(agree(c, m, k, m->waited));
+    while ((to = take(&first->taken[at], end, k->bytes < ALL_AT_ONCE, &from)) > from) {
+        for (uint64_t u = from; u < to; u++) sk_shm_share(c, g, k->call, (int)(u % (uint64_t)n));
+        if (atomic_fetch_add(&first->finished[at], to - from) + to - from == end) ring_others(c, m);
+    }
+    return sk_await(c, &first->finished[at], end, somebody(c, m, group));
+}
+
+/* --- all of them --- */
+
+void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k)
+{
+    int group = k->call->group;
+    sk_slot *mine = slot_of(c, m, group, m->group.me);
+    if (k->way == SK_WAY_TINY || k->way == SK_WAY_ALONE) {
+        atomic_store_explicit(&mine->posted, m->posted + 1, memory_order_relaxed);
+        return;
+    }
+    post(c, m, k, m->posted);
+    atomic_store(&mine->posted, m->posted + 1);
+    if (k->way == SK_WAY_TICKETS) {
+        sk_slot *first = slot_of(c, m, group, 0);
+        m->lap[m->posted % SK_COMM_FLIGHT] = m->met;
+        atomic_fetch_add(&first->came[m->met % SK_COMM_FLIGHT], 1);
+        atomic_store_explicit(&mine->met, ++m->met, memory_order_relaxed);
+    }
+    ring_others(c, m);
+}
+
+sk_status sk_meet_wait(sk_comm *c, sk_member *m, const sk_known *k)
+{
+    if (k->way == SK_WAY_TINY) return tiny(c, m, k);
+    if (k->way == SK_WAY_TICKETS) return by_tickets(c, m, k);
+    if (k->way == SK_WAY_FLAGS) return by_flags(c, m, k);
+    c->calls[0] = k->call;
+    sk_shm_share(c, &m->group, k->call, 0);
+    return SK_OK;
+}
+
+bool sk_meet_test(sk_comm *c, const sk_member *m, const sk_known *k)
+{
+    int group = k->call->group;
+    for (int i = 0; i < m->group.n; i++)
+        if (!sk_reached(&slot_of(c, m, group, i)->posted, m->waited + 1)) return false;
+    return true;
+}

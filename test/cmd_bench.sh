@@ -1,0 +1,87 @@
+#!/bin/bash
+# cmd_bench.sh - skein bench coll: every collective and algorithm comes out right and in form.
+#
+# Times are not judged, only that they are numbers in order.  Wrong command lines have stories, a
+# calibrated machine is one that every command can read.
+set -eu
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/config
+points=0 stories=0
+
+fail() {
+    echo "bench: $*"
+    exit 1
+}
+
+# Rows wanted, then the words of `skein bench coll`.
+coll() {
+    local rows=$1
+    shift
+    timeout 100 "$skein" bench coll --seconds 0.002 -o csv "$@" >out.csv 2>err || fail "$*: $(cat err)"
+    [ "$(head -n 1 out.csv)" = "op,bytes,ranks,algorithm,us_median,us_p10,us_p90,algbw_gbs,busbw_gbs,predicted_us,wrong" ] ||
+        fail "$*: columns: $(head -n 1 out.csv)"
+    awk -F, -v rows="$rows" '
+        NR > 1 && !(NF == 11 && $5 > 0 && $6 <= $5 && $5 <= $7 && $8 >= 0 && $11 == 0) {
+            print "bad row: " $0
+            bad = 1
+        }
+        END {
+            if (rows && NR - 1 != rows) { print NR - 1 " rows, " rows " are needed"; bad = 1 }
+            exit bad
+        }' out.csv || fail "$*"
+    points=$((points + $(wc -l <out.csv) - 1))
+}
+
+# Words that the story must have, then the words of the command.
+story() {
+    local rc=0 words=$1 word
+    shift
+    "$skein" bench coll "$@" >out 2>err || rc=$?
+    [ $rc = 64 ] || fail "$*: exit code $rc, 64 is needed: $(cat err)"
+    IFS='|' read -r -a list <<<"$words"
+    for word in "${list[@]}"; do
+        grep -qF -- "$word" err || fail "$*: the story lacks '$word': $(cat err)"
+    done
+    stories=$((stories + 1))
+}
+
+all=allreduce,reduce_scatter,allgather,broadcast,reduce,gather,scatter,alltoall,alltoallv
+coll 27 --op $all --sizes 4,1000,64Ki -n 2
+coll 27 --op $all --sizes 4,1000,64Ki -n 3
+coll 9 --op $all --sizes 1Mi -n 1
+coll 7 --op bcast --sizes 4..16Ki -n 2
+grep -q '^broadcast,16384,2,shm,' out.csv || fail "bcast: $(cat out.csv)"
+coll 3 --sizes 4..16,1Mi -n 5
+coll 9 --op $all --sizes 4Ki -n 3 --fresh
+for n in 3 4; do
+    coll 0 --op $all --sizes 4,4000 --algorithm all -n $n
+    for name in shm ring direct; do
+        grep -q ",$n,$name," out.csv || fail "--algorithm all has no $name"
+    done
+done
+coll 2 --sizes 64 --algorithm ring,direct -n 4
+
+story "did you mean ring?|direct|shm" --algorithm rng
+story "cannot do broadcast|those that can:|shm" --algorithm ring --op broadcast
+story "--op allreduc|did you mean allreduce?|alltoallv" --op allreduc
+story '--sizes has "6"' --sizes 4,6
+story '--sizes has "64..4"' --sizes 64..4
+story '-n is "0"' -n 0
+story '--seconds is "-1"' --seconds -1
+story 'one word too many' machine.txt
+
+"$skein" bench coll --calibrate machine.txt --seconds 2 -o csv >out.csv 2>err || fail "calibrate: $(cat err)"
+grep -q '^shm_tiny,' out.csv || fail "calibrate: $(cat out.csv)"
+grep -q 'written to machine.txt' err || fail "calibrate: $(cat err)"
+coll 2 --sizes 4,1Mi --cluster machine.txt
+awk -F, 'NR > 1 && !($10 > 0) { exit 1 }' out.csv || fail "no prediction: $(cat out.csv)"
+[ ! -e config ] || fail "calibrating to a file wrote elsewhere too"
+"$skein" bench coll --calibrate --seconds 2 >out 2>err || fail "calibrate: $(cat err)"
+[ -s config/skein/machine.txt ] || fail "calibrate wrote nothing: $(cat out)"
+coll 1 --sizes 4
+
+echo "bench: $points points, 0 wrong, $stories stories, 2 calibrated"

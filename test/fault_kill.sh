@@ -1,0 +1,59 @@
+#!/bin/bash
+# fault_kill.sh - kill -9 of a random rank at random moments: one story, soon, nothing left.
+#
+# Four ranks train a tiny model without an end.  After each kill the job must end with code 69
+# and a story that names the rank and where it was; no process and no shared memory may stay.
+set -eu
+cd "$(dirname "$0")/.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cp example/one_file.c "$temp/text"
+cd "$temp"
+
+rounds=6
+[ -z "${SKEIN_LONG:-}" ] || rounds=40
+limit=1500 # ms from the kill to the end of the launcher
+if grep -qE '__(asan|tsan)_init' "$skein"; then limit=10000; fi
+seed=${SKEIN_SEED:-$(($(date +%s) % 32768))}
+RANDOM=$seed
+
+ms() { echo $(($(date +%s%N) / 1000000)); }
+
+fail() {
+    echo "$* (round $i, SKEIN_SEED=$seed)"
+    cat "$run.out" "$run.err"
+    exit 1
+}
+
+layouts=("dp=4" "dp=2 tp=2" "tp=2 pp=2 micro=2" "dp=4 zero=3")
+worst=0 early=0
+for ((i = 0; i < rounds; i++)); do
+    run=$temp/run$i
+    "$skein" train model=tiny data.train=text data.tokenizer=byte train.steps=1000000 train.batch=4 \
+        train.seq=32 sample.every=0 log.every=0 val.every=0 ckpt.every=50 -n 4 --restarts 0 \
+        layout="${layouts[i % 4]}" run="$run" >"$run.out" 2>"$run.err" &
+    pid=$!
+    until mapfile -t ranks < <(pgrep -P $pid) && [ ${#ranks[@]} = 4 ]; do
+        kill -0 $pid || fail "it ended by itself"
+    done
+    sleep "$(printf '0.%03d' $((RANDOM % (i % 2 ? 1000 : 12))))" # half of them soon after the start
+    victim=$((RANDOM % 4))
+    kill -KILL "${ranks[victim]}" || fail "rank $victim is not there"
+    start=$(ms) rc=0
+    wait $pid || rc=$?
+    took=$(($(ms) - start))
+    [ $rc = 69 ] || fail "rank $victim killed: exit code $rc, 69 is needed"
+    [ $took -le $limit ] || fail "rank $victim killed: it took $took ms"
+    grep -qE "^skein: rank $victim died: signal 9 .*(in step [0-9]+, instruction [0-9]+ |before the first step)" \
+        "$run.err" || fail "rank $victim killed: the story does not say so"
+    [ "$(grep -c '^skein: ' "$run.err")" = 1 ] || fail "more than one story"
+    ! pgrep -f "run=$run" >/dev/null || fail "rank $victim killed: a process is left"
+    if grep -q "before the first step" "$run.err"; then early=$((early + 1)); fi
+    [ $took -le $worst ] || worst=$took
+    rm -rf "$run"
+done
+left=$(find /dev/shm -newer text -user "$(id -un)" -name '*skein*' 2>/dev/null)
+[ -z "$left" ] || { echo "left behind: $left"; exit 1; }
+echo "$rounds kills ($early before the first step), each told within $worst ms, nothing left"
