@@ -235,8 +235,7 @@ static int call(const job *j, sk_coll_kind kind)
     case SK_BROADCAST:
         return MPI_Bcast(j->dst, t->counts[0], j->type, j->root, t->comm);
     case SK_REDUCE:
-        return MPI_Reduce(j->me == j->root ? src : j->src, j->dst, t->counts[0], j->type, j->op,
-                          j->root, t->comm);
+        return MPI_Reduce(j->src, j->dst, t->counts[0], j->type, j->op, j->root, t->comm);
     case SK_SCATTER:
         return MPI_Scatterv(j->src, t->counts, t->starts, j->type, j->dst, t->counts[j->me],
                             j->type, j->root, t->comm);
@@ -268,7 +267,7 @@ static sk_status native(sk_wire *w, sk_coll_kind kind, sk_reduce op, sk_dtype ty
     MPI_Comm_rank(j.t->comm, &j.me);
     int size = 0;
     MPI_Type_size(j.type, &size);
-    j.in_place = has_counts(kind) && src == (char *)dst + (int64_t)j.t->starts[j.me] * size;
+    j.in_place = (kind == SK_ALLGATHER || j.me == root) && src == (char *)dst + (int64_t)j.t->starts[j.me] * size;
     int rc = call(&j, kind);
     return rc ? no(rc, "collective", root, counts[0]) : SK_OK;
 }

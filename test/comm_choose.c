@@ -3,7 +3,7 @@
  * The choice is the cheapest of all that may be chosen, over a grid of kinds, members, hosts
  * and sizes; prices agree with what is counted in the lists; as sizes grow the choice
  * sends less, as messages grow dearer it sends fewer of them; pins; machine files there and
- * back; choices in programs. */
+ * back; choices in programs.  With SKEIN_SHOW=1 it prints a table of choices. */
 #include "lib/ranks.h"
 
 #include "comm/choose.h"
@@ -204,6 +204,25 @@ static void switches(void)
             }
         }
     check(seen > 0, "switch points", seen, 1);
+}
+
+/* The table of doc/collectives.md: SKEIN_SHOW=1 */
+static void show(void)
+{
+    static const int places[][2] = {{2, 2}, {8, 8}, {12, 12}, {32, 32}, {8, 2}, {16, 4}, {32, 4}};
+    static const int64_t bytes[] = {64, 4096, 65536, 1 << 20, 16 << 20};
+    printf("| n | k | 64 B | 4 KiB | 64 KiB | 1 MiB | 16 MiB |\n|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < COUNT(places); i++) {
+        int n = places[i][0], hosts = places[i][1];
+        sk_coll_ask a = ask_for(SK_ALLREDUCE, n, hosts);
+        printf("| %d | %d |", n, hosts);
+        for (int s = 0; s < COUNT(bytes); s++) {
+            double seconds = 0;
+            int alg = sk_choose(&sk_costs_preset, &a, hosts, SK_SUM, bytes[s], &seconds);
+            printf(" %s %.0f us |", sk_algorithm_name(alg), 1e6 * seconds);
+        }
+        printf("\n");
+    }
 }
 
 /* --- in the heaps --- */
@@ -470,6 +489,32 @@ static double step_of(const sk_machine *m, int pin)
     return paper.exposed;
 }
 
+/* One rank of each class stands for the others also where calls are chosen by hosts. */
+static void folded(const sk_machine *m, const char *layout)
+{
+    const sk_program *const *programs = NULL;
+    int *shape_of = NULL;
+    world *w = sk_new(&arena, world);
+    sk_trial t = {.batch = 16, .seq = 8};
+    sk_paper all, few;
+    t.model = sk_model_preset("llama-tiny", &t.hyper);
+    if (!must(sk_layout_read(layout, 0, &w->layout), layout)) return;
+    if (!must(sk_trial_graph(&arena, &t, &w->graph), layout)) return;
+    int n = sk_mesh_ranks(&w->layout.mesh);
+    sk_compile_opts o = {.optim = sk_optim_find("adamw"),
+                         .threads = 1,
+                         .host_of = sk_machine_hosts(&arena, m, n),
+                         .costs = &m->costs};
+    if (!must(sk_paper_compile(&arena, &w->graph, &w->layout, &o, &programs, &shape_of), layout))
+        return;
+    sk_paper_in in = {.machine = m, .programs = programs, .shape_of = shape_of};
+    must(sk_paper_walk(&arena, &in, &all), layout);
+    in.fold = true;
+    must(sk_paper_walk(&arena, &in, &few), layout);
+    check(all.seconds == few.seconds && all.wire == few.wire, layout, few.seconds, all.seconds);
+    check(few.n <= all.n, layout, few.n, all.n);
+}
+
 static void paper(void)
 {
     sk_machine m;
@@ -480,6 +525,13 @@ static void paper(void)
     check(here > 0 && here < played, "heaps and a ring", here, played);
     check(played < ring, "a ring here and between hosts", played, ring);
     check(chosen < ring, "chosen and a ring", chosen, ring);
+    folded(&m, "dp=16");
+    folded(&m, "dp=4 tp=2 zero=1");
+    m.ranks_per_host = 4;
+    folded(&m, "dp=8 tp=2 zero=3");
+    folded(&m, "pp=2 dp=6 tp=2 micro=2");
+    m.ranks_per_host = 3; /* groups of one axis lie differently on hosts */
+    folded(&m, "dp=4 tp=2");
 }
 
 int main(void)
@@ -491,6 +543,7 @@ int main(void)
     uneven();
     prices();
     switches();
+    if (getenv("SKEIN_SHOW")) show();
     heaps();
     pins();
     adasum();

@@ -346,7 +346,8 @@ static sk_status finish(rank_ctx *c, const sk_coll_call *call, int how)
 {
     bool done = how % 3 != 1;
     if (how % 3 == 2) SK_TRY(sk_comm_progress(c->comm));
-    while (!done) {
+    while (!done) { /* others may wait for what I do in another call */
+        SK_TRY(sk_comm_progress(c->comm));
         SK_TRY(sk_comm_test(c->comm, call, &done));
         if (!done) usleep(20);
         sk_status code = SK_OK;

@@ -104,6 +104,8 @@ static sk_status there(sk_arena *a, const sk_setup *s, const char *cluster, int6
     SK_TRY(sk_machine_read(a, cluster, &m));
     sk_compile_opts o = sk_setup_opts(s);
     o.validate = false;
+    o.host_of = sk_machine_hosts(a, &m, s->n_ranks);
+    o.costs = &m.costs;
     SK_TRY(sk_paper_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
     sk_paper_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
     SK_TRY(sk_paper_walk(a, &in, &paper));

@@ -28,7 +28,9 @@ static const char usage[] =
     "        train.seq=4096 --cluster h100-8\n";
 
 static const sk_option options[] = {
-    {"cluster", "cpu (usual), a100-8, h100-8, h200-8, b200-8, unit, here (measured now), or a file",
+    {"cluster",
+     "cpu (usual, or what bench coll --calibrate found), a100-8, h100-8, h200-8, b200-8, unit, "
+     "here (measured now), or a file",
      true},
     {"trace", "write the step there, in Chrome's trace format", true},
     {"fold", "yes or no: walk one rank of each class of equal ones; usual: above 64 ranks", true},
@@ -85,6 +87,8 @@ static sk_status walk(simulation *s)
     SK_TRY(sk_setup_layout(s->arena, s->job, s->setup));
     sk_compile_opts o = sk_setup_opts(s->setup);
     o.validate = false;
+    o.host_of = sk_machine_hosts(s->arena, &s->machine, s->setup->n_ranks);
+    o.costs = &s->machine.costs;
     SK_TRY(
         sk_paper_compile(s->arena, &s->setup->graph, &s->setup->layout, &o, &programs, &shape_of));
     sk_paper_in in = {.machine = &s->machine,
@@ -229,12 +233,14 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(sk_ask_job(a, argc, argv, usage, s.job, &rest));
     if (rest.help) return SK_OK;
     const char *cluster = sk_conf_option(&rest, "cluster"), *format = sk_conf_option(&rest, "o");
+    const char *warning = NULL;
     s.trace = sk_conf_option(&rest, "trace");
     s.fold = sk_conf_option(&rest, "fold");
     if (s.fold && strcmp(s.fold, "yes") && strcmp(s.fold, "no"))
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
     if (cluster && !strcmp(cluster, "here")) SK_TRY(measure_here(a, &s.machine));
-    else SK_TRY(sk_machine_read(a, cluster ? cluster : "cpu", &s.machine));
+    else SK_TRY(sk_machine_usual(a, cluster, &s.machine, &warning));
+    if (warning) fprintf(stderr, "skein: %s\n", warning);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
     if (!format) summary(&s);

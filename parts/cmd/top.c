@@ -77,10 +77,20 @@ static void take(frame *f, double seconds)
 static bool over(char process) { return process == 'X' || process == 'Z'; }
 static bool moved(const frame *f, int r) { return f->is[r].beat != f->was[r].beat; }
 
+/* The run directory as the job means it: its label may be relative to where it was started. */
+static const char *run_dir(sk_arena *a, const sk_heaps *board)
+{
+    char path[PATH_MAX];
+    sk_board_info b = sk_board_about(board);
+    if (!*b.label) return "";
+    const char *dir = *b.label == '/' ? b.label : sk_print(a, "/proc/%d/cwd/%s", b.pid, b.label);
+    return sk_strdup(a, realpath(dir, path) ? path : b.label);
+}
+
 /* The job's own config, compiled as it was.  Best effort: NULL if anything is missing. */
 static sk_setup *compile(sk_arena *a, const sk_heaps *board)
 {
-    char *config = sk_print(a, "%s/config.yaml", sk_board_about(board).label);
+    char *config = sk_print(a, "%s/config.yaml", run_dir(a, board));
     sk_job *job = sk_new(a, sk_job);
     sk_setup *s = sk_new(a, sk_setup);
     if (config[0] != '/' || !sk_is_file(config)) return NULL;
@@ -237,10 +247,10 @@ static sk_status show_ranks(const frame *f, const char *format)
 
 static sk_status show(frame *f, const char *format)
 {
-    sk_board_info about = sk_board_about(f->board);
+    const char *dir = run_dir(f->arena, f->board);
     if (!format)
-        printf("job %d · %d ranks · %s\n", about.pid, about.n_ranks,
-               *about.label ? about.label : "no run directory");
+        printf("job %d · %d ranks · %s\n", sk_board_about(f->board).pid, f->n,
+               *dir ? dir : "no run directory");
     SK_TRY(show_ranks(f, format));
     if (!format) printf("%s\n", verdict(f));
     return SK_OK;
@@ -280,8 +290,8 @@ static sk_status show_jobs(sk_arena *a, const int *pids, int n, const char *form
         frame f = open_frame(a, h);
         take(&f, LOOK_S / n);
         const char *cells[] = {sk_print(a, "%d", pids[i]), sk_print(a, "%d", b.n_ranks),
-                               sk_print(a, "%.0f", (double)time(NULL) - b.started),
-                               sk_strdup(a, b.label), verdict(&f)};
+                               sk_print(a, "%.0f", (double)time(NULL) - b.started), run_dir(a, h),
+                               verdict(&f)};
         sk_table_add(&t, cells);
         sk_heaps_close(h);
     }
@@ -290,7 +300,7 @@ static sk_status show_jobs(sk_arena *a, const int *pids, int n, const char *form
 }
 
 /* A run directory: the newest job that trains there. */
-static int find_run(const char *dir, const int *pids, int n)
+static int find_run(sk_arena *a, const char *dir, const int *pids, int n)
 {
     char path[PATH_MAX];
     int best = 0;
@@ -299,7 +309,7 @@ static int find_run(const char *dir, const int *pids, int n)
         sk_heaps *h;
         if (sk_board_open(pids[i], &h)) continue;
         sk_board_info b = sk_board_about(h);
-        bool there = !dir || (realpath(dir, path) && !strcmp(path, b.label));
+        bool there = !dir || (realpath(dir, path) && !strcmp(path, run_dir(a, h)));
         if (there && b.started > newest) newest = b.started, best = pids[i];
         sk_heaps_close(h);
     }
@@ -315,7 +325,7 @@ static sk_status find_job(sk_arena *a, const char *word, int *pid)
         *pid = (int)number;
         return SK_OK;
     }
-    *pid = find_run(word, pids, n);
+    *pid = find_run(a, word, pids, n);
     if (*pid) return SK_OK;
     if (!word) return sk_fail(SK_EUSAGE, "top: no job of skein runs on this host");
     return sk_fail(SK_EUSAGE, "top: no job trains in %s now; there are %d jobs on this host", word,

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/ask.h"
+#include "comm/boot.h"
 #include "comm/choose.h"
 #include "run/calibrate.h"
 #include "run/machine.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 
 enum { MAX_SIZES = 64, MAX_OPS = 2 * SK_N_COLLS };
-static const double calibrate_seconds = 20;
+static const double calibrate_seconds = 20, meet_seconds = 60;
 
 typedef struct asked {
     sk_coll_kind kinds[MAX_OPS];
@@ -27,6 +28,7 @@ typedef struct asked {
     bool fresh;
     double seconds; /* a point; 0: the usual */
     sk_machine machine;
+    sk_boot boot; /* n_ranks above 1: this process is one rank of them */
     struct {
         sk_coll_spec *v;
         int n, cap;
@@ -139,11 +141,13 @@ static sk_status read_seconds(const char *text, double *seconds)
 
 /* --- algorithms --- */
 
-/* Can ranks of this host do it?  Native ones but shm need a library that started us. */
+/* Can these ranks do it?  shm needs one host, other native ones the library that started us. */
 static bool fits(const asked *q, const sk_coll *c, sk_coll_kind kind)
 {
     sk_coll_ask ask = {.kind = kind, .n = q->n_ranks};
-    return (!c->native || !strcmp(c->name, "shm")) && sk_coll_can(c, &ask);
+    bool shm = !strcmp(c->name, "shm");
+    if (shm ? q->boot.n_hosts > 1 : c->native && !q->boot.wire) return false;
+    return sk_coll_can(c, &ask);
 }
 
 static int list_names(sk_arena *a, const asked *q, int kind, const char *const **out)
@@ -186,9 +190,10 @@ static sk_status add_named(sk_arena *a, asked *q, sk_coll_kind kind, const char 
     if (!fits(q, sk_coll_parts[at], kind)) {
         int n = list_names(a, q, (int)kind, &names);
         return sk_fail(SK_EUSAGE,
-                       "command line: --algorithm %s cannot do %s on %d ranks of one "
-                       "host; those that can: %s",
-                       name, sk_coll_names[kind], q->n_ranks, names_of(a, names, n));
+                       "command line: --algorithm %s cannot do %s on %d ranks of %s; those that "
+                       "can: %s",
+                       name, sk_coll_names[kind], q->n_ranks,
+                       q->boot.n_hosts > 1 ? "several hosts" : "one host", names_of(a, names, n));
     }
     add_points(a, q, kind, sk_coll_parts[at]);
     return SK_OK;
@@ -249,12 +254,31 @@ static void add_row(sk_table *t, const sk_machine *m, const sk_coll_spec *s,
     sk_table_add(t, cells);
 }
 
-static sk_status time_and_show(sk_arena *a, const asked *q, const char *format)
+/* On ranks that another launcher started. */
+static sk_status time_joined(sk_arena *a, asked *q, sk_coll_timing *times)
+{
+    sk_boot *b = &q->boot;
+    const int *host_of = b->n_hosts > 1 ? b->host_of : NULL;
+    int64_t *bytes = sk_many(a, int64_t, b->n_ranks);
+    sk_heaps *h = NULL;
+    sk_comm_opts ends = {.rank = b->rank, .timeout_s = meet_seconds};
+    if (host_of) ends.wire = b->wire;
+    ends.host_of = host_of;
+    for (int r = 0; r < b->n_ranks; r++) bytes[r] = sk_time_heap(q->points.v, q->points.n, host_of);
+    SK_TRY(sk_boot_heaps(b, bytes, 4096, &h));
+    sk_status st = sk_time_rank(h, &ends, q->points.v, q->points.n, times);
+    sk_heaps_close(h);
+    return st;
+}
+
+static sk_status time_and_show(sk_arena *a, asked *q, const char *format)
 {
     sk_coll_timing *times = sk_many(a, sk_coll_timing, q->points.n);
     sk_table t = {.arena = a, .head = columns, .n_cols = COLS};
     int64_t wrong = 0;
-    SK_TRY(sk_time_colls(q->points.v, q->points.n, times));
+    if (q->boot.n_ranks > 1) SK_TRY(time_joined(a, q, times));
+    else SK_TRY(sk_time_colls(q->points.v, q->points.n, times));
+    if (q->boot.rank) return SK_OK; /* rank 0 has the same */
     for (int i = 0; i < q->points.n; i++) {
         add_row(&t, &q->machine, &q->points.v[i], &times[i]);
         wrong += times[i].wrong;
@@ -312,13 +336,29 @@ static sk_status read_points(sk_arena *a, asked *q, const char *ops, const char 
     return make_points(a, q);
 }
 
+static sk_status join(sk_arena *a, asked *q, const char **ranks)
+{
+    SK_TRY(sk_boot_look(a, &q->boot));
+    if (q->boot.n_ranks < 2) {
+        q->boot = (sk_boot){0};
+        *ranks = *ranks ? *ranks : "2";
+        return SK_OK;
+    }
+    if (*ranks)
+        return sk_fail(SK_EUSAGE,
+                       "command line: -n is for ranks that skein starts itself; %s "
+                       "started %d",
+                       q->boot.by, q->boot.n_ranks);
+    *ranks = sk_print(a, "%d", q->boot.n_ranks);
+    return sk_boot_join(&q->boot, meet_seconds);
+}
+
 sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
 {
-    const char *ops = "allreduce", *sizes = "4,1Ki,32Ki,1Mi,16Mi", *ranks = "2", *seconds = NULL;
+    const char *ops = "allreduce", *sizes = "4,1Ki,32Ki,1Mi,16Mi", *ranks = NULL, *seconds = NULL;
     const char *cluster = NULL, *format = NULL, *calibrating = NULL, *file = NULL, *warning = NULL;
     const char *fresh = NULL;
     asked *q = sk_new(a, asked);
-    q->algorithms = "shm";
     const sk_ask_option options[] = {
         {"--op", &ops, false},          {"--sizes", &sizes, false},
         {"-n", &ranks, false},          {"--algorithm", &q->algorithms, false},
@@ -332,8 +372,12 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     if (seconds) SK_TRY(read_seconds(seconds, &q->seconds));
     q->fresh = fresh != NULL;
     if (calibrating) return calibrate(a, file, seconds ? q->seconds : calibrate_seconds, format);
+    SK_TRY(join(a, q, &ranks));
+    if (!q->algorithms) q->algorithms = q->boot.n_hosts > 1 ? "direct" : "shm";
     SK_TRY(read_points(a, q, ops, sizes, ranks));
     SK_TRY(sk_machine_usual(a, cluster, &q->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
-    return time_and_show(a, q, format);
+    sk_status st = time_and_show(a, q, format);
+    if (!st && q->boot.n_ranks) sk_boot_leave(&q->boot);
+    return st;
 }

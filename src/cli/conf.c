@@ -90,6 +90,8 @@ static const key keys[] = {
         FROM(0, HUGE_COUNT)),
     KEY("log.every", WHOLE, log_every, USUAL("-1", "steps; 0: never, -1: chosen"),
         FROM(-1, HUGE_COUNT), .off = "0"),
+    KEY("log.trace", WHOLE, trace, USUAL("0", "1: write trace.json, the last step of all ranks"),
+        FROM(0, 1), .on = "1", .off = "0"),
     KEY("val.every", WHOLE, val_every, USUAL("-1", "steps; 0: never, -1: chosen"),
         FROM(-1, HUGE_COUNT), .off = "0"),
     KEY("val.batches", WHOLE, val_batches, USUAL("-1", "batches per validation; -1: chosen"),

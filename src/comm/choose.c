@@ -95,22 +95,27 @@ static void count_step(count *k, const sk_step *s, bool out, int *round, int *ro
     if (out) *round_out = s->round;
 }
 
-/* Of member 0, or the root: so all members count alike, whoever asks. */
-static count count_list(const sk_coll *c, const sk_coll_ask *ask, int hosts)
+/* Members of a host that are next to each other; 1 if it is not known who sits where. */
+static int members_here(const sk_coll_ask *ask, int hosts)
+{
+    bool known = ask->n_axes > 1 && ask->n % hosts == 0;
+    return hosts < 2 ? ask->n : known ? ask->n / hosts : 1;
+}
+
+static count count_list(const sk_coll *c, const sk_coll_ask *ask, int me, int here)
 {
     sk_arena tmp = {0};
     sk_steps list;
     count k = {0};
     sk_coll_ask one = *ask;
-    bool apart = hosts > 1 && ask->n_axes > 1 && ask->n % hosts == 0;
-    int each = hosts < 2 ? ask->n : apart ? ask->n / hosts : 1, round = -1, round_out = -1;
-    one.me = sk_kind_rooted(ask->kind) ? ask->root : 0;
+    int round = -1, round_out = -1;
+    one.me = me;
     sk_steps_build(c, &one, &tmp, &list);
     for (int i = 0; i < list.list.n; i++) {
         const sk_step *s = &list.list.v[i];
         if (s->act != SK_STEP_SEND && s->act != SK_STEP_RECV && s->act != SK_STEP_RECV_SUM)
             continue;
-        count_step(&k, s, s->peer / each != one.me / each, &round, &round_out);
+        count_step(&k, s, s->peer / here != me / here, &round, &round_out);
     }
     sk_arena_end(&tmp);
     return k;
@@ -118,6 +123,17 @@ static count count_list(const sk_coll *c, const sk_coll_ask *ask, int hosts)
 
 /* Between the price of a thing inside a host and outside of it. */
 static double mix(double in, double out, double share_out) { return in + (out - in) * share_out; }
+
+static double price_of(const sk_costs *c, const sk_coll_cost *k, const count *w, bool apart,
+                       double bytes)
+{
+    const sk_link *in = &c->inside, *out = &c->between;
+    double rounds_out = w->rounds ? (double)w->rounds_out / w->rounds : apart;
+    double moved_out = w->moved > 0 ? w->moved_out / w->moved : apart;
+    return k->rounds * mix(in->alpha, out->alpha, rounds_out) +
+           (w->messages - w->messages_out) * in->each + w->messages_out * out->each +
+           k->sent * bytes * mix(in->beta, out->beta, moved_out) + k->summed * bytes * c->gamma;
+}
 
 double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
                      int64_t bytes)
@@ -128,14 +144,15 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
     const sk_coll *a = sk_coll_parts[algorithm];
     if (!a->price || !a->build) return INFINITY;
     sk_coll_cost k = a->price(ask);
-    count w = count_list(a, ask, hosts);
-    const sk_link *in = &c->inside, *out = &c->between;
-    double s = (double)bytes, usual = hosts > 1;
-    double rounds_out = w.rounds ? (double)w.rounds_out / w.rounds : usual;
-    double moved_out = w.moved > 0 ? w.moved_out / w.moved : usual;
-    return k.rounds * mix(in->alpha, out->alpha, rounds_out) +
-           (w.messages - w.messages_out) * in->each + w.messages_out * out->each +
-           k.sent * s * mix(in->beta, out->beta, moved_out) + k.summed * s * c->gamma;
+    int here = members_here(ask, hosts), first = sk_kind_rooted(ask->kind) ? ask->root : 0;
+    /* where hosts are no aligned blocks, others leave theirs more often than the first */
+    int who[] = {first, here - 1, ask->n - 1}, n = hosts > 1 && here > 1 ? 3 : 1;
+    double dearest = 0;
+    for (int i = 0; i < n; i++) {
+        count w = count_list(a, ask, who[i], here);
+        dearest = fmax(dearest, price_of(c, &k, &w, hosts > 1, (double)bytes));
+    }
+    return dearest;
 }
 
 /* --- choosing --- */

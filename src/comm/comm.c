@@ -5,13 +5,17 @@
  * played as a step list (play.c), met over in the heaps of this host (meet.c), or,
  * in a group of one, copied.  Calls do not change while the comm is open. */
 #include "comm/inside.h"
+#include "comm/play.h"
 #include "comm/sum.h"
+#include "base/clock.h"
 #include "base/hash.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-enum { TINY_READ = 64 << 10 }; /* bytes that everybody may read of all to make its own result */
+/* Bytes that everybody may read of all to make its own result; bytes above which two meetings
+ * without copies are cheaper than one with. */
+enum { TINY_READ = 64 << 10, TINY_ALL = 1 << 10 };
 
 const char *const sk_coll_names[SK_N_COLLS] = {"allreduce", "reduce_scatter", "allgather",
                                                "broadcast", "reduce",         "gather",
@@ -120,6 +124,13 @@ static bool seg_good(const sk_comm *c, const sk_group *g, const sk_coll_call *ca
            apart(g, call, s, src, dst);
 }
 
+/* By its list, or by a library; not in the heaps. */
+static bool is_played(const sk_coll_call *call)
+{
+    const sk_coll *a = call->algorithm < 0 ? NULL : sk_coll_parts[call->algorithm];
+    return a && !(a->native && a->build);
+}
+
 static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
 {
     long long id = (long long)call->id;
@@ -138,10 +149,10 @@ static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_col
     if (call->kind == SK_ALLTOALLV && !sk_inside(c, call->counts, 2 * m->group.n, 8))
         return sk_fail(SK_EBUG, "call %llx: its counts are not in the heap of rank %d", id,
                        c->rank);
-    if (!m->here && (!a || (a->native && !c->wire)))
+    if ((!m->here && !is_played(call)) || (a && a->native && !a->build && !c->wire))
         return sk_fail(SK_EBUG,
-                       "call %llx: group %d spans hosts, so the call needs an algorithm that goes "
-                       "over a wire",
+                       "call %llx: group %d spans hosts or its algorithm needs a wire: there is "
+                       "none, or the algorithm is not for it",
                        id, call->group);
     return SK_OK;
 }
@@ -181,14 +192,20 @@ static uint64_t sign(const sk_member *m, const sk_coll_call *call)
     return h;
 }
 
+/* Where everybody waits for everybody, tickets are better on a crowded host.  Where one rank waits
+ * for all or all for one, being ahead is what counts. */
+static bool is_tiny(const sk_comm *c, const sk_member *m, sk_coll_kind kind, int64_t bytes)
+{
+    if (kind == SK_ALLTOALLV || bytes * m->group.n > TINY_READ) return false;
+    return sk_rooted(kind) ? bytes <= SK_TINY : !c->crowded && bytes <= TINY_ALL;
+}
+
 static sk_way way_of(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
 {
     if (m->group.n == 1) return SK_WAY_ALONE;
-    if (!m->here || (call->algorithm >= 0 && !sk_coll_parts[call->algorithm]->native))
-        return SK_WAY_PLAY;
-    if (c->crowded) return SK_WAY_TICKETS;
-    bool tiny = bytes <= SK_TINY && bytes * m->group.n <= TINY_READ && call->kind != SK_ALLTOALLV;
-    return tiny ? SK_WAY_TINY : SK_WAY_FLAGS;
+    if (!m->here || is_played(call)) return SK_WAY_PLAY;
+    if (is_tiny(c, m, call->kind, bytes)) return SK_WAY_TINY;
+    return c->crowded ? SK_WAY_TICKETS : SK_WAY_FLAGS;
 }
 
 static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call, sk_known **out)
@@ -242,6 +259,7 @@ static sk_status start(sk_comm *c, sk_member *m, const sk_coll_call *call)
     m->flight[m->posted % SK_COMM_FLIGHT] = *k;
     if (k->way == SK_WAY_PLAY) {
         SK_TRY(sk_play_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]));
+        m->over_at[m->posted % SK_COMM_FLIGHT] = 0;
         c->playing++;
     } else sk_meet_start(c, m, k);
     m->posted++;
@@ -268,17 +286,26 @@ static sk_status oldest(sk_comm *c, const sk_coll_call *call, sk_member **out)
     return sk_comm_tell(c, st);
 }
 
+static sk_status go_on(sk_comm *c, sk_member *m, uint64_t k, bool *over, int *peer)
+{
+    double *at = &m->over_at[k % SK_COMM_FLIGHT];
+    SK_TRY(sk_play_go(c, m->play[k % SK_COMM_FLIGHT], over, peer));
+    if (*over && *at <= 0) *at = sk_now();
+    return SK_OK;
+}
+
 /* Everything that is being played and can go on, goes on. */
 sk_status sk_comm_progress(sk_comm *c)
 {
     bool over;
     int peer;
+    if (c->post) SK_TRY(sk_mail_progress(c));
     if (!c->playing) return SK_OK;
     for (int g = 0; g < c->n_groups; g++) {
         sk_member *m = &c->groups[g];
         for (uint64_t k = m->waited; k < m->posted; k++)
-            if (m->play[k % SK_COMM_FLIGHT])
-                SK_TRY(sk_play_go(c, m->play[k % SK_COMM_FLIGHT], &over, &peer));
+            if (m->play[k % SK_COMM_FLIGHT] && !sk_play_blocks(m->play[k % SK_COMM_FLIGHT]))
+                SK_TRY(go_on(c, m, k, &over, &peer));
     }
     return SK_OK;
 }
@@ -289,7 +316,7 @@ static sk_status wait_play(sk_comm *c, sk_member *m)
     sk_patience patience = {.peer = -1, .poll = !m->here};
     sk_status st;
     for (bool over = false;;) {
-        st = sk_play_go(c, *p, &over, &patience.peer);
+        st = go_on(c, m, m->waited, &over, &patience.peer);
         if (st || over) break;
         if (c->playing > 1) st = sk_comm_progress(c); /* others may be waited for elsewhere */
         if (!st) st = sk_patience_wait(c, &patience);
@@ -299,6 +326,7 @@ static sk_status wait_play(sk_comm *c, sk_member *m)
     sk_play_end(c, *p);
     *p = NULL;
     c->playing--;
+    c->over_at = m->over_at[m->waited % SK_COMM_FLIGHT];
     return st;
 }
 
@@ -307,10 +335,13 @@ sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
     sk_member *m = NULL;
     SK_TRY(oldest(c, call, &m));
     const sk_known *k = &m->flight[m->waited % SK_COMM_FLIGHT];
+    c->over_at = 0;
     SK_TRY(k->way == SK_WAY_PLAY ? wait_play(c, m) : sk_meet_wait(c, m, k));
     m->waited++;
     return SK_OK;
 }
+
+double sk_comm_over(const sk_comm *c) { return c->over_at; }
 
 sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)
 {
@@ -318,8 +349,7 @@ sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)
     int peer;
     SK_TRY(oldest(c, call, &m));
     const sk_known *k = &m->flight[m->waited % SK_COMM_FLIGHT];
-    if (k->way == SK_WAY_PLAY)
-        return sk_play_go(c, m->play[m->waited % SK_COMM_FLIGHT], done, &peer);
+    if (k->way == SK_WAY_PLAY) return go_on(c, m, m->waited, done, &peer);
     *done = sk_meet_test(c, m, k);
     return SK_OK;
 }
@@ -342,11 +372,10 @@ static sk_status open_group(sk_comm *c, int g, const sk_group *from)
     if (m->group.me < 0) return SK_OK;
     sk_slot *s = sk_heaps_slot(c->heaps, c->rank, g);
     atomic_store(&s->members, m->hash);
-    uint64_t even = sk_own_count(&s->tiny[0].seq), odd = sk_own_count(&s->tiny[1].seq);
-    m->tiny = even > odd ? even : odd; /* goes on where an earlier comm of mine ended */
+    for (int i = 0; i < SK_TURNS; i++) /* goes on where an earlier comm of mine ended */
+        if (sk_own_count(&s->tiny[i].seq) > m->tiny) m->tiny = sk_own_count(&s->tiny[i].seq);
     m->posted = m->waited = sk_own_count(&s->posted);
     m->met = sk_own_count(&s->met);
-    m->ahead = true;
     m->here = true;
     for (int i = 0; i < from->n; i++) m->here = m->here && sk_here(c, ranks[i]);
     if (m->here && from->n > SK_HOST_RANKS)

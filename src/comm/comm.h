@@ -168,7 +168,8 @@ void sk_comm_close(sk_comm *c);
 sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in my heap */
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
 sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call,
-                       bool *done);     /* wait() would not wait */
+                       bool *done);    /* wait() would not wait */
+double sk_comm_over(const sk_comm *c); /* when what was waited for last was over; 0: in that wait */
 sk_status sk_comm_progress(sk_comm *c); /* look after what is in flight; nothing to do: one load */
 
 sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_t bytes);

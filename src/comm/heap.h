@@ -36,7 +36,10 @@ typedef struct sk_word {
     char story[SK_STORY];
 } sk_word;
 
-enum { SK_TINY = 1 << 10 }; /* bytes that travel in the flag's own lines */
+enum {
+    SK_TINY = 8 << 10,
+    SK_TURNS = 8
+}; /* bytes that travel in the flag's own lines; their turns */
 
 /* What a rank shows the others when there is little of it: number and bytes side by side, the
  * first of them in one cache line. */
@@ -61,7 +64,7 @@ typedef struct sk_slot {
     _Alignas(SK_FLAG_ROOM) atomic_ullong came[SK_COMM_FLIGHT];
     _Alignas(SK_FLAG_ROOM) atomic_ullong taken[SK_COMM_FLIGHT];
     _Alignas(SK_FLAG_ROOM) atomic_ullong finished[SK_COMM_FLIGHT];
-    sk_tiny tiny[2];
+    sk_tiny tiny[SK_TURNS];
 } sk_slot;
 
 /* Messages from one rank to another. */

@@ -33,10 +33,11 @@ typedef struct sk_member { /* a group, and my counts in it */
     uint64_t hash, posted, waited;
     uint64_t met, tiny; /* calls by tickets that were started; tiny ones that were done */
     sk_known flight[SK_COMM_FLIGHT];
-    uint64_t lap[SK_COMM_FLIGHT];  /* by tickets: the number among those */
-    bool ahead;                    /* the last tiny one may have left somebody behind */
-    bool here;                     /* the heaps of all members are on this host */
-    sk_play *play[SK_COMM_FLIGHT]; /* those that are played, by number mod SK_COMM_FLIGHT */
+    uint64_t lap[SK_COMM_FLIGHT];   /* by tickets: the number among those */
+    uint64_t together;              /* tiny: everybody is known to have come to this number */
+    bool here;                      /* the heaps of all members are on this host */
+    double over_at[SK_COMM_FLIGHT]; /* when a play was over; 0: not yet */
+    sk_play *play[SK_COMM_FLIGHT];  /* those that are played, by number mod SK_COMM_FLIGHT */
 } sk_member;
 
 struct sk_comm {
@@ -50,6 +51,7 @@ struct sk_comm {
     const char *(*where)(void *ctx, int rank, int pc); /* NULL: instructions have no text */
     void *where_ctx;
     int playing;            /* plays that are not over */
+    double over_at;         /* when the last call that was waited for was over, if it was played */
     struct sk_post *post;   /* mail.c: messages under way on the wire */
     struct sk_stage *stage; /* play.c: lists and plays that are kept for the next time */
     sk_line *line;
@@ -97,6 +99,11 @@ static inline uint64_t sk_own_count(const atomic_ullong *flag)
 }
 
 /* --- shapes --- */
+
+static inline bool sk_rooted(sk_coll_kind kind)
+{
+    return kind == SK_BROADCAST || kind == SK_SCATTER || kind == SK_REDUCE || kind == SK_GATHER;
+}
 
 static inline int64_t sk_share(int64_t n, int i, int p) { return n * i / p; }
 /* Member i's elements along the middle dim. */

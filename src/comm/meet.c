@@ -2,9 +2,9 @@
  *
  * tiny      I show my operand beside a number in my own lines, wait until the others show theirs,
  *           and make my result from copies.  One way of the bytes, nobody waits at the end: lines
- *           are used in turns of two, and whoever shows number t has read all of number t - 1 of
- *           the others.  Where a rank shows and waits for nobody (the root of a broadcast), the
- *           next one first makes sure that nobody is two behind.
+ *           are used in turns, and whoever shows number t is done with all before it.  A rank
+ *           that shows and waits for nobody, like the root of a broadcast, may be SK_TURNS - 1
+ *           calls ahead of the slowest.
  * flags     start() raises `posted`; wait() sees everybody's, does my share with the others' memory
  *           in place, raises `done`, and sees everybody's.  One line per rank and flag.
  * tickets   with more ranks than cores a rank that waits keeps another from working.  So the last
@@ -72,19 +72,14 @@ static bool needs(const sk_coll_call *call, const sk_group *g, int i)
     }
 }
 
-static bool rooted(sk_coll_kind kind)
-{
-    return kind == SK_BROADCAST || kind == SK_SCATTER || kind == SK_REDUCE || kind == SK_GATHER;
-}
-
 static sk_status await_tiny(sk_comm *c, const sk_member *m, int group, int i, uint64_t t)
 {
-    return sk_await(c, &slot_of(c, m, group, i)->tiny[t & 1].seq, t, m->group.ranks[i]);
+    return sk_await(c, &slot_of(c, m, group, i)->tiny[t % SK_TURNS].seq, t, m->group.ranks[i]);
 }
 
 static void show(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t t)
 {
-    sk_tiny *mine = &slot_of(c, m, k->call->group, m->group.me)->tiny[t & 1];
+    sk_tiny *mine = &slot_of(c, m, k->call->group, m->group.me)->tiny[t % SK_TURNS];
     sk_shm_show(c, &m->group, k->call, mine->data);
     mine->sign = k->sign;
     mine->call = (const char *)k->call - c->base;
@@ -97,19 +92,22 @@ static sk_status tiny(sk_comm *c, sk_member *m, const sk_known *k)
     const sk_group *g = &m->group;
     int group = k->call->group;
     uint64_t t = ++m->tiny;
-    for (int i = 0; m->ahead && i < g->n; i++)
-        if (i != g->me) SK_TRY(await_tiny(c, m, group, i, t - 1));
-    m->ahead = rooted(k->call->kind);
+    if (m->together + SK_TURNS <= t) { /* is everybody done with what I write over? */
+        for (int i = 0; i < g->n; i++)
+            if (i != g->me) SK_TRY(await_tiny(c, m, group, i, t - SK_TURNS + 1));
+        m->together = t - SK_TURNS + 1;
+    }
     show(c, m, k, t);
     for (int j = 0; j < g->n; j++) {
         int i = (g->me + j) % g->n;
-        const sk_tiny *theirs = &slot_of(c, m, group, i)->tiny[t & 1];
+        const sk_tiny *theirs = &slot_of(c, m, group, i)->tiny[t % SK_TURNS];
         c->shown[i] = theirs->data;
         if (j && !needs(k->call, g, i)) continue;
         SK_TRY(await_tiny(c, m, group, i, t));
         if (theirs->sign != k->sign)
             return sk_comm_differ(c, k->call, g->ranks[i], call_at(c, m, i, theirs->call));
     }
+    if (!sk_rooted(k->call->kind)) m->together = t;
     c->calls[g->me] = k->call;
     sk_shm_mine(c, g, k->call);
     return SK_OK;

@@ -162,12 +162,12 @@ static void find_stage(sk_score *s)
 }
 
 /* A library's own collective has no steps.  It knows calls in place, but not where the result is a
- * part of what is read. */
+ * part of what is read; and MPICH 4.0.2 reads MPI_IN_PLACE as an address in MPI_Reduce. */
 static void write_native(sk_score *s, const sk_coll_ask *ask)
 {
     s->steps = (sk_steps){.ask = *ask, .cells = is_cut(ask->kind) ? ask->n : 1};
     s->reads_src = true;
-    s->clobbers = sk_sheet_only_mine(ask->kind, SK_DST);
+    s->clobbers = sk_sheet_only_mine(ask->kind, SK_DST) || ask->kind == SK_REDUCE;
 }
 
 void sk_score_write(sk_arena *a, const sk_coll *c, const sk_coll_ask *ask, sk_score *out)

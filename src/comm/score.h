@@ -23,13 +23,13 @@ enum { SK_NEVER = 1 << 30, SK_NOTE_ROOM = 64 };
 typedef struct sk_score {
     const sk_coll *coll;
     sk_steps steps;
-    int *ordinal;     /* [step] the how-manieth send to its peer, or receive from it */
-    int *due;         /* [step] of a send: the first round that writes what it sends */
-    int *stage;       /* [step] first cell of the stage it may use; -1: none */
-    int *box;         /* [n + 1] which notes of my outbox are for member j */
-    int stage_cells;  /* most that one round uses */
-    bool reads_src;   /* some step reads SK_SRC */
-    bool clobbers;    /* in place it would read SK_SRC where SK_DST was written: needs two buffers */
+    int *ordinal;    /* [step] the how-manieth send to its peer, or receive from it */
+    int *due;        /* [step] of a send: the first round that writes what it sends */
+    int *stage;      /* [step] first cell of the stage it may use; -1: none */
+    int *box;        /* [n + 1] which notes of my outbox are for member j */
+    int stage_cells; /* most that one round uses */
+    bool reads_src;  /* some step reads SK_SRC */
+    bool clobbers;   /* in place it would read SK_SRC where SK_DST was written: needs two buffers */
     struct sk_score *next;
 } sk_score;
 
@@ -42,7 +42,7 @@ typedef struct sk_sheet {
     int64_t *at;          /* [cells + 1] where chunks begin; NULL where they have one size */
     int64_t stage_stride; /* bytes of a cell of the stage */
     bool src_packed, dst_packed;
-    bool src_is_dst; /* the copy of SK_SRC in SK_DST serves as both */
+    bool src_is_dst;                     /* the copy of SK_SRC in SK_DST serves as both */
     int64_t tmp, stage, src, dst, bytes; /* where the parts of the room begin; all of it */
 } sk_sheet;
 

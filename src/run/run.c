@@ -28,7 +28,8 @@ struct sk_run {
     sk_args *args;             /* by instruction; only SK_DO_OP's are filled */
     int64_t *sent, *sent_then; /* by rank: messages sent in all; when the section began */
     int *place;                /* param -> its place among all parameters of the graph */
-    double *times;
+    double *times, *moving;    /* [2 * instruction]: when it ran; when its bytes moved */
+    double *began;             /* by call: when it was announced */
     double waited;
     float scale; /* for gradients: 1 / tokens, times clipping */
     double lr;
@@ -143,7 +144,11 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     SK_TRY(open_comm(r));
     r->sent = sk_many(a, int64_t, p->n_ranks);
     r->sent_then = sk_many(a, int64_t, p->n_ranks);
-    if (o->trace) r->times = sk_many(a, double, 2 * p->insts.n);
+    if (o->trace) {
+        r->times = sk_many(a, double, 2 * p->insts.n);
+        r->moving = sk_many(a, double, 2 * p->insts.n);
+        r->began = sk_many(a, double, p->calls.n);
+    }
     lay_tables(r);
     prepare_args(r, a);
     find_places(r, a);
@@ -168,6 +173,7 @@ void *sk_run_data(const sk_run *r, int buf) { return r->base + r->p->bufs.v[buf]
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
+double *sk_run_moving(sk_run *r) { return r->moving; }
 
 /* --- initial values --- */
 
@@ -431,6 +437,18 @@ static void update(sk_run *r, const sk_inst *in)
 
 /* --- walking --- */
 
+/* Bytes over a wire move from the start on, by the looks after each instruction; those in the heaps
+ * move while it is waited for. */
+static void note_moving(sk_run *r, const sk_inst *in, double before)
+{
+    double over = sk_comm_over(r->comm), *at = &r->moving[2 * (in - r->p->insts.v)];
+    if (in->act == SK_DO_START) r->began[in->call] = before;
+    if (in->act != SK_DO_WAIT && in->act != SK_DO_RECV) return;
+    bool played = in->act == SK_DO_WAIT && over > 0;
+    at[0] = played ? r->began[in->call] : before;
+    at[1] = played ? over : sk_now();
+}
+
 static sk_status exchange(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
@@ -458,6 +476,7 @@ static sk_status exchange(sk_run *r, const sk_inst *in)
         st = sk_comm_sent(r->comm, in->peer, r->sent_then[in->peer] + in->count);
     }
     r->waited += sk_now() - before;
+    if (r->moving) note_moving(r, in, before);
     return st;
 }
 

@@ -64,8 +64,9 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
 sk_status sk_run_barrier(sk_run *r);
-sk_comm *sk_run_comm(sk_run *r); /* this rank's end, for what else ranks tell each other */
-double *sk_run_times(sk_run *r); /* [2 * n_train]: start and end of each instruction, or NULL */
+sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for what else ranks tell each other */
+double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receives */
+double *sk_run_times(sk_run *r);  /* [2 * n_train]: start and end of each instruction, or NULL */
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
  * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element. */

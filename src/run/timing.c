@@ -76,7 +76,9 @@ static int64_t most_room(const sk_coll_spec *s, const sk_seg *seg, const int *ho
 {
     int64_t most = 0;
     int ranks[SK_TIMED_RANKS];
-    if (s->algorithm < 0 || sk_coll_parts[s->algorithm]->native) return 0;
+    if (s->algorithm < 0 ||
+        (sk_coll_parts[s->algorithm]->native && sk_coll_parts[s->algorithm]->build))
+        return 0;
     for (int r = 0; r < s->n_ranks; r++) ranks[r] = r;
     for (int root = 0; root < roots(s); root++)
         for (int me = 0; me < s->n_ranks; me++) {

@@ -121,15 +121,30 @@ static void one(trace *t, const sk_trace_rank *r, int pc)
     rest(t, in, pc);
 }
 
+static sk_status written(FILE *to)
+{
+    if (ferror(to)) return sk_fail(SK_EIO, "cannot write the trace: the disk may be full");
+    return SK_OK;
+}
+
+static void all_of(trace *t, const sk_trace_rank *r)
+{
+    names(t, r);
+    for (int pc = 0; pc < r->n; pc++) one(t, r, pc);
+}
+
 sk_status sk_trace_write(FILE *to, const sk_trace_rank *ranks, int n, double begin)
 {
     trace t = {.to = to, .begin = begin};
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", to);
-    for (int i = 0; i < n; i++) {
-        names(&t, &ranks[i]);
-        for (int pc = 0; pc < ranks[i].n; pc++) one(&t, &ranks[i], pc);
-    }
-    fputs("\n]}\n", to);
-    if (ferror(to)) return sk_fail(SK_EIO, "cannot write the trace: the disk may be full");
-    return SK_OK;
+    fputs(SK_TRACE_HEAD, to);
+    for (int i = 0; i < n; i++) all_of(&t, &ranks[i]);
+    fputs(SK_TRACE_TAIL, to);
+    return written(to);
+}
+
+sk_status sk_trace_piece(FILE *to, const sk_trace_rank *rank, double begin)
+{
+    trace t = {.to = to, .begin = begin};
+    all_of(&t, rank);
+    return written(to);
 }

@@ -22,5 +22,10 @@ typedef struct sk_trace_rank {
 
 /* Seconds are counted from `begin`. */
 sk_status sk_trace_write(FILE *to, const sk_trace_rank *ranks, int n, double begin);
+/* One rank's events alone: such pieces, with commas between them, make a trace inside
+ * SK_TRACE_HEAD and SK_TRACE_TAIL. */
+#define SK_TRACE_HEAD "{\"displayTimeUnit\":\"ms\",\"traceEvents\":["
+#define SK_TRACE_TAIL "\n]}\n"
+sk_status sk_trace_piece(FILE *to, const sk_trace_rank *rank, double begin);
 
 #endif

@@ -2,6 +2,7 @@
 #include "train/loop.h"
 #include "base/clock.h"
 #include "run/run.h"
+#include "train/draw.h"
 #include "train/export.h"
 #include "train/hf.h"
 #include "train/host.h"
@@ -91,6 +92,8 @@ static sk_status open_run(loop *l)
                      .fill_ctx = (void *)l->s,
                      .seed = job->seed,
                      .knobs = sk_setup_knobs(job),
+                     .timeout_s = job->timeout,
+                     .trace = job->trace != 0,
                      .wire = l->t->wire,
                      .host_of = l->t->host_of};
     SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
@@ -427,8 +430,19 @@ static sk_status stopped(loop *l)
     return SK_ESTOP;
 }
 
+static sk_status draw(loop *l)
+{
+    sk_status st = sk_draw_piece(l->run, l->s->programs[l->rank], l->t->dir);
+    SK_TRY(sk_run_barrier(l->run)); /* a piece that is not there is rank 0's to complain of */
+    if (st && !l->rank) note(l, SK_REC_WARN, sk_error_line());
+    if (l->rank) return SK_OK;
+    if (sk_draw_all(&l->arena, l->s->n_ranks, l->t->dir)) note(l, SK_REC_WARN, sk_error_line());
+    return SK_OK;
+}
+
 static sk_status finish(loop *l)
 {
+    if (l->s->job->trace && l->done > l->t->step) SK_TRY(draw(l));
     if (l->s->has_val && l->s->job->val_every) SK_TRY(validate(l));
     if (l->tried != l->done) SK_TRY(save(l));
     SK_TRY(export_model(l, "final", SK_REC_FINAL));
