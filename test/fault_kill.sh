@@ -54,6 +54,39 @@ for ((i = 0; i < rounds; i++)); do
     [ $took -le $worst ] || worst=$took
     rm -rf "$run"
 done
+
+# The same without a launcher: nobody but the ranks can see it, and one of them tells.
+lone=$((rounds / 6))
+for ((i = 0; i < lone; i++)); do
+    run=$temp/lone$i ranks=()
+    for r in 0 1 2 3; do
+        SKEIN_RANK=$r SKEIN_RANKS=4 SKEIN_JOB=lone$i-$$ "$skein" train model=tiny data.train=text \
+            data.tokenizer=byte train.steps=1000000 train.batch=4 train.seq=32 sample.every=0 \
+            log.every=0 val.every=0 layout="${layouts[i % 4]}" run="$run" >"$run.$r" 2>&1 &
+        ranks+=($!)
+    done
+    cat "$run".? >"$run.out" && : >"$run.err"
+    until grep -q '"loss"' "$run/metrics.jsonl" 2>/dev/null; do
+        kill -0 "${ranks[0]}" || fail "it did not begin: $(cat "$run".?)"
+        sleep 0.02
+    done
+    victim=$((RANDOM % 4))
+    kill -KILL "${ranks[victim]}"
+    start=$(ms)
+    for r in 0 1 2 3; do
+        rc=0
+        wait "${ranks[r]}" 2>/dev/null || rc=$?
+        [ $rc = $((r == victim ? 137 : 69)) ] || fail "rank $r of a job without launcher: code $rc"
+    done
+    took=$(($(ms) - start))
+    cat "$run".? >"$run.err"
+    [ $took -le $limit ] || fail "rank $victim killed without a launcher: it took $took ms"
+    [ "$(grep -c "^skein: rank $victim (pid ${ranks[victim]}) died in step" "$run.err")" = 1 ] ||
+        fail "rank $victim killed without a launcher: not told, or told twice"
+    [ $took -le $worst ] || worst=$took
+    rm -rf "$run"
+done
+
 left=$(find /dev/shm -newer text -user "$(id -un)" -name '*skein*' 2>/dev/null)
 [ -z "$left" ] || { echo "left behind: $left"; exit 1; }
-echo "$rounds kills ($early before the first step), each told within $worst ms, nothing left"
+echo "$rounds kills ($early before the first step) and $lone without a launcher, each told within $worst ms, nothing left"

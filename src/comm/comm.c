@@ -4,6 +4,7 @@
  * be done, and which hash do members compare.  Then it goes one of three ways:
  * played as a step list (play.c), met over in the heaps of this host (meet.c), or,
  * in a group of one, copied.  Calls do not change while the comm is open. */
+#include "comm/fuse.h"
 #include "comm/inside.h"
 #include "comm/play.h"
 #include "comm/sum.h"
@@ -94,9 +95,11 @@ static bool apart(const sk_group *g, const sk_coll_call *call, const sk_seg *s, 
                   int64_t dst_n)
 {
     int64_t size = (int64_t)sk_dtype_size(call->type);
+    int64_t out = (int64_t)sk_dtype_size(sk_fuse_type(call));
     int64_t before = sk_share(s->n, g->me, g->n) * s->inner * size;
-    if (!src_n || !dst_n || s->src + src_n * size <= s->dst || s->dst + dst_n * size <= s->src)
+    if (!src_n || !dst_n || s->src + src_n * size <= s->dst || s->dst + dst_n * out <= s->src)
         return true;
+    if (out != size) return false;
     switch (call->kind) {
     case SK_ALLREDUCE:
     case SK_BROADCAST:
@@ -120,7 +123,8 @@ static bool seg_good(const sk_comm *c, const sk_group *g, const sk_coll_call *ca
     int64_t src, dst;
     if (s->outer < 0 || s->n < 0 || s->inner < 0) return false;
     extents(g, call, s, &src, &dst);
-    return (!src || sk_inside(c, s->src, src, size)) && (!dst || sk_inside(c, s->dst, dst, size)) &&
+    size_t out = sk_dtype_size(sk_fuse_type(call));
+    return (!src || sk_inside(c, s->src, src, size)) && (!dst || sk_inside(c, s->dst, dst, out)) &&
            apart(g, call, s, src, dst);
 }
 
@@ -165,6 +169,7 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
         call->n_segs > (c->bytes - at - (int64_t)sizeof *call) / (int64_t)sizeof(sk_seg))
         return sk_fail(SK_EBUG, "call %llx: its call is not in the heap of rank %d", id, c->rank);
     SK_TRY(check_fields(c, m, call));
+    SK_TRY(sk_fuse_check(call));
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
         if (seg_good(c, &m->group, call, i)) continue;
@@ -194,17 +199,19 @@ static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 
 /* Where everybody waits for everybody, tickets are better on a crowded host.  Where one rank waits
  * for all or all for one, being ahead is what counts. */
-static bool is_tiny(const sk_comm *c, const sk_member *m, sk_coll_kind kind, int64_t bytes)
+static bool is_tiny(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
 {
-    if (kind == SK_ALLTOALLV || bytes * m->group.n > TINY_READ) return false;
-    return sk_rooted(kind) ? bytes <= SK_TINY : !c->crowded && bytes <= TINY_ALL;
+    sk_coll_kind kind = call->kind;
+    if (sk_fuse_wanted(call) || kind == SK_ALLTOALLV || bytes * m->group.n > TINY_READ)
+        return false;
+    return sk_kind_rooted(kind) ? bytes <= SK_TINY : !c->crowded && bytes <= TINY_ALL;
 }
 
 static sk_way way_of(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
 {
     if (m->group.n == 1) return SK_WAY_ALONE;
     if (!m->here || is_played(call)) return SK_WAY_PLAY;
-    if (is_tiny(c, m, call->kind, bytes)) return SK_WAY_TINY;
+    if (is_tiny(c, m, call, bytes)) return SK_WAY_TINY;
     return c->crowded ? SK_WAY_TICKETS : SK_WAY_FLAGS;
 }
 

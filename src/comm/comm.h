@@ -86,6 +86,13 @@ typedef struct sk_seg {
     int64_t outer, n, inner;
 } sk_seg;
 
+/* Of the elements that one member summed (its part, or its p-th of all), as they were stored before
+ * a cast: what the norm of a gradient and a check for overflow need. */
+typedef struct sk_partial {
+    double squares; /* sum of squares of those that are finite */
+    int64_t bad;    /* how many are not */
+} sk_partial;
+
 /* One collective of the program, in the heap from before the first step, so that peers can read it.
  */
 typedef struct sk_coll_call {
@@ -98,6 +105,11 @@ typedef struct sk_coll_call {
     int32_t root;             /* broadcast, reduce, gather, scatter: a member, not a rank */
     int64_t room, room_bytes; /* scratch in this rank's heap: sk_play_room() says how much */
     int64_t counts;           /* all-to-all-v: where the 2p counts lie in this rank's heap */
+    /* While a sum is in registers, directly in the heaps (algorithm -1) of all-reduce, reduce and
+     * reduce-scatter, floating types only: */
+    int32_t cast;    /* 1 + the type of dst; 0: that of src */
+    float scale;     /* every sum is multiplied with it; 0: not */
+    int64_t partial; /* where in this rank's heap an sk_partial of its share lies; 0: none */
     sk_seg segs[];
 } sk_coll_call;
 

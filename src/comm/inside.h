@@ -100,11 +100,6 @@ static inline uint64_t sk_own_count(const atomic_ullong *flag)
 
 /* --- shapes --- */
 
-static inline bool sk_rooted(sk_coll_kind kind)
-{
-    return kind == SK_BROADCAST || kind == SK_SCATTER || kind == SK_REDUCE || kind == SK_GATHER;
-}
-
 static inline int64_t sk_share(int64_t n, int i, int p) { return n * i / p; }
 /* Member i's elements along the middle dim. */
 static inline int64_t sk_part(int64_t n, int i, int p)

@@ -143,8 +143,7 @@ static sk_status send_far(sk_comm *c, int to, int64_t tag, int64_t at, int64_t b
 {
     sk_post *p = c->post;
     lane *l = lane_to(c, to);
-    if (l->sent >= SK_COMM_FLIGHT)
-        SK_TRY(await_gone(c, l, l->sent - SK_COMM_FLIGHT + 1, to));
+    if (l->sent >= SK_COMM_FLIGHT) SK_TRY(await_gone(c, l, l->sent - SK_COMM_FLIGHT + 1, to));
     sk_req r = -1;
     SK_TRY(begin(c, true, to, wire_tag(tag), c->base + at, bytes, &r));
     if (l->gone == l->sent) {

@@ -107,7 +107,7 @@ static sk_status tiny(sk_comm *c, sk_member *m, const sk_known *k)
         if (theirs->sign != k->sign)
             return sk_comm_differ(c, k->call, g->ranks[i], call_at(c, m, i, theirs->call));
     }
-    if (!sk_rooted(k->call->kind)) m->together = t;
+    if (!sk_kind_rooted(k->call->kind)) m->together = t;
     c->calls[g->me] = k->call;
     sk_shm_mine(c, g, k->call);
     return SK_OK;

@@ -86,7 +86,8 @@ static int even_hosts(const int *ranks, int n, const int *host_of)
     if (each == n || n % each) return 0;
     for (int i = 0; i < n; i += each)
         for (int j = 0; j < n; j++)
-            if ((host_at(ranks, i, host_of) == host_at(ranks, j, host_of)) != (j / each == i / each))
+            if ((host_at(ranks, i, host_of) == host_at(ranks, j, host_of)) !=
+                (j / each == i / each))
                 return 0;
     return each;
 }
@@ -385,8 +386,7 @@ static sk_status post(sk_comm *c, sk_play *p, int i, bool *done)
 static sk_status arrived(sk_comm *c, sk_play *p, int i, bool *done)
 {
     const sk_step *t = step_of(p, i);
-    if (p->turns[i].req >= 0) 
-        return told(c, c->wire->test(c->wire, p->turns[i].req, done, NULL));
+    if (p->turns[i].req >= 0) return told(c, c->wire->test(c->wire, p->turns[i].req, done, NULL));
     const outbox *box = &p->box[p->member->group.me];
     const note *n = &box->notes[box->first[t->peer] + p->score->ordinal[i]];
     *done = atomic_load_explicit(&n->state, memory_order_acquire) == TAKEN;
@@ -425,8 +425,8 @@ static sk_status deliver(sk_comm *c, sk_play *p, int i, const char *from, int64_
     if (p->score->coll->packs) {
         bool at_once = !sums && in_a_row(p, t->into, t);
         char *to = at_once ? cell_at(p, t->into) : stage_of(p, i, t->n);
-        sk_status st = sk_stream_unpack(p->call->type, from, bytes, to, want / p->sheet.size,
-                                        p->sheet.row);
+        sk_status st =
+            sk_stream_unpack(p->call->type, from, bytes, to, want / p->sheet.size, p->sheet.row);
         if (st) return sk_comm_tell(c, st);
         from = to;
     } else if (v ? bytes > want : bytes != want)
@@ -484,9 +484,9 @@ static sk_status take_wire(sk_comm *c, sk_play *p, int i, bool *done)
 /* --- rounds --- */
 
 typedef struct pass { /* one look at the steps of a round */
-    bool open;     /* a message is not sent, or did not come */
-    bool full;     /* the wire took no more: later messages must not overtake */
-    int waits_for; /* a member */
+    bool open;        /* a message is not sent, or did not come */
+    bool full;        /* the wire took no more: later messages must not overtake */
+    int waits_for;    /* a member */
 } pass;
 
 static sk_status try_send(sk_comm *c, sk_play *p, int i, pass *s)

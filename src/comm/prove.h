@@ -4,9 +4,9 @@
  * contributions to one chunk and the shape of the sum that made it.  Proved are:
  * every send meets its receive, nobody waits for ever, nothing that a round sends
  * is written in that round, SRC is never written, nothing is read before it is
- * written, no contribution is added twice, the right chunks with the right
- * contributions end in the right places, and for SK_ORDER_TREE that sums have the
- * shape of the tree. */
+ * written, nor in SRC after its place in DST was, no contribution is added twice, the
+ * right chunks with the right contributions end in the right places, and for
+ * SK_ORDER_TREE that sums have the shape of the tree.  For up to 64 members. */
 #ifndef SK_COMM_PROVE_H
 #define SK_COMM_PROVE_H
 

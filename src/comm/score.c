@@ -260,8 +260,8 @@ static runs find_runs(const sk_sheet *s, const sk_seg *g, sk_space space, int ch
     if (!is_cut(s->kind)) return (runs){at, 1, g->outer * g->n * row, 0};
     if (sk_sheet_only_mine(s->kind, space)) return (runs){at, 1, mine, 0};
     if (one_size(s->kind) && space == SK_DST) return (runs){at + chunk * mine, 1, mine, 0};
-    return (runs){at + sk_share(g->n, chunk, s->p) * row, g->outer, sk_part(g->n, chunk, s->p) * row,
-                  g->n * row};
+    return (runs){at + sk_share(g->n, chunk, s->p) * row, g->outer,
+                  sk_part(g->n, chunk, s->p) * row, g->n * row};
 }
 
 static void move(char *packed, char *user, int64_t bytes, sk_pack_way way)

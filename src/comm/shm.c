@@ -15,6 +15,7 @@
  *     gather           what member u gives, copied
  */
 #include "comm/inside.h"
+#include "comm/fuse.h"
 #include "comm/sum.h"
 
 enum { GRAIN = 128, TEAM_BYTES = 1 << 18 }; /* shares end on such borders; worth the team */
@@ -27,6 +28,9 @@ typedef struct job {
     int64_t at, from, to; /* counted off so far; the window that is mine */
     int share;
     bool own; /* only my own result, from what is shown */
+    bool fused;
+    sk_partial *notes; /* by thread of the team */
+    int thread;
 } job;
 
 /* Counts off n bytes.  Are some of them in the window?  Then [skip, skip + *n). */
@@ -62,6 +66,19 @@ static void copy(job *j, char *to, const char *from, int64_t n)
     if (clip(j, &n, &skip) && to != from) memcpy(to + skip, from + skip, (size_t)n);
 }
 
+static void add_up(job *j, const void *const *src, int n_dst, void *const *dst, int64_t n)
+{
+    const sk_coll_call *call = j->call;
+    if (j->fused) sk_fuse(call, j->g->n, src, n_dst, dst, n, &j->notes[j->thread]);
+    else sk_sum(call->type, call->reduce, j->g->n, src, n_dst, dst, n);
+}
+
+/* Bytes of dst for those of src. */
+static int64_t cast_bytes(const job *j, int64_t bytes)
+{
+    return j->fused ? bytes / j->size * (int64_t)sk_dtype_size(sk_fuse_type(j->call)) : bytes;
+}
+
 /* --- the whole on every member: all-reduce, reduce, broadcast --- */
 
 /* Sum of one segment over all sources to the destinations that count. */
@@ -74,9 +91,9 @@ static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
     for (int i = 0; i < p; i++) src[i] = source(j, i, s, before) + skip;
     for (int i = 0; i < p; i++) {
         bool wanted = call->kind == SK_ALLREDUCE ? !j->own || i == j->g->me : i == call->root;
-        if (wanted) dst[n_dst++] = target(j, i, s) + skip;
+        if (wanted) dst[n_dst++] = target(j, i, s) + cast_bytes(j, skip);
     }
-    sk_sum(call->type, call->reduce, p, src, n_dst, dst, n / j->size);
+    add_up(j, src, n_dst, dst, n / j->size);
 }
 
 static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
@@ -115,12 +132,12 @@ static void scatter_sum(job *j)
         int64_t row = s->inner * j->size, lo = sk_share(s->n, j->share, p) * row;
         int64_t run = sk_part(s->n, j->share, p) * row;
         char *to = target(j, j->share, i);
-        for (int64_t o = 0; o < s->outer; o++, to += run) {
+        for (int64_t o = 0; o < s->outer; o++, to += cast_bytes(j, run)) {
             int64_t n = run, skip;
             if (!clip(j, &n, &skip)) continue;
             for (int k = 0; k < p; k++)
                 src[k] = source(j, k, i, before) + o * s->n * row + lo + skip;
-            sk_sum(call->type, call->reduce, p, src, 1, (void *[]){to + skip}, n / j->size);
+            add_up(j, src, 1, (void *[]){to + cast_bytes(j, skip)}, n / j->size);
         }
         before += sk_seg_count(s) * j->size;
     }
@@ -245,7 +262,30 @@ static void part_of(void *ctx, int part, int of)
     int64_t n = j.to - j.from, begin = j.from;
     j.from = begin + border(n, part, of);
     j.to = begin + border(n, part + 1, of);
+    j.thread = part;
     run(&j);
+}
+
+static void share_out(sk_comm *c, job *j)
+{
+    if (c->team && sk_team_size(c->team) > 1 && j->to - j->from >= TEAM_BYTES)
+        sk_team_run(c->team, part_of, j);
+    else run(j);
+}
+
+/* The share's partial sums belong to the member whose share it is, whoever did it. */
+static void share_fused(sk_comm *c, job *j)
+{
+    sk_partial notes[SK_TEAM_MOST] = {0}, sum = {0};
+    j->fused = true;
+    j->notes = notes;
+    share_out(c, j);
+    if (!j->call->partial) return;
+    for (int i = 0; i < SK_TEAM_MOST; i++) {
+        sum.squares += notes[i].squares;
+        sum.bad += notes[i].bad;
+    }
+    memcpy(heap_of(j, j->share) + c->calls[j->share]->partial, &sum, sizeof sum);
 }
 
 void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u)
@@ -257,9 +297,8 @@ void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u
         j.from = border(n, u, g->n);
         j.to = border(n, u + 1, g->n);
     }
-    if (c->team && sk_team_size(c->team) > 1 && j.to - j.from >= TEAM_BYTES)
-        sk_team_run(c->team, part_of, &j);
-    else run(&j);
+    if (sk_fuse_wanted(call)) share_fused(c, &j);
+    else share_out(c, &j);
 }
 
 void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call)
