@@ -52,6 +52,8 @@ static sk_status no(int code, const char *what, int peer, int64_t bytes)
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     MPI_Error_string(code, text, &n);
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' ';
     return mpi.fail(SK_EPEER, SK_HERE, "rank %d: %s of %lld bytes, rank %d, failed in %s: %s",
                     mpi.wire.rank, what, (long long)bytes, peer, mpi.library, text);
 }
@@ -267,7 +269,8 @@ static sk_status native(sk_wire *w, sk_coll_kind kind, sk_reduce op, sk_dtype ty
     MPI_Comm_rank(j.t->comm, &j.me);
     int size = 0;
     MPI_Type_size(j.type, &size);
-    j.in_place = (kind == SK_ALLGATHER || j.me == root) && src == (char *)dst + (int64_t)j.t->starts[j.me] * size;
+    j.in_place = (kind == SK_ALLGATHER || j.me == root) &&
+                 src == (char *)dst + (int64_t)j.t->starts[j.me] * size;
     int rc = call(&j, kind);
     return rc ? no(rc, "collective", root, counts[0]) : SK_OK;
 }

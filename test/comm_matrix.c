@@ -253,7 +253,8 @@ static void fill_seg(rank_ctx *c, const trial *t, made *m, int i)
     for (int64_t j = 0; gives(t, m->me) && j < n; j++)
         put(t->type, c->heap + s->src, j, value(t, m->me, src_place(t, s, m->me, m->p, j)));
     m->src_copy[i] = NULL;
-    if (s->src == s->dst || (s->src < s->dst + m->dst_bytes[i] && s->dst < s->src + m->src_bytes[i]))
+    if (s->src == s->dst ||
+        (s->src < s->dst + m->dst_bytes[i] && s->dst < s->src + m->src_bytes[i]))
         return;
     m->src_copy[i] = take(c, m->src_bytes[i]);
     memcpy(m->src_copy[i], c->heap + s->src, (size_t)m->src_bytes[i]);
@@ -279,8 +280,7 @@ static void make(rank_ctx *c, const trial *t, made *m)
     for (int i = 0; i < t->n_segs; i++) fill_seg(c, t, m, i);
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
     sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, &ask);
-    m->call->room_bytes =
-        sk_play_room(a, &ask, t->type, m->call->segs, t->n_segs);
+    m->call->room_bytes = sk_play_room(a, &ask, t->type, m->call->segs, t->n_segs);
     m->call->room = take(c, m->call->room_bytes) - c->heap;
     memset(c->heap + m->call->room, 0xa5, (size_t)m->call->room_bytes + GUARD);
     int64_t *counts = (void *)take(c, 2 * c->n * 8);
@@ -334,8 +334,7 @@ static bool check_case(rank_ctx *c, const trial *t, const made *m)
         good = wrong(c, t, "written behind the room", m->call->room_bytes);
     const int64_t *counts = (const void *)(c->heap + m->call->counts);
     for (int i = 0; good && t->kind == SK_ALLTOALLV && i < c->n; i++)
-        if (counts[c->n + i] != rows_to(t, i, m->me, t->dims[0][1]))
-            good = wrong(c, t, "count", i);
+        if (counts[c->n + i] != rows_to(t, i, m->me, t->dims[0][1])) good = wrong(c, t, "count", i);
     if (c->rank == 0) atomic_fetch_add(&tally->cases, 1);
     return good;
 }
@@ -638,8 +637,7 @@ static void run_mpi(const char *name)
         fprintf(stderr, "matrix: %s\n", sk_error());
         exit(1);
     }
-    for (int r = 0; r < w->n_ranks; r++)
-        bytes[r] = HEAP, host_of[r] = r, here[r] = r == w->rank;
+    for (int r = 0; r < w->n_ranks; r++) bytes[r] = HEAP, host_of[r] = r, here[r] = r == w->rank;
     sk_heaps_ask q = {.n_ranks = w->n_ranks, .bytes = bytes, .here = here};
     if (sk_heaps_make(&q, &fd, &h)) {
         fprintf(stderr, "matrix: %s\n", sk_error());

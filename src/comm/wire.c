@@ -39,12 +39,6 @@ static bool is_word(const char *s)
     return *s && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(s);
 }
 
-static const char *package(const char *name)
-{
-    if (!strcmp(name, "openmpi")) return "libopenmpi-dev";
-    return strcmp(name, "mpich") ? "its development files" : "libmpich-dev";
-}
-
 /* The first place that has the module; p->n: none. */
 static int find(const char *name, places *p)
 {
@@ -59,11 +53,13 @@ static sk_status missing(const char *name, const places *p, int at)
 {
     if (at < p->n)
         return sk_fail(SK_EUSAGE, "wire %s: %s cannot be loaded: %s", name, p->path[at], dlerror());
+    if (strcmp(name, "openmpi") && strcmp(name, "mpich"))
+        return sk_fail(SK_EUSAGE,
+                       "wire %s: there is no such module; openmpi and mpich can be built", name);
     return sk_fail(SK_EUSAGE,
-                   "wire %s: there is no module skein_%s.so beside the program or in ../lib/skein; "
-                   "install %s (apt install %s) and build skein again, or name the folder in "
-                   "SKEIN_MODULES",
-                   name, name, package(name), package(name));
+                   "wire %s: there is no skein_%s.so beside the program or in ../lib/skein; apt "
+                   "install lib%s-dev and build skein again, or name its folder in SKEIN_MODULES",
+                   name, name, name);
 }
 
 sk_status sk_wire_open(const char *name, sk_wire **out)
