@@ -114,6 +114,7 @@ static const struct bad_case {
     {OMPI(1, 4, 4) OWN(0, 4), 1, {"skein says rank 0 of 4", "env -u SKEIN_RANK -u SKEIN_RANKS "}},
     {STEP(1, 4, 1) "RANK=0 WORLD_SIZE=1", 1, {"slurm says rank 1 of 4", "srun -n 4 env -u RANK"}},
     {STEP(2, 8, 2), 2, {"2 nodes without PMI", "srun --mpi=pmix -n 8 ", "srun --mpi=pmi2 -n 8 "}},
+    {STEP(2, 8, 2) "PMI_RANK=2 PMI_SIZE=8 SKEIN_WIRE=openmpi", 2, {"srun --mpi=pmix -n 8 "}},
     {OMPI(1, 4, 2) "SKEIN_WIRE=none", 1, {"SKEIN_WIRE=none", "several hosts"}},
     {TORCH(3, 4, 2), 3, {"torchrun started 4 ranks on several hosts", "mpirun -n 4 "}},
     {"RANK=x WORLD_SIZE=4", 0, {"RANK=x is no number"}},

@@ -3,8 +3,8 @@
 #
 # Four ranks on one host without MPI, on one host and on two with it (SKEIN_HOST plays hosts):
 # who is where, who sees whose heap, what is shared.  Then a library that does not belong to the
-# launcher, and a forgotten WORLD_SIZE: one story with the command to use, exit code 78.  Where
-# srun and its daemons can be had nobody knows; its environment is tested in comm_boot.c.
+# launcher, and a forgotten WORLD_SIZE: one story with the command to use, exit code 78.  What
+# srun says needs its daemons and is tested as an environment in comm_boot.c.
 set -eu
 cd "$(dirname "$0")/.."
 skein=${SKEIN:-build/release/skein}

@@ -15,7 +15,7 @@ trap 'rm -f "$log"' EXIT
 runs=0 cases=0
 for name in openmpi mpich; do
     run=$(command -v "mpirun.$name" || command -v mpirun || true)
-    [ -e "$build/skein_$name.so" ] && [ -n "$run" ] || continue
+    if [ ! -e "$build/skein_$name.so" ] || [ -z "$run" ]; then continue; fi
     for n in $ranks; do
         if ! timeout 100 "$run" -n "$n" "$program" "$name" >"$log" 2>&1 ||
             ! grep -q '^matrix: [1-9][0-9]* cases, 0 wrong$' "$log"; then

@@ -401,6 +401,8 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     sk_comm *c = sk_new(&a, sk_comm);
     *c = (sk_comm){.arena = a, .heaps = h, .rank = rank, .n_ranks = n, .n_groups = n_groups};
     c->crowded = sk_heaps_crowded(h);
+    c->aborted = &h->word->word;
+    c->fenced = !sk_wait_register();
     c->timeout_s = o->timeout_s;
     c->line = sk_heaps_line(h, rank);
     c->base = sk_heap_base(h, rank);
@@ -408,9 +410,13 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->groups = sk_many(&c->arena, sk_member, n_groups);
     c->calls = sk_many(&c->arena, const sk_coll_call *, n);
     c->shown = sk_many(&c->arena, const char *, n);
+    c->src = sk_many(&c->arena, const void *, n *(o->team ? sk_team_size(o->team) : 1));
+    c->dst = sk_many(&c->arena, void *, n *(o->team ? sk_team_size(o->team) : 1));
     c->team = o->team;
     c->wire = o->wire;
     c->host_of = o->host_of;
+    c->where = o->where;
+    c->where_ctx = o->where_ctx;
     sk_status st = sk_mail_open(c);
     if (!st) st = sk_stage_open(c);
     for (int g = 0; !st && g < n_groups; g++) st = open_group(c, g, &o->groups[g]);
@@ -419,6 +425,7 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
         return sk_trail(st, SK_HERE);
     }
     atomic_store(&c->line->pid, getpid());
+    atomic_store(&c->line->state, 0);
     *out = c;
     return SK_OK;
 }
@@ -426,6 +433,7 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
 void sk_comm_close(sk_comm *c)
 {
     if (!c) return;
+    if (atomic_load(&c->line->state) < 3) atomic_store(&c->line->state, 3);
     sk_stage_close(c);
     sk_mail_close(c);
     sk_arena a = c->arena; /* c itself lies in it */

@@ -44,7 +44,9 @@ struct sk_comm {
     sk_arena arena;
     sk_heaps *heaps;
     int rank, n_ranks, n_groups;
-    bool crowded; /* more ranks than cores: do not spin */
+    const atomic_int *aborted; /* the abort word: not 0 */
+    bool fenced;               /* the kernel knows no membarrier: every raise needs a fence */
+    bool crowded;              /* more ranks than cores: do not spin */
     double timeout_s;
     sk_wire *wire;                                     /* NULL: all ranks are here */
     const int *host_of;                                /* NULL: one host */
@@ -61,7 +63,9 @@ struct sk_comm {
     sk_team *team; /* NULL: alone */
     sk_known known[SK_KNOWN];
     const sk_coll_call **calls; /* per member, of the collective at hand */
-    const char **shown;         /* per member: its tiny data; NULL: use the heaps */
+    const void **src;           /* room for pointers, n_ranks for each thread of the team */
+    void **dst;
+    const char **shown; /* per member: its tiny data; NULL: use the heaps */
 };
 
 /* --- wait.c --- */
@@ -90,6 +94,15 @@ void sk_patience_end(sk_comm *c, sk_patience *p);
 static inline bool sk_reached(const atomic_ullong *flag, uint64_t least)
 {
     return atomic_load_explicit(flag, memory_order_acquire) >= least;
+}
+
+bool sk_wait_register(void); /* this process may raise flags without a fence */
+
+/* Raise a flag of mine; then ring the bells of those who may sleep for it. */
+static inline void sk_raise(const sk_comm *c, atomic_ullong *flag, uint64_t to)
+{
+    if (c->fenced) atomic_store(flag, to);
+    else atomic_store_explicit(flag, to, memory_order_release);
 }
 
 /* A count that I alone raise. */

@@ -231,6 +231,11 @@ static sk_status find_wire(sk_arena *a, sk_boot *b, int who)
     b->together = together(who, b->n_ranks);
     if (*forced) module = equal(forced, "none") ? NULL : sk_strdup(a, forced);
     if (!module && !b->together) return no_wire(a, b, who);
+    if (who == SLURM && *forced && module && equal(module, "openmpi") && !is_set("PMIX_RANK"))
+        return sk_fail(SK_ECONF,
+                       "boot: SKEIN_WIRE=openmpi, but srun gave no PMIx: srun --mpi=pmix "
+                       "-n %d %s",
+                       b->n_ranks, sk_boot_command(a));
     if (*forced || is_set("SKEIN_HOST") || !b->together) b->module = module;
     return SK_OK;
 }

@@ -244,7 +244,7 @@ static sk_status meet_here(sk_comm *c)
 {
     atomic_ullong *entered = &sk_heaps_bell(c->heaps, c->rank)->barrier;
     uint64_t k = sk_own_count(entered) + 1;
-    atomic_store(entered, k);
+    sk_raise(c, entered, k);
     for (int r = 0; r < c->n_ranks; r++)
         if (r != c->rank && sk_here(c, r)) sk_bell_ring(sk_heaps_bell(c->heaps, r));
     for (int i = 1; i < c->n_ranks; i++) {

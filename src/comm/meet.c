@@ -83,7 +83,7 @@ static void show(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t t)
     sk_shm_show(c, &m->group, k->call, mine->data);
     mine->sign = k->sign;
     mine->call = (const char *)k->call - c->base;
-    atomic_store(&mine->seq, t);
+    sk_raise(c, &mine->seq, t);
     ring_others(c, m);
 }
 
@@ -131,7 +131,7 @@ static sk_status by_flags(sk_comm *c, sk_member *m, const sk_known *k)
     SK_TRY(await_all(c, m, group, false));
     SK_TRY(agree(c, m, k, m->waited));
     sk_shm_share(c, &m->group, k->call, m->group.me);
-    atomic_store(&slot_of(c, m, group, m->group.me)->done, m->waited + 1);
+    sk_raise(c, &slot_of(c, m, group, m->group.me)->done, m->waited + 1);
     ring_others(c, m);
     return await_all(c, m, group, true);
 }
@@ -192,7 +192,7 @@ void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k)
         return;
     }
     post(c, m, k, m->posted);
-    atomic_store(&mine->posted, m->posted + 1);
+    sk_raise(c, &mine->posted, m->posted + 1);
     if (k->way == SK_WAY_TICKETS) {
         sk_slot *first = slot_of(c, m, group, 0);
         m->lap[m->posted % SK_COMM_FLIGHT] = m->met;

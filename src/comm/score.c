@@ -26,7 +26,7 @@ bool sk_sheet_only_mine(sk_coll_kind kind, sk_space space)
     return space == SK_DST && (kind == SK_REDUCE_SCATTER || kind == SK_SCATTER);
 }
 
-/* --- what a list reads and writes --- */
+/* --- what a list reads --- */
 
 /* Cells as numbers; cells of SRC and DST that are one memory when a call is in place have one. */
 static int place(const sk_score *s, sk_cell c)
@@ -38,68 +38,15 @@ static int place(const sk_score *s, sk_cell c)
     return sk_sheet_only_mine(a->kind, c.space) ? a->me : c.at;
 }
 
-/* A copy onto itself when in place. */
-static bool is_idle(const sk_score *s, const sk_step *t)
+static bool reads_src(const sk_steps *l)
 {
-    return t->act == SK_STEP_COPY && place(s, t->into) == place(s, t->from);
-}
-
-typedef struct reads {
-    int n;
-    sk_cell cell[2];
-    int cells[2]; /* in a row */
-} reads;
-
-static reads read_by(const sk_step *t)
-{
-    reads r = {0};
-    if (t->act == SK_STEP_SEND || t->act == SK_STEP_COPY || t->act == SK_STEP_SUM)
-        r.cell[r.n] = t->from, r.cells[r.n++] = t->n;
-    if (t->act == SK_STEP_RECV_SUM || t->act == SK_STEP_SUM)
-        r.cell[r.n] = t->with, r.cells[r.n++] = t->n;
-    if (t->act == SK_STEP_TREE) r = (reads){2, {t->from, t->with}, {t->k, 1}};
-    return r;
-}
-
-/* Does step w, the first in the list to write a place, write it before step i reads it? */
-static bool before(const sk_step *v, int w, int i)
-{
-    if (w == i || v[w].round > v[i].round) return false;
-    if (v[w].round < v[i].round) return true;
-    return v[i].act == SK_STEP_SEND || is_message(&v[w]) || (!is_message(&v[i]) && w < i);
-}
-
-/* The first step that writes each place by its name in DST; n: none. */
-static int *first_writes(sk_arena *a, const sk_score *s)
-{
-    const sk_step *v = s->steps.list.v;
-    int n = s->steps.list.n, places = 2 * s->steps.cells + s->steps.tmp_cells;
-    int *first = sk_many(a, int, places);
-    for (int i = 0; i < places; i++) first[i] = n;
-    for (int i = n - 1; i >= 0; i--) {
-        if (v[i].act == SK_STEP_SEND || v[i].into.space != SK_DST || is_idle(s, &v[i])) continue;
-        for (int j = 0; j < v[i].n; j++) first[place(s, v[i].into) + j] = i;
+    for (int i = 0; i < l->list.n; i++) {
+        const sk_step *t = &l->list.v[i];
+        bool from = t->act != SK_STEP_RECV && t->act != SK_STEP_RECV_SUM;
+        bool with = t->act != SK_STEP_SEND && t->act != SK_STEP_RECV && t->act != SK_STEP_COPY;
+        if ((from && t->from.space == SK_SRC) || (with && t->with.space == SK_SRC)) return true;
     }
-    return first;
-}
-
-/* In place, is SRC read where DST was written?  Lists are proved not to do it where most calls are
- * in place; the others cost a copy. */
-static void find_clobbers(sk_arena *a, sk_score *s)
-{
-    const sk_step *v = s->steps.list.v;
-    int n = s->steps.list.n, *first = first_writes(a, s);
-    for (int i = 0; i < n; i++) {
-        reads r = read_by(&v[i]);
-        for (int k = 0; k < r.n; k++) {
-            if (r.cell[k].space != SK_SRC) continue;
-            s->reads_src = true;
-            for (int j = 0; j < r.cells[k]; j++) {
-                int w = first[place(s, r.cell[k]) + j];
-                if (w < n && before(v, w, i)) s->clobbers = true;
-            }
-        }
-    }
+    return false;
 }
 
 /* --- messages --- */
@@ -167,7 +114,7 @@ static void write_native(sk_score *s, const sk_coll_ask *ask)
 {
     s->steps = (sk_steps){.ask = *ask, .cells = is_cut(ask->kind) ? ask->n : 1};
     s->reads_src = true;
-    s->clobbers = sk_sheet_only_mine(ask->kind, SK_DST) || ask->kind == SK_REDUCE;
+    s->apart = sk_sheet_only_mine(ask->kind, SK_DST) || ask->kind == SK_REDUCE;
 }
 
 void sk_score_write(sk_arena *a, const sk_coll *c, const sk_coll_ask *ask, sk_score *out)
@@ -183,7 +130,7 @@ void sk_score_write(sk_arena *a, const sk_coll *c, const sk_coll_ask *ask, sk_sc
         write_native(out, ask);
         return;
     }
-    find_clobbers(a, out);
+    out->reads_src = reads_src(&out->steps);
     find_due(a, out);
     number_messages(a, out);
     find_stage(out);
@@ -330,8 +277,8 @@ static void find_packed(const sk_score *f, const sk_seg *segs, int n_segs, bool 
     bool copied = src && (s->kind == SK_ALLREDUCE || s->kind == SK_BROADCAST);
     s->src_packed = src && f->reads_src && !in_a_row(s, segs, n_segs, SK_SRC, placed);
     s->dst_packed = dst && !in_a_row(s, segs, n_segs, SK_DST, placed);
-    if (src && dst && f->clobbers && in_place(s, segs, n_segs, placed)) s->dst_packed = true;
-    s->src_is_dst = s->src_packed && copied && !f->clobbers;
+    if (src && dst && f->apart && in_place(s, segs, n_segs, placed)) s->dst_packed = true;
+    s->src_is_dst = s->src_packed && copied && !f->apart;
     if (s->src_is_dst) s->src_packed = false;
 }
 

@@ -29,7 +29,7 @@ typedef struct sk_score {
     int *box;        /* [n + 1] which notes of my outbox are for member j */
     int stage_cells; /* most that one round uses */
     bool reads_src;  /* some step reads SK_SRC */
-    bool clobbers;   /* in place it would read SK_SRC where SK_DST was written: needs two buffers */
+    bool apart;      /* SRC and DST may not be one memory; lists are proved to allow it */
     struct sk_score *next;
 } sk_score;
 

@@ -86,8 +86,8 @@ static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
 {
     const sk_coll_call *call = j->call;
     int n_dst = 0, p = j->g->n;
-    const void *src[SK_HOST_RANKS];
-    void *dst[SK_HOST_RANKS];
+    const void **src = j->c->src + j->thread * j->c->n_ranks;
+    void **dst = j->c->dst + j->thread * j->c->n_ranks;
     for (int i = 0; i < p; i++) src[i] = source(j, i, s, before) + skip;
     for (int i = 0; i < p; i++) {
         bool wanted = call->kind == SK_ALLREDUCE ? !j->own || i == j->g->me : i == call->root;
@@ -124,7 +124,7 @@ static void whole(job *j)
 static void scatter_sum(job *j)
 {
     const sk_coll_call *call = j->call;
-    const void *src[SK_HOST_RANKS];
+    const void **src = j->c->src + j->thread * j->c->n_ranks;
     int64_t before = 0;
     int p = j->g->n;
     for (int i = 0; i < call->n_segs; i++) {
@@ -274,7 +274,7 @@ static void share_out(sk_comm *c, job *j)
 }
 
 /* The share's partial sums belong to the member whose share it is, whoever did it. */
-static void share_fused(sk_comm *c, job *j)
+__attribute__((noinline)) static void share_fused(sk_comm *c, job *j)
 {
     sk_partial notes[SK_TEAM_MOST] = {0}, sum = {0};
     j->fused = true;

@@ -105,13 +105,19 @@ INLINE void NAME(shut)(sk_reduce op, const sk_sum_job *j, VEC o[2], int n_dst, s
     }
 }
 
-/* Any number of sources and bytes. */
+static __attribute__((noinline)) void NAME(few_bytes)(sk_reduce op, const sk_sum_job *j, size_t at,
+                                                      size_t bytes)
+{
+    VEC o[2];
+    NAME(some)(op, o, j->src, j->n_src, at, bytes);
+    NAME(shut)(op, j, o, j->n_dst, at, bytes);
+}
+
 static __attribute__((noinline)) void NAME(any)(sk_reduce op, const sk_sum_job *j, size_t at,
                                                 size_t bytes)
 {
     VEC o[2];
-    if (j->n_src <= 8) NAME(some)(op, o, j->src, j->n_src, at, bytes);
-    else NAME(many)(op, o, j->src, j->n_src, at, bytes);
+    NAME(many)(op, o, j->src, j->n_src, at, bytes);
     NAME(shut)(op, j, o, j->n_dst, at, bytes);
 }
 
@@ -129,8 +135,11 @@ static void NAME(sum)(sk_reduce op, const sk_sum_job *j)
         NAME(some)(SK_SUM, o, j->src, j->n_src, at, STEP);
         NAME(shut)(SK_SUM, j, o, j->n_dst, at, STEP);
     }
-    for (; at < j->bytes; at += STEP)
-        NAME(any)(op, j, at, j->bytes - at < STEP ? j->bytes - at : STEP);
+    for (; at < j->bytes; at += STEP) {
+        size_t left = j->bytes - at < STEP ? j->bytes - at : STEP;
+        if (j->n_src <= 8) NAME(few_bytes)(op, j, at, left);
+        else NAME(any)(op, j, at, left);
+    }
 }
 
 #undef INLINE

@@ -17,8 +17,10 @@
 #include "comm/blame.h"
 #include "base/clock.h"
 
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -155,11 +157,17 @@ static sk_status look(sk_comm *c, const sk_patience *p)
     return SK_OK;
 }
 
+bool sk_wait_register(void)
+{
+    return !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+}
+
 static void arm(sk_bell *bell, sk_patience *p)
 {
     p->seen = atomic_load(&bell->ring);
     atomic_store(&bell->asleep, 1);
     atomic_thread_fence(memory_order_seq_cst); /* before the caller reads its flags once more */
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     p->armed = true;
 }
 
@@ -211,9 +219,12 @@ void sk_patience_end(sk_comm *c, sk_patience *p)
 __attribute__((noinline)) static sk_status await_slowly(sk_comm *c, const atomic_ullong *flag,
                                                         uint64_t least, int peer)
 {
-    sk_patience p = {.turns = SPINS, .peer = peer};
+    sk_patience p = {.turns = SPINS, .peer = peer, .poll = c->playing || c->post};
     sk_status st = SK_OK;
-    while (!st && !sk_reached(flag, least)) st = sk_patience_wait(c, &p);
+    while (!st && !sk_reached(flag, least)) {
+        st = sk_comm_progress(c); /* somebody may need what I have under way before it can come */
+        if (!st) st = sk_patience_wait(c, &p);
+    }
     sk_patience_end(c, &p);
     return st;
 }
@@ -222,7 +233,7 @@ sk_status sk_await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int pe
 {
     for (int i = c->crowded ? SPINS : 0; i < SPINS; i++) {
         if (sk_reached(flag, least)) return SK_OK;
-        if (!sk_heaps_quiet(c->heaps)) return sk_comm_hushed();
+        if (atomic_load_explicit(c->aborted, memory_order_relaxed)) return sk_comm_hushed();
         pause_cpu();
     }
     return sk_reached(flag, least) ? SK_OK : await_slowly(c, flag, least, peer);

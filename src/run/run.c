@@ -6,9 +6,11 @@
 #include "run/run.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/proc.h"
 #include "base/rng.h"
 #include "base/team.h"
 #include "device/blas.h"
+#include "run/deadline.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,13 +111,21 @@ static void find_places(sk_run *r, sk_arena *a)
             r->place[i] += g->tensors.v[t]->role == SK_PARAM;
 }
 
+/* All ranks of this host share its cores. */
+static double patience(const sk_run *r)
+{
+    int here = 0;
+    for (int k = 0; k < r->p->n_ranks; k++) here += sk_heap_base(r->heaps, k) != NULL;
+    return sk_deadline(r->p, sk_proc_cores(), here);
+}
+
 static sk_status open_comm(sk_run *r)
 {
     const sk_program *p = r->p;
     sk_comm_opts o = {.rank = p->rank,
                       .groups = p->groups,
                       .n_groups = p->n_groups,
-                      .timeout_s = r->opts.timeout_s > 0 ? r->opts.timeout_s : 60,
+                      .timeout_s = r->opts.timeout_s > 0 ? r->opts.timeout_s : patience(r),
                       .wire = r->opts.wire,
                       .host_of = r->opts.host_of,
                       .where = r->opts.where,

@@ -159,6 +159,7 @@ static sk_status start_one(launcher *l, int rank)
         if (!s->pid) be_process(l, rank, parent);
         if (s->pid < 0) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(errno));
         s->fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+        atomic_store(&sk_heaps_line(l->t.heaps, rank)->pid, (long long)s->pid);
     }
     s->alive = true;
     l->alive++;
@@ -196,27 +197,15 @@ static const char *last_words(sk_arena *a, const char *path)
     return sk_print(a, "\n%.*s", (int)(end - p), p);
 }
 
-static const char *where_it_was(launcher *l, int rank)
-{
-    sk_line *line = sk_heaps_line(l->t.heaps, rank);
-    const sk_program *p = l->setup.programs[rank];
-    long long step = atomic_load(&line->step), pc = atomic_load(&line->pc);
-    if (step < 0) return "before the first step";
-    if (pc < 0 || pc >= p->insts.n) return sk_print(l->arena, "in step %lld", step + 1);
-    char *text = sk_inst_print(p, (int)pc, l->arena), *to = text;
-    for (const char *s = text; *s; s++) /* columns are for listings */
-        if (*s != ' ' || (s > text && s[-1] != ' ')) *to++ = *s;
-    *to = 0;
-    return sk_print(l->arena, "in step %lld, instruction %s", step + 1, text);
-}
-
 /* It went without a word of its own: tell its story for it. */
 static void tell_for(launcher *l, int rank, const char *how, const char *hint)
 {
     char path[PATH_MAX];
+    const sk_line *line = sk_heaps_line(l->t.heaps, rank);
     log_path(l, rank, path);
     const char *story = sk_print(l->arena, "rank %d %s %s%s; its log: %s%s", rank, how,
-                                 where_it_was(l, rank), hint, path, last_words(l->arena, path));
+                                 sk_flight_place(l->setup.programs[rank], line, l->arena), hint,
+                                 path, last_words(l->arena, path));
     sk_heaps_abort(l->t.heaps, SK_EPEER, rank, story);
 }
 

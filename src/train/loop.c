@@ -1,6 +1,7 @@
 /* loop.c - training as one rank lives it. */
 #include "train/loop.h"
 #include "base/clock.h"
+#include "run/flight.h"
 #include "run/run.h"
 #include "train/draw.h"
 #include "train/export.h"
@@ -26,6 +27,7 @@ typedef struct loop {
     int rank;
     sk_arena arena; /* of this rank */
     sk_run *run;
+    sk_flight_book book; /* the text of instructions, for stories */
     sk_rate rate;
     int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
     int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
@@ -93,9 +95,12 @@ static sk_status open_run(loop *l)
                      .seed = job->seed,
                      .knobs = sk_setup_knobs(job),
                      .timeout_s = job->timeout,
+                     .where = sk_flight_where,
+                     .where_ctx = &l->book,
                      .trace = job->trace != 0,
                      .wire = l->t->wire,
                      .host_of = l->t->host_of};
+    l->book.all = (const sk_program *const *)l->s->programs;
     SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
     sk_run_boxes(l->run, &l->arena, &l->boxes, &l->n_boxes);
     l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);
