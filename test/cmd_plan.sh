@@ -21,7 +21,8 @@ mapped() { # FILE, file with the ranks to keep
 }
 
 for layout in "dp=1" "dp=2" "tp=2 micro=2" "pp=2 micro=3" "dp=2 zero=1" "dp=2 zero=2" \
-    "dp=2 zero=3 micro=2" "dp=2 tp=3" "dp=2 tp=2 pp=2 zero=3 micro=2"; do
+    "dp=2 zero=3 micro=2" "dp=2 tp=3" "dp=2 tp=2 pp=2 zero=3 micro=2" "dp=3 replica" \
+    "dp=2 tp=2 pp=2 zero=2 micro=2 replica"; do
     words=(model=tiny "data.train=$work/text" train.batch=5 train.seq=32 train.steps=1
         "layout=$layout" sample.every=0 val.every=0)
     "$skein" plan "${words[@]}" -o csv >"$work/plan.csv"
@@ -38,5 +39,5 @@ for layout in "dp=1" "dp=2" "tp=2 micro=2" "pp=2 micro=3" "dp=2 zero=1" "dp=2 ze
     rows=$((rows + $(wc -l <"$work/planned")))
     rm -rf "$work/run"
 done
-echo "plan: $rows numbers on 9 layouts, planned = mapped"
+echo "plan: $rows numbers on 11 layouts, planned = mapped"
 [ "$rows" -gt 60 ]

@@ -241,7 +241,7 @@ static void use_heaps(sk_boot *b, const char **seen)
     int64_t *bytes = sk_many(b->arena, int64_t, b->n_ranks);
     sk_heaps *h = NULL, *mine = NULL;
     for (int r = 0; r < b->n_ranks; r++) bytes[r] = HEAP + r;
-    if (!CHECK(!sk_boot_heaps(b, bytes, 4096, &h))) return;
+    if (!CHECK(!sk_boot_heaps(b, bytes, (sk_twins){0}, 4096, &h))) return;
     *seen = look_around(b, h);
     if (b->n_hosts == 1) reduce(b, h);
     if (!b->local) sk_heaps_label(h, "runs/here");

@@ -152,6 +152,18 @@ static const struct layout_case {
     {ODD, "tp=2 zero=3", NULL},
     {ODD, "pp=2 dp=2 zero=3 micro=2", NULL},
     {ODD, "pp=3 tp=2 micro=2", NULL},
+    /* one copy of the weights: empty pieces, no dims, axes that repeat the pieces, three passes */
+    {GPT, "dp=7 replica", NULL},
+    {GPT, "tp=7 dp=1 replica", NULL},
+    {LLAMA, "tp=5 dp=2 replica order: tp dp", NULL},
+    {ODD, "dp=2 replica", NULL},
+    {ODD, "dp=3 zero=2 micro=2 replica", NULL},
+    {ODD, "pp=3 dp=2 micro=2 replica", NULL},
+    {GPT, "mesh dp=2 z=2; split b over dp; shard state over z; replica", NULL},
+    {GPT, "mesh r=2 dp=2; split b over r; split b over dp; shard grads over dp; replica", NULL},
+    {THREE, "dp=3 replica", NULL},
+    {THREE, "dp=2 tp=2 replica order: tp dp", NULL},
+    {GPT, "dp=2 zero=3 replica", "nothing to share"},
     /* three passes */
     {THREE, "dp=2", NULL},
     {THREE, "tp=2", NULL},

@@ -1,7 +1,8 @@
 /* layout_random.c - any product of {dp, tp, pp, zero, micro} gives the losses of one rank.
  *
  * Random small models with sizes that do not divide, random layouts on 1 to 8
- * ranks, ten steps each; every loss within 1e-5 of the one-rank run.
+ * ranks, ten steps each; every loss within 1e-5 of the one-rank run.  Where ranks keep
+ * one copy of the weights (replica), every bit is that of the same ranks with copies of their own.
  *
  *     layout_random [SEED [COUNT]]      default: seed 1, 40 pairs
  *     layout_random 0 0 LAYOUT          one layout on the fixed small GPT */
@@ -44,6 +45,8 @@ static void random_model(sk_trial *t)
     t->seq = pick(2, 13);
 }
 
+static const char with[] = "replica ";
+
 static void random_layout(sk_trial *t, char *text, size_t n)
 {
     static const char *const orders[] = {"pp dp tp", "dp pp tp", "pp tp dp", "tp dp pp"};
@@ -51,11 +54,13 @@ static void random_layout(sk_trial *t, char *text, size_t n)
     do dp = pick(1, 4), tp = pick(1, 4), pp = pick(1, 4);
     while (dp * tp * pp > 8 || dp * tp * pp == 1);
     int zero = pick(0, 3), order = pick(0, 3);
+    bool replica = (zero == 1 || zero == 2) && pick(0, 2);
     t->n_micro = pick(1, 4);
     t->threads = pick(1, 2);
     t->bucket_bytes = pick(0, 1) ? 0 : 4096;
-    snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s order: %s", dp, tp, pp, zero,
-             t->n_micro, pick(0, 1) ? "1f1b" : "gpipe", orders[order]);
+    snprintf(text, n, "%sdp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s order: %s",
+             replica ? with : "", dp, tp, pp, zero, t->n_micro, pick(0, 1) ? "1f1b" : "gpipe",
+             orders[order]);
     t->layout = text;
 }
 
@@ -94,6 +99,27 @@ static bool same(const sk_trial *one, const sk_trial *many)
     return false;
 }
 
+static int replicas;
+
+/* The same ranks with weights of their own. */
+static bool same_bits(const sk_trial *t)
+{
+    sk_trial own = *t;
+    if (strncmp(t->layout, with, sizeof with - 1)) return true;
+    own.layout = t->layout + sizeof with - 1;
+    replicas++;
+    if (sk_trial_run(&own)) {
+        printf("%s\n", sk_error());
+        return false;
+    }
+    if (!memcmp(own.loss, t->loss, sizeof own.loss) &&
+        !memcmp(own.norm, t->norm, sizeof own.norm) &&
+        !memcmp(&own.valid, &t->valid, sizeof own.valid))
+        return true;
+    printf("other bits than without replica\n");
+    return false;
+}
+
 static bool pair(sk_trial *t)
 {
     sk_trial one = *t;
@@ -103,7 +129,7 @@ static bool pair(sk_trial *t)
     bool ok = !sk_trial_run(&one);
     if (ok) ok = !sk_trial_run(t);
     if (!ok) printf("%s\n", sk_error());
-    else ok = same(&one, t);
+    else ok = same(&one, t) && same_bits(t);
     if (!ok) describe(t);
     return ok;
 }
@@ -132,7 +158,9 @@ int main(int argc, char **argv)
         t.clip = pick(0, 1) ? 1.0 : 0;
         bad += !pair(&t);
     }
-    printf("layouts: %d random pairs (seed %llu), worst difference of a loss %.1e, %d bad\n", count,
-           (unsigned long long)seed, worst, bad);
+    printf(
+        "layouts: %d random pairs (seed %llu), worst difference of a loss %.1e, %d with one copy "
+        "of weights, %d bad\n",
+        count, (unsigned long long)seed, worst, replicas, bad);
     return bad != 0;
 }

@@ -13,7 +13,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
 {
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
-                a->n_micro == b->n_micro;
+                a->n_micro == b->n_micro && a->replica == b->replica;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -43,6 +43,14 @@ static const struct {
     {"dp=4 zero=3", "mesh dp=4; split b over dp; shard params over dp"},
     {"dp=4,zero=3", "mesh dp=4; split b over dp; shard params over dp"},
     {"zero=3", "mesh dp=1; split b over dp; shard params over dp"},
+    {"dp=4 replica",
+     "mesh dp=4; split b over dp; shard state over dp; one copy of weights per host"},
+    {"replica dp=4 zero=2",
+     "mesh dp=4; split b over dp; one copy of weights per host; shard grads over dp"},
+    {"mesh dp=4; split b over dp; replica", "dp=4 replica zero=1"},
+    {"mesh a=4; shard grads over a; replica",
+     "mesh a=4; shard grads over a; one copy of weights per host"},
+    {"tp=2 replica", "tp=2 zero=1 replica"},
     {"dp=4 cp=1 ep=1 sp=none recompute=none offload=none",
      "mesh dp=4 cp=1 ep=1; split b over dp # 1 asks for nothing; and this is a comment"},
     {"dp=2 tp=2 pp=2 zero=3 micro=8 schedule=1f1b order: pp dp tp",
@@ -85,6 +93,8 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "1 rank"));
     check(!sk_layout_read("pp=2 dp=2 zero=2 micro=4", 4, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "pp 2 · dp 2 · zero 2 · micro 4 · 1f1b"));
+    check(!sk_layout_read("dp=2 replica", 2, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · zero 1 · replica"));
 }
 
 /* --- stories --- */
@@ -133,6 +143,13 @@ static const struct {
     {"dp=2 micro=0", "'micro' needs a whole number", 0},
     {"dp=2 zero=4", "0 to 3 exist", 0},
     {"dp=2 zero=-1", "from 0 to", 0},
+    {"dp=2 zero=3 replica", "nothing to share", 0},
+    {"dp=2 zero=0 replica", "use zero=1 or zero=2", 0},
+    {"dp=2 replica=2", "takes no value", 0},
+    {"replcia=1", "did you mean \"replica\"", 0},
+    {"mesh a=2; replica", "shard state|grads over AXIS", 0},
+    {"mesh dp=2; one copy of weights per host", "use zero=1 or zero=2", 0},
+    {"mesh dp=2; one copy", "one copy of weights per host", 0},
     {"dp=2 order: dp qp", "names no axis \"qp\"", 0},
     {"dp=2 order: pp dp cp ep tp zero=3", "behind \"order:\"", 0},
     {"dp=2 sp", "sp=on is not supported", 0},

@@ -77,7 +77,7 @@ static void fullest(const sk_setup *s, int64_t *most, int64_t *all)
 {
     *most = *all = 0;
     for (int r = 0; r < s->n_ranks; r++) {
-        int64_t bytes = sk_setup_of(s, r)->heap_bytes;
+        int64_t bytes = sk_setup_of(s, r)->own_bytes;
         *all += bytes;
         if (bytes > *most) *most = bytes;
     }
@@ -118,6 +118,13 @@ static sk_status there(sk_arena *a, const sk_setup *s, const char *cluster, int6
     return SK_OK;
 }
 
+static const char *shared(sk_arena *a, const sk_setup *s)
+{
+    int axis = s->layout.shard_axis;
+    if (!sk_setup_of(s, 0)->twin_bytes) return "";
+    return sk_print(a, " · weights shared by %d ranks of a host", s->layout.mesh.size[axis]);
+}
+
 /* For people: the same in a few lines above the table. */
 static sk_status summary(sk_arena *a, const sk_setup *s, const char *cluster)
 {
@@ -128,7 +135,8 @@ static sk_status summary(sk_arena *a, const sk_setup *s, const char *cluster)
     conventions(s);
     printf("layout    %d ranks = %s · %d micro-batches · %d kinds of rank\n", s->n_ranks,
            sk_layout_short(a, &s->layout), s->n_micro, s->n_classes);
-    printf("memory    %s on the fullest rank · %s in all\n", sk_bytes(a, most), sk_bytes(a, all));
+    printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
+           shared(a, s));
     if (cluster) SK_TRY(there(a, s, cluster, most));
     else fits_here(a, s, all);
     printf("\n");

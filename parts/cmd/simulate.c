@@ -167,7 +167,7 @@ static int64_t fullest(const simulation *s)
 {
     int64_t most = 0;
     for (int i = 0; i < s->paper.n; i++)
-        if (s->paper.v[i].program->heap_bytes > most) most = s->paper.v[i].program->heap_bytes;
+        if (s->paper.v[i].program->own_bytes > most) most = s->paper.v[i].program->own_bytes;
     return most;
 }
 
@@ -184,7 +184,7 @@ static sk_status table(const simulation *s, const char *format)
     add_row(&t, s, "all", &all, p->flops, p->wire, fullest(s));
     for (int i = 0; i < p->n; i++)
         add_row(&t, s, sk_print(s->arena, "%d", i), &p->v[i], p->v[i].flops, p->v[i].wire,
-                p->v[i].program->heap_bytes);
+                p->v[i].program->own_bytes);
     return sk_table_print(&t, format, stdout);
 }
 

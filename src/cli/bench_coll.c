@@ -265,7 +265,7 @@ static sk_status time_joined(sk_arena *a, asked *q, sk_coll_timing *times)
     if (host_of) ends.wire = b->wire;
     ends.host_of = host_of;
     for (int r = 0; r < b->n_ranks; r++) bytes[r] = sk_time_heap(q->points.v, q->points.n, host_of);
-    SK_TRY(sk_boot_heaps(b, bytes, 4096, &h));
+    SK_TRY(sk_boot_heaps(b, bytes, (sk_twins){0}, 4096, &h));
     sk_status st = sk_time_rank(h, &ends, q->points.v, q->points.n, times);
     sk_heaps_close(h);
     return st;

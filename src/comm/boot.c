@@ -252,7 +252,8 @@ static sk_status take_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     return st;
 }
 
-sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, size_t extra_bytes, sk_heaps **out)
+sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t extra_bytes,
+                        sk_heaps **out)
 {
     bool *here = sk_many(b->arena, bool, b->n_ranks);
     for (int r = 0; r < b->n_ranks; r++) here[r] = b->host_of[r] == b->host;
@@ -260,6 +261,7 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, size_t extra_bytes, sk
                       .bytes = bytes,
                       .here = here,
                       .shared = true,
+                      .twins = twins,
                       .extra_bytes = extra_bytes};
     SK_TRY(b->local ? take_heaps(b, &q, out) : make_heaps(b, &q, out));
     return SK_OK;

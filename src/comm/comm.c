@@ -161,6 +161,26 @@ static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_col
     return SK_OK;
 }
 
+/* Does a common call gather what lies in one memory on all members? */
+static sk_status check_common(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
+{
+    const sk_group *g = &m->group;
+    int64_t size = (int64_t)sk_dtype_size(call->type);
+    bool good = call->kind == SK_ALLGATHER && m->here && !is_played(call);
+    if (!call->common) return SK_OK;
+    for (int i = 0; good && i < call->n_segs; i++) {
+        const sk_seg *s = &call->segs[i];
+        good = s->outer == 1 && s->src == s->dst + sk_share(s->n, g->me, g->n) * s->inner * size &&
+               sk_heaps_same(c->heaps, g->ranks, g->n, s->dst + sk_seg_count(s) * size);
+    }
+    if (good) return SK_OK;
+    return sk_fail(
+        SK_EBUG,
+        "call %llx: %s on group %d is common, but not an all-gather in place of what its "
+        "%d members have in one memory",
+        (long long)call->id, sk_coll_names[call->kind], call->group, g->n);
+}
+
 static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *call)
 {
     int64_t at = (const char *)call - c->base;
@@ -180,15 +200,15 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
                        (long long)s->outer, (long long)s->n, (long long)s->inner, (long long)s->src,
                        (long long)s->dst, c->rank, (long long)c->bytes);
     }
-    return SK_OK;
+    return check_common(c, m, call);
 }
 
 /* --- knowing a call --- */
 
 static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 {
-    int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,      call->group,
-                       call->n_segs, call->root, call->algorithm, (int64_t)m->hash};
+    int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,   call->group,
+                       call->n_segs, call->root, call->algorithm, call->common, (int64_t)m->hash};
     uint64_t h = sk_hash(SK_HASH_SEED, words, sizeof words);
     for (int i = 0; i < call->n_segs; i++) {
         int64_t dims[] = {call->segs[i].outer, call->segs[i].n, call->segs[i].inner};
@@ -202,6 +222,7 @@ static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 static bool is_tiny(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
 {
     sk_coll_kind kind = call->kind;
+    if (call->common) return !c->crowded; /* nothing is shown but that I came */
     if (sk_fuse_wanted(call) || kind == SK_ALLTOALLV || bytes * m->group.n > TINY_READ)
         return false;
     return sk_kind_rooted(kind) ? bytes <= SK_TINY : !c->crowded && bytes <= TINY_ALL;
@@ -215,10 +236,18 @@ static sk_way way_of(const sk_comm *c, const sk_member *m, const sk_coll_call *c
     return c->crowded ? SK_WAY_TICKETS : SK_WAY_FLAGS;
 }
 
+static sk_known *entry(sk_comm *c, const sk_coll_call *call)
+{
+    sk_known **k = &c->known[((uintptr_t)call >> 4) * 0x9E3779B97F4A7C15u >> 56];
+    while (*k && (*k)->call != call) k = &(*k)->next;
+    if (!*k) *k = sk_new(&c->arena, sk_known);
+    return *k;
+}
+
 static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call, sk_known **out)
 {
-    sk_known *k = &c->known[((uintptr_t)call >> 4) * 0x9E3779B97F4A7C15u >> 56];
-    *out = k;
+    sk_known *k = *out = entry(c, call);
+    int64_t at = (const char *)call - c->base;
     if (k->call == call && !memcmp(k->head, call, sizeof *call) &&
         (!call->n_segs || !memcmp(&k->first, call->segs, sizeof k->first)))
         return SK_OK;
@@ -226,7 +255,9 @@ static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call,
     k->call = call;
     k->bytes = sk_call_count(call) * (int64_t)sk_dtype_size(call->type);
     k->sign = sign(m, call);
+    k->says = sk_hash(k->sign, &at, sizeof at);
     k->way = way_of(c, m, call, k->bytes);
+    k->signs = 0;
     memcpy(k->head, call, sizeof *call);
     if (call->n_segs) k->first = call->segs[0];
     return SK_OK;
@@ -263,7 +294,7 @@ static sk_status start(sk_comm *c, sk_member *m, const sk_coll_call *call)
         return sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be",
                        (long long)call->id, SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
     SK_TRY(known(c, m, call, &k));
-    m->flight[m->posted % SK_COMM_FLIGHT] = *k;
+    m->flight[m->posted % SK_COMM_FLIGHT] = k;
     if (k->way == SK_WAY_PLAY) {
         SK_TRY(sk_play_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]));
         m->over_at[m->posted % SK_COMM_FLIGHT] = 0;
@@ -285,7 +316,7 @@ static sk_status oldest(sk_comm *c, const sk_coll_call *call, sk_member **out)
 {
     SK_TRY(find_group(c, call, out));
     sk_member *m = *out;
-    if (m->waited < m->posted && m->flight[m->waited % SK_COMM_FLIGHT].call == call) return SK_OK;
+    if (m->waited < m->posted && m->flight[m->waited % SK_COMM_FLIGHT]->call == call) return SK_OK;
     sk_status st = sk_fail(SK_EBUG,
                            "rank %d waits for call %llx, which is not the oldest in "
                            "flight on group %d",
@@ -325,7 +356,7 @@ static sk_status wait_play(sk_comm *c, sk_member *m)
     for (bool over = false;;) {
         st = go_on(c, m, m->waited, &over, &patience.peer);
         if (st || over) break;
-        if (c->playing > 1) st = sk_comm_progress(c); /* others may be waited for elsewhere */
+        if (c->playing > 1 || c->post) st = sk_comm_progress(c); /* others may be waited for */
         if (!st) st = sk_patience_wait(c, &patience);
         if (st) break;
     }
@@ -341,7 +372,7 @@ sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
 {
     sk_member *m = NULL;
     SK_TRY(oldest(c, call, &m));
-    const sk_known *k = &m->flight[m->waited % SK_COMM_FLIGHT];
+    sk_known *k = m->flight[m->waited % SK_COMM_FLIGHT];
     c->over_at = 0;
     SK_TRY(k->way == SK_WAY_PLAY ? wait_play(c, m) : sk_meet_wait(c, m, k));
     m->waited++;
@@ -355,7 +386,10 @@ sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)
     sk_member *m = NULL;
     int peer;
     SK_TRY(oldest(c, call, &m));
-    const sk_known *k = &m->flight[m->waited % SK_COMM_FLIGHT];
+    sk_known *k = m->flight[m->waited % SK_COMM_FLIGHT];
+    SK_TRY(sk_comm_progress(c));
+    *done = true; /* also of a library's own collective: it has no test, wait() does it */
+    if (k->way == SK_WAY_PLAY && sk_play_blocks(m->play[m->waited % SK_COMM_FLIGHT])) return SK_OK;
     if (k->way == SK_WAY_PLAY) return go_on(c, m, m->waited, done, &peer);
     *done = sk_meet_test(c, m, k);
     return SK_OK;
@@ -408,7 +442,7 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->base = sk_heap_base(h, rank);
     c->bytes = sk_heap_bytes(h, rank);
     c->groups = sk_many(&c->arena, sk_member, n_groups);
-    c->calls = sk_many(&c->arena, const sk_coll_call *, n);
+    c->calls = c->table = sk_many(&c->arena, const sk_coll_call *, n);
     c->shown = sk_many(&c->arena, const char *, n);
     c->src = sk_many(&c->arena, const void *, n *(o->team ? sk_team_size(o->team) : 1));
     c->dst = sk_many(&c->arena, void *, n *(o->team ? sk_team_size(o->team) : 1));

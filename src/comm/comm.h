@@ -100,9 +100,11 @@ typedef struct sk_coll_call {
     sk_coll_kind kind;
     sk_reduce reduce;
     sk_dtype type;
-    int32_t group, n_segs;    /* group: index in the table given to sk_comm_open */
-    int32_t algorithm;        /* index in sk_coll_parts (comm/coll.h); -1: directly in the heaps */
-    int32_t root;             /* broadcast, reduce, gather, scatter: a member, not a rank */
+    int32_t group, n_segs; /* group: index in the table given to sk_comm_open */
+    int32_t algorithm;     /* index in sk_coll_parts (comm/coll.h); -1: directly in the heaps */
+    int32_t root;          /* broadcast, reduce, gather, scatter: a member, not a rank */
+    int32_t common;        /* all-gather in place, directly in the heaps: dst is one memory on all
+                              members (sk_twins), nothing is copied, they only meet */
     int64_t room, room_bytes; /* scratch in this rank's heap: sk_play_room() says how much */
     int64_t counts;           /* all-to-all-v: where the 2p counts lie in this rank's heap */
     /* While a sum is in registers, directly in the heaps (algorithm -1) of all-reduce, reduce and
@@ -134,6 +136,14 @@ typedef struct sk_line {
     atomic_uint ring_n;
 } sk_line;
 
+/* Heaps of a host that begin with the same memory: the first bytes[r] of rank r's, whole pages, are
+ * those of rank of[r], who keeps them: of[of[r]] is of[r], and so is its number of bytes.  of NULL:
+ * there are none. */
+typedef struct sk_twins {
+    const int *of;
+    const int64_t *bytes;
+} sk_twins;
+
 typedef struct sk_heaps sk_heaps; /* the mappings of all ranks of this host */
 typedef struct sk_comm sk_comm;   /* one rank's end */
 
@@ -144,9 +154,12 @@ typedef struct sk_comm sk_comm;   /* one rank's end */
  * memory for the caller (metrics and the like), see sk_heaps_extra. */
 sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
                         sk_heaps **out);
+sk_status sk_heaps_open_twins(int n_ranks, const int64_t *bytes, sk_twins twins, bool shared,
+                              size_t extra_bytes, sk_heaps **out);
 void sk_heaps_close(sk_heaps *h);
 void *sk_heap_base(const sk_heaps *h, int rank);
 int64_t sk_heap_bytes(const sk_heaps *h, int rank); /* really mapped for the plan */
+int64_t sk_heap_own(const sk_heaps *h, int rank);   /* of these, without what a twin keeps */
 void *sk_heaps_extra(const sk_heaps *h);
 sk_line *sk_heaps_line(const sk_heaps *h, int rank);
 

@@ -56,11 +56,11 @@ static int reserve(int fd, size_t at, size_t bytes)
 }
 
 /* One small page in each stretch, then collapse: that gives a zeroed huge page at once, without
- * 511 more small ones.  Best effort. */
-static void make_huge(int fd, char *map, size_t at, size_t bytes, double until)
+ * 511 more small ones.  What is skipped belongs to another heap.  Best effort. */
+static void make_huge(int fd, char *map, size_t at, size_t skip, size_t bytes, double until)
 {
     madvise(map + at, round_up(bytes, HUGE), MADV_HUGEPAGE);
-    for (size_t i = 0; fd >= 0 && i + HUGE <= bytes; i += HUGE) {
+    for (size_t i = round_up(skip, HUGE); fd >= 0 && i + HUGE <= bytes; i += HUGE) {
         if (sk_now() > until || reserve(fd, at + i, 4096)) return;
         if (madvise(map + at + i, HUGE, MADV_COLLAPSE)) return;
     }
@@ -109,33 +109,37 @@ static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, siz
     double until = sk_now() + COLLAPSE_S;
     size_t at = 0;
     for (int r = 0; r < h->n; r++) {
-        size_t bytes = here(q, r);
-        if (bytes) make_huge(fd, map, at, bytes, until);
-        int err = bytes ? reserve(fd, at, bytes) : 0;
+        size_t bytes = here(q, r), skip = sk_twin_bytes(q, r);
+        if (bytes) make_huge(fd, map, at, skip, bytes, until);
+        int err = bytes > skip ? reserve(fd, at + skip, bytes - skip) : 0;
         if (err)
             return sk_fail(SK_EIO,
                            "heaps: rank %d of %d needs %s (%zu bytes, %zu for all), the kernel "
                            "refused: %s; use more hosts, a smaller micro-batch, or shard more",
-                           r, h->n, sk_bytes(&h->arena, h->bytes[r]), bytes, total, strerror(err));
+                           r, h->n, sk_bytes(&h->arena, (int64_t)(bytes - skip)), bytes - skip,
+                           total, strerror(err));
         at += stride(q, r);
     }
     return SK_OK;
 }
 
-/* What the heaps of this host take: in the plan, and in the mapping. */
-static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size_t *total)
+/* What the heaps of this host take: in the plan, in the mapping, and is there a twin? */
+static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size_t *total,
+                         bool *twins)
 {
     *need = 0;
     *total = 0;
+    *twins = false;
     for (int r = 0; r < h->n; r++) {
         if (q->bytes[r] < 0 || q->bytes[r] > INT64_MAX / 4 - *need)
             return sk_fail(SK_EBUG, "heaps: rank %d asks for %lld bytes", r,
                            (long long)q->bytes[r]);
-        *need += (int64_t)here(q, r);
+        *need += (int64_t)here(q, r) - (int64_t)sk_twin_bytes(q, r);
         *total += stride(q, r);
+        *twins |= sk_twin(q, r);
         h->n_here += stride(q, r) > 0;
     }
-    return SK_OK;
+    return sk_twins_check(q);
 }
 
 static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
@@ -143,14 +147,16 @@ static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
     size_t total = 0;
     int64_t need = 0;
     char *map = NULL;
-    SK_TRY(measure(h, q, &need, &total));
+    bool twins = false;
+    SK_TRY(measure(h, q, &need, &total, &twins));
     SK_TRY(check_memory(&h->arena, h->n_here, need));
-    bool shared = q->shared && h->n_here > 1;
+    bool shared = (q->shared && h->n_here > 1) || twins; /* only a file can be mapped twice */
     *fd = shared ? memfd_create("skein", MFD_CLOEXEC) : -1;
     if (shared && (*fd < 0 || ftruncate(*fd, (off_t)total)))
         return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total, strerror(errno));
     SK_TRY(map_heaps(h, *fd, total, &map));
     place(h, q, map);
+    SK_TRY(sk_twins_map(h, q, *fd, map));
     return fill(h, q, *fd, map, total);
 }
 
@@ -159,14 +165,16 @@ static sk_status old_heaps(sk_heaps *h, const sk_heaps_ask *q, int fd)
     size_t total = 0;
     int64_t need = 0;
     char *map = NULL;
+    bool twins = false;
     struct stat st = {0};
-    SK_TRY(measure(h, q, &need, &total));
+    SK_TRY(measure(h, q, &need, &total, &twins));
     if (fstat(fd, &st) || (size_t)st.st_size != total)
         return sk_fail(SK_EBUG, "heaps: %lld bytes were handed over, %zu are needed",
                        (long long)st.st_size, total);
     SK_TRY(map_heaps(h, fd, total, &map));
-    madvise(map, total, MADV_HUGEPAGE);
     place(h, q, map);
+    SK_TRY(sk_twins_map(h, q, fd, map));
+    madvise(map, total, MADV_HUGEPAGE);
     return SK_OK;
 }
 
@@ -183,6 +191,8 @@ static sk_heaps *blank(const sk_heaps_ask *q)
     h->cores = sk_proc_cores();
     h->base = sk_many(&h->arena, char *, h->n);
     h->bytes = sk_many(&h->arena, int64_t, h->n);
+    h->twin = sk_many(&h->arena, int, h->n);
+    h->twin_bytes = sk_many(&h->arena, int64_t, h->n);
     memcpy(h->bytes, q->bytes, (size_t)h->n * sizeof *h->bytes);
     return h;
 }
@@ -221,8 +231,17 @@ sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heap
 sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
                         sk_heaps **out)
 {
-    sk_heaps_ask q = {
-        .n_ranks = n_ranks, .bytes = bytes, .shared = shared, .extra_bytes = extra_bytes};
+    return sk_heaps_open_twins(n_ranks, bytes, (sk_twins){0}, shared, extra_bytes, out);
+}
+
+sk_status sk_heaps_open_twins(int n_ranks, const int64_t *bytes, sk_twins twins, bool shared,
+                              size_t extra_bytes, sk_heaps **out)
+{
+    sk_heaps_ask q = {.n_ranks = n_ranks,
+                      .bytes = bytes,
+                      .shared = shared,
+                      .twins = twins,
+                      .extra_bytes = extra_bytes};
     int fd = -1;
     SK_TRY(sk_heaps_make(&q, &fd, out));
     if (fd >= 0) close(fd);

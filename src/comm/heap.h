@@ -50,6 +50,15 @@ typedef struct sk_tiny {
     char data[SK_TINY];
 } sk_tiny;
 
+/* Calls that go by tickets: who came, which shares are taken, which are finished.  Written by all
+ * members, one line for each call under way.  Counts only grow: each lap of SK_COMM_FLIGHT calls
+ * adds the number of members. */
+typedef struct sk_meeting {
+    _Alignas(64) atomic_ullong came;
+    atomic_ullong signs; /* the sum of what members said of their calls, over all laps */
+    atomic_ullong taken, finished;
+} sk_meeting;
+
 /* One rank's end of one group. */
 typedef struct sk_slot {
     _Alignas(SK_FLAG_ROOM) atomic_ullong posted; /* collectives started */
@@ -58,12 +67,7 @@ typedef struct sk_slot {
     int64_t call[SK_COMM_FLIGHT];                /* where in my heap the k-th call lies */
     uint64_t sign[SK_COMM_FLIGHT];
     _Alignas(SK_FLAG_ROOM) atomic_ullong done; /* collectives of which I did my share */
-    /* Of the first member's slot only, and written by all members: who came to the k-th call that
-     * goes by tickets, which shares of it are taken, which are finished.  Counts that only grow:
-     * each lap of SK_COMM_FLIGHT calls adds the number of members. */
-    _Alignas(SK_FLAG_ROOM) atomic_ullong came[SK_COMM_FLIGHT];
-    _Alignas(SK_FLAG_ROOM) atomic_ullong taken[SK_COMM_FLIGHT];
-    _Alignas(SK_FLAG_ROOM) atomic_ullong finished[SK_COMM_FLIGHT];
+    sk_meeting meeting[SK_COMM_FLIGHT];        /* the first member's only */
     sk_tiny tiny[SK_TURNS];
 } sk_slot;
 
@@ -92,6 +96,8 @@ struct sk_heaps {
     size_t room_bytes;
     char **base; /* NULL for ranks of other hosts */
     int64_t *bytes;
+    int *twin; /* rank that keeps the first twin_bytes of its heap: itself, or whose they are */
+    int64_t *twin_bytes;
     int fd; /* of the board */
     sk_board_head *head;
     size_t board_bytes;
@@ -111,6 +117,7 @@ typedef struct sk_heaps_ask {
     const int64_t *bytes; /* by rank of the world */
     const bool *here;     /* which of them are on this host; NULL: all */
     bool shared;          /* ranks are processes */
+    sk_twins twins;
     size_t extra_bytes;
 } sk_heaps_ask;
 
@@ -119,6 +126,15 @@ typedef struct sk_heaps_ask {
  * is handed out.  sk_heaps_map owns board_fd from now on, also if it fails, and never heap_fd. */
 sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out);
 sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out);
+
+/* alias.c: heaps that begin with another's memory. */
+bool sk_twin(const sk_heaps_ask *q, int r);         /* here, and the first bytes are not its own */
+size_t sk_twin_bytes(const sk_heaps_ask *q, int r); /* how many */
+sk_status sk_twins_check(const sk_heaps_ask *q);
+/* After the heaps are placed in the mapping `map` of fd. */
+sk_status sk_twins_map(sk_heaps *h, const sk_heaps_ask *q, int fd, const char *map);
+/* Are the first `end` bytes of these heaps one memory? */
+bool sk_heaps_same(const sk_heaps *h, const int *ranks, int n, int64_t end);
 
 /* board.c: the control area of h->n ranks, new or the one behind fd, which it owns.
  * After a failure sk_heaps_close still ends what there is. */

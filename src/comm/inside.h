@@ -23,6 +23,10 @@ typedef struct sk_known { /* a call that was looked at before */
     int64_t bytes; /* of all segments */
     uint64_t sign; /* hash of all that members must agree upon */
     sk_way way;
+    /* by tickets: where the members' calls lie, and the sum of what they say if that is so */
+    const sk_coll_call **calls;
+    uint64_t says, signs; /* what I say of mine; of all, once calls are known */
+    struct sk_known *next;
 } sk_known;
 enum { SK_KNOWN = 256, SK_HOST_RANKS = 256 }; /* calls that are remembered; ranks of a host */
 
@@ -32,10 +36,13 @@ typedef struct sk_member { /* a group, and my counts in it */
     sk_group group;
     uint64_t hash, posted, waited;
     uint64_t met, tiny; /* calls by tickets that were started; tiny ones that were done */
-    sk_known flight[SK_COMM_FLIGHT];
-    uint64_t lap[SK_COMM_FLIGHT];   /* by tickets: the number among those */
-    uint64_t together;              /* tiny: everybody is known to have come to this number */
-    bool here;                      /* the heaps of all members are on this host */
+    sk_known *flight[SK_COMM_FLIGHT];
+    uint64_t
+        before[SK_COMM_FLIGHT];   /* by tickets: the meeting's signs when its last call was over */
+    bool seen[SK_COMM_FLIGHT];    /* `before` is known */
+    uint64_t lap[SK_COMM_FLIGHT]; /* by tickets: the number among those */
+    uint64_t together;            /* tiny: everybody is known to have come to this number */
+    bool here;                    /* the heaps of all members are on this host */
     double over_at[SK_COMM_FLIGHT]; /* when a play was over; 0: not yet */
     sk_play *play[SK_COMM_FLIGHT];  /* those that are played, by number mod SK_COMM_FLIGHT */
 } sk_member;
@@ -61,9 +68,9 @@ struct sk_comm {
     char *base;
     int64_t bytes;
     sk_team *team; /* NULL: alone */
-    sk_known known[SK_KNOWN];
-    const sk_coll_call **calls; /* per member, of the collective at hand */
-    const void **src;           /* room for pointers, n_ranks for each thread of the team */
+    sk_known *known[SK_KNOWN];
+    const sk_coll_call **calls, **table; /* per member, of the collective at hand; room for them */
+    const void **src; /* room for pointers, n_ranks for each thread of the team */
     void **dst;
     const char **shown; /* per member: its tiny data; NULL: use the heaps */
 };
@@ -154,7 +161,7 @@ int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *cal
 /* --- meet.c: how members of one host come together over a call --- */
 
 void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k);
-sk_status sk_meet_wait(sk_comm *c, sk_member *m, const sk_known *k);
+sk_status sk_meet_wait(sk_comm *c, sk_member *m, sk_known *k);
 bool sk_meet_test(sk_comm *c, const sk_member *m, const sk_known *k);
 sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer,
                          const sk_coll_call *theirs);

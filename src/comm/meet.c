@@ -45,6 +45,7 @@ static void post(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t num
 /* Fills c->calls with what each member posted, if it is what I posted. */
 static sk_status agree(sk_comm *c, const sk_member *m, const sk_known *k, uint64_t number)
 {
+    c->calls = c->table;
     for (int i = 0; i < m->group.n; i++) {
         const sk_slot *s = slot_of(c, m, k->call->group, i);
         c->calls[i] = call_at(c, m, i, s->call[number % SK_COMM_FLIGHT]);
@@ -108,6 +109,7 @@ static sk_status tiny(sk_comm *c, sk_member *m, const sk_known *k)
             return sk_comm_differ(c, k->call, g->ranks[i], call_at(c, m, i, theirs->call));
     }
     if (!sk_kind_rooted(k->call->kind)) m->together = t;
+    c->calls = c->table;
     c->calls[g->me] = k->call;
     sk_shm_mine(c, g, k->call);
     return SK_OK;
@@ -163,22 +165,41 @@ static uint64_t take(atomic_ullong *taken, uint64_t end, bool all, uint64_t *fro
     return end;
 }
 
-static sk_status by_tickets(sk_comm *c, sk_member *m, const sk_known *k)
+/* Where the others' calls lie.  Reading it costs a line of each, so it is remembered: if the sum of
+ * what everybody says is the same as then, nothing has changed. */
+static sk_status look_up(sk_comm *c, sk_member *m, sk_known *k, const sk_meeting *t, size_t at)
+{
+    uint64_t sum = atomic_load(&t->signs) - m->before[at];
+    c->calls = k->calls;
+    if (m->seen[at] && k->calls && k->signs == sum) return SK_OK;
+    SK_TRY(agree(c, m, k, m->waited));
+    if (!m->seen[at]) return SK_OK;
+    if (!k->calls) k->calls = sk_many(&c->arena, const sk_coll_call *, m->group.n);
+    memcpy(k->calls, c->table, sizeof *c->table * (size_t)m->group.n);
+    k->signs = sum;
+    return SK_OK;
+}
+
+static sk_status by_tickets(sk_comm *c, sk_member *m, sk_known *k)
 {
     const sk_group *g = &m->group;
     int group = k->call->group, n = g->n;
     uint64_t number = m->lap[m->waited % SK_COMM_FLIGHT], lap = number / SK_COMM_FLIGHT;
     uint64_t end = (lap + 1) * (uint64_t)n, from = 0, to = 0;
     size_t at = number % SK_COMM_FLIGHT;
-    sk_slot *first = slot_of(c, m, group, 0);
-    if (!sk_reached(&first->came[at], end))
-        SK_TRY(sk_await(c, &first->came[at], end, somebody(c, m, group)));
-    SK_TRY(agree(c, m, k, m->waited));
-    while ((to = take(&first->taken[at], end, k->bytes < ALL_AT_ONCE, &from)) > from) {
+    sk_meeting *t = &slot_of(c, m, group, 0)->meeting[at];
+    if (!sk_reached(&t->came, end)) SK_TRY(sk_await(c, &t->came, end, somebody(c, m, group)));
+    for (bool first = true; (to = take(&t->taken, end, k->bytes < ALL_AT_ONCE, &from)) > from;) {
+        if (first) SK_TRY(look_up(c, m, k, t, at));
+        first = false;
         for (uint64_t u = from; u < to; u++) sk_shm_share(c, g, k->call, (int)(u % (uint64_t)n));
-        if (atomic_fetch_add(&first->finished[at], to - from) + to - from == end) ring_others(c, m);
+        if (atomic_fetch_add(&t->finished, to - from) + to - from == end) ring_others(c, m);
     }
-    return sk_await(c, &first->finished[at], end, somebody(c, m, group));
+    if (!sk_reached(&t->finished, end))
+        SK_TRY(sk_await(c, &t->finished, end, somebody(c, m, group)));
+    m->before[at] = atomic_load(&t->signs);
+    m->seen[at] = true;
+    return SK_OK;
 }
 
 /* --- all of them --- */
@@ -194,19 +215,21 @@ void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k)
     post(c, m, k, m->posted);
     sk_raise(c, &mine->posted, m->posted + 1);
     if (k->way == SK_WAY_TICKETS) {
-        sk_slot *first = slot_of(c, m, group, 0);
+        sk_meeting *t = &slot_of(c, m, group, 0)->meeting[m->met % SK_COMM_FLIGHT];
         m->lap[m->posted % SK_COMM_FLIGHT] = m->met;
-        atomic_fetch_add(&first->came[m->met % SK_COMM_FLIGHT], 1);
+        atomic_fetch_add(&t->signs, k->says);
+        atomic_fetch_add(&t->came, 1);
         atomic_store_explicit(&mine->met, ++m->met, memory_order_relaxed);
     }
     ring_others(c, m);
 }
 
-sk_status sk_meet_wait(sk_comm *c, sk_member *m, const sk_known *k)
+sk_status sk_meet_wait(sk_comm *c, sk_member *m, sk_known *k)
 {
     if (k->way == SK_WAY_TINY) return tiny(c, m, k);
     if (k->way == SK_WAY_TICKETS) return by_tickets(c, m, k);
     if (k->way == SK_WAY_FLAGS) return by_flags(c, m, k);
+    c->calls = c->table;
     c->calls[0] = k->call;
     sk_shm_share(c, &m->group, k->call, 0);
     return SK_OK;

@@ -156,7 +156,8 @@ static int number(const member *m, sk_cell c)
 /* The memory of a cell.  In place DST is SRC; where values cannot differ (all-gather) it may. */
 static place *place_of(const walk *w, const member *m, sk_cell c)
 {
-    bool twins = w->kind == SK_ALLREDUCE || (w->kind == SK_BROADCAST && m->me == w->root);
+    bool rooted = w->kind == SK_BROADCAST || w->kind == SK_REDUCE;
+    bool twins = w->kind == SK_ALLREDUCE || (rooted && m->me == w->root);
     if (c.space == SK_DST && twins) c.space = SK_SRC;
     if (c.space == SK_DST && w->kind == SK_REDUCE_SCATTER) c = sk_src(m->me);
     return &m->places[number(m, c)];

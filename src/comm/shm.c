@@ -13,8 +13,10 @@
  *     reduce-scatter   part u, summed: S + S/p
  *     all-gather, scatter, all-to-all   what member u gets, copied
  *     gather           what member u gives, copied
+ *     common           nothing: dst is one memory, and every part was made at its place
  */
 #include "comm/inside.h"
+#include "comm/copy.h"
 #include "comm/fuse.h"
 #include "comm/sum.h"
 
@@ -63,14 +65,15 @@ static char *target(const job *j, int i, int s)
 static void copy(job *j, char *to, const char *from, int64_t n)
 {
     int64_t skip;
-    if (clip(j, &n, &skip) && to != from) memcpy(to + skip, from + skip, (size_t)n);
+    if (clip(j, &n, &skip) && to != from) sk_copy(to + skip, from + skip, (size_t)n);
 }
 
 static void add_up(job *j, const void *const *src, int n_dst, void *const *dst, int64_t n)
 {
     const sk_coll_call *call = j->call;
+    sk_reduce op = j->g->n == 1 ? SK_SUM : call->reduce; /* whatever it is: of one */
     if (j->fused) sk_fuse(call, j->g->n, src, n_dst, dst, n, &j->notes[j->thread]);
-    else sk_sum(call->type, call->reduce, j->g->n, src, n_dst, dst, n);
+    else sk_sum(call->type, op, j->g->n, src, n_dst, dst, n);
 }
 
 /* Bytes of dst for those of src. */
@@ -102,7 +105,7 @@ static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
     for (int i = 0; i < j->g->n; i++) {
         if (j->own && i != j->g->me) continue;
         char *to = target(j, i, s) + skip;
-        if (to != from) memcpy(to, from, (size_t)n);
+        if (to != from) sk_copy(to, from, (size_t)n);
     }
 }
 
@@ -291,6 +294,7 @@ __attribute__((noinline)) static void share_fused(sk_comm *c, job *j)
 void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u)
 {
     job j = {.c = c, .g = g, .call = call, .share = u, .size = (int64_t)sk_dtype_size(call->type)};
+    if (call->common) return;
     int64_t n = length(&j);
     j.to = n;
     if (same_everywhere(call->kind)) {
@@ -305,6 +309,7 @@ void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call)
 {
     job j = {.c = c, .g = g, .call = call, .share = g->me, .own = true};
     bool root = g->me == call->root;
+    if (call->common) return;
     j.size = (int64_t)sk_dtype_size(call->type);
     j.to = INT64_MAX;
     if (call->kind == SK_GATHER && root) collect(&j, g->me);
@@ -321,7 +326,7 @@ int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *cal
 {
     bool part = call->kind == SK_ALLGATHER || call->kind == SK_GATHER;
     int64_t at = 0, size = (int64_t)sk_dtype_size(call->type);
-    if (!has_source(g, call)) return 0;
+    if (!has_source(g, call) || call->common) return 0;
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
         int64_t rows = part ? sk_part(s->n, g->me, g->n) : s->n;

@@ -14,6 +14,9 @@
  *     shard params over dp
  *     stages over pp schedule 1f1b micro 8
  *
+ * "one copy of weights per host", in short "replica", goes with a shard of state or gradients: the
+ * ranks of a host along the shard axis, which keep equal weights, keep them in one memory.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty.  When several axes cut one dim, the
@@ -41,6 +44,7 @@ typedef struct sk_layout {
     char split[SK_MAX_AXES][64]; /* letters split over each axis */
     sk_shard shard;              /* ZeRO 0 to 3 */
     int shard_axis;              /* -1: none */
+    bool replica;                /* ranks along the shard axis keep their weights in one memory */
     int stage_axis;              /* -1: no pipeline */
     char schedule[32];
     int n_micro; /* micro-batches per step; 0: not said */

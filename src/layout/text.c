@@ -140,6 +140,17 @@ static sk_status say_shard(sk_layout *l, const words *w)
     return find_axis(l, w->w[3], &l->shard_axis);
 }
 
+static sk_status say_one(sk_layout *l, const words *w)
+{
+    static const char *const said[] = {"one", "copy", "of", "weights", "per", "host"};
+    enum { N = sizeof said / sizeof *said };
+    bool same = w->n == N;
+    for (int i = 0; same && i < N; i++) same = !strcmp(w->w[i], said[i]);
+    if (!same) return sk_fail(SK_ECONF, "layout: \"one\" reads \"one copy of weights per host\"");
+    l->replica = true;
+    return SK_OK;
+}
+
 static sk_status say_stages(sk_layout *l, const words *w)
 {
     if (w->n < 3 || strcmp(w->w[1], "over") || w->n % 2 == 0)
@@ -169,8 +180,9 @@ static sk_status say_schedule(sk_layout *l, const words *w)
 static const struct verb {
     const char *name;
     sk_status (*say)(sk_layout *l, const words *w);
-} verbs[] = {{"mesh", say_mesh},     {"split", say_split}, {"shard", say_shard},
-             {"stages", say_stages}, {"micro", say_micro}, {"schedule", say_schedule}};
+} verbs[] = {{"mesh", say_mesh},        {"split", say_split},   {"shard", say_shard},
+             {"one", say_one},          {"stages", say_stages}, {"micro", say_micro},
+             {"schedule", say_schedule}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -184,7 +196,7 @@ static const struct verb *verb_of(const words *w)
 
 typedef struct shorts {
     int size[N_SUGAR]; /* 0: not named */
-    int zero;
+    int zero;          /* -1: not named */
     char order[N_SUGAR][SK_AXIS_NAME];
     int n_order;
 } shorts;
@@ -207,13 +219,18 @@ static sk_status later(const char *key, const char *value)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {"dp", "tp",    "pp",       "cp",        "ep",     "zero",
-                                        "sp", "micro", "schedule", "recompute", "offload"};
+    static const char *const known[] = {"dp",       "tp",        "pp",      "cp",
+                                        "ep",       "zero",      "sp",      "micro",
+                                        "schedule", "recompute", "offload", "replica"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
     int which = sugar_find(word);
     if (!strcmp(word, "sp")) return later("sp", eq ? value : "on");
+    if (!strcmp(word, "replica")) {
+        l->replica = true;
+        return eq ? sk_fail(SK_ECONF, "layout: \"replica\" takes no value") : SK_OK;
+    }
     if (!eq) return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
     if (which >= 0) {
         if (s->size[which]) return sk_fail(SK_ECONF, "layout: '%s' is named twice", word);
@@ -250,6 +267,9 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
         SK_TRY(split_letters(l, a, sugar[sugar_find(l->mesh.name[a])].letters));
         if (!strcmp(l->mesh.name[a], "pp")) l->stage_axis = a;
     }
+    if (s->zero <
+        0) /* a replica needs at least 1; over dp, if that is not for a mesh line to say */
+        s->zero = l->replica && !l->shard && (!first || sk_mesh_axis(&l->mesh, "dp") >= 0);
     if (!s->zero) return SK_OK;
     l->shard = (sk_shard)s->zero;
     l->shard_axis = sk_mesh_axis(&l->mesh, "dp");
@@ -261,7 +281,7 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
 
 static sk_status read_short(sk_layout *l, const words *w)
 {
-    shorts s = {0};
+    shorts s = {.zero = -1};
     for (int i = 0; i < w->n; i++) {
         char word[WORD];
         snprintf(word, sizeof word, "%s", w->w[i]);
@@ -278,6 +298,19 @@ static sk_status read_short(sk_layout *l, const words *w)
 
 /* --- both --- */
 
+static sk_status check_replica(const sk_layout *l)
+{
+    if (!l->replica) return SK_OK;
+    if (l->shard == SK_SHARD_PARAMS)
+        return sk_fail(SK_ECONF,
+                       "layout: replica with zero=3 (shard params): every rank keeps only its own "
+                       "piece of the weights, there is nothing to share; use zero=1 or zero=2");
+    if (l->shard && l->shard_axis >= 0) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: replica (one copy of weights per host) needs each rank to update a "
+                   "piece of its own; use zero=1 or zero=2 (shard state|grads over AXIS)");
+}
+
 static sk_status check(const sk_layout *l, int n_ranks)
 {
     int64_t ranks = 1;
@@ -293,6 +326,7 @@ static sk_status check(const sk_layout *l, int n_ranks)
     if (l->shard_axis >= 0 && l->shard_axis == l->stage_axis)
         return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
                        l->mesh.name[l->shard_axis]);
+    SK_TRY(check_replica(l));
     if (n_ranks > 0 && ranks != n_ranks)
         return sk_fail(SK_ECONF,
                        "layout: the mesh has %lld ranks, %d were given; start it with -n %lld or "
@@ -343,6 +377,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     }
     if (l->shard && l->shard_axis >= 0)
         sk_out_add(&o, "\nshard %s over %s", what[l->shard], l->mesh.name[l->shard_axis]);
+    if (l->replica) sk_out_add(&o, "\none copy of weights per host");
     if (l->stage_axis >= 0)
         sk_out_add(&o, "\nstages over %s schedule %s", l->mesh.name[l->stage_axis], l->schedule);
     else if (strcmp(l->schedule, usual_schedule)) sk_out_add(&o, "\nschedule %s", l->schedule);
@@ -358,6 +393,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
         if (l->mesh.size[i] > 1)
             sk_out_add(&o, "%s%s %d", o.n ? " · " : "", l->mesh.name[i], l->mesh.size[i]);
     if (l->shard) sk_out_add(&o, "%szero %d", o.n ? " · " : "", (int)l->shard);
+    if (l->replica) sk_out_add(&o, " · replica");
     if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
     return o.s ? o.s : sk_strdup(a, "1 rank");

@@ -92,8 +92,9 @@ static uint64_t key_of(const sk_layout *l, const cutter *c, int n, const int *co
 {
     uint64_t key = 0;
     for (int a = 0; a < l->mesh.n; a++) {
+        bool keeps = l->replica && a == l->shard_axis; /* the first has the weights of all */
         if (a == l->stage_axis) key = fold(key, coord[a]);
-        else if (owners) key = fold(key, coord[a] == 0);
+        else if (owners || keeps) key = fold(key, coord[a] == 0);
     }
     for (int k = 0; k < n; k++) {
         int at = 0;

@@ -90,11 +90,17 @@ void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t 
     c->elements += outer * n * inner;
 }
 
+int64_t sk_call_bytes(const sk_call_plan *c)
+{
+    return c->common ? 0 : c->elements * (int64_t)sk_dtype_size(c->type);
+}
+
 /* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others. */
 static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 {
     const sk_group *g = &p->groups[c->group];
     int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0;
+    if (c->common) return 0;
     for (int i = 0; i < c->n_segs; i++) {
         const sk_call_seg *s = &c->segs[i];
         int64_t from, to;
@@ -127,6 +133,19 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
+/* Only ranks of one host can have one memory. */
+static sk_status meet_here(const sk_emit *e, const sk_group *g, int hosts)
+{
+    if (hosts == 1) return SK_OK;
+    const char *axis = e->l->mesh.name[e->l->shard_axis];
+    return sk_fail(
+        SK_ECONF,
+        "layout: replica: the %d ranks along '%s' sit on %d hosts, and only ranks of one "
+        "host can keep one copy of the weights; leave replica out, or let '%s' end at "
+        "the host and split the batch over a second axis as well",
+        g->n, axis, hosts, axis);
+}
+
 static void choose(sk_emit *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
@@ -136,7 +155,11 @@ static void choose(sk_emit *e, int call)
     if (e->failed) return; /* the first story is the one */
     sk_coll_ask_for(c->kind, g->ranks, g->n, g->me, c->root, o->host_of, &ask);
     int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
-    int64_t bytes = c->elements * (int64_t)sk_dtype_size(c->type);
+    int64_t bytes = sk_call_bytes(c);
+    if (c->common) {
+        e->failed = meet_here(e, g, hosts);
+        return;
+    }
     e->failed = sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm);
     if (!e->failed && c->algorithm >= 0) plan_room(e, call, &ask);
 }

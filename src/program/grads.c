@@ -8,6 +8,9 @@
  *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
  *     shard params    weights cut:    gather per layer and task; gradient cut as above
  *
+ * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
+ * in place, and to gather them is only to meet.
+ *
  * Reductions go in buckets as gradients become ready, so that they start before
  * the backward pass ends.  Buckets are formed by logical sizes, which all ranks
  * see alike, never by the sizes of pieces. */
@@ -147,6 +150,12 @@ static sk_status grads_fit(const sk_emit *e, const sk_param_plan *q)
     return SK_OK;
 }
 
+/* Common memory needs a piece for each rank: what cannot be cut is everybody's own. */
+static bool is_common(const sk_emit *e, const sk_param_plan *q)
+{
+    return e->l->replica && is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
+}
+
 static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int tie)
 {
     sk_program *p = e->p;
@@ -174,6 +183,7 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     bool cut = sharded(e, SK_SHARD_PARAMS);
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
+    p->bufs.v[q->stored].common = is_common(e, q);
     q->owner = first_of(e, &q->update, set);
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
     if (e->opts->optim) plan_grad(e, q);

@@ -8,15 +8,21 @@
  * in which they begin to live, each in the smallest hole that fits (a list of
  * holes sorted by address, holes that meet are joined): one pass, and the
  * forward-backward shape of a step leaves few odd holes.  An op that may work in
- * place takes over its operand's memory when the operand dies there. */
+ * place takes over its operand's memory when the operand dies there.
+ *
+ * Weights that are common to the ranks of a host come first of all and fill whole
+ * pages, so that all heaps can begin with the same ones (comm/alias.c). */
 #include "program/emit.h"
 
 #include <limits.h>
 #include <string.h>
 
-enum { LINE = 64 };
+/* LARGE: common weights that end on a huge page, which costs 3 % at most. */
+enum { LINE = 64, PAGE = 4096, HUGE = 2 << 20, LARGE = 64 << 20 };
 
-static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+static int64_t lines(int64_t bytes) { return round_up(bytes, LINE); }
+static int64_t pages(int64_t bytes) { return round_up(bytes, bytes < LARGE ? PAGE : HUGE); }
 
 static void live(sk_program *p, int buf, int pc)
 {
@@ -103,17 +109,38 @@ static void give(holes *h, int64_t at, int64_t size)
 
 /* --- places --- */
 
-/* The kept buffers of one kind, from `at` on; returns where they end. */
-static int64_t place_kept(sk_program *p, sk_kind kind, int64_t at)
+static int64_t place_some(sk_program *p, sk_kind kind, bool common, int64_t at)
 {
-    p->kind_at[kind] = at;
     for (int i = 0; i < p->bufs.n; i++) {
         sk_buffer *b = &p->bufs.v[i];
-        if (!b->keep || b->within >= 0 || b->kind != kind) continue;
+        if (!b->keep || b->within >= 0 || b->kind != kind || b->common != common) continue;
         b->offset = at;
         at += lines(b->bytes);
     }
     return at;
+}
+
+/* The kept buffers of one kind, from `at` on; returns where they end. */
+static int64_t place_kept(sk_program *p, sk_kind kind, int64_t at)
+{
+    p->kind_at[kind] = at;
+    return place_some(p, kind, false, at);
+}
+
+/* Common weights first, and nothing else on their pages. */
+static int64_t place_weights(sk_program *p)
+{
+    int coord[SK_MAX_AXES];
+    p->twin = p->rank;
+    p->twin_bytes = pages(place_some(p, SK_WEIGHTS, true, 0));
+    if (p->twin_bytes) {
+        memcpy(coord, p->coord, sizeof coord);
+        coord[p->layout.shard_axis] = 0;
+        p->twin = sk_mesh_rank(&p->layout.mesh, coord);
+    }
+    int64_t end = place_kept(p, SK_WEIGHTS, p->twin_bytes);
+    if (p->twin == p->rank) p->kind_at[SK_WEIGHTS] = 0;
+    return end;
 }
 
 /* Input whose memory output 0 of this instruction may take over, or -1. */
@@ -209,8 +236,7 @@ static int64_t scratch_need(sk_program *p)
 void sk_plan_memory(sk_program *p)
 {
     lifetimes(p);
-    int64_t at = place_kept(p, SK_WEIGHTS, 0);
-    at = place_kept(p, SK_GRADS, at);
+    int64_t at = place_kept(p, SK_GRADS, place_weights(p));
     at = place_kept(p, SK_OPTIM, at);
     at = place_tables(p, place_kept(p, SK_WIRE, at));
     at = place_kept(p, SK_ACTS, at);
@@ -219,9 +245,22 @@ void sk_plan_memory(sk_program *p)
     p->scratch_per_thread = scratch_need(p);
     p->kind_at[SK_SCRATCH] = at;
     p->heap_bytes = at + p->scratch_per_thread * p->threads;
+    p->own_bytes = p->heap_bytes - p->kind_at[SK_WEIGHTS];
     static const sk_kind order[] = {SK_WEIGHTS, SK_GRADS, SK_OPTIM, SK_WIRE, SK_ACTS, SK_SCRATCH};
     for (int i = 0; i < SK_N_KINDS; i++) {
         int64_t end = i + 1 < SK_N_KINDS ? p->kind_at[order[i + 1]] : p->heap_bytes;
         p->kind_bytes[order[i]] = end - p->kind_at[order[i]];
     }
+}
+
+sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes)
+{
+    int *of = sk_many(a, int, n);
+    int64_t *first = sk_many(a, int64_t, n);
+    for (int r = 0; r < n; r++) {
+        bytes[r] = programs[r]->heap_bytes;
+        of[r] = programs[r]->twin;
+        first[r] = programs[r]->twin_bytes;
+    }
+    return (sk_twins){of, first};
 }

@@ -38,6 +38,7 @@ static void call(sk_out *o, const sk_program *p, const sk_inst *in)
                c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
     if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
     sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
+    if (c->common) sk_out_add(o, " in one memory");
     if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
 }
 
@@ -94,7 +95,10 @@ char *sk_program_memory(const sk_program *p, sk_arena *a)
     sk_out o = {.arena = a};
     for (int k = 0; k < SK_N_KINDS; k++)
         sk_out_add(&o, "memory %-12s %14" PRId64 "\n", sk_kind_names[k], p->kind_bytes[k]);
-    sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "total", p->heap_bytes);
+    sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "total", p->own_bytes);
+    if (p->twin != p->rank)
+        sk_out_add(&o, "memory %-12s %14" PRId64 " of weights with rank %d\n", "shared",
+                   p->twin_bytes, p->twin);
     return o.s;
 }
 

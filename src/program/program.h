@@ -16,6 +16,9 @@
  *   P7  while a collective or a message is under way, nobody touches its buffers
  *   P8  every node runs once a micro-batch, and the optimizer makes every pass over every
  *       parameter once, after the sums are known
+ *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
+ *       them, each rank a piece of its own, after a call that nobody enters before its last read,
+ *       and they are read again after a call that all enter after their last write
  *
  * Every call has its algorithm from the compiler (comm/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
@@ -48,6 +51,7 @@ typedef struct sk_buffer {
     int64_t offset;  /* in the heap */
     int first, last; /* instructions between which it lives; kept buffers: always */
     bool keep;       /* from step to step */
+    bool common;     /* one memory with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zeros before the first step (optimizer state, memories); heaps come so */
     int within; /* a part of this buffer, or -1 */
     int64_t part_at; /* bytes from its start */
@@ -104,6 +108,7 @@ typedef struct sk_call_plan {
     int root;         /* of kinds that have one: a member */
     int room;         /* buffer of scratch from start to wait, or -1 */
     int64_t room_bytes;
+    bool common; /* all-gather of what is one memory on all members: they only meet */
 } sk_call_plan;
 
 typedef struct sk_param_plan {
@@ -159,7 +164,12 @@ typedef struct sk_program {
     uint64_t choices; /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
     int64_t scratch_per_thread;
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
-    int64_t heap_bytes;
+    int64_t heap_bytes;                                  /* of addresses */
+    /* Common weights are the heap's first pages, and those of rank `twin`.  A rank whose twin is
+     * another one counts them nowhere: its regions begin behind them. */
+    int twin;
+    int64_t twin_bytes;
+    int64_t own_bytes; /* heap_bytes, less what the twin keeps: memory that this rank takes */
 } sk_program;
 
 typedef struct sk_compile_opts {
@@ -184,9 +194,15 @@ int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of);
 
-/* Prove P1 to P8 for the programs of all ranks.  One sentence on the first that fails. */
+/* What the heaps of these programs are opened with: bytes[n] is filled. */
+sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
+int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
+
+/* Prove P1 to P9 for the programs of all ranks.  One sentence on the first that fails. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
-sk_status sk_verify_one(const sk_program *p); /* P4 to P8: what one program shows alone */
+sk_status sk_verify_one(const sk_program *p);  /* P4 to P9: what one program shows alone */
+sk_status sk_verify_twin(const sk_program *p); /* of these, P9; and what two programs show */
+sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks);
 
 /* The view that an instruction's operand stands for; data is base + offset. */
 sk_view sk_buffer_view(const sk_program *p, int buf, void *base);

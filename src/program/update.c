@@ -74,8 +74,10 @@ static void gather_weights(sk_emit *e)
             call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
                                 sk_print(p->arena, "weights from %s", q->tensor->name));
         sk_emit_seg(e, call, q->shard, q->stored, 1, box->size[0], sk_box_count(box, 1, box->n));
+        p->calls.v[call].common = p->bufs.v[q->stored].common;
         bytes += sk_emit_logical(e, q->tensor);
-        if (bytes < sk_emit_bucket(e)) continue;
+        if (bytes < sk_emit_bucket(e) || p->calls.v[call].common)
+            continue; /* one meeting is enough */
         sk_emit_start(e, call);
         sk_emit_wait(e, call);
         bytes = 0;

@@ -48,7 +48,7 @@ static sk_status same_call(const walk *k, int me, int other, const sk_call_plan 
 {
     bool same = a->kind == b->kind && a->reduce == b->reduce && a->type == b->type &&
                 a->n_segs == b->n_segs && !strcmp(a->what, b->what) &&
-                a->algorithm == b->algorithm && a->root == b->root &&
+                a->algorithm == b->algorithm && a->root == b->root && a->common == b->common &&
                 k->w[me].members[a->group] == k->w[other].members[b->group];
     for (int s = 0; same && s < a->n_segs; s++)
         same = a->segs[s].outer == b->segs[s].outer && a->segs[s].n == b->segs[s].n &&
@@ -230,6 +230,7 @@ static sk_status together(const sk_program *const *p, int n)
 sk_status sk_verify(const sk_program *const *programs, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) SK_TRY(sk_verify_one(programs[r]));
+    SK_TRY(sk_verify_twins(programs, n_ranks));
     SK_TRY(together(programs, n_ranks));
     return SK_OK;
 }

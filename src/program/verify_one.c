@@ -1,4 +1,4 @@
-/* verify_one.c - what can be proved about one rank's program alone: P4 to P8.
+/* verify_one.c - what can be proved about one rank's program alone: P4 to P8 (P9: verify_twin.c).
  *
  * Live ranges are worked out anew from the instructions, not taken from the
  * memory plan: a buffer lives from its first to its last use, one that was sent
@@ -425,6 +425,7 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
     if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
     SK_TRY(updated_once(p, a));
+    SK_TRY(sk_verify_twin(p));
     return SK_OK;
 }
 

@@ -17,8 +17,7 @@ static double price(const sk_program *p, const sk_machine *m, const sk_inst *in)
     if (in->act == SK_DO_WAIT) {
         const sk_call_plan *c = &p->calls.v[in->call];
         const sk_group *g = &p->groups[c->group];
-        int64_t bytes = c->elements * (int64_t)sk_dtype_size(c->type);
-        return sk_machine_coll(m, c->kind, bytes, sk_machine_reach(m, g->ranks, g->n));
+        return sk_machine_coll(m, c->kind, sk_call_bytes(c), sk_machine_reach(m, g->ranks, g->n));
     }
     if (in->act == SK_DO_RECV) return sk_machine_send(m, p->bufs.v[in->out[0]].bytes, true);
     return sk_machine_work(m, in->flops, operands(p, in), p->threads);

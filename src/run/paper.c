@@ -268,7 +268,7 @@ static void announce(walk *k, walker *w, const sk_inst *in)
     meeting *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
     if (++m->announced < c->walkers) return;
-    int64_t bytes = plan->elements * (int64_t)sk_dtype_size(plan->type);
+    int64_t bytes = sk_call_bytes(plan);
     int64_t ways = plan->kind == SK_ALLREDUCE ? 2 : 1;
     m->cost = call_cost(k, c, plan, bytes);
     m->begin = fmax(m->ready, c->free);
@@ -421,6 +421,20 @@ static void open_walk(walk *k)
     join_all(k);
 }
 
+/* The compiler refuses this where it knows the hosts; not every machine tells it. */
+static sk_status one_memory(const walk *k)
+{
+    for (int i = 0; k->l->replica && i < k->n_circles; i++) {
+        const circle *c = &k->circles[i];
+        if (c->group == k->l->shard_axis && c->reach.hosts > 1)
+            return sk_fail(SK_ECONF,
+                           "layout: replica: the %d ranks along '%s' would sit on %d hosts of %s, "
+                           "and only ranks of one host can keep one copy of the weights",
+                           c->reach.n, k->l->mesh.name[c->group], c->reach.hosts, k->m->name);
+    }
+    return SK_OK;
+}
+
 static void add_up(walk *k)
 {
     sk_paper *o = k->out;
@@ -458,6 +472,7 @@ sk_status sk_paper_walk(sk_arena *a, const sk_paper_in *in, sk_paper *out)
               .n_stages = p->spread.n_stages,
               .out = out};
     open_walk(&k);
+    SK_TRY(one_memory(&k));
     SK_TRY(walk_all(&k));
     add_up(&k);
     return SK_OK;

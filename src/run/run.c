@@ -57,6 +57,7 @@ static void lay_tables(sk_run *r)
                                .n_segs = c->n_segs,
                                .algorithm = c->algorithm,
                                .root = c->root,
+                               .common = c->common,
                                .room = c->room < 0 ? 0 : p->bufs.v[c->room].offset,
                                .room_bytes = c->room_bytes};
         for (int s = 0; s < c->n_segs; s++)
@@ -187,6 +188,13 @@ double *sk_run_moving(sk_run *r) { return r->moving; }
 
 /* --- initial values --- */
 
+/* Is the buffer in memory of this rank's own, for it to fill?  What it has in common with its twin
+ * is there when the twin has filled it, and all have met. */
+static bool keeps(const sk_program *p, int buf)
+{
+    return p->twin == p->rank || !p->bufs.v[buf].common;
+}
+
 typedef struct init_job {
     const sk_tensor *t;
     sk_view v;
@@ -233,6 +241,7 @@ void sk_run_init(sk_run *r, uint64_t seed)
     const sk_program *p = r->p;
     for (int i = 0; i < p->params.n; i++) {
         const sk_tensor *t = p->params.v[i].tensor;
+        if (!keeps(p, p->params.v[i].stored)) continue;
         init_job j = {
             .t = t, .v = sk_buffer_view(p, p->params.v[i].stored, r->base), .std = (real)t->init};
         j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
@@ -612,7 +621,7 @@ void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **box
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        box_of(p, base, q->stored, q->writes, &(*boxes)[(*n)++]);
+        if (keeps(p, q->stored)) box_of(p, base, q->stored, q->writes, &(*boxes)[(*n)++]);
         for (int s = 0; s < states; s++) box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
     }
 }

@@ -56,7 +56,8 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
 void sk_run_close(sk_run *r);
 
 /* Parameters by the counter RNG, the same numbers on any layout.  Optimizer state is zero because
- * heaps come zeroed. */
+ * heaps come zeroed.  Weights that ranks have in common are filled by the one that keeps them: a
+ * barrier must follow before anybody reads them. */
 void sk_run_init(sk_run *r, uint64_t seed);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
@@ -69,7 +70,8 @@ double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receive
 double *sk_run_times(sk_run *r);  /* [2 * n_train]: start and end of each instruction, or NULL */
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
- * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element. */
+ * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that a twin keeps
+ * are not among them. */
 void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n);
 /* The same from a program alone, without data: for planning and conversion. */
 void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n);

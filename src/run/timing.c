@@ -547,8 +547,9 @@ sk_status sk_time_steps(const sk_program *const *programs, const sk_run_opts *o,
     int64_t *heap = sk_many(&tmp, int64_t, n);
     step_job j = {.programs = programs, .opts = o, .lr = lr, .steps = steps + WARM};
     sk_assert(steps > 0 && j.steps <= SK_TIMED_STEPS);
-    for (int r = 0; r < n; r++) heap[r] = programs[r]->heap_bytes;
-    sk_status st = sk_heaps_open(n, heap, true, sizeof(step_note) * (size_t)n, &j.heaps);
+    sk_twins twins = sk_program_twins(&tmp, programs, n, heap);
+    size_t notes = sizeof(step_note) * (size_t)n;
+    sk_status st = sk_heaps_open_twins(n, heap, twins, true, notes, &j.heaps);
     if (!st) {
         j.notes = sk_heaps_extra(j.heaps);
         st = sk_crew_run(j.heaps, n, step_rank, &j);

@@ -220,7 +220,7 @@ static void judge(launcher *l, seat *s, int wait_status)
             hint = sk_print(l->arena,
                             " (if nobody killed it, the kernel ran out of memory: rank %d has "
                             "%lld bytes planned)",
-                            s->rank, (long long)l->setup.programs[s->rank]->heap_bytes);
+                            s->rank, (long long)l->setup.programs[s->rank]->own_bytes);
         tell_for(l, s->rank, sk_print(l->arena, "died: signal %d (%s)", sig, strsignal(sig)), hint);
         return;
     }
@@ -355,16 +355,18 @@ static sk_status open_heaps(launcher *l)
 {
     int64_t bytes[SK_MAX_RANKS];
     size_t extra = sizeof(sk_desk);
-    for (int r = 0; r < l->setup.n_ranks; r++) bytes[r] = l->setup.programs[r]->heap_bytes;
-    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, extra, &l->t.heaps));
-    else SK_TRY(sk_heaps_open(l->setup.n_ranks, bytes, !l->as_threads, extra, &l->t.heaps));
+    int n = l->setup.n_ranks;
+    sk_twins twins =
+        sk_program_twins(l->arena, (const sk_program *const *)l->setup.programs, n, bytes);
+    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, extra, &l->t.heaps));
+    else SK_TRY(sk_heaps_open_twins(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
     sk_heaps_label(l->t.heaps, l->t.dir);
     l->t.desk = sk_heaps_extra(l->t.heaps);
     return SK_OK;
 }
 
 /* memory.csv: where each kind lies in each rank's heap, as it was mapped.  `skein plan` says the
- * same numbers beforehand. */
+ * same numbers beforehand.  What a twin keeps is told in its lines. */
 static sk_status write_memory(launcher *l)
 {
     sk_out o = {.arena = l->arena};
@@ -374,8 +376,9 @@ static sk_status write_memory(launcher *l)
         for (int k = 0; k < SK_N_KINDS; k++)
             sk_out_add(&o, "%d,%s,%lld,%lld\n", r, sk_kind_names[k], (long long)p->kind_at[k],
                        (long long)p->kind_bytes[k]);
+        int64_t own = sk_heap_own(l->t.heaps, r), at = sk_heap_bytes(l->t.heaps, r) - own;
         if (sk_heap_base(l->t.heaps, r)) /* on another host nobody here has seen it */
-            sk_out_add(&o, "%d,mapped,0,%lld\n", r, (long long)sk_heap_bytes(l->t.heaps, r));
+            sk_out_add(&o, "%d,mapped,%lld,%lld\n", r, (long long)at, (long long)own);
     }
     return sk_file_replace(sk_print(l->arena, "%s/memory.csv", l->t.dir), o.s, o.n);
 }

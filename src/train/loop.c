@@ -114,7 +114,7 @@ static int64_t most_bytes(const loop *l)
 {
     int64_t most = 0;
     for (int r = 0; r < l->s->n_ranks; r++)
-        if (l->s->programs[r]->heap_bytes > most) most = l->s->programs[r]->heap_bytes;
+        if (l->s->programs[r]->own_bytes > most) most = l->s->programs[r]->own_bytes;
     return most;
 }
 

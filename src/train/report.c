@@ -114,15 +114,18 @@ static void head_memory(const sk_console *c, sk_arena *a)
 {
     const sk_program *p = c->s->programs[0];
     for (int r = 1; r < c->s->n_ranks; r++)
-        if (c->s->programs[r]->heap_bytes > p->heap_bytes) p = c->s->programs[r];
+        if (c->s->programs[r]->own_bytes > p->own_bytes) p = c->s->programs[r];
     label(c, "memory");
-    fprintf(c->to, "per rank %s =", sk_bytes(a, p->heap_bytes));
+    fprintf(c->to, "per rank %s =", sk_bytes(a, p->own_bytes));
     const char *gap = " ";
     for (int k = 0; k < SK_N_KINDS; k++) {
         if (!p->kind_bytes[k]) continue;
         fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, p->kind_bytes[k]));
         gap = " + ";
     }
+    if (p->twin_bytes)
+        fprintf(c->to, " · weights shared by %d ranks of a host",
+                p->groups[p->layout.shard_axis].n);
     fprintf(c->to, "\n");
 }
 
@@ -188,7 +191,7 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     sk_arena a = {0};
     const sk_record *sum = &c->since; /* one step alone says little about speed */
     double s = sum->seconds > 0 ? sum->seconds : 1e-9;
-    double mem = (double)c->s->programs[0]->heap_bytes / 1048576;
+    double mem = (double)c->s->programs[0]->own_bytes / 1048576;
     sk_console_clear(c);
     put_head(c);
     fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
@@ -366,8 +369,8 @@ void sk_console_done(sk_console *c, const char *model_dir)
     sk_arena a = {0};
     int64_t planned = 0, mapped = 0, n = c->last.step ? c->last.step - c->first + 1 : 0;
     for (int r = 0; r < c->s->n_ranks; r++) {
-        planned += c->s->programs[r]->heap_bytes;
-        mapped += sk_heap_bytes(c->t->heaps, r);
+        planned += c->s->programs[r]->own_bytes;
+        mapped += sk_heap_own(c->t->heaps, r);
     }
     flush_row(c, NAN);
     sk_console_clear(c);

@@ -116,12 +116,12 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
     sk_heaps *heaps = NULL;
     rank_job *jobs = sk_many(a, rank_job, n);
     sk_status st = SK_OK;
-    for (int r = 0; r < n; r++) t->heap_bytes[r] = p[r]->heap_bytes;
-    SK_TRY(sk_heaps_open(n, t->heap_bytes, false, 64, &heaps));
+    sk_twins twins = sk_program_twins(a, (const sk_program *const *)p, n, t->heap_bytes);
+    SK_TRY(sk_heaps_open_twins(n, t->heap_bytes, twins, false, 64, &heaps));
     for (int r = 0; r < n; r++) {
-        if (sk_heap_bytes(heaps, r) != p[r]->heap_bytes)
+        if (sk_heap_own(heaps, r) != p[r]->own_bytes)
             st = sk_fail(SK_EBUG, "rank %d: plan %lld bytes, mapped %lld", r,
-                         (long long)p[r]->heap_bytes, (long long)sk_heap_bytes(heaps, r));
+                         (long long)p[r]->own_bytes, (long long)sk_heap_own(heaps, r));
         poison(p[r], sk_heap_base(heaps, r));
         jobs[r] = (rank_job){.t = t, .p = p[r], .heaps = heaps};
     }

@@ -1,0 +1,122 @@
+#!/bin/bash
+# slurm_train.sh - the same bits under Slurm: srun and sbatch, four nodes and two, both MPIs.
+#
+# tools/slurm.sh brings up a cluster of four nodes on this machine.  All nodes are one machine, so
+# their ranks share memory; with SKEIN_HOST each node is a host of its own and MPI carries the
+# sums.  Everything is compared with skein's own launcher: losses to the last digit, the final
+# model byte for byte.  srun without PMI over several nodes must end with the command to use.
+set -eu
+cd "$(dirname "$0")/.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+build=$(dirname "$skein")
+tool=$(realpath tools/slurm.sh)
+temp=$(mktemp -d)
+clean() {
+    "$tool" down "$temp/cluster" || true
+    rm -rf "$temp"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+cp example/one_file.c "$temp/text"
+cd "$temp"
+unset SKEIN_HOST SKEIN_WIRE SKEIN_JOB SKEIN_RANK SKEIN_RANKS RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
+
+job=(train model=tiny data.train=text data.tokenizer=byte train.steps=20 train.batch=8 train.seq=32
+    train.threads=1 optim.warmup=5 val.every=0 sample.every=0 log.every=0)
+layouts=("dp=4" "tp=2 dp=2")
+ways=0
+
+fail() {
+    echo "$*"
+    exit 1
+}
+
+losses() { sed -nE 's/.*"step":([0-9]+),"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
+
+same() { # reference, how it is called
+    [ "$(losses "$1" | wc -l)" = 20 ] || fail "$1: no losses"
+    diff <(losses "$1") <(losses way) >other || { head -n 6 other; fail "$2: other losses"; }
+    cmp "$1/final/model.safetensors" way/final/model.safetensors || fail "$2: another model"
+    ways=$((ways + 1))
+}
+
+run() { # a command; its words are in out
+    local rc=0
+    rm -rf way
+    timeout 100 "$@" >out 2>&1 </dev/null || rc=$?
+    [ $rc = 0 ] || { cat out; fail "$*: exit code $rc"; }
+}
+
+# ---- srun
+
+# shellcheck disable=SC2016  # the task's shell
+own_host=(bash -c 'SKEIN_HOST=$SLURMD_NODENAME exec "$@"' host)
+
+by_srun() { # options of srun
+    local k
+    for k in 0 1; do
+        run srun "$@" "$skein" "${job[@]}" layout="${layouts[k]}" run=way
+        same "ref$k" "srun $*"
+        run srun "$@" "${own_host[@]}" "$skein" "${job[@]}" layout="${layouts[k]}" run=way
+        same "ref$k" "srun $*, each node a host"
+    done
+}
+
+# ---- sbatch with mpirun inside; a rank's node is not in its environment, its host is
+
+by_sbatch() { # openmpi or mpich
+    local words="${job[*]} layout=dp=4 run=way"
+    printf '#!/bin/bash\nexec mpirun.%s -n 4 %s %s\n' "$1" "$skein" "$words" >batch
+    run sbatch -W -N 4 -n 4 -o batch.out batch
+    same ref0 "sbatch, mpirun.$1"
+    # shellcheck disable=SC2016
+    printf '#!/bin/bash\nexec mpirun.%s -n 4 bash -c '\''SKEIN_HOST=$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / 2)) exec "$@"'\'' host %s %s\n' \
+        "$1" "$skein" "$words" >batch
+    run sbatch -W -N 2 -n 4 -o batch.out batch
+    same ref0 "sbatch, mpirun.$1, two hosts"
+}
+
+# ---- srun without PMI
+
+without_pmi() { # nodes
+    local rc=0 words="$skein ${job[*]} layout=dp=4 run=way" pmi
+    rm -rf way
+    timeout 100 srun -N "$1" -n 4 --mpi=none "$skein" "${job[@]}" layout=dp=4 run=way >out 2>&1 </dev/null || rc=$?
+    [ $rc = 78 ] || { cat out; fail "srun --mpi=none: exit code $rc, 78 is needed"; }
+    [ "$(grep -c '^skein: ' out)" = 1 ] || { cat out; fail "srun --mpi=none: not one story"; }
+    for pmi in pmix pmi2; do
+        grep '^skein: ' out | grep -qF "srun --mpi=$pmi -n 4 $words" ||
+            { cat out; fail "srun --mpi=none: no command with --mpi=$pmi"; }
+    done
+}
+
+one_node() { # no MPI is needed there
+    run srun -N 1 -n 2 --mpi=none "$skein" "${job[@]}" layout=dp=2 run=way
+    same ref2 "srun -N 1 --mpi=none"
+}
+
+rc=0
+"$tool" up "$temp/cluster" >up 2>&1 || rc=$?
+[ $rc = 0 ] || { cat up; exit $rc; }
+export SLURM_CONF=$temp/cluster/slurm.conf
+for k in 0 1; do
+    run "$skein" "${job[@]}" layout="${layouts[k]}" run="ref$k"
+done
+run "$skein" "${job[@]}" layout=dp=2 run=ref2
+
+missing=
+one_node
+without_pmi 4
+without_pmi 2
+for mpi in openmpi mpich; do
+    [ -e "$build/skein_$mpi.so" ] || { missing="$missing; skein_$mpi.so was not built" && continue; }
+    pmi=pmix
+    [ $mpi = openmpi ] || pmi=pmi2
+    by_srun -N 4 -n 4 --mpi=$pmi
+    by_srun -N 2 -n 4 --mpi=$pmi
+    if command -v mpirun.$mpi >/dev/null; then by_sbatch $mpi; else missing="$missing; no mpirun.$mpi"; fi
+done
+echo "slurm: $ways ways, all bits equal$missing"
