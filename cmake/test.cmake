@@ -4,8 +4,8 @@
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
 # compiler with its flags in $SKEIN_CC.  Rooms that start ranks or threads of their own
 # want the whole machine: their tests run alone (by name, below).  fuzz_* need libFuzzer;
-# oracle_* an installed peer such as PyTorch, and they have their own label.
-set(alone "^(comm|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
+# oracle_* an installed peer such as PyTorch, slurm_* its daemons: these have their own label.
+set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
 
 set(environment
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
@@ -22,7 +22,7 @@ function(skein_test name) # name, then the command
   if(name MATCHES "${alone}")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
     math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
-  elseif(name MATCHES "^oracle_")
+  elseif(name MATCHES "^(oracle|slurm)_")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE LABELS oracle)
     math(EXPR limit "600 * ${SKEIN_TEST_SCALE}")
   endif()

@@ -69,13 +69,13 @@ by_srun() { # options of srun
 
 by_sbatch() { # openmpi or mpich
     local words="${job[*]} layout=dp=4 run=way"
-    printf '#!/bin/bash\nexec mpirun.%s -n 4 %s %s\n' "$1" "$skein" "$words" >batch
-    run sbatch -W -N 4 -n 4 -o batch.out batch
+    printf '#!/bin/bash\nexec mpirun.%s -n 4 %s %s\n' "$1" "$skein" "$words" >batch.sh
+    run sbatch -W -N 4 -n 4 -o batch.out batch.sh
     same ref0 "sbatch, mpirun.$1"
     # shellcheck disable=SC2016
     printf '#!/bin/bash\nexec mpirun.%s -n 4 bash -c '\''SKEIN_HOST=$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / 2)) exec "$@"'\'' host %s %s\n' \
-        "$1" "$skein" "$words" >batch
-    run sbatch -W -N 2 -n 4 -o batch.out batch
+        "$1" "$skein" "$words" >batch.sh
+    run sbatch -W -N 2 -n 4 -o batch.out batch.sh
     same ref0 "sbatch, mpirun.$1, two hosts"
 }
 
@@ -99,8 +99,8 @@ one_node() { # no MPI is needed there
 }
 
 rc=0
-"$tool" up "$temp/cluster" >up 2>&1 || rc=$?
-[ $rc = 0 ] || { cat up; exit $rc; }
+"$tool" up "$temp/cluster" >up.out 2>&1 || rc=$?
+[ $rc = 0 ] || { cat up.out; exit $rc; }
 export SLURM_CONF=$temp/cluster/slurm.conf
 for k in 0 1; do
     run "$skein" "${job[@]}" layout="${layouts[k]}" run="ref$k"
