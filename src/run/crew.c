@@ -58,13 +58,13 @@ sk_status sk_crew_run(sk_heaps *h, int n_ranks, sk_crew_task *task, void *ctx)
     return SK_OK;
 }
 
-void sk_crew_pin(int place, int n)
+void sk_crew_pin(int place)
 {
     cpu_set_t may, one;
-    if (sched_getaffinity(0, sizeof may, &may) || n > CPU_COUNT(&may)) return;
+    if (sched_getaffinity(0, sizeof may, &may)) return;
     size_t core = 0;
-    for (int seen = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, &may) && seen++ == place) break;
+    int left = place % CPU_COUNT(&may);
+    while (core < CPU_SETSIZE && (!CPU_ISSET(core, &may) || left-- > 0)) core++;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
     sched_setaffinity(0, sizeof one, &one);

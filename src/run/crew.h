@@ -13,8 +13,7 @@ typedef sk_status sk_crew_task(void *ctx, int rank);
 /* Heaps must be shared ones.  Returns when all ranks are over. */
 sk_status sk_crew_run(sk_heaps *h, int n_ranks, sk_crew_task *task, void *ctx);
 
-/* This process on a core of its own, the place-th of those it may use, if there is one for each of
- * n; else it stays where the kernel puts it.  What `mpirun --bind-to core` does. */
-void sk_crew_pin(int place, int n);
+/* This process stays on one core: the place-th of those it may use, counted round. */
+void sk_crew_pin(int place);
 
 #endif

@@ -446,7 +446,7 @@ static sk_status coll_rank(void *ctx, int rank)
     sk_arena a = {0};
     sk_coll_timing *out = rank ? sk_many(&a, sk_coll_timing, j->n) : j->out;
     sk_comm_opts ends = {.rank = rank, .timeout_s = timeout_s};
-    sk_crew_pin(rank, j->specs[0].n_ranks);
+    sk_crew_pin(rank);
     sk_status st = sk_time_rank(j->heaps, &ends, j->specs, j->n, out);
     sk_arena_end(&a);
     return st;
