@@ -50,13 +50,11 @@ find_ports() { # how many
     cannot "no free ports between 17000 and 31000"
 }
 
-# Every task of a node begins with it: or Open MPI's ranks of two nodes, being on one machine, would
-# give two segments of shared memory one name, and crash.
+# Every task begins with it.  Open MPI's ranks of two nodes, being on one machine, would give two
+# segments of shared memory one name, and crash: messages go by TCP.
 write_prolog() {
-    cat <<PROLOG
-#!/bin/sh
-echo "export OMPI_MCA_btl_vader_backing_directory=$dir/tmp/\$SLURMD_NODENAME"
-PROLOG
+    echo "#!/bin/sh"
+    echo 'echo "export OMPI_MCA_btl=^vader"'
 }
 
 # TmpFS: or the PMIx plugins of all nodes would make the same directory.  config_overrides: nodes

@@ -77,6 +77,11 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     }
     sk_status st = sk_launch(a, job, &o);
     if (o.boot && !st) sk_boot_leave(&boot);
+    if (st && st != SK_ESTOP && boot.wire &&
+        *sk_error_line()) { /* the others hear no bell of mine */
+        fprintf(stderr, "skein: %s\n", sk_error_line());
+        boot.wire->abort(boot.wire, (int)st);
+    }
     return st;
 }
 

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { DONE = 3, SEATS = 256 };
+enum { DONE = 3, SEATS = 4096 };
 #define ROUND_S 0.1 /* between two looks at all ranks */
 
 /* --- processes --- */
@@ -81,14 +81,13 @@ typedef struct seat {
 static seat seats[SEATS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool begin_seat(seat *s, long long pid)
+static void begin_seat(seat *s, long long pid, double now)
 {
     if (s->pid && s->fd >= 0) close(s->fd);
     s->pid = 0;
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-    if (fd < 0 && kill((pid_t)pid, 0) && errno == ESRCH) return false;
-    *s = (seat){.pid = pid, .fd = fd};
-    return true;
+    bool gone = fd < 0 && kill((pid_t)pid, 0) && errno == ESRCH;
+    *s = (seat){.pid = pid, .fd = fd, .over_at = gone ? now : 0};
 }
 
 static bool is_over(const seat *s)
@@ -104,7 +103,7 @@ static double over_for(const sk_heaps *h, int rank, double now)
     long long pid = atomic_load(&sk_heaps_line(h, rank)->pid);
     seat *s = &seats[rank % SEATS];
     if (pid <= 0 || pid == getpid()) return -1;
-    if (s->pid != pid && !begin_seat(s, pid)) return -1;
+    if (s->pid != pid) begin_seat(s, pid, now);
     if (s->over_at <= 0 && is_over(s)) s->over_at = now;
     return s->over_at > 0 ? now - s->over_at : -1;
 }

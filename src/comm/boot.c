@@ -119,11 +119,28 @@ static uint64_t machine_hash(void)
 static sk_card my_card(const sk_boot *b)
 {
     const char *host = getenv("SKEIN_HOST");
-    return (sk_card){.machine = machine_hash(),
-                     .host = host && *host ? sk_hash_text(host) : 0,
-                     .rank = b->rank,
-                     .n_ranks = b->n_ranks,
-                     .pid = getpid()};
+    sk_card card = {.machine = machine_hash(),
+                    .host = host && *host ? sk_hash_text(host) : 0,
+                    .rank = b->rank,
+                    .n_ranks = b->n_ranks,
+                    .pid = getpid()};
+    cpu_set_t may;
+    _Static_assert(sizeof may == sizeof card.cores, "one bit for each processor of a cpu_set_t");
+    if (!sched_getaffinity(0, sizeof may, &may)) memcpy(card.cores, &may, sizeof may);
+    return card;
+}
+
+/* Cores that the ranks of this host may use together.  A launcher that binds each to one core must
+ * not make them believe that they share it, and all must believe the same. */
+static int count_cores(const sk_boot *b, const sk_card *cards)
+{
+    int n = 0;
+    for (int w = 0; w < 16; w++) {
+        uint64_t any = 0;
+        for (int i = 0; i < b->n_local; i++) any |= cards[b->locals[i]].cores[w];
+        n += __builtin_popcountll(any);
+    }
+    return n;
 }
 
 static void number_hosts(sk_boot *b, const sk_card *cards)
@@ -141,6 +158,8 @@ static void number_hosts(sk_boot *b, const sk_card *cards)
         if (r == b->rank) b->local = b->n_local;
         b->locals[b->n_local++] = r;
     }
+    b->cores = count_cores(b, cards);
+    for (int i = 0; i < b->n_local; i++) b->pids[i] = cards[b->locals[i]].pid;
 }
 
 /* --- meeting --- */
@@ -201,6 +220,7 @@ sk_status sk_boot_join(sk_boot *b, double timeout_s)
     b->timeout_s = timeout_s;
     b->host_of = sk_many(b->arena, int, b->n_ranks);
     b->locals = sk_many(b->arena, int, b->n_ranks);
+    b->pids = sk_many(b->arena, int, b->n_ranks);
     sk_card *cards = sk_many(b->arena, sk_card, b->n_ranks);
     cards[b->rank] = my_card(b);
     SK_TRY(open_wire(b));
@@ -234,7 +254,10 @@ static sk_status make_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     if (!st && !told && b->n_local > 1)
         told = sk_door_share(b->door, &n, 1, (int[]){(*out)->fd, fd}, 2, deadline(b));
     if (fd >= 0) close(fd);
-    if (!st && told) sk_heaps_close(*out);
+    if (!st && told) {
+        sk_heaps_close(*out);
+        *out = NULL;
+    }
     if (st && told) return sk_fail(st, "%s", n.story);
     return st ? st : told;
 }
@@ -245,7 +268,10 @@ static sk_status take_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     int fds[2] = {-1, -1};
     SK_TRY(sk_door_share(b->door, &n, sizeof n, NULL, 0, deadline(b)));
     n.story[sizeof n.story - 1] = 0;
-    if (n.code) return sk_fail(SK_EPEER, "rank %d: %s", b->locals[0], n.story);
+    if (n.code) { /* the first rank tells it */
+        sk_error_set("");
+        return SK_EPEER;
+    }
     SK_TRY(sk_door_share(b->door, &n, 1, fds, 2, deadline(b)));
     sk_status st = sk_heaps_map(q, fds[0], fds[1], out);
     close(fds[1]);
@@ -261,9 +287,12 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
                       .bytes = bytes,
                       .here = here,
                       .shared = true,
+                      .cores = b->cores,
                       .twins = twins,
                       .extra_bytes = extra_bytes};
     SK_TRY(b->local ? take_heaps(b, &q, out) : make_heaps(b, &q, out));
+    for (int i = 0; i < b->n_local; i++) /* a death before the first call is seen too */
+        atomic_store(&sk_heaps_line(*out, b->locals[i])->pid, b->pids[i]);
     return SK_OK;
 }
 

@@ -51,7 +51,9 @@ typedef struct sk_boot {
     int host, n_hosts;  /* from here on: after sk_boot_join */
     int *host_of;       /* rank -> host; hosts are numbered by their first rank */
     int *locals;        /* the ranks of my host, rising */
+    int *pids;          /* of them */
     int local, n_local; /* my place among them */
+    int cores;          /* that they may use together */
     sk_wire *wire;      /* NULL: all ranks are on this host */
     char job[64];       /* alike on all ranks, unlike other jobs of this machine */
     double timeout_s;

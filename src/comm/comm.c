@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -121,7 +122,12 @@ static bool seg_good(const sk_comm *c, const sk_group *g, const sk_coll_call *ca
     const sk_seg *s = &call->segs[i];
     size_t size = sk_dtype_size(call->type);
     int64_t src, dst;
+    int64_t rows, all;
     if (s->outer < 0 || s->n < 0 || s->inner < 0) return false;
+    if (__builtin_mul_overflow(s->outer, s->n, &rows) ||
+        __builtin_mul_overflow(rows, s->inner, &all) || all > INT64_MAX / 16 / (g->n + 1) ||
+        s->n > INT64_MAX / (g->n + 1))
+        return false;
     extents(g, call, s, &src, &dst);
     size_t out = sk_dtype_size(sk_fuse_type(call));
     return (!src || sk_inside(c, s->src, src, size)) && (!dst || sk_inside(c, s->dst, dst, out)) &&
@@ -190,6 +196,9 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
         return sk_fail(SK_EBUG, "call %llx: its call is not in the heap of rank %d", id, c->rank);
     SK_TRY(check_fields(c, m, call));
     SK_TRY(sk_fuse_check(call));
+    if (call->partial && !sk_inside(c, call->partial, 1, sizeof(sk_partial)))
+        return sk_fail(SK_EBUG, "call %llx: its partial sums are not in the heap of rank %d", id,
+                       c->rank);
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
         if (seg_good(c, &m->group, call, i)) continue;
@@ -209,7 +218,10 @@ static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 {
     int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,   call->group,
                        call->n_segs, call->root, call->algorithm, call->common, (int64_t)m->hash};
+    int64_t fused[] = {call->cast, (int64_t)lrint((double)call->scale * 0x1p40),
+                       call->partial != 0};
     uint64_t h = sk_hash(SK_HASH_SEED, words, sizeof words);
+    h = sk_hash(h, fused, sizeof fused);
     for (int i = 0; i < call->n_segs; i++) {
         int64_t dims[] = {call->segs[i].outer, call->segs[i].n, call->segs[i].inner};
         h = sk_hash(h, dims, sizeof dims);
@@ -254,16 +266,26 @@ static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call,
     SK_TRY(check_call(c, m, call));
     k->call = call;
     k->bytes = sk_call_count(call) * (int64_t)sk_dtype_size(call->type);
-    k->sign = sign(m, call);
-    k->says = sk_hash(k->sign, &at, sizeof at);
     k->way = way_of(c, m, call, k->bytes);
+    k->sign = sign(m, call) + (uint64_t)k->way;
+    k->says = sk_hash(k->sign, (int64_t[]){at, m->group.me}, 2 * sizeof at);
     k->signs = 0;
+    if (!k->calls) k->calls = sk_many(&c->arena, const sk_coll_call *, c->n_ranks);
     memcpy(k->head, call, sizeof *call);
     if (call->n_segs) k->first = call->segs[0];
     return SK_OK;
 }
 
 /* --- when members do not agree --- */
+
+/* Is what a peer is said to have posted a call at all? */
+static bool readable(const sk_comm *c, int rank, const sk_coll_call *call)
+{
+    int64_t at = (const char *)call - (const char *)sk_heap_base(c->heaps, rank);
+    int64_t left = sk_heap_bytes(c->heaps, rank) - at - (int64_t)sizeof *call;
+    return at >= 0 && left >= 0 && at % 8 == 0 && call->n_segs >= 0 &&
+           call->n_segs <= left / (int64_t)sizeof(sk_seg);
+}
 
 static void describe(char *out, size_t room, const sk_coll_call *call)
 {
@@ -277,7 +299,8 @@ sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer, const s
 {
     char a[160], b[160];
     describe(a, sizeof a, mine);
-    describe(b, sizeof b, theirs);
+    if (readable(c, peer, theirs)) describe(b, sizeof b, theirs);
+    else snprintf(b, sizeof b, "a call that cannot be read");
     sk_status st = sk_fail(SK_EBUG,
                            "rank %d is at %s where rank %d is at %s; their programs or their "
                            "members of the group differ",
@@ -287,16 +310,37 @@ sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer, const s
 
 /* --- collectives --- */
 
+/* What goes to whom is known only now. */
+static sk_status check_counts(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
+{
+    const int64_t *counts = (const int64_t *)(const void *)(c->base + call->counts);
+    if (call->n_segs != 1 || call->segs[0].outer != 1)
+        return sk_fail(SK_EBUG, "call %llx: all-to-all-v takes one segment with outer 1",
+                       (long long)call->id);
+    for (int i = 0; i < m->group.n; i++)
+        if (counts[i] < 0 || counts[i] > call->segs[0].n)
+            return sk_fail(SK_EDATA,
+                           "call %llx: rank %d has %lld rows for rank %d, and a block has room for "
+                           "%lld",
+                           (long long)call->id, c->rank, (long long)counts[i], m->group.ranks[i],
+                           (long long)call->segs[0].n);
+    return SK_OK;
+}
+
 static sk_status start(sk_comm *c, sk_member *m, const sk_coll_call *call)
 {
     sk_known *k;
-    if (m->posted - m->waited >= SK_COMM_FLIGHT)
-        return sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be",
-                       (long long)call->id, SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
-    SK_TRY(known(c, m, call, &k));
+    sk_status st = known(c, m, call, &k);
+    if (!st && call->kind == SK_ALLTOALLV) st = check_counts(c, m, call);
+    if (!st && m->posted - m->waited >= SK_COMM_FLIGHT)
+        st = sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be",
+                     (long long)call->id, SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
+    if (st) return sk_comm_tell(c, st);
     m->flight[m->posted % SK_COMM_FLIGHT] = k;
     if (k->way == SK_WAY_PLAY) {
-        SK_TRY(sk_play_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]));
+        sk_heaps_slot(c->heaps, c->rank, call->group)->sign[m->posted % SK_COMM_FLIGHT] = k->sign;
+        st = sk_play_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]);
+        if (st) return st == SK_EPEER ? st : sk_comm_tell(c, st);
         m->over_at[m->posted % SK_COMM_FLIGHT] = 0;
         c->playing++;
     } else sk_meet_start(c, m, k);
@@ -308,8 +352,7 @@ sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call)
 {
     sk_member *m = NULL;
     SK_TRY(find_group(c, call, &m));
-    sk_status st = start(c, m, call);
-    return st && st != SK_EPEER ? sk_comm_tell(c, st) : st;
+    return start(c, m, call);
 }
 
 static sk_status oldest(sk_comm *c, const sk_coll_call *call, sk_member **out)
@@ -351,7 +394,7 @@ sk_status sk_comm_progress(sk_comm *c)
 static sk_status wait_play(sk_comm *c, sk_member *m)
 {
     sk_play **p = &m->play[m->waited % SK_COMM_FLIGHT];
-    sk_patience patience = {.peer = -1, .poll = !m->here};
+    sk_patience patience = {.peer = -1, .poll = !m->here || c->post};
     sk_status st;
     for (bool over = false;;) {
         st = go_on(c, m, m->waited, &over, &patience.peer);

@@ -192,8 +192,8 @@ void sk_comm_close(sk_comm *c);
 
 sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in my heap */
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
-sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call,
-                       bool *done);    /* wait() would not wait */
+/* Over, if it is played; in the heaps: all members have come, so wait() begins at once. */
+sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done);
 double sk_comm_over(const sk_comm *c); /* when what was waited for last was over; 0: in that wait */
 sk_status sk_comm_progress(sk_comm *c); /* look after what is in flight; nothing to do: one load */
 
@@ -201,6 +201,8 @@ sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_
 sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t bytes);
 sk_status sk_comm_sent(sk_comm *c, int to,
                        int64_t count); /* the first `count` sends to it arrived */
+
+int64_t sk_comm_sends(const sk_comm *c, int to); /* how many there were to it so far */
 
 sk_status sk_comm_barrier(sk_comm *c); /* all ranks */
 

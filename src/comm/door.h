@@ -21,6 +21,7 @@ typedef struct sk_card { /* what a rank says of itself */
     uint64_t host;       /* a hash of SKEIN_HOST; 0: not set */
     int32_t rank, n_ranks;
     int32_t pid, spare;
+    uint64_t cores[16]; /* that it may use, a bit each */
 } sk_card;
 
 typedef struct sk_door sk_door;

@@ -188,7 +188,7 @@ static sk_heaps *blank(const sk_heaps_ask *q)
     h->arena = a;
     h->fd = -1;
     h->n = q->n_ranks;
-    h->cores = sk_proc_cores();
+    h->cores = q->cores > 0 ? q->cores : sk_proc_cores();
     h->base = sk_many(&h->arena, char *, h->n);
     h->bytes = sk_many(&h->arena, int64_t, h->n);
     h->twin = sk_many(&h->arena, int, h->n);

@@ -55,7 +55,8 @@ typedef struct sk_tiny {
  * adds the number of members. */
 typedef struct sk_meeting {
     _Alignas(64) atomic_ullong came;
-    atomic_ullong signs; /* the sum of what members said of their calls, over all laps */
+    atomic_ullong signs[2]; /* sums of what members said of their calls, in even and odd laps: who
+                               is ahead may be in the next lap already, but not in the one after */
     atomic_ullong taken, finished;
 } sk_meeting;
 
@@ -117,6 +118,7 @@ typedef struct sk_heaps_ask {
     const int64_t *bytes; /* by rank of the world */
     const bool *here;     /* which of them are on this host; NULL: all */
     bool shared;          /* ranks are processes */
+    int cores;            /* that the ranks of this host may use; 0: those of this process */
     sk_twins twins;
     size_t extra_bytes;
 } sk_heaps_ask;

@@ -37,12 +37,12 @@ typedef struct sk_member { /* a group, and my counts in it */
     uint64_t hash, posted, waited;
     uint64_t met, tiny; /* calls by tickets that were started; tiny ones that were done */
     sk_known *flight[SK_COMM_FLIGHT];
-    uint64_t
-        before[SK_COMM_FLIGHT];   /* by tickets: the meeting's signs when its last call was over */
-    bool seen[SK_COMM_FLIGHT];    /* `before` is known */
-    uint64_t lap[SK_COMM_FLIGHT]; /* by tickets: the number among those */
-    uint64_t together;            /* tiny: everybody is known to have come to this number */
-    bool here;                    /* the heaps of all members are on this host */
+    /* by tickets: the meeting's signs when its last call was over, in even and odd laps; known? */
+    uint64_t before[SK_COMM_FLIGHT][2];
+    bool seen[SK_COMM_FLIGHT][2];
+    uint64_t lap[SK_COMM_FLIGHT];   /* by tickets: the number among those */
+    uint64_t together;              /* tiny: everybody is known to have come to this number */
+    bool here;                      /* the heaps of all members are on this host */
     double over_at[SK_COMM_FLIGHT]; /* when a play was over; 0: not yet */
     sk_play *play[SK_COMM_FLIGHT];  /* those that are played, by number mod SK_COMM_FLIGHT */
 } sk_member;
@@ -89,10 +89,10 @@ sk_status sk_await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int pe
  * returns once more before it sleeps, so that nothing is missed between looking and sleeping. */
 typedef struct sk_patience {
     int turns;
-    double since; /* when it began; 0: not yet asked for */
-    int peer;     /* rank that is waited for; -1: several */
-    bool poll;    /* something that rings no bell (a wire) must be looked at: never sleep long */
-    bool armed;   /* asleep is set, `seen` was read */
+    double since, looked; /* when it began, when it last looked at the clock; 0: not yet */
+    int peer;             /* rank that is waited for; -1: several */
+    bool poll;  /* something that rings no bell (a wire) must be looked at: never sleep long */
+    bool armed; /* asleep is set, `seen` was read */
     unsigned seen;
 } sk_patience;
 sk_status sk_patience_wait(sk_comm *c, sk_patience *p);

@@ -86,7 +86,7 @@ static sk_status await_gone(sk_comm *c, lane *l, uint64_t count, int to)
     sk_patience p = {.peer = to, .poll = true};
     sk_status st = SK_OK;
     while (!st && l->gone < count) {
-        st = sk_mail_progress(c);
+        st = sk_comm_progress(c);
         if (!st && l->gone < count) st = sk_patience_wait(c, &p);
     }
     sk_patience_end(c, &p);
@@ -101,7 +101,7 @@ static sk_status await_req(sk_comm *c, sk_req r, int peer, int64_t *bytes)
     for (bool done = false; !st;) {
         st = told(c, c->wire->test(c->wire, r, &done, bytes));
         if (st || done) break;
-        st = sk_mail_progress(c);
+        st = sk_comm_progress(c);
         if (!st) st = sk_patience_wait(c, &p);
     }
     sk_patience_end(c, &p);
@@ -219,6 +219,12 @@ sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t by
     atomic_store(&p->received, k + 1);
     sk_bell_ring(sk_heaps_bell(c->heaps, from));
     return SK_OK;
+}
+
+int64_t sk_comm_sends(const sk_comm *c, int to)
+{
+    if (sk_here(c, to)) return (int64_t)sk_own_count(&sk_heaps_pair(c->heaps, c->rank, to)->sent);
+    return c->post && c->post->lanes[to] ? (int64_t)c->post->lanes[to]->sent : 0;
 }
 
 sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)

@@ -167,14 +167,14 @@ static uint64_t take(atomic_ullong *taken, uint64_t end, bool all, uint64_t *fro
 
 /* Where the others' calls lie.  Reading it costs a line of each, so it is remembered: if the sum of
  * what everybody says is the same as then, nothing has changed. */
-static sk_status look_up(sk_comm *c, sk_member *m, sk_known *k, const sk_meeting *t, size_t at)
+static sk_status look_up(sk_comm *c, sk_member *m, sk_known *k, const sk_meeting *t, size_t at,
+                         int odd)
 {
-    uint64_t sum = atomic_load(&t->signs) - m->before[at];
+    uint64_t sum = atomic_load(&t->signs[odd]) - m->before[at][odd];
     c->calls = k->calls;
-    if (m->seen[at] && k->calls && k->signs == sum) return SK_OK;
+    if (m->seen[at][odd] && k->signs == sum) return SK_OK;
     SK_TRY(agree(c, m, k, m->waited));
-    if (!m->seen[at]) return SK_OK;
-    if (!k->calls) k->calls = sk_many(&c->arena, const sk_coll_call *, m->group.n);
+    if (!m->seen[at][odd]) return SK_OK;
     memcpy(k->calls, c->table, sizeof *c->table * (size_t)m->group.n);
     k->signs = sum;
     return SK_OK;
@@ -187,18 +187,19 @@ static sk_status by_tickets(sk_comm *c, sk_member *m, sk_known *k)
     uint64_t number = m->lap[m->waited % SK_COMM_FLIGHT], lap = number / SK_COMM_FLIGHT;
     uint64_t end = (lap + 1) * (uint64_t)n, from = 0, to = 0;
     size_t at = number % SK_COMM_FLIGHT;
+    int odd = (int)(lap & 1);
     sk_meeting *t = &slot_of(c, m, group, 0)->meeting[at];
     if (!sk_reached(&t->came, end)) SK_TRY(sk_await(c, &t->came, end, somebody(c, m, group)));
     for (bool first = true; (to = take(&t->taken, end, k->bytes < ALL_AT_ONCE, &from)) > from;) {
-        if (first) SK_TRY(look_up(c, m, k, t, at));
+        if (first) SK_TRY(look_up(c, m, k, t, at, odd));
         first = false;
         for (uint64_t u = from; u < to; u++) sk_shm_share(c, g, k->call, (int)(u % (uint64_t)n));
         if (atomic_fetch_add(&t->finished, to - from) + to - from == end) ring_others(c, m);
     }
     if (!sk_reached(&t->finished, end))
         SK_TRY(sk_await(c, &t->finished, end, somebody(c, m, group)));
-    m->before[at] = atomic_load(&t->signs);
-    m->seen[at] = true;
+    m->before[at][odd] = atomic_load(&t->signs[odd]);
+    m->seen[at][odd] = true;
     return SK_OK;
 }
 
@@ -208,16 +209,16 @@ void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k)
 {
     int group = k->call->group;
     sk_slot *mine = slot_of(c, m, group, m->group.me);
+    post(c, m, k, m->posted);
     if (k->way == SK_WAY_TINY || k->way == SK_WAY_ALONE) {
-        atomic_store_explicit(&mine->posted, m->posted + 1, memory_order_relaxed);
+        atomic_store_explicit(&mine->posted, m->posted + 1, memory_order_release);
         return;
     }
-    post(c, m, k, m->posted);
     sk_raise(c, &mine->posted, m->posted + 1);
     if (k->way == SK_WAY_TICKETS) {
         sk_meeting *t = &slot_of(c, m, group, 0)->meeting[m->met % SK_COMM_FLIGHT];
         m->lap[m->posted % SK_COMM_FLIGHT] = m->met;
-        atomic_fetch_add(&t->signs, k->says);
+        atomic_fetch_add(&t->signs[m->met / SK_COMM_FLIGHT & 1], k->says);
         atomic_fetch_add(&t->came, 1);
         atomic_store_explicit(&mine->met, ++m->met, memory_order_relaxed);
     }

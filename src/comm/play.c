@@ -675,9 +675,12 @@ static sk_play *play_for(sk_comm *c, const sk_score *s)
 {
     int steps = s->steps.list.n, n = s->steps.ask.n;
     int cells = s->steps.cells > s->steps.tmp_cells ? s->steps.cells : s->steps.tmp_cells;
-    sk_play **from = &c->stage->free, *p;
-    while ((p = *from) && (p->cap_steps < steps || p->cap_cells < cells || p->cap_n < n))
-        from = &p->next;
+    sk_play **from = NULL, *p;
+    for (sk_play **q = &c->stage->free; *q; q = &(*q)->next)
+        if ((*q)->cap_steps >= steps && (*q)->cap_cells >= cells && (*q)->cap_n >= n &&
+            (!from || (*q)->cap_steps < (*from)->cap_steps))
+            from = q; /* the tightest, so that long lists find theirs again */
+    p = from ? *from : NULL;
     if (p) *from = p->next;
     else p = new_play(&c->arena, steps, cells, n);
     memset(p->box, 0, (size_t)n * sizeof *p->box);

@@ -48,6 +48,8 @@ sk_status sk_comm_tell(sk_comm *c, sk_status code)
         atomic_store(&c->line->state, FAILED);
         return code;
     }
+    int first = -1; /* told once more by who told it: still its story */
+    if (sk_heaps_aborted(c->heaps, NULL, &first, NULL) && first == c->rank) return code;
     return sk_comm_hushed();
 }
 
@@ -178,13 +180,21 @@ static void disarm(sk_bell *bell, sk_patience *p)
     p->armed = false;
 }
 
-static sk_status nap(sk_comm *c, sk_patience *p, double now)
+/* The time; a long while in which nobody looked is one in which I was stopped. */
+static double look_at_clock(sk_patience *p)
+{
+    double now = sk_now();
+    if (p->since <= 0) p->since = p->looked = now;
+    if (now - p->looked > ABSENT_S) p->since += now - p->looked;
+    return p->looked = now;
+}
+
+static sk_status nap(sk_comm *c, sk_patience *p)
 {
     sk_bell *bell = sk_heaps_bell(c->heaps, c->rank);
     sk_bell_sleep(bell, p->seen, p->poll ? POLL_S : SLEEP_S);
     disarm(bell, p);
-    double slept = sk_now() - now;
-    if (slept > ABSENT_S) p->since += slept;
+    look_at_clock(p);
     if (!sk_heaps_quiet(c->heaps)) return sk_comm_hushed();
     return look(c, p);
 }
@@ -201,14 +211,13 @@ sk_status sk_patience_wait(sk_comm *c, sk_patience *p)
         sched_yield();
         return SK_OK;
     }
-    double now = sk_now();
-    if (p->since <= 0) p->since = now;
+    double now = look_at_clock(p);
     atomic_store_explicit(&c->line->waits_for, p->peer, memory_order_relaxed);
     if (now - p->since < (p->poll ? POLL_YIELD_S : YIELD_S)) {
         sched_yield();
         return p->turns % LOOK_EVERY ? SK_OK : look(c, p);
     }
-    if (p->armed) return nap(c, p, now);
+    if (p->armed) return nap(c, p);
     arm(sk_heaps_bell(c->heaps, c->rank), p);
     return SK_OK;
 }

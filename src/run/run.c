@@ -27,11 +27,11 @@ struct sk_run {
     sk_team *team;
     sk_run_opts opts;
     char *base;
-    sk_args *args;             /* by instruction; only SK_DO_OP's are filled */
-    int64_t *sent, *sent_then; /* by rank: messages sent in all; when the section began */
-    int *place;                /* param -> its place among all parameters of the graph */
-    double *times, *moving;    /* [2 * instruction]: when it ran; when its bytes moved */
-    double *began;             /* by call: when it was announced */
+    sk_args *args;          /* by instruction; only SK_DO_OP's are filled */
+    int64_t *sent_then;     /* by rank: messages sent to it before the section began */
+    int *place;             /* param -> its place among all parameters of the graph */
+    double *times, *moving; /* [2 * instruction]: when it ran; when its bytes moved */
+    double *began;          /* by call: when it was announced */
     double waited;
     float scale; /* for gradients: 1 / tokens, times clipping */
     double lr;
@@ -153,7 +153,6 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);
     SK_TRY(open_comm(r));
-    r->sent = sk_many(a, int64_t, p->n_ranks);
     r->sent_then = sk_many(a, int64_t, p->n_ranks);
     if (o->trace) {
         r->times = sk_many(a, double, 2 * p->insts.n);
@@ -485,7 +484,6 @@ static sk_status exchange(sk_run *r, const sk_inst *in)
     case SK_DO_SEND:
         st = sk_comm_send(r->comm, in->peer, in->tag, sk_run_data(r, in->in[0]),
                           p->bufs.v[in->in[0]].bytes);
-        r->sent[in->peer]++;
         break;
     case SK_DO_RECV:
         st = sk_comm_recv(r->comm, in->peer, in->tag, sk_run_data(r, in->out[0]),
@@ -557,7 +555,7 @@ static sk_status walk(sk_run *r, int from, int to)
     double begin = sk_now();
     r->waited = 0;
     r->skip = false;
-    memcpy(r->sent_then, r->sent, sizeof *r->sent * (size_t)r->p->n_ranks);
+    for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
     atomic_store(&r->line->step, (long long)r->step);
     atomic_store(&r->line->state, 2);
     for (int pc = from; pc < to; pc++) {

@@ -1,8 +1,8 @@
 /* timing.h - how long collectives and steps really take on this host.
  *
  * A collective is timed on ranks that are processes (crew.h), each kept on one core,
- * rank r on the r-th, counted round if there are more ranks than cores.  All points of one call share the ranks and
- * their heaps.  For each point:
+ * rank r on the r-th, counted round if there are more ranks than cores.  All points
+ * of one call share the ranks and their heaps.  For each point:
  *
  *     once     buffers get a known pattern, results are compared element by element, then all is
  *              zeroed (repeated sums in place stay finite), unless time depends on the numbers

@@ -406,6 +406,7 @@ static sk_status share_dir(launcher *l, sk_status st)
     sk_training *t = &l->t;
     *f = (found){.code = st, .step = t->step, .tokens = t->tokens, .steps = t->steps};
     snprintf(f->story, sizeof f->story, "%s", st ? sk_error() : "");
+    const char *own = sk_strdup(l->arena, f->story);
     memcpy(f->dir, t->dir, PATH_MAX);
     memcpy(f->ckpt, t->ckpt, PATH_MAX);
     memcpy(f->from, t->from, PATH_MAX);
@@ -420,6 +421,10 @@ static sk_status share_dir(launcher *l, sk_status st)
     t->step = f->step;
     t->tokens = f->tokens;
     t->steps = f->steps;
+    if (st && !f->code) { /* only this rank failed: it says why */
+        sk_error_set(own);
+        return st;
+    }
     sk_error_set(""); /* rank 0 speaks */
     return f->code;
 }
@@ -495,7 +500,8 @@ static sk_status verdict(launcher *l)
                        "from the newest checkpoint, if there is one",
                        l->t.dir);
     if (sk_heaps_aborted(l->t.heaps, &code, &rank, &story)) {
-        if (l->boot && l->boot->rank != rank) return quiet(code);
+        bool nobody = rank < 0 && l->boot && l->boot->local == 0; /* it died while it told */
+        if (l->boot && l->boot->rank != rank && !nobody) return quiet(code);
         write_flight(l);
         return sk_fail(code, "%s", story);
     }
