@@ -23,9 +23,7 @@ static const sk_option options[] = {
     {0},
 };
 
-/* Seconds for all ranks to come.  Most failures are seen by all ranks alike: those behind rank 0
- * speak later, when the launcher has ended them already. */
-enum { MEET_S = 60, AFTER_US = 500000 };
+enum { MEET_S = 60, LINGER_US = 1000000 }; /* for all ranks to come; for others to stay quiet */
 
 /* Started by something else, as one of many: join them.  One rank is no such case: it may fork. */
 static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
@@ -38,7 +36,7 @@ static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
     if (job->ranks > 0 && job->ranks != b->n_ranks)
         return sk_fail(SK_EUSAGE, "command line: -n %lld, but %s started %d ranks; leave -n away",
                        (long long)job->ranks, b->by, b->n_ranks);
-    SK_TRY(sk_boot_join(b, MEET_S));
+    SK_TRY(sk_boot_join(b, job->timeout > 0 ? job->timeout : MEET_S));
     job->ranks = b->n_ranks;
     if (b->n_hosts == 1) return SK_OK;
     sk_machine *m = sk_new(b->arena, sk_machine);
@@ -50,39 +48,58 @@ static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
     return SK_OK;
 }
 
-static sk_status run(sk_arena *a, int argc, char **argv)
+static sk_status read_opts(sk_conf_rest *rest, sk_launch_opts *o)
 {
-    sk_job *job = sk_new(a, sk_job);
-    sk_conf_rest rest = {.options = options};
-    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
-    if (rest.help) return SK_OK;
-    const char *launch = sk_conf_option(&rest, "launch"),
-               *again = sk_conf_option(&rest, "restarts");
+    const char *launch = sk_conf_option(rest, "launch"), *again = sk_conf_option(rest, "restarts");
     int64_t restarts = 0;
     if (again && (!sk_read_int(again, &restarts) || restarts < 0 || restarts > 1000000))
         return sk_fail(SK_EUSAGE, "command line: --restarts %s; a whole number is needed", again);
     if (launch && strcmp(launch, "thread") && strcmp(launch, "process"))
         return sk_fail(SK_EUSAGE, "command line: --launch %s; process or thread is needed", launch);
-    sk_launch_opts o = {.threads = launch && !strcmp(launch, "thread"),
-                        .restarts = (int)restarts,
-                        .to = stdout,
-                        .config = sk_conf_print};
-    sk_boot boot;
-    SK_TRY(sk_boot_look(a, &boot));
-    if (boot.n_ranks > 1) {
-        sk_status st = join(&boot, job, &o);
-        if (st && boot.rank) usleep(AFTER_US);
-        if (st) return sk_trail(st, SK_HERE);
-        o.boot = &boot;
+    *o = (sk_launch_opts){.threads = launch && !strcmp(launch, "thread"),
+                          .restarts = (int)restarts,
+                          .to = stdout,
+                          .config = sk_conf_print};
+    return SK_OK;
+}
+
+/* One of many ranks failed: one of them says why, and those on other hosts must not wait. */
+static sk_status fail_together(const sk_boot *b, sk_status st)
+{
+    if (st == SK_ESTOP || !*sk_error_line()) return st;
+    if (sk_boot_speaks()) {
+        fprintf(stderr, "skein: %s\n", st == SK_EBUG ? sk_error() : sk_error_line());
+        usleep(LINGER_US);
     }
-    sk_status st = sk_launch(a, job, &o);
-    if (o.boot && !st) sk_boot_leave(&boot);
-    if (st && st != SK_ESTOP && boot.wire &&
-        *sk_error_line()) { /* the others hear no bell of mine */
-        fprintf(stderr, "skein: %s\n", sk_error_line());
-        boot.wire->abort(boot.wire, (int)st);
-    }
+    sk_error_set("");
+    if (b->wire && b->host_of) b->wire->abort(b->wire, (int)st);
     return st;
+}
+
+static sk_status train(sk_arena *a, int argc, char **argv, sk_boot *boot)
+{
+    sk_job *job = sk_new(a, sk_job);
+    sk_conf_rest rest = {.options = options};
+    sk_launch_opts o;
+    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
+    if (rest.help) return SK_OK;
+    SK_TRY(read_opts(&rest, &o));
+    if (boot->n_ranks > 1) {
+        SK_TRY(join(boot, job, &o));
+        o.boot = boot;
+    }
+    SK_TRY(sk_launch(a, job, &o));
+    if (o.boot) sk_boot_leave(boot);
+    return SK_OK;
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    sk_boot boot = {0};
+    sk_status st = sk_boot_look(a, &boot);
+    bool many = st || boot.n_ranks > 1; /* who cannot tell how many there are is not alone */
+    if (!st) st = train(a, argc, argv, &boot);
+    return st && many ? fail_together(&boot, st) : st;
 }
 
 const sk_cmd sk_cmd_train = {.name = "train", .doc = "train a model", .run = run};

@@ -12,10 +12,14 @@
 #include "base/hash.h"
 #include "base/proc.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { TAG_CARD = 1, TAG_SHARE = 2 };
@@ -294,6 +298,17 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
     for (int i = 0; i < b->n_local; i++) /* a death before the first call is seen too */
         atomic_store(&sk_heaps_line(*out, b->locals[i])->pid, b->pids[i]);
     return SK_OK;
+}
+
+/* Who holds the name speaks.  It has no file and goes with the process. */
+bool sk_boot_speaks(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skein-story-%u-%d",
+                     (unsigned)getuid(), (int)getppid());
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return fd < 0 || !bind(fd, (struct sockaddr *)&name, bytes) || errno != EADDRINUSE;
 }
 
 void sk_boot_leave(sk_boot *b)
