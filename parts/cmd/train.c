@@ -66,8 +66,9 @@ static sk_status read_opts(sk_conf_rest *rest, sk_launch_opts *o)
 /* One of many ranks failed: one of them says why, and those on other hosts must not wait. */
 static sk_status fail_together(const sk_boot *b, sk_status st)
 {
-    if (st == SK_ESTOP || !*sk_error_line()) return st;
-    if (sk_boot_speaks()) {
+    if (st == SK_ESTOP) return st;
+    if (!*sk_error_line()) usleep(LINGER_US); /* another speaks: let it go first */
+    else if (sk_boot_speaks(b)) {
         fprintf(stderr, "skein: %s\n", st == SK_EBUG ? sk_error() : sk_error_line());
         usleep(LINGER_US);
     }
@@ -88,9 +89,11 @@ static sk_status train(sk_arena *a, int argc, char **argv, sk_boot *boot)
         SK_TRY(join(boot, job, &o));
         o.boot = boot;
     }
-    SK_TRY(sk_launch(a, job, &o));
-    if (o.boot) sk_boot_leave(boot);
-    return SK_OK;
+    sk_status st = sk_launch(a, job, &o);
+    /* All stop alike, and rank 0 has the job's code: a launcher that saw it from another first
+     * would end rank 0 before it has spoken. */
+    if (o.boot && (!st || st == SK_ESTOP)) sk_boot_leave(boot);
+    return st == SK_ESTOP && o.boot && boot->rank ? SK_OK : st;
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)

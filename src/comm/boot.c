@@ -300,12 +300,14 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
     return SK_OK;
 }
 
-/* Who holds the name speaks.  It has no file and goes with the process. */
-bool sk_boot_speaks(void)
+/* Who holds the name speaks.  It has no file and goes with the process.  Where nothing connects the
+ * hosts all ranks find that alike, and rank 0 says it. */
+bool sk_boot_speaks(const sk_boot *b)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skein-story-%u-%d",
-                     (unsigned)getuid(), (int)getppid());
+    if (b->n_ranks > 1 && !b->together && !b->module) return b->rank == 0;
+    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skein-story-%u-%d-%s",
+                     (unsigned)getuid(), *b->job ? 0 : (int)getppid(), b->job);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     return fd < 0 || !bind(fd, (struct sockaddr *)&name, bytes) || errno != EADDRINUSE;

@@ -75,9 +75,10 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
 /* The end, on all ranks together (MPI_Finalize waits for everybody).  Not after a failure. */
 void sk_boot_leave(sk_boot *b);
 
-/* What all ranks find wrong, one should say.  True for the first that asks, of those that this
- * process's parent started; let it live for a second after it has spoken. */
-bool sk_boot_speaks(void);
+/* What all ranks find wrong, one should say.  True for the first that asks, of this host's
+ * ranks of the job (of those that this process's parent started, if the job has no name yet); let
+ * it live for a second after it has spoken. */
+bool sk_boot_speaks(const sk_boot *b);
 
 /* For stories: this process's own command line as a shell would read it, and what the program
  * that starts ranks is called here. */

@@ -175,8 +175,11 @@ static sk_status share_name(loop *l)
     struct {
         char name[SK_CKPT_NAME];
         bool begun;
-    } w = {.begun = l->desk->save.begun};
-    memcpy(w.name, l->desk->save.name, sizeof w.name);
+    } w = {0};
+    if (!l->rank) { /* who may be writing it still, when others come here */
+        w.begun = l->desk->save.begun;
+        memcpy(w.name, l->desk->save.name, sizeof w.name);
+    }
     SK_TRY(sk_comm_share(sk_run_comm(l->run), &w, sizeof w));
     if (!is_first(l) || !l->rank) return sk_run_barrier(l->run);
     memcpy(l->desk->save.name, w.name, sizeof w.name);
