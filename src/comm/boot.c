@@ -305,7 +305,7 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
 bool sk_boot_speaks(const sk_boot *b)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    if (b->n_ranks > 1 && !b->together && !b->module) return b->rank == 0;
+    if (b->n_ranks > 1 && *b->job && !b->together && !b->module) return b->rank == 0;
     int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skein-story-%u-%d-%s",
                      (unsigned)getuid(), *b->job ? 0 : (int)getppid(), b->job);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
