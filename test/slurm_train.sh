@@ -46,11 +46,27 @@ same() { # reference, how it is called
     ways=$((ways + 1))
 }
 
+# Open MPI under PMIx: a message of a rank that left MPI_Init early finds no handler at another, which
+# jumps to address 0 in mca_btl_tcp.so, below ompi_mpi_init.  Such a start is made again, and counted.
+crashes=0
+in_init() { grep -q 'Segmentation fault' out && grep -q 'Failing at address: (nil)' out; }
+
 run() { # a command; its words are in out
-    local rc=0
-    rm -rf way
-    timeout 100 "$@" >out 2>&1 </dev/null || rc=$?
-    [ $rc = 0 ] || { cat out batch.out 2>/dev/null; fail "$*: exit code $rc"; }
+    local rc=0 try
+    for try in 1 2 3 4 5; do
+        rm -rf way
+        rc=0
+        timeout 100 "$@" >out 2>&1 </dev/null || rc=$?
+        case "$rc $*" in
+        "0 "*) return ;;
+        *--mpi=pmix*) in_init || break ;;
+        *) break ;;
+        esac
+        [ ! -e way/metrics.jsonl ] || break # it had begun
+        crashes=$((crashes + 1))
+    done
+    cat out
+    fail "$*: exit code $rc, try $try"
 }
 
 # ---- srun
@@ -122,4 +138,5 @@ for mpi in openmpi mpich; do
     by_srun -N 2 -n 4 --mpi=$pmi
     if command -v mpirun.$mpi >/dev/null; then by_sbatch $mpi; else missing="$missing; no mpirun.$mpi"; fi
 done
+[ "$crashes" = 0 ] || missing="$missing; $crashes starts of Open MPI crashed in MPI_Init and were made again"
 echo "slurm: $ways ways, all bits equal$missing"
