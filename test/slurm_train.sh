@@ -65,7 +65,7 @@ run() { # a command; its words are in out
         [ ! -e way/metrics.jsonl ] || break # it had begun
         crashes=$((crashes + 1))
     done
-    cat out
+    cat out batch.out 2>/dev/null || true
     fail "$*: exit code $rc, try $try"
 }
 
