@@ -140,7 +140,7 @@ static void noise(void) /* whatever comes: an answer, not a crash */
         salt++;
         memcpy(p, good, sizeof p);
         for (int i = 0; i < 4; i++)
-            p[(int)(uniform(i) * (double)good_bytes)] = (char)(256 * uniform(9 + i));
+            p[(int)(uniform(i) * (double)good_bytes)] = (char)(int)(256 * uniform(9 + i));
         sk_status st = unpack(p, (int64_t)(uniform(20) * (double)good_bytes) + 1);
         check(st == SK_OK || st == SK_EPEER);
     }

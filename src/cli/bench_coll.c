@@ -227,7 +227,7 @@ static double bus_share(sk_coll_kind kind, int n)
 /* By the algorithm if the machine is one whose collectives are skein's own. */
 static double predict(const sk_machine *m, const sk_coll_spec *s)
 {
-    int host = m->ranks_per_host, hosts = (s->n_ranks + host - 1) / host;
+    int host = m->ranks_per_host, hosts = 1 + (s->n_ranks - 1) / host;
     sk_reach reach = {s->n_ranks, hosts, s->n_ranks < host ? s->n_ranks : host};
     sk_coll_ask ask = {.kind = s->kind, .n = s->n_ranks};
     if (!m->chosen) return sk_machine_coll(m, s->kind, s->bytes, reach);
