@@ -7,6 +7,7 @@
 # srun says needs its daemons and is tested as an environment in comm_boot.c.
 set -eu
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
+export TSAN_OPTIONS=${TSAN_OPTIONS:-}:detect_deadlocks=0:ignore_noninstrumented_modules=1 # nor what it locks
 cd "$(dirname "$0")/.."
 skein=${SKEIN:-build/release/skein}
 join=$(dirname "$skein")/test/comm_boot

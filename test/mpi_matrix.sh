@@ -3,6 +3,7 @@
 # built, with each rank on a host of its own.  Uneven numbers of ranks too; more with SKEIN_LONG.
 set -eu
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
+export TSAN_OPTIONS=${TSAN_OPTIONS:-}:detect_deadlocks=0:ignore_noninstrumented_modules=1 # nor what it locks
 build=$(dirname "$SKEIN")
 program=$build/test/comm_matrix
 ranks="2 3 4 5"
