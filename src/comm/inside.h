@@ -79,8 +79,6 @@ struct sk_comm {
 
 /* After sk_fail: put my story on the board, or drop it if somebody else was first. */
 sk_status sk_comm_tell(sk_comm *c, sk_status code);
-/* Somebody else told the story: SK_EPEER without words. */
-sk_status sk_comm_hushed(void);
 /* Until *flag, raised by the rank `peer`, is at least `least`. */
 sk_status sk_await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int peer);
 

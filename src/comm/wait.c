@@ -42,6 +42,13 @@ enum {
 
 /* --- failing --- */
 
+/* Somebody else told the story: SK_EPEER without words. */
+static sk_status hushed(void)
+{
+    sk_error_set("");
+    return SK_EPEER;
+}
+
 sk_status sk_comm_tell(sk_comm *c, sk_status code)
 {
     if (sk_heaps_abort(c->heaps, code, c->rank, sk_error())) {
@@ -50,13 +57,7 @@ sk_status sk_comm_tell(sk_comm *c, sk_status code)
     }
     int first = -1; /* told once more by who told it: still its story */
     if (sk_heaps_aborted(c->heaps, NULL, &first, NULL) && first == c->rank) return code;
-    return sk_comm_hushed();
-}
-
-sk_status sk_comm_hushed(void)
-{
-    sk_error_set("");
-    return SK_EPEER;
+    return hushed();
 }
 
 /* --- stories --- */
@@ -195,13 +196,13 @@ static sk_status nap(sk_comm *c, sk_patience *p)
     sk_bell_sleep(bell, p->seen, p->poll ? POLL_S : SLEEP_S);
     disarm(bell, p);
     look_at_clock(p);
-    if (!sk_heaps_quiet(c->heaps)) return sk_comm_hushed();
+    if (!sk_heaps_quiet(c->heaps)) return hushed();
     return look(c, p);
 }
 
 sk_status sk_patience_wait(sk_comm *c, sk_patience *p)
 {
-    if (!sk_heaps_quiet(c->heaps)) return sk_comm_hushed();
+    if (!sk_heaps_quiet(c->heaps)) return hushed();
     if (p->turns < MANY) p->turns++;
     if (p->turns <= SPINS && !c->crowded) {
         pause_cpu();
@@ -247,7 +248,7 @@ sk_status sk_await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int pe
 {
     for (int i = c->crowded ? SPINS : 0; i < SPINS; i++) {
         if (sk_reached(flag, least)) return SK_OK;
-        if (atomic_load_explicit(c->aborted, memory_order_relaxed)) return sk_comm_hushed();
+        if (atomic_load_explicit(c->aborted, memory_order_relaxed)) return hushed();
         pause_cpu();
     }
     return sk_reached(flag, least) ? SK_OK : await_slowly(c, flag, least, peer);

@@ -23,7 +23,7 @@ static double price(const sk_program *p, const sk_machine *m, const sk_inst *in)
     return sk_machine_work(m, in->flops, operands(p, in), p->threads);
 }
 
-double sk_priced_step(const sk_program *p, int cores, int ranks_here)
+static double priced_step(const sk_program *p, int cores, int ranks_here)
 {
     const sk_machine *cpu = &sk_machines[0];
     double sum = 0;
@@ -34,6 +34,6 @@ double sk_priced_step(const sk_program *p, int cores, int ranks_here)
 double sk_deadline(const sk_program *p, int cores, int ranks_here)
 {
     double saved = (double)(p->kind_bytes[SK_WEIGHTS] + p->kind_bytes[SK_OPTIM]) * p->n_ranks;
-    return SK_PATIENCE_S + SK_PATIENCE_TIMES * sk_priced_step(p, cores, ranks_here) +
+    return SK_PATIENCE_S + SK_PATIENCE_TIMES * priced_step(p, cores, ranks_here) +
            saved / SK_SLOW_DISK;
 }

@@ -24,6 +24,5 @@
 
 /* Seconds.  cores: of this host, shared by the ranks_here that sit on it. */
 double sk_deadline(const sk_program *p, int cores, int ranks_here);
-double sk_priced_step(const sk_program *p, int cores, int ranks_here);
 
 #endif

@@ -473,11 +473,6 @@ sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out)
     return st;
 }
 
-sk_status sk_time_coll(const sk_coll_spec *spec, sk_coll_timing *out)
-{
-    return sk_time_colls(spec, 1, out);
-}
-
 /* --- steps --- */
 
 typedef struct step_note {

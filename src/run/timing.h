@@ -48,7 +48,6 @@ enum { SK_TIMED_RANKS = 4096 };
 
 /* n points, out[n]; n_ranks is the same in all of them. */
 sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out);
-sk_status sk_time_coll(const sk_coll_spec *spec, sk_coll_timing *out);
 
 /* The same for ranks that somebody else started: heaps of sk_time_heap() bytes each, then every
  * rank calls sk_time_rank(); every rank gets all results.  Of ends, the groups are not looked at.
