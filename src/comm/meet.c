@@ -16,7 +16,9 @@
  * call, by a hash that each shows. */
 #include "comm/inside.h"
 
-enum { ALL_AT_ONCE = 64 << 10 }; /* bytes below which one rank does all shares */
+enum {
+    ALL_AT_ONCE = 32 << 10
+}; /* bytes read of all members, below which one rank does all shares */
 
 static sk_slot *slot_of(const sk_comm *c, const sk_member *m, int group, int i)
 {
@@ -190,7 +192,8 @@ static sk_status by_tickets(sk_comm *c, sk_member *m, sk_known *k)
     int odd = (int)(lap & 1);
     sk_meeting *t = &slot_of(c, m, group, 0)->meeting[at];
     if (!sk_reached(&t->came, end)) SK_TRY(sk_await(c, &t->came, end, somebody(c, m, group)));
-    for (bool first = true; (to = take(&t->taken, end, k->bytes < ALL_AT_ONCE, &from)) > from;) {
+    for (bool first = true;
+         (to = take(&t->taken, end, k->bytes * n < ALL_AT_ONCE, &from)) > from;) {
         if (first) SK_TRY(look_up(c, m, k, t, at, odd));
         first = false;
         for (uint64_t u = from; u < to; u++) sk_shm_share(c, g, k->call, (int)(u % (uint64_t)n));
