@@ -23,8 +23,8 @@
 enum {
     GRAIN = 128,
     TEAM_BYTES = 1 << 18,
-    FAR_AWAY = 16 << 20
-}; /* shares end on such borders; worth the team */
+    FAR_AWAY = 128 << 20
+}; /* shares end on such borders; worth the team; on all members, more than caches hold */
 
 typedef struct job {
     sk_comm *c;
@@ -106,11 +106,12 @@ static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
 static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
 {
     const char *from = source(j, j->call->root, s, before) + skip;
+    bool far = sk_seg_count(&j->call->segs[s]) * j->size * j->g->n >= FAR_AWAY;
     for (int i = 0; i < j->g->n; i++) {
         if (j->own && i != j->g->me) continue;
         char *to = target(j, i, s) + skip;
         if (to == from) continue;
-        if (n >= FAR_AWAY) sk_copy(to, from, (size_t)n);
+        if (far) sk_copy(to, from, (size_t)n);
         else memcpy(to, from, (size_t)n); /* who gets it now often gives it next */
     }
 }
