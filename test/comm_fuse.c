@@ -89,7 +89,7 @@ static void one(sk_comm *c, int rank, sk_coll_kind kind, sk_dtype from, sk_dtype
                            .cast = 1 + (int)to,
                            .scale = 0.37f,
                            .partial = 1024};
-    call->segs[0] = (sk_seg){TABLE, TABLE + ROOM, 1, N, 1};
+    call->segs[0] = (sk_seg){.src = TABLE, .dst = TABLE + ROOM, .outer = 1, .n = N, .inner = 1};
     check(!sk_comm_barrier(c) && !sk_comm_start(c, call) && !sk_comm_wait(c, call), "call",
           (int)kind, (int)from, (int)to);
     compare(call, rank, to, (const sk_partial *)(const void *)(base + 1024));

@@ -8,7 +8,8 @@
  *
  * Inputs are small integers, so that results are exact in every type and order; sums in
  * the order of the tree are tested with numbers that do not add up, against sk_sum().
- * Type, reduction, shape and place change from case to case, so that each meets each.
+ * Type, reduction, shape and place change from case to case, so that each meets each; what is
+ * cut is cut evenly and by cells, and an all-to-all also exchanges two dims, both ways.
  * Output: what is wrong, then "matrix: N cases, N wrong". */
 #include "comm/heap.h"
 #include "comm/play.h"
@@ -72,6 +73,11 @@ typedef struct trial { /* one case of the matrix */
     sk_reduce reduce;
     bool in_place, sparse;
     int64_t dims[SEGS][3];
+    sk_swap swap;
+    int cells;                            /* 1: n is cut by cells, 2: n2, 3: both */
+    int64_t more[SEGS][2];                /* mid, n2 */
+    sk_grid grid[SEGS][2];                /* of n and n2 */
+    int64_t edge[SEGS][2][MAX_RANKS + 1]; /* where the parts of n and n2 begin */
 } trial;
 
 typedef struct made { /* a trial on one rank */
@@ -98,12 +104,12 @@ static bool wrong(rank_ctx *c, const trial *t, const char *what, long long at)
 {
     if (atomic_fetch_add(&tally->wrong, 1) < 20)
         fprintf(stderr,
-                "%s, rank %d of %d: %s by %s of %s, reduction %d, %s place, %d segments "
-                "[%lld][%lld][%lld], root %d: %s at %lld %s\n",
+                "%s, rank %d of %d: %s by %s of %s, reduction %d, %s place, swap %d, cells %d, "
+                "%d segments [%lld][%lld][%lld], root %d: %s at %lld %s\n",
                 c->name, c->rank, c->n, sk_coll_names[t->kind], sk_coll_parts[t->algorithm]->name,
-                sk_dtype_name(t->type), (int)t->reduce, t->in_place ? "in" : "out of", t->n_segs,
-                (long long)t->dims[0][0], (long long)t->dims[0][1], (long long)t->dims[0][2],
-                t->root, what, at, sk_error());
+                sk_dtype_name(t->type), (int)t->reduce, t->in_place ? "in" : "out of", (int)t->swap,
+                t->cells, t->n_segs, (long long)t->dims[0][0], (long long)t->dims[0][1],
+                (long long)t->dims[0][2], t->root, what, at, sk_error());
     return false;
 }
 
@@ -124,6 +130,7 @@ static void put(sk_dtype t, void *p, int64_t i, double x)
 static int value(const trial *t, int k, int64_t e)
 {
     int m = (int)(e % PERIOD);
+    if (t->swap) return (int)((uint64_t)(e + t->salt) * 0x9E3779B97F4A7C15u >> 40) % 113 + k % 8;
     if (t->reduce == SK_ADASUM) k = 0; /* alike on all: then it has no effect */
     if (t->sparse && m >= PERIOD / 3) return 0;
     int x = (m * 5 + k * 3 + t->salt) % 7;
@@ -150,13 +157,66 @@ static double reduced(const trial *t, int p, int64_t e)
 
 /* --- what a member gives and gets --- */
 
-static int64_t part_of(int64_t n, int k, int p) { return n * (k + 1) / p - n * k / p; }
+/* Which of p members has cell c of [from, to): half of them, as the tree goes, have half of it. */
+static int cell_owner(int c, int from, int to, int p)
+{
+    int left = 1, half = from + (to - from) / 2;
+    if (p == 1 || to - from == 1) return 0;
+    while (2 * left < p) left *= 2;
+    return c < half ? cell_owner(c, from, half, left) : left + cell_owner(c, half, to, p - left);
+}
+
+static int row_owner(const sk_grid *g, int64_t row, int p)
+{
+    int c = g->from;
+    int64_t at = row + g->full * g->from / g->cells;
+    while (g->full * (c + 1) / g->cells <= at) c++;
+    return cell_owner(c, g->from, g->to, p);
+}
+
+static void find_edges(const sk_grid *g, int64_t n, int p, int64_t *edge)
+{
+    for (int k = 0; k <= p; k++) edge[k] = g->cells ? 0 : n * k / p;
+    for (int64_t row = 0; g->cells && row < n; row++) edge[row_owner(g, row, p) + 1]++;
+    for (int k = 0; g->cells && k < p; k++) edge[k + 1] += edge[k];
+}
+
+static int64_t part_of(const trial *t, int i, int k)
+{
+    return t->edge[i][0][k + 1] - t->edge[i][0][k];
+}
 
 /* Where in the whole buffer element j of member k's dense part lies. */
-static int64_t whole_at(const sk_seg *s, int k, int p, int64_t j)
+static int64_t whole_at(const trial *t, int i, int k, int64_t j)
 {
-    int64_t run = part_of(s->n, k, p) * s->inner;
-    return j / run * s->n * s->inner + s->n * k / p * s->inner + j % run;
+    int64_t inner = t->dims[i][2], run = part_of(t, i, k) * inner;
+    return j / run * t->dims[i][1] * inner + t->edge[i][0][k] * inner + j % run;
+}
+
+/* An exchange: which dim is split in my source, or my result. */
+static int split_dim(const trial *t, bool out) { return (t->swap == SK_SWAP_N_N2) == out; }
+
+static int64_t box_count(const trial *t, int i, int me, bool out)
+{
+    const int64_t *edge = t->edge[i][split_dim(t, out)];
+    int64_t other = split_dim(t, out) ? t->dims[i][1] : t->more[i][1];
+    return t->dims[i][0] * t->dims[i][2] * t->more[i][0] * other * (edge[me + 1] - edge[me]);
+}
+
+/* Of element j of it: the place in the whole tensor; and who had it before. */
+static int64_t box_place(const trial *t, int i, int me, bool out, int64_t j, int *owner)
+{
+    int d = split_dim(t, out), b = split_dim(t, false), k = 0;
+    int64_t size[2] = {t->dims[i][1], t->more[i][1]}, box[2] = {size[0], size[1]}, at[2];
+    int64_t inner = t->dims[i][2], mid = t->more[i][0], z = j % inner, m;
+    box[d] = t->edge[i][d][me + 1] - t->edge[i][d][me];
+    j /= inner, at[1] = j % box[1];
+    j /= box[1], m = j % mid;
+    j /= mid, at[0] = j % box[0];
+    at[d] += t->edge[i][d][me];
+    while (t->edge[i][b][k + 1] <= at[b]) k++;
+    *owner = k;
+    return (((j / box[0] * size[0] + at[0]) * mid + m) * size[1] + at[1]) * inner + z;
 }
 
 static bool part_in(sk_coll_kind k) { return k == SK_ALLGATHER || k == SK_GATHER; }
@@ -172,17 +232,21 @@ static bool gets(const trial *t, int me)
     return me == t->root || (t->kind != SK_REDUCE && t->kind != SK_GATHER);
 }
 
-static int64_t src_count(const trial *t, const sk_seg *s, int me, int p)
+static int64_t src_count(const trial *t, int i, int me, int p)
 {
-    if (t->kind == SK_ALLTOALLV) return p * s->n * s->inner;
-    return s->outer * (part_in(t->kind) ? part_of(s->n, me, p) : s->n) * s->inner;
+    const int64_t *dims = t->dims[i];
+    if (t->swap) return box_count(t, i, me, false);
+    if (t->kind == SK_ALLTOALLV) return p * dims[1] * dims[2];
+    return dims[0] * (part_in(t->kind) ? part_of(t, i, me) : dims[1]) * dims[2];
 }
 
-static int64_t dst_count(const trial *t, const sk_seg *s, int me, int p)
+static int64_t dst_count(const trial *t, int i, int me, int p)
 {
-    if (t->kind == SK_ALLTOALLV) return p * s->n * s->inner;
-    if (t->kind == SK_ALLTOALL) return p * s->outer * part_of(s->n, me, p) * s->inner;
-    return s->outer * (part_out(t->kind) ? part_of(s->n, me, p) : s->n) * s->inner;
+    const int64_t *dims = t->dims[i];
+    if (t->swap) return box_count(t, i, me, true);
+    if (t->kind == SK_ALLTOALLV) return p * dims[1] * dims[2];
+    if (t->kind == SK_ALLTOALL) return p * dims[0] * part_of(t, i, me) * dims[2];
+    return dims[0] * (part_out(t->kind) ? part_of(t, i, me) : dims[1]) * dims[2];
 }
 
 static int64_t rows_to(const trial *t, int from, int to, int64_t n)
@@ -191,33 +255,39 @@ static int64_t rows_to(const trial *t, int from, int to, int64_t n)
 }
 
 /* Where element j of my source comes from, as a place in the whole. */
-static int64_t src_place(const trial *t, const sk_seg *s, int me, int p, int64_t j)
+static int64_t src_place(const trial *t, int i, int me, int64_t j)
 {
-    return part_in(t->kind) ? whole_at(s, me, p, j) : j;
+    int owner;
+    if (t->swap) return box_place(t, i, me, false, j, &owner);
+    return part_in(t->kind) ? whole_at(t, i, me, j) : j;
 }
 
 /* What element j of my result must be; NAN: it was not written. */
-static double want_at(const trial *t, const sk_seg *s, int me, int p, int64_t j)
+static double want_at(const trial *t, int i, int me, int p, int64_t j)
 {
+    const int64_t *dims = t->dims[i];
+    int owner = 0;
     switch (t->kind) {
     case SK_REDUCE_SCATTER:
-        return reduced(t, p, whole_at(s, me, p, j));
+        return reduced(t, p, whole_at(t, i, me, j));
     case SK_SCATTER:
-        return value(t, t->root, whole_at(s, me, p, j));
+        return value(t, t->root, whole_at(t, i, me, j));
     case SK_BROADCAST:
         return value(t, t->root, j);
     case SK_ALLGATHER:
     case SK_GATHER:
         for (int k = 0; k < p; k++)
-            if (j / s->inner % s->n < s->n * (k + 1) / p) return value(t, k, j);
+            if (j / dims[2] % dims[1] < t->edge[i][0][k + 1]) return value(t, k, j);
         return 0;
     case SK_ALLTOALL: {
-        int64_t part = s->outer * part_of(s->n, me, p) * s->inner;
-        return value(t, (int)(j / part), whole_at(s, me, p, j % part));
+        if (t->swap) j = box_place(t, i, me, true, j, &owner);
+        if (t->swap) return value(t, owner, j);
+        int64_t part = dims[0] * part_of(t, i, me) * dims[2];
+        return value(t, (int)(j / part), whole_at(t, i, me, j % part));
     }
     case SK_ALLTOALLV: {
-        int64_t block = s->n * s->inner, from = j / block, at = j % block;
-        if (at >= rows_to(t, (int)from, me, s->n) * s->inner) return 1e9;
+        int64_t block = dims[1] * dims[2], from = j / block, at = j % block;
+        if (at >= rows_to(t, (int)from, me, dims[1]) * dims[2]) return 1e9;
         return value(t, (int)from, me * block + at);
     }
     default:
@@ -231,11 +301,18 @@ static void place_seg(rank_ctx *c, const trial *t, made *m, int i)
 {
     sk_seg *s = &m->call->segs[i];
     int64_t size = (int64_t)sk_dtype_size(t->type);
-    *s = (sk_seg){.outer = t->dims[i][0], .n = t->dims[i][1], .inner = t->dims[i][2]};
-    m->src_bytes[i] = src_count(t, s, m->me, m->p) * size;
-    m->dst_bytes[i] = dst_count(t, s, m->me, m->p) * size;
+    *s = (sk_seg){.outer = t->dims[i][0],
+                  .n = t->dims[i][1],
+                  .inner = t->dims[i][2],
+                  .cut = t->grid[i][0],
+                  .swap = t->swap,
+                  .mid = t->more[i][0],
+                  .n2 = t->more[i][1],
+                  .cut2 = t->grid[i][1]};
+    m->src_bytes[i] = src_count(t, i, m->me, m->p) * size;
+    m->dst_bytes[i] = dst_count(t, i, m->me, m->p) * size;
     int64_t most = m->src_bytes[i] > m->dst_bytes[i] ? m->src_bytes[i] : m->dst_bytes[i];
-    int64_t before = s->n * m->me / m->p * s->inner * size;
+    int64_t before = t->edge[i][0][m->me] * s->inner * size;
     bool fits = s->outer == 1 || !(part_in(t->kind) || part_out(t->kind));
     char *src = take(c, most), *dst = src;
     if (!t->in_place || !fits || t->kind >= SK_ALLTOALL) dst = take(c, most);
@@ -251,7 +328,7 @@ static void fill_seg(rank_ctx *c, const trial *t, made *m, int i)
     int64_t size = (int64_t)sk_dtype_size(t->type), n = m->src_bytes[i] / size;
     memset(c->heap + s->dst, 0x5a, (size_t)(m->dst_bytes[i] + GUARD));
     for (int64_t j = 0; gives(t, m->me) && j < n; j++)
-        put(t->type, c->heap + s->src, j, value(t, m->me, src_place(t, s, m->me, m->p, j)));
+        put(t->type, c->heap + s->src, j, value(t, m->me, src_place(t, i, m->me, j)));
     m->src_copy[i] = NULL;
     if (s->src == s->dst ||
         (s->src < s->dst + m->dst_bytes[i] && s->dst < s->src + m->src_bytes[i]))
@@ -260,7 +337,7 @@ static void fill_seg(rank_ctx *c, const trial *t, made *m, int i)
     memcpy(m->src_copy[i], c->heap + s->src, (size_t)m->src_bytes[i]);
 }
 
-static void make(rank_ctx *c, const trial *t, made *m)
+static void make(rank_ctx *c, trial *t, made *m)
 {
     const sk_coll *a = sk_coll_parts[t->algorithm];
     int ranks[MAX_RANKS];
@@ -276,7 +353,11 @@ static void make(rank_ctx *c, const trial *t, made *m)
                               .n_segs = t->n_segs,
                               .algorithm = t->algorithm,
                               .root = t->root};
-    for (int i = 0; i < t->n_segs; i++) place_seg(c, t, m, i);
+    for (int i = 0; i < t->n_segs; i++) {
+        find_edges(&t->grid[i][0], t->dims[i][1], c->n, t->edge[i][0]);
+        find_edges(&t->grid[i][1], t->more[i][1], c->n, t->edge[i][1]);
+        place_seg(c, t, m, i);
+    }
     for (int i = 0; i < t->n_segs; i++) fill_seg(c, t, m, i);
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
     sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, &ask);
@@ -303,10 +384,10 @@ static bool check_values(rank_ctx *c, const trial *t, const made *m, int i)
     const char *dst = c->heap + s->dst;
     bool repeats = t->kind == SK_ALLREDUCE || t->kind == SK_REDUCE || t->kind == SK_BROADCAST;
     double want[PERIOD];
-    for (int e = 0; repeats && e < PERIOD; e++) want[e] = want_at(t, s, m->me, m->p, e);
+    for (int e = 0; repeats && e < PERIOD; e++) want[e] = want_at(t, i, m->me, m->p, e);
     for (int64_t j = 0; gets(t, m->me) && j < n; j++) {
         char right[8];
-        double x = repeats ? want[j % PERIOD] : want_at(t, s, m->me, m->p, j);
+        double x = repeats ? want[j % PERIOD] : want_at(t, i, m->me, m->p, j);
         if (x > 1e8) memset(right, 0x5a, sizeof right);
         else put(t->type, right, 0, x);
         if (memcmp(dst + j * size, right, (size_t)size)) return wrong(c, t, "element", j);
@@ -355,9 +436,36 @@ static sk_status finish(rank_ctx *c, const sk_coll_call *call, int how)
     return sk_comm_wait(c->comm, call);
 }
 
-static bool run_case(rank_ctx *c, const trial *t)
+/* Bytes that an all-to-all must send to members of other hosts. */
+static int64_t leaving(const rank_ctx *c, const trial *t, int me)
+{
+    int64_t n = 0;
+    for (int k = 0; k < c->n; k++) {
+        int rank = t->group == REVERSED ? c->n - 1 - k : k;
+        if (c->host_of[rank] == c->host_of[c->rank]) continue;
+        for (int i = 0; i < t->n_segs; i++) {
+            int64_t part =
+                t->dims[i][0] * t->dims[i][2] * part_of(t, i, t->swap == SK_SWAP_N_N2 ? me : k);
+            const int64_t *edge = &t->edge[i][1][t->swap == SK_SWAP_N_N2 ? k : me];
+            n += t->swap ? part * t->more[i][0] * (edge[1] - edge[0]) : part;
+        }
+    }
+    return n * (int64_t)sk_dtype_size(t->type);
+}
+
+/* Only the parts of others leave a member, if nobody passes them on. */
+static bool check_sent(rank_ctx *c, const trial *t, const made *m, int64_t before)
+{
+    const char *name = sk_coll_parts[t->algorithm]->name;
+    int64_t sent = sk_office_sent(c->wire) - before;
+    if (t->kind != SK_ALLTOALL || before < 0 || !strcmp(name, "bruck")) return true;
+    return sent == leaving(c, t, m->me) || wrong(c, t, "bytes sent", sent);
+}
+
+static bool run_case(rank_ctx *c, trial *t)
 {
     made m;
+    int64_t sent = sk_office_sent(c->wire);
     c->used = 0;
     make(c, t, &m);
     sk_status st = sk_comm_start(c->comm, m.call);
@@ -366,7 +474,7 @@ static bool run_case(rank_ctx *c, const trial *t)
         c->failed = true;
         return st == SK_EPEER ? false : wrong(c, t, "failed", st);
     }
-    return check_case(c, t, &m);
+    return check_case(c, t, &m) && check_sent(c, t, &m, sent);
 }
 
 static bool can(const rank_ctx *c, const trial *t)
@@ -379,6 +487,27 @@ static bool can(const rank_ctx *c, const trial *t)
     for (int i = 0; i < c->n; i++) ranks[i] = i;
     sk_coll_ask_for(t->kind, ranks, c->n, c->rank, t->root, c->host_of, &ask);
     return sk_coll_can(a, &ask);
+}
+
+/* n rows that are all cells of a dim, or its second half, or its first. */
+static sk_grid some_grid(int64_t n, int k)
+{
+    static const int32_t cells[] = {1, 2, 8, 64};
+    int32_t c = cells[k % 4];
+    if (k % 3 == 0) return (sk_grid){.full = n, .cells = c, .from = 0, .to = c};
+    if (k % 3 == 1) return (sk_grid){.full = 2 * n, .cells = 2 * c, .from = c, .to = 2 * c};
+    return (sk_grid){.full = 2 * n + 1, .cells = 2 * c, .from = 0, .to = c};
+}
+
+static void vary_cuts(const rank_ctx *c, trial *t, int i, int k)
+{
+    const int64_t sizes[] = {c->n, 1, c->n + 3, 0, 2 * c->n, c->n - 1, 7};
+    static const int64_t mids[] = {1, 2, 5, 1};
+    if (t->swap && t->dims[i][1] > 200) t->dims[i][1] = 200;
+    t->more[i][0] = t->swap ? mids[k % 4] : 0;
+    t->more[i][1] = t->swap ? sizes[k % 7] : 0;
+    t->grid[i][0] = t->cells & 1 ? some_grid(t->dims[i][1], k) : (sk_grid){0};
+    t->grid[i][1] = t->cells & 2 ? some_grid(t->more[i][1], k / 2) : (sk_grid){0};
 }
 
 /* Type, reduction and shape of the k-th case. */
@@ -405,6 +534,27 @@ static void vary(const rank_ctx *c, trial *t, int64_t n, int k)
         t->dims[i][2] = inner;
     }
     if (t->kind == SK_ALLTOALLV && t->dims[0][1] > 300) t->dims[0][1] = 300;
+    for (int i = 0; i < t->n_segs; i++) vary_cuts(c, t, i, k + i);
+}
+
+static bool is_cut(sk_coll_kind kind)
+{
+    return part_in(kind) || part_out(kind) || kind == SK_ALLTOALL;
+}
+
+/* One size and place: cut evenly, by cells, and as an exchange. */
+static bool run_cuts(rank_ctx *c, trial *t, int64_t n, int *k)
+{
+    int swaps = t->kind == SK_ALLTOALL ? 3 : 1;
+    for (int swap = 0; swap < swaps; swap++)
+        for (int cells = 0; cells < (swap ? 4 : is_cut(t->kind) ? 2 : 1); cells++) {
+            t->swap = (sk_swap)swap;
+            t->cells = cells;
+            vary(c, t, n, (*k)++);
+            t->group = *k % 4 ? ALL : REVERSED;
+            if (!run_case(c, t) && c->failed) return false;
+        }
+    return true;
 }
 
 static bool run_algorithm(rank_ctx *c, sk_coll_kind kind, int algorithm, int every)
@@ -417,9 +567,7 @@ static bool run_algorithm(rank_ctx *c, sk_coll_kind kind, int algorithm, int eve
         for (int place = 0; place < 2; place++) {
             if ((s + place + (int)kind + algorithm) % every) continue;
             t.in_place = place;
-            vary(c, &t, sizes[s], k++);
-            t.group = k % 4 ? ALL : REVERSED;
-            if (!run_case(c, &t) && c->failed) return false;
+            if (!run_cuts(c, &t, sizes[s], &k)) return false;
         }
     return true;
 }
@@ -495,6 +643,8 @@ static void run_flight(rank_ctx *c, int k)
         t[i].kind = (sk_coll_kind)((i * 5 + k) % SK_ALLTOALLV);
         do t[i].algorithm = k++ % parts;
         while (!can(c, &t[i]) || sk_coll_parts[t[i].algorithm]->native);
+        t[i].swap = t[i].kind == SK_ALLTOALL ? (sk_swap)(k % 3) : SK_NO_SWAP;
+        t[i].cells = is_cut(t[i].kind) ? k % 4 : 0;
         vary(c, &t[i], 300 + 77 * i, k);
         t[i].group = i % 2 ? ALL : REVERSED;
         make(c, &t[i], &m[i]);

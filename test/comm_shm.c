@@ -205,7 +205,29 @@ static int expected(const sk_coll_call *call, int p, int64_t e, int salt)
     return call->reduce == SK_SUM ? sum : most;
 }
 
-static int64_t part_of(int64_t n, int k, int p) { return n * (k + 1) / p - n * k / p; }
+/* Which of p members has cell c of [from, to): half of them, as the tree goes, have half of it. */
+static int cell_owner(int c, int from, int to, int p)
+{
+    int left = 1, half = from + (to - from) / 2;
+    if (p == 1 || to - from == 1) return 0;
+    while (2 * left < p) left *= 2;
+    return c < half ? cell_owner(c, from, half, left) : left + cell_owner(c, half, to, p - left);
+}
+
+/* Where member k's part begins. */
+static int64_t start_of(const sk_seg *s, int k, int p)
+{
+    const sk_grid *g = &s->cut;
+    if (!g->cells) return s->n * k / p;
+    int c = g->from;
+    while (c < g->to && cell_owner(c, g->from, g->to, p) < k) c++;
+    return g->full * c / g->cells - g->full * g->from / g->cells;
+}
+
+static int64_t part_of(const sk_seg *s, int k, int p)
+{
+    return start_of(s, k + 1, p) - start_of(s, k, p);
+}
 
 /* --- one collective: made, filled, checked --- */
 
@@ -225,13 +247,25 @@ static int group_me(const rank_ctx *c, int group)
     return me[group];
 }
 
+/* n rows: all cells of a dim, or the first or second half of one. */
+static sk_grid some_cells(int64_t n, int k)
+{
+    int32_t c = 1 << k;
+    if (k % 2) return (sk_grid){.full = 2 * n, .cells = 2 * c, .from = c, .to = 2 * c};
+    if (k) return (sk_grid){.full = 2 * n + 1, .cells = 2 * c, .from = 0, .to = c};
+    return (sk_grid){.full = n, .cells = 16, .from = 0, .to = 16};
+}
+
 /* Segment i of call, of the given shape, in fresh memory; in_place where that is allowed. */
 static void make_seg(rank_ctx *c, sk_coll_call *call, int i, shape s, bool in_place)
 {
     int p = group_n(c, call->group), me = group_me(c, call->group);
     int64_t size = (int64_t)sk_dtype_size(call->type), all = s.outer * s.n * s.inner * size;
-    int64_t mine = s.outer * part_of(s.n, me, p) * s.inner * size;
-    int64_t before = s.n * me / p * s.inner * size;
+    sk_seg *seg = &call->segs[i];
+    *seg = (sk_seg){.outer = s.outer, .n = s.n, .inner = s.inner};
+    if (call->id % 11 < 4 && all < 16000) seg->cut = some_cells(s.n, (int)(call->id % 11));
+    int64_t mine = s.outer * part_of(seg, me, p) * s.inner * size;
+    int64_t before = start_of(seg, me, p) * s.inner * size;
     char *whole = take(c, all + GUARD), *src = whole, *dst = whole;
     memset(whole, 0x5a, (size_t)(all + GUARD));
     if (call->kind == SK_ALLREDUCE && !in_place) dst = take(c, all + GUARD);
@@ -241,15 +275,15 @@ static void make_seg(rank_ctx *c, sk_coll_call *call, int i, shape s, bool in_pl
         src = in_place && s.outer == 1 ? whole + before : take(c, mine + GUARD);
     int64_t dst_bytes = call->kind == SK_REDUCE_SCATTER ? mine : all;
     if (dst != whole && dst != whole + before) memset(dst, 0x5a, (size_t)(dst_bytes + GUARD));
-    call->segs[i] = (sk_seg){
-        .src = src - c->heap, .dst = dst - c->heap, .outer = s.outer, .n = s.n, .inner = s.inner};
+    seg->src = src - c->heap;
+    seg->dst = dst - c->heap;
 }
 
 /* Where in the whole buffer element j of member k's dense part lies. */
 static int64_t whole_at(const sk_seg *s, int k, int p, int64_t j)
 {
-    int64_t run = part_of(s->n, k, p) * s->inner;
-    return j / run * s->n * s->inner + s->n * k / p * s->inner + j % run;
+    int64_t run = part_of(s, k, p) * s->inner;
+    return j / run * s->n * s->inner + start_of(s, k, p) * s->inner + j % run;
 }
 
 static void fill_seg(const rank_ctx *c, const sk_coll_call *call, int i)
@@ -257,7 +291,7 @@ static void fill_seg(const rank_ctx *c, const sk_coll_call *call, int i)
     const sk_seg *s = &call->segs[i];
     int p = group_n(c, call->group), me = group_me(c, call->group);
     int64_t n = s->outer * s->n * s->inner;
-    if (call->kind == SK_ALLGATHER) n = s->outer * part_of(s->n, me, p) * s->inner;
+    if (call->kind == SK_ALLGATHER) n = s->outer * part_of(s, me, p) * s->inner;
     for (int64_t j = 0; j < n; j++) {
         int64_t e = call->kind == SK_ALLGATHER ? whole_at(s, me, p, j) : j;
         put(call->type, c->heap + s->src, j, value(me, e, c->salt + i));
@@ -269,7 +303,7 @@ static bool gathered(const rank_ctx *c, const sk_coll_call *call, int i)
     const sk_seg *s = &call->segs[i];
     int p = group_n(c, call->group);
     for (int k = 0; k < p; k++) {
-        int64_t n = s->outer * part_of(s->n, k, p) * s->inner;
+        int64_t n = s->outer * part_of(s, k, p) * s->inner;
         for (int64_t j = 0; j < n; j++) {
             int64_t e = whole_at(s, k, p, j);
             if (get(call->type, c->heap + s->dst, e) != value(k, e, c->salt + i)) return false;
@@ -283,7 +317,7 @@ static bool reduced(const rank_ctx *c, const sk_coll_call *call, int i)
     const sk_seg *s = &call->segs[i];
     int p = group_n(c, call->group), me = group_me(c, call->group), want[PERIOD];
     bool scatter = call->kind == SK_REDUCE_SCATTER;
-    int64_t n = s->outer * (scatter ? part_of(s->n, me, p) : s->n) * s->inner;
+    int64_t n = s->outer * (scatter ? part_of(s, me, p) : s->n) * s->inner;
     for (int e = 0; e < PERIOD; e++) want[e] = expected(call, p, e, c->salt + i);
     for (int64_t j = 0; j < n; j++) {
         int64_t e = scatter ? whole_at(s, me, p, j) : j;
@@ -298,7 +332,7 @@ static bool guarded(const rank_ctx *c, const sk_coll_call *call, int i)
     const sk_seg *s = &call->segs[i];
     int p = group_n(c, call->group), me = group_me(c, call->group);
     bool scatter = call->kind == SK_REDUCE_SCATTER;
-    int64_t n = s->outer * (scatter ? part_of(s->n, me, p) : s->n) * s->inner;
+    int64_t n = s->outer * (scatter ? part_of(s, me, p) : s->n) * s->inner;
     if (scatter && s->dst >= s->src && s->dst <= s->src + s->outer * s->n * s->inner * 8)
         return true;
     const char *end = c->heap + s->dst + n * (int64_t)sk_dtype_size(call->type);

@@ -20,10 +20,12 @@
  *     reduce           `cells`            all              all, on the root
  *     gather           n                  [0]: mine        all, on the root
  *     scatter          n                  all, on the root [0]: mine
- *     all-to-all       n: chunk j of SRC is for member j; chunk i of DST came from member i
+ *     all-to-all       n: chunk j of SRC is for member j; chunk i of DST came from member i.
+ *                      The exchange of two dims is one too, packed
  *
  * A step works on `n` cells in a row, of chunks `chunk`, `chunk` + 1, ... (that is
- * what gives cells of TMP their size; for all-to-all every chunk has one size).
+ * what gives cells of TMP their size; for all-to-all every chunk has one size, but of a
+ * single cell of SRC only what is in it is sent).
  * Steps of a member run in the order of the list, except that all sends and
  * receives of one round are under way together, and copies and sums of the round
  * come after them: in one round nothing may write what the same round sends, and

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ static sk_status find_group(sk_comm *c, const sk_coll_call *call, sk_member **ou
 int64_t sk_call_count(const sk_coll_call *call)
 {
     int64_t n = 0;
-    for (int i = 0; i < call->n_segs; i++) n += sk_seg_count(&call->segs[i]);
+    for (int i = 0; i < call->n_segs; i++) n += sk_seg_whole(&call->segs[i]);
     return n;
 }
 
@@ -55,7 +56,7 @@ bool sk_inside(const sk_comm *c, int64_t at, int64_t count, size_t size)
 static void extents(const sk_group *g, const sk_coll_call *call, const sk_seg *s, int64_t *src,
                     int64_t *dst)
 {
-    int64_t all = sk_seg_count(s), part = s->outer * sk_part(s->n, g->me, g->n) * s->inner;
+    int64_t all = sk_seg_count(s), part = s->outer * sk_seg_rows(s, g->me, g->n).n * s->inner;
     bool root = g->me == call->root;
     *src = *dst = all;
     switch (call->kind) {
@@ -80,7 +81,8 @@ static void extents(const sk_group *g, const sk_coll_call *call, const sk_seg *s
         *dst = part;
         break;
     case SK_ALLTOALL:
-        *dst = part * g->n;
+        *src = sk_seg_gives(s, g->me, g->n);
+        *dst = sk_seg_gets(s, g->me, g->n);
         break;
     case SK_ALLTOALLV:
         *src = *dst = all * g->n;
@@ -97,7 +99,7 @@ static bool apart(const sk_group *g, const sk_coll_call *call, const sk_seg *s, 
 {
     int64_t size = (int64_t)sk_dtype_size(call->type);
     int64_t out = (int64_t)sk_dtype_size(sk_fuse_type(call));
-    int64_t before = sk_share(s->n, g->me, g->n) * s->inner * size;
+    int64_t before = sk_seg_rows(s, g->me, g->n).at * s->inner * size;
     if (!src_n || !dst_n || s->src + src_n * size <= s->dst || s->dst + dst_n * out <= s->src)
         return true;
     if (out != size) return false;
@@ -117,17 +119,24 @@ static bool apart(const sk_group *g, const sk_coll_call *call, const sk_seg *s, 
     }
 }
 
+/* Can everything be counted, p + 1 times over? */
+static bool sizes_good(const sk_seg *s, int p)
+{
+    int64_t sizes[] = {s->outer, s->n, s->inner, s->swap ? s->mid : 1, s->swap ? s->n2 : 1};
+    int64_t all = 1;
+    for (int i = 0; i < 5; i++) {
+        if (sizes[i] < 0 || sizes[i] > INT64_MAX / (p + 1)) return false;
+        if (__builtin_mul_overflow(all, sizes[i], &all)) return false;
+    }
+    return all <= INT64_MAX / 16 / (p + 1);
+}
+
 static bool seg_good(const sk_comm *c, const sk_group *g, const sk_coll_call *call, int i)
 {
     const sk_seg *s = &call->segs[i];
     size_t size = sk_dtype_size(call->type);
     int64_t src, dst;
-    int64_t rows, all;
-    if (s->outer < 0 || s->n < 0 || s->inner < 0) return false;
-    if (__builtin_mul_overflow(s->outer, s->n, &rows) ||
-        __builtin_mul_overflow(rows, s->inner, &all) || all > INT64_MAX / 16 / (g->n + 1) ||
-        s->n > INT64_MAX / (g->n + 1))
-        return false;
+    if (!sizes_good(s, g->n)) return false;
     extents(g, call, s, &src, &dst);
     size_t out = sk_dtype_size(sk_fuse_type(call));
     return (!src || sk_inside(c, s->src, src, size)) && (!dst || sk_inside(c, s->dst, dst, out)) &&
@@ -176,7 +185,8 @@ static sk_status check_common(const sk_comm *c, const sk_member *m, const sk_col
     if (!call->common) return SK_OK;
     for (int i = 0; good && i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
-        good = s->outer == 1 && s->src == s->dst + sk_share(s->n, g->me, g->n) * s->inner * size &&
+        good = s->outer == 1 &&
+               s->src == s->dst + sk_seg_rows(s, g->me, g->n).at * s->inner * size &&
                sk_heaps_same(c->heaps, g->ranks, g->n, s->dst + sk_seg_count(s) * size);
     }
     if (good) return SK_OK;
@@ -185,6 +195,26 @@ static sk_status check_common(const sk_comm *c, const sk_member *m, const sk_col
         "call %llx: %s on group %d is common, but not an all-gather in place of what its "
         "%d members have in one memory",
         (long long)call->id, sk_coll_names[call->kind], call->group, g->n);
+}
+
+static sk_status check_cut(const sk_coll_call *call, int i, int64_t n, const sk_grid *g)
+{
+    if (sk_grid_good(g, n)) return SK_OK;
+    return sk_fail(SK_EBUG,
+                   "call %llx (%s): the %lld rows of segment %d are not the cells %d to %d of %d "
+                   "in %lld rows",
+                   (long long)call->id, sk_coll_names[call->kind], (long long)n, i, g->from, g->to,
+                   g->cells, (long long)g->full);
+}
+
+static sk_status check_cuts(const sk_coll_call *call, int i)
+{
+    const sk_seg *s = &call->segs[i];
+    if (s->swap > SK_SWAP_N2_N || (s->swap && call->kind != SK_ALLTOALL))
+        return sk_fail(SK_EBUG, "call %llx (%s): segment %d has swap %d; only all-to-all has one",
+                       (long long)call->id, sk_coll_names[call->kind], i, (int)s->swap);
+    SK_TRY(check_cut(call, i, s->n, &s->cut));
+    return s->swap ? check_cut(call, i, s->n2, &s->cut2) : SK_OK;
 }
 
 static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *call)
@@ -201,6 +231,7 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
                        c->rank);
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
+        SK_TRY(check_cuts(call, i));
         if (seg_good(c, &m->group, call, i)) continue;
         return sk_fail(SK_EBUG,
                        "call %llx (%s): segment %d of %s, [%lld][%lld][%lld] from %lld to "
@@ -214,6 +245,17 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
 
 /* --- knowing a call --- */
 
+static uint64_t sign_seg(uint64_t h, const sk_seg *s)
+{
+    int64_t dims[] = {s->outer, s->n, s->inner};
+    int64_t cut[] = {s->cut.full, s->cut.cells, s->cut.from, s->cut.to};
+    int64_t swap[] = {s->swap,       s->mid,       s->n2,     s->cut2.full,
+                      s->cut2.cells, s->cut2.from, s->cut2.to};
+    h = sk_hash(h, dims, sizeof dims);
+    if (s->cut.cells) h = sk_hash(h, cut, sizeof cut);
+    return s->swap ? sk_hash(h, swap, sizeof swap) : h;
+}
+
 static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 {
     int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,   call->group,
@@ -222,10 +264,7 @@ static uint64_t sign(const sk_member *m, const sk_coll_call *call)
                        call->partial != 0};
     uint64_t h = sk_hash(SK_HASH_SEED, words, sizeof words);
     h = sk_hash(h, fused, sizeof fused);
-    for (int i = 0; i < call->n_segs; i++) {
-        int64_t dims[] = {call->segs[i].outer, call->segs[i].n, call->segs[i].inner};
-        h = sk_hash(h, dims, sizeof dims);
-    }
+    for (int i = 0; i < call->n_segs; i++) h = sign_seg(h, &call->segs[i]);
     return h;
 }
 
@@ -256,12 +295,20 @@ static sk_known *entry(sk_comm *c, const sk_coll_call *call)
     return *k;
 }
 
+/* Every start() asks: what is not looked at is not compared. */
+static inline bool same_seg(const sk_seg *a, const sk_seg *b)
+{
+    enum { PLAIN = offsetof(sk_seg, cut), ALL = sizeof *a };
+    if (!(a->cut.cells | b->cut.cells | (int)a->swap | (int)b->swap)) return !memcmp(a, b, PLAIN);
+    return !memcmp(a, b, ALL);
+}
+
 static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call, sk_known **out)
 {
     sk_known *k = *out = entry(c, call);
     int64_t at = (const char *)call - c->base;
     if (k->call == call && !memcmp(k->head, call, sizeof *call) &&
-        (!call->n_segs || !memcmp(&k->first, call->segs, sizeof k->first)))
+        (!call->n_segs || same_seg(&k->first, &call->segs[0])))
         return SK_OK;
     SK_TRY(check_call(c, m, call));
     k->call = call;

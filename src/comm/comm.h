@@ -10,7 +10,9 @@
  *
  * An operation is a list of segments (sk_seg) that lies in the caller's heap.
  * A segment is a buffer seen as [outer][n][inner] elements; the middle dim is
- * cut over the group of p: member i owns [n*i/p, n*(i+1)/p), its part.
+ * cut over the group of p: member i owns [n*i/p, n*(i+1)/p), its part.  With a grid
+ * (`cut`) the n rows are whole cells of a logical dim, and parts are what
+ * sk_tree_cut() of base/cells.h deals to the members: some may be empty.
  *
  *     all-reduce       src, dst: [outer][n][inner] on all; dst may equal src
  *     reduce-scatter   src: whole, dst: my part, dense [outer][mine][inner]; dst may be my place
@@ -23,6 +25,12 @@
  *     scatter          src: whole on the root, dst: my part
  *     all-to-all       src: whole; part j of it goes to member j.  dst: what came from member 0,
  *                      then from member 1 ..., each dense [outer][mine][inner].  Never in place
+ *     exchange         an all-to-all of a segment with `swap`: a tensor
+ *                      [outer][n][mid][n2][inner] that is split along one of n and n2, and is
+ *                      split along the other afterwards.  src: dense, my part of the first and
+ *                      all of the second; dst: dense, all of the first and my part of the
+ *                      second; the dims keep their order.  Each dim has a cut of its own.
+ *                      Never in place
  *     all-to-all-v     the same, but how much goes to whom is known only now: n is the room of one
  *                      block in rows of `inner` elements, src and dst are [p][n][inner], and
  *                      counts[j] (call->counts, p numbers of 64 bits in the heap) rows of block j
@@ -81,9 +89,24 @@ typedef enum sk_reduce {
     SK_N_REDUCES
 } sk_reduce;
 
+/* Rows that are the cells [from, to) of a logical dim: cell c of it is the rows
+ * [full*c/cells, full*(c+1)/cells). */
+typedef struct sk_grid {
+    int64_t full;
+    int32_t cells, from, to; /* cells 0: there are none, the rows are cut evenly */
+} sk_grid;
+
+/* Which dim of an exchange is split before, and which after. */
+typedef enum sk_swap { SK_NO_SWAP, SK_SWAP_N_N2, SK_SWAP_N2_N } sk_swap;
+
+/* All but src and dst is the same on all members. */
 typedef struct sk_seg {
     int64_t src, dst; /* byte offsets in this rank's heap */
     int64_t outer, n, inner;
+    sk_grid cut;     /* of n */
+    sk_swap swap;    /* all-to-all only; without it the rest is not looked at */
+    int64_t mid, n2; /* between n and inner */
+    sk_grid cut2;    /* of n2 */
 } sk_seg;
 
 /* Of the elements that one member summed (its part, or its p-th of all), as they were stored before

@@ -8,6 +8,7 @@
 #include "comm/inside.h"
 
 enum { HEAD = 256 }; /* the call, at the start of the room */
+_Static_assert(sizeof(sk_coll_call) + sizeof(sk_seg) <= HEAD, "it has one segment");
 
 typedef struct piece {
     int64_t at, n;    /* elements of the whole, or of every part */
@@ -25,7 +26,7 @@ static sk_status run(sk_comm *c, const sk_foreign *f, int64_t n, int64_t src, in
                            .n_segs = 1,
                            .algorithm = -1,
                            .root = f->root};
-    call->segs[0] = (sk_seg){src, dst, 1, n, 1};
+    call->segs[0] = (sk_seg){.src = src, .dst = dst, .outer = 1, .n = n, .inner = 1};
     SK_TRY(sk_comm_start(c, call));
     return sk_comm_wait(c, call);
 }
@@ -48,7 +49,7 @@ static sk_status whole(sk_comm *c, const sk_foreign *f, const sk_group *g)
 /* Elements of member i's part that piece p has. */
 static int64_t in_part(const sk_foreign *f, const sk_group *g, int i, const piece *p)
 {
-    int64_t left = sk_part(f->n, i, g->n) - p->at;
+    int64_t left = sk_even_part(f->n, i, g->n) - p->at;
     return left < 0 ? 0 : left < p->n ? left : p->n;
 }
 
@@ -58,7 +59,7 @@ static void move_whole(sk_comm *c, const sk_foreign *f, const sk_group *g, const
     int64_t size = (int64_t)sk_dtype_size(f->type);
     for (int i = 0; i < g->n; i++) {
         char *here = c->base + (in ? p->src : p->dst) + i * p->n * size;
-        int64_t there = (sk_share(f->n, i, g->n) + p->at) * size;
+        int64_t there = (sk_even_at(f->n, i, g->n) + p->at) * size;
         size_t bytes = (size_t)(in_part(f, g, i, p) * size);
         if (in) memcpy(here, (const char *)f->src + there, bytes);
         else memcpy((char *)f->dst + there, here, bytes);

@@ -3,6 +3,7 @@
 #define SK_COMM_INSIDE_H
 
 #include "comm/coll.h"
+#include "comm/cut.h"
 #include "comm/heap.h"
 #include "comm/wire.h"
 #include "base/team.h"
@@ -118,13 +119,6 @@ static inline uint64_t sk_own_count(const atomic_ullong *flag)
 
 /* --- shapes --- */
 
-static inline int64_t sk_share(int64_t n, int i, int p) { return n * i / p; }
-/* Member i's elements along the middle dim. */
-static inline int64_t sk_part(int64_t n, int i, int p)
-{
-    return sk_share(n, i + 1, p) - sk_share(n, i, p);
-}
-static inline int64_t sk_seg_count(const sk_seg *s) { return s->outer * s->n * s->inner; }
 int64_t sk_call_count(const sk_coll_call *call); /* elements of all segments */
 /* Is [at, at + count * size) inside my heap? */
 bool sk_inside(const sk_comm *c, int64_t at, int64_t count, size_t size);

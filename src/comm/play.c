@@ -22,7 +22,6 @@
 #include "comm/adasum.h"
 #include "comm/stream.h"
 #include "comm/sum.h"
-#include "base/hash.h"
 
 enum { LINE = 64 };
 enum { EMPTY, POSTED, TAKEN }; /* a note */
@@ -118,20 +117,10 @@ int64_t sk_play_room(const sk_coll *c, const sk_coll_ask *a, sk_dtype type, cons
 
 /* --- agreement --- */
 
-static bool same_shapes(const sk_coll_call *a, const sk_coll_call *b)
+/* Of all that members must agree upon. */
+static uint64_t sign_of(const sk_play *p)
 {
-    for (int i = 0; i < a->n_segs; i++) {
-        const sk_seg *x = &a->segs[i], *y = &b->segs[i];
-        if (x->outer != y->outer || x->n != y->n || x->inner != y->inner) return false;
-    }
-    return true;
-}
-
-static bool same_call(const sk_coll_call *a, const sk_coll_call *b)
-{
-    return a->id == b->id && a->kind == b->kind && a->reduce == b->reduce && a->type == b->type &&
-           a->group == b->group && a->algorithm == b->algorithm && a->root == b->root &&
-           a->n_segs == b->n_segs && same_shapes(a, b);
+    return p->member->flight[p->number % SK_COMM_FLIGHT]->sign;
 }
 
 static sk_status wrong_bytes(sk_comm *c, const sk_play *p, int peer, int64_t got, int64_t want)
@@ -180,8 +169,7 @@ static sk_status meet(sk_comm *c, sk_play *p, int member)
     char *base = sk_heap_base(c->heaps, r);
     const void *at = base + s->call[p->number % SK_COMM_FLIGHT];
     const sk_coll_call *theirs = at;
-    uint64_t hash = atomic_load_explicit(&s->members, memory_order_relaxed);
-    if (hash != p->member->hash || !same_call(p->call, theirs))
+    if (s->sign[p->number % SK_COMM_FLIGHT] != sign_of(p))
         return sk_comm_differ(c, p->call, r, theirs);
     p->box[member] = open_box(room_of(base, theirs), p->member->group.n);
     return SK_OK;
@@ -218,16 +206,31 @@ static bool in_a_row(const sk_play *p, sk_cell c, const sk_step *t)
     return sk_sheet_span(&p->sheet, t->chunk, t->n - 1) == (t->n - 1) * p->sheet.largest;
 }
 
-/* Only all-to-all-v has cells that are not full. */
+/* Cells of an all-to-all have one size, and what is in those of SRC and DST may be shorter. */
 static int64_t *length_at(const sk_play *p, sk_cell c)
 {
     return &p->length[(int)c.space * p->cap_cells + c.at];
 }
 
+static bool may_be_short(const sk_play *p, const sk_step *t)
+{
+    return p->sheet.kind == SK_ALLTOALLV || (p->sheet.kind == SK_ALLTOALL && t->n == 1);
+}
+
+/* Bytes that a send carries.  Nothing but a member's part leaves it, unless it was packed with
+ * others in TMP. */
 static int64_t length_of(const sk_play *p, const sk_step *t, sk_cell c)
 {
-    return p->sheet.kind == SK_ALLTOALLV ? *length_at(p, c)
-                                         : sk_sheet_span(&p->sheet, t->chunk, t->n);
+    bool known = p->sheet.kind == SK_ALLTOALLV || c.space != SK_TMP;
+    return may_be_short(p, t) && known ? *length_at(p, c)
+                                       : sk_sheet_span(&p->sheet, t->chunk, t->n);
+}
+
+/* The least that a receive must bring. */
+static int64_t least_of(const sk_play *p, const sk_step *t, int64_t most)
+{
+    if (!may_be_short(p, t)) return most;
+    return p->sheet.kind == SK_ALLTOALL && t->into.space == SK_DST ? *length_at(p, t->into) : 0;
 }
 
 /* What came, or was copied, of an all-to-all-v. */
@@ -421,6 +424,7 @@ static sk_status deliver(sk_comm *c, sk_play *p, int i, const char *from, int64_
 {
     const sk_step *t = step_of(p, i);
     bool sums = t->act == SK_STEP_RECV_SUM, v = p->sheet.kind == SK_ALLTOALLV;
+    bool part = may_be_short(p, t);
     int64_t want = v ? p->sheet.largest : sk_sheet_span(&p->sheet, t->chunk, t->n);
     if (p->score->coll->packs) {
         bool at_once = !sums && in_a_row(p, t->into, t);
@@ -429,12 +433,11 @@ static sk_status deliver(sk_comm *c, sk_play *p, int i, const char *from, int64_
             sk_stream_unpack(p->call->type, from, bytes, to, want / p->sheet.size, p->sheet.row);
         if (st) return sk_comm_tell(c, st);
         from = to;
-    } else if (v ? bytes > want : bytes != want)
+    } else if (bytes > want || bytes < least_of(p, t, want))
         return wrong_bytes(c, p, rank_of(p, t->peer), bytes, want);
-    if (v) {
-        set_length(c, p, t->into, bytes);
-        copy(cell_at(p, t->into), from, bytes);
-    } else apply(p, t, from, apart, sums);
+    if (v) set_length(c, p, t->into, bytes);
+    if (part) copy(cell_at(p, t->into), from, bytes);
+    else apply(p, t, from, apart, sums);
     return SK_OK;
 }
 
@@ -598,12 +601,24 @@ static void count_rows(sk_comm *c, sk_play *p)
 
 static int64_t make_tag(const sk_play *p)
 {
-    const sk_coll_call *k = p->call;
-    int64_t words[] = {k->id,        k->kind, k->reduce, k->type,
-                       k->algorithm, k->root, k->n_segs, sk_call_count(k)};
-    uint64_t hash = sk_hash(p->member->hash, words, sizeof words);
-    uint64_t low = (uint64_t)k->group * SK_COMM_FLIGHT + p->number % SK_COMM_FLIGHT;
-    return (int64_t)(hash << SK_WIRE_TAG_BITS | low);
+    uint64_t low = (uint64_t)p->call->group * SK_COMM_FLIGHT + p->number % SK_COMM_FLIGHT;
+    return (int64_t)(sign_of(p) << SK_WIRE_TAG_BITS | low);
+}
+
+/* All-to-all: what goes to each member, and what comes from it. */
+static void measure_parts(sk_play *p)
+{
+    int me = p->sheet.me, n = p->sheet.p;
+    for (int i = 0; i < n; i++) {
+        int64_t *out = length_at(p, sk_src(i)), *in = length_at(p, sk_dst(i));
+        *out = *in = 0;
+        for (int k = 0; k < p->call->n_segs; k++) {
+            sk_block to = sk_seg_block(&p->call->segs[k], me, i, n);
+            sk_block from = sk_seg_block(&p->call->segs[k], i, me, n);
+            *out += sk_block_count(&to) * p->sheet.size;
+            *in += sk_block_count(&from) * p->sheet.size;
+        }
+    }
 }
 
 static sk_status check_counts(const sk_comm *c, const sk_coll_call *call, int n)
@@ -732,6 +747,7 @@ sk_status sk_play_begin(sk_comm *c, sk_member *m, const sk_coll_call *call, uint
     if (!st) {
         set_up(c, p);
         if (call->kind == SK_ALLTOALLV) count_rows(c, p);
+        if (call->kind == SK_ALLTOALL) measure_parts(p);
         fill_box(c, p);
         st = first_sends(c, p);
     }

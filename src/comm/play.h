@@ -8,8 +8,8 @@
  * What the caller has is used where it lies if its chunks are in a row there: one
  * segment, or segments that follow each other, and for what is cut into the
  * members' parts one segment with outer 1 (all-to-all: whose n the members
- * divide).  Everything else is packed into the room of the call first, and unpacked
- * in the end.
+ * divide; an exchange: the side whose chunks are not interleaved).  Everything else is packed into
+ * the room of the call first, and unpacked in the end.
  *
  * Sums of bf16 and f16 are rounded wherever a list writes them: at every hop of
  * RECV_SUM and SUM, once in a TREE.  A mean is the sum, divided in the end. */

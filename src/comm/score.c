@@ -142,7 +142,16 @@ static int64_t part_bytes(const sk_sheet *s, const sk_seg *segs, int n_segs, int
 {
     int64_t n = 0;
     for (int k = 0; k < n_segs; k++)
-        n += segs[k].outer * sk_part(segs[k].n, i, s->p) * segs[k].inner;
+        if (!segs[k].swap) n += segs[k].outer * sk_seg_rows(&segs[k], i, s->p).n * segs[k].inner;
+    return n * s->size;
+}
+
+/* What two members exchange depends on both: room for the most. */
+static int64_t swap_bytes(const sk_sheet *s, const sk_seg *segs, int n_segs)
+{
+    int64_t n = 0;
+    for (int k = 0; k < n_segs; k++)
+        if (segs[k].swap) n += sk_seg_largest(&segs[k], s->p);
     return n * s->size;
 }
 
@@ -150,7 +159,7 @@ static int64_t part_bytes(const sk_sheet *s, const sk_seg *segs, int n_segs, int
  * when chunks are long, at rows when they will be packed row by row. */
 static int64_t cut_at(const sk_score *f, const sk_sheet *s, int64_t n, int i)
 {
-    int64_t at = sk_share(n, i, s->cells);
+    int64_t at = sk_even_at(n, i, s->cells);
     if (i == s->cells) return n;
     if (f->coll->packs) return at / s->row * s->row;
     return n / s->cells >= GRAINED ? at / GRAIN * GRAIN : at;
@@ -158,10 +167,10 @@ static int64_t cut_at(const sk_score *f, const sk_sheet *s, int64_t n, int i)
 
 static void lay_chunks(const sk_score *f, const sk_seg *segs, int n_segs, sk_sheet *s, int64_t *at)
 {
-    int64_t n = 0;
+    int64_t n = 0, swapped = swap_bytes(s, segs, n_segs);
     for (int k = 0; k < n_segs; k++) n += sk_seg_count(&segs[k]);
     for (int i = 0; i < s->cells; i++) {
-        int64_t bytes = is_cut(s->kind) ? part_bytes(s, segs, n_segs, i)
+        int64_t bytes = is_cut(s->kind) ? swapped + part_bytes(s, segs, n_segs, i)
                                         : (cut_at(f, s, n, i + 1) - cut_at(f, s, n, i)) * s->size;
         if (s->kind == SK_ALLTOALLV) bytes = n * s->size;
         if (bytes > s->largest) s->largest = bytes;
@@ -200,15 +209,26 @@ typedef struct runs {
     int64_t at, n, bytes, stride;
 } runs;
 
+/* What I have for the member of a chunk, or get from it. */
+static runs find_block(const sk_sheet *s, const sk_seg *g, sk_space space, int chunk)
+{
+    bool src = space == SK_SRC;
+    sk_block b = sk_seg_block(g, src ? s->me : chunk, src ? chunk : s->me, s->p);
+    sk_side side = src ? b.src : b.dst;
+    int64_t at = (src ? g->src : g->dst) + side.at * s->size, run = b.run * s->size;
+    if (side.near == b.run) return (runs){at, b.outer, b.runs * run, side.far * s->size};
+    return (runs){at, b.outer * b.runs, run, side.near * s->size};
+}
+
 static runs find_runs(const sk_sheet *s, const sk_seg *g, sk_space space, int chunk)
 {
     int64_t at = space == SK_SRC ? g->src : g->dst, row = g->inner * s->size;
-    int64_t mine = g->outer * sk_part(g->n, s->me, s->p) * row;
     if (!is_cut(s->kind)) return (runs){at, 1, g->outer * g->n * row, 0};
-    if (sk_sheet_only_mine(s->kind, space)) return (runs){at, 1, mine, 0};
-    if (one_size(s->kind) && space == SK_DST) return (runs){at + chunk * mine, 1, mine, 0};
-    return (runs){at + sk_share(g->n, chunk, s->p) * row, g->outer,
-                  sk_part(g->n, chunk, s->p) * row, g->n * row};
+    if (s->kind == SK_ALLTOALL) return find_block(s, g, space, chunk);
+    bool mine = sk_sheet_only_mine(s->kind, space);
+    sk_rows part = sk_seg_rows(g, mine ? s->me : chunk, s->p);
+    if (mine) return (runs){at, 1, g->outer * part.n * row, 0};
+    return (runs){at + part.at * row, g->outer, part.n * row, g->n * row};
 }
 
 static void move(char *packed, char *user, int64_t bytes, sk_pack_way way)
@@ -248,9 +268,10 @@ static bool in_a_row(const sk_sheet *s, const sk_seg *segs, int n_segs, sk_space
     if (s->kind == SK_ALLTOALLV || !n_segs) return true;
     if (!is_cut(s->kind) || sk_sheet_only_mine(s->kind, space))
         return n_segs == 1 || (placed && adjacent(s, segs, n_segs, space));
-    if (n_segs > 1 || (segs->outer != 1 && !(s->kind == SK_ALLTOALL && space == SK_DST)))
-        return false;
-    return !one_size(s->kind) || segs->n % s->p == 0;
+    if (n_segs > 1) return false;
+    if (s->kind != SK_ALLTOALL) return segs->outer == 1;
+    runs first = find_runs(s, segs, space, 0);
+    return sk_seg_uniform(segs, s->p) && (first.n == 1 || first.stride == first.bytes);
 }
 
 /* Are SRC and DST one memory? */

@@ -139,8 +139,8 @@ static void scatter_sum(job *j)
     int p = j->g->n;
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
-        int64_t row = s->inner * j->size, lo = sk_share(s->n, j->share, p) * row;
-        int64_t run = sk_part(s->n, j->share, p) * row;
+        sk_rows part = sk_seg_rows(s, j->share, p);
+        int64_t row = s->inner * j->size, lo = part.at * row, run = part.n * row;
         char *to = target(j, j->share, i);
         for (int64_t o = 0; o < s->outer; o++, to += cast_bytes(j, run)) {
             int64_t n = run, skip;
@@ -159,8 +159,8 @@ static void move_part(job *j, int k, int from, int to, bool spread)
     int64_t before = 0;
     for (int i = 0; i < j->call->n_segs; i++) {
         const sk_seg *s = &j->call->segs[i];
-        int64_t row = s->inner * j->size, lo = sk_share(s->n, k, j->g->n) * row;
-        int64_t run = sk_part(s->n, k, j->g->n) * row, gap = s->n * row;
+        sk_rows part = sk_seg_rows(s, k, j->g->n);
+        int64_t row = s->inner * j->size, lo = part.at * row, run = part.n * row, gap = s->n * row;
         const char *a = source(j, from, i, before) + (spread ? 0 : lo);
         char *b = target(j, to, i) + (spread ? lo : 0);
         for (int64_t o = 0; o < s->outer; o++, a += spread ? run : gap, b += spread ? gap : run)
@@ -178,7 +178,39 @@ static void collect(job *j, int to)
     }
 }
 
+/* From one member's src to another's dst; at once if the window is elsewhere. */
+static void copy_block(job *j, const sk_block *b, char *dst, const char *src)
+{
+    int64_t run = b->run * j->size, all = sk_block_count(b) * j->size;
+    if (j->at + all <= j->from || j->at >= j->to) {
+        j->at += all;
+        return;
+    }
+    for (int64_t o = 0; o < b->outer; o++) {
+        char *to = dst + (b->dst.at + o * b->dst.far) * j->size;
+        const char *from = src + (b->src.at + o * b->src.far) * j->size;
+        for (int64_t r = 0; r < b->runs; r++)
+            copy(j, to + r * b->dst.near * j->size, from + r * b->src.near * j->size, run);
+    }
+}
+
 /* Part `to` of what member k has, behind what came from the members before k. */
+static void turn_part(job *j, const sk_seg *s, int k, int to, char *dst, const char *src)
+{
+    sk_rows part = sk_seg_rows(s, to, j->g->n);
+    int64_t row = s->inner * j->size, run = part.n * row;
+    src += part.at * row;
+    dst += k * s->outer * run;
+    for (int64_t o = 0; o < s->outer; o++, src += s->n * row, dst += run) copy(j, dst, src, run);
+}
+
+static void swap_part(job *j, const sk_seg *s, int k, int to, char *dst, const char *src)
+{
+    sk_block b = sk_seg_block(s, k, to, j->g->n);
+    copy_block(j, &b, dst, src);
+}
+
+/* What every member k has for this one. */
 static void turn(job *j, int to)
 {
     int p = j->g->n;
@@ -187,12 +219,11 @@ static void turn(job *j, int to)
         int64_t before = 0;
         for (int s = 0; s < j->call->n_segs; s++) {
             const sk_seg *g = &j->call->segs[s];
-            int64_t row = g->inner * j->size, lo = sk_share(g->n, to, p) * row;
-            int64_t run = sk_part(g->n, to, p) * row;
-            const char *a = source(j, k, s, before) + lo;
-            char *b = target(j, to, s) + k * g->outer * run;
-            for (int64_t o = 0; o < g->outer; o++, a += g->n * row, b += run) copy(j, b, a, run);
-            before += sk_seg_count(g) * j->size;
+            char *dst = target(j, to, s);
+            const char *src = source(j, k, s, before);
+            if (g->swap) swap_part(j, g, k, to, dst, src);
+            else turn_part(j, g, k, to, dst, src);
+            before += sk_seg_gives(g, k, p) * j->size;
         }
     }
 }
@@ -243,7 +274,7 @@ static int64_t length(const job *j)
     int64_t n = 0;
     for (int i = 0; i < j->call->n_segs; i++) {
         const sk_seg *s = &j->call->segs[i];
-        int64_t part = s->outer * sk_part(s->n, j->share, j->g->n) * s->inner;
+        int64_t part = s->outer * sk_seg_rows(s, j->share, j->g->n).n * s->inner;
         switch (j->call->kind) {
         case SK_REDUCE_SCATTER:
         case SK_GATHER:
@@ -251,8 +282,10 @@ static int64_t length(const job *j)
             n += part;
             break;
         case SK_ALLTOALL:
+            n += sk_seg_gets(s, j->share, j->g->n);
+            break;
         case SK_ALLTOALLV: /* at most */
-            n += j->call->kind == SK_ALLTOALL ? part * j->g->n : sk_seg_count(s) * j->g->n;
+            n += sk_seg_count(s) * j->g->n;
             break;
         default:
             n += sk_seg_count(s);
@@ -263,7 +296,7 @@ static int64_t length(const job *j)
 
 static int64_t border(int64_t n, int i, int p)
 {
-    return i == p ? n : sk_share(n, i, p) / GRAIN * GRAIN;
+    return i == p ? n : sk_even_at(n, i, p) / GRAIN * GRAIN;
 }
 
 static void part_of(void *ctx, int part, int of)
@@ -329,15 +362,21 @@ static bool has_source(const sk_group *g, const sk_coll_call *call)
     return (call->kind != SK_BROADCAST && call->kind != SK_SCATTER) || g->me == call->root;
 }
 
-int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to)
+/* Elements of a segment of my src. */
+static int64_t shown(const sk_group *g, const sk_coll_call *call, const sk_seg *s)
 {
     bool part = call->kind == SK_ALLGATHER || call->kind == SK_GATHER;
+    if (part) return s->outer * sk_seg_rows(s, g->me, g->n).n * s->inner;
+    return sk_seg_gives(s, g->me, g->n); /* without a swap: all of it */
+}
+
+int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to)
+{
     int64_t at = 0, size = (int64_t)sk_dtype_size(call->type);
     if (!has_source(g, call) || call->common) return 0;
     for (int i = 0; i < call->n_segs; i++) {
         const sk_seg *s = &call->segs[i];
-        int64_t rows = part ? sk_part(s->n, g->me, g->n) : s->n;
-        int64_t n = s->outer * rows * s->inner * size;
+        int64_t n = shown(g, call, s) * size;
         memcpy(to + at, c->base + s->src, (size_t)n);
         at += n;
     }

@@ -93,7 +93,8 @@ static int64_t most_room(const sk_coll_spec *s, const sk_seg *seg, const int *ho
 static sk_seg shape(const sk_coll_spec *s, int64_t src, int64_t dst)
 {
     int64_t n = whole(s);
-    return (sk_seg){src, dst, 1, s->kind == SK_ALLTOALLV ? n / s->n_ranks : n, 1};
+    if (s->kind == SK_ALLTOALLV) n /= s->n_ranks;
+    return (sk_seg){.src = src, .dst = dst, .outer = 1, .n = n, .inner = 1};
 }
 
 static place arrange(const sk_coll_spec *s, const int *host_of)
@@ -101,7 +102,7 @@ static place arrange(const sk_coll_spec *s, const int *host_of)
     place p = {.call_bytes = sizeof(sk_coll_call) + sizeof(sk_seg)};
     int64_t at = 0, n = s->n_ranks, size = (int64_t)sk_dtype_size(s->type);
     sk_coll_spec note = {.kind = SK_ALLREDUCE, .type = SK_F64, .n_ranks = s->n_ranks};
-    sk_seg numbers = {0, 0, 1, MOST, 1}, seg = shape(s, 0, 0);
+    sk_seg numbers = {.outer = 1, .n = MOST, .inner = 1}, seg = shape(s, 0, 0);
     note.algorithm = sk_coll_find("direct");
     p.call_bytes = (p.call_bytes + LINE - 1) / LINE * LINE;
     p.note = take(&at, p.call_bytes, LINE);
@@ -172,7 +173,8 @@ static sk_status agree(timer *t, sk_reduce reduce, double *v, int n)
                            .algorithm = t->note_algorithm,
                            .room = t->at.note_room,
                            .room_bytes = t->at.note_room_bytes};
-    note->segs[0] = (sk_seg){t->at.numbers, t->at.numbers, 1, n, 1};
+    note->segs[0] =
+        (sk_seg){.src = t->at.numbers, .dst = t->at.numbers, .outer = 1, .n = n, .inner = 1};
     memcpy(numbers, v, (size_t)n * sizeof *v);
     SK_TRY(do_call(t, note));
     memcpy(v, numbers, (size_t)n * sizeof *v);

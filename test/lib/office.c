@@ -27,7 +27,7 @@ typedef struct desk {
     sk_office *office;
     sk_wire wire;
     request reqs[REQS];
-    int64_t asked;
+    int64_t asked, sent; /* requests; bytes */
 } desk;
 
 struct sk_office {
@@ -58,6 +58,7 @@ static sk_status send(sk_wire *w, int to, int64_t tag, const void *data, int64_t
         else if (bytes) memcpy(l->copy, data, (size_t)bytes);
         *o->end = l;
         o->end = &l->next;
+        d->sent += bytes;
     }
     pthread_mutex_unlock(&o->lock);
     return SK_OK;
@@ -147,6 +148,12 @@ sk_office *sk_office_open(int n_ranks)
 }
 
 sk_wire *sk_office_wire(sk_office *o, int rank) { return &o->desks[rank].wire; }
+
+int64_t sk_office_sent(const sk_wire *w)
+{
+    const desk *d = w && w->send == send ? w->own : NULL;
+    return d ? d->sent : -1;
+}
 
 void sk_office_close(sk_office *o)
 {

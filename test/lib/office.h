@@ -13,6 +13,7 @@
 typedef struct sk_office sk_office;
 sk_office *sk_office_open(int n_ranks);
 sk_wire *sk_office_wire(sk_office *o, int rank);
+int64_t sk_office_sent(const sk_wire *w); /* bytes so far; -1: the wire is no office's */
 void sk_office_close(sk_office *o);
 
 #endif
