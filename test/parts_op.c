@@ -466,13 +466,23 @@ static void join(const sk_view *sum, const sk_view *part, bool largest)
     }
 }
 
+/* The letters an operand is cut along: those marked '^' it keeps whole, as '.' here. */
+static const char *torn(const char *letters, uint8_t far, char out[SK_MAX_DIM + 1])
+{
+    int k = 0;
+    for (; letters[k]; k++) out[k] = far >> k & 1 ? '.' : letters[k];
+    out[k] = 0;
+    return out;
+}
+
 static void split(const trial *t, char letter, const int64_t *at, int pieces)
 {
     const sk_node *y = t->y;
     sk_view sum[SK_MAX_OUT];
-    char what[32];
+    char what[32], near_in[SK_MAX_DIM + 1], near_out[SK_MAX_OUT][SK_MAX_DIM + 1];
     snprintf(what, sizeof what, "%d pieces along %c", pieces, letter);
     for (int o = 0; o < y->n_out; o++) {
+        torn(y->letters_out[o], y->far_out[o], near_out[o]);
         sum[o] = copy_of(&t->given.out[o]);
         for (int64_t i = 0; i < sk_count(&sum[o]); i++)
             put(&sum[o], i, t->op->flags & SK_OP_MAX ? -INFINITY : 0);
@@ -481,21 +491,20 @@ static void split(const trial *t, char letter, const int64_t *at, int pieces)
         sk_args a = t->given;
         sk_view want[SK_MAX_OUT];
         for (int i = 0; i < y->n_in; i++)
-            a.in[i] = cut(&t->given.in[i], y->letters_in[i], letter, at[p], at[p + 1]);
+            a.in[i] = cut(&t->given.in[i], torn(y->letters_in[i], y->far_in[i], near_in), letter,
+                          at[p], at[p + 1]);
         for (int o = 0; o < y->n_out; o++) {
-            want[o] = cut(&t->given.out[o], y->letters_out[o], letter, at[p], at[p + 1]);
+            want[o] = cut(&t->given.out[o], near_out[o], letter, at[p], at[p + 1]);
             a.out[o] = want[o];
             a.out[o].data = take((size_t)sk_count(&want[o]) * sizeof(real));
         }
         run(t->op, &a, 1 + p);
         for (int o = 0; o < y->n_out; o++)
-            if (strchr(y->letters_out[o], letter))
-                compare(t, &a.out[o], &want[o], rounding(), what);
+            if (strchr(near_out[o], letter)) compare(t, &a.out[o], &want[o], rounding(), what);
             else join(&sum[o], &a.out[o], t->op->flags & SK_OP_MAX);
     }
     for (int o = 0; o < y->n_out; o++)
-        if (!strchr(y->letters_out[o], letter))
-            compare(t, &sum[o], &t->given.out[o], rounding(), what);
+        if (!strchr(near_out[o], letter)) compare(t, &sum[o], &t->given.out[o], rounding(), what);
 }
 
 static void splits(const trial *t)

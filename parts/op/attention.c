@@ -5,107 +5,91 @@
  * grouped-query attention).  The result keeps the r slots, and lse, the
  * logarithm of each row's sum of exponentials, for the gradient.
  *
- * The square of scores is never stored: ROWS queries at a time meet the keys up
- * to their own place, which skips the upper half, and scores of ROWS x T live in
- * scratch (Rabe and Staats 2021, without the split of keys: a row of scores fits
- * a cache).  Threads take (block, head) in turn; what one computes does not
- * depend on how many there are. */
+ * The work is in tensor/attend.h; threads take (block, head) in turn.  A layout that splits time
+ * gets attention_kv instead, which takes keys from elsewhere (doc/context.md).
+ * attr[0]: time is stored as base/zigzag.h deals it to so many ranks; up to 1: in order. */
 #include "graph/graph.h"
-#include "tensor/blas.h"
-#include "tensor/vecmath.h"
+#include "tensor/attend.h"
 
-enum { ROWS = 64 };
+static sk_times times(const sk_args *a)
+{
+    const sk_view *x = &a->in[0];
+    return (sk_times){x->at[1], x->size[1], x->at[1], x->size[1], x->full[1], (int)a->attr[0]};
+}
 
-typedef struct head { /* one query head with its key and value */
-    const real *q, *k, *v;
-    real *y, *lse;
-    int64_t step, step_y, d; /* step: elements from one time to the next */
-} head;
-
-static head head_at(const sk_args *a, int64_t i)
+static sk_attend head_at(const sk_args *a, int64_t i)
 {
     const sk_view *x = &a->in[0];
     int64_t time = x->size[1], heads = x->size[2], slots = x->size[3], d = x->size[4];
     int64_t r = slots - 2, j = i % r, h = i / r % heads, b = i / r / heads;
     const real *group = (const real *)x->data + (b * time * heads + h) * slots * d;
-    return (head){
+    return (sk_attend){
         .q = group + j * d,
         .k = group + r * d,
         .v = group + (r + 1) * d,
         .y = (real *)a->out[0].data + ((b * time * heads + h) * r + j) * d,
         .lse = (real *)a->out[1].data + i * time,
-        .step = heads * slots * d,
+        .step_q = heads * slots * d,
+        .step_kv = heads * slots * d,
         .step_y = heads * r * d,
         .d = d,
+        .time = times(a),
     };
-}
-
-/* p[0, n) becomes exponentials against the largest, and zeros follow up to `width`. */
-static real exponentials(real *p, int64_t n, int64_t width, real *top)
-{
-    real m = sk_largest(p, n), sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) {
-        p[i] = sk_exp(p[i] - m);
-        sum += p[i];
-    }
-    memset(p + n, 0, (size_t)(width - n) * sizeof(real));
-    *top = m;
-    return sum;
-}
-
-/* Queries [at, at + rows) against keys [0, at + rows). */
-static void block(const head *h, int64_t at, int64_t rows, real *p)
-{
-    int64_t width = at + rows;
-    int d = (int)h->d, ld = (int)h->step, ld_y = (int)h->step_y, m = (int)rows, n = (int)width;
-    real scale = (real)(1 / sqrt((double)h->d)), sum[ROWS], top;
-    real *y = h->y + at * h->step_y;
-    GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, d, scale, h->q + at * h->step, ld, h->k, ld,
-         (real)0, p, n);
-    for (int64_t i = 0; i < rows; i++) {
-        sum[i] = exponentials(p + i * width, at + i + 1, width, &top);
-        h->lse[at + i] = top + (real)log((double)sum[i]);
-    }
-    GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, d, n, (real)1, p, n, h->v, ld, (real)0, y,
-         ld_y);
-    for (int64_t i = 0; i < rows; i++) {
-        real part = 1 / sum[i];
-#pragma omp simd
-        for (int64_t c = 0; c < h->d; c++) y[i * h->step_y + c] *= part;
-    }
 }
 
 static void cpu(const sk_args *a)
 {
     const sk_view *x = &a->in[0];
-    int64_t time = x->size[1], heads = x->size[0] * x->size[2] * (x->size[3] - 2);
-    int64_t units = (time + ROWS - 1) / ROWS * heads;
+    sk_times t = times(a);
+    int64_t heads = x->size[0] * x->size[2] * (x->size[3] - 2);
+    int64_t units = sk_attend_blocks(&t) * heads;
     for (int64_t u = a->part; u < units; u += a->of) {
-        int64_t at = u / heads * ROWS;
-        head h = head_at(a, u % heads);
-        block(&h, at, time - at < ROWS ? time - at : ROWS, a->scratch);
+        sk_attend h = head_at(a, u % heads);
+        sk_attend_block(&h, u / heads, a->scratch);
     }
 }
 
 static void infer(sk_graph *g, const sk_node *n)
 {
     int64_t slots = g->size[(int)n->letters_in[0][3] & 127];
+    if (!(n->attr[0] >= 0 && n->attr[0] <= 1 << 20))
+        sk_graph_fail(g, SK_ECONF,
+                      "attention: time cannot be dealt to %g ranks; 0 to 2^20 can (%s)", n->attr[0],
+                      n->where);
     sk_graph_size(g, n->letters_out[0][3], slots - 2);
 }
 
-static size_t scratch(const sk_args *a) { return ROWS * (size_t)a->in[0].size[1] * sizeof(real); }
+/* Queries stay with their piece of time, keys and values go where they are needed. */
+static void split(sk_graph *g, char letter, sk_tensor *const *in, const double *attr,
+                  sk_tensor **out)
+{
+    (void)letter; /* time; of slots or elements of a head both ops need all */
+    sk_node *x = sk_apply(g, "unpack", .in = {in[0]});
+    sk_node *y = sk_apply(g, "attention_kv", .in = {x->out[0], x->out[1]}, .attr = {attr[0]});
+    out[0] = y->out[0];
+    out[1] = y->out[1];
+}
 
-/* Two products over half of the square. */
+static size_t scratch(const sk_args *a)
+{
+    sk_times t = times(a);
+    return sk_attend_scratch(&t, a->in[0].size[4]);
+}
+
+/* Two products over the pairs that see each other. */
 static double flops(const sk_args *a)
 {
-    return 2 * (double)sk_count(&a->out[0]) * (double)(a->in[0].size[1] + 1);
+    const sk_view *y = &a->out[0];
+    sk_times t = times(a);
+    return 4 * sk_attend_pairs(&t) * (double)(y->size[0] * sk_span(y, 2, 5));
 }
 
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     if (!dy[0]) return;
-    dx[0] = sk_apply(g, "attention_grad", .in = {y->in[0], y->out[0], y->out[1], dy[0]})->out[0];
+    dx[0] = sk_apply(g, "attention_grad", .in = {y->in[0], y->out[0], y->out[1], dy[0]},
+                     .attr = {y->attr[0]})
+                ->out[0];
 }
 
 static const sk_sample samples[] = {
@@ -124,6 +108,7 @@ const sk_op sk_op_attention = {
     .n_out = 2,
     .stats = 2,
     .infer = infer,
+    .split = split,
     .grad = grad,
     .flops = flops,
     .scratch = scratch,

@@ -1,24 +1,18 @@
 /* attention_grad.c - the gradient of attention, with its probabilities computed again.
  *
- * Per block of ROWS queries, with p = exp(scale q.k - lse) and
- * delta = sum of dy * y over d (Dao et al. 2022):
- *     dv += p' dy      ds = p (dy v' - delta) scale      dq = ds k      dk += ds' q
  * Keys and values of a head group gather from all its queries, so a thread owns
- * whole groups.  Blocks go from the last, which meets every key and so writes
- * what the earlier ones add to. */
+ * whole groups: it clears their gradient, and every query head adds to it (tensor/attend.h).
+ * attr[0]: as attention's. */
 #include "graph/graph.h"
-#include "tensor/blas.h"
-#include "tensor/vecmath.h"
+#include "tensor/attend.h"
 
-enum { ROWS = 64 };
+static sk_times times(const sk_args *a)
+{
+    const sk_view *x = &a->in[0];
+    return (sk_times){x->at[1], x->size[1], x->at[1], x->size[1], x->full[1], (int)a->attr[0]};
+}
 
-typedef struct head { /* one query head with the key and value of its group */
-    const real *q, *k, *v, *y, *dy, *lse;
-    real *dq, *dk, *dv;
-    int64_t step, step_y, d; /* step: elements from one time to the next */
-} head;
-
-static head head_at(const sk_args *a, int64_t group, int64_t j)
+static sk_attend_grad head_at(const sk_args *a, int64_t group, int64_t j)
 {
     const sk_view *x = &a->in[0];
     int64_t time = x->size[1], heads = x->size[2], slots = x->size[3], d = x->size[4];
@@ -26,7 +20,7 @@ static head head_at(const sk_args *a, int64_t group, int64_t j)
     int64_t at = (b * time * heads + h) * slots * d, at_y = ((b * time * heads + h) * r + j) * d;
     const real *p = (const real *)x->data + at;
     real *dp = (real *)a->out[0].data + at;
-    return (head){
+    return (sk_attend_grad){
         .q = p + j * d,
         .k = p + r * d,
         .v = p + (r + 1) * d,
@@ -36,77 +30,45 @@ static head head_at(const sk_args *a, int64_t group, int64_t j)
         .dq = dp + j * d,
         .dk = dp + r * d,
         .dv = dp + (r + 1) * d,
-        .step = heads * slots * d,
+        .step_q = heads * slots * d,
+        .step_kv = heads * slots * d,
         .step_y = heads * r * d,
         .d = d,
+        .time = times(a),
     };
 }
 
-/* One row: scores become probabilities, dp becomes ds; both end in zeros. */
-static void one_row(real *restrict p, real *restrict dp, int64_t n, int64_t width, real lse,
-                    real delta, real scale)
+static void clear(const sk_attend_grad *h) /* the value's gradient follows the key's */
 {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        p[i] = sk_exp(p[i] - lse);
-        dp[i] = p[i] * (dp[i] - delta) * scale;
-    }
-    memset(p + n, 0, (size_t)(width - n) * sizeof(real));
-    memset(dp + n, 0, (size_t)(width - n) * sizeof(real));
-}
-
-static real dot(const real *x, const real *y, int64_t n)
-{
-    real sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
-    return sum;
-}
-
-/* Queries [at, at + rows) against keys [0, at + rows); keep: 0 to write dk and dv, 1 to add. */
-static void block(const head *h, int64_t at, int64_t rows, real keep, real *p, real *dp)
-{
-    int64_t width = at + rows;
-    int d = (int)h->d, ld = (int)h->step, ld_y = (int)h->step_y, m = (int)rows, n = (int)width;
-    real scale = (real)(1 / sqrt((double)h->d));
-    const real *q = h->q + at * h->step, *dy = h->dy + at * h->step_y, *y = h->y + at * h->step_y;
-    GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, d, scale, q, ld, h->k, ld, (real)0, p, n);
-    GEMM(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, d, (real)1, dy, ld_y, h->v, ld, (real)0, dp,
-         n);
-    for (int64_t i = 0; i < rows; i++)
-        one_row(p + i * width, dp + i * width, at + i + 1, width, h->lse[at + i],
-                dot(dy + i * h->step_y, y + i * h->step_y, h->d), scale);
-    GEMM(CblasRowMajor, CblasTrans, CblasNoTrans, n, d, m, (real)1, p, n, dy, ld_y, keep, h->dv,
-         ld);
-    GEMM(CblasRowMajor, CblasTrans, CblasNoTrans, n, d, m, (real)1, dp, n, q, ld, keep, h->dk, ld);
-    GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, d, n, (real)1, dp, n, h->k, ld, (real)0,
-         h->dq + at * h->step, ld);
+    for (int64_t t = 0; t < h->time.k_n; t++)
+        memset(h->dk + t * h->step_kv, 0, (size_t)(2 * h->d) * sizeof(real));
 }
 
 static void cpu(const sk_args *a)
 {
     const sk_view *x = &a->in[0];
-    int64_t time = x->size[1], r = x->size[3] - 2, from, to;
-    int64_t last = (time - 1) / ROWS * ROWS;
-    real *p = a->scratch, *dp = p + ROWS * time;
-    sk_share(a, time ? x->size[0] * x->size[2] : 0, &from, &to);
+    int64_t r = x->size[3] - 2, from, to;
+    sk_share(a, x->size[0] * x->size[2], &from, &to);
     for (int64_t group = from; group < to; group++)
         for (int64_t j = 0; j < r; j++) {
-            head h = head_at(a, group, j);
-            for (int64_t at = last; at >= 0; at -= ROWS)
-                block(&h, at, time - at < ROWS ? time - at : ROWS, j || at < last, p, dp);
+            sk_attend_grad h = head_at(a, group, j);
+            if (!j) clear(&h);
+            sk_attend_grad_head(&h, a->scratch);
         }
 }
 
 static size_t scratch(const sk_args *a)
 {
-    return 2 * ROWS * (size_t)a->in[0].size[1] * sizeof(real);
+    sk_times t = times(a);
+    return sk_attend_grad_scratch(&t);
 }
 
-/* Five products over half of the square. */
+/* Five products over the pairs that see each other. */
 static double flops(const sk_args *a)
 {
-    return 5 * (double)sk_count(&a->in[1]) * (double)(a->in[0].size[1] + 1);
+    const sk_view *y = &a->in[1];
+    sk_times t = times(a);
+    return 10 * sk_attend_pairs(&t) * (double)(y->size[0] * sk_span(y, 2, 5));
 }
 
 static const sk_sample samples[] = {

@@ -9,11 +9,17 @@
  * lie in line, so that each kind acts like one dim, BLAS does the work, once per
  * batch element; otherwise an odometer does, a hundred times slower.  Threads
  * take batches, rows or columns of the result: no sum crosses threads, and each
- * calls BLAS for itself (run/ keeps BLAS single-threaded). */
+ * calls BLAS for itself (run/ keeps BLAS single-threaded).
+ *
+ * In canonical order (op.h) neither may choose its own order of adding: tensor/tree_gemm.h takes
+ * the place of BLAS for every shape that lies in line, and the odometer adds by the
+ * same recipe, so that a layout that forces one or the other changes no bit. */
 #include "graph/graph.h"
 #include "tensor/blas.h"
+#include "tensor/tree_gemm.h"
 
 #include <limits.h>
+#include <math.h>
 
 enum { A, B, OUT };
 enum { BATCH, M, N, K, KINDS };
@@ -27,6 +33,8 @@ typedef struct letter {
     char name;
     int64_t size, step[3]; /* elements between neighbours in a, b, out; 0: not there */
     bool in[3];
+    const sk_view *view; /* where the dims line names it first */
+    int dim;
 } letter;
 
 typedef struct letters {
@@ -38,7 +46,7 @@ static void note(letters *all, char name, const sk_view *v, int who, int dim)
 {
     int i = 0;
     while (i < all->n && all->v[i].name != name) i++;
-    if (i == all->n) all->v[all->n++] = (letter){.name = name};
+    if (i == all->n) all->v[all->n++] = (letter){.name = name, .view = v, .dim = dim};
     all->v[i].size = v->size[dim];
     all->v[i].step[who] = v->step[dim];
     all->v[i].in[who] = true;
@@ -52,7 +60,7 @@ static void read_dims(const sk_args *a, letters *all)
     for (const char *p = a->dims; *p; p++) {
         if (*p == ',') who = B, dim = 0;
         else if (*p == '>') who = OUT, dim = 0;
-        else if (*p != '-' && *p != '!') note(all, *p, view[who], who, dim++);
+        else if (*p != '-' && *p != '!' && *p != '^') note(all, *p, view[who], who, dim++);
     }
 }
 
@@ -93,6 +101,8 @@ static void locate(const letters *l, int64_t i, int64_t at[3])
 static bool merge(const letters *l, letter *one)
 {
     int64_t weight = INT64_MAX;
+    int left = 0;
+    for (int i = 0; i < l->n; i++) left += l->v[i].size > 1;
     *one = (letter){.size = product(l)};
     if (one->size <= 1) return true;
     for (;;) { /* outermost first: by falling step */
@@ -102,7 +112,8 @@ static bool merge(const letters *l, letter *one)
             int64_t w = l->v[i].step[A] + l->v[i].step[B] + l->v[i].step[OUT];
             if (l->v[i].size > 1 && w < weight && w > best) next = &l->v[i], best = w;
         }
-        if (!next) return true;
+        if (!next) return !left; /* two of one weight: neither is inside the other */
+        left--;
         for (int w = 0; w < 3 && weight != INT64_MAX; w++)
             if (one->step[w] != next->step[w] * next->size) return false;
         weight = best;
@@ -191,10 +202,13 @@ static void share_grains(const sk_args *a, int64_t n, int64_t *from, int64_t *to
     *to = *to * GRAIN < n ? *to * GRAIN : n;
 }
 
+/* Enough batches for all threads. */
+static bool shares_batches(const sk_args *a, int64_t n) { return n >= 4 * a->of || n % a->of == 0; }
+
 static void by_blas(const sk_args *a, const letters *batch, const plan *p)
 {
     int64_t n = product(batch), from = 0, to = n, at[3];
-    bool whole = n >= 4 * a->of || n % a->of == 0; /* enough batches for all threads */
+    bool whole = shares_batches(a, n);
     if (whole) sk_share(a, n, &from, &to);
     for (int64_t i = from; i < to; i++) {
         int64_t lo = 0, hi = 0, rows = p->m.size, cols = p->n.size;
@@ -214,35 +228,146 @@ static void by_blas(const sk_args *a, const letters *batch, const plan *p)
     }
 }
 
+/* --- canonical order --- */
+
+#define FMA _Generic((real)0, float : fmaf, double : fma)
+
+static bool canonical(const sk_args *a)
+{
+    for (int i = 0; i < 2; i++)
+        for (int d = 0; d < a->in[i].n; d++)
+            if (a->in[i].cells[d]) return true;
+    return false;
+}
+
+/* Where the cells of the summed letters end, all flattened: those of the first, times the rest. */
+static int borders(const letters *k, int64_t border[SK_MOST_CELLS + 1])
+{
+    int64_t inner = 1;
+    border[0] = 0;
+    border[1] = 1;
+    int cells = k->n ? sk_view_cells(k->v[0].view, k->v[0].dim, border) : 1;
+    for (int i = 1; i < k->n; i++) inner *= k->v[i].size;
+    for (int i = 1; i <= cells; i++) border[i] *= inner;
+    return cells;
+}
+
+/* The product of one batch element, still without addresses.  Summed letters that merge lie in one
+ * operand, dense, so that the outermost is the one that the dims line names first: k runs in the
+ * order of adding. */
+static bool is_tree(const letters by_kind[KINDS], int64_t *border, sk_tree_gemm *g)
+{
+    letter m, n, k;
+    if (sizeof(real) != sizeof(float) || !merge(&by_kind[M], &m) || !merge(&by_kind[N], &n) ||
+        !merge(&by_kind[K], &k))
+        return false;
+    *g = (sk_tree_gemm){.m = m.size, .n = n.size, .k = k.size, .of = 1, .border = border};
+    g->a = (sk_tree_matrix){NULL, m.step[A], k.step[A]};
+    g->b = (sk_tree_matrix){NULL, k.step[B], n.step[B]};
+    g->c_row = m.step[OUT];
+    g->c_col = n.step[OUT];
+    g->cells = borders(&by_kind[K], border);
+    return true;
+}
+
+static void by_tree(const sk_args *a, const letters *batch, sk_tree_gemm *g)
+{
+    int64_t n = product(batch), from = 0, to = n, at[3];
+    if (shares_batches(a, n)) sk_share(a, n, &from, &to);
+    else g->part = a->part, g->of = a->of;
+    g->add = a->add & 1;
+    g->scratch = a->scratch;
+    for (int64_t i = from; i < to; i++) {
+        locate(batch, i, at);
+        g->a.at = (const float *)a->in[0].data + at[A];
+        g->b.at = (const float *)a->in[1].data + at[B];
+        g->c = (float *)a->out[0].data + at[OUT];
+        sk_tree_gemm_run(g);
+    }
+}
+
+static size_t scratch(const sk_args *a)
+{
+    letters all, by_kind[KINDS];
+    int64_t border[SK_MOST_CELLS + 1];
+    sk_tree_gemm g;
+    if (!canonical(a)) return 0;
+    read_dims(a, &all);
+    sort_out(&all, by_kind);
+    return is_tree(by_kind, border, &g) ? sk_tree_gemm_scratch(&g) : 0;
+}
+
+/* --- the odometer --- */
+
+typedef struct walk {
+    const letters *k;
+    const real *x, *y; /* where the sum begins */
+    bool canonical;
+    int cells;
+    int64_t border[SK_MOST_CELLS + 1];
+} walk;
+
+static real sum_cell(const walk *w, int cell)
+{
+    real sum = 0;
+    for (int64_t i = w->border[cell]; i < w->border[cell + 1]; i++) {
+        int64_t in[3];
+        locate(w->k, i, in);
+        sum = FMA(w->x[in[A]], w->y[in[B]], sum);
+    }
+    return sum;
+}
+
+/* Cells [from, to), a subtree. */
+static real sum_tree(const walk *w, int from, int to)
+{
+    if (to - from == 1) return sum_cell(w, from);
+    real left = sum_tree(w, from, from + (to - from) / 2);
+    return left + sum_tree(w, from + (to - from) / 2, to);
+}
+
+static real sum_fast(const walk *w)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < w->border[w->cells]; i++) {
+        int64_t in[3];
+        locate(w->k, i, in);
+        sum += (double)w->x[in[A]] * (double)w->y[in[B]];
+    }
+    return (real)sum;
+}
+
 /* The reference: for each element of the result, walk the summed letters. */
 static void by_odometer(const sk_args *a, const letters *all, const letters *k)
 {
-    const real *x = a->in[0].data, *y = a->in[1].data;
+    walk w = {.k = k, .canonical = canonical(a)};
     real *z = a->out[0].data;
     letters out = {0};
-    int64_t from, to, at[3], in[3], n_k = product(k);
+    int64_t from, to, at[3];
+    w.cells = borders(k, w.border);
     for (int i = 0; i < all->n; i++)
         if (all->v[i].in[OUT]) out.v[out.n++] = all->v[i];
     sk_share(a, product(&out), &from, &to);
     for (int64_t o = from; o < to; o++) {
-        double sum = 0;
         locate(&out, o, at);
-        for (int64_t i = 0; i < n_k; i++) {
-            locate(k, i, in);
-            sum += (double)x[at[A] + in[A]] * (double)y[at[B] + in[B]];
-        }
-        z[at[OUT]] = (a->add & 1 ? z[at[OUT]] : 0) + (real)sum;
+        w.x = (const real *)a->in[0].data + at[A];
+        w.y = (const real *)a->in[1].data + at[B];
+        real sum = w.canonical ? sum_tree(&w, 0, w.cells) : sum_fast(&w);
+        z[at[OUT]] = a->add & 1 ? z[at[OUT]] + sum : sum;
     }
 }
 
 static void cpu(const sk_args *a)
 {
     letters all, by_kind[KINDS];
+    int64_t border[SK_MOST_CELLS + 1];
+    sk_tree_gemm g;
     plan p;
     read_dims(a, &all);
     sort_out(&all, by_kind);
     if (!sk_count(&a->out[0])) return;
-    if (is_matmul(by_kind, &p)) by_blas(a, &by_kind[BATCH], &p);
+    if (canonical(a) && is_tree(by_kind, border, &g)) by_tree(a, &by_kind[BATCH], &g);
+    else if (!canonical(a) && is_matmul(by_kind, &p)) by_blas(a, &by_kind[BATCH], &p);
     else by_odometer(a, &all, &by_kind[K]);
 }
 
@@ -285,6 +410,7 @@ static const sk_sample samples[] = {
     {.in = {"m3a2k4b3", "k4b3n5"}, .dims = "makb,kbn->mna"}, /* these are the odometer's */
     {.in = {"m3k2l10", "l10k2n3"}, .dims = "mkl,lkn->mn"},
     {.in = {"k4m3b2", "n5b2k4"}, .dims = "kmb,nbk->mnb"},
+    {.in = {"p3q3k4", "k4n4"}, .dims = "pqk,kn->qpn"}, /* p and q weigh the same */
     {.in = {0}},
 };
 
@@ -295,6 +421,7 @@ const sk_op sk_op_contract = {
     .flags = SK_OP_ADDS,
     .grad = grad,
     .flops = flops,
+    .scratch = scratch,
     .cpu = cpu,
     .samples = samples,
 };

@@ -1,8 +1,19 @@
 /* embedding.c - rows of a table, chosen by ids.
  *
  * The table may be a piece of the vocabulary: an id that lies elsewhere gives a
- * row of zeros, so that the pieces' results add up to the whole one. */
+ * row of zeros, so that the pieces' results add up to the whole one.  In canonical order the
+ * whole adds a zero too: the pieces' sum knows no -0. */
 #include "graph/graph.h"
+
+static void put_row(real *restrict y, const real *restrict w, int64_t n, bool add, bool canonical)
+{
+    if (!add && !canonical) {
+        memcpy(y, w, (size_t)n * sizeof(real));
+        return;
+    }
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) y[c] = (add ? y[c] : 0) + w[c];
+}
 
 static void cpu(const sk_args *a)
 {
@@ -16,11 +27,8 @@ static void cpu(const sk_args *a)
         int64_t row = id[r] - table->at[0];
         bool mine = row >= 0 && row < table->size[0];
         real *out = y + r * cols;
-        if (!mine && !(a->add & 1)) memset(out, 0, (size_t)cols * sizeof(real));
-        if (mine && !(a->add & 1)) memcpy(out, w + row * cols, (size_t)cols * sizeof(real));
-        if (!mine || !(a->add & 1)) continue;
-#pragma omp simd
-        for (int64_t c = 0; c < cols; c++) out[c] += w[row * cols + c];
+        if (mine) put_row(out, w + row * cols, cols, a->add & 1, table->cells[0]);
+        else if (!(a->add & 1)) memset(out, 0, (size_t)cols * sizeof(real));
     }
 }
 

@@ -1,4 +1,7 @@
-/* row_max.c - the largest element of each row; -infinity for a piece without columns. */
+/* row_max.c - the largest element of each row; -infinity for a piece without columns.
+ *
+ * The zero that is added turns -0 into 0, so that it does not matter which of the two a piece has
+ * seen first. */
 #include "graph/graph.h"
 #include "tensor/vecmath.h"
 
@@ -8,7 +11,7 @@ static void cpu(const sk_args *a)
     real *y = a->out[0].data;
     int64_t n = v->size[v->n - 1], from, to;
     sk_share(a, sk_count(&a->out[0]), &from, &to);
-    for (int64_t r = from; r < to; r++) y[r] = sk_largest((const real *)v->data + r * n, n);
+    for (int64_t r = from; r < to; r++) y[r] = sk_largest((const real *)v->data + r * n, n) + 0;
 }
 
 static double flops(const sk_args *a) { return (double)sk_count(&a->in[0]); }

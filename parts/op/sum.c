@@ -4,24 +4,75 @@
  * gradient of a bias and runs at memory speed: threads own columns, rows are
  * summed in blocks and the blocks' sums added, so that the rounding error grows
  * with the square root of the number of rows.  Every other pattern is walked
- * like an odometer. */
+ * like an odometer.
+ *
+ * In canonical order the blocks begin anew in every cell of the first letter that goes, and the
+ * cells' sums meet in pairs. */
 #include "graph/graph.h"
+#include "tensor/vecmath.h"
 
-enum { STRIP = 1024, BLOCK = 64 }; /* columns whose sums lie in L1 together; rows per block */
+enum { STRIP = SK_SUM_COLUMNS, BLOCK = 64 }; /* columns at a time; rows per block */
 
-static void strip(const sk_args *a, int64_t rows, int64_t cols, int64_t from, int64_t n)
+typedef struct strip {
+    const real *x; /* its first column */
+    int64_t cols;  /* between two rows of x */
+    int64_t n;     /* columns of mine */
+    int64_t inner; /* rows of one place along the first dim */
+} strip;
+
+/* sum = rows [r, end) */
+static void one_block(const strip *s, int64_t r, int64_t end, real *sum)
 {
-    real *y = (real *)a->out[0].data + from, sum[STRIP];
-    if (!(a->add & 1)) memset(y, 0, (size_t)n * sizeof(real));
-    for (int64_t r = 0; r < rows;) {
-        int64_t end = r + BLOCK < rows ? r + BLOCK : rows;
-        memset(sum, 0, (size_t)n * sizeof(real));
-        for (; r < end; r++) {
-            const real *restrict x = (const real *)a->in[0].data + r * cols + from;
+    int64_t n = s->n;
+    memset(sum, 0, (size_t)n * sizeof(real));
+    for (; r < end; r++) {
+        const real *restrict x = s->x + r * s->cols;
 #pragma omp simd
-            for (int64_t c = 0; c < n; c++) sum[c] += x[c];
-        }
-        for (int64_t c = 0; c < n; c++) y[c] += sum[c];
+        for (int64_t c = 0; c < n; c++) sum[c] += x[c];
+    }
+}
+
+/* y += rows [r, rows) */
+static void add_rows(const strip *s, int64_t r, int64_t rows, real *y)
+{
+    real sum[STRIP];
+    for (; r < rows; r += BLOCK) {
+        one_block(s, r, r + BLOCK < rows ? r + BLOCK : rows, sum);
+        for (int64_t c = 0; c < s->n; c++) y[c] += sum[c];
+    }
+}
+
+static void one_cell(const void *how, int64_t from, int64_t to, real *y)
+{
+    const strip *s = how;
+    int64_t first = from * s->inner, rows = to * s->inner, next = first + BLOCK;
+    one_block(s, first, next < rows ? next : rows, y);
+    if (next < rows) add_rows(s, next, rows, y);
+}
+
+static void one_strip(const sk_args *a, const strip *s, int64_t from)
+{
+    const sk_view *v = &a->in[0];
+    real *y = (real *)a->out[0].data + from, sum[STRIP];
+    int64_t border[SK_MOST_CELLS + 1];
+    if (v->n > a->out[0].n && v->cells[0]) {
+        sk_sum_cells(one_cell, s, border, sk_view_cells(v, 0, border), sum, s->n);
+        sk_sum_put(y, sum, s->n, a->add & 1);
+        return;
+    }
+    if (!(a->add & 1)) memset(y, 0, (size_t)s->n * sizeof(real));
+    add_rows(s, 0, sk_span(v, 0, v->n - a->out[0].n), y);
+}
+
+static void by_strips(const sk_args *a)
+{
+    const sk_view *x = &a->in[0];
+    int64_t cols = sk_count(&a->out[0]), from, to;
+    sk_share(a, cols, &from, &to);
+    for (; from < to; from += STRIP) {
+        int64_t n = to - from < STRIP ? to - from : STRIP;
+        strip s = {(const real *)x->data + from, cols, n, sk_span(x, 1, x->n - a->out[0].n)};
+        one_strip(a, &s, from);
     }
 }
 
@@ -42,31 +93,66 @@ static void side(const char *p, char letters[SK_MAX_DIM + 1])
     letters[n] = 0;
 }
 
+typedef struct odometer {
+    const sk_view *x;
+    const char *in, *out;
+    const real *base; /* of the result's element at hand */
+} odometer;
+
+/* `sum` and the elements [from, to) of those that make one element of the result. */
+static double turn(const odometer *w, int64_t from, int64_t to, double sum)
+{
+    const sk_view *x = w->x;
+    for (int64_t i = from; i < to; i++) {
+        int64_t at = 0, rest = i;
+        for (int k = x->n - 1; k >= 0; k--) {
+            if (strchr(w->out, w->in[k])) continue;
+            at += rest % x->size[k] * x->step[k];
+            rest /= x->size[k];
+        }
+        sum += (double)w->base[at];
+    }
+    return sum;
+}
+
+/* In canonical order: dim d goes by cells, each place of it has `inner` elements. */
+static real turn_cells(const odometer *w, int d, int64_t inner)
+{
+    int64_t border[SK_MOST_CELLS + 1];
+    int cells = sk_view_cells(w->x, d, border);
+    real sum[SK_MOST_CELLS];
+    for (int k = 0; k < cells; k++)
+        sum[k] = (real)turn(w, border[k] * inner, border[k + 1] * inner, 0);
+    sk_sum_pairs(sum, cells);
+    return sum[0];
+}
+
+static const real *base_of(const odometer *w, const sk_view *y, int64_t o)
+{
+    int64_t base = 0;
+    for (int k = y->n - 1; k >= 0; k--) {
+        base += o % y->size[k] * w->x->step[strchr(w->in, w->out[k]) - w->in];
+        o /= y->size[k];
+    }
+    return (const real *)w->x->data + base;
+}
+
 static void by_odometer(const sk_args *a, const char *in, const char *out)
 {
     const sk_view *x = &a->in[0], *y = &a->out[0];
-    int64_t n_sum = 1, from, to;
-    for (int k = 0; k < x->n; k++)
-        if (!strchr(out, in[k])) n_sum *= x->size[k];
+    odometer w = {.x = x, .in = in, .out = out};
+    int64_t n_sum = 1, inner = 1, from, to;
+    int first = -1; /* dim that goes */
+    for (int k = x->n - 1; k >= 0; k--)
+        if (!strchr(out, in[k])) first = k, inner = n_sum, n_sum *= x->size[k];
     sk_share(a, sk_count(y), &from, &to);
     for (int64_t o = from; o < to; o++) {
-        int64_t base = 0, rest = o;
-        for (int k = y->n - 1; k >= 0; k--) {
-            base += rest % y->size[k] * x->step[strchr(in, out[k]) - in];
-            rest /= y->size[k];
-        }
-        double sum = a->add & 1 ? (double)((real *)y->data)[o] : 0;
-        for (int64_t i = 0; i < n_sum; i++) {
-            int64_t at = base;
-            rest = i;
-            for (int k = x->n - 1; k >= 0; k--) {
-                if (strchr(out, in[k])) continue;
-                at += rest % x->size[k] * x->step[k];
-                rest /= x->size[k];
-            }
-            sum += (double)((const real *)x->data)[at];
-        }
-        ((real *)y->data)[o] = (real)sum;
+        real *put = (real *)y->data + o;
+        w.base = base_of(&w, y, o);
+        if (first >= 0 && x->cells[first]) {
+            real sum = turn_cells(&w, first, inner);
+            sk_sum_put(put, &sum, 1, a->add & 1);
+        } else *put = (real)turn(&w, 0, n_sum, a->add & 1 ? (double)*put : 0);
     }
 }
 
@@ -74,16 +160,10 @@ static void cpu(const sk_args *a)
 {
     const sk_view *x = &a->in[0], *y = &a->out[0];
     char in[SK_MAX_DIM + 1], out[SK_MAX_DIM + 1];
-    int64_t cols = sk_count(y), from, to;
     side(a->dims, in);
     side(strstr(a->dims, "->") + 2, out);
-    if (strcmp(in + x->n - y->n, out)) {
-        by_odometer(a, in, out);
-        return;
-    }
-    sk_share(a, cols, &from, &to);
-    for (; from < to; from += STRIP)
-        strip(a, sk_span(x, 0, x->n - y->n), cols, from, to - from < STRIP ? to - from : STRIP);
+    if (strcmp(in + x->n - y->n, out)) by_odometer(a, in, out);
+    else by_strips(a);
 }
 
 static double flops(const sk_args *a) { return (double)sk_count(&a->in[0]); }
@@ -91,10 +171,14 @@ static double flops(const sk_args *a) { return (double)sk_count(&a->in[0]); }
 static const sk_sample samples[] = {
     {.in = {"b2t3h2s3d4"}, .dims = "bthsd->hsd"},
     {.in = {"b5t31c37"}, .dims = "btc->c"},
+    {.in = {"b37t5c41"}, .dims = "btc->c"},
+    {.in = {"b2c1100"}, .dims = "bc->c"},
     {.in = {"c1100"}, .dims = "c->c"},
     {.in = {"b3t5"}, .dims = "bt->"},
     {.in = {"b3t5c7"}, .dims = "btc->cb"},
     {.in = {"b3t5c7"}, .dims = "btc->t"},
+    {.in = {"b37t5c7"}, .dims = "btc->t"},
+    {.in = {"t3c4b5"}, .dims = "tcb->bt"},
     {.in = {0}},
 };
 

@@ -32,6 +32,12 @@ static const struct number {
     {"dropout", offsetof(sk_hyper, dropout), REAL},
     {"initializer_range", offsetof(sk_hyper, initializer_range), REAL},
     {"tie_word_embeddings", offsetof(sk_hyper, tie_word_embeddings), YES_NO},
+    {"num_local_experts", offsetof(sk_hyper, num_local_experts), WHOLE},
+    {"num_experts_per_tok", offsetof(sk_hyper, num_experts_per_tok), WHOLE},
+    {"n_shared_experts", offsetof(sk_hyper, n_shared_experts), WHOLE},
+    {"expert_groups", offsetof(sk_hyper, expert_groups), WHOLE},
+    {"capacity_factor", offsetof(sk_hyper, capacity_factor), REAL},
+    {"router_aux_loss_coef", offsetof(sk_hyper, router_aux_loss_coef), REAL},
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 

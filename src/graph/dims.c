@@ -47,7 +47,7 @@ static sk_status learn(const sk_node *node, int i, const char *p, int n, binding
         return sk_fail(SK_ECONF, "%s: operand %d '%s' has the dims \"%s\", \"%.*s\" is needed",
                        node->op->name, i, node->in[i]->name, real_letters, n, p);
     for (int k = 0; k < n; k++) {
-        if (p[k] == '!') continue;
+        if (p[k] == '!' || p[k] == '^') continue;
         if (p[k] == '*') {
             char found[SK_MAX_DIM + 1] = "";
             memcpy(found, real_letters + at, (size_t)(have - plain));
@@ -68,9 +68,9 @@ static sk_status learn(const sk_node *node, int i, const char *p, int n, binding
     return SK_OK;
 }
 
-/* Spell one operand in real letters: plain into letters, with '!' into text. */
+/* Spell one operand in real letters: plain into letters, with '!' and '^' into text. */
 static sk_status spell(const sk_node *node, const char *p, int n, const binding *b, char *letters,
-                       char **text, char *whole)
+                       char **text, char *whole, uint8_t *far)
 {
     int at = 0;
     for (int k = 0; k < n; k++) {
@@ -80,6 +80,10 @@ static sk_status spell(const sk_node *node, const char *p, int n, const binding 
         else if (p[k] == '!') {
             *(*text)++ = '!';
             whole[strlen(whole)] = (*text)[-2];
+            continue;
+        } else if (p[k] == '^') {
+            *(*text)++ = '^';
+            *far |= (uint8_t)(1 << (at - 1));
             continue;
         } else *last = b->to[(int)p[k]] ? b->to[(int)p[k]] : p[k]; /* new in an output */
         if (at + (int)strlen(add) > SK_MAX_DIM)
@@ -91,7 +95,8 @@ static sk_status spell(const sk_node *node, const char *p, int n, const binding 
     return SK_OK;
 }
 
-/* Letters, each with at most one '!' behind it; one '*' an operand; ',' and one "->" between. */
+/* Letters, each with at most one '!' or '^' behind it; one '*' an operand; ',' and one "->"
+ * between. */
 static bool well_formed(const char *dims, const char *arrow)
 {
     int stars = 0;
@@ -101,8 +106,9 @@ static bool well_formed(const char *dims, const char *arrow)
         if (p == arrow) p++;
         if (gap) stars = 0;
         else if (*p == '*' && ++stars > 1) return false;
-        else if (*p == '!' && (p == dims || !isalpha((unsigned char)p[-1]))) return false;
-        else if (*p != '*' && *p != '!' && !isalpha((unsigned char)*p)) return false;
+        else if ((*p == '!' || *p == '^') && (p == dims || !isalpha((unsigned char)p[-1])))
+            return false;
+        else if (!strchr("*!^", *p) && !isalpha((unsigned char)*p)) return false;
     }
     return true;
 }
@@ -138,7 +144,8 @@ sk_status sk_dims_bind(sk_graph *g, sk_node *n, const char *dims)
         char *letters = o < 0 ? n->letters_in[i] : n->letters_out[o];
         if (i) *at++ = o ? ',' : '-';
         if (!o) *at++ = '>';
-        SK_TRY(spell(n, p, len, &b, letters, &at, n->whole));
+        SK_TRY(
+            spell(n, p, len, &b, letters, &at, n->whole, o < 0 ? &n->far_in[i] : &n->far_out[o]));
     }
     n->dims = text;
     return SK_OK;

@@ -72,14 +72,19 @@ static void drop_dead(sk_graph *g)
     g->nodes.n = kept;
 }
 
-/* The graph's own outputs are summed over micro-batches like gradients. */
-static void mark_outputs(sk_graph *g)
+static void mark_output(sk_graph *g, sk_node *n, int o, sk_tensor *seed, sk_tensor **d)
+{
+    if (n->out[o] == g->loss || n->out[o] == g->weight) n->into[o] = n->out[o];
+    sk_tensor *to = n->into[o];
+    if (to && (to == g->loss || to == g->aux)) d[n->out[o]->id] = seed;
+}
+
+/* The graph's own outputs are summed over micro-batches like gradients.  Every part of the loss
+ * and of aux begins with the same seed. */
+static void mark_outputs(sk_graph *g, sk_tensor *seed, sk_tensor **d)
 {
     for (int i = 0; i < g->nodes.n; i++)
-        for (int o = 0; o < g->nodes.v[i]->n_out; o++) {
-            sk_tensor *t = g->nodes.v[i]->out[o];
-            if (t == g->loss || t == g->weight) g->nodes.v[i]->into[o] = t;
-        }
+        for (int o = 0; o < g->nodes.v[i]->n_out; o++) mark_output(g, g->nodes.v[i], o, seed, d);
 }
 
 void sk_graph_grad(sk_graph *g)
@@ -91,9 +96,7 @@ void sk_graph_grad(sk_graph *g)
     }
     int n_forward = g->nodes.n;
     sk_tensor **d = sk_many(g->arena, sk_tensor *, g->tensors.n); /* of forward tensors */
-    mark_outputs(g);
-    sk_tensor *seed = sk_input(g, "loss_scale", "", SK_F32);
-    d[g->loss->id] = seed;
+    mark_outputs(g, sk_input(g, "loss_scale", "", SK_F32), d);
     g->phase = SK_BACKWARD;
     for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d);
     if (!g->status) drop_dead(g);

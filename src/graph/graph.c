@@ -151,6 +151,15 @@ static sk_status all_sized(const sk_graph *g, const sk_node *n)
     return SK_OK;
 }
 
+/* A letter that this op keeps whole and the layout will split, if the op can be written otherwise.
+ */
+static char torn(const sk_graph *g, const sk_node *n)
+{
+    for (const char *p = g->cut; n->op->split && *p; p++)
+        if (strchr(n->whole, *p)) return *p;
+    return 0;
+}
+
 sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call call)
 {
     sk_node *n = sk_new(g->arena, sk_node);
@@ -163,11 +172,31 @@ sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call cal
     if (!bad && !g->status) bad = all_sized(g, n);
     if (bad) sk_graph_fail(g, bad, "%s (%s)", sk_error_line(), where);
     if (g->status) return harmless(g, n);
+    if (torn(g, n)) {
+        if (torn(g, n) == g->dealt) n->attr[0] = g->zigzag;
+        n->op->split(g, torn(g, n), n->in, n->attr, n->out);
+        return g->status ? harmless(g, n) : n; /* only to hand over its results */
+    }
     *sk_push(g->arena, &g->nodes) = n;
     n->id = g->nodes.n - 1;
     if (g->layer >= g->n_layers) g->n_layers = g->layer + 1;
     outputs(g, n);
     return n;
+}
+
+void sk_graph_sum(sk_graph *g, sk_sum_kind which, sk_tensor *scalar)
+{
+    sk_node *n = scalar->from;
+    int o = 0;
+    if (g->status) return;
+    while (n && o < n->n_out && n->out[o] != scalar) o++;
+    if (!n || o == n->n_out || *scalar->letters || n->into[o] || !(n->op->flags & SK_OP_ADDS)) {
+        sk_graph_fail(g, SK_EBUG, "'%s' is no scalar of an op that adds, counted once",
+                      scalar->name);
+        return;
+    }
+    if (!g->sum[which]) g->sum[which] = scalar;
+    n->into[o] = g->sum[which];
 }
 
 char *sk_graph_print(const sk_graph *g, sk_arena *a)

@@ -32,6 +32,15 @@ typedef enum sk_role {
 
 typedef enum sk_phase { SK_FORWARD, SK_BACKWARD } sk_phase;
 
+/* What a graph adds up over micro-batches and ranks. */
+typedef enum sk_sum_kind {
+    SK_SUM_LOSS,   /* of all tokens */
+    SK_SUM_WEIGHT, /* of tokens: what the loss is divided by */
+    SK_SUM_AUX,    /* losses that only steer training, such as the balance of experts */
+    SK_SUM_DROPS,  /* choices of experts that found no room */
+    SK_N_SUMS
+} sk_sum_kind;
+
 struct sk_tensor {
     const char *name;
     char letters[SK_MAX_DIM + 1];
@@ -49,7 +58,8 @@ struct sk_node {
     const char *dims;                           /* spelled out: "btc!,c!->btc" */
     char letters_in[SK_MAX_IN][SK_MAX_DIM + 1]; /* the same, taken apart, without '!' */
     char letters_out[SK_MAX_OUT][SK_MAX_DIM + 1];
-    char whole[2 * SK_MAX_DIM * SK_MAX_IN]; /* letters marked '!' */
+    char whole[2 * SK_MAX_DIM * SK_MAX_IN];         /* letters marked '!' */
+    uint8_t far_in[SK_MAX_IN], far_out[SK_MAX_OUT]; /* bit d: that dim is marked '^' */
     sk_tensor *in[SK_MAX_IN], *out[SK_MAX_OUT];
     int n_in, n_out;
     double attr[SK_MAX_ATTR];
@@ -66,6 +76,9 @@ struct sk_graph {
     char story[512];
     int64_t size[128]; /* of each letter; 0: unknown */
     char batch;        /* the letter that micro-batches cut; 'b' */
+    char cut[64];      /* letters that a layout will split: ops may write themselves otherwise */
+    char dealt;        /* a letter whose places are dealt in zigzag (base/zigzag.h), or 0 */
+    int zigzag;        /* to so many ranks */
     int layer;         /* given to nodes made from now on */
     int n_layers;      /* 1 + the highest layer used */
     sk_phase phase;
@@ -77,8 +90,13 @@ struct sk_graph {
         sk_tensor **v;
         int n, cap;
     } tensors;
-    sk_tensor *loss, *weight; /* scalars: sum of losses, sum of token weights */
-    sk_tensor *logits;        /* for sampling and accuracy; may be NULL */
+    union { /* scalars; see sk_graph_sum */
+        sk_tensor *sum[SK_N_SUMS];
+        struct {
+            sk_tensor *loss, *weight, *aux, *drops;
+        };
+    };
+    sk_tensor *logits; /* for sampling and accuracy; may be NULL */
 };
 
 typedef struct sk_call {
@@ -100,9 +118,16 @@ sk_status sk_graph_fail(sk_graph *g, sk_status code, const char *fmt, ...)
 sk_tensor *sk_graph_find(const sk_graph *g, const char *name);
 sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
 
+/* Count a scalar, the result of a forward node of an op that adds, to one of the graph's sums.
+ * Several nodes may bring a part, one a layer, say: g->sum[which] is the tensor of the first, and
+ * `into` of every one of them is that tensor.  Setting g->loss and g->weight by hand, as
+ * sk_cross_entropy does, means the same for one part. */
+void sk_graph_sum(sk_graph *g, sk_sum_kind which, sk_tensor *scalar);
+
 /* Add the backward half: for every parameter that the loss depends on, nodes whose
- * outputs go `into` it.  The gradient is that of the loss *sum*; the program divides by the
- * token count of the whole step.  Its seed is an input of the graph named "loss_scale". */
+ * outputs go `into` it.  The gradient is that of the *sums* of the loss and of aux; the program
+ * divides by the token count of the whole step.  Its seed is an input of the graph named
+ * "loss_scale". */
 void sk_graph_grad(sk_graph *g);
 
 /* Part of the above: results of cheap ops are made again for the backward half instead of kept. */

@@ -1,5 +1,6 @@
 /* kernel.c - running one op's kernel on views, whatever their storage type. */
 #include "graph/op.h"
+#include "base/zigzag.h"
 
 #include <string.h>
 
@@ -16,11 +17,26 @@ int64_t sk_logical(const sk_view *v, int64_t i)
 {
     int64_t index = 0, step = 1;
     for (int k = v->n - 1; k >= 0; k--) {
-        index += (v->at[k] + i % v->size[k]) * step;
+        int64_t at = v->at[k] + i % v->size[k];
+        index += (v->zigzag[k] ? sk_zigzag(at, v->full[k], v->zigzag[k]) : at) * step;
         i /= v->size[k];
         step *= v->full[k];
     }
     return index;
+}
+
+int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1])
+{
+    int64_t cells = v->cells[d], end = v->at[d] + v->size[d];
+    int n = 0;
+    border[0] = 0;
+    for (int64_t i = 0; i < cells && v->size[d]; i++) {
+        int64_t from = v->full[d] * i / cells, to = v->full[d] * (i + 1) / cells;
+        if (from < v->at[d] || to > end) continue;
+        border[++n] = to - v->at[d];
+    }
+    if (!n || border[n] != v->size[d]) border[n = 1] = v->size[d];
+    return n;
 }
 
 static bool foreign(const sk_view *v) { return v->type == SK_BF16 || v->type == SK_F16; }

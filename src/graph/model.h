@@ -10,12 +10,18 @@
 
 /* The sizes of a model, under Hugging Face's names. */
 typedef struct sk_hyper {
-    char arch[32]; /* the model part's name: "gpt2", "llama", "mlp" */
+    char arch[32]; /* the model part's name: "gpt2", "llama", "mlp" ... */
     int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads;
     int64_t intermediate_size, vocab_size, max_position_embeddings;
     int64_t input_size; /* mlp: numbers per sample */
     double rope_theta, norm_eps, dropout, initializer_range;
     bool tie_word_embeddings;
+    /* mixtures of experts (graph/experts.h); all 0 in other models */
+    int64_t num_local_experts, num_experts_per_tok;
+    int64_t n_shared_experts; /* experts that every token goes to */
+    int64_t expert_groups;    /* two-level gating; 0: one level */
+    double capacity_factor;   /* room of an expert over its even share; 0: for every token */
+    double router_aux_loss_coef;
 } sk_hyper;
 
 typedef enum sk_mode { SK_TRAIN, SK_DECODE } sk_mode;

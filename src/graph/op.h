@@ -22,6 +22,15 @@
  * per thread of the team with (part, of) and does its share; outputs whose bit is
  * set in `add` are added to instead of written (only ops with SK_OP_ADDS).
  *
+ * '^' behind a letter of one operand keeps that operand whole while the others are split along the
+ * letter: "bthrd,bt^hzd->bthrd" is attention of my queries over all keys.  In a result it
+ * says that each rank makes all of it, and only a part of the sum.
+ *
+ * In canonical order a sum over letters is taken in the order of base/cells.h: the first missing
+ * letter (as the dims line reads) goes by cells, the others one element after the other
+ * inside.  sk_view_cells() says where the cells of a piece end; in fast order a piece is
+ * one cell.
+ *
  * `samples` are shapes worth trying.  test/parts_op.c takes every op through
  * shapes, gradient against central differences in float64, split against whole
  * along every letter, threads against one, add against write, and every dtype;
@@ -30,6 +39,7 @@
 #define SK_GRAPH_OP_H
 
 #include "base/arena.h"
+#include "base/cells.h"
 #include "base/status.h"
 #include "tensor/dtype.h"
 
@@ -51,11 +61,13 @@ typedef struct sk_shape {
 typedef struct sk_view {
     void *data;
     sk_dtype type;
-    int n;                    /* dims */
-    int64_t size[SK_MAX_DIM]; /* of this piece */
-    int64_t step[SK_MAX_DIM]; /* elements between neighbours along a dim */
-    int64_t at[SK_MAX_DIM];   /* where the piece starts in the logical tensor */
-    int64_t full[SK_MAX_DIM]; /* logical sizes */
+    int n;                      /* dims */
+    int64_t size[SK_MAX_DIM];   /* of this piece */
+    int64_t step[SK_MAX_DIM];   /* elements between neighbours along a dim */
+    int64_t at[SK_MAX_DIM];     /* where the piece starts in the logical tensor */
+    int64_t full[SK_MAX_DIM];   /* logical sizes */
+    uint8_t cells[SK_MAX_DIM];  /* of the logical dim, in canonical order; 0 in fast order */
+    uint8_t zigzag[SK_MAX_DIM]; /* ranks that the dim is dealt to by base/zigzag.h; 0: in order */
 } sk_view;
 
 typedef struct sk_args {
@@ -95,6 +107,11 @@ typedef struct sk_op {
     int reuse;      /* 1 + the input whose memory output 0 may take over; 0: none */
     /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
     void (*infer)(sk_graph *g, const sk_node *n);
+    /* Write other nodes instead of this one, which the layout wants to split along `letter` and the
+     * op keeps whole: result o goes to out[o].  attr[0]: dealt in zigzag to so many ranks, if
+     * over 1. NULL: it works on the whole. */
+    void (*split)(sk_graph *g, char letter, sk_tensor *const *in, const double *attr,
+                  sk_tensor **out);
     /* dy[o] is NULL where no gradient arrives; leave dx[i] NULL where none flows. */
     void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
     double (*flops)(const sk_args *a);   /* of the whole piece; NULL: one per element of output 0 */
@@ -132,6 +149,10 @@ static inline int sk_op_outs(const sk_op *op) { return op->n_out ? op->n_out : 1
 
 /* Logical index of the element at position i (counted in the piece's own order). */
 int64_t sk_logical(const sk_view *v, int64_t i);
+
+/* Where the cells of dim d end in this piece: border[0] = 0 to border[n] = size[d]; returns n, a
+ * power of two.  1 in fast order, and for an empty piece. */
+int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1]);
 
 /* Fill steps for a dense piece of the given sizes. */
 void sk_view_dense(sk_view *v);

@@ -1,14 +1,19 @@
-/* vecmath.h - exp and tanh that the compiler can vectorise.
+/* vecmath.h - exp and tanh that the compiler can vectorise, and sums in canonical order.
  *
  * Branch-free polynomials in plain C: gcc and clang turn a loop around them into
  * AVX2 code.  sk_exp is within 2 ulp over [-87, 88], 0 below and infinity above; the limits are
  * put on the result because gcc carries a limit on x through the whole formula as a second,
  * constant copy of it, whose denormal quotients cost 150 cycles each.  In the
- * float64 build they are libm's. */
+ * float64 build they are libm's.
+ *
+ * A loop around them gives an element the same bits in its vectors and in what is left over behind
+ * them: no sum here has two products that a compiler could fuse with it, one way here and the other
+ * there.  test/op_canonical.c watches over it. */
 #ifndef SK_TENSOR_VECMATH_H
 #define SK_TENSOR_VECMATH_H
 
 #include "tensor/dtype.h"
+#include "base/cells.h"
 
 #include <math.h>
 
@@ -55,6 +60,38 @@ static inline real sk_largest(const real *x, int64_t n)
     for (; i < n; i++) top = x[i] > top ? x[i] : top;
     for (int k = 0; k < LANES; k++) top = lane[k] > top ? lane[k] : top;
     return top;
+}
+
+/* v[0] = the sum of n numbers as a tree of pairs; n is a power of two. */
+static inline void sk_sum_pairs(real *v, int n)
+{
+    for (int step = 1; step < n; step *= 2)
+        for (int i = 0; i < n; i += 2 * step) v[i] += v[i + step];
+}
+
+/* Writes to y the sums over places [from, to) of a dim, of as many columns as it knows of. */
+typedef void sk_sum_cell(const void *how, int64_t from, int64_t to, real *y);
+
+enum { SK_SUM_COLUMNS = 1024 }; /* at most; a few buffers of them lie in L1 */
+
+/* n columns summed over a dim whose cells have these borders, in the order of base/cells.h. */
+static inline void sk_sum_cells(sk_sum_cell *one, const void *how, const int64_t *border, int cells,
+                                real *y, int64_t n)
+{
+    if (cells == 1) {
+        one(how, border[0], border[1], y);
+        return;
+    }
+    real right[SK_SUM_COLUMNS];
+    sk_sum_cells(one, how, border, cells / 2, y, n);
+    sk_sum_cells(one, how, border + cells / 2, cells / 2, right, n);
+    for (int64_t c = 0; c < n; c++) y[c] += right[c];
+}
+
+/* What a sum is put into: written, or added to with one rounding more. */
+static inline void sk_sum_put(real *y, const real *sum, int64_t n, bool add)
+{
+    for (int64_t c = 0; c < n; c++) y[c] = add ? y[c] + sum[c] : sum[c];
 }
 
 #endif

@@ -47,7 +47,13 @@ static const field hyper_fields[] = {HYPER(hidden_size, WHOLE),
                                      HYPER(norm_eps, REAL),
                                      HYPER(dropout, REAL),
                                      HYPER(initializer_range, REAL),
-                                     HYPER(tie_word_embeddings, TRUTH)};
+                                     HYPER(tie_word_embeddings, TRUTH),
+                                     HYPER(num_local_experts, WHOLE),
+                                     HYPER(num_experts_per_tok, WHOLE),
+                                     HYPER(n_shared_experts, WHOLE),
+                                     HYPER(expert_groups, WHOLE),
+                                     HYPER(capacity_factor, REAL),
+                                     HYPER(router_aux_loss_coef, REAL)};
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
 static void put_fields(sk_out *o, const field *f, size_t n, const void *from)

@@ -1,0 +1,36 @@
+/* experts.h - the phrases of mixtures of experts, shared by the models that have them.
+ *
+ *     sk_experts m = sk_experts_route(g, h, x, i, mode, true);
+ *     sk_tensor *rows = sk_experts_send(g, m, x);            "btc" -> "ebxc"
+ *     ... what an expert does, as products over the letter e ...
+ *     sk_tensor *y = sk_experts_collect(g, m, rows);         "ebxc" -> "btc"
+ *
+ * Letters: e experts, x places of an expert in a sequence, k choices of a token, u groups of
+ * experts; and g, experts as the router counts them: as many as e, but split by nobody who splits
+ * experts, because every rank that has a token must know all of its logits.
+ * Routing goes by sequence, so that no layout and no micro-batch changes a decision.
+ * Weights of a bank begin with a long dim, "fec" or "cef": shards are cut along the first one. */
+#ifndef SK_GRAPH_EXPERTS_H
+#define SK_GRAPH_EXPERTS_H
+
+#include "graph/model.h"
+
+typedef struct sk_experts {
+    sk_tensor *slot, *gate; /* "btk" */
+} sk_experts;
+
+/* Check the sizes and give e, g, x, k and u theirs; b and t have theirs. */
+void sk_experts_sizes(sk_graph *g, const sk_hyper *h, sk_mode mode);
+
+/* The router of layer i.  When training, its balance goes to the sum of aux and the choices that
+ * find no room to drops; when decoding there is room for all. */
+sk_experts sk_experts_route(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i, sk_mode mode,
+                            bool among_chosen);
+sk_tensor *sk_experts_send(sk_graph *g, sk_experts m, sk_tensor *x);
+sk_tensor *sk_experts_collect(sk_graph *g, sk_experts m, sk_tensor *rows);
+
+/* The keys of experts in config.json, and lines for it that set them. */
+bool sk_experts_key(sk_hyper *h, const char *key, double x);
+char *sk_experts_config(sk_arena *a, const sk_hyper *h);
+
+#endif
