@@ -52,7 +52,8 @@ static const struct {
      "mesh a=4; shard grads over a; one copy of weights per host"},
     {"tp=2 replica", "tp=2 zero=1 replica"},
     {"dp=4 cp=1 ep=1 sp=none recompute=none offload=none",
-     "mesh dp=4 cp=1 ep=1; split b over dp # 1 asks for nothing; and this is a comment"},
+     "mesh dp=4 cp=1 ep=1; split b over dp; split t over cp; split b e over ep # 1 asks for "
+     "nothing; and this is a comment"},
     {"dp=2 tp=2 pp=2 zero=3 micro=8 schedule=1f1b order: pp dp tp",
      "mesh pp=2 dp=2 tp=2\nsplit b over dp\nsplit h f v over tp\nshard params over dp\n"
      "stages over pp schedule 1f1b micro 8"},
@@ -152,9 +153,12 @@ static const struct {
     {"mesh dp=2; one copy", "one copy of weights per host", 0},
     {"dp=2 order: dp qp", "names no axis \"qp\"", 0},
     {"dp=2 order: pp dp cp ep tp zero=3", "behind \"order:\"", 0},
-    {"dp=2 sp", "sp=on is not supported", 0},
-    {"dp=2 cp=2", "cp=2 is not supported", 0},
-    {"dp=2 ep=2", "ep=2 is not supported", 0},
+    {"dp=2 sp=yes", "\"sp\" takes no value", 0},
+    {"mesh a=2; split t over a by hand", "gather, exchange or ring", 0},
+    {"keep calm", "keep gathered weights", 0},
+    {"gather weights soon", "gather weights N ahead", 0},
+    {"canonical chaos", "canonical order", 0},
+    {"dp=2 cp=2 by=magic", "gather, exchange or ring", 0},
     {"dp=2 recompute=selective", "not supported", 0},
     {"dp=2 offload=state", "not supported", 0},
     {"dp=2\ntp=2", "put them in one", 0},
@@ -199,8 +203,7 @@ static void compile_stories(void)
     compile_story("pp=2 schedule=gpip", "did you mean 'gpipe'");
     compile_story("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
     compile_story("pp=65", "at most 64");
-    compile_story("mesh dp=2; split h over dp; shard params over dp", "cannot be sharded over it");
-    compile_story("mesh tp=2; split v c over tp", "gradient of 'wte' would not be cut");
+    compile_story("pp=2 schedule=zb-v chunks=3", "has 2 chunks a stage, not 3");
     compile_story("mesh a=2 z=2; split h over a; split h b over z", "name 'z' before 'a'");
 }
 

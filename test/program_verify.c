@@ -337,7 +337,9 @@ static bool lose_writer(sk_program *p)
     int end = first < p->n_train ? p->n_train : p->insts.n;
     for (int pc = first + 1; first >= 0 && pc < end && read < 0; pc++)
         if (reads(p, &p->insts.v[pc], b)) read = pc;
-    bool counted = p->counts_loss && (b == p->loss || b == p->weight);
+    bool counted = false;
+    for (int w = 0; w < SK_N_SUMS; w++)
+        counted |= p->sums[w].counts && p->sums[w].n && p->sums[w].buf[0] == b;
     if (first < 0 || (read < 0 && !counted)) return false;
     lose(p, first);
     return true;

@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "cli/cmd.h"
 #include "comm/coll.h"
+#include "program/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,24 @@ static void show_cost(const sk_coll *c, size_t wide)
     printf("  %*s  %s; %s\n", (int)wide, "", order, c->cost ? c->cost : "cost unknown");
 }
 
+static void show_schedule(const sk_schedule *s, int wide)
+{
+    printf("  %-*s  %s", wide, s->name, s->doc);
+    if (s->bubble) printf("; bubble %s, %s micro-batches in flight", s->bubble, s->memory);
+    puts("");
+}
+
+static void show_part(const char *kind, const void *part, size_t wide)
+{
+    const head *h = part;
+    if (!strcmp(kind, "schedule")) {
+        show_schedule(part, (int)wide);
+        return;
+    }
+    printf("  %-*s  %s\n", (int)wide, h->name, h->doc);
+    if (!strcmp(kind, "coll")) show_cost(part, wide);
+}
+
 static void show(const sk_part_kind *k)
 {
     size_t wide = 0;
@@ -32,11 +51,7 @@ static void show(const sk_part_kind *k)
         size_t n = strlen(((const head *)*p)->name);
         if (n > wide) wide = n;
     }
-    for (const void *const *p = k->parts; *p; p++) {
-        const head *h = *p;
-        printf("  %-*s  %s\n", (int)wide, h->name, h->doc);
-        if (!strcmp(k->kind, "coll")) show_cost((const sk_coll *)*p, wide);
-    }
+    for (const void *const *p = k->parts; *p; p++) show_part(k->kind, *p, wide);
 }
 
 static sk_status unknown(sk_arena *a, const char *name)

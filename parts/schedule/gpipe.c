@@ -1,17 +1,23 @@
 /* gpipe.c - Huang et al. 2019: all forwards, then all backwards.
  *
- * Bubble (p-1)/m of the ideal time; every micro-batch is in flight at once. */
+ * Every micro-batch is in flight at once.  Backwards run in the reverse order, so that
+ * what was computed last, and may still be in a cache, is used first. */
 #include "program/schedule.h"
 
-static void emit(sk_tasks *t, int stage, int n_stages, int n_micro)
+static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 {
-    (void)stage, (void)n_stages;
-    for (int m = 0; m < n_micro; m++) sk_task_add(t, SK_FORWARD, m);
-    for (int m = n_micro - 1; m >= 0; m--) sk_task_add(t, SK_BACKWARD, m);
+    for (int s = 0; s < pipe->n_stages; s++) {
+        for (int m = 0; m < pipe->n_micro; m++) sk_task_add(&tasks[s], SK_WORK_F, m, s);
+        for (int m = pipe->n_micro - 1; m >= 0; m--) sk_task_add(&tasks[s], SK_WORK_B, m, s);
+    }
+    return SK_OK;
 }
 
 const sk_schedule sk_schedule_gpipe = {
     .name = "gpipe",
-    .doc = "all forwards, then all backwards; bubble (p-1)/m, m micro-batches in flight",
+    .doc = "all forwards, then all backwards",
+    .bubble = "(p-1)/m",
+    .memory = "m",
+    .chunks = 1,
     .emit = emit,
 };

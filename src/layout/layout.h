@@ -17,6 +17,10 @@
  * "one copy of weights per host", in short "replica", goes with a shard of state or gradients: the
  * ranks of a host along the shard axis, which keep equal weights, keep them in one memory.
  *
+ * More words: "stages over pp schedule interleaved chunks 2 micro 8 balanced", "split t over cp by
+ * exchange" (or ring; usually gather), "gather weights 2 ahead", "keep gathered weights",
+ * "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep, balance.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty.  When several axes cut one dim, the
@@ -29,7 +33,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
-enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16 };
+enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16, SK_SCHEDULE_NAME = 128 };
 
 typedef struct sk_mesh {
     int n;
@@ -39,6 +43,11 @@ typedef struct sk_mesh {
 
 typedef enum sk_shard { SK_SHARD_NONE, SK_SHARD_STATE, SK_SHARD_GRADS, SK_SHARD_PARAMS } sk_shard;
 
+/* Where a letter is split and an op needs all of it of one operand (attention: all keys):
+ * gather that operand; or exchange the split for one along another letter and back (Ulysses); or
+ * pass the pieces round and work on one after the other (ring). */
+typedef enum sk_by { SK_BY_GATHER, SK_BY_EXCHANGE, SK_BY_RING } sk_by;
+
 typedef struct sk_layout {
     sk_mesh mesh;
     char split[SK_MAX_AXES][64]; /* letters split over each axis */
@@ -46,8 +55,14 @@ typedef struct sk_layout {
     int shard_axis;              /* -1: none */
     bool replica;                /* ranks along the shard axis keep their weights in one memory */
     int stage_axis;              /* -1: no pipeline */
-    char schedule[32];
-    int n_micro; /* micro-batches per step; 0: not said */
+    char schedule[SK_SCHEDULE_NAME]; /* of a part, or of a file: it has a '/' then */
+    int chunks;                      /* of layers a stage has; 0: not said */
+    int n_micro;                     /* micro-batches per step; 0: not said */
+    bool balance;                    /* chunks of equal cost instead of equal numbers of layers */
+    sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
+    int prefetch;                    /* layers whose sharded weights are gathered ahead */
+    bool keep;                       /* weights gathered for the forward pass serve the backward */
+    bool canonical;                  /* sums in the order of base/cells.h */
 } sk_layout;
 
 /* n_ranks > 0: the layout must use exactly that many. */
@@ -61,6 +76,13 @@ int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
 int sk_layout_cutter(const sk_layout *l, int k); /* the axis that is the k-th to cut a dim */
+
+/* Does some operand or result need all of the letter while others are split along it? */
+bool sk_node_far(const sk_node *n, char letter);
+
+/* To be said to a graph before a model writes it: which letters will be split. */
+void sk_layout_expect(const sk_layout *l, sk_graph *g);
+int sk_letter_cells(const sk_graph *g, char letter); /* in canonical order */
 
 /* --- states: what each axis does to one tensor --- */
 
@@ -77,6 +99,7 @@ char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const s
 typedef struct sk_extent {
     int n;
     int64_t size[SK_MAX_DIM], at[SK_MAX_DIM], full[SK_MAX_DIM];
+    int cells[SK_MAX_DIM][3]; /* canonical order: from which to which cell, of how many */
 } sk_extent;
 
 /* The piece of a tensor that a rank has.  Micro-batch `micro` of n_micro cuts the batch letter
@@ -95,11 +118,14 @@ typedef struct sk_spread_node {
 typedef struct sk_spread {
     sk_spread_node *node; /* by node id */
     sk_state *made;       /* by tensor id: as produced; parameters: as used */
-    int *stage;           /* by node id */
-    int n_stages;
+    int *chunk;           /* by node id: chunk of layers, in the order of the flow */
+    int *stage;           /* by node id: where that chunk sits */
+    int n_stages, n_chunks;
 } sk_spread;
 
-/* The whole of "parallelism": one pass over the nodes in order. */
-sk_status sk_spread_graph(sk_arena *a, const sk_graph *g, const sk_layout *l, sk_spread *out);
+/* The whole of "parallelism": one pass over the nodes in order.  place[n_chunks]: the stage of each
+ * chunk of layers. */
+sk_status sk_spread_graph(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
+                          int n_chunks, sk_spread *out);
 
 #endif

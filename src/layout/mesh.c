@@ -1,5 +1,6 @@
 /* mesh.c - ranks as points, and the pieces they hold. */
 #include "layout/layout.h"
+#include "base/cells.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -73,13 +74,40 @@ char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const s
     return o.s ? o.s : sk_strdup(a, "whole");
 }
 
+/* Only what an axis splits before all else makes ops write themselves otherwise: "h f v t" leaves
+ * attention to h.  Time is dealt in zigzag where ranks keep their own part of the queries. */
+void sk_layout_expect(const sk_layout *l, sk_graph *g)
+{
+    int dealt = 1;
+    for (int a = 0; a < l->mesh.n; a++) {
+        char letter = l->split[a][0];
+        if (!letter || a == l->stage_axis || l->mesh.size[a] == 1) continue;
+        if (!strchr(g->cut, letter)) g->cut[strlen(g->cut)] = letter;
+        if (letter == 't' && l->by[a] != SK_BY_EXCHANGE) dealt *= l->mesh.size[a];
+    }
+    if (dealt == 1 || dealt > UINT8_MAX || l->canonical) return;
+    g->dealt = 't';
+    g->zigzag = dealt;
+}
+
+int sk_letter_cells(const sk_graph *g, char letter)
+{
+    return sk_cells(g->size[(int)letter & 127], letter == g->batch ? SK_MOST_CELLS : 16);
+}
+
+/* In canonical order pieces are whole cells, dealt as the tree goes. */
 sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
                       const int *coord, int micro, int n_micro)
 {
     sk_extent e = {.n = (int)strlen(letters)};
     for (int d = 0; d < e.n; d++) {
         int64_t from = 0, to = e.full[d] = g->size[(int)letters[d] & 127];
-        if (letters[d] == g->batch && micro >= 0) sk_cut(to, micro, n_micro, &from, &to);
+        int *cells = e.cells[d];
+        cells[1] = cells[2] = l->canonical ? sk_letter_cells(g, letters[d]) : 0;
+        if (letters[d] == g->batch && micro >= 0) {
+            sk_cut(to, micro, n_micro, &from, &to);
+            sk_tree_cut(&cells[0], &cells[1], micro, n_micro);
+        }
         for (int k = 0; k < l->mesh.n; k++) {
             int a = sk_layout_cutter(l, k);
             if (s->how[a] != SK_SPLIT || s->dim[a] != d) continue;
@@ -87,6 +115,11 @@ sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters
             sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);
             to = from + hi;
             from += lo;
+            sk_tree_cut(&cells[0], &cells[1], coord[a], l->mesh.size[a]);
+        }
+        if (l->canonical) {
+            from = e.full[d] * cells[0] / cells[2];
+            to = e.full[d] * cells[1] / cells[2];
         }
         e.at[d] = from;
         e.size[d] = to - from;

@@ -5,29 +5,139 @@
  * that have the letter come split, the others whole; results that have it are
  * split, the others are partial.  A node without such a letter works on whole
  * operands, except that a linear one passes partial sums on: so gradients of
- * branches are joined first and reduced once. */
+ * branches are joined first and reduced once.
+ *
+ * If an axis splits several of a node's letters, one along which a weight and an activation
+ * lie side by side wins (experts: the tokens travel, not the weights); then the one along which
+ * most operands lie already, then one that reaches the first result, then the first that the layout
+ * names.  A weight lies as its first reader wants it. */
 #include "layout/layout.h"
+#include "layout/stages.h"
 
 #include <string.h>
 
-/* The letter to cut along: one that reaches the first result if there is a choice. */
-static char choose(const sk_layout *l, const sk_node *n, int axis)
+static bool has(const char *letters, unsigned far, char letter)
+{
+    const char *p = strchr(letters, letter);
+    return p && !(far >> (p - letters) & 1);
+}
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+bool sk_node_far(const sk_node *n, char letter)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const char *p = strchr(n->letters_in[i], letter);
+        if (p && n->far_in[i] >> (p - n->letters_in[i]) & 1) return true;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        const char *p = strchr(n->letters_out[o], letter);
+        if (p && n->far_out[o] >> (p - n->letters_out[o]) & 1) return true;
+    }
+    return false;
+}
+
+/* The first letter that a result leaves out, as the dims line reads. */
+static char first_missing(const sk_node *n, int o)
+{
+    for (const char *p = n->dims; *p && *p != '-'; p++)
+        if (is_letter(*p) && !strchr(n->letters_out[o], *p)) return *p;
+    return 0;
+}
+
+/* In canonical order a sum goes by the cells of one letter, and only that one may be cut. */
+static bool in_order(const sk_node *n, char letter)
+{
+    if (sk_node_far(n, letter)) return false;
+    for (int o = 0; o < n->n_out; o++)
+        if (!strchr(n->letters_out[o], letter) && first_missing(n, o) != letter) return false;
+    return true;
+}
+
+static bool may_cut(const sk_layout *l, const sk_node *n, char letter)
+{
+    if (strchr(n->whole, letter)) return false;
+    bool there = false;
+    for (const char *p = n->dims; *p; p++) there |= *p == letter;
+    return there && (!l->canonical || in_order(n, letter));
+}
+
+/* Do all operands and results have this letter, a weight or the gradient of one among them? */
+static bool beside_weight(const sk_node *n, char letter)
+{
+    bool weight = false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!strchr(n->letters_in[i], letter)) return false;
+        weight |= n->in[i]->role == SK_PARAM;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (!strchr(n->letters_out[o], letter)) return false;
+        weight |= n->into[o] && n->into[o]->role == SK_PARAM;
+    }
+    return weight;
+}
+
+/* Instead of `letter`: one that all operands have, and that nobody needs whole. */
+static char exchanged(const sk_graph *g, const sk_layout *l, const sk_node *n, char letter)
+{
+    for (const char *p = n->dims; *p && *p != ','; p++) {
+        bool everywhere = is_letter(*p) && *p != letter && *p != g->batch && may_cut(l, n, *p);
+        for (int i = 0; i < n->n_in && everywhere; i++)
+            everywhere = has(n->letters_in[i], n->far_in[i], *p);
+        if (everywhere) return *p;
+    }
+    return letter;
+}
+
+/* A gradient is cut as its weight is: along the letter that splits it, or along one it lacks. */
+static bool fits_weight(const sk_spread *sp, const sk_node *n, int axis, char letter)
+{
+    for (int o = 0; o < n->n_out; o++) {
+        const sk_tensor *w = n->into[o];
+        if (!w || w->role != SK_PARAM) continue;
+        const sk_state *s = &sp->made[w->id];
+        if (s->how[axis] == SK_SPLIT ? w->letters[s->dim[axis]] != letter
+                                     : strchr(w->letters, letter) != NULL)
+            return false;
+    }
+    return true;
+}
+
+/* How many operands are split along this letter over the axis already? */
+static int lie_so(const sk_spread *sp, const sk_node *n, int axis, char letter)
+{
+    int count = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const sk_state *s = &sp->made[n->in[i]->id];
+        if (n->in[i]->role != SK_VALUE || s->how[axis] != SK_SPLIT) continue;
+        count += n->in[i]->letters[s->dim[axis]] == letter;
+    }
+    return count;
+}
+
+/* The letter to cut along, or 0. */
+static char choose(const sk_graph *g, const sk_layout *l, const sk_spread *sp, const sk_node *n,
+                   int axis)
 {
     char found = 0;
-    for (const char *p = n->dims; *p; p++) {
-        bool letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
-        if (!letter || !sk_layout_splits(l, axis, *p) || strchr(n->whole, *p)) continue;
-        if (strchr(n->letters_out[0], *p)) return *p;
-        if (!found) found = *p;
+    int best = -1;
+    for (const char *p = l->split[axis]; *p; p++) {
+        if (!fits_weight(sp, n, axis, *p)) continue;
+        if (l->by[axis] == SK_BY_EXCHANGE && sk_node_far(n, *p)) return exchanged(g, l, n, *p);
+        if (!may_cut(l, n, *p)) continue;
+        if (beside_weight(n, *p)) return *p;
+        int rank = 2 * lie_so(sp, n, axis, *p) + has(n->letters_out[0], n->far_out[0], *p);
+        if (rank > best) best = rank, found = *p;
     }
     return found;
 }
 
-static void set(sk_state *s, int axis, const char *letters, char letter, sk_how otherwise)
+static void set(sk_state *s, int axis, const char *letters, unsigned far, char letter,
+                sk_how otherwise)
 {
-    const char *p = letter ? strchr(letters, letter) : NULL;
-    s->how[axis] = (uint8_t)(p ? SK_SPLIT : otherwise);
-    s->dim[axis] = (uint8_t)(p ? p - letters : 0);
+    bool split = letter && has(letters, far, letter);
+    s->how[axis] = (uint8_t)(split ? SK_SPLIT : otherwise);
+    s->dim[axis] = (uint8_t)(split ? strchr(letters, letter) - letters : 0);
 }
 
 static bool all_partial(const sk_spread *sp, const sk_node *n, int axis)
@@ -40,21 +150,25 @@ static bool all_partial(const sk_spread *sp, const sk_node *n, int axis)
     return true;
 }
 
-static void one_axis(const sk_layout *l, sk_spread *sp, const sk_node *n, int axis)
+static void one_axis(const sk_graph *g, const sk_layout *l, sk_spread *sp, const sk_node *n,
+                     int axis)
 {
     sk_spread_node *s = &sp->node[n->id];
-    char letter = axis == l->stage_axis || l->mesh.size[axis] == 1 ? 0 : choose(l, n, axis);
+    char letter = axis == l->stage_axis || l->mesh.size[axis] == 1 ? 0 : choose(g, l, sp, n, axis);
     sk_how missing = !letter ? SK_WHOLE : n->op->flags & SK_OP_MAX ? SK_PMAX : SK_PSUM;
     s->letter[axis] = letter;
     bool pass = !letter && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
+    unsigned far = l->by[axis] == SK_BY_RING ? 0 : ~0u; /* pieces come by, one after the other */
     for (int i = 0; i < n->n_in; i++)
-        set(&s->in[i], axis, n->letters_in[i], letter, pass ? SK_PSUM : SK_WHOLE);
+        set(&s->in[i], axis, n->letters_in[i], n->far_in[i] & far, letter,
+            pass ? SK_PSUM : SK_WHOLE);
     for (int o = 0; o < n->n_out; o++)
-        set(&s->out[o], axis, n->letters_out[o], letter, pass ? SK_PSUM : missing);
+        set(&s->out[o], axis, n->letters_out[o], n->far_out[o] & far, letter,
+            pass ? SK_PSUM : missing);
 }
 
-/* Parameters lie as their letters say: the first of them that the axis splits. */
-static void param_state(const sk_layout *l, const sk_tensor *t, sk_state *s)
+/* A memory lies as its letters say: the first of them that the axis splits. */
+static void memory_state(const sk_layout *l, const sk_tensor *t, sk_state *s)
 {
     for (int axis = 0; axis < l->mesh.n; axis++) {
         if (axis == l->stage_axis || l->mesh.size[axis] == 1) continue;
@@ -66,36 +180,40 @@ static void param_state(const sk_layout *l, const sk_tensor *t, sk_state *s)
     }
 }
 
-/* Blocks are dealt to stages evenly; what comes before the first block sits with it, what comes
- * after the last with the last.  Fewer blocks than stages leave some stages empty. */
-static int stage_of(const sk_graph *g, int n_stages, int layer)
+static void note_weights(sk_spread *sp, const sk_node *n, char *seen)
 {
-    int blocks = g->n_layers - 2, block = layer - 1;
-    if (blocks < 1) return layer * n_stages / (g->n_layers ? g->n_layers : 1);
-    if (block < 0) block = 0;
-    if (block >= blocks) block = blocks - 1;
-    for (int s = 0; s < n_stages; s++) {
-        int64_t from, to;
-        sk_cut(blocks, s, n_stages, &from, &to);
-        if (block >= from && block < to) return s;
+    for (int i = 0; i < n->n_in; i++) {
+        const sk_tensor *t = n->in[i];
+        if (t->role != SK_PARAM || seen[t->id]) continue;
+        seen[t->id] = 1;
+        for (int a = 0; a < SK_MAX_AXES; a++)
+            if (sp->node[n->id].in[i].how[a] == SK_SPLIT) {
+                sp->made[t->id].how[a] = SK_SPLIT;
+                sp->made[t->id].dim[a] = sp->node[n->id].in[i].dim[a];
+            }
     }
-    return n_stages - 1;
 }
 
-sk_status sk_spread_graph(sk_arena *a, const sk_graph *g, const sk_layout *l, sk_spread *out)
+sk_status sk_spread_graph(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
+                          int n_chunks, sk_spread *out)
 {
-    sk_spread sp = {.n_stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis]};
+    sk_spread sp = {.n_stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis],
+                    .n_chunks = n_chunks};
+    char *seen = sk_many(a, char, g->tensors.n + 1);
+    int *chunk_of = sk_stages_deal(a, g, n_chunks, l->balance);
     sp.node = sk_many(a, sk_spread_node, g->nodes.n);
     sp.made = sk_many(a, sk_state, g->tensors.n);
+    sp.chunk = sk_many(a, int, g->nodes.n);
     sp.stage = sk_many(a, int, g->nodes.n);
     for (int i = 0; i < g->tensors.n; i++)
-        if (g->tensors.v[i]->role == SK_PARAM || g->tensors.v[i]->role == SK_MEMORY)
-            param_state(l, g->tensors.v[i], &sp.made[i]);
+        if (g->tensors.v[i]->role == SK_MEMORY) memory_state(l, g->tensors.v[i], &sp.made[i]);
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *n = g->nodes.v[i];
-        sp.stage[i] = stage_of(g, sp.n_stages, n->layer);
-        for (int axis = 0; axis < l->mesh.n; axis++) one_axis(l, &sp, n, axis);
+        sp.chunk[i] = chunk_of[n->layer];
+        sp.stage[i] = place[sp.chunk[i]];
+        for (int axis = 0; axis < l->mesh.n; axis++) one_axis(g, l, &sp, n, axis);
         for (int o = 0; o < n->n_out; o++) sp.made[n->out[o]->id] = sp.node[i].out[o];
+        note_weights(&sp, n, seen);
     }
     *out = sp;
     return SK_OK;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 64, MAX_WORDS = 64, MAX_RANKS = 1 << 20 };
+enum { WORD = 128, MAX_WORDS = 64, MAX_RANKS = 1 << 20 };
 
 typedef struct words {
     char w[MAX_WORDS][WORD];
@@ -17,7 +17,7 @@ typedef struct words {
 /* Short words that imply more than an axis. */
 static const struct sugar {
     const char *axis, *letters;
-} sugar[] = {{"pp", ""}, {"dp", "b"}, {"cp", ""}, {"ep", ""}, {"tp", "hfv"}};
+} sugar[] = {{"pp", ""}, {"dp", "b"}, {"cp", "t"}, {"ep", "be"}, {"tp", "hfv"}};
 enum { N_SUGAR = sizeof sugar / sizeof *sugar };
 static const char usual_schedule[] = "1f1b";
 
@@ -99,6 +99,19 @@ static sk_status set_schedule(sk_layout *l, const char *text)
     return SK_OK;
 }
 
+static const char *const ways[] = {"gather", "exchange", "ring"};
+
+static sk_status set_by(sk_layout *l, int axis, const char *text)
+{
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(text, ways[i])) {
+            l->by[axis] = (sk_by)i;
+            return SK_OK;
+        }
+    return sk_fail(SK_ECONF, "layout: a letter is split by gather, exchange or ring, not by \"%s\"",
+                   text);
+}
+
 /* --- the long form --- */
 
 static sk_status say_mesh(sk_layout *l, const words *w)
@@ -120,9 +133,12 @@ static sk_status say_split(sk_layout *l, const words *w)
 {
     int axis = 0, over = 1;
     while (over < w->n && strcmp(w->w[over], "over")) over++;
-    if (over == 1 || over + 2 != w->n)
-        return sk_fail(SK_ECONF, "layout: \"split\" reads \"split LETTERS over AXIS\"");
+    bool by = over + 4 == w->n && !strcmp(w->w[over + 2], "by");
+    if (over == 1 || (over + 2 != w->n && !by))
+        return sk_fail(SK_ECONF, "layout: \"split\" reads \"split LETTERS over AXIS "
+                                 "[by gather|exchange|ring]\"");
     SK_TRY(find_axis(l, w->w[over + 1], &axis));
+    if (by) SK_TRY(set_by(l, axis, w->w[over + 3]));
     for (int i = 1; i < over; i++) SK_TRY(split_letters(l, axis, w->w[i]));
     return SK_OK;
 }
@@ -140,29 +156,62 @@ static sk_status say_shard(sk_layout *l, const words *w)
     return find_axis(l, w->w[3], &l->shard_axis);
 }
 
+static bool says(const words *w, const char *const *said, int n)
+{
+    bool same = w->n == n;
+    for (int i = 0; same && i < n; i++) same = !strcmp(w->w[i], said[i]);
+    return same;
+}
+
 static sk_status say_one(sk_layout *l, const words *w)
 {
     static const char *const said[] = {"one", "copy", "of", "weights", "per", "host"};
-    enum { N = sizeof said / sizeof *said };
-    bool same = w->n == N;
-    for (int i = 0; same && i < N; i++) same = !strcmp(w->w[i], said[i]);
-    if (!same) return sk_fail(SK_ECONF, "layout: \"one\" reads \"one copy of weights per host\"");
+    if (!says(w, said, (int)(sizeof said / sizeof *said)))
+        return sk_fail(SK_ECONF, "layout: \"one\" reads \"one copy of weights per host\"");
     l->replica = true;
     return SK_OK;
 }
 
 static sk_status say_stages(sk_layout *l, const words *w)
 {
-    if (w->n < 3 || strcmp(w->w[1], "over") || w->n % 2 == 0)
-        return sk_fail(SK_ECONF,
-                       "layout: \"stages\" reads \"stages over AXIS [schedule NAME] [micro N]\"");
+    static const char reads[] = "layout: \"stages\" reads \"stages over AXIS [schedule NAME] "
+                                "[chunks N] [micro N] [balanced]\"";
+    if (w->n < 3 || strcmp(w->w[1], "over")) return sk_fail(SK_ECONF, "%s", reads);
     SK_TRY(find_axis(l, w->w[2], &l->stage_axis));
-    for (int i = 3; i < w->n; i += 2) {
-        if (!strcmp(w->w[i], "schedule")) SK_TRY(set_schedule(l, w->w[i + 1]));
-        else if (!strcmp(w->w[i], "micro")) SK_TRY(set_micro(l, w->w[i + 1]));
+    for (int i = 3; i < w->n; i++) {
+        if (!strcmp(w->w[i], "balanced")) {
+            l->balance = true;
+            continue;
+        }
+        if (i + 1 == w->n) return sk_fail(SK_ECONF, "%s", reads);
+        if (!strcmp(w->w[i], "schedule")) SK_TRY(set_schedule(l, w->w[++i]));
+        else if (!strcmp(w->w[i], "micro")) SK_TRY(set_micro(l, w->w[++i]));
+        else if (!strcmp(w->w[i], "chunks")) SK_TRY(number("chunks", w->w[++i], 1, &l->chunks));
         else return sk_fail(SK_ECONF, "layout: \"stages\" knows no \"%s\"", w->w[i]);
     }
     return SK_OK;
+}
+
+static sk_status say_gather(sk_layout *l, const words *w)
+{
+    if (w->n != 4 || strcmp(w->w[1], "weights") || strcmp(w->w[3], "ahead"))
+        return sk_fail(SK_ECONF, "layout: \"gather\" reads \"gather weights N ahead\"");
+    return number("gather", w->w[2], 0, &l->prefetch);
+}
+
+static sk_status say_keep(sk_layout *l, const words *w)
+{
+    static const char *const said[] = {"keep", "gathered", "weights"};
+    l->keep = says(w, said, 3);
+    return l->keep ? SK_OK : sk_fail(SK_ECONF, "layout: \"keep\" reads \"keep gathered weights\"");
+}
+
+static sk_status say_canonical(sk_layout *l, const words *w)
+{
+    static const char *const said[] = {"canonical", "order"};
+    l->canonical = says(w, said, 2);
+    return l->canonical ? SK_OK
+                        : sk_fail(SK_ECONF, "layout: \"canonical\" reads \"canonical order\"");
 }
 
 static sk_status say_micro(sk_layout *l, const words *w)
@@ -180,9 +229,11 @@ static sk_status say_schedule(sk_layout *l, const words *w)
 static const struct verb {
     const char *name;
     sk_status (*say)(sk_layout *l, const words *w);
-} verbs[] = {{"mesh", say_mesh},        {"split", say_split},   {"shard", say_shard},
-             {"one", say_one},          {"stages", say_stages}, {"micro", say_micro},
-             {"schedule", say_schedule}};
+} verbs[] = {{"mesh", say_mesh},         {"split", say_split},
+             {"shard", say_shard},       {"one", say_one},
+             {"stages", say_stages},     {"micro", say_micro},
+             {"schedule", say_schedule}, {"gather", say_gather},
+             {"keep", say_keep},         {"canonical", say_canonical}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -197,6 +248,8 @@ static const struct verb *verb_of(const words *w)
 typedef struct shorts {
     int size[N_SUGAR]; /* 0: not named */
     int zero;          /* -1: not named */
+    bool sp;
+    char by[WORD];
     char order[N_SUGAR][SK_AXIS_NAME];
     int n_order;
 } shorts;
@@ -219,30 +272,39 @@ static sk_status later(const char *key, const char *value)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {"dp",       "tp",        "pp",      "cp",
-                                        "ep",       "zero",      "sp",      "micro",
-                                        "schedule", "recompute", "offload", "replica"};
+    static const char *const known[] = {
+        "dp",     "tp",       "pp",      "cp",       "ep",   "zero",      "sp",      "micro",  "by",
+        "chunks", "schedule", "balance", "prefetch", "keep", "recompute", "offload", "replica"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
     int which = sugar_find(word);
-    if (!strcmp(word, "sp")) return later("sp", eq ? value : "on");
-    if (!strcmp(word, "replica")) {
-        l->replica = true;
-        return eq ? sk_fail(SK_ECONF, "layout: \"replica\" takes no value") : SK_OK;
+    bool *flag = !strcmp(word, "sp")        ? &s->sp
+                 : !strcmp(word, "replica") ? &l->replica
+                 : !strcmp(word, "balance") ? &l->balance
+                 : !strcmp(word, "keep")    ? &l->keep
+                                            : NULL;
+    if (flag) {
+        *flag = !eq;
+        if (!eq || !strcmp(value, "none")) return SK_OK;
+        return sk_fail(SK_ECONF, "layout: \"%s\" takes no value", word);
     }
     if (!eq) return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
     if (which >= 0) {
         if (s->size[which]) return sk_fail(SK_ECONF, "layout: '%s' is named twice", word);
-        SK_TRY(number(word, value, 1, &s->size[which]));
-        if (!strcmp(word, "cp") || !strcmp(word, "ep")) return later(word, value);
-        return SK_OK;
+        return number(word, value, 1, &s->size[which]);
     }
     if (!strcmp(word, "zero")) {
         SK_TRY(number(word, value, 0, &s->zero));
         return s->zero <= 3 ? SK_OK : sk_fail(SK_ECONF, "layout: zero=%d; 0 to 3 exist", s->zero);
     }
     if (!strcmp(word, "micro")) return set_micro(l, value);
+    if (!strcmp(word, "chunks")) return number(word, value, 1, &l->chunks);
+    if (!strcmp(word, "prefetch")) return number(word, value, 0, &l->prefetch);
+    if (!strcmp(word, "by")) {
+        snprintf(s->by, sizeof s->by, "%s", value);
+        return SK_OK;
+    }
     if (!strcmp(word, "recompute") || !strcmp(word, "offload")) return later(word, value);
     if (!strcmp(word, "schedule")) return set_schedule(l, value);
     const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
@@ -266,6 +328,8 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
     for (int a = first; a < l->mesh.n; a++) {
         SK_TRY(split_letters(l, a, sugar[sugar_find(l->mesh.name[a])].letters));
         if (!strcmp(l->mesh.name[a], "pp")) l->stage_axis = a;
+        if (s->sp && !strcmp(l->mesh.name[a], "tp")) SK_TRY(split_letters(l, a, "t"));
+        if (*s->by && !strcmp(l->mesh.name[a], "cp")) SK_TRY(set_by(l, a, s->by));
     }
     if (s->zero <
         0) /* a replica needs at least 1; over dp, if that is not for a mesh line to say */
@@ -374,6 +438,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
         sk_out_add(&o, "\nsplit");
         for (const char *p = l->split[i]; *p; p++) sk_out_add(&o, " %c", *p);
         sk_out_add(&o, " over %s", l->mesh.name[i]);
+        if (l->by[i]) sk_out_add(&o, " by %s", ways[l->by[i]]);
     }
     if (l->shard && l->shard_axis >= 0)
         sk_out_add(&o, "\nshard %s over %s", what[l->shard], l->mesh.name[l->shard_axis]);
@@ -381,7 +446,12 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->stage_axis >= 0)
         sk_out_add(&o, "\nstages over %s schedule %s", l->mesh.name[l->stage_axis], l->schedule);
     else if (strcmp(l->schedule, usual_schedule)) sk_out_add(&o, "\nschedule %s", l->schedule);
+    if (l->stage_axis >= 0 && l->chunks) sk_out_add(&o, " chunks %d", l->chunks);
+    if (l->stage_axis >= 0 && l->balance) sk_out_add(&o, " balanced");
     if (l->n_micro) sk_out_add(&o, l->stage_axis >= 0 ? " micro %d" : "\nmicro %d", l->n_micro);
+    if (l->prefetch) sk_out_add(&o, "\ngather weights %d ahead", l->prefetch);
+    if (l->keep) sk_out_add(&o, "\nkeep gathered weights");
+    if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
 }

@@ -88,12 +88,21 @@ static int make_cutters(sk_arena *a, const sk_graph *g, const sk_layout *l, int 
     return n;
 }
 
-static uint64_t key_of(const sk_layout *l, const cutter *c, int n, const int *coord, bool owners)
+/* Causal work along time depends on the place, not only on the size, unless it is dealt evenly. */
+static bool uneven_work(const sk_graph *g, const sk_layout *l, int axis)
+{
+    if (l->split[axis][0] != 't' || l->by[axis] == SK_BY_EXCHANGE || l->mesh.size[axis] == 1)
+        return false;
+    return !g->zigzag || g->size['t'] % (2 * g->zigzag);
+}
+
+static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, int n,
+                       const int *coord, bool owners)
 {
     uint64_t key = 0;
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first has the weights of all */
-        if (a == l->stage_axis) key = fold(key, coord[a]);
+        if (a == l->stage_axis || uneven_work(g, l, a)) key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
     }
     for (int k = 0; k < n; k++) {
@@ -115,7 +124,7 @@ static int classify(const sk_graph *g, const sk_layout *l, int n_micro, bool own
     for (int r = 0; r < ranks; r++) {
         int coord[SK_MAX_AXES], c = 0;
         sk_mesh_coords(&l->mesh, r, coord);
-        uint64_t key = key_of(l, cutters, n_cutters, coord, owners);
+        uint64_t key = key_of(g, l, cutters, n_cutters, coord, owners);
         while (c < n && keys[c] != key) c++;
         if (c == MOST) {
             n = -1;

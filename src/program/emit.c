@@ -1,6 +1,7 @@
 /* emit.c - instructions, buffers and calls, one at a time. */
 #include "program/emit.h"
 #include "base/hash.h"
+#include "comm/cut.h"
 #include "comm/play.h"
 
 #include <stddef.h>
@@ -36,6 +37,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                     .micro = e->micro,
                     .layer = e->layer,
                     .phase = e->phase,
+                    .work = e->work,
                     .call = -1,
                     .peer = -1,
                     .param = -1};
@@ -86,8 +88,55 @@ void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t 
     if ((c->n_segs & (c->n_segs - 1)) == 0) /* full at 0, 1, 2, 4, ...: double */
         c->segs = sk_grow(e->p->arena, c->segs, sizeof *c->segs * (size_t)c->n_segs,
                           sizeof *c->segs * (size_t)(c->n_segs ? 2 * c->n_segs : 1));
-    c->segs[c->n_segs++] = (sk_call_seg){src, dst, outer, n, inner};
+    c->segs[c->n_segs++] =
+        (sk_call_seg){.src = src, .dst = dst, .outer = outer, .n = n, .inner = inner};
     c->elements += outer * n * inner;
+}
+
+static sk_grid grid_of(const sk_extent *box, int d)
+{
+    return (sk_grid){.full = box->full[d],
+                     .cells = box->cells[d][2],
+                     .from = box->cells[d][0],
+                     .to = box->cells[d][1]};
+}
+
+void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, int d)
+{
+    sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, d), box->size[d],
+                sk_box_count(box, d + 1, box->n));
+    sk_call_plan *c = &e->p->calls.v[call];
+    c->segs[c->n_segs - 1].cut = grid_of(box, d);
+}
+
+void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to)
+{
+    int a = from < to ? from : to, b = from < to ? to : from;
+    sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, a), box->size[a],
+                sk_box_count(box, b + 1, box->n));
+    sk_call_plan *c = &e->p->calls.v[call];
+    sk_call_seg *s = &c->segs[c->n_segs - 1];
+    c->elements -= s->outer * s->n * s->inner;
+    s->swap = from < to ? SK_SWAP_N_N2 : SK_SWAP_N2_N;
+    s->cut = grid_of(box, a);
+    s->cut2 = grid_of(box, b);
+    s->mid = sk_box_count(box, a + 1, b);
+    s->n2 = box->size[b];
+    const sk_group *g = &e->p->groups[c->group];
+    sk_seg shape = sk_call_shape(s);
+    c->elements += sk_seg_whole(&shape) / g->n; /* as each member has them, on the average */
+}
+
+sk_seg sk_call_shape(const sk_call_seg *s)
+{
+    return (sk_seg){.outer = s->outer,
+                    .n = s->n,
+                    .inner = s->inner,
+                    .cut = s->cut,
+                    .swap = s->swap,
+                    .mid = s->mid,
+                    .n2 = s->n2,
+                    .cut2 = s->cut2};
 }
 
 int64_t sk_call_bytes(const sk_call_plan *c)
@@ -102,10 +151,13 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
     int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0;
     if (c->common) return 0;
     for (int i = 0; i < c->n_segs; i++) {
-        const sk_call_seg *s = &c->segs[i];
-        int64_t from, to;
-        sk_cut(s->n, g->me, g->n, &from, &to);
-        int64_t mine = s->outer * (to - from) * s->inner, all = s->outer * s->n * s->inner;
+        sk_seg s = sk_call_shape(&c->segs[i]);
+        int64_t mine = s.outer * sk_seg_rows(&s, g->me, g->n).n * s.inner, all = sk_seg_count(&s);
+        if (s.swap) {
+            sk_block own = sk_seg_block(&s, g->me, g->me, g->n);
+            sum += (sk_seg_gives(&s, g->me, g->n) - sk_block_count(&own)) * size;
+            continue;
+        }
         if (c->kind != SK_ALLGATHER) sum += (all - mine) * size;
         if (c->kind != SK_REDUCE_SCATTER) sum += mine * (g->n - 1) * size;
     }
@@ -122,10 +174,7 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     const sk_coll *how = sk_coll_parts[c->algorithm];
     sk_mark mark = sk_arena_mark(p->arena);
     sk_seg *segs = sk_many(p->arena, sk_seg, c->n_segs + 1);
-    for (int i = 0; i < c->n_segs; i++) {
-        const sk_call_seg *s = &c->segs[i];
-        segs[i] = (sk_seg){.outer = s->outer, .n = s->n, .inner = s->inner}; /* places come later */
-    }
+    for (int i = 0; i < c->n_segs; i++) segs[i] = sk_call_shape(&c->segs[i]);
     c->room_bytes = sk_play_room(how, ask, c->type, segs, c->n_segs);
     sk_arena_back(p->arena, mark);
     if (!c->room_bytes) return;
@@ -188,6 +237,15 @@ void sk_emit_start(sk_emit *e, int call)
 {
     choose(e, call);
     touch(e, SK_DO_START, call);
+}
+
+void sk_emit_settle(sk_emit *e, int call)
+{
+    for (int i = 0; i < e->flying.n; i++)
+        if (e->flying.v[i] == call) {
+            sk_emit_wait(e, call);
+            return;
+        }
 }
 
 /* Waits keep the order of starts: calls on the same group that are still flying come first. */

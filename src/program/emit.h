@@ -3,6 +3,7 @@
 #define SK_PROGRAM_EMIT_H
 
 #include "program/program.h"
+#include "program/schedule.h"
 
 /* A tensor may be at hand in several states for one micro-batch. */
 typedef struct sk_at_hand {
@@ -15,6 +16,34 @@ typedef struct sk_ints {
     int *v, n, cap;
 } sk_ints;
 
+typedef struct sk_message {
+    int tensor, micro;
+} sk_message;
+
+/* Messages to one rank: how many were sent, and of how many it is known that they arrived. */
+enum { SK_LANE = SK_COMM_FLIGHT / 2 };
+typedef struct sk_lane {
+    int peer, sends, arrived;
+    int recent[SK_LANE]; /* buffers of the newest */
+} sk_lane;
+
+typedef struct sk_inbox {
+    sk_message *v;
+    int n, cap, taken;
+} sk_inbox;
+
+typedef struct sk_subtree { /* of sums over micro-batches, complete from its place up to `end` */
+    int end, buf;
+} sk_subtree;
+
+typedef struct sk_portion { /* a gradient: all of it, or in canonical order what one node adds */
+    int param, node;
+    int sum;         /* where it is added up, as the optimizer wants it */
+    int full, piece; /* of the task at work: as the node makes it (-1: not yet), and what is kept */
+    bool begun;
+    sk_subtree *done; /* by micro-batch: subtrees that wait for their other half */
+} sk_portion;
+
 typedef struct sk_emit {
     sk_program *p;
     const sk_graph *g;
@@ -22,22 +51,36 @@ typedef struct sk_emit {
     const sk_compile_opts *opts;
     sk_spread *sp;
     bool training; /* this section makes gradients */
-    int micro;     /* of the task being written */
+    const sk_schedule *schedule;
+    int *place;      /* by chunk: its stage */
+    sk_tasks *tasks; /* of the section at work, by stage */
+    int micro;       /* of the task being written */
+    sk_duty work;
     sk_phase phase;
     int layer;
-    sk_at_hand **hand; /* [tensor * n_micro + micro] */
-    int *gathered;     /* by param: sharded ones made whole for the layer at work, or -1 */
-    int gathered_layer;
-    int *param_of;          /* tensor id -> index in p->params, or -1 */
-    int *left;              /* param index -> contributions still to come this step */
-    char *begun;            /* param index -> its gradient has been written this step */
-    int *full_grad;         /* ZeRO 2, 3: transient whole gradient of the task, by param; -1 */
-    int *sends, *last_sent; /* by stage: sends of this section so far; the newest's buffer */
+    sk_at_hand **hand;  /* [tensor * n_micro + micro] */
+    int *gathering;     /* by layer: the call that makes its sharded weights whole */
+    int gathered_layer; /* whose weights are there; -1: none */
+    sk_ints layers;     /* of the task being written, in its order */
+    int *param_of;      /* tensor id -> index in p->params, or -1 */
+    int *left;          /* param index -> contributions still to come this step */
+    char *begun;        /* param index -> its gradient has been written this step */
+    struct {
+        sk_lane *v;
+        int n, cap;
+    } lanes;                /* one for each rank that was sent to in this section */
+    sk_inbox *inbox;        /* by stage: what it sends here, in order */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
+    uint64_t *read_forward; /* the same, of forward nodes alone */
+    char *late;             /* by node: belongs to the weight half of a backward pass */
     unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
     sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
     int *grad_parts;        /* tensor id -> contributions this stage makes per micro-batch */
-    char loss_begun, weight_begun;
+    char *sum_begun[SK_N_SUMS]; /* by buffer of the sum */
+    struct {
+        sk_portion *v;
+        int n, cap;
+    } portions;    /* gradients that are reduced task by task */
     sk_ints ready; /* parameters whose gradients can be reduced */
     int64_t ready_bytes;
     sk_ints flying;   /* calls that were started and not waited for */
@@ -53,8 +96,14 @@ int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what);
 void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner);
+/* The same for a box that the call cuts along dim d: the side that has all of it. */
+void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, int d);
+/* And for an all-to-all: split along `from` before, along `to` afterwards. */
+void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to);
 void sk_emit_start(sk_emit *e, int call); /* its segments are complete: gets its algorithm */
 void sk_emit_wait(sk_emit *e, int call);
+void sk_emit_fly(sk_emit *e, int call);     /* start it now, wait for it some time later */
+void sk_emit_settle(sk_emit *e, int call);  /* wait for it if it is flying */
 uint64_t sk_emit_choices(const sk_emit *e); /* what algorithms are chosen by, see sk_program */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
@@ -64,13 +113,35 @@ int64_t sk_emit_bucket(const sk_emit *e);                      /* bytes that fil
 /* reshard.c: a buffer of the tensor in the wanted state, for the micro-batch at work. */
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf);
-sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
+int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buffer at hand, or -1 */
+void sk_emit_forget(sk_emit *e, const sk_tensor *t);                 /* nothing of it is at hand */
+sk_state sk_state_settled(const sk_state *s);                        /* partial becomes whole */
+
+/* cross.c: messages between stages. */
+void sk_emit_cross_open(sk_emit *e);
+void sk_emit_cross_begin(sk_emit *e); /* of a section whose tasks are known */
+void sk_emit_cross_end(sk_emit *e);
+sk_status sk_emit_send(sk_emit *e, const sk_tensor *t);    /* to all other stages that read it */
+sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t); /* of the micro-batch at work */
+
+void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf); /* send */
+void sk_emit_take(sk_emit *e, int peer, int64_t tag, int buf); /* receive */
+void sk_emit_arrived(sk_emit *e, int peer);                    /* all that was sent to it */
+
+/* ring.c: a node whose operands go round an axis. */
+int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */
+sk_status sk_emit_ring(sk_emit *e, const sk_node *n, int axis);
+
+/* params.c: where parameters lie. */
+sk_status sk_emit_params(sk_emit *e);
+bool sk_emit_is_cut(const sk_emit *e, const sk_param_plan *q); /* the optimizer sees a piece */
+bool sk_emit_per_task(const sk_emit *e);     /* gradients are reduced task by task */
+int sk_emit_gathered(sk_emit *e, int param); /* the buffer that has it as kernels see it */
+void sk_emit_close_layer(sk_emit *e);
 
 /* grads.c: where gradients go. */
-sk_status sk_emit_params(sk_emit *e);
-int sk_emit_grad_target(sk_emit *e, int param, const sk_state *made, bool *add);
+int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made, bool *add);
 void sk_emit_grad_done(sk_emit *e, int param);
-int sk_emit_gathered(sk_emit *e, int param);
 void sk_emit_task_end(sk_emit *e);
 void sk_emit_grads_end(sk_emit *e);
 

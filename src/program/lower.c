@@ -1,7 +1,7 @@
 /* lower.c - model + layout -> the program of one rank.
  *
- * The schedule gives the order of tasks (forward or backward of a micro-batch);
- * a task is this stage's nodes in graph order, each with its operands brought
+ * The schedule gives the order of tasks (forward or backward of a micro-batch in a chunk of
+ * layers); a task is the chunk's nodes in graph order, each with its operands brought
  * into the state it needs.  Then gradients are reduced, the optimizer runs, and
  * weights are made whole again.  Straight passes over arrays, nothing clever. */
 #include "base/team.h"
@@ -13,13 +13,6 @@
 
 enum { MOST_MICRO = 4096 }; /* the loop over micro-batches is unrolled */
 
-const sk_schedule *sk_schedule_find(const char *name)
-{
-    for (const sk_schedule *const *s = sk_schedule_parts; *s; s++)
-        if (!strcmp((*s)->name, name)) return *s;
-    return NULL;
-}
-
 const sk_optim *sk_optim_find(const char *name)
 {
     for (const sk_optim *const *o = sk_optim_parts; *o; o++)
@@ -27,96 +20,18 @@ const sk_optim *sk_optim_find(const char *name)
     return NULL;
 }
 
-void sk_task_add(sk_tasks *t, sk_phase phase, int micro)
-{
-    *sk_push(t->arena, t) = (sk_task){.phase = phase, .micro = micro};
-}
-
-/* --- tensors that cross stages --- */
-
-static int rank_of_stage(const sk_emit *e, int stage)
-{
-    int coord[SK_MAX_AXES];
-    memcpy(coord, e->p->coord, sizeof coord);
-    coord[e->l->stage_axis] = stage;
-    return sk_mesh_rank(&e->l->mesh, coord);
-}
-
-static int64_t tag_of(const sk_emit *e, const sk_tensor *t)
-{
-    return (int64_t)t->id * e->p->n_micro + e->micro;
-}
-
-/* Wait until all that was sent to a stage so far is there. */
-static void arrived(sk_emit *e, int stage)
-{
-    if (!e->sends[stage]) return;
-    sk_inst *in = sk_emit_inst(e, SK_DO_SENT);
-    in->peer = rank_of_stage(e, stage);
-    in->count = e->sends[stage];
-    in->in[0] = e->last_sent[stage];
-}
-
-static sk_status send_on(sk_emit *e, const sk_tensor *t)
-{
-    uint64_t to = e->read_by[t->id] & ~(1ull << e->p->stage); /* the other stages that read it */
-    if (!to) return SK_OK;
-    sk_state settled = sk_state_settled(&e->sp->made[t->id]);
-    int buf = -1;
-    SK_TRY(sk_emit_need(e, t, &settled, &buf));
-    for (int s = 0; s < e->sp->n_stages; s++) {
-        if (!(to >> s & 1)) continue;
-        int peer = rank_of_stage(e, s);
-        arrived(e, s); /* one unreceived message a pair */
-        sk_inst *in = sk_emit_inst(e, SK_DO_SEND);
-        in->peer = peer;
-        in->in[0] = buf;
-        in->tag = tag_of(e, t);
-        in->wire = e->p->bufs.v[buf].bytes;
-        e->sends[s]++;
-        e->last_sent[s] = buf;
-    }
-    return SK_OK;
-}
-
-static void finish_sends(sk_emit *e)
-{
-    for (int s = 0; s < e->sp->n_stages; s++) {
-        arrived(e, s);
-        e->sends[s] = 0;
-    }
-}
-
-/* A task begins by receiving what other stages made for it in the same phase, in graph order:
- * that is the order in which they send. */
-static void receive(sk_emit *e)
-{
-    for (int i = 0; i < e->g->nodes.n; i++) {
-        const sk_node *n = e->g->nodes.v[i];
-        if (n->phase != e->phase || e->sp->stage[i] == e->p->stage) continue;
-        for (int o = 0; o < n->n_out; o++) {
-            const sk_tensor *t = n->out[o];
-            if (!(e->read_by[t->id] >> e->p->stage & 1)) continue;
-            sk_state settled = sk_state_settled(&e->sp->made[t->id]);
-            int buf = sk_emit_piece(e, t, SK_ACTS, &settled, e->micro);
-            sk_inst *in = sk_emit_inst(e, SK_DO_RECV);
-            in->peer = rank_of_stage(e, e->sp->stage[i]);
-            in->out[0] = buf;
-            in->tag = tag_of(e, t);
-            sk_emit_have(e, t, &settled, buf);
-        }
-    }
-}
-
 /* --- one node --- */
 
-/* An output that is added up over micro-batches: the loss or the token count. */
+/* An output that is added up over micro-batches: the loss, the token count, ... */
 static int output_target(sk_emit *e, const sk_tensor *t, bool *add)
 {
-    char *begun = t == e->g->loss ? &e->loss_begun : &e->weight_begun;
-    *add = *begun;
-    *begun = 1;
-    return t == e->g->loss ? e->p->loss : e->p->weight;
+    int w = 0;
+    while (e->g->sum[w] != t) w++;
+    const sk_sum_plan *s = &e->p->sums[w];
+    int i = s->n > 1 ? e->micro : 0;
+    *add = e->sum_begun[w][i];
+    e->sum_begun[w][i] = 1;
+    return s->buf[i];
 }
 
 static sk_status output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
@@ -125,7 +40,7 @@ static sk_status output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add
     const sk_state *made = &e->sp->node[n->id].out[o];
     *add = false;
     if (into && into->role == SK_PARAM)
-        *buf = sk_emit_grad_target(e, e->param_of[into->id], made, add);
+        *buf = sk_emit_grad_target(e, e->param_of[into->id], n, made, add);
     else if (into) *buf = output_target(e, into, add);
     else {
         *buf = sk_emit_piece(e, t, SK_ACTS, made, e->micro);
@@ -141,6 +56,8 @@ static sk_status node(sk_emit *e, const sk_node *n)
     int in[SK_MAX_IN], out[SK_MAX_OUT];
     unsigned adds = 0;
     e->layer = n->layer;
+    int axis = sk_emit_ring_axis(e, n);
+    if (axis >= 0) return sk_emit_ring(e, n, axis);
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];
         else SK_TRY(sk_emit_need(e, n->in[i], &e->sp->node[n->id].in[i], &in[i]));
@@ -158,22 +75,55 @@ static sk_status node(sk_emit *e, const sk_node *n)
     for (int o = 0; o < n->n_out; o++) {
         const sk_tensor *into = n->into[o];
         if (into && into->role == SK_PARAM) sk_emit_grad_done(e, e->param_of[into->id]);
-        else if (!into) SK_TRY(send_on(e, n->out[o]));
+        else if (!into) SK_TRY(sk_emit_send(e, n->out[o]));
     }
     return SK_OK;
 }
 
-static sk_status task(sk_emit *e, sk_phase phase, int micro)
+static bool in_task(const sk_emit *e, const sk_node *n, sk_task t)
 {
-    int layer = -1;
-    e->phase = phase;
-    e->micro = micro;
-    e->layer = 0;
-    e->gathered_layer = -1;
-    receive(e);
+    if (e->sp->chunk[n->id] != t.chunk || n->phase != (t.work != SK_WORK_F)) return false;
+    return t.work < SK_WORK_I || e->late[n->id] == (t.work == SK_WORK_W);
+}
+
+static void list_layers(sk_emit *e, sk_task t)
+{
+    e->layers.n = 0;
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        int layer = e->g->nodes.v[i]->layer, n = e->layers.n;
+        if (in_task(e, e->g->nodes.v[i], t) && (!n || e->layers.v[n - 1] != layer))
+            *sk_push(e->p->arena, &e->layers) = layer;
+    }
+}
+
+/* A task begins when all that it reads of other stages is there. */
+static sk_status receive_all(sk_emit *e, sk_task t)
+{
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
-        if (n->phase != phase || e->sp->stage[i] != e->p->stage) continue;
+        for (int k = 0; k < n->n_in && in_task(e, n, t); k++) {
+            const sk_tensor *x = n->in[k];
+            if (!x->from || e->sp->stage[x->from->id] == e->p->stage) continue;
+            sk_state settled = sk_state_settled(&e->sp->made[x->id]);
+            if (sk_emit_find(e, x, &settled) < 0) SK_TRY(sk_emit_receive(e, x));
+        }
+    }
+    return SK_OK;
+}
+
+static sk_status task(sk_emit *e, sk_task t)
+{
+    int layer = -1;
+    e->work = t.work;
+    e->phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
+    e->micro = t.micro;
+    e->layer = 0;
+    e->gathered_layer = -1;
+    list_layers(e, t);
+    SK_TRY(receive_all(e, t));
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        if (!in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
         SK_TRY(node(e, n));
@@ -187,59 +137,68 @@ static sk_status task(sk_emit *e, sk_phase phase, int micro)
 static void section_begin(sk_emit *e, bool training)
 {
     e->training = training;
-    e->loss_begun = e->weight_begun = 0;
+    for (int w = 0; w < SK_N_SUMS; w++)
+        e->sum_begun[w] = sk_many(e->p->arena, char, e->p->n_micro + 1);
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
+    e->tasks = sk_many(e->p->arena, sk_tasks, e->sp->n_stages);
+    for (int s = 0; s < e->sp->n_stages; s++) e->tasks[s].arena = e->p->arena;
 }
 
-/* Stages without a node (more stages than blocks) pass nothing on and do not count for the
- * schedule.  Returns how many of the others come before this one. */
-static int busy_stages(const sk_emit *e, int *all)
+static sk_status do_tasks(sk_emit *e)
 {
-    uint64_t busy = 1ull << e->p->stage;
-    for (int i = 0; i < e->g->nodes.n; i++) busy |= 1ull << e->sp->stage[i];
-    *all = __builtin_popcountll(busy);
-    return __builtin_popcountll(busy & ((1ull << e->p->stage) - 1));
+    const sk_tasks *mine = &e->tasks[e->p->stage];
+    sk_emit_cross_begin(e);
+    for (int i = 0; i < mine->n; i++) SK_TRY(task(e, mine->v[i]));
+    sk_emit_cross_end(e);
+    return SK_OK;
 }
 
 static sk_status train_section(sk_emit *e)
 {
-    const sk_schedule *s = sk_schedule_find(e->l->schedule);
-    sk_tasks tasks = {.arena = e->p->arena};
-    if (!s) {
-        const char *names[64];
-        int n = 0;
-        while (n < 64 && sk_schedule_parts[n]) names[n] = sk_schedule_parts[n]->name, n++;
-        const char *near = sk_nearest(e->l->schedule, names, n);
-        return sk_fail(SK_ECONF, "layout: no schedule is called '%s'%s%s%s", e->l->schedule,
-                       near ? " (did you mean '" : "; see skein list schedule", near ? near : "",
-                       near ? "'?)" : "");
-    }
+    sk_pipe pipe = {.n_stages = e->sp->n_stages,
+                    .n_chunks = e->sp->n_chunks / e->sp->n_stages,
+                    .n_micro = e->p->n_micro,
+                    .file = e->l->schedule};
     section_begin(e, true);
-    int n_busy = 0, before = busy_stages(e, &n_busy);
-    s->emit(&tasks, before, n_busy, e->p->n_micro);
-    for (int i = 0; i < tasks.n; i++) SK_TRY(task(e, tasks.v[i].phase, tasks.v[i].micro));
-    finish_sends(e);
+    SK_TRY(e->schedule->emit(&pipe, e->tasks));
+    SK_TRY(sk_schedule_check(e->schedule, &pipe, e->tasks));
+    SK_TRY(do_tasks(e));
     sk_emit_grads_end(e);
     sk_emit_update(e);
     return SK_OK;
 }
 
+/* All chunks of a micro-batch, then the next. */
 static sk_status forward_section(sk_emit *e)
 {
     section_begin(e, false);
-    for (int m = 0; m < e->p->n_micro; m++) SK_TRY(task(e, SK_FORWARD, m));
-    finish_sends(e);
+    for (int m = 0; m < e->p->n_micro; m++)
+        for (int c = 0; c < e->sp->n_chunks; c++)
+            sk_task_add(&e->tasks[e->place[c]], SK_WORK_F, m, c);
+    SK_TRY(do_tasks(e));
     if (e->g->loss) sk_emit_report(e);
     return SK_OK;
 }
 
 /* --- setting up --- */
 
+static sk_status no_schedule(const char *name)
+{
+    const char *names[64];
+    int n = 0;
+    while (n < 64 && sk_schedule_parts[n]) names[n] = sk_schedule_parts[n]->name, n++;
+    const char *near = sk_nearest(name, names, n);
+    return sk_fail(SK_ECONF, "layout: no schedule is called '%s'%s%s%s", name,
+                   near ? " (did you mean '" : "; see skein list schedule", near ? near : "",
+                   near ? "'?)" : "");
+}
+
 /* What the passes ask about a tensor again and again: one look at the graph answers it. */
 static void index_tensors(sk_emit *e)
 {
     int all = e->g->tensors.n;
     e->read_by = sk_many(e->p->arena, uint64_t, all);
+    e->read_forward = sk_many(e->p->arena, uint64_t, all);
     e->as_part = sk_many(e->p->arena, unsigned, all);
     e->grad_made = sk_many(e->p->arena, sk_state, all);
     e->grad_parts = sk_many(e->p->arena, int, all);
@@ -248,6 +207,7 @@ static void index_tensors(sk_emit *e)
         for (int k = 0; k < n->n_in; k++) {
             int t = n->in[k]->id;
             e->read_by[t] |= 1ull << e->sp->stage[i];
+            if (n->phase == SK_FORWARD) e->read_forward[t] |= 1ull << e->sp->stage[i];
             for (int a = 0; a < e->l->mesh.n; a++)
                 if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->as_part[t] |= 1u << a;
         }
@@ -259,22 +219,69 @@ static void index_tensors(sk_emit *e)
     }
 }
 
-static int scalar(sk_emit *e, const sk_tensor *t)
+/* Backward nodes that only weights' gradients of their own layer wait for: the weight half of a
+ * backward pass. */
+static void find_late(sk_emit *e)
 {
-    if (!t || e->sp->stage[t->from->id] != e->p->stage) return -1;
-    int b = sk_emit_piece(e, t, SK_WIRE, &(sk_state){0}, -1);
-    e->p->bufs.v[b].keep = true;
-    return b;
+    char *early = sk_many(e->p->arena, char, e->g->tensors.n + 1);
+    e->late = sk_many(e->p->arena, char, e->g->nodes.n + 1);
+    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+        const sk_node *n = e->g->nodes.v[i];
+        e->late[i] = n->phase == SK_BACKWARD;
+        for (int o = 0; o < n->n_out; o++)
+            if (!n->into[o] && early[n->out[o]->id]) e->late[i] = 0;
+        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD; k++) {
+            const sk_node *from = n->in[k]->from;
+            if (!e->late[i] || (from && from->layer != n->layer)) early[n->in[k]->id] = 1;
+        }
+    }
 }
 
-/* The loss is counted where it is made, once along every axis that repeats it. */
-static bool counts_loss(const sk_emit *e)
+static bool makes(const sk_emit *e, const sk_tensor *sum)
 {
-    if (e->p->loss < 0) return false;
-    const sk_state *s = &e->sp->made[e->g->loss->id];
+    for (int i = 0; i < e->g->nodes.n; i++)
+        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
+            if (e->g->nodes.v[i]->into[o] == sum && e->sp->stage[i] == e->p->stage) return true;
+    return false;
+}
+
+/* A sum is counted where it is made, once along every axis that repeats it. */
+static bool counts(const sk_emit *e, const sk_tensor *sum)
+{
+    const sk_state *s = &e->sp->made[sum->id];
     for (int a = 0; a < e->l->mesh.n; a++)
         if (a != e->l->stage_axis && s->how[a] == SK_WHOLE && e->p->coord[a]) return false;
     return true;
+}
+
+/* The cell of the batch at which this rank's piece of a micro-batch begins; -1: it has none. */
+static int first_cell(const sk_emit *e, const sk_tensor *sum, int micro)
+{
+    const sk_state *made = &e->sp->made[sum->id];
+    const char batch[] = {e->g->batch, 0};
+    sk_state s = {0};
+    for (int a = 0; a < e->l->mesh.n; a++)
+        if (made->how[a] == SK_PSUM) s.how[a] = SK_SPLIT;
+    sk_extent box = sk_piece_of(e->g, e->l, batch, &s, e->p->coord, micro, e->p->n_micro);
+    return box.size[0] ? box.cells[0][0] : -1;
+}
+
+static void plan_sum(sk_emit *e, int which)
+{
+    const sk_tensor *t = e->g->sum[which];
+    sk_sum_plan *s = &e->p->sums[which];
+    sk_arena *a = e->p->arena;
+    if (!t || !makes(e, t)) return;
+    bool apart = e->l->canonical && which == SK_SUM_LOSS;
+    s->counts = counts(e, t);
+    s->n = apart ? e->p->n_micro : 1;
+    s->buf = sk_many(a, int, s->n);
+    s->cell = apart ? sk_many(a, int, s->n) : NULL;
+    for (int i = 0; i < s->n; i++) {
+        s->buf[i] = sk_emit_piece(e, t, SK_WIRE, &(sk_state){0}, -1);
+        e->p->bufs.v[s->buf[i]].keep = true;
+        if (apart) s->cell[i] = first_cell(e, t, i);
+    }
 }
 
 static sk_status prepare(sk_emit *e)
@@ -287,14 +294,32 @@ static sk_status prepare(sk_emit *e)
                        MOST_MICRO);
     e->hand = sk_many(p->arena, sk_at_hand *, e->g->tensors.n * p->n_micro);
     e->param_of = sk_many(p->arena, int, e->g->tensors.n + 1);
-    e->sends = sk_many(p->arena, int, e->sp->n_stages);
-    e->last_sent = sk_many(p->arena, int, e->sp->n_stages);
     index_tensors(e);
+    find_late(e);
+    sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
-    p->loss = scalar(e, e->g->loss);
-    p->weight = scalar(e, e->g->weight);
-    p->counts_loss = counts_loss(e);
+    for (int w = 0; w < SK_N_SUMS; w++) {
+        if (e->g->sum[w]) p->n_sums = w + 1;
+        plan_sum(e, w);
+    }
     return SK_OK;
+}
+
+/* The schedule says how many chunks of layers a stage has, and where each sits. */
+static sk_status place_chunks(sk_emit *e)
+{
+    const sk_layout *l = e->l;
+    int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
+    const sk_schedule *s = sk_schedule_find(l->schedule);
+    if (!s) return no_schedule(l->schedule);
+    int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1, n = each * stages;
+    if (l->chunks && l->chunks != each)
+        return sk_fail(SK_ECONF, "layout: schedule %s has %d chunks a stage, not %d", s->name, each,
+                       l->chunks);
+    e->schedule = s;
+    e->place = sk_many(e->p->arena, int, n);
+    for (int c = 0; c < n; c++) e->place[c] = sk_schedule_place(s, stages, c);
+    return sk_spread_graph(e->p->arena, e->g, l, e->place, n, &e->p->spread);
 }
 
 static void count_flops(sk_program *p)
@@ -328,7 +353,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
     p->stage = l->stage_axis < 0 ? 0 : p->coord[l->stage_axis];
     sk_emit e = {
         .p = p, .g = g, .l = &p->layout, .opts = o, .sp = &p->spread, .gathered_layer = -1};
-    SK_TRY(sk_spread_graph(a, g, l, &p->spread));
+    SK_TRY(place_chunks(&e));
     SK_TRY(prepare(&e));
     if (o->optim) SK_TRY(train_section(&e));
     p->n_train = p->insts.n;

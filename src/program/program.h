@@ -29,6 +29,7 @@
 #include "graph/graph.h"
 #include "layout/layout.h"
 #include "program/optim.h"
+#include "program/schedule.h"
 
 typedef enum sk_kind {
     SK_WEIGHTS,
@@ -68,8 +69,9 @@ typedef enum sk_act {
     SK_DO_SEND,   /* in[0] to a stage */
     SK_DO_RECV,   /* out[0] from a stage */
     SK_DO_SENT,   /* the first `count` sends of this step to peer have arrived */
-    SK_DO_STATS,  /* out[0] = {sum of squared gradients, loss, weight}, my share */
-    SK_DO_CLIP,   /* from in[0]: loss, norm, and the factor for gradients */
+    SK_DO_STATS,  /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
+                     out[1]: squared gradients as an exact number, in canonical order */
+    SK_DO_CLIP,   /* from in[0], in[1]: loss, norm, and the factor for gradients */
     SK_DO_UPDATE, /* one pass of the optimizer over one parameter's piece */
     SK_N_ACTS
 } sk_act;
@@ -82,6 +84,8 @@ typedef struct sk_inst {
     unsigned add;                       /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
+    sk_duty work;       /* of the task it belongs to */
+    int turn;           /* OP: of a node that is run once for every rank of a ring */
     int call;           /* START, WAIT */
     int peer;           /* SEND, RECV, SENT: rank */
     int64_t tag, count; /* SEND, RECV: what it is; SENT: how many */
@@ -93,6 +97,10 @@ typedef struct sk_inst {
 typedef struct sk_call_seg {
     int src, dst; /* buffers */
     int64_t outer, n, inner;
+    sk_grid cut;  /* canonical order: the n rows as cells */
+    sk_swap swap; /* all-to-all that re-splits a tensor: from one dim to another, see comm.h */
+    int64_t mid, n2;
+    sk_grid cut2;
 } sk_call_seg;
 
 typedef struct sk_call_plan {
@@ -123,6 +131,17 @@ typedef struct sk_param_plan {
     bool decay;
     int tie_group; /* group of stages that share it, or -1 */
 } sk_param_plan;
+
+/* A sum of the graph (loss, tokens, ...): scalars that this rank adds to, none if nothing here
+ * contributes.  One; or, of the loss in canonical order, one a micro-batch, each a subtree of
+ * the sum over the batch that begins at a cell. */
+typedef struct sk_sum_plan {
+    int n, *buf;
+    int *cell;   /* canonical: -1 where a micro-batch is empty here; NULL otherwise */
+    bool counts; /* here, and not on a rank that has the same */
+} sk_sum_plan;
+
+enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of SK_DO_STATS; behind the sums, the cells of the loss */
 
 typedef struct sk_program {
     sk_arena *arena;
@@ -156,10 +175,10 @@ typedef struct sk_program {
     } memories;
     sk_group *groups; /* one per axis, then the world, then one per set of tied stages */
     int n_groups;
-    int world;        /* the group of all */
-    int loss, weight; /* accumulators; -1 where this rank has none */
+    int world; /* the group of all */
+    sk_sum_plan sums[SK_N_SUMS];
+    int n_sums;       /* the graph has these */
     int logits;       /* of a program for sampling; -1 otherwise */
-    bool counts_loss; /* this rank's loss is counted in the sum */
     int stats;        /* buffer of the sums over all ranks; 0: none */
     uint64_t choices; /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
     int64_t scratch_per_thread;
@@ -197,6 +216,7 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 /* What the heaps of these programs are opened with: bytes[n] is filled. */
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
+sk_seg sk_call_shape(const sk_call_seg *s);   /* for comm, without places */
 
 /* Prove P1 to P9 for the programs of all ranks.  One sentence on the first that fails. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);

@@ -2,7 +2,7 @@
  *
  * Axis by axis: partial -> whole is an all-reduce, partial -> split a
  * reduce-scatter, split -> whole an all-gather, whole -> split a local slice,
- * split along one dim -> split along another a gather and a slice.  What was
+ * split along one dim -> split along another an all-to-all.  What was
  * made once for a micro-batch is kept at hand for the next who needs it. */
 #include "program/emit.h"
 
@@ -28,12 +28,14 @@ void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
     *list = h;
 }
 
-static int find(sk_emit *e, const sk_tensor *t, const sk_state *s)
+int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
         if (sk_state_equal(&h->state, s)) return h->buf;
     return -1;
 }
+
+void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
 
 /* A dim may be gathered or cut over an axis only while no axis that cuts later, and so finer,
  * splits it. */
@@ -63,9 +65,7 @@ static int collective(sk_emit *e, const sk_tensor *t, sk_coll_kind kind, const s
     int d = gather ? from->dim[axis] : whole ? 0 : to->dim[axis];
     int call = sk_emit_call(e, kind, reduce, t->type, axis, t->name);
     if (whole) sk_emit_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
-    else
-        sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, d), box->size[d],
-                    sk_box_count(box, d + 1, box->n));
+    else sk_emit_rows(e, call, src, dst, box, d);
     sk_emit_start(e, call);
     sk_emit_wait(e, call);
     return dst;
@@ -98,12 +98,39 @@ static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
     return slice(e, t, s, src); /* a slice of everything */
 }
 
+static bool moves(const sk_state *now, const sk_state *want, int a)
+{
+    return now->how[a] == SK_SPLIT && want->how[a] == SK_SPLIT && now->dim[a] != want->dim[a];
+}
+
+/* From a split along one dim to a split along another, over axis `a`. */
+static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+                          int a, int *buf)
+{
+    sk_state next = *now, whole = *now;
+    next.dim[a] = want->dim[a];
+    whole.how[a] = SK_WHOLE;
+    SK_TRY(finest(e, t, now, a, now->dim[a]));
+    SK_TRY(finest(e, t, &next, a, next.dim[a]));
+    sk_extent box =
+        sk_piece_of(e->g, e->l, t->letters, &whole, e->p->coord, e->micro, e->p->n_micro);
+    int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->micro);
+    int call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
+    sk_emit_swap(e, call, *buf, dst, &box, now->dim[a], next.dim[a]);
+    sk_emit_start(e, call);
+    sk_emit_wait(e, call);
+    *buf = dst;
+    *now = next;
+    return SK_OK;
+}
+
 /* Undo a split over axis `a` that is not wanted. */
 static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want, int a,
                         int *buf)
 {
     if (now->how[a] != SK_SPLIT) return SK_OK;
     if (want->how[a] == SK_SPLIT && now->dim[a] == want->dim[a]) return SK_OK;
+    if (moves(now, want, a) && t->role != SK_PARAM) return exchange(e, t, now, want, a, buf);
     SK_TRY(finest(e, t, now, a, now->dim[a]));
     sk_state next = *now;
     next.how[a] = SK_WHOLE;
@@ -174,16 +201,18 @@ static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
-    *buf = find(e, t, want);
+    *buf = sk_emit_find(e, t, want);
     if (*buf >= 0) return SK_OK;
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         /* As it was made here, or as it came from another stage. */
         sk_state made = e->sp->made[t->id], settled = sk_state_settled(&made), now = made;
-        *buf = find(e, t, &made);
-        if (*buf < 0) *buf = find(e, t, &settled), now = settled;
-        if (*buf < 0)
-            return sk_fail(SK_EBUG, "'%s' of micro-batch %d is not at hand", t->name, e->micro);
+        *buf = sk_emit_find(e, t, &made);
+        if (*buf < 0) now = settled, *buf = sk_emit_find(e, t, &settled);
+        if (*buf < 0) {
+            SK_TRY(sk_emit_receive(e, t));
+            *buf = sk_emit_find(e, t, &settled);
+        }
         SK_TRY(reshard(e, t, now, want, buf));
     }
     sk_emit_have(e, t, want, *buf);

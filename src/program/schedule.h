@@ -1,13 +1,27 @@
-/* schedule.h - in which order a pipeline stage works on its micro-batches. */
+/* schedule.h - in which order the stages of a pipeline work on their micro-batches.
+ *
+ * The layers are dealt to chunks in the order of the flow; a stage has one chunk, or several.
+ * Chunk c sits on stage c mod p, or, folded, first up and then down again:
+ *
+ *     p = 3, 2 chunks a stage       stage 0 1 2 0 1 2        folded: 0 1 2 2 1 0
+ *
+ * A schedule gives the order of every stage's tasks.  The backward pass of a chunk is one task (B),
+ * or two: its input half (I), on which the stage below waits, and its weight half (W), which
+ * can come any time later (Qi et al. 2023).  Programs are written from these lists alone, and
+ * verify proves that no stage waits for ever. */
 #ifndef SK_PROGRAM_SCHEDULE_H
 #define SK_PROGRAM_SCHEDULE_H
 
 #include "base/arena.h"
-#include "graph/graph.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+
+typedef enum sk_duty { SK_WORK_F, SK_WORK_B, SK_WORK_I, SK_WORK_W } sk_duty;
 
 typedef struct sk_task {
-    sk_phase phase;
-    int micro;
+    sk_duty work;
+    int micro, chunk; /* chunk of the whole pipeline */
 } sk_task;
 
 typedef struct sk_tasks {
@@ -16,14 +30,40 @@ typedef struct sk_tasks {
     int n, cap;
 } sk_tasks;
 
+typedef struct sk_pipe {
+    int n_stages, n_chunks, n_micro; /* chunks a stage */
+    const char *file;                /* of a schedule that is read from one */
+} sk_pipe;
+
 typedef struct sk_schedule {
     const char *name, *doc;
-    /* Every micro-batch once forward and once backward, in this stage's order. */
-    void (*emit)(sk_tasks *t, int stage, int n_stages, int n_micro);
+    const char *bubble, *memory; /* closed forms (doc/pipelines.md), or NULL */
+    int chunks;                  /* a stage, if the schedule fixes it; 0: as the layout says */
+    bool folded;
+    /* Fills tasks[stage] for every stage: each chunk and micro-batch once forward (F) and once
+     * backward (B, or I and later W). */
+    sk_status (*emit)(const sk_pipe *pipe, sk_tasks *tasks);
 } sk_schedule;
 
 extern const sk_schedule *const sk_schedule_parts[];
-const sk_schedule *sk_schedule_find(const char *name);
-void sk_task_add(sk_tasks *t, sk_phase phase, int micro);
+const sk_schedule *sk_schedule_find(const char *name); /* with a '/': the part that reads files */
+int sk_schedule_place(const sk_schedule *s, int n_stages, int chunk); /* its stage */
+void sk_task_add(sk_tasks *t, sk_duty work, int micro, int chunk);
+
+/* A schedule from the life of one micro-batch (the building block of Qi et al. 2024): the forward
+ * and the input half of every chunk begin at `when`, those of the next micro-batch `every` units
+ * later; all tasks take one unit.  That gives the order of F and I on each stage.  Idle times
+ * are then squeezed out, and W is woven in: where a stage would wait, and before an F that would
+ * be more than the `most`-th without its W. */
+typedef struct sk_weave {
+    int every, most;
+    int (*when)(const sk_pipe *pipe, sk_duty work, int chunk);
+} sk_weave;
+sk_status sk_schedule_weave(const sk_schedule *s, const sk_pipe *pipe, const sk_weave *w,
+                            sk_tasks *tasks);
+
+/* Is every task there once, on its stage, W behind its I, B and I behind their F, and does every
+ * stage come to its end? */
+sk_status sk_schedule_check(const sk_schedule *s, const sk_pipe *pipe, const sk_tasks *tasks);
 
 #endif

@@ -3,16 +3,15 @@
  * Sums over logical tensors (the global norm, an optimizer's own) are taken over
  * the pieces of all ranks, every element counted once: a piece that several
  * ranks have is counted by its owner. */
+#include "base/exact.h"
 #include "program/emit.h"
 
 #include <string.h>
 
-enum { N_STATS = 3 }; /* squared norm, loss, weight */
-
-static int numbers(sk_emit *e, const char *name, int64_t n)
+static int numbers(sk_emit *e, const char *name, sk_dtype type, int64_t n)
 {
     sk_extent box = {.n = 1, .size = {n}, .full = {n}};
-    int b = sk_emit_buffer(e, name, NULL, SK_WIRE, SK_F64, box);
+    int b = sk_emit_buffer(e, name, NULL, SK_WIRE, type, box);
     e->p->bufs.v[b].keep = true;
     return b;
 }
@@ -21,21 +20,30 @@ static void reduce_world(sk_emit *e, int buf, const char *what)
 {
     sk_program *p = e->p;
     if (p->n_ranks == 1) return;
-    int call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, SK_F64, p->world, what);
+    int call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, p->world, what);
     sk_emit_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
     sk_emit_start(e, call);
     sk_emit_wait(e, call);
 }
 
+/* In canonical order the loss goes by cells of the batch, and squares are added as integers:
+ * neither depends on who adds first. */
 static void stats(sk_emit *e)
 {
-    if (!e->p->stats) e->p->stats = numbers(e, "stats", N_STATS);
+    sk_program *p = e->p;
+    int cells = e->l->canonical ? sk_letter_cells(e->g, e->g->batch) : 0;
+    bool exact = e->l->canonical && e->training;
+    if (!p->stats) p->stats = numbers(e, "stats", SK_F64, SK_STAT_SUMS + p->n_sums + cells);
+    int squares = exact ? numbers(e, "squares", SK_I64, SK_EXACT_LIMBS) : -1;
     sk_inst *in = sk_emit_inst(e, SK_DO_STATS);
-    in->out[0] = e->p->stats;
+    in->out[0] = p->stats;
+    in->out[1] = squares;
     in->pass = e->training; /* with gradients or without */
-    reduce_world(e, e->p->stats, "loss and norm");
+    reduce_world(e, p->stats, "loss and norm");
+    if (exact) reduce_world(e, squares, "squares");
     in = sk_emit_inst(e, SK_DO_CLIP);
-    in->in[0] = e->p->stats;
+    in->in[0] = p->stats;
+    in->in[1] = squares;
     in->pass = e->training;
 }
 
@@ -73,7 +81,7 @@ static void gather_weights(sk_emit *e)
         if (call < 0)
             call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
                                 sk_print(p->arena, "weights from %s", q->tensor->name));
-        sk_emit_seg(e, call, q->shard, q->stored, 1, box->size[0], sk_box_count(box, 1, box->n));
+        sk_emit_rows(e, call, q->shard, q->stored, box, 0);
         p->calls.v[call].common = p->bufs.v[q->stored].common;
         bytes += sk_emit_logical(e, q->tensor);
         if (bytes < sk_emit_bucket(e) || p->calls.v[call].common)
@@ -99,7 +107,9 @@ void sk_emit_update(sk_emit *e)
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
         bool sums = p->optim->n_sums && p->optim->pass[pass + 1];
-        int after = sums ? numbers(e, "sums", n * SK_MAX_SUM) : -1;
+        int after = !sums             ? -1
+                    : e->l->canonical ? numbers(e, "sums", SK_I64, n * SK_MAX_SUM * 2)
+                                      : numbers(e, "sums", SK_F64, n * SK_MAX_SUM);
         one_pass(e, pass, before, after);
         before = after;
     }

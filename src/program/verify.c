@@ -43,6 +43,13 @@ static const sk_call_plan **slot(walker *w, int group, int64_t seq)
     return &w->calls[group * SK_COMM_FLIGHT + (int)(seq % SK_COMM_FLIGHT)];
 }
 
+static bool same_shape(const sk_call_seg *a, const sk_call_seg *b)
+{
+    return a->outer == b->outer && a->n == b->n && a->inner == b->inner && a->swap == b->swap &&
+           a->mid == b->mid && a->n2 == b->n2 && !memcmp(&a->cut, &b->cut, sizeof a->cut) &&
+           !memcmp(&a->cut2, &b->cut2, sizeof a->cut2);
+}
+
 static sk_status same_call(const walk *k, int me, int other, const sk_call_plan *a,
                            const sk_call_plan *b)
 {
@@ -50,9 +57,7 @@ static sk_status same_call(const walk *k, int me, int other, const sk_call_plan 
                 a->n_segs == b->n_segs && !strcmp(a->what, b->what) &&
                 a->algorithm == b->algorithm && a->root == b->root && a->common == b->common &&
                 k->w[me].members[a->group] == k->w[other].members[b->group];
-    for (int s = 0; same && s < a->n_segs; s++)
-        same = a->segs[s].outer == b->segs[s].outer && a->segs[s].n == b->segs[s].n &&
-               a->segs[s].inner == b->segs[s].inner;
+    for (int s = 0; same && s < a->n_segs; s++) same = same_shape(&a->segs[s], &b->segs[s]);
     if (same) return SK_OK;
     return sk_fail(SK_EBUG,
                    "P1: rank %d calls '%s' (kind %d, %" PRId64 " elements of %s, %d members, by "

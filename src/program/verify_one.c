@@ -6,6 +6,7 @@
  * calls and scratch live always; they are sorted once, so that a transient
  * buffer meets them by bisection. */
 #include "program/program.h"
+#include "comm/cut.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,10 +47,13 @@ static int64_t table_bytes(const sk_call_plan *c)
 static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_seg *s)
 {
     const sk_group *g = &p->groups[c->group];
-    int64_t from, to, size = (int64_t)sk_dtype_size(c->type);
-    sk_cut(s->n, g->me, g->n, &from, &to);
-    int64_t all = s->outer * s->n * s->inner * size,
-            part = s->outer * (to - from) * s->inner * size;
+    int64_t size = (int64_t)sk_dtype_size(c->type);
+    sk_seg shape = sk_call_shape(s);
+    int64_t all = sk_seg_count(&shape) * size,
+            part = s->outer * sk_seg_rows(&shape, g->me, g->n).n * s->inner * size;
+    if (c->kind == SK_ALLTOALL)
+        return p->bufs.v[s->src].bytes == sk_seg_gives(&shape, g->me, g->n) * size &&
+               p->bufs.v[s->dst].bytes == sk_seg_gets(&shape, g->me, g->n) * size;
     return p->bufs.v[s->src].bytes == (c->kind == SK_ALLGATHER ? part : all) &&
            p->bufs.v[s->dst].bytes == (c->kind == SK_REDUCE_SCATTER ? part : all);
 }
@@ -292,10 +296,9 @@ static sk_status reads_more(const sk_program *p, const marks *m, const sk_inst *
     for (int o = 0; o < SK_MAX_OUT; o++)
         if (in->add >> o & 1 || (in->act == SK_DO_ADD && !o)) SK_TRY(reads(p, m, in->out[o], pc));
     if (in->act != SK_DO_STATS) return SK_OK;
-    if (p->counts_loss) {
-        SK_TRY(reads(p, m, p->loss, pc));
-        SK_TRY(reads(p, m, p->weight, pc));
-    }
+    for (int w = 0; w < SK_N_SUMS; w++)
+        for (int i = 0; p->sums[w].counts && i < p->sums[w].n; i++)
+            SK_TRY(reads(p, m, p->sums[w].buf[i], pc));
     for (int i = 0; in->pass && i < p->params.n; i++)
         SK_TRY(reads(p, m, p->params.v[i].grad_shard, pc));
     return SK_OK;
@@ -382,7 +385,7 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
     const sk_graph *g = p->graph;
     int *runs = sk_many(a, int, g->nodes.n + 1);
     for (int pc = from; pc < to; pc++)
-        if (p->insts.v[pc].act == SK_DO_OP) runs[p->insts.v[pc].node->id]++;
+        if (p->insts.v[pc].act == SK_DO_OP && !p->insts.v[pc].turn) runs[p->insts.v[pc].node->id]++;
     for (int i = 0; i < g->nodes.n; i++) {
         bool here = p->spread.stage[i] == p->stage;
         int want = here && (backward || g->nodes.v[i]->phase == SK_FORWARD) ? p->n_micro : 0;

@@ -35,9 +35,9 @@ typedef struct message {
     double sent, arrived, taken;
 } message;
 
-typedef struct mail { /* from a walker to a stage */
+typedef struct mail { /* from a walker to another */
     message *v;
-    int n, cap, taken;
+    int n, cap, taken, to;
 } mail;
 
 typedef struct walker {
@@ -48,7 +48,11 @@ typedef struct walker {
     double now;
     int *circle;        /* by group; -1: not in it */
     int *posted, *done; /* by group: calls announced and finished */
-    int *charged;       /* unit machine: [2 * layer + phase] -> 1 + micro last paid for */
+    struct {
+        mail *v;
+        int n, cap;
+    } mails;
+    int *charged; /* unit machine: [4 * layer + work] -> 1 + micro last paid for */
 } walker;
 
 typedef struct walk {
@@ -56,12 +60,11 @@ typedef struct walk {
     const sk_paper_in *in;
     const sk_machine *m;
     const sk_layout *l;
-    int n, n_ranks, n_stages;
+    int n, n_ranks;
     walker *w;
     int *at; /* by rank: walker */
     circle *circles;
     int n_circles;
-    mail *mails; /* [walker * n_stages + stage] */
     sk_paper *out;
 } walk;
 
@@ -132,20 +135,25 @@ static void join_all(walk *k)
     }
 }
 
-static int stage_at(const walk *k, int rank)
+/* The rank that a message goes to or comes from: as far from this walker as `peer` is from the rank
+ * whose program it is. */
+static int partner(const walk *k, const walker *w, int peer)
 {
+    const sk_mesh *m = &k->l->mesh;
     int coord[SK_MAX_AXES];
-    sk_mesh_coords(&k->l->mesh, rank, coord);
-    return k->l->stage_axis < 0 ? 0 : coord[k->l->stage_axis];
+    sk_mesh_coords(m, peer, coord);
+    for (int a = 0; a < m->n; a++)
+        coord[a] = (coord[a] - w->p->coord[a] + w->coord[a] + m->size[a]) % m->size[a];
+    return sk_mesh_rank(m, coord);
 }
 
-/* The rank at another stage that this walker exchanges messages with. */
-static int partner(const walk *k, const walker *w, int stage)
+static mail *mail_between(walk *k, walker *from, int to)
 {
-    int coord[SK_MAX_AXES];
-    memcpy(coord, w->coord, sizeof coord);
-    coord[k->l->stage_axis] = stage;
-    return sk_mesh_rank(&k->l->mesh, coord);
+    for (int i = 0; i < from->mails.n; i++)
+        if (from->mails.v[i].to == to) return &from->mails.v[i];
+    mail *q = sk_push(k->arena, &from->mails);
+    *q = (mail){.to = to};
+    return q;
 }
 
 /* --- what instructions take --- */
@@ -194,10 +202,10 @@ static double unit_cost(walker *w, const sk_inst *in)
 {
     int last = w->p->graph->n_layers - 1;
     if (in->act != SK_DO_OP || in->layer < 1 || in->layer >= last) return 0;
-    int *paid = &w->charged[2 * in->layer + (int)in->phase];
+    int *paid = &w->charged[4 * in->layer + (int)in->work];
     if (*paid == in->micro + 1) return 0;
     *paid = in->micro + 1;
-    return in->phase == SK_FORWARD ? 1 : 2;
+    return in->work == SK_WORK_B ? 2 : 1;
 }
 
 static double cost(const walk *k, walker *w, const sk_inst *in)
@@ -297,8 +305,8 @@ static bool finish(walk *k, walker *w, const sk_inst *in)
 
 static void send(walk *k, walker *w, const sk_inst *in)
 {
-    int stage = stage_at(k, in->peer), to = partner(k, w, stage);
-    mail *q = &k->mails[(int64_t)(w - k->w) * k->n_stages + stage];
+    int to = partner(k, w, in->peer);
+    mail *q = mail_between(k, w, k->at[to]);
     bool one_host = w->rank / k->m->ranks_per_host == to / k->m->ranks_per_host;
     work(k, w, in);
     double free = q->n ? fmax(w->now, q->v[q->n - 1].arrived) : w->now;
@@ -309,8 +317,8 @@ static void send(walk *k, walker *w, const sk_inst *in)
 
 static bool receive(walk *k, walker *w, const sk_inst *in)
 {
-    int from = partner(k, w, stage_at(k, in->peer));
-    mail *q = &k->mails[(int64_t)k->at[from] * k->n_stages + w->out->stage];
+    int from = partner(k, w, in->peer);
+    mail *q = mail_between(k, &k->w[k->at[from]], (int)(w - k->w));
     bool one_host = w->rank / k->m->ranks_per_host == from / k->m->ranks_per_host;
     if (q->taken == q->n) return false;
     message *m = &q->v[q->taken++];
@@ -324,7 +332,7 @@ static bool receive(walk *k, walker *w, const sk_inst *in)
 
 static bool sent(walk *k, walker *w, const sk_inst *in)
 {
-    mail *q = &k->mails[(int64_t)(w - k->w) * k->n_stages + stage_at(k, in->peer)];
+    mail *q = mail_between(k, w, k->at[partner(k, w, in->peer)]);
     if (q->taken < in->count) return false;
     if (in->count) wait_for(w, INFINITY, q->v[in->count - 1].taken);
     return true;
@@ -394,7 +402,7 @@ static void open_walker(walk *k, int i, int rank)
     w->circle = sk_many(k->arena, int, p->n_groups);
     w->posted = sk_many(k->arena, int, p->n_groups);
     w->done = sk_many(k->arena, int, p->n_groups);
-    w->charged = sk_many(k->arena, int, 2 * (p->graph->n_layers + 1));
+    w->charged = sk_many(k->arena, int, 4 * (p->graph->n_layers + 1));
     if (!k->in->trace) return;
     w->out->times = sk_many(k->arena, double, 2 * (int64_t)end);
     w->out->moving = sk_many(k->arena, double, 2 * (int64_t)end);
@@ -413,7 +421,6 @@ static void open_walk(walk *k)
     k->out->v = sk_many(k->arena, sk_paper_rank, k->n);
     k->out->n = k->n;
     k->out->at = k->at;
-    k->mails = sk_many(k->arena, mail, (int64_t)k->n * k->n_stages);
     for (int r = 0; r < k->n_ranks; r++) {
         if (k->at[r] == opened) open_walker(k, opened++, r);
         k->out->v[k->at[r]].ranks++;
@@ -464,13 +471,8 @@ sk_status sk_paper_walk(sk_arena *a, const sk_paper_in *in, sk_paper *out)
 {
     const sk_program *p = in->programs[0];
     *out = (sk_paper){0};
-    walk k = {.arena = a,
-              .in = in,
-              .m = in->machine,
-              .l = &p->layout,
-              .n_ranks = p->n_ranks,
-              .n_stages = p->spread.n_stages,
-              .out = out};
+    walk k = {
+        .arena = a, .in = in, .m = in->machine, .l = &p->layout, .n_ranks = p->n_ranks, .out = out};
     open_walk(&k);
     SK_TRY(one_memory(&k));
     SK_TRY(walk_all(&k));

@@ -5,12 +5,15 @@
  * that "exposed communication" is a measurement and not a guess. */
 #include "run/run.h"
 #include "base/clock.h"
+#include "base/exact.h"
 #include "base/hash.h"
 #include "base/proc.h"
 #include "base/rng.h"
 #include "base/team.h"
+#include "base/zigzag.h"
 #include "device/blas.h"
 #include "run/deadline.h"
+#include "run/order.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,6 +42,8 @@ struct sk_run {
     bool validation, skip;
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
+    sk_exact exact[SK_TEAM_MOST];
+    sk_fixed fixed[SK_TEAM_MOST][SK_MAX_SUM];
 };
 
 /* --- opening --- */
@@ -60,12 +65,11 @@ static void lay_tables(sk_run *r)
                                .common = c->common,
                                .room = c->room < 0 ? 0 : p->bufs.v[c->room].offset,
                                .room_bytes = c->room_bytes};
-        for (int s = 0; s < c->n_segs; s++)
-            call->segs[s] = (sk_seg){.src = p->bufs.v[c->segs[s].src].offset,
-                                     .dst = p->bufs.v[c->segs[s].dst].offset,
-                                     .outer = c->segs[s].outer,
-                                     .n = c->segs[s].n,
-                                     .inner = c->segs[s].inner};
+        for (int s = 0; s < c->n_segs; s++) {
+            call->segs[s] = sk_call_shape(&c->segs[s]);
+            call->segs[s].src = p->bufs.v[c->segs[s].src].offset;
+            call->segs[s].dst = p->bufs.v[c->segs[s].dst].offset;
+        }
     }
 }
 
@@ -277,6 +281,26 @@ static void run_op(sk_run *r, int pc)
     sk_team_run(r->team, op_part, &j);
 }
 
+/* Places of a letter that is dealt in zigzag: row by row, the runs that lie together.  The letter
+ * is the last one of every input that has it. */
+static sk_status load_dealt(sk_run *r, const sk_buffer *b, char *to)
+{
+    sk_extent box = b->box;
+    int d = box.n - 1;
+    int64_t rows = d ? box.size[0] : 1, cols = box.size[d], row_at = box.at[0];
+    sk_assert(b->tensor->letters[d] == r->p->graph->dealt && d <= 1);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0, n = 0; k < cols; k += n) {
+            box.at[d] = sk_zigzag_run(b->box.at[d] + k, box.full[d], r->p->graph->zigzag, &n);
+            if (n > cols - k) n = cols - k;
+            box.size[d] = n;
+            if (d) box.at[0] = row_at + i, box.size[0] = 1;
+            SK_TRY(r->opts.fill(r->opts.fill_ctx, b->name, b->type, &box, r->step, r->validation,
+                                to + (size_t)(i * cols + k) * sk_dtype_size(b->type)));
+        }
+    return SK_OK;
+}
+
 static sk_status load(sk_run *r, const sk_inst *in)
 {
     const sk_buffer *b = &r->p->bufs.v[in->out[0]];
@@ -286,6 +310,8 @@ static sk_status load(sk_run *r, const sk_inst *in)
         return SK_OK;
     }
     if (!b->bytes) return SK_OK;
+    if (r->p->graph->dealt && strchr(b->tensor->letters, r->p->graph->dealt))
+        return load_dealt(r, b, to);
     return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->step, r->validation, to);
 }
 
@@ -360,30 +386,80 @@ static void norm_part(void *ctx, int part, int of)
     r->partial[part][0] = sum;
 }
 
+static void exact_part(void *ctx, int part, int of)
+{
+    sk_run *r = ctx;
+    const sk_program *p = r->p;
+    sk_exact *acc = &r->exact[part];
+    *acc = (sk_exact){0};
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        int64_t n = p->bufs.v[q->grad_shard].bytes / (int64_t)sizeof(real);
+        int64_t from = n * part / of, to = n * (part + 1) / of;
+        if (q->owner)
+            sk_exact_add_squares(acc, (const real *)sk_run_data(r, q->grad_shard) + from,
+                                 to - from);
+    }
+}
+
+static void squares_exactly(sk_run *r, int buf)
+{
+    sk_exact sum = {0};
+    sk_team_run(r->team, exact_part, r);
+    for (int i = 0; i < r->p->threads; i++) sk_exact_merge(&sum, &r->exact[i]);
+    memcpy(sk_run_data(r, buf), sum.limb, sizeof sum.limb);
+}
+
 static void stats(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     double *s = sk_run_data(r, in->out[0]);
-    s[0] = s[1] = s[2] = 0;
-    if (in->pass) {
+    memset(s, 0, (size_t)p->bufs.v[in->out[0]].bytes);
+    if (in->out[1] >= 0) squares_exactly(r, in->out[1]);
+    else if (in->pass) {
         sk_team_run(r->team, norm_part, r);
-        for (int i = 0; i < p->threads; i++) s[0] += r->partial[i][0];
+        for (int i = 0; i < p->threads; i++) s[SK_STAT_NORM] += r->partial[i][0];
     }
-    if (!p->counts_loss) return;
-    s[1] = (double)*(real *)sk_run_data(r, p->loss);
-    s[2] = (double)*(real *)sk_run_data(r, p->weight);
+    for (int w = 0; w < SK_N_SUMS; w++) {
+        const sk_sum_plan *sum = &p->sums[w];
+        for (int i = 0; sum->counts && i < sum->n; i++) {
+            double x = (double)*(real *)sk_run_data(r, sum->buf[i]);
+            if (!sum->cell) s[SK_STAT_SUMS + w] = x;
+            else if (sum->cell[i] >= 0) s[SK_STAT_SUMS + p->n_sums + sum->cell[i]] = x;
+        }
+    }
+}
+
+/* The sums are known: everybody finds the same loss and norm. */
+static void take_sums(sk_run *r, const sk_inst *in)
+{
+    const double *s = sk_run_data(r, in->in[0]);
+    int64_t cells = r->p->bufs.v[in->in[0]].box.size[0] - SK_STAT_SUMS - r->p->n_sums;
+    double sum[SK_N_SUMS] = {0};
+    memcpy(sum, s + SK_STAT_SUMS, sizeof *sum * (size_t)r->p->n_sums);
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = s[SK_STAT_NORM];
+    double loss =
+        cells ? sk_order_fold(s + SK_STAT_SUMS + r->p->n_sums, (int)cells) : sum[SK_SUM_LOSS];
+    if (in->in[1] >= 0) {
+        sk_exact acc;
+        memcpy(acc.limb, sk_run_data(r, in->in[1]), sizeof acc.limb);
+        squares = sk_exact_value(&acc);
+    }
+    r->out.loss = loss / tokens;
+    r->out.tokens = sum[SK_SUM_WEIGHT];
+    r->out.aux = sum[SK_SUM_AUX] / tokens;
+    r->out.drops = sum[SK_SUM_DROPS];
+    r->out.grad_norm = sqrt(squares) / tokens;
+    r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
 }
 
 static void clip(sk_run *r, const sk_inst *in)
 {
-    const double *s = sk_run_data(r, in->in[0]);
-    double tokens = s[2] > 0 ? s[2] : 1, norm = sqrt(s[0]) / tokens, most = r->opts.knobs.clip;
-    r->out.loss = s[1] / tokens;
-    r->out.tokens = s[2];
-    r->out.grad_norm = norm;
-    r->out.finite = isfinite(r->out.loss) && isfinite(norm);
+    double most = r->opts.knobs.clip;
+    take_sums(r, in);
     if (!in->pass) return;
-    double factor = most > 0 ? most / (norm + 1e-6) : 1;
+    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
+    double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens);
     r->skip = !r->out.finite;
 }
@@ -404,6 +480,7 @@ typedef struct update_job {
     sk_run *r;
     sk_piece piece;
     void (*pass)(sk_piece *p);
+    sk_view shape; /* canonical order: of the piece */
 } update_job;
 
 static void update_part(void *ctx, int part, int of)
@@ -427,6 +504,64 @@ static double *sums_of(const sk_run *r, const sk_inst *in, int buf)
     return (double *)sk_run_data(r, buf) + r->place[in->param] * SK_MAX_SUM;
 }
 
+static sk_fixed *fixed_of(const sk_run *r, const sk_inst *in, int buf)
+{
+    return (sk_fixed *)sk_run_data(r, buf) + r->place[in->param] * SK_MAX_SUM;
+}
+
+static void totals(const sk_run *r, const sk_inst *in, double sum[SK_MAX_SUM])
+{
+    if (in->in[1] < 0) return;
+    for (int s = 0; s < SK_MAX_SUM; s++)
+        sum[s] = r->p->layout.canonical ? sk_fixed_value(fixed_of(r, in, in->in[1]) + s)
+                                        : sums_of(r, in, in->in[1])[s];
+}
+
+/* A pass that leaves sums, in canonical order: run by run, summed by cells. */
+typedef struct cell_job {
+    const update_job *job;
+    sk_fixed *total;
+    double cell[SK_MAX_SUM];
+} cell_job;
+
+static void cell_run(void *ctx, int64_t from, int64_t n, bool last)
+{
+    cell_job *c = ctx;
+    sk_piece p = c->job->piece;
+    p.n = n;
+    p.param += from;
+    p.grad += from;
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        if (p.state[s]) p.state[s] += from;
+    memset(p.sum, 0, sizeof p.sum);
+    c->job->pass(&p);
+    for (int s = 0; s < SK_MAX_SUM; s++) c->cell[s] += p.sum[s];
+    if (!last) return;
+    for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_add(&c->total[s], c->cell[s]);
+    memset(c->cell, 0, sizeof c->cell);
+}
+
+static void cell_part(void *ctx, int part, int of)
+{
+    const update_job *j = ctx;
+    cell_job c = {.job = j, .total = j->r->fixed[part]};
+    memset(c.total, 0, sizeof j->r->fixed[part]);
+    sk_order_cells(&j->shape, part, of, cell_run, &c);
+}
+
+static void update_by_cells(sk_run *r, const sk_inst *in, update_job *j)
+{
+    const sk_param_plan *q = &r->p->params.v[in->param];
+    sk_fixed *sums = fixed_of(r, in, in->out[1]);
+    j->shape = sk_buffer_view(r->p, q->shard, r->base);
+    sk_team_run(r->team, cell_part, j);
+    for (int s = 0; s < SK_MAX_SUM; s++)
+        for (int t = 0; t < r->p->threads && q->owner; t++) {
+            sums[s].high += r->fixed[t][s].high; /* zeroed before the pass */
+            sums[s].low += r->fixed[t][s].low;
+        }
+}
+
 static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
@@ -441,7 +576,11 @@ static void update(sk_run *r, const sk_inst *in)
     for (int s = 0; s < p->optim->n_state; s++) j.piece.state[s] = sk_run_data(r, q->state[s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
         j.piece.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
-    if (in->in[1] >= 0) memcpy(j.piece.sum, sums_of(r, in, in->in[1]), sizeof j.piece.sum);
+    totals(r, in, j.piece.sum);
+    if (in->out[1] >= 0 && p->layout.canonical) {
+        update_by_cells(r, in, &j);
+        return;
+    }
     int parts = j.piece.n < SMALL ? 1 : p->threads;
     if (parts == 1) update_part(&j, 0, 1);
     else sk_team_run(r->team, update_part, &j);

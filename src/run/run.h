@@ -46,6 +46,8 @@ typedef struct sk_step_out {
     double loss;            /* mean over the tokens of the global step */
     double tokens;          /* sum of token weights */
     double grad_norm;       /* of the mean loss, before clipping */
+    double aux;             /* mean auxiliary loss (of routers), not part of loss */
+    double drops;           /* choices of experts that found no room */
     double seconds, waited; /* this rank's step; of which waiting for others or moving bytes */
     bool finite;            /* loss and norm are numbers; if not, no update was made, on any rank */
 } sk_step_out;

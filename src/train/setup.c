@@ -48,12 +48,9 @@ static sk_status make_graph(sk_setup *s)
     if (job->dtype != SK_F32)
         return sk_fail(SK_ECONF, "train.dtype is %s; this build computes in f32 only",
                        sk_dtype_name(job->dtype));
-    if (!strcmp(job->order, "canonical"))
-        return sk_fail(SK_ECONF, "order=canonical: this build has no canonical kernels; order=fast "
-                                 "agrees between layouts to rounding");
-    sk_graph_init(&s->graph, s->arena);
     sk_graph_size(&s->graph, 'b', job->batch);
     sk_graph_size(&s->graph, 't', job->seq);
+    sk_layout_expect(&s->layout, &s->graph);
     job->model->build(&s->graph, &job->hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_grad(&s->graph);
@@ -108,6 +105,7 @@ static sk_status make_layout(sk_setup *s)
     const char *text = job->layout;
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
+    s->layout.canonical |= !strcmp(job->order, "canonical");
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     s->n_micro = choose_micro(s);
     SK_TRY(sk_pin_find(job->algorithm, &s->pin));
@@ -183,8 +181,9 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
     SK_TRY(find_optim(out));
-    SK_TRY(make_graph(out));
+    sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
+    SK_TRY(make_graph(out));
     return SK_OK;
 }
 

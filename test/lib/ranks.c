@@ -9,7 +9,10 @@
 
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
 {
+    sk_layout l;
+    SK_TRY(sk_layout_read(t->layout ? t->layout : "dp=1", 0, &l));
     sk_graph_init(g, a);
+    sk_layout_expect(&l, g);
     sk_graph_size(g, 'b', t->batch);
     sk_graph_size(g, 't', t->seq);
     t->model->build(g, &t->hyper, SK_TRAIN);

@@ -1,0 +1,296 @@
+/* params.c - parameters: where they lie, who owns them, and how sharded ones are made whole.
+ *
+ * A parameter has a used state (what kernels see) and an update state (what the
+ * optimizer sees): the same, or cut once more along dim 0 over the shard axis.
+ *
+ *     shard nothing   weights used,   gradient used,   all-reduce at the end
+ *     shard state     weights used,   gradient used,   reduce-scatter at the end, gather weights
+ *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
+ *     shard params    weights cut:    gather per layer and task; gradient cut as above
+ *
+ * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
+ * in place, and to gather them is only to meet. */
+#include "program/emit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NOT_BEGUN = -1, NOTHING = -2 }; /* instead of a call */
+
+static bool sharded(const sk_emit *e, sk_shard level)
+{
+    return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0;
+}
+
+bool sk_emit_per_task(const sk_emit *e)
+{
+    return e->opts->optim && (e->l->canonical || sharded(e, SK_SHARD_GRADS));
+}
+
+/* --- parameters --- */
+
+/* A part of a kept buffer: my cut of dim 0 over the shard axis. */
+static int part_of(sk_emit *e, int whole, const sk_tensor *t, const sk_state *cut)
+{
+    sk_program *p = e->p;
+    int part = sk_emit_piece(e, t, p->bufs.v[whole].kind, cut, -1);
+    sk_buffer *b = &p->bufs.v[part], *w = &p->bufs.v[whole];
+    b->keep = true;
+    b->within = whole;
+    b->part_at = b->box.n ? (b->box.at[0] - w->box.at[0]) * sk_box_count(&b->box, 1, b->box.n) *
+                                (int64_t)sk_dtype_size(b->type)
+                          : 0;
+    return part;
+}
+
+static int kept(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, const sk_state *s)
+{
+    int b = sk_emit_piece(e, t, kind, s, -1);
+    e->p->bufs.v[b].name = name;
+    e->p->bufs.v[b].keep = true;
+    return b;
+}
+
+/* The rank that speaks for a piece that several have: the first along every axis that repeats it.
+ */
+static bool first_of(const sk_emit *e, const sk_state *s, uint64_t stages)
+{
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        if (a == e->l->stage_axis) {
+            if (stages && (stages & ((1ull << e->p->stage) - 1))) return false;
+        } else if (s->how[a] == SK_WHOLE && e->p->coord[a]) return false;
+    }
+    return true;
+}
+
+/* The optimizer sees a piece of what kernels see; a scalar cannot be cut. */
+bool sk_emit_is_cut(const sk_emit *e, const sk_param_plan *q)
+{
+    return sharded(e, SK_SHARD_STATE) && q->update.how[e->l->shard_axis] == SK_SPLIT &&
+           q->used.how[e->l->shard_axis] != SK_SPLIT;
+}
+
+static void plan_grad(sk_emit *e, sk_param_plan *q)
+{
+    const sk_tensor *t = q->tensor;
+    sk_program *p = e->p;
+    const char *name = sk_print(p->arena, "%s.grad", t->name);
+    q->grad = -1;
+    if (!sk_emit_per_task(e)) {
+        q->grad = kept(e, name, t, SK_GRADS, &q->used);
+        q->grad_shard = sk_emit_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
+    } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
+    for (int s = 0; s < e->opts->optim->n_state; s++) {
+        name =
+            sk_print(p->arena, "%s.%s.%s", t->name, e->opts->optim->name, e->opts->optim->state[s]);
+        q->state[s] = kept(e, name, t, SK_OPTIM, &q->update);
+        p->bufs.v[q->state[s]].zero = true;
+    }
+}
+
+/* Groups of tied stages are numbered by the order of the parameters that need them, on all ranks.
+ */
+static int tie_group(sk_emit *e, uint64_t set, uint64_t *sets, int *n_sets)
+{
+    int i = 0;
+    if ((set & (set - 1)) == 0) return -1;
+    while (i < *n_sets && sets[i] != set) i++;
+    if (i == *n_sets) sets[(*n_sets)++] = set;
+    return (set >> e->p->stage & 1) ? e->p->world + 1 + i : -1;
+}
+
+static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
+{
+    sk_program *p = e->p;
+    const sk_mesh *m = &e->l->mesh;
+    p->n_groups = m->n + 1 + n_sets;
+    p->groups = sk_many(p->arena, sk_group, p->n_groups);
+    for (int i = 0; i < p->n_groups; i++) {
+        int axis = i < m->n ? i : i == p->world ? -1 : e->l->stage_axis;
+        p->groups[i].me = -1;
+        if (i > p->world && !(sets[i - p->world - 1] >> p->stage & 1)) continue; /* not mine */
+        int n = axis < 0 ? p->n_ranks : m->size[axis], *ranks = sk_many(p->arena, int, n),
+            count = 0;
+        for (int k = 0; k < n; k++) {
+            int coord[SK_MAX_AXES];
+            memcpy(coord, p->coord, sizeof coord);
+            if (i > p->world && !(sets[i - p->world - 1] >> k & 1)) continue;
+            if (axis >= 0) coord[axis] = k;
+            ranks[count] = axis >= 0 ? sk_mesh_rank(m, coord) : k;
+            if (ranks[count] == p->rank) p->groups[i].me = count;
+            count++;
+        }
+        p->groups[i].n = count;
+        p->groups[i].ranks = ranks;
+    }
+}
+
+/* Contributions are added up in place: they must be made alike, and cut as the weight is. */
+static sk_status grads_fit(const sk_emit *e, const sk_param_plan *q)
+{
+    const sk_tensor *t = q->tensor;
+    sk_state first = e->grad_made[t->id];
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++) {
+            const sk_state *made = &e->sp->node[i].out[o];
+            if (e->g->nodes.v[i]->into[o] != t) continue;
+            for (int a = 0; a < e->l->mesh.n; a++) {
+                bool split = q->used.how[a] == SK_SPLIT;
+                if (made->how[a] == first.how[a] && split == (made->how[a] == SK_SPLIT) &&
+                    (!split || made->dim[a] == q->used.dim[a]))
+                    continue;
+                return sk_fail(SK_ECONF,
+                               "layout: the gradient of '%s' would not be cut over '%s' as the "
+                               "weight \"%s\" is; split fewer of these letters over '%s'",
+                               t->name, e->l->mesh.name[a], t->letters, e->l->mesh.name[a]);
+            }
+        }
+    }
+    return SK_OK;
+}
+
+/* Common memory needs a piece for each rank: what cannot be cut is everybody's own. */
+static bool is_common(const sk_emit *e, const sk_param_plan *q)
+{
+    return e->l->replica && sk_emit_is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
+}
+
+static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int tie)
+{
+    sk_program *p = e->p;
+    sk_param_plan *q = sk_push(p->arena, &p->params);
+    e->param_of[t->id] = p->params.n - 1;
+    *q = (sk_param_plan){.tensor = t,
+                         .used = e->sp->made[t->id],
+                         .tie_group = tie,
+                         .decay = t->init > 0,
+                         .grad = -1,
+                         .grad_shard = -1};
+    q->update = q->used;
+    if (sharded(e, SK_SHARD_STATE) && t->letters[0]) {
+        int a = e->l->shard_axis; /* what a letter splits over it needs no cut more */
+        if (q->used.how[a] != SK_SPLIT) q->update.dim[a] = 0;
+        q->update.how[a] = SK_SPLIT;
+    }
+    SK_TRY(grads_fit(e, q));
+    bool cut = sharded(e, SK_SHARD_PARAMS);
+    q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
+    q->shard = cut || !sk_emit_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
+    p->bufs.v[q->stored].common = is_common(e, q);
+    q->owner = first_of(e, &q->update, set);
+    q->writes = first_of(e, cut ? &q->update : &q->used, set);
+    if (e->opts->optim) plan_grad(e, q);
+    return SK_OK;
+}
+
+/* For every (phase, layer) of this stage, the parameters its nodes read. */
+static void index_uses(sk_emit *e)
+{
+    sk_program *p = e->p;
+    e->uses = sk_many(p->arena, sk_ints, 2 * (e->g->n_layers + 1));
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        if (e->sp->stage[i] != p->stage) continue;
+        sk_ints *list = &e->uses[2 * n->layer + (int)n->phase];
+        for (int k = 0; k < n->n_in; k++) {
+            int q = e->param_of[n->in[k]->id], at = 0;
+            if (q < 0 || n->in[k]->role != SK_PARAM) continue;
+            while (at < list->n && list->v[at] != q) at++;
+            if (at == list->n) *sk_push(p->arena, list) = q;
+        }
+    }
+}
+
+sk_status sk_emit_params(sk_emit *e)
+{
+    sk_program *p = e->p;
+    uint64_t sets[64];
+    int n_sets = 0;
+    p->world = e->l->mesh.n;
+    for (int i = 0; i < e->g->tensors.n; i++) {
+        const sk_tensor *t = e->g->tensors.v[i];
+        e->param_of[i] = -1;
+        if (t->role == SK_MEMORY) {
+            int b = kept(e, t->name, t, SK_ACTS, &e->sp->made[i]);
+            p->bufs.v[b].zero = true;
+            *sk_push(p->arena, &p->memories) = b;
+            e->param_of[i] = p->memories.n - 1;
+        }
+        if (t->role != SK_PARAM) continue;
+        uint64_t set = e->read_by[t->id];
+        int tie = tie_group(e, set, sets, &n_sets);
+        if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
+        if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
+    }
+    make_groups(e, sets, n_sets);
+    index_uses(e);
+    e->left = sk_many(p->arena, int, p->params.n + 1);
+    e->begun = sk_many(p->arena, char, p->params.n + 1);
+    e->gathering = sk_many(p->arena, int, e->g->n_layers + 1);
+    for (int i = 0; i <= e->g->n_layers; i++) e->gathering[i] = NOT_BEGUN;
+    for (int i = 0; i < p->params.n; i++)
+        e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
+    return SK_OK;
+}
+
+/* --- sharded weights, made whole for one layer of one task --- */
+
+static const sk_ints *uses_of(const sk_emit *e, int layer)
+{
+    return &e->uses[2 * layer + (int)e->phase];
+}
+
+/* Starts gathering what a layer reads and is not at hand. */
+static void begin_gather(sk_emit *e, int layer)
+{
+    sk_program *p = e->p;
+    const sk_ints *uses = uses_of(e, layer);
+    if (e->gathering[layer] != NOT_BEGUN) return;
+    e->gathering[layer] = NOTHING;
+    for (int k = 0; k < uses->n; k++) {
+        const sk_param_plan *q = &p->params.v[uses->v[k]];
+        if (!sk_emit_is_cut(e, q) || sk_emit_find(e, q->tensor, &q->used) >= 0) continue;
+        if (e->gathering[layer] == NOTHING)
+            e->gathering[layer] = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
+                                               sk_print(p->arena, "weights of layer %d", layer));
+        int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
+        const sk_extent *box = &p->bufs.v[whole].box;
+        sk_emit_rows(e, e->gathering[layer], q->stored, whole, box, 0);
+        sk_emit_have(e, q->tensor, &q->used, whole);
+    }
+    if (e->gathering[layer] != NOTHING) sk_emit_fly(e, e->gathering[layer]);
+}
+
+/* This layer's weights, and the start of those of the next ones in this task. */
+static void open_layer(sk_emit *e)
+{
+    int at = 0;
+    while (at < e->layers.n && e->layers.v[at] != e->layer) at++;
+    int ahead = e->work == SK_WORK_W ? 0 : e->l->prefetch; /* weight halves read few weights */
+    for (int k = at; k <= at + ahead && k < e->layers.n; k++) begin_gather(e, e->layers.v[k]);
+    sk_emit_settle(e, e->gathering[e->layer]);
+    e->gathered_layer = e->layer;
+}
+
+/* The buffer that has a parameter as kernels see it. */
+int sk_emit_gathered(sk_emit *e, int param)
+{
+    const sk_param_plan *q = &e->p->params.v[param];
+    if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return q->stored;
+    if (e->gathered_layer != e->layer) open_layer(e);
+    int buf = sk_emit_find(e, q->tensor, &q->used);
+    sk_assert(buf >= 0);
+    return buf;
+}
+
+/* The layer is done: its weights are given up, or kept for the backward pass. */
+void sk_emit_close_layer(sk_emit *e)
+{
+    const sk_ints *uses = uses_of(e, e->layer);
+    e->gathered_layer = -1;
+    if (!sharded(e, SK_SHARD_PARAMS)) return;
+    sk_emit_settle(e, e->gathering[e->layer]); /* if nobody read them after all */
+    e->gathering[e->layer] = NOT_BEGUN;
+    if (e->l->keep && e->training && e->work == SK_WORK_F) return;
+    for (int k = 0; k < uses->n; k++) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
+}
