@@ -204,7 +204,6 @@ static void compile_stories(void)
     compile_story("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
     compile_story("pp=65", "at most 64");
     compile_story("pp=2 schedule=zb-v chunks=3", "has 2 chunks a stage, not 3");
-    compile_story("mesh a=2 z=2; split h over a; split h b over z", "name 'z' before 'a'");
 }
 
 /* --- anything at all --- */

@@ -23,9 +23,7 @@
  *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
- * is [n*i/p, n*(i+1)/p), and may be empty.  When several axes cut one dim, the
- * mesh's last axis cuts first and the axis that shards parameters last of all,
- * so that its pieces lie side by side in what the others left. */
+ * is [n*i/p, n*(i+1)/p), and may be empty. */
 #ifndef SK_LAYOUT_LAYOUT_H
 #define SK_LAYOUT_LAYOUT_H
 
@@ -75,7 +73,10 @@ void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
 int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
-int sk_layout_cutter(const sk_layout *l, int k); /* the axis that is the k-th to cut a dim */
+/* The axis that is the k-th to cut dims: the mesh's last axis first.  Last of all cuts, of the
+ * batch, an axis that splits other letters too (experts: it must be free to exchange one for the
+ * other); of other dims, the axis that shards parameters (its pieces lie side by side). */
+int sk_layout_cutter(const sk_layout *l, bool batch, int k);
 
 /* Does some operand or result need all of the letter while others are split along it? */
 bool sk_node_far(const sk_node *n, char letter);

@@ -45,12 +45,17 @@ void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
     *to = n * (i + 1) / p;
 }
 
-int sk_layout_cutter(const sk_layout *l, int k)
+static bool cuts_last(const sk_layout *l, bool batch, int axis)
 {
-    int last = l->mesh.n - 1;
-    if (l->shard_axis < 0) return last - k;
-    if (k == last) return l->shard_axis;
-    return last - k - (last - k <= l->shard_axis);
+    return batch ? l->split[axis][0] == 'b' && l->split[axis][1] : axis == l->shard_axis;
+}
+
+int sk_layout_cutter(const sk_layout *l, bool batch, int k)
+{
+    for (int last = 0; last < 2; last++)
+        for (int a = l->mesh.n - 1; a >= 0; a--)
+            if (cuts_last(l, batch, a) == last && !k--) return a;
+    return 0;
 }
 
 bool sk_state_equal(const sk_state *a, const sk_state *b)
@@ -109,7 +114,7 @@ sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters
             sk_tree_cut(&cells[0], &cells[1], micro, n_micro);
         }
         for (int k = 0; k < l->mesh.n; k++) {
-            int a = sk_layout_cutter(l, k);
+            int a = sk_layout_cutter(l, letters[d] == g->batch, k);
             if (s->how[a] != SK_SPLIT || s->dim[a] != d) continue;
             int64_t lo, hi;
             sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);

@@ -5,7 +5,8 @@
  * that have the letter come split, the others whole; results that have it are
  * split, the others are partial.  A node without such a letter works on whole
  * operands, except that a linear one passes partial sums on: so gradients of
- * branches are joined first and reduced once.
+ * branches are joined first and reduced once (not in canonical order, where each sum is
+ * finished before the next).
  *
  * If an axis splits several of a node's letters, one along which a weight and an activation
  * lie side by side wins (experts: the tokens travel, not the weights); then the one along which
@@ -157,7 +158,7 @@ static void one_axis(const sk_graph *g, const sk_layout *l, sk_spread *sp, const
     char letter = axis == l->stage_axis || l->mesh.size[axis] == 1 ? 0 : choose(g, l, sp, n, axis);
     sk_how missing = !letter ? SK_WHOLE : n->op->flags & SK_OP_MAX ? SK_PMAX : SK_PSUM;
     s->letter[axis] = letter;
-    bool pass = !letter && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
+    bool pass = !letter && !l->canonical && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
     unsigned far = l->by[axis] == SK_BY_RING ? 0 : ~0u; /* pieces come by, one after the other */
     for (int i = 0; i < n->n_in; i++)
         set(&s->in[i], axis, n->letters_in[i], n->far_in[i] & far, letter,

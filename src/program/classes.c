@@ -33,7 +33,7 @@ static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter
 {
     bool shard = sharded(g, l, letter);
     for (int k = 0; k < l->mesh.n; k++) {
-        int a = sk_layout_cutter(l, k);
+        int a = sk_layout_cutter(l, letter == g->batch, k);
         bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis);
         if (cuts && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
     }

@@ -10,7 +10,7 @@
  * contribute to a tied weight is summed apart and added last, as it is when they sit on two stages.
  *
  * Axes are taken in the order in which they cut the batch, the finest first: that is the
- * order of the tree.  The shard axis is the finest, so the others see only pieces. */
+ * order of the tree.  Behind the shard axis the others see only pieces. */
 #include "program/emit.h"
 
 #include <string.h>
@@ -52,6 +52,12 @@ static bool scattered(const sk_emit *e, const sk_param_plan *q)
     return sk_emit_is_cut(e, q) && e->grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PSUM;
 }
 
+/* The axis whose turn is the k-th: the finest of the batch first. */
+static int turn(const sk_emit *e, int k)
+{
+    return sk_layout_cutter(e->l, true, e->l->mesh.n - 1 - k);
+}
+
 static bool partial_over(const sk_emit *e, const sk_param_plan *q, int axis)
 {
     if (axis == e->l->shard_axis && sk_emit_is_cut(e, q)) return false; /* scattered or sliced */
@@ -89,12 +95,12 @@ static int scatter_ready(sk_emit *e)
     return call;
 }
 
-static int sum_ready(sk_emit *e, int axis)
+static int sum_ready(sk_emit *e, int axis, bool cut)
 {
     int call = -1;
     for (int i = 0; i < e->ready.n; i++) {
         const sk_param_plan *q = plan_of(e, e->ready.v[i]);
-        if (partial_over(e, q, axis)) join_sum(e, &call, axis, q, q->grad_shard);
+        if (partial_over(e, q, axis)) join_sum(e, &call, axis, q, cut ? q->grad_shard : q->grad);
     }
     return call;
 }
@@ -102,14 +108,16 @@ static int sum_ready(sk_emit *e, int axis)
 /* What was reduced over one axis is done before it goes over the next. */
 static void flush(sk_emit *e)
 {
-    int before = scatter_ready(e);
-    if (before >= 0) sk_emit_fly(e, before);
-    for (int k = e->l->mesh.n - 1; k >= 0; k--) {
-        int call = sum_ready(e, sk_layout_cutter(e->l, k));
-        if (call < 0) continue;
-        if (before >= 0) sk_emit_settle(e, before);
-        sk_emit_fly(e, call);
-        before = call;
+    bool cut = e->l->shard_axis < 0;
+    for (int k = 0, before = -1; k < e->l->mesh.n; k++) {
+        int axis = turn(e, k), calls[2] = {sum_ready(e, axis, cut), -1};
+        if (axis == e->l->shard_axis) calls[1] = scatter_ready(e), cut = true;
+        for (int i = 0; i < 2; i++) {
+            if (calls[i] < 0) continue;
+            if (before >= 0) sk_emit_settle(e, before);
+            sk_emit_fly(e, calls[i]);
+        }
+        if (calls[0] >= 0 || calls[1] >= 0) before = calls[1] >= 0 ? calls[1] : calls[0];
     }
     e->ready.n = 0;
     e->ready_bytes = 0;
@@ -212,13 +220,14 @@ static void scatter_task(sk_emit *e)
     now(e, call);
 }
 
-static void sum_task(sk_emit *e, int axis)
+static void sum_task(sk_emit *e, int axis, bool cut)
 {
     int call = -1;
     for (int i = 0; i < e->portions.n; i++) {
         const sk_portion *x = &e->portions.v[i];
         const sk_param_plan *q = plan_of(e, x->param);
-        if (x->full >= 0 && partial_over(e, q, axis)) join_sum(e, &call, axis, q, x->piece);
+        if (x->full >= 0 && partial_over(e, q, axis))
+            join_sum(e, &call, axis, q, cut ? x->piece : x->full);
     }
     now(e, call);
 }
@@ -239,8 +248,13 @@ void sk_emit_task_end(sk_emit *e)
 {
     sk_emit_close_layer(e);
     if (!e->training || !sk_emit_per_task(e)) return;
-    scatter_task(e);
-    for (int k = e->l->mesh.n - 1; k >= 0; k--) sum_task(e, sk_layout_cutter(e->l, k));
+    bool cut = e->l->shard_axis < 0;
+    for (int k = 0; k < e->l->mesh.n; k++) {
+        sum_task(e, turn(e, k), cut);
+        if (turn(e, k) != e->l->shard_axis) continue;
+        scatter_task(e);
+        cut = true;
+    }
     collect_task(e);
 }
 

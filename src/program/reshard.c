@@ -37,21 +37,36 @@ int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s)
 
 void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
 
-/* A dim may be gathered or cut over an axis only while no axis that cuts later, and so finer,
+static bool cut_by(const sk_state *s, int axis, int dim)
+{
+    return s->how[axis] == SK_SPLIT && s->dim[axis] == dim;
+}
+
+/* A dim can be gathered or cut over an axis only while no axis that cuts later, and so finer,
  * splits it. */
-static sk_status finest(sk_emit *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
+static bool finest(const sk_emit *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
 {
     for (int k = e->l->mesh.n - 1; k >= 0; k--) {
-        int a = sk_layout_cutter(e->l, k);
+        int a = sk_layout_cutter(e->l, t->letters[dim] == e->g->batch, k);
         if (a == axis) break;
-        if (s->how[a] == SK_SPLIT && s->dim[a] == dim && e->l->mesh.size[a] > 1)
-            return sk_fail(SK_ECONF,
-                           "layout: '%s' would have to be moved over '%s' while '%s' splits the "
-                           "same dim '%c'; name '%s' before '%s' in the mesh",
-                           t->name, e->l->mesh.name[axis], e->l->mesh.name[a], t->letters[dim],
-                           e->l->mesh.name[axis], e->l->mesh.name[a]);
+        if (cut_by(s, a, dim)) return false;
     }
-    return SK_OK;
+    return true;
+}
+
+/* Must this axis's split of a dim be undone?  If it is not wanted, or if one that cuts before it
+ * changes: then it is cut again afterwards. */
+static bool undone(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want,
+                   int axis)
+{
+    int d = now->dim[axis];
+    if (now->how[axis] != SK_SPLIT) return false;
+    for (int k = 0; k < e->l->mesh.n; k++) {
+        int a = sk_layout_cutter(e->l, t->letters[d] == e->g->batch, k);
+        if (cut_by(now, a, d) != cut_by(want, a, d)) return true;
+        if (a == axis) break;
+    }
+    return false;
 }
 
 /* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
@@ -98,9 +113,15 @@ static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
     return slice(e, t, s, src); /* a slice of everything */
 }
 
-static bool moves(const sk_state *now, const sk_state *want, int a)
+/* Can axis `a` go from one dim to another at once? */
+static bool moves(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want,
+                  int a)
 {
-    return now->how[a] == SK_SPLIT && want->how[a] == SK_SPLIT && now->dim[a] != want->dim[a];
+    if (want->how[a] != SK_SPLIT || now->dim[a] == want->dim[a] || t->role == SK_PARAM)
+        return false;
+    sk_state next = *now;
+    next.dim[a] = want->dim[a];
+    return finest(e, t, now, a, now->dim[a]) && finest(e, t, &next, a, next.dim[a]);
 }
 
 /* From a split along one dim to a split along another, over axis `a`. */
@@ -110,8 +131,6 @@ static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     sk_state next = *now, whole = *now;
     next.dim[a] = want->dim[a];
     whole.how[a] = SK_WHOLE;
-    SK_TRY(finest(e, t, now, a, now->dim[a]));
-    SK_TRY(finest(e, t, &next, a, next.dim[a]));
     sk_extent box =
         sk_piece_of(e->g, e->l, t->letters, &whole, e->p->coord, e->micro, e->p->n_micro);
     int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->micro);
@@ -124,14 +143,11 @@ static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     return SK_OK;
 }
 
-/* Undo a split over axis `a` that is not wanted. */
+/* Undo a split over axis `a`. */
 static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want, int a,
                         int *buf)
 {
-    if (now->how[a] != SK_SPLIT) return SK_OK;
-    if (want->how[a] == SK_SPLIT && now->dim[a] == want->dim[a]) return SK_OK;
-    if (moves(now, want, a) && t->role != SK_PARAM) return exchange(e, t, now, want, a, buf);
-    SK_TRY(finest(e, t, now, a, now->dim[a]));
+    if (moves(e, t, now, want, a)) return exchange(e, t, now, want, a, buf);
     sk_state next = *now;
     next.how[a] = SK_WHOLE;
     *buf = collective(e, t, SK_ALLGATHER, now, &next, a, *buf);
@@ -145,7 +161,6 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
 {
     sk_how from = (sk_how)now->how[a], to = (sk_how)want->how[a];
     if (from == to) return SK_OK;
-    if (to == SK_SPLIT) SK_TRY(finest(e, t, now, a, want->dim[a]));
     sk_state next = *now;
     if (from == SK_PSUM && to == SK_SPLIT) {
         next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
@@ -171,6 +186,26 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     return SK_OK;
 }
 
+/* What cuts last is gathered first; several rounds, since the batch has an order of its own. */
+static sk_status gather_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+                            int *buf)
+{
+    for (bool more = true; more;) {
+        more = false;
+        for (int a = 0; a < e->l->mesh.n; a++) {
+            if (!undone(e, t, now, want, a) || !finest(e, t, now, a, now->dim[a])) continue;
+            SK_TRY(gather(e, t, now, want, a, buf));
+            more = true;
+        }
+    }
+    return SK_OK;
+}
+
+static bool batch_dim(const sk_emit *e, const sk_tensor *t, const sk_state *s, int a)
+{
+    return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
+}
+
 static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_state *want,
                          int *buf)
 {
@@ -178,9 +213,12 @@ static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_
     for (int a = n - 1; a >= 0; a--) /* sums while pieces are small */
         if (now.how[a] != SK_SPLIT && want->how[a] == SK_WHOLE)
             SK_TRY(one_axis(e, t, &now, want, a, buf));
-    for (int k = n - 1; k >= 0; k--) /* what cuts last is gathered first */
-        SK_TRY(gather(e, t, &now, want, sk_layout_cutter(e->l, k), buf));
-    for (int k = 0; k < n; k++) SK_TRY(one_axis(e, t, &now, want, sk_layout_cutter(e->l, k), buf));
+    SK_TRY(gather_all(e, t, &now, want, buf));
+    for (int batch = 0; batch < 2; batch++)
+        for (int k = 0; k < n; k++) {
+            int a = sk_layout_cutter(e->l, batch, k);
+            if (batch_dim(e, t, want, a) == batch) SK_TRY(one_axis(e, t, &now, want, a, buf));
+        }
     return SK_OK;
 }
 

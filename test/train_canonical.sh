@@ -1,0 +1,49 @@
+#!/bin/bash
+# train_canonical.sh - order=canonical: one run of 20 steps on many layouts ends in the same bytes.
+set -eu
+skein=$(realpath "${1:-build/release/skein}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+ways=0
+
+# train MODEL RANKS LAYOUT [key=value ...]: cmp of final/model.safetensors with the first of MODEL.
+train() {
+    local model=$1 ranks=$2 layout=$3 name
+    shift 3
+    name=$model.$(echo "$layout $*" | tr -c 'a-zA-Z0-9\n' _)
+    "$skein" train model="$model" layout="$layout" order=canonical train.steps=20 train.batch=8 \
+        train.seq=24 optim.warmup=2 log.every=20 val.every=0 run="$name" -n "$ranks" "$@" \
+        >"$name.log" 2>&1 || { echo "$model on \"$layout\": $(tail -n 5 "$name.log")"; exit 1; }
+    if [ ! -f "$model.first" ]; then echo "$name" >"$model.first"; fi
+    cmp "$(cat "$model.first")/final/model.safetensors" "$name/final/model.safetensors" ||
+        { echo "$model: other bits on \"$layout\" $*"; exit 1; }
+    ways=$((ways + 1))
+}
+
+for model in tiny switch-tiny; do
+    train $model 1 "dp=1" train.threads=1
+    train $model 1 "dp=1" train.threads=2
+    train $model 1 "dp=1 micro=3"
+    train $model 2 "dp=2"
+    train $model 2 "tp=2"
+    train $model 3 "tp=3"
+    train $model 2 "pp=2 micro=4"
+    train $model 8 "dp=2 tp=2 pp=2 zero=3 micro=2"
+    train $model 2 "cp=2"
+    train $model 3 "dp=3 zero=2 micro=2"
+    train $model 4 "dp=2 tp=2 sp zero=1"
+done
+train switch-tiny 2 "ep=2"
+train switch-tiny 4 "dp=2 ep=2 zero=1"
+train mixtral-tiny 1 "dp=1"
+train mixtral-tiny 2 "ep=2"
+train mixtral-tiny 2 "tp=2"
+train mixtral-tiny 8 "ep=2 tp=2 pp=2 micro=4 schedule=zb-h1"
+train tiny 8 "pp=2 cp=2 dp=2 micro=3 schedule=zb-v zero=1"
+rm -f tiny.first # another optimizer, another model
+train tiny 1 "dp=1" optim.name=lamb
+train tiny 4 "dp=4 zero=3" optim.name=lamb
+train tiny 6 "tp=3 dp=2 zero=2" optim.name=lamb
+train tiny 4 "dp=4" optim.name=lamb --launch=thread
+echo "canonical: $ways runs on 1-8 ranks, equal to the bit"
