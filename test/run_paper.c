@@ -125,6 +125,73 @@ static void bubbles(void)
     bubble("gpipe", 3, 7, 2);
 }
 
+/* --- every schedule: the walk of its programs takes what its list of tasks takes by itself --- */
+
+typedef struct timer {
+    double now[64];         /* by stage */
+    double done[2][64][64]; /* forward, backward: by chunk and micro-batch; 0: not yet */
+    int at[64];
+} timer;
+
+/* The next task of a stage, if what it waits for is done. */
+static bool tick(const sk_pipe *pipe, const sk_tasks *tasks, timer *c, int stage)
+{
+    int last = pipe->n_stages * pipe->n_chunks - 1;
+    if (c->at[stage] == tasks[stage].n) return false;
+    sk_task t = tasks[stage].v[c->at[stage]];
+    bool back = t.work != SK_WORK_F;
+    double from = 0;
+    if (t.work == SK_WORK_F && t.chunk) from = c->done[0][t.chunk - 1][t.micro];
+    if (t.work != SK_WORK_F && t.work != SK_WORK_W && t.chunk < last)
+        from = c->done[1][t.chunk + 1][t.micro];
+    bool first = t.work == SK_WORK_W || t.chunk == (back ? last : 0);
+    if (!first && from <= 0) return false;
+    c->now[stage] = fmax(c->now[stage], from) + (t.work == SK_WORK_B ? 2 : 1);
+    if (t.work != SK_WORK_W) c->done[back][t.chunk][t.micro] = c->now[stage];
+    c->at[stage]++;
+    return true;
+}
+
+static double replay(const sk_schedule *s, const sk_pipe *pipe)
+{
+    timer *c = sk_new(&arena, timer);
+    sk_tasks *tasks = sk_many(&arena, sk_tasks, pipe->n_stages);
+    double end = 0;
+    for (int i = 0; i < pipe->n_stages; i++) tasks[i].arena = &arena;
+    if (!must(s->emit(pipe, tasks), s->name)) return -1;
+    for (bool went = true; went;) {
+        went = false;
+        for (int i = 0; i < pipe->n_stages; i++)
+            while (tick(pipe, tasks, c, i)) went = true;
+    }
+    for (int i = 0; i < pipe->n_stages; i++) end = fmax(end, c->now[i]);
+    return end;
+}
+
+static void one_schedule(const sk_schedule *s, int p, int v, int m)
+{
+    char text[128];
+    sk_mark mark = sk_arena_mark(&arena);
+    sk_pipe pipe = {.n_stages = p, .n_chunks = v, .n_micro = m};
+    snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s chunks=%d", p, m, s->name, v);
+    paper k = {.t = small("llama-tiny", (int64_t)p * v, m, text)};
+    if (walk(&k, machine("unit"), p % 2)) same(text, k.p.seconds, replay(s, &pipe));
+    sk_arena_back(&arena, mark);
+}
+
+static void all_schedules(void)
+{
+    for (const sk_schedule *const *s = sk_schedule_parts; *s; s++) {
+        if (!strcmp((*s)->name, "file")) continue;
+        for (int p = 1; p <= 5; p++)
+            for (int m = 1; m <= 17; m += m < 5 ? 1 : 6)
+                for (int v = 1; v <= 3; v++)
+                    if (!(*s)->chunks ? v == 1 || !strcmp((*s)->name, "interleaved")
+                                      : v == (*s)->chunks)
+                        one_schedule(*s, p, v, m);
+    }
+}
+
 /* --- bytes --- */
 
 static int64_t params(const paper *k, const char *only)
@@ -195,8 +262,95 @@ static void bytes(int dp, int tp, int pp, int zero, int m, bool fold)
     sk_arena_back(&arena, mark);
 }
 
+/* --- the other techniques, on 2 or 4 ranks; bytes of all ranks --- */
+
+static int64_t elements(const paper *k, const char *letters)
+{
+    int64_t n = 4;
+    for (const char *p = letters; *p; p++) n *= k->g.size[(int)*p];
+    return n;
+}
+
+/* Megatron's sequence parallelism: every all-reduce of the width has become a reduce-scatter and an
+ * all-gather, the inputs of two products a layer and of the head are gathered once more for their
+ * gradients, and the weights of norms see a part of the time. */
+static void sequence_bytes(int tp)
+{
+    char text[64];
+    snprintf(text, sizeof text, "tp=%d sp", tp);
+    paper k = {.t = small("llama-tiny", 4, 6, text)};
+    if (!walk(&k, machine("cpu"), true)) return;
+    int64_t L = k.t.hyper.num_hidden_layers, wide = elements(&k, "btc"),
+            tokens = elements(&k, "bt");
+    same(text, (double)along(&k, "tp"),
+         (double)((tp - 1) * ((10 * L + 5) * wide + 6 * tokens + 2 * norms(&k))));
+    sums(&k);
+}
+
+/* Keys and values come whole, or go round, or are exchanged for heads with the queries; gradients
+ * of all weights are summed. */
+static void context_bytes(int cp, const char *by)
+{
+    char text[64];
+    snprintf(text, sizeof text, "cp=%d by=%s", cp, by);
+    paper k = {.t = small("llama-tiny", 4, 6, text)};
+    if (!walk(&k, machine("cpu"), true)) return;
+    int64_t L = k.t.hyper.num_hidden_layers, kv = elements(&k, "bthzd"), q = elements(&k, "bthrd");
+    int64_t grads = 2 * (cp - 1) * params(&k, NULL), axis = grads, sends = 0;
+    if (!strcmp(by, "gather")) axis += 2 * L * (cp - 1) * kv;
+    if (!strcmp(by, "exchange")) axis += L * (4 * q + 2 * kv) * (cp - 1) / cp;
+    if (!strcmp(by, "ring")) sends = L * (2 * (cp - 1) + cp) * kv;
+    same(text, (double)along(&k, "cp"), (double)axis);
+    same(text, (double)k.p.wire_sends, (double)sends);
+    sums(&k);
+}
+
+/* Four all-to-alls of the experts' slots a layer, as many as tokens at capacity 1; the other
+ * weights are summed as in dp. */
+static void expert_bytes(int ep)
+{
+    char text[64];
+    snprintf(text, sizeof text, "ep=%d", ep);
+    paper k = {.t = small("switch-tiny", 4, 4, text)};
+    k.t.hyper.capacity_factor = 1;
+    if (!walk(&k, machine("cpu"), true)) return;
+    int64_t L = k.t.hyper.num_hidden_layers, rest = 0, bank = elements(&k, "ebxc");
+    same(text, (double)bank, (double)elements(&k, "btc"));
+    for (int i = 0; i < k.g.tensors.n; i++)
+        if (k.g.tensors.v[i]->role == SK_PARAM && !strchr(k.g.tensors.v[i]->letters, 'e'))
+            rest += elements(&k, k.g.tensors.v[i]->letters);
+    same(text, (double)along(&k, "ep"),
+         (double)(4 * L * bank * (ep - 1) / ep + 2 * (ep - 1) * rest));
+    sums(&k);
+}
+
+/* Replicas of shards: scattered inside, and only pieces are summed outside. */
+static void hybrid_bytes(void)
+{
+    const char *text = "mesh r=2 s=2; split b over r; split b over s; shard state over s";
+    paper k = {.t = small("llama-tiny", 4, 8, text)};
+    if (!walk(&k, machine("cpu"), true)) return;
+    int64_t S = params(&k, NULL);
+    same(text, (double)along(&k, "s"), (double)(2 * 2 * S));
+    same(text, (double)along(&k, "r"), (double)(2 * S));
+    sums(&k);
+}
+
+static void other_bytes(void)
+{
+    static const char *const ways[] = {"gather", "exchange", "ring"};
+    for (int n = 2; n <= 4; n += 2) {
+        sequence_bytes(n);
+        if (n == 2) expert_bytes(n);
+        for (int w = 0; w < 3; w++)
+            if (n == 2 || w != 1) context_bytes(n, ways[w]); /* there are two key heads */
+    }
+    hybrid_bytes();
+}
+
 static void all_bytes(void)
 {
+    other_bytes();
     for (int zero = 0; zero <= 3; zero++) {
         bytes(2, 1, 1, zero, 1, true);
         bytes(3, 1, 1, zero, 2, true);
@@ -504,6 +658,7 @@ int main(void)
     prices();
     files();
     bubbles();
+    all_schedules();
     all_bytes();
     for (int i = 0; i < 30; i++) folded(pick(1, 9), i % 2);
     identities("dp=2 tp=2 pp=2 micro=4", "cpu");

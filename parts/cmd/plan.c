@@ -6,24 +6,30 @@
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
+#include "cli/picture.h"
 #include "plan/price.h"
 #include "run/paper.h"
+#include "train/relayout.h"
 #include "train/host.h"
 #include "train/setup.h"
 
+#include <limits.h>
 #include <string.h>
 
 static const char usage[] =
     "usage: skein plan [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
-    "                  [-o csv|json|md]\n\n"
+    "                  [-o csv|json|md] [--svg FILE [--tensor NAME]]\n\n"
     "Bytes per rank by kind, flops and bytes on the wire of a step, for each class of ranks with\n"
     "equal programs; with --cluster also whether it fits there, and the time of a step on paper\n"
-    "(skein simulate tells more).  Needs no data and no devices.\n"
+    "(skein simulate tells more).  --svg draws it: mesh, pieces of a parameter, pipeline, memory;\n"
+    "without --cluster its time is counted in blocks.  Needs no data and no devices.\n"
     "    skein plan model=gpt2 layout=\"dp=64 tp=8 zero=1\" train.batch=512 --cluster h100-8\n";
 
 static const sk_option options[] = {
     {"cluster", "a machine that skein simulate knows, or its file", true},
     {"o", "csv, json or md instead of text", true},
+    {"svg", "draw mesh, pieces, pipeline and memory there (doc/pictures.md)", true},
+    {"tensor", "the parameter whose pieces are drawn; usual: the largest", true},
     {0},
 };
 
@@ -94,28 +100,68 @@ static void fits_here(sk_arena *a, const sk_setup *s, int64_t all)
                                        : "fits");
 }
 
-/* On another machine: what fits, and the step on paper. */
-static sk_status there(sk_arena *a, const sk_setup *s, const char *cluster, int64_t most)
+/* The step on paper, and where. */
+typedef struct walked {
+    sk_machine machine;
+    sk_paper paper;
+} walked;
+
+static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mine, bool trace,
+                      walked *out)
 {
-    sk_machine m;
     const sk_program *const *programs = NULL;
     int *shape_of = NULL;
-    sk_paper paper;
-    SK_TRY(sk_machine_read(a, cluster, &m));
+    SK_TRY(sk_machine_read(a, where, &out->machine));
     sk_compile_opts o = sk_setup_opts(s);
     o.validate = false;
-    o.host_of = sk_machine_hosts(a, &m, s->n_ranks);
-    o.costs = &m.costs;
+    if (!mine) {
+        o.host_of = sk_machine_hosts(a, &out->machine, s->n_ranks);
+        o.costs = &out->machine.costs;
+    }
     SK_TRY(sk_paper_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
-    sk_paper_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
-    SK_TRY(sk_paper_walk(a, &in, &paper));
-    printf("there     %s: %s of %s a rank, %s\n", m.name, sk_bytes(a, most),
-           m.memory ? sk_bytes(a, m.memory) : "unknown memory",
-           m.memory && most > m.memory ? "does not fit" : "fits");
+    sk_paper_in in = {.machine = &out->machine,
+                      .programs = programs,
+                      .shape_of = shape_of,
+                      .fold = true,
+                      .trace = trace};
+    return sk_paper_walk(a, &in, &out->paper);
+}
+
+/* On another machine: what fits, and the step. */
+static void there(sk_arena *a, const walked *w, int64_t most)
+{
+    const sk_machine *m = &w->machine;
+    const sk_paper *p = &w->paper;
+    printf("there     %s: %s of %s a rank, %s\n", m->name, sk_bytes(a, most),
+           m->memory ? sk_bytes(a, m->memory) : "unknown memory",
+           m->memory && most > m->memory ? "does not fit" : "fits");
     printf("step      %.4g s on paper · busy %.1f %% · exposed %.1f %% · bubble %.1f %%\n",
-           paper.seconds, 100 * paper.busy / paper.seconds, 100 * paper.exposed / paper.seconds,
-           100 * paper.bubble / paper.seconds);
-    return SK_OK;
+           p->seconds, 100 * p->busy / p->seconds, 100 * p->exposed / p->seconds,
+           100 * p->bubble / p->seconds);
+}
+
+static const int *hosts(sk_arena *a, const sk_setup *s, const sk_machine *m)
+{
+    if (s->job->host_of || m->ranks_per_host == INT_MAX) return s->job->host_of;
+    int *host_of = sk_many(a, int, s->n_ranks);
+    for (int r = 0; r < s->n_ranks; r++) host_of[r] = r / m->ranks_per_host;
+    return host_of;
+}
+
+/* Without a cluster the program is the one a run here has; its time is counted in blocks, or by the
+ * preset of this kind of host for models that have none. */
+static sk_status draw(sk_arena *a, const sk_setup *s, const sk_conf_rest *rest, walked *w)
+{
+    if (!sk_conf_option(rest, "cluster")) {
+        SK_TRY(walk(a, s, "unit", true, true, w));
+        if (w->paper.seconds <= 0) SK_TRY(walk(a, s, "cpu", true, true, w));
+    }
+    sk_picture in = {.setup = s,
+                     .machine = &w->machine,
+                     .paper = &w->paper,
+                     .host_of = hosts(a, s, &w->machine),
+                     .tensor = sk_conf_option(rest, "tensor")};
+    return sk_picture_write(a, &in, sk_conf_option(rest, "svg"));
 }
 
 static const char *shared(sk_arena *a, const sk_setup *s)
@@ -126,7 +172,7 @@ static const char *shared(sk_arena *a, const sk_setup *s)
 }
 
 /* For people: the same in a few lines above the table. */
-static sk_status summary(sk_arena *a, const sk_setup *s, const char *cluster)
+static void summary(sk_arena *a, const sk_setup *s, const walked *cluster)
 {
     int64_t all, most;
     fullest(s, &most, &all);
@@ -137,10 +183,9 @@ static sk_status summary(sk_arena *a, const sk_setup *s, const char *cluster)
            sk_layout_short(a, &s->layout), s->n_micro, s->n_classes);
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
-    if (cluster) SK_TRY(there(a, s, cluster, most));
+    if (cluster) there(a, cluster, most);
     else fits_here(a, s, all);
-    printf("\n");
-    return SK_OK;
+    printf("%s\n", sk_relayout_print(a, s));
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -150,12 +195,18 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_conf_rest rest = {.options = options};
     SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
-    const char *format = sk_conf_option(&rest, "o");
+    const char *format = sk_conf_option(&rest, "o"), *cluster = sk_conf_option(&rest, "cluster");
+    const char *svg = sk_conf_option(&rest, "svg");
+    walked w = {0};
+    if (sk_conf_option(&rest, "tensor") && !svg)
+        return sk_fail(SK_EUSAGE, "command line: --tensor says what --svg FILE draws; add --svg");
     SK_TRY(sk_setup_program(a, job, false, s));
     sk_table t = {.arena = a, .head = columns(a), .n_cols = COLS};
     for (int r = 0; r < s->n_ranks; r++)
         if (s->programs[r]) add_class(&t, s, r);
-    if (!format) SK_TRY(summary(a, s, sk_conf_option(&rest, "cluster")));
+    if (cluster && (svg || !format)) SK_TRY(walk(a, s, cluster, false, svg != NULL, &w));
+    if (svg) SK_TRY(draw(a, s, &rest, &w));
+    if (!format) summary(a, s, cluster ? &w : NULL);
     return sk_table_print(&t, format, stdout);
 }
 

@@ -57,6 +57,8 @@ static const key keys[] = {
     KEY("train.time", SECONDS, time_limit,
         USUAL("0", "choose the steps to take about 90, 90s, 2m or 1h; 0: train.steps"),
         FROM(0, 1e9), .off = "0"),
+    KEY("train.relayout", TEXT, relayout,
+        USUAL("", "another layout from a step on: \"100: dp=2 tp=2, 200: dp=4\""), .off = ""),
     KEY("optim.name", TEXT, optim_name, USUAL("adamw", "an optimizer: skein list optim")),
     KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6)),
     KEY("optim.min_lr", REAL, min_lr, USUAL("0", "learning rate at the end"), FROM(0, 1e6)),

@@ -94,6 +94,7 @@ typedef enum sk_reduce {
 typedef struct sk_grid {
     int64_t full;
     int32_t cells, from, to; /* cells 0: there are none, the rows are cut evenly */
+    int32_t none;            /* no padding: grids are compared as bytes */
 } sk_grid;
 
 /* Which dim of an exchange is split before, and which after. */

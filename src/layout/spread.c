@@ -4,14 +4,15 @@
  * layout splits over that axis and that the op does not keep whole.  Operands
  * that have the letter come split, the others whole; results that have it are
  * split, the others are partial.  A node without such a letter works on whole
- * operands, except that a linear one passes partial sums on: so gradients of
+ * operands.  A linear one whose operands are all partial passes that on: so gradients of
  * branches are joined first and reduced once (not in canonical order, where each sum is
  * finished before the next).
  *
  * If an axis splits several of a node's letters, one along which a weight and an activation
- * lie side by side wins (experts: the tokens travel, not the weights); then the one along which
- * most operands lie already, then one that reaches the first result, then the first that the layout
- * names.  A weight lies as its first reader wants it. */
+ * lie side by side wins (experts: the tokens travel, not the weights).  Then, where there are
+ * weights, the first that the layout names ("h f v t": time only where nothing else is);
+ * elsewhere the one for which the fewest elements move.  A weight lies as its first reader wants
+ * it. */
 #include "layout/layout.h"
 #include "layout/stages.h"
 
@@ -104,16 +105,44 @@ static bool fits_weight(const sk_spread *sp, const sk_node *n, int axis, char le
     return true;
 }
 
-/* How many operands are split along this letter over the axis already? */
-static int lie_so(const sk_spread *sp, const sk_node *n, int axis, char letter)
+static bool has_weight(const sk_node *n)
 {
-    int count = 0;
-    for (int i = 0; i < n->n_in; i++) {
-        const sk_state *s = &sp->made[n->in[i]->id];
-        if (n->in[i]->role != SK_VALUE || s->how[axis] != SK_SPLIT) continue;
-        count += n->in[i]->letters[s->dim[axis]] == letter;
-    }
-    return count;
+    bool weight = false;
+    for (int i = 0; i < n->n_in; i++) weight |= n->in[i]->role == SK_PARAM;
+    for (int o = 0; o < n->n_out; o++) weight |= n->into[o] && n->into[o]->role == SK_PARAM;
+    return weight;
+}
+
+static double elements(const sk_graph *g, const sk_tensor *t)
+{
+    double n = 1;
+    for (const char *p = t->letters; *p; p++) n *= (double)g->size[(int)*p & 127];
+    return n;
+}
+
+/* Elements that the ranks of an axis move so that an operand is split along the letter, or whole if
+ * it lacks it. */
+static double to_bring(const sk_graph *g, const sk_spread *sp, const sk_node *n, int i, int axis,
+                       int p, char letter)
+{
+    const sk_tensor *t = n->in[i];
+    const sk_state *s = &sp->made[t->id];
+    bool split = has(n->letters_in[i], n->far_in[i], letter);
+    if (t->role != SK_VALUE || s->how[axis] == SK_WHOLE) return 0;
+    if (s->how[axis] != SK_SPLIT) return (split ? 1 : 2) * (p - 1) * elements(g, t);
+    if (split && t->letters[s->dim[axis]] == letter) return 0;
+    return split ? (p - 1) * elements(g, t) / p : (p - 1) * elements(g, t);
+}
+
+/* And for results that would be partial. */
+static double to_move(const sk_graph *g, const sk_spread *sp, const sk_node *n, int axis, int p,
+                      char letter)
+{
+    double sum = 0;
+    for (int i = 0; i < n->n_in; i++) sum += to_bring(g, sp, n, i, axis, p, letter);
+    for (int o = 0; o < n->n_out; o++)
+        if (!has(n->letters_out[o], n->far_out[o], letter)) sum += (p - 1) * elements(g, n->out[o]);
+    return sum;
 }
 
 /* The letter to cut along, or 0. */
@@ -121,14 +150,15 @@ static char choose(const sk_graph *g, const sk_layout *l, const sk_spread *sp, c
                    int axis)
 {
     char found = 0;
-    int best = -1;
+    double best = 0;
     for (const char *p = l->split[axis]; *p; p++) {
         if (!fits_weight(sp, n, axis, *p)) continue;
         if (l->by[axis] == SK_BY_EXCHANGE && sk_node_far(n, *p)) return exchanged(g, l, n, *p);
         if (!may_cut(l, n, *p)) continue;
         if (beside_weight(n, *p)) return *p;
-        int rank = 2 * lie_so(sp, n, axis, *p) + has(n->letters_out[0], n->far_out[0], *p);
-        if (rank > best) best = rank, found = *p;
+        double cost = 0; /* where there are weights, the first letter is the one */
+        if (!has_weight(n)) cost = to_move(g, sp, n, axis, l->mesh.size[axis], *p);
+        if (!found || cost < best) best = cost, found = *p;
     }
     return found;
 }
@@ -155,10 +185,11 @@ static void one_axis(const sk_graph *g, const sk_layout *l, sk_spread *sp, const
                      int axis)
 {
     sk_spread_node *s = &sp->node[n->id];
-    char letter = axis == l->stage_axis || l->mesh.size[axis] == 1 ? 0 : choose(g, l, sp, n, axis);
+    bool pass = !l->canonical && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
+    bool idle = pass || axis == l->stage_axis || l->mesh.size[axis] == 1;
+    char letter = idle ? 0 : choose(g, l, sp, n, axis);
     sk_how missing = !letter ? SK_WHOLE : n->op->flags & SK_OP_MAX ? SK_PMAX : SK_PSUM;
     s->letter[axis] = letter;
-    bool pass = !letter && !l->canonical && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
     unsigned far = l->by[axis] == SK_BY_RING ? 0 : ~0u; /* pieces come by, one after the other */
     for (int i = 0; i < n->n_in; i++)
         set(&s->in[i], axis, n->letters_in[i], n->far_in[i] & far, letter,

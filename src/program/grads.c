@@ -9,8 +9,8 @@
  * micro-batches are the upper part of the tree of sums, ranks the lower, and what several nodes
  * contribute to a tied weight is summed apart and added last, as it is when they sit on two stages.
  *
- * Axes are taken in the order in which they cut the batch, the finest first: that is the
- * order of the tree.  Behind the shard axis the others see only pieces. */
+ * In canonical order axes are taken as they cut the batch, the finest first: that is the order
+ * of the tree. */
 #include "program/emit.h"
 
 #include <string.h>
@@ -52,10 +52,12 @@ static bool scattered(const sk_emit *e, const sk_param_plan *q)
     return sk_emit_is_cut(e, q) && e->grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PSUM;
 }
 
-/* The axis whose turn is the k-th: the finest of the batch first. */
+/* The axis whose turn is the k-th: in canonical order the finest cut of the batch first; otherwise
+ * the shard axis, so that the others see only pieces. */
 static int turn(const sk_emit *e, int k)
 {
-    return sk_layout_cutter(e->l, true, e->l->mesh.n - 1 - k);
+    const sk_layout *l = e->l;
+    return sk_layout_cutter(l, l->canonical, l->mesh.n - 1 - k);
 }
 
 static bool partial_over(const sk_emit *e, const sk_param_plan *q, int axis)

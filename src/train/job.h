@@ -30,6 +30,7 @@ typedef struct sk_job {
     char schedule[SK_NAME]; /* "constant", "cosine", "linear" */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
+    char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
     char order[SK_NAME];           /* "fast"; "canonical" comes with the canonical kernels */
     char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */
     int64_t ckpt_every, ckpt_keep; /* 0: only at the end */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "comm/board.h"
 #include "run/flight.h"
+#include "train/relayout.h"
 #include "train/report.h"
 #include "train/rundir.h"
 #include "train/sample.h"
@@ -48,6 +49,7 @@ typedef struct launcher {
     sk_console console;
     seat seats[SK_MAX_RANKS];
     int alive;
+    int phase;       /* of the newest step that was heard of: train/relayout.h */
     double patience; /* until then the others may leave by themselves; 0: nothing happened */
     bool stopped;    /* a rank left because it was asked to */
     bool killed;     /* a rank was ended by a signal that is not ours */
@@ -197,6 +199,14 @@ static const char *last_words(sk_arena *a, const char *path)
     return sk_print(a, "\n%.*s", (int)(end - p), p);
 }
 
+/* The program that a rank is in, by its line; its newest instructions are of that one. */
+static const sk_program *program_of(const launcher *l, int rank)
+{
+    long long step = atomic_load(&sk_heaps_line(l->t.heaps, rank)->step);
+    int phase = sk_relayout_at(&l->setup, step < 0 ? l->t.step : step);
+    return sk_relayout_setup(&l->setup, phase)->programs[rank];
+}
+
 /* It went without a word of its own: tell its story for it. */
 static void tell_for(launcher *l, int rank, const char *how, const char *hint)
 {
@@ -204,8 +214,8 @@ static void tell_for(launcher *l, int rank, const char *how, const char *hint)
     const sk_line *line = sk_heaps_line(l->t.heaps, rank);
     log_path(l, rank, path);
     const char *story = sk_print(l->arena, "rank %d %s %s%s; its log: %s%s", rank, how,
-                                 sk_flight_place(l->setup.programs[rank], line, l->arena), hint,
-                                 path, last_words(l->arena, path));
+                                 sk_flight_place(program_of(l, rank), line, l->arena), hint, path,
+                                 last_words(l->arena, path));
     sk_heaps_abort(l->t.heaps, SK_EPEER, rank, story);
 }
 
@@ -312,10 +322,22 @@ static sk_status write_config(launcher *l, int64_t steps)
     return sk_rundir_config(&l->t, l->t.config);
 }
 
+/* Before the row of the first step under a new layout. */
+static void tell_phase(launcher *l, int64_t step)
+{
+    int phase = sk_relayout_at(&l->setup, step - 1);
+    if (phase == l->phase) return;
+    l->phase = phase;
+    sk_console_clear(&l->console);
+    fprintf(l->o->to, "%-10s%s\n", "layout", sk_relayout_line(l->arena, &l->setup, phase));
+    fflush(l->o->to);
+}
+
 static void read_records(launcher *l)
 {
     sk_record r;
     while (sk_desk_take(l->t.desk, &r)) {
+        if (r.kind == SK_REC_STEP) tell_phase(l, r.step);
         sk_console_record(&l->console, &r);
         if (r.kind == SK_REC_STEPS && write_config(l, r.step)) warn(l, sk_error_line());
         if (r.kind == SK_REC_SAMPLE) begin_sample(l, r.text, true);
@@ -447,6 +469,8 @@ static void head(launcher *l, const char *note, const char *old)
 {
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
+    fprintf(l->o->to, "%s", sk_relayout_print(l->arena, &l->setup));
+    l->phase = sk_relayout_at(&l->setup, l->t.step);
     if (*note) warn(l, note);
     if (*old) warn(l, sk_print(l->arena, "config.yaml stays as it was: %s", old));
     if (l->t.steps && l->t.step >= l->t.steps)
@@ -476,7 +500,7 @@ static void write_flight(launcher *l)
     for (int r = 0; r < l->setup.n_ranks; r++)
         until = fmax(until, sk_flight_newest(sk_heaps_line(l->t.heaps, r)));
     for (int r = 0; r < l->setup.n_ranks; r++)
-        sk_flight_print(l->setup.programs[r], sk_heaps_line(l->t.heaps, r), until, &o);
+        sk_flight_print(program_of(l, r), sk_heaps_line(l->t.heaps, r), until, &o);
     if (sk_file_replace(sk_print(l->arena, "%s/flight.txt", l->t.dir), o.s, o.n))
         warn(l, sk_error_line());
 }
@@ -533,6 +557,7 @@ static bool try_again(launcher *l)
     l->t.heaps = NULL;
     if (sk_rundir_again(l->arena, &l->t) || open_heaps(l)) return false;
     l->fruitless = l->t.step > before ? 0 : l->fruitless + 1;
+    l->phase = sk_relayout_at(&l->setup, l->t.step);
     l->killed = false;
     l->patience = 0;
     asked_heaps = l->t.heaps;

@@ -9,6 +9,7 @@
 #include "train/host.h"
 #include "train/metrics.h"
 #include "train/rate.h"
+#include "train/relayout.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,10 +23,11 @@ enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8, EXPORT_TAG = -7 };
 
 typedef struct loop {
     const sk_training *t;
-    const sk_setup *s;
+    const sk_setup *s; /* of the phase */
+    int phase;         /* train/relayout.h */
     sk_desk *desk;
     int rank;
-    sk_arena arena; /* of this rank */
+    sk_arena arena, life; /* of this rank; of the phase: run and boxes */
     sk_run *run;
     sk_flight_book book; /* the text of instructions, for stories */
     sk_rate rate;
@@ -78,6 +80,7 @@ static int64_t bytes_of(const sk_box *b)
 static void count_bytes(loop *l)
 {
     sk_mark m = sk_arena_mark(&l->arena);
+    l->save_bytes = 0;
     for (int r = 0; r < l->s->n_ranks; r++) {
         sk_box *b;
         int n;
@@ -101,13 +104,59 @@ static sk_status open_run(loop *l)
                      .wire = l->t->wire,
                      .host_of = l->t->host_of};
     l->book.all = (const sk_program *const *)l->s->programs;
-    SK_TRY(sk_run_open(&l->arena, l->s->programs[l->rank], l->t->heaps, &o, &l->run));
-    sk_run_boxes(l->run, &l->arena, &l->boxes, &l->n_boxes);
+    const sk_program *p = sk_relayout_run(l->t->setup, l->phase, l->rank);
+    SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
+    sk_run_boxes(l->run, &l->life, &l->boxes, &l->n_boxes);
     l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);
     count_bytes(l);
+    return SK_OK;
+}
+
+static void close_run(loop *l)
+{
+    if (l->run) sk_run_close(l->run);
+    l->run = NULL;
+    sk_arena_end(&l->life);
+    l->life = (sk_arena){0};
+}
+
+static sk_status set_rate(loop *l)
+{
+    const sk_job *job = l->s->job;
     l->rate = (sk_rate){
         .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = l->t->steps};
     return sk_rate_find(job->schedule, &l->rate.kind);
+}
+
+/* --- another layout --- */
+
+static void enter(loop *l, int phase)
+{
+    l->phase = phase;
+    l->s = sk_relayout_setup(l->t->setup, phase);
+}
+
+/* The numbers of instructions that are noted there are those of the old program. */
+static void clear_flight(loop *l)
+{
+    sk_line *line = sk_heaps_line(l->t->heaps, l->rank);
+    atomic_store(&line->ring_n, 0);
+    atomic_store(&line->pc, 0);
+}
+
+/* Is the next step of another phase?  All ranks find the same, and meet in the move. */
+static sk_status change_layout(loop *l)
+{
+    int next = sk_relayout_at(l->t->setup, l->done);
+    if (next == l->phase) return SK_OK;
+    const sk_moves *m = &l->t->setup->relayout->v[next].moves;
+    SK_TRY(sk_relayout_move(m, l->rank, l->t->heaps, sk_run_comm(l->run)));
+    close_run(l);
+    clear_flight(l);
+    enter(l, next);
+    SK_TRY(open_run(l));
+    atomic_store(&sk_heaps_line(l->t->heaps, l->rank)->step, (long long)l->done);
+    return SK_OK;
 }
 
 static int64_t most_bytes(const loop *l)
@@ -459,12 +508,15 @@ static sk_status finish(loop *l)
 
 static sk_status train(loop *l)
 {
+    enter(l, sk_relayout_at(l->t->setup, *l->t->from ? l->t->step : 0));
     SK_TRY(open_run(l));
+    SK_TRY(set_rate(l));
     SK_TRY(first_weights(l));
     if (!l->rank) l->desk->began = sk_now();
     l->started = sk_now();
     while (!l->rate.steps || l->done < l->rate.steps) {
         bool stop = false;
+        SK_TRY(change_layout(l));
         SK_TRY(one_step(l));
         SK_TRY(hear(l, &stop));
         if (stop && l->done != l->rate.steps) return stopped(l);
@@ -475,16 +527,10 @@ static sk_status train(loop *l)
 
 sk_status sk_loop_rank(const sk_training *t, int rank)
 {
-    loop l = {.t = t,
-              .s = t->setup,
-              .desk = t->desk,
-              .rank = rank,
-              .tried = -1,
-              .saved = -1,
-              .metrics.fd = -1};
+    loop l = {.t = t, .desk = t->desk, .rank = rank, .tried = -1, .saved = -1, .metrics.fd = -1};
     sk_status st = train(&l);
     sk_metrics_close(&l.metrics);
-    if (l.run) sk_run_close(l.run);
+    close_run(&l);
     sk_arena_end(&l.arena);
     return st;
 }

@@ -3,6 +3,7 @@
 #include "base/team.h"
 #include "base/text.h"
 #include "train/host.h"
+#include "train/relayout.h"
 
 #include <string.h>
 
@@ -190,13 +191,14 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
 {
     SK_TRY(sk_setup_layout(a, job, out));
+    all |= *job->relayout != 0;
     if (all && out->n_ranks > SK_MAX_RANKS)
         return sk_fail(SK_ECONF,
                        "the layout has %d ranks, one host runs at most %d; skein plan and skein "
                        "simulate take more",
                        out->n_ranks, SK_MAX_RANKS);
     SK_TRY(compile(out, all));
-    return SK_OK;
+    return *job->relayout ? sk_relayout_plan(out) : SK_OK;
 }
 
 const sk_program *sk_setup_of(const sk_setup *s, int rank)
@@ -244,7 +246,7 @@ static sk_status open_stores(sk_setup *s)
     return SK_OK;
 }
 
-sk_status sk_setup_data(sk_setup *s)
+static sk_status open_data(sk_setup *s)
 {
     const sk_job *job = s->job;
     if (sk_graph_find(&s->graph, "tokens")) {
@@ -267,6 +269,13 @@ sk_status sk_setup_data(sk_setup *s)
         return SK_OK;
     }
     return sk_feed_open(&s->val_feed, &s->val, job->seq, job->batch, job->seed, false);
+}
+
+sk_status sk_setup_data(sk_setup *s)
+{
+    SK_TRY(open_data(s));
+    sk_relayout_data(s);
+    return SK_OK;
 }
 
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,

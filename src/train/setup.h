@@ -33,10 +33,12 @@ typedef struct sk_setup {
     sk_store train, val;
     sk_feed feed, val_feed;
     bool has_val;
+    struct sk_relayout *relayout; /* train/relayout.h: job->relayout; NULL: the layout stays */
 } sk_setup;
 
 /* `all`: a program for every rank, verified together; else one for each class, which costs the
- * same for two ranks as for sixteen thousand. */
+ * same for two ranks as for sixteen thousand.  A job whose layout changes needs all: the bytes of
+ * its moves are each rank's own. */
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
 /* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);

@@ -1,0 +1,325 @@
+/* relayout.c - phases of a run: read, planned beforehand, and the move between two. */
+#include "train/relayout.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOVE_TAG = -11 };
+
+/* --- the text --- */
+
+/* Does "STEP:" begin here?  Returns what is behind it, or NULL. */
+static const char *step_at(const char *s, int64_t *step)
+{
+    int64_t n = 0;
+    s += strspn(s, " \t\n,");
+    if (!isdigit((unsigned char)*s)) return NULL;
+    for (; isdigit((unsigned char)*s); s++) {
+        if (n > INT64_MAX / 100) return NULL;
+        n = 10 * n + (*s - '0');
+    }
+    s += strspn(s, " \t");
+    if (*s != ':') return NULL;
+    *step = n;
+    return s + 1;
+}
+
+/* A layout may have commas and lines itself: it ends where one of them leads to the next step. */
+static const char *layout_end(const char *s)
+{
+    int64_t step;
+    while (*s && !(strchr(",\n", *s) && step_at(s, &step))) s++;
+    return s;
+}
+
+static sk_status not_a_phase(const char *text)
+{
+    return sk_fail(SK_ECONF,
+                   "train.relayout: \"%.60s\" does not begin with a step; needed is STEP: LAYOUT, "
+                   "STEP: LAYOUT, as in \"100: dp=2 tp=2, 200: dp=4\"",
+                   text);
+}
+
+static sk_status next_phase(const sk_setup *s, const char **text, int64_t before, int64_t *step,
+                            char **layout)
+{
+    const char *from = step_at(*text, step), *to = from ? layout_end(from) : NULL;
+    if (!from) return not_a_phase(*text);
+    if (*step <= before)
+        return sk_fail(SK_ECONF,
+                       "train.relayout: step %lld comes after step %lld; steps must rise, and the "
+                       "first is 1 at least",
+                       (long long)*step, (long long)before);
+    while (from < to && isspace((unsigned char)*from)) from++;
+    while (to > from && strchr(" \t\n,", to[-1])) to--;
+    if (from == to)
+        return sk_fail(SK_ECONF,
+                       "train.relayout: step %lld has no layout behind it; %lld: dp=%d "
+                       "would be one",
+                       (long long)*step, (long long)*step, s->n_ranks);
+    *layout = sk_print(s->arena, "%.*s", (int)(to - from), from);
+    *text = layout_end(to);
+    *text += strspn(*text, " \t\n,");
+    return SK_OK;
+}
+
+/* --- planning --- */
+
+/* The story of a layout that fails tells which phase it is of. */
+static sk_status told(sk_setup *s, int64_t step, sk_status st)
+{
+    if (!st) return SK_OK;
+    const char *why = sk_strdup(s->arena, sk_error_line());
+    return sk_fail(st, "train.relayout, from step %lld on: %s", (long long)step, why);
+}
+
+static sk_status same_ranks(const sk_setup *s, const char *text)
+{
+    sk_layout l;
+    SK_TRY(sk_layout_read(text, 0, &l));
+    int n = sk_mesh_ranks(&l.mesh);
+    if (n != s->n_ranks)
+        return sk_fail(SK_ECONF,
+                       "the layout \"%s\" has %d ranks, the run has %d; the number of ranks cannot "
+                       "change within a run",
+                       text, n, s->n_ranks);
+    return SK_OK;
+}
+
+/* Heaps begin with one memory for a whole run, or with their own. */
+static sk_status no_replica(const sk_setup *s)
+{
+    for (int r = 0; r < s->n_ranks; r++)
+        if (s->programs[r]->twin_bytes)
+            return sk_fail(SK_ECONF,
+                           "the layout keeps one copy of the weights per host, %lld bytes of rank "
+                           "%d; a run whose layout changes cannot: leave out 'replica'",
+                           (long long)s->programs[r]->twin_bytes, r);
+    return SK_OK;
+}
+
+static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
+{
+    SK_TRY(same_ranks(s, layout));
+    sk_job *job = sk_new(s->arena, sk_job);
+    *job = *s->job;
+    snprintf(job->layout, sizeof job->layout, "%s", layout);
+    job->relayout[0] = 0;
+    job->ranks = s->n_ranks;
+    *out = sk_new(s->arena, sk_setup);
+    SK_TRY(sk_setup_program(s->arena, job, true, *out));
+    return no_replica(*out);
+}
+
+static const sk_program *const *programs_of(const sk_run_phase *p)
+{
+    return (const sk_program *const *)p->setup->programs;
+}
+
+static sk_status add_phase(sk_setup *s, sk_relayout *l, int64_t step, const char *layout)
+{
+    sk_run_phase *p = sk_push(s->arena, l);
+    p->from = step;
+    SK_TRY(told(s, step, make_setup(s, layout, &p->setup)));
+    return sk_moves_make(s->arena, programs_of(p - 1), programs_of(p), s->n_ranks, s->job->host_of,
+                         &p->moves);
+}
+
+/* --- bytes --- */
+
+/* Of a rank's heap, over all phases and moves. */
+static int64_t largest(const sk_relayout *l, int rank)
+{
+    int64_t most = 0;
+    for (int i = 0; i < l->n; i++) {
+        int64_t heap = l->v[i].setup->programs[rank]->heap_bytes;
+        int64_t move = i ? l->v[i].moves.v[rank].end : 0;
+        if (heap > most) most = heap;
+        if (move > most) most = move;
+    }
+    return most;
+}
+
+static void grow(sk_program *p, int64_t to)
+{
+    int64_t more = to - p->heap_bytes;
+    p->heap_bytes += more;
+    p->own_bytes += more;
+    p->kind_bytes[SK_SCRATCH] += more;
+}
+
+static void grow_all(sk_relayout *l, int n_ranks)
+{
+    for (int r = 0; r < n_ranks; r++) {
+        int64_t most = largest(l, r);
+        for (int i = 0; i < l->n; i++) grow(l->v[i].setup->programs[r], most);
+    }
+}
+
+/* --- numbers of groups --- */
+
+static sk_program *renumbered(sk_arena *a, const sk_program *p, int before)
+{
+    sk_program *q = sk_new(a, sk_program);
+    *q = *p;
+    q->n_groups = before + p->n_groups;
+    q->groups = sk_many(a, sk_group, q->n_groups);
+    for (int i = 0; i < before; i++) q->groups[i].me = -1;
+    memcpy(q->groups + before, p->groups, sizeof *p->groups * (size_t)p->n_groups);
+    q->calls.v = sk_many(a, sk_call_plan, p->calls.n);
+    q->calls.cap = p->calls.n;
+    for (int i = 0; i < p->calls.n; i++) {
+        q->calls.v[i] = p->calls.v[i];
+        q->calls.v[i].group += before;
+    }
+    q->world += before;
+    return q;
+}
+
+static sk_status number_groups(sk_setup *s, sk_relayout *l)
+{
+    int before = 0;
+    for (int i = 0; i < l->n; i++) {
+        sk_program **p = l->v[i].setup->programs;
+        int most = 0;
+        l->v[i].runs = sk_many(s->arena, sk_program *, s->n_ranks);
+        for (int r = 0; r < s->n_ranks; r++) {
+            l->v[i].runs[r] = before ? renumbered(s->arena, p[r], before) : p[r];
+            if (p[r]->n_groups > most) most = p[r]->n_groups;
+        }
+        before += most;
+    }
+    if (before <= SK_COMM_GROUPS) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "train.relayout: %d phases have %d groups of ranks, %d can be; use fewer phases",
+                   l->n, before, SK_COMM_GROUPS);
+}
+
+sk_status sk_relayout_plan(sk_setup *s)
+{
+    sk_relayout *l = sk_new(s->arena, sk_relayout);
+    const char *text = s->job->relayout;
+    sk_push(s->arena, l)->setup = s;
+    SK_TRY(no_replica(s));
+    for (int64_t step = 0; *text;) {
+        char *layout = NULL;
+        SK_TRY(next_phase(s, &text, step, &step, &layout));
+        SK_TRY(add_phase(s, l, step, layout));
+    }
+    grow_all(l, s->n_ranks);
+    SK_TRY(number_groups(s, l));
+    for (int r = 0; r < s->n_ranks; r++) s->class_of[r] = r; /* heaps differ within a class */
+    s->n_classes = s->n_ranks;
+    s->relayout = l;
+    return SK_OK;
+}
+
+void sk_relayout_data(sk_setup *s)
+{
+    for (int i = 1; s->relayout && i < s->relayout->n; i++) {
+        sk_setup *p = s->relayout->v[i].setup;
+        p->tokenizer = s->tokenizer;
+        p->train = s->train;
+        p->val = s->val;
+        p->feed = s->feed;
+        p->val_feed = s->val_feed;
+        p->has_val = s->has_val;
+    }
+}
+
+int sk_relayout_at(const sk_setup *s, int64_t done)
+{
+    int phase = 0;
+    while (s->relayout && phase + 1 < s->relayout->n && s->relayout->v[phase + 1].from <= done)
+        phase++;
+    return phase;
+}
+
+const sk_setup *sk_relayout_setup(const sk_setup *s, int phase)
+{
+    return phase ? s->relayout->v[phase].setup : s;
+}
+
+const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank)
+{
+    return phase ? s->relayout->v[phase].runs[rank] : s->programs[rank];
+}
+
+/* --- the move --- */
+
+static sk_status send_far(const sk_moves *m, int rank, char *heap, sk_comm *c)
+{
+    int64_t at = m->v[rank].out_at;
+    for (int q = 0; q < m->n_ranks; q++) {
+        int64_t bytes = sk_moves_far(m, rank, q) ? sk_move_bytes(m, rank, q) : 0;
+        if (!bytes) continue;
+        sk_move_pack(m, rank, q, heap, heap + at);
+        SK_TRY(sk_comm_send(c, q, MOVE_TAG, heap + at, bytes));
+        at += (bytes + 63) / 64 * 64;
+    }
+    return SK_OK;
+}
+
+static sk_status take_far(const sk_moves *m, int rank, char *heap, sk_comm *c)
+{
+    char *message = heap + m->v[rank].in_at;
+    for (int q = 0; q < m->n_ranks; q++) {
+        int64_t bytes = sk_moves_far(m, q, rank) ? sk_move_bytes(m, q, rank) : 0;
+        if (!bytes) continue;
+        SK_TRY(sk_comm_recv(c, q, MOVE_TAG, message, bytes));
+        sk_move_unpack(m, q, rank, heap, message);
+    }
+    return SK_OK;
+}
+
+sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm *c)
+{
+    char *base[SK_MAX_RANKS];
+    sk_assert(m->n_ranks <= SK_MAX_RANKS);
+    for (int r = 0; r < m->n_ranks; r++) base[r] = sk_heap_base(heaps, r);
+    SK_TRY(sk_comm_barrier(c));
+    SK_TRY(send_far(m, rank, base[rank], c));
+    sk_move_gather(m, rank, base);
+    SK_TRY(take_far(m, rank, base[rank], c));
+    for (int q = 0; q < m->n_ranks; q++) /* of the steps too: nothing is under way afterwards */
+        if (q != rank) SK_TRY(sk_comm_sent(c, q, sk_comm_sends(c, q)));
+    SK_TRY(sk_comm_barrier(c));
+    sk_move_place(m, rank, base[rank]);
+    return SK_OK;
+}
+
+/* --- for people --- */
+
+static void moved(const sk_moves *m, int64_t *own, int64_t *others, int64_t *room)
+{
+    *own = *others = *room = 0;
+    for (int r = 0; r < m->n_ranks; r++) {
+        int64_t bytes = m->v[r].end - m->v[r].stage_at;
+        *own += m->v[r].own;
+        *others += m->v[r].near + m->v[r].far;
+        if (bytes > *room) *room = bytes;
+    }
+}
+
+char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase)
+{
+    const sk_run_phase *p = &s->relayout->v[phase];
+    int64_t own, others, room;
+    const char *layout = sk_layout_short(a, &p->setup->layout);
+    if (!phase) return sk_print(a, "from the start %s", layout);
+    moved(&p->moves, &own, &others, &room);
+    return sk_print(a, "from step %lld %s · %s stay on their ranks, %s move · room %s a rank",
+                    (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others),
+                    sk_bytes(a, room));
+}
+
+char *sk_relayout_print(sk_arena *a, const sk_setup *s)
+{
+    sk_out o = {.arena = a};
+    sk_out_add(&o, "%s", "");
+    for (int i = 0; s->relayout && i < s->relayout->n; i++)
+        sk_out_add(&o, "%-10s%s\n", i ? "" : "phases", sk_relayout_line(a, s, i));
+    return o.s;
+}

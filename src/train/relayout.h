@@ -1,0 +1,52 @@
+/* relayout.h - a run whose layout changes on the way.
+ *
+ *     train.relayout="100: dp=2 tp=2, 200: dp=4"
+ *
+ * With 100 steps done, before the next begins, the run goes on under another layout;
+ * a run that is resumed begins in the phase of its step.  The number of ranks stays.
+ * All phases are parsed, compiled and verified before the run starts, and so are the
+ * moves between them (program/move.h): a rank's heap has the bytes of its largest
+ * moment, which may be a move, and the programs of all phases are told so (the last
+ * region, scratch, is longer).  "planned = mapped" therefore holds for such runs too.
+ *
+ * Phases run over the same heaps and the same board.  What members of a group count
+ * there belongs to that group, so every phase has group numbers of its own: its
+ * programs run as copies (`runs`) whose numbers begin behind those of the phases before. */
+#ifndef SK_TRAIN_RELAYOUT_H
+#define SK_TRAIN_RELAYOUT_H
+
+#include "program/move.h"
+#include "train/setup.h"
+
+typedef struct sk_run_phase {
+    int64_t from;      /* steps done when it begins; the first: 0 */
+    sk_setup *setup;   /* of the first: the run's own */
+    sk_program **runs; /* what sk_run_open gets, by rank */
+    sk_moves moves;    /* from the phase before into this one; the first has none */
+} sk_run_phase;
+
+typedef struct sk_relayout {
+    sk_run_phase *v;
+    int n, cap;
+} sk_relayout;
+
+/* For a setup whose programs of all ranks are made: reads job->relayout, plans every phase, and
+ * makes s->relayout.  Programs of s get the bytes of the largest moment. */
+sk_status sk_relayout_plan(sk_setup *s);
+/* After sk_setup_data: all phases read the same data. */
+void sk_relayout_data(sk_setup *s);
+/* The phase that a run with so many steps done is in; 0 where the layout never changes. */
+int sk_relayout_at(const sk_setup *s, int64_t done);
+const sk_setup *sk_relayout_setup(const sk_setup *s, int phase);
+/* What sk_run_open gets. */
+const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);
+
+/* Everything this rank keeps, into the places of the next phase; on all ranks together, between
+ * two steps.  The comm is still that of the old phase, and is idle afterwards. */
+sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm *c);
+
+/* A line for each phase: its step, its layout, what moves into it.  "" without phases. */
+char *sk_relayout_print(sk_arena *a, const sk_setup *s);
+char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase); /* no newline */
+
+#endif
