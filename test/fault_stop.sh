@@ -14,7 +14,7 @@ cp example/one_file.c "$temp/text"
 cd "$temp"
 
 rounds=3
-[ -z "${SKEIN_LONG:-}" ] || rounds=20
+[ -z "${SKEIN_LONG:-}" ] || rounds=40
 timeout=2 limit=4500 # ms from the stop to the end of the launcher
 if grep -qE '__(asan|tsan)_init' "$skein"; then timeout=10 limit=25000; fi
 seed=${SKEIN_SEED:-$(($(date +%s) % 32768))}

@@ -442,10 +442,26 @@ static sk_status one_memory(const walk *k)
     return SK_OK;
 }
 
+/* More ranks (or threads) on a host than cores: they take turns, and the step is no shorter than
+ * all their work on those cores.  Only machines that run skein's own engine tell their cores. */
+static double in_turns(const walk *k)
+{
+    double work = 0, exposed = 0;
+    int64_t each = k->m->ranks_per_host, hosts = (k->n_ranks + each - 1) / each;
+    if (!k->m->chosen || k->m->costs.cores < 1) return 0;
+    for (int i = 0; i < k->n; i++) {
+        const sk_paper_rank *r = &k->out->v[i];
+        work += r->busy * r->ranks * k->w[i].p->threads;
+        exposed += r->exposed * r->ranks / k->n_ranks;
+    }
+    return work / (double)(hosts * k->m->costs.cores) + exposed;
+}
+
 static void add_up(walk *k)
 {
     sk_paper *o = k->out;
     for (int i = 0; i < k->n; i++) o->seconds = fmax(o->seconds, k->w[i].now);
+    o->seconds = fmax(o->seconds, in_turns(k));
     for (int i = 0; i < k->n; i++) {
         sk_paper_rank *r = &o->v[i];
         r->bubble = o->seconds - r->busy - r->exposed;
