@@ -10,6 +10,7 @@
  * Attributes: choices of a token, room of an expert, 1 for the softmax of the chosen ones.
  * Threads own tokens; each makes the choices of all tokens of its sequences, which is a matter of
  * comparisons, and the exponentials of its own. */
+#include "base/zigzag.h"
 #include "graph/graph.h"
 #include "graph/slots.h"
 #include "tensor/vecmath.h"
@@ -67,7 +68,8 @@ static void sequence(const sk_args *a, int64_t b, int64_t from, int64_t to, int3
               gate + t * choices);
     memset(queue, 0, (size_t)experts * sizeof *queue);
     for (int64_t k = 0; k < choices; k++)
-        for (int64_t t = 0; t < time; t++) {
+        for (int64_t at = 0; at < time; at++) {
+            int64_t t = sk_zigzag_index(at, time, a->in[0].zigzag[1]);
             int64_t i = t * choices + k, e = chosen[i], place = queue[e]++;
             if (t >= from && t < to) slot[i] = (real)(place < room ? e * room + place : -1 - e);
         }

@@ -21,3 +21,14 @@ int64_t sk_zigzag(int64_t i, int64_t time, int p)
     int64_t n;
     return sk_zigzag_run(i, time, p, &n);
 }
+
+int64_t sk_zigzag_index(int64_t position, int64_t time, int p)
+{
+    for (int64_t r = 0; r < p && p > 1; r++) {
+        int64_t from = time * r / p, to = time * (r + 1) / p;
+        int64_t early = (from + 1) / 2, middle = from + (to + 1) / 2 - early, late = time - to / 2;
+        if (position >= early && position < early + middle - from) return from + position - early;
+        if (position >= late && position < late + to - middle) return middle + position - late;
+    }
+    return position;
+}

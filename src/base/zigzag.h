@@ -23,4 +23,7 @@ int64_t sk_zigzag(int64_t i, int64_t time, int p);
 /* The same, and how many indices from i on (i among them) have positions that follow each other. */
 int64_t sk_zigzag_run(int64_t i, int64_t time, int p, int64_t *n);
 
+/* The stored index of a position: the other way round. */
+int64_t sk_zigzag_index(int64_t position, int64_t time, int p);
+
 #endif

@@ -17,7 +17,7 @@ sk_tensor *sk_param_f(sk_graph *g, const char *letters, double init, const char 
 sk_tensor *sk_dropout(sk_graph *g, sk_tensor *x, double p)
 {
     if (p <= 0) return x;
-    return sk_apply(g, "dropout", .in = {x}, .attr = {p, (double)g->nodes.n})->out[0];
+    return sk_apply(g, "dropout", .in = {x}, .attr = {p, (double)g->draws++})->out[0];
 }
 
 sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode)

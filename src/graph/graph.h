@@ -79,6 +79,7 @@ struct sk_graph {
     char cut[64];      /* letters that a layout will split: ops may write themselves otherwise */
     char dealt;        /* a letter whose places are dealt in zigzag (base/zigzag.h), or 0 */
     int zigzag;        /* to so many ranks */
+    int draws;         /* places that draw random numbers, so far: each has a number of its own */
     int layer;         /* given to nodes made from now on */
     int n_layers;      /* 1 + the highest layer used */
     sk_phase phase;

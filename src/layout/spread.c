@@ -181,6 +181,14 @@ static bool all_partial(const sk_spread *sp, const sk_node *n, int axis)
     return true;
 }
 
+/* Pieces go round one ring only; over a second axis they are gathered. */
+static bool goes_round(const sk_layout *l, const sk_spread_node *s, const sk_node *n, int axis)
+{
+    for (int a = 0; a < axis; a++)
+        if (s->letter[a] && l->by[a] == SK_BY_RING && sk_node_far(n, s->letter[a])) return false;
+    return l->by[axis] == SK_BY_RING;
+}
+
 static void one_axis(const sk_graph *g, const sk_layout *l, sk_spread *sp, const sk_node *n,
                      int axis)
 {
@@ -190,7 +198,7 @@ static void one_axis(const sk_graph *g, const sk_layout *l, sk_spread *sp, const
     char letter = idle ? 0 : choose(g, l, sp, n, axis);
     sk_how missing = !letter ? SK_WHOLE : n->op->flags & SK_OP_MAX ? SK_PMAX : SK_PSUM;
     s->letter[axis] = letter;
-    unsigned far = l->by[axis] == SK_BY_RING ? 0 : ~0u; /* pieces come by, one after the other */
+    unsigned far = goes_round(l, s, n, axis) ? 0 : ~0u; /* pieces come by, one after the other */
     for (int i = 0; i < n->n_in; i++)
         set(&s->in[i], axis, n->letters_in[i], n->far_in[i] & far, letter,
             pass ? SK_PSUM : SK_WHOLE);

@@ -29,36 +29,67 @@ static bool sharded(const sk_graph *g, const sk_layout *l, char letter)
     return false;
 }
 
+/* May attention be cut along `letter` instead of one that it needs whole?  See spread.c. */
+static bool everywhere(const sk_node *n, char letter)
+{
+    bool all = !strchr(n->whole, letter) && !sk_node_far(n, letter);
+    for (int i = 0; i < n->n_in; i++) all &= strchr(n->letters_in[i], letter) != NULL;
+    return all;
+}
+
+static bool exchanged(const sk_graph *g, const sk_layout *l, int axis, char letter)
+{
+    if (l->by[axis] != SK_BY_EXCHANGE || letter == g->batch) return false;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *n = g->nodes.v[i];
+        for (const char *p = l->split[axis]; *p; p++)
+            if (sk_node_far(n, *p) && everywhere(n, letter)) return true;
+    }
+    return false;
+}
+
 static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter *c)
 {
     bool shard = sharded(g, l, letter);
     for (int k = 0; k < l->mesh.n; k++) {
         int a = sk_layout_cutter(l, letter == g->batch, k);
-        bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis);
+        bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis) ||
+                    exchanged(g, l, a, letter);
         if (cuts && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
     }
 }
 
+/* The size of a piece that the axes of a set cut out of the k-th of n / pieces; in canonical order
+ * the n elements are cells. */
+static int64_t size_of(const sk_mesh *m, const cutter *c, const int *coord, unsigned set, int k,
+                       int64_t n, int pieces, int cells)
+{
+    int64_t from, to, size;
+    int first = 0, end = cells;
+    sk_cut(n, k, pieces, &from, &to);
+    sk_tree_cut(&first, &end, k, pieces);
+    size = to - from;
+    for (int i = 0; i < c->n; i++) {
+        if (!(set >> i & 1)) continue;
+        sk_cut(size, coord[i], m->size[c->axis[i]], &from, &to);
+        sk_tree_cut(&first, &end, coord[i], m->size[c->axis[i]]);
+        size = to - from;
+    }
+    return cells ? n * end / cells - n * first / cells : size;
+}
+
 /* Sizes of all pieces of n that a rank with these coordinates may have. */
-static uint64_t sizes(const sk_mesh *m, const cutter *c, const int *coord, int64_t n, int pieces)
+static uint64_t sizes(const sk_mesh *m, const cutter *c, const int *coord, int64_t n, int pieces,
+                      int cells)
 {
     uint64_t key = 0;
     for (unsigned set = 1; set < 1u << c->n; set++)
-        for (int k = 0; k < pieces; k++) {
-            int64_t from, to, size;
-            sk_cut(n, k, pieces, &from, &to);
-            size = to - from;
-            for (int i = 0; i < c->n; i++) {
-                if (!(set >> i & 1)) continue;
-                sk_cut(size, coord[i], m->size[c->axis[i]], &from, &to);
-                size = to - from;
-            }
-            key = fold(key, size);
-        }
+        for (int k = 0; k < pieces; k++)
+            key = fold(key, size_of(m, c, coord, set, k, n, pieces, cells));
     return key;
 }
 
-static void fill(sk_arena *a, const sk_mesh *m, cutter *c, int64_t n, int pieces)
+static void fill(sk_arena *a, const sk_mesh *m, cutter *c, int64_t n, int pieces, int cells)
 {
     int all = 1;
     for (int i = 0; i < c->n; i++) all *= m->size[c->axis[i]];
@@ -69,7 +100,7 @@ static void fill(sk_arena *a, const sk_mesh *m, cutter *c, int64_t n, int pieces
             coord[i] = rest % m->size[c->axis[i]];
             rest /= m->size[c->axis[i]];
         }
-        c->key[at] = sizes(m, c, coord, n, pieces);
+        c->key[at] = sizes(m, c, coord, n, pieces, cells);
     }
 }
 
@@ -82,18 +113,24 @@ static int make_cutters(sk_arena *a, const sk_graph *g, const sk_layout *l, int 
         if (g->size[letter] < 1) continue;
         find_axes(g, l, (char)letter, &c);
         if (!c.n) continue;
-        fill(a, &l->mesh, &c, g->size[letter], letter == g->batch && n_micro > 1 ? n_micro : 1);
+        int pieces = letter == g->batch && n_micro > 1 ? n_micro : 1;
+        int cells = l->canonical ? sk_letter_cells(g, (char)letter) : 0;
+        fill(a, &l->mesh, &c, g->size[letter], pieces, cells);
         out[n++] = c;
     }
     return n;
 }
 
-/* Causal work along time depends on the place, not only on the size, unless it is dealt evenly. */
+/* Causal work along time depends on the place, not only on the size, unless it is dealt evenly.
+ * Dealt over two axes only the sum is even, not every turn of a ring over one of them. */
 static bool uneven_work(const sk_graph *g, const sk_layout *l, int axis)
 {
+    bool ring = false;
     if (l->split[axis][0] != 't' || l->by[axis] == SK_BY_EXCHANGE || l->mesh.size[axis] == 1)
         return false;
-    return !g->zigzag || g->size['t'] % (2 * g->zigzag);
+    for (int a = 0; a < l->mesh.n; a++) ring |= l->by[a] == SK_BY_RING;
+    return !g->zigzag || g->size['t'] % (2 * g->zigzag) ||
+           (ring && g->zigzag != l->mesh.size[axis]);
 }
 
 static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, int n,

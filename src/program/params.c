@@ -283,6 +283,18 @@ int sk_emit_gathered(sk_emit *e, int param)
     return buf;
 }
 
+/* Does a layer that was begun ahead count on this weight (tied: it was at hand then)? */
+static bool awaited(const sk_emit *e, int param)
+{
+    for (int i = 0; i < e->layers.n; i++) {
+        const sk_ints *uses = uses_of(e, e->layers.v[i]);
+        if (e->gathering[e->layers.v[i]] == NOT_BEGUN) continue;
+        for (int k = 0; k < uses->n; k++)
+            if (uses->v[k] == param) return true;
+    }
+    return false;
+}
+
 /* The layer is done: its weights are given up, or kept for the backward pass. */
 void sk_emit_close_layer(sk_emit *e)
 {
@@ -292,5 +304,6 @@ void sk_emit_close_layer(sk_emit *e)
     sk_emit_settle(e, e->gathering[e->layer]); /* if nobody read them after all */
     e->gathering[e->layer] = NOT_BEGUN;
     if (e->l->keep && e->training && e->work == SK_WORK_F) return;
-    for (int k = 0; k < uses->n; k++) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
+    for (int k = 0; k < uses->n; k++)
+        if (!awaited(e, uses->v[k])) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
 }

@@ -201,6 +201,34 @@ static sk_status gather_all(sk_emit *e, const sk_tensor *t, sk_state *now, const
     return SK_OK;
 }
 
+/* Was the letter that was summed away the batch?  In canonical order there is only one. */
+static bool batch_summed(const sk_emit *e, const sk_tensor *t, const sk_state *s)
+{
+    for (int a = 0; a < e->l->mesh.n; a++)
+        if (t->from && s->how[a] == SK_PSUM)
+            return e->sp->node[t->from->id].letter[a] == e->g->batch;
+    return false;
+}
+
+/* Sums that shall be whole, while pieces are small, the finest cut first: that is the order of the
+ * tree.  In canonical order several sums are finished so before anything is cut. */
+static sk_status sum_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+                         int *buf)
+{
+    int n = e->l->mesh.n, sums = 0;
+    bool batch = batch_summed(e, t, now);
+    for (int a = 0; a < n; a++) sums += now->how[a] == SK_PSUM && want->how[a] != SK_PSUM;
+    for (int k = n - 1; k >= 0; k--) {
+        int a = sk_layout_cutter(e->l, batch, k);
+        sk_state next = *want;
+        if (e->l->canonical && sums > 1 && now->how[a] == SK_PSUM && want->how[a] == SK_SPLIT)
+            next.how[a] = SK_WHOLE;
+        if (now->how[a] != SK_SPLIT && next.how[a] == SK_WHOLE)
+            SK_TRY(one_axis(e, t, now, &next, a, buf));
+    }
+    return SK_OK;
+}
+
 static bool batch_dim(const sk_emit *e, const sk_tensor *t, const sk_state *s, int a)
 {
     return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
@@ -210,9 +238,7 @@ static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_
                          int *buf)
 {
     int n = e->l->mesh.n;
-    for (int a = n - 1; a >= 0; a--) /* sums while pieces are small */
-        if (now.how[a] != SK_SPLIT && want->how[a] == SK_WHOLE)
-            SK_TRY(one_axis(e, t, &now, want, a, buf));
+    SK_TRY(sum_all(e, t, &now, want, buf));
     SK_TRY(gather_all(e, t, &now, want, buf));
     for (int batch = 0; batch < 2; batch++)
         for (int k = 0; k < n; k++) {

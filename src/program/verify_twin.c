@@ -7,6 +7,7 @@
  * it entered after its last write.  That holds for each program by itself; P1 says that
  * all make the same calls. */
 #include "program/program.h"
+#include "base/cells.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -59,8 +60,14 @@ static bool is_my_piece(const sk_program *p, const sk_param_plan *q)
 {
     const sk_group *g = &p->groups[p->layout.shard_axis];
     const sk_buffer *whole = &p->bufs.v[q->stored], *piece = &p->bufs.v[q->shard];
-    int64_t rows = whole->box.size[0], row = rows ? whole->bytes / rows : 0, from, to;
+    sk_extent box = whole->box;
+    int64_t rows = box.size[0], row = rows ? whole->bytes / rows : 0, from, to;
     sk_cut(rows, g->me, g->n, &from, &to);
+    if (p->layout.canonical) {
+        sk_tree_cut(&box.cells[0][0], &box.cells[0][1], g->me, g->n);
+        from = box.full[0] * box.cells[0][0] / box.cells[0][2] - box.at[0];
+        to = box.full[0] * box.cells[0][1] / box.cells[0][2] - box.at[0];
+    }
     return q->shard != q->stored && common_of(p, q->shard) == q->stored &&
            piece->offset == whole->offset + from * row && piece->bytes == (to - from) * row;
 }
@@ -171,7 +178,7 @@ static sk_status alike(const sk_program *p, const sk_program *t)
         const sk_buffer *a = &p->bufs.v[p->params.v[i].stored],
                         *b = &t->bufs.v[t->params.v[i].stored];
         same = a->common == b->common && !strcmp(a->name, b->name) &&
-               !memcmp(&a->box, &b->box, sizeof a->box) && (!a->common || a->offset == b->offset);
+               (!a->common || (!memcmp(&a->box, &b->box, sizeof a->box) && a->offset == b->offset));
     }
     if (same) return SK_OK;
     return sk_fail(SK_EBUG,

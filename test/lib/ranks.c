@@ -1,6 +1,7 @@
 /* ranks.c - for tests: compile a model under a layout, run it on threads, keep the losses. */
 #include "lib/ranks.h"
 
+#include "base/hash.h"
 #include "base/rng.h"
 
 #include <pthread.h>
@@ -67,8 +68,63 @@ typedef struct rank_job {
     sk_heaps *heaps;
     sk_status status;
     char story[512];
+    uint64_t digest;
+    int64_t elements;
     pthread_t thread;
 } rank_job;
+
+/* --- weights, element by element --- */
+
+static int64_t box_count(const sk_box *b)
+{
+    int64_t n = 1;
+    for (int d = 0; d < b->n; d++) n *= b->size[d];
+    return n;
+}
+
+/* Where element i of a box lies in the logical tensor. */
+static uint64_t place_of(const sk_box *b, int64_t i)
+{
+    int64_t place = 0, step = 1;
+    for (int d = b->n - 1; d >= 0; d--) {
+        place += (b->at[d] + i % b->size[d]) * step;
+        i /= b->size[d];
+        step *= b->full[d];
+    }
+    return (uint64_t)place;
+}
+
+static void digest(rank_job *j, const sk_run *run, sk_arena *a)
+{
+    sk_box *boxes;
+    int n;
+    sk_run_boxes(run, a, &boxes, &n);
+    for (int k = 0; k < n; k++) {
+        uint64_t name = sk_hash_text(boxes[k].name);
+        size_t bytes = sk_dtype_size(boxes[k].type);
+        int64_t count = boxes[k].mine ? box_count(&boxes[k]) : 0;
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t bits = sk_hash(name, (const char *)boxes[k].data + (size_t)i * bytes, bytes);
+            j->digest += sk_rng(bits, 0, place_of(&boxes[k], i)).a;
+        }
+        j->elements += count;
+    }
+}
+
+static void nudge(const sk_trial *t, const sk_run *run, sk_arena *a)
+{
+    sk_box *boxes;
+    int n;
+    sk_run_boxes(run, a, &boxes, &n);
+    for (int k = 0; k < n && t->nudge > 0; k++)
+        for (int64_t i = 0; i < box_count(&boxes[k]); i++) {
+            double u = sk_rng_uniform((uint64_t)t->nudges, sk_hash_text(boxes[k].name),
+                                      place_of(&boxes[k], i));
+            ((real *)boxes[k].data)[i] *= (real)(1 + t->nudge * (2 * u - 1));
+        }
+}
+
+/* --- a rank --- */
 
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
@@ -76,18 +132,22 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     sk_run_opts o = {.fill = fill,
                      .fill_ctx = t,
                      .seed = 3,
-                     .timeout_s = 60,
+                     .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip}};
     sk_step_out out = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     sk_run_init(*run, 11);
+    nudge(t, *run, a);
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
         SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = 1e-3}, &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
+        if (j->p->rank == 0) t->drops += out.drops;
     }
     SK_TRY(sk_run_validate(*run, 0, &out));
     if (j->p->rank == 0) t->valid = out.loss;
+    SK_TRY(sk_run_barrier(*run));
+    digest(j, *run, a);
     return SK_OK;
 }
 
@@ -129,7 +189,11 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
         jobs[r] = (rank_job){.t = t, .p = p[r], .heaps = heaps};
     }
     for (int r = 0; r < n && !st; r++) pthread_create(&jobs[r].thread, NULL, rank_main, &jobs[r]);
-    for (int r = 0; r < n && !st; r++) pthread_join(jobs[r].thread, NULL);
+    for (int r = 0; r < n && !st; r++) {
+        pthread_join(jobs[r].thread, NULL);
+        t->digest += jobs[r].digest;
+        t->elements += jobs[r].elements;
+    }
     for (int r = 0; r < n && !st; r++)
         if (jobs[r].status && jobs[r].status != SK_EPEER)
             st = sk_fail(jobs[r].status, "%s", jobs[r].story);
@@ -144,6 +208,7 @@ sk_status sk_trial_run(sk_trial *t)
     sk_arena a = {0};
     sk_graph g;
     sk_program **p = NULL;
+    t->digest = 0, t->elements = 0, t->drops = 0;
     sk_status st = sk_trial_compile(&a, t, &g, &p, &t->n_ranks);
     if (!st) st = run_all(t, &a, p, t->n_ranks);
     sk_arena_end(&a);

@@ -1,4 +1,9 @@
-/* ranks.h - for tests: compile a model under a layout, run it on threads, keep the losses. */
+/* ranks.h - for tests: compile a model under a layout, run it on threads, keep the losses.
+ *
+ * Beside losses a trial leaves a digest of what was learnt: a sum over all elements of weights and
+ * optimizer state, each a hash of its name, logical place and bits.  It does not know who
+ * kept an element, so runs that agree to the bit have the same digest on any layout; and an
+ * element that has no owner, or two, changes it. */
 #ifndef SK_TEST_RANKS_H
 #define SK_TEST_RANKS_H
 
@@ -19,8 +24,14 @@ typedef struct sk_trial {
     int threads, steps;
     int64_t bucket_bytes;
     double clip;
+    double timeout_s; /* longest wait for a peer; 0: 60 */
+    double nudge; /* initial weights are off by up to this part of them: how much do losses care? */
+    int nudges;   /* which way: another number, other weights */
     /* results */
     double loss[SK_TEST_STEPS], norm[SK_TEST_STEPS], valid;
+    double drops;     /* choices of experts without room, all steps */
+    uint64_t digest;  /* of all weights and optimizer state at the end */
+    int64_t elements; /* that went into it */
     int64_t heap_bytes[SK_TEST_RANKS];
     int n_ranks;
 } sk_trial;
