@@ -41,6 +41,7 @@ train mixtral-tiny 2 "ep=2"
 train mixtral-tiny 2 "tp=2"
 train mixtral-tiny 8 "ep=2 tp=2 pp=2 micro=4 schedule=zb-h1"
 train tiny 8 "pp=2 cp=2 dp=2 micro=3 schedule=zb-v zero=1"
+train tiny 4 "dp=4" train.relayout="5: dp=2 tp=2 zero=3, 12: pp=2 tp=2 micro=2"
 rm -f tiny.first # another optimizer, another model
 train tiny 1 "dp=1" optim.name=lamb
 train tiny 4 "dp=4 zero=3" optim.name=lamb
