@@ -130,14 +130,15 @@ static int climb(const table *t, int parts, int64_t n)
 {
     int kept = 0;
     for (int i = 0; i < parts; i++) {
-        real *restrict last = t->part + (kept - 1) * STRIP, *restrict mine = t->part + i * STRIP;
+        const real *restrict mine = t->part + i * STRIP;
         int parent = t->cell[i] / 2;
         if (kept && t->cell[kept - 1] == parent) {
+            real *restrict last = t->part + (kept - 1) * STRIP;
 #pragma omp simd
             for (int64_t c = 0; c < n; c++) last[c] += mine[c];
             continue;
         }
-        if (kept != i) memcpy(last + STRIP, mine, (size_t)n * sizeof(real));
+        if (kept != i) memcpy(t->part + kept * STRIP, mine, (size_t)n * sizeof(real));
         t->cell[kept++] = parent;
     }
     return kept;

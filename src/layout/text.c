@@ -153,7 +153,9 @@ static sk_status say_shard(sk_layout *l, const words *w)
     if (level == 4)
         return sk_fail(SK_ECONF, "layout: cannot shard \"%s\"; state, grads or params", w->w[1]);
     l->shard = (sk_shard)level;
-    return find_axis(l, w->w[3], &l->shard_axis);
+    SK_TRY(find_axis(l, w->w[3], &l->shard_axis));
+    if (!level) l->shard_axis = -1; /* no axis has to cut last */
+    return SK_OK;
 }
 
 static bool says(const words *w, const char *const *said, int n)
@@ -343,6 +345,20 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
     return split_letters(l, l->shard_axis, "b");
 }
 
+/* A word that would change nothing is a mistake. */
+static sk_status short_idle(const shorts *s)
+{
+    if (s->sp && !s->size[sugar_find("tp")])
+        return sk_fail(SK_ECONF, "layout: \"sp\" splits time over tp, and there is no tp; add tp=2 "
+                                 "or leave sp out");
+    if (*s->by && !s->size[sugar_find("cp")])
+        return sk_fail(SK_ECONF,
+                       "layout: \"by=%s\" says how cp splits time, and there is no cp; "
+                       "add cp=2 or leave by out",
+                       s->by);
+    return SK_OK;
+}
+
 static sk_status read_short(sk_layout *l, const words *w)
 {
     shorts s = {.zero = -1};
@@ -357,6 +373,7 @@ static sk_status read_short(sk_layout *l, const words *w)
         }
         SK_TRY(short_word(l, &s, word));
     }
+    SK_TRY(short_idle(&s));
     return short_mesh(l, &s);
 }
 
@@ -375,6 +392,22 @@ static sk_status check_replica(const sk_layout *l)
                    "piece of its own; use zero=1 or zero=2 (shard state|grads over AXIS)");
 }
 
+/* Words that go with sharded weights or with stages, where there are none. */
+static sk_status check_idle(const sk_layout *l)
+{
+    if ((l->prefetch || l->keep) && l->shard != SK_SHARD_PARAMS)
+        return sk_fail(SK_ECONF,
+                       "layout: %s is about weights that are gathered, and every rank has them "
+                       "whole; use zero=3 (shard params over AXIS) or leave it out",
+                       l->keep ? "keep" : "prefetch");
+    if ((l->chunks || l->balance) && l->stage_axis < 0)
+        return sk_fail(SK_ECONF,
+                       "layout: %s is about the stages of a pipeline, and there are none; use pp=2 "
+                       "(stages over AXIS) or leave it out",
+                       l->chunks ? "chunks" : "balance");
+    return SK_OK;
+}
+
 static sk_status check(const sk_layout *l, int n_ranks)
 {
     int64_t ranks = 1;
@@ -391,6 +424,7 @@ static sk_status check(const sk_layout *l, int n_ranks)
         return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
                        l->mesh.name[l->shard_axis]);
     SK_TRY(check_replica(l));
+    SK_TRY(check_idle(l));
     if (n_ranks > 0 && ranks != n_ranks)
         return sk_fail(SK_ECONF,
                        "layout: the mesh has %lld ranks, %d were given; start it with -n %lld or "

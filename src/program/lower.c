@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-enum { MOST_MICRO = 4096 }; /* the loop over micro-batches is unrolled */
+/* Sets of stages are bits; the loops over chunks and micro-batches are unrolled. */
+enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
 
 const sk_optim *sk_optim_find(const char *name)
 {
@@ -287,8 +288,6 @@ static void plan_sum(sk_emit *e, int which)
 static sk_status prepare(sk_emit *e)
 {
     sk_program *p = e->p;
-    if (e->sp->n_stages > 64)
-        return sk_fail(SK_ECONF, "layout: %d stages; at most 64 are supported", e->sp->n_stages);
     if (p->n_micro > MOST_MICRO)
         return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported", p->n_micro,
                        MOST_MICRO);
@@ -312,11 +311,15 @@ static sk_status place_chunks(sk_emit *e)
     int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
     const sk_schedule *s = sk_schedule_find(l->schedule);
     if (!s) return no_schedule(l->schedule);
-    int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1, n = each * stages;
+    int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
     if (l->chunks && l->chunks != each)
         return sk_fail(SK_ECONF, "layout: schedule %s has %d chunks a stage, not %d", s->name, each,
                        l->chunks);
+    if (stages > MOST_STAGES || each > MOST_CHUNKS)
+        return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
+                       stages, each, MOST_STAGES, MOST_CHUNKS);
     e->schedule = s;
+    int n = each * stages;
     e->place = sk_many(e->p->arena, int, n);
     for (int c = 0; c < n; c++) e->place[c] = sk_schedule_place(s, stages, c);
     return sk_spread_graph(e->p->arena, e->g, l, e->place, n, &e->p->spread);

@@ -189,6 +189,16 @@ sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
 double *sk_run_moving(sk_run *r) { return r->moving; }
 
+/* Others may read my messages and tables until all have met. */
+sk_status sk_run_switch(sk_run *from, sk_run *to)
+{
+    for (int k = 0; k < from->p->n_ranks; k++)
+        if (k != from->p->rank) SK_TRY(sk_comm_sent(from->comm, k, sk_comm_sends(from->comm, k)));
+    SK_TRY(sk_comm_barrier(from->comm));
+    lay_tables(to);
+    return SK_OK;
+}
+
 /* --- initial values --- */
 
 /* Is the buffer in memory of this rank's own, for it to fill?  What it has in common with its twin
@@ -457,11 +467,12 @@ static void clip(sk_run *r, const sk_inst *in)
 {
     double most = r->opts.knobs.clip;
     take_sums(r, in);
+    r->out.again = in->pass && r->opts.no_drops && r->out.drops > 0;
     if (!in->pass) return;
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens);
-    r->skip = !r->out.finite;
+    r->skip = !r->out.finite || r->out.again;
 }
 
 static float knob(const sk_run *r, const sk_knob *k, bool decays)

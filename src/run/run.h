@@ -35,6 +35,7 @@ typedef struct sk_run_opts {
     const int *host_of; /* rank -> host; NULL: one host */
     const char *(*where)(void *ctx, int rank, int pc); /* an instruction of any rank, for stories */
     void *where_ctx;
+    bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
 } sk_run_opts;
 
 typedef struct sk_step_in {
@@ -50,6 +51,7 @@ typedef struct sk_step_out {
     double drops;           /* choices of experts that found no room */
     double seconds, waited; /* this rank's step; of which waiting for others or moving bytes */
     bool finite;            /* loss and norm are numbers; if not, no update was made, on any rank */
+    bool again;             /* no_drops, and there were some: no update was made, on any rank */
 } sk_step_out;
 
 /* Opens this rank's end; compares program hashes with all ranks before it returns. */
@@ -67,6 +69,10 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
 sk_status sk_run_barrier(sk_run *r);
+/* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
+ * places and their groups have different numbers: the one that was opened last may run, until all
+ * ranks come here together.  Nothing of `from` is under way afterwards, and `to` may run. */
+sk_status sk_run_switch(sk_run *from, sk_run *to);
 sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for what else ranks tell each other */
 double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receives */
 double *sk_run_times(sk_run *r);  /* [2 * n_train]: start and end of each instruction, or NULL */

@@ -42,7 +42,8 @@ typedef struct sk_job {
     const int *host_of;           /* rank -> host; NULL: one host */
     const struct sk_costs *costs; /* alike on all ranks; NULL: the preset */
     int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
-    int64_t trace; /* 1: keep the times of the last step: trace.json */
+    int64_t dropless; /* 1: a step in which an expert was full is run again with room for all */
+    int64_t trace;    /* 1: keep the times of the last step: trace.json */
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */

@@ -204,6 +204,7 @@ static const sk_program *program_of(const launcher *l, int rank)
 {
     long long step = atomic_load(&sk_heaps_line(l->t.heaps, rank)->step);
     int phase = sk_relayout_at(&l->setup, step < 0 ? l->t.step : step);
+    if (atomic_load(&l->t.tally->roomy[rank])) return l->setup.roomy->programs[rank];
     return sk_relayout_setup(&l->setup, phase)->programs[rank];
 }
 
@@ -373,17 +374,23 @@ static void watch(launcher *l)
 
 /* --- the whole --- */
 
+typedef struct extra { /* shared memory beside the heaps */
+    sk_desk desk;
+    sk_tally tally;
+} extra;
+
 static sk_status open_heaps(launcher *l)
 {
     int64_t bytes[SK_MAX_RANKS];
-    size_t extra = sizeof(sk_desk);
     int n = l->setup.n_ranks;
     sk_twins twins =
         sk_program_twins(l->arena, (const sk_program *const *)l->setup.programs, n, bytes);
-    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, extra, &l->t.heaps));
-    else SK_TRY(sk_heaps_open_twins(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
+    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, sizeof(extra), &l->t.heaps));
+    else SK_TRY(sk_heaps_open_twins(n, bytes, twins, !l->as_threads, sizeof(extra), &l->t.heaps));
     sk_heaps_label(l->t.heaps, l->t.dir);
-    l->t.desk = sk_heaps_extra(l->t.heaps);
+    extra *e = sk_heaps_extra(l->t.heaps);
+    l->t.desk = &e->desk;
+    l->t.tally = &e->tally;
     return SK_OK;
 }
 

@@ -27,9 +27,9 @@ typedef struct loop {
     int phase;         /* train/relayout.h */
     sk_desk *desk;
     int rank;
-    sk_arena arena, life; /* of this rank; of the phase: run and boxes */
-    sk_run *run;
-    sk_flight_book book; /* the text of instructions, for stories */
+    sk_arena arena, life;       /* of this rank; of the phase: run and boxes */
+    sk_run *run, *roomy;        /* roomy: with room for all choices, see relayout.h; NULL: none */
+    sk_flight_book book, large; /* the text of instructions, for stories */
     sk_rate rate;
     int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
     int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
@@ -90,19 +90,37 @@ static void count_bytes(loop *l)
     sk_arena_back(&l->arena, m);
 }
 
-static sk_status open_run(loop *l)
+static sk_run_opts run_opts(const loop *l, sk_flight_book *book)
 {
     const sk_job *job = l->s->job;
-    sk_run_opts o = {.fill = sk_setup_fill,
-                     .fill_ctx = (void *)l->s,
-                     .seed = job->seed,
-                     .knobs = sk_setup_knobs(job),
-                     .timeout_s = job->timeout,
-                     .where = sk_flight_where,
-                     .where_ctx = &l->book,
-                     .trace = job->trace != 0,
-                     .wire = l->t->wire,
-                     .host_of = l->t->host_of};
+    return (sk_run_opts){.fill = sk_setup_fill,
+                         .fill_ctx = (void *)l->s,
+                         .seed = job->seed,
+                         .knobs = sk_setup_knobs(job),
+                         .timeout_s = job->timeout,
+                         .where = sk_flight_where,
+                         .where_ctx = book,
+                         .wire = l->t->wire,
+                         .host_of = l->t->host_of};
+}
+
+/* Nobody opens the next before all have compared this one. */
+static sk_status open_roomy(loop *l)
+{
+    const sk_setup *s = l->s->roomy;
+    sk_run_opts o = run_opts(l, &l->large);
+    if (!s) return SK_OK;
+    l->large.all = (const sk_program *const *)s->programs;
+    SK_TRY(sk_run_open(&l->life, s->runs[l->rank], l->t->heaps, &o, &l->roomy));
+    return sk_run_barrier(l->roomy);
+}
+
+static sk_status open_run(loop *l)
+{
+    sk_run_opts o = run_opts(l, &l->book);
+    SK_TRY(open_roomy(l));
+    o.trace = l->s->job->trace != 0;
+    o.no_drops = l->roomy != NULL;
     l->book.all = (const sk_program *const *)l->s->programs;
     const sk_program *p = sk_relayout_run(l->t->setup, l->phase, l->rank);
     SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
@@ -115,7 +133,8 @@ static sk_status open_run(loop *l)
 static void close_run(loop *l)
 {
     if (l->run) sk_run_close(l->run);
-    l->run = NULL;
+    if (l->roomy) sk_run_close(l->roomy);
+    l->run = l->roomy = NULL;
     sk_arena_end(&l->life);
     l->life = (sk_arena){0};
 }
@@ -404,6 +423,11 @@ static sk_status measure_peak(loop *l)
 
 static void report(loop *l, const sk_step_out *out, double lr, double seconds)
 {
+    sk_choices c = {.aux = out->aux,
+                    .drops = out->drops,
+                    .all = l->s->choices,
+                    .dropless = l->roomy != NULL,
+                    .again = out->again};
     double peak = 0;
     for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];
     sk_record r = {.kind = SK_REC_STEP,
@@ -415,7 +439,10 @@ static void report(loop *l, const sk_step_out *out, double lr, double seconds)
                    .seconds = seconds,
                    .waited = out->waited,
                    .mfu = peak > 0 ? l->s->flops / seconds / peak : 0};
-    bool ok = sk_metrics_step(&l->metrics, &r, l->tokens);
+    if (c.all > 0) /* behind the row of the step */
+        snprintf(r.text, sizeof r.text, "aux %.4f  drops %.1f %%%s", c.aux, 100 * c.drops / c.all,
+                 c.again ? ", run again" : "");
+    bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) note(l, SK_REC_WARN, l->metrics.why);
     sk_desk_put(l->desk, &r);
 }
@@ -431,6 +458,32 @@ static sk_status bad_numbers(loop *l, const sk_step_out *out)
                                 : sk_print(&l->arena, "that of step %lld", (long long)l->tried));
 }
 
+static sk_status change_program(loop *l, sk_run *from, sk_run *to)
+{
+    clear_flight(l);
+    atomic_store(&l->t->tally->roomy[l->rank], to == l->roomy);
+    return sk_run_switch(from, to);
+}
+
+/* The step has changed nothing.  What it tells of drops is what made this necessary. */
+static sk_status with_room(loop *l, const sk_step_in *in, sk_step_out *out)
+{
+    sk_step_out tried = *out;
+    SK_TRY(change_program(l, l->run, l->roomy));
+    SK_TRY(sk_run_step(l->roomy, in, out));
+    SK_TRY(change_program(l, l->roomy, l->run));
+    out->drops = tried.drops;
+    out->waited += tried.waited;
+    out->again = true;
+    return SK_OK;
+}
+
+static void count(loop *l, const sk_step_out *out)
+{
+    atomic_fetch_add(&l->t->tally->steps, 1);
+    if (out->again) atomic_fetch_add(&l->t->tally->again, 1);
+}
+
 static sk_status one_step(loop *l)
 {
     sk_step_in in = {.step = l->done, .lr = sk_rate_at(&l->rate, l->done)};
@@ -439,12 +492,15 @@ static sk_status one_step(loop *l)
     if (!l->rank) decide(l);
     double start = sk_now();
     SK_TRY(sk_run_step(l->run, &in, &out));
+    if (out.again) SK_TRY(with_room(l, &in, &out));
     double seconds = sk_now() - start;
     if (!out.finite) return bad_numbers(l, &out);
     if (l->done == l->t->step) SK_TRY(measure_peak(l));
     l->done++;
     l->tokens += out.tokens;
-    if (!l->rank) report(l, &out, in.lr, seconds);
+    if (l->rank) return SK_OK;
+    count(l, &out);
+    report(l, &out, in.lr, seconds);
     return SK_OK;
 }
 

@@ -9,6 +9,9 @@
  * other hosts send it what it cannot read; decisions reach them over the wire, and
  * the run directory must be one that all hosts see.
  *
+ * With train.dropless a step whose experts were full changed nothing and is run once
+ * more, with the same data and random numbers, by the program with room for all.
+ *
  * A save that fails is a warning and training goes on; MAX_BAD_SAVES in a row end
  * it.  Numbers that are not finite end it too, before the weights are touched. */
 #ifndef SK_TRAIN_LOOP_H
@@ -18,6 +21,12 @@
 #include "train/desk.h"
 #include "train/setup.h"
 
+/* Behind the desk in shared memory: how steps went in a run with experts (train.dropless). */
+typedef struct sk_tally {
+    atomic_llong steps, again;      /* by rank 0: done; of them run again with room for all */
+    atomic_int roomy[SK_MAX_RANKS]; /* is the rank in the program with room for all? */
+} sk_tally;
+
 enum { SK_VAL_TIMES = 8 }; /* validations of a run that does not say how often */
 
 /* What the launcher made and the ranks inherit. */
@@ -25,6 +34,7 @@ typedef struct sk_training {
     const sk_setup *setup;
     sk_heaps *heaps;
     sk_desk *desk;
+    sk_tally *tally;
     sk_ckpt_home *home;   /* of rank 0 once the ranks run */
     char dir[PATH_MAX];   /* the run directory */
     char ckpt[PATH_MAX];  /* its folder of checkpoints */

@@ -65,15 +65,27 @@ static number json(double x)
     return t;
 }
 
-bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens)
+static void print_choices(const sk_choices *c, char *to, size_t room)
 {
-    char line[512];
+    *to = 0;
+    if (c->all <= 0) return;
+    snprintf(to, room, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s, c->drops,
+             100 * c->drops / c->all,
+             !c->dropless ? ""
+             : c->again   ? ",\"again\":1"
+                          : ",\"again\":0");
+}
+
+bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
+{
+    char line[640], experts[128];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
+    print_choices(c, experts, sizeof experts);
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
-             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g}\n",
+             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
-             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s);
+             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s, experts);
     return put(m, line);
 }
 

@@ -4,6 +4,14 @@
  *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6}
  *     {"step":12,"val_loss":5.2}
  *
+ * A model with experts has more in the lines of its steps, behind the rest:
+ *
+ *     "aux":0.0103,"drops":37,"drop_pct":1.2,"again":1
+ *
+ * the auxiliary loss, choices of experts that found no room, their part of all choices
+ * of the step, and with train.dropless whether it was run again with room for all;
+ * drops are those of the try then, and nothing was lost.
+ *
  * step counts from 1; tokens is the sum since the beginning of the training; mfu
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
  * is recomputed or replicated) per second, over the sum of what all ranks reach
@@ -27,8 +35,14 @@ typedef struct sk_metrics {
 /* Keep the lines of the first `done` steps of what is there. */
 sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done);
 void sk_metrics_close(sk_metrics *m);
+
+typedef struct sk_choices { /* of experts, in a step */
+    double aux, drops, all; /* all 0: the model has no experts */
+    bool dropless, again;
+} sk_choices;
+
 /* False, with `why`, the first time that writing fails. */
-bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens);
+bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c);
 bool sk_metrics_val(sk_metrics *m, const sk_record *r);
 
 #endif

@@ -216,6 +216,108 @@ sk_status sk_relayout_plan(sk_setup *s)
     return SK_OK;
 }
 
+/* --- the same with room for all --- */
+
+static sk_status no_experts(const sk_setup *s)
+{
+    return sk_fail(SK_ECONF,
+                   "train.dropless is 1, but model %s has no experts that could be full: leave it "
+                   "out, or choose a mixture of experts",
+                   s->job->model_name);
+}
+
+static sk_status both_asked(const sk_setup *s)
+{
+    return sk_fail(SK_ECONF,
+                   "train.dropless is 1 and train.relayout is \"%.60s\"; one run has one of them: "
+                   "leave one out, or set model.capacity_factor=0, which never drops",
+                   s->job->relayout);
+}
+
+/* Does the buffer hold the same from step to step, in every program of a model? */
+static bool stays(const sk_buffer *b)
+{
+    return b->keep && (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
+}
+
+static bool same_buffer(const sk_buffer *x, const sk_buffer *y)
+{
+    bool same = !strcmp(x->name, y->name) && x->offset == y->offset && x->bytes == y->bytes &&
+                x->common == y->common && x->box.n == y->box.n;
+    for (int d = 0; same && d < x->box.n; d++)
+        same = x->box.at[d] == y->box.at[d] && x->box.size[d] == y->box.size[d];
+    return same;
+}
+
+static sk_status same_places(const sk_program *p, const sk_program *q)
+{
+    int i = 0, k = 0;
+    while (true) {
+        while (i < p->bufs.n && !stays(&p->bufs.v[i])) i++;
+        while (k < q->bufs.n && !stays(&q->bufs.v[k])) k++;
+        bool more = i < p->bufs.n && k < q->bufs.n;
+        if (!more && i == p->bufs.n && k == q->bufs.n && p->twin_bytes == q->twin_bytes)
+            return SK_OK;
+        if (!more || !same_buffer(&p->bufs.v[i], &q->bufs.v[k])) break;
+        i++, k++;
+    }
+    return sk_fail(SK_ECONF,
+                   "train.dropless: with room for all, '%s' of rank %d would lie elsewhere in this "
+                   "layout; name the cuts of its letters in the layout, or set "
+                   "model.capacity_factor=0",
+                   i < p->bufs.n ? p->bufs.v[i].name : "the weights", p->rank);
+}
+
+static sk_status make_roomy(sk_setup *s, bool all)
+{
+    sk_job *job = sk_new(s->arena, sk_job);
+    *job = *s->job;
+    job->hyper.capacity_factor = 0;
+    job->dropless = 0;
+    s->roomy = sk_new(s->arena, sk_setup);
+    SK_TRY(sk_setup_program(s->arena, job, all, s->roomy));
+    if (all || !memcmp(s->class_of, s->roomy->class_of, sizeof(int) * (size_t)s->n_ranks))
+        return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "train.dropless: ranks that are alike are not alike with room for "
+                   "all, and %d ranks are too many to plan one by one; leave it out",
+                   s->n_ranks);
+}
+
+static sk_status number_roomy(sk_setup *s)
+{
+    sk_setup *q = s->roomy;
+    int before = 0, most = 0;
+    q->runs = sk_many(s->arena, sk_program *, s->n_ranks);
+    for (int r = 0; r < s->n_ranks; r++) {
+        if (s->programs[r]->n_groups > before) before = s->programs[r]->n_groups;
+        if (q->programs[r]->n_groups > most) most = q->programs[r]->n_groups;
+    }
+    for (int r = 0; r < s->n_ranks; r++) q->runs[r] = renumbered(s->arena, q->programs[r], before);
+    if (before + most <= SK_COMM_GROUPS) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "train.dropless: two programs have %d groups of ranks, %d can be; set "
+                   "model.capacity_factor=0",
+                   before + most, SK_COMM_GROUPS);
+}
+
+sk_status sk_roomy_plan(sk_setup *s, bool all)
+{
+    if (*s->job->relayout) return both_asked(s);
+    if (s->choices <= 0) return no_experts(s);
+    if (s->graph.size['x'] >= s->graph.size['t']) return SK_OK;
+    SK_TRY(make_roomy(s, all));
+    for (int r = 0; r < s->n_ranks; r++) {
+        sk_program *p = s->programs[r], *q = s->roomy->programs[r];
+        if (!p) continue;
+        SK_TRY(same_places(p, q));
+        int64_t most = p->heap_bytes > q->heap_bytes ? p->heap_bytes : q->heap_bytes;
+        grow(p, most);
+        grow(q, most);
+    }
+    return all ? number_roomy(s) : SK_OK;
+}
+
 void sk_relayout_data(sk_setup *s)
 {
     for (int i = 1; s->relayout && i < s->relayout->n; i++) {

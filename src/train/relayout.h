@@ -11,7 +11,14 @@
  *
  * Phases run over the same heaps and the same board.  What members of a group count
  * there belongs to that group, so every phase has group numbers of its own: its
- * programs run as copies (`runs`) whose numbers begin behind those of the phases before. */
+ * programs run as copies (`runs`) whose numbers begin behind those of the phases before.
+ *
+ * train.dropless is a second program over the same heaps too, but of the same layout:
+ * the model with room for every choice of an expert (capacity_factor 0).  A step is
+ * tried in the small room; if a choice found none, no rank has updated anything, and
+ * the step is run once more in the large one (train/loop.c).  What both keep, weights,
+ * gradients and optimizer state, does not depend on the room and lies at the same
+ * places, which is checked; so nothing moves, and replicas stay what they are. */
 #ifndef SK_TRAIN_RELAYOUT_H
 #define SK_TRAIN_RELAYOUT_H
 
@@ -40,6 +47,10 @@ int sk_relayout_at(const sk_setup *s, int64_t done);
 const sk_setup *sk_relayout_setup(const sk_setup *s, int phase);
 /* What sk_run_open gets. */
 const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);
+
+/* For a setup with programs: plans the same with room for all, and makes s->roomy.  Programs of
+ * both get the bytes of the larger one.  `all` is that of sk_setup_program. */
+sk_status sk_roomy_plan(sk_setup *s, bool all);
 
 /* Everything this rank keeps, into the places of the next phase; on all ranks together, between
  * two steps.  The comm is still that of the old phase, and is idle afterwards. */

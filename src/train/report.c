@@ -143,6 +143,16 @@ static void head_program(const sk_console *c, sk_arena *a)
     fprintf(c->to, " · the step has %sFLOP\n", short_number(a, c->s->flops));
 }
 
+/* What the second program is for, and what it costs in memory. */
+static void head_room(const sk_console *c, sk_arena *a)
+{
+    const sk_graph *small = &c->s->graph;
+    if (!c->s->roomy) return;
+    label(c, "experts");
+    fprintf(c->to, "%s places each in a sequence; steps that need more are run again with %s\n",
+            sk_commas(a, small->size['x']), sk_commas(a, small->size['t']));
+}
+
 void sk_console_head(sk_console *c)
 {
     sk_arena a = {0};
@@ -156,6 +166,7 @@ void sk_console_head(sk_console *c)
     head_layout(c, &a);
     head_memory(c, &a);
     head_program(c, &a);
+    head_room(c, &a);
     fflush(c->to);
     sk_arena_end(&a);
 }
@@ -200,8 +211,8 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm, short_number(&a, sum->tokens / s));
     if (r->mfu > 0) fprintf(c->to, "%3.0f %%", 100 * sum->mfu / s);
     else fprintf(c->to, "    –");
-    fprintf(c->to, "  %7.1f   %5.1f %% %7s\n", mem, 100 * sum->waited / s,
-            c->steps ? clock_text(&a, seconds_left(c)) : "–");
+    fprintf(c->to, "  %7.1f   %5.1f %% %7s%s%s\n", mem, 100 * sum->waited / s,
+            c->steps ? clock_text(&a, seconds_left(c)) : "–", *r->text ? "   " : "", r->text);
     fflush(c->to);
     if (c->n_spark == SK_SPARK) memmove(c->spark, c->spark + 1, sizeof c->spark - sizeof *c->spark);
     else c->n_spark++;
@@ -364,6 +375,15 @@ static void done_loss(const sk_console *c)
     if (c->best < c->val) fprintf(c->to, "   best %.4f @%lld", c->best, (long long)c->best_at);
 }
 
+static void done_again(const sk_console *c)
+{
+    const sk_tally *t = c->t->tally;
+    if (!c->s->roomy) return;
+    label(c, "experts");
+    fprintf(c->to, "%lld of %lld steps were run again with room\n",
+            (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
+}
+
 void sk_console_done(sk_console *c, const char *model_dir)
 {
     sk_arena a = {0};
@@ -380,6 +400,7 @@ void sk_console_done(sk_console *c, const char *model_dir)
             clock_text(&a, c->t->desk->began > 0 ? sk_now() - c->t->desk->began : 0));
     done_loss(c);
     fprintf(c->to, "\n");
+    done_again(c);
     label(c, "check");
     fprintf(c->to, "memory %s planned %s %s mapped, all ranks", sk_bytes(&a, planned),
             planned == mapped ? "=" : "but", sk_bytes(&a, mapped));

@@ -31,6 +31,16 @@ static double graph_flops(const sk_graph *g)
     return sum;
 }
 
+/* A token of each sequence chooses in every layer that routes. */
+static double count_choices(const sk_graph *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->nodes.n; i++)
+        if (!strcmp(g->nodes.v[i]->op->name, "route"))
+            sum += (double)g->size['b'] * (double)g->size['t'] * (double)g->size['k'];
+    return sum;
+}
+
 static int64_t count_params(const sk_graph *g)
 {
     int64_t sum = 0;
@@ -58,6 +68,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_graph_status(&s->graph));
     s->n_params = count_params(&s->graph);
     s->flops = graph_flops(&s->graph);
+    s->choices = count_choices(&s->graph);
     return SK_OK;
 }
 
@@ -198,6 +209,7 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
                        "simulate take more",
                        out->n_ranks, SK_MAX_RANKS);
     SK_TRY(compile(out, all));
+    if (job->dropless) return sk_roomy_plan(out, all);
     return *job->relayout ? sk_relayout_plan(out) : SK_OK;
 }
 

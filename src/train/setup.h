@@ -27,13 +27,17 @@ typedef struct sk_setup {
     int n_classes, *class_of; /* ranks with equal numbers have equal programs but for coordinates */
     sk_program **programs;    /* by rank; NULL where the class has one already, see `all` */
     int64_t n_params;
-    double flops; /* of the model for one step: its graph, forward and backward, counted once */
+    double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
+    double flops;   /* of the model for one step: its graph, forward and backward, counted once */
     /* sk_setup_data */
     sk_tokenizer *tokenizer; /* NULL: the data are not text */
     sk_store train, val;
     sk_feed feed, val_feed;
     bool has_val;
     struct sk_relayout *relayout; /* train/relayout.h: job->relayout; NULL: the layout stays */
+    /* train/relayout.h: job->dropless; NULL: not asked for, or there is room for all anyway */
+    struct sk_setup *roomy;
+    sk_program **runs; /* of a roomy one: what sk_run_open gets, by rank */
 } sk_setup;
 
 /* `all`: a program for every rank, verified together; else one for each class, which costs the
