@@ -85,8 +85,15 @@ static sk_status split_letters(sk_layout *l, int axis, const char *letters)
     return SK_OK;
 }
 
+/* Of a word that is said twice one would change nothing. */
+static sk_status once(const char *word, bool said)
+{
+    return said ? sk_fail(SK_ECONF, "layout: '%s' is said twice", word) : SK_OK;
+}
+
 static sk_status set_micro(sk_layout *l, const char *text)
 {
+    SK_TRY(once("micro", l->n_micro));
     return number("micro", text, 1, &l->n_micro);
 }
 
@@ -152,6 +159,7 @@ static sk_status say_shard(sk_layout *l, const words *w)
     while (level < 4 && strcmp(w->w[1], what[level])) level++;
     if (level == 4)
         return sk_fail(SK_ECONF, "layout: cannot shard \"%s\"; state, grads or params", w->w[1]);
+    SK_TRY(once("shard", l->shard));
     l->shard = (sk_shard)level;
     SK_TRY(find_axis(l, w->w[3], &l->shard_axis));
     if (!level) l->shard_axis = -1; /* no axis has to cut last */
@@ -179,6 +187,7 @@ static sk_status say_stages(sk_layout *l, const words *w)
     static const char reads[] = "layout: \"stages\" reads \"stages over AXIS [schedule NAME] "
                                 "[chunks N] [micro N] [balanced]\"";
     if (w->n < 3 || strcmp(w->w[1], "over")) return sk_fail(SK_ECONF, "%s", reads);
+    SK_TRY(once("stages", l->stage_axis >= 0));
     SK_TRY(find_axis(l, w->w[2], &l->stage_axis));
     for (int i = 3; i < w->n; i++) {
         if (!strcmp(w->w[i], "balanced")) {
@@ -272,6 +281,13 @@ static sk_status later(const char *key, const char *value)
                    value);
 }
 
+static sk_status set_zero(shorts *s, const char *text)
+{
+    SK_TRY(once("zero", s->zero >= 0));
+    SK_TRY(number("zero", text, 0, &s->zero));
+    return s->zero <= 3 ? SK_OK : sk_fail(SK_ECONF, "layout: zero=%d; 0 to 3 exist", s->zero);
+}
+
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
     static const char *const known[] = {
@@ -296,10 +312,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
         if (s->size[which]) return sk_fail(SK_ECONF, "layout: '%s' is named twice", word);
         return number(word, value, 1, &s->size[which]);
     }
-    if (!strcmp(word, "zero")) {
-        SK_TRY(number(word, value, 0, &s->zero));
-        return s->zero <= 3 ? SK_OK : sk_fail(SK_ECONF, "layout: zero=%d; 0 to 3 exist", s->zero);
-    }
+    if (!strcmp(word, "zero")) return set_zero(s, value);
     if (!strcmp(word, "micro")) return set_micro(l, value);
     if (!strcmp(word, "chunks")) return number(word, value, 1, &l->chunks);
     if (!strcmp(word, "prefetch")) return number(word, value, 0, &l->prefetch);
@@ -329,7 +342,10 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
         if (s->size[i]) SK_TRY(axis_add(&l->mesh, sugar[i].axis, s->size[i]));
     for (int a = first; a < l->mesh.n; a++) {
         SK_TRY(split_letters(l, a, sugar[sugar_find(l->mesh.name[a])].letters));
-        if (!strcmp(l->mesh.name[a], "pp")) l->stage_axis = a;
+        if (!strcmp(l->mesh.name[a], "pp")) {
+            SK_TRY(once("stages (pp)", l->stage_axis >= 0));
+            l->stage_axis = a;
+        }
         if (s->sp && !strcmp(l->mesh.name[a], "tp")) SK_TRY(split_letters(l, a, "t"));
         if (*s->by && !strcmp(l->mesh.name[a], "cp")) SK_TRY(set_by(l, a, s->by));
     }
@@ -337,6 +353,7 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
         0) /* a replica needs at least 1; over dp, if that is not for a mesh line to say */
         s->zero = l->replica && !l->shard && (!first || sk_mesh_axis(&l->mesh, "dp") >= 0);
     if (!s->zero) return SK_OK;
+    SK_TRY(once("shard (zero)", l->shard));
     l->shard = (sk_shard)s->zero;
     l->shard_axis = sk_mesh_axis(&l->mesh, "dp");
     if (l->shard_axis >= 0) return SK_OK;

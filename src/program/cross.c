@@ -33,7 +33,7 @@ static sk_lane *lane_to(sk_emit *e, int peer)
 {
     for (int i = 0; i < e->lanes.n; i++)
         if (e->lanes.v[i].peer == peer) return &e->lanes.v[i];
-    sk_lane *l = sk_push(e->p->arena, &e->lanes);
+    sk_lane *l = sk_push(e->tmp, &e->lanes);
     *l = (sk_lane){.peer = peer};
     return l;
 }
@@ -128,14 +128,13 @@ static void index_crossing(const sk_emit *e, sk_ints *by_chunk)
         if (e->sp->stage[i] == e->p->stage) continue;
         for (int o = 0; o < n->n_out; o++)
             if (!n->into[o] && readers(e, n->out[o]) >> e->p->stage & 1)
-                *sk_push(e->p->arena, &by_chunk[2 * e->sp->chunk[i] + (int)n->phase]) =
-                    n->out[o]->id;
+                *sk_push(e->tmp, &by_chunk[2 * e->sp->chunk[i] + (int)n->phase]) = n->out[o]->id;
     }
 }
 
 void sk_emit_cross_begin(sk_emit *e)
 {
-    sk_arena *a = e->p->arena;
+    sk_arena *a = e->tmp;
     sk_ints *by_chunk = sk_many(a, sk_ints, 2 * e->sp->n_chunks);
     memset(e->inbox, 0, sizeof *e->inbox * (size_t)e->sp->n_stages);
     index_crossing(e, by_chunk);
@@ -157,4 +156,4 @@ void sk_emit_cross_end(sk_emit *e)
     e->lanes.n = 0; /* counts are by section */
 }
 
-void sk_emit_cross_open(sk_emit *e) { e->inbox = sk_many(e->p->arena, sk_inbox, e->sp->n_stages); }
+void sk_emit_cross_open(sk_emit *e) { e->inbox = sk_many(e->tmp, sk_inbox, e->sp->n_stages); }

@@ -32,7 +32,7 @@ int64_t sk_emit_bucket(const sk_emit *e)
 
 sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
 {
-    sk_inst *in = sk_push(e->p->arena, &e->p->insts);
+    sk_inst *in = sk_push(e->tmp, &e->p->insts);
     *in = (sk_inst){.act = act,
                     .micro = e->micro,
                     .layer = e->layer,
@@ -49,7 +49,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
 int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, sk_dtype type,
                    sk_extent box)
 {
-    sk_buffer *b = sk_push(e->p->arena, &e->p->bufs);
+    sk_buffer *b = sk_push(e->tmp, &e->p->bufs);
     *b = (sk_buffer){.name = name,
                      .tensor = t,
                      .kind = kind,
@@ -71,7 +71,7 @@ int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what)
 {
-    sk_call_plan *c = sk_push(e->p->arena, &e->p->calls);
+    sk_call_plan *c = sk_push(e->tmp, &e->p->calls);
     *c = (sk_call_plan){.kind = kind,
                         .reduce = reduce,
                         .type = type,

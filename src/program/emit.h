@@ -46,6 +46,7 @@ typedef struct sk_portion { /* a gradient: all of it, or in canonical order what
 
 typedef struct sk_emit {
     sk_program *p;
+    sk_arena *tmp; /* what only the passes need, and lists of the program while they grow */
     const sk_graph *g;
     const sk_layout *l;
     const sk_compile_opts *opts;
@@ -72,6 +73,7 @@ typedef struct sk_emit {
     sk_inbox *inbox;        /* by stage: what it sends here, in order */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
+    sk_ints *of_chunk;      /* [2 * chunk + phase]: its nodes, in graph order */
     char *late;             /* by node: belongs to the weight half of a backward pass */
     unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
     sk_state *grad_made;    /* tensor id -> its gradient before any reduction */

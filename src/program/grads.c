@@ -21,7 +21,7 @@ void sk_emit_fly(sk_emit *e, int call)
 {
     if (e->flying.n == IN_FLIGHT) sk_emit_wait(e, e->flying.v[0]);
     sk_emit_start(e, call);
-    *sk_push(e->p->arena, &e->flying) = call;
+    *sk_push(e->tmp, &e->flying) = call;
 }
 
 static void settle_all(sk_emit *e)
@@ -128,7 +128,7 @@ static void flush(sk_emit *e)
 void sk_emit_grad_done(sk_emit *e, int param)
 {
     if (sk_emit_per_task(e) || --e->left[param]) return;
-    *sk_push(e->p->arena, &e->ready) = param;
+    *sk_push(e->tmp, &e->ready) = param;
     e->ready_bytes += sk_emit_logical(e, plan_of(e, param)->tensor);
     if (e->ready_bytes >= sk_emit_bucket(e)) flush(e);
 }
@@ -142,13 +142,13 @@ static sk_portion *portion_of(sk_emit *e, int param, const sk_node *n)
         sk_portion *x = &e->portions.v[i];
         if (x->param == param && (!e->l->canonical || x->node == n->id)) return x;
     }
-    sk_portion *x = sk_push(e->p->arena, &e->portions);
+    sk_portion *x = sk_push(e->tmp, &e->portions);
     *x = (sk_portion){.param = param, .node = n->id, .full = -1, .piece = -1};
     sk_param_plan *q = plan_of(e, param);
     bool first = !e->begun[param];
     e->begun[param] = 1;
     x->sum = first ? q->grad_shard : sk_emit_piece(e, q->tensor, SK_GRADS, &q->update, -1);
-    x->done = sk_many(e->p->arena, sk_subtree, e->p->n_micro);
+    x->done = sk_many(e->tmp, sk_subtree, e->p->n_micro);
     return x;
 }
 

@@ -81,27 +81,35 @@ static sk_status node(sk_emit *e, const sk_node *n)
     return SK_OK;
 }
 
+/* The nodes of a task: these, less those of the other half of a backward pass. */
+static const sk_ints *nodes_of(const sk_emit *e, sk_task t)
+{
+    return &e->of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
+}
+
 static bool in_task(const sk_emit *e, const sk_node *n, sk_task t)
 {
-    if (e->sp->chunk[n->id] != t.chunk || n->phase != (t.work != SK_WORK_F)) return false;
     return t.work < SK_WORK_I || e->late[n->id] == (t.work == SK_WORK_W);
 }
 
 static void list_layers(sk_emit *e, sk_task t)
 {
+    const sk_ints *nodes = nodes_of(e, t);
     e->layers.n = 0;
-    for (int i = 0; i < e->g->nodes.n; i++) {
-        int layer = e->g->nodes.v[i]->layer, n = e->layers.n;
-        if (in_task(e, e->g->nodes.v[i], t) && (!n || e->layers.v[n - 1] != layer))
-            *sk_push(e->p->arena, &e->layers) = layer;
+    for (int i = 0; i < nodes->n; i++) {
+        const sk_node *node = e->g->nodes.v[nodes->v[i]];
+        int n = e->layers.n;
+        if (in_task(e, node, t) && (!n || e->layers.v[n - 1] != node->layer))
+            *sk_push(e->tmp, &e->layers) = node->layer;
     }
 }
 
 /* A task begins when all that it reads of other stages is there. */
 static sk_status receive_all(sk_emit *e, sk_task t)
 {
-    for (int i = 0; i < e->g->nodes.n; i++) {
-        const sk_node *n = e->g->nodes.v[i];
+    const sk_ints *nodes = nodes_of(e, t);
+    for (int i = 0; i < nodes->n; i++) {
+        const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int k = 0; k < n->n_in && in_task(e, n, t); k++) {
             const sk_tensor *x = n->in[k];
             if (!x->from || e->sp->stage[x->from->id] == e->p->stage) continue;
@@ -114,6 +122,7 @@ static sk_status receive_all(sk_emit *e, sk_task t)
 
 static sk_status task(sk_emit *e, sk_task t)
 {
+    const sk_ints *nodes = nodes_of(e, t);
     int layer = -1;
     e->work = t.work;
     e->phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
@@ -122,8 +131,8 @@ static sk_status task(sk_emit *e, sk_task t)
     e->gathered_layer = -1;
     list_layers(e, t);
     SK_TRY(receive_all(e, t));
-    for (int i = 0; i < e->g->nodes.n; i++) {
-        const sk_node *n = e->g->nodes.v[i];
+    for (int i = 0; i < nodes->n; i++) {
+        const sk_node *n = e->g->nodes.v[nodes->v[i]];
         if (!in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
@@ -138,11 +147,10 @@ static sk_status task(sk_emit *e, sk_task t)
 static void section_begin(sk_emit *e, bool training)
 {
     e->training = training;
-    for (int w = 0; w < SK_N_SUMS; w++)
-        e->sum_begun[w] = sk_many(e->p->arena, char, e->p->n_micro + 1);
+    for (int w = 0; w < SK_N_SUMS; w++) e->sum_begun[w] = sk_many(e->tmp, char, e->p->n_micro + 1);
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
-    e->tasks = sk_many(e->p->arena, sk_tasks, e->sp->n_stages);
-    for (int s = 0; s < e->sp->n_stages; s++) e->tasks[s].arena = e->p->arena;
+    e->tasks = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
+    for (int s = 0; s < e->sp->n_stages; s++) e->tasks[s].arena = e->tmp;
 }
 
 static sk_status do_tasks(sk_emit *e)
@@ -198,11 +206,11 @@ static sk_status no_schedule(const char *name)
 static void index_tensors(sk_emit *e)
 {
     int all = e->g->tensors.n;
-    e->read_by = sk_many(e->p->arena, uint64_t, all);
-    e->read_forward = sk_many(e->p->arena, uint64_t, all);
-    e->as_part = sk_many(e->p->arena, unsigned, all);
-    e->grad_made = sk_many(e->p->arena, sk_state, all);
-    e->grad_parts = sk_many(e->p->arena, int, all);
+    e->read_by = sk_many(e->tmp, uint64_t, all);
+    e->read_forward = sk_many(e->tmp, uint64_t, all);
+    e->as_part = sk_many(e->tmp, unsigned, all);
+    e->grad_made = sk_many(e->tmp, sk_state, all);
+    e->grad_parts = sk_many(e->tmp, int, all);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
         const sk_node *n = e->g->nodes.v[i];
         for (int k = 0; k < n->n_in; k++) {
@@ -224,8 +232,8 @@ static void index_tensors(sk_emit *e)
  * backward pass. */
 static void find_late(sk_emit *e)
 {
-    char *early = sk_many(e->p->arena, char, e->g->tensors.n + 1);
-    e->late = sk_many(e->p->arena, char, e->g->nodes.n + 1);
+    char *early = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->late = sk_many(e->tmp, char, e->g->nodes.n + 1);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) {
         const sk_node *n = e->g->nodes.v[i];
         e->late[i] = n->phase == SK_BACKWARD;
@@ -235,6 +243,15 @@ static void find_late(sk_emit *e)
             const sk_node *from = n->in[k]->from;
             if (!e->late[i] || (from && from->layer != n->layer)) early[n->in[k]->id] = 1;
         }
+    }
+}
+
+static void index_chunks(sk_emit *e)
+{
+    e->of_chunk = sk_many(e->tmp, sk_ints, 2 * e->sp->n_chunks);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        bool backward = e->g->nodes.v[i]->phase == SK_BACKWARD;
+        *sk_push(e->tmp, &e->of_chunk[2 * e->sp->chunk[i] + backward]) = i;
     }
 }
 
@@ -291,9 +308,10 @@ static sk_status prepare(sk_emit *e)
     if (p->n_micro > MOST_MICRO)
         return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported", p->n_micro,
                        MOST_MICRO);
-    e->hand = sk_many(p->arena, sk_at_hand *, e->g->tensors.n * p->n_micro);
-    e->param_of = sk_many(p->arena, int, e->g->tensors.n + 1);
+    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
+    e->param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     index_tensors(e);
+    index_chunks(e);
     find_late(e);
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
@@ -320,7 +338,7 @@ static sk_status place_chunks(sk_emit *e)
                        stages, each, MOST_STAGES, MOST_CHUNKS);
     e->schedule = s;
     int n = each * stages;
-    e->place = sk_many(e->p->arena, int, n);
+    e->place = sk_many(e->tmp, int, n);
     for (int c = 0; c < n; c++) e->place[c] = sk_schedule_place(s, stages, c);
     return sk_spread_graph(e->p->arena, e->g, l, e->place, n, &e->p->spread);
 }
@@ -335,6 +353,29 @@ static void count_flops(sk_program *p)
         in->flops = sk_op_flops(in->node->op, &args);
     }
 }
+
+static sk_status write_all(sk_emit *e)
+{
+    sk_program *p = e->p;
+    SK_TRY(place_chunks(e));
+    SK_TRY(prepare(e));
+    if (p->optim) SK_TRY(train_section(e));
+    p->n_train = p->insts.n;
+    if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));
+    if (!e->g->loss && e->g->logits) { /* sampling reads them */
+        sk_state whole = sk_state_settled(&p->spread.made[e->g->logits->id]);
+        e->micro = 0;
+        SK_TRY(sk_emit_need(e, e->g->logits, &whole, &p->logits));
+    }
+    if (e->failed) return sk_trail(e->failed, SK_HERE);
+    p->choices = sk_emit_choices(e);
+    return SK_OK;
+}
+
+/* Lists that grew beside what is given up, at the lengths they have now. */
+#define FIX(arena, list)                                                            \
+    ((list)->v = sk_grow((arena), (list)->v, sizeof *(list)->v * (size_t)(list)->n, \
+                         sizeof *(list)->v * (size_t)((list)->cap = (list)->n)))
 
 sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
                      int rank, sk_program **out)
@@ -354,20 +395,20 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
     p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     sk_mesh_coords(&l->mesh, rank, p->coord);
     p->stage = l->stage_axis < 0 ? 0 : p->coord[l->stage_axis];
-    sk_emit e = {
-        .p = p, .g = g, .l = &p->layout, .opts = o, .sp = &p->spread, .gathered_layer = -1};
-    SK_TRY(place_chunks(&e));
-    SK_TRY(prepare(&e));
-    if (o->optim) SK_TRY(train_section(&e));
-    p->n_train = p->insts.n;
-    if (o->validate || !o->optim) SK_TRY(forward_section(&e));
-    if (!g->loss && g->logits) { /* sampling reads them */
-        sk_state whole = sk_state_settled(&p->spread.made[g->logits->id]);
-        e.micro = 0;
-        SK_TRY(sk_emit_need(&e, g->logits, &whole, &p->logits));
-    }
-    if (e.failed) return sk_trail(e.failed, SK_HERE);
-    p->choices = sk_emit_choices(&e);
+    sk_arena tmp = {0};
+    sk_emit e = {.p = p,
+                 .tmp = &tmp,
+                 .g = g,
+                 .l = &p->layout,
+                 .opts = o,
+                 .sp = &p->spread,
+                 .gathered_layer = -1};
+    sk_status st = write_all(&e);
+    FIX(a, &p->insts);
+    FIX(a, &p->bufs);
+    FIX(a, &p->calls);
+    sk_arena_end(&tmp);
+    if (st) return sk_trail(st, SK_HERE);
     count_flops(p);
     sk_plan_memory(p);
     *out = p;

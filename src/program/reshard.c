@@ -23,7 +23,7 @@ static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
 {
-    sk_at_hand *h = sk_new(e->p->arena, sk_at_hand), **list = hand_of(e, t);
+    sk_at_hand *h = sk_new(e->tmp, sk_at_hand), **list = hand_of(e, t);
     *h = (sk_at_hand){.state = *s, .buf = buf, .next = *list};
     *list = h;
 }
