@@ -116,7 +116,8 @@ static const struct layout_case {
     {LLAMA, "mesh a=2 z=2; split c over a; split h f v over z", NULL},
     /* pieces that are empty: more ranks than things */
     {GPT, "dp=7 zero=1", NULL},
-    /* found by random pairs and by review: a tied weight begun ahead, two rings, experts that share */
+    /* found by random pairs and by review: a tied weight begun ahead, two rings, experts that share
+     */
     {GPT, "dp=2 zero=3 prefetch=2", NULL},
     {LLAMA, "mesh x=2 y=2; split t over x by ring; split t over y by ring", NULL},
     {GPT, "cp=3 by=exchange", NULL},

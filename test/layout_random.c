@@ -298,7 +298,7 @@ static void draw_shard(plan *p)
     }
     p->level = p->shard < 0 ? 0 : pick(0, 3);
     p->replica = (p->level == 1 || p->level == 2) && one_in(3);
-    p->prefetch = p->level == 3 || one_in(9) ? pick(0, 3) : 0;
+    p->prefetch = p->level == 3 ? pick(0, 3) : 0;
     p->keep = p->level == 3 && one_in(3);
 }
 
