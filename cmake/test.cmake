@@ -26,6 +26,9 @@ function(skein_test name) # name, then the command
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE LABELS oracle)
     math(EXPR limit "600 * ${SKEIN_TEST_SCALE}")
   endif()
+  if(name MATCHES "_random$") # thousands of pairs with SKEIN_LONG
+    math(EXPR limit "1200 * ${SKEIN_TEST_SCALE}")
+  endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77
                                           ENVIRONMENT "${environment}")
 endfunction()
