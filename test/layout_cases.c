@@ -123,6 +123,7 @@ static const struct layout_case {
     {GPT, "cp=3 by=exchange", NULL},
     {GPT, "dp=3 zero=1 replica; canonical order", NULL},
     {GPT, "pp=2 schedule=zb-v micro=3; canonical order", NULL},
+    {GPT, "pp=4 schedule=interleaved chunks=2 micro=6", NULL},
     {GPT, "tp=7", NULL},
     {LLAMA, "tp=5 zero=3", NULL},
     {GPT, "pp=6 micro=2", NULL},

@@ -3,7 +3,9 @@
  * A message is sent when its tensor is made and received when it is first needed.  Between
  * two ranks messages keep their order, so a receiver takes those before it first, in the order in
  * which the other stage's tasks send them: the schedule says that for every stage.  A sender
- * may be SK_LANE messages ahead of each receiver; it keeps their buffers that long. */
+ * may be two tasks ahead of each receiver and keeps the buffers of its messages that long; with
+ * several chunks a stage, whose messages share a lane, as far as a lane goes: two stages that each
+ * wait for the other to receive would wait for ever. */
 #include "program/emit.h"
 
 #include <string.h>
@@ -53,7 +55,7 @@ static void arrived(sk_emit *e, sk_lane *l, int count)
 void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf)
 {
     sk_lane *l = lane_to(e, peer);
-    arrived(e, l, l->sends - SK_LANE + 1);
+    arrived(e, l, l->sends - e->window + 1);
     sk_inst *in = sk_emit_inst(e, SK_DO_SEND);
     in->peer = peer;
     in->in[0] = buf;
@@ -156,4 +158,26 @@ void sk_emit_cross_end(sk_emit *e)
     e->lanes.n = 0; /* counts are by section */
 }
 
-void sk_emit_cross_open(sk_emit *e) { e->inbox = sk_many(e->tmp, sk_inbox, e->sp->n_stages); }
+/* The most messages that one task sends to one stage. */
+static int messages(const sk_emit *e)
+{
+    int most = 1, stages = e->sp->n_stages;
+    int *sent = sk_many(e->tmp, int, 2 * e->sp->n_chunks * stages);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        int *task = sent + (2 * e->sp->chunk[i] + (int)n->phase) * stages;
+        for (int o = 0; o < n->n_out; o++)
+            for (int s = 0; s < stages; s++)
+                if (!n->into[o] && s != e->sp->stage[i] && e->read_by[n->out[o]->id] >> s & 1 &&
+                    ++task[s] > most)
+                    most = task[s];
+    }
+    return most;
+}
+
+void sk_emit_cross_open(sk_emit *e)
+{
+    e->inbox = sk_many(e->tmp, sk_inbox, e->sp->n_stages);
+    e->window = e->sp->n_chunks > e->sp->n_stages ? SK_LANE : 2 * messages(e);
+    if (e->window > SK_LANE) e->window = SK_LANE;
+}

@@ -21,7 +21,7 @@ typedef struct sk_message {
 } sk_message;
 
 /* Messages to one rank: how many were sent, and of how many it is known that they arrived. */
-enum { SK_LANE = 2 }; /* ahead of the receiver: as few as no schedule has to wait for */
+enum { SK_LANE = SK_COMM_FLIGHT / 2 };
 typedef struct sk_lane {
     int peer, sends, arrived;
     int recent[SK_LANE]; /* buffers of the newest */
@@ -70,6 +70,7 @@ typedef struct sk_emit {
         sk_lane *v;
         int n, cap;
     } lanes;                /* one for each rank that was sent to in this section */
+    int window;             /* messages that a sender may be ahead of a receiver, up to SK_LANE */
     sk_inbox *inbox;        /* by stage: what it sends here, in order */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
