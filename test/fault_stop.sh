@@ -20,6 +20,9 @@ if grep -qE '__(asan|tsan)_init' "$skein"; then timeout=10 limit=25000; fi
 seed=${SKEIN_SEED:-$(($(date +%s) % 32768))}
 RANDOM=$seed
 
+# The children of a process in the order of their birth: numbers of processes begin again at a limit.
+born() { pgrep -P "$1" | awk -v parent="$1" '{ print ($1 < parent), $1 }' | sort -n -k 1,1 -k 2,2 | cut -d ' ' -f 2; }
+
 ms() { echo $(($(date +%s%N) / 1000000)); }
 
 fail() {
@@ -36,7 +39,7 @@ for ((i = 0; i < rounds; i++)); do
         train.seq=32 sample.every=0 log.every=0 val.every=0 comm.timeout=$timeout -n 4 \
         layout="${layouts[i % 3]}" run="$run" >"$run.out" 2>"$run.err" &
     pid=$!
-    until mapfile -t ranks < <(pgrep -P $pid) && [ ${#ranks[@]} = 4 ]; do
+    until mapfile -t ranks < <(born $pid) && [ ${#ranks[@]} = 4 ]; do
         kill -0 $pid || fail "it ended by itself"
     done
     sleep "$(printf '0.%03d' $((RANDOM % 800)))"
