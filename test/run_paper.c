@@ -140,6 +140,7 @@ static bool tick(const sk_pipe *pipe, const sk_tasks *tasks, timer *c, int stage
     if (c->at[stage] == tasks[stage].n) return false;
     sk_task t = tasks[stage].v[c->at[stage]];
     bool back = t.work != SK_WORK_F;
+    if (t.work == SK_WORK_U) return ++c->at[stage]; /* takes no time */
     double from = 0;
     if (t.work == SK_WORK_F && t.chunk) from = c->done[0][t.chunk - 1][t.micro];
     if (t.work != SK_WORK_F && t.work != SK_WORK_W && t.chunk < last)

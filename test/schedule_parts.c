@@ -68,7 +68,7 @@ static int *end_of(const replay *r, int *ends, int chunk, int micro)
 static int ready(const replay *r, sk_task t)
 {
     if (t.work == SK_WORK_F) return t.chunk ? *end_of(r, r->f_end, t.chunk - 1, t.micro) : 0;
-    if (t.work == SK_WORK_W || t.chunk == r->n_chunks - 1) return 0;
+    if (t.work >= SK_WORK_W || t.chunk == r->n_chunks - 1) return 0;
     return *end_of(r, r->i_end, t.chunk + 1, t.micro);
 }
 
@@ -78,6 +78,7 @@ static int takes(const replay *r, sk_task t)
     return t.work == SK_WORK_F   ? c->f
            : t.work == SK_WORK_I ? c->i
            : t.work == SK_WORK_W ? c->w
+           : t.work == SK_WORK_U ? 0
                                  : c->i + c->w;
 }
 
@@ -109,7 +110,7 @@ static bool go(replay *r, int stage)
     for (; n; n--) {
         sk_task t = r->l->of[stage].v[r->at[stage]++];
         if (t.work == SK_WORK_F) *end_of(r, r->f_end, t.chunk, t.micro) = start + length;
-        else if (t.work != SK_WORK_W) *end_of(r, r->i_end, t.chunk, t.micro) = start + length;
+        else if (t.work < SK_WORK_W) *end_of(r, r->i_end, t.chunk, t.micro) = start + length;
     }
     return true;
 }
@@ -188,9 +189,10 @@ static const struct {
     const char *name;
     form (*form)(int p, int v, int m);
 } forms[] = {
-    {"gpipe", gpipe},   {"1f1b", one_one}, {"interleaved", interleaved},
-    {"zb-h1", zb_h1},   {"zb-h2", zb_h2},  {"zb-v", zb_v},
-    {"v-half", v_half}, {"v-min", v_min},  {"dualpipe-v", dualpipe_v},
+    {"gpipe", gpipe},       {"1f1b", one_one},          {"interleaved", interleaved},
+    {"zb-h1", zb_h1},       {"zb-h2", zb_h2},           {"zb-v", zb_v},
+    {"v-half", v_half},     {"v-min", v_min},           {"dualpipe-v", dualpipe_v},
+    {"pipedream", one_one}, {"pipedream-2bw", one_one}, {"pb", one_one},
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 

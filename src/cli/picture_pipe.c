@@ -40,9 +40,9 @@ typedef struct chart {
     view view;
 } chart;
 
-static const char *const duty_colours[] = {"#7fb2e5", "#8fcf8a", "#6fcfc4", "#f2b56b"};
-static const char *const duty_words[] = {"F forward", "B backward", "I input half",
-                                         "W weight half"};
+static const char *const duty_colours[] = {"#7fb2e5", "#8fcf8a", "#6fcfc4", "#f2b56b", "#b9a5e2"};
+static const char *const duty_words[] = {"F forward", "B backward", "I input half", "W weight half",
+                                         "U update"};
 static const char last_colour[] = "#b9a5e2", wait_colour[] = "#c03030";
 
 /* --- what a row does --- */
@@ -55,7 +55,7 @@ static bool waits(const sk_inst *in)
 /* A task goes on as long as its ops have the same three numbers. */
 static task *task_of(sk_arena *a, tasks *l, const sk_program *p, const sk_inst *in)
 {
-    int chunk = p->spread.chunk[in->node->id];
+    int chunk = in->node ? p->spread.chunk[in->node->id] : p->stage;
     task *t = l->n ? &l->v[l->n - 1] : NULL;
     if (t && t->work == in->work && t->micro == in->micro && t->chunk == chunk) return t;
     t = sk_push(a, l);
@@ -85,9 +85,11 @@ static tasks read_row(sk_arena *a, const sk_paper_rank *r)
     for (int pc = 0; pc < p->n_train; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         double from = r->times[2 * pc], to = r->times[2 * pc + 1];
-        bool ending = in->act == SK_DO_UPDATE || in->act == SK_DO_CLIP || in->act == SK_DO_STATS;
+        bool own = in->act == SK_DO_UPDATE && in->scale > 0; /* a task among the others */
+        bool ending =
+            (in->act == SK_DO_UPDATE && !own) || in->act == SK_DO_CLIP || in->act == SK_DO_STATS;
         if (waits(in)) waited += to - from;
-        if (!ending && in->act != SK_DO_OP) continue;
+        if (!ending && !own && in->act != SK_DO_OP) continue;
         int before = l.n;
         task *t = ending ? &l.last : task_of(a, &l, p, in);
         if (l.n > before) waited = 0;
@@ -174,8 +176,8 @@ static const char *name_of(const chart *c, const task *t, int chunks)
 {
     sk_arena *a = c->sheet->arena;
     if (chunks > c->stages)
-        return sk_print(a, "%c%d.%d", "FBIW"[t->work], t -> micro, t -> chunk / c -> stages);
-    return sk_print(a, "%c%d", "FBIW"[t->work], t -> micro);
+        return sk_print(a, "%c%d.%d", "FBIWU"[t->work], t -> micro, t -> chunk / c -> stages);
+    return sk_print(a, "%c%d", "FBIWU"[t->work], t -> micro);
 }
 
 static void put_box(chart *c, const task *t, int y, const char *kind, const char *name)
@@ -219,7 +221,7 @@ static void put_row(chart *c, int i)
     for (int k = 0; k < l->n; k++) {
         const task *t = &l->v[k];
         int shade = t->chunk / c->stages % SHADES;
-        put_box(c, t, y, sk_print(a, "task %c%d", "FBIW"[t->work], shade),
+        put_box(c, t, y, sk_print(a, "task %c%d", "FBIWU"[t->work], shade),
                 name_of(c, t, r->program->spread.n_chunks));
         put_number(c, t, y);
     }
@@ -242,16 +244,16 @@ static void put_colours(chart *c)
 {
     sk_arena *a = c->sheet->arena;
     sk_out_add(&c->sheet->out, "<style>");
-    for (int w = 0; w < 4; w++)
+    for (int w = 0; w < SK_N_WORKS; w++)
         for (int k = 0; k < SHADES; k++)
-            sk_out_add(&c->sheet->out, ".%c%d{fill:%s}", "FBIW"[w], k,
+            sk_out_add(&c->sheet->out, ".%c%d{fill:%s}", "FBIWU"[w], k,
                        shaded(a, duty_colours[w], k));
     sk_out_add(&c->sheet->out, ".U{fill:%s}</style>\n", last_colour);
 }
 
 static void put_keys(chart *c)
 {
-    bool seen[4] = {0}, last = false, chunks = false;
+    bool seen[SK_N_WORKS] = {0}, last = false, chunks = false;
     int x = SK_SHEET_LEFT;
     for (int i = 0; i < c->n; i++) {
         for (int k = 0; k < c->of[i].n; k++) seen[c->of[i].v[k].work] = true;
@@ -259,7 +261,7 @@ static void put_keys(chart *c)
         chunks |= c->rows[i]->program->spread.n_chunks > c->stages;
     }
     c->sheet->y += 18;
-    for (int w = 0; w < 4; w++)
+    for (int w = 0; w < SK_N_WORKS; w++)
         if (seen[w]) x = sk_sheet_key(c->sheet, x, duty_colours[w], duty_words[w]);
     if (last) x = sk_sheet_key(c->sheet, x, last_colour, "sums, clipping, optimizer");
     if (!c->in->machine->unit) x = sk_sheet_key(c->sheet, x, wait_colour, "share spent waiting");

@@ -144,7 +144,7 @@ void sk_emit_cross_begin(sk_emit *e)
         if (s == e->p->stage) continue;
         for (int k = 0; k < e->tasks[s].n; k++) {
             sk_task t = e->tasks[s].v[k];
-            if (t.work == SK_WORK_W) continue; /* weights' gradients go nowhere */
+            if (t.work >= SK_WORK_W) continue; /* weights' gradients go nowhere */
             const sk_ints *made = &by_chunk[2 * t.chunk + (int)phase_of(t.work)];
             for (int i = 0; i < made->n; i++)
                 *sk_push(a, &e->inbox[s]) = (sk_message){made->v[i], t.micro};

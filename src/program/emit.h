@@ -57,6 +57,7 @@ typedef struct sk_emit {
     sk_tasks *tasks; /* of the section at work, by stage */
     int micro;       /* of the task being written */
     sk_duty work;
+    struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
     sk_phase phase;
     int layer;
     sk_at_hand **hand;  /* [tensor * n_micro + micro] */
@@ -142,14 +143,25 @@ bool sk_emit_per_task(const sk_emit *e);     /* gradients are reduced task by ta
 int sk_emit_gathered(sk_emit *e, int param); /* the buffer that has it as kernels see it */
 void sk_emit_close_layer(sk_emit *e);
 
+/* versions.c: weights that change within a step. */
+sk_status sk_emit_versions(sk_emit *e);
+void sk_emit_versions_at(sk_emit *e, int at);    /* the task at work, in this stage's list */
+int sk_emit_stored(const sk_emit *e, int param); /* as the task at work shall see it */
+bool sk_emit_seen_again(const sk_emit *e);       /* by the backward pass of this task */
+void sk_emit_apart(sk_emit *e);                  /* the task is an update */
+float sk_emit_scale(const sk_emit *e);           /* of the newest update; 0: as the sums say */
+
 /* grads.c: where gradients go. */
 int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made, bool *add);
 void sk_emit_grad_done(sk_emit *e, int param);
 void sk_emit_task_end(sk_emit *e);
 void sk_emit_grads_end(sk_emit *e);
+void sk_emit_grads_used(sk_emit *e); /* by an update: what comes is summed anew */
 
 /* update.c: sums, clipping, the optimizer, and weights made whole again. */
 void sk_emit_update(sk_emit *e);
+sk_inst *sk_emit_pass(sk_emit *e, int param, int pass);
+void sk_emit_whole_weights(sk_emit *e); /* from the pieces that were updated */
 void sk_emit_report(sk_emit *e);
 
 /* memory.c: offsets. */

@@ -5,9 +5,10 @@
  * Buckets are formed by logical sizes, which all ranks see alike, never by the sizes of pieces.
  *
  * Sharded gradients are reduced task by task instead: each rank keeps its piece and adds it to
- * those of earlier micro-batches.  So are all in canonical order (base/cells.h): there
- * micro-batches are the upper part of the tree of sums, ranks the lower, and what several nodes
- * contribute to a tied weight is summed apart and added last, as it is when they sit on two stages.
+ * those of earlier micro-batches.  So are all where stages update on their own, and in canonical
+ * order (base/cells.h): there micro-batches are the upper part of the tree of sums, ranks the
+ * lower, and what several nodes contribute to a tied weight is summed apart and added last, as it
+ * is when they sit on two stages.
  *
  * In canonical order axes are taken as they cut the batch, the finest first: that is the order
  * of the tree. */
@@ -258,6 +259,11 @@ void sk_emit_task_end(sk_emit *e)
         cut = true;
     }
     collect_task(e);
+}
+
+void sk_emit_grads_used(sk_emit *e)
+{
+    for (int i = 0; i < e->portions.n; i++) e->portions.v[i].begun = false;
 }
 
 /* --- both --- */

@@ -157,7 +157,11 @@ static sk_status do_tasks(sk_emit *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
     sk_emit_cross_begin(e);
-    for (int i = 0; i < mine->n; i++) SK_TRY(task(e, mine->v[i]));
+    for (int i = 0; i < mine->n; i++) {
+        if (e->training) sk_emit_versions_at(e, i);
+        if (mine->v[i].work == SK_WORK_U) sk_emit_apart(e);
+        else SK_TRY(task(e, mine->v[i]));
+    }
     sk_emit_cross_end(e);
     return SK_OK;
 }
@@ -171,6 +175,8 @@ static sk_status train_section(sk_emit *e)
     section_begin(e, true);
     SK_TRY(e->schedule->emit(&pipe, e->tasks));
     SK_TRY(sk_schedule_check(e->schedule, &pipe, e->tasks));
+    e->p->n_updates = 1;
+    SK_TRY(sk_emit_versions(e));
     SK_TRY(do_tasks(e));
     sk_emit_grads_end(e);
     sk_emit_update(e);

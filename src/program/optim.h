@@ -21,12 +21,13 @@ typedef struct sk_piece {
     real *state[SK_MAX_STATE]; /* zero before step 1 */
     float scale;               /* grad[i] * scale is the gradient of the mean loss, clipped */
     float knob[SK_MAX_KNOB];   /* in the order of sk_optim.knobs */
-    int64_t step;              /* counts from 1 */
+    int64_t step;              /* of the optimizer; counts from 1 */
+    int delay;                 /* updates since the weights that this gradient is of; usually 0 */
     double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
 } sk_piece;
 
 typedef struct sk_knob {
-    const char *name; /* lr, beta1, beta2, eps, decay, momentum */
+    const char *name; /* lr, beta1, beta2, eps, decay, momentum, compensate, predict */
     float usual;
 } sk_knob;
 
@@ -36,6 +37,9 @@ typedef struct sk_optim {
     const char *state[SK_MAX_STATE]; /* names of the state tensors: "m", "v" */
     sk_knob knobs[SK_MAX_KNOB + 1];
     void (*pass[SK_MAX_PASS + 1])(sk_piece *p); /* NULL ends the list */
+    /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
+     * passes whose gradients come late in a pipeline read that. */
+    void (*ahead)(sk_piece *p);
 } sk_optim;
 
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */

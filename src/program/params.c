@@ -24,7 +24,7 @@ static bool sharded(const sk_emit *e, sk_shard level)
 
 bool sk_emit_per_task(const sk_emit *e)
 {
-    return e->opts->optim && (e->l->canonical || sharded(e, SK_SHARD_GRADS));
+    return e->opts->optim && (e->l->canonical || e->schedule->apart || sharded(e, SK_SHARD_GRADS));
 }
 
 /* --- parameters --- */
@@ -255,7 +255,7 @@ static void begin_gather(sk_emit *e, int layer)
                                                sk_print(p->arena, "weights of layer %d", layer));
         int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
         const sk_extent *box = &p->bufs.v[whole].box;
-        sk_emit_rows(e, e->gathering[layer], q->stored, whole, box, 0);
+        sk_emit_rows(e, e->gathering[layer], sk_emit_stored(e, uses->v[k]), whole, box, 0);
         sk_emit_have(e, q->tensor, &q->used, whole);
     }
     if (e->gathering[layer] != NOTHING) sk_emit_fly(e, e->gathering[layer]);
@@ -276,7 +276,7 @@ static void open_layer(sk_emit *e)
 int sk_emit_gathered(sk_emit *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
-    if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return q->stored;
+    if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return sk_emit_stored(e, param);
     if (e->gathered_layer != e->layer) open_layer(e);
     int buf = sk_emit_find(e, q->tensor, &q->used);
     sk_assert(buf >= 0);
@@ -303,7 +303,7 @@ void sk_emit_close_layer(sk_emit *e)
     if (!sharded(e, SK_SHARD_PARAMS)) return;
     sk_emit_settle(e, e->gathering[e->layer]); /* if nobody read them after all */
     e->gathering[e->layer] = NOT_BEGUN;
-    if (e->l->keep && e->training && e->work == SK_WORK_F) return;
+    if (e->l->keep && e->training && e->work == SK_WORK_F && sk_emit_seen_again(e)) return;
     for (int k = 0; k < uses->n; k++)
         if (!awaited(e, uses->v[k])) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
 }

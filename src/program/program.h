@@ -15,7 +15,8 @@
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
  *   P8  every node runs once a micro-batch, and the optimizer makes every pass over every
- *       parameter once, after the sums are known
+ *       parameter once, after the sums are known; or, where stages update on their own, once
+ *       an update, in their order
  *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
  *       them, each rank a piece of its own, after a call that nobody enters before its last read,
  *       and they are read again after a call that all enter after their last write
@@ -73,6 +74,7 @@ typedef enum sk_act {
                      out[1]: squared gradients as an exact number, in canonical order */
     SK_DO_CLIP,   /* from in[0], in[1]: loss, norm, and the factor for gradients */
     SK_DO_UPDATE, /* one pass of the optimizer over one parameter's piece */
+    SK_DO_AHEAD,  /* out[0] = in[0], a parameter's piece, as it may be `count` updates later */
     SK_N_ACTS
 } sk_act;
 extern const char *const sk_act_names[SK_N_ACTS];
@@ -88,8 +90,10 @@ typedef struct sk_inst {
     int turn;           /* OP: of a node that is run once for every rank of a ring */
     int call;           /* START, WAIT */
     int peer;           /* SEND, RECV, SENT: rank */
-    int64_t tag, count; /* SEND, RECV: what it is; SENT: how many */
-    int param, pass;    /* UPDATE */
+    int64_t tag, count; /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */
+    int param, pass;    /* UPDATE, AHEAD */
+    int update;         /* UPDATE, AHEAD: how many came before it in the step */
+    float scale;        /* UPDATE, CLIP: of gradients; 0: as the sums say */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
 } sk_inst;
@@ -178,6 +182,7 @@ typedef struct sk_program {
     int world; /* the group of all */
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;       /* the graph has these */
+    int n_updates;    /* of every weight in a step */
     int logits;       /* of a program for sampling; -1 otherwise */
     int stats;        /* buffer of the sums over all ranks; 0: none */
     uint64_t choices; /* hash of what algorithms were chosen by; 0: one host, nothing pinned */

@@ -26,7 +26,13 @@ int sk_schedule_place(const sk_schedule *s, int n_stages, int chunk)
 
 void sk_task_add(sk_tasks *t, sk_duty work, int micro, int chunk)
 {
-    *sk_push(t->arena, t) = (sk_task){.work = work, .micro = micro, .chunk = chunk};
+    sk_task_see(t, work, micro, chunk, 0);
+}
+
+void sk_task_see(sk_tasks *t, sk_duty work, int micro, int chunk, int version)
+{
+    *sk_push(t->arena, t) =
+        (sk_task){.work = work, .micro = micro, .chunk = chunk, .version = version};
 }
 
 /* --- weaving --- */
@@ -167,9 +173,13 @@ enum { DONE_F = 1, DONE_I = 2, DONE_W = 4, DONE_ALL = 7 };
 static const int does[] = {[SK_WORK_F] = DONE_F,
                            [SK_WORK_B] = DONE_I | DONE_W,
                            [SK_WORK_I] = DONE_I,
-                           [SK_WORK_W] = DONE_W};
-static const int needs[] = {
-    [SK_WORK_F] = 0, [SK_WORK_B] = DONE_F, [SK_WORK_I] = DONE_F, [SK_WORK_W] = DONE_I};
+                           [SK_WORK_W] = DONE_W,
+                           [SK_WORK_U] = 0};
+static const int needs[] = {[SK_WORK_F] = 0,
+                            [SK_WORK_B] = DONE_F,
+                            [SK_WORK_I] = DONE_F,
+                            [SK_WORK_W] = DONE_I,
+                            [SK_WORK_U] = DONE_ALL};
 
 typedef struct book { /* what was done */
     const sk_schedule *s;
@@ -194,7 +204,7 @@ static word word_of(const sk_pipe *p, int chunk, int micro, char letter)
 
 static word name(const book *b, sk_task t)
 {
-    return word_of(b->pipe, t.chunk, t.micro, "FBIW"[t.work]);
+    return word_of(b->pipe, t.chunk, t.micro, "FBIWU"[t.work]);
 }
 
 static uint8_t *page(const book *b, int chunk, int micro)
@@ -219,7 +229,10 @@ static sk_status one(const book *b, int stage, sk_task t)
                        stage, name(b, t).s);
     if ((*done & needs[t.work]) != needs[t.work])
         return sk_fail(SK_ECONF, "schedule %s, stage %d: %s comes before its %c", is, stage,
-                       name(b, t).s, t.work == SK_WORK_W ? 'I' : 'F');
+                       name(b, t).s,
+                       t.work == SK_WORK_W   ? 'I'
+                       : t.work == SK_WORK_U ? 'B'
+                                             : 'F');
     *done |= (uint8_t)does[t.work];
     return SK_OK;
 }
@@ -240,11 +253,33 @@ static sk_status nothing_missing(const book *b)
     return SK_OK;
 }
 
+/* Versions are counted from 0 in every step, and the last weights have seen all of it. */
+static sk_status updates(const book *b, int stage)
+{
+    const sk_tasks *list = &b->tasks[stage];
+    int made = 0, owed = 0;
+    for (int i = 0; i < list->n; i++) {
+        sk_task t = list->v[i];
+        if (t.work != SK_WORK_U && (t.version < 0 || t.version > made))
+            return sk_fail(SK_ECONF, "schedule %s, stage %d: %s reads version %d of %d", b->s->name,
+                           stage, name(b, t).s, t.version, made);
+        if (t.work == SK_WORK_U && !owed)
+            return sk_fail(SK_ECONF, "schedule %s, stage %d: %s has nothing to add", b->s->name,
+                           stage, name(b, t).s);
+        made += t.work == SK_WORK_U;
+        owed = t.work == SK_WORK_U ? 0 : owed + (t.work != SK_WORK_F);
+    }
+    if (b->s->apart ? !owed : !made) return SK_OK;
+    return sk_fail(SK_ECONF, "schedule %s, stage %d: %s", b->s->name, stage,
+                   owed ? "the last backward passes are in no update"
+                        : "has updates, and is not one of those that do");
+}
+
 /* The chunk whose task of the same kind must be over first, or -1. */
 static int before(const book *b, sk_task t)
 {
     if (t.work == SK_WORK_F) return t.chunk - 1;
-    if (t.work == SK_WORK_W || t.chunk == b->n_chunks - 1) return -1;
+    if (t.work >= SK_WORK_W || t.chunk == b->n_chunks - 1) return -1;
     return t.chunk + 1;
 }
 
@@ -292,6 +327,7 @@ static sk_status check(const book *b, sk_arena *tmp)
     for (int s = 0; s < b->pipe->n_stages; s++)
         for (int i = 0; i < b->tasks[s].n; i++) SK_TRY(one(b, s, b->tasks[s].v[i]));
     SK_TRY(nothing_missing(b));
+    for (int s = 0; s < b->pipe->n_stages; s++) SK_TRY(updates(b, s));
     memset(b->done, 0, n);
     return comes_to_its_end(b, sk_many(tmp, int, b->pipe->n_stages));
 }

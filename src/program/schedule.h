@@ -8,7 +8,14 @@
  * A schedule gives the order of every stage's tasks.  The backward pass of a chunk is one task (B),
  * or two: its input half (I), on which the stage below waits, and its weight half (W), which
  * can come any time later (Qi et al. 2023).  Programs are written from these lists alone, and
- * verify proves that no stage waits for ever. */
+ * verify proves that no stage waits for ever.
+ *
+ * Usually weights change once a step, after all micro-batches.  In a schedule whose stages
+ * update on their own (Narayanan et al. 2019, 2021) a stage's list has updates too (U), each of
+ * what was added up since the one before.  After its k-th, a stage has weights of version k; every
+ * F and B says which version it reads, and those that are still to be read are kept.  The
+ * pipeline is filled at the beginning of a step and drained at its end, so that between steps
+ * nothing is under way. */
 #ifndef SK_PROGRAM_SCHEDULE_H
 #define SK_PROGRAM_SCHEDULE_H
 
@@ -17,11 +24,12 @@
 
 #include <stdbool.h>
 
-typedef enum sk_duty { SK_WORK_F, SK_WORK_B, SK_WORK_I, SK_WORK_W } sk_duty;
+typedef enum sk_duty { SK_WORK_F, SK_WORK_B, SK_WORK_I, SK_WORK_W, SK_WORK_U, SK_N_WORKS } sk_duty;
 
 typedef struct sk_task {
     sk_duty work;
-    int micro, chunk; /* chunk of the whole pipeline */
+    int micro, chunk; /* chunk of the whole pipeline; U: the newest micro-batch in it */
+    int version;      /* of the weights it reads */
 } sk_task;
 
 typedef struct sk_tasks {
@@ -40,6 +48,7 @@ typedef struct sk_schedule {
     const char *bubble, *memory; /* closed forms (doc/pipelines.md), or NULL */
     int chunks;                  /* a stage, if the schedule fixes it; 0: as the layout says */
     bool folded;
+    bool apart; /* stages update on their own, in the middle of a step */
     /* Fills tasks[stage] for every stage: each chunk and micro-batch once forward (F) and once
      * backward (B, or I and later W). */
     sk_status (*emit)(const sk_pipe *pipe, sk_tasks *tasks);
@@ -49,6 +58,8 @@ extern const sk_schedule *const sk_schedule_parts[];
 const sk_schedule *sk_schedule_find(const char *name); /* with a '/': the part that reads files */
 int sk_schedule_place(const sk_schedule *s, int n_stages, int chunk); /* its stage */
 void sk_task_add(sk_tasks *t, sk_duty work, int micro, int chunk);
+/* The same, of weights of one version. */
+void sk_task_see(sk_tasks *t, sk_duty work, int micro, int chunk, int version);
 
 /* A schedule from the life of one micro-batch (the building block of Qi et al. 2024): the forward
  * and the input half of every chunk begin at `when`, those of the next micro-batch `every` units
@@ -62,8 +73,9 @@ typedef struct sk_weave {
 sk_status sk_schedule_weave(const sk_schedule *s, const sk_pipe *pipe, const sk_weave *w,
                             sk_tasks *tasks);
 
-/* Is every task there once, on its stage, W behind its I, B and I behind their F, and does every
- * stage come to its end? */
+/* Is every task there once, on its stage, W behind its I, B and I behind their F, does every
+ * stage come to its end; and where stages update on their own, is every backward pass in an
+ * update, and no task ahead of its weights? */
 sk_status sk_schedule_check(const sk_schedule *s, const sk_pipe *pipe, const sk_tasks *tasks);
 
 #endif

@@ -45,6 +45,22 @@ static void stats(sk_emit *e)
     in->in[0] = p->stats;
     in->in[1] = squares;
     in->pass = e->training;
+    in->scale = e->training ? sk_emit_scale(e) : 0;
+}
+
+sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
+{
+    const sk_program *p = e->p;
+    const sk_param_plan *q = &p->params.v[param];
+    const sk_extent *box = &p->bufs.v[q->shard].box;
+    sk_inst *in = sk_emit_inst(e, SK_DO_UPDATE);
+    in->param = param;
+    in->pass = pass;
+    in->in[0] = q->grad_shard;
+    in->out[0] = q->shard;
+    in->layer = q->tensor->layer;
+    in->flops = 10.0 * (double)sk_box_count(box, 0, box->n);
+    return in;
 }
 
 /* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1]. */
@@ -53,23 +69,15 @@ static void one_pass(sk_emit *e, int pass, int before, int after)
     sk_program *p = e->p;
     if (after >= 0) sk_emit_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int i = 0; i < p->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[i];
-        sk_inst *in = sk_emit_inst(e, SK_DO_UPDATE);
-        in->param = i;
-        in->pass = pass;
-        in->in[0] = q->grad_shard;
+        sk_inst *in = sk_emit_pass(e, i, pass);
         in->in[1] = before;
-        in->out[0] = q->shard;
-        in->layer = q->tensor->layer;
-        in->flops =
-            10.0 * (double)sk_box_count(&p->bufs.v[q->shard].box, 0, p->bufs.v[q->shard].box.n);
         in->out[1] = after;
     }
     if (after >= 0) reduce_world(e, after, "sums of the optimizer");
 }
 
 /* After the update each rank has its piece; kernels want the whole. */
-static void gather_weights(sk_emit *e)
+void sk_emit_whole_weights(sk_emit *e)
 {
     sk_program *p = e->p;
     int64_t bytes = 0;
@@ -103,6 +111,7 @@ void sk_emit_update(sk_emit *e)
     e->micro = -1;
     e->layer = 0;
     stats(e);
+    if (e->versions) return;
     int64_t n = 0; /* a place for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
@@ -113,7 +122,7 @@ void sk_emit_update(sk_emit *e)
         one_pass(e, pass, before, after);
         before = after;
     }
-    gather_weights(e);
+    sk_emit_whole_weights(e);
 }
 
 void sk_emit_report(sk_emit *e)

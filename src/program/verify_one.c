@@ -405,14 +405,17 @@ static sk_status updated_once(const sk_program *p, sk_arena *a)
         const sk_inst *in = &p->insts.v[pc];
         clipped |= in->act == SK_DO_CLIP;
         if (in->act != SK_DO_UPDATE) continue;
-        if (!clipped || pc >= p->n_train || in->pass != passes[in->param]++)
+        int k = passes[in->param]++;
+        if (clipped != (in->scale == 0) || pc >= p->n_train || in->pass != k % n_passes ||
+            in->update != k / n_passes)
             return sk_fail(SK_EBUG, "P8: rank %d: pass %d over '%s' is out of order", p->rank,
                            in->pass, p->params.v[in->param].tensor->name);
     }
     for (int i = 0; i < p->params.n; i++)
-        if (passes[i] != n_passes)
+        if (passes[i] != n_passes * p->n_updates)
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
-                           p->rank, p->params.v[i].tensor->name, passes[i], n_passes);
+                           p->rank, p->params.v[i].tensor->name, passes[i],
+                           n_passes * p->n_updates);
     return SK_OK;
 }
 

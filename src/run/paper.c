@@ -52,7 +52,7 @@ typedef struct walker {
         mail *v;
         int n, cap;
     } mails;
-    int *charged; /* unit machine: [4 * layer + work] -> 1 + micro last paid for */
+    int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } walker;
 
 typedef struct walk {
@@ -185,6 +185,8 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
         for (int i = 0; in->pass && i < p->params.n; i++)
             sum += p->bufs.v[p->params.v[i].grad_shard].bytes;
         return sum;
+    case SK_DO_AHEAD:
+        return out * (2 + p->optim->n_state);
     case SK_DO_SLICE:
         return 2 * out;
     case SK_DO_ADD:
@@ -202,7 +204,7 @@ static double unit_cost(walker *w, const sk_inst *in)
 {
     int last = w->p->graph->n_layers - 1;
     if (in->act != SK_DO_OP || in->layer < 1 || in->layer >= last) return 0;
-    int *paid = &w->charged[4 * in->layer + (int)in->work];
+    int *paid = &w->charged[SK_N_WORKS * in->layer + (int)in->work];
     if (*paid == in->micro + 1) return 0;
     *paid = in->micro + 1;
     return in->work == SK_WORK_B ? 2 : 1;
@@ -402,7 +404,7 @@ static void open_walker(walk *k, int i, int rank)
     w->circle = sk_many(k->arena, int, p->n_groups);
     w->posted = sk_many(k->arena, int, p->n_groups);
     w->done = sk_many(k->arena, int, p->n_groups);
-    w->charged = sk_many(k->arena, int, 4 * (p->graph->n_layers + 1));
+    w->charged = sk_many(k->arena, int, SK_N_WORKS *(p->graph->n_layers + 1));
     if (!k->in->trace) return;
     w->out->times = sk_many(k->arena, double, 2 * (int64_t)end);
     w->out->moving = sk_many(k->arena, double, 2 * (int64_t)end);

@@ -472,6 +472,10 @@ static void clip(sk_run *r, const sk_inst *in)
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens);
+    if (in->scale > 0) { /* the updates are made; the norm is of the newest */
+        r->out.grad_norm *= tokens * (double)in->scale;
+        r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
+    }
     r->skip = !r->out.finite || r->out.again;
 }
 
@@ -484,6 +488,8 @@ static float knob(const sk_run *r, const sk_knob *k, bool decays)
     if (!strcmp(k->name, "eps")) return (float)v->eps;
     if (!strcmp(k->name, "momentum")) return (float)v->momentum;
     if (!strcmp(k->name, "decay")) return decays ? (float)v->decay : 0;
+    if (!strcmp(k->name, "compensate")) return (float)v->compensate;
+    if (!strcmp(k->name, "predict")) return (float)v->predict;
     return k->usual;
 }
 
@@ -573,20 +579,37 @@ static void update_by_cells(sk_run *r, const sk_inst *in, update_job *j)
         }
 }
 
+static sk_piece piece_of(const sk_run *r, const sk_inst *in)
+{
+    const sk_program *p = r->p;
+    const sk_param_plan *q = &p->params.v[in->param];
+    sk_piece x = {.n = p->bufs.v[q->shard].bytes / (int64_t)sizeof(real),
+                  .param = sk_run_data(r, in->out[0]),
+                  .grad = sk_run_data(r, q->grad_shard),
+                  .scale = in->scale > 0 ? in->scale : r->scale,
+                  .step = r->step * p->n_updates + in->update + 1,
+                  .delay = (int)in->count};
+    for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, q->state[s]);
+    for (int k = 0; p->optim->knobs[k].name; k++)
+        x.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
+    return x;
+}
+
+static void look_ahead(sk_run *r, const sk_inst *in)
+{
+    update_job j = {.r = r, .pass = r->p->optim->ahead, .piece = piece_of(r, in)};
+    memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
+    if (j.piece.n < SMALL) update_part(&j, 0, 1);
+    else sk_team_run(r->team, update_part, &j);
+}
+
 static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
     update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
     if (r->skip) return;
-    j.piece.n = p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
-    j.piece.param = sk_run_data(r, q->shard);
-    j.piece.grad = sk_run_data(r, q->grad_shard);
-    j.piece.scale = r->scale;
-    j.piece.step = r->step + 1;
-    for (int s = 0; s < p->optim->n_state; s++) j.piece.state[s] = sk_run_data(r, q->state[s]);
-    for (int k = 0; p->optim->knobs[k].name; k++)
-        j.piece.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
+    j.piece = piece_of(r, in);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_cells(r, in, &j);
@@ -682,6 +705,9 @@ static sk_status one(sk_run *r, int pc)
         return SK_OK;
     case SK_DO_UPDATE:
         update(r, in);
+        return SK_OK;
+    case SK_DO_AHEAD:
+        look_ahead(r, in);
         return SK_OK;
     case SK_N_ACTS:
         break;

@@ -22,6 +22,7 @@ typedef sk_status sk_fill(void *ctx, const char *input, sk_dtype type, const sk_
 
 typedef struct sk_knobs { /* by name for sk_optim.knobs; lr comes with each step */
     double beta1, beta2, eps, decay, momentum, clip; /* clip 0: none */
+    double compensate, predict;                      /* for gradients that come late: 1 or 0 */
 } sk_knobs;
 
 typedef struct sk_run_opts {

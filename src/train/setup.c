@@ -189,12 +189,32 @@ static sk_status compile(sk_setup *s, bool all)
     return SK_OK;
 }
 
+/* Stages that update on their own know neither the norm of all gradients nor whether, at the end of
+ * the step, it shall be taken back. */
+static sk_status meets_at_the_end(const sk_setup *s)
+{
+    const sk_schedule *x = sk_schedule_find(s->layout.schedule);
+    if (!x || !x->apart) return SK_OK;
+    if (s->job->clip > 0)
+        return sk_fail(SK_ECONF,
+                       "optim.clip is %g: gradients are clipped by the norm of all, and stages of "
+                       "schedule %s update before it is known; optim.clip=0 is needed",
+                       s->job->clip, x->name);
+    if (s->job->dropless)
+        return sk_fail(SK_ECONF,
+                       "train.dropless runs a step again before its update, and stages of schedule "
+                       "%s update in the middle; set model.capacity_factor=0, which never drops",
+                       x->name);
+    return SK_OK;
+}
+
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
     SK_TRY(find_optim(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
+    SK_TRY(meets_at_the_end(out));
     SK_TRY(make_graph(out));
     return SK_OK;
 }
@@ -313,5 +333,7 @@ sk_knobs sk_setup_knobs(const sk_job *job)
                       .eps = job->eps,
                       .decay = job->weight_decay,
                       .momentum = job->momentum,
-                      .clip = job->clip};
+                      .clip = job->clip,
+                      .compensate = (double)job->compensate,
+                      .predict = (double)job->predict};
 }

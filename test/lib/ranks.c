@@ -40,9 +40,8 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
     return SK_OK;
 }
 
-/* Made-up data: ids and pixels by logical position, so that every layout sees the same. */
-static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
-                      int64_t step, bool validation, void *to)
+sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
+                        int64_t step, bool validation, void *to)
 {
     const sk_trial *t = ctx;
     int64_t cols = box->n > 1 ? box->size[1] : 1, n = 0;
@@ -94,6 +93,8 @@ static uint64_t place_of(const sk_box *b, int64_t i)
     return (uint64_t)place;
 }
 
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
 static void digest(rank_job *j, const sk_run *run, sk_arena *a)
 {
     sk_box *boxes;
@@ -108,6 +109,10 @@ static void digest(rank_job *j, const sk_run *run, sk_arena *a)
             j->digest += sk_rng(bits, 0, place_of(&boxes[k], i)).a;
         }
         j->elements += count;
+        if (!j->t->look || !boxes[k].mine) continue;
+        pthread_mutex_lock(&looking);
+        j->t->look(j->t->look_ctx, &boxes[k]);
+        pthread_mutex_unlock(&looking);
     }
 }
 
@@ -129,18 +134,18 @@ static void nudge(const sk_trial *t, const sk_run *run, sk_arena *a)
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
     sk_trial *t = j->t;
-    sk_run_opts o = {.fill = fill,
+    sk_run_opts o = {.fill = sk_trial_fill,
                      .fill_ctx = t,
                      .seed = 3,
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
-                     .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip}};
+                     .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip, t->compensate, t->predict}};
     sk_step_out out = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     sk_run_init(*run, 11);
     nudge(t, *run, a);
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
-        SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = 1e-3}, &out));
+        SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = t->lr > 0 ? t->lr : 1e-3}, &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->drops += out.drops;
     }

@@ -27,6 +27,11 @@ typedef struct sk_trial {
     double timeout_s; /* longest wait for a peer; 0: 60 */
     double nudge; /* initial weights are off by up to this part of them: how much do losses care? */
     int nudges;   /* which way: another number, other weights */
+    double lr;    /* 0: 1e-3 */
+    double compensate, predict; /* of late gradients */
+    /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
+    void (*look)(void *ctx, const sk_box *box);
+    void *look_ctx;
     /* results */
     double loss[SK_TEST_STEPS], norm[SK_TEST_STEPS], valid;
     double drops;     /* choices of experts without room, all steps */
@@ -43,5 +48,8 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
                            int *n_ranks);
 /* Run it: ranks are threads of this process.  Data are made up from (step, row, column). */
 sk_status sk_trial_run(sk_trial *t);
+/* The data: ids and pixels by logical position, so that every layout sees the same. */
+sk_status sk_trial_fill(void *trial, const char *input, sk_dtype type, const sk_extent *box,
+                        int64_t step, bool validation, void *to);
 
 #endif
