@@ -35,6 +35,9 @@ static const struct {
     {"gpt2", "mesh a=2 z=2; split b over a; split h f over z; micro 2", true},
     {"gpt2", "dp=2 replica", true},
     {"llama", "tp=2 dp=3 zero=2 micro=2 replica", false},
+    {"llama", "pp=2 dp=2 zero=2 micro=5 schedule=pipedream", false},
+    {"mlp", "pp=3 micro=5 schedule=pipedream-2bw", false},
+    {"llama", "pp=2 tp=2 micro=4 schedule=pb", false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
