@@ -3,6 +3,7 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +28,17 @@ static struct sk_block *block_new(size_t size, struct sk_block *below)
     return b;
 }
 
-void *sk_alloc(sk_arena *a, size_t bytes)
+static size_t round_up(size_t x, size_t to) { return (x + to - 1) / to * to; }
+static size_t align_of(size_t bytes) { return bytes >= LINE ? LINE : SMALL; }
+static size_t room_of(size_t bytes) { return round_up(bytes, align_of(bytes)); }
+
+/* Room that is not zeroed yet. */
+static unsigned char *take(sk_arena *a, size_t bytes)
 {
-    size_t align = bytes >= LINE ? LINE : SMALL;
     sk_assert(bytes < SIZE_MAX / 4);
-    size_t need = (bytes + align - 1) / align * align;
+    size_t need = room_of(bytes);
     struct sk_block *b = a->top;
-    size_t at = b ? (b->used + align - 1) / align * align : 0;
+    size_t at = b ? round_up(b->used, align_of(bytes)) : 0;
     if (!b || at > b->size || b->size - at < need) {
         size_t size = b ? b->size * 2 : FIRST_BLOCK;
         while (size < need) size *= 2;
@@ -41,8 +46,10 @@ void *sk_alloc(sk_arena *a, size_t bytes)
         at = 0;
     }
     b->used = at + need;
-    return memset(b->data + at, 0, need);
+    return b->data + at;
 }
+
+void *sk_alloc(sk_arena *a, size_t bytes) { return memset(take(a, bytes), 0, room_of(bytes)); }
 
 void *sk_alloc_n(sk_arena *a, size_t size, size_t n)
 {
@@ -51,10 +58,25 @@ void *sk_alloc_n(sk_arena *a, size_t size, size_t n)
     return sk_alloc(a, bytes);
 }
 
+/* What was taken last grows where it lies, if the block has the room. */
+static bool grows_here(sk_arena *a, const unsigned char *old, size_t old_bytes, size_t new_bytes)
+{
+    struct sk_block *b = a->top;
+    if (!b || !old_bytes || old + room_of(old_bytes) != b->data + b->used) return false;
+    size_t at = b->used - room_of(old_bytes), need = room_of(new_bytes);
+    if (at % align_of(new_bytes) || need > b->size - at) return false;
+    b->used = at + need;
+    return true;
+}
+
 void *sk_grow(sk_arena *a, void *old, size_t old_bytes, size_t new_bytes)
 {
-    void *p = sk_alloc(a, new_bytes);
-    return old_bytes ? memcpy(p, old, old_bytes) : p;
+    sk_assert(new_bytes >= old_bytes && new_bytes < SIZE_MAX / 4);
+    bool here = grows_here(a, old, old_bytes, new_bytes);
+    unsigned char *p = here ? old : take(a, new_bytes);
+    if (!here && old_bytes) memcpy(p, old, old_bytes);
+    memset(p + old_bytes, 0, room_of(new_bytes) - old_bytes);
+    return p;
 }
 
 char *sk_print(sk_arena *a, const char *fmt, ...)

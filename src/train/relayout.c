@@ -210,8 +210,6 @@ sk_status sk_relayout_plan(sk_setup *s)
     }
     grow_all(l, s->n_ranks);
     SK_TRY(number_groups(s, l));
-    for (int r = 0; r < s->n_ranks; r++) s->class_of[r] = r; /* heaps differ within a class */
-    s->n_classes = s->n_ranks;
     s->relayout = l;
     return SK_OK;
 }

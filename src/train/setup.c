@@ -145,14 +145,6 @@ static sk_status find_optim(sk_setup *s)
                    near ? "'?)" : "");
 }
 
-/* Is this the first rank of its class? */
-static bool first_of_class(const sk_setup *s, int rank)
-{
-    for (int r = 0; r < rank; r++)
-        if (s->class_of[r] == s->class_of[rank]) return false;
-    return true;
-}
-
 sk_compile_opts sk_setup_opts(const sk_setup *s)
 {
     return (sk_compile_opts){.optim = s->optim,
@@ -170,23 +162,37 @@ sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
     return sk_compile(s->arena, &s->graph, &s->layout, &o, rank, out);
 }
 
+static sk_status compile_all(sk_setup *s)
+{
+    s->n_classes = s->n_ranks;
+    for (int r = 0; r < s->n_ranks; r++) {
+        s->class_of[r] = s->first_of[r] = r;
+        SK_TRY(sk_setup_one(s, r, &s->programs[r]));
+    }
+    return sk_verify((const sk_program *const *)s->programs, s->n_ranks);
+}
+
+/* One of each kind: classes are numbered as they appear. */
+static sk_status compile_few(sk_setup *s)
+{
+    int made = 0;
+    s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    if (s->n_classes < 0)
+        return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+    for (int r = 0; r < s->n_ranks && made < s->n_classes; r++) {
+        if (s->class_of[r] != made) continue;
+        s->first_of[made++] = r;
+        SK_TRY(sk_setup_one(s, r, &s->programs[r]));
+    }
+    return SK_OK;
+}
+
 static sk_status compile(sk_setup *s, bool all)
 {
     s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
     s->class_of = sk_many(s->arena, int, s->n_ranks);
-    s->n_classes = sk_classes(&s->graph, &s->layout, s->n_micro, s->class_of);
-    if (s->n_classes < 0) {
-        if (!all) return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
-        s->n_classes = s->n_ranks; /* of a run, all are compiled anyway */
-    }
-    int made = 0;
-    for (int r = 0; r < s->n_ranks && (all || made < s->n_classes); r++) {
-        if (!all && !first_of_class(s, r)) continue;
-        SK_TRY(sk_setup_one(s, r, &s->programs[r]));
-        made++;
-    }
-    if (all) SK_TRY(sk_verify((const sk_program *const *)s->programs, s->n_ranks));
-    return SK_OK;
+    s->first_of = sk_many(s->arena, int, s->n_ranks);
+    return all ? compile_all(s) : compile_few(s);
 }
 
 /* Stages that update on their own know neither the norm of all gradients nor whether, at the end of
@@ -235,9 +241,8 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
 
 const sk_program *sk_setup_of(const sk_setup *s, int rank)
 {
-    for (int r = 0; !s->programs[rank] && r < s->n_ranks; r++)
-        if (s->programs[r] && s->class_of[r] == s->class_of[rank]) return s->programs[r];
-    return s->programs[rank];
+    const sk_program *own = s->programs[rank];
+    return own ? own : s->programs[s->first_of[s->class_of[rank]]];
 }
 
 /* --- data --- */

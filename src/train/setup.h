@@ -24,7 +24,8 @@ typedef struct sk_setup {
     int n_ranks, n_micro, threads; /* threads of each rank */
     int cores;                     /* of this host */
     int pin;                       /* algorithm of all collectives: sk_pin_find */
-    int n_classes, *class_of; /* ranks with equal numbers have equal programs but for coordinates */
+    /* Ranks with equal numbers have equal instructions and buffers (sk_shapes). */
+    int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */
     sk_program **programs;    /* by rank; NULL where the class has one already, see `all` */
     int64_t n_params;
     double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
