@@ -565,6 +565,72 @@ static void flops(void)
     sk_arena_back(&arena, mark);
 }
 
+static sk_view whole_view(const sk_graph *g, const char *letters)
+{
+    sk_view v = {.n = (int)strlen(letters)};
+    for (int d = 0; d < v.n; d++) v.size[d] = v.full[d] = g->size[(int)letters[d] & 127];
+    sk_view_dense(&v);
+    return v;
+}
+
+/* What the graph counts of its own products, forward and back. */
+static double products(const sk_graph *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *n = g->nodes.v[i];
+        if (strcmp(n->op->name, "contract")) continue;
+        sk_args a = {.n_in = 2, .n_out = 1, .dims = n->dims, .of = 1};
+        for (int k = 0; k < 2; k++) a.in[k] = whole_view(g, n->letters_in[k]);
+        a.out[0] = whole_view(g, n->letters_out[0]);
+        sum += sk_op_flops(n->op, &a);
+    }
+    return sum;
+}
+
+/* Experts with room for an even share and no more do what their tokens ask of them: the closed
+ * forms, less the squares of attention, are the products of the graph. */
+static void experts_flops(const char *preset, int64_t shared, int64_t groups)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    sk_trial t = {.batch = 3, .seq = 64};
+    sk_graph g;
+    sk_price p;
+    t.model = sk_model_preset(preset, &t.hyper);
+    t.hyper.n_shared_experts = shared;
+    t.hyper.expert_groups = groups;
+    t.hyper.capacity_factor = 1;
+    if (must(sk_trial_graph(&arena, &t, &g), preset)) {
+        const sk_hyper *h = &t.hyper;
+        double B = (double)t.batch, s = (double)t.seq, E = (double)h->num_local_experts, idle = 0;
+        double square = 12 * B * s * s * (double)(h->num_hidden_layers * h->hidden_size);
+        double head = 6 * B * s * (double)(h->hidden_size * h->vocab_size);
+        for (int i = 0; i < g.tensors.n && E > 0; i++) {
+            const sk_tensor *x = g.tensors.v[i];
+            if (x->role != SK_PARAM || !strstr(x->name, ".experts.")) continue;
+            sk_view v = whole_view(&g, x->letters);
+            idle += (double)sk_count(&v) * (E - (double)h->num_experts_per_tok) / E;
+        }
+        sk_price_model(&g, h, &p);
+        near(preset, p.active, (double)p.params - idle);
+        near(preset, p.full, products(&g) + square);
+        near(preset, p.causal, products(&g) + square / 2);
+        near(preset, p.hardware, (products(&g) + square - head) * 4 / 3 + head);
+        near(preset, p.six_n, B * s * 6 * ((double)p.params - idle) + square);
+    }
+    sk_arena_back(&arena, mark);
+}
+
+static void closed_forms(void)
+{
+    static const char *const presets[] = {"tiny",         "gpt2",        "llama-tiny",
+                                          "llama-7b",     "switch-tiny", "switch-nano",
+                                          "mixtral-tiny", "mixtral-8x7b"};
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) experts_flops(presets[i], 0, 0);
+    experts_flops("mixtral-tiny", 2, 0);
+    experts_flops("mixtral-nano", 1, 2);
+}
+
 /* What a program says of itself is what the walk counts. */
 static void ranks_price(void)
 {
@@ -654,9 +720,27 @@ static void many(void)
            k.p.seconds, 100 * k.p.exposed / k.p.seconds, 100 * k.p.bubble / k.p.seconds);
 }
 
+/* What `skein plan` and `skein simulate` compile and walk, of layouts whose ranks differ more: the
+ * time goes with the shapes of ranks and the micro-batches, not with their products. */
+static void plenty(const char *layout, double limit)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    paper k = {.t = {.batch = 16384, .seq = 4096, .layout = layout}};
+    k.t.model = sk_model_preset("llama-7b", &k.t.hyper);
+    const sk_machine *m = machine("h100-8");
+    clock_t start = clock();
+    if (walk(&k, m, true)) {
+        double took = (double)(clock() - start) / CLOCKS_PER_SEC;
+        check(took < limit * LIMIT_S, layout, took, limit * LIMIT_S);
+        printf("paper: %s in %.3f s\n", layout, took);
+    }
+    sk_arena_back(&arena, mark);
+}
+
 int main(void)
 {
     prices();
+    closed_forms();
     files();
     bubbles();
     all_schedules();
@@ -674,6 +758,10 @@ int main(void)
     flops();
     ranks_price();
     many();
+    plenty("pp=8 dp=128 tp=8 zero=1 micro=64", 2);
+    plenty("pp=8 dp=128 tp=8 zero=2 micro=64", 2);
+    plenty("pp=8 dp=128 tp=8 zero=3 micro=64", 2);
+    plenty("pp=32 dp=64 tp=8 zero=3 micro=256", 8);
     sk_arena_end(&arena);
     printf("paper: %d checks, %d bad\n", checks, bad);
     return bad != 0;

@@ -179,8 +179,8 @@ static void summary(sk_arena *a, const sk_setup *s, const walked *cluster)
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->n_params), s->flops);
     conventions(s);
-    printf("layout    %d ranks = %s · %d micro-batches · %d kinds of rank\n", s->n_ranks,
-           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes);
+    printf("layout    %d ranks = %s · %d micro-batches · %d kind%s of rank\n", s->n_ranks,
+           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "s" : "");
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
     if (cluster) there(a, cluster, most);

@@ -11,38 +11,42 @@ static int64_t count(const sk_graph *g, const sk_tensor *t)
     return n;
 }
 
-/* A hidden layer with a gate has three matrices, one without two. */
-static double hidden_matrices(const sk_graph *g, double layers)
+/* Of the experts of a bank (letter e) a token meets the k that it chose. */
+static double met(const sk_graph *g, const sk_tensor *t)
 {
-    int n = 0;
-    for (int i = 0; i < g->tensors.n; i++) {
-        const sk_tensor *t = g->tensors.v[i];
-        n += t->role == SK_PARAM && strlen(t->letters) == 2 && strchr(t->letters, 'f') != NULL;
-    }
-    return n / layers;
+    bool bank = strchr(t->letters, 'e') && g->size['e'] > 0;
+    return (double)count(g, t) * (bank ? (double)g->size['k'] / (double)g->size['e'] : 1);
+}
+
+/* The width times hidden units, or times experts or their groups to choose from. */
+static bool hidden_matrix(const sk_tensor *t)
+{
+    return strchr(t->letters, 'c') && strpbrk(t->letters, "fgu");
 }
 
 void sk_price_model(const sk_graph *graph, const sk_hyper *hyper, sk_price *out)
 {
     double B = (double)graph->size['b'], s = (double)graph->size['t'];
-    double L = (double)hyper->num_hidden_layers;
-    double h = (double)hyper->hidden_size, f = (double)hyper->intermediate_size;
-    double V = (double)hyper->vocab_size, g = 1;
+    double L = (double)hyper->num_hidden_layers, h = (double)hyper->hidden_size;
+    double V = (double)hyper->vocab_size, g = 1, H = 0, N = 0;
     *out = (sk_price){0};
-    for (int i = 0; i < graph->tensors.n; i++)
-        if (graph->tensors.v[i]->role == SK_PARAM) out->params += count(graph, graph->tensors.v[i]);
-    double N = (double)out->params;
+    for (int i = 0; i < graph->tensors.n; i++) {
+        const sk_tensor *t = graph->tensors.v[i];
+        if (t->role != SK_PARAM) continue;
+        out->params += count(graph, t);
+        N += met(graph, t);
+        if (hidden_matrix(t)) H += met(graph, t);
+    }
     if (hyper->num_attention_heads > 0 && hyper->num_key_value_heads > 0)
         g = (double)hyper->num_key_value_heads / (double)hyper->num_attention_heads;
-    if (f <= 0) f = 4 * h;
+    out->active = N;
     out->six_n = B * s * (6 * N + 12 * L * s * h);
     out->foundry = 3 * B * (2 * N * s + 4 * L * h * s * s);
-    if (h <= 0 || L <= 0) return;
-    double unit = B * s * L * h * h, hidden = f / h * hidden_matrices(graph, L) / 2;
-    double fixed = 1 + g + hidden + V / (2 * L * h);
-    out->hardware = 96 * unit * (1 + s / (6 * h) + V / (16 * L * h));
-    out->full = 12 * unit * (fixed + s / h);
-    out->causal = 12 * unit * (fixed + s / (2 * h));
+    double layers = B * s * (2 * L * h * h * (1 + g) + H), square = 2 * B * s * s * L * h;
+    double head = 6 * B * s * h * V;
+    out->hardware = 8 * (layers + square) + head;
+    out->full = 6 * (layers + square) + head;
+    out->causal = 6 * (layers + square / 2) + head;
 }
 
 void sk_price_program(const sk_program *p, sk_price_rank *out)

@@ -2,13 +2,16 @@
  *
  * Published "model flops" follow at least five conventions; a number without its
  * convention says nothing, so all are here.  B sequences of s tokens, L layers of
- * width h, hidden f, V words, g = key heads / heads:
+ * width h, V words, g = key heads / heads; N parameters and H of them in hidden matrices, as far
+ * as one token meets them: of experts those that it chose.
  *
- *     hardware   96 B s L h^2 (1 + s/6h + V/16Lh)            Megatron 2021: full recomputation
- *     full       12 B s L h^2 (1 + g + s/h + (f/h){1, 1.5} + V/2Lh)     1.5: gated
- *     causal     the same with s/2h                          Megatron, Llama
- *     six_n      B s (6N + 12 L s h)                         N: all parameters
- *     foundry    3 B (2 N s + 4 L h s^2)                     MosaicML; its HFU is 4/3 of it
+ *     full       6 B s (L h^2 (2 + 2g) + H + 2 L s h + h V)     every product, forward and back
+ *     causal     the same with L s h                            Megatron, Llama
+ *     hardware   full, and all layers forward once more         full recomputation
+ *     six_n      B s (6N + 12 L s h)
+ *     foundry    3 B (2 N s + 4 L h s^2)                        MosaicML; its HFU is 4/3 of it
+ *
+ * Of a GPT, where H is 8 L h^2, hardware is Megatron's 96 B s L h^2 (1 + s/6h + V/16Lh).
  *
  * What one rank needs is read from its program, never estimated. */
 #ifndef SK_PLAN_PRICE_H
@@ -19,6 +22,7 @@
 
 typedef struct sk_price {
     int64_t params;
+    double active;                                 /* of them, those that one token meets */
     double hardware, full, causal, six_n, foundry; /* flops per step */
 } sk_price;
 

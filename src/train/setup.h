@@ -26,7 +26,7 @@ typedef struct sk_setup {
     int pin;                       /* algorithm of all collectives: sk_pin_find */
     /* Ranks with equal numbers have equal instructions and buffers (sk_shapes). */
     int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */
-    sk_program **programs;    /* by rank; NULL where the class has one already, see `all` */
+    sk_program **programs; /* by rank; NULL where the class has one already, see `all` */
     int64_t n_params;
     double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
     double flops;   /* of the model for one step: its graph, forward and backward, counted once */
