@@ -393,6 +393,7 @@ static void dealt(int64_t time, int p)
         check(pos >= 0 && pos < time && !seen[pos] && n >= 1 && i + n <= time);
         check(pos == sk_zigzag(i, time, p));
         check(n == 1 || sk_zigzag(i + 1, time, p) == pos + 1);
+        check(sk_zigzag_index(pos, time, p) == i);
         if (pos >= 0 && pos < 128) seen[pos] = 1;
     }
     for (int r = 0; r < p; r++) { /* a piece is two runs, alike to one */
@@ -411,7 +412,10 @@ static void zigzag(void)
         for (int64_t time = 1; time <= 60; time++) dealt(time, p);
         for (int64_t k = 1; k <= 4; k++) told(2 * p * k, p);
     }
+    for (int p = 10; p <= 255; p += 35)
+        for (int64_t time = 1; time <= 128; time += 7) dealt(time, p);
     check(sk_zigzag(5, 7, 0) == 5 && sk_zigzag(5, 7, 1) == 5);
+    check(sk_zigzag_index(5, 7, 0) == 5 && sk_zigzag_index(5, 7, 1) == 5);
 }
 
 /* ---- the work */

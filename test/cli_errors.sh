@@ -64,6 +64,10 @@ case_of 74 "folder.yaml|directory" train folder.yaml
 # ---- layouts and models
 case_of 78 "4 ranks|2 were given" train "${small[@]}" -n 2 layout=dp=4
 case_of 78 "layout" train "${small[@]}" layout="dp=2 frob=3"
+case_of 78 "'Z' is split over 'tp'|its letters are b c" plan model=tiny \
+    layout="mesh tp=2; split h f v Z over tp"
+case_of 78 "'H' is split over 'tp'|did you mean 'h'" plan model=tiny layout="mesh tp=2; split H over tp"
+case_of 78 "'t' is split over 'cp'" plan model=mlp layout="cp=2"
 case_of 78 "optim.name|adamw" train "${small[@]}" optim.name=adamv
 case_of 78 "tokenizer|256|100" train "${small[@]}" model.vocab_size=100
 case_of 78 "at most 64" train "${small[@]}" train.batch=128 layout=dp=128

@@ -100,7 +100,7 @@ static const struct layout_case {
     {GPT, "mesh x=2; split d over x", NULL},
     {GPT, "mesh x=2; split s over x", NULL},
     {GPT, "mesh x=2; split p over x", NULL},
-    {GPT, "mesh x=2; split q over x", NULL}, /* no such letter: nothing is split */
+    {GPT, "mesh x=2; split q over x", NULL}, /* compiled all the same; a job is told, see below */
     {LLAMA, "mesh x=2; split r over x", NULL},
     {MLP, "mesh x=3; split x f over x", NULL},
     /* a letter over two axes, two letters over one */
@@ -204,6 +204,44 @@ static sk_trial trial(what w)
     return t;
 }
 
+/* --- letters that the model lacks: what a job is told before anything is compiled --- */
+
+static const struct layout_case letters[] = {
+    {GPT, "tp=2 sp", NULL},
+    {MLP, "dp=2 tp=2", NULL}, /* it has f of h f v */
+    {MLP, "mesh x=2; split h f v over x", NULL},
+    {GPT, "ep=2", NULL}, /* no experts, but a batch */
+    {GPT, "mesh x=2; split b over x; shard state over x", NULL},
+    {MLP, "mesh x=2; split t over x; shard state over x", NULL}, /* it shards */
+    {MLP, "cp=1", NULL},
+    {GPT, "mesh x=2; split Z over x", "'Z' is split over 'x', and no tensor"},
+    {GPT, "mesh x=2; split b Z over x", "its letters are b c d f h"},
+    {GPT, "mesh x=2; split F over x", "did you mean 'f'?"},
+    {GPT, "mesh x=1; split Z over x", "no tensor"},
+    {GPT, "mesh x=2; split e over x", "'e' is split over 'x'"},
+    {GPT, "dp=2; mesh x=2; split g over x", "'g' is split over 'x'"},
+    {MLP, "cp=2", "'t' is split over 'cp'"},
+    {MLP, "dp=2 cp=2", "'t' is split over 'cp'"},
+    {LLAMA, "mesh x=2; split p over x", "'p' is split over 'x'"},
+};
+enum { N_LETTERS = sizeof letters / sizeof *letters };
+
+static bool told(const struct layout_case *c)
+{
+    sk_arena a = {0};
+    sk_trial t = trial(c->model);
+    sk_layout l;
+    sk_graph g;
+    t.layout = c->layout;
+    sk_status st = sk_layout_read(c->layout, 0, &l);
+    if (!st) st = sk_trial_graph(&a, &t, &g);
+    if (!st) st = sk_layout_meets(&l, &g);
+    bool ok = c->story ? st == SK_ECONF && strstr(sk_error_line(), c->story) : !st;
+    if (!ok) printf("  \"%s\": status %d, %s\n", c->layout, (int)st, st ? sk_error() : "accepted");
+    sk_arena_end(&a);
+    return ok;
+}
+
 static bool near(double a, double b, double tolerance)
 {
     return fabs(a - b) <= tolerance * fmax(1e-3, fabs(a)) && isfinite(b);
@@ -259,7 +297,8 @@ int main(int argc, char **argv)
         printf("  ^ case %d, %s: \"%s\"\n", i, one[cases[i].model].model->name, cases[i].layout);
         wrong++;
     }
+    for (int i = 0; i < N_LETTERS; i++) wrong += !told(&letters[i]);
     wrong += !dropout_rests();
-    printf("layouts: %d cases, %d wrong\n", N_CASES + 1, wrong);
+    printf("layouts: %d cases, %d wrong\n", N_CASES + N_LETTERS + 1, wrong);
     return wrong != 0;
 }

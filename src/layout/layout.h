@@ -83,6 +83,9 @@ bool sk_node_far(const sk_node *n, char letter);
 
 /* To be said to a graph before a model writes it: which letters will be split. */
 void sk_layout_expect(const sk_layout *l, sk_graph *g);
+/* And after: does the model have what is split?  Letters that short words imply may be missing as
+ * long as their axis has something to do, so that one text serves many models. */
+sk_status sk_layout_meets(const sk_layout *l, const sk_graph *g);
 int sk_letter_cells(const sk_graph *g, char letter); /* in canonical order */
 
 /* --- states: what each axis does to one tensor --- */

@@ -66,6 +66,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));
+    SK_TRY(sk_layout_meets(&s->layout, &s->graph));
     s->n_params = count_params(&s->graph);
     s->flops = graph_flops(&s->graph);
     s->choices = count_choices(&s->graph);
