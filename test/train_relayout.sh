@@ -66,6 +66,22 @@ dp=4|dp=2 tp=2|tp=2 pp=2 micro=2|adamw|--launch thread
 pp=2 dp=2 zero=3 micro=2|tp=4|dp=4 zero=1|sgd|
 LIST
 
+# skein top shows the layout at work, and the instructions of its program
+"$skein" train "${job[@]}" run=top train.steps=1000000 ckpt.every=0 val.every=0 layout=dp=4 \
+    train.relayout="3: tp=4, 5: dp=2 tp=2, 900000: tp=4" >top.out 2>&1 &
+pid=$!
+for ((i = 0; i < 100; i++)); do
+    "$skein" top top --once >top.seen 2>&1 && grep -q 'phase 3 of 4' top.seen && break
+    sleep 0.1
+done
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+pid=
+grep -q '^layout dp 2 · tp 2 · phase 3 of 4, from step 5$' top.seen ||
+    { cat top.out top.seen; fail "top: the layout at work is not shown"; }
+[ "$(grep -cE ' (op|load|start|wait|add|slice|update|clip|stats|zero) ' top.seen)" -ge 3 ] ||
+    { cat top.seen; fail "top: the instructions are not shown"; }
+
 # the same bytes, however it is interrupted
 job+=(ckpt.every=5 layout=dp=4 train.relayout="10: dp=2 tp=2, 20: tp=2 pp=2 micro=2")
 same() { # run directory, steps that it tells

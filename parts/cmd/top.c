@@ -13,6 +13,7 @@
 #include "cli/cmd.h"
 #include "comm/blame.h"
 #include "run/flight.h"
+#include "train/relayout.h"
 #include "train/setup.h"
 
 #include <math.h>
@@ -38,6 +39,7 @@ typedef struct frame {
     sk_arena *arena;
     sk_heaps *board;
     sk_setup *setup; /* NULL: the programs are not known */
+    uint64_t *hash;  /* of the programs of each phase */
     int n;
     seen *was, *is;
     double dt;
@@ -101,16 +103,31 @@ static sk_setup *compile(sk_arena *a, const sk_heaps *board)
     return s->n_ranks == sk_board_about(board).n_ranks ? s : NULL;
 }
 
+static int n_phases(const sk_setup *s) { return s->relayout ? s->relayout->n : 1; }
+
+/* The phase whose program a rank has opened; -1: not known. */
+static int phase_of(const frame *f, int rank)
+{
+    uint64_t theirs = atomic_load(&sk_heaps_line(f->board, rank)->hash);
+    if (!f->setup) return -1;
+    int by_step = sk_relayout_at(f->setup, f->is ? f->is[rank].step : 0);
+    if (f->hash[by_step] == theirs) return by_step; /* a layout may come back */
+    for (int i = 0; i < n_phases(f->setup); i++)
+        if (f->hash[i] == theirs) return i;
+    return -1;
+}
+
 static const sk_program *program_of(const frame *f, int rank)
 {
     sk_setup *s = f->setup;
-    if (!s) return NULL;
+    int phase = phase_of(f, rank);
+    if (phase < 0) return NULL;
+    if (phase > 0) return sk_relayout_setup(s, phase)->programs[rank];
     if (!s->programs[rank] && sk_setup_one(s, rank, &s->programs[rank])) {
         sk_error_set("");
         return NULL;
     }
-    uint64_t theirs = atomic_load(&sk_heaps_line(f->board, rank)->hash);
-    return sk_program_hash(s->programs[rank]) == theirs ? s->programs[rank] : NULL;
+    return s->programs[rank];
 }
 
 /* --- the verdict --- */
@@ -245,28 +262,46 @@ static sk_status show_ranks(const frame *f, const char *format)
     return sk_table_print(&t, format, stdout);
 }
 
+/* The layout at work, which train.relayout may have changed. */
+static void show_layout(const frame *f)
+{
+    int phase = phase_of(f, 0);
+    if (phase < 0) return;
+    const sk_setup *s = f->setup;
+    printf("layout %s", sk_layout_short(f->arena, &sk_relayout_setup(s, phase)->layout));
+    if (s->relayout)
+        printf(" · phase %d of %d, from step %lld", phase + 1, s->relayout->n,
+               (long long)s->relayout->v[phase].from);
+    printf("\n");
+}
+
 static sk_status show(frame *f, const char *format)
 {
     const char *dir = run_dir(f->arena, f->board);
-    if (!format)
+    if (!format) {
         printf("job %d · %d ranks · %s\n", sk_board_about(f->board).pid, f->n,
                *dir ? dir : "no run directory");
+        show_layout(f);
+    }
     SK_TRY(show_ranks(f, format));
     if (!format) printf("%s\n", verdict(f));
     return SK_OK;
 }
 
-/* Frame after frame on a terminal, until the job is over. */
+/* Frame after frame on a terminal, until the job is over.  What a frame says dies with it; programs
+ * that were compiled for it stay. */
 static sk_status watch(frame *f, const char *format, bool once)
 {
     for (double seconds = LOOK_S;; seconds = 1) {
-        sk_mark m = sk_arena_mark(f->arena);
+        sk_arena tmp = {0};
+        f->arena = &tmp;
         take(f, seconds);
         if (!once) printf("\033[H\033[J");
-        SK_TRY(show(f, format));
+        sk_status st = show(f, format);
+        bool end = once || ended(f);
         fflush(stdout);
-        if (once || ended(f)) return SK_OK;
-        sk_arena_back(f->arena, m);
+        sk_arena_end(&tmp);
+        if (st || end) return st;
     }
 }
 
@@ -276,6 +311,10 @@ static frame open_frame(sk_arena *a, sk_heaps *board)
 {
     frame f = {.arena = a, .board = board, .n = sk_board_about(board).n_ranks};
     f.setup = compile(a, board);
+    if (!f.setup) return f;
+    f.hash = sk_many(a, uint64_t, n_phases(f.setup));
+    for (int i = 0; i < n_phases(f.setup); i++)
+        f.hash[i] = sk_program_hash(sk_setup_of(sk_relayout_setup(f.setup, i), 0));
     return f;
 }
 
