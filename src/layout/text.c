@@ -210,6 +210,19 @@ static sk_status say_gather(sk_layout *l, const words *w)
     return number("gather", w->w[2], 0, &l->prefetch);
 }
 
+static sk_status set_overlap(sk_layout *l, const char *text)
+{
+    SK_TRY(once("overlap", l->overlap));
+    return number("overlap", text, 1, &l->overlap);
+}
+
+static sk_status say_overlap(sk_layout *l, const words *w)
+{
+    if (w->n != 4 || strcmp(w->w[1], "in") || strcmp(w->w[3], "turns"))
+        return sk_fail(SK_ECONF, "layout: \"overlap\" reads \"overlap in N turns\"");
+    return set_overlap(l, w->w[2]);
+}
+
 static sk_status say_keep(sk_layout *l, const words *w)
 {
     static const char *const said[] = {"keep", "gathered", "weights"};
@@ -244,7 +257,8 @@ static const struct verb {
              {"shard", say_shard},       {"one", say_one},
              {"stages", say_stages},     {"micro", say_micro},
              {"schedule", say_schedule}, {"gather", say_gather},
-             {"keep", say_keep},         {"canonical", say_canonical}};
+             {"keep", say_keep},         {"canonical", say_canonical},
+             {"overlap", say_overlap}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -292,7 +306,8 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
     static const char *const known[] = {
         "dp",     "tp",       "pp",      "cp",       "ep",   "zero",      "sp",      "micro",  "by",
-        "chunks", "schedule", "balance", "prefetch", "keep", "recompute", "offload", "replica"};
+        "chunks", "schedule", "balance", "prefetch", "keep", "recompute", "offload", "replica",
+        "overlap"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -316,6 +331,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (!strcmp(word, "micro")) return set_micro(l, value);
     if (!strcmp(word, "chunks")) return number(word, value, 1, &l->chunks);
     if (!strcmp(word, "prefetch")) return number(word, value, 0, &l->prefetch);
+    if (!strcmp(word, "overlap")) return set_overlap(l, value);
     if (!strcmp(word, "by")) {
         snprintf(s->by, sizeof s->by, "%s", value);
         return SK_OK;
@@ -409,7 +425,15 @@ static sk_status check_replica(const sk_layout *l)
                    "piece of its own; use zero=1 or zero=2 (shard state|grads over AXIS)");
 }
 
-/* Words that go with sharded weights or with stages, where there are none. */
+/* Products are cut along any letter of a batch, of time and of experts without waiting. */
+static bool products_wait(const sk_layout *l)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->split[a][strspn(l->split[a], "bte")]) return true;
+    return false;
+}
+
+/* Words that go with sharded weights, stages or split products, where there are none. */
 static sk_status check_idle(const sk_layout *l)
 {
     if ((l->prefetch || l->keep) && l->shard != SK_SHARD_PARAMS)
@@ -422,6 +446,11 @@ static sk_status check_idle(const sk_layout *l)
                        "layout: %s is about the stages of a pipeline, and there are none; use pp=2 "
                        "(stages over AXIS) or leave it out",
                        l->chunks ? "chunks" : "balance");
+    if (l->overlap > 1 && !products_wait(l))
+        return sk_fail(SK_ECONF,
+                       "layout: overlap is about products that wait for other ranks, and no letter "
+                       "is split that makes them wait; use tp=2 (split h f v over AXIS) or leave "
+                       "it out");
     return SK_OK;
 }
 
@@ -502,6 +531,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->n_micro) sk_out_add(&o, l->stage_axis >= 0 ? " micro %d" : "\nmicro %d", l->n_micro);
     if (l->prefetch) sk_out_add(&o, "\ngather weights %d ahead", l->prefetch);
     if (l->keep) sk_out_add(&o, "\nkeep gathered weights");
+    if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;

@@ -38,6 +38,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                     .layer = e->layer,
                     .phase = e->phase,
                     .work = e->work,
+                    .turns = 1,
                     .call = -1,
                     .peer = -1,
                     .param = -1};
@@ -66,6 +67,20 @@ int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *
 {
     sk_extent box = sk_piece_of(e->g, e->l, t->letters, s, e->p->coord, micro, e->p->n_micro);
     return sk_emit_buffer(e, t->name, t, kind, t->type, box);
+}
+
+int sk_emit_part(sk_emit *e, int whole, int i, int n)
+{
+    sk_buffer w = e->p->bufs.v[whole];
+    sk_extent box = w.box;
+    int64_t from, to, row = sk_box_count(&box, 1, box.n) * (int64_t)sk_dtype_size(w.type);
+    sk_cut(w.box.size[0], i, n, &from, &to);
+    box.at[0] += from;
+    box.size[0] = to - from;
+    int part = sk_emit_buffer(e, w.name, w.tensor, w.kind, w.type, box);
+    e->p->bufs.v[part].within = whole;
+    e->p->bufs.v[part].part_at = from * row;
+    return part;
 }
 
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,

@@ -9,6 +9,7 @@
 typedef struct sk_at_hand {
     sk_state state;
     int buf;
+    int call; /* under way, the last one that uses the buffer; -1: none */
     struct sk_at_hand *next;
 } sk_at_hand;
 
@@ -61,6 +62,7 @@ typedef struct sk_emit {
     sk_phase phase;
     int layer;
     sk_at_hand **hand;  /* [tensor * n_micro + micro] */
+    int joined;         /* node that was written with the one before it; -1: none */
     int *gathering;     /* by layer: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
@@ -75,6 +77,8 @@ typedef struct sk_emit {
     sk_inbox *inbox;        /* by stage: what it sends here, in order */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
+    int *reader;            /* tensor id -> 1 + the first node here, of the same phase, that wants it
+                               otherwise than it is made; 0: none */
     sk_ints *of_chunk;      /* [2 * chunk + phase]: its nodes, in graph order */
     char *late;             /* by node: belongs to the weight half of a backward pass */
     unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
@@ -97,6 +101,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act);
 int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, sk_dtype type,
                    sk_extent box);
 int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro);
+int sk_emit_part(sk_emit *e, int whole, int i, int n); /* the i-th of n parts along dim 0 */
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what);
 void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner);
@@ -118,6 +123,17 @@ int64_t sk_emit_bucket(const sk_emit *e);                      /* bytes that fil
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf);
 int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buffer at hand, or -1 */
+int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);   /* as it was made, or came */
+void sk_emit_busy(sk_emit *e, const sk_tensor *t, int call); /* until then, where it is at hand */
+/* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
+ */
+int sk_emit_one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now,
+                     const sk_state *want);
+/* That collective, not started: whole buffers, or like parts of both. */
+int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
+                       int axis, int src, int dst);
+bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
+void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis);
 void sk_emit_forget(sk_emit *e, const sk_tensor *t);                 /* nothing of it is at hand */
 sk_state sk_state_settled(const sk_state *s);                        /* partial becomes whole */
 
@@ -131,6 +147,13 @@ sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t); /* of the micro-batch
 void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf); /* send */
 void sk_emit_take(sk_emit *e, int peer, int64_t tag, int buf); /* receive */
 void sk_emit_arrived(sk_emit *e, int peer);                    /* all that was sent to it */
+
+/* lower.c: where a result goes; and what follows when it is there. */
+sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);
+sk_status sk_emit_made(sk_emit *e, const sk_node *n);
+
+/* turns.c: a node beside the collectives that bring its operands or take its result away. */
+sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
 
 /* ring.c: a node whose operands go round an axis. */
 int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */

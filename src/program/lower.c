@@ -35,7 +35,7 @@ static int output_target(sk_emit *e, const sk_tensor *t, bool *add)
     return s->buf[i];
 }
 
-static sk_status output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
+sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
 {
     const sk_tensor *into = n->into[o], *t = n->out[o];
     const sk_state *made = &e->sp->node[n->id].out[o];
@@ -52,6 +52,17 @@ static sk_status output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add
     return SK_OK;
 }
 
+/* Its results are written: gradients may be reduced, and other stages may have theirs. */
+sk_status sk_emit_made(sk_emit *e, const sk_node *n)
+{
+    for (int o = 0; o < n->n_out; o++) {
+        const sk_tensor *into = n->into[o];
+        if (into && into->role == SK_PARAM) sk_emit_grad_done(e, e->param_of[into->id]);
+        else if (!into) SK_TRY(sk_emit_send(e, n->out[o]));
+    }
+    return SK_OK;
+}
+
 static sk_status node(sk_emit *e, const sk_node *n)
 {
     int in[SK_MAX_IN], out[SK_MAX_OUT];
@@ -59,13 +70,16 @@ static sk_status node(sk_emit *e, const sk_node *n)
     e->layer = n->layer;
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
+    bool done = false;
+    SK_TRY(sk_emit_turns(e, n, &done));
+    if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];
         else SK_TRY(sk_emit_need(e, n->in[i], &e->sp->node[n->id].in[i], &in[i]));
     }
     for (int o = 0; o < n->n_out; o++) {
         bool add;
-        SK_TRY(output(e, n, o, &out[o], &add));
+        SK_TRY(sk_emit_output(e, n, o, &out[o], &add));
         adds |= (unsigned)add << o;
     }
     sk_inst *inst = sk_emit_inst(e, SK_DO_OP);
@@ -73,12 +87,7 @@ static sk_status node(sk_emit *e, const sk_node *n)
     inst->add = adds;
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
-    for (int o = 0; o < n->n_out; o++) {
-        const sk_tensor *into = n->into[o];
-        if (into && into->role == SK_PARAM) sk_emit_grad_done(e, e->param_of[into->id]);
-        else if (!into) SK_TRY(sk_emit_send(e, n->out[o]));
-    }
-    return SK_OK;
+    return sk_emit_made(e, n);
 }
 
 /* The nodes of a task: these, less those of the other half of a backward pass. */
@@ -215,6 +224,7 @@ static void index_tensors(sk_emit *e)
     e->read_by = sk_many(e->tmp, uint64_t, all);
     e->read_forward = sk_many(e->tmp, uint64_t, all);
     e->as_part = sk_many(e->tmp, unsigned, all);
+    e->reader = sk_many(e->tmp, int, all);
     e->grad_made = sk_many(e->tmp, sk_state, all);
     e->grad_parts = sk_many(e->tmp, int, all);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
@@ -223,6 +233,10 @@ static void index_tensors(sk_emit *e)
             int t = n->in[k]->id;
             e->read_by[t] |= 1ull << e->sp->stage[i];
             if (n->phase == SK_FORWARD) e->read_forward[t] |= 1ull << e->sp->stage[i];
+            if (n->in[k]->from && n->in[k]->from->phase == n->phase &&
+                e->sp->stage[i] == e->p->stage &&
+                !sk_state_equal(&e->sp->node[i].in[k], &e->sp->made[t]))
+                e->reader[t] = i + 1;
             for (int a = 0; a < e->l->mesh.n; a++)
                 if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->as_part[t] |= 1u << a;
         }
@@ -408,6 +422,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
                  .l = &p->layout,
                  .opts = o,
                  .sp = &p->spread,
+                 .joined = -1,
                  .gathered_layer = -1};
     sk_status st = write_all(&e);
     FIX(a, &p->insts);

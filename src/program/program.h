@@ -14,9 +14,9 @@
  *   P5  every buffer is written before it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
- *   P8  every node runs once a micro-batch, and the optimizer makes every pass over every
- *       parameter once, after the sums are known; or, where stages update on their own, once
- *       an update, in their order
+ *   P8  every node runs once a micro-batch, all its turns in order, and the optimizer makes every
+ *       pass over every parameter once, after the sums are known; or, where stages update on
+ *       their own, once an update, in their order
  *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
  *       them, each rank a piece of its own, after a call that nobody enters before its last read,
  *       and they are read again after a call that all enter after their last write
@@ -87,7 +87,8 @@ typedef struct sk_inst {
     int micro, layer;
     sk_phase phase;
     sk_duty work;       /* of the task it belongs to */
-    int turn;           /* OP: of a node that is run once for every rank of a ring */
+    int turn, turns;    /* OP: of a node that is run over parts: for every rank of a ring, or of
+                           the batch, beside collectives */
     int call;           /* START, WAIT */
     int peer;           /* SEND, RECV, SENT: rank */
     int64_t tag, count; /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */

@@ -24,15 +24,23 @@ static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
 {
     sk_at_hand *h = sk_new(e->tmp, sk_at_hand), **list = hand_of(e, t);
-    *h = (sk_at_hand){.state = *s, .buf = buf, .next = *list};
+    *h = (sk_at_hand){.state = *s, .buf = buf, .call = -1, .next = *list};
     *list = h;
 }
 
 int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
-        if (sk_state_equal(&h->state, s)) return h->buf;
+        if (sk_state_equal(&h->state, s)) {
+            if (h->call >= 0) sk_emit_settle(e, h->call);
+            return h->buf;
+        }
     return -1;
+}
+
+void sk_emit_busy(sk_emit *e, const sk_tensor *t, int call)
+{
+    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next) h->call = call;
 }
 
 void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
@@ -69,18 +77,28 @@ static bool undone(const sk_emit *e, const sk_tensor *t, const sk_state *now, co
     return false;
 }
 
-/* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
-static int collective(sk_emit *e, const sk_tensor *t, sk_coll_kind kind, const sk_state *from,
-                      const sk_state *to, int axis, int src)
+int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
+                       int axis, int src, int dst)
 {
-    bool gather = kind == SK_ALLGATHER, whole = kind == SK_ALLREDUCE;
+    bool gather = from->how[axis] == SK_SPLIT, whole = !gather && to->how[axis] == SK_WHOLE;
     sk_reduce reduce = from->how[axis] == SK_PMAX ? SK_MAXIMUM : SK_SUM;
-    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->micro);
     const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
-    int d = gather ? from->dim[axis] : whole ? 0 : to->dim[axis];
-    int call = sk_emit_call(e, kind, reduce, t->type, axis, t->name);
+    int d = gather ? from->dim[axis] : to->dim[axis];
+    int call =
+        sk_emit_call(e, gather ? SK_ALLGATHER : whole ? SK_ALLREDUCE : SK_REDUCE_SCATTER, reduce,
+                     t->type, axis, t->name);
     if (whole) sk_emit_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
     else sk_emit_rows(e, call, src, dst, box, d);
+    return call;
+}
+
+/* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
+static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
+                      int axis, int src)
+{
+    bool whole = from->how[axis] != SK_SPLIT && to->how[axis] == SK_WHOLE;
+    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->micro);
+    int call = sk_emit_collective(e, t, from, to, axis, src, dst);
     sk_emit_start(e, call);
     sk_emit_wait(e, call);
     return dst;
@@ -96,13 +114,13 @@ static int slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 }
 
 /* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
-static bool wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
+bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
 {
     return e->as_part[t->id] >> axis & 1;
 }
 
 /* Reduced in place: what was partial is whole from now on, under every name it has. */
-static void relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
+void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
         if (h->buf == buf) h->state.how[axis] = SK_WHOLE;
@@ -150,7 +168,7 @@ static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_
     if (moves(e, t, now, want, a)) return exchange(e, t, now, want, a, buf);
     sk_state next = *now;
     next.how[a] = SK_WHOLE;
-    *buf = collective(e, t, SK_ALLGATHER, now, &next, a, *buf);
+    *buf = collective(e, t, now, &next, a, *buf);
     *now = next;
     return SK_OK;
 }
@@ -164,15 +182,15 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     sk_state next = *now;
     if (from == SK_PSUM && to == SK_SPLIT) {
         next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
-        *buf = collective(e, t, SK_REDUCE_SCATTER, now, &next, a, *buf);
+        *buf = collective(e, t, now, &next, a, *buf);
         *now = next;
         return SK_OK;
     }
     if (from == SK_PSUM || from == SK_PMAX) {
         next.how[a] = SK_WHOLE;
-        if (wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
-        *buf = collective(e, t, SK_ALLREDUCE, now, &next, a, *buf);
-        if (t->role == SK_VALUE) relabel(e, t, *buf, a);
+        if (sk_emit_wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
+        *buf = collective(e, t, now, &next, a, *buf);
+        if (t->role == SK_VALUE) sk_emit_relabel(e, t, *buf, a);
         *now = next;
     }
     if (to == SK_SPLIT) {
@@ -184,6 +202,29 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
         return sk_fail(SK_EBUG, "'%s' is whole over '%s' and wanted as a partial sum", t->name,
                        e->l->mesh.name[a]);
     return SK_OK;
+}
+
+static bool batch_dim(const sk_emit *e, const sk_tensor *t, const sk_state *s, int a)
+{
+    return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
+}
+
+int sk_emit_one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now,
+                     const sk_state *want)
+{
+    int axis = -1;
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        bool split = now->how[a] == SK_SPLIT && want->how[a] == SK_SPLIT;
+        if (now->how[a] == want->how[a] && (!split || now->dim[a] == want->dim[a])) continue;
+        if (axis >= 0 || split) return -1;
+        axis = a;
+    }
+    if (axis < 0 || now->how[axis] == SK_WHOLE || now->how[axis] == SK_PMAX) return -1;
+    if (now->how[axis] == SK_SPLIT && want->how[axis] != SK_WHOLE) return -1;
+    if (batch_dim(e, t, now, axis) || batch_dim(e, t, want, axis)) return -1;
+    for (int a = 0; a < e->l->mesh.n; a++)
+        if (a != axis && undone(e, t, now, want, a)) return -1;
+    return axis;
 }
 
 /* What cuts last is gathered first; several rounds, since the batch has an order of its own. */
@@ -229,11 +270,6 @@ static sk_status sum_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk
     return SK_OK;
 }
 
-static bool batch_dim(const sk_emit *e, const sk_tensor *t, const sk_state *s, int a)
-{
-    return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
-}
-
 static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_state *want,
                          int *buf)
 {
@@ -262,6 +298,15 @@ static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want
     return SK_OK;
 }
 
+int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
+{
+    sk_state settled = sk_state_settled(&e->sp->made[t->id]);
+    *now = e->sp->made[t->id];
+    int buf = sk_emit_find(e, t, now);
+    if (buf < 0) *now = settled, buf = sk_emit_find(e, t, &settled);
+    return buf;
+}
+
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
@@ -269,13 +314,11 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
     if (*buf >= 0) return SK_OK;
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
-        /* As it was made here, or as it came from another stage. */
-        sk_state made = e->sp->made[t->id], settled = sk_state_settled(&made), now = made;
-        *buf = sk_emit_find(e, t, &made);
-        if (*buf < 0) now = settled, *buf = sk_emit_find(e, t, &settled);
+        sk_state now;
+        *buf = sk_emit_source(e, t, &now);
         if (*buf < 0) {
             SK_TRY(sk_emit_receive(e, t));
-            *buf = sk_emit_find(e, t, &settled);
+            *buf = sk_emit_source(e, t, &now);
         }
         SK_TRY(reshard(e, t, now, want, buf));
     }

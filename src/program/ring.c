@@ -78,6 +78,7 @@ static void work(sk_emit *e, const ring *r, int turn)
     sk_inst *in = sk_emit_inst(e, SK_DO_OP);
     in->node = r->n;
     in->turn = turn;
+    in->turns = r->p;
     in->add = turn ? (1u << r->n->n_out) - 1 : 0;
     memcpy(in->in, r->in, sizeof(int) * (size_t)r->n->n_in);
     memcpy(in->out, r->out, sizeof(int) * (size_t)r->n->n_out);

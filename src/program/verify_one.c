@@ -279,13 +279,34 @@ static sk_status no_overlap(const sk_program *p, const lives *l, sk_arena *a)
 
 /* --- P5: written before read; P7: left alone while others may read or write it --- */
 
-typedef struct marks { /* by root buffer */
-    char *written, *moving;
+/* Parts are written and given away one by one.  What has no parts is one part. */
+typedef struct marks {
+    char *written;   /* by buffer */
+    int64_t *filled; /* by buffer: bytes of its parts that are written */
+    int *moving;     /* by root: of how many parts of it others may read or write */
+    struct {
+        int *v, n, cap;
+    } away; /* these */
+    sk_arena *arena;
 } marks;
+
+static bool is_written(const sk_program *p, const marks *m, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    if (m->written[buf] || m->filled[buf] >= b->bytes) return true;
+    return b->within >= 0 && is_written(p, m, b->within);
+}
+
+static void write(const sk_program *p, marks *m, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    if (b->within >= 0 && !m->written[buf]) m->filled[b->within] += b->bytes;
+    m->written[buf] = 1;
+}
 
 static sk_status reads(const sk_program *p, const marks *m, int buf, int pc)
 {
-    if (buf < 0 || m->written[root(p, buf)] || !p->bufs.v[buf].bytes) return SK_OK;
+    if (buf < 0 || is_written(p, m, buf)) return SK_OK;
     return sk_fail(SK_EBUG, "P5: rank %d: instruction %d (%s) reads '%s' before anything wrote it",
                    p->rank, pc, sk_act_names[p->insts.v[pc].act], p->bufs.v[buf].name);
 }
@@ -304,21 +325,46 @@ static sk_status reads_more(const sk_program *p, const marks *m, const sk_inst *
     return SK_OK;
 }
 
+/* Does it share bytes with something that is away? */
+static bool meets(const sk_program *p, const marks *m, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    int r = root(p, buf);
+    for (int i = 0; m->moving[r] && i < m->away.n; i++) {
+        const sk_buffer *x = &p->bufs.v[m->away.v[i]];
+        if (root(p, m->away.v[i]) == r && b->offset < x->offset + x->bytes &&
+            x->offset < b->offset + b->bytes)
+            return true;
+    }
+    return false;
+}
+
 static sk_status untouched(const sk_program *p, const marks *m, int buf, int pc)
 {
-    if (buf < 0 || !m->moving[root(p, buf)]) return SK_OK;
+    if (buf < 0 || !meets(p, m, buf)) return SK_OK;
     return sk_fail(SK_EBUG,
                    "P7: rank %d: instruction %d (%s) touches '%s' while a collective uses it",
                    p->rank, pc, sk_act_names[p->insts.v[pc].act], p->bufs.v[buf].name);
 }
 
 /* At a start the buffers of a call are given away, at its end they come back. */
+static void mark_away(const sk_program *p, marks *m, int buf, bool away)
+{
+    int kept = 0;
+    if (away) *sk_push(m->arena, &m->away) = buf;
+    for (int i = 0; i < m->away.n && !away; i++)
+        if (m->away.v[i] != buf) m->away.v[kept++] = m->away.v[i];
+        else m->moving[root(p, buf)]--;
+    m->moving[root(p, buf)] += away;
+    if (!away) m->away.n = kept;
+}
+
 static void mark_call(const sk_program *p, marks *m, const sk_call_plan *c, bool away)
 {
     for (int s = 0; s < c->n_segs; s++) {
-        m->moving[root(p, c->segs[s].src)] = away;
-        m->moving[root(p, c->segs[s].dst)] = away;
-        if (!away) m->written[root(p, c->segs[s].dst)] = 1;
+        mark_away(p, m, c->segs[s].src, away);
+        mark_away(p, m, c->segs[s].dst, away);
+        if (!away) write(p, m, c->segs[s].dst);
     }
 }
 
@@ -339,19 +385,24 @@ static sk_status one_inst(const sk_program *p, marks *m, int pc)
     if (c) mark_call(p, m, c, in->act == SK_DO_START);
     for (int o = 0; o < SK_MAX_OUT; o++) {
         SK_TRY(untouched(p, m, in->out[o], pc));
-        if (in->out[o] >= 0) m->written[root(p, in->out[o])] = 1;
+        if (in->out[o] >= 0) write(p, m, in->out[o]);
     }
     return SK_OK;
 }
 
 static sk_status in_order(const sk_program *p, sk_arena *a)
 {
-    marks m = {sk_many(a, char, p->bufs.n + 1), sk_many(a, char, p->bufs.n + 1)};
+    marks m = {.written = sk_many(a, char, p->bufs.n + 1),
+               .filled = sk_many(a, int64_t, p->bufs.n + 1),
+               .moving = sk_many(a, int, p->bufs.n + 1),
+               .arena = a};
     for (int pc = 0; pc < p->insts.n; pc++) {
         if (pc == 0 || pc == p->n_train) /* weights and zeroed memory are there from the start */
-            for (int i = 0; i < p->bufs.n; i++)
+            for (int i = 0; i < p->bufs.n; i++) {
+                m.filled[i] = 0;
                 m.written[i] =
                     p->bufs.v[i].keep && (p->bufs.v[i].zero || p->bufs.v[i].kind == SK_WEIGHTS);
+            }
         SK_TRY(one_inst(p, &m, pc));
     }
     return SK_OK;
@@ -383,9 +434,16 @@ static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
 static sk_status nodes_run(const sk_program *p, int from, int to, bool backward, sk_arena *a)
 {
     const sk_graph *g = p->graph;
-    int *runs = sk_many(a, int, g->nodes.n + 1);
-    for (int pc = from; pc < to; pc++)
-        if (p->insts.v[pc].act == SK_DO_OP && !p->insts.v[pc].turn) runs[p->insts.v[pc].node->id]++;
+    int *runs = sk_many(a, int, g->nodes.n + 1), *turn = sk_many(a, int, g->nodes.n + 1);
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (in->act != SK_DO_OP) continue;
+        if (in->turn != turn[in->node->id])
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
+                           in->node->out[0]->name, in->turn, in->turns, turn[in->node->id]);
+        turn[in->node->id] = (in->turn + 1) % in->turns;
+        runs[in->node->id] += in->turn + 1 == in->turns;
+    }
     for (int i = 0; i < g->nodes.n; i++) {
         bool here = p->spread.stage[i] == p->stage;
         int want = here && (backward || g->nodes.v[i]->phase == SK_FORWARD) ? p->n_micro : 0;
