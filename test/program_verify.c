@@ -140,7 +140,8 @@ static bool reads(const sk_program *p, const sk_inst *in, int buf)
 static bool writes(const sk_program *p, const sk_inst *in, int buf)
 {
     for (int o = 0; o < SK_MAX_OUT; o++)
-        if (in->out[o] >= 0 && root(p, in->out[o]) == buf) return true;
+        if (in->out[o] >= 0 && p->bufs.v[in->out[o]].bytes && root(p, in->out[o]) == buf)
+            return true;
     const sk_call_plan *c = in->act == SK_DO_WAIT ? &p->calls.v[in->call] : NULL;
     for (int s = 0; c && s < c->n_segs; s++)
         if (root(p, c->segs[s].dst) == buf) return true;

@@ -304,10 +304,10 @@ static sk_status set_zero(shorts *s, const char *text)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {
-        "dp",     "tp",       "pp",      "cp",       "ep",   "zero",      "sp",      "micro",  "by",
-        "chunks", "schedule", "balance", "prefetch", "keep", "recompute", "offload", "replica",
-        "overlap"};
+    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
+                                        "zero",     "sp",      "micro",    "by",   "chunks",
+                                        "schedule", "balance", "prefetch", "keep", "recompute",
+                                        "offload",  "replica", "overlap"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;

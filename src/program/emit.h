@@ -62,7 +62,7 @@ typedef struct sk_emit {
     sk_phase phase;
     int layer;
     sk_at_hand **hand;  /* [tensor * n_micro + micro] */
-    int joined;         /* node that was written with the one before it; -1: none */
+    int joined;         /* the last node that was written with one before it; -1: none */
     int *gathering;     /* by layer: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
@@ -77,13 +77,13 @@ typedef struct sk_emit {
     sk_inbox *inbox;        /* by stage: what it sends here, in order */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
-    int *reader;            /* tensor id -> 1 + the first node here, of the same phase, that wants it
-                               otherwise than it is made; 0: none */
-    sk_ints *of_chunk;      /* [2 * chunk + phase]: its nodes, in graph order */
-    char *late;             /* by node: belongs to the weight half of a backward pass */
-    unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
-    sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
-    int *grad_parts;        /* tensor id -> contributions this stage makes per micro-batch */
+    int *reader;         /* tensor id -> 1 + the first node here, of the same phase, that wants it
+                            otherwise than it is made; 0: none */
+    sk_ints *of_chunk;   /* [2 * chunk + phase]: its nodes, in graph order */
+    char *late;          /* by node: belongs to the weight half of a backward pass */
+    unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
+    sk_state *grad_made; /* tensor id -> its gradient before any reduction */
+    int *grad_parts;     /* tensor id -> contributions this stage makes per micro-batch */
     char *sum_begun[SK_N_SUMS]; /* by buffer of the sum */
     struct {
         sk_portion *v;
@@ -134,8 +134,8 @@ int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, con
                        int axis, int src, int dst);
 bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
 void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis);
-void sk_emit_forget(sk_emit *e, const sk_tensor *t);                 /* nothing of it is at hand */
-sk_state sk_state_settled(const sk_state *s);                        /* partial becomes whole */
+void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand */
+sk_state sk_state_settled(const sk_state *s);        /* partial becomes whole */
 
 /* cross.c: messages between stages. */
 void sk_emit_cross_open(sk_emit *e);

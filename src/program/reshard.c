@@ -84,9 +84,11 @@ int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, con
     sk_reduce reduce = from->how[axis] == SK_PMAX ? SK_MAXIMUM : SK_SUM;
     const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
     int d = gather ? from->dim[axis] : to->dim[axis];
-    int call =
-        sk_emit_call(e, gather ? SK_ALLGATHER : whole ? SK_ALLREDUCE : SK_REDUCE_SCATTER, reduce,
-                     t->type, axis, t->name);
+    int call = sk_emit_call(e,
+                            gather  ? SK_ALLGATHER
+                            : whole ? SK_ALLREDUCE
+                                    : SK_REDUCE_SCATTER,
+                            reduce, t->type, axis, t->name);
     if (whole) sk_emit_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
     else sk_emit_rows(e, call, src, dst, box, d);
     return call;

@@ -8,9 +8,10 @@
  *
  * so that all but one turn can hide.  The batch is the first dim, so a turn is a part of each
  * buffer that lies in line, and no byte more is sent.  Partial sums are often added to others
- * before they are reduced (residuals, branches of a gradient): such a sum takes part in the turns
- * of the product before it.  The gradient of a weight, which sums over the batch, adds from turn to
- * turn; in canonical order, where the order of that sum is fixed, it stays whole. */
+ * before they are reduced (residuals, branches of a gradient), and several products may read what
+ * is gathered: such neighbours take turns together, and hide more.  The gradient of a weight, which
+ * sums over the batch, adds from turn to turn; in canonical order, where the order of that sum is
+ * fixed, it stays whole. */
 #include "program/emit.h"
 
 #include <string.h>
@@ -19,17 +20,21 @@ typedef struct slot { /* a buffer, and the first of its parts, one a turn; -1: i
     int whole, parts;
 } slot;
 
-typedef struct run {
-    const sk_node *node[2]; /* the product, and a sum that ends it */
-    int n, turns;
-    slot in[2][SK_MAX_IN], out[2][SK_MAX_OUT];
-    unsigned add[2];
-    int gather[SK_MAX_IN];   /* by operand of the product: axis that it is gathered over, or -1 */
-    int n_gathers, calls;    /* and the first of these calls: one an operand, turn by turn */
-    const sk_tensor *result; /* of the last node */
-    int axis;                /* that it is reduced over, or -1 */
+typedef struct stop { /* one node of a run */
+    const sk_node *n;
+    slot in[SK_MAX_IN], out[SK_MAX_OUT];
+    unsigned add;
+    int gather[SK_MAX_IN]; /* axis that an operand is gathered over, or -1 */
+    int axis;              /* that the result is reduced over, or -1 */
     sk_state want;
     slot sum, to; /* what is reduced: the result or a copy of it; and where it goes */
+} stop;
+
+enum { MOST = 8 };
+typedef struct run { /* nodes that take turns together, one behind the other in the graph */
+    stop v[MOST];
+    int n, turns;
+    int n_gathers, calls; /* and the first of these calls: one an operand, turn by turn */
 } run;
 
 static int at(slot s, int turn) { return s.parts < 0 ? s.whole : s.parts + turn; }
@@ -86,179 +91,236 @@ static bool wanted(const sk_emit *e, const sk_tensor *t, sk_state *want)
 }
 
 /* Is this node's result reduced by one collective? */
-static bool ends(const sk_emit *e, const sk_node *n, run *r)
+static void find_end(const sk_emit *e, stop *x)
 {
-    const sk_tensor *t = n->out[0];
+    const sk_tensor *t = x->n->out[0];
     const sk_state *made = &e->sp->made[t->id];
     sk_state settled = sk_state_settled(made);
-    if (n->n_out > 1 || n->into[0] || t->letters[0] != e->g->batch) return false;
-    if (!wanted(e, t, &r->want)) return false;
-    int axis = sk_emit_one_step(e, t, made, &r->want);
-    if (axis < 0 || made->how[axis] != SK_PSUM) return false;
-    if (r->want.how[axis] == SK_WHOLE && !sk_state_equal(&r->want, &settled)) return false;
-    r->result = t;
-    r->axis = axis;
-    return true;
+    x->axis = -1;
+    if (x->n->n_out > 1 || x->n->into[0] || t->letters[0] != e->g->batch) return;
+    if (!wanted(e, t, &x->want)) return;
+    int axis = sk_emit_one_step(e, t, made, &x->want);
+    if (axis < 0 || made->how[axis] != SK_PSUM) return;
+    if (x->want.how[axis] == SK_WHOLE && !sk_state_equal(&x->want, &settled)) return;
+    x->axis = axis;
 }
 
-/* The next node, if it only adds the product's partial sum to others. */
-static const sk_node *follower(const sk_emit *e, const sk_node *n)
+/* Where a tensor is made in the run, or NULL. */
+static stop *maker(run *r, const sk_tensor *t)
 {
-    const sk_node *next = n->id + 1 < e->g->nodes.n ? e->g->nodes.v[n->id + 1] : NULL;
-    if (!next || !(next->op->flags & SK_OP_LINEAR) || next->layer != n->layer) return NULL;
-    if (next->phase != n->phase || e->late[next->id] != e->late[n->id]) return NULL;
-    if (e->sp->chunk[next->id] != e->sp->chunk[n->id] || n->into[0]) return NULL;
-    for (int i = 0; i < next->n_in; i++)
-        if (next->in[i] == n->out[0] && by_rows(e, next) &&
-            sk_state_equal(&e->sp->node[next->id].in[i], &e->sp->made[n->out[0]->id]))
-            return next;
+    for (int k = 0; k < r->n; k++)
+        if (r->v[k].n == t->from) return &r->v[k];
     return NULL;
 }
 
-static void find_end(const sk_emit *e, run *r)
+static bool gathered(const run *r, const sk_tensor *t)
 {
-    const sk_node *next = follower(e, r->node[0]);
-    r->axis = -1;
-    r->n = 1;
-    if (next && ends(e, next, r)) r->node[r->n++] = next;
-    else ends(e, r->node[0], r);
+    for (int k = 0; k < r->n; k++)
+        for (int i = 0; i < r->v[k].n->n_in; i++)
+            if (r->v[k].gather[i] >= 0 && r->v[k].n->in[i] == t) return true;
+    return false;
 }
 
-static void find_gathers(sk_emit *e, run *r)
+static void find_gathers(sk_emit *e, run *r, stop *x)
 {
-    const sk_node *n = r->node[0];
-    for (int i = 0; i < n->n_in; i++) {
-        const sk_tensor *t = n->in[i];
-        const sk_state *want = &e->sp->node[n->id].in[i];
+    for (int i = 0; i < x->n->n_in; i++) {
+        const sk_tensor *t = x->n->in[i];
+        const sk_state *want = &e->sp->node[x->n->id].in[i];
         sk_state now;
-        r->gather[i] = -1;
-        if (t->role != SK_VALUE || t->letters[0] != e->g->batch || (i && t == n->in[0])) continue;
+        x->gather[i] = -1;
+        if (t->role != SK_VALUE || t->letters[0] != e->g->batch) continue;
+        if (maker(r, t) || gathered(r, t)) continue;
         if (sk_emit_find(e, t, want) >= 0 || sk_emit_source(e, t, &now) < 0) continue;
         int axis = sk_emit_one_step(e, t, &now, want);
         if (axis < 0 || now.how[axis] != SK_SPLIT) continue;
-        r->gather[i] = axis;
+        x->gather[i] = axis;
         r->n_gathers++;
     }
 }
 
+/* May this node take turns with those before it?  What it reads of them must be as they make or
+ * gather it. */
+static bool joins(const sk_emit *e, run *r, const sk_node *n)
+{
+    const sk_node *last = r->v[r->n - 1].n;
+    bool fits = n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR) && by_rows(e, n);
+    if (!fits || n->layer != last->layer || n->phase != last->phase) return false;
+    if (e->work >= SK_WORK_I && e->late[n->id] != e->late[last->id]) return false;
+    if (e->sp->chunk[n->id] != e->sp->chunk[last->id]) return false;
+    for (int i = 0; i < n->n_in; i++) {
+        const sk_tensor *t = n->in[i];
+        const sk_state *as = &e->sp->node[n->id].in[i];
+        if (maker(r, t) && !sk_state_equal(as, &e->sp->made[t->id])) return false;
+        for (int k = 0; k < r->n; k++)
+            for (int j = 0; j < r->v[k].n->n_in; j++)
+                if (r->v[k].n->in[j] == t && r->v[k].gather[j] >= 0 &&
+                    !sk_state_equal(as, &e->sp->node[r->v[k].n->id].in[j]))
+                    return false;
+    }
+    return true;
+}
+
+/* Is there something to hide behind this node? */
+static bool hides(const run *r, const stop *x)
+{
+    for (int i = 0; i < x->n->n_in; i++)
+        if (gathered(r, x->n->in[i])) return true;
+    return x->axis >= 0;
+}
+
+/* From this node on, as far as there is something to hide. */
+static void find_run(sk_emit *e, const sk_node *n, run *r)
+{
+    int id = n->id;
+    do {
+        stop *x = &r->v[r->n];
+        x->n = e->g->nodes.v[id++];
+        find_end(e, x);
+        find_gathers(e, r, x);
+        r->n++;
+    } while (r->n < MOST && id < e->g->nodes.n && joins(e, r, e->g->nodes.v[id]));
+    while (r->n && !hides(r, &r->v[r->n - 1])) r->n--;
+}
+
 /* --- doing it --- */
+
+static void open_gathers(sk_emit *e, run *r, stop *x, slot *from, sk_state *now)
+{
+    for (int i = 0; i < x->n->n_in; i++) {
+        const sk_tensor *t = x->n->in[i];
+        const sk_state *want = &e->sp->node[x->n->id].in[i];
+        if (x->gather[i] < 0) continue;
+        from[i] = slot_of(e, r, t->letters, sk_emit_source(e, t, &now[i]));
+        int whole = sk_emit_piece(e, t, SK_ACTS, want, e->micro);
+        x->in[i] = slot_of(e, r, t->letters, whole);
+    }
+}
 
 static void start_gathers(sk_emit *e, run *r)
 {
-    const sk_node *n = r->node[0];
-    slot from[SK_MAX_IN];
-    sk_state now[SK_MAX_IN];
-    for (int i = 0; i < n->n_in; i++) {
-        const sk_state *want = &e->sp->node[n->id].in[i];
-        if (r->gather[i] < 0) continue;
-        from[i] = slot_of(e, r, n->in[i]->letters, sk_emit_source(e, n->in[i], &now[i]));
-        int whole = sk_emit_piece(e, n->in[i], SK_ACTS, want, e->micro);
-        r->in[0][i] = slot_of(e, r, n->in[i]->letters, whole);
-        sk_emit_have(e, n->in[i], want, whole);
-    }
+    slot from[MOST][SK_MAX_IN];
+    sk_state now[MOST][SK_MAX_IN];
+    for (int k = 0; k < r->n; k++) open_gathers(e, r, &r->v[k], from[k], now[k]);
     r->calls = e->p->calls.n;
-    for (int j = 0; j < r->turns; j++)
-        for (int i = 0; i < n->n_in; i++) {
-            if (r->gather[i] < 0) continue;
-            int call = sk_emit_collective(e, n->in[i], &now[i], &e->sp->node[n->id].in[i],
-                                          r->gather[i], at(from[i], j), at(r->in[0][i], j));
-            sk_emit_fly(e, call);
-            sk_emit_busy(e, n->in[i], call);
-        }
+    for (int c = 0; c < r->turns * r->n * SK_MAX_IN; c++) {
+        int turn = c / (r->n * SK_MAX_IN), k = c / SK_MAX_IN % r->n, i = c % SK_MAX_IN;
+        const stop *x = &r->v[k];
+        if (i >= x->n->n_in || x->gather[i] < 0) continue;
+        const sk_state *want = &e->sp->node[x->n->id].in[i];
+        int call = sk_emit_collective(e, x->n->in[i], &now[k][i], want, x->gather[i],
+                                      at(from[k][i], turn), at(x->in[i], turn));
+        if (!turn) sk_emit_have(e, x->n->in[i], want, x->in[i].whole);
+        sk_emit_fly(e, call);
+        sk_emit_busy(e, x->n->in[i], call);
+    }
 }
 
-/* Operands that are not gathered in turns, and places for results. */
-static sk_status buffers(sk_emit *e, run *r, int k)
+/* The place of an operand that the run makes or gathers. */
+static bool inside(run *r, const sk_tensor *t, slot *s)
 {
-    const sk_node *n = r->node[k];
+    for (int k = 0; k < r->n; k++) {
+        const stop *x = &r->v[k];
+        for (int i = 0; i < x->n->n_in; i++)
+            if (x->gather[i] >= 0 && x->n->in[i] == t) return *s = x->in[i], true;
+        for (int o = 0; o < x->n->n_out; o++)
+            if (x->n->out[o] == t) return *s = x->out[o], true;
+    }
+    return false;
+}
+
+static sk_status buffers(sk_emit *e, run *r, stop *x)
+{
+    const sk_node *n = x->n;
     for (int i = 0; i < n->n_in; i++) {
         int buf = -1;
-        if (!k && r->gather[i] >= 0) continue;
-        if (k && n->in[i] == r->node[0]->out[0]) {
-            r->in[k][i] = r->out[0][0];
-            continue;
-        }
+        if (inside(r, n->in[i], &x->in[i])) continue;
         SK_TRY(sk_emit_need(e, n->in[i], &e->sp->node[n->id].in[i], &buf));
-        r->in[k][i] = slot_of(e, r, n->letters_in[i], buf);
+        x->in[i] = slot_of(e, r, n->letters_in[i], buf);
     }
     for (int o = 0; o < n->n_out; o++) {
         int buf = -1;
         bool add = false;
         SK_TRY(sk_emit_output(e, n, o, &buf, &add));
-        r->out[k][o] = slot_of(e, r, n->letters_out[o], buf);
-        r->add[k] |= (unsigned)add << o;
+        x->out[o] = slot_of(e, r, n->letters_out[o], buf);
+        x->add |= (unsigned)add << o;
     }
     return SK_OK;
 }
 
 /* An all-reduce works in place, or on a copy if somebody wants the partial sum as well. */
-static void place_result(sk_emit *e, run *r)
+static void place_result(sk_emit *e, const run *r, stop *x)
 {
-    const sk_tensor *t = r->result;
-    r->sum = r->to = r->out[r->n - 1][0];
-    if (r->want.how[r->axis] == SK_WHOLE && !sk_emit_wanted_partial(e, t, r->axis)) {
-        sk_emit_relabel(e, t, r->to.whole, r->axis);
+    const sk_tensor *t = x->n->out[0];
+    x->sum = x->to = x->out[0];
+    if (x->axis < 0) return;
+    if (x->want.how[x->axis] == SK_WHOLE && !sk_emit_wanted_partial(e, t, x->axis)) {
+        sk_emit_relabel(e, t, x->to.whole, x->axis);
         return;
     }
-    r->to = slot_of(e, r, t->letters, sk_emit_piece(e, t, SK_ACTS, &r->want, e->micro));
-    if (r->want.how[r->axis] == SK_WHOLE) r->sum = r->to;
-    sk_emit_have(e, t, &r->want, r->to.whole);
+    x->to = slot_of(e, r, t->letters, sk_emit_piece(e, t, SK_ACTS, &x->want, e->micro));
+    if (x->want.how[x->axis] == SK_WHOLE) x->sum = x->to;
+    sk_emit_have(e, t, &x->want, x->to.whole);
 }
 
-static void work(sk_emit *e, const run *r, int k, int turn)
+static void work(sk_emit *e, const run *r, const stop *x, int turn)
 {
-    const sk_node *n = r->node[k];
     sk_inst *in = sk_emit_inst(e, SK_DO_OP);
-    in->node = n;
+    in->node = x->n;
     in->turn = turn;
     in->turns = r->turns;
-    in->add = r->add[k];
-    for (int i = 0; i < n->n_in; i++) in->in[i] = at(r->in[k][i], turn);
-    for (int o = 0; o < n->n_out; o++) {
-        in->out[o] = at(r->out[k][o], turn);
-        if (turn && r->out[k][o].parts < 0) in->add |= 1u << o;
+    in->add = x->add;
+    for (int i = 0; i < x->n->n_in; i++) in->in[i] = at(x->in[i], turn);
+    for (int o = 0; o < x->n->n_out; o++) {
+        in->out[o] = at(x->out[o], turn);
+        if (turn && x->out[o].parts < 0) in->add |= 1u << o;
     }
 }
 
-static void reduce(sk_emit *e, const run *r, int turn)
+static void reduce(sk_emit *e, const stop *x, int turn)
 {
-    slot made = r->out[r->n - 1][0];
-    if (r->sum.whole != made.whole) {
+    const sk_tensor *t = x->n->out[0];
+    if (x->sum.whole != x->out[0].whole) {
         sk_inst *in = sk_emit_inst(e, SK_DO_SLICE);
-        in->in[0] = at(made, turn);
-        in->out[0] = at(r->sum, turn);
+        in->in[0] = at(x->out[0], turn);
+        in->out[0] = at(x->sum, turn);
     }
-    int call = sk_emit_collective(e, r->result, &e->sp->made[r->result->id], &r->want, r->axis,
-                                  at(r->sum, turn), at(r->to, turn));
+    int call = sk_emit_collective(e, t, &e->sp->made[t->id], &x->want, x->axis, at(x->sum, turn),
+                                  at(x->to, turn));
     sk_emit_fly(e, call);
-    sk_emit_busy(e, r->result, call);
+    sk_emit_busy(e, t, call);
 }
 
 static sk_status write_run(sk_emit *e, run *r)
 {
     start_gathers(e, r);
-    for (int k = 0; k < r->n; k++) SK_TRY(buffers(e, r, k));
-    if (r->axis >= 0) place_result(e, r);
-    for (int j = 0; j < r->turns; j++) {
-        for (int i = 0; i < r->n_gathers; i++) sk_emit_settle(e, r->calls + j * r->n_gathers + i);
-        for (int k = 0; k < r->n; k++) work(e, r, k, j);
-        if (r->axis >= 0) reduce(e, r, j);
+    for (int k = 0; k < r->n; k++) {
+        SK_TRY(buffers(e, r, &r->v[k]));
+        place_result(e, r, &r->v[k]);
     }
-    if (r->n > 1) e->joined = r->node[1]->id;
-    for (int k = 0; k < r->n; k++) SK_TRY(sk_emit_made(e, r->node[k]));
+    for (int turn = 0; turn < r->turns; turn++) {
+        int call = r->calls + turn * r->n_gathers;
+        for (int k = 0; k < r->n; k++) {
+            const stop *x = &r->v[k];
+            for (int i = 0; i < x->n->n_in; i++)
+                if (x->gather[i] >= 0) sk_emit_settle(e, call++);
+            work(e, r, x, turn);
+            if (x->axis >= 0) reduce(e, x, turn);
+        }
+    }
+    if (r->n > 1) e->joined = r->v[r->n - 1].n->id;
+    for (int k = 0; k < r->n; k++) SK_TRY(sk_emit_made(e, r->v[k].n));
     return SK_OK;
 }
 
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done)
 {
-    run r = {.node = {n}};
-    *done = n->id == e->joined;
-    if (*done) e->joined = -1;
+    run r = {0};
+    *done = n->id <= e->joined;
+    if (n->id == e->joined) e->joined = -1;
     if (*done || e->l->overlap < 2 || !(n->op->flags & SK_OP_HEAVY) || !by_rows(e, n)) return SK_OK;
     r.turns = turns_of(e, n);
     if (r.turns < 2) return SK_OK;
-    find_end(e, &r);
-    find_gathers(e, &r);
-    *done = r.n_gathers || r.axis >= 0;
+    find_run(e, n, &r);
+    *done = r.n;
     return *done ? write_run(e, &r) : SK_OK;
 }
