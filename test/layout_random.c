@@ -248,7 +248,7 @@ typedef struct axis {
 typedef struct plan {
     axis axes[MOST_AXES];
     int n, shard; /* the axis that shards, or -1 */
-    int level, micro, prefetch, chunks;
+    int level, micro, prefetch, chunks, overlap;
     bool sp, replica, keep, balance, canonical;
     const sk_schedule *schedule; /* NULL: not said */
 } plan;
@@ -333,6 +333,7 @@ static void say_short(const plan *p, char *to)
     if (p->schedule) say(to, "schedule=%s ", p->schedule->name);
     if (p->chunks) say(to, "chunks=%d ", p->chunks);
     if (p->prefetch) say(to, "prefetch=%d ", p->prefetch);
+    if (p->overlap) say(to, "overlap=%d ", p->overlap);
     say(to, "%s%s%s%s", p->sp ? "sp " : "", p->replica ? "replica " : "", p->keep ? "keep " : "",
         p->balance ? "balance " : "");
     say(to, "order:");
@@ -364,6 +365,7 @@ static void say_long(const plan *p, char *to)
     if (p->replica) say(to, "; one copy of weights per host");
     if (p->prefetch) say(to, "; gather weights %d ahead", p->prefetch);
     if (p->keep) say(to, "; keep gathered weights");
+    if (p->overlap) say(to, "; overlap in %d turns", p->overlap);
     if (count_role(p, STAGES)) return;
     if (p->schedule) say(to, "; schedule %s", p->schedule->name);
     if (p->micro) say(to, "; micro %d", p->micro);
@@ -378,6 +380,8 @@ static void draw_layout(pair *p)
     draw_shard(&l);
     draw_stages(&l);
     l.sp = count_role(&l, TENSOR) && one_in(2);
+    bool waits = count_role(&l, TENSOR) || count_role(&l, COLUMNS);
+    l.overlap = waits && one_in(2) ? pick(1, 5) : 0;
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
     if (one_in(3)) say(p->layout, "%s", canonical);
@@ -805,6 +809,7 @@ static void features(counts *c, const pair *p, const outcome *o)
     count(c, strncmp(p->layout, "mesh", 4) ? "short form" : "long form", p);
     if (l.prefetch) count(c, "prefetch", p);
     if (l.keep) count(c, "keep", p);
+    if (l.overlap > 1) count(c, "overlap", p);
     if (l.replica) count(c, "replica", p);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }

@@ -13,7 +13,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
 {
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
-                a->n_micro == b->n_micro && a->replica == b->replica;
+                a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -58,6 +58,7 @@ static const struct {
      "mesh pp=2 dp=2 tp=2\nsplit b over dp\nsplit h f v over tp\nshard params over dp\n"
      "stages over pp schedule 1f1b micro 8"},
     {"dp=1k", "mesh dp=1000; split b over dp"},
+    {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
 static void forms(void)
@@ -142,6 +143,12 @@ static const struct {
     {"mesh pp=2; micro", "micro N", 0},
     {"mesh pp=2; schedule", "schedule NAME", 0},
     {"dp=2 micro=0", "'micro' needs a whole number", 0},
+    {"tp=2 overlap=0", "'overlap' needs a whole number", 0},
+    {"tp=2 overlap=2; overlap in 2 turns", "'overlap' is said twice", 0},
+    {"mesh tp=2; overlap 2", "overlap in N turns", 0},
+    {"dp=2 overlap=2", "overlap is about products that wait", 0},
+    {"cp=2 ep=2 overlap=2", "use tp=2", 0},
+    {"tp=2 overlpa=2", "did you mean \"overlap\"", 0},
     {"dp=2 zero=4", "0 to 3 exist", 0},
     {"dp=2 zero=-1", "from 0 to", 0},
     {"dp=2 zero=3 replica", "nothing to share", 0},

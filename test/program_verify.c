@@ -38,6 +38,7 @@ static const struct {
     {"llama", "pp=2 dp=2 zero=2 micro=5 schedule=pipedream", false},
     {"mlp", "pp=3 micro=5 schedule=pipedream-2bw", false},
     {"llama", "pp=2 tp=2 micro=4 schedule=pb", false},
+    {"llama", "tp=2 sp overlap=2", false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 

@@ -455,6 +455,37 @@ static void overlap(void)
     check(hidden < k.p.seconds, "overlap", hidden, k.p.seconds);
 }
 
+/* Products in n turns: where work is long, each of the collectives beside them shows only a turn.
+ * These are all of the width but the two of the word table; where bytes do not move by
+ * themselves, nothing is hidden. */
+static void turns(bool sp, int n, bool by_themselves)
+{
+    char text[64];
+    sk_machine m = *machine("h100-8");
+    m.overlap = by_themselves;
+    m.overhead = m.costs.inside.alpha = 0;
+    m.flops = 1e9;
+    snprintf(text, sizeof text, "tp=2 %s overlap=%d", sp ? "sp" : "", n);
+    paper one = {.t = small("llama-tiny", 3, 8, sp ? "tp=2 sp" : "tp=2")},
+          k = {.t = small("llama-tiny", 3, 8, text)};
+    if (!walk(&one, &m, true) || !walk(&k, &m, true)) return;
+    int shown = n > 8 ? 8 : n; /* rows of the batch */
+    double L = 3, calls = sp ? 10 * L + 3 : 4 * L + 1;
+    double each = sk_machine_coll(&m, sp ? SK_ALLGATHER : SK_ALLREDUCE, elements(&k, "btc"),
+                                  (sk_reach){2, 1, 2});
+    double hidden = by_themselves ? calls * each * (1 - 1.0 / shown) : 0;
+    double found = one.p.exposed - k.p.exposed;
+    check(fabs(found - hidden) < 1e-6 * one.p.exposed, text, found, hidden);
+    check(fabs(k.p.busy - one.p.busy) < 1e-6 * one.p.busy, text, k.p.busy, one.p.busy);
+    same(text, (double)k.p.wire, (double)one.p.wire);
+}
+
+static void all_turns(void)
+{
+    static const int n[] = {1, 2, 4, 8, 20};
+    for (size_t i = 0; i < 4 * sizeof n / sizeof *n; i++) turns(i & 1, n[i / 4], i & 2);
+}
+
 /* --- traces: what is drawn on one line never overlaps --- */
 
 static void apart(const sk_paper_rank *r, int lane)
@@ -750,6 +781,7 @@ int main(void)
     identities("dp=4 pp=4 micro=4 zero=3", "h100-8");
     identities("pp=4 micro=8 schedule=gpipe", "a100-8");
     overlap();
+    all_turns();
     traces("dp=2 tp=2 pp=2 micro=4", "h100-8");
     traces("dp=2 pp=4 micro=4 zero=3 schedule=gpipe", "h100-8");
     traces("dp=4 tp=2 zero=2", "cpu");
