@@ -1,6 +1,7 @@
 /* build.c - the phrases that models share. */
 #include "graph/build.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -25,6 +26,44 @@ sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode
     if (mode == SK_TRAIN) return sk_apply(g, "attention", .in = {qkv})->out[0];
     sk_tensor *kv = sk_memory(g, sk_print(g->arena, "h.%d.kv", i), "bnhzd");
     return sk_apply(g, "attention_cache", .in = {qkv, kv, pos})->out[0];
+}
+
+sk_tensor *sk_blocks(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, sk_mode mode,
+                     sk_block *block)
+{
+    for (int i = 0; i < h->num_hidden_layers; i++) {
+        g->layer = i + 1;
+        x = block(g, h, x, pos, i, mode);
+    }
+    g->layer = (int)h->num_hidden_layers + 1;
+    return x;
+}
+
+void sk_head(sk_graph *g, sk_tensor *x, sk_tensor *head, sk_mode mode)
+{
+    g->logits = sk_contract(g, "btc,vc->btv", x, head);
+    if (mode == SK_TRAIN)
+        sk_cross_entropy(g, g->logits, sk_input(g, "targets", "bt", SK_I32),
+                         sk_input(g, "weights", "bt", SK_F32));
+}
+
+double sk_std_out(const sk_hyper *h)
+{
+    return h->initializer_range / sqrt(2.0 * (double)h->num_hidden_layers);
+}
+
+void sk_heads_check(sk_graph *g, const sk_hyper *h)
+{
+    if (h->num_attention_heads < 1 || h->hidden_size % h->num_attention_heads)
+        sk_graph_fail(g, SK_ECONF, "hidden_size %lld is not a multiple of num_attention_heads %lld",
+                      (long long)h->hidden_size, (long long)h->num_attention_heads);
+}
+
+void sk_hf_in_layer(sk_arena *a, const char *prefix, int layer, const sk_hf_row *row, sk_hf *out)
+{
+    out->file_name = sk_print(a, "%s.%d.%s", prefix, layer, row->theirs);
+    out->name = sk_print(a, "h.%d.%s", layer, row->ours);
+    out->dims = row->dims;
 }
 
 void sk_cross_entropy(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights)

@@ -17,6 +17,28 @@ sk_tensor *sk_dropout(sk_graph *g, sk_tensor *x, double p);
  * remembered keys and values of layer `i` when decoding. */
 sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode);
 
+/* A block of a decoder: x "btc" to the same. */
+typedef sk_tensor *sk_block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, int i,
+                            sk_mode mode);
+/* All blocks, each a layer of its own, and then the layer of the head. */
+sk_tensor *sk_blocks(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, sk_mode mode,
+                     sk_block *block);
+/* Logits of x "btc" by a head "vc"; when training, their loss against the input "targets". */
+void sk_head(sk_graph *g, sk_tensor *x, sk_tensor *head, sk_mode mode);
+
+/* The deviation of weights whose results are added to the residual, two of them a layer. */
+double sk_std_out(const sk_hyper *h);
+/* Refuses a width that heads cannot share. */
+void sk_heads_check(sk_graph *g, const sk_hyper *h);
+
+/* A tensor of a layer in Hugging Face's form: PREFIX.layer.THEIRS is h.layer.OURS (see sk_hf). */
+typedef struct sk_hf_row {
+    const char *theirs, *ours, *dims;
+} sk_hf_row;
+void sk_hf_in_layer(sk_arena *a, const char *prefix, int layer, const sk_hf_row *row, sk_hf *out);
+/* The k-th of those tensors of a layer that a model does not share with its family. */
+typedef void sk_hf_own(sk_arena *a, const sk_hyper *h, int layer, int k, sk_hf *out);
+
 /* Cross entropy of logits "...v" against i32 targets, weighted by token: sets g->loss (a sum) and
  * g->weight.  The pieces (maximum, sum of exponentials, target's logit) are plain reductions over
  * v, so that a split vocabulary needs nothing special. */

@@ -1,6 +1,5 @@
 /* experts.c - see experts.h. */
 #include "graph/experts.h"
-#include "graph/build.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,6 +76,14 @@ sk_tensor *sk_experts_send(sk_graph *g, sk_experts m, sk_tensor *x)
 sk_tensor *sk_experts_collect(sk_graph *g, sk_experts m, sk_tensor *rows)
 {
     return sk_apply(g, "combine", .in = {rows, m.slot, m.gate})->out[0];
+}
+
+int sk_experts_routers(const sk_hyper *h) { return 1 + (h->expert_groups != 0); }
+
+const sk_hf_row *sk_experts_router(const sk_hyper *h, const sk_experts_names *names, int k)
+{
+    (void)h;
+    return k ? &names->groups : &names->router;
 }
 
 bool sk_experts_key(sk_hyper *h, const char *key, double x)

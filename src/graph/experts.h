@@ -13,7 +13,7 @@
 #ifndef SK_GRAPH_EXPERTS_H
 #define SK_GRAPH_EXPERTS_H
 
-#include "graph/model.h"
+#include "graph/build.h"
 
 typedef struct sk_experts {
     sk_tensor *slot, *gate; /* "btk" */
@@ -28,6 +28,13 @@ sk_experts sk_experts_route(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i,
                             bool among_chosen);
 sk_tensor *sk_experts_send(sk_graph *g, sk_experts m, sk_tensor *x);
 sk_tensor *sk_experts_collect(sk_graph *g, sk_experts m, sk_tensor *rows);
+
+/* The tensors of a router in Hugging Face's form: how many there are, and the k-th. */
+typedef struct sk_experts_names {
+    sk_hf_row router, groups;
+} sk_experts_names;
+int sk_experts_routers(const sk_hyper *h);
+const sk_hf_row *sk_experts_router(const sk_hyper *h, const sk_experts_names *names, int k);
 
 /* The keys of experts in config.json, and lines for it that set them. */
 bool sk_experts_key(sk_hyper *h, const char *key, double x);
