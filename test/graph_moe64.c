@@ -1,7 +1,7 @@
 /* Mixtures of experts, in float64: routing against its definition, places and ties by hand, what is
  * sent comes back, balance and two levels where the answer is known, sums that do not depend on
- * how experts are cut, and two layers together: the gradient of loss plus aux against central
- * differences. */
+ * how experts are cut, a bias that chooses and does not weigh, and two layers together: the
+ * gradient of loss plus aux against central differences. */
 #include "lib/check.h"
 
 #include "base/rng.h"
@@ -107,6 +107,60 @@ static void by_hand(void)
     run("route", a, 1);
     for (int i = 0; i < 8; i++) check(*at(&slot, i) == want[i]);
     check(*at(&gate, 4) == 0.5 && fabs(*at(&gate, 0) - 1 / (1 + exp(-1))) < 1e-15);
+}
+
+/* ---- a bias that chooses */
+
+/* Choices are those of route by softmax + bias; gates those of the logits alone. */
+static void biased_case(int64_t time, int64_t experts, int64_t choices, int64_t room, bool among)
+{
+    sk_view x = VIEW(2, time, experts), score = VIEW(2, time, experts), bias = VIEW(experts);
+    sk_view slot = VIEW(2, time, choices), gate = VIEW(2, time, choices);
+    sk_view want = VIEW(2, time, choices), load = VIEW(experts);
+    int64_t count[64] = {0}, differ = 0;
+    fill(&x, 11);
+    for (int64_t e = 0; e < experts; e++) *at(&bias, e) = 0.2 * (double)(e % 3) - 0.1;
+    for (int64_t i = 0; i < sk_count(&x); i++)
+        *at(&score, i) = gate_of(at(&x, i / experts * experts), experts, i % experts, experts) +
+                         *at(&bias, i % experts);
+    sk_args a = {.in = {x, bias}, .out = {slot, gate}};
+    a.attr[0] = (double)choices, a.attr[1] = (double)room, a.attr[2] = among;
+    run("route_biased", a, 3);
+    a.in[0] = score, a.out[0] = want, a.out[1] = VIEW(2, time, choices);
+    run("route", a, 1);
+    for (int64_t i = 0; i < sk_count(&slot); i++) {
+        const real *logit = at(&x, i / choices * experts);
+        int64_t e = choice(at(&score, i / choices * experts), experts, i % choices);
+        real sum = 0;
+        for (int64_t r = 0; r < (among ? choices : experts); r++)
+            sum += exp(logit[among ? choice(at(&score, i / choices * experts), experts, r) : r]);
+        check(*at(&slot, i) == *at(&want, i));
+        check(fabs(*at(&gate, i) - exp(logit[e]) / sum) < 1e-12);
+        differ += e != choice(logit, experts, i % choices);
+        count[e]++;
+    }
+    check(differ > 0 || choices == experts); /* or the test would see nothing */
+    sk_args d = {.in = {slot}, .out = {load}, .attr = {(double)room}};
+    run("load", d, 2);
+    for (int64_t e = 0; e < experts; e++)
+        check(*at(&load, e) == (real)(experts * count[e] - 2 * time * choices));
+}
+
+/* A bias that overrules logits far apart: gates are still numbers. */
+static void overruled(void)
+{
+    sk_view x = VIEW(1, 2, 3), bias = VIEW(3), slot = VIEW(1, 2, 2), gate = VIEW(1, 2, 2);
+    static const real logits[] = {900, 0, -900, /**/ 900, 899, 0}, biases[] = {-5, 0, 2};
+    static const real want[] = {4, 2, /**/ 5, 3}; /* room for 2 */
+    memcpy(x.data, logits, sizeof logits);
+    memcpy(bias.data, biases, sizeof biases);
+    for (int among = 0; among < 2; among++) {
+        sk_args a = {.in = {x, bias}, .out = {slot, gate}, .attr = {2, 2, among}};
+        run("route_biased", a, 1);
+        for (int i = 0; i < 4; i++) check(*at(&slot, i) == want[i] && isfinite(*at(&gate, i)));
+        check(*at(&gate, 1) == among && *at(&gate, 0) == 0);
+        check(among ? *at(&gate, 3) == 1 : fabs(*at(&gate, 3) - 1 / (1 + exp(1))) < 1e-12);
+    }
 }
 
 /* ---- sent and brought back */
@@ -251,7 +305,7 @@ static void cut_sequences(void)
 typedef struct setting {
     bool among;
     int64_t groups, choices;
-    double factor;
+    double factor, speed;
 } setting;
 
 static sk_tensor *layer(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i, bool among)
@@ -273,6 +327,7 @@ static void model(sk_graph *g, const setting *s)
                   .expert_groups = s->groups,
                   .capacity_factor = s->factor,
                   .router_aux_loss_coef = 0.3,
+                  .router_bias_update_speed = s->speed,
                   .initializer_range = 1};
     sk_graph_init(g, &arena);
     sk_graph_size(g, 'b', 2);
@@ -361,6 +416,21 @@ static void param_gradient(const sk_graph *g, void **data, const sk_tensor *p)
     evaluate(g, data);
 }
 
+/* A nudged tensor does not get the derivative, which is zero, but the load: what slots say. */
+static void load_gradient(const sk_graph *g, void **data, const sk_tensor *bias, int64_t choices)
+{
+    const sk_node *route = NULL;
+    int64_t count[4] = {0}, all = 2 * 5 * choices, room = g->size['x'];
+    for (int k = 0; k < g->nodes.n; k++)
+        if (g->nodes.v[k]->n_in > 1 && g->nodes.v[k]->in[1] == bias) route = g->nodes.v[k];
+    check(route && route->phase == SK_FORWARD);
+    for (int64_t i = 0; route && i < all; i++) {
+        int64_t s = (int64_t)((real *)data[route->out[0]->id])[i];
+        count[s < 0 ? -1 - s : s / room]++;
+    }
+    for (int64_t e = 0; e < 4; e++) check(total(g, data, bias, e) == (double)(4 * count[e] - all));
+}
+
 static void together(setting s)
 {
     sk_graph g;
@@ -376,7 +446,8 @@ static void together(setting s)
     for (int k = 0; k < g.nodes.n; k++) n_aux += g.nodes.v[k]->into[0] == g.aux;
     check(n_aux == 2 && g.aux == g.sum[SK_SUM_AUX] && g.loss == g.sum[SK_SUM_LOSS]);
     for (int i = 0; i < g.tensors.n; i++)
-        if (g.tensors.v[i]->role == SK_PARAM) param_gradient(&g, data, g.tensors.v[i]);
+        if (g.tensors.v[i]->nudge != 0) load_gradient(&g, data, g.tensors.v[i], s.choices);
+        else if (g.tensors.v[i]->role == SK_PARAM) param_gradient(&g, data, g.tensors.v[i]);
 }
 
 /* ---- refused */
@@ -401,6 +472,9 @@ static void refusals(void)
     fails(refused(
               (sk_hyper){.num_local_experts = 4, .num_experts_per_tok = 1, .capacity_factor = NAN}),
           SK_ECONF, "capacity_factor");
+    fails(refused((sk_hyper){
+              .num_local_experts = 4, .num_experts_per_tok = 1, .router_bias_update_speed = -0.1}),
+          SK_ECONF, "router_bias_update_speed is -0.1");
     sk_graph_init(&g, &arena);
     sk_graph_size(&g, 'b', 1);
     sk_graph_size(&g, 't', 2);
@@ -423,6 +497,11 @@ int main(void)
         route_case(12, 5, 1, 1, false, ties);
         route_case(7, 3, 3, 7, true, ties);
     }
+    biased_case(9, 4, 2, 3, true);
+    biased_case(9, 4, 2, 3, false);
+    biased_case(12, 5, 1, 1, false);
+    biased_case(7, 3, 3, 7, true);
+    overruled();
     by_hand();
     there_and_back();
     no_slots();
@@ -430,10 +509,12 @@ int main(void)
     known_levels();
     cut_experts();
     cut_sequences();
-    together((setting){true, 0, 2, 0});
-    together((setting){false, 0, 1, 0.5});
-    together((setting){true, 2, 2, 0.5});
-    together((setting){false, 2, 3, 0});
+    together((setting){true, 0, 2, 0, 0});
+    together((setting){false, 0, 1, 0.5, 0});
+    together((setting){true, 2, 2, 0.5, 0});
+    together((setting){false, 2, 3, 0, 0});
+    together((setting){true, 0, 2, 0, 0.1});
+    together((setting){false, 2, 1, 0.5, 0.1});
     refusals();
     sk_arena_end(&arena);
     printf("moe: %d checks, %d bad\n", checks, bad);

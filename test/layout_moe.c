@@ -28,13 +28,12 @@ static const char *const layouts[] = {
 typedef struct kind {
     const char *model;
     int64_t choices, shared, groups;
-    double factor;
+    double factor, speed;
 } kind;
 
 static const kind kinds[] = {
-    {"switch", 1, 0, 0, 1.25},
-    {"mixtral", 2, 0, 0, 0},
-    {"mixtral", 2, 2, 2, 0.75},
+    {"switch", 1, 0, 0, 1.25, 0},    {"mixtral", 2, 0, 0, 0, 0},    {"mixtral", 2, 2, 2, 0.75, 0},
+    {"switch", 1, 0, 0, 1.25, 0.01}, {"mixtral", 2, 0, 0, 0, 0.01},
 };
 
 static sk_trial trial_of(const kind *k, const char *layout)
@@ -53,6 +52,7 @@ static sk_trial trial_of(const kind *k, const char *layout)
     t.hyper.expert_groups = k->groups;
     t.hyper.capacity_factor = k->factor;
     t.hyper.router_aux_loss_coef = 0.5; /* large enough to be seen in the norm */
+    t.hyper.router_bias_update_speed = k->speed;
     t.steps = 4;
     t.clip = 0.5;
     return t;

@@ -82,6 +82,7 @@ enum key {
     SHARED,
     ROOM,
     BALANCE,
+    SPEED,
     STEPS,
     THREADS,
     BUCKET,
@@ -109,6 +110,7 @@ static const struct {
     [SHARED] = {"shared", 0},
     [ROOM] = {"room", 0},
     [BALANCE] = {"aux", 0},
+    [SPEED] = {"speed", 0},
     [STEPS] = {"steps", 3},
     [THREADS] = {"threads", 1},
     [BUCKET] = {"bucket", 0},
@@ -147,6 +149,7 @@ static void set_sizes(sk_trial *t, const double *v)
     h->n_shared_experts = (int64_t)v[SHARED];
     h->capacity_factor = v[ROOM];
     h->router_aux_loss_coef = v[BALANCE];
+    h->router_bias_update_speed = v[SPEED];
 }
 
 static sk_status read_word(sk_trial *t, double *v, const char *word)
@@ -196,6 +199,7 @@ static void draw_experts(pair *p, bool shares)
     put(p, SHARED, shares && one_in(3) ? pick(1, 3) : 0);
     put(p, ROOM, rooms[pick(0, 6)]);
     put(p, BALANCE, one_in(2) ? 0.5 : 0);
+    put(p, SPEED, one_in(2) ? 0.03 : 0);
 }
 
 static void draw_model(pair *p)
@@ -779,6 +783,7 @@ static void expert_features(counts *c, const pair *p, const sk_trial *t, const o
     count_f(c, p, "choices %d", (int)h->num_experts_per_tok);
     if (h->n_shared_experts) count(c, "shared experts", p);
     if (h->expert_groups) count(c, "two-level gates", p);
+    if (h->router_bias_update_speed > 0) count(c, "biased router", p);
     if (o->drops) count(c, "drops", p);
 }
 

@@ -338,16 +338,36 @@ static double xent_terms(const trial *t, int64_t i)
     return sum;
 }
 
+/* Slots beyond the last expert count for nobody. */
+static double load(const trial *t, int64_t i)
+{
+    double mine = 0, all = 0;
+    int64_t experts = size_of(t, 'e'), room = (int64_t)t->s->attr[0];
+    for (int64_t k = 0; k < sk_count(&t->given.in[0]); k++) {
+        int64_t e = (int64_t)in(t, 0, k) / room;
+        mine += e == i;
+        all += e < experts;
+    }
+    return (double)experts * mine - all;
+}
+
 static const struct {
     const char *op;
     double (*at)(const trial *t, int64_t i);
 } definitions[] = {
-    {"attention", attention}, {"attention_cache", attention_cache},
-    {"bias_gelu", gelu},      {"contract", einsum},
-    {"embedding", embedding}, {"layernorm", layernorm},
-    {"rmsnorm", rmsnorm},     {"rope", rope},
-    {"sum", einsum},          {"swiglu", swiglu},
-    {"xent_loss", xent_loss}, {"xent_terms", xent_terms},
+    {"attention", attention},
+    {"attention_cache", attention_cache},
+    {"bias_gelu", gelu},
+    {"contract", einsum},
+    {"embedding", embedding},
+    {"layernorm", layernorm},
+    {"load", load},
+    {"rmsnorm", rmsnorm},
+    {"rope", rope},
+    {"sum", einsum},
+    {"swiglu", swiglu},
+    {"xent_loss", xent_loss},
+    {"xent_terms", xent_terms},
 };
 
 static void definition(const trial *t)

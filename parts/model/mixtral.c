@@ -58,7 +58,8 @@ static void own(sk_arena *a, const sk_hyper *h, int layer, int k, sk_hf *out)
 {
     static const sk_experts_names names = {
         {"block_sparse_moe.gate.weight", "router.w", "g,c"},
-        {"block_sparse_moe.group_gate.weight", "router.groups", "u,c"}};
+        {"block_sparse_moe.group_gate.weight", "router.groups", "u,c"},
+        {"block_sparse_moe.gate.e_score_correction_bias", "router.bias", "g"}};
     int n = sk_experts_routers(h), banks = n + 3 * (int)h->num_local_experts;
     if (k < n) sk_hf_in_layer(a, "model.layers", layer, sk_experts_router(h, &names, k), out);
     else if (k < banks) hf_expert(a, layer, k - n, "experts", "experts", 'e', out);

@@ -50,8 +50,10 @@ static void hf_expert(sk_arena *a, int layer, int k, sk_hf *out)
 
 static void own(sk_arena *a, const sk_hyper *h, int layer, int k, sk_hf *out)
 {
-    static const sk_experts_names names = {{"mlp.router.classifier.weight", "router.w", "g,c"},
-                                           {"mlp.router.groups.weight", "router.groups", "u,c"}};
+    static const sk_experts_names names = {
+        {"mlp.router.classifier.weight", "router.w", "g,c"},
+        {"mlp.router.groups.weight", "router.groups", "u,c"},
+        {"mlp.router.classifier.e_score_correction_bias", "router.bias", "g"}};
     static const sk_hf_row bias = {"mlp.bias", "out.b", "c"};
     int n = sk_experts_routers(h);
     if (!k) sk_hf_in_layer(a, "transformer.h", layer, &bias, out);

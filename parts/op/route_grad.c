@@ -2,17 +2,10 @@
  *
  * With g the softmax and d its gradient (zero at experts not chosen), each logit gets
  * g (d - sum of g d).  Among the chosen only, the others get nothing.  The slot tells the expert
- * even of a choice that found no room (see route.c).  Attributes: room, 1 for the chosen only. */
+ * even of a choice that found no room (graph/route.h).  Attributes: room, 1 for the chosen only. */
 #include "graph/graph.h"
+#include "graph/slots.h"
 #include "tensor/vecmath.h"
-
-static int64_t expert_of(const sk_view *slot, int64_t i, real room, int64_t experts)
-{
-    bool whole = slot->type == SK_I32;
-    real s = whole ? (real)((const int32_t *)slot->data)[i] : ((const real *)slot->data)[i];
-    real e = s < 0 ? -1 - s : s / room;
-    return e >= 0 && e < (real)experts ? (int64_t)e : -1;
-}
 
 /* The softmax of those logits that count, into p. */
 static void softmax(const real *logit, real *p, int64_t n, const int64_t *chosen, int64_t choices,
@@ -35,7 +28,7 @@ static void token(const sk_args *a, int64_t i, int64_t *chosen)
     const real *d = (const real *)a->in[2].data + i * choices;
     real *p = (real *)a->out[0].data + i * experts, mean = 0, *own = (real *)(chosen + choices);
     for (int64_t k = 0; k < choices; k++)
-        chosen[k] = expert_of(slot, i * choices + k, (real)a->attr[0], experts);
+        chosen[k] = sk_slot_expert(slot, i * choices + k, (int64_t)a->attr[0], experts);
     softmax(logit, p, experts, chosen, choices, a->attr[1] != 0);
     for (int64_t k = 0; k < choices; k++) {
         own[k] = chosen[k] < 0 ? 0 : p[chosen[k]] * d[k];

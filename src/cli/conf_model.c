@@ -38,6 +38,7 @@ static const struct number {
     {"expert_groups", offsetof(sk_hyper, expert_groups), WHOLE},
     {"capacity_factor", offsetof(sk_hyper, capacity_factor), REAL},
     {"router_aux_loss_coef", offsetof(sk_hyper, router_aux_loss_coef), REAL},
+    {"router_bias_update_speed", offsetof(sk_hyper, router_bias_update_speed), REAL},
 };
 enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 

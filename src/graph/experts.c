@@ -18,6 +18,11 @@ static void check(sk_graph *g, const sk_hyper *h)
     if (!(h->capacity_factor >= 0))
         sk_graph_fail(g, SK_ECONF, "capacity_factor is %g; 0 (room for all) or more is needed",
                       h->capacity_factor);
+    if (!(h->router_bias_update_speed >= 0 && h->router_bias_update_speed < 1))
+        sk_graph_fail(g, SK_ECONF,
+                      "router_bias_update_speed is %g; 0 (no bias) or less than 1 is needed, 0.001 "
+                      "is usual",
+                      h->router_bias_update_speed);
 }
 
 /* Places of an expert in a sequence: its even share of all choices times the factor.  It cannot be
@@ -51,13 +56,22 @@ static sk_tensor *logits(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i)
     return sk_apply(g, "two_level", .in = {sk_contract(g, "btc,cu->btu", x, w), y})->out[0];
 }
 
+/* With a bias or without. */
+static sk_node *route(sk_graph *g, const sk_hyper *h, sk_tensor *y, int i, bool among_chosen)
+{
+    double choices = (double)h->num_experts_per_tok, places = (double)g->size['x'];
+    double among = among_chosen ? 1 : 0, speed = h->router_bias_update_speed;
+    if (speed == 0) return sk_apply(g, "route", .in = {y}, .attr = {choices, places, among});
+    sk_tensor *bias = sk_param_f(g, "g", SK_ZEROS, "h.%d.router.bias", i);
+    bias->nudge = speed;
+    return sk_apply(g, "route_biased", .in = {y, bias}, .attr = {choices, places, among});
+}
+
 sk_experts sk_experts_route(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i, sk_mode mode,
                             bool among_chosen)
 {
     sk_tensor *y = logits(g, h, x, i);
-    sk_node *n = sk_apply(
-        g, "route", .in = {y},
-        .attr = {(double)h->num_experts_per_tok, (double)g->size['x'], among_chosen ? 1 : 0});
+    sk_node *n = route(g, h, y, i, among_chosen);
     if (mode == SK_TRAIN) {
         double coef = h->router_aux_loss_coef;
         sk_graph_sum(g, SK_SUM_DROPS, sk_apply(g, "drops", .in = {n->out[0]})->out[0]);
@@ -78,12 +92,15 @@ sk_tensor *sk_experts_collect(sk_graph *g, sk_experts m, sk_tensor *rows)
     return sk_apply(g, "combine", .in = {rows, m.slot, m.gate})->out[0];
 }
 
-int sk_experts_routers(const sk_hyper *h) { return 1 + (h->expert_groups != 0); }
+int sk_experts_routers(const sk_hyper *h)
+{
+    return 1 + (h->expert_groups != 0) + (h->router_bias_update_speed != 0);
+}
 
 const sk_hf_row *sk_experts_router(const sk_hyper *h, const sk_experts_names *names, int k)
 {
-    (void)h;
-    return k ? &names->groups : &names->router;
+    if (!k) return &names->router;
+    return k == 1 && h->expert_groups ? &names->groups : &names->bias;
 }
 
 bool sk_experts_key(sk_hyper *h, const char *key, double x)
@@ -95,6 +112,7 @@ bool sk_experts_key(sk_hyper *h, const char *key, double x)
     else if (!strcmp(key, "expert_groups")) h->expert_groups = n;
     else if (!strcmp(key, "capacity_factor")) h->capacity_factor = x;
     else if (!strcmp(key, "router_aux_loss_coef")) h->router_aux_loss_coef = x;
+    else if (!strcmp(key, "router_bias_update_speed")) h->router_bias_update_speed = x;
     else return false;
     return true;
 }
@@ -104,8 +122,9 @@ char *sk_experts_config(sk_arena *a, const sk_hyper *h)
     return sk_print(a,
                     "  \"num_local_experts\": %lld,\n  \"num_experts_per_tok\": %lld,\n"
                     "  \"n_shared_experts\": %lld,\n  \"expert_groups\": %lld,\n"
-                    "  \"capacity_factor\": %.17g,\n  \"router_aux_loss_coef\": %.17g,\n",
+                    "  \"capacity_factor\": %.17g,\n  \"router_aux_loss_coef\": %.17g,\n"
+                    "  \"router_bias_update_speed\": %.17g,\n",
                     (long long)h->num_local_experts, (long long)h->num_experts_per_tok,
                     (long long)h->n_shared_experts, (long long)h->expert_groups, h->capacity_factor,
-                    h->router_aux_loss_coef);
+                    h->router_aux_loss_coef, h->router_bias_update_speed);
 }

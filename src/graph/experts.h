@@ -22,8 +22,9 @@ typedef struct sk_experts {
 /* Check the sizes and give e, g, x, k and u theirs; b and t have theirs. */
 void sk_experts_sizes(sk_graph *g, const sk_hyper *h, sk_mode mode);
 
-/* The router of layer i.  When training, its balance goes to the sum of aux and the choices that
- * find no room to drops; when decoding there is room for all. */
+/* The router of layer i.  With router_bias_update_speed it has a bias (parts/op/route_biased.c),
+ * nudged against the load of its experts.  When training, its balance goes to the sum of aux and
+ * the choices that find no room to drops; when decoding there is room for all. */
 sk_experts sk_experts_route(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i, sk_mode mode,
                             bool among_chosen);
 sk_tensor *sk_experts_send(sk_graph *g, sk_experts m, sk_tensor *x);
@@ -31,7 +32,7 @@ sk_tensor *sk_experts_collect(sk_graph *g, sk_experts m, sk_tensor *rows);
 
 /* The tensors of a router in Hugging Face's form: how many there are, and the k-th. */
 typedef struct sk_experts_names {
-    sk_hf_row router, groups;
+    sk_hf_row router, groups, bias;
 } sk_experts_names;
 int sk_experts_routers(const sk_hyper *h);
 const sk_hf_row *sk_experts_router(const sk_hyper *h, const sk_experts_names *names, int k);

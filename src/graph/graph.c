@@ -210,6 +210,7 @@ char *sk_graph_print(const sk_graph *g, sk_arena *a)
                    sk_dtype_name(t->type));
         for (const char *p = t->letters; *p; p++)
             sk_out_add(&o, " %c=%" PRId64, *p, g->size[(int)*p & 127]);
+        if (t->nudge != 0) sk_out_add(&o, " nudged by %g", t->nudge);
         sk_out_add(&o, "\n");
     }
     for (int i = 0; i < g->nodes.n; i++) {

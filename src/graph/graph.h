@@ -50,6 +50,9 @@ struct sk_tensor {
     sk_node *from; /* the node that makes it, NULL for inputs and parameters */
     double init;   /* parameters: standard deviation; negative: the constant -init - 1 (so -2 is
                       ones, -1 is zeros) */
+    double nudge;  /* parameters: 0, or the size of a step that is taken instead of the optimizer's,
+                      against the sign of the gradient; such a gradient need not be the loss's, and
+                      is neither divided by tokens nor part of the norm */
     int layer;     /* of the node that makes it; parameters: where they were declared */
 };
 

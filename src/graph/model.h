@@ -22,6 +22,7 @@ typedef struct sk_hyper {
     int64_t expert_groups;    /* two-level gating; 0: one level */
     double capacity_factor;   /* room of an expert over its even share; 0: for every token */
     double router_aux_loss_coef;
+    double router_bias_update_speed; /* of a bias that only chooses; 0: there is none */
 } sk_hyper;
 
 typedef enum sk_mode { SK_TRAIN, SK_DECODE } sk_mode;

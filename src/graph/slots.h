@@ -14,6 +14,9 @@ enum { SK_MOST_SLOTS = 1 << 24 };
 
 int64_t sk_slot(const sk_view *slot, int64_t i); /* -1: none */
 
+/* The expert of a slot, also of -1 - expert, which is a choice that found no room; -1: no slot. */
+int64_t sk_slot_expert(const sk_view *slot, int64_t i, int64_t room, int64_t experts);
+
 /* The row of a bank that holds the slot, of sequence b of the piece; -1: elsewhere. */
 int64_t sk_slot_row(const sk_view *bank, int64_t slot, int64_t b);
 

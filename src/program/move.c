@@ -40,11 +40,10 @@ static void add_item(sk_arena *a, items *to, const sk_program *p, int buf, bool 
 
 static void list_items(sk_arena *a, const sk_program *p, items *to)
 {
-    int states = p->optim ? p->optim->n_state : 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         add_item(a, to, p, q->stored, q->writes);
-        for (int s = 0; s < states; s++) add_item(a, to, p, q->state[s], q->owner);
+        for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
     }
     for (int i = 0; i < p->memories.n; i++) add_item(a, to, p, p->memories.v[i], true);
 }

@@ -80,7 +80,8 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
         q->grad_shard = sk_emit_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
-    for (int s = 0; s < e->opts->optim->n_state; s++) {
+    q->n_state = t->nudge != 0 ? 0 : e->opts->optim->n_state;
+    for (int s = 0; s < q->n_state; s++) {
         name =
             sk_print(p->arena, "%s.%s.%s", t->name, e->opts->optim->name, e->opts->optim->state[s]);
         q->state[s] = kept(e, name, t, SK_OPTIM, &q->update);

@@ -67,7 +67,8 @@ static void body(sk_out *o, const sk_program *p, const sk_inst *in)
         sk_out_add(o, "%" PRId64 " to rank %d", in->count, in->peer);
         return;
     case SK_DO_UPDATE:
-        sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
+        if (p->params.v[in->param].tensor->nudge != 0) sk_out_add(o, "nudge ");
+        else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
         operands(o, p, in->out, 1);
         if (p->n_updates > 1) sk_out_add(o, ", %" PRId64 " late", in->count);
         return;

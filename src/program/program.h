@@ -126,11 +126,11 @@ typedef struct sk_call_plan {
 
 typedef struct sk_param_plan {
     const sk_tensor *tensor;
-    sk_state used, update; /* as kernels see it; as the optimizer sees it (sharded) */
-    int stored;            /* buffer that keeps it: used or update state */
-    int shard;             /* the piece to update: stored itself or a part of it */
-    int grad, grad_shard;  /* accumulated gradient; the piece that matches shard */
-    int state[SK_MAX_STATE];
+    sk_state used, update;            /* as kernels see it; as the optimizer sees it (sharded) */
+    int stored;                       /* buffer that keeps it: used or update state */
+    int shard;                        /* the piece to update: stored itself or a part of it */
+    int grad, grad_shard;             /* accumulated gradient; the piece that matches shard */
+    int state[SK_MAX_STATE], n_state; /* of the optimizer; none of a nudged tensor */
     bool owner;  /* this rank counts the piece in sums over the logical tensor */
     bool writes; /* this rank writes the stored piece in a checkpoint */
     bool decay;

@@ -63,12 +63,14 @@ sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
     return in;
 }
 
-/* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1]. */
+/* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  A nudged
+ * tensor takes its step in the first. */
 static void one_pass(sk_emit *e, int pass, int before, int after)
 {
     sk_program *p = e->p;
     if (after >= 0) sk_emit_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int i = 0; i < p->params.n; i++) {
+        if (p->params.v[i].tensor->nudge != 0 && pass) continue;
         sk_inst *in = sk_emit_pass(e, i, pass);
         in->in[1] = before;
         in->out[1] = after;

@@ -469,11 +469,12 @@ static sk_status updated_once(const sk_program *p, sk_arena *a)
             return sk_fail(SK_EBUG, "P8: rank %d: pass %d over '%s' is out of order", p->rank,
                            in->pass, p->params.v[in->param].tensor->name);
     }
-    for (int i = 0; i < p->params.n; i++)
-        if (passes[i] != n_passes * p->n_updates)
+    for (int i = 0; i < p->params.n; i++) {
+        int want = p->n_updates * (p->params.v[i].tensor->nudge != 0 ? 1 : n_passes);
+        if (passes[i] != want)
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
-                           p->rank, p->params.v[i].tensor->name, passes[i],
-                           n_passes * p->n_updates);
+                           p->rank, p->params.v[i].tensor->name, passes[i], want);
+    }
     return SK_OK;
 }
 

@@ -169,7 +169,7 @@ static void foresee(sk_emit *e, sk_task t)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         int *to = &v->ahead[t.micro * p->params.n + i];
-        if (!(v->reads[i] & 1u << SK_FORWARD)) continue;
+        if (!(v->reads[i] & 1u << SK_FORWARD) || q->tensor->nudge != 0) continue;
         int piece = *to = look_ahead(e, i, v->late[t.micro]);
         if (q->shard == q->stored) continue;
         *to = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);

@@ -180,7 +180,7 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
     case SK_DO_OP:
         return op_bytes(p, in);
     case SK_DO_UPDATE: /* weights and state both ways, the gradient once */
-        return out * (3 + 2 * p->optim->n_state);
+        return out * (3 + 2 * p->params.v[in->param].n_state);
     case SK_DO_STATS:
         for (int i = 0; in->pass && i < p->params.n; i++)
             sum += p->bufs.v[p->params.v[i].grad_shard].bytes;

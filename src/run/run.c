@@ -381,6 +381,9 @@ static double squares(const real *x, int64_t n)
     return sum;
 }
 
+/* Every element once, and only of gradients of the loss. */
+static bool in_norm(const sk_param_plan *q) { return q->owner && q->tensor->nudge == 0; }
+
 static void norm_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
@@ -388,7 +391,7 @@ static void norm_part(void *ctx, int part, int of)
     double sum = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (!q->owner) continue;
+        if (!in_norm(q)) continue;
         int64_t n = p->bufs.v[q->grad_shard].bytes / (int64_t)sizeof(real);
         int64_t from = n * part / of, to = n * (part + 1) / of;
         sum += squares((const real *)sk_run_data(r, q->grad_shard) + from, to - from);
@@ -406,7 +409,7 @@ static void exact_part(void *ctx, int part, int of)
         const sk_param_plan *q = &p->params.v[i];
         int64_t n = p->bufs.v[q->grad_shard].bytes / (int64_t)sizeof(real);
         int64_t from = n * part / of, to = n * (part + 1) / of;
-        if (q->owner)
+        if (in_norm(q))
             sk_exact_add_squares(acc, (const real *)sk_run_data(r, q->grad_shard) + from,
                                  to - from);
     }
@@ -589,7 +592,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .scale = in->scale > 0 ? in->scale : r->scale,
                   .step = r->step * p->n_updates + in->update + 1,
                   .delay = (int)in->count};
-    for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, q->state[s]);
+    for (int s = 0; s < q->n_state; s++) x.state[s] = sk_run_data(r, q->state[s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
         x.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
     return x;
@@ -603,12 +606,25 @@ static void look_ahead(sk_run *r, const sk_inst *in)
     else sk_team_run(r->team, update_part, &j);
 }
 
+/* A step of fixed size against the sign of the gradient, whatever the optimizer is. */
+static void nudge(const sk_run *r, const sk_param_plan *q)
+{
+    const real *grad = sk_run_data(r, q->grad_shard);
+    real *w = sk_run_data(r, q->shard), step = (real)q->tensor->nudge;
+    int64_t n = r->p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
+    for (int64_t i = 0; i < n; i++) w[i] -= grad[i] > 0 ? step : grad[i] < 0 ? -step : 0;
+}
+
 static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
     update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
     if (r->skip) return;
+    if (q->tensor->nudge != 0) {
+        nudge(r, q);
+        return;
+    }
     j.piece = piece_of(r, in);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
@@ -796,7 +812,8 @@ void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **box
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         if (keeps(p, q->stored)) box_of(p, base, q->stored, q->writes, &(*boxes)[(*n)++]);
-        for (int s = 0; s < states; s++) box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
+        for (int s = 0; s < q->n_state; s++)
+            box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
     }
 }
 

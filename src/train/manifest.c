@@ -53,7 +53,8 @@ static const field hyper_fields[] = {HYPER(hidden_size, WHOLE),
                                      HYPER(n_shared_experts, WHOLE),
                                      HYPER(expert_groups, WHOLE),
                                      HYPER(capacity_factor, REAL),
-                                     HYPER(router_aux_loss_coef, REAL)};
+                                     HYPER(router_aux_loss_coef, REAL),
+                                     HYPER(router_bias_update_speed, REAL)};
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
 static void put_fields(sk_out *o, const field *f, size_t n, const void *from)

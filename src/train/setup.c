@@ -31,13 +31,14 @@ static double graph_flops(const sk_graph *g)
     return sum;
 }
 
-/* A token of each sequence chooses in every layer that routes. */
+/* What drops are counted of: the slots of every layer that routes. */
 static double count_choices(const sk_graph *g)
 {
     double sum = 0;
-    for (int i = 0; i < g->nodes.n; i++)
-        if (!strcmp(g->nodes.v[i]->op->name, "route"))
-            sum += (double)g->size['b'] * (double)g->size['t'] * (double)g->size['k'];
+    for (int i = 0; i < g->nodes.n; i++) {
+        sk_view slots = whole(g, g->nodes.v[i]->letters_in[0]);
+        if (g->drops && g->nodes.v[i]->into[0] == g->drops) sum += (double)sk_count(&slots);
+    }
     return sum;
 }
 

@@ -148,6 +148,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
         SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = t->lr > 0 ? t->lr : 1e-3}, &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->drops += out.drops;
+        if (t->after) t->after(t, *run, j->p, s);
     }
     SK_TRY(sk_run_validate(*run, 0, &out));
     if (j->p->rank == 0) t->valid = out.loss;

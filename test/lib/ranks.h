@@ -32,6 +32,8 @@ typedef struct sk_trial {
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
     void (*look)(void *ctx, const sk_box *box);
     void *look_ctx;
+    /* Called by every rank after every step; may be NULL. */
+    void (*after)(const struct sk_trial *t, const sk_run *run, const sk_program *p, int step);
     /* results */
     double loss[SK_TEST_STEPS], norm[SK_TEST_STEPS], valid;
     double drops;     /* choices of experts without room, all steps */
