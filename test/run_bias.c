@@ -99,6 +99,22 @@ static void becomes_even(const char *model, double speed)
     check(still_last >= first);
 }
 
+/* What the command tells of it: choices that found no room. */
+static double drops(double speed)
+{
+    sk_trial t = trial_of("switch", "dp=1", speed);
+    t.hyper.capacity_factor = 1;
+    must_run(&t);
+    return t.drops;
+}
+
+static void fewer_drops(void)
+{
+    double none = drops(0), tiny = drops(1e-12), some = drops(0.02);
+    printf("switch: %g drops without a bias, %g with one\n", none, some);
+    check(none == tiny && some < 0.8 * none);
+}
+
 /* No bias, and one that overrules nobody. */
 static void harmless(const char *model, const char *optim, const char *layout)
 {
@@ -146,6 +162,7 @@ int main(void)
         harmless(models[m], "adamw", "dp=2 zero=3");
         harmless(models[m], "lamb", "dp=2 zero=1; canonical order");
     }
+    fewer_drops();
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++, n++)
         on_layout(models[l % 2], optims[l % 3], layouts[l]);
     printf("bias: %d layouts, %d checks, %d bad\n", n, checks, bad);

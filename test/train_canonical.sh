@@ -42,6 +42,19 @@ train mixtral-tiny 2 "tp=2"
 train mixtral-tiny 8 "ep=2 tp=2 pp=2 micro=4 schedule=zb-h1"
 train tiny 8 "pp=2 cp=2 dp=2 micro=3 schedule=zb-v zero=1"
 train tiny 4 "dp=4" train.relayout="5: dp=2 tp=2 zero=3, 12: pp=2 tp=2 micro=2"
+rm -f mixtral-tiny.first switch-tiny.first # routers with a bias
+bias=model.router_bias_update_speed=0.01
+train mixtral-tiny 1 "dp=1" $bias
+train mixtral-tiny 2 "ep=2" $bias
+train mixtral-tiny 3 "dp=3 zero=3 micro=2" $bias
+train mixtral-tiny 4 "pp=2 tp=2 micro=4" $bias
+train mixtral-tiny 4 "dp=4" $bias train.relayout="5: dp=2 tp=2 zero=3, 12: pp=2 ep=2 micro=2"
+train mixtral-tiny 2 "dp=2" $bias ckpt.every=10 ckpt.keep=0
+train mixtral-tiny 4 "ep=2 tp=2" $bias resume="$(echo mixtral-tiny.dp_2_*ckpt_keep_0)/ckpt/step-0000000010"
+grep -q 'resum' mixtral-tiny.ep_2_tp_2_*resume*.log || { echo "nothing was resumed"; exit 1; }
+train switch-tiny 1 "dp=1" $bias
+train switch-tiny 4 "dp=2 ep=2 zero=1" $bias
+train switch-tiny 2 "cp=2" $bias
 rm -f tiny.first # another optimizer, another model
 train tiny 1 "dp=1" optim.name=lamb
 train tiny 4 "dp=4 zero=3" optim.name=lamb

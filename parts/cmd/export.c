@@ -4,6 +4,14 @@
 #include "train/export.h"
 #include "train/rundir.h"
 
+/* A directory that others can read, and read as another model, says so. */
+static void tell_extra(sk_arena *a, const sk_hyper *h)
+{
+    const sk_model *m = sk_model_find(h->arch);
+    const char *extra = m && m->hf_extra ? m->hf_extra(a, h) : "";
+    if (*extra) printf("note: other programs would leave out %s\n", extra);
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     const char *words[2], *type_name = "f32", *tokenizer = NULL, *path;
@@ -22,6 +30,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (!tokenizer) tokenizer = sk_extra_tokenizer(c.state.extra);
     SK_TRY(sk_export_checkpoint(a, &c, tokenizer, type, words[1]));
     printf("saved %s/ from %s\n", words[1], path);
+    tell_extra(a, &c.state.hyper);
     return SK_OK;
 }
 

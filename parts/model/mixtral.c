@@ -84,6 +84,15 @@ static char *hf_config(sk_arena *a, const sk_hyper *h)
         sk_print(a, "  \"sliding_window\": null,\n%s", sk_experts_config(a, h)));
 }
 
+static char *hf_extra(sk_arena *a, const sk_hyper *h)
+{
+    bool bias = h->router_bias_update_speed != 0, shared = h->n_shared_experts;
+    return sk_print(a, "%s%s%s%s%s", bias ? "the bias of its routers" : "",
+                    bias && (shared || h->expert_groups) ? ", " : "",
+                    shared ? "its shared experts" : "", shared && h->expert_groups ? ", " : "",
+                    h->expert_groups ? "its groups of experts" : "");
+}
+
 #define MIXTRAL(layers, heads, keys, width, hidden, words, places, theta, experts)              \
     {                                                                                           \
         .arch = "mixtral", .hidden_size = width, .num_hidden_layers = layers,                   \
@@ -117,4 +126,5 @@ const sk_model sk_model_mixtral = {
     .hf = hf,
     .hf_key = hf_key,
     .hf_config = hf_config,
+    .hf_extra = hf_extra,
 };

@@ -58,6 +58,8 @@ typedef struct sk_model {
     bool (*hf_key)(sk_hyper *h, const char *key, double value);
     /* The text of config.json for export. */
     char *(*hf_config)(sk_arena *a, const sk_hyper *h);
+    /* What other programs would leave out of that form, in words; "" for nothing.  May be NULL. */
+    char *(*hf_extra)(sk_arena *a, const sk_hyper *h);
 } sk_model;
 
 extern const sk_model *const sk_model_parts[];
