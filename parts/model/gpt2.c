@@ -1,4 +1,5 @@
-/* gpt2.c - Radford et al. 2019: pre-norm blocks, learned positions, tied head.
+/* gpt2.c - Radford et al. 2019: pre-norm blocks, learned positions, head tied to the embedding or
+ * not.
  *
  * All but the MLP is in graph/learned.h, letters too. */
 #include "graph/learned.h"
@@ -63,7 +64,7 @@ static const sk_preset presets[] = {
 
 const sk_model sk_model_gpt2 = {
     .name = "gpt2",
-    .doc = "GPT-2: learned positions, layer norm, GELU, tied head",
+    .doc = "GPT-2: learned positions, layer norm, GELU",
     .presets = presets,
     .usual = {.arch = "gpt2",
               .norm_eps = 1e-5,

@@ -67,7 +67,9 @@ void sk_learned_build(sk_graph *g, const sk_hyper *h, sk_mode mode, sk_block *bl
     x = sk_dropout(g, x, mode == SK_TRAIN ? h->dropout : 0);
     x = sk_blocks(g, h, x, pos, mode, block);
     x = sk_layer_norm(g, x, h->norm_eps, "ln_f");
-    sk_head(g, x, wte, mode);
+    sk_tensor *head =
+        h->tie_word_embeddings ? wte : sk_param(g, "head", "vc", h->initializer_range);
+    sk_head(g, x, head, mode);
 }
 
 /* Their linear layers are [in, out], as ours. */
@@ -76,7 +78,8 @@ bool sk_learned_hf(sk_arena *a, const sk_hyper *h, int i, int64_t n_own, sk_hf_o
     static const sk_hf ends[] = {{"transformer.wte.weight", "wte", "v,c", 0, 0, 0},
                                  {"transformer.wpe.weight", "wpe", "p,c", 0, 0, 0},
                                  {"transformer.ln_f.weight", "ln_f.w", "c", 0, 0, 0},
-                                 {"transformer.ln_f.bias", "ln_f.b", "c", 0, 0, 0}};
+                                 {"transformer.ln_f.bias", "ln_f.b", "c", 0, 0, 0},
+                                 {"lm_head.weight", "head", "v,c", 0, 0, 0}};
     static const sk_hf_row inner[] = {{"ln_1.weight", "ln1.w", "c"},
                                       {"ln_1.bias", "ln1.b", "c"},
                                       {"attn.c_attn.weight", "qkv.w", "c,shd"},
@@ -85,11 +88,12 @@ bool sk_learned_hf(sk_arena *a, const sk_hyper *h, int i, int64_t n_own, sk_hf_o
                                       {"attn.c_proj.bias", "proj.b", "c"},
                                       {"ln_2.weight", "ln2.w", "c"},
                                       {"ln_2.bias", "ln2.b", "c"}};
-    enum { ENDS = sizeof ends / sizeof *ends, INNER = sizeof inner / sizeof *inner };
+    enum { INNER = sizeof inner / sizeof *inner };
+    int n_ends = h->tie_word_embeddings ? 4 : 5;
     *out = (sk_hf){0};
-    if (i < ENDS) *out = ends[i];
-    if (i < ENDS) return true;
-    int layer = (int)((i - ENDS) / (INNER + n_own)), k = (int)((i - ENDS) % (INNER + n_own));
+    if (i < n_ends) *out = ends[i];
+    if (i < n_ends) return true;
+    int layer = (int)((i - n_ends) / (INNER + n_own)), k = (int)((i - n_ends) % (INNER + n_own));
     if (layer >= h->num_hidden_layers) return false;
     if (k < INNER) sk_hf_in_layer(a, "transformer.h", layer, &inner[k], out);
     else own(a, h, layer, k - INNER, out);
@@ -107,6 +111,7 @@ bool sk_learned_key(sk_hyper *h, const char *key, double x)
     else if (!strcmp(key, "vocab_size")) h->vocab_size = n;
     else if (!strcmp(key, "layer_norm_epsilon")) h->norm_eps = x;
     else if (!strcmp(key, "initializer_range")) h->initializer_range = x;
+    else if (!strcmp(key, "tie_word_embeddings")) h->tie_word_embeddings = x != 0;
     else return false;
     return true;
 }
@@ -119,11 +124,12 @@ char *sk_learned_config(sk_arena *a, const sk_hyper *h, const char *class_name, 
         "  \"n_embd\": %lld,\n  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_inner\": %lld,\n"
         "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
         "  \"layer_norm_epsilon\": %g,\n  \"initializer_range\": %g,\n%s"
-        "  \"tie_word_embeddings\": true,\n"
+        "  \"tie_word_embeddings\": %s,\n"
         "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n"
         "  \"torch_dtype\": \"float32\"\n}\n",
         class_name, h->arch, (long long)h->hidden_size, (long long)h->num_hidden_layers,
         (long long)h->num_attention_heads, (long long)hidden(h),
         (long long)h->max_position_embeddings, (long long)h->max_position_embeddings,
-        (long long)h->vocab_size, h->norm_eps, h->initializer_range, lines);
+        (long long)h->vocab_size, h->norm_eps, h->initializer_range, lines,
+        h->tie_word_embeddings ? "true" : "false");
 }

@@ -159,11 +159,13 @@ int64_t sk_call_bytes(const sk_call_plan *c)
     return c->common ? 0 : c->elements * (int64_t)sk_dtype_size(c->type);
 }
 
-/* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others. */
+/* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  Of
+ * an all-reduce any member may have the larger share of what does not divide, so none is said to.
+ */
 static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 {
     const sk_group *g = &p->groups[c->group];
-    int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0;
+    int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0, summed = 0;
     if (c->common) return 0;
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
@@ -173,10 +175,13 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
             sum += (sk_seg_gives(&s, g->me, g->n) - sk_block_count(&own)) * size;
             continue;
         }
-        if (c->kind != SK_ALLGATHER) sum += (all - mine) * size;
-        if (c->kind != SK_REDUCE_SCATTER) sum += mine * (g->n - 1) * size;
+        if (c->kind == SK_ALLREDUCE) summed += all * size;
+        else if (c->kind == SK_ALLGATHER) sum += mine * (g->n - 1) * size;
+        else
+            sum +=
+                (all - mine) * size + (c->kind == SK_REDUCE_SCATTER ? 0 : mine * (g->n - 1) * size);
     }
-    return sum;
+    return sum + 2 * summed * (g->n - 1) / g->n;
 }
 
 /* --- how a call is done --- */

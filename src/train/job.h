@@ -28,7 +28,7 @@ typedef struct sk_job {
     char optim_name[SK_NAME];
     double lr, betas[2], eps, momentum, weight_decay, clip, min_lr; /* clip 0: none */
     int64_t compensate, predict; /* for gradients that come late */
-    char schedule[SK_NAME];  /* "constant", "cosine", "linear" */
+    char schedule[SK_NAME];      /* "constant", "cosine", "linear" */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
