@@ -181,7 +181,8 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
             sum +=
                 (all - mine) * size + (c->kind == SK_REDUCE_SCATTER ? 0 : mine * (g->n - 1) * size);
     }
-    return sum + 2 * summed * (g->n - 1) / g->n;
+    summed *= 2 * (g->n - 1);
+    return sum + summed / g->n + (g->me < summed % g->n);
 }
 
 /* --- how a call is done --- */
