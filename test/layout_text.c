@@ -169,6 +169,18 @@ static const struct {
     {"dp=2 recompute=selective", "not supported", 0},
     {"dp=2 offload=state", "not supported", 0},
     {"dp=2\ntp=2", "put them in one", 0},
+    /* said twice: one of them would change nothing */
+    {"pp=2 schedule=gpipe schedule=1f1b", "'schedule' is said twice", 0},
+    {"pp=2 schedule=gpipe; schedule 1f1b", "'schedule' is said twice", 0},
+    {"pp=2 schedule=interleaved chunks=2 chunks=3", "'chunks' is said twice", 0},
+    {"cp=2 by=ring by=gather", "'by' is said twice", 0},
+    {"mesh a=2; split t over a by ring; split t over a by gather", "'by' is said twice", 0},
+    {"dp=2 zero=3 prefetch=2 prefetch=3", "'prefetch' is said twice", 0},
+    {"dp=2 zero=3 prefetch=2; gather weights 1 ahead", "'gather' is said twice", 0},
+    {"tp=2 sp sp", "'sp' is said twice", 0},
+    {"dp=2 replica replica", "'replica' is said twice", 0},
+    {"dp=2 tp=2 order: tp tp", "'tp' is said twice", 0},
+    {"dp=2 mesh a=2", "\"mesh\" begins a sentence", 0},
 };
 
 static void stories(void)

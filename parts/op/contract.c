@@ -374,8 +374,10 @@ static void cpu(const sk_args *a)
 static double flops(const sk_args *a)
 {
     letters all;
+    double n = 2; /* beyond whole numbers, where a tensor of all words has a batch of millions */
     read_dims(a, &all);
-    return 2 * (double)product(&all);
+    for (int i = 0; i < all.n; i++) n *= (double)all.v[i].size;
+    return n;
 }
 
 /* y = a.b  =>  da = dy.b with the letters "out,b->a", db = a.dy with "a,out->b".  db first: where b

@@ -46,6 +46,20 @@ void sk_graph_size(sk_graph *g, char letter, int64_t size)
     else *s = size;
 }
 
+/* So many elements that sums over tensors, in bytes, still are numbers. */
+static void not_endless(sk_graph *g, const sk_tensor *t)
+{
+    const int64_t most = (int64_t)1 << 50;
+    double n = 1;
+    for (const char *p = t->letters; *p; p++)
+        if (g->size[(int)*p & 127]) n *= (double)g->size[(int)*p & 127];
+    if (n > (double)most)
+        sk_graph_fail(g, SK_ECONF,
+                      "'%s' \"%s\" would have %.3g elements, at most %.3g are possible; lower the "
+                      "sizes of the model, train.batch or train.seq",
+                      t->name, t->letters, n, (double)most);
+}
+
 static sk_tensor *tensor(sk_graph *g, const char *name, const char *letters, sk_dtype type,
                          sk_role role)
 {
@@ -63,6 +77,7 @@ static sk_tensor *tensor(sk_graph *g, const char *name, const char *letters, sk_
         if (!g->size[(int)*p & 127] && role != SK_VALUE)
             sk_graph_fail(g, SK_ECONF, "letter '%c' of '%s' has no size yet", *p, name);
     }
+    not_endless(g, t);
     return t;
 }
 

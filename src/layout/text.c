@@ -97,8 +97,21 @@ static sk_status set_micro(sk_layout *l, const char *text)
     return number("micro", text, 1, &l->n_micro);
 }
 
+static sk_status set_chunks(sk_layout *l, const char *text)
+{
+    SK_TRY(once("chunks", l->chunks));
+    return number("chunks", text, 1, &l->chunks);
+}
+
+static sk_status set_prefetch(sk_layout *l, const char *word, const char *text)
+{
+    SK_TRY(once(word, l->prefetch));
+    return number(word, text, 0, &l->prefetch);
+}
+
 static sk_status set_schedule(sk_layout *l, const char *text)
 {
+    SK_TRY(once("schedule", *l->schedule));
     if (!*text || strlen(text) >= sizeof l->schedule)
         return sk_fail(SK_ECONF, "layout: \"%s\" is no name for a schedule (1 to %zu characters)",
                        text, sizeof l->schedule - 1);
@@ -110,6 +123,7 @@ static const char *const ways[] = {"gather", "exchange", "ring"};
 
 static sk_status set_by(sk_layout *l, int axis, const char *text)
 {
+    SK_TRY(once("by", l->by[axis]));
     for (int i = 0; i < 3; i++)
         if (!strcmp(text, ways[i])) {
             l->by[axis] = (sk_by)i;
@@ -197,7 +211,7 @@ static sk_status say_stages(sk_layout *l, const words *w)
         if (i + 1 == w->n) return sk_fail(SK_ECONF, "%s", reads);
         if (!strcmp(w->w[i], "schedule")) SK_TRY(set_schedule(l, w->w[++i]));
         else if (!strcmp(w->w[i], "micro")) SK_TRY(set_micro(l, w->w[++i]));
-        else if (!strcmp(w->w[i], "chunks")) SK_TRY(number("chunks", w->w[++i], 1, &l->chunks));
+        else if (!strcmp(w->w[i], "chunks")) SK_TRY(set_chunks(l, w->w[++i]));
         else return sk_fail(SK_ECONF, "layout: \"stages\" knows no \"%s\"", w->w[i]);
     }
     return SK_OK;
@@ -207,7 +221,7 @@ static sk_status say_gather(sk_layout *l, const words *w)
 {
     if (w->n != 4 || strcmp(w->w[1], "weights") || strcmp(w->w[3], "ahead"))
         return sk_fail(SK_ECONF, "layout: \"gather\" reads \"gather weights N ahead\"");
-    return number("gather", w->w[2], 0, &l->prefetch);
+    return set_prefetch(l, "gather", w->w[2]);
 }
 
 static sk_status set_overlap(sk_layout *l, const char *text)
@@ -302,6 +316,34 @@ static sk_status set_zero(shorts *s, const char *text)
     return s->zero <= 3 ? SK_OK : sk_fail(SK_ECONF, "layout: zero=%d; 0 to 3 exist", s->zero);
 }
 
+static bool *flag_of(sk_layout *l, shorts *s, const char *word)
+{
+    return !strcmp(word, "sp")        ? &s->sp
+           : !strcmp(word, "replica") ? &l->replica
+           : !strcmp(word, "balance") ? &l->balance
+           : !strcmp(word, "keep")    ? &l->keep
+                                      : NULL;
+}
+
+static sk_status set_flag(bool *flag, const char *word, const char *value)
+{
+    SK_TRY(once(word, *flag));
+    *flag = !value;
+    if (!value || !strcmp(value, "none")) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: \"%s\" takes no value", word);
+}
+
+static sk_status no_value(const char *word)
+{
+    for (int i = 0; i < N_VERBS; i++)
+        if (!strcmp(word, verbs[i].name) && strcmp(word, "micro") && strcmp(word, "schedule"))
+            return sk_fail(SK_ECONF,
+                           "layout: \"%s\" begins a sentence; put it on a line of its own, or "
+                           "behind a ';'",
+                           word);
+    return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
+}
+
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
     static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
@@ -312,27 +354,20 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
     int which = sugar_find(word);
-    bool *flag = !strcmp(word, "sp")        ? &s->sp
-                 : !strcmp(word, "replica") ? &l->replica
-                 : !strcmp(word, "balance") ? &l->balance
-                 : !strcmp(word, "keep")    ? &l->keep
-                                            : NULL;
-    if (flag) {
-        *flag = !eq;
-        if (!eq || !strcmp(value, "none")) return SK_OK;
-        return sk_fail(SK_ECONF, "layout: \"%s\" takes no value", word);
-    }
-    if (!eq) return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
+    bool *flag = flag_of(l, s, word);
+    if (flag) return set_flag(flag, word, eq ? value : NULL);
+    if (!eq) return no_value(word);
     if (which >= 0) {
         if (s->size[which]) return sk_fail(SK_ECONF, "layout: '%s' is named twice", word);
         return number(word, value, 1, &s->size[which]);
     }
     if (!strcmp(word, "zero")) return set_zero(s, value);
     if (!strcmp(word, "micro")) return set_micro(l, value);
-    if (!strcmp(word, "chunks")) return number(word, value, 1, &l->chunks);
-    if (!strcmp(word, "prefetch")) return number(word, value, 0, &l->prefetch);
+    if (!strcmp(word, "chunks")) return set_chunks(l, value);
+    if (!strcmp(word, "prefetch")) return set_prefetch(l, word, value);
     if (!strcmp(word, "overlap")) return set_overlap(l, value);
     if (!strcmp(word, "by")) {
+        SK_TRY(once(word, *s->by));
         snprintf(s->by, sizeof s->by, "%s", value);
         return SK_OK;
     }
@@ -351,6 +386,7 @@ static sk_status short_mesh(sk_layout *l, shorts *s)
         int which = sugar_find(s->order[i]);
         if (which < 0)
             return sk_fail(SK_ECONF, "layout: \"order:\" names no axis \"%s\"", s->order[i]);
+        for (int k = 0; k < i; k++) SK_TRY(once(s->order[i], !strcmp(s->order[i], s->order[k])));
         if (s->size[which]) SK_TRY(axis_add(&l->mesh, sugar[which].axis, s->size[which]));
         s->size[which] = 0;
     }
@@ -483,7 +519,6 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
 {
     sk_layout l = {.shard_axis = -1, .stage_axis = -1};
     bool shorted = false;
-    SK_TRY(set_schedule(&l, usual_schedule));
     if (strlen(text) > 4000) return sk_fail(SK_ECONF, "layout: more than 4000 characters");
     for (const char *p = text; *p;) {
         size_t said = strcspn(p, "\n;#"), len = said;
@@ -502,6 +537,7 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
         p += len + (p[len] != 0);
     }
     if (!l.mesh.n) SK_TRY(axis_add(&l.mesh, "dp", 1));
+    if (!*l.schedule) SK_TRY(set_schedule(&l, usual_schedule));
     SK_TRY(check(&l, n_ranks));
     *out = l;
     return SK_OK;

@@ -127,24 +127,30 @@ static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
 }
 
 /* Contributions are added up in place: they must be made alike, and cut as the weight is. */
-static sk_status grads_fit(const sk_emit *e, const sk_param_plan *q)
+static sk_status grad_fits(const sk_emit *e, const sk_param_plan *q, const sk_state *made)
 {
     const sk_tensor *t = q->tensor;
-    sk_state first = e->grad_made[t->id];
+    const sk_state *first = &e->grad_made[t->id];
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        bool split = q->used.how[a] == SK_SPLIT;
+        if (made->how[a] == first->how[a] && split == (made->how[a] == SK_SPLIT) &&
+            (!split || made->dim[a] == q->used.dim[a]))
+            continue;
+        return sk_fail(SK_ECONF,
+                       "layout: the gradient of '%s' would not be cut over '%s' as the "
+                       "weight \"%s\" is; split fewer of these letters over '%s'",
+                       t->name, e->l->mesh.name[a], t->letters, e->l->mesh.name[a]);
+    }
+    return SK_OK;
+}
+
+static sk_status grads_fit(const sk_emit *e)
+{
     for (int i = 0; i < e->g->nodes.n; i++) {
-        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++) {
-            const sk_state *made = &e->sp->node[i].out[o];
-            if (e->g->nodes.v[i]->into[o] != t) continue;
-            for (int a = 0; a < e->l->mesh.n; a++) {
-                bool split = q->used.how[a] == SK_SPLIT;
-                if (made->how[a] == first.how[a] && split == (made->how[a] == SK_SPLIT) &&
-                    (!split || made->dim[a] == q->used.dim[a]))
-                    continue;
-                return sk_fail(SK_ECONF,
-                               "layout: the gradient of '%s' would not be cut over '%s' as the "
-                               "weight \"%s\" is; split fewer of these letters over '%s'",
-                               t->name, e->l->mesh.name[a], t->letters, e->l->mesh.name[a]);
-            }
+        const sk_node *n = e->g->nodes.v[i];
+        for (int o = 0; o < n->n_out; o++) {
+            int q = n->into[o] && n->into[o]->role == SK_PARAM ? e->param_of[n->into[o]->id] : -1;
+            if (q >= 0) SK_TRY(grad_fits(e, &e->p->params.v[q], &e->sp->node[i].out[o]));
         }
     }
     return SK_OK;
@@ -173,7 +179,6 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
         if (q->used.how[a] != SK_SPLIT) q->update.dim[a] = 0;
         q->update.how[a] = SK_SPLIT;
     }
-    SK_TRY(grads_fit(e, q));
     bool cut = sharded(e, SK_SHARD_PARAMS);
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !sk_emit_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
@@ -223,6 +228,7 @@ sk_status sk_emit_params(sk_emit *e)
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
         if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
     }
+    SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);
     index_uses(e);
     e->left = sk_many(p->arena, int, p->params.n + 1);

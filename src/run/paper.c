@@ -506,8 +506,11 @@ sk_status sk_paper_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
     int n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     *shape_of = sk_many(a, int, ranks);
     int n = sk_shapes(g, l, n_micro, *shape_of);
-    if (n < 0) return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
-    sk_program **p = sk_many(a, sk_program *, n);
+    sk_program **p = sk_many(a, sk_program *, n < 0 ? 1 : n);
+    if (n < 0) {
+        SK_TRY(sk_compile(a, g, l, o, 0, p)); /* it may know a better story */
+        return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+    }
     for (int r = 0; r < ranks && made < n; r++) {
         if ((*shape_of)[r] != made) continue; /* shapes are numbered as they appear */
         SK_TRY(sk_compile(a, g, l, o, r, &p[made]));

@@ -179,8 +179,10 @@ static sk_status compile_few(sk_setup *s)
 {
     int made = 0;
     s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
-    if (s->n_classes < 0)
+    if (s->n_classes < 0) {
+        SK_TRY(sk_setup_one(s, 0, &s->programs[0])); /* it may know a better story */
         return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+    }
     for (int r = 0; r < s->n_ranks && made < s->n_classes; r++) {
         if (s->class_of[r] != made) continue;
         s->first_of[made++] = r;
