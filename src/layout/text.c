@@ -461,7 +461,7 @@ static sk_status check_replica(const sk_layout *l)
                    "piece of its own; use zero=1 or zero=2 (shard state|grads over AXIS)");
 }
 
-/* Products are cut along any letter of a batch, of time and of experts without waiting. */
+/* A product that is cut along the batch, time or experts waits for nobody. */
 static bool products_wait(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++)
