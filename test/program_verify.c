@@ -38,7 +38,7 @@ static const struct {
     {"llama", "pp=2 dp=2 zero=2 micro=5 schedule=pipedream", false},
     {"mlp", "pp=3 micro=5 schedule=pipedream-2bw", false},
     {"llama", "pp=2 tp=2 micro=4 schedule=pb", false},
-    {"llama", "tp=2 sp overlap=2", false},
+    {"llama", "tp=2 sp overlap=3", false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -381,6 +381,35 @@ static bool wait_late(sk_program *p)
     return false;
 }
 
+/* --- turns --- */
+
+/* A random operation that is neither the first nor the last turn of its node, or -1. */
+static int middle_turn(const sk_program *p)
+{
+    for (int i = 0; i < 500; i++) {
+        int pc = pick(p->insts.n);
+        const sk_inst *in = &p->insts.v[pc];
+        if (in->act == SK_DO_OP && in->turn && in->turn + 1 < in->turns) return pc;
+    }
+    return -1;
+}
+
+static bool lose_turn(sk_program *p)
+{
+    int pc = middle_turn(p);
+    if (pc >= 0) lose(p, pc);
+    return pc >= 0;
+}
+
+/* A turn writes the part of the turn before it. */
+static bool wrong_part(sk_program *p)
+{
+    int pc = middle_turn(p), *out = pc < 0 ? NULL : &p->insts.v[pc].out[0];
+    if (!out || p->bufs.v[*out].within < 0) return false;
+    --*out;
+    return true;
+}
+
 /* --- weights that ranks have in common --- */
 
 static int some_common(const sk_program *p)
@@ -496,6 +525,8 @@ static const struct {
     {"the first writer of a buffer lost", lose_writer},
     {"a call started before its operand is written", start_early},
     {"a result read before its call ended", wait_late},
+    {"a turn lost", lose_turn},
+    {"a turn that writes another part", wrong_part},
     {"a piece of common weights that is not its own", other_piece},
     {"an update of all common weights", whole_updated},
     {"common weights in another place", common_moved},
