@@ -52,6 +52,10 @@ train mixtral-tiny 4 "dp=4" $bias train.relayout="5: dp=2 tp=2 zero=3, 12: pp=2 
 train mixtral-tiny 2 "dp=2" $bias ckpt.every=10 ckpt.keep=0
 train mixtral-tiny 4 "ep=2 tp=2" $bias resume="$(echo mixtral-tiny.dp_2_*ckpt_keep_0)/ckpt/step-0000000010"
 grep -q 'resum' mixtral-tiny.ep_2_tp_2_*resume*.log || { echo "nothing was resumed"; exit 1; }
+! "$skein" train model=mixtral-tiny train.steps=20 train.batch=8 train.seq=24 run=none -n 1 \
+    resume="$(echo mixtral-tiny.dp_2_*ckpt_keep_0)/ckpt/step-0000000010" >none.log 2>&1 ||
+    { echo "a bias was left behind"; exit 1; }
+grep -q 'has routers with a bias (model.router_bias_update_speed=0.01)' none.log || { cat none.log; exit 1; }
 train switch-tiny 1 "dp=1" $bias
 train switch-tiny 4 "dp=2 ep=2 zero=1" $bias
 train switch-tiny 2 "cp=2" $bias

@@ -64,11 +64,25 @@ bool sk_rundir_resumed(const sk_job *job, char *to)
 
 /* --- resuming --- */
 
-/* Steps, tokens and the number of steps that an earlier part of the run chose. */
-static sk_status read_state(sk_arena *a, sk_training *t)
+/* The key 0 would leave tensors of the model behind; that other ones are missing is found out when
+ * they are read. */
+static sk_status same_bias(const sk_job *job, const sk_training *t, const sk_ckpt *c)
+{
+    double was = c->state.hyper.router_bias_update_speed;
+    if (was == 0 || job->hyper.router_bias_update_speed != 0) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "%s has routers with a bias (model.router_bias_update_speed=%g), this run has "
+                   "none: set the key; 1e-12 keeps a bias as it is",
+                   t->from, was);
+}
+
+/* Steps, tokens and the number of steps that an earlier part of the run chose.  job: to be the same
+ * model; NULL: it is, the checkpoint is this run's own. */
+static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
 {
     sk_ckpt c;
     SK_TRY(sk_ckpt_read(a, t->from, &c));
+    if (job) SK_TRY(same_bias(job, t, &c));
     t->step = c.state.step;
     t->tokens = c.state.tokens;
     if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
@@ -126,7 +140,7 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     snprintf(t->ckpt, sizeof t->ckpt, "%.*s/ckpt", PATH_MAX - 64, t->dir);
     if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
     SK_TRY(find_state(a, job, t, note));
-    if (*t->from) SK_TRY(read_state(a, t));
+    if (*t->from) SK_TRY(read_state(a, job, t));
     SK_TRY(sk_dir_make(t->dir));
     SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
     link_last(t->dir);
@@ -144,7 +158,7 @@ sk_status sk_rundir_again(sk_arena *a, sk_training *t)
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
     if (!n) return SK_OK;
     SK_TRY(newest(a, t->ckpt, t, &note));
-    return read_state(a, t);
+    return read_state(a, NULL, t);
 }
 
 sk_status sk_rundir_config(const sk_training *t, const char *text)
