@@ -1,7 +1,6 @@
 /* price.c - totals of a job in closed form. */
 #include "plan/price.h"
 
-#include <math.h>
 #include <string.h>
 
 static int64_t count(const sk_graph *g, const sk_tensor *t)
@@ -50,33 +49,18 @@ void sk_price_model(const sk_graph *graph, const sk_hyper *hyper, sk_price *out)
     out->causal = 6 * (layers + square / 2) + head;
 }
 
-/* An all-reduce cuts what it sums by places in the group, wherever that does not divide: the mean
- * of the members stands for all ranks that have this program. */
-static double sent(const sk_program *p, const sk_inst *in)
-{
-    const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
-    if (!c || in->act != SK_DO_WAIT || c->kind != SK_ALLREDUCE) return (double)in->wire;
-    double n = p->groups[c->group].n;
-    return 2 * (n - 1) / n * (double)sk_call_bytes(c);
-}
-
 void sk_price_program(const sk_program *p, sk_price_rank *out)
 {
-    double axis[SK_MAX_AXES] = {0}, world = 0, sends = 0;
     *out = (sk_price_rank){.total = p->own_bytes, .insts = p->n_train};
     memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];
-        int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
-        double *to = group < 0                  ? &sends
-                     : group < p->layout.mesh.n ? &axis[group]
-                     : group == p->world        ? &world
-                                                : &axis[p->layout.stage_axis];
         out->flops += in->flops;
-        *to += sent(p, in);
+        out->wire += in->wire;
+        int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
+        if (group < 0) out->wire_sends += in->wire;
+        else if (group < p->layout.mesh.n) out->wire_axis[group] += in->wire;
+        else if (group == p->world) out->wire_world += in->wire;
+        else out->wire_axis[p->layout.stage_axis] += in->wire;
     }
-    out->wire_world = llround(world);
-    out->wire_sends = llround(sends);
-    out->wire = out->wire_world + out->wire_sends;
-    for (int a = 0; a < p->layout.mesh.n; a++) out->wire += out->wire_axis[a] = llround(axis[a]);
 }
