@@ -3,7 +3,6 @@
  * Ranks are processes, data are made up from (step, row, column), so nothing is
  * read and nothing is left behind.  Every layout of `bench step` starts from the
  * weights and sees the data of the one-rank run that it is compared with. */
-#include "base/rng.h"
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/bench_coll.h"
@@ -11,6 +10,7 @@
 #include "run/crew.h"
 #include "run/timing.h"
 #include "train/host.h"
+#include "train/made_up.h"
 #include "train/setup.h"
 
 #include <math.h>
@@ -54,29 +54,10 @@ typedef struct bench {
     sk_table *table;
 } bench;
 
-static const char *const step_columns[] = {"layout", "ranks",     "tok_s",       "ms",
-                                           "mfu",    "mem_bytes", "exposed_pct", "loss_delta"};
+static const char *const step_columns[] = {"layout",      "ranks",      "tok_s",
+                                           "ms",          "mfu",        "mem_bytes",
+                                           "exposed_pct", "loss_delta", "sent_bytes"};
 enum { STEP_COLS = sizeof step_columns / sizeof *step_columns };
-
-static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
-                      int64_t step, bool validation, void *to)
-{
-    const sk_job *job = ctx;
-    int64_t cols = box->n > 1 ? box->size[1] : 1, n = 0;
-    uint64_t words = (uint64_t)(job->hyper.vocab_size > 0 ? job->hyper.vocab_size : 1);
-    (void)validation;
-    for (int64_t r = 0; r < box->size[0]; r++)
-        for (int64_t c = 0; c < cols; c++, n++) {
-            int64_t row = box->at[0] + r, col = box->n > 1 ? box->at[1] + c : 0;
-            int64_t place = row * (job->seq + 1) + col + !strcmp(input, "targets");
-            uint64_t x = sk_rng(7, (uint64_t)step, (uint64_t)place).a;
-            if (!strcmp(input, "pos")) ((int32_t *)to)[n] = (int32_t)col;
-            else if (type == SK_I32) ((int32_t *)to)[n] = (int32_t)(x % words);
-            else if (!strcmp(input, "weights")) ((real *)to)[n] = 1;
-            else ((real *)to)[n] = (real)((double)(x % 256) / 255);
-        }
-    return SK_OK;
-}
 
 typedef struct peak_job {
     double *flops; /* by rank, shared */
@@ -118,8 +99,10 @@ static double loss_delta(const bench *b, const sk_step_timing *t)
 static sk_status time_job(bench *b, sk_setup *s, sk_step_timing *out)
 {
     const sk_job *job = b->job;
-    sk_run_opts o = {
-        .fill = fill, .fill_ctx = b->job, .seed = job->seed, .knobs = sk_setup_knobs(job)};
+    sk_run_opts o = {.fill = sk_made_up_fill,
+                     .fill_ctx = b->job,
+                     .seed = job->seed,
+                     .knobs = sk_setup_knobs(job)};
     return sk_time_steps((const sk_program *const *)s->programs, &o, job->lr, b->steps, out);
 }
 
@@ -139,6 +122,7 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
         sk_print(a, "%lld", (long long)most),
         sk_print(a, "%.3g", 100 * t->waited),
         sk_print(a, "%.3g", loss_delta(b, t)),
+        sk_print(a, "%lld", (long long)t->wire),
     };
     sk_table_add(b->table, cells);
 }

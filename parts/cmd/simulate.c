@@ -7,9 +7,12 @@
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
+#include "run/calibrate.h"
 #include "run/paper.h"
+#include "run/profile.h"
 #include "run/trace.h"
 #include "train/host.h"
+#include "train/made_up.h"
 #include "train/setup.h"
 
 #include <errno.h>
@@ -44,8 +47,10 @@ typedef struct simulation {
     sk_setup *setup;
     sk_machine machine;
     sk_paper paper;
-    const char *trace; /* NULL: none */
-    const char *fold;  /* "yes", "no"; NULL: if there are many */
+    bool here;          /* measure instructions */
+    sk_profile profile; /* of `here` */
+    const char *trace;  /* NULL: none */
+    const char *fold;   /* "yes", "no"; NULL: if there are many */
 } simulation;
 
 /* The rate at which one thread reads one part of memory and writes another. */
@@ -63,21 +68,55 @@ static double measure_memory(sk_arena *a)
     return 2 * (double)BYTES / best;
 }
 
-/* This host, as it is now: a quarter of a second of matrix products and copies.  Links are those of
- * the preset; skein bench coll measures them. */
+/* What calls cost: as calibrated on this host, or measured for a moment. */
+static sk_status measure_calls(sk_arena *a, sk_machine *m, const char **how)
+{
+    const double moment = 2;
+    const char *warning = NULL;
+    char mark[sizeof m->costs.host];
+    SK_TRY(sk_machine_usual(a, NULL, m, &warning));
+    sk_host_mark(mark, sizeof mark);
+    *how = "as calibrated";
+    if (!strcmp(mark, m->costs.host)) return SK_OK;
+    *how = "too";
+    return sk_calibrate(a, moment, &m->costs);
+}
+
+/* This host, as it is now: a quarter of a second of matrix products and copies, for what is not
+ * measured itself, and what calls cost. */
 static sk_status measure_here(sk_arena *a, sk_machine *m)
 {
     sk_host h;
     sk_arena tmp = {0};
-    SK_TRY(sk_machine_read(a, "cpu", m));
+    const char *how = NULL;
+    SK_TRY(measure_calls(a, m, &how));
     sk_host_look(&h);
+    m->costs.cores = h.cores;
     snprintf(m->name, sizeof m->name, "here");
-    m->doc = sk_print(a, "%s, measured now; links preset", h.cpu);
+    m->doc = sk_print(a, "%s, measured now; calls %s", h.cpu, how);
     m->flops = sk_host_peak(1, 0.2);
     m->memory_rate = measure_memory(&tmp);
     m->memory = h.available;
     sk_arena_end(&tmp);
     return SK_OK;
+}
+
+/* Half of the memory and a minute: a run of the same job takes no less. */
+static sk_status measure_ranks(simulation *s, const sk_paper_in *in)
+{
+    const double patience = 30;
+    sk_run_opts o = {.fill = sk_made_up_fill,
+                     .fill_ctx = s->job,
+                     .seed = s->job->seed,
+                     .knobs = sk_setup_knobs(s->job)};
+    sk_profile_in p = {.programs = in->programs,
+                       .shape_of = in->shape_of,
+                       .n_ranks = s->setup->n_ranks,
+                       .machine = &s->machine,
+                       .opts = &o,
+                       .memory = s->machine.memory / 2,
+                       .patience = patience};
+    return sk_profile_ranks(s->arena, &p, &s->profile);
 }
 
 static sk_status walk(simulation *s)
@@ -96,6 +135,8 @@ static sk_status walk(simulation *s)
                       .shape_of = shape_of,
                       .fold = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
                       .trace = s->trace != NULL};
+    if (s->here) SK_TRY(measure_ranks(s, &in));
+    in.seconds = s->profile.seconds;
     return sk_paper_walk(s->arena, &in, &s->paper);
 }
 
@@ -201,6 +242,14 @@ static void traffic(const simulation *s)
     printf("\n");
 }
 
+static void measured(const simulation *s)
+{
+    const sk_profile *p = &s->profile;
+    printf("work      measured: %d of %d programs, on %d ranks without each other\n", p->measured,
+           p->n_shapes, p->seats);
+    if (p->why) printf("          priced, not measured: %s\n", p->why);
+}
+
 static void summary(const simulation *s)
 {
     const sk_paper *p = &s->paper;
@@ -208,6 +257,7 @@ static void summary(const simulation *s)
     double step = p->seconds > 0 ? p->seconds : 1;
     int64_t most = fullest(s), room = s->machine.memory;
     printf("machine   %s · %s\n", s->machine.name, s->machine.doc);
+    if (s->here) measured(s);
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->setup->n_params), s->setup->flops);
     printf("layout    %d ranks = %s · %d micro-batches · %d walked\n", s->setup->n_ranks,
@@ -238,7 +288,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     s.fold = sk_conf_option(&rest, "fold");
     if (s.fold && strcmp(s.fold, "yes") && strcmp(s.fold, "no"))
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
-    if (cluster && !strcmp(cluster, "here")) SK_TRY(measure_here(a, &s.machine));
+    s.here = cluster && !strcmp(cluster, "here");
+    if (s.here) SK_TRY(measure_here(a, &s.machine));
     else SK_TRY(sk_machine_usual(a, cluster, &s.machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     SK_TRY(walk(&s));

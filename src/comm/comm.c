@@ -317,6 +317,7 @@ static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call,
     k->sign = sign(m, call) + (uint64_t)k->way;
     k->says = sk_hash(k->sign, (int64_t[]){at, m->group.me}, 2 * sizeof at);
     k->signs = 0;
+    k->left = call->kind == SK_ALLTOALLV ? 0 : sk_call_left(c, &m->group, call);
     if (!k->calls) k->calls = sk_many(&c->arena, const sk_coll_call *, c->n_ranks);
     memcpy(k->head, call, sizeof *call);
     if (call->n_segs) k->first = call->segs[0];
@@ -466,9 +467,11 @@ sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
     c->over_at = 0;
     SK_TRY(k->way == SK_WAY_PLAY ? wait_play(c, m) : sk_meet_wait(c, m, k));
     m->waited++;
+    c->left += call->kind == SK_ALLTOALLV ? sk_call_left(c, &m->group, call) : k->left;
     return SK_OK;
 }
 
+int64_t sk_comm_wire(const sk_comm *c) { return c->left; }
 double sk_comm_over(const sk_comm *c) { return c->over_at; }
 
 sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)

@@ -226,6 +226,10 @@ sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t by
 sk_status sk_comm_sent(sk_comm *c, int to,
                        int64_t count); /* the first `count` sends to it arrived */
 
+/* Bytes that left this rank by calls and messages that are over: of a collective what any way of
+ * doing it needs (2S(p-1)/p for an all-reduce), of a message all. */
+int64_t sk_comm_wire(const sk_comm *c);
+
 int64_t sk_comm_sends(const sk_comm *c, int to); /* how many there were to it so far */
 
 sk_status sk_comm_barrier(sk_comm *c); /* all ranks */

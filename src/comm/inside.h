@@ -22,6 +22,7 @@ typedef struct sk_known { /* a call that was looked at before */
     char head[sizeof(sk_coll_call)]; /* as it was then, with its first segment */
     sk_seg first;
     int64_t bytes; /* of all segments */
+    int64_t left;  /* by the call, from this member; not of all-to-all-v */
     uint64_t sign; /* hash of all that members must agree upon */
     sk_way way;
     /* by tickets: where the members' calls lie, and the sum of what they say if that is so */
@@ -68,6 +69,7 @@ struct sk_comm {
     sk_member *groups;
     char *base;
     int64_t bytes;
+    int64_t left;  /* bytes that left this rank so far */
     sk_team *team; /* NULL: alone */
     sk_known *known[SK_KNOWN];
     const sk_coll_call **calls, **table; /* per member, of the collective at hand; room for them */
@@ -149,6 +151,11 @@ void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u
 void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call);
 /* What I show: all my segments of SRC, one after the other.  Returns bytes; 0 if I have none. */
 int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to);
+
+/* --- left.c --- */
+
+/* Bytes that must leave this member for a call; of all-to-all-v, as its counts say now. */
+int64_t sk_call_left(const sk_comm *c, const sk_group *g, const sk_coll_call *call);
 
 /* --- meet.c: how members of one host come together over a call --- */
 

@@ -194,6 +194,7 @@ sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_
                                c->rank, (long long)bytes, to);
         return sk_comm_tell(c, st);
     }
+    c->left += bytes;
     if (!sk_here(c, to)) return send_far(c, to, tag, at, bytes);
     sk_pair *p = sk_heaps_pair(c->heaps, c->rank, to);
     uint64_t k = sk_own_count(&p->sent);

@@ -1,6 +1,5 @@
 /* deadline.c - the priced step, and how much longer than that is a hang. */
 #include "run/deadline.h"
-#include "run/machine.h"
 
 #include <math.h>
 
@@ -23,17 +22,22 @@ static double price(const sk_program *p, const sk_machine *m, const sk_inst *in)
     return sk_machine_work(m, in->flops, operands(p, in), p->threads);
 }
 
-static double priced_step(const sk_program *p, int cores, int ranks_here)
+double sk_priced_step(const sk_program *p, const sk_machine *m)
 {
-    const sk_machine *cpu = &sk_machines[0];
     double sum = 0;
-    for (int i = 0; i < p->n_train; i++) sum += price(p, cpu, &p->insts.v[i]);
-    return sum * fmax(1, (double)ranks_here * p->threads / (cores > 0 ? cores : 1));
+    for (int i = 0; i < p->n_train; i++) sum += price(p, m, &p->insts.v[i]);
+    return sum;
+}
+
+static double shared_step(const sk_program *p, int cores, int ranks_here)
+{
+    double turns = (double)ranks_here * p->threads / (cores > 0 ? cores : 1);
+    return sk_priced_step(p, &sk_machines[0]) * fmax(1, turns);
 }
 
 double sk_deadline(const sk_program *p, int cores, int ranks_here)
 {
     double saved = (double)(p->kind_bytes[SK_WEIGHTS] + p->kind_bytes[SK_OPTIM]) * p->n_ranks;
-    return SK_PATIENCE_S + SK_PATIENCE_TIMES * priced_step(p, cores, ranks_here) +
+    return SK_PATIENCE_S + SK_PATIENCE_TIMES * shared_step(p, cores, ranks_here) +
            saved / SK_SLOW_DISK;
 }

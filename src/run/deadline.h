@@ -17,6 +17,7 @@
 #define SK_RUN_DEADLINE_H
 
 #include "program/program.h"
+#include "run/machine.h"
 
 #define SK_PATIENCE_S     20.0
 #define SK_PATIENCE_TIMES 20.0
@@ -24,5 +25,8 @@
 
 /* Seconds.  cores: of this host, shared by the ranks_here that sit on it. */
 double sk_deadline(const sk_program *p, int cores, int ranks_here);
+
+/* A rank's training step by the machine's prices, waits for others not counted. */
+double sk_priced_step(const sk_program *p, const sk_machine *m);
 
 #endif

@@ -52,6 +52,8 @@ typedef struct walker {
         mail *v;
         int n, cap;
     } mails;
+    const double *seconds; /* by instruction; NULL: priced */
+    double core, away;     /* of calls: a core's work; time on links between hosts */
     int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } walker;
 
@@ -213,6 +215,7 @@ static double unit_cost(walker *w, const sk_inst *in)
 static double cost(const walk *k, walker *w, const sk_inst *in)
 {
     if (k->m->unit) return unit_cost(w, in);
+    if (w->seconds) return w->seconds[w->pc];
     return sk_machine_work(k->m, in->flops, moved_bytes(w->p, in), w->p->threads);
 }
 
@@ -286,6 +289,15 @@ static void announce(walk *k, walker *w, const sk_inst *in)
     c->wire += ways * bytes * (c->reach.n - 1);
 }
 
+/* A call in the heaps is work of its members' cores; if they are more than the cores, its price is
+ * what those need for all of them. */
+static void use_core(const walk *k, walker *w, int n, bool here, double price)
+{
+    double cores = (double)k->m->costs.cores;
+    if (here) w->core += price * fmin(1, cores / n);
+    else w->away += price;
+}
+
 static bool finish(walk *k, walker *w, const sk_inst *in)
 {
     int group = w->p->calls.v[in->call].group;
@@ -302,6 +314,7 @@ static bool finish(walk *k, walker *w, const sk_inst *in)
     }
     note_moving(w, begin, end);
     wait_for(w, m->ready, end);
+    use_core(k, w, c->reach.n, c->reach.hosts < 2, m->cost);
     return true;
 }
 
@@ -328,6 +341,7 @@ static bool receive(walk *k, walker *w, const sk_inst *in)
     double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
     note_moving(w, end - took, end);
     wait_for(w, m->sent, end);
+    use_core(k, w, 1, one_host, took);
     m->taken = w->now;
     return true;
 }
@@ -396,11 +410,13 @@ static sk_status walk_all(walk *k)
 static void open_walker(walk *k, int i, int rank)
 {
     walker *w = &k->w[i];
-    const sk_program *p = k->in->programs[k->in->shape_of ? k->in->shape_of[rank] : rank];
+    int shape = k->in->shape_of ? k->in->shape_of[rank] : rank;
+    const sk_program *p = k->in->programs[shape];
     int end = p->n_train ? p->n_train : p->insts.n;
     *w = (walker){.p = p, .out = &k->out->v[i], .rank = rank, .end = end};
     sk_mesh_coords(&k->l->mesh, rank, w->coord);
     *w->out = (sk_paper_rank){.program = p, .rank = rank, .stage = p->stage};
+    w->seconds = k->in->seconds ? k->in->seconds[shape] : NULL;
     w->circle = sk_many(k->arena, int, p->n_groups);
     w->posted = sk_many(k->arena, int, p->n_groups);
     w->done = sk_many(k->arena, int, p->n_groups);
@@ -445,18 +461,19 @@ static sk_status one_memory(const walk *k)
 }
 
 /* More ranks (or threads) on a host than cores: they take turns, and the step is no shorter than
- * all their work on those cores.  Only machines that run skein's own engine tell their cores. */
+ * all their work and all their copies on those cores.  Only machines that run skein's own engine
+ * tell their cores. */
 static double in_turns(const walk *k)
 {
-    double work = 0, exposed = 0;
+    double work = 0, away = 0;
     int64_t each = k->m->ranks_per_host, hosts = (k->n_ranks + each - 1) / each;
     if (!k->m->chosen || k->m->costs.cores < 1) return 0;
     for (int i = 0; i < k->n; i++) {
         const sk_paper_rank *r = &k->out->v[i];
-        work += r->busy * r->ranks * k->w[i].p->threads;
-        exposed += r->exposed * r->ranks / k->n_ranks;
+        work += (r->busy * k->w[i].p->threads + k->w[i].core) * r->ranks;
+        away += k->w[i].away * r->ranks / k->n_ranks;
     }
-    return work / (double)(hosts * k->m->costs.cores) + exposed;
+    return work / (double)(hosts * k->m->costs.cores) + away;
 }
 
 static void add_up(walk *k)

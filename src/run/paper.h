@@ -25,8 +25,9 @@ typedef struct sk_paper_in {
     const sk_machine *machine;
     const sk_program *const *programs; /* by shape; those of one layout */
     const int *shape_of;               /* by rank; NULL: programs are by rank */
-    bool fold;                         /* walk one rank of each class */
-    bool trace;                        /* keep the times of every instruction */
+    double *const *seconds; /* by shape: what instructions take; NULL, also of one: price them */
+    bool fold;              /* walk one rank of each class */
+    bool trace;             /* keep the times of every instruction */
 } sk_paper_in;
 
 typedef struct sk_paper_rank { /* a rank that was walked */

@@ -36,6 +36,10 @@ typedef struct sk_run_opts {
     const int *host_of; /* rank -> host; NULL: one host */
     const char *(*where)(void *ctx, int rank, int pc); /* an instruction of any rank, for stories */
     void *where_ctx;
+    /* Nobody else is there: waits and messages move nothing, what would have come is made up, and
+     * the heap is the seat-th of those given.  For measuring (run/profile.h). */
+    bool alone;
+    int seat;
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
 } sk_run_opts;
 
@@ -51,6 +55,7 @@ typedef struct sk_step_out {
     double aux;             /* mean auxiliary loss (of routers), not part of loss */
     double drops;           /* choices of experts that found no room */
     double seconds, waited; /* this rank's step; of which waiting for others or moving bytes */
+    int64_t wire;           /* bytes of its calls and messages that left this rank, counted */
     bool finite;            /* loss and norm are numbers; if not, no update was made, on any rank */
     bool again;             /* no_drops, and there were some: no update was made, on any rank */
 } sk_step_out;
@@ -65,6 +70,9 @@ void sk_run_close(sk_run *r);
  * barrier must follow before anybody reads them. */
 void sk_run_init(sk_run *r, uint64_t seed);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
+/* Of a run that is alone: goes on from instruction *pc until one has been passed that waits for
+ * others, or the training step is over (*pc is n_train).  Updates happen, at a rate of zero. */
+sk_status sk_run_turn(sk_run *r, int64_t step, int *pc);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);

@@ -479,6 +479,7 @@ sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out)
 
 typedef struct step_note {
     double seconds[SK_TIMED_STEPS], waited, total, loss[SK_TIMED_STEPS], tokens;
+    int64_t wire;
 } step_note;
 
 typedef struct step_job {
@@ -500,6 +501,7 @@ static sk_status steps_of(step_job *j, sk_run *run, step_note *note)
         note->loss[s] = out.loss;
         note->seconds[s] = out.seconds;
         note->tokens = out.tokens;
+        note->wire = out.wire;
         if (s < WARM) continue;
         note->waited += out.waited;
         note->total += out.seconds;
@@ -533,6 +535,7 @@ static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
                             .waited = total > 0 ? waited / total : 0,
                             .tokens = j->notes[0].tokens,
                             .n = j->steps};
+    for (int r = 0; r < n_ranks; r++) out->wire += j->notes[r].wire;
     memcpy(out->loss, j->notes[0].loss, sizeof out->loss);
 }
 
