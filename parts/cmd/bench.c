@@ -54,9 +54,9 @@ typedef struct bench {
     sk_table *table;
 } bench;
 
-static const char *const step_columns[] = {"layout",      "ranks",      "tok_s",
-                                           "ms",          "mfu",        "mem_bytes",
-                                           "exposed_pct", "loss_delta", "sent_bytes"};
+static const char *const step_columns[] = {"layout",  "ranks",     "tok_s",       "ms",
+                                           "mfu",     "mem_bytes", "exposed_pct", "loss_delta",
+                                           "core_ms", "sent_bytes"};
 enum { STEP_COLS = sizeof step_columns / sizeof *step_columns };
 
 typedef struct peak_job {
@@ -122,6 +122,7 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
         sk_print(a, "%lld", (long long)most),
         sk_print(a, "%.3g", 100 * t->waited),
         sk_print(a, "%.3g", loss_delta(b, t)),
+        sk_print(a, "%.4f", 1e3 * t->cores),
         sk_print(a, "%lld", (long long)t->wire),
     };
     sk_table_add(b->table, cells);

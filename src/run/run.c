@@ -770,14 +770,20 @@ static void note(sk_run *r, int pc, double now)
     atomic_fetch_add_explicit(&r->line->beat, 1, memory_order_relaxed);
 }
 
+/* Who measures alone is not to count what others on the core do. */
+static double read_clock(const sk_run *r)
+{
+    return r->opts.alone && r->p->threads == 1 ? sk_worked() : sk_now();
+}
+
 static sk_status step_one(sk_run *r, int pc)
 {
-    double now = sk_now();
+    double now = read_clock(r);
     note(r, pc, now);
     sk_status st = one(r, pc);
     if (!st && r->comm) st = sk_comm_progress(r->comm); /* a step list in flight goes on here */
     if (st) return sk_trail(st, SK_HERE);
-    if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = sk_now();
+    if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = read_clock(r);
     return SK_OK;
 }
 

@@ -479,6 +479,7 @@ sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out)
 
 typedef struct step_note {
     double seconds[SK_TIMED_STEPS], waited, total, loss[SK_TIMED_STEPS], tokens;
+    double cores; /* a step */
     int64_t wire;
 } step_note;
 
@@ -496,7 +497,9 @@ static sk_status steps_of(step_job *j, sk_run *run, step_note *note)
     sk_step_out out = {0};
     sk_run_init(run, j->opts->seed);
     SK_TRY(sk_run_barrier(run));
+    double before = 0;
     for (int s = 0; s < j->steps; s++) {
+        if (s == WARM) before = sk_worked_all();
         SK_TRY(sk_run_step(run, &(sk_step_in){.step = s, .lr = j->lr}, &out));
         note->loss[s] = out.loss;
         note->seconds[s] = out.seconds;
@@ -506,6 +509,7 @@ static sk_status steps_of(step_job *j, sk_run *run, step_note *note)
         note->waited += out.waited;
         note->total += out.seconds;
     }
+    note->cores = (sk_worked_all() - before) / (j->steps - WARM);
     return SK_OK;
 }
 
@@ -535,7 +539,10 @@ static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
                             .waited = total > 0 ? waited / total : 0,
                             .tokens = j->notes[0].tokens,
                             .n = j->steps};
-    for (int r = 0; r < n_ranks; r++) out->wire += j->notes[r].wire;
+    for (int r = 0; r < n_ranks; r++) {
+        out->wire += j->notes[r].wire;
+        out->cores += j->notes[r].cores;
+    }
     memcpy(out->loss, j->notes[0].loss, sizeof out->loss);
 }
 

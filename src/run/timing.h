@@ -62,6 +62,7 @@ typedef struct sk_step_timing {
     double seconds; /* median step */
     double waited;  /* of a step, as a fraction: mean over steps and ranks */
     double tokens;  /* of a step */
+    double cores;   /* seconds of cores that all ranks took for a step, mean over steps */
     int64_t wire;   /* bytes that left all ranks in the last step, as counted */
     int n;
     double loss[SK_TIMED_STEPS];
