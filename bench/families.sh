@@ -7,7 +7,8 @@
 #
 # Every round runs each family once and asks `skein simulate --cluster here` right after it; the
 # table holds medians over the rounds.  Bytes are those that left all ranks in a step: predicted by
-# the program, counted in the run.  Wants a machine with nothing else on it.  Builds nothing and
+# the program, counted in the run.  "Cores" is the time of cores that all ranks took for a step,
+# over the number of cores: what a crowded step takes at least, whatever else runs beside it.  Wants a machine with nothing else on it.  Builds nothing and
 # leaves nothing behind.  Ends with 1 if bytes differ somewhere.
 set -eu
 cd "$(dirname "$0")/.."
@@ -59,11 +60,11 @@ TABLE
 families | sed "s/=N/=$ranks/g; s/=H/=$((ranks / 2))/g; s/=Q/=$((ranks / 4))/g" |
     grep -E "^[^|]*($pattern)" >"$work/list"
 
-one() { # model words, layout -> ms, bytes | ms, bytes
+one() { # model words, layout -> ms, bytes, ms of cores | ms, bytes
     local ran said
     # shellcheck disable=SC2086  # words
     ran=$("$skein" bench step $1 --layout "$2" --steps "$steps" -o csv 2>"$work/err" |
-        awk -F, 'NR == 2 { print $4, $NF }')
+        awk -F, -v cores="$(nproc)" 'NR == 2 { print $4, $NF, $(NF - 1) / cores }')
     # shellcheck disable=SC2086
     said=$("$skein" simulate $1 layout="$2" --cluster here -o csv 2>>"$work/err" |
         awk -F, '$1 == "all" { printf "%.4f %s\n", 1e3 * $5, $12 }')
@@ -80,8 +81,8 @@ for ((r = 0; r < rounds; r++)); do
             tr '|' ' ' >>"$work/points"
     done <"$work/list"
 done
-echo "| family | layout | bytes predicted | bytes counted | ms predicted | ms measured | predicted ÷ measured |"
-echo "| --- | --- | --: | --: | --: | --: | --: |"
+echo "| family | layout | bytes predicted | bytes counted | ms predicted | ms measured | predicted ÷ measured | ms of cores |"
+echo "| --- | --- | --: | --: | --: | --: | --: | --: |"
 awk '
     function median(list, n,    v, i, j, t) {
         n = split(list, v, " ")
@@ -95,8 +96,9 @@ awk '
         if (!(key in ran)) order[++n] = key
         ran[key] = ran[key] " " x[1] + 0
         counted[key] = x[2]
-        said[key] = said[key] " " x[3] + 0
-        predicted[key] = x[4]
+        cores[key] = cores[key] " " x[3] + 0
+        said[key] = said[key] " " x[4] + 0
+        predicted[key] = x[5]
     }
     END {
         for (i = 1; i <= n; i++) {
@@ -106,8 +108,9 @@ awk '
             same = predicted[order[i]] == counted[order[i]]
             bad += !same
             far += a / b > 1.25 || b / a > 1.25
-            printf "| %s | `%s` | %s | %s%s | %.1f | %.1f | %.2f |\n", k[1], k[2],
-                predicted[order[i]], counted[order[i]], same ? "" : " (differs)", a, b, a / b
+            printf "| %s | `%s` | %s | %s%s | %.1f | %.1f | %.2f | %.1f |\n", k[1], k[2],
+                predicted[order[i]], counted[order[i]], same ? "" : " (differs)", a, b, a / b,
+                median(cores[order[i]])
         }
         printf "\n%d families; bytes differ in %d, time by more than 25 %% in %d\n", n, bad, far
         exit bad > 0
