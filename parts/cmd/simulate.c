@@ -49,8 +49,9 @@ typedef struct simulation {
     sk_paper paper;
     bool here;          /* measure instructions */
     sk_profile profile; /* of `here` */
-    const char *trace;  /* NULL: none */
-    const char *fold;   /* "yes", "no"; NULL: if there are many */
+    sk_call_times calls;
+    const char *trace; /* NULL: none */
+    const char *fold;  /* "yes", "no"; NULL: if there are many */
 } simulation;
 
 /* The rate at which one thread reads one part of memory and writes another. */
@@ -116,7 +117,8 @@ static sk_status measure_ranks(simulation *s, const sk_paper_in *in)
                        .opts = &o,
                        .memory = s->machine.memory / 2,
                        .patience = patience};
-    return sk_profile_ranks(s->arena, &p, &s->profile);
+    SK_TRY(sk_profile_ranks(s->arena, &p, &s->profile));
+    return sk_time_calls(s->arena, in->programs, s->profile.n_shapes, &s->calls);
 }
 
 static sk_status walk(simulation *s)
@@ -137,6 +139,7 @@ static sk_status walk(simulation *s)
                       .trace = s->trace != NULL};
     if (s->here) SK_TRY(measure_ranks(s, &in));
     in.seconds = s->profile.seconds;
+    in.calls = s->here ? &s->calls : NULL;
     return sk_paper_walk(s->arena, &in, &s->paper);
 }
 
@@ -245,8 +248,8 @@ static void traffic(const simulation *s)
 static void measured(const simulation *s)
 {
     const sk_profile *p = &s->profile;
-    printf("work      measured: %d of %d programs, on %d ranks without each other\n", p->measured,
-           p->n_shapes, p->seats);
+    printf("work      measured: %d of %d programs, on %d ranks without each other; %d calls\n",
+           p->measured, p->n_shapes, p->seats, s->calls.n);
     if (p->why) printf("          priced, not measured: %s\n", p->why);
 }
 

@@ -262,6 +262,10 @@ static double call_cost(const walk *k, const circle *c, const sk_call_plan *plan
 {
     double seconds = INFINITY;
     sk_coll_ask ask = ask_of(c, plan);
+    if (k->in->calls && plan->algorithm < 0 && !plan->common && c->reach.hosts < 2)
+        seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
+    if (seconds >= 0 && isfinite(seconds)) return seconds;
+    seconds = INFINITY;
     if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
         return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
     if (sk_coll_can(sk_coll_parts[plan->algorithm], &ask))

@@ -19,6 +19,7 @@
 #define SK_RUN_PAPER_H
 
 #include "program/program.h"
+#include "run/calls.h"
 #include "run/machine.h"
 
 typedef struct sk_paper_in {
@@ -26,8 +27,9 @@ typedef struct sk_paper_in {
     const sk_program *const *programs; /* by shape; those of one layout */
     const int *shape_of;               /* by rank; NULL: programs are by rank */
     double *const *seconds; /* by shape: what instructions take; NULL, also of one: price them */
-    bool fold;              /* walk one rank of each class */
-    bool trace;             /* keep the times of every instruction */
+    const sk_call_times *calls; /* what calls in the heaps take; NULL: price them */
+    bool fold;                  /* walk one rank of each class */
+    bool trace;                 /* keep the times of every instruction */
 } sk_paper_in;
 
 typedef struct sk_paper_rank { /* a rank that was walked */
