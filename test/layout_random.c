@@ -255,6 +255,7 @@ typedef struct plan {
     int level, micro, prefetch, chunks, overlap;
     bool sp, replica, keep, balance, canonical;
     const sk_schedule *schedule; /* NULL: not said */
+    const char *again;           /* what is made again; NULL: nothing */
 } plan;
 
 static const char *const ways[] = {"gather", "exchange", "ring"};
@@ -345,6 +346,7 @@ static void say_short(const plan *p, char *to)
     if (p->chunks) say(to, "chunks=%d ", p->chunks);
     if (p->prefetch) say(to, "prefetch=%d ", p->prefetch);
     if (p->overlap) say(to, "overlap=%d ", p->overlap);
+    if (p->again) say(to, "recompute=%s ", p->again);
     say(to, "%s%s%s%s", p->sp ? "sp " : "", p->replica ? "replica " : "", p->keep ? "keep " : "",
         p->balance ? "balance " : "");
     say(to, "order:");
@@ -377,12 +379,20 @@ static void say_long(const plan *p, char *to)
     if (p->prefetch) say(to, "; gather weights %d ahead", p->prefetch);
     if (p->keep) say(to, "; keep gathered weights");
     if (p->overlap) say(to, "; overlap in %d turns", p->overlap);
+    if (p->again) say(to, "; recompute %s%s", p->again, *p->again < 'a' ? " blocks" : "");
     if (count_role(p, STAGES)) return;
     if (p->schedule) say(to, "; schedule %s", p->schedule->name);
     if (p->micro) say(to, "; micro %d", p->micro);
 }
 
 static const char canonical[] = "; canonical order";
+
+static void draw_again(plan *p)
+{
+    static const char *const whats[] = {"full", "selective", "1", "2", "contract"};
+    if (p->schedule && !strcmp(p->schedule->name, "pb")) return;
+    if (one_in(3)) p->again = whats[pick(0, 4)];
+}
 
 static void draw_layout(pair *p)
 {
@@ -395,6 +405,7 @@ static void draw_layout(pair *p)
     l.sp = count_role(&l, TENSOR) && one_in(2);
     bool waits = count_role(&l, TENSOR) || count_role(&l, COLUMNS);
     l.overlap = waits && one_in(2) ? pick(1, 5) : 0;
+    draw_again(&l);
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
     if (one_in(3) && !own) say(p->layout, "%s", canonical);
@@ -840,6 +851,7 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (l.prefetch) count(c, "prefetch", p);
     if (l.keep) count(c, "keep", p);
     if (l.overlap > 1) count(c, "overlap", p);
+    if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
     if (l.replica) count(c, "replica", p);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }

@@ -13,7 +13,8 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
 {
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
-                a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap;
+                a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
+                !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -58,6 +59,10 @@ static const struct {
      "mesh pp=2 dp=2 tp=2\nsplit b over dp\nsplit h f v over tp\nshard params over dp\n"
      "stages over pp schedule 1f1b micro 8"},
     {"dp=1k", "mesh dp=1000; split b over dp"},
+    {"dp=2 recompute=full", "mesh dp=2; split b over dp; recompute full"},
+    {"dp=2 recompute=selective", "mesh dp=2; split b over dp; recompute selective"},
+    {"dp=2 recompute=3", "mesh dp=2; split b over dp; recompute 3 blocks"},
+    {"dp=2 recompute=attention", "mesh dp=2; split b over dp; recompute attention"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -143,6 +148,10 @@ static const struct {
     {"mesh pp=2; micro", "micro N", 0},
     {"mesh pp=2; schedule", "schedule NAME", 0},
     {"dp=2 micro=0", "'micro' needs a whole number", 0},
+    {"dp=2 recompute=0", "'recompute' needs a whole number", 0},
+    {"dp=2 recompute", "begins a sentence", 0},
+    {"dp=2 recompute=full; recompute full", "'recompute' is said twice", 0},
+    {"mesh dp=2; recompute", "\"recompute\" reads", 0},
     {"tp=2 overlap=0", "'overlap' needs a whole number", 0},
     {"tp=2 overlap=2; overlap in 2 turns", "'overlap' is said twice", 0},
     {"mesh tp=2; overlap 2", "overlap in N turns", 0},
@@ -166,7 +175,6 @@ static const struct {
     {"gather weights soon", "gather weights N ahead", 0},
     {"canonical chaos", "canonical order", 0},
     {"dp=2 cp=2 by=magic", "gather, exchange or ring", 0},
-    {"dp=2 recompute=selective", "not supported", 0},
     {"dp=2 offload=state", "not supported", 0},
     {"dp=2\ntp=2", "put them in one", 0},
     /* said twice: one of them would change nothing */

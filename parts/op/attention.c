@@ -103,6 +103,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_attention = {
     .name = "attention",
     .doc = "causal attention over packed queries, keys and values; also gives log-sum-exp",
+    .flags = SK_OP_AGAIN,
     .dims = "bt!hs!d!->bthr!d,bhr!t",
     .n_in = 1,
     .n_out = 2,

@@ -9,7 +9,7 @@
 
 enum { MAX_NAMES = 128, DEFAULT_SEQ = 256 };
 
-typedef enum kind { WHOLE, REAL, PAIR, SECONDS, TEXT, LAYOUT, DTYPE } kind;
+typedef enum kind { WHOLE, REAL, PAIR, SECONDS, BYTES, TEXT, LAYOUT, DTYPE } kind;
 
 /* Defaults are text and go through the same door as what people write.  `one_of` lists the only
  * words a text may be.  on, off: what --key and --no-key mean; NULL: a value must be given. */
@@ -84,6 +84,9 @@ static const key keys[] = {
     KEY("optim.warmup", WHOLE, warmup, USUAL("10", "steps to the peak"), FROM(0, HUGE_COUNT),
         .off = "0"),
     KEY("layout", LAYOUT, layout, USUAL("", "words, lines, or a file of them; empty: dp=RANKS")),
+    KEY("budget", BYTES, budget,
+        USUAL("0", "bytes a rank may take: recomputation and sharding make it fit; 0: any"),
+        FROM(0, 1e18), .off = "0"),
     KEY("comm.algorithm", TEXT, algorithm,
         USUAL("auto", "of all collectives: skein list coll; auto: by cost")),
     KEY("comm.timeout", SECONDS, timeout,
@@ -189,7 +192,7 @@ static const char *range(sk_arena *a, const key *k)
 static sk_status wrong(sk_arena *a, const key *k, const sk_setting *s)
 {
     static const char *const what[] = {"a whole number", "a number", "two numbers",
-                                       "a time (90, 90s, 2m, 1h)"};
+                                       "a time (90, 90s, 2m, 1h)", "bytes (8GiB, 500M)"};
     return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed",
                    sk_setting_where(a, s, true), k->name, s->value, what[k->kind], range(a, k));
 }
@@ -210,6 +213,17 @@ static bool set_real(const key *k, const char *value, double *to)
     if (!sk_read_real(value, &x) || !inside(k, x)) return false;
     *to = x;
     return true;
+}
+
+/* "8GiB", "500MB", "64Mi", "1e9" */
+static bool set_bytes(const key *k, const char *value, void *to)
+{
+    char number[64];
+    size_t n = strlen(value);
+    if (n >= sizeof number) return false;
+    memcpy(number, value, n + 1);
+    if (n > 1 && number[n - 1] == 'B') number[n - 1] = 0;
+    return set_whole(k, number, to);
 }
 
 /* "0.9, 0.95", "[0.9, 0.95]", or a list; both below 1 */
@@ -315,6 +329,9 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
         break;
     case SECONDS:
         ok = set_seconds(k, s.value, to);
+        break;
+    case BYTES:
+        ok = set_bytes(k, s.value, to);
         break;
     case TEXT:
         return set_text(a, k, &s, s.value, to);
@@ -452,6 +469,7 @@ static void print_key(sk_out *o, const key *k, const sk_job *job)
     sk_arena *a = o->arena;
     switch (k->kind) {
     case WHOLE:
+    case BYTES:
         sk_out_add(o, " %lld\n", (long long)*(const int64_t *)from);
         break;
     case REAL:

@@ -88,7 +88,8 @@ enum {
     SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
     SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
     SK_OP_HEAVY = 16, /* long enough to hide what moves: run in turns where the layout overlaps */
-    SK_OP_CHEAP = 32  /* made again for the backward pass rather than kept */
+    SK_OP_CHEAP = 32, /* made again for the backward pass rather than kept */
+    SK_OP_AGAIN = 64  /* the same, where the layout says "recompute selective" */
 };
 
 typedef struct sk_sample {

@@ -62,6 +62,9 @@ typedef struct sk_layout {
     int prefetch;                    /* layers whose sharded weights are gathered ahead */
     int overlap;                     /* turns of a product that waits for other ranks; 0: one */
     bool keep;                       /* weights gathered for the forward pass serve the backward */
+    char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or
+                                        the name of an op; empty: nothing */
+    int again_blocks;                /* full: the first of each stage; 0: all */
     bool canonical;                  /* sums in the order of base/cells.h */
 } sk_layout;
 

@@ -3,6 +3,7 @@
  * A letter that nobody has would change nothing in silence.  "tp=2" implies more letters than
  * some models have; an axis that finds none of its letters is a mistake all the same. */
 #include "layout/layout.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -39,9 +40,29 @@ static sk_status missing(const sk_layout *l, const letters *in, int axis, char l
                    hint ? "'?)" : "", list);
 }
 
+/* The op whose results shall be made again must be there. */
+static sk_status meets_op(const sk_layout *l, const sk_graph *g)
+{
+    const char *names[64];
+    int n = 0;
+    if (!*l->again || !strcmp(l->again, "full") || !strcmp(l->again, "selective")) return SK_OK;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *x = g->nodes.v[i];
+        if (x->phase != SK_FORWARD) continue;
+        if (!strcmp(x->op->name, l->again)) return SK_OK;
+        if (n < 64) names[n++] = x->op->name;
+    }
+    const char *near = sk_nearest(l->again, names, n);
+    return sk_fail(SK_ECONF,
+                   "layout: recompute=%s, and no forward pass of the model has such an op%s%s%s; "
+                   "none, selective and full go with any",
+                   l->again, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
 sk_status sk_layout_meets(const sk_layout *l, const sk_graph *g)
 {
     letters in = letters_of(g);
+    SK_TRY(meets_op(l, g));
     for (int a = 0; a < l->mesh.n; a++) {
         char first = 0;
         bool works = l->mesh.size[a] == 1 || a == l->shard_axis;

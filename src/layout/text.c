@@ -237,6 +237,31 @@ static sk_status say_overlap(sk_layout *l, const words *w)
     return set_overlap(l, w->w[2]);
 }
 
+/* none, selective, full, so many blocks of a stage, or an op. */
+static sk_status set_again(sk_layout *l, const char *what)
+{
+    SK_TRY(once("recompute", *l->again));
+    if (!strcmp(what, "none")) return SK_OK;
+    bool blocks = *what >= '0' && *what <= '9';
+    if (!blocks && (!*what || strlen(what) >= sizeof l->again))
+        return sk_fail(SK_ECONF,
+                       "layout: recompute=%.40s; none, selective, full, a number of blocks or the "
+                       "name of an op is needed",
+                       what);
+    snprintf(l->again, sizeof l->again, "%s", blocks ? "full" : what);
+    return blocks ? number("recompute", what, 1, &l->again_blocks) : SK_OK;
+}
+
+static sk_status say_again(sk_layout *l, const words *w)
+{
+    bool blocks = w->n == 3 && !strcmp(w->w[2], "blocks");
+    if (w->n != 2 && !blocks)
+        return sk_fail(SK_ECONF,
+                       "layout: \"recompute\" reads \"recompute full\", \"recompute selective\", "
+                       "\"recompute 4 blocks\" or \"recompute OP\"");
+    return set_again(l, w->w[1]);
+}
+
 static sk_status say_keep(sk_layout *l, const words *w)
 {
     static const char *const said[] = {"keep", "gathered", "weights"};
@@ -272,7 +297,7 @@ static const struct verb {
              {"stages", say_stages},     {"micro", say_micro},
              {"schedule", say_schedule}, {"gather", say_gather},
              {"keep", say_keep},         {"canonical", say_canonical},
-             {"overlap", say_overlap}};
+             {"overlap", say_overlap},   {"recompute", say_again}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -371,7 +396,8 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
         snprintf(s->by, sizeof s->by, "%s", value);
         return SK_OK;
     }
-    if (!strcmp(word, "recompute") || !strcmp(word, "offload")) return later(word, value);
+    if (!strcmp(word, "recompute")) return set_again(l, value);
+    if (!strcmp(word, "offload")) return later(word, value);
     if (!strcmp(word, "schedule")) return set_schedule(l, value);
     const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
     return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
@@ -568,6 +594,8 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->prefetch) sk_out_add(&o, "\ngather weights %d ahead", l->prefetch);
     if (l->keep) sk_out_add(&o, "\nkeep gathered weights");
     if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
+    if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
+    else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
@@ -583,5 +611,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->replica) sk_out_add(&o, " · replica");
     if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
+    if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);
+    else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }

@@ -38,6 +38,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                     .layer = e->layer,
                     .phase = e->phase,
                     .work = e->work,
+                    .again = e->again,
                     .turns = 1,
                     .call = -1,
                     .peer = -1,

@@ -77,9 +77,13 @@ typedef struct sk_emit {
     sk_inbox *inbox;        /* by stage: what it sends here, in order */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
-    int *reader;         /* tensor id -> 1 + the first node here, of the same phase, that wants it
-                            otherwise than it is made; 0: none */
-    sk_ints *of_chunk;   /* [2 * chunk + phase]: its nodes, in graph order */
+    int *reader;       /* tensor id -> 1 + the first node here, of the same phase, that wants it
+                          otherwise than it is made; 0: none */
+    sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order */
+    char *drop;        /* tensor id -> it is made again for the backward pass */
+    char *crosses;     /* tensor id -> forward nodes of other layers read it */
+    int *stage_of_layer;
+    bool again;          /* what is being written is made again */
     char *late;          /* by node: belongs to the weight half of a backward pass */
     unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
     sk_state *grad_made; /* tensor id -> its gradient before any reduction */
@@ -135,6 +139,7 @@ int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, con
 bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
 void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis);
 void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand */
+void sk_emit_trim(sk_emit *e, const sk_tensor *t);   /* only as it was made, or came */
 sk_state sk_state_settled(const sk_state *s);        /* partial becomes whole */
 
 /* cross.c: messages between stages. */
@@ -151,6 +156,14 @@ void sk_emit_arrived(sk_emit *e, int peer);                    /* all that was s
 /* lower.c: where a result goes; and what follows when it is there. */
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);
 sk_status sk_emit_made(sk_emit *e, const sk_node *n);
+
+/* Write a forward node once more, for the backward task at work. */
+sk_status sk_emit_again(sk_emit *e, const sk_node *n);
+
+/* again.c: results that are made again instead of kept. */
+void sk_emit_again_open(sk_emit *e);
+void sk_emit_drop(sk_emit *e, const sk_ints *nodes); /* of a forward task that is written */
+bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t);
 
 /* turns.c: a node beside the collectives that bring its operands or take its result away. */
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);

@@ -71,7 +71,7 @@ static sk_status node(sk_emit *e, const sk_node *n)
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    SK_TRY(sk_emit_turns(e, n, &done));
+    if (!e->again) SK_TRY(sk_emit_turns(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];
@@ -87,7 +87,18 @@ static sk_status node(sk_emit *e, const sk_node *n)
     inst->add = adds;
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
-    return sk_emit_made(e, n);
+    return e->again ? SK_OK : sk_emit_made(e, n);
+}
+
+sk_status sk_emit_again(sk_emit *e, const sk_node *n)
+{
+    bool outer = e->again;
+    int layer = e->layer;
+    e->again = true;
+    SK_TRY(node(e, n));
+    e->again = outer;
+    e->layer = layer;
+    return SK_OK;
 }
 
 /* The nodes of a task: these, less those of the other half of a backward pass. */
@@ -148,6 +159,7 @@ static sk_status task(sk_emit *e, sk_task t)
         SK_TRY(node(e, n));
     }
     sk_emit_task_end(e);
+    if (e->training && t.work == SK_WORK_F) sk_emit_drop(e, nodes);
     return SK_OK;
 }
 
@@ -333,6 +345,7 @@ static sk_status prepare(sk_emit *e)
     index_tensors(e);
     index_chunks(e);
     find_late(e);
+    sk_emit_again_open(e);
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
     for (int w = 0; w < SK_N_SUMS; w++) {

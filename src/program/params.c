@@ -189,7 +189,15 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     return SK_OK;
 }
 
-/* For every (phase, layer) of this stage, the parameters its nodes read. */
+static void add_use(sk_arena *a, sk_ints *list, int param)
+{
+    for (int i = 0; i < list->n; i++)
+        if (list->v[i] == param) return;
+    *sk_push(a, list) = param;
+}
+
+/* For every (phase, layer) of this stage, the parameters its nodes read, also those that are
+ * written again in the backward pass. */
 static void index_uses(sk_emit *e)
 {
     sk_program *p = e->p;
@@ -199,10 +207,10 @@ static void index_uses(sk_emit *e)
         if (e->sp->stage[i] != p->stage) continue;
         sk_ints *list = &e->uses[2 * n->layer + (int)n->phase];
         for (int k = 0; k < n->n_in; k++) {
-            int q = e->param_of[n->in[k]->id], at = 0;
+            int q = e->param_of[n->in[k]->id];
             if (q < 0 || n->in[k]->role != SK_PARAM) continue;
-            while (at < list->n && list->v[at] != q) at++;
-            if (at == list->n) *sk_push(p->arena, list) = q;
+            add_use(p->arena, list, q);
+            if (n->phase == SK_FORWARD && e->drop[n->out[0]->id]) add_use(p->arena, list + 1, q);
         }
     }
 }

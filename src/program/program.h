@@ -14,12 +14,12 @@
  *   P5  every buffer is written before it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
- *   P8  every node runs once a micro-batch, all its turns in order, and the optimizer makes every
- *       pass over every parameter once, after the sums are known; or, where stages update on
- *       their own, once an update, in their order
- *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
- *       them, each rank a piece of its own, after a call that nobody enters before its last read,
- *       and they are read again after a call that all enter after their last write
+ *   P8  every node runs once a micro-batch, all its turns in order (a forward node perhaps once
+ * more in the backward pass, to make again what was not kept), and the optimizer makes every pass
+ * over every parameter once, after the sums are known; or, where stages update on their own, once
+ * an update, in their order P9  weights that ranks have in one memory lie alike on all of them;
+ * only the optimizer writes them, each rank a piece of its own, after a call that nobody enters
+ * before its last read, and they are read again after a call that all enter after their last write
  *
  * Every call has its algorithm from the compiler (comm/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
@@ -87,6 +87,7 @@ typedef struct sk_inst {
     int micro, layer;
     sk_phase phase;
     sk_duty work;       /* of the task it belongs to */
+    bool again;         /* made a second time, for the backward pass */
     int turn, turns;    /* OP: of a node that is run over parts: for every rank of a ring, or of
                            the batch, beside collectives */
     int call;           /* START, WAIT */

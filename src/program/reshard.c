@@ -43,7 +43,21 @@ void sk_emit_busy(sk_emit *e, const sk_tensor *t, int call)
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next) h->call = call;
 }
 
-void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
+void sk_emit_forget(sk_emit *e, const sk_tensor *t)
+{
+    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
+        if (h->call >= 0) sk_emit_settle(e, h->call);
+    *hand_of(e, t) = NULL;
+}
+
+void sk_emit_trim(sk_emit *e, const sk_tensor *t)
+{
+    sk_state now;
+    int buf = sk_emit_source(e, t, &now);
+    if (buf < 0) return;
+    sk_emit_forget(e, t);
+    sk_emit_have(e, t, &now, buf);
+}
 
 static bool cut_by(const sk_state *s, int axis, int dim)
 {
@@ -319,7 +333,8 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
         sk_state now;
         *buf = sk_emit_source(e, t, &now);
         if (*buf < 0) {
-            SK_TRY(sk_emit_receive(e, t));
+            if (sk_emit_dropped(e, t)) SK_TRY(sk_emit_again(e, t->from));
+            else SK_TRY(sk_emit_receive(e, t));
             *buf = sk_emit_source(e, t, &now);
         }
         SK_TRY(reshard(e, t, now, want, buf));

@@ -442,7 +442,12 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
                            in->node->out[0]->name, in->turn, in->turns, turn[in->node->id]);
         turn[in->node->id] = (in->turn + 1) % in->turns;
-        runs[in->node->id] += in->turn + 1 == in->turns;
+        if (in->again && (in->node->phase != SK_FORWARD || in->phase != SK_BACKWARD || !backward))
+            return sk_fail(SK_EBUG,
+                           "P8: rank %d: instruction %d makes '%s' again outside of a "
+                           "backward pass",
+                           p->rank, pc, in->node->out[0]->name);
+        runs[in->node->id] += !in->again && in->turn + 1 == in->turns;
     }
     for (int i = 0; i < g->nodes.n; i++) {
         bool here = p->spread.stage[i] == p->stage;

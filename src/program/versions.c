@@ -31,6 +31,15 @@ static sk_task at_work(const sk_emit *e) { return mine(e)->v[e->versions->at]; }
 
 /* --- setting up --- */
 
+/* The version that a forward pass reads. */
+static int saw(const sk_emit *e, int micro)
+{
+    for (int i = 0; i < mine(e)->n; i++)
+        if (mine(e)->v[i].work == SK_WORK_F && mine(e)->v[i].micro == micro)
+            return mine(e)->v[i].version;
+    return -1;
+}
+
 static sk_status possible(const sk_emit *e)
 {
     const char *name = e->schedule->name, *tied = NULL;
@@ -51,6 +60,13 @@ static sk_status possible(const sk_emit *e)
                        "layout: schedule %s changes weights while others read them, so ranks "
                        "cannot have them in one memory; leave out replica",
                        name);
+    for (int i = 0; *e->l->again && i < mine(e)->n; i++)
+        if (mine(e)->v[i].work == SK_WORK_B && mine(e)->v[i].version != saw(e, mine(e)->v[i].micro))
+            return sk_fail(SK_ECONF,
+                           "layout: schedule %s has other weights in the backward pass, so forward "
+                           "results cannot be made again there; leave out recompute, or take "
+                           "pipedream",
+                           name);
     if (e->opts->optim->pass[1])
         return sk_fail(SK_ECONF,
                        "optimizer %s needs sums over whole tensors, and stages of schedule %s do "

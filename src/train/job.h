@@ -27,6 +27,7 @@ typedef struct sk_job {
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
     char optim_name[SK_NAME];
     double lr, betas[2], eps, momentum, weight_decay, clip, min_lr; /* clip 0: none */
+    int64_t budget;              /* bytes a rank may take; 0: any */
     int64_t compensate, predict; /* for gradients that come late */
     char schedule[SK_NAME];      /* "constant", "cosine", "linear" */
     int64_t warmup;

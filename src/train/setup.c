@@ -3,6 +3,7 @@
 #include "base/team.h"
 #include "base/text.h"
 #include "train/host.h"
+#include "train/budget.h"
 #include "train/relayout.h"
 
 #include <string.h>
@@ -226,7 +227,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     SK_TRY(make_layout(out));
     SK_TRY(meets_at_the_end(out));
     SK_TRY(make_graph(out));
-    return SK_OK;
+    return job->budget ? sk_budget_choose(out) : SK_OK;
 }
 
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)

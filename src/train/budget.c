@@ -1,0 +1,138 @@
+/* budget.c - the fastest way to run a job that fits. */
+#include "train/budget.h"
+#include "base/text.h"
+#include "run/paper.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WAYS = 64 };
+
+typedef struct list {
+    sk_way *v;
+    int n;
+} list;
+
+static void add(list *l, const sk_layout *layout, const char *again, int blocks)
+{
+    if (l->n == MOST_WAYS) return;
+    sk_way *w = &l->v[l->n++];
+    w->layout = *layout;
+    snprintf(w->layout.again, sizeof w->layout.again, "%s", again);
+    w->layout.again_blocks = blocks;
+}
+
+/* Blocks of the fullest stage. */
+static int blocks_of(const sk_setup *s)
+{
+    int stages = s->layout.stage_axis < 0 ? 1 : s->layout.mesh.size[s->layout.stage_axis];
+    return (s->graph.n_layers - 2 + stages - 1) / stages;
+}
+
+static void add_recomputation(list *l, const sk_setup *s, const sk_layout *layout)
+{
+    if (*layout->again) { /* the user's word */
+        add(l, layout, layout->again, layout->again_blocks);
+        return;
+    }
+    add(l, layout, "", 0);
+    add(l, layout, "selective", 0);
+    for (int k = 1; k < blocks_of(s); k *= 2) add(l, layout, "full", k);
+    add(l, layout, "full", 0);
+}
+
+/* The axis that can shard: the layout's own, or the largest that splits the batch and nothing else.
+ */
+static int shard_axis(const sk_layout *l, char batch)
+{
+    int best = l->shard_axis;
+    for (int a = 0; l->shard_axis < 0 && a < l->mesh.n; a++)
+        if (l->split[a][0] == batch && !l->split[a][1] && l->mesh.size[a] > 1 &&
+            (best < 0 || l->mesh.size[a] > l->mesh.size[best]))
+            best = a;
+    return best;
+}
+
+static list all_ways(sk_setup *s)
+{
+    list l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
+    sk_layout layout = s->layout;
+    int axis = shard_axis(&layout, s->graph.batch);
+    for (int level = (int)layout.shard; level <= (axis < 0 ? (int)layout.shard : 3); level++) {
+        layout.shard = (sk_shard)level;
+        layout.shard_axis = level ? axis : s->layout.shard_axis;
+        if (layout.replica && level > 2) continue; /* shards that nobody keeps whole */
+        add_recomputation(&l, s, &layout);
+    }
+    return l;
+}
+
+static sk_status weigh(sk_setup *s, const sk_machine *m, sk_arena *tmp, sk_way *w)
+{
+    const sk_program *const *programs = NULL;
+    int *shape_of = NULL;
+    sk_paper paper;
+    sk_compile_opts o = sk_setup_opts(s);
+    SK_TRY(sk_paper_compile(tmp, &s->graph, &w->layout, &o, &programs, &shape_of));
+    for (int r = 0; r < s->n_ranks; r++)
+        if (programs[shape_of[r]]->own_bytes > w->bytes)
+            w->bytes = programs[shape_of[r]]->own_bytes;
+    sk_paper_in in = {.machine = m, .programs = programs, .shape_of = shape_of, .fold = true};
+    SK_TRY(sk_paper_walk(tmp, &in, &paper));
+    w->seconds = paper.seconds;
+    return SK_OK;
+}
+
+static int by_time(const void *x, const void *y)
+{
+    const sk_way *a = x, *b = y;
+    if (a->seconds != b->seconds) return a->seconds < b->seconds ? -1 : 1;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+/* Ways that a schedule or an optimizer cannot go are left out; the layout as it is must be able. */
+sk_status sk_budget_ways(sk_setup *s, const sk_machine *m, sk_way **ways, int *n)
+{
+    list l = all_ways(s);
+    int kept = 0;
+    for (int i = 0; i < l.n; i++) {
+        sk_arena tmp = {0};
+        sk_status st = weigh(s, m, &tmp, &l.v[i]);
+        sk_arena_end(&tmp);
+        if (st && !(st == SK_ECONF && i)) return sk_trail(st, SK_HERE);
+        if (!st) l.v[kept++] = l.v[i];
+    }
+    qsort(l.v, (size_t)kept, sizeof *l.v, by_time);
+    *ways = l.v;
+    *n = kept;
+    return SK_OK;
+}
+
+static sk_status nothing_fits(const sk_setup *s, const sk_way *ways, int n)
+{
+    const sk_way *least = ways;
+    for (int i = 1; i < n; i++)
+        if (ways[i].bytes < least->bytes) least = &ways[i];
+    return sk_fail(SK_ECONF,
+                   "budget is %s a rank, and the least of %d ways needs %s (%s); more ranks, more "
+                   "micro-batches or a smaller train.batch would help",
+                   sk_bytes(s->arena, s->job->budget), n, sk_bytes(s->arena, least->bytes),
+                   sk_layout_short(s->arena, &least->layout));
+}
+
+sk_status sk_budget_choose(sk_setup *s)
+{
+    sk_machine m;
+    sk_way *ways = NULL;
+    const char *warning = NULL;
+    int n = 0;
+    SK_TRY(sk_machine_usual(s->arena, NULL, &m, &warning));
+    SK_TRY(sk_budget_ways(s, &m, &ways, &n));
+    for (int i = 0; i < n; i++)
+        if (ways[i].bytes <= s->job->budget) {
+            s->layout = ways[i].layout;
+            return SK_OK;
+        }
+    return nothing_fits(s, ways, n);
+}
