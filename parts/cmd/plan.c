@@ -7,8 +7,10 @@
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "cli/picture.h"
+#include "plan/peak.h"
 #include "plan/price.h"
 #include "run/paper.h"
+#include "train/budget.h"
 #include "train/relayout.h"
 #include "train/host.h"
 #include "train/setup.h"
@@ -100,6 +102,28 @@ static void fits_here(sk_arena *a, const sk_setup *s, int64_t all)
                                        : "fits");
 }
 
+/* Where the fullest rank needs the most, and for what. */
+static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
+{
+    const sk_program *p = NULL;
+    sk_peak peak;
+    for (int r = 0; r < s->n_ranks && !p; r++)
+        if (sk_setup_of(s, r)->own_bytes == most) p = sk_setup_of(s, r);
+    sk_peak_find(p, &peak);
+    if (peak.pc < 0) return;
+    const sk_inst *in = &p->insts.v[peak.pc];
+    printf("peak      %s of results at instruction %d, %s of %s", sk_bytes(a, peak.live), peak.pc,
+           in->act == SK_DO_OP ? in->node->op->name : sk_act_names[in->act],
+           in->phase == SK_FORWARD ? "the forward pass" : "the backward pass");
+    if (in->micro >= 0 && p->n_micro > 1) printf(", micro-batch %d", in->micro);
+    for (int i = 0; i < peak.n; i++)
+        printf("%s %s%s %s", i ? " ·" : ":", peak.top[i].name,
+               peak.top[i].pieces > 1 ? sk_print(a, " (%d)", peak.top[i].pieces) : "",
+               sk_bytes(a, peak.top[i].bytes));
+    double lost = (double)(peak.region - peak.live) / (double)peak.region;
+    printf(" · packing loses %.1f %%\n", 100 * lost);
+}
+
 /* The step on paper, and where. */
 typedef struct walked {
     sk_machine machine;
@@ -140,6 +164,23 @@ static void there(sk_arena *a, const walked *w, int64_t most)
            100 * p->bubble / p->seconds);
 }
 
+/* It does not fit there: the fastest ways that would. */
+static sk_status would_fit(sk_arena *a, sk_setup *s, const sk_machine *m, int64_t most)
+{
+    enum { SAID = 3 };
+    sk_way *ways = NULL;
+    int n = 0, said = 0;
+    if (!m->memory || most <= m->memory) return SK_OK;
+    SK_TRY(sk_budget_ways(s, m, &ways, &n));
+    for (int i = 0; i < n && said < SAID; i++) {
+        if (ways[i].bytes > m->memory) continue;
+        printf("%s %s: %s a rank, %.4g s\n", said++ ? "         " : "would fit",
+               sk_layout_short(a, &ways[i].layout), sk_bytes(a, ways[i].bytes), ways[i].seconds);
+    }
+    if (!said) printf("would fit nothing of %d ways to shard and recompute; take more ranks\n", n);
+    return SK_OK;
+}
+
 static const int *hosts(sk_arena *a, const sk_setup *s, const sk_machine *m)
 {
     if (s->job->host_of || m->ranks_per_host == INT_MAX) return s->job->host_of;
@@ -172,7 +213,7 @@ static const char *shared(sk_arena *a, const sk_setup *s)
 }
 
 /* For people: the same in a few lines above the table. */
-static void summary(sk_arena *a, const sk_setup *s, const walked *cluster)
+static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster)
 {
     int64_t all, most;
     fullest(s, &most, &all);
@@ -183,9 +224,12 @@ static void summary(sk_arena *a, const sk_setup *s, const walked *cluster)
            sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "s" : "");
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
+    say_peak(a, s, most);
     if (cluster) there(a, cluster, most);
     else fits_here(a, s, all);
+    if (cluster) SK_TRY(would_fit(a, s, &cluster->machine, most));
     printf("%s\n", sk_relayout_print(a, s));
+    return SK_OK;
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -206,7 +250,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         if (s->programs[r]) add_class(&t, s, r);
     if (cluster && (svg || !format)) SK_TRY(walk(a, s, cluster, false, svg != NULL, &w));
     if (svg) SK_TRY(draw(a, s, &rest, &w));
-    if (!format) summary(a, s, cluster ? &w : NULL);
+    if (!format) SK_TRY(summary(a, s, cluster ? &w : NULL));
     return sk_table_print(&t, format, stdout);
 }
 
