@@ -39,7 +39,7 @@ struct sk_run {
     int64_t wire_then; /* bytes that had left before the section began */
     float scale;       /* for gradients: 1 / tokens, times clipping */
     double lr;
-    int64_t step;
+    int64_t step, shift; /* as in sk_step_in */
     bool validation, skip;
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
@@ -593,7 +593,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .param = sk_run_data(r, in->out[0]),
                   .grad = sk_run_data(r, q->grad_shard),
                   .scale = in->scale > 0 ? in->scale : r->scale,
-                  .step = r->step * p->n_updates + in->update + 1,
+                  .step = r->step * p->n_updates + r->shift + in->update + 1,
                   .delay = (int)in->count};
     for (int s = 0; s < q->n_state; s++) x.state[s] = sk_run_data(r, q->state[s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
@@ -806,6 +806,7 @@ static sk_status walk(sk_run *r, int from, int to)
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
 {
     r->step = in->step;
+    r->shift = in->shift;
     r->lr = in->lr;
     r->validation = false;
     SK_TRY(walk(r, 0, r->p->n_train));

@@ -46,6 +46,7 @@ typedef struct sk_run_opts {
 typedef struct sk_step_in {
     int64_t step; /* from 0 */
     double lr;
+    int64_t shift; /* updates made before, less those of `step` steps of this program; mostly 0 */
 } sk_step_in;
 
 typedef struct sk_step_out {

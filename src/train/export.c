@@ -127,9 +127,16 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
 
 /* --- extra --- */
 
-char *sk_extra_print(sk_arena *a, int64_t steps, const char *tokenizer)
+char *sk_extra_print(sk_arena *a, int64_t steps, int64_t updates, const char *tokenizer)
 {
-    return sk_print(a, "steps=%lld tokenizer=%s", (long long)steps, tokenizer);
+    return sk_print(a, "steps=%lld updates=%lld tokenizer=%s", (long long)steps, (long long)updates,
+                    tokenizer);
+}
+
+int64_t sk_extra_updates(const char *extra, int64_t step)
+{
+    long long n = 0;
+    return sscanf(extra, "steps=%*d updates=%lld", &n) == 1 && n >= 0 ? n : step;
 }
 
 int64_t sk_extra_steps(const char *extra)

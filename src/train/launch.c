@@ -417,7 +417,7 @@ typedef struct found {
     sk_status code;
     char story[SK_STORY];
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
-    int64_t step, tokens, steps;
+    int64_t step, tokens, updates, steps;
 } found;
 
 static sk_status open_dir(launcher *l, const char **note, const char **old)
@@ -433,7 +433,8 @@ static sk_status share_dir(launcher *l, sk_status st)
 {
     found *f = sk_new(l->arena, found);
     sk_training *t = &l->t;
-    *f = (found){.code = st, .step = t->step, .tokens = t->tokens, .steps = t->steps};
+    *f = (found){
+        .code = st, .step = t->step, .tokens = t->tokens, .updates = t->updates, .steps = t->steps};
     snprintf(f->story, sizeof f->story, "%s", st ? sk_error() : "");
     const char *own = sk_strdup(l->arena, f->story);
     memcpy(f->dir, t->dir, PATH_MAX);
@@ -449,6 +450,7 @@ static sk_status share_dir(launcher *l, sk_status st)
     memcpy(t->from, f->from, PATH_MAX);
     t->step = f->step;
     t->tokens = f->tokens;
+    t->updates = f->updates;
     t->steps = f->steps;
     if (st && !f->code) { /* only this rank failed: it says why */
         sk_error_set(own);

@@ -34,6 +34,7 @@ typedef struct loop {
     int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
     int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
     double tokens;
+    int64_t updates;           /* of the optimizer */
     double started, second_at; /* when the loop began; when its second step began */
     sk_box *boxes;             /* parameters first, then state */
     int n_boxes, n_model;
@@ -203,6 +204,7 @@ static sk_status first_weights(loop *l)
         SK_TRY(sk_ckpt_load(l->t->from, l->boxes, l->n_boxes));
         l->done = l->tried = l->saved = l->t->step;
         l->tokens = (double)l->t->tokens;
+        l->updates = l->t->updates;
     } else if (*job->model_dir) SK_TRY(load_model(l));
     if (!l->rank) {
         const char *path = sk_print(&l->arena, "%s/metrics.jsonl", l->t->dir);
@@ -271,7 +273,7 @@ static sk_status commit(loop *l)
                         .hyper = l->s->job->hyper,
                         .config = l->t->config,
                         .layout = sk_layout_print(&l->arena, &l->s->layout),
-                        .extra = sk_extra_print(&l->arena, l->rate.steps,
+                        .extra = sk_extra_print(&l->arena, l->rate.steps, l->updates,
                                                 l->s->tokenizer ? l->s->job->data_tokenizer : "")};
     sk_status status = sk_ckpt_commit(l->t->home, d->save.name, l->s->n_ranks, &st);
     sk_arena_back(&l->arena, m);
@@ -486,7 +488,9 @@ static void count(loop *l, const sk_step_out *out)
 
 static sk_status one_step(loop *l)
 {
-    sk_step_in in = {.step = l->done, .lr = sk_rate_at(&l->rate, l->done)};
+    int64_t each = l->s->programs[l->rank]->n_updates;
+    sk_step_in in = {
+        .step = l->done, .lr = sk_rate_at(&l->rate, l->done), .shift = l->updates - l->done * each};
     sk_step_out out = {0};
     if (l->done == l->t->step + 1) l->second_at = sk_now();
     if (!l->rank) decide(l);
@@ -498,6 +502,7 @@ static sk_status one_step(loop *l)
     if (l->done == l->t->step) SK_TRY(measure_peak(l));
     l->done++;
     l->tokens += out.tokens;
+    l->updates += each;
     if (l->rank) return SK_OK;
     count(l, &out);
     report(l, &out, in.lr, seconds);

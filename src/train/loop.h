@@ -40,6 +40,7 @@ typedef struct sk_training {
     char ckpt[PATH_MAX];  /* its folder of checkpoints */
     char from[PATH_MAX];  /* the checkpoint to resume; "": none */
     int64_t step, tokens; /* done before, when resuming */
+    int64_t updates;      /* of the optimizer, in these steps */
     int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
     const char *config;   /* the text of config.yaml, for checkpoints */
     sk_wire *wire;        /* to ranks of other hosts; NULL: there are none */

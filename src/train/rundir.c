@@ -76,8 +76,8 @@ static sk_status same_bias(const sk_job *job, const sk_training *t, const sk_ckp
                    t->from, was);
 }
 
-/* Steps, tokens and the number of steps that an earlier part of the run chose.  job: to be the same
- * model; NULL: it is, the checkpoint is this run's own. */
+/* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
+ * the same model; NULL: it is, the checkpoint is this run's own. */
 static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
 {
     sk_ckpt c;
@@ -85,6 +85,7 @@ static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
     if (job) SK_TRY(same_bias(job, t, &c));
     t->step = c.state.step;
     t->tokens = c.state.tokens;
+    t->updates = sk_extra_updates(c.state.extra, t->step);
     if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
     return SK_OK;
 }
