@@ -121,8 +121,23 @@ static sk_status nothing_fits(const sk_setup *s, const sk_way *ways, int n)
                    sk_layout_short(s->arena, &least->layout));
 }
 
+/* A run without drops has a second program of the same layout, with room for all: the larger one
+ * chooses. */
+static sk_status choose_roomy(sk_setup *s)
+{
+    sk_job *job = sk_new(s->arena, sk_job);
+    sk_setup *roomy = sk_new(s->arena, sk_setup);
+    *job = *s->job;
+    job->hyper.capacity_factor = 0;
+    job->dropless = 0;
+    SK_TRY(sk_setup_layout(s->arena, job, roomy));
+    s->layout = roomy->layout;
+    return SK_OK;
+}
+
 sk_status sk_budget_choose(sk_setup *s)
 {
+    if (s->job->dropless) return choose_roomy(s);
     sk_machine m;
     sk_way *ways = NULL;
     const char *warning = NULL;

@@ -197,6 +197,20 @@ static sk_status number_groups(sk_setup *s, sk_relayout *l)
                    l->n, before, SK_COMM_GROUPS);
 }
 
+/* Each phase was chosen to fit, but two meet in a move. */
+static sk_status fits(const sk_setup *s)
+{
+    int64_t most = 0;
+    for (int r = 0; r < s->n_ranks; r++)
+        if (s->programs[r]->own_bytes > most) most = s->programs[r]->own_bytes;
+    if (!s->job->budget || most <= s->job->budget) return SK_OK;
+    return sk_fail(
+        SK_ECONF,
+        "train.relayout: budget is %s a rank, and where layouts change %s are needed; a "
+        "smaller train.batch, or stopping and resuming with the other layout, would help",
+        sk_bytes(s->arena, s->job->budget), sk_bytes(s->arena, most));
+}
+
 sk_status sk_relayout_plan(sk_setup *s)
 {
     sk_relayout *l = sk_new(s->arena, sk_relayout);
@@ -209,6 +223,7 @@ sk_status sk_relayout_plan(sk_setup *s)
         SK_TRY(add_phase(s, l, step, layout));
     }
     grow_all(l, s->n_ranks);
+    SK_TRY(fits(s));
     SK_TRY(number_groups(s, l));
     s->relayout = l;
     return SK_OK;
