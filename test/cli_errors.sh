@@ -73,6 +73,8 @@ case_of 78 "at most 64 of 64" plan model=tiny layout=pp=3000
 case_of 78 "'Z' is split over 'tp'|its letters are b c" plan model=tiny \
     layout="mesh tp=2; split h f v Z over tp"
 case_of 78 "'H' is split over 'tp'|did you mean 'h'" plan model=tiny layout="mesh tp=2; split H over tp"
+case_of 78 "recompute=embedding|no block of the model" plan model=tiny layout="dp=2 recompute=embedding" # kept anyway
+case_of 78 "recompute=layrnorm|did you mean 'layernorm'" plan model=tiny layout="dp=2 recompute=layrnorm"
 case_of 78 "'t' is split over 'cp'" plan model=mlp layout="cp=2"
 case_of 78 "optim.name|adamw" train "${small[@]}" optim.name=adamv
 case_of 78 "tokenizer|256|100" train "${small[@]}" model.vocab_size=100

@@ -151,6 +151,7 @@ static const struct {
     {"dp=2 recompute=0", "'recompute' needs a whole number", 0},
     {"dp=2 recompute", "begins a sentence", 0},
     {"dp=2 recompute=full; recompute full", "'recompute' is said twice", 0},
+    {"dp=2 recompute=none recompute=full", "'recompute' is said twice", 0},
     {"mesh dp=2; recompute", "\"recompute\" reads", 0},
     {"tp=2 overlap=0", "'overlap' needs a whole number", 0},
     {"tp=2 overlap=2; overlap in 2 turns", "'overlap' is said twice", 0},

@@ -35,6 +35,9 @@ awk 'NR == 1 { first = $1 } { d = $1 - first; if (d > 1e-5 || d < -1e-5) exit ba
     END { exit bad || NR != 4 }' losses || { cat losses; echo "other losses"; exit 1; }
 train 78 1000 model=switch-tiny layout=dp=2 train.dropless=1 model.capacity_factor=0.5
 grep -q 'budget is .* and the least of' out || { cat out; exit 1; }
+train 0 700 model=tiny layout=dp=2
+train 78 700 model=tiny layout="dp=2 zero=2 recompute=none" # not taken back
+grep -q 'the least of 2 ways' out || { cat out; exit 1; }
 change="2: pp=2 micro=4, 3: dp=2 zero=3"
 train 0 1200 model=tiny layout=dp=2 train.relayout="$change"
 train 78 800 model=tiny layout=dp=2 train.relayout="$change"

@@ -65,6 +65,7 @@ typedef struct sk_layout {
     char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or
                                         the name of an op; empty: nothing */
     int again_blocks;                /* full: the first of each stage; 0: all */
+    bool again_said;                 /* the text says it, if only "none" */
     bool canonical;                  /* sums in the order of base/cells.h */
 } sk_layout;
 

@@ -40,7 +40,7 @@ static sk_status missing(const sk_layout *l, const letters *in, int axis, char l
                    hint ? "'?)" : "", list);
 }
 
-/* The op whose results shall be made again must be there. */
+/* The op whose results shall be made again must be there, and in a block: the rest is kept. */
 static sk_status meets_op(const sk_layout *l, const sk_graph *g)
 {
     const char *names[64];
@@ -48,13 +48,13 @@ static sk_status meets_op(const sk_layout *l, const sk_graph *g)
     if (!*l->again || !strcmp(l->again, "full") || !strcmp(l->again, "selective")) return SK_OK;
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *x = g->nodes.v[i];
-        if (x->phase != SK_FORWARD) continue;
+        if (x->phase != SK_FORWARD || x->layer < 1 || x->layer >= g->n_layers - 1) continue;
         if (!strcmp(x->op->name, l->again)) return SK_OK;
         if (n < 64) names[n++] = x->op->name;
     }
     const char *near = sk_nearest(l->again, names, n);
     return sk_fail(SK_ECONF,
-                   "layout: recompute=%s, and no forward pass of the model has such an op%s%s%s; "
+                   "layout: recompute=%s, and no block of the model has such an op%s%s%s; "
                    "none, selective and full go with any",
                    l->again, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }

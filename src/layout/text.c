@@ -240,7 +240,8 @@ static sk_status say_overlap(sk_layout *l, const words *w)
 /* none, selective, full, so many blocks of a stage, or an op. */
 static sk_status set_again(sk_layout *l, const char *what)
 {
-    SK_TRY(once("recompute", *l->again));
+    SK_TRY(once("recompute", l->again_said));
+    l->again_said = true;
     if (!strcmp(what, "none")) return SK_OK;
     bool blocks = *what >= '0' && *what <= '9';
     if (!blocks && (!*what || strlen(what) >= sizeof l->again))

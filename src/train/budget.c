@@ -32,7 +32,7 @@ static int blocks_of(const sk_setup *s)
 
 static void add_recomputation(list *l, const sk_setup *s, const sk_layout *layout)
 {
-    if (*layout->again) { /* the user's word */
+    if (layout->again_said) { /* the user's word */
         add(l, layout, layout->again, layout->again_blocks);
         return;
     }
