@@ -47,6 +47,16 @@ for ((i = 0; i < 20; i++)); do
     refused=$((refused + 1))
 done
 
+# blocks of a stage are counted over its chunks: each of four more is less memory
+before=
+for again in none 1 2 3 4; do
+    bytes=$("$skein" plan model=tiny model.num_hidden_layers=8 train.batch=8 train.seq=24 -o csv \
+        layout="pp=2 micro=4 schedule=interleaved chunks=2 recompute=$again" | total)
+    [ -z "$before" ] || [ "$bytes" -lt "$before" ] ||
+        fail "chunks: recompute=$again needs $bytes bytes, one block less $before"
+    before=$bytes
+done
+
 job="model=tiny model.num_hidden_layers=4 data.train=$temp/text train.steps=4 val.every=0 sample.every=0 log.every=0"
 for _ in {1..200}; do echo "Sums that fit are sums that run."; done >"$temp/text"
 # shellcheck disable=SC2086

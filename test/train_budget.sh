@@ -11,6 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp example/one_file.c "$work/text"
 cd "$work"
+export XDG_CONFIG_HOME=$work # no machine but the preset
 runs=0
 
 train() { # exit code, budget in KB, then words

@@ -29,12 +29,12 @@ static bool adds_up(const sk_node *n)
     return false;
 }
 
-/* The how-manieth block of its stage a layer is, from 0. */
+/* The how-manieth block of its stage a layer is, from 0; chunks of a stage count on. */
 static int block_of(const sk_emit *e, int layer)
 {
-    int first = layer;
-    while (first > 1 && e->stage_of_layer[first - 1] == e->stage_of_layer[layer]) first--;
-    return layer - first;
+    int n = 0;
+    for (int k = 1; k < layer; k++) n += e->stage_of_layer[k] == e->stage_of_layer[layer];
+    return n;
 }
 
 static bool chosen(const sk_emit *e, const sk_node *n)
