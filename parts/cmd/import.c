@@ -51,7 +51,7 @@ static sk_status save(sk_arena *a, import *m, const sk_box *boxes, int n, int n_
                         .hyper = job->hyper,
                         .config = m->t.config,
                         .layout = sk_layout_print(a, &m->setup.layout),
-                        .extra = sk_extra_print(a, 0, 0, job->data_tokenizer)};
+                        .extra = sk_extra_print(a, &(sk_extra){.tokenizer = job->data_tokenizer})};
     SK_TRY(sk_ckpt_begin(m->t.home, 0, 0, name));
     sk_status status = sk_ckpt_write_rank(m->t.ckpt, name, 0, &share, &report);
     if (status) {

@@ -59,6 +59,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_balance_grad = {
     .name = "balance_grad",
     .doc = "gradient of balance with respect to the logits",
+    .flags = SK_OP_EXACT,
     .dims = "bt!e!,->bte",
     .n_in = 2,
     .flops = flops,

@@ -27,6 +27,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_route = {
     .name = "route",
     .doc = "the slots and gates of each token's experts, from logits",
+    .flags = SK_OP_EXACT,
     .dims = "bt!e!->btk!,btk!",
     .n_in = 1,
     .n_out = 2,

@@ -33,6 +33,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_route_biased = {
     .name = "route_biased",
     .doc = "route by scores plus a bias that the gates do not see",
+    .flags = SK_OP_EXACT,
     .dims = "bt!e!,e!->btk!,btk!",
     .n_in = 2,
     .n_out = 2,

@@ -64,6 +64,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_route_grad = {
     .name = "route_grad",
     .doc = "gradient of route's gates with respect to the logits",
+    .flags = SK_OP_EXACT,
     .dims = "*e!,*k!,*k!->*e",
     .n_in = 3,
     .flops = flops,

@@ -62,6 +62,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_two_level = {
     .name = "two_level",
     .doc = "logarithms of two levels of gates: groups of experts, experts of a group",
+    .flags = SK_OP_EXACT,
     .dims = "*u!,*e!->*e",
     .n_in = 2,
     .infer = infer,

@@ -47,6 +47,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_two_level_grad = {
     .name = "two_level_grad",
     .doc = "gradient of two_level with respect to both inputs",
+    .flags = SK_OP_EXACT,
     .dims = "*u!,*e!,*e!->*u,*e",
     .n_in = 3,
     .n_out = 2,

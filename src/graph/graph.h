@@ -137,6 +137,10 @@ void sk_graph_grad(sk_graph *g);
 /* Part of the above: results of cheap ops are made again for the backward half instead of kept. */
 void sk_graph_recompute(sk_graph *g);
 
+/* Keep results and weights in a type of 16 bits, where nothing speaks against it; after the
+ * gradient. */
+void sk_graph_store(sk_graph *g, sk_dtype type);
+
 /* A listing, for people and for hashes. */
 char *sk_graph_print(const sk_graph *g, sk_arena *a);
 

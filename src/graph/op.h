@@ -83,13 +83,14 @@ typedef struct sk_args {
 } sk_args;
 
 enum {
-    SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,   /* can add to its outputs */
-    SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_HEAVY = 16, /* long enough to hide what moves: run in turns where the layout overlaps */
-    SK_OP_CHEAP = 32, /* made again for the backward pass rather than kept */
-    SK_OP_AGAIN = 64  /* the same, where the layout says "recompute selective" */
+    SK_OP_LINEAR = 1,  /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,    /* can add to its outputs */
+    SK_OP_MAX = 4,     /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,     /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_HEAVY = 16,  /* long enough to hide what moves: run in turns where the layout overlaps */
+    SK_OP_CHEAP = 32,  /* made again for the backward pass rather than kept */
+    SK_OP_EXACT = 128, /* decides on small differences: reads and makes f32 in any precision */
+    SK_OP_AGAIN = 64   /* the same, where the layout says "recompute selective" */
 };
 
 typedef struct sk_sample {

@@ -63,7 +63,7 @@ typedef struct sk_emit {
     int layer;
     sk_at_hand **hand;  /* [tensor * n_micro + micro] */
     int joined;         /* the last node that was written with one before it; -1: none */
-    int *gathering;     /* by layer: the call that makes its sharded weights whole */
+    int *gathering;     /* [layer][narrow]: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     int *param_of;      /* tensor id -> index in p->params, or -1 */
@@ -171,6 +171,10 @@ sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
 /* ring.c: a node whose operands go round an axis. */
 int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */
 sk_status sk_emit_ring(sk_emit *e, const sk_node *n, int axis);
+
+/* A call moves elements of one type: what is kept in f32 and what is narrower go apart. */
+enum { SK_WIDTHS = 2 };
+static inline int sk_narrow(const sk_tensor *t) { return t->type != SK_F32; }
 
 /* params.c: where parameters lie. */
 sk_status sk_emit_params(sk_emit *e);

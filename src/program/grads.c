@@ -72,7 +72,7 @@ static void join_scatter(sk_emit *e, int *call, const sk_param_plan *q, int whol
 {
     const sk_extent *box = &e->p->bufs.v[whole].box;
     if (*call < 0)
-        *call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, SK_F32, e->l->shard_axis,
+        *call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, q->tensor->type, e->l->shard_axis,
                              sk_print(e->p->arena, "grads from %s", q->tensor->name));
     sk_emit_rows(e, *call, whole, piece, box, 0);
 }
@@ -81,46 +81,48 @@ static void join_sum(sk_emit *e, int *call, int axis, const sk_param_plan *q, in
 {
     const sk_extent *box = &e->p->bufs.v[buf].box;
     if (*call < 0)
-        *call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, SK_F32, axis,
+        *call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, axis,
                              sk_print(e->p->arena, "grads from %s", q->tensor->name));
     sk_emit_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
 }
 
 /* --- in buckets, at the end --- */
 
-static int scatter_ready(sk_emit *e)
+static void scatter_ready(sk_emit *e, int *calls)
 {
-    int call = -1;
     for (int i = 0; i < e->ready.n; i++) {
         const sk_param_plan *q = plan_of(e, e->ready.v[i]);
-        if (scattered(e, q)) join_scatter(e, &call, q, q->grad, q->grad_shard);
+        if (scattered(e, q))
+            join_scatter(e, &calls[sk_narrow(q->tensor)], q, q->grad, q->grad_shard);
     }
-    return call;
 }
 
-static int sum_ready(sk_emit *e, int axis, bool cut)
+static void sum_ready(sk_emit *e, int axis, bool cut, int *calls)
 {
-    int call = -1;
     for (int i = 0; i < e->ready.n; i++) {
         const sk_param_plan *q = plan_of(e, e->ready.v[i]);
-        if (partial_over(e, q, axis)) join_sum(e, &call, axis, q, cut ? q->grad_shard : q->grad);
+        if (partial_over(e, q, axis))
+            join_sum(e, &calls[sk_narrow(q->tensor)], axis, q, cut ? q->grad_shard : q->grad);
     }
-    return call;
 }
 
 /* What was reduced over one axis is done before it goes over the next. */
 static void flush(sk_emit *e)
 {
     bool cut = e->l->shard_axis < 0;
-    for (int k = 0, before = -1; k < e->l->mesh.n; k++) {
-        int axis = turn(e, k), calls[2] = {sum_ready(e, axis, cut), -1};
-        if (axis == e->l->shard_axis) calls[1] = scatter_ready(e), cut = true;
-        for (int i = 0; i < 2; i++) {
+    int before[2 * SK_WIDTHS] = {-1, -1, -1, -1};
+    for (int k = 0; k < e->l->mesh.n; k++) {
+        int axis = turn(e, k), calls[2 * SK_WIDTHS] = {-1, -1, -1, -1};
+        sum_ready(e, axis, cut, calls);
+        if (axis == e->l->shard_axis) scatter_ready(e, calls + SK_WIDTHS), cut = true;
+        for (int i = 0; i < 2 * SK_WIDTHS; i++) {
             if (calls[i] < 0) continue;
-            if (before >= 0) sk_emit_settle(e, before);
+            for (int b = 0; b < 2 * SK_WIDTHS; b++)
+                if (before[b] >= 0) sk_emit_settle(e, before[b]);
             sk_emit_fly(e, calls[i]);
         }
-        if (calls[0] >= 0 || calls[1] >= 0) before = calls[1] >= 0 ? calls[1] : calls[0];
+        for (int i = 0; i < 2 * SK_WIDTHS; i++)
+            if (calls[i] >= 0) before[i] = calls[i];
     }
     e->ready.n = 0;
     e->ready_bytes = 0;
@@ -212,27 +214,27 @@ static void climb(sk_emit *e, sk_portion *x, int buf)
 
 static void scatter_task(sk_emit *e)
 {
-    int call = -1;
+    int calls[SK_WIDTHS] = {-1, -1};
     for (int i = 0; i < e->portions.n; i++) {
         const sk_portion *x = &e->portions.v[i];
         const sk_param_plan *q = plan_of(e, x->param);
         if (x->full < 0 || !sk_emit_is_cut(e, q)) continue;
-        if (scattered(e, q)) join_scatter(e, &call, q, x->full, x->piece);
+        if (scattered(e, q)) join_scatter(e, &calls[sk_narrow(q->tensor)], q, x->full, x->piece);
         else move(e, SK_DO_SLICE, x->full, x->piece);
     }
-    now(e, call);
+    for (int w = 0; w < SK_WIDTHS; w++) now(e, calls[w]);
 }
 
 static void sum_task(sk_emit *e, int axis, bool cut)
 {
-    int call = -1;
+    int calls[SK_WIDTHS] = {-1, -1};
     for (int i = 0; i < e->portions.n; i++) {
         const sk_portion *x = &e->portions.v[i];
         const sk_param_plan *q = plan_of(e, x->param);
         if (x->full >= 0 && partial_over(e, q, axis))
-            join_sum(e, &call, axis, q, cut ? x->piece : x->full);
+            join_sum(e, &calls[sk_narrow(q->tensor)], axis, q, cut ? x->piece : x->full);
     }
-    now(e, call);
+    for (int w = 0; w < SK_WIDTHS; w++) now(e, calls[w]);
 }
 
 static void collect_task(sk_emit *e)
@@ -293,15 +295,17 @@ static void reduce_tied(sk_emit *e)
 {
     sk_program *p = e->p;
     for (int g = p->world + 1; g < p->n_groups; g++) {
-        int call = -1;
+        int calls[SK_WIDTHS] = {-1, -1};
         for (int i = 0; i < p->params.n; i++) {
             sk_param_plan *q = &p->params.v[i];
             const sk_extent *box = &p->bufs.v[q->grad_shard].box;
             if (q->tie_group != g) continue;
-            if (call < 0) call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, SK_F32, g, "tied grads");
-            sk_emit_seg(e, call, q->grad_shard, q->grad_shard, 1, sk_box_count(box, 0, box->n), 1);
+            int *call = &calls[sk_narrow(q->tensor)];
+            if (*call < 0)
+                *call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, g, "tied grads");
+            sk_emit_seg(e, *call, q->grad_shard, q->grad_shard, 1, sk_box_count(box, 0, box->n), 1);
         }
-        now(e, call);
+        for (int w = 0; w < SK_WIDTHS; w++) now(e, calls[w]);
     }
 }
 

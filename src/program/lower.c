@@ -348,6 +348,12 @@ static sk_status prepare(sk_emit *e)
     sk_emit_again_open(e);
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
+    for (int i = 0; e->l->canonical && i < p->params.n; i++)
+        if (p->params.v[i].master >= 0)
+            return sk_fail(SK_ECONF,
+                           "order=canonical gives the same bits on any layout in f32, and "
+                           "train.dtype is %s, whose sums are rounded where ranks meet",
+                           sk_dtype_name(p->params.v[i].tensor->type));
     for (int w = 0; w < SK_N_SUMS; w++) {
         if (e->g->sum[w]) p->n_sums = w + 1;
         plan_sum(e, w);

@@ -43,6 +43,7 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         add_item(a, to, p, q->stored, q->writes);
+        if (q->master >= 0) add_item(a, to, p, q->master, q->owner);
         for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
     }
     for (int i = 0; i < p->memories.n; i++) add_item(a, to, p, p->memories.v[i], true);

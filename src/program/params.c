@@ -17,6 +17,8 @@
 
 enum { NOT_BEGUN = -1, NOTHING = -2 }; /* instead of a call */
 
+static int *gathering(const sk_emit *e, int layer) { return &e->gathering[SK_WIDTHS * layer]; }
+
 static bool sharded(const sk_emit *e, sk_shard level)
 {
     return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0;
@@ -48,6 +50,17 @@ static int kept(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, 
     int b = sk_emit_piece(e, t, kind, s, -1);
     e->p->bufs.v[b].name = name;
     e->p->bufs.v[b].keep = true;
+    return b;
+}
+
+/* The same in f32, whatever the tensor is kept in. */
+static int kept_wide(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind,
+                     const sk_state *s)
+{
+    int b = kept(e, name, t, kind, s);
+    sk_buffer *x = &e->p->bufs.v[b];
+    x->type = SK_F32;
+    x->bytes = sk_box_count(&x->box, 0, x->box.n) * (int64_t)sk_dtype_size(SK_F32);
     return b;
 }
 
@@ -84,7 +97,7 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
     for (int s = 0; s < q->n_state; s++) {
         name =
             sk_print(p->arena, "%s.%s.%s", t->name, e->opts->optim->name, e->opts->optim->state[s]);
-        q->state[s] = kept(e, name, t, SK_OPTIM, &q->update);
+        q->state[s] = kept_wide(e, name, t, SK_OPTIM, &q->update);
         p->bufs.v[q->state[s]].zero = true;
     }
 }
@@ -171,6 +184,7 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
                          .used = e->sp->made[t->id],
                          .tie_group = tie,
                          .decay = t->init > 0,
+                         .master = -1,
                          .grad = -1,
                          .grad_shard = -1};
     q->update = q->used;
@@ -185,7 +199,10 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     p->bufs.v[q->stored].common = is_common(e, q);
     q->owner = first_of(e, &q->update, set);
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
-    if (e->opts->optim) plan_grad(e, q);
+    if (!e->opts->optim) return SK_OK;
+    if (t->type != SK_F32)
+        q->master = kept_wide(e, sk_print(p->arena, "%s.master", t->name), t, SK_OPTIM, &q->update);
+    plan_grad(e, q);
     return SK_OK;
 }
 
@@ -241,8 +258,8 @@ sk_status sk_emit_params(sk_emit *e)
     index_uses(e);
     e->left = sk_many(p->arena, int, p->params.n + 1);
     e->begun = sk_many(p->arena, char, p->params.n + 1);
-    e->gathering = sk_many(p->arena, int, e->g->n_layers + 1);
-    for (int i = 0; i <= e->g->n_layers; i++) e->gathering[i] = NOT_BEGUN;
+    e->gathering = sk_many(p->arena, int, SK_WIDTHS *(e->g->n_layers + 1));
+    for (int i = 0; i <= e->g->n_layers; i++) *gathering(e, i) = NOT_BEGUN;
     for (int i = 0; i < p->params.n; i++)
         e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
     return SK_OK;
@@ -255,25 +272,40 @@ static const sk_ints *uses_of(const sk_emit *e, int layer)
     return &e->uses[2 * layer + (int)e->phase];
 }
 
+/* One weight more for a layer's call; the first opens it. */
+static void join_gather(sk_emit *e, int layer, int param)
+{
+    sk_program *p = e->p;
+    const sk_param_plan *q = &p->params.v[param];
+    int *call = gathering(e, layer) + sk_narrow(q->tensor);
+    if (*call == NOTHING)
+        *call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
+                             sk_print(p->arena, "weights of layer %d", layer));
+    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
+    const sk_extent *box = &p->bufs.v[whole].box;
+    sk_emit_rows(e, *call, sk_emit_stored(e, param), whole, box, 0);
+    sk_emit_have(e, q->tensor, &q->used, whole);
+}
+
 /* Starts gathering what a layer reads and is not at hand. */
 static void begin_gather(sk_emit *e, int layer)
 {
-    sk_program *p = e->p;
     const sk_ints *uses = uses_of(e, layer);
-    if (e->gathering[layer] != NOT_BEGUN) return;
-    e->gathering[layer] = NOTHING;
+    int *calls = gathering(e, layer);
+    if (*calls != NOT_BEGUN) return;
+    for (int w = 0; w < SK_WIDTHS; w++) calls[w] = NOTHING;
     for (int k = 0; k < uses->n; k++) {
-        const sk_param_plan *q = &p->params.v[uses->v[k]];
-        if (!sk_emit_is_cut(e, q) || sk_emit_find(e, q->tensor, &q->used) >= 0) continue;
-        if (e->gathering[layer] == NOTHING)
-            e->gathering[layer] = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
-                                               sk_print(p->arena, "weights of layer %d", layer));
-        int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
-        const sk_extent *box = &p->bufs.v[whole].box;
-        sk_emit_rows(e, e->gathering[layer], sk_emit_stored(e, uses->v[k]), whole, box, 0);
-        sk_emit_have(e, q->tensor, &q->used, whole);
+        const sk_param_plan *q = &e->p->params.v[uses->v[k]];
+        if (sk_emit_is_cut(e, q) && sk_emit_find(e, q->tensor, &q->used) < 0)
+            join_gather(e, layer, uses->v[k]);
     }
-    if (e->gathering[layer] != NOTHING) sk_emit_fly(e, e->gathering[layer]);
+    for (int w = 0; w < SK_WIDTHS; w++)
+        if (calls[w] != NOTHING) sk_emit_fly(e, calls[w]);
+}
+
+static void settle_layer(sk_emit *e, int layer)
+{
+    for (int w = 0; w < SK_WIDTHS; w++) sk_emit_settle(e, gathering(e, layer)[w]);
 }
 
 /* This layer's weights, and the start of those of the next ones in this task. */
@@ -283,7 +315,7 @@ static void open_layer(sk_emit *e)
     while (at < e->layers.n && e->layers.v[at] != e->layer) at++;
     int ahead = e->work == SK_WORK_W ? 0 : e->l->prefetch; /* weight halves read few weights */
     for (int k = at; k <= at + ahead && k < e->layers.n; k++) begin_gather(e, e->layers.v[k]);
-    sk_emit_settle(e, e->gathering[e->layer]);
+    settle_layer(e, e->layer);
     e->gathered_layer = e->layer;
 }
 
@@ -303,7 +335,7 @@ static bool awaited(const sk_emit *e, int param)
 {
     for (int i = 0; i < e->layers.n; i++) {
         const sk_ints *uses = uses_of(e, e->layers.v[i]);
-        if (e->gathering[e->layers.v[i]] == NOT_BEGUN) continue;
+        if (*gathering(e, e->layers.v[i]) == NOT_BEGUN) continue;
         for (int k = 0; k < uses->n; k++)
             if (uses->v[k] == param) return true;
     }
@@ -316,8 +348,8 @@ void sk_emit_close_layer(sk_emit *e)
     const sk_ints *uses = uses_of(e, e->layer);
     e->gathered_layer = -1;
     if (!sharded(e, SK_SHARD_PARAMS)) return;
-    sk_emit_settle(e, e->gathering[e->layer]); /* if nobody read them after all */
-    e->gathering[e->layer] = NOT_BEGUN;
+    settle_layer(e, e->layer); /* if nobody read them after all */
+    *gathering(e, e->layer) = NOT_BEGUN;
     if (e->l->keep && e->training && e->work == SK_WORK_F && sk_emit_seen_again(e)) return;
     for (int k = 0; k < uses->n; k++)
         if (!awaited(e, uses->v[k])) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);

@@ -130,6 +130,7 @@ typedef struct sk_param_plan {
     sk_state used, update;            /* as kernels see it; as the optimizer sees it (sharded) */
     int stored;                       /* buffer that keeps it: used or update state */
     int shard;                        /* the piece to update: stored itself or a part of it */
+    int master;                       /* the same in f32, where weights are narrower; or -1 */
     int grad, grad_shard;             /* accumulated gradient; the piece that matches shard */
     int state[SK_MAX_STATE], n_state; /* of the optimizer; none of a nudged tensor */
     bool owner;  /* this rank counts the piece in sums over the logical tensor */

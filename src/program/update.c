@@ -78,8 +78,15 @@ static void one_pass(sk_emit *e, int pass, int before, int after)
     if (after >= 0) reduce_world(e, after, "sums of the optimizer");
 }
 
-/* After the update each rank has its piece; kernels want the whole. */
-void sk_emit_whole_weights(sk_emit *e)
+static void meet(sk_emit *e, int *call)
+{
+    if (*call < 0) return;
+    sk_emit_start(e, *call);
+    sk_emit_wait(e, *call);
+    *call = -1;
+}
+
+static void whole_weights(sk_emit *e, int narrow)
 {
     sk_program *p = e->p;
     int64_t bytes = 0;
@@ -87,23 +94,25 @@ void sk_emit_whole_weights(sk_emit *e)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         const sk_extent *box = &p->bufs.v[q->stored].box;
-        if (q->shard == q->stored) continue;
+        if (q->shard == q->stored || sk_narrow(q->tensor) != narrow) continue;
         if (call < 0)
-            call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
+            call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
                                 sk_print(p->arena, "weights from %s", q->tensor->name));
         sk_emit_rows(e, call, q->shard, q->stored, box, 0);
         p->calls.v[call].common = p->bufs.v[q->stored].common;
         bytes += sk_emit_logical(e, q->tensor);
         if (bytes < sk_emit_bucket(e) || p->calls.v[call].common)
             continue; /* one meeting is enough */
-        sk_emit_start(e, call);
-        sk_emit_wait(e, call);
+        meet(e, &call);
         bytes = 0;
-        call = -1;
     }
-    if (call < 0) return;
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
+    meet(e, &call);
+}
+
+/* After the update each rank has its piece; kernels want the whole. */
+void sk_emit_whole_weights(sk_emit *e)
+{
+    for (int w = 0; w < SK_WIDTHS; w++) whole_weights(e, w);
 }
 
 void sk_emit_update(sk_emit *e)

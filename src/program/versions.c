@@ -60,6 +60,12 @@ static sk_status possible(const sk_emit *e)
                        "layout: schedule %s changes weights while others read them, so ranks "
                        "cannot have them in one memory; leave out replica",
                        name);
+    for (int i = 0; e->opts->optim->ahead && i < e->p->params.n; i++)
+        if (e->p->params.v[i].master >= 0)
+            return sk_fail(SK_ECONF,
+                           "optimizer %s foresees weights of f32, and train.dtype is %s; take sgd, "
+                           "or train.dtype=f32",
+                           e->opts->optim->name, sk_dtype_name(e->p->params.v[i].tensor->type));
     for (int i = 0; *e->l->again && i < mine(e)->n; i++)
         if (mine(e)->v[i].work == SK_WORK_B && mine(e)->v[i].version != saw(e, mine(e)->v[i].micro))
             return sk_fail(SK_ECONF,

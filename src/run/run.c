@@ -20,7 +20,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SMALL = 1 << 14 }; /* smaller pieces are not worth the team */
+enum {
+    SMALL = 1 << 14, /* smaller pieces are not worth the team */
+    BLOCK = 1024     /* elements that are widened at a time */
+};
 
 struct sk_run {
     const sk_program *p;
@@ -36,10 +39,10 @@ struct sk_run {
     double *times, *moving; /* [2 * instruction]: when it ran; when its bytes moved */
     double *began;          /* by call: when it was announced */
     double waited;
-    int64_t wire_then; /* bytes that had left before the section began */
-    float scale;       /* for gradients: 1 / tokens, times clipping */
-    double lr;
-    int64_t step, shift; /* as in sk_step_in */
+    int64_t wire_then;     /* bytes that had left before the section began */
+    float scale;           /* for gradients: 1 / tokens, times clipping */
+    double lr, loss_scale; /* loss_scale: of gradients, so that narrow ones do not vanish */
+    int64_t step, shift;   /* as in sk_step_in */
     bool validation, skip;
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
@@ -149,6 +152,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     r->p = p;
     r->heaps = h;
     r->opts = *o;
+    r->loss_scale = 1;
     int seat = o->alone ? o->seat : p->rank;
     r->line = sk_heaps_line(h, seat);
     r->base = sk_heap_base(h, seat);
@@ -236,32 +240,47 @@ static real draw(uint64_t key, uint64_t index)
     return (real)(sum - 131070) * (real)2.6429e-5; /* sqrt(3) / 65536 */
 }
 
+static void init_some(const init_job *j, uint64_t from, real *x, int64_t n)
+{
+    if (j->t->init < 0)
+        for (int64_t k = 0; k < n; k++) x[k] = (real)(-j->t->init - 1);
+    else
+        for (int64_t k = 0; k < n; k++) x[k] = j->std * draw(j->key, from + (uint64_t)k);
+}
+
 static void init_rows(void *ctx, int part, int of)
 {
     init_job *j = ctx;
     const sk_view *v = &j->v;
-    int64_t row = v->n ? v->size[v->n - 1] : 1, n = row ? sk_count(v) / row : 0;
-    real *x = v->data;
+    int64_t row = v->n ? v->size[v->n - 1] : 1, n = row ? sk_count(v) / row : 0, m;
+    size_t size = sk_dtype_size(v->type);
+    real wide[BLOCK];
     for (int64_t i = n * part / of; i < n * (part + 1) / of; i++) {
         uint64_t from = (uint64_t)sk_logical(v, i * row);
-        if (j->t->init < 0)
-            for (int64_t k = 0; k < row; k++) x[i * row + k] = (real)(-j->t->init - 1);
-        else
-            for (int64_t k = 0; k < row; k++)
-                x[i * row + k] = j->std * draw(j->key, from + (uint64_t)k);
+        char *to = (char *)v->data + (size_t)(i * row) * size;
+        if (v->type == SK_F32) init_some(j, from, (real *)(void *)to, row);
+        for (int64_t k = 0; v->type != SK_F32 && k < row; k += m) {
+            m = row - k < BLOCK ? row - k : BLOCK;
+            init_some(j, from + (uint64_t)k, wide, m);
+            sk_convert(to + (size_t)k * size, v->type, wide, SK_F32, m);
+        }
     }
+}
+
+static void init_buffer(sk_run *r, const sk_tensor *t, int buf, uint64_t seed)
+{
+    init_job j = {.t = t, .v = sk_buffer_view(r->p, buf, r->base), .std = (real)t->init};
+    j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
+    sk_team_run(r->team, init_rows, &j);
 }
 
 void sk_run_init(sk_run *r, uint64_t seed)
 {
     const sk_program *p = r->p;
     for (int i = 0; i < p->params.n; i++) {
-        const sk_tensor *t = p->params.v[i].tensor;
-        if (!keeps(p, p->params.v[i].stored)) continue;
-        init_job j = {
-            .t = t, .v = sk_buffer_view(p, p->params.v[i].stored, r->base), .std = (real)t->init};
-        j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
-        sk_team_run(r->team, init_rows, &j);
+        const sk_param_plan *q = &p->params.v[i];
+        if (keeps(p, q->stored)) init_buffer(r, q->tensor, q->stored, seed);
+        if (q->master >= 0) init_buffer(r, q->tensor, q->master, seed);
     }
 }
 
@@ -319,7 +338,7 @@ static sk_status load(sk_run *r, const sk_inst *in)
     const sk_buffer *b = &r->p->bufs.v[in->out[0]];
     void *to = sk_run_data(r, in->out[0]);
     if (!strcmp(b->name, "loss_scale")) {
-        *(real *)to = 1;
+        *(real *)to = (real)r->loss_scale;
         return SK_OK;
     }
     if (!b->bytes) return SK_OK;
@@ -346,26 +365,43 @@ static void slice(const sk_view *from, const sk_view *to)
 }
 
 typedef struct pair_job {
-    real *to;
-    const real *from;
+    void *to;
+    const void *from;
     int64_t n;
+    sk_dtype type;
 } pair_job;
+
+static void add_some(real *restrict to, const real *restrict from, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] += from[i];
+}
 
 static void add_part(void *ctx, int part, int of)
 {
     pair_job *j = ctx;
-    real *restrict to = j->to;
-    const real *restrict from = j->from;
-    int64_t end = j->n * (part + 1) / of;
-#pragma omp simd
-    for (int64_t i = j->n * part / of; i < end; i++) to[i] += from[i];
+    int64_t at = j->n * part / of, end = j->n * (part + 1) / of, m;
+    size_t size = sk_dtype_size(j->type);
+    real x[BLOCK], y[BLOCK];
+    if (j->type == SK_F32) {
+        add_some((real *)j->to + at, (const real *)j->from + at, end - at);
+        return;
+    }
+    for (; at < end; at += m) {
+        m = end - at < BLOCK ? end - at : BLOCK;
+        char *to = (char *)j->to + (size_t)at * size;
+        sk_convert(x, SK_F32, to, j->type, m);
+        sk_convert(y, SK_F32, (const char *)j->from + (size_t)at * size, j->type, m);
+        add_some(x, y, m);
+        sk_convert(to, j->type, x, SK_F32, m);
+    }
 }
 
 static void add(sk_run *r, const sk_inst *in)
 {
     const sk_buffer *b = &r->p->bufs.v[in->out[0]];
     pair_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
-                  b->bytes / (int64_t)sizeof(real)};
+                  b->bytes / (int64_t)sk_dtype_size(b->type), b->type};
     sk_team_run(r->team, add_part, &j);
 }
 
@@ -387,35 +423,46 @@ static double squares(const real *x, int64_t n)
 /* Every element once, and only of gradients of the loss. */
 static bool in_norm(const sk_param_plan *q) { return q->owner && q->tensor->nudge == 0; }
 
+/* Elements of a buffer as f32, some at a time. */
+typedef void see(void *ctx, const real *x, int64_t n);
+static void see_part(const sk_run *r, int buf, int part, int of, see *f, void *ctx)
+{
+    const sk_buffer *b = &r->p->bufs.v[buf];
+    size_t size = sk_dtype_size(b->type);
+    const char *data = sk_run_data(r, buf);
+    int64_t n = b->bytes / (int64_t)size, at = n * part / of, end = n * (part + 1) / of, m;
+    real wide[BLOCK];
+    if (b->type == SK_F32) f(ctx, (const real *)(const void *)data + at, end - at);
+    for (; b->type != SK_F32 && at < end; at += m) {
+        m = end - at < BLOCK ? end - at : BLOCK;
+        sk_convert(wide, SK_F32, data + (size_t)at * size, b->type, m);
+        f(ctx, wide, m);
+    }
+}
+
+static void see_squares(void *ctx, const real *x, int64_t n) { *(double *)ctx += squares(x, n); }
+static void see_exactly(void *ctx, const real *x, int64_t n) { sk_exact_add_squares(ctx, x, n); }
+
+static void see_grads(const sk_run *r, int part, int of, see *f, void *ctx)
+{
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (in_norm(q)) see_part(r, q->grad_shard, part, of, f, ctx);
+    }
+}
+
 static void norm_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
-    const sk_program *p = r->p;
-    double sum = 0;
-    for (int i = 0; i < p->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[i];
-        if (!in_norm(q)) continue;
-        int64_t n = p->bufs.v[q->grad_shard].bytes / (int64_t)sizeof(real);
-        int64_t from = n * part / of, to = n * (part + 1) / of;
-        sum += squares((const real *)sk_run_data(r, q->grad_shard) + from, to - from);
-    }
-    r->partial[part][0] = sum;
+    r->partial[part][0] = 0;
+    see_grads(r, part, of, see_squares, &r->partial[part][0]);
 }
 
 static void exact_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
-    const sk_program *p = r->p;
-    sk_exact *acc = &r->exact[part];
-    *acc = (sk_exact){0};
-    for (int i = 0; i < p->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[i];
-        int64_t n = p->bufs.v[q->grad_shard].bytes / (int64_t)sizeof(real);
-        int64_t from = n * part / of, to = n * (part + 1) / of;
-        if (in_norm(q))
-            sk_exact_add_squares(acc, (const real *)sk_run_data(r, q->grad_shard) + from,
-                                 to - from);
-    }
+    r->exact[part] = (sk_exact){0};
+    see_grads(r, part, of, see_exactly, &r->exact[part]);
 }
 
 static void squares_exactly(sk_run *r, int buf)
@@ -465,7 +512,7 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.tokens = sum[SK_SUM_WEIGHT];
     r->out.aux = sum[SK_SUM_AUX] / tokens;
     r->out.drops = sum[SK_SUM_DROPS];
-    r->out.grad_norm = sqrt(squares) / tokens;
+    r->out.grad_norm = sqrt(squares) / tokens / r->loss_scale;
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
 }
 
@@ -475,7 +522,7 @@ static void clip(sk_run *r, const sk_inst *in)
     take_sums(r, in);
     r->out.again = in->pass && r->opts.no_drops && r->out.drops > 0;
     if (!in->pass) return;
-    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
+    double tokens = (r->out.tokens > 0 ? r->out.tokens : 1) * r->loss_scale;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens);
     if (in->scale > 0) { /* the updates are made; the norm is of the newest */
@@ -501,24 +548,48 @@ static float knob(const sk_run *r, const sk_knob *k, bool decays)
 
 typedef struct update_job {
     sk_run *r;
-    sk_piece piece;
+    sk_piece piece; /* its gradient, if it is of f32 */
+    const void *grad;
+    sk_dtype type; /* of the gradient, and of the weights that are narrower than the master */
+    void *narrow;  /* where the result goes too; or NULL */
     void (*pass)(sk_piece *p);
     sk_view shape; /* canonical order: of the piece */
 } update_job;
 
+/* A pass over n elements from `from` on; narrow gradients are widened some at a time. */
+static void pass_over(const update_job *j, const double *totals, int64_t from, int64_t n,
+                      double *sum)
+{
+    real wide[BLOCK];
+    int64_t m = j->type == SK_F32 ? n : BLOCK;
+    memset(sum, 0, sizeof j->piece.sum);
+    for (int64_t end = from + n; from < end; from += m) {
+        sk_piece p = j->piece;
+        p.n = end - from < m ? end - from : m;
+        p.param += from;
+        p.grad = j->type == SK_F32 ? p.grad + from : wide;
+        if (j->type != SK_F32)
+            sk_convert(wide, SK_F32, (const char *)j->grad + (size_t)from * sk_dtype_size(j->type),
+                       j->type, p.n);
+        for (int s = 0; s < SK_MAX_STATE; s++)
+            if (p.state[s]) p.state[s] += from;
+        if (totals) memcpy(p.sum, totals, sizeof p.sum);
+        else memset(p.sum, 0, sizeof p.sum);
+        j->pass(&p);
+        for (int s = 0; s < SK_MAX_SUM; s++) sum[s] += p.sum[s];
+    }
+}
+
 static void update_part(void *ctx, int part, int of)
 {
     update_job *j = ctx;
-    sk_piece p = j->piece;
-    int64_t from = p.n * part / of / 16 * 16, to = p.n * (part + 1) / of / 16 * 16;
-    if (part + 1 == of) to = p.n;
-    p.n = to - from;
-    p.param += from;
-    p.grad += from;
-    for (int s = 0; s < SK_MAX_STATE; s++)
-        if (p.state[s]) p.state[s] += from;
-    j->pass(&p);
-    memcpy(j->r->partial[part], p.sum, sizeof p.sum);
+    int64_t all = j->piece.n, from = all * part / of / 16 * 16,
+            to = all * (part + 1) / of / 16 * 16;
+    if (part + 1 == of) to = all;
+    pass_over(j, j->piece.sum, from, to - from, j->r->partial[part]);
+    if (j->narrow)
+        sk_convert((char *)j->narrow + (size_t)from * sk_dtype_size(j->type), j->type,
+                   j->piece.param + from, SK_F32, to - from);
 }
 
 /* The sums of the parameter at hand in a buffer that has a place for every parameter. */
@@ -550,15 +621,9 @@ typedef struct cell_job {
 static void cell_run(void *ctx, int64_t from, int64_t n, bool last)
 {
     cell_job *c = ctx;
-    sk_piece p = c->job->piece;
-    p.n = n;
-    p.param += from;
-    p.grad += from;
-    for (int s = 0; s < SK_MAX_STATE; s++)
-        if (p.state[s]) p.state[s] += from;
-    memset(p.sum, 0, sizeof p.sum);
-    c->job->pass(&p);
-    for (int s = 0; s < SK_MAX_SUM; s++) c->cell[s] += p.sum[s];
+    double sum[SK_MAX_SUM];
+    pass_over(c->job, NULL, from, n, sum);
+    for (int s = 0; s < SK_MAX_SUM; s++) c->cell[s] += sum[s];
     if (!last) return;
     for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_add(&c->total[s], c->cell[s]);
     memset(c->cell, 0, sizeof c->cell);
@@ -589,8 +654,9 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
-    sk_piece x = {.n = p->bufs.v[q->shard].bytes / (int64_t)sizeof(real),
-                  .param = sk_run_data(r, in->out[0]),
+    const sk_buffer *shard = &p->bufs.v[q->shard];
+    sk_piece x = {.n = shard->bytes / (int64_t)sk_dtype_size(shard->type),
+                  .param = sk_run_data(r, q->master >= 0 ? q->master : in->out[0]),
                   .grad = sk_run_data(r, q->grad_shard),
                   .scale = in->scale > 0 ? in->scale : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + 1,
@@ -603,7 +669,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
 
 static void look_ahead(sk_run *r, const sk_inst *in)
 {
-    update_job j = {.r = r, .pass = r->p->optim->ahead, .piece = piece_of(r, in)};
+    update_job j = {.r = r, .pass = r->p->optim->ahead, .piece = piece_of(r, in), .type = SK_F32};
     memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
     if (j.piece.n < SMALL) update_part(&j, 0, 1);
     else sk_team_run(r->team, update_part, &j);
@@ -629,6 +695,9 @@ static void update(sk_run *r, const sk_inst *in)
         return;
     }
     j.piece = piece_of(r, in);
+    j.grad = j.piece.grad;
+    j.type = p->bufs.v[q->grad_shard].type;
+    if (q->master >= 0 && !p->optim->pass[in->pass + 1]) j.narrow = sk_run_data(r, q->shard);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_cells(r, in, &j);
@@ -808,6 +877,7 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
     r->step = in->step;
     r->shift = in->shift;
     r->lr = in->lr;
+    r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
     r->validation = false;
     SK_TRY(walk(r, 0, r->p->n_train));
     *out = r->out;
@@ -867,11 +937,16 @@ static void box_of(const sk_program *p, char *base, int buf, bool mine, sk_box *
 void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n)
 {
     int states = p->optim ? p->optim->n_state : 0;
-    *boxes = sk_many(a, sk_box, p->params.n * (1 + states));
+    *boxes = sk_many(a, sk_box, p->params.n * (2 + states));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (keeps(p, q->stored)) box_of(p, base, q->stored, q->writes, &(*boxes)[(*n)++]);
+        bool wide = q->master >= 0; /* then what is saved is the master, and both are restored */
+        if (keeps(p, q->stored)) box_of(p, base, q->stored, q->writes && !wide, &(*boxes)[(*n)++]);
+        if (wide) {
+            box_of(p, base, q->master, q->owner, &(*boxes)[*n]);
+            (*boxes)[(*n)++].name = q->tensor->name;
+        }
         for (int s = 0; s < q->n_state; s++)
             box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
     }

@@ -47,6 +47,7 @@ typedef struct sk_step_in {
     int64_t step; /* from 0 */
     double lr;
     int64_t shift; /* updates made before, less those of `step` steps of this program; mostly 0 */
+    double loss_scale; /* that gradients are multiplied by on their way; 0: 1 */
 } sk_step_in;
 
 typedef struct sk_step_out {

@@ -127,16 +127,28 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
 
 /* --- extra --- */
 
-char *sk_extra_print(sk_arena *a, int64_t steps, int64_t updates, const char *tokenizer)
+char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
-    return sk_print(a, "steps=%lld updates=%lld tokenizer=%s", (long long)steps, (long long)updates,
-                    tokenizer);
+    return sk_print(a, "steps=%lld updates=%lld scale=%.17g good=%lld tokenizer=%s",
+                    (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
+                    x->tokenizer);
 }
 
 int64_t sk_extra_updates(const char *extra, int64_t step)
 {
     long long n = 0;
     return sscanf(extra, "steps=%*d updates=%lld", &n) == 1 && n >= 0 ? n : step;
+}
+
+void sk_extra_scale(const char *extra, double *scale, int64_t *good)
+{
+    double x = 0;
+    long long n = 0;
+    const char *at = strstr(extra, "scale=");
+    bool said =
+        at && sscanf(at, "scale=%lf good=%lld", &x, &n) == 2 && x >= 1 && x <= 1e9 && n >= 0;
+    *scale = said ? x : 0;
+    *good = said ? n : 0;
 }
 
 int64_t sk_extra_steps(const char *extra)

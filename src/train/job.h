@@ -23,6 +23,7 @@ typedef struct sk_job {
     int64_t steps, batch, seq,
         micro_batch; /* micro_batch: sequences per micro-batch; 0: from layout */
     sk_dtype dtype;
+    char nonfinite[SK_NAME]; /* "stop" or "skip" */
     uint64_t seed;
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
     char optim_name[SK_NAME];
@@ -33,7 +34,7 @@ typedef struct sk_job {
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
-    char order[SK_NAME];           /* "fast"; "canonical" comes with the canonical kernels */
+    char order[SK_NAME];           /* "fast" or "canonical" */
     char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */
     int64_t ckpt_every, ckpt_keep; /* 0: only at the end */
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */

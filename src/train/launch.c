@@ -417,7 +417,8 @@ typedef struct found {
     sk_status code;
     char story[SK_STORY];
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
-    int64_t step, tokens, updates, steps;
+    int64_t step, tokens, updates, steps, good;
+    double scale;
 } found;
 
 static sk_status open_dir(launcher *l, const char **note, const char **old)
@@ -433,8 +434,13 @@ static sk_status share_dir(launcher *l, sk_status st)
 {
     found *f = sk_new(l->arena, found);
     sk_training *t = &l->t;
-    *f = (found){
-        .code = st, .step = t->step, .tokens = t->tokens, .updates = t->updates, .steps = t->steps};
+    *f = (found){.code = st,
+                 .step = t->step,
+                 .tokens = t->tokens,
+                 .updates = t->updates,
+                 .steps = t->steps,
+                 .good = t->good,
+                 .scale = t->scale};
     snprintf(f->story, sizeof f->story, "%s", st ? sk_error() : "");
     const char *own = sk_strdup(l->arena, f->story);
     memcpy(f->dir, t->dir, PATH_MAX);
@@ -452,6 +458,8 @@ static sk_status share_dir(launcher *l, sk_status st)
     t->tokens = f->tokens;
     t->updates = f->updates;
     t->steps = f->steps;
+    t->good = f->good;
+    t->scale = f->scale;
     if (st && !f->code) { /* only this rank failed: it says why */
         sk_error_set(own);
         return st;

@@ -10,6 +10,7 @@
 #include "train/metrics.h"
 #include "train/rate.h"
 #include "train/relayout.h"
+#include "train/scale.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ typedef struct loop {
     sk_run *run, *roomy;        /* roomy: with room for all choices, see relayout.h; NULL: none */
     sk_flight_book book, large; /* the text of instructions, for stories */
     sk_rate rate;
+    sk_scale scale;
     int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
     int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
     double tokens;
@@ -200,6 +202,8 @@ static sk_status first_weights(loop *l)
 {
     const sk_job *job = l->s->job;
     sk_run_init(l->run, job->seed);
+    l->scale = sk_scale_begin(job->dtype, !strcmp(job->nonfinite, "skip"));
+    if (l->scale.moves && l->t->scale > 0) l->scale.value = l->t->scale, l->scale.good = l->t->good;
     if (*l->t->from) {
         SK_TRY(sk_ckpt_load(l->t->from, l->boxes, l->n_boxes));
         l->done = l->tried = l->saved = l->t->step;
@@ -266,6 +270,11 @@ static sk_status commit(loop *l)
         return sk_fail((sk_status)d->save.report[r].status, "%s", d->save.why[r]);
     }
     sk_mark m = sk_arena_mark(&l->arena);
+    sk_extra extra = {.steps = l->rate.steps,
+                      .updates = l->updates,
+                      .scale = l->scale.value,
+                      .good = l->scale.good,
+                      .tokenizer = l->s->tokenizer ? l->s->job->data_tokenizer : ""};
     sk_ckpt_state st = {.step = l->done,
                         .tokens = (int64_t)l->tokens,
                         .seed = l->s->job->seed,
@@ -273,8 +282,7 @@ static sk_status commit(loop *l)
                         .hyper = l->s->job->hyper,
                         .config = l->t->config,
                         .layout = sk_layout_print(&l->arena, &l->s->layout),
-                        .extra = sk_extra_print(&l->arena, l->rate.steps, l->updates,
-                                                l->s->tokenizer ? l->s->job->data_tokenizer : "")};
+                        .extra = sk_extra_print(&l->arena, &extra)};
     sk_status status = sk_ckpt_commit(l->t->home, d->save.name, l->s->n_ranks, &st);
     sk_arena_back(&l->arena, m);
     return status;
@@ -460,6 +468,24 @@ static sk_status bad_numbers(loop *l, const sk_step_out *out)
                                 : sk_print(&l->arena, "that of step %lld", (long long)l->tried));
 }
 
+/* All ranks see the same sums, and so decide alike.  Stages that update on their own have updated.
+ */
+static sk_status after_numbers(loop *l, const sk_step_out *out)
+{
+    bool apart = l->s->programs[l->rank]->n_updates > 1;
+    double before = l->scale.value;
+    if (!sk_scale_step(&l->scale, out->finite) || (!out->finite && apart))
+        return bad_numbers(l, out);
+    if (out->finite || l->rank) return SK_OK;
+    note(l, SK_REC_WARN,
+         sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g: skipped by all ranks%s",
+                  (long long)l->done + 1, out->loss, out->grad_norm,
+                  l->scale.value < before
+                      ? sk_print(&l->arena, ", gradients are scaled by %g now", l->scale.value)
+                      : ""));
+    return SK_OK;
+}
+
 static sk_status change_program(loop *l, sk_run *from, sk_run *to)
 {
     clear_flight(l);
@@ -489,8 +515,10 @@ static void count(loop *l, const sk_step_out *out)
 static sk_status one_step(loop *l)
 {
     int64_t each = l->s->programs[l->rank]->n_updates;
-    sk_step_in in = {
-        .step = l->done, .lr = sk_rate_at(&l->rate, l->done), .shift = l->updates - l->done * each};
+    sk_step_in in = {.step = l->done,
+                     .lr = sk_rate_at(&l->rate, l->done),
+                     .shift = l->updates - l->done * each,
+                     .loss_scale = l->scale.value};
     sk_step_out out = {0};
     if (l->done == l->t->step + 1) l->second_at = sk_now();
     if (!l->rank) decide(l);
@@ -498,7 +526,7 @@ static sk_status one_step(loop *l)
     SK_TRY(sk_run_step(l->run, &in, &out));
     if (out.again) SK_TRY(with_room(l, &in, &out));
     double seconds = sk_now() - start;
-    if (!out.finite) return bad_numbers(l, &out);
+    SK_TRY(after_numbers(l, &out));
     if (l->done == l->t->step) SK_TRY(measure_peak(l));
     l->done++;
     l->tokens += out.tokens;

@@ -40,6 +40,8 @@ typedef struct sk_training {
     char ckpt[PATH_MAX];  /* its folder of checkpoints */
     char from[PATH_MAX];  /* the checkpoint to resume; "": none */
     int64_t step, tokens; /* done before, when resuming */
+    double scale;         /* of gradients, when resuming (scale.h); 0: not known */
+    int64_t good;
     int64_t updates;      /* of the optimizer, in these steps */
     int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
     const char *config;   /* the text of config.yaml, for checkpoints */

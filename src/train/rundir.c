@@ -87,6 +87,7 @@ static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
     t->tokens = c.state.tokens;
     t->updates = sk_extra_updates(c.state.extra, t->step);
     if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
+    sk_extra_scale(c.state.extra, &t->scale, &t->good);
     return SK_OK;
 }
 

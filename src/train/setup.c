@@ -58,9 +58,6 @@ static int64_t count_params(const sk_graph *g)
 static sk_status make_graph(sk_setup *s)
 {
     const sk_job *job = s->job;
-    if (job->dtype != SK_F32)
-        return sk_fail(SK_ECONF, "train.dtype is %s; this build computes in f32 only",
-                       sk_dtype_name(job->dtype));
     sk_graph_size(&s->graph, 'b', job->batch);
     sk_graph_size(&s->graph, 't', job->seq);
     sk_layout_expect(&s->layout, &s->graph);
@@ -68,6 +65,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));
+    sk_graph_store(&s->graph, job->dtype);
     SK_TRY(sk_layout_meets(&s->layout, &s->graph));
     s->n_params = count_params(&s->graph);
     s->flops = graph_flops(&s->graph);

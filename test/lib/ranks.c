@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     sk_graph_size(g, 't', t->seq);
     t->model->build(g, &t->hyper, SK_TRAIN);
     sk_graph_grad(g);
+    sk_graph_store(g, t->dtype);
     return sk_graph_status(g);
 }
 
@@ -55,8 +57,10 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
             if (!strcmp(input, "pos")) ((int32_t *)to)[n] = (int32_t)col;
             else if (type == SK_I32)
                 ((int32_t *)to)[n] = (int32_t)(x % (uint64_t)t->hyper.vocab_size);
-            else if (!strcmp(input, "weights")) ((real *)to)[n] = (real)(0.5 + (double)(x % 8) / 8);
-            else ((real *)to)[n] = (real)((double)(x % 256) / 255);
+            else if (!strcmp(input, "weights")) {
+                bool poison = t->poison && step == t->poison && !validation && !row;
+                ((real *)to)[n] = poison ? NAN : (real)(0.5 + (double)(x % 8) / 8);
+            } else ((real *)to)[n] = (real)((double)(x % 256) / 255);
         }
     return SK_OK;
 }
@@ -145,7 +149,10 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     nudge(t, *run, a);
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
-        SK_TRY(sk_run_step(*run, &(sk_step_in){.step = s, .lr = t->lr > 0 ? t->lr : 1e-3}, &out));
+        SK_TRY(sk_run_step(
+            *run,
+            &(sk_step_in){.step = s, .lr = t->lr > 0 ? t->lr : 1e-3, .loss_scale = t->loss_scale},
+            &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->drops += out.drops;
         if (t->after) t->after(t, *run, j->p, s);
