@@ -41,17 +41,17 @@ int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1])
 
 static bool foreign(const sk_view *v) { return v->type == SK_BF16 || v->type == SK_F16; }
 
-static size_t staged(const sk_view *v)
+static size_t staged(const sk_view *v, bool wide)
 {
-    size_t bytes = foreign(v) ? (size_t)sk_count(v) * sizeof(real) : 0;
+    size_t bytes = wide ? (size_t)sk_count(v) * sizeof(real) : 0;
     return (bytes + 63) / 64 * 64;
 }
 
 static size_t stage_bytes(const sk_args *a)
 {
     size_t n = 0;
-    for (int i = 0; i < a->n_in; i++) n += staged(&a->in[i]);
-    for (int o = 0; o < a->n_out; o++) n += staged(&a->out[o]);
+    for (int i = 0; i < a->n_in; i++) n += staged(&a->in[i], foreign(&a->in[i]));
+    for (int o = 0; o < a->n_out; o++) n += staged(&a->out[o], foreign(&a->out[o]));
     return n;
 }
 
@@ -61,35 +61,62 @@ size_t sk_op_scratch(const sk_op *op, const sk_args *a)
     return own + stage_bytes(a);
 }
 
-static void borrow(sk_view *v, char **room, bool fill)
+/* A place for the wide form, in the order of the operands. */
+static void move_to(sk_view *v, char **room)
 {
     if (!foreign(v)) return;
-    char *to = *room;
-    *room += staged(v);
-    if (fill) sk_convert(to, SK_F32, v->data, v->type, sk_count(v));
-    v->data = to;
+    v->data = *room;
     v->type = SK_F32;
+    *room += staged(v, true);
 }
 
-/* Kernels know `real` alone.  Half-width operands are widened into scratch, by one thread, and
- * narrowed again: right first; kernels of their own come with mixed precision. */
-static void run_staged(const sk_op *op, const sk_args *a)
+bool sk_op_narrow(const sk_args *a) { return stage_bytes(a) > 0; }
+
+sk_args sk_op_widened(const sk_op *op, const sk_args *a)
 {
     sk_args b = *a;
     char *room = (char *)a->scratch + sk_op_scratch(op, a) - stage_bytes(a);
+    for (int i = 0; i < b.n_in; i++) move_to(&b.in[i], &room);
+    for (int o = 0; o < b.n_out; o++) move_to(&b.out[o], &room);
+    return b;
+}
+
+/* This thread's share of a view, from one type to the other. */
+static void convert_part(const sk_view *to, const sk_view *from, int part, int of)
+{
+    int64_t n = sk_count(to), at = n * part / of, end = n * (part + 1) / of;
+    if (to->type == from->type) return;
+    sk_convert((char *)to->data + (size_t)at * sk_dtype_size(to->type), to->type,
+               (const char *)from->data + (size_t)at * sk_dtype_size(from->type), from->type,
+               end - at);
+}
+
+void sk_op_widen(const sk_args *a, const sk_args *wide, int part, int of)
+{
+    for (int i = 0; i < a->n_in; i++) convert_part(&wide->in[i], &a->in[i], part, of);
+    for (int o = 0; o < a->n_out; o++)
+        if (a->add >> o & 1) convert_part(&wide->out[o], &a->out[o], part, of);
+}
+
+void sk_op_narrowed(const sk_args *a, const sk_args *wide, int part, int of)
+{
+    for (int o = 0; o < a->n_out; o++) convert_part(&a->out[o], &wide->out[o], part, of);
+}
+
+/* All at once, by one thread. */
+static void run_staged(const sk_op *op, const sk_args *a)
+{
+    sk_args b = sk_op_widened(op, a);
     b.part = 0;
     b.of = 1;
-    for (int i = 0; i < b.n_in; i++) borrow(&b.in[i], &room, true);
-    for (int o = 0; o < b.n_out; o++) borrow(&b.out[o], &room, a->add >> o & 1);
+    sk_op_widen(a, &b, 0, 1);
     op->cpu(&b);
-    for (int o = 0; o < b.n_out; o++)
-        if (foreign(&a->out[o]))
-            sk_convert(a->out[o].data, a->out[o].type, b.out[o].data, SK_F32, sk_count(&a->out[o]));
+    sk_op_narrowed(a, &b, 0, 1);
 }
 
 void sk_op_run_cpu(const sk_op *op, const sk_args *a)
 {
-    if (!stage_bytes(a)) op->cpu(a);
+    if (!sk_op_narrow(a)) op->cpu(a);
     else if (a->part == 0) run_staged(op, a);
 }
 

@@ -163,6 +163,13 @@ void sk_view_dense(sk_view *v);
 /* Run one op's CPU kernel for one thread, staging through `real` when an operand has a
  * storage type the kernel does not know (bf16, f16). */
 void sk_op_run_cpu(const sk_op *op, const sk_args *a);
+/* The same in steps, for a team: operands with a place in a->scratch (of all threads) instead of
+ * their own; each thread widens its share of what is read, runs the kernel on the wide ones, and
+ * narrows its share of what was written; all have ended one step before the next begins. */
+bool sk_op_narrow(const sk_args *a); /* is there something to widen? */
+sk_args sk_op_widened(const sk_op *op, const sk_args *a);
+void sk_op_widen(const sk_args *a, const sk_args *wide, int part, int of);
+void sk_op_narrowed(const sk_args *a, const sk_args *wide, int part, int of);
 size_t sk_op_scratch(const sk_op *op, const sk_args *a); /* bytes per thread, staging included */
 double sk_op_flops(const sk_op *op, const sk_args *a);
 

@@ -289,9 +289,22 @@ void sk_run_init(sk_run *r, uint64_t seed)
 typedef struct op_job {
     const sk_op *op;
     const sk_args *args;
+    const sk_args *narrow; /* as they are kept, where kernels see them wider */
     char *scratch;
     int64_t each;
 } op_job;
+
+static void widen_part(void *ctx, int part, int of)
+{
+    op_job *j = ctx;
+    sk_op_widen(j->narrow, j->args, part, of);
+}
+
+static void narrow_part(void *ctx, int part, int of)
+{
+    op_job *j = ctx;
+    sk_op_narrowed(j->narrow, j->args, part, of);
+}
 
 static void op_part(void *ctx, int part, int of)
 {
@@ -308,9 +321,21 @@ static void run_op(sk_run *r, int pc)
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
     a->validation = r->validation;
-    op_job j = {r->p->insts.v[pc].node->op, a, r->base + r->p->kind_at[SK_SCRATCH],
-                r->p->scratch_per_thread};
+    op_job j = {.op = r->p->insts.v[pc].node->op,
+                .args = a,
+                .scratch = r->base + r->p->kind_at[SK_SCRATCH],
+                .each = r->p->scratch_per_thread};
+    if (!sk_op_narrow(a)) {
+        sk_team_run(r->team, op_part, &j);
+        return;
+    }
+    a->scratch = j.scratch;
+    sk_args wide = sk_op_widened(j.op, a);
+    j.narrow = a;
+    j.args = &wide;
+    sk_team_run(r->team, widen_part, &j);
     sk_team_run(r->team, op_part, &j);
+    sk_team_run(r->team, narrow_part, &j);
 }
 
 /* Places of a letter that is dealt in zigzag: row by row, the runs that lie together.  The letter
