@@ -114,8 +114,8 @@ static void string_up(loom *l, const sk_schedule *s, int chunk, sk_duty work)
     int first = l->weave->when(l->pipe, work, chunk);
     for (int m = 0; m < l->pipe->n_micro; m++) {
         *end_of(l, work, chunk, m) = NEVER;
-        to->order[to->n++] =
-            (struct timed){.when = first + (int64_t)l->weave->every * m, .task = {work, m, chunk}};
+        to->order[to->n++] = (struct timed){.when = first + (int64_t)l->weave->every * m,
+                                            .task = {.work = work, .micro = m, .chunk = chunk}};
     }
 }
 

@@ -140,9 +140,9 @@ sk_status sk_budget_choose(sk_setup *s)
     if (s->job->dropless) return choose_roomy(s);
     sk_machine m;
     sk_way *ways = NULL;
-    const char *warning = NULL;
     int n = 0;
-    SK_TRY(sk_machine_usual(s->arena, NULL, &m, &warning));
+    SK_TRY(sk_machine_read(s->arena, "cpu", &m)); /* on all hosts alike, as the choice must be */
+    if (s->job->costs) m.costs = *s->job->costs;
     SK_TRY(sk_budget_ways(s, &m, &ways, &n));
     for (int i = 0; i < n; i++)
         if (ways[i].bytes <= s->job->budget) {

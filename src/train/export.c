@@ -146,7 +146,7 @@ void sk_extra_scale(const char *extra, double *scale, int64_t *good)
     long long n = 0;
     const char *at = strstr(extra, "scale=");
     bool said =
-        at && sscanf(at, "scale=%lf good=%lld", &x, &n) == 2 && x >= 1 && x <= 1e9 && n >= 0;
+        at && sscanf(at, "scale=%lf good=%lld", &x, &n) == 2 && x > 0 && x <= 1e12 && n >= 0;
     *scale = said ? x : 0;
     *good = said ? n : 0;
 }

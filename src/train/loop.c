@@ -202,7 +202,8 @@ static sk_status first_weights(loop *l)
 {
     const sk_job *job = l->s->job;
     sk_run_init(l->run, job->seed);
-    l->scale = sk_scale_begin(job->dtype, !strcmp(job->nonfinite, "skip"));
+    l->scale = sk_scale_begin(job->dtype, !strcmp(job->nonfinite, "skip"),
+                              (double)(job->batch * job->seq));
     if (l->scale.moves && l->t->scale > 0) l->scale.value = l->t->scale, l->scale.good = l->t->good;
     if (*l->t->from) {
         SK_TRY(sk_ckpt_load(l->t->from, l->boxes, l->n_boxes));
@@ -530,7 +531,7 @@ static sk_status one_step(loop *l)
     if (l->done == l->t->step) SK_TRY(measure_peak(l));
     l->done++;
     l->tokens += out.tokens;
-    l->updates += each;
+    if (out.finite) l->updates += each;
     if (l->rank) return SK_OK;
     count(l, &out);
     report(l, &out, in.lr, seconds);

@@ -20,7 +20,8 @@ typedef struct sk_scale {
     bool moves, skips_others;
 } sk_scale;
 
-sk_scale sk_scale_begin(sk_dtype type, bool skip);
+/* tokens: of a step.  Gradients are those of the sum over them. */
+sk_scale sk_scale_begin(sk_dtype type, bool skip, double tokens);
 /* After a step.  False: its numbers are not finite, and that is not forgiven. */
 bool sk_scale_step(sk_scale *s, bool finite);
 
