@@ -547,9 +547,9 @@ static void clip(sk_run *r, const sk_inst *in)
     take_sums(r, in);
     r->out.again = in->pass && r->opts.no_drops && r->out.drops > 0;
     if (!in->pass) return;
-    double tokens = (r->out.tokens > 0 ? r->out.tokens : 1) * r->loss_scale;
+    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
-    r->scale = (float)((factor < 1 ? factor : 1) / tokens);
+    r->scale = (float)((factor < 1 ? factor : 1) / tokens / r->loss_scale);
     if (in->scale > 0) { /* the updates are made; the norm is of the newest */
         r->out.grad_norm *= tokens * (double)in->scale;
         r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
@@ -683,7 +683,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
     sk_piece x = {.n = shard->bytes / (int64_t)sk_dtype_size(shard->type),
                   .param = sk_run_data(r, q->master >= 0 ? q->master : in->out[0]),
                   .grad = sk_run_data(r, q->grad_shard),
-                  .scale = in->scale > 0 ? in->scale : r->scale,
+                  .scale = in->scale > 0 ? in->scale / (float)r->loss_scale : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + 1,
                   .delay = (int)in->count};
     for (int s = 0; s < q->n_state; s++) x.state[s] = sk_run_data(r, q->state[s]);

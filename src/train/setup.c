@@ -209,6 +209,12 @@ static sk_status meets_at_the_end(const sk_setup *s)
                        "optim.clip is %g: gradients are clipped by the norm of all, and stages of "
                        "schedule %s update before it is known; optim.clip=0 is needed",
                        s->job->clip, x->name);
+    if (s->job->dtype == SK_F16)
+        return sk_fail(
+            SK_ECONF,
+            "train.dtype is f16: a step that overflows is skipped, and stages of schedule "
+            "%s update before that is known; train.dtype=bf16 is needed",
+            x->name);
     if (s->job->dropless)
         return sk_fail(SK_ECONF,
                        "train.dropless runs a step again before its update, and stages of schedule "
