@@ -120,6 +120,34 @@ static void forms(int level)
     sk_arena_end(&a);
 }
 
+static int64_t heap(sk_dtype type, int threads)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p = NULL;
+    int n = 0;
+    sk_trial t = trial("llama", "dp=1", type);
+    t.threads = threads;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    int64_t bytes = n ? p[0]->heap_bytes : 0;
+    sk_arena_end(&a);
+    return bytes;
+}
+
+/* Where narrow operands are made wide, a team has once: threads cost what they cost in f32. */
+static void teams(sk_dtype type)
+{
+    int64_t more = heap(type, 8) - heap(type, 1), want = heap(SK_F32, 8) - heap(SK_F32, 1);
+    if (more != want)
+        printf("%s: 7 threads more take %lld bytes, in f32 %lld\n", sk_dtype_name(type),
+               (long long)more, (long long)want);
+    check(more == want);
+    sk_trial one = trial("mixtral", "dp=2 zero=2", type), three = one;
+    three.threads = 3;
+    check(!sk_trial_run(&one) && !sk_trial_run(&three));
+    check(apart(&one, &three) < 1e-3);
+}
+
 static void routers_are_wide(void)
 {
     sk_arena a = {0};
@@ -167,6 +195,7 @@ int main(void)
     }
     for (int level = 0; level <= 3; level++) forms(level);
     routers_are_wide();
+    for (int k = 0; k < 2; k++) teams(types[k]);
     for (int l = 0; l < LAYOUTS; l++)
         for (int k = 0; k < 2; k++) poisoned(layouts[l], types[k]);
     sk_trial order = trial("llama", "dp=1; canonical order", SK_BF16);

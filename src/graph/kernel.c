@@ -47,7 +47,7 @@ static size_t staged(const sk_view *v, bool wide)
     return (bytes + 63) / 64 * 64;
 }
 
-static size_t stage_bytes(const sk_args *a)
+size_t sk_op_stage(const sk_args *a)
 {
     size_t n = 0;
     for (int i = 0; i < a->n_in; i++) n += staged(&a->in[i], foreign(&a->in[i]));
@@ -58,7 +58,7 @@ static size_t stage_bytes(const sk_args *a)
 size_t sk_op_scratch(const sk_op *op, const sk_args *a)
 {
     size_t own = op->scratch ? (op->scratch(a) + 63) / 64 * 64 : 0;
-    return own + stage_bytes(a);
+    return own + sk_op_stage(a);
 }
 
 /* A place for the wide form, in the order of the operands. */
@@ -70,12 +70,9 @@ static void move_to(sk_view *v, char **room)
     *room += staged(v, true);
 }
 
-bool sk_op_narrow(const sk_args *a) { return stage_bytes(a) > 0; }
-
-sk_args sk_op_widened(const sk_op *op, const sk_args *a)
+sk_args sk_op_widened(const sk_args *a, char *room)
 {
     sk_args b = *a;
-    char *room = (char *)a->scratch + sk_op_scratch(op, a) - stage_bytes(a);
     for (int i = 0; i < b.n_in; i++) move_to(&b.in[i], &room);
     for (int o = 0; o < b.n_out; o++) move_to(&b.out[o], &room);
     return b;
@@ -106,7 +103,8 @@ void sk_op_narrowed(const sk_args *a, const sk_args *wide, int part, int of)
 /* All at once, by one thread. */
 static void run_staged(const sk_op *op, const sk_args *a)
 {
-    sk_args b = sk_op_widened(op, a);
+    size_t own = sk_op_scratch(op, a) - sk_op_stage(a);
+    sk_args b = sk_op_widened(a, (char *)a->scratch + own);
     b.part = 0;
     b.of = 1;
     sk_op_widen(a, &b, 0, 1);
@@ -116,7 +114,7 @@ static void run_staged(const sk_op *op, const sk_args *a)
 
 void sk_op_run_cpu(const sk_op *op, const sk_args *a)
 {
-    if (!sk_op_narrow(a)) op->cpu(a);
+    if (!sk_op_stage(a)) op->cpu(a);
     else if (a->part == 0) run_staged(op, a);
 }
 

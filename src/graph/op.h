@@ -83,14 +83,14 @@ typedef struct sk_args {
 } sk_args;
 
 enum {
-    SK_OP_LINEAR = 1,  /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,    /* can add to its outputs */
-    SK_OP_MAX = 4,     /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,     /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_HEAVY = 16,  /* long enough to hide what moves: run in turns where the layout overlaps */
-    SK_OP_CHEAP = 32,  /* made again for the backward pass rather than kept */
-    SK_OP_EXACT = 128, /* decides on small differences: reads and makes f32 in any precision */
-    SK_OP_AGAIN = 64   /* the same, where the layout says "recompute selective" */
+    SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,   /* can add to its outputs */
+    SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_HEAVY = 16, /* long enough to hide what moves: run in turns where the layout overlaps */
+    SK_OP_CHEAP = 32, /* made again for the backward pass rather than kept */
+    SK_OP_AGAIN = 64, /* the same, where the layout says "recompute selective" */
+    SK_OP_EXACT = 128 /* decides on small differences: reads and makes f32 in any precision */
 };
 
 typedef struct sk_sample {
@@ -163,14 +163,14 @@ void sk_view_dense(sk_view *v);
 /* Run one op's CPU kernel for one thread, staging through `real` when an operand has a
  * storage type the kernel does not know (bf16, f16). */
 void sk_op_run_cpu(const sk_op *op, const sk_args *a);
-/* The same in steps, for a team: operands with a place in a->scratch (of all threads) instead of
- * their own; each thread widens its share of what is read, runs the kernel on the wide ones, and
+/* The same in steps, for a team: operands with a place in a room of all threads instead of their
+ * own; each thread widens its share of what is read, runs the kernel on the wide ones, and
  * narrows its share of what was written; all have ended one step before the next begins. */
-bool sk_op_narrow(const sk_args *a); /* is there something to widen? */
-sk_args sk_op_widened(const sk_op *op, const sk_args *a);
+size_t sk_op_stage(const sk_args *a); /* bytes of that room, once for the team; 0: none is narrow */
+sk_args sk_op_widened(const sk_args *a, char *room);
 void sk_op_widen(const sk_args *a, const sk_args *wide, int part, int of);
 void sk_op_narrowed(const sk_args *a, const sk_args *wide, int part, int of);
-size_t sk_op_scratch(const sk_op *op, const sk_args *a); /* bytes per thread, staging included */
+size_t sk_op_scratch(const sk_op *op, const sk_args *a); /* bytes for one thread, staging too */
 double sk_op_flops(const sk_op *op, const sk_args *a);
 
 #ifdef __cplusplus

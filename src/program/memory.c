@@ -218,19 +218,25 @@ static int64_t place_tables(sk_program *p, int64_t at)
     return at;
 }
 
-static int64_t scratch_need(sk_program *p)
+static int64_t larger(int64_t most, size_t need)
 {
-    size_t most = 0;
+    int64_t n = lines((int64_t)need);
+    return n > most ? n : most;
+}
+
+/* An op's own scratch each thread has; the room where operands are made wide, a team has once. */
+static void scratch_need(sk_program *p)
+{
     for (int i = 0; i < p->insts.n; i++) {
         const sk_inst *in = &p->insts.v[i];
         if (in->act != SK_DO_OP) continue;
         sk_args args;
         sk_inst_args(p, in, NULL, &args);
         args.of = p->threads;
-        size_t need = sk_op_scratch(in->node->op, &args);
-        if (need > most) most = need;
+        size_t all = sk_op_scratch(in->node->op, &args), stage = sk_op_stage(&args);
+        p->stage_bytes = larger(p->stage_bytes, stage);
+        p->scratch_per_thread = larger(p->scratch_per_thread, all - stage);
     }
-    return lines((int64_t)most);
 }
 
 void sk_plan_memory(sk_program *p)
@@ -242,9 +248,9 @@ void sk_plan_memory(sk_program *p)
     at = place_kept(p, SK_ACTS, at);
     at += place_transient(p, at);
     place_parts(p);
-    p->scratch_per_thread = scratch_need(p);
+    scratch_need(p);
     p->kind_at[SK_SCRATCH] = at;
-    p->heap_bytes = at + p->scratch_per_thread * p->threads;
+    p->heap_bytes = at + p->stage_bytes + p->scratch_per_thread * p->threads;
     p->own_bytes = p->heap_bytes - p->kind_at[SK_WEIGHTS];
     static const sk_kind order[] = {SK_WEIGHTS, SK_GRADS, SK_OPTIM, SK_WIRE, SK_ACTS, SK_SCRATCH};
     for (int i = 0; i < SK_N_KINDS; i++) {

@@ -184,11 +184,12 @@ typedef struct sk_program {
     int n_groups;
     int world; /* the group of all */
     sk_sum_plan sums[SK_N_SUMS];
-    int n_sums;       /* the graph has these */
-    int n_updates;    /* of every weight in a step */
-    int logits;       /* of a program for sampling; -1 otherwise */
-    int stats;        /* buffer of the sums over all ranks; 0: none */
-    uint64_t choices; /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
+    int n_sums;          /* the graph has these */
+    int n_updates;       /* of every weight in a step */
+    int logits;          /* of a program for sampling; -1 otherwise */
+    int stats;           /* buffer of the sums over all ranks; 0: none */
+    uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
+    int64_t stage_bytes; /* scratch: first a room of all threads, where narrow operands are wide */
     int64_t scratch_per_thread;
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;                                  /* of addresses */

@@ -321,16 +321,16 @@ static void run_op(sk_run *r, int pc)
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
     a->validation = r->validation;
+    char *room = r->base + r->p->kind_at[SK_SCRATCH];
     op_job j = {.op = r->p->insts.v[pc].node->op,
                 .args = a,
-                .scratch = r->base + r->p->kind_at[SK_SCRATCH],
+                .scratch = room + r->p->stage_bytes,
                 .each = r->p->scratch_per_thread};
-    if (!sk_op_narrow(a)) {
+    if (!sk_op_stage(a)) {
         sk_team_run(r->team, op_part, &j);
         return;
     }
-    a->scratch = j.scratch;
-    sk_args wide = sk_op_widened(j.op, a);
+    sk_args wide = sk_op_widened(a, room);
     j.narrow = a;
     j.args = &wide;
     sk_team_run(r->team, widen_part, &j);
