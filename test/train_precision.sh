@@ -44,6 +44,12 @@ for type in bf16 f16; do
         fail "in f32: $(tail -3 "$temp/$type on.out")"
 done
 
+# A scale is f16's own: what comes from bf16, where it is 1, begins as a new run does.
+scale() { grep -o 'scale=[0-9.e+-]*' "$temp/$1/ckpt/$(cat "$temp/$1/ckpt/LATEST")/MANIFEST.json"; }
+train "to f16" train.dtype=f16 train.steps=14 layout="dp=2" resume="$temp/bf16 dp=2 zero=3" ||
+    fail "bf16 to f16: $(tail -3 "$temp/to f16.out")"
+[ "$(scale "to f16")" = "$(scale "f16 dp=2 zero=3")" ] || fail "bf16 to f16: $(scale "to f16"), and new $(scale "f16 dp=2 zero=3")"
+
 # Gradients too large for f16: skipped by all ranks, with half the scale, and it goes on.
 train large train.dtype=f16 layout="dp=2" model.initializer_range=1 optim.lr=1e-4 optim.clip=0 ||
     fail "large: $(tail -3 "$temp/large.out")"

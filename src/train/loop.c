@@ -273,7 +273,7 @@ static sk_status commit(loop *l)
     sk_mark m = sk_arena_mark(&l->arena);
     sk_extra extra = {.steps = l->rate.steps,
                       .updates = l->updates,
-                      .scale = l->scale.value,
+                      .scale = l->scale.moves ? l->scale.value : 0,
                       .good = l->scale.good,
                       .tokenizer = l->s->tokenizer ? l->s->job->data_tokenizer : ""};
     sk_ckpt_state st = {.step = l->done,
