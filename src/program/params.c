@@ -259,7 +259,7 @@ sk_status sk_emit_params(sk_emit *e)
     e->left = sk_many(p->arena, int, p->params.n + 1);
     e->begun = sk_many(p->arena, char, p->params.n + 1);
     e->gathering = sk_many(p->arena, int, SK_WIDTHS *(e->g->n_layers + 1));
-    for (int i = 0; i <= e->g->n_layers; i++) *gathering(e, i) = NOT_BEGUN;
+    for (int i = 0; i < SK_WIDTHS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
     for (int i = 0; i < p->params.n; i++)
         e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
     return SK_OK;
