@@ -4,7 +4,7 @@
  * which order it adds, so the bits of a sum are those of that library, that version and that
  * number of ranks; nothing else in skein depends on them.  There is no list: nothing to prove,
  * draw or price; measure it.  Blocking: it neither overlaps nor can it be looked after.  bf16 and
- * f16 have no MPI sum; the wire says so. */
+ * f16 have no MPI sum. */
 #include "comm/coll.h"
 
 const sk_coll sk_coll_mpi = {
@@ -16,4 +16,5 @@ const sk_coll sk_coll_mpi = {
              1u << SK_ALLTOALL,
     .order = SK_ORDER_OWN,
     .native = true,
+    .no_halves = true,
 };

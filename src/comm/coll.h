@@ -120,9 +120,10 @@ typedef struct sk_coll {
     bool (*can)(const sk_coll_ask *a); /* NULL: every n */
     void (*build)(sk_steps *s);        /* of member s->ask.me; NULL: native */
     sk_coll_cost (*price)(const sk_coll_ask *a);
-    bool native; /* not played: done directly in the heaps (shm), or by a library (mpi) */
-    bool packs;  /* messages are index-value streams where that is shorter (sparse) */
-    bool adasum; /* for SK_ADASUM, and only for it */
+    bool native;    /* not played: done directly in the heaps (shm), or by a library (mpi) */
+    bool no_halves; /* does not sum types of 16 bits */
+    bool packs;     /* messages are index-value streams where that is shorter (sparse) */
+    bool adasum;    /* for SK_ADASUM, and only for it */
 } sk_coll;
 
 extern const sk_coll *const sk_coll_parts[]; /* in the order of names, NULL at the end */

@@ -217,6 +217,17 @@ static sk_status meet_here(const sk_emit *e, const sk_group *g, int hosts)
         g->n, axis, hosts, axis);
 }
 
+/* Only a pinned one can be wrong here. */
+static sk_status sums_type(const sk_call_plan *c)
+{
+    const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
+    if (!a || !a->no_halves || !sk_kind_sums(c->kind) || sk_dtype_size(c->type) != 2) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "comm.algorithm: %s does not sum %s, and '%s' is a sum of them; take another "
+                   "one (skein list coll), or train.dtype=f32",
+                   a->name, sk_dtype_name(c->type), c->what);
+}
+
 static void choose(sk_emit *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
@@ -232,6 +243,7 @@ static void choose(sk_emit *e, int call)
         return;
     }
     e->failed = sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm);
+    if (!e->failed) e->failed = sums_type(c);
     if (!e->failed && c->algorithm >= 0) plan_room(e, call, &ask);
 }
 
