@@ -195,7 +195,7 @@ static void ranges(void)
     refused(load("data.order=sorted"), SK_EUSAGE, "one of: shuffle sequential");
     refused(load("optim.schedule=cos"), SK_EUSAGE, "one of: constant cosine linear");
     refused(load("optim.schedule="), SK_EUSAGE, "one of");
-    refused(load("train.dtype=i32"), SK_EUSAGE, "f32, bf16 or f16");
+    refused(load("train.dtype=i32"), SK_EUSAGE, "f32 bf16 f16");
     refused(load("train.time=2d"), SK_EUSAGE, "a time");
     refused(load("ranks=0"), SK_EUSAGE, "ranks");
     refused(load("train.micro_batch=13"), SK_ECONF, "more than train.batch, which is 12");

@@ -148,6 +148,54 @@ static void teams(sk_dtype type)
     check(apart(&one, &three) < 1e-3);
 }
 
+/* State of bf16: 12 bytes a parameter; lots go by place, so in canonical order bits do not change.
+ */
+static void narrow_state(void)
+{
+    static const char *const spread[] = {"dp=2 zero=1", "dp=3 zero=3 micro=2", "tp=2 sp",
+                                         "pp=2 dp=2 tp=2 zero=2 micro=2"};
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p = NULL;
+    int n = 0;
+    sk_trial t = trial("llama", "dp=4 zero=3", SK_BF16), wide = trial("llama", "dp=1", SK_F32);
+    t.hyper.vocab_size = 64;
+    t.state_type = SK_BF16;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    for (int r = 0; r < n && p; r++) check(state_bytes(p[r]) == 12 * elements(&g, SK_BF16) / 4);
+    sk_arena_end(&a);
+    sk_trial one = trial("llama", "dp=1; canonical order", SK_F32);
+    one.state_type = SK_BF16;
+    check(!sk_trial_run(&wide) && !sk_trial_run(&one));
+    check(apart(&one, &wide) < 1e-2 && apart(&one, &wide) > 0);
+    for (size_t i = 0; i < sizeof spread / sizeof *spread; i++) {
+        char text[96];
+        snprintf(text, sizeof text, "%s; canonical order", spread[i]);
+        sk_trial many = one;
+        many.layout = text;
+        check(!sk_trial_run(&many));
+        if (many.digest != one.digest) printf("state of bf16 on %s: other bits\n", spread[i]);
+        check(many.digest == one.digest);
+    }
+}
+
+/* Rounded by lot a number is itself on the average, and one that bf16 has always. */
+static void lots(void)
+{
+    for (int k = 0; k < 8; k++) {
+        float x = (float)(k + 1) * 0.7310585f * (k % 2 ? -1 : 1);
+        double sum = 0;
+        for (uint32_t bits = 0; bits < 65536; bits++)
+            sum += sk_from_bf16(sk_to_bf16_drawn(x, bits));
+        check(fabs(sum / 65536 / (double)x - 1) < 1e-7);
+        float has = sk_from_bf16(sk_to_bf16(x));
+        for (uint32_t bits = 0; bits < 65536; bits += 4095)
+            check(sk_from_bf16(sk_to_bf16_drawn(has, bits)) == has);
+    }
+    check(isinf(sk_from_bf16(sk_to_bf16_drawn(INFINITY, 65535))));
+    check(isnan(sk_from_bf16(sk_to_bf16_drawn(NAN, 65535))));
+}
+
 static void routers_are_wide(void)
 {
     sk_arena a = {0};
@@ -196,6 +244,8 @@ int main(void)
     for (int level = 0; level <= 3; level++) forms(level);
     routers_are_wide();
     for (int k = 0; k < 2; k++) teams(types[k]);
+    narrow_state();
+    lots();
     for (int l = 0; l < LAYOUTS; l++)
         for (int k = 0; k < 2; k++) poisoned(layouts[l], types[k]);
     sk_trial order = trial("llama", "dp=1; canonical order", SK_BF16);

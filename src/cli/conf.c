@@ -50,7 +50,8 @@ static const key keys[] = {
     KEY("train.micro_batch", WHOLE, micro_batch,
         USUAL("0", "sequences per micro-batch; 0: as the layout says"), FROM(0, 1e9)),
     KEY("train.dtype", DTYPE, dtype,
-        USUAL("f32", "what results and weights are kept in: f32, bf16 or f16")),
+        USUAL("f32", "what results and weights are kept in: f32, bf16 or f16"),
+        .one_of = "f32 bf16 f16"),
     KEY("train.nonfinite", TEXT, nonfinite,
         USUAL("stop", "a step without finite numbers: stop, or skip it on all ranks"),
         .one_of = "stop skip"),
@@ -67,6 +68,9 @@ static const key keys[] = {
         USUAL("0", "1: a step in which an expert was full is run again with room for all"),
         FROM(0, 1), .on = "1", .off = "0"),
     KEY("optim.name", TEXT, optim_name, USUAL("adamw", "an optimizer: skein list optim")),
+    KEY("optim.state", DTYPE, state_dtype,
+        USUAL("f32", "what the optimizer's state is kept in: f32, or bf16, rounded by lot"),
+        .one_of = "f32 bf16"),
     KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6)),
     KEY("optim.min_lr", REAL, min_lr, USUAL("0", "learning rate at the end"), FROM(0, 1e6)),
     KEY("optim.betas", PAIR, betas, USUAL("0.9, 0.95", "decay of the two moments"), FROM(0, 1)),
@@ -297,13 +301,12 @@ static sk_status set_layout(sk_arena *a, const key *k, const sk_setting *s, char
     return set_text(a, k, s, sk_print(a, "%.*s", (int)text.n, text.s), to);
 }
 
-static sk_status set_dtype(sk_arena *a, const sk_setting *s, sk_dtype *to)
+static sk_status set_dtype(sk_arena *a, const key *k, const sk_setting *s, sk_dtype *to)
 {
     sk_dtype t = SK_F32;
-    if (!sk_dtype_find(s->value, &t) || (t != SK_F32 && t != SK_BF16 && t != SK_F16))
-        return sk_fail(sk_setting_code(s),
-                       "%s: train.dtype is \"%.80s\"; needed is f32, bf16 or f16",
-                       sk_setting_where(a, s, true), s->value);
+    if (!sk_dtype_find(s->value, &t) || !among(k->one_of, sk_dtype_name(t)))
+        return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
+                       sk_setting_where(a, s, true), k->name, s->value, k->one_of);
     *to = t;
     return SK_OK;
 }
@@ -342,7 +345,7 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
     case LAYOUT:
         return set_layout(a, k, &s, to);
     case DTYPE:
-        return set_dtype(a, &s, to);
+        return set_dtype(a, k, &s, to);
     }
     return ok ? SK_OK : sk_trail(wrong(a, k, &s), SK_HERE);
 }

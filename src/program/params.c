@@ -53,14 +53,13 @@ static int kept(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, 
     return b;
 }
 
-/* The same in f32, whatever the tensor is kept in. */
-static int kept_wide(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind,
-                     const sk_state *s)
+/* What the optimizer keeps, in a type of its own. */
+static int kept_state(sk_emit *e, const char *name, const sk_param_plan *q, sk_dtype type)
 {
-    int b = kept(e, name, t, kind, s);
+    int b = kept(e, name, q->tensor, SK_OPTIM, &q->update);
     sk_buffer *x = &e->p->bufs.v[b];
-    x->type = SK_F32;
-    x->bytes = sk_box_count(&x->box, 0, x->box.n) * (int64_t)sk_dtype_size(SK_F32);
+    x->type = type;
+    x->bytes = sk_box_count(&x->box, 0, x->box.n) * (int64_t)sk_dtype_size(type);
     return b;
 }
 
@@ -97,7 +96,7 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
     for (int s = 0; s < q->n_state; s++) {
         name =
             sk_print(p->arena, "%s.%s.%s", t->name, e->opts->optim->name, e->opts->optim->state[s]);
-        q->state[s] = kept_wide(e, name, t, SK_OPTIM, &q->update);
+        q->state[s] = kept_state(e, name, q, e->opts->state_type);
         p->bufs.v[q->state[s]].zero = true;
     }
 }
@@ -201,7 +200,7 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
     if (t->type != SK_F32)
-        q->master = kept_wide(e, sk_print(p->arena, "%s.master", t->name), t, SK_OPTIM, &q->update);
+        q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     plan_grad(e, q);
     return SK_OK;
 }

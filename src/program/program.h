@@ -209,6 +209,7 @@ typedef struct sk_compile_opts {
     const int *host_of;    /* rank -> host; NULL: one host */
     const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
     int pin;               /* sk_pin_find(); 0: choose */
+    sk_dtype state_type;   /* of the optimizer's state: f32 or bf16 */
 } sk_compile_opts;
 
 /* The program of one rank.  The graph has its gradient already when optim is given. */

@@ -577,16 +577,40 @@ typedef struct update_job {
     const void *grad;
     sk_dtype type; /* of the gradient, and of the weights that are narrower than the master */
     void *narrow;  /* where the result goes too; or NULL */
+    uint64_t name; /* of the tensor, hashed */
+    void *state[SK_MAX_STATE]; /* narrow, of bf16; NULL: as the piece says */
+    sk_view shape;             /* of the piece */
     void (*pass)(sk_piece *p);
-    sk_view shape; /* canonical order: of the piece */
 } update_job;
+
+static real *widen_state(const update_job *j, int s, int64_t from, int64_t n, real *to)
+{
+    sk_convert(to, SK_F32, (const uint16_t *)j->state[s] + from, SK_BF16, n);
+    return to;
+}
+
+/* Rounded by lot: what changes by less than half a step each time must not stand still.  Lots go by
+ * logical place, so they fall alike on any layout. */
+static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, const real *x)
+{
+    uint16_t *to = (uint16_t *)j->state[s] + from;
+    const sk_view *v = &j->shape;
+    int64_t row = v->n ? v->size[v->n - 1] : 1, at = 0, have = -1;
+    uint64_t lots = 0, seed = j->r->opts.seed, stream = (uint64_t)j->piece.step * SK_MAX_STATE;
+    uint64_t key = sk_rng(seed, j->name, stream + (uint64_t)s).a;
+    for (int64_t i = 0; i < n; i++, at++) {
+        if (!i || (from + i) % row == 0) at = sk_logical(v, from + i);
+        if (at / 4 != have) have = at / 4, lots = sk_rng(key, 0, (uint64_t)have).a;
+        to[i] = sk_to_bf16_drawn((float)x[i], (uint32_t)(lots >> 16 * (at % 4)));
+    }
+}
 
 /* A pass over n elements from `from` on; narrow gradients are widened some at a time. */
 static void pass_over(const update_job *j, const double *totals, int64_t from, int64_t n,
                       double *sum)
 {
-    real wide[BLOCK];
-    int64_t m = j->type == SK_F32 ? n : BLOCK;
+    real wide[BLOCK], state[SK_MAX_STATE][BLOCK];
+    int64_t m = j->type == SK_F32 && !j->state[0] ? n : BLOCK;
     memset(sum, 0, sizeof j->piece.sum);
     for (int64_t end = from + n; from < end; from += m) {
         sk_piece p = j->piece;
@@ -597,10 +621,13 @@ static void pass_over(const update_job *j, const double *totals, int64_t from, i
             sk_convert(wide, SK_F32, (const char *)j->grad + (size_t)from * sk_dtype_size(j->type),
                        j->type, p.n);
         for (int s = 0; s < SK_MAX_STATE; s++)
-            if (p.state[s]) p.state[s] += from;
+            if (j->state[s]) p.state[s] = widen_state(j, s, from, p.n, state[s]);
+            else if (p.state[s]) p.state[s] += from;
         if (totals) memcpy(p.sum, totals, sizeof p.sum);
         else memset(p.sum, 0, sizeof p.sum);
         j->pass(&p);
+        for (int s = 0; s < SK_MAX_STATE; s++)
+            if (j->state[s]) narrow_state(j, s, from, p.n, state[s]);
         for (int s = 0; s < SK_MAX_SUM; s++) sum[s] += p.sum[s];
     }
 }
@@ -666,7 +693,6 @@ static void update_by_cells(sk_run *r, const sk_inst *in, update_job *j)
 {
     const sk_param_plan *q = &r->p->params.v[in->param];
     sk_fixed *sums = fixed_of(r, in, in->out[1]);
-    j->shape = sk_buffer_view(r->p, q->shard, r->base);
     sk_team_run(r->team, cell_part, j);
     for (int s = 0; s < SK_MAX_SUM; s++)
         for (int t = 0; t < r->p->threads && q->owner; t++) {
@@ -723,6 +749,10 @@ static void update(sk_run *r, const sk_inst *in)
     j.grad = j.piece.grad;
     j.type = p->bufs.v[q->grad_shard].type;
     if (q->master >= 0 && !p->optim->pass[in->pass + 1]) j.narrow = sk_run_data(r, q->shard);
+    j.shape = sk_buffer_view(p, q->shard, r->base);
+    j.name = sk_hash_text(q->tensor->name);
+    for (int s = 0; s < q->n_state; s++)
+        if (p->bufs.v[q->state[s]].type != SK_F32) j.state[s] = sk_run_data(r, q->state[s]);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_cells(r, in, &j);

@@ -53,6 +53,16 @@ static inline uint16_t sk_to_bf16(float f) /* to nearest even; NaN stays NaN */
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
+/* To one of the two neighbours in bf16, the nearer the likelier: on the average it is x.  bits:
+ * 16 of them, drawn. */
+static inline uint16_t sk_to_bf16_drawn(float f, uint32_t bits)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7f800000u) == 0x7f800000u) return sk_to_bf16(f);
+    return (uint16_t)((u + (bits & 0xffffu)) >> 16);
+}
+
 /* n elements from one type to another; through float (double for f64 and integers). */
 void sk_convert(void *to, sk_dtype to_type, const void *from, sk_dtype from_type, int64_t n);
 

@@ -154,7 +154,8 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .validate = s->job->val_every != 0,
                              .host_of = s->job->host_of,
                              .costs = s->job->costs,
-                             .pin = s->pin};
+                             .pin = s->pin,
+                             .state_type = s->job->state_dtype};
 }
 
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)

@@ -30,7 +30,8 @@ typedef struct sk_trial {
     double lr;    /* 0: 1e-3 */
     sk_dtype dtype; /* that results and weights are kept in */
     double loss_scale;
-    int poison; /* the step, from 1 on, in which one row's weight is no number; 0: none */
+    sk_dtype state_type; /* of the optimizer */
+    int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
     double compensate, predict; /* of late gradients */
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
     void (*look)(void *ctx, const sk_box *box);
