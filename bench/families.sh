@@ -71,7 +71,10 @@ one() { # model words, layout -> ms, bytes, ms of cores | ms, bytes
     # shellcheck disable=SC2086
     said=$("$skein" simulate $1 layout="$2" --cluster here -o csv 2>>"$work/err" |
         awk -F, '$1 == "all" { printf "%.4f %s\n", 1e3 * $5, $12 }')
-    [ -n "$ran" ] && [ -n "$said" ] || { cat "$work/err" >&2; return 1; }
+    if [ -z "$ran" ] || [ -z "$said" ]; then
+        cat "$work/err" >&2
+        return 1
+    fi
     echo "$ran $said"
 }
 

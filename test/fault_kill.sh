@@ -68,7 +68,8 @@ for ((i = 0; i < lone; i++)); do
             log.every=0 val.every=0 layout="${layouts[i % 4]}" run="$run" >"$run.$r" 2>&1 &
         ranks+=($!)
     done
-    : >"$run.out" >"$run.err"
+    : >"$run.out"
+    : >"$run.err"
     until grep -q '"loss"' "$run/metrics.jsonl" 2>/dev/null; do
         kill -0 "${ranks[0]}" || fail "it did not begin: $(cat "$run".?)"
         sleep 0.02
