@@ -62,6 +62,6 @@ for word in stop skip; do
     fi
     grep -q "they must be finite" "$temp/up $word.out" || fail "$word: $(tail -3 "$temp/up $word.out")"
 done
-[ "$(grep -c "skipped by all ranks" "$temp/up skip.out")" = 20 ] || fail "skip: $(cat "$temp/up skip.out")"
+[ "$(grep -c "skipped by all ranks" "$temp/up skip.out")" -ge 20 ] || fail "skip: $(cat "$temp/up skip.out")"
 if grep -q "skipped by all ranks" "$temp/up stop.out"; then fail "stop: it skipped"; fi
 echo "precision: $runs runs: near f32, resumed to the bit, moved; overflows skipped by all ranks"
