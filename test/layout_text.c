@@ -14,7 +14,8 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
                 a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
-                !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks;
+                !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
+                a->prefetch == b->prefetch && !memcmp(a->home, b->home, sizeof a->home);
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -63,6 +64,10 @@ static const struct {
     {"dp=2 recompute=selective", "mesh dp=2; split b over dp; recompute selective"},
     {"dp=2 recompute=3", "mesh dp=2; split b over dp; recompute 3 blocks"},
     {"dp=2 recompute=attention", "mesh dp=2; split b over dp; recompute attention"},
+    {"dp=2 offload=state", "mesh dp=2; split b over dp; offload state to host"},
+    {"offload=state+grads:file", "mesh dp=1; offload state to host; offload grads to file"},
+    {"offload=all:file prefetch=3",
+     "mesh dp=1; offload state weights grads acts to file; gather weights 3 ahead"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -176,7 +181,11 @@ static const struct {
     {"gather weights soon", "gather weights N ahead", 0},
     {"canonical chaos", "canonical order", 0},
     {"dp=2 cp=2 by=magic", "gather, exchange or ring", 0},
-    {"dp=2 offload=state", "not supported", 0},
+    {"dp=2 offload=stat", "cannot offload \"stat\"", 0},
+    {"dp=2 offload=state:tape", "cannot offload to \"tape\"", 0},
+    {"dp=2 offload=state+all", "said twice", 0},
+    {"offload state host", "reads \"offload", 0},
+    {"dp=2 replica offload=weights", "leave one of the two out", 0},
     {"dp=2\ntp=2", "put them in one", 0},
     /* said twice: one of them would change nothing */
     {"pp=2 schedule=gpipe schedule=1f1b", "'schedule' is said twice", 0},

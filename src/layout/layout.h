@@ -22,6 +22,9 @@
  * "overlap in 4 turns", "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep,
  * overlap=4, balance.
  *
+ * What a rank keeps may live outside of its device: "offload state grads to host", "offload acts to
+ * file"; in short offload=state+grads, offload=acts:file, offload=all:file.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
@@ -47,6 +50,11 @@ typedef enum sk_shard { SK_SHARD_NONE, SK_SHARD_STATE, SK_SHARD_GRADS, SK_SHARD_
  * pass the pieces round and work on one after the other (ring). */
 typedef enum sk_by { SK_BY_GATHER, SK_BY_EXCHANGE, SK_BY_RING } sk_by;
 
+/* Memories, the nearest first; and what may live in another than the first. */
+typedef enum sk_tier { SK_DEVICE, SK_HOST, SK_FILE, SK_N_TIERS } sk_tier;
+typedef enum sk_ware { SK_STATE, SK_PARAMS, SK_GRAD, SK_KEPT, SK_N_WARES } sk_ware;
+extern const char *const sk_tier_names[SK_N_TIERS], *const sk_ware_names[SK_N_WARES];
+
 typedef struct sk_layout {
     sk_mesh mesh;
     char split[SK_MAX_AXES][64]; /* letters split over each axis */
@@ -60,6 +68,7 @@ typedef struct sk_layout {
     bool balance;                    /* chunks of equal cost instead of equal numbers of layers */
     sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
     int prefetch;                    /* layers whose sharded weights are gathered ahead */
+    sk_tier home[SK_N_WARES];        /* optimizer state, weights, gradients, activations */
     int overlap;                     /* turns of a product that waits for other ranks; 0: one */
     bool keep;                       /* weights gathered for the forward pass serve the backward */
     char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or
@@ -78,6 +87,7 @@ int sk_mesh_ranks(const sk_mesh *m);
 void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
 int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
+bool sk_layout_away(const sk_layout *l);              /* something lives outside of the device */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
 /* The axis that is the k-th to cut dims: the mesh's last axis first.  Last of all cuts, of the
  * batch, an axis that splits other letters too (experts: it must be free to exchange one for the

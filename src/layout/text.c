@@ -263,6 +263,57 @@ static sk_status say_again(sk_layout *l, const words *w)
     return set_again(l, w->w[1]);
 }
 
+const char *const sk_tier_names[SK_N_TIERS] = {"device", "host", "file"};
+const char *const sk_ware_names[SK_N_WARES] = {"state", "weights", "grads", "acts"};
+
+static int find_name(const char *const *names, int n, const char *name)
+{
+    int i = 0;
+    while (i < n && strcmp(names[i], name) != 0) i++;
+    return i < n ? i : -1;
+}
+
+static sk_status set_home(sk_layout *l, const char *ware, const char *tier)
+{
+    int w = find_name(sk_ware_names, SK_N_WARES, ware),
+        t = find_name(sk_tier_names, SK_N_TIERS, tier);
+    bool all = !strcmp(ware, "all");
+    if (w < 0 && !all)
+        return sk_fail(SK_ECONF,
+                       "layout: cannot offload \"%s\"; state, weights, grads, acts or all", ware);
+    if (t < SK_HOST)
+        return sk_fail(SK_ECONF, "layout: cannot offload to \"%s\"; host or file", tier);
+    for (int i = all ? 0 : w; i < (all ? SK_N_WARES : w + 1); i++) {
+        SK_TRY(once("offload", l->home[i]));
+        l->home[i] = (sk_tier)t;
+    }
+    return SK_OK;
+}
+
+/* state+grads:file: to the host where nothing else is said. */
+static sk_status set_offload(sk_layout *l, const char *value)
+{
+    char text[WORD], *rest = text, *item;
+    if (!strcmp(value, "none")) return SK_OK;
+    if (!*value) return set_home(l, "", "host");
+    snprintf(text, sizeof text, "%s", value);
+    while ((item = strsep(&rest, "+"))) {
+        char *tier = strchr(item, ':');
+        if (tier) *tier++ = 0;
+        SK_TRY(set_home(l, item, tier ? tier : "host"));
+    }
+    return SK_OK;
+}
+
+static sk_status say_offload(sk_layout *l, const words *w)
+{
+    if (w->n < 4 || strcmp(w->w[w->n - 2], "to") != 0)
+        return sk_fail(SK_ECONF, "layout: \"offload\" reads \"offload state|weights|grads|acts|all "
+                                 "... to host|file\"");
+    for (int i = 1; i + 2 < w->n; i++) SK_TRY(set_home(l, w->w[i], w->w[w->n - 1]));
+    return SK_OK;
+}
+
 static sk_status say_keep(sk_layout *l, const words *w)
 {
     static const char *const said[] = {"keep", "gathered", "weights"};
@@ -298,7 +349,8 @@ static const struct verb {
              {"stages", say_stages},     {"micro", say_micro},
              {"schedule", say_schedule}, {"gather", say_gather},
              {"keep", say_keep},         {"canonical", say_canonical},
-             {"overlap", say_overlap},   {"recompute", say_again}};
+             {"overlap", say_overlap},   {"recompute", say_again},
+             {"offload", say_offload}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -324,15 +376,6 @@ static int sugar_find(const char *name)
     for (int i = 0; i < N_SUGAR; i++)
         if (!strcmp(sugar[i].axis, name)) return i;
     return -1;
-}
-
-/* Words of the contract whose techniques are not built yet are refused unless they ask for nothing.
- */
-static sk_status later(const char *key, const char *value)
-{
-    if (!strcmp(value, "none") || !strcmp(value, "1")) return SK_OK;
-    return sk_fail(SK_ECONF, "layout: %s=%s is not supported by this version; leave it out", key,
-                   value);
 }
 
 static sk_status set_zero(shorts *s, const char *text)
@@ -398,7 +441,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
         return SK_OK;
     }
     if (!strcmp(word, "recompute")) return set_again(l, value);
-    if (!strcmp(word, "offload")) return later(word, value);
+    if (!strcmp(word, "offload")) return set_offload(l, value);
     if (!strcmp(word, "schedule")) return set_schedule(l, value);
     const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
     return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
@@ -496,10 +539,24 @@ static bool products_wait(const sk_layout *l)
     return false;
 }
 
+bool sk_layout_away(const sk_layout *l)
+{
+    for (int i = 0; i < SK_N_WARES; i++)
+        if (l->home[i]) return true;
+    return false;
+}
+
+static sk_status check_offload(const sk_layout *l)
+{
+    if (!l->replica || (!l->home[SK_PARAMS] && !l->home[SK_STATE])) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: offload with replica: weights that ranks keep in one memory "
+                             "are updated there, on the device; leave one of the two out");
+}
+
 /* Words that go with sharded weights, stages or split products, where there are none. */
 static sk_status check_idle(const sk_layout *l)
 {
-    if ((l->prefetch || l->keep) && l->shard != SK_SHARD_PARAMS)
+    if ((l->keep || (l->prefetch && !sk_layout_away(l))) && l->shard != SK_SHARD_PARAMS)
         return sk_fail(SK_ECONF,
                        "layout: %s is about weights that are gathered, and every rank has them "
                        "whole; use zero=3 (shard params over AXIS) or leave it out",
@@ -533,6 +590,7 @@ static sk_status check(const sk_layout *l, int n_ranks)
         return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
                        l->mesh.name[l->shard_axis]);
     SK_TRY(check_replica(l));
+    SK_TRY(check_offload(l));
     SK_TRY(check_idle(l));
     if (n_ranks > 0 && ranks != n_ranks)
         return sk_fail(SK_ECONF,
@@ -570,6 +628,19 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
     return SK_OK;
 }
 
+/* What lives in one tier, between words; nothing if nothing does. */
+static void print_home(sk_out *o, const sk_layout *l, sk_tier tier, const char *before,
+                       const char *behind)
+{
+    bool any = false;
+    for (int i = 0; i < SK_N_WARES; i++) {
+        if (l->home[i] != tier) continue;
+        sk_out_add(o, "%s %s", any ? "" : before, sk_ware_names[i]);
+        any = true;
+    }
+    if (any) sk_out_add(o, "%s%s", behind, sk_tier_names[tier]);
+}
+
 char *sk_layout_print(sk_arena *a, const sk_layout *l)
 {
     static const char *const what[] = {"none", "state", "grads", "params"};
@@ -597,6 +668,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
     if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
+    for (int t = SK_HOST; t < SK_N_TIERS; t++) print_home(&o, l, (sk_tier)t, "\noffload", " to ");
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
@@ -614,5 +686,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
     if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
+    for (int t = SK_HOST; t < SK_N_TIERS; t++)
+        print_home(&o, l, (sk_tier)t, o.n ? " · offload" : "offload", " to ");
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }

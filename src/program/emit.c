@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const sk_kind_names[SK_N_KINDS] = {"weights",     "grads", "optimizer",
-                                               "activations", "wire",  "scratch"};
+const char *const sk_kind_names[SK_N_KINDS] = {"weights", "grads",   "optimizer", "activations",
+                                               "wire",    "scratch", "host"};
 
 int64_t sk_box_count(const sk_extent *b, int from, int to)
 {
@@ -41,6 +41,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                     .again = e->again,
                     .turns = 1,
                     .call = -1,
+                    .copy = -1,
                     .peer = -1,
                     .param = -1};
     for (int i = 0; i < SK_MAX_IN; i++) in->in[i] = -1;

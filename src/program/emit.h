@@ -204,6 +204,12 @@ sk_inst *sk_emit_pass(sk_emit *e, int param, int pass);
 void sk_emit_whole_weights(sk_emit *e); /* from the pieces that were updated */
 void sk_emit_report(sk_emit *e);
 
+enum { SK_FILE_PAGE = 4096 };
+
+/* tiers.c: copies from and to other memories, around the instructions that are written. */
+bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t); /* its optimizer runs on the host */
+void sk_emit_tiers(sk_emit *e);
+
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
 

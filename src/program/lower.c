@@ -349,7 +349,7 @@ static sk_status prepare(sk_emit *e)
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
     for (int i = 0; e->l->canonical && i < p->params.n; i++)
-        if (p->params.v[i].master >= 0)
+        if (sk_narrow(p->params.v[i].tensor))
             return sk_fail(SK_ECONF,
                            "order=canonical gives the same bits on any layout in f32, and "
                            "train.dtype is %s, whose sums are rounded where ranks meet",
@@ -407,6 +407,7 @@ static sk_status write_all(sk_emit *e)
         SK_TRY(sk_emit_need(e, e->g->logits, &whole, &p->logits));
     }
     if (e->failed) return sk_trail(e->failed, SK_HERE);
+    sk_emit_tiers(e);
     p->choices = sk_emit_choices(e);
     return SK_OK;
 }

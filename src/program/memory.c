@@ -10,15 +10,20 @@
  * forward-backward shape of a step leaves few odd holes.  An op that may work in
  * place takes over its operand's memory when the operand dies there.
  *
+ * Behind scratch lies what lives in the host's memory: first a room through which bytes go to and
+ * from the file tier, then kept buffers of all kinds, then transient ones.  The file's places are
+ * planned likewise, by pages.
+ *
  * Weights that are common to the ranks of a host come first of all and fill whole
  * pages, so that all heaps can begin with the same ones (comm/alias.c). */
+#include "device/disk.h"
 #include "program/emit.h"
 
 #include <limits.h>
 #include <string.h>
 
 /* LARGE: common weights that end on a huge page, which costs 3 % at most. */
-enum { LINE = 64, PAGE = 4096, HUGE = 2 << 20, LARGE = 64 << 20 };
+enum { LINE = 64, PAGE = 4096, BOUNCE = SK_DISK_BOUNCE, HUGE = 2 << 20, LARGE = 64 << 20 };
 
 static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 static int64_t lines(int64_t bytes) { return round_up(bytes, LINE); }
@@ -113,7 +118,8 @@ static int64_t place_some(sk_program *p, sk_kind kind, bool common, int64_t at)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         sk_buffer *b = &p->bufs.v[i];
-        if (!b->keep || b->within >= 0 || b->kind != kind || b->common != common) continue;
+        if (!b->keep || b->within >= 0 || b->kind != kind || b->common != common || b->tier)
+            continue;
         b->offset = at;
         at += lines(b->bytes);
     }
@@ -160,7 +166,7 @@ typedef struct events {
     int *first, *next_first, *last, *next_last; /* linked lists of buffers by instruction */
 } events;
 
-static void index_events(const sk_program *p, sk_arena *a, events *ev)
+static void index_events(const sk_program *p, sk_tier tier, sk_arena *a, events *ev)
 {
     ev->first = sk_many(a, int, p->insts.n + 1);
     ev->last = sk_many(a, int, p->insts.n + 1);
@@ -170,7 +176,7 @@ static void index_events(const sk_program *p, sk_arena *a, events *ev)
     memset(ev->last, -1, sizeof(int) * (size_t)(p->insts.n + 1));
     for (int i = p->bufs.n - 1; i >= 0; i--) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->keep || b->within >= 0 || b->first < 0) continue;
+        if (b->keep || b->within >= 0 || b->first < 0 || b->tier != tier) continue;
         ev->next_first[i] = ev->first[b->first];
         ev->first[b->first] = i;
         ev->next_last[i] = ev->last[b->last];
@@ -178,23 +184,29 @@ static void index_events(const sk_program *p, sk_arena *a, events *ev)
     }
 }
 
-static int64_t place_transient(sk_program *p, int64_t base)
+/* Bytes that a buffer takes where it lies. */
+static int64_t taken_by(const sk_buffer *b)
+{
+    return b->tier == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
+}
+
+static int64_t place_transient(sk_program *p, sk_tier tier, int64_t base)
 {
     sk_arena tmp = {0};
     events ev;
     holes h = {.arena = &tmp};
     char *taken = sk_many(&tmp, char, p->bufs.n + 1);
-    index_events(p, &tmp, &ev);
+    index_events(p, tier, &tmp, &ev);
     for (int pc = 0; pc < p->insts.n; pc++) {
         int heir = dying_input(p, &p->insts.v[pc], pc), out = p->insts.v[pc].out[0];
         for (int i = ev.first[pc]; i >= 0; i = ev.next_first[i]) {
             if (heir >= 0 && i == out) {
                 p->bufs.v[i].offset = p->bufs.v[heir].offset;
                 taken[heir] = 1;
-            } else p->bufs.v[i].offset = base + take(&h, lines(p->bufs.v[i].bytes));
+            } else p->bufs.v[i].offset = base + take(&h, taken_by(&p->bufs.v[i]));
         }
         for (int i = ev.last[pc]; i >= 0; i = ev.next_last[i])
-            if (!taken[i]) give(&h, p->bufs.v[i].offset - base, lines(p->bufs.v[i].bytes));
+            if (!taken[i]) give(&h, p->bufs.v[i].offset - base, taken_by(&p->bufs.v[i]));
     }
     int64_t top = h.top;
     sk_arena_end(&tmp);
@@ -239,20 +251,44 @@ static void scratch_need(sk_program *p)
     }
 }
 
+/* All that lives in one of the other memories, from `at` on; returns where it ends. */
+static int64_t place_away(sk_program *p, sk_tier tier, int64_t at)
+{
+    for (int i = 0; i < p->bufs.n; i++) {
+        sk_buffer *b = &p->bufs.v[i];
+        if (!b->keep || b->within >= 0 || b->tier != tier) continue;
+        b->offset = at;
+        at += taken_by(b);
+    }
+    return at + place_transient(p, tier, at);
+}
+
+static int64_t place_host(sk_program *p, int64_t at)
+{
+    if (!sk_layout_away(&p->layout)) return at;
+    p->bounce_bytes = p->file_bytes ? BOUNCE : 0;
+    p->kind_at[SK_HOSTED] = at = round_up(at, p->file_bytes ? PAGE : LINE);
+    return place_away(p, SK_HOST, at + p->bounce_bytes);
+}
+
 void sk_plan_memory(sk_program *p)
 {
     lifetimes(p);
+    p->file_bytes = place_away(p, SK_FILE, 0);
     int64_t at = place_kept(p, SK_GRADS, place_weights(p));
     at = place_kept(p, SK_OPTIM, at);
     at = place_tables(p, place_kept(p, SK_WIRE, at));
     at = place_kept(p, SK_ACTS, at);
-    at += place_transient(p, at);
+    at += place_transient(p, SK_DEVICE, at);
     place_parts(p);
     scratch_need(p);
     p->kind_at[SK_SCRATCH] = at;
-    p->heap_bytes = at + p->stage_bytes + p->scratch_per_thread * p->threads;
+    p->kind_at[SK_HOSTED] = at += p->stage_bytes + p->scratch_per_thread * p->threads;
+    p->heap_bytes = place_host(p, at);
+    place_parts(p);
     p->own_bytes = p->heap_bytes - p->kind_at[SK_WEIGHTS];
-    static const sk_kind order[] = {SK_WEIGHTS, SK_GRADS, SK_OPTIM, SK_WIRE, SK_ACTS, SK_SCRATCH};
+    static const sk_kind order[] = {SK_WEIGHTS, SK_GRADS,   SK_OPTIM, SK_WIRE,
+                                    SK_ACTS,    SK_SCRATCH, SK_HOSTED};
     for (int i = 0; i < SK_N_KINDS; i++) {
         int64_t end = i + 1 < SK_N_KINDS ? p->kind_at[order[i + 1]] : p->heap_bytes;
         p->kind_bytes[order[i]] = end - p->kind_at[order[i]];

@@ -199,7 +199,7 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     q->owner = first_of(e, &q->update, set);
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
-    if (t->type != SK_F32)
+    if (t->type != SK_F32 || sk_emit_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     plan_grad(e, q);
     return SK_OK;

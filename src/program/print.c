@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const sk_act_names[SK_N_ACTS] = {"load",  "op",   "slice",  "add",  "zero",
-                                             "start", "wait", "send",   "recv", "sent",
-                                             "stats", "clip", "update", "ahead"};
+const char *const sk_act_names[SK_N_ACTS] = {"load",   "op",    "slice",   "add",  "zero",  "start",
+                                             "wait",   "send",  "recv",    "sent", "stats", "clip",
+                                             "update", "ahead", "squares", "copy", "copied"};
 static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
                                                    "broadcast",  "reduce",         "gather",
                                                    "scatter",    "all-to-all",     "all-to-all-v"};
@@ -65,6 +65,12 @@ static void body(sk_out *o, const sk_program *p, const sk_inst *in)
         return;
     case SK_DO_SENT:
         sk_out_add(o, "%" PRId64 " to rank %d", in->count, in->peer);
+        return;
+    case SK_DO_COPY:
+    case SK_DO_COPIED:
+        sk_out_add(o, "#%d ", in->copy);
+        operands(o, p, in->in, 1);
+        sk_out_add(o, " to the %s", sk_tier_names[p->bufs.v[in->out[0]].tier]);
         return;
     case SK_DO_UPDATE:
         if (p->params.v[in->param].tensor->nudge != 0) sk_out_add(o, "nudge ");

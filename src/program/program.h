@@ -17,9 +17,12 @@
  *   P8  every node runs once a micro-batch, all its turns in order (a forward node perhaps once
  * more in the backward pass, to make again what was not kept), and the optimizer makes every pass
  * over every parameter once, after the sums are known; or, where stages update on their own, once
- * an update, in their order P9  weights that ranks have in one memory lie alike on all of them;
- * only the optimizer writes them, each rank a piece of its own, after a call that nobody enters
- * before its last read, and they are read again after a call that all enter after their last write
+ * an update, in their order
+ *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
+ *       them, each rank a piece of its own, after a call that nobody enters before its last read,
+ *       and they are read again after a call that all enter after their last write
+ *   P10 an instruction works on one memory: the device's, or the optimizer the host's; a copy goes
+ *       from one memory to another, and each that is begun is waited for in its section
  *
  * Every call has its algorithm from the compiler (comm/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
@@ -39,6 +42,7 @@ typedef enum sk_kind {
     SK_ACTS, /* activations and their gradients */
     SK_WIRE, /* gathered weights, tables of calls, sums */
     SK_SCRATCH,
+    SK_HOSTED, /* what lives in the host's memory instead of the device's, of all kinds */
     SK_N_KINDS
 } sk_kind;
 extern const char *const sk_kind_names[SK_N_KINDS];
@@ -50,8 +54,9 @@ typedef struct sk_buffer {
     sk_dtype type;
     sk_extent box;
     int64_t bytes;   /* of the piece; memory is taken in lines of 64 */
-    int64_t offset;  /* in the heap */
+    int64_t offset;  /* in the heap, or in the file */
     int first, last; /* instructions between which it lives; kept buffers: always */
+    sk_tier tier;    /* the memory it lies in; the host's is a region of the heap */
     bool keep;       /* from step to step */
     bool common;     /* one memory with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zeros before the first step (optimizer state, memories); heaps come so */
@@ -60,21 +65,26 @@ typedef struct sk_buffer {
 } sk_buffer;
 
 typedef enum sk_act {
-    SK_DO_LOAD,   /* fill out[0] from the data: an input of the graph */
-    SK_DO_OP,     /* node on in[] -> out[] */
-    SK_DO_SLICE,  /* out[0] = the part of in[0] that its box says */
-    SK_DO_ADD,    /* out[0] += in[0] */
-    SK_DO_ZERO,   /* out[0] = 0 */
-    SK_DO_START,  /* announce call */
-    SK_DO_WAIT,   /* finish call */
-    SK_DO_SEND,   /* in[0] to a stage */
-    SK_DO_RECV,   /* out[0] from a stage */
-    SK_DO_SENT,   /* the first `count` sends of this step to peer have arrived */
-    SK_DO_STATS,  /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
-                     out[1]: squared gradients as an exact number, in canonical order */
-    SK_DO_CLIP,   /* from in[0], in[1]: loss, norm, and the factor for gradients */
-    SK_DO_UPDATE, /* one pass of the optimizer over one parameter's piece */
-    SK_DO_AHEAD,  /* out[0] = in[0], a parameter's piece, as it may be `count` updates later */
+    SK_DO_LOAD,    /* fill out[0] from the data: an input of the graph */
+    SK_DO_OP,      /* node on in[] -> out[] */
+    SK_DO_SLICE,   /* out[0] = the part of in[0] that its box says */
+    SK_DO_ADD,     /* out[0] += in[0] */
+    SK_DO_ZERO,    /* out[0] = 0 */
+    SK_DO_START,   /* announce call */
+    SK_DO_WAIT,    /* finish call */
+    SK_DO_SEND,    /* in[0] to a stage */
+    SK_DO_RECV,    /* out[0] from a stage */
+    SK_DO_SENT,    /* the first `count` sends of this step to peer have arrived */
+    SK_DO_STATS,   /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
+                      out[1]: squared gradients as an exact number, in canonical order */
+    SK_DO_CLIP,    /* from in[0], in[1]: loss, norm, and the factor for gradients */
+    SK_DO_UPDATE,  /* one pass of the optimizer over one parameter's piece: in[] gradient, sums of
+                      the  pass before, state; out[] weights, sums of this pass, master */
+    SK_DO_AHEAD,   /* out[0] = in[0], a parameter's piece, as it may be `count` updates later; in[]
+                      as of an update */
+    SK_DO_SQUARES, /* of a gradient that lives outside of the device, for the next STATS */
+    SK_DO_COPY,    /* begin to copy in[0] to out[0], in another memory; copies go in order */
+    SK_DO_COPIED,  /* that copy is done */
     SK_N_ACTS
 } sk_act;
 extern const char *const sk_act_names[SK_N_ACTS];
@@ -91,6 +101,7 @@ typedef struct sk_inst {
     int turn, turns;    /* OP: of a node that is run over parts: for every rank of a ring, or of
                            the batch, beside collectives */
     int call;           /* START, WAIT */
+    int copy;           /* COPY, COPIED: which */
     int peer;           /* SEND, RECV, SENT: rank */
     int64_t tag, count; /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */
     int param, pass;    /* UPDATE, AHEAD */
@@ -193,6 +204,11 @@ typedef struct sk_program {
     int64_t scratch_per_thread;
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;                                  /* of addresses */
+    int64_t file_bytes;                                  /* of the file tier */
+    int64_t
+        bounce_bytes; /* of the host's memory, first: what moves to and from the file passes here
+                       */
+    int n_copies;
     /* Common weights are the heap's first pages, and those of rank `twin`.  A rank whose twin is
      * another one counts them nowhere: its regions begin behind them. */
     int twin;
@@ -228,10 +244,11 @@ sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
 sk_seg sk_call_shape(const sk_call_seg *s);   /* for comm, without places */
 
-/* Prove P1 to P9 for the programs of all ranks.  One sentence on the first that fails. */
+/* Prove P1 to P10 for the programs of all ranks.  One sentence on the first that fails. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
-sk_status sk_verify_one(const sk_program *p);  /* P4 to P9: what one program shows alone */
-sk_status sk_verify_twin(const sk_program *p); /* of these, P9; and what two programs show */
+sk_status sk_verify_one(const sk_program *p);   /* P4 to P10: what one program shows alone */
+sk_status sk_verify_tiers(const sk_program *p); /* of these, P10 */
+sk_status sk_verify_twin(const sk_program *p);  /* of these, P9; and what two programs show */
 sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks);
 
 /* The view that an instruction's operand stands for; data is base + offset. */

@@ -35,6 +35,14 @@ static void stats(sk_emit *e)
     bool exact = e->l->canonical && e->training;
     if (!p->stats) p->stats = numbers(e, "stats", SK_F64, SK_STAT_SUMS + p->n_sums + cells);
     int squares = exact ? numbers(e, "squares", SK_I64, SK_EXACT_LIMBS) : -1;
+    for (int i = 0; e->training && e->l->home[SK_GRAD] && i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (!q->owner || q->tensor->nudge != 0) continue;
+        sk_inst *in = sk_emit_inst(e, SK_DO_SQUARES);
+        in->in[0] = q->grad_shard;
+        in->param = i;
+        in->layer = q->tensor->layer;
+    }
     sk_inst *in = sk_emit_inst(e, SK_DO_STATS);
     in->out[0] = p->stats;
     in->out[1] = squares;
@@ -57,7 +65,9 @@ sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
     in->param = param;
     in->pass = pass;
     in->in[0] = q->grad_shard;
+    for (int s = 0; s < q->n_state; s++) in->in[2 + s] = q->state[s];
     in->out[0] = q->shard;
+    in->out[2] = q->master;
     in->layer = q->tensor->layer;
     in->flops = 10.0 * (double)sk_box_count(box, 0, box->n);
     return in;

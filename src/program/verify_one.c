@@ -1,4 +1,5 @@
-/* verify_one.c - what can be proved about one rank's program alone: P4 to P8 (P9: verify_twin.c).
+/* verify_one.c - what can be proved about one rank's program alone: P4 to P8 (P9: verify_twin.c,
+ * P10: verify_tiers.c).
  *
  * Live ranges are worked out anew from the instructions, not taken from the
  * memory plan: a buffer lives from its first to its last use, one that was sent
@@ -22,15 +23,30 @@ static int root(const sk_program *p, int buf)
 
 static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
 
+/* Where a memory's places are: the device and the host share the heap. */
+static void region(const sk_program *p, sk_tier tier, int64_t *from, int64_t *to)
+{
+    *from = tier == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
+    *to = tier == SK_HOST     ? p->heap_bytes
+          : tier == SK_DEVICE ? p->kind_at[SK_HOSTED]
+                              : p->file_bytes;
+}
+
 static sk_status in_heap(const sk_program *p)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i], *w = b->within >= 0 ? &p->bufs.v[b->within] : NULL;
         if (!is_used(b)) continue;
-        if (b->offset < 0 || b->bytes < 0 || b->offset + b->bytes > p->heap_bytes)
-            return sk_fail(
-                SK_EBUG, "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64 " in a heap of %" PRId64,
-                p->rank, b->name, b->offset, b->bytes, p->heap_bytes);
+        int64_t from, to;
+        region(p, b->tier, &from, &to);
+        if (b->offset < from || b->bytes < 0 || b->offset + b->bytes > to)
+            return sk_fail(SK_EBUG,
+                           "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64
+                           " outside of the %s, which is %" PRId64 " to %" PRId64,
+                           p->rank, b->name, b->offset, b->bytes, sk_tier_names[b->tier], from, to);
+        if (w && w->tier != b->tier)
+            return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies in another memory", p->rank,
+                           w->name);
         if (w && (b->offset < w->offset || b->offset + b->bytes > w->offset + w->bytes))
             return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies outside of it", p->rank,
                            w->name);
@@ -168,6 +184,12 @@ static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
 
 /* --- P4: no overlap --- */
 
+/* Places of the file are counted on behind those of the heap. */
+static int64_t place(const sk_program *p, const sk_buffer *b)
+{
+    return b->offset + (b->tier == SK_FILE ? p->heap_bytes : 0);
+}
+
 typedef struct span {
     int64_t at, end;
     const char *name;
@@ -200,12 +222,13 @@ static sk_status fixed_spans(const sk_program *p, sk_arena *a, spans *s)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->keep && b->within < 0) add_span(a, s, b->offset, b->bytes, b->name);
+        if (b->keep && b->within < 0) add_span(a, s, place(p, b), b->bytes, b->name);
     }
     for (int i = 0; i < p->calls.n; i++)
         add_span(a, s, p->calls.v[i].table_at, table_bytes(&p->calls.v[i]), "table of a call");
     add_span(a, s, p->kind_at[SK_SCRATCH], p->stage_bytes + p->scratch_per_thread * p->threads,
              "scratch");
+    add_span(a, s, p->kind_at[SK_HOSTED], p->bounce_bytes, "the way to the file");
     if (s->n) qsort(s->v, (size_t)s->n, sizeof *s->v, by_place);
     for (int i = 1; i < s->n; i++)
         if (s->v[i].at < s->v[i - 1].end)
@@ -245,11 +268,12 @@ static sk_status born(const sk_program *p, const lives *l, const spans *fixed, a
 {
     const sk_buffer *b = &p->bufs.v[i];
     if (!b->bytes) return SK_OK;
-    const span *f = touched(fixed, b->offset, b->offset + b->bytes);
+    int64_t at = place(p, b);
+    const span *f = touched(fixed, at, at + b->bytes);
     if (f) return overlap(p, b->name, f->name, b->offset);
     for (int k = 0; k < set->n; k++) {
         const sk_buffer *c = &p->bufs.v[set->v[k]];
-        if (b->offset >= c->offset + c->bytes || c->offset >= b->offset + b->bytes) continue;
+        if (at >= place(p, c) + c->bytes || place(p, c) >= at + b->bytes) continue;
         if (!in_place(p, l, set->v[k], i)) return overlap(p, b->name, c->name, b->offset);
     }
     *sk_push(a, set) = i;
@@ -322,7 +346,8 @@ static sk_status reads_more(const sk_program *p, const marks *m, const sk_inst *
         for (int i = 0; p->sums[w].counts && i < p->sums[w].n; i++)
             SK_TRY(reads(p, m, p->sums[w].buf[i], pc));
     for (int i = 0; in->pass && i < p->params.n; i++)
-        SK_TRY(reads(p, m, p->params.v[i].grad_shard, pc));
+        if (!p->bufs.v[p->params.v[i].grad_shard].tier)
+            SK_TRY(reads(p, m, p->params.v[i].grad_shard, pc));
     return SK_OK;
 }
 
@@ -369,13 +394,24 @@ static void mark_call(const sk_program *p, marks *m, const sk_call_plan *c, bool
     }
 }
 
+/* While a copy is under way, it is as if others had both its ends. */
+static sk_status one_copy(const sk_program *p, marks *m, const sk_inst *in, int pc)
+{
+    bool away = in->act == SK_DO_COPY;
+    if (away) SK_TRY(untouched(p, m, in->out[0], pc));
+    mark_away(p, m, in->in[0], away);
+    mark_away(p, m, in->out[0], away);
+    if (!away) write(p, m, in->out[0]);
+    return SK_OK;
+}
+
 static sk_status one_inst(const sk_program *p, marks *m, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
     const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
     for (int i = 0; i < SK_MAX_IN; i++) {
         SK_TRY(reads(p, m, in->in[i], pc));
-        SK_TRY(untouched(p, m, in->in[i], pc));
+        if (in->act != SK_DO_COPIED) SK_TRY(untouched(p, m, in->in[i], pc));
     }
     SK_TRY(reads_more(p, m, in, pc));
     for (int s = 0; c && in->act == SK_DO_START && s < c->n_segs; s++) {
@@ -384,11 +420,18 @@ static sk_status one_inst(const sk_program *p, marks *m, int pc)
         SK_TRY(untouched(p, m, c->segs[s].dst, pc));
     }
     if (c) mark_call(p, m, c, in->act == SK_DO_START);
+    if (in->copy >= 0) return one_copy(p, m, in, pc);
     for (int o = 0; o < SK_MAX_OUT; o++) {
         SK_TRY(untouched(p, m, in->out[o], pc));
         if (in->out[o] >= 0) write(p, m, in->out[o]);
     }
     return SK_OK;
+}
+
+/* Weights, the optimizer's state and zeroed memory are there from the start. */
+static bool given(const sk_buffer *b)
+{
+    return b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
 }
 
 static sk_status in_order(const sk_program *p, sk_arena *a)
@@ -398,11 +441,10 @@ static sk_status in_order(const sk_program *p, sk_arena *a)
                .moving = sk_many(a, int, p->bufs.n + 1),
                .arena = a};
     for (int pc = 0; pc < p->insts.n; pc++) {
-        if (pc == 0 || pc == p->n_train) /* weights and zeroed memory are there from the start */
+        if (pc == 0 || pc == p->n_train)
             for (int i = 0; i < p->bufs.n; i++) {
                 m.filled[i] = 0;
-                m.written[i] =
-                    p->bufs.v[i].keep && (p->bufs.v[i].zero || p->bufs.v[i].kind == SK_WEIGHTS);
+                m.written[i] = given(&p->bufs.v[i]);
             }
         SK_TRY(one_inst(p, &m, pc));
     }
@@ -497,6 +539,7 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
     SK_TRY(updated_once(p, a));
     SK_TRY(sk_verify_twin(p));
+    SK_TRY(sk_verify_tiers(p));
     return SK_OK;
 }
 

@@ -61,7 +61,7 @@ static sk_status possible(const sk_emit *e)
                        "cannot have them in one memory; leave out replica",
                        name);
     for (int i = 0; e->opts->optim->ahead && i < e->p->params.n; i++)
-        if (e->p->params.v[i].master >= 0)
+        if (sk_narrow(e->p->params.v[i].tensor))
             return sk_fail(SK_ECONF,
                            "optimizer %s foresees weights of f32, and train.dtype is %s; take sgd, "
                            "or train.dtype=f32",
@@ -174,6 +174,7 @@ static int look_ahead(sk_emit *e, int param, int late)
     sk_inst *in = sk_emit_inst(e, SK_DO_AHEAD);
     in->param = param;
     in->in[0] = q->shard;
+    for (int s = 0; s < q->n_state; s++) in->in[2 + s] = q->state[s];
     in->out[0] = to;
     in->count = late;
     in->update = e->versions->made;

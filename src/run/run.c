@@ -12,11 +12,13 @@
 #include "base/team.h"
 #include "base/zigzag.h"
 #include "device/blas.h"
+#include "run/copier.h"
 #include "run/deadline.h"
 #include "run/order.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,7 +40,11 @@ struct sk_run {
     int *place;             /* param -> its place among all parameters of the graph */
     double *times, *moving; /* [2 * instruction]: when it ran; when its bytes moved */
     double *began;          /* by call: when it was announced */
-    double waited;
+    sk_disk *disk;          /* the file tier, or NULL */
+    sk_copier *copier;      /* NULL: nothing is copied */
+    double *squares;        /* [param][thread]: of gradients outside of the device */
+    double patience;        /* seconds */
+    double waited, copied, uncovered;
     int64_t wire_then;     /* bytes that had left before the section began */
     float scale;           /* for gradients: 1 / tokens, times clipping */
     double lr, loss_scale; /* loss_scale: of gradients, so that narrow ones do not vanish */
@@ -132,17 +138,35 @@ static sk_status open_comm(sk_run *r)
 {
     const sk_program *p = r->p;
     r->team = sk_team_open(p->threads);
+    r->patience = r->opts.timeout_s > 0 ? r->opts.timeout_s : patience(r);
     if (r->opts.alone) return SK_OK;
     sk_comm_opts o = {.rank = p->rank,
                       .groups = p->groups,
                       .n_groups = p->n_groups,
-                      .timeout_s = r->opts.timeout_s > 0 ? r->opts.timeout_s : patience(r),
+                      .timeout_s = r->patience,
                       .wire = r->opts.wire,
                       .host_of = r->opts.host_of,
                       .where = r->opts.where,
                       .where_ctx = r->opts.where_ctx};
     o.team = r->team;
     return sk_comm_open(r->heaps, &o, &r->comm);
+}
+
+/* Other memories, and the thread that copies between them. */
+static sk_status open_tiers(sk_run *r)
+{
+    const sk_program *p = r->p;
+    const char *dir = r->opts.scratch ? r->opts.scratch : getenv("TMPDIR");
+    if (p->file_bytes)
+        SK_TRY(sk_disk_open(dir && *dir ? dir : "/tmp", p->file_bytes,
+                            r->base + p->kind_at[SK_HOSTED], &r->disk));
+    return p->n_copies ? sk_copier_open(r->disk, p->n_copies, &r->copier) : SK_OK;
+}
+
+static sk_status open_rest(sk_run *r)
+{
+    SK_TRY(open_tiers(r));
+    return r->opts.alone ? SK_OK : handshake(r);
 }
 
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
@@ -173,7 +197,8 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     lay_tables(r);
     prepare_args(r, a);
     find_places(r, a);
-    sk_status st = o->alone ? SK_OK : handshake(r);
+    r->squares = sk_many(a, double, (int64_t)p->params.n * p->threads + 1);
+    sk_status st = open_rest(r);
     if (st) {
         sk_run_close(r);
         return sk_trail(st, SK_HERE);
@@ -186,11 +211,20 @@ void sk_run_close(sk_run *r)
 {
     if (r->team) sk_team_close(r->team);
     if (r->comm) sk_comm_close(r->comm);
+    sk_copier_close(r->copier);
+    sk_disk_close(r->disk);
     r->team = NULL;
     r->comm = NULL;
+    r->copier = NULL;
+    r->disk = NULL;
 }
 
-void *sk_run_data(const sk_run *r, int buf) { return r->base + r->p->bufs.v[buf].offset; }
+static char *tier_of(const sk_run *r, int buf)
+{
+    return r->p->bufs.v[buf].tier == SK_FILE ? sk_disk_map(r->disk) : r->base;
+}
+
+void *sk_run_data(const sk_run *r, int buf) { return tier_of(r, buf) + r->p->bufs.v[buf].offset; }
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
@@ -269,7 +303,7 @@ static void init_rows(void *ctx, int part, int of)
 
 static void init_buffer(sk_run *r, const sk_tensor *t, int buf, uint64_t seed)
 {
-    init_job j = {.t = t, .v = sk_buffer_view(r->p, buf, r->base), .std = (real)t->init};
+    init_job j = {.t = t, .v = sk_buffer_view(r->p, buf, tier_of(r, buf)), .std = (real)t->init};
     j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
     sk_team_run(r->team, init_rows, &j);
 }
@@ -468,33 +502,57 @@ static void see_part(const sk_run *r, int buf, int part, int of, see *f, void *c
 static void see_squares(void *ctx, const real *x, int64_t n) { *(double *)ctx += squares(x, n); }
 static void see_exactly(void *ctx, const real *x, int64_t n) { sk_exact_add_squares(ctx, x, n); }
 
-static void see_grads(const sk_run *r, int part, int of, see *f, void *ctx)
-{
-    for (int i = 0; i < r->p->params.n; i++) {
-        const sk_param_plan *q = &r->p->params.v[i];
-        if (in_norm(q)) see_part(r, q->grad_shard, part, of, f, ctx);
-    }
-}
-
+/* Gradients outside of the device were seen before, by SQUARES. */
 static void norm_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
-    r->partial[part][0] = 0;
-    see_grads(r, part, of, see_squares, &r->partial[part][0]);
+    double *sum = &r->partial[part][0];
+    *sum = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        double *one = &r->squares[i * of + part];
+        if (!in_norm(q)) continue;
+        if (!r->p->bufs.v[q->grad_shard].tier) {
+            *one = 0;
+            see_part(r, q->grad_shard, part, of, see_squares, one);
+        }
+        *sum += *one;
+    }
 }
 
 static void exact_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
-    r->exact[part] = (sk_exact){0};
-    see_grads(r, part, of, see_exactly, &r->exact[part]);
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (in_norm(q) && !r->p->bufs.v[q->grad_shard].tier)
+            see_part(r, q->grad_shard, part, of, see_exactly, &r->exact[part]);
+    }
+}
+
+typedef struct far_job {
+    sk_run *r;
+    const sk_inst *in;
+} far_job;
+
+static void far_part(void *ctx, int part, int of)
+{
+    const far_job *j = ctx;
+    sk_run *r = j->r;
+    double *one = &r->squares[j->in->param * of + part];
+    *one = 0;
+    if (r->p->layout.canonical) see_part(r, j->in->in[0], part, of, see_exactly, &r->exact[part]);
+    else see_part(r, j->in->in[0], part, of, see_squares, one);
 }
 
 static void squares_exactly(sk_run *r, int buf)
 {
     sk_exact sum = {0};
     sk_team_run(r->team, exact_part, r);
-    for (int i = 0; i < r->p->threads; i++) sk_exact_merge(&sum, &r->exact[i]);
+    for (int i = 0; i < r->p->threads; i++) {
+        sk_exact_merge(&sum, &r->exact[i]);
+        r->exact[i] = (sk_exact){0};
+    }
     memcpy(sk_run_data(r, buf), sum.limb, sizeof sum.limb);
 }
 
@@ -632,16 +690,29 @@ static void pass_over(const update_job *j, const double *totals, int64_t from, i
     }
 }
 
+/* This thread's elements. */
+static void update_share(const update_job *j, int part, int of, int64_t *from, int64_t *to)
+{
+    *from = j->piece.n * part / of / 16 * 16;
+    *to = part + 1 == of ? j->piece.n : j->piece.n * (part + 1) / of / 16 * 16;
+}
+
+static void narrow_master(void *ctx, int part, int of)
+{
+    const update_job *j = ctx;
+    int64_t from, to;
+    update_share(j, part, of, &from, &to);
+    sk_convert((char *)j->narrow + (size_t)from * sk_dtype_size(j->type), j->type,
+               j->piece.param + from, SK_F32, to - from);
+}
+
 static void update_part(void *ctx, int part, int of)
 {
     update_job *j = ctx;
-    int64_t all = j->piece.n, from = all * part / of / 16 * 16,
-            to = all * (part + 1) / of / 16 * 16;
-    if (part + 1 == of) to = all;
+    int64_t from, to;
+    update_share(j, part, of, &from, &to);
     pass_over(j, j->piece.sum, from, to - from, j->r->partial[part]);
-    if (j->narrow)
-        sk_convert((char *)j->narrow + (size_t)from * sk_dtype_size(j->type), j->type,
-                   j->piece.param + from, SK_F32, to - from);
+    if (j->narrow) narrow_master(ctx, part, of);
 }
 
 /* The sums of the parameter at hand in a buffer that has a place for every parameter. */
@@ -707,12 +778,12 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
     const sk_param_plan *q = &p->params.v[in->param];
     const sk_buffer *shard = &p->bufs.v[q->shard];
     sk_piece x = {.n = shard->bytes / (int64_t)sk_dtype_size(shard->type),
-                  .param = sk_run_data(r, q->master >= 0 ? q->master : in->out[0]),
-                  .grad = sk_run_data(r, q->grad_shard),
+                  .param = sk_run_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
+                  .grad = sk_run_data(r, in->in[0]),
                   .scale = in->scale > 0 ? in->scale / (float)r->loss_scale : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + 1,
                   .delay = (int)in->count};
-    for (int s = 0; s < q->n_state; s++) x.state[s] = sk_run_data(r, q->state[s]);
+    for (int s = 0; s < q->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
         x.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
     return x;
@@ -727,10 +798,10 @@ static void look_ahead(sk_run *r, const sk_inst *in)
 }
 
 /* A step of fixed size against the sign of the gradient, whatever the optimizer is. */
-static void nudge(const sk_run *r, const sk_param_plan *q)
+static void nudge(const sk_run *r, const sk_inst *in, const sk_param_plan *q)
 {
-    const real *grad = sk_run_data(r, q->grad_shard);
-    real *w = sk_run_data(r, q->shard), step = (real)q->tensor->nudge;
+    const real *grad = sk_run_data(r, in->in[0]);
+    real *w = sk_run_data(r, in->out[0]), step = (real)q->tensor->nudge;
     int64_t n = r->p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
     for (int64_t i = 0; i < n; i++) w[i] -= grad[i] > 0 ? step : grad[i] < 0 ? -step : 0;
 }
@@ -740,19 +811,23 @@ static void update(sk_run *r, const sk_inst *in)
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
     update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
-    if (r->skip) return;
+    bool last = q->master >= 0 && !p->optim->pass[in->pass + 1];
     if (q->tensor->nudge != 0) {
-        nudge(r, q);
+        if (!r->skip) nudge(r, in, q);
         return;
     }
     j.piece = piece_of(r, in);
     j.grad = j.piece.grad;
-    j.type = p->bufs.v[q->grad_shard].type;
-    if (q->master >= 0 && !p->optim->pass[in->pass + 1]) j.narrow = sk_run_data(r, q->shard);
+    j.type = p->bufs.v[in->in[0]].type;
+    if (last) j.narrow = sk_run_data(r, in->out[0]);
+    if (r->skip) { /* a copy of the weights goes home all the same */
+        if (last) sk_team_run(r->team, narrow_master, &j);
+        return;
+    }
     j.shape = sk_buffer_view(p, q->shard, r->base);
     j.name = sk_hash_text(q->tensor->name);
     for (int s = 0; s < q->n_state; s++)
-        if (p->bufs.v[q->state[s]].type != SK_F32) j.state[s] = sk_run_data(r, q->state[s]);
+        if (p->bufs.v[q->state[s]].type != SK_F32) j.state[s] = sk_run_data(r, in->in[2 + s]);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_cells(r, in, &j);
@@ -767,6 +842,30 @@ static void update(sk_run *r, const sk_inst *in)
         sums[s] = 0;
         for (int t = 0; t < parts && q->owner; t++) sums[s] += r->partial[t][s];
     }
+}
+
+/* --- copies between memories --- */
+
+static void begin_copy(sk_run *r, const sk_inst *in)
+{
+    const sk_buffer *from = &r->p->bufs.v[in->in[0]], *to = &r->p->bufs.v[in->out[0]];
+    sk_copy c = {.bytes = from->bytes};
+    if (from->tier == SK_FILE) c.at = from->offset;
+    else c.from = sk_run_data(r, in->in[0]);
+    if (to->tier == SK_FILE) c.at = to->offset;
+    else c.to = sk_run_data(r, in->out[0]);
+    sk_copier_begin(r->copier, in->copy, c);
+}
+
+static sk_status end_copy(sk_run *r, const sk_inst *in)
+{
+    double before = sk_now(), *at = r->moving ? &r->moving[2 * (in - r->p->insts.v)] : NULL;
+    SK_TRY(sk_copier_wait(r->copier, in->copy, r->patience));
+    const double *took = sk_copier_times(r->copier, in->copy);
+    r->uncovered += sk_now() - before;
+    r->copied += took[1] - took[0];
+    if (at) memcpy(at, took, 2 * sizeof *at);
+    return SK_OK;
 }
 
 /* --- walking --- */
@@ -877,6 +976,14 @@ static sk_status one(sk_run *r, int pc)
     case SK_DO_AHEAD:
         look_ahead(r, in);
         return SK_OK;
+    case SK_DO_SQUARES:
+        sk_team_run(r->team, far_part, &(far_job){r, in});
+        return SK_OK;
+    case SK_DO_COPY:
+        begin_copy(r, in);
+        return SK_OK;
+    case SK_DO_COPIED:
+        return end_copy(r, in);
     case SK_N_ACTS:
         break;
     }
@@ -914,8 +1021,9 @@ static sk_status step_one(sk_run *r, int pc)
 static sk_status walk(sk_run *r, int from, int to)
 {
     double begin = sk_now();
-    r->waited = 0;
+    r->waited = r->copied = r->uncovered = 0;
     r->skip = false;
+    if (r->disk) SK_TRY(sk_disk_settle(r->disk));
     r->wire_then = sk_comm_wire(r->comm);
     for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
     atomic_store(&r->line->step, (long long)r->step);
@@ -923,6 +1031,8 @@ static sk_status walk(sk_run *r, int from, int to)
     for (int pc = from; pc < to; pc++) SK_TRY(step_one(r, pc));
     r->out.seconds = sk_now() - begin;
     r->out.waited = r->waited;
+    r->out.copied = r->copied;
+    r->out.uncovered = r->uncovered;
     r->out.wire = sk_comm_wire(r->comm) - r->wire_then;
     return SK_OK;
 }
@@ -976,9 +1086,11 @@ sk_status sk_run_forward(sk_run *r, int64_t step)
 
 /* --- boxes --- */
 
-static void box_of(const sk_program *p, char *base, int buf, bool mine, sk_box *out)
+/* What lies in the file is seen by its own rank alone. */
+static void box_of(const sk_program *p, char *base, char *file, int buf, bool mine, sk_box *out)
 {
     const sk_buffer *b = &p->bufs.v[buf];
+    if (b->tier == SK_FILE) base = file;
     *out = (sk_box){.name = b->name,
                     .type = b->type,
                     .n = b->box.n,
@@ -989,7 +1101,8 @@ static void box_of(const sk_program *p, char *base, int buf, bool mine, sk_box *
     memcpy(out->size, b->box.size, sizeof out->size);
 }
 
-void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n)
+static void list_boxes(const sk_program *p, sk_arena *a, void *base, void *file, sk_box **boxes,
+                       int *n)
 {
     int states = p->optim ? p->optim->n_state : 0;
     *boxes = sk_many(a, sk_box, p->params.n * (2 + states));
@@ -997,17 +1110,23 @@ void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **box
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         bool wide = q->master >= 0; /* then what is saved is the master, and both are restored */
-        if (keeps(p, q->stored)) box_of(p, base, q->stored, q->writes && !wide, &(*boxes)[(*n)++]);
+        if (keeps(p, q->stored))
+            box_of(p, base, file, q->stored, q->writes && !wide, &(*boxes)[(*n)++]);
         if (wide) {
-            box_of(p, base, q->master, q->owner, &(*boxes)[*n]);
+            box_of(p, base, file, q->master, q->owner, &(*boxes)[*n]);
             (*boxes)[(*n)++].name = q->tensor->name;
         }
         for (int s = 0; s < q->n_state; s++)
-            box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
+            box_of(p, base, file, q->state[s], q->owner, &(*boxes)[(*n)++]);
     }
+}
+
+void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n)
+{
+    list_boxes(p, a, base, NULL, boxes, n);
 }
 
 void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n)
 {
-    sk_program_boxes(r->p, a, r->base, boxes, n);
+    list_boxes(r->p, a, r->base, r->disk ? sk_disk_map(r->disk) : NULL, boxes, n);
 }

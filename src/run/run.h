@@ -40,6 +40,7 @@ typedef struct sk_run_opts {
      * the heap is the seat-th of those given.  For measuring (run/profile.h). */
     bool alone;
     int seat;
+    const char *scratch; /* folder of the file tier; NULL: $TMPDIR, or /tmp */
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
 } sk_run_opts;
 
@@ -51,15 +52,16 @@ typedef struct sk_step_in {
 } sk_step_in;
 
 typedef struct sk_step_out {
-    double loss;            /* mean over the tokens of the global step */
-    double tokens;          /* sum of token weights */
-    double grad_norm;       /* of the mean loss, before clipping */
-    double aux;             /* mean auxiliary loss (of routers), not part of loss */
-    double drops;           /* choices of experts that found no room */
-    double seconds, waited; /* this rank's step; of which waiting for others or moving bytes */
-    int64_t wire;           /* bytes of its calls and messages that left this rank, counted */
-    bool finite;            /* loss and norm are numbers; if not, no update was made, on any rank */
-    bool again;             /* no_drops, and there were some: no update was made, on any rank */
+    double loss;              /* mean over the tokens of the global step */
+    double tokens;            /* sum of token weights */
+    double grad_norm;         /* of the mean loss, before clipping */
+    double aux;               /* mean auxiliary loss (of routers), not part of loss */
+    double drops;             /* choices of experts that found no room */
+    double seconds, waited;   /* this rank's step; of which waiting for others or moving bytes */
+    double copied, uncovered; /* seconds of copies between memories; of which this rank waited */
+    int64_t wire;             /* bytes of its calls and messages that left this rank, counted */
+    bool finite; /* loss and norm are numbers; if not, no update was made, on any rank */
+    bool again;  /* no_drops, and there were some: no update was made, on any rank */
 } sk_step_out;
 
 /* Opens this rank's end; compares program hashes with all ranks before it returns. */

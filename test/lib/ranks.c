@@ -185,7 +185,8 @@ static void poison(const sk_program *p, char *base)
 {
     memset(base, 0xff, (size_t)p->heap_bytes);
     for (int i = 0; i < p->bufs.n; i++)
-        if (p->bufs.v[i].zero) memset(base + p->bufs.v[i].offset, 0, (size_t)p->bufs.v[i].bytes);
+        if (p->bufs.v[i].zero && p->bufs.v[i].tier != SK_FILE) /* files begin as zeros */
+            memset(base + p->bufs.v[i].offset, 0, (size_t)p->bufs.v[i].bytes);
 }
 
 static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)

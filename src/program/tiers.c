@@ -1,0 +1,437 @@
+/* tiers.c - what lives outside of the device is brought when it is needed (ZeRO-Offload, Infinity).
+ *
+ * The layout says where optimizer state, weights, gradients and activations live: their home.  An
+ * instruction works on one memory: the device's; the optimizer and the squares of gradients on the
+ * host's, if what they work on lives there or farther.  All instructions are written when this pass
+ * begins.  A use of a buffer away from home becomes a use of a copy:
+ *
+ *     copy home -> here      some groups of instructions ahead (`prefetch`, usually one)
+ *     copied                 right before the first use
+ *     ... uses ...
+ *     copy here -> home      right behind the last, if one of them wrote
+ *     copied                 some groups later, or before the next use
+ *
+ * A stay is a run of uses by neighbouring groups; a group is a layer of a task, or of the update.
+ * If all uses of a stay are of one part of the buffer, only that part is copied.
+ * Copies are done in the order in which they were begun. */
+#include "program/emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NEAR = 1,     /* groups between two uses of one stay */
+    LEAST = 1024, /* bytes of a result that is worth a copy */
+    STORE,
+    STORED,
+    FETCH,
+    FETCHED /* in this order, where they stand before one instruction */
+};
+
+typedef struct use {
+    int *slot;    /* the operand that says it */
+    int as;       /* the buffer, or a part of it */
+    int from, to; /* instructions */
+    bool reads, writes, sends;
+    sk_tier at;
+    int next; /* use of the same buffer, or -1 */
+} use;
+
+typedef struct note { /* an instruction to be put before another one */
+    int pc, section, rank, copy, from, to;
+} note;
+
+typedef struct stay {
+    int first, last; /* uses */
+    int from, to;    /* instructions */
+    sk_tier at;
+} stay;
+
+typedef struct tiers {
+    sk_emit *e;
+    sk_program *p;
+    sk_arena *tmp;
+    int *group, *begin; /* instruction -> group; group -> its first instruction */
+    int n_groups;
+    int *head, *tail; /* by buffer: uses */
+    int *end_of;      /* by call: where it is waited for */
+    struct {
+        use *v;
+        int n, cap;
+    } uses;
+    struct {
+        note *v;
+        int n, cap;
+    } notes;
+    int there;  /* the home of the buffer at hand has been written: since this instruction */
+    int stored; /* the note of a copy home that is not waited for, or -1 */
+} tiers;
+
+/* --- where things live, and where instructions work --- */
+
+static sk_ware ware_of(const sk_buffer *b)
+{
+    return b->kind == SK_WEIGHTS ? SK_PARAMS : b->kind == SK_GRADS ? SK_GRAD : SK_STATE;
+}
+
+static bool has_home(const sk_buffer *b)
+{
+    return b->keep && (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
+}
+
+bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
+{
+    return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->nudge == 0;
+}
+
+/* The memory that an instruction works on. */
+static sk_tier works_on(const tiers *x, const sk_inst *in)
+{
+    bool host = in->act == SK_DO_SQUARES;
+    if (in->act == SK_DO_UPDATE) host = sk_emit_hosted(x->e, x->p->params.v[in->param].tensor);
+    return host ? SK_HOST : SK_DEVICE;
+}
+
+static int root(const sk_program *p, int buf)
+{
+    while (p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
+    return buf;
+}
+
+/* --- groups --- */
+
+static bool same_group(const sk_inst *a, const sk_inst *b)
+{
+    return a->micro == b->micro && a->phase == b->phase && a->layer == b->layer &&
+           a->work == b->work;
+}
+
+static void find_groups(tiers *x)
+{
+    const sk_program *p = x->p;
+    x->group = sk_many(x->tmp, int, p->insts.n + 1);
+    x->begin = sk_many(x->tmp, int, p->insts.n + 2);
+    int g = -1;
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        bool first = pc == 0 || pc == p->n_train;
+        if (first || !same_group(&p->insts.v[pc], &p->insts.v[pc - 1])) x->begin[++g] = pc;
+        x->group[pc] = g;
+    }
+    x->n_groups = g + 1;
+    x->group[p->insts.n] = x->n_groups;
+    x->begin[x->n_groups] = p->insts.n;
+}
+
+static int section_begin(const tiers *x, int pc) { return pc < x->p->n_train ? 0 : x->p->n_train; }
+static int section_end(const tiers *x, int pc)
+{
+    return pc < x->p->n_train ? x->p->n_train : x->p->insts.n;
+}
+
+/* --- uses --- */
+
+static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writes, sk_tier at)
+{
+    if (*slot < 0) return;
+    const sk_buffer *b = &x->p->bufs.v[*slot];
+    if (!b->tensor) return; /* numbers of the engine's own are seen from everywhere */
+    int r = root(x->p, *slot), n = x->uses.n;
+    *sk_push(x->tmp, &x->uses) = (use){slot, *slot, from, to, reads, writes, false, at, -1};
+    if (x->head[r] < 0) x->head[r] = n;
+    else x->uses.v[x->tail[r]].next = n;
+    x->tail[r] = n;
+}
+
+/* The optimizer reads and writes its state; weights it only writes if it keeps a master of them,
+ * and then only in the last pass. */
+static void update_uses(tiers *x, sk_inst *in, int pc, sk_tier at)
+{
+    bool last = !x->p->optim->pass[in->pass + 1], master = in->out[2] >= 0;
+    add_use(x, &in->in[0], pc, pc, true, false, at);
+    for (int i = 2; i < SK_MAX_IN; i++) add_use(x, &in->in[i], pc, pc, true, true, at);
+    if (!master || last) add_use(x, &in->out[0], pc, pc, !master, true, at);
+    add_use(x, &in->out[2], pc, pc, true, true, at);
+}
+
+static void call_uses(tiers *x, int call, int pc)
+{
+    sk_call_plan *c = &x->p->calls.v[call];
+    for (int s = 0; s < c->n_segs; s++) {
+        add_use(x, &c->segs[s].src, pc, x->end_of[call], true, false, SK_DEVICE);
+        add_use(x, &c->segs[s].dst, pc, x->end_of[call], false, true, SK_DEVICE);
+    }
+}
+
+static void inst_uses(tiers *x, int pc)
+{
+    sk_inst *in = &x->p->insts.v[pc];
+    sk_tier at = works_on(x, in);
+    if (in->act == SK_DO_UPDATE) {
+        update_uses(x, in, pc, at);
+        return;
+    }
+    if (in->act == SK_DO_START) call_uses(x, in->call, pc);
+    for (int i = 0; i < SK_MAX_IN; i++) add_use(x, &in->in[i], pc, pc, true, false, at);
+    if (in->act == SK_DO_SEND && x->uses.n) x->uses.v[x->uses.n - 1].sends = true;
+    for (int o = 0; o < SK_MAX_OUT; o++) {
+        bool adds = in->add >> o & 1 || (in->act == SK_DO_ADD && !o);
+        add_use(x, &in->out[o], pc, pc, adds, true, at);
+    }
+}
+
+static void find_uses(tiers *x)
+{
+    sk_program *p = x->p;
+    x->head = sk_many(x->tmp, int, p->bufs.n + 1);
+    x->tail = sk_many(x->tmp, int, p->bufs.n + 1);
+    x->end_of = sk_many(x->tmp, int, p->calls.n + 1);
+    memset(x->head, -1, sizeof(int) * (size_t)p->bufs.n);
+    for (int pc = 0; pc < p->insts.n; pc++)
+        if (p->insts.v[pc].act == SK_DO_WAIT) x->end_of[p->insts.v[pc].call] = pc;
+    for (int pc = 0; pc < p->insts.n; pc++) inst_uses(x, pc);
+}
+
+/* A result that the backward pass reads long after the forward pass made it. */
+static bool waits_long(const tiers *x, int buf)
+{
+    const sk_program *p = x->p;
+    const sk_buffer *b = &p->bufs.v[buf];
+    int u = x->head[buf];
+    if (b->keep || b->kind != SK_ACTS || b->bytes < LEAST || u < 0) return false;
+    if (x->uses.v[u].from >= p->n_train || p->insts.v[x->uses.v[u].from].phase != SK_FORWARD)
+        return false;
+    for (int end = 0; u >= 0; u = x->uses.v[u].next) {
+        const use *y = &x->uses.v[u];
+        if (end && x->group[y->from] - x->group[end] > NEAR) return true;
+        if (y->to > end) end = y->to;
+    }
+    return false;
+}
+
+static sk_tier home_of(const tiers *x, int buf)
+{
+    const sk_buffer *b = &x->p->bufs.v[buf];
+    if (has_home(b)) return x->e->l->home[ware_of(b)];
+    return x->e->l->home[SK_KEPT] && waits_long(x, buf) ? x->e->l->home[SK_KEPT] : SK_DEVICE;
+}
+
+/* --- stays --- */
+
+/* Before instruction `pc`, in the section of `beside`. */
+static int add_note(tiers *x, int pc, int beside, int rank, int copy, int from, int to)
+{
+    *sk_push(x->tmp, &x->notes) = (note){pc, beside >= x->p->n_train, rank, copy, from, to};
+    return x->notes.n - 1;
+}
+
+static int64_t part_at(const sk_program *p, int buf)
+{
+    int64_t at = 0;
+    for (; p->bufs.v[buf].within >= 0; buf = p->bufs.v[buf].within) at += p->bufs.v[buf].part_at;
+    return at;
+}
+
+/* Files are read and written by pages. */
+static bool on_pages(const sk_program *p, int buf, int part)
+{
+    int64_t at = part_at(p, part), end = at + p->bufs.v[part].bytes;
+    return at % SK_FILE_PAGE == 0 && (end % SK_FILE_PAGE == 0 || end == p->bufs.v[buf].bytes);
+}
+
+/* What a stay copies: the one part that all its uses name, or all. */
+static int extent(const tiers *x, const stay *s, int buf, sk_tier home)
+{
+    int as = x->uses.v[s->first].as;
+    if (home == SK_FILE && !on_pages(x->p, buf, as)) return buf;
+    for (int u = s->first;; u = x->uses.v[u].next) {
+        if (x->uses.v[u].as != as) return buf;
+        if (u == s->last) return as;
+    }
+}
+
+static int clone(tiers *x, int of, sk_tier at, int within, int64_t part_at)
+{
+    sk_buffer b = x->p->bufs.v[of];
+    b.keep = b.zero = b.common = false;
+    b.tier = at;
+    b.within = within;
+    b.part_at = part_at;
+    *sk_push(x->tmp, &x->p->bufs) = b;
+    return x->p->bufs.n - 1;
+}
+
+/* Operands of the stay name the copy, or the same part of it. */
+static void rename_uses(tiers *x, const stay *s, int what, int copy)
+{
+    int first = x->p->bufs.n;
+    for (int u = s->first;; u = x->uses.v[u].next) {
+        const use *y = &x->uses.v[u];
+        int b = y->as == what ? copy : -1;
+        int64_t at = b < 0 ? part_at(x->p, y->as) : 0;
+        for (int i = first; b < 0 && i < x->p->bufs.n; i++)
+            if (x->p->bufs.v[i].part_at == at && x->p->bufs.v[i].bytes == x->p->bufs.v[y->as].bytes)
+                b = i;
+        *y->slot = b >= 0 ? b : clone(x, y->as, s->at, copy, at);
+        if (u == s->last) return;
+    }
+}
+
+/* A copy home that is under way is waited for before `pc`, if not before. */
+static void settle(tiers *x, int pc)
+{
+    if (x->stored < 0) return;
+    const note n = x->notes.v[x->stored];
+    int late = x->group[n.pc - 1] + 1 + NEAR;
+    int when = late < x->n_groups ? x->begin[late] : x->p->insts.n;
+    if (when > pc) when = pc;
+    if (when < n.pc) when = n.pc;
+    add_note(x, when, n.pc - 1, STORED, n.copy, n.from, n.to);
+    x->there = when;
+    x->stored = -1;
+}
+
+static void fetch(tiers *x, const stay *s, int what, int copy)
+{
+    int ahead = x->e->l->prefetch ? x->e->l->prefetch : 1;
+    int g = x->group[s->from] - ahead, pc = g < 0 ? 0 : x->begin[g];
+    if (pc < section_begin(x, s->from)) pc = section_begin(x, s->from);
+    if (pc < x->there) pc = x->there;
+    add_note(x, pc, s->from, FETCH, x->p->n_copies, what, copy);
+    add_note(x, s->from, s->from, FETCHED, x->p->n_copies++, what, copy);
+    x->there = s->from;
+}
+
+static void store(tiers *x, const stay *s, int what, int copy)
+{
+    x->stored = add_note(x, s->to + 1, s->to, STORE, x->p->n_copies++, copy, what);
+}
+
+/* `more`: the buffer is used again in this section. */
+static void close_stay(tiers *x, const stay *s, int buf, sk_tier home, bool more)
+{
+    const use *first = &x->uses.v[s->first];
+    int what = extent(x, s, buf, home), copy = clone(x, what, s->at, -1, 0);
+    bool writes = false;
+    for (int u = s->first;; u = x->uses.v[u].next) {
+        writes |= x->uses.v[u].writes;
+        if (u == s->last) break;
+    }
+    settle(x, s->from);
+    if (x->there >= 0 && (first->reads || first->as != what)) fetch(x, s, what, copy);
+    rename_uses(x, s, what, copy);
+    if (writes && (more || x->p->bufs.v[buf].keep)) store(x, s, what, copy);
+}
+
+static bool joins(const tiers *x, const stay *s, const use *y)
+{
+    bool near = y->from <= s->to || x->group[y->from] - x->group[s->to] <= NEAR;
+    return s->at == y->at && section_end(x, s->to) == section_end(x, y->from) &&
+           (near || x->uses.v[s->last].sends);
+}
+
+/* All uses of a buffer, in order. */
+static void plan_buffer(tiers *x, int buf, sk_tier home)
+{
+    const sk_buffer *b = &x->p->bufs.v[buf];
+    bool given = b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
+    stay s = {.first = -1};
+    int section = -1;
+    x->stored = -1;
+    for (int u = x->head[buf]; u >= 0; u = x->uses.v[u].next) {
+        const use y = x->uses.v[u];
+        bool out = s.first >= 0 && !joins(x, &s, &y);
+        if (out) close_stay(x, &s, buf, home, section == section_end(x, y.from)), s.first = -1;
+        if (section != section_end(x, y.from)) {
+            settle(x, section);
+            section = section_end(x, y.from);
+            x->there = given ? section_begin(x, y.from) : -1;
+        }
+        if (y.at == home) {
+            settle(x, y.from);
+            if (y.writes) x->there = y.to + 1;
+            continue;
+        }
+        if (s.first < 0) s = (stay){u, u, y.from, y.to, y.at};
+        s.last = u;
+        if (y.to > s.to) s.to = y.to;
+    }
+    if (s.first >= 0) close_stay(x, &s, buf, home, false);
+    settle(x, section);
+}
+
+static bool leaves(const tiers *x, int buf, sk_tier home)
+{
+    for (int u = x->head[buf]; u >= 0; u = x->uses.v[u].next)
+        if (x->uses.v[u].at != home) return true;
+    return false;
+}
+
+/* --- the list anew --- */
+
+static int by_pc(const void *a, const void *b)
+{
+    const note *x = a, *y = b;
+    if (x->pc != y->pc) return x->pc < y->pc ? -1 : 1;
+    if (x->section != y->section) return x->section < y->section ? -1 : 1;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return (x->copy > y->copy) - (x->copy < y->copy);
+}
+
+/* It stands where its neighbour does, so that pictures and listings show it there. */
+static void put(tiers *x, const note *n, const sk_inst *beside)
+{
+    sk_inst *in =
+        sk_emit_inst(x->e, n->rank == STORE || n->rank == FETCH ? SK_DO_COPY : SK_DO_COPIED);
+    in->micro = beside->micro;
+    in->layer = beside->layer;
+    in->phase = beside->phase;
+    in->work = beside->work;
+    in->again = false;
+    in->copy = n->copy;
+    in->in[0] = n->from;
+    in->out[0] = n->to;
+}
+
+static void put_all(tiers *x, int *next, int pc, int section, const sk_inst *beside)
+{
+    for (; *next < x->notes.n; ++*next) {
+        const note *n = &x->notes.v[*next];
+        if (n->pc != pc || n->section != section) return;
+        put(x, n, beside);
+    }
+}
+
+static void merge(tiers *x)
+{
+    sk_program *p = x->p;
+    int n = p->insts.n, n_train = p->n_train, next = 0;
+    const sk_inst *old = sk_grow(x->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
+    memcpy((void *)old, p->insts.v, sizeof *old * (size_t)n);
+    if (x->notes.n) qsort(x->notes.v, (size_t)x->notes.n, sizeof *x->notes.v, by_pc);
+    p->insts.n = 0;
+    for (int pc = 0; pc <= n; pc++) {
+        put_all(x, &next, pc, 0, &old[pc ? pc - 1 : 0]);
+        if (pc == n_train) p->n_train = p->insts.n;
+        put_all(x, &next, pc, 1, &old[pc == n ? pc - 1 : pc]);
+        if (pc < n) *sk_push(x->e->tmp, &p->insts) = old[pc];
+    }
+    sk_assert(next == x->notes.n);
+}
+
+void sk_emit_tiers(sk_emit *e)
+{
+    tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
+    if (!sk_layout_away(e->l)) return;
+    int n = e->p->bufs.n;
+    find_groups(&x);
+    find_uses(&x);
+    for (int i = 0; i < n; i++) {
+        if (e->p->bufs.v[i].within >= 0) continue;
+        sk_tier home = home_of(&x, i);
+        if (leaves(&x, i, home)) plan_buffer(&x, i, home);
+        e->p->bufs.v[i].tier = home;
+    }
+    for (int i = 0; i < e->p->bufs.n; i++)
+        if (e->p->bufs.v[i].within >= 0) e->p->bufs.v[i].tier = e->p->bufs.v[root(e->p, i)].tier;
+    merge(&x);
+}

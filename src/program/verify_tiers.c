@@ -1,0 +1,85 @@
+/* verify_tiers.c - P10: memories beside the device's. */
+#include "program/program.h"
+
+#include <string.h>
+
+static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
+{
+    return sk_fail(SK_EBUG,
+                   "P10: rank %d: instruction %d (%s) %s '%s', which lies in the %s's memory",
+                   p->rank, pc, sk_act_names[p->insts.v[pc].act], what, p->bufs.v[buf].name,
+                   sk_tier_names[p->bufs.v[buf].tier]);
+}
+
+/* Numbers of the engine's own are seen from everywhere. */
+static bool lies(const sk_program *p, int buf, sk_tier tier)
+{
+    return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].tier == tier;
+}
+
+/* The memory of its first operand is that of all; only the optimizer and its sums work on another
+ * than the device's, and only on the host's. */
+static sk_status one_memory(const sk_program *p, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
+    bool free = in->act == SK_DO_UPDATE || in->act == SK_DO_SQUARES;
+    bool last = in->act == SK_DO_UPDATE && in->out[2] >= 0 && p->optim->pass[in->pass + 1];
+    sk_tier tier = free && p->bufs.v[in->in[0]].tier ? SK_HOST : SK_DEVICE;
+    for (int i = 0; i < SK_MAX_IN; i++)
+        if (!lies(p, in->in[i], tier)) return wrong(p, pc, in->in[i], "reads");
+    for (int o = last ? 1 : 0; o < SK_MAX_OUT; o++) /* an early pass only names the weights */
+        if (!lies(p, in->out[o], tier)) return wrong(p, pc, in->out[o], "writes");
+    for (int s = 0; c && s < c->n_segs; s++) {
+        if (!lies(p, c->segs[s].src, SK_DEVICE)) return wrong(p, pc, c->segs[s].src, "sends");
+        if (!lies(p, c->segs[s].dst, SK_DEVICE)) return wrong(p, pc, c->segs[s].dst, "gets");
+    }
+    return SK_OK;
+}
+
+typedef struct watch {
+    int *begun; /* by copy: 1 + the instruction that began it; 0: none */
+    int under_way;
+} watch;
+
+static sk_status one_copy(const sk_program *p, watch *w, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    const sk_buffer *from = &p->bufs.v[in->in[0]], *to = &p->bufs.v[in->out[0]];
+    bool begins = in->act == SK_DO_COPY;
+    if (from->tier == to->tier || from->bytes != to->bytes)
+        return wrong(p, pc, in->in[0], "copies within a memory, or to another size,");
+    if (begins == (w->begun[in->copy] > 0))
+        return wrong(p, pc, in->in[0], begins ? "copies again" : "waits for nothing of");
+    if (!begins) {
+        const sk_inst *b = &p->insts.v[w->begun[in->copy] - 1];
+        if (b->in[0] != in->in[0] || b->out[0] != in->out[0])
+            return wrong(p, pc, in->in[0], "waits for another copy than that of");
+    }
+    w->begun[in->copy] = begins ? pc + 1 : 0;
+    w->under_way += begins ? 1 : -1;
+    return SK_OK;
+}
+
+static sk_status all_home(const sk_program *p, const watch *w, int pc)
+{
+    if (!w->under_way) return SK_OK;
+    return sk_fail(SK_EBUG,
+                   "P10: rank %d: %d copies are still under way at instruction %d, where a "
+                   "section ends",
+                   p->rank, w->under_way, pc);
+}
+
+sk_status sk_verify_tiers(const sk_program *p)
+{
+    sk_arena tmp = {0};
+    watch w = {.begun = sk_many(&tmp, int, p->n_copies + 1)};
+    sk_status st = SK_OK;
+    for (int pc = 0; pc < p->insts.n && !st; pc++) {
+        if (pc == p->n_train) st = all_home(p, &w, pc);
+        if (!st) st = p->insts.v[pc].copy >= 0 ? one_copy(p, &w, pc) : one_memory(p, pc);
+    }
+    if (!st) st = all_home(p, &w, p->insts.n);
+    sk_arena_end(&tmp);
+    return st;
+}

@@ -1,0 +1,139 @@
+/* layout_tiers.c - what lives outside of the device: less of the device's memory, the same bits.
+ *
+ * Every model under layouts of every family, with state, weights, gradients and activations in the
+ * host's memory and in a file: losses, norms, weights and state at the end are those of the same
+ * layout on the device alone.  What is kept there must be gone from the device's regions. */
+#include "lib/check.h"
+#include "lib/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const models[] = {"gpt2", "llama", "switch", "mixtral", "mlp"};
+static const char *const layouts[] = {
+    "dp=2 micro=2",
+    "dp=2 zero=1",
+    "dp=2 zero=2 micro=2",
+    "dp=2 zero=3 micro=2 prefetch=2",
+    "dp=2 zero=3 keep recompute=full",
+    "tp=2 sp overlap=2",
+    "pp=2 micro=4 schedule=zb-h1",
+    "pp=2 dp=2 micro=4 schedule=zb-v zero=3",
+    "pp=2 micro=4 schedule=pipedream",
+    "cp=2 by=ring",
+    "ep=2 dp=2",
+    "pp=2 dp=2 tp=2 sp zero=2 micro=2; canonical order",
+    "dp=1 micro=3; canonical order",
+};
+static const char *const ways[] = {
+    "offload state to host",
+    "offload acts to host",
+    "offload weights to host",
+    "offload grads to file",
+    "offload all to host",
+    "offload all to file",
+    "offload state to file; offload weights grads acts to host",
+};
+enum {
+    MODELS = sizeof models / sizeof *models,
+    LAYOUTS = sizeof layouts / sizeof *layouts,
+    WAYS = sizeof ways / sizeof *ways
+};
+
+static sk_trial trial(const char *model, const char *layout)
+{
+    sk_trial t = {.model = sk_model_find(model), .layout = layout, .batch = 8, .seq = 12};
+    t.hyper = t.model->usual;
+    t.hyper.hidden_size = 16;
+    t.hyper.num_hidden_layers = 4;
+    t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 2;
+    t.hyper.intermediate_size = 24;
+    t.hyper.vocab_size = 23;
+    t.hyper.input_size = 9;
+    t.hyper.max_position_embeddings = 12;
+    t.hyper.num_local_experts = 4;
+    t.hyper.num_experts_per_tok = 2;
+    t.hyper.dropout = 0.1;
+    t.hyper.tie_word_embeddings = false;
+    t.steps = 3;
+    t.clip = 0.5;
+    return t;
+}
+
+static bool same_bits(const sk_trial *t, const sk_trial *plain)
+{
+    bool same = t->digest == plain->digest && t->elements == plain->elements;
+    same &= !memcmp(t->loss, plain->loss, sizeof t->loss); /* what is no number is equal too */
+    return same && !memcmp(t->norm, plain->norm, sizeof t->norm) && t->valid == plain->valid;
+}
+
+/* Nothing of what is said to live elsewhere is kept on the device. */
+static void places(const sk_trial *t)
+{
+    static const sk_kind kind[SK_N_WARES] = {SK_OPTIM, SK_WEIGHTS, SK_GRADS, SK_ACTS};
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p = NULL;
+    int n = 0;
+    check(!sk_trial_compile(&a, t, &g, &p, &n));
+    for (int r = 0; r < n && p; r++)
+        for (int w = 0; w < SK_KEPT; w++)
+            if (p[r]->layout.home[w]) check(p[r]->kind_bytes[kind[w]] == 0);
+    sk_arena_end(&a);
+}
+
+static int copies;
+
+static void one(const sk_trial *plain, const char *way)
+{
+    char text[200];
+    sk_trial t = *plain;
+    snprintf(text, sizeof text, "%s; %s", plain->layout, way);
+    t.layout = text;
+    sk_status st = sk_trial_run(&t);
+    if (st) printf("%s: %s: %s\n", t.model->name, text, sk_error());
+    check(!st);
+    if (st) return;
+    if (!same_bits(&t, plain)) printf("%s: %s: other bits\n", t.model->name, text);
+    check(same_bits(&t, plain));
+    places(&t);
+    copies++;
+}
+
+/* Types of 16 bits, optimizers of two passes, steps that are skipped. */
+static void other_runs(void)
+{
+    for (int w = 0; w < WAYS; w++)
+        for (int k = 0; k < 4; k++) {
+            sk_trial plain = trial("llama", k == 3 ? "dp=2 zero=3" : "dp=2 zero=1 micro=2");
+            if (k == 0) plain.dtype = SK_BF16;
+            if (k == 1) plain.optim = "lamb";
+            if (k == 2) plain.poison = 2;
+            if (k == 3) plain.dtype = SK_F16, plain.loss_scale = 64, plain.state_type = SK_BF16;
+            check(!sk_trial_run(&plain));
+            one(&plain, ways[w]);
+        }
+}
+
+static void refusals(void)
+{
+    sk_trial t = trial("llama", "dp=2 zero=1 replica offload=state");
+    fails(sk_trial_run(&t), SK_ECONF, "leave one of the two out");
+}
+
+int main(int argc, char **argv)
+{
+    int only = argc > 1 ? atoi(argv[1]) : -1;
+    for (int m = 0; m < MODELS; m++)
+        for (int l = 0; l < LAYOUTS; l++) {
+            sk_trial plain = trial(models[m], layouts[l]);
+            check(!sk_trial_run(&plain));
+            for (int w = 0; w < WAYS; w++)
+                if (only < 0 || only == w) one(&plain, ways[w]);
+        }
+    other_runs();
+    refusals();
+    printf("tiers: %d runs, %d checks, %d bad\n", copies, checks, bad);
+    return bad > 0;
+}
