@@ -112,7 +112,7 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
     sk_arena *a = b->table->arena;
     int64_t most = 0;
     for (int r = 0; r < s->n_ranks; r++)
-        if (s->programs[r]->own_bytes > most) most = s->programs[r]->own_bytes;
+        if (sk_device_bytes(s->programs[r]) > most) most = sk_device_bytes(s->programs[r]);
     const char *cells[STEP_COLS] = {
         sk_strdup(a, layout),
         sk_print(a, "%d", s->n_ranks),

@@ -35,16 +35,17 @@ static const sk_option options[] = {
     {0},
 };
 
-enum { COLS = 5 + SK_N_KINDS + 3 };
+enum { COLS = 5 + SK_HOSTED + 3 + 2 };
 
 static const char *const *columns(sk_arena *a)
 {
     static const char *const first[] = {"class", "ranks", "first_rank", "stage", "instructions"};
-    static const char *const last[] = {"total_bytes", "flops", "sent_bytes"};
+    static const char *const last[] = {"total_bytes", "flops", "sent_bytes", "host_bytes",
+                                       "file_bytes"};
     const char **head = sk_many(a, const char *, COLS);
     memcpy(head, first, sizeof first);
-    for (int k = 0; k < SK_N_KINDS; k++) head[5 + k] = sk_print(a, "%s_bytes", sk_kind_names[k]);
-    memcpy(head + 5 + SK_N_KINDS, last, sizeof last);
+    for (int k = 0; k < SK_HOSTED; k++) head[5 + k] = sk_print(a, "%s_bytes", sk_kind_names[k]);
+    memcpy(head + 5 + SK_HOSTED, last, sizeof last);
     return head;
 }
 
@@ -64,10 +65,12 @@ static void add_class(sk_table *t, const sk_setup *s, int rank)
     cells[c++] = whole(a, rank);
     cells[c++] = whole(a, p->stage);
     cells[c++] = whole(a, p->n_train);
-    for (int k = 0; k < SK_N_KINDS; k++) cells[c++] = whole(a, price.bytes[k]);
+    for (int k = 0; k < SK_HOSTED; k++) cells[c++] = whole(a, price.bytes[k]);
     cells[c++] = whole(a, price.total);
     cells[c++] = sk_print(a, "%.6g", price.flops);
     cells[c++] = whole(a, price.wire);
+    cells[c++] = whole(a, price.bytes[SK_HOSTED]);
+    cells[c++] = whole(a, p->file_bytes);
     sk_table_add(t, cells);
 }
 
@@ -85,8 +88,8 @@ static void fullest(const sk_setup *s, int64_t *most, int64_t *all)
 {
     *most = *all = 0;
     for (int r = 0; r < s->n_ranks; r++) {
-        int64_t bytes = sk_setup_of(s, r)->own_bytes;
-        *all += bytes;
+        int64_t bytes = sk_device_bytes(sk_setup_of(s, r));
+        *all += sk_setup_of(s, r)->own_bytes;
         if (bytes > *most) *most = bytes;
     }
 }
@@ -108,7 +111,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
     const sk_program *p = NULL;
     sk_peak peak;
     for (int r = 0; r < s->n_ranks && !p; r++)
-        if (sk_setup_of(s, r)->own_bytes == most) p = sk_setup_of(s, r);
+        if (sk_device_bytes(sk_setup_of(s, r)) == most) p = sk_setup_of(s, r);
     sk_peak_find(p, &peak);
     if (peak.pc < 0) return;
     const sk_inst *in = &p->insts.v[peak.pc];
@@ -212,6 +215,20 @@ static const char *shared(sk_arena *a, const sk_setup *s)
     return sk_print(a, " · weights shared by %d ranks of a host", s->layout.mesh.size[axis]);
 }
 
+/* What ranks have in other memories than the device's. */
+static void say_outside(sk_arena *a, const sk_setup *s)
+{
+    int64_t host = 0, file = 0;
+    if (!sk_layout_away(&s->layout)) return;
+    for (int r = 0; r < s->n_ranks; r++) {
+        const sk_program *p = sk_setup_of(s, r);
+        if (p->kind_bytes[SK_HOSTED] > host) host = p->kind_bytes[SK_HOSTED];
+        if (p->file_bytes > file) file = p->file_bytes;
+    }
+    printf("outside   %s of the host's memory · %s of a file, each at most a rank\n",
+           sk_bytes(a, host), sk_bytes(a, file));
+}
+
 /* For people: the same in a few lines above the table. */
 static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster)
 {
@@ -224,6 +241,7 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster)
            sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "s" : "");
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
+    say_outside(a, s);
     say_peak(a, s, most);
     if (cluster) there(a, cluster, most);
     else fits_here(a, s, all);

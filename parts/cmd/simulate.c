@@ -211,7 +211,8 @@ static int64_t fullest(const simulation *s)
 {
     int64_t most = 0;
     for (int i = 0; i < s->paper.n; i++)
-        if (s->paper.v[i].program->own_bytes > most) most = s->paper.v[i].program->own_bytes;
+        if (sk_device_bytes(s->paper.v[i].program) > most)
+            most = sk_device_bytes(s->paper.v[i].program);
     return most;
 }
 
@@ -228,7 +229,7 @@ static sk_status table(const simulation *s, const char *format)
     add_row(&t, s, "all", &all, p->flops, p->wire, fullest(s));
     for (int i = 0; i < p->n; i++)
         add_row(&t, s, sk_print(s->arena, "%d", i), &p->v[i], p->v[i].flops, p->v[i].wire,
-                p->v[i].program->own_bytes);
+                sk_device_bytes(p->v[i].program));
     return sk_table_print(&t, format, stdout);
 }
 
@@ -273,6 +274,9 @@ static void summary(const simulation *s)
         "time      busy %.1f %% · exposed %.1f %% · bubble %.1f %% of the step (mean of ranks)\n",
         100 * p->busy / step, 100 * p->exposed / step, 100 * p->bubble / step);
     traffic(s);
+    if (p->copied > 0)
+        printf("copies    %.4g s between memories, %.1f %% of it beside work (mean of ranks)\n",
+               p->copied, 100 * (1 - p->uncovered / p->copied));
     printf("memory    %s on the fullest rank%s\n\n", sk_bytes(a, most),
            !room         ? ""
            : most > room ? sk_print(a, ": does not fit in %s", sk_bytes(a, room))

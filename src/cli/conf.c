@@ -55,6 +55,8 @@ static const key keys[] = {
     KEY("train.nonfinite", TEXT, nonfinite,
         USUAL("stop", "a step without finite numbers: stop, or skip it on all ranks"),
         .one_of = "stop skip"),
+    KEY("train.scratch", TEXT, scratch,
+        USUAL("", "folder on a disk for what is offloaded to a file; the run directory if empty")),
     KEY("train.seed", WHOLE, seed, USUAL("1", "start values, dropout and data order follow"),
         FROM(0, 9e18)),
     KEY("train.threads", WHOLE, threads, USUAL("0", "per rank; 0: the host's cores shared out"),

@@ -13,11 +13,12 @@
 enum { LINE = 64, WIDE = 520, HIGH = 150, COLUMNS = 260, STEP = 240, MOST = 8 }; /* MOST: charts */
 
 /* From below. */
-static const sk_kind order[SK_N_KINDS] = {SK_WEIGHTS, SK_GRADS, SK_OPTIM,
-                                          SK_WIRE,    SK_ACTS,  SK_SCRATCH};
+static const sk_kind order[SK_N_KINDS] = {SK_WEIGHTS, SK_GRADS,   SK_OPTIM, SK_WIRE,
+                                          SK_ACTS,    SK_SCRATCH, SK_HOSTED};
 static const char *const colours[SK_N_KINDS] = {
     [SK_WEIGHTS] = "#7fb2e5", [SK_GRADS] = "#f2b56b", [SK_OPTIM] = "#b9a5e2",
-    [SK_WIRE] = "#e58f8f",    [SK_ACTS] = "#8fcf8a",  [SK_SCRATCH] = "#9db4c8"};
+    [SK_WIRE] = "#e58f8f",    [SK_ACTS] = "#8fcf8a",  [SK_SCRATCH] = "#9db4c8",
+    [SK_HOSTED] = "#d9d2c0"};
 
 typedef struct moment {
     int64_t bytes[SK_N_KINDS];
@@ -47,7 +48,10 @@ static int64_t total(const moment *m)
 
 /* --- lives --- */
 
-static bool transient(const sk_buffer *b) { return !b->keep && b->within < 0 && b->first >= 0; }
+static bool transient(const sk_buffer *b)
+{
+    return !b->keep && b->within < 0 && b->first >= 0 && !b->tier;
+}
 
 /* The operand whose memory the first result of an instruction took over, or NULL. */
 static const sk_buffer *taken_over(const sk_program *p, int pc)

@@ -51,7 +51,7 @@ void sk_price_model(const sk_graph *graph, const sk_hyper *hyper, sk_price *out)
 
 void sk_price_program(const sk_program *p, sk_price_rank *out)
 {
-    *out = (sk_price_rank){.total = p->own_bytes, .insts = p->n_train};
+    *out = (sk_price_rank){.total = sk_device_bytes(p), .insts = p->n_train};
     memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];

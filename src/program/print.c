@@ -101,9 +101,12 @@ char *sk_inst_print(const sk_program *p, int pc, sk_arena *a)
 char *sk_program_memory(const sk_program *p, sk_arena *a)
 {
     sk_out o = {.arena = a};
-    for (int k = 0; k < SK_N_KINDS; k++)
+    for (int k = 0; k < SK_HOSTED; k++)
         sk_out_add(&o, "memory %-12s %14" PRId64 "\n", sk_kind_names[k], p->kind_bytes[k]);
-    sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "total", p->own_bytes);
+    sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "total", sk_device_bytes(p));
+    if (p->kind_bytes[SK_HOSTED])
+        sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "host", p->kind_bytes[SK_HOSTED]);
+    if (p->file_bytes) sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "file", p->file_bytes);
     if (p->twin != p->rank)
         sk_out_add(&o, "memory %-12s %14" PRId64 " of weights with rank %d\n", "shared",
                    p->twin_bytes, p->twin);

@@ -228,6 +228,12 @@ typedef struct sk_compile_opts {
     sk_dtype state_type;   /* of the optimizer's state: f32 or bf16 */
 } sk_compile_opts;
 
+/* Memory of the device that a rank takes; the rest of its own is the host's. */
+static inline int64_t sk_device_bytes(const sk_program *p)
+{
+    return p->own_bytes - p->kind_bytes[SK_HOSTED];
+}
+
 /* The program of one rank.  The graph has its gradient already when optim is given. */
 sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
                      int rank, sk_program **out);

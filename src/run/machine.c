@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GPU .ranks_per_host = 8, .overlap = true, .overhead = 2e-6
+/* PCIe 5 for each GPU, an eighth of the host's memory, an NVMe drive for each. */
+#define GPU                                                                                      \
+    .ranks_per_host = 8, .overlap = true, .overhead = 2e-6, .copy_rate = 50e9, .file_rate = 3e9, \
+    .host_rate = 40e9
 #define LINK(alpha_s, bytes_per_s)                  \
     {                                               \
         .alpha = alpha_s, .beta = 1 / (bytes_per_s) \
@@ -84,6 +87,9 @@ static const key keys[] = {
     {"per_thread", YES_NO, AT(per_thread), 0, 0},
     {"memory_rate", REAL, AT(memory_rate), 1, 1e18},
     {"memory", COUNT, AT(memory), 0, 1e18},
+    {"copy_rate", REAL, AT(copy_rate), 0, 1e18},
+    {"file_rate", REAL, AT(file_rate), 0, 1e18},
+    {"host_rate", REAL, AT(host_rate), 0, 1e18},
     {"ranks_per_host", WHOLE, AT(ranks_per_host), 1, INT_MAX},
     {"alpha_inside", REAL, AT(costs.inside.alpha), 0, 1e3},
     {"rate_inside", RATE, AT(costs.inside.beta), 1, 1e18},
@@ -341,6 +347,18 @@ double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int thr
     if (m->unit) return 0;
     double rate = m->per_thread ? m->flops * threads : m->flops;
     return fmax(flops / rate, (double)bytes / m->memory_rate) + m->overhead;
+}
+
+double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file)
+{
+    double rate = m->copy_rate > 0 ? m->copy_rate : m->memory_rate / 2;
+    if (file) rate = m->file_rate > 0 ? m->file_rate : 1e9;
+    return m->unit ? 0 : (double)bytes / rate;
+}
+
+double sk_machine_host(const sk_machine *m, int64_t bytes)
+{
+    return (double)bytes / (m->host_rate > 0 ? m->host_rate : m->memory_rate) + m->overhead;
 }
 
 double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host)

@@ -30,6 +30,9 @@
  *     per_thread: no
  *     memory_rate: 2.8e12       bytes per second and rank
  *     memory: 80e9              bytes that a rank may use; 0: not known
+ *     copy_rate: 50e9           bytes per second between a rank's device and its host's memory
+ *     file_rate: 3e9            and between that and a file
+ *     host_rate: 25e9           bytes per second of the host's memory, for a rank's optimizer there
  *     ranks_per_host: 8
  *     alpha_inside: 4e-6        seconds; between two ranks of one host
  *     rate_inside: 370e9        bytes per second: 1 / beta
@@ -67,7 +70,8 @@ typedef struct sk_machine {
     char name[64];
     const char *doc; /* where the numbers come from */
     double flops, memory_rate;
-    int64_t memory; /* bytes of a rank; 0: not known */
+    double copy_rate, file_rate, host_rate; /* 0: half of memory_rate, 1e9, memory_rate */
+    int64_t memory;                         /* bytes of a rank; 0: not known */
     bool per_thread;
     int ranks_per_host;
     sk_costs costs;
@@ -97,6 +101,8 @@ extern const sk_machine sk_machines[];
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
 /* `chosen` and one host: in the heaps; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
+double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);
+double sk_machine_host(const sk_machine *m, int64_t bytes); /* work of the host's processor */
 double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host);
 sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n); /* ranks ascending */
 /* rank -> host, for sk_compile_opts; NULL: one host, or the machine's collectives are a library's

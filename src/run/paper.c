@@ -54,6 +54,8 @@ typedef struct walker {
     } mails;
     const double *seconds; /* by instruction; NULL: priced */
     double core, away;     /* of calls: a core's work; time on links between hosts */
+    double copying;        /* when the newest copy between memories is over */
+    double *copied;        /* by copy: when it is */
     int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
 } walker;
 
@@ -185,8 +187,11 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
         return out * (3 + 2 * p->params.v[in->param].n_state);
     case SK_DO_STATS:
         for (int i = 0; in->pass && i < p->params.n; i++)
-            sum += p->bufs.v[p->params.v[i].grad_shard].bytes;
+            if (!p->bufs.v[p->params.v[i].grad_shard].tier)
+                sum += p->bufs.v[p->params.v[i].grad_shard].bytes;
         return sum;
+    case SK_DO_SQUARES:
+        return p->bufs.v[in->in[0]].bytes;
     case SK_DO_AHEAD:
         return out * (2 + p->optim->n_state);
     case SK_DO_SLICE:
@@ -216,6 +221,8 @@ static double cost(const walk *k, walker *w, const sk_inst *in)
 {
     if (k->m->unit) return unit_cost(w, in);
     if (w->seconds) return w->seconds[w->pc];
+    if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].tier == SK_HOST)
+        return sk_machine_host(k->m, moved_bytes(w->p, in));
     return sk_machine_work(k->m, in->flops, moved_bytes(w->p, in), w->p->threads);
 }
 
@@ -358,6 +365,27 @@ static bool sent(walk *k, walker *w, const sk_inst *in)
     return true;
 }
 
+/* Copies between memories go one after the other, beside everything else. */
+static void begin_copy(const walk *k, walker *w, const sk_inst *in)
+{
+    const sk_buffer *from = &w->p->bufs.v[in->in[0]], *to = &w->p->bufs.v[in->out[0]];
+    bool file = from->tier == SK_FILE || to->tier == SK_FILE;
+    double took = sk_machine_copy(k->m, from->bytes, file);
+    w->copying = fmax(w->copying, w->now) + took;
+    w->copied[2 * in->copy] = w->copying - took;
+    w->copied[2 * in->copy + 1] = w->copying;
+    w->out->copied += took;
+}
+
+static void end_copy(walker *w, const sk_inst *in)
+{
+    const double *at = &w->copied[2 * in->copy];
+    double before = w->now;
+    note_moving(w, at[0], at[1]);
+    wait_for(w, at[0], at[1]);
+    w->out->uncovered += w->now - before;
+}
+
 /* False: somebody else must come first. */
 static bool step(walk *k, walker *w)
 {
@@ -379,6 +407,12 @@ static bool step(walk *k, walker *w)
         break;
     case SK_DO_SENT:
         went = sent(k, w, in);
+        break;
+    case SK_DO_COPY:
+        begin_copy(k, w, in);
+        break;
+    case SK_DO_COPIED:
+        end_copy(w, in);
         break;
     default:
         work(k, w, in);
@@ -424,6 +458,7 @@ static void open_walker(walk *k, int i, int rank)
     w->circle = sk_many(k->arena, int, p->n_groups);
     w->posted = sk_many(k->arena, int, p->n_groups);
     w->done = sk_many(k->arena, int, p->n_groups);
+    w->copied = sk_many(k->arena, double, 2 * (int64_t)p->n_copies + 1);
     w->charged = sk_many(k->arena, int, SK_N_WORKS *(p->graph->n_layers + 1));
     if (!k->in->trace) return;
     w->out->times = sk_many(k->arena, double, 2 * (int64_t)end);
@@ -493,6 +528,8 @@ static void add_up(walk *k)
         o->busy += r->busy * share;
         o->exposed += r->exposed * share;
         o->bubble += r->bubble * share;
+        o->copied += r->copied * share;
+        o->uncovered += r->uncovered * share;
         o->flops += r->flops * r->ranks;
     }
     for (int i = 0; i < k->n_circles; i++) {

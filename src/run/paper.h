@@ -36,6 +36,7 @@ typedef struct sk_paper_rank { /* a rank that was walked */
     const sk_program *program; /* its own, or that of its shape */
     int rank, ranks, stage;    /* ranks: how many it stands for */
     double busy, exposed, bubble;
+    double copied, uncovered; /* copies between memories, and how long the rank waited for them */
     double flops;
     int64_t wire;   /* bytes that leave it */
     double *times;  /* [2 * n_train]: start and end of each instruction; NULL without trace */
@@ -45,8 +46,9 @@ typedef struct sk_paper_rank { /* a rank that was walked */
 typedef struct sk_paper {
     double seconds;               /* of the step */
     double busy, exposed, bubble; /* mean over all ranks */
-    double flops;                 /* of all ranks */
-    int64_t wire;                 /* of all ranks */
+    double copied, uncovered;
+    double flops; /* of all ranks */
+    int64_t wire; /* of all ranks */
     int64_t wire_axis[SK_MAX_AXES], wire_world, wire_sends;
     int n;
     sk_paper_rank *v;

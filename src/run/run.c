@@ -225,6 +225,8 @@ static char *tier_of(const sk_run *r, int buf)
 }
 
 void *sk_run_data(const sk_run *r, int buf) { return tier_of(r, buf) + r->p->bufs.v[buf].offset; }
+void *sk_run_bounce(const sk_run *r) { return r->disk ? r->base + r->p->kind_at[SK_HOSTED] : NULL; }
+
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
@@ -863,6 +865,7 @@ static sk_status end_copy(sk_run *r, const sk_inst *in)
     SK_TRY(sk_copier_wait(r->copier, in->copy, r->patience));
     const double *took = sk_copier_times(r->copier, in->copy);
     r->uncovered += sk_now() - before;
+    r->waited += sk_now() - before;
     r->copied += took[1] - took[0];
     if (at) memcpy(at, took, 2 * sizeof *at);
     return SK_OK;

@@ -81,6 +81,9 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
+/* SK_DISK_BOUNCE bytes of the heap that are free between steps, if there is a file tier; or NULL.
+ */
+void *sk_run_bounce(const sk_run *r);
 sk_status sk_run_barrier(sk_run *r);
 /* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
  * places and their groups have different numbers: the one that was opened last may run, until all

@@ -5,7 +5,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { DOING = 0, GROUPS = 1, STAGES = 300 }; /* threads of a rank; groups are at most 256 */
+enum {
+    DOING = 0,
+    GROUPS = 1,
+    STAGES = 300,
+    COPIES = 400
+}; /* threads of a rank; groups are at most 256 */
 
 typedef struct trace {
     FILE *to;
@@ -50,6 +55,7 @@ static void names(trace *t, const sk_trace_rank *r)
     fputs("\"}}", t->to);
     thread_name(t, r->rank, DOING, "rank", "");
     if (!r->moving) return;
+    if (r->program->n_copies) thread_name(t, r->rank, COPIES, "copies between memories", "");
     for (int g = 0; g < r->program->n_groups; g++)
         thread_name(t, r->rank, GROUPS + g, "bytes over ",
                     g < m->n                 ? m->name[g]
@@ -96,21 +102,23 @@ static void what(trace *t, const sk_program *p, const sk_inst *in)
     fprintf(t->to, "%s ", sk_act_names[in->act]);
     if (in->call >= 0) quoted(t->to, p->calls.v[in->call].what);
     else if (in->peer >= 0) fprintf(t->to, "rank %d", in->peer);
-    else if (in->out[0] >= 0) quoted(t->to, p->bufs.v[in->out[0]].name);
+    else if (in->copy >= 0) fprintf(t->to, "to the %s ", sk_tier_names[p->bufs.v[in->out[0]].tier]);
+    if (in->call < 0 && in->peer < 0 && in->out[0] >= 0) quoted(t->to, p->bufs.v[in->out[0]].name);
 }
 
 static void one(trace *t, const sk_trace_rank *r, int pc)
 {
     const sk_program *p = r->program;
     const sk_inst *in = &p->insts.v[pc];
-    bool waits = in->act == SK_DO_WAIT || in->act == SK_DO_RECV;
+    bool waits = in->act == SK_DO_WAIT || in->act == SK_DO_RECV || in->act == SK_DO_COPIED;
     if (slice(t, r->rank, DOING, &r->times[2 * pc])) {
         what(t, p, in);
         rest(t, in, pc);
     }
     if (!r->moving || !waits) return;
     int thread = STAGES;
-    if (in->call >= 0) thread = GROUPS + p->calls.v[in->call].group;
+    if (in->copy >= 0) thread = COPIES;
+    else if (in->call >= 0) thread = GROUPS + p->calls.v[in->call].group;
     else {
         int coord[SK_MAX_AXES];
         sk_mesh_coords(&p->layout.mesh, in->peer, coord);

@@ -76,8 +76,8 @@ static sk_status weigh(sk_setup *s, const sk_machine *m, sk_arena *tmp, sk_way *
     sk_compile_opts o = sk_setup_opts(s);
     SK_TRY(sk_paper_compile(tmp, &s->graph, &w->layout, &o, &programs, &shape_of));
     for (int r = 0; r < s->n_ranks; r++)
-        if (programs[shape_of[r]]->own_bytes > w->bytes)
-            w->bytes = programs[shape_of[r]]->own_bytes;
+        if (sk_device_bytes(programs[shape_of[r]]) > w->bytes)
+            w->bytes = sk_device_bytes(programs[shape_of[r]]);
     sk_paper_in in = {.machine = m, .programs = programs, .shape_of = shape_of, .fold = true};
     SK_TRY(sk_paper_walk(tmp, &in, &paper));
     w->seconds = paper.seconds;

@@ -1,6 +1,7 @@
 /* loop.c - training as one rank lives it. */
 #include "train/loop.h"
 #include "base/clock.h"
+#include "device/disk.h"
 #include "run/flight.h"
 #include "run/run.h"
 #include "train/draw.h"
@@ -61,6 +62,8 @@ static void note(loop *l, sk_record_kind kind, const char *text)
 
 static bool far(const loop *l, int rank) /* from rank 0 */
 {
+    if (rank && l->s->layout.home[SK_PARAMS] == SK_FILE) return true;
+    if (rank && l->s->layout.home[SK_STATE] == SK_FILE) return true; /* masters */
     return l->t->host_of && l->t->host_of[rank] != l->t->host_of[0];
 }
 
@@ -101,6 +104,7 @@ static sk_run_opts run_opts(const loop *l, sk_flight_book *book)
                          .seed = job->seed,
                          .knobs = sk_setup_knobs(job),
                          .timeout_s = job->timeout,
+                         .scratch = *job->scratch ? job->scratch : l->t->dir,
                          .where = sk_flight_where,
                          .where_ctx = book,
                          .wire = l->t->wire,
@@ -185,7 +189,7 @@ static int64_t most_bytes(const loop *l)
 {
     int64_t most = 0;
     for (int r = 0; r < l->s->n_ranks; r++)
-        if (l->s->programs[r]->own_bytes > most) most = l->s->programs[r]->own_bytes;
+        if (sk_device_bytes(l->s->programs[r]) > most) most = sk_device_bytes(l->s->programs[r]);
     return most;
 }
 
@@ -329,13 +333,36 @@ static sk_status save(loop *l)
 
 /* --- models for others: rank 0 reads all heaps while the rest wait --- */
 
+static int64_t letter_of(int64_t left) { return left < SK_DISK_BOUNCE ? left : SK_DISK_BOUNCE; }
+
+/* Only what lies in the heap can be sent: what lies in a file passes a room there. */
+static sk_status send_box(loop *l, const sk_box *b)
+{
+    sk_comm *c = sk_run_comm(l->run);
+    char *room = sk_run_bounce(l->run);
+    for (int64_t at = 0, n; at < bytes_of(b); at += n) {
+        char *from = (char *)b->data + at;
+        n = letter_of(bytes_of(b) - at);
+        if (room) from = memcpy(room, from, (size_t)n);
+        SK_TRY(sk_comm_send(c, 0, EXPORT_TAG, from, n));
+        if (room) SK_TRY(sk_comm_sent(c, 0, sk_comm_sends(c, 0)));
+    }
+    return SK_OK;
+}
+
 /* What rank 0 cannot read is sent to it: the boxes of the model that count as this rank's. */
 static sk_status send_model(loop *l)
 {
-    sk_comm *c = sk_run_comm(l->run);
-    for (int i = 0; i < l->n_model; i++)
-        if (bytes_of(&l->boxes[i]))
-            SK_TRY(sk_comm_send(c, 0, EXPORT_TAG, l->boxes[i].data, bytes_of(&l->boxes[i])));
+    for (int i = 0; i < l->n_model; i++) SK_TRY(send_box(l, &l->boxes[i]));
+    return SK_OK;
+}
+
+static sk_status take_box(loop *l, int r, const sk_box *b)
+{
+    for (int64_t at = 0, n; at < bytes_of(b); at += n) {
+        n = letter_of(bytes_of(b) - at);
+        SK_TRY(sk_comm_recv(sk_run_comm(l->run), r, EXPORT_TAG, (char *)b->data + at, n));
+    }
     return SK_OK;
 }
 
@@ -348,7 +375,7 @@ static sk_status take_model(loop *l, int r, sk_box **boxes, int *n)
         sk_box *b = &(*boxes)[i];
         if (!bytes_of(b)) continue;
         b->data = sk_many(&l->arena, char, bytes_of(b));
-        SK_TRY(sk_comm_recv(sk_run_comm(l->run), r, EXPORT_TAG, b->data, bytes_of(b)));
+        SK_TRY(take_box(l, r, b));
     }
     return SK_OK;
 }
@@ -359,6 +386,7 @@ static sk_status export_here(loop *l, const char *path)
     int *n = sk_many(&l->arena, int, l->s->n_ranks);
     for (int r = 0; r < l->s->n_ranks; r++) {
         if (far(l, r)) SK_TRY(take_model(l, r, &boxes[r], &n[r]));
+        else if (r == l->rank) sk_run_boxes(l->run, &l->arena, &boxes[r], &n[r]);
         else
             sk_program_boxes(l->s->programs[r], &l->arena, sk_heap_base(l->t->heaps, r), &boxes[r],
                              &n[r]);
@@ -449,6 +477,8 @@ static void report(loop *l, const sk_step_out *out, double lr, double seconds)
                    .tokens = out->tokens,
                    .seconds = seconds,
                    .waited = out->waited,
+                   .copied = out->copied,
+                   .uncovered = out->uncovered,
                    .mfu = peak > 0 ? l->s->flops / seconds / peak : 0};
     if (c.all > 0) /* behind the row of the step */
         snprintf(r.text, sizeof r.text, "aux %.4f  drops %.1f %%%s", c.aux, 100 * c.drops / c.all,

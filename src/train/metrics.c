@@ -76,16 +76,26 @@ static void print_choices(const sk_choices *c, char *to, size_t room)
                           : ",\"again\":0");
 }
 
+static void print_copies(const sk_record *r, char *to, size_t room)
+{
+    *to = 0;
+    if (r->copied > 0)
+        snprintf(to, room, ",\"copy_ms\":%.4g,\"copy_hidden_pct\":%.3g", 1e3 * r->copied,
+                 100 * fmax(0, 1 - r->uncovered / r->copied));
+}
+
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[640], experts[128];
+    char line[640], experts[128], copies[64];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_choices(c, experts, sizeof experts);
+    print_copies(r, copies, sizeof copies);
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
-             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g%s}\n",
+             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
-             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s, experts);
+             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s, experts,
+             copies);
     return put(m, line);
 }
 

@@ -12,6 +12,12 @@
  * of the step, and with train.dropless whether it was run again with room for all;
  * drops are those of the try then, and nothing was lost.
  *
+ * And a run that has something outside of its device:
+ *
+ *     "copy_ms":12.5,"copy_hidden_pct":93.1
+ *
+ * how long copies between memories took on rank 0, and how much of that it did not wait for.
+ *
  * step counts from 1; tokens is the sum since the beginning of the training; mfu
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
  * is recomputed or replicated) per second, over the sum of what all ranks reach

@@ -88,6 +88,16 @@ static sk_status same_ranks(const sk_setup *s, const char *text)
     return SK_OK;
 }
 
+/* Two programs of one run find what they keep at the same places of one heap. */
+static sk_status all_here(const sk_setup *s, const char *key)
+{
+    if (!sk_layout_away(&s->layout)) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "%s: a run that changes its program keeps all in the device's memory; leave out "
+                   "offload (%s)",
+                   key, sk_layout_short(s->arena, &s->layout));
+}
+
 /* Heaps begin with one memory for a whole run, or with their own. */
 static sk_status no_replica(const sk_setup *s)
 {
@@ -110,6 +120,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
+    SK_TRY(all_here(*out, "train.relayout"));
     return no_replica(*out);
 }
 
@@ -217,6 +228,7 @@ sk_status sk_relayout_plan(sk_setup *s)
     const char *text = s->job->relayout;
     sk_push(s->arena, l)->setup = s;
     SK_TRY(no_replica(s));
+    SK_TRY(all_here(s, "train.relayout"));
     for (int64_t step = 0; *text;) {
         char *layout = NULL;
         SK_TRY(next_phase(s, &text, step, &step, &layout));
@@ -318,6 +330,7 @@ sk_status sk_roomy_plan(sk_setup *s, bool all)
 {
     if (*s->job->relayout) return both_asked(s);
     if (s->choices <= 0) return no_experts(s);
+    SK_TRY(all_here(s, "train.dropless"));
     if (s->graph.size['x'] >= s->graph.size['t']) return SK_OK;
     SK_TRY(make_roomy(s, all));
     for (int r = 0; r < s->n_ranks; r++) {

@@ -123,6 +123,7 @@ static void head_memory(const sk_console *c, sk_arena *a)
         fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, p->kind_bytes[k]));
         gap = " + ";
     }
+    if (p->file_bytes) fprintf(c->to, " · file %s", sk_bytes(a, p->file_bytes));
     if (p->twin_bytes)
         fprintf(c->to, " · weights shared by %d ranks of a host",
                 p->groups[p->layout.shard_axis].n);
@@ -202,7 +203,7 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     sk_arena a = {0};
     const sk_record *sum = &c->since; /* one step alone says little about speed */
     double s = sum->seconds > 0 ? sum->seconds : 1e-9;
-    double mem = (double)c->s->programs[0]->own_bytes / 1048576;
+    double mem = (double)sk_device_bytes(c->s->programs[0]) / 1048576;
     sk_console_clear(c);
     put_head(c);
     fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
