@@ -402,6 +402,16 @@ static void draw_again(plan *p)
     if (one_in(3)) p->again = whats[pick(0, 4)];
 }
 
+/* Each of what a rank keeps stays, or goes to the host or a file. */
+static void draw_homes(const plan *l, char *to)
+{
+    if (l->replica || !one_in(3)) return;
+    for (int w = 0; w < SK_N_WARES; w++) {
+        int tier = pick(0, SK_N_TIERS - 1);
+        if (tier) say(to, "; offload %s to %s", sk_ware_names[w], sk_tier_names[tier]);
+    }
+}
+
 static void draw_layout(pair *p)
 {
     plan l = {0};
@@ -416,6 +426,7 @@ static void draw_layout(pair *p)
     draw_again(&l);
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
+    draw_homes(&l, p->layout);
     if (one_in(3) && !own && !strstr(p->model, "bits=16")) say(p->layout, "%s", canonical);
 }
 
@@ -867,6 +878,8 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (l.overlap > 1) count(c, "overlap", p);
     if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
     if (l.replica) count(c, "replica", p);
+    for (int w = 0; w < SK_N_WARES; w++)
+        if (l.home[w]) count_f(c, p, "%s to %s", sk_ware_names[w], sk_tier_names[l.home[w]]);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }
 

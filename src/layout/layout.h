@@ -69,6 +69,7 @@ typedef struct sk_layout {
     sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
     int prefetch;                    /* layers whose sharded weights are gathered ahead */
     sk_tier home[SK_N_WARES];        /* optimizer state, weights, gradients, activations */
+    bool home_said;                  /* the text says it, if only "none" */
     int overlap;                     /* turns of a product that waits for other ranks; 0: one */
     bool keep;                       /* weights gathered for the forward pass serve the backward */
     char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or

@@ -294,6 +294,7 @@ static sk_status set_home(sk_layout *l, const char *ware, const char *tier)
 static sk_status set_offload(sk_layout *l, const char *value)
 {
     char text[WORD], *rest = text, *item;
+    l->home_said = true;
     if (!strcmp(value, "none")) return SK_OK;
     if (!*value) return set_home(l, "", "host");
     snprintf(text, sizeof text, "%s", value);
@@ -310,6 +311,7 @@ static sk_status say_offload(sk_layout *l, const words *w)
     if (w->n < 4 || strcmp(w->w[w->n - 2], "to") != 0)
         return sk_fail(SK_ECONF, "layout: \"offload\" reads \"offload state|weights|grads|acts|all "
                                  "... to host|file\"");
+    l->home_said = true;
     for (int i = 1; i + 2 < w->n; i++) SK_TRY(set_home(l, w->w[i], w->w[w->n - 1]));
     return SK_OK;
 }

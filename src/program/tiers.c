@@ -191,15 +191,12 @@ static void find_uses(tiers *x)
     for (int pc = 0; pc < p->insts.n; pc++) inst_uses(x, pc);
 }
 
-/* A result that the backward pass reads long after the forward pass made it. */
+/* Made long before it is read: a result that the backward pass reads, a gradient that waits for its
+ * other half. */
 static bool waits_long(const tiers *x, int buf)
 {
-    const sk_program *p = x->p;
-    const sk_buffer *b = &p->bufs.v[buf];
     int u = x->head[buf];
-    if (b->keep || b->kind != SK_ACTS || b->bytes < LEAST || u < 0) return false;
-    if (x->uses.v[u].from >= p->n_train || p->insts.v[x->uses.v[u].from].phase != SK_FORWARD)
-        return false;
+    if (u < 0 || x->uses.v[u].from >= x->p->n_train || x->p->bufs.v[buf].bytes < LEAST) return false;
     for (int end = 0; u >= 0; u = x->uses.v[u].next) {
         const use *y = &x->uses.v[u];
         if (end && x->group[y->from] - x->group[end] > NEAR) return true;
@@ -212,7 +209,9 @@ static sk_tier home_of(const tiers *x, int buf)
 {
     const sk_buffer *b = &x->p->bufs.v[buf];
     if (has_home(b)) return x->e->l->home[ware_of(b)];
-    return x->e->l->home[SK_KEPT] && waits_long(x, buf) ? x->e->l->home[SK_KEPT] : SK_DEVICE;
+    if (b->keep || (b->kind != SK_ACTS && b->kind != SK_GRADS)) return SK_DEVICE;
+    sk_tier home = x->e->l->home[b->kind == SK_ACTS ? SK_KEPT : SK_GRAD];
+    return home && waits_long(x, buf) ? home : SK_DEVICE;
 }
 
 /* --- stays --- */
@@ -298,7 +297,7 @@ static void fetch(tiers *x, const stay *s, int what, int copy)
     if (pc < x->there) pc = x->there;
     add_note(x, pc, s->from, FETCH, x->p->n_copies, what, copy);
     add_note(x, s->from, s->from, FETCHED, x->p->n_copies++, what, copy);
-    x->there = s->from;
+    x->there = s->from + 1;
 }
 
 static void store(tiers *x, const stay *s, int what, int copy)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WAYS = 64 };
+enum { MOST_WAYS = 512 };
 
 typedef struct list {
     sk_way *v;
@@ -54,6 +54,18 @@ static int shard_axis(const sk_layout *l, char batch)
     return best;
 }
 
+/* What a device can be rid of, in steps; the host's memory is taken for large enough. */
+static void add_homes(list *l, const sk_setup *s, const sk_layout *layout)
+{
+    static const sk_ware order[] = {SK_STATE, SK_GRAD, SK_KEPT, SK_PARAMS};
+    sk_layout with = *layout;
+    add_recomputation(l, s, &with);
+    for (int i = 0; !with.home_said && !with.replica && i < SK_N_WARES; i++) {
+        with.home[order[i]] = SK_HOST;
+        add_recomputation(l, s, &with);
+    }
+}
+
 static list all_ways(sk_setup *s)
 {
     list l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
@@ -63,7 +75,7 @@ static list all_ways(sk_setup *s)
         layout.shard = (sk_shard)level;
         layout.shard_axis = level ? axis : s->layout.shard_axis;
         if (layout.replica && level > 2) continue; /* shards that nobody keeps whole */
-        add_recomputation(&l, s, &layout);
+        add_homes(&l, s, &layout);
     }
     return l;
 }
