@@ -203,6 +203,7 @@ void sk_emit_update(sk_emit *e);
 sk_inst *sk_emit_pass(sk_emit *e, int param, int pass);
 void sk_emit_whole_weights(sk_emit *e); /* from the pieces that were updated */
 void sk_emit_report(sk_emit *e);
+sk_status sk_emit_late(sk_emit *e); /* the updates of the step before begin */
 
 enum { SK_FILE_PAGE = 4096 };
 

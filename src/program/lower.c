@@ -198,6 +198,7 @@ static sk_status train_section(sk_emit *e)
     SK_TRY(sk_schedule_check(e->schedule, &pipe, e->tasks));
     e->p->n_updates = 1;
     SK_TRY(sk_emit_versions(e));
+    SK_TRY(sk_emit_late(e));
     SK_TRY(do_tasks(e));
     sk_emit_grads_end(e);
     sk_emit_update(e);

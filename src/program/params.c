@@ -99,6 +99,10 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
         q->state[s] = kept_state(e, name, q, e->opts->state_type);
         p->bufs.v[q->state[s]].zero = true;
     }
+    if (!e->opts->late || !sk_emit_hosted(e, t) || q->n_state == SK_MAX_STATE) return;
+    name = sk_print(p->arena, "%s.%s.pending", t->name, e->opts->optim->name);
+    q->state[q->n_state] = kept_state(e, name, q, SK_F32);
+    p->bufs.v[q->state[q->n_state++]].zero = true;
 }
 
 /* Groups of tied stages are numbered by the order of the parameters that need them, on all ranks.

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const sk_act_names[SK_N_ACTS] = {"load",   "op",    "slice",   "add",  "zero",  "start",
-                                             "wait",   "send",  "recv",    "sent", "stats", "clip",
-                                             "update", "ahead", "squares", "copy", "copied"};
+const char *const sk_act_names[SK_N_ACTS] = {
+    "load",  "op",   "slice",  "add",   "zero", "start",  "wait", "send",    "recv", "sent",
+    "stats", "clip", "update", "ahead", "join", "narrow", "pend", "squares", "copy", "copied"};
 static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
                                                    "broadcast",  "reduce",         "gather",
                                                    "scatter",    "all-to-all",     "all-to-all-v"};
@@ -75,7 +75,8 @@ static void body(sk_out *o, const sk_program *p, const sk_inst *in)
     case SK_DO_UPDATE:
         if (p->params.v[in->param].tensor->nudge != 0) sk_out_add(o, "nudge ");
         else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
-        operands(o, p, in->out, 1);
+        if (in->beside) sk_out_add(o, "beside the step, ");
+        operands(o, p, in->beside ? &in->out[2] : in->out, 1);
         if (p->n_updates > 1) sk_out_add(o, ", %" PRId64 " late", in->count);
         return;
     default:

@@ -82,6 +82,9 @@ typedef enum sk_act {
                       the  pass before, state; out[] weights, sums of this pass, master */
     SK_DO_AHEAD,   /* out[0] = in[0], a parameter's piece, as it may be `count` updates later; in[]
                       as of an update */
+    SK_DO_JOIN,    /* updates that were begun beside the rank are done */
+    SK_DO_NARROW,  /* out[0] = in[0], weights from their master */
+    SK_DO_PEND,    /* out[0] = the gradient in[0], scaled: for the update of the next step */
     SK_DO_SQUARES, /* of a gradient that lives outside of the device, for the next STATS */
     SK_DO_COPY,    /* begin to copy in[0] to out[0], in another memory; copies go in order */
     SK_DO_COPIED,  /* that copy is done */
@@ -98,6 +101,7 @@ typedef struct sk_inst {
     sk_phase phase;
     sk_duty work;       /* of the task it belongs to */
     bool again;         /* made a second time, for the backward pass */
+    bool beside;        /* UPDATE: of the gradient before; the rank goes on meanwhile */
     int turn, turns;    /* OP: of a node that is run over parts: for every rank of a ring, or of
                            the batch, beside collectives */
     int call;           /* START, WAIT */
@@ -143,7 +147,8 @@ typedef struct sk_param_plan {
     int shard;                        /* the piece to update: stored itself or a part of it */
     int master;                       /* the same in f32, where weights are narrower; or -1 */
     int grad, grad_shard;             /* accumulated gradient; the piece that matches shard */
-    int state[SK_MAX_STATE], n_state; /* of the optimizer; none of a nudged tensor */
+    int state[SK_MAX_STATE], n_state; /* of the optimizer; none of a nudged tensor.  Where it is
+                                         late, the last is the gradient that waits for it */
     bool owner;  /* this rank counts the piece in sums over the logical tensor */
     bool writes; /* this rank writes the stored piece in a checkpoint */
     bool decay;
@@ -197,6 +202,7 @@ typedef struct sk_program {
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;          /* the graph has these */
     int n_updates;       /* of every weight in a step */
+    bool late;           /* the optimizer runs beside the next step, on the host */
     int logits;          /* of a program for sampling; -1 otherwise */
     int stats;           /* buffer of the sums over all ranks; 0: none */
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
@@ -226,6 +232,7 @@ typedef struct sk_compile_opts {
     const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
     int pin;               /* sk_pin_find(); 0: choose */
     sk_dtype state_type;   /* of the optimizer's state: f32 or bf16 */
+    bool late;             /* a step's update runs beside the next step (ZeRO-Offload) */
 } sk_compile_opts;
 
 /* Memory of the device that a rank takes; the rest of its own is the host's. */

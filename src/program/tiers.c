@@ -87,7 +87,7 @@ bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
 /* The memory that an instruction works on. */
 static sk_tier works_on(const tiers *x, const sk_inst *in)
 {
-    bool host = in->act == SK_DO_SQUARES;
+    bool host = in->act == SK_DO_SQUARES || in->act == SK_DO_NARROW || in->act == SK_DO_PEND;
     if (in->act == SK_DO_UPDATE) host = sk_emit_hosted(x->e, x->p->params.v[in->param].tensor);
     return host ? SK_HOST : SK_DEVICE;
 }
@@ -196,7 +196,8 @@ static void find_uses(tiers *x)
 static bool waits_long(const tiers *x, int buf)
 {
     int u = x->head[buf];
-    if (u < 0 || x->uses.v[u].from >= x->p->n_train || x->p->bufs.v[buf].bytes < LEAST) return false;
+    if (u < 0 || x->uses.v[u].from >= x->p->n_train || x->p->bufs.v[buf].bytes < LEAST)
+        return false;
     for (int end = 0; u >= 0; u = x->uses.v[u].next) {
         const use *y = &x->uses.v[u];
         if (end && x->group[y->from] - x->group[end] > NEAR) return true;

@@ -2,7 +2,12 @@
  *
  * Sums over logical tensors (the global norm, an optimizer's own) are taken over
  * the pieces of all ranks, every element counted once: a piece that several
- * ranks have is counted by its owner. */
+ * ranks have is counted by its owner.
+ *
+ * An optimizer that is late (ZeRO-Offload's delayed update) works on the host beside the step: it
+ * begins with the gradient that the step before left, and when this step's own is known, the
+ * weights are taken from the masters and the gradient is left for the next.  So each gradient is
+ * of weights that lack the one before it; the first update sees zeros. */
 #include "base/exact.h"
 #include "program/emit.h"
 
@@ -73,6 +78,11 @@ sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
     return in;
 }
 
+static bool is_late(const sk_emit *e, int param)
+{
+    return e->p->late && sk_emit_hosted(e, e->p->params.v[param].tensor);
+}
+
 /* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  A nudged
  * tensor takes its step in the first. */
 static void one_pass(sk_emit *e, int pass, int before, int after)
@@ -80,7 +90,7 @@ static void one_pass(sk_emit *e, int pass, int before, int after)
     sk_program *p = e->p;
     if (after >= 0) sk_emit_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int i = 0; i < p->params.n; i++) {
-        if (p->params.v[i].tensor->nudge != 0 && pass) continue;
+        if ((p->params.v[i].tensor->nudge != 0 && pass) || is_late(e, i)) continue;
         sk_inst *in = sk_emit_pass(e, i, pass);
         in->in[1] = before;
         in->out[1] = after;
@@ -125,6 +135,70 @@ void sk_emit_whole_weights(sk_emit *e)
     for (int w = 0; w < SK_WIDTHS; w++) whole_weights(e, w);
 }
 
+/* --- a late optimizer --- */
+
+static sk_status may_be_late(const sk_emit *e)
+{
+    const sk_optim *o = e->opts->optim;
+    if (e->l->home[SK_STATE] != SK_HOST)
+        return sk_fail(SK_ECONF,
+                       "optim.late runs the optimizer on the host beside the step, so its "
+                       "state must live there; say offload=state in the layout");
+    if (o->pass[1] || o->n_sums || !o->n_state || o->n_state >= SK_MAX_STATE)
+        return sk_fail(SK_ECONF,
+                       "optim.late is for optimizers of one pass with state, like adamw; %s %s",
+                       o->name, o->pass[1] ? "has more" : "has none, or no room for more");
+    if (e->versions)
+        return sk_fail(SK_ECONF,
+                       "optim.late: schedule %s updates within the step already; leave "
+                       "one of the two out",
+                       e->schedule->name);
+    return SK_OK;
+}
+
+sk_status sk_emit_late(sk_emit *e)
+{
+    sk_program *p = e->p;
+    p->late = e->opts->late;
+    if (!p->late) return SK_OK;
+    SK_TRY(may_be_late(e));
+    e->phase = SK_FORWARD;
+    e->micro = -1;
+    for (int i = 0; i < p->params.n; i++) {
+        if (!is_late(e, i)) continue;
+        const sk_param_plan *q = &p->params.v[i];
+        sk_inst *in = sk_emit_pass(e, i, 0);
+        in->in[0] = q->state[q->n_state - 1];
+        in->in[2 + q->n_state - 1] = -1;
+        in->out[0] = -1;
+        in->scale = 1;
+        in->beside = true;
+    }
+    return SK_OK;
+}
+
+/* What the late updates made becomes the weights; the gradient waits for the next step. */
+static void take_late(sk_emit *e)
+{
+    sk_program *p = e->p;
+    sk_emit_inst(e, SK_DO_JOIN);
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (!is_late(e, i)) continue;
+        sk_inst *in = sk_emit_inst(e, SK_DO_NARROW);
+        in->in[0] = q->master;
+        in->out[0] = q->shard;
+        in->param = i;
+        in->layer = q->tensor->layer;
+        in = sk_emit_inst(e, SK_DO_PEND);
+        in->in[0] = q->grad_shard;
+        in->out[0] = q->state[q->n_state - 1];
+        in->param = i;
+        in->layer = q->tensor->layer;
+    }
+    e->layer = 0;
+}
+
 void sk_emit_update(sk_emit *e)
 {
     sk_program *p = e->p;
@@ -143,6 +217,7 @@ void sk_emit_update(sk_emit *e)
         one_pass(e, pass, before, after);
         before = after;
     }
+    if (p->late) take_late(e);
     sk_emit_whole_weights(e);
 }
 

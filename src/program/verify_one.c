@@ -405,6 +405,23 @@ static sk_status one_copy(const sk_program *p, marks *m, const sk_inst *in, int 
     return SK_OK;
 }
 
+/* An update beside the rank has its state until all of them are joined. */
+static void mark_beside(const sk_program *p, marks *m, const sk_inst *in)
+{
+    if (in->beside) {
+        mark_away(p, m, in->in[0], true);
+        mark_away(p, m, in->out[2], true);
+        for (int i = 2; i < SK_MAX_IN; i++)
+            if (in->in[i] >= 0) mark_away(p, m, in->in[i], true);
+        return;
+    }
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (q->master >= 0) mark_away(p, m, q->master, false);
+        for (int s = 0; s < q->n_state; s++) mark_away(p, m, q->state[s], false);
+    }
+}
+
 static sk_status one_inst(const sk_program *p, marks *m, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
@@ -425,6 +442,7 @@ static sk_status one_inst(const sk_program *p, marks *m, int pc)
         SK_TRY(untouched(p, m, in->out[o], pc));
         if (in->out[o] >= 0) write(p, m, in->out[o]);
     }
+    if (in->beside || in->act == SK_DO_JOIN) mark_beside(p, m, in);
     return SK_OK;
 }
 

@@ -23,7 +23,8 @@ static sk_status one_memory(const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
     const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
-    bool free = in->act == SK_DO_UPDATE || in->act == SK_DO_SQUARES;
+    bool free = in->act == SK_DO_UPDATE || in->act == SK_DO_SQUARES || in->act == SK_DO_NARROW ||
+                in->act == SK_DO_PEND;
     bool last = in->act == SK_DO_UPDATE && in->out[2] >= 0 && p->optim->pass[in->pass + 1];
     sk_tier tier = free && p->bufs.v[in->in[0]].tier ? SK_HOST : SK_DEVICE;
     for (int i = 0; i < SK_MAX_IN; i++)

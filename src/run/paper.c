@@ -54,6 +54,7 @@ typedef struct walker {
     } mails;
     const double *seconds; /* by instruction; NULL: priced */
     double core, away;     /* of calls: a core's work; time on links between hosts */
+    double aside;          /* when the newest update beside the rank is over */
     double copying;        /* when the newest copy between memories is over */
     double *copied;        /* by copy: when it is */
     int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
@@ -231,9 +232,13 @@ static double cost(const walk *k, walker *w, const sk_inst *in)
 static void work(walk *k, walker *w, const sk_inst *in)
 {
     double c = cost(k, w, in);
+    w->out->flops += in->flops;
+    if (in->beside) {
+        w->aside = fmax(w->aside, w->now) + c;
+        return;
+    }
     w->now += c;
     w->out->busy += c;
-    w->out->flops += in->flops;
 }
 
 /* Time passes for a walker until `end`; others came at `ready`, the bytes moved from then on. */
@@ -407,6 +412,9 @@ static bool step(walk *k, walker *w)
         break;
     case SK_DO_SENT:
         went = sent(k, w, in);
+        break;
+    case SK_DO_JOIN:
+        wait_for(w, w->now, w->aside);
         break;
     case SK_DO_COPY:
         begin_copy(k, w, in);

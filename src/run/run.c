@@ -12,7 +12,8 @@
 #include "base/team.h"
 #include "base/zigzag.h"
 #include "device/blas.h"
-#include "run/copier.h"
+#include "device/disk.h"
+#include "run/aside.h"
 #include "run/deadline.h"
 #include "run/order.h"
 
@@ -41,7 +42,9 @@ struct sk_run {
     double *times, *moving; /* [2 * instruction]: when it ran; when its bytes moved */
     double *began;          /* by call: when it was announced */
     sk_disk *disk;          /* the file tier, or NULL */
-    sk_copier *copier;      /* NULL: nothing is copied */
+    sk_aside *copier;       /* NULL: nothing is copied */
+    sk_aside *updater;      /* NULL: the optimizer is not late */
+    struct far_job *deeds;  /* by instruction that is done beside the rank */
     double *squares;        /* [param][thread]: of gradients outside of the device */
     double patience;        /* seconds */
     double waited, copied, uncovered;
@@ -55,6 +58,19 @@ struct sk_run {
     sk_exact exact[SK_TEAM_MOST];
     sk_fixed fixed[SK_TEAM_MOST][SK_MAX_SUM];
 };
+
+/* An instruction, for those who see only a pointer. */
+typedef struct far_job {
+    sk_run *r;
+    const sk_inst *in;
+} far_job;
+
+static far_job *deed_of(sk_run *r, const sk_inst *in)
+{
+    far_job *j = &r->deeds[in - r->p->insts.v];
+    *j = (far_job){r, in};
+    return j;
+}
 
 /* --- opening --- */
 
@@ -110,6 +126,7 @@ static void prepare_args(sk_run *r, sk_arena *a)
 {
     const sk_program *p = r->p;
     r->args = sk_many(a, sk_args, p->insts.n);
+    r->deeds = sk_many(a, far_job, p->n_copies || p->late ? p->insts.n : 1);
     for (int i = 0; i < p->insts.n; i++)
         if (p->insts.v[i].act == SK_DO_OP) {
             sk_inst_args(p, &p->insts.v[i], r->base, &r->args[i]);
@@ -160,7 +177,8 @@ static sk_status open_tiers(sk_run *r)
     if (p->file_bytes)
         SK_TRY(sk_disk_open(dir && *dir ? dir : "/tmp", p->file_bytes,
                             r->base + p->kind_at[SK_HOSTED], &r->disk));
-    return p->n_copies ? sk_copier_open(r->disk, p->n_copies, &r->copier) : SK_OK;
+    if (p->n_copies) SK_TRY(sk_aside_open(p->n_copies, &r->copier));
+    return p->late ? sk_aside_open(p->params.n, &r->updater) : SK_OK;
 }
 
 static sk_status open_rest(sk_run *r)
@@ -211,11 +229,12 @@ void sk_run_close(sk_run *r)
 {
     if (r->team) sk_team_close(r->team);
     if (r->comm) sk_comm_close(r->comm);
-    sk_copier_close(r->copier);
+    sk_aside_close(r->copier);
+    sk_aside_close(r->updater);
     sk_disk_close(r->disk);
     r->team = NULL;
     r->comm = NULL;
-    r->copier = NULL;
+    r->copier = r->updater = NULL;
     r->disk = NULL;
 }
 
@@ -532,11 +551,6 @@ static void exact_part(void *ctx, int part, int of)
     }
 }
 
-typedef struct far_job {
-    sk_run *r;
-    const sk_inst *in;
-} far_job;
-
 static void far_part(void *ctx, int part, int of)
 {
     const far_job *j = ctx;
@@ -782,14 +796,28 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
     sk_piece x = {.n = shard->bytes / (int64_t)sk_dtype_size(shard->type),
                   .param = sk_run_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                   .grad = sk_run_data(r, in->in[0]),
-                  .scale = in->scale > 0 ? in->scale / (float)r->loss_scale : r->scale,
+                  .scale = in->beside      ? 1 /* it was scaled before */
+                           : in->scale > 0 ? in->scale / (float)r->loss_scale
+                                           : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + 1,
                   .delay = (int)in->count};
-    for (int s = 0; s < q->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
+    for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
         x.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
     return x;
 }
+
+static void name_state(const sk_run *r, const sk_inst *in, const sk_param_plan *q, update_job *j)
+{
+    j->name = sk_hash_text(q->tensor->name);
+    for (int s = 0; s < q->n_state; s++)
+        if (r->p->bufs.v[q->state[s]].type != SK_F32) j->state[s] = sk_run_data(r, in->in[2 + s]);
+}
+
+typedef struct pend_job {
+    real *to;
+    float scale; /* 0: the step is skipped */
+} pend_job;
 
 static void look_ahead(sk_run *r, const sk_inst *in)
 {
@@ -806,6 +834,54 @@ static void nudge(const sk_run *r, const sk_inst *in, const sk_param_plan *q)
     real *w = sk_run_data(r, in->out[0]), step = (real)q->tensor->nudge;
     int64_t n = r->p->bufs.v[q->shard].bytes / (int64_t)sizeof(real);
     for (int64_t i = 0; i < n; i++) w[i] -= grad[i] > 0 ? step : grad[i] < 0 ? -step : 0;
+}
+
+/* On the thread beside the rank. */
+static sk_status update_late(void *ctx)
+{
+    const far_job *f = ctx;
+    const sk_run *r = f->r;
+    const sk_param_plan *q = &r->p->params.v[f->in->param];
+    update_job j = {.r = f->r, .pass = r->p->optim->pass[0], .piece = piece_of(r, f->in)};
+    double sum[SK_MAX_SUM];
+    name_state(r, f->in, q, &j);
+    j.type = SK_F32;
+    j.shape = sk_buffer_view(r->p, q->master, r->base);
+    pass_over(&j, j.piece.sum, 0, j.piece.n, sum);
+    return SK_OK;
+}
+
+static sk_status join(sk_run *r)
+{
+    double before = sk_now();
+    for (int i = 0; i < r->p->params.n; i++) SK_TRY(sk_aside_wait(r->updater, i, r->patience));
+    r->waited += sk_now() - before;
+    return SK_OK;
+}
+
+static void narrow(sk_run *r, const sk_inst *in)
+{
+    const sk_buffer *b = &r->p->bufs.v[in->out[0]];
+    update_job j = {.r = r, .type = b->type, .narrow = sk_run_data(r, in->out[0])};
+    j.piece.n = b->bytes / (int64_t)sk_dtype_size(b->type);
+    j.piece.param = sk_run_data(r, in->in[0]);
+    sk_team_run(r->team, narrow_master, &j);
+}
+
+static void pend_some(void *ctx, const real *x, int64_t n)
+{
+    pend_job *j = ctx;
+    for (int64_t i = 0; i < n; i++) j->to[i] = j->scale > 0 ? x[i] * j->scale : 0;
+    j->to += n;
+}
+
+static void pend_part(void *ctx, int part, int of)
+{
+    const far_job *f = ctx;
+    const sk_run *r = f->r;
+    int64_t n = r->p->bufs.v[f->in->out[0]].bytes / (int64_t)sizeof(real);
+    pend_job j = {(real *)sk_run_data(r, f->in->out[0]) + n * part / of, r->skip ? 0 : r->scale};
+    see_part(r, f->in->in[0], part, of, pend_some, &j);
 }
 
 static void update(sk_run *r, const sk_inst *in)
@@ -827,9 +903,7 @@ static void update(sk_run *r, const sk_inst *in)
         return;
     }
     j.shape = sk_buffer_view(p, q->shard, r->base);
-    j.name = sk_hash_text(q->tensor->name);
-    for (int s = 0; s < q->n_state; s++)
-        if (p->bufs.v[q->state[s]].type != SK_F32) j.state[s] = sk_run_data(r, in->in[2 + s]);
+    name_state(r, in, q, &j);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_cells(r, in, &j);
@@ -848,22 +922,24 @@ static void update(sk_run *r, const sk_inst *in)
 
 /* --- copies between memories --- */
 
-static void begin_copy(sk_run *r, const sk_inst *in)
+static sk_status copy(void *ctx)
 {
-    const sk_buffer *from = &r->p->bufs.v[in->in[0]], *to = &r->p->bufs.v[in->out[0]];
-    sk_copy c = {.bytes = from->bytes};
-    if (from->tier == SK_FILE) c.at = from->offset;
-    else c.from = sk_run_data(r, in->in[0]);
-    if (to->tier == SK_FILE) c.at = to->offset;
-    else c.to = sk_run_data(r, in->out[0]);
-    sk_copier_begin(r->copier, in->copy, c);
+    const far_job *j = ctx;
+    sk_run *r = j->r;
+    const sk_buffer *from = &r->p->bufs.v[j->in->in[0]], *to = &r->p->bufs.v[j->in->out[0]];
+    if (from->tier == SK_FILE)
+        return sk_disk_read(r->disk, r->base + to->offset, from->offset, to->bytes);
+    if (to->tier == SK_FILE)
+        return sk_disk_write(r->disk, to->offset, r->base + from->offset, from->bytes);
+    memcpy(r->base + to->offset, r->base + from->offset, (size_t)to->bytes);
+    return SK_OK;
 }
 
 static sk_status end_copy(sk_run *r, const sk_inst *in)
 {
     double before = sk_now(), *at = r->moving ? &r->moving[2 * (in - r->p->insts.v)] : NULL;
-    SK_TRY(sk_copier_wait(r->copier, in->copy, r->patience));
-    const double *took = sk_copier_times(r->copier, in->copy);
+    SK_TRY(sk_aside_wait(r->copier, in->copy, r->patience));
+    const double *took = sk_aside_times(r->copier, in->copy);
     r->uncovered += sk_now() - before;
     r->waited += sk_now() - before;
     r->copied += took[1] - took[0];
@@ -974,7 +1050,16 @@ static sk_status one(sk_run *r, int pc)
         clip(r, in);
         return SK_OK;
     case SK_DO_UPDATE:
-        update(r, in);
+        if (in->beside) sk_aside_begin(r->updater, in->param, update_late, deed_of(r, in));
+        else update(r, in);
+        return SK_OK;
+    case SK_DO_JOIN:
+        return join(r);
+    case SK_DO_NARROW:
+        narrow(r, in);
+        return SK_OK;
+    case SK_DO_PEND:
+        sk_team_run(r->team, pend_part, &(far_job){r, in});
         return SK_OK;
     case SK_DO_AHEAD:
         look_ahead(r, in);
@@ -983,7 +1068,7 @@ static sk_status one(sk_run *r, int pc)
         sk_team_run(r->team, far_part, &(far_job){r, in});
         return SK_OK;
     case SK_DO_COPY:
-        begin_copy(r, in);
+        sk_aside_begin(r->copier, in->copy, copy, deed_of(r, in));
         return SK_OK;
     case SK_DO_COPIED:
         return end_copy(r, in);

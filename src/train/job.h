@@ -31,6 +31,7 @@ typedef struct sk_job {
     double lr, betas[2], eps, momentum, weight_decay, clip, min_lr; /* clip 0: none */
     int64_t budget;              /* bytes a rank may take; 0: any */
     int64_t compensate, predict; /* for gradients that come late */
+    int64_t late;                /* 1: updates run beside the next step */
     char schedule[SK_NAME];      /* "constant", "cosine", "linear" */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];

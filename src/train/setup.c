@@ -155,7 +155,8 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .host_of = s->job->host_of,
                              .costs = s->job->costs,
                              .pin = s->pin,
-                             .state_type = s->job->state_dtype};
+                             .state_type = s->job->state_dtype,
+                             .late = s->job->late};
 }
 
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)

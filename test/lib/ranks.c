@@ -35,7 +35,8 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
                          .threads = t->threads ? t->threads : 1,
                          .bucket_bytes = t->bucket_bytes,
                          .validate = true,
-                         .state_type = t->state_type};
+                         .state_type = t->state_type,
+                         .late = t->late};
     *n_ranks = sk_mesh_ranks(&l.mesh);
     *programs = sk_many(a, sk_program *, *n_ranks);
     for (int r = 0; r < *n_ranks; r++) SK_TRY(sk_compile(a, g, &l, &o, r, &(*programs)[r]));

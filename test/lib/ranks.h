@@ -31,6 +31,7 @@ typedef struct sk_trial {
     sk_dtype dtype; /* that results and weights are kept in */
     double loss_scale;
     sk_dtype state_type; /* of the optimizer */
+    bool late;           /* updates run beside the next step */
     int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
     double compensate, predict; /* of late gradients */
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */

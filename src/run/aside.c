@@ -1,0 +1,133 @@
+/* aside.c - a queue and the thread that empties it. */
+#include "run/aside.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct task {
+    int number;
+    sk_deed *deed;
+    void *ctx;
+} task;
+
+struct sk_aside {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    int n;
+    task *queue; /* a ring of n: a number is under way once at most */
+    int head, len;
+    bool *busy;
+    double *times;
+    bool closing;
+    char *failed; /* the first story; all that follows is answered with it */
+};
+
+static void do_one(sk_aside *a)
+{
+    task t = a->queue[a->head];
+    a->head = (a->head + 1) % a->n;
+    a->len--;
+    pthread_mutex_unlock(&a->lock);
+    a->times[2 * t.number] = sk_now();
+    sk_status st = t.deed(t.ctx);
+    a->times[2 * t.number + 1] = sk_now();
+    pthread_mutex_lock(&a->lock);
+    if (st && !a->failed) a->failed = strdup(sk_error_line());
+    a->busy[t.number] = false;
+    pthread_cond_signal(&a->done);
+}
+
+static void *serve(void *ctx)
+{
+    sk_aside *a = ctx;
+    pthread_mutex_lock(&a->lock);
+    while (!a->closing || a->len) {
+        if (a->len) do_one(a);
+        else pthread_cond_wait(&a->work, &a->lock);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+sk_status sk_aside_open(int n, sk_aside **out)
+{
+    sk_aside *a = calloc(1, sizeof *a);
+    pthread_condattr_t attr;
+    if (a) a->queue = calloc((size_t)n + 1, sizeof *a->queue);
+    if (a) a->busy = calloc((size_t)n + 1, sizeof *a->busy);
+    if (a) a->times = calloc(2 * (size_t)n + 2, sizeof *a->times);
+    if (!a || !a->queue || !a->busy || !a->times)
+        return sk_fail(SK_EIO, "no memory for a thread beside the rank");
+    a->n = n;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->work, NULL);
+    pthread_cond_init(&a->done, &attr);
+    pthread_condattr_destroy(&attr);
+    if (pthread_create(&a->thread, NULL, serve, a))
+        return sk_fail(SK_EIO, "cannot start a thread beside the rank: %s", strerror(errno));
+    *out = a;
+    return SK_OK;
+}
+
+void sk_aside_close(sk_aside *a)
+{
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->closing = true;
+    pthread_cond_signal(&a->work);
+    pthread_mutex_unlock(&a->lock);
+    pthread_join(a->thread, NULL);
+    pthread_cond_destroy(&a->work);
+    pthread_cond_destroy(&a->done);
+    pthread_mutex_destroy(&a->lock);
+    free(a->queue);
+    free(a->busy);
+    free(a->times);
+    free(a->failed);
+    free(a);
+}
+
+void sk_aside_begin(sk_aside *a, int number, sk_deed *deed, void *ctx)
+{
+    pthread_mutex_lock(&a->lock);
+    sk_assert(number < a->n && !a->busy[number] && a->len < a->n);
+    a->queue[(a->head + a->len++) % a->n] = (task){number, deed, ctx};
+    a->busy[number] = true;
+    pthread_cond_signal(&a->work);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static struct timespec in_seconds(double s)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double end = (double)t.tv_sec + (double)t.tv_nsec * 1e-9 + s;
+    t.tv_sec = (time_t)end;
+    t.tv_nsec = (long)((end - (double)t.tv_sec) * 1e9);
+    return t;
+}
+
+sk_status sk_aside_wait(sk_aside *a, int number, double timeout_s)
+{
+    struct timespec until = in_seconds(timeout_s);
+    int error = 0;
+    sk_status st = SK_OK;
+    pthread_mutex_lock(&a->lock);
+    while (a->busy[number] && !error) error = pthread_cond_timedwait(&a->done, &a->lock, &until);
+    if (a->failed) st = sk_fail(SK_EIO, "%s", a->failed);
+    else if (a->busy[number])
+        st = sk_fail(SK_EIO, "what was begun beside the rank took over %.0f s; is a disk stuck?",
+                     timeout_s);
+    pthread_mutex_unlock(&a->lock);
+    return st;
+}
+
+const double *sk_aside_times(const sk_aside *a, int number) { return &a->times[2 * number]; }
