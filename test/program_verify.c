@@ -39,6 +39,9 @@ static const struct {
     {"mlp", "pp=3 micro=5 schedule=pipedream-2bw", false},
     {"llama", "pp=2 tp=2 micro=4 schedule=pb", false},
     {"llama", "tp=2 sp overlap=3", false},
+    {"llama", "dp=2 zero=3 micro=2 offload=all:file", false},
+    {"gpt2", "tp=2 micro=2 offload=all", true},
+    {"llama", "dp=2 zero=1 offload=state:file+acts", false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -335,7 +338,8 @@ static bool table_astray(sk_program *p)
 static bool lose_writer(sk_program *p)
 {
     int b = some_buffer(p, false), first = -1, read = -1;
-    if (b < 0 || (p->bufs.v[b].keep && (p->bufs.v[b].zero || p->bufs.v[b].kind == SK_WEIGHTS)))
+    if (b < 0 || (p->bufs.v[b].keep && (p->bufs.v[b].zero || p->bufs.v[b].kind == SK_WEIGHTS ||
+                                        p->bufs.v[b].kind == SK_OPTIM)))
         return false;
     for (int pc = 0; pc < p->insts.n && first < 0; pc++)
         if (writes(p, &p->insts.v[pc], b)) first = pc;
@@ -379,6 +383,58 @@ static bool wait_late(sk_program *p)
                 return true;
             }
     return false;
+}
+
+/* --- memories --- */
+
+static bool lose_copy(sk_program *p) { return lose_act(p, SK_DO_COPY); }
+static bool lose_copied(sk_program *p) { return lose_act(p, SK_DO_COPIED); }
+
+/* A copy that is read before it is there. */
+static bool copied_late(sk_program *p)
+{
+    int pc = find(p, SK_DO_COPIED);
+    int end = pc < p->n_train ? p->n_train : p->insts.n;
+    for (int k = pc + 1; pc >= 0 && k < end; k++)
+        if (reads(p, &p->insts.v[k], root(p, p->insts.v[pc].out[0]))) {
+            for (int i = pc; i < k; i++) swap(p, i, i + 1);
+            return true;
+        }
+    return false;
+}
+
+/* What goes home before it is complete. */
+static bool copy_early(sk_program *p)
+{
+    int pc = find(p, SK_DO_COPY);
+    for (int k = pc - 1; k >= 0; k--) {
+        const sk_inst *in = &p->insts.v[k];
+        if (in->copy >= 0 || !writes(p, in, root(p, p->insts.v[pc].in[0]))) continue;
+        for (int i = pc; i > k; i--) swap(p, i, i - 1);
+        return true;
+    }
+    return false;
+}
+
+/* An operation on what lies in another memory. */
+static bool wrong_memory(sk_program *p)
+{
+    int op = find(p, SK_DO_OP), from = pick(p->bufs.n);
+    for (int i = 0; op >= 0 && i < p->bufs.n; i++) {
+        int b = (from + i) % p->bufs.n;
+        if (!p->bufs.v[b].tier || !p->bufs.v[b].keep || p->bufs.v[b].kind != SK_WEIGHTS) continue;
+        p->insts.v[op].in[0] = b;
+        return true;
+    }
+    return false;
+}
+
+static bool other_copy(sk_program *p)
+{
+    int a = find(p, SK_DO_COPIED), b = find(p, SK_DO_COPIED);
+    if (a < 0 || p->insts.v[a].copy == p->insts.v[b].copy) return false;
+    p->insts.v[a].copy = p->insts.v[b].copy;
+    return true;
 }
 
 /* --- turns --- */
@@ -525,6 +581,12 @@ static const struct {
     {"the first writer of a buffer lost", lose_writer},
     {"a call started before its operand is written", start_early},
     {"a result read before its call ended", wait_late},
+    {"a copy lost", lose_copy},
+    {"a wait for a copy lost", lose_copied},
+    {"a copy read before it is there", copied_late},
+    {"a copy begun before its source is written", copy_early},
+    {"an operation on another memory", wrong_memory},
+    {"a wait for another copy", other_copy},
     {"a turn lost", lose_turn},
     {"a turn that writes another part", wrong_part},
     {"a piece of common weights that is not its own", other_piece},

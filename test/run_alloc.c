@@ -220,7 +220,8 @@ static int deaf(void)
 int main(void)
 {
     static const char *const layouts[] = {"dp=2 tp=2 zero=1", "dp=4 zero=3 micro=2",
-                                          "pp=2 dp=2 zero=2 micro=3"};
+                                          "pp=2 dp=2 zero=2 micro=3",
+                                          "dp=4 zero=2 micro=2 offload=all:file"};
     enum { N = sizeof layouts / sizeof *layouts };
     int wrong = 0;
     if (SANITIZED) {

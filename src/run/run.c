@@ -1192,8 +1192,7 @@ static void box_of(const sk_program *p, char *base, char *file, int buf, bool mi
 static void list_boxes(const sk_program *p, sk_arena *a, void *base, void *file, sk_box **boxes,
                        int *n)
 {
-    int states = p->optim ? p->optim->n_state : 0;
-    *boxes = sk_many(a, sk_box, p->params.n * (2 + states));
+    *boxes = sk_many(a, sk_box, p->params.n * (2 + SK_MAX_STATE));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
