@@ -51,17 +51,20 @@ static sk_status open_file(sk_disk *d)
     return d->fd >= 0 ? SK_OK : failed(d, "open a file there", errno);
 }
 
-static sk_status no_room(const sk_disk *d, int error)
+static int64_t free_bytes(const sk_disk *d)
 {
     struct statvfs v = {0};
+    return statvfs(d->dir, &v) ? INT64_MAX : (int64_t)(v.f_bavail * v.f_frsize);
+}
+
+static sk_status no_room(const sk_disk *d, int error)
+{
     sk_arena a = {0};
     if (error != ENOSPC && error != EDQUOT) return failed(d, "get its bytes", error);
-    statvfs(d->dir, &v);
-    sk_status st =
-        sk_fail(SK_EIO,
-                "the file tier needs %s a rank in '%s', where %s are free; make room, "
-                "name another folder (train.scratch) or offload less",
-                sk_bytes(&a, d->bytes), d->dir, sk_bytes(&a, (int64_t)(v.f_bavail * v.f_frsize)));
+    sk_status st = sk_fail(SK_EIO,
+                           "the file tier needs %s a rank in '%s', where %s are free; make room, "
+                           "name another folder (train.scratch) or offload less",
+                           sk_bytes(&a, d->bytes), d->dir, sk_bytes(&a, free_bytes(d)));
     sk_arena_end(&a);
     return st;
 }
@@ -69,6 +72,7 @@ static sk_status no_room(const sk_disk *d, int error)
 static sk_status open_all(sk_disk *d)
 {
     SK_TRY(open_file(d));
+    if (d->bytes > free_bytes(d)) return no_room(d, ENOSPC); /* others may need what there is */
     int error = posix_fallocate(d->fd, 0, d->bytes);
     if (error) return no_room(d, error);
     d->map = mmap(NULL, (size_t)d->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
