@@ -15,7 +15,8 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
                 a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
                 !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
-                a->prefetch == b->prefetch && !memcmp(a->home, b->home, sizeof a->home);
+                a->prefetch == b->prefetch && a->tiles == b->tiles &&
+                !memcmp(a->home, b->home, sizeof a->home);
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -68,6 +69,8 @@ static const struct {
     {"offload=state+grads:file", "mesh dp=1; offload state to host; offload grads to file"},
     {"offload=all:file prefetch=3",
      "mesh dp=1; offload state weights grads acts to file; gather weights 3 ahead"},
+    {"offload=weights+state tiles=4",
+     "mesh dp=1; offload state weights to host; weights in 4 tiles"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -184,6 +187,9 @@ static const struct {
     {"dp=2 offload=stat", "cannot offload \"stat\"", 0},
     {"dp=2 offload=state:tape", "cannot offload to \"tape\"", 0},
     {"dp=2 offload=state+all", "said twice", 0},
+    {"dp=2 tiles=2", "say offload=weights+state too", 0},
+    {"dp=2 zero=3 offload=all tiles=2", "a rank keeps whole", 0},
+    {"weights in tiles", "reads \"weights in N tiles\"", 0},
     {"offload state host", "reads \"offload", 0},
     {"dp=2 replica offload=weights", "leave one of the two out", 0},
     {"dp=2\ntp=2", "put them in one", 0},

@@ -101,6 +101,46 @@ static void one(const sk_trial *plain, const char *way)
     copies++;
 }
 
+/* Weights that come in tiles: other orders of sums, so near; and a device with less room than the
+ * largest weight. */
+static void tiles(void)
+{
+    static const char *const plans[] = {"micro=2 offload=all tiles=3",
+                                        "offload=all:file tiles=4",
+                                        "tp=2 offload=all tiles=5",
+                                        "dp=2 zero=1 micro=2 offload=weights+state+grads tiles=2",
+                                        "dp=2 zero=2 offload=all recompute=full tiles=2",
+                                        "pp=2 micro=2 offload=all tiles=2"};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        for (int m = 0; m < MODELS; m++) {
+            sk_trial t = trial(models[m], plans[i]), one_rank = trial(models[m], "dp=1");
+            bool near = !sk_trial_run(&t) && !sk_trial_run(&one_rank);
+            for (int s = 0; s < t.steps; s++)
+                near &= t.loss[s] / one_rank.loss[s] - 1 < 1e-5 &&
+                        one_rank.loss[s] / t.loss[s] - 1 < 1e-5;
+            if (!near)
+                printf("%s: %s: loss %.9g, %.9g\n", models[m], plans[i], t.loss[2],
+                       one_rank.loss[2]);
+            check(near);
+            copies++;
+        }
+}
+
+static void small_device(void)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p = NULL;
+    int n = 0;
+    sk_trial t = trial("llama", "offload=all tiles=16");
+    t.hyper.hidden_size = 256;
+    t.hyper.intermediate_size = 1024;
+    t.batch = 1;
+    check(!sk_trial_compile(&a, &t, &g, &p, &n));
+    check(sk_device_bytes(p[0]) < 256 * 1024 * (int64_t)sizeof(real) / 2);
+    sk_arena_end(&a);
+}
+
 /* Types of 16 bits, optimizers of two passes, steps that are skipped. */
 static void other_runs(void)
 {
@@ -133,6 +173,8 @@ int main(int argc, char **argv)
                 if (only < 0 || only == w) one(&plain, ways[w]);
         }
     other_runs();
+    tiles();
+    small_device();
     refusals();
     printf("tiers: %d runs, %d checks, %d bad\n", copies, checks, bad);
     return bad > 0;

@@ -23,7 +23,8 @@
  * overlap=4, balance.
  *
  * What a rank keeps may live outside of its device: "offload state grads to host", "offload acts to
- * file"; in short offload=state+grads, offload=acts:file, offload=all:file.
+ * file", "weights in 4 tiles"; in short tiles=4, offload=state+grads, offload=acts:file,
+ * offload=all:file.
  *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
@@ -69,6 +70,7 @@ typedef struct sk_layout {
     sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
     int prefetch;                    /* layers whose sharded weights are gathered ahead */
     sk_tier home[SK_N_WARES];        /* optimizer state, weights, gradients, activations */
+    int tiles;                       /* in which weights outside come; 0: whole */
     bool home_said;                  /* the text says it, if only "none" */
     int overlap;                     /* turns of a product that waits for other ranks; 0: one */
     bool keep;                       /* weights gathered for the forward pass serve the backward */

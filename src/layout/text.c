@@ -316,6 +316,19 @@ static sk_status say_offload(sk_layout *l, const words *w)
     return SK_OK;
 }
 
+static sk_status set_tiles(sk_layout *l, const char *text)
+{
+    SK_TRY(once("tiles", l->tiles));
+    return number("tiles", text, 1, &l->tiles);
+}
+
+static sk_status say_weights(sk_layout *l, const words *w)
+{
+    if (w->n != 4 || strcmp(w->w[1], "in") || strcmp(w->w[3], "tiles"))
+        return sk_fail(SK_ECONF, "layout: \"weights\" reads \"weights in N tiles\"");
+    return set_tiles(l, w->w[2]);
+}
+
 static sk_status say_keep(sk_layout *l, const words *w)
 {
     static const char *const said[] = {"keep", "gathered", "weights"};
@@ -352,7 +365,7 @@ static const struct verb {
              {"schedule", say_schedule}, {"gather", say_gather},
              {"keep", say_keep},         {"canonical", say_canonical},
              {"overlap", say_overlap},   {"recompute", say_again},
-             {"offload", say_offload}};
+             {"offload", say_offload},   {"weights", say_weights}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -420,7 +433,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
                                         "zero",     "sp",      "micro",    "by",   "chunks",
                                         "schedule", "balance", "prefetch", "keep", "recompute",
-                                        "offload",  "replica", "overlap"};
+                                        "offload",  "replica", "overlap",  "tiles"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -437,6 +450,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (!strcmp(word, "chunks")) return set_chunks(l, value);
     if (!strcmp(word, "prefetch")) return set_prefetch(l, word, value);
     if (!strcmp(word, "overlap")) return set_overlap(l, value);
+    if (!strcmp(word, "tiles")) return set_tiles(l, value);
     if (!strcmp(word, "by")) {
         SK_TRY(once(word, *s->by));
         snprintf(s->by, sizeof s->by, "%s", value);
@@ -555,6 +569,16 @@ static sk_status check_offload(const sk_layout *l)
                              "are updated there, on the device; leave one of the two out");
 }
 
+static sk_status check_tiles(const sk_layout *l)
+{
+    if (l->tiles > 1 && l->shard == SK_SHARD_PARAMS)
+        return sk_fail(SK_ECONF, "layout: tiles are of weights that a rank keeps whole, and zero=3 "
+                                 "gathers them for each layer; leave one of the two out");
+    if (l->tiles < 2 || (l->home[SK_PARAMS] && l->home[SK_STATE])) return SK_OK;
+    return sk_fail(SK_ECONF, "layout: tiles are how weights outside of the device come there, and "
+                             "they are updated where they live; say offload=weights+state too");
+}
+
 /* Words that go with sharded weights, stages or split products, where there are none. */
 static sk_status check_idle(const sk_layout *l)
 {
@@ -593,6 +617,7 @@ static sk_status check(const sk_layout *l, int n_ranks)
                        l->mesh.name[l->shard_axis]);
     SK_TRY(check_replica(l));
     SK_TRY(check_offload(l));
+    SK_TRY(check_tiles(l));
     SK_TRY(check_idle(l));
     if (n_ranks > 0 && ranks != n_ranks)
         return sk_fail(SK_ECONF,
@@ -671,6 +696,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
     for (int t = SK_HOST; t < SK_N_TIERS; t++) print_home(&o, l, (sk_tier)t, "\noffload", " to ");
+    if (l->tiles > 1) sk_out_add(&o, "\nweights in %d tiles", l->tiles);
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
@@ -690,5 +716,6 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
     for (int t = SK_HOST; t < SK_N_TIERS; t++)
         print_home(&o, l, (sk_tier)t, o.n ? " · offload" : "offload", " to ");
+    if (l->tiles > 1) sk_out_add(&o, " · %d tiles", l->tiles);
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }

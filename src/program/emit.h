@@ -45,6 +45,10 @@ typedef struct sk_portion { /* a gradient: all of it, or in canonical order what
     sk_subtree *done; /* by micro-batch: subtrees that wait for their other half */
 } sk_portion;
 
+typedef struct sk_cuts { /* of a buffer in tiles: its parts, one behind the other */
+    int whole, first, n;
+} sk_cuts;
+
 typedef struct sk_emit {
     sk_program *p;
     sk_arena *tmp; /* what only the passes need, and lists of the program while they grow */
@@ -92,7 +96,11 @@ typedef struct sk_emit {
     struct {
         sk_portion *v;
         int n, cap;
-    } portions;    /* gradients that are reduced task by task */
+    } portions; /* gradients that are reduced task by task */
+    struct {
+        sk_cuts *v;
+        int n, cap;
+    } cuts;
     sk_ints ready; /* parameters whose gradients can be reduced */
     int64_t ready_bytes;
     sk_ints flying;   /* calls that were started and not waited for */
@@ -167,6 +175,9 @@ bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t);
 
 /* turns.c: a node beside the collectives that bring its operands or take its result away. */
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
+
+/* tiles.c: a product whose weight comes in tiles. */
+sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done);
 
 /* ring.c: a node whose operands go round an axis. */
 int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */

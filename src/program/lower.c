@@ -71,7 +71,8 @@ static sk_status node(sk_emit *e, const sk_node *n)
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    if (!e->again) SK_TRY(sk_emit_turns(e, n, &done));
+    SK_TRY(sk_emit_tiles(e, n, &done));
+    if (!e->again && !done) SK_TRY(sk_emit_turns(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];
@@ -349,6 +350,9 @@ static sk_status prepare(sk_emit *e)
     sk_emit_again_open(e);
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
+    if (e->l->canonical && e->l->tiles > 1)
+        return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
+                                 "leave one of the two out");
     for (int i = 0; e->l->canonical && i < p->params.n; i++)
         if (sk_narrow(p->params.v[i].tensor))
             return sk_fail(SK_ECONF,

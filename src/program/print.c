@@ -6,8 +6,9 @@
 #include <string.h>
 
 const char *const sk_act_names[SK_N_ACTS] = {
-    "load",  "op",   "slice",  "add",   "zero", "start",  "wait", "send",    "recv", "sent",
-    "stats", "clip", "update", "ahead", "join", "narrow", "pend", "squares", "copy", "copied"};
+    "load",  "op",   "slice",  "paste", "add",     "zero", "start",
+    "wait",  "send", "recv",   "sent",  "stats",   "clip", "update",
+    "ahead", "join", "narrow", "pend",  "squares", "copy", "copied"};
 static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
                                                    "broadcast",  "reduce",         "gather",
                                                    "scatter",    "all-to-all",     "all-to-all-v"};

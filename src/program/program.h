@@ -60,20 +60,23 @@ typedef struct sk_buffer {
     bool keep;       /* from step to step */
     bool common;     /* one memory with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zeros before the first step (optimizer state, memories); heaps come so */
+    bool tile;  /* a part that is brought alone, where all lives outside of the device */
     int within; /* a part of this buffer, or -1 */
     int64_t part_at; /* bytes from its start */
 } sk_buffer;
 
 typedef enum sk_act {
-    SK_DO_LOAD,    /* fill out[0] from the data: an input of the graph */
-    SK_DO_OP,      /* node on in[] -> out[] */
-    SK_DO_SLICE,   /* out[0] = the part of in[0] that its box says */
-    SK_DO_ADD,     /* out[0] += in[0] */
-    SK_DO_ZERO,    /* out[0] = 0 */
-    SK_DO_START,   /* announce call */
-    SK_DO_WAIT,    /* finish call */
-    SK_DO_SEND,    /* in[0] to a stage */
-    SK_DO_RECV,    /* out[0] from a stage */
+    SK_DO_LOAD, /* fill out[0] from the data: an input of the graph */
+    SK_DO_OP,   /* node on in[] -> out[] */
+    SK_DO_SLICE,
+    /* out[0] = the part of in[0] that its box says */ SK_DO_PASTE, /* the part of out[0] that the
+                                                                       box of in[0] says = in[0] */
+    SK_DO_ADD,                                                      /* out[0] += in[0] */
+    SK_DO_ZERO,                                                     /* out[0] = 0 */
+    SK_DO_START,                                                    /* announce call */
+    SK_DO_WAIT,                                                     /* finish call */
+    SK_DO_SEND,                                                     /* in[0] to a stage */
+    SK_DO_RECV,                                                     /* out[0] from a stage */
     SK_DO_SENT,    /* the first `count` sends of this step to peer have arrived */
     SK_DO_STATS,   /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
                       out[1]: squared gradients as an exact number, in canonical order */

@@ -11,8 +11,9 @@
  *     copy here -> home      right behind the last, if one of them wrote
  *     copied                 some groups later, or before the next use
  *
- * A stay is a run of uses by neighbouring groups; a group is a layer of a task, or of the update.
- * If all uses of a stay are of one part of the buffer, only that part is copied.
+ * A stay is a run of uses by neighbouring groups; a group is a layer of a task, or of the update;
+ * of what comes in tiles (tiles.c) each tile is one.  If all uses of a stay are of one part of the
+ * buffer, only that part is copied.
  * Copies are done in the order in which they were begun. */
 #include "program/emit.h"
 
@@ -63,6 +64,7 @@ typedef struct tiers {
         note *v;
         int n, cap;
     } notes;
+    int *ready; /* by buffer: since this instruction its home has been written by tiles; or -1 */
     int there;  /* the home of the buffer at hand has been written: since this instruction */
     int stored; /* the note of a copy home that is not waited for, or -1 */
 } tiers;
@@ -98,10 +100,18 @@ static int root(const sk_program *p, int buf)
     return buf;
 }
 
+/* What is brought on its own: a buffer, or a tile of one. */
+static int unit(const sk_program *p, int buf)
+{
+    while (p->bufs.v[buf].within >= 0 && !p->bufs.v[buf].tile) buf = p->bufs.v[buf].within;
+    return buf;
+}
+
 /* --- groups --- */
 
-static bool same_group(const sk_inst *a, const sk_inst *b)
+static bool same_group(const tiers *x, const sk_inst *a, const sk_inst *b)
 {
+    if (x->e->l->tiles > 1 && (a->turn != b->turn || a->turns != b->turns)) return false;
     return a->micro == b->micro && a->phase == b->phase && a->layer == b->layer &&
            a->work == b->work;
 }
@@ -114,7 +124,7 @@ static void find_groups(tiers *x)
     int g = -1;
     for (int pc = 0; pc < p->insts.n; pc++) {
         bool first = pc == 0 || pc == p->n_train;
-        if (first || !same_group(&p->insts.v[pc], &p->insts.v[pc - 1])) x->begin[++g] = pc;
+        if (first || !same_group(x, &p->insts.v[pc], &p->insts.v[pc - 1])) x->begin[++g] = pc;
         x->group[pc] = g;
     }
     x->n_groups = g + 1;
@@ -135,7 +145,7 @@ static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writ
     if (*slot < 0) return;
     const sk_buffer *b = &x->p->bufs.v[*slot];
     if (!b->tensor) return; /* numbers of the engine's own are seen from everywhere */
-    int r = root(x->p, *slot), n = x->uses.n;
+    int r = unit(x->p, *slot), n = x->uses.n;
     *sk_push(x->tmp, &x->uses) = (use){slot, *slot, from, to, reads, writes, false, at, -1};
     if (x->head[r] < 0) x->head[r] = n;
     else x->uses.v[x->tail[r]].next = n;
@@ -234,6 +244,7 @@ static int64_t part_at(const sk_program *p, int buf)
 /* Files are read and written by pages. */
 static bool on_pages(const sk_program *p, int buf, int part)
 {
+    if (part == buf) return true; /* all of it, or a tile that was looked at */
     int64_t at = part_at(p, part), end = at + p->bufs.v[part].bytes;
     return at % SK_FILE_PAGE == 0 && (end % SK_FILE_PAGE == 0 || end == p->bufs.v[buf].bytes);
 }
@@ -252,7 +263,7 @@ static int extent(const tiers *x, const stay *s, int buf, sk_tier home)
 static int clone(tiers *x, int of, sk_tier at, int within, int64_t part_at)
 {
     sk_buffer b = x->p->bufs.v[of];
-    b.keep = b.zero = b.common = false;
+    b.keep = b.zero = b.common = b.tile = false;
     b.tier = at;
     b.within = within;
     b.part_at = part_at;
@@ -276,11 +287,22 @@ static void rename_uses(tiers *x, const stay *s, int what, int copy)
     }
 }
 
+/* The first use of the whole buffer, of which a tile went home, from `pc` on. */
+static int whole_used(const tiers *x, int part, int pc)
+{
+    int buf = root(x->p, part);
+    for (int u = part == buf ? -1 : x->head[buf]; u >= 0; u = x->uses.v[u].next)
+        if (x->uses.v[u].from >= pc) return x->uses.v[u].from;
+    return x->p->insts.n;
+}
+
 /* A copy home that is under way is waited for before `pc`, if not before. */
 static void settle(tiers *x, int pc)
 {
     if (x->stored < 0) return;
     const note n = x->notes.v[x->stored];
+    int whole = whole_used(x, n.to, n.pc);
+    if (pc > whole) pc = whole;
     int late = x->group[n.pc - 1] + 1 + NEAR;
     int when = late < x->n_groups ? x->begin[late] : x->p->insts.n;
     if (when > pc) when = pc;
@@ -319,7 +341,7 @@ static void close_stay(tiers *x, const stay *s, int buf, sk_tier home, bool more
     settle(x, s->from);
     if (x->there >= 0 && (first->reads || first->as != what)) fetch(x, s, what, copy);
     rename_uses(x, s, what, copy);
-    if (writes && (more || x->p->bufs.v[buf].keep)) store(x, s, what, copy);
+    if (writes && (more || x->p->bufs.v[root(x->p, buf)].keep)) store(x, s, what, copy);
 }
 
 static bool joins(const tiers *x, const stay *s, const use *y)
@@ -332,7 +354,7 @@ static bool joins(const tiers *x, const stay *s, const use *y)
 /* All uses of a buffer, in order. */
 static void plan_buffer(tiers *x, int buf, sk_tier home)
 {
-    const sk_buffer *b = &x->p->bufs.v[buf];
+    const sk_buffer *b = &x->p->bufs.v[root(x->p, buf)];
     bool given = b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
     stay s = {.first = -1};
     int section = -1;
@@ -344,7 +366,7 @@ static void plan_buffer(tiers *x, int buf, sk_tier home)
         if (section != section_end(x, y.from)) {
             settle(x, section);
             section = section_end(x, y.from);
-            x->there = given ? section_begin(x, y.from) : -1;
+            x->there = given ? section_begin(x, y.from) : x->ready[buf];
         }
         if (y.at == home) {
             settle(x, y.from);
@@ -357,6 +379,8 @@ static void plan_buffer(tiers *x, int buf, sk_tier home)
     }
     if (s.first >= 0) close_stay(x, &s, buf, home, false);
     settle(x, section);
+    int whole = root(x->p, buf);
+    if (whole != buf && x->there > x->ready[whole]) x->ready[whole] = x->there;
 }
 
 static bool leaves(const tiers *x, int buf, sk_tier home)
@@ -425,9 +449,11 @@ void sk_emit_tiers(sk_emit *e)
     int n = e->p->bufs.n;
     find_groups(&x);
     find_uses(&x);
-    for (int i = 0; i < n; i++) {
-        if (e->p->bufs.v[i].within >= 0) continue;
-        sk_tier home = home_of(&x, i);
+    x.ready = sk_many(e->tmp, int, n + 1);
+    memset(x.ready, -1, sizeof(int) * (size_t)n);
+    for (int i = n - 1; i >= 0; i--) { /* tiles, which come behind it, before the whole */
+        if (unit(e->p, i) != i) continue;
+        sk_tier home = home_of(&x, root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);
         e->p->bufs.v[i].tier = home;
     }

@@ -440,7 +440,8 @@ static sk_status one_inst(const sk_program *p, marks *m, int pc)
     if (in->copy >= 0) return one_copy(p, m, in, pc);
     for (int o = 0; o < SK_MAX_OUT; o++) {
         SK_TRY(untouched(p, m, in->out[o], pc));
-        if (in->out[o] >= 0) write(p, m, in->out[o]);
+        bool all = in->act != SK_DO_PASTE || in->turn + 1 == in->turns;
+        if (in->out[o] >= 0 && all) write(p, m, in->out[o]);
     }
     if (in->beside || in->act == SK_DO_JOIN) mark_beside(p, m, in);
     return SK_OK;

@@ -197,6 +197,8 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
         return out * (2 + p->optim->n_state);
     case SK_DO_SLICE:
         return 2 * out;
+    case SK_DO_PASTE:
+        return 2 * p->bufs.v[in->in[0]].bytes;
     case SK_DO_ADD:
         return 3 * out;
     case SK_DO_LOAD:

@@ -427,21 +427,36 @@ static sk_status load(sk_run *r, const sk_inst *in)
     return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->step, r->validation, to);
 }
 
+/* Where row i of a part begins in the whole, in elements. */
+static int64_t row_at(const sk_view *part, const sk_view *whole, int64_t i)
+{
+    int64_t at = 0;
+    for (int d = part->n - 1; d >= 0; d--) {
+        int64_t k = d == part->n - 1 ? 0 : i % part->size[d];
+        if (d < part->n - 1) i /= part->size[d];
+        at += (part->at[d] - whole->at[d] + k) * whole->step[d];
+    }
+    return at;
+}
+
+static int64_t row_of(const sk_view *v) { return v->n ? v->size[v->n - 1] : 1; }
+static int64_t rows_of(const sk_view *v) { return row_of(v) ? sk_count(v) / row_of(v) : 0; }
+
 /* Copy the part of a box that another box asks for, row by row. */
 static void slice(const sk_view *from, const sk_view *to)
 {
-    size_t size = sk_dtype_size(to->type);
-    int64_t row = to->n ? to->size[to->n - 1] : 1, n = row ? sk_count(to) / row : 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t rest = i, at = 0;
-        for (int d = to->n - 1; d >= 0; d--) {
-            int64_t k = d == to->n - 1 ? 0 : rest % to->size[d];
-            if (d < to->n - 1) rest /= to->size[d];
-            at += (to->at[d] - from->at[d] + k) * from->step[d];
-        }
-        memcpy((char *)to->data + (size_t)(i * row) * size,
-               (const char *)from->data + (size_t)at * size, (size_t)row * size);
-    }
+    size_t size = sk_dtype_size(to->type), bytes = (size_t)row_of(to) * size;
+    for (int64_t i = 0; i < rows_of(to); i++)
+        memcpy((char *)to->data + (size_t)i * bytes,
+               (const char *)from->data + (size_t)row_at(to, from, i) * size, bytes);
+}
+
+static void paste(const sk_view *from, const sk_view *to)
+{
+    size_t size = sk_dtype_size(to->type), bytes = (size_t)row_of(from) * size;
+    for (int64_t i = 0; i < rows_of(from); i++)
+        memcpy((char *)to->data + (size_t)row_at(from, to, i) * size,
+               (const char *)from->data + (size_t)i * bytes, bytes);
 }
 
 typedef struct pair_job {
@@ -1029,6 +1044,12 @@ static sk_status one(sk_run *r, int pc)
         sk_view from = sk_buffer_view(r->p, in->in[0], r->base);
         sk_view to = sk_buffer_view(r->p, in->out[0], r->base);
         slice(&from, &to);
+        return SK_OK;
+    }
+    case SK_DO_PASTE: {
+        sk_view from = sk_buffer_view(r->p, in->in[0], r->base);
+        sk_view to = sk_buffer_view(r->p, in->out[0], r->base);
+        paste(&from, &to);
         return SK_OK;
     }
     case SK_DO_ADD:
