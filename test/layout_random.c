@@ -417,6 +417,8 @@ static void draw_layout(pair *p)
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
     if (one_in(3) && !own && !strstr(p->model, "bits=16")) say(p->layout, "%s", canonical);
+    if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
+    if (one_in(4)) say(p->layout, "; keep cheap results");
 }
 
 /* --- judging a pair --- */
@@ -867,6 +869,8 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (l.overlap > 1) count(c, "overlap", p);
     if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
     if (l.replica) count(c, "replica", p);
+    if (l.partition) count(c, "partition", p);
+    if (l.keep_cheap) count(c, "cheap results kept", p);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }
 

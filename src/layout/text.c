@@ -265,9 +265,18 @@ static sk_status say_again(sk_layout *l, const words *w)
 
 static sk_status say_keep(sk_layout *l, const words *w)
 {
-    static const char *const said[] = {"keep", "gathered", "weights"};
-    l->keep = says(w, said, 3);
-    return l->keep ? SK_OK : sk_fail(SK_ECONF, "layout: \"keep\" reads \"keep gathered weights\"");
+    static const char *const weights[] = {"keep", "gathered", "weights"};
+    static const char *const pieces[] = {"keep", "results", "in", "pieces"};
+    static const char *const cheap[] = {"keep", "cheap", "results"};
+    bool *word = says(w, weights, 3)  ? &l->keep
+                 : says(w, pieces, 4) ? &l->partition
+                 : says(w, cheap, 3)  ? &l->keep_cheap
+                                      : NULL;
+    if (!word)
+        return sk_fail(SK_ECONF, "layout: \"keep\" reads \"keep gathered weights\", \"keep results "
+                                 "in pieces\" or \"keep cheap results\"");
+    *word = true;
+    return SK_OK;
 }
 
 static sk_status say_canonical(sk_layout *l, const words *w)
@@ -344,11 +353,12 @@ static sk_status set_zero(shorts *s, const char *text)
 
 static bool *flag_of(sk_layout *l, shorts *s, const char *word)
 {
-    return !strcmp(word, "sp")        ? &s->sp
-           : !strcmp(word, "replica") ? &l->replica
-           : !strcmp(word, "balance") ? &l->balance
-           : !strcmp(word, "keep")    ? &l->keep
-                                      : NULL;
+    return !strcmp(word, "sp")          ? &s->sp
+           : !strcmp(word, "replica")   ? &l->replica
+           : !strcmp(word, "balance")   ? &l->balance
+           : !strcmp(word, "keep")      ? &l->keep
+           : !strcmp(word, "partition") ? &l->partition
+                                        : NULL;
 }
 
 static sk_status set_flag(bool *flag, const char *word, const char *value)
@@ -375,12 +385,14 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
                                         "zero",     "sp",      "micro",    "by",   "chunks",
                                         "schedule", "balance", "prefetch", "keep", "recompute",
-                                        "offload",  "replica", "overlap"};
+                                        "offload",  "replica", "overlap",  "partition"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
     int which = sugar_find(word);
     bool *flag = flag_of(l, s, word);
+    if (flag == &l->keep && !strcmp(value, "cheap"))
+        return set_flag(&l->keep_cheap, "keep=cheap", NULL);
     if (flag) return set_flag(flag, word, eq ? value : NULL);
     if (!eq) return no_value(word);
     if (which >= 0) {
@@ -514,6 +526,11 @@ static sk_status check_idle(const sk_layout *l)
                        "layout: overlap is about products that wait for other ranks, and no letter "
                        "is split that makes them wait; use tp=2 (split h f v over AXIS) or leave "
                        "it out");
+    if (l->partition && !products_wait(l))
+        return sk_fail(SK_ECONF,
+                       "layout: partition is about results that several ranks would keep alike, "
+                       "and no letter is split that leaves them so; use tp=2 (split h f v over "
+                       "AXIS) or leave it out");
     return SK_OK;
 }
 
@@ -597,6 +614,8 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
     if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
+    if (l->partition) sk_out_add(&o, "\nkeep results in pieces");
+    if (l->keep_cheap) sk_out_add(&o, "\nkeep cheap results");
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
@@ -614,5 +633,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
     if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
+    if (l->partition) sk_out_add(&o, " · partition");
+    if (l->keep_cheap) sk_out_add(&o, "%skeep cheap", o.n ? " · " : "");
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }
