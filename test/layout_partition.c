@@ -124,10 +124,9 @@ static void bytes(const char *model, const char *layout, int tp, sk_dtype type)
     sk_trial plain = trial(model, layout), t = trial(model, text);
     plain.dtype = t.dtype = type;
     cost before = cost_of(&plain), after = cost_of(&t);
-    bool good = before.whole > 0 && after.whole == 0 &&
-                after.split == before.split + before.whole / tp &&
-                after.wire == before.wire + before.whole / tp * (tp - 1) &&
-                after.acts < before.acts;
+    bool good =
+        before.whole > 0 && after.whole == 0 && after.split == before.split + before.whole / tp &&
+        after.wire == before.wire + before.whole / tp * (tp - 1) && after.acts < before.acts;
     if (!good)
         printf("%s: %s: kept %lld + %lld, then %lld + %lld; wire %lld, then %lld; activations "
                "%lld, then %lld\n",

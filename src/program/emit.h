@@ -146,7 +146,7 @@ void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand
 void sk_emit_trim(sk_emit *e, const sk_tensor *t);   /* only as it was made, or came */
 /* Nothing of it that is whole over an axis which the state splits. */
 void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s);
-sk_state sk_state_settled(const sk_state *s);        /* partial becomes whole */
+sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
 
 /* cross.c: messages between stages. */
 void sk_emit_cross_open(sk_emit *e);

@@ -4,9 +4,9 @@
  * Tensor parallelism leaves results whole between its products: the ranks of the axis keep the same
  * bytes.  Where the layout says "keep results in pieces", a result that the backward pass will read
  * is cut after its last reader of the forward pass: a slice goes along the first dim behind the
- * batch that no other axis cuts, and what is whole is given up.  A reader of the backward pass finds
- * the piece and gathers it, as it would anything that is split (reshard.c).  A result that is split
- * anyway (sequence parallelism) gives up what was gathered of it.
+ * batch that no other axis cuts, and what is whole is given up.  A reader of the backward pass
+ * finds the piece and gathers it, as it would anything that is split (reshard.c).  A result that is
+ * split anyway (sequence parallelism) gives up what was gathered of it.
  *
  *     forward    x whole -> readers -> slice x/tp, kept
  *     backward   gather x/tp -> readers
