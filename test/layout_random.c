@@ -428,6 +428,8 @@ static void draw_layout(pair *p)
     else say_long(&l, p->layout);
     draw_homes(&l, p->layout);
     if (one_in(3) && !own && !strstr(p->model, "bits=16")) say(p->layout, "%s", canonical);
+    if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
+    if (one_in(4)) say(p->layout, "; keep cheap results");
 }
 
 /* --- judging a pair --- */
@@ -880,6 +882,8 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (l.replica) count(c, "replica", p);
     for (int w = 0; w < SK_N_WARES; w++)
         if (l.home[w]) count_f(c, p, "%s to %s", sk_ware_names[w], sk_tier_names[l.home[w]]);
+    if (l.partition) count(c, "partition", p);
+    if (l.keep_cheap) count(c, "cheap results kept", p);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }
 

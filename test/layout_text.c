@@ -16,7 +16,8 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
                 a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
                 !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
                 a->prefetch == b->prefetch && a->tiles == b->tiles &&
-                !memcmp(a->home, b->home, sizeof a->home);
+                !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
+                a->keep == b->keep && a->keep_cheap == b->keep_cheap;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -71,6 +72,11 @@ static const struct {
      "mesh dp=1; offload state weights grads acts to file; gather weights 3 ahead"},
     {"offload=weights+state tiles=4",
      "mesh dp=1; offload state weights to host; weights in 4 tiles"},
+    {"tp=2 recompute=full partition",
+     "mesh tp=2; split h f v over tp; recompute full; keep results in pieces"},
+    {"dp=2 keep=cheap", "mesh dp=2; split b over dp; keep cheap results"},
+    {"dp=2 zero=3 keep keep=cheap",
+     "mesh dp=2; split b over dp; shard params over dp; keep gathered weights; keep cheap results"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -110,6 +116,10 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "pp 2 · dp 2 · zero 2 · micro 4 · 1f1b"));
     check(!sk_layout_read("dp=2 replica", 2, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · zero 1 · replica"));
+    check(!sk_layout_read("tp=2 recompute=full partition keep=cheap", 2, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "tp 2 · recompute full · partition · keep cheap"));
+    check(!sk_layout_read("keep=cheap", 1, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "keep cheap"));
 }
 
 /* --- stories --- */
@@ -166,6 +176,14 @@ static const struct {
     {"mesh tp=2; overlap 2", "overlap in N turns", 0},
     {"dp=2 overlap=2", "overlap is about products that wait", 0},
     {"cp=2 ep=2 overlap=2", "use tp=2", 0},
+    {"dp=2 partition", "use tp=2", 0},
+    {"cp=2 partition", "results that several ranks would keep alike", 0},
+    {"tp=2 partition=2", "takes no value", 0},
+    {"tp=2 partition partition", "'partition' is said twice", 0},
+    {"tp=2 partiton=2", "did you mean \"partition\"", 0},
+    {"tp=2; keep results", "keep results in pieces", 0},
+    {"keep=cheap keep=cheap", "said twice", 0},
+    {"keep=dear", "takes no value", 0},
     {"tp=2 overlpa=2", "did you mean \"overlap\"", 0},
     {"dp=2 zero=4", "0 to 3 exist", 0},
     {"dp=2 zero=-1", "from 0 to", 0},

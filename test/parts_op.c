@@ -212,6 +212,17 @@ static double layernorm(const trial *t, int64_t i)
     return (in(t, 0, i) - mean) / sqrt(var + t->s->attr[0]) * in(t, 1, c) + in(t, 2, c);
 }
 
+static double softmax(const trial *t, int64_t i)
+{
+    int64_t n = size_of(t, 's'), s = i % n;
+    int64_t sees = t->s->attr[1] != 0 ? i / n % size_of(t, 't') + 1 : n;
+    double sum = 0;
+    for (int64_t k = 0; k < sees; k++) sum += exp(t->s->attr[0] * in(t, 0, i - s + k));
+    return s < sees ? exp(t->s->attr[0] * in(t, 0, i)) / sum : 0;
+}
+
+static double same(const trial *t, int64_t i) { return in(t, 0, i); }
+
 static double rmsnorm(const trial *t, int64_t i)
 {
     int64_t n = size_of(t, 'c'), c = i % n;
@@ -362,8 +373,10 @@ static const struct {
     {"embedding", embedding},
     {"layernorm", layernorm},
     {"load", load},
+    {"rename", same},
     {"rmsnorm", rmsnorm},
     {"rope", rope},
+    {"softmax", softmax},
     {"sum", einsum},
     {"swiglu", swiglu},
     {"xent_loss", xent_loss},

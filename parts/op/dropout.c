@@ -46,6 +46,7 @@ const sk_op sk_op_dropout = {
     .doc = "zeros with probability p, the rest scaled to keep the mean",
     .dims = "*->*",
     .n_in = 1,
+    .flags = SK_OP_AGAIN,
     .reuse = 1,
     .grad = grad,
     .flops = flops,

@@ -100,6 +100,6 @@ void sk_graph_grad(sk_graph *g)
     g->phase = SK_BACKWARD;
     for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d);
     if (!g->status) drop_dead(g);
-    if (!g->status) sk_graph_recompute(g);
+    if (!g->status && !g->keep_cheap) sk_graph_recompute(g);
     g->phase = SK_FORWARD;
 }

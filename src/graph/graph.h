@@ -82,6 +82,7 @@ struct sk_graph {
     char cut[64];      /* letters that a layout will split: ops may write themselves otherwise */
     char dealt;        /* a letter whose places are dealt in zigzag (base/zigzag.h), or 0 */
     int zigzag;        /* to so many ranks */
+    bool keep_cheap;   /* results of cheap ops are kept for the backward half */
     int draws;         /* places that draw random numbers, so far: each has a number of its own */
     int layer;         /* given to nodes made from now on */
     int n_layers;      /* 1 + the highest layer used */

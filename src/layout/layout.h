@@ -19,8 +19,8 @@
  *
  * More words: "stages over pp schedule interleaved chunks 2 micro 8 balanced", "split t over cp by
  * exchange" (or ring; usually gather), "gather weights 2 ahead", "keep gathered weights",
- * "overlap in 4 turns", "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep,
- * overlap=4, balance.
+ * "overlap in 4 turns", "keep results in pieces", "keep cheap results", "canonical order"; in short
+ * sp, cp=2, by=ring, chunks=2, prefetch=2, keep, overlap=4, partition, keep=cheap, balance.
  *
  * What a rank keeps may live outside of its device: "offload state grads to host", "offload acts to
  * file", "weights in 4 tiles"; in short tiles=4, offload=state+grads, offload=acts:file,
@@ -78,6 +78,9 @@ typedef struct sk_layout {
                                         the name of an op; empty: nothing */
     int again_blocks;                /* full: the first of each stage; 0: all */
     bool again_said;                 /* the text says it, if only "none" */
+    bool partition;                  /* results are kept for the backward pass as pieces, cut over
+                                        the axes whose ranks would all keep the same */
+    bool keep_cheap;                 /* results of cheap ops are kept, not made again */
     bool canonical;                  /* sums in the order of base/cells.h */
 } sk_layout;
 
@@ -92,6 +95,8 @@ int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
 bool sk_layout_away(const sk_layout *l);              /* something lives outside of the device */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
+/* Does the axis split letters other than the batch?  Then ranks along it have results alike. */
+bool sk_layout_repeats(const sk_layout *l, int axis);
 /* The axis that is the k-th to cut dims: the mesh's last axis first.  Last of all cuts, of the
  * batch, an axis that splits other letters too (experts: it must be free to exchange one for the
  * other); of other dims, the axis that shards parameters (its pieces lie side by side). */
@@ -100,7 +105,8 @@ int sk_layout_cutter(const sk_layout *l, bool batch, int k);
 /* Does some operand or result need all of the letter while others are split along it? */
 bool sk_node_far(const sk_node *n, char letter);
 
-/* To be said to a graph before a model writes it: which letters will be split. */
+/* To be said to a graph before a model writes it: which letters will be split, and whether results
+ * of cheap ops are kept. */
 void sk_layout_expect(const sk_layout *l, sk_graph *g);
 /* And after: does the model have what is split?  Letters that short words imply may be missing as
  * long as their axis has something to do, so that one text serves many models. */

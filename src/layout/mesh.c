@@ -39,6 +39,12 @@ bool sk_layout_splits(const sk_layout *l, int axis, char letter)
     return strchr(l->split[axis], letter) != NULL;
 }
 
+bool sk_layout_repeats(const sk_layout *l, int axis)
+{
+    const char *letters = l->split[axis];
+    return axis != l->stage_axis && l->mesh.size[axis] > 1 && letters[strspn(letters, "b")];
+}
+
 void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
 {
     *from = n * i / p;
@@ -84,6 +90,7 @@ char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const s
 void sk_layout_expect(const sk_layout *l, sk_graph *g)
 {
     int dealt = 1;
+    g->keep_cheap = l->keep_cheap;
     for (int a = 0; a < l->mesh.n; a++) {
         char letter = l->split[a][0];
         if (!letter || a == l->stage_axis || l->mesh.size[a] == 1) continue;

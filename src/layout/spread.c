@@ -6,7 +6,9 @@
  * split, the others are partial.  A node without such a letter works on whole
  * operands.  A linear one whose operands are all partial passes that on: so gradients of
  * branches are joined first and reduced once (not in canonical order, where each sum is
- * finished before the next).
+ * finished before the next).  In the forward pass a partial sum does not leave its layer: what goes
+ * from block to block would be kept as each rank's own sum, whole beside it, and reduced for every
+ * reader.
  *
  * If an axis splits several of a node's letters, one along which a weight and an activation
  * lie side by side wins (experts: the tokens travel, not the weights).  Then, where there are
@@ -177,6 +179,7 @@ static bool all_partial(const sk_spread *sp, const sk_node *n, int axis)
         const sk_tensor *t = n->in[i];
         if (t->role != SK_VALUE || sp->made[t->id].how[axis] != SK_PSUM) return false;
         if (sp->stage[t->from->id] != sp->stage[n->id]) return false; /* it was settled to travel */
+        if (n->phase == SK_FORWARD && t->from->layer != n->layer) return false;
     }
     return true;
 }

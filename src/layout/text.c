@@ -331,9 +331,18 @@ static sk_status say_weights(sk_layout *l, const words *w)
 
 static sk_status say_keep(sk_layout *l, const words *w)
 {
-    static const char *const said[] = {"keep", "gathered", "weights"};
-    l->keep = says(w, said, 3);
-    return l->keep ? SK_OK : sk_fail(SK_ECONF, "layout: \"keep\" reads \"keep gathered weights\"");
+    static const char *const weights[] = {"keep", "gathered", "weights"};
+    static const char *const pieces[] = {"keep", "results", "in", "pieces"};
+    static const char *const cheap[] = {"keep", "cheap", "results"};
+    bool *word = says(w, weights, 3)  ? &l->keep
+                 : says(w, pieces, 4) ? &l->partition
+                 : says(w, cheap, 3)  ? &l->keep_cheap
+                                      : NULL;
+    if (!word)
+        return sk_fail(SK_ECONF, "layout: \"keep\" reads \"keep gathered weights\", \"keep results "
+                                 "in pieces\" or \"keep cheap results\"");
+    *word = true;
+    return SK_OK;
 }
 
 static sk_status say_canonical(sk_layout *l, const words *w)
@@ -402,11 +411,12 @@ static sk_status set_zero(shorts *s, const char *text)
 
 static bool *flag_of(sk_layout *l, shorts *s, const char *word)
 {
-    return !strcmp(word, "sp")        ? &s->sp
-           : !strcmp(word, "replica") ? &l->replica
-           : !strcmp(word, "balance") ? &l->balance
-           : !strcmp(word, "keep")    ? &l->keep
-                                      : NULL;
+    return !strcmp(word, "sp")          ? &s->sp
+           : !strcmp(word, "replica")   ? &l->replica
+           : !strcmp(word, "balance")   ? &l->balance
+           : !strcmp(word, "keep")      ? &l->keep
+           : !strcmp(word, "partition") ? &l->partition
+                                        : NULL;
 }
 
 static sk_status set_flag(bool *flag, const char *word, const char *value)
@@ -430,15 +440,17 @@ static sk_status no_value(const char *word)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
-                                        "zero",     "sp",      "micro",    "by",   "chunks",
-                                        "schedule", "balance", "prefetch", "keep", "recompute",
-                                        "offload",  "replica", "overlap",  "tiles"};
+    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",    "ep",
+                                        "zero",     "sp",      "micro",    "by",    "chunks",
+                                        "schedule", "balance", "prefetch", "keep",  "recompute",
+                                        "offload",  "replica", "overlap",  "tiles", "partition"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
     int which = sugar_find(word);
     bool *flag = flag_of(l, s, word);
+    if (flag == &l->keep && !strcmp(value, "cheap"))
+        return set_flag(&l->keep_cheap, "keep=cheap", NULL);
     if (flag) return set_flag(flag, word, eq ? value : NULL);
     if (!eq) return no_value(word);
     if (which >= 0) {
@@ -597,6 +609,11 @@ static sk_status check_idle(const sk_layout *l)
                        "layout: overlap is about products that wait for other ranks, and no letter "
                        "is split that makes them wait; use tp=2 (split h f v over AXIS) or leave "
                        "it out");
+    if (l->partition && !products_wait(l))
+        return sk_fail(SK_ECONF,
+                       "layout: partition is about results that several ranks would keep alike, "
+                       "and no letter is split that leaves them so; use tp=2 (split h f v over "
+                       "AXIS) or leave it out");
     return SK_OK;
 }
 
@@ -697,6 +714,8 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
     for (int t = SK_HOST; t < SK_N_TIERS; t++) print_home(&o, l, (sk_tier)t, "\noffload", " to ");
     if (l->tiles > 1) sk_out_add(&o, "\nweights in %d tiles", l->tiles);
+    if (l->partition) sk_out_add(&o, "\nkeep results in pieces");
+    if (l->keep_cheap) sk_out_add(&o, "\nkeep cheap results");
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
@@ -717,5 +736,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     for (int t = SK_HOST; t < SK_N_TIERS; t++)
         print_home(&o, l, (sk_tier)t, o.n ? " · offload" : "offload", " to ");
     if (l->tiles > 1) sk_out_add(&o, " · %d tiles", l->tiles);
+    if (l->partition) sk_out_add(&o, " · partition");
+    if (l->keep_cheap) sk_out_add(&o, "%skeep cheap", o.n ? " · " : "");
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }

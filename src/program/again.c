@@ -7,7 +7,9 @@
  * the bits are the same.
  *
  *     full        all that stays inside a block; kept is what goes from block to block
- *     selective   results of ops that are cheap for their size: the core of attention
+ *     selective   results of ops that are cheap for their size: the core of attention; and what
+ *                 only these would read, if what it is made of is kept anyway (scores of
+ *                 attention that is written out)
  *     an op       its results
  *
  * What comes before the first block and after the last is kept, as is what adds to a sum. */
@@ -59,6 +61,41 @@ static void look_at_layers(sk_emit *e)
     }
 }
 
+enum { BY_BACKWARD = 1, BY_AGAIN }; /* who reads a result after the forward pass */
+
+static bool operands_stay(const sk_emit *e, const sk_node *n, const char *read)
+{
+    for (int k = 0; k < n->n_in; k++) {
+        const sk_tensor *x = n->in[k];
+        if (x->role == SK_VALUE && (read[x->id] != BY_BACKWARD || e->drop[x->id])) return false;
+    }
+    return true;
+}
+
+/* Of a forward node: would its result be kept only to make others again, and is what it is made of
+ * kept anyway? */
+static bool feeds_again(const sk_emit *e, const sk_node *n, const char *read)
+{
+    if (n->n_out > 1 || n->layer < 1 || n->layer >= e->g->n_layers - 1 || adds_up(n)) return false;
+    return read[n->out[0]->id] == BY_AGAIN && stays_inside(e, n->out[0]) &&
+           operands_stay(e, n, read);
+}
+
+/* Readers first. */
+static void drop_what_feeds(sk_emit *e)
+{
+    char *read = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+        const sk_node *n = e->g->nodes.v[i];
+        bool back = n->phase == SK_BACKWARD, again = false;
+        if (e->sp->stage[i] != e->p->stage) continue;
+        if (!back && feeds_again(e, n, read)) e->drop[n->out[0]->id] = 1;
+        for (int o = 0; o < n->n_out; o++) again |= e->drop[n->out[o]->id] && read[n->out[o]->id];
+        for (int k = 0; (back || again) && k < n->n_in; k++)
+            if (back || !read[n->in[k]->id]) read[n->in[k]->id] = back ? BY_BACKWARD : BY_AGAIN;
+    }
+}
+
 void sk_emit_again_open(sk_emit *e)
 {
     e->drop = sk_many(e->tmp, char, e->g->tensors.n + 1);
@@ -70,6 +107,7 @@ void sk_emit_again_open(sk_emit *e)
         if (adds_up(n) || !chosen(e, n)) continue;
         for (int o = 0; o < n->n_out; o++) e->drop[n->out[o]->id] = stays_inside(e, n->out[o]);
     }
+    if (!strcmp(e->l->again, "selective")) drop_what_feeds(e);
 }
 
 /* The forward pass of a chunk is written: what will be made again is given up, and of the rest what

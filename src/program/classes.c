@@ -48,13 +48,20 @@ static bool exchanged(const sk_graph *g, const sk_layout *l, int axis, char lett
     return false;
 }
 
+/* Results that are kept may be cut along any long dim but the batch; see pieces.c. */
+static bool kept_in_pieces(const sk_graph *g, const sk_layout *l, int axis, char letter)
+{
+    return l->partition && sk_layout_repeats(l, axis) && letter != g->batch &&
+           g->size[(int)letter & 127] >= l->mesh.size[axis];
+}
+
 static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter *c)
 {
     bool shard = sharded(g, l, letter);
     for (int k = 0; k < l->mesh.n; k++) {
         int a = sk_layout_cutter(l, letter == g->batch, k);
         bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis) ||
-                    exchanged(g, l, a, letter);
+                    exchanged(g, l, a, letter) || kept_in_pieces(g, l, a, letter);
         if (cuts && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
     }
 }

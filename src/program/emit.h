@@ -86,6 +86,8 @@ typedef struct sk_emit {
     sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order */
     char *drop;        /* tensor id -> it is made again for the backward pass */
     char *crosses;     /* tensor id -> forward nodes of other layers read it */
+    int *cut_after;    /* tensor id -> 1 + the forward node after which only a piece of it is kept;
+                          0: it is not kept.  NULL: the layout does not say so */
     int *stage_of_layer;
     bool again;          /* what is being written is made again */
     char *late;          /* by node: belongs to the weight half of a backward pass */
@@ -135,7 +137,9 @@ int64_t sk_emit_bucket(const sk_emit *e);                      /* bytes that fil
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf);
 int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buffer at hand, or -1 */
-int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);   /* as it was made, or came */
+/* As it was made, or came, or was kept. */
+int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);
+int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src);
 void sk_emit_busy(sk_emit *e, const sk_tensor *t, int call); /* until then, where it is at hand */
 /* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
  */
@@ -148,7 +152,9 @@ bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
 void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis);
 void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand */
 void sk_emit_trim(sk_emit *e, const sk_tensor *t);   /* only as it was made, or came */
-sk_state sk_state_settled(const sk_state *s);        /* partial becomes whole */
+/* Nothing of it that is whole over an axis which the state splits. */
+void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s);
+sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
 
 /* cross.c: messages between stages. */
 void sk_emit_cross_open(sk_emit *e);
@@ -172,6 +178,13 @@ sk_status sk_emit_again(sk_emit *e, const sk_node *n);
 void sk_emit_again_open(sk_emit *e);
 void sk_emit_drop(sk_emit *e, const sk_ints *nodes); /* of a forward task that is written */
 bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t);
+
+/* pieces.c: what is kept for the backward pass, as a piece. */
+void sk_emit_pieces_open(sk_emit *e);
+void sk_emit_pieces(sk_emit *e, const sk_node *n); /* a forward node is written */
+/* Is it gathered only because a piece was kept?  Then nodes take no turns for it: bits stay. */
+bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t);
+bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s); /* false: as made */
 
 /* turns.c: a node beside the collectives that bring its operands or take its result away. */
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);

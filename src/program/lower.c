@@ -134,8 +134,8 @@ static sk_status receive_all(sk_emit *e, sk_task t)
         for (int k = 0; k < n->n_in && in_task(e, n, t); k++) {
             const sk_tensor *x = n->in[k];
             if (!x->from || e->sp->stage[x->from->id] == e->p->stage) continue;
-            sk_state settled = sk_state_settled(&e->sp->made[x->id]);
-            if (sk_emit_find(e, x, &settled) < 0) SK_TRY(sk_emit_receive(e, x));
+            sk_state now;
+            if (sk_emit_source(e, x, &now) < 0) SK_TRY(sk_emit_receive(e, x));
         }
     }
     return SK_OK;
@@ -158,6 +158,7 @@ static sk_status task(sk_emit *e, sk_task t)
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
         SK_TRY(node(e, n));
+        if (e->training && t.work == SK_WORK_F) sk_emit_pieces(e, n);
     }
     sk_emit_task_end(e);
     if (e->training && t.work == SK_WORK_F) sk_emit_drop(e, nodes);
@@ -348,6 +349,7 @@ static sk_status prepare(sk_emit *e)
     index_chunks(e);
     find_late(e);
     sk_emit_again_open(e);
+    sk_emit_pieces_open(e);
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
     if (e->l->canonical && e->l->tiles > 1)

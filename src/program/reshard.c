@@ -59,6 +59,23 @@ void sk_emit_trim(sk_emit *e, const sk_tensor *t)
     sk_emit_have(e, t, &now, buf);
 }
 
+static bool wider(const sk_state *x, const sk_state *than)
+{
+    for (int a = 0; a < SK_MAX_AXES; a++)
+        if (x->how[a] == SK_WHOLE && than->how[a] == SK_SPLIT) return true;
+    return false;
+}
+
+void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s)
+{
+    for (sk_at_hand **h = hand_of(e, t); *h;) {
+        if (wider(&(*h)->state, s)) {
+            if ((*h)->call >= 0) sk_emit_settle(e, (*h)->call);
+            *h = (*h)->next;
+        } else h = &(*h)->next;
+    }
+}
+
 static bool cut_by(const sk_state *s, int axis, int dim)
 {
     return s->how[axis] == SK_SPLIT && s->dim[axis] == dim;
@@ -120,7 +137,7 @@ static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, cons
     return dst;
 }
 
-static int slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
+int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 {
     int dst = sk_emit_piece(e, t, SK_ACTS, to, e->micro);
     sk_inst *in = sk_emit_inst(e, SK_DO_SLICE);
@@ -144,7 +161,7 @@ void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
 
 static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
 {
-    return slice(e, t, s, src); /* a slice of everything */
+    return sk_emit_slice(e, t, s, src); /* a slice of everything */
 }
 
 /* Can axis `a` go from one dim to another at once? */
@@ -211,7 +228,7 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     }
     if (to == SK_SPLIT) {
         next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
-        *buf = slice(e, t, &next, *buf);
+        *buf = sk_emit_slice(e, t, &next, *buf);
         *now = next;
     }
     if (now->how[a] != want->how[a])
@@ -320,6 +337,7 @@ int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
     *now = e->sp->made[t->id];
     int buf = sk_emit_find(e, t, now);
     if (buf < 0) *now = settled, buf = sk_emit_find(e, t, &settled);
+    if (buf < 0 && sk_emit_piece_state(e, t, now)) buf = sk_emit_find(e, t, now);
     return buf;
 }
 

@@ -129,7 +129,7 @@ static void find_gathers(sk_emit *e, run *r, stop *x)
         sk_state now;
         x->gather[i] = -1;
         if (t->role != SK_VALUE || t->letters[0] != e->g->batch) continue;
-        if (maker(r, t) || gathered(r, t)) continue;
+        if (maker(r, t) || gathered(r, t) || sk_emit_kept_piece(e, t)) continue;
         if (sk_emit_find(e, t, want) >= 0 || sk_emit_source(e, t, &now) < 0) continue;
         int axis = sk_emit_one_step(e, t, &now, want);
         if (axis < 0 || now.how[axis] != SK_SPLIT) continue;

@@ -1,0 +1,108 @@
+/* pieces.c - what is kept for the backward pass, as a piece a rank (ZeRO-R, Rajbhandari et al.
+ * 2020).
+ *
+ * Tensor parallelism leaves results whole between its products: the ranks of the axis keep the same
+ * bytes.  Where the layout says "keep results in pieces", a result that the backward pass will read
+ * is cut after its last reader of the forward pass: a slice goes along the first dim behind the
+ * batch that no other axis cuts, and what is whole is given up.  A reader of the backward pass
+ * finds the piece and gathers it, as it would anything that is split (reshard.c).  A result that is
+ * split anyway (sequence parallelism) gives up what was gathered of it.
+ *
+ *     forward    x whole -> readers -> slice x/tp, kept
+ *     backward   gather x/tp -> readers
+ *
+ * So kept bytes fall to 1/n, and each gather costs (n-1)/n of the whole on the wire; the bits are
+ * the same.  Partial sums that nobody has finished are kept as they are, and so is what has no dim
+ * as long as the axis. */
+#include "program/emit.h"
+
+static bool is_cut(const sk_emit *e, const sk_state *s, int d)
+{
+    for (int a = 0; a < e->l->mesh.n; a++)
+        if (s->how[a] == SK_SPLIT && s->dim[a] == d) return true;
+    return false;
+}
+
+/* The dim to cut over an axis, or -1.  In canonical order there are no more pieces than cells. */
+static int dim_for(const sk_emit *e, const sk_tensor *t, const sk_state *s, int axis)
+{
+    for (int d = 0; t->letters[d]; d++) {
+        char letter = t->letters[d];
+        int64_t n = e->l->canonical ? sk_letter_cells(e->g, letter) : e->g->size[(int)letter & 127];
+        if (letter != e->g->batch && !is_cut(e, s, d) && n >= e->l->mesh.size[axis]) return d;
+    }
+    return -1;
+}
+
+bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s)
+{
+    bool any = false;
+    *s = sk_state_settled(&e->sp->made[t->id]);
+    for (int a = 0; e->cut_after && e->cut_after[t->id] && a < e->l->mesh.n; a++) {
+        int d = s->how[a] == SK_WHOLE && sk_layout_repeats(e->l, a) ? dim_for(e, t, s, a) : -1;
+        if (d < 0) continue;
+        s->how[a] = SK_SPLIT;
+        s->dim[a] = (uint8_t)d;
+        any = true;
+    }
+    return any;
+}
+
+bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t)
+{
+    return e->cut_after && e->cut_after[t->id] && e->phase == SK_BACKWARD;
+}
+
+/* What the backward pass of this stage reads, for itself or to make other results again. */
+static char *find_kept(const sk_emit *e)
+{
+    char *kept = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+        const sk_node *n = e->g->nodes.v[i];
+        bool runs = n->phase == SK_BACKWARD && e->sp->stage[i] == e->p->stage;
+        for (int o = 0; o < n->n_out; o++) runs |= e->drop[n->out[o]->id] && kept[n->out[o]->id];
+        for (int k = 0; runs && k < n->n_in; k++) kept[n->in[k]->id] = n->in[k]->role == SK_VALUE;
+    }
+    for (int i = 0; i < e->g->tensors.n; i++) kept[i] &= !e->drop[i];
+    return kept;
+}
+
+void sk_emit_pieces_open(sk_emit *e)
+{
+    if (!e->l->partition || !e->opts->optim) return;
+    const char *kept = find_kept(e);
+    e->cut_after = sk_many(e->tmp, int, e->g->tensors.n + 1);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        if (n->phase != SK_FORWARD || e->sp->stage[i] != e->p->stage) continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (kept[n->in[k]->id]) e->cut_after[n->in[k]->id] = i + 1;
+        for (int o = 0; o < n->n_out; o++)
+            if (kept[n->out[o]->id] && !n->into[o]) e->cut_after[n->out[o]->id] = i + 1;
+    }
+}
+
+static bool partial(const sk_state *s)
+{
+    sk_state settled = sk_state_settled(s);
+    return !sk_state_equal(s, &settled);
+}
+
+static void cut(sk_emit *e, const sk_tensor *t)
+{
+    sk_state now, piece;
+    bool cuts = sk_emit_piece_state(e, t, &piece);
+    int buf = sk_emit_source(e, t, &now);
+    if (buf < 0 || partial(&now)) return;
+    if (cuts && sk_emit_find(e, t, &piece) < 0)
+        sk_emit_have(e, t, &piece, sk_emit_slice(e, t, &piece, buf));
+    sk_emit_narrow(e, t, &piece);
+}
+
+void sk_emit_pieces(sk_emit *e, const sk_node *n)
+{
+    for (int k = 0; e->cut_after && k < n->n_in; k++)
+        if (e->cut_after[n->in[k]->id] == n->id + 1) cut(e, n->in[k]);
+    for (int o = 0; e->cut_after && o < n->n_out; o++)
+        if (e->cut_after[n->out[o]->id] == n->id + 1) cut(e, n->out[o]);
+}
