@@ -43,6 +43,7 @@ struct sk_run {
     float scale;           /* for gradients: 1 / tokens, times clipping */
     double lr, loss_scale; /* loss_scale: of gradients, so that narrow ones do not vanish */
     int64_t step, shift;   /* as in sk_step_in */
+    int64_t batch;         /* the step whose data are read */
     bool validation, skip;
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
@@ -190,6 +191,7 @@ void sk_run_close(sk_run *r)
     r->comm = NULL;
 }
 
+const sk_program *sk_run_program(const sk_run *r) { return r->p; }
 void *sk_run_data(const sk_run *r, int buf) { return r->base + r->p->bufs.v[buf].offset; }
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
@@ -352,7 +354,7 @@ static sk_status load_dealt(sk_run *r, const sk_buffer *b, char *to)
             if (n > cols - k) n = cols - k;
             box.size[d] = n;
             if (d) box.at[0] = row_at + i, box.size[0] = 1;
-            SK_TRY(r->opts.fill(r->opts.fill_ctx, b->name, b->type, &box, r->step, r->validation,
+            SK_TRY(r->opts.fill(r->opts.fill_ctx, b->name, b->type, &box, r->batch, r->validation,
                                 to + (size_t)(i * cols + k) * sk_dtype_size(b->type)));
         }
     return SK_OK;
@@ -369,7 +371,7 @@ static sk_status load(sk_run *r, const sk_inst *in)
     if (!b->bytes) return SK_OK;
     if (r->p->graph->dealt && strchr(b->tensor->letters, r->p->graph->dealt))
         return load_dealt(r, b, to);
-    return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->step, r->validation, to);
+    return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->batch, r->validation, to);
 }
 
 /* Copy the part of a box that another box asks for, row by row. */
@@ -490,6 +492,36 @@ static void exact_part(void *ctx, int part, int of)
     see_grads(r, part, of, see_exactly, &r->exact[part]);
 }
 
+/* What another rank counts is here too, and this rank updates its own copy: a number that is not
+ * finite here alone must be seen by all. */
+static void see_finite(void *ctx, const real *x, int64_t n)
+{
+    real bad = 0;
+#pragma omp simd reduction(+ : bad)
+    for (int64_t i = 0; i < n; i++) bad += x[i] * 0;
+    *(double *)ctx += (double)bad;
+}
+
+static void copies_part(void *ctx, int part, int of)
+{
+    sk_run *r = ctx;
+    r->partial[part][1] = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (!in_norm(q) && q->tensor->nudge == 0)
+            see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
+    }
+}
+
+/* 0, or NaN. */
+static double copies(sk_run *r)
+{
+    double bad = 0;
+    sk_team_run(r->team, copies_part, r);
+    for (int i = 0; i < r->p->threads; i++) bad += r->partial[i][1];
+    return bad;
+}
+
 static void squares_exactly(sk_run *r, int buf)
 {
     sk_exact sum = {0};
@@ -508,6 +540,7 @@ static void stats(sk_run *r, const sk_inst *in)
         sk_team_run(r->team, norm_part, r);
         for (int i = 0; i < p->threads; i++) s[SK_STAT_NORM] += r->partial[i][0];
     }
+    if (in->pass) s[SK_STAT_NORM] += copies(r);
     for (int w = 0; w < SK_N_SUMS; w++) {
         const sk_sum_plan *sum = &p->sums[w];
         for (int i = 0; sum->counts && i < sum->n; i++) {
@@ -531,7 +564,7 @@ static void take_sums(sk_run *r, const sk_inst *in)
     if (in->in[1] >= 0) {
         sk_exact acc;
         memcpy(acc.limb, sk_run_data(r, in->in[1]), sizeof acc.limb);
-        squares = sk_exact_value(&acc);
+        squares += sk_exact_value(&acc); /* beside copies(): 0 or NaN */
     }
     r->out.loss = loss / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
@@ -904,6 +937,7 @@ static sk_status step_one(sk_run *r, int pc)
 {
     double now = read_clock(r);
     note(r, pc, now);
+    if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
     sk_status st = one(r, pc);
     if (!st && r->comm) st = sk_comm_progress(r->comm); /* a step list in flight goes on here */
     if (st) return sk_trail(st, SK_HERE);
@@ -930,6 +964,7 @@ static sk_status walk(sk_run *r, int from, int to)
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
 {
     r->step = in->step;
+    r->batch = in->step + in->ahead;
     r->shift = in->shift;
     r->lr = in->lr;
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
@@ -948,7 +983,7 @@ sk_status sk_run_turn(sk_run *r, int64_t step, int *pc)
 {
     const sk_inst *v = r->p->insts.v;
     sk_assert(r->opts.alone);
-    r->step = step;
+    r->step = r->batch = step;
     r->lr = 0;
     r->validation = r->skip = false;
     for (bool met = false; !met && *pc < r->p->n_train; ++*pc) {
@@ -960,7 +995,7 @@ sk_status sk_run_turn(sk_run *r, int64_t step, int *pc)
 
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out)
 {
-    r->step = step;
+    r->step = r->batch = step;
     r->validation = true;
     SK_TRY(walk(r, r->p->n_train, r->p->insts.n));
     *out = r->out;
@@ -969,7 +1004,7 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out)
 
 sk_status sk_run_forward(sk_run *r, int64_t step)
 {
-    r->step = step;
+    r->step = r->batch = step;
     r->validation = false;
     return walk(r, r->p->n_train, r->p->insts.n);
 }

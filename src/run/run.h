@@ -41,6 +41,10 @@ typedef struct sk_run_opts {
     bool alone;
     int seat;
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
+    /* NULL, or: called before every instruction of a step that reads `batch`.  For tests, which
+     * break things here. */
+    void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
+    void *before_ctx;
 } sk_run_opts;
 
 typedef struct sk_step_in {
@@ -48,6 +52,7 @@ typedef struct sk_step_in {
     double lr;
     int64_t shift; /* updates made before, less those of `step` steps of this program; mostly 0 */
     double loss_scale; /* that gradients are multiplied by on their way; 0: 1 */
+    int64_t ahead;     /* its data are those of a step so many later: batches were left out */
 } sk_step_in;
 
 typedef struct sk_step_out {
@@ -79,6 +84,7 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
+const sk_program *sk_run_program(const sk_run *r);
 sk_status sk_run_barrier(sk_run *r);
 /* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
  * places and their groups have different numbers: the one that was opened last may run, until all

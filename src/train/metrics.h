@@ -1,7 +1,7 @@
 /* metrics.h - metrics.jsonl: one JSON object a line, written by rank 0 as it happens.
  *
  *     {"step":12,"loss":5.1,"grad_norm":2.2,"lr":0.0006,"tokens":9216,"ms":21.3,"tok_s":36056,
- *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6}
+ *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6,"scale":1,"skipped":0,"left_out":0}
  *     {"step":12,"val_loss":5.2}
  *
  * A model with experts has more in the lines of its steps, behind the rest:
@@ -16,9 +16,11 @@
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
  * is recomputed or replicated) per second, over the sum of what all ranks reach
  * together in a matrix product; exposed_pct is the part of the step in which rank
- * 0 waited for others or moved bytes.  A number that is not finite is null.
+ * 0 waited for others or moved bytes; scale is the factor of gradients in this step
+ * (scale.h); skipped counts steps that changed nothing, left_out batches that are not used
+ * (left.h), since the beginning.  A number that is not finite is null.
  *
- * Resuming cuts off the lines of steps that are done again.  A line that cannot be
+ * Resuming, and going back, cuts off the lines of steps that are done again.  A line that cannot be
  * written is told once and costs no step. */
 #ifndef SK_TRAIN_METRICS_H
 #define SK_TRAIN_METRICS_H
