@@ -22,6 +22,9 @@
  * "overlap in 4 turns", "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep,
  * overlap=4, balance.
  *
+ * "encode kept results" (in short gist) and "encode kept results in 60 percent" (gist=60) keep what
+ * waits for the backward pass in fewer bits: program/pack.c.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
@@ -66,12 +69,16 @@ typedef struct sk_layout {
                                         the name of an op; empty: nothing */
     int again_blocks;                /* full: the first of each stage; 0: all */
     bool again_said;                 /* the text says it, if only "none" */
-    bool canonical;                  /* sums in the order of base/cells.h */
+    int gist; /* results kept in fewer bits; below 100 also those with zeros, with room for so many
+                 per cent of their elements; 0: none */
+    bool canonical; /* sums in the order of base/cells.h */
 } sk_layout;
 
 /* n_ranks > 0: the layout must use exactly that many. */
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out);
 char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */
+/* Are results packed into room that may be too little for a step? */
+static inline bool sk_layout_may_fill(const sk_layout *l) { return l->gist > 0 && l->gist < 100; }
 char *sk_layout_short(sk_arena *a, const sk_layout *l); /* "dp 2 · tp 2 · zero 3" */
 
 int sk_mesh_ranks(const sk_mesh *m);

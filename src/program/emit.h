@@ -81,6 +81,8 @@ typedef struct sk_emit {
                           otherwise than it is made; 0: none */
     sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order */
     char *drop;        /* tensor id -> it is made again for the backward pass */
+    char *packs;       /* tensor id -> it is kept in fewer bits, and how: pack.c */
+    int *packed;       /* [tensor * n_micro + micro]: 1 + the buffer of that; 0: none */
     char *crosses;     /* tensor id -> forward nodes of other layers read it */
     int *stage_of_layer;
     bool again;          /* what is being written is made again */
@@ -164,6 +166,13 @@ sk_status sk_emit_again(sk_emit *e, const sk_node *n);
 void sk_emit_again_open(sk_emit *e);
 void sk_emit_drop(sk_emit *e, const sk_ints *nodes); /* of a forward task that is written */
 bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t);
+
+/* pack.c: results that are kept in fewer bits. */
+void sk_emit_pack_open(sk_emit *e);
+void sk_emit_pack(sk_emit *e, const sk_node *n);         /* what the node has made */
+bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);     /* false: it is not packed */
+void sk_emit_unpack_for(sk_emit *e, const sk_node *n);   /* what the node reads */
+void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes); /* of a task that is written */
 
 /* turns.c: a node beside the collectives that bring its operands or take its result away. */
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const sk_act_names[SK_N_ACTS] = {"load",  "op",   "slice",  "add",  "zero",
-                                             "start", "wait", "send",   "recv", "sent",
-                                             "stats", "clip", "update", "ahead"};
+const char *const sk_act_names[SK_N_ACTS] = {"load",   "op",    "slice", "add",   "zero",  "start",
+                                             "wait",   "send",  "recv",  "sent",  "stats", "clip",
+                                             "update", "ahead", "pack",  "unpack"};
 static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
                                                    "broadcast",  "reduce",         "gather",
                                                    "scatter",    "all-to-all",     "all-to-all-v"};

@@ -75,6 +75,9 @@ typedef enum sk_act {
     SK_DO_CLIP,   /* from in[0], in[1]: loss, norm, and the factor for gradients */
     SK_DO_UPDATE, /* one pass of the optimizer over one parameter's piece */
     SK_DO_AHEAD,  /* out[0] = in[0], a parameter's piece, as it may be `count` updates later */
+    SK_DO_PACK,   /* out[0] = in[0] in fewer bits: a bit an element, and room for `count` elements
+                     that are not 0; without, the bit says whether it is above 0 */
+    SK_DO_UNPACK, /* out[0] = what was packed; of bits alone (count 0), 1 or 0 */
     SK_N_ACTS
 } sk_act;
 extern const char *const sk_act_names[SK_N_ACTS];
@@ -225,6 +228,8 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 
 /* What the heaps of these programs are opened with: bytes[n] is filled. */
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
+/* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
+static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
 sk_seg sk_call_shape(const sk_call_seg *s);   /* for comm, without places */
 

@@ -191,6 +191,10 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
         return out * (2 + p->optim->n_state);
     case SK_DO_SLICE:
         return 2 * out;
+    case SK_DO_PACK: /* counted, then packed */
+        return 2 * p->bufs.v[in->in[0]].bytes + out;
+    case SK_DO_UNPACK:
+        return p->bufs.v[in->in[0]].bytes + out;
     case SK_DO_ADD:
         return 3 * out;
     case SK_DO_LOAD:

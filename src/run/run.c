@@ -14,6 +14,7 @@
 #include "device/blas.h"
 #include "run/deadline.h"
 #include "run/order.h"
+#include "run/pack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,6 +46,7 @@ struct sk_run {
     int64_t step, shift;   /* as in sk_step_in */
     int64_t batch;         /* the step whose data are read */
     bool validation, skip;
+    bool full; /* more elements were not 0 than there was room for: run/pack.h */
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
     sk_exact exact[SK_TEAM_MOST];
@@ -432,6 +434,16 @@ static void add(sk_run *r, const sk_inst *in)
     sk_team_run(r->team, add_part, &j);
 }
 
+static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t room)
+{
+    const sk_buffer *b = &r->p->bufs.v[wide];
+    return (sk_pack_job){.data = sk_run_data(r, wide),
+                         .packed = sk_run_data(r, packed),
+                         .type = b->type,
+                         .n = b->bytes / (int64_t)sk_dtype_size(b->type),
+                         .room = room};
+}
+
 /* --- sums, clipping, update --- */
 
 static double squares(const real *x, int64_t n)
@@ -541,6 +553,7 @@ static void stats(sk_run *r, const sk_inst *in)
         for (int i = 0; i < p->threads; i++) s[SK_STAT_NORM] += r->partial[i][0];
     }
     if (in->pass) s[SK_STAT_NORM] += copies(r);
+    if (r->full) s[SK_STAT_NORM] += INFINITY;
     for (int w = 0; w < SK_N_SUMS; w++) {
         const sk_sum_plan *sum = &p->sums[w];
         for (int i = 0; sum->counts && i < sum->n; i++) {
@@ -578,7 +591,8 @@ static void clip(sk_run *r, const sk_inst *in)
 {
     double most = r->opts.knobs.clip;
     take_sums(r, in);
-    r->out.again = in->pass && r->opts.no_drops && r->out.drops > 0;
+    r->out.again = in->pass && ((r->opts.no_drops && r->out.drops > 0) ||
+                                (r->opts.no_full && !isfinite(r->out.grad_norm)));
     if (!in->pass) return;
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
@@ -910,6 +924,12 @@ static sk_status one(sk_run *r, int pc)
     case SK_DO_AHEAD:
         look_ahead(r, in);
         return SK_OK;
+    case SK_DO_PACK:
+        r->full |= !sk_pack(r->team, pack_of(r, in->in[0], in->out[0], in->count));
+        return SK_OK;
+    case SK_DO_UNPACK:
+        sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->count));
+        return SK_OK;
     case SK_N_ACTS:
         break;
     }
@@ -949,7 +969,7 @@ static sk_status walk(sk_run *r, int from, int to)
 {
     double begin = sk_now();
     r->waited = 0;
-    r->skip = false;
+    r->skip = r->full = false;
     r->wire_then = sk_comm_wire(r->comm);
     for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
     atomic_store(&r->line->step, (long long)r->step);

@@ -41,6 +41,7 @@ typedef struct sk_run_opts {
     bool alone;
     int seat;
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
+    bool no_full;  /* the same of results that were packed (program/pack.c) and found no room */
     /* NULL, or: called before every instruction of a step that reads `batch`.  For tests, which
      * break things here. */
     void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
@@ -64,7 +65,7 @@ typedef struct sk_step_out {
     double seconds, waited; /* this rank's step; of which waiting for others or moving bytes */
     int64_t wire;           /* bytes of its calls and messages that left this rank, counted */
     bool finite;            /* loss and norm are numbers; if not, no update was made, on any rank */
-    bool again;             /* no_drops, and there were some: no update was made, on any rank */
+    bool again; /* no_drops, no_full, and there were some: no update was made, on any rank */
 } sk_step_out;
 
 /* Opens this rank's end; compares program hashes with all ranks before it returns. */

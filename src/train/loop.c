@@ -130,7 +130,8 @@ static sk_status open_run(loop *l)
     sk_run_opts o = run_opts(l, &l->book);
     SK_TRY(open_roomy(l));
     o.trace = l->s->job->trace != 0;
-    o.no_drops = l->roomy != NULL;
+    o.no_drops = l->roomy && l->s->job->dropless;
+    o.no_full = l->roomy && sk_layout_may_fill(&l->s->layout);
     l->book.all = (const sk_program *const *)l->s->programs;
     const sk_program *p = sk_relayout_run(l->t->setup, l->phase, l->rank);
     SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
@@ -594,7 +595,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
     sk_choices c = {.aux = out->aux,
                     .drops = out->drops,
                     .all = l->s->choices,
-                    .dropless = l->roomy != NULL,
+                    .twice = l->roomy != NULL,
                     .again = out->again};
     double peak = 0;
     for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];

@@ -67,13 +67,11 @@ static number json(double x)
 
 static void print_choices(const sk_choices *c, char *to, size_t room)
 {
-    *to = 0;
-    if (c->all <= 0) return;
-    snprintf(to, room, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s, c->drops,
-             100 * c->drops / c->all,
-             !c->dropless ? ""
-             : c->again   ? ",\"again\":1"
-                          : ",\"again\":0");
+    const char *again = !c->twice ? "" : c->again ? ",\"again\":1" : ",\"again\":0";
+    if (c->all <= 0) snprintf(to, room, "%s", again);
+    else
+        snprintf(to, room, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s,
+                 c->drops, 100 * c->drops / c->all, again);
 }
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)

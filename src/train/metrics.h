@@ -10,7 +10,8 @@
  *
  * the auxiliary loss, choices of experts that found no room, their part of all choices
  * of the step, and with train.dropless whether it was run again with room for all;
- * drops are those of the try then, and nothing was lost.
+ * drops are those of the try then, and nothing was lost.  A layout with gist=N has
+ * "again" too.
  *
  * step counts from 1; tokens is the sum since the beginning of the training; mfu
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
@@ -40,7 +41,7 @@ void sk_metrics_close(sk_metrics *m);
 
 typedef struct sk_choices { /* of experts, in a step */
     double aux, drops, all; /* all 0: the model has no experts */
-    bool dropless, again;
+    bool twice, again;      /* steps may be run again; this one was */
 } sk_choices;
 
 /* False, with `why`, the first time that writing fails. */
