@@ -53,7 +53,7 @@ static const key keys[] = {
         USUAL("f32", "what results and weights are kept in: f32, bf16 or f16"),
         .one_of = "f32 bf16 f16"),
     KEY("train.nonfinite", TEXT, nonfinite,
-        USUAL("stop", "a step without finite numbers: stop, skip it, or rollback to a checkpoint"),
+        USUAL("stop", "a step without finite numbers: stop, skip it, or rollback"),
         .one_of = "stop skip rollback"),
     KEY("train.seed", WHOLE, seed, USUAL("1", "start values, dropout and data order follow"),
         FROM(0, 9e18)),
