@@ -299,7 +299,9 @@ static sk_status go_back(loop *l, int64_t step, const char *what)
 {
     sk_training *t = sk_new(&l->arena, sk_training);
     int64_t batch = sk_left_batch(&l->left, step);
-    if (find_back(l, t)) return sk_fail(SK_ENUM, "%s; %s", what, sk_error_line());
+    sk_status st = find_back(l, t);
+    if (st == SK_ENUM) return sk_fail(st, "%s; %s", what, sk_error_line());
+    if (st) return sk_trail(st, SK_HERE);
     l->backs++;
     l->in_row = t->step == l->back_to ? l->in_row + 1 : 1;
     l->back_to = t->step;
