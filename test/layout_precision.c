@@ -227,6 +227,27 @@ static void poisoned(const char *layout, sk_dtype type)
     check(bad_one.digest == good.digest && good.elements == bad_one.elements);
 }
 
+/* One element of one gradient of one rank alone: the norm is no number, and no rank updates. */
+static void poisoned_grad(const char *layout, sk_dtype type, bool canonical, bool first)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s%s", layout, canonical ? "; canonical order" : "");
+    sk_trial good = trial("llama", text, type);
+    good.steps = 1;
+    check(!sk_trial_run(&good));
+    for (int r = 0; r < good.n_ranks; r++) {
+        sk_trial t = good;
+        t.steps = 2;
+        t.poison = 1;
+        t.poison_grad = r + 1;
+        t.poison_first = first;
+        check(!sk_trial_run(&t));
+        if (t.digest != good.digest) printf("%s: a gradient of rank %d left a trace\n", text, r);
+        check(isfinite(t.loss[1]) && !isfinite(t.norm[1]));
+        check(t.digest == good.digest && t.elements == good.elements);
+    }
+}
+
 int main(void)
 {
     static const sk_dtype types[] = {SK_BF16, SK_F16};
@@ -247,7 +268,11 @@ int main(void)
     narrow_state();
     lots();
     for (int l = 0; l < LAYOUTS; l++)
-        for (int k = 0; k < 2; k++) poisoned(layouts[l], types[k]);
+        for (int k = 0; k < 2; k++) {
+            poisoned(layouts[l], types[k]);
+            poisoned_grad(layouts[l], k ? SK_F32 : SK_BF16, false, l % 2);
+            poisoned_grad(layouts[l], SK_F32, true, k);
+        }
     sk_trial order = trial("llama", "dp=1; canonical order", SK_BF16);
     fails(sk_trial_run(&order), SK_ECONF, "in f32");
     printf("precision: %d runs, %d checks, %d bad\n", runs, checks, bad);

@@ -17,7 +17,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
                 !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
                 a->prefetch == b->prefetch && a->tiles == b->tiles &&
                 !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
-                a->keep == b->keep && a->keep_cheap == b->keep_cheap;
+                a->keep == b->keep && a->keep_cheap == b->keep_cheap && a->gist == b->gist;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -55,6 +55,10 @@ static const struct {
     {"mesh a=4; shard grads over a; replica",
      "mesh a=4; shard grads over a; one copy of weights per host"},
     {"tp=2 replica", "tp=2 zero=1 replica"},
+    {"dp=2 gist", "mesh dp=2; split b over dp; encode kept results"},
+    {"dp=2 gist=60", "mesh dp=2; split b over dp; encode kept results in 60 percent"},
+    {"dp=2 gist=100", "dp=2 gist"},
+    {"dp=2 gist=none", "dp=2"},
     {"dp=4 cp=1 ep=1 sp=none recompute=none offload=none",
      "mesh dp=4 cp=1 ep=1; split b over dp; split t over cp; split b e over ep # 1 asks for "
      "nothing; and this is a comment"},
@@ -120,6 +124,9 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "tp 2 · recompute full · partition · keep cheap"));
     check(!sk_layout_read("keep=cheap", 1, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "keep cheap"));
+    check(!sk_layout_read("gist", 1, &l) && !strcmp(sk_layout_short(&arena, &l), "gist"));
+    check(!sk_layout_read("dp=2 gist=60", 2, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · gist 60 %"));
 }
 
 /* --- stories --- */
@@ -221,6 +228,10 @@ static const struct {
     {"dp=2 zero=3 prefetch=2; gather weights 1 ahead", "'gather' is said twice", 0},
     {"tp=2 sp sp", "'sp' is said twice", 0},
     {"dp=2 replica replica", "'replica' is said twice", 0},
+    {"gist gist=60", "'gist' is said twice", 0},
+    {"gist=101", "1 to 100 per cent", 0},
+    {"gist=0", "needs a whole number from 1", 0},
+    {"mesh dp=2; encode kept results in 60", "encode kept results [in N percent]", 0},
     {"dp=2 tp=2 order: tp tp", "'tp' is said twice", 0},
     {"dp=2 mesh a=2", "\"mesh\" begins a sentence", 0},
 };

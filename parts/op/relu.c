@@ -24,6 +24,7 @@ const sk_op sk_op_relu = {
     .doc = "max(x, 0), element by element",
     .dims = "*->*",
     .n_in = 1,
+    .flags = SK_OP_ZEROS,
     .reuse = 1,
     .grad = grad,
     .cpu = cpu,

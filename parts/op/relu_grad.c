@@ -22,6 +22,7 @@ const sk_op sk_op_relu_grad = {
     .doc = "gradient of relu, from its result or its input",
     .dims = "*,*->*",
     .n_in = 2,
+    .signs = 1,
     .reuse = 2,
     .cpu = cpu,
     .samples = samples,

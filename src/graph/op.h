@@ -83,14 +83,15 @@ typedef struct sk_args {
 } sk_args;
 
 enum {
-    SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,   /* can add to its outputs */
-    SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_HEAVY = 16, /* long enough to hide what moves: run in turns where the layout overlaps */
-    SK_OP_CHEAP = 32, /* made again for the backward pass rather than kept */
-    SK_OP_AGAIN = 64, /* the same, where the layout says "recompute selective" */
-    SK_OP_EXACT = 128 /* decides on small differences: reads and makes f32 in any precision */
+    SK_OP_LINEAR = 1,  /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,    /* can add to its outputs */
+    SK_OP_MAX = 4,     /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,     /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_HEAVY = 16,  /* long enough to hide what moves: run in turns where the layout overlaps */
+    SK_OP_CHEAP = 32,  /* made again for the backward pass rather than kept */
+    SK_OP_AGAIN = 64,  /* the same, where the layout says "recompute selective" */
+    SK_OP_EXACT = 128, /* decides on small differences: reads and makes f32 in any precision */
+    SK_OP_ZEROS = 256  /* many elements of its results are 0 */
 };
 
 typedef struct sk_sample {
@@ -107,6 +108,7 @@ typedef struct sk_op {
     int n_in, n_out;  /* n_out 0 means 1 */
     unsigned flags;
     unsigned stats; /* bit o: output o is f32 whatever the inputs are */
+    unsigned signs; /* bit i: of input i it reads only whether elements are above 0 */
     int reuse;      /* 1 + the input whose memory output 0 may take over; 0: none */
     /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
     void (*infer)(sk_graph *g, const sk_node *n);

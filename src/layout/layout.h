@@ -26,6 +26,9 @@
  * file", "weights in 4 tiles"; in short tiles=4, offload=state+grads, offload=acts:file,
  * offload=all:file.
  *
+ * "encode kept results" (in short gist) and "encode kept results in 60 percent" (gist=60) keep what
+ * waits for the backward pass in fewer bits: program/pack.c.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
@@ -81,12 +84,16 @@ typedef struct sk_layout {
     bool partition;                  /* results are kept for the backward pass as pieces, cut over
                                         the axes whose ranks would all keep the same */
     bool keep_cheap;                 /* results of cheap ops are kept, not made again */
+    int gist;                        /* results kept in fewer bits; below 100 also those with zeros,
+                                        with room for so many per cent of their elements; 0: none */
     bool canonical;                  /* sums in the order of base/cells.h */
 } sk_layout;
 
 /* n_ranks > 0: the layout must use exactly that many. */
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out);
 char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */
+/* Are results packed into room that may be too little for a step? */
+static inline bool sk_layout_may_fill(const sk_layout *l) { return l->gist > 0 && l->gist < 100; }
 char *sk_layout_short(sk_arena *a, const sk_layout *l); /* "dp 2 · tp 2 · zero 3" */
 
 int sk_mesh_ranks(const sk_mesh *m);

@@ -329,6 +329,23 @@ static sk_status say_weights(sk_layout *l, const words *w)
     return set_tiles(l, w->w[2]);
 }
 
+static sk_status set_gist(sk_layout *l, const char *text)
+{
+    SK_TRY(once("gist", l->gist));
+    if (!strcmp(text, "none")) return SK_OK;
+    SK_TRY(number("gist", text, 1, &l->gist));
+    return l->gist <= 100 ? SK_OK
+                          : sk_fail(SK_ECONF, "layout: gist=%d; 1 to 100 per cent", l->gist);
+}
+
+static sk_status say_gist(sk_layout *l, const words *w)
+{
+    bool all = w->n == 3, some = w->n == 6 && !strcmp(w->w[3], "in") && !strcmp(w->w[5], "percent");
+    if ((!all && !some) || strcmp(w->w[1], "kept") || strcmp(w->w[2], "results"))
+        return sk_fail(SK_ECONF, "layout: \"encode\" reads \"encode kept results [in N percent]\"");
+    return set_gist(l, all ? "100" : w->w[4]);
+}
+
 static sk_status say_keep(sk_layout *l, const words *w)
 {
     static const char *const weights[] = {"keep", "gathered", "weights"};
@@ -374,7 +391,8 @@ static const struct verb {
              {"schedule", say_schedule}, {"gather", say_gather},
              {"keep", say_keep},         {"canonical", say_canonical},
              {"overlap", say_overlap},   {"recompute", say_again},
-             {"offload", say_offload},   {"weights", say_weights}};
+             {"offload", say_offload},   {"weights", say_weights},
+             {"encode", say_gist}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -440,10 +458,10 @@ static sk_status no_value(const char *word)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",    "ep",
-                                        "zero",     "sp",      "micro",    "by",    "chunks",
-                                        "schedule", "balance", "prefetch", "keep",  "recompute",
-                                        "offload",  "replica", "overlap",  "tiles", "partition"};
+    static const char *const known[] = {
+        "dp",        "tp",      "pp",      "cp",       "ep",      "zero",      "sp",
+        "micro",     "by",      "chunks",  "schedule", "balance", "prefetch",  "keep",
+        "recompute", "offload", "replica", "overlap",  "tiles",   "partition", "gist"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -452,6 +470,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (flag == &l->keep && !strcmp(value, "cheap"))
         return set_flag(&l->keep_cheap, "keep=cheap", NULL);
     if (flag) return set_flag(flag, word, eq ? value : NULL);
+    if (!strcmp(word, "gist")) return set_gist(l, eq ? value : "100");
     if (!eq) return no_value(word);
     if (which >= 0) {
         if (s->size[which]) return sk_fail(SK_ECONF, "layout: '%s' is named twice", word);
@@ -716,6 +735,8 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->tiles > 1) sk_out_add(&o, "\nweights in %d tiles", l->tiles);
     if (l->partition) sk_out_add(&o, "\nkeep results in pieces");
     if (l->keep_cheap) sk_out_add(&o, "\nkeep cheap results");
+    if (l->gist) sk_out_add(&o, "\nencode kept results");
+    if (l->gist && l->gist < 100) sk_out_add(&o, " in %d percent", l->gist);
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
     sk_out_add(&o, "\n");
     return o.s;
@@ -738,5 +759,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->tiles > 1) sk_out_add(&o, " · %d tiles", l->tiles);
     if (l->partition) sk_out_add(&o, " · partition");
     if (l->keep_cheap) sk_out_add(&o, "%skeep cheap", o.n ? " · " : "");
+    if (l->gist) sk_out_add(&o, "%sgist", o.n ? " · " : "");
+    if (l->gist && l->gist < 100) sk_out_add(&o, " %d %%", l->gist);
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }

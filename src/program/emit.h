@@ -85,6 +85,8 @@ typedef struct sk_emit {
                           otherwise than it is made; 0: none */
     sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order */
     char *drop;        /* tensor id -> it is made again for the backward pass */
+    char *packs;       /* tensor id -> it is kept in fewer bits, and how: pack.c */
+    int *packed;       /* [tensor * n_micro + micro]: 1 + the buffer of that; 0: none */
     char *crosses;     /* tensor id -> forward nodes of other layers read it */
     int *cut_after;    /* tensor id -> 1 + the forward node after which only a piece of it is kept;
                           0: it is not kept.  NULL: the layout does not say so */
@@ -185,6 +187,12 @@ void sk_emit_pieces(sk_emit *e, const sk_node *n); /* a forward node is written 
 /* Is it gathered only because a piece was kept?  Then nodes take no turns for it: bits stay. */
 bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t);
 bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s); /* false: as made */
+/* pack.c: results that are kept in fewer bits. */
+void sk_emit_pack_open(sk_emit *e);
+void sk_emit_pack(sk_emit *e, const sk_node *n);         /* what the node has made */
+bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);     /* false: it is not packed */
+void sk_emit_unpack_for(sk_emit *e, const sk_node *n);   /* what the node reads */
+void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes); /* of a task that is written */
 
 /* turns.c: a node beside the collectives that bring its operands or take its result away. */
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);

@@ -157,11 +157,14 @@ static sk_status task(sk_emit *e, sk_task t)
         if (!in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
+        sk_emit_unpack_for(e, n);
         SK_TRY(node(e, n));
         if (e->training && t.work == SK_WORK_F) sk_emit_pieces(e, n);
+        sk_emit_pack(e, n);
     }
     sk_emit_task_end(e);
     if (e->training && t.work == SK_WORK_F) sk_emit_drop(e, nodes);
+    sk_emit_pack_end(e, nodes);
     return SK_OK;
 }
 
@@ -350,6 +353,7 @@ static sk_status prepare(sk_emit *e)
     find_late(e);
     sk_emit_again_open(e);
     sk_emit_pieces_open(e);
+    sk_emit_pack_open(e);
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_params(e));
     if (e->l->canonical && e->l->tiles > 1)

@@ -6,9 +6,15 @@
 #include <string.h>
 
 const char *const sk_act_names[SK_N_ACTS] = {
-    "load",  "op",   "slice",  "paste", "add",     "zero", "start",
-    "wait",  "send", "recv",   "sent",  "stats",   "clip", "update",
-    "ahead", "join", "narrow", "pend",  "squares", "copy", "copied"};
+    [SK_DO_LOAD] = "load",       [SK_DO_OP] = "op",         [SK_DO_SLICE] = "slice",
+    [SK_DO_PASTE] = "paste",     [SK_DO_ADD] = "add",       [SK_DO_ZERO] = "zero",
+    [SK_DO_START] = "start",     [SK_DO_WAIT] = "wait",     [SK_DO_SEND] = "send",
+    [SK_DO_RECV] = "recv",       [SK_DO_SENT] = "sent",     [SK_DO_STATS] = "stats",
+    [SK_DO_CLIP] = "clip",       [SK_DO_UPDATE] = "update", [SK_DO_AHEAD] = "ahead",
+    [SK_DO_JOIN] = "join",       [SK_DO_NARROW] = "narrow", [SK_DO_PEND] = "pend",
+    [SK_DO_SQUARES] = "squares", [SK_DO_COPY] = "copy",     [SK_DO_COPIED] = "copied",
+    [SK_DO_PACK] = "pack",       [SK_DO_UNPACK] = "unpack",
+};
 static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
                                                    "broadcast",  "reduce",         "gather",
                                                    "scatter",    "all-to-all",     "all-to-all-v"};

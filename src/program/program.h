@@ -66,31 +66,33 @@ typedef struct sk_buffer {
 } sk_buffer;
 
 typedef enum sk_act {
-    SK_DO_LOAD, /* fill out[0] from the data: an input of the graph */
-    SK_DO_OP,   /* node on in[] -> out[] */
-    SK_DO_SLICE,
-    /* out[0] = the part of in[0] that its box says */ SK_DO_PASTE, /* the part of out[0] that the
-                                                                       box of in[0] says = in[0] */
-    SK_DO_ADD,                                                      /* out[0] += in[0] */
-    SK_DO_ZERO,                                                     /* out[0] = 0 */
-    SK_DO_START,                                                    /* announce call */
-    SK_DO_WAIT,                                                     /* finish call */
-    SK_DO_SEND,                                                     /* in[0] to a stage */
-    SK_DO_RECV,                                                     /* out[0] from a stage */
+    SK_DO_LOAD,    /* fill out[0] from the data: an input of the graph */
+    SK_DO_OP,      /* node on in[] -> out[] */
+    SK_DO_SLICE,   /* out[0] = the part of in[0] that its box says */
+    SK_DO_PASTE,   /* the part of out[0] that the box of in[0] says = in[0] */
+    SK_DO_ADD,     /* out[0] += in[0] */
+    SK_DO_ZERO,    /* out[0] = 0 */
+    SK_DO_START,   /* announce call */
+    SK_DO_WAIT,    /* finish call */
+    SK_DO_SEND,    /* in[0] to a stage */
+    SK_DO_RECV,    /* out[0] from a stage */
     SK_DO_SENT,    /* the first `count` sends of this step to peer have arrived */
     SK_DO_STATS,   /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
-                      out[1]: squared gradients as an exact number, in canonical order */
+                     out[1]: squared gradients as an exact number, in canonical order */
     SK_DO_CLIP,    /* from in[0], in[1]: loss, norm, and the factor for gradients */
     SK_DO_UPDATE,  /* one pass of the optimizer over one parameter's piece: in[] gradient, sums of
-                      the  pass before, state; out[] weights, sums of this pass, master */
+                     the pass before, state; out[] weights, sums of this pass, master */
     SK_DO_AHEAD,   /* out[0] = in[0], a parameter's piece, as it may be `count` updates later; in[]
-                      as of an update */
+                     as of an update */
     SK_DO_JOIN,    /* updates that were begun beside the rank are done */
     SK_DO_NARROW,  /* out[0] = in[0], weights from their master */
     SK_DO_PEND,    /* out[0] = the gradient in[0], scaled: for the update of the next step */
     SK_DO_SQUARES, /* of a gradient that lives outside of the device, for the next STATS */
     SK_DO_COPY,    /* begin to copy in[0] to out[0], in another memory; copies go in order */
     SK_DO_COPIED,  /* that copy is done */
+    SK_DO_PACK,    /* out[0] = in[0] in fewer bits: a bit an element, and room for `count` elements
+                     that are not 0; without, the bit says whether it is above 0 */
+    SK_DO_UNPACK,  /* out[0] = what was packed; of bits alone (count 0), 1 or 0 */
     SK_N_ACTS
 } sk_act;
 extern const char *const sk_act_names[SK_N_ACTS];
@@ -257,6 +259,8 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 
 /* What the heaps of these programs are opened with: bytes[n] is filled. */
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
+/* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
+static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
 sk_seg sk_call_shape(const sk_call_seg *s);   /* for comm, without places */
 

@@ -352,7 +352,7 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
         *buf = sk_emit_source(e, t, &now);
         if (*buf < 0) {
             if (sk_emit_dropped(e, t)) SK_TRY(sk_emit_again(e, t->from));
-            else SK_TRY(sk_emit_receive(e, t));
+            else if (!sk_emit_unpack(e, t)) SK_TRY(sk_emit_receive(e, t));
             *buf = sk_emit_source(e, t, &now);
         }
         SK_TRY(reshard(e, t, now, want, buf));

@@ -199,6 +199,10 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
         return 2 * out;
     case SK_DO_PASTE:
         return 2 * p->bufs.v[in->in[0]].bytes;
+    case SK_DO_PACK: /* counted, then packed */
+        return 2 * p->bufs.v[in->in[0]].bytes + out;
+    case SK_DO_UNPACK:
+        return p->bufs.v[in->in[0]].bytes + out;
     case SK_DO_ADD:
         return 3 * out;
     case SK_DO_LOAD:

@@ -16,6 +16,7 @@
 #include "run/aside.h"
 #include "run/deadline.h"
 #include "run/order.h"
+#include "run/pack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -52,7 +53,9 @@ struct sk_run {
     float scale;           /* for gradients: 1 / tokens, times clipping */
     double lr, loss_scale; /* loss_scale: of gradients, so that narrow ones do not vanish */
     int64_t step, shift;   /* as in sk_step_in */
+    int64_t batch;         /* the step whose data are read */
     bool validation, skip;
+    bool full; /* more elements were not 0 than there was room for: run/pack.h */
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
     sk_exact exact[SK_TEAM_MOST];
@@ -238,6 +241,8 @@ void sk_run_close(sk_run *r)
     r->disk = NULL;
 }
 
+const sk_program *sk_run_program(const sk_run *r) { return r->p; }
+
 static char *tier_of(const sk_run *r, int buf)
 {
     return r->p->bufs.v[buf].tier == SK_FILE ? sk_disk_map(r->disk) : r->base;
@@ -407,7 +412,7 @@ static sk_status load_dealt(sk_run *r, const sk_buffer *b, char *to)
             if (n > cols - k) n = cols - k;
             box.size[d] = n;
             if (d) box.at[0] = row_at + i, box.size[0] = 1;
-            SK_TRY(r->opts.fill(r->opts.fill_ctx, b->name, b->type, &box, r->step, r->validation,
+            SK_TRY(r->opts.fill(r->opts.fill_ctx, b->name, b->type, &box, r->batch, r->validation,
                                 to + (size_t)(i * cols + k) * sk_dtype_size(b->type)));
         }
     return SK_OK;
@@ -424,7 +429,7 @@ static sk_status load(sk_run *r, const sk_inst *in)
     if (!b->bytes) return SK_OK;
     if (r->p->graph->dealt && strchr(b->tensor->letters, r->p->graph->dealt))
         return load_dealt(r, b, to);
-    return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->step, r->validation, to);
+    return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->batch, r->validation, to);
 }
 
 /* Where row i of a part begins in the whole, in elements. */
@@ -498,6 +503,16 @@ static void add(sk_run *r, const sk_inst *in)
     pair_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
                   b->bytes / (int64_t)sk_dtype_size(b->type), b->type};
     sk_team_run(r->team, add_part, &j);
+}
+
+static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t room)
+{
+    const sk_buffer *b = &r->p->bufs.v[wide];
+    return (sk_pack_job){.data = sk_run_data(r, wide),
+                         .packed = sk_run_data(r, packed),
+                         .type = b->type,
+                         .n = b->bytes / (int64_t)sk_dtype_size(b->type),
+                         .room = room};
 }
 
 /* --- sums, clipping, update --- */
@@ -576,6 +591,36 @@ static void far_part(void *ctx, int part, int of)
     else see_part(r, j->in->in[0], part, of, see_squares, one);
 }
 
+/* What another rank counts is here too, and this rank updates its own copy: a number that is not
+ * finite here alone must be seen by all. */
+static void see_finite(void *ctx, const real *x, int64_t n)
+{
+    real bad = 0;
+#pragma omp simd reduction(+ : bad)
+    for (int64_t i = 0; i < n; i++) bad += x[i] * 0;
+    *(double *)ctx += (double)bad;
+}
+
+static void copies_part(void *ctx, int part, int of)
+{
+    sk_run *r = ctx;
+    r->partial[part][1] = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (!in_norm(q) && q->tensor->nudge == 0)
+            see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
+    }
+}
+
+/* 0, or NaN. */
+static double copies(sk_run *r)
+{
+    double bad = 0;
+    sk_team_run(r->team, copies_part, r);
+    for (int i = 0; i < r->p->threads; i++) bad += r->partial[i][1];
+    return bad;
+}
+
 static void squares_exactly(sk_run *r, int buf)
 {
     sk_exact sum = {0};
@@ -597,6 +642,8 @@ static void stats(sk_run *r, const sk_inst *in)
         sk_team_run(r->team, norm_part, r);
         for (int i = 0; i < p->threads; i++) s[SK_STAT_NORM] += r->partial[i][0];
     }
+    if (in->pass) s[SK_STAT_NORM] += copies(r);
+    if (r->full) s[SK_STAT_NORM] += INFINITY;
     for (int w = 0; w < SK_N_SUMS; w++) {
         const sk_sum_plan *sum = &p->sums[w];
         for (int i = 0; sum->counts && i < sum->n; i++) {
@@ -620,7 +667,7 @@ static void take_sums(sk_run *r, const sk_inst *in)
     if (in->in[1] >= 0) {
         sk_exact acc;
         memcpy(acc.limb, sk_run_data(r, in->in[1]), sizeof acc.limb);
-        squares = sk_exact_value(&acc);
+        squares += sk_exact_value(&acc); /* beside copies(): 0 or NaN */
     }
     r->out.loss = loss / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
@@ -634,7 +681,8 @@ static void clip(sk_run *r, const sk_inst *in)
 {
     double most = r->opts.knobs.clip;
     take_sums(r, in);
-    r->out.again = in->pass && r->opts.no_drops && r->out.drops > 0;
+    r->out.again = in->pass && ((r->opts.no_drops && r->out.drops > 0) ||
+                                (r->opts.no_full && !isfinite(r->out.grad_norm)));
     if (!in->pass) return;
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
@@ -1093,6 +1141,12 @@ static sk_status one(sk_run *r, int pc)
         return SK_OK;
     case SK_DO_COPIED:
         return end_copy(r, in);
+    case SK_DO_PACK:
+        r->full |= !sk_pack(r->team, pack_of(r, in->in[0], in->out[0], in->count));
+        return SK_OK;
+    case SK_DO_UNPACK:
+        sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->count));
+        return SK_OK;
     case SK_N_ACTS:
         break;
     }
@@ -1120,6 +1174,7 @@ static sk_status step_one(sk_run *r, int pc)
 {
     double now = read_clock(r);
     note(r, pc, now);
+    if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
     sk_status st = one(r, pc);
     if (!st && r->comm) st = sk_comm_progress(r->comm); /* a step list in flight goes on here */
     if (st) return sk_trail(st, SK_HERE);
@@ -1131,7 +1186,7 @@ static sk_status walk(sk_run *r, int from, int to)
 {
     double begin = sk_now();
     r->waited = r->copied = r->uncovered = 0;
-    r->skip = false;
+    r->skip = r->full = false;
     if (r->disk) SK_TRY(sk_disk_settle(r->disk));
     r->wire_then = sk_comm_wire(r->comm);
     for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
@@ -1149,6 +1204,7 @@ static sk_status walk(sk_run *r, int from, int to)
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
 {
     r->step = in->step;
+    r->batch = in->step + in->ahead;
     r->shift = in->shift;
     r->lr = in->lr;
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
@@ -1167,7 +1223,7 @@ sk_status sk_run_turn(sk_run *r, int64_t step, int *pc)
 {
     const sk_inst *v = r->p->insts.v;
     sk_assert(r->opts.alone);
-    r->step = step;
+    r->step = r->batch = step;
     r->lr = 0;
     r->validation = r->skip = false;
     for (bool met = false; !met && *pc < r->p->n_train; ++*pc) {
@@ -1179,7 +1235,7 @@ sk_status sk_run_turn(sk_run *r, int64_t step, int *pc)
 
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out)
 {
-    r->step = step;
+    r->step = r->batch = step;
     r->validation = true;
     SK_TRY(walk(r, r->p->n_train, r->p->insts.n));
     *out = r->out;
@@ -1188,7 +1244,7 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out)
 
 sk_status sk_run_forward(sk_run *r, int64_t step)
 {
-    r->step = step;
+    r->step = r->batch = step;
     r->validation = false;
     return walk(r, r->p->n_train, r->p->insts.n);
 }

@@ -42,6 +42,11 @@ typedef struct sk_run_opts {
     int seat;
     const char *scratch; /* folder of the file tier; NULL: $TMPDIR, or /tmp */
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
+    bool no_full;  /* the same of results that were packed (program/pack.c) and found no room */
+    /* NULL, or: called before every instruction of a step that reads `batch`.  For tests, which
+     * break things here. */
+    void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
+    void *before_ctx;
 } sk_run_opts;
 
 typedef struct sk_step_in {
@@ -49,6 +54,7 @@ typedef struct sk_step_in {
     double lr;
     int64_t shift; /* updates made before, less those of `step` steps of this program; mostly 0 */
     double loss_scale; /* that gradients are multiplied by on their way; 0: 1 */
+    int64_t ahead;     /* its data are those of a step so many later: batches were left out */
 } sk_step_in;
 
 typedef struct sk_step_out {
@@ -61,7 +67,7 @@ typedef struct sk_step_out {
     double copied, uncovered; /* seconds of copies between memories; of which this rank waited */
     int64_t wire;             /* bytes of its calls and messages that left this rank, counted */
     bool finite; /* loss and norm are numbers; if not, no update was made, on any rank */
-    bool again;  /* no_drops, and there were some: no update was made, on any rank */
+    bool again;  /* no_drops, no_full, and there were some: no update was made, on any rank */
 } sk_step_out;
 
 /* Opens this rank's end; compares program hashes with all ranks before it returns. */
@@ -84,6 +90,7 @@ void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
 /* SK_DISK_BOUNCE bytes of the heap that are free between steps, if there is a file tier; or NULL.
  */
 void *sk_run_bounce(const sk_run *r);
+const sk_program *sk_run_program(const sk_run *r);
 sk_status sk_run_barrier(sk_run *r);
 /* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
  * places and their groups have different numbers: the one that was opened last may run, until all

@@ -42,10 +42,12 @@ typedef struct sk_record {
     sk_record_kind kind;
     int64_t step; /* steps done, so the first is 1 */
     double loss, grad_norm, lr, tokens;
-    double seconds;           /* from the end of the step before to the end of this one */
-    double waited;            /* of them, waiting for others or moving bytes */
-    double copied, uncovered; /* copies between memories; of them, time waited for */
-    double mfu;               /* of the measured peak; 0: not known */
+    double seconds;            /* from the end of the step before to the end of this one */
+    double waited;             /* of them, waiting for others or moving bytes */
+    double copied, uncovered;  /* copies between memories; of them, time waited for */
+    double mfu;                /* of the measured peak; 0: not known */
+    double scale;              /* of gradients in this step: scale.h */
+    int64_t skipped, left_out; /* steps that changed nothing, batches that are not used, so far */
     char text[SK_WHY];
 } sk_record;
 

@@ -7,6 +7,7 @@
 
 #include "comm/comm.h"
 #include "train/checkpoint.h"
+#include "train/left.h"
 #include "train/setup.h"
 
 /* Parameters to the front: the graph has them by name, the optimizer's state it has not.  Returns
@@ -20,17 +21,19 @@ sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, 
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
                                const char *dir);
 /* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which
- * are more than steps where stages update on their own, the scale of gradients (scale.h), and its
- * tokenizer. */
+ * are more than steps where stages update on their own, the scale of gradients and the steps that
+ * were skipped (scale.h), batches that are left out, and its tokenizer. */
 typedef struct sk_extra {
-    int64_t steps, updates, good;
+    int64_t steps, updates, good, skipped;
     double scale;
+    sk_left left;
     const char *tokenizer;
 } sk_extra;
 char *sk_extra_print(sk_arena *a, const sk_extra *x);
 int64_t sk_extra_updates(const char *extra, int64_t step); /* one a step where it is not said */
 void sk_extra_scale(const char *extra, double *scale, int64_t *good); /* 0: not said */
 int64_t sk_extra_steps(const char *extra);                            /* 0: not said */
-const char *sk_extra_tokenizer(const char *extra);                    /* "": none */
+void sk_extra_past(const char *extra, int64_t *skipped, sk_left *left);
+const char *sk_extra_tokenizer(const char *extra); /* "": none */
 
 #endif

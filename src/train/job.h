@@ -24,7 +24,7 @@ typedef struct sk_job {
         micro_batch; /* micro_batch: sequences per micro-batch; 0: from layout */
     sk_dtype dtype;
     sk_dtype state_dtype;    /* of the optimizer: f32 or bf16 */
-    char nonfinite[SK_NAME]; /* "stop" or "skip" */
+    char nonfinite[SK_NAME]; /* "stop", "skip" or "rollback" */
     uint64_t seed;
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
     char optim_name[SK_NAME];

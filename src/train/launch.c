@@ -417,8 +417,9 @@ typedef struct found {
     sk_status code;
     char story[SK_STORY];
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
-    int64_t step, tokens, updates, steps, good;
+    int64_t step, tokens, updates, steps, good, skipped;
     double scale;
+    sk_left left;
 } found;
 
 static sk_status open_dir(launcher *l, const char **note, const char **old)
@@ -440,7 +441,9 @@ static sk_status share_dir(launcher *l, sk_status st)
                  .updates = t->updates,
                  .steps = t->steps,
                  .good = t->good,
-                 .scale = t->scale};
+                 .skipped = t->skipped,
+                 .scale = t->scale,
+                 .left = t->left};
     snprintf(f->story, sizeof f->story, "%s", st ? sk_error() : "");
     const char *own = sk_strdup(l->arena, f->story);
     memcpy(f->dir, t->dir, PATH_MAX);
@@ -459,7 +462,9 @@ static sk_status share_dir(launcher *l, sk_status st)
     t->updates = f->updates;
     t->steps = f->steps;
     t->good = f->good;
+    t->skipped = f->skipped;
     t->scale = f->scale;
+    t->left = f->left;
     if (st && !f->code) { /* only this rank failed: it says why */
         sk_error_set(own);
         return st;

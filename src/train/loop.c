@@ -6,11 +6,13 @@
 #include "run/run.h"
 #include "train/draw.h"
 #include "train/export.h"
+#include "train/fault.h"
 #include "train/hf.h"
 #include "train/host.h"
 #include "train/metrics.h"
 #include "train/rate.h"
 #include "train/relayout.h"
+#include "train/rundir.h"
 #include "train/scale.h"
 
 #include <math.h>
@@ -34,6 +36,9 @@ typedef struct loop {
     sk_flight_book book, large; /* the text of instructions, for stories */
     sk_rate rate;
     sk_scale scale;
+    sk_left left;        /* batches that are not used */
+    int64_t back_to;     /* the checkpoint that the run went back to last; -1: none */
+    int backs, in_row;   /* how often it went back; of these, to that one since it went elsewhere */
     int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
     int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
     double tokens;
@@ -99,16 +104,18 @@ static void count_bytes(loop *l)
 static sk_run_opts run_opts(const loop *l, sk_flight_book *book)
 {
     const sk_job *job = l->s->job;
-    return (sk_run_opts){.fill = sk_setup_fill,
-                         .fill_ctx = (void *)l->s,
-                         .seed = job->seed,
-                         .knobs = sk_setup_knobs(job),
-                         .timeout_s = job->timeout,
-                         .scratch = *job->scratch ? job->scratch : l->t->dir,
-                         .where = sk_flight_where,
-                         .where_ctx = book,
-                         .wire = l->t->wire,
-                         .host_of = l->t->host_of};
+    sk_run_opts o = {.fill = sk_setup_fill,
+                     .fill_ctx = (void *)l->s,
+                     .seed = job->seed,
+                     .knobs = sk_setup_knobs(job),
+                     .timeout_s = job->timeout,
+                     .scratch = *job->scratch ? job->scratch : l->t->dir,
+                     .where = sk_flight_where,
+                     .where_ctx = book,
+                     .wire = l->t->wire,
+                     .host_of = l->t->host_of};
+    sk_fault_arm(&o, l->rank);
+    return o;
 }
 
 /* Nobody opens the next before all have compared this one. */
@@ -127,7 +134,8 @@ static sk_status open_run(loop *l)
     sk_run_opts o = run_opts(l, &l->book);
     SK_TRY(open_roomy(l));
     o.trace = l->s->job->trace != 0;
-    o.no_drops = l->roomy != NULL;
+    o.no_drops = l->roomy && l->s->job->dropless;
+    o.no_full = l->roomy && sk_layout_may_fill(&l->s->layout);
     l->book.all = (const sk_program *const *)l->s->programs;
     const sk_program *p = sk_relayout_run(l->t->setup, l->phase, l->rank);
     SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
@@ -170,11 +178,12 @@ static void clear_flight(loop *l)
     atomic_store(&line->pc, 0);
 }
 
-/* Is the next step of another phase?  All ranks find the same, and meet in the move. */
+/* Is the next step of another phase?  All ranks find the same, and meet in the move.  A run that
+ * went back to an earlier one stays in the layout it has: any layout reads any checkpoint. */
 static sk_status change_layout(loop *l)
 {
     int next = sk_relayout_at(l->t->setup, l->done);
-    if (next == l->phase) return SK_OK;
+    if (next <= l->phase) return SK_OK;
     const sk_moves *m = &l->t->setup->relayout->v[next].moves;
     SK_TRY(sk_relayout_move(m, l->rank, l->t->heaps, sk_run_comm(l->run)));
     close_run(l);
@@ -201,25 +210,119 @@ static sk_status load_model(loop *l)
     return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model);
 }
 
+static sk_status open_metrics(loop *l)
+{
+    if (l->rank) return SK_OK;
+    const char *path = sk_print(&l->arena, "%s/metrics.jsonl", l->t->dir);
+    sk_metrics_close(&l->metrics);
+    return sk_metrics_open(&l->metrics, path, most_bytes(l), l->done);
+}
+
+/* All that a checkpoint has.  What is not said of the scale stays as it is. */
+static sk_status load_state(loop *l, const sk_training *t)
+{
+    SK_TRY(sk_ckpt_load(t->from, l->boxes, l->n_boxes));
+    l->done = l->tried = l->saved = t->step;
+    l->tokens = (double)t->tokens;
+    l->updates = t->updates;
+    l->scale.skipped = t->skipped;
+    l->scale.skips = 0;
+    if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;
+    SK_TRY(open_metrics(l));
+    return sk_run_barrier(l->run);
+}
+
 /* State starts at zero in any case; what a checkpoint or a model directory holds goes over it. */
 static sk_status first_weights(loop *l)
 {
     const sk_job *job = l->s->job;
     sk_run_init(l->run, job->seed);
-    l->scale = sk_scale_begin(job->dtype, !strcmp(job->nonfinite, "skip"),
+    l->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                               (double)(job->batch * job->seq));
-    if (l->scale.moves && l->t->scale > 0) l->scale.value = l->t->scale, l->scale.good = l->t->good;
-    if (*l->t->from) {
-        SK_TRY(sk_ckpt_load(l->t->from, l->boxes, l->n_boxes));
-        l->done = l->tried = l->saved = l->t->step;
-        l->tokens = (double)l->t->tokens;
-        l->updates = l->t->updates;
-    } else if (*job->model_dir) SK_TRY(load_model(l));
-    if (!l->rank) {
-        const char *path = sk_print(&l->arena, "%s/metrics.jsonl", l->t->dir);
-        SK_TRY(sk_metrics_open(&l->metrics, path, most_bytes(l), l->done));
-    }
+    l->left = l->t->left;
+    if (*l->t->from) return load_state(l, l->t);
+    if (*job->model_dir) SK_TRY(load_model(l));
+    SK_TRY(open_metrics(l));
     return sk_run_barrier(l->run);
+}
+
+/* --- going back --- */
+
+static const char *newest(loop *l)
+{
+    return l->tried < 0 ? "none" : sk_print(&l->arena, "that of step %lld", (long long)l->tried);
+}
+
+/* Which checkpoint rank 0 found, as it tells the others. */
+typedef struct found {
+    sk_status code;
+    char why[SK_WHY];
+    bool first; /* the one that the run began from */
+    int64_t step, tokens, updates, good, skipped;
+    double scale;
+} found;
+
+static found look_back(loop *l)
+{
+    sk_training *t = sk_new(&l->arena, sk_training);
+    found f = {.code = sk_rundir_back(&l->arena, l->t, l->done, t)};
+    if (f.code) {
+        snprintf(f.why, sizeof f.why, "%s", sk_error_line());
+        return f;
+    }
+    return (found){.first = !strcmp(t->from, l->t->from),
+                   .step = t->step,
+                   .tokens = t->tokens,
+                   .updates = t->updates,
+                   .good = t->good,
+                   .skipped = t->skipped,
+                   .scale = t->scale};
+}
+
+static sk_status find_back(loop *l, sk_training *t)
+{
+    found f = {0};
+    if (!l->rank) f = look_back(l);
+    SK_TRY(sk_comm_share(sk_run_comm(l->run), &f, sizeof f));
+    if (f.code) return sk_fail(f.code, "%s", f.why);
+    *t = *l->t;
+    t->step = f.step;
+    t->tokens = f.tokens;
+    t->updates = f.updates;
+    t->good = f.good;
+    t->skipped = f.skipped;
+    t->scale = f.scale;
+    if (!f.first)
+        snprintf(t->from, sizeof t->from, "%.*s/step-%010lld", PATH_MAX - 64, l->t->ckpt,
+                 (long long)f.step);
+    return SK_OK;
+}
+
+/* All ranks have met since they touched weights.  `what` is wrong with the step, from 0. */
+static sk_status go_back(loop *l, int64_t step, const char *what)
+{
+    sk_training *t = sk_new(&l->arena, sk_training);
+    int64_t batch = sk_left_batch(&l->left, step);
+    sk_status st = find_back(l, t);
+    if (st == SK_ENUM) return sk_fail(st, "%s; %s", what, sk_error_line());
+    if (st) return sk_trail(st, SK_HERE);
+    l->backs++;
+    l->in_row = t->step == l->back_to ? l->in_row + 1 : 1;
+    l->back_to = t->step;
+    if (l->in_row > SK_SCALE_SKIPS || !sk_left_add(&l->left, batch))
+        return sk_fail(
+            SK_ENUM,
+            "%s; the run went back to the checkpoint of step %lld %d times in a row, and "
+            "left out %d batches in all: no more. A lower optim.lr, a longer "
+            "optim.warmup or optim.clip=1 may help",
+            what, (long long)t->step, l->in_row - 1, l->left.n);
+    SK_TRY(load_state(l, t));
+    if (l->rank) return SK_OK;
+    note(l, SK_REC_WARN,
+         sk_print(&l->arena,
+                  "%s: all ranks go back to the checkpoint of step %lld and leave batch %lld out",
+                  what, (long long)l->done, (long long)batch + 1));
+    return SK_OK;
 }
 
 /* --- saving: phases with barriers between them, see checkpoint.h --- */
@@ -279,6 +382,8 @@ static sk_status commit(loop *l)
                       .updates = l->updates,
                       .scale = l->scale.moves ? l->scale.value : 0,
                       .good = l->scale.good,
+                      .skipped = l->scale.skipped,
+                      .left = l->left,
                       .tokenizer = l->s->tokenizer ? l->s->job->data_tokenizer : ""};
     sk_ckpt_state st = {.step = l->done,
                         .tokens = (int64_t)l->tokens,
@@ -314,10 +419,53 @@ static sk_status judge_save(loop *l, sk_status st)
                    l->bad_saves, (long long)l->done, sk_error_line());
 }
 
+static bool all_finite(const sk_box *b)
+{
+    float x[1024];
+    int64_t size = (int64_t)sk_dtype_size(b->type), n = bytes_of(b) / size, m;
+    bool real_type = b->type == SK_F32 || b->type == SK_BF16 || b->type == SK_F16;
+    for (int64_t i = 0; real_type && i < n; i += m) {
+        float bad = 0;
+        m = n - i < 1024 ? n - i : 1024;
+        sk_convert(x, SK_F32, (const char *)b->data + i * size, b->type, m);
+        for (int64_t k = 0; k < m; k++) bad += x[k] * 0;
+        if (isnan(bad)) return false;
+    }
+    return true;
+}
+
+/* Numbers of a step can be finite and what it makes of the weights not.  `why`: the first tensor
+ * that is not, of those that would be saved, the same text on all ranks; "": all is well. */
+static sk_status check_state(loop *l, word *w)
+{
+    word all[SK_MAX_RANKS];
+    *w = (word){0};
+    for (int i = 0; i < l->n_boxes && !*w->why; i++)
+        if (!all_finite(&l->boxes[i]))
+            snprintf(w->why, SK_WHY, "after step %lld '%.128s' is not finite any more",
+                     (long long)l->done, l->boxes[i].name);
+    SK_TRY(sk_comm_collect(sk_run_comm(l->run), w, sizeof *w, all));
+    for (int r = 0; !l->rank && !*w->why && r < l->s->n_ranks; r++) *w = all[r];
+    return sk_comm_share(sk_run_comm(l->run), w, sizeof *w);
+}
+
+static sk_status bad_state(loop *l, const char *what)
+{
+    if (l->scale.policy == SK_ROLLBACK && l->done) return go_back(l, l->done - 1, what);
+    return sk_fail(SK_ENUM,
+                   "%s; it is not saved, the newest checkpoint is %s. A lower optim.lr, a longer "
+                   "optim.warmup or optim.clip=1 may help",
+                   what, newest(l));
+}
+
+/* The run may have gone back afterwards. */
 static sk_status save(loop *l)
 {
     sk_desk *d = l->desk;
     sk_status st = SK_OK;
+    word w;
+    SK_TRY(check_state(l, &w));
+    if (*w.why) return bad_state(l, w.why);
     l->tried = l->done;
     if (!l->rank) {
         memset(&d->save, 0, sizeof d->save);
@@ -460,12 +608,24 @@ static sk_status measure_peak(loop *l)
     return sk_comm_collect(sk_run_comm(l->run), &peak, sizeof peak, l->desk->peak);
 }
 
-static void report(loop *l, const sk_step_out *out, double lr, double seconds)
+/* What stands behind the row of the step. */
+static void behind_row(const loop *l, const sk_choices *c, sk_record *r)
+{
+    char experts[96] = "", scale[96] = "";
+    if (c->all > 0)
+        snprintf(experts, sizeof experts, "aux %.4f  drops %.1f %%%s", c->aux,
+                 100 * c->drops / c->all, c->again ? ", run again" : "");
+    if (l->scale.moves)
+        snprintf(scale, sizeof scale, "scale %g, %lld skipped", r->scale, (long long)r->skipped);
+    snprintf(r->text, sizeof r->text, "%s%s%s", experts, *experts && *scale ? "  " : "", scale);
+}
+
+static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double seconds)
 {
     sk_choices c = {.aux = out->aux,
                     .drops = out->drops,
                     .all = l->s->choices,
-                    .dropless = l->roomy != NULL,
+                    .twice = l->roomy != NULL,
                     .again = out->again};
     double peak = 0;
     for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];
@@ -473,16 +633,17 @@ static void report(loop *l, const sk_step_out *out, double lr, double seconds)
                    .step = l->done,
                    .loss = out->loss,
                    .grad_norm = out->grad_norm,
-                   .lr = lr,
+                   .lr = in->lr,
+                   .scale = in->loss_scale,
+                   .skipped = l->scale.skipped,
+                   .left_out = l->left.n,
                    .tokens = out->tokens,
                    .seconds = seconds,
                    .waited = out->waited,
                    .copied = out->copied,
                    .uncovered = out->uncovered,
                    .mfu = peak > 0 ? l->s->flops / seconds / peak : 0};
-    if (c.all > 0) /* behind the row of the step */
-        snprintf(r.text, sizeof r.text, "aux %.4f  drops %.1f %%%s", c.aux, 100 * c.drops / c.all,
-                 c.again ? ", run again" : "");
+    behind_row(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) note(l, SK_REC_WARN, l->metrics.why);
     sk_desk_put(l->desk, &r);
@@ -490,22 +651,22 @@ static void report(loop *l, const sk_step_out *out, double lr, double seconds)
 
 static sk_status bad_numbers(loop *l, const sk_step_out *out)
 {
+    const char *what = sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g",
+                                (long long)l->done + 1, out->loss, out->grad_norm);
+    if (l->scale.policy == SK_ROLLBACK) return go_back(l, l->done, what);
     return sk_fail(SK_ENUM,
-                   "step %lld: loss %g, norm of the gradient %g; they must be finite. Weights "
-                   "were not changed; the newest checkpoint is %s. A lower optim.lr, a longer "
-                   "optim.warmup or optim.clip=1 may help",
-                   (long long)l->done + 1, out->loss, out->grad_norm,
-                   l->tried < 0 ? "none"
-                                : sk_print(&l->arena, "that of step %lld", (long long)l->tried));
+                   "%s; they must be finite. Weights were not changed; the newest checkpoint is "
+                   "%s. A lower optim.lr, a longer optim.warmup or optim.clip=1 may help",
+                   what, newest(l));
 }
 
 /* All ranks see the same sums, and so decide alike.  Stages that update on their own have updated.
- */
+ * The run may have gone back afterwards. */
 static sk_status after_numbers(loop *l, const sk_step_out *out)
 {
     bool apart = l->s->programs[l->rank]->n_updates > 1;
     double before = l->scale.value;
-    if (!sk_scale_step(&l->scale, out->finite) || (!out->finite && apart))
+    if (!sk_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && apart))
         return bad_numbers(l, out);
     if (out->finite || l->rank) return SK_OK;
     note(l, SK_REC_WARN,
@@ -549,7 +710,8 @@ static sk_status one_step(loop *l)
     sk_step_in in = {.step = l->done,
                      .lr = sk_rate_at(&l->rate, l->done),
                      .shift = l->updates - l->done * each,
-                     .loss_scale = l->scale.value};
+                     .loss_scale = l->scale.value,
+                     .ahead = sk_left_batch(&l->left, l->done) - l->done};
     sk_step_out out = {0};
     if (l->done == l->t->step + 1) l->second_at = sk_now();
     if (!l->rank) decide(l);
@@ -557,14 +719,16 @@ static sk_status one_step(loop *l)
     SK_TRY(sk_run_step(l->run, &in, &out));
     if (out.again) SK_TRY(with_room(l, &in, &out));
     double seconds = sk_now() - start;
+    int backs = l->backs;
     SK_TRY(after_numbers(l, &out));
+    if (l->backs != backs) return SK_OK;
     if (l->done == l->t->step) SK_TRY(measure_peak(l));
     l->done++;
     l->tokens += out.tokens;
     if (out.finite) l->updates += each;
     if (l->rank) return SK_OK;
     count(l, &out);
-    report(l, &out, in.lr, seconds);
+    report(l, &out, &in, seconds);
     return SK_OK;
 }
 
@@ -586,9 +750,11 @@ static sk_status between(loop *l)
 {
     const sk_job *job = l->s->job;
     int64_t steps = l->rate.steps;
+    int backs = l->backs;
     if (l->s->has_val && sk_loop_due(job->val_every, SK_VAL_TIMES, l->done, steps))
         SK_TRY(validate(l));
     if (sk_loop_due(job->ckpt_every, 0, l->done, steps ? steps : l->done + 1)) SK_TRY(save(l));
+    if (l->backs != backs) return SK_OK;
     if (l->s->tokenizer && sk_loop_due(job->sample_every, SAMPLE_TIMES, l->done, steps)) {
         char name[64];
         snprintf(name, sizeof name, "sample-%010lld", (long long)l->done);
@@ -617,12 +783,27 @@ static sk_status draw(loop *l)
     return SK_OK;
 }
 
+/* The run may have gone back afterwards. */
 static sk_status finish(loop *l)
 {
     if (l->s->job->trace && l->done > l->t->step) SK_TRY(draw(l));
     if (l->s->has_val && l->s->job->val_every) SK_TRY(validate(l));
     if (l->tried != l->done) SK_TRY(save(l));
-    SK_TRY(export_model(l, "final", SK_REC_FINAL));
+    return SK_OK;
+}
+
+static sk_status steps(loop *l)
+{
+    while (!l->rate.steps || l->done < l->rate.steps) {
+        bool stop = false;
+        int64_t before = l->done;
+        SK_TRY(change_layout(l));
+        SK_TRY(one_step(l));
+        if (l->done <= before) continue; /* it went back */
+        SK_TRY(hear(l, &stop));
+        if (stop && l->done != l->rate.steps) return stopped(l);
+        SK_TRY(between(l));
+    }
     return SK_OK;
 }
 
@@ -634,20 +815,22 @@ static sk_status train(loop *l)
     SK_TRY(first_weights(l));
     if (!l->rank) l->desk->began = sk_now();
     l->started = sk_now();
-    while (!l->rate.steps || l->done < l->rate.steps) {
-        bool stop = false;
-        SK_TRY(change_layout(l));
-        SK_TRY(one_step(l));
-        SK_TRY(hear(l, &stop));
-        if (stop && l->done != l->rate.steps) return stopped(l);
-        SK_TRY(between(l));
-    }
-    return finish(l);
+    do {
+        SK_TRY(steps(l));
+        SK_TRY(finish(l));
+    } while (l->done < l->rate.steps);
+    return export_model(l, "final", SK_REC_FINAL);
 }
 
 sk_status sk_loop_rank(const sk_training *t, int rank)
 {
-    loop l = {.t = t, .desk = t->desk, .rank = rank, .tried = -1, .saved = -1, .metrics.fd = -1};
+    loop l = {.t = t,
+              .desk = t->desk,
+              .rank = rank,
+              .tried = -1,
+              .saved = -1,
+              .back_to = -1,
+              .metrics.fd = -1};
     sk_status st = train(&l);
     sk_metrics_close(&l.metrics);
     close_run(&l);

@@ -13,12 +13,15 @@
  * more, with the same data and random numbers, by the program with room for all.
  *
  * A save that fails is a warning and training goes on; MAX_BAD_SAVES in a row end
- * it.  Numbers that are not finite end it too, before the weights are touched. */
+ * it.  Numbers that are not finite end it too, before the weights are touched; or the
+ * step is skipped, or all ranks go back to the newest checkpoint and leave its batch out
+ * (train.nonfinite).  State that is not finite is never saved. */
 #ifndef SK_TRAIN_LOOP_H
 #define SK_TRAIN_LOOP_H
 
 #include "comm/comm.h"
 #include "train/desk.h"
+#include "train/left.h"
 #include "train/setup.h"
 
 /* Behind the desk in shared memory: how steps went in a run with experts (train.dropless). */
@@ -41,7 +44,8 @@ typedef struct sk_training {
     char from[PATH_MAX];  /* the checkpoint to resume; "": none */
     int64_t step, tokens; /* done before, when resuming */
     double scale;         /* of gradients, when resuming (scale.h); 0: not known */
-    int64_t good;
+    int64_t good, skipped;
+    sk_left left;       /* batches that are not used */
     int64_t updates;    /* of the optimizer, in these steps */
     int64_t steps;      /* of the whole training; 0: chosen after some steps (train.time) */
     const char *config; /* the text of config.yaml, for checkpoints */

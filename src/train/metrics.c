@@ -67,13 +67,11 @@ static number json(double x)
 
 static void print_choices(const sk_choices *c, char *to, size_t room)
 {
-    *to = 0;
-    if (c->all <= 0) return;
-    snprintf(to, room, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s, c->drops,
-             100 * c->drops / c->all,
-             !c->dropless ? ""
-             : c->again   ? ",\"again\":1"
-                          : ",\"again\":0");
+    const char *again = !c->twice ? "" : c->again ? ",\"again\":1" : ",\"again\":0";
+    if (c->all <= 0) snprintf(to, room, "%s", again);
+    else
+        snprintf(to, room, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s,
+                 c->drops, 100 * c->drops / c->all, again);
 }
 
 static void print_copies(const sk_record *r, char *to, size_t room)
@@ -86,16 +84,17 @@ static void print_copies(const sk_record *r, char *to, size_t room)
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[640], experts[128], copies[64];
+    char line[768], experts[128], copies[64];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_choices(c, experts, sizeof experts);
     print_copies(r, copies, sizeof copies);
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
-             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g%s%s}\n",
+             "\"tok_s\":%.5g,\"mfu\":%.4g,\"mem_bytes\":%lld,\"exposed_pct\":%.3g,\"scale\":%.9g,"
+             "\"skipped\":%lld,\"left_out\":%lld%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
-             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s, experts,
-             copies);
+             1e3 * s, r->tokens / s, r->mfu, (long long)m->mem_bytes, 100 * r->waited / s, r->scale,
+             (long long)r->skipped, (long long)r->left_out, experts, copies);
     return put(m, line);
 }
 

@@ -1,7 +1,7 @@
 /* metrics.h - metrics.jsonl: one JSON object a line, written by rank 0 as it happens.
  *
  *     {"step":12,"loss":5.1,"grad_norm":2.2,"lr":0.0006,"tokens":9216,"ms":21.3,"tok_s":36056,
- *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6}
+ *      "mfu":0.41,"mem_bytes":22544384,"exposed_pct":1.6,"scale":1,"skipped":0,"left_out":0}
  *     {"step":12,"val_loss":5.2}
  *
  * A model with experts has more in the lines of its steps, behind the rest:
@@ -10,7 +10,8 @@
  *
  * the auxiliary loss, choices of experts that found no room, their part of all choices
  * of the step, and with train.dropless whether it was run again with room for all;
- * drops are those of the try then, and nothing was lost.
+ * drops are those of the try then, and nothing was lost.  A layout with gist=N has
+ * "again" too.
  *
  * And a run that has something outside of its device:
  *
@@ -22,9 +23,11 @@
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
  * is recomputed or replicated) per second, over the sum of what all ranks reach
  * together in a matrix product; exposed_pct is the part of the step in which rank
- * 0 waited for others or moved bytes.  A number that is not finite is null.
+ * 0 waited for others or moved bytes; scale is the factor of gradients in this step
+ * (scale.h); skipped counts steps that changed nothing, left_out batches that are not used
+ * (left.h), since the beginning.  A number that is not finite is null.
  *
- * Resuming cuts off the lines of steps that are done again.  A line that cannot be
+ * Resuming, and going back, cuts off the lines of steps that are done again.  A line that cannot be
  * written is told once and costs no step. */
 #ifndef SK_TRAIN_METRICS_H
 #define SK_TRAIN_METRICS_H
@@ -44,7 +47,7 @@ void sk_metrics_close(sk_metrics *m);
 
 typedef struct sk_choices { /* of experts, in a step */
     double aux, drops, all; /* all 0: the model has no experts */
-    bool dropless, again;
+    bool twice, again;      /* steps may be run again; this one was */
 } sk_choices;
 
 /* False, with `why`, the first time that writing fails. */

@@ -253,6 +253,11 @@ static sk_status no_experts(const sk_setup *s)
 
 static sk_status both_asked(const sk_setup *s)
 {
+    if (!s->job->dropless)
+        return sk_fail(SK_ECONF,
+                       "the layout has gist=%d and train.relayout is \"%.60s\"; one run has one of "
+                       "them: leave one out, or say gist without a number",
+                       s->layout.gist, s->job->relayout);
     return sk_fail(SK_ECONF,
                    "train.dropless is 1 and train.relayout is \"%.60s\"; one run has one of them: "
                    "leave one out, or set model.capacity_factor=0, which never drops",
@@ -293,12 +298,27 @@ static sk_status same_places(const sk_program *p, const sk_program *q)
                    i < p->bufs.n ? p->bufs.v[i].name : "the weights", p->rank);
 }
 
+/* Nothing is packed, and all is made again, so that it takes no more memory than what is packed. */
+static sk_status unpacked(const sk_setup *s, sk_job *job)
+{
+    sk_layout l = s->layout;
+    l.gist = l.again_blocks = 0;
+    snprintf(l.again, sizeof l.again, "full");
+    const char *text = sk_layout_print(s->arena, &l);
+    if (strlen(text) >= sizeof job->layout)
+        return sk_fail(SK_ECONF, "layout: gist=%d needs a shorter text", s->layout.gist);
+    memcpy(job->layout, text, strlen(text) + 1);
+    job->budget = 0;
+    return SK_OK;
+}
+
 static sk_status make_roomy(sk_setup *s, bool all)
 {
     sk_job *job = sk_new(s->arena, sk_job);
     *job = *s->job;
-    job->hyper.capacity_factor = 0;
+    if (job->dropless) job->hyper.capacity_factor = 0;
     job->dropless = 0;
+    if (sk_layout_may_fill(&s->layout)) SK_TRY(unpacked(s, job));
     s->roomy = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, all, s->roomy));
     if (all || !memcmp(s->class_of, s->roomy->class_of, sizeof(int) * (size_t)s->n_ranks))
@@ -329,9 +349,10 @@ static sk_status number_roomy(sk_setup *s)
 sk_status sk_roomy_plan(sk_setup *s, bool all)
 {
     if (*s->job->relayout) return both_asked(s);
-    if (s->choices <= 0) return no_experts(s);
-    SK_TRY(all_here(s, "train.dropless"));
-    if (s->graph.size['x'] >= s->graph.size['t']) return SK_OK;
+    if (s->job->dropless && s->choices <= 0) return no_experts(s);
+    bool room = !s->job->dropless || s->graph.size['x'] >= s->graph.size['t'];
+    if (room && !sk_layout_may_fill(&s->layout)) return SK_OK;
+    SK_TRY(all_here(s, s->job->dropless ? "train.dropless" : "gist"));
     SK_TRY(make_roomy(s, all));
     for (int r = 0; r < s->n_ranks; r++) {
         sk_program *p = s->programs[r], *q = s->roomy->programs[r];

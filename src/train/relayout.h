@@ -18,7 +18,8 @@
  * tried in the small room; if a choice found none, no rank has updated anything, and
  * the step is run once more in the large one (train/loop.c).  What both keep, weights,
  * gradients and optimizer state, does not depend on the room and lies at the same
- * places, which is checked; so nothing moves, and replicas stay what they are. */
+ * places, which is checked; so nothing moves, and replicas stay what they are.  A layout
+ * with gist=N has such a second program too, which packs nothing and makes all again. */
 #ifndef SK_TRAIN_RELAYOUT_H
 #define SK_TRAIN_RELAYOUT_H
 

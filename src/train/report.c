@@ -148,7 +148,7 @@ static void head_program(const sk_console *c, sk_arena *a)
 static void head_room(const sk_console *c, sk_arena *a)
 {
     const sk_graph *small = &c->s->graph;
-    if (!c->s->roomy) return;
+    if (!c->s->roomy || !c->s->job->dropless) return;
     label(c, "experts");
     fprintf(c->to, "%s places each in a sequence; steps that need more are run again with %s\n",
             sk_commas(a, small->size['x']), sk_commas(a, small->size['t']));
@@ -380,7 +380,7 @@ static void done_again(const sk_console *c)
 {
     const sk_tally *t = c->t->tally;
     if (!c->s->roomy) return;
-    label(c, "experts");
+    label(c, c->s->job->dropless ? "experts" : "gist");
     fprintf(c->to, "%lld of %lld steps were run again with room\n",
             (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
 }

@@ -88,6 +88,7 @@ static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
     t->updates = sk_extra_updates(c.state.extra, t->step);
     if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
     sk_extra_scale(c.state.extra, &t->scale, &t->good);
+    sk_extra_past(c.state.extra, &t->skipped, &t->left);
     return SK_OK;
 }
 
@@ -161,6 +162,24 @@ sk_status sk_rundir_again(sk_arena *a, sk_training *t)
     if (!n) return SK_OK;
     SK_TRY(newest(a, t->ckpt, t, &note));
     return read_state(a, NULL, t);
+}
+
+sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_training *out)
+{
+    int64_t *steps;
+    int n = 0;
+    *out = *t;
+    if (*t->from && t->step > most) *out->from = 0;
+    SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
+    for (int i = 0; i < n; i++) {
+        const char *path = sk_print(a, "%s/step-%010lld", t->ckpt, (long long)steps[i]);
+        if (steps[i] > most || sk_ckpt_verify(path, true)) continue;
+        SK_TRY(put_path(out->from, path));
+        break;
+    }
+    if (*out->from) return read_state(a, NULL, out);
+    return sk_fail(SK_ENUM, "there is no checkpoint so far to go back to; ckpt.every=N makes one "
+                            "every N steps");
 }
 
 sk_status sk_rundir_config(const sk_training *t, const char *text)

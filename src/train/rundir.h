@@ -21,6 +21,9 @@ bool sk_rundir_resumed(const sk_job *job, char *to);
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
 /* After ranks died: the lock anew, and the newest checkpoint of the run itself if it has one. */
 sk_status sk_rundir_again(sk_arena *a, sk_training *t);
+/* While ranks run: the newest whole checkpoint of the run with at most so many steps done, or the
+ * one it began from.  *out is t with what that one says; SK_ENUM: there is none. */
+sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_training *out);
 sk_status sk_rundir_config(const sk_training *t, const char *text);
 void sk_rundir_remove(const char *dir); /* a directory of plain files */
 

@@ -5,7 +5,8 @@
  * again before the optimizer.  A step that overflows changes nothing: all ranks see it in the same
  * sums, skip it and go on with half the factor; after SK_SCALE_GOOD good ones in a row it is
  * doubled. In other types the factor is 1, and what follows is the job's word (train.nonfinite):
- * stop, or skip, but not for ever. */
+ * stop; skip, but not for ever; or rollback, which the factor leaves to the loop: a loss that is
+ * not finite is no fault of the factor, so in f16 too only gradients are the factor's business. */
 #ifndef SK_TRAIN_SCALE_H
 #define SK_TRAIN_SCALE_H
 
@@ -13,16 +14,22 @@
 
 enum { SK_SCALE_GOOD = 1000, SK_SCALE_SKIPS = 20 };
 
+typedef enum sk_nonfinite { SK_STOP, SK_SKIP, SK_ROLLBACK } sk_nonfinite;
+
 typedef struct sk_scale {
     double value;
-    int64_t good;  /* steps since the factor changed */
-    int64_t skips; /* in a row */
-    bool moves, skips_others;
+    int64_t good;    /* steps since the factor changed */
+    int64_t skips;   /* in a row */
+    int64_t skipped; /* of all steps */
+    bool moves;
+    sk_nonfinite policy;
 } sk_scale;
 
 /* tokens: of a step.  Gradients are those of the sum over them. */
-sk_scale sk_scale_begin(sk_dtype type, bool skip, double tokens);
-/* After a step.  False: its numbers are not finite, and that is not forgiven. */
-bool sk_scale_step(sk_scale *s, bool finite);
+sk_scale sk_scale_begin(sk_dtype type, sk_nonfinite policy, double tokens);
+sk_nonfinite sk_nonfinite_find(const char *word); /* "stop", "skip" or "rollback" */
+/* After a step with this loss; finite: so is its norm.  False: they are not, and that is not
+ * forgiven. */
+bool sk_scale_step(sk_scale *s, double loss, bool finite);
 
 #endif

@@ -217,6 +217,12 @@ static sk_status meets_at_the_end(const sk_setup *s)
             "train.dtype is f16: a step that overflows is skipped, and stages of schedule "
             "%s update before that is known; train.dtype=bf16 is needed",
             x->name);
+    if (sk_layout_may_fill(&s->layout))
+        return sk_fail(SK_ECONF,
+                       "layout: gist=%d runs a step again whose results find no room, before its "
+                       "update, and stages of schedule %s update in the middle; gist without a "
+                       "number keeps only signs",
+                       s->layout.gist, x->name);
     if (s->job->dropless)
         return sk_fail(SK_ECONF,
                        "train.dropless runs a step again before its update, and stages of schedule "
@@ -246,7 +252,7 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
                        "simulate take more",
                        out->n_ranks, SK_MAX_RANKS);
     SK_TRY(compile(out, all));
-    if (job->dropless) return sk_roomy_plan(out, all);
+    if (job->dropless || sk_layout_may_fill(&out->layout)) return sk_roomy_plan(out, all);
     return *job->relayout ? sk_relayout_plan(out) : SK_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "train/fault.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -60,7 +61,8 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
             else if (type == SK_I32)
                 ((int32_t *)to)[n] = (int32_t)(x % (uint64_t)t->hyper.vocab_size);
             else if (!strcmp(input, "weights")) {
-                bool poison = t->poison && step == t->poison && !validation && !row;
+                bool poison =
+                    t->poison && !t->poison_grad && step == t->poison && !validation && !row;
                 ((real *)to)[n] = poison ? NAN : (real)(0.5 + (double)(x % 8) / 8);
             } else ((real *)to)[n] = (real)((double)(x % 256) / 255);
         }
@@ -137,6 +139,17 @@ static void nudge(const sk_trial *t, const sk_run *run, sk_arena *a)
 
 /* --- a rank --- */
 
+static void poison_grad(void *ctx, const sk_run *r, int64_t batch, int pc)
+{
+    const sk_trial *t = ctx;
+    const sk_program *p = sk_run_program(r);
+    float bad = NAN;
+    int buf = -1;
+    if (batch != t->poison || p->rank != t->poison_grad - 1 || pc >= p->n_train) return;
+    if (pc != sk_fault_at(p, t->poison_first, &buf) || buf < 0) return;
+    sk_convert(sk_run_data(r, buf), p->bufs.v[buf].type, &bad, SK_F32, 1);
+}
+
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
     sk_trial *t = j->t;
@@ -145,6 +158,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .seed = 3,
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip, t->compensate, t->predict}};
+    if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     sk_run_init(*run, 11);

@@ -33,6 +33,8 @@ typedef struct sk_trial {
     sk_dtype state_type; /* of the optimizer */
     bool late;           /* updates run beside the next step */
     int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
+    int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
+    bool poison_first;   /* the first that is made, or the last */
     double compensate, predict; /* of late gradients */
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
     void (*look)(void *ctx, const sk_box *box);

@@ -1,0 +1,131 @@
+/* pack.c - kept results in fewer bits, without loss (Jain et al. 2018, "Gist").
+ *
+ * A forward result that only the backward pass still needs waits there for most of a step.  Two
+ * kinds of it need not wait in full:
+ *
+ *     signs    all its backward readers ask only whether an element is above 0 (sk_op.signs): one
+ *              bit an element; what is read instead of it is 1 or 0
+ *     zeros    many elements are 0 (SK_OP_ZEROS): a bit an element says which are not, and these
+ *              lie behind one another, in room for the part of them that the layout says
+ *
+ * It is packed where it is made.  At the end of a forward task the result itself is forgotten, and
+ * a backward task that reads it finds the packed one and unpacks it, for itself alone.  Bits of
+ * the run do not change.  A step in which more elements are not 0 than there is room for makes no
+ * update: its norm is infinite on all ranks (run.c), and it is run again by another program. */
+#include "program/emit.h"
+
+enum { SIGNS = 1, ZEROS };
+
+/* Who reads a tensor, from one look at all nodes. */
+typedef struct readers {
+    int by_sign, in_full; /* backward nodes */
+    bool far;             /* some are of another chunk */
+} readers;
+
+static readers *look_at_readers(sk_emit *e)
+{
+    readers *all = sk_many(e->tmp, readers, e->g->tensors.n + 1);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        for (int k = 0; k < n->n_in; k++) {
+            readers *r = &all[n->in[k]->id];
+            if (n->in[k]->from) r->far |= e->sp->chunk[i] != e->sp->chunk[n->in[k]->from->id];
+            if (n->phase == SK_BACKWARD) *(n->op->signs >> k & 1 ? &r->by_sign : &r->in_full) += 1;
+        }
+    }
+    return all;
+}
+
+/* What is sent, or summed over ranks before it is read, is kept as it is. */
+static int way_of(const sk_emit *e, const sk_tensor *t, const readers *r)
+{
+    sk_state settled = sk_state_settled(&e->sp->made[t->id]);
+    if (t->role != SK_VALUE || t->type == SK_I32 || e->drop[t->id] || r->far) return 0;
+    if (!r->by_sign && !r->in_full) return 0;
+    if (!sk_state_equal(&settled, &e->sp->made[t->id])) return 0;
+    if (!r->in_full) return SIGNS;
+    return e->l->gist < 100 && t->from->op->flags & SK_OP_ZEROS ? ZEROS : 0;
+}
+
+void sk_emit_pack_open(sk_emit *e)
+{
+    e->packs = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro + 1);
+    if (!e->l->gist || !e->opts->optim) return;
+    const readers *all = look_at_readers(e);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        bool here = n->phase == SK_FORWARD && e->sp->stage[i] == e->p->stage;
+        for (int o = 0; here && o < n->n_out; o++)
+            if (!n->into[o])
+                e->packs[n->out[o]->id] = (char)way_of(e, n->out[o], &all[n->out[o]->id]);
+    }
+}
+
+static int *packed_of(sk_emit *e, const sk_tensor *t)
+{
+    return &e->packed[t->id * e->p->n_micro + e->micro];
+}
+
+/* Bits first, in lines, then the elements that are not 0. */
+static int room_for(sk_emit *e, const sk_tensor *t, int buf, int64_t *values)
+{
+    const sk_buffer *b = &e->p->bufs.v[buf];
+    int64_t size = (int64_t)sk_dtype_size(b->type), n = b->bytes / size;
+    *values = e->packs[t->id] == ZEROS ? (n * e->l->gist + 99) / 100 : 0;
+    sk_extent box = {.n = 1, .size = {sk_pack_bits(n) + *values * size}};
+    box.full[0] = box.size[0];
+    return sk_emit_buffer(e, sk_print(e->p->arena, "%s packed", t->name), NULL, SK_ACTS, SK_U8,
+                          box);
+}
+
+void sk_emit_pack(sk_emit *e, const sk_node *n)
+{
+    for (int o = 0; e->training && n->phase == SK_FORWARD && o < n->n_out; o++) {
+        const sk_tensor *t = n->out[o];
+        int64_t values = 0;
+        int buf = e->packs[t->id] ? sk_emit_find(e, t, &e->sp->made[t->id]) : -1;
+        if (buf < 0 || !e->p->bufs.v[buf].bytes) continue;
+        int to = room_for(e, t, buf, &values);
+        sk_inst *in = sk_emit_inst(e, SK_DO_PACK);
+        in->in[0] = buf;
+        in->out[0] = to;
+        in->count = values;
+        *packed_of(e, t) = 1 + to;
+    }
+}
+
+bool sk_emit_unpack(sk_emit *e, const sk_tensor *t)
+{
+    if (e->phase != SK_BACKWARD || !e->training || !e->packs[t->id] || !*packed_of(e, t))
+        return false;
+    int from = *packed_of(e, t) - 1;
+    int to = sk_emit_piece(e, t, SK_ACTS, &e->sp->made[t->id], e->micro);
+    sk_inst *in = sk_emit_inst(e, SK_DO_UNPACK);
+    in->in[0] = from;
+    in->out[0] = to;
+    const sk_buffer *b = &e->p->bufs.v[from], *x = &e->p->bufs.v[to];
+    int64_t size = (int64_t)sk_dtype_size(x->type);
+    in->count = (b->bytes - sk_pack_bits(x->bytes / size)) / size;
+    sk_emit_have(e, t, &e->sp->made[t->id], to);
+    return true;
+}
+
+/* What is read has to be at hand before a node is written, in turns or not. */
+void sk_emit_unpack_for(sk_emit *e, const sk_node *n)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (e->packs[n->in[k]->id] && sk_emit_find(e, n->in[k], &e->sp->made[n->in[k]->id]) < 0)
+            sk_emit_unpack(e, n->in[k]);
+}
+
+void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes)
+{
+    for (int i = 0; e->training && i < nodes->n; i++) {
+        const sk_node *n = e->g->nodes.v[nodes->v[i]];
+        for (int o = 0; o < n->n_out; o++)
+            if (e->packs[n->out[o]->id] && *packed_of(e, n->out[o])) sk_emit_forget(e, n->out[o]);
+        for (int k = 0; k < n->n_in; k++)
+            if (e->packs[n->in[k]->id] && *packed_of(e, n->in[k])) sk_emit_forget(e, n->in[k]);
+    }
+}

@@ -1,0 +1,65 @@
+/* fault.c - breaking a run on purpose, for tests. */
+#include "train/fault.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct fault {
+    char what[8], first[8];
+    long long batch;
+    int rank;
+} fault;
+
+static int grad_of(const sk_inst *in)
+{
+    for (int o = 0; in->act == SK_DO_OP && o < in->node->n_out; o++)
+        if (in->node->into[o] && in->node->into[o]->role == SK_PARAM) return in->out[o];
+    return -1;
+}
+
+int sk_fault_at(const sk_program *p, bool first, int *buf)
+{
+    int at = 0;
+    for (int i = 0; i < p->n_train && !(first && at); i++) {
+        int made = grad_of(&p->insts.v[i]);
+        if (made < 0 || !p->bufs.v[made].bytes) continue;
+        *buf = made;
+        at = i + 1;
+    }
+    return at;
+}
+
+static bool read_fault(fault *f)
+{
+    const char *text = getenv("SKEIN_FAULT");
+    *f = (fault){0};
+    return text && sscanf(text, "%7[a-z]:%lld:%d:%7s", f->what, &f->batch, &f->rank, f->first) >= 3;
+}
+
+/* The instruction before which it happens, and the buffer. */
+static int place(const fault *f, const sk_program *p, int *buf)
+{
+    if (strcmp(f->what, "state") != 0) return sk_fault_at(p, *f->first, buf);
+    const sk_param_plan *q = &p->params.v[0];
+    *buf = q->master >= 0 ? q->master : q->shard;
+    return p->n_train - 1;
+}
+
+static void before(void *ctx, const sk_run *r, int64_t batch, int pc)
+{
+    fault f;
+    int buf = -1;
+    (void)ctx;
+    if (!read_fault(&f) || batch + 1 != f.batch) return;
+    if (pc != place(&f, sk_run_program(r), &buf) || buf < 0) return;
+    float bad = strcmp(f.what, "inf") ? NAN : INFINITY;
+    sk_convert(sk_run_data(r, buf), sk_run_program(r)->bufs.v[buf].type, &bad, SK_F32, 1);
+}
+
+void sk_fault_arm(sk_run_opts *o, int rank)
+{
+    fault f;
+    if (read_fault(&f) && f.rank == rank) o->before = before;
+}
