@@ -17,6 +17,7 @@ static const char *const layouts[] = {
     "tp=2 overlap=2",
     "tp=2 sp overlap=2 recompute=full",
     "tp=2 recompute=full",
+    "tp=2 recompute=full offload=acts",
     "tp=2 recompute=selective keep=cheap",
     "dp=2 tp=2 zero=3 prefetch=1 micro=2 recompute=full",
     "pp=2 tp=2 micro=3 recompute=full",
