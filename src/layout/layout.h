@@ -22,6 +22,9 @@
  * "overlap in 4 turns", "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep,
  * overlap=4, balance.
  *
+ * Compressed edges: "encode weights as int8", "encode gradients as int4 with feedback", "second
+ * copy of weights over 2 ranks"; in short weights=int8, grads=int4 feedback, copy=2.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
@@ -32,7 +35,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
-enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16, SK_SCHEDULE_NAME = 128 };
+enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16, SK_SCHEDULE_NAME = 128, SK_CODEC_NAME = 16 };
 
 typedef struct sk_mesh {
     int n;
@@ -67,6 +70,12 @@ typedef struct sk_layout {
     int again_blocks;                /* full: the first of each stage; 0: all */
     bool again_said;                 /* the text says it, if only "none" */
     bool canonical;                  /* sums in the order of base/cells.h */
+    char weights_as[SK_CODEC_NAME];  /* codec of weights that are gathered; empty: as they are */
+    char grads_as[SK_CODEC_NAME];    /* and of gradients that are summed over the shard axis, or
+                                        over the first that splits the batch */
+    bool feedback;                   /* what that codec lost is added to the next gradient */
+    int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
+                 for the rest of a step, split over them; 0: none */
 } sk_layout;
 
 /* n_ranks > 0: the layout must use exactly that many. */

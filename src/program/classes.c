@@ -141,6 +141,7 @@ static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, i
         bool keeps = l->replica && a == l->shard_axis; /* the first has the weights of all */
         if (a == l->stage_axis || uneven_work(g, l, a)) key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
+        if (a == l->shard_axis && l->copy > 1) key = fold(key, coord[a] % l->copy);
     }
     for (int k = 0; k < n; k++) {
         int at = 0;

@@ -347,6 +347,7 @@ static sk_status prepare(sk_emit *e)
     find_late(e);
     sk_emit_again_open(e);
     sk_emit_cross_open(e);
+    SK_TRY(sk_emit_codecs(e));
     SK_TRY(sk_emit_params(e));
     for (int i = 0; e->l->canonical && i < p->params.n; i++)
         if (p->params.v[i].master >= 0)

@@ -12,6 +12,7 @@
 #include "base/team.h"
 #include "base/zigzag.h"
 #include "device/blas.h"
+#include "run/code.h"
 #include "run/deadline.h"
 #include "run/order.h"
 
@@ -541,6 +542,15 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
 }
 
+/* What a step lost that is not taken has the same faults: all begin anew. */
+static void forget_errors(const sk_run *r)
+{
+    for (int i = 0; i < r->p->params.n; i++) {
+        int error = r->p->params.v[i].error;
+        if (error >= 0) memset(sk_run_data(r, error), 0, (size_t)r->p->bufs.v[error].bytes);
+    }
+}
+
 static void clip(sk_run *r, const sk_inst *in)
 {
     double most = r->opts.knobs.clip;
@@ -555,6 +565,7 @@ static void clip(sk_run *r, const sk_inst *in)
         r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
     }
     r->skip = !r->opts.alone && (!r->out.finite || r->out.again);
+    if (r->skip) forget_errors(r);
 }
 
 static float knob(const sk_run *r, const sk_knob *k, bool decays)
@@ -877,6 +888,12 @@ static sk_status one(sk_run *r, int pc)
     case SK_DO_AHEAD:
         look_ahead(r, in);
         return SK_OK;
+    case SK_DO_ENCODE:
+        sk_run_encode(r->p, in, r->base, (float)r->loss_scale, r->team);
+        return SK_OK;
+    case SK_DO_DECODE:
+        sk_run_decode(r->p, in, r->base, r->team);
+        return SK_OK;
     case SK_N_ACTS:
         break;
     }
@@ -992,7 +1009,7 @@ static void box_of(const sk_program *p, char *base, int buf, bool mine, sk_box *
 void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n)
 {
     int states = p->optim ? p->optim->n_state : 0;
-    *boxes = sk_many(a, sk_box, p->params.n * (2 + states));
+    *boxes = sk_many(a, sk_box, p->params.n * (3 + states));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -1004,6 +1021,9 @@ void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **box
         }
         for (int s = 0; s < q->n_state; s++)
             box_of(p, base, q->state[s], q->owner, &(*boxes)[(*n)++]);
+        if (q->error < 0) continue;
+        box_of(p, base, q->error, q->tells, &(*boxes)[*n]);
+        (*boxes)[(*n)++].parts = true;
     }
 }
 
