@@ -10,6 +10,7 @@
 #include "base/hash.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 static sk_trial trial(const char *model, const char *layout, sk_dtype type)
@@ -123,6 +124,79 @@ static void feedback_helps(void)
     double a = fabs(with.loss[29] - plain.loss[29]), b = fabs(without.loss[29] - plain.loss[29]);
     if (a >= b) printf("feedback: %.2e from plain, %.2e without it\n", a, b);
     check(a < b);
+}
+
+/* --- nothing is lost for good --- */
+
+/* By tensor and place: sums over all steps of gradients as the optimizer sees them, and at the end
+ * what is still owed.  Weights stand still. */
+enum { TENSORS = 128, PLACES = 8192 };
+static double seen[TENSORS][PLACES];
+static pthread_mutex_t seeing = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t place(const sk_extent *e, int from, int64_t i)
+{
+    int64_t at = 0, step = 1;
+    for (int d = e->n - 1; d >= from; d--) {
+        at += (e->at[d] + i % e->size[d]) * step;
+        i /= e->size[d];
+        step *= e->full[d];
+    }
+    return at;
+}
+
+static void see(const sk_run *run, const sk_program *p, int tensor, int buf, int from, double by)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    int64_t n = b->bytes / (int64_t)sk_dtype_size(b->type);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = place(&b->box, from, i);
+        sk_assert(at < PLACES);
+        seen[tensor][at] += by * (double)((const float *)sk_run_data(run, buf))[i];
+    }
+}
+
+static void sum_up(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
+{
+    double scale = t->loss_scale > 0 ? t->loss_scale : 1;
+    pthread_mutex_lock(&seeing);
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        sk_assert(q->tensor->id < TENSORS);
+        if (q->owner) see(run, p, q->tensor->id, q->grad_shard, 0, 1 / scale);
+        if (q->error >= 0 && q->tells && step + 1 == t->steps)
+            see(run, p, q->tensor->id, q->error, 1, 1);
+    }
+    pthread_mutex_unlock(&seeing);
+}
+
+static void add_up(const char *layout, double loss_scale)
+{
+    sk_trial t = trial("llama", layout, SK_F32);
+    t.steps = 6;
+    t.lr = 1e-30;
+    t.loss_scale = loss_scale;
+    t.after = sum_up;
+    memset(seen, 0, sizeof seen);
+    check(!sk_trial_run(&t));
+}
+
+static void conserved(const char *layout, const char *words, double loss_scale)
+{
+    static double plain[TENSORS][PLACES];
+    char text[128];
+    snprintf(text, sizeof text, "%s %s feedback", layout, words);
+    add_up(layout, 0);
+    memcpy(plain, seen, sizeof seen);
+    add_up(text, loss_scale);
+    int wrong = 0;
+    for (int t = 0; t < TENSORS; t++) {
+        double top = 0;
+        for (int i = 0; i < PLACES; i++) top = fmax(top, fabs(plain[t][i]));
+        for (int i = 0; i < PLACES; i++) wrong += !(fabs(seen[t][i] - plain[t][i]) <= 1e-5 * top);
+    }
+    if (wrong) printf("%s: %d sums of gradients are not what they were\n", text, wrong);
+    check(!wrong);
 }
 
 /* --- closed forms --- */
@@ -274,6 +348,12 @@ int main(void)
     near_plain("llama", "dp=2 zero=3", "weights=int8 grads=int4 feedback", 1e-2, SK_F16);
     narrow_wire();
     feedback_helps();
+    conserved("dp=3", "grads=int4", 0);
+    conserved("dp=2 zero=1", "grads=int4", 0);
+    conserved("dp=3 zero=2 micro=2", "grads=int4", 256);
+    conserved("dp=2 tp=2 zero=3", "grads=fp8", 0);
+    conserved("dp=2 cp=2", "grads=int8", 0);
+    conserved("pp=2 dp=2 zero=3 micro=2", "grads=int4", 0);
     zero_plus_plus();
     stories();
     poisoned("dp=2 zero=2 grads=int4 feedback");
