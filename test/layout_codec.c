@@ -111,6 +111,18 @@ static void narrow_wire(void)
     near_plain("gpt2", "dp=3", "grads=bf16 feedback", 1e-2, SK_F32);
 }
 
+/* A copy is a copy: the bits do not change, whoever is asked. */
+static void same_copy(const char *layout, const char *copy, sk_dtype type)
+{
+    char text[128];
+    snprintf(text, sizeof text, "%s %s", layout, copy);
+    sk_trial a = trial("gpt2", layout, type), b = trial("gpt2", text, type);
+    a.steps = b.steps = 4;
+    check(!sk_trial_run(&a) && !sk_trial_run(&b));
+    if (a.digest != b.digest) printf("%s: other bits than without a copy\n", text);
+    check(a.digest == b.digest && a.valid == b.valid);
+}
+
 /* Feedback earns its memory: without it the same codec loses more, in the long run. */
 static void feedback_helps(void)
 {
@@ -347,6 +359,10 @@ int main(void)
         }
     near_plain("llama", "dp=2 zero=3", "weights=int8 grads=int4 feedback", 1e-2, SK_F16);
     narrow_wire();
+    same_copy("dp=4 zero=3", "copy=2", SK_F32);
+    same_copy("dp=4 zero=3 weights=int8 prefetch=2", "copy=4", SK_BF16);
+    same_copy("dp=3 zero=3 micro=2 recompute=full", "copy=3", SK_BF16);
+    same_copy("pp=2 dp=2 tp=2 zero=3 micro=3 weights=fp8 keep", "copy=2", SK_F32);
     feedback_helps();
     conserved("dp=3", "grads=int4", 0);
     conserved("dp=2 zero=1", "grads=int4", 0);
