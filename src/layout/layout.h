@@ -92,6 +92,9 @@ bool sk_layout_splits(const sk_layout *l, int axis, char letter);
  * batch, an axis that splits other letters too (experts: it must be free to exchange one for the
  * other); of other dims, the axis that shards parameters (its pieces lie side by side). */
 int sk_layout_cutter(const sk_layout *l, bool batch, int k);
+/* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
+ * -1: none. */
+int sk_layout_code_axis(const sk_layout *l, char batch);
 
 /* Does some operand or result need all of the letter while others are split along it? */
 bool sk_node_far(const sk_node *n, char letter);

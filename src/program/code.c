@@ -54,13 +54,7 @@ sk_status sk_emit_codecs(sk_emit *e)
     return SK_OK;
 }
 
-int sk_emit_code_axis(const sk_emit *e)
-{
-    if (e->l->shard_axis >= 0) return e->l->shard_axis;
-    for (int a = 0; a < e->l->mesh.n; a++)
-        if (sk_layout_splits(e->l, a, e->g->batch)) return a;
-    return -1;
-}
+int sk_emit_code_axis(const sk_emit *e) { return sk_layout_code_axis(e->l, e->g->batch); }
 
 /* Weights that are kept wide among narrow ones are those that rounding would hurt. */
 static bool shrinks(const sk_emit *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
