@@ -671,10 +671,10 @@ static void closed_forms(void)
 }
 
 /* What a program says of itself is what the walk counts. */
-static void ranks_price(void)
+static void ranks_price(const char *layout)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = small("tiny", 4, 8, "dp=4 pp=2 zero=3 micro=2 weights=int8 copy=2")};
+    paper k = {.t = small("tiny", 4, 8, layout)};
     if (walk(&k, machine("cpu"), false))
         for (int i = 0; i < k.p.n; i++) {
             sk_price_rank p;
@@ -796,7 +796,8 @@ int main(void)
     traces("pp=3 micro=8 schedule=gpipe", "unit");
     traces("pp=2 tp=2 micro=8", "cpu");
     flops();
-    ranks_price();
+    ranks_price("dp=2 tp=2 pp=2 zero=1 micro=2");
+    ranks_price("dp=4 pp=2 zero=3 micro=2 weights=int8 copy=2");
     many();
     plenty("pp=8 dp=128 tp=8 zero=1 micro=64", 2);
     plenty("pp=8 dp=128 tp=8 zero=2 micro=64", 2);
