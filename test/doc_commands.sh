@@ -99,7 +99,7 @@ rows() { # page
     cd "$tree"
 }
 
-[ $# -gt 0 ] || set -- doc/parallelism.md doc/pipelines.md doc/memory.md
+[ $# -gt 0 ] || set -- doc/parallelism.md doc/pipelines.md doc/memory.md doc/codec.md
 for page in "$@"; do
     blocks "$page"
     rows "$page"

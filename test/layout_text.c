@@ -17,7 +17,9 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
                 !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
                 a->prefetch == b->prefetch && a->tiles == b->tiles &&
                 !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
-                a->keep == b->keep && a->keep_cheap == b->keep_cheap && a->gist == b->gist;
+                a->keep == b->keep && a->keep_cheap == b->keep_cheap && a->gist == b->gist &&
+                !strcmp(a->weights_as, b->weights_as) && !strcmp(a->grads_as, b->grads_as) &&
+                a->feedback == b->feedback && a->copy == b->copy;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -81,6 +83,14 @@ static const struct {
     {"dp=2 keep=cheap", "mesh dp=2; split b over dp; keep cheap results"},
     {"dp=2 zero=3 keep keep=cheap",
      "mesh dp=2; split b over dp; shard params over dp; keep gathered weights; keep cheap results"},
+    {"dp=2 zero=3 weights=int8",
+     "mesh dp=2; split b over dp; shard params over dp; encode weights as "
+     "int8"},
+    {"dp=4 grads=int4 feedback",
+     "mesh dp=4; split b over dp; encode gradients as int4 with feedback"},
+    {"dp=4 zero=3 weights=fp8 grads=f16 copy=2",
+     "mesh dp=4; split b over dp; shard params over dp; encode weights as fp8; encode gradients as "
+     "f16; second copy of weights over 2 ranks"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -127,6 +137,9 @@ static void names(void)
     check(!sk_layout_read("gist", 1, &l) && !strcmp(sk_layout_short(&arena, &l), "gist"));
     check(!sk_layout_read("dp=2 gist=60", 2, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · gist 60 %"));
+    check(!sk_layout_read("dp=4 zero=3 weights=int8 grads=int4 feedback copy=2", 4, &l));
+    check(!strcmp(sk_layout_short(&arena, &l),
+                  "dp 4 · zero 3 · weights int8 · grads int4 with feedback · copy over 2"));
 }
 
 /* --- stories --- */
@@ -172,6 +185,17 @@ static const struct {
     {"mesh pp=2; stages over pp micro", "stages over AXIS", 0},
     {"mesh pp=2; micro", "micro N", 0},
     {"mesh pp=2; schedule", "schedule NAME", 0},
+    {"dp=2 zero=3 weights=int8 weights=int4", "said twice", 0},
+    {"dp=2 zero=3 weights=", "no name for a codec", 0},
+    {"dp=2 grads=averylongnameforacodec", "no name for a codec", 0},
+    {"dp=2 weights=int8", "use zero=3", 0},
+    {"dp=2 feedback", "add grads=int4", 0},
+    {"dp=2 feedback=2 grads=int4", "takes no value", 0},
+    {"dp=2 copy=2", "use zero=3", 0},
+    {"dp=4 zero=3 copy=3", "that divides 4", 0},
+    {"mesh dp=2; encode activations as int8", "encode weights as CODEC", 0},
+    {"mesh dp=2; encode gradients as int8 with care", "encode weights as CODEC", 0},
+    {"mesh dp=2; second copy", "second copy of weights over N ranks", 0},
     {"dp=2 micro=0", "'micro' needs a whole number", 0},
     {"dp=2 recompute=0", "'recompute' needs a whole number", 0},
     {"dp=2 recompute", "begins a sentence", 0},

@@ -227,6 +227,69 @@ static void one_pair(int number)
     sk_arena_end(&a);
 }
 
+/* --- parts of a sum --- */
+
+/* The sum over all parts of what encoding lost, as one number a tensor: places have weights. */
+static double owed(sk_program *const *p, const pair *k, int n, const char *tensor)
+{
+    double sum = 0;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < p[r]->params.n; i++) {
+            const sk_param_plan *q = &p[r]->params.v[i];
+            const sk_buffer *b = q->error >= 0 ? &p[r]->bufs.v[q->error] : NULL;
+            if (!b || !q->tells || strcmp(q->tensor->name, tensor)) continue;
+            sk_extent whole = b->box;
+            whole.at[0] = 0;
+            const float *x = (const float *)(const void *)(k->heap[r] + b->offset);
+            for (int64_t e = 0; e < count(b); e++)
+                sum += (double)x[e] * (double)(1 + logical(&whole, e) % 97);
+        }
+    return sum;
+}
+
+/* Small whole numbers, equal on ranks that have the same part. */
+static void fill_errors(const pair *p)
+{
+    for (int r = 0; r < p->n; r++)
+        for (int i = 0; i < p->from[r]->params.n; i++) {
+            int error = p->from[r]->params.v[i].error;
+            if (error < 0) continue;
+            const sk_buffer *b = &p->from[r]->bufs.v[error];
+            float *x = (float *)(void *)(p->heap[r] + b->offset);
+            for (int64_t e = 0; e < count(b); e++) x[e] = (float)(logical(&b->box, e) % 13 - 4);
+        }
+}
+
+static void move_parts(const char *from, const char *to, bool two_hosts)
+{
+    static const int host_of[] = {0, 1, 1, 0};
+    static const char *const tensors[] = {"wte", "h.0.qkv.w", "h.1.fc.w", "h.0.proj.w"};
+    sk_arena a = {0};
+    sk_graph g[2];
+    sk_moves m;
+    pair p = {0};
+    double before[4];
+    int found = 0;
+    sk_trial t = {.threads = 1, .batch = 4, .seq = 8, .layout = from};
+    t.model = sk_model_preset("tiny", &t.hyper);
+    check(!sk_trial_compile(&a, &t, &g[0], &p.from, &p.n));
+    t.layout = to;
+    check(!sk_trial_compile(&a, &t, &g[1], &p.to, &p.n));
+    check(!sk_moves_make(&a, (const sk_program *const *)p.from, (const sk_program *const *)p.to,
+                         p.n, two_hosts ? host_of : NULL, &m));
+    open_heaps(&p, &m);
+    fill_errors(&p);
+    for (int i = 0; i < 4; i++) before[i] = owed(p.from, &p, p.n, tensors[i]);
+    for (int r = 0; r < p.n; r++) gather(&p, &m, r);
+    check(messages(&p, &m));
+    for (int r = 0; r < p.n; r++) sk_move_place(&m, r, p.heap[r]);
+    for (int i = 0; i < 4; i++) found += before[i] != 0;
+    for (int i = 0; i < 4; i++) check(owed(p.to, &p, p.n, tensors[i]) == before[i]);
+    check(found == (strstr(from, "feedback") ? 4 : 0));
+    for (int r = 0; r < p.n; r++) free(p.heap[r]);
+    sk_arena_end(&a);
+}
+
 /* --- numbers known beforehand --- */
 
 /* From equal copies to tensor parallel pieces everybody has what it needs already; to itself too.
@@ -284,6 +347,12 @@ int main(int argc, char **argv)
     stays("dp=4", "pp=2 tp=2", true);
     stays("dp=4", "dp=4 zero=3", true);
     stays("dp=4 zero=3", "dp=4", false);
+    for (int two = 0; two < 2; two++) {
+        move_parts("dp=4 zero=3 grads=int4 feedback", "dp=2 tp=2 grads=int8 feedback", two);
+        move_parts("dp=2 tp=2 grads=int8 feedback", "dp=4 zero=2 grads=int4 feedback", two);
+        move_parts("dp=2 pp=2 micro=2 zero=1 grads=fp8 feedback", "dp=4 grads=int4 feedback", two);
+        move_parts("dp=4", "dp=4 grads=int4 feedback", two);
+    }
     refusals();
     printf("%d pairs, each on one host and two: %lld bytes stayed, %lld came from ranks of the "
            "host, %lld from others; %d checks, %d bad\n",

@@ -42,6 +42,8 @@ static const struct {
     {"llama", "dp=2 zero=3 micro=2 offload=all:file", false},
     {"gpt2", "tp=2 micro=2 offload=all", true},
     {"llama", "dp=2 zero=1 offload=state:file+acts", false},
+    {"llama", "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2", true},
+    {"gpt2", "dp=2 grads=int8 feedback", false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -190,6 +192,8 @@ static bool lose_wait(sk_program *p) { return lose_act(p, SK_DO_WAIT); }
 static bool lose_start(sk_program *p) { return lose_act(p, SK_DO_START); }
 static bool lose_update(sk_program *p) { return lose_act(p, SK_DO_UPDATE); }
 static bool lose_stats(sk_program *p) { return lose_act(p, SK_DO_STATS); }
+static bool lose_encode(sk_program *p) { return lose_act(p, SK_DO_ENCODE); }
+static bool lose_decode(sk_program *p) { return lose_act(p, SK_DO_DECODE); }
 static bool lose_op(sk_program *p) { return lose_act(p, SK_DO_OP); }
 
 /* The last wait of a section for what went to a rank: an earlier one may be made good by it. */
@@ -210,6 +214,7 @@ static bool twice(sk_program *p, sk_act act)
 }
 
 static bool update_twice(sk_program *p) { return twice(p, SK_DO_UPDATE); }
+static bool decode_twice(sk_program *p) { return twice(p, SK_DO_DECODE); }
 static bool op_twice(sk_program *p) { return twice(p, SK_DO_OP); }
 
 static bool wrong_group(sk_program *p)
@@ -552,6 +557,22 @@ static bool together(sk_program *p, bool update_moves)
 static bool read_late(sk_program *p) { return together(p, false); }
 static bool update_early(sk_program *p) { return together(p, true); }
 
+static bool decode_more(sk_program *p)
+{
+    int pc = find(p, SK_DO_DECODE);
+    if (pc < 0 || !p->bufs.v[p->insts.v[pc].in[0]].bytes) return false;
+    p->insts.v[pc].count++;
+    return true;
+}
+
+static bool other_codec(sk_program *p)
+{
+    int pc = find(p, pick(2) ? SK_DO_ENCODE : SK_DO_DECODE);
+    if (pc < 0 || !p->bufs.v[p->insts.v[pc].in[0]].bytes) return false;
+    p->insts.v[pc].codec = sk_codec_find("f16");
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*apply)(sk_program *p);
@@ -564,6 +585,11 @@ static const struct {
     {"a start lost", lose_start},
     {"an update lost", lose_update},
     {"the sums lost", lose_stats},
+    {"an encoding lost", lose_encode},
+    {"a decoding lost", lose_decode},
+    {"a decoding made twice", decode_twice},
+    {"one piece more decoded", decode_more},
+    {"another codec", other_codec},
     {"an update made twice", update_twice},
     {"an operation lost", lose_op},
     {"an operation made twice", op_twice},

@@ -382,8 +382,15 @@ static void random_trial(sk_trial *t, char *text, size_t n)
     int dp, tp, pp, zero = pick(0, 3);
     do dp = pick(1, 8), tp = pick(1, 4), pp = pick(1, 4);
     while (dp * tp * pp > 64);
-    snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s order: %s", dp, tp, pp, zero,
-             pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe", orders[pick(0, 1)]);
+    snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s%s%s%s order: %s", dp, tp, pp,
+             zero, pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe",
+             zero == 3 && pick(0, 1) ? " weights=int8" : "",
+             pick(0, 1) ? " grads=int4 feedback" : "",
+             zero < 3 || pick(0, 1) ? ""
+             : dp % 4 == 0          ? " copy=4"
+             : dp % 2 == 0          ? " copy=2"
+                                    : "",
+             orders[pick(0, 1)]);
     *t = small(presets[pick(0, 1)], pick(1, 6), pick(1, 20), text);
     t->hyper.intermediate_size = pick(30, 70);
     t->hyper.vocab_size = pick(50, 90);
@@ -405,7 +412,7 @@ static void same_walks(const char *text, const sk_paper *x, const sk_paper *y, i
 /* Programs of every rank, each compiled for itself, against one per class. */
 static void folded(int per_host, bool overlap)
 {
-    char text[128];
+    char text[160];
     sk_mark mark = sk_arena_mark(&arena);
     paper k = {0};
     sk_machine m = *machine(overlap ? "h100-8" : "cpu");
@@ -420,6 +427,7 @@ static void folded(int per_host, bool overlap)
             if (!must(sk_compile(&arena, &k.g, &k.l, &o, r, &all[r]), text)) return;
         sk_paper_in in = {.machine = &m, .programs = (const sk_program *const *)all};
         if (must(sk_paper_walk(&arena, &in, &un), text)) same_walks(text, &un, &k.p, n);
+        sums(&k);
         check(k.p.n <= n, "walkers", k.p.n, n);
     }
     sk_arena_back(&arena, mark);
@@ -663,10 +671,10 @@ static void closed_forms(void)
 }
 
 /* What a program says of itself is what the walk counts. */
-static void ranks_price(void)
+static void ranks_price(const char *layout)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = small("tiny", 4, 8, "dp=2 tp=2 pp=2 zero=1 micro=2")};
+    paper k = {.t = small("tiny", 4, 8, layout)};
     if (walk(&k, machine("cpu"), false))
         for (int i = 0; i < k.p.n; i++) {
             sk_price_rank p;
@@ -674,7 +682,7 @@ static void ranks_price(void)
             sk_price_program(k.p.v[i].program, &p);
             for (int b = 0; b < SK_N_KINDS; b++) sum += p.bytes[b];
             same("bytes by kind", (double)sum, (double)p.total);
-            sum = p.wire_world + p.wire_sends;
+            sum = p.wire_world + p.wire_near + p.wire_sends;
             for (int a = 0; a < k.l.mesh.n; a++) sum += p.wire_axis[a];
             same("wire by axis", (double)sum, (double)p.wire);
             same("flops", p.flops, k.p.v[i].flops);
@@ -788,7 +796,8 @@ int main(void)
     traces("pp=3 micro=8 schedule=gpipe", "unit");
     traces("pp=2 tp=2 micro=8", "cpu");
     flops();
-    ranks_price();
+    ranks_price("dp=2 tp=2 pp=2 zero=1 micro=2");
+    ranks_price("dp=4 pp=2 zero=3 micro=2 weights=int8 copy=2");
     many();
     plenty("pp=8 dp=128 tp=8 zero=1 micro=64", 2);
     plenty("pp=8 dp=128 tp=8 zero=2 micro=64", 2);

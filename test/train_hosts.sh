@@ -156,7 +156,8 @@ stopped() { # openmpi, mpich or self; the signal; the way to go on
 
 # ---- everything that one MPI can do
 
-layouts=("tp=2 dp=2" "pp=2 dp=2 zero=1 micro=2")
+layouts=("tp=2 dp=2" "pp=2 dp=2 zero=1 micro=2"
+    "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2")
 big=(model=demo layout=dp=4) # longer messages: other algorithms
 
 with_mpi() { # openmpi or mpich
@@ -165,7 +166,7 @@ with_mpi() { # openmpi or mpich
         equal "$1 $hosts" ref layout=dp=4
         case $hosts:${SKEIN_LONG:-} in "a a b b:"* | *:?*) equal "$1 $hosts" big "${big[@]}" ;; esac
     done
-    for k in 0 1; do equal "$1 a a b b" "layout$k" layout="${layouts[k]}"; done
+    for k in 0 1 2; do equal "$1 a a b b" "layout$k" layout="${layouts[k]}"; done
     rm -rf ring
     train ring "$1 a a b b" layout=dp=4 comm.algorithm=ring
     near ring ref "$1, ring"
@@ -176,7 +177,7 @@ equal thread ref layout=dp=4
 equal torchrun ref layout=dp=4
 equal skein ref layout=dp=4
 train big self "${big[@]}"
-for k in 0 1; do train "layout$k" self layout="${layouts[k]}"; done
+for k in 0 1 2; do train "layout$k" self layout="${layouts[k]}"; done
 train long self "${long[@]}"
 
 # an MPI was not built for the sanitizer: what it does and locks is not looked at

@@ -242,6 +242,7 @@ static void traffic(const simulation *s)
     for (int i = 0; i < m->n; i++)
         if (p->wire_axis[i]) printf(" · %s over %s", sk_bytes(a, p->wire_axis[i]), m->name[i]);
     if (p->wire_sends) printf(" · %s between stages", sk_bytes(a, p->wire_sends));
+    if (p->wire_near) printf(" · %s among those near", sk_bytes(a, p->wire_near));
     if (p->wire_world) printf(" · %s over all", sk_bytes(a, p->wire_world));
     printf("\n");
 }

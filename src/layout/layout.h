@@ -29,6 +29,9 @@
  * "encode kept results" (in short gist) and "encode kept results in 60 percent" (gist=60) keep what
  * waits for the backward pass in fewer bits: program/pack.c.
  *
+ * Compressed edges: "encode weights as int8", "encode gradients as int4 with feedback", "second
+ * copy of weights over 2 ranks"; in short weights=int8, grads=int4 feedback, copy=2.
+ *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
@@ -39,7 +42,7 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
-enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16, SK_SCHEDULE_NAME = 128 };
+enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16, SK_SCHEDULE_NAME = 128, SK_CODEC_NAME = 16 };
 
 typedef struct sk_mesh {
     int n;
@@ -87,6 +90,12 @@ typedef struct sk_layout {
     int gist;                        /* results kept in fewer bits; below 100 also those with zeros,
                                         with room for so many per cent of their elements; 0: none */
     bool canonical;                  /* sums in the order of base/cells.h */
+    char weights_as[SK_CODEC_NAME];  /* codec of weights that are gathered; empty: as they are */
+    char grads_as[SK_CODEC_NAME];    /* and of gradients that are summed over the shard axis, or
+                                        over the first that splits the batch */
+    bool feedback;                   /* what that codec lost is added to the next gradient */
+    int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
+                 for the rest of a step, split over them; 0: none */
 } sk_layout;
 
 /* n_ranks > 0: the layout must use exactly that many. */
@@ -108,6 +117,9 @@ bool sk_layout_repeats(const sk_layout *l, int axis);
  * batch, an axis that splits other letters too (experts: it must be free to exchange one for the
  * other); of other dims, the axis that shards parameters (its pieces lie side by side). */
 int sk_layout_cutter(const sk_layout *l, bool batch, int k);
+/* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
+ * -1: none. */
+int sk_layout_code_axis(const sk_layout *l, char batch);
 
 /* Does some operand or result need all of the letter while others are split along it? */
 bool sk_node_far(const sk_node *n, char letter);

@@ -64,6 +64,14 @@ int sk_layout_cutter(const sk_layout *l, bool batch, int k)
     return 0;
 }
 
+int sk_layout_code_axis(const sk_layout *l, char batch)
+{
+    if (l->shard_axis >= 0) return l->shard_axis;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (sk_layout_splits(l, a, batch)) return a;
+    return -1;
+}
+
 bool sk_state_equal(const sk_state *a, const sk_state *b)
 {
     for (int i = 0; i < SK_MAX_AXES; i++) {

@@ -370,6 +370,51 @@ static sk_status say_canonical(sk_layout *l, const words *w)
                         : sk_fail(SK_ECONF, "layout: \"canonical\" reads \"canonical order\"");
 }
 
+/* --- compressed edges; which codecs there are, the compiler knows --- */
+
+static sk_status set_codec(char name[SK_CODEC_NAME], const char *word, const char *text)
+{
+    SK_TRY(once(word, *name));
+    if (!strcmp(text, "none")) return SK_OK;
+    if (!*text || strlen(text) >= SK_CODEC_NAME)
+        return sk_fail(SK_ECONF, "layout: \"%.40s\" is no name for a codec (1 to %d characters)",
+                       text, SK_CODEC_NAME - 1);
+    snprintf(name, SK_CODEC_NAME, "%s", text);
+    return SK_OK;
+}
+
+static sk_status set_copy(sk_layout *l, const char *text)
+{
+    SK_TRY(once("copy", l->copy));
+    return number("copy", text, 1, &l->copy);
+}
+
+static sk_status say_encode(sk_layout *l, const words *w)
+{
+    if (w->n > 1 && !strcmp(w->w[1], "kept")) return say_gist(l, w);
+    bool as = w->n >= 4 && !strcmp(w->w[2], "as");
+    if (as && w->n == 4 && !strcmp(w->w[1], "weights"))
+        return set_codec(l->weights_as, "encode weights", w->w[3]);
+    bool with = as && w->n == 6 && !strcmp(w->w[4], "with") && !strcmp(w->w[5], "feedback");
+    if (!as || strcmp(w->w[1], "gradients") || (w->n != 4 && !with))
+        return sk_fail(SK_ECONF, "layout: \"encode\" reads \"encode weights as CODEC\", \"encode "
+                                 "gradients as CODEC [with feedback]\" or \"encode kept results "
+                                 "[in N percent]\"");
+    l->feedback |= with;
+    return set_codec(l->grads_as, "encode gradients", w->w[3]);
+}
+
+static sk_status say_second(sk_layout *l, const words *w)
+{
+    static const char *const said[] = {"second", "copy", "of", "weights", "over", "N", "ranks"};
+    bool same = w->n == 7;
+    for (int i = 0; same && i < 7; i++) same = i == 5 || !strcmp(w->w[i], said[i]);
+    if (!same)
+        return sk_fail(SK_ECONF,
+                       "layout: \"second\" reads \"second copy of weights over N ranks\"");
+    return set_copy(l, w->w[5]);
+}
+
 static sk_status say_micro(sk_layout *l, const words *w)
 {
     if (w->n != 2) return sk_fail(SK_ECONF, "layout: \"micro\" reads \"micro N\"");
@@ -392,7 +437,7 @@ static const struct verb {
              {"keep", say_keep},         {"canonical", say_canonical},
              {"overlap", say_overlap},   {"recompute", say_again},
              {"offload", say_offload},   {"weights", say_weights},
-             {"encode", say_gist}};
+             {"encode", say_encode},     {"second", say_second}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -434,6 +479,7 @@ static bool *flag_of(sk_layout *l, shorts *s, const char *word)
            : !strcmp(word, "balance")   ? &l->balance
            : !strcmp(word, "keep")      ? &l->keep
            : !strcmp(word, "partition") ? &l->partition
+           : !strcmp(word, "feedback")  ? &l->feedback
                                         : NULL;
 }
 
@@ -458,10 +504,11 @@ static sk_status no_value(const char *word)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {
-        "dp",        "tp",      "pp",      "cp",       "ep",      "zero",      "sp",
-        "micro",     "by",      "chunks",  "schedule", "balance", "prefetch",  "keep",
-        "recompute", "offload", "replica", "overlap",  "tiles",   "partition", "gist"};
+    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",       "ep",
+                                        "zero",     "sp",      "micro",    "by",       "chunks",
+                                        "schedule", "balance", "prefetch", "keep",     "recompute",
+                                        "offload",  "replica", "overlap",  "tiles",    "partition",
+                                        "gist",     "weights", "grads",    "feedback", "copy"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -490,6 +537,9 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (!strcmp(word, "recompute")) return set_again(l, value);
     if (!strcmp(word, "offload")) return set_offload(l, value);
     if (!strcmp(word, "schedule")) return set_schedule(l, value);
+    if (!strcmp(word, "weights")) return set_codec(l->weights_as, word, value);
+    if (!strcmp(word, "grads")) return set_codec(l->grads_as, word, value);
+    if (!strcmp(word, "copy")) return set_copy(l, value);
     const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
     return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
                    near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
@@ -636,6 +686,35 @@ static sk_status check_idle(const sk_layout *l)
     return SK_OK;
 }
 
+static sk_status check_copy(const sk_layout *l)
+{
+    int n = l->shard_axis >= 0 ? l->mesh.size[l->shard_axis] : 1;
+    if (!l->copy) return SK_OK;
+    if (l->shard != SK_SHARD_PARAMS)
+        return sk_fail(SK_ECONF,
+                       "layout: copy is about weights that are gathered, and every rank has them "
+                       "whole; use zero=3 (shard params over AXIS) or leave it out");
+    if (n % l->copy)
+        return sk_fail(SK_ECONF,
+                       "layout: copy=%d: the %d ranks along '%s' are not groups of %d; a number "
+                       "that divides %d is needed, best that of the ranks of a host",
+                       l->copy, n, l->mesh.name[l->shard_axis], l->copy, n);
+    return SK_OK;
+}
+
+static sk_status check_codecs(const sk_layout *l)
+{
+    if (*l->weights_as && l->shard != SK_SHARD_PARAMS)
+        return sk_fail(SK_ECONF,
+                       "layout: weights=%s is about weights that are gathered, and every rank has "
+                       "them whole; use zero=3 (shard params over AXIS) or leave it out",
+                       l->weights_as);
+    if (l->feedback && !*l->grads_as)
+        return sk_fail(SK_ECONF, "layout: feedback is about gradients that are encoded, and they "
+                                 "are not; add grads=int4 or leave it out");
+    return SK_OK;
+}
+
 static sk_status check(const sk_layout *l, int n_ranks)
 {
     int64_t ranks = 1;
@@ -655,6 +734,8 @@ static sk_status check(const sk_layout *l, int n_ranks)
     SK_TRY(check_offload(l));
     SK_TRY(check_tiles(l));
     SK_TRY(check_idle(l));
+    SK_TRY(check_codecs(l));
+    SK_TRY(check_copy(l));
     if (n_ranks > 0 && ranks != n_ranks)
         return sk_fail(SK_ECONF,
                        "layout: the mesh has %lld ranks, %d were given; start it with -n %lld or "
@@ -729,6 +810,11 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->prefetch) sk_out_add(&o, "\ngather weights %d ahead", l->prefetch);
     if (l->keep) sk_out_add(&o, "\nkeep gathered weights");
     if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
+    if (*l->weights_as) sk_out_add(&o, "\nencode weights as %s", l->weights_as);
+    if (*l->grads_as)
+        sk_out_add(&o, "\nencode gradients as %s%s", l->grads_as,
+                   l->feedback ? " with feedback" : "");
+    if (l->copy) sk_out_add(&o, "\nsecond copy of weights over %d ranks", l->copy);
     if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
     for (int t = SK_HOST; t < SK_N_TIERS; t++) print_home(&o, l, (sk_tier)t, "\noffload", " to ");
@@ -750,6 +836,11 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
             sk_out_add(&o, "%s%s %d", o.n ? " · " : "", l->mesh.name[i], l->mesh.size[i]);
     if (l->shard) sk_out_add(&o, "%szero %d", o.n ? " · " : "", (int)l->shard);
     if (l->replica) sk_out_add(&o, " · replica");
+    if (*l->weights_as) sk_out_add(&o, " · weights %s", l->weights_as);
+    if (*l->grads_as)
+        sk_out_add(&o, "%sgrads %s%s", o.n ? " · " : "", l->grads_as,
+                   l->feedback ? " with feedback" : "");
+    if (l->copy > 1) sk_out_add(&o, " · copy over %d", l->copy);
     if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
     if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);

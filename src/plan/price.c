@@ -61,6 +61,7 @@ void sk_price_program(const sk_program *p, sk_price_rank *out)
         if (group < 0) out->wire_sends += in->wire;
         else if (group < p->layout.mesh.n) out->wire_axis[group] += in->wire;
         else if (group == p->world) out->wire_world += in->wire;
+        else if (group == p->near) out->wire_near += in->wire;
         else out->wire_axis[p->layout.stage_axis] += in->wire;
     }
 }

@@ -30,7 +30,7 @@ typedef struct sk_price_rank {
     int64_t bytes[SK_N_KINDS], total; /* of memory; the total is the device's */
     double flops;                     /* of a training step */
     int64_t wire;                     /* bytes that leave the rank in a step */
-    int64_t wire_axis[SK_MAX_AXES], wire_world, wire_sends;
+    int64_t wire_axis[SK_MAX_AXES], wire_world, wire_near, wire_sends;
     int insts;
 } sk_price_rank;
 

@@ -20,10 +20,16 @@ typedef struct cutter { /* the axes that may cut one letter */
 
 static uint64_t fold(uint64_t h, int64_t x) { return sk_hash(h, &x, sizeof x); }
 
-/* Optimizer state, gradients or parameters are cut along dim 0 over the shard axis. */
-static bool sharded(const sk_graph *g, const sk_layout *l, char letter)
+/* Optimizer state, gradients or parameters are cut along dim 0 over the shard axis, encoded sums
+ * over that axis or another: which one, or -1. */
+static int shard_axis(const sk_graph *g, const sk_layout *l)
 {
-    if (l->shard == SK_SHARD_NONE || l->shard_axis < 0) return false;
+    if (l->shard != SK_SHARD_NONE && l->shard_axis >= 0) return l->shard_axis;
+    return *l->grads_as ? sk_layout_code_axis(l, g->batch) : -1;
+}
+
+static bool sharded(const sk_graph *g, char letter)
+{
     for (int i = 0; i < g->tensors.n; i++)
         if (g->tensors.v[i]->role == SK_PARAM && g->tensors.v[i]->letters[0] == letter) return true;
     return false;
@@ -57,13 +63,14 @@ static bool kept_in_pieces(const sk_graph *g, const sk_layout *l, int axis, char
 
 static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter *c)
 {
-    bool shard = sharded(g, l, letter);
+    int shard = sharded(g, letter) ? shard_axis(g, l) : -1;
     for (int k = 0; k < l->mesh.n; k++) {
         int a = sk_layout_cutter(l, letter == g->batch, k);
-        bool cuts = sk_layout_splits(l, a, letter) || (shard && a == l->shard_axis) ||
-                    exchanged(g, l, a, letter) || kept_in_pieces(g, l, a, letter);
-        if (cuts && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
+        bool cuts = sk_layout_splits(l, a, letter) || exchanged(g, l, a, letter) ||
+                    kept_in_pieces(g, l, a, letter);
+        if (cuts && a != shard && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
     }
+    if (shard >= 0 && l->mesh.size[shard] > 1) c->axis[c->n++] = shard; /* what others left */
 }
 
 /* The size of a piece that the axes of a set cut out of the k-th of n / pieces; in canonical order
@@ -148,6 +155,7 @@ static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, i
         bool keeps = l->replica && a == l->shard_axis; /* the first has the weights of all */
         if (a == l->stage_axis || uneven_work(g, l, a)) key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
+        if (a == l->shard_axis && l->copy > 1) key = fold(key, coord[a] % l->copy);
     }
     for (int k = 0; k < n; k++) {
         int at = 0;

@@ -179,9 +179,10 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
         }
         if (c->kind == SK_ALLREDUCE) summed += all * size;
         else if (c->kind == SK_ALLGATHER) sum += mine * (g->n - 1) * size;
-        else
-            sum +=
-                (all - mine) * size + (c->kind == SK_REDUCE_SCATTER ? 0 : mine * (g->n - 1) * size);
+        else {
+            bool part = c->kind == SK_REDUCE_SCATTER || c->kind == SK_ALLTOALL;
+            sum += (all - mine) * size + (part ? 0 : mine * (g->n - 1) * size);
+        }
     }
     summed *= 2 * (g->n - 1);
     return sum + summed / g->n + (g->me < summed % g->n);
@@ -265,7 +266,9 @@ static void touch(sk_emit *e, sk_act act, int call)
 {
     sk_inst *in = sk_emit_inst(e, act);
     in->call = call;
-    if (act == SK_DO_WAIT) in->wire = least_bytes(e->p, &e->p->calls.v[call]);
+    if (act != SK_DO_WAIT) return;
+    in->wire = least_bytes(e->p, &e->p->calls.v[call]);
+    sk_emit_now(e, call);
 }
 
 void sk_emit_start(sk_emit *e, int call)

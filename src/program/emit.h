@@ -49,6 +49,13 @@ typedef struct sk_cuts { /* of a buffer in tiles: its parts, one behind the othe
     int whole, first, n;
 } sk_cuts;
 
+typedef struct sk_later { /* an instruction for when a call has been waited for */
+    sk_act act;
+    int call, from, to;
+    int64_t count;
+    const sk_codec *codec;
+} sk_later;
+
 typedef struct sk_emit {
     sk_program *p;
     sk_arena *tmp; /* what only the passes need, and lists of the program while they grow */
@@ -67,7 +74,7 @@ typedef struct sk_emit {
     int layer;
     sk_at_hand **hand;  /* [tensor * n_micro + micro] */
     int joined;         /* the last node that was written with one before it; -1: none */
-    int *gathering;     /* [layer][narrow]: the call that makes its sharded weights whole */
+    int *gathering;     /* [layer][near][width]: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     int *param_of;      /* tensor id -> index in p->params, or -1 */
@@ -107,7 +114,14 @@ typedef struct sk_emit {
     } cuts;
     sk_ints ready; /* parameters whose gradients can be reduced */
     int64_t ready_bytes;
-    sk_ints flying;   /* calls that were started and not waited for */
+    sk_ints flying; /* calls that were started and not waited for */
+    struct {
+        sk_later *v;
+        int n, cap;
+    } later;
+    const sk_codec *weights_as, *grads_as; /* NULL: as they are */
+    bool narrow_model;                     /* some weights are narrower than f32 */
+    int *copies;      /* param -> my part of the second copy in this step, or -1; NULL: none */
     sk_ints *uses;    /* [2 * layer + phase]: parameters read there */
     sk_status failed; /* the first call that no algorithm can do */
 } sk_emit;
@@ -204,9 +218,23 @@ sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done);
 int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */
 sk_status sk_emit_ring(sk_emit *e, const sk_node *n, int axis);
 
-/* A call moves elements of one type: what is kept in f32 and what is narrower go apart. */
-enum { SK_WIDTHS = 2 };
+/* A call moves elements of one type: what is kept in f32, what is narrower and what is encoded go
+ * apart. */
+enum { SK_CODED = 2, SK_WIDTHS };
 static inline int sk_narrow(const sk_tensor *t) { return t->type != SK_F32; }
+
+/* code.c: tensors encoded on their way. */
+sk_status sk_emit_codecs(sk_emit *e);
+int sk_emit_code_axis(const sk_emit *e); /* over which gradients are; -1: none */
+/* By what a tensor's rows are encoded, or NULL: there is no gain. */
+const sk_codec *sk_emit_weights_as(const sk_emit *e, const sk_param_plan *q);
+const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q);
+/* Bytes for `times` as many encoded rows as the buffer has; the same, filled. */
+int sk_emit_code(sk_emit *e, const sk_codec *c, int buf, int times);
+int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds);
+void sk_emit_later(sk_emit *e, sk_later what);
+void sk_emit_now(sk_emit *e, int call);                            /* it has been waited for */
+void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages); /* plan where losses are kept */
 
 /* params.c: where parameters lie. */
 sk_status sk_emit_params(sk_emit *e);

@@ -64,12 +64,32 @@ static int turn(const sk_emit *e, int k)
 static bool partial_over(const sk_emit *e, const sk_param_plan *q, int axis)
 {
     if (axis == e->l->shard_axis && sk_emit_is_cut(e, q)) return false; /* scattered or sliced */
+    if (axis == sk_emit_code_axis(e) && sk_emit_grads_as(e, q)) return false; /* sum_coded() */
     return e->grad_made[q->tensor->id].how[axis] == SK_PSUM;
 }
 
-/* One more gradient for a call on an axis; the first opens it. */
-static void join_scatter(sk_emit *e, int *call, const sk_param_plan *q, int whole, int piece)
+/* Encoded rows go to their owners, who decode and sum them: one more gradient for the call. */
+static void join_coded(sk_emit *e, int *call, const sk_param_plan *q, int whole, int piece)
 {
+    const sk_codec *c = sk_emit_grads_as(e, q);
+    int axis = sk_emit_code_axis(e), n = e->l->mesh.size[axis];
+    if (*call < 0)
+        *call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, SK_U8, axis,
+                             sk_print(e->p->arena, "grads from %s", q->tensor->name));
+    int code = sk_emit_encode(e, c, whole, q->error, false), came = sk_emit_code(e, c, piece, n);
+    const sk_extent box = e->p->bufs.v[code].box;
+    sk_emit_rows(e, *call, code, came, &box, 0);
+    sk_emit_later(e, (sk_later){SK_DO_DECODE, *call, came, piece, n, c});
+}
+
+/* One more gradient for one of the calls on an axis; the first opens it. */
+static void join_scatter(sk_emit *e, int *calls, const sk_param_plan *q, int whole, int piece)
+{
+    int *call = &calls[sk_narrow(q->tensor)];
+    if (sk_emit_grads_as(e, q)) {
+        join_coded(e, &calls[SK_CODED], q, whole, piece);
+        return;
+    }
     const sk_extent *box = &e->p->bufs.v[whole].box;
     if (*call < 0)
         *call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, q->tensor->type, e->l->shard_axis,
@@ -86,14 +106,93 @@ static void join_sum(sk_emit *e, int *call, int axis, const sk_param_plan *q, in
     sk_emit_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
 }
 
+/* --- encoded sums that every rank wants whole --- */
+
+typedef struct coded { /* a gradient, my rows of it, and where losses of these rows are kept */
+    const sk_param_plan *q;
+    int whole, part, error;
+} coded;
+
+typedef struct codeds {
+    coded *v;
+    int n, cap;
+} codeds;
+
+/* Is it encoded, and not cut? */
+static bool wants_coded(const sk_emit *e, const sk_param_plan *q)
+{
+    return e->l->shard_axis < 0 && sk_emit_grads_as(e, q);
+}
+
+static void add_coded(sk_emit *e, codeds *all, const sk_param_plan *q, int whole)
+{
+    const sk_group *g = &e->p->groups[sk_emit_code_axis(e)];
+    coded x = {.q = q, .whole = whole, .part = sk_emit_part(e, whole, g->me, g->n), .error = -1};
+    if (q->error >= 0) {
+        const sk_buffer part = e->p->bufs.v[x.part], w = e->p->bufs.v[whole];
+        sk_extent box = e->p->bufs.v[q->error].box;
+        int64_t row = sk_box_count(&w.box, 1, w.box.n) * (int64_t)sizeof(real);
+        box.at[1] = part.box.at[0];
+        box.size[1] = part.box.size[0];
+        x.error = sk_emit_buffer(e, e->p->bufs.v[q->error].name, NULL, SK_OPTIM, SK_F32, box);
+        e->p->bufs.v[x.error].within = q->error;
+        e->p->bufs.v[x.error].part_at = (part.box.at[0] - w.box.at[0]) * row;
+        e->p->bufs.v[x.error].keep = true;
+    }
+    *(coded *)sk_push(e->tmp, all) = x;
+}
+
+/* Rows to their owners, who sum them; sums back to all.  What is lost of a sum its owner adds to
+ * what was lost of its own part of it. */
+static void sum_coded(sk_emit *e, const codeds *all)
+{
+    int axis = sk_emit_code_axis(e), there = -1, back = -1;
+    for (int i = 0; i < all->n; i++)
+        join_coded(e, &there, all->v[i].q, all->v[i].whole, all->v[i].part);
+    now(e, there);
+    for (int i = 0; i < all->n; i++) {
+        const coded *x = &all->v[i];
+        const sk_codec *c = sk_emit_grads_as(e, x->q);
+        if (back < 0)
+            back = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
+                                sk_print(e->p->arena, "sums from %s", x->q->tensor->name));
+        int code = sk_emit_encode(e, c, x->part, x->error, true);
+        int came = sk_emit_code(e, c, x->whole, 1);
+        const sk_extent box = e->p->bufs.v[came].box;
+        sk_emit_rows(e, back, code, came, &box, 0);
+        sk_emit_later(e, (sk_later){SK_DO_DECODE, back, came, x->whole, 1, c});
+    }
+    now(e, back);
+}
+
+static void coded_ready(sk_emit *e)
+{
+    codeds all = {0};
+    for (int i = 0; i < e->ready.n; i++) {
+        const sk_param_plan *q = plan_of(e, e->ready.v[i]);
+        if (wants_coded(e, q)) add_coded(e, &all, q, q->grad);
+    }
+    sum_coded(e, &all);
+}
+
+static void coded_task(sk_emit *e)
+{
+    codeds all = {0};
+    for (int i = 0; i < e->portions.n; i++) {
+        const sk_portion *x = &e->portions.v[i];
+        if (x->full >= 0 && wants_coded(e, plan_of(e, x->param)))
+            add_coded(e, &all, plan_of(e, x->param), x->full);
+    }
+    sum_coded(e, &all);
+}
+
 /* --- in buckets, at the end --- */
 
 static void scatter_ready(sk_emit *e, int *calls)
 {
     for (int i = 0; i < e->ready.n; i++) {
         const sk_param_plan *q = plan_of(e, e->ready.v[i]);
-        if (scattered(e, q))
-            join_scatter(e, &calls[sk_narrow(q->tensor)], q, q->grad, q->grad_shard);
+        if (scattered(e, q)) join_scatter(e, calls, q, q->grad, q->grad_shard);
     }
 }
 
@@ -110,9 +209,10 @@ static void sum_ready(sk_emit *e, int axis, bool cut, int *calls)
 static void flush(sk_emit *e)
 {
     bool cut = e->l->shard_axis < 0;
-    int before[2 * SK_WIDTHS] = {-1, -1, -1, -1};
+    int before[2 * SK_WIDTHS] = {-1, -1, -1, -1, -1, -1};
+    coded_ready(e);
     for (int k = 0; k < e->l->mesh.n; k++) {
-        int axis = turn(e, k), calls[2 * SK_WIDTHS] = {-1, -1, -1, -1};
+        int axis = turn(e, k), calls[2 * SK_WIDTHS] = {-1, -1, -1, -1, -1, -1};
         sum_ready(e, axis, cut, calls);
         if (axis == e->l->shard_axis) scatter_ready(e, calls + SK_WIDTHS), cut = true;
         for (int i = 0; i < 2 * SK_WIDTHS; i++) {
@@ -214,12 +314,12 @@ static void climb(sk_emit *e, sk_portion *x, int buf)
 
 static void scatter_task(sk_emit *e)
 {
-    int calls[SK_WIDTHS] = {-1, -1};
+    int calls[SK_WIDTHS] = {-1, -1, -1};
     for (int i = 0; i < e->portions.n; i++) {
         const sk_portion *x = &e->portions.v[i];
         const sk_param_plan *q = plan_of(e, x->param);
         if (x->full < 0 || !sk_emit_is_cut(e, q)) continue;
-        if (scattered(e, q)) join_scatter(e, &calls[sk_narrow(q->tensor)], q, x->full, x->piece);
+        if (scattered(e, q)) join_scatter(e, calls, q, x->full, x->piece);
         else move(e, SK_DO_SLICE, x->full, x->piece);
     }
     for (int w = 0; w < SK_WIDTHS; w++) now(e, calls[w]);
@@ -227,7 +327,7 @@ static void scatter_task(sk_emit *e)
 
 static void sum_task(sk_emit *e, int axis, bool cut)
 {
-    int calls[SK_WIDTHS] = {-1, -1};
+    int calls[SK_WIDTHS] = {-1, -1, -1};
     for (int i = 0; i < e->portions.n; i++) {
         const sk_portion *x = &e->portions.v[i];
         const sk_param_plan *q = plan_of(e, x->param);
@@ -254,6 +354,7 @@ void sk_emit_task_end(sk_emit *e)
     sk_emit_close_layer(e);
     if (!e->training || !sk_emit_per_task(e)) return;
     bool cut = e->l->shard_axis < 0;
+    coded_task(e);
     for (int k = 0; k < e->l->mesh.n; k++) {
         sum_task(e, turn(e, k), cut);
         if (turn(e, k) != e->l->shard_axis) continue;
@@ -295,7 +396,7 @@ static void reduce_tied(sk_emit *e)
 {
     sk_program *p = e->p;
     for (int g = p->world + 1; g < p->n_groups; g++) {
-        int calls[SK_WIDTHS] = {-1, -1};
+        int calls[SK_WIDTHS] = {-1, -1, -1};
         for (int i = 0; i < p->params.n; i++) {
             sk_param_plan *q = &p->params.v[i];
             const sk_extent *box = &p->bufs.v[q->grad_shard].box;

@@ -355,6 +355,7 @@ static sk_status prepare(sk_emit *e)
     sk_emit_pieces_open(e);
     sk_emit_pack_open(e);
     sk_emit_cross_open(e);
+    SK_TRY(sk_emit_codecs(e));
     SK_TRY(sk_emit_params(e));
     if (e->l->canonical && e->l->tiles > 1)
         return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "

@@ -25,6 +25,7 @@ typedef struct item { /* a buffer that is kept from step to step */
     const sk_buffer *buf;
     int rank;
     bool owner; /* of those that have the piece, the one that counts as having it */
+    bool parts; /* dim 0 counts parts of a sum */
 } item;
 
 typedef struct items {
@@ -34,8 +35,15 @@ typedef struct items {
 
 static void add_item(sk_arena *a, items *to, const sk_program *p, int buf, bool owner)
 {
-    if (!p->bufs.v[buf].bytes) return;
-    *(item *)sk_push(a, to) = (item){&p->bufs.v[buf], p->rank, owner};
+    if (buf < 0 || !p->bufs.v[buf].bytes) return;
+    *(item *)sk_push(a, to) = (item){&p->bufs.v[buf], p->rank, owner, false};
+}
+
+static void add_parts(sk_arena *a, items *to, const sk_program *p, int buf, bool owner)
+{
+    int n = to->n;
+    add_item(a, to, p, buf, owner);
+    if (to->n > n) to->v[n].parts = true;
 }
 
 static void list_items(sk_arena *a, const sk_program *p, items *to)
@@ -43,7 +51,8 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         add_item(a, to, p, q->stored, q->writes);
-        if (q->master >= 0) add_item(a, to, p, q->master, q->owner);
+        add_item(a, to, p, q->master, q->owner);
+        add_parts(a, to, p, q->error, q->tells);
         for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
     }
     for (int i = 0; i < p->memories.n; i++) add_item(a, to, p, p->memories.v[i], true);
@@ -148,11 +157,14 @@ static void add_copy(cover *k, const item *holder, const box *common)
     const sk_buffer *src = holder->buf, *dst = k->need->buf;
     int64_t each = (int64_t)sk_dtype_size(dst->type);
     sk_move_copy *c = sk_push(k->arena, &k->move->copies);
+    box to = *common;
+    c->add = k->need->parts;
+    if (c->add) to.at[0] = dst->box.at[0];
     c->from = holder->rank;
     c->n = dst->box.n;
     memcpy(c->count, common->size, sizeof c->count);
     c->src = src->offset + corner(src, common, c->src_step);
-    c->dst = k->stage + corner(dst, common, c->dst_step);
+    c->dst = k->stage + corner(dst, &to, c->dst_step);
     join(c, each);
     count_bytes(k, holder->rank, volume(common, dst->box.n) * each);
 }
@@ -208,12 +220,24 @@ static sk_status same_tensor(const cover *k)
     for (int i = 0; i < k->n_holders; i++) {
         const sk_buffer *o = k->holders[i]->buf;
         bool same = o->type == b->type && o->box.n == b->box.n;
-        for (int d = 0; same && d < b->box.n; d++) same = o->box.full[d] == b->box.full[d];
+        for (int d = k->need->parts; same && d < b->box.n; d++)
+            same = o->box.full[d] == b->box.full[d];
         if (!same)
             return sk_fail(SK_EBUG, "move: '%s' has another type or other sizes on rank %d before",
                            b->name, k->holders[i]->rank);
     }
     return SK_OK;
+}
+
+/* All old parts that go into this one; none of a loss that is kept from now on. */
+static void cover_parts(cover *k, box need)
+{
+    const sk_extent *now = &k->need->buf->box;
+    int64_t n = k->n_holders ? k->holders[0]->buf->box.full[0] : 0;
+    for (int64_t part = 0; part < n; part++) {
+        need.at[0] = part;
+        if (part * now->full[0] / n == now->at[0]) cover_box(k, &need, 0);
+    }
 }
 
 static sk_status cover_item(cover *k, const items *old)
@@ -222,7 +246,8 @@ static sk_status cover_item(cover *k, const items *old)
     SK_TRY(same_tensor(k));
     box need = box_of(&k->need->buf->box);
     k->missing = 0;
-    cover_box(k, &need, 0);
+    if (k->need->parts) cover_parts(k, need);
+    else cover_box(k, &need, 0);
     if (!k->missing) return SK_OK;
     return sk_fail(SK_EBUG, "move: of '%s' rank %d needs %lld elements, %lld of them no rank has",
                    k->need->buf->name, k->rank, (long long)volume(&need, k->need->buf->box.n),
@@ -244,7 +269,8 @@ static sk_status make_one(sk_arena *a, sk_arena *tmp, const items *old, const sk
         const sk_buffer *b = mine.v[i].buf;
         k.need = &mine.v[i];
         SK_TRY(cover_item(&k, old));
-        *(sk_move_spot *)sk_push(a, &k.move->spots) = (sk_move_spot){k.stage, b->offset, b->bytes};
+        *(sk_move_spot *)sk_push(a, &k.move->spots) =
+            (sk_move_spot){k.stage, b->offset, b->bytes, k.need->parts};
         k.stage += lines(b->bytes);
     }
     k.move->out_at = k.stage;
@@ -288,16 +314,28 @@ sk_status sk_moves_make(sk_arena *a, const sk_program *const *from, const sk_pro
 
 /* --- moving --- */
 
+static void add_run(char *to, const char *from, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += (int64_t)sizeof(float)) {
+        float x, y;
+        memcpy(&x, to + i, sizeof x);
+        memcpy(&y, from + i, sizeof y);
+        x += y;
+        memcpy(to + i, &x, sizeof x);
+    }
+}
+
 /* Every run of a rectangle, from dim d on. */
 static void copy_runs(const sk_move_copy *c, int d, char *to, const int64_t *to_step,
-                      const char *from, const int64_t *from_step)
+                      const char *from, const int64_t *from_step, bool add)
 {
     if (d == c->n || d == SK_MAX_DIM) {
-        memcpy(to, from, (size_t)c->run);
+        if (add) add_run(to, from, c->run);
+        else memcpy(to, from, (size_t)c->run);
         return;
     }
     for (int64_t i = 0; i < c->count[d]; i++)
-        copy_runs(c, d + 1, to + i * to_step[d], to_step, from + i * from_step[d], from_step);
+        copy_runs(c, d + 1, to + i * to_step[d], to_step, from + i * from_step[d], from_step, add);
 }
 
 /* Steps of the same rectangle when it lies dense; returns its bytes. */
@@ -314,10 +352,14 @@ static int64_t dense(const sk_move_copy *c, int64_t step[SK_MAX_DIM])
 void sk_move_gather(const sk_moves *m, int rank, char *const *heaps)
 {
     const sk_move *v = &m->v[rank];
+    for (int i = 0; i < v->spots.n; i++)
+        if (v->spots.v[i].zero)
+            memset(heaps[rank] + v->spots.v[i].from, 0, (size_t)v->spots.v[i].bytes);
     for (int i = 0; i < v->copies.n; i++) {
         const sk_move_copy *c = &v->copies.v[i];
         if (sk_moves_far(m, c->from, rank)) continue;
-        copy_runs(c, 0, heaps[rank] + c->dst, c->dst_step, heaps[c->from] + c->src, c->src_step);
+        copy_runs(c, 0, heaps[rank] + c->dst, c->dst_step, heaps[c->from] + c->src, c->src_step,
+                  c->add);
     }
 }
 
@@ -338,7 +380,7 @@ void sk_move_pack(const sk_moves *m, int from, int to, const char *heap, char *m
         const sk_move_copy *c = &v->copies.v[i];
         if (c->from != from) continue;
         int64_t bytes = dense(c, step);
-        copy_runs(c, 0, message, step, heap + c->src, c->src_step);
+        copy_runs(c, 0, message, step, heap + c->src, c->src_step, false);
         message += bytes;
     }
 }
@@ -351,7 +393,7 @@ void sk_move_unpack(const sk_moves *m, int from, int to, char *heap, const char 
         const sk_move_copy *c = &v->copies.v[i];
         if (c->from != from) continue;
         int64_t bytes = dense(c, step);
-        copy_runs(c, 0, heap + c->dst, c->dst_step, message, step);
+        copy_runs(c, 0, heap + c->dst, c->dst_step, message, step, c->add);
         message += bytes;
     }
 }

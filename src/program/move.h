@@ -4,7 +4,9 @@
  * lie as the new ones say, in the same heaps.  For every kept buffer of the new
  * program a rank needs a box; it takes each part of it from a rank that has it
  * already: itself, else the owner on its host, else any rank of its host, else the
- * owner.  What two boxes have in common is a rectangle, so a copy is a strided one.
+ * owner.  What two boxes have in common is a rectangle, so a copy is a strided one.  What encoding
+ * lost of gradients is parts of a sum, and their number may change: old part k of n is added
+ * to part k*m/n of the m new ones.
  *
  * Old and new places overlap, so the new state is gathered first in a stage, and put
  * into its place when all ranks have gathered theirs:
@@ -28,6 +30,7 @@
 #include "program/program.h"
 
 typedef struct sk_move_copy {
+    bool add;         /* numbers of f32, to what is there */
     int from;         /* rank */
     int64_t src, dst; /* first byte: in the heap of that rank; in mine, on the stage */
     int n;            /* dims around a run, the slowest first */
@@ -37,6 +40,7 @@ typedef struct sk_move_copy {
 
 typedef struct sk_move_spot { /* from the stage to where the new program has it */
     int64_t from, to, bytes;
+    bool zero; /* before anything is added to it on the stage */
 } sk_move_spot;
 
 typedef struct sk_move { /* of one rank */

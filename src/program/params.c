@@ -8,6 +8,7 @@
  *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
  *     shard params    weights cut:    gather per layer and task; gradient cut as above
  *
+ * Gathers and sums may be of encoded pieces (code.c).
  * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
  * in place, and to gather them is only to meet. */
 #include "program/emit.h"
@@ -17,7 +18,9 @@
 
 enum { NOT_BEGUN = -1, NOTHING = -2 }; /* instead of a call */
 
-static int *gathering(const sk_emit *e, int layer) { return &e->gathering[SK_WIDTHS * layer]; }
+enum { CALLS = 2 * SK_WIDTHS }; /* of a layer: over all, and among those near */
+
+static int *gathering(const sk_emit *e, int layer) { return &e->gathering[CALLS * layer]; }
 
 static bool sharded(const sk_emit *e, sk_shard level)
 {
@@ -116,30 +119,41 @@ static int tie_group(sk_emit *e, uint64_t set, uint64_t *sets, int *n_sets)
     return (set >> e->p->stage & 1) ? e->p->world + 1 + i : -1;
 }
 
-static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
+/* The members of a group along an axis: the stages of a set, or those near me, or all. */
+static void make_group(sk_emit *e, int i, int axis, uint64_t set)
 {
     sk_program *p = e->p;
     const sk_mesh *m = &e->l->mesh;
-    p->n_groups = m->n + 1 + n_sets;
-    p->groups = sk_many(p->arena, sk_group, p->n_groups);
-    for (int i = 0; i < p->n_groups; i++) {
-        int axis = i < m->n ? i : i == p->world ? -1 : e->l->stage_axis;
-        p->groups[i].me = -1;
-        if (i > p->world && !(sets[i - p->world - 1] >> p->stage & 1)) continue; /* not mine */
-        int n = axis < 0 ? p->n_ranks : m->size[axis], *ranks = sk_many(p->arena, int, n),
-            count = 0;
-        for (int k = 0; k < n; k++) {
-            int coord[SK_MAX_AXES];
-            memcpy(coord, p->coord, sizeof coord);
-            if (i > p->world && !(sets[i - p->world - 1] >> k & 1)) continue;
-            if (axis >= 0) coord[axis] = k;
-            ranks[count] = axis >= 0 ? sk_mesh_rank(m, coord) : k;
-            if (ranks[count] == p->rank) p->groups[i].me = count;
-            count++;
-        }
-        p->groups[i].n = count;
-        p->groups[i].ranks = ranks;
+    int n = axis < 0 ? p->n_ranks : m->size[axis], count = 0, *ranks = sk_many(p->arena, int, n);
+    int coord[SK_MAX_AXES];
+    memcpy(coord, p->coord, sizeof coord);
+    p->groups[i].me = -1;
+    for (int k = 0; k < n; k++) {
+        if (i > p->world && i != p->near && !(set >> k & 1)) continue;
+        if (i == p->near && i && k / e->l->copy != p->coord[axis] / e->l->copy) continue;
+        if (axis >= 0) coord[axis] = k;
+        ranks[count] = axis >= 0 ? sk_mesh_rank(m, coord) : k;
+        if (ranks[count] == p->rank) p->groups[i].me = count;
+        count++;
     }
+    p->groups[i].n = count;
+    p->groups[i].ranks = ranks;
+}
+
+static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
+{
+    sk_program *p = e->p;
+    int axes = e->l->mesh.n;
+    if (sharded(e, SK_SHARD_PARAMS) && e->l->copy > 1) p->near = axes + 1 + n_sets;
+    p->n_groups = axes + 1 + n_sets + (p->near > 0);
+    p->groups = sk_many(p->arena, sk_group, p->n_groups);
+    for (int i = 0; i < axes; i++) make_group(e, i, i, 0);
+    make_group(e, p->world, -1, 0);
+    for (int i = 0; i < n_sets; i++) {
+        p->groups[p->world + 1 + i].me = -1;
+        if (sets[i] >> p->stage & 1) make_group(e, p->world + 1 + i, e->l->stage_axis, sets[i]);
+    }
+    if (p->near) make_group(e, p->near, e->l->shard_axis, 0);
 }
 
 /* Contributions are added up in place: they must be made alike, and cut as the weight is. */
@@ -189,7 +203,8 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
                          .decay = t->init > 0,
                          .master = -1,
                          .grad = -1,
-                         .grad_shard = -1};
+                         .grad_shard = -1,
+                         .error = -1};
     q->update = q->used;
     if (sharded(e, SK_SHARD_STATE) && t->letters[0]) {
         int a = e->l->shard_axis; /* what a letter splits over it needs no cut more */
@@ -206,6 +221,7 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     if (t->type != SK_F32 || sk_emit_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     plan_grad(e, q);
+    if (e->l->feedback && sk_emit_grads_as(e, q)) sk_emit_error(e, q, set);
     return SK_OK;
 }
 
@@ -261,8 +277,10 @@ sk_status sk_emit_params(sk_emit *e)
     index_uses(e);
     e->left = sk_many(p->arena, int, p->params.n + 1);
     e->begun = sk_many(p->arena, char, p->params.n + 1);
-    e->gathering = sk_many(p->arena, int, SK_WIDTHS *(e->g->n_layers + 1));
-    for (int i = 0; i < SK_WIDTHS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
+    e->gathering = sk_many(p->arena, int, CALLS *(e->g->n_layers + 1));
+    for (int i = 0; i < CALLS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
+    e->copies = p->near ? sk_many(e->tmp, int, p->params.n + 1) : NULL;
+    for (int i = 0; e->copies && i < p->params.n; i++) e->copies[i] = -1;
     for (int i = 0; i < p->params.n; i++)
         e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
     return SK_OK;
@@ -275,19 +293,46 @@ static const sk_ints *uses_of(const sk_emit *e, int layer)
     return &e->uses[2 * layer + (int)e->phase];
 }
 
+/* The first time in a step that a weight is made whole leaves my part of a second copy, as it
+ * came; the next times only those near are asked. */
+static void leave_copy(sk_emit *e, int param, int call, int whole)
+{
+    const sk_group *near = &e->p->groups[e->p->near];
+    sk_extent box = e->p->bufs.v[whole].box;
+    int64_t from, to;
+    sk_cut(box.size[0], near->me, near->n, &from, &to);
+    box.at[0] += from;
+    box.size[0] = to - from;
+    const sk_buffer b = e->p->bufs.v[whole];
+    const char *name = sk_print(e->p->arena, "%s.copy", b.name);
+    e->copies[param] = sk_emit_buffer(e, name, NULL, SK_WIRE, b.type, box);
+    sk_emit_later(
+        e, (sk_later){.act = SK_DO_SLICE, .call = call, .from = whole, .to = e->copies[param]});
+}
+
 /* One weight more for a layer's call; the first opens it. */
 static void join_gather(sk_emit *e, int layer, int param)
 {
     sk_program *p = e->p;
     const sk_param_plan *q = &p->params.v[param];
-    int *call = gathering(e, layer) + sk_narrow(q->tensor);
+    const sk_codec *codec = sk_emit_weights_as(e, q);
+    bool copied = e->copies && e->training, near = copied && e->copies[param] >= 0;
+    int *call = gathering(e, layer) + SK_WIDTHS * near + (codec ? SK_CODED : sk_narrow(q->tensor));
     if (*call == NOTHING)
-        *call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
+        *call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, codec ? SK_U8 : q->tensor->type,
+                             near ? p->near : e->l->shard_axis,
                              sk_print(p->arena, "weights of layer %d", layer));
-    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
-    const sk_extent *box = &p->bufs.v[whole].box;
-    sk_emit_rows(e, *call, sk_emit_stored(e, param), whole, box, 0);
+    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1),
+        src = near ? e->copies[param] : sk_emit_stored(e, param), dst = whole;
+    if (codec) {
+        if (!near) src = sk_emit_encode(e, codec, src, -1, false);
+        dst = sk_emit_code(e, codec, whole, 1);
+        sk_emit_later(e, (sk_later){SK_DO_DECODE, *call, dst, whole, 1, codec});
+    }
+    const sk_extent box = p->bufs.v[dst].box;
+    sk_emit_rows(e, *call, src, dst, &box, 0);
     sk_emit_have(e, q->tensor, &q->used, whole);
+    if (copied && !near) leave_copy(e, param, *call, dst);
 }
 
 /* Starts gathering what a layer reads and is not at hand. */
@@ -296,19 +341,19 @@ static void begin_gather(sk_emit *e, int layer)
     const sk_ints *uses = uses_of(e, layer);
     int *calls = gathering(e, layer);
     if (*calls != NOT_BEGUN) return;
-    for (int w = 0; w < SK_WIDTHS; w++) calls[w] = NOTHING;
+    for (int w = 0; w < CALLS; w++) calls[w] = NOTHING;
     for (int k = 0; k < uses->n; k++) {
         const sk_param_plan *q = &e->p->params.v[uses->v[k]];
         if (sk_emit_is_cut(e, q) && sk_emit_find(e, q->tensor, &q->used) < 0)
             join_gather(e, layer, uses->v[k]);
     }
-    for (int w = 0; w < SK_WIDTHS; w++)
+    for (int w = 0; w < CALLS; w++)
         if (calls[w] != NOTHING) sk_emit_fly(e, calls[w]);
 }
 
 static void settle_layer(sk_emit *e, int layer)
 {
-    for (int w = 0; w < SK_WIDTHS; w++) sk_emit_settle(e, gathering(e, layer)[w]);
+    for (int w = 0; w < CALLS; w++) sk_emit_settle(e, gathering(e, layer)[w]);
 }
 
 /* This layer's weights, and the start of those of the next ones in this task. */

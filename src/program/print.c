@@ -13,7 +13,8 @@ const char *const sk_act_names[SK_N_ACTS] = {
     [SK_DO_CLIP] = "clip",       [SK_DO_UPDATE] = "update", [SK_DO_AHEAD] = "ahead",
     [SK_DO_JOIN] = "join",       [SK_DO_NARROW] = "narrow", [SK_DO_PEND] = "pend",
     [SK_DO_SQUARES] = "squares", [SK_DO_COPY] = "copy",     [SK_DO_COPIED] = "copied",
-    [SK_DO_PACK] = "pack",       [SK_DO_UNPACK] = "unpack",
+    [SK_DO_PACK] = "pack",       [SK_DO_UNPACK] = "unpack", [SK_DO_ENCODE] = "encode",
+    [SK_DO_DECODE] = "decode",
 };
 static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
                                                    "broadcast",  "reduce",         "gather",
@@ -40,6 +41,7 @@ static void call(sk_out *o, const sk_program *p, const sk_inst *in)
     const sk_call_plan *c = &p->calls.v[in->call];
     const char *group = c->group < p->layout.mesh.n ? p->layout.mesh.name[c->group]
                         : c->group == p->world      ? "all"
+                        : c->group == p->near       ? "those near"
                                                     : "tied stages";
     sk_out_add(o, "#%d %s%s over %s: %s", in->call, coll_names[c->kind],
                c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
@@ -85,6 +87,15 @@ static void body(sk_out *o, const sk_program *p, const sk_inst *in)
         if (in->beside) sk_out_add(o, "beside the step, ");
         operands(o, p, in->beside ? &in->out[2] : in->out, 1);
         if (p->n_updates > 1) sk_out_add(o, ", %" PRId64 " late", in->count);
+        return;
+    case SK_DO_ENCODE:
+    case SK_DO_DECODE:
+        operands(o, p, in->out, 1);
+        sk_out_add(o, " <- ");
+        if (in->count > 1) sk_out_add(o, "sum of %" PRId64 " in ", in->count);
+        operands(o, p, in->in, 1);
+        if (in->in[1] >= 0) sk_out_add(o, in->pass ? ", loss to " : ", with loss of ");
+        operands(o, p, in->in + 1, 1);
         return;
     default:
         operands(o, p, in->out, SK_MAX_OUT);

@@ -30,6 +30,7 @@
 #define SK_PROGRAM_PROGRAM_H
 
 #include "comm/choose.h"
+#include "comm/codec.h"
 #include "graph/graph.h"
 #include "layout/layout.h"
 #include "program/optim.h"
@@ -93,6 +94,10 @@ typedef enum sk_act {
     SK_DO_PACK,    /* out[0] = in[0] in fewer bits: a bit an element, and room for `count` elements
                      that are not 0; without, the bit says whether it is above 0 */
     SK_DO_UNPACK,  /* out[0] = what was packed; of bits alone (count 0), 1 or 0 */
+    SK_DO_ENCODE,  /* out[0] = in[0] row by row, as bytes; out[1] = in[1], what was lost so far: it
+                     is added to in[0] before, and what is lost now replaces it; pass 1: it is not,
+                     and what is lost now is added to it */
+    SK_DO_DECODE, /* out[0] = the sum of `count` pieces that lie encoded in in[0], in their order */
     SK_N_ACTS
 } sk_act;
 extern const char *const sk_act_names[SK_N_ACTS];
@@ -104,18 +109,19 @@ typedef struct sk_inst {
     unsigned add;                       /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
-    sk_duty work;       /* of the task it belongs to */
-    bool again;         /* made a second time, for the backward pass */
-    bool beside;        /* UPDATE: of the gradient before; the rank goes on meanwhile */
-    int turn, turns;    /* OP: of a node that is run over parts: for every rank of a ring, or of
-                           the batch, beside collectives */
-    int call;           /* START, WAIT */
-    int copy;           /* COPY, COPIED: which */
-    int peer;           /* SEND, RECV, SENT: rank */
-    int64_t tag, count; /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */
-    int param, pass;    /* UPDATE, AHEAD */
-    int update;         /* UPDATE, AHEAD: how many came before it in the step */
-    float scale;        /* UPDATE, CLIP: of gradients; 0: as the sums say */
+    sk_duty work;          /* of the task it belongs to */
+    bool again;            /* made a second time, for the backward pass */
+    bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
+    int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
+                              the batch, beside collectives */
+    int call;              /* START, WAIT */
+    int copy;              /* COPY, COPIED: which */
+    int peer;              /* SEND, RECV, SENT: rank */
+    int64_t tag, count;    /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */
+    int param, pass;       /* UPDATE, AHEAD */
+    int update;            /* UPDATE, AHEAD: how many came before it in the step */
+    float scale;           /* UPDATE, CLIP: of gradients; 0: as the sums say */
+    const sk_codec *codec; /* ENCODE, DECODE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
 } sk_inst;
@@ -154,8 +160,10 @@ typedef struct sk_param_plan {
     int grad, grad_shard;             /* accumulated gradient; the piece that matches shard */
     int state[SK_MAX_STATE], n_state; /* of the optimizer; none of a nudged tensor.  Where it is
                                          late, the last is the gradient that waits for it */
+    int error;   /* what encoding lost of the gradient; [parts of the sum] in front; or -1 */
     bool owner;  /* this rank counts the piece in sums over the logical tensor */
     bool writes; /* this rank writes the stored piece in a checkpoint */
+    bool tells;  /* this rank writes the error: of its part of the sum */
     bool decay;
     int tie_group; /* group of stages that share it, or -1 */
 } sk_param_plan;
@@ -201,9 +209,10 @@ typedef struct sk_program {
         int *v; /* kept buffers of SK_MEMORY tensors */
         int n, cap;
     } memories;
-    sk_group *groups; /* one per axis, then the world, then one per set of tied stages */
+    sk_group *groups; /* one per axis, then the world, then one per set of tied stages, then near */
     int n_groups;
     int world; /* the group of all */
+    int near;  /* of the ranks that keep a copy of weights together; 0: none */
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;          /* the graph has these */
     int n_updates;       /* of every weight in a step */

@@ -545,11 +545,52 @@ static sk_status updated_once(const sk_program *p, sk_arena *a)
     return SK_OK;
 }
 
+/* Does an encoded buffer have the rows of the other, as many times as it says? */
+static sk_status code_fits(const sk_program *p, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    bool to = in->act == SK_DO_ENCODE;
+    const sk_buffer *x = &p->bufs.v[to ? in->in[0] : in->out[0]];
+    const sk_buffer *code = &p->bufs.v[to ? in->out[0] : in->in[0]];
+    int64_t rows = x->box.size[0], all = x->bytes / (int64_t)sk_dtype_size(x->type);
+    int64_t row = rows ? all / rows : 0, times = to ? 1 : in->count;
+    bool fits = in->codec && code->bytes == times * rows * sk_codec_bytes(in->codec, row);
+    if (in->in[1] >= 0)
+        fits &=
+            p->bufs.v[in->in[1]].bytes == all * (int64_t)sizeof(float) && in->in[1] == in->out[1];
+    if (fits) return SK_OK;
+    return sk_fail(SK_EBUG,
+                   "P6: rank %d: instruction %d (%s): '%s' has %" PRId64 " bytes for %" PRId64
+                   " times %" PRId64 " rows of %" PRId64 " elements",
+                   p->rank, pc, sk_act_names[in->act], code->name, code->bytes, times, rows, row);
+}
+
+/* And what comes encoded is decoded. */
+static sk_status codes_fit(const sk_program *p, sk_arena *a)
+{
+    char *decoded = sk_many(a, char, p->bufs.n + 1);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        sk_act act = p->insts.v[pc].act;
+        if (act != SK_DO_ENCODE && act != SK_DO_DECODE) continue;
+        SK_TRY(code_fits(p, pc));
+        if (act == SK_DO_DECODE) decoded[p->insts.v[pc].in[0]]++;
+    }
+    for (int i = 0; i < p->calls.n; i++)
+        for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
+            if (decoded[p->calls.v[i].segs[s].dst] != 1)
+                return sk_fail(SK_EBUG,
+                               "P8: rank %d: '%s' comes by call %d and is decoded %d times",
+                               p->rank, p->bufs.v[p->calls.v[i].segs[s].dst].name, i,
+                               decoded[p->calls.v[i].segs[s].dst]);
+    return SK_OK;
+}
+
 static sk_status all_of(const sk_program *p, sk_arena *a)
 {
     lives l;
     SK_TRY(in_heap(p));
     SK_TRY(calls_fit(p));
+    SK_TRY(codes_fit(p, a));
     SK_TRY(find_lives(p, a, &l));
     SK_TRY(no_overlap(p, &l, a));
     SK_TRY(in_order(p, a));

@@ -33,11 +33,11 @@ static int number(folding *f, const uint64_t *marks, int *fold_of)
 }
 
 /* What the members of one group see in it. */
-static uint64_t group_mark(const folding *f, int first, int axis, int stride)
+static uint64_t group_mark(const folding *f, int first, int axis, int stride, int members)
 {
     uint64_t ordered = 0, any = 0;
     int host = -1, hosts = 0;
-    for (int k = 0; k < f->l->mesh.size[axis]; k++) {
+    for (int k = 0; k < members; k++) {
         int r = first + k * stride, here = r / f->m->ranks_per_host;
         hosts += here != host;
         host = here;
@@ -48,18 +48,25 @@ static uint64_t group_mark(const folding *f, int first, int axis, int stride)
     return mix(ordered, any);
 }
 
+/* So many side by side along an axis are a group: the first of them speaks for all. */
+static void mark_groups(folding *f, int axis, int stride, int members)
+{
+    for (int r = 0; r < f->n; r++) {
+        if (r / stride % f->l->mesh.size[axis] % members) continue;
+        uint64_t mark = group_mark(f, r, axis, stride, members);
+        for (int k = 0; k < members; k++)
+            f->next[r + k * stride] = mix(f->next[r + k * stride], mark);
+    }
+}
+
 static void round_of(folding *f)
 {
     const sk_mesh *m = &f->l->mesh;
     int stride = 1;
     memcpy(f->next, f->now, sizeof *f->now * (size_t)f->n);
     for (int a = m->n - 1; a >= 0; a--) {
-        for (int r = 0; r < f->n; r++) {
-            if (r / stride % m->size[a]) continue; /* the first of its group speaks for all */
-            uint64_t mark = group_mark(f, r, a, stride);
-            for (int k = 0; k < m->size[a]; k++)
-                f->next[r + k * stride] = mix(f->next[r + k * stride], mark);
-        }
+        mark_groups(f, a, stride, m->size[a]);
+        if (a == f->l->shard_axis && f->l->copy > 1) mark_groups(f, a, stride, f->l->copy);
         stride *= m->size[a];
     }
     uint64_t *swap = f->now;

@@ -82,7 +82,8 @@ static int members(const walk *k, const walker *w, int group, int *ranks)
     const sk_mesh *m = &k->l->mesh;
     int coord[SK_MAX_AXES], n = 0;
     const sk_group *g = &w->p->groups[group];
-    int axis = group < m->n ? group : k->l->stage_axis;
+    bool near = group == w->p->near && group;
+    int axis = group < m->n ? group : near ? k->l->shard_axis : k->l->stage_axis;
     if (group == w->p->world) {
         for (n = 0; n < k->n_ranks; n++) ranks[n] = n;
         return n;
@@ -90,7 +91,7 @@ static int members(const walk *k, const walker *w, int group, int *ranks)
     if (g->me < 0) return 0;
     for (n = 0; n < g->n; n++) {
         sk_mesh_coords(m, g->ranks[n], coord);
-        int here = coord[axis];
+        int here = near ? w->coord[axis] / g->n * g->n + n : coord[axis];
         memcpy(coord, w->coord, sizeof coord);
         coord[axis] = here;
         ranks[n] = sk_mesh_rank(m, coord);
@@ -205,6 +206,11 @@ static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
         return p->bufs.v[in->in[0]].bytes + out;
     case SK_DO_ADD:
         return 3 * out;
+    case SK_DO_ENCODE: /* what was lost is read and written */
+        if (in->in[1] >= 0) sum = 2 * p->bufs.v[in->in[1]].bytes;
+        return sum + out + p->bufs.v[in->in[0]].bytes;
+    case SK_DO_DECODE:
+        return out + p->bufs.v[in->in[0]].bytes;
     case SK_DO_LOAD:
     case SK_DO_ZERO:
         return out;
@@ -551,9 +557,10 @@ static void add_up(walk *k)
         int64_t wire = c->wire * (c->places / c->reach.n);
         if (c->group < k->l->mesh.n) o->wire_axis[c->group] += wire;
         else if (c->group == k->l->mesh.n) o->wire_world += wire;
+        else if (c->group == k->w[0].p->near) o->wire_near += wire;
         else o->wire_axis[k->l->stage_axis] += wire;
     }
-    o->wire = o->wire_world + o->wire_sends;
+    o->wire = o->wire_world + o->wire_near + o->wire_sends;
     for (int a = 0; a < k->l->mesh.n; a++) o->wire += o->wire_axis[a];
 }
 

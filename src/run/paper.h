@@ -49,7 +49,7 @@ typedef struct sk_paper {
     double copied, uncovered;
     double flops; /* of all ranks */
     int64_t wire; /* of all ranks */
-    int64_t wire_axis[SK_MAX_AXES], wire_world, wire_sends;
+    int64_t wire_axis[SK_MAX_AXES], wire_world, wire_near, wire_sends;
     int n;
     sk_paper_rank *v;
     int *at; /* by rank: its place in v */

@@ -14,6 +14,7 @@
 #include "device/blas.h"
 #include "device/disk.h"
 #include "run/aside.h"
+#include "run/code.h"
 #include "run/deadline.h"
 #include "run/order.h"
 #include "run/pack.h"
@@ -677,6 +678,15 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
 }
 
+/* What a step lost that is not taken has the same faults: all begin anew. */
+static void forget_errors(const sk_run *r)
+{
+    for (int i = 0; i < r->p->params.n; i++) {
+        int error = r->p->params.v[i].error;
+        if (error >= 0) memset(sk_run_data(r, error), 0, (size_t)r->p->bufs.v[error].bytes);
+    }
+}
+
 static void clip(sk_run *r, const sk_inst *in)
 {
     double most = r->opts.knobs.clip;
@@ -692,6 +702,7 @@ static void clip(sk_run *r, const sk_inst *in)
         r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
     }
     r->skip = !r->opts.alone && (!r->out.finite || r->out.again);
+    if (r->skip) forget_errors(r);
 }
 
 static float knob(const sk_run *r, const sk_knob *k, bool decays)
@@ -1147,6 +1158,12 @@ static sk_status one(sk_run *r, int pc)
     case SK_DO_UNPACK:
         sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->count));
         return SK_OK;
+    case SK_DO_ENCODE:
+        sk_run_encode(r->p, in, r->base, (float)r->loss_scale, r->team);
+        return SK_OK;
+    case SK_DO_DECODE:
+        sk_run_decode(r->p, in, r->base, r->team);
+        return SK_OK;
     case SK_N_ACTS:
         break;
     }
@@ -1269,7 +1286,7 @@ static void box_of(const sk_program *p, char *base, char *file, int buf, bool mi
 static void list_boxes(const sk_program *p, sk_arena *a, void *base, void *file, sk_box **boxes,
                        int *n)
 {
-    *boxes = sk_many(a, sk_box, p->params.n * (2 + SK_MAX_STATE));
+    *boxes = sk_many(a, sk_box, p->params.n * (3 + SK_MAX_STATE));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -1282,6 +1299,9 @@ static void list_boxes(const sk_program *p, sk_arena *a, void *base, void *file,
         }
         for (int s = 0; s < q->n_state; s++)
             box_of(p, base, file, q->state[s], q->owner, &(*boxes)[(*n)++]);
+        if (q->error < 0) continue;
+        box_of(p, base, file, q->error, q->tells, &(*boxes)[*n]);
+        (*boxes)[(*n)++].parts = true;
     }
 }
 

@@ -60,6 +60,7 @@ static void names(trace *t, const sk_trace_rank *r)
         thread_name(t, r->rank, GROUPS + g, "bytes over ",
                     g < m->n                 ? m->name[g]
                     : g == r->program->world ? "all"
+                    : g == r->program->near  ? "those near"
                                              : "tied stages");
     for (int s = 0; s < r->program->spread.n_stages; s++) {
         char name[16];

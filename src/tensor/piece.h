@@ -17,7 +17,9 @@ typedef struct sk_box {
     int n;
     int64_t full[SK_PIECE_DIM], at[SK_PIECE_DIM], size[SK_PIECE_DIM];
     void *data;
-    bool mine; /* this rank writes it: every element of a logical tensor has one owner */
+    bool parts; /* dim 0 counts the parts of a sum, each here one of them; what is stored may have
+                   another number of them, or be missing (zeros): only the sum counts */
+    bool mine;  /* this rank writes it: every element of a logical tensor has one owner */
 } sk_box;
 
 char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for stories */

@@ -186,6 +186,7 @@ static sk_program *renumbered(sk_arena *a, const sk_program *p, int before)
         q->calls.v[i].group += before;
     }
     q->world += before;
+    if (q->near) q->near += before;
     return q;
 }
 

@@ -108,6 +108,7 @@ static sk_status reader_get(reader *r, int file, int64_t at, size_t n, void *to)
 /* ---- jobs ---- */
 
 typedef struct job {
+    bool add; /* to what is there */
     const sk_ckpt_tensor *t;
     const sk_ckpt_box *from;
     const sk_box *to;
@@ -159,6 +160,37 @@ static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor
     return SK_OK;
 }
 
+/* Parts of a sum: stored part k of n goes to part k*m/n of the m there are now, and is added. */
+static sk_status plan_parts(sk_arena *a, const sk_ckpt *c, const sk_box *b, int64_t need, jobs *all)
+{
+    const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
+    sk_ckpt_tensor like;
+    int64_t have = 0, parts = 0;
+    sk_assert(b->size[0] == 1 && b->type == SK_F32);
+    memset(b->data, 0, (size_t)need * sizeof(float));
+    if (!t) return SK_OK;
+    like = *t;
+    like.full[0] = b->full[0];
+    SK_TRY(same_tensor(a, c, &like, b));
+    for (int64_t k = 0; k < t->full[0]; k++) {
+        if (k * b->full[0] / t->full[0] != b->at[0]) continue;
+        parts++;
+        for (int i = 0; i < t->boxes.n; i++) {
+            sk_ckpt_box *from = sk_new(a, sk_ckpt_box);
+            *from = t->boxes.v[i];
+            from->at[0] += b->at[0] - k; /* as if it were this part */
+            job j = {.add = true, .t = t, .from = from, .to = b};
+            if (!meet(&j, t->n)) continue;
+            *(job *)sk_push(a, all) = j;
+            have += volume(j.size, t->n);
+        }
+    }
+    if (have != parts * need)
+        return sk_fail(SK_EDATA, "%s: %lld of %lld elements of '%s' are there", c->path,
+                       (long long)have, (long long)(parts * need), b->name);
+    return SK_OK;
+}
+
 /* The jobs that fill one box; their volumes must add up to it. */
 static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_box *b, jobs *all)
 {
@@ -167,6 +199,7 @@ static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_box *b, jobs *
     for (int d = 0; d < b->n; d++)
         sk_assert(b->at[d] >= 0 && b->at[d] <= b->full[d] && b->size[d] <= b->full[d] - b->at[d]);
     if (!need) return SK_OK;
+    if (b->parts) return plan_parts(a, c, b, need, all);
     const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
     SK_TRY(same_tensor(a, c, t, b));
     for (int i = 0; i < t->boxes.n; i++) {
@@ -188,17 +221,28 @@ static int file_order(const void *x, const void *y)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
+static void add_run(float *to, const char *from, sk_dtype type, int64_t n)
+{
+    float x[256];
+    for (int64_t i = 0, k; i < n; i += k) {
+        k = n - i < 256 ? n - i : 256;
+        sk_convert(x, SK_F32, from + i * (int64_t)sk_dtype_size(type), type, k);
+        for (int64_t m = 0; m < k; m++) to[i + m] += x[m];
+    }
+}
+
 /* Elements from a byte of a file to a place in memory, converted on the way. */
 static sk_status copy_run(reader *r, const job *j, int64_t from, char *to, int64_t n)
 {
     _Alignas(16) char part[32768];
     int64_t width = (int64_t)sk_dtype_size(j->t->type), most = (int64_t)sizeof part / width;
-    if (j->t->type == j->to->type)
+    if (j->t->type == j->to->type && !j->add)
         return reader_get(r, j->from->file, from, (size_t)(n * width), to);
     for (int64_t k = 0; n; n -= k, from += k * width) {
         k = n < most ? n : most;
         SK_TRY(reader_get(r, j->from->file, from, (size_t)(k * width), part));
-        sk_convert(to, j->to->type, part, j->t->type, k);
+        if (j->add) add_run((float *)(void *)to, part, j->t->type, k);
+        else sk_convert(to, j->to->type, part, j->t->type, k);
         to += k * (int64_t)sk_dtype_size(j->to->type);
     }
     return SK_OK;

@@ -1,0 +1,181 @@
+/* code.c - compressed edges: tensors encoded on their way (comm/codec.h).
+ *
+ *     weights   my shard -> encode -> all-gather of bytes -> decode, my own too: all ranks compute
+ *               with the same values
+ *     gradients all rows -> encode -> all-to-all of bytes -> decode and sum: my rows; where every
+ *               rank wants all of them -> encode the sums -> all-gather of bytes -> decode
+ *
+ * Rows of dim 0 are encoded one by one, so what is cut along it is cut alike before and after.
+ * Tensors of one dim, and those that would not shrink, stay as they are.
+ *
+ * What encoding loses of a gradient may be kept and added to the next one (error feedback, Seide et
+ * al. 2014).  A gradient is a sum of parts that ranks have, and so is what was lost of it: its
+ * tensor has a dim more, in front, that counts them.  Only their sum matters, so another layout may
+ * have another number of parts. */
+#include "base/text.h"
+#include "program/emit.h"
+
+#include <string.h>
+
+/* --- which --- */
+
+static sk_status find_codec(const char *name, const sk_codec **out)
+{
+    const char *names[64];
+    int n = 0;
+    *out = *name ? sk_codec_find(name) : NULL;
+    if (!*name || *out) return SK_OK;
+    while (n < 64 && sk_codec_parts[n]) names[n] = sk_codec_parts[n]->name, n++;
+    const char *near = sk_nearest(name, names, n);
+    return sk_fail(SK_ECONF, "layout: no codec is called '%s'%s%s%s", name,
+                   near ? " (did you mean '" : "; see skein list codec", near ? near : "",
+                   near ? "'?)" : "");
+}
+
+sk_status sk_emit_codecs(sk_emit *e)
+{
+    const sk_layout *l = e->l;
+    bool lossy = *l->weights_as || *l->grads_as;
+    SK_TRY(find_codec(l->weights_as, &e->weights_as));
+    SK_TRY(find_codec(l->grads_as, &e->grads_as));
+    for (int i = 0; i < e->g->tensors.n; i++)
+        e->narrow_model |= e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);
+    if (lossy && l->canonical)
+        return sk_fail(SK_ECONF,
+                       "layout: order=canonical gives the same bits on any layout, and %s=%s "
+                       "rounds what ranks send each other; leave one of them out",
+                       *l->weights_as ? "weights" : "grads",
+                       *l->weights_as ? l->weights_as : l->grads_as);
+    if (l->copy > 1 && e->schedule->apart)
+        return sk_fail(SK_ECONF,
+                       "layout: schedule %s changes weights within a step, and copy=%d keeps those "
+                       "of its first forward pass; leave one of them out",
+                       e->schedule->name, l->copy);
+    return SK_OK;
+}
+
+int sk_emit_code_axis(const sk_emit *e) { return sk_layout_code_axis(e->l, e->g->batch); }
+
+/* Weights that are kept wide among narrow ones are those that rounding would hurt. */
+static bool shrinks(const sk_emit *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
+{
+    sk_extent box = sk_piece_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
+    int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(t->type);
+    int axis = sk_emit_code_axis(e);
+    if (!c || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->nudge != 0) return false;
+    if (t->type == SK_F32 && e->narrow_model) return false;
+    return sk_codec_bytes(c, row) < row * size;
+}
+
+const sk_codec *sk_emit_weights_as(const sk_emit *e, const sk_param_plan *q)
+{
+    return sk_emit_is_cut(e, q) && shrinks(e, e->weights_as, q->tensor, &q->used) ? e->weights_as
+                                                                                  : NULL;
+}
+
+const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q)
+{
+    int axis = sk_emit_code_axis(e);
+    if (axis < 0 || e->grad_made[q->tensor->id].how[axis] != SK_PSUM) return NULL;
+    if (e->l->shard_axis >= 0 && !sk_emit_is_cut(e, q)) return NULL;
+    return shrinks(e, e->grads_as, q->tensor, &q->used) ? e->grads_as : NULL;
+}
+
+/* --- instructions --- */
+
+int sk_emit_code(sk_emit *e, const sk_codec *c, int buf, int times)
+{
+    const sk_buffer b = e->p->bufs.v[buf];
+    int64_t bytes = sk_codec_bytes(c, sk_box_count(&b.box, 1, b.box.n));
+    sk_extent box = {.n = 2,
+                     .size = {times * b.box.size[0], bytes},
+                     .at = {times > 1 ? 0 : b.box.at[0]},
+                     .full = {times > 1 ? times * b.box.size[0] : b.box.full[0], bytes}};
+    const char *name = sk_print(e->p->arena, "%s.%s", b.name, c->name);
+    return sk_emit_buffer(e, name, NULL, SK_WIRE, SK_U8, box);
+}
+
+int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds)
+{
+    int code = sk_emit_code(e, c, buf, 1);
+    sk_inst *in = sk_emit_inst(e, SK_DO_ENCODE);
+    in->in[0] = buf;
+    in->out[0] = code;
+    in->in[1] = in->out[1] = error;
+    in->pass = adds;
+    in->codec = c;
+    return code;
+}
+
+void sk_emit_later(sk_emit *e, sk_later what) { *(sk_later *)sk_push(e->tmp, &e->later) = what; }
+
+void sk_emit_now(sk_emit *e, int call)
+{
+    int kept = 0, n = e->later.n;
+    for (int i = 0; i < n; i++) {
+        sk_later x = e->later.v[i];
+        if (x.call != call) {
+            e->later.v[kept++] = x;
+            continue;
+        }
+        sk_inst *in = sk_emit_inst(e, x.act);
+        in->in[0] = x.from;
+        in->out[0] = x.to;
+        in->count = x.count;
+        in->codec = x.codec;
+    }
+    e->later.n = kept;
+}
+
+/* --- what was lost --- */
+
+/* Which part of the sum this rank's gradient is, of how many: one for each place along the axes
+ * over which it is partial, and for each stage that has the weight. */
+static int part_of_sum(const sk_emit *e, const sk_param_plan *q, uint64_t stages, int *n)
+{
+    int at = 0;
+    *n = 1;
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        int size = e->l->mesh.size[a], here = e->p->coord[a];
+        if (a == e->l->stage_axis) {
+            size = here = 0;
+            for (int s = 0; s < e->l->mesh.size[a]; s++) {
+                if (!(stages >> s & 1)) continue;
+                size++;
+                here += s < e->p->stage;
+            }
+        } else if (e->grad_made[q->tensor->id].how[a] != SK_PSUM) continue;
+        at = at * size + here;
+        *n *= size;
+    }
+    return at;
+}
+
+/* Of ranks that have the same part, the first along each axis. */
+static bool tells(const sk_emit *e, const sk_param_plan *q)
+{
+    for (int a = 0; a < e->l->mesh.n; a++)
+        if (a != e->l->stage_axis && q->used.how[a] == SK_WHOLE && e->p->coord[a] &&
+            e->grad_made[q->tensor->id].how[a] != SK_PSUM)
+            return false;
+    return true;
+}
+
+void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages)
+{
+    int n = 0, at = part_of_sum(e, q, stages, &n);
+    const sk_tensor *t = q->tensor;
+    sk_extent of = sk_piece_of(e->g, e->l, t->letters, &q->used, e->p->coord, -1, e->p->n_micro);
+    sk_extent box = {.n = of.n + 1, .size = {1}, .at = {at}, .full = {n}};
+    sk_assert(box.n <= SK_MAX_DIM);
+    for (int d = 0; d < of.n; d++) {
+        box.size[d + 1] = of.size[d];
+        box.at[d + 1] = of.at[d];
+        box.full[d + 1] = of.full[d];
+    }
+    const char *name = sk_print(e->p->arena, "%s.error", t->name);
+    q->error = sk_emit_buffer(e, name, NULL, SK_OPTIM, SK_F32, box);
+    q->tells = tells(e, q);
+    e->p->bufs.v[q->error].keep = true;
+    e->p->bufs.v[q->error].zero = true;
+}
