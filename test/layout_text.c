@@ -14,6 +14,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
                 a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
+                a->slices == b->slices &&
                 !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
@@ -63,6 +64,7 @@ static const struct {
     {"dp=2 recompute=selective", "mesh dp=2; split b over dp; recompute selective"},
     {"dp=2 recompute=3", "mesh dp=2; split b over dp; recompute 3 blocks"},
     {"dp=2 recompute=attention", "mesh dp=2; split b over dp; recompute attention"},
+    {"dp=2 slices=8", "mesh dp=2; split b over dp; results in 8 slices"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -102,6 +104,8 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "pp 2 · dp 2 · zero 2 · micro 4 · 1f1b"));
     check(!sk_layout_read("dp=2 replica", 2, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · zero 1 · replica"));
+    check(!sk_layout_read("dp=2 slices=4 recompute=full", 2, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · slices 4 · recompute full"));
 }
 
 /* --- stories --- */
@@ -156,6 +160,12 @@ static const struct {
     {"tp=2 overlap=0", "'overlap' needs a whole number", 0},
     {"tp=2 overlap=2; overlap in 2 turns", "'overlap' is said twice", 0},
     {"mesh tp=2; overlap 2", "overlap in N turns", 0},
+    {"slices=0", "'slices' needs a whole number", 0},
+    {"slices=2 slices=2", "'slices' is said twice", 0},
+    {"slices=2; results in 2 slices", "'slices' is said twice", 0},
+    {"dp=2; results 2", "results in N slices", 0},
+    {"dp=2 results", "begins a sentence", 0},
+    {"dp=2 slicse=2", "did you mean \"slices\"", 0},
     {"dp=2 overlap=2", "overlap is about products that wait", 0},
     {"cp=2 ep=2 overlap=2", "use tp=2", 0},
     {"tp=2 overlpa=2", "did you mean \"overlap\"", 0},

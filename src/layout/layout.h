@@ -19,8 +19,8 @@
  *
  * More words: "stages over pp schedule interleaved chunks 2 micro 8 balanced", "split t over cp by
  * exchange" (or ring; usually gather), "gather weights 2 ahead", "keep gathered weights",
- * "overlap in 4 turns", "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep,
- * overlap=4, balance.
+ * "overlap in 4 turns", "results in 8 slices", "canonical order"; in short sp, cp=2, by=ring,
+ * chunks=2, prefetch=2, keep, overlap=4, slices=8, balance.
  *
  * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
@@ -61,6 +61,7 @@ typedef struct sk_layout {
     sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
     int prefetch;                    /* layers whose sharded weights are gathered ahead */
     int overlap;                     /* turns of a product that waits for other ranks; 0: one */
+    int slices;                      /* that wide results are made and used in; 0: one */
     bool keep;                       /* weights gathered for the forward pass serve the backward */
     char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or
                                         the name of an op; empty: nothing */

@@ -237,6 +237,19 @@ static sk_status say_overlap(sk_layout *l, const words *w)
     return set_overlap(l, w->w[2]);
 }
 
+static sk_status set_slices(sk_layout *l, const char *text)
+{
+    SK_TRY(once("slices", l->slices));
+    return number("slices", text, 1, &l->slices);
+}
+
+static sk_status say_results(sk_layout *l, const words *w)
+{
+    if (w->n != 4 || strcmp(w->w[1], "in") || strcmp(w->w[3], "slices"))
+        return sk_fail(SK_ECONF, "layout: \"results\" reads \"results in N slices\"");
+    return set_slices(l, w->w[2]);
+}
+
 /* none, selective, full, so many blocks of a stage, or an op. */
 static sk_status set_again(sk_layout *l, const char *what)
 {
@@ -298,7 +311,8 @@ static const struct verb {
              {"stages", say_stages},     {"micro", say_micro},
              {"schedule", say_schedule}, {"gather", say_gather},
              {"keep", say_keep},         {"canonical", say_canonical},
-             {"overlap", say_overlap},   {"recompute", say_again}};
+             {"overlap", say_overlap},   {"recompute", say_again},
+             {"results", say_results}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -375,7 +389,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
                                         "zero",     "sp",      "micro",    "by",   "chunks",
                                         "schedule", "balance", "prefetch", "keep", "recompute",
-                                        "offload",  "replica", "overlap"};
+                                        "offload",  "replica", "overlap",  "slices"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -392,6 +406,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (!strcmp(word, "chunks")) return set_chunks(l, value);
     if (!strcmp(word, "prefetch")) return set_prefetch(l, word, value);
     if (!strcmp(word, "overlap")) return set_overlap(l, value);
+    if (!strcmp(word, "slices")) return set_slices(l, value);
     if (!strcmp(word, "by")) {
         SK_TRY(once(word, *s->by));
         snprintf(s->by, sizeof s->by, "%s", value);
@@ -595,6 +610,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->prefetch) sk_out_add(&o, "\ngather weights %d ahead", l->prefetch);
     if (l->keep) sk_out_add(&o, "\nkeep gathered weights");
     if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
+    if (l->slices > 1) sk_out_add(&o, "\nresults in %d slices", l->slices);
     if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
@@ -612,6 +628,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->replica) sk_out_add(&o, " · replica");
     if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
+    if (l->slices > 1) sk_out_add(&o, "%sslices %d", o.n ? " · " : "", l->slices);
     if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
     return o.s ? o.s : sk_strdup(a, "1 rank");
