@@ -245,10 +245,74 @@ static void all_ways(const subject *s, const char *layout, int first)
     drop(&before);
 }
 
+/* --- the rest --- */
+
+/* Sixteen bits: sums over slices are rounded as those over micro-batches are. */
+static void narrow(const char *layout, sk_dtype type)
+{
+    const subject *s = &subjects[2];
+    sk_trial plain = trial(s, layout);
+    plain.dtype = type;
+    plain.loss_scale = type == SK_F16 ? 64 : 1;
+    plain.look = keep;
+    plain.look_ctx = &before;
+    check(!sk_trial_run(&plain));
+    for (int w = 0; w < WAYS; w++) one(s, layout, ways[w], 4, &plain, 2e-3);
+    drop(&before);
+}
+
+static int64_t acts_of(const sk_trial *t)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **p = NULL;
+    int n = 0;
+    check(!sk_trial_compile(&a, t, &g, &p, &n));
+    int64_t bytes = p ? p[0]->kind_bytes[SK_ACTS] : 0;
+    sk_arena_end(&a);
+    return bytes;
+}
+
+/* One block under a head of many words: the peak is in the head, where B*T*V numbers become
+ * B*T*V/N.  The rest may differ by what is B*T*C wide, a few times. */
+static void closed_form(const char *model, int64_t seq, int n)
+{
+    char text[40];
+    const subject s = {model, false, "fv"};
+    sk_trial plain = trial(&s, ""), t;
+    plain.hyper.num_hidden_layers = 1;
+    plain.hyper.vocab_size = 5000;
+    plain.hyper.max_position_embeddings = plain.seq = seq;
+    t = plain;
+    snprintf(text, sizeof text, "slices=%d", n);
+    t.layout = text;
+    int64_t rows = t.batch * t.seq, logits = rows * 5000 * 4, width = rows * 16 * 4;
+    int64_t fell = acts_of(&plain) - acts_of(&t), want = logits - logits / n;
+    bool near = llabs(fell - want) <= 4 * width;
+    if (!near)
+        printf("%s: %s: activations fall by %lld bytes, not %lld\n", model, text, (long long)fell,
+               (long long)want);
+    check(near);
+}
+
+static void refusals(void)
+{
+    sk_trial t = trial(&subjects[2], "dp=2 slices=2; canonical order");
+    fails(sk_trial_run(&t), SK_ECONF, "leave out slices");
+    t = trial(&subjects[2], "pp=2 micro=4 schedule=pb slices=2");
+    fails(sk_trial_run(&t), SK_ECONF, "leave out slices");
+}
+
 int main(void)
 {
     for (int m = 0; m < SUBJECTS; m++)
         for (int l = 0; l < LAYOUTS; l++) all_ways(&subjects[m], layouts[l], m + l);
+    narrow("dp=2 micro=2", SK_BF16);
+    narrow("tp=2 sp", SK_BF16);
+    narrow("dp=2 zero=3", SK_F16);
+    for (int n = 2; n <= 8; n *= 2) closed_form("llama", 16, n);
+    for (int n = 2; n <= 8; n *= 4) closed_form("gpt2", 16, n);
+    refusals();
     printf("slices: %d runs, %lld slices of wide results, %d checks, %d bad\n", runs,
            (long long)sliced, checks, bad);
     return bad > 0;

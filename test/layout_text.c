@@ -14,8 +14,8 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
                 a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
-                a->slices == b->slices &&
-                !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks;
+                a->slices == b->slices && !strcmp(a->again, b->again) &&
+                a->again_blocks == b->again_blocks;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);

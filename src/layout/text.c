@@ -386,9 +386,9 @@ static sk_status no_value(const char *word)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",   "ep",
-                                        "zero",     "sp",      "micro",    "by",   "chunks",
-                                        "schedule", "balance", "prefetch", "keep", "recompute",
+    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",    "ep",
+                                        "zero",     "sp",      "micro",    "by",    "chunks",
+                                        "schedule", "balance", "prefetch", "keep",  "recompute",
                                         "offload",  "replica", "overlap",  "slices"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";

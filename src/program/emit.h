@@ -100,14 +100,14 @@ typedef struct sk_emit {
         sk_region *v;
         int n, cap;
     } regions;
-    int *region_of;       /* by node: 1 + its region; 0: none */
-    char *moved;          /* by node: in a region, or written before or after one */
-    char *wide;           /* tensor id -> it is inside a region, and never whole */
+    int *region_of;         /* by node: 1 + its region; 0: none */
+    char *moved;            /* by node: in a region, or written before or after one */
+    char *wide;             /* tensor id -> it is inside a region, and never whole */
     const sk_tensor **twin; /* tensor id -> what a backward node makes that is the same, or NULL */
     struct {
-        int i, n;    /* the slice at work, of so many; n = 0: none is */
-        int per;     /* of them a row of the batch has; 1: a slice has one or more rows */
-        int *whole;  /* tensor id -> 1 + the buffer that slices of it are parts of */
+        int i, n;          /* the slice at work, of so many; n = 0: none is */
+        int per;           /* of them a row of the batch has; 1: a slice has one or more rows */
+        int *whole;        /* tensor id -> 1 + the buffer that slices of it are parts of */
         sk_at_hand **hand; /* tensor id -> of this slice */
     } slice;
     bool again;          /* what is being written is made again */

@@ -89,7 +89,7 @@ typedef struct sk_inst {
     sk_duty work;       /* of the task it belongs to */
     bool again;         /* made a second time, for the backward pass */
     int turn, turns;    /* OP: of a node that is run over parts: for every rank of a ring, or of
-                           the batch, beside collectives */
+                           the batch, beside collectives or slice by slice */
     int call;           /* START, WAIT */
     int peer;           /* SEND, RECV, SENT: rank */
     int64_t tag, count; /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */

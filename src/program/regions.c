@@ -173,8 +173,7 @@ static void find_again(sk_emit *e, sk_region *r)
             bool wanted = p == SK_BACKWARD;
             for (int o = 0; o < n->n_out; o++) wanted |= need[n->out[o]->id];
             if (wanted && p == SK_FORWARD) *sk_push(e->tmp, &r->again) = n->id;
-            for (int k = 0; k < n->n_in && wanted; k++)
-                need[n->in[k]->id] = e->wide[n->in[k]->id];
+            for (int k = 0; k < n->n_in && wanted; k++) need[n->in[k]->id] = e->wide[n->in[k]->id];
         }
 }
 
