@@ -22,7 +22,7 @@ const sk_op sk_op_relu_grad = {
     .doc = "gradient of relu, from its result or its input",
     .dims = "*,*->*",
     .n_in = 2,
-    .reuse = 2,
+    .reuse = 1 | 2,
     .cpu = cpu,
     .samples = samples,
 };

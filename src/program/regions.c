@@ -200,8 +200,8 @@ static void give_up_cheap(sk_emit *e, const sk_tensor *t)
     if (e->twin[t->id]) e->drop[t->id] = 1;
 }
 
-/* Wide results are made again, and so is what the region begins with; but not what it reads of its
- * own results that are whole. */
+/* Wide results are made again, and so is what the region begins with.  All backward nodes of a
+ * region are written at once, so none of them waits for the weight half of the pass. */
 static void give_up(sk_emit *e, const sk_region *r)
 {
     for (int p = 0; p < 2; p++)
@@ -210,12 +210,7 @@ static void give_up(sk_emit *e, const sk_region *r)
             e->late[n->id] = 0;
             for (int o = 0; o < n->n_out && p == SK_FORWARD; o++)
                 if (e->wide[n->out[o]->id]) e->drop[n->out[o]->id] = 1;
-            for (int k = 0; k < n->n_in; k++) {
-                const sk_node *from = n->in[k]->from;
-                if (p == SK_FORWARD) give_up_cheap(e, n->in[k]);
-                if (from && e->region_of[from->id] == e->region_of[n->id] && !e->wide[n->in[k]->id])
-                    e->drop[n->in[k]->id] = 0;
-            }
+            for (int k = 0; k < n->n_in && p == SK_FORWARD; k++) give_up_cheap(e, n->in[k]);
         }
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WAYS = 64 };
+enum { MOST_WAYS = 192 };
 
 typedef struct list {
     sk_way *v;
@@ -54,6 +54,18 @@ static int shard_axis(const sk_layout *l, char batch)
     return best;
 }
 
+/* Wide results whole, or in slices; what the layout says is not changed, nor is a fixed order. */
+static void add_slices(list *l, const sk_setup *s, const sk_layout *layout)
+{
+    static const int slices[] = {1, 4, 16};
+    bool free = !layout->slices && !layout->canonical;
+    for (int i = 0; i < (free ? 3 : 1); i++) {
+        sk_layout sliced = *layout;
+        if (free && i) sliced.slices = slices[i];
+        add_recomputation(l, s, &sliced);
+    }
+}
+
 static list all_ways(sk_setup *s)
 {
     list l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
@@ -63,7 +75,7 @@ static list all_ways(sk_setup *s)
         layout.shard = (sk_shard)level;
         layout.shard_axis = level ? axis : s->layout.shard_axis;
         if (layout.replica && level > 2) continue; /* shards that nobody keeps whole */
-        add_recomputation(&l, s, &layout);
+        add_slices(&l, s, &layout);
     }
     return l;
 }

@@ -3,8 +3,9 @@
  *
  * A job with a budget gets the fastest of all ways that fit: every level of sharding from the
  * layout's own on, with nothing made again, the core of attention, the first 1, 2, 4 ... blocks of
- * each stage, or all.  Each way is compiled, so its bytes are those that a run maps, and walked on
- * paper for its time.  What the layout says itself is not taken back. */
+ * each stage, or all, and with wide results whole, in 4 slices or in 16.  Each way is compiled, so
+ * its bytes are those that a run maps, and walked on paper for its time.  What the layout says
+ * itself is not taken back. */
 #ifndef SK_TRAIN_BUDGET_H
 #define SK_TRAIN_BUDGET_H
 
