@@ -1,8 +1,8 @@
 #!/bin/bash
 # cmd_budget.sh - budget= finds a way that fits whenever there is one.
 #
-# Twenty models drawn by lot: every level of sharding with every recomputation is planned by its own
-# words, and so the bytes of all ways are known.  A budget of any of them must be met; one byte less
+# Ten models drawn by lot: every level of sharding with every recomputation and number of slices is planned by
+# its own words, and so the bytes of all ways are known.  A budget of any of them must be met; one byte less
 # than the least of all must be refused with that number.  One of the jobs is run, too.
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ fail() { echo "$*" && exit 1; }
 total() { awk -F, 'NR > 1 && $12 > most { most = $12 } END { print most }'; }
 
 found=0 refused=0
-for ((i = 0; i < 20; i++)); do
+for ((i = 0; i < 10; i++)); do
     heads=$(pick 1 4) layers=$(pick 1 7)
     model="model=$([ $((i % 2)) = 0 ] && echo llama-tiny || echo tiny) model.num_hidden_layers=$layers
         model.num_attention_heads=$heads model.num_key_value_heads=$heads
@@ -25,13 +25,16 @@ for ((i = 0; i < 20; i++)); do
     base=$([ $((i % 3)) = 0 ] && echo "pp=2 dp=2 micro=2" || echo "dp=$(pick 2 4)")
     : >"$temp/bytes"
     for zero in 0 1 2 3; do
-        for again in none selective 1 2 4 full; do
-            # shellcheck disable=SC2086  # words
-            "$skein" plan $model layout="$base zero=$zero recompute=$again" -o csv | total >>"$temp/bytes"
+        for slices in 1 4 16; do
+            for again in none selective 1 2 4 full; do
+                # shellcheck disable=SC2086  # words
+                "$skein" plan $model layout="$base zero=$zero slices=$slices recompute=$again" -o csv |
+                    total >>"$temp/bytes"
+            done
         done
     done
     sort -n "$temp/bytes" >"$temp/sorted"
-    for at in 1 7 13 24; do
+    for at in 1 19 43 72; do
         budget=$(sed -n ${at}p "$temp/sorted")
         # shellcheck disable=SC2086
         got=$("$skein" plan $model layout="$base" budget="$budget" -o csv | total)

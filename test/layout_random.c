@@ -260,7 +260,7 @@ typedef struct axis {
 typedef struct plan {
     axis axes[MOST_AXES];
     int n, shard; /* the axis that shards, or -1 */
-    int level, micro, prefetch, chunks, overlap;
+    int level, micro, prefetch, chunks, overlap, slices;
     bool sp, replica, keep, balance, canonical;
     const sk_schedule *schedule; /* NULL: not said */
     const char *again;           /* what is made again; NULL: nothing */
@@ -354,6 +354,7 @@ static void say_short(const plan *p, char *to)
     if (p->chunks) say(to, "chunks=%d ", p->chunks);
     if (p->prefetch) say(to, "prefetch=%d ", p->prefetch);
     if (p->overlap) say(to, "overlap=%d ", p->overlap);
+    if (p->slices) say(to, "slices=%d ", p->slices);
     if (p->again) say(to, "recompute=%s ", p->again);
     say(to, "%s%s%s%s", p->sp ? "sp " : "", p->replica ? "replica " : "", p->keep ? "keep " : "",
         p->balance ? "balance " : "");
@@ -387,6 +388,7 @@ static void say_long(const plan *p, char *to)
     if (p->prefetch) say(to, "; gather weights %d ahead", p->prefetch);
     if (p->keep) say(to, "; keep gathered weights");
     if (p->overlap) say(to, "; overlap in %d turns", p->overlap);
+    if (p->slices) say(to, "; results in %d slices", p->slices);
     if (p->again) say(to, "; recompute %s%s", p->again, *p->again < 'a' ? " blocks" : "");
     if (count_role(p, STAGES)) return;
     if (p->schedule) say(to, "; schedule %s", p->schedule->name);
@@ -400,6 +402,7 @@ static void draw_again(plan *p)
     static const char *const whats[] = {"full", "selective", "1", "2", "contract"};
     if (p->schedule && !strcmp(p->schedule->name, "pb")) return;
     if (one_in(3)) p->again = whats[pick(0, 4)];
+    if (one_in(3)) p->slices = pick(1, 9);
 }
 
 /* Each of what a rank keeps stays, or goes to the host or a file. */
@@ -427,7 +430,8 @@ static void draw_layout(pair *p)
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
     draw_homes(&l, p->layout);
-    if (one_in(3) && !own && !strstr(p->model, "bits=16")) say(p->layout, "%s", canonical);
+    if (l.slices < 2 && one_in(2) && !own && !strstr(p->model, "bits=16"))
+        say(p->layout, "%s", canonical);
     if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
     if (one_in(4)) say(p->layout, "; keep cheap results");
 }
@@ -598,7 +602,8 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
         return;
     o->verdict = WRONG;
     if (in_order || !has_experts(t->model) || !sensitive(&one)) return;
-    bool own = strcmp(one.layout, "dp=1") || t->dtype; /* canonical order cannot decide */
+    bool own = strcmp(one.layout, "dp=1") || t->dtype ||
+               strstr(t->layout, "slices"); /* canonical order cannot decide */
     if (!own && !holds_in_order(t, o)) return;
     o->verdict = UNDECIDED;
 }
@@ -878,6 +883,7 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (l.prefetch) count(c, "prefetch", p);
     if (l.keep) count(c, "keep", p);
     if (l.overlap > 1) count(c, "overlap", p);
+    if (l.slices > 1) count(c, "slices", p);
     if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
     if (l.replica) count(c, "replica", p);
     for (int w = 0; w < SK_N_WARES; w++)

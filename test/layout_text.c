@@ -19,7 +19,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
                 !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
                 a->keep == b->keep && a->keep_cheap == b->keep_cheap && a->gist == b->gist &&
                 !strcmp(a->weights_as, b->weights_as) && !strcmp(a->grads_as, b->grads_as) &&
-                a->feedback == b->feedback && a->copy == b->copy;
+                a->feedback == b->feedback && a->copy == b->copy && a->slices == b->slices;
     for (int i = 0; same && i < a->mesh.n; i++)
         same = !strcmp(a->mesh.name[i], b->mesh.name[i]) && a->mesh.size[i] == b->mesh.size[i] &&
                !strcmp(a->split[i], b->split[i]);
@@ -91,6 +91,7 @@ static const struct {
     {"dp=4 zero=3 weights=fp8 grads=f16 copy=2",
      "mesh dp=4; split b over dp; shard params over dp; encode weights as fp8; encode gradients as "
      "f16; second copy of weights over 2 ranks"},
+    {"dp=2 slices=8", "mesh dp=2; split b over dp; results in 8 slices"},
     {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
 };
 
@@ -140,6 +141,8 @@ static void names(void)
     check(!sk_layout_read("dp=4 zero=3 weights=int8 grads=int4 feedback copy=2", 4, &l));
     check(!strcmp(sk_layout_short(&arena, &l),
                   "dp 4 · zero 3 · weights int8 · grads int4 with feedback · copy over 2"));
+    check(!sk_layout_read("dp=2 slices=4 recompute=full", 2, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · slices 4 · recompute full"));
 }
 
 /* --- stories --- */
@@ -205,6 +208,12 @@ static const struct {
     {"tp=2 overlap=0", "'overlap' needs a whole number", 0},
     {"tp=2 overlap=2; overlap in 2 turns", "'overlap' is said twice", 0},
     {"mesh tp=2; overlap 2", "overlap in N turns", 0},
+    {"slices=0", "'slices' needs a whole number", 0},
+    {"slices=2 slices=2", "'slices' is said twice", 0},
+    {"slices=2; results in 2 slices", "'slices' is said twice", 0},
+    {"dp=2; results 2", "results in N slices", 0},
+    {"dp=2 results", "begins a sentence", 0},
+    {"dp=2 slicse=2", "did you mean \"slices\"", 0},
     {"dp=2 overlap=2", "overlap is about products that wait", 0},
     {"cp=2 ep=2 overlap=2", "use tp=2", 0},
     {"dp=2 partition", "use tp=2", 0},

@@ -342,10 +342,10 @@ static void adding(trial *t)
     }
 }
 
-static void reuse(trial *t)
+static void reuse(trial *t, int i)
 {
     sk_args a = fresh(t);
-    a.out[0].data = a.in[t->op->reuse - 1].data;
+    a.out[0].data = a.in[i].data;
     run(t, &a, 2);
     all_same(t, &a, "result in an operand's memory");
 }
@@ -358,7 +358,8 @@ static void one_sample(const sk_op *op, const sk_sample *s, int cells)
         cuts(&t);
         threads(&t);
         if (op->flags & SK_OP_ADDS) adding(&t);
-        if (op->reuse) reuse(&t);
+        for (int i = 0; i < op->n_in; i++)
+            if (op->reuse >> i & 1) reuse(&t, i);
     }
     sk_arena_end(&t.arena);
 }

@@ -607,11 +607,11 @@ static void narrow(const trial *t, sk_dtype type, double slack)
     for (int o = 0; o < a.n_out; o++) compare(t, &a.out[o], &b.out[o], slack, sk_dtype_name(type));
 }
 
-static void reuse(const trial *t)
+static void reuse(const trial *t, int i)
 {
     for (int n = 1; n <= 3; n += 2) {
         sk_args a = fresh(t);
-        a.out[0].data = a.in[t->op->reuse - 1].data;
+        a.out[0].data = a.in[i].data;
         run(t->op, &a, n);
         for (int o = 0; o < a.n_out; o++)
             compare(t, &a.out[o], &t->given.out[o], rounding(), "result in an operand's memory");
@@ -628,7 +628,8 @@ static void one_sample(const sk_op *op, const sk_sample *s)
         if (op->flags & SK_OP_ADDS) adding(&t);
         narrow(&t, SK_BF16, 0x1p-8);
         narrow(&t, SK_F16, 0x1p-10);
-        if (op->reuse) reuse(&t);
+        for (int i = 0; i < op->n_in; i++)
+            if (op->reuse >> i & 1) reuse(&t, i);
         if (op->grad && is64) gradient(&t);
     }
     give_back();

@@ -24,6 +24,7 @@ static const struct golden {
     {"gpt2-dp2-zero3", "gpt2", "dp=2 zero=3", 1, 0},
     {"llama-codec", "llama", "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2", 1, 1},
     {"llama-tp2", "llama", "tp=2", 1, 1},
+    {"llama-slices", "llama", "tp=2 slices=2", 1, 1},
     {"llama-overlap", "llama", "tp=2 sp overlap=2", 1, 1},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };

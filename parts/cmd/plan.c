@@ -174,7 +174,7 @@ static sk_status would_fit(sk_arena *a, sk_setup *s, const sk_machine *m, int64_
     sk_way *ways = NULL;
     int n = 0, said = 0;
     if (!m->memory || most <= m->memory) return SK_OK;
-    SK_TRY(sk_budget_ways(s, m, &ways, &n));
+    SK_TRY(sk_budget_ways(s, m, m->memory, &ways, &n));
     for (int i = 0; i < n && said < SAID; i++) {
         if (ways[i].bytes > m->memory) continue;
         printf("%s %s: %s a rank, %.4g s\n", said++ ? "         " : "would fit",

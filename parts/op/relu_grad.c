@@ -23,7 +23,7 @@ const sk_op sk_op_relu_grad = {
     .dims = "*,*->*",
     .n_in = 2,
     .signs = 1,
-    .reuse = 2,
+    .reuse = 1 | 2,
     .cpu = cpu,
     .samples = samples,
 };

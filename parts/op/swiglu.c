@@ -4,8 +4,8 @@
 
 static void cpu(const sk_args *a)
 {
-    const real *restrict gate = a->in[0].data, *restrict up = a->in[1].data;
-    real *restrict y = a->out[0].data;
+    const real *gate = a->in[0].data, *up = a->in[1].data;
+    real *y = a->out[0].data;
     int64_t from, to;
     sk_share(a, sk_count(&a->out[0]), &from, &to);
 #pragma omp simd
@@ -32,6 +32,7 @@ const sk_op sk_op_swiglu = {
     .doc = "silu(a) * b, element by element",
     .dims = "*,*->*",
     .n_in = 2,
+    .reuse = 1 | 2,
     .flags = SK_OP_CHEAP,
     .grad = grad,
     .flops = flops,

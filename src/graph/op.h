@@ -109,7 +109,7 @@ typedef struct sk_op {
     unsigned flags;
     unsigned stats; /* bit o: output o is f32 whatever the inputs are */
     unsigned signs; /* bit i: of input i it reads only whether elements are above 0 */
-    int reuse;      /* 1 + the input whose memory output 0 may take over; 0: none */
+    unsigned reuse; /* bit i: output 0 may take over the memory of input i */
     /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
     void (*infer)(sk_graph *g, const sk_node *n);
     /* Write other nodes instead of this one, which the layout wants to split along `letter` and the

@@ -19,8 +19,9 @@
  *
  * More words: "stages over pp schedule interleaved chunks 2 micro 8 balanced", "split t over cp by
  * exchange" (or ring; usually gather), "gather weights 2 ahead", "keep gathered weights",
- * "overlap in 4 turns", "keep results in pieces", "keep cheap results", "canonical order"; in short
- * sp, cp=2, by=ring, chunks=2, prefetch=2, keep, overlap=4, partition, keep=cheap, balance.
+ * "overlap in 4 turns", "results in 8 slices", "keep results in pieces", "keep cheap results",
+ * "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep, overlap=4, slices=8,
+ * partition, keep=cheap, balance.
  *
  * What a rank keeps may live outside of its device: "offload state grads to host", "offload acts to
  * file", "weights in 4 tiles"; in short tiles=4, offload=state+grads, offload=acts:file,
@@ -79,6 +80,7 @@ typedef struct sk_layout {
     int tiles;                       /* in which weights outside come; 0: whole */
     bool home_said;                  /* the text says it, if only "none" */
     int overlap;                     /* turns of a product that waits for other ranks; 0: one */
+    int slices;                      /* that wide results are made and used in; 0: one */
     bool keep;                       /* weights gathered for the forward pass serve the backward */
     char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or
                                         the name of an op; empty: nothing */

@@ -237,6 +237,19 @@ static sk_status say_overlap(sk_layout *l, const words *w)
     return set_overlap(l, w->w[2]);
 }
 
+static sk_status set_slices(sk_layout *l, const char *text)
+{
+    SK_TRY(once("slices", l->slices));
+    return number("slices", text, 1, &l->slices);
+}
+
+static sk_status say_results(sk_layout *l, const words *w)
+{
+    if (w->n != 4 || strcmp(w->w[1], "in") || strcmp(w->w[3], "slices"))
+        return sk_fail(SK_ECONF, "layout: \"results\" reads \"results in N slices\"");
+    return set_slices(l, w->w[2]);
+}
+
 /* none, selective, full, so many blocks of a stage, or an op. */
 static sk_status set_again(sk_layout *l, const char *what)
 {
@@ -437,7 +450,8 @@ static const struct verb {
              {"keep", say_keep},         {"canonical", say_canonical},
              {"overlap", say_overlap},   {"recompute", say_again},
              {"offload", say_offload},   {"weights", say_weights},
-             {"encode", say_encode},     {"second", say_second}};
+             {"encode", say_encode},     {"second", say_second},
+             {"results", say_results}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 static const struct verb *verb_of(const words *w)
@@ -504,11 +518,11 @@ static sk_status no_value(const char *word)
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {"dp",       "tp",      "pp",       "cp",       "ep",
-                                        "zero",     "sp",      "micro",    "by",       "chunks",
-                                        "schedule", "balance", "prefetch", "keep",     "recompute",
-                                        "offload",  "replica", "overlap",  "tiles",    "partition",
-                                        "gist",     "weights", "grads",    "feedback", "copy"};
+    static const char *const known[] = {
+        "dp",        "tp",      "pp",       "cp",       "ep",      "zero",      "sp",
+        "micro",     "by",      "chunks",   "schedule", "balance", "prefetch",  "keep",
+        "recompute", "offload", "replica",  "overlap",  "tiles",   "partition", "gist",
+        "weights",   "grads",   "feedback", "copy",     "slices"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -529,6 +543,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (!strcmp(word, "prefetch")) return set_prefetch(l, word, value);
     if (!strcmp(word, "overlap")) return set_overlap(l, value);
     if (!strcmp(word, "tiles")) return set_tiles(l, value);
+    if (!strcmp(word, "slices")) return set_slices(l, value);
     if (!strcmp(word, "by")) {
         SK_TRY(once(word, *s->by));
         snprintf(s->by, sizeof s->by, "%s", value);
@@ -815,6 +830,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
         sk_out_add(&o, "\nencode gradients as %s%s", l->grads_as,
                    l->feedback ? " with feedback" : "");
     if (l->copy) sk_out_add(&o, "\nsecond copy of weights over %d ranks", l->copy);
+    if (l->slices > 1) sk_out_add(&o, "\nresults in %d slices", l->slices);
     if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
     for (int t = SK_HOST; t < SK_N_TIERS; t++) print_home(&o, l, (sk_tier)t, "\noffload", " to ");
@@ -843,6 +859,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->copy > 1) sk_out_add(&o, " · copy over %d", l->copy);
     if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
     if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
+    if (l->slices > 1) sk_out_add(&o, "%sslices %d", o.n ? " · " : "", l->slices);
     if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);
     else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
     for (int t = SK_HOST; t < SK_N_TIERS; t++)

@@ -19,9 +19,13 @@ static bool comes_and_goes(const sk_buffer *b)
 static bool takes_over(const sk_program *p, const sk_buffer *b)
 {
     const sk_inst *in = &p->insts.v[b->first];
-    int r = in->act == SK_DO_OP ? in->node->op->reuse - 1 : -1;
-    const sk_buffer *from = r >= 0 && in->in[r] >= 0 ? &p->bufs.v[in->in[r]] : NULL;
-    return from && from->offset == b->offset && from->last == b->first && !from->keep;
+    unsigned may = in->act == SK_DO_OP ? in->node->op->reuse : 0;
+    for (int r = 0; may && r < in->node->n_in; r++) {
+        const sk_buffer *from = &p->bufs.v[in->in[r]];
+        bool dies = from->last == b->first && !from->keep;
+        if (may >> r & 1 && dies && from->offset == b->offset) return true;
+    }
+    return false;
 }
 
 static void find_pc(const sk_program *p, sk_arena *a, sk_peak *out)

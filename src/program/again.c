@@ -99,8 +99,8 @@ static void drop_what_feeds(sk_emit *e)
 void sk_emit_again_open(sk_emit *e)
 {
     e->drop = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    if (!*e->l->again || !e->opts->optim) return;
     look_at_layers(e);
+    if (!*e->l->again || !e->opts->optim) return;
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (n->phase != SK_FORWARD || e->sp->stage[i] != e->p->stage) continue;

@@ -56,6 +56,19 @@ typedef struct sk_later { /* an instruction for when a call has been waited for 
     const sk_codec *codec;
 } sk_later;
 
+/* Nodes of one layer that make and use results with a letter that only they have (hidden width,
+ * words): run slice by slice along the batch, so that such results are never whole. */
+typedef struct sk_region {
+    int layer;
+    char letter;
+    char next;           /* the letter behind the batch, if slices may cut it as well; else 0 */
+    const sk_tensor *of; /* one of the wide results */
+    sk_ints nodes[2];    /* by phase, in the order of the graph */
+    sk_ints again;       /* forward nodes that the backward ones need once more */
+    bool known, bad;     /* while regions are looked for */
+    unsigned cut[2];     /* axes that cut the batch, and the next letter */
+} sk_region;
+
 typedef struct sk_emit {
     sk_program *p;
     sk_arena *tmp; /* what only the passes need, and lists of the program while they grow */
@@ -98,6 +111,20 @@ typedef struct sk_emit {
     int *cut_after;    /* tensor id -> 1 + the forward node after which only a piece of it is kept;
                           0: it is not kept.  NULL: the layout does not say so */
     int *stage_of_layer;
+    struct {
+        sk_region *v;
+        int n, cap;
+    } regions;
+    int *region_of;         /* by node: 1 + its region; 0: none */
+    char *moved;            /* by node: in a region, or written before or after one */
+    char *wide;             /* tensor id -> it is inside a region, and never whole */
+    const sk_tensor **twin; /* tensor id -> what a backward node makes that is the same, or NULL */
+    struct {
+        int i, n;          /* the slice at work, of so many; n = 0: none is */
+        int per;           /* of them a row of the batch has; 1: a slice has one or more rows */
+        int *whole;        /* tensor id -> 1 + the buffer that slices of it are parts of */
+        sk_at_hand **hand; /* tensor id -> of this slice */
+    } slice;
     bool again;          /* what is being written is made again */
     char *late;          /* by node: belongs to the weight half of a backward pass */
     unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
@@ -131,7 +158,10 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act);
 int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, sk_dtype type,
                    sk_extent box);
 int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro);
+/* The piece of a tensor that an instruction sees: of the slice at work, if there is one. */
+sk_extent sk_emit_box(const sk_emit *e, const sk_tensor *t, const sk_state *s, int micro);
 int sk_emit_part(sk_emit *e, int whole, int i, int n); /* the i-th of n parts along dim 0 */
+int sk_emit_slice_at(sk_emit *e, int whole);           /* the part that is the slice at work */
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what);
 void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner);
@@ -187,6 +217,9 @@ void sk_emit_arrived(sk_emit *e, int peer);                    /* all that was s
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);
 sk_status sk_emit_made(sk_emit *e, const sk_node *n);
 
+/* Bring its operands, run it. */
+sk_status sk_emit_node(sk_emit *e, const sk_node *n);
+
 /* Write a forward node once more, for the backward task at work. */
 sk_status sk_emit_again(sk_emit *e, const sk_node *n);
 
@@ -213,6 +246,14 @@ sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
 
 /* tiles.c: a product whose weight comes in tiles. */
 sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done);
+
+/* regions.c: which nodes are run slice by slice. */
+void sk_emit_regions_open(sk_emit *e);
+
+/* slices.c: running them.  All nodes of the region, of this node's phase. */
+sk_status sk_emit_region(sk_emit *e, const sk_node *n);
+bool sk_emit_outside(const sk_emit *e, const sk_tensor *t); /* not made in the slice at work */
+sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 
 /* ring.c: a node whose operands go round an axis. */
 int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */

@@ -44,7 +44,9 @@ sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *ad
         *buf = sk_emit_grad_target(e, e->param_of[into->id], n, made, add);
     else if (into) *buf = output_target(e, into, add);
     else {
-        *buf = sk_emit_piece(e, t, SK_ACTS, made, e->micro);
+        int whole = e->slice.n ? e->slice.whole[t->id] - 1 : -1;
+        *buf =
+            whole >= 0 ? sk_emit_slice_at(e, whole) : sk_emit_piece(e, t, SK_ACTS, made, e->micro);
         sk_emit_have(e, t, made, *buf);
     }
     if (*add && !(n->op->flags & SK_OP_ADDS))
@@ -63,7 +65,7 @@ sk_status sk_emit_made(sk_emit *e, const sk_node *n)
     return SK_OK;
 }
 
-static sk_status node(sk_emit *e, const sk_node *n)
+sk_status sk_emit_node(sk_emit *e, const sk_node *n)
 {
     int in[SK_MAX_IN], out[SK_MAX_OUT];
     unsigned adds = 0;
@@ -71,8 +73,8 @@ static sk_status node(sk_emit *e, const sk_node *n)
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    SK_TRY(sk_emit_tiles(e, n, &done));
-    if (!e->again && !done) SK_TRY(sk_emit_turns(e, n, &done));
+    if (!e->slice.n) SK_TRY(sk_emit_tiles(e, n, &done));
+    if (!e->again && !e->slice.n && !done) SK_TRY(sk_emit_turns(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];
@@ -86,9 +88,11 @@ static sk_status node(sk_emit *e, const sk_node *n)
     sk_inst *inst = sk_emit_inst(e, SK_DO_OP);
     inst->node = n;
     inst->add = adds;
+    inst->turn = e->slice.i;
+    inst->turns = e->slice.n ? e->slice.n : 1;
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
-    return e->again ? SK_OK : sk_emit_made(e, n);
+    return e->again || e->slice.n ? SK_OK : sk_emit_made(e, n);
 }
 
 sk_status sk_emit_again(sk_emit *e, const sk_node *n)
@@ -96,7 +100,8 @@ sk_status sk_emit_again(sk_emit *e, const sk_node *n)
     bool outer = e->again;
     int layer = e->layer;
     e->again = true;
-    SK_TRY(node(e, n));
+    bool region = e->region_of && e->region_of[n->id] && !e->slice.n;
+    SK_TRY(region ? sk_emit_region(e, n) : sk_emit_node(e, n));
     e->again = outer;
     e->layer = layer;
     return SK_OK;
@@ -158,7 +163,9 @@ static sk_status task(sk_emit *e, sk_task t)
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
         sk_emit_unpack_for(e, n);
-        SK_TRY(node(e, n));
+        if (!e->region_of || !e->region_of[n->id]) SK_TRY(sk_emit_node(e, n));
+        else if (e->regions.v[e->region_of[n->id] - 1].nodes[n->phase].v[0] == n->id)
+            SK_TRY(sk_emit_region(e, n)); /* all of it, at its first node */
         if (e->training && t.work == SK_WORK_F) sk_emit_pieces(e, n);
         sk_emit_pack(e, n);
     }
@@ -352,6 +359,7 @@ static sk_status prepare(sk_emit *e)
     index_chunks(e);
     find_late(e);
     sk_emit_again_open(e);
+    sk_emit_regions_open(e);
     sk_emit_pieces_open(e);
     sk_emit_pack_open(e);
     sk_emit_cross_open(e);
@@ -360,6 +368,11 @@ static sk_status prepare(sk_emit *e)
     if (e->l->canonical && e->l->tiles > 1)
         return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
                                  "leave one of the two out");
+    if (e->l->canonical && e->l->slices > 1)
+        return sk_fail(SK_ECONF,
+                       "layout: in canonical order the sum over a batch is a tree, and slices=%d "
+                       "would add it up slice by slice; leave out slices, or take order=fast",
+                       e->l->slices);
     for (int i = 0; e->l->canonical && i < p->params.n; i++)
         if (sk_narrow(p->params.v[i].tensor))
             return sk_fail(SK_ECONF,

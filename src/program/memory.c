@@ -149,17 +149,27 @@ static int64_t place_weights(sk_program *p)
     return end;
 }
 
+/* Does input r die here, and could its memory be that of output 0? */
+static bool dies(const sk_program *p, const sk_inst *in, int r, int pc)
+{
+    const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
+    if (x->keep || x->within >= 0 || x->last != pc || lines(x->bytes) != lines(y->bytes))
+        return false;
+    for (int i = 0; i < SK_MAX_IN; i++)
+        if (i != r && in->in[i] == in->in[r]) return false;
+    return true;
+}
+
 /* Input whose memory output 0 of this instruction may take over, or -1. */
 static int dying_input(const sk_program *p, const sk_inst *in, int pc)
 {
-    int r = in->act == SK_DO_OP ? in->node->op->reuse - 1 : -1;
-    if (r < 0 || in->out[0] < 0 || in->add & 1) return -1;
-    const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
-    if (x->keep || x->within >= 0 || y->keep || y->first != pc || x->last != pc) return -1;
-    if (lines(x->bytes) != lines(y->bytes)) return -1;
-    for (int i = 0; i < SK_MAX_IN; i++)
-        if (i != r && in->in[i] == in->in[r]) return -1;
-    return in->in[r];
+    unsigned may = in->act == SK_DO_OP ? in->node->op->reuse : 0;
+    if (!may || in->out[0] < 0 || in->add & 1) return -1;
+    const sk_buffer *y = &p->bufs.v[in->out[0]];
+    if (y->keep || y->within >= 0 || y->first != pc) return -1;
+    for (int r = 0; r < in->node->n_in; r++)
+        if (may >> r & 1 && dies(p, in, r, pc)) return in->in[r];
+    return -1;
 }
 
 typedef struct events {

@@ -113,7 +113,7 @@ typedef struct sk_inst {
     bool again;            /* made a second time, for the backward pass */
     bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
     int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
-                              the batch, beside collectives */
+                              the batch, beside collectives or slice by slice */
     int call;              /* START, WAIT */
     int copy;              /* COPY, COPIED: which */
     int peer;              /* SEND, RECV, SENT: rank */

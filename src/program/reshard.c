@@ -18,6 +18,7 @@ sk_state sk_state_settled(const sk_state *s)
 
 static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 {
+    if (e->slice.n && t->role != SK_PARAM) return &e->slice.hand[t->id];
     return &e->hand[t->id * e->p->n_micro + e->micro];
 }
 
@@ -182,8 +183,7 @@ static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     sk_state next = *now, whole = *now;
     next.dim[a] = want->dim[a];
     whole.how[a] = SK_WHOLE;
-    sk_extent box =
-        sk_piece_of(e->g, e->l, t->letters, &whole, e->p->coord, e->micro, e->p->n_micro);
+    sk_extent box = sk_emit_box(e, t, &whole, e->micro);
     int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->micro);
     int call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
     sk_emit_swap(e, call, *buf, dst, &box, now->dim[a], next.dim[a]);
@@ -341,11 +341,22 @@ int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
     return buf;
 }
 
+/* Given up, and a backward node has made the same: see regions.c. */
+static bool twin_is_here(sk_emit *e, const sk_tensor *t)
+{
+    sk_state now;
+    const sk_tensor *twin = e->twin ? e->twin[t->id] : NULL;
+    if (!twin || !sk_emit_dropped(e, t) || sk_emit_source(e, t, &now) >= 0) return false;
+    return sk_emit_source(e, twin, &now) >= 0;
+}
+
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
     *buf = sk_emit_find(e, t, want);
     if (*buf >= 0) return SK_OK;
+    if (sk_emit_outside(e, t)) return sk_emit_need_slice(e, t, want, buf);
+    if (twin_is_here(e, t)) return sk_emit_need(e, e->twin[t->id], want, buf);
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         sk_state now;

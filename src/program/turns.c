@@ -144,6 +144,7 @@ static bool joins(const sk_emit *e, run *r, const sk_node *n)
 {
     const sk_node *last = r->v[r->n - 1].n;
     bool fits = n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR) && by_rows(e, n);
+    if (e->moved && (e->moved[n->id] || e->moved[last->id])) return false;
     if (!fits || n->layer != last->layer || n->phase != last->phase) return false;
     if (e->work >= SK_WORK_I && e->late[n->id] != e->late[last->id]) return false;
     if (e->sp->chunk[n->id] != e->sp->chunk[last->id]) return false;

@@ -254,9 +254,10 @@ static bool in_place(const sk_program *p, const lives *l, int x, int y)
     int pc = l->first[y];
     if (pc < 0 || l->last[x] != pc) return false;
     const sk_inst *in = &p->insts.v[pc];
-    int r = in->act == SK_DO_OP ? in->node->op->reuse - 1 : -1;
-    return r >= 0 && in->in[r] == x && in->out[0] == y &&
-           p->bufs.v[x].offset == p->bufs.v[y].offset;
+    unsigned may = in->act == SK_DO_OP && in->out[0] == y ? in->node->op->reuse : 0;
+    for (int r = 0; may && r < in->node->n_in; r++)
+        if (may >> r & 1 && in->in[r] == x) return p->bufs.v[x].offset == p->bufs.v[y].offset;
+    return false;
 }
 
 typedef struct alive {

@@ -66,13 +66,13 @@ static sk_status possible(const sk_emit *e)
                            "optimizer %s foresees weights of f32, and train.dtype is %s; take sgd, "
                            "or train.dtype=f32",
                            e->opts->optim->name, sk_dtype_name(e->p->params.v[i].tensor->type));
-    for (int i = 0; *e->l->again && i < mine(e)->n; i++)
+    bool again = *e->l->again || e->l->slices > 1;
+    for (int i = 0; again && i < mine(e)->n; i++)
         if (mine(e)->v[i].work == SK_WORK_B && mine(e)->v[i].version != saw(e, mine(e)->v[i].micro))
             return sk_fail(SK_ECONF,
                            "layout: schedule %s has other weights in the backward pass, so forward "
-                           "results cannot be made again there; leave out recompute, or take "
-                           "pipedream",
-                           name);
+                           "results cannot be made again there; leave out %s, or take pipedream",
+                           name, *e->l->again ? "recompute" : "slices");
     if (e->opts->optim->pass[1])
         return sk_fail(SK_ECONF,
                        "optimizer %s needs sums over whole tensors, and stages of schedule %s do "

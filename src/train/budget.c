@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WAYS = 512 };
+enum { MOST_WAYS = 512, MOST_SLICES = 16 };
 
 typedef struct list {
     sk_way *v;
@@ -54,19 +54,38 @@ static int shard_axis(const sk_layout *l, char batch)
     return best;
 }
 
-/* What a device can be rid of, in steps; the host's memory is taken for large enough. */
-static void add_homes(list *l, const sk_setup *s, const sk_layout *layout)
+/* Wide results whole, or in slices; what the layout says is not changed, nor is a fixed order. */
+static void add_slices(list *l, const sk_setup *s, const sk_layout *layout)
 {
-    static const sk_ware order[] = {SK_STATE, SK_GRAD, SK_KEPT, SK_PARAMS};
-    sk_layout with = *layout;
-    add_recomputation(l, s, &with);
-    for (int i = 0; !with.home_said && !with.replica && i < SK_N_WARES; i++) {
-        with.home[order[i]] = SK_HOST;
-        add_recomputation(l, s, &with);
+    static const int slices[] = {1, 4, MOST_SLICES};
+    bool free = !layout->slices && !layout->canonical;
+    for (int i = 0; i < (free ? 3 : 1); i++) {
+        sk_layout sliced = *layout;
+        if (free && i) sliced.slices = slices[i];
+        add_recomputation(l, s, &sliced);
     }
 }
 
-static list all_ways(sk_setup *s)
+/* What a device can be rid of, in steps, each with the ends of the other lists alone; the host's
+ * memory is taken for large enough. */
+static void add_homes(list *l, const sk_layout *layout)
+{
+    static const sk_ware order[] = {SK_STATE, SK_GRAD, SK_KEPT, SK_PARAMS};
+    sk_layout with = *layout;
+    for (int i = 0; i < SK_N_WARES; i++) {
+        with.home[order[i]] = SK_HOST;
+        for (int k = 0; k < 4; k++) {
+            sk_layout w = with;
+            if (k & 1 && !w.slices && !w.canonical) w.slices = MOST_SLICES;
+            bool again = k & 2 && !w.again_said;
+            add(l, &w, again ? "full" : w.again, again ? 0 : w.again_blocks);
+        }
+    }
+}
+
+/* Every level of sharding from the layout's own on, with all that can be given up on the device;
+ * or, `away`, with what can live outside of it. */
+static list all_ways(sk_setup *s, bool away)
 {
     list l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
     sk_layout layout = s->layout;
@@ -75,7 +94,8 @@ static list all_ways(sk_setup *s)
         layout.shard = (sk_shard)level;
         layout.shard_axis = level ? axis : s->layout.shard_axis;
         if (layout.replica && level > 2) continue; /* shards that nobody keeps whole */
-        add_homes(&l, s, &layout);
+        if (!away) add_slices(&l, s, &layout);
+        else if (!layout.home_said && !layout.replica) add_homes(&l, &layout);
     }
     return l;
 }
@@ -103,21 +123,38 @@ static int by_time(const void *x, const void *y)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* Ways that a schedule or an optimizer cannot go are left out; the layout as it is must be able. */
-sk_status sk_budget_ways(sk_setup *s, const sk_machine *m, sk_way **ways, int *n)
+static bool any_fits(const list *l, int64_t bytes)
 {
-    list l = all_ways(s);
-    int kept = 0;
-    for (int i = 0; i < l.n; i++) {
+    for (int i = 0; i < l->n; i++)
+        if (l->v[i].bytes <= bytes) return true;
+    return false;
+}
+
+/* Ways that a schedule or an optimizer cannot go are left out; the layout as it is must be able. */
+static sk_status weigh_all(sk_setup *s, const sk_machine *m, const list *from, list *to)
+{
+    for (int i = 0; i < from->n && to->n < MOST_WAYS; i++) {
         sk_arena tmp = {0};
-        sk_status st = weigh(s, m, &tmp, &l.v[i]);
+        sk_way w = from->v[i];
+        sk_status st = weigh(s, m, &tmp, &w);
         sk_arena_end(&tmp);
-        if (st && !(st == SK_ECONF && i)) return sk_trail(st, SK_HERE);
-        if (!st) l.v[kept++] = l.v[i];
+        if (st && !(st == SK_ECONF && to->n)) return sk_trail(st, SK_HERE);
+        if (!st) to->v[to->n++] = w;
     }
-    qsort(l.v, (size_t)kept, sizeof *l.v, by_time);
+    return SK_OK;
+}
+
+sk_status sk_budget_ways(sk_setup *s, const sk_machine *m, int64_t bytes, sk_way **ways, int *n)
+{
+    list here = all_ways(s, false), l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
+    SK_TRY(weigh_all(s, m, &here, &l));
+    if (!any_fits(&l, bytes)) {
+        list away = all_ways(s, true);
+        SK_TRY(weigh_all(s, m, &away, &l));
+    }
+    qsort(l.v, (size_t)l.n, sizeof *l.v, by_time);
     *ways = l.v;
-    *n = kept;
+    *n = l.n;
     return SK_OK;
 }
 
@@ -155,7 +192,7 @@ sk_status sk_budget_choose(sk_setup *s)
     int n = 0;
     SK_TRY(sk_machine_read(s->arena, "cpu", &m)); /* on all hosts alike, as the choice must be */
     if (s->job->costs) m.costs = *s->job->costs;
-    SK_TRY(sk_budget_ways(s, &m, &ways, &n));
+    SK_TRY(sk_budget_ways(s, &m, s->job->budget, &ways, &n));
     for (int i = 0; i < n; i++)
         if (ways[i].bytes <= s->job->budget) {
             s->layout = ways[i].layout;

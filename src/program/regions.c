@@ -1,0 +1,280 @@
+/* regions.c - which nodes are run slice by slice, found by letters alone.
+ *
+ * A result is wide if it has a letter that nothing between layers has: the hidden width of an MLP,
+ * the words of logits.  A region is all nodes of a layer, forward and backward, that read or make
+ * results with one such letter.  It can be run in slices if
+ *   - rows of the batch, and the places behind it (time), are independent of one another in all of
+ *     its nodes, which leaves out attention, routers and what experts do;
+ *   - what sums over the batch adds to a gradient or a sum of the graph;
+ *   - every node sees the batch cut alike over the ranks;
+ *   - no other node stands between its nodes that needs some of them and is needed by others.
+ * Otherwise it is run as it would be without the word.
+ *
+ * In a training step wide results are not kept: the backward pass makes them again.  The cheap
+ * result that a region begins with (a norm) is not kept either, since a backward node makes it
+ * anyway, for the gradient of the weight: its twin. */
+#include "program/emit.h"
+
+#include <string.h>
+
+/* --- what a region is --- */
+
+static bool has_wide(const sk_emit *e, const sk_tensor *t, char letter)
+{
+    return t->role == SK_VALUE && t->letters[0] == e->g->batch && strchr(t->letters, letter);
+}
+
+static bool touches(const sk_emit *e, const sk_node *n, char letter)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (has_wide(e, n->in[k], letter)) return true;
+    for (int o = 0; o < n->n_out; o++)
+        if (!n->into[o] && has_wide(e, n->out[o], letter)) return true;
+    return false;
+}
+
+static unsigned cutters(const sk_state *s, int dim)
+{
+    unsigned set = 0;
+    for (int a = 0; a < SK_MAX_AXES; a++)
+        if (s->how[a] == SK_SPLIT && s->dim[a] == dim) set |= 1u << a;
+    return set;
+}
+
+/* One operand or result that has the batch: where, and cut by whom? */
+static void look(const sk_emit *e, sk_region *r, const char *letters, const sk_state *s)
+{
+    const char *at = strchr(letters, e->g->batch);
+    if (!at) return;
+    r->bad |= at != letters;
+    if (!r->known) r->next = letters[1], r->cut[0] = cutters(s, 0), r->cut[1] = cutters(s, 1);
+    r->known = true;
+    r->bad |= cutters(s, 0) != r->cut[0];
+    if (letters[1] != r->next || cutters(s, 1) != r->cut[1]) r->next = 0;
+}
+
+static bool independent(const sk_node *n, char letter)
+{
+    return !letter || (!strchr(n->whole, letter) && !sk_node_far(n, letter));
+}
+
+/* Results: rows of the batch; or what can be added up. */
+static void look_at_results(sk_emit *e, sk_region *r, const sk_node *n)
+{
+    int sums = 0;
+    for (int o = 0; o < n->n_out; o++) {
+        sums += n->into[o] != NULL;
+        if (n->into[o]) r->bad |= !(n->op->flags & SK_OP_ADDS);
+        else r->bad |= n->letters_out[o][0] != e->g->batch;
+        if (!n->into[o]) look(e, r, n->letters_out[o], &e->sp->node[n->id].out[o]);
+        if (!n->into[o] && has_wide(e, n->out[o], r->letter)) r->of = n->out[o];
+    }
+    r->bad |= n->phase == SK_FORWARD && sums && sums < n->n_out;
+}
+
+static void look_at_node(sk_emit *e, sk_region *r, const sk_node *n)
+{
+    *sk_push(e->tmp, &r->nodes[n->phase]) = n->id;
+    r->bad |= e->region_of[n->id] || !independent(n, e->g->batch);
+    for (int k = 0; k < n->n_in; k++) {
+        const sk_tensor *t = n->in[k];
+        const sk_node *from = t->from;
+        r->bad |= t->role == SK_MEMORY;
+        if (t->role != SK_PARAM) look(e, r, n->letters_in[k], &e->sp->node[n->id].in[k]);
+        if (has_wide(e, t, r->letter)) {
+            r->bad |= from->layer != n->layer || e->sp->stage[from->id] != e->p->stage;
+            r->bad |= !independent(n, t->letters[1] == r->letter ? 0 : t->letters[1]);
+        }
+    }
+    look_at_results(e, r, n);
+}
+
+/* Wide results are used up in the layer, and all by this stage. */
+static void look_at_readers(const sk_emit *e, sk_region *r)
+{
+    uint64_t here = 1ull << e->p->stage;
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < r->nodes[p].n; i++) {
+            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
+            for (int o = 0; o < n->n_out; o++) {
+                const sk_tensor *t = n->out[o];
+                if (n->into[o] || !has_wide(e, t, r->letter)) continue;
+                r->bad |= e->crosses[t->id] || e->read_by[t->id] & ~here;
+                r->bad |= n->phase == SK_FORWARD && !e->read_forward[t->id];
+            }
+        }
+}
+
+static void look_at_places(const sk_emit *e, sk_region *r)
+{
+    if (r->next == r->letter || r->next == e->g->dealt) r->next = 0;
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < r->nodes[p].n; i++)
+            if (!independent(e->g->nodes.v[r->nodes[p].v[i]], r->next)) r->next = 0;
+}
+
+/* --- its place among the others --- */
+
+static bool reads_one_of(const sk_node *n, const char *set)
+{
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k]->from && set[n->in[k]->from->id]) return true;
+    return false;
+}
+
+typedef struct row { /* nodes of a phase from the region's first to its last */
+    sk_ints *all, before, mine, behind;
+    int from;
+} row;
+
+/* What does not need the region goes before it, the rest behind; false: the region needs some of
+ * that. */
+static bool sort_row(sk_emit *e, const sk_region *r, sk_phase phase, row *w)
+{
+    char *in = sk_many(e->tmp, char, e->g->nodes.n + 1);
+    char *behind = sk_many(e->tmp, char, e->g->nodes.n + 1);
+    *w = (row){.mine = r->nodes[phase]};
+    if (!w->mine.n) return true;
+    int last = w->mine.v[w->mine.n - 1];
+    w->all = &e->of_chunk[2 * e->sp->chunk[last] + (phase == SK_BACKWARD)];
+    for (int i = 0; i < w->mine.n; i++) in[w->mine.v[i]] = 1;
+    while (w->all->v[w->from] != w->mine.v[0]) w->from++;
+    for (int i = w->from; !i || w->all->v[i - 1] != last; i++) {
+        const sk_node *n = e->g->nodes.v[w->all->v[i]];
+        bool needs = reads_one_of(n, behind);
+        if (in[n->id] ? needs : e->region_of[n->id] != 0) return false;
+        if (in[n->id]) continue;
+        behind[n->id] = needs || reads_one_of(n, in);
+        *sk_push(e->tmp, behind[n->id] ? &w->behind : &w->before) = n->id;
+    }
+    return true;
+}
+
+static void put_row(sk_emit *e, const row *w)
+{
+    const sk_ints *parts[] = {&w->before, &w->mine, &w->behind};
+    int at = w->from;
+    for (int p = 0; p < 3; p++)
+        for (int i = 0; i < parts[p]->n; i++) {
+            w->all->v[at++] = parts[p]->v[i];
+            e->moved[parts[p]->v[i]] = 1;
+        }
+}
+
+/* --- what follows from it --- */
+
+/* Forward nodes whose wide results backward nodes read, and those whose wide results these read. */
+static void find_again(sk_emit *e, sk_region *r)
+{
+    char *need = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    for (int p = SK_BACKWARD; p >= SK_FORWARD; p--)
+        for (int i = r->nodes[p].n - 1; i >= 0; i--) {
+            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
+            bool wanted = p == SK_BACKWARD;
+            for (int o = 0; o < n->n_out; o++) wanted |= need[n->out[o]->id];
+            if (wanted && p == SK_FORWARD) *sk_push(e->tmp, &r->again) = n->id;
+            for (int k = 0; k < n->n_in && wanted; k++) need[n->in[k]->id] = e->wide[n->in[k]->id];
+        }
+}
+
+/* A backward node that does once more what a cheap forward one did (graph/recompute.c). */
+static const sk_tensor *twin_of(const sk_emit *e, const sk_node *n)
+{
+    const sk_ints *all = &e->of_chunk[2 * e->sp->chunk[n->id] + 1];
+    for (int i = 0; i < all->n; i++) {
+        const sk_node *x = e->g->nodes.v[all->v[i]];
+        if (x->layer == n->layer && x->op == n->op && !strcmp(x->dims, n->dims) &&
+            !memcmp(x->in, n->in, sizeof n->in) && !memcmp(x->attr, n->attr, sizeof n->attr))
+            return x->out[0];
+    }
+    return NULL;
+}
+
+static void give_up_cheap(sk_emit *e, const sk_tensor *t)
+{
+    const sk_node *n = t->from;
+    if (t->role != SK_VALUE || e->wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
+    if (n->out[0] != t || n->phase != SK_FORWARD || e->region_of[n->id]) return;
+    if (e->sp->stage[n->id] != e->p->stage || e->crosses[t->id]) return;
+    e->twin[t->id] = twin_of(e, n);
+    if (e->twin[t->id]) e->drop[t->id] = 1;
+}
+
+/* Wide results are made again, and so is what the region begins with.  All backward nodes of a
+ * region are written at once, so none of them waits for the weight half of the pass. */
+static void give_up(sk_emit *e, const sk_region *r)
+{
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < r->nodes[p].n; i++) {
+            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
+            e->late[n->id] = 0;
+            for (int o = 0; o < n->n_out && p == SK_FORWARD; o++)
+                if (e->wide[n->out[o]->id]) e->drop[n->out[o]->id] = 1;
+            for (int k = 0; k < n->n_in && p == SK_FORWARD; k++) give_up_cheap(e, n->in[k]);
+        }
+}
+
+static void keep_region(sk_emit *e, sk_region *r)
+{
+    *sk_push(e->tmp, &e->regions) = *r;
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < r->nodes[p].n; i++) {
+            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
+            e->region_of[n->id] = e->regions.n;
+            for (int o = 0; o < n->n_out; o++)
+                if (!n->into[o] && has_wide(e, n->out[o], r->letter)) e->wide[n->out[o]->id] = 1;
+        }
+    find_again(e, &e->regions.v[e->regions.n - 1]);
+}
+
+static void judge(sk_emit *e, sk_region *r)
+{
+    row rows[2];
+    look_at_readers(e, r);
+    look_at_places(e, r);
+    if (r->bad || !r->of || !r->nodes[SK_FORWARD].n) return;
+    for (int p = 0; p < 2; p++)
+        if (!sort_row(e, r, (sk_phase)p, &rows[p])) return;
+    for (int p = 0; p < 2; p++)
+        if (rows[p].all) put_row(e, &rows[p]);
+    keep_region(e, r);
+}
+
+static void find_by(sk_emit *e, char letter)
+{
+    sk_region *by_layer = sk_many(e->tmp, sk_region, e->g->n_layers + 1);
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        if (e->sp->stage[i] != e->p->stage || !touches(e, n, letter)) continue;
+        by_layer[n->layer].letter = letter;
+        look_at_node(e, &by_layer[n->layer], n);
+    }
+    for (int k = 0; k < e->g->n_layers; k++)
+        if (by_layer[k].letter) judge(e, &by_layer[k]);
+}
+
+/* What an early node needs is early. */
+static void settle_late(sk_emit *e)
+{
+    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+        const sk_node *n = e->g->nodes.v[i];
+        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD && !e->late[i]; k++)
+            if (n->in[k]->from) e->late[n->in[k]->from->id] = 0;
+    }
+}
+
+void sk_emit_regions_open(sk_emit *e)
+{
+    int nodes = e->g->nodes.n + 1, tensors = e->g->tensors.n + 1;
+    if (e->l->slices < 2) return;
+    e->region_of = sk_many(e->tmp, int, nodes);
+    e->moved = sk_many(e->tmp, char, nodes);
+    e->wide = sk_many(e->tmp, char, tensors);
+    e->twin = sk_many(e->tmp, const sk_tensor *, tensors);
+    e->slice.whole = sk_many(e->tmp, int, tensors);
+    e->slice.hand = sk_many(e->tmp, sk_at_hand *, tensors);
+    for (int c = 'A'; c <= 'z'; c++)
+        if (c != e->g->batch && e->g->size[c]) find_by(e, (char)c);
+    for (int i = 0; i < e->regions.n && e->opts->optim; i++) give_up(e, &e->regions.v[i]);
+    settle_late(e);
+}
