@@ -406,13 +406,30 @@ static void draw_again(plan *p)
 }
 
 /* Each of what a rank keeps stays, or goes to the host or a file. */
-static void draw_homes(const plan *l, char *to)
+static bool draw_homes(const plan *l, char *to)
 {
-    if (l->replica || !one_in(3)) return;
+    int tier[SK_N_WARES];
+    if (l->replica || !one_in(3)) return false;
     for (int w = 0; w < SK_N_WARES; w++) {
-        int tier = pick(0, SK_N_TIERS - 1);
-        if (tier) say(to, "; offload %s to %s", sk_ware_names[w], sk_tier_names[tier]);
+        tier[w] = pick(0, SK_N_TIERS - 1);
+        if (tier[w]) say(to, "; offload %s to %s", sk_ware_names[w], sk_tier_names[tier[w]]);
     }
+    bool tiles = tier[SK_STATE] && tier[SK_PARAMS] && l->level < 3 && one_in(2);
+    if (tiles) say(to, "; weights in %d tiles", pick(2, 6));
+    return tiles;
+}
+
+/* What ranks send each other in fewer bits. */
+static bool draw_codecs(const plan *l, bool own, char *to)
+{
+    static const char *const names[] = {"f16", "bf16", "fp8", "int8", "int4"};
+    bool weights = l->level == 3 && one_in(5), grads = one_in(8);
+    if (weights) say(to, "; encode weights as %s", names[pick(0, 3)]);
+    if (grads)
+        say(to, "; encode gradients as %s%s", names[pick(0, 4)], one_in(2) ? " with feedback" : "");
+    if (l->level == 3 && !own && l->axes[l->shard].size % 2 == 0 && one_in(4))
+        say(to, "; second copy of weights over 2 ranks");
+    return weights || grads;
 }
 
 static void draw_layout(pair *p)
@@ -429,8 +446,9 @@ static void draw_layout(pair *p)
     draw_again(&l);
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
-    draw_homes(&l, p->layout);
-    if (l.slices < 2 && one_in(2) && !own && !strstr(p->model, "bits=16"))
+    bool rounds = draw_homes(&l, p->layout) | draw_codecs(&l, own, p->layout);
+    if (one_in(5)) say(p->layout, "; encode kept results");
+    if (l.slices < 2 && !rounds && one_in(2) && !own && !strstr(p->model, "bits=16"))
         say(p->layout, "%s", canonical);
     if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
     if (one_in(4)) say(p->layout, "; keep cheap results");
@@ -468,8 +486,9 @@ static double apart(double a, double b)
  * shows in the state. */
 static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
 {
-    double most = one->dtype ? 3e-2 : one->state_type ? 3e-3 : 1e-5;
-    double norm = one->dtype || one->state_type ? 0.2 : 1e-3;
+    bool codes = strstr(many->layout, "encode weights") || strstr(many->layout, "encode grad");
+    double most = codes ? 5e-2 : one->dtype ? 3e-2 : one->state_type ? 3e-3 : 1e-5;
+    double norm = codes ? 0.5 : one->dtype || one->state_type ? 0.2 : 1e-3;
     o->worst = apart(one->valid, many->valid);
     if (o->worst > most)
         tell(o, "validation: loss %.9g on one rank, %.9g on %d", one->valid, many->valid,
@@ -886,6 +905,11 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (l.slices > 1) count(c, "slices", p);
     if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
     if (l.replica) count(c, "replica", p);
+    if (l.tiles) count(c, "tiles", p);
+    if (l.gist) count(c, "gist", p);
+    if (l.copy) count(c, "second copy", p);
+    if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
+    if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
     for (int w = 0; w < SK_N_WARES; w++)
         if (l.home[w]) count_f(c, p, "%s to %s", sk_ware_names[w], sk_tier_names[l.home[w]]);
     if (l.partition) count(c, "partition", p);

@@ -73,8 +73,8 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    if (!e->slice.n) SK_TRY(sk_emit_tiles(e, n, &done));
-    if (!e->again && !e->slice.n && !done) SK_TRY(sk_emit_turns(e, n, &done));
+    if (!e->again && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
+    if (!e->slice.n && !done) SK_TRY(sk_emit_tiles(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];

@@ -78,7 +78,8 @@ static sk_ware ware_of(const sk_buffer *b)
 
 static bool has_home(const sk_buffer *b)
 {
-    return b->keep && (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
+    return b->keep && b->tensor &&
+           (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
 }
 
 bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
@@ -220,7 +221,7 @@ static sk_tier home_of(const tiers *x, int buf)
 {
     const sk_buffer *b = &x->p->bufs.v[buf];
     if (has_home(b)) return x->e->l->home[ware_of(b)];
-    if (b->keep || (b->kind != SK_ACTS && b->kind != SK_GRADS)) return SK_DEVICE;
+    if (b->keep || !b->tensor || (b->kind != SK_ACTS && b->kind != SK_GRADS)) return SK_DEVICE;
     sk_tier home = x->e->l->home[b->kind == SK_ACTS ? SK_KEPT : SK_GRAD];
     return home && waits_long(x, buf) ? home : SK_DEVICE;
 }

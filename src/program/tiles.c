@@ -88,7 +88,7 @@ static bool come_alone(const sk_emit *e, int whole, int first, int n)
     sk_tier home = e->l->home[w->kind == SK_WEIGHTS ? SK_PARAMS : SK_GRAD];
     for (int i = 1; home == SK_FILE && i < n; i++)
         if (e->p->bufs.v[first + i].part_at % SK_FILE_PAGE) return false;
-    return w->keep;
+    return w->keep && home != SK_DEVICE;
 }
 
 /* Kept buffers have the same parts in all their products. */

@@ -42,7 +42,7 @@ static void stats(sk_emit *e)
     int squares = exact ? numbers(e, "squares", SK_I64, SK_EXACT_LIMBS) : -1;
     for (int i = 0; e->training && e->l->home[SK_GRAD] && i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (!q->owner || q->tensor->nudge != 0) continue;
+        if (q->tensor->nudge != 0) continue;
         sk_inst *in = sk_emit_inst(e, SK_DO_SQUARES);
         in->in[0] = q->grad_shard;
         in->param = i;

@@ -551,6 +551,14 @@ static void see_part(const sk_run *r, int buf, int part, int of, see *f, void *c
     }
 }
 
+static void see_finite(void *ctx, const real *x, int64_t n)
+{
+    real bad = 0;
+#pragma omp simd reduction(+ : bad)
+    for (int64_t i = 0; i < n; i++) bad += x[i] * 0;
+    *(double *)ctx += (double)bad;
+}
+
 static void see_squares(void *ctx, const real *x, int64_t n) { *(double *)ctx += squares(x, n); }
 static void see_exactly(void *ctx, const real *x, int64_t n) { sk_exact_add_squares(ctx, x, n); }
 
@@ -588,28 +596,24 @@ static void far_part(void *ctx, int part, int of)
     sk_run *r = j->r;
     double *one = &r->squares[j->in->param * of + part];
     *one = 0;
-    if (r->p->layout.canonical) see_part(r, j->in->in[0], part, of, see_exactly, &r->exact[part]);
+    if (!in_norm(&r->p->params.v[j->in->param]))
+        see_part(r, j->in->in[0], part, of, see_finite, one);
+    else if (r->p->layout.canonical)
+        see_part(r, j->in->in[0], part, of, see_exactly, &r->exact[part]);
     else see_part(r, j->in->in[0], part, of, see_squares, one);
 }
 
 /* What another rank counts is here too, and this rank updates its own copy: a number that is not
  * finite here alone must be seen by all. */
-static void see_finite(void *ctx, const real *x, int64_t n)
-{
-    real bad = 0;
-#pragma omp simd reduction(+ : bad)
-    for (int64_t i = 0; i < n; i++) bad += x[i] * 0;
-    *(double *)ctx += (double)bad;
-}
-
 static void copies_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
     r->partial[part][1] = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (!in_norm(q) && q->tensor->nudge == 0)
-            see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
+        if (in_norm(q) || q->tensor->nudge != 0) continue;
+        if (r->p->bufs.v[q->grad_shard].tier) r->partial[part][1] += r->squares[i * of + part];
+        else see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
     }
 }
 
