@@ -1,9 +1,10 @@
 #!/bin/bash
 # cmd_budget.sh - budget= finds a way that fits whenever there is one.
 #
-# Ten models drawn by lot: every level of sharding with every recomputation and number of slices is planned by
-# its own words, and so the bytes of all ways are known.  A budget of any of them must be met; one byte less
-# than the least of all must be refused with that number.  One of the jobs is run, too.
+# Models drawn by lot (six, with SKEIN_LONG twenty): every level of sharding with every recomputation and number
+# of slices, and all that can be offloaded, is planned by its own words, and so the bytes of all ways are known.
+# A budget of any of them must be met, without offload if that is possible; one byte less than the least of all
+# must be refused with that number.  One of the jobs is run, too.
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -17,19 +18,25 @@ fail() { echo "$*" && exit 1; }
 total() { awk -F, 'NR > 1 && $12 > most { most = $12 } END { print most }'; }
 
 found=0 refused=0
-for ((i = 0; i < 10; i++)); do
+for ((i = 0; i < ${SKEIN_LONG:+14} + 6; i++)); do
     heads=$(pick 1 4) layers=$(pick 1 7)
     model="model=$([ $((i % 2)) = 0 ] && echo llama-tiny || echo tiny) model.num_hidden_layers=$layers
         model.num_attention_heads=$heads model.num_key_value_heads=$heads
         model.hidden_size=$((heads * 2 * $(pick 2 12))) train.batch=$(pick 2 9) train.seq=$(pick 4 60)"
     base=$([ $((i % 3)) = 0 ] && echo "pp=2 dp=2 micro=2" || echo "dp=$(pick 2 4)")
     : >"$temp/bytes"
+    : >"$temp/away"
+    # shellcheck disable=SC2086  # words
+    plan() { "$skein" plan $model layout="$base $*" -o csv | total; }
     for zero in 0 1 2 3; do
         for slices in 1 4 16; do
             for again in none selective 1 2 4 full; do
-                # shellcheck disable=SC2086  # words
-                "$skein" plan $model layout="$base zero=$zero slices=$slices recompute=$again" -o csv |
-                    total >>"$temp/bytes"
+                plan "zero=$zero slices=$slices recompute=$again" >>"$temp/bytes"
+            done
+        done
+        for away in state state+grads state+grads+acts all; do
+            for more in "" slices=16 recompute=full "slices=16 recompute=full"; do
+                plan "zero=$zero offload=$away $more" >>"$temp/away"
             done
         done
     done
@@ -41,7 +48,16 @@ for ((i = 0; i < 10; i++)); do
         [ "$got" -le "$budget" ] || fail "$model, $base: $got bytes for a budget of $budget"
         found=$((found + 1))
     done
-    least=$(sed -n 1p "$temp/sorted")
+    awk -v least="$(sed -n 1p "$temp/sorted")" '$1 < least' "$temp/away" | sort -n >"$temp/less"
+    [ -s "$temp/less" ] || fail "$model, $base: offload makes nothing less"
+    for at in 1 $(($(wc -l <"$temp/less") / 2 + 1)); do
+        budget=$(sed -n ${at}p "$temp/less")
+        # shellcheck disable=SC2086
+        got=$("$skein" plan $model layout="$base" budget="$budget" -o csv | total)
+        [ "$got" -le "$budget" ] || fail "$model, $base: $got bytes for a budget of $budget, offloaded"
+        found=$((found + 1))
+    done
+    least=$(sed -n 1p "$temp/less")
     # shellcheck disable=SC2086
     if "$skein" plan $model layout="$base" budget=$((least - 1)) >/dev/null 2>"$temp/err"; then
         fail "$model, $base: $least bytes are the least, and one less was said to fit"

@@ -143,7 +143,7 @@ void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t 
     c->elements += outer * n * inner;
 }
 
-static sk_grid grid_of(const sk_extent *box, int d)
+sk_grid sk_box_grid(const sk_extent *box, int d)
 {
     return (sk_grid){.full = box->full[d],
                      .cells = box->cells[d][2],
@@ -156,7 +156,7 @@ void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, 
     sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, d), box->size[d],
                 sk_box_count(box, d + 1, box->n));
     sk_call_plan *c = &e->p->calls.v[call];
-    c->segs[c->n_segs - 1].cut = grid_of(box, d);
+    c->segs[c->n_segs - 1].cut = sk_box_grid(box, d);
 }
 
 void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to)
@@ -168,8 +168,8 @@ void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, 
     sk_call_seg *s = &c->segs[c->n_segs - 1];
     c->elements -= s->outer * s->n * s->inner;
     s->swap = from < to ? SK_SWAP_N_N2 : SK_SWAP_N2_N;
-    s->cut = grid_of(box, a);
-    s->cut2 = grid_of(box, b);
+    s->cut = sk_box_grid(box, a);
+    s->cut2 = sk_box_grid(box, b);
     s->mid = sk_box_count(box, a + 1, b);
     s->n2 = box->size[b];
     const sk_group *g = &e->p->groups[c->group];

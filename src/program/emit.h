@@ -171,9 +171,10 @@ void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, 
 void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to);
 void sk_emit_start(sk_emit *e, int call); /* its segments are complete: gets its algorithm */
 void sk_emit_wait(sk_emit *e, int call);
-void sk_emit_fly(sk_emit *e, int call);     /* start it now, wait for it some time later */
-void sk_emit_settle(sk_emit *e, int call);  /* wait for it if it is flying */
-uint64_t sk_emit_choices(const sk_emit *e); /* what algorithms are chosen by, see sk_program */
+void sk_emit_fly(sk_emit *e, int call);         /* start it now, wait for it some time later */
+void sk_emit_settle(sk_emit *e, int call);      /* wait for it if it is flying */
+uint64_t sk_emit_choices(const sk_emit *e);     /* what algorithms are chosen by, see sk_program */
+sk_grid sk_box_grid(const sk_extent *b, int d); /* dim d by cells, in canonical order */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
 int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t); /* bytes of the whole tensor */

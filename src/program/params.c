@@ -11,6 +11,7 @@
  * Gathers and sums may be of encoded pieces (code.c).
  * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
  * in place, and to gather them is only to meet. */
+#include "comm/cut.h"
 #include "program/emit.h"
 
 #include <stdio.h>
@@ -299,10 +300,10 @@ static void leave_copy(sk_emit *e, int param, int call, int whole)
 {
     const sk_group *near = &e->p->groups[e->p->near];
     sk_extent box = e->p->bufs.v[whole].box;
-    int64_t from, to;
-    sk_cut(box.size[0], near->me, near->n, &from, &to);
-    box.at[0] += from;
-    box.size[0] = to - from;
+    sk_grid grid = sk_box_grid(&box, 0);
+    sk_rows mine = sk_cut_rows(box.size[0], &grid, near->me, near->n);
+    box.at[0] += mine.at;
+    box.size[0] = mine.n;
     const sk_buffer b = e->p->bufs.v[whole];
     const char *name = sk_print(e->p->arena, "%s.copy", b.name);
     e->copies[param] = sk_emit_buffer(e, name, NULL, SK_WIRE, b.type, box);

@@ -33,7 +33,7 @@ typedef struct use {
     int *slot;    /* the operand that says it */
     int as;       /* the buffer, or a part of it */
     int from, to; /* instructions */
-    bool reads, writes, sends;
+    bool reads, writes;
     sk_tier at;
     int next; /* use of the same buffer, or -1 */
 } use;
@@ -56,6 +56,7 @@ typedef struct tiers {
     int n_groups;
     int *head, *tail; /* by buffer: uses */
     int *end_of;      /* by call: where it is waited for */
+    int64_t *sent;    /* by rank: messages to it, so far in the section */
     struct {
         use *v;
         int n, cap;
@@ -147,7 +148,7 @@ static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writ
     const sk_buffer *b = &x->p->bufs.v[*slot];
     if (!b->tensor) return; /* numbers of the engine's own are seen from everywhere */
     int r = unit(x->p, *slot), n = x->uses.n;
-    *sk_push(x->tmp, &x->uses) = (use){slot, *slot, from, to, reads, writes, false, at, -1};
+    *sk_push(x->tmp, &x->uses) = (use){slot, *slot, from, to, reads, writes, at, -1};
     if (x->head[r] < 0) x->head[r] = n;
     else x->uses.v[x->tail[r]].next = n;
     x->tail[r] = n;
@@ -173,17 +174,27 @@ static void call_uses(tiers *x, int call, int pc)
     }
 }
 
+/* Where it is known that the k-th message to a rank has arrived. */
+static int arrival(const tiers *x, int pc, int peer, int64_t k)
+{
+    for (int i = pc; i < section_end(x, pc); i++) {
+        const sk_inst *in = &x->p->insts.v[i];
+        if (in->act == SK_DO_SENT && in->peer == peer && in->count >= k) return i;
+    }
+    return section_end(x, pc) - 1;
+}
+
 static void inst_uses(tiers *x, int pc)
 {
     sk_inst *in = &x->p->insts.v[pc];
     sk_tier at = works_on(x, in);
+    int end = in->act == SK_DO_SEND ? arrival(x, pc, in->peer, ++x->sent[in->peer]) : pc;
     if (in->act == SK_DO_UPDATE) {
         update_uses(x, in, pc, at);
         return;
     }
     if (in->act == SK_DO_START) call_uses(x, in->call, pc);
-    for (int i = 0; i < SK_MAX_IN; i++) add_use(x, &in->in[i], pc, pc, true, false, at);
-    if (in->act == SK_DO_SEND && x->uses.n) x->uses.v[x->uses.n - 1].sends = true;
+    for (int i = 0; i < SK_MAX_IN; i++) add_use(x, &in->in[i], pc, end, true, false, at);
     for (int o = 0; o < SK_MAX_OUT; o++) {
         bool adds = in->add >> o & 1 || (in->act == SK_DO_ADD && !o);
         add_use(x, &in->out[o], pc, pc, adds, true, at);
@@ -199,7 +210,11 @@ static void find_uses(tiers *x)
     memset(x->head, -1, sizeof(int) * (size_t)p->bufs.n);
     for (int pc = 0; pc < p->insts.n; pc++)
         if (p->insts.v[pc].act == SK_DO_WAIT) x->end_of[p->insts.v[pc].call] = pc;
-    for (int pc = 0; pc < p->insts.n; pc++) inst_uses(x, pc);
+    x->sent = sk_many(x->tmp, int64_t, p->n_ranks);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        if (pc == p->n_train) memset(x->sent, 0, sizeof *x->sent * (size_t)p->n_ranks);
+        inst_uses(x, pc);
+    }
 }
 
 /* Made long before it is read: a result that the backward pass reads, a gradient that waits for its
@@ -345,11 +360,13 @@ static void close_stay(tiers *x, const stay *s, int buf, sk_tier home, bool more
     if (writes && (more || x->p->bufs.v[root(x->p, buf)].keep)) store(x, s, what, copy);
 }
 
+/* What comes and goes is whole before it leaves for the first time. */
 static bool joins(const tiers *x, const stay *s, const use *y)
 {
+    bool kept = x->p->bufs.v[root(x->p, y->as)].keep;
     bool near = y->from <= s->to || x->group[y->from] - x->group[s->to] <= NEAR;
     return s->at == y->at && section_end(x, s->to) == section_end(x, y->from) &&
-           (near || x->uses.v[s->last].sends);
+           (near || (y->writes && !kept));
 }
 
 /* All uses of a buffer, in order. */
