@@ -399,7 +399,7 @@ static void end_copy(walker *w, const sk_inst *in)
     const double *at = &w->copied[2 * in->copy];
     double before = w->now;
     note_moving(w, at[0], at[1]);
-    wait_for(w, at[0], at[1]);
+    wait_for(w, w->now, at[1]);
     w->out->uncovered += w->now - before;
 }
 
