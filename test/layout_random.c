@@ -414,7 +414,8 @@ static bool draw_homes(const plan *l, char *to)
         tier[w] = pick(0, SK_N_TIERS - 1);
         if (tier[w]) say(to, "; offload %s to %s", sk_ware_names[w], sk_tier_names[tier[w]]);
     }
-    bool tiles = tier[SK_STATE] && tier[SK_PARAMS] && l->level < 3 && one_in(2);
+    bool own = l->schedule && l->schedule->apart;
+    bool tiles = tier[SK_STATE] && tier[SK_PARAMS] && l->level < 3 && !own && one_in(2);
     if (tiles) say(to, "; weights in %d tiles", pick(2, 6));
     return tiles;
 }

@@ -160,6 +160,10 @@ static void refusals(void)
 {
     sk_trial t = trial("llama", "dp=2 zero=1 replica offload=state");
     fails(sk_trial_run(&t), SK_ECONF, "leave one of the two out");
+    t = trial("llama", "pp=2 micro=4 schedule=pipedream offload=all tiles=2");
+    fails(sk_trial_run(&t), SK_ECONF, "leave out tiles");
+    t = trial("llama", "offload state weights to host; weights in 2 tiles; canonical order");
+    fails(sk_trial_run(&t), SK_ECONF, "leave one of the two out");
 }
 
 int main(int argc, char **argv)

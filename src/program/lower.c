@@ -365,6 +365,12 @@ static sk_status prepare(sk_emit *e)
     sk_emit_cross_open(e);
     SK_TRY(sk_emit_codecs(e));
     SK_TRY(sk_emit_params(e));
+    if (e->schedule->apart && e->l->tiles > 1)
+        return sk_fail(
+            SK_ECONF,
+            "layout: schedule %s updates weights within a step, while their tiles are on "
+            "the way; leave out tiles, or take another schedule",
+            e->schedule->name);
     if (e->l->canonical && e->l->tiles > 1)
         return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
                                  "leave one of the two out");

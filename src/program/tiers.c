@@ -201,20 +201,41 @@ static void inst_uses(tiers *x, int pc)
     }
 }
 
+static void list_uses(tiers *x)
+{
+    sk_program *p = x->p;
+    x->uses.n = 0;
+    memset(x->head, -1, sizeof(int) * (size_t)p->bufs.n);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        if (pc == 0 || pc == p->n_train) memset(x->sent, 0, sizeof *x->sent * (size_t)p->n_ranks);
+        inst_uses(x, pc);
+    }
+}
+
+/* A buffer that the device works on in tiles and whole (a tied weight, sliced at one end) comes
+ * whole.  True: there was one. */
+static bool drop_tiles(tiers *x)
+{
+    bool any = false;
+    for (int i = 0; i < x->p->bufs.n; i++) {
+        sk_buffer *b = &x->p->bufs.v[i];
+        for (int u = b->tile ? x->head[root(x->p, i)] : -1; u >= 0; u = x->uses.v[u].next)
+            if (x->uses.v[u].at == SK_DEVICE) any = true, b->tile = false;
+    }
+    return any;
+}
+
 static void find_uses(tiers *x)
 {
     sk_program *p = x->p;
     x->head = sk_many(x->tmp, int, p->bufs.n + 1);
     x->tail = sk_many(x->tmp, int, p->bufs.n + 1);
+    x->sent = sk_many(x->tmp, int64_t, p->n_ranks);
     x->end_of = sk_many(x->tmp, int, p->calls.n + 1);
-    memset(x->head, -1, sizeof(int) * (size_t)p->bufs.n);
     for (int pc = 0; pc < p->insts.n; pc++)
         if (p->insts.v[pc].act == SK_DO_WAIT) x->end_of[p->insts.v[pc].call] = pc;
-    x->sent = sk_many(x->tmp, int64_t, p->n_ranks);
-    for (int pc = 0; pc < p->insts.n; pc++) {
-        if (pc == p->n_train) memset(x->sent, 0, sizeof *x->sent * (size_t)p->n_ranks);
-        inst_uses(x, pc);
-    }
+    list_uses(x);
+    if (drop_tiles(x)) list_uses(x);
 }
 
 /* Made long before it is read: a result that the backward pass reads, a gradient that waits for its
