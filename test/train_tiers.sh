@@ -100,6 +100,15 @@ refused "cannot open a file there" layout="$away" train.scratch="$temp/nowhere"
 refused "leave out offload" layout="offload=state" train.relayout="2: offload=none"
 refused "say offload=state" layout=dp=2 optim.late=1
 
+for command in "bench step --steps 1" "simulate --cluster here"; do # which open files too
+    # shellcheck disable=SC2086
+    if "$skein" $command $shape layout="$away" train.scratch="$temp/nowhere" >"$temp/said" 2>&1; then
+        fail "$command does not look at train.scratch"
+    fi
+    grep -q "cannot open a file there" "$temp/said" || fail "another story of $command: $(cat "$temp/said")"
+done
+"$skein" import "$temp/near-fast/final" optim.late=1 run="$temp/brought" >"$temp/said" 2>&1 || fail "import: $(cat "$temp/said")"
+
 # nothing is left behind, even by a kill
 # shellcheck disable=SC2086
 "$skein" train $job layout="$away" train.steps=100000 run="$temp/killed" >/dev/null 2>&1 &

@@ -103,7 +103,8 @@ static sk_status time_job(bench *b, sk_setup *s, sk_step_timing *out)
     sk_run_opts o = {.fill = sk_made_up_fill,
                      .fill_ctx = b->job,
                      .seed = job->seed,
-                     .knobs = sk_setup_knobs(job)};
+                     .knobs = sk_setup_knobs(job),
+                     .scratch = *job->scratch ? job->scratch : NULL};
     return sk_time_steps((const sk_program *const *)s->programs, &o, job->lr, b->steps, out);
 }
 

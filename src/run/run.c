@@ -188,6 +188,7 @@ static sk_status open_tiers(sk_run *r)
 
 static sk_status open_rest(sk_run *r)
 {
+    SK_TRY(open_comm(r));
     SK_TRY(open_tiers(r));
     return r->opts.alone ? SK_OK : handshake(r);
 }
@@ -210,7 +211,6 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);
-    SK_TRY(open_comm(r));
     r->sent_then = sk_many(a, int64_t, p->n_ranks);
     if (o->trace) {
         r->times = sk_many(a, double, 2 * p->insts.n);
@@ -1309,7 +1309,7 @@ static void list_boxes(const sk_program *p, sk_arena *a, void *base, void *file,
         }
         for (int s = 0; s < q->n_state; s++)
             box_of(p, base, file, q->state[s], q->owner, &(*boxes)[(*n)++]);
-        if (q->n_state > p->optim->n_state) (*boxes)[*n - 1].may_lack = true;
+        if (p->late && q->n_state > p->optim->n_state) (*boxes)[*n - 1].may_lack = true;
         if (q->error < 0) continue;
         box_of(p, base, file, q->error, q->tells, &(*boxes)[*n]);
         (*boxes)[(*n)++].parts = true;
