@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, BYTES = 24 << 20 };
@@ -92,6 +95,38 @@ static void stories(const char *dir)
     check(!d);
 }
 
+/* A folder whose name is long is itself, and not one whose name is the first part of it. */
+static void long_name(const char *dir)
+{
+    char path[600];
+    sk_disk *d = NULL;
+    snprintf(path, sizeof path, "%s/%0200d-%d", dir, 0, (int)getpid());
+    size_t half = strlen(path);
+    check(!mkdir(path, 0700));
+    snprintf(path + half, sizeof path - half, "/%0200d", 1);
+    check(!mkdir(path, 0700));
+    check(!sk_disk_open(path, PAGE, bounce, &d));
+    sk_disk_close(d);
+    rmdir(path);
+    path[half] = 0;
+    rmdir(path);
+}
+
+/* In a child, which a signal would end. */
+static void limited(const char *dir)
+{
+    int how = 0;
+    pid_t child = fork();
+    if (!child) {
+        sk_disk *d = NULL;
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){PAGE, PAGE});
+        sk_status st = sk_disk_open(dir, BYTES, bounce, &d);
+        _exit(st == SK_EIO && strstr(sk_error(), "ulimit -f") ? 0 : 1);
+    }
+    check(child > 0 && waitpid(child, &how, 0) == child);
+    check(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
 int main(void)
 {
     const char *dir = getenv("TMPDIR");
@@ -106,6 +141,8 @@ int main(void)
     unsetenv("SKEIN_DISK");
     if (!access("/dev/shm", W_OK)) one("/dev/shm");
     stories(dir);
+    long_name(dir);
+    limited(dir);
     free(bounce);
     free(data);
     free(back);

@@ -37,8 +37,14 @@ awk 'NR == 1 { first = $1 } { d = $1 - first; if (d > 1e-5 || d < -1e-5) exit ba
 train 78 1000 model=switch-tiny layout=dp=2 train.dropless=1 model.capacity_factor=0.5
 grep -q 'budget is .* and the least of' out || { cat out; exit 1; }
 train 0 700 model=tiny layout=dp=2
-train 78 700 model=tiny layout="dp=2 zero=2 recompute=none" # not taken back
-grep -q 'the least of 2 ways' out || { cat out; exit 1; }
+train 78 200 model=tiny layout="dp=2 zero=2 recompute=none offload=none" # not taken back
+grep -q 'the least of 6 ways needs .* (dp 2 · zero 3 · slices 16)' out || { cat out; exit 1; }
+for words in "train.dropless=1 model.capacity_factor=0.5 model=switch-tiny layout=dp=2" "model=tiny layout=dp=2;gist=20" \
+    "model=tiny layout=dp=2 train.relayout=2:pp=2;micro=2"; do # such runs cannot offload, and were not asked to
+    IFS=' ' read -r -a list <<<"$words"
+    train 78 500 "${list[@]//;/ }"
+    grep -q 'budget is .* and the least of' out || { cat out; exit 1; }
+done
 change="2: pp=2 micro=4, 3: dp=2 zero=3"
 train 0 1200 model=tiny layout=dp=2 train.relayout="$change"
 train 78 800 model=tiny layout=dp=2 train.relayout="$change"

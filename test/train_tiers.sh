@@ -56,6 +56,33 @@ for words in "" "optim.late=1"; do
     cmp "$temp/six$words/final/model.safetensors" "$temp/three$words/final/model.safetensors" ||
         fail "$words: another model after resuming"
 done
+
+# a step that is skipped leaves nothing for a late optimizer, also where the run is resumed right behind it
+late="optim.late=1 train.nonfinite=skip optim.warmup=0 optim.lr=0.01"
+for name in whole broken; do
+    # shellcheck disable=SC2086
+    SKEIN_FAULT=nan:3:0 "$skein" train $job $late layout=offload=state train.steps=6 ckpt.every=3 run="$temp/$name" >/dev/null 2>&1
+done
+rm -rf "$temp/broken/final" "$temp/broken/ckpt/step-0000000006"
+# shellcheck disable=SC2086
+"$skein" train $job $late layout=offload=state train.steps=6 resume=auto run="$temp/broken" >"$temp/said" 2>&1 ||
+    fail "resumed behind a skipped step: $(tail -3 "$temp/said")"
+cmp "$temp/whole/final/model.safetensors" "$temp/broken/final/model.safetensors" || fail "another model behind a skipped step"
+
+# late from now on; and in time from now on, which drops a gradient and says so
+cp -r "$temp/near-fast" "$temp/later"
+# shellcheck disable=SC2086
+"$skein" train $job optim.late=1 layout=offload=state train.steps=6 resume=auto run="$temp/later" >"$temp/said" 2>&1 ||
+    fail "late from now on: $(tail -3 "$temp/said")"
+rm -rf "$temp/later/final"
+# shellcheck disable=SC2086
+"$skein" train $job optim.late=0 layout=dp=1 train.steps=8 resume=auto run="$temp/later" >"$temp/said" 2>&1 ||
+    fail "in time from now on: $(tail -3 "$temp/said")"
+grep -q "late optimizer left in the checkpoint is dropped" "$temp/said" || fail "no word of the gradient: $(cat "$temp/said")"
+grep -q 'updates=7 ' "$temp"/later/ckpt/step-0000000008/MANIFEST.json || fail "a dropped gradient is counted"
+# shellcheck disable=SC2086
+"$skein" bench step $shape optim.late=1 layout=offload=state --steps 1 >"$temp/said" 2>&1 || fail "bench step, late: $(cat "$temp/said")"
+
 cp -r "$temp/near-fast" "$temp/moved"
 # shellcheck disable=SC2086
 "$skein" train $job layout="dp=2 zero=3 offload=all:file" train.steps=5 resume=auto run="$temp/moved" >"$temp/said" 2>&1 ||
@@ -72,6 +99,15 @@ refused() { # words of the story, arguments
 refused "cannot open a file there" layout="$away" train.scratch="$temp/nowhere"
 refused "leave out offload" layout="offload=state" train.relayout="2: offload=none"
 refused "say offload=state" layout=dp=2 optim.late=1
+
+for command in "bench step --steps 1" "simulate --cluster here"; do # which open files too
+    # shellcheck disable=SC2086
+    if "$skein" $command $shape layout="$away" train.scratch="$temp/nowhere" >"$temp/said" 2>&1; then
+        fail "$command does not look at train.scratch"
+    fi
+    grep -q "cannot open a file there" "$temp/said" || fail "another story of $command: $(cat "$temp/said")"
+done
+"$skein" import "$temp/near-fast/final" optim.late=1 run="$temp/brought" >"$temp/said" 2>&1 || fail "import: $(cat "$temp/said")"
 
 # nothing is left behind, even by a kill
 # shellcheck disable=SC2086

@@ -48,6 +48,7 @@ typedef struct bench {
     sk_job *job;
     const char *layouts[MAX_LAYOUTS];
     int n, steps;
+    int64_t late; /* optim.late, which one rank without an offload cannot have */
     bool all; /* layouts were not named one by one: those that do not fit the model are passed over
                */
     sk_step_timing one; /* on one rank */
@@ -102,7 +103,8 @@ static sk_status time_job(bench *b, sk_setup *s, sk_step_timing *out)
     sk_run_opts o = {.fill = sk_made_up_fill,
                      .fill_ctx = b->job,
                      .seed = job->seed,
-                     .knobs = sk_setup_knobs(job)};
+                     .knobs = sk_setup_knobs(job),
+                     .scratch = *job->scratch ? job->scratch : NULL};
     return sk_time_steps((const sk_program *const *)s->programs, &o, job->lr, b->steps, out);
 }
 
@@ -135,6 +137,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
     double peak = 0;
     snprintf(b->job->layout, sizeof b->job->layout, "%s", layout);
     b->job->ranks = 0;
+    b->job->late = reference ? 0 : b->late;
     sk_status st = sk_setup_program(tmp, b->job, true, s);
     if (st == SK_ECONF && b->all && !reference) {
         fprintf(stderr, "skein: passed over \"%s\": %s\n", layout, sk_error_line());
@@ -231,6 +234,7 @@ static sk_status run_step(sk_arena *a, int argc, char **argv)
     b->job = sk_new(a, sk_job);
     b->table = &t;
     SK_TRY(read_step(b, a, argc, argv, &format));
+    b->late = b->job->late;
     SK_TRY(run_layout(b, "dp=1", true));
     for (int i = 0; i < b->n; i++) SK_TRY(run_layout(b, b->layouts[i], false));
     return sk_table_print(&t, format, stdout);

@@ -90,6 +90,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "import: a Hugging Face directory with config.json is needed");
     job->ranks = 1;
     job->layout[0] = 0;
+    job->late = 0; /* it goes with a layout */
     sk_status st = import_all(a, job, m);
     if (m->run) sk_run_close(m->run);
     sk_heaps_close(m->heaps);

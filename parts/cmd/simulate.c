@@ -109,7 +109,8 @@ static sk_status measure_ranks(simulation *s, const sk_paper_in *in)
     sk_run_opts o = {.fill = sk_made_up_fill,
                      .fill_ctx = s->job,
                      .seed = s->job->seed,
-                     .knobs = sk_setup_knobs(s->job)};
+                     .knobs = sk_setup_knobs(s->job),
+                     .scratch = *s->job->scratch ? s->job->scratch : NULL};
     sk_profile_in p = {.programs = in->programs,
                        .shape_of = in->shape_of,
                        .n_ranks = s->setup->n_ranks,

@@ -381,13 +381,13 @@ static void close_stay(tiers *x, const stay *s, int buf, sk_tier home, bool more
     if (writes && (more || x->p->bufs.v[root(x->p, buf)].keep)) store(x, s, what, copy);
 }
 
-/* What comes and goes is whole before it leaves for the first time. */
+/* What comes and goes is whole before it leaves for the first time; what is added to is. */
 static bool joins(const tiers *x, const stay *s, const use *y)
 {
     bool kept = x->p->bufs.v[root(x->p, y->as)].keep;
     bool near = y->from <= s->to || x->group[y->from] - x->group[s->to] <= NEAR;
     return s->at == y->at && section_end(x, s->to) == section_end(x, y->from) &&
-           (near || (y->writes && !kept));
+           (near || (y->writes && !y->reads && !kept));
 }
 
 /* All uses of a buffer, in order. */

@@ -7,7 +7,8 @@
  * An optimizer that is late (ZeRO-Offload's delayed update) works on the host beside the step: it
  * begins with the gradient that the step before left, and when this step's own is known, the
  * weights are taken from the masters and the gradient is left for the next.  So each gradient is
- * of weights that lack the one before it; the first update sees zeros. */
+ * of weights that lack the one before it.  The first step, and one behind a step that was skipped,
+ * has nothing to begin with and updates nothing. */
 #include "base/exact.h"
 #include "program/emit.h"
 

@@ -2,7 +2,6 @@
 #include "run/aside.h"
 #include "base/clock.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -55,24 +54,44 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-sk_status sk_aside_open(int n, sk_aside **out)
+static void release(sk_aside *a)
+{
+    free(a->queue);
+    free(a->busy);
+    free(a->times);
+    free(a->failed);
+    free(a);
+}
+
+static sk_aside *make(int n)
 {
     sk_aside *a = calloc(1, sizeof *a);
-    pthread_condattr_t attr;
-    if (a) a->queue = calloc((size_t)n + 1, sizeof *a->queue);
-    if (a) a->busy = calloc((size_t)n + 1, sizeof *a->busy);
-    if (a) a->times = calloc(2 * (size_t)n + 2, sizeof *a->times);
-    if (!a || !a->queue || !a->busy || !a->times)
-        return sk_fail(SK_EIO, "no memory for a thread beside the rank");
+    if (!a) return NULL;
     a->n = n;
+    a->queue = calloc((size_t)n + 1, sizeof *a->queue);
+    a->busy = calloc((size_t)n + 1, sizeof *a->busy);
+    a->times = calloc(2 * (size_t)n + 2, sizeof *a->times);
+    if (a->queue && a->busy && a->times) return a;
+    release(a);
+    return NULL;
+}
+
+sk_status sk_aside_open(int n, sk_aside **out)
+{
+    sk_aside *a = make(n);
+    pthread_condattr_t attr;
+    if (!a) return sk_fail(SK_EIO, "no memory for a thread beside the rank");
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&a->work, NULL);
     pthread_cond_init(&a->done, &attr);
     pthread_condattr_destroy(&attr);
-    if (pthread_create(&a->thread, NULL, serve, a))
-        return sk_fail(SK_EIO, "cannot start a thread beside the rank: %s", strerror(errno));
+    int error = pthread_create(&a->thread, NULL, serve, a);
+    if (error) {
+        release(a);
+        return sk_fail(SK_EIO, "cannot start a thread beside the rank: %s", strerror(error));
+    }
     *out = a;
     return SK_OK;
 }
@@ -88,11 +107,7 @@ void sk_aside_close(sk_aside *a)
     pthread_cond_destroy(&a->work);
     pthread_cond_destroy(&a->done);
     pthread_mutex_destroy(&a->lock);
-    free(a->queue);
-    free(a->busy);
-    free(a->times);
-    free(a->failed);
-    free(a);
+    release(a);
 }
 
 void sk_aside_begin(sk_aside *a, int number, sk_deed *deed, void *ctx)

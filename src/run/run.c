@@ -56,7 +56,8 @@ struct sk_run {
     int64_t step, shift;   /* as in sk_step_in */
     int64_t batch;         /* the step whose data are read */
     bool validation, skip;
-    bool full; /* more elements were not 0 than there was room for: run/pack.h */
+    bool pending; /* the step before left gradients for a late optimizer */
+    bool full;    /* more elements were not 0 than there was room for: run/pack.h */
     sk_step_out out;
     double partial[SK_TEAM_MOST][SK_MAX_SUM];
     sk_exact exact[SK_TEAM_MOST];
@@ -187,6 +188,7 @@ static sk_status open_tiers(sk_run *r)
 
 static sk_status open_rest(sk_run *r)
 {
+    SK_TRY(open_comm(r));
     SK_TRY(open_tiers(r));
     return r->opts.alone ? SK_OK : handshake(r);
 }
@@ -209,7 +211,6 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);
-    SK_TRY(open_comm(r));
     r->sent_then = sk_many(a, int64_t, p->n_ranks);
     if (o->trace) {
         r->times = sk_many(a, double, 2 * p->insts.n);
@@ -877,7 +878,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .scale = in->beside      ? 1 /* it was scaled before */
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
-                  .step = r->step * p->n_updates + r->shift + in->update + 1,
+                  .step = r->step * p->n_updates + r->shift + in->update + !in->beside,
                   .delay = (int)in->count};
     for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
@@ -1134,8 +1135,8 @@ static sk_status one(sk_run *r, int pc)
         clip(r, in);
         return SK_OK;
     case SK_DO_UPDATE:
-        if (in->beside) sk_aside_begin(r->updater, in->param, update_late, deed_of(r, in));
-        else update(r, in);
+        if (!in->beside) update(r, in);
+        else if (r->pending) sk_aside_begin(r->updater, in->param, update_late, deed_of(r, in));
         return SK_OK;
     case SK_DO_JOIN:
         return join(r);
@@ -1231,9 +1232,13 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
     r->validation = false;
     SK_TRY(walk(r, 0, r->p->n_train));
+    r->pending = r->p->late && !r->skip;
     *out = r->out;
     return SK_OK;
 }
+
+bool sk_run_pending(const sk_run *r) { return r->pending; }
+void sk_run_set_pending(sk_run *r, bool pending) { r->pending = pending; }
 
 static bool waits(sk_act act)
 {
@@ -1247,6 +1252,7 @@ sk_status sk_run_turn(sk_run *r, int64_t step, int *pc)
     r->step = r->batch = step;
     r->lr = 0;
     r->validation = r->skip = false;
+    r->pending = true; /* as in most steps */
     for (bool met = false; !met && *pc < r->p->n_train; ++*pc) {
         SK_TRY(step_one(r, *pc));
         met = waits(v[*pc].act);
@@ -1303,6 +1309,7 @@ static void list_boxes(const sk_program *p, sk_arena *a, void *base, void *file,
         }
         for (int s = 0; s < q->n_state; s++)
             box_of(p, base, file, q->state[s], q->owner, &(*boxes)[(*n)++]);
+        if (p->late && q->n_state > p->optim->n_state) (*boxes)[*n - 1].may_lack = true;
         if (q->error < 0) continue;
         box_of(p, base, file, q->error, q->tells, &(*boxes)[*n]);
         (*boxes)[(*n)++].parts = true;

@@ -96,6 +96,10 @@ sk_status sk_run_barrier(sk_run *r);
  * places and their groups have different numbers: the one that was opened last may run, until all
  * ranks come here together.  Nothing of `from` is under way afterwards, and `to` may run. */
 sk_status sk_run_switch(sk_run *from, sk_run *to);
+/* Did the last step leave gradients for an optimizer that is late?  Who fills the boxes anew says
+ * what is true of them; at first there are none. */
+bool sk_run_pending(const sk_run *r);
+void sk_run_set_pending(sk_run *r, bool pending);
 sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for what else ranks tell each other */
 double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receives */
 double *sk_run_times(sk_run *r);  /* [2 * n_train]: start and end of each instruction, or NULL */

@@ -144,11 +144,17 @@ static sk_status weigh_all(sk_setup *s, const sk_machine *m, const list *from, l
     return SK_OK;
 }
 
+/* A run that changes its program keeps all on the device (train/relayout.h). */
+static bool may_offload(const sk_setup *s)
+{
+    return !*s->job->relayout && !s->job->here && !sk_layout_may_fill(&s->layout);
+}
+
 sk_status sk_budget_ways(sk_setup *s, const sk_machine *m, int64_t bytes, sk_way **ways, int *n)
 {
     list here = all_ways(s, false), l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
     SK_TRY(weigh_all(s, m, &here, &l));
-    if (!any_fits(&l, bytes)) {
+    if (!any_fits(&l, bytes) && may_offload(s)) {
         list away = all_ways(s, true);
         SK_TRY(weigh_all(s, m, &away, &l));
     }
@@ -179,6 +185,7 @@ static sk_status choose_roomy(sk_setup *s)
     *job = *s->job;
     job->hyper.capacity_factor = 0;
     job->dropless = 0;
+    job->here = true;
     SK_TRY(sk_setup_layout(s->arena, job, roomy));
     s->layout = roomy->layout;
     return SK_OK;

@@ -129,10 +129,11 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
 
 char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
-    return sk_print(
-        a, "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s tokenizer=%s",
-        (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
-        (long long)x->skipped, sk_left_print(a, &x->left), x->tokenizer);
+    return sk_print(a,
+                    "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
+                    "tokenizer=%s",
+                    (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
+                    (long long)x->skipped, sk_left_print(a, &x->left), x->pending, x->tokenizer);
 }
 
 int64_t sk_extra_updates(const char *extra, int64_t step)
@@ -164,6 +165,12 @@ void sk_extra_past(const char *extra, int64_t *skipped, sk_left *left)
     const char *at = strstr(extra, " skipped="), *list = strstr(extra, " left=");
     *skipped = at && sscanf(at, " skipped=%lld", &n) == 1 && n > 0 ? n : 0;
     sk_left_read(list ? list + strlen(" left=") : "", left);
+}
+
+bool sk_extra_pending(const char *extra)
+{
+    const char *at = strstr(extra, " pending="), *end = strstr(extra, " tokenizer=");
+    return at && (!end || at < end) && at[strlen(" pending=")] == '1';
 }
 
 const char *sk_extra_tokenizer(const char *extra)

@@ -25,6 +25,7 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
  * were skipped (scale.h), batches that are left out, and its tokenizer. */
 typedef struct sk_extra {
     int64_t steps, updates, good, skipped;
+    bool pending; /* the last step's gradient waits for a late optimizer */
     double scale;
     sk_left left;
     const char *tokenizer;
@@ -34,6 +35,7 @@ int64_t sk_extra_updates(const char *extra, int64_t step); /* one a step where i
 void sk_extra_scale(const char *extra, double *scale, int64_t *good); /* 0: not said */
 int64_t sk_extra_steps(const char *extra);                            /* 0: not said */
 void sk_extra_past(const char *extra, int64_t *skipped, sk_left *left);
+bool sk_extra_pending(const char *extra);          /* false: not said */
 const char *sk_extra_tokenizer(const char *extra); /* "": none */
 
 #endif

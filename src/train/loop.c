@@ -224,9 +224,11 @@ static sk_status load_state(loop *l, const sk_training *t)
     SK_TRY(sk_ckpt_load(t->from, l->boxes, l->n_boxes));
     l->done = l->tried = l->saved = t->step;
     l->tokens = (double)t->tokens;
-    l->updates = t->updates;
+    bool drops = t->pending && !l->s->job->late; /* an update that was counted is never made */
+    l->updates = t->updates - drops;
     l->scale.skipped = t->skipped;
     l->scale.skips = 0;
+    sk_run_set_pending(l->run, t->pending && l->s->job->late);
     if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;
     SK_TRY(open_metrics(l));
     return sk_run_barrier(l->run);
@@ -240,6 +242,10 @@ static sk_status first_weights(loop *l)
     l->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                               (double)(job->batch * job->seq));
     l->left = l->t->left;
+    if (*l->t->from && l->t->pending && !job->late && !l->rank)
+        note(l, SK_REC_WARN,
+             "the gradient that a late optimizer left in the checkpoint is dropped; "
+             "optim.late=1 would take it");
     if (*l->t->from) return load_state(l, l->t);
     if (*job->model_dir) SK_TRY(load_model(l));
     SK_TRY(open_metrics(l));
@@ -258,6 +264,7 @@ typedef struct found {
     sk_status code;
     char why[SK_WHY];
     bool first; /* the one that the run began from */
+    bool pending;
     int64_t step, tokens, updates, good, skipped;
     double scale;
 } found;
@@ -276,6 +283,7 @@ static found look_back(loop *l)
                    .updates = t->updates,
                    .good = t->good,
                    .skipped = t->skipped,
+                   .pending = t->pending,
                    .scale = t->scale};
 }
 
@@ -291,6 +299,7 @@ static sk_status find_back(loop *l, sk_training *t)
     t->updates = f.updates;
     t->good = f.good;
     t->skipped = f.skipped;
+    t->pending = f.pending;
     t->scale = f.scale;
     if (!f.first)
         snprintf(t->from, sizeof t->from, "%.*s/step-%010lld", PATH_MAX - 64, l->t->ckpt,
@@ -383,6 +392,7 @@ static sk_status commit(loop *l)
                       .scale = l->scale.moves ? l->scale.value : 0,
                       .good = l->scale.good,
                       .skipped = l->scale.skipped,
+                      .pending = sk_run_pending(l->run),
                       .left = l->left,
                       .tokenizer = l->s->tokenizer ? l->s->job->data_tokenizer : ""};
     sk_ckpt_state st = {.step = l->done,

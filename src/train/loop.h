@@ -45,6 +45,7 @@ typedef struct sk_training {
     int64_t step, tokens; /* done before, when resuming */
     double scale;         /* of gradients, when resuming (scale.h); 0: not known */
     int64_t good, skipped;
+    bool pending;       /* a gradient waits for a late optimizer, when resuming */
     sk_left left;       /* batches that are not used */
     int64_t updates;    /* of the optimizer, in these steps */
     int64_t steps;      /* of the whole training; 0: chosen after some steps (train.time) */

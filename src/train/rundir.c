@@ -89,6 +89,7 @@ static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
     if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
     sk_extra_scale(c.state.extra, &t->scale, &t->good);
     sk_extra_past(c.state.extra, &t->skipped, &t->left);
+    t->pending = sk_extra_pending(c.state.extra);
     return SK_OK;
 }
 
