@@ -193,6 +193,8 @@ static const struct {
     {"dp=2 grads=averylongnameforacodec", "no name for a codec", 0},
     {"dp=2 weights=int8", "use zero=3", 0},
     {"dp=2 feedback", "add grads=int4", 0},
+    {"tp=2 grads=int4", "no axis splits it; use dp=2", 0},
+    {"mesh pp=2; stages over pp; encode gradients as int8", "no axis splits it; use dp=2", 0},
     {"dp=2 feedback=2 grads=int4", "takes no value", 0},
     {"dp=2 copy=2", "use zero=3", 0},
     {"dp=4 zero=3 copy=3", "that divides 4", 0},
