@@ -83,6 +83,14 @@ static void add_homes(list *l, const sk_layout *layout)
     }
 }
 
+/* A run that changes its program has all in the device's memory. */
+static bool may_go_away(const sk_setup *s)
+{
+    const sk_layout *l = &s->layout;
+    return !l->home_said && !l->replica && !sk_layout_may_fill(l) && !*s->job->relayout &&
+           !s->job->stays_here;
+}
+
 /* Every level of sharding from the layout's own on, with all that can be given up on the device;
  * or, `away`, with what can live outside of it. */
 static list all_ways(sk_setup *s, bool away)
@@ -95,7 +103,7 @@ static list all_ways(sk_setup *s, bool away)
         layout.shard_axis = level ? axis : s->layout.shard_axis;
         if (layout.replica && level > 2) continue; /* shards that nobody keeps whole */
         if (!away) add_slices(&l, s, &layout);
-        else if (!layout.home_said && !layout.replica) add_homes(&l, &layout);
+        else if (may_go_away(s)) add_homes(&l, &layout);
     }
     return l;
 }
@@ -179,6 +187,7 @@ static sk_status choose_roomy(sk_setup *s)
     *job = *s->job;
     job->hyper.capacity_factor = 0;
     job->dropless = 0;
+    job->stays_here = true;
     SK_TRY(sk_setup_layout(s->arena, job, roomy));
     s->layout = roomy->layout;
     return SK_OK;

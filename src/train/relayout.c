@@ -117,6 +117,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
     *job = *s->job;
     snprintf(job->layout, sizeof job->layout, "%s", layout);
     job->relayout[0] = 0;
+    job->stays_here = true;
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
@@ -331,6 +332,7 @@ static sk_status make_roomy(sk_setup *s, bool all)
     *job = *s->job;
     if (job->dropless) job->hyper.capacity_factor = 0;
     job->dropless = 0;
+    job->stays_here = true;
     if (sk_layout_may_fill(&s->layout)) SK_TRY(unpacked(s, job));
     s->roomy = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, all, s->roomy));
