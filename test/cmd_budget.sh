@@ -76,6 +76,15 @@ for again in none 1 2 3 4; do
     before=$bytes
 done
 
+# a run that changes its program has all on the device, so no budget offers it less
+for words in "layout=dp=2 gist=60" "layout=dp=2|train.dropless=1" "layout=dp=2|train.relayout=2: dp=2"; do
+    IFS='|' read -ra more <<<"$words"
+    if "$skein" plan model=switch-tiny model.num_hidden_layers=4 train.batch=8 train.seq=64 "${more[@]}" \
+        budget=1300KiB >"$temp/said" 2>&1; then fail "$words: 1300 KiB were enough"; fi
+    grep -q "the least of .* ways needs" "$temp/said" || fail "$words: another story: $(cat "$temp/said")"
+    if grep -q "offload" "$temp/said"; then fail "$words: $(cat "$temp/said")"; fi
+done
+
 job="model=tiny model.num_hidden_layers=4 data.train=$temp/text train.steps=4 val.every=0 sample.every=0 log.every=0"
 for _ in {1..200}; do echo "Sums that fit are sums that run."; done >"$temp/text"
 # shellcheck disable=SC2086

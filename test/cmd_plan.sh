@@ -10,17 +10,18 @@ rows=0
 # plan.csv has one line for each class of ranks, and how many they are: the numbers of all of them.
 planned() {
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; next }
-             { for (r = 0; r < $2; r++) for (i = 1; i <= NF; i++)
+             { for (i = 1; i <= NF; i++) if (name[i] == "host_bytes") host = $i
+               for (r = 0; r < $2; r++) for (i = 1; i <= NF; i++)
                    if (name[i] ~ /_bytes$/ && name[i] != "sent_bytes")
-                       print substr(name[i], 1, length(name[i]) - 6) "," $i }' "$1" | sort
+                       print substr(name[i], 1, length(name[i]) - 6) "," $i + (name[i] == "total_bytes" ? host : 0) }' "$1" | sort
 }
 
-# memory.csv has a line for each rank and kind, and what was mapped.
+# memory.csv has a line for each rank and kind, and what was mapped: of the device and of the host.
 mapped() { awk -F, 'NR > 1 { print ($2 == "mapped" ? "total" : $2) "," $4 }' "$1" | sort; }
 
 for layout in "dp=1" "dp=2" "tp=2 micro=2" "pp=2 micro=3" "dp=2 zero=1" "dp=2 zero=2" \
     "dp=2 zero=3 micro=2" "dp=2 tp=3" "dp=2 tp=2 pp=2 zero=3 micro=2" "dp=3 replica" \
-    "dp=2 tp=2 pp=2 zero=2 micro=2 replica"; do
+    "dp=2 tp=2 pp=2 zero=2 micro=2 replica" "dp=2 zero=2 offload=all" "tp=2 offload=state:file+acts"; do
     words=(model=tiny "data.train=$work/text" train.batch=5 train.seq=32 train.steps=1
         "layout=$layout" sample.every=0 val.every=0)
     "$skein" plan "${words[@]}" -o csv >"$work/plan.csv"
@@ -37,7 +38,7 @@ for layout in "dp=1" "dp=2" "tp=2 micro=2" "pp=2 micro=3" "dp=2 zero=1" "dp=2 ze
     rows=$((rows + $(wc -l <"$work/planned")))
     rm -rf "$work/run"
 done
-echo "plan: $rows numbers on 11 layouts, planned = mapped"
+echo "plan: $rows numbers on 13 layouts, planned = mapped"
 [ "$rows" -gt 200 ]
 
 # Ranks that differ only in what they own are planned once: compile time goes with the kinds.

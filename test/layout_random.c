@@ -425,6 +425,7 @@ static bool draw_codecs(const plan *l, bool own, char *to)
 {
     static const char *const names[] = {"f16", "bf16", "fp8", "int8", "int4"};
     bool weights = l->level == 3 && one_in(5), grads = one_in(8);
+    grads &= l->level || count_role(l, BATCH) || count_role(l, TOKENS);
     if (weights) say(to, "; encode weights as %s", names[pick(0, 3)]);
     if (grads)
         say(to, "; encode gradients as %s%s", names[pick(0, 4)], one_in(2) ? " with feedback" : "");

@@ -313,6 +313,54 @@ static void post_norm(void)
         }
 }
 
+/* --- two regions in one layer, the nodes of one among those of the other: the first is sliced ---
+ */
+
+static void build_crossed(sk_graph *g, const sk_hyper *h, sk_mode mode)
+{
+    sk_graph_size(g, 'c', h->hidden_size);
+    sk_graph_size(g, 'f', h->intermediate_size);
+    sk_graph_size(g, 'g', h->intermediate_size + 1);
+    sk_graph_size(g, 'v', h->vocab_size);
+    sk_tensor *wte = sk_param(g, "wte", "vc", 0.3);
+    sk_tensor *x =
+        sk_apply(g, "embedding", .in = {wte, sk_input(g, "tokens", "bt", SK_I32)})->out[0];
+    for (int i = 0; i < h->num_hidden_layers; i++) {
+        g->layer = i + 1;
+        sk_tensor *f = sk_contract(g, "btc,cf->btf", x, sk_param_f(g, "cf", 0.3, "h.%d.f", i));
+        sk_tensor *y = sk_contract(g, "btf,fc->btc", f, sk_param_f(g, "fc", 0.3, "h.%d.y", i));
+        sk_tensor *p = sk_contract(g, "btc,cg->btg", y, sk_param_f(g, "cg", 0.3, "h.%d.p", i));
+        sk_tensor *q = sk_contract(g, "btc,cg->btg", x, sk_param_f(g, "cg", 0.3, "h.%d.q", i));
+        sk_tensor *z = sk_contract(g, "btf,fc->btc", f, sk_param_f(g, "fc", 0.3, "h.%d.z", i));
+        p = sk_apply(g, "relu", .in = {sk_apply(g, "add", .in = {p, q})->out[0]})->out[0];
+        p = sk_contract(g, "btg,gc->btc", p, sk_param_f(g, "gc", 0.3, "h.%d.o", i));
+        x = sk_apply(g, "add", .in = {sk_apply(g, "add", .in = {x, z})->out[0], p})->out[0];
+    }
+    g->layer = (int)h->num_hidden_layers + 1;
+    sk_head(g, x, sk_param(g, "head", "vc", 0.3), mode);
+}
+
+static void crossed(void)
+{
+    static const sk_model model = {.name = "crossed", .build = build_crossed};
+    static const char *const some[] = {"dp=2", "tp=2", "pp=2 micro=2", "dp=2 zero=3"};
+    const subject s = {"mlp", false, "fv"};
+    for (int i = 0; i < 4; i++) {
+        char text[100];
+        sk_trial plain = trial(&s, some[i]), t;
+        plain.model = &model;
+        t = plain;
+        snprintf(text, sizeof text, "%s slices=4", some[i]);
+        t.layout = text;
+        plain.look = t.look = keep;
+        plain.look_ctx = &before, t.look_ctx = &after;
+        check(!sk_trial_run(&plain) && !sk_trial_run(&t));
+        compare(&t, &plain, &after, &before, &s, 1e-5);
+        check(!whole_ones(&t, &s));
+        drop(&before), drop(&after);
+    }
+}
+
 /* --- the rest --- */
 
 static int64_t sent_by(const char *layout)
@@ -405,6 +453,7 @@ int main(void)
     for (int n = 2; n <= 8; n *= 2) closed_form("llama", 16, n);
     for (int n = 2; n <= 8; n *= 4) closed_form("gpt2", 16, n);
     post_norm();
+    crossed();
     same_bytes();
     refusals();
     printf("slices: %d runs, %lld slices of wide results, %d checks, %d bad\n", runs,

@@ -193,6 +193,10 @@ static const struct {
     {"dp=2 grads=averylongnameforacodec", "no name for a codec", 0},
     {"dp=2 weights=int8", "use zero=3", 0},
     {"dp=2 feedback", "add grads=int4", 0},
+    {"tp=2 grads=int4", "no axis splits it; use dp=2", 0},
+    {"mesh pp=2; stages over pp; encode gradients as int8", "no axis splits it; use dp=2", 0},
+    {"mesh dp=2 tp=2; split b over dp; split h over tp; shard state over tp; grads=int4",
+     "'tp', which shards, and it splits neither batch nor time; use dp=2", 0},
     {"dp=2 feedback=2 grads=int4", "takes no value", 0},
     {"dp=2 copy=2", "use zero=3", 0},
     {"dp=4 zero=3 copy=3", "that divides 4", 0},
@@ -343,9 +347,43 @@ static void noise(void)
     check(read > 20); /* some of it means something */
 }
 
+/* Words together, as many as there are: what is printed says all of it, in any mix. */
+static void together(void)
+{
+    static const char *const words[] = {
+        "weights=int8", "grads=int4",       "feedback",     "copy=2",
+        "slices=3",     "partition",        "gist=60",      "keep=cheap",
+        "keep",         "prefetch=2",       "overlap=4",    "recompute=2",
+        "balance",      "schedule=zb-h1",   "micro=5",      "offload=acts+state:file",
+        "sp",           "weights=none",     "gist=none",    "cp=2 by=ring",
+        "chunks=1",     "recompute=attend", "offload=none", "grads=none"};
+    enum { N_WORDS = sizeof words / sizeof *words };
+    int read = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        char text[512] = "pp=2 dp=4 tp=2 zero=3";
+        for (uint64_t k = 0; k < N_WORDS; k++) {
+            size_t len = strlen(text);
+            if (sk_rng(6, i, k).a % 3 == 0)
+                snprintf(text + len, sizeof text - len, " %s", words[k]);
+        }
+        sk_layout l, m;
+        if (sk_layout_read(text, 0, &l)) continue;
+        read++;
+        char *out = sk_layout_print(&arena, &l);
+        bool back = !sk_layout_read(out, 0, &m) && same_layout(&l, &m) &&
+                    l.canonical == m.canonical && l.chunks == m.chunks && l.balance == m.balance &&
+                    !memcmp(l.by, m.by, sizeof l.by) && !strcmp(sk_layout_print(&arena, &m), out) &&
+                    !strcmp(sk_layout_short(&arena, &l), sk_layout_short(&arena, &m));
+        if (!back) printf("\"%s\" was read and comes back as\n%s", text, out);
+        check(back);
+    }
+    check(read > 100);
+}
+
 int main(void)
 {
     forms();
+    together();
     names();
     stories();
     compile_stories();

@@ -382,15 +382,16 @@ static void random_trial(sk_trial *t, char *text, size_t n)
     int dp, tp, pp, zero = pick(0, 3);
     do dp = pick(1, 8), tp = pick(1, 4), pp = pick(1, 4);
     while (dp * tp * pp > 64);
-    snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s%s%s%s order: %s", dp, tp, pp,
-             zero, pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe",
-             zero == 3 && pick(0, 1) ? " weights=int8" : "",
-             pick(0, 1) ? " grads=int4 feedback" : "",
-             zero < 3 || pick(0, 1) ? ""
-             : dp % 4 == 0          ? " copy=4"
-             : dp % 2 == 0          ? " copy=2"
-                                    : "",
-             orders[pick(0, 1)]);
+    int at = snprintf(text, n, "dp=%d tp=%d pp=%d zero=%d micro=%d schedule=%s%s%s", dp, tp, pp,
+                      zero, pick(1, 5), pick(0, 1) ? "1f1b" : "gpipe",
+                      zero == 3 && pick(0, 1) ? " weights=int8" : "",
+                      pick(0, 1) ? " grads=int4 feedback" : "");
+    int copy = pick(2, 8);
+    if (zero == 3 && dp % copy == 0) at += snprintf(text + at, n - (size_t)at, " copy=%d", copy);
+    if (pick(0, 2) == 0) at += snprintf(text + at, n - (size_t)at, " slices=%d", pick(2, 9));
+    at += snprintf(text + at, n - (size_t)at, "%s%s%s", pick(0, 1) ? " partition" : "",
+                   pick(0, 3) ? "" : " gist=40", pick(0, 2) ? "" : " recompute=1");
+    snprintf(text + at, n - (size_t)at, " order: %s", orders[pick(0, 1)]);
     *t = small(presets[pick(0, 1)], pick(1, 6), pick(1, 20), text);
     t->hyper.intermediate_size = pick(30, 70);
     t->hyper.vocab_size = pick(50, 90);
@@ -412,7 +413,7 @@ static void same_walks(const char *text, const sk_paper *x, const sk_paper *y, i
 /* Programs of every rank, each compiled for itself, against one per class. */
 static void folded(int per_host, bool overlap)
 {
-    char text[160];
+    char text[240];
     sk_mark mark = sk_arena_mark(&arena);
     paper k = {0};
     sk_machine m = *machine(overlap ? "h100-8" : "cpu");

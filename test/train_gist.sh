@@ -51,4 +51,9 @@ train two layout="dp=2 tp=2" order=canonical
 same one two
 refused "gist=60 and train.relayout" layout="dp=2 gist=60" train.relayout="3: tp=2"
 refused "gist=60 runs a step again" layout="pp=2 micro=4 schedule=pipedream gist=60" optim.clip=0
+refused "gist of a number runs a step again .* leave out feedback" layout="dp=2 gist=60 grads=int4 feedback"
+refused "train.dropless runs a step again .* leave out feedback" layout="dp=2 grads=int4 feedback" train.dropless=1
+train owed layout="dp=2 grads=int4 feedback"
+train signs layout="dp=2 gist grads=int4 feedback"
+same owed signs
 echo "gist: $runs runs: the same bits; $(again both) of 6 steps again with experts"

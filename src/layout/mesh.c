@@ -67,9 +67,10 @@ int sk_layout_cutter(const sk_layout *l, bool batch, int k)
 int sk_layout_code_axis(const sk_layout *l, char batch)
 {
     if (l->shard_axis >= 0) return l->shard_axis;
+    int found = -1;
     for (int a = 0; a < l->mesh.n; a++)
-        if (sk_layout_splits(l, a, batch)) return a;
-    return -1;
+        if (sk_layout_splits(l, a, batch) && (found < 0 || l->mesh.size[found] < 2)) found = a;
+    return found;
 }
 
 bool sk_state_equal(const sk_state *a, const sk_state *b)

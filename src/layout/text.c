@@ -724,6 +724,14 @@ static sk_status check_codecs(const sk_layout *l)
                        "layout: weights=%s is about weights that are gathered, and every rank has "
                        "them whole; use zero=3 (shard params over AXIS) or leave it out",
                        l->weights_as);
+    int axis = sk_layout_code_axis(l, 'b');
+    if (*l->grads_as && (axis < 0 || !strpbrk(l->split[axis], "bt")))
+        return sk_fail(SK_ECONF,
+                       "layout: grads=%s is about gradients that are summed over %s%s%s; use dp=2 "
+                       "(split b over AXIS) or leave it out",
+                       l->grads_as, axis < 0 ? "the batch, and no axis splits it" : "'",
+                       axis < 0 ? "" : l->mesh.name[axis],
+                       axis < 0 ? "" : "', which shards, and it splits neither batch nor time");
     if (l->feedback && !*l->grads_as)
         return sk_fail(SK_ECONF, "layout: feedback is about gradients that are encoded, and they "
                                  "are not; add grads=int4 or leave it out");

@@ -216,6 +216,7 @@ typedef struct sk_program {
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;          /* the graph has these */
     int n_updates;       /* of every weight in a step */
+    bool apart;          /* they are made before the sums of the step are known */
     bool late;           /* the optimizer runs beside the next step, on the host */
     int logits;          /* of a program for sampling; -1 otherwise */
     int stats;           /* buffer of the sums over all ranks; 0: none */

@@ -127,25 +127,37 @@ typedef struct row { /* nodes of a phase from the region's first to its last */
     int from;
 } row;
 
+/* From which place on to before which one its nodes stand: another region may have moved some. */
+static int span(const sk_ints *all, const char *in, int *from)
+{
+    int to = 0;
+    *from = all->n;
+    for (int i = 0; i < all->n; i++) {
+        if (!in[all->v[i]]) continue;
+        if (i < *from) *from = i;
+        to = i + 1;
+    }
+    return to;
+}
+
 /* What does not need the region goes before it, the rest behind; false: the region needs some of
  * that. */
 static bool sort_row(sk_emit *e, const sk_region *r, sk_phase phase, row *w)
 {
+    const sk_ints *mine = &r->nodes[phase];
     char *in = sk_many(e->tmp, char, e->g->nodes.n + 1);
     char *behind = sk_many(e->tmp, char, e->g->nodes.n + 1);
-    *w = (row){.mine = r->nodes[phase]};
-    if (!w->mine.n) return true;
-    int last = w->mine.v[w->mine.n - 1];
-    w->all = &e->of_chunk[2 * e->sp->chunk[last] + (phase == SK_BACKWARD)];
-    for (int i = 0; i < w->mine.n; i++) in[w->mine.v[i]] = 1;
-    while (w->all->v[w->from] != w->mine.v[0]) w->from++;
-    for (int i = w->from; !i || w->all->v[i - 1] != last; i++) {
+    *w = (row){0};
+    if (!mine->n) return true;
+    w->all = &e->of_chunk[2 * e->sp->chunk[mine->v[0]] + (phase == SK_BACKWARD)];
+    for (int i = 0; i < mine->n; i++) in[mine->v[i]] = 1;
+    int to = span(w->all, in, &w->from);
+    for (int i = w->from; i < to; i++) {
         const sk_node *n = e->g->nodes.v[w->all->v[i]];
         bool needs = reads_one_of(n, behind);
         if (in[n->id] ? needs : e->region_of[n->id] != 0) return false;
-        if (in[n->id]) continue;
-        behind[n->id] = needs || reads_one_of(n, in);
-        *sk_push(e->tmp, behind[n->id] ? &w->behind : &w->before) = n->id;
+        if (!in[n->id]) behind[n->id] = needs || reads_one_of(n, in);
+        *sk_push(e->tmp, in[n->id] ? &w->mine : behind[n->id] ? &w->behind : &w->before) = n->id;
     }
     return true;
 }

@@ -98,6 +98,7 @@ static void count_tasks(sk_emit *e, sk_versions *v)
         else v->late[t.micro] += updates;
     }
     e->p->n_updates = updates;
+    e->p->apart = true;
 }
 
 static void find_readers(sk_emit *e, sk_versions *v)

@@ -83,6 +83,14 @@ static void add_homes(list *l, const sk_layout *layout)
     }
 }
 
+/* A run that changes its program has all in the device's memory. */
+static bool may_go_away(const sk_setup *s)
+{
+    const sk_layout *l = &s->layout;
+    return !l->home_said && !l->replica && !sk_layout_may_fill(l) && !*s->job->relayout &&
+           !s->job->stays_here;
+}
+
 /* Every level of sharding from the layout's own on, with all that can be given up on the device;
  * or, `away`, with what can live outside of it. */
 static list all_ways(sk_setup *s, bool away)
@@ -95,7 +103,7 @@ static list all_ways(sk_setup *s, bool away)
         layout.shard_axis = level ? axis : s->layout.shard_axis;
         if (layout.replica && level > 2) continue; /* shards that nobody keeps whole */
         if (!away) add_slices(&l, s, &layout);
-        else if (!layout.home_said && !layout.replica) add_homes(&l, &layout);
+        else if (may_go_away(s)) add_homes(&l, &layout);
     }
     return l;
 }
@@ -144,17 +152,11 @@ static sk_status weigh_all(sk_setup *s, const sk_machine *m, const list *from, l
     return SK_OK;
 }
 
-/* A run that changes its program keeps all on the device (train/relayout.h). */
-static bool may_offload(const sk_setup *s)
-{
-    return !*s->job->relayout && !s->job->here && !sk_layout_may_fill(&s->layout);
-}
-
 sk_status sk_budget_ways(sk_setup *s, const sk_machine *m, int64_t bytes, sk_way **ways, int *n)
 {
     list here = all_ways(s, false), l = {.v = sk_many(s->arena, sk_way, MOST_WAYS)};
     SK_TRY(weigh_all(s, m, &here, &l));
-    if (!any_fits(&l, bytes) && may_offload(s)) {
+    if (!any_fits(&l, bytes)) {
         list away = all_ways(s, true);
         SK_TRY(weigh_all(s, m, &away, &l));
     }
@@ -185,7 +187,7 @@ static sk_status choose_roomy(sk_setup *s)
     *job = *s->job;
     job->hyper.capacity_factor = 0;
     job->dropless = 0;
-    job->here = true;
+    job->stays_here = true;
     SK_TRY(sk_setup_layout(s->arena, job, roomy));
     s->layout = roomy->layout;
     return SK_OK;

@@ -405,6 +405,7 @@ static sk_status write_memory(launcher *l)
         for (int k = 0; k < SK_N_KINDS; k++)
             sk_out_add(&o, "%d,%s,%lld,%lld\n", r, sk_kind_names[k], (long long)p->kind_at[k],
                        (long long)p->kind_bytes[k]);
+        sk_out_add(&o, "%d,file,0,%lld\n", r, (long long)p->file_bytes);
         int64_t own = sk_heap_own(l->t.heaps, r), at = sk_heap_bytes(l->t.heaps, r) - own;
         if (sk_heap_base(l->t.heaps, r)) /* on another host nobody here has seen it */
             sk_out_add(&o, "%d,mapped,%lld,%lld\n", r, (long long)at, (long long)own);

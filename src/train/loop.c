@@ -659,24 +659,29 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
     sk_desk_put(l->desk, &r);
 }
 
+/* Do stages update within the step?  Then they have, whatever its numbers are. */
+static bool apart(const loop *l) { return l->s->programs[l->rank]->apart; }
+
 static sk_status bad_numbers(loop *l, const sk_step_out *out)
 {
     const char *what = sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g",
                                 (long long)l->done + 1, out->loss, out->grad_norm);
     if (l->scale.policy == SK_ROLLBACK) return go_back(l, l->done, what);
     return sk_fail(SK_ENUM,
-                   "%s; they must be finite. Weights were not changed; the newest checkpoint is "
+                   "%s; they must be finite. %s; the newest checkpoint is "
                    "%s. A lower optim.lr, a longer optim.warmup or optim.clip=1 may help",
-                   what, newest(l));
+                   what,
+                   apart(l) ? "Stages update on their own within a step: weights were changed, and "
+                              "no step can be skipped"
+                            : "Weights were not changed",
+                   newest(l));
 }
 
-/* All ranks see the same sums, and so decide alike.  Stages that update on their own have updated.
- * The run may have gone back afterwards. */
+/* All ranks see the same sums, and so decide alike.  The run may have gone back afterwards. */
 static sk_status after_numbers(loop *l, const sk_step_out *out)
 {
-    bool apart = l->s->programs[l->rank]->n_updates > 1;
     double before = l->scale.value;
-    if (!sk_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && apart))
+    if (!sk_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && apart(l)))
         return bad_numbers(l, out);
     if (out->finite || l->rank) return SK_OK;
     note(l, SK_REC_WARN,

@@ -117,7 +117,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
     *job = *s->job;
     snprintf(job->layout, sizeof job->layout, "%s", layout);
     job->relayout[0] = 0;
-    job->here = true;
+    job->stays_here = true;
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
@@ -266,6 +266,18 @@ static sk_status both_asked(const sk_setup *s)
                    s->job->relayout);
 }
 
+/* The step that had no room has taken what was owed into account already, and changed it. */
+static sk_status nothing_owed(const sk_setup *s)
+{
+    if (!s->layout.feedback) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "%s runs a step again that had no room, and feedback has changed what is owed "
+                   "by then; leave out feedback%s",
+                   s->job->dropless ? "train.dropless" : "layout: gist of a number",
+                   s->job->dropless ? ", or set model.capacity_factor=0, which never drops"
+                                    : ", or say gist without a number");
+}
+
 /* Does the buffer hold the same from step to step, in every program of a model? */
 static bool stays(const sk_buffer *b)
 {
@@ -320,7 +332,7 @@ static sk_status make_roomy(sk_setup *s, bool all)
     *job = *s->job;
     if (job->dropless) job->hyper.capacity_factor = 0;
     job->dropless = 0;
-    job->here = true;
+    job->stays_here = true;
     if (sk_layout_may_fill(&s->layout)) SK_TRY(unpacked(s, job));
     s->roomy = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, all, s->roomy));
@@ -356,6 +368,7 @@ sk_status sk_roomy_plan(sk_setup *s, bool all)
     bool room = !s->job->dropless || s->graph.size['x'] >= s->graph.size['t'];
     if (room && !sk_layout_may_fill(&s->layout)) return SK_OK;
     SK_TRY(all_here(s, s->job->dropless ? "train.dropless" : "gist"));
+    SK_TRY(nothing_owed(s));
     SK_TRY(make_roomy(s, all));
     for (int r = 0; r < s->n_ranks; r++) {
         sk_program *p = s->programs[r], *q = s->roomy->programs[r];
