@@ -14,14 +14,14 @@ steps=${1:-5}
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 for i in {1..3000}; do echo "Line $i: what does not fit is brought when it is needed."; done >"$temp/text"
-job="model=llama-tiny model.hidden_size=256 model.intermediate_size=768 model.num_hidden_layers=24
-    model.num_attention_heads=4 model.num_key_value_heads=4 data.train=$temp/text train.batch=16 train.seq=256
+job="model=llama-tiny model.hidden_size=256 model.intermediate_size=768 model.num_hidden_layers=40
+    model.num_attention_heads=4 model.num_key_value_heads=4 data.train=$temp/text train.batch=12 train.seq=256
     train.threads=1 val.every=0 sample.every=0 log.every=0 train.steps=$steps"
 ways=(none state all all:file "all:file prefetch=2")
 
 for i in "${!ways[@]}"; do
     # shellcheck disable=SC2086  # words
-    "$skein" train $job layout="micro=16 recompute=full offload=${ways[i]}" run="$temp/$i" >/dev/null 2>&1
+    "$skein" train $job layout="micro=12 recompute=full offload=${ways[i]}" run="$temp/$i" >/dev/null 2>&1
     awk -v way="${ways[i]}" -F'[:,]' '
         function of(key,  k) { for (k = 1; k < NF; k++) if ($k == "\"" key "\"") return $(k + 1) + 0 }
         /"loss"/ && ++n > 1 { ms[n - 1] = of("ms"); copy += of("copy_ms"); hid += of("copy_ms") * of("copy_hidden_pct"); mem = of("mem_bytes") }
