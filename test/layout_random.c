@@ -448,9 +448,9 @@ static void draw_layout(pair *p)
     draw_again(&l);
     if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
     else say_long(&l, p->layout);
-    bool rounds = draw_homes(&l, p->layout) | draw_codecs(&l, own, p->layout);
+    bool tiles = draw_homes(&l, p->layout), codes = draw_codecs(&l, own, p->layout);
     if (one_in(5)) say(p->layout, "; encode kept results");
-    if (l.slices < 2 && !rounds && one_in(2) && !own && !strstr(p->model, "bits=16"))
+    if (l.slices < 2 && !tiles && !codes && one_in(2) && !own && !strstr(p->model, "bits=16"))
         say(p->layout, "%s", canonical);
     if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
     if (one_in(4)) say(p->layout, "; keep cheap results");

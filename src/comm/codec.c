@@ -38,17 +38,20 @@ void sk_decode(const sk_codec *c, const uint8_t *from, int64_t n, float *to)
     }
 }
 
-/* The largest of the block; not finite if one of them is not. */
+/* The largest of the block; not finite if one of them is not.  Without their sign, bits are in the
+ * order of the numbers, and what is not finite comes last. */
 static float largest(const float *x, int n)
 {
-    float most = 0, zero = 0;
-#pragma omp simd reduction(max : most) reduction(+ : zero)
+    uint32_t most = 0;
+    float top;
     for (int i = 0; i < n; i++) {
-        float size = fabsf(x[i]);
-        most = size > most ? size : most;
-        zero += 0 * x[i];
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
     }
-    return most + zero;
+    memcpy(&top, &most, sizeof top);
+    return top;
 }
 
 float sk_scale_put(const float *x, int n, float most, uint8_t *to)
