@@ -92,6 +92,9 @@ static sk_status open_all(sk_disk *d)
     SK_TRY(allowed(d));
     if (d->bytes > free_bytes(d)) return no_room(d, ENOSPC); /* others may need what there is */
     int error = posix_fallocate(d->fd, 0, d->bytes);
+    if (error == EINVAL ||
+        error == EOPNOTSUPP) /* it can promise nothing: a full disk is told late */
+        error = ftruncate(d->fd, d->bytes) ? errno : 0;
     if (error) return no_room(d, error);
     d->map = mmap(NULL, (size_t)d->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
     if (d->map == MAP_FAILED) {

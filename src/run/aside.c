@@ -24,6 +24,7 @@ struct sk_aside {
     bool *busy;
     double *times;
     bool closing;
+    bool stuck;   /* something took longer than anybody waits */
     char *failed; /* the first story; all that follows is answered with it */
 };
 
@@ -103,6 +104,10 @@ void sk_aside_close(sk_aside *a)
     a->closing = true;
     pthread_cond_signal(&a->work);
     pthread_mutex_unlock(&a->lock);
+    if (a->stuck) { /* it may never end, and the story has to be told: all of it stays */
+        pthread_detach(a->thread);
+        return;
+    }
     pthread_join(a->thread, NULL);
     pthread_cond_destroy(&a->work);
     pthread_cond_destroy(&a->done);
@@ -138,7 +143,7 @@ sk_status sk_aside_wait(sk_aside *a, int number, double timeout_s)
     pthread_mutex_lock(&a->lock);
     while (a->busy[number] && !error) error = pthread_cond_timedwait(&a->done, &a->lock, &until);
     if (a->failed) st = sk_fail(SK_EIO, "%s", a->failed);
-    else if (a->busy[number])
+    else if ((a->stuck = a->busy[number]))
         st = sk_fail(SK_EIO, "what was begun beside the rank took over %.0f s; is a disk stuck?",
                      timeout_s);
     pthread_mutex_unlock(&a->lock);
