@@ -1,13 +1,13 @@
-/* text.c - reading and printing layouts. */
+/* text.c - reading layouts. */
 #include "base/text.h"
-#include "layout/layout.h"
+#include "layout/inside.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 128, MAX_WORDS = 64, MAX_RANKS = 1 << 20 };
+enum { WORD = 128, MAX_WORDS = 64 };
 
 typedef struct words {
     char w[MAX_WORDS][WORD];
@@ -19,7 +19,6 @@ static const struct sugar {
     const char *axis, *letters;
 } sugar[] = {{"pp", ""}, {"dp", "b"}, {"cp", "t"}, {"ep", "be"}, {"tp", "hfv"}};
 enum { N_SUGAR = sizeof sugar / sizeof *sugar };
-static const char usual_schedule[] = "1f1b";
 
 static sk_status take_words(const char *line, size_t len, words *out)
 {
@@ -43,9 +42,9 @@ static sk_status take_words(const char *line, size_t len, words *out)
 static sk_status number(const char *word, const char *text, int least, int *out)
 {
     int64_t n = 0;
-    if (!sk_read_int(text, &n) || n < least || n > MAX_RANKS)
+    if (!sk_read_int(text, &n) || n < least || n > SK_MOST_RANKS)
         return sk_fail(SK_ECONF, "layout: '%s' needs a whole number from %d to %d, found \"%s\"",
-                       word, least, MAX_RANKS, text);
+                       word, least, SK_MOST_RANKS, text);
     *out = (int)n;
     return SK_OK;
 }
@@ -119,13 +118,11 @@ static sk_status set_schedule(sk_layout *l, const char *text)
     return SK_OK;
 }
 
-static const char *const ways[] = {"gather", "exchange", "ring"};
-
 static sk_status set_by(sk_layout *l, int axis, const char *text)
 {
     SK_TRY(once("by", l->by[axis]));
     for (int i = 0; i < 3; i++)
-        if (!strcmp(text, ways[i])) {
+        if (!strcmp(text, sk_by_names[i])) {
             l->by[axis] = (sk_by)i;
             return SK_OK;
         }
@@ -275,9 +272,6 @@ static sk_status say_again(sk_layout *l, const words *w)
                        "\"recompute 4 blocks\" or \"recompute OP\"");
     return set_again(l, w->w[1]);
 }
-
-const char *const sk_tier_names[SK_N_TIERS] = {"device", "host", "file"};
-const char *const sk_ware_names[SK_N_WARES] = {"state", "weights", "grads", "acts"};
 
 static int find_name(const char *const *names, int n, const char *name)
 {
@@ -630,143 +624,6 @@ static sk_status read_short(sk_layout *l, const words *w)
 
 /* --- both --- */
 
-static sk_status check_replica(const sk_layout *l)
-{
-    if (!l->replica) return SK_OK;
-    if (l->shard == SK_SHARD_PARAMS)
-        return sk_fail(SK_ECONF,
-                       "layout: replica with zero=3 (shard params): every rank keeps only its own "
-                       "piece of the weights, there is nothing to share; use zero=1 or zero=2");
-    if (l->shard && l->shard_axis >= 0) return SK_OK;
-    return sk_fail(SK_ECONF,
-                   "layout: replica (one copy of weights per host) needs each rank to update a "
-                   "piece of its own; use zero=1 or zero=2 (shard state|grads over AXIS)");
-}
-
-/* A product that is cut along the batch, time or experts waits for nobody. */
-static bool products_wait(const sk_layout *l)
-{
-    for (int a = 0; a < l->mesh.n; a++)
-        if (l->split[a][strspn(l->split[a], "bte")]) return true;
-    return false;
-}
-
-bool sk_layout_away(const sk_layout *l)
-{
-    for (int i = 0; i < SK_N_WARES; i++)
-        if (l->home[i]) return true;
-    return false;
-}
-
-static sk_status check_offload(const sk_layout *l)
-{
-    if (!l->replica || (!l->home[SK_PARAMS] && !l->home[SK_STATE])) return SK_OK;
-    return sk_fail(SK_ECONF, "layout: offload with replica: weights that ranks keep in one memory "
-                             "are updated there, on the device; leave one of the two out");
-}
-
-static sk_status check_tiles(const sk_layout *l)
-{
-    if (l->tiles > 1 && l->shard == SK_SHARD_PARAMS)
-        return sk_fail(SK_ECONF, "layout: tiles are of weights that a rank keeps whole, and zero=3 "
-                                 "gathers them for each layer; leave one of the two out");
-    if (l->tiles < 2 || (l->home[SK_PARAMS] && l->home[SK_STATE])) return SK_OK;
-    return sk_fail(SK_ECONF, "layout: tiles are how weights outside of the device come there, and "
-                             "they are updated where they live; say offload=weights+state too");
-}
-
-/* Words that go with sharded weights, stages or split products, where there are none. */
-static sk_status check_idle(const sk_layout *l)
-{
-    if ((l->keep || (l->prefetch && !sk_layout_away(l))) && l->shard != SK_SHARD_PARAMS)
-        return sk_fail(SK_ECONF,
-                       "layout: %s is about weights that are gathered, and every rank has them "
-                       "whole; use zero=3 (shard params over AXIS) or leave it out",
-                       l->keep ? "keep" : "prefetch");
-    if ((l->chunks || l->balance) && l->stage_axis < 0)
-        return sk_fail(SK_ECONF,
-                       "layout: %s is about the stages of a pipeline, and there are none; use pp=2 "
-                       "(stages over AXIS) or leave it out",
-                       l->chunks ? "chunks" : "balance");
-    if (l->overlap > 1 && !products_wait(l))
-        return sk_fail(SK_ECONF,
-                       "layout: overlap is about products that wait for other ranks, and no letter "
-                       "is split that makes them wait; use tp=2 (split h f v over AXIS) or leave "
-                       "it out");
-    if (l->partition && !products_wait(l))
-        return sk_fail(SK_ECONF,
-                       "layout: partition is about results that several ranks would keep alike, "
-                       "and no letter is split that leaves them so; use tp=2 (split h f v over "
-                       "AXIS) or leave it out");
-    return SK_OK;
-}
-
-static sk_status check_copy(const sk_layout *l)
-{
-    int n = l->shard_axis >= 0 ? l->mesh.size[l->shard_axis] : 1;
-    if (!l->copy) return SK_OK;
-    if (l->shard != SK_SHARD_PARAMS)
-        return sk_fail(SK_ECONF,
-                       "layout: copy is about weights that are gathered, and every rank has them "
-                       "whole; use zero=3 (shard params over AXIS) or leave it out");
-    if (n % l->copy)
-        return sk_fail(SK_ECONF,
-                       "layout: copy=%d: the %d ranks along '%s' are not groups of %d; a number "
-                       "that divides %d is needed, best that of the ranks of a host",
-                       l->copy, n, l->mesh.name[l->shard_axis], l->copy, n);
-    return SK_OK;
-}
-
-static sk_status check_codecs(const sk_layout *l)
-{
-    if (*l->weights_as && l->shard != SK_SHARD_PARAMS)
-        return sk_fail(SK_ECONF,
-                       "layout: weights=%s is about weights that are gathered, and every rank has "
-                       "them whole; use zero=3 (shard params over AXIS) or leave it out",
-                       l->weights_as);
-    int axis = sk_layout_code_axis(l, 'b');
-    if (*l->grads_as && (axis < 0 || !strpbrk(l->split[axis], "bt")))
-        return sk_fail(SK_ECONF,
-                       "layout: grads=%s is about gradients that are summed over %s%s%s; use dp=2 "
-                       "(split b over AXIS) or leave it out",
-                       l->grads_as, axis < 0 ? "the batch, and no axis splits it" : "'",
-                       axis < 0 ? "" : l->mesh.name[axis],
-                       axis < 0 ? "" : "', which shards, and it splits neither batch nor time");
-    if (l->feedback && !*l->grads_as)
-        return sk_fail(SK_ECONF, "layout: feedback is about gradients that are encoded, and they "
-                                 "are not; add grads=int4 or leave it out");
-    return SK_OK;
-}
-
-static sk_status check(const sk_layout *l, int n_ranks)
-{
-    int64_t ranks = 1;
-    for (int a = 0; a < l->mesh.n; a++) {
-        ranks *= l->mesh.size[a];
-        if (ranks > MAX_RANKS)
-            return sk_fail(SK_ECONF, "layout: the mesh has over %d ranks", MAX_RANKS);
-        if (a == l->stage_axis && l->split[a][0])
-            return sk_fail(SK_ECONF,
-                           "layout: the axis '%s' holds stages and cannot split letters too",
-                           l->mesh.name[a]);
-    }
-    if (l->shard_axis >= 0 && l->shard_axis == l->stage_axis)
-        return sk_fail(SK_ECONF, "layout: cannot shard over '%s', which holds stages",
-                       l->mesh.name[l->shard_axis]);
-    SK_TRY(check_replica(l));
-    SK_TRY(check_offload(l));
-    SK_TRY(check_tiles(l));
-    SK_TRY(check_idle(l));
-    SK_TRY(check_codecs(l));
-    SK_TRY(check_copy(l));
-    if (n_ranks > 0 && ranks != n_ranks)
-        return sk_fail(SK_ECONF,
-                       "layout: the mesh has %lld ranks, %d were given; start it with -n %lld or "
-                       "change the sizes of the axes",
-                       (long long)ranks, n_ranks, (long long)ranks);
-    return SK_OK;
-}
-
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
 {
     sk_layout l = {.shard_axis = -1, .stage_axis = -1};
@@ -789,93 +646,8 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
         p += len + (p[len] != 0);
     }
     if (!l.mesh.n) SK_TRY(axis_add(&l.mesh, "dp", 1));
-    if (!*l.schedule) SK_TRY(set_schedule(&l, usual_schedule));
-    SK_TRY(check(&l, n_ranks));
+    if (!*l.schedule) SK_TRY(set_schedule(&l, sk_usual_schedule));
+    SK_TRY(sk_layout_sense(&l, n_ranks));
     *out = l;
     return SK_OK;
-}
-
-/* What lives in one tier, between words; nothing if nothing does. */
-static void print_home(sk_out *o, const sk_layout *l, sk_tier tier, const char *before,
-                       const char *behind)
-{
-    bool any = false;
-    for (int i = 0; i < SK_N_WARES; i++) {
-        if (l->home[i] != tier) continue;
-        sk_out_add(o, "%s %s", any ? "" : before, sk_ware_names[i]);
-        any = true;
-    }
-    if (any) sk_out_add(o, "%s%s", behind, sk_tier_names[tier]);
-}
-
-char *sk_layout_print(sk_arena *a, const sk_layout *l)
-{
-    static const char *const what[] = {"none", "state", "grads", "params"};
-    sk_out o = {.arena = a};
-    sk_out_add(&o, "mesh");
-    for (int i = 0; i < l->mesh.n; i++) sk_out_add(&o, " %s=%d", l->mesh.name[i], l->mesh.size[i]);
-    for (int i = 0; i < l->mesh.n; i++) {
-        if (!l->split[i][0]) continue;
-        sk_out_add(&o, "\nsplit");
-        for (const char *p = l->split[i]; *p; p++) sk_out_add(&o, " %c", *p);
-        sk_out_add(&o, " over %s", l->mesh.name[i]);
-        if (l->by[i]) sk_out_add(&o, " by %s", ways[l->by[i]]);
-    }
-    if (l->shard && l->shard_axis >= 0)
-        sk_out_add(&o, "\nshard %s over %s", what[l->shard], l->mesh.name[l->shard_axis]);
-    if (l->replica) sk_out_add(&o, "\none copy of weights per host");
-    if (l->stage_axis >= 0)
-        sk_out_add(&o, "\nstages over %s schedule %s", l->mesh.name[l->stage_axis], l->schedule);
-    else if (strcmp(l->schedule, usual_schedule)) sk_out_add(&o, "\nschedule %s", l->schedule);
-    if (l->stage_axis >= 0 && l->chunks) sk_out_add(&o, " chunks %d", l->chunks);
-    if (l->stage_axis >= 0 && l->balance) sk_out_add(&o, " balanced");
-    if (l->n_micro) sk_out_add(&o, l->stage_axis >= 0 ? " micro %d" : "\nmicro %d", l->n_micro);
-    if (l->prefetch) sk_out_add(&o, "\ngather weights %d ahead", l->prefetch);
-    if (l->keep) sk_out_add(&o, "\nkeep gathered weights");
-    if (l->overlap > 1) sk_out_add(&o, "\noverlap in %d turns", l->overlap);
-    if (*l->weights_as) sk_out_add(&o, "\nencode weights as %s", l->weights_as);
-    if (*l->grads_as)
-        sk_out_add(&o, "\nencode gradients as %s%s", l->grads_as,
-                   l->feedback ? " with feedback" : "");
-    if (l->copy) sk_out_add(&o, "\nsecond copy of weights over %d ranks", l->copy);
-    if (l->slices > 1) sk_out_add(&o, "\nresults in %d slices", l->slices);
-    if (l->again_blocks) sk_out_add(&o, "\nrecompute %d blocks", l->again_blocks);
-    else if (*l->again) sk_out_add(&o, "\nrecompute %s", l->again);
-    for (int t = SK_HOST; t < SK_N_TIERS; t++) print_home(&o, l, (sk_tier)t, "\noffload", " to ");
-    if (l->tiles > 1) sk_out_add(&o, "\nweights in %d tiles", l->tiles);
-    if (l->partition) sk_out_add(&o, "\nkeep results in pieces");
-    if (l->keep_cheap) sk_out_add(&o, "\nkeep cheap results");
-    if (l->gist) sk_out_add(&o, "\nencode kept results");
-    if (l->gist && l->gist < 100) sk_out_add(&o, " in %d percent", l->gist);
-    if (l->canonical) sk_out_add(&o, "\ncanonical order");
-    sk_out_add(&o, "\n");
-    return o.s;
-}
-
-char *sk_layout_short(sk_arena *a, const sk_layout *l)
-{
-    sk_out o = {.arena = a};
-    for (int i = 0; i < l->mesh.n; i++)
-        if (l->mesh.size[i] > 1)
-            sk_out_add(&o, "%s%s %d", o.n ? " · " : "", l->mesh.name[i], l->mesh.size[i]);
-    if (l->shard) sk_out_add(&o, "%szero %d", o.n ? " · " : "", (int)l->shard);
-    if (l->replica) sk_out_add(&o, " · replica");
-    if (*l->weights_as) sk_out_add(&o, " · weights %s", l->weights_as);
-    if (*l->grads_as)
-        sk_out_add(&o, "%sgrads %s%s", o.n ? " · " : "", l->grads_as,
-                   l->feedback ? " with feedback" : "");
-    if (l->copy > 1) sk_out_add(&o, " · copy over %d", l->copy);
-    if (l->n_micro > 1) sk_out_add(&o, "%smicro %d", o.n ? " · " : "", l->n_micro);
-    if (l->stage_axis >= 0 && l->mesh.size[l->stage_axis] > 1) sk_out_add(&o, " · %s", l->schedule);
-    if (l->slices > 1) sk_out_add(&o, "%sslices %d", o.n ? " · " : "", l->slices);
-    if (l->again_blocks) sk_out_add(&o, "%srecompute %d blocks", o.n ? " · " : "", l->again_blocks);
-    else if (*l->again) sk_out_add(&o, "%srecompute %s", o.n ? " · " : "", l->again);
-    for (int t = SK_HOST; t < SK_N_TIERS; t++)
-        print_home(&o, l, (sk_tier)t, o.n ? " · offload" : "offload", " to ");
-    if (l->tiles > 1) sk_out_add(&o, " · %d tiles", l->tiles);
-    if (l->partition) sk_out_add(&o, " · partition");
-    if (l->keep_cheap) sk_out_add(&o, "%skeep cheap", o.n ? " · " : "");
-    if (l->gist) sk_out_add(&o, "%sgist", o.n ? " · " : "");
-    if (l->gist && l->gist < 100) sk_out_add(&o, " %d %%", l->gist);
-    return o.s ? o.s : sk_strdup(a, "1 rank");
 }
