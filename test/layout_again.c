@@ -31,26 +31,6 @@ enum {
     WAYS = sizeof ways / sizeof *ways
 };
 
-static sk_trial trial(const char *model, const char *layout)
-{
-    sk_trial t = {.model = sk_model_find(model), .layout = layout, .batch = 8, .seq = 12};
-    t.hyper = t.model->usual;
-    t.hyper.hidden_size = 16;
-    t.hyper.num_hidden_layers = 4;
-    t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 2;
-    t.hyper.intermediate_size = 24;
-    t.hyper.vocab_size = 23;
-    t.hyper.input_size = 9;
-    t.hyper.max_position_embeddings = 12;
-    t.hyper.num_local_experts = 4;
-    t.hyper.num_experts_per_tok = 2;
-    t.hyper.dropout = 0.1;
-    t.hyper.tie_word_embeddings = false;
-    t.optim = "adamw";
-    t.steps = 3;
-    return t;
-}
-
 typedef struct cost {
     double flops, forward; /* of a step; of its forward pass through the blocks */
     int64_t acts;
@@ -80,7 +60,7 @@ static void one(const char *model, const char *layout, const char *way, const sk
 {
     char text[160];
     snprintf(text, sizeof text, "%s; recompute %s", layout, way);
-    sk_trial t = trial(model, text);
+    sk_trial t = sk_trial_small(model, text);
     check(!sk_trial_run(&t));
     bool same = t.digest == plain->digest && t.elements == plain->elements;
     for (int s = 0; s < t.steps; s++)
@@ -100,7 +80,7 @@ static void one(const char *model, const char *layout, const char *way, const sk
 
 static void refusals(void)
 {
-    sk_trial t = trial("llama", "pp=2 micro=4 schedule=pb recompute=full");
+    sk_trial t = sk_trial_small("llama", "pp=2 micro=4 schedule=pb recompute=full");
     t.optim = "sgd";
     fails(sk_trial_run(&t), SK_ECONF, "leave out recompute");
 }
@@ -110,7 +90,7 @@ int main(void)
     int runs = 0;
     for (int m = 0; m < MODELS; m++)
         for (int l = 0; l < LAYOUTS; l++) {
-            sk_trial plain = trial(models[m], layouts[l]);
+            sk_trial plain = sk_trial_small(models[m], layouts[l]);
             check(!sk_trial_run(&plain));
             for (int w = 0; w < WAYS; w++, runs++) one(models[m], layouts[l], ways[w], &plain);
         }

@@ -15,17 +15,15 @@
 
 static sk_trial trial(const char *model, const char *layout, sk_dtype type)
 {
-    sk_trial t = {.model = sk_model_find(model), .layout = layout, .batch = 12, .seq = 12};
-    t.hyper = t.model->usual;
+    sk_trial t = sk_trial_small(model, layout);
     t.hyper.hidden_size = 48;
     t.hyper.num_hidden_layers = 3;
-    t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 2;
     t.hyper.intermediate_size = 72;
     t.hyper.vocab_size = 40;
     t.hyper.input_size = 20;
-    t.hyper.max_position_embeddings = 12;
-    t.hyper.num_local_experts = 4;
-    t.hyper.num_experts_per_tok = 2;
+    t.hyper.dropout = 0;
+    t.hyper.tie_word_embeddings = t.model->usual.tie_word_embeddings;
+    t.batch = 12;
     t.dtype = type;
     t.loss_scale = type == SK_F16 ? 256 : 0;
     t.steps = 8;

@@ -60,22 +60,10 @@ enum {
 
 static sk_trial trial(const subject *s, const char *layout)
 {
-    sk_trial t = {.model = sk_model_find(s->model), .layout = layout, .batch = 8, .seq = 12};
-    t.hyper = t.model->usual;
-    t.hyper.hidden_size = 16;
-    t.hyper.num_hidden_layers = 4;
-    t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 2;
-    t.hyper.intermediate_size = 24;
-    t.hyper.vocab_size = 23;
-    t.hyper.input_size = 9;
-    t.hyper.max_position_embeddings = 12;
-    t.hyper.num_local_experts = 4;
-    t.hyper.num_experts_per_tok = 2;
-    t.hyper.dropout = 0.1;
+    sk_trial t = sk_trial_small(s->model, layout);
     t.hyper.tie_word_embeddings = s->tied;
     t.optim = "sgd";
     t.lr = 0.1;
-    t.steps = 3;
     return t;
 }
 

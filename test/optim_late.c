@@ -125,14 +125,8 @@ static void look(const sk_trial *t, const sk_run *run, const sk_program *p, int 
 
 static sk_trial trial(const char *layout, bool late)
 {
-    sk_trial t = {.model = sk_model_find("llama"), .layout = layout, .batch = 8, .seq = 12};
-    t.hyper = t.model->usual;
-    t.hyper.hidden_size = 16;
+    sk_trial t = sk_trial_small("llama", layout);
     t.hyper.num_hidden_layers = 3;
-    t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 2;
-    t.hyper.intermediate_size = 24;
-    t.hyper.vocab_size = 23;
-    t.hyper.max_position_embeddings = 12;
     t.steps = 6;
     t.clip = 1;
     t.late = late;

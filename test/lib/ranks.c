@@ -10,6 +10,25 @@
 #include <stdio.h>
 #include <string.h>
 
+sk_trial sk_trial_small(const char *model, const char *layout)
+{
+    sk_trial t = {.model = sk_model_find(model), .layout = layout, .batch = 8, .seq = 12};
+    t.hyper = t.model->usual;
+    t.hyper.hidden_size = 16;
+    t.hyper.num_hidden_layers = 4;
+    t.hyper.num_attention_heads = t.hyper.num_key_value_heads = 2;
+    t.hyper.intermediate_size = 24;
+    t.hyper.vocab_size = 23;
+    t.hyper.input_size = 9;
+    t.hyper.max_position_embeddings = 12;
+    t.hyper.num_local_experts = 4;
+    t.hyper.num_experts_per_tok = 2;
+    t.hyper.dropout = 0.1;
+    t.hyper.tie_word_embeddings = false;
+    t.steps = 3;
+    return t;
+}
+
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
 {
     sk_layout l;

@@ -50,6 +50,9 @@ typedef struct sk_trial {
     int n_ranks;
 } sk_trial;
 
+/* A model of four blocks, small and with odd sizes, dropout and words that are not tied: three
+ * steps of batches of 8. */
+sk_trial sk_trial_small(const char *model, const char *layout);
 /* A graph with its gradient, in the arena. */
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g);
 /* Programs of all ranks under the trial's layout, verified. */
