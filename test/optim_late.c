@@ -134,11 +134,21 @@ static sk_trial trial(const char *layout, bool late)
     return t;
 }
 
+static void forget(void)
+{
+    for (int r = 0; r < SK_TEST_RANKS; r++)
+        for (int i = 0; i < PARAMS; i++) {
+            free(pasts[r].master[i]);
+            for (int k = 0; k < SK_MAX_STATE; k++) free(pasts[r].state[i][k]);
+        }
+    memset(pasts, 0, sizeof pasts);
+}
+
 static void one(const char *layout, sk_dtype dtype)
 {
     sk_trial t = trial(layout, true), plain = trial(layout, false);
     t.dtype = plain.dtype = dtype;
-    memset(pasts, 0, sizeof pasts);
+    forget();
     check(!sk_trial_run(&t) && !sk_trial_run(&plain));
     int last = t.steps - 1;
     check(t.loss[0] == plain.loss[0]);
@@ -154,7 +164,7 @@ static void one_skipped(const char *layout)
 {
     sk_trial t = trial(layout, true);
     t.poison = 3;
-    memset(pasts, 0, sizeof pasts);
+    forget();
     check(!sk_trial_run(&t));
     check(isnan(t.loss[3]) && isfinite(t.loss[4]) && isfinite(t.loss[5]));
 }
@@ -180,6 +190,7 @@ int main(void)
     fails(sk_trial_run(&t), SK_ECONF, "optimizers of one pass");
     t = trial("pp=2 micro=4 schedule=pipedream offload=state", true);
     fails(sk_trial_run(&t), SK_ECONF, "leave one of the two out");
+    forget();
     printf("late: %d steps looked at, %d checks, %d bad\n", looked, checks, bad);
     return bad > 0;
 }
