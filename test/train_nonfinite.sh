@@ -99,7 +99,7 @@ code=0
 fault='' train hopeless layout="dp=2" optim.name=sgd optim.lr=1e6 optim.clip=0 optim.warmup=0 train.nonfinite=rollback \
     train.steps=60 ckpt.every=1 || code=$?
 [ $code = 79 ] || fail "hopeless: exit code $code: $(tail -3 "$temp/hopeless.out")"
-told hopeless "went back to the checkpoint of step [0-9]* 20 times in a row, and left out 20 batches in all: no more"
+told hopeless "went back to the checkpoint of step [0-9]* 20 times in a row, and left out [0-9]* batches in all: no more"
 
 # Where stages update within a step it cannot be skipped, and the story does not say that weights are as they were.
 for how in "pipedream micro=4" "pipedream micro=1" "pipedream-2bw micro=2"; do
