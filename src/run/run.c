@@ -486,39 +486,44 @@ static sk_status exchange(sk_run *r, const sk_inst *in)
     return st;
 }
 
-static sk_status one(sk_run *r, int pc)
+/* What only moves or changes numbers within the rank; false: it is something else. */
+static bool rearrange(sk_run *r, const sk_inst *in)
 {
-    const sk_inst *in = &r->p->insts.v[pc];
+    sk_view from, to;
     switch (in->act) {
-    case SK_DO_LOAD:
-        return load(r, in);
-    case SK_DO_OP:
-        run_op(r, pc);
-        return SK_OK;
-    case SK_DO_SLICE: {
-        sk_view from = sk_buffer_view(r->p, in->in[0], r->base);
-        sk_view to = sk_buffer_view(r->p, in->out[0], r->base);
-        slice(&from, &to);
-        return SK_OK;
-    }
-    case SK_DO_PASTE: {
-        sk_view from = sk_buffer_view(r->p, in->in[0], r->base);
-        sk_view to = sk_buffer_view(r->p, in->out[0], r->base);
-        paste(&from, &to);
-        return SK_OK;
-    }
+    case SK_DO_SLICE:
+    case SK_DO_PASTE:
+        from = sk_buffer_view(r->p, in->in[0], r->base);
+        to = sk_buffer_view(r->p, in->out[0], r->base);
+        (in->act == SK_DO_SLICE ? slice : paste)(&from, &to);
+        return true;
     case SK_DO_ADD:
         add(r, in);
-        return SK_OK;
+        return true;
     case SK_DO_ZERO:
         memset(sk_run_data(r, in->out[0]), 0, (size_t)r->p->bufs.v[in->out[0]].bytes);
-        return SK_OK;
-    case SK_DO_START:
-    case SK_DO_WAIT:
-    case SK_DO_SEND:
-    case SK_DO_RECV:
-    case SK_DO_SENT:
-        return exchange(r, in);
+        return true;
+    case SK_DO_PACK:
+        r->full |= !sk_pack(r->team, pack_of(r, in->in[0], in->out[0], in->count));
+        return true;
+    case SK_DO_UNPACK:
+        sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->count));
+        return true;
+    case SK_DO_ENCODE:
+        sk_run_encode(r->p, in, r->base, (float)r->loss_scale, r->team);
+        return true;
+    case SK_DO_DECODE:
+        sk_run_decode(r->p, in, r->base, r->team);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The end of a step: run/optimize.c. */
+static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
+{
+    switch (in->act) {
     case SK_DO_STATS:
         sk_do_stats(r, in);
         return SK_OK;
@@ -542,27 +547,34 @@ static sk_status one(sk_run *r, int pc)
     case SK_DO_SQUARES:
         sk_do_squares(r, in);
         return SK_OK;
+    default:
+        return sk_fail(SK_EBUG, "instruction %d has no meaning", pc);
+    }
+}
+
+static sk_status one(sk_run *r, int pc)
+{
+    const sk_inst *in = &r->p->insts.v[pc];
+    switch (in->act) {
+    case SK_DO_LOAD:
+        return load(r, in);
+    case SK_DO_OP:
+        run_op(r, pc);
+        return SK_OK;
+    case SK_DO_START:
+    case SK_DO_WAIT:
+    case SK_DO_SEND:
+    case SK_DO_RECV:
+    case SK_DO_SENT:
+        return exchange(r, in);
     case SK_DO_COPY:
         sk_aside_begin(r->copier, in->copy, copy, sk_deed_of(r, in));
         return SK_OK;
     case SK_DO_COPIED:
         return end_copy(r, in);
-    case SK_DO_PACK:
-        r->full |= !sk_pack(r->team, pack_of(r, in->in[0], in->out[0], in->count));
-        return SK_OK;
-    case SK_DO_UNPACK:
-        sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->count));
-        return SK_OK;
-    case SK_DO_ENCODE:
-        sk_run_encode(r->p, in, r->base, (float)r->loss_scale, r->team);
-        return SK_OK;
-    case SK_DO_DECODE:
-        sk_run_decode(r->p, in, r->base, r->team);
-        return SK_OK;
-    case SK_N_ACTS:
-        break;
+    default:
+        return rearrange(r, in) ? SK_OK : optimize(r, in, pc);
     }
-    return sk_fail(SK_EBUG, "instruction %d has no meaning", pc);
 }
 
 /* A note in the flight ring: what a stuck or dead rank was doing. */
