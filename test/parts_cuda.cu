@@ -1,14 +1,14 @@
 /* Every op that has a GPU half, CPU against GPU: the op's own samples, widths around the places
- * where kernels change their ways, an empty piece and one large shape; in f32 and bf16, aligned
- * and one element off, adding to what is there where the op can.
+ * where kernels change their ways, an empty piece and one large shape; in f32, bf16 and f16,
+ * aligned and one element off, adding to what is there where the op can.
  *
  * All operands of a case lie in one pool.  It is written from an image on the host, which is NaN
  * wherever there is no operand, and read back whole after the launch: an element left out is NaN,
  * and a byte changed outside the results is a kernel that went astray.  Every case runs twice and
- * must give the same bits.  The CPU computes in f32, in bf16 cases from the operands as rounded to
- * bf16.  Differences are |gpu - cpu| / (1 + |cpu|), at most 1e-5; from that of a bf16 result its
- * own rounding, half a unit in the last place, is taken off first.  GB/s count each operand read
- * once and each result written once, over the median time of the launches between two events;
+ * must give the same bits.  The CPU computes in f32, in narrow cases from the operands as
+ * rounded.  Differences are |gpu - cpu| / (1 + |cpu|), at most 1e-5; from that of a narrow result
+ * its own rounding, half a unit in the last place, is taken off first.  GB/s count each operand
+ * read once and each result written once, over the median time of the launches between two events;
  * compare with the line "copy".  The only argument is a seed. */
 #include "base/rng.h"
 #include "base/text.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GAP = 256, N_WARM = 5, N_TIMED = 51 };
+enum { GAP = 256, N_WARM = 5, N_TIMED = 51, STEP = 5, MORE_ROOM = 512 << 20 };
 
 static uint64_t seed = 1;
 static int n_checks, n_bad;
@@ -30,6 +30,7 @@ typedef struct gpu {
     sk_device *d;
     sk_stream *s;
     sk_event *from, *to;
+    sk_launch l;
 } gpu;
 
 /* What a case looks like; the shape itself is in the graph. */
@@ -120,7 +121,7 @@ static void lay_out(const trial *t, const variant *v, side *p)
     const sk_node *y = t->y;
     sk_args *a = &p->cpu;
     a->n_in = y->n_in, a->n_out = y->n_out, a->dims = y->dims;
-    a->seed = 11, a->stream = 5, a->add = v->add, a->of = 1;
+    a->seed = 11, a->stream = STEP, a->add = v->add, a->of = 1;
     memcpy(a->attr, y->attr, sizeof a->attr);
     for (int i = 0; i < y->n_in + y->n_out; i++) {
         int o = i - y->n_in;
@@ -158,7 +159,7 @@ static void fill(const sk_view *v, const char *text, bool positive, uint64_t str
 /* The same values in f32, for the CPU, in memory of their own. */
 static void widen(trial *t, sk_view *v)
 {
-    sk_dtype from = v->type, to = from == SK_BF16 ? SK_F32 : from;
+    sk_dtype from = v->type, to = from == SK_BF16 || from == SK_F16 ? SK_F32 : from;
     void *data = sk_alloc(&t->arena, (size_t)sk_count(v) * sk_dtype_size(to) + 1);
     sk_convert(data, to, v->data, from, sk_count(v));
     v->data = data;
@@ -187,8 +188,9 @@ static void prepare(trial *t, const variant *v, side *p, char *base)
 
 static sk_status once(const gpu *g, const trial *t, const side *p, char *base, char *back)
 {
+    if (t->kernel->prepare) SK_TRY(t->kernel->prepare(&p->gpu, &g->l));
     SK_TRY(sk_device_copy(g->d, base, p->image, p->bytes, g->s));
-    SK_TRY(t->kernel->launch(&p->gpu, g->s));
+    SK_TRY(t->kernel->launch(&p->gpu, &g->l));
     SK_TRY(sk_device_copy(g->d, back, base, p->bytes, g->s));
     SK_TRY(sk_stream_sync(g->d, g->s));
     return SK_OK;
@@ -202,7 +204,7 @@ static double compare(const side *p)
     for (int o = 0; o < p->cpu.n_out; o++) {
         const sk_view *want = &p->cpu.out[o], *have = &p->gpu.out[o];
         size_t at = p->at[p->cpu.n_in + o];
-        double half = have->type == SK_BF16 ? 0x1p-8 : 0;
+        double half = have->type == SK_BF16 ? 0x1p-8 : have->type == SK_F16 ? 0x1p-11 : 0;
         int64_t n = sk_count(want);
         for (int64_t i = 0; i < n; i++) {
             double x = value(have, p->back + at, i), y = value(want, want->data, i);
@@ -227,7 +229,7 @@ static sk_status median(const gpu *g, const sk_kernel *k, const sk_args *a, char
     double seconds[N_TIMED];
     for (int i = -N_WARM; i < N_TIMED; i++) {
         SK_TRY(sk_event_record(g->d, g->from, g->s));
-        if (k) SK_TRY(k->launch(a, g->s));
+        if (k) SK_TRY(k->launch(a, &g->l));
         else SK_TRY(sk_device_copy(g->d, to, from, n, g->s));
         SK_TRY(sk_event_record(g->d, g->to, g->s));
         SK_TRY(sk_stream_sync(g->d, g->s));
@@ -284,13 +286,13 @@ static char cuttable(const trial *t)
 static sk_status shape(const gpu *g, const sk_kernel *k, const sk_op *op, const sk_sample *s,
                        const int64_t *wanted, bool timed)
 {
-    static const sk_dtype types[] = {SK_F32, SK_BF16};
-    double worst[2] = {0, 0}, speed[2] = {0, 0};
+    static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
+    double worst[3] = {0}, speed[3] = {0};
     trial t;
     if (!build(&t, k, op, s, wanted))
         return sk_fail(SK_EBUG, "%s: the sample cannot be built: %s", op->name, t.g.story);
     unsigned adds = op->flags & SK_OP_ADDS ? (1u << t.y->n_out) - 1 : 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         variant v = {types[i], 0, 0, 0, timed};
         SK_TRY(one(g, &t, &v, &worst[i], &speed[i]));
         v.timed = false;
@@ -301,8 +303,8 @@ static sk_status shape(const gpu *g, const sk_kernel *k, const sk_op *op, const 
         v.empty = cuttable(&t);
         if (v.empty) SK_TRY(one(g, &t, &v, &worst[i], NULL));
     }
-    printf("%-12s %-32s %9.1e %9.1e", op->name, t.shape, worst[0], worst[1]);
-    if (timed) printf(" %8.0f %8.0f", speed[0], speed[1]);
+    printf("%-17s %-32s %9.1e %9.1e %9.1e", op->name, t.shape, worst[0], worst[1], worst[2]);
+    if (timed) printf(" %8.0f %8.0f %8.0f", speed[0], speed[1], speed[2]);
     printf("\n");
     fflush(stdout);
     sk_arena_end(&t.arena);
@@ -354,7 +356,8 @@ static sk_status copies(const gpu *g)
     n_checks++;
     if (memcmp(out, in, n)) n_bad++, printf("a copy there and back came back changed\n");
     SK_TRY(median(g, NULL, NULL, (char *)base + n, (const char *)base, n, &seconds));
-    printf("%-12s %-32s %9s %9s %8.0f\n", "copy", "256 MiB", "", "", 2e-9 * (double)n / seconds);
+    printf("%-17s %-32s %9s %9s %9s %8.0f\n", "copy", "256 MiB", "", "", "",
+           2e-9 * (double)n / seconds);
     sk_pool_close(g->d, base);
     sk_arena_end(&a);
     return SK_OK;
@@ -373,8 +376,20 @@ static void refusals(const gpu *g)
         a.n_in = 1;
         a.in[0].type = SK_U8;
         n_checks++;
-        if (!(*k)->launch(&a, g->s)) n_bad++, printf("%s took u8\n", (*k)->op);
+        if (!(*k)->launch(&a, &g->l)) n_bad++, printf("%s took u8\n", (*k)->op);
     }
+}
+
+static sk_status open_launch(gpu *g)
+{
+    static const uint64_t step = STEP;
+    void *base;
+    g->l.stream = g->s;
+    g->l.room_bytes = (size_t)SK_ROOM + MORE_ROOM;
+    SK_TRY(sk_pool_open(g->d, g->l.room_bytes + GAP, &base));
+    g->l.room = (char *)base + GAP;
+    g->l.step = (const uint64_t *)base;
+    return sk_device_copy(g->d, base, &step, sizeof step, g->s);
 }
 
 static sk_status all(gpu *g)
@@ -385,10 +400,11 @@ static sk_status all(gpu *g)
     SK_TRY(sk_stream_open(g->d, &g->s));
     SK_TRY(sk_event_open(g->d, &g->from));
     SK_TRY(sk_event_open(g->d, &g->to));
+    SK_TRY(open_launch(g));
     printf("%s: %s, %s, %s available; seed %llu\n", sk_device_name(g->d), f.model,
            sk_bytes(&a, f.bytes), sk_bytes(&a, f.available), (unsigned long long)seed);
-    printf("%-12s %-32s %9s %9s %8s %8s\n", "op", "sample", "f32 diff", "bf16 diff", "f32 GB/s",
-           "bf16");
+    printf("%-17s %-32s %9s %9s %9s %8s %8s %8s\n", "op", "sample", "f32 diff", "bf16 diff",
+           "f16 diff", "f32 GB/s", "bf16", "f16");
     sk_arena_end(&a);
     refusals(g);
     SK_TRY(copies(g));

@@ -3,8 +3,9 @@
 # parts.sh OUT --kinds FILE...   the table of all kinds: sk_kinds[]
 #
 # A part is parts/KIND/NAME.c and defines `const sk_KIND sk_KIND_NAME`; tables are
-# in the order of names and end with NULL.  The kind `kernel` has no folder: its files
-# are parts/op/NAME.cu, the GPU halves of ops.  A symbol that does not match its file
+# in the order of names and end with NULL.  GPU halves have no folder of their own: those of ops,
+# parts/op/NAME.cu, are of the kind `kernel`, those of another KIND of the kind `KIND_kernel`;
+# where a folder has only .cu files, they are its parts.  A symbol that does not match its file
 # fails at link time: that is the point.  The header of a kind is the one in src/
 # that declares its table, so a new kind needs no line here either.  OUT is
 # rewritten only when its text changes.  Run from the root of the repository.
@@ -16,10 +17,13 @@ shift 2
 # The header that declares the array $1, as an #include line; empty if none does.
 header() { grep -lF "$1[]" src/*/*.h 2>/dev/null | head -n 1 | sed 's|^src/\(.*\)|#include "\1"|'; }
 
-symbol() { # parts/op/add.c -> sk_op_add, parts/op/add.cu -> sk_kernel_add
+symbol() { # parts/op/add.c -> sk_op_add, parts/op/add.cu -> sk_kernel_add, parts/optim/sgd.cu -> sk_optim_kernel_sgd
     s=${1#parts/}
     k=${s%%/*}
-    case $s in *.cu) k=kernel ;; esac
+    case $s in
+    op/*.cu) k=kernel ;;
+    *.cu) ! ls "parts/$k"/*.c >/dev/null 2>&1 || k=${k}_kernel ;;
+    esac
     s=${s##*/}
     echo "sk_${k}_${s%.*}"
 }

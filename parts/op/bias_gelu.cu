@@ -60,11 +60,10 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
     return sk_cuda_packs(a, v->size[v->n - 1]) ? start<T, sk_pack<T>()>(a, s) : start<T, 1>(a, s);
 }
 
-static sk_status launch(const sk_args *a, void *stream)
+static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    cudaStream_t s = (cudaStream_t)stream;
     SK_TRY(sk_cuda_types("bias_gelu", a, 0));
-    return a->in[0].type == SK_BF16 ? run<__nv_bfloat16>(a, s) : run<float>(a, s);
+    return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
 }
 
 extern "C" const sk_kernel sk_kernel_bias_gelu = {"bias_gelu", launch};

@@ -97,11 +97,10 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
     return wide ? start<T, 1, MANY>(a, s) : start<T, 1, 1>(a, s);
 }
 
-static sk_status launch(const sk_args *a, void *stream)
+static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    cudaStream_t s = (cudaStream_t)stream;
     SK_TRY(sk_cuda_types("layernorm", a, 6));
-    return a->in[0].type == SK_BF16 ? run<__nv_bfloat16>(a, s) : run<float>(a, s);
+    return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
 }
 
 extern "C" const sk_kernel sk_kernel_layernorm = {"layernorm", launch};

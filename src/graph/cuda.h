@@ -1,19 +1,59 @@
 /* cuda.h - what GPU halves of ops share; only parts/op/NAME.cu include it.
  *
- * Kernels compute in float and are templates over the storage type T, float or __nv_bfloat16, and
- * over V, the elements that one access moves: sk_pack<T>() of them (16 bytes, the widest access a
- * thread has) where everything is aligned, else 1.
+ * Kernels compute in float and are templates over the storage type T (float, __nv_bfloat16,
+ * __half) and over V, the elements that one access moves: sk_pack<T>() of them (16 bytes, the
+ * widest access a thread has) where everything is aligned, else 1.
  *
- *     sk_status run(const sk_args *a, cudaStream_t s);             one for each T
+ *     template <typename T> sk_status run(const sk_args *a, cudaStream_t s);
  *     SK_TRY(sk_cuda_types("relu", a, 0));                         what was not meant is refused
- *     return a->in[0].type == SK_BF16 ? run<__nv_bfloat16>(a, s) : run<float>(a, s); */
+ *     return SK_FLOAT(a->in[0].type, run<T>(a, s));
+ *
+ * Small operands (a number a row, say) may be of any type: sk_any reads and writes them. */
 #ifndef SK_GRAPH_CUDA_H
 #define SK_GRAPH_CUDA_H
 
 #include "graph/kernel.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
+
+/* `call`, in which T is the C type that stands for the storage type. */
+#define SK_FLOAT(type, ...)          \
+    ([&]() {                         \
+        if ((type) == SK_BF16) {     \
+            using T = __nv_bfloat16; \
+            return __VA_ARGS__;      \
+        }                            \
+        if ((type) == SK_F16) {      \
+            using T = __half;        \
+            return __VA_ARGS__;      \
+        }                            \
+        using T = float;             \
+        return __VA_ARGS__;          \
+    }())
+
+/* Elements of an operand whose type is known when the kernel runs: for what is read once a row. */
+typedef struct sk_any {
+    void *data;
+    sk_dtype type;
+} sk_any;
+
+static inline sk_any sk_any_of(const sk_view *v) { return sk_any{v->data, v->type}; }
+
+static __device__ inline float sk_get(sk_any x, int64_t i)
+{
+    if (x.type == SK_BF16) return (float)((const __nv_bfloat16 *)x.data)[i];
+    if (x.type == SK_F16) return (float)((const __half *)x.data)[i];
+    return ((const float *)x.data)[i];
+}
+
+static __device__ inline void sk_put(sk_any x, int64_t i, float v)
+{
+    if (x.type == SK_BF16) ((__nv_bfloat16 *)x.data)[i] = (__nv_bfloat16)v;
+    else if (x.type == SK_F16) ((__half *)x.data)[i] = (__half)v;
+    else ((float *)x.data)[i] = v;
+}
 
 template <typename T> constexpr int sk_pack() { return 16 / (int)sizeof(T); }
 
@@ -44,12 +84,12 @@ static inline bool sk_cuda_packs(const sk_args *a, int64_t n)
     return !(bits % 16) && !((size_t)n * sk_dtype_size(a->in[0].type) % 16);
 }
 
-/* All operands must be f32, or all bf16; outputs whose bit is in `stats` f32 in any case. */
+/* All operands must be of one float type; outputs whose bit is in `stats` f32 in any case. */
 static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned stats)
 {
     sk_dtype type = a->in[0].type;
-    if (type != SK_F32 && type != SK_BF16)
-        return sk_fail(SK_ECONF, "%s: operand 0 is %s, the CUDA kernel knows f32 and bf16", op,
+    if (type != SK_F32 && type != SK_BF16 && type != SK_F16)
+        return sk_fail(SK_ECONF, "%s: operand 0 is %s, the CUDA kernel knows f32, bf16 and f16", op,
                        sk_dtype_name(type));
     for (int i = 0; i < a->n_in + a->n_out; i++) {
         int o = i - a->n_in;

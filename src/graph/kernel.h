@@ -1,16 +1,24 @@
 /* kernel.h - the GPU half of an op.
  *
- * parts/op/NAME.c is complete alone and is the truth; parts/op/NAME.cu beside it, if there is one,
- * defines
+ * parts/op/NAME.c is complete alone and is the truth; parts/op/NAME.cu beside it defines
  *
  *     extern "C" const sk_kernel sk_kernel_NAME = {"NAME", launch};
  *
  * and the build makes the table from the files.  launch() sees the same sk_args as the CPU half,
- * with two differences: the data of the views are addresses on the device, and one call does the
- * whole piece, so that `part` and `of` mean nothing.  It puts its work into the stream, a
- * cudaStream_t, and returns; it neither waits nor allocates.  It refuses with a sentence what it
- * does not know, such as a storage type, and takes every shape that the CPU half takes, empty ones
- * too.  It gives the same bits whenever it is given the same arguments: no atomics.
+ * with these differences: the data of the views are addresses on the device; one call does the
+ * whole piece, so that `part`, `of` and `scratch` mean nothing; and the step, for who draws random
+ * numbers, is read on the device from l->step and not from `stream`, because what was launched
+ * once is recorded and played again in other steps.
+ *
+ * It puts its work into l->stream and returns; it neither waits nor allocates.  It refuses with a
+ * sentence what it does not know, such as canonical order, and takes f32, bf16 and f16 and every
+ * shape that the CPU half takes, empty ones too.  It gives the same bits whenever it is given the
+ * same arguments: no atomics in sums.  Scratch is l->room, SK_ROOM bytes and what op->room asked
+ * for beyond them; what is left there by one launch is gone in the next.
+ *
+ * prepare(), if there is one, is called for every launch before the first step, with nothing of
+ * value in any buffer: there algorithms are searched and handles are made, which must not happen
+ * while launches are recorded.
  *
  * test/parts_cuda.cu takes every pair through the op's samples and more shapes, one half against
  * the other; a kernel needs no test of its own. */
@@ -23,9 +31,19 @@
 extern "C" {
 #endif
 
+enum { SK_ROOM = 64 << 20 }; /* bytes of scratch that every launch may count on */
+
+typedef struct sk_launch {
+    void *stream;         /* a cudaStream_t */
+    char *room;           /* on the device, aligned to 256 bytes */
+    size_t room_bytes;    /* SK_ROOM, and the most that an op of the program asked for */
+    const uint64_t *step; /* on the device */
+} sk_launch;
+
 typedef struct sk_kernel {
     const char *op;
-    sk_status (*launch)(const sk_args *a, void *stream);
+    sk_status (*launch)(const sk_args *a, const sk_launch *l);
+    sk_status (*prepare)(const sk_args *a, const sk_launch *l); /* or NULL */
 } sk_kernel;
 
 extern const sk_kernel *const sk_kernel_parts[]; /* every parts/op/NAME.cu; NULL ends it */

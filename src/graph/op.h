@@ -121,6 +121,7 @@ typedef struct sk_op {
     void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
     double (*flops)(const sk_args *a);   /* of the whole piece; NULL: one per element of output 0 */
     size_t (*scratch)(const sk_args *a); /* bytes per thread; NULL: none */
+    size_t (*room)(const sk_args *a);    /* bytes of a GPU beyond SK_ROOM (kernel.h); NULL: none */
     void (*cpu)(const sk_args *a);
     const sk_sample *samples; /* a sample without inputs ends the list */
 } sk_op;
