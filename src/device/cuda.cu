@@ -51,6 +51,14 @@ static sk_status cuda_open(sk_device *d)
     return SK_OK;
 }
 
+static int cuda_count(void)
+{
+    int n = 0;
+    if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
+    (void)cudaGetLastError();
+    return 0;
+}
+
 static sk_status cuda_look(sk_device *d, sk_device_facts *out)
 {
     cudaDeviceProp p;
@@ -259,5 +267,5 @@ const sk_device_kind sk_device_cuda = {
     cuda_copy,        cuda_stream_open,  cuda_stream_close, cuda_stream_sync,   cuda_event_open,
     cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
     cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
-    cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,
+    cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
 };

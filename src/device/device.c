@@ -43,6 +43,14 @@ static sk_status parse(const char *name, const sk_device_kind **kind, int *index
     return no_kind(name, word);
 }
 
+int sk_device_count(const char *kind)
+{
+    for (int k = 0; k < N_KINDS; k++)
+        if (kinds[k] && !strcmp(kinds[k]->name, kind))
+            return kinds[k]->count ? kinds[k]->count() : 1;
+    return 0;
+}
+
 sk_status sk_device_open(const char *name, sk_device **out)
 {
     const sk_device_kind *kind = NULL;

@@ -51,6 +51,8 @@ typedef struct sk_device_facts {
 
 sk_status sk_device_open(const char *name, sk_device **out);
 void sk_device_close(sk_device *d); /* NULL is fine */
+/* How many of a kind ("cuda") this host has; 0 if there is none, or no such kind. */
+int sk_device_count(const char *kind);
 const char *sk_device_name(const sk_device *d);
 sk_status sk_device_look(sk_device *d, sk_device_facts *out);
 
@@ -115,6 +117,7 @@ typedef struct sk_device_kind {
     sk_status (*tape_end)(sk_device *d, sk_stream *s, sk_tape **out);
     sk_status (*tape_play)(sk_device *d, sk_tape *t, sk_stream *s);
     void (*tape_close)(sk_device *d, sk_tape *t);
+    int (*count)(void); /* of this kind on the host; NULL: one */
 } sk_device_kind;
 
 typedef struct sk_pool {

@@ -226,8 +226,7 @@ static sk_status fixed_spans(const sk_program *p, sk_arena *a, spans *s)
     }
     for (int i = 0; i < p->calls.n; i++)
         add_span(a, s, p->calls.v[i].table_at, table_bytes(&p->calls.v[i]), "table of a call");
-    add_span(a, s, p->kind_at[SK_SCRATCH], p->stage_bytes + p->scratch_per_thread * p->threads,
-             "scratch");
+    add_span(a, s, p->kind_at[SK_SCRATCH], sk_scratch_bytes(p), "scratch");
     add_span(a, s, p->kind_at[SK_HOSTED], p->bounce_bytes, "the way to the file");
     if (s->n) qsort(s->v, (size_t)s->n, sizeof *s->v, by_place);
     for (int i = 1; i < s->n; i++)

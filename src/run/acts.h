@@ -22,16 +22,22 @@ typedef struct sk_pulse {
     uint64_t step;   /* what kernels draw random numbers by: sk_launch.step points here */
     int64_t updates; /* of the optimizer before this step */
     double lr, loss_scale;
+    int32_t full;                          /* by PACK: something found no room; the host writes 0 */
     double loss, tokens, aux, drops, norm; /* by CLIP, as in sk_step_out; norm is grad_norm */
     float scale; /* for gradients: mean, clipped, without the loss scale */
     int32_t finite, again;
     int32_t skip; /* no update is to be made */
 } sk_pulse;
 
+/* Pieces of all sizes are gone through in chunks, one block of threads each. */
+enum { SK_CHUNK = 16384 };
+static inline int64_t sk_update_chunks(int64_t n) { return (n + SK_CHUNK - 1) / SK_CHUNK; }
+
 /* One gradient, as STATS sees it. */
 typedef struct sk_norm_piece {
     const void *data;
     int64_t n;
+    int64_t chunk; /* its first one */
     sk_dtype type;
     bool counts; /* in the norm; if not, it is only looked at for what is not finite */
 } sk_norm_piece;
@@ -39,11 +45,12 @@ typedef struct sk_norm_piece {
 typedef struct sk_stats_job {
     const sk_norm_piece *pieces; /* on the device */
     int n_pieces;
-    int64_t most;                /* elements of the largest */
+    int64_t chunks;              /* of all pieces */
     double *out;                 /* on the device: norm squared, then n_sums sums */
     int64_t out_n;               /* numbers there; those that nobody fills become 0 */
     const float *sum[SK_N_SUMS]; /* on the device, scalars; NULL: not counted here */
     int n_sums;
+    const int32_t *full; /* on the device: not 0 makes the norm infinite; or NULL */
 } sk_stats_job;
 
 typedef struct sk_clip_job {
@@ -59,7 +66,8 @@ typedef struct sk_clip_job {
 /* One piece of a parameter in one pass of an optimizer, in a table on the device. */
 typedef struct sk_update {
     int64_t n;
-    float *param; /* the master, or the weights where they are f32 */
+    int64_t chunk; /* its first one */
+    float *param;  /* the master, or the weights where they are f32 */
     const void *grad;
     void *state[SK_MAX_STATE];
     void *narrow; /* the weights where a master is kept: written by the last pass; or NULL */
@@ -79,7 +87,7 @@ typedef struct sk_update {
 typedef struct sk_update_job {
     const sk_update *pieces; /* on the device */
     int n_pieces;
-    int64_t most;                                /* elements of the largest */
+    int64_t chunks; /* of all pieces */
     sk_dtype grad_type, state_type, narrow_type; /* of all pieces; narrow SK_F32: there are none */
     bool sums;                                   /* this pass leaves sums in pieces[i].after */
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */
