@@ -7,6 +7,7 @@
 #include "graph/kernel.h"
 #include "run/acts.h"
 #include "run/batch.h"
+#include "run/fuse.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,6 +27,8 @@ struct sk_gpu {
     const sk_acts *acts;
     const sk_optim_kernel *optim;
     const sk_kernel **kernels; /* by instruction: of ops */
+    sk_fused **fused;          /* by instruction: where a launch is for several */
+    bool *gone;                /* by instruction: it is part of one */
     char *stage;               /* pinned: the batches of a section */
     int64_t *stage_at;         /* by instruction: of loads */
     sk_update_job *updates;    /* by instruction: of the first UPDATE of several; else no pieces */
@@ -306,14 +309,25 @@ _Static_assert(sizeof(sk_pulse) <= SK_PULSE_BYTES && sizeof(sk_update) <= SK_UPD
                    sizeof(sk_norm_piece) <= SK_NORM_BYTES,
                "the plan keeps room for these");
 
+static sk_status prepare_one(sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    const sk_fused *f = g->fused[pc];
+    const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
+    if (f && f->by->prepare) return f->by->prepare(f->args, f->n, &g->launch);
+    return k && k->prepare ? k->prepare(&r->args[pc], &g->launch) : SK_OK;
+}
+
 sk_status sk_gpu_prepare(sk_run *r)
 {
     sk_gpu *g = r->gpu;
     sk_arena *a = r->p->arena;
     SK_TRY(write_tables(a, r));
-    for (int pc = 0; pc < r->p->insts.n; pc++)
-        if (g->kernels[pc] && g->kernels[pc]->prepare)
-            SK_TRY(g->kernels[pc]->prepare(&r->args[pc], &g->launch));
+    g->fused = sk_many(a, sk_fused *, r->p->insts.n);
+    g->gone = sk_many(a, bool, r->p->insts.n);
+    sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
+    sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
+    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(prepare_one(r, pc));
     return sk_device_zero(g->d, g->base, (size_t)(r->p->kind_at[SK_SCRATCH]), g->compute);
 }
 
@@ -388,6 +402,9 @@ static sk_status issue(sk_run *r, int pc)
         return load(r, in, pc);
     case SK_DO_OP:
         r->args[pc].validation = r->validation;
+        if (g->fused[pc])
+            return g->fused[pc]->by->launch(g->fused[pc]->args, g->fused[pc]->n, &g->launch);
+        if (g->gone[pc]) return SK_OK;
         return g->kernels[pc]->launch(&r->args[pc], &g->launch);
     case SK_DO_STATS:
         return stats(r, in);

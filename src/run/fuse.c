@@ -1,0 +1,172 @@
+/* fuse.c - which instructions a GPU does in one launch, and the proof that they may. */
+#include "run/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The table is in skein_cuda; where that is not linked, its address is NULL. */
+#pragma weak sk_fuse_parts
+
+/* --- who reads what --- */
+
+static void count_reads(const sk_program *p, int from, int to, int *reads, int *reader)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        for (int i = 0; i < SK_MAX_IN; i++)
+            if (in->in[i] >= 0 && !reads[in->in[i]]++) reader[in->in[i]] = pc;
+        for (int o = 0; o < SK_MAX_OUT; o++) /* what is added to is read, as long as it lives */
+            if (in->out[o] >= 0 && in->add >> o & 1) reads[in->out[o]] += 2;
+    }
+    for (int i = 0; i < p->calls.n; i++)
+        for (int k = 0; k < p->calls.v[i].n_segs; k++) {
+            reads[p->calls.v[i].segs[k].src] += 2;
+            reads[p->calls.v[i].segs[k].dst] += 2;
+        }
+    for (int i = 0; i < p->bufs.n; i++) /* a part is read as the whole, and the other way round */
+        if (p->bufs.v[i].within >= 0) reads[i] += 2, reads[p->bufs.v[i].within] += 2;
+}
+
+bool sk_fuse_is(const sk_fuse_site *s, int pc, const char *op)
+{
+    if (pc < s->from || pc >= s->to || s->taken[pc]) return false;
+    const sk_inst *in = &s->p->insts.v[pc];
+    return in->act == SK_DO_OP && !strcmp(in->node->op->name, op);
+}
+
+int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op)
+{
+    int buf = s->p->insts.v[pc].out[out];
+    if (buf < 0 || s->p->bufs.v[buf].keep || s->reads[buf] != 1) return -1;
+    int at = s->reader[buf];
+    return at > pc && sk_fuse_is(s, at, op) ? at : -1;
+}
+
+int sk_fuse_next(const sk_fuse_site *s, int pc, const char *op, int in, int buf, int within)
+{
+    for (int i = pc + 1; i < s->to && i <= pc + within; i++)
+        if (sk_fuse_is(s, i, op) && s->p->insts.v[i].in[in] == buf) return i;
+    return -1;
+}
+
+/* --- the proof --- */
+
+static bool meet(const sk_program *p, int a, int b)
+{
+    const sk_buffer *x = &p->bufs.v[a], *y = &p->bufs.v[b];
+    return x->tier == y->tier && x->offset < y->offset + y->bytes &&
+           y->offset < x->offset + x->bytes && x->bytes && y->bytes;
+}
+
+/* Does one of the buffers in `a` lie where one of `b` does? */
+static bool any_meet(const sk_program *p, const int *a, int n_a, const int *b, int n_b)
+{
+    for (int i = 0; i < n_a && a[i] >= 0; i++)
+        for (int k = 0; k < n_b && b[k] >= 0; k++)
+            if (meet(p, a[i], b[k])) return true;
+    return false;
+}
+
+/* What stands between: ops and what fills or moves buffers, which say all that they touch. */
+static bool plain(const sk_inst *in)
+{
+    return in->act == SK_DO_OP || in->act == SK_DO_LOAD || in->act == SK_DO_SLICE ||
+           in->act == SK_DO_PASTE || in->act == SK_DO_ADD || in->act == SK_DO_ZERO;
+}
+
+/* May `late` be done only after `between`? */
+static bool may_wait(const sk_program *p, const sk_inst *late, const sk_inst *between)
+{
+    return plain(between) && !any_meet(p, late->in, SK_MAX_IN, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->out, SK_MAX_OUT, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->out, SK_MAX_OUT, between->in, SK_MAX_IN);
+}
+
+static bool has(const int *v, int n, int x)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i] == x) return true;
+    return false;
+}
+
+/* Where a later one writes an earlier one must not read any more; its own operand it may. */
+static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then)
+{
+    for (int o = 0; o < SK_MAX_OUT && then->out[o] >= 0; o++)
+        for (int i = 0; i < SK_MAX_IN && first->in[i] >= 0; i++)
+            if (meet(p, then->out[o], first->in[i]) && !has(then->in, SK_MAX_IN, first->in[i]))
+                return false;
+    return true;
+}
+
+static bool proved(const sk_fuse_site *s, const int *pcs, int n)
+{
+    const sk_inst *v = s->p->insts.v;
+    for (int i = 0; i < n; i++) {
+        if (pcs[i] < s->from || pcs[i] >= s->to || s->taken[pcs[i]]) return false;
+        if (i && pcs[i] <= pcs[i - 1]) return false;
+        for (int k = i + 1; k < n; k++)
+            if (!apart(s->p, &v[pcs[i]], &v[pcs[k]])) return false;
+        for (int pc = pcs[i] + 1; pc < pcs[n - 1]; pc++)
+            if (!has(pcs, n, pc) && !may_wait(s->p, &v[pcs[i]], &v[pc])) return false;
+    }
+    return true;
+}
+
+/* --- the plan --- */
+
+static bool wanted(const char *name)
+{
+    const char *only = getenv("SKEIN_FUSE");
+    size_t n = strlen(name);
+    if (!only || !*only) return true;
+    for (const char *at = only; (at = strstr(at, name)); at += n)
+        if ((at == only || at[-1] == ',') && (!at[n] || at[n] == ',')) return true;
+    return false;
+}
+
+static sk_fused *join(sk_arena *a, const sk_fuse *by, sk_fuse_site *s, const int *pcs, int n,
+                      bool *gone)
+{
+    sk_fused *f = sk_new(a, sk_fused);
+    *f = (sk_fused){.by = by, .n = n};
+    for (int i = 0; i < n; i++) {
+        f->pcs[i] = pcs[i];
+        f->args[i] = &s->args[pcs[i]];
+        gone[pcs[i]] = true;
+    }
+    if (by->settle) by->settle(s, pcs, n);
+    return f;
+}
+
+/* The longest that can be proved, of all that the parts propose. */
+static void try_at(sk_arena *a, sk_fuse_site *s, int pc, sk_fused **fused, bool *gone)
+{
+    int best[SK_MOST_FUSED], n = 0, pcs[SK_MOST_FUSED];
+    const sk_fuse *by = NULL;
+    for (const sk_fuse *const *part = sk_fuse_parts; *part; part++) {
+        int m = wanted((*part)->name) ? (*part)->match(s, pc, pcs) : 0;
+        if (m <= n || !proved(s, pcs, m)) continue;
+        by = *part;
+        memcpy(best, pcs, sizeof *best * (size_t)(n = m));
+    }
+    if (by) fused[best[n - 1]] = join(a, by, s, best, n, gone);
+}
+
+void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,
+                  sk_fused **fused, bool *gone)
+{
+    sk_arena tmp = {0};
+    int *reads = sk_many(&tmp, int, p->bufs.n), *reader = sk_many(&tmp, int, p->bufs.n);
+    sk_fuse_site s = {.p = p,
+                      .args = args,
+                      .from = from,
+                      .to = to,
+                      .reads = reads,
+                      .reader = reader,
+                      .taken = gone};
+    count_reads(p, from, to, reads, reader);
+    for (int pc = from; sk_fuse_parts && pc < to; pc++)
+        if (p->insts.v[pc].act == SK_DO_OP && !gone[pc]) try_at(a, &s, pc, fused, gone);
+    sk_arena_end(&tmp);
+}
