@@ -133,7 +133,7 @@ static int borders(const sk_letters *k, int64_t border[SK_MOST_CELLS + 1])
 /* The product of one batch element, still without addresses.  Summed letters that merge lie in one
  * operand, dense, so that the outermost is the one that the dims line names first: k runs in the
  * order of adding. */
-static bool is_tree(const sk_letters by_kind[SK_N_KINDS], int64_t *border, sk_tree_gemm *g)
+static bool is_tree(const sk_letters by_kind[SK_N_ROLES], int64_t *border, sk_tree_gemm *g)
 {
     sk_letter m, n, k;
     if (sizeof(real) != sizeof(float) || !sk_letters_merge(&by_kind[SK_ROWS], &m) ||
@@ -166,7 +166,7 @@ static void by_tree(const sk_args *a, const sk_letters *batch, sk_tree_gemm *g)
 
 static size_t scratch(const sk_args *a)
 {
-    sk_letters all, by_kind[SK_N_KINDS];
+    sk_letters all, by_kind[SK_N_ROLES];
     int64_t border[SK_MOST_CELLS + 1];
     sk_tree_gemm g;
     if (!canonical(a)) return 0;
@@ -237,7 +237,7 @@ static void by_odometer(const sk_args *a, const sk_letters *all, const sk_letter
 
 static void cpu(const sk_args *a)
 {
-    sk_letters all, by_kind[SK_N_KINDS];
+    sk_letters all, by_kind[SK_N_ROLES];
     int64_t border[SK_MOST_CELLS + 1];
     sk_tree_gemm g;
     sk_matmul p;

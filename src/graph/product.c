@@ -31,9 +31,9 @@ static int kind(const sk_letter *l)
     return l->in[SK_A] && l->in[SK_B] ? SK_BATCH : l->in[SK_B] ? SK_COLS : SK_ROWS;
 }
 
-void sk_letters_sort(const sk_letters *all, sk_letters by_kind[SK_N_KINDS])
+void sk_letters_sort(const sk_letters *all, sk_letters by_kind[SK_N_ROLES])
 {
-    for (int i = 0; i < SK_N_KINDS; i++) by_kind[i].n = 0;
+    for (int i = 0; i < SK_N_ROLES; i++) by_kind[i].n = 0;
     for (int i = 0; i < all->n; i++) {
         sk_letters *to = &by_kind[kind(&all->v[i])];
         to->v[to->n++] = all->v[i];
@@ -79,7 +79,7 @@ static bool as_matrix(int64_t rows, int64_t cols, int64_t row_step, int64_t col_
     return m->ld >= (m->turned ? rows : cols) && m->ld <= INT_MAX;
 }
 
-bool sk_matmul_plan(const sk_letters by_kind[SK_N_KINDS], sk_matmul *p)
+bool sk_matmul_plan(const sk_letters by_kind[SK_N_ROLES], sk_matmul *p)
 {
     return sk_letters_merge(&by_kind[SK_ROWS], &p->m) &&
            sk_letters_merge(&by_kind[SK_COLS], &p->n) &&
@@ -137,7 +137,7 @@ static sk_lt_matrix operand(const sk_view *v, const sk_stored *s, int64_t step)
 
 bool sk_contract_products(const sk_args *a, sk_product *out, sk_letters *outer)
 {
-    sk_letters all, by_kind[SK_N_KINDS];
+    sk_letters all, by_kind[SK_N_ROLES];
     sk_letter batch;
     sk_matmul p;
     if (!plain(a) || !sk_count(&a->out[0])) return false;

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 enum { SK_A, SK_B, SK_OUT };                                /* whose */
-enum { SK_BATCH, SK_ROWS, SK_COLS, SK_SUMMED, SK_N_KINDS }; /* kinds: batch, m, n, k */
+enum { SK_BATCH, SK_ROWS, SK_COLS, SK_SUMMED, SK_N_ROLES }; /* kinds: batch, m, n, k */
 enum { SK_MAX_LETTER = 3 * SK_MAX_DIM };
 
 typedef struct sk_letter {
@@ -45,7 +45,7 @@ typedef struct sk_letters {
 
 /* The letters of a contraction in the order of its dims line, and the same by kind. */
 void sk_letters_read(const sk_args *a, sk_letters *all);
-void sk_letters_sort(const sk_letters *all, sk_letters by_kind[SK_N_KINDS]);
+void sk_letters_sort(const sk_letters *all, sk_letters by_kind[SK_N_ROLES]);
 int64_t sk_letters_count(const sk_letters *l); /* of combinations */
 
 /* The offsets in a, b and out of the i-th combination of these letters. */
@@ -73,7 +73,7 @@ typedef struct sk_matmul {
 } sk_matmul;
 
 /* The product of one element of the batch; false if it is none. */
-bool sk_matmul_plan(const sk_letters by_kind[SK_N_KINDS], sk_matmul *p);
+bool sk_matmul_plan(const sk_letters by_kind[SK_N_ROLES], sk_matmul *p);
 
 /* All of it as one sk_product, with beta 1 where the result is added to; false if it takes several
  * or none, if nothing is to be summed, if the types of the operands differ, or in canonical order.
@@ -84,15 +84,9 @@ bool sk_contract_products(const sk_args *a, sk_product *out, sk_letters *outer);
 /* The product whose operands begin `at` elements further. */
 sk_product sk_product_at(const sk_product *p, const int64_t at[3]);
 
-static inline sk_status sk_product_run(const sk_product *p, const sk_launch *l, bool *ran)
-{
-    return sk_lt_run(p, l->stream, l->room, l->room_bytes, ran);
-}
-
-static inline sk_status sk_product_prepare(const sk_product *p, const sk_launch *l, bool *found)
-{
-    return sk_lt_prepare(p, l->stream, l->room, l->room_bytes, found);
-}
+/* *ran, *found: false where there is no algorithm, or skein_cuda is not linked. */
+sk_status sk_product_run(const sk_product *p, const sk_launch *l, bool *ran);
+sk_status sk_product_prepare(const sk_product *p, const sk_launch *l, bool *found);
 
 #ifdef __cplusplus
 }

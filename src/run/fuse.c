@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The table is in skein_cuda; where that is not linked, its address is NULL. */
-#pragma weak sk_fuse_parts
-
 /* --- who reads what --- */
 
 static void count_reads(const sk_program *p, int from, int to, int *reads, int *reader)
@@ -40,6 +37,22 @@ int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op)
     if (buf < 0 || s->p->bufs.v[buf].keep || s->reads[buf] != 1) return -1;
     int at = s->reader[buf];
     return at > pc && sk_fuse_is(s, at, op) ? at : -1;
+}
+
+int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most)
+{
+    int buf = s->p->insts.v[pc].out[out], n = 0;
+    if (buf < 0 || s->p->bufs.v[buf].keep) return -1;
+    for (int i = s->from; i < s->to; i++)
+        for (int k = 0; k < SK_MAX_IN; k++)
+            if (s->p->insts.v[i].in[k] == buf && n++ < most) pcs[n - 1] = i;
+    return n == s->reads[buf] ? n : -1;
+}
+
+sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n, const sk_launch *l)
+{
+    for (int i = 0; i < n; i++) SK_TRY(sk_kernel_find(ops[i])->launch(a[i], l));
+    return SK_OK;
 }
 
 int sk_fuse_next(const sk_fuse_site *s, int pc, const char *op, int in, int buf, int within)
@@ -166,7 +179,7 @@ void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int
                       .reader = reader,
                       .taken = gone};
     count_reads(p, from, to, reads, reader);
-    for (int pc = from; sk_fuse_parts && pc < to; pc++)
+    for (int pc = from; pc < to; pc++)
         if (p->insts.v[pc].act == SK_DO_OP && !gone[pc]) try_at(a, &s, pc, fused, gone);
     sk_arena_end(&tmp);
 }

@@ -2,9 +2,9 @@
  *
  * A program is written for any device, an op at a time.  On a GPU some neighbours cost less
  * together: what the first would write and the second read stays on the chip.  A part
- * parts/fuse/NAME.cu knows one such neighbourhood:
+ * parts/fuse/NAME.c knows one such neighbourhood:
  *
- *     extern "C" const sk_fuse sk_fuse_NAME = {"NAME", "what it does", match, launch, prepare};
+ *     const sk_fuse sk_fuse_NAME = {"NAME", "what it does", match, launch, prepare};
  *
  * match() looks at the instruction `pc` and says which ones become one launch, pc among them; the
  * engine then proves that this changes nothing (sk_fuse_plan) and if it cannot, leaves them as they
@@ -17,10 +17,6 @@
 
 #include "graph/kernel.h"
 #include "program/program.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { SK_MOST_FUSED = 8 };
 
@@ -43,7 +39,7 @@ typedef struct sk_fuse {
     void (*settle)(const sk_fuse_site *s, const int *pcs, int n);
 } sk_fuse;
 
-extern const sk_fuse *const sk_fuse_parts[]; /* every parts/fuse/NAME.cu; NULL ends it */
+extern const sk_fuse *const sk_fuse_parts[]; /* every parts/fuse/NAME.c; NULL ends it */
 
 /* One launch for several instructions. */
 typedef struct sk_fused {
@@ -65,12 +61,14 @@ bool sk_fuse_is(const sk_fuse_site *s, int pc, const char *op);
 /* The only instruction that reads output `out` of pc, if it is the op of this name and no buffer
  * that is kept; -1 otherwise. */
 int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op);
+/* All instructions of the section that read output `out` of pc, up to `most` of them, in order;
+ * returns how many there are, and -1 if not all that read it do so openly. */
+int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most);
+/* One after the other, each by its own kernel: what a part does when it cannot do better. */
+sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n,
+                         const sk_launch *l);
 /* The nearest instruction after pc, at most `within` further, that is this op and reads `buf` as
  * its operand `in`; -1: none. */
 int sk_fuse_next(const sk_fuse_site *s, int pc, const char *op, int in, int buf, int within);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
