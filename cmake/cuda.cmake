@@ -58,5 +58,6 @@ if(cuda_sources)
                                    PUBLIC skein CUDA::cudart_static)
   # libskein asks for these weakly; nobody else would fetch them out of the archive.
   target_link_options(skein_cuda INTERFACE LINKER:-u,sk_device_cuda LINKER:-u,sk_kernel_parts
-                      LINKER:-u,sk_optim_kernel_parts)
+                      LINKER:-u,sk_optim_kernel_parts LINKER:-u,sk_acts_cuda
+                      LINKER:-u,sk_lt_run LINKER:-u,sk_norm_grad LINKER:-u,sk_xent_rows)
 endif()

@@ -55,6 +55,9 @@ static void lifetimes(sk_program *p)
             live(p, c->segs[s].dst, pc);
         }
         if (c) live(p, c->room, pc);
+        /* A GPU joins neighbours to one launch, across loads: no load may lie where one works. */
+        if (p->gpu && in->act == SK_DO_LOAD)
+            p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;
     }
     if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
 }
