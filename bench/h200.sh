@@ -31,7 +31,7 @@ job="device=cuda train.dtype=bf16 optim.name=adamw optim.lr=1e-4 optim.betas=0.9
 train="train data.train=@TOKENS@ data.order=sequential data.val_fraction=0 train.steps=100000 sample.every=0
     log.every=0 run=@RUN@"
 step="bench step -o csv" # --with step: no data, no run directory; says nothing of the first step
-peer="bench/h200/torch_peer.py --weights ${WEIGHTS:-autocast}"
+peer="bench/h200/torch_peer.py --weights ${WEIGHTS:-autocast} --attention ${ATTENTION:-best}"
 must=${MUST:-} goal=${GOAL:-} # tokens/s: gpt2=500000,llama-1b=...
 more=()                       # further words for skein: those behind --
 

@@ -52,7 +52,7 @@ both() { # model, dtype
     local t
     t=$(seq_of "$1")
     # shellcheck disable=SC2086  # words
-    say "$keep/$1-$2.said" train "model=$1" $device "data.train=$temp/$1.bin" data.order=sequential \
+    say "$temp/said" train "model=$1" $device "data.train=$temp/$1.bin" data.order=sequential \
         data.val_fraction=0 train.steps="$steps" train.batch="$batch" train.seq="$t" train.dtype="$2" \
         train.seed=1 optim.name=adamw optim.lr="$lr" optim.betas=0.9,0.95 optim.eps=1e-8 \
         optim.weight_decay=0.1 optim.clip=1 optim.schedule=constant optim.warmup=$warmup val.every=0 \

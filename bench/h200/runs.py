@@ -189,7 +189,7 @@ def tail(log):
 
 
 def run(a):
-    command = a.command[1:] if a.command[:1] == ["--"] else a.command
+    command = a.command
     meter = Meter()
     meter.start()
     with tempfile.TemporaryFile() as log:
@@ -310,12 +310,16 @@ def main():
     r.add_argument("--steps", type=int, default=20)
     r.add_argument("--warm", type=int, default=5)
     r.add_argument("--limit", type=float, default=280)
-    r.add_argument("command", nargs=argparse.REMAINDER)
     t = sub.add_parser("table")
     t.add_argument("--results", required=True)
     t.add_argument("--must", default="")
     t.add_argument("--goal", default="")
-    a = p.parse_args()
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    a = p.parse_args(words[:at])
+    a.command = words[at + 1:]
+    if a.what == "run" and not a.command:
+        p.error("run: the command is missing behind --")
     return run(a) if a.what == "run" else table(a)
 
 
