@@ -55,7 +55,7 @@ static __device__ inline void sk_put(sk_any x, int64_t i, float v)
     else ((float *)x.data)[i] = v;
 }
 
-template <typename T> constexpr int sk_pack() { return 16 / (int)sizeof(T); }
+template <typename T> __host__ __device__ constexpr int sk_pack() { return 16 / (int)sizeof(T); }
 
 template <int V, typename T> __device__ inline void sk_load(const T *p, float *v)
 {
