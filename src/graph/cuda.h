@@ -55,7 +55,7 @@ static __device__ inline void sk_put(sk_any x, int64_t i, float v)
     else ((float *)x.data)[i] = v;
 }
 
-template <typename T> constexpr int sk_pack() { return 16 / (int)sizeof(T); }
+template <typename T> __host__ __device__ constexpr int sk_pack() { return 16 / (int)sizeof(T); }
 
 template <int V, typename T> __device__ inline void sk_load(const T *p, float *v)
 {
@@ -101,6 +101,51 @@ static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned
                            sk_dtype_name(need));
     }
     return SK_OK;
+}
+
+/* A letter for each operand and result: 'x' of operand 0's type, a float; 'f' any float; '4' f32;
+ * 'i' i32; 's' i32 or any float.  "xfi>ff" has three operands and two results. */
+static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const char *kinds)
+{
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        int o = i - a->n_in;
+        sk_dtype type = o < 0 ? a->in[i].type : a->out[o].type;
+        char kind = kinds[o < 0 ? i : i + 1];
+        bool real = type == SK_F32 || type == SK_BF16 || type == SK_F16, whole = type == SK_I32;
+        bool fine = kind == 'i' ? whole : kind == 's' ? real || whole : real;
+        if (kind == '4') fine = type == SK_F32;
+        if (kind == 'x' && i) fine = type == a->in[0].type;
+        if (!fine)
+            return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s", op,
+                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(type),
+                           kind == 'i'        ? "i32"
+                           : kind == '4'      ? "f32"
+                           : kind == 'x' && i ? "the type of operand 0"
+                                              : "f32, bf16 or f16");
+    }
+    return SK_OK;
+}
+
+/* Sums over cells are the CPU's alone. */
+static inline sk_status sk_cuda_fast(const char *op, const sk_args *a)
+{
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
+        for (int d = 0; d < v->n; d++)
+            if (v->cells[d])
+                return sk_fail(SK_ECONF,
+                               "%s: canonical order is not for the GPU yet; leave out "
+                               "order=canonical",
+                               op);
+    }
+    return SK_OK;
+}
+
+/* Blocks for so many things; kernels go round where there are more. */
+static inline unsigned sk_cuda_blocks(int64_t n, int64_t in_block)
+{
+    int64_t blocks = (n + in_block - 1) / in_block;
+    return (unsigned)(blocks > INT32_MAX ? INT32_MAX : blocks);
 }
 
 /* After <<< >>>: did the launch itself go well?  How the work goes is told by the stream. */

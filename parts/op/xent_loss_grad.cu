@@ -1,0 +1,30 @@
+/* xent_loss_grad.cu - the GPU half of xent_loss_grad.c: a thread a row; ds may lie where s did. */
+#include "graph/cuda.h"
+
+enum { BLOCK = 256 };
+
+static __global__ void __launch_bounds__(BLOCK)
+    loss_grad(sk_any s, sk_any w, sk_any dl, sk_any ds, sk_any dt, int64_t rows)
+{
+    float scale = sk_get(dl, 0);
+    for (int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x; r < rows;
+         r += (int64_t)gridDim.x * BLOCK) {
+        float d = sk_get(w, r) * scale;
+        sk_put(ds, r, d / sk_get(s, r));
+        sk_put(dt, r, -d);
+    }
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("xent_loss_grad", a, "fff>ff"));
+    SK_TRY(sk_cuda_fast("xent_loss_grad", a));
+    int64_t rows = sk_count(&a->in[0]);
+    if (!rows) return SK_OK;
+    loss_grad<<<sk_cuda_blocks(rows, BLOCK), BLOCK, 0, (cudaStream_t)l->stream>>>(
+        sk_any_of(&a->in[0]), sk_any_of(&a->in[1]), sk_any_of(&a->in[2]), sk_any_of(&a->out[0]),
+        sk_any_of(&a->out[1]), rows);
+    return sk_cuda_launched("xent_loss_grad");
+}
+
+extern "C" const sk_kernel sk_kernel_xent_loss_grad = {"xent_loss_grad", launch};

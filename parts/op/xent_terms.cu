@@ -1,0 +1,48 @@
+/* xent_terms.cu - the GPU half of xent_terms.c: rows are read once, in packs.  Threads add up what
+ * they have, then meet in a fixed order. */
+#include "graph/cuda_rows.h"
+
+template <typename T, int V, int WARPS>
+static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
+    terms(const T *__restrict__ x, sk_any m, const int32_t *__restrict__ target, sk_any s, sk_any t,
+          int64_t rows, int64_t n, int64_t first)
+{
+    for (SK_EACH_ROW(r, rows)) {
+        float sum = 0, shift = sk_get(m, r);
+        sk_rows<T, V, WARPS, 1> row({x + r * n}, n);
+        row.pass([&](int64_t, const float(*v)[V], int count) {
+#pragma unroll
+            for (int e = 0; e < count; e++) sum += sk_row_exp<T>(v[0][e] - shift);
+        });
+        sum = sk_row_sum<WARPS>(sum);
+        if (threadIdx.x) continue;
+        int64_t at = target[r] - first;
+        sk_put(s, r, sum);
+        sk_put(t, r, at >= 0 && at < n ? (float)x[r * n + at] : 0);
+    }
+}
+
+template <typename T, int V, int WARPS> static sk_status start(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int64_t rows = sk_count(&a->in[1]);
+    terms<T, V, WARPS><<<sk_row_grid<WARPS>(rows), sk_row_block<WARPS>(), 0, s>>>(
+        (const T *)v->data, sk_any_of(&a->in[1]), (const int32_t *)a->in[2].data,
+        sk_any_of(&a->out[0]), sk_any_of(&a->out[1]), rows, v->size[v->n - 1], v->at[v->n - 1]);
+    return sk_cuda_launched("xent_terms");
+}
+
+template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
+{
+    if (!sk_count(&a->in[1])) return SK_OK;
+    return SK_ROW_CALL(start, T, true, a->in[0].size[a->in[0].n - 1], a, s);
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("xent_terms", a, "xfi>ff"));
+    SK_TRY(sk_cuda_fast("xent_terms", a));
+    return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
+}
+
+extern "C" const sk_kernel sk_kernel_xent_terms = {"xent_terms", launch};

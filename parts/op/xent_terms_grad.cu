@@ -1,0 +1,53 @@
+/* xent_terms_grad.cu - the GPU half of xent_terms_grad.c: each pack is read, and written, perhaps
+ * in its own place.  Whether the target is in it is asked once a pack. */
+#include "graph/cuda_rows.h"
+
+template <typename T, int V, int WARPS>
+static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
+    terms_grad(const T *x, sk_any m, const int32_t *__restrict__ target, sk_any ds, sk_any dt,
+               T *dx, int64_t rows, int64_t n, int64_t first)
+{
+    for (SK_EACH_ROW(r, rows)) {
+        float shift = sk_get(m, r), scale = sk_get(ds, r), more = sk_get(dt, r);
+        int64_t at = target[r] - first;
+        sk_rows<T, V, WARPS, 1> row({x + r * n}, n);
+        row.pass([&](int64_t i, const float(*v)[V], int count) {
+            float to[V];
+#pragma unroll
+            for (int e = 0; e < count; e++) to[e] = sk_row_exp<T>(v[0][e] - shift) * scale;
+            if (at >= i && at < i + count) {
+#pragma unroll
+                for (int e = 0; e < count; e++)
+                    if (i + e == at) to[e] += more;
+            }
+            sk_row_put<V>(dx + r * n + i, to, count);
+        });
+    }
+}
+
+template <typename T, int V, int WARPS> static sk_status start(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int64_t rows = sk_count(&a->in[1]);
+    terms_grad<T, V, WARPS><<<sk_row_grid<WARPS>(rows), sk_row_block<WARPS>(), 0, s>>>(
+        (const T *)v->data, sk_any_of(&a->in[1]), (const int32_t *)a->in[2].data,
+        sk_any_of(&a->in[3]), sk_any_of(&a->in[4]), (T *)a->out[0].data, rows, v->size[v->n - 1],
+        v->at[v->n - 1]);
+    return sk_cuda_launched("xent_terms_grad");
+}
+
+template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    if (!sk_count(v)) return SK_OK;
+    return SK_ROW_CALL(start, T, sk_cuda_alike(v->data, a->out[0].data), v->size[v->n - 1], a, s);
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("xent_terms_grad", a, "xfiff>x"));
+    SK_TRY(sk_cuda_fast("xent_terms_grad", a));
+    return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
+}
+
+extern "C" const sk_kernel sk_kernel_xent_terms_grad = {"xent_terms_grad", launch};

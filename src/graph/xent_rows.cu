@@ -1,0 +1,312 @@
+/* xent_rows.cu - see xent_rows.h.
+ *
+ * A block takes one row after the other.  The row lies in shared memory (100 KB for 50,304 columns
+ * of bf16, so that two blocks have room on an SM), as packs of 16 bytes, of which each thread has
+ * every blockDim.x-th.  No thread ever looks at a pack of another: it asks for its packs itself
+ * (cp.async, all of them under way at once) and waits for them alone.  As soon as it has made the
+ * gradient of a pack it asks for the same pack of the block's next row, so that reads, writes and
+ * arithmetic go on together.  Threads meet only for the maximum and for the sum, in a fixed order.
+ *
+ * A row that starts between two borders of 16 bytes is read from the border before it to the
+ * border behind it; elements that belong to its neighbours count as -infinity, and are not written.
+ *
+ * Rows that are longer than shared memory are read three times. */
+#include "graph/xent_rows.h"
+#include "graph/cuda_rows.h"
+
+enum {
+    MOST_THREADS = 1024,
+    PACKS = 4,   /* so many has a thread at least, in a block of more than one warp */
+    SLACK = 2048 /* bytes of shared memory that a block needs beside its row, and more */
+};
+
+/* ---- rows in shared memory */
+
+/* Where a row lies: `packs` packs from the border `base` on, in which it begins `skip` elements
+ * behind. */
+template <typename T> struct span {
+    const T *base;
+    int packs, skip, end; /* behind the last element, counted from base */
+    int32_t word;         /* the target; not looked at before the row's turn, nor is its weight */
+    float weight;
+};
+
+template <typename T> static __device__ span<T> span_of(const sk_xent_job &j, int64_t r)
+{
+    constexpr int V = sk_pack<T>();
+    span<T> s = {NULL, 0, 0, 0, 0, 0};
+    if (r >= j.rows) return s;
+    const T *row = (const T *)j.logits + r * j.n;
+    s.skip = (int)((uintptr_t)row % 16 / sizeof(T));
+    s.base = row - s.skip;
+    s.end = s.skip + (int)j.n;
+    s.packs = j.n ? (s.end + V - 1) / V : 0;
+    s.word = j.target[r];
+    s.weight = j.weight[r];
+    return s;
+}
+
+/* The place of the target, counted from base; -1: it is not in this row. */
+template <typename T> static __device__ int target_of(const sk_xent_job &j, const span<T> &s)
+{
+    int64_t at = s.word - j.at;
+    return at >= 0 && at < j.n ? s.skip + (int)at : -1;
+}
+
+static __device__ inline void ask_for(uint4 *to, const void *from)
+{
+    unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+}
+
+static __device__ inline void have_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+/* Is some of the pack outside of the row? */
+template <typename T> static __device__ inline bool ragged(const span<T> &s, int q)
+{
+    constexpr int V = sk_pack<T>();
+    return q * V < s.skip || q * V + V > s.end;
+}
+
+template <typename T>
+static __device__ inline void look_at(const uint4 *tile, const span<T> &s, int q, float *v)
+{
+    constexpr int V = sk_pack<T>();
+    alignas(16) T x[V];
+    *reinterpret_cast<uint4 *>(x) = tile[q];
+#pragma unroll
+    for (int e = 0; e < V; e++) v[e] = (float)x[e];
+    if (ragged(s, q)) {
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            if (q * V + e < s.skip || q * V + e >= s.end) v[e] = -INFINITY;
+    }
+}
+
+/* x of all threads, folded by f: the same in each of them.  `none` changes nothing. */
+template <typename F> static __device__ inline float meet(float x, float none, F f)
+{
+    __shared__ float part[MOST_THREADS / 32];
+    unsigned lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 16; k; k /= 2) x = f(x, __shfl_xor_sync(~0u, x, k));
+    __syncthreads(); /* what was folded before this has been read */
+    if (lane == 0) part[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = lane < blockDim.x / 32 ? part[lane] : none;
+#pragma unroll
+    for (int k = 16; k; k /= 2) x = f(x, __shfl_xor_sync(~0u, x, k));
+    return x;
+}
+
+static __device__ inline float most(float x)
+{
+    return meet(x, -INFINITY, [](float a, float b) { return fmaxf(a, b); });
+}
+
+static __device__ inline float total(float x)
+{
+    return meet(x, 0, [](float a, float b) { return a + b; });
+}
+
+template <typename T> static __device__ inline float largest(const uint4 *tile, const span<T> &row)
+{
+    constexpr int V = sk_pack<T>();
+    float top = -INFINITY, v[V];
+#pragma unroll 2
+    for (int q = threadIdx.x; q < row.packs; q += blockDim.x) {
+        look_at(tile, row, q, v);
+#pragma unroll
+        for (int e = 0; e < V; e++) top = fmaxf(top, v[e]);
+    }
+    return most(top) + 0.0f; /* -0 becomes 0 */
+}
+
+template <typename T>
+static __device__ inline float exp_sum(const uint4 *tile, const span<T> &row, float top)
+{
+    constexpr int V = sk_pack<T>();
+    float sum = 0, v[V];
+#pragma unroll 2
+    for (int q = threadIdx.x; q < row.packs; q += blockDim.x) {
+        look_at(tile, row, q, v);
+#pragma unroll
+        for (int e = 0; e < V; e++) sum += sk_row_exp<T>(v[e] - top);
+    }
+    return total(sum);
+}
+
+/* The gradient of one pack.  `to` is where its row's `base` would be. */
+template <typename T>
+static __device__ inline void put_pack(const uint4 *tile, const span<T> &row, int q, int target,
+                                       float top, float ds, float d, T *to, bool alike)
+{
+    constexpr int V = sk_pack<T>();
+    float v[V];
+    look_at(tile, row, q, v);
+#pragma unroll
+    for (int e = 0; e < V; e++) v[e] = sk_row_exp<T>(v[e] - top) * ds;
+    if (target >= q * V && target < q * V + V) {
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            if (q * V + e == target) v[e] -= d;
+    }
+    if (alike && !ragged(row, q)) {
+        sk_store<V>(to + q * V, v);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < V; e++)
+        if (q * V + e >= row.skip && q * V + e < row.end) to[q * V + e] = (T)v[e];
+}
+
+/* m and s by thread 0, t by the thread that has the target's pack. */
+template <typename T>
+static __device__ inline void put_numbers(const sk_xent_job &j, int64_t r, const uint4 *tile,
+                                          int target, float top, float sum)
+{
+    constexpr int V = sk_pack<T>();
+    if (threadIdx.x == 0) {
+        if (j.m) j.m[r] = top;
+        if (j.s) j.s[r] = sum;
+        if (j.t && target < 0) j.t[r] = 0;
+    }
+    if (j.t && target >= 0 && target / V % blockDim.x == threadIdx.x)
+        j.t[r] = (float)reinterpret_cast<const T *>(tile)[target];
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(MOST_THREADS, 2) in_shared(sk_xent_job j, bool alike)
+{
+    extern __shared__ uint4 tile[];
+    constexpr int V = sk_pack<T>();
+    const int me = (int)threadIdx.x, threads = (int)blockDim.x;
+    float scale = *j.scale;
+    span<T> row = span_of<T>(j, blockIdx.x);
+    for (int q = me; q < row.packs; q += threads) ask_for(&tile[q], row.base + q * V);
+    for (int64_t r = blockIdx.x; r < j.rows; r += gridDim.x) {
+        have_all();
+        span<T> next = span_of<T>(j, r + gridDim.x);
+        float top = largest(tile, row), sum = exp_sum(tile, row, top);
+        float d = row.weight * scale, ds = d / sum;
+        int target = target_of(j, row);
+        T *to = (T *)j.dlogits + r * j.n - row.skip;
+        put_numbers<T>(j, r, tile, target, top, sum);
+        for (int q = me; q < row.packs || q < next.packs; q += threads) {
+            if (q < row.packs) put_pack(tile, row, q, target, top, ds, d, to, alike);
+            if (q < next.packs) ask_for(&tile[q], next.base + q * V);
+        }
+        row = next;
+    }
+}
+
+/* ---- rows of any length */
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(MOST_THREADS) in_passes(sk_xent_job j)
+{
+    constexpr int WARPS = MOST_THREADS / 32;
+    for (int64_t r = blockIdx.x; r < j.rows; r += gridDim.x) {
+        const T *x = (const T *)j.logits + r * j.n;
+        T *dx = (T *)j.dlogits + r * j.n;
+        int64_t at = j.target[r] - j.at;
+        float t = at >= 0 && at < j.n ? (float)x[at] : 0, top = -INFINITY, sum = 0;
+        sk_rows<T, V, WARPS, 1> row({x}, j.n);
+        row.pass([&](int64_t, const float(*v)[V], int count) {
+            for (int e = 0; e < count; e++) top = fmaxf(top, v[0][e]);
+        });
+        top = most(top) + 0.0f;
+        row.pass([&](int64_t, const float(*v)[V], int count) {
+            for (int e = 0; e < count; e++) sum += sk_row_exp<T>(v[0][e] - top);
+        });
+        sum = total(sum);
+        float d = j.weight[r] * *j.scale, ds = d / sum;
+        row.pass([&](int64_t i, const float(*v)[V], int count) {
+            float to[V];
+            for (int e = 0; e < count; e++) to[e] = sk_row_exp<T>(v[0][e] - top) * ds;
+            if (at >= i && at < i + count)
+                for (int e = 0; e < count; e++)
+                    if (i + e == at) to[e] -= d;
+            sk_row_put<V>(dx + i, to, count);
+        });
+        if (threadIdx.x) continue;
+        if (j.m) j.m[r] = top;
+        if (j.s) j.s[r] = sum;
+        if (j.t) j.t[r] = t;
+    }
+}
+
+/* ---- starting */
+
+typedef struct limits {
+    int sms, in_block; /* the last: bytes of shared memory */
+} limits;
+
+static sk_status ask(limits *x)
+{
+    int d = 0;
+    cudaError_t e = cudaGetDevice(&d);
+    if (!e) e = cudaDeviceGetAttribute(&x->sms, cudaDevAttrMultiProcessorCount, d);
+    if (!e) e = cudaDeviceGetAttribute(&x->in_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, d);
+    if (!e) e = cudaDeviceGetAttribute(&x->in_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, d);
+    if (!e) return SK_OK;
+    return sk_fail(SK_EIO, "xent_rows: the GPU does not say what it is: %s", cudaGetErrorString(e));
+}
+
+static int threads_for(int64_t packs)
+{
+    int n = 32;
+    while (n < MOST_THREADS && (int64_t)n * PACKS < packs) n *= 2;
+    return n;
+}
+
+/* Blocks of n threads that an SM takes, with as much shared memory as it can spare. */
+template <typename T> static sk_status fit(int n, size_t bytes, const limits *x, int *in_sm)
+{
+    cudaError_t e = cudaFuncSetAttribute(in_shared<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         x->in_block - SLACK);
+    if (!e)
+        e = cudaFuncSetAttribute(in_shared<T>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
+    if (!e) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(in_sm, in_shared<T>, n, bytes);
+    if (!e && *in_sm) return SK_OK;
+    return sk_fail(SK_EIO, "xent_rows: no room for a block of %d threads and %lld bytes: %s", n,
+                   (long long)bytes, cudaGetErrorString(e));
+}
+
+template <typename T>
+static sk_status hold(const sk_xent_job *j, int64_t packs, const limits *x, cudaStream_t s)
+{
+    size_t bytes = (size_t)packs * 16;
+    int n = threads_for(packs), in_sm = 0;
+    SK_TRY(fit<T>(n, bytes, x, &in_sm));
+    int64_t blocks = (int64_t)in_sm * x->sms;
+    if (blocks > j->rows) blocks = j->rows;
+    in_shared<T><<<(unsigned)blocks, n, bytes, s>>>(*j, sk_cuda_alike(j->logits, j->dlogits));
+    return sk_cuda_launched("xent_rows");
+}
+
+template <typename T, int V> static sk_status pass(const sk_xent_job *j, cudaStream_t s)
+{
+    in_passes<T, V><<<sk_cuda_blocks(j->rows, 1), MOST_THREADS, 0, s>>>(*j);
+    return sk_cuda_launched("xent_rows");
+}
+
+template <typename T> static sk_status run(const sk_xent_job *j, cudaStream_t s)
+{
+    constexpr int V = sk_pack<T>();
+    limits x = {};
+    SK_TRY(ask(&x));
+    int64_t packs = (j->n + 2 * (V - 1)) / V; /* wherever a row begins */
+    if (packs <= (x.in_block - SLACK) / 16) return hold<T>(j, packs, &x, s);
+    return sk_cuda_alike(j->logits, j->dlogits) ? pass<T, V>(j, s) : pass<T, 1>(j, s);
+}
+
+sk_status sk_xent_rows(const sk_xent_job *j, const sk_launch *l)
+{
+    if (j->type != SK_F32 && j->type != SK_BF16 && j->type != SK_F16)
+        return sk_fail(SK_ECONF, "xent_rows: logits are %s, the CUDA kernel needs f32, bf16 or f16",
+                       sk_dtype_name(j->type));
+    if (!j->rows) return SK_OK;
+    return SK_FLOAT(j->type, run<T>(j, (cudaStream_t)l->stream));
+}
