@@ -75,6 +75,68 @@ template <int V, typename T> __device__ inline void sk_store(T *p, const float *
     else *reinterpret_cast<uint4 *>(p) = *reinterpret_cast<const uint4 *>(x);
 }
 
+/* V elements from place i on, for what is moved a pack at a time; `whole`: they are aligned to
+ * their own size, or to 16 bytes if that is less. */
+template <int V, typename T> __device__ inline void sk_load_at(const T *p, float *v, bool whole)
+{
+    constexpr int bytes = V * (int)sizeof(T) < 16 ? V * (int)sizeof(T) : 16;
+    struct alignas(bytes) pack {
+        T x[bytes / sizeof(T)];
+    };
+    constexpr int n = bytes / (int)sizeof(T);
+#pragma unroll
+    for (int i = 0; i < V; i += n) {
+        pack x;
+        if (whole) x = *reinterpret_cast<const pack *>(p + i);
+#pragma unroll
+        for (int e = 0; e < n; e++) v[i + e] = (float)(whole ? x.x[e] : p[i + e]);
+    }
+}
+
+template <int V, typename T> __device__ inline void sk_store_at(T *p, const float *v, bool whole)
+{
+    constexpr int bytes = V * (int)sizeof(T) < 16 ? V * (int)sizeof(T) : 16;
+    struct alignas(bytes) pack {
+        T x[bytes / sizeof(T)];
+    };
+    constexpr int n = bytes / (int)sizeof(T);
+#pragma unroll
+    for (int i = 0; i < V; i += n) {
+        pack x;
+#pragma unroll
+        for (int e = 0; e < n; e++) x.x[e] = (T)v[i + e];
+        if (whole) *reinterpret_cast<pack *>(p + i) = x;
+        else
+            for (int e = 0; e < n; e++) p[i + e] = x.x[e];
+    }
+}
+
+/* x[i .. i + V) = v, or += v: rounded once. */
+template <int V>
+__device__ inline void sk_put_all(sk_any x, int64_t i, float *v, bool add, bool whole)
+{
+    float old[V] = {};
+    if (x.type == SK_BF16) {
+        if (add) sk_load_at<V>((const __nv_bfloat16 *)x.data + i, old, whole);
+        for (int e = 0; e < V; e++) v[e] += old[e];
+        sk_store_at<V>((__nv_bfloat16 *)x.data + i, v, whole);
+    } else if (x.type == SK_F16) {
+        if (add) sk_load_at<V>((const __half *)x.data + i, old, whole);
+        for (int e = 0; e < V; e++) v[e] += old[e];
+        sk_store_at<V>((__half *)x.data + i, v, whole);
+    } else {
+        if (add) sk_load_at<V>((const float *)x.data + i, old, whole);
+        for (int e = 0; e < V; e++) v[e] += old[e];
+        sk_store_at<V>((float *)x.data + i, v, whole);
+    }
+}
+
+/* Do rows of n elements begin at 16 bytes, each of them? */
+static inline bool sk_cuda_rows(const sk_view *v, int64_t n)
+{
+    return !((uintptr_t)v->data % 16) && !((size_t)n * sk_dtype_size(v->type) % 16);
+}
+
 /* May rows of n elements of operand 0's type be moved in packs?  Looks at all inputs and at
  * output 0. */
 static inline bool sk_cuda_packs(const sk_args *a, int64_t n)
@@ -101,6 +163,43 @@ static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned
                            sk_dtype_name(need));
     }
     return SK_OK;
+}
+
+/* Canonical order is the CPU's: refused in one sentence for all ops. */
+static inline sk_status sk_cuda_fast(const char *op, const sk_args *a)
+{
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
+        for (int d = 0; d < v->n; d++)
+            if (v->cells[d])
+                return sk_fail(SK_ECONF,
+                               "%s: canonical order is not for the GPU yet; leave out "
+                               "order=canonical",
+                               op);
+    }
+    return SK_OK;
+}
+
+static inline bool sk_cuda_float(sk_dtype t) { return t == SK_F32 || t == SK_BF16 || t == SK_F16; }
+
+/* What the kernel takes, a letter for each operand and then each result: t operand 0's type, which
+ * must be a float type; f any float type; i i32.  "tif" is embedding_grad.  Also sk_cuda_fast. */
+static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const char *kinds)
+{
+    sk_dtype type = a->in[0].type;
+    if (!sk_cuda_float(type))
+        return sk_fail(SK_ECONF, "%s: operand 0 is %s, the CUDA kernel knows f32, bf16 and f16", op,
+                       sk_dtype_name(type));
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        int o = i - a->n_in;
+        sk_dtype have = o < 0 ? a->in[i].type : a->out[o].type;
+        sk_dtype need = kinds[i] == 'i' ? SK_I32 : type;
+        if (have == need || (kinds[i] == 'f' && sk_cuda_float(have))) continue;
+        return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s", op,
+                       o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(have),
+                       kinds[i] == 'f' ? "f32, bf16 or f16" : sk_dtype_name(need));
+    }
+    return sk_cuda_fast(op, a);
 }
 
 /* After <<< >>>: did the launch itself go well?  How the work goes is told by the stream. */
