@@ -85,4 +85,5 @@ static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)
 }
 
 const sk_fuse sk_fuse_norm_grad = {
-    "norm_grad", "all gradients of a norm, and the one they are added to", match, launch, NULL, NULL};
+    "norm_grad", "all gradients of a norm, and the one they are added to", match, launch, NULL,
+    NULL};

@@ -76,4 +76,5 @@ static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)
 }
 
 const sk_fuse sk_fuse_xent = {"xent", "cross-entropy and its gradient in one pass over the logits",
-                              match, launch, NULL, NULL};
+                              match,  launch,
+                              NULL,   NULL};
