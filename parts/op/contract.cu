@@ -62,7 +62,7 @@ static axes axes_of(const sk_letters *l)
 typedef struct task {
     sk_any data[3]; /* a, b, out */
     bool add;
-    sk_letters by_kind[SK_N_KINDS];
+    sk_letters by_kind[SK_N_ROLES];
 } task;
 
 static __device__ void put(sk_any z, int64_t i, float x, bool add)

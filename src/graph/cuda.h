@@ -34,12 +34,6 @@
         return __VA_ARGS__;          \
     }())
 
-/* Elements of an operand whose type is known when the kernel runs: for what is read once a row. */
-typedef struct sk_any {
-    void *data;
-    sk_dtype type;
-} sk_any;
-
 static inline sk_any sk_any_of(const sk_view *v) { return sk_any{v->data, v->type}; }
 
 static __device__ inline float sk_get(sk_any x, int64_t i)
