@@ -20,6 +20,7 @@ static __global__ void __launch_bounds__(SIDE *SIDE)
     if (threadIdx.y || c >= n) return;
     for (int y = 1; y < SIDE; y++) sum += all[y][threadIdx.x];
     sk_any to = out.to[blockIdx.y];
+    if (!to.data) return;
     if (out.add >> blockIdx.y & 1) sum += (double)sk_get(to, c);
     sk_put(to, c, (float)sum);
 }

@@ -21,7 +21,7 @@
 
 enum { SK_COLUMNS_BLOCK = 256, SK_COLUMNS_ACROSS = 32, SK_COLUMNS_BLOCKS = 1056 }; /* 8 an SM */
 
-/* Where sums go: SUMS results of n elements. */
+/* Where sums go: SUMS results of n elements; NULL: nowhere. */
 typedef struct sk_columns_out {
     sk_any to[2];
     unsigned add; /* bit s: sum s is added */
@@ -67,6 +67,7 @@ static __global__ void __launch_bounds__(SK_COLUMNS_BLOCK)
     sk_columns_join<F::SUMS, V>(sum);
     if (threadIdx.y || c >= n) return;
     for (int k = 0; k < F::SUMS; k++) {
+        if (!out.to[k].data) continue;
         if (gridDim.y == 1) sk_put_all<V>(out.to[k], c, sum[k], out.add >> k & 1, false);
         else sk_store_at<V>(part + ((int64_t)blockIdx.y * F::SUMS + k) * n + c, sum[k], V > 1);
     }
