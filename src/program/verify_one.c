@@ -81,7 +81,8 @@ static bool room_fits(const sk_program *p, const sk_call_plan *c)
     while (sk_coll_parts[n]) n++;
     if (c->algorithm < SK_SHM || c->algorithm >= n) return false;
     if (c->room < 0) return c->room_bytes == 0;
-    return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes && c->algorithm >= 0;
+    return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes &&
+           (c->algorithm >= 0 || p->gpu);
 }
 
 static sk_status calls_fit(const sk_program *p)

@@ -5,6 +5,7 @@
  * into the room, which for outer 1 is also where it begins in the whole, so that one formula serves
  * both. */
 #include "run/fabric.h"
+#include "program/rooms.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/cut.h"
@@ -20,7 +21,6 @@
 #pragma weak sk_nccl_cuda
 
 enum {
-    LINE = 256,    /* what is taken of a room begins on such a line */
     AT_ONCE = 4,   /* circles that are being made */
     PER_NOTE = 30, /* ids that are told at once */
     HELLO = 64     /* bytes of the first message on a way */
@@ -394,59 +394,6 @@ void sk_fabric_close(sk_fabric *f)
     for (int i = 0; i < f->rings.n; i++) f->door->leave(f->rings.v[i].circle);
 }
 
-/* --- room --- */
-
-static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
-
-static bool packs_src(sk_coll_kind kind, const sk_seg *s)
-{
-    if (kind == SK_ALLTOALL) return s->swap == SK_SWAP_N_N2 || s->outer > 1;
-    return (kind == SK_REDUCE_SCATTER || kind == SK_SCATTER) && s->outer > 1;
-}
-
-static bool packs_dst(sk_coll_kind kind, const sk_seg *s)
-{
-    if (kind == SK_ALLTOALL)
-        return s->swap == SK_SWAP_N2_N || (s->swap == SK_SWAP_N_N2 && s->outer > 1);
-    return (kind == SK_ALLGATHER || kind == SK_GATHER) && s->outer > 1;
-}
-
-/* Bytes for what member `me` gives, packed; for what it gets. */
-static int64_t room_src(const sk_call_plan *c, const sk_seg *s, int me, int p)
-{
-    int64_t size = (int64_t)sk_dtype_size(c->type);
-    if (!packs_src(c->kind, s)) return 0;
-    return lines((c->kind == SK_ALLTOALL ? sk_seg_gives(s, me, p) : sk_seg_count(s)) * size);
-}
-
-static int64_t room_dst(const sk_call_plan *c, const sk_seg *s, int me, int p)
-{
-    int64_t size = (int64_t)sk_dtype_size(c->type);
-    if (!packs_dst(c->kind, s)) return 0;
-    return lines((c->kind == SK_ALLTOALL ? sk_seg_gets(s, me, p) : sk_seg_count(s)) * size);
-}
-
-static int64_t room_of(const sk_call_plan *c, int me, int p)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < c->n_segs; i++) {
-        sk_seg s = sk_call_shape(&c->segs[i]);
-        bytes += room_src(c, &s, me, p) + room_dst(c, &s, me, p);
-    }
-    return bytes;
-}
-
-int64_t sk_fabric_room(const sk_call_plan *c, int group_size)
-{
-    int64_t most = 0;
-    for (int i = 0; group_size > 1 && i < group_size; i++) {
-        int64_t bytes = room_of(c, i, group_size);
-        if (bytes > most) most = bytes;
-        if (c->kind != SK_ALLTOALL) break; /* all members need the same */
-    }
-    return most;
-}
-
 /* --- one call --- */
 
 typedef struct job {
@@ -715,7 +662,8 @@ static sk_status turn(const job *j, char *base, sk_status (*act)(const job *j, c
         const sk_call_seg *g = &j->c->segs[i];
         part x = {
             .s = sk_call_shape(g), .src = base + b[g->src].offset, .dst = base + b[g->dst].offset};
-        int64_t given = room_src(j->c, &x.s, j->me, j->p), got = room_dst(j->c, &x.s, j->me, j->p);
+        int64_t given = sk_room_given(j->c, &x.s, j->me, j->p),
+                got = sk_room_got(j->c, &x.s, j->me, j->p);
         if (given) x.given = room;
         if (got) x.got = room + given;
         SK_TRY(act(j, &x));
@@ -755,7 +703,7 @@ sk_status sk_fabric_start(sk_fabric *f, int call, char *base, const sk_launch *l
     sk_assert(!f->gone && g->me >= 0);
     if (g->n == 1) return turn(&j, base, keep);
     j.r = &f->rings.v[f->ring_of[c->group]];
-    int64_t need = room_of(c, g->me, g->n);
+    int64_t need = sk_room_of(c, g->me, g->n);
     if (need > (int64_t)l->room_bytes) return no_room(&j, need);
     SK_TRY(f->door->mark(j.r->mark, call + 1, l->stream));
     if (need) SK_TRY(turn(&j, base, pack));

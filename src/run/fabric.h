@@ -62,9 +62,6 @@ sk_status sk_fabric_open(sk_arena *a, const sk_program *p, sk_device *d, sk_comm
 void sk_fabric_close(sk_fabric *f); /* NULL is fine; all streams are synced, or it was aborted */
 void sk_fabric_heed(sk_fabric *f, const sk_heaps *h); /* from now on waits look at its abort word */
 
-/* Bytes of room that a call needs on any member of its group; 0 for most. */
-int64_t sk_fabric_room(const sk_call_plan *c, int group_size);
-
 /* The whole call onto l->stream; buffers lie at base + offset; l->room_bytes are looked at. */
 sk_status sk_fabric_start(sk_fabric *f, int call, char *base, const sk_launch *l);
 sk_status sk_fabric_send(sk_fabric *f, int peer, const void *data, int64_t bytes, int64_t tag,

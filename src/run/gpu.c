@@ -8,9 +8,11 @@
 #include "run/acts.h"
 #include "run/batch.h"
 #include "run/fuse.h"
+#include "run/sides.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A section of the program: recorded when it has run once. */
 typedef struct section {
@@ -27,6 +29,7 @@ struct sk_gpu {
     const sk_acts *acts;
     const sk_optim_kernel *optim;
     const sk_kernel **kernels; /* by instruction: of ops */
+    sk_sides *sides;           /* what is exchanged with others; NULL: nothing */
     sk_fused **fused;          /* by instruction: where a launch is for several */
     bool *gone;                /* by instruction: it is part of one */
     char *stage;               /* pinned: the batches of a section */
@@ -69,12 +72,6 @@ static sk_status check_inst(const sk_run *r, int pc, const sk_kernel **kernel)
             return sk_fail(SK_ECONF, "device=cuda: the op '%s' has no GPU half; use device=cpu",
                            in->node->op->name);
         return SK_OK;
-    case SK_DO_START:
-    case SK_DO_WAIT:
-    case SK_DO_SEND:
-    case SK_DO_RECV:
-    case SK_DO_SENT:
-        return refuse(r, pc, "ranks that exchange something are for device=cpu so far");
     case SK_DO_COPY:
     case SK_DO_COPIED:
     case SK_DO_JOIN:
@@ -174,9 +171,18 @@ sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
     return SK_OK;
 }
 
+sk_status sk_gpu_meet(sk_arena *a, sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    SK_TRY(sk_sides_open(a, r, g->d, g->compute, g->base, &g->launch, &g->sides));
+    return sk_device_zero(g->d, g->base, (size_t)r->p->kind_at[SK_SCRATCH], g->compute);
+}
+
 void sk_gpu_close(sk_gpu *g)
 {
-    if (g) sk_device_close(g->d);
+    if (!g) return;
+    sk_sides_close(g->sides);
+    sk_device_close(g->d);
 }
 
 /* --- tables --- */
@@ -328,7 +334,7 @@ sk_status sk_gpu_prepare(sk_run *r)
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(prepare_one(r, pc));
-    return sk_device_zero(g->d, g->base, (size_t)(r->p->kind_at[SK_SCRATCH]), g->compute);
+    return sk_stream_sync(g->d, g->compute);
 }
 
 /* --- instructions --- */
@@ -406,6 +412,12 @@ static sk_status issue(sk_run *r, int pc)
             return g->fused[pc]->by->launch(g->fused[pc]->args, g->fused[pc]->n, &g->launch);
         if (g->gone[pc]) return SK_OK;
         return g->kernels[pc]->launch(&r->args[pc], &g->launch);
+    case SK_DO_START:
+    case SK_DO_WAIT:
+    case SK_DO_SEND:
+    case SK_DO_RECV:
+    case SK_DO_SENT:
+        return sk_sides_issue(g->sides, pc);
     case SK_DO_STATS:
         return stats(r, in);
     case SK_DO_CLIP:
@@ -429,7 +441,7 @@ static sk_status issue_all(sk_run *r, int from, int to)
         if (st) return sk_trail(st, SK_HERE);
         if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[pc + 1], g->compute));
     }
-    return SK_OK;
+    return sk_sides_join(g->sides, from, to);
 }
 
 /* The first time as it is, so that everything is loaded; then recorded, and played from there on.
@@ -493,6 +505,22 @@ static sk_status read_marks(sk_run *r, int from, int to, double begin)
     return SK_OK;
 }
 
+/* Alone a rank sleeps until the GPU is done; with others it looks whether they are well. */
+static sk_status await(sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    for (bool done = !g->sides; !done;) {
+        sk_status st = sk_stream_done(g->d, g->compute, &done);
+        if (!st && !done) st = sk_sides_watch(g->sides);
+        if (st) {
+            sk_sides_abort(g->sides);
+            return sk_trail(st, SK_HERE);
+        }
+        if (!done) usleep(20);
+    }
+    return sk_stream_sync(g->d, g->compute);
+}
+
 sk_status sk_gpu_walk(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
@@ -502,7 +530,7 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
     SK_TRY(give(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
-    SK_TRY(sk_stream_sync(g->d, g->compute));
+    SK_TRY(await(r));
     hear(r);
     return read_marks(r, from, to, begin);
 }

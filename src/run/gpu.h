@@ -22,6 +22,9 @@ void sk_gpu_close(sk_gpu *g); /* NULL is fine */
 char *sk_gpu_base(const sk_gpu *g);
 /* Searches algorithms and makes handles; nothing of value is in any buffer yet. */
 sk_status sk_gpu_prepare(sk_run *r);
+/* The others: all ranks come here together, when r->comm is there.  Nothing of value is in any
+ * buffer yet; then all are zeros. */
+sk_status sk_gpu_meet(sk_arena *a, sk_run *r);
 /* Instructions [from, to): a training step or a validation step; fills r->out and r->skip. */
 sk_status sk_gpu_walk(sk_run *r, int from, int to);
 

@@ -174,6 +174,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (!st) prepare_args(r, a);
     if (!st && p->gpu) st = sk_gpu_prepare(r);
     if (!st) st = open_rest(r);
+    if (!st && p->gpu) st = sk_gpu_meet(a, r);
     if (st) {
         sk_run_close(r);
         return sk_trail(st, SK_HERE);
@@ -598,6 +599,7 @@ static sk_status walk(sk_run *r, int from, int to)
     r->out.copied = r->copied;
     r->out.uncovered = r->uncovered;
     r->out.wire = sk_comm_wire(r->comm) - r->wire_then;
+    for (int pc = from; r->gpu && pc < to; pc++) r->out.wire += r->p->insts.v[pc].wire;
     return SK_OK;
 }
 

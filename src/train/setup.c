@@ -112,12 +112,18 @@ static int most_on_a_host(const sk_setup *s)
     return most;
 }
 
+static bool on_gpu(const sk_job *job) { return !strncmp(job->device, "cuda", 4); }
+
 static sk_status make_layout(sk_setup *s)
 {
     const sk_job *job = s->job;
     const char *text = job->layout;
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
+    if (s->layout.replica && on_gpu(job))
+        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
+                                 "host, and GPUs have no memory in common; leave it out, or use "
+                                 "device=cpu");
     s->layout.canonical |= !strcmp(job->order, "canonical");
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     s->n_micro = choose_micro(s);
@@ -157,7 +163,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .pin = s->pin,
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
-                             .gpu = !strncmp(s->job->device, "cuda", 4)};
+                             .gpu = on_gpu(s->job)};
 }
 
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)

@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "program/program.h"
+#include "program/rooms.h"
 #include "run/fabric.h"
 
 #include <pthread.h>
@@ -393,7 +394,7 @@ static sk_status open_rank(rank *k)
                       .timeout_s = TIMEOUT_S};
     for (int i = 0; i < k->p.calls.n; i++) {
         const sk_call_plan *c = &k->p.calls.v[i];
-        int64_t need = sk_fabric_room(c, k->p.groups[c->group].n);
+        int64_t need = sk_room_call(c, k->p.groups[c->group].n);
         if (need > room) room = need;
     }
     if (room < 256) room = 256;
