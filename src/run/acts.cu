@@ -135,7 +135,7 @@ static sk_status gather(void *to, int64_t to_step, const void *from, int64_t fro
 
 /* ---- element by element */
 
-/* Calls f(packs of V, element) for a block's share of n elements: BLOCK * FLIGHT packs. */
+/* A block has BLOCK * FLIGHT packs of V elements; one by one what is not in packs. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(BLOCK)
     add_some(T *to, const T *from, int64_t n, bool packs)
@@ -257,7 +257,7 @@ enum { STAT_BLOCKS = 132 * 8 }; /* a GPU full of them; fixed, so that sums are a
  * are of f32, as those of 4,096 elements are on a CPU. */
 template <typename T> static __device__ double squares(const T *x, int64_t n, float counts)
 {
-    const int V = sk_pack<T>();
+    const int V = 16 / (int)sizeof(T);
     double sum = 0;
     int64_t full = (uintptr_t)x % 16 ? 0 : n / V;
     for (int64_t i = threadIdx.x; i < full; i += BLOCK * FLIGHT) {
