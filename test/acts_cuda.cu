@@ -363,7 +363,8 @@ static bool near(double a, double b)
 static sk_status clips(world *w, unsigned bits)
 {
     static const double norms[] = {1e6, 3, NAN, INFINITY};
-    double s[] = {norms[bits & 3], bits & 4 ? NAN : 70, bits & 8 ? 0 : 20, 3, bits & 16 ? 1.0 : 0};
+    double s[] = {norms[bits & 3], bits & 4 ? NAN : 70, bits & 8 ? 0.0 : 20, 3,
+                  bits & 16 ? 1.0 : 0};
     sk_clip_job j = {NULL, 4, !(bits & 32), bits & 64 ? 0.25f : 0, bits & 128 ? 0.5 : 0};
     j.no_drops = bits & 256, j.no_full = bits & 512, j.alone = bits & 1024;
     sk_pulse p = {}, q;
@@ -660,7 +661,7 @@ static sk_status optim_pass(optim_case *c, int pass)
     for (int i = 0; i < N_TWINS; i++) {
         twin *t = &c->v[i];
         twin_pass(c, t, pass);
-        if (adds_up && !c->m.skip) twin_sums(c, t, t->at_sum[pass]);
+        if (adds_up && (!c->m.skip || c->m.scale > 0)) twin_sums(c, t, t->at_sum[pass]);
         if (pass && t->u.nudge != 0) continue;
         if (last) {
             twin_compare(c, t);
