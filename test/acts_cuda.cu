@@ -310,7 +310,7 @@ static sk_status stats(world *w, int n_pieces, int poison)
     stat_case c = {w, v, 0, 0, 0};
     world_clear(w, "stats");
     for (int i = 0; i < n_pieces; i++) {
-        size_t at = piece(&c, i ? sizes[i % 7] : LARGE, floats[i % 3], i % 2, i % 5 != 3);
+        size_t at = piece(&c, i ? sizes[i % 7] : (int64_t)LARGE, floats[i % 3], i % 2, i % 5 != 3);
         float inf = INFINITY;
         if (poison == 1 && i == 3) sk_convert(w->image + at, floats[i % 3], &inf, SK_F32, 1);
     }
