@@ -14,8 +14,8 @@
  *     static sk_status first(...) { return sk_pass<apply>("sgd", j, l); }
  *
  * g comes scaled.  Four elements lie in one access: 16 bytes of f32, 8 of a narrow type, so that
- * threads of a warp read one run in each tensor; two such fours are under way per thread.  Pieces
- * that do not begin at such a place, and the last elements of a piece, go one by one. */
+ * threads of a warp read one run in each tensor.  Pieces that do not begin at such a place, and the
+ * last elements of a piece, go one by one. */
 #ifndef SK_PROGRAM_CUDA_H
 #define SK_PROGRAM_CUDA_H
 

@@ -135,7 +135,7 @@ static sk_status gather(void *to, int64_t to_step, const void *from, int64_t fro
 
 /* ---- element by element */
 
-/* Calls f(packs of V, element) for a block's share of n elements: BLOCK * FLIGHT packs. */
+/* A block has BLOCK * FLIGHT packs of V elements; one by one what is not in packs. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(BLOCK)
     add_some(T *to, const T *from, int64_t n, bool packs)
@@ -251,13 +251,13 @@ static sk_status convert(void *to, sk_dtype to_type, const void *from, sk_dtype 
 
 /* ---- STATS */
 
-enum { STAT_BLOCKS = 132 * 8 }; /* a GPU full of them; fixed, so that sums are alike anywhere */
+enum { STAT_PER_SM = 6, STAT_BLOCKS = 132 * STAT_PER_SM }; /* fixed: sums are alike on any GPU */
 
 /* The squares of n elements, or 0 and NaN, as far as this thread sees them.  Sums of FLIGHT packs
  * are of f32, as those of 4,096 elements are on a CPU. */
 template <typename T> static __device__ double squares(const T *x, int64_t n, float counts)
 {
-    const int V = sk_pack<T>();
+    const int V = 16 / (int)sizeof(T);
     double sum = 0;
     int64_t full = (uintptr_t)x % 16 ? 0 : n / V;
     for (int64_t i = threadIdx.x; i < full; i += BLOCK * FLIGHT) {
@@ -282,7 +282,7 @@ template <typename T> static __device__ double squares(const T *x, int64_t n, fl
 }
 
 /* Each block has its share of all chunks, and sees the pieces they are of one after the other. */
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
     stats_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, double *partial)
 {
     int64_t c = chunks * blockIdx.x / gridDim.x, end = chunks * (blockIdx.x + 1) / gridDim.x;
@@ -320,7 +320,7 @@ static sk_status stats(const sk_stats_job *j, const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     double *partial = (double *)l->room;
-    int blocks = (int)(j->chunks < STAT_BLOCKS ? j->chunks : STAT_BLOCKS);
+    int blocks = j->chunks < STAT_BLOCKS ? (int)j->chunks : (int)STAT_BLOCKS;
     if (blocks)
         stats_share<<<(unsigned)blocks, BLOCK, 0, s>>>(j->pieces, j->n_pieces, j->chunks, partial);
     stats_end<<<1, BLOCK, 0, s>>>(*j, partial, blocks);
