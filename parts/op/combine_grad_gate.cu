@@ -6,38 +6,42 @@
 typedef struct job {
     sk_bank bank;
     sk_any slot, gate;
-    int64_t n, in_sequence, choices, cols;
+    int n, in_sequence, choices;
+    int64_t cols;
 } job;
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
     gate_grad(job j, const T *__restrict__ bank, const T *__restrict__ dy)
 {
-    for (SK_EACH_ROW(i, j.n)) {
-        int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), i / j.in_sequence);
-        float sum = 0;
-        if (row >= 0) {
-            sk_rows<T, V, 1, 2> both({dy + i / j.choices * j.cols, bank + row * j.cols}, j.cols);
-            both.pass([&](int64_t, const float(*v)[V], int count) {
+    unsigned i = blockIdx.x * blockDim.y + threadIdx.y;
+    if (i >= (unsigned)j.n) return;
+    unsigned b = i / (unsigned)j.in_sequence, token = i / (unsigned)j.choices;
+    int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
+    float sum = 0;
+    if (row >= 0) {
+        sk_rows<T, V, 1, 2> both({dy + token * j.cols, bank + row * j.cols}, j.cols);
+        both.pass([&](int64_t, const float(*v)[V], int count) {
 #pragma unroll
-                for (int e = 0; e < count; e++) sum += v[0][e] * v[1][e];
-            });
-        }
-        sum = sk_row_sum<1>(sum);
-        if (threadIdx.x == 0) sk_put(j.gate, i, sum);
+            for (int e = 0; e < count; e++) sum += v[0][e] * v[1][e];
+        });
     }
+    sum = sk_row_sum<1>(sum);
+    if (threadIdx.x == 0) sk_put(j.gate, i, sum);
 }
 
 template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
 {
     const sk_view *bank = &a->in[0], *dy = &a->in[1], *slot = &a->in[2];
-    job j = {sk_bank_of(bank),
-             sk_any_of(slot),
-             sk_any_of(&a->out[0]),
-             sk_count(slot),
-             slot->size[1] * slot->size[2],
-             slot->size[2],
-             dy->size[2]};
+    SK_TRY(sk_slot_few("combine_grad_gate", sk_span(bank, 0, 3), sk_count(slot)));
+    job j = {};
+    j.bank = sk_bank_of(bank);
+    j.slot = sk_any_of(slot);
+    j.gate = sk_any_of(&a->out[0]);
+    j.n = (int)sk_count(slot);
+    j.choices = (int)slot->size[2];
+    j.in_sequence = (int)slot->size[1] * j.choices;
+    j.cols = dy->size[2];
     bool packs =
         !(((uintptr_t)bank->data | (uintptr_t)dy->data) % 16) && !((size_t)j.cols * sizeof(T) % 16);
     unsigned grid = sk_row_grid<1>(j.n);

@@ -35,7 +35,7 @@ static __device__ inline int sk_cuda_slot_expert(sk_any slot, int64_t i, int roo
 
 /* A bank "ebxc" or a piece of one; of its columns nothing is known here. */
 typedef struct sk_bank {
-    int64_t sequences;
+    int sequences;
     int room;                /* of an expert, in all pieces */
     int first, experts;      /* of this piece */
     int first_place, places; /* of this piece */
@@ -43,7 +43,7 @@ typedef struct sk_bank {
 
 static inline sk_bank sk_bank_of(const sk_view *v)
 {
-    return sk_bank{v->size[1],      (int)v->full[2], (int)v->at[0],
+    return sk_bank{(int)v->size[1], (int)v->full[2], (int)v->at[0],
                    (int)v->size[0], (int)v->at[2],   (int)v->size[2]};
 }
 
@@ -54,7 +54,7 @@ static __device__ inline int64_t sk_cuda_slot_row(const sk_bank &k, int slot, in
     int place = slot - e * k.room - k.first_place;
     e -= k.first;
     if (e < 0 || e >= k.experts || place < 0 || place >= k.places) return -1;
-    return (e * k.sequences + b) * k.places + place;
+    return ((int64_t)e * k.sequences + b) * k.places + place;
 }
 
 /* ---- how threads are dealt to rows of n columns, V at a time */
@@ -75,32 +75,33 @@ static inline dim3 sk_slot_block(int64_t n, int V)
 
 typedef struct sk_scatter {
     sk_bank bank;
-    sk_any slot, gate; /* gate.data NULL: 1 */
-    int64_t in_sequence, choices, cols;
-    int64_t from, to; /* rows of the bank that this round is about */
+    sk_any slot, gate;              /* gate.data NULL: 1 */
+    int time, choices, in_sequence; /* in_sequence: choices of a sequence */
+    int64_t cols;
+    int from, to; /* rows of the bank that this round is about */
     int *first, *count;
 } sk_scatter;
 
 /* The result of these atomics does not depend on who is first. */
-template <int N> static __global__ void __launch_bounds__(SK_SLOT_BLOCK) sk_slot_mark(sk_scatter j)
+template <int N> static __global__ void __launch_bounds__(N) sk_slot_mark(sk_scatter j)
 {
-    int64_t n = j.bank.sequences * j.in_sequence;
-    for (int64_t i = (int64_t)blockIdx.x * N + threadIdx.x; i < n; i += (int64_t)gridDim.x * N) {
-        int64_t b = i / j.in_sequence;
-        int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
-        if (row < j.from || row >= j.to) continue;
-        atomicMin(&j.first[row - j.from], (int)(i - b * j.in_sequence));
-        atomicAdd(&j.count[row - j.from], 1);
-    }
+    unsigned i = blockIdx.x * N + threadIdx.x, b = i / (unsigned)j.in_sequence;
+    if (b >= (unsigned)j.bank.sequences) return;
+    int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
+    if (row < j.from || row >= j.to) return;
+    atomicMin(&j.first[row - j.from], (int)(i - b * (unsigned)j.in_sequence));
+    atomicAdd(&j.count[row - j.from], 1);
 }
 
-/* v += gate * x of one choice: i in the whole, k in its sequence. */
+/* v += gate * x of choice k of sequence b. */
 template <typename T, int V>
-static __device__ inline void sk_scatter_one(const sk_scatter &j, const T *x, int64_t i, int64_t c,
-                                             float *v)
+static __device__ inline void sk_scatter_one(const sk_scatter &j, const T *x, unsigned b,
+                                             unsigned k, int64_t c, float *v)
 {
-    float in[V], w = j.gate.data ? sk_get(j.gate, i) : 1;
-    sk_load<V>(x + i / j.choices * j.cols + c, in);
+    float in[V];
+    unsigned token = b * (unsigned)j.time + k / (unsigned)j.choices;
+    float w = j.gate.data ? sk_get(j.gate, (int64_t)b * j.in_sequence + k) : 1;
+    sk_load<V>(x + token * j.cols + c, in);
 #pragma unroll
     for (int e = 0; e < V; e++) v[e] += w * in[e];
 }
@@ -109,20 +110,21 @@ template <typename T, int V>
 static __global__ void __launch_bounds__(SK_SLOT_BLOCK)
     sk_fill(sk_scatter j, const T *__restrict__ x, T *__restrict__ bank)
 {
-    for (SK_EACH_SLOT_ROW(r, j.to - j.from)) {
-        int64_t row = j.from + r, b = row / j.bank.places % j.bank.sequences;
-        int count = j.count[r];
-        int64_t first = b * j.in_sequence + (count ? j.first[r] : 0);
-        for (int64_t c = (int64_t)threadIdx.x * V; c < j.cols; c += (int64_t)blockDim.x * V) {
-            float v[V] = {0};
-            int left = count;
-            if (left) sk_scatter_one<T, V>(j, x, first, c, v), left--;
-            for (int64_t i = first + 1; left; i++) {
-                if (sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b) != row) continue;
-                sk_scatter_one<T, V>(j, x, i, c, v), left--;
-            }
-            sk_store<V>(bank + row * j.cols + c, v);
+    unsigned r = blockIdx.x * blockDim.y + threadIdx.y, row = (unsigned)j.from + r;
+    if (row >= (unsigned)j.to) return;
+    unsigned b = row / (unsigned)j.bank.places % (unsigned)j.bank.sequences;
+    int count = j.count[r], first = j.first[r];
+    for (int64_t c = (int64_t)threadIdx.x * V; c < j.cols; c += (int64_t)blockDim.x * V) {
+        float v[V] = {0};
+        int left = count - 1;
+        if (count) sk_scatter_one<T, V>(j, x, b, (unsigned)first, c, v);
+        for (int k = first + 1; left > 0; k++) {
+            int slot = sk_cuda_slot(j.slot, (int64_t)b * j.in_sequence + k);
+            if (sk_cuda_slot_row(j.bank, slot, b) != row) continue;
+            sk_scatter_one<T, V>(j, x, b, (unsigned)k, c, v);
+            left--;
         }
+        sk_store<V>(bank + row * j.cols + c, v);
     }
 }
 
@@ -133,10 +135,11 @@ static sk_status sk_scatter_rounds(const char *op, sk_scatter j, const void *x, 
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     int64_t rows = sk_span(bank, 0, 3), most = (int64_t)(l->room_bytes / (2 * sizeof(int)));
-    int64_t n = j.bank.sequences * j.in_sequence;
+    int64_t n = (int64_t)j.bank.sequences * j.in_sequence;
     dim3 block = sk_slot_block(j.cols, V);
+    SK_TRY(sk_slot_few(op, rows, n));
     for (j.from = 0; j.from < rows; j.from = j.to) {
-        j.to = rows - j.from < most ? rows : j.from + most;
+        j.to = (int)(rows - j.from < most ? rows : j.from + most);
         size_t bytes = (size_t)(j.to - j.from) * sizeof(int);
         j.first = (int *)l->room;
         j.count = j.first + (j.to - j.from);
@@ -160,8 +163,9 @@ static sk_status sk_cuda_scatter(const char *op, const sk_view *x, const sk_view
     j.bank = sk_bank_of(bank);
     j.slot = sk_any_of(slot);
     if (gate) j.gate = sk_any_of(gate);
-    j.choices = slot->size[2];
-    j.in_sequence = slot->size[1] * j.choices;
+    j.time = (int)slot->size[1];
+    j.choices = (int)slot->size[2];
+    j.in_sequence = j.time * j.choices;
     j.cols = bank->size[3];
     if (!sk_count(bank)) return SK_OK;
     bool packs =
@@ -175,28 +179,29 @@ static sk_status sk_cuda_scatter(const char *op, const sk_view *x, const sk_view
 typedef struct sk_gather {
     sk_bank bank;
     sk_any slot, gate;
-    int64_t tokens, time, choices, cols;
+    int tokens, time, choices;
+    int64_t cols;
 } sk_gather;
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(SK_SLOT_BLOCK)
     sk_collect(sk_gather j, const T *__restrict__ bank, T *__restrict__ y)
 {
-    for (SK_EACH_SLOT_ROW(t, j.tokens)) {
-        int64_t b = t / j.time;
-        for (int64_t c = (int64_t)threadIdx.x * V; c < j.cols; c += (int64_t)blockDim.x * V) {
-            float v[V] = {0}, in[V];
+    unsigned t = blockIdx.x * blockDim.y + threadIdx.y, b = t / (unsigned)j.time;
+    if (t >= (unsigned)j.tokens) return;
+    for (int64_t c = (int64_t)threadIdx.x * V; c < j.cols; c += (int64_t)blockDim.x * V) {
+        float v[V] = {0}, in[V];
 #pragma unroll 2
-            for (int64_t i = t * j.choices; i < (t + 1) * j.choices; i++) {
-                int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
-                if (row < 0) continue;
-                float w = j.gate.data ? sk_get(j.gate, i) : 1;
-                sk_load<V>(bank + row * j.cols + c, in);
+        for (int k = 0; k < j.choices; k++) {
+            int64_t i = (int64_t)t * j.choices + k;
+            int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
+            if (row < 0) continue;
+            float w = j.gate.data ? sk_get(j.gate, i) : 1;
+            sk_load<V>(bank + row * j.cols + c, in);
 #pragma unroll
-                for (int e = 0; e < V; e++) v[e] += w * in[e];
-            }
-            sk_store<V>(y + t * j.cols + c, v);
+            for (int e = 0; e < V; e++) v[e] += w * in[e];
         }
+        sk_store<V>(y + t * j.cols + c, v);
     }
 }
 
@@ -205,8 +210,14 @@ template <typename T>
 static sk_status sk_cuda_gather(const char *op, const sk_view *bank, const sk_view *slot,
                                 const sk_view *gate, const sk_view *y, const sk_launch *l)
 {
-    sk_gather j = {sk_bank_of(bank), sk_any_of(slot), sk_any{},  slot->size[0] * slot->size[1],
-                   slot->size[1],    slot->size[2],   y->size[2]};
+    SK_TRY(sk_slot_few(op, sk_span(bank, 0, 3), sk_count(slot)));
+    sk_gather j = {};
+    j.bank = sk_bank_of(bank);
+    j.slot = sk_any_of(slot);
+    j.time = (int)slot->size[1];
+    j.tokens = (int)slot->size[0] * j.time;
+    j.choices = (int)slot->size[2];
+    j.cols = y->size[2];
     if (gate) j.gate = sk_any_of(gate);
     if (!sk_count(y)) return SK_OK;
     bool packs =
