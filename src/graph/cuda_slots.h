@@ -66,10 +66,13 @@ static inline dim3 sk_slot_block(int64_t n, int V)
     return dim3(across, SK_SLOT_BLOCK / across);
 }
 
-#define SK_EACH_SLOT_ROW(r, rows)                               \
-    int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; \
-    r < (rows);                                                 \
-    r += (int64_t)gridDim.x * blockDim.y
+/* Rows are counted in 32 bits: a division of 64 bits is a call, and every row needs some. */
+static inline sk_status sk_slot_few(const char *op, int64_t rows, int64_t choices)
+{
+    if (rows <= INT32_MAX / 2 && choices <= INT32_MAX / 2) return SK_OK;
+    return sk_fail(SK_ECONF, "%s: a bank of %lld rows and %lld choices, the CUDA kernel takes %d",
+                   op, (long long)rows, (long long)choices, INT32_MAX / 2);
+}
 
 /* ---- scattering */
 
