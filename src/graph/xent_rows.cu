@@ -248,7 +248,6 @@ static sk_status ask(limits *x)
     cudaError_t e = cudaGetDevice(&d);
     if (!e) e = cudaDeviceGetAttribute(&x->sms, cudaDevAttrMultiProcessorCount, d);
     if (!e) e = cudaDeviceGetAttribute(&x->in_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, d);
-    if (!e) e = cudaDeviceGetAttribute(&x->in_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, d);
     if (!e) return SK_OK;
     return sk_fail(SK_EIO, "xent_rows: the GPU does not say what it is: %s", cudaGetErrorString(e));
 }

@@ -1,0 +1,11 @@
+/* route.cu - the GPU half of route.c: see graph/cuda_route.h. */
+#include "graph/cuda_route.h"
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("route", a, "f>4f"));
+    SK_TRY(sk_cuda_fast("route", a));
+    return sk_cuda_route("route", a, l);
+}
+
+extern "C" const sk_kernel sk_kernel_route = {"route", launch};
