@@ -47,7 +47,7 @@ compile "$CC -std=c11 -D_GNU_SOURCE -Isrc -O3 -march=x86-64-v3 -ffp-contract=fas
 # shellcheck disable=SC2086
 compile "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions" \
-    src/device/cuda.cu $kernels test/parts_cuda.cu
+    src/device/cuda.cu src/graph/*.cu $kernels test/parts_cuda.cu
 # shellcheck disable=SC2086
 nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread
 echo "built $out/parts_cuda for $ARCH"
