@@ -151,9 +151,9 @@ typedef struct tiles {
 } tiles;
 
 /* k [from, from + DEEP) of WIDE rows from `first`; beyond `to` and beyond the last row it is 0. */
-template <int WIDE>
-static __device__ void fill(float (*held)[WIDE + 1], const side *s, int64_t base, int64_t first,
-                            int64_t from, int64_t to)
+template <int WIDE, typename T>
+static __device__ void fill_from(float (*held)[WIDE + 1], const T *x, const side *s, int64_t first,
+                                 int64_t from, int64_t to)
 {
     bool along_k = s->k_step == 1;
 #pragma unroll
@@ -161,9 +161,19 @@ static __device__ void fill(float (*held)[WIDE + 1], const side *s, int64_t base
         int e = (int)threadIdx.x + i * BLOCK;
         int r = along_k ? e / DEEP : e % WIDE, k = along_k ? e % DEEP : e / WIDE;
         bool there = first + r < s->n && from + k < to;
-        held[k][r] =
-            there ? sk_get(s->data, base + (first + r) * s->step + (from + k) * s->k_step) : 0;
+        held[k][r] = there ? (float)x[(first + r) * s->step + (from + k) * s->k_step] : 0;
     }
+}
+
+template <int WIDE>
+static __device__ void fill(float (*held)[WIDE + 1], const side *s, int64_t base, int64_t first,
+                            int64_t from, int64_t to)
+{
+    if (s->data.type == SK_BF16)
+        fill_from<WIDE>(held, (const __nv_bfloat16 *)s->data.data + base, s, first, from, to);
+    else if (s->data.type == SK_F16)
+        fill_from<WIDE>(held, (const __half *)s->data.data + base, s, first, from, to);
+    else fill_from<WIDE>(held, (const float *)s->data.data + base, s, first, from, to);
 }
 
 /* PM x PN results of a thread lie TM / PM rows and TN / PN columns apart. */
@@ -184,7 +194,7 @@ static __device__ void keep(const tiles *t, const int64_t at[3], int64_t m0, int
 }
 
 template <int TM, int TN, int PM, int PN>
-static __global__ void __launch_bounds__(BLOCK, 3) by_tiles(tiles t)
+static __global__ void __launch_bounds__(BLOCK, TN == FEW ? 2 : 3) by_tiles(tiles t)
 {
     static_assert(TM / PM * (TN / PN) == BLOCK, "every thread has its results");
     __shared__ float a[DEEP][TM + 1], b[DEEP][TN + 1];
