@@ -57,5 +57,6 @@ if(cuda_sources)
   target_link_libraries(skein_cuda PRIVATE $<BUILD_INTERFACE:skein_flags>
                                    PUBLIC skein CUDA::cudart_static)
   # libskein asks for these weakly; nobody else would fetch them out of the archive.
-  target_link_options(skein_cuda INTERFACE LINKER:-u,sk_device_cuda LINKER:-u,sk_kernel_parts)
+  target_link_options(skein_cuda INTERFACE LINKER:-u,sk_device_cuda LINKER:-u,sk_kernel_parts
+                                       LINKER:-u,sk_nccl_cuda)
 endif()

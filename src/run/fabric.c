@@ -371,10 +371,19 @@ void sk_fabric_heed(sk_fabric *f, const sk_heaps *h) { f->heaps = h; }
 
 /* --- the end --- */
 
+/* NCCL keeps a circle while a recorded step may still play its calls.  One that is being played is
+ * let go when it ends. */
+static void close_tapes(sk_device *d)
+{
+    for (int i = 0; i < d->tapes.n; i++) d->kind->tape_close(d, d->tapes.v[i]);
+    d->tapes.n = 0;
+}
+
 void sk_fabric_abort(sk_fabric *f)
 {
     if (f->gone) return;
     f->gone = true;
+    close_tapes(f->d);
     for (int i = 0; i < f->rings.n; i++)
         if (f->rings.v[i].circle) f->door->abort(f->rings.v[i].circle);
 }
@@ -384,6 +393,7 @@ void sk_fabric_close(sk_fabric *f)
 {
     sk_status st = SK_OK;
     if (!f || f->gone) return;
+    close_tapes(f->d);
     for (int i = 0; !st && i < f->rings.n; i++) st = f->door->finish(f->rings.v[i].circle);
     for (int i = 0; !st && i < f->rings.n; i++) st = settle(f, &f->rings.v[i], "the end");
     if (st) {
