@@ -57,7 +57,8 @@ if(cuda_sources)
   target_link_libraries(skein_cuda PRIVATE $<BUILD_INTERFACE:skein_flags>
                                    PUBLIC skein CUDA::cudart_static)
   # libskein asks for these weakly; nobody else would fetch them out of the archive.
-  target_link_options(skein_cuda INTERFACE LINKER:-u,sk_device_cuda LINKER:-u,sk_kernel_parts
-                      LINKER:-u,sk_optim_kernel_parts LINKER:-u,sk_acts_cuda
-                      LINKER:-u,sk_lt_run LINKER:-u,sk_norm_grad LINKER:-u,sk_xent_rows)
+  foreach(symbol device_cuda kernel_parts optim_kernel_parts acts_cuda lt_run norm_grad xent_rows
+                 nccl_cuda)
+    target_link_options(skein_cuda INTERFACE LINKER:-u,sk_${symbol})
+  endforeach()
 endif()

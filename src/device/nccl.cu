@@ -17,6 +17,8 @@
 
 static_assert(SK_NCCL_ID == NCCL_UNIQUE_ID_BYTES, "what is told has its size");
 
+/* With BLOCKING 1 all is right too, but nothing ends a join() whose members do not come. */
+enum { BLOCKING = 0 };
 enum { OLDEST = 21800 }; /* from here on circles are made and left without holding the caller */
 
 /* The functions that are used, by their names. */
@@ -98,7 +100,12 @@ static sk_status nccl_open(int *version)
 
 /* ---- circles */
 
-static ncclComm_t comm_of(sk_circle *c) { return reinterpret_cast<ncclComm_t>(c); }
+/* NCCL writes the communicator here when it is made, perhaps long after join() has returned. */
+struct sk_circle {
+    ncclComm_t comm;
+};
+
+static ncclComm_t comm_of(const sk_circle *c) { return c->comm; }
 
 static sk_status nccl_id(char id[SK_NCCL_ID])
 {
@@ -113,22 +120,23 @@ static sk_status nccl_join(int device, int n, int me, const char id[SK_NCCL_ID],
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId u;
-    ncclComm_t c = NULL;
     memcpy(u.internal, id, SK_NCCL_ID);
-    config.blocking = 0;
+    config.blocking = BLOCKING;
     config.commName = name;
     cudaError_t e = cudaSetDevice(device); /* a circle belongs to the current device */
     if (e != cudaSuccess)
         return sk_fail(SK_EIO, "nccl: device %d: %s", device, cudaGetErrorString(e));
-    TRY(c, ncclCommInitRankConfig(&c, n, u, me, &config));
-    *out = reinterpret_cast<sk_circle *>(c);
+    sk_circle *c = static_cast<sk_circle *>(calloc(1, sizeof *c));
+    sk_assert(c);
+    *out = c;
+    TRY(NULL, ncclCommInitRankConfig(&c->comm, n, u, me, &config));
     return SK_OK;
 }
 
 static sk_status nccl_ready(sk_circle *c, bool *yes)
 {
-    ncclResult_t state = ncclSuccess;
-    TRY(comm_of(c), ncclCommGetAsyncError(comm_of(c), &state));
+    ncclResult_t state = ncclInProgress;
+    if (comm_of(c)) TRY(comm_of(c), ncclCommGetAsyncError(comm_of(c), &state));
     if (state != ncclSuccess && state != ncclInProgress)
         return failed("the communicator is broken", state, comm_of(c));
     *yes = state == ncclSuccess;
@@ -141,8 +149,17 @@ static sk_status nccl_finish(sk_circle *c)
     return SK_OK;
 }
 
-static void nccl_leave(sk_circle *c) { (void)lib.ncclCommDestroy(comm_of(c)); }
-static void nccl_abort(sk_circle *c) { (void)lib.ncclCommAbort(comm_of(c)); }
+static void nccl_leave(sk_circle *c)
+{
+    (void)lib.ncclCommDestroy(comm_of(c));
+    free(c);
+}
+
+/* What lies at c is left alone: NCCL may still write there. */
+static void nccl_abort(sk_circle *c)
+{
+    if (comm_of(c)) (void)lib.ncclCommAbort(comm_of(c));
+}
 
 /* ---- what they do */
 

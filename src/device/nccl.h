@@ -18,6 +18,9 @@
  * f16 two at a time in f32 and rounds after each member, in an order of its own: sums of a run
  * repeat on the same machine, but are not those of the host (comm/sum.c).
  *
+ * A circle whose calls are on a tape (device.h) can only be left when the tape is closed: NCCL
+ * waits for that.  `name` must live as long as the circle.
+ *
  * Waiting for ever: abort() ends what a circle has on the device, whatever the others do. */
 #ifndef SK_DEVICE_NCCL_H
 #define SK_DEVICE_NCCL_H
@@ -33,7 +36,7 @@ enum { SK_NCCL_ID = 128 }; /* bytes of an id: what members need to find each oth
 
 typedef enum sk_nccl_op { SK_NCCL_SUM, SK_NCCL_MAX, SK_NCCL_MIN, SK_NCCL_MEAN } sk_nccl_op;
 
-typedef struct sk_circle sk_circle; /* an ncclComm_t */
+typedef struct sk_circle sk_circle; /* has an ncclComm_t */
 
 typedef struct sk_nccl {
     /* The library, once a process; *version is 22809 for 2.28.9.  May be NULL. */

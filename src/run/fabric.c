@@ -12,6 +12,7 @@
 #include "device/nccl.h"
 #include "run/acts.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ enum {
 };
 
 #define ABSENT_S 1.0
+enum { ABORT_S = 10 };
 
 typedef struct ring { /* a circle, and what it is for */
     int group;        /* of the program; -1: of messages */
@@ -37,6 +39,8 @@ typedef struct ring { /* a circle, and what it is for */
     bool known; /* the id */
     sk_circle *circle;
     sk_stream *stream;
+    pthread_t ender; /* aborts it */
+    bool ending;
     int64_t *mark; /* k + 1 while call k, or the message with tag k, is under way; then negative */
 } ring;
 
@@ -371,12 +375,38 @@ void sk_fabric_heed(sk_fabric *f, const sk_heaps *h) { f->heaps = h; }
 
 /* --- the end --- */
 
+/* NCCL keeps a circle while a recorded step may still play its calls.  One that is being played is
+ * let go when it ends. */
+static void close_tapes(sk_device *d)
+{
+    for (int i = 0; i < d->tapes.n; i++) d->kind->tape_close(d, d->tapes.v[i]);
+    d->tapes.n = 0;
+}
+
+static void *end_one(void *circle)
+{
+    sk_nccl_cuda.abort(circle);
+    return NULL;
+}
+
+/* Each in a thread of its own: NCCL returns when all that holds the circle is gone, and a recorded
+ * step holds all circles it has calls of.  Whoever hangs is left behind after ABORT_S. */
 void sk_fabric_abort(sk_fabric *f)
 {
+    struct timespec until;
     if (f->gone) return;
     f->gone = true;
-    for (int i = 0; i < f->rings.n; i++)
-        if (f->rings.v[i].circle) f->door->abort(f->rings.v[i].circle);
+    close_tapes(f->d);
+    for (int i = 0; i < f->rings.n; i++) {
+        ring *r = &f->rings.v[i];
+        r->ending = r->circle && !pthread_create(&r->ender, NULL, end_one, r->circle);
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ABORT_S;
+    for (int i = 0; i < f->rings.n; i++) {
+        ring *r = &f->rings.v[i];
+        if (r->ending && pthread_timedjoin_np(r->ender, NULL, &until)) pthread_detach(r->ender);
+    }
 }
 
 /* All are told before one is waited for: members may come to them in any order. */
@@ -384,6 +414,7 @@ void sk_fabric_close(sk_fabric *f)
 {
     sk_status st = SK_OK;
     if (!f || f->gone) return;
+    close_tapes(f->d);
     for (int i = 0; !st && i < f->rings.n; i++) st = f->door->finish(f->rings.v[i].circle);
     for (int i = 0; !st && i < f->rings.n; i++) st = settle(f, &f->rings.v[i], "the end");
     if (st) {

@@ -43,8 +43,8 @@
  * kernel that is loaded at its first launch waits for the whole device, which may wait for a peer:
  * CUDA_MODULE_LOADING=EAGER, or launch every kernel once before.
  *
- * Silence.  While the host waits for a step it calls sk_fabric_watch() now and then; each circle
- * marks in the host's memory where its stream is, so that the story names the call.  After a
+ * Silence.  While the host waits for a step it calls sk_fabric_watch() several times a second; each
+ * circle marks in the host's memory where its stream is, so that the story names the call.  After a
  * failure sk_fabric_abort() ends what is on the device: the streams then come to their end. */
 #ifndef SK_RUN_FABRIC_H
 #define SK_RUN_FABRIC_H
@@ -59,7 +59,9 @@ typedef struct sk_fabric sk_fabric;
 /* All ranks come here together.  timeout_s: the longest that anything may take; 0: no limit. */
 sk_status sk_fabric_open(sk_arena *a, const sk_program *p, sk_device *d, sk_comm *comm,
                          double timeout_s, sk_fabric **out);
-void sk_fabric_close(sk_fabric *f); /* NULL is fine; all streams are synced, or it was aborted */
+/* NULL is fine.  All streams are synced, or it was aborted.  Tapes of the device are closed, here
+ * and in sk_fabric_abort(): NCCL would wait for that. */
+void sk_fabric_close(sk_fabric *f);
 void sk_fabric_heed(sk_fabric *f, const sk_heaps *h); /* from now on waits look at its abort word */
 
 /* The whole call onto l->stream; buffers lie at base + offset; l->room_bytes are looked at. */
