@@ -113,7 +113,8 @@ static const char *name_ranks(sk_arena *a, const char *what, const int *ranks, i
     sk_out o = {.arena = a};
     sk_out_add(&o, "%s (ranks", what);
     for (int i = 0; i < n && i < 8; i++) sk_out_add(&o, " %d", ranks[i]);
-    sk_out_add(&o, n > 8 ? " .. %d)" : ")", ranks[n - 1]);
+    if (n > 8) sk_out_add(&o, " .. %d", ranks[n - 1]);
+    sk_out_add(&o, ")");
     return o.s;
 }
 

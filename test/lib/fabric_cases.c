@@ -57,7 +57,8 @@ typedef struct rank {
     sk_launch l;
     int64_t bytes; /* of the memory of a case, the most */
     double timeout_s;
-    bool silent; /* the last rank does not come to a call */
+    bool silent, taped; /* the last rank does not come to a call; which was recorded */
+    int64_t before;     /* bytes of the device that were free before the fabric */
     int checks, bad;
 } rank;
 
@@ -319,15 +320,14 @@ static sk_status compare(rank *k, const sk_call_plan *c, const char *how)
     return SK_OK;
 }
 
-/* Recorded once and played twice. */
-static sk_status play(rank *k, int call)
+static sk_status play(rank *k, int call, int times)
 {
     sk_tape *t = NULL;
     SK_TRY(sk_tape_begin(k->d, k->s));
     SK_TRY(sk_fabric_start(k->f, call, k->base, &k->l));
     SK_TRY(sk_tape_end(k->d, k->s, &t));
-    SK_TRY(sk_tape_play(k->d, t, k->s));
-    return sk_tape_play(k->d, t, k->s);
+    for (int i = 0; i < times; i++) SK_TRY(sk_tape_play(k->d, t, k->s));
+    return SK_OK;
 }
 
 static bool apart(const rank *k, const sk_call_plan *c)
@@ -346,7 +346,7 @@ static sk_status run_case(rank *k, int call)
         lay(k, c, g->me, g->n);
         SK_TRY(up(k));
         SK_TRY(sk_stream_sync(k->d, k->s));
-        SK_TRY(again ? play(k, call) : sk_fabric_start(k->f, call, k->base, &k->l));
+        SK_TRY(again ? play(k, call, 2) : sk_fabric_start(k->f, call, k->base, &k->l));
         expect(k, c, g->me, g->n);
         SK_TRY(compare(k, c, again ? "played" : "plain"));
     }
@@ -386,6 +386,14 @@ static sk_status run_messages(rank *k)
 
 /* --- a rank --- */
 
+static sk_status free_bytes(rank *k, int64_t *out)
+{
+    sk_device_facts facts;
+    SK_TRY(sk_device_look(k->d, &facts));
+    *out = facts.available;
+    return SK_OK;
+}
+
 static sk_status open_rank(rank *k)
 {
     int64_t room = 0;
@@ -409,6 +417,8 @@ static sk_status open_rank(rank *k)
     k->base = base;
     k->l = (sk_launch){.stream = k->s, .room = at_room, .room_bytes = (size_t)room};
     SK_TRY(sk_comm_open(k->heaps, &o, &k->comm));
+    SK_TRY(free_bytes(k, &k->before));
+    SK_TRY(sk_comm_barrier(k->comm));
     SK_TRY(sk_fabric_open(&k->arena, &k->p, k->d, k->comm, k->timeout_s, &k->f));
     sk_fabric_heed(k->f, k->heaps);
     return SK_OK;
@@ -424,12 +434,15 @@ static sk_status run_silent(rank *k)
     SK_TRY(sk_fabric_warm(k->f, k->base, &k->l));
     SK_TRY(sk_comm_barrier(k->comm));
     bool there = k->p.rank + 1 < k->p.n_ranks;
-    if (there) SK_TRY(sk_fabric_start(k->f, call, k->base, &k->l));
+    if (there && k->taped) SK_TRY(play(k, call, 1));
+    else if (there) SK_TRY(sk_fabric_start(k->f, call, k->base, &k->l));
     while (!there && !sk_heaps_aborted(k->heaps, NULL, NULL, NULL)) usleep(1000);
     sk_status st = there ? sync_up(k) : SK_EPEER;
     const char *what = k->p.calls.v[call].what;
     bool told = !there || !*sk_error_line() || strstr(sk_error_line(), what);
-    if (!k->p.rank) printf("  silent after %.1f s: %s\n", sk_now() - since, sk_error_line());
+    if (!k->p.rank)
+        printf("  silent%s after %.1f s: %s\n", k->taped ? " on tape" : "", sk_now() - since,
+               sk_error_line());
     k->bad += st != SK_EPEER || !told;
     sk_heaps_abort(k->heaps, st, k->p.rank, sk_error());
     sk_fabric_abort(k->f);
@@ -444,9 +457,15 @@ static sk_status run_rank(rank *k)
     double open = sk_now();
     if (k->silent) return run_silent(k);
     SK_TRY(sk_fabric_warm(k->f, k->base, &k->l));
+    double warm = sk_now();
+    int64_t left = 0;
+    SK_TRY(sk_comm_barrier(k->comm));
+    SK_TRY(free_bytes(k, &left));
     if (!k->p.rank)
-        printf("%d ranks on %s: open %.2f s, all %d calls once %.2f s\n", k->p.n_ranks, k->device,
-               open - began, k->p.calls.n, sk_now() - open);
+        printf("%d ranks on %s: open %.2f s, all %d calls once %.2f s; memory of all ranks %lld "
+               "MiB\n",
+               k->p.n_ranks, k->device, open - began, k->p.calls.n, warm - open,
+               (long long)(k->before - left) >> 20);
     for (sk_coll_kind kind = 0; kind < SK_N_COLLS; kind++) {
         int checks = k->checks, bad = k->bad;
         double since = sk_now();
@@ -518,7 +537,7 @@ static int run_threads(rank *k, int n)
 }
 
 static int run_all(int n_ranks, const char *device, bool processes, void (*before)(int rank),
-                   bool silent)
+                   bool silent, bool taped)
 {
     rank k[RANKS] = {{.arena = {0}}};
     sk_heaps *heaps;
@@ -529,6 +548,7 @@ static int run_all(int n_ranks, const char *device, bool processes, void (*befor
         k[r].device = device;
         k[r].heaps = heaps;
         k[r].silent = silent;
+        k[r].taped = taped;
         k[r].timeout_s = silent ? SILENT_S : TIMEOUT_S;
         k[r].p.rank = r;
         k[r].p.n_ranks = n_ranks;
@@ -540,10 +560,10 @@ static int run_all(int n_ranks, const char *device, bool processes, void (*befor
 
 int sk_fabric_cases(int n_ranks, const char *device, bool processes, void (*before)(int rank))
 {
-    return run_all(n_ranks, device, processes, before, false);
+    return run_all(n_ranks, device, processes, before, false, false);
 }
 
-int sk_fabric_silent(int n_ranks, const char *device, void (*before)(int rank))
+int sk_fabric_silent(int n_ranks, const char *device, bool taped, void (*before)(int rank))
 {
-    return run_all(n_ranks, device, true, before, true);
+    return run_all(n_ranks, device, true, before, true, taped);
 }
