@@ -33,17 +33,17 @@ static bool product(const sk_args *s, const sk_args *w, sk_product *p)
     return true;
 }
 
-static int match(const sk_fuse_site *s, int pc, int *pcs)
+static bool match(const sk_fuse_site *s, int pc, sk_fuse_set *x)
 {
     sk_product p = {0};
-    if (!sk_fuse_is(s, pc, "sum")) return 0;
+    if (!sk_fuse_is(s, pc, "sum")) return false;
     for (int i = 0; i < 2; i++) {
         int at = sk_fuse_next(s, pc, "contract", i, s->p->insts.v[pc].in[0], NEAR);
         if (at < 0 || !product(&s->args[pc], &s->args[at], &p)) continue;
-        pcs[0] = pc, pcs[1] = at;
-        return 2;
+        *x = (sk_fuse_set){.n = 2, .pcs = {pc, at}};
+        return true;
     }
-    return 0;
+    return false;
 }
 
 static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)

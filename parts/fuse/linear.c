@@ -43,21 +43,21 @@ static bool product(const sk_args *y, const sk_args *a, sk_product *p)
 }
 
 /* Operand `in` of the second must be the product, and nobody else may read it. */
-static int match(const sk_fuse_site *s, int pc, int *pcs)
+static bool match(const sk_fuse_site *s, int pc, sk_fuse_set *x)
 {
     static const char *const with[] = {"bias", "residual", "add"};
     sk_product p = {0};
-    if (!sk_fuse_is(s, pc, "contract")) return 0;
+    if (!sk_fuse_is(s, pc, "contract")) return false;
     for (int i = 0; i < 3; i++) {
         int at = sk_fuse_only_reader(s, pc, 0, with[i]), y = s->p->insts.v[pc].out[0];
         if (at < 0) continue;
         const int *in = s->p->insts.v[at].in;
         if (i == 0 ? in[0] != y : i == 1 ? in[1] != y : in[0] == in[1]) continue;
         if (!product(&s->args[pc], &s->args[at], &p)) continue;
-        pcs[0] = pc, pcs[1] = at;
-        return 2;
+        *x = (sk_fuse_set){.n = 2, .pcs = {pc, at}, .silent = {1}};
+        return true;
     }
-    return 0;
+    return false;
 }
 
 static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)

@@ -20,14 +20,14 @@ static bool product(const sk_args *y, const sk_args *a, sk_product *p)
     return true;
 }
 
-static int match(const sk_fuse_site *s, int pc, int *pcs)
+static bool match(const sk_fuse_site *s, int pc, sk_fuse_set *x)
 {
     sk_product p = {0};
     int at = sk_fuse_is(s, pc, "contract") ? sk_fuse_only_reader(s, pc, 0, "bias_gelu_grad") : -1;
-    if (at < 0 || s->p->insts.v[at].in[2] != s->p->insts.v[pc].out[0]) return 0;
-    if (!product(&s->args[pc], &s->args[at], &p)) return 0;
-    pcs[0] = pc, pcs[1] = at;
-    return 2;
+    if (at < 0 || s->p->insts.v[at].in[2] != s->p->insts.v[pc].out[0]) return false;
+    if (!product(&s->args[pc], &s->args[at], &p)) return false;
+    *x = (sk_fuse_set){.n = 2, .pcs = {pc, at}, .silent = {1}};
+    return true;
 }
 
 static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)

@@ -36,23 +36,22 @@ static int readers(const sk_fuse_site *s, int pc, int *at)
     return n;
 }
 
-static int match(const sk_fuse_site *s, int pc, int *pcs)
+static bool match(const sk_fuse_site *s, int pc, sk_fuse_set *x)
 {
     int at[MOST];
     sk_product p = {0};
     int n = sk_fuse_is(s, pc, "contract") ? readers(s, pc, at) : 0;
-    if (!n || !product(&s->args[pc], &s->args[at[0]], n > 1, &p)) return 0;
-    pcs[0] = pc, pcs[1] = at[0];
-    return 2;
+    if (!n || !product(&s->args[pc], &s->args[at[0]], n > 1, &p)) return false;
+    *x = (sk_fuse_set){.n = 2, .pcs = {pc, at[0]}, .silent = {n == 1}};
+    return true;
 }
 
 /* Those who come later; the pair's own bias stays, and tells whether there is such a one. */
-static void settle(const sk_fuse_site *s, const int *pcs, int n)
+static void settle(const sk_fuse_site *s, const sk_fuse_set *x)
 {
-    int at[MOST], m = readers(s, pcs[0], at);
-    (void)n;
+    int at[MOST], m = sk_fuse_readers(s, x->pcs[0], 0, at, MOST);
     for (int i = 1; i < m; i++) s->args[at[i]].in[1].data = NULL;
-    s->args[pcs[0]].attr[SK_MAX_ATTR - 1] = m > 1; /* contract has no attributes of its own */
+    s->args[x->pcs[0]].attr[SK_MAX_ATTR - 1] = m > 1; /* contract has no attributes of its own */
 }
 
 static bool keeps(const sk_args *const *a) { return a[0]->attr[SK_MAX_ATTR - 1] != 0; }

@@ -34,18 +34,20 @@ static int find_add(const sk_fuse_site *s, int pc)
     return sk_count(&s->args[at].in[0]) == sk_count(&s->args[at].in[1]) ? at : -1;
 }
 
-static int match(const sk_fuse_site *s, int pc, int *pcs)
+static bool match(const sk_fuse_site *s, int pc, sk_fuse_set *x)
 {
     bool mean = sk_fuse_is(s, pc, "layernorm_grad_x");
-    if ((!mean && !sk_fuse_is(s, pc, "rmsnorm_grad_x")) || !sk_norm_grad) return 0;
-    if (s->args[pc].in[0].type != s->args[pc].out[0].type) return 0;
+    if ((!mean && !sk_fuse_is(s, pc, "rmsnorm_grad_x"))) return false;
+    if (s->args[pc].in[0].type != s->args[pc].out[0].type) return false;
     int w = find_w(s, pc, mean), add = find_add(s, pc), n = 1;
-    if (w < 0) return 0;
-    pcs[0] = pc;
-    if (add >= 0 && add < w) pcs[n++] = add;
-    pcs[n++] = w;
-    if (add > w) pcs[n++] = add;
-    return n;
+    if (w < 0) return false;
+    x->pcs[0] = pc;
+    x->silent[0] = add >= 0;
+    if (add >= 0 && add < w) x->pcs[n++] = add;
+    x->pcs[n++] = w;
+    if (add > w) x->pcs[n++] = add;
+    x->n = n;
+    return true;
 }
 
 static sk_any any(const sk_view *v) { return (sk_any){v->data, v->type}; }

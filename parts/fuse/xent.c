@@ -48,11 +48,12 @@ static bool suits(const sk_fuse_site *s, const int *at)
            t->in[2].type == SK_I32 && g->out[0].type == t->in[0].type;
 }
 
-static int match(const sk_fuse_site *s, int pc, int *pcs)
+static bool match(const sk_fuse_site *s, int pc, sk_fuse_set *x)
 {
-    if (!sk_xent_rows || !sk_fuse_is(s, pc, "row_max") || !chain(s, pc, pcs) || !suits(s, pcs))
-        return 0;
-    return N;
+    if (!sk_fuse_is(s, pc, "row_max") || !chain(s, pc, x->pcs) || !suits(s, x->pcs)) return false;
+    x->n = N;
+    x->silent[LOSS_GRAD] = 3;
+    return true;
 }
 
 static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)

@@ -1,5 +1,6 @@
 /* layernorm_grad_x.cu - the GPU half of layernorm_grad_x.c; the kernels are in graph/norm_grad.cu.
  */
+#include "graph/cuda.h"
 #include "graph/norm_grad.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)

@@ -71,12 +71,13 @@ static bool meet(const sk_program *p, int a, int b)
            y->offset < x->offset + x->bytes && x->bytes && y->bytes;
 }
 
-/* Does one of the buffers in `a` lie where one of `b` does? */
-static bool any_meet(const sk_program *p, const int *a, int n_a, const int *b, int n_b)
+/* Does one of the buffers in `a` lie where one of `b` does?  Those in `silent` are not touched. */
+static bool any_meet(const sk_program *p, const int *a, int n_a, unsigned silent, const int *b,
+                     int n_b)
 {
     for (int i = 0; i < n_a && a[i] >= 0; i++)
         for (int k = 0; k < n_b && b[k] >= 0; k++)
-            if (meet(p, a[i], b[k])) return true;
+            if (!(silent >> i & 1) && meet(p, a[i], b[k])) return true;
     return false;
 }
 
@@ -88,11 +89,12 @@ static bool plain(const sk_inst *in)
 }
 
 /* May `late` be done only after `between`? */
-static bool may_wait(const sk_program *p, const sk_inst *late, const sk_inst *between)
+static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
+                     const sk_inst *between)
 {
-    return plain(between) && !any_meet(p, late->in, SK_MAX_IN, between->out, SK_MAX_OUT) &&
-           !any_meet(p, late->out, SK_MAX_OUT, between->out, SK_MAX_OUT) &&
-           !any_meet(p, late->out, SK_MAX_OUT, between->in, SK_MAX_IN);
+    return plain(between) && !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->out, SK_MAX_OUT, silent, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->out, SK_MAX_OUT, silent, between->in, SK_MAX_IN);
 }
 
 static bool has(const int *v, int n, int x)
@@ -103,25 +105,44 @@ static bool has(const int *v, int n, int x)
 }
 
 /* Where a later one writes an earlier one must not read any more; its own operand it may. */
-static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then)
+static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then, unsigned silent)
 {
     for (int o = 0; o < SK_MAX_OUT && then->out[o] >= 0; o++)
         for (int i = 0; i < SK_MAX_IN && first->in[i] >= 0; i++)
-            if (meet(p, then->out[o], first->in[i]) && !has(then->in, SK_MAX_IN, first->in[i]))
+            if (!(silent >> o & 1) && meet(p, then->out[o], first->in[i]) &&
+                !has(then->in, SK_MAX_IN, first->in[i]))
                 return false;
     return true;
 }
 
-static bool proved(const sk_fuse_site *s, const int *pcs, int n)
+/* What is not written is read by none but these. */
+static bool unheard(const sk_fuse_site *s, const sk_fuse_set *x, int buf)
 {
-    const sk_inst *v = s->p->insts.v;
-    for (int i = 0; i < n; i++) {
-        if (pcs[i] < s->from || pcs[i] >= s->to || s->taken[pcs[i]]) return false;
-        if (i && pcs[i] <= pcs[i - 1]) return false;
-        for (int k = i + 1; k < n; k++)
-            if (!apart(s->p, &v[pcs[i]], &v[pcs[k]])) return false;
-        for (int pc = pcs[i] + 1; pc < pcs[n - 1]; pc++)
-            if (!has(pcs, n, pc) && !may_wait(s->p, &v[pcs[i]], &v[pc])) return false;
+    int n = 0;
+    if (s->p->bufs.v[buf].keep) return false;
+    for (int i = 0; i < x->n; i++)
+        for (int k = 0; k < SK_MAX_IN; k++) n += s->p->insts.v[x->pcs[i]].in[k] == buf;
+    return n == s->reads[buf];
+}
+
+static bool proved_one(const sk_fuse_site *s, const sk_fuse_set *x, int i)
+{
+    const sk_inst *v = s->p->insts.v, *in = &v[x->pcs[i]];
+    for (int o = 0; o < SK_MAX_OUT && in->out[o] >= 0; o++)
+        if (x->silent[i] >> o & 1 && !unheard(s, x, in->out[o])) return false;
+    for (int k = i + 1; k < x->n; k++)
+        if (!apart(s->p, in, &v[x->pcs[k]], x->silent[k])) return false;
+    for (int pc = x->pcs[i] + 1; pc < x->pcs[x->n - 1]; pc++)
+        if (!has(x->pcs, x->n, pc) && !may_wait(s->p, in, x->silent[i], &v[pc])) return false;
+    return true;
+}
+
+static bool proved(const sk_fuse_site *s, const sk_fuse_set *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        int pc = x->pcs[i];
+        if (pc < s->from || pc >= s->to || s->taken[pc] || (i && pc <= x->pcs[i - 1])) return false;
+        if (!proved_one(s, x, i)) return false;
     }
     return true;
 }
@@ -138,32 +159,33 @@ static bool wanted(const char *name)
     return false;
 }
 
-static sk_fused *join(sk_arena *a, const sk_fuse *by, sk_fuse_site *s, const int *pcs, int n,
+static sk_fused *join(sk_arena *a, const sk_fuse *by, sk_fuse_site *s, const sk_fuse_set *x,
                       bool *gone)
 {
     sk_fused *f = sk_new(a, sk_fused);
-    *f = (sk_fused){.by = by, .n = n};
-    for (int i = 0; i < n; i++) {
-        f->pcs[i] = pcs[i];
-        f->args[i] = &s->args[pcs[i]];
-        gone[pcs[i]] = true;
+    *f = (sk_fused){.by = by, .n = x->n};
+    for (int i = 0; i < x->n; i++) {
+        f->pcs[i] = x->pcs[i];
+        f->args[i] = &s->args[x->pcs[i]];
+        gone[x->pcs[i]] = true;
     }
-    if (by->settle) by->settle(s, pcs, n);
+    if (by->settle) by->settle(s, x);
     return f;
 }
 
 /* The longest that can be proved, of all that the parts propose. */
 static void try_at(sk_arena *a, sk_fuse_site *s, int pc, sk_fused **fused, bool *gone)
 {
-    int best[SK_MOST_FUSED], n = 0, pcs[SK_MOST_FUSED];
+    sk_fuse_set best = {0};
     const sk_fuse *by = NULL;
     for (const sk_fuse *const *part = sk_fuse_parts; *part; part++) {
-        int m = wanted((*part)->name) ? (*part)->match(s, pc, pcs) : 0;
-        if (m <= n || !proved(s, pcs, m)) continue;
+        sk_fuse_set x = {0};
+        if (!wanted((*part)->name) || !(*part)->match(s, pc, &x)) continue;
+        if (x.n <= best.n || !proved(s, &x)) continue;
         by = *part;
-        memcpy(best, pcs, sizeof *best * (size_t)(n = m));
+        best = x;
     }
-    if (by) fused[best[n - 1]] = join(a, by, s, best, n, gone);
+    if (by) fused[best.pcs[best.n - 1]] = join(a, by, s, &best, gone);
 }
 
 void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,

@@ -29,14 +29,19 @@ typedef struct sk_fuse_site {
     const bool *taken;         /* by instruction: it is part of a launch already */
 } sk_fuse_site;
 
+/* Instructions that would be one launch, in their order. */
+typedef struct sk_fuse_set {
+    int n, pcs[SK_MOST_FUSED];
+    unsigned silent[SK_MOST_FUSED]; /* bit o: output o is not written, for only these read it */
+} sk_fuse_set;
+
 typedef struct sk_fuse {
     const char *name, *doc;
-    /* The instructions, in their order; returns how many, 0: none. */
-    int (*match)(const sk_fuse_site *s, int pc, int pcs[SK_MOST_FUSED]);
+    bool (*match)(const sk_fuse_site *s, int pc, sk_fuse_set *out); /* *out is zeroed */
     sk_status (*launch)(const sk_args *const *a, int n, const sk_launch *l);
     sk_status (*prepare)(const sk_args *const *a, int n, const sk_launch *l); /* or NULL */
     /* After all is decided: what others must be told, in s->args; or NULL. */
-    void (*settle)(const sk_fuse_site *s, const int *pcs, int n);
+    void (*settle)(const sk_fuse_site *s, const sk_fuse_set *set);
 } sk_fuse;
 
 extern const sk_fuse *const sk_fuse_parts[]; /* every parts/fuse/NAME.c; NULL ends it */
