@@ -53,7 +53,7 @@ static void check(const world *w, bool right, const char *why)
 static sk_status world_open(const gpu *g, size_t bytes, world *w)
 {
     memset(w, 0, sizeof *w);
-    w->g = g, w->bytes = bytes, w->what = "";
+    w->g = g, w->bytes = w->used = bytes, w->what = "";
     w->image = (char *)malloc(3 * bytes);
     sk_assert(w->image);
     w->back = w->image + bytes, w->again = w->back + bytes;
@@ -68,8 +68,8 @@ static void world_close(world *w)
 
 static void world_clear(world *w, const char *what)
 {
+    memset(w->image, 0xff, w->used); /* behind it nothing was written yet */
     w->what = what, w->used = 0;
-    memset(w->image, 0xff, w->bytes);
 }
 
 /* A place for n elements, `shift` of them behind a line of 256 bytes. */

@@ -304,6 +304,7 @@ static __device__ inline void sk_leave_states(const sk_common<P> &c, __nv_bfloat
                                               int i, const sk_some<V> &x)
 {
     const sk_lots &l = c.lots;
+    if (!P::WRITES) return;
     int64_t place = c.from + i;
     bool across = !l.run && place % l.row + V > l.row;
     uint64_t at = (uint64_t)(l.run    ? l.first + place
