@@ -1,0 +1,39 @@
+/* drops.cu - the GPU half of drops.c: blocks count into the room, and one thread writes the sum. */
+#include "graph/cuda.h"
+
+enum { BLOCK = 256, BLOCKS = 1024 };
+
+typedef unsigned long long tally;
+
+static __global__ void __launch_bounds__(BLOCK) count(sk_any x, int64_t n, tally *found)
+{
+    int mine = 0;
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * BLOCK)
+        mine += sk_get(x, i) < 0;
+#pragma unroll
+    for (int k = 16; k; k /= 2) mine += __shfl_xor_sync(~0u, mine, k);
+    if (threadIdx.x % 32 == 0 && mine) atomicAdd(found, (tally)mine); /* whole: in any order */
+}
+
+static __global__ void put(const tally *found, sk_any y, bool add)
+{
+    sk_put(y, 0, (float)*found + (add ? sk_get(y, 0) : 0));
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("drops", a, "f>f"));
+    SK_TRY(sk_cuda_fast("drops", a));
+    cudaStream_t s = (cudaStream_t)l->stream;
+    int64_t n = sk_count(&a->in[0]), blocks = (n + BLOCK - 1) / BLOCK;
+    tally *found = (tally *)l->room;
+    cudaMemsetAsync(found, 0, sizeof *found, s);
+    if (n)
+        count<<<(unsigned)(blocks < (int)BLOCKS ? blocks : (int)BLOCKS), BLOCK, 0, s>>>(
+            sk_any_of(&a->in[0]), n, found);
+    put<<<1, 1, 0, s>>>(found, sk_any_of(&a->out[0]), a->add & 1);
+    return sk_cuda_launched("drops");
+}
+
+extern "C" const sk_kernel sk_kernel_drops = {"drops", launch};

@@ -1,0 +1,55 @@
+/* load.cu - the GPU half of load.c: choices are counted in the room, lanes of a warp that met the
+ * same expert at once.  Whole numbers: it does not matter who counts first. */
+#include "graph/cuda_slots.h"
+
+enum { BLOCK = 256 };
+
+typedef unsigned long long tally;
+
+static __global__ void __launch_bounds__(BLOCK)
+    count(sk_any slot, int64_t n, int room, int experts, tally *counts)
+{
+    unsigned lane = threadIdx.x % 32;
+    for (int64_t at = (int64_t)blockIdx.x * BLOCK; at < n; at += (int64_t)gridDim.x * BLOCK) {
+        int64_t i = at + threadIdx.x;
+        int e = i < n ? sk_cuda_slot_expert(slot, i, room, experts) : -1;
+        unsigned same = __match_any_sync(~0u, e), any = __ballot_sync(~0u, e >= 0);
+        if (e >= 0 && !(same & ((1u << lane) - 1))) atomicAdd(&counts[e], (tally)__popc(same));
+        if (lane == 0 && any) atomicAdd(&counts[experts], (tally)__popc(any));
+    }
+}
+
+static __global__ void __launch_bounds__(BLOCK)
+    put(const tally *counts, int experts, int64_t first, int64_t n, sk_any y, bool add)
+{
+    int64_t all = (int64_t)counts[experts];
+    for (int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x; c < n;
+         c += (int64_t)gridDim.x * BLOCK) {
+        float more = (float)(experts * (int64_t)counts[first + c] - all);
+        sk_put(y, c, add ? sk_get(y, c) + more : more);
+    }
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("load", a, "s>f"));
+    SK_TRY(sk_cuda_fast("load", a));
+    const sk_view *slot = &a->in[0], *y = &a->out[0];
+    cudaStream_t s = (cudaStream_t)l->stream;
+    int64_t n = sk_count(slot), blocks = (n + BLOCK - 1) / BLOCK;
+    size_t bytes = ((size_t)y->full[0] + 1) * sizeof(tally);
+    tally *counts = (tally *)l->room;
+    if (!y->size[0]) return SK_OK;
+    if (bytes > l->room_bytes)
+        return sk_fail(SK_ECONF, "load: %lld experts are too many for the CUDA kernel",
+                       (long long)y->full[0]);
+    cudaMemsetAsync(counts, 0, bytes, s);
+    if (n)
+        count<<<(unsigned)(blocks < 1024 ? blocks : 1024), BLOCK, 0, s>>>(
+            sk_any_of(slot), n, (int)a->attr[0], (int)y->full[0], counts);
+    put<<<sk_cuda_blocks(y->size[0], BLOCK), BLOCK, 0, s>>>(counts, (int)y->full[0], y->at[0],
+                                                            y->size[0], sk_any_of(y), a->add & 1);
+    return sk_cuda_launched("load");
+}
+
+extern "C" const sk_kernel sk_kernel_load = {"load", launch};
