@@ -103,6 +103,21 @@ static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned
     return SK_OK;
 }
 
+/* Refuses canonical order. */
+static inline sk_status sk_cuda_fast(const char *op, const sk_args *a)
+{
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
+        for (int d = 0; d < v->n; d++)
+            if (v->cells[d])
+                return sk_fail(SK_ECONF,
+                               "%s: canonical order is not for the GPU yet; leave out "
+                               "order=canonical",
+                               op);
+    }
+    return SK_OK;
+}
+
 /* After <<< >>>: did the launch itself go well?  How the work goes is told by the stream. */
 static inline sk_status sk_cuda_launched(const char *op)
 {
