@@ -38,7 +38,7 @@ typedef struct sk_sdpa_data { /* on the device */
 typedef struct sk_sdpa_plan sk_sdpa_plan;
 
 /* The plan for this shape on the current device that needs at most `room` bytes of scratch: made
- * when first asked for, which takes some 100 ms, and kept for the life of the process.  NULL:
+ * when first asked for, which takes up to a second, and kept for the life of the process.  NULL:
  * there is none, and sk_sdpa_story() says why. */
 sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t room);
 const char *sk_sdpa_story(const sk_sdpa_shape *s);
