@@ -124,7 +124,7 @@ static bool per_row(const trial *t, int i)
 {
     const char *rows = t->y->letters_in[0], *mine = t->y->letters_in[i];
     size_t n = strlen(rows);
-    if (!i || !n || t->y->in[i]->type != SK_F32) return false;
+    if (!i || !n || !*mine || t->y->in[i]->type != SK_F32) return false;
     return strspn(mine, rows) == strlen(mine) && !strchr(mine, rows[n - 1]);
 }
 
@@ -367,7 +367,8 @@ static sk_status shape(const gpu *g, const sk_kernel *k, const sk_op *op, const 
     return SK_OK;
 }
 
-/* Samples as they are; sample 0 with other widths; sample 0 large, several times a GPU's cache. */
+/* Samples as they are; sample 0 with other widths, with more rows than fit together, and large,
+ * several times a GPU's cache. */
 static sk_status pair(const gpu *g, const sk_kernel *k)
 {
     static const int64_t widths[] = {1, 31, 1023, 1024, 1025, 8200, 20001};
@@ -380,6 +381,10 @@ static sk_status pair(const gpu *g, const sk_kernel *k)
         wanted['c'] = wanted['f'] = widths[i];
         SK_TRY(shape(g, k, op, op->samples, wanted, false));
     }
+    wanted['c'] = wanted['f'] = 768;
+    wanted['b'] = 3;
+    wanted['t'] = 301;
+    SK_TRY(shape(g, k, op, op->samples, wanted, false));
     wanted['c'] = wanted['f'] = 4096;
     wanted['b'] = 16;
     wanted['t'] = 1024;
