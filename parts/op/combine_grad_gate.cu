@@ -18,14 +18,16 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
     if (i >= (unsigned)j.n) return;
     unsigned b = i / (unsigned)j.in_sequence, token = i / (unsigned)j.choices;
     int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
-    float sum = 0;
+    float lane[V] = {0}, sum = 0; /* many short sums are more exact than one */
     if (row >= 0) {
         sk_rows<T, V, 1, 2> both({dy + token * j.cols, bank + row * j.cols}, j.cols);
         both.pass([&](int64_t, const float(*v)[V], int count) {
 #pragma unroll
-            for (int e = 0; e < count; e++) sum += v[0][e] * v[1][e];
+            for (int e = 0; e < count; e++) lane[e] += v[0][e] * v[1][e];
         });
     }
+#pragma unroll
+    for (int e = 0; e < V; e++) sum += lane[e];
     sum = sk_row_sum<1>(sum);
     if (threadIdx.x == 0) sk_put(j.gate, i, sum);
 }
