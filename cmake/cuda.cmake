@@ -55,7 +55,10 @@ if(cuda_sources)
   target_include_directories(skein_cuda PUBLIC src include)
   target_compile_options(skein_cuda PUBLIC "$<$<COMPILE_LANGUAGE:CUDA>:${skein_cuda_flags}>")
   target_link_libraries(skein_cuda PRIVATE $<BUILD_INTERFACE:skein_flags>
-                                   PUBLIC skein CUDA::cudart_static)
+                                   PUBLIC skein CUDA::cudart_static ${CMAKE_DL_LIBS})
   # libskein asks for these weakly; nobody else would fetch them out of the archive.
-  target_link_options(skein_cuda INTERFACE LINKER:-u,sk_device_cuda LINKER:-u,sk_kernel_parts)
+  foreach(symbol device_cuda kernel_parts optim_kernel_parts acts_cuda lt_run norm_grad xent_rows
+                 nccl_cuda)
+    target_link_options(skein_cuda INTERFACE LINKER:-u,sk_${symbol})
+  endforeach()
 endif()

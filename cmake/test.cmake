@@ -72,7 +72,7 @@ if(TARGET skein_cuda)
   file(GLOB cuda_tests CONFIGURE_DEPENDS test/*.cu)
   foreach(file ${cuda_tests})
     cmake_path(GET file STEM name)
-    skein_test_program(${name} ${file} skein_cuda)
+    skein_test_program(${name} ${file} "skein_cuda;skein_testlib")
   endforeach()
 endif()
 

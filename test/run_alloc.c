@@ -133,7 +133,7 @@ static int threads_now(void)
 static sk_status steps(rank_job *j, sk_run *run)
 {
     sk_step_out out = {0};
-    sk_run_init(run, 1);
+    sk_assert(!sk_run_init(run, 1));
     SK_TRY(sk_run_barrier(run));
     for (int s = 0; s < STEPS; s++) {
         if (s == 1) { /* all ranks have made the first step */

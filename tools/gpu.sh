@@ -3,10 +3,11 @@
 #
 # Builds test/parts_cuda.cu with nvcc and gcc alone, without CMake, into build/gpu and runs it:
 # for a machine with a GPU that lacks the libraries of a full build.  Only what the pairs need is
-# compiled: base, graph, device, and the ops that have a .cu beside their .c.  If one of those
-# calls BLAS, OpenBLAS is needed too; where its header or library lies in no usual place, say
-# CPATH=... LIBRARY_PATH=... LD_LIBRARY_PATH=...  ARCH=sm_80 builds for another GPU than the one
-# that is here (without any: sm_90).  Exit code 77: no GPU, built and not run.
+# compiled: base, graph, device, and the ops that have a .cu beside their .c.  Products on the CPU
+# are OpenBLAS's where it is there, else those of test/lib/plain; where its header or library lies
+# in no usual place, say CPATH=... LIBRARY_PATH=... LD_LIBRARY_PATH=...  ARCH=sm_80 builds for
+# another GPU than the one that is here (without any: sm_90).  Exit code 77: no GPU, built and not
+# run.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/local/cuda/bin
@@ -28,7 +29,8 @@ ops=$(for f in $kernels; do echo "${f%.cu}.c"; done)
     tools/parts.sh "$out/kernel_table.c" kernel $kernels
     tools/parts.sh "$out/op_table.c" op $ops
     tools/parts.sh "$out/model_table.c" model
-    if grep -qs cblas.h $ops; then libs=-lopenblas; else libs=; fi
+    libs=-lopenblas blas=
+    if ! echo '#include <cblas.h>' | $CC -E - >/dev/null 2>&1; then libs='' blas=-Itest/lib/plain; fi
 }
 
 # Compile the files $2... with the command $1, to which -c FILE -o OBJECT is added.
@@ -40,15 +42,15 @@ compile() {
 }
 
 # shellcheck disable=SC2086
-compile "$CC -std=c11 -D_GNU_SOURCE -Isrc -O3 -march=x86-64-v3 -ffp-contract=fast -fopenmp-simd \
-    -fno-math-errno -fno-trapping-math -Wall -Wextra" \
-    src/base/*.c src/tensor/dtype.c src/graph/*.c src/device/device.c src/device/cpu.c $ops \
-    "$out"/*_table.c
+compile "$CC -std=c11 -D_GNU_SOURCE -Isrc $blas -O3 -march=x86-64-v3 -ffp-contract=fast \
+    -fopenmp-simd -fno-math-errno -fno-trapping-math -Wall -Wextra" \
+    src/base/*.c src/tensor/dtype.c src/tensor/tree_gemm.c src/tensor/attend.c src/graph/*.c \
+    src/device/device.c src/device/cpu.c $ops "$out"/*_table.c
 # shellcheck disable=SC2086
 compile "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions" \
-    src/device/cuda.cu $kernels test/parts_cuda.cu
+    src/device/*.cu src/graph/*.cu $kernels test/parts_cuda.cu
 # shellcheck disable=SC2086
-nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread
+nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread -ldl
 echo "built $out/parts_cuda for $ARCH"
 exec "$out/parts_cuda" "$@"

@@ -104,7 +104,8 @@ static sk_status time_job(bench *b, sk_setup *s, sk_step_timing *out)
                      .fill_ctx = b->job,
                      .seed = job->seed,
                      .knobs = sk_setup_knobs(job),
-                     .scratch = *job->scratch ? job->scratch : NULL};
+                     .scratch = *job->scratch ? job->scratch : NULL,
+                     .device = job->device};
     return sk_time_steps((const sk_program *const *)s->programs, &o, job->lr, b->steps, out);
 }
 

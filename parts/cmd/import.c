@@ -32,7 +32,7 @@ static sk_status read_model(sk_arena *a, import *m, sk_box **boxes, int *n, int 
     int n_shapes = 0;
     SK_TRY(sk_heaps_open(1, &m->setup.programs[0]->heap_bytes, false, 0, &m->heaps));
     SK_TRY(sk_run_open(a, m->setup.programs[0], m->heaps, &o, &m->run));
-    sk_run_init(m->run, job->seed);
+    SK_TRY(sk_run_init(m->run, job->seed));
     sk_run_boxes(m->run, a, boxes, n);
     *n_model = sk_boxes_sort(&m->setup.graph, *boxes, *n);
     const sk_hf_shape *shapes = sk_hf_shapes(a, &m->setup.graph, &n_shapes);

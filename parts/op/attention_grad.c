@@ -4,6 +4,7 @@
  * whole groups: it clears their gradient, and every query head adds to it (tensor/attend.h).
  * attr[0]: as attention's. */
 #include "graph/graph.h"
+#include "graph/kernel.h"
 #include "tensor/attend.h"
 
 static sk_times times(const sk_args *a)
@@ -63,6 +64,29 @@ static size_t scratch(const sk_args *a)
     return sk_attend_grad_scratch(&t);
 }
 
+/* Of a GPU: two numbers a row for our own kernels; cuDNN's gradient keeps a square of scores in
+ * bf16 for every head it has under way and, of grouped heads, dk and dv (device/sdpa.h).  Up to
+ * MOST_ROOM it gets as much as it can use, and beyond that never more than one group needs; where
+ * that is over MOST_GROUP, it gets nothing. */
+enum { MOST_ROOM = SK_ROOM + (512 << 20), MOST_GROUP = 1 << 30 };
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+static size_t room(const sk_args *a)
+{
+    const sk_view *x = &a->in[0];
+    int64_t t = x->size[1], r = x->size[3] - 2, d = x->size[4], groups = x->size[0] * x->size[2];
+    int64_t square = 2 * round_up(t, 64) * round_up(t, 128), apart = r > 1 ? 4 * t * d : 0;
+    int64_t group = r * (square + apart + 8 * t) + 4096, need = 8 * groups * r * t;
+    bool narrow = x->type == SK_BF16 || x->type == SK_F16;
+    if (narrow && d % 8 == 0 && a->attr[0] <= 1 && group <= MOST_GROUP) {
+        int64_t most = group > MOST_ROOM ? group : MOST_ROOM;
+        int64_t want = groups * group < most ? groups * group : most;
+        if (want > need) need = want;
+    }
+    return need > SK_ROOM ? (size_t)(need - SK_ROOM) : 0;
+}
+
 /* Five products over the pairs that see each other. */
 static double flops(const sk_args *a)
 {
@@ -85,6 +109,7 @@ const sk_op sk_op_attention_grad = {
     .n_in = 4,
     .flops = flops,
     .scratch = scratch,
+    .room = room,
     .cpu = cpu,
     .samples = samples,
 };

@@ -4,9 +4,8 @@
  * "ecd,edf->ecf" a bank of experts.  The gradient of a contraction is two more
  * contractions with the letters moved, so this file is the whole family.
  *
- * Letters fall into four kinds: batch (in both and in the result), m (first and
- * result), n (second and result), k (summed).  Where the letters of m, n and k
- * lie in line, so that each kind acts like one dim, BLAS does the work, once per
+ * Letters fall into four kinds, batch, m, n and k (graph/product.h).  Where those of
+ * m, n and k lie in line, so that each kind acts like one dim, BLAS does the work, once per
  * batch element; otherwise an odometer does, a hundred times slower.  Threads
  * take batches, rows or columns of the result: no sum crosses threads, and each
  * calls BLAS for itself (run/ keeps BLAS single-threaded).
@@ -15,146 +14,24 @@
  * the place of BLAS for every shape that lies in line, and the odometer adds by the
  * same recipe, so that a layout that forces one or the other changes no bit. */
 #include "graph/graph.h"
+#include "graph/product.h"
 #include "tensor/blas.h"
 #include "tensor/tree_gemm.h"
 
-#include <limits.h>
 #include <math.h>
 
-enum { A, B, OUT };
-enum { BATCH, M, N, K, KINDS };
+enum { A = SK_A, B = SK_B, OUT = SK_OUT };
 enum {
-    MOST = 3 * SK_MAX_DIM,
     GRAIN = 16,  /* threads cut m and n at multiples of it */
     BLOCK = 8192 /* rows or columns for one call of BLAS: its packed copy of them stays small */
 };
 
-typedef struct letter {
-    char name;
-    int64_t size, step[3]; /* elements between neighbours in a, b, out; 0: not there */
-    bool in[3];
-    const sk_view *view; /* where the dims line names it first */
-    int dim;
-} letter;
-
-typedef struct letters {
-    int n;
-    letter v[MOST];
-} letters;
-
-static void note(letters *all, char name, const sk_view *v, int who, int dim)
-{
-    int i = 0;
-    while (i < all->n && all->v[i].name != name) i++;
-    if (i == all->n) all->v[all->n++] = (letter){.name = name, .view = v, .dim = dim};
-    all->v[i].size = v->size[dim];
-    all->v[i].step[who] = v->step[dim];
-    all->v[i].in[who] = true;
-}
-
-static void read_dims(const sk_args *a, letters *all)
-{
-    const sk_view *view[3] = {&a->in[0], &a->in[1], &a->out[0]};
-    int who = A, dim = 0;
-    all->n = 0;
-    for (const char *p = a->dims; *p; p++) {
-        if (*p == ',') who = B, dim = 0;
-        else if (*p == '>') who = OUT, dim = 0;
-        else if (*p != '-' && *p != '!' && *p != '^') note(all, *p, view[who], who, dim++);
-    }
-}
-
-static int kind(const letter *l)
-{
-    if (!l->in[OUT]) return K;
-    return l->in[A] && l->in[B] ? BATCH : l->in[B] ? N : M;
-}
-
-static void sort_out(const letters *all, letters by_kind[KINDS])
-{
-    for (int i = 0; i < KINDS; i++) by_kind[i].n = 0;
-    for (int i = 0; i < all->n; i++) {
-        letters *to = &by_kind[kind(&all->v[i])];
-        to->v[to->n++] = all->v[i];
-    }
-}
-
-static int64_t product(const letters *l)
-{
-    int64_t n = 1;
-    for (int i = 0; i < l->n; i++) n *= l->v[i].size;
-    return n;
-}
-
-/* The offsets in a, b and out of the i-th combination of these letters. */
-static void locate(const letters *l, int64_t i, int64_t at[3])
-{
-    at[A] = at[B] = at[OUT] = 0;
-    for (int k = l->n - 1; k >= 0; k--) {
-        int64_t x = i % l->v[k].size;
-        i /= l->v[k].size;
-        for (int w = 0; w < 3; w++) at[w] += x * l->v[k].step[w];
-    }
-}
-
-/* One dim that stands for all letters of a kind; false if they do not lie in line. */
-static bool merge(const letters *l, letter *one)
-{
-    int64_t weight = INT64_MAX;
-    int left = 0;
-    for (int i = 0; i < l->n; i++) left += l->v[i].size > 1;
-    *one = (letter){.size = product(l)};
-    if (one->size <= 1) return true;
-    for (;;) { /* outermost first: by falling step */
-        const letter *next = NULL;
-        int64_t best = 0;
-        for (int i = 0; i < l->n; i++) {
-            int64_t w = l->v[i].step[A] + l->v[i].step[B] + l->v[i].step[OUT];
-            if (l->v[i].size > 1 && w < weight && w > best) next = &l->v[i], best = w;
-        }
-        if (!next) return !left; /* two of one weight: neither is inside the other */
-        left--;
-        for (int w = 0; w < 3 && weight != INT64_MAX; w++)
-            if (one->step[w] != next->step[w] * next->size) return false;
-        weight = best;
-        for (int w = 0; w < 3; w++) one->step[w] = next->step[w];
-    }
-}
-
-typedef struct matrix {
-    bool turned; /* stored column by column */
-    int64_t ld;
-} matrix;
-
-static bool as_matrix(int64_t rows, int64_t cols, int64_t row_step, int64_t col_step, matrix *m)
-{
-    if (cols <= 1 || col_step == 1) *m = (matrix){false, rows <= 1 ? cols : row_step};
-    else if (rows <= 1 || row_step == 1) *m = (matrix){true, col_step};
-    else return false;
-    if (m->ld < 1) m->ld = rows <= 1 || cols <= 1 ? 1 : 0;
-    return m->ld >= (m->turned ? rows : cols) && m->ld <= INT_MAX;
-}
-
-typedef struct plan {
-    letter m, n, k;
-    matrix a, b, out;
-} plan;
-
-static bool is_matmul(const letters by_kind[KINDS], plan *p)
-{
-    return merge(&by_kind[M], &p->m) && merge(&by_kind[N], &p->n) && merge(&by_kind[K], &p->k) &&
-           p->m.size <= INT_MAX && p->n.size <= INT_MAX && p->k.size <= INT_MAX &&
-           as_matrix(p->m.size, p->k.size, p->m.step[A], p->k.step[A], &p->a) &&
-           as_matrix(p->k.size, p->n.size, p->k.step[B], p->n.step[B], &p->b) &&
-           as_matrix(p->m.size, p->n.size, p->m.step[OUT], p->n.step[OUT], &p->out);
-}
-
-static int step_of(const letter *l, int who) { return l->size > 1 ? (int)l->step[who] : 1; }
+static int step_of(const sk_letter *l, int who) { return l->size > 1 ? (int)l->step[who] : 1; }
 
 /* One row or column of results: a matrix [k, n] that is read once, at twice the speed of a
  * product of matrices.  Generating text is made of these. */
-static void by_vector(const sk_args *a, const plan *p, const real *x, int step_x, const real *y,
-                      matrix of, real *z, int step_z, int64_t n)
+static void by_vector(const sk_args *a, const sk_matmul *p, const real *x, int step_x,
+                      const real *y, sk_stored of, real *z, int step_z, int64_t n)
 {
     int k = (int)p->k.size;
     for (int64_t i = 0; i < n && !(a->add & 1); i++) z[i * step_z] = 0; /* z may hold NaN */
@@ -164,11 +41,12 @@ static void by_vector(const sk_args *a, const plan *p, const real *x, int step_x
 }
 
 /* A result stored column by column turns the whole product: BLAS calls that column-major. */
-static void product_of(const sk_args *a, const plan *p, const int64_t at[3], int64_t m, int64_t n)
+static void product_of(const sk_args *a, const sk_matmul *p, const int64_t at[3], int64_t m,
+                       int64_t n)
 {
     const real *x = (const real *)a->in[0].data + at[A], *y = (const real *)a->in[1].data + at[B];
     real *z = (real *)a->out[0].data + at[OUT];
-    matrix turned = {!p->a.turned, p->a.ld};
+    sk_stored turned = {!p->a.turned, p->a.ld};
     if (!m || !n) return;
     if (p->m.size == 1) by_vector(a, p, x, step_of(&p->k, A), y, p->b, z, step_of(&p->n, OUT), n);
     else if (p->n.size == 1)
@@ -182,7 +60,7 @@ static void product_of(const sk_args *a, const plan *p, const int64_t at[3], int
 }
 
 /* A vocabulary is long: in one call, OpenBLAS would pack 40 MB of it for each thread. */
-static void in_blocks(const sk_args *a, const plan *p, const int64_t at[3], int64_t rows,
+static void in_blocks(const sk_args *a, const sk_matmul *p, const int64_t at[3], int64_t rows,
                       int64_t cols)
 {
     for (int64_t i = 0; i < rows; i += BLOCK)
@@ -205,14 +83,14 @@ static void share_grains(const sk_args *a, int64_t n, int64_t *from, int64_t *to
 /* Enough batches for all threads. */
 static bool shares_batches(const sk_args *a, int64_t n) { return n >= 4 * a->of || n % a->of == 0; }
 
-static void by_blas(const sk_args *a, const letters *batch, const plan *p)
+static void by_blas(const sk_args *a, const sk_letters *batch, const sk_matmul *p)
 {
-    int64_t n = product(batch), from = 0, to = n, at[3];
+    int64_t n = sk_letters_count(batch), from = 0, to = n, at[3];
     bool whole = shares_batches(a, n);
     if (whole) sk_share(a, n, &from, &to);
     for (int64_t i = from; i < to; i++) {
         int64_t lo = 0, hi = 0, rows = p->m.size, cols = p->n.size;
-        locate(batch, i, at);
+        sk_letters_locate(batch, i, at);
         if (!whole && rows >= cols) {
             share_grains(a, p->m.size, &lo, &hi);
             rows = hi - lo;
@@ -241,7 +119,7 @@ static bool canonical(const sk_args *a)
 }
 
 /* Where the cells of the summed letters end, all flattened: those of the first, times the rest. */
-static int borders(const letters *k, int64_t border[SK_MOST_CELLS + 1])
+static int borders(const sk_letters *k, int64_t border[SK_MOST_CELLS + 1])
 {
     int64_t inner = 1;
     border[0] = 0;
@@ -255,30 +133,30 @@ static int borders(const letters *k, int64_t border[SK_MOST_CELLS + 1])
 /* The product of one batch element, still without addresses.  Summed letters that merge lie in one
  * operand, dense, so that the outermost is the one that the dims line names first: k runs in the
  * order of adding. */
-static bool is_tree(const letters by_kind[KINDS], int64_t *border, sk_tree_gemm *g)
+static bool is_tree(const sk_letters by_kind[SK_N_ROLES], int64_t *border, sk_tree_gemm *g)
 {
-    letter m, n, k;
-    if (sizeof(real) != sizeof(float) || !merge(&by_kind[M], &m) || !merge(&by_kind[N], &n) ||
-        !merge(&by_kind[K], &k))
+    sk_letter m, n, k;
+    if (sizeof(real) != sizeof(float) || !sk_letters_merge(&by_kind[SK_ROWS], &m) ||
+        !sk_letters_merge(&by_kind[SK_COLS], &n) || !sk_letters_merge(&by_kind[SK_SUMMED], &k))
         return false;
     *g = (sk_tree_gemm){.m = m.size, .n = n.size, .k = k.size, .of = 1, .border = border};
     g->a = (sk_tree_matrix){NULL, m.step[A], k.step[A]};
     g->b = (sk_tree_matrix){NULL, k.step[B], n.step[B]};
     g->c_row = m.step[OUT];
     g->c_col = n.step[OUT];
-    g->cells = borders(&by_kind[K], border);
+    g->cells = borders(&by_kind[SK_SUMMED], border);
     return true;
 }
 
-static void by_tree(const sk_args *a, const letters *batch, sk_tree_gemm *g)
+static void by_tree(const sk_args *a, const sk_letters *batch, sk_tree_gemm *g)
 {
-    int64_t n = product(batch), from = 0, to = n, at[3];
+    int64_t n = sk_letters_count(batch), from = 0, to = n, at[3];
     if (shares_batches(a, n)) sk_share(a, n, &from, &to);
     else g->part = a->part, g->of = a->of;
     g->add = a->add & 1;
     g->scratch = a->scratch;
     for (int64_t i = from; i < to; i++) {
-        locate(batch, i, at);
+        sk_letters_locate(batch, i, at);
         g->a.at = (const float *)a->in[0].data + at[A];
         g->b.at = (const float *)a->in[1].data + at[B];
         g->c = (float *)a->out[0].data + at[OUT];
@@ -288,19 +166,19 @@ static void by_tree(const sk_args *a, const letters *batch, sk_tree_gemm *g)
 
 static size_t scratch(const sk_args *a)
 {
-    letters all, by_kind[KINDS];
+    sk_letters all, by_kind[SK_N_ROLES];
     int64_t border[SK_MOST_CELLS + 1];
     sk_tree_gemm g;
     if (!canonical(a)) return 0;
-    read_dims(a, &all);
-    sort_out(&all, by_kind);
+    sk_letters_read(a, &all);
+    sk_letters_sort(&all, by_kind);
     return is_tree(by_kind, border, &g) ? sk_tree_gemm_scratch(&g) : 0;
 }
 
 /* --- the odometer --- */
 
 typedef struct walk {
-    const letters *k;
+    const sk_letters *k;
     const real *x, *y; /* where the sum begins */
     bool canonical;
     int cells;
@@ -312,7 +190,7 @@ static real sum_cell(const walk *w, int cell)
     real sum = 0;
     for (int64_t i = w->border[cell]; i < w->border[cell + 1]; i++) {
         int64_t in[3];
-        locate(w->k, i, in);
+        sk_letters_locate(w->k, i, in);
         sum = FMA(w->x[in[A]], w->y[in[B]], sum);
     }
     return sum;
@@ -331,25 +209,25 @@ static real sum_fast(const walk *w)
     double sum = 0;
     for (int64_t i = 0; i < w->border[w->cells]; i++) {
         int64_t in[3];
-        locate(w->k, i, in);
+        sk_letters_locate(w->k, i, in);
         sum += (double)w->x[in[A]] * (double)w->y[in[B]];
     }
     return (real)sum;
 }
 
 /* The reference: for each element of the result, walk the summed letters. */
-static void by_odometer(const sk_args *a, const letters *all, const letters *k)
+static void by_odometer(const sk_args *a, const sk_letters *all, const sk_letters *k)
 {
     walk w = {.k = k, .canonical = canonical(a)};
     real *z = a->out[0].data;
-    letters out = {0};
+    sk_letters out = {0};
     int64_t from, to, at[3];
     w.cells = borders(k, w.border);
     for (int i = 0; i < all->n; i++)
         if (all->v[i].in[OUT]) out.v[out.n++] = all->v[i];
-    sk_share(a, product(&out), &from, &to);
+    sk_share(a, sk_letters_count(&out), &from, &to);
     for (int64_t o = from; o < to; o++) {
-        locate(&out, o, at);
+        sk_letters_locate(&out, o, at);
         w.x = (const real *)a->in[0].data + at[A];
         w.y = (const real *)a->in[1].data + at[B];
         real sum = w.canonical ? sum_tree(&w, 0, w.cells) : sum_fast(&w);
@@ -359,23 +237,23 @@ static void by_odometer(const sk_args *a, const letters *all, const letters *k)
 
 static void cpu(const sk_args *a)
 {
-    letters all, by_kind[KINDS];
+    sk_letters all, by_kind[SK_N_ROLES];
     int64_t border[SK_MOST_CELLS + 1];
     sk_tree_gemm g;
-    plan p;
-    read_dims(a, &all);
-    sort_out(&all, by_kind);
+    sk_matmul p;
+    sk_letters_read(a, &all);
+    sk_letters_sort(&all, by_kind);
     if (!sk_count(&a->out[0])) return;
-    if (canonical(a) && is_tree(by_kind, border, &g)) by_tree(a, &by_kind[BATCH], &g);
-    else if (!canonical(a) && is_matmul(by_kind, &p)) by_blas(a, &by_kind[BATCH], &p);
-    else by_odometer(a, &all, &by_kind[K]);
+    if (canonical(a) && is_tree(by_kind, border, &g)) by_tree(a, &by_kind[SK_BATCH], &g);
+    else if (!canonical(a) && sk_matmul_plan(by_kind, &p)) by_blas(a, &by_kind[SK_BATCH], &p);
+    else by_odometer(a, &all, &by_kind[SK_SUMMED]);
 }
 
 static double flops(const sk_args *a)
 {
-    letters all;
+    sk_letters all;
     double n = 2; /* beyond whole numbers, where a tensor of all words has a batch of millions */
-    read_dims(a, &all);
+    sk_letters_read(a, &all);
     for (int i = 0; i < all.n; i++) n *= (double)all.v[i].size;
     return n;
 }

@@ -11,6 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct sk_text {
     const char *s; /* NUL after the last byte */
     size_t n;
@@ -31,5 +35,9 @@ sk_status sk_dir_sync(const char *path);
 sk_status sk_dir_make(const char *path); /* and its parents; already there is fine */
 bool sk_is_file(const char *path);
 bool sk_is_dir(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

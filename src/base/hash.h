@@ -5,9 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { SK_HASH_SEED = 0 };
 uint64_t sk_hash(uint64_t before, const void *data, size_t n);
 uint64_t sk_hash_text(const char *s);
 uint32_t sk_crc32c(uint32_t before, const void *data, size_t n); /* start with 0 */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

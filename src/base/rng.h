@@ -11,11 +11,17 @@
 #include <math.h>
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define SK_BOTH static __host__ __device__ inline
+#else
+#define SK_BOTH static inline
+#endif
+
 typedef struct sk_draw {
     uint64_t a, b;
 } sk_draw;
 
-static inline sk_draw sk_rng(uint64_t seed, uint64_t stream, uint64_t index)
+SK_BOTH sk_draw sk_rng(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint64_t x = index, y = stream, k = seed * 0x9E3779B97F4A7C15u + 0x243F6A8885A308D3u;
     for (int i = 0; i < 6; i++) {
@@ -29,7 +35,7 @@ static inline sk_draw sk_rng(uint64_t seed, uint64_t stream, uint64_t index)
 }
 
 /* [0, 1) */
-static inline double sk_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+SK_BOTH double sk_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 {
     return (double)(sk_rng(seed, stream, index).a >> 11) * 0x1p-53;
 }

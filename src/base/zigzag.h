@@ -15,15 +15,46 @@
 #ifndef SK_BASE_ZIGZAG_H
 #define SK_BASE_ZIGZAG_H
 
+#include "base/rng.h" /* SK_BOTH: what a GPU computes too */
+
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sk_stretch {   /* what a rank keeps: stored indices [from, to) */
+    int64_t from, middle, to; /* the early ones end at the middle */
+    int64_t early, late;      /* positions of the first of each */
+} sk_stretch;
+
+/* The stretch of the rank in whose piece stored index i is. */
+SK_BOTH sk_stretch sk_zigzag_stretch(int64_t i, int64_t time, int p)
+{
+    int64_t r = ((i + 1) * p - 1) / time;
+    sk_stretch s = {time * r / p, 0, time * (r + 1) / p, 0, 0};
+    s.early = (s.from + 1) / 2;
+    s.middle = s.from + (s.to + 1) / 2 - s.early;
+    s.late = time - s.to / 2;
+    return s;
+}
+
 /* The position of stored index i, of `time` in all, dealt to p ranks. */
-int64_t sk_zigzag(int64_t i, int64_t time, int p);
+SK_BOTH int64_t sk_zigzag(int64_t i, int64_t time, int p)
+{
+    if (p <= 1) return i;
+    sk_stretch s = sk_zigzag_stretch(i, time, p);
+    return i < s.middle ? s.early + i - s.from : s.late + i - s.middle;
+}
 
 /* The same, and how many indices from i on (i among them) have positions that follow each other. */
 int64_t sk_zigzag_run(int64_t i, int64_t time, int p, int64_t *n);
 
 /* The stored index of a position: the other way round. */
 int64_t sk_zigzag_index(int64_t position, int64_t time, int p);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

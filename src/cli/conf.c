@@ -97,6 +97,8 @@ static const key keys[] = {
     KEY("optim.warmup", WHOLE, warmup, USUAL("10", "steps to the peak"), FROM(0, HUGE_COUNT),
         .off = "0"),
     KEY("layout", LAYOUT, layout, USUAL("", "words, lines, or a file of them; empty: dp=RANKS")),
+    KEY("device", TEXT, device,
+        USUAL("cpu", "cpu, or cuda: a GPU of this host for each rank; cuda:1: that one")),
     KEY("budget", BYTES, budget,
         USUAL("0", "bytes a rank may take: recomputation and sharding make it fit; 0: any"),
         FROM(0, 1e18), .off = "0"),

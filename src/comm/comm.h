@@ -162,10 +162,12 @@ typedef struct sk_line {
 
 /* Heaps of a host that begin with the same memory: the first bytes[r] of rank r's, whole pages, are
  * those of rank of[r], who keeps them: of[of[r]] is of[r], and so is its number of bytes.  of NULL:
- * there are none. */
+ * there are none.  The first ghost[r] bytes of rank r's lie on a device of its own: here they are
+ * addresses, and memory only where they are touched.  NULL: none do. */
 typedef struct sk_twins {
     const int *of;
     const int64_t *bytes;
+    const int64_t *ghost;
 } sk_twins;
 
 typedef struct sk_heaps sk_heaps; /* the mappings of all ranks of this host */

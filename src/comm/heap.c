@@ -104,12 +104,19 @@ static void place(sk_heaps *h, const sk_heaps_ask *q, char *map)
     }
 }
 
+/* The first bytes of a heap that need no memory of its own here. */
+static size_t elsewhere(const sk_heaps_ask *q, int r)
+{
+    size_t twin = sk_twin_bytes(q, r), ghost = q->twins.ghost ? (size_t)q->twins.ghost[r] : 0;
+    return !here(q, r) ? 0 : twin > ghost ? twin : ghost;
+}
+
 static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, size_t total)
 {
     double until = sk_now() + COLLAPSE_S;
     size_t at = 0;
     for (int r = 0; r < h->n; r++) {
-        size_t bytes = here(q, r), skip = sk_twin_bytes(q, r);
+        size_t bytes = here(q, r), skip = elsewhere(q, r);
         if (bytes) make_huge(fd, map, at, skip, bytes, until);
         int err = bytes > skip ? reserve(fd, at + skip, bytes - skip) : 0;
         if (err)
@@ -134,7 +141,7 @@ static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size
         if (q->bytes[r] < 0 || q->bytes[r] > INT64_MAX / 4 - *need)
             return sk_fail(SK_EBUG, "heaps: rank %d asks for %lld bytes", r,
                            (long long)q->bytes[r]);
-        *need += (int64_t)here(q, r) - (int64_t)sk_twin_bytes(q, r);
+        *need += (int64_t)here(q, r) - (int64_t)elsewhere(q, r);
         *total += stride(q, r);
         *twins |= sk_twin(q, r);
         h->n_here += stride(q, r) > 0;

@@ -88,6 +88,13 @@ static sk_status cpu_copy(sk_device *d, void *to, const void *from, size_t bytes
     return SK_OK;
 }
 
+static sk_status cpu_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
+{
+    (void)d, (void)s;
+    memset(to, 0, bytes);
+    return SK_OK;
+}
+
 /* ---- streams and events: all is over when the call returns, so order keeps itself */
 
 static sk_status cpu_stream_open(sk_device *d, sk_stream **out)
@@ -101,6 +108,13 @@ static void cpu_stream_close(sk_device *d, sk_stream *s) { (void)d, (void)s; }
 static sk_status cpu_stream_sync(sk_device *d, sk_stream *s)
 {
     (void)d, (void)s;
+    return SK_OK;
+}
+
+static sk_status cpu_stream_done(sk_device *d, sk_stream *s, bool *out)
+{
+    (void)d, (void)s;
+    *out = true;
     return SK_OK;
 }
 
@@ -149,4 +163,6 @@ const sk_device_kind sk_device_cpu = {
     .event_record = cpu_event_record,
     .event_wait = cpu_event_wait,
     .event_seconds = cpu_event_seconds,
+    .zero = cpu_zero,
+    .stream_done = cpu_stream_done,
 };

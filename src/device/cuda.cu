@@ -51,6 +51,14 @@ static sk_status cuda_open(sk_device *d)
     return SK_OK;
 }
 
+static int cuda_count(void)
+{
+    int n = 0;
+    if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
+    (void)cudaGetLastError();
+    return 0;
+}
+
 static sk_status cuda_look(sk_device *d, sk_device_facts *out)
 {
     cudaDeviceProp p;
@@ -99,6 +107,34 @@ static void cuda_pool_close(sk_device *d, void *base, size_t bytes)
     (void)cudaFree(base);
 }
 
+/* ---- memory of the host */
+
+static sk_status cuda_pinned_open(sk_device *d, size_t bytes, void **base)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaHostAlloc(base, bytes, cudaHostAllocDefault));
+    return SK_OK;
+}
+
+static void cuda_pinned_close(sk_device *d, void *base)
+{
+    (void)enter(d);
+    (void)cudaFreeHost(base);
+}
+
+static sk_status cuda_pin(sk_device *d, void *base, size_t bytes)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaHostRegister(base, bytes, cudaHostRegisterDefault));
+    return SK_OK;
+}
+
+static void cuda_unpin(sk_device *d, void *base)
+{
+    (void)enter(d);
+    (void)cudaHostUnregister(base);
+}
+
 /* ---- streams */
 
 /* Addresses of host and devices are one space, so the direction need not be said. */
@@ -129,6 +165,61 @@ static sk_status cuda_stream_sync(sk_device *d, sk_stream *s)
     TRY(d, enter(d));
     TRY(d, cudaStreamSynchronize((cudaStream_t)s));
     return SK_OK;
+}
+
+static sk_status cuda_stream_done(sk_device *d, sk_stream *s, bool *out)
+{
+    TRY(d, enter(d));
+    cudaError_t e = cudaStreamQuery((cudaStream_t)s);
+    *out = e == cudaSuccess;
+    if (e == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return SK_OK;
+    }
+    TRY(d, e);
+    return SK_OK;
+}
+
+static sk_status cuda_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaMemsetAsync(to, 0, bytes, (cudaStream_t)s));
+    return SK_OK;
+}
+
+/* ---- tapes: CUDA graphs.  Only what this thread does is recorded. */
+
+static sk_status cuda_tape_begin(sk_device *d, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaStreamBeginCapture((cudaStream_t)s, cudaStreamCaptureModeThreadLocal));
+    return SK_OK;
+}
+
+static sk_status cuda_tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+{
+    cudaGraph_t g = NULL;
+    cudaGraphExec_t x = NULL;
+    TRY(d, enter(d));
+    TRY(d, cudaStreamEndCapture((cudaStream_t)s, &g));
+    cudaError_t e = cudaGraphInstantiate(&x, g, 0);
+    (void)cudaGraphDestroy(g);
+    TRY(d, e);
+    *out = (sk_tape *)x;
+    return SK_OK;
+}
+
+static sk_status cuda_tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+{
+    TRY(d, enter(d));
+    TRY(d, cudaGraphLaunch((cudaGraphExec_t)t, (cudaStream_t)s));
+    return SK_OK;
+}
+
+static void cuda_tape_close(sk_device *d, sk_tape *t)
+{
+    (void)enter(d);
+    (void)cudaGraphExecDestroy((cudaGraphExec_t)t);
 }
 
 /* ---- events */
@@ -174,5 +265,7 @@ static sk_status cuda_event_seconds(sk_device *d, sk_event *from, sk_event *to, 
 const sk_device_kind sk_device_cuda = {
     "cuda",           cuda_open,         cuda_look,         cuda_pool_open,     cuda_pool_close,
     cuda_copy,        cuda_stream_open,  cuda_stream_close, cuda_stream_sync,   cuda_event_open,
-    cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds,
+    cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
+    cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
+    cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
 };

@@ -43,6 +43,14 @@ static sk_status parse(const char *name, const sk_device_kind **kind, int *index
     return no_kind(name, word);
 }
 
+int sk_device_count(const char *kind)
+{
+    for (int k = 0; k < N_KINDS; k++)
+        if (kinds[k] && !strcmp(kinds[k]->name, kind))
+            return kinds[k]->count ? kinds[k]->count() : 1;
+    return 0;
+}
+
 sk_status sk_device_open(const char *name, sk_device **out)
 {
     const sk_device_kind *kind = NULL;
@@ -64,10 +72,13 @@ sk_status sk_device_open(const char *name, sk_device **out)
 void sk_device_close(sk_device *d)
 {
     if (!d) return;
+    for (int i = 0; i < d->tapes.n; i++) d->kind->tape_close(d, d->tapes.v[i]);
     for (int i = 0; i < d->events.n; i++) d->kind->event_close(d, d->events.v[i]);
     for (int i = 0; i < d->streams.n; i++) d->kind->stream_close(d, d->streams.v[i]);
     for (int i = 0; i < d->pools.n; i++)
         if (d->pools.v[i].base) d->kind->pool_close(d, d->pools.v[i].base, d->pools.v[i].bytes);
+    for (int i = 0; i < d->pins.n; i++) d->kind->unpin(d, d->pins.v[i]);
+    for (int i = 0; i < d->pinned.n; i++) d->kind->pinned_close(d, d->pinned.v[i]);
     sk_arena a = d->arena; /* d itself lies in it */
     sk_arena_end(&a);
 }
@@ -105,6 +116,26 @@ void sk_pool_close(sk_device *d, void *base)
     d->pools.v[i] = (sk_pool){0};
 }
 
+sk_status sk_pinned_open(sk_device *d, size_t bytes, void **base)
+{
+    void *p = NULL;
+    if (!d->kind->pinned_open) {
+        *base = sk_alloc(&d->arena, bytes + 1);
+        return SK_OK;
+    }
+    SK_TRY(d->kind->pinned_open(d, bytes ? bytes : 1, &p));
+    *base = *sk_push(&d->arena, &d->pinned) = p;
+    return SK_OK;
+}
+
+sk_status sk_pin(sk_device *d, void *base, size_t bytes)
+{
+    if (!d->kind->pin || !bytes) return SK_OK;
+    SK_TRY(d->kind->pin(d, base, bytes));
+    *sk_push(&d->arena, &d->pins) = base;
+    return SK_OK;
+}
+
 /* Host and device addresses are never the same number, so one comparison serves all directions. */
 static bool apart(const void *a, const void *b, size_t bytes)
 {
@@ -120,7 +151,13 @@ sk_status sk_device_copy(sk_device *d, void *to, const void *from, size_t bytes,
     return SK_OK;
 }
 
-/* ---- streams and events */
+sk_status sk_device_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
+{
+    if (bytes) SK_TRY(d->kind->zero(d, to, bytes, s));
+    return SK_OK;
+}
+
+/* ---- streams, tapes and events */
 
 sk_status sk_stream_open(sk_device *d, sk_stream **out)
 {
@@ -159,5 +196,39 @@ sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s)
 sk_status sk_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
 {
     SK_TRY(d->kind->event_seconds(d, from, to, out));
+    return SK_OK;
+}
+
+sk_status sk_stream_done(sk_device *d, sk_stream *s, bool *out)
+{
+    SK_TRY(d->kind->stream_done(d, s, out));
+    return SK_OK;
+}
+
+static sk_status no_tapes(const sk_device *d)
+{
+    return sk_fail(SK_EBUG, "device '%s' records nothing", d->name);
+}
+
+sk_status sk_tape_begin(sk_device *d, sk_stream *s)
+{
+    if (!d->kind->tape_begin) return no_tapes(d);
+    SK_TRY(d->kind->tape_begin(d, s));
+    return SK_OK;
+}
+
+sk_status sk_tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+{
+    sk_tape *t = NULL;
+    if (!d->kind->tape_end) return no_tapes(d);
+    SK_TRY(d->kind->tape_end(d, s, &t));
+    *out = *sk_push(&d->arena, &d->tapes) = t;
+    return SK_OK;
+}
+
+sk_status sk_tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+{
+    if (!d->kind->tape_play) return no_tapes(d);
+    SK_TRY(d->kind->tape_play(d, t, s));
     return SK_OK;
 }

@@ -40,6 +40,7 @@ extern "C" {
 typedef struct sk_device sk_device;
 typedef struct sk_stream sk_stream; /* the kind's own handle: a cudaStream_t, say */
 typedef struct sk_event sk_event;
+typedef struct sk_tape sk_tape;
 
 typedef struct sk_device_facts {
     char model[128];          /* "NVIDIA H200" */
@@ -50,6 +51,8 @@ typedef struct sk_device_facts {
 
 sk_status sk_device_open(const char *name, sk_device **out);
 void sk_device_close(sk_device *d); /* NULL is fine */
+/* How many of a kind ("cuda") this host has; 0 if there is none, or no such kind. */
+int sk_device_count(const char *kind);
 const char *sk_device_name(const sk_device *d);
 sk_status sk_device_look(sk_device *d, sk_device_facts *out);
 
@@ -57,12 +60,27 @@ sk_status sk_device_look(sk_device *d, sk_device_facts *out);
 sk_status sk_pool_open(sk_device *d, size_t bytes, void **base);
 void sk_pool_close(sk_device *d, void *base);
 
+/* Memory of the host that copies go to and from at full speed, without holding the caller. */
+sk_status sk_pinned_open(sk_device *d, size_t bytes, void **base);
+/* The same of memory that is there already; it stays so until the device is closed. */
+sk_status sk_pin(sk_device *d, void *base, size_t bytes);
+
 /* Host to device, device to host, device to itself: the addresses tell.  The two ranges must not
  * overlap.  Host memory that is not pinned may hold the caller until the copy is done. */
 sk_status sk_device_copy(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s);
 
+sk_status sk_device_zero(sk_device *d, void *to, size_t bytes, sk_stream *s);
+
 sk_status sk_stream_open(sk_device *d, sk_stream **out);
 sk_status sk_stream_sync(sk_device *d, sk_stream *s); /* until all it was given is done */
+
+sk_status sk_stream_done(sk_device *d, sk_stream *s, bool *out); /* is it?  Does not wait. */
+
+/* A tape: what is given to a stream, and to streams that wait for events of it, is recorded instead
+ * of done, and played again and again with one call.  Not every kind of device can. */
+sk_status sk_tape_begin(sk_device *d, sk_stream *s);
+sk_status sk_tape_end(sk_device *d, sk_stream *s, sk_tape **out);
+sk_status sk_tape_play(sk_device *d, sk_tape *t, sk_stream *s);
 
 /* An event is a place in a stream: what was given before the latest record. */
 sk_status sk_event_open(sk_device *d, sk_event **out);
@@ -88,6 +106,18 @@ typedef struct sk_device_kind {
     sk_status (*event_record)(sk_device *d, sk_event *e, sk_stream *s);
     sk_status (*event_wait)(sk_device *d, sk_event *e, sk_stream *s);
     sk_status (*event_seconds)(sk_device *d, sk_event *from, sk_event *to, double *out);
+    sk_status (*zero)(sk_device *d, void *to, size_t bytes, sk_stream *s);
+    sk_status (*stream_done)(sk_device *d, sk_stream *s, bool *out);
+    /* of a device that does not share the host's memory; NULL otherwise */
+    sk_status (*pinned_open)(sk_device *d, size_t bytes, void **base);
+    void (*pinned_close)(sk_device *d, void *base);
+    sk_status (*pin)(sk_device *d, void *base, size_t bytes);
+    void (*unpin)(sk_device *d, void *base);
+    sk_status (*tape_begin)(sk_device *d, sk_stream *s);
+    sk_status (*tape_end)(sk_device *d, sk_stream *s, sk_tape **out);
+    sk_status (*tape_play)(sk_device *d, sk_tape *t, sk_stream *s);
+    void (*tape_close)(sk_device *d, sk_tape *t);
+    int (*count)(void); /* of this kind on the host; NULL: one */
 } sk_device_kind;
 
 typedef struct sk_pool {
@@ -112,6 +142,14 @@ struct sk_device {
         sk_event **v;
         int n, cap;
     } events;
+    struct {
+        sk_tape **v;
+        int n, cap;
+    } tapes;
+    struct {
+        void **v;
+        int n, cap;
+    } pinned, pins; /* opened here; there before */
 };
 
 extern const sk_device_kind sk_device_cpu, sk_device_cuda;

@@ -17,6 +17,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include <string.h>
 
 /* `call`, in which T is the C type that stands for the storage type. */
 #define SK_FLOAT(type, ...)          \
@@ -32,12 +33,6 @@
         using T = float;             \
         return __VA_ARGS__;          \
     }())
-
-/* Elements of an operand whose type is known when the kernel runs: for what is read once a row. */
-typedef struct sk_any {
-    void *data;
-    sk_dtype type;
-} sk_any;
 
 static inline sk_any sk_any_of(const sk_view *v) { return sk_any{v->data, v->type}; }
 
@@ -75,6 +70,68 @@ template <int V, typename T> __device__ inline void sk_store(T *p, const float *
     else *reinterpret_cast<uint4 *>(p) = *reinterpret_cast<const uint4 *>(x);
 }
 
+/* V elements from place i on, for what is moved a pack at a time; `whole`: they are aligned to
+ * their own size, or to 16 bytes if that is less. */
+template <int V, typename T> __device__ inline void sk_load_at(const T *p, float *v, bool whole)
+{
+    constexpr int bytes = V * (int)sizeof(T) < 16 ? V * (int)sizeof(T) : 16;
+    struct alignas(bytes) pack {
+        T x[bytes / sizeof(T)];
+    };
+    constexpr int n = bytes / (int)sizeof(T);
+#pragma unroll
+    for (int i = 0; i < V; i += n) {
+        pack x;
+        if (whole) x = *reinterpret_cast<const pack *>(p + i);
+#pragma unroll
+        for (int e = 0; e < n; e++) v[i + e] = (float)(whole ? x.x[e] : p[i + e]);
+    }
+}
+
+template <int V, typename T> __device__ inline void sk_store_at(T *p, const float *v, bool whole)
+{
+    constexpr int bytes = V * (int)sizeof(T) < 16 ? V * (int)sizeof(T) : 16;
+    struct alignas(bytes) pack {
+        T x[bytes / sizeof(T)];
+    };
+    constexpr int n = bytes / (int)sizeof(T);
+#pragma unroll
+    for (int i = 0; i < V; i += n) {
+        pack x;
+#pragma unroll
+        for (int e = 0; e < n; e++) x.x[e] = (T)v[i + e];
+        if (whole) *reinterpret_cast<pack *>(p + i) = x;
+        else
+            for (int e = 0; e < n; e++) p[i + e] = x.x[e];
+    }
+}
+
+/* x[i .. i + V) = v, or += v: rounded once. */
+template <int V>
+__device__ inline void sk_put_all(sk_any x, int64_t i, float *v, bool add, bool whole)
+{
+    float old[V] = {};
+    if (x.type == SK_BF16) {
+        if (add) sk_load_at<V>((const __nv_bfloat16 *)x.data + i, old, whole);
+        for (int e = 0; e < V; e++) v[e] += old[e];
+        sk_store_at<V>((__nv_bfloat16 *)x.data + i, v, whole);
+    } else if (x.type == SK_F16) {
+        if (add) sk_load_at<V>((const __half *)x.data + i, old, whole);
+        for (int e = 0; e < V; e++) v[e] += old[e];
+        sk_store_at<V>((__half *)x.data + i, v, whole);
+    } else {
+        if (add) sk_load_at<V>((const float *)x.data + i, old, whole);
+        for (int e = 0; e < V; e++) v[e] += old[e];
+        sk_store_at<V>((float *)x.data + i, v, whole);
+    }
+}
+
+/* Do rows of n elements begin at 16 bytes, each of them? */
+static inline bool sk_cuda_rows(const sk_view *v, int64_t n)
+{
+    return !((uintptr_t)v->data % 16) && !((size_t)n * sk_dtype_size(v->type) % 16);
+}
+
 /* May rows of n elements of operand 0's type be moved in packs?  Looks at all inputs and at
  * output 0. */
 static inline bool sk_cuda_packs(const sk_args *a, int64_t n)
@@ -103,30 +160,7 @@ static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned
     return SK_OK;
 }
 
-/* A letter for each operand and result: 'x' of operand 0's type, a float; 'f' any float; '4' f32;
- * 'i' i32; 's' i32 or any float.  "xfi>ff" has three operands and two results. */
-static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const char *kinds)
-{
-    for (int i = 0; i < a->n_in + a->n_out; i++) {
-        int o = i - a->n_in;
-        sk_dtype type = o < 0 ? a->in[i].type : a->out[o].type;
-        char kind = kinds[o < 0 ? i : i + 1];
-        bool real = type == SK_F32 || type == SK_BF16 || type == SK_F16, whole = type == SK_I32;
-        bool fine = kind == 'i' ? whole : kind == 's' ? real || whole : real;
-        if (kind == '4') fine = type == SK_F32;
-        if (kind == 'x' && i) fine = type == a->in[0].type;
-        if (!fine)
-            return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s", op,
-                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(type),
-                           kind == 'i'        ? "i32"
-                           : kind == '4'      ? "f32"
-                           : kind == 'x' && i ? "the type of operand 0"
-                                              : "f32, bf16 or f16");
-    }
-    return SK_OK;
-}
-
-/* Sums over cells are the CPU's alone. */
+/* Canonical order is the CPU's: refused in one sentence for all ops. */
 static inline sk_status sk_cuda_fast(const char *op, const sk_args *a)
 {
     for (int i = 0; i < a->n_in + a->n_out; i++) {
@@ -139,6 +173,33 @@ static inline sk_status sk_cuda_fast(const char *op, const sk_args *a)
                                op);
     }
     return SK_OK;
+}
+
+static inline bool sk_cuda_float(sk_dtype t) { return t == SK_F32 || t == SK_BF16 || t == SK_F16; }
+
+/* What the kernel takes, a letter for each operand, '>', and one for each result: 'x' operand 0's
+ * type, a float; 'f' any float; '4' f32; 'i' i32; 's' i32 or any float.  "xi>f" is embedding_grad.
+ * "tttt" without '>' is 'x' for all.  Canonical order is refused too. */
+static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const char *kinds)
+{
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        int o = i - a->n_in;
+        sk_dtype type = o < 0 ? a->in[i].type : a->out[o].type;
+        char kind = kinds[o >= 0 && strchr(kinds, '>') ? i + 1 : i];
+        bool whole = type == SK_I32, real = sk_cuda_float(type);
+        bool fine = kind == 'i' ? whole : kind == 's' ? real || whole : real;
+        if (kind == '4') fine = type == SK_F32;
+        if (kind == 't') kind = 'x';
+        if (kind == 'x' && i) fine = type == a->in[0].type;
+        if (!fine)
+            return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s", op,
+                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(type),
+                           kind == 'i'        ? "i32"
+                           : kind == '4'      ? "f32"
+                           : kind == 'x' && i ? "the type of operand 0"
+                                              : "f32, bf16 or f16");
+    }
+    return sk_cuda_fast(op, a);
 }
 
 /* Blocks for so many things; kernels go round where there are more. */

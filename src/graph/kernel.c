@@ -1,6 +1,5 @@
 /* kernel.c - running one op's kernel on views, whatever their storage type. */
 #include "graph/op.h"
-#include "base/zigzag.h"
 
 #include <string.h>
 
@@ -11,18 +10,6 @@ void sk_view_dense(sk_view *v)
         v->step[i] = step;
         step *= v->size[i];
     }
-}
-
-int64_t sk_logical(const sk_view *v, int64_t i)
-{
-    int64_t index = 0, step = 1;
-    for (int k = v->n - 1; k >= 0; k--) {
-        int64_t at = v->at[k] + i % v->size[k];
-        index += (v->zigzag[k] ? sk_zigzag(at, v->full[k], v->zigzag[k]) : at) * step;
-        i /= v->size[k];
-        step *= v->full[k];
-    }
-    return index;
 }
 
 int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1])

@@ -40,6 +40,12 @@ typedef struct sk_launch {
     const uint64_t *step; /* on the device */
 } sk_launch;
 
+/* Elements of an operand whose type is known when the kernel runs: for what is read once a row. */
+typedef struct sk_any {
+    void *data;
+    sk_dtype type;
+} sk_any;
+
 typedef struct sk_kernel {
     const char *op;
     sk_status (*launch)(const sk_args *a, const sk_launch *l);

@@ -41,6 +41,7 @@
 #include "base/arena.h"
 #include "base/cells.h"
 #include "base/status.h"
+#include "base/zigzag.h"
 #include "tensor/dtype.h"
 
 #ifdef __cplusplus
@@ -154,7 +155,17 @@ static inline void sk_share(const sk_args *a, int64_t n, int64_t *from, int64_t 
 static inline int sk_op_outs(const sk_op *op) { return op->n_out ? op->n_out : 1; }
 
 /* Logical index of the element at position i (counted in the piece's own order). */
-int64_t sk_logical(const sk_view *v, int64_t i);
+SK_BOTH int64_t sk_logical(const sk_view *v, int64_t i)
+{
+    int64_t index = 0, step = 1;
+    for (int k = v->n - 1; k >= 0; k--) {
+        int64_t at = v->at[k] + i % v->size[k];
+        index += (v->zigzag[k] ? sk_zigzag(at, v->full[k], v->zigzag[k]) : at) * step;
+        i /= v->size[k];
+        step *= v->full[k];
+    }
+    return index;
+}
 
 /* Where the cells of dim d end in this piece: border[0] = 0 to border[n] = size[d]; returns n, a
  * power of two.  1 in fast order, and for an empty piece. */

@@ -1,5 +1,6 @@
 /* emit.c - instructions, buffers and calls, one at a time. */
 #include "program/emit.h"
+#include "program/rooms.h"
 #include "base/hash.h"
 #include "comm/cut.h"
 #include "comm/play.h"
@@ -239,6 +240,17 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
+/* Between GPUs NCCL finds its own way, and needs what lies in pieces packed. */
+static void plan_gpu(sk_emit *e, int call)
+{
+    sk_call_plan *c = &e->p->calls.v[call];
+    c->algorithm = SK_SHM;
+    c->room_bytes = sk_room_call(c, e->p->groups[c->group].n);
+    if (!c->room_bytes) return;
+    sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
+    c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+}
+
 /* Only ranks of one host can have one memory. */
 static sk_status meet_here(const sk_emit *e, const sk_group *g, int hosts)
 {
@@ -270,6 +282,10 @@ static void choose(sk_emit *e, int call)
     const sk_compile_opts *o = e->opts;
     sk_coll_ask ask;
     if (e->failed) return; /* the first story is the one */
+    if (o->gpu) {
+        plan_gpu(e, call);
+        return;
+    }
     sk_coll_ask_for(c->kind, g->ranks, g->n, g->me, c->root, o->host_of, &ask);
     int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
     int64_t bytes = sk_call_bytes(c);

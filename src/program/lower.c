@@ -462,6 +462,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
                       .threads = o->threads < 1              ? 1
                                  : o->threads < SK_TEAM_MOST ? o->threads
                                                              : SK_TEAM_MOST,
+                      .gpu = o->gpu,
                       .logits = -1};
     p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     sk_mesh_coords(&l->mesh, rank, p->coord);

@@ -17,12 +17,14 @@
  * Weights that are common to the ranks of a host come first of all and fill whole
  * pages, so that all heaps can begin with the same ones (comm/alias.c). */
 #include "device/disk.h"
+#include "graph/kernel.h"
 #include "program/emit.h"
 
 #include <limits.h>
 #include <string.h>
 
 /* LARGE: common weights that end on a huge page, which costs 3 % at most. */
+enum { ALIGN = 256 }; /* of a GPU's room */
 enum { LINE = 64, PAGE = 4096, BOUNCE = SK_DISK_BOUNCE, HUGE = 2 << 20, LARGE = 64 << 20 };
 
 static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -53,6 +55,9 @@ static void lifetimes(sk_program *p)
             live(p, c->segs[s].dst, pc);
         }
         if (c) live(p, c->room, pc);
+        /* A GPU joins neighbours to one launch, across loads: no load may lie where one works. */
+        if (p->gpu && in->act == SK_DO_LOAD)
+            p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;
     }
     if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
 }
@@ -261,6 +266,40 @@ static void scratch_need(sk_program *p)
     }
 }
 
+/* A GPU's kernels widen in registers; a launch has the room alone. */
+static void room_need(sk_program *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->insts.n; i++) {
+        const sk_inst *in = &p->insts.v[i];
+        if (in->act != SK_DO_OP || !in->node->op->room) continue;
+        sk_args args;
+        sk_inst_args(p, in, NULL, &args);
+        most = larger(most, in->node->op->room(&args));
+    }
+    p->room_bytes = round_up(SK_ROOM + most, ALIGN);
+}
+
+static int64_t tables(const sk_program *p)
+{
+    int64_t n = SK_PULSE_BYTES + (int64_t)SK_NORM_BYTES * p->params.n;
+    for (int i = 0; i < p->insts.n; i++)
+        n += p->insts.v[i].act == SK_DO_UPDATE || p->insts.v[i].act == SK_DO_AHEAD ? SK_UPDATE_BYTES
+                                                                                   : 0;
+    return n;
+}
+
+int64_t sk_scratch_bytes(const sk_program *p)
+{
+    if (!p->gpu) return p->stage_bytes + p->scratch_per_thread * p->threads;
+    return sk_room_at(p) + p->room_bytes - p->kind_at[SK_SCRATCH];
+}
+
+int64_t sk_room_at(const sk_program *p)
+{
+    return round_up(p->kind_at[SK_SCRATCH] + tables(p), ALIGN);
+}
+
 /* All that lives in one of the other memories, from `at` on; returns where it ends. */
 static int64_t place_away(sk_program *p, sk_tier tier, int64_t at)
 {
@@ -291,9 +330,10 @@ void sk_plan_memory(sk_program *p)
     at = place_kept(p, SK_ACTS, at);
     at += place_transient(p, SK_DEVICE, at);
     place_parts(p);
-    scratch_need(p);
-    p->kind_at[SK_SCRATCH] = at;
-    p->kind_at[SK_HOSTED] = at += p->stage_bytes + p->scratch_per_thread * p->threads;
+    if (p->gpu) room_need(p);
+    else scratch_need(p);
+    p->kind_at[SK_SCRATCH] = at = p->gpu ? round_up(at, ALIGN) : at;
+    p->kind_at[SK_HOSTED] = at += sk_scratch_bytes(p);
     p->heap_bytes = place_host(p, at);
     place_parts(p);
     p->own_bytes = p->heap_bytes - p->kind_at[SK_WEIGHTS];
@@ -308,11 +348,12 @@ void sk_plan_memory(sk_program *p)
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes)
 {
     int *of = sk_many(a, int, n);
-    int64_t *first = sk_many(a, int64_t, n);
+    int64_t *first = sk_many(a, int64_t, n), *ghost = sk_many(a, int64_t, n);
     for (int r = 0; r < n; r++) {
         bytes[r] = programs[r]->heap_bytes;
         of[r] = programs[r]->twin;
         first[r] = programs[r]->twin_bytes;
+        ghost[r] = programs[r]->gpu ? programs[r]->kind_at[SK_HOSTED] : 0;
     }
-    return (sk_twins){of, first};
+    return (sk_twins){of, first, ghost};
 }

@@ -12,6 +12,10 @@
 
 #include "tensor/dtype.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { SK_MAX_STATE = 4, SK_MAX_SUM = 4, SK_MAX_KNOB = 8, SK_MAX_PASS = 3 };
 
 typedef struct sk_piece {
@@ -44,5 +48,9 @@ typedef struct sk_optim {
 
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
 const sk_optim *sk_optim_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -223,6 +223,8 @@ typedef struct sk_program {
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
     int64_t stage_bytes; /* scratch: first a room of all threads, where narrow operands are wide */
     int64_t scratch_per_thread;
+    bool gpu;           /* the device is a GPU: scratch is laid out for it (memory.c) */
+    int64_t room_bytes; /* gpu: of launches, at the end of scratch */
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;                                  /* of addresses */
     int64_t file_bytes;                                  /* of the file tier */
@@ -248,13 +250,21 @@ typedef struct sk_compile_opts {
     int pin;               /* sk_pin_find(); 0: choose */
     sk_dtype state_type;   /* of the optimizer's state: f32 or bf16 */
     bool late;             /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool gpu;              /* the device is a GPU */
 } sk_compile_opts;
+
+/* Scratch of a GPU: what changes from step to step; a table of updates and of gradients, so many
+ * bytes each; the room of launches. */
+enum { SK_PULSE_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 
 /* Memory of the device that a rank takes; the rest of its own is the host's. */
 static inline int64_t sk_device_bytes(const sk_program *p)
 {
     return p->own_bytes - p->kind_bytes[SK_HOSTED];
 }
+
+int64_t sk_scratch_bytes(const sk_program *p);
+int64_t sk_room_at(const sk_program *p); /* gpu: where the room begins in the heap */
 
 /* The program of one rank.  The graph has its gradient already when optim is given. */
 sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,

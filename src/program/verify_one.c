@@ -81,7 +81,8 @@ static bool room_fits(const sk_program *p, const sk_call_plan *c)
     while (sk_coll_parts[n]) n++;
     if (c->algorithm < SK_SHM || c->algorithm >= n) return false;
     if (c->room < 0) return c->room_bytes == 0;
-    return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes && c->algorithm >= 0;
+    return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes &&
+           (c->algorithm >= 0 || p->gpu);
 }
 
 static sk_status calls_fit(const sk_program *p)
@@ -226,8 +227,7 @@ static sk_status fixed_spans(const sk_program *p, sk_arena *a, spans *s)
     }
     for (int i = 0; i < p->calls.n; i++)
         add_span(a, s, p->calls.v[i].table_at, table_bytes(&p->calls.v[i]), "table of a call");
-    add_span(a, s, p->kind_at[SK_SCRATCH], p->stage_bytes + p->scratch_per_thread * p->threads,
-             "scratch");
+    add_span(a, s, p->kind_at[SK_SCRATCH], sk_scratch_bytes(p), "scratch");
     add_span(a, s, p->kind_at[SK_HOSTED], p->bounce_bytes, "the way to the file");
     if (s->n) qsort(s->v, (size_t)s->n, sizeof *s->v, by_place);
     for (int i = 1; i < s->n; i++)

@@ -1,7 +1,7 @@
 /* init.c - initial values of parameters, the same on any layout. */
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/inside.h"
+#include "run/gpu.h"
 
 /* Is the buffer in memory of this rank's own, for it to fill?  What it has in common with its twin
  * is there when the twin has filled it, and all have met. */
@@ -70,7 +70,7 @@ static void init_buffer(sk_run *r, const sk_tensor *t, int buf, uint64_t seed)
     sk_team_run(r->team, init_rows, &j);
 }
 
-void sk_run_init(sk_run *r, uint64_t seed)
+sk_status sk_run_init(sk_run *r, uint64_t seed)
 {
     const sk_program *p = r->p;
     for (int i = 0; i < p->params.n; i++) {
@@ -78,4 +78,5 @@ void sk_run_init(sk_run *r, uint64_t seed)
         if (sk_run_keeps(p, q->stored)) init_buffer(r, q->tensor, q->stored, seed);
         if (q->master >= 0) init_buffer(r, q->tensor, q->master, seed);
     }
+    return r->gpu ? sk_gpu_push(r, false) : SK_OK;
 }

@@ -25,6 +25,7 @@ struct sk_run {
     sk_team *team;
     sk_run_opts opts;
     char *base;
+    struct sk_gpu *gpu;     /* NULL: the device is the host */
     sk_args *args;          /* by instruction; only SK_DO_OP's are filled */
     int64_t *sent_then;     /* by rank: messages sent to it before the section began */
     int *place;             /* param -> its place among all parameters of the graph */

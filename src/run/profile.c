@@ -105,8 +105,7 @@ static sk_status open_seat(const profiling *p, sk_arena *a, int at, seat *s)
     o.seat = at;
     s->end = program_of(p, at)->n_train;
     SK_TRY(sk_run_open(a, program_of(p, at), p->heaps, &o, &s->run));
-    sk_run_init(s->run, o.seed);
-    return SK_OK;
+    return sk_run_init(s->run, o.seed);
 }
 
 static sk_status walk(void *ctx, int walker)

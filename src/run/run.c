@@ -6,10 +6,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/proc.h"
-#include "base/zigzag.h"
 #include "device/blas.h"
+#include "run/batch.h"
 #include "run/code.h"
 #include "run/deadline.h"
+#include "run/gpu.h"
 #include "run/inside.h"
 #include "run/pack.h"
 
@@ -78,11 +79,12 @@ static sk_status handshake(sk_run *r)
 static void prepare_args(sk_run *r, sk_arena *a)
 {
     const sk_program *p = r->p;
+    char *base = r->gpu ? sk_gpu_base(r->gpu) : r->base;
     r->args = sk_many(a, sk_args, p->insts.n);
     r->deeds = sk_many(a, sk_deed_at, p->n_copies || p->late ? p->insts.n : 1);
     for (int i = 0; i < p->insts.n; i++)
         if (p->insts.v[i].act == SK_DO_OP) {
-            sk_inst_args(p, &p->insts.v[i], r->base, &r->args[i]);
+            sk_inst_args(p, &p->insts.v[i], base, &r->args[i]);
             r->args[i].seed = r->opts.seed;
         }
 }
@@ -165,11 +167,14 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
         r->moving = sk_many(a, double, 2 * p->insts.n);
         r->began = sk_many(a, double, p->calls.n);
     }
-    lay_tables(r);
-    prepare_args(r, a);
     find_places(r, a);
     r->squares = sk_many(a, double, (int64_t)p->params.n * p->threads + 1);
-    sk_status st = open_rest(r);
+    if (!p->gpu) lay_tables(r);
+    sk_status st = p->gpu ? sk_gpu_open(a, r, &r->gpu) : SK_OK;
+    if (!st) prepare_args(r, a);
+    if (!st && p->gpu) st = sk_gpu_prepare(r);
+    if (!st) st = open_rest(r);
+    if (!st && p->gpu) st = sk_gpu_meet(a, r);
     if (st) {
         sk_run_close(r);
         return sk_trail(st, SK_HERE);
@@ -180,11 +185,13 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
 
 void sk_run_close(sk_run *r)
 {
+    sk_gpu_close(r->gpu);
     if (r->team) sk_team_close(r->team);
     if (r->comm) sk_comm_close(r->comm);
     sk_aside_close(r->copier);
     sk_aside_close(r->updater);
     sk_disk_close(r->disk);
+    r->gpu = NULL;
     r->team = NULL;
     r->comm = NULL;
     r->copier = r->updater = NULL;
@@ -203,6 +210,9 @@ void *sk_run_data(const sk_run *r, int buf)
     return sk_run_tier(r, buf) + r->p->bufs.v[buf].offset;
 }
 void *sk_run_bounce(const sk_run *r) { return r->disk ? r->base + r->p->kind_at[SK_HOSTED] : NULL; }
+
+sk_status sk_run_push(sk_run *r) { return r->gpu ? sk_gpu_push(r, true) : SK_OK; }
+sk_status sk_run_pull(sk_run *r) { return r->gpu ? sk_gpu_pull(r) : SK_OK; }
 
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
@@ -271,40 +281,6 @@ static void run_op(sk_run *r, int pc)
     sk_team_run(r->team, widen_part, &j);
     sk_team_run(r->team, op_part, &j);
     sk_team_run(r->team, narrow_part, &j);
-}
-
-/* Places of a letter that is dealt in zigzag: row by row, the runs that lie together.  The letter
- * is the last one of every input that has it. */
-static sk_status load_dealt(sk_run *r, const sk_buffer *b, char *to)
-{
-    sk_extent box = b->box;
-    int d = box.n - 1;
-    int64_t rows = d ? box.size[0] : 1, cols = box.size[d], row_at = box.at[0];
-    sk_assert(b->tensor->letters[d] == r->p->graph->dealt && d <= 1);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0, n = 0; k < cols; k += n) {
-            box.at[d] = sk_zigzag_run(b->box.at[d] + k, box.full[d], r->p->graph->zigzag, &n);
-            if (n > cols - k) n = cols - k;
-            box.size[d] = n;
-            if (d) box.at[0] = row_at + i, box.size[0] = 1;
-            SK_TRY(r->opts.fill(r->opts.fill_ctx, b->name, b->type, &box, r->batch, r->validation,
-                                to + (size_t)(i * cols + k) * sk_dtype_size(b->type)));
-        }
-    return SK_OK;
-}
-
-static sk_status load(sk_run *r, const sk_inst *in)
-{
-    const sk_buffer *b = &r->p->bufs.v[in->out[0]];
-    void *to = sk_run_data(r, in->out[0]);
-    if (!strcmp(b->name, "loss_scale")) {
-        *(real *)to = (real)r->loss_scale;
-        return SK_OK;
-    }
-    if (!b->bytes) return SK_OK;
-    if (r->p->graph->dealt && strchr(b->tensor->letters, r->p->graph->dealt))
-        return load_dealt(r, b, to);
-    return r->opts.fill(r->opts.fill_ctx, b->name, b->type, &b->box, r->batch, r->validation, to);
 }
 
 /* Where row i of a part begins in the whole, in elements. */
@@ -557,7 +533,7 @@ static sk_status one(sk_run *r, int pc)
     const sk_inst *in = &r->p->insts.v[pc];
     switch (in->act) {
     case SK_DO_LOAD:
-        return load(r, in);
+        return sk_batch_load(r, in, sk_run_data(r, in->out[0]));
     case SK_DO_OP:
         run_op(r, pc);
         return SK_OK;
@@ -616,12 +592,14 @@ static sk_status walk(sk_run *r, int from, int to)
     for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
     atomic_store(&r->line->step, (long long)r->step);
     atomic_store(&r->line->state, 2);
-    for (int pc = from; pc < to; pc++) SK_TRY(step_one(r, pc));
+    if (r->gpu) SK_TRY(sk_gpu_walk(r, from, to));
+    for (int pc = from; !r->gpu && pc < to; pc++) SK_TRY(step_one(r, pc));
     r->out.seconds = sk_now() - begin;
     r->out.waited = r->waited;
     r->out.copied = r->copied;
     r->out.uncovered = r->uncovered;
     r->out.wire = sk_comm_wire(r->comm) - r->wire_then;
+    for (int pc = from; r->gpu && pc < to; pc++) r->out.wire += r->p->insts.v[pc].wire;
     return SK_OK;
 }
 

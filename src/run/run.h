@@ -40,6 +40,7 @@ typedef struct sk_run_opts {
      * the heap is the seat-th of those given.  For measuring (run/profile.h). */
     bool alone;
     int seat;
+    const char *device;  /* of a program for a GPU: "cuda:0" */
     const char *scratch; /* folder of the file tier; NULL: $TMPDIR, or /tmp */
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
     bool no_full;  /* the same of results that were packed (program/pack.c) and found no room */
@@ -78,7 +79,11 @@ void sk_run_close(sk_run *r);
 /* Parameters by the counter RNG, the same numbers on any layout.  Optimizer state is zero because
  * heaps come zeroed.  Weights that ranks have in common are filled by the one that keeps them: a
  * barrier must follow before anybody reads them. */
-void sk_run_init(sk_run *r, uint64_t seed);
+sk_status sk_run_init(sk_run *r, uint64_t seed);
+/* Who fills the boxes of a run pushes them to its device, and who reads them pulls them before; on
+ * the CPU they are one. */
+sk_status sk_run_push(sk_run *r);
+sk_status sk_run_pull(sk_run *r);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
 /* Of a run that is alone: goes on from instruction *pc until one has been passed that waits for
  * others, or the training step is over (*pc is n_train).  Updates happen, at a rate of zero. */

@@ -495,7 +495,7 @@ typedef struct step_job {
 static sk_status steps_of(step_job *j, sk_run *run, step_note *note)
 {
     sk_step_out out = {0};
-    sk_run_init(run, j->opts->seed);
+    SK_TRY(sk_run_init(run, j->opts->seed));
     SK_TRY(sk_run_barrier(run));
     double before = 0;
     for (int s = 0; s < j->steps; s++) {

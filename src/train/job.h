@@ -37,6 +37,7 @@ typedef struct sk_job {
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
     char order[SK_NAME];           /* "fast" or "canonical" */
+    char device[32];               /* cpu, cuda or cuda:N */
     char scratch[PATH_MAX];        /* folder of the file tier; "": the run directory */
     char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */
     int64_t ckpt_every, ckpt_keep; /* 0: only at the end */

@@ -113,7 +113,8 @@ static sk_run_opts run_opts(const loop *l, sk_flight_book *book)
                      .where = sk_flight_where,
                      .where_ctx = book,
                      .wire = l->t->wire,
-                     .host_of = l->t->host_of};
+                     .host_of = l->t->host_of,
+                     .device = job->device};
     sk_fault_arm(&o, l->rank);
     return o;
 }
@@ -185,11 +186,13 @@ static sk_status change_layout(loop *l)
     int next = sk_relayout_at(l->t->setup, l->done);
     if (next <= l->phase) return SK_OK;
     const sk_moves *m = &l->t->setup->relayout->v[next].moves;
+    SK_TRY(sk_run_pull(l->run));
     SK_TRY(sk_relayout_move(m, l->rank, l->t->heaps, sk_run_comm(l->run)));
     close_run(l);
     clear_flight(l);
     enter(l, next);
     SK_TRY(open_run(l));
+    SK_TRY(sk_run_push(l->run));
     atomic_store(&sk_heaps_line(l->t->heaps, l->rank)->step, (long long)l->done);
     return SK_OK;
 }
@@ -230,6 +233,7 @@ static sk_status load_state(loop *l, const sk_training *t)
     l->scale.skips = 0;
     sk_run_set_pending(l->run, t->pending && l->s->job->late);
     if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;
+    SK_TRY(sk_run_push(l->run));
     SK_TRY(open_metrics(l));
     return sk_run_barrier(l->run);
 }
@@ -238,7 +242,7 @@ static sk_status load_state(loop *l, const sk_training *t)
 static sk_status first_weights(loop *l)
 {
     const sk_job *job = l->s->job;
-    sk_run_init(l->run, job->seed);
+    SK_TRY(sk_run_init(l->run, job->seed));
     l->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                               (double)(job->batch * job->seq));
     l->left = l->t->left;
@@ -247,7 +251,10 @@ static sk_status first_weights(loop *l)
              "the gradient that a late optimizer left in the checkpoint is dropped; "
              "optim.late=1 would take it");
     if (*l->t->from) return load_state(l, l->t);
-    if (*job->model_dir) SK_TRY(load_model(l));
+    if (*job->model_dir) {
+        SK_TRY(load_model(l));
+        SK_TRY(sk_run_push(l->run));
+    }
     SK_TRY(open_metrics(l));
     return sk_run_barrier(l->run);
 }
@@ -483,6 +490,7 @@ static sk_status save(loop *l)
         d->save.begun = !st;
     }
     SK_TRY(share_name(l));
+    SK_TRY(sk_run_pull(l->run));
     SK_TRY(write_share(l));
     if (l->rank) return SK_OK;
     if (!st) st = commit(l);
@@ -554,6 +562,7 @@ static sk_status export_here(loop *l, const char *path)
 
 static sk_status export_model(loop *l, const char *name, sk_record_kind kind)
 {
+    SK_TRY(sk_run_pull(l->run));
     SK_TRY(sk_run_barrier(l->run));
     if (far(l, l->rank)) SK_TRY(send_model(l));
     if (!l->rank) {

@@ -92,7 +92,7 @@ static sk_status load(sk_sampler *s, const char *dir)
     int n = 0, n_shapes = 0;
     SK_TRY(sk_heaps_open(1, &s->program->heap_bytes, false, 0, &s->heaps));
     SK_TRY(sk_run_open(&s->arena, s->program, s->heaps, &o, &s->run));
-    sk_run_init(s->run, 0);
+    SK_TRY(sk_run_init(s->run, 0));
     sk_run_boxes(s->run, &s->arena, &boxes, &n);
     const sk_hf_shape *shapes = sk_hf_shapes(&s->arena, &s->graph, &n_shapes);
     SK_TRY(sk_hf_load(dir, s->model, &s->hyper, shapes, n_shapes, boxes, n));

@@ -112,12 +112,18 @@ static int most_on_a_host(const sk_setup *s)
     return most;
 }
 
+static bool on_gpu(const sk_job *job) { return !strncmp(job->device, "cuda", 4); }
+
 static sk_status make_layout(sk_setup *s)
 {
     const sk_job *job = s->job;
     const char *text = job->layout;
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
+    if (s->layout.replica && on_gpu(job))
+        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
+                                 "host, and GPUs have no memory in common; leave it out, or use "
+                                 "device=cpu");
     s->layout.canonical |= !strcmp(job->order, "canonical");
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     s->n_micro = choose_micro(s);
@@ -156,7 +162,8 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .costs = s->job->costs,
                              .pin = s->pin,
                              .state_type = s->job->state_dtype,
-                             .late = s->job->late};
+                             .late = s->job->late,
+                             .gpu = on_gpu(s->job)};
 }
 
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
@@ -231,9 +238,19 @@ static sk_status meets_at_the_end(const sk_setup *s)
     return SK_OK;
 }
 
+static sk_status check_device(const sk_job *job)
+{
+    const char *d = job->device;
+    size_t n = strlen("cuda:");
+    bool numbered = !strncmp(d, "cuda:", n) && d[n] && !d[n + strspn(d + n, "0123456789")];
+    if (!*d || !strcmp(d, "cpu") || !strcmp(d, "cuda") || numbered) return SK_OK;
+    return sk_fail(SK_ECONF, "device is '%s'; cpu, cuda, or a GPU such as cuda:0 is needed", d);
+}
+
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
+    SK_TRY(check_device(job));
     SK_TRY(find_optim(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));

@@ -180,7 +180,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
-    sk_run_init(*run, 11);
+    SK_TRY(sk_run_init(*run, 11));
     nudge(t, *run, a);
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {

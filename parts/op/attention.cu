@@ -1,0 +1,52 @@
+/* attention.cu - the GPU half of attention.c: cuDNN's kernels where it has some (device/sdpa.h),
+ * else our own (graph/flash.h), which know every shape, type and order of time. */
+#include "device/sdpa.h"
+#include "graph/flash.h"
+
+/* The plan for these arguments; NULL: our own kernels do it. */
+static sk_sdpa_plan *plan_for(const sk_args *a, const sk_launch *l)
+{
+    const sk_view *x = &a->in[0];
+    sk_sdpa_shape s = {x->type, x->size[0], x->size[1], x->size[2], x->size[3] - 2, x->size[4]};
+    uintptr_t bits = (uintptr_t)x->data | (uintptr_t)a->out[0].data | (uintptr_t)a->out[1].data;
+    if (bits % 16 || a->attr[0] > 1 || a->out[1].type != SK_F32) return NULL;
+    return sk_sdpa_find(&s, l->room_bytes);
+}
+
+static sk_status check(const sk_args *a)
+{
+    sk_args large = *a;
+    large.n_out = 1; /* lse may be of any type */
+    SK_TRY(sk_cuda_types("attention", &large, 0));
+    return sk_cuda_fast("attention", a);
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    const sk_view *x = &a->in[0];
+    SK_TRY(check(a));
+    sk_sdpa_plan *plan = plan_for(a, l);
+    if (plan) {
+        sk_sdpa_data data = {x->data, NULL, a->out[0].data, NULL, (float *)a->out[1].data};
+        return sk_sdpa_run(plan, &data, l->room, l->stream);
+    }
+    sk_flash f = {};
+    f.op = "attention";
+    sk_flash_packed(&f, x);
+    f.time = sk_times{x->at[1], x->size[1], x->at[1], x->size[1], x->full[1], (int)a->attr[0]};
+    f.q = x->data;
+    f.k = sk_flash_at(x, f.r * f.d);
+    f.v = sk_flash_at(x, (f.r + 1) * f.d);
+    f.y = a->out[0].data;
+    f.lse = sk_any_of(&a->out[1]);
+    return sk_flash_forward(&f, l);
+}
+
+/* Runs a new plan once: its kernels are loaded before anything is recorded. */
+static sk_status prepare(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(check(a));
+    return plan_for(a, l) ? launch(a, l) : SK_OK;
+}
+
+extern "C" const sk_kernel sk_kernel_attention = {"attention", launch, prepare};

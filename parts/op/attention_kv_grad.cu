@@ -1,0 +1,31 @@
+/* attention_kv_grad.cu - the GPU half of attention_kv_grad.c, by graph/flash.h. */
+#include "graph/flash.h"
+
+enum { ADD_Q = 1, ADD_KV = 2 };
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    const sk_view *q = &a->in[0], *kv = &a->in[1];
+    sk_args large = *a;
+    sk_flash f = {};
+    if (a->n_in > 3) large.in[3] = a->in[0]; /* lse may be of any type */
+    SK_TRY(sk_cuda_types("attention_kv_grad", &large, 0));
+    SK_TRY(sk_cuda_fast("attention_kv_grad", a));
+    f.op = "attention_kv_grad";
+    sk_flash_apart(&f, q, kv);
+    f.time = sk_times{q->at[1], q->size[1], kv->at[1], kv->size[1], q->full[1], (int)a->attr[0]};
+    f.q = q->data;
+    f.k = kv->data;
+    f.v = sk_flash_at(kv, f.d);
+    f.y = a->in[2].data;
+    f.lse = sk_any_of(&a->in[3]);
+    f.dy = a->in[4].data;
+    f.dq = a->out[0].data;
+    f.dk = a->out[1].data;
+    f.dv = sk_flash_at(&a->out[1], f.d);
+    f.add_q = a->add & ADD_Q;
+    f.add_kv = a->add & ADD_KV;
+    return sk_flash_backward(&f, l);
+}
+
+extern "C" const sk_kernel sk_kernel_attention_kv_grad = {"attention_kv_grad", launch};

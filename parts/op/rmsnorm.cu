@@ -1,0 +1,55 @@
+/* rmsnorm.cu - the GPU half of rmsnorm.c: two walks over a row that threads hold (graph/row.h). */
+#include "graph/row.h"
+
+template <typename T, int V, int WARPS>
+static __global__ void __launch_bounds__(SK_ROW_BLOCK)
+    norm(const T *__restrict__ x, const T *__restrict__ w, T *__restrict__ y, sk_any rstd,
+         int64_t rows, int64_t n, float eps)
+{
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < rows;
+         r += (int64_t)gridDim.x * blockDim.y) {
+        const T *row = x + r * n;
+        float held[SK_ROW_HELD / V][V], square = 0;
+        sk_row_hold<V, WARPS>(row, n, held);
+        sk_row_walk<V, WARPS>(row, n, held, [&](int64_t, const float *v) {
+            for (int e = 0; e < V; e++) square += v[e] * v[e];
+        });
+        float s = 1 / sqrtf(sk_row_sum<WARPS>(square) / (float)n + eps);
+        sk_row_walk<V, WARPS>(row, n, held, [&](int64_t i, const float *v) {
+            float scale[V], to[V];
+            sk_load<V>(w + i, scale);
+            for (int e = 0; e < V; e++) to[e] = v[e] * s * scale[e];
+            sk_store<V>(y + r * n + i, to);
+        });
+        if (threadIdx.x == 0) sk_put(rstd, r, s);
+    }
+}
+
+template <typename T, int V, int WARPS> static sk_status start(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int64_t n = v->size[v->n - 1], rows = sk_span(v, 0, v->n - 1);
+    norm<T, V, WARPS><<<sk_row_blocks(rows, WARPS), dim3(32 * WARPS, SK_ROW_MANY / WARPS), 0, s>>>(
+        (const T *)v->data, (const T *)a->in[1].data, (T *)a->out[0].data, sk_any_of(&a->out[1]),
+        rows, n, (float)a->attr[0]);
+    return sk_cuda_launched("rmsnorm");
+}
+
+template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int64_t n = v->size[v->n - 1];
+    bool wide = n > 32 * SK_ROW_HELD;
+    if (!sk_span(v, 0, v->n - 1)) return SK_OK;
+    if (sk_cuda_packs(a, n))
+        return wide ? start<T, sk_pack<T>(), SK_ROW_MANY>(a, s) : start<T, sk_pack<T>(), 1>(a, s);
+    return wide ? start<T, 1, SK_ROW_MANY>(a, s) : start<T, 1, 1>(a, s);
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(sk_cuda_kinds("rmsnorm", a, "tttf"));
+    return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
+}
+
+extern "C" const sk_kernel sk_kernel_rmsnorm = {"rmsnorm", launch};

@@ -1,0 +1,18 @@
+/* rmsnorm_grad_x.cu - the GPU half of rmsnorm_grad_x.c; the kernels are in graph/norm_grad.cu. */
+#include "graph/cuda.h"
+#include "graph/norm_grad.h"
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    const sk_view *v = &a->in[0];
+    sk_norm_grad_job j = {};
+    SK_TRY(sk_cuda_kinds("rmsnorm_grad_x", a, "ttftt"));
+    j.op = "rmsnorm_grad_x";
+    j.n = v->size[v->n - 1], j.rows = sk_span(v, 0, v->n - 1);
+    j.type = v->type;
+    j.x = v->data, j.w = a->in[1].data, j.dy = a->in[3].data, j.dx = a->out[0].data;
+    j.rstd = sk_any_of(&a->in[2]);
+    return sk_norm_grad(&j, l);
+}
+
+extern "C" const sk_kernel sk_kernel_rmsnorm_grad_x = {"rmsnorm_grad_x", launch};

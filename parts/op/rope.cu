@@ -1,0 +1,121 @@
+/* rope.cu - the GPU half of rope.c.
+ *
+ * A block takes up to four rows (b, t) at a time and a strip of the pairs: it makes their table of
+ * cosines and sines in shared memory, in double like the CPU, then turns all heads by it.  A
+ * thread keeps its pairs and goes over the heads of these rows. */
+#include "graph/map.h"
+
+enum { TABLE = 1024, TALL = 4, BLOCKS = 2112 }; /* pairs; rows at a time; 16 an SM */
+
+typedef struct job {
+    const void *x;
+    const int32_t *pos;
+    void *y;
+    int64_t rows;
+    int heads, slots; /* heads: of all slots */
+    int d, strip;     /* elements of a head; pairs of a block */
+    int tall;         /* rows of a block at a time */
+    double theta, way;
+} job;
+
+typedef struct table {
+    double freq[TABLE];
+    float cosine[TABLE], sine[TABLE];
+} table;
+
+/* Angles of rows from `r` on; entry e is pair e % strip of row e / strip. */
+static __device__ void make_table(const job &j, table *t, int64_t r, int me)
+{
+    int n = j.strip * j.tall;
+    for (int e = me; e < n; e += SK_MAP_BLOCK) {
+        int64_t row = r + e / j.strip;
+        double angle = row < j.rows ? j.pos[row] * t->freq[e % j.strip] : 0, s, c;
+        sincos(angle, &s, &c);
+        t->cosine[e] = (float)c;
+        t->sine[e] = (float)s;
+    }
+}
+
+/* V pairs of one head: the first elements at x, the others half a head later. */
+template <typename T, int V>
+static __device__ void turn(const T *x, T *y, int half, const float *cosine, const float *sine)
+{
+    float p[V], q[V], a[V], b[V];
+    sk_load<V>(x, p);
+    sk_load<V>(x + half, q);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        a[e] = p[e] * cosine[e] - q[e] * sine[e];
+        b[e] = q[e] * cosine[e] + p[e] * sine[e];
+    }
+    sk_store<V>(y, a);
+    sk_store<V>(y + half, b);
+}
+
+template <typename T, int V> static __device__ void pass(const T *x, T *y, int half)
+{
+    float p[V], q[V];
+    if (x == y) return;
+    sk_load<V>(x, p);
+    sk_load<V>(x + half, q);
+    sk_store<V>(y, p);
+    sk_store<V>(y + half, q);
+}
+
+template <typename T, int V> static __global__ void __launch_bounds__(SK_MAP_BLOCK) rotate(job j)
+{
+    __shared__ table t;
+    int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), half = j.d / 2;
+    int first = (int)blockIdx.y * j.strip, end = min(j.strip, half - first);
+    for (int i = me; i < j.strip; i += SK_MAP_BLOCK)
+        t.freq[i] = j.way * pow(j.theta, -2.0 * (double)(first + i) / (double)j.d);
+    for (int64_t r = (int64_t)blockIdx.x * j.tall; r < j.rows; r += (int64_t)gridDim.x * j.tall) {
+        __syncthreads();
+        make_table(j, &t, r, me);
+        __syncthreads();
+        int tall = (int)min((int64_t)j.tall, j.rows - r);
+        for (int q = (int)threadIdx.y; q < tall * j.heads; q += (int)blockDim.y) {
+            int row = q / j.heads, slot = q % j.slots;
+            for (int i = (int)threadIdx.x * V; i < end; i += (int)blockDim.x * V) {
+                int64_t at = (r * j.heads + q) * j.d + first + i;
+                const T *x = (const T *)j.x + at;
+                T *y = (T *)j.y + at;
+                const float *angle = t.cosine + row * j.strip + i;
+                if (slot < j.slots - 1) turn<T, V>(x, y, half, angle, angle + TABLE);
+                else pass<T, V>(x, y, half);
+            }
+        }
+    }
+}
+
+template <typename T> static sk_status run(const sk_args *a, job j, cudaStream_t s)
+{
+    constexpr int v = sk_pack<T>();
+    int half = j.d / 2;
+    bool packs = sk_cuda_rows(&a->in[0], half) && sk_cuda_rows(&a->out[0], half);
+    j.strip = half < TABLE ? half : (int)TABLE;
+    j.tall = TABLE / j.strip < TALL ? TABLE / j.strip : (int)TALL;
+    dim3 block = sk_down_block(packs ? j.strip / v : j.strip);
+    int64_t blocks = (j.rows + j.tall - 1) / j.tall;
+    dim3 grid((unsigned)(blocks < BLOCKS ? blocks : (int64_t)BLOCKS),
+              (unsigned)((half - 1) / j.strip + 1));
+    if (packs) rotate<T, v><<<grid, block, 0, s>>>(j);
+    else rotate<T, 1><<<grid, block, 0, s>>>(j);
+    return sk_cuda_launched("rope");
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    const sk_view *v = &a->in[0];
+    SK_TRY(sk_cuda_kinds("rope", a, "tit"));
+    if (!sk_count(v)) return SK_OK;
+    job j = {v->data, (const int32_t *)a->in[1].data, a->out[0].data, v->size[0] * v->size[1]};
+    if (v->size[2] * v->size[3] > INT32_MAX / TALL || v->size[4] > INT32_MAX)
+        return sk_fail(SK_ECONF, "rope: %lld heads of %lld elements are too many for the GPU",
+                       (long long)(v->size[2] * v->size[3]), (long long)v->size[4]);
+    j.heads = (int)(v->size[2] * v->size[3]), j.slots = (int)v->size[3], j.d = (int)v->size[4];
+    j.theta = a->attr[0], j.way = a->attr[1];
+    return SK_FLOAT(v->type, run<T>(a, j, (cudaStream_t)l->stream));
+}
+
+extern "C" const sk_kernel sk_kernel_rope = {"rope", launch};

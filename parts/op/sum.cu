@@ -1,0 +1,135 @@
+/* sum.cu - the GPU half of sum.c.
+ *
+ * Keeping the last letters is a sum of columns (graph/columns.h) at the speed of memory.  Every
+ * other pattern goes like the CPU's odometer, in double: a thread for each element of the result,
+ * or a block where many elements make one.  Dims that go together, or stay together, and lie beside
+ * each other are taken for one. */
+#include "graph/columns.h"
+
+enum { BLOCK = 256, LONG = 64 }; /* elements that are worth a block */
+
+template <typename T> struct plain {
+    enum { SUMS = 1, DEPTH = 4 };
+    const T *x;
+    template <int V> struct row {
+        float x[V];
+    };
+    template <int V> __device__ void load(int64_t r, int64_t c, int64_t n, row<V> *to) const
+    {
+        sk_load<V>(x + r * n + c, to->x);
+    }
+    template <int V> __device__ void add(const row<V> &from, float (*sum)[V]) const
+    {
+        for (int e = 0; e < V; e++) sum[0][e] += from.x[e];
+    }
+};
+
+template <typename T> static sk_status columns(const sk_args *a, const sk_launch *l)
+{
+    int64_t n = sk_count(&a->out[0]), rows = n ? sk_count(&a->in[0]) / n : 0;
+    plain<T> f = {(const T *)a->in[0].data};
+    sk_columns_out out = {{sk_any_of(&a->out[0])}, a->add};
+    if (sk_cuda_rows(&a->in[0], n))
+        return sk_columns<plain<T>, sk_pack<T>()>("sum", f, rows, n, out, l);
+    return sk_columns<plain<T>, 1>("sum", f, rows, n, out, l);
+}
+
+/* Some dims of the operand, the last one turning fastest. */
+typedef struct wheels {
+    int n;
+    int64_t size[SK_MAX_DIM], step[SK_MAX_DIM];
+} wheels;
+
+static void put_wheel(wheels *w, int64_t size, int64_t step)
+{
+    int k = w->n - 1;
+    if (w->n && w->step[k] == size * step) w->size[k] *= size, w->step[k] = step;
+    else w->size[w->n] = size, w->step[w->n++] = step;
+}
+
+static __device__ int64_t place(const wheels &w, int64_t i)
+{
+    int64_t at = 0;
+    for (int k = w.n - 1; k > 0; k--) {
+        at += i % w.size[k] * w.step[k];
+        i /= w.size[k];
+    }
+    return w.n ? at + i * w.step[0] : 0;
+}
+
+/* The sum over a block of BLOCK threads, for thread 0; in a fixed order. */
+static __device__ double block_sum(double x)
+{
+    __shared__ double warp[BLOCK / 32];
+    for (int k = 16; k; k /= 2) x += __shfl_xor_sync(~0u, x, k);
+    __syncthreads(); /* the sum before this one has been read */
+    if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = 0;
+    for (int w = 0; w < BLOCK / 32; w++) x += warp[w];
+    return x;
+}
+
+/* WIDE threads for each element of the result: 1 or BLOCK. */
+template <typename T, int WIDE>
+static __global__ void __launch_bounds__(BLOCK)
+    odometer(const T *x, wheels stay, wheels go, int64_t n, int64_t n_sum, sk_any y, bool add)
+{
+    int64_t step = (int64_t)gridDim.x * (BLOCK / WIDE);
+    for (int64_t o = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / WIDE; o < n; o += step) {
+        const T *base = x + place(stay, o);
+        double sum = 0;
+        for (int64_t i = threadIdx.x % WIDE; i < n_sum; i += WIDE)
+            sum += (double)(float)base[place(go, i)];
+        if (WIDE > 1) sum = block_sum(sum);
+        if (threadIdx.x % WIDE) continue;
+        sk_put(y, o, (float)(add ? sum + (double)sk_get(y, o) : sum));
+    }
+}
+
+template <typename T>
+static sk_status by_odometer(const sk_args *a, const char *in, const char *out, cudaStream_t s)
+{
+    const sk_view *x = &a->in[0];
+    int64_t n = sk_count(&a->out[0]), n_sum = 1;
+    wheels stay = {}, go = {};
+    for (const char *p = out; *p; p++) {
+        int d = (int)(strchr(in, *p) - in);
+        put_wheel(&stay, x->size[d], x->step[d]);
+    }
+    for (int d = 0; d < x->n; d++) {
+        if (strchr(out, in[d])) continue;
+        put_wheel(&go, x->size[d], x->step[d]);
+        n_sum *= x->size[d];
+    }
+    if (!n) return SK_OK;
+    bool wide = n_sum > LONG;
+    int64_t blocks = wide ? n : (n + BLOCK - 1) / BLOCK;
+    unsigned grid = blocks < INT32_MAX ? (unsigned)blocks : INT32_MAX; /* the kernel goes round */
+    auto *kernel = wide ? odometer<T, BLOCK> : odometer<T, 1>;
+    kernel<<<grid, BLOCK, 0, s>>>((const T *)x->data, stay, go, n, n_sum, sk_any_of(&a->out[0]),
+                                  a->add & 1);
+    return sk_cuda_launched("sum");
+}
+
+/* Letters of one side of "bthsd->hsd", without marks. */
+static void side(const char *p, char letters[SK_MAX_DIM + 1])
+{
+    int n = 0;
+    for (; *p && *p != '-'; p++)
+        if (*p != '!') letters[n++] = *p;
+    letters[n] = 0;
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    char in[SK_MAX_DIM + 1], out[SK_MAX_DIM + 1];
+    SK_TRY(sk_cuda_kinds("sum", a, "tf"));
+    side(a->dims, in);
+    side(strstr(a->dims, "->") + 2, out);
+    if (!strcmp(in + a->in[0].n - a->out[0].n, out))
+        return SK_FLOAT(a->in[0].type, columns<T>(a, l));
+    return SK_FLOAT(a->in[0].type, by_odometer<T>(a, in, out, (cudaStream_t)l->stream));
+}
+
+extern "C" const sk_kernel sk_kernel_sum = {"sum", launch};

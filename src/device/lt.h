@@ -1,0 +1,89 @@
+/* lt.h - one product of matrices on an NVIDIA GPU, by cuBLASLt.
+ *
+ *     d[m, n] = after(alpha a[m, k] b[k, n] + beta c[m, n])          `batch` times
+ *
+ * in row-major words: c and d are stored row by row, a and b either way (`turned`: column by
+ * column).  Whoever has a result that is stored column by column swaps a and b and turns both.
+ * What comes after runs while the result is still in registers and costs next to nothing:
+ *
+ *     BIAS            + bias[n], the same for every row: a bias over the last letters
+ *     GELU            gelu(x), the approximation by tanh that bias_gelu is
+ *     GELU_AUX        the same, and x (with the bias, if there is one) is kept in aux
+ *     DGELU           x gelu'(aux): the gradient at what GELU_AUX kept
+ *     DGELU_BGRAD     the same, and bias[n] = the sum over m of the result
+ *     SUM_A, SUM_B    as nothing, and bias[m] = the sum over k of a; bias[n] = that of b
+ *
+ * BIAS goes with GELU and GELU_AUX.  beta 1 with c = x and BIAS is the end of a block, x + y + b.
+ * The types of a and b are alike; c and d are alike; a and b f32: d is f32; a and b bf16 or f16:
+ * d is of their type or f32.  bias and aux are of d's type; ld and step of aux are multiples of 8.
+ * cuBLASLt does not have all of this in all alignments: where it has nothing, *ran is false and
+ * nothing was done.  Sums are in f32 always, never in TF32.
+ *
+ * An algorithm is chosen once for a shape.  sk_lt_prepare() takes the time of those that cuBLASLt
+ * proposes (d, aux and sums are overwritten) and writes the best into a file, because another
+ * algorithm gives other bits: later runs, and other ranks of this one, read it there.  The file is
+ * SKEIN_GEMM_CACHE, or gemm-<GPU>-<version>.txt in $XDG_CACHE_HOME/skein or ~/.cache/skein; without
+ * a place for it every run searches for itself.  With SKEIN_GEMM_SEARCH=0 nothing is timed, no file
+ * is touched, and cuBLASLt's first proposal is taken, as sk_lt_run() does for a shape that was not
+ * prepared.  Algorithms that round parts of a sum to the type of the result are left out.
+ *
+ * The library is opened when it is first needed; nothing is linked. */
+#ifndef SK_DEVICE_LT_H
+#define SK_DEVICE_LT_H
+
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SK_LT_ROOM = 32 << 20 }; /* bytes of scratch that algorithms on Hopper like to have */
+
+typedef enum sk_after {
+    SK_AFTER_NONE,
+    SK_AFTER_BIAS,
+    SK_AFTER_GELU,
+    SK_AFTER_GELU_BIAS,
+    SK_AFTER_GELU_AUX,
+    SK_AFTER_GELU_AUX_BIAS,
+    SK_AFTER_DGELU,
+    SK_AFTER_DGELU_BGRAD,
+    SK_AFTER_SUM_A,
+    SK_AFTER_SUM_B
+} sk_after;
+
+typedef struct sk_lt_matrix {
+    void *data; /* on the device, like all addresses here */
+    sk_dtype type;
+    bool turned;  /* stored column by column; a and b only */
+    int64_t ld;   /* elements from row to row; turned: from column to column */
+    int64_t step; /* elements from one of the batch to the next; 0: all take the same */
+} sk_lt_matrix;
+
+typedef struct sk_product {
+    int64_t m, n, k, batch; /* all over 0 */
+    sk_lt_matrix a, b, d;
+    sk_lt_matrix c; /* read if beta is not 0; data NULL: it is d */
+    float alpha, beta;
+    sk_after after;
+    sk_lt_matrix bias, aux;         /* bias: in, or out where sums are made; it has no ld */
+    const float *a_scale, *b_scale; /* for types of 8 bits, one day; NULL */
+    bool crossed; /* for who planned it: a is the second operand of the contraction */
+} sk_product;
+
+/* room: on the device, aligned to 256 bytes.  ran, found: NULL if having no algorithm is a failure.
+ * sk_lt_run() waits for nothing and may be recorded; sk_lt_prepare() may not. */
+sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran);
+sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t room_bytes,
+                        bool *found);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,55 @@
+/* rooms.c - the room of a call between GPUs: what does not lie in one run is packed. */
+#include "program/rooms.h"
+#include "comm/cut.h"
+
+enum { LINE = 256 }; /* what is taken of a room begins on such a line */
+
+static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+static bool packs_src(sk_coll_kind kind, const sk_seg *s)
+{
+    if (kind == SK_ALLTOALL) return s->swap == SK_SWAP_N_N2 || s->outer > 1;
+    return (kind == SK_REDUCE_SCATTER || kind == SK_SCATTER) && s->outer > 1;
+}
+
+static bool packs_dst(sk_coll_kind kind, const sk_seg *s)
+{
+    if (kind == SK_ALLTOALL)
+        return s->swap == SK_SWAP_N2_N || (s->swap == SK_SWAP_N_N2 && s->outer > 1);
+    return (kind == SK_ALLGATHER || kind == SK_GATHER) && s->outer > 1;
+}
+
+int64_t sk_room_given(const sk_call_plan *c, const sk_seg *s, int me, int p)
+{
+    int64_t size = (int64_t)sk_dtype_size(c->type);
+    if (!packs_src(c->kind, s)) return 0;
+    return lines((c->kind == SK_ALLTOALL ? sk_seg_gives(s, me, p) : sk_seg_count(s)) * size);
+}
+
+int64_t sk_room_got(const sk_call_plan *c, const sk_seg *s, int me, int p)
+{
+    int64_t size = (int64_t)sk_dtype_size(c->type);
+    if (!packs_dst(c->kind, s)) return 0;
+    return lines((c->kind == SK_ALLTOALL ? sk_seg_gets(s, me, p) : sk_seg_count(s)) * size);
+}
+
+int64_t sk_room_of(const sk_call_plan *c, int me, int p)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < c->n_segs; i++) {
+        sk_seg s = sk_call_shape(&c->segs[i]);
+        bytes += sk_room_given(c, &s, me, p) + sk_room_got(c, &s, me, p);
+    }
+    return bytes;
+}
+
+int64_t sk_room_call(const sk_call_plan *c, int group_size)
+{
+    int64_t most = 0;
+    for (int i = 0; group_size > 1 && i < group_size; i++) {
+        int64_t bytes = sk_room_of(c, i, group_size);
+        if (bytes > most) most = bytes;
+        if (c->kind != SK_ALLTOALL) break; /* all members need the same */
+    }
+    return most;
+}

@@ -1,0 +1,18 @@
+/* rooms.h - the room of a call between GPUs.
+ *
+ * NCCL moves runs of memory.  Where a member's part of a segment lies in pieces, it is packed into
+ * the call's room before, or unpacked from there behind (run/fabric.h); the plan keeps the room
+ * from start to wait. */
+#ifndef SK_PROGRAM_ROOMS_H
+#define SK_PROGRAM_ROOMS_H
+
+#include "program/program.h"
+
+/* Bytes for what member `me` of p gives, packed; for what it gets; for all segments of a call. */
+int64_t sk_room_given(const sk_call_plan *c, const sk_seg *s, int me, int p);
+int64_t sk_room_got(const sk_call_plan *c, const sk_seg *s, int me, int p);
+int64_t sk_room_of(const sk_call_plan *c, int me, int p);
+/* The most that any member of the group needs; 0 for most calls. */
+int64_t sk_room_call(const sk_call_plan *c, int group_size);
+
+#endif

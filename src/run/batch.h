@@ -1,0 +1,10 @@
+/* batch.h - inputs of the graph, where an instruction wants them.  Private to run/. */
+#ifndef SK_RUN_BATCH_H
+#define SK_RUN_BATCH_H
+
+#include "run/inside.h"
+
+/* What the instruction, a LOAD, reads in this step: dense, to `to`. */
+sk_status sk_batch_load(sk_run *r, const sk_inst *in, void *to);
+
+#endif

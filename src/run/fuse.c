@@ -1,0 +1,207 @@
+/* fuse.c - which instructions a GPU does in one launch, and the proof that they may. */
+#include "run/fuse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- who reads what --- */
+
+static void count_reads(const sk_program *p, int from, int to, int *reads, int *reader)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        for (int i = 0; i < SK_MAX_IN; i++)
+            if (in->in[i] >= 0 && !reads[in->in[i]]++) reader[in->in[i]] = pc;
+        for (int o = 0; o < SK_MAX_OUT; o++) /* what is added to is read, as long as it lives */
+            if (in->out[o] >= 0 && in->add >> o & 1) reads[in->out[o]] += 2;
+    }
+    for (int i = 0; i < p->calls.n; i++)
+        for (int k = 0; k < p->calls.v[i].n_segs; k++) {
+            reads[p->calls.v[i].segs[k].src] += 2;
+            reads[p->calls.v[i].segs[k].dst] += 2;
+        }
+    for (int i = 0; i < p->bufs.n; i++) /* a part is read as the whole, and the other way round */
+        if (p->bufs.v[i].within >= 0) reads[i] += 2, reads[p->bufs.v[i].within] += 2;
+}
+
+bool sk_fuse_is(const sk_fuse_site *s, int pc, const char *op)
+{
+    if (pc < s->from || pc >= s->to || s->taken[pc]) return false;
+    const sk_inst *in = &s->p->insts.v[pc];
+    return in->act == SK_DO_OP && !strcmp(in->node->op->name, op);
+}
+
+int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op)
+{
+    int buf = s->p->insts.v[pc].out[out];
+    if (buf < 0 || s->p->bufs.v[buf].keep || s->reads[buf] != 1) return -1;
+    int at = s->reader[buf];
+    return at > pc && sk_fuse_is(s, at, op) ? at : -1;
+}
+
+int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most)
+{
+    int buf = s->p->insts.v[pc].out[out], n = 0;
+    if (buf < 0 || s->p->bufs.v[buf].keep) return -1;
+    for (int i = s->from; i < s->to; i++)
+        for (int k = 0; k < SK_MAX_IN; k++)
+            if (s->p->insts.v[i].in[k] == buf && n++ < most) pcs[n - 1] = i;
+    return n == s->reads[buf] ? n : -1;
+}
+
+sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n, const sk_launch *l)
+{
+    for (int i = 0; i < n; i++) SK_TRY(sk_kernel_find(ops[i])->launch(a[i], l));
+    return SK_OK;
+}
+
+int sk_fuse_next(const sk_fuse_site *s, int pc, const char *op, int in, int buf, int within)
+{
+    for (int i = pc + 1; i < s->to && i <= pc + within; i++)
+        if (sk_fuse_is(s, i, op) && s->p->insts.v[i].in[in] == buf) return i;
+    return -1;
+}
+
+/* --- the proof --- */
+
+static bool meet(const sk_program *p, int a, int b)
+{
+    const sk_buffer *x = &p->bufs.v[a], *y = &p->bufs.v[b];
+    return x->tier == y->tier && x->offset < y->offset + y->bytes &&
+           y->offset < x->offset + x->bytes && x->bytes && y->bytes;
+}
+
+/* Does one of the buffers in `a` lie where one of `b` does?  Those in `silent` are not touched. */
+static bool any_meet(const sk_program *p, const int *a, int n_a, unsigned silent, const int *b,
+                     int n_b)
+{
+    for (int i = 0; i < n_a && a[i] >= 0; i++)
+        for (int k = 0; k < n_b && b[k] >= 0; k++)
+            if (!(silent >> i & 1) && meet(p, a[i], b[k])) return true;
+    return false;
+}
+
+/* What stands between: ops and what fills or moves buffers, which say all that they touch. */
+static bool plain(const sk_inst *in)
+{
+    return in->act == SK_DO_OP || in->act == SK_DO_LOAD || in->act == SK_DO_SLICE ||
+           in->act == SK_DO_PASTE || in->act == SK_DO_ADD || in->act == SK_DO_ZERO;
+}
+
+/* May `late` be done only after `between`? */
+static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
+                     const sk_inst *between)
+{
+    return plain(between) && !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->out, SK_MAX_OUT, silent, between->out, SK_MAX_OUT) &&
+           !any_meet(p, late->out, SK_MAX_OUT, silent, between->in, SK_MAX_IN);
+}
+
+static bool has(const int *v, int n, int x)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i] == x) return true;
+    return false;
+}
+
+/* Where a later one writes an earlier one must not read any more; its own operand it may. */
+static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then, unsigned silent)
+{
+    for (int o = 0; o < SK_MAX_OUT && then->out[o] >= 0; o++)
+        for (int i = 0; i < SK_MAX_IN && first->in[i] >= 0; i++)
+            if (!(silent >> o & 1) && meet(p, then->out[o], first->in[i]) &&
+                !has(then->in, SK_MAX_IN, first->in[i]))
+                return false;
+    return true;
+}
+
+/* What is not written is read by none but these. */
+static bool unheard(const sk_fuse_site *s, const sk_fuse_set *x, int buf)
+{
+    int n = 0;
+    if (s->p->bufs.v[buf].keep) return false;
+    for (int i = 0; i < x->n; i++)
+        for (int k = 0; k < SK_MAX_IN; k++) n += s->p->insts.v[x->pcs[i]].in[k] == buf;
+    return n == s->reads[buf];
+}
+
+static bool proved_one(const sk_fuse_site *s, const sk_fuse_set *x, int i)
+{
+    const sk_inst *v = s->p->insts.v, *in = &v[x->pcs[i]];
+    for (int o = 0; o < SK_MAX_OUT && in->out[o] >= 0; o++)
+        if (x->silent[i] >> o & 1 && !unheard(s, x, in->out[o])) return false;
+    for (int k = i + 1; k < x->n; k++)
+        if (!apart(s->p, in, &v[x->pcs[k]], x->silent[k])) return false;
+    for (int pc = x->pcs[i] + 1; pc < x->pcs[x->n - 1]; pc++)
+        if (!has(x->pcs, x->n, pc) && !may_wait(s->p, in, x->silent[i], &v[pc])) return false;
+    return true;
+}
+
+static bool proved(const sk_fuse_site *s, const sk_fuse_set *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        int pc = x->pcs[i];
+        if (pc < s->from || pc >= s->to || s->taken[pc] || (i && pc <= x->pcs[i - 1])) return false;
+        if (!proved_one(s, x, i)) return false;
+    }
+    return true;
+}
+
+/* --- the plan --- */
+
+static bool wanted(const char *name)
+{
+    const char *only = getenv("SKEIN_FUSE");
+    size_t n = strlen(name);
+    if (!only || !*only) return true;
+    for (const char *at = only; (at = strstr(at, name)); at += n)
+        if ((at == only || at[-1] == ',') && (!at[n] || at[n] == ',')) return true;
+    return false;
+}
+
+static sk_fused *join(sk_arena *a, const sk_fuse *by, sk_fuse_site *s, const sk_fuse_set *x,
+                      bool *gone)
+{
+    sk_fused *f = sk_new(a, sk_fused);
+    *f = (sk_fused){.by = by, .n = x->n};
+    for (int i = 0; i < x->n; i++) {
+        f->pcs[i] = x->pcs[i];
+        f->args[i] = &s->args[x->pcs[i]];
+        gone[x->pcs[i]] = true;
+    }
+    if (by->settle) by->settle(s, x);
+    return f;
+}
+
+/* The longest that can be proved, of all that the parts propose. */
+static void try_at(sk_arena *a, sk_fuse_site *s, int pc, sk_fused **fused, bool *gone)
+{
+    sk_fuse_set best = {0};
+    const sk_fuse *by = NULL;
+    for (const sk_fuse *const *part = sk_fuse_parts; *part; part++) {
+        sk_fuse_set x = {0};
+        if (!wanted((*part)->name) || !(*part)->match(s, pc, &x)) continue;
+        if (x.n <= best.n || !proved(s, &x)) continue;
+        by = *part;
+        best = x;
+    }
+    if (by) fused[best.pcs[best.n - 1]] = join(a, by, s, &best, gone);
+}
+
+void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,
+                  sk_fused **fused, bool *gone)
+{
+    sk_arena tmp = {0};
+    int *reads = sk_many(&tmp, int, p->bufs.n), *reader = sk_many(&tmp, int, p->bufs.n);
+    sk_fuse_site s = {.p = p,
+                      .args = args,
+                      .from = from,
+                      .to = to,
+                      .reads = reads,
+                      .reader = reader,
+                      .taken = gone};
+    count_reads(p, from, to, reads, reader);
+    for (int pc = from; pc < to; pc++)
+        if (p->insts.v[pc].act == SK_DO_OP && !gone[pc]) try_at(a, &s, pc, fused, gone);
+    sk_arena_end(&tmp);
+}

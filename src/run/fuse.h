@@ -1,0 +1,79 @@
+/* fuse.h - instructions that a GPU does in one launch.
+ *
+ * A program is written for any device, an op at a time.  On a GPU some neighbours cost less
+ * together: what the first would write and the second read stays on the chip.  A part
+ * parts/fuse/NAME.c knows one such neighbourhood:
+ *
+ *     const sk_fuse sk_fuse_NAME = {"NAME", "what it does", match, launch, prepare};
+ *
+ * match() looks at the instruction `pc` and says which ones become one launch, pc among them; the
+ * engine then proves that this changes nothing (sk_fuse_plan) and if it cannot, leaves them as they
+ * are.  The launch takes place where the last of them stands: so none of what stands between may
+ * touch what the earlier ones read or write, and nothing that a later one writes may lie where an
+ * earlier one still reads.  Memory stays as it was planned; a result that nobody else reads need
+ * not be written. */
+#ifndef SK_RUN_FUSE_H
+#define SK_RUN_FUSE_H
+
+#include "graph/kernel.h"
+#include "program/program.h"
+
+enum { SK_MOST_FUSED = 8 };
+
+/* The section of a program that is looked at, and who uses its buffers. */
+typedef struct sk_fuse_site {
+    const sk_program *p;
+    sk_args *args;             /* by instruction: of ops; a part may change what it takes over */
+    int from, to;              /* the section */
+    const int *reads, *reader; /* by buffer: how many instructions read it; the first of them */
+    const bool *taken;         /* by instruction: it is part of a launch already */
+} sk_fuse_site;
+
+/* Instructions that would be one launch, in their order. */
+typedef struct sk_fuse_set {
+    int n, pcs[SK_MOST_FUSED];
+    unsigned silent[SK_MOST_FUSED]; /* bit o: output o is not written, for only these read it */
+} sk_fuse_set;
+
+typedef struct sk_fuse {
+    const char *name, *doc;
+    bool (*match)(const sk_fuse_site *s, int pc, sk_fuse_set *out); /* *out is zeroed */
+    sk_status (*launch)(const sk_args *const *a, int n, const sk_launch *l);
+    sk_status (*prepare)(const sk_args *const *a, int n, const sk_launch *l); /* or NULL */
+    /* After all is decided: what others must be told, in s->args; or NULL. */
+    void (*settle)(const sk_fuse_site *s, const sk_fuse_set *set);
+} sk_fuse;
+
+extern const sk_fuse *const sk_fuse_parts[]; /* every parts/fuse/NAME.c; NULL ends it */
+
+/* One launch for several instructions. */
+typedef struct sk_fused {
+    const sk_fuse *by;
+    int n, pcs[SK_MOST_FUSED];
+    const sk_args *args[SK_MOST_FUSED];
+} sk_fused;
+
+/* What becomes of [from, to): fused[pc] is set where a launch takes place, gone[pc] where an
+ * instruction is part of one; both are as long as the program.  SKEIN_FUSE=0: nothing is joined;
+ * SKEIN_FUSE=name,name: only these. */
+void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,
+                  sk_fused **fused, bool *gone);
+
+/* --- for parts --- */
+
+/* Is instruction pc the op of this name, and not part of a launch already? */
+bool sk_fuse_is(const sk_fuse_site *s, int pc, const char *op);
+/* The only instruction that reads output `out` of pc, if it is the op of this name and no buffer
+ * that is kept; -1 otherwise. */
+int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op);
+/* All instructions of the section that read output `out` of pc, up to `most` of them, in order;
+ * returns how many there are, and -1 if not all that read it do so openly. */
+int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most);
+/* One after the other, each by its own kernel: what a part does when it cannot do better. */
+sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n,
+                         const sk_launch *l);
+/* The nearest instruction after pc, at most `within` further, that is this op and reads `buf` as
+ * its operand `in`; -1: none. */
+int sk_fuse_next(const sk_fuse_site *s, int pc, const char *op, int in, int buf, int within);
+
+#endif

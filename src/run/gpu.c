@@ -1,0 +1,572 @@
+/* gpu.c - a rank's instructions, given to the streams of a GPU. */
+#include "run/gpu.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "device/device.h"
+#include "graph/kernel.h"
+#include "run/acts.h"
+#include "run/batch.h"
+#include "run/fuse.h"
+#include "run/sides.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A section of the program: recorded when it has run once. */
+typedef struct section {
+    int runs;
+    sk_tape *tape;
+} section;
+
+struct sk_gpu {
+    sk_device *d;
+    sk_stream *compute;
+    char *base; /* of the pool */
+    sk_launch launch;
+    sk_pulse *pulse, *told; /* on the device; pinned, what the host writes and reads */
+    const sk_acts *acts;
+    const sk_optim_kernel *optim;
+    const sk_kernel **kernels; /* by instruction: of ops */
+    sk_sides *sides;           /* what is exchanged with others; NULL: nothing */
+    sk_fused **fused;          /* by instruction: where a launch is for several */
+    bool *gone;                /* by instruction: it is part of one */
+    char *stage;               /* pinned: the batches of a section */
+    int64_t *stage_at;         /* by instruction: of loads */
+    sk_update_job *updates;    /* by instruction: of the first UPDATE of several; else no pieces */
+    sk_stats_job stats;        /* pieces and chunks: those of all gradients */
+    section sections[2];       /* a training step; a validation step */
+    sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
+};
+
+char *sk_gpu_base(const sk_gpu *g) { return g->base; }
+
+static void *on_device(const sk_run *r, int buf) { return r->gpu->base + r->p->bufs.v[buf].offset; }
+
+static int64_t count_of(const sk_run *r, int buf)
+{
+    const sk_buffer *b = &r->p->bufs.v[buf];
+    return b->bytes / (int64_t)sk_dtype_size(b->type);
+}
+
+/* --- opening --- */
+
+static sk_status refuse(const sk_run *r, int pc, const char *what)
+{
+    sk_arena a = {0};
+    sk_status st = sk_fail(SK_ECONF, "device=cuda: %s (instruction %d: %s)", what, pc,
+                           sk_inst_print(r->p, pc, &a));
+    sk_arena_end(&a);
+    return st;
+}
+
+/* What is done on a GPU; the rest is a sentence. */
+static sk_status check_inst(const sk_run *r, int pc, const sk_kernel **kernel)
+{
+    const sk_inst *in = &r->p->insts.v[pc];
+    switch (in->act) {
+    case SK_DO_OP:
+        *kernel = sk_kernel_find(in->node->op->name);
+        if (!*kernel)
+            return sk_fail(SK_ECONF, "device=cuda: the op '%s' has no GPU half; use device=cpu",
+                           in->node->op->name);
+        return SK_OK;
+    case SK_DO_COPY:
+    case SK_DO_COPIED:
+    case SK_DO_JOIN:
+    case SK_DO_NARROW:
+    case SK_DO_PEND:
+    case SK_DO_SQUARES:
+        return refuse(r, pc, "offload is for device=cpu so far; leave it out of the layout");
+    case SK_DO_ENCODE:
+    case SK_DO_DECODE:
+        return refuse(r, pc, "codecs are for device=cpu so far; leave out weights= and grads=");
+    default:
+        return SK_OK;
+    }
+}
+
+static sk_status find_kernels(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    if (r->p->layout.canonical)
+        return sk_fail(SK_ECONF, "device=cuda: order=canonical is for device=cpu so far");
+    g->acts = sk_acts_find();
+    g->kernels = sk_many(a, const sk_kernel *, r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(check_inst(r, pc, &g->kernels[pc]));
+    if (!r->p->optim) return SK_OK;
+    g->optim = sk_optim_kernel_find(r->p->optim->name);
+    if (!g->optim)
+        return sk_fail(SK_ECONF, "device=cuda: the optimizer '%s' has no GPU half",
+                       r->p->optim->name);
+    return SK_OK;
+}
+
+/* Batches lie one behind the other: two loads of a step never share a place. */
+static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    int64_t at = 0;
+    void *base = NULL;
+    g->stage_at = sk_many(a, int64_t, r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        if (r->p->insts.v[pc].act != SK_DO_LOAD) continue;
+        g->stage_at[pc] = at;
+        at += (r->p->bufs.v[r->p->insts.v[pc].out[0]].bytes + 255) / 256 * 256;
+    }
+    SK_TRY(sk_pinned_open(g->d, (size_t)at, &base));
+    g->stage = base;
+    return SK_OK;
+}
+
+static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    const sk_program *p = r->p;
+    void *base = NULL, *told = NULL;
+    SK_TRY(sk_pool_open(g->d, (size_t)sk_device_bytes(p), &base));
+    g->base = base;
+    SK_TRY(sk_device_zero(g->d, base, (size_t)sk_device_bytes(p), g->compute));
+    SK_TRY(sk_pinned_open(g->d, sizeof *g->told, &told));
+    g->told = told;
+    *g->told = (sk_pulse){0};
+    g->pulse = (sk_pulse *)(void *)(g->base + p->kind_at[SK_SCRATCH]);
+    g->launch = (sk_launch){.stream = g->compute,
+                            .room = g->base + sk_room_at(p),
+                            .room_bytes = (size_t)p->room_bytes,
+                            .step = &g->pulse->step};
+    return open_stage(a, r, g);
+}
+
+static sk_status open_marks(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    if (!r->times) return SK_OK;
+    g->marks = sk_many(a, sk_event *, r->p->insts.n + 1);
+    for (int i = 0; i <= r->p->insts.n; i++) SK_TRY(sk_event_open(g->d, &g->marks[i]));
+    return SK_OK;
+}
+
+/* "cuda" alone: the ranks of a host take its GPUs in turn. */
+static const char *device_of(sk_arena *a, const sk_run *r)
+{
+    const char *name = r->opts.device ? r->opts.device : "cuda";
+    int n = sk_device_count("cuda"), before = 0;
+    if (strchr(name, ':') || n < 1) return name;
+    for (int k = 0; k < r->p->rank; k++) before += sk_heap_base(r->heaps, k) != NULL;
+    return sk_print(a, "%s:%d", name, before % n);
+}
+
+static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    SK_TRY(sk_device_open(device_of(a, r), &g->d));
+    SK_TRY(find_kernels(a, r, g));
+    SK_TRY(sk_stream_open(g->d, &g->compute));
+    SK_TRY(open_memory(a, r, g));
+    return open_marks(a, r, g);
+}
+
+sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
+{
+    sk_gpu *g = sk_new(a, sk_gpu);
+    *out = g; /* closed with the run, also after a failure */
+    SK_TRY(open_all(a, r, g));
+    return SK_OK;
+}
+
+sk_status sk_gpu_meet(sk_arena *a, sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    SK_TRY(sk_sides_open(a, r, g->d, g->compute, g->base, &g->launch, &g->sides));
+    return sk_device_zero(g->d, g->base, (size_t)r->p->kind_at[SK_SCRATCH], g->compute);
+}
+
+void sk_gpu_close(sk_gpu *g)
+{
+    if (!g) return;
+    sk_sides_close(g->sides);
+    sk_device_close(g->d);
+}
+
+/* --- tables --- */
+
+static float knob_of(const sk_knobs *v, const sk_knob *k)
+{
+    if (!strcmp(k->name, "beta1")) return (float)v->beta1;
+    if (!strcmp(k->name, "beta2")) return (float)v->beta2;
+    if (!strcmp(k->name, "eps")) return (float)v->eps;
+    if (!strcmp(k->name, "momentum")) return (float)v->momentum;
+    if (!strcmp(k->name, "compensate")) return (float)v->compensate;
+    if (!strcmp(k->name, "predict")) return (float)v->predict;
+    return k->usual;
+}
+
+static double *sums_at(const sk_run *r, const sk_inst *in, int buf)
+{
+    return buf < 0 ? NULL : (double *)on_device(r, buf) + r->place[in->param] * SK_MAX_SUM;
+}
+
+static sk_update piece_of(const sk_run *r, const sk_inst *in)
+{
+    const sk_program *p = r->p;
+    const sk_param_plan *q = &p->params.v[in->param];
+    bool last = q->master >= 0 && !p->optim->pass[in->pass + 1];
+    sk_update u = {.n = count_of(r, q->shard),
+                   .param = on_device(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
+                   .grad = on_device(r, in->in[0]),
+                   .narrow = last ? on_device(r, in->out[0]) : NULL,
+                   .grad_type = p->bufs.v[in->in[0]].type,
+                   .state_type = SK_F32,
+                   .narrow_type = last ? p->bufs.v[in->out[0]].type : SK_F32,
+                   .delay = (int)in->count,
+                   .update = in->update,
+                   .scale = in->scale,
+                   .decay = q->decay ? (float)r->opts.knobs.decay : 0,
+                   .nudge = (float)q->tensor->nudge,
+                   .owner = q->owner,
+                   .before = sums_at(r, in, in->in[1]),
+                   .after = sums_at(r, in, in->out[1]),
+                   .name = sk_hash_text(q->tensor->name),
+                   .shape = sk_buffer_view(p, q->shard, NULL)};
+    for (int s = 0; s < q->n_state; s++) {
+        u.state[s] = on_device(r, in->in[2 + s]);
+        u.state_type = p->bufs.v[in->in[2 + s]].type;
+    }
+    return u;
+}
+
+/* May this update go with the one before? */
+static bool goes_with(const sk_run *r, const sk_inst *a, const sk_inst *b)
+{
+    if (b->act != SK_DO_UPDATE || a->pass != b->pass || a->update != b->update) return false;
+    sk_update x = piece_of(r, a), y = piece_of(r, b);
+    return x.grad_type == y.grad_type && x.narrow_type == y.narrow_type &&
+           (x.state_type == y.state_type || x.nudge != 0 || y.nudge != 0);
+}
+
+/* All that follows without a break is one launch. */
+static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job *job)
+{
+    const sk_inst *v = r->p->insts.v;
+    int n = 0;
+    *job = (sk_update_job){.seed = r->opts.seed, .pulse = r->gpu->pulse};
+    do {
+        sk_update u = piece_of(r, &v[pc + n]);
+        u.chunk = job->chunks;
+        job->chunks += sk_update_chunks(u.n);
+        if (!n || job->state_type == SK_F32) job->state_type = u.state_type;
+        job->grad_type = u.grad_type;
+        job->narrow_type = u.narrow_type;
+        job->sums |= u.after != NULL;
+        to[n++] = u;
+    } while (pc + n < r->p->insts.n && goes_with(r, &v[pc], &v[pc + n]));
+    job->n_pieces = n;
+    for (int k = 0; r->p->optim->knobs[k].name; k++)
+        job->knob[k] = knob_of(&r->opts.knobs, &r->p->optim->knobs[k]);
+    return n;
+}
+
+static int count_updates(const sk_program *p)
+{
+    int n = 0;
+    for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].act == SK_DO_UPDATE;
+    return n;
+}
+
+/* Every element once, and only of gradients of the loss; copies are looked at all the same. */
+static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
+{
+    int n = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (q->tensor->nudge != 0) continue;
+        to[n] = (sk_norm_piece){.data = on_device(r, q->grad_shard),
+                                .n = count_of(r, q->grad_shard),
+                                .type = r->p->bufs.v[q->grad_shard].type,
+                                .counts = q->owner,
+                                .chunk = job->chunks};
+        job->chunks += sk_update_chunks(to[n++].n);
+    }
+    return n;
+}
+
+static sk_status write_tables(sk_arena *a, sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    const sk_program *p = r->p;
+    char *at = g->base + p->kind_at[SK_SCRATCH] + SK_PULSE_BYTES;
+    sk_norm_piece *grads = sk_many(a, sk_norm_piece, p->params.n + 1);
+    sk_update *all = sk_many(a, sk_update, count_updates(p) + 1);
+    g->updates = sk_many(a, sk_update_job, p->insts.n);
+    g->stats.n_pieces = p->optim ? gather_grads(r, grads, &g->stats) : 0;
+    g->stats.pieces = (const sk_norm_piece *)(void *)at;
+    size_t bytes = sizeof *grads * (size_t)g->stats.n_pieces;
+    SK_TRY(sk_device_copy(g->d, at, grads, bytes, g->compute));
+    at += (size_t)SK_NORM_BYTES * (size_t)p->params.n;
+    int n = 0;
+    for (int pc = 0, k = 1; pc < p->insts.n; pc += k, k = 1) {
+        if (p->insts.v[pc].act != SK_DO_UPDATE) continue;
+        k = gather_updates(r, pc, all + n, &g->updates[pc]);
+        g->updates[pc].pieces = (const sk_update *)(void *)at + n;
+        n += k;
+    }
+    SK_TRY(sk_device_copy(g->d, at, all, sizeof *all * (size_t)n, g->compute));
+    return sk_stream_sync(g->d, g->compute);
+}
+
+_Static_assert(sizeof(sk_pulse) <= SK_PULSE_BYTES && sizeof(sk_update) <= SK_UPDATE_BYTES &&
+                   sizeof(sk_norm_piece) <= SK_NORM_BYTES,
+               "the plan keeps room for these");
+
+static sk_status prepare_one(sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    const sk_fused *f = g->fused[pc];
+    const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
+    if (f && f->by->prepare) return f->by->prepare(f->args, f->n, &g->launch);
+    return k && k->prepare ? k->prepare(&r->args[pc], &g->launch) : SK_OK;
+}
+
+sk_status sk_gpu_prepare(sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    sk_arena *a = r->p->arena;
+    SK_TRY(write_tables(a, r));
+    g->fused = sk_many(a, sk_fused *, r->p->insts.n);
+    g->gone = sk_many(a, bool, r->p->insts.n);
+    sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
+    sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
+    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(prepare_one(r, pc));
+    return sk_stream_sync(g->d, g->compute);
+}
+
+/* --- instructions --- */
+
+static sk_status load(const sk_run *r, const sk_inst *in, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    return sk_device_copy(g->d, on_device(r, in->out[0]), g->stage + g->stage_at[pc],
+                          (size_t)r->p->bufs.v[in->out[0]].bytes, g->compute);
+}
+
+static sk_status rearrange(const sk_run *r, const sk_inst *in)
+{
+    const sk_gpu *g = r->gpu;
+    int from = in->in[0], to = in->out[0];
+    sk_view x, y;
+    switch (in->act) {
+    case SK_DO_SLICE:
+    case SK_DO_PASTE:
+        x = sk_buffer_view(r->p, from, g->base);
+        y = sk_buffer_view(r->p, to, g->base);
+        return (in->act == SK_DO_SLICE ? g->acts->slice : g->acts->paste)(&x, &y, g->compute);
+    case SK_DO_ADD:
+        return g->acts->add(on_device(r, to), on_device(r, from), count_of(r, to),
+                            r->p->bufs.v[to].type, g->compute);
+    case SK_DO_ZERO:
+        return sk_device_zero(g->d, on_device(r, to), (size_t)r->p->bufs.v[to].bytes, g->compute);
+    case SK_DO_PACK:
+        return g->acts->pack(on_device(r, from), on_device(r, to), r->p->bufs.v[from].type,
+                             count_of(r, from), in->count, &g->pulse->full, &g->launch);
+    default:
+        return g->acts->unpack(on_device(r, to), on_device(r, from), r->p->bufs.v[to].type,
+                               count_of(r, to), in->count, &g->launch);
+    }
+}
+
+static sk_status stats(const sk_run *r, const sk_inst *in)
+{
+    const sk_gpu *g = r->gpu;
+    sk_stats_job j = in->pass ? g->stats : (sk_stats_job){0};
+    j.out = on_device(r, in->out[0]);
+    j.out_n = count_of(r, in->out[0]);
+    j.n_sums = r->p->n_sums;
+    j.full = &g->pulse->full;
+    for (int w = 0; w < SK_N_SUMS; w++)
+        if (r->p->sums[w].counts && r->p->sums[w].n) j.sum[w] = on_device(r, r->p->sums[w].buf[0]);
+    return g->acts->stats(&j, &g->launch);
+}
+
+static sk_status clip(const sk_run *r, const sk_inst *in)
+{
+    const sk_gpu *g = r->gpu;
+    sk_clip_job j = {.sums = on_device(r, in->in[0]),
+                     .n_sums = r->p->n_sums,
+                     .train = in->pass != 0,
+                     .scale = in->scale,
+                     .clip = r->opts.knobs.clip,
+                     .no_drops = r->opts.no_drops,
+                     .no_full = r->opts.no_full,
+                     .alone = r->opts.alone,
+                     .pulse = g->pulse};
+    return g->acts->clip(&j, &g->launch);
+}
+
+static sk_status issue(sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    const sk_inst *in = &r->p->insts.v[pc];
+    switch (in->act) {
+    case SK_DO_LOAD:
+        return load(r, in, pc);
+    case SK_DO_OP:
+        r->args[pc].validation = r->validation;
+        if (g->fused[pc])
+            return g->fused[pc]->by->launch(g->fused[pc]->args, g->fused[pc]->n, &g->launch);
+        if (g->gone[pc]) return SK_OK;
+        return g->kernels[pc]->launch(&r->args[pc], &g->launch);
+    case SK_DO_START:
+    case SK_DO_WAIT:
+    case SK_DO_SEND:
+    case SK_DO_RECV:
+    case SK_DO_SENT:
+        return sk_sides_issue(g->sides, pc);
+    case SK_DO_STATS:
+        return stats(r, in);
+    case SK_DO_CLIP:
+        return clip(r, in);
+    case SK_DO_UPDATE:
+        if (!g->updates[pc].n_pieces) return SK_OK; /* went with one before */
+        return g->optim->pass[in->pass](&g->updates[pc], &g->launch);
+    case SK_DO_AHEAD:
+        return refuse(r, pc, "weights as they will be are for device=cpu so far");
+    default:
+        return rearrange(r, in);
+    }
+}
+
+static sk_status issue_all(sk_run *r, int from, int to)
+{
+    const sk_gpu *g = r->gpu;
+    if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[from], g->compute));
+    for (int pc = from; pc < to; pc++) {
+        sk_status st = issue(r, pc);
+        if (st) return sk_trail(st, SK_HERE);
+        if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[pc + 1], g->compute));
+    }
+    return sk_sides_join(g->sides, from, to);
+}
+
+/* The first time as it is, so that everything is loaded; then recorded, and played from there on.
+ */
+static sk_status give(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    section *s = &g->sections[from > 0];
+    if (!s->runs++ || g->marks) return issue_all(r, from, to);
+    if (!s->tape) {
+        SK_TRY(sk_tape_begin(g->d, g->compute));
+        sk_status st = issue_all(r, from, to);
+        sk_status end = sk_tape_end(g->d, g->compute, &s->tape);
+        if (st || end) return st ? st : end;
+    }
+    return sk_tape_play(g->d, s->tape, g->compute);
+}
+
+/* --- a section --- */
+
+static sk_status fill_stage(sk_run *r, int from, int to)
+{
+    for (int pc = from; pc < to; pc++)
+        if (r->p->insts.v[pc].act == SK_DO_LOAD)
+            SK_TRY(sk_batch_load(r, &r->p->insts.v[pc], r->gpu->stage + r->gpu->stage_at[pc]));
+    return SK_OK;
+}
+
+static void tell(const sk_run *r)
+{
+    *r->gpu->told = (sk_pulse){.step = (uint64_t)r->step,
+                               .updates = r->step * r->p->n_updates + r->shift,
+                               .lr = r->lr,
+                               .loss_scale = r->loss_scale};
+}
+
+static void hear(sk_run *r)
+{
+    const sk_pulse *t = r->gpu->told;
+    r->out.loss = t->loss;
+    r->out.tokens = t->tokens;
+    r->out.grad_norm = t->norm;
+    r->out.aux = t->aux;
+    r->out.drops = t->drops;
+    r->out.finite = t->finite;
+    r->out.again = t->again;
+    r->skip = t->skip;
+}
+
+/* When each instruction ran, by the GPU's own clock, from where the host began. */
+static sk_status read_marks(sk_run *r, int from, int to, double begin)
+{
+    const sk_gpu *g = r->gpu;
+    if (!g->marks) return SK_OK;
+    for (int pc = from; pc < to; pc++)
+        for (int k = 0; k < 2; k++) {
+            double at = 0;
+            SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at));
+            r->times[2 * pc + k] = begin + at;
+        }
+    return SK_OK;
+}
+
+/* Alone a rank sleeps until the GPU is done; with others it looks whether they are well. */
+static sk_status await(sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    for (bool done = !g->sides; !done;) {
+        sk_status st = sk_stream_done(g->d, g->compute, &done);
+        if (!st && !done) st = sk_sides_watch(g->sides);
+        if (st) {
+            sk_sides_abort(g->sides);
+            return sk_trail(st, SK_HERE);
+        }
+        if (!done) usleep(20);
+    }
+    return sk_stream_sync(g->d, g->compute);
+}
+
+sk_status sk_gpu_walk(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    double begin = sk_now();
+    SK_TRY(fill_stage(r, from, to));
+    tell(r);
+    SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
+    SK_TRY(give(r, from, to));
+    SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
+    SK_TRY(await(r));
+    hear(r);
+    return read_marks(r, from, to, begin);
+}
+
+/* --- what the host sees --- */
+
+static bool is_state(const sk_buffer *b) { return b->kind == SK_OPTIM || b->kind == SK_ACTS; }
+
+static sk_status move_kept(sk_run *r, bool back, bool all)
+{
+    const sk_program *p = r->p;
+    sk_gpu *g = r->gpu;
+    for (int i = 0; i < p->bufs.n; i++) {
+        const sk_buffer *b = &p->bufs.v[i];
+        if (!b->keep || b->within >= 0 || b->tier || b->kind == SK_GRADS || b->kind == SK_WIRE)
+            continue;
+        if (!all && is_state(b)) continue;
+        char *here = r->base + b->offset, *there = g->base + b->offset;
+        SK_TRY(sk_device_copy(g->d, back ? here : there, back ? there : here, (size_t)b->bytes,
+                              g->compute));
+    }
+    return sk_stream_sync(g->d, g->compute);
+}
+
+sk_status sk_gpu_pull(sk_run *r) { return move_kept(r, true, true); }
+
+/* Masters are of the optimizer's kind, and are filled with the weights. */
+sk_status sk_gpu_push(sk_run *r, bool all)
+{
+    const sk_program *p = r->p;
+    SK_TRY(move_kept(r, false, all));
+    for (int i = 0; !all && i < p->params.n; i++) {
+        int m = p->params.v[i].master;
+        if (m >= 0)
+            SK_TRY(sk_device_copy(r->gpu->d, on_device(r, m), r->base + p->bufs.v[m].offset,
+                                  (size_t)p->bufs.v[m].bytes, r->gpu->compute));
+    }
+    return sk_stream_sync(r->gpu->d, r->gpu->compute);
+}

@@ -1,0 +1,36 @@
+/* gpu.h - the same program on a GPU.
+ *
+ * The device's part of the heap is one pool on the GPU, with the offsets of the plan; at the same
+ * offsets the heap of the rank has addresses (comm.h, ghost), where what is kept appears when the
+ * host is to see it: start values and checkpoints pass there.  What lives in the host's memory by
+ * plan lies in the heap, pinned.
+ *
+ * A step is three things: the host writes its batches and a few numbers (acts.h, sk_pulse) to
+ * pinned memory; the instructions are given to streams, without waiting; the host waits for the
+ * end, and reads the loss.  From the second step on the second thing is one call: the launches of
+ * the first were recorded, and are played.  Private to run/. */
+#ifndef SK_RUN_GPU_H
+#define SK_RUN_GPU_H
+
+#include "run/inside.h"
+
+typedef struct sk_gpu sk_gpu;
+
+/* Refuses with a sentence what a GPU cannot do yet.  r->p, r->base and r->opts are there. */
+sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out);
+void sk_gpu_close(sk_gpu *g); /* NULL is fine */
+char *sk_gpu_base(const sk_gpu *g);
+/* Searches algorithms and makes handles; nothing of value is in any buffer yet. */
+sk_status sk_gpu_prepare(sk_run *r);
+/* The others: all ranks come here together, when r->comm is there.  Nothing of value is in any
+ * buffer yet; then all are zeros. */
+sk_status sk_gpu_meet(sk_arena *a, sk_run *r);
+/* Instructions [from, to): a training step or a validation step; fills r->out and r->skip. */
+sk_status sk_gpu_walk(sk_run *r, int from, int to);
+
+/* What is kept on the device, from the host's addresses to it and back; `all`: the optimizer's
+ * state too, which begins with zeros. */
+sk_status sk_gpu_push(sk_run *r, bool all);
+sk_status sk_gpu_pull(sk_run *r);
+
+#endif

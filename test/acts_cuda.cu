@@ -1,0 +1,952 @@
+/* What the engine itself does on a GPU, and the optimizers' GPU halves, against the CPU: several
+ * sizes and types, aligned and one element off.
+ *
+ * As in parts_cuda.cu all data of a case lie in one pool, written from an image on the host that is
+ * NaN where there is nothing, and read back whole: bytes changed outside of the results are found.
+ * Every case runs twice and must give the same bits.  Copies and packed results must have the bits
+ * of the CPU; numbers may be off by 1e-5 of 1 + |x|, narrow ones by their own rounding too; and
+ * state that is rounded by lot falls otherwise only where the last bit of f32 differs, which one
+ * in a thousand elements may.  The only argument is a seed. */
+#include "base/rng.h"
+#include "base/text.h"
+#include "device/device.h"
+#include "run/acts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_WARM = 5, N_TIMED = 51, TIMED = 40000000, LARGE = 3000000 };
+
+static uint64_t seed = 1;
+static int n_checks, n_bad;
+static const sk_dtype floats[] = {SK_F32, SK_BF16, SK_F16};
+
+typedef struct gpu {
+    sk_device *d;
+    sk_stream *s;
+    sk_event *from, *to;
+    sk_launch l;
+} gpu;
+
+/* The pool of a case: image[i] is what base[i] is before a run, back[i] what it is after it. */
+typedef struct world {
+    const gpu *g;
+    const char *what;
+    char *image, *back, *again, *base;
+    size_t used, bytes;
+} world;
+
+static void bad(const world *w, const char *why)
+{
+    n_bad++;
+    printf("%s: %s\n", w->what, why);
+}
+
+static void check(const world *w, bool right, const char *why)
+{
+    n_checks++;
+    if (!right) bad(w, why);
+}
+
+static sk_status world_open(const gpu *g, size_t bytes, world *w)
+{
+    memset(w, 0, sizeof *w);
+    w->g = g, w->bytes = w->used = bytes, w->what = "";
+    w->image = (char *)malloc(3 * bytes);
+    sk_assert(w->image);
+    w->back = w->image + bytes, w->again = w->back + bytes;
+    return sk_pool_open(g->d, bytes, (void **)&w->base);
+}
+
+static void world_close(world *w)
+{
+    sk_pool_close(w->g->d, w->base);
+    free(w->image);
+}
+
+static void world_clear(world *w, const char *what)
+{
+    memset(w->image, 0xff, w->used); /* behind it nothing was written yet */
+    w->what = what, w->used = 0;
+}
+
+/* A place for n elements, `shift` of them behind a line of 256 bytes. */
+static size_t place(world *w, int64_t n, sk_dtype type, int shift)
+{
+    size_t at = w->used + 256 + (size_t)shift * sk_dtype_size(type);
+    w->used = (at + (size_t)n * sk_dtype_size(type) + 511) / 256 * 256;
+    sk_assert(w->used <= w->bytes);
+    return at;
+}
+
+static size_t drawn(world *w, int64_t n, sk_dtype type, int shift, uint64_t stream, double scale)
+{
+    size_t at = place(w, n, type, shift);
+    for (int64_t i = 0; i < n; i++) {
+        double x = scale * (2 * sk_rng_uniform(seed, stream, (uint64_t)i) - 1);
+        if (type > SK_F16) x = floor(100 * fabs(x));
+        sk_convert(w->image + at + (size_t)i * sk_dtype_size(type), type, &x, SK_F64, 1);
+    }
+    return at;
+}
+
+template <typename F> static sk_status once(world *w, char *back, F launch)
+{
+    const gpu *g = w->g;
+    SK_TRY(sk_device_copy(g->d, w->base, w->image, w->used, g->s));
+    SK_TRY(launch());
+    SK_TRY(sk_device_copy(g->d, back, w->base, w->used, g->s));
+    return sk_stream_sync(g->d, g->s);
+}
+
+template <typename F> static sk_status twice(world *w, F launch)
+{
+    SK_TRY(once(w, w->back, launch));
+    SK_TRY(once(w, w->again, launch));
+    check(w, !memcmp(w->back, w->again, w->used), "the second run gave other bits");
+    return SK_OK;
+}
+
+static double value(const void *p, sk_dtype type, int64_t i)
+{
+    double x;
+    sk_convert(&x, SK_F64, (const char *)p + (size_t)i * sk_dtype_size(type), type, 1);
+    return x;
+}
+
+/* The worst difference of n numbers in `back` from `want`, which has them in f32; then they are
+ * made as in the image, so that untouched() can look at all that is left. */
+static double off(world *w, size_t at, sk_dtype type, const float *want, int64_t n)
+{
+    double half = type == SK_BF16 ? 0x1p-8 : type == SK_F16 ? 0x1p-11 : 0, worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double x = value(w->back + at, type, i), y = (double)want[i];
+        double d = x == y ? 0 : (fabs(x - y) - half * fabs(y)) / (1 + fabs(y));
+        if (!(d <= worst)) worst = isnan(d) ? INFINITY : d;
+    }
+    size_t bytes = (size_t)n * sk_dtype_size(type);
+    memcpy(w->back + at, w->image + at, bytes);
+    return worst;
+}
+
+/* State that was rounded by lot: the part of the elements that differ, 1 if one does by more. */
+static double off_by_lot(world *w, size_t at, const uint16_t *want, int64_t n)
+{
+    int64_t differ = 0, far = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t have;
+        memcpy(&have, w->back + at + 2 * (size_t)i, 2);
+        differ += have != want[i];
+        far += abs((int)have - (int)want[i]) > 1;
+    }
+    memcpy(w->back + at, w->image + at, 2 * (size_t)n);
+    return far || !n ? (double)(far > 0) : differ <= 3 ? 0 : (double)differ / (double)n;
+}
+
+static void untouched(const world *w)
+{
+    check(w, !memcmp(w->back, w->image, w->used), "bytes outside of the results were changed");
+}
+
+static uint64_t draw(uint64_t stream, uint64_t i, uint64_t below)
+{
+    return sk_rng(seed, stream, i).a % below;
+}
+
+/* ---- boxes */
+
+/* A whole of n dims and a part of it, drawn; the last dim now and then cut and large. */
+static void draw_boxes(uint64_t i, sk_view *whole, sk_view *part)
+{
+    int n = (int)draw(1, i, SK_MAX_DIM + 1);
+    whole->n = part->n = n;
+    for (int d = 0; d < n; d++) {
+        uint64_t k = 100 * i + (uint64_t)d;
+        int64_t full = (int64_t)(d == n - 1 ? 1 + draw(2, k, 300) : 1 + draw(2, k, 7));
+        int64_t low = draw(3, k, 2) ? 0 : (int64_t)draw(4, k, (uint64_t)full);
+        int64_t size = draw(5, k, 2) ? full - low : (int64_t)draw(6, k, (uint64_t)(full - low) + 1);
+        if (d == n - 1 && draw(7, k, 2)) low = low / 16 * 16, size = size / 16 * 16;
+        whole->size[d] = full, whole->at[d] = 3, whole->full[d] = part->full[d] = full + 5;
+        part->size[d] = size, part->at[d] = 3 + low;
+    }
+    sk_view_dense(whole);
+    sk_view_dense(part);
+}
+
+/* Where element i of the part lies in the whole. */
+static int64_t in_whole(const sk_view *part, const sk_view *whole, int64_t i)
+{
+    int64_t at = 0;
+    for (int d = part->n - 1; d >= 0; d--) {
+        at += (part->at[d] - whole->at[d] + i % part->size[d]) * whole->step[d];
+        i /= part->size[d];
+    }
+    return at;
+}
+
+static sk_status boxes(world *w, uint64_t i)
+{
+    static const sk_dtype types[] = {SK_U8, SK_BF16, SK_F32, SK_I64};
+    sk_view whole = {}, part = {};
+    draw_boxes(i, &whole, &part);
+    whole.type = part.type = types[draw(8, i, 4)];
+    bool out = i % 2;
+    size_t size = sk_dtype_size(part.type);
+    world_clear(w, out ? "slice" : "paste");
+    size_t a = drawn(w, sk_count(&whole), whole.type, (int)draw(9, i, 2), 1, 1);
+    size_t b = drawn(w, sk_count(&part), part.type, (int)draw(10, i, 2), 2, 1);
+    whole.data = w->base + a, part.data = w->base + b;
+    const sk_acts *acts = sk_acts_find();
+    SK_TRY(twice(w, [&]() {
+        return out ? acts->slice(&whole, &part, w->g->s) : acts->paste(&part, &whole, w->g->s);
+    }));
+    for (int64_t k = 0; k < sk_count(&part); k++) {
+        char *x = w->image + a + (size_t)in_whole(&part, &whole, k) * size;
+        char *y = w->image + b + (size_t)k * size;
+        memcpy(out ? y : x, out ? x : y, size);
+    }
+    untouched(w);
+    return SK_OK;
+}
+
+static sk_status gathers(world *w, int64_t unit, int64_t units, int64_t from_step, int64_t to_step)
+{
+    world_clear(w, "gather");
+    size_t a = drawn(w, from_step * units + unit, SK_U8, 0, 1, 2);
+    size_t b = drawn(w, to_step * units + unit, SK_U8, 0, 2, 2);
+    SK_TRY(twice(w, [&]() {
+        return sk_acts_find()->gather(w->base + b, to_step, w->base + a, from_step, unit, units,
+                                      w->g->s);
+    }));
+    for (int64_t i = 0; i < units; i++)
+        memcpy(w->image + b + i * to_step, w->image + a + i * from_step, (size_t)unit);
+    untouched(w);
+    return SK_OK;
+}
+
+/* ---- element by element */
+
+static sk_status adds(world *w, sk_dtype type, int64_t n, int shift)
+{
+    world_clear(w, "add");
+    size_t a = drawn(w, n, type, shift, 1, 1), b = drawn(w, n, type, shift, 2, 1);
+    float *want = (float *)malloc((size_t)n * 4 + 4);
+    for (int64_t i = 0; i < n; i++)
+        want[i] = (float)value(w->image + a, type, i) + (float)value(w->image + b, type, i);
+    SK_TRY(twice(
+        w, [&]() { return sk_acts_find()->add(w->base + a, w->base + b, n, type, w->g->s); }));
+    check(w, off(w, a, type, want, n) <= 1e-6, "a sum is off");
+    untouched(w);
+    free(want);
+    return SK_OK;
+}
+
+static sk_status converts(world *w, sk_dtype to, sk_dtype from, int64_t n, int shift)
+{
+    world_clear(w, "convert");
+    size_t a = drawn(w, n, from, shift, 1, 1), b = drawn(w, n, to, shift, 2, 1);
+    SK_TRY(twice(w, [&]() {
+        return sk_acts_find()->convert(w->base + b, to, w->base + a, from, n, w->g->s);
+    }));
+    sk_convert(w->image + b, to, w->image + a, from, n);
+    untouched(w);
+    return SK_OK;
+}
+
+static sk_status copies(const gpu *g)
+{
+    static const int64_t sizes[] = {0, 1, 767, 768, 16385, LARGE};
+    world w;
+    SK_TRY(world_open(g, (size_t)64 << 20, &w));
+    for (uint64_t i = 0; i < 400; i++) SK_TRY(boxes(&w, i));
+    SK_TRY(gathers(&w, 1536, 100, 4096, 1536));
+    SK_TRY(gathers(&w, 24, 1000, 24, 40));
+    SK_TRY(gathers(&w, 7, 1000, 9, 11));
+    SK_TRY(gathers(&w, 4096, 0, 4096, 4096));
+    SK_TRY(gathers(&w, 4096, 300, 4096, 4096));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int shift = 0; shift < 2; shift++)
+            for (int a = 0; a < 3; a++) {
+                SK_TRY(adds(&w, floats[a], sizes[k], shift));
+                for (int b = 0; b < 3; b++)
+                    SK_TRY(converts(&w, floats[a], floats[b], sizes[k], shift));
+            }
+    for (int a = 0; a < SK_N_DTYPES; a++)
+        for (int b = 0; b < SK_N_DTYPES; b++)
+            if (b != SK_U8) SK_TRY(converts(&w, (sk_dtype)b, (sk_dtype)a, 1000, 0));
+    world_close(&w);
+    return SK_OK;
+}
+
+/* ---- STATS and CLIP */
+
+typedef struct stat_case {
+    world *w;
+    sk_norm_piece *v;
+    int n;
+    int64_t chunks;
+    double squares;
+} stat_case;
+
+static size_t piece(stat_case *c, int64_t n, sk_dtype type, int shift, bool counts)
+{
+    size_t at = drawn(c->w, n, type, shift, (uint64_t)c->n, 1);
+    c->v[c->n++] = sk_norm_piece{c->w->base + at, n, c->chunks, type, counts};
+    c->chunks += sk_update_chunks(n);
+    for (int64_t i = 0; counts && i < n; i++) {
+        double x = value(c->w->image + at, type, i);
+        c->squares += x * x;
+    }
+    return at;
+}
+
+/* poison: 1, of a piece that does not count; 2, room was short */
+static sk_status stats(world *w, int n_pieces, int poison)
+{
+    static const int64_t sizes[] = {1, 767, 0, 768, 16385, 8192, 100000};
+    sk_norm_piece v[700];
+    stat_case c = {w, v, 0, 0, 0};
+    world_clear(w, "stats");
+    for (int i = 0; i < n_pieces; i++) {
+        size_t at = piece(&c, i ? sizes[i % 7] : (int64_t)LARGE, floats[i % 3], i % 2, i % 5 != 3);
+        float inf = INFINITY;
+        if (poison == 1 && i == 3) sk_convert(w->image + at, floats[i % 3], &inf, SK_F32, 1);
+    }
+    size_t table = place(w, 100 * n_pieces, SK_U8, 0), out = place(w, 9, SK_F64, 0);
+    size_t sum = place(w, 2, SK_F32, 0), full = place(w, 1, SK_I32, 0);
+    memcpy(w->image + table, v, (size_t)n_pieces * sizeof *v);
+    float sums[] = {12.5f, 700};
+    memcpy(w->image + sum, sums, sizeof sums);
+    int32_t short_of = poison == 2;
+    memcpy(w->image + full, &short_of, 4);
+    sk_stats_job j = {(sk_norm_piece *)(w->base + table), n_pieces, c.chunks,
+                      (double *)(w->base + out), 9};
+    j.sum[0] = (float *)(w->base + sum), j.sum[2] = j.sum[0] + 1;
+    j.n_sums = 3, j.full = (int32_t *)(w->base + full);
+    SK_TRY(twice(w, [&]() { return sk_acts_find()->stats(&j, &w->g->l); }));
+    double have[9], want[9] = {0, 12.5, 0, 700};
+    memcpy(have, w->back + out, sizeof have);
+    check(w, !memcmp(have + 1, want + 1, 8 * sizeof *have), "sums are wrong");
+    if (poison == 1 && n_pieces > 3) check(w, isnan(have[0]), "infinity was not seen");
+    else if (poison == 2) check(w, isinf(have[0]), "short room was not seen");
+    else check(w, fabs(have[0] - c.squares) <= 1e-6 * c.squares, "the norm is off");
+    memcpy(w->back + out, w->image + out, sizeof have);
+    memset(w->image + full, 0, 4);
+    untouched(w);
+    return SK_OK;
+}
+
+/* One step's numbers as run/optimize.c has them. */
+static sk_pulse clipped(const sk_clip_job *j, const double *s, sk_pulse p)
+{
+    double tokens = s[2] > 0 ? s[2] : 1;
+    p.loss = s[1] / tokens, p.tokens = s[2], p.aux = s[3] / tokens, p.drops = s[4];
+    p.norm = sqrt(s[0]) / tokens / p.loss_scale;
+    p.finite = isfinite(p.loss) && isfinite(p.norm);
+    p.again = j->train && ((j->no_drops && p.drops > 0) || (j->no_full && !isfinite(p.norm)));
+    if (!j->train) return p;
+    double factor = j->clip > 0 ? j->clip / (p.norm + 1e-6) : 1;
+    p.scale = (float)((factor < 1 ? factor : 1) / tokens / p.loss_scale);
+    if (j->scale > 0) p.norm *= tokens * (double)j->scale;
+    p.finite = isfinite(p.loss) && isfinite(p.norm);
+    p.skip = !j->alone && (!p.finite || p.again);
+    return p;
+}
+
+static bool near(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+static sk_status clips(world *w, unsigned bits)
+{
+    static const double norms[] = {1e6, 3, NAN, INFINITY};
+    double s[] = {norms[bits & 3], bits & 4 ? NAN : 70, bits & 8 ? 0.0 : 20, 3,
+                  bits & 16 ? 1.0 : 0};
+    sk_clip_job j = {NULL, 4, !(bits & 32), bits & 64 ? 0.25f : 0, bits & 128 ? 0.5 : 0};
+    j.no_drops = bits & 256, j.no_full = bits & 512, j.alone = bits & 1024;
+    sk_pulse p = {}, q;
+    p.loss_scale = 8, p.lr = 3, p.updates = 7, p.skip = 5, p.scale = 9;
+    world_clear(w, "clip");
+    size_t sums = place(w, 5, SK_F64, 0), pulse = place(w, sizeof p, SK_U8, 0);
+    memcpy(w->image + sums, s, sizeof s);
+    memcpy(w->image + pulse, &p, sizeof p);
+    j.sums = (double *)(w->base + sums), j.pulse = (sk_pulse *)(w->base + pulse);
+    SK_TRY(once(w, w->back, [&]() { return sk_acts_find()->clip(&j, &w->g->l); }));
+    memcpy(&q, w->back + pulse, sizeof q);
+    p = clipped(&j, s, p);
+    check(w, near(q.loss, p.loss) && near(q.tokens, p.tokens) && near(q.aux, p.aux), "sums");
+    check(w, near(q.drops, p.drops) && near(q.norm, p.norm), "norm or drops");
+    check(w, q.scale == p.scale && q.finite == p.finite && q.again == p.again, "scale or words");
+    check(w, q.skip == p.skip && q.lr == 3 && q.updates == 7, "skip, or what is not CLIP's");
+    return SK_OK;
+}
+
+/* ---- PACK */
+
+/* As run/pack.c; tells whether there was room. */
+static bool packed(const char *data, char *to, sk_dtype type, int64_t n, int64_t room)
+{
+    size_t size = sk_dtype_size(type);
+    char *values = to + (n + 511) / 512 * 64;
+    int64_t at = 0;
+    memset(to, 0, (size_t)((n + 63) / 64 * 8));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t raw = 0;
+        memcpy(&raw, data + (size_t)i * size, size);
+        if (room ? !raw : !(value(data, type, i) > 0)) continue;
+        to[i / 8] = (char)(to[i / 8] | 1 << i % 8);
+        if (room && at < room) memcpy(values + (size_t)at * size, &raw, size);
+        at++;
+    }
+    return !room || at <= room;
+}
+
+static void unpacked(char *data, const char *from, sk_dtype type, int64_t n, int64_t room)
+{
+    size_t size = sk_dtype_size(type);
+    const char *values = from + (n + 511) / 512 * 64;
+    const float one = 1;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        memset(data + (size_t)i * size, 0, size);
+        if (!(from[i / 8] >> i % 8 & 1)) continue;
+        if (!room) sk_convert(data + (size_t)i * size, type, &one, SK_F32, 1);
+        else if (at < room) memcpy(data + (size_t)i * size, values + (size_t)at * size, size);
+        at++;
+    }
+}
+
+static sk_status packs(world *w, sk_dtype type, int64_t n, int shift, int64_t room)
+{
+    static const double odd[] = {0, NAN, -0.0, INFINITY, -INFINITY, 1e-7, 0, 0};
+    size_t size = sk_dtype_size(type);
+    int32_t full = 0;
+    world_clear(w, "pack");
+    size_t a = drawn(w, n, type, shift, 1, 1), b = drawn(w, n, type, shift, 2, 1);
+    size_t c = place(w, (n + 511) / 512 * 64 + room * (int64_t)size, SK_U8, 0);
+    size_t f = place(w, 1, SK_I32, 0);
+    memcpy(w->image + f, &full, 4);
+    for (int64_t i = 0; i < n; i++)
+        if (draw(12, (uint64_t)i, 2))
+            sk_convert(w->image + a + (size_t)i * size, type, &odd[draw(13, (uint64_t)i, 8)],
+                       SK_F64, 1);
+    SK_TRY(twice(w, [&]() {
+        const sk_acts *x = sk_acts_find();
+        SK_TRY(
+            x->pack(w->base + a, w->base + c, type, n, room, (int32_t *)(w->base + f), &w->g->l));
+        return x->unpack(w->base + b, w->base + c, type, n, room, &w->g->l);
+    }));
+    full = !packed(w->image + a, w->image + c, type, n, room);
+    memcpy(w->image + f, &full, 4);
+    unpacked(w->image + b, w->image + c, type, n, room);
+    untouched(w);
+    return SK_OK;
+}
+
+static sk_status sums(const gpu *g)
+{
+    static const int64_t sizes[] = {0, 1, 63, 65, 512, 16384, 16390, 500001};
+    world w;
+    SK_TRY(world_open(g, (size_t)96 << 20, &w));
+    for (int n = 0; n < 7; n++) SK_TRY(stats(&w, n, n % 3));
+    SK_TRY(stats(&w, 40, 0));
+    SK_TRY(stats(&w, 600, 0));
+    SK_TRY(stats(&w, 600, 1));
+    for (unsigned bits = 0; bits < 2048; bits++) SK_TRY(clips(&w, bits));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int i = 0; i < 18; i++) {
+            int64_t n = sizes[k], room = i / 6 == 0 ? 0 : i / 6 == 1 ? n / 3 + 1 : n + 5;
+            SK_TRY(packs(&w, floats[i % 3], n, i / 3 % 2, room));
+        }
+    world_close(&w);
+    return SK_OK;
+}
+
+/* ---- optimizers */
+
+/* One way of keeping numbers, and what is special in a run. */
+typedef struct manner {
+    sk_dtype grad, state, narrow; /* narrow f32: there is none */
+    int shift;
+    bool skip, large;
+    float scale;
+} manner;
+
+/* A piece as the CPU has it, and where it is in the image. */
+typedef struct twin {
+    sk_update u;
+    float *param, *grad, *state[SK_MAX_STATE];
+    double sum[SK_MAX_SUM];
+    size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow, at_sum[2];
+} twin;
+
+enum { N_TWINS = 9 };
+
+typedef struct optim_case {
+    world *w;
+    const sk_optim *o;
+    const sk_optim_kernel *k;
+    manner m;
+    sk_pulse pulse;
+    twin v[N_TWINS];
+    sk_update_job j;
+    size_t table;
+    double worst, by_lot;
+} optim_case;
+
+/* Shapes: runs of the logical tensor, and pieces that are not; dealt in zigzag, with short rows. */
+static sk_view shape_of(int i, bool large)
+{
+    sk_view v = {};
+    static const int64_t runs[] = {1, 767, 768, 16385, 0, 24000};
+    v.n = i < 6 ? 1 : 2;
+    v.size[0] = i < 6 ? runs[i] : i == 6 ? 130 : i == 7 ? 700 : 40;
+    if (large && i == 5) v.size[0] = LARGE;
+    v.size[1] = i == 6 ? 129 : i == 7 ? 3 : 256;
+    for (int d = 0; d < v.n; d++) v.at[d] = i + d, v.full[d] = 2 * v.size[d] + v.at[d];
+    if (i == 8) v.zigzag[0] = 4, v.at[1] = 0, v.full[1] = v.size[1];
+    sk_view_dense(&v);
+    return v;
+}
+
+static size_t keep(world *w, int64_t n, sk_dtype type, int shift, uint64_t stream, double scale,
+                   bool positive, float **wide)
+{
+    size_t at = drawn(w, n, type, shift, stream, scale);
+    *wide = (float *)malloc((size_t)n * 4 + 4);
+    sk_convert(*wide, SK_F32, w->image + at, type, n);
+    for (int64_t i = 0; positive && i < n; i++) (*wide)[i] = fabsf((*wide)[i]);
+    if (positive) sk_convert(w->image + at, type, *wide, SK_F32, n);
+    return at;
+}
+
+/* Piece 2 is nudged, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
+static void twin_open(optim_case *c, int i)
+{
+    twin *t = &c->v[i];
+    sk_update *u = &t->u;
+    const manner *m = &c->m;
+    world *w = c->w;
+    uint64_t stream = 100 + 10 * (uint64_t)i;
+    u->shape = shape_of(i, m->large);
+    u->n = sk_count(&u->shape);
+    u->chunk = c->j.chunks;
+    c->j.chunks += sk_update_chunks(u->n);
+    u->grad_type = m->grad, u->state_type = m->state, u->narrow_type = m->narrow;
+    u->delay = i == 6 ? 3 : 0, u->update = i % 2, u->scale = m->scale;
+    u->decay = i == 7 ? 0 : 0.1f, u->nudge = i == 2 ? 0.01f : 0, u->owner = i != 3;
+    u->name = 77 + (uint64_t)i;
+    t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
+    t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
+    for (int s = 0; s < c->o->n_state; s++) {
+        t->at_state[s] =
+            keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, s == 1, &t->state[s]);
+        u->state[s] = w->base + t->at_state[s];
+    }
+    t->at_narrow = place(w, u->n, m->narrow, m->shift);
+    for (int k = 0; k < 2; k++) t->at_sum[k] = place(w, SK_MAX_SUM, SK_F64, 0);
+    u->param = (float *)(w->base + t->at_param);
+    u->grad = w->base + t->at_grad;
+}
+
+static void twin_close(twin *t)
+{
+    free(t->param);
+    free(t->grad);
+    for (int s = 0; s < SK_MAX_STATE; s++) free(t->state[s]);
+}
+
+/* What optimize.c does with narrow state after a pass; x becomes what is kept. */
+static void narrow_state(const optim_case *c, const twin *t, int s, int64_t step)
+{
+    uint64_t key = sk_rng(11, t->u.name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;
+    for (int64_t i = 0; c->m.state == SK_BF16 && i < t->u.n; i++) {
+        uint64_t at = (uint64_t)sk_logical(&t->u.shape, i);
+        uint64_t lots = sk_rng(key, 0, at / 4).a;
+        t->state[s][i] =
+            sk_from_bf16(sk_to_bf16_drawn(t->state[s][i], (uint32_t)(lots >> 16 * (at % 4))));
+    }
+}
+
+static sk_piece piece_of(const optim_case *c, const twin *t)
+{
+    const sk_update *u = &t->u;
+    sk_piece p = {u->n, t->param, t->grad};
+    memcpy(p.state, t->state, sizeof p.state);
+    p.scale = u->scale > 0 ? u->scale / (float)c->pulse.loss_scale : c->pulse.scale;
+    p.step = c->pulse.updates + u->update + 1;
+    p.delay = u->delay;
+    for (int k = 0; c->o->knobs[k].name; k++) {
+        const char *name = c->o->knobs[k].name;
+        p.knob[k] = !strcmp(name, "lr")      ? (float)c->pulse.lr
+                    : !strcmp(name, "decay") ? u->decay
+                                             : c->j.knob[k];
+    }
+    return p;
+}
+
+static void twin_pass(const optim_case *c, twin *t, int pass)
+{
+    const sk_update *u = &t->u;
+    if (c->m.skip && !(u->scale > 0)) return;
+    for (int64_t i = 0; u->nudge != 0 && !pass && i < u->n; i++)
+        t->param[i] -= t->grad[i] > 0 ? u->nudge : t->grad[i] < 0 ? -u->nudge : 0;
+    if (u->nudge != 0) return;
+    sk_piece p = piece_of(c, t);
+    memcpy(p.sum, t->sum, sizeof p.sum);
+    c->o->pass[pass](&p);
+    memcpy(t->sum, p.sum, sizeof p.sum);
+    for (int s = 0; s < c->o->n_state; s++) narrow_state(c, t, s, p.step);
+}
+
+static void see(optim_case *c, double d, double by_lot)
+{
+    if (d > c->worst) c->worst = d;
+    if (by_lot > c->by_lot) c->by_lot = by_lot;
+}
+
+/* Everything of a piece against the CPU's. */
+static void twin_compare(optim_case *c, twin *t)
+{
+    world *w = c->w;
+    int64_t n = t->u.n;
+    uint16_t *kept = (uint16_t *)malloc((size_t)n * 2 + 2);
+    see(c, off(w, t->at_param, SK_F32, t->param, n), 0);
+    if (c->m.narrow != SK_F32) see(c, off(w, t->at_narrow, c->m.narrow, t->param, n), 0);
+    for (int s = 0; s < c->o->n_state; s++) {
+        for (int64_t i = 0; i < n; i++) kept[i] = sk_to_bf16(t->state[s][i]);
+        if (c->m.state == SK_BF16) see(c, 0, off_by_lot(w, t->at_state[s], kept, n));
+        else see(c, off(w, t->at_state[s], SK_F32, t->state[s], n), 0);
+    }
+    free(kept);
+}
+
+/* The sums of a piece that another rank counts are 0; here the next pass has them all the same. */
+static void twin_sums(optim_case *c, twin *t, size_t at)
+{
+    double have[SK_MAX_SUM];
+    memcpy(have, c->w->back + at, sizeof have);
+    for (int s = 0; s < SK_MAX_SUM; s++) {
+        double want = t->u.owner && t->u.nudge == 0 && t->u.n ? t->sum[s] : 0;
+        see(c, fabs(have[s] - want) / (1 + fabs(want)), 0);
+    }
+    memcpy(c->w->back + at, c->w->image + at, sizeof have);
+}
+
+/* Pass by pass, each from what the CPU has: else differences of one would be seen in the next. */
+static sk_status optim_pass(optim_case *c, int pass)
+{
+    world *w = c->w;
+    sk_update table[N_TWINS];
+    bool last = !c->o->pass[pass + 1], adds_up = c->o->n_sums && !last;
+    c->j.sums = adds_up;
+    for (int i = 0; i < N_TWINS; i++) {
+        twin *t = &c->v[i];
+        sk_update *u = &t->u;
+        u->narrow = last && c->m.narrow != SK_F32 ? w->base + t->at_narrow : NULL;
+        u->after = adds_up ? (double *)(w->base + t->at_sum[pass]) : NULL;
+        u->before = pass ? (double *)(w->base + t->at_sum[pass - 1]) : NULL;
+        if (pass) memcpy(w->image + t->at_sum[pass - 1], t->sum, sizeof t->sum);
+        sk_convert(w->image + t->at_param, SK_F32, t->param, SK_F32, u->n);
+        for (int s = 0; s < c->o->n_state; s++)
+            sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
+        table[i] = *u;
+        if (pass && u->nudge != 0) table[i].n = 0; /* nudged once: the chunks stay, and are empty */
+    }
+    memcpy(w->image + c->table, table, sizeof table);
+    SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));
+    for (int i = 0; i < N_TWINS; i++) {
+        twin *t = &c->v[i];
+        twin_pass(c, t, pass);
+        if (adds_up && (!c->m.skip || c->m.scale > 0)) twin_sums(c, t, t->at_sum[pass]);
+        if (pass && t->u.nudge != 0) continue;
+        if (last) {
+            twin_compare(c, t);
+            continue;
+        }
+        sk_dtype narrow = c->m.narrow;
+        c->m.narrow = SK_F32; /* not written yet */
+        twin_compare(c, t);
+        c->m.narrow = narrow;
+    }
+    untouched(w);
+    return SK_OK;
+}
+
+static sk_status optim_ahead(optim_case *c)
+{
+    world *w = c->w;
+    sk_update table[N_TWINS];
+    for (int i = 0; i < N_TWINS; i++) {
+        c->v[i].u.narrow = NULL;
+        table[i] = c->v[i].u;
+        table[i].nudge = 0;
+        sk_convert(w->image + c->v[i].at_param, SK_F32, c->v[i].param, SK_F32, table[i].n);
+        for (int s = 0; s < c->o->n_state; s++)
+            sk_convert(w->image + c->v[i].at_state[s], c->m.state, c->v[i].state[s], SK_F32,
+                       table[i].n);
+        if (c->m.grad != SK_F32) table[i].grad = NULL;
+    }
+    memcpy(w->image + c->table, table, sizeof table);
+    SK_TRY(twice(w, [&]() { return c->k->ahead(&c->j, &w->g->l); }));
+    for (int i = 0; i < N_TWINS; i++) {
+        twin *t = &c->v[i];
+        sk_piece p = piece_of(c, t);
+        if (c->m.grad == SK_F32 && p.n) memcpy(p.param, p.grad, (size_t)p.n * 4);
+        c->o->ahead(&p);
+        see(c, off(w, t->at_param, SK_F32, t->param, t->u.n), 0);
+    }
+    untouched(w);
+    return SK_OK;
+}
+
+static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const manner *m)
+{
+    memset(c, 0, sizeof *c);
+    world_clear(w, k->optim);
+    c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
+    c->pulse.updates = 3, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
+    c->pulse.skip = m->skip;
+    size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
+    memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
+    c->table = place(w, sizeof(sk_update) * N_TWINS, SK_U8, 0);
+    c->j.pulse = (sk_pulse *)(w->base + pulse);
+    c->j.pieces = (sk_update *)(w->base + c->table);
+    c->j.n_pieces = N_TWINS, c->j.seed = 11;
+    c->j.grad_type = m->grad, c->j.state_type = m->state, c->j.narrow_type = m->narrow;
+    for (int i = 0; c->o->knobs[i].name; i++) c->j.knob[i] = c->o->knobs[i].usual;
+    for (int i = 0; i < N_TWINS; i++) twin_open(c, i);
+}
+
+static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, double *worst,
+                          double *by_lot)
+{
+    static optim_case c;
+    case_open(&c, w, k, m);
+    for (int pass = 0; c.o->pass[pass]; pass++) SK_TRY(optim_pass(&c, pass));
+    if (c.o->ahead) SK_TRY(optim_ahead(&c));
+    n_checks += 2;
+    if (!(c.worst <= 1e-5) || !(c.by_lot <= 1e-3)) {
+        n_bad++;
+        printf(
+            "%s: %s gradients, %s state, %s narrow, %d off, skip %d, scale %g: off by %g, by lot "
+            "%g\n",
+            k->optim, sk_dtype_name(m->grad), sk_dtype_name(m->state), sk_dtype_name(m->narrow),
+            m->shift, m->skip, (double)m->scale, c.worst, c.by_lot);
+    }
+    if (c.worst > *worst) *worst = c.worst;
+    if (c.by_lot > *by_lot) *by_lot = c.by_lot;
+    for (int i = 0; i < N_TWINS; i++) twin_close(&c.v[i]);
+    return SK_OK;
+}
+
+static sk_status optimizers(const gpu *g)
+{
+    world w;
+    SK_TRY(world_open(g, (size_t)160 << 20, &w));
+    for (const sk_optim_kernel *const *k = sk_optim_kernel_parts; *k; k++) {
+        double worst = 0, by_lot = 0;
+        if (!sk_optim_find((*k)->optim))
+            return sk_fail(SK_EBUG, "%s has a GPU half and no other", (*k)->optim);
+        for (int i = 0; i < 3 * 2 * 3 * 2; i++) {
+            manner m = {floats[i % 3], floats[i / 3 % 2], floats[i / 6 % 3], i / 18};
+            SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+            m.scale = 0.3f;
+            if (i % 5 == 0) SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+            m.skip = true; /* but not with a scale of its own */
+            if (i % 7 == 0) SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+            m.scale = 0;
+            if (i % 2) SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+        }
+        manner m = {SK_BF16, SK_F32, SK_BF16, 0, false, true};
+        SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+        m.state = SK_BF16;
+        SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+        printf("%-8s worst difference %8.1e, %8.1e of the lots fell otherwise\n", (*k)->optim,
+               worst, by_lot);
+        fflush(stdout);
+    }
+    world_close(&w);
+    return SK_OK;
+}
+
+/* ---- how fast */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+template <typename F> static sk_status timed(const gpu *g, const char *what, double bytes, F launch)
+{
+    double seconds[N_TIMED];
+    for (int i = -N_WARM; i < N_TIMED; i++) {
+        SK_TRY(sk_event_record(g->d, g->from, g->s));
+        SK_TRY(launch());
+        SK_TRY(sk_event_record(g->d, g->to, g->s));
+        SK_TRY(sk_stream_sync(g->d, g->s));
+        if (i >= 0) SK_TRY(sk_event_seconds(g->d, g->from, g->to, &seconds[i]));
+    }
+    qsort(seconds, N_TIMED, sizeof *seconds, by_size);
+    printf("%-32s %8.1f us %8.0f GB/s\n", what, 1e6 * seconds[N_TIMED / 2],
+           1e-9 * bytes / seconds[N_TIMED / 2]);
+    return SK_OK;
+}
+
+/* Parameters as a GPT has them: few that are large, many that are small; all in one pool, whose
+ * first bytes are the pulse and the tables. */
+typedef struct fast {
+    const gpu *g;
+    char *base;
+    size_t at;
+    sk_update v[148];
+    sk_norm_piece norm[148];
+    int64_t chunks;
+} fast;
+
+static void *fast_take(fast *f, int64_t n, size_t size)
+{
+    void *p = f->base + f->at;
+    f->at += ((size_t)n * size + 63) / 64 * 64;
+    return p;
+}
+
+static void fast_fill(fast *f, sk_dtype state)
+{
+    f->at = 1 << 20, f->chunks = 0;
+    for (int i = 0; i < 148; i++) {
+        sk_update *u = &f->v[i];
+        memset(u, 0, sizeof *u);
+        u->n = i % 2 ? 768 : TIMED / 74 - 768;
+        u->chunk = f->chunks;
+        f->chunks += sk_update_chunks(u->n);
+        u->param = (float *)fast_take(f, u->n, 4);
+        u->grad = fast_take(f, u->n, 2);
+        for (int s = 0; s < 3; s++) u->state[s] = fast_take(f, u->n, sk_dtype_size(state));
+        u->narrow = fast_take(f, u->n, 2);
+        u->grad_type = u->narrow_type = SK_BF16, u->state_type = state, u->owner = true;
+        u->shape.n = 1, u->shape.size[0] = u->shape.full[0] = u->n;
+        u->after = (double *)f->base + 1000 + SK_MAX_SUM * i, u->before = u->after;
+        f->norm[i] = sk_norm_piece{u->grad, u->n, u->chunk, SK_BF16, true};
+    }
+}
+
+static sk_status fast_pass(fast *f, const char *optim, int pass, sk_dtype state, int bytes)
+{
+    const sk_optim_kernel *k = sk_optim_kernel_find(optim);
+    char what[64];
+    fast_fill(f, state);
+    for (int i = 0; i < 148; i++)
+        if (k->pass[pass + 1]) f->v[i].narrow = NULL;
+    SK_TRY(sk_device_copy(f->g->d, f->base + 65536, f->v, sizeof f->v, f->g->s));
+    sk_update_job j = {(sk_update *)(f->base + 65536), 148, f->chunks, SK_BF16, state, SK_BF16};
+    j.sums = k->pass[pass + 1] != NULL;
+    const sk_optim *o = sk_optim_find(optim);
+    for (int i = 0; o->knobs[i].name; i++) j.knob[i] = o->knobs[i].usual;
+    j.pulse = (sk_pulse *)f->base;
+    snprintf(what, sizeof what, "%s, pass %d, %s state", optim, pass, sk_dtype_name(state));
+    return timed(f->g, what, (double)bytes * TIMED, [&]() { return k->pass[pass](&j, &f->g->l); });
+}
+
+static sk_status fast_rest(fast *f)
+{
+    const sk_acts *a = sk_acts_find();
+    const gpu *g = f->g;
+    char *x = f->base + (1 << 20), *y = x + ((size_t)256 << 20);
+    int64_t n = 64 << 20;
+    SK_TRY(sk_device_copy(g->d, f->base + 524288, f->norm, sizeof f->norm, g->s));
+    sk_stats_job j = {(sk_norm_piece *)(f->base + 524288), 148, f->chunks, (double *)f->base + 500,
+                      5};
+    SK_TRY(timed(g, "stats, bf16", 2.0 * TIMED, [&]() { return a->stats(&j, &g->l); }));
+    SK_TRY(
+        timed(g, "add, bf16", 6.0 * (double)n, [&]() { return a->add(y, x, n, SK_BF16, g->s); }));
+    SK_TRY(timed(g, "convert, bf16 to f32", 6.0 * (double)n,
+                 [&]() { return a->convert(y, SK_F32, x, SK_BF16, n, g->s); }));
+    SK_TRY(timed(g, "gather, 1,536 of 4,608 bytes", 2.0 * 1536 * 50000,
+                 [&]() { return a->gather(y, 1536, x, 4608, 1536, 50000, g->s); }));
+    SK_TRY(timed(g, "pack signs, bf16", 2.125 * (double)n,
+                 [&]() { return a->pack(x, y, SK_BF16, n, 0, NULL, &g->l); }));
+    SK_TRY(timed(g, "unpack signs, bf16", 2.125 * (double)n,
+                 [&]() { return a->unpack(x, y, SK_BF16, n, 0, &g->l); }));
+    SK_TRY(timed(g, "pack values, bf16, all zero", 2.25 * (double)n, [&]() {
+        return a->pack(x, y, SK_BF16, n, n / 4, (int32_t *)f->base + 100, &g->l);
+    }));
+    return SK_OK;
+}
+
+static sk_status speed(const gpu *g)
+{
+    static fast f;
+    sk_pulse pulse = {};
+    pulse.lr = 1e-3, pulse.loss_scale = 1, pulse.scale = 1;
+    f.g = g;
+    SK_TRY(sk_pool_open(g->d, (size_t)24 * TIMED + (2 << 20), (void **)&f.base));
+    char *zero = (char *)calloc(1, (size_t)24 * TIMED);
+    sk_assert(zero);
+    SK_TRY(sk_device_copy(g->d, f.base, zero, (size_t)24 * TIMED, g->s));
+    SK_TRY(sk_device_copy(g->d, f.base, &pulse, sizeof pulse, g->s));
+    SK_TRY(sk_stream_sync(g->d, g->s));
+    free(zero);
+    SK_TRY(fast_pass(&f, "adamw", 0, SK_F32, 28));
+    SK_TRY(fast_pass(&f, "adamw", 0, SK_BF16, 20));
+    SK_TRY(fast_pass(&f, "sgd", 0, SK_F32, 20));
+    SK_TRY(fast_pass(&f, "lamb", 0, SK_F32, 26));
+    SK_TRY(fast_pass(&f, "lamb", 1, SK_F32, 14));
+    SK_TRY(fast_rest(&f));
+    sk_pool_close(g->d, f.base);
+    return SK_OK;
+}
+
+/* ---- all */
+
+static void refusals(const gpu *g)
+{
+    sk_update_job j = {};
+    const sk_acts *a = sk_acts_find();
+    world w = {};
+    w.what = "refusals";
+    j.grad_type = SK_I32;
+    for (const sk_optim_kernel *const *k = sk_optim_kernel_parts; *k; k++)
+        check(&w, (*k)->pass[0](&j, &g->l) != SK_OK, "i32 gradients were taken");
+    check(&w, a->add(NULL, NULL, 1, SK_I32, g->s) != SK_OK, "i32 was added");
+    check(&w, a->pack(NULL, NULL, SK_I64, 1, 0, NULL, &g->l) != SK_OK, "i64 was packed");
+    check(&w, !sk_optim_kernel_find("nobody"), "nobody was found");
+}
+
+static sk_status all(gpu *g)
+{
+    sk_device_facts f;
+    SK_TRY(sk_device_look(g->d, &f));
+    SK_TRY(sk_stream_open(g->d, &g->s));
+    SK_TRY(sk_event_open(g->d, &g->from));
+    SK_TRY(sk_event_open(g->d, &g->to));
+    g->l.stream = g->s;
+    g->l.room_bytes = SK_ROOM;
+    SK_TRY(sk_pool_open(g->d, g->l.room_bytes, (void **)&g->l.room));
+    printf("%s: %s; seed %llu\n", sk_device_name(g->d), f.model, (unsigned long long)seed);
+    refusals(g);
+    SK_TRY(copies(g));
+    SK_TRY(sums(g));
+    SK_TRY(optimizers(g));
+    return speed(g);
+}
+
+int main(int argc, char **argv)
+{
+    gpu g = {};
+    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
+    sk_status st = sk_device_open("cuda:0", &g.d);
+    if (st == SK_ECONF) {
+        printf("%s\nno CUDA device: skipped\n", sk_error_line());
+        return 77;
+    }
+    if (!st) st = all(&g);
+    if (st) printf("%s\n", sk_error());
+    sk_device_close(g.d);
+    printf("acts: %d checks, %d bad%s\n", n_checks, n_bad, st ? ", and not all were made" : "");
+    return st || n_bad;
+}
