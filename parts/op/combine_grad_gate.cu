@@ -1,7 +1,11 @@
 /* combine_grad_gate.cu - the GPU half of combine_grad_gate.c: a warp a choice.  The row of the
- * expert and the token's gradient are read in packs; lanes meet in a fixed order. */
+ * expert and the token's gradient are read in packs; lanes meet in a fixed order.  A lane has a sum
+ * for each element of a pack; where there is only one, because rows are not aligned, it is a
+ * double: a sum of a thousand floats would be off in the fifth digit. */
 #include "graph/cuda_rows.h"
 #include "graph/cuda_slots.h"
+
+#include <type_traits>
 
 typedef struct job {
     sk_bank bank;
@@ -18,16 +22,19 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
     if (i >= (unsigned)j.n) return;
     unsigned b = i / (unsigned)j.in_sequence, token = i / (unsigned)j.choices;
     int64_t row = sk_cuda_slot_row(j.bank, sk_cuda_slot(j.slot, i), b);
-    float sum = 0;
+    using wide = typename std::conditional<V == 1, double, float>::type;
+    wide lane[V] = {0}, sum = 0;
     if (row >= 0) {
         sk_rows<T, V, 1, 2> both({dy + token * j.cols, bank + row * j.cols}, j.cols);
         both.pass([&](int64_t, const float(*v)[V], int count) {
 #pragma unroll
-            for (int e = 0; e < count; e++) sum += v[0][e] * v[1][e];
+            for (int e = 0; e < count; e++) lane[e] += (wide)v[0][e] * v[1][e];
         });
     }
+#pragma unroll
+    for (int e = 0; e < V; e++) sum += lane[e];
     sum = sk_row_sum<1>(sum);
-    if (threadIdx.x == 0) sk_put(j.gate, i, sum);
+    if (threadIdx.x == 0) sk_put(j.gate, i, (float)sum);
 }
 
 template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
