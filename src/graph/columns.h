@@ -2,7 +2,7 @@
  * it.
  *
  * A block takes a strip of columns and every gridDim.y-th batch of rows; threads above each other
- * add their sums in shared memory, and the block leaves n_sums rows of partial sums in the
+ * add their sums in shared memory, and the block leaves SUMS rows of partial sums in the
  * room: [gridDim.y][SUMS][n] in f32.  sk_columns_end adds those up, in double, and writes.  With
  * one block above each strip the first kernel writes itself.
  *
