@@ -88,7 +88,6 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     job j = {};
     SK_TRY(sk_cuda_kinds("balance", a, "f>f"));
-    SK_TRY(sk_cuda_fast("balance", a));
     SK_TRY(job_of(&a->in[0], l, &j));
     cudaStream_t s = (cudaStream_t)l->stream;
     if (j.sequences) {

@@ -33,7 +33,6 @@ static __global__ void __launch_bounds__(BLOCK)
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(sk_cuda_kinds("load", a, "s>f"));
-    SK_TRY(sk_cuda_fast("load", a));
     const sk_view *slot = &a->in[0], *y = &a->out[0];
     cudaStream_t s = (cudaStream_t)l->stream;
     int64_t n = sk_count(slot), blocks = (n + BLOCK - 1) / BLOCK;

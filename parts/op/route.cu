@@ -4,7 +4,6 @@
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(sk_cuda_kinds("route", a, "f>4f"));
-    SK_TRY(sk_cuda_fast("route", a));
     return sk_cuda_route("route", a, l);
 }
 

@@ -4,7 +4,6 @@
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(sk_cuda_kinds("route_biased", a, "ff>4f"));
-    SK_TRY(sk_cuda_fast("route_biased", a));
     return sk_cuda_route("route_biased", a, l);
 }
 
