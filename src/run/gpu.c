@@ -11,6 +11,8 @@
 #include "run/sides.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,6 +41,16 @@ struct sk_gpu {
     section sections[2];       /* a training step; a validation step */
     sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
 };
+
+/* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
+static double lap(const char *what, double since)
+{
+    const char *on = getenv("SKEIN_TIMES");
+    double now = sk_now();
+    if (on && *on == '1' && now - since > 1e-3)
+        fprintf(stderr, "start     %7.1f ms  %s\n", 1e3 * (now - since), what);
+    return now;
+}
 
 char *sk_gpu_base(const sk_gpu *g) { return g->base; }
 
@@ -156,11 +168,15 @@ static const char *device_of(sk_arena *a, const sk_run *r)
 
 static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
 {
+    double at = sk_now();
     SK_TRY(sk_device_open(device_of(a, r), &g->d));
+    at = lap("the device is opened", at);
     SK_TRY(find_kernels(a, r, g));
     SK_TRY(sk_stream_open(g->d, &g->compute));
     SK_TRY(open_memory(a, r, g));
-    return open_marks(a, r, g);
+    SK_TRY(open_marks(a, r, g));
+    lap("its memory is taken", at);
+    return SK_OK;
 }
 
 sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
@@ -333,7 +349,12 @@ sk_status sk_gpu_prepare(sk_run *r)
     g->gone = sk_many(a, bool, r->p->insts.n);
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
-    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(prepare_one(r, pc));
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        double at = sk_now();
+        if (!g->kernels[pc]) continue;
+        SK_TRY(prepare_one(r, pc));
+        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
+    }
     return sk_stream_sync(g->d, g->compute);
 }
 
@@ -526,11 +547,13 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     sk_gpu *g = r->gpu;
     double begin = sk_now();
     SK_TRY(fill_stage(r, from, to));
+    lap("batches are read", begin);
     tell(r);
     SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
     SK_TRY(give(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
     SK_TRY(await(r));
+    lap("a section is done", begin);
     hear(r);
     return read_marks(r, from, to, begin);
 }
