@@ -246,6 +246,17 @@ static sk_status cuda_event_record(sk_device *d, sk_event *e, sk_stream *s)
     return SK_OK;
 }
 
+/* While a stream is recorded, a plain record only orders; an external one becomes a node. */
+static sk_status cuda_event_mark(sk_device *d, sk_event *e, sk_stream *s)
+{
+    cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
+    TRY(d, enter(d));
+    TRY(d, cudaStreamIsCapturing((cudaStream_t)s, &now));
+    unsigned how = now == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : 0;
+    TRY(d, cudaEventRecordWithFlags((cudaEvent_t)e, (cudaStream_t)s, how));
+    return SK_OK;
+}
+
 static sk_status cuda_event_wait(sk_device *d, sk_event *e, sk_stream *s)
 {
     TRY(d, enter(d));
@@ -268,4 +279,5 @@ const sk_device_kind sk_device_cuda = {
     cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
     cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
     cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
+    cuda_event_mark,
 };

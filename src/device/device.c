@@ -187,6 +187,12 @@ sk_status sk_event_record(sk_device *d, sk_event *e, sk_stream *s)
     return SK_OK;
 }
 
+sk_status sk_event_mark(sk_device *d, sk_event *e, sk_stream *s)
+{
+    SK_TRY((d->kind->event_mark ? d->kind->event_mark : d->kind->event_record)(d, e, s));
+    return SK_OK;
+}
+
 sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s)
 {
     SK_TRY(d->kind->event_wait(d, e, s));

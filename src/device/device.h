@@ -86,7 +86,10 @@ sk_status sk_tape_play(sk_device *d, sk_tape *t, sk_stream *s);
 sk_status sk_event_open(sk_device *d, sk_event **out);
 sk_status sk_event_record(sk_device *d, sk_event *e, sk_stream *s);
 sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s); /* later work of s waits for e */
-/* Seconds between two recorded places that are behind us: sync first. */
+/* A record for the clock: on a tape it is made anew whenever the tape is played.  Nobody waits for
+ * it. */
+sk_status sk_event_mark(sk_device *d, sk_event *e, sk_stream *s);
+/* Seconds between two recorded places that are behind us: sync first.  On a tape, marks only. */
 sk_status sk_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out);
 
 /* ---- for those who write a kind */
@@ -118,6 +121,7 @@ typedef struct sk_device_kind {
     sk_status (*tape_play)(sk_device *d, sk_tape *t, sk_stream *s);
     void (*tape_close)(sk_device *d, sk_tape *t);
     int (*count)(void); /* of this kind on the host; NULL: one */
+    sk_status (*event_mark)(sk_device *d, sk_event *e, sk_stream *s); /* NULL: as event_record */
 } sk_device_kind;
 
 typedef struct sk_pool {

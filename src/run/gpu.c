@@ -40,6 +40,8 @@ struct sk_gpu {
     sk_stats_job stats;        /* pieces and chunks: those of all gradients */
     section sections[2];       /* a training step; a validation step */
     sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
+    int *at;                   /* by instruction: the one whose place its launch has */
+    const char **names;        /* by instruction: of a launch for several, there; or NULL */
 };
 
 /* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
@@ -340,6 +342,25 @@ static sk_status prepare_one(sk_run *r, int pc)
     return k && k->prepare ? k->prepare(&r->args[pc], &g->launch) : SK_OK;
 }
 
+/* Who is part of whose launch. */
+static void place_launches(sk_arena *a, sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    g->at = sk_many(a, int, r->p->insts.n);
+    g->names = sk_many(a, const char *, r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++) g->at[pc] = pc;
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        const sk_fused *f = g->fused[pc];
+        for (int i = 0; f && i < f->n; i++) g->at[f->pcs[i]] = pc;
+        for (int i = 1; i < g->updates[pc].n_pieces; i++) g->at[pc + i] = pc;
+        if (f) g->names[pc] = f->by->name;
+    }
+}
+
+int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
+const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
+const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
+
 sk_status sk_gpu_prepare(sk_run *r)
 {
     sk_gpu *g = r->gpu;
@@ -349,6 +370,7 @@ sk_status sk_gpu_prepare(sk_run *r)
     g->gone = sk_many(a, bool, r->p->insts.n);
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
+    place_launches(a, r);
     for (int pc = 0; pc < r->p->insts.n; pc++) {
         double at = sk_now();
         if (!g->kernels[pc]) continue;
@@ -456,11 +478,11 @@ static sk_status issue(sk_run *r, int pc)
 static sk_status issue_all(sk_run *r, int from, int to)
 {
     const sk_gpu *g = r->gpu;
-    if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[from], g->compute));
+    if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
     for (int pc = from; pc < to; pc++) {
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
-        if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[pc + 1], g->compute));
+        if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
     return sk_sides_join(g->sides, from, to);
 }
@@ -471,7 +493,7 @@ static sk_status give(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     section *s = &g->sections[from > 0];
-    if (!s->runs++ || g->marks) return issue_all(r, from, to);
+    if (!s->runs++) return issue_all(r, from, to);
     if (!s->tape) {
         SK_TRY(sk_tape_begin(g->d, g->compute));
         sk_status st = issue_all(r, from, to);
@@ -517,13 +539,14 @@ static sk_status read_marks(sk_run *r, int from, int to, double begin)
 {
     const sk_gpu *g = r->gpu;
     if (!g->marks) return SK_OK;
-    for (int pc = from; pc < to; pc++)
-        for (int k = 0; k < 2; k++) {
-            double at = 0;
-            SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at));
-            r->times[2 * pc + k] = begin + at;
-        }
-    return SK_OK;
+    for (int pc = from; pc < to; pc++) {
+        double at[2];
+        for (int k = 0; k < 2; k++)
+            SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at[k]));
+        r->times[2 * pc] = begin + at[0];
+        r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another's: nothing */
+    }
+    return sk_sides_times(g->sides, g->marks[from], from, to, begin, r->moving);
 }
 
 /* Alone a rank sleeps until the GPU is done; with others it looks whether they are well. */

@@ -107,7 +107,11 @@ bool sk_run_pending(const sk_run *r);
 void sk_run_set_pending(sk_run *r, bool pending);
 sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for what else ranks tell each other */
 double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receives */
-double *sk_run_times(sk_run *r);  /* [2 * n_train]: start and end of each instruction, or NULL */
+/* [2 * n_train]: start and end of each instruction, or NULL.  On a GPU by its clock; one launch may
+ * be for several instructions: it has all of their time, and the others none. */
+double *sk_run_times(sk_run *r);
+/* By instruction: the name of such a launch, or NULL; NULL on the CPU. */
+const char *const *sk_run_joined(const sk_run *r);
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
  * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that a twin keeps
