@@ -36,12 +36,15 @@ struct sk_gpu {
     bool *gone;                /* by instruction: it is part of one */
     char *stage;               /* pinned: the batches of a section */
     int64_t *stage_at;         /* by instruction: of loads */
-    sk_update_job *updates;    /* by instruction: of the first UPDATE of several; else no pieces */
-    sk_stats_job stats;        /* pieces and chunks: those of all gradients */
-    section sections[2];       /* a training step; a validation step */
-    sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
-    int *at;                   /* by instruction: the one whose place its launch has */
-    const char **names;        /* by instruction: of a launch for several, there; or NULL */
+    int64_t stage_bytes;
+    char *ahead;            /* the batches of the next training step, read while this one runs */
+    int64_t ahead_batch;    /* which they are; -1: none */
+    sk_update_job *updates; /* by instruction: of the first UPDATE of several; else no pieces */
+    sk_stats_job stats;     /* pieces and chunks: those of all gradients */
+    section sections[2];    /* a training step; a validation step */
+    sk_event **marks;       /* by instruction and one before: for traces; NULL: none */
+    int *at;                /* by instruction: the one whose place its launch has */
+    const char **names;     /* by instruction: of a launch for several, there; or NULL */
 };
 
 /* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
@@ -129,6 +132,9 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     }
     SK_TRY(sk_pinned_open(g->d, (size_t)at, &base));
     g->stage = base;
+    g->stage_bytes = at;
+    g->ahead = sk_many(a, char, at + 1);
+    g->ahead_batch = -1;
     return SK_OK;
 }
 
@@ -371,6 +377,7 @@ sk_status sk_gpu_prepare(sk_run *r)
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     place_launches(a, r);
+    SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
     for (int pc = 0; pc < r->p->insts.n; pc++) {
         double at = sk_now();
         if (!g->kernels[pc]) continue;
@@ -505,12 +512,39 @@ static sk_status give(sk_run *r, int from, int to)
 
 /* --- a section --- */
 
+/* `data`: what the batch says; otherwise the rest. */
+static sk_status read_batches(sk_run *r, int from, int to, bool data, char *stage)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in) == data)
+            SK_TRY(sk_batch_load(r, in, stage + r->gpu->stage_at[pc]));
+    }
+    return SK_OK;
+}
+
 static sk_status fill_stage(sk_run *r, int from, int to)
 {
-    for (int pc = from; pc < to; pc++)
-        if (r->p->insts.v[pc].act == SK_DO_LOAD)
-            SK_TRY(sk_batch_load(r, &r->p->insts.v[pc], r->gpu->stage + r->gpu->stage_at[pc]));
+    sk_gpu *g = r->gpu;
+    SK_TRY(read_batches(r, from, to, false, g->stage));
+    if (from || g->ahead_batch != r->batch) return read_batches(r, from, to, true, g->stage);
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in))
+            memcpy(g->stage + g->stage_at[pc], g->ahead + g->stage_at[pc],
+                   (size_t)r->p->bufs.v[in->out[0]].bytes);
+    }
     return SK_OK;
+}
+
+/* While the GPU works.  What cannot be read is told when its step comes. */
+static void read_ahead(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    if (from) return;
+    r->batch++;
+    g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
+    r->batch--;
 }
 
 static void tell(const sk_run *r)
@@ -575,6 +609,7 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
     SK_TRY(give(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
+    read_ahead(r, from, to);
     SK_TRY(await(r));
     lap("a section is done", begin);
     hear(r);
