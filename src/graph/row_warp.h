@@ -67,7 +67,7 @@ static __device__ void sk_warp_rows(const T *x, int64_t rows, int n, F f)
 static inline unsigned sk_warp_grid(int64_t rows)
 {
     int64_t blocks = (rows + SK_WARPS - 1) / SK_WARPS;
-    return (unsigned)(blocks < SK_WARP_BLOCKS ? blocks : SK_WARP_BLOCKS);
+    return blocks < SK_WARP_BLOCKS ? (unsigned)blocks : (unsigned)SK_WARP_BLOCKS;
 }
 
 /* Packs a lane needs for rows of n elements; 0: too long. */
