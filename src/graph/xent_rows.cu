@@ -297,12 +297,12 @@ template <typename T, int P, int SURE, int THREADS> struct held {
             if (has(k, left)) ask_for(tile + k * THREADS, from + k * THREADS);
     }
 
-    /* From here on the compiler knows nothing of the packs: it would keep them as floats. */
-    __device__ inline void forget()
+    /* The packs are what they were, and the compiler does not know: it would keep every element
+     * as a float from the sum to the gradient.  `zero` is a zero of which it does not know. */
+    __device__ inline void forget(unsigned zero)
     {
 #pragma unroll
-        for (int k = 0; k < P; k++)
-            asm volatile("" : "+r"(x[k].x), "+r"(x[k].y), "+r"(x[k].z), "+r"(x[k].w));
+        for (int k = 0; k < P; k++) x[k].x ^= zero, x[k].y ^= zero, x[k].z ^= zero, x[k].w ^= zero;
     }
 
     __device__ inline float most() const
@@ -349,17 +349,17 @@ template <typename T, int P, int SURE, int THREADS> struct held {
     }
 };
 
-/* The maximum and the sum of the row from those of its warps: sums are of exp(x - the warp's
- * maximum).  Everyone does it, in one order.  A warp of -infinity adds 0. */
+/* The maximum and the sum of the row from those of its warps, whose sums are of exp(x - the warp's
+ * maximum).  Each warp does it, in one order.  A warp of -infinity adds 0. */
 template <int WARPS> static __device__ inline float2 gather(const float2 *part)
 {
-    float top = -INFINITY, sum = 0;
+    float2 mine = part[threadIdx.x % WARPS];
+    float top = mine.x;
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) top = fmaxf(top, part[w].x);
-    float shift = __fmul_rn(top, LOG2E);
+    for (int k = WARPS / 2; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
+    float sum = mine.y * two_to(__fsub_rn(__fmul_rn(mine.x, LOG2E), __fmul_rn(top, LOG2E)));
 #pragma unroll
-    for (int w = 0; w < WARPS; w++)
-        sum += part[w].y * two_to(__fsub_rn(__fmul_rn(part[w].x, LOG2E), shift));
+    for (int k = WARPS / 2; k; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
     return make_float2(top + 0.0f, sum); /* -0 becomes 0 */
 }
 
@@ -369,58 +369,87 @@ template <typename H> static __device__ inline float2 of_warp(H &h)
     float top = h.most();
 #pragma unroll
     for (int k = 16; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
-    h.forget();
     float sum = h.exp_sum(top == -INFINITY ? 0 : __fmul_rn(top, LOG2E));
 #pragma unroll
     for (int k = 16; k; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
-    h.forget();
     return make_float2(top, sum);
+}
+
+/* What a block knows of its rows, four in turn: nobody is ever two rows behind another. */
+template <int WARPS> struct desk {
+    float2 part[4][WARPS];
+    int32_t word[4];
+    float weight[4], scale;
+};
+
+static __device__ inline void ask_for_word(void *to, const void *from)
+{
+    unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
+}
+
+/* By one thread. */
+template <typename D>
+static __device__ inline void ask_row(const sk_xent_job &j, D *desk, int64_t r, int turn)
+{
+    ask_for_word(&desk->word[turn], j.target + r);
+    ask_for_word(&desk->weight[turn], j.weight + r);
+}
+
+/* The target's column; -1: it is not in this row. */
+static __device__ inline int place(const sk_xent_job &j, int32_t word)
+{
+    int64_t at = word - j.at;
+    return at >= 0 && at < j.n ? (int)at : -1;
 }
 
 template <typename T, int P, int SURE, int THREADS, int BLOCKS, int FORM>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) in_registers(sk_xent_job j)
 {
     extern __shared__ uint4 tile[];
-    __shared__ float2 part[2][THREADS / 32]; /* of even and odd turns: one barrier is enough */
+    __shared__ desk<THREADS / 32> desk;
     typedef held<T, P, SURE, THREADS> row;
     constexpr int V = sk_pack<T>();
     const int me = (int)threadIdx.x, packs = (int)(j.n / V), left = packs - me;
     const uint4 *in = (const uint4 *)j.logits + me;
-    float scale = *j.scale;
     row h;
     h.clear();
+    if (me == 0) ask_for_word(&desk.scale, j.scale), ask_row(j, &desk, blockIdx.x, 0);
     if (FORM == AHEAD) row::ask(tile + me, in + blockIdx.x * (int64_t)packs, left);
     if (FORM == REFILL) h.load(in + blockIdx.x * (int64_t)packs, left);
     int turn = 0;
-    for (int64_t r = blockIdx.x; r < j.rows; r += gridDim.x, turn ^= 1) {
-        const uint4 *next = in + (r + gridDim.x) * packs;
-        bool more = r + gridDim.x < j.rows;
-        int64_t at = j.target[r] - j.at;
-        float weight = j.weight[r], t = 0;
+    for (int64_t r = blockIdx.x; r < j.rows; r += gridDim.x, turn = (turn + 1) & 3) {
+        have_all();
         if (FORM == AT_ONCE) h.load(in + r * packs, left);
-        if (FORM == AHEAD) {
-            have_all();
-            h.copy(tile + me, left);
-            if (more) row::ask(tile + me, next, left);
+        if (FORM == AHEAD) h.copy(tile + me, left);
+        if (r + gridDim.x < j.rows) {
+            if (me == 0) ask_row(j, &desk, r + gridDim.x, (turn + 1) & 3);
+            if (FORM == AHEAD) row::ask(tile + me, in + (r + gridDim.x) * packs, left);
         }
         float2 mine = of_warp(h);
-        if (me % 32 == 0) part[turn][me / 32] = mine;
-        bool known = at >= 0 && at < j.n, owner = known && at / V % THREADS == me;
-        if (owner) t = (float)((const T *)j.logits)[r * j.n + at];
+        h.forget((unsigned)(j.rows >> 63));
+        if (me % 32 == 0) desk.part[turn][me / 32] = mine;
         __syncthreads();
-        float2 all = gather<THREADS / 32>(part[turn]);
-        float d = weight * scale, ds = d / all.y, shift = __fmul_rn(all.x, LOG2E);
+        float2 all = gather<THREADS / 32>(desk.part[turn]);
+        if (me == 0 && j.m) j.m[r] = all.x;
+        if (me == 0 && j.s) j.s[r] = all.y;
+        float ds = __fdividef(desk.weight[turn] * desk.scale, all.y),
+              shift = __fmul_rn(all.x, LOG2E), t = 0;
+        int at = place(j, desk.word[turn]);
+        if (at >= 0 && at / V % THREADS == me) t = (float)((const T *)j.logits)[r * j.n + at];
+        const uint4 *next = in + (r + gridDim.x) * packs;
         uint4 *to = (uint4 *)j.dlogits + r * packs + me;
 #pragma unroll
         for (int k = 0; k < P; k++) {
             if (row::has(k, left)) __stcs(to + k * THREADS, h.gradient(k, shift, ds));
-            if (FORM == REFILL && more && row::has(k, left)) h.x[k] = __ldcs(next + k * THREADS);
+            if (FORM == REFILL && r + gridDim.x < j.rows && row::has(k, left))
+                h.x[k] = __ldcs(next + k * THREADS);
         }
-        if (owner) /* behind its own pack */
-            ((T *)j.dlogits)[r * j.n + at] = (T)(two_to(fmaf(t, LOG2E, -shift)) * ds - d);
-        if (j.t && (known ? owner : me == 0)) j.t[r] = t;
-        if (me == 0 && j.m) j.m[r] = all.x;
-        if (me == 0 && j.s) j.s[r] = all.y;
+        at = place(j, desk.word[turn]); /* again: there is no register to spare above */
+        if (j.t && (at < 0 ? 0 : at / V % THREADS) == me) j.t[r] = t;
+        if (at >= 0 && at / V % THREADS == me) /* this thread's pack has been written */
+            ((T *)j.dlogits)[r * j.n + at] =
+                (T)(two_to(fmaf(t, LOG2E, -shift)) * ds - desk.weight[turn] * desk.scale);
     }
 }
 
