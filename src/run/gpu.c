@@ -38,6 +38,7 @@ struct sk_gpu {
     sk_stats_job stats;        /* pieces and chunks: those of all gradients */
     section sections[2];       /* a training step; a validation step */
     sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
+    int64_t pool, left[2];     /* bytes asked for; what was left before it and after it */
     int *at;                   /* by instruction: the one whose place its launch has */
     const char **names;        /* by instruction: of a launch for several, there; or NULL */
 };
@@ -120,13 +121,39 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
+static sk_status open_pool(sk_gpu *g, int64_t bytes)
+{
+    sk_device_facts f;
+    void *base = NULL;
+    SK_TRY(sk_device_look(g->d, &f));
+    g->left[0] = f.available;
+    SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
+    SK_TRY(sk_device_look(g->d, &f));
+    g->left[1] = f.available;
+    g->pool = bytes;
+    g->base = base;
+    return SK_OK;
+}
+
+sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out)
+{
+    sk_device_facts f;
+    SK_TRY(sk_device_look(g->d, &f));
+    *out = (sk_run_gpu){.name = sk_device_name(g->d),
+                        .facts = f,
+                        .pool = g->pool,
+                        .before = f.bytes - g->left[0],
+                        .taken = g->left[0] - g->left[1],
+                        .since = g->left[1] - f.available};
+    return SK_OK;
+}
+
 static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     const sk_program *p = r->p;
-    void *base = NULL, *told = NULL;
-    SK_TRY(sk_pool_open(g->d, (size_t)sk_device_bytes(p), &base));
-    g->base = base;
-    SK_TRY(sk_device_zero(g->d, base, (size_t)sk_device_bytes(p), g->compute));
+    void *told = NULL;
+    SK_TRY(open_pool(g, sk_device_bytes(p)));
+    SK_TRY(sk_device_zero(g->d, g->base, (size_t)sk_device_bytes(p), g->compute));
     SK_TRY(sk_pinned_open(g->d, sizeof *g->told, &told));
     g->told = told;
     *g->told = (sk_pulse){0};
@@ -555,6 +582,7 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
     SK_TRY(await(r));
     hear(r);
+    atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
     return read_marks(r, from, to, begin);
 }
 
