@@ -206,7 +206,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
     }
     if (b->ops) return time_ops(b, tmp, layout, s, &t);
     peak = t.peak[b->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
-    if (peak <= 0) SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
+    if (!s->programs[0]->gpu) SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
     add_row(b, layout, s, &t, peak);
     return SK_OK;
 }

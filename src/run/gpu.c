@@ -38,6 +38,7 @@ struct sk_gpu {
     sk_stats_job stats;        /* pieces and chunks: those of all gradients */
     section sections[2];       /* a training step; a validation step */
     sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
+    sk_event **waits;          /* [2 * instruction] of those that wait for others: before, after */
     int64_t pool, left[2];     /* bytes asked for; what was left before it and after it */
     int *at;                   /* by instruction: the one whose place its launch has */
     const char **names;        /* by instruction: of a launch for several, there; or NULL */
@@ -173,6 +174,21 @@ static sk_status open_marks(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
+static bool waits(const sk_inst *in)
+{
+    return in->act == SK_DO_WAIT || in->act == SK_DO_RECV || in->act == SK_DO_SENT;
+}
+
+/* How long the computing stream stands still for others is measured in every step. */
+static sk_status open_waits(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    g->waits = sk_many(a, sk_event *, 2 * r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++)
+        for (int k = 0; k < 2 && waits(&r->p->insts.v[pc]); k++)
+            SK_TRY(sk_event_open(g->d, &g->waits[2 * pc + k]));
+    return SK_OK;
+}
+
 /* "cuda" alone: the ranks of a host take its GPUs in turn. */
 static const char *device_of(sk_arena *a, const sk_run *r)
 {
@@ -189,6 +205,7 @@ static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
     SK_TRY(find_kernels(a, r, g));
     SK_TRY(sk_stream_open(g->d, &g->compute));
     SK_TRY(open_memory(a, r, g));
+    SK_TRY(open_waits(a, r, g));
     return open_marks(a, r, g);
 }
 
@@ -486,8 +503,11 @@ static sk_status issue_all(sk_run *r, int from, int to)
     const sk_gpu *g = r->gpu;
     if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
     for (int pc = from; pc < to; pc++) {
+        sk_event *const *wait = &g->waits[2 * pc];
+        if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
+        if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
     return sk_sides_join(g->sides, from, to);
@@ -540,6 +560,18 @@ static void hear(sk_run *r)
     r->skip = t->skip;
 }
 
+static sk_status read_waits(sk_run *r, int from, int to)
+{
+    const sk_gpu *g = r->gpu;
+    for (int pc = from; pc < to; pc++) {
+        double seconds = 0;
+        if (!g->waits[2 * pc]) continue;
+        SK_TRY(sk_event_seconds(g->d, g->waits[2 * pc], g->waits[2 * pc + 1], &seconds));
+        r->waited += seconds;
+    }
+    return SK_OK;
+}
+
 /* When each instruction ran, by the GPU's own clock, from where the host began. */
 static sk_status read_marks(sk_run *r, int from, int to, double begin)
 {
@@ -583,6 +615,7 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(await(r));
     hear(r);
     atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
+    SK_TRY(read_waits(r, from, to));
     return read_marks(r, from, to, begin);
 }
 
