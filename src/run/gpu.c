@@ -382,6 +382,7 @@ static void place_launches(sk_arena *a, sk_run *r)
         for (int i = 0; f && i < f->n; i++) g->at[f->pcs[i]] = pc;
         for (int i = 1; i < g->updates[pc].n_pieces; i++) g->at[pc + i] = pc;
         if (f) g->names[pc] = f->by->name;
+        if (g->updates[pc].n_pieces > 1) g->names[pc] = r->p->optim->name;
     }
 }
 

@@ -124,7 +124,7 @@ double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receive
 /* [2 * n_train]: start and end of each instruction, or NULL.  On a GPU by its clock; one launch may
  * be for several instructions: it has all of their time, and the others none. */
 double *sk_run_times(sk_run *r);
-/* By instruction: the name of such a launch, or NULL; NULL on the CPU. */
+/* By instruction: the name of such a launch (a fusion, an optimizer), or NULL; NULL on the CPU. */
 const char *const *sk_run_joined(const sk_run *r);
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
