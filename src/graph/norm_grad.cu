@@ -14,7 +14,7 @@
 
 #include <cuda_pipeline.h>
 
-enum { BLOCK = 512, LONG_BLOCK = 256, SMS = 132, STAGES = 2 }; /* rows under way */
+enum { BLOCK = 512, LONG_BLOCK = 256, SMS = 132, STAGES = 3 }; /* rows under way */
 
 typedef struct job { /* the arguments of a kernel, with what was NULL as a flag */
     const void *x, *w, *dy, *res;
@@ -61,13 +61,14 @@ template <typename T> struct pack {
     __device__ uint4 raw() const { return *reinterpret_cast<const uint4 *>(v); }
 };
 
-/* A thread's own packs of the rows to come lie in shared memory, [STAGES][PACKS][x, dy][threads].
+/* A thread's own packs of the rows to come lie in shared memory, [STAGES][PACKS][x, dy,
+ * res][threads].
  */
 template <int PACKS> static __device__ uint4 *slot(uint4 *ring, int stage, int k, int which)
 {
     int threads = (int)(blockDim.x * blockDim.y);
     int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-    return ring + ((stage * PACKS + k) * 2 + which) * threads + me;
+    return ring + ((stage * PACKS + k) * 3 + which) * threads + me;
 }
 
 /* Sets row r under way; what lies beyond the row, or beyond all rows, is left as it is. */
@@ -81,6 +82,9 @@ static __device__ void fetch(const job &j, int64_t r, uint4 *ring, int stage)
         if (r >= j.rows || at >= (int)j.n) break;
         __pipeline_memcpy_async(slot<PACKS>(ring, stage, k, 0), (const T *)j.x + r * j.n + at, 16);
         __pipeline_memcpy_async(slot<PACKS>(ring, stage, k, 1), (const T *)j.dy + r * j.n + at, 16);
+        if (j.res)
+            __pipeline_memcpy_async(slot<PACKS>(ring, stage, k, 2), (const T *)j.res + r * j.n + at,
+                                    16);
     }
     __pipeline_commit();
 }
@@ -111,13 +115,13 @@ static __device__ float2 begin(float2 v, const uint4 &x_raw, const uint4 &dy_raw
  * they came: there are registers for few opened ones. */
 template <typename T, bool MEAN, bool SUMS>
 static __device__ void finish(const job &j, int64_t at, const uint4 &x_raw, const uint4 &dy_raw,
-                              const uint4 &w_raw, float mean, float rstd, float shift, float slope,
-                              float *dw, float *db)
+                              const uint4 &w_raw, const uint4 *res_raw, float mean, float rstd,
+                              float shift, float slope, float *dw, float *db)
 {
     constexpr int V = 16 / (int)sizeof(T);
     const pack<T> x(x_raw), dy(dy_raw), w(w_raw);
     pack<T> res(make_uint4(0, 0, 0, 0)), old(make_uint4(0, 0, 0, 0)), dx;
-    if (j.res) res = pack<T>(*(const uint4 *)((const T *)j.res + at));
+    if (j.res) res = pack<T>(*res_raw);
     if (j.add) old = pack<T>(*(const uint4 *)((const T *)j.dx + at));
 #pragma unroll
     for (int e = 0; e < V; e++) {
@@ -166,28 +170,28 @@ static __global__ void __launch_bounds__(BLOCK, PACKS == 1 ? 2 : 1) by_groups(jo
         w[k] = x[k] = dy[k] = make_uint4(0, 0, 0, 0);
         if (at * V < (int)j.n) w[k] = ((const uint4 *)j.w)[at];
     }
-    fetch<T, PACKS>(j, r, ring, 0);
-    fetch<T, PACKS>(j, r + step, ring, 1);
-    for (; r < j.rows; r += step, turn ^= 1) {
+    for (int k = 0; k < STAGES; k++) fetch<T, PACKS>(j, r + k * step, ring, k);
+    for (int stage = 0; r < j.rows; r += step, turn ^= 1, stage = (stage + 1) % STAGES) {
         float2 v = make_float2(0, 0), now = next; /* mean and rstd */
         next = facts<MEAN>(j, r + step);
-        __pipeline_wait_prior(1);
+        __pipeline_wait_prior(STAGES - 1);
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             if ((int)(threadIdx.x + k * blockDim.x) * V >= (int)j.n) break;
-            x[k] = *slot<PACKS>(ring, turn, k, 0), dy[k] = *slot<PACKS>(ring, turn, k, 1);
+            x[k] = *slot<PACKS>(ring, stage, k, 0), dy[k] = *slot<PACKS>(ring, stage, k, 1);
             v = begin<T>(v, x[k], dy[k], w[k], now.x);
         }
         v = group_sum(v, (int)threadIdx.y * warps, warps, 1 + (int)threadIdx.y, turn);
-        fetch<T, PACKS>(j, r + 2 * step, ring, turn); /* what was there has been used */
         float shift = MEAN ? v.x / (float)j.n : 0, slope = v.y / (float)j.n * now.y * now.y;
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int at = (int)(threadIdx.x + k * blockDim.x) * V;
             if (at >= (int)j.n) break;
-            finish<T, MEAN, SUMS>(j, r * j.n + at, x[k], dy[k], w[k], now.x, now.y, shift, slope,
-                                  dw[k], db[k]);
+            finish<T, MEAN, SUMS>(j, r * j.n + at, x[k], dy[k], w[k],
+                                  slot<PACKS>(ring, stage, k, 2), now.x, now.y, shift, slope, dw[k],
+                                  db[k]);
         }
+        fetch<T, PACKS>(j, r + STAGES * step, ring, stage); /* what was there has been used */
     }
     if (!SUMS) return;
     float *part = j.part + (int64_t)blockIdx.x * (MEAN ? 2 : 1) * j.n;
@@ -275,7 +279,7 @@ static sk_status groups(const sk_norm_grad_job *j, job k, const sk_launch *l)
     if (tall > 15) tall = 15; /* barriers of a block, besides the one of __syncthreads */
     int64_t blocks = (j->rows + tall - 1) / tall, most = SMS * (PACKS == 1 ? 2 : 1);
     unsigned grid = (unsigned)(blocks < most ? blocks : most);
-    int ring = STAGES * PACKS * 2 * 16 * (int)(threads * tall);
+    int ring = STAGES * PACKS * 3 * 16 * (int)(threads * tall);
     auto *kernel = j->dw.data ? by_groups<T, PACKS, MEAN, true> : by_groups<T, PACKS, MEAN, false>;
     k.part = (float *)l->room;
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, ring);

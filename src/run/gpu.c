@@ -11,6 +11,8 @@
 #include "run/sides.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,15 +36,28 @@ struct sk_gpu {
     bool *gone;                /* by instruction: it is part of one */
     char *stage;               /* pinned: the batches of a section */
     int64_t *stage_at;         /* by instruction: of loads */
-    sk_update_job *updates;    /* by instruction: of the first UPDATE of several; else no pieces */
-    sk_stats_job stats;        /* pieces and chunks: those of all gradients */
-    section sections[2];       /* a training step; a validation step */
-    sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
-    sk_event **waits;          /* [2 * instruction] of those that wait for others: before, after */
-    int64_t pool, left[2];     /* bytes asked for; what was left before it and after it */
-    int *at;                   /* by instruction: the one whose place its launch has */
-    const char **names;        /* by instruction: of a launch for several, there; or NULL */
+    int64_t stage_bytes;
+    char *ahead;            /* the batches of the next training step, read while this one runs */
+    int64_t ahead_batch;    /* which they are; -1: none */
+    sk_update_job *updates; /* by instruction: of the first UPDATE of several; else no pieces */
+    sk_stats_job stats;     /* pieces and chunks: those of all gradients */
+    section sections[2];    /* a training step; a validation step */
+    sk_event **marks;       /* by instruction and one before: for traces; NULL: none */
+    sk_event **waits;       /* [2 * instruction] of those that wait for others: before, after */
+    int64_t pool, left[2];  /* bytes asked for; what was left before it and after it */
+    int *at;                /* by instruction: the one whose place its launch has */
+    const char **names;     /* by instruction: of a launch for several, there; or NULL */
 };
+
+/* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
+static double lap(const char *what, double since)
+{
+    const char *on = getenv("SKEIN_TIMES");
+    double now = sk_now();
+    if (on && *on == '1' && now - since > 1e-3)
+        fprintf(stderr, "start     %7.1f ms  %s\n", 1e3 * (now - since), what);
+    return now;
+}
 
 char *sk_gpu_base(const sk_gpu *g) { return g->base; }
 
@@ -119,6 +134,9 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     }
     SK_TRY(sk_pinned_open(g->d, (size_t)at, &base));
     g->stage = base;
+    g->stage_bytes = at;
+    g->ahead = sk_many(a, char, at + 1);
+    g->ahead_batch = -1;
     return SK_OK;
 }
 
@@ -201,12 +219,16 @@ static const char *device_of(sk_arena *a, const sk_run *r)
 
 static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
 {
+    double at = sk_now();
     SK_TRY(sk_device_open(device_of(a, r), &g->d));
+    at = lap("the device is opened", at);
     SK_TRY(find_kernels(a, r, g));
     SK_TRY(sk_stream_open(g->d, &g->compute));
     SK_TRY(open_memory(a, r, g));
     SK_TRY(open_waits(a, r, g));
-    return open_marks(a, r, g);
+    SK_TRY(open_marks(a, r, g));
+    lap("its memory is taken", at);
+    return SK_OK;
 }
 
 sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
@@ -400,7 +422,13 @@ sk_status sk_gpu_prepare(sk_run *r)
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     place_launches(a, r);
-    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(prepare_one(r, pc));
+    SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        double at = sk_now();
+        if (!g->kernels[pc]) continue;
+        SK_TRY(prepare_one(r, pc));
+        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
+    }
     return sk_stream_sync(g->d, g->compute);
 }
 
@@ -532,12 +560,39 @@ static sk_status give(sk_run *r, int from, int to)
 
 /* --- a section --- */
 
+/* `data`: what the batch says; otherwise the rest. */
+static sk_status read_batches(sk_run *r, int from, int to, bool data, char *stage)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in) == data)
+            SK_TRY(sk_batch_load(r, in, stage + r->gpu->stage_at[pc]));
+    }
+    return SK_OK;
+}
+
 static sk_status fill_stage(sk_run *r, int from, int to)
 {
-    for (int pc = from; pc < to; pc++)
-        if (r->p->insts.v[pc].act == SK_DO_LOAD)
-            SK_TRY(sk_batch_load(r, &r->p->insts.v[pc], r->gpu->stage + r->gpu->stage_at[pc]));
+    sk_gpu *g = r->gpu;
+    SK_TRY(read_batches(r, from, to, false, g->stage));
+    if (from || g->ahead_batch != r->batch) return read_batches(r, from, to, true, g->stage);
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in))
+            memcpy(g->stage + g->stage_at[pc], g->ahead + g->stage_at[pc],
+                   (size_t)r->p->bufs.v[in->out[0]].bytes);
+    }
     return SK_OK;
+}
+
+/* While the GPU works.  What cannot be read is told when its step comes. */
+static void read_ahead(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    if (from) return;
+    r->batch++;
+    g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
+    r->batch--;
 }
 
 static void tell(const sk_run *r)
@@ -609,11 +664,14 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     sk_gpu *g = r->gpu;
     double begin = sk_now();
     SK_TRY(fill_stage(r, from, to));
+    lap("batches are read", begin);
     tell(r);
     SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
     SK_TRY(give(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
+    read_ahead(r, from, to);
     SK_TRY(await(r));
+    lap("a section is done", begin);
     hear(r);
     atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
     SK_TRY(read_waits(r, from, to));
