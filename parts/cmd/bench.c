@@ -38,7 +38,8 @@ static const char help[] =
     "to FILE, or to where everything looks for it.\n\n"
     "step times training steps of a job under each layout; `--layouts all` takes every product of\n"
     "dp, tp, pp and zero for -n ranks.  loss_delta is the largest relative difference of a loss\n"
-    "from that of one rank; mfu is of the matrix products that all ranks reach at once.\n"
+    "from that of one rank; mfu is of the matrix products that all ranks reach at once, or of the\n"
+    "peak of all GPUs that are used, by their data sheet for the type of the job.\n"
     "--ops prints instead where the time of a step goes, op by op, longest first; --shapes splits\n"
     "ops by the shapes of their operands.  Ops that a GPU does in one launch are one line.  Times\n"
     "are the mean of a rank, flops those of the job, bytes those of the operands as planned (of\n"
@@ -204,7 +205,8 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
         return SK_OK;
     }
     if (b->ops) return time_ops(b, tmp, layout, s, &t);
-    SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
+    peak = t.peak[b->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
+    if (!s->programs[0]->gpu) SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
     add_row(b, layout, s, &t, peak);
     return SK_OK;
 }

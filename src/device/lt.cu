@@ -10,6 +10,7 @@
  * file is written anew.  Who searches holds a lock on FILE.lock, so that one rank searches and the
  * others read what it found. */
 #include "device/lt.h"
+#include "device/tool.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -636,4 +637,24 @@ sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t ro
                         bool *found)
 {
     return go(p, stream, room, room_bytes, true, found);
+}
+
+/* ---- for people */
+
+void sk_lt_about(bool open, sk_device_tool *out)
+{
+    Dl_info where;
+    out->name = "cuBLASLt";
+    out->use = "products of matrices";
+    if (!lib.handle && !open) return;
+    if (load()) {
+        snprintf(out->why, sizeof out->why, "%s", sk_error_line());
+        sk_error_set("");
+        return;
+    }
+    unsigned v = (unsigned)lib.cublasLtGetVersion();
+    out->here = true;
+    snprintf(out->version, sizeof out->version, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100);
+    if (dladdr((void *)lib.cublasLtMatmul, &where))
+        snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
 }

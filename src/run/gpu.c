@@ -43,6 +43,8 @@ struct sk_gpu {
     sk_stats_job stats;     /* pieces and chunks: those of all gradients */
     section sections[2];    /* a training step; a validation step */
     sk_event **marks;       /* by instruction and one before: for traces; NULL: none */
+    sk_event **waits;       /* [2 * instruction] of those that wait for others: before, after */
+    int64_t pool, left[2];  /* bytes asked for; what was left before it and after it */
     int *at;                /* by instruction: the one whose place its launch has */
     const char **names;     /* by instruction: of a launch for several, there; or NULL */
 };
@@ -138,13 +140,39 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
+static sk_status open_pool(sk_gpu *g, int64_t bytes)
+{
+    sk_device_facts f;
+    void *base = NULL;
+    SK_TRY(sk_device_look(g->d, &f));
+    g->left[0] = f.available;
+    SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
+    SK_TRY(sk_device_look(g->d, &f));
+    g->left[1] = f.available;
+    g->pool = bytes;
+    g->base = base;
+    return SK_OK;
+}
+
+sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out)
+{
+    sk_device_facts f;
+    SK_TRY(sk_device_look(g->d, &f));
+    *out = (sk_run_gpu){.name = sk_device_name(g->d),
+                        .facts = f,
+                        .pool = g->pool,
+                        .before = f.bytes - g->left[0],
+                        .taken = g->left[0] - g->left[1],
+                        .since = g->left[1] - f.available};
+    return SK_OK;
+}
+
 static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     const sk_program *p = r->p;
-    void *base = NULL, *told = NULL;
-    SK_TRY(sk_pool_open(g->d, (size_t)sk_device_bytes(p), &base));
-    g->base = base;
-    SK_TRY(sk_device_zero(g->d, base, (size_t)sk_device_bytes(p), g->compute));
+    void *told = NULL;
+    SK_TRY(open_pool(g, sk_device_bytes(p)));
+    SK_TRY(sk_device_zero(g->d, g->base, (size_t)sk_device_bytes(p), g->compute));
     SK_TRY(sk_pinned_open(g->d, sizeof *g->told, &told));
     g->told = told;
     *g->told = (sk_pulse){0};
@@ -161,6 +189,21 @@ static sk_status open_marks(sk_arena *a, sk_run *r, sk_gpu *g)
     if (!r->times) return SK_OK;
     g->marks = sk_many(a, sk_event *, r->p->insts.n + 1);
     for (int i = 0; i <= r->p->insts.n; i++) SK_TRY(sk_event_open(g->d, &g->marks[i]));
+    return SK_OK;
+}
+
+static bool waits(const sk_inst *in)
+{
+    return in->act == SK_DO_WAIT || in->act == SK_DO_RECV || in->act == SK_DO_SENT;
+}
+
+/* How long the computing stream stands still for others is measured in every step. */
+static sk_status open_waits(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    g->waits = sk_many(a, sk_event *, 2 * r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++)
+        for (int k = 0; k < 2 && waits(&r->p->insts.v[pc]); k++)
+            SK_TRY(sk_event_open(g->d, &g->waits[2 * pc + k]));
     return SK_OK;
 }
 
@@ -182,6 +225,7 @@ static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
     SK_TRY(find_kernels(a, r, g));
     SK_TRY(sk_stream_open(g->d, &g->compute));
     SK_TRY(open_memory(a, r, g));
+    SK_TRY(open_waits(a, r, g));
     SK_TRY(open_marks(a, r, g));
     lap("its memory is taken", at);
     return SK_OK;
@@ -360,6 +404,7 @@ static void place_launches(sk_arena *a, sk_run *r)
         for (int i = 0; f && i < f->n; i++) g->at[f->pcs[i]] = pc;
         for (int i = 1; i < g->updates[pc].n_pieces; i++) g->at[pc + i] = pc;
         if (f) g->names[pc] = f->by->name;
+        if (g->updates[pc].n_pieces > 1) g->names[pc] = r->p->optim->name;
     }
 }
 
@@ -487,8 +532,11 @@ static sk_status issue_all(sk_run *r, int from, int to)
     const sk_gpu *g = r->gpu;
     if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
     for (int pc = from; pc < to; pc++) {
+        sk_event *const *wait = &g->waits[2 * pc];
+        if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
+        if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
     return sk_sides_join(g->sides, from, to);
@@ -568,6 +616,18 @@ static void hear(sk_run *r)
     r->skip = t->skip;
 }
 
+static sk_status read_waits(sk_run *r, int from, int to)
+{
+    const sk_gpu *g = r->gpu;
+    for (int pc = from; pc < to; pc++) {
+        double seconds = 0;
+        if (!g->waits[2 * pc]) continue;
+        SK_TRY(sk_event_seconds(g->d, g->waits[2 * pc], g->waits[2 * pc + 1], &seconds));
+        r->waited += seconds;
+    }
+    return SK_OK;
+}
+
 /* When each instruction ran, by the GPU's own clock, from where the host began. */
 static sk_status read_marks(sk_run *r, int from, int to, double begin)
 {
@@ -613,6 +673,8 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(await(r));
     lap("a section is done", begin);
     hear(r);
+    atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
+    SK_TRY(read_waits(r, from, to));
     return read_marks(r, from, to, begin);
 }
 

@@ -35,6 +35,8 @@ int sk_gpu_at(const sk_run *r, int pc);
 const sk_fused *sk_gpu_fused(const sk_run *r, int pc);
 const char *const *sk_gpu_names(const sk_run *r);
 
+sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out);
+
 /* What is kept on the device, from the host's addresses to it and back; `all`: the optimizer's
  * state too, which begins with zeros. */
 sk_status sk_gpu_push(sk_run *r, bool all);
