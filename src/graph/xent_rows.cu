@@ -262,6 +262,31 @@ static __device__ inline float two_to(float x)
     return y;
 }
 
+/* A pack, if `there`: no branch, which would part the arithmetic around it.  Nothing is used
+ * twice. */
+static __device__ inline void load_if(uint4 *x, const uint4 *from, bool there)
+{
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "setp.ne.u32 p, %5, 0;\n\t"
+                 "@p ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t"
+                 "}"
+                 : "+r"(x->x), "+r"(x->y), "+r"(x->z), "+r"(x->w)
+                 : "l"(from), "r"((unsigned)there)
+                 : "memory");
+}
+
+static __device__ inline void store_if(uint4 *to, uint4 x, bool there)
+{
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "setp.ne.u32 p, %5, 0;\n\t"
+                 "@p st.global.cs.v4.u32 [%4], {%0, %1, %2, %3};\n\t"
+                 "}" ::"r"(x.x),
+                 "r"(x.y), "r"(x.z), "r"(x.w), "l"(to), "r"((unsigned)there)
+                 : "memory");
+}
+
 /* P packs of a row, of which the first SURE are there in any case.  `left` is what there is from
  * this thread's first pack on. */
 template <typename T, int P, int SURE, int THREADS> struct held {
@@ -279,8 +304,7 @@ template <typename T, int P, int SURE, int THREADS> struct held {
     __device__ inline void load(const uint4 *from, int left)
     {
 #pragma unroll
-        for (int k = 0; k < P; k++)
-            if (has(k, left)) x[k] = __ldcs(from + k * THREADS);
+        for (int k = 0; k < P; k++) load_if(&x[k], from + k * THREADS, has(k, left));
     }
 
     __device__ inline void copy(const uint4 *tile, int left)
@@ -422,7 +446,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) in_registers(sk_xent_j
         have_all();
         if (FORM == AT_ONCE) h.load(in + r * packs, left);
         if (FORM == AHEAD) h.copy(tile + me, left);
-        if (r + gridDim.x < j.rows) {
+        bool more = r + gridDim.x < j.rows;
+        if (more) {
             if (me == 0) ask_row(j, &desk, r + gridDim.x, (turn + 1) & 3);
             if (FORM == AHEAD) row::ask(tile + me, in + (r + gridDim.x) * packs, left);
         }
@@ -432,7 +457,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) in_registers(sk_xent_j
         __syncthreads();
         float2 all = gather<THREADS / 32>(desk.part[turn]);
         if (me == 0 && j.m) j.m[r] = all.x;
-        if (me == 0 && j.s) j.s[r] = all.y;
+        if (me == 0 && j.s) j.s[r] = all.y * two_to(__fmul_rn(all.x, LOG2E) - all.x * LOG2E);
         float ds = __fdividef(desk.weight[turn] * desk.scale, all.y),
               shift = __fmul_rn(all.x, LOG2E), t = 0;
         int at = place(j, desk.word[turn]);
@@ -441,9 +466,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) in_registers(sk_xent_j
         uint4 *to = (uint4 *)j.dlogits + r * packs + me;
 #pragma unroll
         for (int k = 0; k < P; k++) {
-            if (row::has(k, left)) __stcs(to + k * THREADS, h.gradient(k, shift, ds));
-            if (FORM == REFILL && r + gridDim.x < j.rows && row::has(k, left))
-                h.x[k] = __ldcs(next + k * THREADS);
+            store_if(to + k * THREADS, h.gradient(k, shift, ds), row::has(k, left));
+            if (FORM == REFILL) load_if(&h.x[k], next + k * THREADS, more && row::has(k, left));
         }
         at = place(j, desk.word[turn]); /* again: there is no register to spare above */
         if (j.t && (at < 0 ? 0 : at / V % THREADS) == me) j.t[r] = t;
@@ -519,7 +543,8 @@ template <typename F> static sk_status fit(F f, int n, size_t bytes, const limit
         cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, x->in_block - SLACK);
     if (!e)
         e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared);
+                                 bytes ? cudaSharedmemCarveoutMaxShared
+                                       : cudaSharedmemCarveoutMaxL1);
     if (!e) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(in_sm, f, n, bytes);
     if (!e && *in_sm) return SK_OK;
     return sk_fail(SK_EIO, "xent_rows: no room for a block of %d threads and %lld bytes: %s", n,
@@ -565,7 +590,8 @@ static sk_status keep(const sk_xent_job *j, const limits *x, cudaStream_t s)
 {
     int64_t packs = j->n / sk_pack<T>();
     if (packs <= 16 * 256) return start<T, 16, 12, 256, 3, FORM>(j, x, s);
-    if (packs <= 25 * 256) return start<T, 25, 16, 256, 2, FORM>(j, x, s);
+    if (packs <= 20 * 256) return start<T, 20, 16, 256, 2, FORM>(j, x, s);
+    if (packs <= 25 * 256) return start<T, 25, 20, 256, 2, FORM>(j, x, s);
     return start<T, 16, 12, 512, 1, FORM>(j, x, s);
 }
 
