@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "device/blas.h"
 #include "device/device.h"
 #include "graph/dims.h"
 #include "graph/kernel.h"
@@ -780,7 +779,7 @@ static sk_status all(gpu *g, char **ops)
     printf("%-17s %-32s %9s %9s %9s %8s %8s\n", "op", "sample", "f32", "bf16", "f16", "f32 GB/s",
            "bf16");
     sk_arena_end(&a);
-    sk_blas_reserve(TEAM);
+    if (openblas_set_num_threads) openblas_set_num_threads(1); /* the team is threads enough */
     if (!g->cpu) refusals(g);
     if (!g->cpu) SK_TRY(copies(g));
     for (const sk_kernel *const *k = sk_kernel_parts; *k; k++)

@@ -8,19 +8,11 @@
 #ifndef SK_DEVICE_BLAS_H
 #define SK_DEVICE_BLAS_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 void sk_blas_wake(char **argv);
 /* Up to this many threads of the process will call BLAS at once, each for itself.  OpenBLAS maps
  * a work buffer whenever one more caller than ever before is inside; this takes them all once and
  * gives them back, so that no step of a run has to. */
 void sk_blas_reserve(int callers);
 const char *sk_blas_name(void); /* "OpenBLAS 0.3.21 SkylakeX" */
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
