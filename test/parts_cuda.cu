@@ -41,8 +41,10 @@ enum { TEAM = 16, FEW = 1 << 15, STRIP = 512 };
 
 static const double MOST_OFF = 4e-6;
 
-extern "C" const sk_op *
-sk_op64_find(const char *name); /* the ops once more, where real is double */
+extern "C" {
+const sk_op *sk_op64_find(const char *name); /* the ops once more, where real is double */
+void openblas_set_num_threads(int n) __attribute__((weak));
+}
 
 static uint64_t seed = 1;
 static int n_checks, n_bad;
