@@ -803,6 +803,7 @@ int main(int argc, char **argv)
     g.cpu = argc > 1 && !strcmp(*rest, "cpu");
     rest += g.cpu;
     if (*rest && **rest >= '0' && **rest <= '9') seed = strtoull(*rest++, NULL, 10);
+    setenv("SKEIN_GEMM_SEARCH", "0", 0); /* hundreds of shapes, each of them once */
     sk_status st = sk_device_open(g.cpu ? "cpu" : "cuda:0", &g.d);
     if (st == SK_ECONF) return skipped();
     if (!st) st = all(&g, rest);
