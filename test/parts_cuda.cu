@@ -452,7 +452,8 @@ static void judge_part(void *job, int part, int of)
         to = at + STRIP < end ? at + STRIP : end;
         sk_convert(x, SK_F64, j->have + (size_t)at * sk_dtype_size(j->type), j->type, to - at);
         for (int64_t i = at; i < to; i++) {
-            double y = wanted_at(j->want, i), d = x[i - at] == y ? 0 : fabs(x[i - at] - y);
+            double y = wanted_at(j->want, i), d = fabs(x[i - at] - y);
+            if (x[i - at] == y) continue; /* infinities too */
             off += d * d;
             d = (d - j->half * fabs(y)) / (1 + fabs(y) + j->rms);
             if (!(d <= worst)) worst = isnan(d) ? INFINITY : d;
