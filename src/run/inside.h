@@ -61,6 +61,7 @@ bool sk_run_keeps(const sk_program *p, int buf);
 
 /* optimize.c: the end of a step. */
 void sk_do_squares(sk_run *r, const sk_inst *in);
+double sk_far_squares(const sk_run *r); /* of all that SQUARES has seen in this step */
 void sk_do_stats(sk_run *r, const sk_inst *in);
 void sk_do_clip(sk_run *r, const sk_inst *in);
 void sk_do_update(sk_run *r, const sk_inst *in); /* also beside the rank */

@@ -125,6 +125,17 @@ void sk_do_squares(sk_run *r, const sk_inst *in)
     sk_team_run(r->team, far_part, &(sk_deed_at){r, in});
 }
 
+double sk_far_squares(const sk_run *r)
+{
+    double sum = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (q->tensor->nudge != 0 || !r->p->bufs.v[q->grad_shard].tier) continue;
+        for (int t = 0; t < r->p->threads; t++) sum += r->squares[i * r->p->threads + t];
+    }
+    return sum;
+}
+
 static void squares_exactly(sk_run *r, int buf)
 {
     sk_exact sum = {0};
