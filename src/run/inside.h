@@ -34,6 +34,7 @@ struct sk_run {
     sk_disk *disk;          /* the file tier, or NULL */
     sk_aside *copier;       /* NULL: nothing is copied */
     sk_aside *updater;      /* NULL: the optimizer is not late */
+    sk_team *helpers;       /* of the updater, where a GPU computes; or NULL */
     sk_deed_at *deeds;      /* by instruction that is done beside the rank */
     double *squares;        /* [param][thread]: of gradients outside of the device */
     double patience;        /* seconds */

@@ -424,18 +424,27 @@ static void nudge(const sk_run *r, const sk_inst *in, const sk_param_plan *q)
     for (int64_t i = 0; i < n; i++) w[i] -= grad[i] > 0 ? step : grad[i] < 0 ? -step : 0;
 }
 
-/* On the thread beside the rank. */
+static void late_part(void *ctx, int part, int of)
+{
+    const update_job *j = ctx;
+    int64_t from, to;
+    double sum[SK_MAX_SUM];
+    update_share(j, part, of, &from, &to);
+    pass_over(j, j->piece.sum, from, to - from, sum);
+}
+
+/* On the thread beside the rank; with more where the rank's own have nothing to do. */
 static sk_status update_late(void *ctx)
 {
     const sk_deed_at *f = ctx;
     const sk_run *r = f->r;
     const sk_param_plan *q = &r->p->params.v[f->in->param];
     update_job j = {.r = f->r, .pass = r->p->optim->pass[0], .piece = piece_of(r, f->in)};
-    double sum[SK_MAX_SUM];
     name_state(r, f->in, q, &j);
     j.type = SK_F32;
     j.shape = sk_buffer_view(r->p, q->master, r->base);
-    pass_over(&j, j.piece.sum, 0, j.piece.n, sum);
+    if (!r->helpers || j.piece.n < SMALL) late_part(&j, 0, 1);
+    else sk_team_run(r->helpers, late_part, &j);
     return SK_OK;
 }
 
