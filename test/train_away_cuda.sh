@@ -45,7 +45,7 @@ for type in f32 bf16; do
         run "$name" train.dtype=$type layout="micro=2 offload=$way"
         case $way in
         weights | grads | acts) near "$name" plain-$type "$by" ;;
-        *) near "$name" plain-$type $far ;;
+        *) near "$name" plain-$type "$far" ;;
         esac
         grep -q '"copy_ms":[0-9.e+-]*,"copy_hidden_pct":[0-9.e+-]*' "$temp/$name/metrics.jsonl" || fail "$way: no word of copies"
     done
@@ -74,4 +74,4 @@ cmp "$temp/whole/final/model.safetensors" "$temp/half/final/model.safetensors" |
 device_bytes() { "$skein" plan $shape device=cuda layout="micro=2 $1" -o csv | awk -F, 'NR == 2 { print $12 }'; }
 [ "$(device_bytes offload=all)" -lt "$(device_bytes offload=state)" ] || fail "all outside takes more than state outside"
 [ "$(device_bytes offload=state)" -lt "$(device_bytes offload=none)" ] || fail "state outside takes more than nothing"
-echo "away: losses of $(ls -d "$temp"/*/metrics.jsonl | wc -l) runs agree"
+echo "away: losses of $(find "$temp" -name metrics.jsonl | wc -l) runs agree"
