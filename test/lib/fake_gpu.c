@@ -383,11 +383,10 @@ TEN(6)
 TEN(7)
 TEN(8)
 #define ENTRY(i) [i] = {"", launch_##i, NULL},
-#define ENTRIES(t)                                                                      \
-    ENTRY(t##0)                                                                         \
-    ENTRY(t##1)                                                                         \
-    ENTRY(t##2) ENTRY(t##3) ENTRY(t##4) ENTRY(t##5) ENTRY(t##6) ENTRY(t##7) ENTRY(t##8) \
-        ENTRY(t##9)
+#define ENTRIES(t) \
+    ENTRY(t##0)    \
+    ENTRY(t##1)    \
+    ENTRY(t##2) ENTRY(t##3) ENTRY(t##4) ENTRY(t##5) ENTRY(t##6) ENTRY(t##7) ENTRY(t##8) ENTRY(t##9)
 static sk_kernel kernels[LAST] = {ENTRIES(1) ENTRIES(2) ENTRIES(3) ENTRIES(4) ENTRIES(5) ENTRIES(6)
                                       ENTRIES(7) ENTRIES(8)};
 const sk_kernel *const sk_kernel_parts[] = {
@@ -520,8 +519,15 @@ static sk_status clip(const sk_clip_job *j, const sk_launch *l)
     return SK_OK;
 }
 
+static sk_status noise(void *to, int64_t bytes, void *stream)
+{
+    (void)stream;
+    memset(to, 0x3c, (size_t)bytes);
+    return SK_OK;
+}
+
 const sk_acts sk_acts_cuda = {
-    .slice = slice, .paste = paste, .add = add, .stats = stats, .clip = clip};
+    .noise = noise, .slice = slice, .paste = paste, .add = add, .stats = stats, .clip = clip};
 
 /* --- optimizers --- */
 
