@@ -186,8 +186,7 @@ static void wait_for(void *what)
 
 static sk_status event_open(sk_device *d, sk_event **out)
 {
-    (void)d;
-    *out = calloc(1, sizeof **out);
+    *out = sk_new(&d->arena, sk_event);
     return SK_OK;
 }
 
@@ -383,10 +382,10 @@ TEN(6)
 TEN(7)
 TEN(8)
 #define ENTRY(i) [i] = {"", launch_##i, NULL},
-#define ENTRIES(t)                                                                      \
-    ENTRY(t##0)                                                                         \
-    ENTRY(t##1) ENTRY(t##2) ENTRY(t##3) ENTRY(t##4) ENTRY(t##5) ENTRY(t##6) ENTRY(t##7) \
-        ENTRY(t##8) ENTRY(t##9)
+#define ENTRIES(t) \
+    ENTRY(t##0)    \
+    ENTRY(t##1)    \
+    ENTRY(t##2) ENTRY(t##3) ENTRY(t##4) ENTRY(t##5) ENTRY(t##6) ENTRY(t##7) ENTRY(t##8) ENTRY(t##9)
 static sk_kernel kernels[LAST] = {ENTRIES(1) ENTRIES(2) ENTRIES(3) ENTRIES(4) ENTRIES(5) ENTRIES(6)
                                       ENTRIES(7) ENTRIES(8)};
 const sk_kernel *const sk_kernel_parts[] = {
