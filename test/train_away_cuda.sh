@@ -6,8 +6,8 @@
 # says; copies are told.  An optimizer that is late is held against the same on the CPU.
 set -eu
 cd "$(dirname "$0")/.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
 [ -n "${SKEIN_FAKE:-}" ] || nvidia-smi -L >/dev/null 2>&1 || { echo "there is no GPU here"; exit 77; }
+skein=$(realpath "${SKEIN:-build/release/skein}")
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 export XDG_CONFIG_HOME=$temp
