@@ -84,4 +84,13 @@ awk -F, 'NR > 1 && !($10 > 0) { exit 1 }' out.csv || fail "no prediction: $(cat 
 [ -s config/skein/machine.txt ] || fail "calibrate wrote nothing: $(cat out)"
 coll 1 --sizes 4
 
+# Where the time of a step goes: shares of ops and what is between them are the whole.
+for words in --ops --shapes "--ops -n 2"; do
+    # shellcheck disable=SC2086
+    "$skein" bench step model=demo $words --steps 2 -o csv >out.csv 2>err || fail "$words: $(cat err)"
+    [ "$(head -n 1 out.csv)" = "layout,op,launches,ms,share_pct,us_each,tflops,gb_s" ] || fail "$words: $(cat out.csv)"
+    grep -q '^dp=[12],contract' out.csv || fail "$words: $(cat out.csv)"
+    awk -F, '!/not traced/ && NR > 1 { sum += $5 } END { exit !(sum > 98 && sum < 102) }' out.csv || fail "$words: $(cat out.csv)"
+done
+
 echo "bench: $points points, 0 wrong, $stories stories, 2 calibrated"

@@ -33,8 +33,12 @@ static int look(void)
 {
     sk_device *d = NULL;
     int version = 0;
-    if (sk_device_open("cuda:0", &d) || sk_nccl_cuda.open(&version)) {
-        printf("%s\n", sk_error_line());
+    if (sk_device_open("cuda:0", &d)) {
+        printf("%s\nno GPU\n", sk_error_line());
+        return SKIP;
+    }
+    if (sk_nccl_cuda.open(&version)) {
+        printf("%s\nno NCCL\n", sk_error_line());
         return SKIP;
     }
     printf("NCCL %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);

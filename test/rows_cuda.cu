@@ -305,7 +305,7 @@ int main(void)
     gpu g = {};
     sk_status st = sk_device_open("cuda:0", &g.d);
     if (st == SK_ECONF) {
-        printf("%s\nno CUDA device: skipped\n", sk_error_line());
+        printf("%s\nno GPU\n", sk_error_line());
         return 77;
     }
     if (!st) st = open_all(&g);

@@ -89,7 +89,6 @@ static void gpt(void)
     expect(&q, "linear", 2 * 3 * L);
     expect(&q, "linear_gelu", 2 * L);
     expect(&q, "linear_dgelu", L);
-    expect(&q, "bias_grad", 4 * L);
     expect(&q, "norm_grad", 2 * L + 1);
     expect(&q, "xent", 1);
     sk_arena_end(&q.arena);

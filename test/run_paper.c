@@ -560,8 +560,8 @@ static void traces(const char *layout, const char *name)
             const sk_paper_rank *v = &k.p.v[i];
             causal(&k.p, v);
             for (int lane = -1; lane < 100 + 64; lane++) apart(v, lane);
-            r[i] = (sk_trace_rank){v->program, v->rank,   v->ranks,
-                                   v->times,   v->moving, v->program->n_train};
+            r[i] = (sk_trace_rank){v->program,          v->rank, v->ranks, v->times, v->moving,
+                                   v->program->n_train, NULL};
         }
         FILE *null = fopen("/dev/null", "w");
         must(sk_trace_write(null, r, k.p.n, 0), "trace");

@@ -1,13 +1,13 @@
 #!/bin/sh
-# gpu.sh [SEED] - are the GPU halves of the ops right, and how fast?
+# gpu.sh [SEED] [OP...] - are the GPU halves of the ops right, and how fast?
 #
 # Builds test/parts_cuda.cu with nvcc and gcc alone, without CMake, into build/gpu and runs it:
 # for a machine with a GPU that lacks the libraries of a full build.  Only what the pairs need is
-# compiled: base, graph, device, and the ops that have a .cu beside their .c.  Products on the CPU
-# are OpenBLAS's where it is there, else those of test/lib/plain; where its header or library lies
-# in no usual place, say CPATH=... LIBRARY_PATH=... LD_LIBRARY_PATH=...  ARCH=sm_80 builds for
-# another GPU than the one that is here (without any: sm_90).  Exit code 77: no GPU, built and not
-# run.
+# compiled: base, graph, device, and the ops that have a .cu beside their .c, these a second time in
+# float64.  Products on the CPU are OpenBLAS's where it is there, else those of test/lib/plain; where
+# its header or library lies in no usual place, say CPATH=... LIBRARY_PATH=... LD_LIBRARY_PATH=...
+# ARCH=sm_80 builds for another GPU than the one that is here (without any: sm_90).  Exit code 77:
+# no GPU, built and not run.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/local/cuda/bin
@@ -20,7 +20,7 @@ if [ -z "${ARCH-}" ]; then
 fi
 out=build/gpu
 rm -rf "$out"
-mkdir -p "$out"
+mkdir -p "$out/64"
 
 kernels=$(echo parts/op/*.cu)
 ops=$(for f in $kernels; do echo "${f%.cu}.c"; done)
@@ -33,21 +33,27 @@ ops=$(for f in $kernels; do echo "${f%.cu}.c"; done)
     if ! echo '#include <cblas.h>' | $CC -E - >/dev/null 2>&1; then libs='' blas=-Itest/lib/plain; fi
 }
 
-# Compile the files $2... with the command $1, to which -c FILE -o OBJECT is added.
+# Compile the files $3... into the folder $1 with the command $2, to which -c FILE -o OBJECT is added.
 compile() {
-    command=$1
-    shift
-    for f; do echo "$command -c $f -o $out/$(echo "$f" | tr / _).o"; done |
+    into=$1 command=$2
+    shift 2
+    for f; do echo "$command -c $f -o $into/$(echo "$f" | tr / _).o"; done |
         xargs -P "$(nproc)" -I '{}' sh -c '{} || exit 255' # 255 stops xargs
 }
 
+gcc_flags="-std=c11 -D_GNU_SOURCE -Isrc $blas -O3 -march=x86-64-v3 -ffp-contract=fast \
+    -fopenmp-simd -fno-math-errno -fno-trapping-math -Wall -Wextra"
+both="src/base/*.c src/tensor/dtype.c src/tensor/tree_gemm.c src/tensor/attend.c src/graph/*.c"
 # shellcheck disable=SC2086
-compile "$CC -std=c11 -D_GNU_SOURCE -Isrc $blas -O3 -march=x86-64-v3 -ffp-contract=fast \
-    -fopenmp-simd -fno-math-errno -fno-trapping-math -Wall -Wextra" \
-    src/base/*.c src/tensor/dtype.c src/tensor/tree_gemm.c src/tensor/attend.c src/graph/*.c \
-    src/device/device.c src/device/cpu.c $ops "$out"/*_table.c
+compile "$out" "$CC $gcc_flags" $both src/device/device.c src/device/cpu.c $ops "$out"/*_table.c
 # shellcheck disable=SC2086
-compile "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
+compile "$out/64" "$CC $gcc_flags -DSK_REAL=double" $both $ops "$out"/op_table.c \
+    "$out"/model_table.c
+ld -r -o "$out/ops64.o" "$out"/64/*.o # of which only sk_op64_find is seen: cmake/test.cmake
+objcopy --redefine-sym sk_op_find=sk_op64_find "$out/ops64.o"
+objcopy --keep-global-symbol=sk_op64_find "$out/ops64.o"
+# shellcheck disable=SC2086
+compile "$out" "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions" \
     src/device/*.cu src/graph/*.cu $kernels test/parts_cuda.cu
 # shellcheck disable=SC2086

@@ -8,6 +8,7 @@
 #include "cli/bench_coll.h"
 #include "cli/cmd.h"
 #include "run/crew.h"
+#include "run/ops.h"
 #include "run/timing.h"
 #include "train/host.h"
 #include "train/made_up.h"
@@ -24,7 +25,7 @@ static const char help[] =
     "                        [--cluster NAME|FILE] [-o csv|json|md]\n"
     "       skein bench coll --calibrate [FILE] [-o csv|json|md]\n"
     "       skein bench step [FILE.yaml] [key=value ...] [-n RANKS] [--layout TEXT]...\n"
-    "                        [--layouts all] [--steps N] [-o csv|json|md]\n\n"
+    "                        [--layouts all] [--steps N] [--ops|--shapes] [-o csv|json|md]\n\n"
     "coll times collectives between processes of this host: allreduce, reduce_scatter, allgather,\n"
     "broadcast (bcast), reduce, gather, scatter, alltoall, alltoallv.  Sizes are bytes of the\n"
     "whole buffer of one rank (1k = 1000, 1Ki = 1024) of f32; 4..256Mi are the powers of four\n"
@@ -37,10 +38,17 @@ static const char help[] =
     "to FILE, or to where everything looks for it.\n\n"
     "step times training steps of a job under each layout; `--layouts all` takes every product of\n"
     "dp, tp, pp and zero for -n ranks.  loss_delta is the largest relative difference of a loss\n"
-    "from that of one rank; mfu is of the matrix products that all ranks reach at once.\n"
+    "from that of one rank; mfu is of the matrix products that all ranks reach at once, or of the\n"
+    "peak of all GPUs that are used, by their data sheet for the type of the job.\n"
+    "--ops prints instead where the time of a step goes, op by op, longest first; --shapes splits\n"
+    "ops by the shapes of their operands.  Ops that a GPU does in one launch are one line.  Times\n"
+    "are the mean of a rank, flops those of the job, bytes those of the operands as planned (of\n"
+    "exchanges, those that leave the rank).  \"(between)\" is what is left of a traced step, and\n"
+    "\"step, not traced\" the median without clocks.\n"
     "    skein bench coll --op allreduce,alltoall --sizes 4..64Mi -n 2 -o csv\n"
     "    skein bench coll --algorithm all --sizes 1Mi -n 4\n"
-    "    skein bench step model=demo -n 2 --layouts all -o csv\n";
+    "    skein bench step model=demo -n 2 --layouts all -o csv\n"
+    "    skein bench step model=demo --ops\n";
 
 /* --- steps --- */
 
@@ -51,6 +59,7 @@ typedef struct bench {
     int64_t late; /* optim.late, which one rank without an offload cannot have */
     bool all; /* layouts were not named one by one: those that do not fit the model are passed over
                */
+    bool ops, shapes;   /* a table of these instead */
     sk_step_timing one; /* on one rank */
     sk_table *table;
 } bench;
@@ -59,6 +68,10 @@ static const char *const step_columns[] = {"layout",  "ranks",     "tok_s",     
                                            "mfu",     "mem_bytes", "exposed_pct", "loss_delta",
                                            "core_ms", "sent_bytes"};
 enum { STEP_COLS = sizeof step_columns / sizeof *step_columns };
+
+static const char *const op_columns[] = {"layout",    "op",      "launches", "ms",
+                                         "share_pct", "us_each", "tflops",   "gb_s"};
+enum { OP_COLS = sizeof op_columns / sizeof *op_columns };
 
 typedef struct peak_job {
     double *flops; /* by rank, shared */
@@ -97,16 +110,57 @@ static double loss_delta(const bench *b, const sk_step_timing *t)
     return most;
 }
 
+static sk_run_opts run_opts(const bench *b)
+{
+    return (sk_run_opts){.fill = sk_made_up_fill,
+                         .fill_ctx = b->job,
+                         .seed = b->job->seed,
+                         .knobs = sk_setup_knobs(b->job),
+                         .scratch = *b->job->scratch ? b->job->scratch : NULL,
+                         .device = b->job->device};
+}
+
 static sk_status time_job(bench *b, sk_setup *s, sk_step_timing *out)
 {
-    const sk_job *job = b->job;
-    sk_run_opts o = {.fill = sk_made_up_fill,
-                     .fill_ctx = b->job,
-                     .seed = job->seed,
-                     .knobs = sk_setup_knobs(job),
-                     .scratch = *job->scratch ? job->scratch : NULL,
-                     .device = job->device};
-    return sk_time_steps((const sk_program *const *)s->programs, &o, job->lr, b->steps, out);
+    sk_run_opts o = run_opts(b);
+    return sk_time_steps((const sk_program *const *)s->programs, &o, b->job->lr, b->steps, out);
+}
+
+static void add_op(bench *b, const char *layout, const sk_op_time *x, double step)
+{
+    sk_arena *a = b->table->arena;
+    bool timed = x->seconds > 0;
+    const char *cells[OP_COLS] = {
+        sk_strdup(a, layout),
+        sk_strdup(a, x->name),
+        x->launches > 0 ? sk_print(a, "%.6g", x->launches) : "",
+        sk_print(a, "%.4f", 1e3 * x->seconds),
+        sk_print(a, "%.1f", 100 * x->seconds / step),
+        timed && x->launches > 0 ? sk_print(a, "%.2f", 1e6 * x->seconds / x->launches) : "",
+        timed && x->flops > 0 ? sk_print(a, "%.3f", 1e-12 * x->flops / x->seconds) : "",
+        timed && x->bytes > 0 ? sk_print(a, "%.1f", 1e-9 * x->bytes / x->seconds) : "",
+    };
+    sk_table_add(b->table, cells);
+}
+
+/* A step with the clock on, op by op; then what is left of it, and a step without. */
+static sk_status time_ops(bench *b, sk_arena *tmp, const char *layout, const sk_setup *s,
+                          const sk_step_timing *t)
+{
+    sk_op_times *ops = sk_new(tmp, sk_op_times);
+    sk_run_opts o = run_opts(b);
+    SK_TRY(sk_time_ops((const sk_program *const *)s->programs, &o, b->job->lr, b->steps, b->shapes,
+                       ops));
+    sk_op_time rest = {.name = "(between)", .seconds = ops->seconds};
+    sk_op_time plain = {
+        .name = "step, not traced", .seconds = t->seconds, .flops = s->flops / s->n_ranks};
+    for (int i = 0; i < ops->n; i++) {
+        add_op(b, layout, &ops->v[i], ops->seconds);
+        rest.seconds -= ops->v[i].seconds;
+    }
+    add_op(b, layout, &rest, ops->seconds);
+    add_op(b, layout, &plain, ops->seconds);
+    return SK_OK;
 }
 
 static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_step_timing *t,
@@ -150,7 +204,9 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
         b->one = t;
         return SK_OK;
     }
-    SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
+    if (b->ops) return time_ops(b, tmp, layout, s, &t);
+    peak = t.peak[b->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
+    if (!s->programs[0]->gpu) SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
     add_row(b, layout, s, &t, peak);
     return SK_OK;
 }
@@ -204,6 +260,8 @@ static sk_status read_step(bench *b, sk_arena *a, int argc, char **argv, const c
     static const sk_option options[] = {
         {"layouts", "all: every product of dp, tp, pp and zero for -n ranks", true},
         {"steps", "measured steps; 10 if not said", true},
+        {"ops", "a table of the time by op instead", false},
+        {"shapes", "the same by op and shapes", false},
         {"o", "csv, json or md instead of text", true},
         {0},
     };
@@ -217,6 +275,8 @@ static sk_status read_step(bench *b, sk_arena *a, int argc, char **argv, const c
     if (which && strcmp(which, "all"))
         return sk_fail(SK_EUSAGE, "command line: --layouts %s; all is needed", which);
     b->steps = (int)steps;
+    b->shapes = sk_conf_option(&rest, "shapes") != NULL;
+    b->ops = b->shapes || sk_conf_option(&rest, "ops");
     b->job->val_every = 0;
     *format = sk_conf_option(&rest, "o");
     int ranks = b->job->ranks > 0 ? (int)b->job->ranks : 1;
@@ -236,7 +296,8 @@ static sk_status run_step(sk_arena *a, int argc, char **argv)
     b->table = &t;
     SK_TRY(read_step(b, a, argc, argv, &format));
     b->late = b->job->late;
-    SK_TRY(run_layout(b, "dp=1", true));
+    if (b->ops) t = (sk_table){.arena = a, .head = op_columns, .n_cols = OP_COLS};
+    else SK_TRY(run_layout(b, "dp=1", true));
     for (int i = 0; i < b->n; i++) SK_TRY(run_layout(b, b->layouts[i], false));
     return sk_table_print(&t, format, stdout);
 }

@@ -4,12 +4,15 @@
 #include "cli/cmd.h"
 #include "comm/boot.h"
 #include "data/data.h"
+#include "device/device.h"
+#include "device/nvml.h"
 #include "train/host.h"
 
 #include <dlfcn.h>
 #include <glob.h>
 #include <string.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A program in PATH, or NULL. */
@@ -120,19 +123,118 @@ static void launchers(sk_table *t)
     slurm(t);
 }
 
-static void others(sk_table *t, const sk_host *h)
+/* --- GPUs --- */
+
+/* Rows that a child writes into a pipe, a line each: what, found, use, with tabs between. */
+static void put(FILE *to, const char *what, const char *found, const char *use)
 {
-    static const char *const nccl[] = {"libnccl.so.2", "libnccl.so", NULL};
+    fprintf(to, "%s\t%s\t%s\n", what, found, use);
+}
+
+static void tell_tools(FILE *to, sk_arena *a)
+{
+    sk_device_tool tools[SK_MAX_TOOLS];
+    int n = sk_device_tools("cuda", true, tools);
+    for (int i = 0; i < n; i++) {
+        const sk_device_tool *t = &tools[i];
+        if (t->here)
+            put(to, t->name, sk_print(a, "%s, %s", t->version, t->path),
+                sk_print(a, "used for %s", t->use));
+        else put(to, t->name, "not found", sk_print(a, "for %s: %s", t->use, t->why));
+    }
+}
+
+static void tell_gpu(FILE *to, sk_arena *a, int i)
+{
+    sk_device_facts f;
+    sk_device *d = NULL;
+    const char *name = sk_print(a, "cuda:%d", i);
+    if (sk_device_open(name, &d) || sk_device_look(d, &f)) {
+        put(to, sk_print(a, "GPU %s", name), "cannot be opened", sk_error_line());
+        return;
+    }
+    const char *use =
+        sk_print(a, "device=%s; peak %.1f TFLOP/s in bf16, %.1f in f32, %.1f TB/s", name,
+                 1e-12 * f.flops[SK_PEAK_NARROW], 1e-12 * f.flops[SK_PEAK_F32], 1e-12 * f.bytes_s);
+    if (f.capability < 90)
+        use = "older than sm_90, which kernels are usually compiled for: build with "
+              "-DCMAKE_CUDA_ARCHITECTURES";
+    put(to, sk_print(a, "GPU %s", name),
+        sk_print(a, "%s, sm_%d, %s, %s free", f.model, f.capability, sk_bytes(a, f.bytes),
+                 sk_bytes(a, f.available)),
+        use);
+    sk_device_close(d);
+}
+
+static void tell_gpus(FILE *to)
+{
+    sk_arena a = {0};
+    int n = sk_device_count("cuda");
+    for (int i = 0; i < n; i++) tell_gpu(to, &a, i);
+    tell_tools(to, &a);
+    const char *use = "device=cpu: no GPU that CUDA can use";
+    if (n == 1) use = "all ranks of this host share cuda:0";
+    if (n > 1) use = sk_print(&a, "ranks take cuda:0 to cuda:%d in turn", n - 1);
+    put(to, "device=cuda", n ? "can be used" : "cannot be used", use);
+    sk_arena_end(&a);
+}
+
+static void read_rows(sk_table *t, FILE *from)
+{
+    char line[2048];
+    while (fgets(line, sizeof line, from)) {
+        char *found = strchr(line, '\t'), *use = found ? strchr(found + 1, '\t') : NULL;
+        if (!use) continue;
+        *found++ = *use++ = 0;
+        use[strcspn(use, "\n")] = 0;
+        say(t, sk_strdup(t->arena, line), sk_strdup(t->arena, found), sk_strdup(t->arena, use));
+    }
+}
+
+/* CUDA is asked by a child: this process stays without it, and outlives a driver that hangs up. */
+static void ask_cuda(sk_table *t)
+{
+    int ends[2];
+    if (pipe(ends)) return;
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        close(ends[0]);
+        FILE *to = fdopen(ends[1], "w");
+        if (to) tell_gpus(to);
+        if (to) fclose(to);
+        _exit(0);
+    }
+    close(ends[1]);
+    FILE *from = fdopen(ends[0], "r");
+    if (child > 0 && from) read_rows(t, from);
+    if (from) fclose(from);
+    int status = 0;
+    if (child > 0 && waitpid(child, &status, 0) == child && status)
+        say(t, "CUDA", "failed", "the process that asked it died: see what nvidia-smi says");
+}
+
+static void gpus(sk_table *t, const sk_host *h)
+{
     static const char *const cuda[] = {"libcuda.so.1", NULL};
     sk_arena *a = t->arena;
-    const char *nvcc = program(a, "nvcc");
+    const char *nvcc = program(a, "nvcc"), *driver = library(cuda), *version = sk_nvml_driver();
+    bool built = sk_device_known("cuda");
+    if (!nvcc && !access("/usr/local/cuda/bin/nvcc", X_OK)) nvcc = "/usr/local/cuda/bin/nvcc";
     say(t, "nvcc", nvcc ? nvcc : "not found",
-        nvcc ? "compiles CUDA kernels when skein is built" : "not needed");
-    const char *driver = library(cuda), *net = library(nccl);
-    say(t, "CUDA", driver ? sk_print(a, "%s, %d GPUs", driver, h->gpus) : "no driver",
-        driver && h->gpus ? "not used by this build's engine, which runs on the CPU"
-                          : "not needed");
-    say(t, "NCCL", net ? net : "not found", net ? "not used by the CPU engine" : "not needed");
+        nvcc ? "compiles the GPU half when skein is built" : "needed to build the GPU half");
+    say(t, "GPU half", built ? "in this program" : "not in this program",
+        built  ? "device=cuda"
+        : nvcc ? "device=cpu only; build again where nvcc is"
+               : "device=cpu only; install nvcc and build again");
+    say(t, "NVIDIA driver",
+        !driver ? "no driver"
+                : sk_print(a, "%s, %d GPU%s", *version ? version : driver, h->gpus,
+                           h->gpus == 1 ? "" : "s"),
+        driver && h->gpus ? "runs kernels"
+        : h->gpus ? "there are GPUs, but no libcuda.so.1: in a container, start it with them"
+                  : "not needed for device=cpu");
+    if (built) ask_cuda(t);
 }
 
 static void data(sk_table *t)
@@ -158,7 +260,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_host_look(&h);
     processor(&t, &h);
     launchers(&t);
-    others(&t, &h);
+    gpus(&t, &h);
     data(&t);
     return sk_table_print(&t, format, stdout);
 }
@@ -167,7 +269,8 @@ const sk_cmd sk_cmd_doctor = {
     .name = "doctor",
     .doc = "what this machine has, and what would be used",
     .help = "usage: skein doctor [-o csv|json|md]\n\n"
-            "Looks for processor features, BLAS, launchers, MPI, Slurm, CUDA, NCCL and known data "
+            "Looks for processor features, BLAS, launchers, MPI, Slurm, GPUs and their libraries, "
+            "known data "
             "sets.  "
             "Changes nothing.\n",
     .run = run,

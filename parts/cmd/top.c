@@ -12,6 +12,7 @@
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "comm/blame.h"
+#include "device/nvml.h"
 #include "run/flight.h"
 #include "train/relayout.h"
 #include "train/setup.h"
@@ -275,6 +276,22 @@ static void show_layout(const frame *f)
     printf("\n");
 }
 
+/* As nvidia-smi says it; of a job that is on them. */
+static void show_gpus(const frame *f)
+{
+    sk_nvml g;
+    if (!f->setup || strncmp(f->setup->job->device, "cuda", 4)) return;
+    for (int i = 0; i < sk_nvml_count(); i++) {
+        if (!sk_nvml_at(i, &g)) continue;
+        printf("gpu %d %s · %s of %s", i, g.model, sk_bytes(f->arena, g.used),
+               sk_bytes(f->arena, g.bytes));
+        if (g.busy >= 0) printf(" · %d %% busy", g.busy);
+        if (g.watts > 0) printf(" · %.0f W", g.watts);
+        if (g.celsius > 0) printf(" · %d °C", g.celsius);
+        printf("\n");
+    }
+}
+
 static sk_status show(frame *f, const char *format)
 {
     const char *dir = run_dir(f->arena, f->board);
@@ -282,6 +299,7 @@ static sk_status show(frame *f, const char *format)
         printf("job %d · %d ranks · %s\n", sk_board_about(f->board).pid, f->n,
                *dir ? dir : "no run directory");
         show_layout(f);
+        show_gpus(f);
     }
     SK_TRY(show_ranks(f, format));
     if (!format) printf("%s\n", verdict(f));
@@ -397,6 +415,7 @@ const sk_cmd sk_cmd_top = {
             "the jobs if\nthere are several.  On a terminal it is shown anew every second until "
             "the job ends; --once, a\npipe or -o: once.  The job is not disturbed, also one that "
             "hangs.  `since`: seconds at this\ninstruction; `process`: R runs, S sleeps, T is "
-            "stopped, D waits for a disk.\n    skein top runs/last --once\n",
+            "stopped, D waits for a disk.  Of a job with device=cuda the GPUs of this host are "
+            "shown too.\n    skein top runs/last --once\n",
     .run = run,
 };

@@ -68,7 +68,8 @@ static size_t scratch(const sk_args *a)
  * bf16 for every head it has under way and, of grouped heads, dk and dv (device/sdpa.h).  Up to
  * MOST_ROOM it gets as much as it can use, and beyond that never more than one group needs; where
  * that is over MOST_GROUP, it gets nothing. */
-enum { MOST_ROOM = SK_ROOM + (512 << 20), MOST_GROUP = 1 << 30 };
+enum { MOST_GROUP = 1 << 30 };
+#define MOST_ROOM ((int64_t)2304 << 20)
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 

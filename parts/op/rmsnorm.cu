@@ -1,5 +1,39 @@
-/* rmsnorm.cu - the GPU half of rmsnorm.c: two walks over a row that threads hold (graph/row.h). */
+/* rmsnorm.cu - the GPU half of rmsnorm.c: two walks over a row that a warp holds
+ * (graph/row_warp.h), or more of them (graph/row.h): as layernorm.cu. */
 #include "graph/row.h"
+#include "graph/row_warp.h"
+
+template <typename T, int P>
+static __global__ void __launch_bounds__(32 * SK_WARPS)
+    by_warps(const T *__restrict__ x, const T *__restrict__ w, T *y, sk_any rstd, int64_t rows,
+             int n, float eps)
+{
+    constexpr int V = sk_pack<T>();
+    sk_warp_rows<T, P>(x, rows, n, [&](int64_t r, const sk_held<T, P> &row) {
+        float square = 0;
+        row.each(n, [&](int, const float *v) {
+            for (int e = 0; e < V; e++) square += v[e] * v[e];
+        });
+        float s = 1 / sqrtf(sk_warp_sum(square) / (float)n + eps);
+        row.each(n, [&](int at, const float *v) {
+            float scale[V], to[V];
+            sk_load<V>(w + at, scale);
+            for (int e = 0; e < V; e++) to[e] = v[e] * s * scale[e];
+            sk_store<V>(y + r * n + at, to);
+        });
+        if (threadIdx.x == 0) sk_put(rstd, r, s);
+    });
+}
+
+template <typename T, int P> static sk_status warps(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int64_t n = v->size[v->n - 1], rows = sk_span(v, 0, v->n - 1);
+    by_warps<T, P><<<sk_warp_grid(rows), dim3(32, SK_WARPS), 0, s>>>(
+        (const T *)v->data, (const T *)a->in[1].data, (T *)a->out[0].data, sk_any_of(&a->out[1]),
+        rows, (int)n, (float)a->attr[0]);
+    return sk_cuda_launched("rmsnorm");
+}
 
 template <typename T, int V, int WARPS>
 static __global__ void __launch_bounds__(SK_ROW_BLOCK)
@@ -41,6 +75,8 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
     int64_t n = v->size[v->n - 1];
     bool wide = n > 32 * SK_ROW_HELD;
     if (!sk_span(v, 0, v->n - 1)) return SK_OK;
+    int packs = sk_warp_packs<T>(n);
+    if (sk_cuda_packs(a, n) && packs) return SK_WARP_CALL(packs, warps<T, P>(a, s));
     if (sk_cuda_packs(a, n))
         return wide ? start<T, sk_pack<T>(), SK_ROW_MANY>(a, s) : start<T, sk_pack<T>(), 1>(a, s);
     return wide ? start<T, 1, SK_ROW_MANY>(a, s) : start<T, 1, 1>(a, s);

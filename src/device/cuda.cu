@@ -59,6 +59,65 @@ static int cuda_count(void)
     return 0;
 }
 
+/* ---- facts */
+
+/* Peaks of products of matrices, by convention: the data sheet's, dense (without sparsity), sums in
+ * f32; of f32 without TF32.  Data sheets take clocks of their own (989.4e12 is 1.83 GHz on a chip
+ * that may run at 1.98), so known chips are listed; others are SMs x what an SM does in a cycle x
+ * the highest clock that the driver tells. */
+static const struct chip {
+    int capability, sms;
+    double narrow, f32;
+} chips[] = {
+    {90, 132, 989.4e12, 66.9e12}, /* H100 SXM, H200, GH200 */
+    {90, 114, 756e12, 51.2e12},   /* H100 PCIe */
+    {80, 108, 312e12, 19.5e12},   /* A100 */
+    {100, 148, 2250e12, 80e12},   /* B200 */
+};
+
+static const struct cycle {
+    int capability;
+    double narrow, f32; /* flops of an SM in a cycle */
+} cycles[] = {{70, 1024, 128},  {75, 1024, 128}, {80, 2048, 128}, {86, 1024, 256},
+              {87, 1024, 256},  {89, 1024, 256}, {90, 4096, 256}, {100, 8192, 256},
+              {103, 8192, 256}, {120, 1024, 256}};
+
+static int ask(const sk_device *d, cudaDeviceAttr what)
+{
+    int x = 0;
+    if (cudaDeviceGetAttribute(&x, what, d->index) == cudaSuccess) return x;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+static void find_peaks(const sk_device *d, sk_device_facts *out)
+{
+    int sms = ask(d, cudaDevAttrMultiProcessorCount);
+    double hz = 1e3 * ask(d, cudaDevAttrClockRate);
+    for (const cycle &c : cycles)
+        if (c.capability == out->capability) {
+            out->flops[SK_PEAK_NARROW] = c.narrow * sms * hz;
+            out->flops[SK_PEAK_F32] = c.f32 * sms * hz;
+        }
+    for (const chip &c : chips)
+        if (c.capability == out->capability && c.sms == sms) {
+            out->flops[SK_PEAK_NARROW] = c.narrow;
+            out->flops[SK_PEAK_F32] = c.f32;
+        }
+    /* two words a clock */
+    out->bytes_s =
+        2e3 * ask(d, cudaDevAttrMemoryClockRate) / 8 * ask(d, cudaDevAttrGlobalMemoryBusWidth);
+}
+
+static void write_uuid(const cudaUUID_t *u, char to[48])
+{
+    char *at = to + snprintf(to, 48, "GPU-");
+    for (int i = 0; i < 16; i++)
+        at += snprintf(at, (size_t)(to + 48 - at), "%s%02x",
+                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                       (unsigned)(unsigned char)u->bytes[i]);
+}
+
 static sk_status cuda_look(sk_device *d, sk_device_facts *out)
 {
     cudaDeviceProp p;
@@ -69,7 +128,20 @@ static sk_status cuda_look(sk_device *d, sk_device_facts *out)
     snprintf(out->model, sizeof out->model, "%.127s", p.name);
     out->bytes = (int64_t)all;
     out->available = (int64_t)available;
+    out->capability = 10 * p.major + p.minor;
+    write_uuid(&p.uuid, out->uuid);
+    TRY(d, cudaDriverGetVersion(&out->driver));
+    TRY(d, cudaRuntimeGetVersion(&out->runtime));
+    find_peaks(d, out);
     return SK_OK;
+}
+
+static int cuda_tools(bool open, sk_device_tool *out)
+{
+    sk_lt_about(open, &out[0]);
+    sk_sdpa_about(open, &out[1]);
+    sk_nccl_about(open, &out[2]);
+    return 3;
 }
 
 /* ---- pools */
@@ -246,6 +318,17 @@ static sk_status cuda_event_record(sk_device *d, sk_event *e, sk_stream *s)
     return SK_OK;
 }
 
+/* While a stream is recorded, a plain record only orders; an external one becomes a node. */
+static sk_status cuda_event_mark(sk_device *d, sk_event *e, sk_stream *s)
+{
+    cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
+    TRY(d, enter(d));
+    TRY(d, cudaStreamIsCapturing((cudaStream_t)s, &now));
+    unsigned how = now == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : 0;
+    TRY(d, cudaEventRecordWithFlags((cudaEvent_t)e, (cudaStream_t)s, how));
+    return SK_OK;
+}
+
 static sk_status cuda_event_wait(sk_device *d, sk_event *e, sk_stream *s)
 {
     TRY(d, enter(d));
@@ -281,5 +364,5 @@ const sk_device_kind sk_device_cuda = {
     cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
     cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
     cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
-    cuda_event_done,
+    cuda_event_mark,  cuda_tools,        cuda_event_done,
 };

@@ -43,12 +43,26 @@ static sk_status parse(const char *name, const sk_device_kind **kind, int *index
     return no_kind(name, word);
 }
 
-int sk_device_count(const char *kind)
+static const sk_device_kind *find(const char *kind)
 {
     for (int k = 0; k < N_KINDS; k++)
-        if (kinds[k] && !strcmp(kinds[k]->name, kind))
-            return kinds[k]->count ? kinds[k]->count() : 1;
-    return 0;
+        if (kinds[k] && !strcmp(kinds[k]->name, kind)) return kinds[k];
+    return NULL;
+}
+
+int sk_device_count(const char *kind)
+{
+    const sk_device_kind *k = find(kind);
+    return !k ? 0 : k->count ? k->count() : 1;
+}
+
+bool sk_device_known(const char *kind) { return find(kind) != NULL; }
+
+int sk_device_tools(const char *kind, bool open, sk_device_tool out[SK_MAX_TOOLS])
+{
+    const sk_device_kind *k = find(kind);
+    memset(out, 0, sizeof *out * SK_MAX_TOOLS);
+    return k && k->tools ? k->tools(open, out) : 0;
 }
 
 sk_status sk_device_open(const char *name, sk_device **out)
@@ -184,6 +198,12 @@ sk_status sk_event_open(sk_device *d, sk_event **out)
 sk_status sk_event_record(sk_device *d, sk_event *e, sk_stream *s)
 {
     SK_TRY(d->kind->event_record(d, e, s));
+    return SK_OK;
+}
+
+sk_status sk_event_mark(sk_device *d, sk_event *e, sk_stream *s)
+{
+    SK_TRY((d->kind->event_mark ? d->kind->event_mark : d->kind->event_record)(d, e, s));
     return SK_OK;
 }
 

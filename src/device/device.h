@@ -30,6 +30,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "device/tool.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,12 +49,23 @@ typedef struct sk_device_facts {
     int64_t bytes;            /* of memory */
     int64_t available;        /* of these, to anybody who asks now */
     bool same_memory_as_host; /* the host may read and write pools directly */
+    /* Of a GPU; 0 and "" where it is not known: */
+    char uuid[48];       /* of this piece of hardware: "GPU-12345678-..." */
+    int capability;      /* 90 is sm_90 */
+    int driver, runtime; /* CUDA that the driver knows, CUDA that is linked: 13000 is 13.0 */
+    double flops[2];     /* a second in products of matrices: of bf16 or f16, of f32 */
+    double bytes_s;      /* a second from and to its memory, as built */
 } sk_device_facts;
+
+enum { SK_PEAK_NARROW, SK_PEAK_F32, SK_MAX_TOOLS = 4 };
 
 sk_status sk_device_open(const char *name, sk_device **out);
 void sk_device_close(sk_device *d); /* NULL is fine */
 /* How many of a kind ("cuda") this host has; 0 if there is none, or no such kind. */
 int sk_device_count(const char *kind);
+bool sk_device_known(const char *kind); /* is the kind in this program? */
+/* The libraries of a kind: those that are open, or, with `open`, all, tried.  Returns how many. */
+int sk_device_tools(const char *kind, bool open, sk_device_tool out[SK_MAX_TOOLS]);
 const char *sk_device_name(const sk_device *d);
 sk_status sk_device_look(sk_device *d, sk_device_facts *out);
 
@@ -88,7 +100,10 @@ sk_status sk_event_open(sk_device *d, sk_event **out);
 sk_status sk_event_record(sk_device *d, sk_event *e, sk_stream *s);
 sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s); /* later work of s waits for e */
 sk_status sk_event_done(sk_device *d, sk_event *e, bool *out);    /* is it behind us?  No wait. */
-/* Seconds between two recorded places that are behind us: sync first. */
+/* A record for the clock: on a tape it is made anew whenever the tape is played.  Nobody waits for
+ * it. */
+sk_status sk_event_mark(sk_device *d, sk_event *e, sk_stream *s);
+/* Seconds between two recorded places that are behind us: sync first.  On a tape, marks only. */
 sk_status sk_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out);
 
 /* ---- for those who write a kind */
@@ -120,6 +135,8 @@ typedef struct sk_device_kind {
     sk_status (*tape_play)(sk_device *d, sk_tape *t, sk_stream *s);
     void (*tape_close)(sk_device *d, sk_tape *t);
     int (*count)(void); /* of this kind on the host; NULL: one */
+    sk_status (*event_mark)(sk_device *d, sk_event *e, sk_stream *s); /* NULL: as event_record */
+    int (*tools)(bool open, sk_device_tool *out);                     /* NULL: none */
     sk_status (*event_done)(sk_device *d, sk_event *e, bool *out);
 } sk_device_kind;
 

@@ -42,7 +42,7 @@
 extern "C" {
 #endif
 
-enum { SK_LT_ROOM = 32 << 20 }; /* bytes of scratch that algorithms on Hopper like to have */
+enum { SK_LT_ROOM = 64 << 20 }; /* bytes of scratch that algorithms on Hopper like to have */
 
 typedef enum sk_after {
     SK_AFTER_NONE,

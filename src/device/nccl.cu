@@ -8,10 +8,12 @@
  *                           for their answer, on the host.  Ranks that record two circles in
  *                           different orders would wait for each other for ever. */
 #include "device/nccl.h"
+#include "device/tool.h"
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <nccl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,6 +269,26 @@ static sk_status nccl_mark(int64_t *word, int64_t value, void *stream)
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess) return SK_OK;
     return sk_fail(SK_EIO, "nccl: a mark could not be launched: %s", cudaGetErrorString(e));
+}
+
+/* ---- for people */
+
+void sk_nccl_about(bool open, sk_device_tool *out)
+{
+    Dl_info where;
+    out->name = "NCCL";
+    out->use = "collectives of several GPUs";
+    if (!lib.version && !open) return;
+    if (nccl_open(NULL)) {
+        snprintf(out->why, sizeof out->why, "%s", sk_error_line());
+        sk_error_set("");
+        return;
+    }
+    int v = lib.version;
+    out->here = true;
+    snprintf(out->version, sizeof out->version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+    if (dladdr((void *)lib.ncclGetVersion, &where))
+        snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
 }
 
 const sk_nccl sk_nccl_cuda = {

@@ -14,6 +14,7 @@
  * Failures are told in the plan's story with the descriptor, the attribute and what cuDNN itself
  * says; nobody prints them but the test. */
 #include "device/sdpa.h"
+#include "device/tool.h"
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -54,6 +55,7 @@ typedef struct library {
     cudnnStatus_t (*destroy)(desc);
     const char *(*text)(cudnnStatus_t);
     void (*last)(char *, size_t);
+    size_t (*version)(void);
     cudnnHandle_t handle[MOST_DEVICES]; /* by device, made when needed */
     desc prop;                          /* a device that is not here, for looking only */
 } library;
@@ -116,6 +118,7 @@ static bool open_library(void)
         {&lib.destroy, "cudnnBackendDestroyDescriptor"},
         {&lib.text, "cudnnGetErrorString"},
         {&lib.last, "cudnnGetLastErrorString"},
+        {&lib.version, "cudnnGetVersion"},
     };
     lib.tried = true;
     void *so = open_file();
@@ -739,7 +742,34 @@ sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *room, voi
                    lib.text(st), last);
 }
 
+/* ---- for people */
+
+void sk_sdpa_about(bool open, sk_device_tool *out)
+{
+    Dl_info where;
+    out->name = "cuDNN";
+    out->use = "attention in bf16 and f16";
+    pthread_mutex_lock(&lock);
+    if (!lib.tried && open) lib.here = open_library();
+    out->here = lib.tried && lib.here;
+    if (lib.tried && !lib.here) snprintf(out->why, sizeof out->why, "%s", lib.story);
+    pthread_mutex_unlock(&lock);
+    if (!out->here) return;
+    unsigned v = (unsigned)lib.version();
+    snprintf(out->version, sizeof out->version, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100);
+    if (dladdr((void *)lib.version, &where))
+        snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
+}
+
 #else /* built without its headers */
+
+void sk_sdpa_about(bool open, sk_device_tool *out)
+{
+    (void)open;
+    out->name = "cuDNN";
+    out->use = "attention in bf16 and f16";
+    snprintf(out->why, sizeof out->why, "this program was built without cuDNN's headers");
+}
 
 struct sk_sdpa_plan {
     int none;

@@ -83,6 +83,7 @@ struct sk_graph {
     char dealt;        /* a letter whose places are dealt in zigzag (base/zigzag.h), or 0 */
     int zigzag;        /* to so many ranks */
     bool keep_cheap;   /* results of cheap ops are kept for the backward half */
+    char keep_ops[64]; /* those of these are: "bias_gelu+layernorm" */
     int draws;         /* places that draw random numbers, so far: each has a number of its own */
     int layer;         /* given to nodes made from now on */
     int n_layers;      /* 1 + the highest layer used */

@@ -7,7 +7,8 @@
  *
  * and `sk_map<F>("add", a, l)` launches it; sk_map_add<F> where results may be added to.  Operands
  * along rows of which one, in[F::BIAS], is a single row are for sk_down<F>: a thread keeps its
- * columns and goes down the rows, so that the row is loaded once and no index is divided.
+ * columns and goes down the rows, so that the row is loaded once and no index is divided.  It may
+ * have no address: then it is all zeros (parts/fuse/linear_gelu.c).
  *
  * A result may lie where an operand lies: a thread loads all it needs of both before it stores,
  * and nobody else looks there.  So pointers are not restrict, and several packs are loaded
@@ -117,7 +118,8 @@ static __global__ void __launch_bounds__(SK_MAP_BLOCK) sk_down_all(sk_map_job j)
     int64_t step = (int64_t)gridDim.y * blockDim.y;
     float x[depth][F::IN][V], bias[V];
     if (c >= j.n) return;
-    sk_load<V>((const T *)j.in[F::BIAS] + c, bias);
+    for (int e = 0; e < V; e++) bias[e] = 0;
+    if (j.in[F::BIAS]) sk_load<V>((const T *)j.in[F::BIAS] + c, bias);
     for (int64_t r = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; r < j.rows;
          r += depth * step) {
 #pragma unroll

@@ -1,5 +1,8 @@
 /* norm_grad.cu - see norm_grad.h.
  *
+ * Rows of up to 4,096 bytes, aligned: a warp has a row, in registers, and its columns' sums of dw
+ * and db beside it; warps wait for nobody until the end, where a block's add theirs up in order.
+ *
  * Rows of up to 8,192 aligned elements: a group of warps has a row, with one pack for each thread
  * (two of a row beyond 4,096 in bf16), and goes on to another; a block is as many groups as 512
  * threads allow.  Threads keep their columns, so that sums of dw and db stay in registers, and
@@ -14,6 +17,7 @@
 
 #include <cuda_pipeline.h>
 
+enum { WARPS = 8 };
 enum { BLOCK = 512, LONG_BLOCK = 256, SMS = 132, STAGES = 2 }; /* rows under way */
 
 typedef struct job { /* the arguments of a kernel, with what was NULL as a flag */
@@ -61,13 +65,14 @@ template <typename T> struct pack {
     __device__ uint4 raw() const { return *reinterpret_cast<const uint4 *>(v); }
 };
 
-/* A thread's own packs of the rows to come lie in shared memory, [STAGES][PACKS][x, dy][threads].
+/* A thread's own packs of the rows to come lie in shared memory, [STAGES][PACKS][x, dy,
+ * res][threads].
  */
 template <int PACKS> static __device__ uint4 *slot(uint4 *ring, int stage, int k, int which)
 {
     int threads = (int)(blockDim.x * blockDim.y);
     int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
-    return ring + ((stage * PACKS + k) * 2 + which) * threads + me;
+    return ring + ((stage * PACKS + k) * 3 + which) * threads + me;
 }
 
 /* Sets row r under way; what lies beyond the row, or beyond all rows, is left as it is. */
@@ -81,6 +86,9 @@ static __device__ void fetch(const job &j, int64_t r, uint4 *ring, int stage)
         if (r >= j.rows || at >= (int)j.n) break;
         __pipeline_memcpy_async(slot<PACKS>(ring, stage, k, 0), (const T *)j.x + r * j.n + at, 16);
         __pipeline_memcpy_async(slot<PACKS>(ring, stage, k, 1), (const T *)j.dy + r * j.n + at, 16);
+        if (j.res)
+            __pipeline_memcpy_async(slot<PACKS>(ring, stage, k, 2), (const T *)j.res + r * j.n + at,
+                                    16);
     }
     __pipeline_commit();
 }
@@ -111,13 +119,13 @@ static __device__ float2 begin(float2 v, const uint4 &x_raw, const uint4 &dy_raw
  * they came: there are registers for few opened ones. */
 template <typename T, bool MEAN, bool SUMS>
 static __device__ void finish(const job &j, int64_t at, const uint4 &x_raw, const uint4 &dy_raw,
-                              const uint4 &w_raw, float mean, float rstd, float shift, float slope,
-                              float *dw, float *db)
+                              const uint4 &w_raw, const uint4 *res_raw, float mean, float rstd,
+                              float shift, float slope, float *dw, float *db)
 {
     constexpr int V = 16 / (int)sizeof(T);
     const pack<T> x(x_raw), dy(dy_raw), w(w_raw);
     pack<T> res(make_uint4(0, 0, 0, 0)), old(make_uint4(0, 0, 0, 0)), dx;
-    if (j.res) res = pack<T>(*(const uint4 *)((const T *)j.res + at));
+    if (j.res) res = pack<T>(*res_raw);
     if (j.add) old = pack<T>(*(const uint4 *)((const T *)j.dx + at));
 #pragma unroll
     for (int e = 0; e < V; e++) {
@@ -166,33 +174,74 @@ static __global__ void __launch_bounds__(BLOCK, PACKS == 1 ? 2 : 1) by_groups(jo
         w[k] = x[k] = dy[k] = make_uint4(0, 0, 0, 0);
         if (at * V < (int)j.n) w[k] = ((const uint4 *)j.w)[at];
     }
-    fetch<T, PACKS>(j, r, ring, 0);
-    fetch<T, PACKS>(j, r + step, ring, 1);
-    for (; r < j.rows; r += step, turn ^= 1) {
+    for (int k = 0; k < STAGES; k++) fetch<T, PACKS>(j, r + k * step, ring, k);
+    for (int stage = 0; r < j.rows; r += step, turn ^= 1, stage = (stage + 1) % STAGES) {
         float2 v = make_float2(0, 0), now = next; /* mean and rstd */
         next = facts<MEAN>(j, r + step);
-        __pipeline_wait_prior(1);
+        __pipeline_wait_prior(STAGES - 1);
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             if ((int)(threadIdx.x + k * blockDim.x) * V >= (int)j.n) break;
-            x[k] = *slot<PACKS>(ring, turn, k, 0), dy[k] = *slot<PACKS>(ring, turn, k, 1);
+            x[k] = *slot<PACKS>(ring, stage, k, 0), dy[k] = *slot<PACKS>(ring, stage, k, 1);
             v = begin<T>(v, x[k], dy[k], w[k], now.x);
         }
         v = group_sum(v, (int)threadIdx.y * warps, warps, 1 + (int)threadIdx.y, turn);
-        fetch<T, PACKS>(j, r + 2 * step, ring, turn); /* what was there has been used */
         float shift = MEAN ? v.x / (float)j.n : 0, slope = v.y / (float)j.n * now.y * now.y;
 #pragma unroll
         for (int k = 0; k < PACKS; k++) {
             int at = (int)(threadIdx.x + k * blockDim.x) * V;
             if (at >= (int)j.n) break;
-            finish<T, MEAN, SUMS>(j, r * j.n + at, x[k], dy[k], w[k], now.x, now.y, shift, slope,
-                                  dw[k], db[k]);
+            finish<T, MEAN, SUMS>(j, r * j.n + at, x[k], dy[k], w[k],
+                                  slot<PACKS>(ring, stage, k, 2), now.x, now.y, shift, slope, dw[k],
+                                  db[k]);
         }
+        fetch<T, PACKS>(j, r + STAGES * step, ring, stage); /* what was there has been used */
     }
     if (!SUMS) return;
     float *part = j.part + (int64_t)blockIdx.x * (MEAN ? 2 : 1) * j.n;
     leave<V, PACKS>(dw, part, j.n);
     if (MEAN) leave<V, PACKS>(db, part + j.n, j.n);
+}
+
+/* A warp a row.  dx may lie where x, dy or res lies: all of a row is read before it is written. */
+template <typename T, int P, bool MEAN, bool SUMS>
+static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? 2 : 1) by_warps(job j)
+{
+    constexpr int V = 16 / (int)sizeof(T);
+    int n = (int)j.n;
+    int64_t step = (int64_t)gridDim.x * WARPS;
+    float dw[P][V] = {}, db[P][V] = {};
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < j.rows; r += step) {
+        uint4 x[P], dy[P], res[P];
+        float2 v = make_float2(0, 0), now = facts<MEAN>(j, r);
+#pragma unroll
+        for (int k = 0; k < P; k++) {
+            int at = (int)(threadIdx.x + 32 * k) * V;
+            x[k] = dy[k] = res[k] = make_uint4(0, 0, 0, 0);
+            if (at >= n) break;
+            x[k] = *(const uint4 *)((const T *)j.x + r * n + at);
+            dy[k] = *(const uint4 *)((const T *)j.dy + r * n + at);
+            if (j.res) res[k] = *(const uint4 *)((const T *)j.res + r * n + at);
+        }
+#pragma unroll
+        for (int k = 0; k < P; k++) {
+            int at = (int)(threadIdx.x + 32 * k) * V;
+            if (at < n) v = begin<T>(v, x[k], dy[k], *(const uint4 *)((const T *)j.w + at), now.x);
+        }
+        v = warp_sum(v);
+        float shift = MEAN ? v.x / (float)n : 0, slope = v.y / (float)n * now.y * now.y;
+#pragma unroll
+        for (int k = 0; k < P; k++) {
+            int at = (int)(threadIdx.x + 32 * k) * V;
+            if (at >= n) break;
+            finish<T, MEAN, SUMS>(j, r * n + at, x[k], dy[k], *(const uint4 *)((const T *)j.w + at),
+                                  &res[k], now.x, now.y, shift, slope, dw[k], db[k]);
+        }
+    }
+    if (!SUMS) return;
+    float *part = j.part + (int64_t)blockIdx.x * (MEAN ? 2 : 1) * j.n;
+    leave<V, P>(dw, part, j.n);
+    if (MEAN) leave<V, P>(db, part + j.n, j.n);
 }
 
 /* dx of rows of any length and alignment. */
@@ -275,7 +324,7 @@ static sk_status groups(const sk_norm_grad_job *j, job k, const sk_launch *l)
     if (tall > 15) tall = 15; /* barriers of a block, besides the one of __syncthreads */
     int64_t blocks = (j->rows + tall - 1) / tall, most = SMS * (PACKS == 1 ? 2 : 1);
     unsigned grid = (unsigned)(blocks < most ? blocks : most);
-    int ring = STAGES * PACKS * 2 * 16 * (int)(threads * tall);
+    int ring = STAGES * PACKS * 3 * 16 * (int)(threads * tall);
     auto *kernel = j->dw.data ? by_groups<T, PACKS, MEAN, true> : by_groups<T, PACKS, MEAN, false>;
     k.part = (float *)l->room;
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, ring);
@@ -283,6 +332,42 @@ static sk_status groups(const sk_norm_grad_job *j, job k, const sk_launch *l)
     SK_TRY(sk_cuda_launched(j->op));
     if (!j->dw.data) return SK_OK;
     return sk_columns_end(j->op, k.part, grid, MEAN ? 2 : 1, j->n, sums_of(j), s);
+}
+
+template <typename T, int P, bool MEAN>
+static sk_status warps(const sk_norm_grad_job *j, job k, const sk_launch *l)
+{
+    cudaStream_t s = (cudaStream_t)l->stream;
+    int64_t blocks = (j->rows + WARPS - 1) / WARPS, most = SMS * (P <= 3 ? 2 : 1);
+    unsigned grid = (unsigned)(blocks < most ? blocks : most);
+    auto *kernel = j->dw.data ? by_warps<T, P, MEAN, true> : by_warps<T, P, MEAN, false>;
+    k.part = (float *)l->room;
+    kernel<<<grid, dim3(32, WARPS), 0, s>>>(k);
+    SK_TRY(sk_cuda_launched(j->op));
+    if (!j->dw.data) return SK_OK;
+    return sk_columns_end(j->op, k.part, grid, MEAN ? 2 : 1, j->n, sums_of(j), s);
+}
+
+template <typename T, bool MEAN>
+static sk_status short_rows(const sk_norm_grad_job *j, job k, const sk_launch *l)
+{
+    switch ((j->n + 32 * sk_pack<T>() - 1) / (32 * sk_pack<T>())) {
+    case 1:
+        return warps<T, 1, MEAN>(j, k, l);
+    case 2:
+        return warps<T, 2, MEAN>(j, k, l);
+    case 3:
+        return warps<T, 3, MEAN>(j, k, l);
+    case 4:
+        return warps<T, 4, MEAN>(j, k, l);
+    case 5:
+    case 6:
+        return warps<T, 6, MEAN>(j, k, l);
+    case 7:
+        return warps<T, 7, MEAN>(j, k, l);
+    default:
+        return warps<T, 8, MEAN>(j, k, l);
+    }
 }
 
 template <typename T, bool MEAN>
@@ -301,6 +386,7 @@ template <typename T, bool MEAN> static sk_status run(const sk_norm_grad_job *j,
     if (!j->n) return SK_OK;
     if (!j->dx || !j->rows) return j->dw.data ? columns<T, MEAN>(j, l) : SK_OK;
     if (!aligned(j) || j->n > BLOCK * 16) return long_rows<T, MEAN>(j, k, l);
+    if (j->n <= 32 * 8 * V) return short_rows<T, MEAN>(j, k, l);
     if (j->n <= BLOCK * V) return groups<T, 1, MEAN>(j, k, l);
     if (j->n <= BLOCK * V * 2) return groups<T, 2, MEAN>(j, k, l);
     return groups<T, 16 / V, MEAN>(j, k, l); /* 4 of f32; 2 again of the others */

@@ -8,11 +8,20 @@
 
 #include <string.h>
 
-static bool worth(const sk_node *user, const sk_tensor *t)
+/* Is the op one of "bias_gelu+layernorm"? */
+static bool kept(const sk_graph *g, const char *op)
+{
+    size_t n = strlen(op);
+    for (const char *at = g->keep_ops; *at; at += strcspn(at, "+"), at += *at == '+')
+        if (strcspn(at, "+") == n && !strncmp(at, op, n)) return true;
+    return false;
+}
+
+static bool worth(const sk_graph *g, const sk_node *user, const sk_tensor *t)
 {
     const sk_node *maker = t->from;
     return t->role == SK_VALUE && maker->phase == SK_FORWARD && maker->op->flags & SK_OP_CHEAP &&
-           t == maker->out[0] && maker->layer == user->layer;
+           !kept(g, maker->op->name) && t == maker->out[0] && maker->layer == user->layer;
 }
 
 static sk_tensor *again(sk_graph *g, const sk_node *maker)
@@ -34,7 +43,7 @@ void sk_graph_recompute(sk_graph *g)
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < old[i]->n_in && old[i]->phase == SK_BACKWARD; k++) {
             sk_tensor *t = old[i]->in[k];
-            if (!worth(old[i], t)) continue;
+            if (!worth(g, old[i], t)) continue;
             if (!copy[t->id]) copy[t->id] = again(g, t->from);
             old[i]->in[k] = copy[t->id];
         }

@@ -14,6 +14,8 @@
 #include "graph/xent_rows.h"
 #include "graph/cuda_rows.h"
 
+#include <stdlib.h>
+
 enum {
     MOST_THREADS = 1024,
     PACKS = 4,   /* so many has a thread at least, in a block of more than one warp */
@@ -200,6 +202,281 @@ static __global__ void __launch_bounds__(MOST_THREADS, 2) in_shared(sk_xent_job 
     }
 }
 
+/* ---- rows in registers */
+
+#define LOG2E 1.44269504f
+
+/* How the packs of the next row come: all at once when their turn comes; into shared memory while
+ * this row is worked at; into the registers from which the gradient has just been made. */
+enum { AT_ONCE = 1, AHEAD, REFILL };
+
+/* Two elements in 32 bits: -infinity, the larger of each, as floats, and back. */
+template <typename T> struct pair;
+
+template <> struct pair<__nv_bfloat16> {
+    static constexpr unsigned none = 0xff80ff80u;
+    static __device__ inline unsigned most(unsigned a, unsigned b)
+    {
+        unsigned y;
+        asm("max.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+        return y;
+    }
+    static __device__ inline float2 wide(unsigned x)
+    {
+        return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+    }
+    static __device__ inline unsigned narrow(float low, float high)
+    {
+        unsigned y;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+        return y;
+    }
+};
+
+template <> struct pair<__half> {
+    static constexpr unsigned none = 0xfc00fc00u;
+    static __device__ inline unsigned most(unsigned a, unsigned b)
+    {
+        unsigned y;
+        asm("max.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+        return y;
+    }
+    static __device__ inline float2 wide(unsigned x)
+    {
+        __half2 h;
+        memcpy(&h, &x, sizeof h);
+        return __half22float2(h);
+    }
+    static __device__ inline unsigned narrow(float low, float high)
+    {
+        unsigned y;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+        return y;
+    }
+};
+
+static __device__ inline float two_to(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* A pack, if `there`: no branch, which would part the arithmetic around it.  Nothing is used
+ * twice. */
+static __device__ inline void load_if(uint4 *x, const uint4 *from, bool there)
+{
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "setp.ne.u32 p, %5, 0;\n\t"
+                 "@p ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t"
+                 "}"
+                 : "+r"(x->x), "+r"(x->y), "+r"(x->z), "+r"(x->w)
+                 : "l"(from), "r"((unsigned)there)
+                 : "memory");
+}
+
+static __device__ inline void store_if(uint4 *to, uint4 x, bool there)
+{
+    asm volatile("{\n\t"
+                 ".reg .pred p;\n\t"
+                 "setp.ne.u32 p, %5, 0;\n\t"
+                 "@p st.global.cs.v4.u32 [%4], {%0, %1, %2, %3};\n\t"
+                 "}" ::"r"(x.x),
+                 "r"(x.y), "r"(x.z), "r"(x.w), "l"(to), "r"((unsigned)there)
+                 : "memory");
+}
+
+/* P packs of a row, of which the first SURE are there in any case.  `left` is what there is from
+ * this thread's first pack on. */
+template <typename T, int P, int SURE, int THREADS> struct held {
+    uint4 x[P];
+
+    static __device__ inline bool has(int k, int left) { return k < SURE || k * THREADS < left; }
+
+    __device__ inline void clear()
+    {
+        constexpr unsigned none = pair<T>::none;
+#pragma unroll
+        for (int k = 0; k < P; k++) x[k] = make_uint4(none, none, none, none);
+    }
+
+    __device__ inline void load(const uint4 *from, int left)
+    {
+#pragma unroll
+        for (int k = 0; k < P; k++) load_if(&x[k], from + k * THREADS, has(k, left));
+    }
+
+    __device__ inline void copy(const uint4 *tile, int left)
+    {
+#pragma unroll
+        for (int k = 0; k < P; k++)
+            if (has(k, left)) x[k] = tile[k * THREADS];
+    }
+
+    static __device__ inline void ask(uint4 *tile, const uint4 *from, int left)
+    {
+#pragma unroll
+        for (int k = 0; k < P; k++)
+            if (has(k, left)) ask_for(tile + k * THREADS, from + k * THREADS);
+    }
+
+    /* The packs are what they were, and the compiler does not know: it would keep every element
+     * as a float from the sum to the gradient.  `zero` is a zero of which it does not know. */
+    __device__ inline void forget(unsigned zero)
+    {
+#pragma unroll
+        for (int k = 0; k < P; k++) x[k].x ^= zero, x[k].y ^= zero, x[k].z ^= zero, x[k].w ^= zero;
+    }
+
+    __device__ inline float most() const
+    {
+        uint4 y = x[0];
+#pragma unroll
+        for (int k = 1; k < P; k++) {
+            y.x = pair<T>::most(y.x, x[k].x), y.y = pair<T>::most(y.y, x[k].y);
+            y.z = pair<T>::most(y.z, x[k].z), y.w = pair<T>::most(y.w, x[k].w);
+        }
+        y.x = pair<T>::most(pair<T>::most(y.x, y.y), pair<T>::most(y.z, y.w));
+        float2 v = pair<T>::wide(y.x);
+        return fmaxf(v.x, v.y);
+    }
+
+    /* The sum of exp(x - shift / LOG2E). */
+    __device__ inline float exp_sum(float shift) const
+    {
+        float sum[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int k = 0; k < P; k++) {
+            const unsigned w[4] = {x[k].x, x[k].y, x[k].z, x[k].w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float2 v = pair<T>::wide(w[i]);
+                sum[i] += two_to(fmaf(v.x, LOG2E, -shift));
+                sum[i] += two_to(fmaf(v.y, LOG2E, -shift));
+            }
+        }
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+
+    __device__ inline uint4 gradient(int k, float shift, float ds) const
+    {
+        const unsigned w[4] = {x[k].x, x[k].y, x[k].z, x[k].w};
+        unsigned y[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float2 v = pair<T>::wide(w[i]);
+            y[i] = pair<T>::narrow(two_to(fmaf(v.x, LOG2E, -shift)) * ds,
+                                   two_to(fmaf(v.y, LOG2E, -shift)) * ds);
+        }
+        return make_uint4(y[0], y[1], y[2], y[3]);
+    }
+};
+
+/* The maximum and the sum of the row from those of its warps, whose sums are of exp(x - the warp's
+ * maximum).  Each warp does it, in one order.  A warp of -infinity adds 0. */
+template <int WARPS> static __device__ inline float2 gather(const float2 *part)
+{
+    float2 mine = part[threadIdx.x % WARPS];
+    float top = mine.x;
+#pragma unroll
+    for (int k = WARPS / 2; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
+    float sum = mine.y * two_to(__fsub_rn(__fmul_rn(mine.x, LOG2E), __fmul_rn(top, LOG2E)));
+#pragma unroll
+    for (int k = WARPS / 2; k; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+    return make_float2(top + 0.0f, sum); /* -0 becomes 0 */
+}
+
+/* The largest x of the warp, and its sum of exp(x - that). */
+template <typename H> static __device__ inline float2 of_warp(H &h)
+{
+    float top = h.most();
+#pragma unroll
+    for (int k = 16; k; k /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, k));
+    float sum = h.exp_sum(top == -INFINITY ? 0 : __fmul_rn(top, LOG2E));
+#pragma unroll
+    for (int k = 16; k; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+    return make_float2(top, sum);
+}
+
+/* What a block knows of its rows, four in turn: nobody is ever two rows behind another. */
+template <int WARPS> struct desk {
+    float2 part[4][WARPS];
+    int32_t word[4];
+    float weight[4], scale;
+};
+
+static __device__ inline void ask_for_word(void *to, const void *from)
+{
+    unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
+}
+
+/* By one thread. */
+template <typename D>
+static __device__ inline void ask_row(const sk_xent_job &j, D *desk, int64_t r, int turn)
+{
+    ask_for_word(&desk->word[turn], j.target + r);
+    ask_for_word(&desk->weight[turn], j.weight + r);
+}
+
+/* The target's column; -1: it is not in this row. */
+static __device__ inline int place(const sk_xent_job &j, int32_t word)
+{
+    int64_t at = word - j.at;
+    return at >= 0 && at < j.n ? (int)at : -1;
+}
+
+template <typename T, int P, int SURE, int THREADS, int BLOCKS, int FORM>
+static __global__ void __launch_bounds__(THREADS, BLOCKS) in_registers(sk_xent_job j)
+{
+    extern __shared__ uint4 tile[];
+    __shared__ desk<THREADS / 32> desk;
+    typedef held<T, P, SURE, THREADS> row;
+    constexpr int V = sk_pack<T>();
+    const int me = (int)threadIdx.x, packs = (int)(j.n / V), left = packs - me;
+    const uint4 *in = (const uint4 *)j.logits + me;
+    row h;
+    h.clear();
+    if (me == 0) ask_for_word(&desk.scale, j.scale), ask_row(j, &desk, blockIdx.x, 0);
+    if (FORM == AHEAD) row::ask(tile + me, in + blockIdx.x * (int64_t)packs, left);
+    if (FORM == REFILL) h.load(in + blockIdx.x * (int64_t)packs, left);
+    int turn = 0;
+    for (int64_t r = blockIdx.x; r < j.rows; r += gridDim.x, turn = (turn + 1) & 3) {
+        have_all();
+        if (FORM == AT_ONCE) h.load(in + r * packs, left);
+        if (FORM == AHEAD) h.copy(tile + me, left);
+        bool more = r + gridDim.x < j.rows;
+        if (more) {
+            if (me == 0) ask_row(j, &desk, r + gridDim.x, (turn + 1) & 3);
+            if (FORM == AHEAD) row::ask(tile + me, in + (r + gridDim.x) * packs, left);
+        }
+        float2 mine = of_warp(h);
+        h.forget((unsigned)(j.rows >> 63));
+        if (me % 32 == 0) desk.part[turn][me / 32] = mine;
+        __syncthreads();
+        float2 all = gather<THREADS / 32>(desk.part[turn]);
+        if (me == 0 && j.m) j.m[r] = all.x;
+        if (me == 0 && j.s) j.s[r] = all.y * two_to(__fmul_rn(all.x, LOG2E) - all.x * LOG2E);
+        float ds = __fdividef(desk.weight[turn] * desk.scale, all.y),
+              shift = __fmul_rn(all.x, LOG2E), t = 0;
+        int at = place(j, desk.word[turn]);
+        if (at >= 0 && at / V % THREADS == me) t = (float)((const T *)j.logits)[r * j.n + at];
+        const uint4 *next = in + (r + gridDim.x) * packs;
+        uint4 *to = (uint4 *)j.dlogits + r * packs + me;
+#pragma unroll
+        for (int k = 0; k < P; k++) {
+            store_if(to + k * THREADS, h.gradient(k, shift, ds), row::has(k, left));
+            if (FORM == REFILL) load_if(&h.x[k], next + k * THREADS, more && row::has(k, left));
+        }
+        at = place(j, desk.word[turn]); /* again: there is no register to spare above */
+        if (j.t && (at < 0 ? 0 : at / V % THREADS) == me) j.t[r] = t;
+        if (at >= 0 && at / V % THREADS == me) /* this thread's pack has been written */
+            ((T *)j.dlogits)[r * j.n + at] =
+                (T)(two_to(fmaf(t, LOG2E, -shift)) * ds - desk.weight[turn] * desk.scale);
+    }
+}
+
 /* ---- rows of any length */
 
 template <typename T, int V>
@@ -260,14 +537,15 @@ static int threads_for(int64_t packs)
 }
 
 /* Blocks of n threads that an SM takes, with as much shared memory as it can spare. */
-template <typename T> static sk_status fit(int n, size_t bytes, const limits *x, int *in_sm)
+template <typename F> static sk_status fit(F f, int n, size_t bytes, const limits *x, int *in_sm)
 {
-    cudaError_t e = cudaFuncSetAttribute(in_shared<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         x->in_block - SLACK);
+    cudaError_t e =
+        cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, x->in_block - SLACK);
     if (!e)
-        e = cudaFuncSetAttribute(in_shared<T>, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared);
-    if (!e) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(in_sm, in_shared<T>, n, bytes);
+        e = cudaFuncSetAttribute(f, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 bytes ? cudaSharedmemCarveoutMaxShared
+                                       : cudaSharedmemCarveoutMaxL1);
+    if (!e) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(in_sm, f, n, bytes);
     if (!e && *in_sm) return SK_OK;
     return sk_fail(SK_EIO, "xent_rows: no room for a block of %d threads and %lld bytes: %s", n,
                    (long long)bytes, cudaGetErrorString(e));
@@ -278,11 +556,58 @@ static sk_status hold(const sk_xent_job *j, int64_t packs, const limits *x, cuda
 {
     size_t bytes = (size_t)packs * 16;
     int n = threads_for(packs), in_sm = 0;
-    SK_TRY(fit<T>(n, bytes, x, &in_sm));
+    SK_TRY(fit(in_shared<T>, n, bytes, x, &in_sm));
     int64_t blocks = (int64_t)in_sm * x->sms;
     if (blocks > j->rows) blocks = j->rows;
     in_shared<T><<<(unsigned)blocks, n, bytes, s>>>(*j, sk_cuda_alike(j->logits, j->dlogits));
     return sk_cuda_launched("xent_rows");
+}
+
+/* Which way rows go, for timing: 0 in shared memory; AT_ONCE, AHEAD, REFILL. */
+static int form()
+{
+    const char *x = getenv("SKEIN_XENT_FORM");
+    return x ? atoi(x) : AHEAD;
+}
+
+template <typename T, int P, int SURE, int THREADS, int BLOCKS, int FORM>
+static sk_status start(const sk_xent_job *j, const limits *x, cudaStream_t s)
+{
+    auto kernel = in_registers<T, P, SURE, THREADS, BLOCKS, FORM>;
+    size_t bytes = FORM == AHEAD ? (size_t)j->n * sizeof(T) : 0;
+    int in_sm = 0;
+    SK_TRY(fit(kernel, THREADS, bytes, x, &in_sm));
+    int64_t blocks = (int64_t)in_sm * x->sms;
+    if (blocks > j->rows) blocks = j->rows;
+    kernel<<<(unsigned)blocks, THREADS, bytes, s>>>(*j);
+    return sk_cuda_launched("xent_rows");
+}
+
+enum { FEWEST = 12 * 256, MOST = 16 * 512 }; /* packs of rows that registers are for */
+
+template <typename T, int FORM>
+static sk_status keep(const sk_xent_job *j, const limits *x, cudaStream_t s)
+{
+    int64_t packs = j->n / sk_pack<T>();
+    if (packs <= 16 * 256) return start<T, 16, 12, 256, 3, FORM>(j, x, s);
+    if (packs <= 20 * 256) return start<T, 20, 16, 256, 2, FORM>(j, x, s);
+    if (packs <= 25 * 256) return start<T, 25, 20, 256, 2, FORM>(j, x, s);
+    return start<T, 16, 12, 512, 1, FORM>(j, x, s);
+}
+
+/* Rows of two-byte elements that begin at 16 bytes, each of them, and are neither short nor
+ * long. */
+static bool for_registers(const sk_xent_job *j)
+{
+    int64_t packs = j->n / 8;
+    uintptr_t bits = (uintptr_t)j->logits | (uintptr_t)j->dlogits;
+    return j->type != SK_F32 && !(bits % 16) && !(j->n % 8) && packs >= FEWEST && packs <= MOST;
+}
+
+template <typename T> static sk_status choose(const sk_xent_job *j, const limits *x, cudaStream_t s)
+{
+    if (form() == AT_ONCE) return keep<T, AT_ONCE>(j, x, s);
+    return form() == AHEAD ? keep<T, AHEAD>(j, x, s) : keep<T, REFILL>(j, x, s);
 }
 
 template <typename T, int V> static sk_status pass(const sk_xent_job *j, cudaStream_t s)
@@ -296,6 +621,8 @@ template <typename T> static sk_status run(const sk_xent_job *j, cudaStream_t s)
     constexpr int V = sk_pack<T>();
     limits x = {};
     SK_TRY(ask(&x));
+    if constexpr (sizeof(T) == 2)
+        if (for_registers(j) && form()) return choose<T>(j, &x, s);
     int64_t packs = (j->n + 2 * (V - 1)) / V; /* wherever a row begins */
     if (packs <= (x.in_block - SLACK) / 16) return hold<T>(j, packs, &x, s);
     return sk_cuda_alike(j->logits, j->dlogits) ? pass<T, V>(j, s) : pass<T, 1>(j, s);

@@ -89,6 +89,7 @@ typedef struct sk_layout {
     bool partition;                  /* results are kept for the backward pass as pieces, cut over
                                         the axes whose ranks would all keep the same */
     bool keep_cheap;                 /* results of cheap ops are kept, not made again */
+    char keep_ops[64];               /* those of these alone: "bias_gelu+layernorm" */
     int gist;                        /* results kept in fewer bits; below 100 also those with zeros,
                                         with room for so many per cent of their elements; 0: none */
     bool canonical;                  /* sums in the order of base/cells.h */

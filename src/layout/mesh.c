@@ -100,6 +100,7 @@ void sk_layout_expect(const sk_layout *l, sk_graph *g)
 {
     int dealt = 1;
     g->keep_cheap = l->keep_cheap;
+    memcpy(g->keep_ops, l->keep_ops, sizeof g->keep_ops);
     for (int a = 0; a < l->mesh.n; a++) {
         char letter = l->split[a][0];
         if (!letter || a == l->stage_axis || l->mesh.size[a] == 1) continue;

@@ -59,6 +59,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     if (l->tiles > 1) sk_out_add(&o, "\nweights in %d tiles", l->tiles);
     if (l->partition) sk_out_add(&o, "\nkeep results in pieces");
     if (l->keep_cheap) sk_out_add(&o, "\nkeep cheap results");
+    if (*l->keep_ops) sk_out_add(&o, "\nkeep results of %s", l->keep_ops);
     if (l->gist) sk_out_add(&o, "\nencode kept results");
     if (l->gist && l->gist < 100) sk_out_add(&o, " in %d percent", l->gist);
     if (l->canonical) sk_out_add(&o, "\ncanonical order");
@@ -89,6 +90,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     if (l->tiles > 1) sk_out_add(&o, " · %d tiles", l->tiles);
     if (l->partition) sk_out_add(&o, " · partition");
     if (l->keep_cheap) sk_out_add(&o, "%skeep cheap", o.n ? " · " : "");
+    if (*l->keep_ops) sk_out_add(&o, "%skeep %s", o.n ? " · " : "", l->keep_ops);
     if (l->gist) sk_out_add(&o, "%sgist", o.n ? " · " : "");
     if (l->gist && l->gist < 100) sk_out_add(&o, " %d %%", l->gist);
     return o.s ? o.s : sk_strdup(a, "1 rank");

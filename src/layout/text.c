@@ -353,18 +353,45 @@ static sk_status say_gist(sk_layout *l, const words *w)
     return set_gist(l, all ? "100" : w->w[4]);
 }
 
+/* "bias_gelu+layernorm": ops whose results are cheap, and are kept all the same. */
+static sk_status set_keep_ops(sk_layout *l, const char *text)
+{
+    char one[sizeof l->keep_ops];
+    SK_TRY(once("keep=", *l->keep_ops != 0));
+    if (strlen(text) >= sizeof l->keep_ops)
+        return sk_fail(SK_ECONF, "layout: keep=%s is longer than %zu letters", text,
+                       sizeof l->keep_ops - 1);
+    for (const char *at = text; *at; at += *at == '+') {
+        size_t n = strcspn(at, "+");
+        snprintf(one, sizeof one, "%.*s", (int)n, at);
+        const sk_op *op = sk_op_find(one);
+        if (!op || !(op->flags & SK_OP_CHEAP))
+            return sk_fail(
+                SK_ECONF,
+                "layout: keep=%s: '%s' is no op whose results are made again; keep=cheap "
+                "keeps all of those, keep alone the gathered weights",
+                text, one);
+        at += n;
+    }
+    snprintf(l->keep_ops, sizeof l->keep_ops, "%s", text);
+    return SK_OK;
+}
+
 static sk_status say_keep(sk_layout *l, const words *w)
 {
     static const char *const weights[] = {"keep", "gathered", "weights"};
     static const char *const pieces[] = {"keep", "results", "in", "pieces"};
     static const char *const cheap[] = {"keep", "cheap", "results"};
+    if (w->n == 4 && !strcmp(w->w[1], "results") && !strcmp(w->w[2], "of"))
+        return set_keep_ops(l, w->w[3]);
     bool *word = says(w, weights, 3)  ? &l->keep
                  : says(w, pieces, 4) ? &l->partition
                  : says(w, cheap, 3)  ? &l->keep_cheap
                                       : NULL;
     if (!word)
-        return sk_fail(SK_ECONF, "layout: \"keep\" reads \"keep gathered weights\", \"keep results "
-                                 "in pieces\" or \"keep cheap results\"");
+        return sk_fail(SK_ECONF,
+                       "layout: \"keep\" reads \"keep gathered weights\", \"keep results "
+                       "in pieces\", \"keep cheap results\" or \"keep results of OP+OP\"");
     *word = true;
     return SK_OK;
 }
@@ -524,6 +551,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     bool *flag = flag_of(l, s, word);
     if (flag == &l->keep && !strcmp(value, "cheap"))
         return set_flag(&l->keep_cheap, "keep=cheap", NULL);
+    if (flag == &l->keep && eq && *value && strcmp(value, "none")) return set_keep_ops(l, value);
     if (flag) return set_flag(flag, word, eq ? value : NULL);
     if (!strcmp(word, "gist")) return set_gist(l, eq ? value : "100");
     if (!eq) return no_value(word);

@@ -589,5 +589,26 @@ static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n
     return sk_cuda_launched("unpack");
 }
 
-extern "C" const sk_acts sk_acts_cuda = {slice, paste, add,    convert, stats,
-                                         clip,  pack,  unpack, gather};
+/* ---- noise */
+
+/* Both halves of a word are bf16 between 1/64 and 1/32, of either sign; so is the word as f32. */
+static __global__ void noise_all(unsigned *to, int64_t words)
+{
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += step) {
+        unsigned x = (unsigned)i * 0x9E3779B1u ^ (unsigned)(i >> 32);
+        x = (x ^ x >> 16) * 0x85EBCA6Bu;
+        x ^= x >> 13;
+        to[i] = (x & 0x807F807Fu) | 0x3C803C80u;
+    }
+}
+
+static sk_status noise(void *to, int64_t bytes, void *stream)
+{
+    if (bytes < 4) return SK_OK;
+    noise_all<<<132 * 16, BLOCK, 0, (cudaStream_t)stream>>>((unsigned *)to, bytes / 4);
+    return sk_cuda_launched("noise");
+}
+
+extern "C" const sk_acts sk_acts_cuda = {slice, paste, add,  convert, noise,
+                                         stats, clip,  pack, unpack,  gather};

@@ -54,6 +54,9 @@ typedef struct sk_acts {
     sk_status (*add)(void *to, const void *from, int64_t n, sk_dtype type, void *stream);
     sk_status (*convert)(void *to, sk_dtype to_type, const void *from, sk_dtype type, int64_t n,
                          void *stream);
+    /* Small numbers of both signs, whether they are read as bf16 or as f32: algorithms are timed
+     * on them, for zeros are faster than what comes. */
+    sk_status (*noise)(void *to, int64_t bytes, void *stream);
     sk_status (*stats)(const sk_stats_job *j, const sk_launch *l);
     sk_status (*clip)(const sk_clip_job *j, const sk_launch *l);
     sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,

@@ -24,6 +24,11 @@ static sk_status load_dealt(sk_run *r, const sk_buffer *b, char *to)
     return SK_OK;
 }
 
+bool sk_batch_is_data(const sk_run *r, const sk_inst *in)
+{
+    return strcmp(r->p->bufs.v[in->out[0]].name, "loss_scale") != 0;
+}
+
 sk_status sk_batch_load(sk_run *r, const sk_inst *in, void *to)
 {
     const sk_buffer *b = &r->p->bufs.v[in->out[0]];

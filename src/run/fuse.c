@@ -166,6 +166,7 @@ static sk_fused *join(sk_arena *a, const sk_fuse *by, sk_fuse_site *s, const sk_
     *f = (sk_fused){.by = by, .n = x->n};
     for (int i = 0; i < x->n; i++) {
         f->pcs[i] = x->pcs[i];
+        f->silent[i] = x->silent[i];
         f->args[i] = &s->args[x->pcs[i]];
         gone[x->pcs[i]] = true;
     }

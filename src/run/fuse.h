@@ -51,6 +51,7 @@ typedef struct sk_fused {
     const sk_fuse *by;
     int n, pcs[SK_MOST_FUSED];
     const sk_args *args[SK_MOST_FUSED];
+    unsigned silent[SK_MOST_FUSED]; /* as in sk_fuse_set */
 } sk_fused;
 
 /* What becomes of [from, to): fused[pc] is set where a launch takes place, gone[pc] where an

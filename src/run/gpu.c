@@ -12,6 +12,8 @@
 #include "run/sides.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -41,11 +43,28 @@ struct sk_gpu {
     bool *gone;                /* by instruction: it is part of one */
     char *stage;               /* pinned: the batches of a section */
     int64_t *stage_at;         /* by instruction: of loads */
-    sk_update_job *updates;    /* by instruction: of the first UPDATE of several; else no pieces */
-    sk_stats_job stats;        /* pieces and chunks: those of all gradients */
-    section sections[2];       /* a training step; a validation step */
-    sk_event **marks;          /* by instruction and one before: for traces; NULL: none */
+    int64_t stage_bytes;
+    char *ahead;            /* the batches of the next training step, read while this one runs */
+    int64_t ahead_batch;    /* which they are; -1: none */
+    sk_update_job *updates; /* by instruction: of the first UPDATE of several; else no pieces */
+    sk_stats_job stats;     /* pieces and chunks: those of all gradients */
+    section sections[2];    /* a training step; a validation step */
+    sk_event **marks;       /* by instruction and one before: for traces; NULL: none */
+    sk_event **waits;       /* [2 * instruction] of those that wait for others: before, after */
+    int64_t pool, left[2];  /* bytes asked for; what was left before it and after it */
+    int *at;                /* by instruction: the one whose place its launch has */
+    const char **names;     /* by instruction: of a launch for several, there; or NULL */
 };
+
+/* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
+static double lap(const char *what, double since)
+{
+    const char *on = getenv("SKEIN_TIMES");
+    double now = sk_now();
+    if (on && *on == '1' && now - since > 1e-3)
+        fprintf(stderr, "start     %7.1f ms  %s\n", 1e3 * (now - since), what);
+    return now;
+}
 
 char *sk_gpu_base(const sk_gpu *g) { return g->base; }
 
@@ -115,16 +134,45 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     }
     SK_TRY(sk_pinned_open(g->d, (size_t)at, &base));
     g->stage = base;
+    g->stage_bytes = at;
+    g->ahead = sk_many(a, char, at + 1);
+    g->ahead_batch = -1;
+    return SK_OK;
+}
+
+static sk_status open_pool(sk_gpu *g, int64_t bytes)
+{
+    sk_device_facts f;
+    void *base = NULL;
+    SK_TRY(sk_device_look(g->d, &f));
+    g->left[0] = f.available;
+    SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
+    SK_TRY(sk_device_look(g->d, &f));
+    g->left[1] = f.available;
+    g->pool = bytes;
+    g->base = base;
+    return SK_OK;
+}
+
+sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out)
+{
+    sk_device_facts f;
+    SK_TRY(sk_device_look(g->d, &f));
+    *out = (sk_run_gpu){.name = sk_device_name(g->d),
+                        .facts = f,
+                        .pool = g->pool,
+                        .before = f.bytes - g->left[0],
+                        .taken = g->left[0] - g->left[1],
+                        .since = g->left[1] - f.available};
     return SK_OK;
 }
 
 static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     const sk_program *p = r->p;
-    void *base = NULL, *told = NULL;
-    SK_TRY(sk_pool_open(g->d, (size_t)sk_device_bytes(p), &base));
-    g->base = base;
-    SK_TRY(sk_device_zero(g->d, base, (size_t)sk_device_bytes(p), g->compute));
+    void *told = NULL;
+    SK_TRY(open_pool(g, sk_device_bytes(p)));
+    SK_TRY(sk_device_zero(g->d, g->base, (size_t)sk_device_bytes(p), g->compute));
     SK_TRY(sk_pinned_open(g->d, sizeof *g->told, &told));
     g->told = told;
     *g->told = (sk_pulse){0};
@@ -144,6 +192,21 @@ static sk_status open_marks(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
+static bool waits(const sk_inst *in)
+{
+    return in->act == SK_DO_WAIT || in->act == SK_DO_RECV || in->act == SK_DO_SENT;
+}
+
+/* How long the computing stream stands still for others is measured in every step. */
+static sk_status open_waits(sk_arena *a, sk_run *r, sk_gpu *g)
+{
+    g->waits = sk_many(a, sk_event *, 2 * r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++)
+        for (int k = 0; k < 2 && waits(&r->p->insts.v[pc]); k++)
+            SK_TRY(sk_event_open(g->d, &g->waits[2 * pc + k]));
+    return SK_OK;
+}
+
 /* "cuda" alone: the ranks of a host take its GPUs in turn. */
 static const char *device_of(sk_arena *a, const sk_run *r)
 {
@@ -156,12 +219,17 @@ static const char *device_of(sk_arena *a, const sk_run *r)
 
 static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
 {
+    double at = sk_now();
     SK_TRY(sk_device_open(device_of(a, r), &g->d));
+    at = lap("the device is opened", at);
     SK_TRY(find_kernels(a, r, g));
     SK_TRY(sk_stream_open(g->d, &g->compute));
     SK_TRY(open_memory(a, r, g));
+    SK_TRY(open_waits(a, r, g));
     SK_TRY(sk_away_open(a, r, g->d, g->compute, g->base, g->pulse, &g->away));
-    return open_marks(a, r, g);
+    SK_TRY(open_marks(a, r, g));
+    lap("its memory is taken", at);
+    return SK_OK;
 }
 
 sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
@@ -333,6 +401,26 @@ static sk_status prepare_one(sk_run *r, int pc)
     return k && k->prepare ? k->prepare(&r->args[pc], &g->launch) : SK_OK;
 }
 
+/* Who is part of whose launch. */
+static void place_launches(sk_arena *a, sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    g->at = sk_many(a, int, r->p->insts.n);
+    g->names = sk_many(a, const char *, r->p->insts.n);
+    for (int pc = 0; pc < r->p->insts.n; pc++) g->at[pc] = pc;
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        const sk_fused *f = g->fused[pc];
+        for (int i = 0; f && i < f->n; i++) g->at[f->pcs[i]] = pc;
+        for (int i = 1; i < g->updates[pc].n_pieces; i++) g->at[pc + i] = pc;
+        if (f) g->names[pc] = f->by->name;
+        if (g->updates[pc].n_pieces > 1) g->names[pc] = r->p->optim->name;
+    }
+}
+
+int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
+const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
+const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
+
 sk_status sk_gpu_prepare(sk_run *r)
 {
     sk_gpu *g = r->gpu;
@@ -342,7 +430,14 @@ sk_status sk_gpu_prepare(sk_run *r)
     g->gone = sk_many(a, bool, r->p->insts.n);
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
-    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(prepare_one(r, pc));
+    place_launches(a, r);
+    SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        double at = sk_now();
+        if (!g->kernels[pc]) continue;
+        SK_TRY(prepare_one(r, pc));
+        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
+    }
     return sk_stream_sync(g->d, g->compute);
 }
 
@@ -448,11 +543,14 @@ static sk_status issue(sk_run *r, int pc)
 static sk_status issue_all(sk_run *r, int from, int to)
 {
     const sk_gpu *g = r->gpu;
-    if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[from], g->compute));
+    if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
     for (int pc = from; pc < to; pc++) {
+        sk_event *const *wait = &g->waits[2 * pc];
+        if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
-        if (g->marks) SK_TRY(sk_event_record(g->d, g->marks[pc + 1], g->compute));
+        if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
+        if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
     return sk_sides_join(g->sides, from, to);
 }
@@ -463,8 +561,7 @@ static sk_status give(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     section *s = &g->sections[from > 0];
-    bool walked = g->marks || sk_away_any(r->p, from, to);
-    if (!s->runs++ || walked) return issue_all(r, from, to);
+    if (!s->runs++ || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
     if (!s->tape) {
         SK_TRY(sk_tape_begin(g->d, g->compute));
         sk_status st = issue_all(r, from, to);
@@ -476,12 +573,39 @@ static sk_status give(sk_run *r, int from, int to)
 
 /* --- a section --- */
 
+/* `data`: what the batch says; otherwise the rest. */
+static sk_status read_batches(sk_run *r, int from, int to, bool data, char *stage)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in) == data)
+            SK_TRY(sk_batch_load(r, in, stage + r->gpu->stage_at[pc]));
+    }
+    return SK_OK;
+}
+
 static sk_status fill_stage(sk_run *r, int from, int to)
 {
-    for (int pc = from; pc < to; pc++)
-        if (r->p->insts.v[pc].act == SK_DO_LOAD)
-            SK_TRY(sk_batch_load(r, &r->p->insts.v[pc], r->gpu->stage + r->gpu->stage_at[pc]));
+    sk_gpu *g = r->gpu;
+    SK_TRY(read_batches(r, from, to, false, g->stage));
+    if (from || g->ahead_batch != r->batch) return read_batches(r, from, to, true, g->stage);
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in))
+            memcpy(g->stage + g->stage_at[pc], g->ahead + g->stage_at[pc],
+                   (size_t)r->p->bufs.v[in->out[0]].bytes);
+    }
     return SK_OK;
+}
+
+/* While the GPU works.  What cannot be read is told when its step comes. */
+static void read_ahead(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    if (from) return;
+    r->batch++;
+    g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
+    r->batch--;
 }
 
 static void tell(const sk_run *r)
@@ -505,18 +629,31 @@ static void hear(sk_run *r)
     r->skip = t->skip;
 }
 
+static sk_status read_waits(sk_run *r, int from, int to)
+{
+    const sk_gpu *g = r->gpu;
+    for (int pc = from; pc < to; pc++) {
+        double seconds = 0;
+        if (!g->waits[2 * pc]) continue;
+        SK_TRY(sk_event_seconds(g->d, g->waits[2 * pc], g->waits[2 * pc + 1], &seconds));
+        r->waited += seconds;
+    }
+    return SK_OK;
+}
+
 /* When each instruction ran, by the GPU's own clock, from where the host began. */
 static sk_status read_marks(sk_run *r, int from, int to, double begin)
 {
     const sk_gpu *g = r->gpu;
     if (!g->marks) return SK_OK;
-    for (int pc = from; pc < to; pc++)
-        for (int k = 0; k < 2; k++) {
-            double at = 0;
-            SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at));
-            r->times[2 * pc + k] = begin + at;
-        }
-    return SK_OK;
+    for (int pc = from; pc < to; pc++) {
+        double at[2];
+        for (int k = 0; k < 2; k++)
+            SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at[k]));
+        r->times[2 * pc] = begin + at[0];
+        r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another's: nothing */
+    }
+    return sk_sides_times(g->sides, g->marks[from], from, to, begin, r->moving);
 }
 
 /* Alone a rank sleeps until the GPU is done; with others it looks whether they are well. */
@@ -549,13 +686,18 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     double begin = sk_now();
     if (g->away && g->shown) hide(r);
     SK_TRY(fill_stage(r, from, to));
+    lap("batches are read", begin);
     tell(r);
     if (g->away) SK_TRY(sk_away_begin(g->away));
     SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
     SK_TRY(give(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
+    read_ahead(r, from, to);
     SK_TRY(await(r));
+    lap("a section is done", begin);
     hear(r);
+    atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
+    SK_TRY(read_waits(r, from, to));
     if (g->away) SK_TRY(sk_away_end(g->away, from, to));
     return read_marks(r, from, to, begin);
 }

@@ -12,6 +12,7 @@
 #ifndef SK_RUN_GPU_H
 #define SK_RUN_GPU_H
 
+#include "run/fuse.h"
 #include "run/inside.h"
 
 typedef struct sk_gpu sk_gpu;
@@ -27,6 +28,14 @@ sk_status sk_gpu_prepare(sk_run *r);
 sk_status sk_gpu_meet(sk_arena *a, sk_run *r);
 /* Instructions [from, to): a training step or a validation step; fills r->out and r->skip. */
 sk_status sk_gpu_walk(sk_run *r, int from, int to);
+
+/* A launch may be for several instructions: the one whose place it has; what was joined there, or
+ * NULL; and by instruction the name of that. */
+int sk_gpu_at(const sk_run *r, int pc);
+const sk_fused *sk_gpu_fused(const sk_run *r, int pc);
+const char *const *sk_gpu_names(const sk_run *r);
+
+sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out);
 
 /* What is kept on the device, from the host's addresses to it and back. */
 sk_status sk_gpu_push(sk_run *r);

@@ -220,6 +220,8 @@ sk_status sk_run_pull(sk_run *r) { return r->gpu ? sk_gpu_pull(r) : SK_OK; }
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
+bool sk_run_gpu_look(sk_run *r, sk_run_gpu *out) { return r->gpu && !sk_gpu_look(r->gpu, out); }
+const char *const *sk_run_joined(const sk_run *r) { return r->gpu ? sk_gpu_names(r) : NULL; }
 double *sk_run_moving(sk_run *r) { return r->moving; }
 
 /* Others may read my messages and tables until all have met. */

@@ -10,6 +10,7 @@
 #define SK_RUN_RUN_H
 
 #include "comm/comm.h"
+#include "device/device.h"
 #include "program/program.h"
 #include "tensor/piece.h"
 
@@ -96,6 +97,19 @@ void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
  */
 void *sk_run_bounce(const sk_run *r);
 const sk_program *sk_run_program(const sk_run *r);
+
+/* The GPU that a run is on, and what it took of its memory.  What it took is seen in what is left,
+ * so others that come and go meanwhile are in it. */
+typedef struct sk_run_gpu {
+    const char *name; /* "cuda:0" */
+    sk_device_facts facts;
+    int64_t pool;   /* bytes of the plan, as asked for */
+    int64_t before; /* in use before the pool: the context of this process, and all others */
+    int64_t taken;  /* by the pool; the GPU gives whole pages of 2 MiB */
+    int64_t since;  /* since then: what libraries and kernels keep for themselves */
+} sk_run_gpu;
+
+bool sk_run_gpu_look(sk_run *r, sk_run_gpu *out); /* false: the run is on the CPU, or failed */
 sk_status sk_run_barrier(sk_run *r);
 /* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
  * places and their groups have different numbers: the one that was opened last may run, until all
@@ -107,7 +121,11 @@ bool sk_run_pending(const sk_run *r);
 void sk_run_set_pending(sk_run *r, bool pending);
 sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for what else ranks tell each other */
 double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receives */
-double *sk_run_times(sk_run *r);  /* [2 * n_train]: start and end of each instruction, or NULL */
+/* [2 * n_train]: start and end of each instruction, or NULL.  On a GPU by its clock; one launch may
+ * be for several instructions: it has all of their time, and the others none. */
+double *sk_run_times(sk_run *r);
+/* By instruction: the name of such a launch (a fusion, an optimizer), or NULL; NULL on the CPU. */
+const char *const *sk_run_joined(const sk_run *r);
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
  * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that a twin keeps

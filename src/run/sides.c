@@ -13,6 +13,7 @@ struct sk_sides {
     char *base;
     sk_event **ready; /* by instruction that begins something: compute has come here */
     sk_event **over;  /* by the same: it is done */
+    sk_event **marks; /* [2 * instruction] of the same, for traces: it begins, it ends; or NULL */
     int *begun;       /* by call: the instruction that started it last; -1: none */
 };
 
@@ -41,8 +42,9 @@ static void share_gpu(const sk_run *r)
     if (here == r->p->n_ranks) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 }
 
-static sk_status open_events(sk_arena *a, sk_sides *s)
+static sk_status open_events(sk_arena *a, sk_sides *s, bool trace)
 {
+    if (trace) s->marks = sk_many(a, sk_event *, 2 * s->p->insts.n);
     s->ready = sk_many(a, sk_event *, s->p->insts.n);
     s->over = sk_many(a, sk_event *, s->p->insts.n);
     s->begun = sk_many(a, int, s->p->calls.n + 1);
@@ -50,6 +52,7 @@ static sk_status open_events(sk_arena *a, sk_sides *s)
         if (!begins(&s->p->insts.v[pc])) continue;
         SK_TRY(sk_event_open(s->d, &s->ready[pc]));
         SK_TRY(sk_event_open(s->d, &s->over[pc]));
+        for (int k = 0; trace && k < 2; k++) SK_TRY(sk_event_open(s->d, &s->marks[2 * pc + k]));
     }
     return SK_OK;
 }
@@ -67,7 +70,7 @@ sk_status sk_sides_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *compute
     *s = (sk_sides){.p = r->p, .d = d, .compute = compute, .base = base};
     *out = s;
     share_gpu(r);
-    SK_TRY(open_events(a, s));
+    SK_TRY(open_events(a, s, r->times != NULL));
     SK_TRY(sk_fabric_open(a, r->p, d, r->comm, r->patience, &s->fabric));
     sk_fabric_heed(s->fabric, r->heaps);
     return sk_fabric_warm(s->fabric, base, l);
@@ -89,7 +92,14 @@ sk_status sk_sides_watch(sk_sides *s) { return s ? sk_fabric_watch(s->fabric) : 
 static sk_status leave(sk_sides *s, int pc, sk_stream *side)
 {
     SK_TRY(sk_event_record(s->d, s->ready[pc], s->compute));
-    return sk_event_wait(s->d, s->ready[pc], side);
+    SK_TRY(sk_event_wait(s->d, s->ready[pc], side));
+    return s->marks ? sk_event_mark(s->d, s->marks[2 * pc], side) : SK_OK;
+}
+
+static sk_status over(sk_sides *s, int pc, sk_stream *side)
+{
+    if (s->marks) SK_TRY(sk_event_mark(s->d, s->marks[2 * pc + 1], side));
+    return sk_event_record(s->d, s->over[pc], side);
 }
 
 static sk_status start(sk_sides *s, int pc, const sk_inst *in)
@@ -102,7 +112,7 @@ static sk_status start(sk_sides *s, int pc, const sk_inst *in)
     s->begun[in->call] = pc;
     SK_TRY(leave(s, pc, side));
     SK_TRY(sk_fabric_start(s->fabric, in->call, s->base, &l));
-    return sk_event_record(s->d, s->over[pc], side);
+    return over(s, pc, side);
 }
 
 static sk_status message(sk_sides *s, int pc, const sk_inst *in, bool out)
@@ -115,7 +125,7 @@ static sk_status message(sk_sides *s, int pc, const sk_inst *in, bool out)
     SK_TRY(leave(s, pc, way));
     if (out) SK_TRY(sk_fabric_send(s->fabric, in->peer, data, b->bytes, in->tag, way));
     else SK_TRY(sk_fabric_recv(s->fabric, in->peer, data, b->bytes, in->tag, way));
-    SK_TRY(sk_event_record(s->d, s->over[pc], way));
+    SK_TRY(over(s, pc, way));
     return out ? SK_OK : sk_event_wait(s->d, s->over[pc], s->compute);
 }
 
@@ -153,5 +163,31 @@ sk_status sk_sides_join(sk_sides *s, int from, int to)
 {
     for (int pc = from; s && pc < to; pc++)
         if (begins(&s->p->insts.v[pc])) SK_TRY(sk_event_wait(s->d, s->over[pc], s->compute));
+    return SK_OK;
+}
+
+/* The instruction that began what pc waits for. */
+static int begun_by(const sk_program *p, int pc)
+{
+    int of = pc;
+    if (p->insts.v[pc].act == SK_DO_WAIT) do
+            of--;
+        while (p->insts.v[of].act != SK_DO_START || p->insts.v[of].call != p->insts.v[pc].call);
+    return of;
+}
+
+/* The bytes of a call are drawn where it is waited for, those of a message where it comes in. */
+sk_status sk_sides_times(const sk_sides *s, sk_event *zero, int from, int to, double begin,
+                         double *moving)
+{
+    for (int pc = from; s && s->marks && pc < to; pc++) {
+        const sk_inst *in = &s->p->insts.v[pc];
+        if (in->act != SK_DO_WAIT && in->act != SK_DO_RECV) continue;
+        int of = begun_by(s->p, pc);
+        for (int k = 0; k < 2; k++) {
+            SK_TRY(sk_event_seconds(s->d, zero, s->marks[2 * of + k], &moving[2 * pc + k]));
+            moving[2 * pc + k] += begin;
+        }
+    }
     return SK_OK;
 }

@@ -20,6 +20,10 @@ void sk_sides_close(sk_sides *s); /* NULL is fine */
 sk_status sk_sides_issue(sk_sides *s, int pc);
 sk_status sk_sides_join(sk_sides *s, int from, int to); /* compute waits for all of the section */
 sk_status sk_sides_watch(sk_sides *s);                  /* the host waits: is all well? */
+/* Of a traced section that is over: when bytes moved, by instruction; seconds from `zero`, which is
+ * `begin`. */
+sk_status sk_sides_times(const sk_sides *s, sk_event *zero, int from, int to, double begin,
+                         double *moving);
 void sk_sides_abort(sk_sides *s);
 
 #endif

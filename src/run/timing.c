@@ -481,6 +481,7 @@ typedef struct step_note {
     double seconds[SK_TIMED_STEPS], waited, total, loss[SK_TIMED_STEPS], tokens;
     double cores; /* a step */
     int64_t wire;
+    sk_device_facts device; /* of a GPU */
 } step_note;
 
 typedef struct step_job {
@@ -510,6 +511,8 @@ static sk_status steps_of(step_job *j, sk_run *run, step_note *note)
         note->total += out.seconds;
     }
     note->cores = (sk_worked_all() - before) / (j->steps - WARM);
+    sk_run_gpu gpu;
+    if (sk_run_gpu_look(run, &gpu)) note->device = gpu.facts;
     return SK_OK;
 }
 
@@ -523,6 +526,14 @@ static sk_status step_rank(void *ctx, int rank)
     sk_run_close(run);
     sk_arena_end(&a);
     return st;
+}
+
+/* Ranks that share a GPU share its peak. */
+static bool counts(const step_job *j, int rank)
+{
+    for (int r = 0; r < rank; r++)
+        if (!strcmp(j->notes[r].device.uuid, j->notes[rank].device.uuid)) return false;
+    return true;
 }
 
 static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
@@ -542,6 +553,7 @@ static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
     for (int r = 0; r < n_ranks; r++) {
         out->wire += j->notes[r].wire;
         out->cores += j->notes[r].cores;
+        for (int k = 0; k < 2 && counts(j, r); k++) out->peak[k] += j->notes[r].device.flops[k];
     }
     memcpy(out->loss, j->notes[0].loss, sizeof out->loss);
 }

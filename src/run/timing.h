@@ -64,6 +64,7 @@ typedef struct sk_step_timing {
     double tokens;  /* of a step */
     double cores;   /* seconds of cores that all ranks took for a step, mean over steps */
     int64_t wire;   /* bytes that left all ranks in the last step, as counted */
+    double peak[2]; /* of all GPUs that are used, as in sk_device_facts; 0: not known */
     int n;
     double loss[SK_TIMED_STEPS];
 } sk_step_timing;

@@ -94,8 +94,14 @@ static void rest(trace *t, const sk_inst *in, int pc)
     fputs("}}", t->to);
 }
 
-static void what(trace *t, const sk_program *p, const sk_inst *in)
+static void what(trace *t, const sk_trace_rank *r, const sk_inst *in)
 {
+    const sk_program *p = r->program;
+    const char *joined = r->joined ? r->joined[in - p->insts.v] : NULL;
+    if (joined) {
+        quoted(t->to, joined);
+        return;
+    }
     if (in->act == SK_DO_OP) {
         quoted(t->to, in->node->op->name);
         return;
@@ -113,7 +119,7 @@ static void one(trace *t, const sk_trace_rank *r, int pc)
     const sk_inst *in = &p->insts.v[pc];
     bool waits = in->act == SK_DO_WAIT || in->act == SK_DO_RECV || in->act == SK_DO_COPIED;
     if (slice(t, r->rank, DOING, &r->times[2 * pc])) {
-        what(t, p, in);
+        what(t, r, in);
         rest(t, in, pc);
     }
     if (!r->moving || !waits) return;
@@ -126,7 +132,7 @@ static void one(trace *t, const sk_trace_rank *r, int pc)
         thread += coord[p->layout.stage_axis];
     }
     if (!slice(t, r->rank, thread, &r->moving[2 * pc])) return;
-    what(t, p, in);
+    what(t, r, in);
     rest(t, in, pc);
 }
 

@@ -14,10 +14,12 @@
 
 typedef struct sk_trace_rank {
     const sk_program *program;
-    int rank, ranks;      /* ranks: how many it stands for */
-    const double *times;  /* [2 * n]: start and end of each instruction, seconds */
-    const double *moving; /* the same of the bytes of WAIT and RECV; NULL: not known */
-    int n;                /* instructions */
+    int rank, ranks;           /* ranks: how many it stands for */
+    const double *times;       /* [2 * n]: start and end of each instruction, seconds */
+    const double *moving;      /* the same of the bytes of WAIT and RECV; NULL: not known */
+    int n;                     /* instructions */
+    const char *const *joined; /* by instruction: the name of a launch for several, or NULL; NULL:
+                                  there are none */
 } sk_trace_rank;
 
 /* Seconds are counted from `begin`. */

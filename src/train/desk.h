@@ -16,6 +16,7 @@
 #ifndef SK_TRAIN_DESK_H
 #define SK_TRAIN_DESK_H
 
+#include "device/nvml.h"
 #include "train/checkpoint.h"
 #include "train/setup.h"
 
@@ -32,6 +33,7 @@ typedef enum sk_record_kind {
     SK_REC_STEP,
     SK_REC_VAL,    /* loss is that of the validation data */
     SK_REC_STEPS,  /* the number of steps was chosen: step */
+    SK_REC_DEVICE, /* text: the GPU of rank 0, once it is open */
     SK_REC_SAVED,  /* text: the checkpoint */
     SK_REC_WARN,   /* text: what went wrong and is survived */
     SK_REC_SAMPLE, /* text: a model directory to sample from, and to remove */
@@ -48,6 +50,7 @@ typedef struct sk_record {
     double mfu;                /* of the measured peak; 0: not known */
     double scale;              /* of gradients in this step: scale.h */
     int64_t skipped, left_out; /* steps that changed nothing, batches that are not used, so far */
+    sk_nvml gpu;               /* of rank 0, at most a few seconds old; bytes 0: not known */
     char text[SK_WHY];
 } sk_record;
 
@@ -62,9 +65,14 @@ typedef struct sk_desk {
         sk_ckpt_report report[SK_MAX_RANKS];
         char why[SK_MAX_RANKS][SK_WHY];
     } save;
-    double peak[SK_MAX_RANKS]; /* flops per second of each rank, measured together */
-    double began;              /* when rank 0 began its first step: sk_now() */
-    atomic_ullong head, tail;  /* records written, records read */
+    double peak[SK_MAX_RANKS]; /* flops per second of each rank, measured together; or its part of
+                                  the peak of its GPU */
+    struct {                   /* rank 0's, after its first step: sk_run_gpu */
+        atomic_llong pool;     /* written last; 0: it has no GPU */
+        int64_t before, taken, since;
+    } gpu;
+    double began;             /* when rank 0 began its first step: sk_now() */
+    atomic_ullong head, tail; /* records written, records read */
     sk_record ring[SK_DESK_RING];
 } sk_desk;
 

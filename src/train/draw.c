@@ -18,7 +18,7 @@ sk_status sk_draw_piece(sk_run *run, const sk_program *p, const char *dir)
 {
     char path[PATH_MAX];
     const double *times = sk_run_times(run);
-    sk_trace_rank r = {p, p->rank, 1, times, sk_run_moving(run), p->n_train};
+    sk_trace_rank r = {p, p->rank, 1, times, sk_run_moving(run), p->n_train, sk_run_joined(run)};
     piece_path(dir, p->rank, path);
     FILE *f = fopen(path, "we");
     if (!f) return sk_fail(SK_EIO, "%s: %s", path, strerror(errno));

@@ -51,6 +51,8 @@ typedef struct launcher {
     int alive;
     int phase;       /* of the newest step that was heard of: train/relayout.h */
     double patience; /* until then the others may leave by themselves; 0: nothing happened */
+    bool keeps;      /* memory.csv is written anew */
+    bool told_gpu;   /* it has what is known of the GPU */
     bool stopped;    /* a rank left because it was asked to */
     bool killed;     /* a rank was ended by a signal that is not ours */
     int fruitless;   /* beginnings without a newer checkpoint */
@@ -334,10 +336,20 @@ static void tell_phase(launcher *l, int64_t step)
     fflush(l->o->to);
 }
 
+static sk_status write_memory(launcher *l);
+
+static void tell_gpu(launcher *l)
+{
+    if (!l->keeps || l->told_gpu || !atomic_load(&l->t.desk->gpu.pool)) return;
+    l->told_gpu = true;
+    if (write_memory(l)) warn(l, sk_error_line());
+}
+
 static void read_records(launcher *l)
 {
     sk_record r;
     while (sk_desk_take(l->t.desk, &r)) {
+        tell_gpu(l);
         if (r.kind == SK_REC_STEP) tell_phase(l, r.step);
         sk_console_record(&l->console, &r);
         if (r.kind == SK_REC_STEPS && write_config(l, r.step)) warn(l, sk_error_line());
@@ -394,6 +406,16 @@ static sk_status open_heaps(launcher *l)
     return SK_OK;
 }
 
+/* Known after the first step: the pool, and what is not of the plan. */
+static void memory_of_gpu(const launcher *l, sk_out *o)
+{
+    const sk_desk *d = l->t.desk;
+    if (!atomic_load(&d->gpu.pool)) return;
+    sk_out_add(o, "0,gpu_pool,0,%lld\n0,gpu_before,0,%lld\n0,gpu_since,0,%lld\n",
+               (long long)atomic_load(&d->gpu.pool), (long long)d->gpu.before,
+               (long long)d->gpu.since);
+}
+
 /* memory.csv: where each kind lies in each rank's heap, as it was mapped.  `skein plan` says the
  * same numbers beforehand.  What a twin keeps is told in its lines. */
 static sk_status write_memory(launcher *l)
@@ -410,6 +432,7 @@ static sk_status write_memory(launcher *l)
         if (sk_heap_base(l->t.heaps, r)) /* on another host nobody here has seen it */
             sk_out_add(&o, "%d,mapped,%lld,%lld\n", r, (long long)at, (long long)own);
     }
+    memory_of_gpu(l, &o);
     return sk_file_replace(sk_print(l->arena, "%s/memory.csv", l->t.dir), o.s, o.n);
 }
 
@@ -510,7 +533,8 @@ static sk_status prepare(launcher *l)
     if (!leads(l)) SK_TRY(sk_setup_data(&l->setup));
     l->t.setup = &l->setup;
     SK_TRY(open_heaps(l));
-    if (leads(l) && !*old) SK_TRY(write_memory(l));
+    l->keeps = leads(l) && !*old;
+    if (l->keeps) SK_TRY(write_memory(l));
     if (leads(l)) head(l, note, old);
     return SK_OK;
 }

@@ -1,6 +1,7 @@
 /* loop.c - training as one rank lives it. */
 #include "train/loop.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "device/disk.h"
 #include "run/flight.h"
 #include "run/run.h"
@@ -23,6 +24,7 @@ enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8, EXPORT_TAG = -7 };
 #define PEAK_S 0.05 /* spent on measuring the peak, after the first step */
 #define TRY_S  2.0  /* of steps that train.time is judged by, and at least TRY_N of them */
 #define TRY_N  6
+#define LOOK_S 3.0  /* between two looks at temperature and the like */
 #define SPARE  0.06 /* of train.time: validation, samples and saves */
 
 typedef struct loop {
@@ -49,6 +51,10 @@ typedef struct loop {
     int64_t save_bytes; /* of a checkpoint, all ranks */
     int bad_saves;
     sk_metrics metrics; /* rank 0 */
+    bool on_gpu;
+    sk_nvml gpu;   /* rank 0: as it was at `looked` */
+    double looked; /* sk_now(); 0: never */
+    char uuid[48]; /* of its GPU */
 } loop;
 
 bool sk_loop_due(int64_t every, int64_t times, int64_t done, int64_t steps)
@@ -161,6 +167,89 @@ static sk_status set_rate(loop *l)
     l->rate = (sk_rate){
         .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = l->t->steps};
     return sk_rate_find(job->schedule, &l->rate.kind);
+}
+
+/* --- GPUs --- */
+
+typedef struct seat { /* a rank's word on its GPU */
+    char uuid[48];
+    double flops;
+} seat;
+
+/* Ranks that share a GPU share its peak.  Returns how many GPUs there are. */
+static int share_peaks(loop *l, const seat *all)
+{
+    int n = l->s->n_ranks, gpus = 0;
+    for (int r = 0; r < n; r++) {
+        int same = 0, before = 0;
+        for (int k = 0; k < n; k++) {
+            bool is = !strcmp(all[k].uuid, all[r].uuid);
+            same += is;
+            before += is && k < r;
+        }
+        l->desk->peak[r] = all[r].flops / same;
+        gpus += !before;
+    }
+    return gpus;
+}
+
+static const char *device_line(sk_arena *a, const sk_run_gpu *g, int ranks, int gpus)
+{
+    const sk_device_facts *f = &g->facts;
+    sk_device_tool tools[SK_MAX_TOOLS];
+    sk_out o = {.arena = a};
+    int n = sk_device_tools("cuda", false, tools);
+    sk_out_add(&o, "%s %s · %s · sm_%d · CUDA %d.%d, driver %d.%d", g->name, f->model,
+               sk_bytes(a, f->bytes), f->capability, f->runtime / 1000, f->runtime / 10 % 100,
+               f->driver / 1000, f->driver / 10 % 100);
+    const char *gap = " · ";
+    for (int i = 0; i < n; i++) {
+        if (!tools[i].here) continue;
+        sk_out_add(&o, "%s%s %s", gap, tools[i].name, tools[i].version);
+        gap = ", ";
+    }
+    sk_out_add(&o, " · %d rank%s", ranks, ranks > 1 ? "s" : "");
+    if (ranks > 1) sk_out_add(&o, " on %d GPU%s", gpus, gpus > 1 ? "s" : "");
+    return o.s;
+}
+
+/* All ranks come here when their runs are open. */
+static sk_status meet_gpus(loop *l)
+{
+    sk_run_gpu g;
+    seat mine = {0}, all[SK_MAX_RANKS];
+    l->on_gpu = sk_run_gpu_look(l->run, &g);
+    if (!sk_run_program(l->run)->gpu) return SK_OK;
+    if (l->on_gpu) {
+        snprintf(mine.uuid, sizeof mine.uuid, "%s", g.facts.uuid);
+        mine.flops = g.facts.flops[l->s->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
+    }
+    SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
+    if (l->rank || !l->on_gpu) return SK_OK;
+    memcpy(l->uuid, mine.uuid, sizeof l->uuid);
+    int gpus = share_peaks(l, all);
+    note(l, SK_REC_DEVICE, device_line(&l->arena, &g, l->s->n_ranks, gpus));
+    return SK_OK;
+}
+
+/* What the first step took beyond the pool; for the console and memory.csv. */
+static void tell_memory(loop *l)
+{
+    sk_run_gpu g;
+    if (l->rank || !sk_run_gpu_look(l->run, &g)) return;
+    l->desk->gpu.before = g.before;
+    l->desk->gpu.taken = g.taken;
+    l->desk->gpu.since = g.since;
+    atomic_store(&l->desk->gpu.pool, (long long)g.pool);
+}
+
+/* Rank 0: how warm it is, now and then. */
+static void look_at_gpu(loop *l)
+{
+    double now = sk_now();
+    if (!l->on_gpu || (l->looked > 0 && now - l->looked < LOOK_S)) return;
+    l->looked = now;
+    if (!sk_nvml_find(l->uuid, &l->gpu)) l->gpu = (sk_nvml){0};
 }
 
 /* --- another layout --- */
@@ -621,7 +710,8 @@ static void decide(loop *l)
 
 static sk_status measure_peak(loop *l)
 {
-    int busy = l->s->n_ranks * l->s->threads; /* ranks that share a core share its peak */
+    if (sk_run_program(l->run)->gpu) return SK_OK; /* known: meet_gpus */
+    int busy = l->s->n_ranks * l->s->threads;      /* ranks that share a core share its peak */
     double share = busy > l->s->cores ? (double)l->s->cores / busy : 1;
     double peak = share * sk_host_peak(l->s->threads, PEAK_S);
     return sk_comm_collect(sk_run_comm(l->run), &peak, sizeof peak, l->desk->peak);
@@ -647,6 +737,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
                     .twice = l->roomy != NULL,
                     .again = out->again};
     double peak = 0;
+    look_at_gpu(l);
     for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];
     sk_record r = {.kind = SK_REC_STEP,
                    .step = l->done,
@@ -661,7 +752,8 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
                    .waited = out->waited,
                    .copied = out->copied,
                    .uncovered = out->uncovered,
-                   .mfu = peak > 0 ? l->s->flops / seconds / peak : 0};
+                   .mfu = peak > 0 ? l->s->flops / seconds / peak : 0,
+                   .gpu = l->gpu};
     behind_row(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) note(l, SK_REC_WARN, l->metrics.why);
@@ -746,7 +838,10 @@ static sk_status one_step(loop *l)
     int backs = l->backs;
     SK_TRY(after_numbers(l, &out));
     if (l->backs != backs) return SK_OK;
-    if (l->done == l->t->step) SK_TRY(measure_peak(l));
+    if (l->done == l->t->step) {
+        SK_TRY(measure_peak(l));
+        tell_memory(l);
+    }
     l->done++;
     l->tokens += out.tokens;
     if (out.finite) l->updates += each;
@@ -835,6 +930,7 @@ static sk_status train(loop *l)
 {
     enter(l, sk_relayout_at(l->t->setup, *l->t->from ? l->t->step : 0));
     SK_TRY(open_run(l));
+    SK_TRY(meet_gpus(l));
     SK_TRY(set_rate(l));
     SK_TRY(first_weights(l));
     if (!l->rank) l->desk->began = sk_now();

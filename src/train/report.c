@@ -63,8 +63,9 @@ static void head_machine(const sk_console *c, sk_arena *a)
     label(c, "machine");
     fprintf(c->to, "%d core%s %s %s · %s · ", h.cores, h.cores == 1 ? "" : "s", h.cpu, h.isa,
             sk_bytes(a, h.memory));
+    bool cpu = !strcmp(c->s->job->device, "cpu") || !*c->s->job->device;
     if (h.gpus)
-        fprintf(c->to, "%d GPU%s, not used by the CPU engine", h.gpus, h.gpus > 1 ? "s" : "");
+        fprintf(c->to, "%d GPU%s%s", h.gpus, h.gpus > 1 ? "s" : "", cpu ? ", not used" : "");
     else fprintf(c->to, "no GPU");
     fprintf(c->to, " · %s\n", h.blas);
 }
@@ -281,6 +282,13 @@ static void on_warning(sk_console *c, const sk_record *r)
     c->warnings++;
 }
 
+static void on_device(const sk_console *c, const sk_record *r)
+{
+    label(c, "device");
+    fprintf(c->to, "%s\n", r->text);
+    fflush(c->to);
+}
+
 void sk_console_record(sk_console *c, const sk_record *r)
 {
     switch (r->kind) {
@@ -292,6 +300,10 @@ void sk_console_record(sk_console *c, const sk_record *r)
         break;
     case SK_REC_STEPS:
         c->steps = r->step;
+        break;
+    case SK_REC_DEVICE:
+        sk_console_clear(c);
+        on_device(c, r);
         break;
     case SK_REC_WARN:
         on_warning(c, r);
@@ -329,6 +341,14 @@ static void put_spark(const sk_console *c)
                 steps[high > low ? (int)(7.99 * (c->spark[i] - low) / (high - low)) : 0]);
 }
 
+/* As nvidia-smi would say it. */
+static void put_gpu(const sk_console *c, const sk_nvml *g)
+{
+    if (g->busy >= 0) fprintf(c->to, "  GPU %d %%", g->busy);
+    if (g->watts > 0) fprintf(c->to, " %.0f W", g->watts);
+    if (g->celsius > 0) fprintf(c->to, " %d °C", g->celsius);
+}
+
 void sk_console_tick(sk_console *c)
 {
     double now = sk_now();
@@ -345,6 +365,7 @@ void sk_console_tick(sk_console *c)
     put_spark(c);
     fprintf(c->to, "  %s tok/s",
             short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0));
+    if (c->last.gpu.bytes && c->width >= 110) put_gpu(c, &c->last.gpu);
     if (c->steps) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
     fprintf(c->to, "\033[K");
     fflush(c->to);
@@ -385,6 +406,19 @@ static void done_again(const sk_console *c)
             (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
 }
 
+/* The pool is the plan, to the byte; the rest is CUDA's, and what others have there. */
+static void done_gpu(const sk_console *c, sk_arena *a)
+{
+    int64_t planned = sk_device_bytes(c->s->programs[0]), pool = atomic_load(&c->t->desk->gpu.pool);
+    if (!pool) return;
+    label(c, "");
+    fprintf(c->to,
+            "GPU of rank 0: %s planned %s %s allocated · beside it CUDA has %s before the pool, %s "
+            "since\n",
+            sk_bytes(a, planned), planned == pool ? "=" : "but", sk_bytes(a, pool),
+            sk_bytes(a, c->t->desk->gpu.before), sk_bytes(a, c->t->desk->gpu.since));
+}
+
 void sk_console_done(sk_console *c, const char *model_dir)
 {
     sk_arena a = {0};
@@ -409,6 +443,7 @@ void sk_console_done(sk_console *c, const char *model_dir)
         fprintf(c->to, "   first instruction %.2f s after the start",
                 sk_proc_age() - (sk_now() - c->t->desk->began));
     fprintf(c->to, "\n");
+    done_gpu(c, &a);
     label(c, "saved");
     fprintf(c->to, "%s/\n", model_dir);
     if (c->s->tokenizer) {

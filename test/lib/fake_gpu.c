@@ -521,8 +521,15 @@ static sk_status clip(const sk_clip_job *j, const sk_launch *l)
     return SK_OK;
 }
 
+static sk_status noise(void *to, int64_t bytes, void *stream)
+{
+    (void)stream;
+    memset(to, 0x3c, (size_t)bytes);
+    return SK_OK;
+}
+
 const sk_acts sk_acts_cuda = {
-    .slice = slice, .paste = paste, .add = add, .stats = stats, .clip = clip};
+    .noise = noise, .slice = slice, .paste = paste, .add = add, .stats = stats, .clip = clip};
 
 /* --- optimizers --- */
 
