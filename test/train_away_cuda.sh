@@ -25,6 +25,7 @@ run() {
     # shellcheck disable=SC2086  # words
     "$skein" train $job device=cuda "$@" run="$temp/$name" >"$temp/said" 2>&1 ||
         fail "$*: $(tail -3 "$temp/said")"
+    grep -q "^check .* planned = " "$temp/said" || fail "$*: planned is not mapped: $(grep "^check" "$temp/said")"
 }
 losses() { grep -o '"loss":[-0-9.e+]*' "$temp/$1/metrics.jsonl" | cut -d: -f2; }
 
