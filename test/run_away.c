@@ -124,7 +124,7 @@ static void late(void)
 
 int main(void)
 {
-    sk_fake_gpu(300);
+    sk_fake_gpu(200);
     all_models();
     other_runs();
     near_runs();

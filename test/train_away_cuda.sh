@@ -6,8 +6,8 @@
 # says; copies are told.  An optimizer that is late is held against the same on the CPU.
 set -eu
 cd "$(dirname "$0")/.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
 [ -n "${SKEIN_FAKE:-}" ] || nvidia-smi -L >/dev/null 2>&1 || { echo "there is no GPU here"; exit 77; }
+skein=$(realpath "${SKEIN:-build/release/skein}")
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 export XDG_CONFIG_HOME=$temp
@@ -25,6 +25,7 @@ run() {
     # shellcheck disable=SC2086  # words
     "$skein" train $job device=cuda "$@" run="$temp/$name" >"$temp/said" 2>&1 ||
         fail "$*: $(tail -3 "$temp/said")"
+    grep -q "^check .* planned = " "$temp/said" || fail "$*: planned is not mapped: $(grep "^check" "$temp/said")"
 }
 losses() { grep -o '"loss":[-0-9.e+]*' "$temp/$1/metrics.jsonl" | cut -d: -f2; }
 

@@ -719,10 +719,21 @@ static sk_status move_one(sk_run *r, int buf, bool back)
                           r->gpu->compute);
 }
 
+/* What is saved is the master. */
+static bool has_master(const sk_program *p, int buf)
+{
+    for (int i = 0; i < p->params.n; i++)
+        if (p->params.v[i].stored == buf) return p->params.v[i].master >= 0;
+    return false;
+}
+
+/* Where the host's memory is short, it is not filled with what nobody saves. */
 static sk_status move_kept(sk_run *r, bool back)
 {
-    for (int i = 0; i < r->p->bufs.n; i++)
-        if (is_seen(&r->p->bufs.v[i])) SK_TRY(move_one(r, i, back));
+    for (int i = 0; i < r->p->bufs.n; i++) {
+        if (!is_seen(&r->p->bufs.v[i])) continue;
+        if (!back || !r->gpu->away || !has_master(r->p, i)) SK_TRY(move_one(r, i, back));
+    }
     return sk_stream_sync(r->gpu->d, r->gpu->compute);
 }
 
