@@ -1,10 +1,10 @@
 /* xent_rows.cu - see xent_rows.h.
  *
- * A block takes one row after the other, a row at a time, as packs of 16 bytes of which each thread
- * has every blockDim.x-th.  No thread ever looks at a pack of another: it asks for its packs itself
- * (cp.async into shared memory, all of them under way at once) and waits for them alone.  While a
- * row is worked at the next one comes, so that reads, writes and arithmetic go on together.
- * Threads meet only for the maximum and for the sum, in a fixed order.  There are three ways:
+ * A block takes one row after the other, as packs of 16 bytes, of which each thread has every
+ * blockDim.x-th.  No thread ever looks at a pack of another: it asks for its packs itself (cp.async
+ * into shared memory, all of them under way at once) and waits for them alone.  While a row is
+ * worked at the next one comes, so that reads, writes and arithmetic go on together.  Threads meet
+ * only for the maximum and for the sum, in a fixed order.  So it is in the first two of three ways:
  *
  * In registers: rows of two-byte elements that all begin at a border of 16 bytes, neither short nor
  * long: 24,576 to 65,536 columns.  The row goes from shared memory into registers at once, and the
@@ -18,7 +18,7 @@
  * it to the border behind it; elements that belong to its neighbours count as -infinity, and are
  * not written.
  *
- * In passes: longer rows are read three times. */
+ * In passes: longer rows are read three times, each time from memory. */
 #include "graph/xent_rows.h"
 #include "graph/cuda_rows.h"
 
