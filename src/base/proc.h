@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The rest of the first line that begins with key, without ':' and blanks; false if there is none.
  */
 bool sk_proc_line(const char *path, const char *key, char *to, size_t n);
@@ -24,5 +28,9 @@ int sk_proc_cores(void); /* that this process may use */
 void sk_proc_begin(void);
 void sk_proc_restart(char **argv); /* this program again; returns only if that failed */
 double sk_proc_age(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,10 @@
 #ifndef SK_BASE_TEAM_H
 #define SK_BASE_TEAM_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { SK_TEAM_MOST = 256 }; /* threads */
 
 typedef struct sk_team sk_team;
@@ -15,5 +19,9 @@ sk_team *sk_team_open(int threads);
 void sk_team_close(sk_team *t);
 void sk_team_run(sk_team *t, sk_work *work, void *ctx);
 int sk_team_size(const sk_team *t);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -36,13 +36,19 @@ static char *clock_text(sk_arena *a, double seconds)
     return sk_print(a, "%lld:%02lld", s / 60, s % 60);
 }
 
-/* 7612 -> "7.6k" */
-static char *short_number(sk_arena *a, double x)
+/* The same, where it may be over in no time: "0.4 s". */
+static char *took_text(sk_arena *a, double seconds)
+{
+    return seconds < 9.95 ? sk_print(a, "%.1f s", seconds) : clock_text(a, seconds);
+}
+
+/* 7612 -> "7.6k", or "7.6 k" with a gap before the unit */
+static char *short_number(sk_arena *a, double x, const char *gap)
 {
     static const char *const units[] = {"", "k", "M", "G", "T", "P"};
     int u = 0;
     while (x >= 999.5 && u < 5) x /= 1000, u++;
-    return sk_print(a, x < 99.95 && u ? "%.1f%s" : "%.0f%s", x, units[u]);
+    return sk_print(a, x < 99.95 && u ? "%.1f%s%s" : "%.0f%s%s", x, gap, units[u]);
 }
 
 void sk_console_open(sk_console *c, FILE *to, const sk_training *t)
@@ -142,7 +148,7 @@ static void head_program(const sk_console *c, sk_arena *a)
     label(c, "program");
     fprintf(c->to, "rank 0: %d instructions a step · %d collectives", p->n_train, calls);
     if (messages) fprintf(c->to, " · %d messages", messages);
-    fprintf(c->to, " · the step has %sFLOP\n", short_number(a, c->s->flops));
+    fprintf(c->to, " · the step has %sFLOP\n", short_number(a, c->s->flops, " "));
 }
 
 /* What the second program is for, and what it costs in memory. */
@@ -199,6 +205,13 @@ static void put_head(sk_console *c)
     c->headed = true;
 }
 
+/* Five places; 0: it is not known. */
+static void put_mfu(const sk_console *c, double percent)
+{
+    if (percent > 0) fprintf(c->to, percent < 9.95 ? "%3.1f %%" : "%3.0f %%", percent);
+    else fprintf(c->to, "    –");
+}
+
 static void put_row(sk_console *c, const sk_record *r, double val)
 {
     sk_arena a = {0};
@@ -210,11 +223,14 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
     if (isnan(val)) fprintf(c->to, "      –");
     else fprintf(c->to, "%s%7.4f%s", paint(c, GREEN), val, paint(c, PLAIN));
-    fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm, short_number(&a, sum->tokens / s));
-    if (r->mfu > 0) fprintf(c->to, "%3.0f %%", 100 * sum->mfu / s);
-    else fprintf(c->to, "    –");
-    fprintf(c->to, "  %7.1f   %5.1f %% %7s%s%s\n", mem, 100 * sum->waited / s,
-            c->steps ? clock_text(&a, seconds_left(c)) : "–", *r->text ? "   " : "", r->text);
+    fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm,
+            short_number(&a, sum->tokens / s, ""));
+    put_mfu(c, r->mfu > 0 ? 100 * sum->mfu / s : 0);
+    fprintf(c->to, "  %7.1f   ", mem);
+    if (c->s->n_ranks > 1 || sum->waited > 0) fprintf(c->to, "%5.1f %%", 100 * sum->waited / s);
+    else fprintf(c->to, "      –"); /* nobody to wait for */
+    fprintf(c->to, " %7s%s%s\n", c->steps ? clock_text(&a, seconds_left(c)) : "–",
+            *r->text ? "   " : "", r->text);
     fflush(c->to);
     if (c->n_spark == SK_SPARK) memmove(c->spark, c->spark + 1, sizeof c->spark - sizeof *c->spark);
     else c->n_spark++;
@@ -364,7 +380,7 @@ void sk_console_tick(sk_console *c)
     fprintf(c->to, "  loss %.3f ", c->last.loss);
     put_spark(c);
     fprintf(c->to, "  %s tok/s",
-            short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0));
+            short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0, ""));
     if (c->last.gpu.bytes && c->width >= 110) put_gpu(c, &c->last.gpu);
     if (c->steps) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
     fprintf(c->to, "\033[K");
@@ -413,8 +429,8 @@ static void done_gpu(const sk_console *c, sk_arena *a)
     if (!pool) return;
     label(c, "");
     fprintf(c->to,
-            "GPU of rank 0: %s planned %s %s allocated · beside it CUDA has %s before the pool, %s "
-            "since\n",
+            "GPU of rank 0: %s planned %s %s allocated · CUDA and others there had %s before, and "
+            "took %s by the end of the first step\n",
             sk_bytes(a, planned), planned == pool ? "=" : "but", sk_bytes(a, pool),
             sk_bytes(a, c->t->desk->gpu.before), sk_bytes(a, c->t->desk->gpu.since));
 }
@@ -432,7 +448,7 @@ void sk_console_done(sk_console *c, const char *model_dir)
     fprintf(c->to, "\n");
     label(c, "done");
     fprintf(c->to, "%lld steps in %s", (long long)n,
-            clock_text(&a, c->t->desk->began > 0 ? sk_now() - c->t->desk->began : 0));
+            took_text(&a, c->t->desk->began > 0 ? sk_now() - c->t->desk->began : 0));
     done_loss(c);
     fprintf(c->to, "\n");
     done_again(c);
