@@ -94,9 +94,13 @@ static void fullest(const sk_setup *s, int64_t *most, int64_t *all)
     }
 }
 
+/* Of a program for a GPU, the host's memory has what lives there. */
 static void fits_here(sk_arena *a, const sk_setup *s, int64_t all)
 {
     sk_host h;
+    if (sk_setup_of(s, 0)->gpu) all = 0;
+    for (int r = 0; r < s->n_ranks && sk_setup_of(s, r)->gpu; r++)
+        all += sk_setup_of(s, r)->kind_bytes[SK_HOSTED];
     sk_host_look(&h);
     printf("here      %s free: %s\n", sk_bytes(a, h.available),
            all > h.available           ? "does not fit on this host"

@@ -51,6 +51,7 @@ static const sk_preset presets[] = {
     {"llama-nano", LLAMA(6, 6, 2, 384, 1024, 256, 256, true)},
     {"llama-1b", LLAMA(16, 16, 16, 2048, 5632, 32768, 2048, true)},
     {"llama-7b", LLAMA(32, 32, 32, 4096, 11008, 32000, 4096, false)},
+    {"llama-13b", LLAMA(40, 40, 40, 5120, 13824, 32000, 4096, false)},
     {"llama-70b", LLAMA(80, 64, 8, 8192, 28672, 32000, 4096, false)},
     {0},
 };

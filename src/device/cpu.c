@@ -139,6 +139,13 @@ static sk_status cpu_event_wait(sk_device *d, sk_event *e, sk_stream *s)
     return SK_OK;
 }
 
+static sk_status cpu_event_done(sk_device *d, sk_event *e, bool *out)
+{
+    (void)d, (void)e;
+    *out = true;
+    return SK_OK;
+}
+
 static sk_status cpu_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
 {
     if (from->at <= 0 || to->at <= 0)
@@ -165,4 +172,5 @@ const sk_device_kind sk_device_cpu = {
     .event_seconds = cpu_event_seconds,
     .zero = cpu_zero,
     .stream_done = cpu_stream_done,
+    .event_done = cpu_event_done,
 };

@@ -336,6 +336,19 @@ static sk_status cuda_event_wait(sk_device *d, sk_event *e, sk_stream *s)
     return SK_OK;
 }
 
+static sk_status cuda_event_done(sk_device *d, sk_event *x, bool *out)
+{
+    TRY(d, enter(d));
+    cudaError_t e = cudaEventQuery((cudaEvent_t)x);
+    *out = e == cudaSuccess;
+    if (e == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return SK_OK;
+    }
+    TRY(d, e);
+    return SK_OK;
+}
+
 static sk_status cuda_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
 {
     float ms = 0; /* the clock ticks every half microsecond */
@@ -351,5 +364,5 @@ const sk_device_kind sk_device_cuda = {
     cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
     cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
     cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
-    cuda_event_mark,  cuda_tools,
+    cuda_event_mark,  cuda_tools,        cuda_event_done,
 };

@@ -213,6 +213,12 @@ sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s)
     return SK_OK;
 }
 
+sk_status sk_event_done(sk_device *d, sk_event *e, bool *out)
+{
+    SK_TRY(d->kind->event_done(d, e, out));
+    return SK_OK;
+}
+
 sk_status sk_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
 {
     SK_TRY(d->kind->event_seconds(d, from, to, out));

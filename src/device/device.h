@@ -19,7 +19,8 @@
  * device takes no more work.  On the CPU all is done when the call returns.
  *
  * One device per rank and one thread that speaks to it: the thread that opened it.  Kernels are
- * launched from that thread.
+ * launched from that thread; copies and events may also be given by another one, to streams that
+ * are its own.
  *
  * An implementation is one sk_device_kind.  The CPU is always there.  src/device/cuda.cu is in
  * the program if skein_cuda was linked, and without it the name "cuda" is refused with a sentence;
@@ -98,6 +99,7 @@ sk_status sk_tape_play(sk_device *d, sk_tape *t, sk_stream *s);
 sk_status sk_event_open(sk_device *d, sk_event **out);
 sk_status sk_event_record(sk_device *d, sk_event *e, sk_stream *s);
 sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s); /* later work of s waits for e */
+sk_status sk_event_done(sk_device *d, sk_event *e, bool *out);    /* is it behind us?  No wait. */
 /* A record for the clock: on a tape it is made anew whenever the tape is played.  Nobody waits for
  * it. */
 sk_status sk_event_mark(sk_device *d, sk_event *e, sk_stream *s);
@@ -135,6 +137,7 @@ typedef struct sk_device_kind {
     int (*count)(void); /* of this kind on the host; NULL: one */
     sk_status (*event_mark)(sk_device *d, sk_event *e, sk_stream *s); /* NULL: as event_record */
     int (*tools)(bool open, sk_device_tool *out);                     /* NULL: none */
+    sk_status (*event_done)(sk_device *d, sk_event *e, bool *out);
 } sk_device_kind;
 
 typedef struct sk_pool {

@@ -38,6 +38,7 @@ typedef struct sk_pulse {
     float scale; /* for gradients: mean, clipped, without the loss scale */
     int32_t finite, again;
     int32_t skip; /* no update is to be made */
+    double more;  /* by the host before STATS: squares of gradients that it has seen itself */
 } sk_pulse;
 
 enum { SK_UPDATE_CHUNK = 8192 }; /* elements */

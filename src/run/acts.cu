@@ -311,6 +311,7 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int64_t i = 1 + (int)threadIdx.x; i < j.out_n; i += BLOCK)
         j.out[i] = i <= j.n_sums && j.sum[i - 1] ? (double)*j.sum[i - 1] : 0;
     if (threadIdx.x) return;
+    if (j.more) sum += *j.more;
     if (j.full && *j.full) sum += INFINITY;
     if (j.full) *j.full = 0;
     j.out[0] = sum;

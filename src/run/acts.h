@@ -33,6 +33,7 @@ typedef struct sk_stats_job {
     int n_sums;
     int32_t *full; /* on the device, or NULL: what pack() says; makes the norm infinite, and is put
                       back to 0 */
+    const double *more; /* on the device, or NULL: added to the norm squared */
 } sk_stats_job;
 
 typedef struct sk_clip_job {

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "graph/kernel.h"
 #include "run/acts.h"
+#include "run/away.h"
 #include "run/batch.h"
 #include "run/fuse.h"
 #include "run/sides.h"
@@ -14,7 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+enum { PAGE = 4096 };
 
 /* A section of the program: recorded when it has run once. */
 typedef struct section {
@@ -32,6 +36,9 @@ struct sk_gpu {
     const sk_optim_kernel *optim;
     const sk_kernel **kernels; /* by instruction: of ops */
     sk_sides *sides;           /* what is exchanged with others; NULL: nothing */
+    sk_away *away;             /* what lives outside of the GPU; NULL: nothing */
+    bool shown;                /* what is kept lies at the host's addresses too */
+    int64_t both;              /* bytes of first values there */
     sk_fused **fused;          /* by instruction: where a launch is for several */
     bool *gone;                /* by instruction: it is part of one */
     char *stage;               /* pinned: the batches of a section */
@@ -91,13 +98,6 @@ static sk_status check_inst(const sk_run *r, int pc, const sk_kernel **kernel)
             return sk_fail(SK_ECONF, "device=cuda: the op '%s' has no GPU half; use device=cpu",
                            in->node->op->name);
         return SK_OK;
-    case SK_DO_COPY:
-    case SK_DO_COPIED:
-    case SK_DO_JOIN:
-    case SK_DO_NARROW:
-    case SK_DO_PEND:
-    case SK_DO_SQUARES:
-        return refuse(r, pc, "offload is for device=cpu so far; leave it out of the layout");
     case SK_DO_ENCODE:
     case SK_DO_DECODE:
         return refuse(r, pc, "codecs are for device=cpu so far; leave out weights= and grads=");
@@ -226,6 +226,7 @@ static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
     SK_TRY(sk_stream_open(g->d, &g->compute));
     SK_TRY(open_memory(a, r, g));
     SK_TRY(open_waits(a, r, g));
+    SK_TRY(sk_away_open(a, r, g->d, g->compute, g->base, g->pulse, &g->away));
     SK_TRY(open_marks(a, r, g));
     lap("its memory is taken", at);
     return SK_OK;
@@ -245,6 +246,13 @@ sk_status sk_gpu_meet(sk_arena *a, sk_run *r)
     SK_TRY(sk_sides_open(a, r, g->d, g->compute, g->base, &g->launch, &g->sides));
     return sk_device_zero(g->d, g->base, (size_t)r->p->kind_at[SK_SCRATCH], g->compute);
 }
+
+void sk_gpu_stop(sk_gpu *g)
+{
+    if (g) sk_away_stop(g->away);
+}
+
+sk_status sk_gpu_watch(sk_run *r) { return sk_sides_watch(r->gpu->sides); }
 
 void sk_gpu_close(sk_gpu *g)
 {
@@ -304,6 +312,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
 static bool goes_with(const sk_run *r, const sk_inst *a, const sk_inst *b)
 {
     if (b->act != SK_DO_UPDATE || a->pass != b->pass || a->update != b->update) return false;
+    if (sk_away_does(r->p, b)) return false;
     sk_update x = piece_of(r, a), y = piece_of(r, b);
     return x.grad_type == y.grad_type && x.narrow_type == y.narrow_type &&
            (x.state_type == y.state_type || x.nudge != 0 || y.nudge != 0);
@@ -344,7 +353,7 @@ static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
     int n = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (q->tensor->nudge != 0) continue;
+        if (q->tensor->nudge != 0 || r->p->bufs.v[q->grad_shard].tier) continue;
         to[n] = (sk_norm_piece){.data = on_device(r, q->grad_shard),
                                 .n = count_of(r, q->grad_shard),
                                 .type = r->p->bufs.v[q->grad_shard].type,
@@ -370,7 +379,7 @@ static sk_status write_tables(sk_arena *a, sk_run *r)
     at += (size_t)SK_NORM_BYTES * (size_t)p->params.n;
     int n = 0;
     for (int pc = 0, k = 1; pc < p->insts.n; pc += k, k = 1) {
-        if (p->insts.v[pc].act != SK_DO_UPDATE) continue;
+        if (p->insts.v[pc].act != SK_DO_UPDATE || sk_away_does(p, &p->insts.v[pc])) continue;
         k = gather_updates(r, pc, all + n, &g->updates[pc]);
         g->updates[pc].pieces = (const sk_update *)(void *)at + n;
         n += k;
@@ -476,6 +485,7 @@ static sk_status stats(const sk_run *r, const sk_inst *in)
     j.full = &g->pulse->full;
     for (int w = 0; w < SK_N_SUMS; w++)
         if (r->p->sums[w].counts && r->p->sums[w].n) j.sum[w] = on_device(r, r->p->sums[w].buf[0]);
+    if (g->away && in->pass) SK_TRY(sk_away_squares(g->away, &j.more));
     return g->acts->stats(&j, &g->launch);
 }
 
@@ -491,13 +501,16 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .no_full = r->opts.no_full,
                      .alone = r->opts.alone,
                      .pulse = g->pulse};
-    return g->acts->clip(&j, &g->launch);
+    SK_TRY(g->acts->clip(&j, &g->launch));
+    return g->away && in->pass ? sk_away_clipped(g->away) : SK_OK;
 }
 
 static sk_status issue(sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
     const sk_inst *in = &r->p->insts.v[pc];
+    if (g->away && sk_away_does(r->p, in)) return sk_away_issue(g->away, pc);
+    if (g->away && in->act == SK_DO_START) SK_TRY(sk_away_start(g->away, in));
     switch (in->act) {
     case SK_DO_LOAD:
         return load(r, in, pc);
@@ -543,12 +556,12 @@ static sk_status issue_all(sk_run *r, int from, int to)
 }
 
 /* The first time as it is, so that everything is loaded; then recorded, and played from there on.
- */
+ * What the host has a hand in is walked every time. */
 static sk_status give(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     section *s = &g->sections[from > 0];
-    if (!s->runs++) return issue_all(r, from, to);
+    if (!s->runs++ || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
     if (!s->tape) {
         SK_TRY(sk_tape_begin(g->d, g->compute));
         sk_status st = issue_all(r, from, to);
@@ -659,13 +672,23 @@ static sk_status await(sk_run *r)
     return sk_stream_sync(g->d, g->compute);
 }
 
+/* Where memory of the host is short, what lies on the device need not lie here too. */
+static void hide(sk_run *r)
+{
+    size_t bytes = (size_t)r->p->kind_at[SK_HOSTED] / PAGE * PAGE;
+    if (bytes && madvise(r->base, bytes, MADV_REMOVE)) madvise(r->base, bytes, MADV_DONTNEED);
+    r->gpu->shown = false;
+}
+
 sk_status sk_gpu_walk(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     double begin = sk_now();
+    if (g->away && g->shown) hide(r);
     SK_TRY(fill_stage(r, from, to));
     lap("batches are read", begin);
     tell(r);
+    if (g->away) SK_TRY(sk_away_begin(g->away));
     SK_TRY(sk_device_copy(g->d, g->pulse, g->told, sizeof *g->told, g->compute));
     SK_TRY(give(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->pulse, sizeof *g->told, g->compute));
@@ -675,41 +698,61 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     hear(r);
     atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
     SK_TRY(read_waits(r, from, to));
+    if (g->away) SK_TRY(sk_away_end(g->away, from, to));
     return read_marks(r, from, to, begin);
 }
 
 /* --- what the host sees --- */
 
-static bool is_state(const sk_buffer *b) { return b->kind == SK_OPTIM || b->kind == SK_ACTS; }
-
-static sk_status move_kept(sk_run *r, bool back, bool all)
+/* What is kept of gradients and of calls means nothing between steps. */
+static bool is_seen(const sk_buffer *b)
 {
-    const sk_program *p = r->p;
-    sk_gpu *g = r->gpu;
-    for (int i = 0; i < p->bufs.n; i++) {
-        const sk_buffer *b = &p->bufs.v[i];
-        if (!b->keep || b->within >= 0 || b->tier || b->kind == SK_GRADS || b->kind == SK_WIRE)
-            continue;
-        if (!all && is_state(b)) continue;
-        char *here = r->base + b->offset, *there = g->base + b->offset;
-        SK_TRY(sk_device_copy(g->d, back ? here : there, back ? there : here, (size_t)b->bytes,
-                              g->compute));
-    }
-    return sk_stream_sync(g->d, g->compute);
+    return b->keep && b->within < 0 && !b->tier && b->kind != SK_GRADS && b->kind != SK_WIRE;
 }
 
-sk_status sk_gpu_pull(sk_run *r) { return move_kept(r, true, true); }
-
-/* Masters are of the optimizer's kind, and are filled with the weights. */
-sk_status sk_gpu_push(sk_run *r, bool all)
+static sk_status move_one(sk_run *r, int buf, bool back)
 {
-    const sk_program *p = r->p;
-    SK_TRY(move_kept(r, false, all));
-    for (int i = 0; !all && i < p->params.n; i++) {
-        int m = p->params.v[i].master;
-        if (m >= 0)
-            SK_TRY(sk_device_copy(r->gpu->d, on_device(r, m), r->base + p->bufs.v[m].offset,
-                                  (size_t)p->bufs.v[m].bytes, r->gpu->compute));
+    const sk_buffer *b = &r->p->bufs.v[buf];
+    char *here = r->base + b->offset, *there = r->gpu->base + b->offset;
+    r->gpu->shown = true;
+    return sk_device_copy(r->gpu->d, back ? here : there, back ? there : here, (size_t)b->bytes,
+                          r->gpu->compute);
+}
+
+/* What is saved is the master. */
+static bool has_master(const sk_program *p, int buf)
+{
+    for (int i = 0; i < p->params.n; i++)
+        if (p->params.v[i].stored == buf) return p->params.v[i].master >= 0;
+    return false;
+}
+
+/* Where the host's memory is short, it is not filled with what nobody saves. */
+static sk_status move_kept(sk_run *r, bool back)
+{
+    for (int i = 0; i < r->p->bufs.n; i++) {
+        if (!is_seen(&r->p->bufs.v[i])) continue;
+        if (!back || !r->gpu->away || !has_master(r->p, i)) SK_TRY(move_one(r, i, back));
     }
     return sk_stream_sync(r->gpu->d, r->gpu->compute);
+}
+
+sk_status sk_gpu_pull(sk_run *r) { return move_kept(r, true); }
+sk_status sk_gpu_push(sk_run *r) { return move_kept(r, false); }
+
+/* At most so many bytes of first values lie in both memories. */
+enum { BOTH = 1 << 30 };
+
+sk_status sk_gpu_push_one(sk_run *r, int buf)
+{
+    sk_gpu *g = r->gpu;
+    while (r->p->bufs.v[buf].within >= 0) buf = r->p->bufs.v[buf].within;
+    if (r->p->bufs.v[buf].tier) return SK_OK;
+    SK_TRY(move_one(r, buf, false));
+    SK_TRY(sk_stream_sync(g->d, g->compute));
+    g->both += r->p->bufs.v[buf].bytes;
+    if (!g->away || g->both < BOTH) return SK_OK;
+    g->both = 0;
+    hide(r);
+    return SK_OK;
 }

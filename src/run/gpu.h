@@ -3,7 +3,7 @@
  * The device's part of the heap is one pool on the GPU, with the offsets of the plan; at the same
  * offsets the heap of the rank has addresses (comm.h, ghost), where what is kept appears when the
  * host is to see it: start values and checkpoints pass there.  What lives in the host's memory by
- * plan lies in the heap, pinned.
+ * plan lies in the heap, pinned: run/away.h.
  *
  * A step is three things: the host writes its batches and a few numbers (acts.h, sk_pulse) to
  * pinned memory; the instructions are given to streams, without waiting; the host waits for the
@@ -37,9 +37,12 @@ const char *const *sk_gpu_names(const sk_run *r);
 
 sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out);
 
-/* What is kept on the device, from the host's addresses to it and back; `all`: the optimizer's
- * state too, which begins with zeros. */
-sk_status sk_gpu_push(sk_run *r, bool all);
+/* What is kept on the device, from the host's addresses to it and back. */
+sk_status sk_gpu_push(sk_run *r);
 sk_status sk_gpu_pull(sk_run *r);
+sk_status sk_gpu_push_one(sk_run *r, int buf); /* where first values of it were written */
+
+sk_status sk_gpu_watch(sk_run *r); /* the host waits for the GPU: are the other ranks well? */
+void sk_gpu_stop(sk_gpu *g);       /* threads beside the rank are to end; NULL is fine */
 
 #endif

@@ -77,6 +77,8 @@ sk_status sk_run_init(sk_run *r, uint64_t seed)
         const sk_param_plan *q = &p->params.v[i];
         if (sk_run_keeps(p, q->stored)) init_buffer(r, q->tensor, q->stored, seed);
         if (q->master >= 0) init_buffer(r, q->tensor, q->master, seed);
+        if (r->gpu) SK_TRY(sk_gpu_push_one(r, q->stored));
+        if (r->gpu && q->master >= 0) SK_TRY(sk_gpu_push_one(r, q->master));
     }
-    return r->gpu ? sk_gpu_push(r, false) : SK_OK;
+    return SK_OK;
 }

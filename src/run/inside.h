@@ -34,6 +34,7 @@ struct sk_run {
     sk_disk *disk;          /* the file tier, or NULL */
     sk_aside *copier;       /* NULL: nothing is copied */
     sk_aside *updater;      /* NULL: the optimizer is not late */
+    sk_team *helpers;       /* of the updater, where a GPU computes; or NULL */
     sk_deed_at *deeds;      /* by instruction that is done beside the rank */
     double *squares;        /* [param][thread]: of gradients outside of the device */
     double patience;        /* seconds */
@@ -61,6 +62,7 @@ bool sk_run_keeps(const sk_program *p, int buf);
 
 /* optimize.c: the end of a step. */
 void sk_do_squares(sk_run *r, const sk_inst *in);
+double sk_far_squares(const sk_run *r); /* of all that SQUARES has seen in this step */
 void sk_do_stats(sk_run *r, const sk_inst *in);
 void sk_do_clip(sk_run *r, const sk_inst *in);
 void sk_do_update(sk_run *r, const sk_inst *in); /* also beside the rank */

@@ -125,6 +125,17 @@ void sk_do_squares(sk_run *r, const sk_inst *in)
     sk_team_run(r->team, far_part, &(sk_deed_at){r, in});
 }
 
+double sk_far_squares(const sk_run *r)
+{
+    double sum = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (q->tensor->nudge != 0 || !r->p->bufs.v[q->grad_shard].tier) continue;
+        for (int t = 0; t < r->p->threads; t++) sum += r->squares[i * r->p->threads + t];
+    }
+    return sum;
+}
+
 static void squares_exactly(sk_run *r, int buf)
 {
     sk_exact sum = {0};
@@ -240,19 +251,35 @@ static real *widen_state(const update_job *j, int s, int64_t from, int64_t n, re
     return to;
 }
 
+/* Up to SK_BLOCK elements that lie together, from logical place `at` on: a draw has the lots of
+ * four, and they are drawn apart from the rounding, which is done by vectors then. */
+static void round_run(uint64_t key, int64_t at, const real *restrict x, uint16_t *restrict to,
+                      int64_t n)
+{
+    uint16_t lots[SK_BLOCK + 8];
+    int64_t skip = at % 4;
+    for (int64_t i = 0; i < skip + n; i += 4) {
+        uint64_t four = sk_rng(key, 0, (uint64_t)(at + i) / 4).a;
+        for (int k = 0; k < 4; k++) lots[i + k] = (uint16_t)(four >> 16 * k);
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = sk_to_bf16_drawn((float)x[i], lots[skip + i]);
+}
+
 /* Rounded by lot: what changes by less than half a step each time must not stand still.  Lots go by
  * logical place, so they fall alike on any layout. */
 static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, const real *x)
 {
     uint16_t *to = (uint16_t *)j->state[s] + from;
     const sk_view *v = &j->shape;
-    int64_t row = v->n ? v->size[v->n - 1] : 1, at = 0, have = -1;
-    uint64_t lots = 0, seed = j->r->opts.seed, stream = (uint64_t)j->piece.step * SK_MAX_STATE;
+    int64_t row = v->n ? v->size[v->n - 1] : 1, m;
+    uint64_t seed = j->r->opts.seed, stream = (uint64_t)j->piece.step * SK_MAX_STATE;
     uint64_t key = sk_rng(seed, j->name, stream + (uint64_t)s).a;
-    for (int64_t i = 0; i < n; i++, at++) {
-        if (!i || (from + i) % row == 0) at = sk_logical(v, from + i);
-        if (at / 4 != have) have = at / 4, lots = sk_rng(key, 0, (uint64_t)have).a;
-        to[i] = sk_to_bf16_drawn((float)x[i], (uint32_t)(lots >> 16 * (at % 4)));
+    for (int64_t i = 0; i < n; i += m) {
+        int64_t left = row - (from + i) % row;
+        m = n - i < left ? n - i : left;
+        if (m > SK_BLOCK) m = SK_BLOCK;
+        round_run(key, sk_logical(v, from + i), x + i, to + i, m);
     }
 }
 
@@ -413,18 +440,27 @@ static void nudge(const sk_run *r, const sk_inst *in, const sk_param_plan *q)
     for (int64_t i = 0; i < n; i++) w[i] -= grad[i] > 0 ? step : grad[i] < 0 ? -step : 0;
 }
 
-/* On the thread beside the rank. */
+static void late_part(void *ctx, int part, int of)
+{
+    const update_job *j = ctx;
+    int64_t from, to;
+    double sum[SK_MAX_SUM];
+    update_share(j, part, of, &from, &to);
+    pass_over(j, j->piece.sum, from, to - from, sum);
+}
+
+/* On the thread beside the rank; with more where the rank's own have nothing to do. */
 static sk_status update_late(void *ctx)
 {
     const sk_deed_at *f = ctx;
     const sk_run *r = f->r;
     const sk_param_plan *q = &r->p->params.v[f->in->param];
     update_job j = {.r = f->r, .pass = r->p->optim->pass[0], .piece = piece_of(r, f->in)};
-    double sum[SK_MAX_SUM];
     name_state(r, f->in, q, &j);
     j.type = SK_F32;
     j.shape = sk_buffer_view(r->p, q->master, r->base);
-    pass_over(&j, j.piece.sum, 0, j.piece.n, sum);
+    if (!r->helpers || j.piece.n < SMALL) late_part(&j, 0, 1);
+    else sk_team_run(r->helpers, late_part, &j);
     return SK_OK;
 }
 

@@ -133,6 +133,7 @@ static sk_status open_tiers(sk_run *r)
         SK_TRY(sk_disk_open(dir && *dir ? dir : "/tmp", p->file_bytes,
                             r->base + p->kind_at[SK_HOSTED], &r->disk));
     if (p->n_copies) SK_TRY(sk_aside_open(p->n_copies, &r->copier));
+    if (p->late && p->gpu) r->helpers = sk_team_open(p->threads);
     return p->late ? sk_aside_open(p->params.n, &r->updater) : SK_OK;
 }
 
@@ -185,14 +186,16 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
 
 void sk_run_close(sk_run *r)
 {
+    sk_gpu_stop(r->gpu);
+    sk_aside_close(r->copier); /* which may speak to the GPU */
+    sk_aside_close(r->updater);
+    if (r->helpers) sk_team_close(r->helpers);
     sk_gpu_close(r->gpu);
     if (r->team) sk_team_close(r->team);
     if (r->comm) sk_comm_close(r->comm);
-    sk_aside_close(r->copier);
-    sk_aside_close(r->updater);
     sk_disk_close(r->disk);
     r->gpu = NULL;
-    r->team = NULL;
+    r->team = r->helpers = NULL;
     r->comm = NULL;
     r->copier = r->updater = NULL;
     r->disk = NULL;
@@ -211,7 +214,7 @@ void *sk_run_data(const sk_run *r, int buf)
 }
 void *sk_run_bounce(const sk_run *r) { return r->disk ? r->base + r->p->kind_at[SK_HOSTED] : NULL; }
 
-sk_status sk_run_push(sk_run *r) { return r->gpu ? sk_gpu_push(r, true) : SK_OK; }
+sk_status sk_run_push(sk_run *r) { return r->gpu ? sk_gpu_push(r) : SK_OK; }
 sk_status sk_run_pull(sk_run *r) { return r->gpu ? sk_gpu_pull(r) : SK_OK; }
 
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }

@@ -117,11 +117,25 @@ static void store(void *p, sk_dtype t, int64_t i, double x)
     sk_bug(SK_HERE, "a known dtype");
 }
 
+/* The two that weights and states go through, by vectors. */
+static void widen_bf16(real *to, const uint16_t *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = (real)sk_from_bf16(from[i]);
+}
+
+static void narrow_bf16(uint16_t *to, const real *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = sk_to_bf16((float)from[i]);
+}
+
 void sk_convert(void *to, sk_dtype to_type, const void *from, sk_dtype from_type, int64_t n)
 {
     if (to_type == from_type) {
         memmove(to, from, (size_t)n * sk_dtype_size(to_type));
         return;
     }
-    for (int64_t i = 0; i < n; i++) store(to, to_type, i, load(from, from_type, i));
+    if (to_type == SK_F32 && from_type == SK_BF16) widen_bf16(to, from, n);
+    else if (to_type == SK_BF16 && from_type == SK_F32) narrow_bf16(to, from, n);
+    else
+        for (int64_t i = 0; i < n; i++) store(to, to_type, i, load(from, from_type, i));
 }

@@ -570,6 +570,7 @@ static sk_status save(loop *l)
     sk_desk *d = l->desk;
     sk_status st = SK_OK;
     word w;
+    SK_TRY(sk_run_pull(l->run));
     SK_TRY(check_state(l, &w));
     if (*w.why) return bad_state(l, w.why);
     l->tried = l->done;
@@ -579,7 +580,6 @@ static sk_status save(loop *l)
         d->save.begun = !st;
     }
     SK_TRY(share_name(l));
-    SK_TRY(sk_run_pull(l->run));
     SK_TRY(write_share(l));
     if (l->rank) return SK_OK;
     if (!st) st = commit(l);

@@ -56,7 +56,8 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
                          .bucket_bytes = t->bucket_bytes,
                          .validate = true,
                          .state_type = t->state_type,
-                         .late = t->late};
+                         .late = t->late,
+                         .gpu = t->gpu};
     *n_ranks = sk_mesh_ranks(&l.mesh);
     *programs = sk_many(a, sk_program *, *n_ranks);
     for (int r = 0; r < *n_ranks; r++) SK_TRY(sk_compile(a, g, &l, &o, r, &(*programs)[r]));
@@ -177,11 +178,14 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .seed = 3,
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
                      .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip, t->compensate, t->predict}};
+    if (t->gpu) o.device = "cuda";
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     SK_TRY(sk_run_init(*run, 11));
+    if (t->nudge > 0) SK_TRY(sk_run_pull(*run));
     nudge(t, *run, a);
+    if (t->nudge > 0) SK_TRY(sk_run_push(*run));
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
         SK_TRY(sk_run_step(
@@ -195,6 +199,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     SK_TRY(sk_run_validate(*run, 0, &out));
     if (j->p->rank == 0) t->valid = out.loss;
     SK_TRY(sk_run_barrier(*run));
+    SK_TRY(sk_run_pull(*run));
     digest(j, *run, a);
     return SK_OK;
 }

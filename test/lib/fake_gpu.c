@@ -1,0 +1,609 @@
+/* fake_gpu.c - for tests: streams are threads, memory is memory. */
+#include "lib/fake_gpu.h"
+
+#include "base/clock.h"
+#include "device/device.h"
+#include "program/kernel.h"
+#include "run/acts.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int most_delay;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
+
+typedef void deed(void *what);
+typedef struct item {
+    deed *f;
+    bool lingers; /* a copy */
+    size_t bytes; /* of `what` */
+    struct item *next;
+    _Alignas(16) char what[];
+} item;
+
+struct sk_stream {
+    pthread_t thread;
+    item *head, **tail;
+    bool busy, closing;
+    sk_tape *tape; /* what is given is recorded there */
+};
+
+struct sk_event {
+    uint64_t asked, done;
+    double at;
+};
+
+struct sk_tape {
+    item *head, **tail;
+};
+
+/* --- streams --- */
+
+static void *serve(void *ctx)
+{
+    sk_stream *s = ctx;
+    unsigned seed = (unsigned)(uintptr_t)s;
+    pthread_mutex_lock(&lock);
+    while (!s->closing || s->head) {
+        item *i = s->head;
+        if (!i) {
+            pthread_cond_wait(&news, &lock);
+            continue;
+        }
+        s->head = i->next;
+        if (!s->head) s->tail = &s->head;
+        s->busy = true;
+        pthread_mutex_unlock(&lock);
+        if (i->lingers && most_delay) usleep((unsigned)rand_r(&seed) % (unsigned)most_delay);
+        i->f(i->what);
+        free(i);
+        pthread_mutex_lock(&lock);
+        s->busy = false;
+        pthread_cond_broadcast(&news);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+{
+    item *i = calloc(1, sizeof *i + bytes);
+    sk_assert(i);
+    i->f = f;
+    i->lingers = lingers;
+    i->bytes = bytes;
+    memcpy(i->what, what, bytes);
+    pthread_mutex_lock(&lock);
+    item ***tail = s->tape ? &s->tape->tail : &s->tail;
+    **tail = i;
+    *tail = &i->next;
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+}
+
+static sk_status stream_open(sk_device *d, sk_stream **out)
+{
+    sk_stream *s = calloc(1, sizeof *s);
+    (void)d;
+    s->tail = &s->head;
+    pthread_create(&s->thread, NULL, serve, s);
+    *out = s;
+    return SK_OK;
+}
+
+static void stream_close(sk_device *d, sk_stream *s)
+{
+    (void)d;
+    pthread_mutex_lock(&lock);
+    s->closing = true;
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+    pthread_join(s->thread, NULL);
+    free(s);
+}
+
+static sk_status stream_sync(sk_device *d, sk_stream *s)
+{
+    (void)d;
+    pthread_mutex_lock(&lock);
+    while (s->head || s->busy) pthread_cond_wait(&news, &lock);
+    pthread_mutex_unlock(&lock);
+    return SK_OK;
+}
+
+static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
+{
+    (void)d;
+    pthread_mutex_lock(&lock);
+    *out = !s->head && !s->busy;
+    pthread_mutex_unlock(&lock);
+    return SK_OK;
+}
+
+static sk_status tape_begin(sk_device *d, sk_stream *s)
+{
+    (void)d;
+    s->tape = calloc(1, sizeof *s->tape);
+    s->tape->tail = &s->tape->head;
+    return SK_OK;
+}
+
+static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+{
+    (void)d;
+    *out = s->tape;
+    s->tape = NULL;
+    return SK_OK;
+}
+
+static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+{
+    (void)d;
+    for (const item *i = t->head; i; i = i->next) append(s, i->f, i->what, i->bytes, i->lingers);
+    return SK_OK;
+}
+
+static void tape_close(sk_device *d, sk_tape *t)
+{
+    (void)d;
+    for (item *i = t->head, *next; i; i = next) {
+        next = i->next;
+        free(i);
+    }
+    free(t);
+}
+
+/* --- events --- */
+
+typedef struct place {
+    sk_event *e;
+    uint64_t n;
+} place;
+
+static void reach(void *what)
+{
+    place *p = what;
+    pthread_mutex_lock(&lock);
+    p->e->done = p->n;
+    p->e->at = sk_now();
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+}
+
+static void wait_for(void *what)
+{
+    place *p = what;
+    pthread_mutex_lock(&lock);
+    while (p->e->done < p->n) pthread_cond_wait(&news, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static sk_status event_open(sk_device *d, sk_event **out)
+{
+    *out = sk_new(&d->arena, sk_event);
+    return SK_OK;
+}
+
+static void event_close(sk_device *d, sk_event *e) /* streams close later, and may still reach it */
+{
+    (void)d, (void)e;
+}
+
+static sk_status event_record(sk_device *d, sk_event *e, sk_stream *s)
+{
+    (void)d;
+    pthread_mutex_lock(&lock);
+    place p = {e, ++e->asked};
+    pthread_mutex_unlock(&lock);
+    append(s, reach, &p, sizeof p, false);
+    return SK_OK;
+}
+
+static sk_status event_wait(sk_device *d, sk_event *e, sk_stream *s)
+{
+    (void)d;
+    pthread_mutex_lock(&lock);
+    place p = {e, e->asked};
+    pthread_mutex_unlock(&lock);
+    append(s, wait_for, &p, sizeof p, false);
+    return SK_OK;
+}
+
+static sk_status event_done(sk_device *d, sk_event *e, bool *out)
+{
+    (void)d;
+    pthread_mutex_lock(&lock);
+    *out = e->done >= e->asked;
+    pthread_mutex_unlock(&lock);
+    return SK_OK;
+}
+
+static sk_status event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
+{
+    (void)d;
+    if (!from->done || !to->done) return sk_fail(SK_EBUG, "fake GPU: an event never recorded");
+    *out = to->at - from->at;
+    return SK_OK;
+}
+
+/* --- memory --- */
+
+typedef struct move {
+    void *to;
+    const void *from;
+    size_t bytes;
+} move;
+
+static void do_copy(void *what)
+{
+    move *m = what;
+    memcpy(m->to, m->from, m->bytes);
+}
+
+static void do_zero(void *what)
+{
+    move *m = what;
+    memset(m->to, 0, m->bytes);
+}
+
+static sk_status copy(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s)
+{
+    (void)d;
+    append(s, do_copy, &(move){to, from, bytes}, sizeof(move), true);
+    return SK_OK;
+}
+
+static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
+{
+    (void)d;
+    append(s, do_zero, &(move){to, NULL, bytes}, sizeof(move), false);
+    return SK_OK;
+}
+
+static sk_status pool_open(sk_device *d, size_t bytes, void **base)
+{
+    (void)d;
+    *base = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    sk_assert(*base);
+    memset(*base, 0xff, bytes);
+    return SK_OK;
+}
+
+static void pool_close(sk_device *d, void *base, size_t bytes)
+{
+    (void)d, (void)bytes;
+    free(base);
+}
+
+static sk_status pinned_open(sk_device *d, size_t bytes, void **base)
+{
+    (void)d;
+    *base = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    sk_assert(*base);
+    return SK_OK;
+}
+
+static void pinned_close(sk_device *d, void *base) { pool_close(d, base, 0); }
+
+static sk_status pin(sk_device *d, void *base, size_t bytes)
+{
+    (void)d;
+    sk_assert((uintptr_t)base % 4096 == 0 && bytes % 4096 == 0);
+    return SK_OK;
+}
+
+static void unpin(sk_device *d, void *base) { (void)d, (void)base; }
+
+static sk_status nothing(sk_device *d)
+{
+    (void)d;
+    return SK_OK;
+}
+
+static sk_status look(sk_device *d, sk_device_facts *out)
+{
+    (void)d;
+    snprintf(out->model, sizeof out->model, "fake");
+    out->bytes = out->available = (int64_t)1 << 40;
+    return SK_OK;
+}
+
+const sk_device_kind sk_device_cuda = {
+    .name = "cuda",
+    .open = nothing,
+    .look = look,
+    .pool_open = pool_open,
+    .pool_close = pool_close,
+    .copy = copy,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_sync = stream_sync,
+    .event_open = event_open,
+    .event_close = event_close,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_seconds = event_seconds,
+    .zero = zero,
+    .stream_done = stream_done,
+    .pinned_open = pinned_open,
+    .pinned_close = pinned_close,
+    .pin = pin,
+    .unpin = unpin,
+    .tape_begin = tape_begin,
+    .tape_end = tape_end,
+    .tape_play = tape_play,
+    .tape_close = tape_close,
+    .event_done = event_done,
+};
+
+/* --- ops --- */
+
+enum { FIRST = 10, LAST = 90 }; /* numbers of two digits */
+
+typedef struct op_call {
+    const sk_op *op;
+    sk_args args;
+    const uint64_t *step;
+} op_call;
+
+static void do_op(void *what)
+{
+    op_call *c = what;
+    c->args.part = 0;
+    c->args.of = 1;
+    c->args.stream = *c->step;
+    c->args.scratch = aligned_alloc(64, sk_op_scratch(c->op, &c->args) / 64 * 64 + 64);
+    sk_op_run_cpu(c->op, &c->args);
+    free(c->args.scratch);
+}
+
+static sk_status launch(int i, const sk_args *a, const sk_launch *l)
+{
+    op_call c = {sk_op_parts[i - FIRST], *a, l->step};
+    append(l->stream, do_op, &c, sizeof c, false);
+    return SK_OK;
+}
+
+/* A kernel does not know its op, so each has a function of its own. */
+#define ONE(i) \
+    static sk_status launch_##i(const sk_args *a, const sk_launch *l) { return launch(i, a, l); }
+#define TEN(t) \
+    ONE(t##0)  \
+    ONE(t##1) ONE(t##2) ONE(t##3) ONE(t##4) ONE(t##5) ONE(t##6) ONE(t##7) ONE(t##8) ONE(t##9)
+TEN(1)
+TEN(2)
+TEN(3)
+TEN(4)
+TEN(5)
+TEN(6)
+TEN(7)
+TEN(8)
+#define ENTRY(i) [i] = {"", launch_##i, NULL},
+#define ENTRIES(t) \
+    ENTRY(t##0)    \
+    ENTRY(t##1)    \
+    ENTRY(t##2) ENTRY(t##3) ENTRY(t##4) ENTRY(t##5) ENTRY(t##6) ENTRY(t##7) ENTRY(t##8) ENTRY(t##9)
+static sk_kernel kernels[LAST] = {ENTRIES(1) ENTRIES(2) ENTRIES(3) ENTRIES(4) ENTRIES(5) ENTRIES(6)
+                                      ENTRIES(7) ENTRIES(8)};
+const sk_kernel *const sk_kernel_parts[] = {
+    &kernels[10], &kernels[11], &kernels[12], &kernels[13], &kernels[14], &kernels[15],
+    &kernels[16], &kernels[17], &kernels[18], &kernels[19], &kernels[20], &kernels[21],
+    &kernels[22], &kernels[23], &kernels[24], &kernels[25], &kernels[26], &kernels[27],
+    &kernels[28], &kernels[29], &kernels[30], &kernels[31], &kernels[32], &kernels[33],
+    &kernels[34], &kernels[35], &kernels[36], &kernels[37], &kernels[38], &kernels[39],
+    &kernels[40], &kernels[41], &kernels[42], &kernels[43], &kernels[44], &kernels[45],
+    &kernels[46], &kernels[47], &kernels[48], &kernels[49], &kernels[50], &kernels[51],
+    &kernels[52], &kernels[53], &kernels[54], &kernels[55], &kernels[56], &kernels[57],
+    &kernels[58], &kernels[59], &kernels[60], &kernels[61], &kernels[62], &kernels[63],
+    &kernels[64], &kernels[65], &kernels[66], &kernels[67], &kernels[68], &kernels[69],
+    &kernels[70], &kernels[71], &kernels[72], &kernels[73], &kernels[74], &kernels[75],
+    &kernels[76], &kernels[77], &kernels[78], &kernels[79], &kernels[80], &kernels[81],
+    &kernels[82], &kernels[83], &kernels[84], &kernels[85], &kernels[86], &kernels[87],
+    &kernels[88], &kernels[89], NULL};
+
+/* --- the engine's own --- */
+
+typedef struct box_call {
+    sk_view from, to;
+    bool paste;
+} box_call;
+
+static void do_box(void *what)
+{
+    box_call *c = what;
+    const sk_view *part = c->paste ? &c->from : &c->to, *whole = c->paste ? &c->to : &c->from;
+    size_t size = sk_dtype_size(part->type);
+    for (int64_t i = 0; i < sk_count(part); i++) {
+        int64_t at = 0, rest = i;
+        for (int d = part->n - 1; d >= 0; d--) {
+            at += (part->at[d] - whole->at[d] + rest % part->size[d]) * whole->step[d];
+            rest /= part->size[d];
+        }
+        char *near = (char *)part->data + (size_t)i * size;
+        char *far = (char *)whole->data + (size_t)at * size;
+        memcpy(c->paste ? far : near, c->paste ? near : far, size);
+    }
+}
+
+static sk_status slice(const sk_view *from, const sk_view *to, void *stream)
+{
+    append(stream, do_box, &(box_call){*from, *to, false}, sizeof(box_call), false);
+    return SK_OK;
+}
+
+static sk_status paste(const sk_view *from, const sk_view *to, void *stream)
+{
+    append(stream, do_box, &(box_call){*from, *to, true}, sizeof(box_call), false);
+    return SK_OK;
+}
+
+typedef struct add_call {
+    void *to;
+    const void *from;
+    int64_t n;
+    sk_dtype type;
+} add_call;
+
+static float get(const void *x, sk_dtype type, int64_t i)
+{
+    float y;
+    sk_convert(&y, SK_F32, (const char *)x + (size_t)i * sk_dtype_size(type), type, 1);
+    return y;
+}
+
+static void put(void *x, sk_dtype type, int64_t i, float y)
+{
+    sk_convert((char *)x + (size_t)i * sk_dtype_size(type), type, &y, SK_F32, 1);
+}
+
+static void do_add(void *what)
+{
+    add_call *c = what;
+    for (int64_t i = 0; i < c->n; i++)
+        put(c->to, c->type, i, get(c->to, c->type, i) + get(c->from, c->type, i));
+}
+
+static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void *stream)
+{
+    append(stream, do_add, &(add_call){to, from, n, type}, sizeof(add_call), false);
+    return SK_OK;
+}
+
+static void do_stats(void *what)
+{
+    sk_stats_job *j = what;
+    double sum = 0;
+    for (int k = 0; k < j->n_pieces; k++)
+        for (int64_t i = 0; i < j->pieces[k].n; i++) {
+            double x = (double)get(j->pieces[k].data, j->pieces[k].type, i);
+            sum += x * (x * (j->pieces[k].counts ? 1 : 0));
+        }
+    for (int64_t i = 1; i < j->out_n; i++)
+        j->out[i] = i <= j->n_sums && j->sum[i - 1] ? (double)*j->sum[i - 1] : 0;
+    j->out[0] = sum + (j->more ? *j->more : 0);
+}
+
+static sk_status stats(const sk_stats_job *j, const sk_launch *l)
+{
+    append(l->stream, do_stats, j, sizeof *j, false);
+    return SK_OK;
+}
+
+static void do_clip(void *what)
+{
+    sk_clip_job *j = what;
+    sk_pulse *p = j->pulse;
+    double sum[SK_N_SUMS] = {0}, scale = p->loss_scale > 0 ? p->loss_scale : 1;
+    memcpy(sum, j->sums + 1, sizeof *sum * (size_t)j->n_sums);
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1;
+    p->loss = sum[SK_SUM_LOSS] / tokens;
+    p->tokens = sum[SK_SUM_WEIGHT];
+    p->aux = sum[SK_SUM_AUX] / tokens;
+    p->drops = sum[SK_SUM_DROPS];
+    p->norm = sqrt(j->sums[0]) / tokens / scale;
+    p->finite = isfinite(p->loss) && isfinite(p->norm);
+    p->again = 0;
+    if (!j->train) return;
+    double factor = j->clip > 0 ? j->clip / (p->norm + 1e-6) : 1;
+    p->scale = (float)((factor < 1 ? factor : 1) / tokens / scale);
+    p->skip = !p->finite;
+}
+
+static sk_status clip(const sk_clip_job *j, const sk_launch *l)
+{
+    append(l->stream, do_clip, j, sizeof *j, true);
+    return SK_OK;
+}
+
+static sk_status noise(void *to, int64_t bytes, void *stream)
+{
+    (void)stream;
+    memset(to, 0x3c, (size_t)bytes);
+    return SK_OK;
+}
+
+const sk_acts sk_acts_cuda = {
+    .noise = noise, .slice = slice, .paste = paste, .add = add, .stats = stats, .clip = clip};
+
+/* --- optimizers --- */
+
+typedef struct pass_call {
+    const sk_optim *optim;
+    int pass;
+    sk_update_job job;
+} pass_call;
+
+static void do_piece(const pass_call *c, const sk_update *u)
+{
+    const sk_pulse *pulse = c->job.pulse;
+    float *grad = malloc((size_t)u->n * sizeof *grad + 1);
+    sk_piece x = {.n = u->n, .param = u->param, .grad = grad, .delay = u->delay};
+    x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
+    x.step = pulse->updates + u->update + 1;
+    for (int64_t i = 0; i < u->n; i++) grad[i] = get(u->grad, u->grad_type, i);
+    for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
+    for (int k = 0; c->optim->knobs[k].name; k++) {
+        const char *name = c->optim->knobs[k].name;
+        x.knob[k] = !strcmp(name, "lr")      ? (float)pulse->lr
+                    : !strcmp(name, "decay") ? u->decay
+                                             : c->job.knob[k];
+    }
+    if (u->before) memcpy(x.sum, u->before, sizeof x.sum);
+    if (u->nudge != 0)
+        for (int64_t i = 0; i < u->n && !pulse->skip; i++)
+            u->param[i] -= grad[i] > 0 ? u->nudge : grad[i] < 0 ? -u->nudge : 0;
+    else if (!pulse->skip) {
+        c->optim->pass[c->pass](&x);
+        if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
+    }
+    for (int64_t i = 0; u->narrow && i < u->n; i++) put(u->narrow, u->narrow_type, i, u->param[i]);
+    free(grad);
+}
+
+static void do_pass(void *what)
+{
+    const pass_call *c = what;
+    for (int i = 0; i < c->job.n_pieces; i++) do_piece(c, &c->job.pieces[i]);
+}
+
+static sk_status update(const char *optim, int pass, const sk_update_job *j, const sk_launch *l)
+{
+    pass_call c = {sk_optim_find(optim), pass, *j};
+    append(l->stream, do_pass, &c, sizeof c, false);
+    return SK_OK;
+}
+
+static sk_status adamw(const sk_update_job *j, const sk_launch *l)
+{
+    return update("adamw", 0, j, l);
+}
+
+static sk_status lamb_first(const sk_update_job *j, const sk_launch *l)
+{
+    return update("lamb", 0, j, l);
+}
+
+static sk_status lamb_then(const sk_update_job *j, const sk_launch *l)
+{
+    return update("lamb", 1, j, l);
+}
+
+static const sk_optim_kernel adamw_kernel = {"adamw", {adamw}, NULL},
+                             lamb_kernel = {"lamb", {lamb_first, lamb_then}, NULL};
+const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, NULL};
+
+void sk_fake_gpu(int delay_us)
+{
+    most_delay = delay_us;
+    setenv("SKEIN_FUSE", "none", 1);
+    for (int i = 0; sk_op_parts[i]; i++) {
+        sk_assert(FIRST + i < LAST);
+        kernels[FIRST + i].op = sk_op_parts[i]->name;
+    }
+}
