@@ -17,7 +17,8 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
                 !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
                 a->prefetch == b->prefetch && a->tiles == b->tiles &&
                 !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
-                a->keep == b->keep && a->keep_cheap == b->keep_cheap && a->gist == b->gist &&
+                a->keep == b->keep && a->keep_cheap == b->keep_cheap &&
+                !strcmp(a->keep_ops, b->keep_ops) && a->gist == b->gist &&
                 !strcmp(a->weights_as, b->weights_as) && !strcmp(a->grads_as, b->grads_as) &&
                 a->feedback == b->feedback && a->copy == b->copy && a->slices == b->slices;
     for (int i = 0; same && i < a->mesh.n; i++)
@@ -81,6 +82,8 @@ static const struct {
     {"tp=2 recompute=full partition",
      "mesh tp=2; split h f v over tp; recompute full; keep results in pieces"},
     {"dp=2 keep=cheap", "mesh dp=2; split b over dp; keep cheap results"},
+    {"dp=2 keep=bias_gelu+layernorm",
+     "mesh dp=2; split b over dp; keep results of bias_gelu+layernorm"},
     {"dp=2 zero=3 keep keep=cheap",
      "mesh dp=2; split b over dp; shard params over dp; keep gathered weights; keep cheap results"},
     {"dp=2 zero=3 weights=int8",
@@ -135,6 +138,8 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "tp 2 · recompute full · partition · keep cheap"));
     check(!sk_layout_read("keep=cheap", 1, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "keep cheap"));
+    check(!sk_layout_read("keep=bias_gelu+layernorm", 1, &l));
+    check(!strcmp(sk_layout_short(&arena, &l), "keep bias_gelu+layernorm"));
     check(!sk_layout_read("gist", 1, &l) && !strcmp(sk_layout_short(&arena, &l), "gist"));
     check(!sk_layout_read("dp=2 gist=60", 2, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · gist 60 %"));
@@ -227,7 +232,10 @@ static const struct {
     {"tp=2 partiton=2", "did you mean \"partition\"", 0},
     {"tp=2; keep results", "keep results in pieces", 0},
     {"keep=cheap keep=cheap", "said twice", 0},
-    {"keep=dear", "takes no value", 0},
+    {"keep=", "takes no value", 0},
+    {"keep=dear", "'dear' is no op whose results are made again", 0},
+    {"keep=bias_gelu+contract", "'contract' is no op whose results are made again", 0},
+    {"keep=bias_gelu keep=layernorm", "said twice", 0},
     {"tp=2 overlpa=2", "did you mean \"overlap\"", 0},
     {"dp=2 zero=4", "0 to 3 exist", 0},
     {"dp=2 zero=-1", "from 0 to", 0},
