@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum { MAX_DEVICE = 64, N_KEY = 34, ALIGN = 16 };
-enum { MOST = 32, FINALISTS = 6, N_ROUNDS = 7, N_TIMED = 3, N_WARM = 3, PATIENCE_MS = 150 };
+enum { MOST = 32, FINALISTS = 6, N_ROUNDS = 5, N_TIMED = 2, N_WARM = 3, PATIENCE_MS = 60 };
 
 /* ---- the library */
 
@@ -478,19 +478,20 @@ static int proposals(const job *j, cublasLtMatmulHeuristicResult_t *out, int mos
     return good;
 }
 
-/* The mean time of several launches; false if this algorithm does not want to. */
+/* The mean time of some launches; false if this algorithm does not want to. */
 static sk_status take_time(const job *j, const cublasLtMatmulAlgo_t *algo, const cudaEvent_t *event,
-                           int warm, float *ms, bool *fine)
+                           int warm, int times, float *ms, bool *fine)
 {
     *fine = false;
     for (int i = 0; i < warm; i++)
         if (multiply(j, algo)) return SK_OK;
     TRY(cudaEventRecord(event[0], j->stream));
-    for (int i = 0; i < N_TIMED; i++)
+    for (int i = 0; i < times; i++)
         if (multiply(j, algo)) return SK_OK;
     TRY(cudaEventRecord(event[1], j->stream));
     TRY(cudaEventSynchronize(event[1]));
     TRY(cudaEventElapsedTime(ms, event[0], event[1]));
+    *ms /= (float)times;
     *fine = true;
     return SK_OK;
 }
@@ -522,11 +523,15 @@ static float median(const float *ms, int n)
 static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all, int n,
                        const cudaEvent_t *event, runner *v, int *left)
 {
+    float spent = 0;
     *left = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && (i < FINALISTS || spent < PATIENCE_MS); i++) {
         bool fine;
+        float *ms = &v[*left].ms[0];
+        int times = *left && v[0].ms[0] > 1 ? 1 : N_TIMED; /* a long product is not noisy */
         v[*left].which = i;
-        SK_TRY(take_time(j, &all[i].algo, event, i ? 1 : N_WARM, &v[*left].ms[0], &fine));
+        SK_TRY(take_time(j, &all[i].algo, event, i ? 1 : N_WARM, times, ms, &fine));
+        if (fine) spent += *ms * (float)(times + 1);
         *left += fine;
     }
     (void)cudaGetLastError(); /* what an unwilling one left */
@@ -544,10 +549,12 @@ static sk_status race(const job *j, const cublasLtMatmulHeuristicResult_t *all, 
     *best = -1;
     SK_TRY(heats(j, all, n, event, v, &left));
     while (rounds > 3 && left && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) rounds -= 2;
+    if (left > 3 && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) left = 3;
     for (int k = 0; k < rounds && left > 1; k++)
         for (int i = 0; i < left; i++) {
             bool fine;
-            SK_TRY(take_time(j, &all[v[i].which].algo, event, 0, &v[i].ms[k], &fine));
+            SK_TRY(take_time(j, &all[v[i].which].algo, event, 0, v[i].ms[0] > 1 ? 1 : N_TIMED,
+                             &v[i].ms[k], &fine));
         }
     float record = 0;
     for (int i = 0; i < left; i++) {

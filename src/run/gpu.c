@@ -12,6 +12,7 @@
 #include "run/sides.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,6 +422,49 @@ int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
 const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
 const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
 
+/* What needs the host alone, on a thread of its own. */
+typedef struct helper {
+    sk_run *r;
+    pthread_t thread;
+    bool begun;
+} helper;
+
+static void early_one(const sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
+    if (k && k->early) k->early(&r->args[pc], &g->launch);
+}
+
+static void *prepare_early(void *ctx)
+{
+    const helper *h = ctx;
+    if (sk_device_enter(h->r->gpu->d)) return NULL; /* then it is done in its turn */
+    for (int pc = 0; pc < h->r->p->insts.n; pc++) early_one(h->r, pc);
+    return NULL;
+}
+
+static sk_status prepare_some(sk_run *r, bool early)
+{
+    const sk_gpu *g = r->gpu;
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        double at = sk_now();
+        if (!g->kernels[pc] || (g->kernels[pc]->early != NULL) != early) continue;
+        SK_TRY(prepare_one(r, pc));
+        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
+    }
+    return SK_OK;
+}
+
+static sk_status prepare_all(sk_run *r)
+{
+    helper h = {.r = r};
+    h.begun = !pthread_create(&h.thread, NULL, prepare_early, &h);
+    sk_status st = prepare_some(r, false);
+    if (h.begun) pthread_join(h.thread, NULL);
+    return st ? st : prepare_some(r, true);
+}
+
 sk_status sk_gpu_prepare(sk_run *r)
 {
     sk_gpu *g = r->gpu;
@@ -432,12 +476,7 @@ sk_status sk_gpu_prepare(sk_run *r)
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     place_launches(a, r);
     SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
-    for (int pc = 0; pc < r->p->insts.n; pc++) {
-        double at = sk_now();
-        if (!g->kernels[pc]) continue;
-        SK_TRY(prepare_one(r, pc));
-        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
-    }
+    SK_TRY(prepare_all(r));
     return sk_stream_sync(g->d, g->compute);
 }
 
