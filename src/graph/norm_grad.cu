@@ -353,20 +353,16 @@ static sk_status short_rows(const sk_norm_grad_job *j, job k, const sk_launch *l
 {
     switch ((j->n + 32 * sk_pack<T>() - 1) / (32 * sk_pack<T>())) {
     case 1:
-        return warps<T, 1, MEAN>(j, k, l);
     case 2:
         return warps<T, 2, MEAN>(j, k, l);
     case 3:
         return warps<T, 3, MEAN>(j, k, l);
     case 4:
         return warps<T, 4, MEAN>(j, k, l);
-    case 5:
-    case 6:
-        return warps<T, 6, MEAN>(j, k, l);
-    case 7:
-        return warps<T, 7, MEAN>(j, k, l);
-    default:
+    case 8:
         return warps<T, 8, MEAN>(j, k, l);
+    default:
+        return warps<T, 7, MEAN>(j, k, l);
     }
 }
 
