@@ -550,6 +550,9 @@ static sk_code_job code_job(const code_case *t)
     return j;
 }
 
+/* Codes without a scale are whole words, and their rows begin at even places. */
+static int odd_bytes(const code_case *t) { return t->shift * (t->c->head ? 1 : 2); }
+
 static sk_status encodes(world *w, const code_case *t)
 {
     sk_code_job j = code_job(t);
@@ -558,7 +561,7 @@ static sk_status encodes(world *w, const code_case *t)
     world_clear(w, t->c->name);
     size_t a = drawn(w, n, t->type, t->shift, 1, t->scale);
     size_t e = drawn(w, n, SK_F32, t->shift, 2, t->scale / 4000);
-    size_t b = place(w, t->rows * j.bytes, SK_U8, t->shift), s = place(w, 1, SK_F64, 0);
+    size_t b = place(w, t->rows * j.bytes, SK_U8, odd_bytes(t)), s = place(w, 1, SK_F64, 0);
     memcpy(w->image + s, &scale, sizeof scale);
     spice(w, a, t);
     j.x = w->base + a, j.code = (uint8_t *)w->base + b;
@@ -579,7 +582,7 @@ static sk_status decodes(world *w, const code_case *t)
     plain.feed = 0;
     world_clear(w, t->c->name);
     size_t a = drawn(w, n, t->type, t->shift, 1, t->scale);
-    size_t b = drawn(w, t->pieces * piece, SK_U8, t->shift, 2, 2.55);
+    size_t b = drawn(w, t->pieces * piece, SK_U8, odd_bytes(t), 2, 2.55);
     spice(w, a, t);
     for (int64_t k = 0; k < t->pieces; k += 2)
         encoded(&plain, w->image + a, NULL, 1, (uint8_t *)w->image + b + k * piece);
