@@ -1,0 +1,310 @@
+/* fake_nccl.c - for tests: what NCCL does between GPUs, between the streams of fake_gpu.c.
+ *
+ * All that one begin() and end() enclose is of one circle and one stream, and is done by that
+ * stream's thread, with those of the other members: everybody shows its list, makes its results
+ * while nobody writes, and writes them when all have made theirs.  Sums are taken in the order of
+ * the members. */
+#include "device/nccl.h"
+#include "lib/fake_gpu.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 16, CIRCLES = 4096, OPS = 1024 };
+
+typedef enum deal { SUM, SCATTER_SUM, GATHER, SUM_TO, SPREAD, SEND, RECV } deal;
+
+typedef struct op {
+    deal what;
+    const void *src;
+    void *dst;
+    int64_t n;
+    sk_dtype type;
+    sk_nccl_op op;
+    int peer;
+} op;
+
+typedef struct group { /* one launch */
+    sk_circle *c;
+    int n;
+    op ops[];
+} group;
+
+typedef struct meeting { /* a circle, as all members see it */
+    char id[SK_NCCL_ID];
+    int n;
+    pthread_barrier_t all;
+    const group *shown[MOST];
+} meeting;
+
+struct sk_circle {
+    meeting *m;
+    int me;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static meeting meetings[CIRCLES];
+static int n_meetings, n_ids;
+
+/* What this thread has between begin() and end(). */
+static _Thread_local op ops[OPS];
+static _Thread_local int n_ops, depth;
+static _Thread_local sk_circle *circle;
+static _Thread_local void *on;
+
+/* --- circles --- */
+
+static sk_status fake_open(int *version)
+{
+    if (version) *version = 99999;
+    return SK_OK;
+}
+
+static sk_status fake_id(char id[SK_NCCL_ID])
+{
+    memset(id, 0, SK_NCCL_ID);
+    pthread_mutex_lock(&lock);
+    snprintf(id, SK_NCCL_ID, "circle %d", n_ids++);
+    pthread_mutex_unlock(&lock);
+    return SK_OK;
+}
+
+static meeting *find(const char *id, int n)
+{
+    int i = 0;
+    while (i < n_meetings && memcmp(meetings[i].id, id, SK_NCCL_ID) != 0) i++;
+    sk_assert(i < CIRCLES && n <= MOST);
+    meeting *m = &meetings[i];
+    if (i < n_meetings) return m;
+    n_meetings++;
+    m->n = n;
+    memcpy(m->id, id, SK_NCCL_ID);
+    pthread_barrier_init(&m->all, NULL, (unsigned)n);
+    return m;
+}
+
+static sk_status fake_join(int device, int n, int me, const char id[SK_NCCL_ID], const char *name,
+                           sk_circle **out)
+{
+    (void)device, (void)name;
+    sk_circle *c = malloc(sizeof *c);
+    pthread_mutex_lock(&lock);
+    *c = (sk_circle){find(id, n), me};
+    pthread_mutex_unlock(&lock);
+    sk_assert(c->m->n == n && me < n);
+    *out = c;
+    return SK_OK;
+}
+
+static sk_status fake_ready(sk_circle *c, bool *yes)
+{
+    (void)c;
+    *yes = true;
+    return SK_OK;
+}
+
+static sk_status fake_finish(sk_circle *c)
+{
+    (void)c;
+    return SK_OK;
+}
+
+static void fake_leave(sk_circle *c) { free(c); }
+
+/* --- what they do, on a stream's thread --- */
+
+static double element(const void *data, sk_dtype t, int64_t i)
+{
+    double x;
+    sk_convert(&x, SK_F64, (const char *)data + i * (int64_t)sk_dtype_size(t), t, 1);
+    return x;
+}
+
+static double join(sk_nccl_op how, double x, double y)
+{
+    if (how == SK_NCCL_MAX) return x > y ? x : y;
+    if (how == SK_NCCL_MIN) return x < y ? x : y;
+    return x + y;
+}
+
+/* Element i of all members' operand k. */
+static double reduced(const meeting *m, int k, const op *o, int64_t i)
+{
+    double x = element(m->shown[0]->ops[k].src, o->type, i);
+    for (int r = 1; r < m->n; r++) {
+        x = join(o->op, x, element(m->shown[r]->ops[k].src, o->type, i));
+        if (o->type == SK_F32) x = (double)(float)x; /* as one adds in f32 */
+    }
+    return o->op == SK_NCCL_MEAN ? x / m->n : x;
+}
+
+/* What the peer sends me: as many sends of it to me are before that as receives of mine from it. */
+static const op *letter_of(const group *g, int k)
+{
+    const group *from = g->c->m->shown[g->ops[k].peer];
+    int before = 0;
+    for (int i = 0; i < k; i++)
+        before += g->ops[i].what == RECV && g->ops[i].peer == g->ops[k].peer;
+    for (int i = 0; i < from->n; i++)
+        if (from->ops[i].what == SEND && from->ops[i].peer == g->c->me && !before--)
+            return &from->ops[i];
+    return NULL;
+}
+
+static size_t bytes_of(const group *g, int k)
+{
+    const op *o = &g->ops[k];
+    bool mine = o->what != SEND && (o->what != SUM_TO || o->peer == g->c->me);
+    return mine ? (size_t)(o->n * (o->what == GATHER ? g->c->m->n : 1)) * sk_dtype_size(o->type)
+                : 0;
+}
+
+static void make(const group *g, int k, char *to)
+{
+    const meeting *m = g->c->m;
+    const op *o = &g->ops[k];
+    size_t size = sk_dtype_size(o->type), bytes = (size_t)o->n * size;
+    for (int r = 0; o->what < SEND && r < m->n; r++)
+        sk_assert(m->shown[r]->ops[k].what == o->what && m->shown[r]->ops[k].n == o->n);
+    if (!bytes_of(g, k)) return;
+    if (o->what == RECV) {
+        const op *letter = letter_of(g, k);
+        sk_assert(letter && letter->n == o->n);
+        memcpy(to, letter->src, bytes);
+    } else if (o->what == SPREAD) memcpy(to, m->shown[o->peer]->ops[k].src, bytes);
+    else if (o->what == GATHER)
+        for (int r = 0; r < m->n; r++)
+            memcpy(to + (size_t)r * bytes, m->shown[r]->ops[k].src, bytes);
+    else
+        for (int64_t i = 0; i < o->n; i++) {
+            double x = reduced(m, k, o, (o->what == SCATTER_SUM ? g->c->me * o->n : 0) + i);
+            sk_convert(to + (size_t)i * size, o->type, &x, SK_F64, 1);
+        }
+}
+
+static void together(void *what)
+{
+    const group *g = what;
+    meeting *m = g->c->m;
+    char *made[OPS];
+    m->shown[g->c->me] = g;
+    pthread_barrier_wait(&m->all);
+    for (int k = 0; k < g->n; k++) {
+        made[k] = malloc(bytes_of(g, k) + 1);
+        make(g, k, made[k]);
+    }
+    pthread_barrier_wait(&m->all);
+    for (int k = 0; k < g->n; k++) {
+        if (bytes_of(g, k)) memcpy(g->ops[k].dst, made[k], bytes_of(g, k));
+        free(made[k]);
+    }
+}
+
+/* --- giving it to a stream --- */
+
+static sk_status fake_begin(void)
+{
+    depth++;
+    return SK_OK;
+}
+
+static sk_status fake_end(void)
+{
+    if (--depth || !n_ops) return SK_OK;
+    size_t bytes = sizeof(group) + (size_t)n_ops * sizeof *ops;
+    group *g = calloc(1, bytes);
+    *g = (group){circle, n_ops};
+    memcpy(g->ops, ops, (size_t)n_ops * sizeof *ops);
+    sk_fake_do(on, together, g, bytes);
+    free(g);
+    n_ops = 0;
+    return SK_OK;
+}
+
+static sk_status note(sk_circle *c, void *stream, op o)
+{
+    fake_begin();
+    sk_assert(n_ops < OPS && (!n_ops || (c == circle && stream == on)));
+    circle = c;
+    on = stream;
+    ops[n_ops++] = o;
+    return fake_end();
+}
+
+static sk_status fake_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+                          sk_nccl_op r, void *stream)
+{
+    return note(c, stream, (op){SUM, src, dst, n, t, r, 0});
+}
+
+static sk_status fake_scatter_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+                                  sk_nccl_op r, void *stream)
+{
+    return note(c, stream, (op){SCATTER_SUM, src, dst, n, t, r, 0});
+}
+
+static sk_status fake_gather(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+                             void *stream)
+{
+    return note(c, stream, (op){GATHER, src, dst, n, t, SK_NCCL_SUM, 0});
+}
+
+static sk_status fake_sum_to(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+                             sk_nccl_op r, int root, void *stream)
+{
+    return note(c, stream, (op){SUM_TO, src, dst, n, t, r, root});
+}
+
+static sk_status fake_spread(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+                             int root, void *stream)
+{
+    return note(c, stream, (op){SPREAD, src, dst, n, t, SK_NCCL_SUM, root});
+}
+
+static sk_status fake_send(sk_circle *c, const void *src, int64_t bytes, int to, void *stream)
+{
+    return note(c, stream, (op){SEND, src, NULL, bytes, SK_U8, SK_NCCL_SUM, to});
+}
+
+static sk_status fake_recv(sk_circle *c, void *dst, int64_t bytes, int from, void *stream)
+{
+    return note(c, stream, (op){RECV, NULL, dst, bytes, SK_U8, SK_NCCL_SUM, from});
+}
+
+typedef struct word {
+    int64_t *at, value;
+} word;
+
+static void do_mark(void *what)
+{
+    word *w = what;
+    __atomic_store_n(w->at, w->value, __ATOMIC_RELAXED);
+}
+
+static sk_status fake_mark(int64_t *at, int64_t value, void *stream)
+{
+    sk_fake_do(stream, do_mark, &(word){at, value}, sizeof(word));
+    return SK_OK;
+}
+
+const sk_nccl sk_nccl_cuda = {
+    .open = fake_open,
+    .id = fake_id,
+    .join = fake_join,
+    .ready = fake_ready,
+    .finish = fake_finish,
+    .leave = fake_leave,
+    .abort = fake_leave,
+    .begin = fake_begin,
+    .end = fake_end,
+    .sum = fake_sum,
+    .scatter_sum = fake_scatter_sum,
+    .gather = fake_gather,
+    .sum_to = fake_sum_to,
+    .spread = fake_spread,
+    .send = fake_send,
+    .recv = fake_recv,
+    .mark = fake_mark,
+};
