@@ -53,7 +53,7 @@ static const key keys[] = {
         USUAL("f32", "what results and weights are kept in: f32, bf16 or f16"),
         .one_of = "f32 bf16 f16"),
     KEY("train.matmul", TEXT, matmul,
-        USUAL("same", "products of the blocks' weights: same as train.dtype, or fp8: in 8 bits"),
+        USUAL("same", "products with weights of blocks: same as train.dtype, or fp8"),
         .one_of = "same fp8"),
     KEY("train.nonfinite", TEXT, nonfinite,
         USUAL("stop", "a step without finite numbers: stop, skip it, or rollback"),

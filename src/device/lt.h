@@ -18,8 +18,9 @@
  * d is of their type or f32; a and b SK_U8, which are floats of 8 bits and may differ: both are
  * stored along k (b turned, a not), m, n, k and ld are multiples of 16, d is bf16, f16 or f32, and
  * a_scale and b_scale are what a and b are multiplied with.  bias and aux are of d's type; ld and
- * step of aux are multiples of 8. cuBLASLt does not have all of this in all alignments: where it
- * has nothing, *ran is false and nothing was done.  Sums are in f32 always, never in TF32.
+ * step of aux are multiples of 8.  cuBLASLt does not have all of this in all alignments: where it
+ * has nothing, *ran is false and nothing was done.  Sums are in f32 always, never in TF32; those
+ * of 8 bits are as exact as tensor cores have them, not by CUBLASLT_MATMUL_DESC_FAST_ACCUM.
  *
  * An algorithm is chosen once for a shape.  sk_lt_prepare() takes the time of those that cuBLASLt
  * proposes (d, aux and sums are overwritten) and writes the best into a file, because another
