@@ -188,7 +188,7 @@ static void write_key(const sk_product *p, int64_t key[N_KEY])
     memset(key, 0, N_KEY * sizeof *key);
     for (int64_t x : head) key[n++] = x;
     for (const sk_lt_matrix *x : all) {
-        key[n++] = x->type;
+        key[n++] = x->type + (x->e5m2 ? SK_N_DTYPES : 0);
         key[n++] = x->ld;
         key[n++] = p->batch > 1 ? x->step : 0;
         key[n++] = alignment(x->data);
@@ -359,6 +359,12 @@ static cudaDataType cuda_type(sk_dtype t)
     return t == SK_BF16 ? CUDA_R_16BF : t == SK_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+static cudaDataType stored_type(const sk_lt_matrix *x)
+{
+    if (x->type == SK_U8) return x->e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+    return cuda_type(x->type);
+}
+
 template <typename T> static void say(job *j, cublasLtMatmulDescAttributes_t what, T value)
 {
     if (!j->st) j->st = lib.cublasLtMatmulDescSetAttribute(j->desc, what, &value, sizeof value);
@@ -374,8 +380,8 @@ static cublasLtMatrixLayout_t layout(job *j, const sk_lt_matrix *x, int64_t rows
 {
     cublasLtMatrixLayout_t m = NULL;
     if (!j->st)
-        j->st = lib.cublasLtMatrixLayoutCreate(&m, cuda_type(x->type), (uint64_t)rows,
-                                               (uint64_t)cols, x->ld);
+        j->st = lib.cublasLtMatrixLayoutCreate(&m, stored_type(x), (uint64_t)rows, (uint64_t)cols,
+                                               x->ld);
     if (j->p->batch == 1) return m;
     say(j, m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)j->p->batch);
     say(j, m, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (int64_t)x->step);
@@ -416,6 +422,8 @@ static void describe(job *j)
     j->st = lib.cublasLtMatmulDescCreate(&j->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     say(j, CUBLASLT_MATMUL_DESC_TRANSA, (int32_t)(p->b.turned ? CUBLAS_OP_T : CUBLAS_OP_N));
     say(j, CUBLASLT_MATMUL_DESC_TRANSB, (int32_t)(p->a.turned ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (p->b_scale) say(j, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->b_scale);
+    if (p->a_scale) say(j, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->a_scale);
     if (p->after) say_after(j);
     j->a = layout(j, &p->b, p->b.turned ? p->k : p->n, p->b.turned ? p->n : p->k);
     j->b = layout(j, &p->a, p->a.turned ? p->m : p->k, p->a.turned ? p->k : p->m);
