@@ -48,12 +48,15 @@ struct sk_gpu {
     int64_t ahead_batch;    /* which they are; -1: none */
     sk_update_job *updates; /* by instruction: of the first UPDATE of several; else no pieces */
     sk_stats_job stats;     /* pieces and chunks: those of all gradients */
-    section sections[2];    /* a training step; a validation step */
-    sk_event **marks;       /* by instruction and one before: for traces; NULL: none */
-    sk_event **waits;       /* [2 * instruction] of those that wait for others: before, after */
-    int64_t pool, left[2];  /* bytes asked for; what was left before it and after it */
-    int *at;                /* by instruction: the one whose place its launch has */
-    const char **names;     /* by instruction: of a launch for several, there; or NULL */
+    sk_norm_piece *grads;   /* the tables of these two, as they go to the device */
+    sk_update *pieces;
+    int n_pieces;
+    section sections[2];   /* a training step; a validation step */
+    sk_event **marks;      /* by instruction and one before: for traces; NULL: none */
+    sk_event **waits;      /* [2 * instruction] of those that wait for others: before, after */
+    int64_t pool, left[2]; /* bytes asked for; what was left before it and after it */
+    int *at;               /* by instruction: the one whose place its launch has */
+    const char **names;    /* by instruction: of a launch for several, there; or NULL */
 };
 
 /* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
@@ -140,10 +143,19 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
-static sk_status open_pool(sk_gpu *g, int64_t bytes)
+/* Of two runs over one heap the second has its memory in the pool of the first. */
+static sk_status open_pool(const sk_run *r, sk_gpu *g, int64_t bytes)
 {
     sk_device_facts f;
     void *base = NULL;
+    const sk_gpu *first = r->opts.beside ? r->opts.beside->gpu : NULL;
+    if (first) {
+        sk_assert(first->pool >= bytes);
+        g->base = first->base;
+        g->pool = first->pool;
+        memcpy(g->left, first->left, sizeof g->left);
+        return SK_OK;
+    }
     SK_TRY(sk_device_look(g->d, &f));
     g->left[0] = f.available;
     SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
@@ -171,7 +183,7 @@ static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     const sk_program *p = r->p;
     void *told = NULL;
-    SK_TRY(open_pool(g, sk_device_bytes(p)));
+    SK_TRY(open_pool(r, g, sk_device_bytes(p)));
     SK_TRY(sk_device_zero(g->d, g->base, (size_t)sk_device_bytes(p), g->compute));
     SK_TRY(sk_pinned_open(g->d, sizeof *g->told, &told));
     g->told = told;
@@ -364,27 +376,34 @@ static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
     return n;
 }
 
-static sk_status write_tables(sk_arena *a, sk_run *r)
+static void make_tables(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
     const sk_program *p = r->p;
     char *at = g->base + p->kind_at[SK_SCRATCH] + SK_PULSE_BYTES;
-    sk_norm_piece *grads = sk_many(a, sk_norm_piece, p->params.n + 1);
-    sk_update *all = sk_many(a, sk_update, count_updates(p) + 1);
+    g->grads = sk_many(a, sk_norm_piece, p->params.n + 1);
+    g->pieces = sk_many(a, sk_update, count_updates(p) + 1);
     g->updates = sk_many(a, sk_update_job, p->insts.n);
-    g->stats.n_pieces = p->optim ? gather_grads(r, grads, &g->stats) : 0;
+    g->stats.n_pieces = p->optim ? gather_grads(r, g->grads, &g->stats) : 0;
     g->stats.pieces = (const sk_norm_piece *)(void *)at;
-    size_t bytes = sizeof *grads * (size_t)g->stats.n_pieces;
-    SK_TRY(sk_device_copy(g->d, at, grads, bytes, g->compute));
     at += (size_t)SK_NORM_BYTES * (size_t)p->params.n;
-    int n = 0;
     for (int pc = 0, k = 1; pc < p->insts.n; pc += k, k = 1) {
         if (p->insts.v[pc].act != SK_DO_UPDATE || sk_away_does(p, &p->insts.v[pc])) continue;
-        k = gather_updates(r, pc, all + n, &g->updates[pc]);
-        g->updates[pc].pieces = (const sk_update *)(void *)at + n;
-        n += k;
+        k = gather_updates(r, pc, g->pieces + g->n_pieces, &g->updates[pc]);
+        g->updates[pc].pieces = (const sk_update *)(void *)at + g->n_pieces;
+        g->n_pieces += k;
     }
-    SK_TRY(sk_device_copy(g->d, at, all, sizeof *all * (size_t)n, g->compute));
+}
+
+sk_status sk_gpu_lay(sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    char *at = g->base + r->p->kind_at[SK_SCRATCH] + SK_PULSE_BYTES;
+    SK_TRY(sk_device_copy(g->d, at, g->grads, sizeof *g->grads * (size_t)g->stats.n_pieces,
+                          g->compute));
+    at += (size_t)SK_NORM_BYTES * (size_t)r->p->params.n;
+    SK_TRY(
+        sk_device_copy(g->d, at, g->pieces, sizeof *g->pieces * (size_t)g->n_pieces, g->compute));
     return sk_stream_sync(g->d, g->compute);
 }
 
@@ -425,7 +444,8 @@ sk_status sk_gpu_prepare(sk_run *r)
 {
     sk_gpu *g = r->gpu;
     sk_arena *a = r->p->arena;
-    SK_TRY(write_tables(a, r));
+    make_tables(a, r);
+    SK_TRY(sk_gpu_lay(r));
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);
     g->gone = sk_many(a, bool, r->p->insts.n);
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);

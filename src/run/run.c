@@ -230,6 +230,7 @@ sk_status sk_run_switch(sk_run *from, sk_run *to)
     for (int k = 0; k < from->p->n_ranks; k++)
         if (k != from->p->rank) SK_TRY(sk_comm_sent(from->comm, k, sk_comm_sends(from->comm, k)));
     SK_TRY(sk_comm_barrier(from->comm));
+    if (to->gpu) return sk_gpu_lay(to);
     lay_tables(to);
     return SK_OK;
 }

@@ -42,6 +42,9 @@ typedef struct sk_run_opts {
     bool alone;
     int seat;
     const char *device;  /* of a program for a GPU: "cuda:0" */
+    /* Another run of this rank over the same heap, which is closed after this one; or NULL.  On a
+     * GPU both have one pool: see sk_run_switch. */
+    const sk_run *beside;
     const char *scratch; /* folder of the file tier; NULL: $TMPDIR, or /tmp */
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
     bool no_full;  /* the same of results that were packed (program/pack.c) and found no room */

@@ -140,6 +140,7 @@ static sk_status open_run(loop *l)
 {
     sk_run_opts o = run_opts(l, &l->book);
     SK_TRY(open_roomy(l));
+    o.beside = l->roomy;
     o.trace = l->s->job->trace != 0;
     o.no_drops = l->roomy && l->s->job->dropless;
     o.no_full = l->roomy && sk_layout_may_fill(&l->s->layout);

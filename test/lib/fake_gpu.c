@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "program/kernel.h"
 #include "run/acts.h"
+#include "run/pack.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -487,6 +488,8 @@ static void do_stats(void *what)
     for (int64_t i = 1; i < j->out_n; i++)
         j->out[i] = i <= j->n_sums && j->sum[i - 1] ? (double)*j->sum[i - 1] : 0;
     j->out[0] = sum + (j->more ? *j->more : 0);
+    if (j->full && *j->full) j->out[0] = INFINITY;
+    if (j->full) *j->full = 0;
 }
 
 static sk_status stats(const sk_stats_job *j, const sk_launch *l)
@@ -508,11 +511,11 @@ static void do_clip(void *what)
     p->drops = sum[SK_SUM_DROPS];
     p->norm = sqrt(j->sums[0]) / tokens / scale;
     p->finite = isfinite(p->loss) && isfinite(p->norm);
-    p->again = 0;
+    p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
     if (!j->train) return;
     double factor = j->clip > 0 ? j->clip / (p->norm + 1e-6) : 1;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / scale);
-    p->skip = !p->finite;
+    p->skip = !p->finite || p->again;
 }
 
 static sk_status clip(const sk_clip_job *j, const sk_launch *l)
@@ -528,8 +531,44 @@ static sk_status noise(void *to, int64_t bytes, void *stream)
     return SK_OK;
 }
 
-const sk_acts sk_acts_cuda = {
-    .noise = noise, .slice = slice, .paste = paste, .add = add, .stats = stats, .clip = clip};
+typedef struct pack_call {
+    sk_pack_job job;
+    int32_t *full;
+} pack_call;
+
+static void do_pack(void *what)
+{
+    pack_call *c = what;
+    sk_team *alone = sk_team_open(1);
+    if (!c->full) sk_unpack(alone, c->job);
+    else if (!sk_pack(alone, c->job)) *c->full = 1;
+    sk_team_close(alone);
+}
+
+static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
+                      int32_t *full, const sk_launch *l)
+{
+    pack_call c = {{(void *)(uintptr_t)data, packed, type, n, room, {0}}, full};
+    append(l->stream, do_pack, &c, sizeof c, false);
+    return SK_OK;
+}
+
+static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
+                        const sk_launch *l)
+{
+    pack_call c = {{data, (char *)(uintptr_t)packed, type, n, room, {0}}, NULL};
+    append(l->stream, do_pack, &c, sizeof c, false);
+    return SK_OK;
+}
+
+const sk_acts sk_acts_cuda = {.noise = noise,
+                              .slice = slice,
+                              .paste = paste,
+                              .add = add,
+                              .stats = stats,
+                              .clip = clip,
+                              .pack = pack,
+                              .unpack = unpack};
 
 /* --- optimizers --- */
 
@@ -601,7 +640,7 @@ const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_ker
 void sk_fake_gpu(int delay_us)
 {
     most_delay = delay_us;
-    setenv("SKEIN_FUSE", "none", 1);
+    setenv("SKEIN_FUSE", "none", 0);
     for (int i = 0; sk_op_parts[i]; i++) {
         sk_assert(FIRST + i < LAST);
         kernels[FIRST + i].op = sk_op_parts[i]->name;
