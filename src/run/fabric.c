@@ -415,6 +415,10 @@ void sk_fabric_close(sk_fabric *f)
 {
     sk_status st = SK_OK;
     if (!f || f->gone) return;
+    if (f->heaps && sk_heaps_aborted(f->heaps, NULL, NULL, NULL)) { /* perhaps by this rank */
+        sk_fabric_abort(f);
+        return;
+    }
     close_tapes(f->d);
     for (int i = 0; !st && i < f->rings.n; i++) st = f->door->finish(f->rings.v[i].circle);
     for (int i = 0; !st && i < f->rings.n; i++) st = settle(f, &f->rings.v[i], "the end");

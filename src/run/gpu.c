@@ -104,6 +104,8 @@ static sk_status check_inst(const sk_run *r, int pc, const sk_kernel **kernel)
     case SK_DO_ENCODE:
     case SK_DO_DECODE:
         return refuse(r, pc, "codecs are for device=cpu so far; leave out weights= and grads=");
+    case SK_DO_AHEAD:
+        return refuse(r, pc, "weights as they will be are for device=cpu so far");
     default:
         return SK_OK;
     }
@@ -553,8 +555,6 @@ static sk_status issue(sk_run *r, int pc)
     case SK_DO_UPDATE:
         if (!g->updates[pc].n_pieces) return SK_OK; /* went with one before */
         return g->optim->pass[in->pass](&g->updates[pc], &g->launch);
-    case SK_DO_AHEAD:
-        return refuse(r, pc, "weights as they will be are for device=cpu so far");
     default:
         return rearrange(r, in);
     }
@@ -683,10 +683,7 @@ static sk_status await(sk_run *r)
     for (bool done = !g->sides; !done;) {
         sk_status st = sk_stream_done(g->d, g->compute, &done);
         if (!st && !done) st = sk_sides_watch(g->sides);
-        if (st) {
-            sk_sides_abort(g->sides);
-            return sk_trail(st, SK_HERE);
-        }
+        if (st) return sk_trail(st, SK_HERE);
         if (!done) usleep(20);
     }
     return sk_stream_sync(g->d, g->compute);
@@ -700,7 +697,7 @@ static void hide(sk_run *r)
     r->gpu->shown = false;
 }
 
-sk_status sk_gpu_walk(sk_run *r, int from, int to)
+static sk_status walk(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     double begin = sk_now();
@@ -720,6 +717,15 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(read_waits(r, from, to));
     if (g->away) SK_TRY(sk_away_end(g->away, from, to));
     return read_marks(r, from, to, begin);
+}
+
+/* After a failure the other ranks do not come to what is under way: nobody waits for it. */
+sk_status sk_gpu_walk(sk_run *r, int from, int to)
+{
+    sk_status st = walk(r, from, to);
+    if (!st) return SK_OK;
+    sk_sides_abort(r->gpu->sides);
+    return sk_trail(st, SK_HERE);
 }
 
 /* --- what the host sees --- */

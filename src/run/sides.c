@@ -73,7 +73,10 @@ sk_status sk_sides_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *compute
     SK_TRY(open_events(a, s, r->times != NULL));
     SK_TRY(sk_fabric_open(a, r->p, d, r->comm, r->patience, &s->fabric));
     sk_fabric_heed(s->fabric, r->heaps);
-    return sk_fabric_warm(s->fabric, base, l);
+    sk_status st = sk_fabric_warm(s->fabric, base, l);
+    if (!st) return SK_OK;
+    sk_fabric_abort(s->fabric);
+    return sk_trail(st, SK_HERE);
 }
 
 void sk_sides_close(sk_sides *s)

@@ -3,6 +3,9 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "graph/norm_grad.h"
+#include "graph/product.h"
+#include "graph/xent_rows.h"
 #include "program/kernel.h"
 #include "run/acts.h"
 #include "run/pack.h"
@@ -353,15 +356,25 @@ typedef struct op_call {
     const uint64_t *step;
 } op_call;
 
+/* A bias without an address was added before (parts/fuse/linear_gelu.c): none is left. */
+static float *without_bias(sk_args *a)
+{
+    if (a->n_in < 2 || a->in[1].data || !sk_count(&a->in[1])) return NULL;
+    a->in[1].type = SK_F32;
+    return a->in[1].data = calloc((size_t)sk_count(&a->in[1]), sizeof(float));
+}
+
 static void do_op(void *what)
 {
     op_call *c = what;
+    float *none = without_bias(&c->args);
     c->args.part = 0;
     c->args.of = 1;
     c->args.stream = *c->step;
     c->args.scratch = aligned_alloc(64, sk_op_scratch(c->op, &c->args) / 64 * 64 + 64);
     sk_op_run_cpu(c->op, &c->args);
     free(c->args.scratch);
+    free(none);
 }
 
 static sk_status launch(int i, const sk_args *a, const sk_launch *l)
@@ -569,6 +582,155 @@ const sk_acts sk_acts_cuda = {.noise = noise,
                               .clip = clip,
                               .pack = pack,
                               .unpack = unpack};
+
+/* --- what is joined --- */
+
+static int64_t span(const sk_lt_matrix *x, int64_t rows, int64_t cols)
+{
+    int64_t lines = x->turned ? cols : rows, each = x->turned ? rows : cols;
+    return ((lines - 1) * x->ld + each) * (int64_t)sk_dtype_size(x->type);
+}
+
+/* A product reads while it writes: its result lies apart from all it reads, or exactly there. */
+static bool lies_apart(const sk_product *p, const sk_lt_matrix *x, int64_t rows, int64_t cols)
+{
+    const char *a = x->data, *d = p->d.data;
+    return a >= d + span(&p->d, p->m, p->n) || d >= a + span(x, rows, cols);
+}
+
+static float at(const sk_lt_matrix *x, int64_t i, int64_t k)
+{
+    return get(x->data, x->type, x->turned ? k * x->ld + i : i * x->ld + k);
+}
+
+static double bend(double z)
+{
+    return 1 / (1 + exp(-1.5957691216057308 * z * (1 + 0.044715 * z * z)));
+}
+
+static double slope(double z)
+{
+    double s = bend(z);
+    return s * (1 + z * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * z * z));
+}
+
+static void do_element(const sk_product *p, int64_t i, int64_t k)
+{
+    double sum = 0, b = p->bias.data ? (double)get(p->bias.data, p->bias.type, k) : 0;
+    for (int64_t x = 0; x < p->k; x++) sum += (double)at(&p->a, i, x) * (double)at(&p->b, x, k);
+    sum = sum * (double)p->alpha + b;
+    if (p->beta != 0)
+        sum += (double)p->beta *
+               (double)get(p->c.data ? p->c.data : p->d.data, p->d.type, i * p->d.ld + k);
+    if (p->after == SK_AFTER_GELU_AUX_BIAS)
+        put(p->aux.data, p->aux.type, i * p->aux.ld + k, (float)sum);
+    if (p->after == SK_AFTER_GELU_AUX_BIAS || p->after == SK_AFTER_GELU_BIAS) sum *= bend(sum);
+    if (p->after == SK_AFTER_DGELU)
+        sum *= slope((double)get(p->aux.data, p->aux.type, i * p->aux.ld + k));
+    put(p->d.data, p->d.type, i * p->d.ld + k, (float)sum);
+}
+
+static void do_product(void *what)
+{
+    const sk_product *p = what;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t k = 0; k < p->n; k++) do_element(p, i, k);
+}
+
+/* Only what somebody joined comes here: ops of the fake are the CPU's. */
+sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran)
+{
+    (void)room, (void)room_bytes;
+    sk_assert(p->batch == 1 && lies_apart(p, &p->a, p->m, p->k) &&
+              lies_apart(p, &p->b, p->k, p->n));
+    sk_assert(!p->aux.data || p->after == SK_AFTER_GELU_BIAS || lies_apart(p, &p->aux, p->m, p->n));
+    sk_assert(!p->c.data || p->c.data == p->d.data || lies_apart(p, &p->c, p->m, p->n));
+    append(stream, do_product, p, sizeof *p, false);
+    if (ran) *ran = true;
+    return SK_OK;
+}
+
+sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t room_bytes,
+                        bool *found)
+{
+    (void)p, (void)stream, (void)room, (void)room_bytes;
+    if (found) *found = true;
+    return SK_OK;
+}
+
+static void do_xent_row(const sk_xent_job *j, int64_t r, double *x)
+{
+    size_t size = sk_dtype_size(j->type), begin = (size_t)(r * j->n) * size;
+    int64_t target = j->target[r] - j->at;
+    double m = -INFINITY, s = 0, w = (double)j->weight[r] * (double)*j->scale;
+    for (int64_t i = 0; i < j->n; i++) {
+        x[i] = (double)get((const char *)j->logits + begin, j->type, i);
+        m = fmax(m, x[i]);
+    }
+    for (int64_t i = 0; i < j->n; i++) s += exp(x[i] - m);
+    j->m[r] = (float)m, j->s[r] = (float)s;
+    j->t[r] = target >= 0 && target < j->n ? (float)x[target] : 0;
+    for (int64_t i = 0; i < j->n; i++)
+        put((char *)j->dlogits + begin, j->type, i,
+            (float)(exp(x[i] - m) * w / s - (i == target ? w : 0)));
+}
+
+static void do_xent(void *what)
+{
+    const sk_xent_job *j = what;
+    double *x = calloc((size_t)j->n + 1, sizeof *x);
+    for (int64_t r = 0; r < j->rows; r++) do_xent_row(j, r, x);
+    free(x);
+}
+
+sk_status sk_xent_rows(const sk_xent_job *j, const sk_launch *l)
+{
+    append(l->stream, do_xent, j, sizeof *j, false);
+    return SK_OK;
+}
+
+/* A row: dx, and what it gives to dw and db.  x, dy and res are read before dx is written. */
+static void do_norm_row(const sk_norm_grad_job *j, int64_t r, double *g, double *dw, double *db)
+{
+    double mean = j->mean.data ? (double)get(j->mean.data, j->mean.type, r) : 0;
+    double rstd = (double)get(j->rstd.data, j->rstd.type, r), a = 0, b = 0;
+    double *hat = g + j->n, *more = hat + j->n;
+    for (int64_t i = 0, k = r * j->n; i < j->n; i++, k++) {
+        double dy = (double)get(j->dy, j->type, k);
+        hat[i] = ((double)get(j->x, j->type, k) - mean) * rstd;
+        g[i] = dy * (double)get(j->w, j->type, i);
+        more[i] = j->res ? (double)get(j->res, j->type, k) : 0;
+        more[i] += j->add_dx ? (double)get(j->dx, j->type, k) : 0;
+        a += j->mean.data ? g[i] / (double)j->n : 0;
+        b += g[i] * hat[i] / (double)j->n;
+        dw[i] += dy * hat[i];
+        db[i] += dy;
+    }
+    for (int64_t i = 0, k = r * j->n; i < j->n; i++, k++)
+        put(j->dx, j->type, k, (float)(rstd * (g[i] - a - hat[i] * b) + more[i]));
+}
+
+static void leave_sums(const sk_any *to, const double *x, int64_t n, bool add)
+{
+    for (int64_t i = 0; to->data && i < n; i++)
+        put(to->data, to->type, i, (float)x[i] + (add ? get(to->data, to->type, i) : 0));
+}
+
+static void do_norm_grad(void *what)
+{
+    const sk_norm_grad_job *j = what;
+    double *x = calloc(5 * (size_t)j->n + 1, sizeof *x), *dw = x + 3 * j->n, *db = dw + j->n;
+    for (int64_t r = 0; r < j->rows; r++) do_norm_row(j, r, x, dw, db);
+    leave_sums(&j->dw, dw, j->n, j->add_dw);
+    leave_sums(&j->db, db, j->n, j->add_db);
+    free(x);
+}
+
+sk_status sk_norm_grad(const sk_norm_grad_job *j, const sk_launch *l)
+{
+    append(l->stream, do_norm_grad, j, sizeof *j, false);
+    return SK_OK;
+}
 
 /* --- optimizers --- */
 
