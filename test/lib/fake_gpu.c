@@ -35,17 +35,33 @@ struct sk_stream {
     pthread_t thread;
     item *head, **tail;
     bool busy, closing;
-    sk_tape *tape; /* what is given is recorded there */
+    const sk_tape *joined; /* what is given is recorded there */
+    uint64_t given;        /* items so far */
+    sk_stream *next;       /* of all that joined a tape */
+    uint64_t awaited;      /* of the items, so many the tape's own stream has waited for */
 };
 
 struct sk_event {
     uint64_t asked, done;
     double at;
+    const sk_tape *tape; /* it was recorded there, behind so many items of the stream */
+    sk_stream *of;
+    uint64_t behind;
 };
 
+typedef struct heard { /* an item on a tape */
+    sk_stream *s;
+    item *i;
+} heard;
+
 struct sk_tape {
-    item *head, **tail;
+    sk_stream *own, *others;
+    heard *v;
+    int n, cap;
 };
+
+/* Only what this thread gives is recorded. */
+static _Thread_local sk_tape *recording;
 
 /* --- streams --- */
 
@@ -75,7 +91,16 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+static void queue(sk_stream *s, item *i)
+{
+    pthread_mutex_lock(&lock);
+    *s->tail = i;
+    s->tail = &i->next;
+    pthread_cond_broadcast(&news);
+    pthread_mutex_unlock(&lock);
+}
+
+static item *item_of(deed *f, const void *what, size_t bytes, bool lingers)
 {
     item *i = calloc(1, sizeof *i + bytes);
     sk_assert(i);
@@ -83,12 +108,29 @@ static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool l
     i->lingers = lingers;
     i->bytes = bytes;
     memcpy(i->what, what, bytes);
-    pthread_mutex_lock(&lock);
-    item ***tail = s->tape ? &s->tape->tail : &s->tail;
-    **tail = i;
-    *tail = &i->next;
-    pthread_cond_broadcast(&news);
-    pthread_mutex_unlock(&lock);
+    return i;
+}
+
+static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+{
+    item *i = item_of(f, what, bytes, lingers);
+    sk_tape *t = recording;
+    s->given++;
+    if (!t) {
+        queue(s, i);
+        return;
+    }
+    sk_assert(s->joined == t); /* or CUDA would do it now, and never again */
+    if (t->n == t->cap) {
+        t->cap = 2 * t->cap + 64;
+        t->v = realloc(t->v, (size_t)t->cap * sizeof *t->v);
+    }
+    t->v[t->n++] = (heard){s, i};
+}
+
+void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t bytes)
+{
+    append(stream, f, what, bytes, true);
 }
 
 static sk_status stream_open(sk_device *d, sk_stream **out)
@@ -133,33 +175,31 @@ static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
 static sk_status tape_begin(sk_device *d, sk_stream *s)
 {
     (void)d;
-    s->tape = calloc(1, sizeof *s->tape);
-    s->tape->tail = &s->tape->head;
+    sk_assert(!recording);
+    recording = calloc(1, sizeof *recording);
+    recording->own = s;
+    s->joined = recording;
     return SK_OK;
 }
 
 static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
 {
     (void)d;
-    *out = s->tape;
-    s->tape = NULL;
-    return SK_OK;
-}
-
-static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
-{
-    (void)d;
-    for (const item *i = t->head; i; i = i->next) append(s, i->f, i->what, i->bytes, i->lingers);
+    for (sk_stream *x = recording->others; x; x = x->next) {
+        sk_assert(x->awaited == x->given); /* what nobody waits for is no part of a graph */
+        x->joined = NULL;
+    }
+    *out = recording;
+    recording = NULL;
+    s->joined = NULL;
     return SK_OK;
 }
 
 static void tape_close(sk_device *d, sk_tape *t)
 {
     (void)d;
-    for (item *i = t->head, *next; i; i = next) {
-        next = i->next;
-        free(i);
-    }
+    for (int k = 0; k < t->n; k++) free(t->v[k].i);
+    free(t->v);
     free(t);
 }
 
@@ -188,6 +228,29 @@ static void wait_for(void *what)
     pthread_mutex_unlock(&lock);
 }
 
+/* A record or a wait that is played again is of a new number. */
+static void renew(item *i)
+{
+    place *p = (place *)(void *)i->what;
+    pthread_mutex_lock(&lock);
+    if (i->f == reach) p->n = ++p->e->asked;
+    if (i->f == wait_for) p->n = p->e->asked;
+    pthread_mutex_unlock(&lock);
+}
+
+static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+{
+    (void)d;
+    sk_assert(s == t->own);
+    for (int k = 0; k < t->n; k++) {
+        const item *x = t->v[k].i;
+        item *i = item_of(x->f, x->what, x->bytes, x->lingers);
+        if (i->f == reach || i->f == wait_for) renew(i);
+        queue(t->v[k].s, i);
+    }
+    return SK_OK;
+}
+
 static sk_status event_open(sk_device *d, sk_event **out)
 {
     *out = sk_new(&d->arena, sk_event);
@@ -202,16 +265,34 @@ static void event_close(sk_device *d, sk_event *e) /* streams close later, and m
 static sk_status event_record(sk_device *d, sk_event *e, sk_stream *s)
 {
     (void)d;
+    place p = {e, 0};
     pthread_mutex_lock(&lock);
-    place p = {e, ++e->asked};
+    p.n = recording ? 0 : ++e->asked;
     pthread_mutex_unlock(&lock);
     append(s, reach, &p, sizeof p, false);
+    e->tape = recording;
+    e->of = s;
+    e->behind = s->given;
     return SK_OK;
+}
+
+/* While a tape runs: a stream joins it by waiting for an event of it, and comes back when the
+ * tape's own stream waits for one that is behind all it was given. */
+static void join(sk_event *e, sk_stream *s)
+{
+    sk_tape *t = recording;
+    sk_assert(e->tape == t);
+    if (s == t->own && e->behind > e->of->awaited) e->of->awaited = e->behind;
+    if (s == t->own || s->joined == t) return;
+    s->joined = t;
+    s->next = t->others;
+    t->others = s;
 }
 
 static sk_status event_wait(sk_device *d, sk_event *e, sk_stream *s)
 {
     (void)d;
+    if (recording) join(e, s);
     pthread_mutex_lock(&lock);
     place p = {e, e->asked};
     pthread_mutex_unlock(&lock);
@@ -423,6 +504,27 @@ const sk_kernel *const sk_kernel_parts[] = {
 
 /* --- the engine's own --- */
 
+typedef struct strip_call {
+    char *to;
+    const char *from;
+    int64_t to_step, from_step, unit, units;
+} strip_call;
+
+static void do_strips(void *what)
+{
+    const strip_call *c = what;
+    for (int64_t i = 0; i < c->units; i++)
+        memcpy(c->to + i * c->to_step, c->from + i * c->from_step, (size_t)c->unit);
+}
+
+static sk_status gather(void *to, int64_t to_step, const void *from, int64_t from_step,
+                        int64_t unit, int64_t units, void *stream)
+{
+    strip_call c = {to, from, to_step, from_step, unit, units};
+    append(stream, do_strips, &c, sizeof c, false);
+    return SK_OK;
+}
+
 typedef struct box_call {
     sk_view from, to;
     bool paste;
@@ -580,6 +682,7 @@ const sk_acts sk_acts_cuda = {.noise = noise,
                               .add = add,
                               .stats = stats,
                               .clip = clip,
+                              .gather = gather,
                               .pack = pack,
                               .unpack = unpack};
 

@@ -3,10 +3,15 @@
  * The device "cuda" of a program that calls sk_fake_gpu() has a memory of its own, which begins
  * with NaN, and a thread for every stream: what is given to one happens later, and the later the
  * more `delay_us` says, by lot.  Kernels and updates are the CPU halves.  So what is ordered only
- * by luck shows.  For one rank, and states of f32. */
+ * by luck shows.  Tapes are as strict as CUDA graphs: a stream that has not joined, an event of
+ * before and a stream that does not come back are told.  For states of f32; ranks that are threads
+ * of one process meet by lib/fake_nccl.h. */
 #ifndef SK_TEST_FAKE_GPU_H
 #define SK_TEST_FAKE_GPU_H
 
+#include <stddef.h>
+
 void sk_fake_gpu(int delay_us);
+void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t bytes);
 
 #endif
