@@ -3,6 +3,7 @@
  * Collectives and messages go beside the stream that computes, the first step as it is, the second
  * recorded, the others played.  Copies and calls linger by lot.  Losses are those of the same
  * layout on the CPU, and weights are near: what is ordered by luck shows. */
+#include "base/clock.h"
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -75,6 +76,26 @@ static void same(const char *model, const char *layout, const char *optim)
     check(fabs(u.valid / t.valid - 1) < 1e-5 && u.elements == t.elements);
 }
 
+/* One rank cannot read its data while the others wait for it in a call: its story is told, and
+ * soon. */
+static void failing(const char *layout)
+{
+    for (int fail = 1; fail < 5; fail++) {
+        sk_trial t = sk_trial_small("gpt2", layout);
+        t.gpu = true;
+        t.steps = 6;
+        t.fail = fail;
+        t.timeout_s = 30;
+        double before = sk_now();
+        sk_status st = sk_trial_run(&t);
+        bool told = st == SK_EIO && strstr(sk_error(), "cannot be read");
+        if (!told || sk_now() - before > 10)
+            printf("%s: %.3g s, %s\n", layout, sk_now() - before, sk_error());
+        check(told && sk_now() - before < 10);
+        runs++;
+    }
+}
+
 int main(void)
 {
     sk_fake_gpu(100);
@@ -83,6 +104,10 @@ int main(void)
         same(cases[i].model, cases[i].layout, NULL);
         if (i % 4 == 1) same(cases[i].model, cases[i].layout, "lamb");
     }
+    failing("dp=2");
+    failing("dp=4 zero=3 micro=2");
+    failing("dp=2 tp=2 sp");
+    failing("dp=2 zero=2 offload=all");
     printf("sides: %d runs, %d checks, %d bad\n", runs, checks, bad);
     return bad > 0;
 }

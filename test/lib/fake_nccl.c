@@ -22,7 +22,8 @@ typedef struct letter {
 typedef struct meeting { /* a circle, as all members see it */
     char id[SK_NCCL_ID];
     int n, joined;
-    pthread_barrier_t all;
+    int here, round; /* at the gate */
+    bool broken;     /* by abort() */
     const void *src[MOST];
     int64_t n_src[MOST];
     letter *mail[MOST][MOST]; /* from, to; the first */
@@ -85,7 +86,6 @@ static meeting *find(const char *id, int n)
     meeting *m = meetings[n_meetings++] = calloc(1, sizeof *m);
     m->n = n;
     memcpy(m->id, id, SK_NCCL_ID);
-    pthread_barrier_init(&m->all, NULL, (unsigned)n);
     return m;
 }
 
@@ -117,6 +117,15 @@ static sk_status fake_finish(sk_circle *c)
     return SK_OK;
 }
 static void fake_leave(sk_circle *c) { free(c); }
+
+/* What is on a stream comes to its end; others, as with NCCL, are not told. */
+static void fake_abort(sk_circle *c)
+{
+    pthread_mutex_lock(&lock);
+    c->m->broken = true;
+    pthread_cond_broadcast(&came);
+    pthread_mutex_unlock(&lock);
+}
 
 /* --- what they do, on the thread of the stream --- */
 
@@ -153,6 +162,17 @@ static void make(const op *o, char *to)
     }
 }
 
+/* Until all members are here, or one has given up. */
+static void gate(meeting *m)
+{
+    pthread_mutex_lock(&lock);
+    int round = m->round;
+    if (++m->here == m->n) m->here = 0, m->round++;
+    pthread_cond_broadcast(&came);
+    while (m->round == round && !m->broken) pthread_cond_wait(&came, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
 static void together(const op *o)
 {
     meeting *m = o->c->m;
@@ -160,12 +180,12 @@ static void together(const op *o)
     char *mine = malloc(bytes + 1);
     m->src[o->c->me] = o->src;
     m->n_src[o->c->me] = o->n;
-    pthread_barrier_wait(&m->all);
-    for (int k = 0; k < m->n; k++) sk_assert(m->n_src[k] == o->n);
-    make(o, mine);
-    pthread_barrier_wait(&m->all);
+    gate(m);
+    for (int k = 0; k < m->n; k++) sk_assert(m->broken || m->n_src[k] == o->n);
+    if (!m->broken) make(o, mine);
+    gate(m);
     if (o->what != SUM_TO || o->peer == o->c->me) memcpy(o->dst, mine, bytes);
-    pthread_barrier_wait(&m->all);
+    gate(m);
     free(mine);
 }
 
@@ -186,10 +206,11 @@ static void fetch(const op *o)
 {
     letter **at = &o->c->m->mail[o->peer][o->c->me], *l;
     pthread_mutex_lock(&lock);
-    while (!*at) pthread_cond_wait(&came, &lock);
+    while (!*at && !o->c->m->broken) pthread_cond_wait(&came, &lock);
     l = *at;
-    *at = l->next;
+    if (l) *at = l->next;
     pthread_mutex_unlock(&lock);
+    if (!l) return;
     sk_assert(l->bytes == o->n);
     memcpy(o->dst, l->data, (size_t)o->n);
     free(l);
@@ -293,7 +314,7 @@ const sk_nccl sk_nccl_cuda = {
     .ready = fake_ready,
     .finish = fake_finish,
     .leave = fake_leave,
-    .abort = fake_leave,
+    .abort = fake_abort,
     .begin = fake_begin,
     .end = fake_end,
     .sum = fake_sum,
