@@ -60,4 +60,33 @@ done <<'END'
 1e-5|model=switch-tiny layout="dp=1 gist=60"
 1e-5|model=mixtral-tiny layout="micro=2 offload=all"
 END
+
+# A number that is not finite, in a gradient and in a weight: what the run does then is what it does on a CPU.
+good() { # name, fault, words
+    local name=$1 fault=$2
+    shift 2
+    SKEIN_FAULT=$fault train "$name" model=tiny ckpt.every=2 val.every=0 "$@"
+}
+while IFS='|' read -r by fault words; do
+    rm -rf cpu gpu
+    # shellcheck disable=SC2086
+    eval good cpu "$fault" $words device=cpu
+    # shellcheck disable=SC2086
+    eval good gpu "$fault" $words device=cuda
+    near cpu gpu "$by"
+    grep -q "skipped by all\|go back to the checkpoint of step 4" gpu.out || fail "$words: $(grep "step" gpu.out)"
+    cmp <(grep -o "skipped.*\|all ranks go.*" cpu.out) <(grep -o "skipped.*\|all ranks go.*" gpu.out) || fail "$words: another story"
+done <<'END'
+1e-5|nan:5:0|train.nonfinite=skip
+1e-5|inf:5:0|train.nonfinite=rollback
+1e-5|nan:5:0|train.nonfinite=rollback layout="micro=2 offload=all"
+2e-3|nan:5:0|train.nonfinite=rollback layout="micro=2 offload=all" train.dtype=bf16
+2e-3|nan:5:0|train.nonfinite=rollback layout="micro=2 offload=state" optim.late=1 train.dtype=bf16
+1e-5|state:5:0|train.nonfinite=rollback ckpt.every=1
+1e-5|state:5:0|train.nonfinite=rollback ckpt.every=1 layout="offload=state:file"
+2e-3|inf:5:0|train.dtype=f16 layout="micro=2"
+END
+code=0
+SKEIN_FAULT=nan:5:0 "$skein" train $job model=tiny device=cuda run=stop >stop.out 2>&1 || code=$?
+[ $code = 79 ] || fail "stop: exit code $code, not 79: $(tail -n 3 stop.out)"
 echo "fake: $runs runs"

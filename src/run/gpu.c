@@ -566,6 +566,7 @@ static sk_status issue_all(sk_run *r, int from, int to)
     if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
     for (int pc = from; pc < to; pc++) {
         sk_event *const *wait = &g->waits[2 * pc];
+        if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
         if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
@@ -581,7 +582,7 @@ static sk_status give(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     section *s = &g->sections[from > 0];
-    if (!s->runs++ || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
+    if (!s->runs++ || r->opts.before || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
     if (!s->tape) {
         SK_TRY(sk_tape_begin(g->d, g->compute));
         sk_status st = issue_all(r, from, to);
@@ -765,6 +766,13 @@ static sk_status move_kept(sk_run *r, bool back)
 
 sk_status sk_gpu_pull(sk_run *r) { return move_kept(r, true); }
 sk_status sk_gpu_push(sk_run *r) { return move_kept(r, false); }
+
+sk_status sk_gpu_poke(const sk_run *r, int buf, const void *data, size_t bytes)
+{
+    const sk_gpu *g = r->gpu;
+    SK_TRY(sk_device_copy(g->d, on_device(r, buf), data, bytes, g->compute));
+    return sk_stream_sync(g->d, g->compute);
+}
 
 /* At most so many bytes of first values lie in both memories. */
 enum { BOTH = 1 << 30 };

@@ -44,6 +44,8 @@ sk_status sk_gpu_push(sk_run *r);
 sk_status sk_gpu_pull(sk_run *r);
 sk_status sk_gpu_push_one(sk_run *r, int buf); /* where first values of it were written */
 
+sk_status sk_gpu_poke(const sk_run *r, int buf, const void *data, size_t bytes);
+
 sk_status sk_gpu_watch(sk_run *r); /* the host waits for the GPU: are the other ranks well? */
 void sk_gpu_stop(sk_gpu *g);       /* threads beside the rank are to end; NULL is fine */
 

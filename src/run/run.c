@@ -212,6 +212,13 @@ void *sk_run_data(const sk_run *r, int buf)
 {
     return sk_run_tier(r, buf) + r->p->bufs.v[buf].offset;
 }
+sk_status sk_run_poke(const sk_run *r, int buf, const void *data, size_t bytes)
+{
+    if (r->gpu && !r->p->bufs.v[buf].tier) return sk_gpu_poke(r, buf, data, bytes);
+    memcpy(sk_run_data(r, buf), data, bytes);
+    return SK_OK;
+}
+
 void *sk_run_bounce(const sk_run *r) { return r->disk ? r->base + r->p->kind_at[SK_HOSTED] : NULL; }
 
 sk_status sk_run_push(sk_run *r) { return r->gpu ? sk_gpu_push(r) : SK_OK; }
