@@ -87,6 +87,7 @@ done <<'END'
 2e-3|inf:5:0|train.dtype=f16 layout="micro=2"
 END
 code=0
+# shellcheck disable=SC2086
 SKEIN_FAULT=nan:5:0 "$skein" train $job model=tiny device=cuda run=stop >stop.out 2>&1 || code=$?
 [ $code = 79 ] || fail "stop: exit code $code, not 79: $(tail -n 3 stop.out)"
 echo "fake: $runs runs"

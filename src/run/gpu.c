@@ -576,6 +576,21 @@ static sk_status issue_all(sk_run *r, int from, int to)
     return sk_sides_join(g->sides, from, to);
 }
 
+/* After a failure the stream must not stay as it is; what its end says then is not the story. */
+static sk_status record(sk_run *r, int from, int to, sk_tape **out)
+{
+    sk_gpu *g = r->gpu;
+    char said[2048];
+    SK_TRY(sk_tape_begin(g->d, g->compute));
+    sk_status st = issue_all(r, from, to);
+    if (!st) return sk_tape_end(g->d, g->compute, out);
+    snprintf(said, sizeof said, "%s", sk_error());
+    sk_tape *part = NULL;
+    (void)sk_tape_end(g->d, g->compute, &part);
+    sk_error_set(said);
+    return st;
+}
+
 /* The first time as it is, so that everything is loaded; then recorded, and played from there on.
  * What the host has a hand in is walked every time. */
 static sk_status give(sk_run *r, int from, int to)
@@ -583,12 +598,7 @@ static sk_status give(sk_run *r, int from, int to)
     sk_gpu *g = r->gpu;
     section *s = &g->sections[from > 0];
     if (!s->runs++ || r->opts.before || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
-    if (!s->tape) {
-        SK_TRY(sk_tape_begin(g->d, g->compute));
-        sk_status st = issue_all(r, from, to);
-        sk_status end = sk_tape_end(g->d, g->compute, &s->tape);
-        if (st || end) return st ? st : end;
-    }
+    if (!s->tape) SK_TRY(record(r, from, to, &s->tape));
     return sk_tape_play(g->d, s->tape, g->compute);
 }
 

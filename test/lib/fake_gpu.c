@@ -60,6 +60,21 @@ struct sk_tape {
     int n, cap;
 };
 
+/* --- bad luck --- */
+
+static atomic_int luck = -1; /* calls until one fails; below 0: none will */
+
+void sk_fake_fail(int call) { atomic_store(&luck, call); }
+bool sk_fake_failed(void) { return atomic_load(&luck) < 0; }
+
+static sk_status lucky(void)
+{
+    int left = atomic_load(&luck);
+    if (left < 0 || (left = atomic_fetch_sub(&luck, 1)) > 0) return SK_OK;
+    atomic_store(&luck, -1);
+    return left ? SK_OK : sk_fail(SK_EIO, "fake GPU: bad luck");
+}
+
 /* Only what this thread gives is recorded. */
 static _Thread_local sk_tape *recording;
 
@@ -135,6 +150,7 @@ void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t 
 
 static sk_status stream_open(sk_device *d, sk_stream **out)
 {
+    SK_TRY(lucky());
     sk_stream *s = calloc(1, sizeof *s);
     (void)d;
     s->tail = &s->head;
@@ -156,6 +172,7 @@ static void stream_close(sk_device *d, sk_stream *s)
 
 static sk_status stream_sync(sk_device *d, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
     while (s->head || s->busy) pthread_cond_wait(&news, &lock);
@@ -165,6 +182,7 @@ static sk_status stream_sync(sk_device *d, sk_stream *s)
 
 static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
 {
+    SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
     *out = !s->head && !s->busy;
@@ -174,24 +192,12 @@ static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
 
 static sk_status tape_begin(sk_device *d, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     sk_assert(!recording);
     recording = calloc(1, sizeof *recording);
     recording->own = s;
     s->joined = recording;
-    return SK_OK;
-}
-
-static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
-{
-    (void)d;
-    for (sk_stream *x = recording->others; x; x = x->next) {
-        sk_assert(x->awaited == x->given); /* what nobody waits for is no part of a graph */
-        x->joined = NULL;
-    }
-    *out = recording;
-    recording = NULL;
-    s->joined = NULL;
     return SK_OK;
 }
 
@@ -201,6 +207,22 @@ static void tape_close(sk_device *d, sk_tape *t)
     for (int k = 0; k < t->n; k++) free(t->v[k].i);
     free(t->v);
     free(t);
+}
+
+static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+{
+    sk_tape *t = recording;
+    bool whole = true;
+    for (sk_stream *x = t->others; x; x = x->next) {
+        whole &= x->awaited == x->given; /* what nobody waits for is no part of a graph */
+        x->joined = NULL;
+    }
+    recording = NULL;
+    s->joined = NULL;
+    sk_status st = whole ? lucky() : sk_fail(SK_EIO, "fake GPU: a stream did not come back");
+    if (!st) *out = t;
+    else tape_close(d, t);
+    return st;
 }
 
 /* --- events --- */
@@ -240,6 +262,7 @@ static void renew(item *i)
 
 static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     sk_assert(s == t->own);
     for (int k = 0; k < t->n; k++) {
@@ -253,6 +276,7 @@ static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
 
 static sk_status event_open(sk_device *d, sk_event **out)
 {
+    SK_TRY(lucky());
     *out = sk_new(&d->arena, sk_event);
     return SK_OK;
 }
@@ -264,6 +288,7 @@ static void event_close(sk_device *d, sk_event *e) /* streams close later, and m
 
 static sk_status event_record(sk_device *d, sk_event *e, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     place p = {e, 0};
     pthread_mutex_lock(&lock);
@@ -291,6 +316,7 @@ static void join(sk_event *e, sk_stream *s)
 
 static sk_status event_wait(sk_device *d, sk_event *e, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     if (recording) join(e, s);
     pthread_mutex_lock(&lock);
@@ -302,6 +328,7 @@ static sk_status event_wait(sk_device *d, sk_event *e, sk_stream *s)
 
 static sk_status event_done(sk_device *d, sk_event *e, bool *out)
 {
+    SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
     *out = e->done >= e->asked;
@@ -311,6 +338,7 @@ static sk_status event_done(sk_device *d, sk_event *e, bool *out)
 
 static sk_status event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
 {
+    SK_TRY(lucky());
     (void)d;
     if (!from->done || !to->done) return sk_fail(SK_EBUG, "fake GPU: an event never recorded");
     *out = to->at - from->at;
@@ -339,6 +367,7 @@ static void do_zero(void *what)
 
 static sk_status copy(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     append(s, do_copy, &(move){to, from, bytes}, sizeof(move), true);
     return SK_OK;
@@ -346,6 +375,7 @@ static sk_status copy(sk_device *d, void *to, const void *from, size_t bytes, sk
 
 static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     append(s, do_zero, &(move){to, NULL, bytes}, sizeof(move), false);
     return SK_OK;
@@ -353,6 +383,7 @@ static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 
 static sk_status pool_open(sk_device *d, size_t bytes, void **base)
 {
+    SK_TRY(lucky());
     (void)d;
     *base = aligned_alloc(256, (bytes + 255) / 256 * 256);
     sk_assert(*base);
@@ -368,6 +399,7 @@ static void pool_close(sk_device *d, void *base, size_t bytes)
 
 static sk_status pinned_open(sk_device *d, size_t bytes, void **base)
 {
+    SK_TRY(lucky());
     (void)d;
     *base = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     sk_assert(*base);
@@ -393,6 +425,7 @@ static sk_status nothing(sk_device *d)
 
 static sk_status look(sk_device *d, sk_device_facts *out)
 {
+    SK_TRY(lucky());
     (void)d;
     snprintf(out->model, sizeof out->model, "fake");
     out->bytes = out->available = (int64_t)1 << 40;
@@ -460,6 +493,7 @@ static void do_op(void *what)
 
 static sk_status launch(int i, const sk_args *a, const sk_launch *l)
 {
+    SK_TRY(lucky());
     op_call c = {sk_op_parts[i - FIRST], *a, l->step};
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
@@ -520,6 +554,7 @@ static void do_strips(void *what)
 static sk_status gather(void *to, int64_t to_step, const void *from, int64_t from_step,
                         int64_t unit, int64_t units, void *stream)
 {
+    SK_TRY(lucky());
     strip_call c = {to, from, to_step, from_step, unit, units};
     append(stream, do_strips, &c, sizeof c, false);
     return SK_OK;
@@ -549,12 +584,14 @@ static void do_box(void *what)
 
 static sk_status slice(const sk_view *from, const sk_view *to, void *stream)
 {
+    SK_TRY(lucky());
     append(stream, do_box, &(box_call){*from, *to, false}, sizeof(box_call), false);
     return SK_OK;
 }
 
 static sk_status paste(const sk_view *from, const sk_view *to, void *stream)
 {
+    SK_TRY(lucky());
     append(stream, do_box, &(box_call){*from, *to, true}, sizeof(box_call), false);
     return SK_OK;
 }
@@ -587,6 +624,7 @@ static void do_add(void *what)
 
 static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void *stream)
 {
+    SK_TRY(lucky());
     append(stream, do_add, &(add_call){to, from, n, type}, sizeof(add_call), false);
     return SK_OK;
 }
@@ -609,6 +647,7 @@ static void do_stats(void *what)
 
 static sk_status stats(const sk_stats_job *j, const sk_launch *l)
 {
+    SK_TRY(lucky());
     append(l->stream, do_stats, j, sizeof *j, false);
     return SK_OK;
 }
@@ -635,12 +674,14 @@ static void do_clip(void *what)
 
 static sk_status clip(const sk_clip_job *j, const sk_launch *l)
 {
+    SK_TRY(lucky());
     append(l->stream, do_clip, j, sizeof *j, true);
     return SK_OK;
 }
 
 static sk_status noise(void *to, int64_t bytes, void *stream)
 {
+    SK_TRY(lucky());
     (void)stream;
     memset(to, 0x3c, (size_t)bytes);
     return SK_OK;
@@ -663,6 +704,7 @@ static void do_pack(void *what)
 static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
                       int32_t *full, const sk_launch *l)
 {
+    SK_TRY(lucky());
     pack_call c = {{(void *)(uintptr_t)data, packed, type, n, room, {0}}, full};
     append(l->stream, do_pack, &c, sizeof c, false);
     return SK_OK;
@@ -671,6 +713,7 @@ static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, 
 static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
                         const sk_launch *l)
 {
+    SK_TRY(lucky());
     pack_call c = {{data, (char *)(uintptr_t)packed, type, n, room, {0}}, NULL};
     append(l->stream, do_pack, &c, sizeof c, false);
     return SK_OK;
@@ -878,6 +921,7 @@ static void do_pass(void *what)
 
 static sk_status update(const char *optim, int pass, const sk_update_job *j, const sk_launch *l)
 {
+    SK_TRY(lucky());
     pass_call c = {sk_optim_find(optim), pass, *j};
     append(l->stream, do_pass, &c, sizeof c, false);
     return SK_OK;

@@ -9,9 +9,13 @@
 #ifndef SK_TEST_FAKE_GPU_H
 #define SK_TEST_FAKE_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void sk_fake_gpu(int delay_us);
+/* Of all calls to come, that of this number fails, from 0; has it? */
+void sk_fake_fail(int call);
+bool sk_fake_failed(void);
 void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t bytes);
 
 #endif
