@@ -90,4 +90,8 @@ code=0
 # shellcheck disable=SC2086
 SKEIN_FAULT=nan:5:0 "$skein" train $job model=tiny device=cuda run=stop >stop.out 2>&1 || code=$?
 [ $code = 79 ] || fail "stop: exit code $code, not 79: $(tail -n 3 stop.out)"
+
+# A GPU's addresses are not for the CPU's kernels.
+if "$skein" simulate --cluster here model=tiny device=cuda >here.out 2>&1; then fail "simulate --cluster here with device=cuda"; fi
+grep -q "cannot be measured instruction by instruction" here.out || fail "simulate: $(tail -n 3 here.out)"
 echo "fake: $runs runs"

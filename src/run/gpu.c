@@ -248,6 +248,11 @@ static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
 
 sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
 {
+    if (r->opts.alone)
+        return sk_fail(SK_ECONF,
+                       "device=cuda: a program for a GPU cannot be measured instruction by "
+                       "instruction, without the others; use device=cpu to measure a "
+                       "layout, or skein bench step to time it");
     sk_gpu *g = sk_new(a, sk_gpu);
     *out = g; /* closed with the run, also after a failure */
     SK_TRY(open_all(a, r, g));
@@ -633,7 +638,7 @@ static sk_status fill_stage(sk_run *r, int from, int to)
 static void read_ahead(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
-    if (from) return;
+    if (from || !r->p->n_train) return; /* what is sampled depends on what came before */
     r->batch++;
     g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
     r->batch--;
