@@ -669,6 +669,10 @@ static void do_clip(void *what)
     if (!j->train) return;
     double factor = j->clip > 0 ? j->clip / (p->norm + 1e-6) : 1;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / scale);
+    if (j->scale > 0) { /* the updates are made; the norm is of the newest */
+        p->norm *= tokens * (double)j->scale;
+        p->finite = isfinite(p->loss) && isfinite(p->norm);
+    }
     p->skip = !p->finite || p->again;
 }
 
