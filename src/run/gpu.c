@@ -447,10 +447,9 @@ int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
 const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
 const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
 
-sk_status sk_gpu_prepare(sk_run *r)
+sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
-    sk_arena *a = r->p->arena;
     make_tables(a, r);
     SK_TRY(sk_gpu_lay(r));
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);

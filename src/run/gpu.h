@@ -22,7 +22,7 @@ sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out);
 void sk_gpu_close(sk_gpu *g); /* NULL is fine */
 char *sk_gpu_base(const sk_gpu *g);
 /* Searches algorithms and makes handles; nothing of value is in any buffer yet. */
-sk_status sk_gpu_prepare(sk_run *r);
+sk_status sk_gpu_prepare(sk_arena *a, sk_run *r);
 /* Its tables go to the device: another run over the same memory may have been there. */
 sk_status sk_gpu_lay(sk_run *r);
 /* The others: all ranks come here together, when r->comm is there.  Nothing of value is in any

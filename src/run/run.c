@@ -173,7 +173,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (!p->gpu) lay_tables(r);
     sk_status st = p->gpu ? sk_gpu_open(a, r, &r->gpu) : SK_OK;
     if (!st) prepare_args(r, a);
-    if (!st && p->gpu) st = sk_gpu_prepare(r);
+    if (!st && p->gpu) st = sk_gpu_prepare(a, r);
     if (!st) st = open_rest(r);
     if (!st && p->gpu) st = sk_gpu_meet(a, r);
     if (st) {
