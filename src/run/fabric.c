@@ -818,7 +818,7 @@ sk_status sk_fabric_warm(sk_fabric *f, char *base, const sk_launch *l)
 
 /* --- watching --- */
 
-static int64_t read_mark(const ring *r) { return *(const volatile int64_t *)r->mark; }
+static int64_t read_mark(const ring *r) { return __atomic_load_n(r->mark, __ATOMIC_RELAXED); }
 
 /* "'grads h.3' in group 'dp' (ranks 0 1)": what is under way; and how many more. */
 static int under_way(const sk_fabric *f, char *to, size_t room)

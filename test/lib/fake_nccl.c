@@ -300,7 +300,7 @@ typedef struct word_call {
 static void do_mark(void *ctx)
 {
     const word_call *c = ctx;
-    *(volatile int64_t *)c->word = c->value;
+    __atomic_store_n(c->word, c->value, __ATOMIC_RELAXED);
 }
 
 static sk_status fake_mark(int64_t *word, int64_t value, void *stream)
