@@ -1,14 +1,16 @@
-/* What the engine itself does on a GPU, and the optimizers' GPU halves, against the CPU: several
- * sizes and types, aligned and one element off.
+/* What the engine itself does on a GPU, and the GPU halves of optimizers and codecs, against the
+ * CPU: several sizes and types, aligned and one element off.
  *
  * As in parts_cuda.cu all data of a case lie in one pool, written from an image on the host that is
  * NaN where there is nothing, and read back whole: bytes changed outside of the results are found.
- * Every case runs twice and must give the same bits.  Copies and packed results must have the bits
- * of the CPU; numbers may be off by 1e-5 of 1 + |x|, narrow ones by their own rounding too; and
- * state that is rounded by lot falls otherwise only where the last bit of f32 differs, which one
- * in a thousand elements may.  The only argument is a seed. */
+ * Every case runs twice and must give the same bits.  Copies, packed results and codes must have
+ * the bits of the CPU, but that what is no number may be another one where it is decoded; numbers
+ * may be off by 1e-5 of 1 + |x|, narrow ones by their own rounding too; and state that is rounded
+ * by lot falls otherwise only where the last bit of f32 differs, which one in a thousand elements
+ * may.  The only argument is a seed. */
 #include "base/rng.h"
 #include "base/text.h"
+#include "comm/codec_kernel.h"
 #include "device/device.h"
 #include "run/acts.h"
 
@@ -466,6 +468,180 @@ static sk_status sums(const gpu *g)
     return SK_OK;
 }
 
+/* ---- codecs */
+
+typedef struct code_case {
+    const sk_codec *c;
+    const sk_codec_kernel *k;
+    sk_dtype type;
+    int64_t rows, row, pieces;
+    int shift;
+    int feed;     /* 1: what was lost is added before; 2: behind; 0: it is not kept */
+    bool odd;     /* some numbers are not finite */
+    double scale; /* of all numbers */
+} code_case;
+
+/* Zeros of both signs, some that stand out, ties, and what is not finite. */
+static void spice(world *w, size_t at, const code_case *t)
+{
+    static const uint32_t odd[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc12345u, 0x7fffffffu};
+    size_t size = sk_dtype_size(t->type);
+    for (int64_t i = 0; i < t->rows * t->row; i++) {
+        uint64_t how = draw(20, (uint64_t)i, 40), which = draw(21, (uint64_t)i, 29);
+        float x = how == 0   ? 0.0f
+                  : how == 1 ? -0.0f
+                  : how == 2 ? (float)(30 * t->scale)
+                             : (float)(t->scale * ((double)which - 14) / 28);
+        if (how > 5) continue;
+        if (t->odd && !draw(22, (uint64_t)i, 50)) memcpy(&x, &odd[which % 5], sizeof x);
+        sk_convert(w->image + at + (size_t)i * size, t->type, &x, SK_F32, 1);
+    }
+}
+
+/* As run/code.c, row by row. */
+static void encoded(const code_case *t, const char *data, float *error, double scale, uint8_t *code)
+{
+    int64_t bytes = sk_codec_bytes(t->c, t->row);
+    size_t size = sk_dtype_size(t->type);
+    float *x = (float *)malloc(2 * (size_t)t->row * sizeof *x + 1), *y = x + t->row;
+    float by = (float)scale, back = 1 / by;
+    for (int64_t r = 0; r < t->rows; r++, code += bytes, error += t->row) {
+        sk_convert(x, SK_F32, data + (size_t)(r * t->row) * size, t->type, t->row);
+        for (int64_t i = 0; t->feed == 1 && i < t->row; i++) x[i] = fmaf(by, error[i], x[i]);
+        sk_encode(t->c, x, t->row, code);
+        sk_decode(t->c, code, t->row, y);
+        for (int64_t i = 0; t->feed && i < t->row; i++)
+            error[i] = fmaf(back, x[i] - y[i], t->feed == 2 ? error[i] : 0);
+    }
+    free(x);
+}
+
+static void decoded(const code_case *t, const uint8_t *code, char *data)
+{
+    int64_t bytes = sk_codec_bytes(t->c, t->row);
+    size_t size = sk_dtype_size(t->type);
+    float *x = (float *)malloc(2 * (size_t)t->row * sizeof *x + 1), *y = x + t->row;
+    for (int64_t r = 0; r < t->rows; r++, code += bytes) {
+        sk_decode(t->c, code, t->row, x);
+        for (int64_t k = 1; k < t->pieces; k++) {
+            sk_decode(t->c, code + k * t->rows * bytes, t->row, y);
+            for (int64_t i = 0; i < t->row; i++) x[i] += y[i];
+        }
+        sk_convert(data + (size_t)(r * t->row) * size, t->type, x, SK_F32, t->row);
+    }
+    free(x);
+}
+
+/* Where both have no number, which one does not matter. */
+static void agree_on_none(world *w, size_t at, sk_dtype type, int64_t n)
+{
+    size_t size = sk_dtype_size(type);
+    for (int64_t i = 0; i < n; i++, at += size)
+        if (isnan(value(w->back + at, type, 0)) && isnan(value(w->image + at, type, 0)))
+            memcpy(w->back + at, w->image + at, size);
+}
+
+static sk_code_job code_job(const code_case *t)
+{
+    sk_code_job j = {};
+    j.type = t->type, j.rows = t->rows, j.row = t->row;
+    j.bytes = sk_codec_bytes(t->c, t->row);
+    j.pieces = t->pieces, j.adds = t->feed == 2;
+    return j;
+}
+
+/* Codes without a scale are whole words, and their rows begin at even places. */
+static int odd_bytes(const code_case *t) { return t->shift * (t->c->head ? 1 : 2); }
+
+static sk_status encodes(world *w, const code_case *t)
+{
+    sk_code_job j = code_job(t);
+    int64_t n = t->rows * t->row;
+    double scale = 256;
+    world_clear(w, t->c->name);
+    size_t a = drawn(w, n, t->type, t->shift, 1, t->scale);
+    size_t e = drawn(w, n, SK_F32, t->shift, 2, t->scale / 4000);
+    size_t b = place(w, t->rows * j.bytes, SK_U8, odd_bytes(t)), s = place(w, 1, SK_F64, 0);
+    memcpy(w->image + s, &scale, sizeof scale);
+    spice(w, a, t);
+    j.x = w->base + a, j.code = (uint8_t *)w->base + b;
+    j.error = t->feed ? (float *)(w->base + e) : NULL, j.loss_scale = (double *)(w->base + s);
+    SK_TRY(twice(w, [&]() { return t->k->encode(&j, w->g->s); }));
+    encoded(t, w->image + a, (float *)(w->image + e), scale, (uint8_t *)w->image + b);
+    agree_on_none(w, e, SK_F32, n);
+    untouched(w);
+    return SK_OK;
+}
+
+/* Pieces with an even number are encoded numbers, the others any bytes. */
+static sk_status decodes(world *w, const code_case *t)
+{
+    sk_code_job j = code_job(t);
+    code_case plain = *t;
+    int64_t n = t->rows * t->row, piece = t->rows * j.bytes;
+    plain.feed = 0;
+    world_clear(w, t->c->name);
+    size_t a = drawn(w, n, t->type, t->shift, 1, t->scale);
+    size_t b = drawn(w, t->pieces * piece, SK_U8, odd_bytes(t), 2, 2.55);
+    spice(w, a, t);
+    for (int64_t k = 0; k < t->pieces; k += 2)
+        encoded(&plain, w->image + a, NULL, 1, (uint8_t *)w->image + b + k * piece);
+    j.x = w->base + a, j.code = (uint8_t *)w->base + b;
+    SK_TRY(twice(w, [&]() { return t->k->decode(&j, w->g->s); }));
+    decoded(t, (const uint8_t *)w->image + b, w->image + a);
+    agree_on_none(w, a, t->type, n);
+    untouched(w);
+    return SK_OK;
+}
+
+static sk_status forgets(world *w, int32_t skip)
+{
+    static const int64_t sizes[] = {1, 0, 100003, 256};
+    sk_forget_job j = {};
+    size_t at[4];
+    world_clear(w, "forget");
+    for (int i = 0; i < 4; i++) {
+        at[i] = drawn(w, sizes[i], SK_F32, i, (uint64_t)i, 1);
+        j.data[i] = (float *)(w->base + at[i]), j.count[i] = sizes[i];
+    }
+    j.n = 4;
+    size_t s = place(w, 1, SK_I32, 0);
+    memcpy(w->image + s, &skip, sizeof skip);
+    SK_TRY(
+        twice(w, [&]() { return sk_acts_find()->forget(&j, (int32_t *)(w->base + s), w->g->s); }));
+    for (int i = 0; i < 4 && skip; i++) memset(w->image + at[i], 0, (size_t)sizes[i] * 4);
+    untouched(w);
+    return SK_OK;
+}
+
+static sk_status codecs(const gpu *g)
+{
+    static const int64_t sizes[][2] = {{0, 5},     {3, 0},     {1, 1},    {7, 1},   {5, 3},
+                                       {3, 63},    {4, 64},    {9, 127},  {9, 128}, {9, 129},
+                                       {6, 255},   {6, 256},   {6, 257},  {1, 511}, {33, 768},
+                                       {17, 1600}, {40, 2048}, {2, 50307}};
+    static const double scales[] = {1, 1e-3, 1e4, 1e-30, 1e36, 1e-38, 1e-40};
+    world w;
+    uint64_t i = 0;
+    SK_TRY(world_open(g, (size_t)16 << 20, &w));
+    for (const sk_codec *const *c = sk_codec_parts; *c; c++) {
+        const sk_codec_kernel *k = sk_codec_kernel_find((*c)->name);
+        if (!k) return sk_fail(SK_EBUG, "codec %s has no GPU half", (*c)->name);
+        for (size_t m = 0; m < sizeof sizes / sizeof *sizes; m++)
+            for (int how = 0; how < 3 * 2 * 3; how++, i++) {
+                code_case t = {*c, k, floats[how % 3], sizes[m][0], sizes[m][1]};
+                t.shift = how / 3 % 2, t.feed = how / 6;
+                t.pieces = 1 + (int64_t)(i % 5), t.odd = i % 4 == 1, t.scale = scales[i % 7];
+                SK_TRY(encodes(&w, &t));
+                SK_TRY(decodes(&w, &t));
+            }
+    }
+    SK_TRY(forgets(&w, 0));
+    SK_TRY(forgets(&w, 1));
+    world_close(&w);
+    return SK_OK;
+}
+
 /* ---- optimizers */
 
 /* One way of keeping numbers, and what is special in a run. */
@@ -879,6 +1055,28 @@ static sk_status fast_rest(fast *f)
     return SK_OK;
 }
 
+/* 64 Mi gradients of bf16, in rows of whole blocks and in others. */
+static sk_status fast_codes(fast *f, const char *codec, int64_t row)
+{
+    const gpu *g = f->g;
+    const sk_codec *c = sk_codec_find(codec);
+    const sk_codec_kernel *k = sk_codec_kernel_find(codec);
+    sk_code_job j = {};
+    char what[64];
+    j.type = SK_BF16, j.row = row, j.rows = (64 << 20) / row, j.pieces = 1;
+    j.bytes = sk_codec_bytes(c, row);
+    j.x = f->base + (1 << 20), j.code = (uint8_t *)j.x + ((size_t)256 << 20);
+    j.loss_scale = &((const sk_pulse *)f->base)->loss_scale;
+    double n = (double)(j.rows * row), code = (double)(j.rows * j.bytes);
+    snprintf(what, sizeof what, "encode %s, rows of %lld", codec, (long long)row);
+    SK_TRY(timed(g, what, 2 * n + code, [&]() { return k->encode(&j, g->s); }));
+    snprintf(what, sizeof what, "decode %s, rows of %lld", codec, (long long)row);
+    SK_TRY(timed(g, what, 2 * n + code, [&]() { return k->decode(&j, g->s); }));
+    j.error = (float *)((char *)j.x + ((size_t)512 << 20));
+    snprintf(what, sizeof what, "encode %s, feedback", codec);
+    return timed(g, what, 10 * n + code, [&]() { return k->encode(&j, g->s); });
+}
+
 static sk_status speed(const gpu *g)
 {
     static fast f;
@@ -898,6 +1096,10 @@ static sk_status speed(const gpu *g)
     SK_TRY(fast_pass(&f, "lamb", 0, SK_F32, 26));
     SK_TRY(fast_pass(&f, "lamb", 1, SK_F32, 14));
     SK_TRY(fast_rest(&f));
+    for (const sk_codec *const *c = sk_codec_parts; *c; c++) {
+        SK_TRY(fast_codes(&f, (*c)->name, 2048));
+        SK_TRY(fast_codes(&f, (*c)->name, 1600));
+    }
     sk_pool_close(g->d, f.base);
     return SK_OK;
 }
@@ -916,6 +1118,11 @@ static void refusals(const gpu *g)
     check(&w, a->add(NULL, NULL, 1, SK_I32, g->s) != SK_OK, "i32 was added");
     check(&w, a->pack(NULL, NULL, SK_I64, 1, 0, NULL, &g->l) != SK_OK, "i64 was packed");
     check(&w, !sk_optim_kernel_find("nobody"), "nobody was found");
+    sk_code_job code = {};
+    code.type = SK_I32;
+    for (const sk_codec_kernel *const *k = sk_codec_kernel_parts; *k; k++)
+        check(&w, (*k)->encode(&code, g->s) != SK_OK, "i32 was encoded");
+    check(&w, !sk_codec_kernel_find("int5"), "int5 was found");
 }
 
 static sk_status all(gpu *g)
@@ -932,6 +1139,7 @@ static sk_status all(gpu *g)
     refusals(g);
     SK_TRY(copies(g));
     SK_TRY(sums(g));
+    SK_TRY(codecs(g));
     SK_TRY(optimizers(g));
     return speed(g);
 }

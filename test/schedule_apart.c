@@ -317,6 +317,20 @@ static void one(plan which, int stages, const char *more)
     check(r.worst < 1e-3);
 }
 
+/* Weights are foreseen from state of 16 bits too. */
+static void narrow_state(void)
+{
+    sk_trial t = sk_trial_small("llama", "pp=2 micro=4 schedule=pb"), u;
+    t.optim = "sgd-pb";
+    t.compensate = t.predict = 1;
+    t.lr = lr;
+    t.steps = 6;
+    u = t;
+    u.state_type = SK_BF16;
+    check(!sk_trial_run(&t) && !sk_trial_run(&u) && t.digest != u.digest);
+    for (int s = 0; s < t.steps; s++) check(fabs(u.loss[s] / t.loss[s] - 1) < 1e-3);
+}
+
 static void refusals(void)
 {
     sk_arena a = {0};
@@ -357,6 +371,7 @@ int main(void)
         memory(TWO, stages);
         memory(PB, stages);
     }
+    narrow_state();
     refusals();
     printf("apart: %d runs, %d checks, %d bad\n", runs, checks, bad);
     return bad > 0;

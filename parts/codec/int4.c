@@ -17,7 +17,7 @@ static void encode(const float *x, int n, uint8_t *to)
     if (by != 0)
 #pragma omp simd
         for (int i = 0; i < n; i++)
-            q[i] = (uint8_t)((int)(x[i] * by + copysignf(0.5F, x[i])) + BIAS);
+            q[i] = (uint8_t)((int)fmaf(x[i], by, copysignf(0.5F, x[i])) + BIAS);
     for (int i = 0; i < half; i++)
         to[SK_SCALE_BYTES + i] = (uint8_t)(q[i] | (half + i < n ? q[half + i] : BIAS) << 4);
 }

@@ -17,7 +17,7 @@ static void encode(const float *x, int n, uint8_t *to)
         return;
     }
 #pragma omp simd
-    for (int i = 0; i < n; i++) q[i] = (int8_t)(int)(x[i] * by + copysignf(0.5F, x[i]));
+    for (int i = 0; i < n; i++) q[i] = (int8_t)(int)fmaf(x[i], by, copysignf(0.5F, x[i]));
 }
 
 static void decode(const uint8_t *from, int n, float *to)

@@ -53,4 +53,6 @@ static sk_status prepare(const sk_args *a, const sk_launch *l)
     return plan_for(a, l) ? launch(a, l) : SK_OK;
 }
 
-extern "C" const sk_kernel sk_kernel_attention_grad = {"attention_grad", launch, prepare};
+static void early(const sk_args *a, const sk_launch *l) { (void)plan_for(a, l); }
+
+extern "C" const sk_kernel sk_kernel_attention_grad = {"attention_grad", launch, prepare, early};

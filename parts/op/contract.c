@@ -12,10 +12,16 @@
  *
  * In canonical order (op.h) neither may choose its own order of adding: tensor/tree_gemm.h takes
  * the place of BLAS for every shape that lies in line, and the odometer adds by the
- * same recipe, so that a layout that forces one or the other changes no bit. */
+ * same recipe, so that a layout that forces one or the other changes no bit.
+ *
+ * attr[0] 1: in 8 bits (tensor/fp8.h).  Both operands are rounded first, each with one scale for
+ * the piece that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the
+ * first or the second is a gradient, and rounded as such. */
+#include "graph/fp8.h"
 #include "graph/graph.h"
 #include "graph/product.h"
 #include "tensor/blas.h"
+#include "tensor/fp8.h"
 #include "tensor/tree_gemm.h"
 
 #include <math.h>
@@ -164,7 +170,14 @@ static void by_tree(const sk_args *a, const sk_letters *batch, sk_tree_gemm *g)
     }
 }
 
-static size_t scratch(const sk_args *a)
+/* Of one operand in 8 bits, as numbers. */
+static size_t copy_bytes(const sk_args *a, int i)
+{
+    size_t bytes = sk_fp8_is(a) ? (size_t)sk_count(&a->in[i]) * sizeof(real) : 0;
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t tree_scratch(const sk_args *a)
 {
     sk_letters all, by_kind[SK_N_ROLES];
     int64_t border[SK_MOST_CELLS + 1];
@@ -173,6 +186,11 @@ static size_t scratch(const sk_args *a)
     sk_letters_read(a, &all);
     sk_letters_sort(&all, by_kind);
     return is_tree(by_kind, border, &g) ? sk_tree_gemm_scratch(&g) : 0;
+}
+
+static size_t scratch(const sk_args *a)
+{
+    return copy_bytes(a, 0) + copy_bytes(a, 1) + tree_scratch(a);
 }
 
 /* --- the odometer --- */
@@ -235,7 +253,7 @@ static void by_odometer(const sk_args *a, const sk_letters *all, const sk_letter
     }
 }
 
-static void cpu(const sk_args *a)
+static void multiply(const sk_args *a)
 {
     sk_letters all, by_kind[SK_N_ROLES];
     int64_t border[SK_MOST_CELLS + 1];
@@ -247,6 +265,32 @@ static void cpu(const sk_args *a)
     if (canonical(a) && is_tree(by_kind, border, &g)) by_tree(a, &by_kind[SK_BATCH], &g);
     else if (!canonical(a) && sk_matmul_plan(by_kind, &p)) by_blas(a, &by_kind[SK_BATCH], &p);
     else by_odometer(a, &all, &by_kind[SK_SUMMED]);
+}
+
+/* --- in 8 bits --- */
+
+static void round_to(real *to, const real *x, int64_t n, bool e5m2)
+{
+    real most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        real size = x[i] < 0 ? -x[i] : x[i];
+        if (size > most) most = size; /* not NaN, which stays by itself */
+    }
+    sk_fp8_scale s = sk_fp8_scale_of((float)most, e5m2);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (real)sk_fp8_round((float)x[i] * s.up, e5m2) * (real)s.down;
+}
+
+/* Every thread rounds for itself: there is no place to meet. */
+static void cpu(const sk_args *a)
+{
+    sk_args b = *a;
+    for (int i = 0; i < 2 && sk_fp8_is(a) && sk_count(&a->out[0]); i++) {
+        round_to(b.scratch, a->in[i].data, sk_count(&a->in[i]), sk_fp8_gradient(a, i));
+        b.in[i].data = b.scratch;
+        b.scratch = (char *)b.scratch + copy_bytes(a, i);
+    }
+    multiply(&b);
 }
 
 static double flops(const sk_args *a)
@@ -265,6 +309,10 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     const char *a = y->letters_in[0], *b = y->letters_in[1], *o = y->letters_out[0];
     dx[1] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", a, o, b), y->in[0], dy[0]);
     dx[0] = sk_contract(g, sk_print(g->arena, "%s,%s->%s", o, b, a), dy[0], y->in[1]);
+    for (int i = 0; i < 2 && y->attr[0] != 0 && !g->status; i++) {
+        dx[i]->from->attr[0] = y->attr[0];
+        dx[i]->from->attr[1] = i + 1; /* where dy stands */
+    }
 }
 
 static const sk_sample samples[] = {
@@ -291,6 +339,15 @@ static const sk_sample samples[] = {
     {.in = {"m3k2l10", "l10k2n3"}, .dims = "mkl,lkn->mn"},
     {.in = {"k4m3b2", "n5b2k4"}, .dims = "kmb,nbk->mnb"},
     {.in = {"p3q3k4", "k4n4"}, .dims = "pqk,kn->qpn"}, /* p and q weigh the same */
+    /* In 8 bits: a width that is no multiple of 16; a linear layer and its two gradients; experts,
+     * a result that is stored column by column, the odometer. */
+    {.in = {"b2t5c7", "c7f9"}, .dims = "btc,cf->btf", .attr = {1}, .coarse = true},
+    {.in = {"b4t16c48", "c48f32"}, .dims = "btc,cf->btf", .attr = {1}, .coarse = true},
+    {.in = {"b4t16c48", "b4t16f32"}, .dims = "btc,btf->cf", .attr = {1, 2}, .coarse = true},
+    {.in = {"b4t16f32", "c48f32"}, .dims = "btf,cf->btc", .attr = {1, 1}, .coarse = true},
+    {.in = {"e2b2x8c24", "f16e2c24"}, .dims = "ebxc,fec->ebxf", .attr = {1}, .coarse = true},
+    {.in = {"m32k20", "k20n16"}, .dims = "mk,kn->nm", .attr = {1}, .coarse = true},
+    {.in = {"m9k2l10", "l10k2n8"}, .dims = "mkl,lkn->mn", .attr = {1}, .coarse = true},
     {.in = {0}},
 };
 
@@ -302,6 +359,7 @@ const sk_op sk_op_contract = {
     .grad = grad,
     .flops = flops,
     .scratch = scratch,
+    .room = sk_fp8_room,
     .cpu = cpu,
     .samples = samples,
 };

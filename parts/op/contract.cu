@@ -10,8 +10,10 @@
  *             into the room and added in the order of the parts.
  *     walk    everything else, and what is tiny: a thread makes one result and walks the letters.
  *
- * Sums are in f32, in an order that depends on the shape alone. */
+ * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, graph/fp8.h says how.
+ */
 #include "graph/cuda.h"
+#include "graph/fp8.h"
 #include "graph/product.h"
 
 enum {
@@ -333,12 +335,10 @@ static sk_status check(const sk_args *a)
     return sk_cuda_fast("contract", a);
 }
 
-static sk_status launch(const sk_args *a, const sk_launch *l)
+static sk_status launch_plain(const sk_args *a, const sk_launch *l)
 {
     sk_product p;
     sk_letters outer;
-    SK_TRY(check(a));
-    if (!sk_count(&a->out[0])) return SK_OK;
     if (!sk_contract_products(a, &p, &outer) || !for_library(&p, &outer))
         return by_hand(a, l, NULL, NULL);
     int64_t n = sk_letters_count(&outer), at[3];
@@ -352,11 +352,10 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     return SK_OK;
 }
 
-static sk_status prepare(const sk_args *a, const sk_launch *l)
+static sk_status prepare_plain(const sk_args *a, const sk_launch *l)
 {
     sk_product p;
     sk_letters outer;
-    SK_TRY(check(a));
     if (!sk_contract_products(a, &p, &outer) || !for_library(&p, &outer)) return SK_OK;
     int64_t n = sk_letters_count(&outer), at[3];
     for (int64_t i = 0; i < n; i++) {
@@ -366,6 +365,111 @@ static sk_status prepare(const sk_args *a, const sk_launch *l)
         SK_TRY(sk_product_prepare(&q, l, &found));
     }
     return SK_OK;
+}
+
+/* ---- in 8 bits */
+
+typedef sk_status doer(const sk_product *p, const sk_launch *l, bool *done);
+
+/* The room behind the copies. */
+static sk_status rest_of(const sk_fp8_plan *f, const sk_launch *l, sk_launch *rest)
+{
+    if (f->bytes > l->room_bytes)
+        return sk_fail(SK_ECONF,
+                       "contract: cuBLASLt has no product in 8 bits for %lld x %lld x %lld on this "
+                       "GPU, and there is no room to do without; leave out train.matmul=fp8",
+                       (long long)f->p.m, (long long)f->p.n, (long long)f->p.k);
+    *rest = *l;
+    rest->room += f->bytes;
+    rest->room_bytes -= f->bytes;
+    return SK_OK;
+}
+
+/* All of the batch, or if cuBLASLt does not like that one after the other. */
+static sk_status do_eight(const sk_product *p, const sk_launch *l, doer *act, bool *done)
+{
+    SK_TRY(act(p, l, done));
+    if (*done || p->batch == 1) return SK_OK;
+    for (int64_t i = 0; i < p->batch; i++) {
+        sk_product q = *p;
+        int64_t size = (int64_t)sk_dtype_size(p->d.type);
+        q.batch = 1;
+        q.a.data = (char *)p->a.data + i * p->a.step;
+        q.b.data = (char *)p->b.data + i * p->b.step;
+        q.d.data = (char *)p->d.data + i * p->d.step * size;
+        SK_TRY(act(&q, l, i ? NULL : done));
+        if (!*done) return SK_OK;
+    }
+    return SK_OK;
+}
+
+/* The contraction of the copies in f32. */
+static sk_args widened(const sk_args *a, const sk_fp8_plan *f, char *room)
+{
+    sk_args wide = *a;
+    wide.attr[0] = 0;
+    for (int i = 0; i < 2; i++) {
+        wide.in[i].data = room + f->at[i];
+        wide.in[i].type = SK_F32;
+    }
+    return wide;
+}
+
+static sk_status launch_eight(const sk_args *a, const sk_launch *l)
+{
+    sk_fp8_plan f;
+    sk_launch rest;
+    bool done = false;
+    sk_fp8_plan_of(a, false, &f);
+    if (f.eight) {
+        sk_product p = sk_fp8_product(a, &f, l->room);
+        SK_TRY(rest_of(&f, l, &rest));
+        SK_TRY(sk_fp8_fill(a, &f, l));
+        SK_TRY(do_eight(&p, &rest, sk_product_run, &done));
+        if (done) return SK_OK;
+        sk_product was = f.p;
+        sk_fp8_plan_of(a, true, &f);
+        f.p = was; /* for the story */
+    }
+    SK_TRY(rest_of(&f, l, &rest));
+    SK_TRY(sk_fp8_fill(a, &f, l));
+    sk_args wide = widened(a, &f, l->room);
+    return launch_plain(&wide, &rest);
+}
+
+/* Where neither is possible, the launch says so. */
+static sk_status prepare_eight(const sk_args *a, const sk_launch *l)
+{
+    sk_fp8_plan f;
+    sk_launch rest;
+    bool done = false;
+    sk_fp8_plan_of(a, false, &f);
+    if (f.eight && f.bytes <= l->room_bytes) {
+        sk_product p = sk_fp8_product(a, &f, l->room);
+        SK_TRY(rest_of(&f, l, &rest));
+        SK_TRY(do_eight(&p, &rest, sk_product_prepare, &done));
+        if (done) return SK_OK;
+    }
+    sk_fp8_plan_of(a, true, &f);
+    if (f.bytes > l->room_bytes) return SK_OK;
+    SK_TRY(rest_of(&f, l, &rest));
+    sk_args wide = widened(a, &f, l->room);
+    return prepare_plain(&wide, &rest);
+}
+
+/* ---- */
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(check(a));
+    if (!sk_count(&a->out[0])) return SK_OK;
+    return sk_fp8_is(a) ? launch_eight(a, l) : launch_plain(a, l);
+}
+
+static sk_status prepare(const sk_args *a, const sk_launch *l)
+{
+    SK_TRY(check(a));
+    return sk_fp8_is(a) ? prepare_eight(a, l) : prepare_plain(a, l);
 }
 
 extern "C" const sk_kernel sk_kernel_contract = {"contract", launch, prepare};

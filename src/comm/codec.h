@@ -16,6 +16,10 @@
 
 #include "tensor/dtype.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { SK_CODEC_RUN = 1024 }; /* elements that are at work at a time: so many whole blocks */
 
 typedef struct sk_codec {
@@ -40,5 +44,9 @@ void sk_decode(const sk_codec *c, const uint8_t *from, int64_t n, float *to);
 enum { SK_SCALE_BYTES = 2 };
 float sk_scale_put(const float *x, int n, float most, uint8_t *to);
 float sk_scale_get(const uint8_t *from);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

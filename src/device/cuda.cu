@@ -51,6 +51,12 @@ static sk_status cuda_open(sk_device *d)
     return SK_OK;
 }
 
+static sk_status cuda_enter(sk_device *d)
+{
+    TRY(d, enter(d));
+    return SK_OK;
+}
+
 static int cuda_count(void)
 {
     int n = 0;
@@ -364,5 +370,5 @@ const sk_device_kind sk_device_cuda = {
     cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
     cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
     cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
-    cuda_event_mark,  cuda_tools,        cuda_event_done,
+    cuda_enter,       cuda_event_mark,   cuda_tools,        cuda_event_done,
 };

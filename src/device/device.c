@@ -99,6 +99,12 @@ void sk_device_close(sk_device *d)
 
 const char *sk_device_name(const sk_device *d) { return d->name; }
 
+sk_status sk_device_enter(sk_device *d)
+{
+    if (d->kind->enter) SK_TRY(d->kind->enter(d));
+    return SK_OK;
+}
+
 sk_status sk_device_look(sk_device *d, sk_device_facts *out)
 {
     sk_device_facts f = {0};

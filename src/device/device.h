@@ -67,6 +67,8 @@ bool sk_device_known(const char *kind); /* is the kind in this program? */
 /* The libraries of a kind: those that are open, or, with `open`, all, tried.  Returns how many. */
 int sk_device_tools(const char *kind, bool open, sk_device_tool out[SK_MAX_TOOLS]);
 const char *sk_device_name(const sk_device *d);
+/* For a thread that prepares something for the device beside the one that speaks to it. */
+sk_status sk_device_enter(sk_device *d);
 sk_status sk_device_look(sk_device *d, sk_device_facts *out);
 
 /* Memory for the plan's offsets: aligned to 256 bytes or better; what it holds is undefined. */
@@ -134,7 +136,8 @@ typedef struct sk_device_kind {
     sk_status (*tape_end)(sk_device *d, sk_stream *s, sk_tape **out);
     sk_status (*tape_play)(sk_device *d, sk_tape *t, sk_stream *s);
     void (*tape_close)(sk_device *d, sk_tape *t);
-    int (*count)(void); /* of this kind on the host; NULL: one */
+    int (*count)(void);               /* of this kind on the host; NULL: one */
+    sk_status (*enter)(sk_device *d); /* NULL: there is nothing to do */
     sk_status (*event_mark)(sk_device *d, sk_event *e, sk_stream *s); /* NULL: as event_record */
     int (*tools)(bool open, sk_device_tool *out);                     /* NULL: none */
     sk_status (*event_done)(sk_device *d, sk_event *e, bool *out);

@@ -29,7 +29,16 @@
 #include <unistd.h>
 
 enum { MAX_DEVICE = 64, N_KEY = 34, ALIGN = 16 };
-enum { MOST = 32, FINALISTS = 6, N_ROUNDS = 7, N_TIMED = 3, N_WARM = 3, PATIENCE_MS = 150 };
+enum {
+    MOST = 32,
+    DEEP = 256,
+    ANCESTORS = 3,
+    FINALISTS = 6,
+    N_ROUNDS = 5,
+    N_TIMED = 2,
+    N_WARM = 3,
+    PATIENCE_MS = 60
+};
 
 /* ---- the library */
 
@@ -49,7 +58,8 @@ enum { MOST = 32, FINALISTS = 6, N_ROUNDS = 7, N_TIMED = 3, N_WARM = 3, PATIENCE
     X(cublasLtMatmulPreferenceSetAttribute) \
     X(cublasLtMatmulAlgoGetHeuristic)       \
     X(cublasLtMatmulAlgoCheck)              \
-    X(cublasLtMatmulAlgoConfigGetAttribute)
+    X(cublasLtMatmulAlgoConfigGetAttribute) \
+    X(cublasLtMatmulAlgoConfigSetAttribute)
 
 static struct {
     void *handle;
@@ -139,7 +149,7 @@ typedef struct lt {
     entry *first;
     const char *head;
     const char *path; /* of the file; NULL: none */
-    bool search;
+    bool search, deep;
 } lt;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -178,7 +188,7 @@ static void write_key(const sk_product *p, int64_t key[N_KEY])
     memset(key, 0, N_KEY * sizeof *key);
     for (int64_t x : head) key[n++] = x;
     for (const sk_lt_matrix *x : all) {
-        key[n++] = x->type;
+        key[n++] = x->type + (x->e5m2 ? SK_N_DTYPES : 0);
         key[n++] = x->ld;
         key[n++] = p->batch > 1 ? x->step : 0;
         key[n++] = alignment(x->data);
@@ -307,6 +317,7 @@ static sk_status open_device(lt *d, int index)
     TRY(cudaGetDeviceProperties(&p, index));
     size_t version = lib.cublasLtGetVersion();
     d->search = !search || strcmp(search, "0");
+    d->deep = search && !strcmp(search, "deep");
     d->head = sk_print(&d->arena, "skein gemm 1, %s, %d SMs, cuBLASLt %zu, keys of %d", p.name,
                        p.multiProcessorCount, version, (int)N_KEY);
     if (d->search) d->path = file_path(d, p.name, version);
@@ -348,6 +359,12 @@ static cudaDataType cuda_type(sk_dtype t)
     return t == SK_BF16 ? CUDA_R_16BF : t == SK_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+static cudaDataType stored_type(const sk_lt_matrix *x)
+{
+    if (x->type == SK_U8) return x->e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+    return cuda_type(x->type);
+}
+
 template <typename T> static void say(job *j, cublasLtMatmulDescAttributes_t what, T value)
 {
     if (!j->st) j->st = lib.cublasLtMatmulDescSetAttribute(j->desc, what, &value, sizeof value);
@@ -363,8 +380,8 @@ static cublasLtMatrixLayout_t layout(job *j, const sk_lt_matrix *x, int64_t rows
 {
     cublasLtMatrixLayout_t m = NULL;
     if (!j->st)
-        j->st = lib.cublasLtMatrixLayoutCreate(&m, cuda_type(x->type), (uint64_t)rows,
-                                               (uint64_t)cols, x->ld);
+        j->st = lib.cublasLtMatrixLayoutCreate(&m, stored_type(x), (uint64_t)rows, (uint64_t)cols,
+                                               x->ld);
     if (j->p->batch == 1) return m;
     say(j, m, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)j->p->batch);
     say(j, m, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, (int64_t)x->step);
@@ -405,6 +422,8 @@ static void describe(job *j)
     j->st = lib.cublasLtMatmulDescCreate(&j->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     say(j, CUBLASLT_MATMUL_DESC_TRANSA, (int32_t)(p->b.turned ? CUBLAS_OP_T : CUBLAS_OP_N));
     say(j, CUBLASLT_MATMUL_DESC_TRANSB, (int32_t)(p->a.turned ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (p->b_scale) say(j, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->b_scale);
+    if (p->a_scale) say(j, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->a_scale);
     if (p->after) say_after(j);
     j->a = layout(j, &p->b, p->b.turned ? p->k : p->n, p->b.turned ? p->n : p->k);
     j->b = layout(j, &p->a, p->a.turned ? p->m : p->k, p->a.turned ? p->k : p->m);
@@ -462,6 +481,29 @@ static cublasStatus_t preference(const job *j, cublasLtMatmulPreference_t *out)
     return st;
 }
 
+template <typename T>
+static bool set(cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t what, T value)
+{
+    return !lib.cublasLtMatmulAlgoConfigSetAttribute(algo, what, &value, sizeof value);
+}
+
+static bool runs(const job *j, cublasLtMatmulHeuristicResult_t *x)
+{
+    cublasLtMatmulAlgo_t algo = x->algo;
+    bool fine =
+        !lib.cublasLtMatmulAlgoCheck(j->at->handle, j->desc, j->a, j->b, j->c, j->d, &algo, x);
+    x->algo = algo;
+    return fine && x->workspaceSize <= j->room_bytes && exact(&algo);
+}
+
+/* Is the n-th one of those before it? */
+static bool is_among(const cublasLtMatmulHeuristicResult_t *all, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!memcmp(&all[i].algo, &all[n].algo, sizeof all[i].algo)) return true;
+    return false;
+}
+
 /* What cuBLASLt proposes, the best first by its own opinion. */
 static int proposals(const job *j, cublasLtMatmulHeuristicResult_t *out, int most)
 {
@@ -478,19 +520,45 @@ static int proposals(const job *j, cublasLtMatmulHeuristicResult_t *out, int mos
     return good;
 }
 
-/* The mean time of several launches; false if this algorithm does not want to. */
+/* The same algorithm with other tiles, clusters and orders of them, where it has such. */
+static int relatives(const job *j, cublasLtMatmulHeuristicResult_t *all, int n, int most)
+{
+    static const uint32_t tiles[] = {CUBLASLT_MATMUL_TILE_128x128, CUBLASLT_MATMUL_TILE_128x192,
+                                     CUBLASLT_MATMUL_TILE_192x128, CUBLASLT_MATMUL_TILE_128x256,
+                                     CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_MATMUL_TILE_192x192,
+                                     CUBLASLT_MATMUL_TILE_192x256, CUBLASLT_MATMUL_TILE_256x192};
+    static const uint16_t clusters[] = {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_2x1x1,
+                                        CUBLASLT_CLUSTER_SHAPE_1x2x1, CUBLASLT_CLUSTER_SHAPE_2x2x1,
+                                        CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1};
+    int of = n < ANCESTORS ? n : ANCESTORS;
+    for (int i = 0; i < of; i++)
+        for (uint32_t tile : tiles)
+            for (uint16_t cluster : clusters)
+                for (uint32_t swizzle = 0; swizzle < 2 && n < most; swizzle++) {
+                    cublasLtMatmulHeuristicResult_t *x = &all[n];
+                    *x = all[i];
+                    bool fine = set(&x->algo, CUBLASLT_ALGO_CONFIG_TILE_ID, tile) &&
+                                set(&x->algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) &&
+                                set(&x->algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, swizzle);
+                    n += fine && runs(j, x) && !is_among(all, n);
+                }
+    return n;
+}
+
+/* The mean time of some launches; false if this algorithm does not want to. */
 static sk_status take_time(const job *j, const cublasLtMatmulAlgo_t *algo, const cudaEvent_t *event,
-                           int warm, float *ms, bool *fine)
+                           int warm, int times, float *ms, bool *fine)
 {
     *fine = false;
     for (int i = 0; i < warm; i++)
         if (multiply(j, algo)) return SK_OK;
     TRY(cudaEventRecord(event[0], j->stream));
-    for (int i = 0; i < N_TIMED; i++)
+    for (int i = 0; i < times; i++)
         if (multiply(j, algo)) return SK_OK;
     TRY(cudaEventRecord(event[1], j->stream));
     TRY(cudaEventSynchronize(event[1]));
     TRY(cudaEventElapsedTime(ms, event[0], event[1]));
+    *ms /= (float)times;
     *fine = true;
     return SK_OK;
 }
@@ -522,11 +590,15 @@ static float median(const float *ms, int n)
 static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all, int n,
                        const cudaEvent_t *event, runner *v, int *left)
 {
+    float spent = 0;
     *left = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && (i < FINALISTS || spent < PATIENCE_MS || j->at->deep); i++) {
         bool fine;
+        float *ms = &v[*left].ms[0];
+        int times = *left && v[0].ms[0] > 1 ? 1 : N_TIMED; /* a long product is not noisy */
         v[*left].which = i;
-        SK_TRY(take_time(j, &all[i].algo, event, i ? 1 : N_WARM, &v[*left].ms[0], &fine));
+        SK_TRY(take_time(j, &all[i].algo, event, i ? 1 : N_WARM, times, ms, &fine));
+        if (fine) spent += *ms * (float)(times + 1);
         *left += fine;
     }
     (void)cudaGetLastError(); /* what an unwilling one left */
@@ -539,15 +611,17 @@ static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all,
 static sk_status race(const job *j, const cublasLtMatmulHeuristicResult_t *all, int n,
                       const cudaEvent_t *event, int *best)
 {
-    static runner v[MOST]; /* under the lock */
+    static runner v[DEEP]; /* under the lock */
     int left = 0, rounds = N_ROUNDS;
     *best = -1;
     SK_TRY(heats(j, all, n, event, v, &left));
     while (rounds > 3 && left && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) rounds -= 2;
+    if (left > 3 && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) left = 3;
     for (int k = 0; k < rounds && left > 1; k++)
         for (int i = 0; i < left; i++) {
             bool fine;
-            SK_TRY(take_time(j, &all[v[i].which].algo, event, 0, &v[i].ms[k], &fine));
+            SK_TRY(take_time(j, &all[v[i].which].algo, event, 0, v[i].ms[0] > 1 ? 1 : N_TIMED,
+                             &v[i].ms[k], &fine));
         }
     float record = 0;
     for (int i = 0; i < left; i++) {
@@ -593,14 +667,17 @@ static void check(const job *j, entry *e)
 
 static sk_status search(job *j, entry *e)
 {
-    static cublasLtMatmulHeuristicResult_t all[MOST]; /* under the lock */
+    static cublasLtMatmulHeuristicResult_t all[DEEP]; /* under the lock */
     int best = -1;
     int fd = lock_file(j->at);
-    read_file(j->at); /* another rank may have been here */
-    check(j, e);
+    if (!j->at->deep) {
+        read_file(j->at); /* another rank may have been here */
+        check(j, e);
+    }
     sk_status st = SK_OK;
     if (e->st != BEST) {
         int n = proposals(j, all, MOST);
+        if (j->at->deep) n = relatives(j, all, n, DEEP);
         st = fastest(j, all, n, &best);
         if (!st) settle(e, BEST, best >= 0 ? &all[best] : NULL);
         if (!st && best >= 0 && fd >= 0) write_file(j->at);
@@ -611,6 +688,7 @@ static sk_status search(job *j, entry *e)
 
 static sk_status choose(job *j, entry *e, bool may_search)
 {
+    if (may_search && j->at->deep && e->st == READ) e->st = BLANK;
     check(j, e);
     if (may_search && j->at->search && (e->st == BLANK || e->st == FIRST)) return search(j, e);
     if (e->st != BLANK) return SK_OK;

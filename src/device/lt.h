@@ -15,9 +15,12 @@
  *
  * BIAS goes with GELU and GELU_AUX.  beta 1 with c = x and BIAS is the end of a block, x + y + b.
  * The types of a and b are alike; c and d are alike; a and b f32: d is f32; a and b bf16 or f16:
- * d is of their type or f32.  bias and aux are of d's type; ld and step of aux are multiples of 8.
- * cuBLASLt does not have all of this in all alignments: where it has nothing, *ran is false and
- * nothing was done.  Sums are in f32 always, never in TF32.
+ * d is of their type or f32; a and b SK_U8, which are floats of 8 bits and may differ: both are
+ * stored along k (b turned, a not), m, n, k and ld are multiples of 16, d is bf16, f16 or f32, and
+ * a_scale and b_scale are what a and b are multiplied with.  bias and aux are of d's type; ld and
+ * step of aux are multiples of 8.  cuBLASLt does not have all of this in all alignments: where it
+ * has nothing, *ran is false and nothing was done.  Sums are in f32 always, never in TF32; those
+ * of 8 bits are as exact as tensor cores have them, not by CUBLASLT_MATMUL_DESC_FAST_ACCUM.
  *
  * An algorithm is chosen once for a shape.  sk_lt_prepare() takes the time of those that cuBLASLt
  * proposes (d, aux and sums are overwritten) and writes the best into a file, because another
@@ -25,7 +28,8 @@
  * SKEIN_GEMM_CACHE, or gemm-<GPU>-<version>.txt in $XDG_CACHE_HOME/skein or ~/.cache/skein; without
  * a place for it every run searches for itself.  With SKEIN_GEMM_SEARCH=0 nothing is timed, no file
  * is touched, and cuBLASLt's first proposal is taken, as sk_lt_run() does for a shape that was not
- * prepared.  Algorithms that round parts of a sum to the type of the result are left out.
+ * prepared; with SKEIN_GEMM_SEARCH=deep what the file says is searched anew among many more, for
+ * seconds a shape.  Algorithms that round parts of a sum to the type of the result are left out.
  *
  * The library is opened when it is first needed; nothing is linked. */
 #ifndef SK_DEVICE_LT_H
@@ -61,6 +65,7 @@ typedef struct sk_lt_matrix {
     void *data; /* on the device, like all addresses here */
     sk_dtype type;
     bool turned;  /* stored column by column; a and b only */
+    bool e5m2;    /* of SK_U8: so, else e4m3 (tensor/fp8.h) */
     int64_t ld;   /* elements from row to row; turned: from column to column */
     int64_t step; /* elements from one of the batch to the next; 0: all take the same */
 } sk_lt_matrix;
@@ -72,7 +77,7 @@ typedef struct sk_product {
     float alpha, beta;
     sk_after after;
     sk_lt_matrix bias, aux;         /* bias: in, or out where sums are made; it has no ld */
-    const float *a_scale, *b_scale; /* for types of 8 bits, one day; NULL */
+    const float *a_scale, *b_scale; /* on the device, for 8 bits; else NULL */
     bool crossed; /* for who planned it: a is the second operand of the contraction */
 } sk_product;
 

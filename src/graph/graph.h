@@ -143,6 +143,10 @@ void sk_graph_recompute(sk_graph *g);
  * gradient. */
 void sk_graph_store(sk_graph *g, sk_dtype type);
 
+/* Take the products of the blocks' weights in 8 bits (graph/fp8.h): not those of the head, of
+ * routers, and of inputs.  Before the gradient, which then is in 8 bits too.  Returns how many. */
+int sk_graph_fp8(sk_graph *g);
+
 /* A listing, for people and for hashes. */
 char *sk_graph_print(const sk_graph *g, sk_arena *a);
 

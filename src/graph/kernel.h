@@ -50,6 +50,9 @@ typedef struct sk_kernel {
     const char *op;
     sk_status (*launch)(const sk_args *a, const sk_launch *l);
     sk_status (*prepare)(const sk_args *a, const sk_launch *l); /* or NULL */
+    /* Or NULL, or: what of prepare() needs the host alone, such as building a plan for a second.
+     * It is called before, on a thread of its own, while others are prepared. */
+    void (*early)(const sk_args *a, const sk_launch *l);
 } sk_kernel;
 
 extern const sk_kernel *const sk_kernel_parts[]; /* every parts/op/NAME.cu; NULL ends it */

@@ -1,7 +1,8 @@
 /* norm_grad.cu - see norm_grad.h.
  *
- * Rows of up to 4,096 bytes, aligned: a warp has a row, in registers, and its columns' sums of dw
- * and db beside it; warps wait for nobody until the end, where a block's add theirs up in order.
+ * Rows of up to 4,096 bytes, aligned: a warp has a row, and its columns' sums of dw and db in
+ * registers; its next row is under way, into shared memory.  Warps wait for nobody until the end,
+ * where a block's add theirs up in order.
  *
  * Rows of up to 8,192 aligned elements: a group of warps has a row, with one pack for each thread
  * (two of a row beyond 4,096 in bf16), and goes on to another; a block is as many groups as 512
@@ -203,30 +204,50 @@ static __global__ void __launch_bounds__(BLOCK, PACKS == 1 ? 2 : 1) by_groups(jo
     if (MEAN) leave<V, PACKS>(db, part + j.n, j.n);
 }
 
-/* A warp a row.  dx may lie where x, dy or res lies: all of a row is read before it is written. */
+/* A lane's own packs of its warp's rows, this one and the next: [2][x, dy, res][P][32]. */
+template <int P> static __device__ uint4 *own(uint4 *ring, int stage, int which, int k)
+{
+    return ring + (((threadIdx.y * 2 + stage) * 3 + which) * P + k) * 32 + threadIdx.x;
+}
+
+/* Sets row r under way. */
+template <typename T, int P>
+static __device__ void ask(const job &j, int64_t r, uint4 *ring, int stage)
+{
+    constexpr int V = 16 / (int)sizeof(T);
+#pragma unroll
+    for (int k = 0; k < P; k++) {
+        int at = (int)(threadIdx.x + 32 * k) * V;
+        if (r >= j.rows || at >= (int)j.n) break;
+        __pipeline_memcpy_async(own<P>(ring, stage, 0, k), (const T *)j.x + r * j.n + at, 16);
+        __pipeline_memcpy_async(own<P>(ring, stage, 1, k), (const T *)j.dy + r * j.n + at, 16);
+        if (j.res)
+            __pipeline_memcpy_async(own<P>(ring, stage, 2, k), (const T *)j.res + r * j.n + at, 16);
+    }
+    __pipeline_commit();
+}
+
+/* A warp a row, and the next row under way meanwhile.  dx may lie where x, dy or res lies: a lane
+ * has read its part of a row before it writes there. */
 template <typename T, int P, bool MEAN, bool SUMS>
 static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? 2 : 1) by_warps(job j)
 {
     constexpr int V = 16 / (int)sizeof(T);
-    int n = (int)j.n;
-    int64_t step = (int64_t)gridDim.x * WARPS;
+    extern __shared__ uint4 ring[];
+    int n = (int)j.n, stage = 0;
+    int64_t step = (int64_t)gridDim.x * WARPS, r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     float dw[P][V] = {}, db[P][V] = {};
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < j.rows; r += step) {
-        uint4 x[P], dy[P], res[P];
+    ask<T, P>(j, r, ring, 0);
+    for (; r < j.rows; r += step, stage ^= 1) {
         float2 v = make_float2(0, 0), now = facts<MEAN>(j, r);
+        ask<T, P>(j, r + step, ring, stage ^ 1);
+        __pipeline_wait_prior(1);
 #pragma unroll
         for (int k = 0; k < P; k++) {
             int at = (int)(threadIdx.x + 32 * k) * V;
-            x[k] = dy[k] = res[k] = make_uint4(0, 0, 0, 0);
-            if (at >= n) break;
-            x[k] = *(const uint4 *)((const T *)j.x + r * n + at);
-            dy[k] = *(const uint4 *)((const T *)j.dy + r * n + at);
-            if (j.res) res[k] = *(const uint4 *)((const T *)j.res + r * n + at);
-        }
-#pragma unroll
-        for (int k = 0; k < P; k++) {
-            int at = (int)(threadIdx.x + 32 * k) * V;
-            if (at < n) v = begin<T>(v, x[k], dy[k], *(const uint4 *)((const T *)j.w + at), now.x);
+            if (at < n)
+                v = begin<T>(v, *own<P>(ring, stage, 0, k), *own<P>(ring, stage, 1, k),
+                             *(const uint4 *)((const T *)j.w + at), now.x);
         }
         v = warp_sum(v);
         float shift = MEAN ? v.x / (float)n : 0, slope = v.y / (float)n * now.y * now.y;
@@ -234,8 +255,10 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? 2 : 1) by_warps(jo
         for (int k = 0; k < P; k++) {
             int at = (int)(threadIdx.x + 32 * k) * V;
             if (at >= n) break;
-            finish<T, MEAN, SUMS>(j, r * n + at, x[k], dy[k], *(const uint4 *)((const T *)j.w + at),
-                                  &res[k], now.x, now.y, shift, slope, dw[k], db[k]);
+            finish<T, MEAN, SUMS>(j, r * n + at, *own<P>(ring, stage, 0, k),
+                                  *own<P>(ring, stage, 1, k), *(const uint4 *)((const T *)j.w + at),
+                                  own<P>(ring, stage, 2, k), now.x, now.y, shift, slope, dw[k],
+                                  db[k]);
         }
     }
     if (!SUMS) return;
@@ -342,7 +365,9 @@ static sk_status warps(const sk_norm_grad_job *j, job k, const sk_launch *l)
     unsigned grid = (unsigned)(blocks < most ? blocks : most);
     auto *kernel = j->dw.data ? by_warps<T, P, MEAN, true> : by_warps<T, P, MEAN, false>;
     k.part = (float *)l->room;
-    kernel<<<grid, dim3(32, WARPS), 0, s>>>(k);
+    int ring = WARPS * 2 * 3 * P * 32 * 16;
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, ring);
+    kernel<<<grid, dim3(32, WARPS), (size_t)ring, s>>>(k);
     SK_TRY(sk_cuda_launched(j->op));
     if (!j->dw.data) return SK_OK;
     return sk_columns_end(j->op, k.part, grid, MEAN ? 2 : 1, j->n, sums_of(j), s);
@@ -353,20 +378,16 @@ static sk_status short_rows(const sk_norm_grad_job *j, job k, const sk_launch *l
 {
     switch ((j->n + 32 * sk_pack<T>() - 1) / (32 * sk_pack<T>())) {
     case 1:
-        return warps<T, 1, MEAN>(j, k, l);
     case 2:
         return warps<T, 2, MEAN>(j, k, l);
     case 3:
         return warps<T, 3, MEAN>(j, k, l);
     case 4:
         return warps<T, 4, MEAN>(j, k, l);
-    case 5:
-    case 6:
-        return warps<T, 6, MEAN>(j, k, l);
-    case 7:
-        return warps<T, 7, MEAN>(j, k, l);
-    default:
+    case 8:
         return warps<T, 8, MEAN>(j, k, l);
+    default:
+        return warps<T, 7, MEAN>(j, k, l);
     }
 }
 

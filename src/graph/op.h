@@ -101,6 +101,8 @@ typedef struct sk_sample {
     const char *fresh;         /* sizes of letters new in the output: "v10" */
     double attr[SK_MAX_ATTR];
     bool positive; /* inputs drawn from (0.5, 1.5) instead of (-1, 1) */
+    bool coarse;   /* operands are rounded by what is in a piece: pieces and gradients agree with
+                      the whole only roughly */
 } sk_sample;
 
 typedef struct sk_op {

@@ -4,8 +4,12 @@
  * still compute in f32: they widen what they read and narrow what they write (kernel.c).  Kept
  * in f32 are the sums of the graph, statistics that an op makes in f32 anyway, what ops that
  * decide on small differences read and make (routers, with the weights in front of them), and what
- * is nudged. */
+ * is nudged.
+ *
+ * Products may be taken in 8 bits besides: those of the blocks with their weights. */
 #include "graph/graph.h"
+
+#include <string.h>
 
 static void keep_wide(sk_tensor *t, sk_dtype narrow)
 {
@@ -40,4 +44,35 @@ void sk_graph_store(sk_graph *g, sk_dtype type)
     }
     for (int w = 0; w < SK_N_SUMS; w++)
         if (g->sum[w]) keep_wide(g->sum[w], type);
+}
+
+/* Does an op that decides on small differences read this? */
+static bool decides(const sk_graph *g, const sk_tensor *t)
+{
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *n = g->nodes.v[i];
+        for (int k = 0; k < n->n_in && n->op->flags & SK_OP_EXACT; k++)
+            if (n->in[k] == t) return true;
+    }
+    return false;
+}
+
+/* A weight of a block: layer 0 is what comes before the first, the last one is the head's. */
+static bool of_block(const sk_graph *g, const sk_tensor *t)
+{
+    return t->role == SK_PARAM && t->layer > 0 && t->layer < g->n_layers - 1;
+}
+
+int sk_graph_fp8(sk_graph *g)
+{
+    int marked = 0;
+    for (int i = 0; i < g->nodes.n; i++) {
+        sk_node *n = g->nodes.v[i];
+        if (strcmp(n->op->name, "contract")) continue;
+        bool first = of_block(g, n->in[0]), second = of_block(g, n->in[1]);
+        if (first == second || n->in[first]->role != SK_VALUE || decides(g, n->out[0])) continue;
+        n->attr[0] = 1;
+        marked++;
+    }
+    return marked;
 }

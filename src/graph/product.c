@@ -92,10 +92,11 @@ bool sk_matmul_plan(const sk_letters by_kind[SK_N_ROLES], sk_matmul *p)
 
 /* ---- as products for cuBLASLt */
 
-/* Types that go together, and no canonical order. */
+/* Types that go together, no canonical order, and operands as they are. */
 static bool plain(const sk_args *a)
 {
     sk_dtype type = a->in[0].type, to = a->out[0].type;
+    if (a->attr[0] != 0) return false;
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < a->in[i].n; d++)
             if (a->in[i].cells[d]) return false;

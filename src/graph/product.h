@@ -76,8 +76,8 @@ typedef struct sk_matmul {
 bool sk_matmul_plan(const sk_letters by_kind[SK_N_ROLES], sk_matmul *p);
 
 /* All of it as one sk_product, with beta 1 where the result is added to; false if it takes several
- * or none, if nothing is to be summed, if the types of the operands differ, or in canonical order.
- */
+ * or none, if nothing is to be summed, if the types of the operands differ, in canonical order, or
+ * in 8 bits (graph/fp8.h): what joins contractions with their neighbours leaves those alone. */
 bool sk_contract_product(const sk_args *a, sk_product *out);
 /* The same, to be taken once for each combination of the letters in `outer`: sk_product_at(). */
 bool sk_contract_products(const sk_args *a, sk_product *out, sk_letters *outer);

@@ -74,17 +74,13 @@ static inline unsigned sk_warp_grid(int64_t rows)
 template <typename T> static int sk_warp_packs(int64_t n)
 {
     int64_t p = (n + 32 * sk_pack<T>() - 1) / (32 * sk_pack<T>());
-    return p > SK_WARP_PACKS ? 0 : p <= 2 ? (int)p : p <= 4 ? (int)p : p <= 6 ? 6 : 8;
+    return p > SK_WARP_PACKS ? 0 : p <= 2 ? 2 : p <= 4 ? (int)p : 8;
 }
 
 /* `call`, in which P is the number of packs. */
 #define SK_WARP_CALL(packs, ...) \
     ([&]() {                     \
         switch (packs) {         \
-        case 1: {                \
-            constexpr int P = 1; \
-            return __VA_ARGS__;  \
-        }                        \
         case 2: {                \
             constexpr int P = 2; \
             return __VA_ARGS__;  \
@@ -95,10 +91,6 @@ template <typename T> static int sk_warp_packs(int64_t n)
         }                        \
         case 4: {                \
             constexpr int P = 4; \
-            return __VA_ARGS__;  \
-        }                        \
-        case 6: {                \
-            constexpr int P = 6; \
             return __VA_ARGS__;  \
         }                        \
         default: {               \

@@ -589,6 +589,25 @@ static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n
     return sk_cuda_launched("unpack");
 }
 
+/* ---- forgetting */
+
+/* Mostly there is nothing to do, so blocks are few. */
+static __global__ void __launch_bounds__(BLOCK)
+    forget_all(const __grid_constant__ sk_forget_job j, const int32_t *skip)
+{
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    if (!*skip) return;
+    for (int k = 0; k < j.n; k++)
+        for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < j.count[k]; i += step)
+            j.data[k][i] = 0;
+}
+
+static sk_status forget(const sk_forget_job *j, const int32_t *skip, void *stream)
+{
+    if (j->n) forget_all<<<132 * 4, BLOCK, 0, (cudaStream_t)stream>>>(*j, skip);
+    return sk_cuda_launched("forget");
+}
+
 /* ---- noise */
 
 /* Both halves of a word are bf16 between 1/64 and 1/32, of either sign; so is the word as f32. */
@@ -610,5 +629,5 @@ static sk_status noise(void *to, int64_t bytes, void *stream)
     return sk_cuda_launched("noise");
 }
 
-extern "C" const sk_acts sk_acts_cuda = {slice, paste, add,  convert, noise,
-                                         stats, clip,  pack, unpack,  gather};
+extern "C" const sk_acts sk_acts_cuda = {slice, paste, add,    convert, noise, stats,
+                                         clip,  pack,  unpack, gather,  forget};

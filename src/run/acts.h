@@ -46,6 +46,14 @@ typedef struct sk_clip_job {
     sk_pulse *pulse;
 } sk_clip_job;
 
+/* What encoding has lost (feedback), of up to so many parameters: travels with the launch. */
+enum { SK_FORGET_MOST = 128 };
+typedef struct sk_forget_job {
+    int n;
+    float *data[SK_FORGET_MOST]; /* on the device */
+    int64_t count[SK_FORGET_MOST];
+} sk_forget_job;
+
 typedef struct sk_acts {
     /* to = the part of from that the box of `to` says; the box of `from` in `to` = from.  Bytes
      * are copied: any type. */
@@ -67,6 +75,8 @@ typedef struct sk_acts {
      * collective needs before it and behind it, where a piece does not lie in one run. */
     sk_status (*gather)(void *to, int64_t to_step, const void *from, int64_t from_step,
                         int64_t unit, int64_t units, void *stream);
+    /* Behind CLIP: where *skip says so, on the device, nothing is owed any more. */
+    sk_status (*forget)(const sk_forget_job *j, const int32_t *skip, void *stream);
 } sk_acts;
 
 extern const sk_acts sk_acts_cuda;

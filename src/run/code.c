@@ -1,8 +1,11 @@
 /* code.c - encoding and decoding.
  *
  * Rows may be few and long (experts) or many and short, so threads share runs of SK_CODEC_RUN
- * elements: whole blocks, but for the last of a row. */
+ * elements: whole blocks, but for the last of a row.  What is rounded once is written as fmaf(),
+ * here and in codecs, so that a GPU (comm/codec_cuda.h) finds the same bytes. */
 #include "run/code.h"
+
+#include <math.h>
 
 enum { RUN = SK_CODEC_RUN };
 
@@ -56,11 +59,11 @@ static void encode_run(const code_job *j, code_run r)
 {
     float x[RUN], y[RUN], *error = j->error ? j->error + r.at : NULL, unscale = 1 / j->scale;
     sk_convert(x, SK_F32, element(j, r.at), j->type, r.n);
-    for (int64_t i = 0; error && !j->adds && i < r.n; i++) x[i] += j->scale * error[i];
+    for (int64_t i = 0; error && !j->adds && i < r.n; i++) x[i] = fmaf(j->scale, error[i], x[i]);
     sk_encode(j->codec, x, r.n, j->code + r.code);
     if (!error) return;
     sk_decode(j->codec, j->code + r.code, r.n, y);
-    for (int64_t i = 0; i < r.n; i++) error[i] = (j->adds ? error[i] : 0) + unscale * (x[i] - y[i]);
+    for (int64_t i = 0; i < r.n; i++) error[i] = fmaf(unscale, x[i] - y[i], j->adds ? error[i] : 0);
 }
 
 static void encode_part(void *ctx, int part, int of)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "comm/codec_kernel.h"
 #include "device/device.h"
 #include "graph/kernel.h"
 #include "run/acts.h"
@@ -12,6 +13,7 @@
 #include "run/sides.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,19 +36,22 @@ struct sk_gpu {
     sk_pulse *pulse, *told; /* on the device; pinned, what the host writes and reads */
     const sk_acts *acts;
     const sk_optim_kernel *optim;
-    const sk_kernel **kernels; /* by instruction: of ops */
-    sk_sides *sides;           /* what is exchanged with others; NULL: nothing */
-    sk_away *away;             /* what lives outside of the GPU; NULL: nothing */
-    bool shown;                /* what is kept lies at the host's addresses too */
-    int64_t both;              /* bytes of first values there */
-    sk_fused **fused;          /* by instruction: where a launch is for several */
-    bool *gone;                /* by instruction: it is part of one */
-    char *stage;               /* pinned: the batches of a section */
-    int64_t *stage_at;         /* by instruction: of loads */
+    const sk_kernel **kernels;      /* by instruction: of ops */
+    const sk_codec_kernel **codecs; /* by instruction: of ENCODE and DECODE */
+    sk_forget_job *forget;          /* what is owed, some at a time; the last has none */
+    sk_sides *sides;                /* what is exchanged with others; NULL: nothing */
+    sk_away *away;                  /* what lives outside of the GPU; NULL: nothing */
+    bool shown;                     /* what is kept lies at the host's addresses too */
+    int64_t both;                   /* bytes of first values there */
+    sk_fused **fused;               /* by instruction: where a launch is for several */
+    bool *gone;                     /* by instruction: it is part of one */
+    char *stage;                    /* pinned: the batches of a section */
+    int64_t *stage_at;              /* by instruction: of loads */
     int64_t stage_bytes;
     char *ahead;            /* the batches of the next training step, read while this one runs */
     int64_t ahead_batch;    /* which they are; -1: none */
-    sk_update_job *updates; /* by instruction: of the first UPDATE of several; else no pieces */
+    sk_update_job *updates; /* by instruction: of the first UPDATE or AHEAD of several; else no
+                               pieces */
     sk_stats_job stats;     /* pieces and chunks: those of all gradients */
     sk_norm_piece *grads;   /* the tables of these two, as they go to the device */
     sk_update *pieces;
@@ -90,22 +95,42 @@ static sk_status refuse(const sk_run *r, int pc, const char *what)
     return st;
 }
 
+/* Weights are foreseen where they and the state are. */
+static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
+{
+    const sk_inst *in = &r->p->insts.v[pc];
+    bool away = r->p->bufs.v[in->out[0]].tier;
+    for (int i = 0; i < SK_MAX_IN; i++) away |= in->in[i] >= 0 && r->p->bufs.v[in->in[i]].tier;
+    if (away)
+        return refuse(r, pc,
+                      "weights are not foreseen from what lives outside of the GPU; leave "
+                      "out offload=");
+    if (!g->optim || !g->optim->ahead)
+        return sk_fail(SK_ECONF, "device=cuda: the GPU half of optimizer '%s' foresees nothing",
+                       r->p->optim->name);
+    return SK_OK;
+}
+
 /* What is done on a GPU; the rest is a sentence. */
-static sk_status check_inst(const sk_run *r, int pc, const sk_kernel **kernel)
+static sk_status check_inst(const sk_run *r, sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
     switch (in->act) {
     case SK_DO_OP:
-        *kernel = sk_kernel_find(in->node->op->name);
-        if (!*kernel)
+        g->kernels[pc] = sk_kernel_find(in->node->op->name);
+        if (!g->kernels[pc])
             return sk_fail(SK_ECONF, "device=cuda: the op '%s' has no GPU half; use device=cpu",
                            in->node->op->name);
         return SK_OK;
     case SK_DO_ENCODE:
     case SK_DO_DECODE:
-        return refuse(r, pc, "codecs are for device=cpu so far; leave out weights= and grads=");
+        g->codecs[pc] = sk_codec_kernel_find(in->codec->name);
+        if (!g->codecs[pc])
+            return sk_fail(SK_ECONF, "device=cuda: the codec '%s' has no GPU half; use device=cpu",
+                           in->codec->name);
+        return SK_OK;
     case SK_DO_AHEAD:
-        return refuse(r, pc, "weights as they will be are for device=cpu so far");
+        return check_ahead(r, g, pc);
     default:
         return SK_OK;
     }
@@ -117,12 +142,12 @@ static sk_status find_kernels(sk_arena *a, sk_run *r, sk_gpu *g)
         return sk_fail(SK_ECONF, "device=cuda: order=canonical is for device=cpu so far");
     g->acts = sk_acts_find();
     g->kernels = sk_many(a, const sk_kernel *, r->p->insts.n);
-    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(check_inst(r, pc, &g->kernels[pc]));
-    if (!r->p->optim) return SK_OK;
-    g->optim = sk_optim_kernel_find(r->p->optim->name);
-    if (!g->optim)
+    g->codecs = sk_many(a, const sk_codec_kernel *, r->p->insts.n);
+    if (r->p->optim) g->optim = sk_optim_kernel_find(r->p->optim->name);
+    if (r->p->optim && !g->optim)
         return sk_fail(SK_ECONF, "device=cuda: the optimizer '%s' has no GPU half",
                        r->p->optim->name);
+    for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(check_inst(r, g, pc));
     return SK_OK;
 }
 
@@ -298,11 +323,12 @@ static double *sums_at(const sk_run *r, const sk_inst *in, int buf)
     return buf < 0 ? NULL : (double *)on_device(r, buf) + r->place[in->param] * SK_MAX_SUM;
 }
 
+/* AHEAD has the weights in the place of the gradient (program/kernel.h). */
 static sk_update piece_of(const sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
-    bool last = q->master >= 0 && !p->optim->pass[in->pass + 1];
+    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && !p->optim->pass[in->pass + 1];
     sk_update u = {.n = count_of(r, q->shard),
                    .param = on_device(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                    .grad = on_device(r, in->in[0]),
@@ -330,7 +356,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
 /* May this update go with the one before? */
 static bool goes_with(const sk_run *r, const sk_inst *a, const sk_inst *b)
 {
-    if (b->act != SK_DO_UPDATE || a->pass != b->pass || a->update != b->update) return false;
+    if (b->act != a->act || a->pass != b->pass || a->update != b->update) return false;
     if (sk_away_does(r->p, b)) return false;
     sk_update x = piece_of(r, a), y = piece_of(r, b);
     return x.grad_type == y.grad_type && x.narrow_type == y.narrow_type &&
@@ -359,10 +385,15 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
     return n;
 }
 
+static bool is_update(const sk_inst *in)
+{
+    return in->act == SK_DO_UPDATE || in->act == SK_DO_AHEAD;
+}
+
 static int count_updates(const sk_program *p)
 {
     int n = 0;
-    for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].act == SK_DO_UPDATE;
+    for (int pc = 0; pc < p->insts.n; pc++) n += is_update(&p->insts.v[pc]);
     return n;
 }
 
@@ -383,6 +414,23 @@ static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
     return n;
 }
 
+/* What encoding has lost so far, of all parameters. */
+static sk_forget_job *gather_errors(sk_arena *a, const sk_run *r)
+{
+    int n = 0;
+    sk_forget_job *v = sk_many(a, sk_forget_job, r->p->params.n / SK_FORGET_MOST + 2);
+    for (int i = 0; i < r->p->params.n; i++) {
+        int error = r->p->params.v[i].error;
+        if (error < 0) continue;
+        sk_assert(!r->p->bufs.v[error].tier);
+        sk_forget_job *j = &v[n / SK_FORGET_MOST];
+        j->data[j->n] = on_device(r, error);
+        j->count[j->n++] = count_of(r, error);
+        n++;
+    }
+    return v;
+}
+
 static void make_tables(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
@@ -395,7 +443,7 @@ static void make_tables(sk_arena *a, sk_run *r)
     g->stats.pieces = (const sk_norm_piece *)(void *)at;
     at += (size_t)SK_NORM_BYTES * (size_t)p->params.n;
     for (int pc = 0, k = 1; pc < p->insts.n; pc += k, k = 1) {
-        if (p->insts.v[pc].act != SK_DO_UPDATE || sk_away_does(p, &p->insts.v[pc])) continue;
+        if (!is_update(&p->insts.v[pc]) || sk_away_does(p, &p->insts.v[pc])) continue;
         k = gather_updates(r, pc, g->pieces + g->n_pieces, &g->updates[pc]);
         g->updates[pc].pieces = (const sk_update *)(void *)at + g->n_pieces;
         g->n_pieces += k;
@@ -447,23 +495,62 @@ int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
 const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
 const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
 
+/* What needs the host alone, on a thread of its own. */
+typedef struct helper {
+    sk_run *r;
+    pthread_t thread;
+    bool begun;
+} helper;
+
+static void early_one(const sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
+    if (k && k->early) k->early(&r->args[pc], &g->launch);
+}
+
+static void *prepare_early(void *ctx)
+{
+    const helper *h = ctx;
+    if (sk_device_enter(h->r->gpu->d)) return NULL; /* then it is done in its turn */
+    for (int pc = 0; pc < h->r->p->insts.n; pc++) early_one(h->r, pc);
+    return NULL;
+}
+
+static sk_status prepare_some(sk_run *r, bool early)
+{
+    const sk_gpu *g = r->gpu;
+    for (int pc = 0; pc < r->p->insts.n; pc++) {
+        double at = sk_now();
+        if (!g->kernels[pc] || (g->kernels[pc]->early != NULL) != early) continue;
+        SK_TRY(prepare_one(r, pc));
+        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
+    }
+    return SK_OK;
+}
+
+static sk_status prepare_all(sk_run *r)
+{
+    helper h = {.r = r};
+    h.begun = !pthread_create(&h.thread, NULL, prepare_early, &h);
+    sk_status st = prepare_some(r, false);
+    if (h.begun) pthread_join(h.thread, NULL);
+    return st ? st : prepare_some(r, true);
+}
+
 sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
     make_tables(a, r);
     SK_TRY(sk_gpu_lay(r));
+    g->forget = gather_errors(a, r);
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);
     g->gone = sk_many(a, bool, r->p->insts.n);
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     place_launches(a, r);
     SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
-    for (int pc = 0; pc < r->p->insts.n; pc++) {
-        double at = sk_now();
-        if (!g->kernels[pc]) continue;
-        SK_TRY(prepare_one(r, pc));
-        lap(g->fused[pc] ? g->fused[pc]->by->name : g->kernels[pc]->op, at);
-    }
+    SK_TRY(prepare_all(r));
     return sk_stream_sync(g->d, g->compute);
 }
 
@@ -501,6 +588,26 @@ static sk_status rearrange(const sk_run *r, const sk_inst *in)
     }
 }
 
+static sk_status code(const sk_run *r, const sk_inst *in, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    bool encode = in->act == SK_DO_ENCODE;
+    int x = encode ? in->in[0] : in->out[0], bytes = encode ? in->out[0] : in->in[0];
+    int64_t rows = r->p->bufs.v[x].box.size[0];
+    bool feedback = encode && in->in[1] >= 0;
+    sk_code_job j = {.x = on_device(r, x),
+                     .type = r->p->bufs.v[x].type,
+                     .rows = rows,
+                     .row = rows ? count_of(r, x) / rows : 0,
+                     .code = on_device(r, bytes),
+                     .bytes = r->p->bufs.v[bytes].box.size[1],
+                     .pieces = in->count,
+                     .error = feedback ? on_device(r, in->in[1]) : NULL,
+                     .adds = in->pass,
+                     .loss_scale = &g->pulse->loss_scale};
+    return (encode ? g->codecs[pc]->encode : g->codecs[pc]->decode)(&j, g->compute);
+}
+
 static sk_status stats(const sk_run *r, const sk_inst *in)
 {
     const sk_gpu *g = r->gpu;
@@ -528,6 +635,8 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .alone = r->opts.alone,
                      .pulse = g->pulse};
     SK_TRY(g->acts->clip(&j, &g->launch));
+    for (const sk_forget_job *f = g->forget; in->pass && f->n; f++)
+        SK_TRY(g->acts->forget(f, &g->pulse->skip, g->compute));
     return g->away && in->pass ? sk_away_clipped(g->away) : SK_OK;
 }
 
@@ -559,6 +668,11 @@ static sk_status issue(sk_run *r, int pc)
     case SK_DO_UPDATE:
         if (!g->updates[pc].n_pieces) return SK_OK; /* went with one before */
         return g->optim->pass[in->pass](&g->updates[pc], &g->launch);
+    case SK_DO_AHEAD:
+        return g->updates[pc].n_pieces ? g->optim->ahead(&g->updates[pc], &g->launch) : SK_OK;
+    case SK_DO_ENCODE:
+    case SK_DO_DECODE:
+        return code(r, in, pc);
     default:
         return rearrange(r, in);
     }

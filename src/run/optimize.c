@@ -425,7 +425,10 @@ typedef struct pend_job {
 
 void sk_do_ahead(sk_run *r, const sk_inst *in)
 {
+    const sk_param_plan *q = &r->p->params.v[in->param];
     update_job j = {.r = r, .pass = r->p->optim->ahead, .piece = piece_of(r, in), .type = SK_F32};
+    name_state(r, in, q, &j); /* narrow state is only read: what is not changed is not rounded */
+    j.shape = sk_buffer_view(r->p, q->shard, r->base);
     memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
     if (j.piece.n < SMALL) update_part(&j, 0, 1);
     else sk_team_run(r->team, update_part, &j);

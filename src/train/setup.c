@@ -55,6 +55,24 @@ static int64_t count_params(const sk_graph *g)
     return sum;
 }
 
+/* Before the gradient. */
+static sk_status make_products(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (strcmp(job->matmul, "fp8")) return SK_OK;
+    if (job->dtype != SK_BF16 && job->dtype != SK_F16)
+        return sk_fail(SK_ECONF,
+                       "train.matmul is fp8 and train.dtype %s: what is kept more exactly than 16 "
+                       "bits would be lost in products of 8; train.dtype=bf16 is needed, or f16",
+                       sk_dtype_name(job->dtype));
+    if (!sk_graph_fp8(&s->graph))
+        return sk_fail(SK_ECONF,
+                       "train.matmul is fp8, and model %s has no products of weights inside of "
+                       "blocks; leave it out",
+                       job->model_name);
+    return SK_OK;
+}
+
 static sk_status make_graph(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -63,6 +81,7 @@ static sk_status make_graph(sk_setup *s)
     sk_layout_expect(&s->layout, &s->graph);
     job->model->build(&s->graph, &job->hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&s->graph));
+    SK_TRY(make_products(s));
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_store(&s->graph, job->dtype);

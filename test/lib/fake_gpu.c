@@ -2,10 +2,12 @@
 #include "lib/fake_gpu.h"
 
 #include "base/clock.h"
+#include "comm/codec_kernel.h"
 #include "device/device.h"
 #include "graph/norm_grad.h"
 #include "graph/product.h"
 #include "graph/xent_rows.h"
+#include "device/nccl.h"
 #include "program/kernel.h"
 #include "run/acts.h"
 #include "run/pack.h"
@@ -723,6 +725,24 @@ static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n
     return SK_OK;
 }
 
+typedef struct forget_call {
+    sk_forget_job job;
+    const int32_t *skip;
+} forget_call;
+
+static void do_forget(void *what)
+{
+    forget_call *c = what;
+    for (int k = 0; k < c->job.n && *c->skip; k++)
+        memset(c->job.data[k], 0, (size_t)c->job.count[k] * sizeof(float));
+}
+
+static sk_status forget(const sk_forget_job *j, const int32_t *skip, void *stream)
+{
+    append(stream, do_forget, &(forget_call){*j, skip}, sizeof(forget_call), false);
+    return SK_OK;
+}
+
 const sk_acts sk_acts_cuda = {.noise = noise,
                               .slice = slice,
                               .paste = paste,
@@ -731,7 +751,8 @@ const sk_acts sk_acts_cuda = {.noise = noise,
                               .clip = clip,
                               .gather = gather,
                               .pack = pack,
-                              .unpack = unpack};
+                              .unpack = unpack,
+                              .forget = forget};
 
 /* --- what is joined --- */
 
@@ -882,22 +903,91 @@ sk_status sk_norm_grad(const sk_norm_grad_job *j, const sk_launch *l)
     return SK_OK;
 }
 
+/* --- codecs --- */
+
+typedef struct code_call {
+    const sk_codec *codec;
+    sk_code_job job;
+} code_call;
+
+static void encode_row(const code_call *c, int64_t row, float *x, float *y)
+{
+    const sk_code_job *j = &c->job;
+    size_t at = (size_t)(row * j->row);
+    float *error = j->error ? j->error + at : NULL;
+    float scale = error ? (float)*j->loss_scale : 1, unscale = 1 / scale;
+    sk_convert(x, SK_F32, (const char *)j->x + at * sk_dtype_size(j->type), j->type, j->row);
+    for (int64_t i = 0; error && !j->adds && i < j->row; i++) x[i] = fmaf(scale, error[i], x[i]);
+    sk_encode(c->codec, x, j->row, j->code + row * j->bytes);
+    sk_decode(c->codec, j->code + row * j->bytes, j->row, y);
+    for (int64_t i = 0; error && i < j->row; i++)
+        error[i] = fmaf(unscale, x[i] - y[i], j->adds ? error[i] : 0);
+}
+
+static void decode_row(const code_call *c, int64_t row, float *x, float *y)
+{
+    const sk_code_job *j = &c->job;
+    const uint8_t *from = j->code + row * j->bytes;
+    sk_decode(c->codec, from, j->row, x);
+    for (int64_t k = 1; k < j->pieces; k++) {
+        sk_decode(c->codec, from + k * j->rows * j->bytes, j->row, y);
+        for (int64_t i = 0; i < j->row; i++) x[i] += y[i];
+    }
+    sk_convert((char *)j->x + (size_t)(row * j->row) * sk_dtype_size(j->type), j->type, x, SK_F32,
+               j->row);
+}
+
+static void do_rows(const code_call *c, void row(const code_call *, int64_t, float *, float *))
+{
+    float *x = malloc(2 * (size_t)c->job.row * sizeof *x + 1);
+    for (int64_t i = 0; i < c->job.rows; i++) row(c, i, x, x + c->job.row);
+    free(x);
+}
+
+static void do_encode(void *what) { do_rows(what, encode_row); }
+static void do_decode(void *what) { do_rows(what, decode_row); }
+
+static sk_status code(const char *name, deed *f, const sk_code_job *j, void *stream)
+{
+    append(stream, f, &(code_call){sk_codec_find(name), *j}, sizeof(code_call), false);
+    return SK_OK;
+}
+
+/* A kernel does not know its codec either. */
+#define CODEC(name)                                                    \
+    static sk_status encode_##name(const sk_code_job *j, void *stream) \
+    {                                                                  \
+        return code(#name, do_encode, j, stream);                      \
+    }                                                                  \
+    static sk_status decode_##name(const sk_code_job *j, void *stream) \
+    {                                                                  \
+        return code(#name, do_decode, j, stream);                      \
+    }                                                                  \
+    static const sk_codec_kernel codec_##name = {#name, encode_##name, decode_##name};
+CODEC(bf16)
+CODEC(f16)
+CODEC(fp8)
+CODEC(int4)
+CODEC(int8)
+const sk_codec_kernel *const sk_codec_kernel_parts[] = {&codec_bf16, &codec_f16,  &codec_fp8,
+                                                        &codec_int4, &codec_int8, NULL};
+
 /* --- optimizers --- */
+
+enum { AHEAD = -1 };
 
 typedef struct pass_call {
     const sk_optim *optim;
-    int pass;
+    int pass; /* or AHEAD */
     sk_update_job job;
 } pass_call;
 
-static void do_piece(const pass_call *c, const sk_update *u)
+static sk_piece piece_of(const pass_call *c, const sk_update *u)
 {
     const sk_pulse *pulse = c->job.pulse;
-    float *grad = malloc((size_t)u->n * sizeof *grad + 1);
-    sk_piece x = {.n = u->n, .param = u->param, .grad = grad, .delay = u->delay};
+    sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay};
     x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
     x.step = pulse->updates + u->update + 1;
-    for (int64_t i = 0; i < u->n; i++) grad[i] = get(u->grad, u->grad_type, i);
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
         const char *name = c->optim->knobs[k].name;
@@ -905,11 +995,22 @@ static void do_piece(const pass_call *c, const sk_update *u)
                     : !strcmp(name, "decay") ? u->decay
                                              : c->job.knob[k];
     }
+    return x;
+}
+
+static void do_piece(const pass_call *c, const sk_update *u)
+{
+    const sk_pulse *pulse = c->job.pulse;
+    bool skip = pulse->skip && !(u->scale > 0);
+    float *grad = malloc((size_t)u->n * sizeof *grad + 1);
+    sk_piece x = piece_of(c, u);
+    x.grad = grad;
+    for (int64_t i = 0; i < u->n; i++) grad[i] = get(u->grad, u->grad_type, i);
     if (u->before) memcpy(x.sum, u->before, sizeof x.sum);
     if (u->nudge != 0)
-        for (int64_t i = 0; i < u->n && !pulse->skip; i++)
+        for (int64_t i = 0; i < u->n && !skip; i++)
             u->param[i] -= grad[i] > 0 ? u->nudge : grad[i] < 0 ? -u->nudge : 0;
-    else if (!pulse->skip) {
+    else if (!skip) {
         c->optim->pass[c->pass](&x);
         if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
     }
@@ -917,10 +1018,19 @@ static void do_piece(const pass_call *c, const sk_update *u)
     free(grad);
 }
 
+static void foresee(const pass_call *c, const sk_update *u)
+{
+    sk_piece x = piece_of(c, u);
+    sk_assert(u->grad_type == SK_F32 && !u->narrow);
+    memcpy(u->param, u->grad, (size_t)u->n * sizeof *u->param);
+    c->optim->ahead(&x);
+}
+
 static void do_pass(void *what)
 {
     const pass_call *c = what;
-    for (int i = 0; i < c->job.n_pieces; i++) do_piece(c, &c->job.pieces[i]);
+    for (int i = 0; i < c->job.n_pieces; i++)
+        (c->pass == AHEAD ? foresee : do_piece)(c, &c->job.pieces[i]);
 }
 
 static sk_status update(const char *optim, int pass, const sk_update_job *j, const sk_launch *l)
@@ -946,9 +1056,21 @@ static sk_status lamb_then(const sk_update_job *j, const sk_launch *l)
     return update("lamb", 1, j, l);
 }
 
+static sk_status sgd_pb(const sk_update_job *j, const sk_launch *l)
+{
+    return update("sgd-pb", 0, j, l);
+}
+
+static sk_status sgd_pb_ahead(const sk_update_job *j, const sk_launch *l)
+{
+    return update("sgd-pb", AHEAD, j, l);
+}
+
 static const sk_optim_kernel adamw_kernel = {"adamw", {adamw}, NULL},
-                             lamb_kernel = {"lamb", {lamb_first, lamb_then}, NULL};
-const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, NULL};
+                             lamb_kernel = {"lamb", {lamb_first, lamb_then}, NULL},
+                             sgd_pb_kernel = {"sgd-pb", {sgd_pb}, sgd_pb_ahead};
+const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, &sgd_pb_kernel,
+                                                        NULL};
 
 void sk_fake_gpu(int delay_us)
 {

@@ -1,46 +1,24 @@
-/* fake_nccl.c - for tests: what NCCL does between GPUs, between the streams of lib/fake_gpu.h.
+/* fake_nccl.c - for tests: what NCCL does between GPUs, between the streams of fake_gpu.c.
  *
- * As there a call blocks its stream until all members have come to it, and the host goes on. */
-#include "lib/fake_nccl.h"
-
+ * All that one begin() and end() enclose is of one circle and one stream, and is done by that
+ * stream's thread, with those of the other members: everybody shows its list, makes its results
+ * while nobody writes, and writes them when all have made theirs.  Sums are taken in the order of
+ * the members. */
 #include "device/nccl.h"
 #include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 8, CIRCLES = 1 << 14, OPS = 64 };
+enum { MOST = 16, CIRCLES = 4096, OPS = 1024 };
 
-typedef struct letter {
-    struct letter *next;
-    int64_t bytes;
-    char data[];
-} letter;
-
-struct sk_circle {
-    struct meeting *m;
-    int me;
-};
-
-typedef struct meeting { /* a circle, as all members see it; stays, for streams may still be there
-                          */
-    char id[SK_NCCL_ID];
-    int n, joined;
-    int here, round; /* at the gate */
-    bool broken;     /* by abort() */
-    const void *src[MOST];
-    int64_t n_src[MOST];
-    letter *mail[MOST][MOST]; /* from, to; the first */
-    sk_circle of[MOST];
-} meeting;
-
-typedef enum what { SUM, SCATTER_SUM, GATHER, SUM_TO, SPREAD, SEND, RECV } what;
+typedef enum deal { SUM, SCATTER_SUM, GATHER, SUM_TO, SPREAD, SEND, RECV } deal;
 
 typedef struct op {
-    what what;
-    sk_circle *c;
+    deal what;
     const void *src;
     void *dst;
     int64_t n;
@@ -50,17 +28,35 @@ typedef struct op {
 } op;
 
 typedef struct group { /* one launch */
+    sk_circle *c;
     int n;
-    op v[OPS];
+    op ops[];
 } group;
+
+struct sk_circle {
+    struct meeting *m;
+    int me;
+};
+
+typedef struct meeting { /* a circle, as all members see it */
+    char id[SK_NCCL_ID];
+    int n, joined;
+    int here, round; /* at the gate */
+    bool broken;     /* by abort() */
+    const group *shown[MOST];
+    sk_circle of[MOST]; /* they stay: streams may still be there */
+} meeting;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t came = PTHREAD_COND_INITIALIZER;
-static meeting *meetings[CIRCLES];
+static meeting meetings[CIRCLES];
 static int n_meetings, n_ids;
-static _Thread_local group now;
-static _Thread_local int depth;
-static _Thread_local void *stream_of;
+
+/* What this thread has between begin() and end(). */
+static _Thread_local op ops[OPS];
+static _Thread_local int n_ops, depth;
+static _Thread_local sk_circle *circle;
+static _Thread_local void *on;
 
 /* --- circles --- */
 
@@ -82,10 +78,11 @@ static sk_status fake_id(char id[SK_NCCL_ID])
 static meeting *find(const char *id, int n)
 {
     int i = 0;
-    while (i < n_meetings && memcmp(meetings[i]->id, id, SK_NCCL_ID) != 0) i++;
-    if (i < n_meetings) return meetings[i];
-    sk_assert(i < CIRCLES);
-    meeting *m = meetings[n_meetings++] = calloc(1, sizeof *m);
+    while (i < n_meetings && memcmp(meetings[i].id, id, SK_NCCL_ID) != 0) i++;
+    sk_assert(i < CIRCLES && n <= MOST);
+    meeting *m = &meetings[i];
+    if (i < n_meetings) return m;
+    n_meetings++;
     m->n = n;
     memcpy(m->id, id, SK_NCCL_ID);
     return m;
@@ -99,7 +96,7 @@ static sk_status fake_join(int device, int n, int me, const char id[SK_NCCL_ID],
     meeting *m = find(id, n);
     sk_circle *c = &m->of[me];
     *c = (sk_circle){m, me};
-    c->m->joined++;
+    m->joined++;
     pthread_mutex_unlock(&lock);
     sk_assert(c->m->n == n && me < n);
     *out = c;
@@ -119,6 +116,7 @@ static sk_status fake_finish(sk_circle *c)
     (void)c;
     return SK_OK;
 }
+
 static void fake_leave(sk_circle *c) { (void)c; }
 
 /* What is on a stream comes to its end; others, as with NCCL, are not told. */
@@ -130,7 +128,20 @@ static void fake_abort(sk_circle *c)
     pthread_mutex_unlock(&lock);
 }
 
-/* --- what they do, on the thread of the stream --- */
+/* Until all members are here, or one has given up. */
+static bool gate(meeting *m)
+{
+    pthread_mutex_lock(&lock);
+    int round = m->round;
+    if (!m->broken && ++m->here == m->n) m->here = 0, m->round++;
+    pthread_cond_broadcast(&came);
+    while (m->round == round && !m->broken) pthread_cond_wait(&came, &lock);
+    bool all = m->round != round;
+    pthread_mutex_unlock(&lock);
+    return all;
+}
+
+/* --- what they do, on a stream's thread --- */
 
 static double element(const void *data, sk_dtype t, int64_t i)
 {
@@ -139,96 +150,87 @@ static double element(const void *data, sk_dtype t, int64_t i)
     return x;
 }
 
-static double reduced(const op *o, int64_t i)
+static double join(sk_nccl_op how, double x, double y)
 {
-    const meeting *m = o->c->m;
-    double x = element(m->src[0], o->type, i);
-    for (int k = 1; k < m->n; k++) {
-        double y = element(m->src[k], o->type, i);
-        x = o->op == SK_NCCL_MAX ? (x > y ? x : y) : o->op == SK_NCCL_MIN ? (x < y ? x : y) : x + y;
+    if (how == SK_NCCL_MAX) return x > y ? x : y;
+    if (how == SK_NCCL_MIN) return x < y ? x : y;
+    return x + y;
+}
+
+/* Element i of all members' operand k. */
+static double reduced(const meeting *m, int k, const op *o, int64_t i)
+{
+    double x = element(m->shown[0]->ops[k].src, o->type, i);
+    for (int r = 1; r < m->n; r++) {
+        x = join(o->op, x, element(m->shown[r]->ops[k].src, o->type, i));
+        if (o->type == SK_F32) x = (double)(float)x; /* as one adds in f32 */
     }
     return o->op == SK_NCCL_MEAN ? x / m->n : x;
 }
 
-/* My result, made while nobody writes. */
-static void make(const op *o, char *to)
+/* What the peer sends me: as many sends of it to me are before that as receives of mine from it. */
+static const op *letter_of(const group *g, int k)
 {
-    const meeting *m = o->c->m;
+    const group *from = g->c->m->shown[g->ops[k].peer];
+    int before = 0;
+    for (int i = 0; i < k; i++)
+        before += g->ops[i].what == RECV && g->ops[i].peer == g->ops[k].peer;
+    for (int i = 0; i < from->n; i++)
+        if (from->ops[i].what == SEND && from->ops[i].peer == g->c->me && !before--)
+            return &from->ops[i];
+    return NULL;
+}
+
+static size_t bytes_of(const group *g, int k)
+{
+    const op *o = &g->ops[k];
+    bool mine = o->what != SEND && (o->what != SUM_TO || o->peer == g->c->me);
+    return mine ? (size_t)(o->n * (o->what == GATHER ? g->c->m->n : 1)) * sk_dtype_size(o->type)
+                : 0;
+}
+
+static void make(const group *g, int k, char *to)
+{
+    const meeting *m = g->c->m;
+    const op *o = &g->ops[k];
     size_t size = sk_dtype_size(o->type), bytes = (size_t)o->n * size;
-    int64_t from = o->what == SCATTER_SUM ? o->c->me * o->n : 0;
-    if (o->what == SPREAD) memcpy(to, m->src[o->peer], bytes);
-    for (int k = 0; o->what == GATHER && k < m->n; k++)
-        memcpy(to + (size_t)k * bytes, m->src[k], bytes);
-    for (int64_t i = 0; o->what != SPREAD && o->what != GATHER && i < o->n; i++) {
-        double x = reduced(o, from + i);
-        sk_convert(to + (size_t)i * size, o->type, &x, SK_F64, 1);
+    for (int r = 0; o->what < SEND && r < m->n; r++)
+        sk_assert(m->shown[r]->ops[k].what == o->what && m->shown[r]->ops[k].n == o->n);
+    if (!bytes_of(g, k)) return;
+    if (o->what == RECV) {
+        const op *letter = letter_of(g, k);
+        sk_assert(letter && letter->n == o->n);
+        memcpy(to, letter->src, bytes);
+    } else if (o->what == SPREAD) memcpy(to, m->shown[o->peer]->ops[k].src, bytes);
+    else if (o->what == GATHER)
+        for (int r = 0; r < m->n; r++)
+            memcpy(to + (size_t)r * bytes, m->shown[r]->ops[k].src, bytes);
+    else
+        for (int64_t i = 0; i < o->n; i++) {
+            double x = reduced(m, k, o, (o->what == SCATTER_SUM ? g->c->me * o->n : 0) + i);
+            sk_convert(to + (size_t)i * size, o->type, &x, SK_F64, 1);
+        }
+}
+
+static void together(void *what)
+{
+    const group *g = what;
+    meeting *m = g->c->m;
+    char *made[OPS];
+    m->shown[g->c->me] = g;
+    if (!gate(m)) return;
+    for (int k = 0; k < g->n; k++) {
+        made[k] = malloc(bytes_of(g, k) + 1);
+        make(g, k, made[k]);
+    }
+    (void)gate(m);
+    for (int k = 0; k < g->n; k++) {
+        if (bytes_of(g, k)) memcpy(g->ops[k].dst, made[k], bytes_of(g, k));
+        free(made[k]);
     }
 }
 
-/* Until all members are here, or one has given up. */
-static void gate(meeting *m)
-{
-    pthread_mutex_lock(&lock);
-    int round = m->round;
-    if (++m->here == m->n) m->here = 0, m->round++;
-    pthread_cond_broadcast(&came);
-    while (m->round == round && !m->broken) pthread_cond_wait(&came, &lock);
-    pthread_mutex_unlock(&lock);
-}
-
-static void together(const op *o)
-{
-    meeting *m = o->c->m;
-    size_t bytes = (size_t)(o->n * (o->what == GATHER ? m->n : 1)) * sk_dtype_size(o->type);
-    char *mine = malloc(bytes + 1);
-    m->src[o->c->me] = o->src;
-    m->n_src[o->c->me] = o->n;
-    gate(m);
-    for (int k = 0; k < m->n; k++) sk_assert(m->broken || m->n_src[k] == o->n);
-    if (!m->broken) make(o, mine);
-    gate(m);
-    if (o->what != SUM_TO || o->peer == o->c->me) memcpy(o->dst, mine, bytes);
-    gate(m);
-    free(mine);
-}
-
-static void post(const op *o)
-{
-    letter *l = malloc(sizeof *l + (size_t)o->n), **at;
-    l->next = NULL;
-    l->bytes = o->n;
-    memcpy(l->data, o->src, (size_t)o->n);
-    pthread_mutex_lock(&lock);
-    for (at = &o->c->m->mail[o->c->me][o->peer]; *at;) at = &(*at)->next;
-    *at = l;
-    pthread_cond_broadcast(&came);
-    pthread_mutex_unlock(&lock);
-}
-
-static void fetch(const op *o)
-{
-    letter **at = &o->c->m->mail[o->peer][o->c->me], *l;
-    pthread_mutex_lock(&lock);
-    while (!*at && !o->c->m->broken) pthread_cond_wait(&came, &lock);
-    l = *at;
-    if (l) *at = l->next;
-    pthread_mutex_unlock(&lock);
-    if (!l) return;
-    sk_assert(l->bytes == o->n);
-    memcpy(o->dst, l->data, (size_t)o->n);
-    free(l);
-}
-
-static void do_group(void *ctx)
-{
-    const group *g = ctx;
-    for (int i = 0; i < g->n; i++)
-        if (g->v[i].what == SEND) post(&g->v[i]);
-    for (int i = 0; i < g->n; i++)
-        if (g->v[i].what < SEND) together(&g->v[i]);
-    for (int i = 0; i < g->n; i++)
-        if (g->v[i].what == RECV) fetch(&g->v[i]);
-}
+/* --- giving it to a stream --- */
 
 static sk_status fake_begin(void)
 {
@@ -238,75 +240,80 @@ static sk_status fake_begin(void)
 
 static sk_status fake_end(void)
 {
-    if (--depth) return SK_OK;
-    if (now.n) sk_fake_give(stream_of, do_group, &now, sizeof now);
-    now.n = 0;
+    if (--depth || !n_ops) return SK_OK;
+    size_t bytes = sizeof(group) + (size_t)n_ops * sizeof *ops;
+    group *g = calloc(1, bytes);
+    *g = (group){circle, n_ops};
+    memcpy(g->ops, ops, (size_t)n_ops * sizeof *ops);
+    sk_fake_give(on, together, g, bytes);
+    free(g);
+    n_ops = 0;
     return SK_OK;
 }
 
-static sk_status note(op o, void *stream)
+static sk_status note(sk_circle *c, void *stream, op o)
 {
     fake_begin();
-    sk_assert(now.n < OPS && (!now.n || stream == stream_of));
-    stream_of = stream;
-    now.v[now.n++] = o;
+    sk_assert(n_ops < OPS && (!n_ops || (c == circle && stream == on)));
+    circle = c;
+    on = stream;
+    ops[n_ops++] = o;
     return fake_end();
 }
 
 static sk_status fake_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
                           sk_nccl_op r, void *stream)
 {
-    return note((op){SUM, c, src, dst, n, t, r, 0}, stream);
+    return note(c, stream, (op){SUM, src, dst, n, t, r, 0});
 }
 
 static sk_status fake_scatter_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
                                   sk_nccl_op r, void *stream)
 {
-    return note((op){SCATTER_SUM, c, src, dst, n, t, r, 0}, stream);
+    return note(c, stream, (op){SCATTER_SUM, src, dst, n, t, r, 0});
 }
 
 static sk_status fake_gather(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              void *stream)
 {
-    return note((op){GATHER, c, src, dst, n, t, SK_NCCL_SUM, 0}, stream);
+    return note(c, stream, (op){GATHER, src, dst, n, t, SK_NCCL_SUM, 0});
 }
 
 static sk_status fake_sum_to(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              sk_nccl_op r, int root, void *stream)
 {
-    return note((op){SUM_TO, c, src, dst, n, t, r, root}, stream);
+    return note(c, stream, (op){SUM_TO, src, dst, n, t, r, root});
 }
 
 static sk_status fake_spread(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              int root, void *stream)
 {
-    return note((op){SPREAD, c, src, dst, n, t, SK_NCCL_SUM, root}, stream);
+    return note(c, stream, (op){SPREAD, src, dst, n, t, SK_NCCL_SUM, root});
 }
 
 static sk_status fake_send(sk_circle *c, const void *src, int64_t bytes, int to, void *stream)
 {
-    return note((op){SEND, c, src, NULL, bytes, SK_U8, SK_NCCL_SUM, to}, stream);
+    return note(c, stream, (op){SEND, src, NULL, bytes, SK_U8, SK_NCCL_SUM, to});
 }
 
 static sk_status fake_recv(sk_circle *c, void *dst, int64_t bytes, int from, void *stream)
 {
-    return note((op){RECV, c, NULL, dst, bytes, SK_U8, SK_NCCL_SUM, from}, stream);
+    return note(c, stream, (op){RECV, NULL, dst, bytes, SK_U8, SK_NCCL_SUM, from});
 }
 
-typedef struct word_call {
-    int64_t *word, value;
-} word_call;
+typedef struct word {
+    int64_t *at, value;
+} word;
 
-static void do_mark(void *ctx)
+static void do_mark(void *what)
 {
-    const word_call *c = ctx;
-    __atomic_store_n(c->word, c->value, __ATOMIC_RELAXED);
+    word *w = what;
+    __atomic_store_n(w->at, w->value, __ATOMIC_RELAXED);
 }
 
-static sk_status fake_mark(int64_t *word, int64_t value, void *stream)
+static sk_status fake_mark(int64_t *at, int64_t value, void *stream)
 {
-    word_call c = {word, value};
-    sk_fake_give(stream, do_mark, &c, sizeof c);
+    sk_fake_give(stream, do_mark, &(word){at, value}, sizeof(word));
     return SK_OK;
 }
 
