@@ -39,6 +39,14 @@ add_library(skein_testlib STATIC ${shared})
 target_include_directories(skein_testlib PUBLIC test)
 target_link_libraries(skein_testlib PUBLIC skein PRIVATE skein_flags)
 
+# The program once more, with a GPU that is none: scripts find it in $SKEIN_FAKED.
+if(TARGET skein_program)
+  add_executable(skein_fake src/cli/main.c)
+  target_link_options(skein_fake PRIVATE -Wl,-u,sk_fake_cli)
+  target_link_libraries(skein_fake PRIVATE skein_testlib skein_flags)
+  list(APPEND environment "SKEIN_FAKED=$<TARGET_FILE:skein_fake>")
+endif()
+
 function(skein_test_program name file library) # and the program's arguments
   add_executable(test_${name} ${file})
   set_target_properties(test_${name} PROPERTIES

@@ -139,6 +139,24 @@ static void overlaps(void)
     sk_arena_end(&q.arena);
 }
 
+/* x + W x + b over x: the second may write over its own operand, but the product reads it too. */
+static void over_itself(void)
+{
+    plan q;
+    compile(&q, "gpt2", small("gpt2", 2), "dp=1");
+    int before = count(&q, "linear"), pc = 0;
+    while (!q.fused[pc] || q.args[pc].n_in != 3) pc++;
+    const sk_inst *y = &q.p->insts.v[q.fused[pc]->pcs[0]];
+    sk_inst *z = &q.p->insts.v[pc];
+    z->in[0] = y->in[0];
+    lay(&q);
+    check(count(&q, "linear") == before, "x + W x is joined where its result lies elsewhere");
+    q.p->bufs.v[z->out[0]].offset = q.p->bufs.v[z->in[0]].offset;
+    lay(&q);
+    check(count(&q, "linear") == before - 1, "x + W x over x is refused");
+    sk_arena_end(&q.arena);
+}
+
 int main(void)
 {
     static const char *const archs[] = {"gpt2", "llama", "mixtral", "switch"};
@@ -149,6 +167,7 @@ int main(void)
         each_once(archs[i], "dp=2 tp=2");
     }
     overlaps();
+    over_itself();
     printf("fuse: %d checks, %d bad\n", n_checks, n_bad);
     return n_bad != 0;
 }

@@ -7,6 +7,7 @@
  * state and what is owed are the same to the bit; with more, losses are near. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
 #include "lib/ranks.h"
 
 #include <math.h>
@@ -109,6 +110,7 @@ static void pipelines(void)
 int main(void)
 {
     sk_fake_gpu(100);
+    sk_fake_nccl();
     codecs();
     pipelines();
     printf("gpu: %d runs, %d checks, %d bad\n", runs, checks, bad);

@@ -29,6 +29,7 @@ static bool product(const sk_args *y, const sk_args *a, sk_product *p)
     if (w.bias && (sk_count(w.bias) != p->n || w.bias->type != p->d.type)) return false;
     if (w.x && w.x->type != p->d.type) return false;
     p->d.data = a->out[0].data;
+    if (p->d.data == p->a.data || p->d.data == p->b.data) return false; /* x + W x, over x */
     if (w.bias) {
         p->after = SK_AFTER_BIAS;
         p->bias.data = w.bias->data;

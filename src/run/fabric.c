@@ -415,6 +415,10 @@ void sk_fabric_close(sk_fabric *f)
 {
     sk_status st = SK_OK;
     if (!f || f->gone) return;
+    if (f->heaps && sk_heaps_aborted(f->heaps, NULL, NULL, NULL)) { /* perhaps by this rank */
+        sk_fabric_abort(f);
+        return;
+    }
     close_tapes(f->d);
     for (int i = 0; !st && i < f->rings.n; i++) st = f->door->finish(f->rings.v[i].circle);
     for (int i = 0; !st && i < f->rings.n; i++) st = settle(f, &f->rings.v[i], "the end");
@@ -814,7 +818,7 @@ sk_status sk_fabric_warm(sk_fabric *f, char *base, const sk_launch *l)
 
 /* --- watching --- */
 
-static int64_t read_mark(const ring *r) { return *(const volatile int64_t *)r->mark; }
+static int64_t read_mark(const ring *r) { return __atomic_load_n(r->mark, __ATOMIC_RELAXED); }
 
 /* "'grads h.3' in group 'dp' (ranks 0 1)": what is under way; and how many more. */
 static int under_way(const sk_fabric *f, char *to, size_t room)

@@ -53,12 +53,15 @@ struct sk_gpu {
     sk_update_job *updates; /* by instruction: of the first UPDATE or AHEAD of several; else no
                                pieces */
     sk_stats_job stats;     /* pieces and chunks: those of all gradients */
-    section sections[2];    /* a training step; a validation step */
-    sk_event **marks;       /* by instruction and one before: for traces; NULL: none */
-    sk_event **waits;       /* [2 * instruction] of those that wait for others: before, after */
-    int64_t pool, left[2];  /* bytes asked for; what was left before it and after it */
-    int *at;                /* by instruction: the one whose place its launch has */
-    const char **names;     /* by instruction: of a launch for several, there; or NULL */
+    sk_norm_piece *grads;   /* the tables of these two, as they go to the device */
+    sk_update *pieces;
+    int n_pieces;
+    section sections[2];   /* a training step; a validation step */
+    sk_event **marks;      /* by instruction and one before: for traces; NULL: none */
+    sk_event **waits;      /* [2 * instruction] of those that wait for others: before, after */
+    int64_t pool, left[2]; /* bytes asked for; what was left before it and after it */
+    int *at;               /* by instruction: the one whose place its launch has */
+    const char **names;    /* by instruction: of a launch for several, there; or NULL */
 };
 
 /* SKEIN_TIMES=1: what the start is made of, a line to stderr each.  Returns the time now. */
@@ -167,10 +170,19 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
-static sk_status open_pool(sk_gpu *g, int64_t bytes)
+/* Of two runs over one heap the second has its memory in the pool of the first. */
+static sk_status open_pool(const sk_run *r, sk_gpu *g, int64_t bytes)
 {
     sk_device_facts f;
     void *base = NULL;
+    const sk_gpu *first = r->opts.beside ? r->opts.beside->gpu : NULL;
+    if (first) {
+        sk_assert(first->pool >= bytes);
+        g->base = first->base;
+        g->pool = first->pool;
+        memcpy(g->left, first->left, sizeof g->left);
+        return SK_OK;
+    }
     SK_TRY(sk_device_look(g->d, &f));
     g->left[0] = f.available;
     SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
@@ -198,7 +210,7 @@ static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     const sk_program *p = r->p;
     void *told = NULL;
-    SK_TRY(open_pool(g, sk_device_bytes(p)));
+    SK_TRY(open_pool(r, g, sk_device_bytes(p)));
     SK_TRY(sk_device_zero(g->d, g->base, (size_t)sk_device_bytes(p), g->compute));
     SK_TRY(sk_pinned_open(g->d, sizeof *g->told, &told));
     g->told = told;
@@ -261,6 +273,11 @@ static sk_status open_all(sk_arena *a, sk_run *r, sk_gpu *g)
 
 sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out)
 {
+    if (r->opts.alone)
+        return sk_fail(SK_ECONF,
+                       "device=cuda: a program for a GPU cannot be measured instruction by "
+                       "instruction, without the others; use device=cpu to measure a "
+                       "layout, or skein bench step to time it");
     sk_gpu *g = sk_new(a, sk_gpu);
     *out = g; /* closed with the run, also after a failure */
     SK_TRY(open_all(a, r, g));
@@ -414,27 +431,34 @@ static sk_forget_job *gather_errors(sk_arena *a, const sk_run *r)
     return v;
 }
 
-static sk_status write_tables(sk_arena *a, sk_run *r)
+static void make_tables(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
     const sk_program *p = r->p;
     char *at = g->base + p->kind_at[SK_SCRATCH] + SK_PULSE_BYTES;
-    sk_norm_piece *grads = sk_many(a, sk_norm_piece, p->params.n + 1);
-    sk_update *all = sk_many(a, sk_update, count_updates(p) + 1);
+    g->grads = sk_many(a, sk_norm_piece, p->params.n + 1);
+    g->pieces = sk_many(a, sk_update, count_updates(p) + 1);
     g->updates = sk_many(a, sk_update_job, p->insts.n);
-    g->stats.n_pieces = p->optim ? gather_grads(r, grads, &g->stats) : 0;
+    g->stats.n_pieces = p->optim ? gather_grads(r, g->grads, &g->stats) : 0;
     g->stats.pieces = (const sk_norm_piece *)(void *)at;
-    size_t bytes = sizeof *grads * (size_t)g->stats.n_pieces;
-    SK_TRY(sk_device_copy(g->d, at, grads, bytes, g->compute));
     at += (size_t)SK_NORM_BYTES * (size_t)p->params.n;
-    int n = 0;
     for (int pc = 0, k = 1; pc < p->insts.n; pc += k, k = 1) {
         if (!is_update(&p->insts.v[pc]) || sk_away_does(p, &p->insts.v[pc])) continue;
-        k = gather_updates(r, pc, all + n, &g->updates[pc]);
-        g->updates[pc].pieces = (const sk_update *)(void *)at + n;
-        n += k;
+        k = gather_updates(r, pc, g->pieces + g->n_pieces, &g->updates[pc]);
+        g->updates[pc].pieces = (const sk_update *)(void *)at + g->n_pieces;
+        g->n_pieces += k;
     }
-    SK_TRY(sk_device_copy(g->d, at, all, sizeof *all * (size_t)n, g->compute));
+}
+
+sk_status sk_gpu_lay(sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    char *at = g->base + r->p->kind_at[SK_SCRATCH] + SK_PULSE_BYTES;
+    SK_TRY(sk_device_copy(g->d, at, g->grads, sizeof *g->grads * (size_t)g->stats.n_pieces,
+                          g->compute));
+    at += (size_t)SK_NORM_BYTES * (size_t)r->p->params.n;
+    SK_TRY(
+        sk_device_copy(g->d, at, g->pieces, sizeof *g->pieces * (size_t)g->n_pieces, g->compute));
     return sk_stream_sync(g->d, g->compute);
 }
 
@@ -514,11 +538,11 @@ static sk_status prepare_all(sk_run *r)
     return st ? st : prepare_some(r, true);
 }
 
-sk_status sk_gpu_prepare(sk_run *r)
+sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
-    sk_arena *a = r->p->arena;
-    SK_TRY(write_tables(a, r));
+    make_tables(a, r);
+    SK_TRY(sk_gpu_lay(r));
     g->forget = gather_errors(a, r);
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);
     g->gone = sk_many(a, bool, r->p->insts.n);
@@ -660,6 +684,7 @@ static sk_status issue_all(sk_run *r, int from, int to)
     if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
     for (int pc = from; pc < to; pc++) {
         sk_event *const *wait = &g->waits[2 * pc];
+        if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
         if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
@@ -669,19 +694,29 @@ static sk_status issue_all(sk_run *r, int from, int to)
     return sk_sides_join(g->sides, from, to);
 }
 
+/* After a failure the stream must not stay as it is; what its end says then is not the story. */
+static sk_status record(sk_run *r, int from, int to, sk_tape **out)
+{
+    sk_gpu *g = r->gpu;
+    char said[2048];
+    SK_TRY(sk_tape_begin(g->d, g->compute));
+    sk_status st = issue_all(r, from, to);
+    if (!st) return sk_tape_end(g->d, g->compute, out);
+    snprintf(said, sizeof said, "%s", sk_error());
+    sk_tape *part = NULL;
+    (void)sk_tape_end(g->d, g->compute, &part);
+    sk_error_set(said);
+    return st;
+}
+
 /* The first time as it is, so that everything is loaded; then recorded, and played from there on.
  * What the host has a hand in is walked every time. */
 static sk_status give(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     section *s = &g->sections[from > 0];
-    if (!s->runs++ || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
-    if (!s->tape) {
-        SK_TRY(sk_tape_begin(g->d, g->compute));
-        sk_status st = issue_all(r, from, to);
-        sk_status end = sk_tape_end(g->d, g->compute, &s->tape);
-        if (st || end) return st ? st : end;
-    }
+    if (!s->runs++ || r->opts.before || sk_away_any(r->p, from, to)) return issue_all(r, from, to);
+    if (!s->tape) SK_TRY(record(r, from, to, &s->tape));
     return sk_tape_play(g->d, s->tape, g->compute);
 }
 
@@ -716,7 +751,7 @@ static sk_status fill_stage(sk_run *r, int from, int to)
 static void read_ahead(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
-    if (from) return;
+    if (from || !r->p->n_train) return; /* what is sampled depends on what came before */
     r->batch++;
     g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
     r->batch--;
@@ -777,10 +812,7 @@ static sk_status await(sk_run *r)
     for (bool done = !g->sides; !done;) {
         sk_status st = sk_stream_done(g->d, g->compute, &done);
         if (!st && !done) st = sk_sides_watch(g->sides);
-        if (st) {
-            sk_sides_abort(g->sides);
-            return sk_trail(st, SK_HERE);
-        }
+        if (st) return sk_trail(st, SK_HERE);
         if (!done) usleep(20);
     }
     return sk_stream_sync(g->d, g->compute);
@@ -794,7 +826,7 @@ static void hide(sk_run *r)
     r->gpu->shown = false;
 }
 
-sk_status sk_gpu_walk(sk_run *r, int from, int to)
+static sk_status walk(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     double begin = sk_now();
@@ -814,6 +846,15 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to)
     SK_TRY(read_waits(r, from, to));
     if (g->away) SK_TRY(sk_away_end(g->away, from, to));
     return read_marks(r, from, to, begin);
+}
+
+/* After a failure the other ranks do not come to what is under way: nobody waits for it. */
+sk_status sk_gpu_walk(sk_run *r, int from, int to)
+{
+    sk_status st = walk(r, from, to);
+    if (!st) return SK_OK;
+    sk_sides_abort(r->gpu->sides);
+    return sk_trail(st, SK_HERE);
 }
 
 /* --- what the host sees --- */
@@ -853,6 +894,13 @@ static sk_status move_kept(sk_run *r, bool back)
 
 sk_status sk_gpu_pull(sk_run *r) { return move_kept(r, true); }
 sk_status sk_gpu_push(sk_run *r) { return move_kept(r, false); }
+
+sk_status sk_gpu_poke(const sk_run *r, int buf, const void *data, size_t bytes)
+{
+    const sk_gpu *g = r->gpu;
+    SK_TRY(sk_device_copy(g->d, on_device(r, buf), data, bytes, g->compute));
+    return sk_stream_sync(g->d, g->compute);
+}
 
 /* At most so many bytes of first values lie in both memories. */
 enum { BOTH = 1 << 30 };

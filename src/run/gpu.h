@@ -22,7 +22,9 @@ sk_status sk_gpu_open(sk_arena *a, sk_run *r, sk_gpu **out);
 void sk_gpu_close(sk_gpu *g); /* NULL is fine */
 char *sk_gpu_base(const sk_gpu *g);
 /* Searches algorithms and makes handles; nothing of value is in any buffer yet. */
-sk_status sk_gpu_prepare(sk_run *r);
+sk_status sk_gpu_prepare(sk_arena *a, sk_run *r);
+/* Its tables go to the device: another run over the same memory may have been there. */
+sk_status sk_gpu_lay(sk_run *r);
 /* The others: all ranks come here together, when r->comm is there.  Nothing of value is in any
  * buffer yet; then all are zeros. */
 sk_status sk_gpu_meet(sk_arena *a, sk_run *r);
@@ -41,6 +43,8 @@ sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out);
 sk_status sk_gpu_push(sk_run *r);
 sk_status sk_gpu_pull(sk_run *r);
 sk_status sk_gpu_push_one(sk_run *r, int buf); /* where first values of it were written */
+
+sk_status sk_gpu_poke(const sk_run *r, int buf, const void *data, size_t bytes);
 
 sk_status sk_gpu_watch(sk_run *r); /* the host waits for the GPU: are the other ranks well? */
 void sk_gpu_stop(sk_gpu *g);       /* threads beside the rank are to end; NULL is fine */

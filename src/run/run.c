@@ -173,7 +173,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (!p->gpu) lay_tables(r);
     sk_status st = p->gpu ? sk_gpu_open(a, r, &r->gpu) : SK_OK;
     if (!st) prepare_args(r, a);
-    if (!st && p->gpu) st = sk_gpu_prepare(r);
+    if (!st && p->gpu) st = sk_gpu_prepare(a, r);
     if (!st) st = open_rest(r);
     if (!st && p->gpu) st = sk_gpu_meet(a, r);
     if (st) {
@@ -212,6 +212,13 @@ void *sk_run_data(const sk_run *r, int buf)
 {
     return sk_run_tier(r, buf) + r->p->bufs.v[buf].offset;
 }
+sk_status sk_run_poke(const sk_run *r, int buf, const void *data, size_t bytes)
+{
+    if (r->gpu && !r->p->bufs.v[buf].tier) return sk_gpu_poke(r, buf, data, bytes);
+    memcpy(sk_run_data(r, buf), data, bytes);
+    return SK_OK;
+}
+
 void *sk_run_bounce(const sk_run *r) { return r->disk ? r->base + r->p->kind_at[SK_HOSTED] : NULL; }
 
 sk_status sk_run_push(sk_run *r) { return r->gpu ? sk_gpu_push(r) : SK_OK; }
@@ -230,6 +237,7 @@ sk_status sk_run_switch(sk_run *from, sk_run *to)
     for (int k = 0; k < from->p->n_ranks; k++)
         if (k != from->p->rank) SK_TRY(sk_comm_sent(from->comm, k, sk_comm_sends(from->comm, k)));
     SK_TRY(sk_comm_barrier(from->comm));
+    if (to->gpu) return sk_gpu_lay(to);
     lay_tables(to);
     return SK_OK;
 }

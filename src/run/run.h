@@ -42,6 +42,9 @@ typedef struct sk_run_opts {
     bool alone;
     int seat;
     const char *device;  /* of a program for a GPU: "cuda:0" */
+    /* Another run of this rank over the same heap, which is closed after this one; or NULL.  On a
+     * GPU both have one pool: see sk_run_switch. */
+    const sk_run *beside;
     const char *scratch; /* folder of the file tier; NULL: $TMPDIR, or /tmp */
     bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
     bool no_full;  /* the same of results that were packed (program/pack.c) and found no room */
@@ -93,6 +96,8 @@ sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
+/* The first bytes of a buffer become these, between two instructions.  For tests. */
+sk_status sk_run_poke(const sk_run *r, int buf, const void *data, size_t bytes);
 /* SK_DISK_BOUNCE bytes of the heap that are free between steps, if there is a file tier; or NULL.
  */
 void *sk_run_bounce(const sk_run *r);

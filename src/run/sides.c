@@ -22,13 +22,6 @@ static bool begins(const sk_inst *in)
     return in->act == SK_DO_START || in->act == SK_DO_SEND || in->act == SK_DO_RECV;
 }
 
-static bool any(const sk_program *p)
-{
-    for (int pc = 0; pc < p->insts.n; pc++)
-        if (begins(&p->insts.v[pc])) return true;
-    return false;
-}
-
 /* Ranks that share a GPU: NCCL takes those of one host for rivals, so each says that it is another
  * host, and they meet on the loop of this one. */
 static void share_gpu(const sk_run *r)
@@ -63,17 +56,16 @@ sk_status sk_sides_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *compute
     sk_sides *s = sk_new(a, sk_sides);
     *out = NULL;
     if (r->p->n_ranks == 1) return SK_OK; /* all ranks meet here, also those with nothing to say */
-    if (r->opts.alone)
-        return any(r->p) ? sk_fail(SK_ECONF, "device=cuda: a rank of several cannot be run alone; "
-                                             "use device=cpu to measure a layout")
-                         : SK_OK;
     *s = (sk_sides){.p = r->p, .d = d, .compute = compute, .base = base};
     *out = s;
     share_gpu(r);
     SK_TRY(open_events(a, s, r->times != NULL));
     SK_TRY(sk_fabric_open(a, r->p, d, r->comm, r->patience, &s->fabric));
     sk_fabric_heed(s->fabric, r->heaps);
-    return sk_fabric_warm(s->fabric, base, l);
+    sk_status st = sk_fabric_warm(s->fabric, base, l);
+    if (!st) return SK_OK;
+    sk_fabric_abort(s->fabric);
+    return sk_trail(st, SK_HERE);
 }
 
 void sk_sides_close(sk_sides *s)

@@ -55,7 +55,10 @@ static void before(void *ctx, const sk_run *r, int64_t batch, int pc)
     if (!read_fault(&f) || batch + 1 != f.batch) return;
     if (pc != place(&f, sk_run_program(r), &buf) || buf < 0) return;
     float bad = strcmp(f.what, "inf") ? NAN : INFINITY;
-    sk_convert(sk_run_data(r, buf), sk_run_program(r)->bufs.v[buf].type, &bad, SK_F32, 1);
+    sk_dtype type = sk_run_program(r)->bufs.v[buf].type;
+    double one;
+    sk_convert(&one, type, &bad, SK_F32, 1);
+    if (sk_run_poke(r, buf, &one, sk_dtype_size(type))) fprintf(stderr, "%s\n", sk_error());
 }
 
 void sk_fault_arm(sk_run_opts *o, int rank)

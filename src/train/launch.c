@@ -103,15 +103,6 @@ static bool is_mine(const launcher *l, int rank) { return !l->boot || l->boot->r
 
 /* --- a rank --- */
 
-static sk_status be_rank(launcher *l, int rank)
-{
-    sk_status st = sk_loop_rank(&l->t, rank);
-    if (!st || st == SK_ESTOP) return st;
-    if (sk_heaps_abort(l->t.heaps, st, rank, sk_error_line()))
-        fprintf(stderr, "rank %d: %s\n", rank, sk_error());
-    return st;
-}
-
 static void log_path(const launcher *l, int rank, char to[PATH_MAX])
 {
     snprintf(to, PATH_MAX, "%.*s/rank%d.log", PATH_MAX - 64, l->t.dir, rank);
@@ -139,13 +130,13 @@ static _Noreturn void be_process(launcher *l, int rank, pid_t parent)
     for (int i = 0; i < N_SIGNALS; i++) signal(stop_signals[i], SIG_IGN);
     setrlimit(RLIMIT_CORE, &none);
     own_streams(l, rank);
-    _exit((int)be_rank(l, rank));
+    _exit((int)sk_loop_rank(&l->t, rank));
 }
 
 static void *be_thread(void *arg)
 {
     seat *s = arg;
-    s->code = be_rank(s->l, s->rank);
+    s->code = sk_loop_rank(&s->l->t, s->rank);
     atomic_store(&s->left, true);
     return NULL;
 }
@@ -442,6 +433,7 @@ typedef struct found {
     char story[SK_STORY];
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
     int64_t step, tokens, updates, steps, good, skipped;
+    bool pending;
     double scale;
     sk_left left;
 } found;
@@ -466,6 +458,7 @@ static sk_status share_dir(launcher *l, sk_status st)
                  .steps = t->steps,
                  .good = t->good,
                  .skipped = t->skipped,
+                 .pending = t->pending,
                  .scale = t->scale,
                  .left = t->left};
     snprintf(f->story, sizeof f->story, "%s", st ? sk_error() : "");
@@ -487,6 +480,7 @@ static sk_status share_dir(launcher *l, sk_status st)
     t->steps = f->steps;
     t->good = f->good;
     t->skipped = f->skipped;
+    t->pending = f->pending;
     t->scale = f->scale;
     t->left = f->left;
     if (st && !f->code) { /* only this rank failed: it says why */

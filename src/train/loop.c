@@ -140,6 +140,7 @@ static sk_status open_run(loop *l)
 {
     sk_run_opts o = run_opts(l, &l->book);
     SK_TRY(open_roomy(l));
+    o.beside = l->roomy;
     o.trace = l->s->job->trace != 0;
     o.no_drops = l->roomy && l->s->job->dropless;
     o.no_full = l->roomy && sk_layout_may_fill(&l->s->layout);
@@ -942,6 +943,13 @@ static sk_status train(loop *l)
     return export_model(l, "final", SK_REC_FINAL);
 }
 
+/* Before anything is closed, which may wait for others, and they for this rank. */
+static void tell(const loop *l, sk_status st)
+{
+    if (sk_heaps_abort(l->t->heaps, st, l->rank, sk_error_line()))
+        fprintf(stderr, "rank %d: %s\n", l->rank, sk_error());
+}
+
 sk_status sk_loop_rank(const sk_training *t, int rank)
 {
     loop l = {.t = t,
@@ -952,6 +960,7 @@ sk_status sk_loop_rank(const sk_training *t, int rank)
               .back_to = -1,
               .metrics.fd = -1};
     sk_status st = train(&l);
+    if (st && st != SK_ESTOP) tell(&l, st);
     sk_metrics_close(&l.metrics);
     close_run(&l);
     sk_arena_end(&l.arena);

@@ -160,6 +160,7 @@ static void grow(sk_program *p, int64_t to)
     p->heap_bytes += more;
     p->own_bytes += more;
     p->kind_bytes[SK_SCRATCH] += more;
+    p->kind_at[SK_HOSTED] += more; /* where nothing is: all_here() */
 }
 
 static void grow_all(sk_relayout *l, int n_ranks)

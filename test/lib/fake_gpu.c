@@ -4,9 +4,13 @@
 #include "base/clock.h"
 #include "comm/codec_kernel.h"
 #include "device/device.h"
+#include "graph/norm_grad.h"
+#include "graph/product.h"
+#include "graph/xent_rows.h"
 #include "device/nccl.h"
 #include "program/kernel.h"
 #include "run/acts.h"
+#include "run/pack.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -23,7 +27,6 @@ static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 typedef void deed(void *what);
 typedef struct item {
     deed *f;
-    sk_stream *s; /* on a tape: where it goes */
     bool lingers; /* a copy */
     size_t bytes; /* of `what` */
     struct item *next;
@@ -34,17 +37,47 @@ struct sk_stream {
     pthread_t thread;
     item *head, **tail;
     bool busy, closing;
+    const sk_tape *joined; /* what is given is recorded there */
+    uint64_t given;        /* items so far */
+    sk_stream *next;       /* of all that joined a tape */
+    uint64_t awaited;      /* of the items, so many the tape's own stream has waited for */
 };
 
 struct sk_event {
     uint64_t asked, done;
     double at;
+    const sk_tape *tape; /* it was recorded there, behind so many items of the stream */
+    sk_stream *of;
+    uint64_t behind;
 };
 
-/* What a thread gives to any stream while it records, in that order. */
+typedef struct heard { /* an item on a tape */
+    sk_stream *s;
+    item *i;
+} heard;
+
 struct sk_tape {
-    item *head, **tail;
+    sk_stream *own, *others;
+    heard *v;
+    int n, cap;
 };
+
+/* --- bad luck --- */
+
+static atomic_int luck = -1; /* calls until one fails; below 0: none will */
+
+void sk_fake_fail(int call) { atomic_store(&luck, call); }
+bool sk_fake_failed(void) { return atomic_load(&luck) < 0; }
+
+static sk_status lucky(void)
+{
+    int left = atomic_load(&luck);
+    if (left < 0 || (left = atomic_fetch_sub(&luck, 1)) > 0) return SK_OK;
+    atomic_store(&luck, -1);
+    return left ? SK_OK : sk_fail(SK_EIO, "fake GPU: bad luck");
+}
+
+/* Only what this thread gives is recorded. */
 static _Thread_local sk_tape *recording;
 
 /* --- streams --- */
@@ -75,30 +108,51 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+static void queue(sk_stream *s, item *i)
 {
-    item *i = calloc(1, sizeof *i + bytes);
-    sk_assert(i);
-    i->f = f;
-    i->s = s;
-    i->lingers = lingers;
-    i->bytes = bytes;
-    memcpy(i->what, what, bytes);
     pthread_mutex_lock(&lock);
-    item ***tail = recording ? &recording->tail : &s->tail;
-    **tail = i;
-    *tail = &i->next;
+    *s->tail = i;
+    s->tail = &i->next;
     pthread_cond_broadcast(&news);
     pthread_mutex_unlock(&lock);
 }
 
-void sk_fake_do(void *stream, deed *f, const void *what, size_t bytes)
+static item *item_of(deed *f, const void *what, size_t bytes, bool lingers)
 {
-    append(stream, f, what, bytes, false);
+    item *i = calloc(1, sizeof *i + bytes);
+    sk_assert(i);
+    i->f = f;
+    i->lingers = lingers;
+    i->bytes = bytes;
+    memcpy(i->what, what, bytes);
+    return i;
+}
+
+static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
+{
+    item *i = item_of(f, what, bytes, lingers);
+    sk_tape *t = recording;
+    s->given++;
+    if (!t) {
+        queue(s, i);
+        return;
+    }
+    sk_assert(s->joined == t); /* or CUDA would do it now, and never again */
+    if (t->n == t->cap) {
+        t->cap = 2 * t->cap + 64;
+        t->v = realloc(t->v, (size_t)t->cap * sizeof *t->v);
+    }
+    t->v[t->n++] = (heard){s, i};
+}
+
+void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t bytes)
+{
+    append(stream, f, what, bytes, true);
 }
 
 static sk_status stream_open(sk_device *d, sk_stream **out)
 {
+    SK_TRY(lucky());
     sk_stream *s = calloc(1, sizeof *s);
     (void)d;
     s->tail = &s->head;
@@ -120,6 +174,7 @@ static void stream_close(sk_device *d, sk_stream *s)
 
 static sk_status stream_sync(sk_device *d, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
     while (s->head || s->busy) pthread_cond_wait(&news, &lock);
@@ -129,11 +184,47 @@ static sk_status stream_sync(sk_device *d, sk_stream *s)
 
 static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
 {
+    SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
     *out = !s->head && !s->busy;
     pthread_mutex_unlock(&lock);
     return SK_OK;
+}
+
+static sk_status tape_begin(sk_device *d, sk_stream *s)
+{
+    SK_TRY(lucky());
+    (void)d;
+    sk_assert(!recording);
+    recording = calloc(1, sizeof *recording);
+    recording->own = s;
+    s->joined = recording;
+    return SK_OK;
+}
+
+static void tape_close(sk_device *d, sk_tape *t)
+{
+    (void)d;
+    for (int k = 0; k < t->n; k++) free(t->v[k].i);
+    free(t->v);
+    free(t);
+}
+
+static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+{
+    sk_tape *t = recording;
+    bool whole = true;
+    for (sk_stream *x = t->others; x; x = x->next) {
+        whole &= x->awaited == x->given; /* what nobody waits for is no part of a graph */
+        x->joined = NULL;
+    }
+    recording = NULL;
+    s->joined = NULL;
+    sk_status st = whole ? lucky() : sk_fail(SK_EIO, "fake GPU: a stream did not come back");
+    if (!st) *out = t;
+    else tape_close(d, t);
+    return st;
 }
 
 /* --- events --- */
@@ -161,8 +252,33 @@ static void wait_for(void *what)
     pthread_mutex_unlock(&lock);
 }
 
+/* A record or a wait that is played again is of a new number. */
+static void renew(item *i)
+{
+    place *p = (place *)(void *)i->what;
+    pthread_mutex_lock(&lock);
+    if (i->f == reach) p->n = ++p->e->asked;
+    if (i->f == wait_for) p->n = p->e->asked;
+    pthread_mutex_unlock(&lock);
+}
+
+static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+{
+    SK_TRY(lucky());
+    (void)d;
+    sk_assert(s == t->own);
+    for (int k = 0; k < t->n; k++) {
+        const item *x = t->v[k].i;
+        item *i = item_of(x->f, x->what, x->bytes, x->lingers);
+        if (i->f == reach || i->f == wait_for) renew(i);
+        queue(t->v[k].s, i);
+    }
+    return SK_OK;
+}
+
 static sk_status event_open(sk_device *d, sk_event **out)
 {
+    SK_TRY(lucky());
     *out = sk_new(&d->arena, sk_event);
     return SK_OK;
 }
@@ -174,17 +290,37 @@ static void event_close(sk_device *d, sk_event *e) /* streams close later, and m
 
 static sk_status event_record(sk_device *d, sk_event *e, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
+    place p = {e, 0};
     pthread_mutex_lock(&lock);
-    place p = {e, recording ? 0 : ++e->asked}; /* of a tape: whenever it is played */
+    p.n = recording ? 0 : ++e->asked;
     pthread_mutex_unlock(&lock);
     append(s, reach, &p, sizeof p, false);
+    e->tape = recording;
+    e->of = s;
+    e->behind = s->given;
     return SK_OK;
+}
+
+/* While a tape runs: a stream joins it by waiting for an event of it, and comes back when the
+ * tape's own stream waits for one that is behind all it was given. */
+static void join(sk_event *e, sk_stream *s)
+{
+    sk_tape *t = recording;
+    sk_assert(e->tape == t);
+    if (s == t->own && e->behind > e->of->awaited) e->of->awaited = e->behind;
+    if (s == t->own || s->joined == t) return;
+    s->joined = t;
+    s->next = t->others;
+    t->others = s;
 }
 
 static sk_status event_wait(sk_device *d, sk_event *e, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
+    if (recording) join(e, s);
     pthread_mutex_lock(&lock);
     place p = {e, e->asked};
     pthread_mutex_unlock(&lock);
@@ -194,6 +330,7 @@ static sk_status event_wait(sk_device *d, sk_event *e, sk_stream *s)
 
 static sk_status event_done(sk_device *d, sk_event *e, bool *out)
 {
+    SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
     *out = e->done >= e->asked;
@@ -203,52 +340,11 @@ static sk_status event_done(sk_device *d, sk_event *e, bool *out)
 
 static sk_status event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out)
 {
+    SK_TRY(lucky());
     (void)d;
     if (!from->done || !to->done) return sk_fail(SK_EBUG, "fake GPU: an event never recorded");
     *out = to->at - from->at;
     return SK_OK;
-}
-
-/* --- tapes --- */
-
-static sk_status tape_begin(sk_device *d, sk_stream *s)
-{
-    (void)d, (void)s;
-    recording = calloc(1, sizeof *recording);
-    recording->tail = &recording->head;
-    return SK_OK;
-}
-
-static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
-{
-    (void)d, (void)s;
-    *out = recording;
-    recording = NULL;
-    return SK_OK;
-}
-
-/* Events are recorded and waited for anew. */
-static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
-{
-    (void)s;
-    for (const item *i = t->head; i; i = i->next) {
-        sk_event *e =
-            i->f == reach || i->f == wait_for ? ((const place *)(const void *)i->what)->e : NULL;
-        if (!e) append(i->s, i->f, i->what, i->bytes, i->lingers);
-        else if (i->f == reach) event_record(d, e, i->s);
-        else event_wait(d, e, i->s);
-    }
-    return SK_OK;
-}
-
-static void tape_close(sk_device *d, sk_tape *t)
-{
-    (void)d;
-    for (item *i = t->head, *next; i; i = next) {
-        next = i->next;
-        free(i);
-    }
-    free(t);
 }
 
 /* --- memory --- */
@@ -273,6 +369,7 @@ static void do_zero(void *what)
 
 static sk_status copy(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     append(s, do_copy, &(move){to, from, bytes}, sizeof(move), true);
     return SK_OK;
@@ -280,6 +377,7 @@ static sk_status copy(sk_device *d, void *to, const void *from, size_t bytes, sk
 
 static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 {
+    SK_TRY(lucky());
     (void)d;
     append(s, do_zero, &(move){to, NULL, bytes}, sizeof(move), false);
     return SK_OK;
@@ -287,6 +385,7 @@ static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 
 static sk_status pool_open(sk_device *d, size_t bytes, void **base)
 {
+    SK_TRY(lucky());
     (void)d;
     *base = aligned_alloc(256, (bytes + 255) / 256 * 256);
     sk_assert(*base);
@@ -302,6 +401,7 @@ static void pool_close(sk_device *d, void *base, size_t bytes)
 
 static sk_status pinned_open(sk_device *d, size_t bytes, void **base)
 {
+    SK_TRY(lucky());
     (void)d;
     *base = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     sk_assert(*base);
@@ -327,6 +427,7 @@ static sk_status nothing(sk_device *d)
 
 static sk_status look(sk_device *d, sk_device_facts *out)
 {
+    SK_TRY(lucky());
     (void)d;
     snprintf(out->model, sizeof out->model, "fake");
     out->bytes = out->available = (int64_t)1 << 40;
@@ -371,19 +472,30 @@ typedef struct op_call {
     const uint64_t *step;
 } op_call;
 
+/* A bias without an address was added before (parts/fuse/linear_gelu.c): none is left. */
+static float *without_bias(sk_args *a)
+{
+    if (a->n_in < 2 || a->in[1].data || !sk_count(&a->in[1])) return NULL;
+    a->in[1].type = SK_F32;
+    return a->in[1].data = calloc((size_t)sk_count(&a->in[1]), sizeof(float));
+}
+
 static void do_op(void *what)
 {
     op_call *c = what;
+    float *none = without_bias(&c->args);
     c->args.part = 0;
     c->args.of = 1;
     c->args.stream = *c->step;
     c->args.scratch = aligned_alloc(64, sk_op_scratch(c->op, &c->args) / 64 * 64 + 64);
     sk_op_run_cpu(c->op, &c->args);
     free(c->args.scratch);
+    free(none);
 }
 
 static sk_status launch(int i, const sk_args *a, const sk_launch *l)
 {
+    SK_TRY(lucky());
     op_call c = {sk_op_parts[i - FIRST], *a, l->step};
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
@@ -428,6 +540,28 @@ const sk_kernel *const sk_kernel_parts[] = {
 
 /* --- the engine's own --- */
 
+typedef struct strip_call {
+    char *to;
+    const char *from;
+    int64_t to_step, from_step, unit, units;
+} strip_call;
+
+static void do_strips(void *what)
+{
+    const strip_call *c = what;
+    for (int64_t i = 0; i < c->units; i++)
+        memcpy(c->to + i * c->to_step, c->from + i * c->from_step, (size_t)c->unit);
+}
+
+static sk_status gather(void *to, int64_t to_step, const void *from, int64_t from_step,
+                        int64_t unit, int64_t units, void *stream)
+{
+    SK_TRY(lucky());
+    strip_call c = {to, from, to_step, from_step, unit, units};
+    append(stream, do_strips, &c, sizeof c, false);
+    return SK_OK;
+}
+
 typedef struct box_call {
     sk_view from, to;
     bool paste;
@@ -452,12 +586,14 @@ static void do_box(void *what)
 
 static sk_status slice(const sk_view *from, const sk_view *to, void *stream)
 {
+    SK_TRY(lucky());
     append(stream, do_box, &(box_call){*from, *to, false}, sizeof(box_call), false);
     return SK_OK;
 }
 
 static sk_status paste(const sk_view *from, const sk_view *to, void *stream)
 {
+    SK_TRY(lucky());
     append(stream, do_box, &(box_call){*from, *to, true}, sizeof(box_call), false);
     return SK_OK;
 }
@@ -490,6 +626,7 @@ static void do_add(void *what)
 
 static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void *stream)
 {
+    SK_TRY(lucky());
     append(stream, do_add, &(add_call){to, from, n, type}, sizeof(add_call), false);
     return SK_OK;
 }
@@ -506,10 +643,13 @@ static void do_stats(void *what)
     for (int64_t i = 1; i < j->out_n; i++)
         j->out[i] = i <= j->n_sums && j->sum[i - 1] ? (double)*j->sum[i - 1] : 0;
     j->out[0] = sum + (j->more ? *j->more : 0);
+    if (j->full && *j->full) j->out[0] = INFINITY;
+    if (j->full) *j->full = 0;
 }
 
 static sk_status stats(const sk_stats_job *j, const sk_launch *l)
 {
+    SK_TRY(lucky());
     append(l->stream, do_stats, j, sizeof *j, false);
     return SK_OK;
 }
@@ -527,44 +667,61 @@ static void do_clip(void *what)
     p->drops = sum[SK_SUM_DROPS];
     p->norm = sqrt(j->sums[0]) / tokens / scale;
     p->finite = isfinite(p->loss) && isfinite(p->norm);
-    p->again = 0;
+    p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
     if (!j->train) return;
     double factor = j->clip > 0 ? j->clip / (p->norm + 1e-6) : 1;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / scale);
-    p->skip = !p->finite;
+    if (j->scale > 0) { /* the updates are made; the norm is of the newest */
+        p->norm *= tokens * (double)j->scale;
+        p->finite = isfinite(p->loss) && isfinite(p->norm);
+    }
+    p->skip = !p->finite || p->again;
 }
 
 static sk_status clip(const sk_clip_job *j, const sk_launch *l)
 {
+    SK_TRY(lucky());
     append(l->stream, do_clip, j, sizeof *j, true);
     return SK_OK;
 }
 
 static sk_status noise(void *to, int64_t bytes, void *stream)
 {
+    SK_TRY(lucky());
     (void)stream;
     memset(to, 0x3c, (size_t)bytes);
     return SK_OK;
 }
 
-typedef struct gather_call {
-    char *to;
-    const char *from;
-    int64_t to_step, from_step, unit, units;
-} gather_call;
+typedef struct pack_call {
+    sk_pack_job job;
+    int32_t *full;
+} pack_call;
 
-static void do_gather(void *what)
+static void do_pack(void *what)
 {
-    gather_call *c = what;
-    for (int64_t i = 0; i < c->units; i++)
-        memcpy(c->to + i * c->to_step, c->from + i * c->from_step, (size_t)c->unit);
+    pack_call *c = what;
+    sk_team *alone = sk_team_open(1);
+    if (!c->full) sk_unpack(alone, c->job);
+    else if (!sk_pack(alone, c->job)) *c->full = 1;
+    sk_team_close(alone);
 }
 
-static sk_status gather(void *to, int64_t to_step, const void *from, int64_t from_step,
-                        int64_t unit, int64_t units, void *stream)
+static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
+                      int32_t *full, const sk_launch *l)
 {
-    gather_call c = {to, from, to_step, from_step, unit, units};
-    append(stream, do_gather, &c, sizeof c, false);
+    SK_TRY(lucky());
+    pack_call c = {{(void *)(uintptr_t)data, packed, type, n, room, {0}}, full};
+    append(l->stream, do_pack, &c, sizeof c, false);
+    return SK_OK;
+}
+
+static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
+                        const sk_launch *l)
+{
+    SK_TRY(lucky());
+    pack_call c = {{data, (char *)(uintptr_t)packed, type, n, room, {0}}, NULL};
+    append(l->stream, do_pack, &c, sizeof c, false);
     return SK_OK;
 }
 
@@ -593,7 +750,158 @@ const sk_acts sk_acts_cuda = {.noise = noise,
                               .stats = stats,
                               .clip = clip,
                               .gather = gather,
+                              .pack = pack,
+                              .unpack = unpack,
                               .forget = forget};
+
+/* --- what is joined --- */
+
+static int64_t span(const sk_lt_matrix *x, int64_t rows, int64_t cols)
+{
+    int64_t lines = x->turned ? cols : rows, each = x->turned ? rows : cols;
+    return ((lines - 1) * x->ld + each) * (int64_t)sk_dtype_size(x->type);
+}
+
+/* A product reads while it writes: its result lies apart from all it reads, or exactly there. */
+static bool lies_apart(const sk_product *p, const sk_lt_matrix *x, int64_t rows, int64_t cols)
+{
+    const char *a = x->data, *d = p->d.data;
+    return a >= d + span(&p->d, p->m, p->n) || d >= a + span(x, rows, cols);
+}
+
+static float at(const sk_lt_matrix *x, int64_t i, int64_t k)
+{
+    return get(x->data, x->type, x->turned ? k * x->ld + i : i * x->ld + k);
+}
+
+static double bend(double z)
+{
+    return 1 / (1 + exp(-1.5957691216057308 * z * (1 + 0.044715 * z * z)));
+}
+
+static double slope(double z)
+{
+    double s = bend(z);
+    return s * (1 + z * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * z * z));
+}
+
+static void do_element(const sk_product *p, int64_t i, int64_t k)
+{
+    double sum = 0, b = p->bias.data ? (double)get(p->bias.data, p->bias.type, k) : 0;
+    for (int64_t x = 0; x < p->k; x++) sum += (double)at(&p->a, i, x) * (double)at(&p->b, x, k);
+    sum = sum * (double)p->alpha + b;
+    if (p->beta != 0)
+        sum += (double)p->beta *
+               (double)get(p->c.data ? p->c.data : p->d.data, p->d.type, i * p->d.ld + k);
+    if (p->after == SK_AFTER_GELU_AUX_BIAS)
+        put(p->aux.data, p->aux.type, i * p->aux.ld + k, (float)sum);
+    if (p->after == SK_AFTER_GELU_AUX_BIAS || p->after == SK_AFTER_GELU_BIAS) sum *= bend(sum);
+    if (p->after == SK_AFTER_DGELU)
+        sum *= slope((double)get(p->aux.data, p->aux.type, i * p->aux.ld + k));
+    put(p->d.data, p->d.type, i * p->d.ld + k, (float)sum);
+}
+
+static void do_product(void *what)
+{
+    const sk_product *p = what;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t k = 0; k < p->n; k++) do_element(p, i, k);
+}
+
+/* Only what somebody joined comes here: ops of the fake are the CPU's. */
+sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran)
+{
+    (void)room, (void)room_bytes;
+    sk_assert(p->batch == 1 && lies_apart(p, &p->a, p->m, p->k) &&
+              lies_apart(p, &p->b, p->k, p->n));
+    sk_assert(!p->aux.data || p->after == SK_AFTER_GELU_BIAS || lies_apart(p, &p->aux, p->m, p->n));
+    sk_assert(!p->c.data || p->c.data == p->d.data || lies_apart(p, &p->c, p->m, p->n));
+    append(stream, do_product, p, sizeof *p, false);
+    if (ran) *ran = true;
+    return SK_OK;
+}
+
+sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t room_bytes,
+                        bool *found)
+{
+    (void)p, (void)stream, (void)room, (void)room_bytes;
+    if (found) *found = true;
+    return SK_OK;
+}
+
+static void do_xent_row(const sk_xent_job *j, int64_t r, double *x)
+{
+    size_t size = sk_dtype_size(j->type), begin = (size_t)(r * j->n) * size;
+    int64_t target = j->target[r] - j->at;
+    double m = -INFINITY, s = 0, w = (double)j->weight[r] * (double)*j->scale;
+    for (int64_t i = 0; i < j->n; i++) {
+        x[i] = (double)get((const char *)j->logits + begin, j->type, i);
+        m = fmax(m, x[i]);
+    }
+    for (int64_t i = 0; i < j->n; i++) s += exp(x[i] - m);
+    j->m[r] = (float)m, j->s[r] = (float)s;
+    j->t[r] = target >= 0 && target < j->n ? (float)x[target] : 0;
+    for (int64_t i = 0; i < j->n; i++)
+        put((char *)j->dlogits + begin, j->type, i,
+            (float)(exp(x[i] - m) * w / s - (i == target ? w : 0)));
+}
+
+static void do_xent(void *what)
+{
+    const sk_xent_job *j = what;
+    double *x = calloc((size_t)j->n + 1, sizeof *x);
+    for (int64_t r = 0; r < j->rows; r++) do_xent_row(j, r, x);
+    free(x);
+}
+
+sk_status sk_xent_rows(const sk_xent_job *j, const sk_launch *l)
+{
+    append(l->stream, do_xent, j, sizeof *j, false);
+    return SK_OK;
+}
+
+/* A row: dx, and what it gives to dw and db.  x, dy and res are read before dx is written. */
+static void do_norm_row(const sk_norm_grad_job *j, int64_t r, double *g, double *dw, double *db)
+{
+    double mean = j->mean.data ? (double)get(j->mean.data, j->mean.type, r) : 0;
+    double rstd = (double)get(j->rstd.data, j->rstd.type, r), a = 0, b = 0;
+    double *hat = g + j->n, *more = hat + j->n;
+    for (int64_t i = 0, k = r * j->n; i < j->n; i++, k++) {
+        double dy = (double)get(j->dy, j->type, k);
+        hat[i] = ((double)get(j->x, j->type, k) - mean) * rstd;
+        g[i] = dy * (double)get(j->w, j->type, i);
+        more[i] = j->res ? (double)get(j->res, j->type, k) : 0;
+        more[i] += j->add_dx ? (double)get(j->dx, j->type, k) : 0;
+        a += j->mean.data ? g[i] / (double)j->n : 0;
+        b += g[i] * hat[i] / (double)j->n;
+        dw[i] += dy * hat[i];
+        db[i] += dy;
+    }
+    for (int64_t i = 0, k = r * j->n; i < j->n; i++, k++)
+        put(j->dx, j->type, k, (float)(rstd * (g[i] - a - hat[i] * b) + more[i]));
+}
+
+static void leave_sums(const sk_any *to, const double *x, int64_t n, bool add)
+{
+    for (int64_t i = 0; to->data && i < n; i++)
+        put(to->data, to->type, i, (float)x[i] + (add ? get(to->data, to->type, i) : 0));
+}
+
+static void do_norm_grad(void *what)
+{
+    const sk_norm_grad_job *j = what;
+    double *x = calloc(5 * (size_t)j->n + 1, sizeof *x), *dw = x + 3 * j->n, *db = dw + j->n;
+    for (int64_t r = 0; r < j->rows; r++) do_norm_row(j, r, x, dw, db);
+    leave_sums(&j->dw, dw, j->n, j->add_dw);
+    leave_sums(&j->db, db, j->n, j->add_db);
+    free(x);
+}
+
+sk_status sk_norm_grad(const sk_norm_grad_job *j, const sk_launch *l)
+{
+    append(l->stream, do_norm_grad, j, sizeof *j, false);
+    return SK_OK;
+}
 
 /* --- codecs --- */
 
@@ -727,6 +1035,7 @@ static void do_pass(void *what)
 
 static sk_status update(const char *optim, int pass, const sk_update_job *j, const sk_launch *l)
 {
+    SK_TRY(lucky());
     pass_call c = {sk_optim_find(optim), pass, *j};
     append(l->stream, do_pass, &c, sizeof c, false);
     return SK_OK;
@@ -766,8 +1075,7 @@ const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_ker
 void sk_fake_gpu(int delay_us)
 {
     most_delay = delay_us;
-    sk_assert(sk_nccl_cuda.open); /* fake_nccl.c is linked */
-    setenv("SKEIN_FUSE", "none", 1);
+    setenv("SKEIN_FUSE", "none", 0);
     for (int i = 0; sk_op_parts[i]; i++) {
         sk_assert(FIRST + i < LAST);
         kernels[FIRST + i].op = sk_op_parts[i]->name;

@@ -2,17 +2,21 @@
  *
  * The device "cuda" of a program that calls sk_fake_gpu() has a memory of its own, which begins
  * with NaN, and a thread for every stream: what is given to one happens later, and the later the
- * more `delay_us` says, by lot.  Kernels and updates are the CPU halves.  So what is ordered only
- * by luck shows.  Codecs are the CPU halves too, and ranks, threads of one process, meet in
- * fake_nccl.c.  For states of f32. */
+ * more `delay_us` says, by lot.  Kernels, codecs and updates are the CPU halves.  So what is
+ * ordered only by luck shows.  Tapes are as strict as CUDA graphs: a stream that has not joined, an
+ * event of before and a stream that does not come back are told.  For states of f32; ranks that are
+ * threads of one process meet by lib/fake_nccl.h. */
 #ifndef SK_TEST_FAKE_GPU_H
 #define SK_TEST_FAKE_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 void sk_fake_gpu(int delay_us);
-
+/* Of all calls to come, that of this number fails, from 0; has it? */
+void sk_fake_fail(int call);
+bool sk_fake_failed(void);
 /* f(a copy of `what`) happens when the stream comes there, or is recorded. */
-void sk_fake_do(void *stream, void (*f)(void *what), const void *what, size_t bytes);
+void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t bytes);
 
 #endif

@@ -6,6 +6,7 @@
  * the members. */
 #include "device/nccl.h"
 #include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -32,19 +33,22 @@ typedef struct group { /* one launch */
     op ops[];
 } group;
 
-typedef struct meeting { /* a circle, as all members see it */
-    char id[SK_NCCL_ID];
-    int n;
-    pthread_barrier_t all;
-    const group *shown[MOST];
-} meeting;
-
 struct sk_circle {
-    meeting *m;
+    struct meeting *m;
     int me;
 };
 
+typedef struct meeting { /* a circle, as all members see it */
+    char id[SK_NCCL_ID];
+    int n, joined;
+    int here, round; /* at the gate */
+    bool broken;     /* by abort() */
+    const group *shown[MOST];
+    sk_circle of[MOST]; /* they stay: streams may still be there */
+} meeting;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t came = PTHREAD_COND_INITIALIZER;
 static meeting meetings[CIRCLES];
 static int n_meetings, n_ids;
 
@@ -81,7 +85,6 @@ static meeting *find(const char *id, int n)
     n_meetings++;
     m->n = n;
     memcpy(m->id, id, SK_NCCL_ID);
-    pthread_barrier_init(&m->all, NULL, (unsigned)n);
     return m;
 }
 
@@ -89,9 +92,11 @@ static sk_status fake_join(int device, int n, int me, const char id[SK_NCCL_ID],
                            sk_circle **out)
 {
     (void)device, (void)name;
-    sk_circle *c = malloc(sizeof *c);
     pthread_mutex_lock(&lock);
-    *c = (sk_circle){find(id, n), me};
+    meeting *m = find(id, n);
+    sk_circle *c = &m->of[me];
+    *c = (sk_circle){m, me};
+    m->joined++;
     pthread_mutex_unlock(&lock);
     sk_assert(c->m->n == n && me < n);
     *out = c;
@@ -100,8 +105,9 @@ static sk_status fake_join(int device, int n, int me, const char id[SK_NCCL_ID],
 
 static sk_status fake_ready(sk_circle *c, bool *yes)
 {
-    (void)c;
-    *yes = true;
+    pthread_mutex_lock(&lock);
+    *yes = c->m->joined == c->m->n;
+    pthread_mutex_unlock(&lock);
     return SK_OK;
 }
 
@@ -111,7 +117,29 @@ static sk_status fake_finish(sk_circle *c)
     return SK_OK;
 }
 
-static void fake_leave(sk_circle *c) { free(c); }
+static void fake_leave(sk_circle *c) { (void)c; }
+
+/* What is on a stream comes to its end; others, as with NCCL, are not told. */
+static void fake_abort(sk_circle *c)
+{
+    pthread_mutex_lock(&lock);
+    c->m->broken = true;
+    pthread_cond_broadcast(&came);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Until all members are here, or one has given up. */
+static bool gate(meeting *m)
+{
+    pthread_mutex_lock(&lock);
+    int round = m->round;
+    if (!m->broken && ++m->here == m->n) m->here = 0, m->round++;
+    pthread_cond_broadcast(&came);
+    while (m->round == round && !m->broken) pthread_cond_wait(&came, &lock);
+    bool all = m->round != round;
+    pthread_mutex_unlock(&lock);
+    return all;
+}
 
 /* --- what they do, on a stream's thread --- */
 
@@ -190,12 +218,12 @@ static void together(void *what)
     meeting *m = g->c->m;
     char *made[OPS];
     m->shown[g->c->me] = g;
-    pthread_barrier_wait(&m->all);
+    if (!gate(m)) return;
     for (int k = 0; k < g->n; k++) {
         made[k] = malloc(bytes_of(g, k) + 1);
         make(g, k, made[k]);
     }
-    pthread_barrier_wait(&m->all);
+    (void)gate(m);
     for (int k = 0; k < g->n; k++) {
         if (bytes_of(g, k)) memcpy(g->ops[k].dst, made[k], bytes_of(g, k));
         free(made[k]);
@@ -217,7 +245,7 @@ static sk_status fake_end(void)
     group *g = calloc(1, bytes);
     *g = (group){circle, n_ops};
     memcpy(g->ops, ops, (size_t)n_ops * sizeof *ops);
-    sk_fake_do(on, together, g, bytes);
+    sk_fake_give(on, together, g, bytes);
     free(g);
     n_ops = 0;
     return SK_OK;
@@ -285,7 +313,7 @@ static void do_mark(void *what)
 
 static sk_status fake_mark(int64_t *at, int64_t value, void *stream)
 {
-    sk_fake_do(stream, do_mark, &(word){at, value}, sizeof(word));
+    sk_fake_give(stream, do_mark, &(word){at, value}, sizeof(word));
     return SK_OK;
 }
 
@@ -296,7 +324,7 @@ const sk_nccl sk_nccl_cuda = {
     .ready = fake_ready,
     .finish = fake_finish,
     .leave = fake_leave,
-    .abort = fake_leave,
+    .abort = fake_abort,
     .begin = fake_begin,
     .end = fake_end,
     .sum = fake_sum,
@@ -308,3 +336,5 @@ const sk_nccl sk_nccl_cuda = {
     .recv = fake_recv,
     .mark = fake_mark,
 };
+
+void sk_fake_nccl(void) {}

@@ -71,6 +71,8 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
     const sk_trial *t = ctx;
     int64_t cols = box->n > 1 ? box->size[1] : 1, n = 0;
     uint64_t stream = (uint64_t)step * 2 + validation;
+    if (t->fail && step == t->fail && !validation && box->at[0])
+        return sk_fail(SK_EIO, "data of step %d cannot be read", t->fail);
     for (int64_t r = 0; r < box->size[0]; r++)
         for (int64_t c = 0; c < cols; c++, n++) {
             int64_t row = box->at[0] + r, col = box->n > 1 ? box->at[1] + c : 0;

@@ -36,6 +36,7 @@ typedef struct sk_trial {
     int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
     int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
     bool poison_first;   /* the first that is made, or the last */
+    int fail;            /* the step, from 1 on, whose data cannot be read by all; 0: none */
     double compensate, predict; /* of late gradients */
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
     void (*look)(void *ctx, const sk_box *box);
