@@ -36,7 +36,7 @@ static sk_heaps_ask ask(bool processes)
     return (sk_heaps_ask){.n_ranks = RANKS,
                           .bytes = bytes,
                           .shared = processes,
-                          .twins = {of, shared},
+                          .twins = {.of = of, .bytes = shared},
                           .extra_bytes = 64};
 }
 

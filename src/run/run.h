@@ -41,7 +41,7 @@ typedef struct sk_run_opts {
      * the heap is the seat-th of those given.  For measuring (run/profile.h). */
     bool alone;
     int seat;
-    const char *device;  /* of a program for a GPU: "cuda:0" */
+    const char *device; /* of a program for a GPU: "cuda:0" */
     /* Another run of this rank over the same heap, which is closed after this one; or NULL.  On a
      * GPU both have one pool: see sk_run_switch. */
     const sk_run *beside;

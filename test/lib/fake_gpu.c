@@ -515,7 +515,7 @@ TEN(5)
 TEN(6)
 TEN(7)
 TEN(8)
-#define ENTRY(i) [i] = {"", launch_##i, NULL},
+#define ENTRY(i) [i] = {.op = "", .launch = launch_##i},
 #define ENTRIES(t) \
     ENTRY(t##0)    \
     ENTRY(t##1)    \
