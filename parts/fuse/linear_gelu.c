@@ -82,9 +82,7 @@ static sk_status prepare(const sk_args *const *a, int n, const sk_launch *l)
     bool found = false;
     (void)n;
     if (product(a[0], a[1], keeps(a), &p)) SK_TRY(sk_product_prepare(&p, l, &found));
-    if (found) return SK_OK;
-    const sk_kernel *k = sk_kernel_find("contract");
-    return k->prepare ? k->prepare(a[0], l) : SK_OK;
+    return found ? SK_OK : sk_fuse_prepare("contract", a[0], l);
 }
 
 const sk_fuse sk_fuse_linear_gelu = {

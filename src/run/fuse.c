@@ -49,6 +49,12 @@ int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most)
     return n == s->reads[buf] ? n : -1;
 }
 
+sk_status sk_fuse_prepare(const char *op, const sk_args *a, const sk_launch *l)
+{
+    const sk_kernel *k = sk_kernel_find(op);
+    return k->prepare ? k->prepare(a, l) : SK_OK;
+}
+
 sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n, const sk_launch *l)
 {
     for (int i = 0; i < n; i++) SK_TRY(sk_kernel_find(ops[i])->launch(a[i], l));

@@ -70,6 +70,8 @@ int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op);
 /* All instructions of the section that read output `out` of pc, up to `most` of them, in order;
  * returns how many there are, and -1 if not all that read it do so openly. */
 int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most);
+/* What prepare() of the op's own kernel does. */
+sk_status sk_fuse_prepare(const char *op, const sk_args *a, const sk_launch *l);
 /* One after the other, each by its own kernel: what a part does when it cannot do better. */
 sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n,
                          const sk_launch *l);

@@ -307,17 +307,6 @@ void sk_gpu_close(sk_gpu *g)
 
 /* --- tables --- */
 
-static float knob_of(const sk_knobs *v, const sk_knob *k)
-{
-    if (!strcmp(k->name, "beta1")) return (float)v->beta1;
-    if (!strcmp(k->name, "beta2")) return (float)v->beta2;
-    if (!strcmp(k->name, "eps")) return (float)v->eps;
-    if (!strcmp(k->name, "momentum")) return (float)v->momentum;
-    if (!strcmp(k->name, "compensate")) return (float)v->compensate;
-    if (!strcmp(k->name, "predict")) return (float)v->predict;
-    return k->usual;
-}
-
 static double *sums_at(const sk_run *r, const sk_inst *in, int buf)
 {
     return buf < 0 ? NULL : (double *)on_device(r, buf) + r->place[in->param] * SK_MAX_SUM;
@@ -381,7 +370,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
     } while (pc + n < r->p->insts.n && goes_with(r, &v[pc], &v[pc + n]));
     job->n_pieces = n;
     for (int k = 0; r->p->optim->knobs[k].name; k++)
-        job->knob[k] = knob_of(&r->opts.knobs, &r->p->optim->knobs[k]);
+        job->knob[k] = sk_run_knob(r, &r->p->optim->knobs[k], false);
     return n;
 }
 

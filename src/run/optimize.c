@@ -219,7 +219,7 @@ void sk_do_clip(sk_run *r, const sk_inst *in)
     if (r->skip) forget_errors(r);
 }
 
-static float knob(const sk_run *r, const sk_knob *k, bool decays)
+float sk_run_knob(const sk_run *r, const sk_knob *k, bool decays)
 {
     const sk_knobs *v = &r->opts.knobs;
     if (!strcmp(k->name, "lr")) return (float)r->lr;
@@ -407,7 +407,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .delay = (int)in->count};
     for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
-        x.knob[k] = knob(r, &p->optim->knobs[k], q->decay);
+        x.knob[k] = sk_run_knob(r, &p->optim->knobs[k], q->decay);
     return x;
 }
 
