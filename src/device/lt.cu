@@ -167,13 +167,10 @@ static sk_lt_matrix c_of(const sk_product *p) { return reads_c(p) ? p->c : p->d;
 static bool has_bias(const sk_product *p)
 {
     return p->after == SK_AFTER_BIAS || p->after == SK_AFTER_GELU_BIAS ||
-           p->after == SK_AFTER_GELU_AUX_BIAS || p->after >= SK_AFTER_DGELU_BGRAD;
+           p->after == SK_AFTER_GELU_AUX_BIAS;
 }
 
-static bool has_aux(const sk_product *p)
-{
-    return p->after >= SK_AFTER_GELU_AUX && p->after <= SK_AFTER_DGELU_BGRAD;
-}
+static bool has_aux(const sk_product *p) { return p->after >= SK_AFTER_GELU_AUX; }
 
 /* Everything that an algorithm may depend on. */
 static void write_key(const sk_product *p, int64_t key[N_KEY])
@@ -393,9 +390,7 @@ static uint32_t epilogue(sk_after after)
     static const uint32_t of[] = {CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_BIAS,
                                   CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
                                   CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
-                                  CUBLASLT_EPILOGUE_DGELU,    CUBLASLT_EPILOGUE_DGELU_BGRAD,
-                                  CUBLASLT_EPILOGUE_BGRADB, /* its B is our a */
-                                  CUBLASLT_EPILOGUE_BGRADA};
+                                  CUBLASLT_EPILOGUE_DGELU};
     return of[after];
 }
 

@@ -10,8 +10,6 @@
  *     GELU            gelu(x), the approximation by tanh that bias_gelu is
  *     GELU_AUX        the same, and x (with the bias, if there is one) is kept in aux
  *     DGELU           x gelu'(aux): the gradient at what GELU_AUX kept
- *     DGELU_BGRAD     the same, and bias[n] = the sum over m of the result
- *     SUM_A, SUM_B    as nothing, and bias[m] = the sum over k of a; bias[n] = that of b
  *
  * BIAS goes with GELU and GELU_AUX.  beta 1 with c = x and BIAS is the end of a block, x + y + b.
  * The types of a and b are alike; c and d are alike; a and b f32: d is f32; a and b bf16 or f16:
@@ -23,7 +21,7 @@
  * of 8 bits are as exact as tensor cores have them, not by CUBLASLT_MATMUL_DESC_FAST_ACCUM.
  *
  * An algorithm is chosen once for a shape.  sk_lt_prepare() takes the time of those that cuBLASLt
- * proposes (d, aux and sums are overwritten) and writes the best into a file, because another
+ * proposes (d and aux are overwritten) and writes the best into a file, because another
  * algorithm gives other bits: later runs, and other ranks of this one, read it there.  The file is
  * SKEIN_GEMM_CACHE, or gemm-<GPU>-<version>.txt in $XDG_CACHE_HOME/skein or ~/.cache/skein; without
  * a place for it every run searches for itself.  With SKEIN_GEMM_SEARCH=0 nothing is timed, no file
@@ -55,10 +53,7 @@ typedef enum sk_after {
     SK_AFTER_GELU_BIAS,
     SK_AFTER_GELU_AUX,
     SK_AFTER_GELU_AUX_BIAS,
-    SK_AFTER_DGELU,
-    SK_AFTER_DGELU_BGRAD,
-    SK_AFTER_SUM_A,
-    SK_AFTER_SUM_B
+    SK_AFTER_DGELU
 } sk_after;
 
 typedef struct sk_lt_matrix {
@@ -76,7 +71,7 @@ typedef struct sk_product {
     sk_lt_matrix c; /* read if beta is not 0; data NULL: it is d */
     float alpha, beta;
     sk_after after;
-    sk_lt_matrix bias, aux;         /* bias: in, or out where sums are made; it has no ld */
+    sk_lt_matrix bias, aux;         /* bias has no ld */
     const float *a_scale, *b_scale; /* on the device, for 8 bits; else NULL */
     bool crossed; /* for who planned it: a is the second operand of the contraction */
 } sk_product;
