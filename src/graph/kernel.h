@@ -31,12 +31,13 @@
 extern "C" {
 #endif
 
-enum { SK_ROOM = 64 << 20 }; /* bytes of scratch that every launch may count on */
+/* Bytes of scratch that every launch may count on, and what they are aligned to. */
+enum { SK_ROOM = 64 << 20, SK_ROOM_ALIGN = 256 };
 
 typedef struct sk_launch {
     void *stream;         /* a cudaStream_t */
-    char *room;           /* on the device, aligned to 256 bytes */
-    size_t room_bytes;    /* SK_ROOM, and the most that an op of the program asked for */
+    char *room;           /* on the device, aligned */
+    size_t room_bytes;    /* SK_ROOM, and what the op asked for */
     const uint64_t *step; /* on the device */
 } sk_launch;
 

@@ -1,5 +1,6 @@
 /* emit.c - instructions, buffers and calls, one at a time. */
 #include "program/emit.h"
+#include "graph/kernel.h"
 #include "program/rooms.h"
 #include "base/hash.h"
 #include "comm/cut.h"
@@ -42,6 +43,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                     .again = e->again,
                     .turns = 1,
                     .call = -1,
+                    .room = -1,
                     .copy = -1,
                     .peer = -1,
                     .param = -1};
@@ -238,6 +240,26 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     if (!c->room_bytes) return;
     sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
     c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+}
+
+/* Of a GPU, beyond what every launch has. */
+static int64_t more_room(const sk_program *p, const sk_inst *in)
+{
+    sk_args args;
+    if (in->act != SK_DO_OP || !in->node->op->room) return 0;
+    sk_inst_args(p, in, NULL, &args);
+    return (int64_t)in->node->op->room(&args);
+}
+
+void sk_emit_rooms(sk_emit *e)
+{
+    for (int pc = 0; pc < e->p->insts.n; pc++) {
+        int64_t more = more_room(e->p, &e->p->insts.v[pc]);
+        if (!more) continue;
+        more += SK_ROOM + SK_ROOM_ALIGN;
+        sk_extent box = {.n = 1, .size = {more}, .full = {more}};
+        e->p->insts.v[pc].room = sk_emit_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
+    }
 }
 
 /* Between GPUs NCCL finds its own way, and needs what lies in pieces packed. */

@@ -24,7 +24,7 @@
 #include <string.h>
 
 /* LARGE: common weights that end on a huge page, which costs 3 % at most. */
-enum { ALIGN = 256 }; /* of a GPU's room */
+enum { ALIGN = SK_ROOM_ALIGN };
 enum { LINE = 64, PAGE = 4096, BOUNCE = SK_DISK_BOUNCE, HUGE = 2 << 20, LARGE = 64 << 20 };
 
 static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -41,6 +41,39 @@ static void live(sk_program *p, int buf, int pc)
     }
 }
 
+static void extend(sk_program *p, int buf, int pc)
+{
+    for (; buf >= 0; buf = p->bufs.v[buf].within)
+        if (p->bufs.v[buf].last < pc) p->bufs.v[buf].last = pc;
+}
+
+/* Nothing but gradients that are kept comes of it, and no room of its own is asked for. */
+static bool only_grads(const sk_program *p, const sk_inst *in)
+{
+    if (in->act != SK_DO_OP || in->out[0] < 0 || in->room >= 0) return false;
+    for (int o = 0; o < SK_MAX_OUT && in->out[o] >= 0; o++)
+        if (!p->bufs.v[in->out[o]].keep || p->bufs.v[in->out[o]].kind != SK_GRADS) return false;
+    return true;
+}
+
+/* What gives gradients of weights is waited for by the optimizer alone.  So that a GPU can do it
+ * beside what follows, its operands are left where they are until the next of the same kind. */
+static void let_spare(sk_program *p)
+{
+    for (int pc = 0; pc < p->n_train; pc++) {
+        sk_inst *in = &p->insts.v[pc];
+        if (!only_grads(p, in)) continue;
+        int next = pc + 1;
+        while (next < p->n_train - 1 &&
+               !(only_grads(p, &p->insts.v[next]) && p->insts.v[next].node->op == in->node->op))
+            next++;
+        in->until = next;
+        p->spare_bytes = SK_ROOM;
+        for (int i = 0; i < SK_MAX_IN; i++)
+            if (in->in[i] >= 0) extend(p, in->in[i], next);
+    }
+}
+
 static void lifetimes(sk_program *p)
 {
     for (int pc = 0; pc < p->insts.n; pc++) {
@@ -49,6 +82,7 @@ static void lifetimes(sk_program *p)
             if (in->in[i] >= 0) live(p, in->in[i], pc);
         for (int o = 0; o < SK_MAX_OUT; o++)
             if (in->out[o] >= 0) live(p, in->out[o], pc);
+        live(p, in->room, pc);
         const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
         for (int s = 0; c && s < c->n_segs; s++) {
             live(p, c->segs[s].src, pc);
@@ -60,6 +94,7 @@ static void lifetimes(sk_program *p)
             p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;
     }
     if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
+    if (p->gpu) let_spare(p);
 }
 
 /* --- holes --- */
@@ -266,20 +301,6 @@ static void scratch_need(sk_program *p)
     }
 }
 
-/* A GPU's kernels widen in registers; a launch has the room alone. */
-static void room_need(sk_program *p)
-{
-    int64_t most = 0;
-    for (int i = 0; i < p->insts.n; i++) {
-        const sk_inst *in = &p->insts.v[i];
-        if (in->act != SK_DO_OP || !in->node->op->room) continue;
-        sk_args args;
-        sk_inst_args(p, in, NULL, &args);
-        most = larger(most, in->node->op->room(&args));
-    }
-    p->room_bytes = round_up(SK_ROOM + most, ALIGN);
-}
-
 static int64_t tables(const sk_program *p)
 {
     int64_t n = SK_PULSE_BYTES + (int64_t)SK_NORM_BYTES * p->params.n;
@@ -292,7 +313,7 @@ static int64_t tables(const sk_program *p)
 int64_t sk_scratch_bytes(const sk_program *p)
 {
     if (!p->gpu) return p->stage_bytes + p->scratch_per_thread * p->threads;
-    return sk_room_at(p) + p->room_bytes - p->kind_at[SK_SCRATCH];
+    return sk_room_at(p) + SK_ROOM + p->spare_bytes - p->kind_at[SK_SCRATCH];
 }
 
 int64_t sk_room_at(const sk_program *p)
@@ -330,8 +351,7 @@ void sk_plan_memory(sk_program *p)
     at = place_kept(p, SK_ACTS, at);
     at += place_transient(p, SK_DEVICE, at);
     place_parts(p);
-    if (p->gpu) room_need(p);
-    else scratch_need(p);
+    if (!p->gpu) scratch_need(p);
     p->kind_at[SK_SCRATCH] = at = p->gpu ? round_up(at, ALIGN) : at;
     p->kind_at[SK_HOSTED] = at += sk_scratch_bytes(p);
     p->heap_bytes = place_host(p, at);

@@ -173,6 +173,7 @@ static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
         const sk_inst *in = &p->insts.v[pc];
         for (int i = 0; i < SK_MAX_IN; i++) use(p, l, in->in[i], pc);
         for (int o = 0; o < SK_MAX_OUT; o++) use(p, l, in->out[o], pc);
+        use(p, l, in->room, pc);
         const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
         for (int s = 0; c && s < c->n_segs; s++) {
             use(p, l, c->segs[s].src, pc);

@@ -94,11 +94,13 @@ static bool plain(const sk_inst *in)
            in->act == SK_DO_PASTE || in->act == SK_DO_ADD || in->act == SK_DO_ZERO;
 }
 
-/* May `late` be done only after `between`? */
-static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
-                     const sk_inst *between)
+bool sk_fuse_may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
+                      const sk_inst *between)
 {
-    return plain(between) && !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&
+    return plain(between) && late->room < 0 &&
+           !any_meet(p, late->in, SK_MAX_IN, 0, &between->room, 1) &&
+           !any_meet(p, late->out, SK_MAX_OUT, silent, &between->room, 1) &&
+           !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, between->out, SK_MAX_OUT) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, between->in, SK_MAX_IN);
 }
@@ -139,7 +141,8 @@ static bool proved_one(const sk_fuse_site *s, const sk_fuse_set *x, int i)
     for (int k = i + 1; k < x->n; k++)
         if (!apart(s->p, in, &v[x->pcs[k]], x->silent[k])) return false;
     for (int pc = x->pcs[i] + 1; pc < x->pcs[x->n - 1]; pc++)
-        if (!has(x->pcs, x->n, pc) && !may_wait(s->p, in, x->silent[i], &v[pc])) return false;
+        if (!has(x->pcs, x->n, pc) && !sk_fuse_may_wait(s->p, in, x->silent[i], &v[pc]))
+            return false;
     return true;
 }
 
@@ -148,6 +151,7 @@ static bool proved(const sk_fuse_site *s, const sk_fuse_set *x)
     for (int i = 0; i < x->n; i++) {
         int pc = x->pcs[i];
         if (pc < s->from || pc >= s->to || s->taken[pc] || (i && pc <= x->pcs[i - 1])) return false;
+        if (s->p->insts.v[pc].room >= 0) return false; /* it is there for this one alone */
         if (!proved_one(s, x, i)) return false;
     }
     return true;

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "graph/kernel.h"
 #include "run/acts.h"
+#include "run/spare.h"
 #include "run/away.h"
 #include "run/batch.h"
 #include "run/fuse.h"
@@ -45,6 +46,7 @@ struct sk_gpu {
     int64_t both;                   /* bytes of first values there */
     sk_fused **fused;               /* by instruction: where a launch is for several */
     bool *gone;                     /* by instruction: it is part of one */
+    sk_spare *spare;                /* launches beside others; NULL: none */
     char *stage;                    /* pinned: the batches of a section */
     int64_t *stage_at;              /* by instruction: of loads */
     int64_t stage_bytes;
@@ -218,7 +220,7 @@ static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
     g->pulse = (sk_pulse *)(void *)(g->base + p->kind_at[SK_SCRATCH]);
     g->launch = (sk_launch){.stream = g->compute,
                             .room = g->base + sk_room_at(p),
-                            .room_bytes = (size_t)p->room_bytes,
+                            .room_bytes = SK_ROOM,
                             .step = &g->pulse->step};
     return open_stage(a, r, g);
 }
@@ -455,13 +457,27 @@ _Static_assert(sizeof(sk_pulse) <= SK_PULSE_BYTES && sizeof(sk_update) <= SK_UPD
                    sizeof(sk_norm_piece) <= SK_NORM_BYTES,
                "the plan keeps room for these");
 
+/* The launch of an instruction: some have a room of their own. */
+static sk_launch launch_of(const sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    sk_launch l = g->launch;
+    int room = r->p->insts.v[pc].room;
+    if (room < 0) return l;
+    int64_t at = r->p->bufs.v[room].offset, skip = -at & (SK_ROOM_ALIGN - 1);
+    l.room = g->base + at + skip;
+    l.room_bytes = (size_t)(r->p->bufs.v[room].bytes - skip);
+    return l;
+}
+
 static sk_status prepare_one(sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
     const sk_fused *f = g->fused[pc];
     const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
-    if (f && f->by->prepare) return f->by->prepare(f->args, f->n, &g->launch);
-    return k && k->prepare ? k->prepare(&r->args[pc], &g->launch) : SK_OK;
+    sk_launch l = launch_of(r, pc);
+    if (f && f->by->prepare) return f->by->prepare(f->args, f->n, &l);
+    return k && k->prepare ? k->prepare(&r->args[pc], &l) : SK_OK;
 }
 
 /* Who is part of whose launch. */
@@ -495,7 +511,8 @@ static void early_one(const sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
     const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
-    if (k && k->early) k->early(&r->args[pc], &g->launch);
+    sk_launch l = launch_of(r, pc);
+    if (k && k->early) k->early(&r->args[pc], &l);
 }
 
 static void *prepare_early(void *ctx)
@@ -538,6 +555,8 @@ sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     place_launches(a, r);
+    if (!g->marks) /* a trace is of one stream */
+        SK_TRY(sk_spare_open(a, r->p, g->d, g->gone, &g->launch, g->base, &g->spare));
     SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
     SK_TRY(prepare_all(r));
     return sk_stream_sync(g->d, g->compute);
@@ -629,6 +648,19 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
     return g->away && in->pass ? sk_away_clipped(g->away) : SK_OK;
 }
 
+static sk_status compute(sk_run *r, int pc)
+{
+    const sk_gpu *g = r->gpu;
+    const sk_fused *f = g->fused[pc];
+    sk_launch l = launch_of(r, pc);
+    r->args[pc].validation = r->validation;
+    if (f) return f->by->launch(f->args, f->n, &l);
+    if (g->gone[pc]) return SK_OK;
+    SK_TRY(sk_spare_begin(g->spare, pc, &l));
+    SK_TRY(g->kernels[pc]->launch(&r->args[pc], &l));
+    return sk_spare_end(g->spare, pc);
+}
+
 static sk_status issue(sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
@@ -639,11 +671,7 @@ static sk_status issue(sk_run *r, int pc)
     case SK_DO_LOAD:
         return load(r, in, pc);
     case SK_DO_OP:
-        r->args[pc].validation = r->validation;
-        if (g->fused[pc])
-            return g->fused[pc]->by->launch(g->fused[pc]->args, g->fused[pc]->n, &g->launch);
-        if (g->gone[pc]) return SK_OK;
-        return g->kernels[pc]->launch(&r->args[pc], &g->launch);
+        return compute(r, pc);
     case SK_DO_START:
     case SK_DO_WAIT:
     case SK_DO_SEND:
@@ -674,12 +702,14 @@ static sk_status issue_all(sk_run *r, int from, int to)
     for (int pc = from; pc < to; pc++) {
         sk_event *const *wait = &g->waits[2 * pc];
         if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
+        SK_TRY(sk_spare_join(g->spare, pc));
         if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
         if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
+    SK_TRY(sk_spare_join(g->spare, to));
     return sk_sides_join(g->sides, from, to);
 }
 

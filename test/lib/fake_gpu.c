@@ -150,11 +150,11 @@ void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t 
     append(stream, f, what, bytes, true);
 }
 
-static sk_status stream_open(sk_device *d, sk_stream **out)
+static sk_status stream_open(sk_device *d, bool low, sk_stream **out)
 {
     SK_TRY(lucky());
     sk_stream *s = calloc(1, sizeof *s);
-    (void)d;
+    (void)d, (void)low;
     s->tail = &s->head;
     pthread_create(&s->thread, NULL, serve, s);
     *out = s;
