@@ -131,6 +131,72 @@ static void put(FILE *to, const char *what, const char *found, const char *use)
     fprintf(to, "%s\t%s\t%s\n", what, found, use);
 }
 
+/* --- a newer cuDNN, such as PyTorch brings along --- */
+
+/* The version of a libcudnn, 0 if it is none.  A child opens it: two of them in one process would
+ * share their parts. */
+static unsigned cudnn_version(const char *path)
+{
+    int ends[2];
+    unsigned v = 0;
+    if (pipe(ends)) return 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        void *so = dlopen(path, RTLD_LAZY | RTLD_LOCAL), *f = so ? dlsym(so, "cudnnGetVersion") : 0;
+        size_t (*version)(void);
+        memcpy(&version, &f, sizeof f);
+        v = f ? (unsigned)version() : 0;
+        _exit(write(ends[1], &v, sizeof v) != sizeof v);
+    }
+    close(ends[1]);
+    if (child > 0 && read(ends[0], &v, sizeof v) != sizeof v) v = 0;
+    close(ends[0]);
+    if (child > 0) waitpid(child, NULL, 0);
+    return v;
+}
+
+/* The newest of a pattern that is newer than *v. */
+static void newest(sk_arena *a, const char *pattern, unsigned *v, const char **path)
+{
+    glob_t g;
+    if (glob(pattern, 0, NULL, &g)) return;
+    for (size_t i = 0; i < g.gl_pathc; i++) {
+        unsigned x = cudnn_version(g.gl_pathv[i]);
+        if (x <= *v) continue;
+        *v = x;
+        *path = sk_strdup(a, g.gl_pathv[i]);
+    }
+    globfree(&g);
+}
+
+/* Only told, never taken: a run should not depend on which Python is there. */
+static void tell_newer(FILE *to, sk_arena *a, const sk_device_tool *used)
+{
+    static const struct {
+        const char *variable, *folder;
+    } places[] = {{"VIRTUAL_ENV", "/lib/python3*/site-packages"},
+                  {"CONDA_PREFIX", "/lib/python3*/site-packages"},
+                  {NULL, "/usr/local/lib/python3*/site-packages"},
+                  {NULL, "/usr/local/lib/python3*/dist-packages"},
+                  {NULL, "/usr/lib/python3/dist-packages"},
+                  {"HOME", "/.local/lib/python3*/site-packages"}};
+    const char *wish = getenv("SKEIN_CUDNN"), *path = NULL;
+    unsigned v = 0, part[3] = {0};
+    if (wish && !strcmp(wish, "0")) return;
+    if (used->here && sscanf(used->version, "%u.%u.%u", &part[0], &part[1], &part[2]) == 3)
+        v = 10000 * part[0] + 100 * part[1] + part[2];
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *root = places[i].variable ? getenv(places[i].variable) : "";
+        if (root && (*root || !places[i].variable))
+            newest(a, sk_print(a, "%s%s/nvidia/cudnn/lib/libcudnn.so.9", root, places[i].folder),
+                   &v, &path);
+    }
+    if (path)
+        put(to, "newer cuDNN", sk_print(a, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100),
+            sk_print(a, "not used; SKEIN_CUDNN=%s would take it", path));
+}
+
 static void tell_tools(FILE *to, sk_arena *a)
 {
     sk_device_tool tools[SK_MAX_TOOLS];
@@ -141,6 +207,7 @@ static void tell_tools(FILE *to, sk_arena *a)
             put(to, t->name, sk_print(a, "%s, %s", t->version, t->path),
                 sk_print(a, "used for %s", t->use));
         else put(to, t->name, "not found", sk_print(a, "for %s: %s", t->use, t->why));
+        if (!strcmp(t->name, "cuDNN")) tell_newer(to, a, t);
     }
 }
 
