@@ -8,12 +8,17 @@ trap 'rm -rf "$temp"' EXIT
 fail() { echo "$*" && exit 1; }
 "$skein" doctor | grep -q '^cuDNN' || { echo "built without CUDA"; exit 77; }
 
-# A library that has a version and nothing else.
+# A library that has a version and nothing else, by a part of it as cuDNN has parts: found by name, so
+# that of two cuDNN in one process the second would have the parts of the first.
 make() { # folder, version
     local to=$temp/$1/lib/python3.99/site-packages/nvidia/cudnn/lib
     mkdir -p "$to"
-    echo "unsigned long cudnnGetVersion(void) { return $2; }" >"$temp/v.c"
-    ${CC:-cc} -shared -fPIC -o "$to/libcudnn.so.9" "$temp/v.c"
+    echo "unsigned long fake_version(void) { return $2; }" >"$temp/part.c"
+    echo "unsigned long fake_version(void); unsigned long cudnnGetVersion(void) { return fake_version(); }" >"$temp/v.c"
+    ${CC:-cc} -shared -fPIC -Wl,-soname,libcudnn_graph.so.9 -o "$to/libcudnn_graph.so.9" "$temp/part.c"
+    # shellcheck disable=SC2016  # the loader's word
+    ${CC:-cc} -shared -fPIC -Wl,-soname,libcudnn.so.9 '-Wl,-rpath,$ORIGIN' -o "$to/libcudnn.so.9" "$temp/v.c" \
+        "$to/libcudnn_graph.so.9"
 }
 command -v "${CC:-cc}" >/dev/null || { echo "no C compiler"; exit 77; }
 make new 99900
