@@ -1,10 +1,12 @@
 /* fp8.cu - copies of operands in 8 bits, for contractions that are taken so; see fp8.h.
  *
  *     largest   a part of the largest magnitude for each block; what a maximum is does not depend
- * on the order, so the same numbers give the same bits settle    the parts of both operands, and
- * from them the scales along     copies of rows that lie along k, 16 elements a thread turn copies
- * of rows that lie across: a block turns 128 k of 64 rows in shared memory, so that it both reads
- * and writes runs of 128 bytes spread    the rounded numbers in 16 bits, not scaled, where they lie
+ *               on the order, so the same numbers give the same bits
+ *     settle    the parts of both operands, and from them the scales
+ *     along     copies of rows that lie along k, 16 elements a thread
+ *     turn      copies of rows that lie across: a block turns 128 k of 64 rows in shared memory,
+ *               so that it both reads and writes runs of 128 bytes
+ *     spread    the rounded numbers in 16 bits, not scaled, where they lie
  *
  * Elements are rounded by the hardware (to nearest even, beyond the largest to the largest), which
  * is what tensor/fp8.h does on the CPU. */
