@@ -11,7 +11,8 @@
 # tables hold medians over the rounds.  Results are added to FILE (usual: build/h200.jsonl, begun anew
 # without --results), so that what does not fit in one sitting can be measured in several.  A first
 # round of everything takes about five minutes, later ones find what was compiled.
-# SKEIN is the program, PYTHON one with PyTorch.  Exit code 1: some run failed.
+# SKEIN is the program, PYTHON one with PyTorch, SKEIN_CUDNN a libcudnn.so.9 for skein; unset: that of
+# PyTorch, so that both sides run the same.  Exit code 1: some run failed.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -61,6 +62,20 @@ runs() { "$python" bench/h200/runs.py "$@"; }
 tables() { runs table --results "$results" --must "$must" --goal "$goal"; }
 if [ "$table" = 1 ]; then tables; exit; fi
 
+# The libcudnn.so.9 that PyTorch has brought along, if it did.
+torch_cudnn() {
+    "$python" -c "
+from importlib.util import find_spec
+import os
+for folder in find_spec('torch') and find_spec('nvidia.cudnn').submodule_search_locations:
+    path = os.path.join(folder, 'lib', 'libcudnn.so.9')
+    if os.path.exists(path): print(path) or exit()" 2>/dev/null || true
+}
+if [ -z "${SKEIN_CUDNN+set}" ]; then
+    SKEIN_CUDNN=$(torch_cudnn)
+    if [ -n "$SKEIN_CUDNN" ]; then export SKEIN_CUDNN; else unset SKEIN_CUDNN; fi
+fi
+
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 export TORCHINDUCTOR_CACHE_DIR=$temp/inductor TRITON_CACHE_DIR=$temp/triton # the first start is a cold one
@@ -90,6 +105,7 @@ measure() { # who, model
 {
     nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,power.limit --format=csv,noheader 2>/dev/null ||
         echo "no nvidia-smi"
+    echo "cuDNN of skein: ${SKEIN_CUDNN:-that of the system}"
     date -u +%Y-%m-%d
 } | paste -sd ' '
 failed=0

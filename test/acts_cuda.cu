@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "comm/codec_kernel.h"
 #include "device/device.h"
+#include "lib/go_on.h"
 #include "run/acts.h"
 
 #include <math.h>
@@ -1137,10 +1138,10 @@ static sk_status all(gpu *g)
     SK_TRY(sk_pool_open(g->d, g->l.room_bytes, (void **)&g->l.room));
     printf("%s: %s; seed %llu\n", sk_device_name(g->d), f.model, (unsigned long long)seed);
     refusals(g);
-    SK_TRY(copies(g));
-    SK_TRY(sums(g));
-    SK_TRY(codecs(g));
-    SK_TRY(optimizers(g));
+    SK_TRY(go_on(g->d, g->s, copies(g), &n_bad, "copies"));
+    SK_TRY(go_on(g->d, g->s, sums(g), &n_bad, "sums"));
+    SK_TRY(go_on(g->d, g->s, codecs(g), &n_bad, "codecs"));
+    SK_TRY(go_on(g->d, g->s, optimizers(g), &n_bad, "optimizers"));
     return speed(g);
 }
 

@@ -11,6 +11,7 @@
 #include "base/team.h"
 #include "device/device.h"
 #include "graph/xent_rows.h"
+#include "lib/go_on.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -297,7 +298,8 @@ static sk_status width(const gpu *g, int64_t n, int64_t most)
         const int64_t heights[] = {1, 2, tall};
         for (int i = 0; i < 3; i++) {
             shape p = {heights[i], n, types[k]};
-            SK_TRY(one(g, &p, &worst[k]));
+            SK_TRY(go_on(g->d, g->s, one(g, &p, &worst[k]), &n_bad, "%lld x %lld, %s",
+                         (long long)p.rows, (long long)n, sk_dtype_name(p.type)));
         }
     }
     printf("%-12s %10lld %9.1e %9.1e %9.1e\n", "xent_rows", (long long)n, worst[0], worst[1],

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "device/device.h"
 #include "graph/norm_grad.h"
+#include "lib/go_on.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -272,18 +273,31 @@ static sk_status speed(gpu *g)
     return timed(g, "  added", NULL, &t.a, 2.0 * (double)((n + 2 * size) * cols));
 }
 
+static sk_status one_norm(gpu *g, const int64_t *shape, sk_dtype type, int has_mean, int adds)
+{
+    sk_status st = norms(g, shape[0], shape[1], type, has_mean, adds);
+    return go_on(g->d, g->s, st, &n_bad, "norms of %lld x %lld, %s, mean %d, add %d",
+                 (long long)shape[0], (long long)shape[1], sk_dtype_name(type), has_mean, adds);
+}
+
+static sk_status one_table(gpu *g, int64_t n, int64_t cols, int64_t size, sk_dtype type, int add)
+{
+    sk_status st = tables(g, n, cols, size, type, add);
+    return go_on(g->d, g->s, st, &n_bad, "%lld rows of %lld into %lld, %s, add %d", (long long)n,
+                 (long long)cols, (long long)size, sk_dtype_name(type), add);
+}
+
 static sk_status all(gpu *g)
 {
     static const int64_t shape[][2] = {{1, 8},    {37, 24},   {403, 768}, {301, 1600}, {515, 2048},
                                        {2, 4096}, {20, 4104}, {7, 8192},  {5, 8200},   {9, 601}};
     static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-        for (int k = 0; k < 12; k++)
-            SK_TRY(norms(g, shape[i][0], shape[i][1], types[k % 3], k / 3 % 2, k / 6));
+        for (int k = 0; k < 12; k++) SK_TRY(one_norm(g, shape[i], types[k % 3], k / 3 % 2, k / 6));
     for (int k = 0; k < 6; k++) {
-        SK_TRY(tables(g, 5000, 40, 1500, types[k % 3], k / 3));
-        SK_TRY(tables(g, 2100, 37, 300000, types[k % 3], k / 3));
-        SK_TRY(tables(g, 3000, 272, 3, types[k % 3], k / 3));
+        SK_TRY(one_table(g, 5000, 40, 1500, types[k % 3], k / 3));
+        SK_TRY(one_table(g, 2100, 37, 300000, types[k % 3], k / 3));
+        SK_TRY(one_table(g, 3000, 272, 3, types[k % 3], k / 3));
     }
     return speed(g);
 }

@@ -157,6 +157,21 @@ static void marks(void)
 
 /* ---- the room of a GPU */
 
+/* cuBLASLt wants each scale on 16 bytes. */
+static void scale_places(const sk_args *a)
+{
+    static _Alignas(SK_FP8_LINE) char room[SK_FP8_LINE];
+    sk_fp8_plan f;
+    sk_args x = *a;
+    x.out[0].data = NULL;
+    sk_fp8_plan_of(&x, false, &f);
+    sk_product p = sk_fp8_product(&x, &f, room);
+    const char *of_a = (const char *)p.a_scale, *of_b = (const char *)p.b_scale;
+    expect((uintptr_t)of_a % 16 == 0 && (uintptr_t)of_b % 16 == 0 && of_a != of_b, "places", 0, 0);
+    expect(of_a >= room && of_b >= room && of_a < room + sizeof room && of_b < room + sizeof room,
+           "first line", 0, 0);
+}
+
 static void rooms(void)
 {
     static const struct {
@@ -165,17 +180,23 @@ static void rooms(void)
     } of[] = {{64, 48, 32, true}, {64, 50, 32, true}, {60, 48, 32, false}, {64, 48, 30, false}};
     for (int i = 0; i < 4; i++) {
         sk_args x = {.n_in = 2, .n_out = 1, .dims = "mk,kn->mn", .of = 1, .attr = {1}};
-        sk_fp8_plan f;
+        sk_fp8_plan f, wide;
         x.in[0] = view(NULL, of[i].m, of[i].k), x.in[1] = view(NULL, of[i].k, of[i].n);
         x.out[0] = view(NULL, of[i].m, of[i].n);
         x.in[0].type = x.in[1].type = x.out[0].type = SK_BF16;
         sk_fp8_plan_of(&x, false, &f);
-        int64_t k = of[i].eight ? (of[i].k + 15) / 16 * 16 : 4 * of[i].k;
+        sk_fp8_plan_of(&x, true, &wide);
+        int64_t k = of[i].eight ? (of[i].k + 15) / 16 * 16 : 2 * of[i].k;
         size_t need = (size_t)((of[i].m + of[i].n) * k);
         expect(f.eight == of[i].eight, "in 8 bits", (double)of[i].m, f.eight);
-        expect(sk_fp8_room(&x) == f.bytes && f.bytes % SK_FP8_LINE == 0, "room", 0, 0);
+        expect(sk_fp8_room(&x) == wide.bytes && f.bytes % SK_FP8_LINE == 0, "room", 0, 0);
+        expect(!wide.eight && wide.type == SK_BF16 && wide.bytes >= f.bytes, "either", 0, 0);
         expect(f.bytes >= need && f.bytes < need + 8192, "bytes", (double)need, (double)f.bytes);
         expect(f.at[1] >= f.at[0] + (size_t)(of[i].m * k), "apart", 0, (double)f.at[1]);
+        x.out[0].data = (void *)(uintptr_t)2; /* off alignment */
+        sk_fp8_plan_of(&x, false, &f);
+        expect(!f.eight && f.bytes == wide.bytes, "not aligned", 0, f.eight);
+        scale_places(&x);
         x.attr[0] = 0;
         expect(!sk_fp8_room(&x), "no room", 0, 0);
     }

@@ -131,9 +131,83 @@ static void put(FILE *to, const char *what, const char *found, const char *use)
     fprintf(to, "%s\t%s\t%s\n", what, found, use);
 }
 
+/* --- a newer cuDNN, such as PyTorch brings along --- */
+
+/* The version of a libcudnn, 0 if it is none.  A child opens it: of two in one process, the second
+ * would take the parts of the first, and its version. */
+static unsigned cudnn_version(const char *path)
+{
+    int ends[2];
+    unsigned v = 0;
+    if (pipe(ends)) return 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL), *f = so ? dlsym(so, "cudnnGetVersion") : 0;
+        size_t (*version)(void);
+        memcpy(&version, &f, sizeof f);
+        v = f ? (unsigned)version() : 0;
+        _exit(write(ends[1], &v, sizeof v) != sizeof v);
+    }
+    close(ends[1]);
+    if (child > 0 && read(ends[0], &v, sizeof v) != sizeof v) v = 0;
+    close(ends[0]);
+    if (child > 0) waitpid(child, NULL, 0);
+    return v;
+}
+
+/* The newest of a pattern that is newer than *v. */
+static void newest(sk_arena *a, const char *pattern, unsigned *v, const char **path)
+{
+    glob_t g;
+    if (glob(pattern, 0, NULL, &g)) return;
+    for (size_t i = 0; i < g.gl_pathc; i++) {
+        unsigned x = cudnn_version(g.gl_pathv[i]);
+        if (x <= *v) continue;
+        *v = x;
+        *path = sk_strdup(a, g.gl_pathv[i]);
+    }
+    globfree(&g);
+}
+
+/* The newest in the usual places; only told, never taken: a run should not depend on which Python
+ * is there. */
+static const char *find_cudnn(sk_arena *a, unsigned *v)
+{
+    static const struct {
+        const char *variable, *folder;
+    } places[] = {{"VIRTUAL_ENV", "/lib/python3*/site-packages"},
+                  {"CONDA_PREFIX", "/lib/python3*/site-packages"},
+                  {NULL, "/usr/local/lib/python3*/site-packages"},
+                  {NULL, "/usr/local/lib/python3*/dist-packages"},
+                  {NULL, "/usr/lib/python3/dist-packages"},
+                  {"HOME", "/.local/lib/python3*/site-packages"}};
+    const char *wish = getenv("SKEIN_CUDNN"), *path = NULL;
+    if (wish && !strcmp(wish, "0")) return NULL;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *root = places[i].variable ? getenv(places[i].variable) : "";
+        if (root && (*root || !places[i].variable))
+            newest(a, sk_print(a, "%s%s/nvidia/cudnn/lib/libcudnn.so.9", root, places[i].folder), v,
+                   &path);
+    }
+    return path;
+}
+
+static void tell_cudnn(FILE *to, sk_arena *a, const sk_device_tool *used, unsigned v,
+                       const char *path)
+{
+    unsigned p[3] = {0};
+    if (used->here && sscanf(used->version, "%u.%u.%u", &p[0], &p[1], &p[2]) != 3) return;
+    if (!path || v <= 10000 * p[0] + 100 * p[1] + p[2]) return;
+    put(to, "newer cuDNN", sk_print(a, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100),
+        sk_print(a, "not used; SKEIN_CUDNN=%s would take it", path));
+}
+
 static void tell_tools(FILE *to, sk_arena *a)
 {
     sk_device_tool tools[SK_MAX_TOOLS];
+    unsigned v = 0;
+    const char *cudnn = find_cudnn(a, &v); /* before there is one in this process */
     int n = sk_device_tools("cuda", true, tools);
     for (int i = 0; i < n; i++) {
         const sk_device_tool *t = &tools[i];
@@ -141,6 +215,7 @@ static void tell_tools(FILE *to, sk_arena *a)
             put(to, t->name, sk_print(a, "%s, %s", t->version, t->path),
                 sk_print(a, "used for %s", t->use));
         else put(to, t->name, "not found", sk_print(a, "for %s: %s", t->use, t->why));
+        if (!strcmp(t->name, "cuDNN")) tell_cudnn(to, a, t, v, cudnn);
     }
 }
 

@@ -64,11 +64,13 @@ static axes axes_of(const sk_letters *l)
 typedef struct task {
     sk_any data[3]; /* a, b, out */
     bool add;
+    const float *by; /* on the device: what sums are multiplied with; NULL: nothing */
     sk_letters by_kind[SK_N_ROLES];
 } task;
 
-static __device__ void put(sk_any z, int64_t i, float x, bool add)
+static __device__ void put(sk_any z, int64_t i, float x, const float *by, bool add)
 {
+    if (by) x *= *by;
     sk_put(z, i, add ? sk_get(z, i) + x : x);
 }
 
@@ -78,6 +80,7 @@ static unsigned blocks_for(int64_t n) { return n > INT32_MAX ? INT32_MAX : (unsi
 
 typedef struct walk {
     sk_any x, y, z;
+    const float *by;
     bool add;
     int64_t n, turns; /* results; combinations of the outer summed letters */
     axes out, k;      /* k without its last */
@@ -100,7 +103,7 @@ static __global__ void __launch_bounds__(BLOCK) by_walk(walk w)
                 y += w.last.step[SK_B];
             }
         }
-        put(w.z, at[SK_OUT], sum, w.add);
+        put(w.z, at[SK_OUT], sum, w.by, w.add);
     }
 }
 
@@ -123,7 +126,7 @@ static axes result_axes(const task *t)
 
 static sk_status start_walk(const task *t, const sk_launch *l)
 {
-    walk w = {t->data[SK_A], t->data[SK_B], t->data[SK_OUT], t->add, 1, 1};
+    walk w = {t->data[SK_A], t->data[SK_B], t->data[SK_OUT], t->by, t->add, 1, 1};
     w.out = result_axes(t);
     w.k = axes_of(&t->by_kind[SK_SUMMED]);
     w.last = w.k.n ? w.k.v[--w.k.n] : axis{1, {0, 0, 0}};
@@ -144,6 +147,7 @@ typedef struct side {
 typedef struct tiles {
     side a, b;
     sk_any z;
+    const float *by;
     bool add;
     int64_t m_step, n_step;            /* in the result */
     int64_t m_tiles, n_tiles, k, deep; /* deep: k of one part */
@@ -191,7 +195,7 @@ static __device__ void keep(const tiles *t, const int64_t at[3], int64_t m0, int
             int64_t m = m0 + ty + i * (TM / PM), n = n0 + tx + j * (TN / PN);
             if (m >= t->a.n || n >= t->b.n) continue;
             if (t->sums) t->sums[(slot * t->a.n + m) * t->b.n + n] = sum[i][j];
-            else put(t->z, at[SK_OUT] + m * t->m_step + n * t->n_step, sum[i][j], t->add);
+            else put(t->z, at[SK_OUT] + m * t->m_step + n * t->n_step, sum[i][j], t->by, t->add);
         }
 }
 
@@ -234,7 +238,7 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(tiles t)
         float sum = 0;
         for (int64_t p = 0; p < t.parts; p++) sum += t.sums[p * n + o];
         locate(&t.batch, o / each, at);
-        put(t.z, at[SK_OUT] + m * t.m_step + c * t.n_step, sum, t.add);
+        put(t.z, at[SK_OUT] + m * t.m_step + c * t.n_step, sum, t.by, t.add);
     }
 }
 
@@ -264,6 +268,7 @@ static sk_status start_tiles(const task *x, const sk_letter *m, const sk_letter 
     t.a = side{x->data[a], rows->size, rows->step[a], k->step[a], a};
     t.b = side{x->data[b], cols->size, cols->step[b], k->step[b], b};
     t.z = x->data[SK_OUT];
+    t.by = x->by;
     t.add = x->add;
     t.m_step = rows->step[SK_OUT];
     t.n_step = cols->step[SK_OUT];
@@ -290,8 +295,9 @@ static bool is_in(const sk_letters *l, char name)
     return false;
 }
 
-/* The piece of the work that begins `at`, without the letters of `outer`; both NULL: all of it. */
-static sk_status by_hand(const sk_args *a, const sk_launch *l, const int64_t *at,
+/* The piece of the work that begins `at`, without the letters of `outer`; both NULL: all of it.
+ * line: of graph/fp8.h, if the sums are to be multiplied by its BOTH; else NULL. */
+static sk_status by_hand(const sk_args *a, const sk_launch *l, const float *line, const int64_t *at,
                          const sk_letters *outer)
 {
     const sk_view *view[3] = {&a->in[0], &a->in[1], &a->out[0]};
@@ -308,6 +314,7 @@ static sk_status by_hand(const sk_args *a, const sk_launch *l, const int64_t *at
             sk_any{(char *)view[w]->data + (at ? at[w] : 0) * (int64_t)sk_dtype_size(view[w]->type),
                    view[w]->type};
     t.add = a->add & 1;
+    t.by = line ? line + SK_FP8_BOTH : NULL;
     if (sk_letters_merge(&t.by_kind[SK_ROWS], &m) && sk_letters_merge(&t.by_kind[SK_COLS], &n) &&
         sk_letters_merge(&t.by_kind[SK_SUMMED], &k) && k.size &&
         (m.size * n.size > TINY || k.size > SHORT))
@@ -335,28 +342,37 @@ static sk_status check(const sk_args *a)
     return sk_cuda_fast("contract", a);
 }
 
-static sk_status launch_plain(const sk_args *a, const sk_launch *l)
+/* The products for cuBLASLt, if it is to have them. */
+static bool as_products(const sk_args *a, const float *line, sk_product *p, sk_letters *outer)
+{
+    if (!sk_contract_products(a, p, outer) || !for_library(p, outer)) return false;
+    if (!line) return true;
+    p->alpha_at = line + SK_FP8_BOTH;
+    p->beta_at = line + (p->beta != 0 ? SK_FP8_ONE : SK_FP8_ZERO);
+    return true;
+}
+
+static sk_status launch_plain(const sk_args *a, const sk_launch *l, const float *line)
 {
     sk_product p;
     sk_letters outer;
-    if (!sk_contract_products(a, &p, &outer) || !for_library(&p, &outer))
-        return by_hand(a, l, NULL, NULL);
+    if (!as_products(a, line, &p, &outer)) return by_hand(a, l, line, NULL, NULL);
     int64_t n = sk_letters_count(&outer), at[3];
     for (int64_t i = 0; i < n; i++) {
         bool ran;
         sk_letters_locate(&outer, i, at);
         sk_product q = sk_product_at(&p, at);
         SK_TRY(sk_product_run(&q, l, &ran));
-        if (!ran) SK_TRY(by_hand(a, l, at, &outer));
+        if (!ran) SK_TRY(by_hand(a, l, line, at, &outer));
     }
     return SK_OK;
 }
 
-static sk_status prepare_plain(const sk_args *a, const sk_launch *l)
+static sk_status prepare_plain(const sk_args *a, const sk_launch *l, const float *line)
 {
     sk_product p;
     sk_letters outer;
-    if (!sk_contract_products(a, &p, &outer) || !for_library(&p, &outer)) return SK_OK;
+    if (!as_products(a, line, &p, &outer)) return SK_OK;
     int64_t n = sk_letters_count(&outer), at[3];
     for (int64_t i = 0; i < n; i++) {
         bool found;
@@ -372,13 +388,14 @@ static sk_status prepare_plain(const sk_args *a, const sk_launch *l)
 typedef sk_status doer(const sk_product *p, const sk_launch *l, bool *done);
 
 /* The room behind the copies. */
-static sk_status rest_of(const sk_fp8_plan *f, const sk_launch *l, sk_launch *rest)
+static sk_status rest_of(const char *dims, const sk_fp8_plan *f, const sk_launch *l,
+                         sk_launch *rest)
 {
     if (f->bytes > l->room_bytes)
         return sk_fail(SK_ECONF,
-                       "contract: cuBLASLt has no product in 8 bits for %lld x %lld x %lld on this "
-                       "GPU, and there is no room to do without; leave out train.matmul=fp8",
-                       (long long)f->p.m, (long long)f->p.n, (long long)f->p.k);
+                       "contract: '%s' in 8 bits takes a room of %zu bytes and has %zu; leave out "
+                       "train.matmul=fp8",
+                       dims, f->bytes, l->room_bytes);
     *rest = *l;
     rest->room += f->bytes;
     rest->room_bytes -= f->bytes;
@@ -403,14 +420,14 @@ static sk_status do_eight(const sk_product *p, const sk_launch *l, doer *act, bo
     return SK_OK;
 }
 
-/* The contraction of the copies in f32. */
+/* The contraction of the copies in 16 bits. */
 static sk_args widened(const sk_args *a, const sk_fp8_plan *f, char *room)
 {
     sk_args wide = *a;
     wide.attr[0] = 0;
     for (int i = 0; i < 2; i++) {
         wide.in[i].data = room + f->at[i];
-        wide.in[i].type = SK_F32;
+        wide.in[i].type = f->type;
     }
     return wide;
 }
@@ -423,21 +440,19 @@ static sk_status launch_eight(const sk_args *a, const sk_launch *l)
     sk_fp8_plan_of(a, false, &f);
     if (f.eight) {
         sk_product p = sk_fp8_product(a, &f, l->room);
-        SK_TRY(rest_of(&f, l, &rest));
+        SK_TRY(rest_of(a->dims, &f, l, &rest));
         SK_TRY(sk_fp8_fill(a, &f, l));
         SK_TRY(do_eight(&p, &rest, sk_product_run, &done));
         if (done) return SK_OK;
-        sk_product was = f.p;
         sk_fp8_plan_of(a, true, &f);
-        f.p = was; /* for the story */
     }
-    SK_TRY(rest_of(&f, l, &rest));
+    SK_TRY(rest_of(a->dims, &f, l, &rest));
     SK_TRY(sk_fp8_fill(a, &f, l));
     sk_args wide = widened(a, &f, l->room);
-    return launch_plain(&wide, &rest);
+    return launch_plain(&wide, &rest, (const float *)l->room);
 }
 
-/* Where neither is possible, the launch says so. */
+/* Where there is no room, the launch says so. */
 static sk_status prepare_eight(const sk_args *a, const sk_launch *l)
 {
     sk_fp8_plan f;
@@ -446,15 +461,15 @@ static sk_status prepare_eight(const sk_args *a, const sk_launch *l)
     sk_fp8_plan_of(a, false, &f);
     if (f.eight && f.bytes <= l->room_bytes) {
         sk_product p = sk_fp8_product(a, &f, l->room);
-        SK_TRY(rest_of(&f, l, &rest));
+        SK_TRY(rest_of(a->dims, &f, l, &rest));
         SK_TRY(do_eight(&p, &rest, sk_product_prepare, &done));
         if (done) return SK_OK;
     }
     sk_fp8_plan_of(a, true, &f);
     if (f.bytes > l->room_bytes) return SK_OK;
-    SK_TRY(rest_of(&f, l, &rest));
+    SK_TRY(rest_of(a->dims, &f, l, &rest));
     sk_args wide = widened(a, &f, l->room);
-    return prepare_plain(&wide, &rest);
+    return prepare_plain(&wide, &rest, (const float *)l->room);
 }
 
 /* ---- */
@@ -463,13 +478,13 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(check(a));
     if (!sk_count(&a->out[0])) return SK_OK;
-    return sk_fp8_is(a) ? launch_eight(a, l) : launch_plain(a, l);
+    return sk_fp8_is(a) ? launch_eight(a, l) : launch_plain(a, l, NULL);
 }
 
 static sk_status prepare(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(check(a));
-    return sk_fp8_is(a) ? prepare_eight(a, l) : prepare_plain(a, l);
+    return sk_fp8_is(a) ? prepare_eight(a, l) : prepare_plain(a, l, NULL);
 }
 
 extern "C" const sk_kernel sk_kernel_contract = {"contract", launch, prepare};

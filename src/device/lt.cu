@@ -105,7 +105,7 @@ static sk_status load(void)
     return SK_OK;
 }
 
-static sk_status refused(const char *what, cublasStatus_t st)
+static sk_status call_failed(const char *what, cublasStatus_t st)
 {
     return sk_fail(SK_EIO, "cuBLASLt: %s failed: %s", what, lib.cublasLtGetStatusName(st));
 }
@@ -139,7 +139,9 @@ typedef struct entry {
     int64_t key[N_KEY];
     cublasLtMatmulAlgo_t algo;
     state st;
-    bool ran; /* it is loaded: what is recorded should not have to load it */
+    bool ran;   /* it is loaded: what is recorded should not have to load it */
+    bool stale; /* algo is what cuBLASLt refused, though the file has it */
+    int passed; /* proposals that it refused */
 } entry;
 
 /* One device. */
@@ -178,9 +180,10 @@ static void write_key(const sk_product *p, int64_t key[N_KEY])
     sk_lt_matrix none = {}, c = c_of(p), bias = has_bias(p) ? p->bias : none,
                  aux = has_aux(p) ? p->aux : none;
     const sk_lt_matrix *all[] = {&p->a, &p->b, &c, &p->d, &bias, &aux};
+    int64_t beta = (p->beta != 0) + (p->alpha_at ? 2 : 0);
     const int64_t head[] = {
-        p->m,        p->n,       p->k,         p->batch, p->a.turned,
-        p->b.turned, reads_c(p), p->beta != 0, p->after, p->c.data == p->d.data && reads_c(p)};
+        p->m,        p->n,       p->k, p->batch, p->a.turned,
+        p->b.turned, reads_c(p), beta, p->after, p->c.data == p->d.data && reads_c(p)};
     int n = 0;
     memset(key, 0, N_KEY * sizeof *key);
     for (int64_t x : head) key[n++] = x;
@@ -233,6 +236,7 @@ static void read_line(lt *d, const char *p)
     if (!read_hex(p, (unsigned char *)&algo, sizeof algo)) return;
     entry *e = find(d, key);
     if (e->st == BEST || e->st == READ) return;
+    if (e->stale && !memcmp(&e->algo, &algo, sizeof algo)) return;
     e->algo = algo;
     e->st = READ;
     e->ran = false;
@@ -320,7 +324,7 @@ static sk_status open_device(lt *d, int index)
     if (d->search) d->path = file_path(d, p.name, version);
     cublasLtHandle_t handle = NULL;
     cublasStatus_t st = lib.cublasLtCreate(&handle);
-    if (st) return refused("cublasLtCreate", st);
+    if (st) return call_failed("cublasLtCreate", st);
     d->handle = handle;
     read_file(d);
     return SK_OK;
@@ -419,6 +423,8 @@ static void describe(job *j)
     say(j, CUBLASLT_MATMUL_DESC_TRANSB, (int32_t)(p->a.turned ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (p->b_scale) say(j, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p->b_scale);
     if (p->a_scale) say(j, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p->a_scale);
+    if (p->alpha_at)
+        say(j, CUBLASLT_MATMUL_DESC_POINTER_MODE, (int32_t)CUBLASLT_POINTER_MODE_DEVICE);
     if (p->after) say_after(j);
     j->a = layout(j, &p->b, p->b.turned ? p->k : p->n, p->b.turned ? p->n : p->k);
     j->b = layout(j, &p->a, p->a.turned ? p->m : p->k, p->a.turned ? p->k : p->m);
@@ -437,9 +443,11 @@ static void forget(job *j)
 static cublasStatus_t multiply(const job *j, const cublasLtMatmulAlgo_t *algo)
 {
     const sk_product *p = j->p;
-    return lib.cublasLtMatmul(j->at->handle, j->desc, &p->alpha, p->b.data, j->a, p->a.data, j->b,
-                              &p->beta, c_of(p).data, j->c, p->d.data, j->d, algo, j->room,
-                              j->room_bytes, j->stream);
+    const float *alpha = p->alpha_at ? p->alpha_at : &p->alpha,
+                *beta = p->alpha_at ? p->beta_at : &p->beta;
+    return lib.cublasLtMatmul(j->at->handle, j->desc, alpha, p->b.data, j->a, p->a.data, j->b, beta,
+                              c_of(p).data, j->c, p->d.data, j->d, algo, j->room, j->room_bytes,
+                              j->stream);
 }
 
 /* ---- choosing */
@@ -687,24 +695,65 @@ static sk_status choose(job *j, entry *e, bool may_search)
     check(j, e);
     if (may_search && j->at->search && (e->st == BLANK || e->st == FIRST)) return search(j, e);
     if (e->st != BLANK) return SK_OK;
-    cublasLtMatmulHeuristicResult_t few[4];
-    settle(e, FIRST, proposals(j, few, 4) ? few : NULL);
+    cublasLtMatmulHeuristicResult_t few[MOST];
+    int n = proposals(j, few, e->passed ? (int)MOST : 4);
+    settle(e, FIRST, e->passed < n ? &few[e->passed] : NULL);
     return SK_OK;
+}
+
+/* Is it only this algorithm that it does not want? */
+static bool refuses(cublasStatus_t st)
+{
+    return st == CUBLAS_STATUS_NOT_SUPPORTED || st == CUBLAS_STATUS_INVALID_VALUE ||
+           st == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
+/* Then it is not taken again, and choose() takes another: the next proposal, the same in every run,
+ * or where there is a search what that finds, which it writes into the file for all. */
+static void reject(entry *e)
+{
+    if (e->st == FIRST) e->passed++;
+    else e->stale = true;
+    e->st = BLANK;
+    (void)cudaGetLastError(); /* what it left */
 }
 
 /* ---- */
 
-static sk_status missing(const sk_product *p)
+static const char *type_word(const sk_lt_matrix *x)
 {
-    return sk_fail(SK_ECONF,
-                   "cuBLASLt: no algorithm for %lld x %lld x %lld, %lld times, %s and %s to %s, "
-                   "with what comes after (%d)",
-                   (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
-                   sk_dtype_name(p->a.type), sk_dtype_name(p->b.type), sk_dtype_name(p->d.type),
-                   (int)p->after);
+    return x->type != SK_U8 ? sk_dtype_name(x->type) : x->e5m2 ? "e5m2" : "e4m3";
 }
 
-/* Chooses if that has not been done, and multiplies unless it only prepares and did so before. */
+static sk_status product_failed(const sk_product *p, sk_status code, const char *what)
+{
+    return sk_fail(code,
+                   "cuBLASLt: %s for %lld x %lld x %lld, %lld times, %s%s and %s%s to %s, beta %g, "
+                   "with what comes after (%d)",
+                   what, (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
+                   type_word(&p->a), p->a.turned ? " turned" : "", type_word(&p->b),
+                   p->b.turned ? " turned" : "", type_word(&p->d), (double)p->beta, (int)p->after);
+}
+
+/* Multiplies by what is chosen, unless it only prepares and did so before. */
+static sk_status attempt(job *j, entry *e, bool prepares, bool *has)
+{
+    char what[96];
+    *has = true;
+    if (prepares && e->ran) return SK_OK;
+    cublasStatus_t st = multiply(j, &e->algo);
+    if (refuses(st)) {
+        *has = false;
+        reject(e);
+        return SK_OK;
+    }
+    if (!st) e->ran = true;
+    if (!st) return SK_OK;
+    snprintf(what, sizeof what, "cublasLtMatmul failed: %s", lib.cublasLtGetStatusName(st));
+    return product_failed(j->p, SK_EIO, what);
+}
+
+/* Chooses if that has not been done, and again until something runs. */
 static sk_status act(job *j, bool prepares, bool *has)
 {
     int64_t key[N_KEY];
@@ -713,13 +762,12 @@ static sk_status act(job *j, bool prepares, bool *has)
     if (e->st == NONE) return SK_OK; /* cuBLASLt need not be asked again */
     describe(j);
     if (j->st) return SK_OK; /* it cannot even be said */
-    SK_TRY(choose(j, e, prepares));
-    if (e->st == NONE) return SK_OK;
-    *has = true;
-    if (prepares && e->ran) return SK_OK;
-    cublasStatus_t st = multiply(j, &e->algo);
-    if (st) return refused("cublasLtMatmul", st);
-    e->ran = true;
+    for (int i = 0; i < 2 * MOST && !*has; i++) {
+        SK_TRY(choose(j, e, prepares));
+        if (e->st == NONE) return SK_OK;
+        SK_TRY(attempt(j, e, prepares, has));
+    }
+    if (!*has) e->st = NONE;
     return SK_OK;
 }
 
@@ -729,6 +777,7 @@ static sk_status go(const sk_product *p, void *stream, void *room, size_t room_b
     bool has = false;
     job j = {};
     sk_assert(p->m > 0 && p->n > 0 && p->k > 0 && p->batch > 0 && p->batch <= INT32_MAX);
+    sk_assert(((uintptr_t)p->a_scale | (uintptr_t)p->b_scale) % ALIGN == 0);
     j.p = p;
     j.stream = (cudaStream_t)stream;
     j.room = room;
@@ -739,7 +788,7 @@ static sk_status go(const sk_product *p, void *stream, void *room, size_t room_b
     forget(&j);
     pthread_mutex_unlock(&lock);
     if (st) return sk_trail(st, SK_HERE);
-    if (!has && !out) return missing(p);
+    if (!has && !out) return product_failed(p, SK_ECONF, "no algorithm");
     if (out) *out = has;
     return SK_OK;
 }

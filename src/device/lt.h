@@ -14,8 +14,9 @@
  * BIAS goes with GELU and GELU_AUX.  beta 1 with c = x and BIAS is the end of a block, x + y + b.
  * The types of a and b are alike; c and d are alike; a and b f32: d is f32; a and b bf16 or f16:
  * d is of their type or f32; a and b SK_U8, which are floats of 8 bits and may differ: both are
- * stored along k (b turned, a not), m, n, k and ld are multiples of 16, d is bf16, f16 or f32, and
- * a_scale and b_scale are what a and b are multiplied with.  bias and aux are of d's type; ld and
+ * stored along k (b turned, a not), m, n, k and ld are multiples of 16, d is bf16, f16 or f32 and
+ * aligned to 16 bytes, and a_scale and b_scale, aligned so too, are what a and b are multiplied
+ * with; both of them e5m2 there is not.  bias and aux are of d's type; ld and
  * step of aux are multiples of 8.  cuBLASLt does not have all of this in all alignments: where it
  * has nothing, *ran is false and nothing was done.  Sums are in f32 always, never in TF32; those
  * of 8 bits are as exact as tensor cores have them, not by CUBLASLT_MATMUL_DESC_FAST_ACCUM.
@@ -28,6 +29,8 @@
  * is touched, and cuBLASLt's first proposal is taken, as sk_lt_run() does for a shape that was not
  * prepared; with SKEIN_GEMM_SEARCH=deep what the file says is searched anew among many more, for
  * seconds a shape.  Algorithms that round parts of a sum to the type of the result are left out.
+ * What cuBLASLt proposes, or the file has, and then refuses to run gives way to its next proposal;
+ * if it refuses all of them, it has nothing.
  *
  * The library is opened when it is first needed; nothing is linked. */
 #ifndef SK_DEVICE_LT_H
@@ -70,9 +73,11 @@ typedef struct sk_product {
     sk_lt_matrix a, b, d;
     sk_lt_matrix c; /* read if beta is not 0; data NULL: it is d */
     float alpha, beta;
+    const float *alpha_at, *beta_at; /* or NULL: where both are on the device; beta still says
+                                        whether it is 0 */
     sk_after after;
     sk_lt_matrix bias, aux;         /* bias has no ld */
-    const float *a_scale, *b_scale; /* on the device, for 8 bits; else NULL */
+    const float *a_scale, *b_scale; /* on the device, for 8 bits, each on 16 bytes; else NULL */
     bool crossed; /* for who planned it: a is the second operand of the contraction */
 } sk_product;
 

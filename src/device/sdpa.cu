@@ -86,16 +86,21 @@ static sk_sdpa_plan *plans;
 
 /* ---- the library */
 
+/* That of SKEIN_CUDNN and no other, if it names a file; else the loader's, or that beside CUDA. */
 static void *open_file(void)
 {
+    static const char *const names[] = {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9",
+                                        "/usr/local/cuda/lib/libcudnn.so.9"};
     const char *wish = getenv("SKEIN_CUDNN");
-    const char *names[] = {wish && strchr(wish, '/') ? wish : "libcudnn.so.9",
-                           "/usr/local/cuda/lib64/libcudnn.so.9",
-                           "/usr/local/cuda/lib/libcudnn.so.9"};
     void *so = NULL;
     if (wish && !strcmp(wish, "0")) {
         snprintf(lib.story, sizeof lib.story, "SKEIN_CUDNN=0");
         return NULL;
+    }
+    if (wish && strchr(wish, '/')) {
+        so = dlopen(wish, RTLD_NOW | RTLD_LOCAL);
+        if (!so) snprintf(lib.story, sizeof lib.story, "SKEIN_CUDNN=%s: %s", wish, dlerror());
+        return so;
     }
     for (int i = 0; i < 3 && !so; i++) so = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!so) snprintf(lib.story, sizeof lib.story, "libcudnn.so.9 was not found");

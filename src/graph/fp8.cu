@@ -1,10 +1,12 @@
 /* fp8.cu - copies of operands in 8 bits, for contractions that are taken so; see fp8.h.
  *
  *     largest   a part of the largest magnitude for each block; what a maximum is does not depend
- * on the order, so the same numbers give the same bits settle    the parts of both operands, and
- * from them the scales along     copies of rows that lie along k, 16 elements a thread turn copies
- * of rows that lie across: a block turns 128 k of 64 rows in shared memory, so that it both reads
- * and writes runs of 128 bytes spread    the rounded numbers in f32, where they lie
+ *               on the order, so the same numbers give the same bits
+ *     settle    the parts of both operands, and from them the scales
+ *     along     copies of rows that lie along k, 16 elements a thread
+ *     turn      copies of rows that lie across: a block turns 128 k of 64 rows in shared memory,
+ *               so that it both reads and writes runs of 128 bytes
+ *     spread    the rounded numbers in 16 bits, not scaled, where they lie
  *
  * Elements are rounded by the hardware (to nearest even, beyond the largest to the largest), which
  * is what tensor/fp8.h does on the CPU. */
@@ -78,20 +80,26 @@ typedef struct sums {
     const float *part[2];
     int parts[2];
     bool e5m2[2];
-    float *scale; /* up and down of operand 0, of operand 1 */
+    float *line; /* the first of the room */
 } sums;
 
-/* A block for each operand. */
 static __global__ void __launch_bounds__(BLOCK) settle(sums j)
 {
-    int o = (int)blockIdx.x;
-    float most = 0;
-    for (int i = (int)threadIdx.x; i < j.parts[o]; i += BLOCK) most = fmaxf(most, j.part[o][i]);
-    most = block_max(most);
+    sk_fp8_scale s[2];
+    for (int o = 0; o < 2; o++) {
+        float most = 0;
+        for (int i = (int)threadIdx.x; i < j.parts[o]; i += BLOCK) most = fmaxf(most, j.part[o][i]);
+        s[o] = sk_fp8_scale_of(block_max(most), j.e5m2[o]);
+        __syncthreads();
+    }
     if (threadIdx.x) return;
-    sk_fp8_scale s = sk_fp8_scale_of(most, j.e5m2[o]);
-    j.scale[2 * o] = s.up;
-    j.scale[2 * o + 1] = s.down;
+    for (int o = 0; o < 2; o++) {
+        j.line[SK_FP8_UP + SK_FP8_SLOT * o] = s[o].up;
+        j.line[SK_FP8_DOWN + SK_FP8_SLOT * o] = s[o].down;
+    }
+    j.line[SK_FP8_BOTH] = s[0].down * s[1].down;
+    j.line[SK_FP8_ZERO] = 0;
+    j.line[SK_FP8_ONE] = 1;
 }
 
 /* ---- copies */
@@ -100,11 +108,11 @@ static __global__ void __launch_bounds__(BLOCK) settle(sums j)
 typedef struct copy {
     const void *x;
     int64_t rows, k, batch;
-    int64_t ld, step;   /* elements of x: between rows (turned: between k), and between batches */
-    bool whole;         /* 16 bytes of x at a time */
-    const float *scale; /* up, down */
-    uint8_t *to;        /* [batch][row][deep] */
-    int64_t deep;       /* k, filled up */
+    int64_t ld, step; /* elements of x: between rows (turned: between k), and between batches */
+    bool whole;       /* 16 bytes of x at a time */
+    const float *up;  /* its scale */
+    uint8_t *to;      /* [batch][row][deep] */
+    int64_t deep;     /* k, filled up */
 } copy;
 
 template <bool E5M2> static __device__ uint32_t pair8(float a, float b)
@@ -123,7 +131,7 @@ template <typename T, bool E5M2> static __global__ void __launch_bounds__(BLOCK)
 {
     int64_t packs = c.deep / PACK, n = c.batch * c.rows * packs;
     bool flat = c.rows == 1 && c.batch == 1;
-    float up = c.scale[0];
+    float up = *c.up;
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * BLOCK) {
         int64_t row = flat ? 0 : i / packs, k = (i - row * packs) * PACK;
@@ -158,7 +166,7 @@ template <typename T, bool E5M2> static __global__ void __launch_bounds__(BLOCK)
     __shared__ uint32_t held[WIDE][DEEP / FLIGHT + 1];
     int64_t across = (c.rows + WIDE - 1) / WIDE, down = (c.deep + DEEP - 1) / DEEP;
     int r = (int)threadIdx.x % (WIDE / EACH) * EACH, q = (int)threadIdx.x / (WIDE / EACH);
-    float up = c.scale[0];
+    float up = *c.up;
     for (int64_t job = blockIdx.x; job < across * down * c.batch; job += gridDim.x) {
         int64_t row = job % across * WIDE, k = job / across % down * DEEP;
         int64_t b = job / across / down;
@@ -184,16 +192,17 @@ template <typename T, bool E5M2> static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-template <typename T, bool E5M2>
+/* To a half or a bf16: both have all numbers of both kinds of 8 bits. */
+template <typename T, typename To, bool E5M2>
 static __global__ void __launch_bounds__(BLOCK)
-    spread(const T *x, int64_t n, const float *scale, float *to)
+    spread(const T *x, int64_t n, const float *scale, To *to)
 {
     const __nv_fp8_interpretation_t kind = E5M2 ? __NV_E5M2 : __NV_E4M3;
-    float up = scale[0], down = scale[1];
+    float up = *scale;
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * BLOCK) {
         __nv_fp8_storage_t y = __nv_cvt_float_to_fp8((float)x[i] * up, __NV_SATFINITE, kind);
-        to[i] = __half2float(__half(__nv_cvt_fp8_to_halfraw(y, kind))) * down;
+        to[i] = (To)__half2float(__half(__nv_cvt_fp8_to_halfraw(y, kind)));
     }
 }
 
@@ -241,7 +250,7 @@ static sk_status copy8(const sk_args *a, const sk_fp8_plan *f, int i, const sk_l
     c.rows = first ? p->m : p->n;
     c.k = p->k, c.batch = p->batch;
     c.ld = x->ld, c.step = x->step;
-    c.scale = (const float *)l->room + 2 * i;
+    c.up = (const float *)l->room + SK_FP8_UP + SK_FP8_SLOT * i;
     c.to = (uint8_t *)l->room + f->at[i];
     c.deep = f->k;
     bool turned = first ? x->turned : !x->turned;
@@ -249,18 +258,25 @@ static sk_status copy8(const sk_args *a, const sk_fp8_plan *f, int i, const sk_l
     return start<T, false>(c, turned, s);
 }
 
-template <typename T>
-static sk_status copy32(const sk_args *a, const sk_fp8_plan *f, int i, const sk_launch *l)
+template <typename T, typename To>
+static sk_status copy_to(const sk_args *a, const sk_fp8_plan *f, int i, const sk_launch *l)
 {
     const T *x = (const T *)a->in[i].data;
     int64_t n = sk_count(&a->in[i]);
-    const float *scale = (const float *)l->room + 2 * i;
-    float *to = (float *)(l->room + f->at[i]);
+    const float *up = (const float *)l->room + SK_FP8_UP + SK_FP8_SLOT * i;
+    To *to = (To *)(l->room + f->at[i]);
     cudaStream_t s = (cudaStream_t)l->stream;
     if (!n) return SK_OK;
-    if (sk_fp8_gradient(a, i)) spread<T, true><<<blocks_for(n), BLOCK, 0, s>>>(x, n, scale, to);
-    else spread<T, false><<<blocks_for(n), BLOCK, 0, s>>>(x, n, scale, to);
+    if (sk_fp8_gradient(a, i)) spread<T, To, true><<<blocks_for(n), BLOCK, 0, s>>>(x, n, up, to);
+    else spread<T, To, false><<<blocks_for(n), BLOCK, 0, s>>>(x, n, up, to);
     return sk_cuda_launched("contract");
+}
+
+template <typename T>
+static sk_status copy16(const sk_args *a, const sk_fp8_plan *f, int i, const sk_launch *l)
+{
+    if (f->type == SK_F16) return copy_to<T, __half>(a, f, i, l);
+    return copy_to<T, __nv_bfloat16>(a, f, i, l);
 }
 
 sk_status sk_fp8_fill(const sk_args *a, const sk_fp8_plan *f, const sk_launch *l)
@@ -268,17 +284,17 @@ sk_status sk_fp8_fill(const sk_args *a, const sk_fp8_plan *f, const sk_launch *l
     float *part = (float *)(l->room + f->parts);
     cudaStream_t s = (cudaStream_t)l->stream;
     sums j = {};
-    j.scale = (float *)l->room;
+    j.line = (float *)l->room;
     for (int i = 0; i < 2; i++) {
         float *mine = part + i * SK_FP8_PARTS;
         j.part[i] = mine;
         j.e5m2[i] = sk_fp8_gradient(a, i);
         SK_TRY(SK_FLOAT(a->in[i].type, find_largest<T>(&a->in[i], mine, &j.parts[i], s)));
     }
-    settle<<<2, BLOCK, 0, s>>>(j);
+    settle<<<1, BLOCK, 0, s>>>(j);
     SK_TRY(sk_cuda_launched("contract"));
     for (int i = 0; i < 2; i++)
         if (f->eight) SK_TRY(SK_FLOAT(a->in[i].type, copy8<T>(a, f, i, l)));
-        else SK_TRY(SK_FLOAT(a->in[i].type, copy32<T>(a, f, i, l)));
+        else SK_TRY(SK_FLOAT(a->in[i].type, copy16<T>(a, f, i, l)));
     return SK_OK;
 }
