@@ -132,8 +132,11 @@ char *sk_program_memory(const sk_program *p, sk_arena *a)
     return o.s;
 }
 
-static void tail(sk_out *o, const sk_inst *in)
+static void tail(sk_out *o, const sk_program *p, const sk_inst *in)
 {
+    if (in->room >= 0)
+        sk_out_add(o, "  room[%" PRId64 "]@%" PRIx64, p->bufs.v[in->room].bytes,
+                   p->bufs.v[in->room].offset);
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);
@@ -152,7 +155,7 @@ char *sk_program_print(const sk_program *p, sk_arena *a)
     for (int pc = 0; pc < p->insts.n; pc++) {
         if (pc == p->n_train) sk_out_add(&o, p->n_train ? "-- validation\n" : "-- forward\n");
         sk_out_add(&o, "%s", sk_inst_print(p, pc, &tmp));
-        tail(&o, &p->insts.v[pc]);
+        tail(&o, p, &p->insts.v[pc]);
     }
     sk_arena_end(&tmp);
     return o.s;
