@@ -1,15 +1,14 @@
 /* row_warp.h - a row held by one warp of a GPU, as it came from memory: for norms.
  *
  * A warp keeps P packs of 16 bytes a lane in registers, so a row of up to 512 P bytes crosses the
- * memory once, and asks for its next row before it works on this one: nothing waits for a block,
- * and with a dozen warps on a processor there are always enough bytes under way.  Rows of 1,600
- * elements in bf16 ran at a fifth of the memory's speed with a block for each. */
+ * memory once.  Its next rows are under way into shared memory (graph/bulk.h), and nothing waits
+ * for a block. */
 #ifndef SK_GRAPH_ROW_WARP_H
 #define SK_GRAPH_ROW_WARP_H
 
-#include "graph/cuda.h"
+#include "graph/bulk.h"
 
-enum { SK_WARPS = 8, SK_WARP_BLOCKS = 132 * 4, SK_WARP_PACKS = 8 };
+enum { SK_WARPS = 16, SK_WARP_PACKS = 8, SK_WARP_RING = 200 << 10 };
 
 template <typename T, int P> struct sk_held {
     uint4 raw[P];
@@ -50,24 +49,35 @@ static __device__ inline float sk_warp_sum(float x)
     return x;
 }
 
-/* Calls f(r, row) for this warp's rows, each held in registers, the next one under way. */
+/* Calls f(r, row) for this warp's rows, each held in registers. */
 template <typename T, int P, typename F>
-static __device__ void sk_warp_rows(const T *x, int64_t rows, int n, F f)
+static __device__ void sk_warp_rows(const T *x, int64_t rows, int n, int stages, F f)
 {
-    int64_t step = (int64_t)gridDim.x * SK_WARPS, r = (int64_t)blockIdx.x * SK_WARPS + threadIdx.y;
-    sk_held<T, P> next;
-    if (r < rows) next.load(x + r * n, n);
-    for (; r < rows; r += step) {
-        sk_held<T, P> row = next;
-        if (r + step < rows) next.load(x + (r + step) * n, n);
+    extern __shared__ uint4 dynamic[];
+    sk_ring<1> ring((char *)dynamic, x, nullptr, nullptr, n * (int)sizeof(T), rows, stages);
+    while (ring.row < ring.rows) {
+        sk_held<T, P> row;
+        int r = ring.row;
+        ring.wait();
+        row.load((const T *)ring.at(0, 0), n);
+        __syncwarp();
+        ring.next();
         f(r, row);
     }
 }
 
-static inline unsigned sk_warp_grid(int64_t rows)
+/* How a kernel that calls it is launched: blocks of (32, SK_WARPS) threads. */
+typedef struct sk_warp_plan {
+    unsigned grid;
+    int stages, shared; /* bytes */
+} sk_warp_plan;
+
+static inline sk_warp_plan sk_warp_plan_of(int64_t rows, int64_t bytes)
 {
-    int64_t blocks = (rows + SK_WARPS - 1) / SK_WARPS;
-    return blocks < SK_WARP_BLOCKS ? (unsigned)blocks : (unsigned)SK_WARP_BLOCKS;
+    sk_warp_plan p = {sk_ring_grid(rows, SK_WARPS),
+                      sk_ring_stages(SK_WARPS, 1, 1, bytes, SK_WARP_RING), 0};
+    p.shared = sk_ring_bytes(SK_WARPS, 1, 1, bytes, p.stages);
+    return p;
 }
 
 /* Packs a lane needs for rows of n elements; 0: too long. */
