@@ -7,10 +7,10 @@
 template <typename T, int P>
 static __global__ void __launch_bounds__(32 * SK_WARPS)
     by_warps(const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, T *y,
-             sk_any mean, sk_any rstd, int64_t rows, int n, float eps, int stages)
+             sk_any mean, sk_any rstd, int64_t rows, int n, float eps)
 {
     constexpr int V = sk_pack<T>();
-    sk_warp_rows<T, P>(x, rows, n, stages, [&](int64_t r, const sk_held<T, P> &row) {
+    sk_warp_rows<T, P>(x, rows, n, [&](int64_t r, const sk_held<T, P> &row) {
         float sum = 0, square = 0;
         row.each(n, [&](int, const float *v) {
             for (int e = 0; e < V; e++) sum += v[e];
@@ -35,12 +35,9 @@ template <typename T, int P> static sk_status warps(const sk_args *a, cudaStream
 {
     const sk_view *v = &a->in[0];
     int64_t n = v->size[v->n - 1], rows = sk_span(v, 0, v->n - 1);
-    sk_warp_plan p = sk_warp_plan_of(rows, n * (int64_t)sizeof(T));
-    (void)cudaFuncSetAttribute(by_warps<T, P>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               p.shared);
-    by_warps<T, P><<<p.grid, dim3(32, SK_WARPS), (size_t)p.shared, s>>>(
+    by_warps<T, P><<<sk_warp_grid(rows), dim3(32, SK_WARPS), 0, s>>>(
         (const T *)v->data, (const T *)a->in[1].data, (const T *)a->in[2].data, (T *)a->out[0].data,
-        sk_any_of(&a->out[1]), sk_any_of(&a->out[2]), rows, (int)n, (float)a->attr[0], p.stages);
+        sk_any_of(&a->out[1]), sk_any_of(&a->out[2]), rows, (int)n, (float)a->attr[0]);
     return sk_cuda_launched("layernorm");
 }
 
@@ -90,8 +87,7 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
     bool wide = n > 32 * SK_ROW_HELD;
     if (!sk_span(v, 0, v->n - 1)) return SK_OK;
     int packs = sk_warp_packs<T>(n);
-    if (sk_cuda_packs(a, n) && packs && sk_span(v, 0, v->n - 1) < INT32_MAX / 2)
-        return SK_WARP_CALL(packs, warps<T, P>(a, s));
+    if (sk_cuda_packs(a, n) && packs) return SK_WARP_CALL(packs, warps<T, P>(a, s));
     if (sk_cuda_packs(a, n))
         return wide ? start<T, sk_pack<T>(), SK_ROW_MANY>(a, s) : start<T, sk_pack<T>(), 1>(a, s);
     return wide ? start<T, 1, SK_ROW_MANY>(a, s) : start<T, 1, 1>(a, s);

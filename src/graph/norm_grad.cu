@@ -1,11 +1,11 @@
 /* norm_grad.cu - see norm_grad.h.
  *
- * Rows of up to 8,192 aligned elements: a group of warps has a row, with one pack for each thread
- * (or up to four of a row that is too long for that), and goes on to another; its next rows are
- * under way into shared memory (graph/bulk.h).  Threads keep their columns, so that sums of dw, db
- * and dx stay in a few registers.  A block has a processor for itself, and as many groups as it
- * has threads for.  At the end groups add up their sums in order and a block leaves one row of
- * partial sums.  Memory is crossed once.
+ * Rows of up to 8,192 aligned elements: a group of warps has a row or two, with one pack of each
+ * for every thread (or more of a row that is too long for that), and goes on to others; its next
+ * rows are under way into shared memory (graph/bulk.h).  Threads keep their columns, so that sums
+ * of dw, db and dx stay in a few registers.  A block has a processor for itself, and as many groups
+ * as it has threads for.  At the end groups add up their sums in order and a block leaves one row
+ * of partial sums.  Memory is crossed once.
  *
  * Other rows: a block a row, read twice for dx; sums of columns (graph/columns.h) for the others,
  * which need no sums along rows, and are also what runs when they are wanted alone. */
@@ -13,8 +13,10 @@
 #include "graph/columns.h"
 #include "graph/norm_grad.h"
 
-enum { BLOCK = 768, LESS = 512, R = 1, LONG_BLOCK = 256, MOST = 8192, FAR = 1 << 30 };
-enum { RING = 200 << 10 }; /* bytes of rows under way on a processor */
+/* Rows of up to 512 packs: a pack a thread and two rows at a time.  Longer ones: 32 elements a
+ * thread, which take as many registers as there are. */
+enum { BLOCK = 512, LESS = 256, EACH = 32, MOST = LESS * EACH, LONG_BLOCK = 256, FAR = 1 << 30 };
+enum { RING = 100 << 10 }; /* bytes of rows under way on a processor */
 
 typedef struct job { /* the arguments of a kernel, with what was NULL as a flag */
     const void *x, *w, *dy, *res;
@@ -35,7 +37,7 @@ static __host__ __device__ constexpr int count(bool mean, int sums)
 
 /* The mean and 1/deviation of rows to come: a lane has those of the group's row `first` + lane, and
  * of the one 32 rows later, which are under way. */
-template <bool MEAN> struct facts {
+template <int R, bool MEAN> struct facts {
     float2 now, later;
     int seen;
 
@@ -72,7 +74,7 @@ template <typename T, int K> struct held {
 };
 
 /* A thread's columns: their weights and sums. */
-template <typename T, int K, bool MEAN, int SUMS> struct mine {
+template <typename T, int K, int R, bool MEAN, int SUMS> struct mine {
     enum { V = sk_pack<T>(), N = count(MEAN, SUMS) };
     uint4 w[K];
     float sum[N ? N : 1][K][V];
@@ -160,15 +162,15 @@ template <typename T, int K, bool MEAN, int SUMS> struct mine {
     }
 };
 
-template <typename T, int K, bool MEAN, int SUMS>
+template <typename T, int K, int R, bool MEAN, int SUMS>
 static __global__ void __launch_bounds__(K == 1 ? BLOCK : LESS, 1) by_groups(job j)
 {
     extern __shared__ uint4 dynamic[];
     __shared__ sk_sums<2 * R> all;
     char *shared = (char *)dynamic;
     sk_ring<R> ring(shared, j.x, j.dy, j.res, (int)j.n * (int)sizeof(T), j.rows, j.stages);
-    facts<MEAN> fact(j, ring);
-    mine<T, K, MEAN, SUMS> c(j);
+    facts<R, MEAN> fact(j, ring);
+    mine<T, K, R, MEAN, SUMS> c(j);
     float by = 1 / (float)j.n;
     all.clear();
     while (ring.row < ring.rows) {
@@ -280,7 +282,7 @@ template <typename T> static sk_status sum_of_dx(const sk_norm_grad_job *j, cons
     return j->sum.data ? columns<T>(j, sk_columns_plain<T>{(const T *)j->dx}, out, l) : SK_OK;
 }
 
-template <typename T, int K, bool MEAN, int SUMS>
+template <typename T, int K, int R, bool MEAN, int SUMS>
 static sk_status groups(const sk_norm_grad_job *j, job k, const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
@@ -292,7 +294,7 @@ static sk_status groups(const sk_norm_grad_job *j, job k, const sk_launch *l)
     int arrays = k.res ? 3 : 2;
     k.stages = sk_ring_stages((int)tall, arrays, R, bytes, RING);
     int shared = sk_ring_bytes((int)tall, arrays, R, bytes, k.stages);
-    auto *kernel = by_groups<T, K, MEAN, SUMS>;
+    auto *kernel = by_groups<T, K, R, MEAN, SUMS>;
     k.part = (float *)l->room;
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     kernel<<<grid, dim3(threads, tall), (size_t)shared, s>>>(k);
@@ -301,14 +303,14 @@ static sk_status groups(const sk_norm_grad_job *j, job k, const sk_launch *l)
     return sk_columns_end(j->op, k.part, grid, count(MEAN, SUMS), j->n, sums_of(j), s);
 }
 
-template <typename T, int K, bool MEAN>
+template <typename T, int K, int R, bool MEAN>
 static sk_status short_rows(const sk_norm_grad_job *j, job k, const sk_launch *l)
 {
     if (!j->dw.data) {
-        SK_TRY((groups<T, K, MEAN, NONE>(j, k, l)));
+        SK_TRY((groups<T, K, R, MEAN, NONE>(j, k, l)));
         return sum_of_dx<T>(j, l);
     }
-    return j->sum.data ? groups<T, K, MEAN, ALL>(j, k, l) : groups<T, K, MEAN, OWN>(j, k, l);
+    return j->sum.data ? groups<T, K, R, MEAN, ALL>(j, k, l) : groups<T, K, R, MEAN, OWN>(j, k, l);
 }
 
 template <typename T, bool MEAN>
@@ -331,9 +333,8 @@ template <typename T, bool MEAN> static sk_status run(const sk_norm_grad_job *j,
     if (!any || two || !aligned(j) || j->n > MOST || j->rows > FAR)
         return long_rows<T, MEAN>(j, k, l);
     if (j->add_dx) k.res = j->dx;
-    if (j->n <= BLOCK * V) return short_rows<T, 1, MEAN>(j, k, l);
-    if (j->n <= LESS * V * 2) return short_rows<T, 2, MEAN>(j, k, l);
-    return short_rows<T, 16 / V, MEAN>(j, k, l); /* 4 of f32; 2 again of the others */
+    if (j->n <= BLOCK * V) return short_rows<T, 1, 2, MEAN>(j, k, l);
+    return short_rows<T, EACH / V, 1, MEAN>(j, k, l);
 }
 
 sk_status sk_norm_grad(const sk_norm_grad_job *j, const sk_launch *l)
