@@ -19,7 +19,7 @@
 
 #include "graph/cuda.h"
 
-enum { SK_COLUMNS_BLOCK = 256, SK_COLUMNS_ACROSS = 32, SK_COLUMNS_BLOCKS = 1056 }; /* 8 an SM */
+enum { SK_COLUMNS_BLOCK = 256, SK_COLUMNS_ACROSS = 32, SK_COLUMNS_BLOCKS = 528 }; /* 4 an SM */
 
 /* Where sums go: SUMS results of n elements; NULL: nowhere. */
 typedef struct sk_columns_out {
