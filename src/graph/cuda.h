@@ -100,12 +100,14 @@ template <typename T> __device__ inline uint4 sk_close(const float *v)
 
 template <int V, typename T> __device__ inline void sk_load(const T *p, float *v)
 {
+    static_assert(V == 1 || V == sk_pack<T>(), "a pack or one");
     if (V == 1) v[0] = (float)*p;
     else sk_open<T>(*reinterpret_cast<const uint4 *>(p), v);
 }
 
 template <int V, typename T> __device__ inline void sk_store(T *p, const float *v)
 {
+    static_assert(V == 1 || V == sk_pack<T>(), "a pack or one");
     if (V == 1) *p = (T)v[0]; /* to nearest even */
     else *reinterpret_cast<uint4 *>(p) = sk_close<T>(v);
 }

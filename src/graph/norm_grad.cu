@@ -5,7 +5,12 @@
  * rows are under way into shared memory (graph/bulk.h).  Threads keep their columns, so that sums
  * of dw, db and dx stay in a few registers.  A block has a processor for itself, and as many groups
  * as it has threads for.  At the end groups add up their sums in order and a block leaves one row
- * of partial sums.  Memory is crossed once.
+ * of partial sums.  Memory is crossed once: with all sums 16,384 rows of 1,600 in bf16 take 63 us
+ * on an H200, 65,536 of 768 take 103, where x + dy + res alone takes 50 and 95.
+ *
+ * What that took: no register may be spilled (eight of them made it a third slower, for shared
+ * memory leaves little of the cache), two rows share their barrier and bookkeeping (a tenth), and
+ * means are under way long before their row.
  *
  * Other rows: a block a row, read twice for dx; sums of columns (graph/columns.h) for the others,
  * which need no sums along rows, and are also what runs when they are wanted alone. */
@@ -16,7 +21,7 @@
 /* Rows of up to 512 packs: a pack a thread and two rows at a time.  Longer ones: 32 elements a
  * thread, which take as many registers as there are. */
 enum { BLOCK = 512, LESS = 256, EACH = 32, MOST = LESS * EACH, LONG_BLOCK = 256, FAR = 1 << 30 };
-enum { RING = 100 << 10 }; /* bytes of rows under way on a processor */
+enum { RING = 100 << 10 }; /* bytes of rows under way on a processor; 200 was 4 % slower */
 
 typedef struct job { /* the arguments of a kernel, with what was NULL as a flag */
     const void *x, *w, *dy, *res;
