@@ -3,8 +3,9 @@
  *
  * A block is blockDim.y groups of blockDim.x threads, whole warps, and each group has R rows at a
  * time and a ring of stages for the rows to come.  Its first lanes ask for them, one for each
- * array: R rows are one copy, and no register waits for it.  So there are more than a hundred KiB
- * under way on every processor, however few warps there are.
+ * array: R rows are one copy, and no register waits for it.  So dozens of KiB are under way on
+ * every processor, however few warps there are.  (A barrier may count bytes before it expects
+ * them.)
  *
  *     sk_ring<R> ring(shared, x, y, z, bytes, rows, stages);           the first rows are asked for
  *     for (; ring.row < rows; ...) {
