@@ -1,7 +1,8 @@
 /* What test/parts_cuda.cu does not reach: gradients of norms in one pass (graph/norm_grad.h), with
- * a second gradient and with sums added to; and gradients of a piece of a large table, where places
- * are sorted in several passes and frequent words cross tiles.  The truth is computed here, in
- * double.  Every case runs twice and must give the same bits.  Then both at real sizes, timed. */
+ * a second gradient, sums of it and sums added to; and gradients of a piece of a large table, where
+ * places are sorted in several passes and frequent words cross tiles.  The truth is computed here,
+ * in double.  Every case runs twice and must give the same bits.  Then both at real sizes, timed.
+ */
 #include "base/rng.h"
 #include "base/text.h"
 #include "device/device.h"
@@ -86,9 +87,9 @@ static sk_status check(gpu *g, const char *what, const numbers *v, const double 
 
 typedef struct norms_case {
     int64_t rows, n;
-    numbers x, w, dy, res, mean, rstd, dx, dw, db;
-    bool has_mean, add;
-    double *want_dx, *want_dw, *want_db;
+    numbers x, w, dy, res, mean, rstd, dx, dw, db, sum;
+    bool has_mean, add, has_res;
+    double *want_dx, *want_dw, *want_db, *want_sum;
 } norms_case;
 
 static void one_row(norms_case *t, int64_t r)
@@ -105,8 +106,8 @@ static void one_row(norms_case *t, int64_t r)
     for (int64_t i = 0; i < t->n; i++) {
         double g = (double)t->w.x[i] * dy[i], hat = (x[i] - m) * s;
         double old = t->add ? t->dx.x[r * t->n + i] : 0;
-        t->want_dx[r * t->n + i] =
-            s * (g - sum / (double)t->n - hat * dot / (double)t->n) + t->res.x[r * t->n + i] + old;
+        if (t->has_res) old += t->res.x[r * t->n + i];
+        t->want_dx[r * t->n + i] = s * (g - sum / (double)t->n - hat * dot / (double)t->n) + old;
     }
 }
 
@@ -115,11 +116,20 @@ static void truth(gpu *g, norms_case *t)
     t->want_dx = (double *)sk_alloc(&g->arena, (size_t)(t->rows * t->n) * 8);
     t->want_dw = (double *)sk_alloc(&g->arena, (size_t)t->n * 8);
     t->want_db = (double *)sk_alloc(&g->arena, (size_t)t->n * 8);
+    t->want_sum = (double *)sk_alloc(&g->arena, (size_t)t->n * 8);
     for (int64_t i = 0; i < t->n; i++) {
         t->want_dw[i] = t->add ? t->dw.x[i] : 0;
         t->want_db[i] = t->add ? t->db.x[i] : 0;
     }
     for (int64_t r = 0; r < t->rows; r++) one_row(t, r);
+}
+
+/* The sum of dx as the GPU rounded it. */
+static void truth_of_sum(norms_case *t, const float *dx)
+{
+    for (int64_t i = 0; i < t->n; i++) t->want_sum[i] = t->add ? t->sum.x[i] : 0;
+    for (int64_t r = 0; r < t->rows; r++)
+        for (int64_t i = 0; i < t->n; i++) t->want_sum[i] += dx[r * t->n + i];
 }
 
 static sk_any any_of(const numbers *v) { return sk_any{v->there, v->type}; }
@@ -128,47 +138,54 @@ static sk_norm_grad_job job_of(const norms_case *t)
 {
     sk_norm_grad_job j = {};
     j.op = "norm_grad", j.rows = t->rows, j.n = t->n, j.type = t->x.type;
-    j.x = t->x.there, j.w = t->w.there, j.dy = t->dy.there, j.res = t->res.there;
+    j.x = t->x.there, j.w = t->w.there, j.dy = t->dy.there;
+    if (t->has_res) j.res = t->res.there;
     j.dx = t->dx.there, j.rstd = any_of(&t->rstd), j.dw = any_of(&t->dw);
+    j.sum = any_of(&t->sum);
     if (t->has_mean) j.mean = any_of(&t->mean), j.db = any_of(&t->db);
-    j.add_dx = j.add_dw = j.add_db = t->add;
+    j.add_dx = j.add_dw = j.add_db = j.add_sum = t->add;
     return j;
 }
 
-static norms_case norm_of(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool has_mean, bool add)
+static norms_case norm_of(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool has_mean, bool add,
+                          bool has_res)
 {
     norms_case t = {rows, n};
     g->used = 0;
-    t.has_mean = has_mean, t.add = add;
+    t.has_mean = has_mean, t.add = add, t.has_res = has_res;
     t.x = draw(g, rows * n, type, 1), t.w = draw(g, n, type, 2), t.dy = draw(g, rows * n, type, 3);
     t.res = draw(g, rows * n, type, 4), t.mean = draw(g, rows, SK_F32, 5);
     t.rstd = draw(g, rows, SK_F32, 6), t.dx = draw(g, rows * n, type, 7);
     t.dw = draw(g, n, SK_F32, 8), t.db = draw(g, n, type, 9);
+    t.sum = draw(g, n, type, 10);
     return t;
 }
 
-static sk_status norms(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool has_mean, bool add)
+static sk_status norms(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool has_mean, bool add,
+                       bool has_res)
 {
     sk_mark mark = sk_arena_mark(&g->arena);
-    norms_case t = norm_of(g, rows, n, type, has_mean, add);
+    norms_case t = norm_of(g, rows, n, type, has_mean, add, has_res);
     sk_norm_grad_job j = job_of(&t);
-    numbers *out[] = {&t.dx, &t.dw, &t.db};
-    float *first[3];
+    numbers *out[] = {&t.dx, &t.dw, &t.db, &t.sum};
+    float *first[4];
     truth(g, &t);
     SK_TRY(sk_norm_grad(&j, &g->l));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         first[i] = (float *)sk_alloc(&g->arena, (size_t)out[i]->n * 4);
         SK_TRY(get(g, out[i], first[i]));
         SK_TRY(put(g, out[i]));
     }
     SK_TRY(sk_norm_grad(&j, &g->l));
-    char *what =
-        sk_print(&g->arena, "norm_grad of %lld rows of %lld, %s%s%s", (long long)rows, (long long)n,
-                 sk_dtype_name(type), has_mean ? ", mean" : "", add ? ", added" : "");
+    char *what = sk_print(&g->arena, "norm_grad of %lld rows of %lld, %s%s%s%s", (long long)rows,
+                          (long long)n, sk_dtype_name(type), has_mean ? ", mean" : "",
+                          add ? ", added" : "", has_res ? ", two" : "");
     double limit = 1e-5 * (1 + sqrt((double)rows) / 8);
     SK_TRY(check(g, what, &t.dx, t.want_dx, first[0], 1e-5));
     SK_TRY(check(g, what, &t.dw, t.want_dw, first[1], limit));
     if (has_mean) SK_TRY(check(g, what, &t.db, t.want_db, first[2], limit));
+    truth_of_sum(&t, first[0]);
+    SK_TRY(check(g, what, &t.sum, t.want_sum, first[3], limit));
     sk_arena_back(&g->arena, mark);
     return SK_OK;
 }
@@ -255,11 +272,13 @@ static sk_status speed(gpu *g)
     for (int i = 0; i < 4; i++) {
         int64_t n = widths[i], rows = 16384;
         sk_mark mark = sk_arena_mark(&g->arena);
-        norms_case t = norm_of(g, rows, n, SK_BF16, true, false);
+        norms_case t = norm_of(g, rows, n, SK_BF16, true, false, true);
         sk_norm_grad_job j = job_of(&t);
         char *what =
             sk_print(&g->arena, "norm_grad, all at once, 16384 rows of %lld", (long long)n);
         SK_TRY(timed(g, what, &j, NULL, 8.0 * (double)(rows * n)));
+        j.sum.data = NULL;
+        SK_TRY(timed(g, "  without the sum of dx", &j, NULL, 8.0 * (double)(rows * n)));
         j.res = NULL, j.dw.data = NULL;
         SK_TRY(timed(g, "  dx alone", &j, NULL, 6.0 * (double)(rows * n)));
         sk_arena_back(&g->arena, mark);
@@ -273,11 +292,13 @@ static sk_status speed(gpu *g)
     return timed(g, "  added", NULL, &t.a, 2.0 * (double)((n + 2 * size) * cols));
 }
 
-static sk_status one_norm(gpu *g, const int64_t *shape, sk_dtype type, int has_mean, int adds)
+static sk_status one_norm(gpu *g, const int64_t *shape, sk_dtype type, int has_mean, int adds,
+                          int has_res)
 {
-    sk_status st = norms(g, shape[0], shape[1], type, has_mean, adds);
-    return go_on(g->d, g->s, st, &n_bad, "norms of %lld x %lld, %s, mean %d, add %d",
-                 (long long)shape[0], (long long)shape[1], sk_dtype_name(type), has_mean, adds);
+    sk_status st = norms(g, shape[0], shape[1], type, has_mean, adds, has_res);
+    return go_on(g->d, g->s, st, &n_bad, "norms of %lld x %lld, %s, mean %d, add %d, res %d",
+                 (long long)shape[0], (long long)shape[1], sk_dtype_name(type), has_mean, adds,
+                 has_res);
 }
 
 static sk_status one_table(gpu *g, int64_t n, int64_t cols, int64_t size, sk_dtype type, int add)
@@ -289,11 +310,14 @@ static sk_status one_table(gpu *g, int64_t n, int64_t cols, int64_t size, sk_dty
 
 static sk_status all(gpu *g)
 {
-    static const int64_t shape[][2] = {{1, 8},    {37, 24},   {403, 768}, {301, 1600}, {515, 2048},
-                                       {2, 4096}, {20, 4104}, {7, 8192},  {5, 8200},   {9, 601}};
+    /* Of the first two a group of threads has more rows than its ring has stages. */
+    static const int64_t shape[][2] = {{40001, 8}, {9001, 264}, {1, 8},      {37, 24},
+                                       {403, 768}, {301, 1600}, {515, 2048}, {2, 4096},
+                                       {20, 4104}, {7, 8192},   {5, 8200},   {9, 601}};
     static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-        for (int k = 0; k < 12; k++) SK_TRY(one_norm(g, shape[i], types[k % 3], k / 3 % 2, k / 6));
+        for (int k = 0; k < 24; k++)
+            SK_TRY(one_norm(g, shape[i], types[k % 3], k / 3 % 2, k / 6 % 2, k / 12));
     for (int k = 0; k < 6; k++) {
         SK_TRY(one_table(g, 5000, 40, 1500, types[k % 3], k / 3));
         SK_TRY(one_table(g, 2100, 37, 300000, types[k % 3], k / 3));

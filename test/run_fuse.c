@@ -59,6 +59,16 @@ static int count(const plan *q, const char *name)
     return n;
 }
 
+/* Launches of a part that end with a sum. */
+static int sums(const plan *q, const char *name)
+{
+    int n = 0;
+    for (int pc = 0; pc < q->p->insts.n; pc++)
+        n += q->fused[pc] && !strcmp(q->fused[pc]->by->name, name) &&
+             !strcmp(q->p->insts.v[pc].node->op->name, "sum");
+    return n;
+}
+
 static sk_hyper small(const char *arch, int layers)
 {
     sk_hyper h = sk_model_find(arch)->usual;
@@ -80,7 +90,7 @@ static void expect(const plan *q, const char *name, int n)
 }
 
 /* Of L layers: qkv, proj and out join their bias or residual, forward twice (training and
- * validation); fc its GELU; norms their gradients. */
+ * validation); fc its GELU; norms their gradients, and the sum that is the bias's before them. */
 static void gpt(void)
 {
     enum { L = 3 };
@@ -90,6 +100,7 @@ static void gpt(void)
     expect(&q, "linear_gelu", 2 * L);
     expect(&q, "linear_dgelu", L);
     expect(&q, "norm_grad", 2 * L + 1);
+    check(sums(&q, "norm_grad") == 2 * L, "a norm's gradients and the bias before it are one");
     expect(&q, "xent", 1);
     sk_arena_end(&q.arena);
 }
@@ -157,6 +168,21 @@ static void over_itself(void)
     sk_arena_end(&q.arena);
 }
 
+/* A sum that cannot join stays behind, and the others are one launch as before. */
+static void without_the_last(void)
+{
+    plan q;
+    compile(&q, "gpt2", small("gpt2", 2), "dp=1");
+    int all = count(&q, "norm_grad"), with = sums(&q, "norm_grad"), pc = 0;
+    while (!q.fused[pc] || strcmp(q.fused[pc]->by->name, "norm_grad")) pc++;
+    const sk_inst *x = &q.p->insts.v[q.fused[pc]->pcs[0]], *z = &q.p->insts.v[pc];
+    q.p->bufs.v[z->out[0]].offset = q.p->bufs.v[x->in[1]].offset; /* the sum over the weights */
+    lay(&q);
+    check(count(&q, "norm_grad") == all, "the others stay together");
+    check(sums(&q, "norm_grad") == with - 1, "a sum over an operand is refused");
+    sk_arena_end(&q.arena);
+}
+
 int main(void)
 {
     static const char *const archs[] = {"gpt2", "llama", "mixtral", "switch"};
@@ -168,6 +194,7 @@ int main(void)
     }
     overlaps();
     over_itself();
+    without_the_last();
     printf("fuse: %d checks, %d bad\n", n_checks, n_bad);
     return n_bad != 0;
 }

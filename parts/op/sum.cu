@@ -8,30 +8,14 @@
 
 enum { BLOCK = 256, LONG = 64 }; /* elements that are worth a block */
 
-template <typename T> struct plain {
-    enum { SUMS = 1, DEPTH = 4 };
-    const T *x;
-    template <int V> struct row {
-        float x[V];
-    };
-    template <int V> __device__ void load(int64_t r, int64_t c, int64_t n, row<V> *to) const
-    {
-        sk_load<V>(x + r * n + c, to->x);
-    }
-    template <int V> __device__ void add(const row<V> &from, float (*sum)[V]) const
-    {
-        for (int e = 0; e < V; e++) sum[0][e] += from.x[e];
-    }
-};
-
 template <typename T> static sk_status columns(const sk_args *a, const sk_launch *l)
 {
     int64_t n = sk_count(&a->out[0]), rows = n ? sk_count(&a->in[0]) / n : 0;
-    plain<T> f = {(const T *)a->in[0].data};
+    sk_columns_plain<T> f = {(const T *)a->in[0].data};
     sk_columns_out out = {{sk_any_of(&a->out[0])}, a->add};
     if (sk_cuda_rows(&a->in[0], n))
-        return sk_columns<plain<T>, sk_pack<T>()>("sum", f, rows, n, out, l);
-    return sk_columns<plain<T>, 1>("sum", f, rows, n, out, l);
+        return sk_columns<sk_columns_plain<T>, sk_pack<T>()>("sum", f, rows, n, out, l);
+    return sk_columns<sk_columns_plain<T>, 1>("sum", f, rows, n, out, l);
 }
 
 /* Some dims of the operand, the last one turning fastest. */

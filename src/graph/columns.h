@@ -19,17 +19,34 @@
 
 #include "graph/cuda.h"
 
-enum { SK_COLUMNS_BLOCK = 256, SK_COLUMNS_ACROSS = 32, SK_COLUMNS_BLOCKS = 1056 }; /* 8 an SM */
+enum { SK_COLUMNS_BLOCK = 256, SK_COLUMNS_ACROSS = 32, SK_COLUMNS_BLOCKS = 528 }; /* 4 an SM */
 
 /* Where sums go: SUMS results of n elements; NULL: nowhere. */
 typedef struct sk_columns_out {
-    sk_any to[2];
+    sk_any to[3];
     unsigned add; /* bit s: sum s is added */
 } sk_columns_out;
 
 /* out = the sum of `parts` rows of partial sums, [parts][sums][n]. */
 sk_status sk_columns_end(const char *op, const float *part, int64_t parts, int sums, int64_t n,
                          sk_columns_out out, cudaStream_t s);
+
+/* The sums of rows as they are. */
+template <typename T> struct sk_columns_plain {
+    enum { SUMS = 1, DEPTH = 4 };
+    const T *x;
+    template <int V> struct row {
+        float x[V];
+    };
+    template <int V> __device__ void load(int64_t r, int64_t c, int64_t n, row<V> *to) const
+    {
+        sk_load<V>(x + r * n + c, to->x);
+    }
+    template <int V> __device__ void add(const row<V> &from, float (*sum)[V]) const
+    {
+        for (int e = 0; e < V; e++) sum[0][e] += from.x[e];
+    }
+};
 
 /* The sums of threads above each other, added from the first down; then in threadIdx.y == 0. */
 template <int SUMS, int V> static __device__ void sk_columns_join(float (*sum)[V])

@@ -52,22 +52,64 @@ static __device__ inline void sk_put(sk_any x, int64_t i, float v)
 
 template <typename T> __host__ __device__ constexpr int sk_pack() { return 16 / (int)sizeof(T); }
 
+/* 32 bits of T as floats, and the other way, to nearest even: two at a time, where the chip has an
+ * instruction for two. */
+__device__ inline void sk_open_word(unsigned x, float *v, __nv_bfloat16)
+{
+    v[0] = __uint_as_float(x << 16), v[1] = __uint_as_float(x & 0xffff0000u);
+}
+__device__ inline void sk_open_word(unsigned x, float *v, __half)
+{
+    __half2 h;
+    memcpy(&h, &x, sizeof h);
+    float2 f = __half22float2(h);
+    v[0] = f.x, v[1] = f.y;
+}
+__device__ inline void sk_open_word(unsigned x, float *v, float) { v[0] = __uint_as_float(x); }
+
+__device__ inline unsigned sk_close_word(const float *v, __nv_bfloat16)
+{
+    __nv_bfloat162 h = __floats2bfloat162_rn(v[0], v[1]);
+    unsigned x;
+    memcpy(&x, &h, sizeof x);
+    return x;
+}
+__device__ inline unsigned sk_close_word(const float *v, __half)
+{
+    __half2 h = __floats2half2_rn(v[0], v[1]);
+    unsigned x;
+    memcpy(&x, &h, sizeof x);
+    return x;
+}
+__device__ inline unsigned sk_close_word(const float *v, float) { return __float_as_uint(v[0]); }
+
+/* A pack as floats, and the other way. */
+template <typename T> __device__ inline void sk_open(const uint4 &x, float *v)
+{
+    constexpr int n = sk_pack<T>() / 4;
+    sk_open_word(x.x, v, T()), sk_open_word(x.y, v + n, T());
+    sk_open_word(x.z, v + 2 * n, T()), sk_open_word(x.w, v + 3 * n, T());
+}
+
+template <typename T> __device__ inline uint4 sk_close(const float *v)
+{
+    constexpr int n = sk_pack<T>() / 4;
+    return make_uint4(sk_close_word(v, T()), sk_close_word(v + n, T()),
+                      sk_close_word(v + 2 * n, T()), sk_close_word(v + 3 * n, T()));
+}
+
 template <int V, typename T> __device__ inline void sk_load(const T *p, float *v)
 {
-    alignas(16) T x[V];
-    if (V == 1) x[0] = *p;
-    else *reinterpret_cast<uint4 *>(x) = *reinterpret_cast<const uint4 *>(p);
-#pragma unroll
-    for (int i = 0; i < V; i++) v[i] = (float)x[i];
+    static_assert(V == 1 || V == sk_pack<T>(), "a pack or one");
+    if (V == 1) v[0] = (float)*p;
+    else sk_open<T>(*reinterpret_cast<const uint4 *>(p), v);
 }
 
 template <int V, typename T> __device__ inline void sk_store(T *p, const float *v)
 {
-    alignas(16) T x[V];
-#pragma unroll
-    for (int i = 0; i < V; i++) x[i] = (T)v[i]; /* to nearest even */
-    if (V == 1) *p = x[0];
-    else *reinterpret_cast<uint4 *>(p) = *reinterpret_cast<const uint4 *>(x);
+    static_assert(V == 1 || V == sk_pack<T>(), "a pack or one");
+    if (V == 1) *p = (T)v[0]; /* to nearest even */
+    else *reinterpret_cast<uint4 *>(p) = sk_close<T>(v);
 }
 
 /* V elements from place i on, for what is moved a pack at a time; `whole`: they are aligned to

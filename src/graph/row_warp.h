@@ -33,11 +33,8 @@ template <typename T, int P> struct sk_held {
         for (int k = 0; k < P; k++) {
             int at = ((int)threadIdx.x + 32 * k) * V;
             if (at >= n) break;
-            alignas(16) T x[V];
-            *reinterpret_cast<uint4 *>(x) = raw[k];
             float v[V];
-#pragma unroll
-            for (int e = 0; e < V; e++) v[e] = (float)x[e];
+            sk_open<T>(raw[k], v);
             f(at, v);
         }
     }
@@ -74,7 +71,7 @@ static inline unsigned sk_warp_grid(int64_t rows)
 template <typename T> static int sk_warp_packs(int64_t n)
 {
     int64_t p = (n + 32 * sk_pack<T>() - 1) / (32 * sk_pack<T>());
-    return p > SK_WARP_PACKS ? 0 : p <= 2 ? 2 : p <= 4 ? (int)p : 8;
+    return p > SK_WARP_PACKS ? 0 : p <= 2 ? 2 : p <= 4 ? (int)p : p <= 7 ? 7 : 8;
 }
 
 /* `call`, in which P is the number of packs. */
@@ -91,6 +88,10 @@ template <typename T> static int sk_warp_packs(int64_t n)
         }                        \
         case 4: {                \
             constexpr int P = 4; \
+            return __VA_ARGS__;  \
+        }                        \
+        case 7: {                \
+            constexpr int P = 7; \
             return __VA_ARGS__;  \
         }                        \
         default: {               \

@@ -146,7 +146,7 @@ static bool proved_one(const sk_fuse_site *s, const sk_fuse_set *x, int i)
     return true;
 }
 
-static bool proved(const sk_fuse_site *s, const sk_fuse_set *x)
+static bool proved_all(const sk_fuse_site *s, const sk_fuse_set *x)
 {
     for (int i = 0; i < x->n; i++) {
         int pc = x->pcs[i];
@@ -155,6 +155,15 @@ static bool proved(const sk_fuse_site *s, const sk_fuse_set *x)
         if (!proved_one(s, x, i)) return false;
     }
     return true;
+}
+
+/* May these be one launch, or without the last of them? */
+static bool proved(const sk_fuse_site *s, sk_fuse_set *x)
+{
+    int least = x->least ? x->least : x->n;
+    for (; x->n >= least; x->n--)
+        if (proved_all(s, x)) return true;
+    return false;
 }
 
 /* --- the plan --- */

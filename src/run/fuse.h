@@ -29,9 +29,10 @@ typedef struct sk_fuse_site {
     const bool *taken;         /* by instruction: it is part of a launch already */
 } sk_fuse_site;
 
-/* Instructions that would be one launch, in their order. */
+/* Instructions that would be one launch, in their order.  Where all of them cannot be proved to be
+ * one, the last are left out, but no more than to `least` of them; 0: all or none. */
 typedef struct sk_fuse_set {
-    int n, pcs[SK_MOST_FUSED];
+    int n, least, pcs[SK_MOST_FUSED];
     unsigned silent[SK_MOST_FUSED]; /* bit o: output o is not written, for only these read it */
 } sk_fuse_set;
 
