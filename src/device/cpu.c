@@ -97,9 +97,8 @@ static sk_status cpu_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 
 /* ---- streams and events: all is over when the call returns, so order keeps itself */
 
-static sk_status cpu_stream_open(sk_device *d, bool low, sk_stream **out)
+static sk_status cpu_stream_open(sk_device *d, sk_stream **out)
 {
-    (void)low;
     *out = (sk_stream *)sk_alloc(&d->arena, 1); /* nothing but an address of its own */
     return SK_OK;
 }

@@ -223,13 +223,11 @@ static sk_status cuda_copy(sk_device *d, void *to, const void *from, size_t byte
     return SK_OK;
 }
 
-static sk_status cuda_stream_open(sk_device *d, bool low, sk_stream **out)
+static sk_status cuda_stream_open(sk_device *d, sk_stream **out)
 {
     cudaStream_t s = NULL;
-    int least = 0, most = 0;
     TRY(d, enter(d));
-    TRY(d, cudaDeviceGetStreamPriorityRange(&least, &most));
-    TRY(d, cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, low ? least : most));
+    TRY(d, cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     *out = (sk_stream *)s;
     return SK_OK;
 }

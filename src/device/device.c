@@ -179,16 +179,13 @@ sk_status sk_device_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
 
 /* ---- streams, tapes and events */
 
-static sk_status open_stream(sk_device *d, bool low, sk_stream **out)
+sk_status sk_stream_open(sk_device *d, sk_stream **out)
 {
     sk_stream *s = NULL;
-    SK_TRY(d->kind->stream_open(d, low, &s));
+    SK_TRY(d->kind->stream_open(d, &s));
     *out = *sk_push(&d->arena, &d->streams) = s;
     return SK_OK;
 }
-
-sk_status sk_stream_open(sk_device *d, sk_stream **out) { return open_stream(d, false, out); }
-sk_status sk_stream_open_low(sk_device *d, sk_stream **out) { return open_stream(d, true, out); }
 
 sk_status sk_stream_sync(sk_device *d, sk_stream *s)
 {

@@ -87,8 +87,6 @@ sk_status sk_device_copy(sk_device *d, void *to, const void *from, size_t bytes,
 sk_status sk_device_zero(sk_device *d, void *to, size_t bytes, sk_stream *s);
 
 sk_status sk_stream_open(sk_device *d, sk_stream **out);
-/* One whose work gives way to that of the others, where the device can. */
-sk_status sk_stream_open_low(sk_device *d, sk_stream **out);
 sk_status sk_stream_sync(sk_device *d, sk_stream *s); /* until all it was given is done */
 
 sk_status sk_stream_done(sk_device *d, sk_stream *s, bool *out); /* is it?  Does not wait. */
@@ -119,7 +117,7 @@ typedef struct sk_device_kind {
     sk_status (*pool_open)(sk_device *d, size_t bytes, void **base);
     void (*pool_close)(sk_device *d, void *base, size_t bytes);
     sk_status (*copy)(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s);
-    sk_status (*stream_open)(sk_device *d, bool low, sk_stream **out);
+    sk_status (*stream_open)(sk_device *d, sk_stream **out);
     void (*stream_close)(sk_device *d, sk_stream *s);
     sk_status (*stream_sync)(sk_device *d, sk_stream *s);
     sk_status (*event_open)(sk_device *d, sk_event **out);

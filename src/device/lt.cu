@@ -37,7 +37,10 @@ enum {
     N_ROUNDS = 5,
     N_TIMED = 2,
     N_WARM = 3,
-    PATIENCE_MS = 60
+    PATIENCE_MS = 60,
+    LAST_FEW = 4, /* of a deep search: each runs so long to heat up, and so long for its time */
+    HEAT_MS = 200,
+    HOT_MS = 300
 };
 
 /* ---- the library */
@@ -610,6 +613,32 @@ static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all,
     return SK_OK;
 }
 
+/* A chip that is at its limit of watts runs as fast as joules allow, and settles in tenths of a
+ * second: so each is alone for a while. */
+static sk_status endure(const job *j, const cublasLtMatmulHeuristicResult_t *all,
+                        const cudaEvent_t *event, runner *v, int left)
+{
+    for (int i = 0; i < left; i++) {
+        bool fine;
+        float ms = v[i].ms[0] > 1e-3f ? v[i].ms[0] : 1e-3f;
+        SK_TRY(take_time(j, &all[v[i].which].algo, event, 1 + (int)(HEAT_MS / ms),
+                         1 + (int)(HOT_MS / ms), &v[i].ms[0], &fine));
+    }
+    return SK_OK;
+}
+
+static sk_status in_turn(const job *j, const cublasLtMatmulHeuristicResult_t *all,
+                         const cudaEvent_t *event, runner *v, int left, int rounds)
+{
+    for (int k = 0; k < rounds && left > 1; k++)
+        for (int i = 0; i < left; i++) {
+            bool fine;
+            SK_TRY(take_time(j, &all[v[i].which].algo, event, 0, v[i].ms[0] > 1 ? 1 : N_TIMED,
+                             &v[i].ms[k], &fine));
+        }
+    return SK_OK;
+}
+
 /* One that is only half a hundredth quicker than another before it is not. */
 static sk_status race(const job *j, const cublasLtMatmulHeuristicResult_t *all, int n,
                       const cudaEvent_t *event, int *best)
@@ -618,14 +647,15 @@ static sk_status race(const job *j, const cublasLtMatmulHeuristicResult_t *all, 
     int left = 0, rounds = N_ROUNDS;
     *best = -1;
     SK_TRY(heats(j, all, n, event, v, &left));
-    while (rounds > 3 && left && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) rounds -= 2;
-    if (left > 3 && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) left = 3;
-    for (int k = 0; k < rounds && left > 1; k++)
-        for (int i = 0; i < left; i++) {
-            bool fine;
-            SK_TRY(take_time(j, &all[v[i].which].algo, event, 0, v[i].ms[0] > 1 ? 1 : N_TIMED,
-                             &v[i].ms[k], &fine));
-        }
+    if (j->at->deep) {
+        rounds = 1;
+        if (left > LAST_FEW) left = LAST_FEW;
+        SK_TRY(endure(j, all, event, v, left));
+    } else {
+        while (rounds > 3 && left && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) rounds -= 2;
+        if (left > 3 && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) left = 3;
+        SK_TRY(in_turn(j, all, event, v, left, rounds));
+    }
     float record = 0;
     for (int i = 0; i < left; i++) {
         float ms = left > 1 ? median(v[i].ms, rounds) : 0;

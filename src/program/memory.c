@@ -41,39 +41,6 @@ static void live(sk_program *p, int buf, int pc)
     }
 }
 
-static void extend(sk_program *p, int buf, int pc)
-{
-    for (; buf >= 0; buf = p->bufs.v[buf].within)
-        if (p->bufs.v[buf].last < pc) p->bufs.v[buf].last = pc;
-}
-
-/* Nothing but gradients that are kept comes of it, and no room of its own is asked for. */
-static bool only_grads(const sk_program *p, const sk_inst *in)
-{
-    if (in->act != SK_DO_OP || in->out[0] < 0 || in->room >= 0) return false;
-    for (int o = 0; o < SK_MAX_OUT && in->out[o] >= 0; o++)
-        if (!p->bufs.v[in->out[o]].keep || p->bufs.v[in->out[o]].kind != SK_GRADS) return false;
-    return true;
-}
-
-/* What gives gradients of weights is waited for by the optimizer alone.  So that a GPU can do it
- * beside what follows, its operands are left where they are until the next of the same kind. */
-static void let_spare(sk_program *p)
-{
-    for (int pc = 0; pc < p->n_train; pc++) {
-        sk_inst *in = &p->insts.v[pc];
-        if (!only_grads(p, in)) continue;
-        int next = pc + 1;
-        while (next < p->n_train - 1 &&
-               !(only_grads(p, &p->insts.v[next]) && p->insts.v[next].node->op == in->node->op))
-            next++;
-        in->until = next;
-        p->spare_bytes = SK_ROOM;
-        for (int i = 0; i < SK_MAX_IN; i++)
-            if (in->in[i] >= 0) extend(p, in->in[i], next);
-    }
-}
-
 static void lifetimes(sk_program *p)
 {
     for (int pc = 0; pc < p->insts.n; pc++) {
@@ -94,7 +61,6 @@ static void lifetimes(sk_program *p)
             p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;
     }
     if (p->logits >= 0) live(p, p->logits, p->insts.n - 1);
-    if (p->gpu) let_spare(p);
 }
 
 /* --- holes --- */
@@ -313,7 +279,7 @@ static int64_t tables(const sk_program *p)
 int64_t sk_scratch_bytes(const sk_program *p)
 {
     if (!p->gpu) return p->stage_bytes + p->scratch_per_thread * p->threads;
-    return sk_room_at(p) + SK_ROOM + p->spare_bytes - p->kind_at[SK_SCRATCH];
+    return sk_room_at(p) + SK_ROOM - p->kind_at[SK_SCRATCH];
 }
 
 int64_t sk_room_at(const sk_program *p)

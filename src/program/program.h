@@ -109,17 +109,15 @@ typedef struct sk_inst {
     unsigned add;                       /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
-    sk_duty work;    /* of the task it belongs to */
-    bool again;      /* made a second time, for the backward pass */
-    bool beside;     /* UPDATE: of the gradient before; the rank goes on meanwhile */
-    int turn, turns; /* OP: of a node that is run over parts: for every rank of a ring, or of
-                        the batch, beside collectives or slice by slice */
-    int call;        /* START, WAIT */
-    int room;        /* OP: buffer of scratch, where a GPU needs more than SK_ROOM; else -1 */
-    int copy;        /* COPY, COPIED: which */
-    int until;       /* OP: a GPU may do it beside what follows, for what it reads stays where it is
-                        up to this instruction; 0: not */
-    int peer;        /* SEND, RECV, SENT: rank */
+    sk_duty work;          /* of the task it belongs to */
+    bool again;            /* made a second time, for the backward pass */
+    bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
+    int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
+                              the batch, beside collectives or slice by slice */
+    int call;              /* START, WAIT */
+    int room;              /* OP: buffer of scratch, where a GPU needs more than SK_ROOM; else -1 */
+    int copy;              /* COPY, COPIED: which */
+    int peer;              /* SEND, RECV, SENT: rank */
     int64_t tag, count;    /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */
     int param, pass;       /* UPDATE, AHEAD */
     int update;            /* UPDATE, AHEAD: how many came before it in the step */
@@ -226,8 +224,7 @@ typedef struct sk_program {
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
     int64_t stage_bytes; /* scratch: first a room of all threads, where narrow operands are wide */
     int64_t scratch_per_thread;
-    bool gpu;            /* the device is a GPU: scratch is laid out for it (memory.c) */
-    int64_t spare_bytes; /* gpu: of launches that run beside others, at the end of scratch */
+    bool gpu; /* the device is a GPU: scratch is laid out for it (memory.c) */
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
     int64_t heap_bytes;                                  /* of addresses */
     int64_t file_bytes;                                  /* of the file tier */
@@ -257,7 +254,7 @@ typedef struct sk_compile_opts {
 } sk_compile_opts;
 
 /* Scratch of a GPU: what changes from step to step; a table of updates and of gradients, so many
- * bytes each; the room of launches, and that of those beside. */
+ * bytes each; the room of launches. */
 enum { SK_PULSE_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 
 /* Memory of the device that a rank takes; the rest of its own is the host's. */

@@ -94,8 +94,9 @@ static bool plain(const sk_inst *in)
            in->act == SK_DO_PASTE || in->act == SK_DO_ADD || in->act == SK_DO_ZERO;
 }
 
-bool sk_fuse_may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
-                      const sk_inst *between)
+/* May `late` be done only after `between`? */
+static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
+                     const sk_inst *between)
 {
     return plain(between) && late->room < 0 &&
            !any_meet(p, late->in, SK_MAX_IN, 0, &between->room, 1) &&
@@ -141,8 +142,7 @@ static bool proved_one(const sk_fuse_site *s, const sk_fuse_set *x, int i)
     for (int k = i + 1; k < x->n; k++)
         if (!apart(s->p, in, &v[x->pcs[k]], x->silent[k])) return false;
     for (int pc = x->pcs[i] + 1; pc < x->pcs[x->n - 1]; pc++)
-        if (!has(x->pcs, x->n, pc) && !sk_fuse_may_wait(s->p, in, x->silent[i], &v[pc]))
-            return false;
+        if (!has(x->pcs, x->n, pc) && !may_wait(s->p, in, x->silent[i], &v[pc])) return false;
     return true;
 }
 

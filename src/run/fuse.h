@@ -61,11 +61,6 @@ typedef struct sk_fused {
 void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,
                   sk_fused **fused, bool *gone);
 
-/* May `late`, whose outputs in `silent` are not written, be done only after `between`, or while it
- * is done?  No if it cannot be seen. */
-bool sk_fuse_may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
-                      const sk_inst *between);
-
 /* --- for parts --- */
 
 /* Is instruction pc the op of this name, and not part of a launch already? */

@@ -7,7 +7,6 @@
 #include "device/device.h"
 #include "graph/kernel.h"
 #include "run/acts.h"
-#include "run/spare.h"
 #include "run/away.h"
 #include "run/batch.h"
 #include "run/fuse.h"
@@ -46,7 +45,6 @@ struct sk_gpu {
     int64_t both;                   /* bytes of first values there */
     sk_fused **fused;               /* by instruction: where a launch is for several */
     bool *gone;                     /* by instruction: it is part of one */
-    sk_spare *spare;                /* launches beside others; NULL: none */
     char *stage;                    /* pinned: the batches of a section */
     int64_t *stage_at;              /* by instruction: of loads */
     int64_t stage_bytes;
@@ -555,8 +553,6 @@ sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
     sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
     sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
     place_launches(a, r);
-    if (!g->marks) /* a trace is of one stream */
-        SK_TRY(sk_spare_open(a, r->p, g->d, g->gone, &g->launch, g->base, &g->spare));
     SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
     SK_TRY(prepare_all(r));
     return sk_stream_sync(g->d, g->compute);
@@ -656,9 +652,7 @@ static sk_status compute(sk_run *r, int pc)
     r->args[pc].validation = r->validation;
     if (f) return f->by->launch(f->args, f->n, &l);
     if (g->gone[pc]) return SK_OK;
-    SK_TRY(sk_spare_begin(g->spare, pc, &l));
-    SK_TRY(g->kernels[pc]->launch(&r->args[pc], &l));
-    return sk_spare_end(g->spare, pc);
+    return g->kernels[pc]->launch(&r->args[pc], &l);
 }
 
 static sk_status issue(sk_run *r, int pc)
@@ -702,14 +696,12 @@ static sk_status issue_all(sk_run *r, int from, int to)
     for (int pc = from; pc < to; pc++) {
         sk_event *const *wait = &g->waits[2 * pc];
         if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
-        SK_TRY(sk_spare_join(g->spare, pc));
         if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
         sk_status st = issue(r, pc);
         if (st) return sk_trail(st, SK_HERE);
         if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
-    SK_TRY(sk_spare_join(g->spare, to));
     return sk_sides_join(g->sides, from, to);
 }
 

@@ -150,11 +150,11 @@ void sk_fake_give(void *stream, void (*f)(void *what), const void *what, size_t 
     append(stream, f, what, bytes, true);
 }
 
-static sk_status stream_open(sk_device *d, bool low, sk_stream **out)
+static sk_status stream_open(sk_device *d, sk_stream **out)
 {
     SK_TRY(lucky());
     sk_stream *s = calloc(1, sizeof *s);
-    (void)d, (void)low;
+    (void)d;
     s->tail = &s->head;
     pthread_create(&s->thread, NULL, serve, s);
     *out = s;
@@ -860,9 +860,11 @@ sk_status sk_xent_rows(const sk_xent_job *j, const sk_launch *l)
     return SK_OK;
 }
 
-/* A row: dx, and what it gives to dw and db.  x, dy and res are read before dx is written. */
-static void do_norm_row(const sk_norm_grad_job *j, int64_t r, double *g, double *dw, double *db)
+/* A row: dx, and what it gives to dw, db and the sum of dx, which lie one behind the other.  x, dy
+ * and res are read before dx is written. */
+static void do_norm_row(const sk_norm_grad_job *j, int64_t r, double *g, double *dw)
 {
+    double *db = dw + j->n, *sum = db + j->n;
     double mean = j->mean.data ? (double)get(j->mean.data, j->mean.type, r) : 0;
     double rstd = (double)get(j->rstd.data, j->rstd.type, r), a = 0, b = 0;
     double *hat = g + j->n, *more = hat + j->n;
@@ -877,8 +879,10 @@ static void do_norm_row(const sk_norm_grad_job *j, int64_t r, double *g, double 
         dw[i] += dy * hat[i];
         db[i] += dy;
     }
-    for (int64_t i = 0, k = r * j->n; i < j->n; i++, k++)
+    for (int64_t i = 0, k = r * j->n; i < j->n; i++, k++) {
         put(j->dx, j->type, k, (float)(rstd * (g[i] - a - hat[i] * b) + more[i]));
+        sum[i] += (double)get(j->dx, j->type, k);
+    }
 }
 
 static void leave_sums(const sk_any *to, const double *x, int64_t n, bool add)
@@ -890,10 +894,11 @@ static void leave_sums(const sk_any *to, const double *x, int64_t n, bool add)
 static void do_norm_grad(void *what)
 {
     const sk_norm_grad_job *j = what;
-    double *x = calloc(5 * (size_t)j->n + 1, sizeof *x), *dw = x + 3 * j->n, *db = dw + j->n;
-    for (int64_t r = 0; r < j->rows; r++) do_norm_row(j, r, x, dw, db);
+    double *x = calloc(6 * (size_t)j->n + 1, sizeof *x), *dw = x + 3 * j->n;
+    for (int64_t r = 0; r < j->rows; r++) do_norm_row(j, r, x, dw);
     leave_sums(&j->dw, dw, j->n, j->add_dw);
-    leave_sums(&j->db, db, j->n, j->add_db);
+    leave_sums(&j->db, dw + j->n, j->n, j->add_db);
+    leave_sums(&j->sum, dw + 2 * j->n, j->n, j->add_sum);
     free(x);
 }
 
