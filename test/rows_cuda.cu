@@ -89,6 +89,7 @@ typedef struct norms_case {
     int64_t rows, n;
     numbers x, w, dy, res, mean, rstd, dx, dw, db, sum;
     bool has_mean, add, has_res;
+    char over; /* dx lies where 'x', 'y' (dy) or 'r' (res) does; 0: nowhere else */
     double *want_dx, *want_dw, *want_db, *want_sum;
 } norms_case;
 
@@ -161,11 +162,9 @@ static norms_case norm_of(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool h
     return t;
 }
 
-static sk_status norms(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool has_mean, bool add,
-                       bool has_res)
+/* Runs it twice, the second time from what was there before the first. */
+static sk_status norms(gpu *g, norms_case t)
 {
-    sk_mark mark = sk_arena_mark(&g->arena);
-    norms_case t = norm_of(g, rows, n, type, has_mean, add, has_res);
     sk_norm_grad_job j = job_of(&t);
     numbers *out[] = {&t.dx, &t.dw, &t.db, &t.sum};
     float *first[4];
@@ -177,17 +176,25 @@ static sk_status norms(gpu *g, int64_t rows, int64_t n, sk_dtype type, bool has_
         SK_TRY(put(g, out[i]));
     }
     SK_TRY(sk_norm_grad(&j, &g->l));
-    char *what = sk_print(&g->arena, "norm_grad of %lld rows of %lld, %s%s%s%s", (long long)rows,
-                          (long long)n, sk_dtype_name(type), has_mean ? ", mean" : "",
-                          add ? ", added" : "", has_res ? ", two" : "");
-    double limit = 1e-5 * (1 + sqrt((double)rows) / 8);
+    const char *where = t.over == 'x' ? ", over x" : t.over == 'y' ? ", over dy" : ", over res";
+    char *what =
+        sk_print(&g->arena, "norm_grad of %lld rows of %lld, %s%s%s%s%s", (long long)t.rows,
+                 (long long)t.n, sk_dtype_name(t.x.type), t.has_mean ? ", mean" : "",
+                 t.add ? ", added" : "", t.has_res ? ", two" : "", t.over ? where : "");
+    double limit = 1e-5 * (1 + sqrt((double)t.rows) / 8);
     SK_TRY(check(g, what, &t.dx, t.want_dx, first[0], 1e-5));
     SK_TRY(check(g, what, &t.dw, t.want_dw, first[1], limit));
-    if (has_mean) SK_TRY(check(g, what, &t.db, t.want_db, first[2], limit));
+    if (t.has_mean) SK_TRY(check(g, what, &t.db, t.want_db, first[2], limit));
     truth_of_sum(&t, first[0]);
-    SK_TRY(check(g, what, &t.sum, t.want_sum, first[3], limit));
-    sk_arena_back(&g->arena, mark);
-    return SK_OK;
+    return check(g, what, &t.sum, t.want_sum, first[3], limit);
+}
+
+/* dx in the place of an operand, while rows further on are under way. */
+static norms_case over(norms_case t, char what)
+{
+    t.over = what;
+    t.dx = what == 'x' ? t.x : what == 'y' ? t.dy : t.res;
+    return t;
 }
 
 /* ---- a table */
@@ -293,9 +300,12 @@ static sk_status speed(gpu *g)
 }
 
 static sk_status one_norm(gpu *g, const int64_t *shape, sk_dtype type, int has_mean, int adds,
-                          int has_res)
+                          int has_res, char place)
 {
-    sk_status st = norms(g, shape[0], shape[1], type, has_mean, adds, has_res);
+    sk_mark mark = sk_arena_mark(&g->arena);
+    norms_case t = norm_of(g, shape[0], shape[1], type, has_mean, adds, has_res);
+    sk_status st = norms(g, place ? over(t, place) : t);
+    sk_arena_back(&g->arena, mark);
     return go_on(g->d, g->s, st, &n_bad, "norms of %lld x %lld, %s, mean %d, add %d, res %d",
                  (long long)shape[0], (long long)shape[1], sk_dtype_name(type), has_mean, adds,
                  has_res);
@@ -311,13 +321,16 @@ static sk_status one_table(gpu *g, int64_t n, int64_t cols, int64_t size, sk_dty
 static sk_status all(gpu *g)
 {
     /* Of the first two a group of threads has more rows than its ring has stages. */
-    static const int64_t shape[][2] = {{40001, 8}, {9001, 264}, {1, 8},      {37, 24},
-                                       {403, 768}, {301, 1600}, {515, 2048}, {2, 4096},
-                                       {20, 4104}, {7, 8192},   {5, 8200},   {9, 601}};
+    static const int64_t shape[][2] = {{40001, 8},  {9001, 264}, {1, 8},    {37, 24},   {403, 768},
+                                       {301, 1600}, {515, 2048}, {2, 4096}, {20, 4104}, {7, 8192},
+                                       {5, 8200},   {9, 601},    {13, 4},   {6, 1}};
     static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
-    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         for (int k = 0; k < 24; k++)
-            SK_TRY(one_norm(g, shape[i], types[k % 3], k / 3 % 2, k / 6 % 2, k / 12));
+            SK_TRY(one_norm(g, shape[i], types[k % 3], k / 3 % 2, k / 6 % 2, k / 12, 0));
+        for (int k = 0; k < 9; k++)
+            SK_TRY(one_norm(g, shape[i], types[k % 3], k % 2, 0, 1, "xyr"[k / 3]));
+    }
     for (int k = 0; k < 6; k++) {
         SK_TRY(one_table(g, 5000, 40, 1500, types[k % 3], k / 3));
         SK_TRY(one_table(g, 2100, 37, 300000, types[k % 3], k / 3));

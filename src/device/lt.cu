@@ -618,7 +618,7 @@ static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all,
 static sk_status endure(const job *j, const cublasLtMatmulHeuristicResult_t *all,
                         const cudaEvent_t *event, runner *v, int left)
 {
-    for (int i = 0; i < left; i++) {
+    for (int i = 0; i < left && left > 1; i++) {
         bool fine;
         float ms = v[i].ms[0] > 1e-3f ? v[i].ms[0] : 1e-3f;
         SK_TRY(take_time(j, &all[v[i].which].algo, event, 1 + (int)(HEAT_MS / ms),

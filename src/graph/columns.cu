@@ -1,6 +1,6 @@
 /* columns.cu - the end of a sum over rows: partial sums of blocks added up.  See columns.h.
  *
- * There are at most a thousand or so of them for every column, and few columns: 32 threads share a
+ * There are a few hundred of them at most for every column, and few columns: 32 threads share a
  * column, each adds every 32nd part, and one adds their sums in order. */
 #include "graph/columns.h"
 

@@ -313,9 +313,10 @@ enum { SK_FILE_PAGE = 4096 };
 bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t); /* its optimizer runs on the host */
 void sk_emit_tiers(sk_emit *e);
 
-/* memory.c: offsets. */
 /* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
 void sk_emit_rooms(sk_emit *e);
+
+/* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
 
 #endif

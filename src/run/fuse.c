@@ -201,7 +201,7 @@ static void try_at(sk_arena *a, sk_fuse_site *s, int pc, sk_fused **fused, bool 
     for (const sk_fuse *const *part = sk_fuse_parts; *part; part++) {
         sk_fuse_set x = {0};
         if (!wanted((*part)->name) || !(*part)->match(s, pc, &x)) continue;
-        if (x.n <= best.n || !proved(s, &x)) continue;
+        if (x.n <= best.n || !proved(s, &x) || x.n <= best.n) continue; /* it may be shorter now */
         by = *part;
         best = x;
     }

@@ -455,7 +455,8 @@ _Static_assert(sizeof(sk_pulse) <= SK_PULSE_BYTES && sizeof(sk_update) <= SK_UPD
                    sizeof(sk_norm_piece) <= SK_NORM_BYTES,
                "the plan keeps room for these");
 
-/* The launch of an instruction: some have a room of their own. */
+/* The launch of an instruction: some have a room of their own.  As large wherever it lies, since
+ * cuDNN's plans are made for a size: another one would be another plan. */
 static sk_launch launch_of(const sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
@@ -464,7 +465,7 @@ static sk_launch launch_of(const sk_run *r, int pc)
     if (room < 0) return l;
     int64_t at = r->p->bufs.v[room].offset, skip = -at & (SK_ROOM_ALIGN - 1);
     l.room = g->base + at + skip;
-    l.room_bytes = (size_t)(r->p->bufs.v[room].bytes - skip);
+    l.room_bytes = (size_t)(r->p->bufs.v[room].bytes - SK_ROOM_ALIGN);
     return l;
 }
 
