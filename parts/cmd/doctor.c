@@ -232,8 +232,7 @@ static void tell_gpu(FILE *to, sk_arena *a, int i)
         sk_print(a, "device=%s; peak %.1f TFLOP/s in bf16, %.1f in f32, %.1f TB/s", name,
                  1e-12 * f.flops[SK_PEAK_NARROW], 1e-12 * f.flops[SK_PEAK_F32], 1e-12 * f.bytes_s);
     if (f.capability < 90)
-        use = "older than sm_90, which kernels are usually compiled for: build with "
-              "-DCMAKE_CUDA_ARCHITECTURES";
+        use = "older than sm_90 (Hopper), which kernels need: for device=cpu alone";
     put(to, sk_print(a, "GPU %s", name),
         sk_print(a, "%s, sm_%d, %s, %s free", f.model, f.capability, sk_bytes(a, f.bytes),
                  sk_bytes(a, f.available)),
