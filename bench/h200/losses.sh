@@ -64,10 +64,9 @@ both() { # model, dtype
         --out "$keep/$1-$2.torch" --against "$keep/$1-$2.jsonl"
 }
 
-find src parts -name '*.c' | LC_ALL=C sort | xargs cat >"$temp/text"
 wrong=0
 for m in "${models[@]}"; do
-    "$python" bench/h200/torch_losses.py tokens "$temp/text" "$temp/$m.bin" --words "$(words_of "$m")"
+    "$python" bench/h200/torch_losses.py tokens - "$temp/$m.bin" --words "$(words_of "$m")"
     start_of "$m" || { wrong=1; continue; }
     for dtype in "${dtypes[@]}"; do
         echo
