@@ -8,8 +8,8 @@
  * scales.
  *
  * What cuBLASLt cannot do in 8 bits, such as sizes that are no multiples of 16 or a result that is
- * not aligned, is done with copies of 16 bits, where every number of 8 bits is one too, by the plain
- * product: the same sums, and the scales are its alpha.  The room is enough for either.
+ * not aligned, is done with copies of 16 bits, where every number of 8 bits is one too, by the
+ * plain product: the same sums, and the scales are its alpha.  The room is enough for either.
  *
  *     room: | scales | parts of the largest | operand 0 | operand 1 | what cuBLASLt takes ...
  */
