@@ -29,19 +29,7 @@
 #include <unistd.h>
 
 enum { MAX_DEVICE = 64, N_KEY = 34, ALIGN = 16 };
-enum {
-    MOST = 32,
-    DEEP = 256,
-    ANCESTORS = 3,
-    FINALISTS = 6,
-    N_ROUNDS = 5,
-    N_TIMED = 2,
-    N_WARM = 3,
-    PATIENCE_MS = 60,
-    LAST_FEW = 4, /* of a deep search: each runs so long to heat up, and so long for its time */
-    HEAT_MS = 200,
-    HOT_MS = 300
-};
+enum { MOST = 32, FINALISTS = 6, N_ROUNDS = 5, N_TIMED = 2, N_WARM = 3, PATIENCE_MS = 60 };
 
 /* ---- the library */
 
@@ -61,8 +49,7 @@ enum {
     X(cublasLtMatmulPreferenceSetAttribute) \
     X(cublasLtMatmulAlgoGetHeuristic)       \
     X(cublasLtMatmulAlgoCheck)              \
-    X(cublasLtMatmulAlgoConfigGetAttribute) \
-    X(cublasLtMatmulAlgoConfigSetAttribute)
+    X(cublasLtMatmulAlgoConfigGetAttribute)
 
 static struct {
     void *handle;
@@ -154,7 +141,7 @@ typedef struct lt {
     entry *first;
     const char *head;
     const char *path; /* of the file; NULL: none */
-    bool search, deep;
+    bool search;
 } lt;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -321,7 +308,6 @@ static sk_status open_device(lt *d, int index)
     TRY(cudaGetDeviceProperties(&p, index));
     size_t version = lib.cublasLtGetVersion();
     d->search = !search || strcmp(search, "0");
-    d->deep = search && !strcmp(search, "deep");
     d->head = sk_print(&d->arena, "skein gemm 1, %s, %d SMs, cuBLASLt %zu, keys of %d", p.name,
                        p.multiProcessorCount, version, (int)N_KEY);
     if (d->search) d->path = file_path(d, p.name, version);
@@ -487,29 +473,6 @@ static cublasStatus_t preference(const job *j, cublasLtMatmulPreference_t *out)
     return st;
 }
 
-template <typename T>
-static bool set(cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t what, T value)
-{
-    return !lib.cublasLtMatmulAlgoConfigSetAttribute(algo, what, &value, sizeof value);
-}
-
-static bool runs(const job *j, cublasLtMatmulHeuristicResult_t *x)
-{
-    cublasLtMatmulAlgo_t algo = x->algo;
-    bool fine =
-        !lib.cublasLtMatmulAlgoCheck(j->at->handle, j->desc, j->a, j->b, j->c, j->d, &algo, x);
-    x->algo = algo;
-    return fine && x->workspaceSize <= j->room_bytes && exact(&algo);
-}
-
-/* Is the n-th one of those before it? */
-static bool is_among(const cublasLtMatmulHeuristicResult_t *all, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!memcmp(&all[i].algo, &all[n].algo, sizeof all[i].algo)) return true;
-    return false;
-}
-
 /* What cuBLASLt proposes, the best first by its own opinion. */
 static int proposals(const job *j, cublasLtMatmulHeuristicResult_t *out, int most)
 {
@@ -524,31 +487,6 @@ static int proposals(const job *j, cublasLtMatmulHeuristicResult_t *out, int mos
         if (!out[i].state && out[i].workspaceSize <= j->room_bytes && exact(&out[i].algo))
             out[good++] = out[i];
     return good;
-}
-
-/* The same algorithm with other tiles, clusters and orders of them, where it has such. */
-static int relatives(const job *j, cublasLtMatmulHeuristicResult_t *all, int n, int most)
-{
-    static const uint32_t tiles[] = {CUBLASLT_MATMUL_TILE_128x128, CUBLASLT_MATMUL_TILE_128x192,
-                                     CUBLASLT_MATMUL_TILE_192x128, CUBLASLT_MATMUL_TILE_128x256,
-                                     CUBLASLT_MATMUL_TILE_256x128, CUBLASLT_MATMUL_TILE_192x192,
-                                     CUBLASLT_MATMUL_TILE_192x256, CUBLASLT_MATMUL_TILE_256x192};
-    static const uint16_t clusters[] = {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_2x1x1,
-                                        CUBLASLT_CLUSTER_SHAPE_1x2x1, CUBLASLT_CLUSTER_SHAPE_2x2x1,
-                                        CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1};
-    int of = n < ANCESTORS ? n : ANCESTORS;
-    for (int i = 0; i < of; i++)
-        for (uint32_t tile : tiles)
-            for (uint16_t cluster : clusters)
-                for (uint32_t swizzle = 0; swizzle < 2 && n < most; swizzle++) {
-                    cublasLtMatmulHeuristicResult_t *x = &all[n];
-                    *x = all[i];
-                    bool fine = set(&x->algo, CUBLASLT_ALGO_CONFIG_TILE_ID, tile) &&
-                                set(&x->algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) &&
-                                set(&x->algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, swizzle);
-                    n += fine && runs(j, x) && !is_among(all, n);
-                }
-    return n;
 }
 
 /* The mean time of some launches; false if this algorithm does not want to. */
@@ -598,7 +536,7 @@ static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all,
 {
     float spent = 0;
     *left = 0;
-    for (int i = 0; i < n && (i < FINALISTS || spent < PATIENCE_MS || j->at->deep); i++) {
+    for (int i = 0; i < n && (i < FINALISTS || spent < PATIENCE_MS); i++) {
         bool fine;
         float *ms = &v[*left].ms[0];
         int times = *left && v[0].ms[0] > 1 ? 1 : N_TIMED; /* a long product is not noisy */
@@ -610,20 +548,6 @@ static sk_status heats(const job *j, const cublasLtMatmulHeuristicResult_t *all,
     (void)cudaGetLastError(); /* what an unwilling one left */
     qsort(v, (size_t)*left, sizeof *v, by_time);
     if (*left > FINALISTS) *left = FINALISTS;
-    return SK_OK;
-}
-
-/* A chip that is at its limit of watts runs as fast as joules allow, and settles in tenths of a
- * second: so each is alone for a while. */
-static sk_status endure(const job *j, const cublasLtMatmulHeuristicResult_t *all,
-                        const cudaEvent_t *event, runner *v, int left)
-{
-    for (int i = 0; i < left && left > 1; i++) {
-        bool fine;
-        float ms = v[i].ms[0] > 1e-3f ? v[i].ms[0] : 1e-3f;
-        SK_TRY(take_time(j, &all[v[i].which].algo, event, 1 + (int)(HEAT_MS / ms),
-                         1 + (int)(HOT_MS / ms), &v[i].ms[0], &fine));
-    }
     return SK_OK;
 }
 
@@ -643,19 +567,13 @@ static sk_status in_turn(const job *j, const cublasLtMatmulHeuristicResult_t *al
 static sk_status race(const job *j, const cublasLtMatmulHeuristicResult_t *all, int n,
                       const cudaEvent_t *event, int *best)
 {
-    static runner v[DEEP]; /* under the lock */
+    static runner v[MOST]; /* under the lock */
     int left = 0, rounds = N_ROUNDS;
     *best = -1;
     SK_TRY(heats(j, all, n, event, v, &left));
-    if (j->at->deep) {
-        rounds = 1;
-        if (left > LAST_FEW) left = LAST_FEW;
-        SK_TRY(endure(j, all, event, v, left));
-    } else {
-        while (rounds > 3 && left && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) rounds -= 2;
-        if (left > 3 && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) left = 3;
-        SK_TRY(in_turn(j, all, event, v, left, rounds));
-    }
+    while (rounds > 3 && left && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) rounds -= 2;
+    if (left > 3 && (float)(rounds * left) * v[0].ms[0] > PATIENCE_MS) left = 3;
+    SK_TRY(in_turn(j, all, event, v, left, rounds));
     float record = 0;
     for (int i = 0; i < left; i++) {
         float ms = left > 1 ? median(v[i].ms, rounds) : 0;
@@ -700,17 +618,14 @@ static void check(const job *j, entry *e)
 
 static sk_status search(job *j, entry *e)
 {
-    static cublasLtMatmulHeuristicResult_t all[DEEP]; /* under the lock */
+    static cublasLtMatmulHeuristicResult_t all[MOST]; /* under the lock */
     int best = -1;
     int fd = lock_file(j->at);
-    if (!j->at->deep) {
-        read_file(j->at); /* another rank may have been here */
-        check(j, e);
-    }
+    read_file(j->at); /* another rank may have been here */
+    check(j, e);
     sk_status st = SK_OK;
     if (e->st != BEST) {
         int n = proposals(j, all, MOST);
-        if (j->at->deep) n = relatives(j, all, n, DEEP);
         st = fastest(j, all, n, &best);
         if (!st) settle(e, BEST, best >= 0 ? &all[best] : NULL);
         if (!st && best >= 0 && fd >= 0) write_file(j->at);
@@ -721,7 +636,6 @@ static sk_status search(job *j, entry *e)
 
 static sk_status choose(job *j, entry *e, bool may_search)
 {
-    if (may_search && j->at->deep && e->st == READ) e->st = BLANK;
     check(j, e);
     if (may_search && j->at->search && (e->st == BLANK || e->st == FIRST)) return search(j, e);
     if (e->st != BLANK) return SK_OK;

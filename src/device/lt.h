@@ -27,10 +27,9 @@
  * SKEIN_GEMM_CACHE, or gemm-<GPU>-<version>.txt in $XDG_CACHE_HOME/skein or ~/.cache/skein; without
  * a place for it every run searches for itself.  With SKEIN_GEMM_SEARCH=0 nothing is timed, no file
  * is touched, and cuBLASLt's first proposal is taken, as sk_lt_run() does for a shape that was not
- * prepared; with SKEIN_GEMM_SEARCH=deep what the file says is searched anew among many more, for
- * seconds a shape and under a lasting load.  Algorithms that round parts of a sum to the type of
- * the result are left out. What cuBLASLt proposes, or the file has, and then refuses to run gives
- * way to its next proposal; if it refuses all of them, it has nothing.
+ * prepared.  Algorithms that round parts of a sum to the type of the result are left out.  What
+ * cuBLASLt proposes, or the file has, and then refuses to run gives way to its next proposal; if it
+ * refuses all of them, it has nothing.
  *
  * The library is opened when it is first needed; nothing is linked. */
 #ifndef SK_DEVICE_LT_H
