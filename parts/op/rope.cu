@@ -1,39 +1,48 @@
 /* rope.cu - the GPU half of rope.c.
  *
- * A block takes up to four rows (b, t) at a time and a strip of the pairs: it makes their table of
- * cosines and sines in shared memory, in double like the CPU, then turns all heads by it.  A
+ * A block takes up to four times at a time, of some sequences one after the other, and a strip of
+ * the pairs: it makes a table of cosines and sines in shared memory, in double like the CPU, then
+ * turns all heads by it.  Sequences mostly have the same positions, and then the same table.  A
  * thread keeps its pairs and goes over the heads of these rows. */
 #include "graph/map.h"
 
-enum { TABLE = 1024, TALL = 4, BLOCKS = 2112 }; /* pairs; rows at a time; 16 an SM */
+enum { TABLE = 1024, TALL = 4, BLOCKS = 2112 }; /* pairs; times of a block; 16 an SM */
 
 typedef struct job {
     const void *x;
     const int32_t *pos;
     void *y;
-    int64_t rows;
-    int heads, slots; /* heads: of all slots */
-    int d, strip;     /* elements of a head; pairs of a block */
-    int tall;         /* rows of a block at a time */
+    int64_t batch, time;
+    int64_t chunks, per; /* of time: `tall` each; sequences that a block takes of one */
+    int heads, slots;    /* heads: of all slots */
+    int d, strip;        /* elements of a head; pairs of a block */
+    int tall;            /* times of a block */
     double theta, way;
 } job;
 
 typedef struct table {
     double freq[TABLE];
     float cosine[TABLE], sine[TABLE];
+    int32_t pos[TALL]; /* that it is of */
 } table;
 
-/* Angles of rows from `r` on; entry e is pair e % strip of row e / strip. */
-static __device__ void make_table(const job &j, table *t, int64_t r, int me)
+/* Angles of `tall` rows from `r` on; entry e is pair e % strip of row e / strip. */
+static __device__ void make_table(const job &j, table *t, int64_t r, int tall, int me)
 {
-    int n = j.strip * j.tall;
-    for (int e = me; e < n; e += SK_MAP_BLOCK) {
-        int64_t row = r + e / j.strip;
-        double angle = row < j.rows ? j.pos[row] * t->freq[e % j.strip] : 0, s, c;
-        sincos(angle, &s, &c);
+    if (me < tall) t->pos[me] = j.pos[r + me];
+    for (int e = me; e < j.strip * tall; e += SK_MAP_BLOCK) {
+        double s, c;
+        sincos(j.pos[r + e / j.strip] * t->freq[e % j.strip], &s, &c);
         t->cosine[e] = (float)c;
         t->sine[e] = (float)s;
     }
+}
+
+static __device__ bool is_of(const job &j, const table *t, int64_t r, int tall)
+{
+    bool same = true;
+    for (int i = 0; i < tall; i++) same &= t->pos[i] == j.pos[r + i];
+    return same;
 }
 
 /* V pairs of one head: the first elements at x, the others half a head later. */
@@ -62,28 +71,44 @@ template <typename T, int V> static __device__ void pass(const T *x, T *y, int h
     sk_store<V>(y + half, q);
 }
 
+/* All heads of `tall` rows from `r` on, by the table. */
+template <typename T, int V>
+static __device__ void turn_rows(const job &j, const table *t, int64_t r, int tall)
+{
+    int half = j.d / 2, first = (int)blockIdx.y * j.strip, end = min(j.strip, half - first);
+    for (int q = (int)threadIdx.y; q < tall * j.heads; q += (int)blockDim.y) {
+        int row = q / j.heads, slot = q % j.slots;
+        for (int i = (int)threadIdx.x * V; i < end; i += (int)blockDim.x * V) {
+            int64_t at = (r * j.heads + q) * j.d + first + i;
+            const T *x = (const T *)j.x + at;
+            T *y = (T *)j.y + at;
+            const float *angle = t->cosine + row * j.strip + i;
+            if (slot < j.slots - 1) turn<T, V>(x, y, half, angle, angle + TABLE);
+            else pass<T, V>(x, y, half);
+        }
+    }
+}
+
 template <typename T, int V> static __global__ void __launch_bounds__(SK_MAP_BLOCK) rotate(job j)
 {
     __shared__ table t;
-    int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), half = j.d / 2;
-    int first = (int)blockIdx.y * j.strip, end = min(j.strip, half - first);
-    for (int i = me; i < j.strip; i += SK_MAP_BLOCK)
-        t.freq[i] = j.way * pow(j.theta, -2.0 * (double)(first + i) / (double)j.d);
-    for (int64_t r = (int64_t)blockIdx.x * j.tall; r < j.rows; r += (int64_t)gridDim.x * j.tall) {
-        __syncthreads();
-        make_table(j, &t, r, me);
-        __syncthreads();
-        int tall = (int)min((int64_t)j.tall, j.rows - r);
-        for (int q = (int)threadIdx.y; q < tall * j.heads; q += (int)blockDim.y) {
-            int row = q / j.heads, slot = q % j.slots;
-            for (int i = (int)threadIdx.x * V; i < end; i += (int)blockDim.x * V) {
-                int64_t at = (r * j.heads + q) * j.d + first + i;
-                const T *x = (const T *)j.x + at;
-                T *y = (T *)j.y + at;
-                const float *angle = t.cosine + row * j.strip + i;
-                if (slot < j.slots - 1) turn<T, V>(x, y, half, angle, angle + TABLE);
-                else pass<T, V>(x, y, half);
+    int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
+    for (int i = me; i < j.strip; i += SK_MAP_BLOCK) {
+        int pair = (int)blockIdx.y * j.strip + i;
+        t.freq[i] = j.way * pow(j.theta, -2.0 * (double)pair / (double)j.d);
+    }
+    int64_t units = j.chunks * ((j.batch + j.per - 1) / j.per);
+    for (int64_t u = blockIdx.x; u < units; u += gridDim.x) {
+        int64_t time = u % j.chunks * j.tall, from = u / j.chunks * j.per;
+        int tall = (int)min((int64_t)j.tall, j.time - time);
+        for (int64_t b = from; b < min(from + j.per, j.batch); b++) {
+            int64_t r = b * j.time + time;
+            if (b == from || !is_of(j, &t, r, tall)) { /* all threads see the same */
+                __syncthreads();
+                make_table(j, &t, r, tall, me);
+                __syncthreads();
             }
+            turn_rows<T, V>(j, &t, r, tall);
         }
     }
 }
@@ -96,8 +121,11 @@ template <typename T> static sk_status run(const sk_args *a, job j, cudaStream_t
     j.strip = half < TABLE ? half : (int)TABLE;
     j.tall = TABLE / j.strip < TALL ? TABLE / j.strip : (int)TALL;
     dim3 block = sk_down_block(packs ? j.strip / v : j.strip);
-    int64_t blocks = (j.rows + j.tall - 1) / j.tall;
-    dim3 grid((unsigned)(blocks < BLOCKS ? blocks : (int64_t)BLOCKS),
+    j.chunks = (j.time + j.tall - 1) / j.tall;
+    int64_t groups = j.chunks < BLOCKS ? BLOCKS / j.chunks : 1;
+    j.per = (j.batch + groups - 1) / groups;
+    int64_t units = j.chunks * ((j.batch + j.per - 1) / j.per);
+    dim3 grid((unsigned)(units < BLOCKS ? units : (int64_t)BLOCKS),
               (unsigned)((half - 1) / j.strip + 1));
     if (packs) rotate<T, v><<<grid, block, 0, s>>>(j);
     else rotate<T, 1><<<grid, block, 0, s>>>(j);
@@ -109,7 +137,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     const sk_view *v = &a->in[0];
     SK_TRY(sk_cuda_kinds("rope", a, "tit"));
     if (!sk_count(v)) return SK_OK;
-    job j = {v->data, (const int32_t *)a->in[1].data, a->out[0].data, v->size[0] * v->size[1]};
+    job j = {v->data, (const int32_t *)a->in[1].data, a->out[0].data, v->size[0], v->size[1]};
     if (v->size[2] * v->size[3] > INT32_MAX / TALL || v->size[4] > INT32_MAX)
         return sk_fail(SK_ECONF, "rope: %lld heads of %lld elements are too many for the GPU",
                        (long long)(v->size[2] * v->size[3]), (long long)v->size[4]);
