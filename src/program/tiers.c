@@ -409,8 +409,7 @@ static void plan_buffer(tiers *x, int buf, sk_tier home)
         }
         if (y.at == home) {
             settle(x, y.from);
-            x->there =
-                y.to + 1; /* also of what is only read there: a copy has both its ends alone */
+            x->there = y.to + 1; /* also if it only reads: a copy has both its ends alone */
             continue;
         }
         if (s.first < 0) s = (stay){u, u, y.from, y.to, y.at};
