@@ -111,7 +111,8 @@ static void llama(void)
     plan q;
     compile(&q, "llama", small("llama", L), "dp=1");
     expect(&q, "linear",
-           2 * 2 * L + L); /* proj and down; and the two gradients of an MLP's input */
+           2 * 2 * L + L);  /* proj and down; and the two gradients of an MLP's input */
+    expect(&q, "twins", L); /* gate and up */
     expect(&q, "norm_grad", 2 * L + 1);
     expect(&q, "xent", 1);
     sk_arena_end(&q.arena);
@@ -183,6 +184,36 @@ static void without_the_last(void)
     sk_arena_end(&q.arena);
 }
 
+static int64_t *at(plan *q, int buf) { return &q->p->bufs.v[buf].offset; }
+
+/* Two products are a batch only if steps of one sign, whole packs, lead from one to the other, and
+ * the first has its operands still where the second stands. */
+static void twins(void)
+{
+    plan q;
+    compile(&q, "llama", small("llama", 2), "dp=1");
+    int all = count(&q, "twins"), pc = 0;
+    while (!q.fused[pc] || strcmp(q.fused[pc]->by->name, "twins")) pc++;
+    const sk_inst *v = q.p->insts.v, *x = &v[q.fused[pc]->pcs[0]], *y = &v[pc];
+    int64_t low = *at(&q, y->out[0]), high = *at(&q, x->out[0]), then;
+    check(low < high && *at(&q, y->in[1]) < *at(&q, x->in[1]), "gate lies before up");
+    *at(&q, x->out[0]) = low, *at(&q, y->out[0]) = high;
+    lay(&q);
+    check(count(&q, "twins") == all - 1, "results in the other order than operands are refused");
+    *at(&q, y->out[0]) = low, *at(&q, x->out[0]) = high + 8;
+    lay(&q);
+    check(count(&q, "twins") == all - 1, "a result on half a pack is refused");
+    *at(&q, x->out[0]) = high;
+    sk_assert(x + 2 == y && x[1].act == SK_DO_OP);
+    then = *at(&q, x[1].out[0]), *at(&q, x[1].out[0]) = *at(&q, x->in[0]);
+    lay(&q);
+    check(count(&q, "twins") == all - 1, "an operand that is written over between is refused");
+    *at(&q, x[1].out[0]) = then;
+    lay(&q);
+    check(count(&q, "twins") == all, "as it was");
+    sk_arena_end(&q.arena);
+}
+
 int main(void)
 {
     static const char *const archs[] = {"gpt2", "llama", "mixtral", "switch"};
@@ -195,6 +226,7 @@ int main(void)
     overlaps();
     over_itself();
     without_the_last();
+    twins();
     printf("fuse: %d checks, %d bad\n", n_checks, n_bad);
     return n_bad != 0;
 }

@@ -49,10 +49,12 @@ class Meter(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.peak, self.child = 0.0, None
+        self.peak, self.child, self.ready = 0.0, None, threading.Event()
         self.before = self.look()
-        if self.before is not None:  # what the last run had may still be on its way back
-            time.sleep(1)
+        for _ in range(20):  # what the last run had may still be on its way back
+            if self.before is None or self.before < 1024:
+                break
+            time.sleep(0.5)
             self.before = min(self.before, self.look() or self.before)
 
     @staticmethod
@@ -70,10 +72,12 @@ class Meter(threading.Thread):
 
     def run(self):
         if self.before is None:
+            self.ready.set()
             return
         self.child = subprocess.Popen([*self.words(), "-lms", "500"], stdout=subprocess.PIPE,
                                       stderr=subprocess.DEVNULL, text=True)
         for line in self.child.stdout:
+            self.ready.set()
             try:
                 self.peak = max(self.peak, float(line))
             except ValueError:
@@ -192,6 +196,7 @@ def run(a):
     command = a.command
     meter = Meter()
     meter.start()
+    meter.ready.wait(10)  # its own start would slow that of the contender
     with tempfile.TemporaryFile() as log:
         try:
             whole = not any("@RUN@" in w for w in command)

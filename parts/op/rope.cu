@@ -45,46 +45,45 @@ static __device__ bool is_of(const job &j, const table *t, int64_t r, int tall)
     return same;
 }
 
-/* V pairs of one head: the first elements at x, the others half a head later. */
+/* V pairs of one head: the first elements `at`, the others half a head later. */
 template <typename T, int V>
-static __device__ void turn(const T *x, T *y, int half, const float *cosine, const float *sine)
+static __device__ void turn(const job &j, int64_t at, const float *cosine, const float *sine)
 {
     float p[V], q[V], a[V], b[V];
-    sk_load<V>(x, p);
-    sk_load<V>(x + half, q);
+    sk_load<V>((const T *)j.x + at, p);
+    sk_load<V>((const T *)j.x + at + j.d / 2, q);
 #pragma unroll
     for (int e = 0; e < V; e++) {
         a[e] = p[e] * cosine[e] - q[e] * sine[e];
         b[e] = q[e] * cosine[e] + p[e] * sine[e];
     }
-    sk_store<V>(y, a);
-    sk_store<V>(y + half, b);
+    sk_store<V>((T *)j.y + at, a);
+    sk_store<V>((T *)j.y + at + j.d / 2, b);
 }
 
-template <typename T, int V> static __device__ void pass(const T *x, T *y, int half)
+template <typename T, int V> static __device__ void pass(const job &j, int64_t at)
 {
     float p[V], q[V];
-    if (x == y) return;
-    sk_load<V>(x, p);
-    sk_load<V>(x + half, q);
-    sk_store<V>(y, p);
-    sk_store<V>(y + half, q);
+    sk_load<V>((const T *)j.x + at, p);
+    sk_load<V>((const T *)j.x + at + j.d / 2, q);
+    sk_store<V>((T *)j.y + at, p);
+    sk_store<V>((T *)j.y + at + j.d / 2, q);
 }
 
-/* All heads of `tall` rows from `r` on, by the table. */
+/* What turns of `tall` rows from `r` on, by the table: all slots of a head but the last, which
+ * stays as it is and is copied, unless the result lies where the operand does. */
 template <typename T, int V>
 static __device__ void turn_rows(const job &j, const table *t, int64_t r, int tall)
 {
-    int half = j.d / 2, first = (int)blockIdx.y * j.strip, end = min(j.strip, half - first);
-    for (int q = (int)threadIdx.y; q < tall * j.heads; q += (int)blockDim.y) {
-        int row = q / j.heads, slot = q % j.slots;
+    int first = (int)blockIdx.y * j.strip, end = min(j.strip, j.d / 2 - first);
+    int slots = j.x == j.y ? j.slots - 1 : j.slots, wide = j.heads / j.slots * slots;
+    for (int u = (int)threadIdx.y; u < tall * wide; u += (int)blockDim.y) {
+        int row = u / wide, slot = u % wide % slots, head = u % wide / slots * j.slots + slot;
         for (int i = (int)threadIdx.x * V; i < end; i += (int)blockDim.x * V) {
-            int64_t at = (r * j.heads + q) * j.d + first + i;
-            const T *x = (const T *)j.x + at;
-            T *y = (T *)j.y + at;
+            int64_t at = ((r + row) * j.heads + head) * j.d + first + i;
             const float *angle = t->cosine + row * j.strip + i;
-            if (slot < j.slots - 1) turn<T, V>(x, y, half, angle, angle + TABLE);
-            else pass<T, V>(x, y, half);
+            if (slot < j.slots - 1) turn<T, V>(j, at, angle, angle + TABLE);
+            else pass<T, V>(j, at);
         }
     }
 }

@@ -147,11 +147,13 @@ typedef struct lt {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static lt devices[MAX_DEVICE];
 
-static int64_t alignment(const void *p)
+static int64_t alignment(uintptr_t x)
 {
-    uintptr_t bits = (uintptr_t)p | ALIGN;
+    uintptr_t bits = x | ALIGN;
     return (int64_t)(bits & (~bits + 1));
 }
+
+static int64_t alignment(const void *p) { return alignment((uintptr_t)p); }
 
 static bool reads_c(const sk_product *p) { return p->beta != 0 && p->c.data; }
 static sk_lt_matrix c_of(const sk_product *p) { return reads_c(p) ? p->c : p->d; }
@@ -164,7 +166,7 @@ static bool has_bias(const sk_product *p)
 
 static bool has_aux(const sk_product *p) { return p->after >= SK_AFTER_GELU_AUX; }
 
-/* Everything that an algorithm may depend on. */
+/* Everything that an algorithm may depend on; how far the matrices of a batch lie apart is not. */
 static void write_key(const sk_product *p, int64_t key[N_KEY])
 {
     sk_lt_matrix none = {}, c = c_of(p), bias = has_bias(p) ? p->bias : none,
@@ -180,7 +182,7 @@ static void write_key(const sk_product *p, int64_t key[N_KEY])
     for (const sk_lt_matrix *x : all) {
         key[n++] = x->type + (x->e5m2 ? SK_N_DTYPES : 0);
         key[n++] = x->ld;
-        key[n++] = p->batch > 1 ? x->step : 0;
+        key[n++] = p->batch > 1 && x->step ? alignment((uintptr_t)x->step) : 0;
         key[n++] = alignment(x->data);
     }
     sk_assert(n == N_KEY);
@@ -308,7 +310,7 @@ static sk_status open_device(lt *d, int index)
     TRY(cudaGetDeviceProperties(&p, index));
     size_t version = lib.cublasLtGetVersion();
     d->search = !search || strcmp(search, "0");
-    d->head = sk_print(&d->arena, "skein gemm 1, %s, %d SMs, cuBLASLt %zu, keys of %d", p.name,
+    d->head = sk_print(&d->arena, "skein gemm 2, %s, %d SMs, cuBLASLt %zu, keys of %d", p.name,
                        p.multiProcessorCount, version, (int)N_KEY);
     if (d->search) d->path = file_path(d, p.name, version);
     cublasLtHandle_t handle = NULL;

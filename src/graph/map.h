@@ -35,8 +35,11 @@ static inline sk_map_job sk_map_job_of(const sk_args *a)
     return j;
 }
 
-/* Packs that a thread has under way: four of one operand, two of each of several. */
-__host__ __device__ constexpr int sk_map_depth(int operands) { return operands == 1 ? 4 : 2; }
+/* Packs that a thread has under way: four of one operand, two of each of two, one of more. */
+__host__ __device__ constexpr int sk_map_depth(int operands)
+{
+    return operands == 1 ? 4 : operands == 2 ? 2 : 1;
+}
 
 /* The V results of one pack at element i, from x[IN][V]; old: what they are added to, or NULL. */
 template <typename F, typename T, int V>

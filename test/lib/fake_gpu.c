@@ -808,15 +808,43 @@ static void do_product(void *what)
         for (int64_t k = 0; k < p->n; k++) do_element(p, i, k);
 }
 
+static void go_on(sk_lt_matrix *x, int64_t i)
+{
+    if (x->data) x->data = (char *)x->data + i * x->step * (int64_t)sk_dtype_size(x->type);
+}
+
+/* One of the batch. */
+static sk_product nth(const sk_product *p, int64_t i)
+{
+    sk_product q = *p;
+    sk_lt_matrix *all[] = {&q.a, &q.b, &q.c, &q.d, &q.bias, &q.aux};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) go_on(all[k], i);
+    q.batch = 1;
+    return q;
+}
+
+/* The result of `p` apart from what it reads, and from all of another of the batch. */
+static bool keeps_apart(const sk_product *p, const sk_product *x)
+{
+    bool own = p->d.data == x->d.data;
+    return lies_apart(p, &x->a, p->m, p->k) && lies_apart(p, &x->b, p->k, p->n) &&
+           (own || lies_apart(p, &x->d, p->m, p->n)) &&
+           (!x->aux.data || p->after == SK_AFTER_GELU_BIAS || lies_apart(p, &x->aux, p->m, p->n)) &&
+           (!x->c.data || (own && x->c.data == p->d.data) || lies_apart(p, &x->c, p->m, p->n));
+}
+
 /* Only what somebody joined comes here: ops of the fake are the CPU's. */
 sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran)
 {
     (void)room, (void)room_bytes;
-    sk_assert(p->batch == 1 && lies_apart(p, &p->a, p->m, p->k) &&
-              lies_apart(p, &p->b, p->k, p->n));
-    sk_assert(!p->aux.data || p->after == SK_AFTER_GELU_BIAS || lies_apart(p, &p->aux, p->m, p->n));
-    sk_assert(!p->c.data || p->c.data == p->d.data || lies_apart(p, &p->c, p->m, p->n));
-    append(stream, do_product, p, sizeof *p, false);
+    for (int64_t i = 0; i < p->batch; i++) {
+        sk_product q = nth(p, i);
+        for (int64_t k = 0; k < p->batch; k++) {
+            sk_product x = nth(p, k);
+            sk_assert(keeps_apart(&q, &x) && (i == k || x.d.data != q.d.data));
+        }
+        append(stream, do_product, &q, sizeof q, false);
+    }
     if (ran) *ran = true;
     return SK_OK;
 }
