@@ -70,10 +70,10 @@ static place make_place(const sizes *s, sk_dtype type, size_t room)
     p.lse = (float *)on_device(4 * (size_t)s->rows());
     p.room = (char *)on_device(room);
     p.room_bytes = room;
-    must(cudaMemset(p.x, 0, e * (size_t)s->x()), "cudaMemset");
-    must(cudaMemset(p.y, 0, e * (size_t)s->y()), "cudaMemset");
-    must(cudaMemset(p.dy, 0, e * (size_t)s->y()), "cudaMemset");
-    must(cudaMemset(p.lse, 0, 4 * (size_t)s->rows()), "cudaMemset");
+    must(cudaMemsetAsync(p.x, 0, e * (size_t)s->x(), stream), "cudaMemsetAsync");
+    must(cudaMemsetAsync(p.y, 0, e * (size_t)s->y(), stream), "cudaMemsetAsync");
+    must(cudaMemsetAsync(p.dy, 0, e * (size_t)s->y(), stream), "cudaMemsetAsync");
+    must(cudaMemsetAsync(p.lse, 0, 4 * (size_t)s->rows(), stream), "cudaMemsetAsync");
     return p;
 }
 
@@ -199,14 +199,16 @@ static void put(void *to, sk_dtype type, const std::vector<float> &v)
 {
     std::vector<char> bytes(v.size() * sk_dtype_size(type));
     sk_convert(bytes.data(), type, v.data(), SK_F32, (int64_t)v.size());
-    must(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+    must(cudaMemcpyAsync(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream),
+         "cudaMemcpyAsync");
+    must(cudaStreamSynchronize(stream), "a copy");
 }
 
 static std::vector<char> take(const void *from, size_t bytes)
 {
     std::vector<char> v(bytes);
+    must(cudaMemcpyAsync(v.data(), from, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
     must(cudaStreamSynchronize(stream), "a kernel");
-    must(cudaMemcpy(v.data(), from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return v;
 }
 
@@ -240,7 +242,7 @@ static void record(const way *w, const sizes *s, const place *p, bool backward, 
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    must(cudaMemset((void *)out, 0xff, want.size()), "cudaMemset");
+    must(cudaMemsetAsync((void *)out, 0xff, want.size(), stream), "cudaMemsetAsync");
     must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of a recording");
     run(w, s, p, backward);
     must(cudaStreamEndCapture(stream, &graph), "end of a recording");
@@ -254,8 +256,8 @@ static void record(const way *w, const sizes *s, const place *p, bool backward, 
 static void one_forward(const way *w, const sizes *s, place *p, const truth *t, double worst)
 {
     size_t e = sk_dtype_size(p->type), bytes = e * t->y.size();
-    must(cudaMemset(p->y, 0xff, bytes), "cudaMemset");
-    must(cudaMemset(p->lse, 0xff, 4 * t->lse.size()), "cudaMemset");
+    must(cudaMemsetAsync(p->y, 0xff, bytes, stream), "cudaMemsetAsync");
+    must(cudaMemsetAsync(p->lse, 0xff, 4 * t->lse.size(), stream), "cudaMemsetAsync");
     if (!run(w, s, p, false)) {
         printf("  %-22s forward: none: %s\n", w->name, why_not(w, s, p, false));
         return;
@@ -276,7 +278,7 @@ static void one_backward(const way *w, const sizes *s, place *p, const truth *t,
     int64_t r = s->r;
     put(p->y, p->type, t->y);
     put(p->lse, SK_F32, t->lse);
-    must(cudaMemset(p->dx, 0xff, bytes), "cudaMemset");
+    must(cudaMemsetAsync(p->dx, 0xff, bytes, stream), "cudaMemsetAsync");
     if (!run(w, s, p, true)) {
         printf("  %-22s backward: none: %s\n", w->name, why_not(w, s, p, true));
         return;

@@ -55,7 +55,8 @@ class Meter(threading.Thread):
             if self.before is None or self.before < 1024:
                 break
             time.sleep(0.5)
-            self.before = min(self.before, self.look() or self.before)
+            now = self.look()
+            self.before = self.before if now is None else min(self.before, now)
 
     @staticmethod
     def words():
