@@ -631,6 +631,9 @@ static void narrow(const trial *t, sk_dtype type, double slack)
     run(t->op, &a, 2);
     run(t->op, &b, 1);
     for (int o = 0; o < a.n_out; o++) compare(t, &a.out[o], &b.out[o], slack, sk_dtype_name(type));
+    for (int i = 0; i < a.n_in; i++)
+        if (t->op->changes >> i & 1)
+            compare(t, &a.in[i], &b.in[i], slack, "an operand that it changes, narrow");
 }
 
 static void reuse(const trial *t, int i)

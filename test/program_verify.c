@@ -19,31 +19,34 @@ static uint64_t seed, drawn;
 
 static int pick(int n) { return n > 0 ? (int)(sk_rng(seed, 0, drawn++).a % (uint64_t)n) : 0; }
 
+enum { TIE = 1, GPU = 2 }; /* GPU: sequences so long that launches need a room of their own */
 static const struct {
     const char *model, *layout;
-    bool tie;
+    unsigned what;
 } cases[] = {
-    {"gpt2", "dp=2", true},
-    {"gpt2", "tp=2", true},
-    {"gpt2", "pp=2 micro=3", true},
-    {"llama", "pp=3 micro=4 schedule=gpipe", false},
-    {"llama", "dp=2 zero=1", false},
-    {"mlp", "dp=2 zero=2 micro=2", false},
-    {"llama", "dp=3 zero=3", true},
-    {"gpt2", "pp=2 dp=2 tp=2 zero=3 micro=2", true},
-    {"llama", "tp=2 dp=2 zero=1 micro=2 order: tp dp", false},
-    {"gpt2", "mesh a=2 z=2; split b over a; split h f over z; micro 2", true},
-    {"gpt2", "dp=2 replica", true},
-    {"llama", "tp=2 dp=3 zero=2 micro=2 replica", false},
-    {"llama", "pp=2 dp=2 zero=2 micro=5 schedule=pipedream", false},
-    {"mlp", "pp=3 micro=5 schedule=pipedream-2bw", false},
-    {"llama", "pp=2 tp=2 micro=4 schedule=pb", false},
-    {"llama", "tp=2 sp overlap=3", false},
-    {"llama", "dp=2 zero=3 micro=2 offload=all:file", false},
-    {"gpt2", "tp=2 micro=2 offload=all", true},
-    {"llama", "dp=2 zero=1 offload=state:file+acts", false},
-    {"llama", "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2", true},
-    {"gpt2", "dp=2 grads=int8 feedback", false},
+    {"gpt2", "dp=2", TIE},
+    {"gpt2", "tp=2", TIE},
+    {"gpt2", "pp=2 micro=3", TIE},
+    {"llama", "pp=3 micro=4 schedule=gpipe", 0},
+    {"llama", "dp=2 zero=1", 0},
+    {"mlp", "dp=2 zero=2 micro=2", 0},
+    {"llama", "dp=3 zero=3", TIE},
+    {"gpt2", "pp=2 dp=2 tp=2 zero=3 micro=2", TIE},
+    {"llama", "tp=2 dp=2 zero=1 micro=2 order: tp dp", 0},
+    {"gpt2", "mesh a=2 z=2; split b over a; split h f over z; micro 2", TIE},
+    {"gpt2", "dp=2 replica", TIE},
+    {"llama", "tp=2 dp=3 zero=2 micro=2 replica", 0},
+    {"llama", "pp=2 dp=2 zero=2 micro=5 schedule=pipedream", 0},
+    {"mlp", "pp=3 micro=5 schedule=pipedream-2bw", 0},
+    {"llama", "pp=2 tp=2 micro=4 schedule=pb", 0},
+    {"llama", "tp=2 sp overlap=3", 0},
+    {"llama", "dp=2 zero=3 micro=2 offload=all:file", 0},
+    {"gpt2", "tp=2 micro=2 offload=all", TIE},
+    {"llama", "dp=2 zero=1 offload=state:file+acts", 0},
+    {"llama", "dp=4 zero=3 weights=int8 grads=int4 feedback copy=2", TIE},
+    {"gpt2", "dp=2 grads=int8 feedback", 0},
+    {"gpt2", "dp=2 micro=2", TIE | GPU},
+    {"llama", "pp=2 tp=2 micro=2 recompute=full", GPU},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -67,7 +70,14 @@ static sk_status compile(world *w, int i)
     t.hyper.vocab_size = 17;
     t.hyper.input_size = 7;
     t.hyper.max_position_embeddings = 8;
-    t.hyper.tie_word_embeddings = cases[i].tie;
+    t.hyper.tie_word_embeddings = cases[i].what & TIE;
+    if (cases[i].what & GPU) {
+        t.gpu = true;
+        t.dtype = SK_BF16;
+        t.batch = 64;
+        t.seq = t.hyper.max_position_embeddings = 2048;
+        t.hyper.hidden_size = 24;
+    }
     *w = (world){0};
     return sk_trial_compile(&w->arena, &t, &w->graph, &w->p, &w->n);
 }
@@ -573,6 +583,31 @@ static bool other_codec(sk_program *p)
     return true;
 }
 
+/* A launch that has a room of its own, or NULL. */
+static sk_inst *roomy(sk_program *p)
+{
+    int n = 0, at;
+    for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].room >= 0;
+    at = pick(n);
+    for (int pc = 0; pc < p->insts.n; pc++)
+        if (p->insts.v[pc].room >= 0 && !at--) return &p->insts.v[pc];
+    return NULL;
+}
+
+static bool small_room(sk_program *p)
+{
+    const sk_inst *in = roomy(p);
+    if (in) p->bufs.v[in->room].bytes -= 1 + pick(100000);
+    return in != NULL;
+}
+
+static bool lose_room(sk_program *p)
+{
+    sk_inst *in = roomy(p);
+    if (in) in->room = -1;
+    return in != NULL;
+}
+
 static const struct {
     const char *name;
     bool (*apply)(sk_program *p);
@@ -597,6 +632,8 @@ static const struct {
     {"a group with other members", wrong_members},
     {"a segment of another size", wrong_segment},
     {"a call of another kind", wrong_kind},
+    {"a launch with too little room", small_room},
+    {"the room of a launch lost", lose_room},
     {"another tag", wrong_tag},
     {"a message of another size", wrong_bytes},
     {"a message with another rank", wrong_peer},

@@ -95,7 +95,8 @@ static inline int sk_ring_bytes(int groups, int arrays, int r, int64_t bytes, in
     return SK_RING_BARRIERS + (int)(groups * stages * arrays * r * bytes);
 }
 
-/* Blocks of a grid on which a block has a processor for itself. */
+/* Blocks of a grid on which a block has a processor for itself: those of an H200, on other chips
+ * too, where that is only slower, for the order of sums, and so their bits, hangs on it. */
 static inline unsigned sk_ring_grid(int64_t rows, int rows_of_block)
 {
     int64_t blocks = (rows + rows_of_block - 1) / rows_of_block;

@@ -82,8 +82,10 @@ void sk_op_widen(const sk_args *a, const sk_args *wide, int part, int of)
         if (a->add >> o & 1) convert_part(&wide->out[o], &a->out[o], part, of);
 }
 
-void sk_op_narrowed(const sk_args *a, const sk_args *wide, int part, int of)
+void sk_op_narrowed(const sk_op *op, const sk_args *a, const sk_args *wide, int part, int of)
 {
+    for (int i = 0; i < a->n_in; i++)
+        if (op->changes >> i & 1) convert_part(&a->in[i], &wide->in[i], part, of);
     for (int o = 0; o < a->n_out; o++) convert_part(&a->out[o], &wide->out[o], part, of);
 }
 
@@ -96,7 +98,7 @@ static void run_staged(const sk_op *op, const sk_args *a)
     b.of = 1;
     sk_op_widen(a, &b, 0, 1);
     op->cpu(&b);
-    sk_op_narrowed(a, &b, 0, 1);
+    sk_op_narrowed(op, a, &b, 0, 1);
 }
 
 void sk_op_run_cpu(const sk_op *op, const sk_args *a)

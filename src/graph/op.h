@@ -110,9 +110,10 @@ typedef struct sk_op {
     const char *dims; /* NULL: the node brings its own */
     int n_in, n_out;  /* n_out 0 means 1 */
     unsigned flags;
-    unsigned stats; /* bit o: output o is f32 whatever the inputs are */
-    unsigned signs; /* bit i: of input i it reads only whether elements are above 0 */
-    unsigned reuse; /* bit i: output 0 may take over the memory of input i */
+    unsigned stats;   /* bit o: output o is f32 whatever the inputs are */
+    unsigned signs;   /* bit i: of input i it reads only whether elements are above 0 */
+    unsigned reuse;   /* bit i: output 0 may take over the memory of input i */
+    unsigned changes; /* bit i: input i is changed in place: a memory (SK_MEMORY) */
     /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
     void (*infer)(sk_graph *g, const sk_node *n);
     /* Write other nodes instead of this one, which the layout wants to split along `letter` and the
@@ -185,7 +186,7 @@ void sk_op_run_cpu(const sk_op *op, const sk_args *a);
 size_t sk_op_stage(const sk_args *a); /* bytes of that room, once for the team; 0: none is narrow */
 sk_args sk_op_widened(const sk_args *a, char *room);
 void sk_op_widen(const sk_args *a, const sk_args *wide, int part, int of);
-void sk_op_narrowed(const sk_args *a, const sk_args *wide, int part, int of);
+void sk_op_narrowed(const sk_op *op, const sk_args *a, const sk_args *wide, int part, int of);
 size_t sk_op_scratch(const sk_op *op, const sk_args *a); /* bytes for one thread, staging too */
 double sk_op_flops(const sk_op *op, const sk_args *a);
 

@@ -242,22 +242,12 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
-/* Of a GPU, beyond what every launch has. */
-static int64_t more_room(const sk_program *p, const sk_inst *in)
-{
-    sk_args args;
-    if (in->act != SK_DO_OP || !in->node->op->room) return 0;
-    sk_inst_args(p, in, NULL, &args);
-    return (int64_t)in->node->op->room(&args);
-}
-
 void sk_emit_rooms(sk_emit *e)
 {
     for (int pc = 0; pc < e->p->insts.n; pc++) {
-        int64_t more = more_room(e->p, &e->p->insts.v[pc]);
-        if (!more) continue;
-        more += SK_ROOM + SK_ROOM_ALIGN;
-        sk_extent box = {.n = 1, .size = {more}, .full = {more}};
+        int64_t bytes = sk_room_launch(e->p, &e->p->insts.v[pc]);
+        if (!bytes) continue;
+        sk_extent box = {.n = 1, .size = {bytes}, .full = {bytes}};
         e->p->insts.v[pc].room = sk_emit_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
     }
 }

@@ -1,6 +1,7 @@
 /* rooms.c - the room of a call between GPUs: what does not lie in one run is packed. */
 #include "program/rooms.h"
 #include "comm/cut.h"
+#include "graph/kernel.h"
 
 enum { LINE = 256 }; /* what is taken of a room begins on such a line */
 
@@ -52,4 +53,13 @@ int64_t sk_room_call(const sk_call_plan *c, int group_size)
         if (c->kind != SK_ALLTOALL) break; /* all members need the same */
     }
     return most;
+}
+
+int64_t sk_room_launch(const sk_program *p, const sk_inst *in)
+{
+    sk_args args;
+    if (!p->gpu || in->act != SK_DO_OP || !in->node->op->room) return 0;
+    sk_inst_args(p, in, NULL, &args);
+    int64_t more = (int64_t)in->node->op->room(&args);
+    return more ? more + SK_ROOM + SK_ROOM_ALIGN : 0;
 }

@@ -1,4 +1,5 @@
-/* rooms.h - the room of a call between GPUs.
+/* rooms.h - the room of a launch on a GPU that needs more than all have, and of a call between
+ * GPUs.
  *
  * NCCL moves runs of memory.  Where a member's part of a segment lies in pieces, it is packed into
  * the call's room before, or unpacked from there behind (run/fabric.h); the plan keeps the room
@@ -14,5 +15,7 @@ int64_t sk_room_got(const sk_call_plan *c, const sk_seg *s, int me, int p);
 int64_t sk_room_of(const sk_call_plan *c, int me, int p);
 /* The most that any member of the group needs; 0 for most calls. */
 int64_t sk_room_call(const sk_call_plan *c, int group_size);
+/* Bytes of a launch's own room, which may begin anywhere; 0: what all have will do. */
+int64_t sk_room_launch(const sk_program *p, const sk_inst *in);
 
 #endif

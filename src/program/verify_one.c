@@ -6,7 +6,7 @@
  * until the instruction that waits for its arrival.  Kept buffers, tables of
  * calls and scratch live always; they are sorted once, so that a transient
  * buffer meets them by bisection. */
-#include "program/program.h"
+#include "program/rooms.h"
 #include "comm/cut.h"
 
 #include <inttypes.h>
@@ -108,6 +108,21 @@ static sk_status calls_fit(const sk_program *p)
                                p->rank, i, c->what, c->segs[s].outer, c->segs[s].n,
                                c->segs[s].inner, p->bufs.v[c->segs[s].src].name,
                                p->bufs.v[c->segs[s].dst].name);
+    }
+    return SK_OK;
+}
+
+/* Has every launch on a GPU the room that its op asks for? */
+static sk_status launches_fit(const sk_program *p)
+{
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        int64_t need = sk_room_launch(p, in);
+        if (in->room >= p->bufs.n || (in->room >= 0 ? p->bufs.v[in->room].bytes : 0) < need)
+            return sk_fail(SK_EBUG,
+                           "P6: rank %d: instruction %d (%s) needs %" PRId64
+                           " bytes of room on the GPU, which it has not got",
+                           p->rank, pc, in->node->op->name, need);
     }
     return SK_OK;
 }
@@ -592,6 +607,7 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     lives l;
     SK_TRY(in_heap(p));
     SK_TRY(calls_fit(p));
+    SK_TRY(launches_fit(p));
     SK_TRY(codes_fit(p, a));
     SK_TRY(find_lives(p, a, &l));
     SK_TRY(no_overlap(p, &l, a));

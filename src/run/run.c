@@ -261,7 +261,7 @@ static void widen_part(void *ctx, int part, int of)
 static void narrow_part(void *ctx, int part, int of)
 {
     op_job *j = ctx;
-    sk_op_narrowed(j->narrow, j->args, part, of);
+    sk_op_narrowed(j->op, j->narrow, j->args, part, of);
 }
 
 static void op_part(void *ctx, int part, int of)
