@@ -1,4 +1,5 @@
-/* rooms.c - the room of a call between GPUs: what does not lie in one run is packed. */
+/* rooms.c - the room of a call between GPUs, where what does not lie in one run is packed, and of a
+ * launch. */
 #include "program/rooms.h"
 #include "comm/cut.h"
 #include "graph/kernel.h"

@@ -122,7 +122,7 @@ static sk_status launches_fit(const sk_program *p)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: instruction %d (%s) needs %" PRId64
                            " bytes of room on the GPU, which it has not got",
-                           p->rank, pc, in->node->op->name, need);
+                           p->rank, pc, in->node ? in->node->op->name : "no op", need);
     }
     return SK_OK;
 }
