@@ -157,13 +157,15 @@ static double join(sk_nccl_op how, double x, double y)
     return x + y;
 }
 
-/* Element i of all members' operand k. */
+/* Element i of all members' operand k.  Bytes begin anew at 256: what lies between the rows of a
+ * room is summed too, and nobody reads it. */
 static double reduced(const meeting *m, int k, const op *o, int64_t i)
 {
     double x = element(m->shown[0]->ops[k].src, o->type, i);
     for (int r = 1; r < m->n; r++) {
         x = join(o->op, x, element(m->shown[r]->ops[k].src, o->type, i));
         if (o->type == SK_F32) x = (double)(float)x; /* as one adds in f32 */
+        if (o->type == SK_U8) x = (double)((int)x & 255);
     }
     return o->op == SK_NCCL_MEAN ? x / m->n : x;
 }
