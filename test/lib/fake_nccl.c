@@ -8,6 +8,7 @@
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,16 +158,23 @@ static double join(sk_nccl_op how, double x, double y)
     return x + y;
 }
 
-/* Element i of all members' operand k.  Bytes begin anew at 256: what lies between the rows of a
- * room is summed too, and nobody reads it. */
+/* As a type has it: whole numbers begin anew where they end.  What lies between the rows of a room
+ * is summed too, anything, and nobody reads it. */
+static double held(sk_dtype t, double x)
+{
+    if (t == SK_F32) return (double)(float)x;
+    if (t == SK_U8) return (double)((int)x & 255);
+    if (t == SK_I32) return (double)(int32_t)(uint32_t)(int64_t)x;
+    if (t == SK_I64 && fabs(x) >= 0x1p63) return 0;
+    return x;
+}
+
+/* Element i of all members' operand k. */
 static double reduced(const meeting *m, int k, const op *o, int64_t i)
 {
     double x = element(m->shown[0]->ops[k].src, o->type, i);
-    for (int r = 1; r < m->n; r++) {
-        x = join(o->op, x, element(m->shown[r]->ops[k].src, o->type, i));
-        if (o->type == SK_F32) x = (double)(float)x; /* as one adds in f32 */
-        if (o->type == SK_U8) x = (double)((int)x & 255);
-    }
+    for (int r = 1; r < m->n; r++)
+        x = held(o->type, join(o->op, x, element(m->shown[r]->ops[k].src, o->type, i)));
     return o->op == SK_NCCL_MEAN ? x / m->n : x;
 }
 
