@@ -1,6 +1,7 @@
 /* sides.c - collectives and messages beside the stream that computes. */
 #include "run/sides.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +24,20 @@ static bool begins(const sk_inst *in)
 }
 
 /* Ranks that share a GPU: NCCL takes those of one host for rivals, so each says that it is another
- * host, and they meet on the loop of this one. */
+ * host, and they meet on the loop of this one.  Tests have ranks that are threads, which share the
+ * environment too. */
 static void share_gpu(const sk_run *r)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     char name[32];
     int here = 0;
     for (int k = 0; k < r->p->n_ranks; k++) here += sk_heap_base(r->heaps, k) != NULL;
     if (here <= sk_device_count("cuda")) return;
     snprintf(name, sizeof name, "skein-%d", r->p->rank);
+    pthread_mutex_lock(&lock);
     setenv("NCCL_HOSTID", name, 0);
     if (here == r->p->n_ranks) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    pthread_mutex_unlock(&lock);
 }
 
 static sk_status open_events(sk_arena *a, sk_sides *s, bool trace)
