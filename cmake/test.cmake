@@ -3,8 +3,9 @@
 # Exit code 0 passes, 77 skips (the last line printed says why), anything else fails.
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
 # compiler with its flags in $SKEIN_CC.  Rooms that start ranks or threads of their own
-# want the whole machine: their tests run alone (by name, below).  fuzz_* need libFuzzer;
-# oracle_* an installed peer such as PyTorch, slurm_* its daemons: these have their own label.
+# want the whole machine: their tests run alone (by name, below), but for train_env, which mostly
+# waits, and cmd_budget, which plans one thing at a time.  fuzz_* need libFuzzer; oracle_* an installed peer such as PyTorch, slurm_* its daemons:
+# these have their own label.
 set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
 
 set(environment
@@ -19,7 +20,7 @@ endif()
 function(skein_test name) # name, then the command
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   math(EXPR limit "120 * ${SKEIN_TEST_SCALE}")
-  if(name MATCHES "${alone}")
+  if(name MATCHES "${alone}" AND NOT name MATCHES "^(train_env|cmd_budget)$")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
     math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
   elseif(name MATCHES "^(oracle|slurm)_")

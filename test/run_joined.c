@@ -140,7 +140,7 @@ int main(void)
     for (int m = 0; m < MODELS; m++)
         for (int i = 0; i < LAYOUTS; i++) {
             if (i < WIDE) both(models[m], layouts[i], SK_F32);
-            both(models[m], layouts[i], SK_F16);
+            if (due(m + i, 2)) both(models[m], layouts[i], SK_F16);
         }
     printf("joined: %d runs, %d checks, %d bad\n", runs, checks, bad);
     return bad > 0;

@@ -87,6 +87,7 @@ static void same(const char *model, const char *layout, const char *optim)
 static void failing(const char *layout)
 {
     for (int fail = 1; fail < 5; fail++) {
+        if (!due(fail, 2)) continue;
         sk_trial t = sk_trial_small("gpt2", layout);
         t.gpu = true;
         t.steps = 6;
@@ -108,7 +109,7 @@ int main(void)
     sk_fake_nccl();
     for (int i = 0; i < CASES; i++) {
         same(cases[i].model, cases[i].layout, NULL);
-        if (i % 4 == 1 && i < 24) same(cases[i].model, cases[i].layout, "lamb");
+        if (i % 4 == 1 && i < 24 && due(i / 4, 2)) same(cases[i].model, cases[i].layout, "lamb");
     }
     failing("dp=2");
     failing("dp=4 zero=3 micro=2");

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int checks, bad;
@@ -27,6 +28,9 @@ static inline void story_at(const char *where, sk_status got, sk_status want, co
     printf("%s: status %d, %d is wanted, with \"%s\" in the story\n  last story: %.300s\n", where,
            (int)got, (int)want, words, sk_error());
 }
+
+/* Of a grid of cases, whose places add up to `at`: every n-th, and with SKEIN_LONG=1 all. */
+static inline bool due(int at, int n) { return at % n == 0 || getenv("SKEIN_LONG"); }
 
 #define check(x)                 check_at(SK_HERE, (x), #x)
 #define fails(call, code, words) story_at(SK_HERE, (call), (code), (words))
