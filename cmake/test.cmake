@@ -4,8 +4,8 @@
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
 # compiler with its flags in $SKEIN_CC.  Rooms that start ranks or threads of their own
 # want the whole machine: their tests run alone (by name, below), but for train_env, which mostly
-# waits, and cmd_budget, which plans one thing at a time.  fuzz_* need libFuzzer; oracle_* an installed peer such as PyTorch, slurm_* its daemons:
-# these have their own label.
+# waits, and cmd_budget, which plans one thing at a time.  fuzz_* need libFuzzer; oracle_* an
+# installed peer such as PyTorch, slurm_* its daemons: these have their own label.
 set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
 
 set(environment
