@@ -1,6 +1,9 @@
 #!/bin/bash
 # train_canonical.sh - order=canonical: one run of 20 steps on many layouts ends in the same bytes.
+#
+#     test/train_canonical.sh [SKEIN [DEVICE]]      DEVICE: cpu, or cuda
 set -eu
+device=${2:-cpu}
 skein=$(realpath "${1:-build/release/skein}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -12,7 +15,7 @@ train() {
     local model=$1 ranks=$2 layout=$3 name
     shift 3
     name=$model.$(echo "$layout $*" | tr -c 'a-zA-Z0-9\n' _)
-    "$skein" train model="$model" layout="$layout" order=canonical train.steps=20 train.batch=8 \
+    "$skein" train model="$model" layout="$layout" device="$device" order=canonical train.steps=20 train.batch=8 \
         train.seq=24 optim.warmup=2 log.every=20 val.every=0 run="$name" -n "$ranks" "$@" \
         >"$name.log" 2>&1 || { echo "$model on \"$layout\": $(tail -n 5 "$name.log")"; exit 1; }
     if [ ! -f "$model.first" ]; then echo "$name" >"$model.first"; fi
@@ -63,5 +66,5 @@ rm -f tiny.first # another optimizer, another model
 train tiny 1 "dp=1" optim.name=lamb
 train tiny 4 "dp=4 zero=3" optim.name=lamb
 train tiny 6 "tp=3 dp=2 zero=2" optim.name=lamb
-train tiny 4 "dp=4" optim.name=lamb --launch=thread
+[ "$device" != cpu ] || train tiny 4 "dp=4" optim.name=lamb --launch=thread
 echo "canonical: $ways runs on 1-8 ranks, equal to the bit"

@@ -19,9 +19,12 @@
 #ifndef SK_PROGRAM_CUDA_H
 #define SK_PROGRAM_CUDA_H
 
+#include "base/fixed.h"
 #include "base/rng.h"
 #include "graph/cuda.h"
 #include "program/kernel.h"
+
+#include <type_traits>
 
 enum { SK_PASS_BLOCK = 256 };
 
@@ -83,6 +86,20 @@ static __device__ inline double sk_block_sum(double x)
     for (int w = 0; w < SK_PASS_BLOCK / 32; w++) x += part[w];
     return x;
 }
+
+/* The same of integers, which no order changes; for thread 0. */
+static __device__ inline sk_fixed sk_block_sum(sk_fixed x)
+{
+    __shared__ sk_fixed part[SK_PASS_BLOCK];
+    __syncthreads();
+    part[threadIdx.x] = x;
+    __syncthreads();
+    for (int i = 1; i < SK_PASS_BLOCK && !threadIdx.x; i++) sk_fixed_join(&x, part[i]);
+    return x;
+}
+
+static __device__ inline void sk_join(double *to, double x) { *to += x; }
+static __device__ inline void sk_join(sk_fixed *to, sk_fixed x) { sk_fixed_join(to, x); }
 
 /* The piece that a chunk is of: the last whose first chunk is not behind it.  All lanes of a warp
  * ask together, 32 places at a time: two looks for a thousand pieces. */
@@ -228,7 +245,9 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
     int64_t step = pulse->updates + p->update + 1;
     float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
     sk_facts f = {(float)pulse->lr, p->decay, j->knob, (double)step, p->delay, {0}};
-    for (int s = 0; s < SK_MAX_SUM && p->before; s++) f.before[s] = p->before[s];
+    for (int s = 0; s < SK_MAX_SUM && p->before; s++)
+        f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
+                                 : ((const double *)p->before)[s];
     c->from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
     c->n = (int)(p->n - c->from < SK_UPDATE_CHUNK ? p->n - c->from : SK_UPDATE_CHUNK);
     c->skip = !P::AHEAD && sk_skips(j, p);
@@ -288,6 +307,17 @@ static __device__ inline void sk_some_change(const P &pass, float scale, sk_some
         for (int k = 0; k < SK_MAX_STATE; k++)
             if (P::WRITES >> k & 1) x.s[k][e] = s[k];
     }
+}
+
+/* One element: its sums, as integers. */
+template <class P, int V>
+static __device__ inline void sk_some_change(const P &pass, float scale, sk_some<V> &x,
+                                             sk_fixed *sum)
+{
+    double one[P::SUMS + 1] = {0};
+    sk_some_change(pass, scale, x, one);
+#pragma unroll
+    for (int s = 0; s < P::SUMS; s++) sk_fixed_add(&sum[s], one[s]);
 }
 
 template <class P, int V>
@@ -361,9 +391,9 @@ static __device__ void sk_nudge(const sk_update *p, const sk_share_of<G, S> &o, 
 
 /* The share itself: fours, then what is left.  Two fours are under way where registers allow: those
  * of 1,024 threads on a multiprocessor. */
-template <class P, typename G, typename S>
+template <class P, typename G, typename S, typename A>
 static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_share_of<G, S> &o,
-                                            int quads, double *sum)
+                                            int quads, A *sum)
 {
     const int FLIGHT = sizeof(S) == 2 || (P::READS & (P::READS - 1)) ? 1 : 2;
     const P pass = c.pass;
@@ -389,42 +419,44 @@ static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_shar
     }
 }
 
-/* One chunk; its sums go to partial[chunk]. */
-template <class P, typename G, typename S>
+/* One chunk; its sums go to partial[chunk]: of double, or in canonical order of sk_fixed, and there
+ * all elements go one by one, so that all are made by the same code. */
+template <class P, typename G, typename S, typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
-    sk_pass_chunk(const __grid_constant__ sk_update_job j, double *partial)
+    sk_pass_chunk(const __grid_constant__ sk_update_job j, A *partial)
 {
     __shared__ alignas(16) char room[sizeof(sk_common<P>)];
     sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(room);
     const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
-    double sum[P::SUMS + 1] = {0};
+    A sum[P::SUMS + 1] = {};
     if (threadIdx.x == 0) sk_begin<P, G, S>(&j, p, &c);
     __syncthreads();
     sk_share_of<G, S> o = sk_share_at<P, G, S>(p, c.from);
-    int quads = c.packs ? c.n / 4 : 0;
+    int quads = c.packs && std::is_same<A, double>::value ? c.n / 4 : 0;
     if (c.skip && o.narrow) sk_narrow_only(o, c.n, quads);
     if (c.skip) return;
     if (p->nudge != 0) sk_nudge(p, o, c.from, c.n);
     else sk_share_pass(c, o, quads, sum);
     for (int s = 0; s < P::SUMS && partial; s++) {
-        double all = sk_block_sum(sum[s]);
+        A all = sk_block_sum(sum[s]);
         if (threadIdx.x == 0) partial[(int64_t)blockIdx.x * SK_MAX_SUM + s] = all;
     }
 }
 
 /* A block a piece: its chunks added up. */
+template <typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK)
-    sk_pass_sums(const __grid_constant__ sk_update_job j, const double *partial, int n_sums)
+    sk_pass_sums(const __grid_constant__ sk_update_job j, const A *partial, int n_sums)
 {
     const sk_update *p = &j.pieces[blockIdx.x];
     int64_t chunks = (p->n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
     if (!p->after || sk_skips(&j, p)) return;
     for (int s = 0; s < SK_MAX_SUM; s++) {
-        double sum = 0;
+        A sum = {};
         for (int64_t c = threadIdx.x; c < chunks && s < n_sums && p->owner; c += SK_PASS_BLOCK)
-            sum += partial[(p->chunk + c) * SK_MAX_SUM + s];
+            sk_join(&sum, partial[(p->chunk + c) * SK_MAX_SUM + s]);
         sum = sk_block_sum(sum);
-        if (threadIdx.x == 0) p->after[s] = sum;
+        if (threadIdx.x == 0) ((A *)p->after)[s] = sum;
     }
 }
 
@@ -433,7 +465,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
 static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, const sk_launch *l,
                                      bool sums)
 {
-    size_t need = sums ? (size_t)j->chunks * SK_MAX_SUM * sizeof(double) : 0;
+    size_t need = sums ? (size_t)j->chunks * SK_MAX_SUM * sizeof(sk_fixed) : 0;
     if (j->grad_type > SK_F16)
         return sk_fail(SK_ECONF, "%s: gradients are %s; on a GPU f32, bf16 and f16 are known",
                        optim, sk_dtype_name(j->grad_type));
@@ -443,6 +475,9 @@ static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, 
     if (j->narrow_type > SK_F16)
         return sk_fail(SK_ECONF, "%s: narrow weights are %s; on a GPU bf16 and f16 are known",
                        optim, sk_dtype_name(j->narrow_type));
+    if (j->ordered && j->grad_type != SK_F32)
+        return sk_fail(SK_ECONF, "%s: gradients are %s; order=canonical is for f32", optim,
+                       sk_dtype_name(j->grad_type));
     if (j->chunks > INT32_MAX || need > l->room_bytes)
         return sk_fail(SK_ECONF,
                        "%s: %lld chunks of weights need %zu bytes for their sums, the room has %zu",
@@ -450,24 +485,30 @@ static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, 
     return SK_OK;
 }
 
-template <class P, typename G, typename S>
-static void sk_pass_start(const sk_update_job *j, double *partial, cudaStream_t s)
+template <class P, typename G, typename S, typename A>
+static void sk_pass_start(const sk_update_job *j, A *partial, cudaStream_t s)
 {
-    sk_pass_chunk<P, G, S><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
+    sk_pass_chunk<P, G, S, A><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
+}
+
+template <class P, typename G, typename A>
+static void sk_pass_all(const sk_update_job *j, A *partial, cudaStream_t s)
+{
+    if (j->chunks && j->state_type == SK_BF16) sk_pass_start<P, G, __nv_bfloat16>(j, partial, s);
+    else if (j->chunks) sk_pass_start<P, G, float>(j, partial, s);
+    if (partial && j->n_pieces)
+        sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, (const A *)partial,
+                                                                     P::SUMS);
 }
 
 template <class P>
 static sk_status sk_pass(const char *optim, const sk_update_job *j, const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
-    bool sums = P::SUMS > 0 && j->sums;
-    double *partial = sums ? (double *)l->room : NULL;
-    SK_TRY(sk_pass_fits(optim, j, l, sums));
-    if (j->chunks && j->state_type == SK_BF16)
-        SK_FLOAT(j->grad_type, sk_pass_start<P, T, __nv_bfloat16>(j, partial, s));
-    else if (j->chunks) SK_FLOAT(j->grad_type, sk_pass_start<P, T, float>(j, partial, s));
-    if (sums && j->n_pieces)
-        sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, partial, P::SUMS);
+    char *room = P::SUMS > 0 && j->sums ? l->room : NULL;
+    SK_TRY(sk_pass_fits(optim, j, l, room != NULL));
+    if (j->ordered) sk_pass_all<P, float>(j, (sk_fixed *)room, s);
+    else SK_FLOAT(j->grad_type, sk_pass_all<P, T>(j, (double *)room, s));
     return sk_cuda_launched(optim);
 }
 

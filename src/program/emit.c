@@ -121,6 +121,12 @@ int sk_emit_part(sk_emit *e, int whole, int i, int n)
     return part;
 }
 
+/* Does the order in which it is taken change bits? */
+static bool sums(sk_reduce reduce, sk_dtype type)
+{
+    return (reduce == SK_SUM || reduce == SK_MEAN) && (type == SK_F32 || type == SK_F64);
+}
+
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what)
 {
@@ -131,7 +137,8 @@ int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type,
                         .group = group,
                         .what = what,
                         .algorithm = SK_SHM,
-                        .room = -1};
+                        .room = -1,
+                        .ordered = e->l->canonical && sk_kind_sums(kind) && sums(reduce, type)};
     return e->p->calls.n - 1;
 }
 

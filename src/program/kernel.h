@@ -57,15 +57,15 @@ typedef struct sk_update {
     void *state[SK_MAX_STATE];
     void *narrow; /* the weights where a master is kept: written by the last pass; or NULL */
     sk_dtype grad_type, state_type, narrow_type;
-    int delay, update;    /* as in sk_inst: count, update */
-    float scale;          /* over 0: instead of pulse->scale, and / loss_scale */
-    float decay;          /* of this piece */
-    float nudge;          /* not 0: a step of this size against the sign of the gradient instead */
-    bool owner;           /* sums of this piece count */
-    const double *before; /* sums of the pass before, [SK_MAX_SUM]; or NULL */
-    double *after;        /* where sums of this pass go; or NULL */
-    uint64_t name;        /* hash of the tensor's name: by it and the place lots are drawn */
-    sk_view shape;        /* of the piece; data means nothing */
+    int delay, update;  /* as in sk_inst: count, update */
+    float scale;        /* over 0: instead of pulse->scale, and / loss_scale */
+    float decay;        /* of this piece */
+    float nudge;        /* not 0: a step of this size against the sign of the gradient instead */
+    bool owner;         /* sums of this piece count */
+    const void *before; /* sums of the pass before, [SK_MAX_SUM] of double; or NULL */
+    void *after;        /* where sums of this pass go; or NULL.  Ordered: of sk_fixed, both */
+    uint64_t name;      /* hash of the tensor's name: by it and the place lots are drawn */
+    sk_view shape;      /* of the piece; data means nothing */
 } sk_update;
 
 /* One pass over several pieces at once. */
@@ -75,6 +75,7 @@ typedef struct sk_update_job {
     int64_t chunks;                              /* of all pieces */
     sk_dtype grad_type, state_type, narrow_type; /* of all pieces; narrow SK_F32: there are none */
     bool sums;                                   /* this pass leaves sums in pieces[i].after */
+    bool ordered; /* canonical: bits of elements and of sums are the same however pieces are cut */
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */
     uint64_t seed;           /* of lots */
     const sk_pulse *pulse;

@@ -149,7 +149,8 @@ typedef struct sk_call_plan {
     int root;         /* of kinds that have one: a member */
     int room;         /* buffer of scratch from start to wait, or -1 */
     int64_t room_bytes;
-    bool common; /* all-gather of what is one memory on all members: they only meet */
+    bool common;  /* all-gather of what is one memory on all members: they only meet */
+    bool ordered; /* canonical: a sum by the tree of comm.h, whoever takes it */
 } sk_call_plan;
 
 typedef struct sk_param_plan {

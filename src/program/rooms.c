@@ -1,7 +1,6 @@
 /* rooms.c - the room of a call between GPUs, where what does not lie in one run is packed, and of a
  * launch. */
 #include "program/rooms.h"
-#include "comm/cut.h"
 #include "graph/kernel.h"
 
 enum { LINE = 256 }; /* what is taken of a room begins on such a line */
@@ -28,9 +27,24 @@ int64_t sk_room_given(const sk_call_plan *c, const sk_seg *s, int me, int p)
     return lines((c->kind == SK_ALLTOALL ? sk_seg_gives(s, me, p) : sk_seg_count(s)) * size);
 }
 
+sk_rows sk_room_share(const sk_call_plan *c, const sk_seg *s, int i, int p)
+{
+    int64_t n = sk_seg_count(s), row = s->outer * s->inner;
+    if (c->kind == SK_REDUCE) return (sk_rows){0, i == c->root ? n : 0};
+    if (c->kind == SK_ALLREDUCE) return (sk_rows){n * i / p, n * (i + 1) / p - n * i / p};
+    sk_rows r = sk_seg_rows(s, i, p);
+    return (sk_rows){r.at * row, r.n * row};
+}
+
+int64_t sk_room_step(const sk_call_plan *c, const sk_seg *s, int me, int p)
+{
+    return lines(sk_room_share(c, s, me, p).n * (int64_t)sk_dtype_size(c->type));
+}
+
 int64_t sk_room_got(const sk_call_plan *c, const sk_seg *s, int me, int p)
 {
     int64_t size = (int64_t)sk_dtype_size(c->type);
+    if (c->ordered) return p * sk_room_step(c, s, me, p);
     if (!packs_dst(c->kind, s)) return 0;
     return lines((c->kind == SK_ALLTOALL ? sk_seg_gets(s, me, p) : sk_seg_count(s)) * size);
 }
@@ -51,7 +65,7 @@ int64_t sk_room_call(const sk_call_plan *c, int group_size)
     for (int i = 0; group_size > 1 && i < group_size; i++) {
         int64_t bytes = sk_room_of(c, i, group_size);
         if (bytes > most) most = bytes;
-        if (c->kind != SK_ALLTOALL) break; /* all members need the same */
+        if (c->kind != SK_ALLTOALL && !c->ordered) break; /* all members need the same */
     }
     return most;
 }

@@ -4,7 +4,9 @@
  * All of it but CLIP is bound by memory: accesses of 16 bytes wherever addresses and sizes allow,
  * and four of them under way per thread. */
 #include "program/cuda.h"
+#include "base/exact.h"
 #include "run/acts.h"
+#include "run/order.h"
 
 enum { BLOCK = SK_PASS_BLOCK, FLIGHT = 4 };
 
@@ -178,6 +180,43 @@ static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void 
     return sk_cuda_launched("add");
 }
 
+/* ---- a sum over members: like the carries of a binary counter, slot l has the sum of 2^l of them
+ */
+
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK) tree_some(const __grid_constant__ sk_tree_job j)
+{
+    enum { SLOTS = 20 };
+    int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    T slot[SLOTS], x;
+    if (i >= j.n) return;
+    for (int k = 0; k < j.members; k++) {
+        int l = 0;
+        x = ((const T *)(k == j.me ? j.mine : j.room + k * j.step))[i];
+        for (; k >> l & 1; l++) x = slot[l] + x;
+        slot[l] = x;
+    }
+    bool any = false;
+    for (int l = 0; l < SLOTS; l++) {
+        if (!(j.members >> l & 1)) continue;
+        x = any ? slot[l] + x : slot[l];
+        any = true;
+    }
+    ((T *)j.to)[i] = j.mean ? x / (T)j.members : x;
+}
+
+static sk_status tree(const sk_tree_job *j, void *stream)
+{
+    unsigned blocks = blocks_for(j->n, BLOCK);
+    cudaStream_t s = (cudaStream_t)stream;
+    if (j->type != SK_F32 && j->type != SK_F64)
+        return sk_fail(SK_ECONF, "order=canonical: a sum of %s between GPUs; f32 and f64 are known",
+                       sk_dtype_name(j->type));
+    if (j->n && j->type == SK_F64) tree_some<double><<<blocks, BLOCK, 0, s>>>(*j);
+    else if (j->n) tree_some<float><<<blocks, BLOCK, 0, s>>>(*j);
+    return sk_cuda_launched("tree");
+}
+
 /* A pack is 16 bytes of the wider type. */
 template <int V, typename T, typename F>
 static __global__ void __launch_bounds__(BLOCK)
@@ -281,9 +320,52 @@ template <typename T> static __device__ double squares(const T *x, int64_t n, fl
     return sum;
 }
 
-/* Each block has its share of all chunks, and sees the pieces they are of one after the other. */
+/* As base/exact.c has it: squares of mantissas in a bin for each exponent, which go to the limbs
+ * once a chunk.  Integers: atomics change nothing. */
+static __device__ void exact_chunk(const float *x, int64_t n, unsigned long long *bin,
+                                   sk_exact *acc)
+{
+    const unsigned odd = 255;
+    __syncthreads(); /* the bins before these have been read */
+    for (int e = threadIdx.x; e <= (int)odd; e += BLOCK) bin[e] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
+        unsigned u = __float_as_uint(x[i]), e = sk_exact_exponent(u);
+        if (e < odd) atomicAdd(&bin[e], (unsigned long long)sk_exact_square(u));
+        else
+            atomicAdd((unsigned long long *)&acc->limb[u << 9 ? SK_EXACT_NAN : SK_EXACT_INF], 1ull);
+    }
+    __syncthreads();
+    for (unsigned e = 0; e < odd && !threadIdx.x; e++)
+        if (bin[e]) sk_exact_at(acc, e, bin[e]);
+    if (!threadIdx.x) sk_exact_carry(acc);
+}
+
+static __global__ void __launch_bounds__(BLOCK)
+    exact_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, int64_t *out)
+{
+    __shared__ sk_exact acc;
+    __shared__ unsigned long long bin[256];
+    if (threadIdx.x < SK_EXACT_LIMBS) acc.limb[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t c = blockIdx.x; c < chunks; c += gridDim.x) {
+        const sk_norm_piece p = pieces[sk_piece_with(pieces, n_pieces, c)];
+        int64_t from = (c - p.chunk) * SK_UPDATE_CHUNK, n = p.n - from;
+        if (p.counts)
+            exact_chunk((const float *)p.data + from, n < SK_UPDATE_CHUNK ? n : SK_UPDATE_CHUNK,
+                        bin, &acc);
+    }
+    __syncthreads();
+    if (threadIdx.x < SK_EXACT_LIMBS)
+        atomicAdd((unsigned long long *)&out[threadIdx.x],
+                  (unsigned long long)acc.limb[threadIdx.x]);
+}
+
+/* Each block has its share of all chunks, and sees the pieces they are of one after the other.
+ * exact: what counts is seen elsewhere. */
 static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
-    stats_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, double *partial)
+    stats_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, double *partial,
+                bool exact)
 {
     int64_t c = chunks * blockIdx.x / gridDim.x, end = chunks * (blockIdx.x + 1) / gridDim.x;
     double sum = 0;
@@ -292,6 +374,7 @@ static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
         int64_t from = (c - p.chunk) * SK_UPDATE_CHUNK, to = (end - p.chunk) * SK_UPDATE_CHUNK;
         float counts = p.counts ? 1 : 0;
         if (to > p.n) to = p.n;
+        if (exact && p.counts) to = from;
         if (p.type == SK_BF16)
             sum += squares((const __nv_bfloat16 *)p.data + from, to - from, counts);
         else if (p.type == SK_F16) sum += squares((const __half *)p.data + from, to - from, counts);
@@ -323,7 +406,10 @@ static sk_status stats(const sk_stats_job *j, const sk_launch *l)
     double *partial = (double *)l->room;
     int blocks = j->chunks < STAT_BLOCKS ? (int)j->chunks : (int)STAT_BLOCKS;
     if (blocks)
-        stats_share<<<(unsigned)blocks, BLOCK, 0, s>>>(j->pieces, j->n_pieces, j->chunks, partial);
+        stats_share<<<(unsigned)blocks, BLOCK, 0, s>>>(j->pieces, j->n_pieces, j->chunks, partial,
+                                                       j->exact != NULL);
+    if (blocks && j->exact)
+        exact_share<<<(unsigned)blocks, BLOCK, 0, s>>>(j->pieces, j->n_pieces, j->chunks, j->exact);
     stats_end<<<1, BLOCK, 0, s>>>(*j, partial, blocks);
     return sk_cuda_launched("stats");
 }
@@ -335,12 +421,14 @@ static __device__ void take_sums(const sk_clip_job *j, double loss_scale)
     sk_pulse *p = j->pulse;
     double sum[SK_N_SUMS] = {0};
     for (int i = 0; i < j->n_sums; i++) sum[i] = j->sums[1 + i];
-    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1;
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = j->sums[0];
+    if (j->cells) sum[SK_SUM_LOSS] = sk_order_fold(j->sums + 1 + j->n_sums, j->cells);
+    if (j->exact) squares += sk_exact_value((const sk_exact *)j->exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];
     p->aux = sum[SK_SUM_AUX] / tokens;
     p->drops = sum[SK_SUM_DROPS];
-    p->norm = sqrt(j->sums[0]) / tokens / loss_scale;
+    p->norm = sqrt(squares) / tokens / loss_scale;
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
 }
@@ -629,5 +717,5 @@ static sk_status noise(void *to, int64_t bytes, void *stream)
     return sk_cuda_launched("noise");
 }
 
-extern "C" const sk_acts sk_acts_cuda = {slice, paste, add,    convert, noise, stats,
-                                         clip,  pack,  unpack, gather,  forget};
+extern "C" const sk_acts sk_acts_cuda = {slice, paste, add,  tree,   convert, noise,
+                                         stats, clip,  pack, unpack, gather,  forget};

@@ -34,6 +34,9 @@ typedef struct sk_stats_job {
     int32_t *full; /* on the device, or NULL: what pack() says; makes the norm infinite, and is put
                       back to 0 */
     const double *more; /* on the device, or NULL: added to the norm squared */
+    int64_t *exact; /* on the device, zeroed, or NULL; canonical: the squares of pieces that count
+                       go here (base/exact.h), and the norm has only what is not finite of the
+                       others */
 } sk_stats_job;
 
 typedef struct sk_clip_job {
@@ -44,6 +47,8 @@ typedef struct sk_clip_job {
     double clip; /* 0: none */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_pulse *pulse;
+    const int64_t *exact; /* squares that are to be added, as STATS left them; or NULL */
+    int cells;            /* of the loss, behind the sums; 0: it is one of them */
 } sk_clip_job;
 
 /* What encoding has lost (feedback), of up to so many parameters: travels with the launch. */
@@ -54,12 +59,25 @@ typedef struct sk_forget_job {
     int64_t count[SK_FORGET_MOST];
 } sk_forget_job;
 
+/* A sum over members in the order of comm.h's tree: of f32 or f64. */
+typedef struct sk_tree_job {
+    void *to;         /* may be `mine` */
+    const void *mine; /* what this member has */
+    const char *room; /* what the others have: of member k, k steps from here */
+    int64_t step;     /* bytes */
+    int me, members;  /* fewer than 2^20 */
+    int64_t n;        /* elements */
+    sk_dtype type;
+    bool mean; /* divided by the number of members */
+} sk_tree_job;
+
 typedef struct sk_acts {
     /* to = the part of from that the box of `to` says; the box of `from` in `to` = from.  Bytes
      * are copied: any type. */
     sk_status (*slice)(const sk_view *from, const sk_view *to, void *stream);
     sk_status (*paste)(const sk_view *from, const sk_view *to, void *stream);
     sk_status (*add)(void *to, const void *from, int64_t n, sk_dtype type, void *stream);
+    sk_status (*tree)(const sk_tree_job *j, void *stream);
     sk_status (*convert)(void *to, sk_dtype to_type, const void *from, sk_dtype type, int64_t n,
                          void *stream);
     /* Small numbers of both signs, whether they are read as bf16 or as f32: algorithms are timed

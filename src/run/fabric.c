@@ -636,6 +636,60 @@ static sk_status unpack_blocks(const job *j, const part *x)
     return SK_OK;
 }
 
+/* --- sums in the order of comm.h's tree: a share of them for each member --- */
+
+static sk_status move_shares(const job *j, const part *x)
+{
+    const sk_nccl *d = j->f->door;
+    char *from = x->given ? x->given : x->src;
+    int64_t mine = sk_room_share(j->c, &x->s, j->me, j->p).n * j->size;
+    for (int k = 0; k < j->p; k++) {
+        sk_rows his = sk_room_share(j->c, &x->s, k, j->p);
+        if (k == j->me) continue;
+        if (his.n)
+            SK_TRY(
+                d->send(j->r->circle, from + his.at * j->size, his.n * j->size, k, j->l->stream));
+        if (mine)
+            SK_TRY(d->recv(j->r->circle, x->got + k * sk_room_step(j->c, &x->s, j->me, j->p), mine,
+                           k, j->l->stream));
+    }
+    return SK_OK;
+}
+
+static sk_status add_shares(const job *j, const part *x)
+{
+    sk_rows mine = sk_room_share(j->c, &x->s, j->me, j->p);
+    char *from = x->given ? x->given : x->src;
+    sk_tree_job t = {.to = x->dst + (j->c->kind == SK_ALLREDUCE ? mine.at * j->size : 0),
+                     .mine = from + mine.at * j->size,
+                     .room = x->got,
+                     .step = sk_room_step(j->c, &x->s, j->me, j->p),
+                     .me = j->me,
+                     .members = j->p,
+                     .n = mine.n,
+                     .type = j->c->type,
+                     .mean = j->c->reduce == SK_MEAN};
+    return mine.n ? j->f->acts->tree(&t, j->l->stream) : SK_OK;
+}
+
+/* Of an all-reduce: what each has added up, to all. */
+static sk_status tell_shares(const job *j, const part *x)
+{
+    const sk_nccl *d = j->f->door;
+    sk_rows mine = sk_room_share(j->c, &x->s, j->me, j->p);
+    for (int k = 0; k < j->p; k++) {
+        sk_rows his = sk_room_share(j->c, &x->s, k, j->p);
+        if (k == j->me) continue;
+        if (mine.n)
+            SK_TRY(d->send(j->r->circle, x->dst + mine.at * j->size, mine.n * j->size, k,
+                           j->l->stream));
+        if (his.n)
+            SK_TRY(
+                d->recv(j->r->circle, x->dst + his.at * j->size, his.n * j->size, k, j->l->stream));
+    }
+    return SK_OK;
+}
+
 /* --- the three turns of a call: pack, move, unpack --- */
 
 static sk_status pack(const job *j, const part *x)
@@ -716,13 +770,20 @@ static sk_status keep(const job *j, const part *x)
 }
 
 /* Also after a failure NCCL must be told that the group is over. */
-static sk_status move_all(const job *j, char *base)
+static sk_status move_all(const job *j, char *base, sk_status (*act)(const job *j, const part *x))
 {
     SK_TRY(j->f->door->begin());
-    sk_status st = turn(j, base, move), end = j->f->door->end();
+    sk_status st = turn(j, base, act), end = j->f->door->end();
     SK_TRY(st);
     SK_TRY(of_ring(j->r, end, j->c->what));
     return settle(j->f, j->r, j->c->what);
+}
+
+static sk_status sum_in_order(const job *j, char *base)
+{
+    SK_TRY(move_all(j, base, move_shares));
+    SK_TRY(turn(j, base, add_shares));
+    return j->c->kind == SK_ALLREDUCE ? move_all(j, base, tell_shares) : SK_OK;
 }
 
 static sk_status no_room(const job *j, int64_t need)
@@ -743,8 +804,11 @@ sk_status sk_fabric_start(sk_fabric *f, int call, char *base, const sk_launch *l
     if (need > (int64_t)l->room_bytes) return no_room(&j, need);
     SK_TRY(f->door->mark(j.r->mark, call + 1, l->stream));
     if (need) SK_TRY(turn(&j, base, pack));
-    SK_TRY(move_all(&j, base));
-    SK_TRY(turn(&j, base, unpack));
+    if (c->ordered) SK_TRY(sum_in_order(&j, base));
+    else {
+        SK_TRY(move_all(&j, base, move));
+        SK_TRY(turn(&j, base, unpack));
+    }
     return f->door->mark(j.r->mark, -(call + 1), l->stream);
 }
 
@@ -802,6 +866,16 @@ static sk_status wait_for(sk_fabric *f, sk_stream *s)
     }
 }
 
+/* In its own room, or in the one of all. */
+static sk_status warm_call(sk_fabric *f, int call, char *base, const sk_launch *l)
+{
+    const sk_call_plan *c = &f->p->calls.v[call];
+    sk_launch own = *l;
+    if (c->room >= 0) own.room = base + f->p->bufs.v[c->room].offset;
+    if (c->room >= 0) own.room_bytes = (size_t)c->room_bytes;
+    return sk_fabric_start(f, call, base, &own);
+}
+
 /* Circle by circle, in the order of all: whoever waits, waits for one that comes. */
 sk_status sk_fabric_warm(sk_fabric *f, char *base, const sk_launch *l)
 {
@@ -810,7 +884,7 @@ sk_status sk_fabric_warm(sk_fabric *f, char *base, const sk_launch *l)
     for (int i = 0; i < f->rings.n; i++) {
         const ring *r = &f->rings.v[i];
         for (int k = 0; r->group >= 0 && k < f->p->calls.n; k++)
-            if (f->p->calls.v[k].group == r->group) SK_TRY(sk_fabric_start(f, k, base, l));
+            if (f->p->calls.v[k].group == r->group) SK_TRY(warm_call(f, k, base, l));
         if (r->group < 0) SK_TRY(message(f, r->from, r->to, l->room, HELLO, 0, l->stream));
     }
     return wait_for(f, l->stream);

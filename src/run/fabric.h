@@ -16,6 +16,9 @@
  *     broadcast, reduce           ncclBroadcast, ncclReduce
  *     gather, scatter, all-to-all ncclSend and ncclRecv, and a copy of what stays here
  *
+ *     sums that are ordered       (canonical) every member is sent its share by all others, adds up
+ *                                 what came as comm.h's tree goes, and tells all (all-reduce)
+ *
  * A common all-gather (weights that ranks of a host have in one memory) is an ordinary one, in
  * place: GPUs have none in common.  All-to-all-v (counts that only the device knows) and adasum are
  * refused when the fabric is opened.

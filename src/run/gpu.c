@@ -111,10 +111,23 @@ static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
     return SK_OK;
 }
 
+/* In canonical order the optimizer is always the GPU's: the host's rounds otherwise. */
+static sk_status check_order(const sk_run *r, int pc)
+{
+    const sk_inst *in = &r->p->insts.v[pc];
+    bool hosts = sk_away_does(r->p, in) && in->act != SK_DO_COPY && in->act != SK_DO_COPIED;
+    if (!r->p->layout.canonical || !hosts) return SK_OK;
+    return refuse(
+        r, pc,
+        "order=canonical gives the same bits on any layout, and the host would do what "
+        "the GPU does, with other roundings; keep weights, gradients and state on the GPU");
+}
+
 /* What is done on a GPU; the rest is a sentence. */
 static sk_status check_inst(const sk_run *r, sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
+    SK_TRY(check_order(r, pc));
     switch (in->act) {
     case SK_DO_OP:
         g->kernels[pc] = sk_kernel_find(in->node->op->name);
@@ -138,8 +151,6 @@ static sk_status check_inst(const sk_run *r, sk_gpu *g, int pc)
 
 static sk_status find_kernels(sk_arena *a, sk_run *r, sk_gpu *g)
 {
-    if (r->p->layout.canonical)
-        return sk_fail(SK_ECONF, "device=cuda: order=canonical is for device=cpu so far");
     g->acts = sk_acts_find();
     g->kernels = sk_many(a, const sk_kernel *, r->p->insts.n);
     g->codecs = sk_many(a, const sk_codec_kernel *, r->p->insts.n);
@@ -307,9 +318,10 @@ void sk_gpu_close(sk_gpu *g)
 
 /* --- tables --- */
 
-static double *sums_at(const sk_run *r, const sk_inst *in, int buf)
+static void *sums_at(const sk_run *r, const sk_inst *in, int buf)
 {
-    return buf < 0 ? NULL : (double *)on_device(r, buf) + r->place[in->param] * SK_MAX_SUM;
+    int each = r->p->layout.canonical ? 2 * SK_MAX_SUM : SK_MAX_SUM; /* words: sk_fixed has two */
+    return buf < 0 ? NULL : (char *)on_device(r, buf) + r->place[in->param] * each * 8;
 }
 
 /* AHEAD has the weights in the place of the gradient (program/kernel.h). */
@@ -357,7 +369,8 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
 {
     const sk_inst *v = r->p->insts.v;
     int n = 0;
-    *job = (sk_update_job){.seed = r->opts.seed, .pulse = r->gpu->pulse};
+    *job = (sk_update_job){
+        .seed = r->opts.seed, .pulse = r->gpu->pulse, .ordered = r->p->layout.canonical};
     do {
         sk_update u = piece_of(r, &v[pc + n]);
         u.chunk = job->chunks;
@@ -551,8 +564,10 @@ sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
     g->forget = gather_errors(a, r);
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);
     g->gone = sk_many(a, bool, r->p->insts.n);
-    sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
-    sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
+    if (!r->p->layout.canonical) { /* what is joined depends on the layout, and so would bits */
+        sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
+        sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
+    }
     place_launches(a, r);
     SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
     SK_TRY(prepare_all(r));
@@ -613,6 +628,20 @@ static sk_status code(const sk_run *r, const sk_inst *in, int pc)
     return (encode ? g->codecs[pc]->encode : g->codecs[pc]->decode)(&j, g->compute);
 }
 
+/* In canonical order the loss goes by cells of the batch, one a micro-batch. */
+static sk_status cells(const sk_run *r, double *to)
+{
+    const sk_gpu *g = r->gpu;
+    for (int w = 0; w < SK_N_SUMS; w++) {
+        const sk_sum_plan *s = &r->p->sums[w];
+        for (int i = 0; s->counts && s->cell && i < s->n; i++)
+            if (s->cell[i] >= 0)
+                SK_TRY(g->acts->convert(to + s->cell[i], SK_F64, on_device(r, s->buf[i]), SK_F32, 1,
+                                        g->compute));
+    }
+    return SK_OK;
+}
+
 static sk_status stats(const sk_run *r, const sk_inst *in)
 {
     const sk_gpu *g = r->gpu;
@@ -621,10 +650,17 @@ static sk_status stats(const sk_run *r, const sk_inst *in)
     j.out_n = count_of(r, in->out[0]);
     j.n_sums = r->p->n_sums;
     j.full = &g->pulse->full;
-    for (int w = 0; w < SK_N_SUMS; w++)
-        if (r->p->sums[w].counts && r->p->sums[w].n) j.sum[w] = on_device(r, r->p->sums[w].buf[0]);
+    for (int w = 0; w < SK_N_SUMS; w++) {
+        const sk_sum_plan *s = &r->p->sums[w];
+        if (s->counts && s->n && !s->cell) j.sum[w] = on_device(r, s->buf[0]);
+    }
     if (g->away && in->pass) SK_TRY(sk_away_squares(g->away, &j.more));
-    return g->acts->stats(&j, &g->launch);
+    if (in->out[1] >= 0) {
+        j.exact = on_device(r, in->out[1]);
+        SK_TRY(sk_device_zero(g->d, j.exact, (size_t)r->p->bufs.v[in->out[1]].bytes, g->compute));
+    }
+    SK_TRY(g->acts->stats(&j, &g->launch));
+    return cells(r, j.out + SK_STAT_SUMS + r->p->n_sums);
 }
 
 static sk_status clip(const sk_run *r, const sk_inst *in)
@@ -632,6 +668,8 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
     const sk_gpu *g = r->gpu;
     sk_clip_job j = {.sums = on_device(r, in->in[0]),
                      .n_sums = r->p->n_sums,
+                     .exact = in->in[1] < 0 ? NULL : on_device(r, in->in[1]),
+                     .cells = (int)(count_of(r, in->in[0]) - SK_STAT_SUMS - r->p->n_sums),
                      .train = in->pass != 0,
                      .scale = in->scale,
                      .clip = r->opts.knobs.clip,

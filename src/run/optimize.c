@@ -387,8 +387,7 @@ static void update_by_cells(sk_run *r, const sk_inst *in, update_job *j)
     sk_team_run(r->team, cell_part, j);
     for (int s = 0; s < SK_MAX_SUM; s++)
         for (int t = 0; t < r->p->threads && q->owner; t++) {
-            sums[s].high += r->fixed[t][s].high; /* zeroed before the pass */
-            sums[s].low += r->fixed[t][s].low;
+            sk_fixed_join(&sums[s], r->fixed[t][s]); /* zeroed before the pass */
         }
 }
 

@@ -1,31 +1,6 @@
 /* order.c - see order.h. */
 #include "run/order.h"
 
-#include <math.h>
-
-double sk_order_fold(const double *cells, int n)
-{
-    float sum[SK_MOST_CELLS];
-    for (int i = 0; i < n; i++) sum[i] = (float)cells[i];
-    for (int left = n; left > 1; left /= 2)
-        for (int i = 0; i < left / 2; i++) sum[i] = sum[2 * i] + sum[2 * i + 1];
-    return n ? (double)sum[0] : 0;
-}
-
-void sk_fixed_add(sk_fixed *to, double x)
-{
-    double high = floor(ldexp(x, 20)), rest = x - ldexp(high, -20);
-    if (!(fabs(high) < 0x1p61)) high = 0x1p61, rest = 0; /* it stays huge in every sum */
-    to->high += (int64_t)high;
-    to->low += (int64_t)nearbyint(ldexp(rest, 60));
-}
-
-double sk_fixed_value(const sk_fixed *x)
-{
-    if (x->high >= (int64_t)1 << 61 || x->high < 0) return INFINITY;
-    return ldexp((double)x->high, -20) + ldexp((double)x->low, -60);
-}
-
 typedef struct walk {
     const sk_view *v;
     int n[SK_MAX_DIM];

@@ -5,19 +5,19 @@
 #ifndef SK_RUN_ORDER_H
 #define SK_RUN_ORDER_H
 
+#include "base/fixed.h"
 #include "graph/op.h"
 #include "program/optim.h"
 
 /* The tree over the cells of the loss; n is a power of two. */
-double sk_order_fold(const double *cells, int n);
-
-/* A sum as two integers, units of 2^-20 and of 2^-60: exact for a cell's sum under 2^40 to 2^-60.
- */
-typedef struct sk_fixed {
-    int64_t high, low;
-} sk_fixed;
-void sk_fixed_add(sk_fixed *to, double x);
-double sk_fixed_value(const sk_fixed *x);
+SK_BOTH double sk_order_fold(const double *cells, int n)
+{
+    float sum[SK_MOST_CELLS];
+    for (int i = 0; i < n; i++) sum[i] = (float)cells[i];
+    for (int left = n; left > 1; left /= 2)
+        for (int i = 0; i < left / 2; i++) sum[i] = sum[2 * i] + sum[2 * i + 1];
+    return n ? (double)sum[0] : 0;
+}
 
 /* Runs of elements that lie together in one cell, cell after cell: calls visit(ctx, from, n, last)
  * for the share (part, of) of the cells; `last` ends a cell. */

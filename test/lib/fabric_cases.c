@@ -9,6 +9,7 @@
 #include "run/fabric.h"
 
 #include <pthread.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -174,6 +175,11 @@ static void add_kind(rank *k, sk_coll_kind kind, int group)
         add_case(k, kind, SK_SUM, t, group, rows[1], t % 2);
     for (int i = 0; kind == SK_ALLTOALL && i < N_SWAPS; i++)
         add_case(k, kind, SK_SUM, i % 2 ? SK_BF16 : SK_F32, group, swaps[i], false);
+    for (int i = 0; sums(kind) && i < N_ROWS; i++) {
+        add_case(k, kind, i % 3 == 1 ? SK_MEAN : SK_SUM, i % 4 == 3 ? SK_F64 : SK_F32, group,
+                 rows[i], i % 2);
+        k->p.calls.v[k->p.calls.n - 1].ordered = true;
+    }
     if (few || !sums(kind)) return;
     add_case(k, kind, SK_MAXIMUM, SK_BF16, group, rows[3], false);
     add_case(k, kind, SK_MINIMUM, SK_F32, group, rows[1], true);
@@ -201,11 +207,24 @@ static double value(const sk_call_plan *c, int i, int seg, int64_t e)
 {
     int64_t key[4] = {i, seg, e, c->kind};
     uint64_t h = sk_hash(SK_HASH_SEED, key, sizeof key);
+    if (c->ordered)
+        return (double)(float)ldexp((double)(h >> 20 & 0xffff) / 3, (int)(h >> 50) % 16);
     return sums(c->kind) ? 12.0 * (double)(h >> 20 & 3) : (double)(h >> 20 & 127);
+}
+
+/* Members [i, i + n), as comm.h's tree goes, rounded at every branch. */
+static double branch(const sk_call_plan *c, int i, int n, int seg, int64_t e)
+{
+    int left = 1;
+    if (n == 1) return value(c, i, seg, e);
+    while (2 * left < n) left *= 2;
+    double x = branch(c, i, left, seg, e) + branch(c, i + left, n - left, seg, e);
+    return c->type == SK_F32 ? (double)(float)x : x;
 }
 
 static double reduced(const sk_call_plan *c, int p, int seg, int64_t e)
 {
+    if (c->ordered) return branch(c, 0, p, seg, e) / (c->reduce == SK_MEAN ? p : 1);
     double x = value(c, 0, seg, e);
     for (int i = 1; i < p; i++) {
         double y = value(c, i, seg, e);

@@ -2,7 +2,8 @@
  *
  * Every kind, parts alike and not, in one run and strided, in place and not, several segments, all
  * types, on groups that overlap; then messages around a ring, everybody sending first.  Numbers are
- * small integers, so that every order of a sum gives the same bits.  The memory of a case is looked
+ * small integers, so that every order of a sum gives the same bits; where the order is fixed they
+ * are not, and the bits are those of that order.  The memory of a case is looked
  * at as a whole: what is no result must be as it was. */
 #ifndef SK_TEST_FABRIC_CASES_H
 #define SK_TEST_FABRIC_CASES_H

@@ -2,6 +2,7 @@
 #include "lib/fake_gpu.h"
 
 #include "base/clock.h"
+#include "base/exact.h"
 #include "comm/codec_kernel.h"
 #include "device/device.h"
 #include "graph/norm_grad.h"
@@ -10,6 +11,7 @@
 #include "device/nccl.h"
 #include "program/kernel.h"
 #include "run/acts.h"
+#include "run/order.h"
 #include "run/pack.h"
 
 #include <math.h>
@@ -631,12 +633,73 @@ static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void 
     return SK_OK;
 }
 
+/* As comm.h adds: the largest power of two of members first. */
+static double branch(const double *x, int n, bool single)
+{
+    int left = 1;
+    if (n == 1) return *x;
+    while (2 * left < n) left *= 2;
+    double y = branch(x, left, single) + branch(x + left, n - left, single);
+    return single ? (double)(float)y : y;
+}
+
+static void do_tree(void *what)
+{
+    const sk_tree_job *j = what;
+    size_t size = sk_dtype_size(j->type);
+    for (int64_t i = 0; i < j->n; i++) {
+        double x[64], y;
+        sk_assert(j->members <= 64);
+        for (int k = 0; k < j->members; k++)
+            sk_convert(&x[k], SK_F64,
+                       (k == j->me ? (const char *)j->mine : j->room + k * j->step) +
+                           i * (int64_t)size,
+                       j->type, 1);
+        y = branch(x, j->members, j->type == SK_F32);
+        if (j->mean) y /= j->members;
+        sk_convert((char *)j->to + i * (int64_t)size, j->type, &y, SK_F64, 1);
+    }
+}
+
+static sk_status tree(const sk_tree_job *j, void *stream)
+{
+    SK_TRY(lucky());
+    append(stream, do_tree, j, sizeof *j, false);
+    return SK_OK;
+}
+
+typedef struct convert_call {
+    void *to;
+    const void *from;
+    sk_dtype to_type, type;
+    int64_t n;
+} convert_call;
+
+static void do_convert(void *what)
+{
+    const convert_call *c = what;
+    sk_convert(c->to, c->to_type, c->from, c->type, c->n);
+}
+
+static sk_status convert(void *to, sk_dtype to_type, const void *from, sk_dtype type, int64_t n,
+                         void *stream)
+{
+    SK_TRY(lucky());
+    append(stream, do_convert, &(convert_call){to, from, to_type, type, n}, sizeof(convert_call),
+           false);
+    return SK_OK;
+}
+
 static void do_stats(void *what)
 {
     sk_stats_job *j = what;
     double sum = 0;
+    sk_exact exact = {0};
+    for (int k = 0; k < j->n_pieces && j->exact; k++)
+        if (j->pieces[k].counts) sk_exact_add_squares(&exact, j->pieces[k].data, j->pieces[k].n);
+    if (j->exact) memcpy(j->exact, exact.limb, sizeof exact.limb);
     for (int k = 0; k < j->n_pieces; k++)
-        for (int64_t i = 0; i < j->pieces[k].n; i++) {
+        for (int64_t i = 0; i < j->pieces[k].n && !(j->exact && j->pieces[k].counts); i++) {
             double x = (double)get(j->pieces[k].data, j->pieces[k].type, i);
             sum += x * (x * (j->pieces[k].counts ? 1 : 0));
         }
@@ -660,12 +723,14 @@ static void do_clip(void *what)
     sk_pulse *p = j->pulse;
     double sum[SK_N_SUMS] = {0}, scale = p->loss_scale > 0 ? p->loss_scale : 1;
     memcpy(sum, j->sums + 1, sizeof *sum * (size_t)j->n_sums);
-    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1;
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = j->sums[0];
+    if (j->cells) sum[SK_SUM_LOSS] = sk_order_fold(j->sums + 1 + j->n_sums, j->cells);
+    if (j->exact) squares += sk_exact_value((const sk_exact *)(const void *)j->exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];
     p->aux = sum[SK_SUM_AUX] / tokens;
     p->drops = sum[SK_SUM_DROPS];
-    p->norm = sqrt(j->sums[0]) / tokens / scale;
+    p->norm = sqrt(squares) / tokens / scale;
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
     if (!j->train) return;
@@ -747,6 +812,8 @@ const sk_acts sk_acts_cuda = {.noise = noise,
                               .slice = slice,
                               .paste = paste,
                               .add = add,
+                              .tree = tree,
+                              .convert = convert,
                               .stats = stats,
                               .clip = clip,
                               .gather = gather,
@@ -1031,6 +1098,23 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     return x;
 }
 
+/* One element after the other, whose sums are integers: no order changes them. */
+static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_update *u)
+{
+    sk_fixed sum[SK_MAX_SUM] = {{0, 0}};
+    for (int64_t i = 0; i < u->n; i++) {
+        sk_piece x = *all;
+        x.n = 1;
+        x.param += i;
+        x.grad += i;
+        for (int s = 0; s < c->optim->n_state; s++) x.state[s] += i;
+        c->optim->pass[c->pass](&x);
+        for (int s = 0; s < SK_MAX_SUM && u->after && u->owner; s++)
+            sk_fixed_add(&sum[s], x.sum[s]);
+    }
+    if (u->after) memcpy(u->after, sum, sizeof sum);
+}
+
 static void do_piece(const pass_call *c, const sk_update *u)
 {
     const sk_pulse *pulse = c->job.pulse;
@@ -1039,10 +1123,13 @@ static void do_piece(const pass_call *c, const sk_update *u)
     sk_piece x = piece_of(c, u);
     x.grad = grad;
     for (int64_t i = 0; i < u->n; i++) grad[i] = get(u->grad, u->grad_type, i);
-    if (u->before) memcpy(x.sum, u->before, sizeof x.sum);
+    for (int s = 0; s < SK_MAX_SUM && u->before; s++)
+        x.sum[s] = c->job.ordered ? sk_fixed_value((const sk_fixed *)u->before + s)
+                                  : ((const double *)u->before)[s];
     if (u->nudge != 0)
         for (int64_t i = 0; i < u->n && !skip; i++)
             u->param[i] -= grad[i] > 0 ? u->nudge : grad[i] < 0 ? -u->nudge : 0;
+    else if (!skip && c->job.ordered) pass_ordered(c, &x, u);
     else if (!skip) {
         c->optim->pass[c->pass](&x);
         if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
