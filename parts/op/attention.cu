@@ -18,7 +18,7 @@ static sk_status check(const sk_args *a)
     sk_args large = *a;
     large.n_out = 1; /* lse may be of any type */
     SK_TRY(sk_cuda_types("attention", &large, 0));
-    return sk_cuda_fast("attention", a);
+    return sk_cuda_order("attention", a);
 }
 
 static sk_status launch(const sk_args *a, const sk_launch *l)

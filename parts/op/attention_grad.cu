@@ -18,7 +18,7 @@ static sk_status check(const sk_args *a)
     sk_args large = *a;
     if (a->n_in > 2) large.in[2] = a->in[0]; /* lse may be of any type */
     SK_TRY(sk_cuda_types("attention_grad", &large, 0));
-    return sk_cuda_fast("attention_grad", a);
+    return sk_cuda_order("attention_grad", a);
 }
 
 static sk_status launch(const sk_args *a, const sk_launch *l)

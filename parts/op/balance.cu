@@ -2,10 +2,13 @@
  *
  * A warp takes a stretch of a sequence and adds up, in its own part of the room, the probabilities
  * of each expert and how often it was the first choice.  A block a sequence adds up the stretches,
- * and one block the sequences, all in a fixed order. */
+ * and one block the sequences, all in a fixed order.  In canonical order a sequence has stretches
+ * by its length alone, and sequences are added up by the cells of b. */
+#include "graph/cuda_cells.h"
 #include "graph/cuda_experts.h"
 
-enum { BLOCK = 32 * SK_ROW_WARPS, WARPS = 2048, LEAST = 32 }; /* warps in all; tokens of one */
+enum { BLOCK = 32 * SK_ROW_WARPS, WARPS = 2048, LEAST = 32, MOST = 32 };
+/* warps in all; the least tokens of one; the most stretches of a sequence in canonical order */
 
 typedef struct job {
     sk_any logit;
@@ -66,6 +69,21 @@ static __global__ void __launch_bounds__(BLOCK)
     if (threadIdx.x == 0) sk_put(y, 0, (add ? sk_get(y, 0) : 0) + (float)(coefficient * all));
 }
 
+/* In canonical order: a thread a cell. */
+static __global__ void __launch_bounds__(SK_MOST_CELLS)
+    finish_cells(job j, double coefficient, const __grid_constant__ sk_borders cells, sk_any y,
+                 bool add)
+{
+    __shared__ float part[SK_MOST_CELLS];
+    double all = 0;
+    int c = (int)threadIdx.x;
+    for (int64_t b = c < cells.n ? cells.at[c] : 0; c < cells.n && b < cells.at[c + 1]; b++)
+        all += j.sum[b];
+    part[c] = (float)(coefficient * all);
+    __syncthreads();
+    if (c == 0) sk_put(y, 0, (add ? sk_get(y, 0) : 0) + sk_cells_sum(part, 1, cells.n));
+}
+
 /* How a sequence is cut, and where its parts lie. */
 static sk_status job_of(const sk_view *x, const sk_launch *l, job *j)
 {
@@ -73,10 +91,12 @@ static sk_status job_of(const sk_view *x, const sk_launch *l, job *j)
     j->sequences = x->size[0], j->time = x->size[1], j->experts = (int)x->size[2];
     int64_t one = j->sequences * 2 * j->experts + j->sequences; /* numbers, with one stretch */
     int64_t most = (int64_t)(l->room_bytes / sizeof(double)), n = WARPS / (j->sequences + 1) + 1;
-    if (one > most || j->sequences > INT32_MAX)
+    bool canonical = x->cells[0];
+    if (canonical) n = MOST;
+    if (n > j->time / LEAST + 1) n = j->time / LEAST + 1;
+    if (one > most || j->sequences > INT32_MAX || (canonical && one * n > most))
         return sk_fail(SK_ECONF, "balance: %lld sequences with %d experts, too many for the GPU",
                        (long long)j->sequences, j->experts);
-    if (n > j->time / LEAST + 1) n = j->time / LEAST + 1;
     if (one && n > most / one) n = most / one;
     j->stretches = (int)n;
     j->sum = (double *)l->room;
@@ -94,7 +114,10 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
         weigh<<<sk_row_grid<1>(j.sequences * j.stretches), sk_row_block<1>(), 0, s>>>(j);
         sequence<<<(unsigned)j.sequences, BLOCK, 0, s>>>(j);
     }
-    finish<<<1, BLOCK, 0, s>>>(j, a->attr[0], sk_any_of(&a->out[0]), a->add & 1);
+    if (a->in[0].cells[0])
+        finish_cells<<<1, SK_MOST_CELLS, 0, s>>>(j, a->attr[0], sk_borders_of(&a->in[0], 0, 1),
+                                                 sk_any_of(&a->out[0]), a->add & 1);
+    else finish<<<1, BLOCK, 0, s>>>(j, a->attr[0], sk_any_of(&a->out[0]), a->add & 1);
     return sk_cuda_launched("balance");
 }
 

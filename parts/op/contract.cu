@@ -10,11 +10,12 @@
  *             into the room and added in the order of the parts.
  *     walk    everything else, and what is tiny: a thread makes one result and walks the letters.
  *
- * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, graph/fp8.h says how.
- */
+ * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, graph/fp8.h says how;
+ * in canonical order, graph/tree_product.h does all of it. */
+#include "graph/axes.h"
 #include "graph/cuda.h"
 #include "graph/fp8.h"
-#include "graph/product.h"
+#include "graph/tree_product.h"
 
 enum {
     BLOCK = 256,
@@ -25,40 +26,6 @@ enum {
     TINY = 256,       /* results of one product that one thread each may make */
     MOST_LOOPS = 1024 /* calls of cuBLASLt for one contraction */
 };
-
-/* ---- letters on the device */
-
-typedef struct axis {
-    int64_t size, step[3];
-} axis;
-
-typedef struct axes {
-    int n;
-    axis v[2 * SK_MAX_DIM];
-} axes;
-
-static __device__ void locate(const axes *l, int64_t i, int64_t at[3])
-{
-    at[SK_A] = at[SK_B] = at[SK_OUT] = 0;
-    for (int k = l->n - 1; k >= 0; k--) {
-        int64_t x = i % l->v[k].size;
-        i /= l->v[k].size;
-        for (int w = 0; w < 3; w++) at[w] += x * l->v[k].step[w];
-    }
-}
-
-static axis axis_of(const sk_letter *l)
-{
-    return axis{l->size, {l->step[SK_A], l->step[SK_B], l->step[SK_OUT]}};
-}
-
-static axes axes_of(const sk_letters *l)
-{
-    axes to = {};
-    for (int i = 0; i < l->n; i++)
-        if (l->v[i].size != 1) to.v[to.n++] = axis_of(&l->v[i]);
-    return to;
-}
 
 /* What one launch works on. */
 typedef struct task {
@@ -83,8 +50,8 @@ typedef struct walk {
     const float *by;
     bool add;
     int64_t n, turns; /* results; combinations of the outer summed letters */
-    axes out, k;      /* k without its last */
-    axis last;
+    sk_axes out, k;   /* k without its last */
+    sk_axis last;
 } walk;
 
 static __global__ void __launch_bounds__(BLOCK) by_walk(walk w)
@@ -93,9 +60,9 @@ static __global__ void __launch_bounds__(BLOCK) by_walk(walk w)
          o += (int64_t)gridDim.x * BLOCK) {
         int64_t at[3], in[3];
         float sum = 0;
-        locate(&w.out, o, at);
+        sk_axes_at(&w.out, o, at);
         for (int64_t i = 0; i < w.turns; i++) {
-            locate(&w.k, i, in);
+            sk_axes_at(&w.k, i, in);
             int64_t x = at[SK_A] + in[SK_A], y = at[SK_B] + in[SK_B];
             for (int64_t j = 0; j < w.last.size; j++) {
                 sum = fmaf(sk_get(w.x, x), sk_get(w.y, y), sum);
@@ -107,29 +74,12 @@ static __global__ void __launch_bounds__(BLOCK) by_walk(walk w)
     }
 }
 
-/* Neighbouring threads make neighbouring results: the letters of the result by falling step. */
-static axes result_axes(const task *t)
-{
-    axes to = {};
-    for (int k = SK_BATCH; k <= SK_COLS; k++) {
-        axes more = axes_of(&t->by_kind[k]);
-        for (int i = 0; i < more.n; i++) to.v[to.n++] = more.v[i];
-    }
-    for (int i = 1; i < to.n; i++)
-        for (int j = i; j && to.v[j].step[SK_OUT] > to.v[j - 1].step[SK_OUT]; j--) {
-            axis x = to.v[j];
-            to.v[j] = to.v[j - 1];
-            to.v[j - 1] = x;
-        }
-    return to;
-}
-
 static sk_status start_walk(const task *t, const sk_launch *l)
 {
     walk w = {t->data[SK_A], t->data[SK_B], t->data[SK_OUT], t->by, t->add, 1, 1};
-    w.out = result_axes(t);
-    w.k = axes_of(&t->by_kind[SK_SUMMED]);
-    w.last = w.k.n ? w.k.v[--w.k.n] : axis{1, {0, 0, 0}};
+    w.out = sk_axes_out(t->by_kind);
+    w.k = sk_axes_of(&t->by_kind[SK_SUMMED]);
+    w.last = w.k.n ? w.k.v[--w.k.n] : sk_axis{1, {0, 0, 0}};
     for (int i = 0; i < w.out.n; i++) w.n *= w.out.v[i].size;
     for (int i = 0; i < w.k.n; i++) w.turns *= w.k.v[i].size;
     by_walk<<<blocks_for((w.n + BLOCK - 1) / BLOCK), BLOCK, 0, (cudaStream_t)l->stream>>>(w);
@@ -152,7 +102,7 @@ typedef struct tiles {
     int64_t m_step, n_step;            /* in the result */
     int64_t m_tiles, n_tiles, k, deep; /* deep: k of one part */
     int64_t parts, jobs, batches;
-    axes batch;
+    sk_axes batch;
     float *sums; /* [parts][batches][m][n] where there are several parts */
 } tiles;
 
@@ -210,7 +160,7 @@ static __global__ void __launch_bounds__(BLOCK, TN == FEW ? 2 : 3) by_tiles(tile
         int64_t slot = rest / t.m_tiles, from = slot / t.batches * t.deep, at[3];
         int64_t to = from + t.deep < t.k ? from + t.deep : t.k;
         float sum[PM][PN] = {};
-        locate(&t.batch, slot % t.batches, at);
+        sk_axes_at(&t.batch, slot % t.batches, at);
         for (; from < to; from += DEEP) {
             fill<TM>(a, &t.a, at[t.a.who], m0, from, to);
             fill<TN>(b, &t.b, at[t.b.who], n0, from, to);
@@ -237,7 +187,7 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(tiles t)
         int64_t at[3], m = o % each / t.b.n, c = o % t.b.n;
         float sum = 0;
         for (int64_t p = 0; p < t.parts; p++) sum += t.sums[p * n + o];
-        locate(&t.batch, o / each, at);
+        sk_axes_at(&t.batch, o / each, at);
         put(t.z, at[SK_OUT] + m * t.m_step + c * t.n_step, sum, t.by, t.add);
     }
 }
@@ -273,7 +223,7 @@ static sk_status start_tiles(const task *x, const sk_letter *m, const sk_letter 
     t.m_step = rows->step[SK_OUT];
     t.n_step = cols->step[SK_OUT];
     t.k = k->size;
-    t.batch = axes_of(&x->by_kind[SK_BATCH]);
+    t.batch = sk_axes_of(&x->by_kind[SK_BATCH]);
     t.batches = sk_letters_count(&x->by_kind[SK_BATCH]);
     t.m_tiles = (rows->size + (narrow ? 127 : 63)) / (narrow ? 128 : 64);
     t.n_tiles = (cols->size + (narrow ? FEW - 1 : 63)) / (narrow ? FEW : 64);
@@ -339,7 +289,12 @@ static sk_status check(const sk_args *a)
                            "contract: %s %d is %s, the CUDA kernel knows f32, bf16 and f16",
                            i < 2 ? "operand" : "result", i % 2, sk_dtype_name(type));
     }
-    return sk_cuda_fast("contract", a);
+    if (sk_fp8_is(a) && sk_cuda_canonical(a))
+        return sk_fail(SK_ECONF,
+                       "contract: '%s' in 8 bits has a scale for each piece, and canonical order "
+                       "knows no pieces; leave out train.matmul=fp8 or order=canonical",
+                       a->dims);
+    return sk_cuda_order("contract", a);
 }
 
 /* The products for cuBLASLt, if it is to have them. */
@@ -478,12 +433,14 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(check(a));
     if (!sk_count(&a->out[0])) return SK_OK;
+    if (sk_cuda_canonical(a)) return sk_tree_product(a, l);
     return sk_fp8_is(a) ? launch_eight(a, l) : launch_plain(a, l, NULL);
 }
 
 static sk_status prepare(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(check(a));
+    if (sk_cuda_canonical(a)) return SK_OK;
     return sk_fp8_is(a) ? prepare_eight(a, l) : prepare_plain(a, l, NULL);
 }
 

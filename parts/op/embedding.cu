@@ -1,6 +1,7 @@
 /* embedding.cu - the GPU half of embedding.c.
  *
- * Threads keep their columns and go down the ids, four of them under way at a time. */
+ * Threads keep their columns and go down the ids, four of them under way at a time.  In canonical
+ * order a zero is added, as pieces' sums have it. */
 #include "graph/map.h"
 
 enum { DEPTH = 4 };
@@ -10,7 +11,7 @@ typedef struct job {
     const int32_t *id;
     void *y;
     int64_t rows, n, first, size; /* of the result; of the table's piece */
-    bool add;
+    bool add, zero;               /* added to what is there; to a zero */
 } job;
 
 template <typename T, int V> static __global__ void __launch_bounds__(SK_MAP_BLOCK) choose(job j)
@@ -36,7 +37,7 @@ template <typename T, int V> static __global__ void __launch_bounds__(SK_MAP_BLO
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) {
             if (r + k * step >= j.rows) break;
-            for (int e = 0; e < V && j.add; e++) x[k][e] += old[k][e];
+            for (int e = 0; e < V && (j.add || j.zero); e++) x[k][e] += old[k][e];
             sk_store<V>((T *)j.y + (r + k * step) * j.n + c, x[k]);
         }
     }
@@ -57,10 +58,11 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *table = &a->in[0];
     SK_TRY(sk_cuda_kinds("embedding", a, "tit"));
-    job j = {table->data,    (const int32_t *)a->in[1].data,
-             a->out[0].data, sk_count(&a->in[1]),
-             table->size[1], table->at[0],
-             table->size[0], (a->add & 1) != 0};
+    job j = {table->data,         (const int32_t *)a->in[1].data,
+             a->out[0].data,      sk_count(&a->in[1]),
+             table->size[1],      table->at[0],
+             table->size[0],      (a->add & 1) != 0,
+             sk_cuda_canonical(a)};
     if (!j.rows || !j.n) return SK_OK;
     return SK_FLOAT(table->type, run<T>(a, j, (cudaStream_t)l->stream));
 }

@@ -9,8 +9,12 @@
  *
  * Words that no place has are zeroed before, all at once.  Ids of other pieces of the vocabulary
  * get the number behind the last word, and nobody adds them.  More places than ROUND go in rounds,
- * which add to one another. */
-#include "graph/cuda.h"
+ * which add to one another.
+ *
+ * In canonical order (graph/cuda_cells.h) a thread has a word and a column: it adds up the word's
+ * rows inside a cell in order, and cells in pairs; those without the word have nothing to add.
+ * So it has the CPU's bits. */
+#include "graph/cuda_cells.h"
 
 enum { ROUND = 1 << 20, TILE = 1024, DIGIT = 9, N_DIGITS = 1 << DIGIT };
 enum { WARP = 32, WARPS = 8, DEPTH = 8, PARTS = 32 << 20 }; /* bytes of partial sums */
@@ -244,6 +248,90 @@ template <typename T, int V> static sk_status add_up(const job &j, cudaStream_t 
     return sk_cuda_launched("embedding_grad");
 }
 
+/* ---- in canonical order */
+
+static bool canonical(const sk_args *a) { return a->in[1].n && a->in[1].cells[0]; }
+
+typedef struct canon {
+    const float *dy;
+    const int32_t *word, *place; /* sorted */
+    float *out;
+    int n;
+    int32_t words;
+    int64_t cols;
+    bool add;
+    sk_borders cells; /* in places */
+} canon;
+
+/* The first of the sorted places whose word is `word` or more. */
+static __device__ int run_begin(const canon &j, int32_t word)
+{
+    int from = 0, to = j.n;
+    while (from < to) {
+        int middle = from + (to - from) / 2;
+        if (j.word[middle] < word) from = middle + 1;
+        else to = middle;
+    }
+    return from;
+}
+
+/* The sum of column c over the sorted places [i, end): DEPTH rows under way at a time. */
+static __device__ float sum_word(const canon &j, int i, int end, int64_t c)
+{
+    sk_branches<1> tree;
+    int cell = 0;
+    float sum = 0; /* from 0: no -0 */
+    bool any = false;
+    for (; i < end; i += DEPTH) {
+        int64_t place[DEPTH];
+        float x[DEPTH];
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) { /* behind the end of them the last one again */
+            place[k] = j.place[min(i + k, end - 1)];
+            x[k] = j.dy[place[k] * j.cols + c];
+        }
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            if (i + k >= end) break;
+            if (any && place[k] >= j.cells.at[cell + 1]) tree.add(cell, &sum), sum = 0;
+            while (place[k] >= j.cells.at[cell + 1]) cell++;
+            sum += x[k];
+            any = true;
+        }
+    }
+    tree.add(cell, &sum);
+    tree.end(&sum);
+    return sum;
+}
+
+/* blockIdx.x: words; blockIdx.y: columns. */
+static __global__ void __launch_bounds__(WARP *WARPS) by_words(const __grid_constant__ canon j)
+{
+    int64_t c = (int64_t)blockIdx.y * WARP + threadIdx.x;
+    int64_t word = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (word >= j.words || c >= j.cols) return;
+    int i = run_begin(j, (int32_t)word), end = run_begin(j, (int32_t)word + 1);
+    if (i == end) return;
+    float *to = j.out + word * j.cols + c, sum = sum_word(j, i, end, c);
+    *to = j.add ? *to + sum : sum;
+}
+
+static sk_status by_cells(const sk_args *a, const sort &k, const sk_launch *l)
+{
+    const sk_view *table = &a->out[0], *ids = &a->in[1];
+    canon j = {};
+    j.dy = (const float *)a->in[0].data;
+    j.word = k.a.word, j.place = k.a.place, j.n = k.n;
+    j.out = (float *)table->data;
+    j.words = (int32_t)table->size[0];
+    j.cols = table->size[1];
+    j.add = a->add & 1;
+    j.cells = sk_borders_of(ids, 0, sk_span(ids, 1, ids->n));
+    dim3 grid(sk_cuda_blocks(j.words, WARPS), sk_cuda_blocks(j.cols, WARP));
+    by_words<<<grid, dim3(WARP, WARPS), 0, (cudaStream_t)l->stream>>>(j);
+    return sk_cuda_launched("embedding_grad");
+}
+
 /* ---- rounds */
 
 /* n places, in the room: partial sums, then what is sorted. */
@@ -258,6 +346,7 @@ static sk_status one_round(const sk_args *a, int64_t from, int n, bool add, cons
     const T *dy = (const T *)a->in[0].data + from * cols;
     sort k = {{room, room + pad}, {room + 2 * pad, room + 3 * pad}, room + 4 * pad, n, tiles};
     SK_TRY(sort_ids(&k, (const int32_t *)a->in[1].data + from, table->at[0], words, s));
+    if (canonical(a)) return by_cells(a, k, l);
     job j = {dy,   k.a.word,         k.a.place,        n,  WARP, words,
              cols, (float *)l->room, sk_any_of(table), add};
     while (j.tile < n && (n / j.tile + 1) * 2 * cols * (int64_t)sizeof(float) > PARTS) j.tile *= 2;
@@ -287,6 +376,11 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
         return sk_fail(SK_ECONF,
                        "embedding_grad: ids are i32, a table of %lld rows is not for them",
                        (long long)table->size[0]);
+    if (canonical(a) && sk_count(&a->in[1]) > ROUND)
+        return sk_fail(SK_ECONF,
+                       "embedding_grad: %lld ids at once, in canonical order the CUDA kernel takes "
+                       "%d; use more micro-batches",
+                       (long long)sk_count(&a->in[1]), ROUND);
     if (!(a->add & 1)) (void)cudaMemsetAsync(table->data, 0, bytes, (cudaStream_t)l->stream);
     SK_TRY(sk_cuda_launched("embedding_grad"));
     return SK_FLOAT(a->in[0].type, run<T>(a, l));

@@ -1,5 +1,6 @@
 /* load.cu - the GPU half of load.c: choices are counted in the room, lanes of a warp that met the
- * same expert at once.  Whole numbers: it does not matter who counts first. */
+ * same expert at once.  Whole numbers: it does not matter who counts first.  In canonical order
+ * they are counted cell by cell; in fast order there is one cell. */
 #include "graph/cuda_slots.h"
 
 enum { BLOCK = 256 };
@@ -7,10 +8,14 @@ enum { BLOCK = 256 };
 typedef unsigned long long tally;
 
 static __global__ void __launch_bounds__(BLOCK)
-    count(sk_any slot, int64_t n, int room, int experts, tally *counts)
+    count(sk_any slot, const __grid_constant__ sk_borders cells, int room, int experts,
+          tally *counts)
 {
     unsigned lane = threadIdx.x % 32;
-    for (int64_t at = (int64_t)blockIdx.x * BLOCK; at < n; at += (int64_t)gridDim.x * BLOCK) {
+    int64_t n = cells.at[blockIdx.y + 1];
+    counts += (int64_t)blockIdx.y * (experts + 1);
+    for (int64_t at = cells.at[blockIdx.y] + (int64_t)blockIdx.x * BLOCK; at < n;
+         at += (int64_t)gridDim.x * BLOCK) {
         int64_t i = at + threadIdx.x;
         int e = i < n ? sk_cuda_slot_expert(slot, i, room, experts) : -1;
         unsigned same = __match_any_sync(~0u, e), any = __ballot_sync(~0u, e >= 0);
@@ -20,12 +25,17 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 static __global__ void __launch_bounds__(BLOCK)
-    put(const tally *counts, int experts, int64_t first, int64_t n, sk_any y, bool add)
+    put(const tally *counts, int cells, int experts, int64_t first, int64_t n, sk_any y, bool add)
 {
-    int64_t all = (int64_t)counts[experts];
     for (int64_t c = (int64_t)blockIdx.x * BLOCK + threadIdx.x; c < n;
          c += (int64_t)gridDim.x * BLOCK) {
-        float more = (float)(experts * (int64_t)counts[first + c] - all);
+        sk_pairs<1> pairs;
+        float more = 0;
+        for (int i = 0; i < cells; i++) {
+            const tally *cell = counts + (int64_t)i * (experts + 1);
+            more = (float)(experts * (int64_t)cell[first + c] - (int64_t)cell[experts]);
+            pairs.end(i, &more);
+        }
         sk_put(y, c, add ? sk_get(y, c) + more : more);
     }
 }
@@ -35,8 +45,9 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     SK_TRY(sk_cuda_kinds("load", a, "s>f"));
     const sk_view *slot = &a->in[0], *y = &a->out[0];
     cudaStream_t s = (cudaStream_t)l->stream;
-    int64_t n = sk_count(slot), blocks = (n + BLOCK - 1) / BLOCK;
-    size_t bytes = ((size_t)y->full[0] + 1) * sizeof(tally);
+    sk_borders cells = sk_borders_of(slot, 0, sk_span(slot, 1, slot->n));
+    int64_t n = sk_count(slot), blocks = (n / cells.n + BLOCK - 1) / BLOCK + 1;
+    size_t bytes = (size_t)cells.n * ((size_t)y->full[0] + 1) * sizeof(tally);
     tally *counts = (tally *)l->room;
     if (!y->size[0]) return SK_OK;
     if (bytes > l->room_bytes)
@@ -44,10 +55,10 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
                        (long long)y->full[0]);
     cudaMemsetAsync(counts, 0, bytes, s);
     if (n)
-        count<<<(unsigned)(blocks < 1024 ? blocks : 1024), BLOCK, 0, s>>>(
-            sk_any_of(slot), n, (int)a->attr[0], (int)y->full[0], counts);
-    put<<<sk_cuda_blocks(y->size[0], BLOCK), BLOCK, 0, s>>>(counts, (int)y->full[0], y->at[0],
-                                                            y->size[0], sk_any_of(y), a->add & 1);
+        count<<<dim3((unsigned)(blocks < 1024 ? blocks : 1024), (unsigned)cells.n), BLOCK, 0, s>>>(
+            sk_any_of(slot), cells, (int)a->attr[0], (int)y->full[0], counts);
+    put<<<sk_cuda_blocks(y->size[0], BLOCK), BLOCK, 0, s>>>(
+        counts, cells.n, (int)y->full[0], y->at[0], y->size[0], sk_any_of(y), a->add & 1);
     return sk_cuda_launched("load");
 }
 

@@ -52,8 +52,9 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
     int k = v->n;
     job j = {sk_span(v, 0, k - 1), v->size[k - 1],    v->size[k - 2],
              v->at[k - 2],         (float)a->attr[0], a->attr[1] != 0};
+    bool alike = sk_cuda_alike(v->data, a->out[0].data) && sk_row_packs(a, j.n);
     if (!sk_count(v)) return SK_OK;
-    return SK_ROW_CALL(start, T, sk_cuda_alike(v->data, a->out[0].data), j.n, a, j, s);
+    return SK_ROW_CALL(start, T, alike, j.n, a, j, s);
 }
 
 static sk_status launch(const sk_args *a, const sk_launch *l)

@@ -38,7 +38,8 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
 {
     const sk_view *v = &a->in[0];
     const void *to = a->out[0].data;
-    bool alike = sk_cuda_alike(v->data, to) && sk_cuda_alike(a->in[1].data, to);
+    bool alike = sk_cuda_alike(v->data, to) && sk_cuda_alike(a->in[1].data, to) &&
+                 sk_row_packs(a, v->size[v->n - 1]);
     if (!sk_count(v)) return SK_OK;
     return SK_ROW_CALL(start, T, alike, v->size[v->n - 1], a, s);
 }

@@ -3,8 +3,11 @@
  * Keeping the last letters is a sum of columns (graph/columns.h) at the speed of memory.  Every
  * other pattern goes like the CPU's odometer, in double: a thread for each element of the result,
  * or a block where many elements make one.  Dims that go together, or stay together, and lie beside
- * each other are taken for one. */
-#include "graph/columns.h"
+ * each other are taken for one.
+ *
+ * In canonical order (graph/cuda_cells.h) both go by the cells of the first letter that goes, and
+ * have the CPU's bits. */
+#include "graph/cuda_cells.h"
 
 enum { BLOCK = 256, LONG = 64 }; /* elements that are worth a block */
 
@@ -13,6 +16,10 @@ template <typename T> static sk_status columns(const sk_args *a, const sk_launch
     int64_t n = sk_count(&a->out[0]), rows = n ? sk_count(&a->in[0]) / n : 0;
     sk_columns_plain<T> f = {(const T *)a->in[0].data};
     sk_columns_out out = {{sk_any_of(&a->out[0])}, a->add};
+    const sk_view *x = &a->in[0];
+    int goes = x->n - a->out[0].n;
+    if (goes && x->cells[0])
+        return sk_cells_columns("sum", f, sk_borders_of(x, 0, sk_span(x, 1, goes)), n, out, l);
     if (sk_cuda_rows(&a->in[0], n))
         return sk_columns<sk_columns_plain<T>, sk_pack<T>()>("sum", f, rows, n, out, l);
     return sk_columns<sk_columns_plain<T>, 1>("sum", f, rows, n, out, l);
@@ -71,11 +78,43 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* Of results [first, first + n) what cell blockIdx.y adds. */
+static __global__ void __launch_bounds__(BLOCK)
+    turn_cells(const float *x, const wheels stay, const wheels go,
+               const __grid_constant__ sk_borders cells, int64_t first, int64_t n, float *part)
+{
+    int64_t o = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (o >= n) return;
+    const float *base = x + place(stay, first + o);
+    double sum = 0;
+    for (int64_t i = cells.at[blockIdx.y]; i < cells.at[blockIdx.y + 1]; i++)
+        sum += (double)base[place(go, i)];
+    part[blockIdx.y * n + o] = (float)sum;
+}
+
+/* As many results at a time as the room has place for. */
+static sk_status by_cells(const sk_args *a, const wheels &stay, const wheels &go,
+                          const sk_borders &cells, const sk_launch *l)
+{
+    cudaStream_t s = (cudaStream_t)l->stream;
+    sk_columns_out out = {{sk_any_of(&a->out[0])}, a->add};
+    int64_t all = sk_count(&a->out[0]), most = (int64_t)(l->room_bytes / sizeof(float)) / cells.n;
+    for (int64_t first = 0, n; first < all; first += n) {
+        n = all - first < most ? all - first : most;
+        turn_cells<<<dim3(sk_cuda_blocks(n, BLOCK), (unsigned)cells.n), BLOCK, 0, s>>>(
+            (const float *)a->in[0].data, stay, go, cells, first, n, (float *)l->room);
+        SK_TRY(sk_cuda_launched("sum"));
+        SK_TRY(sk_cells_end("sum", (const float *)l->room, cells.n, 1, first, n, out, s));
+    }
+    return SK_OK;
+}
+
 template <typename T>
-static sk_status by_odometer(const sk_args *a, const char *in, const char *out, cudaStream_t s)
+static sk_status by_odometer(const sk_args *a, const char *in, const char *out, const sk_launch *l)
 {
     const sk_view *x = &a->in[0];
     int64_t n = sk_count(&a->out[0]), n_sum = 1;
+    int goes = -1; /* the first dim that does */
     wheels stay = {}, go = {};
     for (const char *p = out; *p; p++) {
         int d = (int)(strchr(in, *p) - in);
@@ -85,14 +124,19 @@ static sk_status by_odometer(const sk_args *a, const char *in, const char *out, 
         if (strchr(out, in[d])) continue;
         put_wheel(&go, x->size[d], x->step[d]);
         n_sum *= x->size[d];
+        if (goes < 0) goes = d;
     }
     if (!n) return SK_OK;
+    if (goes >= 0 && x->cells[goes]) {
+        int64_t inner = x->size[goes] ? n_sum / x->size[goes] : 0;
+        return by_cells(a, stay, go, sk_borders_of(x, goes, inner), l);
+    }
     bool wide = n_sum > LONG;
     int64_t blocks = wide ? n : (n + BLOCK - 1) / BLOCK;
     unsigned grid = blocks < INT32_MAX ? (unsigned)blocks : INT32_MAX; /* the kernel goes round */
     auto *kernel = wide ? odometer<T, BLOCK> : odometer<T, 1>;
-    kernel<<<grid, BLOCK, 0, s>>>((const T *)x->data, stay, go, n, n_sum, sk_any_of(&a->out[0]),
-                                  a->add & 1);
+    kernel<<<grid, BLOCK, 0, (cudaStream_t)l->stream>>>((const T *)x->data, stay, go, n, n_sum,
+                                                        sk_any_of(&a->out[0]), a->add & 1);
     return sk_cuda_launched("sum");
 }
 
@@ -113,7 +157,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     side(strstr(a->dims, "->") + 2, out);
     if (!strcmp(in + a->in[0].n - a->out[0].n, out))
         return SK_FLOAT(a->in[0].type, columns<T>(a, l));
-    return SK_FLOAT(a->in[0].type, by_odometer<T>(a, in, out, (cudaStream_t)l->stream));
+    return SK_FLOAT(a->in[0].type, by_odometer<T>(a, in, out, l));
 }
 
 extern "C" const sk_kernel sk_kernel_sum = {"sum", launch};

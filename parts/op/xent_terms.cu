@@ -1,5 +1,8 @@
 /* xent_terms.cu - the GPU half of xent_terms.c: rows are read once, in packs.  Threads add up what
- * they have, then meet in a fixed order. */
+ * they have, then meet in a fixed order.
+ *
+ * In canonical order a warp has a cell of a row, its lanes counted from where the cell begins. */
+#include "graph/cuda_cells.h"
 #include "graph/cuda_rows.h"
 
 template <typename T, int V, int WARPS>
@@ -22,6 +25,44 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
     }
 }
 
+static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
+    terms_by_cells(const float *__restrict__ x, const float *m, const int32_t *target, float *s,
+                   float *t, int64_t rows, int64_t n, int64_t first,
+                   const __grid_constant__ sk_borders cells)
+{
+    __shared__ float part[SK_MOST_CELLS];
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const float *row = x + r * n;
+        for (int c = (int)threadIdx.y; c < cells.n; c += SK_ROW_WARPS) {
+            float sum = 0;
+            for (int64_t i = cells.at[c] + threadIdx.x; i < cells.at[c + 1]; i += 32)
+                sum = __fadd_rn(sum, expf(row[i] - m[r]));
+            sum = sk_row_sum<1>(sum);
+            if (threadIdx.x == 0) part[c] = sum;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0 && threadIdx.y == 0) {
+            int64_t at = target[r] - first;
+            s[r] = sk_cells_sum(part, 1, cells.n);
+            t[r] = (at >= 0 && at < n ? row[at] : 0) + 0.0f; /* no -0: others' zeros may join it */
+        }
+        __syncthreads();
+    }
+}
+
+static sk_status by_cells(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int d = v->n - 1;
+    int64_t rows = sk_count(&a->in[1]);
+    if (!rows) return SK_OK;
+    terms_by_cells<<<sk_cuda_blocks(rows, 1), dim3(32, SK_ROW_WARPS), 0, s>>>(
+        (const float *)v->data, (const float *)a->in[1].data, (const int32_t *)a->in[2].data,
+        (float *)a->out[0].data, (float *)a->out[1].data, rows, v->size[d], v->at[d],
+        sk_borders_of(v, d, 1));
+    return sk_cuda_launched("xent_terms");
+}
+
 template <typename T, int V, int WARPS> static sk_status start(const sk_args *a, cudaStream_t s)
 {
     const sk_view *v = &a->in[0];
@@ -41,6 +82,7 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(sk_cuda_kinds("xent_terms", a, "xfi>ff"));
+    if (sk_cuda_canonical(a)) return by_cells(a, (cudaStream_t)l->stream);
     return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
 }
 

@@ -25,6 +25,33 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
     }
 }
 
+/* In canonical order: every element alike, wherever its row begins.  The product is rounded. */
+static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
+    each_alike(const float *x, const float *m, const int32_t *target, const float *ds,
+               const float *dt, float *dx, int64_t rows, int64_t n, int64_t first)
+{
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float shift = m[r], scale = ds[r], more = dt[r];
+        int64_t at = target[r] - first;
+        for (int64_t i = threadIdx.x; i < n; i += 32 * SK_ROW_WARPS) {
+            float to = __fmul_rn(expf(x[r * n + i] - shift), scale);
+            dx[r * n + i] = i == at ? __fadd_rn(to, more) : to;
+        }
+    }
+}
+
+static sk_status canonical(const sk_args *a, cudaStream_t s)
+{
+    const sk_view *v = &a->in[0];
+    int64_t rows = sk_count(&a->in[1]);
+    if (!sk_count(v)) return SK_OK;
+    each_alike<<<sk_cuda_blocks(rows, 1), 32 * SK_ROW_WARPS, 0, s>>>(
+        (const float *)v->data, (const float *)a->in[1].data, (const int32_t *)a->in[2].data,
+        (const float *)a->in[3].data, (const float *)a->in[4].data, (float *)a->out[0].data, rows,
+        v->size[v->n - 1], v->at[v->n - 1]);
+    return sk_cuda_launched("xent_terms_grad");
+}
+
 template <typename T, int V, int WARPS> static sk_status start(const sk_args *a, cudaStream_t s)
 {
     const sk_view *v = &a->in[0];
@@ -46,6 +73,7 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(sk_cuda_kinds("xent_terms_grad", a, "xfiff>x"));
+    if (sk_cuda_canonical(a)) return canonical(a, (cudaStream_t)l->stream);
     return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
 }
 

@@ -202,17 +202,27 @@ static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned
     return SK_OK;
 }
 
-/* Canonical order is the CPU's: refused in one sentence for all ops. */
-static inline sk_status sk_cuda_fast(const char *op, const sk_args *a)
+/* Is this canonical order (op.h)?  Then every operand that has dims has cells. */
+static inline bool sk_cuda_canonical(const sk_args *a)
 {
     for (int i = 0; i < a->n_in + a->n_out; i++) {
         const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
         for (int d = 0; d < v->n; d++)
-            if (v->cells[d])
-                return sk_fail(SK_ECONF,
-                               "%s: canonical order is not for the GPU yet; leave out "
-                               "order=canonical",
-                               op);
+            if (v->cells[d]) return true;
+    }
+    return false;
+}
+
+/* Canonical order is for f32, and for whole numbers: sums that are rounded to less before they meet
+ * others would depend on where they were cut. */
+static inline sk_status sk_cuda_order(const char *op, const sk_args *a)
+{
+    for (int i = 0; i < a->n_in + a->n_out && sk_cuda_canonical(a); i++) {
+        int o = i - a->n_in;
+        sk_dtype type = o < 0 ? a->in[i].type : a->out[o].type;
+        if (type != SK_F32 && type != SK_I32)
+            return sk_fail(SK_ECONF, "%s: %s %d is %s, canonical order is for f32", op,
+                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(type));
     }
     return SK_OK;
 }
@@ -221,7 +231,7 @@ static inline bool sk_cuda_float(sk_dtype t) { return t == SK_F32 || t == SK_BF1
 
 /* What the kernel takes, a letter for each operand, '>', and one for each result: 'x' operand 0's
  * type, a float; 'f' any float; '4' f32; 'i' i32; 's' i32 or any float.  "xi>f" is embedding_grad.
- * "tttt" without '>' is 'x' for all.  Canonical order is refused too. */
+ * "tttt" without '>' is 'x' for all.  In canonical order floats must be f32. */
 static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const char *kinds)
 {
     for (int i = 0; i < a->n_in + a->n_out; i++) {
@@ -241,7 +251,7 @@ static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const ch
                            : kind == 'x' && i ? "the type of operand 0"
                                               : "f32, bf16 or f16");
     }
-    return sk_cuda_fast(op, a);
+    return sk_cuda_order(op, a);
 }
 
 /* Blocks for so many things; kernels go round where there are more. */

@@ -35,6 +35,13 @@ static inline bool sk_cuda_alike(const void *a, const void *b)
     return ((uintptr_t)a - (uintptr_t)b) % 16 == 0;
 }
 
+/* May rows of n elements be moved in packs?  In canonical order only where all rows begin alike:
+ * which element a thread has must not depend on where its row lies. */
+static inline bool sk_row_packs(const sk_args *a, int64_t n)
+{
+    return !sk_cuda_canonical(a) || sk_cuda_rows(&a->in[0], n);
+}
+
 /* exp for what ends up in T.  The exact one bounds kernels that move 2 bytes an element; the quick
  * one is off by 2 ulp and by 6e-8 |x| of the result. */
 template <typename T> static __device__ inline float sk_row_exp(float x)

@@ -6,11 +6,13 @@
  * Scattering goes from the slot's side, so that each row of the bank is written once and sums have
  * the order of tokens: sk_slot_mark notes for each row of the bank its first choice and how many it
  * has. With one, which is all that route makes, the row is a copy; with more, the other choices of
- * the sequence are looked through. */
+ * the sequence are looked through.  A row of the bank has the same sum wherever the bank is cut.
+ *
+ * Gathering in canonical order goes by the cells of e, as slots.c does it. */
 #ifndef SK_GRAPH_CUDA_SLOTS_H
 #define SK_GRAPH_CUDA_SLOTS_H
 
-#include "graph/cuda.h"
+#include "graph/cuda_cells.h"
 #include "graph/slots.h"
 
 enum { SK_SLOT_BLOCK = 256, SK_SLOT_NONE = 0x7f7f7f7f }; /* the latter is what memset can write */
@@ -208,6 +210,69 @@ static __global__ void __launch_bounds__(SK_SLOT_BLOCK)
     }
 }
 
+enum { SK_SLOT_CHOICES = 64 }; /* of a token, in canonical order */
+
+/* A token's choices that are here, by cell, and in their order inside of one. */
+typedef struct sk_terms {
+    int n, row[SK_SLOT_CHOICES], cell[SK_SLOT_CHOICES];
+    float gate[SK_SLOT_CHOICES];
+
+    __device__ inline void add(int new_row, int new_cell, float new_gate)
+    {
+        int at = n++;
+        for (; at && cell[at - 1] > new_cell; at--)
+            row[at] = row[at - 1], cell[at] = cell[at - 1], gate[at] = gate[at - 1];
+        row[at] = new_row, cell[at] = new_cell, gate[at] = new_gate;
+    }
+
+    __device__ inline sk_terms(const sk_gather &j, const sk_borders &experts, unsigned t) : n(0)
+    {
+        for (int k = 0; k < j.choices; k++) {
+            int64_t i = (int64_t)t * j.choices + k;
+            int slot = sk_cuda_slot(j.slot, i), in_cell = 0;
+            int64_t at = sk_cuda_slot_row(j.bank, slot, t / (unsigned)j.time);
+            if (at < 0) continue;
+            while (slot / j.bank.room - j.bank.first >= experts.at[in_cell + 1]) in_cell++;
+            add((int)at, in_cell, j.gate.data ? sk_get(j.gate, i) : 1);
+        }
+    }
+} sk_terms;
+
+template <int N>
+static __global__ void __launch_bounds__(N)
+    sk_collect_cells(sk_gather j, const __grid_constant__ sk_borders experts, const float *bank,
+                     float *y)
+{
+    unsigned t = blockIdx.x * blockDim.y + threadIdx.y;
+    if (t >= (unsigned)j.tokens) return;
+    sk_terms terms(j, experts, t);
+    for (int64_t c = threadIdx.x; c < j.cols; c += blockDim.x) {
+        sk_branches<1> tree;
+        float sum = 0; /* from 0: no -0 */
+        for (int k = 0; k < terms.n; k++) {
+            sum = fmaf(terms.gate[k], bank[terms.row[k] * j.cols + c], sum);
+            if (k + 1 < terms.n && terms.cell[k + 1] == terms.cell[k]) continue;
+            tree.add(terms.cell[k], &sum);
+            sum = 0;
+        }
+        tree.end(&sum);
+        y[t * j.cols + c] = sum;
+    }
+}
+
+static inline sk_status sk_gather_cells(const char *op, const sk_gather *j, const sk_view *bank,
+                                        const sk_view *y, cudaStream_t s)
+{
+    dim3 block = sk_slot_block(j->cols, 1);
+    if (j->choices > SK_SLOT_CHOICES)
+        return sk_fail(SK_ECONF,
+                       "%s: %d choices of a token, in canonical order the CUDA kernel takes %d", op,
+                       j->choices, SK_SLOT_CHOICES);
+    sk_collect_cells<SK_SLOT_BLOCK><<<sk_cuda_blocks(j->tokens, block.y), block, 0, s>>>(
+        *j, sk_borders_of(bank, 0, 1), (const float *)bank->data, (float *)y->data);
+    return sk_cuda_launched(op);
+}
+
 /* y = the sum of gate * bank[slot] over a token's choices, in their order; gate NULL: 1. */
 template <typename T>
 static sk_status sk_cuda_gather(const char *op, const sk_view *bank, const sk_view *slot,
@@ -223,6 +288,7 @@ static sk_status sk_cuda_gather(const char *op, const sk_view *bank, const sk_vi
     j.cols = y->size[2];
     if (gate) j.gate = sk_any_of(gate);
     if (!sk_count(y)) return SK_OK;
+    if (bank->cells[0]) return sk_gather_cells(op, &j, bank, y, (cudaStream_t)l->stream);
     bool packs =
         !(((uintptr_t)y->data | (uintptr_t)bank->data) % 16) && !((size_t)j.cols * sizeof(T) % 16);
     dim3 block = sk_slot_block(j.cols, packs ? sk_pack<T>() : 1);

@@ -11,10 +11,13 @@
  * once is recorded and played again in other steps.
  *
  * It puts its work into l->stream and returns; it neither waits nor allocates.  It refuses with a
- * sentence what it does not know, such as canonical order, and takes f32, bf16 and f16 and every
- * shape that the CPU half takes, empty ones too.  It gives the same bits whenever it is given the
- * same arguments: no atomics in sums.  Scratch is l->room, SK_ROOM bytes and what op->room asked
- * for beyond them; what is left there by one launch is gone in the next.
+ * sentence what it does not know, and takes f32, bf16 and f16 and every shape that the CPU half
+ * takes, empty ones too.  It gives the same bits whenever it is given the same arguments: no
+ * atomics in sums.  In canonical order, which is for f32, it gives the same bits however operands
+ * are cut, as the CPU half does; they start at 16 bytes then, so that what a kernel does by
+ * alignment goes by the sizes of dims alone, and those that may be cut must not change
+ * how an element is computed (graph/cuda_cells.h).  Scratch is l->room, SK_ROOM bytes and what
+ * op->room asked for beyond them; what is left there by one launch is gone in the next.
  *
  * prepare(), if there is one, is called for every launch before the first step, with nothing of
  * value in any buffer: there algorithms are searched and handles are made, which must not happen

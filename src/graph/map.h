@@ -8,7 +8,9 @@
  * and `sk_map<F>("add", a, l)` launches it; sk_map_add<F> where results may be added to.  Operands
  * along rows of which one, in[F::BIAS], is a single row are for sk_down<F>: a thread keeps its
  * columns and goes down the rows, so that the row is loaded once and no index is divided.  It may
- * have no address: then it is all zeros (parts/fuse/linear_gelu.c).
+ * have no address: then it is all zeros (parts/fuse/linear_gelu.c).  In canonical order single
+ * elements are moved: where packs would begin depends on how operands are cut, and a compiler might
+ * fuse products with sums in one kernel and not in the other.
  *
  * A result may lie where an operand lies: a thread loads all it needs of both before it stores,
  * and nobody else looks there.  So pointers are not restrict, and several packs are loaded
@@ -85,7 +87,7 @@ static sk_status sk_map_run(const char *op, const sk_args *a, const sk_launch *l
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     sk_map_job j = sk_map_job_of(a);
-    bool packs = true;
+    bool packs = !sk_cuda_canonical(a);
     j.n = sk_count(&a->in[0]);
     if (!j.n) return SK_OK;
     for (int i = 0; i < a->n_in; i++) packs = packs && sk_cuda_rows(&a->in[i], j.n);
@@ -166,7 +168,7 @@ static sk_status sk_down_run(const char *op, const sk_args *a, const sk_launch *
     j.n = sk_count(&a->in[F::BIAS]);
     j.rows = j.n ? sk_count(&a->out[0]) / j.n : 0;
     if (!j.rows) return SK_OK;
-    bool packs = sk_cuda_packs(a, j.n);
+    bool packs = sk_cuda_packs(a, j.n) && !sk_cuda_canonical(a);
     int64_t n_packs = packs ? j.n / v : j.n;
     dim3 block = sk_down_block(n_packs), grid = sk_down_grid(n_packs, j.rows, block, depth);
     if (packs) sk_down_all<F, T, v><<<grid, block, 0, s>>>(j);

@@ -13,9 +13,10 @@
  * means are under way long before their row.
  *
  * Other rows: a block a row, read twice for dx; sums of columns (graph/columns.h) for the others,
- * which need no sums along rows, and are also what runs when they are wanted alone. */
+ * which need no sums along rows, and are also what runs when they are wanted alone.  Canonical
+ * order takes this way too, because a row there has a block of its own whichever rows are here. */
 #include "graph/bulk.h"
-#include "graph/columns.h"
+#include "graph/cuda_cells.h"
 #include "graph/norm_grad.h"
 
 /* Rows of up to 512 packs: a pack a thread and two rows at a time.  Longer ones: 32 elements a
@@ -267,9 +268,18 @@ static bool aligned(const sk_norm_grad_job *j)
     return !(bits % 16) && !((size_t)j->n * sk_dtype_size(j->type) % 16);
 }
 
+/* A single row is one cell. */
+static sk_borders cells_of(const sk_norm_grad_job *j)
+{
+    sk_borders one = {1, {0, j->rows}};
+    const sk_view *x = j->cells;
+    return x->n > 1 ? sk_borders_of(x, 0, sk_span(x, 1, x->n - 1)) : one;
+}
+
 template <typename T, typename F>
 static sk_status columns(const sk_norm_grad_job *j, F f, sk_columns_out out, const sk_launch *l)
 {
+    if (j->cells) return sk_cells_columns(j->op, f, cells_of(j), j->n, out, l);
     if (aligned(j)) return sk_columns<F, sk_pack<T>()>(j->op, f, j->rows, j->n, out, l);
     return sk_columns<F, 1>(j->op, f, j->rows, j->n, out, l);
 }
@@ -335,7 +345,7 @@ template <typename T, bool MEAN> static sk_status run(const sk_norm_grad_job *j,
     job k = {j->x, j->w, j->dy, j->res, j->dx, j->mean, j->rstd, j->rows, j->n, j->add_dx};
     if (!j->n) return SK_OK;
     bool two = j->res && j->add_dx, any = j->dx && j->rows;
-    if (!any || two || !aligned(j) || j->n > MOST || j->rows > FAR)
+    if (j->cells || !any || two || !aligned(j) || j->n > MOST || j->rows > FAR)
         return long_rows<T, MEAN>(j, k, l);
     if (j->add_dx) k.res = j->dx;
     if (j->n <= BLOCK * V) return short_rows<T, 1, 2, MEAN>(j, k, l);

@@ -8,7 +8,8 @@
  * Whatever is not wanted is left NULL: dx, or dw and db.  res, a second gradient of x, may be NULL
  * too, and sum, which is of dx as it was rounded.  dx may lie where x, dy or res lies.  x, w, dy,
  * res and dx are of `type`; the others of any float type.  The room holds partial sums of columns:
- * at most 16 MiB. */
+ * at most 16 MiB, and in canonical order all that there is.  Then rows are worked on one by one,
+ * and sums go by the cells of the first dim of x. */
 #ifndef SK_GRAPH_NORM_GRAD_H
 #define SK_GRAPH_NORM_GRAD_H
 
@@ -21,6 +22,7 @@ extern "C" {
 typedef struct sk_norm_grad_job {
     const char *op; /* for messages */
     int64_t rows, n;
+    const sk_view *cells; /* canonical order: the view of x; NULL: fast */
     sk_dtype type;
     const void *x, *w, *dy, *res; /* w may be NULL where dx is */
     void *dx;
