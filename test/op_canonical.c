@@ -7,10 +7,18 @@
  * cases are counted as left out.  The whole itself must be what fast order gives, to rounding.
  * Operands start at odd addresses, each at another, so that bits which depend on where vectors
  * begin show up; some numbers are -0, which a sum with a part of nothing would turn into 0.
- * Samples that are coarse are left out: a piece has a scale of its own. */
+ * Samples that are coarse are left out: a piece has a scale of its own.
+ *
+ *     op_canonical [cuda [OP...]]
+ *
+ * cuda: the GPU halves, on operands that start at 256 bytes, and with some larger shapes.  There
+ * the whole must be near to what the CPU has in canonical order, and for ops that follow its recipe
+ * to the letter the same. */
 #include "graph/dims.h"
 #include "graph/graph.h"
+#include "graph/kernel.h"
 #include "base/rng.h"
+#include "device/device.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,7 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_PARTS = 5 };
+enum { MOST_PARTS = 5, STEP = 5, ALIGN = 256 };
 
 typedef struct trial {
     sk_arena arena;
@@ -30,6 +38,14 @@ typedef struct trial {
 } trial;
 
 static int n_cases, n_wrong, n_left_out, n_turns;
+
+static struct {
+    sk_device *d; /* NULL: the CPU does all */
+    sk_stream *s;
+    sk_launch l;
+    char *base; /* where operands lie */
+    size_t bytes;
+} gpu;
 
 static void complain(const trial *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void complain(const trial *t, const char *fmt, ...)
@@ -130,7 +146,7 @@ static sk_args fresh(trial *t)
     return a;
 }
 
-static void run(trial *t, sk_args *a, int threads)
+static void run_cpu(trial *t, sk_args *a, int threads)
 {
     size_t bytes = sk_op_scratch(t->op, a);
     a->scratch = sk_alloc(&t->arena, bytes + 1);
@@ -140,6 +156,64 @@ static void run(trial *t, sk_args *a, int threads)
         memset(a->scratch, 0xff, bytes);
         sk_op_run_cpu(t->op, a);
     }
+}
+
+static size_t bytes_of(const sk_view *v) { return (size_t)sk_count(v) * sk_dtype_size(v->type); }
+
+/* A place on the device; what lies in one place on the host does so there. */
+static void lay_out(sk_args *a, size_t *bytes)
+{
+    void *was[SK_MAX_IN];
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        int o = i - a->n_in, at = 0;
+        sk_view *v = o < 0 ? &a->in[i] : &a->out[o];
+        while (o >= 0 && at < a->n_in && was[at] != v->data) at++;
+        if (o < 0) was[i] = v->data;
+        if (o >= 0 && at < a->n_in) {
+            v->data = a->in[at].data;
+            continue;
+        }
+        v->data = gpu.base + *bytes;
+        *bytes += (bytes_of(v) + 2 * ALIGN - 1) / ALIGN * ALIGN;
+    }
+}
+
+static sk_status more_memory(size_t bytes, size_t room)
+{
+    if (bytes > gpu.bytes) {
+        if (gpu.base) sk_pool_close(gpu.d, gpu.base);
+        gpu.bytes = 2 * bytes;
+        SK_TRY(sk_pool_open(gpu.d, gpu.bytes, (void **)&gpu.base));
+    }
+    if (room <= gpu.l.room_bytes) return SK_OK;
+    gpu.l.room_bytes = room;
+    return sk_pool_open(gpu.d, room, (void **)&gpu.l.room);
+}
+
+static sk_status run_there(const trial *t, const sk_args *a)
+{
+    sk_args there = *a;
+    size_t bytes = 0;
+    lay_out(&there, &bytes);
+    SK_TRY(more_memory(bytes, SK_ROOM + (t->op->room ? t->op->room(a) : 0)));
+    there = *a, bytes = 0;
+    lay_out(&there, &bytes);
+    for (int i = 0; i < a->n_in; i++)
+        SK_TRY(sk_device_copy(gpu.d, there.in[i].data, a->in[i].data, bytes_of(&a->in[i]), gpu.s));
+    for (int o = 0; o < a->n_out; o++)
+        SK_TRY(
+            sk_device_copy(gpu.d, there.out[o].data, a->out[o].data, bytes_of(&a->out[o]), gpu.s));
+    SK_TRY(sk_kernel_find(t->op->name)->launch(&there, &gpu.l));
+    for (int o = 0; o < a->n_out; o++)
+        SK_TRY(
+            sk_device_copy(gpu.d, a->out[o].data, there.out[o].data, bytes_of(&a->out[o]), gpu.s));
+    return sk_stream_sync(gpu.d, gpu.s);
+}
+
+static void run(trial *t, sk_args *a, int threads)
+{
+    if (!gpu.d) run_cpu(t, a, threads);
+    else if (run_there(t, a)) complain(t, "%s", sk_error_line());
 }
 
 static void same(const trial *t, const sk_view *got, const sk_view *want, const char *what)
@@ -159,20 +233,31 @@ static void all_same(const trial *t, const sk_args *a, const char *what)
     for (int o = 0; o < a->n_out; o++) same(t, &a->out[o], &t->given.out[o], what);
 }
 
-/* Canonical order changes only the rounding. */
-static void near_fast(trial *t)
+/* Does the GPU half follow the CPU's recipe to the letter? */
+static bool same_as_cpu(const sk_op *op)
+{
+    static const char *const names[] = {"contract", "sum", "embedding_grad"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(op->name, names[i])) return true;
+    return false;
+}
+
+/* Canonical order changes only the rounding, and so does the GPU. */
+static void near_other(trial *t)
 {
     sk_args a = fresh(t);
-    for (int i = 0; i < a.n_in; i++) memset(a.in[i].cells, 0, sizeof a.in[i].cells);
-    for (int o = 0; o < a.n_out; o++) memset(a.out[o].cells, 0, sizeof a.out[o].cells);
-    run(t, &a, 1);
+    const char *who = gpu.d ? "on the CPU" : "in fast order";
+    for (int i = 0; i < a.n_in && !gpu.d; i++) memset(a.in[i].cells, 0, sizeof a.in[i].cells);
+    for (int o = 0; o < a.n_out && !gpu.d; o++) memset(a.out[o].cells, 0, sizeof a.out[o].cells);
+    run_cpu(t, &a, 1);
+    for (int o = 0; o < a.n_out && gpu.d && same_as_cpu(t->op); o++)
+        same(t, &t->given.out[o], &a.out[o], "against the CPU");
     for (int o = 0; o < a.n_out; o++) {
         const float *g = t->given.out[o].data, *w = a.out[o].data;
         n_cases++;
         for (int64_t i = 0; i < sk_count(&a.out[o]); i++) {
             if (g[i] == w[i] || fabsf(g[i] - w[i]) <= 3e-5f * (1 + fabsf(w[i]))) continue;
-            complain(t, "element %" PRId64 " is %g, in fast order %g", i, (double)g[i],
-                     (double)w[i]);
+            complain(t, "element %" PRId64 " is %g, %s %g", i, (double)g[i], who, (double)w[i]);
             break;
         }
     }
@@ -212,7 +297,7 @@ static bool build(trial *t, const sk_op *op, const sk_sample *s, int cells)
     }
     t->y = y;
     t->given =
-        (sk_args){.n_in = y->n_in, .n_out = y->n_out, .dims = y->dims, .seed = 11, .stream = 5};
+        (sk_args){.n_in = y->n_in, .n_out = y->n_out, .dims = y->dims, .seed = 11, .stream = STEP};
     memcpy(t->given.attr, y->attr, sizeof y->attr);
     for (int i = 0; i < y->n_in; i++) {
         t->given.in[i] = view_of(t, y->in[i], cells);
@@ -355,7 +440,7 @@ static void one_sample(const sk_op *op, const sk_sample *s, int cells)
 {
     trial t;
     if (build(&t, op, s, cells)) {
-        near_fast(&t);
+        near_other(&t);
         cuts(&t);
         threads(&t);
         if (op->flags & SK_OP_ADDS) adding(&t);
@@ -365,14 +450,94 @@ static void one_sample(const sk_op *op, const sk_sample *s, int cells)
     sk_arena_end(&t.arena);
 }
 
-int main(void)
+static void one_op(const sk_op *op)
 {
-    for (const sk_op *const *op = sk_op_parts; *op; op++)
-        for (const sk_sample *s = (*op)->samples; s->in[0]; s++)
-            for (int cells = 4; cells <= SK_MOST_CELLS && !s->coarse; cells *= 4)
-                one_sample(*op, s, cells);
+    for (const sk_sample *s = op->samples; s->in[0]; s++)
+        for (int cells = 4; cells <= SK_MOST_CELLS && !s->coarse; cells *= 4)
+            one_sample(op, s, cells);
+}
+
+/* ---- on a GPU */
+
+/* Several tiles, strips and rounds of the kernels; widths that are no multiple of anything. */
+static const struct {
+    const char *op;
+    sk_sample s;
+} large[] = {
+    {"contract", {.in = {"b4t64c96", "c96f160"}, .dims = "btc,cf->btf"}},
+    {"contract", {.in = {"b4t64f160", "c96f160"}, .dims = "btf,cf->btc"}},
+    {"contract", {.in = {"b4t64c96", "b4t64f160"}, .dims = "btc,btf->cf"}},
+    {"contract", {.in = {"b16t150c5", "b16t150f7"}, .dims = "btc,btf->cf"}}, /* few results */
+    {"contract", {.in = {"m70k300", "k300n33"}, .dims = "mk,kn->mn"}},
+    {"contract", {.in = {"m200k41", "k41n90"}, .dims = "mk,kn->nm"}},
+    {"contract", {.in = {"k5000", "k5000"}, .dims = "k,k->"}},
+    {"contract", {.in = {"b2h3q70d40", "b2h3k90d40"}, .dims = "bhqd,bhkd->bhqk"}},
+    {"contract", {.in = {"m40k6l50", "l50k6n30"}, .dims = "mkl,lkn->mn"}}, /* the odometer's */
+    {"sum", {.in = {"b50t60c70"}, .dims = "btc->c"}},
+    {"sum", {.in = {"b50t60c70"}, .dims = "btc->bc"}},
+    {"rmsnorm_grad_w", {.in = {"b50t60c70", "b50t60", "b50t60c70"}}},
+    {"layernorm_grad_w", {.in = {"b50t60c70", "b50t60", "b50t60", "b50t60c70"}}},
+    {"layernorm_grad_x", {.in = {"b9t7c640", "c640", "b9t7", "b9t7", "b9t7c640"}}},
+    {"embedding_grad",
+     {.in = {"b700t33c40", "b700t33%600"}, .dims = "btc,bt->vc", .fresh = "v600"}},
+    {"xent_terms", {.in = {"b3t5v5000", "b3t5", "b3t5%5000"}}},
+    {"xent_terms_grad", {.in = {"b3t5v5001", "b3t5", "b3t5%5001", "b3t5", "b3t5"}}},
+    {"xent_loss", {.in = {"b67t50", "b67t50", "b67t50", "b67t50"}, .positive = true}},
+    {"softmax", {.in = {"b3t7s1333"}, .attr = {1}}},
+    {"softmax_grad", {.in = {"b3t7s1333", "b3t7s1333"}, .attr = {1}}},
+    {"swiglu_grad", {.in = {"b3t50f333", "b3t50f333", "b3t50f333"}}},
+    {"bias_gelu_grad", {.in = {"b3t50f333", "f333", "b3t50f333"}}},
+    {"combine", {.in = {"e16b3x20c300", "b3t40k4%330", "b3t40k4"}}},
+    {"balance", {.in = {"b9t200e16"}, .attr = {0.01}}},
+    {"attention", {.in = {"b3t150h3s4d40"}}},
+    {"attention_grad", {.in = {"b3t150h3s4d40", "b3t150h3r2d40", "b3h3r2t150", "b3t150h3r2d40"}}},
+};
+
+static bool asked(const char *op, char **names)
+{
+    bool any = !*names;
+    for (; *names; names++) any = any || !strcmp(op, *names);
+    return any;
+}
+
+static sk_status open_gpu(void)
+{
+    static const uint64_t step = STEP;
+    void *at;
+    SK_TRY(sk_device_open("cuda:0", &gpu.d));
+    SK_TRY(sk_stream_open(gpu.d, &gpu.s));
+    SK_TRY(sk_pool_open(gpu.d, sizeof step, &at));
+    gpu.l = (sk_launch){.stream = gpu.s, .step = at};
+    return sk_device_copy(gpu.d, at, &step, sizeof step, gpu.s);
+}
+
+static void all_on_gpu(char **names)
+{
+    int n_without = 0;
+    for (const sk_op *const *op = sk_op_parts; *op; op++) {
+        if (!asked((*op)->name, names)) continue;
+        if (sk_kernel_find((*op)->name)) one_op(*op);
+        else n_without++, printf("%s has no GPU half\n", (*op)->name);
+    }
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int cells = 4; cells <= SK_MOST_CELLS && asked(large[i].op, names); cells *= 16)
+            one_sample(sk_op_find(large[i].op), &large[i].s, cells);
+    printf("op_canonical: on a GPU; %d ops have no GPU half\n", n_without);
+}
+
+int main(int argc, char **argv)
+{
+    bool cuda = argc > 1 && !strcmp(argv[1], "cuda");
+    if (cuda) {
+        sk_status st = open_gpu();
+        if (st) printf("%s\n%s\n", sk_error_line(), st == SK_ECONF ? "no GPU" : "");
+        if (st) return st == SK_ECONF ? 77 : 1;
+        all_on_gpu(argv + 2);
+    } else
+        for (const sk_op *const *op = sk_op_parts; *op; op++) one_op(*op);
     printf(
         "op_canonical: %d cases, %d wrong (%d results left out: the engine does not cut there)\n",
         n_cases, n_wrong, n_left_out);
+    sk_device_close(gpu.d);
     return n_wrong != 0;
 }
