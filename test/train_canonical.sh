@@ -5,6 +5,7 @@
 set -eu
 device=${2:-cpu}
 skein=$(realpath "${1:-build/release/skein}")
+text=$(realpath "$(dirname "$0")/../example/one_file.c")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -15,7 +16,7 @@ train() {
     local model=$1 ranks=$2 layout=$3 name
     shift 3
     name=$model.$(echo "$layout $*" | tr -c 'a-zA-Z0-9\n' _)
-    "$skein" train model="$model" layout="$layout" device="$device" order=canonical train.steps=20 train.batch=8 \
+    "$skein" train model="$model" layout="$layout" device="$device" order=canonical data.train="$text" train.steps=20 train.batch=8 \
         train.seq=24 optim.warmup=2 log.every=20 val.every=0 run="$name" -n "$ranks" "$@" \
         >"$name.log" 2>&1 || { echo "$model on \"$layout\": $(tail -n 5 "$name.log")"; exit 1; }
     if [ ! -f "$model.first" ]; then echo "$name" >"$model.first"; fi
@@ -55,7 +56,7 @@ train mixtral-tiny 4 "dp=4" $bias train.relayout="5: dp=2 tp=2 zero=3, 12: pp=2 
 train mixtral-tiny 2 "dp=2" $bias ckpt.every=10 ckpt.keep=0
 train mixtral-tiny 4 "ep=2 tp=2" $bias resume="$(echo mixtral-tiny.dp_2_*ckpt_keep_0)/ckpt/step-0000000010"
 grep -q 'resum' mixtral-tiny.ep_2_tp_2_*resume*.log || { echo "nothing was resumed"; exit 1; }
-! "$skein" train model=mixtral-tiny train.steps=20 train.batch=8 train.seq=24 run=none -n 1 \
+! "$skein" train model=mixtral-tiny train.steps=20 train.batch=8 train.seq=24 run=none -n 1 data.train="$text" \
     resume="$(echo mixtral-tiny.dp_2_*ckpt_keep_0)/ckpt/step-0000000010" >none.log 2>&1 ||
     { echo "a bias was left behind"; exit 1; }
 grep -q 'has routers with a bias (model.router_bias_update_speed=0.01)' none.log || { cat none.log; exit 1; }
