@@ -489,6 +489,7 @@ static const struct {
     {"bias_gelu_grad", {.in = {"b3t50f333", "f333", "b3t50f333"}}},
     {"combine", {.in = {"e16b3x20c300", "b3t40k4%330", "b3t40k4"}}},
     {"balance", {.in = {"b9t200e16"}, .attr = {0.01}}},
+    {"balance", {.in = {"b700t100e3"}, .attr = {0.01}}},
     {"attention", {.in = {"b3t150h3s4d40"}}},
     {"attention_grad", {.in = {"b3t150h3s4d40", "b3t150h3r2d40", "b3h3r2t150", "b3t150h3r2d40"}}},
 };
