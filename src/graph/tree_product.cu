@@ -1,26 +1,26 @@
 /* tree_product.cu - see tree_product.h.
  *
- * tiles   m, n and k in line, with any steps.  A block of 256 threads makes 128 x 64 results, 8 x 4
- *         in a thread, and brings 32 of k at a time into shared memory, whatever cells are in it; a
- *         sum is put aside where its cell ends.  Where that leaves the GPU idle, blocks take
- *         subtrees of the cells, and a second kernel ends the tree: no bit depends on how many.
- * walk    everything else, and what is tiny: a thread makes one result and walks the letters. */
+ * tiles   m, n and k in line, with any steps.  A block of 256 threads makes 128 x 128 results, 8 x
+ * 8 in a thread, and brings 16 of k at a time into shared memory, whatever cells are in it, while
+ * it adds up the 16 before; a sum is put aside where its cell ends.  Where that leaves the GPU
+ * idle, blocks take subtrees of the cells, and a second kernel ends the tree: no bit depends on how
+ * many. walk    everything else, and what is tiny: a thread makes one result and walks the letters.
+ */
 #include "graph/axes.h"
 #include "graph/cuda_cells.h"
 #include "graph/tree_product.h"
 
 enum {
     BLOCK = 256,
-    SIDE = 16, /* threads along m and along n */
-    TM = 128,
-    TN = 64,
-    PM = TM / SIDE, /* results of a thread */
-    PN = TN / SIDE,
-    DEEP = 32,    /* k that a block holds at a time */
-    GAP = 4,      /* keeps rows of a tile apart, and aligned */
-    ENOUGH = 264, /* blocks to keep a GPU busy */
-    SHORT = 256,  /* the least k of a part */
-    TINY = 256    /* results of one product that one thread each may make */
+    SIDE = 16,  /* threads along m and along n */
+    WIDE = 128, /* results of a block along both */
+    EACH = WIDE / SIDE,
+    DEEP = 16,                   /* k that a block brings at a time */
+    LOADS = WIDE * DEEP / BLOCK, /* of a thread, for each side */
+    GAP = 4,                     /* keeps rows of a tile apart, and aligned */
+    ENOUGH = 264,                /* blocks to keep a GPU busy */
+    SHORT = 256,                 /* the least k of a part */
+    TINY = 256                   /* results of one product that one thread each may make */
 };
 
 typedef struct task {
@@ -97,89 +97,128 @@ typedef struct tiles {
     sk_borders cells;
 } tiles;
 
-/* k [from, to), at most DEEP, of WIDE rows from `first`. */
-template <int WIDE>
-static __device__ void fill(float (*held)[WIDE + GAP], const side &s, const float *x, int64_t first,
-                            int64_t from, int64_t to)
+/* What a thread brings of one side: LOADS elements, `next` apart, of a row and a k that move by
+ * `rows` and `deep` from one to the next.  Neighbours bring neighbours in memory. */
+typedef struct bring {
+    const float *from; /* at k = 0 */
+    int64_t next, k_step;
+    int row, k, rows, deep;
+    int64_t left; /* rows from `row` on */
+} bring;
+
+static __device__ bring bring_of(const side &s, int64_t at, int64_t first)
 {
-    bool along_k = s.k_step == 1;
+    bool along = s.k_step == 1;
+    int t = (int)threadIdx.x;
+    bring b;
+    b.row = along ? t / DEEP : t % WIDE, b.k = along ? t % DEEP : t / WIDE;
+    b.rows = along ? BLOCK / DEEP : 0, b.deep = along ? 0 : BLOCK / WIDE;
+    b.next = along ? b.rows * s.step : b.deep * s.k_step;
+    b.k_step = s.k_step;
+    b.from = s.data + at + (first + b.row) * s.step + b.k * s.k_step;
+    b.left = s.n - first - b.row;
+    return b;
+}
+
+/* k [from, from + here). */
+static __device__ inline void take(const bring &b, int64_t from, int here, float *x)
+{
+    const float *at = b.from + from * b.k_step;
 #pragma unroll
-    for (int i = 0; i < WIDE * DEEP / BLOCK; i++) {
-        int e = (int)threadIdx.x + i * BLOCK;
-        int r = along_k ? e / DEEP : e % WIDE, k = along_k ? e % DEEP : e / WIDE;
-        bool there = first + r < s.n && from + k < to;
-        held[k][r] = there ? x[(first + r) * s.step + (from + k) * s.k_step] : 0;
-    }
+    for (int i = 0; i < LOADS; i++)
+        x[i] = b.k + i * b.deep < here && i * b.rows < b.left ? at[i * b.next] : 0;
 }
 
-/* A thread's rows are 4 ty and following and 64 + 4 ty and following, its columns 4 tx and
- * following. */
-static __device__ inline int row_of(int i)
+typedef float slab[DEEP][WIDE + GAP];
+
+static __device__ inline void lay(const bring &b, const float *x, slab to)
 {
-    return i / 4 * (TM / 2) + (int)threadIdx.x / SIDE * 4 + i % 4;
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) to[b.k + i * b.deep][b.row + i * b.rows] = x[i];
 }
 
-static __device__ inline int col_of(int j) { return (int)threadIdx.x % SIDE * PN + j; }
+/* A thread's rows are 4 t and following and 64 + 4 t and following, and so are its columns. */
+static __device__ inline int place_of(int t, int i) { return i / 4 * (WIDE / 2) + t * 4 + i % 4; }
+static __device__ inline int row_of(int i) { return place_of((int)threadIdx.x / SIDE, i); }
+static __device__ inline int col_of(int i) { return place_of((int)threadIdx.x % SIDE, i); }
 
 /* One k more. */
 static __device__ inline void add_one(const float *a, const float *b, float *sum)
 {
-    float x[PM], y[PN];
+    float x[EACH], y[EACH];
 #pragma unroll
-    for (int i = 0; i < PM; i += 4) sk_load<4>(a + row_of(i), x + i);
-    sk_load<4>(b + col_of(0), y);
+    for (int i = 0; i < EACH; i += 4)
+        sk_load<4>(a + row_of(i), x + i), sk_load<4>(b + col_of(i), y + i);
 #pragma unroll
-    for (int i = 0; i < PM; i++)
+    for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < PN; j++) sum[i * PN + j] = fmaf(x[i], y[j], sum[i * PN + j]);
+        for (int j = 0; j < EACH; j++) sum[i * EACH + j] = fmaf(x[i], y[j], sum[i * EACH + j]);
 }
 
-static_assert(PM == 8 && PN == 4 && SIDE * SIDE == BLOCK, "row_of() and col_of()");
+static_assert(EACH == 8 && SIDE * SIDE == BLOCK, "place_of()");
 
 static __device__ void keep(const tiles &t, int64_t z, int64_t m0, int64_t n0, int64_t slot,
                             const float *sum)
 {
 #pragma unroll
-    for (int i = 0; i < PM; i++)
+    for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < PN; j++) {
+        for (int j = 0; j < EACH; j++) {
             int64_t m = m0 + row_of(i), n = n0 + col_of(j);
             if (m >= t.a.n || n >= t.b.n) continue;
-            if (t.sums) t.sums[(slot * t.a.n + m) * t.b.n + n] = sum[i * PN + j];
-            else put(t.z + z + m * t.m_step + n * t.n_step, sum[i * PN + j], t.add);
+            if (t.sums) t.sums[(slot * t.a.n + m) * t.b.n + n] = sum[i * EACH + j];
+            else put(t.z + z + m * t.m_step + n * t.n_step, sum[i * EACH + j], t.add);
         }
 }
 
-static __global__ void __launch_bounds__(BLOCK) by_tiles(const __grid_constant__ tiles t)
+typedef struct stretch { /* cells of a block */
+    const int64_t *border;
+    int cell, cells; /* the one at hand, of how many */
+} stretch;
+
+/* k [from, from + here) are in a and b.  Sums lie in registers, those that wait do not. */
+static __device__ inline void add_slab(const slab a, const slab b, int64_t from, int here,
+                                       stretch *s, float *sum, sk_pairs<EACH * EACH> *pairs)
 {
-    __shared__ __align__(16) float a[DEEP][TM + GAP], b[DEEP][TN + GAP];
-    for (int64_t job = blockIdx.x; job < t.jobs; job += gridDim.x) {
-        int64_t rest = job / t.n_tiles, n0 = job % t.n_tiles * TN, m0 = rest % t.m_tiles * TM;
-        int64_t slot = rest / t.m_tiles, at[3];
-        int each = t.cells.n / t.parts, cell = 0;
-        const int64_t *border = t.cells.at + slot / t.batches * each;
-        float sum[PM * PN] = {};
-        sk_pairs<PM * PN> pairs;
-        sk_axes_at(&t.batch, slot % t.batches, at);
-        for (int64_t from = border[0]; from < border[each]; from += DEEP) {
-            int here = (int)min((int64_t)DEEP, border[each] - from);
-            fill<TM>(a, t.a, t.a.data + at[t.a.who], m0, from, from + here);
-            fill<TN>(b, t.b, t.b.data + at[t.b.who], n0, from, from + here);
-            __syncthreads();
-            for (int k = 0; k < here;) {
-                bool ends = border[cell + 1] <= from + here;
-                int stop = ends ? (int)(border[cell + 1] - from) : here;
+    for (int k = 0; k < here;) {
+        bool ends = s->border[s->cell + 1] <= from + here;
+        int stop = ends ? (int)(s->border[s->cell + 1] - from) : here;
 #pragma unroll 4
-                for (; k < stop; k++) add_one(a[k], b[k], sum);
-                if (!ends) break;
-                pairs.end(cell++, sum);
-                if (cell == each) break; /* this is the sum of all */
+        for (; k < stop; k++) add_one(a[k], b[k], sum);
+        if (!ends) return;
+        pairs->end(s->cell++, sum);
+        if (s->cell == s->cells) return; /* this is the sum of all */
 #pragma unroll
-                for (int e = 0; e < PM * PN; e++) sum[e] = 0;
-            }
-            __syncthreads();
+        for (int e = 0; e < EACH * EACH; e++) sum[e] = 0;
+    }
+}
+
+static __global__ void __launch_bounds__(BLOCK, 2) by_tiles(const __grid_constant__ tiles t)
+{
+    __shared__ __align__(16) slab held[2][2]; /* [turn][side] */
+    for (int64_t job = blockIdx.x; job < t.jobs; job += gridDim.x) {
+        int64_t rest = job / t.n_tiles, n0 = job % t.n_tiles * WIDE, m0 = rest % t.m_tiles * WIDE;
+        int64_t slot = rest / t.m_tiles, at[3];
+        float x[2][LOADS], sum[EACH * EACH] = {};
+        sk_pairs<EACH * EACH> pairs;
+        stretch s = {NULL, 0, t.cells.n / t.parts};
+        s.border = t.cells.at + slot / t.batches * s.cells;
+        sk_axes_at(&t.batch, slot % t.batches, at);
+        bring a = bring_of(t.a, at[t.a.who], m0), b = bring_of(t.b, at[t.b.who], n0);
+        int64_t from = s.border[0], end = s.border[s.cells];
+        int here = (int)min((int64_t)DEEP, end - from), turn = 0;
+        take(a, from, here, x[0]), take(b, from, here, x[1]);
+        while (from < end) {
+            int64_t next = from + here;
+            int more = (int)min((int64_t)DEEP, end - next);
+            lay(a, x[0], held[turn][0]), lay(b, x[1], held[turn][1]);
+            __syncthreads(); /* who is a turn behind still reads the other two */
+            take(a, next, more, x[0]), take(b, next, more, x[1]);
+            add_slab(held[turn][0], held[turn][1], from, here, &s, sum, &pairs);
+            from = next, here = more, turn ^= 1;
         }
         keep(t, at[SK_OUT], m0, n0, slot, sum);
+        __syncthreads();
     }
 }
 
@@ -224,8 +263,8 @@ static sk_status start_tiles(const task *x, const sk_letter *m, const sk_letter 
     t.add = x->add;
     t.batch = sk_axes_of(&x->by_kind[SK_BATCH]);
     t.batches = sk_letters_count(&x->by_kind[SK_BATCH]);
-    t.m_tiles = (rows->size + TM - 1) / TM;
-    t.n_tiles = (cols->size + TN - 1) / TN;
+    t.m_tiles = (rows->size + WIDE - 1) / WIDE;
+    t.n_tiles = (cols->size + WIDE - 1) / WIDE;
     t.cells = x->cells;
     cut(&t, k->size, l);
     by_tiles<<<sk_cuda_blocks(t.jobs, 1), BLOCK, 0, s>>>(t);
