@@ -222,10 +222,7 @@ static sk_status meet(gpu *g, const tensor *t, int pass, bool *same)
 {
     sk_fixed all[3][SK_MAX_SUM];
     for (int i = 0; i < 3; i++) SK_TRY(get(g, all[i], t[i].sums[pass], sizeof all[i]));
-    for (int s = 0; s < SK_MAX_SUM; s++) {
-        all[1][s].high += all[2][s].high;
-        all[1][s].low += all[2][s].low;
-    }
+    for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_join(&all[1][s], all[2][s]);
     *same = *same && !memcmp(all[0], all[1], sizeof all[0]);
     for (int i = 1; i < 3; i++)
         SK_TRY(sk_device_copy(g->d, t[i].sums[pass], all[1], sizeof all[1], g->s));

@@ -465,7 +465,8 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
 static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, const sk_launch *l,
                                      bool sums)
 {
-    size_t need = sums ? (size_t)j->chunks * SK_MAX_SUM * sizeof(sk_fixed) : 0;
+    size_t each = SK_MAX_SUM * (j->ordered ? sizeof(sk_fixed) : sizeof(double));
+    size_t need = sums ? (size_t)j->chunks * each : 0;
     if (j->grad_type > SK_F16)
         return sk_fail(SK_ECONF, "%s: gradients are %s; on a GPU f32, bf16 and f16 are known",
                        optim, sk_dtype_name(j->grad_type));

@@ -31,7 +31,7 @@ sk_rows sk_room_share(const sk_call_plan *c, const sk_seg *s, int i, int p)
 {
     int64_t n = sk_seg_count(s), row = s->outer * s->inner;
     if (c->kind == SK_REDUCE) return (sk_rows){0, i == c->root ? n : 0};
-    if (c->kind == SK_ALLREDUCE) return (sk_rows){n * i / p, n * (i + 1) / p - n * i / p};
+    if (c->kind == SK_ALLREDUCE) return (sk_rows){sk_even_at(n, i, p), sk_even_part(n, i, p)};
     sk_rows r = sk_seg_rows(s, i, p);
     return (sk_rows){r.at * row, r.n * row};
 }

@@ -20,11 +20,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static int most_delay;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 
 typedef void deed(void *what);
 typedef struct item {
@@ -37,6 +37,7 @@ typedef struct item {
 
 struct sk_stream {
     pthread_t thread;
+    pthread_cond_t more, idle; /* for its thread; for who waits for it */
     item *head, **tail;
     bool busy, closing;
     const sk_tape *joined; /* what is given is recorded there */
@@ -46,6 +47,7 @@ struct sk_stream {
 };
 
 struct sk_event {
+    pthread_cond_t news;
     uint64_t asked, done;
     double at;
     const sk_tape *tape; /* it was recorded there, behind so many items of the stream */
@@ -92,7 +94,7 @@ static void *serve(void *ctx)
     while (!s->closing || s->head) {
         item *i = s->head;
         if (!i) {
-            pthread_cond_wait(&news, &lock);
+            pthread_cond_wait(&s->more, &lock);
             continue;
         }
         s->head = i->next;
@@ -104,7 +106,7 @@ static void *serve(void *ctx)
         free(i);
         pthread_mutex_lock(&lock);
         s->busy = false;
-        pthread_cond_broadcast(&news);
+        if (!s->head) pthread_cond_broadcast(&s->idle);
     }
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -115,7 +117,7 @@ static void queue(sk_stream *s, item *i)
     pthread_mutex_lock(&lock);
     *s->tail = i;
     s->tail = &i->next;
-    pthread_cond_broadcast(&news);
+    pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&lock);
 }
 
@@ -158,6 +160,8 @@ static sk_status stream_open(sk_device *d, sk_stream **out)
     sk_stream *s = calloc(1, sizeof *s);
     (void)d;
     s->tail = &s->head;
+    pthread_cond_init(&s->more, NULL);
+    pthread_cond_init(&s->idle, NULL);
     pthread_create(&s->thread, NULL, serve, s);
     *out = s;
     return SK_OK;
@@ -168,7 +172,7 @@ static void stream_close(sk_device *d, sk_stream *s)
     (void)d;
     pthread_mutex_lock(&lock);
     s->closing = true;
-    pthread_cond_broadcast(&news);
+    pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&lock);
     pthread_join(s->thread, NULL);
     free(s);
@@ -179,7 +183,7 @@ static sk_status stream_sync(sk_device *d, sk_stream *s)
     SK_TRY(lucky());
     (void)d;
     pthread_mutex_lock(&lock);
-    while (s->head || s->busy) pthread_cond_wait(&news, &lock);
+    while (s->head || s->busy) pthread_cond_wait(&s->idle, &lock);
     pthread_mutex_unlock(&lock);
     return SK_OK;
 }
@@ -242,7 +246,7 @@ static void reach(void *what)
     pthread_mutex_lock(&lock);
     p->e->done = p->n;
     p->e->at = sk_now();
-    pthread_cond_broadcast(&news);
+    pthread_cond_broadcast(&p->e->news);
     pthread_mutex_unlock(&lock);
 }
 
@@ -250,7 +254,7 @@ static void wait_for(void *what)
 {
     place *p = what;
     pthread_mutex_lock(&lock);
-    while (p->e->done < p->n) pthread_cond_wait(&news, &lock);
+    while (p->e->done < p->n) pthread_cond_wait(&p->e->news, &lock);
     pthread_mutex_unlock(&lock);
 }
 
@@ -282,6 +286,7 @@ static sk_status event_open(sk_device *d, sk_event **out)
 {
     SK_TRY(lucky());
     *out = sk_new(&d->arena, sk_event);
+    pthread_cond_init(&(*out)->news, NULL);
     return SK_OK;
 }
 
@@ -385,12 +390,16 @@ static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
     return SK_OK;
 }
 
+enum { HUGE_PAGE = 2 << 20 };
+
 static sk_status pool_open(sk_device *d, size_t bytes, void **base)
 {
+    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     SK_TRY(lucky());
     (void)d;
-    *base = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    *base = aligned_alloc(HUGE_PAGE, whole);
     sk_assert(*base);
+    (void)madvise(*base, whole, MADV_HUGEPAGE); /* a pool has a room of 64 MiB for launches */
     memset(*base, 0xff, bytes);
     return SK_OK;
 }
