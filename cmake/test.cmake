@@ -3,10 +3,11 @@
 # Exit code 0 passes, 77 skips (the last line printed says why), anything else fails.
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
 # compiler with its flags in $SKEIN_CC.  Rooms that start ranks or threads of their own
-# want the whole machine: their tests run alone (by name, below), but for train_env, which mostly
-# waits, and cmd_budget, which plans one thing at a time.  fuzz_* need libFuzzer; oracle_* an
-# installed peer such as PyTorch, slurm_* its daemons: these have their own label.
+# want the whole machine: their tests run alone (by name, below), but for those that often wait, or
+# do one thing at a time, and look at no clock.  fuzz_* need libFuzzer; oracle_* an installed
+# peer such as PyTorch, slurm_* its daemons: these have their own label.
 set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
+set(beside "^(cmd_budget|layout_(gist|slices|tiers)|run_(away|luck)|train_(env|fake|nonfinite|tiers))$")
 
 set(environment
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
@@ -20,8 +21,10 @@ endif()
 function(skein_test name) # name, then the command
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   math(EXPR limit "120 * ${SKEIN_TEST_SCALE}")
-  if(name MATCHES "${alone}" AND NOT name MATCHES "^(train_env|cmd_budget)$")
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  if(name MATCHES "${alone}")
+    if(NOT name MATCHES "${beside}")
+      set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+    endif()
     math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
   elseif(name MATCHES "^(oracle|slurm)_")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE LABELS oracle)

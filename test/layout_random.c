@@ -992,6 +992,6 @@ int main(int argc, char **argv)
     seed = argc > at ? strtoull(argv[at], NULL, 10) : 1;
     return run_pairs(argc > at + 1          ? atoi(argv[at + 1])
                      : getenv("SKEIN_LONG") ? 2000
-                                            : 50,
+                                            : 40,
                      all_features);
 }

@@ -63,7 +63,7 @@ need() {
     fi
 }
 
-# Configure (once) and build a preset into build/PRESET; its words go to build/PRESET.log.
+# Configure (once) and build a preset into build/PRESET, or only some targets of it; its words go to build/PRESET.log.
 build() {
     local preset=$1
     mkdir -p build
@@ -72,5 +72,6 @@ build() {
         ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(pwd -P)" "build/$preset/CMakeCache.txt"; then
         cmake --preset "$preset" --fresh >>"build/$preset.log" 2>&1 || return 1
     fi
-    cmake --build --preset "$preset" >>"build/$preset.log" 2>&1
+    shift
+    cmake --build --preset "$preset" ${1:+--target} "$@" >>"build/$preset.log" 2>&1
 }
