@@ -13,6 +13,7 @@
 #include "comm/codec_kernel.h"
 #include "device/device.h"
 #include "lib/go_on.h"
+#include "lib/on_gpu.h"
 #include "run/acts.h"
 
 #include <math.h>
@@ -1149,14 +1150,5 @@ int main(int argc, char **argv)
 {
     gpu g = {};
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
-    sk_status st = sk_device_open("cuda:0", &g.d);
-    if (st == SK_ECONF) {
-        printf("%s\nno GPU\n", sk_error_line());
-        return 77;
-    }
-    if (!st) st = all(&g);
-    if (st) printf("%s\n", sk_error());
-    sk_device_close(g.d);
-    printf("acts: %d checks, %d bad%s\n", n_checks, n_bad, st ? ", and not all were made" : "");
-    return st || n_bad;
+    return on_gpu("acts", &g, all, &n_checks, &n_bad);
 }

@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "graph/xent_rows.h"
 #include "lib/go_on.h"
+#include "lib/on_gpu.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -385,17 +386,9 @@ static sk_status all(gpu *g)
 int main(void)
 {
     gpu g = {};
-    sk_status st = sk_device_open("cuda:0", &g.d);
-    if (st == SK_ECONF) {
-        printf("%s\nno GPU\n", sk_error_line());
-        return 77;
-    }
     int cores = sk_proc_cores();
     team = sk_team_open(cores < MOST_THREADS ? cores : MOST_THREADS);
-    if (!st) st = all(&g);
-    if (st) printf("%s\n", sk_error());
+    int rc = on_gpu("fused", &g, all, &n_checks, &n_bad);
     sk_team_close(team);
-    sk_device_close(g.d);
-    printf("fused: %d checks, %d bad%s\n", n_checks, n_bad, st ? ", and not all were made" : "");
-    return st || n_bad;
+    return rc;
 }

@@ -5,6 +5,7 @@
 #include "base/fixed.h"
 #include "base/rng.h"
 #include "device/device.h"
+#include "lib/on_gpu.h"
 #include "run/acts.h"
 #include "run/order.h"
 
@@ -278,14 +279,5 @@ static sk_status all(gpu *g)
 int main(void)
 {
     gpu g = {};
-    sk_status st = sk_device_open("cuda:0", &g.d);
-    if (st == SK_ECONF) {
-        printf("%s\nno GPU\n", sk_error_line());
-        return 77;
-    }
-    if (!st) st = all(&g);
-    if (st) printf("%s\n", sk_error());
-    sk_device_close(g.d);
-    printf("order: %d checks, %d bad%s\n", n_checks, n_bad, st ? ", and not all were made" : "");
-    return st || n_bad;
+    return on_gpu("order", &g, all, &n_checks, &n_bad);
 }

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "graph/norm_grad.h"
 #include "lib/go_on.h"
+#include "lib/on_gpu.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -318,6 +319,18 @@ static sk_status one_table(gpu *g, int64_t n, int64_t cols, int64_t size, sk_dty
                  (long long)cols, (long long)size, sk_dtype_name(type), add);
 }
 
+static sk_status open_all(gpu *g)
+{
+    void *base;
+    SK_TRY(sk_stream_open(g->d, &g->s));
+    SK_TRY(sk_event_open(g->d, &g->from));
+    SK_TRY(sk_event_open(g->d, &g->to));
+    SK_TRY(sk_pool_open(g->d, (size_t)POOL + SK_ROOM + 256, &base));
+    g->l.stream = g->s, g->l.room = (char *)base, g->l.room_bytes = SK_ROOM;
+    g->base = (char *)base + SK_ROOM;
+    return SK_OK;
+}
+
 static sk_status all(gpu *g)
 {
     /* Of the first two a group of threads has more rows than its ring has stages. */
@@ -325,6 +338,7 @@ static sk_status all(gpu *g)
                                        {301, 1600}, {515, 2048}, {2, 4096}, {20, 4104}, {7, 8192},
                                        {5, 8200},   {9, 601},    {13, 4},   {6, 1}};
     static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
+    SK_TRY(open_all(g));
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         for (int k = 0; k < 24; k++)
             SK_TRY(one_norm(g, shape[i], types[k % 3], k / 3 % 2, k / 6 % 2, k / 12, 0));
@@ -339,30 +353,8 @@ static sk_status all(gpu *g)
     return speed(g);
 }
 
-static sk_status open_all(gpu *g)
-{
-    void *base;
-    SK_TRY(sk_stream_open(g->d, &g->s));
-    SK_TRY(sk_event_open(g->d, &g->from));
-    SK_TRY(sk_event_open(g->d, &g->to));
-    SK_TRY(sk_pool_open(g->d, (size_t)POOL + SK_ROOM + 256, &base));
-    g->l.stream = g->s, g->l.room = (char *)base, g->l.room_bytes = SK_ROOM;
-    g->base = (char *)base + SK_ROOM;
-    return SK_OK;
-}
-
 int main(void)
 {
     gpu g = {};
-    sk_status st = sk_device_open("cuda:0", &g.d);
-    if (st == SK_ECONF) {
-        printf("%s\nno GPU\n", sk_error_line());
-        return 77;
-    }
-    if (!st) st = open_all(&g);
-    if (!st) st = all(&g);
-    if (st) printf("%s\n", sk_error());
-    sk_device_close(g.d);
-    printf("rows: %d checks, %d bad%s\n", n_checks, n_bad, st ? ", and not all were made" : "");
-    return st || n_bad;
+    return on_gpu("rows", &g, all, &n_checks, &n_bad);
 }

@@ -54,11 +54,17 @@ enum { CASES = sizeof cases / sizeof *cases };
 static const struct {
     const char *model, *layout;
 } ordered[] = {
-    {"gpt2", "dp=1"},         {"gpt2", "dp=4"},
-    {"gpt2", "dp=3 zero=1"},  {"llama", "dp=2 zero=3 micro=2"},
-    {"gpt2", "tp=2 sp"},      {"llama", "dp=2 tp=2"},
-    {"gpt2", "pp=2 micro=4"}, {"llama", "cp=2"},
-    {"mixtral", "ep=2 dp=2"}, {"mlp", "dp=3 tp=2"},
+    {"gpt2", "dp=1"},
+    {"gpt2", "dp=4"},
+    {"gpt2", "dp=3 zero=1"},
+    {"llama", "dp=2 zero=3 micro=2"},
+    {"gpt2", "tp=2 sp"},
+    {"llama", "dp=2 tp=2"},
+    {"gpt2", "pp=2 micro=4"},
+    {"llama", "cp=2"},
+    {"mixtral", "ep=2 dp=2"},
+    {"mlp", "dp=3 tp=2"},
+    {"llama", "dp=2 micro=2 offload=acts"},
 };
 enum { ORDERED = sizeof ordered / sizeof *ordered };
 
@@ -118,6 +124,16 @@ static void to_the_bit(const char *model, const char *layout, const char *optim)
     check(t.valid == one.valid && t.digest == one.digest);
 }
 
+/* The host's optimizer rounds otherwise than the GPU's. */
+static void hosted(const char *layout)
+{
+    sk_trial t = sk_trial_small("gpt2", layout);
+    t.gpu = true;
+    check(sk_trial_run(&t) == SK_ECONF &&
+          strstr(sk_error(), "the host would do what the GPU does"));
+    runs++;
+}
+
 /* One rank cannot read its data while the others wait for it in a call: its story is told, and
  * soon. */
 static void failing(const char *layout)
@@ -151,6 +167,8 @@ int main(void)
         to_the_bit(ordered[i].model, ordered[i].layout, NULL);
         if (i % 4 == 1) to_the_bit(ordered[i].model, ordered[i].layout, "lamb");
     }
+    hosted("dp=1 offload=state; canonical order");
+    hosted("dp=2 offload=grads; canonical order");
     failing("dp=2");
     failing("dp=4 zero=3 micro=2");
     failing("dp=2 tp=2 sp");
