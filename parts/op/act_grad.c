@@ -1,0 +1,43 @@
+/* act_grad.c - dx = dy f'(x), the gradient of an activation function.  attr[0]: as act's. */
+#include "graph/activate.h"
+#include "graph/graph.h"
+
+static void cpu(const sk_args *a)
+{
+    const real *x = a->in[0].data, *dy = a->in[1].data;
+    real *dx = a->out[0].data;
+    int64_t from, to;
+    sk_share(a, sk_count(&a->out[0]), &from, &to);
+    switch (sk_activation_formula(a->attr[0])) {
+#define ONE(f)                                                          \
+    case SK_FORMULA_##f:                                                \
+        _Pragma("omp simd") for (int64_t i = from; i < to; i++) dx[i] = \
+            dy[i] * sk_activate_slope(SK_FORMULA_##f, x[i]);            \
+        break;
+        SK_FORMULAS(ONE)
+#undef ONE
+    case SK_N_FORMULAS:
+        break; /* act's infer() refuses it */
+    }
+}
+
+static double flops(const sk_args *a) { return 14 * (double)sk_count(&a->out[0]); }
+
+static const sk_sample samples[] = {
+#define ONE(name, formula) {.in = {"b2t3f37", "b2t3f37"}, .attr = {SK_ACT_##name}},
+    SK_ACTIVATIONS(ONE)
+#undef ONE
+        {.in = {"f5", "f5"}, .attr = {SK_ACT_gelu}},
+    {.in = {0}},
+};
+
+const sk_op sk_op_act_grad = {
+    .name = "act_grad",
+    .doc = "gradient of an activation function",
+    .dims = "*,*->*",
+    .n_in = 2,
+    .reuse = 1 | 2,
+    .flops = flops,
+    .cpu = cpu,
+    .samples = samples,
+};
