@@ -382,21 +382,14 @@ static const struct {
     const char *op;
     double (*at)(const trial *t, int64_t i);
 } definitions[] = {
-    {"attention", attention},
-    {"attention_cache", attention_cache},
-    {"bias_gelu", gelu},
-    {"contract", einsum},
-    {"embedding", embedding},
-    {"layernorm", layernorm},
-    {"load", load},
-    {"rename", same},
-    {"rmsnorm", rmsnorm},
-    {"rope", rope},
-    {"softmax", softmax},
-    {"sum", einsum},
-    {"swiglu", swiglu},
-    {"xent_loss", xent_loss},
-    {"xent_terms", xent_terms},
+    {"attention", attention}, {"attention_cache", attention_cache},
+    {"bias_gelu", gelu},      {"contract", einsum},
+    {"embedding", embedding}, {"layernorm", layernorm},
+    {"load", load},           {"mul", einsum},
+    {"rename", same},         {"rmsnorm", rmsnorm},
+    {"rope", rope},           {"softmax", softmax},
+    {"sum", einsum},          {"swiglu", swiglu},
+    {"xent_loss", xent_loss}, {"xent_terms", xent_terms},
 };
 
 static void definition(const trial *t)
