@@ -286,11 +286,22 @@ static double einsum(const trial *t, int64_t i)
     return sum;
 }
 
+/* The frequency of a pair: transformers' default, linear and llama3. */
+static double turning(const double *attr, double pair, double d)
+{
+    double f = pow(attr[0], -2.0 * pair / d), wave = 2 * acos(-1) / f;
+    if (!attr[5]) return attr[2] ? f / attr[2] : f;
+    double longest = attr[5] / attr[3], shortest = attr[5] / attr[4];
+    double smooth = (attr[5] / wave - attr[3]) / (attr[4] - attr[3]);
+    if (wave < shortest) return f;
+    return wave > longest ? f / attr[2] : (1 - smooth) * f / attr[2] + smooth * f;
+}
+
 static double rope(const trial *t, int64_t i)
 {
     int64_t d = size_of(t, 'd'), s = size_of(t, 's'), e = i % d, half = d / 2, pair = e % half;
     double angle = t->s->attr[1] * in(t, 1, i / (d * s * size_of(t, 'h'))) *
-                   pow(t->s->attr[0], -2.0 * (double)pair / (double)d);
+                   turning(t->s->attr, (double)pair, (double)d);
     double other = e < half ? -in(t, 0, i + half) : in(t, 0, i - half);
     if (i / d % s == s - 1) return in(t, 0, i);
     return in(t, 0, i) * cos(angle) + other * sin(angle);
@@ -732,10 +743,14 @@ static void refusals(void)
     static const struct {
         const char *op, *dims, *x, *y;
     } wrong[] = {
-        {"bias", "bt,b->bt", "bt", "b"},       {"bias", "bt,t->tb", "bt", "t"},
-        {"sum", "bt->c", "bt", NULL},          {"rope", NULL, "bthsd", "bt"}, /* d is 5 */
-        {"attention", NULL, "bthcd", NULL},                                   /* c is 2 */
-        {"contract", "bt,tc->bx", "bt", "tc"}, {"add", NULL, "bt", "tb"},
+        {"bias", "bt,b->bt", "bt", "b"},
+        {"bias", "bt,t->tb", "bt", "t"},
+        {"sum", "bt->c", "bt", NULL},
+        {"rope", NULL, "bthsd", "bt"},      /* d is 5 */
+        {"attention", NULL, "bthcd", NULL}, /* c is 2 */
+        {"contract", "bt,tc->bx", "bt", "tc"},
+        {"add", NULL, "bt", "tb"},
+        {"act", NULL, "bt", NULL}, /* none */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sk_arena arena = {0};

@@ -1,10 +1,11 @@
 /* rope.c - rotary positions (Su et al. 2021), in the "rotate half" form of Hugging Face.
  *
  * In every head, d elements form the pairs (i, i + d/2), and pair i is turned by
- * the angle pos / theta^(2i/d).  Of the s slots of a head the last holds values
- * and is only copied.  attr: theta; direction, +1 or -1 (the gradient turns
- * back).  Sines are the dear part: rows of one time usually have one position,
+ * the angle pos / theta^(2i/d), or as graph/rope.h says, where attr is explained too.  Of the s
+ * slots of a head the last holds values and is only copied.  The gradient turns
+ * back.  Sines are the dear part: rows of one time usually have one position,
  * so time is the outer loop and the table is made anew only when pos changes. */
+#include "graph/rope.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -17,6 +18,13 @@ static void infer(sk_graph *g, const sk_node *n)
                       "rope: heads of %d elements have no pairs; an even size is "
                       "needed (%s)",
                       (int)d, n->where);
+    if (!sk_rope_is(n->attr))
+        sk_graph_fail(g, SK_ECONF,
+                      "rope: factor %g, low_freq_factor %g, high_freq_factor %g, "
+                      "original_max_position_embeddings %g; numbers above 0 are needed, the second "
+                      "below the third (%s)",
+                      n->attr[SK_ROPE_FACTOR], n->attr[SK_ROPE_LOW_FREQ],
+                      n->attr[SK_ROPE_HIGH_FREQ], n->attr[SK_ROPE_ORIGINAL], n->where);
 }
 
 /* x and y may be the same memory. */
@@ -50,8 +58,7 @@ static void cpu(const sk_args *a)
     double *freq = a->scratch;
     real *cosine = (real *)(freq + half), *sine = cosine + half;
     sk_share(a, time, &from, &to);
-    for (int64_t i = 0; i < half && from < to; i++)
-        freq[i] = a->attr[1] * pow(a->attr[0], -2.0 * (double)i / (double)d);
+    for (int64_t i = 0; i < half && from < to; i++) freq[i] = sk_rope_frequency(a->attr, i, d);
     for (int64_t t = from; t < to; t++)
         for (int64_t b = 0; b < batch; b++) {
             int64_t r = b * time + t;
@@ -74,13 +81,19 @@ static double flops(const sk_args *a) { return 3 * (double)sk_count(&a->out[0]);
 
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
-    dx[0] = sk_apply(g, "rope", .in = {dy[0], y->in[1]}, .attr = {y->attr[0], -y->attr[1]})->out[0];
+    sk_call call = {.in = {dy[0], y->in[1]}};
+    memcpy(call.attr, y->attr, sizeof call.attr);
+    call.attr[SK_ROPE_WAY] = -y->attr[SK_ROPE_WAY];
+    dx[0] = sk_apply_at(g, SK_HERE, "rope", call)->out[0];
 }
 
 static const sk_sample samples[] = {
     {.in = {"b2t3h2s3d8", "b2t3%9"}, .attr = {10000, 1}},
     {.in = {"b3t5h1s4d6", "b3t5%100"}, .attr = {500000, 1}},
     {.in = {"b1t1h3s3d2", "b1t1%4"}, .attr = {10000, -1}},
+    {.in = {"b2t3h1s3d8", "b2t3%99"}, .attr = {10000, 1, 2.5}},            /* linear */
+    {.in = {"b1t5h1s3d32", "b1t5%900"}, .attr = {10000, 1, 8, 1, 4, 512}}, /* llama3 */
+    {.in = {"b1t5h1s3d32", "b1t5%900"}, .attr = {500000, -1, 32, 1, 4, 8192}},
     {.in = {0}},
 };
 

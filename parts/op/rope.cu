@@ -5,6 +5,7 @@
  * turns all heads by it.  Sequences mostly have the same positions, and then the same table.  A
  * thread keeps its pairs and goes over the heads of these rows. */
 #include "graph/map.h"
+#include "graph/rope.h"
 
 enum { TABLE = 1024, TALL = 4, BLOCKS = 2112 }; /* pairs; times of a block; 16 an SM */
 
@@ -17,7 +18,7 @@ typedef struct job {
     int heads, slots;    /* heads: of all slots */
     int d, strip;        /* elements of a head; pairs of a block */
     int tall;            /* times of a block */
-    double theta, way;
+    double attr[SK_ROPE_N_ATTR];
 } job;
 
 typedef struct table {
@@ -94,7 +95,7 @@ template <typename T, int V> static __global__ void __launch_bounds__(SK_MAP_BLO
     int me = (int)(threadIdx.y * blockDim.x + threadIdx.x);
     for (int i = me; i < j.strip; i += SK_MAP_BLOCK) {
         int pair = (int)blockIdx.y * j.strip + i;
-        t.freq[i] = j.way * pow(j.theta, -2.0 * (double)pair / (double)j.d);
+        t.freq[i] = sk_rope_frequency(j.attr, pair, j.d);
     }
     int64_t units = j.chunks * ((j.batch + j.per - 1) / j.per);
     for (int64_t u = blockIdx.x; u < units; u += gridDim.x) {
@@ -141,7 +142,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
         return sk_fail(SK_ECONF, "rope: %lld heads of %lld elements are too many for the GPU",
                        (long long)(v->size[2] * v->size[3]), (long long)v->size[4]);
     j.heads = (int)(v->size[2] * v->size[3]), j.slots = (int)v->size[3], j.d = (int)v->size[4];
-    j.theta = a->attr[0], j.way = a->attr[1];
+    memcpy(j.attr, a->attr, sizeof j.attr);
     return SK_FLOAT(v->type, run<T>(a, j, (cudaStream_t)l->stream));
 }
 

@@ -40,12 +40,22 @@ extern "C" {
     X(swish, SILU)                  \
     X(tanh, TANH)
 
-#define SK_FORMULAS(X)                                                                     \
-    X(GELU)                                                                                \
-    X(GELU_10)                                                                             \
-    X(GELU_TANH)                                                                           \
-    X(HARDSWISH) X(LAPLACE) X(LEAKY_RELU) X(LINEAR) X(MISH) X(QUICK_GELU) X(RELU) X(RELU2) \
-        X(RELU6) X(SIGMOID) X(SILU) X(TANH)
+#define SK_FORMULAS(X) \
+    X(GELU)            \
+    X(GELU_10)         \
+    X(GELU_TANH)       \
+    X(HARDSWISH)       \
+    X(LAPLACE)         \
+    X(LEAKY_RELU)      \
+    X(LINEAR)          \
+    X(MISH)            \
+    X(QUICK_GELU)      \
+    X(RELU)            \
+    X(RELU2)           \
+    X(RELU6)           \
+    X(SIGMOID)         \
+    X(SILU)            \
+    X(TANH)
 
 typedef enum sk_activation { /* SK_ACT_gelu ... */
 #define SK_ONE(name, formula) SK_ACT_##name,

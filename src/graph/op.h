@@ -48,7 +48,7 @@
 extern "C" {
 #endif
 
-enum { SK_MAX_DIM = 6, SK_MAX_IN = 6, SK_MAX_OUT = 3, SK_MAX_ATTR = 4 };
+enum { SK_MAX_DIM = 6, SK_MAX_IN = 6, SK_MAX_OUT = 3, SK_MAX_ATTR = 6 };
 
 typedef struct sk_tensor sk_tensor;
 typedef struct sk_node sk_node;
