@@ -710,6 +710,7 @@ static const struct large {
     {"route_biased", {{"b16t1024e8", "e8"}, NULL, NULL, {2, 300, 1}}},
     {"route_grad", {{"b16t1024e64", "b16t1024k2%1280", "b16t1024k2"}, NULL, NULL, {20, 1}}},
     {"row_max", {{"b1t512v50304"}}},
+    {"scale_queries", {{"b16t512h16s3d64"}, NULL, NULL, {0.5}}},
     {"softmax", {{"b8h8t512s512"}, NULL, NULL, {0.5, 1}}},
     {"softmax_grad", {{"b8h8t512s512", "b8h8t512s512"}, NULL, NULL, {0.5}}},
     {"sum", {{"b16t512c4096"}, "btc->c"}},

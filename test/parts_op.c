@@ -307,6 +307,12 @@ static double rope(const trial *t, int64_t i)
     return in(t, 0, i) * cos(angle) + other * sin(angle);
 }
 
+static double scale_queries(const trial *t, int64_t i)
+{
+    int64_t d = size_of(t, 'd'), s = size_of(t, 's');
+    return i / d % s < s - 2 ? t->s->attr[0] * in(t, 0, i) : in(t, 0, i);
+}
+
 /* Softmax over [0, n) of q.k / sqrt(d), applied to v; k and v of position p start at place[p] in
  * operand from[p], and v lies d further. */
 static double attend(const trial *t, int64_t q, int64_t n, const int64_t *place, const int *from,
@@ -393,14 +399,23 @@ static const struct {
     const char *op;
     double (*at)(const trial *t, int64_t i);
 } definitions[] = {
-    {"attention", attention}, {"attention_cache", attention_cache},
-    {"bias_gelu", gelu},      {"contract", einsum},
-    {"embedding", embedding}, {"layernorm", layernorm},
-    {"load", load},           {"mul", einsum},
-    {"rename", same},         {"rmsnorm", rmsnorm},
-    {"rope", rope},           {"softmax", softmax},
-    {"sum", einsum},          {"swiglu", swiglu},
-    {"xent_loss", xent_loss}, {"xent_terms", xent_terms},
+    {"attention", attention},
+    {"attention_cache", attention_cache},
+    {"bias_gelu", gelu},
+    {"contract", einsum},
+    {"embedding", embedding},
+    {"layernorm", layernorm},
+    {"load", load},
+    {"mul", einsum},
+    {"rename", same},
+    {"rmsnorm", rmsnorm},
+    {"rope", rope},
+    {"scale_queries", scale_queries},
+    {"softmax", softmax},
+    {"sum", einsum},
+    {"swiglu", swiglu},
+    {"xent_loss", xent_loss},
+    {"xent_terms", xent_terms},
 };
 
 static void definition(const trial *t)
@@ -750,7 +765,8 @@ static void refusals(void)
         {"attention", NULL, "bthcd", NULL}, /* c is 2 */
         {"contract", "bt,tc->bx", "bt", "tc"},
         {"add", NULL, "bt", "tb"},
-        {"act", NULL, "bt", NULL}, /* none */
+        {"act", NULL, "bt", NULL},              /* none */
+        {"scale_queries", NULL, "bthcd", NULL}, /* c is 2 */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sk_arena arena = {0};
