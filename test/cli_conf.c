@@ -15,14 +15,44 @@ static sk_arena arena;
 
 /* ---- two models: one with names of its own and positions, one with rotary positions */
 
-static bool tiny_key(sk_hyper *h, const char *key, double x)
+#define SAME(x) \
+    {           \
+#x, #x  \
+    }
+static const sk_hf_key tiny_keys[] = {{"n_embd", "hidden_size"},
+                                      {"n_layer", "num_hidden_layers"},
+                                      {"n_head", "num_attention_heads"},
+                                      {"layer_norm_epsilon", "norm_eps"},
+                                      SAME(num_key_value_heads),
+                                      SAME(intermediate_size),
+                                      SAME(vocab_size),
+                                      SAME(max_position_embeddings),
+                                      SAME(resid_pdrop),
+                                      SAME(embd_pdrop),
+                                      SAME(attn_pdrop),
+                                      SAME(initializer_range),
+                                      SAME(hidden_act),
+                                      SAME(tie_word_embeddings),
+                                      {0}};
+static const sk_hf_key *const tiny_tables[] = {tiny_keys, NULL};
+static const sk_hf_key turn_keys[] = {SAME(hidden_size),
+                                      SAME(num_hidden_layers),
+                                      SAME(num_attention_heads),
+                                      SAME(vocab_size),
+                                      SAME(norm_eps),
+                                      SAME(max_position_embeddings),
+                                      SAME(rope_theta),
+                                      {"rope_scaling.rope_type", "rope_type"},
+                                      {"rope_scaling.factor", "rope_factor"},
+                                      SAME(num_key_value_heads),
+                                      SAME(intermediate_size),
+                                      SAME(head_dim),
+                                      {0}};
+static const sk_hf_key *const turn_tables[] = {turn_keys, NULL};
+static bool no_tensors(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
 {
-    if (!strcmp(key, "n_embd")) h->hidden_size = (int64_t)x;
-    else if (!strcmp(key, "n_layer")) h->num_hidden_layers = (int64_t)x;
-    else if (!strcmp(key, "n_head")) h->num_attention_heads = (int64_t)x;
-    else if (!strcmp(key, "layer_norm_epsilon")) h->norm_eps = x;
-    else return false;
-    return true;
+    (void)a, (void)h, (void)i, (void)out;
+    return false;
 }
 
 #define TINY(width, places)                                                                     \
@@ -40,12 +70,23 @@ static const sk_model tiny = {.name = "tiny",
                                         .max_position_embeddings = 128,
                                         .norm_eps = 1e-5,
                                         .initializer_range = 0.02},
-                              .hf_key = tiny_key};
+                              .hf = no_tensors,
+                              .hf_class = "Tiny",
+                              .hf_default = {.vocab_size = 256,
+                                             .max_position_embeddings = 128,
+                                             .norm_eps = 1e-5,
+                                             .initializer_range = 0.02},
+                              .hf_keys = tiny_tables};
 static const sk_model turn = {
     .name = "turn",
     .doc = "",
-    .usual = {
-        .vocab_size = 256, .rope_theta = 10000, .max_position_embeddings = 64, .norm_eps = 1e-6}};
+    .usual = {.vocab_size = 256,
+              .rope_theta = 10000,
+              .max_position_embeddings = 64,
+              .norm_eps = 1e-6},
+    .hf = no_tensors,
+    .hf_default = {.vocab_size = 256, .rope_theta = 10000, .max_position_embeddings = 64},
+    .hf_keys = turn_tables};
 const sk_model *const sk_model_parts[] = {&tiny, &turn, NULL};
 
 /* ---- tools */
@@ -291,31 +332,35 @@ static void models(void)
             "t.yaml:1:23: unknown key \"model.hiden_size\" of a tiny - did you mean "
             "\"model.hidden_size\"?");
     refused(file("model: {preset: nano, n_embd: 8.5}"), SK_ECONF, "a whole number is needed");
-    refused(file("model: {preset: nano, hidden_size: big}"), SK_ECONF, "a number is needed");
-    refused(file("model: {preset: nano, hidden_size: -4}"), SK_ECONF, "hidden_size is -4");
+    refused(file("model: {preset: nano, hidden_size: big}"), SK_ECONF, "a whole number is needed");
+    refused(file("model: {preset: nano, hidden_size: -4}"), SK_ECONF, "hidden_size (n_embd) is -4");
     refused(file("model: {preset: nano, num_hidden_layers: 0}"), SK_ECONF,
-            "num_hidden_layers is 0");
+            "num_hidden_layers (n_layer) is 0");
     refused(file("model: {preset: nano, hidden_size: 66}"), SK_ECONF,
             "a multiple of num_attention_heads");
     refused(file("model: {preset: nano, num_key_value_heads: 3}"), SK_ECONF,
             "num_key_value_heads, which is 3");
-    refused(file("model: {preset: nano, num_key_value_heads: 0}"), SK_ECONF,
-            "num_key_value_heads, which is 0");
-    refused(file("model: {preset: nano, dropout: 1}"), SK_ECONF, "dropout is 1");
-    refused(file("model: {arch: tiny}"), SK_ECONF, "hidden_size is 0");
+    check(!file("model: {preset: nano, num_key_value_heads: 0}")); /* as many as heads */
+    refused(file("model: {preset: nano, dropout: 1}"), SK_ECONF, "embd_pdrop is 1");
+    refused(file("model: {preset: nano, attn_pdrop: 0.1}"), SK_ECONF, "model.attn_pdrop=0");
+    refused(file("model: {preset: nano, rope_theta: 5}"), SK_ECONF,
+            "there is no \"model.rope_theta\"");
+    refused(file("model: {preset: nano, hidden_act: xielu}"), SK_ECONF, "hidden_act is \"xielu\"");
+    refused(file("model: {arch: tiny}"), SK_ECONF, "hidden_size (n_embd) is 0");
 }
 
 static void directories(void)
 {
-    put("config.json", "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3,\n"
-                       "\"n_inner\": null, \"vocab_size\": 99, \"layer_norm_epsilon\": 1e-6,\n"
-                       "\"architectures\": [\"X\"], \"tie_word_embeddings\": true, \"eos\": 5}");
+    put("config.json",
+        "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3,\n"
+        "\"initializer_range\": null, \"vocab_size\": 99, \"layer_norm_epsilon\": 1e-6,\n"
+        "\"architectures\": [\"X\"], \"tie_word_embeddings\": true, \"eos_token_id\": 5}");
     check(!load(sk_print(&arena, "model=%s", dir)));
     check(job.model == &tiny && job.hyper.hidden_size == 24 && job.hyper.num_key_value_heads == 3);
     check(job.hyper.vocab_size == 99 && job.hyper.norm_eps == 1e-6 &&
           job.hyper.tie_word_embeddings);
     same(job.model_dir, dir);
-    same(job.data_tokenizer, "byte");
+    same(job.data_tokenizer, "none");
     put("tokenizer.json", "{}");
     check(!load(sk_print(&arena, "model=%s model.n_layer=1", dir)) &&
           job.hyper.num_hidden_layers == 1);
@@ -327,16 +372,16 @@ static void directories(void)
                        "\"rope_parameters\": {\"rope_theta\": 5e5}}");
     check(!load(m) && job.hyper.rope_theta == 5e5);
     put("config.json", "{\"model_type\": \"turn\", \"rope_scaling\": {\"rope_type\": \"llama3\"}}");
-    refused(load(m), SK_ECONF, "rope_scaling \"llama3\"");
+    refused(load(m), SK_ECONF, "llama3");
     put("config.json", "{\"model_type\": \"turn\", \"hidden_size\": 8, \"num_attention_heads\": 2, "
-                       "\"head_dim\": 8}");
-    refused(load(m), SK_ECONF, "head_dim is 8");
+                       "\"num_hidden_layers\": 1, \"head_dim\": 8}");
+    check(!load(m) && job.hyper.head_dim == 8);
     put("config.json", "{\"model_type\": \"bert\"}");
     refused(load(m), SK_ECONF, "\"bert\" is none of the models");
     put("config.json", "{\"model_type\": ");
-    refused(load(m), SK_ECONF, "not JSON");
+    refused(load(m), SK_EDATA, "not JSON");
     put("config.json", "[]");
-    refused(load(m), SK_ECONF, "model_type");
+    refused(load(m), SK_EDATA, "no mapping");
     refused(load("model=/"), SK_ECONF, "has no config.json");
 }
 

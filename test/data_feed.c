@@ -51,7 +51,9 @@ static const char *put_gz(const char *name, const void *data, size_t n)
 
 static sk_status load(const char *what, const sk_tokenizer *t, sk_store *s)
 {
-    return sk_store_open(&arena, what, t, false, s);
+    sk_tokenizer *bytes = NULL;
+    if (!t && sk_tokenizer_open(&arena, "byte", &bytes)) abort();
+    return sk_store_open(&arena, what, t ? t : bytes, false, s);
 }
 
 static bool holds(const sk_store *s, const char *text)

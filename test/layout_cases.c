@@ -290,7 +290,7 @@ static bool dropout_rests(void)
 {
     sk_trial with = trial(GPT), without = trial(GPT);
     with.steps = without.steps = 0;
-    with.hyper.dropout = 0.5;
+    with.hyper.embd_pdrop = with.hyper.resid_pdrop = 0.5;
     bool ok = !sk_trial_run(&with) && !sk_trial_run(&without) && with.valid == without.valid;
     if (!ok) printf("  validation with dropout %.9g, without %.9g\n", with.valid, without.valid);
     return ok;

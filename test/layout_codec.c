@@ -21,7 +21,7 @@ static sk_trial trial(const char *model, const char *layout, sk_dtype type)
     t.hyper.intermediate_size = 72;
     t.hyper.vocab_size = 40;
     t.hyper.input_size = 20;
-    t.hyper.dropout = 0;
+    t.hyper.embd_pdrop = t.hyper.resid_pdrop = 0;
     t.hyper.tie_word_embeddings = t.model->usual.tie_word_embeddings;
     t.batch = 12;
     t.dtype = type;

@@ -139,7 +139,7 @@ static void set_sizes(sk_trial *t, const double *v)
     h->input_size = (int64_t)v[X];
     h->max_position_embeddings = 32;
     h->tie_word_embeddings = v[TIE] != 0;
-    h->dropout = v[DROP];
+    h->embd_pdrop = h->resid_pdrop = v[DROP];
     t->batch = (int64_t)v[B];
     t->seq = (int64_t)v[T];
     t->steps = (int)fmin(v[STEPS], SK_TEST_STEPS);
@@ -882,7 +882,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     count_f(c, p, "threads %d", t->threads);
     if (h->num_key_value_heads < h->num_attention_heads) count(c, "grouped keys", p);
     if (h->tie_word_embeddings) count(c, "tied", p);
-    if (h->dropout > 0) count(c, "dropout", p);
+    if (h->resid_pdrop > 0) count(c, "dropout", p);
     if (t->bucket_bytes) count(c, "small buckets", p);
     if (t->clip > 0) count(c, "clip", p);
     if (t->dtype) count(c, "bf16", p);

@@ -47,7 +47,7 @@ learn deep model=mixtral-tiny model.n_shared_experts=2 model.expert_groups=2 mod
 learn biased model=mixtral-tiny model.router_bias_update_speed=0.001 model.router_aux_loss_coef=0
 
 for word in '"MixtralForCausalLM"' '"model_type": "mixtral"' '"num_local_experts": 4' \
-    '"num_experts_per_tok": 2' '"router_aux_loss_coef": 0.02' '"rms_norm_eps": 1e-05'; do
+    '"num_experts_per_tok": 2' '"skein_router_aux_loss_coef": 0.02' '"rms_norm_eps": 1e-05'; do
     grep -q "$word" mixtral.hf/config.json || fail "config.json lacks $word: $(cat mixtral.hf/config.json)"
 done
 for k in gate experts.0.w1 experts.3.w2 experts.2.w3; do

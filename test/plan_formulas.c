@@ -44,7 +44,7 @@ static sk_tensor *join(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *
                        const char *name)
 {
     sk_tensor *b = sk_param_f(g, "c", SK_ZEROS, "h.%d.%s.b", i, name);
-    return sk_apply(g, "residual", .in = {x, sk_dropout(g, y, h->dropout), b})->out[0];
+    return sk_apply(g, "residual", .in = {x, sk_dropout(g, y, h->resid_pdrop), b})->out[0];
 }
 
 static sk_tensor *attend(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i)
@@ -55,7 +55,7 @@ static sk_tensor *attend(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i)
     sk_tensor *p = sk_contract(g, "bthd,bshd->bhts", q, k);
     double scale = 1 / sqrt((double)g->size['d']);
     p = sk_apply(g, "softmax", .in = {p}, .attr = {scale, 1})->out[0];
-    p = sk_dropout(g, p, h->dropout);
+    p = sk_dropout(g, p, h->resid_pdrop);
     sk_tensor *y = sk_contract(g, "bhts,bshd->bthd", p, v);
     return sk_contract(g, "bthd,chd->btc", y, sk_param_f(g, "chd", 0.02, "h.%d.proj.w", i));
 }
@@ -101,7 +101,7 @@ static sk_trial trial(sizes z, const char *layout, int n_micro, sk_dtype type)
                          .num_hidden_layers = z.layers,
                          .num_attention_heads = z.heads,
                          .vocab_size = 64,
-                         .dropout = 0.1};
+                         .resid_pdrop = 0.1};
     return t;
 }
 

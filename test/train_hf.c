@@ -5,6 +5,7 @@
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/hf.h"
+#include "train/hf_config.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -66,28 +67,21 @@ static bool fake_hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
     return true;
 }
 
-static bool fake_key(sk_hyper *h, const char *key, double x)
-{
-    if (!strcmp(key, "n_embd")) h->hidden_size = (int64_t)x;
-    else if (!strcmp(key, "rope_theta")) h->rope_theta = x;
-    else if (!strcmp(key, "tie")) h->tie_word_embeddings = x != 0;
-    else return false;
-    return true;
-}
+static const sk_hf_key fake_keys[] = {{"n_embd", "hidden_size"},
+                                      {"rope_theta", "rope_theta"},
+                                      {"rope_scaling.rope_type", "rope_type"},
+                                      {"rope_scaling.factor", "rope_factor"},
+                                      {"tie", "tie_word_embeddings"},
+                                      {0}};
+static const sk_hf_key *const fake_tables[] = {fake_keys, NULL};
 
-static char *fake_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_print(a,
-                    "{\"model_type\":\"fake\",\"n_embd\":%d,\"tie\":%s,\"other\":null,\"list\":[1],"
-                    "\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"default\"}}\n",
-                    (int)h->hidden_size, h->tie_word_embeddings ? "true" : "false");
-}
-
-static const sk_model fake = {.name = "fake",
-                              .usual = {.norm_eps = 1e-6},
-                              .hf = fake_hf,
-                              .hf_key = fake_key,
-                              .hf_config = fake_config};
+static const sk_model fake = {
+    .name = "fake",
+    .hf = fake_hf,
+    .hf_class = "Fake",
+    .hf_default = {.norm_eps = 1e-6, .num_hidden_layers = 1, .vocab_size = 11},
+    .hf_keys = fake_tables};
+const sk_model *const sk_model_parts[] = {&fake, NULL};
 static const sk_hyper hyper = {
     .hidden_size = 6, .max_position_embeddings = 32, .tie_word_embeddings = true};
 
@@ -409,7 +403,7 @@ static void saving(void)
     const char *dir = below(root, "models/final");
     static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
     sk_hyper h = {0};
-    char arch[32];
+    const sk_model *m = NULL;
     int calls = 0;
     for (int i = 0; i < 3; i++) { /* the second and third replace */
         calls = 0;
@@ -420,13 +414,15 @@ static void saving(void)
         CHECK(load(dir, 3, i, SK_F32) == 0);
         CHECK(count(below(root, "models"), "final") == 1 && count(dir, "tokenizer.json") == !!i);
     }
-    CHECK(sk_hf_arch(dir, arch) == SK_OK && !strcmp(arch, "fake"));
-    CHECK(sk_hf_config(dir, &fake, &h) == SK_OK && h.hidden_size == 6 && h.tie_word_embeddings);
-    CHECK(h.norm_eps == 1e-6 && h.rope_theta == 5e5 && !strcmp(h.arch, "fake"));
-    text(dir, "config.json", "{\"rope_scaling\":{\"rope_type\":\"llama3\"}}");
-    CHECK(sk_hf_config(dir, &fake, &h) == SK_ECONF && sk_hf_arch(dir, arch) == SK_EDATA);
+    CHECK(sk_hf_config(dir, &m, &h) == SK_OK && m == &fake && h.hidden_size == 6);
+    CHECK(h.tie_word_embeddings && h.norm_eps == 1e-6 && !strcmp(h.arch, "fake"));
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_OK);
+    text(dir, "config.json", "{\"model_type\":\"fake\",\"n_embd\":6,\"other\":null}");
+    CHECK(sk_hf_config(dir, &m, &h) == SK_ECONF && strstr(sk_error(), "the key other"));
+    text(dir, "config.json", "{\"n_embd\":6}");
+    CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA);
     text(dir, "config.json", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[");
-    CHECK(sk_hf_config(dir, &fake, &h) == SK_EDATA);
+    CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA);
     /* failures leave the old model and nothing else */
     calls = 97;
     CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, NULL) ==

@@ -36,22 +36,25 @@ static sk_status read_model(sk_arena *a, import *m, sk_box **boxes, int *n, int 
     sk_run_boxes(m->run, a, boxes, n);
     *n_model = sk_boxes_sort(&m->setup.graph, *boxes, *n);
     const sk_hf_shape *shapes = sk_hf_shapes(a, &m->setup.graph, &n_shapes);
+    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes));
     return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, *boxes, *n_model);
 }
 
 static sk_status save(sk_arena *a, import *m, const sk_box *boxes, int n, int n_model)
 {
     const sk_job *job = m->setup.job;
+    bool none = !strcmp(job->data_tokenizer, "none");
     char name[SK_CKPT_NAME];
     sk_ckpt_report report;
     sk_ckpt_share share = {
         .model = boxes, .n_model = n_model, .state = boxes + n_model, .n_state = n - n_model};
-    sk_ckpt_state st = {.seed = job->seed,
-                        .program = sk_program_hash(m->setup.programs[0]),
-                        .hyper = job->hyper,
-                        .config = m->t.config,
-                        .layout = sk_layout_print(a, &m->setup.layout),
-                        .extra = sk_extra_print(a, &(sk_extra){.tokenizer = job->data_tokenizer})};
+    sk_ckpt_state st = {
+        .seed = job->seed,
+        .program = sk_program_hash(m->setup.programs[0]),
+        .hyper = job->hyper,
+        .config = m->t.config,
+        .layout = sk_layout_print(a, &m->setup.layout),
+        .extra = sk_extra_print(a, &(sk_extra){.tokenizer = none ? "" : job->data_tokenizer})};
     SK_TRY(sk_ckpt_begin(m->t.home, 0, 0, name));
     sk_status status = sk_ckpt_write_rank(m->t.ckpt, name, 0, &share, &report);
     if (status) {

@@ -10,6 +10,7 @@
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/hf.h"
+#include "train/hf_config.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,19 +29,17 @@ static const char *verify_file(sk_arena *a, const char *path, sk_status *st)
 /* Reads each parameter whole, one at a time. */
 static sk_status read_model(sk_arena *a, const char *dir, int *n)
 {
-    char arch[32];
+    const sk_model *m;
     sk_hyper h;
     sk_graph g;
-    SK_TRY(sk_hf_arch(dir, arch));
-    const sk_model *m = sk_model_find(arch);
-    if (!m) return sk_fail(SK_EDATA, "%s: model_type '%s' is unknown", dir, arch);
-    SK_TRY(sk_hf_config(dir, m, &h));
+    SK_TRY(sk_hf_config(dir, &m, &h));
     sk_graph_init(&g, a);
     sk_graph_size(&g, 'b', 1);
     sk_graph_size(&g, 't', 1);
     m->build(&g, &h, SK_TRAIN);
     SK_TRY(sk_graph_status(&g));
     sk_hf_shape *shapes = sk_hf_shapes(a, &g, n);
+    SK_TRY(sk_hf_check(dir, m, &h, shapes, *n));
     for (int i = 0; i < *n; i++) {
         sk_mark mark = sk_arena_mark(a);
         sk_box b = {.name = shapes[i].name, .n = (int)strlen(shapes[i].letters)};

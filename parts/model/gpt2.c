@@ -11,8 +11,7 @@ static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor 
     sk_tensor *a = sk_layer_norm(g, x, h->norm_eps, sk_print(g->arena, "h.%d.ln2", i));
     sk_tensor *w = sk_param_f(g, "cf", h->initializer_range, "h.%d.fc.w", i);
     sk_tensor *y = sk_contract(g, "btc,cf->btf", a, w);
-    sk_tensor *bias = sk_param_f(g, "f", SK_ZEROS, "h.%d.fc.b", i);
-    y = sk_apply(g, "bias_gelu", .in = {y, bias})->out[0];
+    y = sk_hidden(g, h->hidden_act, y, sk_print(g->arena, "h.%d.fc.b", i));
     y = sk_contract(g, "btf,fc->btc", y, sk_param_f(g, "fc", sk_std_out(h), "h.%d.out.w", i));
     return sk_learned_join(g, h, x, y, sk_print(g->arena, "h.%d.out", i), mode);
 }
@@ -38,10 +37,13 @@ static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
     return sk_learned_hf(a, h, i, 4, own, out);
 }
 
-static char *hf_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_learned_config(a, h, "GPT2LMHeadModel", "  \"activation_function\": \"gelu_new\",\n");
-}
+static const sk_hf_key own_keys[] = {{"activation_function", "hidden_act"}, {0}};
+static const sk_hf_key *const keys[] = {sk_learned_keys, own_keys, NULL};
+/* Heads of other classes than the language model's, which are not in its file. */
+static const sk_hf_only own_only[] = {
+    {"summary_type", NULL},           {"summary_use_proj", NULL},      {"summary_activation", NULL},
+    {"summary_proj_to_labels", NULL}, {"summary_first_dropout", NULL}, {0}};
+static const sk_hf_only *const only[] = {sk_learned_only, own_only, NULL};
 
 #define GPT(layers, heads, width, words, places)                                                  \
     {                                                                                             \
@@ -49,6 +51,7 @@ static char *hf_config(sk_arena *a, const sk_hyper *h)
         .num_attention_heads = heads, .num_key_value_heads = heads,                               \
         .intermediate_size = 4 * (width), .vocab_size = words, .max_position_embeddings = places, \
         .norm_eps = 1e-5, .initializer_range = 0.02, .tie_word_embeddings = true,                 \
+        .hidden_act = "gelu_new",                                                                 \
     }
 
 static const sk_preset presets[] = {
@@ -71,9 +74,26 @@ const sk_model sk_model_gpt2 = {
               .initializer_range = 0.02,
               .vocab_size = 256,
               .max_position_embeddings = 1024,
+              .hidden_act = "gelu_new",
               .tie_word_embeddings = true},
     .build = build,
     .hf = hf,
-    .hf_key = sk_learned_key,
-    .hf_config = hf_config,
+    .hf_class = "GPT2LMHeadModel",
+    .hf_default = {.arch = "gpt2",
+                   .hidden_size = 768,
+                   .num_hidden_layers = 12,
+                   .num_attention_heads = 12,
+                   .vocab_size = 50257,
+                   .max_position_embeddings = 1024,
+                   .norm_eps = 1e-5,
+                   .initializer_range = 0.02,
+                   .embd_pdrop = 0.1,
+                   .resid_pdrop = 0.1,
+                   .attn_pdrop = 0.1,
+                   .hidden_act = "gelu_new",
+                   .tie_word_embeddings = true},
+    .hf_keys = keys,
+    .hf_only = only,
+    .hf_buffers = sk_learned_buffers,
+    .hf_tie = {"lm_head.weight", "transformer.wte.weight"},
 };

@@ -1,42 +1,19 @@
-/* llama.c - Touvron et al. 2023: RMS norm, rotary positions, SwiGLU, grouped keys.
+/* llama.c - Touvron et al. 2023: RMS norm, rotary positions, SwiGLU, grouped keys; Llama 3's
+ * stretched angles (rope_type llama3), biases where the directory has them.
  *
- * All but the place of the MLP is in graph/rotary.h, letters too. */
+ * All of it is in graph/rotary.h, letters too. */
 #include "graph/rotary.h"
 
-static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, int i,
-                        sk_mode mode)
-{
-    x = sk_rotary_attend(g, h, x, pos, i, mode);
-    sk_tensor *a = sk_rms_norm(g, x, h->norm_eps, sk_print(g->arena, "h.%d.ln2", i));
-    sk_tensor *y = sk_gated(g, h, a, sk_print(g->arena, "h.%d", i), "fc", "btf", "cf");
-    return sk_apply(g, "add", .in = {x, y})->out[0];
-}
-
-static void build(sk_graph *g, const sk_hyper *h, sk_mode mode)
-{
-    sk_rotary_sizes(g, h);
-    sk_rotary_build(g, h, mode, block);
-}
-
-static void own(sk_arena *a, const sk_hyper *h, int layer, int k, sk_hf *out)
-{
-    static const sk_hf_row rows[] = {{"mlp.gate_proj.weight", "gate.w", "f,c"},
-                                     {"mlp.up_proj.weight", "up.w", "f,c"},
-                                     {"mlp.down_proj.weight", "down.w", "c,f"}};
-    (void)h;
-    sk_hf_in_layer(a, "model.layers", layer, &rows[k], out);
-}
-
-static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
-{
-    return sk_rotary_hf(a, h, i, 3, own, out);
-}
-
-static char *hf_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_rotary_config(a, h, "LlamaForCausalLM",
-                            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n");
-}
+static const sk_hf_key own[] = {
+    {"attention_bias", "attention_bias"},
+    {"attention_bias", "attention_out_bias"},
+    {"mlp_bias", "mlp_bias"},
+    {0},
+};
+static const sk_hf_key *const keys[] = {sk_rotary_keys, own, NULL};
+/* How transformers once split products over ranks; the sums are the same. */
+static const sk_hf_only own_only[] = {{"pretraining_tp", NULL}, {0}};
+static const sk_hf_only *const only[] = {own_only, NULL};
 
 #define LLAMA(layers, heads, keys, width, hidden, words, places, tied)                          \
     {                                                                                           \
@@ -44,6 +21,7 @@ static char *hf_config(sk_arena *a, const sk_hyper *h)
         .num_attention_heads = heads, .num_key_value_heads = keys, .intermediate_size = hidden, \
         .vocab_size = words, .max_position_embeddings = places, .norm_eps = 1e-5,               \
         .rope_theta = 10000, .initializer_range = 0.02, .tie_word_embeddings = tied,            \
+        .hidden_act = "silu",                                                                   \
     }
 
 static const sk_preset presets[] = {
@@ -64,10 +42,25 @@ const sk_model sk_model_llama = {
               .norm_eps = 1e-5,
               .rope_theta = 10000,
               .initializer_range = 0.02,
+              .hidden_act = "silu",
               .vocab_size = 256,
               .max_position_embeddings = 2048},
-    .build = build,
-    .hf = hf,
-    .hf_key = sk_rotary_key,
-    .hf_config = hf_config,
+    .build = sk_rotary_dense,
+    .hf = sk_rotary_dense_hf,
+    .hf_class = "LlamaForCausalLM",
+    .hf_default = {.arch = "llama",
+                   .hidden_size = 4096,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .intermediate_size = 11008,
+                   .vocab_size = 32000,
+                   .max_position_embeddings = 2048,
+                   .norm_eps = 1e-6,
+                   .rope_theta = 10000,
+                   .initializer_range = 0.02,
+                   .hidden_act = "silu"},
+    .hf_keys = keys,
+    .hf_only = only,
+    .hf_buffers = sk_rotary_buffers,
+    .hf_tie = {"lm_head.weight", "model.embed_tokens.weight"},
 };

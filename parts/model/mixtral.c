@@ -36,6 +36,7 @@ static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor 
 static void build(sk_graph *g, const sk_hyper *h, sk_mode mode)
 {
     sk_rotary_sizes(g, h);
+    if (h->mlp_bias) sk_graph_fail(g, SK_ECONF, "mlp_bias: experts have no biases");
     if (h->n_shared_experts) sk_graph_size(g, 'j', h->n_shared_experts);
     sk_experts_sizes(g, h, mode);
     sk_rotary_build(g, h, mode, block);
@@ -72,17 +73,22 @@ static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
     return sk_rotary_hf(a, h, i, n, own, out);
 }
 
-static bool hf_key(sk_hyper *h, const char *key, double x)
-{
-    return sk_rotary_key(h, key, x) || sk_experts_key(h, key, x);
-}
-
-static char *hf_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_rotary_config(
-        a, h, "MixtralForCausalLM",
-        sk_print(a, "  \"sliding_window\": null,\n%s", sk_experts_config(a, h)));
-}
+/* The coefficient has a key of its own: skein's balance loss goes by the first choices of each
+ * sequence in each layer (parts/op/balance.c), that of transformers by all choices of all layers at
+ * once, and it is part of the loss only with output_router_logits. */
+static const sk_hf_key own_keys[] = {
+    {"sliding_window", "sliding_window"},
+    {"skein_router_aux_loss_coef", "router_aux_loss_coef"},
+    {0},
+};
+static const sk_hf_key *const keys[] = {sk_rotary_keys, sk_experts_keys, own_keys, NULL};
+static const sk_hf_only own_only[] = {
+    {"output_router_logits", "false"},
+    {"router_jitter_noise", "0"},
+    {"router_aux_loss_coef", NULL}, /* without output_router_logits it says nothing */
+    {0},
+};
+static const sk_hf_only *const only[] = {own_only, NULL};
 
 static char *hf_extra(sk_arena *a, const sk_hyper *h)
 {
@@ -99,7 +105,7 @@ static char *hf_extra(sk_arena *a, const sk_hyper *h)
         .num_attention_heads = heads, .num_key_value_heads = keys, .intermediate_size = hidden, \
         .vocab_size = words, .max_position_embeddings = places, .norm_eps = 1e-5,               \
         .rope_theta = theta, .initializer_range = 0.02, .num_local_experts = experts,           \
-        .num_experts_per_tok = 2, .router_aux_loss_coef = 0.02,                                 \
+        .num_experts_per_tok = 2, .router_aux_loss_coef = 0.02, .hidden_act = "silu",           \
     }
 
 static const sk_preset presets[] = {
@@ -121,10 +127,28 @@ const sk_model sk_model_mixtral = {
               .max_position_embeddings = 2048,
               .num_local_experts = 8,
               .num_experts_per_tok = 2,
-              .router_aux_loss_coef = 0.001},
+              .router_aux_loss_coef = 0.001,
+              .hidden_act = "silu"},
     .build = build,
     .hf = hf,
-    .hf_key = hf_key,
-    .hf_config = hf_config,
+    .hf_class = "MixtralForCausalLM",
+    .hf_default = {.arch = "mixtral",
+                   .hidden_size = 4096,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 8,
+                   .intermediate_size = 14336,
+                   .vocab_size = 32000,
+                   .max_position_embeddings = 131072,
+                   .norm_eps = 1e-5,
+                   .rope_theta = 1000000,
+                   .initializer_range = 0.02,
+                   .hidden_act = "silu",
+                   .num_local_experts = 8,
+                   .num_experts_per_tok = 2},
+    .hf_keys = keys,
+    .hf_only = only,
+    .hf_buffers = sk_rotary_buffers,
+    .hf_tie = {"lm_head.weight", "model.embed_tokens.weight"},
     .hf_extra = hf_extra,
 };

@@ -53,25 +53,12 @@ static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
     return true;
 }
 
-static bool hf_key(sk_hyper *h, const char *key, double x)
-{
-    if (!strcmp(key, "hidden_size")) h->hidden_size = (int64_t)x;
-    else if (!strcmp(key, "num_hidden_layers")) h->num_hidden_layers = (int64_t)x;
-    else if (!strcmp(key, "input_size")) h->input_size = (int64_t)x;
-    else if (!strcmp(key, "vocab_size")) h->vocab_size = (int64_t)x;
-    else return false;
-    return true;
-}
-
-static char *hf_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_print(a,
-                    "{\n  \"model_type\": \"mlp\",\n  \"input_size\": %lld,\n"
-                    "  \"hidden_size\": %lld,\n  \"num_hidden_layers\": %lld,\n"
-                    "  \"vocab_size\": %lld\n}\n",
-                    (long long)h->input_size, (long long)h->hidden_size,
-                    (long long)h->num_hidden_layers, (long long)h->vocab_size);
-}
+static const sk_hf_key own_keys[] = {{"input_size", "input_size"},
+                                     {"hidden_size", "hidden_size"},
+                                     {"num_hidden_layers", "num_hidden_layers"},
+                                     {"vocab_size", "vocab_size"},
+                                     {0}};
+static const sk_hf_key *const keys[] = {own_keys, NULL};
 
 static const sk_preset presets[] = {
     {"mlp",
@@ -94,6 +81,11 @@ const sk_model sk_model_mlp = {
               .vocab_size = 10},
     .build = build,
     .hf = hf,
-    .hf_key = hf_key,
-    .hf_config = hf_config,
+    .hf_class = "SkeinMLP",
+    .hf_default = {.arch = "mlp",
+                   .input_size = 784,
+                   .hidden_size = 500,
+                   .num_hidden_layers = 1,
+                   .vocab_size = 10},
+    .hf_keys = keys,
 };

@@ -68,17 +68,10 @@ static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
     return sk_learned_hf(a, h, i, n, own, out);
 }
 
-static bool hf_key(sk_hyper *h, const char *key, double x)
-{
-    return sk_learned_key(h, key, x) || sk_experts_key(h, key, x);
-}
-
-static char *hf_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_learned_config(
-        a, h, "SkeinSwitchLMHeadModel",
-        sk_print(a, "%s  \"activation_function\": \"relu\",\n", sk_experts_config(a, h)));
-}
+static const sk_hf_key own_keys[] = {{"router_aux_loss_coef", "router_aux_loss_coef"}, {0}};
+static const sk_hf_key *const keys[] = {sk_learned_keys, sk_experts_keys, own_keys, NULL};
+static const sk_hf_only own_only[] = {{"activation_function", "relu"}, {0}};
+static const sk_hf_only *const only[] = {sk_learned_only, own_only, NULL};
 
 #define SWITCH(layers, heads, width, words, places, experts)                                      \
     {                                                                                             \
@@ -112,6 +105,19 @@ const sk_model sk_model_switch = {
               .router_aux_loss_coef = 0.01},
     .build = build,
     .hf = hf,
-    .hf_key = hf_key,
-    .hf_config = hf_config,
+    .hf_class = "SkeinSwitchLMHeadModel",
+    .hf_default = {.arch = "switch",
+                   .norm_eps = 1e-5,
+                   .initializer_range = 0.02,
+                   .vocab_size = 256,
+                   .max_position_embeddings = 1024,
+                   .tie_word_embeddings = true,
+                   .num_local_experts = 8,
+                   .num_experts_per_tok = 1,
+                   .capacity_factor = 1.25,
+                   .router_aux_loss_coef = 0.01},
+    .hf_keys = keys,
+    .hf_only = only,
+    .hf_buffers = sk_learned_buffers,
+    .hf_tie = {"lm_head.weight", "transformer.wte.weight"},
 };

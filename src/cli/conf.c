@@ -365,14 +365,17 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
 /* Defaults that depend on other keys. */
 static sk_status complete(const sk_settings *s, sk_job *job)
 {
-    int64_t places = job->hyper.max_position_embeddings;
+    int64_t places = job->hyper.max_position_embeddings, window = job->hyper.sliding_window;
+    if (window && (!places || window < places)) places = window;
     if (!sk_setting_find(s, "train.seq")) {
         if (places && places < job->seq) job->seq = places;
         if (job->hyper.input_size) job->seq = 1; /* images: a sample is a row */
     }
-    if (!sk_setting_find(s, "data.tokenizer") && *job->model_dir &&
-        sk_data_has(job->model_dir, "tokenizer.json"))
-        memcpy(job->data_tokenizer, job->model_dir, sizeof job->data_tokenizer);
+    if (!sk_setting_find(s, "data.tokenizer") && *job->model_dir) {
+        bool own = sk_data_has(job->model_dir, "tokenizer.json");
+        snprintf(job->data_tokenizer, sizeof job->data_tokenizer, "%s",
+                 own ? job->model_dir : "none");
+    }
     if (!*job->layout && job->ranks > 1)
         snprintf(job->layout, sizeof job->layout, "dp=%lld", (long long)job->ranks);
     if (places && job->hyper.rope_theta == 0 && job->seq > places)

@@ -6,79 +6,20 @@
  * that was four times the width. */
 #include "cli/setting.h"
 #include "data/read.h"
+#include "graph/activation.h"
+#include "train/hf_config.h"
 
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CONFIG = 1 << 20, MAX_NAMES = 128 };
-
-static const struct number {
-    const char *name;
-    size_t at;
-    enum { WHOLE, REAL, YES_NO } kind;
-} numbers[] = {
-    {"hidden_size", offsetof(sk_hyper, hidden_size), WHOLE},
-    {"num_hidden_layers", offsetof(sk_hyper, num_hidden_layers), WHOLE},
-    {"num_attention_heads", offsetof(sk_hyper, num_attention_heads), WHOLE},
-    {"num_key_value_heads", offsetof(sk_hyper, num_key_value_heads), WHOLE},
-    {"intermediate_size", offsetof(sk_hyper, intermediate_size), WHOLE},
-    {"vocab_size", offsetof(sk_hyper, vocab_size), WHOLE},
-    {"max_position_embeddings", offsetof(sk_hyper, max_position_embeddings), WHOLE},
-    {"input_size", offsetof(sk_hyper, input_size), WHOLE},
-    {"rope_theta", offsetof(sk_hyper, rope_theta), REAL},
-    {"norm_eps", offsetof(sk_hyper, norm_eps), REAL},
-    {"dropout", offsetof(sk_hyper, dropout), REAL},
-    {"initializer_range", offsetof(sk_hyper, initializer_range), REAL},
-    {"tie_word_embeddings", offsetof(sk_hyper, tie_word_embeddings), YES_NO},
-    {"num_local_experts", offsetof(sk_hyper, num_local_experts), WHOLE},
-    {"num_experts_per_tok", offsetof(sk_hyper, num_experts_per_tok), WHOLE},
-    {"n_shared_experts", offsetof(sk_hyper, n_shared_experts), WHOLE},
-    {"expert_groups", offsetof(sk_hyper, expert_groups), WHOLE},
-    {"capacity_factor", offsetof(sk_hyper, capacity_factor), REAL},
-    {"router_aux_loss_coef", offsetof(sk_hyper, router_aux_loss_coef), REAL},
-    {"router_bias_update_speed", offsetof(sk_hyper, router_bias_update_speed), REAL},
-};
-enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
+enum { MAX_NAMES = 128 };
 
 const char *sk_conf_model_name(int i)
 {
-    static const char *const others[] = {"arch", "preset", "name", "weights"};
-    if (i < N_NUMBERS) return numbers[i].name;
-    return i < N_NUMBERS + 4 ? others[i - N_NUMBERS] : NULL;
-}
-
-static int64_t *whole_at(sk_hyper *h, int i) { return (int64_t *)((char *)h + numbers[i].at); }
-static double *real_at(sk_hyper *h, int i) { return (double *)((char *)h + numbers[i].at); }
-static bool *flag_at(sk_hyper *h, int i) { return (bool *)((char *)h + numbers[i].at); }
-
-/* Did a whole number change between two sets of sizes? */
-static bool whole_changed(sk_hyper *x, sk_hyper *y)
-{
-    for (int i = 0; i < N_NUMBERS; i++)
-        if (numbers[i].kind == WHOLE && *whole_at(x, i) != *whole_at(y, i)) return true;
-    return false;
-}
-
-/* Set a size under the family's own name or the general one; false if it is neither, or if the
- * value cannot be one. */
-static bool set_number(const sk_model *m, sk_hyper *h, const char *name, double x)
-{
-    int i = 0;
-    sk_hyper was = *h;
-    if (!isfinite(x) || fabs(x) > 1e15) return false;
-    if (m->hf_key && m->hf_key(h, name, x)) {
-        if (x == floor(x) || !whole_changed(&was, h)) return true;
-        *h = was;
-        return false;
-    }
-    while (i < N_NUMBERS && strcmp(numbers[i].name, name)) i++;
-    if (i == N_NUMBERS || (numbers[i].kind == WHOLE && x != floor(x))) return false;
-    if (numbers[i].kind == WHOLE) *whole_at(h, i) = (int64_t)x;
-    else if (numbers[i].kind == REAL) *real_at(h, i) = x;
-    else *flag_at(h, i) = x != 0;
-    return true;
+    static const char *const others[] = {"arch", "preset", "name", "weights", "dropout", NULL};
+    int n = 0;
+    while (sk_hyper_fields[n].name) n++;
+    return i < n ? sk_hyper_fields[i].name : others[i - n];
 }
 
 static bool read_number(const char *s, double *x)
@@ -88,60 +29,17 @@ static bool read_number(const char *s, double *x)
         *x = !strcmp(s, yes[i]);
         if (*x == 1 || !strcmp(s, no[i])) return true;
     }
+    if (!strcmp(s, "null") || !strcmp(s, "~")) return *x = 0, true;
     return sk_read_real(s, x);
 }
 
-/* What config.json may say that our models do not do. */
-static sk_status refuse(const char *path, json_t *root)
-{
-    json_t *rope = json_object_get(root, "rope_scaling"), *dim = json_object_get(root, "head_dim");
-    const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    double width = json_number_value(json_object_get(root, "hidden_size"));
-    double heads = json_number_value(json_object_get(root, "num_attention_heads"));
-    if (json_is_object(rope) && (!type || strcmp(type, "default")))
-        return sk_fail(SK_ECONF, "%s: rope_scaling \"%s\" is not supported", path,
-                       type ? type : "?");
-    if (json_is_number(dim) && heads > 0 && json_number_value(dim) * heads != width)
-        return sk_fail(SK_ECONF,
-                       "%s: head_dim is %g, only hidden_size / num_attention_heads = %g "
-                       "is supported",
-                       path, json_number_value(dim), width / heads);
-    return SK_OK;
-}
-
-static sk_status from_json(const char *path, json_t *root, sk_job *job)
-{
-    const char *key, *type = json_string_value(json_object_get(root, "model_type"));
-    json_t *v;
-    job->model = type ? sk_model_find(type) : NULL;
-    if (!job->model)
-        return sk_fail(SK_ECONF, "%s: model_type \"%.40s\" is none of the models here", path,
-                       type ? type : "");
-    SK_TRY(refuse(path, root));
-    job->hyper = job->model->usual;
-    json_object_foreach(root, key, v)
-    {
-        if (json_is_number(v)) set_number(job->model, &job->hyper, key, json_number_value(v));
-        if (json_is_boolean(v)) set_number(job->model, &job->hyper, key, json_is_true(v));
-    }
-    v = json_object_get(json_object_get(root, "rope_parameters"), "rope_theta"); /* since 2025 */
-    if (json_is_number(v)) set_number(job->model, &job->hyper, "rope_theta", json_number_value(v));
-    return SK_OK;
-}
+/* ---- where the sizes start from */
 
 static sk_status from_dir(sk_arena *a, const char *dir, sk_job *job)
 {
-    sk_text text = {0};
-    json_error_t e;
-    const char *path = sk_print(a, "%s/config.json", dir);
-    if (!sk_is_file(path))
+    if (!sk_is_file(sk_print(a, "%s/config.json", dir)))
         return sk_fail(SK_ECONF, "model: the directory \"%s\" has no config.json", dir);
-    SK_TRY(sk_data_read(a, path, MAX_CONFIG, &text));
-    json_t *root = json_loadb(text.s, text.n, JSON_REJECT_DUPLICATES, &e);
-    if (!root) return sk_fail(SK_ECONF, "%s:%d:%d: not JSON: %s", path, e.line, e.column, e.text);
-    sk_status status = from_json(path, root, job);
-    json_decref(root);
-    if (status) return sk_trail(status, SK_HERE);
+    SK_TRY(sk_hf_config(dir, &job->model, &job->hyper));
     snprintf(job->model_dir, sizeof job->model_dir, "%s", dir);
     return SK_OK;
 }
@@ -176,7 +74,6 @@ static sk_status from_name(sk_arena *a, const sk_setting *s, const char *name, s
     return SK_OK;
 }
 
-/* Where the sizes start from. */
 static sk_status start(sk_arena *a, const sk_settings *s, sk_job *job)
 {
     const sk_setting *name = sk_setting_find(s, "model"), *arch = sk_setting_find(s, "model.arch");
@@ -201,11 +98,57 @@ static sk_status text_field(sk_arena *a, const sk_setting *s, char *to, size_t s
     return SK_OK;
 }
 
+/* ---- what is changed */
+
+/* The i-th field that `model.NAME` sets, NULL past the last.  `dropout` sets those of embeddings
+ * and residuals. */
+static const sk_field *sets(const sk_model *m, const char *name, int i)
+{
+    static const char *const drops[] = {"resid_pdrop", "embd_pdrop"};
+    if (strcmp(name, "dropout")) return sk_model_sets(m, name, i);
+    const sk_field *f = i < 2 ? sk_hyper_field(drops[i]) : NULL;
+    return f && sk_model_has(m, f) ? f : NULL;
+}
+
+static sk_status no_value(sk_arena *a, const sk_setting *s, const char *needed)
+{
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.40s\"; %s is needed",
+                   sk_setting_where(a, s, true), s->key, s->value, needed);
+}
+
+static sk_status set_field(sk_arena *a, const sk_setting *s, const sk_field *f, sk_hyper *h)
+{
+    static const char *const kinds[] = {"a whole number", "a number", "true or false", "a name"};
+    const char *value = strcmp(s->value, "null") ? s->value : "";
+    double x = 0;
+    if (f->kind == SK_FIELD_TEXT) {
+        if (sk_field_set_text(f, h, value)) return SK_OK;
+        return sk_trail(no_value(a, s, "a shorter name"), SK_HERE);
+    }
+    if (!read_number(s->value, &x) || !sk_field_set_number(f, h, x))
+        return sk_trail(no_value(a, s, kinds[f->kind]), SK_HERE);
+    return SK_OK;
+}
+
+/* A field that the model does not have: older configurations hold all of them, with nothing in
+ * them, and as many key heads as heads. */
+static sk_status foreign(sk_arena *a, const sk_setting *s, const char *name, sk_job *job)
+{
+    const sk_field *f = sk_hyper_field(name);
+    double x = 0;
+    bool none = (f || !strcmp(name, "dropout")) && read_number(s->value, &x) && x == 0;
+    if (none || (f && !*s->value)) return SK_OK;
+    if (f && !strcmp(name, "num_key_value_heads")) return set_field(a, s, f, &job->hyper);
+    return sk_fail(sk_setting_code(s), "%s: %s \"%.80s\" of a %s%s", sk_setting_where(a, s, false),
+                   f ? "there is no" : "unknown key", s->key, job->model->name,
+                   f ? "" : sk_conf_hint(a, s->key, NULL));
+}
+
 /* One `model.x`. */
 static sk_status change(sk_arena *a, const sk_setting *s, sk_job *job)
 {
     const char *name = s->key + strlen("model.");
-    double x = 0;
+    const sk_field *f;
     if (!strcmp(name, "preset")) return SK_OK;
     if (!strcmp(name, "name")) return text_field(a, s, job->model_name, sizeof job->model_name);
     if (!strcmp(name, "weights")) return text_field(a, s, job->model_dir, sizeof job->model_dir);
@@ -214,27 +157,18 @@ static sk_status change(sk_arena *a, const sk_setting *s, sk_job *job)
         return sk_fail(sk_setting_code(s), "%s: %s is \"%.40s\", but the sizes are those of a %s",
                        sk_setting_where(a, s, true), s->key, s->value, job->model->name);
     }
-    if (!read_number(s->value, &x))
-        return sk_fail(sk_setting_code(s), "%s: %s is \"%.40s\"; a number is needed",
-                       sk_setting_where(a, s, true), s->key, s->value);
-    sk_hyper probe = job->hyper;
-    if (set_number(job->model, &job->hyper, name, x)) return SK_OK;
-    if (set_number(job->model, &probe, name, 1))
-        return sk_fail(sk_setting_code(s), "%s: %s is %s; a whole number is needed",
-                       sk_setting_where(a, s, true), s->key, s->value);
-    return sk_fail(sk_setting_code(s), "%s: unknown key \"%.80s\" of a %s%s",
-                   sk_setting_where(a, s, false), s->key, job->model->name,
-                   sk_conf_hint(a, s->key, NULL));
+    if (!sets(job->model, name, 0)) return sk_trail(foreign(a, s, name, job), SK_HERE);
+    for (int i = 0; (f = sets(job->model, name, i)); i++) SK_TRY(set_field(a, s, f, &job->hyper));
+    return SK_OK;
 }
 
-/* Does any setting, under whatever name, give the number at `at`? */
-static bool given(const sk_settings *own, const sk_model *m, size_t at)
+/* Does any setting, under whatever name, give this field? */
+static bool given(const sk_settings *own, const sk_model *m, const char *field)
 {
-    for (int i = 0; i < own->n; i++) {
-        sk_hyper probe = {0};
-        if (own->v[i].key[5] == '.') set_number(m, &probe, own->v[i].key + 6, 7);
-        if (*(int64_t *)((char *)&probe + at)) return true;
-    }
+    const sk_field *f;
+    for (int i = 0; i < own->n; i++)
+        for (int k = 0; own->v[i].key[5] == '.' && (f = sets(m, own->v[i].key + 6, k)); k++)
+            if (!strcmp(f->name, field)) return true;
     return false;
 }
 
@@ -242,42 +176,32 @@ static bool given(const sk_settings *own, const sk_model *m, size_t at)
 static void follow(const sk_settings *own, const sk_model *m, const sk_hyper *was, sk_hyper *h)
 {
     bool keys = was->num_key_value_heads && was->num_key_value_heads != was->num_attention_heads;
-    if (!keys && !given(own, m, offsetof(sk_hyper, num_key_value_heads)))
+    if (!keys && !given(own, m, "num_key_value_heads"))
         h->num_key_value_heads = h->num_attention_heads;
     bool four = was->hidden_size && was->intermediate_size == 4 * was->hidden_size;
-    if (four && !given(own, m, offsetof(sk_hyper, intermediate_size)))
-        h->intermediate_size = 4 * h->hidden_size;
+    if (four && !given(own, m, "intermediate_size")) h->intermediate_size = 4 * h->hidden_size;
 }
 
-static sk_status check(const sk_job *job)
+static sk_status check(sk_arena *a, const sk_job *job)
 {
-    sk_hyper h = job->hyper;
-    for (int i = 0; i < N_NUMBERS; i++) {
-        bool whole = numbers[i].kind == WHOLE;
-        double x = whole ? (double)*whole_at(&h, i) : numbers[i].kind == REAL ? *real_at(&h, i) : 0;
-        double least = !strcmp(numbers[i].name, "hidden_size") ||
-                       !strcmp(numbers[i].name, "num_hidden_layers") ||
-                       !strcmp(numbers[i].name, "vocab_size");
-        double most =
-            !strcmp(numbers[i].name, "num_hidden_layers") ? 1e4 : 1e10; /* all written out */
-        if (x < least || (whole && x > most))
-            return sk_fail(SK_ECONF, "model %s: %s is %g; needed is %g to %g", job->model_name,
-                           numbers[i].name, x, least, most);
-    }
-    int64_t heads = h.num_attention_heads, keys = h.num_key_value_heads;
-    if (heads && h.hidden_size % heads)
+    const sk_hyper *h = &job->hyper;
+    const char *who = sk_print(a, "model %s", job->model_name);
+    SK_TRY(sk_model_check(who, job->model, h));
+    if (*h->hidden_act && sk_activation_find(h->hidden_act) < 0)
         return sk_fail(SK_ECONF,
-                       "model %s: hidden_size is %lld; it must be a multiple of "
-                       "num_attention_heads, which is %lld",
-                       job->model_name, (long long)h.hidden_size, (long long)heads);
-    if (heads && (!keys || heads % keys))
-        return sk_fail(SK_ECONF,
-                       "model %s: num_attention_heads is %lld; it must be a multiple of "
-                       "num_key_value_heads, which is %lld",
-                       job->model_name, (long long)heads, (long long)keys);
-    if (h.dropout >= 1)
-        return sk_fail(SK_ECONF, "model %s: dropout is %g; it must be below 1", job->model_name,
-                       h.dropout);
+                       "%s: hidden_act is \"%s\", an activation function that skein does "
+                       "not have",
+                       who, h->hidden_act);
+    if (*h->rope_type && strcmp(h->rope_type, "linear") && strcmp(h->rope_type, "llama3"))
+        return sk_fail(SK_ECONF, "%s: rope_type is \"%s\"; needed is linear or llama3", who,
+                       h->rope_type);
+    const char *drop = sk_model_key(job->model, "attn_pdrop");
+    if (h->attn_pdrop > 0)
+        return sk_fail(
+            SK_ECONF,
+            "%s: %s is %g, and dropout of attention weights is not supported; model.%s=0 "
+            "trains without it",
+            who, drop, h->attn_pdrop, drop);
     return SK_OK;
 }
 
@@ -295,7 +219,7 @@ sk_status sk_conf_model(sk_arena *a, const sk_settings *all, sk_job *job)
         if (own.v[i].key[5] == '.') SK_TRY(change(a, &own.v[i], job));
     follow(&own, job->model, &was, &job->hyper);
     snprintf(job->hyper.arch, sizeof job->hyper.arch, "%s", job->model->name);
-    return check(job);
+    return check(a, job);
 }
 
 void sk_conf_model_print(sk_out *o, const sk_job *job)
@@ -304,11 +228,10 @@ void sk_conf_model_print(sk_out *o, const sk_job *job)
     sk_out_add(o, "model:\n  arch: %s\n  name: %s\n", sk_conf_quote(o->arena, job->model->name),
                sk_conf_quote(o->arena, job->model_name));
     if (*job->model_dir) sk_out_add(o, "  weights: %s\n", sk_conf_quote(o->arena, job->model_dir));
-    for (int i = 0; i < N_NUMBERS; i++) {
-        sk_out_add(o, "  %s: ", numbers[i].name);
-        if (numbers[i].kind == WHOLE) sk_out_add(o, "%lld\n", (long long)*whole_at(&h, i));
-        else if (numbers[i].kind == REAL)
-            sk_out_add(o, "%s\n", sk_conf_real(o->arena, *real_at(&h, i)));
-        else sk_out_add(o, "%s\n", *flag_at(&h, i) ? "true" : "false");
+    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+        if (!sk_model_has(job->model, f)) continue;
+        const char *value = sk_field_print(f, &h).s;
+        bool text = f->kind == SK_FIELD_TEXT;
+        sk_out_add(o, "  %s: %s\n", f->name, text ? sk_conf_quote(o->arena, value) : value);
     }
 }

@@ -48,8 +48,14 @@ sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bo
 sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,
                         sk_store *out)
 {
-    out->vocab = t ? sk_tokenizer_vocab(t) : 256;
-    if (!t || sk_tokenizer_is_byte(t)) {
+    if (!t)
+        return sk_fail(SK_ECONF,
+                       "%s is text, and the model's directory has no tokenizer.json to read it "
+                       "with; data.tokenizer=DIRECTORY names one, data.tokenizer=byte trains on "
+                       "bytes",
+                       out->path);
+    out->vocab = sk_tokenizer_vocab(t);
+    if (sk_tokenizer_is_byte(t)) {
         out->tokens = text, out->n_tokens = (int64_t)n, out->token_bytes = 1;
         return SK_OK;
     }

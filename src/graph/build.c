@@ -1,9 +1,11 @@
 /* build.c - the phrases that models share. */
 #include "graph/build.h"
+#include "graph/activation.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 sk_tensor *sk_param_f(sk_graph *g, const char *letters, double init, const char *fmt, ...)
 {
@@ -19,6 +21,43 @@ sk_tensor *sk_dropout(sk_graph *g, sk_tensor *x, double p)
 {
     if (p <= 0) return x;
     return sk_apply(g, "dropout", .in = {x}, .attr = {p, (double)g->draws++})->out[0];
+}
+
+sk_tensor *sk_biased(sk_graph *g, const char *units, sk_tensor *x, const char *name)
+{
+    const char *dims = sk_print(g->arena, "%s,%s->%s", x->letters, units, x->letters);
+    sk_tensor *b = sk_param(g, name, units, SK_ZEROS);
+    return sk_apply(g, "bias", .dims = dims, .in = {x, b})->out[0];
+}
+
+static sk_tensor *activate(sk_graph *g, const char *act, sk_tensor *x)
+{
+    int kind = sk_activation_find(act);
+    if (kind < 0) sk_graph_fail(g, SK_ECONF, "the activation function \"%s\" is not known", act);
+    if (g->status) return x;
+    return sk_apply(g, "act", .in = {x}, .attr = {kind})->out[0];
+}
+
+static bool has_formula(const char *act, sk_formula formula)
+{
+    int kind = sk_activation_find(act);
+    return kind > 0 && sk_activation_formula(kind) == formula;
+}
+
+sk_tensor *sk_hidden(sk_graph *g, const char *act, sk_tensor *x, const char *bias)
+{
+    size_t n = strlen(x->letters);
+    if (*act && !has_formula(act, SK_FORMULA_GELU_TANH))
+        return activate(g, act, sk_biased(g, x->letters + n - 1, x, bias));
+    sk_tensor *b = sk_param(g, bias, x->letters + n - 1, SK_ZEROS);
+    return sk_apply(g, "bias_gelu", .in = {x, b})->out[0];
+}
+
+sk_tensor *sk_gate(sk_graph *g, const char *act, sk_tensor *gate, sk_tensor *up)
+{
+    if (!*act || has_formula(act, SK_FORMULA_SILU))
+        return sk_apply(g, "swiglu", .in = {gate, up})->out[0];
+    return sk_apply(g, "mul", .in = {activate(g, act, gate), up})->out[0];
 }
 
 sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode)

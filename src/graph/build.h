@@ -13,6 +13,15 @@ sk_tensor *sk_param_f(sk_graph *g, const char *letters, double init, const char 
 /* Dropout of x with its own site number; x itself when p is 0. */
 sk_tensor *sk_dropout(sk_graph *g, sk_tensor *x, double p);
 
+/* x plus a parameter NAME, "zeros" at the start, with the letters `units`, the last ones of x or
+ * some of them. */
+sk_tensor *sk_biased(sk_graph *g, const char *units, sk_tensor *x, const char *name);
+
+/* The hidden layer of an MLP: act(x + bias), act(gate) * up.  `act` is a name of
+ * graph/activation.h, "" the usual one of such an MLP: gelu_new, silu. */
+sk_tensor *sk_hidden(sk_graph *g, const char *act, sk_tensor *x, const char *bias);
+sk_tensor *sk_gate(sk_graph *g, const char *act, sk_tensor *gate, sk_tensor *up);
+
 /* Causal attention over packed qkv "bthsd": whole sequences when training, one token against the
  * remembered keys and values of layer `i` when decoding. */
 sk_tensor *sk_attend(sk_graph *g, sk_tensor *qkv, sk_tensor *pos, int i, sk_mode mode);

@@ -2,7 +2,6 @@
 #include "graph/experts.h"
 
 #include <math.h>
-#include <string.h>
 
 static void check(sk_graph *g, const sk_hyper *h)
 {
@@ -103,28 +102,12 @@ const sk_hf_row *sk_experts_router(const sk_hyper *h, const sk_experts_names *na
     return k == 1 && h->expert_groups ? &names->groups : &names->bias;
 }
 
-bool sk_experts_key(sk_hyper *h, const char *key, double x)
-{
-    int64_t n = (int64_t)x;
-    if (!strcmp(key, "num_local_experts")) h->num_local_experts = n;
-    else if (!strcmp(key, "num_experts_per_tok")) h->num_experts_per_tok = n;
-    else if (!strcmp(key, "n_shared_experts")) h->n_shared_experts = n;
-    else if (!strcmp(key, "expert_groups")) h->expert_groups = n;
-    else if (!strcmp(key, "capacity_factor")) h->capacity_factor = x;
-    else if (!strcmp(key, "router_aux_loss_coef")) h->router_aux_loss_coef = x;
-    else if (!strcmp(key, "router_bias_update_speed")) h->router_bias_update_speed = x;
-    else return false;
-    return true;
-}
-
-char *sk_experts_config(sk_arena *a, const sk_hyper *h)
-{
-    return sk_print(a,
-                    "  \"num_local_experts\": %lld,\n  \"num_experts_per_tok\": %lld,\n"
-                    "  \"n_shared_experts\": %lld,\n  \"expert_groups\": %lld,\n"
-                    "  \"capacity_factor\": %.17g,\n  \"router_aux_loss_coef\": %.17g,\n"
-                    "  \"router_bias_update_speed\": %.17g,\n",
-                    (long long)h->num_local_experts, (long long)h->num_experts_per_tok,
-                    (long long)h->n_shared_experts, (long long)h->expert_groups, h->capacity_factor,
-                    h->router_aux_loss_coef, h->router_bias_update_speed);
-}
+const sk_hf_key sk_experts_keys[] = {
+    {"num_local_experts", "num_local_experts"},
+    {"num_experts_per_tok", "num_experts_per_tok"},
+    {"n_shared_experts", "n_shared_experts"},
+    {"expert_groups", "expert_groups"},
+    {"capacity_factor", "capacity_factor"},
+    {"router_bias_update_speed", "router_bias_update_speed"},
+    {0},
+};

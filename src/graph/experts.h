@@ -37,8 +37,7 @@ typedef struct sk_experts_names {
 int sk_experts_routers(const sk_hyper *h);
 const sk_hf_row *sk_experts_router(const sk_hyper *h, const sk_experts_names *names, int k);
 
-/* The keys of experts in config.json, and lines for it that set them. */
-bool sk_experts_key(sk_hyper *h, const char *key, double x);
-char *sk_experts_config(sk_arena *a, const sk_hyper *h);
+/* The keys of experts in config.json, all but the coefficient of the balance loss. */
+extern const sk_hf_key sk_experts_keys[];
 
 #endif

@@ -1,8 +1,6 @@
 /* learned.c - see learned.h. */
 #include "graph/learned.h"
 
-#include <string.h>
-
 static int64_t hidden(const sk_hyper *h)
 {
     return h->intermediate_size ? h->intermediate_size : 4 * h->hidden_size;
@@ -11,6 +9,10 @@ static int64_t hidden(const sk_hyper *h)
 void sk_learned_sizes(sk_graph *g, const sk_hyper *h)
 {
     sk_heads_check(g, h);
+    if (sk_hyper_key_heads(h) != h->num_attention_heads)
+        sk_graph_fail(g, SK_ECONF, "num_key_value_heads is %lld; a %s has as many as heads, %lld",
+                      (long long)h->num_key_value_heads, h->arch,
+                      (long long)h->num_attention_heads);
     if (g->size['t'] > h->max_position_embeddings)
         sk_graph_fail(g, SK_ECONF, "train.seq is %lld, max_position_embeddings only %lld",
                       (long long)g->size['t'], (long long)h->max_position_embeddings);
@@ -37,7 +39,7 @@ sk_tensor *sk_learned_join(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tens
                            const char *name, sk_mode mode)
 {
     sk_tensor *bias = sk_param_f(g, "c", SK_ZEROS, "%s.b", name);
-    y = sk_dropout(g, y, mode == SK_TRAIN ? h->dropout : 0);
+    y = sk_dropout(g, y, mode == SK_TRAIN ? h->resid_pdrop : 0);
     return sk_apply(g, "residual", .in = {x, y, bias})->out[0];
 }
 
@@ -47,8 +49,9 @@ sk_tensor *sk_learned_attend(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_te
     sk_tensor *a = sk_layer_norm(g, x, h->norm_eps, sk_print(g->arena, "h.%d.ln1", i));
     sk_tensor *w = sk_param_f(g, "chsd", h->initializer_range, "h.%d.qkv.w", i);
     sk_tensor *qkv = sk_contract(g, "btc,chsd->bthsd", a, w);
-    sk_tensor *bias = sk_param_f(g, "hsd", SK_ZEROS, "h.%d.qkv.b", i);
-    qkv = sk_apply(g, "bias", .dims = "bthsd,hsd->bthsd", .in = {qkv, bias})->out[0];
+    qkv = sk_biased(g, "hsd", qkv, sk_print(g->arena, "h.%d.qkv.b", i));
+    if (h->scale_attn_by_inverse_layer_idx && i)
+        qkv = sk_apply(g, "scale_queries", .in = {qkv}, .attr = {1.0 / (i + 1)})->out[0];
     sk_tensor *y = sk_attend(g, qkv, pos, i, mode);
     w = sk_param_f(g, "chrd", sk_std_out(h), "h.%d.proj.w", i);
     y = sk_contract(g, "bthrd,chrd->btc", y, w);
@@ -64,7 +67,7 @@ void sk_learned_build(sk_graph *g, const sk_hyper *h, sk_mode mode, sk_block *bl
     sk_tensor *word = sk_apply(g, "embedding", .in = {wte, tokens})->out[0];
     sk_tensor *place = sk_apply(g, "embedding", .in = {wpe, pos})->out[0];
     sk_tensor *x = sk_apply(g, "add", .in = {word, place})->out[0];
-    x = sk_dropout(g, x, mode == SK_TRAIN ? h->dropout : 0);
+    x = sk_dropout(g, x, mode == SK_TRAIN ? h->embd_pdrop : 0);
     x = sk_blocks(g, h, x, pos, mode, block);
     x = sk_layer_norm(g, x, h->norm_eps, "ln_f");
     sk_tensor *head =
@@ -100,36 +103,30 @@ bool sk_learned_hf(sk_arena *a, const sk_hyper *h, int i, int64_t n_own, sk_hf_o
     return true;
 }
 
-bool sk_learned_key(sk_hyper *h, const char *key, double x)
-{
-    int64_t n = (int64_t)x;
-    if (!strcmp(key, "n_embd")) h->hidden_size = n;
-    else if (!strcmp(key, "n_layer")) h->num_hidden_layers = n;
-    else if (!strcmp(key, "n_head")) h->num_attention_heads = n;
-    else if (!strcmp(key, "n_inner")) h->intermediate_size = n;
-    else if (!strcmp(key, "n_positions")) h->max_position_embeddings = n;
-    else if (!strcmp(key, "vocab_size")) h->vocab_size = n;
-    else if (!strcmp(key, "layer_norm_epsilon")) h->norm_eps = x;
-    else if (!strcmp(key, "initializer_range")) h->initializer_range = x;
-    else if (!strcmp(key, "tie_word_embeddings")) h->tie_word_embeddings = x != 0;
-    else return false;
-    return true;
-}
+const sk_hf_key sk_learned_keys[] = {
+    {"n_embd", "hidden_size"},
+    {"n_layer", "num_hidden_layers"},
+    {"n_head", "num_attention_heads"},
+    {"n_inner", "intermediate_size"},
+    {"n_positions", "max_position_embeddings"},
+    {"vocab_size", "vocab_size"},
+    {"layer_norm_epsilon", "norm_eps"},
+    {"initializer_range", "initializer_range"},
+    {"embd_pdrop", "embd_pdrop"},
+    {"resid_pdrop", "resid_pdrop"},
+    {"attn_pdrop", "attn_pdrop"},
+    {"scale_attn_by_inverse_layer_idx", "scale_attn_by_inverse_layer_idx"},
+    {"tie_word_embeddings", "tie_word_embeddings"},
+    {0},
+};
 
-char *sk_learned_config(sk_arena *a, const sk_hyper *h, const char *class_name, const char *lines)
-{
-    return sk_print(
-        a,
-        "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n"
-        "  \"n_embd\": %lld,\n  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_inner\": %lld,\n"
-        "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
-        "  \"layer_norm_epsilon\": %g,\n  \"initializer_range\": %g,\n%s"
-        "  \"tie_word_embeddings\": %s,\n"
-        "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n"
-        "  \"torch_dtype\": \"float32\"\n}\n",
-        class_name, h->arch, (long long)h->hidden_size, (long long)h->num_hidden_layers,
-        (long long)h->num_attention_heads, (long long)hidden(h),
-        (long long)h->max_position_embeddings, (long long)h->max_position_embeddings,
-        (long long)h->vocab_size, h->norm_eps, h->initializer_range, lines,
-        h->tie_word_embeddings ? "true" : "false");
-}
+const sk_hf_only sk_learned_only[] = {
+    {"scale_attn_weights", "true"},
+    {"add_cross_attention", "false"},
+    {"reorder_and_upcast_attn", NULL},
+    {"n_ctx", NULL},
+    {0},
+};
+
+/* Causal masks, as older files have them. */
+const char *const sk_learned_buffers[] = {"attn.bias", "attn.masked_bias", NULL};

@@ -30,10 +30,11 @@ sk_tensor *sk_learned_join(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tens
                            const char *name, sk_mode mode);
 
 /* Hugging Face's form: the common tensors, and in every layer n_own more by `own`; keys of
- * config.json; its text, with lines of the model's own. */
+ * config.json, those with one possible value, buffers in files that are no parameters. */
 bool sk_learned_hf(sk_arena *a, const sk_hyper *h, int i, int64_t n_own, sk_hf_own *own,
                    sk_hf *out);
-bool sk_learned_key(sk_hyper *h, const char *key, double x);
-char *sk_learned_config(sk_arena *a, const sk_hyper *h, const char *class_name, const char *lines);
+extern const sk_hf_key sk_learned_keys[];
+extern const sk_hf_only sk_learned_only[];
+extern const char *const sk_learned_buffers[];
 
 #endif

@@ -7,23 +7,7 @@
 #define SK_GRAPH_MODEL_H
 
 #include "graph/graph.h"
-
-/* The sizes of a model, under Hugging Face's names. */
-typedef struct sk_hyper {
-    char arch[32]; /* the model part's name: "gpt2", "llama", "mlp" ... */
-    int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads;
-    int64_t intermediate_size, vocab_size, max_position_embeddings;
-    int64_t input_size; /* mlp: numbers per sample */
-    double rope_theta, norm_eps, dropout, initializer_range;
-    bool tie_word_embeddings;
-    /* mixtures of experts (graph/experts.h); all 0 in other models */
-    int64_t num_local_experts, num_experts_per_tok;
-    int64_t n_shared_experts; /* experts that every token goes to */
-    int64_t expert_groups;    /* two-level gating; 0: one level */
-    double capacity_factor;   /* room of an expert over its even share; 0: for every token */
-    double router_aux_loss_coef;
-    double router_bias_update_speed; /* of a bias that only chooses; 0: there is none */
-} sk_hyper;
+#include "graph/hyper.h"
 
 typedef enum sk_mode { SK_TRAIN, SK_DECODE } sk_mode;
 
@@ -38,6 +22,23 @@ typedef struct sk_hf {
     int64_t from, to;
 } sk_hf;
 
+/* A key of config.json, or of `model.`, and the field of sk_hyper that it sets.  A key may stand in
+ * two rows and set two fields.  Rows are written to config.json in this order. */
+typedef struct sk_hf_key {
+    const char *name, *field;
+} sk_hf_key;
+
+/* A key of config.json of which skein computes only one value, "null" or none: any other value is
+ * refused by name.  Written to config.json as it stands here. */
+typedef struct sk_hf_only {
+    const char *name, *value;
+} sk_hf_only;
+
+/* A tensor that files hold once more where it is tied to another one, by their names. */
+typedef struct sk_hf_tie {
+    const char *name, *same_as;
+} sk_hf_tie;
+
 typedef struct sk_preset {
     const char *name;
     sk_hyper hyper;
@@ -46,18 +47,22 @@ typedef struct sk_preset {
 typedef struct sk_model {
     const char *name, *doc;
     const sk_preset *presets; /* a preset without a name ends the list */
-    sk_hyper usual;           /* values for keys that a config leaves out (0: must be given) */
+    sk_hyper usual;           /* values for keys that are left out (0: must be given) */
     /* Write the graph.  Letters b and t are already sized; the rest is the model's.  Inputs:
      * "tokens" and "pos" (i32 bt), "targets" (i32 bt), "weights" (f32 bt) for language models;
      * "pixels" (f32 bx), "targets" (i32 b), "weights" (f32 b) for classifiers. */
     void (*build)(sk_graph *g, const sk_hyper *h, sk_mode mode);
     /* The i-th tensor of the Hugging Face form; false past the end. */
     bool (*hf)(sk_arena *a, const sk_hyper *h, int i, sk_hf *out);
-    /* Hugging Face's config.json differs in key names between families: write ours from a key
-     * of theirs.  Called for every number or boolean in the file. */
-    bool (*hf_key)(sk_hyper *h, const char *key, double value);
-    /* The text of config.json for export. */
-    char *(*hf_config)(sk_arena *a, const sk_hyper *h);
+    /* config.json (train/hf_config.h): the class that reads it there, what that class assumes of
+     * keys that are left out, the keys of the family, keys that have one possible value, and names
+     * of tensors in files that are no parameters (ends of names; NULL ends the list). */
+    const char *hf_class;
+    sk_hyper hf_default;
+    const sk_hf_key *const *hf_keys;
+    const sk_hf_only *const *hf_only;
+    const char *const *hf_buffers;
+    sk_hf_tie hf_tie;
     /* What other programs would leave out of that form, in words; "" for nothing.  May be NULL. */
     char *(*hf_extra)(sk_arena *a, const sk_hyper *h);
 } sk_model;
@@ -66,5 +71,16 @@ extern const sk_model *const sk_model_parts[];
 const sk_model *sk_model_find(const char *name);
 /* A preset of any model part by name: fills *out and returns its model, or NULL. */
 const sk_model *sk_model_preset(const char *name, sk_hyper *out);
+/* Does this model have the field: is there a key that sets it? */
+bool sk_model_has(const sk_model *m, const sk_field *f);
+/* The i-th field that the key NAME of this model sets (one of its own keys, or the name of a field
+ * that it has), NULL past the last. */
+const sk_field *sk_model_sets(const sk_model *m, const char *name, int i);
+/* What this model calls a field: "n_embd" for hidden_size. */
+const char *sk_model_key(const sk_model *m, const char *field);
+
+/* Every field within its range, and heads that fit.  Sizes come from outside: no graph may be built
+ * from a hyper that has not passed.  `who` begins the sentence: "model nano", "DIR/config.json". */
+sk_status sk_model_check(const char *who, const sk_model *m, const sk_hyper *h);
 
 #endif

@@ -9,6 +9,7 @@
 #include "tensor/strict.h"
 #include "train/checkpoint.h"
 #include "train/folder.h"
+#include "train/hf_config.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WINDOW = 1 << 20, RUN = 1 << 15, CONFIG_BYTES = 1 << 20, INDEX_BYTES = 16 << 20 };
+enum { WINDOW = 1 << 20, RUN = 1 << 15, INDEX_BYTES = 16 << 20, MOST_FILES = 4096 };
 static const char one_file[] = "model.safetensors", index_file[] = "model.safetensors.index.json";
 
 typedef struct place {
@@ -85,10 +86,18 @@ static sk_status read_dims(place *p)
     return SK_OK;
 }
 
-static sk_status resolve(place *p, const sk_hf_shape *shapes, int n_shapes)
+static int by_name(const void *x, const void *y)
 {
-    for (int i = 0; i < n_shapes && !p->s; i++)
-        if (!strcmp(shapes[i].name, p->e.name)) p->s = &shapes[i];
+    const sk_hf_shape *const *a = x, *const *b = y;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+/* `shapes` are sorted by name. */
+static sk_status resolve(place *p, const sk_hf_shape **shapes, int n_shapes)
+{
+    const sk_hf_shape key = {.name = p->e.name}, *const at = &key;
+    const sk_hf_shape **found = bsearch(&at, shapes, (size_t)n_shapes, sizeof *shapes, by_name);
+    p->s = found ? *found : NULL;
     if (!p->s)
         return sk_fail(SK_EBUG, "the model lists '%s' for Hugging Face and has no such tensor",
                        p->e.name);
@@ -118,26 +127,44 @@ static int64_t volume(const int64_t *size, int n)
 }
 
 /* Two parts of one tensor must be cut along the same letter and not meet; together they must be
- * all of it.  Quadratic in the number of tensors, which is thousands at most. */
-static sk_status check_cover(const places *all)
+ * all of it.  The parts of a tensor lie together in `all`, sorted by tensor. */
+static sk_status check_parts(place *const *all, int n)
 {
-    for (int i = 0; i < all->n; i++) {
-        const place *p = &all->v[i];
-        int64_t sum = 0;
-        for (int k = 0; k < all->n; k++) {
-            const place *q = &all->v[k];
-            if (q->s != p->s) continue;
-            sum += volume(q->size, q->n);
+    const place *first = all[0];
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        const place *p = all[i];
+        sum += volume(p->size, p->n);
+        for (int k = 0; k < i; k++) {
+            const place *q = all[k];
             bool apart = p->e.slice && p->e.slice == q->e.slice &&
                          (q->e.to <= p->e.from || p->e.to <= q->e.from);
-            if (k != i && !apart)
+            if (!apart)
                 return sk_fail(SK_EBUG, "the model takes parts of '%s' from both '%s' and '%s'",
-                               p->e.name, p->e.file_name, q->e.file_name);
+                               p->e.name, q->e.file_name, p->e.file_name);
         }
-        if (sum != volume(p->s->full, p->n))
-            return sk_fail(SK_EBUG,
-                           "the model's Hugging Face list has %lld of %lld elements of '%s'",
-                           (long long)sum, (long long)volume(p->s->full, p->n), p->e.name);
+    }
+    if (sum != volume(first->s->full, first->n))
+        return sk_fail(SK_EBUG, "the model's Hugging Face list has %lld of %lld elements of '%s'",
+                       (long long)sum, (long long)volume(first->s->full, first->n), first->e.name);
+    return SK_OK;
+}
+
+static int by_tensor(const void *x, const void *y)
+{
+    const place *a = *(place *const *)x, *b = *(place *const *)y;
+    if (a->s != b->s) return strcmp(a->s->name, b->s->name);
+    return (a > b) - (a < b);
+}
+
+static sk_status check_cover(sk_arena *a, const places *all)
+{
+    place **sorted = sk_many(a, place *, all->n);
+    for (int i = 0; i < all->n; i++) sorted[i] = &all->v[i];
+    qsort(sorted, (size_t)all->n, sizeof *sorted, by_tensor);
+    for (int from = 0, to; from < all->n; from = to) {
+        for (to = from + 1; to < all->n && sorted[to]->s == sorted[from]->s;) to++;
+        SK_TRY(check_parts(sorted + from, to - from));
     }
     return SK_OK;
 }
@@ -147,86 +174,15 @@ static sk_status list(sk_arena *a, const sk_model *m, const sk_hyper *h, const s
 {
     sk_hf e = {0};
     if (!m->hf) return sk_fail(SK_ECONF, "the model '%s' has no Hugging Face form", m->name);
+    const sk_hf_shape **sorted = sk_many(a, const sk_hf_shape *, n_shapes);
+    for (int i = 0; i < n_shapes; i++) sorted[i] = &shapes[i];
+    qsort(sorted, (size_t)n_shapes, sizeof *sorted, by_name);
     for (int i = 0; m->hf(a, h, i, &e); i++) {
         place *p = sk_push(a, out);
         p->e = e;
-        SK_TRY(resolve(p, shapes, n_shapes));
+        SK_TRY(resolve(p, sorted, n_shapes));
     }
-    return check_cover(out);
-}
-
-/* ---- config.json ---- */
-
-static sk_status read_json(const char *dir, const char *name, int64_t most, json_t **out)
-{
-    static const sk_strict limits = {.depth = 16, .objects = 100000, .values = 2000000};
-    sk_arena a = {0};
-    sk_text text;
-    int fd = -1;
-    char *where = sk_print(&a, "%s/%s", dir, name);
-    sk_status status = sk_strict_dir(dir, &fd);
-    if (!status) {
-        status = sk_strict_read(&a, fd, name, where, most, &text);
-        close(fd);
-    }
-    if (!status) status = sk_strict_json(where, text.s, text.n, &limits, out);
-    if (!status && !json_is_object(*out)) {
-        json_decref(*out);
-        status = sk_fail(SK_EDATA, "%s is no mapping", where);
-    }
-    sk_arena_end(&a);
-    return status ? sk_trail(status, SK_HERE) : SK_OK;
-}
-
-sk_status sk_hf_arch(const char *dir, char arch[32])
-{
-    json_t *root = NULL;
-    SK_TRY(read_json(dir, "config.json", CONFIG_BYTES, &root));
-    const char *type = json_string_value(json_object_get(root, "model_type"));
-    bool good = type && sk_strict_file(type) && strlen(type) < 32;
-    if (good) memcpy(arch, type, strlen(type) + 1);
-    json_decref(root);
-    return good ? SK_OK : sk_fail(SK_EDATA, "%s/config.json has no model_type", dir);
-}
-
-static void give_keys(const sk_model *m, sk_hyper *h, json_t *from)
-{
-    const char *key;
-    json_t *x;
-    json_object_foreach(from, key, x)
-    {
-        if (json_is_number(x)) m->hf_key(h, key, json_number_value(x));
-        if (json_is_boolean(x)) m->hf_key(h, key, json_is_true(x));
-    }
-}
-
-/* Rotary angles that are stretched change the arithmetic: refuse rather than be a bit wrong. */
-static sk_status check_rope(const char *dir, const json_t *root)
-{
-    const json_t *scaling = json_object_get(root, "rope_scaling");
-    if (!json_is_object(scaling)) scaling = json_object_get(root, "rope_parameters");
-    const char *type = json_string_value(json_object_get(scaling, "rope_type"));
-    if (!type) type = json_string_value(json_object_get(scaling, "type"));
-    if (!type || !strcmp(type, "default")) return SK_OK;
-    return sk_fail(SK_ECONF, "%s/config.json asks for rope scaling '%s', which skein does not have",
-                   dir, sk_strict_show(type).s);
-}
-
-sk_status sk_hf_config(const char *dir, const sk_model *m, sk_hyper *out)
-{
-    sk_hyper h = m->usual;
-    json_t *root = NULL;
-    if (!m->hf_key) return sk_fail(SK_ECONF, "the model '%s' has no Hugging Face form", m->name);
-    SK_TRY(read_json(dir, "config.json", CONFIG_BYTES, &root));
-    sk_status status = check_rope(dir, root);
-    if (!status) {
-        give_keys(m, &h, root);
-        give_keys(m, &h, json_object_get(root, "rope_parameters"));
-        snprintf(h.arch, sizeof h.arch, "%s", m->name);
-        *out = h;
-    }
-    json_decref(root);
-    return status ? sk_trail(status, SK_HERE) : SK_OK;
+    return check_cover(a, out);
 }
 
 /* ---- finding tensors in files ---- */
@@ -285,7 +241,7 @@ static sk_status locate(sk_arena *a, const char *dir, int fd, const sk_box *boxe
     if (!one && fstatat(fd, index_file, &s, AT_SYMLINK_NOFOLLOW))
         return sk_fail(SK_EDATA, "%s holds neither %s nor %s; pickled .bin files are never read",
                        dir, one_file, index_file);
-    if (!one) SK_TRY(read_json(dir, index_file, INDEX_BYTES, &root));
+    if (!one) SK_TRY(sk_hf_json(dir, index_file, INDEX_BYTES, &root));
     for (int i = 0; i < all->n && !status; i++) {
         if (!needed(&all->v[i], boxes, n)) continue;
         if (one) all->v[i].file = one_file;
@@ -295,14 +251,21 @@ static sk_status locate(sk_arena *a, const char *dir, int fd, const sk_box *boxe
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
-/* The tensor of an open file, with the right shape. */
-static sk_status find_in_file(sk_arena *a, const sk_st *st, const place *p,
-                              const sk_st_tensor **out)
+/* The tensor of this name in an open file, in the first spelling that is there; NULL: none. */
+static const sk_st_tensor *find_spelled(const sk_st *st, const char *name)
 {
     char buf[SK_ST_NAME + 16];
     const sk_st_tensor *t = NULL;
     const char *s;
-    for (int k = 0; !t && (s = spelling(p->e.file_name, k, buf)); k++) t = sk_st_find(st, s);
+    for (int k = 0; !t && (s = spelling(name, k, buf)); k++) t = sk_st_find(st, s);
+    return t;
+}
+
+/* The tensor of an open file, with the right shape. */
+static sk_status find_in_file(sk_arena *a, const sk_st *st, const place *p,
+                              const sk_st_tensor **out)
+{
+    const sk_st_tensor *t = find_spelled(st, p->e.file_name);
     if (!t)
         return sk_fail(SK_EDATA, "%s holds no tensor '%s', needed for '%s'", st->where,
                        p->e.file_name, p->e.name);
@@ -461,6 +424,152 @@ sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
+/* ---- is every tensor of the files used? ---- */
+
+typedef struct files {
+    const char **v;
+    int n, cap;
+} files;
+
+static sk_status list_files(sk_arena *a, const char *dir, int fd, files *out)
+{
+    struct stat s;
+    json_t *root = NULL, *file;
+    const char *name;
+    sk_status status = SK_OK;
+    if (!fstatat(fd, one_file, &s, 0)) {
+        *sk_push(a, out) = one_file;
+        return SK_OK;
+    }
+    SK_TRY(sk_hf_json(dir, index_file, INDEX_BYTES, &root));
+    json_object_foreach(json_object_get(root, "weight_map"), name, file)
+    {
+        const char *s1 = json_string_value(file);
+        bool known = false;
+        for (int i = 0; s1 && i < out->n && !known; i++) known = !strcmp(out->v[i], s1);
+        if (known) continue;
+        if (!s1 || !sk_strict_file(s1) || out->n == MOST_FILES) {
+            status = sk_fail(SK_EDATA, "%s/%s: '%s' lies in no plain file, or there are over %d",
+                             dir, index_file, sk_strict_show(name).s, MOST_FILES);
+            break;
+        }
+        *sk_push(a, out) = sk_strdup(a, s1);
+    }
+    json_decref(root);
+    return status;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && !strcmp(s + n - k, end);
+}
+
+typedef struct checker {
+    const char *dir;
+    int fd;
+    const sk_model *model;
+    const sk_hyper *hyper;
+    const places *all;
+    const files *files;
+} checker;
+
+static sk_status open_file(const checker *c, sk_arena *a, const char *file, sk_st *st)
+{
+    return sk_st_open_at(a, c->fd, file, sk_print(a, "%s/%s", c->dir, file), 0, st);
+}
+
+/* Both tensors have the same bytes. */
+static sk_status compare(sk_arena *a, const sk_st *x, const sk_st_tensor *t, const sk_st *y,
+                         const sk_st_tensor *u, bool *same)
+{
+    char *p = sk_alloc(a, 2 * (size_t)WINDOW), *q = p + WINDOW;
+    int64_t bytes = t->end - t->begin;
+    *same = t->n == u->n && t->type == u->type && bytes == u->end - u->begin &&
+            !memcmp(t->size, u->size, sizeof *t->size * (size_t)t->n);
+    for (int64_t at = 0; *same && at < bytes; at += WINDOW) {
+        int64_t n = bytes - at < WINDOW ? bytes - at : WINDOW;
+        SK_TRY(sk_st_read(x, t, at, n, p));
+        SK_TRY(sk_st_read(y, u, at, n, q));
+        *same = !memcmp(p, q, (size_t)n);
+    }
+    return SK_OK;
+}
+
+/* A head that repeats the embedding to which the model ties it. */
+static sk_status check_tied(const checker *c, const sk_st *st, const sk_st_tensor *t, bool *same)
+{
+    sk_arena a = {0};
+    sk_status status = SK_OK;
+    const sk_hf_tie *tie = &c->model->hf_tie;
+    *same = false;
+    if (!tie->name || !c->hyper->tie_word_embeddings || strcmp(t->name, tie->name)) return SK_OK;
+    for (int i = 0; i < c->files->n && !status && !*same; i++) {
+        sk_st other;
+        status = open_file(c, &a, c->files->v[i], &other);
+        if (status) break;
+        const sk_st_tensor *u = find_spelled(&other, tie->same_as);
+        if (u) status = compare(&a, st, t, &other, u, same);
+        sk_st_close(&other);
+    }
+    sk_arena_end(&a);
+    if (!status && !*same)
+        status = sk_fail(SK_EDATA,
+                         "%s: '%s' is not equal to '%s', though config.json says "
+                         "tie_word_embeddings; with \"tie_word_embeddings\": false both are used",
+                         st->where, t->name, tie->same_as);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+static sk_status check_unused(const checker *c, const sk_st *st, const sk_st_tensor *t)
+{
+    bool known = false;
+    for (const char *const *b = c->model->hf_buffers; b && *b; b++) known |= ends_with(t->name, *b);
+    if (!known) SK_TRY(check_tied(c, st, t, &known));
+    if (known) return SK_OK;
+    return sk_fail(SK_EDATA,
+                   "%s holds a tensor '%s' that a %s with this config.json has no use for: skein "
+                   "would compute something else without it",
+                   st->where, sk_strict_show(t->name).s, c->model->name);
+}
+
+static sk_status check_file(const checker *c, const char *file)
+{
+    sk_arena a = {0};
+    sk_st st;
+    sk_status status = open_file(c, &a, file, &st);
+    if (!status) {
+        bool *used = sk_many(&a, bool, st.n);
+        for (int i = 0; i < c->all->n; i++) {
+            const sk_st_tensor *t = find_spelled(&st, c->all->v[i].e.file_name);
+            if (t) used[t - st.tensor] = true;
+        }
+        for (int i = 0; i < st.n && !status; i++)
+            if (!used[i]) status = check_unused(c, &st, &st.tensor[i]);
+        sk_st_close(&st);
+    }
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
+                      const sk_hf_shape *shapes, int n_shapes)
+{
+    sk_arena a = {0};
+    places all = {0};
+    files names = {0};
+    checker c = {.dir = dir, .fd = -1, .model = m, .hyper = h, .all = &all, .files = &names};
+    sk_status status = list(&a, m, h, shapes, n_shapes, &all);
+    if (!status) status = sk_strict_dir(dir, &c.fd);
+    if (!status) {
+        status = list_files(&a, dir, c.fd, &names);
+        for (int i = 0; i < names.n && !status; i++) status = check_file(&c, names.v[i]);
+        close(c.fd);
+    }
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
 /* ---- saving ---- */
 
 sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole)
@@ -569,9 +678,7 @@ static sk_status save_weights(saver *s, int dir, const places *all)
 
 static sk_status save_texts(saver *s, int dir)
 {
-    if (!s->model->hf_config)
-        return sk_fail(SK_ECONF, "the model '%s' has no config.json", s->model->name);
-    char *config = s->model->hf_config(s->arena, s->hyper);
+    char *config = sk_hf_config_print(s->arena, s->model, s->hyper, s->type);
     sk_out gen = {.arena = s->arena};
     sk_out_add(&gen, "{\n  \"_from_model_config\": true");
     if (s->hyper->max_position_embeddings > 0)

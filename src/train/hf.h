@@ -1,4 +1,4 @@
-/* hf.h - Hugging Face model directories: weights in, models out.
+/* hf.h - Hugging Face model directories: weights in, models out (config.json: train/hf_config.h).
  *
  * A model part lists the tensors of its Hugging Face form (graph/model.h):
  * file name, our name, and how our letters lie in the file, "c,shd" being a
@@ -15,9 +15,9 @@
  * model.safetensors.index.json names.  f32, bf16, f16 and f64 are converted.
  * Every element comes from exactly one place, or the load fails and says which
  * tensor has which shape and needed which.  Tensors that the model part does
- * not list (buffers, a tied head) are left alone.  Names may have or lack the
- * base prefix `transformer.` or `model.`, as files in the wild do.  Pickles are
- * never read, symbolic links never followed.
+ * not list are refused by sk_hf_check(), but for buffers it names and a tied head.  Names may have
+ * or lack the base prefix `transformer.` or `model.`, as files in the wild do.  Pickles are never
+ * read, symbolic links never followed.
  *
  * Saving writes config.json, model.safetensors, tokenizer.json and
  * generation_config.json into a new directory beside the old one, syncs it and
@@ -37,13 +37,13 @@ typedef struct sk_hf_shape { /* of a logical tensor */
 /* The parameters of a graph that has been built. */
 sk_hf_shape *sk_hf_shapes(sk_arena *a, const sk_graph *g, int *n);
 
-/* config.json: the model_type, to find the model part by; then the sizes, starting from the
- * part's usual ones. */
-sk_status sk_hf_arch(const char *dir, char arch[32]);
-sk_status sk_hf_config(const char *dir, const sk_model *m, sk_hyper *out);
-
 sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
                      const sk_hf_shape *shapes, int n_shapes, const sk_box *boxes, int n);
+
+/* Every tensor of the directory's files is one of the model's, a buffer that the model names, or a
+ * head equal to the embedding that it is tied to; otherwise SK_EDATA, with its name. */
+sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
+                      const sk_hf_shape *shapes, int n_shapes);
 
 /* Give one whole logical tensor: `whole` is f32, starts at 0 and has its full sizes.  It is asked
  * first without data: a reader that has the tensor in one piece lends it by setting data, so that

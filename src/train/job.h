@@ -17,9 +17,9 @@ typedef struct sk_job {
     char model_name[SK_NAME]; /* preset or arch, for people */
     char model_dir[PATH_MAX]; /* start from these weights; "" starts from init */
     char data_train[PATH_MAX], data_val[PATH_MAX]; /* file, directory, glob, or a known name */
-    char data_tokenizer[PATH_MAX]; /* "byte", or a directory or file with tokenizer.json */
-    char data_order[SK_NAME];      /* "shuffle" or "sequential" */
-    double data_val_fraction;      /* cut off the end of data.train when data.val is empty */
+    char data_tokenizer[PATH_MAX];                 /* "byte", "none", or where tokenizer.json is */
+    char data_order[SK_NAME];                      /* "shuffle" or "sequential" */
+    double data_val_fraction; /* cut off the end of data.train when data.val is empty */
     int64_t steps, batch, seq,
         micro_batch; /* micro_batch: sequences per micro-batch; 0: from layout */
     sk_dtype dtype;

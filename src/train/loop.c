@@ -300,6 +300,7 @@ static sk_status load_model(loop *l)
     const sk_job *job = l->s->job;
     int n = 0;
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
+    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n));
     return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model);
 }
 

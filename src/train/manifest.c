@@ -18,68 +18,56 @@ enum { CHECK_LINE = 27 }; /* bytes of "check":"crc32c:01234567"} and a newline *
 
 /* ---- the fields of the state, for both directions ---- */
 
-typedef enum kind { WHOLE, REAL, TRUTH } kind;
 typedef struct field {
     const char *name;
     size_t at;
-    kind kind;
 } field;
 
-#define STATE(x)                              \
-    {                                         \
-#x, offsetof(sk_ckpt_state, x), WHOLE \
-    }
-#define HYPER(x, k)                  \
-    {                                \
-#x, offsetof(sk_hyper, x), k \
+#define STATE(x)                       \
+    {                                  \
+#x, offsetof(sk_ckpt_state, x) \
     }
 static const field state_fields[] = {STATE(step), STATE(tokens), STATE(ranks), STATE(generation),
                                      STATE(time)};
-static const field hyper_fields[] = {HYPER(hidden_size, WHOLE),
-                                     HYPER(num_hidden_layers, WHOLE),
-                                     HYPER(num_attention_heads, WHOLE),
-                                     HYPER(num_key_value_heads, WHOLE),
-                                     HYPER(intermediate_size, WHOLE),
-                                     HYPER(vocab_size, WHOLE),
-                                     HYPER(max_position_embeddings, WHOLE),
-                                     HYPER(input_size, WHOLE),
-                                     HYPER(rope_theta, REAL),
-                                     HYPER(norm_eps, REAL),
-                                     HYPER(dropout, REAL),
-                                     HYPER(initializer_range, REAL),
-                                     HYPER(tie_word_embeddings, TRUTH),
-                                     HYPER(num_local_experts, WHOLE),
-                                     HYPER(num_experts_per_tok, WHOLE),
-                                     HYPER(n_shared_experts, WHOLE),
-                                     HYPER(expert_groups, WHOLE),
-                                     HYPER(capacity_factor, REAL),
-                                     HYPER(router_aux_loss_coef, REAL),
-                                     HYPER(router_bias_update_speed, REAL)};
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
-static void put_fields(sk_out *o, const field *f, size_t n, const void *from)
+static void put_fields(sk_out *o, const sk_ckpt_state *s)
 {
-    for (size_t i = 0; i < n; i++) {
-        const char *p = (const char *)from + f[i].at;
-        sk_out_add(o, ",\"%s\":", f[i].name);
-        if (f[i].kind == WHOLE) sk_out_add(o, "%" PRId64, *(const int64_t *)(const void *)p);
-        if (f[i].kind == TRUTH) sk_out_add(o, *(const bool *)p ? "true" : "false");
-        if (f[i].kind == REAL) {
-            double x = *(const double *)(const void *)p;
-            sk_out_add(o, "%.17g", isfinite(x) ? x : 0.0);
-        }
+    for (size_t i = 0; i < COUNT(state_fields); i++)
+        sk_out_add(o, ",\"%s\":%" PRId64, state_fields[i].name,
+                   *(const int64_t *)(const void *)((const char *)s + state_fields[i].at));
+}
+
+static void get_fields(const json_t *from, sk_ckpt_state *s)
+{
+    for (size_t i = 0; i < COUNT(state_fields); i++)
+        *(int64_t *)(void *)((char *)s + state_fields[i].at) =
+            json_integer_value(json_object_get(from, state_fields[i].name));
+}
+
+static void put_hyper(sk_out *o, const sk_hyper *h)
+{
+    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+        sk_out_add(o, ",\"%s\":", f->name);
+        if (f->kind == SK_FIELD_TEXT) sk_strict_quote(o, sk_field_print(f, h).s);
+        else if (!isfinite(sk_field_number(f, h))) sk_out_add(o, "0");
+        else sk_out_add(o, "%s", sk_field_print(f, h).s);
     }
 }
 
-static void get_fields(const json_t *from, const field *f, size_t n, void *to)
+/* Fields that an older manifest does not have stay as they are not given. */
+static sk_status get_hyper(const char *where, const json_t *from, sk_hyper *h)
 {
-    for (size_t i = 0; i < n; i++) {
-        char *p = (char *)to + f[i].at;
-        const json_t *x = json_object_get(from, f[i].name);
-        if (f[i].kind == WHOLE) *(int64_t *)(void *)p = json_integer_value(x);
-        if (f[i].kind == REAL) *(double *)(void *)p = json_number_value(x);
-        if (f[i].kind == TRUTH) *(bool *)p = json_is_true(x);
+    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+        const json_t *x = json_object_get(from, f->name);
+        bool ok = !x;
+        if (json_is_string(x)) ok = sk_field_set_text(f, h, json_string_value(x));
+        if (json_is_number(x)) ok = sk_field_set_number(f, h, json_number_value(x));
+        if (json_is_boolean(x)) ok = sk_field_set_number(f, h, json_is_true(x));
+        if (!ok)
+            return sk_fail(SK_EDATA, "%s: %s of the model is not what it must be", where, f->name);
     }
+    return SK_OK;
 }
 
 /* ---- writing ---- */
@@ -94,10 +82,10 @@ static void put_state(sk_out *o, const sk_ckpt_state *s)
 {
     sk_out_add(o, "\"state\":{\"seed\":\"%" PRIu64 "\",\"program\":\"%016" PRIx64 "\"", s->seed,
                s->program);
-    put_fields(o, state_fields, COUNT(state_fields), s);
+    put_fields(o, s);
     sk_out_add(o, ",\n\"hyper\":{\"arch\":");
     sk_strict_quote(o, s->hyper.arch);
-    put_fields(o, hyper_fields, COUNT(hyper_fields), &s->hyper);
+    put_hyper(o, &s->hyper);
     sk_out_add(o, "}");
     put_text(o, "layout", s->layout);
     put_text(o, "config", s->config);
@@ -241,8 +229,8 @@ static sk_status read_state(sk_arena *a, const char *where, const json_t *j, sk_
     const json_t *hyper = json_object_get(j, "hyper");
     if (!json_is_object(j) || !json_is_integer(json_object_get(j, "step")))
         return sk_fail(SK_EDATA, "%s: there is no state with a step in it", where);
-    get_fields(j, state_fields, COUNT(state_fields), s);
-    get_fields(hyper, hyper_fields, COUNT(hyper_fields), &s->hyper);
+    get_fields(j, s);
+    SK_TRY(get_hyper(where, hyper, &s->hyper));
     snprintf(s->hyper.arch, sizeof s->hyper.arch, "%s", get_text(a, hyper, "arch"));
     s->seed = strtoull(get_text(a, j, "seed"), NULL, 10);
     s->program = strtoull(get_text(a, j, "program"), NULL, 16);

@@ -5,6 +5,7 @@
 #include "data/data.h"
 #include "run/run.h"
 #include "train/hf.h"
+#include "train/hf_config.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,13 +49,7 @@ static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_exte
 
 static sk_status read_config(sk_sampler *s, const char *dir)
 {
-    char arch[32];
-    SK_TRY(sk_hf_arch(dir, arch));
-    s->model = sk_model_find(arch);
-    if (!s->model)
-        return sk_fail(SK_EDATA, "%s: model_type '%s' is unknown; skein list model shows what is",
-                       dir, arch);
-    SK_TRY(sk_hf_config(dir, s->model, &s->hyper));
+    SK_TRY(sk_hf_config(dir, &s->model, &s->hyper));
     bool own = sk_is_file(sk_print(&s->arena, "%s/tokenizer.json", dir));
     if (!own && s->hyper.vocab_size > 256)
         return sk_fail(SK_EDATA, "%s has no tokenizer.json, and its %lld ids are not bytes", dir,
@@ -95,6 +90,7 @@ static sk_status load(sk_sampler *s, const char *dir)
     SK_TRY(sk_run_init(s->run, 0));
     sk_run_boxes(s->run, &s->arena, &boxes, &n);
     const sk_hf_shape *shapes = sk_hf_shapes(&s->arena, &s->graph, &n_shapes);
+    SK_TRY(sk_hf_check(dir, s->model, &s->hyper, shapes, n_shapes));
     SK_TRY(sk_hf_load(dir, s->model, &s->hyper, shapes, n_shapes, boxes, n));
     s->logits = find_logits(s);
     sk_assert(s->logits);
@@ -111,7 +107,7 @@ static sk_status read_prompt(sk_sampler *s)
     SK_TRY(sk_tokenizer_encode(s->words, &s->arena, text, strlen(text), &ids, &n));
     for (int64_t i = 0; i < n; i++) *sk_push(&s->arena, &s->text) = ids[i];
     if (!n) *sk_push(&s->arena, &s->text) = 0;
-    s->window = s->hyper.max_position_embeddings;
+    s->window = s->graph.size['n']; /* the positions that the model remembers */
     if (s->text.n > s->window) s->fed = s->text.n - (int)(s->window + 1) / 2;
     int64_t words = sk_tokenizer_vocab(s->words); /* tables of models are often padded */
     s->n_words = words < s->hyper.vocab_size ? words : s->hyper.vocab_size;

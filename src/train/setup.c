@@ -339,7 +339,7 @@ static sk_status open_stores(sk_setup *s)
 static sk_status open_data(sk_setup *s)
 {
     const sk_job *job = s->job;
-    if (sk_graph_find(&s->graph, "tokens")) {
+    if (sk_graph_find(&s->graph, "tokens") && strcmp(job->data_tokenizer, "none")) {
         SK_TRY(sk_tokenizer_open(s->arena, job->data_tokenizer, &s->tokenizer));
         int64_t words = sk_tokenizer_vocab(s->tokenizer);
         if (words > job->hyper.vocab_size)

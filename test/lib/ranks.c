@@ -23,7 +23,7 @@ sk_trial sk_trial_small(const char *model, const char *layout)
     t.hyper.max_position_embeddings = 12;
     t.hyper.num_local_experts = 4;
     t.hyper.num_experts_per_tok = 2;
-    t.hyper.dropout = 0.1;
+    t.hyper.embd_pdrop = t.hyper.resid_pdrop = 0.1;
     t.hyper.tie_word_embeddings = false;
     t.steps = 3;
     return t;
