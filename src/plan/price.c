@@ -29,6 +29,9 @@ void sk_price_model(const sk_graph *graph, const sk_hyper *hyper, sk_price *out)
     double B = (double)graph->size['b'], s = (double)graph->size['t'];
     double L = (double)hyper->num_hidden_layers, h = (double)hyper->hidden_size;
     double V = (double)hyper->vocab_size, g = 1, H = 0, N = 0;
+    double q = hyper->num_attention_heads > 0 /* the width of all queries */
+                   ? (double)(hyper->num_attention_heads * sk_hyper_head_dim(hyper))
+                   : h;
     *out = (sk_price){0};
     for (int i = 0; i < graph->tensors.n; i++) {
         const sk_tensor *t = graph->tensors.v[i];
@@ -40,9 +43,9 @@ void sk_price_model(const sk_graph *graph, const sk_hyper *hyper, sk_price *out)
     if (hyper->num_attention_heads > 0 && hyper->num_key_value_heads > 0)
         g = (double)hyper->num_key_value_heads / (double)hyper->num_attention_heads;
     out->active = N;
-    out->six_n = B * s * (6 * N + 12 * L * s * h);
-    out->foundry = 3 * B * (2 * N * s + 4 * L * h * s * s);
-    double layers = B * s * (2 * L * h * h * (1 + g) + H), square = 2 * B * s * s * L * h;
+    out->six_n = B * s * (6 * N + 12 * L * s * q);
+    out->foundry = 3 * B * (2 * N * s + 4 * L * q * s * s);
+    double layers = B * s * (2 * L * h * q * (1 + g) + H), square = 2 * B * s * s * L * q;
     double head = 6 * B * s * h * V;
     out->hardware = 8 * (layers + square) + head;
     out->full = 6 * (layers + square) + head;
