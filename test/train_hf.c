@@ -398,6 +398,8 @@ static void check_saved(const char *path, sk_dtype type)
     sk_arena_end(&a);
 }
 
+static const sk_companions none, words = {.tokenizer_json = "{}"};
+
 static void saving(void)
 {
     const char *dir = below(root, "models/final");
@@ -408,7 +410,7 @@ static void saving(void)
     for (int i = 0; i < 3; i++) { /* the second and third replace */
         calls = 0;
         CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, types[i], from_air, &calls,
-                         i ? "{}" : NULL) == SK_OK);
+                         i ? &words : &none) == SK_OK);
         CHECK(calls == N_SHAPES); /* slices that follow each other share one reading */
         check_saved(below(dir, "model.safetensors"), types[i]);
         CHECK(load(dir, 3, i, SK_F32) == 0);
@@ -425,14 +427,14 @@ static void saving(void)
     CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA);
     /* failures leave the old model and nothing else */
     calls = 97;
-    CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, NULL) ==
+    CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &none) ==
           SK_EIO);
     struct rlimit old;
     getrlimit(RLIMIT_FSIZE, &old);
     for (rlim_t n = 0; n < 3000; n += 100) {
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){n, old.rlim_max});
         calls = 0;
-        CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, "{}") ==
+        CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &words) ==
               SK_EIO);
         setrlimit(RLIMIT_FSIZE, &old);
         CHECK(count(below(root, "models"), "final") == 1);
@@ -440,11 +442,106 @@ static void saving(void)
     check_saved(below(dir, "model.safetensors"), SK_F16);
     text(dir, "notes.txt", "mine");
     calls = 0;
-    CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, NULL) ==
+    CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &none) ==
               SK_ECREATE &&
           strstr(sk_error(), "notes.txt") && calls == 0);
-    CHECK(sk_hf_save("/", &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, NULL) ==
+    CHECK(sk_hf_save("/", &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &none) ==
           SK_ECREATE);
+}
+
+/* Is this file of a directory exactly this text?  NULL: it is not there. */
+static bool reads(const char *dir, const char *name, const char *want)
+{
+    sk_arena a = {0};
+    sk_text got = {0};
+    bool there = sk_is_file(below(dir, name));
+    if (there) CHECK(sk_file_read(&a, below(dir, name), &got) == SK_OK);
+    bool same = want ? there && !strcmp(got.s, want) : !there;
+    if (!same) printf("%s/%s: %s\n", dir, name, there ? got.s : "(none)");
+    sk_arena_end(&a);
+    return same;
+}
+
+static sk_status save_with(const char *dir, const sk_companions *c)
+{
+    int calls = 0;
+    return sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, c);
+}
+
+/* Files that go with the tokens: read from a directory of links, kept with a run, read again when
+ * the first directory is gone, saved. */
+static void companions(void)
+{
+    sk_arena a = {0};
+    sk_companions c, d;
+    int64_t ends[SK_MOST_ENDS];
+    const char *cache = below(root, "cache"), *src = below(root, "source");
+    const char *run = below(root, "run"), *kept = below(root, "run/tokenizer");
+    const char *out = below(root, "models/carried");
+    static const char generation[] =
+        "{\n  \"temperature\": 0.6,\n  \"eos_token_id\": [\n    7,\n    9\n  ]\n}\n";
+    CHECK(!mkdir(cache, 0700) && !mkdir(src, 0700) && !mkdir(run, 0700));
+    CHECK(sk_companions_read(&a, src, &c) == SK_OK && !sk_companions_ends(&c, ends));
+    CHECK(save_with(out, &c) == SK_OK); /* nothing is known: nothing is said */
+    CHECK(reads(out, "generation_config.json", "{\n  \"_from_model_config\": true\n}\n"));
+    text(cache, "blob", "{\"chat_template\": \"{{ x }}\"}");
+    CHECK(!symlink("../cache/blob", below(src, "tokenizer_config.json")));
+    text(src, "special_tokens_map.json", "{\"eos_token\": \"</s>\"}\n");
+    text(src, "chat_template.jinja", "{% for m in messages %}");
+    text(src, "notes.txt", "not one of them");
+    text(src, "generation_config.json",
+         "{\"max_length\": 20, \"temperature\": 0.6, \"eos_token_id\": [7, 9]}");
+    text(src, "config.json", "{\"bos_token_id\": 1, \"eos_token_id\": 2, \"vocab_size\": 3}");
+    CHECK(sk_companions_for(&a, src, "", &c) == SK_OK && sk_companions_ends(&c, ends) == 3);
+    CHECK(ends[0] == 2 && ends[1] == 7 && ends[2] == 9);
+    c.tokenizer_json = "{}";
+    for (int i = 0; i < 2; i++) CHECK(sk_companions_keep(&a, run, &c) == SK_OK); /* and replaced */
+    CHECK(count(run, "tokenizer") == 1);
+    CHECK(!rename(src, below(root, "gone")) && sk_companions_for(&a, src, src, &d) == SK_OK);
+    CHECK(!sk_companions_ends(&d, ends) && !d.text[0].s);
+    CHECK(!strcmp(sk_companions_tokenizer(&a, src, kept), kept));
+    CHECK(!strcmp(sk_companions_tokenizer(&a, "byte", kept), "byte"));
+    CHECK(sk_companions_read(&a, kept, &d) == SK_OK && sk_companions_ends(&d, ends) == 3);
+    CHECK(save_with(out, &d) == SK_OK && load(out, 1, 0, SK_F32) == 0);
+    CHECK(reads(out, "tokenizer_config.json", "{\"chat_template\": \"{{ x }}\"}"));
+    CHECK(reads(out, "special_tokens_map.json", "{\"eos_token\": \"</s>\"}\n"));
+    CHECK(reads(out, "chat_template.jinja", "{% for m in messages %}"));
+    CHECK(reads(out, "generation_config.json", generation) && reads(out, "notes.txt", NULL));
+    CHECK(sk_companions_read(&a, out, &c) == SK_OK && !strcmp(c.ids[0], "1"));
+    CHECK(!strcmp(c.ids[1], "2") && !c.ids[2]);
+    CHECK(save_with(out, &none) == SK_OK); /* what it held before goes */
+    CHECK(reads(out, "tokenizer_config.json", NULL));
+    sk_arena_end(&a);
+}
+
+/* Weights from one directory, the tokenizer from another; and what cannot be. */
+static void companions_mixed(void)
+{
+    sk_arena a = {0};
+    sk_companions c;
+    const char *src = below(root, "gone"), *odd_dir = below(root, "odd");
+    CHECK(!mkdir(odd_dir, 0700));
+    text(odd_dir, "tokenizer.json", "{}");
+    text(odd_dir, "added_tokens.json", "{}");
+    CHECK(sk_companions_for(&a, below(odd_dir, "tokenizer.json"), src, &c) == SK_OK);
+    CHECK(c.text[2].s && !c.text[0].s && !strcmp(c.ids[1], "2")); /* ids of the model */
+    CHECK(sk_companions_for(&a, "byte", src, &c) == SK_OK && !c.text[0].s && c.ids[1]);
+    static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}",
+                                        "{\"bos_token_id\": [1, null]}", "[1]", "{"};
+    for (int i = 0; i < 4; i++) {
+        text(odd_dir, "config.json", wrong[i]);
+        CHECK(sk_companions_read(&a, odd_dir, &c) == SK_EDATA);
+        text(odd_dir, "config.json", "{}");
+        text(odd_dir, "generation_config.json", wrong[i]);
+        CHECK(sk_companions_read(&a, odd_dir, &c) == SK_EDATA);
+        CHECK(!unlink(below(odd_dir, "generation_config.json")));
+    }
+    CHECK(!truncate(below(odd_dir, "added_tokens.json"), 17 << 20));
+    CHECK(sk_companions_read(&a, odd_dir, &c) == SK_EDATA && strstr(sk_error(), "17825792 bytes"));
+    CHECK(!unlink(below(odd_dir, "added_tokens.json")) &&
+          !mkdir(below(odd_dir, "added_tokens.json"), 0700));
+    CHECK(sk_companions_read(&a, odd_dir, &c) == SK_EIO && strstr(sk_error(), "a directory"));
+    sk_arena_end(&a);
 }
 
 /* Checkpoint by three ranks, export, import by two. */
@@ -470,7 +567,7 @@ static void from_checkpoint(void)
     }
     CHECK(sk_ckpt_commit(h, name, 3, &(sk_ckpt_state){.step = 3}) == SK_OK);
     CHECK(sk_ckpt_find(&a, dir, -1, true, &f) == SK_OK && sk_ckpt_read(&a, f.path, &c) == SK_OK);
-    CHECK(sk_hf_save(out, &fake, &hyper, shapes, N_SHAPES, SK_BF16, sk_hf_from_ckpt, &c, NULL) ==
+    CHECK(sk_hf_save(out, &fake, &hyper, shapes, N_SHAPES, SK_BF16, sk_hf_from_ckpt, &c, &none) ==
           SK_OK);
     check_saved(below(out, "model.safetensors"), SK_BF16);
     CHECK(load(out, 2, 0, SK_F32) == 0);
@@ -502,6 +599,8 @@ int main(void)
     shards();
     bad_models();
     saving();
+    companions();
+    companions_mixed();
     from_checkpoint();
     char sweep[300];
     snprintf(sweep, sizeof sweep, "rm -rf %s", root);

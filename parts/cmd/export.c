@@ -27,7 +27,6 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "export: --dtype %s; f32, bf16 or f16 is needed", type_name);
     SK_TRY(sk_rundir_checkpoint(a, words[0], &path));
     SK_TRY(sk_ckpt_read(a, path, &c));
-    if (!tokenizer) tokenizer = sk_extra_tokenizer(c.state.extra);
     SK_TRY(sk_export_checkpoint(a, &c, tokenizer, type, words[1]));
     printf("saved %s/ from %s\n", words[1], path);
     tell_extra(a, &c.state.hyper);
@@ -38,7 +37,8 @@ const sk_cmd sk_cmd_export = {
     .name = "export",
     .doc = "a run or checkpoint as a Hugging Face directory",
     .help = "usage: skein export RUN|CHECKPOINT DIR [--dtype f32|bf16|f16] [--tokenizer WHAT]\n\n"
-            "Writes config.json, model.safetensors, tokenizer.json and generation_config.json.\n"
+            "Writes config.json, model.safetensors, tokenizer.json and generation_config.json, and "
+            "what\nthe run kept of its tokenizer: special tokens, chat template.\n"
             "    skein export runs/last my-model --dtype bf16\n",
     .run = run,
 };

@@ -64,6 +64,15 @@ static sk_status save(sk_arena *a, import *m, const sk_box *boxes, int n, int n_
     return sk_ckpt_commit(m->t.home, name, 1, &st);
 }
 
+static sk_status keep_tokens(sk_arena *a, const import *m)
+{
+    const sk_job *job = m->setup.job;
+    sk_tokenizer *t = NULL;
+    if (sk_graph_find(&m->setup.graph, "tokens"))
+        SK_TRY(sk_tokenizer_open(a, job->data_tokenizer, &t));
+    return sk_rundir_keep(a, job, &m->t, t);
+}
+
 static sk_status import_all(sk_arena *a, sk_job *job, import *m)
 {
     sk_box *boxes = NULL;
@@ -75,6 +84,7 @@ static sk_status import_all(sk_arena *a, sk_job *job, import *m)
     snprintf(job->run, sizeof job->run, "%s", m->t.dir);
     m->t.config = sk_conf_print(a, job);
     SK_TRY(sk_rundir_config(&m->t, m->t.config));
+    SK_TRY(keep_tokens(a, m));
     SK_TRY(save(a, m, boxes, n, n_model));
     printf("saved %s/step-%010d\nnext  skein train --resume run=%s\n", m->t.ckpt, 0, m->t.dir);
     return SK_OK;

@@ -1,7 +1,9 @@
 /* export.c - models as Hugging Face directories. */
 #include "train/export.h"
 #include "run/run.h"
+#include "train/companions.h"
 #include "train/hf.h"
+#include "train/rundir.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,23 +95,40 @@ static gather collect(sk_arena *a, const sk_setup *s, sk_box *const *boxes, cons
 }
 
 sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, const int *n_boxes,
-                          const char *dir)
+                          const char *tokens, const char *dir)
 {
     int n = 0;
+    sk_companions with;
     gather g = collect(a, s, boxes, n_boxes);
     sk_hf_shape *shapes = sk_hf_shapes(a, &s->graph, &n);
-    const char *words = s->tokenizer ? sk_tokenizer_json(s->tokenizer, a) : NULL;
-    return sk_hf_save(dir, s->job->model, &s->job->hyper, shapes, n, SK_F32, read_heaps, &g, words);
+    SK_TRY(sk_companions_read(a, tokens, &with));
+    with.tokenizer_json = s->tokenizer ? sk_tokenizer_json(s->tokenizer, a) : NULL;
+    return sk_hf_save(dir, s->job->model, &s->job->hyper, shapes, n, SK_F32, read_heaps, &g, &with);
 }
 
 /* --- out of a checkpoint --- */
+
+/* The tokenizer that was asked for, or that of the run, and what goes with it. */
+static sk_status find_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenizer,
+                             sk_companions *out)
+{
+    const char *kept = tokenizer ? NULL : sk_rundir_tokens(a, c->path);
+    sk_tokenizer *t = NULL;
+    if (!tokenizer)
+        tokenizer = sk_companions_tokenizer(a, sk_extra_tokenizer(c->state.extra), kept);
+    if (*tokenizer) SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
+    if (kept) SK_TRY(sk_companions_read(a, kept, out));
+    else SK_TRY(sk_companions_for(a, tokenizer, "", out));
+    out->tokenizer_json = t ? sk_tokenizer_json(t, a) : NULL;
+    return SK_OK;
+}
 
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
                                const char *dir)
 {
     const sk_model *m = sk_model_find(c->state.hyper.arch);
     sk_graph g;
-    sk_tokenizer *t = NULL;
+    sk_companions with;
     int n = 0;
     if (!m)
         return sk_fail(SK_EDATA, "%s: it holds a model '%s', which this skein does not know",
@@ -119,10 +138,9 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
     sk_graph_size(&g, 't', 1);
     m->build(&g, &c->state.hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&g));
-    if (*tokenizer) SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
+    SK_TRY(find_tokens(a, c, tokenizer, &with));
     sk_hf_shape *shapes = sk_hf_shapes(a, &g, &n);
-    return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, sk_hf_from_ckpt, (void *)c,
-                      t ? sk_tokenizer_json(t, a) : NULL);
+    return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, sk_hf_from_ckpt, (void *)c, &with);
 }
 
 /* --- extra --- */

@@ -14,10 +14,11 @@
  * how many there are. */
 int sk_boxes_sort(const sk_graph *g, sk_box *boxes, int n);
 
-/* boxes[r], n[r]: what rank r keeps (sk_program_boxes). */
+/* boxes[r], n[r]: what rank r keeps (sk_program_boxes).  `tokens`: a directory with what goes with
+ * the tokenizer (companions.h); it may be missing. */
 sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, const int *n,
-                          const char *dir);
-/* `tokenizer`: as data.tokenizer names it; "" writes none. */
+                          const char *tokens, const char *dir);
+/* `tokenizer`: as data.tokenizer names it; "" writes none; NULL: the run's, with what it kept. */
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
                                const char *dir);
 /* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which

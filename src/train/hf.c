@@ -581,7 +581,7 @@ typedef struct saver {
     sk_arena *arena;
     const sk_model *model;
     const sk_hyper *hyper;
-    const char *tokenizer;
+    const sk_companions *with;
     sk_st_writer w;
     sk_dtype type;
     sk_hf_reader *read;
@@ -679,23 +679,14 @@ static sk_status save_weights(saver *s, int dir, const places *all)
 static sk_status save_texts(saver *s, int dir)
 {
     char *config = sk_hf_config_print(s->arena, s->model, s->hyper, s->type);
-    sk_out gen = {.arena = s->arena};
-    sk_out_add(&gen, "{\n  \"_from_model_config\": true");
-    if (s->hyper->max_position_embeddings > 0)
-        sk_out_add(&gen, ",\n  \"max_length\": %" PRId64, s->hyper->max_position_embeddings);
-    sk_out_add(&gen, "\n}\n");
-    SK_TRY(sk_folder_write(dir, "config.json", 0666, config, strlen(config)));
-    SK_TRY(sk_folder_write(dir, "generation_config.json", 0666, gen.s, gen.n));
-    if (s->tokenizer)
-        SK_TRY(sk_folder_write(dir, "tokenizer.json", 0666, s->tokenizer, strlen(s->tokenizer)));
-    return SK_OK;
+    return sk_companions_write(s->arena, dir, s->with, config);
 }
 
 /* What is there may be replaced only if it is a model that was saved before. */
 static sk_status check_target(const char *dir)
 {
-    static const char *const ours[] = {
-        ".", "..", "config.json", "model.safetensors", "tokenizer.json", "generation_config.json"};
+    static const char *const ours[] = {".", "..", "config.json", "model.safetensors",
+                                       "tokenizer.json"};
     sk_status status = SK_OK;
     struct stat st;
     if (!lstat(dir, &st) && !S_ISDIR(st.st_mode))
@@ -703,7 +694,7 @@ static sk_status check_target(const char *dir)
     DIR *d = opendir(dir);
     if (!d && errno != ENOENT) return sk_fail(SK_ECREATE, "%s: %s", dir, strerror(errno));
     for (struct dirent *e; d && !status && (e = readdir(d));) {
-        bool known = false;
+        bool known = sk_companions_name(e->d_name);
         for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
             known |= !strcmp(e->d_name, ours[i]);
         if (!known)
@@ -767,17 +758,12 @@ static sk_status save(saver *s, const char *dir, const places *all)
 
 sk_status sk_hf_save(const char *dir, const sk_model *m, const sk_hyper *h,
                      const sk_hf_shape *shapes, int n_shapes, sk_dtype type, sk_hf_reader *read,
-                     void *ctx, const char *tokenizer_json)
+                     void *ctx, const sk_companions *with)
 {
     sk_arena a = {0};
     places all = {0};
-    saver s = {.arena = &a,
-               .model = m,
-               .hyper = h,
-               .tokenizer = tokenizer_json,
-               .type = type,
-               .read = read,
-               .ctx = ctx};
+    saver s = {
+        .arena = &a, .model = m, .hyper = h, .with = with, .type = type, .read = read, .ctx = ctx};
     sk_status status = list(&a, m, h, shapes, n_shapes, &all);
     if (!status) status = save(&s, dir, &all);
     sk_arena_end(&s.room);

@@ -19,8 +19,8 @@
  * or lack the base prefix `transformer.` or `model.`, as files in the wild do.  Pickles are never
  * read, symbolic links never followed.
  *
- * Saving writes config.json, model.safetensors, tokenizer.json and
- * generation_config.json into a new directory beside the old one, syncs it and
+ * Saving writes config.json, model.safetensors and what goes with the tokens
+ * (companions.h) into a new directory beside the old one, syncs it and
  * renames: readers see the old model or the new one.  One whole logical tensor
  * is in memory at a time. */
 #ifndef SK_TRAIN_HF_H
@@ -28,6 +28,7 @@
 
 #include "graph/model.h"
 #include "tensor/piece.h"
+#include "train/companions.h"
 
 typedef struct sk_hf_shape { /* of a logical tensor */
     const char *name, *letters;
@@ -51,10 +52,10 @@ sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
 typedef sk_status sk_hf_reader(void *ctx, sk_box *whole);
 sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole); /* ctx: const sk_ckpt * */
 
-/* `type` is that of the tensors in the file.  tokenizer_json may be NULL.  The directory may
- * exist if it holds only the four files of an earlier save. */
+/* `type` is that of the tensors in the file.  The directory may exist if it holds only files of an
+ * earlier save. */
 sk_status sk_hf_save(const char *dir, const sk_model *m, const sk_hyper *h,
                      const sk_hf_shape *shapes, int n_shapes, sk_dtype type, sk_hf_reader *read,
-                     void *ctx, const char *tokenizer_json);
+                     void *ctx, const sk_companions *with);
 
 #endif

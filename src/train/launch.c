@@ -281,6 +281,7 @@ static void sample_some(launcher *l, int n)
             end_sample(l);
             return;
         }
+        if (!bytes) l->to_say = 0; /* the text has ended */
         sk_clean_put(&l->clean, &l->said, bytes, len);
     }
 }
@@ -441,6 +442,7 @@ typedef struct found {
 static sk_status open_dir(launcher *l, const char **note, const char **old)
 {
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
+    SK_TRY(sk_rundir_keep(l->arena, l->job, &l->t, l->setup.tokenizer));
     sk_status written = write_config(l, 0);
     if (written && !*l->t.from) return sk_trail(written, SK_HERE);
     *old = written ? sk_strdup(l->arena, sk_error_line()) : "";

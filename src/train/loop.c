@@ -648,7 +648,8 @@ static sk_status export_here(loop *l, const char *path)
             sk_program_boxes(l->s->programs[r], &l->arena, sk_heap_base(l->t->heaps, r), &boxes[r],
                              &n[r]);
     }
-    return sk_export_boxes(&l->arena, l->s, boxes, n, path);
+    const char *tokens = sk_print(&l->arena, "%s/tokenizer", l->t->dir);
+    return sk_export_boxes(&l->arena, l->s, boxes, n, tokens, path);
 }
 
 static sk_status export_model(loop *l, const char *name, sk_record_kind kind)

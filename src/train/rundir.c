@@ -2,6 +2,7 @@
 #include "train/rundir.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "train/companions.h"
 #include "train/export.h"
 
 #include <dirent.h>
@@ -188,6 +189,50 @@ sk_status sk_rundir_config(const sk_training *t, const char *text)
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/config.yaml", t->dir);
     return sk_file_replace(path, text, strlen(text));
+}
+
+/* --- what goes with the tokens --- */
+
+static const char *if_dir(const char *path) { return sk_is_dir(path) ? path : NULL; }
+
+const char *sk_rundir_tokens(sk_arena *a, const char *checkpoint) /* RUN/ckpt/step-N */
+{
+    return if_dir(sk_print(a, "%s/../../tokenizer", checkpoint));
+}
+
+const char *sk_rundir_resumed_tokens(sk_arena *a, const sk_job *job)
+{
+    char run[PATH_MAX];
+    const char *found = NULL;
+    if (!*job->resume) return NULL;
+    if (sk_rundir_resumed(job, run)) found = if_dir(sk_print(a, "%s/tokenizer", run));
+    if (found || !strcmp(job->resume, "auto")) return found;
+    found = if_dir(sk_print(a, "%s/tokenizer", job->resume));
+    return found || !is_checkpoint(a, job->resume) ? found : sk_rundir_tokens(a, job->resume);
+}
+
+/* Is it the tokenizer that was kept? */
+static bool same_tokenizer(sk_arena *a, const char *kept, const char *json)
+{
+    sk_text text = {0};
+    const char *path = sk_print(a, "%s/tokenizer.json", kept);
+    if (!sk_is_file(path)) return !json;
+    return json && !sk_file_read(a, path, &text) && !strcmp(text.s, json);
+}
+
+sk_status sk_rundir_keep(sk_arena *a, const sk_job *job, const sk_training *t,
+                         const sk_tokenizer *tokenizer)
+{
+    bool own = tokenizer && strcmp(job->data_tokenizer, "byte");
+    const char *json = own ? sk_tokenizer_json(tokenizer, a) : NULL;
+    const char *kept = sk_rundir_resumed_tokens(a, job);
+    sk_companions c;
+    if (kept && same_tokenizer(a, kept, json)) {
+        if (!strcmp(kept, sk_print(a, "%s/tokenizer", t->dir))) return SK_OK;
+        SK_TRY(sk_companions_read(a, kept, &c));
+    } else SK_TRY(sk_companions_for(a, job->data_tokenizer, job->model_dir, &c));
+    c.tokenizer_json = json;
+    return sk_companions_keep(a, t->dir, &c);
 }
 
 void sk_rundir_remove(const char *dir)

@@ -1,7 +1,7 @@
 /* rundir.h - the directory of a run: its name, where to resume from, what lies in it.
  *
  *     runs/1115-0142-demo/
- *       config.yaml  metrics.jsonl  rank0.log ...  ckpt/  final/
+ *       config.yaml  metrics.jsonl  rank0.log ...  tokenizer/  ckpt/  final/
  *     runs/last -> 1115-0142-demo
  *
  * A run that was not named gets the time and the name of its config or model.  A
@@ -26,6 +26,14 @@ sk_status sk_rundir_again(sk_arena *a, sk_training *t);
 sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_training *out);
 sk_status sk_rundir_config(const sk_training *t, const char *text);
 void sk_rundir_remove(const char *dir); /* a directory of plain files */
+
+/* Files that go with a model's tokens (companions.h).  RUN/tokenizer: of the run, or the run of the
+ * checkpoint, that a job resumes; of a checkpoint's run; NULL: there is none. */
+const char *sk_rundir_resumed_tokens(sk_arena *a, const sk_job *job);
+const char *sk_rundir_tokens(sk_arena *a, const char *checkpoint);
+/* Have those of this run in it; `tokenizer`: the one in use, NULL if the data are not text. */
+sk_status sk_rundir_keep(sk_arena *a, const sk_job *job, const sk_training *t,
+                         const sk_tokenizer *tokenizer);
 
 /* A directory with config.json below or at `what`: itself, final/ of a run, or NULL. */
 const char *sk_rundir_model(sk_arena *a, const char *what);

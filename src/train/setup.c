@@ -4,7 +4,9 @@
 #include "base/text.h"
 #include "train/host.h"
 #include "train/budget.h"
+#include "train/companions.h"
 #include "train/relayout.h"
+#include "train/rundir.h"
 
 #include <string.h>
 
@@ -340,7 +342,9 @@ static sk_status open_data(sk_setup *s)
 {
     const sk_job *job = s->job;
     if (sk_graph_find(&s->graph, "tokens") && strcmp(job->data_tokenizer, "none")) {
-        SK_TRY(sk_tokenizer_open(s->arena, job->data_tokenizer, &s->tokenizer));
+        const char *kept = sk_rundir_resumed_tokens(s->arena, job);
+        SK_TRY(sk_tokenizer_open(
+            s->arena, sk_companions_tokenizer(s->arena, job->data_tokenizer, kept), &s->tokenizer));
         int64_t words = sk_tokenizer_vocab(s->tokenizer);
         if (words > job->hyper.vocab_size)
             return sk_fail(SK_ECONF,
