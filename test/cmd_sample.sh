@@ -54,4 +54,47 @@ other=$("$skein" sample tiny --prompt abc --tokens 60 --temp 2 --seed 6)
 [ "$one" = "$two" ] || fail "one seed, two texts"
 [ "$one" != "$other" ] || fail "two seeds, one text"
 [ "$("$skein" sample tiny --prompt abc --tokens 0)" = abc ] || fail "no tokens"
+# A text ends where config.json or generation_config.json say it does: 122 is z, 113 is q.
+ends_at() { # directory, last letters
+    local got
+    got=$("$skein" sample "$1" --prompt hijklmn --tokens 40 --temp 0)
+    [ "$got" = "hijklmn$2" ] || fail "$1 ends with $got, not $2"
+}
+names='tokenizer_config.json special_tokens_map.json added_tokens.json chat_template.jinja'
+for f in $names; do printf '{"of": "%s"}\n' $f >tiny.hf/$f; done
+grep -q '"max_length"' tiny.hf/generation_config.json && fail "a max_length was written"
+sed -i 's/"eos_token_id": null/"eos_token_id": 122/; s/"bos_token_id": null/"bos_token_id": 97/' tiny.hf/config.json
+ends_at tiny.hf opqrstuvwxy
+"$skein" sample tiny.hf --prompt hijklmn --tokens 40 --temp 0 --ignore-eos | grep -q yzabc || fail "--ignore-eos"
+echo '{"max_length": 20, "temperature": 0.6, "eos_token_id": [122, 113]}' >tiny.hf/generation_config.json
+ends_at tiny.hf op
+
+# What goes with the tokens goes on: trained, stopped, resumed after the first directory is gone.
+carried() { # directory
+    local f
+    for f in $names; do cmp $f.was $1/$f || fail "$1 has no $f"; done
+    grep -q '"eos_token_id": 122' $1/config.json && grep -q '"bos_token_id": 97' $1/config.json ||
+        fail "$1: ids: $(cat $1/config.json)"
+    grep -q '"temperature": 0.6' $1/generation_config.json || fail "$1: $(cat $1/generation_config.json)"
+    grep -q max_length $1/generation_config.json && fail "$1 has a max_length"
+    ends_at $1 op
+}
+for f in $names; do cp tiny.hf/$f $f.was; done
+tune() {
+    "$skein" train "$@" run=tuned >out 2>err || { cat out err; fail "no tuning: $*"; }
+}
+tune model=./tiny.hf data.train=text train.batch=2 train.seq=32 train.steps=2 optim.lr=1e-6 val.every=0 sample.every=0
+carried tuned/final
+mv tiny.hf elsewhere
+"$skein" train --resume run=tuned train.steps=3 >out 2>err || { cat out err; fail "resumed without its model"; }
+carried tuned/final
+"$skein" export tuned tuned.hf >out
+carried tuned.hf
+rm -r tuned/final
+ends_at tuned op # from its checkpoint
+"$skein" import elsewhere run=imported data.train=text train.seq=32 >out || fail "import"
+mv elsewhere gone
+"$skein" export imported imported.hf >out
+carried imported.hf
+
 echo "two models say the alphabet from five places; a seed says one thing"

@@ -26,6 +26,7 @@ static sk_status write_text(sk_sampler *s, const char *prompt, int64_t tokens)
             return st;
         }
         sk_clean_put(&clean, &o, bytes, n);
+        if (!bytes) tokens = i + 1; /* the text has ended */
         if (i == tokens - 1) sk_clean_end(&clean, &o);
         if (o.s) fputs(o.s, stdout);
         fflush(stdout);
@@ -49,16 +50,20 @@ static sk_status model_of(sk_arena *a, const char *what, const char **dir)
         sk_print(a, "%s/skein-sample-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(temp)) return sk_fail(SK_ECREATE, "cannot make a folder for the model: %s", temp);
     *dir = temp;
-    return sk_export_checkpoint(a, &c, sk_extra_tokenizer(c.state.extra), SK_F32, temp);
+    return sk_export_checkpoint(a, &c, NULL, SK_F32, temp);
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     const char *what = NULL, *prompt = "", *tokens = "200", *temp = "0.8", *seed = "1";
-    const char *threads = "1";
-    const sk_ask_option options[] = {{"--prompt", &prompt, false},   {"--tokens", &tokens, false},
-                                     {"--temp", &temp, false},       {"--seed", &seed, false},
-                                     {"--threads", &threads, false}, {0}};
+    const char *threads = "1", *ignore_eos = NULL;
+    const sk_ask_option options[] = {{"--prompt", &prompt, false},
+                                     {"--tokens", &tokens, false},
+                                     {"--temp", &temp, false},
+                                     {"--seed", &seed, false},
+                                     {"--threads", &threads, false},
+                                     {"--ignore-eos", &ignore_eos, true},
+                                     {0}};
     int n_words = 0;
     int64_t n = 0, s = 0, t = 0;
     double heat = 0;
@@ -74,7 +79,11 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "sample: --temp is \"%s\"; 0 or more is needed", temp);
     const char *dir = NULL;
     sk_sampler *sampler = NULL;
-    sk_sampler_opts o = {.prompt = prompt, .temp = heat, .seed = (uint64_t)s, .threads = (int)t};
+    sk_sampler_opts o = {.prompt = prompt,
+                         .temp = heat,
+                         .seed = (uint64_t)s,
+                         .threads = (int)t,
+                         .ignore_eos = ignore_eos != NULL};
     sk_status st = model_of(a, what, &dir);
     if (!st) st = sk_sampler_open(dir, &o, &sampler);
     if (!st) st = write_text(sampler, prompt, n);
@@ -86,9 +95,12 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 const sk_cmd sk_cmd_sample = {
     .name = "sample",
     .doc = "text from a model directory or a run",
-    .help = "usage: skein sample DIR [--prompt TEXT] [--tokens N] [--temp T] [--seed S]\n\n"
+    .help = "usage: skein sample DIR [--prompt TEXT] [--tokens N] [--temp T] [--seed S]\n"
+            "       [--ignore-eos]\n\n"
             "DIR is a Hugging Face directory, a run (its final/ or else its newest checkpoint), or "
             "a\ncheckpoint.  The same seed gives the same text; --temp 0 takes the likeliest token "
-            "each time.\n    skein sample runs/last --prompt \"In the\" --tokens 200 --temp 0.8\n",
+            "each time.  Text ends with a token of eos_token_id in config.json or\n"
+            "generation_config.json, if there is one; --ignore-eos goes on.\n    skein sample "
+            "runs/last --prompt \"In the\" --tokens 200 --temp 0.8\n",
     .run = run,
 };

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "data/data.h"
 #include "run/run.h"
+#include "train/companions.h"
 #include "train/hf.h"
 #include "train/hf_config.h"
 
@@ -34,6 +35,8 @@ struct sk_sampler {
     int64_t pos, window; /* position of the next; how many there are */
     int32_t token;       /* being fed */
     uint64_t drawn;
+    int64_t ends[SK_MOST_ENDS]; /* ids that end a text */
+    int n_ends;
 };
 
 static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
@@ -55,6 +58,14 @@ static sk_status read_config(sk_sampler *s, const char *dir)
         return sk_fail(SK_EDATA, "%s has no tokenizer.json, and its %lld ids are not bytes", dir,
                        (long long)s->hyper.vocab_size);
     return sk_tokenizer_open(&s->arena, own ? dir : "byte", &s->words);
+}
+
+static sk_status read_ends(sk_sampler *s, const char *dir)
+{
+    sk_companions c;
+    SK_TRY(sk_companions_read(&s->arena, dir, &c));
+    s->n_ends = s->opts.ignore_eos ? 0 : sk_companions_ends(&c, s->ends);
+    return SK_OK;
 }
 
 static sk_status make_program(sk_sampler *s, const char *dir)
@@ -118,6 +129,7 @@ static sk_status read_prompt(sk_sampler *s)
 static sk_status open_all(sk_sampler *s, const char *dir)
 {
     SK_TRY(read_config(s, dir));
+    SK_TRY(read_ends(s, dir));
     SK_TRY(make_program(s, dir));
     SK_TRY(load(s, dir));
     return read_prompt(s);
@@ -182,6 +194,13 @@ static sk_status feed(sk_sampler *s)
     return SK_OK;
 }
 
+static bool ends(const sk_sampler *s, int32_t id)
+{
+    for (int i = 0; i < s->n_ends; i++)
+        if (s->ends[i] == id) return true;
+    return false;
+}
+
 sk_status sk_sampler_next(sk_sampler *s, const char **bytes, size_t *n)
 {
     while (s->fed < s->text.n) SK_TRY(feed(s));
@@ -190,6 +209,7 @@ sk_status sk_sampler_next(sk_sampler *s, const char **bytes, size_t *n)
         return sk_fail(SK_ENUM, "sample: the model's output is not finite; are its weights?");
     *sk_push(&s->arena, &s->text) = id;
     *bytes = sk_tokenizer_piece(s->words, id, n);
+    if (ends(s, id)) *bytes = NULL, *n = 0;
     return SK_OK;
 }
 

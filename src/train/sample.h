@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct sk_sampler sk_sampler;
@@ -27,11 +28,13 @@ typedef struct sk_sampler_opts {
     const char *prompt;
     double temp; /* 0: always the likeliest */
     uint64_t seed;
-    int threads; /* 0: 1 */
+    int threads;     /* 0: 1 */
+    bool ignore_eos; /* go on behind a token that ends a text */
 } sk_sampler_opts;
 
 sk_status sk_sampler_open(const char *dir, const sk_sampler_opts *o, sk_sampler **out);
-/* The next token's bytes: not NUL-terminated, good until the sampler is closed. */
+/* The next token's bytes: not NUL-terminated, good until the sampler is closed.  NULL: the text has
+ * ended, by a token that config.json or generation_config.json call its end. */
 sk_status sk_sampler_next(sk_sampler *s, const char **bytes, size_t *n);
 void sk_sampler_close(sk_sampler *s);
 
