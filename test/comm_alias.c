@@ -148,11 +148,24 @@ static void *be_rank(void *arg)
     if (!CHECK(!sk_comm_open(j->heaps, &o, &c))) return NULL;
     sk_coll_call *call = lay_call(j, base);
     CHECK(!turns(j, c, call, (int *)(void *)base));
-    call->kind = SK_BROADCAST; /* only an all-gather can be common */
-    call->id = 6;
-    if (!j->rank) CHECK(sk_comm_start(c, call) == SK_EBUG);
     sk_comm_close(c);
     return NULL;
+}
+
+/* Only an all-gather can be common.  A refused call ends the job for every rank, also for one that
+ * has not yet seen that its last barrier is over: so this waits until all have left. */
+static void refuse_broadcast(sk_heaps *h, int n)
+{
+    rank_job j = {.heaps = h, .n = n};
+    sk_group all = {.n = n, .ranks = (int[]){0, 1, 2, 3, 4, 5}};
+    sk_comm_opts o = {.groups = &all, .n_groups = 1, .timeout_s = 60};
+    sk_comm *c = NULL;
+    if (!CHECK(!sk_comm_open(h, &o, &c))) return;
+    sk_coll_call *call = lay_call(&j, sk_heap_base(h, 0));
+    call->kind = SK_BROADCAST;
+    call->id = 6;
+    CHECK(sk_comm_start(c, call) == SK_EBUG);
+    sk_comm_close(c);
 }
 
 static void be_processes(rank_job *jobs, int n)
@@ -181,6 +194,7 @@ static void meet(int n, bool processes)
         for (int r = 0; r < n; r++) pthread_create(&jobs[r].thread, NULL, be_rank, &jobs[r]);
         for (int r = 0; r < n; r++) pthread_join(jobs[r].thread, NULL);
     }
+    refuse_broadcast(h, n);
     sk_heaps_close(h);
 }
 
