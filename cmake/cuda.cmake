@@ -1,6 +1,15 @@
 # skein_cuda: parts/op/*.cu and src/device/*.cu, beside libskein and not inside it.
-# Compiling needs nvcc and no GPU.  Without nvcc everything else is built all the same.
+# Compiling needs nvcc and no GPU.  Without nvcc everything else is built all the same.  It takes
+# three times as long as all the rest, so ./start asks for it only where a GPU could run it.
 find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
+if(SKEIN_CUDA STREQUAL "here" AND (NVCC OR CMAKE_CUDA_COMPILER))
+  file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg) # dxg: Linux inside of Windows
+  if(NOT gpus)
+    message(STATUS "CUDA: no GPU is here, so the GPU half is left out; "
+                   "cmake --preset release && cmake --build --preset release builds it")
+    return()
+  endif()
+endif()
 if(NVCC AND NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${NVCC})
 endif()
@@ -16,7 +25,7 @@ endforeach()
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
-  if(SKEIN_CUDA STREQUAL "auto")
+  if(SKEIN_CUDA MATCHES "^(auto|here)$")
     message(STATUS "CUDA: no working nvcc found, so skein_cuda is not built")
     return()
   endif()

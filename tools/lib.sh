@@ -63,15 +63,21 @@ need() {
     fi
 }
 
-# Configure (once) and build a preset into build/PRESET, or only some targets of it; its words go to build/PRESET.log.
+# Is build/PRESET configured, and for this very folder?
+configured() {
+    [ -f "build/$1/build.ninja" ] &&
+        grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(pwd -P)" "build/$1/CMakeCache.txt"
+}
+
+# Configure (once, with what `settings` adds) and build a preset into build/PRESET, or only some
+# targets of it; its words go to build/PRESET.log.
+settings=()
 build() {
     local preset=$1
     mkdir -p build
     : >"build/$preset.log"
-    if [ ! -f "build/$preset/build.ninja" ] ||
-        ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(pwd -P)" "build/$preset/CMakeCache.txt"; then
-        cmake --preset "$preset" --fresh >>"build/$preset.log" 2>&1 || return 1
-    fi
+    configured "$preset" ||
+        cmake --preset "$preset" --fresh "${settings[@]}" >>"build/$preset.log" 2>&1 || return 1
     shift
     cmake --build --preset "$preset" ${1:+--target} "$@" >>"build/$preset.log" 2>&1
 }
