@@ -1,12 +1,35 @@
 #!/bin/bash
-# cli_doctor.sh - skein doctor says which cuDNN is used, hints at a newer one, and takes none by itself.
+# cli_doctor.sh - skein doctor says what is there, and how fast a core is, twice the same; which cuDNN
+# is used, hints at a newer one, and takes none by itself.
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 fail() { echo "$*" && exit 1; }
-"$skein" doctor | grep -q '^cuDNN' || { echo "built without CUDA"; exit 77; }
+
+# Data are there if they can be opened, not if their name is known.
+fashion="not found"
+[ ! -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || fashion=there
+"$skein" doctor | grep -q "^data fashion-mnist *$fashion " || fail "fashion-mnist is $fashion: $("$skein" doctor)"
+PATH=$temp "$skein" doctor | grep -q '^data kjv *not found .*apt-get install bible-kjv' || fail "kjv without bible"
+
+# One core does what one core can, and the same when asked again: three asks, of which two within
+# 5 %, since a machine may have something else to do.  All cores have no more than so many cores.
+rate() { sed -nE "s/^peak of $2 *([0-9.]+) GFLOP.*/\1/p" <<<"$1"; }
+one=() all=()
+for _ in 1 2 3; do
+    said=$(OPENBLAS_NUM_THREADS=8 "$skein" doctor)
+    one+=("$(rate "$said" "a core")") all+=("$(rate "$said" "[0-9]+ cores")")
+done
+cores=$(sed -nE 's/^cores *([0-9]+) .*/\1/p' <<<"$said")
+awk -v a="${one[0]}" -v b="${one[1]}" -v c="${one[2]}" 'function near(x, y) { return x > 0 && x / y < 1.05 && y / x < 1.05 }
+    BEGIN { exit !(near(a, b) || near(b, c) || near(a, c)) }' || fail "peaks of a core: ${one[*]}"
+[ "$cores" = 1 ] || awk -v n="$cores" -v one="${one[*]}" -v all="${all[2]}" '
+    BEGIN { for (i = split(one, v, " "); i; i--) if (v[i] > most) most = v[i]
+            exit !(all > 0.2 * n * most && all < 1.1 * n * most) }' || fail "peak of $cores cores: ${all[*]}, of one ${one[*]}"
+
+"$skein" doctor | grep -q '^cuDNN' || { echo "doctor: data, peak of a core ${one[*]} GFLOP/s; built without CUDA"; exit 0; }
 
 # A library that has a version and nothing else, by a part of it as cuDNN has parts: found by name, so
 # that of two cuDNN in one process the second would have the parts of the first.
@@ -43,4 +66,4 @@ doctor VIRTUAL_ENV="$temp/new" SKEIN_CUDNN=0 | grep '^newer cuDNN' && fail "told
 # What is named is taken or refused, and nothing else in its place.
 said=$(doctor SKEIN_CUDNN="$temp/none/libcudnn.so.9")
 grep -q "^cuDNN *not found.*SKEIN_CUDNN=$temp/none" <<<"$said" || fail "a file that is not there: $said"
-echo "doctor: cuDNN"
+echo "doctor: data, peak of a core ${one[*]} GFLOP/s, cuDNN"

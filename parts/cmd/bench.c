@@ -11,6 +11,7 @@
 #include "run/ops.h"
 #include "run/timing.h"
 #include "train/host.h"
+#include "train/idle.h"
 #include "train/made_up.h"
 #include "train/setup.h"
 
@@ -76,24 +77,25 @@ enum { OP_COLS = sizeof op_columns / sizeof *op_columns };
 typedef struct peak_job {
     double *flops; /* by rank, shared */
     int threads;
+    double share; /* of a thread's peak */
 } peak_job;
 
 static sk_status peak_rank(void *ctx, int rank)
 {
     peak_job *j = ctx;
-    j->flops[rank] = sk_host_peak(j->threads, 0.2);
+    j->flops[rank] = j->share * sk_host_peak(j->threads, 0.2).flops;
     return SK_OK;
 }
 
 /* What all ranks reach at once in matrix products. */
-static sk_status measure_peak(int ranks, int threads, double *sum)
+static sk_status measure_peak(int ranks, int threads, int cores, double *sum)
 {
     int64_t bytes[SK_MAX_RANKS];
     sk_heaps *h = NULL;
     *sum = 0;
     for (int r = 0; r < ranks; r++) bytes[r] = 4096;
     SK_TRY(sk_heaps_open(ranks, bytes, true, sizeof(double) * (size_t)ranks, &h));
-    peak_job j = {sk_heaps_extra(h), threads};
+    peak_job j = {sk_heaps_extra(h), threads, sk_host_share(ranks, threads, cores)};
     sk_status st = sk_crew_run(h, ranks, peak_rank, &j);
     for (int r = 0; r < ranks; r++) *sum += j.flops[r];
     sk_heaps_close(h);
@@ -168,6 +170,7 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
 {
     sk_arena *a = b->table->arena;
     int64_t most = 0;
+    bool works = !sk_idle(s->programs[0]); /* its clock is that of the step */
     for (int r = 0; r < s->n_ranks; r++)
         if (sk_device_bytes(s->programs[r]) > most) most = sk_device_bytes(s->programs[r]);
     const char *cells[STEP_COLS] = {
@@ -175,7 +178,7 @@ static void add_row(bench *b, const char *layout, const sk_setup *s, const sk_st
         sk_print(a, "%d", s->n_ranks),
         sk_print(a, "%.6g", t->tokens / t->seconds),
         sk_print(a, "%.4f", 1e3 * t->seconds),
-        sk_print(a, "%.4g", peak > 0 ? s->flops / t->seconds / peak : 0),
+        peak > 0 && works ? sk_print(a, "%.4g", s->flops / t->seconds / peak) : "",
         sk_print(a, "%lld", (long long)most),
         sk_print(a, "%.3g", 100 * t->waited),
         sk_print(a, "%.3g", loss_delta(b, t)),
@@ -206,7 +209,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
     }
     if (b->ops) return time_ops(b, tmp, layout, s, &t);
     peak = t.peak[b->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
-    if (!s->programs[0]->gpu) SK_TRY(measure_peak(s->n_ranks, s->threads, &peak));
+    if (!s->programs[0]->gpu) SK_TRY(measure_peak(s->n_ranks, s->threads, s->cores, &peak));
     add_row(b, layout, s, &t, peak);
     return SK_OK;
 }

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define PEAK_S 0.15 /* seconds for each measurement */
+
 /* A program in PATH, or NULL. */
 static const char *program(sk_arena *a, const char *name)
 {
@@ -46,6 +48,17 @@ static void say(sk_table *t, const char *what, const char *found, const char *us
     sk_table_add(t, cells);
 }
 
+/* What MFU is measured by.  A spread is told where it is not small. */
+static void peak(sk_table *t, const char *what, int cores)
+{
+    sk_peak_rate p = sk_host_peak(cores, PEAK_S);
+    const char *noise = "";
+    if (p.spread > 0.05)
+        noise = sk_print(t->arena, "; noisy, quartiles %.0f %% apart", 100 * p.spread);
+    say(t, what, sk_print(t->arena, "%.1f GFLOP/s", 1e-9 * p.flops),
+        sk_print(t->arena, "f32 products of 256 x 256, one thread a core%s", noise));
+}
+
 static void processor(sk_table *t, const sk_host *h)
 {
     sk_arena *a = t->arena;
@@ -54,9 +67,9 @@ static void processor(sk_table *t, const sk_host *h)
         "ranks x threads; usual: cores / ranks threads each");
     say(t, "memory", sk_print(a, "%s, %s free", sk_bytes(a, h->memory), sk_bytes(a, h->available)),
         "heaps of all ranks must fit: skein plan");
-    say(t, "BLAS", h->blas,
-        sk_print(a, "used for matrix products: %.1f GFLOP/s on one core",
-                 1e-9 * sk_host_peak(1, 0.1)));
+    say(t, "BLAS", h->blas, "used for matrix products");
+    peak(t, "peak of a core", 1);
+    if (h->cores > 1) peak(t, sk_print(a, "peak of %d cores", h->cores), h->cores);
 }
 
 /* --- launchers --- */
@@ -299,7 +312,7 @@ static void gpus(sk_table *t, const sk_host *h)
         nvcc ? "compiles the GPU half when skein is built" : "needed to build the GPU half");
     say(t, "GPU half", built ? "in this program" : "not in this program",
         built  ? "device=cuda"
-        : nvcc ? "device=cpu only; build again where nvcc is"
+        : nvcc ? "device=cpu only; cmake --preset release && cmake --build --preset release adds it"
                : "device=cpu only; install nvcc and build again");
     say(t, "NVIDIA driver",
         !driver ? "no driver"
@@ -311,14 +324,18 @@ static void gpus(sk_table *t, const sk_host *h)
     if (built) ask_cuda(t);
 }
 
+/* A name is known whether its data are there or not: opening them tells. */
 static void data(sk_table *t)
 {
     for (const sk_source *const *s = sk_source_parts; *s; s++) {
         if (!(*s)->known) continue;
-        bool there = (*s)->knows((*s)->known);
+        sk_arena tmp = {0};
+        sk_store store = {0};
+        bool there = !(*s)->open(&tmp, (*s)->known, NULL, false, &store);
         say(t, sk_print(t->arena, "data %s", (*s)->known), there ? "there" : "not found",
             there ? sk_print(t->arena, "data.train=%s", (*s)->known)
-                  : sk_print(t->arena, "data.train=%s says what to install", (*s)->known));
+                  : sk_strdup(t->arena, sk_error_line()));
+        sk_arena_end(&tmp);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "run/profile.h"
 #include "run/trace.h"
 #include "train/host.h"
+#include "train/idle.h"
 #include "train/made_up.h"
 #include "train/setup.h"
 
@@ -95,7 +96,7 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
     m->costs.cores = h.cores;
     snprintf(m->name, sizeof m->name, "here");
     m->doc = sk_print(a, "%s, measured now; calls %s", h.cpu, how);
-    m->flops = sk_host_peak(1, 0.2);
+    m->flops = sk_host_peak(1, 0.2).flops;
     m->memory_rate = measure_memory(&tmp);
     m->memory = h.available;
     sk_arena_end(&tmp);
@@ -179,6 +180,15 @@ static double mfu(const simulation *s)
     return peak > 0 ? s->setup->flops / s->paper.seconds / peak : 0;
 }
 
+/* Ranks that have nothing to do, as a sentence; NULL: none. */
+static const char *idle_text(const simulation *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->paper.n; i++)
+        if (sk_idle(s->paper.v[i].program)) n += s->paper.v[i].ranks;
+    return sk_idle_text(s->arena, s->setup, n);
+}
+
 static const char *const columns[] = {"class",  "ranks",      "first_rank", "stage",  "step_s",
                                       "busy_s", "exposed_s",  "bubble_s",   "bubble", "exposed_pct",
                                       "flops",  "sent_bytes", "mem_bytes",  "tok_s",  "mfu"};
@@ -190,6 +200,7 @@ static void add_row(sk_table *t, const simulation *s, const char *name, const sk
 {
     sk_arena *a = t->arena;
     double step = s->paper.seconds;
+    bool works = !r->program || !sk_idle(r->program); /* the row of all has none */
     const char *cells[COLS] = {name,
                                sk_print(a, "%d", r->ranks),
                                sk_print(a, "%d", r->rank),
@@ -204,7 +215,7 @@ static void add_row(sk_table *t, const simulation *s, const char *name, const sk
                                sk_print(a, "%lld", (long long)wire),
                                sk_print(a, "%lld", (long long)memory),
                                sk_print(a, "%.6g", step > 0 ? tokens(s) / step : 0),
-                               sk_print(a, "%.4g", mfu(s))};
+                               works ? sk_print(a, "%.4g", mfu(s)) : ""};
     sk_table_add(t, cells);
 }
 
@@ -268,6 +279,7 @@ static void summary(const simulation *s)
            sk_commas(a, s->setup->n_params), s->setup->flops);
     printf("layout    %d ranks = %s · %d micro-batches · %d walked\n", s->setup->n_ranks,
            sk_layout_short(a, &s->setup->layout), s->setup->n_micro, p->n);
+    if (idle_text(s)) printf("warning   %s\n", idle_text(s));
     if (s->machine.unit) printf("step      %g units\n", p->seconds);
     else
         printf("step      %.6g s · %.4g tok/s · mfu %.1f %%\n", p->seconds, tokens(s) / step,

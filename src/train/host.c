@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* "Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz" -> "Intel Xeon Gold 6230" */
@@ -63,43 +64,74 @@ void sk_host_look(sk_host *out)
 
 /* --- the peak --- */
 
-enum { SIDE = 256, PARTS = 256 };
+enum { SIDE = 256, PARTS = 256, SAMPLES = 4096, LEAST = 9 };
 
 typedef struct peak {
     double seconds;
-    double flops[PARTS]; /* per second, of each thread */
-    float *room;         /* three matrices for each thread */
+    double rate[PARTS], spread[PARTS]; /* flops per second of each thread */
+    float *room;                       /* three matrices for each thread */
+    double *took;                      /* and SAMPLES times */
 } peak;
 
+/* Seconds in which this thread had a core.  Those in which another program had it do not count. */
+static double worked(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median; the spread is the distance of the quartiles, over it. */
 static void multiply(void *ctx, int part, int of)
 {
     peak *p = ctx;
     (void)of;
     float *a = p->room + 3L * SIDE * SIDE * part, *b = a + SIDE * SIDE, *c = b + SIDE * SIDE;
+    double *took = p->took + (long)SAMPLES * part;
     for (int i = 0; i < SIDE * SIDE; i++) a[i] = b[i] = 1.0f / (float)(1 + i % 7);
-    double best = INFINITY, now = sk_now(), end = now + p->seconds;
-    while (now < end) { /* the best of many: a machine has other things to do */
-        double start = now;
+    double begin = sk_now(), warm = begin + 0.2 * p->seconds, end = begin + p->seconds;
+    int n = 0;
+    for (double now = begin; n < SAMPLES && (n < LEAST || now < end); now = sk_now()) {
+        double start = worked();
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, a, SIDE, b,
                     SIDE, 0, c, SIDE);
-        now = sk_now();
-        best = fmin(best, now - start);
+        took[n] = worked() - start;
+        n += now >= warm; /* caches and the clock of the core have settled */
     }
-    p->flops[part] = 2.0 * SIDE * SIDE * SIDE / best;
+    qsort(took, (size_t)n, sizeof *took, by_size);
+    p->rate[part] = 2.0 * SIDE * SIDE * SIDE / took[n / 2];
+    p->spread[part] = (took[3 * n / 4] - took[n / 4]) / took[n / 2];
 }
 
-double sk_host_peak(int threads, double seconds)
+sk_peak_rate sk_host_peak(int threads, double seconds)
 {
     sk_arena a = {0};
+    sk_peak_rate out = {0};
     peak *p = sk_new(&a, peak);
     if (threads > PARTS) threads = PARTS;
     p->seconds = seconds;
     p->room = sk_many(&a, float, 3L * SIDE * SIDE * threads);
+    p->took = sk_many(&a, double, (long)SAMPLES *threads);
+    sk_blas_reserve(threads); /* each calls BLAS for itself: no threads within it */
     sk_team *team = sk_team_open(threads);
     sk_team_run(team, multiply, p);
     sk_team_close(team);
-    double sum = 0;
-    for (int i = 0; i < threads; i++) sum += p->flops[i];
+    for (int i = 0; i < threads; i++) {
+        out.flops += p->rate[i];
+        out.spread = fmax(out.spread, p->spread[i]);
+    }
     sk_arena_end(&a);
-    return sum;
+    return out;
+}
+
+double sk_host_share(int ranks, int threads, int cores)
+{
+    int busy = ranks * threads;
+    return busy > cores ? (double)cores / busy : 1;
 }

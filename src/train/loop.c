@@ -10,6 +10,7 @@
 #include "train/fault.h"
 #include "train/hf.h"
 #include "train/host.h"
+#include "train/idle.h"
 #include "train/metrics.h"
 #include "train/rate.h"
 #include "train/relayout.h"
@@ -714,9 +715,8 @@ static void decide(loop *l)
 static sk_status measure_peak(loop *l)
 {
     if (sk_run_program(l->run)->gpu) return SK_OK; /* known: meet_gpus */
-    int busy = l->s->n_ranks * l->s->threads;      /* ranks that share a core share its peak */
-    double share = busy > l->s->cores ? (double)l->s->cores / busy : 1;
-    double peak = share * sk_host_peak(l->s->threads, PEAK_S);
+    double peak = sk_host_peak(l->s->threads, PEAK_S).flops *
+                  sk_host_share(l->s->n_here, l->s->threads, l->s->cores);
     return sk_comm_collect(sk_run_comm(l->run), &peak, sizeof peak, l->desk->peak);
 }
 
@@ -740,6 +740,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
                     .twice = l->roomy != NULL,
                     .again = out->again};
     double peak = 0;
+    bool works = !sk_idle(l->s->programs[l->rank]); /* or its clock says nothing of a step */
     look_at_gpu(l);
     for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];
     sk_record r = {.kind = SK_REC_STEP,
@@ -755,7 +756,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
                    .waited = out->waited,
                    .copied = out->copied,
                    .uncovered = out->uncovered,
-                   .mfu = peak > 0 ? l->s->flops / seconds / peak : 0,
+                   .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
                    .gpu = l->gpu};
     behind_row(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);

@@ -29,10 +29,11 @@
  * step counts from 1; tokens is the sum since the beginning of the training; mfu
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
  * is recomputed or replicated) per second, over the sum of what all ranks reach
- * together in a matrix product, or over the peak of all GPUs that are used (device.h); exposed_pct
- * is the part of the step in which rank 0 waited for others or moved bytes; scale is the factor of
- * gradients in this step (scale.h); skipped counts steps that changed nothing, left_out batches
- * that are not used (left.h), since the beginning.  A number that is not finite is null.
+ * together in a matrix product (host.h), or over the peak of all GPUs that are used (device.h),
+ * null if that is not known or rank 0, whose clock it is, has no work; exposed_pct is the part of
+ * the step in which rank 0 waited for others or moved bytes; scale is the factor of gradients in
+ * this step (scale.h); skipped counts steps that changed nothing, left_out batches that are not
+ * used (left.h), since the beginning.  A number that is not finite is null.
  *
  * Resuming, and going back, cuts off the lines of steps that are done again.  A line that cannot be
  * written is told once and costs no step. */

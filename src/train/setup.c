@@ -152,7 +152,8 @@ static sk_status make_layout(sk_setup *s)
     sk_host host;
     sk_host_look(&host);
     s->cores = host.cores;
-    int share = host.cores / most_on_a_host(s);
+    s->n_here = most_on_a_host(s);
+    int share = host.cores / s->n_here;
     s->threads = job->threads > 0 ? (int)job->threads : share > 1 ? share : 1;
     if (s->threads > SK_TEAM_MOST) s->threads = SK_TEAM_MOST;
     return SK_OK;

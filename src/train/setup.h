@@ -23,6 +23,7 @@ typedef struct sk_setup {
     const sk_optim *optim;
     int n_ranks, n_micro, threads; /* threads of each rank */
     int cores;                     /* of this host */
+    int n_here;                    /* ranks that share them, on the host that has the most */
     int pin;                       /* algorithm of all collectives: sk_pin_find */
     /* Ranks with equal numbers have equal instructions and buffers (sk_shapes). */
     int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */

@@ -1,0 +1,84 @@
+/* idle.c - ranks that a layout leaves without work: how many, and why. */
+#include "train/idle.h"
+#include "base/text.h"
+
+bool sk_idle(const sk_program *p)
+{
+    for (int i = 0; i < p->n_train; i++)
+        if (p->insts.v[i].act == SK_DO_OP && p->insts.v[i].flops > 0) return false;
+    return true;
+}
+
+/* Places of a letter, in the largest micro-batch. */
+static int64_t places(const sk_setup *s, char letter)
+{
+    int64_t n = s->graph.size[(int)letter & 127], m = letter == s->graph.batch ? s->n_micro : 1;
+    return (n + m - 1) / m;
+}
+
+/* Pieces that all axes together cut a letter in. */
+static int64_t pieces(const sk_layout *l, char letter)
+{
+    int64_t n = 1;
+    for (int i = 0; i < l->mesh.n; i++)
+        if (sk_layout_splits(l, i, letter)) n *= l->mesh.size[i];
+    return n;
+}
+
+/* The key that says how many places a letter has, where there is one. */
+static const char *key_of(const sk_setup *s, char letter)
+{
+    if (letter == s->graph.batch)
+        return s->n_micro > 1 ? " (train.batch over micro-batches)" : " (train.batch)";
+    return letter == 't' ? " (train.seq)" : "";
+}
+
+/* Does this axis cut a letter in more pieces than it has places?  Says so. */
+static char *short_letter(sk_arena *a, const sk_setup *s, int axis)
+{
+    const sk_mesh *m = &s->layout.mesh;
+    for (const char *c = s->layout.split[axis]; *c; c++) {
+        int64_t has = places(s, *c), cut = pieces(&s->layout, *c);
+        if (m->size[axis] < 2 || has < 1 || has >= cut) continue;
+        int64_t rest = cut / m->size[axis], fits = has / rest;
+        return sk_print(a,
+                        "%s=%d cuts letter %c%s in %lld, and %lld %s there; take %lld or more of "
+                        "it, or %s=%lld",
+                        m->name[axis], m->size[axis], *c, key_of(s, *c), (long long)cut,
+                        (long long)has, has == 1 ? "is" : "are", (long long)cut, m->name[axis],
+                        (long long)(fits > 1 ? fits : 1));
+    }
+    return NULL;
+}
+
+static char *short_stages(sk_arena *a, const sk_setup *s)
+{
+    const sk_mesh *m = &s->layout.mesh;
+    int axis = s->layout.stage_axis;
+    long long layers = (long long)s->job->hyper.num_hidden_layers;
+    if (axis < 0 || m->size[axis] <= layers) return NULL;
+    return sk_print(a,
+                    "%s=%d makes %d stages, and the model has %lld layer%s to put there; take a "
+                    "deeper model, or %s=%lld",
+                    m->name[axis], m->size[axis], m->size[axis], layers, layers == 1 ? "" : "s",
+                    m->name[axis], layers > 1 ? layers : 1);
+}
+
+char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
+{
+    char *why = NULL;
+    if (!n) return NULL;
+    for (int i = 0; i < s->layout.mesh.n && !why; i++) why = short_letter(a, s, i);
+    if (!why) why = short_stages(a, s);
+    return sk_print(a, "%d of %d ranks have nothing to do: %s", n, s->n_ranks,
+                    why ? why : "the layout has more ranks than the model has parts; take fewer");
+}
+
+char *sk_idle_setup(sk_arena *a, const sk_setup *s)
+{
+    int n = 0;
+    bool *idle = sk_many(a, bool, s->n_classes);
+    for (int k = 0; k < s->n_classes; k++) idle[k] = sk_idle(s->programs[s->first_of[k]]);
+    for (int r = 0; r < s->n_ranks; r++) n += idle[s->class_of[r]];
+    return sk_idle_text(a, s, n);
+}
