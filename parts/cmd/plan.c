@@ -13,6 +13,7 @@
 #include "train/budget.h"
 #include "train/relayout.h"
 #include "train/host.h"
+#include "train/idle.h"
 #include "train/setup.h"
 
 #include <limits.h>
@@ -234,7 +235,7 @@ static void say_outside(sk_arena *a, const sk_setup *s)
 }
 
 /* For people: the same in a few lines above the table. */
-static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster)
+static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const char *idle)
 {
     int64_t all, most;
     fullest(s, &most, &all);
@@ -243,6 +244,7 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster)
     conventions(s);
     printf("layout    %d ranks = %s · %d micro-batches · %d kind%s of rank\n", s->n_ranks,
            sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "s" : "");
+    if (idle) printf("warning   %s\n", idle);
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
     say_outside(a, s);
@@ -272,7 +274,9 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         if (s->programs[r]) add_class(&t, s, r);
     if (cluster && (svg || !format)) SK_TRY(walk(a, s, cluster, false, svg != NULL, &w));
     if (svg) SK_TRY(draw(a, s, &rest, &w));
-    if (!format) SK_TRY(summary(a, s, cluster ? &w : NULL));
+    const char *idle = sk_idle_setup(a, s);
+    if (!format) SK_TRY(summary(a, s, cluster ? &w : NULL, idle));
+    else if (idle) fprintf(stderr, "skein: warning: %s\n", idle);
     return sk_table_print(&t, format, stdout);
 }
 

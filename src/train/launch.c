@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "comm/board.h"
 #include "run/flight.h"
+#include "train/idle.h"
 #include "train/relayout.h"
 #include "train/report.h"
 #include "train/rundir.h"
@@ -513,6 +514,8 @@ static void head(launcher *l, const char *note, const char *old)
     sk_console_head(&l->console);
     fprintf(l->o->to, "%s", sk_relayout_print(l->arena, &l->setup));
     l->phase = sk_relayout_at(&l->setup, l->t.step);
+    const char *idle = sk_idle_setup(l->arena, &l->setup);
+    if (idle) warn(l, idle);
     if (*note) warn(l, note);
     if (*old) warn(l, sk_print(l->arena, "config.yaml stays as it was: %s", old));
     if (l->t.steps && l->t.step >= l->t.steps)

@@ -28,10 +28,12 @@ static void label(const sk_console *c, const char *word)
     fprintf(c->to, "%s%-10s%s", paint(c, CYAN), word, paint(c, PLAIN));
 }
 
-/* "1:05", "1:02:09" */
+/* "1:05", "1:02:09", "12 d" */
 static char *clock_text(sk_arena *a, double seconds)
 {
+    if (!(seconds < 1e15)) return "–";
     long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
+    if (s >= 100 * 3600) return sk_print(a, "%lld d", (s + 43200) / 86400);
     if (s >= 3600) return sk_print(a, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
     return sk_print(a, "%lld:%02lld", s / 60, s % 60);
 }
@@ -187,12 +189,13 @@ void sk_console_clear(sk_console *c)
     c->bar = false;
 }
 
+/* Infinite: not known.  The first step is not like the others. */
 static double seconds_left(const sk_console *c)
 {
-    int64_t n = c->last.step - c->first + 1;
-    if (!c->steps || n < 1) return 0;
-    double each = n > 1 ? (sk_now() - c->began) / (double)(n - 1) : c->last.seconds;
-    return each * (double)(c->steps - c->last.step);
+    int64_t n = c->last.step - c->first;
+    if (c->steps && c->last.step >= c->steps) return 0;
+    if (!c->steps || n < 1) return INFINITY;
+    return (sk_now() - c->began) / (double)n * (double)(c->steps - c->last.step);
 }
 
 static void put_head(sk_console *c)
@@ -229,8 +232,8 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     fprintf(c->to, "  %7.1f   ", mem);
     if (c->s->n_ranks > 1 || sum->waited > 0) fprintf(c->to, "%5.1f %%", 100 * sum->waited / s);
     else fprintf(c->to, "      –"); /* nobody to wait for */
-    fprintf(c->to, " %7s%s%s\n", c->steps ? clock_text(&a, seconds_left(c)) : "–",
-            *r->text ? "   " : "", r->text);
+    double left = seconds_left(c);
+    fprintf(c->to, " %7s%s%s\n", clock_text(&a, left), *r->text ? "   " : "", r->text);
     fflush(c->to);
     if (c->n_spark == SK_SPARK) memmove(c->spark, c->spark + 1, sizeof c->spark - sizeof *c->spark);
     else c->n_spark++;
@@ -382,7 +385,7 @@ void sk_console_tick(sk_console *c)
     fprintf(c->to, "  %s tok/s",
             short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0, ""));
     if (c->last.gpu.bytes && c->width >= 110) put_gpu(c, &c->last.gpu);
-    if (c->steps) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
+    if (isfinite(seconds_left(c))) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
     fprintf(c->to, "\033[K");
     fflush(c->to);
     c->bar = true;

@@ -1,0 +1,52 @@
+#!/bin/bash
+# cmd_idle.sh - ranks that have nothing to do are told before the start, by train, plan and simulate,
+# with the letter and the key; where rank 0 is one of them there is no MFU; an ETA is sane or absent.
+set -eu
+cd "$(dirname "$0")/.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cd "$temp"
+cases=0
+fail() { echo "$*" && exit 1; }
+
+idle() { # layout, words that must be said, further keys
+    cases=$((cases + 1))
+    local layout=$1 words=$2
+    shift 2
+    for how in "plan" "plan -o csv" "simulate --cluster cpu"; do
+        # shellcheck disable=SC2086  # a command and its options
+        "$skein" $how model=tiny layout="$layout" "$@" >said 2>&1 || fail "$how $layout: $(cat said)"
+        grep -qE "warning.*$words" said || fail "$how $layout does not say $words: $(cat said)"
+    done
+}
+idle dp=64 "63 of 64 ranks have nothing to do: dp=64 cuts letter b \(train.batch\) in 64, and 1 is there; .*dp=1" train.batch=1
+idle "dp=4 micro=4" "3 of 4 ranks .*letter b \(train.batch over micro-batches\)" train.batch=4
+idle "cp=8 dp=2" "8 of 16 ranks .*cp=8 cuts letter t \(train.seq\) in 8, and 4 are there; .*cp=4" train.batch=4 train.seq=4
+idle pp=8 "6 of 8 ranks .*pp=8 makes 8 stages, and the model has 2 layers.*pp=2" train.batch=8
+for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2"; do
+    "$skein" plan model=tiny layout="$layout" train.batch=4 >said 2>&1
+    if grep warning said; then fail "$layout has work for all"; fi
+done
+
+# A run of them: rank 0 has no layer, so that its clock says nothing of the flops of a step.
+printf 'In the beginning God created the heaven and the earth. %.0s' {1..40} >text
+job="data.train=text model=tiny train.seq=16 train.batch=4 val.every=0 sample.every=0"
+# shellcheck disable=SC2086  # many keys
+"$skein" train $job layout=pp=4 train.steps=3 run=idle >said 2>&1 || fail "$(cat said)"
+grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said || fail "train: $(cat said)"
+[ "$(grep -c '"mfu":null' idle/metrics.jsonl)" = 3 ] || fail "MFU of no work: $(cat idle/metrics.jsonl)"
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=1000000000 train.time=0 run=busy log.every=1 >said 2>&1 &
+child=$!
+for _ in {1..600}; do
+    sleep 0.05
+    [ "$(grep -cE '^ +[0-9]+ +[0-9.]+ ' said)" -lt 3 ] || break
+done
+kill -INT $child
+wait $child || true
+grep -qE '^ +1 .* –$' said || fail "the first step says nothing of the others: $(cat said)"
+grep -qE '^ +2 .* [0-9]+ d$' said || fail "days that are left: $(cat said)"
+sed -nE 's/.*"mfu":([^,]*),.*/\1/p' busy/metrics.jsonl |
+    awk '!($1 > 0 && $1 < 1) { bad = 1 } END { exit bad || !NR }' || fail "no MFU, or more than all: $(cat busy/metrics.jsonl)"
+echo "idle: $cases layouts told, MFU only of work, ETA in days"
