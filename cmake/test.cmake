@@ -2,12 +2,19 @@
 #
 # Exit code 0 passes, 77 skips (the last line printed says why), anything else fails.
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
-# compiler with its flags in $SKEIN_CC.  Rooms that start ranks or threads of their own
-# want the whole machine: their tests run alone (by name, below), but for those that often wait, or
-# do one thing at a time, and look at no clock.  fuzz_* need libFuzzer; oracle_* an installed
-# peer such as PyTorch, slurm_* its daemons: these have their own label.
-set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
-set(beside "^(cmd_budget|layout_(gist|slices|tiers)|run_(away|luck)|train_(env|fake|nonfinite|tiers))$")
+# compiler with its flags in $SKEIN_CC.  Tests run beside others: ranks often wait, and one test
+# alone leaves cores idle.  Those that look at a clock closely run alone (by name, below); in builds
+# that are many times slower, all that start ranks or threads of their own do.  fuzz_* need
+# libFuzzer; oracle_* an installed peer such as PyTorch, slurm_* its daemons: these have their own
+# label.  quick: what ./check --quick runs, seconds of all rooms.
+set(alone "^(comm_(shm|wait)|fault_.*|cli_doctor)$|_ranks$")
+if(SKEIN_TEST_SCALE GREATER 1)
+  set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
+endif()
+string(CONCAT quick
+  "^((base|tensor|graph|program|plan|parts|schedule|optim|data|attention|op)_.*"
+  "|device_cpu|comm_(alias|choose|foreign|fuse|prove.*|stream|swap)|layout_(cases|moe|skip|text)"
+  "|run_(aside|fuse|team)|train_(checkpoint|codec|hf|rate|scale)|cli_(api|conf|errors)|cmd_(idle|plan))$")
 
 set(environment
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"
@@ -20,15 +27,15 @@ endif()
 
 function(skein_test name) # name, then the command
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  math(EXPR limit "120 * ${SKEIN_TEST_SCALE}")
+  math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
   if(name MATCHES "${alone}")
-    if(NOT name MATCHES "${beside}")
-      set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
-    endif()
-    math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   elseif(name MATCHES "^(oracle|slurm)_")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE LABELS oracle)
     math(EXPR limit "600 * ${SKEIN_TEST_SCALE}")
+  endif()
+  if(name MATCHES "${quick}")
+    set_tests_properties(${name} PROPERTIES LABELS quick)
   endif()
   if(name MATCHES "_random$") # thousands of pairs with SKEIN_LONG
     math(EXPR limit "1200 * ${SKEIN_TEST_SCALE}")
