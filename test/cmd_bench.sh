@@ -74,13 +74,13 @@ story '-n is "0"' -n 0
 story '--seconds is "-1"' --seconds -1
 story 'one word too many' machine.txt
 
-"$skein" bench coll --calibrate machine.txt --seconds 2 -o csv >out.csv 2>err || fail "calibrate: $(cat err)"
+"$skein" bench coll --calibrate machine.txt --seconds 0.5 -o csv >out.csv 2>err || fail "calibrate: $(cat err)"
 grep -q '^shm_tiny,' out.csv || fail "calibrate: $(cat out.csv)"
 grep -q 'written to machine.txt' err || fail "calibrate: $(cat err)"
 coll 2 --sizes 4,1Mi --cluster machine.txt
 awk -F, 'NR > 1 && !($10 > 0) { exit 1 }' out.csv || fail "no prediction: $(cat out.csv)"
 [ ! -e config ] || fail "calibrating to a file wrote elsewhere too"
-"$skein" bench coll --calibrate --seconds 2 >out 2>err || fail "calibrate: $(cat err)"
+"$skein" bench coll --calibrate --seconds 0.5 >out 2>err || fail "calibrate: $(cat err)"
 [ -s config/skein/machine.txt ] || fail "calibrate wrote nothing: $(cat out)"
 coll 1 --sizes 4
 

@@ -15,14 +15,14 @@ train() { # name, words
     "$skein" train data.train=kjv val.every=0 sample.every=0 log.every=0 run="$temp/$name" "$@" \
         >"$temp/$name.out" 2>&1
 }
-# The mean loss of the last ten steps: that of one is its batch's.
+# The mean loss of the last ten steps, or as many as there are: that of one is its batch's.
 loss() { grep -o '"loss":[0-9.]*' "$temp/$1/metrics.jsonl" | tail -10 | cut -d: -f2 | awk '{ s += $1 } END { print s / NR }'; }
 near() { # two numbers, how near
     awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN { x = a / b - 1; exit !(x < d && x > -d) }'
 }
 
-# With SKEIN_LONG, sixty steps: 45 seconds; else ten.
-steps=$([ -n "${SKEIN_LONG:-}" ] && echo 60 || echo 10)
+# With SKEIN_LONG, sixty steps: 45 seconds; else five.
+steps=$([ -n "${SKEIN_LONG:-}" ] && echo 60 || echo 5)
 for matmul in same fp8; do
     train nano-$matmul model=nano train.batch=4 train.seq=128 train.steps="$steps" train.dtype=bf16 train.matmul=$matmul ||
         fail "nano $matmul: $(tail -3 "$temp/nano-$matmul.out")"

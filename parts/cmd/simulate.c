@@ -84,7 +84,7 @@ static sk_status measure_calls(sk_arena *a, sk_machine *m, const char **how)
     return sk_calibrate(a, moment, &m->costs);
 }
 
-/* This host, as it is now: a quarter of a second of matrix products and copies, for what is not
+/* This host, as it is now: a fifth of a second of matrix products and copies, for what is not
  * measured itself, and what calls cost. */
 static sk_status measure_here(sk_arena *a, sk_machine *m)
 {
@@ -96,7 +96,7 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
     m->costs.cores = h.cores;
     snprintf(m->name, sizeof m->name, "here");
     m->doc = sk_print(a, "%s, measured now; calls %s", h.cpu, how);
-    m->flops = sk_host_peak(1, 0.2).flops;
+    m->flops = sk_host_peak(1, 0.1).flops;
     m->memory_rate = measure_memory(&tmp);
     m->memory = h.available;
     sk_arena_end(&tmp);
