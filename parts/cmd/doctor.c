@@ -1,4 +1,5 @@
 /* doctor.c - `skein doctor`: what this machine has, what would be used, and why. */
+#include "base/team.h"
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
@@ -69,7 +70,8 @@ static void processor(sk_table *t, const sk_host *h)
         "heaps of all ranks must fit: skein plan");
     say(t, "BLAS", h->blas, "used for matrix products");
     peak(t, "peak of a core", 1);
-    if (h->cores > 1) peak(t, sk_print(a, "peak of %d cores", h->cores), h->cores);
+    int all = h->cores < SK_TEAM_MOST ? h->cores : SK_TEAM_MOST;
+    if (all > 1) peak(t, sk_print(a, "peak of %d cores", all), all);
 }
 
 /* --- launchers --- */
