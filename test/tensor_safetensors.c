@@ -272,7 +272,11 @@ static void files(void)
     char target[256];
     snprintf(target, sizeof target, "%s", path("lie"));
     CHECK(open_bytes(file, 10) == SK_OK);
-    CHECK(!symlink(target, path("link")) && sk_st_open(&a, path("link"), &st) == SK_EDATA);
+    int below = open(dir, O_RDONLY | O_DIRECTORY);
+    CHECK(!symlink(target, path("link")) && sk_st_open(&a, path("link"), &st) == SK_OK);
+    sk_st_close(&st);
+    CHECK(below >= 0 && sk_st_open_at(&a, below, "link", "link", 0, &st) == SK_EDATA);
+    close(below);
     /* a header over the default cap, allowed on request */
     size_t n = (17 << 20) + 10;
     char *long_one = memset(sk_alloc(&a, n), ' ', n);

@@ -259,10 +259,32 @@ static void loading(void)
     b[0].name = "wte", b[0].full[0] = 12;
     CHECK(sk_hf_load(dir, &fake, &hyper, shapes, N_SHAPES, b, 1) == SK_EBUG);
     sk_arena_end(&a);
-    /* the file is a link */
-    CHECK(!rename(below(dir, "model.safetensors"), below(dir, "real")));
-    CHECK(!symlink("real", below(dir, "model.safetensors")));
-    CHECK(load(dir, 1, 0, SK_F32) == -1 && strstr(sk_error(), "symbolic link"));
+}
+
+static void text(const char *dir, const char *name, const char *s);
+
+/* As a Hugging Face cache has it: snapshots/x/NAME -> ../../blobs/HASH, opened through a link. */
+static void links(void)
+{
+    const char *dir = below(root, "cache"), *blobs = below(dir, "blobs");
+    const char *snap = below(dir, "snapshots/x"), *file = below(snap, "model.safetensors");
+    CHECK(!mkdir(dir, 0700) && !mkdir(blobs, 0700));
+    CHECK(!mkdir(below(dir, "snapshots"), 0700) && !mkdir(snap, 0700));
+    write_file(blobs, "91ef", 0, N_ENTRIES, 0, SK_F32, -1);
+    text(blobs, "77aa", "{\"model_type\": \"fake\"}");
+    CHECK(!symlink("../../blobs/91ef", file));
+    CHECK(!symlink("../../blobs/77aa", below(snap, "config.json")));
+    CHECK(load(snap, 2, 0, SK_F32) == 0);
+    const char *linked = below(root, "linked");
+    char arch[32] = "";
+    CHECK(!symlink("cache/snapshots/x", linked) && load(linked, 1, 0, SK_F32) == 0);
+    CHECK(sk_hf_arch(linked, arch) == SK_OK && !strcmp(arch, "fake"));
+    CHECK(!unlink(below(blobs, "91ef")) && load(snap, 1, 0, SK_F32) == -1);
+    CHECK(strstr(sk_error(), "a symbolic link to ../../blobs/91ef, and nothing is there"));
+    CHECK(!mkfifo(below(blobs, "91ef"), 0600) && load(snap, 1, 0, SK_F32) == -1);
+    CHECK(strstr(sk_error(), "not a plain file"));
+    CHECK(!unlink(file) && !symlink("model.safetensors", file) && load(snap, 1, 0, SK_F32) == -1);
+    CHECK(strstr(sk_error(), "leads back to itself"));
 }
 
 static void text(const char *dir, const char *name, const char *s)
@@ -596,6 +618,7 @@ int main(void)
             shapes[i].full[d] = full_of(&shapes[i], shapes[i].letters[d]);
     table();
     loading();
+    links();
     shards();
     bad_models();
     saving();

@@ -67,8 +67,8 @@ typedef struct sk_st {
     const sk_st_tensor **by_name;
 } sk_st;
 
-/* *out is set only on success.  Neither follows a symbolic link at the end of the path.
- * `header_cap` 0 is SK_ST_HEADER. */
+/* *out is set only on success.  A path is followed through symbolic links, a name below an open
+ * directory is not.  `header_cap` 0 is SK_ST_HEADER. */
 sk_status sk_st_open(sk_arena *a, const char *path, sk_st *out);
 sk_status sk_st_open_at(sk_arena *a, int dir, const char *name, const char *where,
                         int64_t header_cap, sk_st *out);

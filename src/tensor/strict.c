@@ -115,11 +115,26 @@ sk_shown sk_strict_show(const char *s)
     return out;
 }
 
+/* Nothing is at that path; a link that leads nowhere is another mistake than no file. */
+static sk_status missing(int dir, const char *name, const char *where)
+{
+    char aim[256];
+    ssize_t n = readlinkat(dir, name, aim, sizeof aim - 1);
+    if (n < 0) return sk_fail(SK_EDATA, "%s is missing", where);
+    aim[n] = 0;
+    return sk_fail(SK_EDATA, "%s is a symbolic link to %s, and nothing is there", where,
+                   sk_strict_show(aim).s);
+}
+
 sk_status sk_strict_open(int dir, const char *name, const char *where, int *fd, int64_t *size)
 {
     struct stat s;
-    int f = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (f < 0 && errno == ENOENT) return sk_fail(SK_EDATA, "%s is missing", where);
+    bool follow = dir == AT_FDCWD;
+    int f = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (follow ? 0 : O_NOFOLLOW));
+    if (f < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return sk_trail(missing(dir, name, where), SK_HERE);
+    if (f < 0 && errno == ELOOP && follow)
+        return sk_fail(SK_EDATA, "%s is a symbolic link that leads back to itself", where);
     if (f < 0 && errno == ELOOP)
         return sk_fail(SK_EDATA, "%s is a symbolic link; skein follows none here: copy the file",
                        where);

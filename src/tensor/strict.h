@@ -8,8 +8,10 @@
  * bytes per value; the caller frees it with json_decref() as soon as it has
  * what it needs.
  *
- * A file name found in JSON must pass sk_strict_file() and is opened below a
- * directory that is already open, never through a symbolic link. */
+ * A file name found in JSON must pass sk_strict_file().  Files of checkpoints are
+ * opened below a directory that is already open, never through a symbolic link.
+ * Files of model directories are opened by their path, and links are followed: a
+ * Hugging Face cache is nothing but links to ../../blobs. */
 #ifndef SK_TENSOR_STRICT_H
 #define SK_TENSOR_STRICT_H
 
@@ -42,8 +44,9 @@ typedef struct sk_shown {
 } sk_shown;
 sk_shown sk_strict_show(const char *s);
 
-/* Open a plain file below `dir` (a descriptor or AT_FDCWD) without following a link.  A file
- * that is missing or is something else is SK_EDATA: a directory is not what it claims to be. */
+/* Open a plain file: below `dir` without following a link, or, with AT_FDCWD, at a path whose
+ * links are followed.  A file that is missing or is something else is SK_EDATA: a directory is
+ * not what it claims to be. */
 sk_status sk_strict_open(int dir, const char *name, const char *where, int *fd, int64_t *size);
 /* Read a whole text file the same way, if it has at most `most` bytes. */
 sk_status sk_strict_read(sk_arena *a, int dir, const char *name, const char *where, int64_t most,

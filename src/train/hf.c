@@ -231,14 +231,13 @@ static sk_status find_in_index(sk_arena *a, const char *dir, const json_t *root,
 }
 
 /* Set the file of every place that is needed. */
-static sk_status locate(sk_arena *a, const char *dir, int fd, const sk_box *boxes, int n,
-                        places *all)
+static sk_status locate(sk_arena *a, const char *dir, const sk_box *boxes, int n, places *all)
 {
     struct stat s;
     json_t *root = NULL;
     sk_status status = SK_OK;
-    bool one = !fstatat(fd, one_file, &s, AT_SYMLINK_NOFOLLOW);
-    if (!one && fstatat(fd, index_file, &s, AT_SYMLINK_NOFOLLOW))
+    bool one = !lstat(sk_print(a, "%s/%s", dir, one_file), &s); /* a dead link is told as such */
+    if (!one && lstat(sk_print(a, "%s/%s", dir, index_file), &s))
         return sk_fail(SK_EDATA, "%s holds neither %s nor %s; pickled .bin files are never read",
                        dir, one_file, index_file);
     if (!one) SK_TRY(sk_hf_json(dir, index_file, INDEX_BYTES, &root));
@@ -364,12 +363,12 @@ static sk_status load_place(sk_arena *a, const sk_st *st, const place *p, char *
 }
 
 /* All places of one file; they are marked as done. */
-static sk_status load_file(const char *dir, int fd, const char *file, places *all,
-                           const sk_box *boxes, int n)
+static sk_status load_file(const char *dir, const char *file, places *all, const sk_box *boxes,
+                           int n)
 {
     sk_arena a = {0};
     sk_st st;
-    sk_status status = sk_st_open_at(&a, fd, file, sk_print(&a, "%s/%s", dir, file), 0, &st);
+    sk_status status = sk_st_open(&a, sk_print(&a, "%s/%s", dir, file), &st);
     if (!status) {
         char *buf = sk_alloc(&a, WINDOW);
         for (int i = 0; i < all->n && !status; i++) {
@@ -399,12 +398,12 @@ static sk_status check_boxes(sk_arena *a, const places *all, const sk_box *boxes
     return SK_OK;
 }
 
-static sk_status load(sk_arena *a, const char *dir, int fd, places *all, const sk_box *boxes, int n)
+static sk_status load(sk_arena *a, const char *dir, places *all, const sk_box *boxes, int n)
 {
     SK_TRY(check_boxes(a, all, boxes, n));
-    SK_TRY(locate(a, dir, fd, boxes, n, all));
+    SK_TRY(locate(a, dir, boxes, n, all));
     for (int i = 0; i < all->n; i++)
-        if (all->v[i].file) SK_TRY(load_file(dir, fd, all->v[i].file, all, boxes, n));
+        if (all->v[i].file) SK_TRY(load_file(dir, all->v[i].file, all, boxes, n));
     return SK_OK;
 }
 
@@ -413,13 +412,8 @@ sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
 {
     sk_arena a = {0};
     places all = {0};
-    int fd = -1;
     sk_status status = list(&a, m, h, shapes, n_shapes, &all);
-    if (!status) status = sk_strict_dir(dir, &fd);
-    if (!status) {
-        status = load(&a, dir, fd, &all, boxes, n);
-        close(fd);
-    }
+    if (!status) status = load(&a, dir, &all, boxes, n);
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
@@ -431,13 +425,13 @@ typedef struct files {
     int n, cap;
 } files;
 
-static sk_status list_files(sk_arena *a, const char *dir, int fd, files *out)
+static sk_status list_files(sk_arena *a, const char *dir, files *out)
 {
     struct stat s;
     json_t *root = NULL, *file;
     const char *name;
     sk_status status = SK_OK;
-    if (!fstatat(fd, one_file, &s, 0)) {
+    if (!lstat(sk_print(a, "%s/%s", dir, one_file), &s)) {
         *sk_push(a, out) = one_file;
         return SK_OK;
     }
@@ -467,7 +461,6 @@ static bool ends_with(const char *s, const char *end)
 
 typedef struct checker {
     const char *dir;
-    int fd;
     const sk_model *model;
     const sk_hyper *hyper;
     const places *all;
@@ -476,7 +469,7 @@ typedef struct checker {
 
 static sk_status open_file(const checker *c, sk_arena *a, const char *file, sk_st *st)
 {
-    return sk_st_open_at(a, c->fd, file, sk_print(a, "%s/%s", c->dir, file), 0, st);
+    return sk_st_open(a, sk_print(a, "%s/%s", c->dir, file), st);
 }
 
 /* Both tensors have the same bytes. */
@@ -558,14 +551,10 @@ sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
     sk_arena a = {0};
     places all = {0};
     files names = {0};
-    checker c = {.dir = dir, .fd = -1, .model = m, .hyper = h, .all = &all, .files = &names};
+    checker c = {.dir = dir, .model = m, .hyper = h, .all = &all, .files = &names};
     sk_status status = list(&a, m, h, shapes, n_shapes, &all);
-    if (!status) status = sk_strict_dir(dir, &c.fd);
-    if (!status) {
-        status = list_files(&a, dir, c.fd, &names);
-        for (int i = 0; i < names.n && !status; i++) status = check_file(&c, names.v[i]);
-        close(c.fd);
-    }
+    if (!status) status = list_files(&a, dir, &names);
+    for (int i = 0; i < names.n && !status; i++) status = check_file(&c, names.v[i]);
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }

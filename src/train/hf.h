@@ -16,8 +16,8 @@
  * Every element comes from exactly one place, or the load fails and says which
  * tensor has which shape and needed which.  Tensors that the model part does
  * not list are refused by sk_hf_check(), but for buffers it names and a tied head.  Names may have
- * or lack the base prefix `transformer.` or `model.`, as files in the wild do.  Pickles are never
- * read, symbolic links never followed.
+ * or lack the base prefix `transformer.` or `model.`, as files in the wild do.  Symbolic links are
+ * followed, as in a Hugging Face cache; pickles are never read.
  *
  * Saving writes config.json, model.safetensors and what goes with the tokens
  * (companions.h) into a new directory beside the old one, syncs it and

@@ -3,9 +3,10 @@
 #include "graph/activation.h"
 #include "tensor/strict.h"
 
+#include <fcntl.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CONFIG_BYTES = 1 << 20, MOST_FIELDS = 64 };
 
@@ -109,13 +110,8 @@ sk_status sk_hf_json(const char *dir, const char *name, int64_t most, json_t **o
     static const sk_strict limits = {.depth = 16, .objects = 100000, .values = 2000000};
     sk_arena a = {0};
     sk_text text;
-    int fd = -1;
     char *where = sk_print(&a, "%s/%s", dir, name);
-    sk_status status = sk_strict_dir(dir, &fd);
-    if (!status) {
-        status = sk_strict_read(&a, fd, name, where, most, &text);
-        close(fd);
-    }
+    sk_status status = sk_strict_read(&a, AT_FDCWD, where, where, most, &text);
     if (!status) status = sk_strict_json(where, text.s, text.n, &limits, out);
     if (!status && !json_is_object(*out)) {
         json_decref(*out);
