@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int checks, bad;
@@ -385,6 +386,33 @@ static void directories(void)
     refused(load("model=/"), SK_ECONF, "has no config.json");
 }
 
+/* A preset and a directory of one name: said how to mean each, and each can be meant. */
+static void clashes(void)
+{
+    char before[4096];
+    const char *sizes = "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3}";
+    check(getcwd(before, sizeof before) && !chdir(dir));
+    check(!load("model=preset:nano") && job.hyper.hidden_size == 64 && !*job.model_dir);
+    check(!mkdir("nano", 0700));
+    refused(load("model=nano"), SK_EUSAGE, "model=./nano for the directory, or model=preset:nano");
+    put("nano/config.yaml", "model: nano\n"); /* a run */
+    check(!load("model=nano") && job.hyper.hidden_size == 64);
+    put("nano/config.json", sizes);
+    refused(load("model=nano"), SK_EUSAGE, "a directory of that name is here too");
+    refused(file("model: nano\n"), SK_ECONF, "t.yaml:1:8: model \"nano\" is a preset, and a");
+    check(!load("") && job.hyper.hidden_size == 64 && !*job.model_dir);
+    check(!load("model.preset=nano") && job.hyper.hidden_size == 64);
+    check(!load("model=preset:nano") && job.hyper.hidden_size == 64 && !*job.model_dir);
+    same(job.model_name, "nano");
+    check(!load("model=./nano") && job.hyper.hidden_size == 24);
+    same(job.model_dir, "./nano");
+    check(!rename("nano", "tiny") && !load("model=./tiny") && job.hyper.hidden_size == 24);
+    refused(load("model=tiny"), SK_EUSAGE, "model=preset:tiny"); /* an architecture's name too */
+    refused(load("model=preset:./tiny"), SK_EUSAGE, "is no preset");
+    check(!unlink("tiny/config.json") && !unlink("tiny/config.yaml") && !rmdir("tiny"));
+    check(!chdir(before));
+}
+
 /* A printed job loads back as the same job, byte by byte. */
 static void back_at(int line, const char *words)
 {
@@ -443,6 +471,7 @@ int main(void)
     files();
     bad_files();
     models();
+    clashes();
     directories();
     round_trips();
     helps();

@@ -96,7 +96,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     import *m = sk_new(a, import);
     sk_conf_rest rest = {0};
     if (argc && argv[0][0] != '-' && !strchr(argv[0], '='))
-        argv[0] = sk_print(a, "model=%s", argv[0]);
+        argv[0] = sk_print(a, strchr(argv[0], '/') ? "model=%s" : "model=./%s", argv[0]);
     SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
     if (!*job->model_dir)

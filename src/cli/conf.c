@@ -536,9 +536,10 @@ char *sk_conf_help(sk_arena *a, const sk_option *options)
         sk_out_add(&o, "  %s%-20s %s\n", p->name[1] ? "--" : "-", p->name, p->doc);
     sk_out_add(&o,
                "keys (key=value, --key=value, or in FILE.yaml):\n"
-               "  %-20s a preset, a directory with config.json, or names such as\n"
+               "  %-20s a preset, a directory with config.json (preset:X and ./X where\n"
+               "  %-20s both are there), or names such as\n"
                "  %-20s model.hidden_size=128 (nano)\n",
-               "model", "");
+               "model", "", "");
     for (int i = 0; i < N_KEYS; i++)
         sk_out_add(&o, "  %-20s %s%s%s%s\n", keys[i].name, keys[i].doc, *keys[i].usual ? " (" : "",
                    keys[i].usual, *keys[i].usual ? ")" : "");

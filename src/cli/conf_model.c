@@ -62,13 +62,31 @@ static sk_status no_model(sk_arena *a, const sk_setting *s, const char *name)
                    near ? " - did you mean \"" : "", near ? near : "", near ? "\"?" : "", all.s);
 }
 
-/* A preset, a directory or an architecture, by name. */
+/* A preset beside a directory of that name: which of them is meant nobody can know.  A run that was
+ * called like its preset is no model, unless somebody put a config.json there. */
+static sk_status clash(sk_arena *a, const sk_setting *s, const char *name)
+{
+    bool said = s && !strcmp(s->key, "model"); /* model.preset says itself which it means */
+    if (!said || (sk_data_has(name, "config.yaml") && !sk_data_has(name, "config.json")))
+        return SK_OK;
+    return sk_fail(sk_setting_code(s),
+                   "%s: model \"%s\" is a preset, and a directory of that name is here too; say "
+                   "model=./%s for the directory, or model=preset:%s",
+                   sk_setting_where(a, s, true), name, name, name);
+}
+
+/* A preset, an architecture, or a directory, by name: preset:NAME is never a directory, and what
+ * has a slash always is. */
 static sk_status from_name(sk_arena *a, const sk_setting *s, const char *name, sk_job *job)
 {
-    job->model = sk_model_preset(name, &job->hyper);
+    bool preset = !strncmp(name, "preset:", strlen("preset:"));
+    if (preset) name += strlen("preset:");
+    bool dir = !preset && sk_is_dir(name);
     const char *shown = sk_base_name(name);
-    if (!job->model && sk_is_dir(name)) SK_TRY(from_dir(a, name, job));
+    job->model = sk_model_preset(name, &job->hyper);
     if (!job->model && (job->model = sk_model_find(name))) job->hyper = job->model->usual;
+    if (job->model && dir) SK_TRY(clash(a, s, name));
+    if (!job->model && dir) SK_TRY(from_dir(a, name, job));
     if (!job->model) return sk_trail(no_model(a, s, name), SK_HERE);
     snprintf(job->model_name, sizeof job->model_name, "%.*s", SK_NAME - 1, shown);
     return SK_OK;

@@ -253,6 +253,12 @@ const char *sk_rundir_model(sk_arena *a, const char *what)
     return sk_is_file(sk_print(a, "%s/config.json", final)) ? final : NULL;
 }
 
+static bool is_preset(const char *name)
+{
+    if (!strncmp(name, "preset:", strlen("preset:"))) name += strlen("preset:");
+    return sk_model_preset(name, &(sk_hyper){0}) != NULL;
+}
+
 sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
 {
     sk_ckpt_found f = {0};
@@ -261,6 +267,11 @@ sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
         return SK_OK;
     }
     const char *home = sk_print(a, "%s/ckpt", what);
+    if (!sk_is_dir(what) && is_preset(what))
+        return sk_fail(SK_EDATA,
+                       "%s is a preset, sizes without weights; a model directory, a checkpoint or "
+                       "a run is needed",
+                       what);
     if (!sk_is_dir(home))
         return sk_fail(SK_EDATA,
                        "%s is neither a model directory (config.json), nor a checkpoint "
