@@ -1,5 +1,6 @@
 # skein_openmpi.so, skein_mpich.so: module/mpi.c, once for every MPI that is found here.
-# The program opens them at run time and needs none of them.  They lie beside it.
+# The program opens them at run time and needs none of them.  They lie beside it, or, installed, in
+# CMAKE_INSTALL_LIBDIR/skein.
 #
 # skein_modules: the targets that were made.
 find_program(SKEIN_MPICC_OPENMPI mpicc.openmpi)
@@ -38,7 +39,6 @@ function(skein_mpi_module wrapper)
     DEPENDS module/mpi.c src/comm/wire.h src/comm/comm.h
     COMMENT "Module skein_${name}.so" VERBATIM)
   add_custom_target(skein_${name} ALL DEPENDS ${file})
-  install(FILES ${file} DESTINATION lib/skein)
   set_property(GLOBAL APPEND PROPERTY skein_modules skein_${name})
 endfunction()
 

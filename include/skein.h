@@ -10,8 +10,8 @@
  *
  * The words are those of the command line without the program's name; `skein
  * --help` and `skein COMMAND --help` tell them, and a list of one word "--help"
- * tells them here.  Link with -lskein and what `pkg-config --libs --static skein`
- * says.
+ * tells them here.  Compile and link with what `pkg-config --cflags --libs skein`
+ * says; skein-cuda instead of skein brings the kernels for GPUs too.
  *
  * Codes are the exit codes of the program, see doc/errors.md:
  *

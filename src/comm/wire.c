@@ -7,14 +7,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifndef SK_MODULES /* where they are installed: from the program's folder, or a whole path */
+#define SK_MODULES "../lib/skein"
+#endif
+
 typedef struct places { /* where a module may be, in the order of looking */
     char path[4][PATH_MAX];
     int n;
 } places;
 
+/* `way` starts at the folder, unless it is a whole path. */
 static void add_place(places *p, const char *folder, const char *way, const char *name)
 {
-    int n = snprintf(p->path[p->n], PATH_MAX, "%s%s/skein_%s.so", folder, way, name);
+    if (*way == '/') folder = "";
+    int n = snprintf(p->path[p->n], PATH_MAX, "%s%s%s/skein_%s.so", folder, *folder ? "/" : "", way,
+                     name);
     if (n > 0 && n < PATH_MAX) p->n++;
 }
 
@@ -22,15 +29,15 @@ static void list_places(const char *name, places *p)
 {
     char self[PATH_MAX];
     const char *asked = getenv("SKEIN_MODULES");
-    if (asked && *asked) add_place(p, asked, "", name);
+    if (asked && *asked) add_place(p, asked, ".", name);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0) return;
     self[n] = 0;
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
-    add_place(p, self, "", name);
-    add_place(p, self, "/..", name);
-    add_place(p, self, "/../lib/skein", name);
+    add_place(p, self, ".", name);
+    add_place(p, self, "..", name);
+    add_place(p, self, SK_MODULES, name);
 }
 
 /* A name comes from outside: no path, only a word. */
@@ -57,7 +64,7 @@ static sk_status missing(const char *name, const places *p, int at)
         return sk_fail(SK_EUSAGE,
                        "wire %s: there is no such module; openmpi and mpich can be built", name);
     return sk_fail(SK_EUSAGE,
-                   "wire %s: there is no skein_%s.so beside the program or in ../lib/skein; apt "
+                   "wire %s: there is no skein_%s.so beside the program or in " SK_MODULES "; apt "
                    "install lib%s-dev and build skein again, or name its folder in SKEIN_MODULES",
                    name, name, name);
 }

@@ -56,7 +56,7 @@ typedef sk_status sk_wire_open_fn(sk_wire_fail_fn *fail, sk_wire **out);
 #define SK_WIRE_SYMBOL "sk_wire_module"
 
 /* Opens the module skein_<name>.so: in $SKEIN_MODULES, beside the program, above it (tests in the
- * build tree), or in ../lib/skein.  Once per process: MPI cannot begin twice. */
+ * build tree), or where they are installed.  Once per process: MPI cannot begin twice. */
 sk_status sk_wire_open(const char *name, sk_wire **out);
 bool sk_wire_has(const char *name); /* is there such a module? */
 
