@@ -41,6 +41,12 @@ for model in tiny "llama"; do
     cmp $model.hf/model.safetensors $model/final/model.safetensors || fail "export differs from final"
     "$skein" export $model $model.half --dtype bf16 >out
     goes_on $model.half
+    "$skein" export ./$model.hf $model.copy >out || fail "no export of a model directory"
+    diff -r $model.hf $model.copy || fail "the export of a model directory differs"
+    "$skein" export $model.hf $model.thin --dtype bfloat16 >out
+    diff -r $model.half $model.thin || fail "in bf16 the export of a directory differs from that of its run"
+    ! "$skein" export $model.hf ./$model.hf 2>err || fail "exported a directory onto itself"
+    grep -q "are one directory" err || fail "onto itself: $(cat err)"
     "$skein" import $model.half run=$model.again "${words[@]:1}" data.train=text train.seq=32 >out || fail "import"
     rm -rf $model.again/final
     goes_on $model.again

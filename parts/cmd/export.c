@@ -1,4 +1,6 @@
-/* export.c - `skein export`: a run or a checkpoint as a Hugging Face directory. */
+/* export.c - `skein export`: a run, checkpoint or model directory as a Hugging Face directory. */
+#include "base/file.h"
+#include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "train/export.h"
@@ -12,6 +14,22 @@ static void tell_extra(sk_arena *a, const sk_hyper *h)
     if (*extra) printf("note: other programs would leave out %s\n", extra);
 }
 
+/* The newest checkpoint of a run, or the model of a directory; *path is what was taken. */
+static sk_status save(sk_arena *a, const char *what, const char *tokenizer, sk_dtype type,
+                      const char *dir, const char **path, sk_hyper *hyper)
+{
+    sk_ckpt c;
+    const char *model = sk_rundir_model(a, what);
+    if (model && (model == what || !sk_is_dir(sk_print(a, "%s/ckpt", what)))) {
+        *path = model;
+        return sk_export_model(a, model, tokenizer ? tokenizer : "", type, dir, hyper);
+    }
+    SK_TRY(sk_rundir_checkpoint(a, what, path));
+    SK_TRY(sk_ckpt_read(a, *path, &c));
+    *hyper = c.state.hyper;
+    return sk_export_checkpoint(a, &c, tokenizer, type, dir);
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     const char *words[2], *type_name = "f32", *tokenizer = NULL, *path;
@@ -19,26 +37,27 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         {"--dtype", &type_name, false}, {"--tokenizer", &tokenizer, false}, {0}};
     int n = 0;
     sk_dtype type;
-    sk_ckpt c;
+    sk_hyper hyper;
     SK_TRY(sk_ask_words(a, argc, argv, options, words, 2, &n));
     if (n != 2)
-        return sk_fail(SK_EUSAGE, "export: a run or checkpoint, and a directory are needed");
+        return sk_fail(SK_EUSAGE, "export: a run, checkpoint or model directory, and a directory "
+                                  "to write are needed");
     if (!sk_dtype_find(type_name, &type) || (type != SK_F32 && type != SK_BF16 && type != SK_F16))
         return sk_fail(SK_EUSAGE, "export: --dtype %s; f32, bf16 or f16 is needed", type_name);
-    SK_TRY(sk_rundir_checkpoint(a, words[0], &path));
-    SK_TRY(sk_ckpt_read(a, path, &c));
-    SK_TRY(sk_export_checkpoint(a, &c, tokenizer, type, words[1]));
+    SK_TRY(save(a, words[0], tokenizer, type, words[1], &path, &hyper));
     printf("saved %s/ from %s\n", words[1], path);
-    tell_extra(a, &c.state.hyper);
+    tell_extra(a, &hyper);
     return SK_OK;
 }
 
 const sk_cmd sk_cmd_export = {
     .name = "export",
-    .doc = "a run or checkpoint as a Hugging Face directory",
-    .help = "usage: skein export RUN|CHECKPOINT DIR [--dtype f32|bf16|f16] [--tokenizer WHAT]\n\n"
+    .doc = "a run, checkpoint or model directory as a Hugging Face directory",
+    .help = "usage: skein export RUN|CHECKPOINT|MODEL DIR [--dtype f32|bf16|f16] "
+            "[--tokenizer WHAT]\n\n"
             "Writes config.json, model.safetensors, tokenizer.json and generation_config.json, and "
             "what\nthe run kept of its tokenizer: special tokens, chat template.\n"
+            "MODEL is a Hugging Face directory: its shards become one file, of another type.\n"
             "    skein export runs/last my-model --dtype bf16\n",
     .run = run,
 };

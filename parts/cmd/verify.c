@@ -31,14 +31,9 @@ static sk_status read_model(sk_arena *a, const char *dir, int *n)
 {
     const sk_model *m;
     sk_hyper h;
-    sk_graph g;
+    sk_hf_shape *shapes = NULL;
     SK_TRY(sk_hf_config(dir, &m, &h));
-    sk_graph_init(&g, a);
-    sk_graph_size(&g, 'b', 1);
-    sk_graph_size(&g, 't', 1);
-    m->build(&g, &h, SK_TRAIN);
-    SK_TRY(sk_graph_status(&g));
-    sk_hf_shape *shapes = sk_hf_shapes(a, &g, n);
+    SK_TRY(sk_hf_shapes_of(a, m, &h, &shapes, n));
     SK_TRY(sk_hf_check(dir, m, &h, shapes, *n));
     for (int i = 0; i < *n; i++) {
         sk_mark mark = sk_arena_mark(a);

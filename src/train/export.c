@@ -1,12 +1,18 @@
 /* export.c - models as Hugging Face directories. */
 #include "train/export.h"
+#include "base/file.h"
+#include "data/read.h"
 #include "run/run.h"
 #include "train/companions.h"
 #include "train/hf.h"
+#include "train/hf_config.h"
 #include "train/rundir.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_TOKENIZER = 64 << 20 }; /* bytes of a file */
 
 int sk_boxes_sort(const sk_graph *g, sk_box *boxes, int n)
 {
@@ -127,20 +133,72 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
                                const char *dir)
 {
     const sk_model *m = sk_model_find(c->state.hyper.arch);
-    sk_graph g;
     sk_companions with;
+    sk_hf_shape *shapes = NULL;
     int n = 0;
     if (!m)
         return sk_fail(SK_EDATA, "%s: it holds a model '%s', which this skein does not know",
                        c->path, c->state.hyper.arch);
-    sk_graph_init(&g, a);
-    sk_graph_size(&g, 'b', 1);
-    sk_graph_size(&g, 't', 1);
-    m->build(&g, &c->state.hyper, SK_TRAIN);
-    SK_TRY(sk_graph_status(&g));
+    SK_TRY(sk_hf_shapes_of(a, m, &c->state.hyper, &shapes, &n));
     SK_TRY(find_tokens(a, c, tokenizer, &with));
-    sk_hf_shape *shapes = sk_hf_shapes(a, &g, &n);
     return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, sk_hf_from_ckpt, (void *)c, &with);
+}
+
+/* --- out of a model directory --- */
+
+typedef struct directory {
+    const char *path;
+    const sk_model *model;
+    const sk_hyper *hyper;
+    sk_hf_shape *shapes;
+    int n_shapes;
+} directory;
+
+static sk_status read_directory(void *ctx, sk_box *whole)
+{
+    const directory *d = ctx;
+    if (!whole->data) return SK_OK; /* it lends nothing */
+    return sk_hf_load(d->path, d->model, d->hyper, d->shapes, d->n_shapes, whole, 1);
+}
+
+static sk_status apart(const char *from, const char *to)
+{
+    struct stat x, y;
+    if (stat(from, &x) || stat(to, &y) || x.st_dev != y.st_dev || x.st_ino != y.st_ino)
+        return SK_OK;
+    return sk_fail(SK_ECREATE, "%s and %s are one directory; choose another to write to", from, to);
+}
+
+/* The tokenizer that was asked for, or that of the directory as it is, also one that skein cannot
+ * read. */
+static sk_status directory_tokens(sk_arena *a, const char *from, const char *tokenizer,
+                                  sk_companions *out)
+{
+    const char *own = sk_print(a, "%s/tokenizer.json", from);
+    sk_tokenizer *t = NULL;
+    sk_text text = {0};
+    SK_TRY(sk_companions_for(a, *tokenizer ? tokenizer : from, from, out));
+    if (*tokenizer) {
+        SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
+        out->tokenizer_json = sk_tokenizer_json(t, a);
+    } else if (sk_is_file(own)) {
+        SK_TRY(sk_data_read(a, own, MOST_TOKENIZER, &text));
+        out->tokenizer_json = sk_print(a, "%.*s", (int)text.n, text.s);
+    }
+    return SK_OK;
+}
+
+sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, sk_dtype type,
+                          const char *dir, sk_hyper *hyper)
+{
+    sk_companions with;
+    directory d = {.path = from, .hyper = hyper};
+    SK_TRY(apart(from, dir));
+    SK_TRY(sk_hf_config(from, &d.model, hyper));
+    SK_TRY(sk_hf_shapes_of(a, d.model, hyper, &d.shapes, &d.n_shapes));
+    SK_TRY(sk_hf_check(from, d.model, hyper, d.shapes, d.n_shapes));
+    SK_TRY(directory_tokens(a, from, tokenizer, &with));
+    return sk_hf_save(dir, d.model, hyper, d.shapes, d.n_shapes, type, read_directory, &d, &with);
 }
 
 /* --- extra --- */

@@ -1,4 +1,4 @@
-/* export.h - models out of running heaps and out of checkpoints, as Hugging Face directories.
+/* export.h - models out of running heaps, checkpoints and directories, as Hugging Face directories.
  *
  * sk_export_boxes() reads the memory of all ranks, so they must stand still: rank 0
  * calls it between two barriers. */
@@ -21,6 +21,9 @@ sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, 
 /* `tokenizer`: as data.tokenizer names it; "" writes none; NULL: the run's, with what it kept. */
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
                                const char *dir);
+/* Out of another model directory; `tokenizer` as above, "" copies its own if it has one. */
+sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, sk_dtype type,
+                          const char *dir, sk_hyper *hyper);
 /* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which
  * are more than steps where stages update on their own, the scale of gradients and the steps that
  * were skipped (scale.h), batches that are left out, and its tokenizer. */

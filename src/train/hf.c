@@ -58,6 +58,19 @@ sk_hf_shape *sk_hf_shapes(sk_arena *a, const sk_graph *g, int *n)
     return out;
 }
 
+sk_status sk_hf_shapes_of(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_hf_shape **out,
+                          int *n)
+{
+    sk_graph *g = sk_new(a, sk_graph);
+    sk_graph_init(g, a);
+    sk_graph_size(g, 'b', 1);
+    sk_graph_size(g, 't', 1);
+    m->build(g, h, SK_TRAIN);
+    SK_TRY(sk_graph_status(g));
+    *out = sk_hf_shapes(a, g, n);
+    return SK_OK;
+}
+
 /* Read `dims`: which of our letters make up each dim of the file. */
 static sk_status read_dims(place *p)
 {

@@ -37,6 +37,9 @@ typedef struct sk_hf_shape { /* of a logical tensor */
 
 /* The parameters of a graph that has been built. */
 sk_hf_shape *sk_hf_shapes(sk_arena *a, const sk_graph *g, int *n);
+/* Those of a model of these sizes. */
+sk_status sk_hf_shapes_of(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_hf_shape **out,
+                          int *n);
 
 sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
                      const sk_hf_shape *shapes, int n_shapes, const sk_box *boxes, int n);
