@@ -238,6 +238,13 @@ static void ranges(void)
     refused(load("optim.schedule=cos"), SK_EUSAGE, "one of: constant cosine linear");
     refused(load("optim.schedule="), SK_EUSAGE, "one of");
     refused(load("train.dtype=i32"), SK_EUSAGE, "f32 bf16 f16");
+    check(!load("train.dtype=fp16") && job.dtype == SK_F16);
+    check(!load("train.dtype=float16") && job.dtype == SK_F16);
+    check(!load("train.dtype=half") && job.dtype == SK_F16);
+    check(!load("train.dtype=bfloat16 optim.state=float32") && job.dtype == SK_BF16);
+    check(!load("train.dtype=torch.bfloat16 optim.state=bfloat16") && job.state_dtype == SK_BF16);
+    check(!load("train.dtype=fp32") && job.dtype == SK_F32);
+    refused(load("train.dtype=double"), SK_EUSAGE, "f32 bf16 f16");
     refused(load("train.time=2d"), SK_EUSAGE, "a time");
     refused(load("ranks=0"), SK_EUSAGE, "ranks");
     refused(load("train.micro_batch=13"), SK_ECONF, "more than train.batch, which is 12");

@@ -21,8 +21,22 @@ size_t sk_dtype_size(sk_dtype t) { return types[t].size; }
 const char *sk_dtype_name(sk_dtype t) { return types[t].name; }
 const char *sk_dtype_st_name(sk_dtype t) { return types[t].st; }
 
+/* As other programs of the field call them. */
+static const struct {
+    const char *name;
+    sk_dtype type;
+} synonyms[] = {{"fp32", SK_F32},      {"float32", SK_F32}, {"float", SK_F32},   {"single", SK_F32},
+                {"bfloat16", SK_BF16}, {"fp16", SK_F16},    {"float16", SK_F16}, {"half", SK_F16},
+                {"fp64", SK_F64},      {"float64", SK_F64}, {"double", SK_F64}};
+
 bool sk_dtype_find(const char *name, sk_dtype *out)
 {
+    if (!strncmp(name, "torch.", strlen("torch."))) name += strlen("torch.");
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++) {
+        if (strcasecmp(name, synonyms[i].name)) continue;
+        *out = synonyms[i].type;
+        return true;
+    }
     for (int t = 0; t < SK_N_DTYPES; t++) {
         if (strcasecmp(name, types[t].name)) continue;
         *out = (sk_dtype)t;

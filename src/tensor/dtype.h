@@ -33,9 +33,10 @@ typedef enum sk_dtype {
 } sk_dtype;
 
 size_t sk_dtype_size(sk_dtype t);
-const char *sk_dtype_name(sk_dtype t);               /* "f32" */
-const char *sk_dtype_st_name(sk_dtype t);            /* "F32": as safetensors spells it */
-bool sk_dtype_find(const char *name, sk_dtype *out); /* either spelling */
+const char *sk_dtype_name(sk_dtype t);    /* "f32" */
+const char *sk_dtype_st_name(sk_dtype t); /* "F32": as safetensors spells it */
+/* Either spelling, and those of others: fp16, bfloat16, float32, half, torch.float16 ... */
+bool sk_dtype_find(const char *name, sk_dtype *out);
 
 static inline float sk_from_bf16(uint16_t x)
 {
