@@ -157,6 +157,17 @@ static const struct {
     int ranks;
 } wrong[] = {
     {"dq=2", "did you mean \"dp\"", 0},
+    {"frob", "unknown word \"frob\"", 0},
+    {"fsdp", "\"fsdp\" is said here with zero=3", 0},
+    {"FSDP=4", "zero=3", 0},
+    {"ddp", "dp=N", 0},
+    {"hsdp", "mesh r=2 s=4; split b over r; split b over s; shard params over s", 8},
+    {"tensor_parallel=2", "tp=N", 0},
+    {"--tensor-model-parallel-size=2", "tp=N", 0},
+    {"dp=2 use-distributed-optimizer", "zero=1", 0},
+    {"tp=2 sequence-parallel", "sp beside tp", 0},
+    {"ring_attention=4", "by=ring", 0},
+    {"dp=2 activation_checkpointing", "recompute=full", 0},
     {"zreo=2", "did you mean \"zero\"", 0},
     {"shedule=gpipe", "did you mean \"schedule\"", 0},
     {"xylophone=2", "unknown word \"xylophone\"", 0},

@@ -408,8 +408,10 @@ static sk_status say_canonical(sk_layout *l, const words *w)
 
 static sk_status set_codec(char name[SK_CODEC_NAME], const char *word, const char *text)
 {
+    sk_dtype type;
     SK_TRY(once(word, *name));
     if (!strcmp(text, "none")) return SK_OK;
+    if (sk_dtype_find(text, &type)) text = sk_dtype_name(type); /* bfloat16: bf16 */
     if (!*text || strlen(text) >= SK_CODEC_NAME)
         return sk_fail(SK_ECONF, "layout: \"%.40s\" is no name for a codec (1 to %d characters)",
                        text, SK_CODEC_NAME - 1);
@@ -526,6 +528,21 @@ static sk_status set_flag(bool *flag, const char *word, const char *value)
     return sk_fail(SK_ECONF, "layout: \"%s\" takes no value", word);
 }
 
+static const char *const known[] = {
+    "dp",        "tp",      "pp",       "cp",       "ep",      "zero",      "sp",
+    "micro",     "by",      "chunks",   "schedule", "balance", "prefetch",  "keep",
+    "recompute", "offload", "replica",  "overlap",  "tiles",   "partition", "gist",
+    "weights",   "grads",   "feedback", "copy",     "slices"};
+enum { N_KNOWN = sizeof known / sizeof *known };
+
+static sk_status unknown(const char *word)
+{
+    const char *say = sk_layout_alias(word), *near = sk_nearest(word, known, N_KNOWN);
+    if (say) return sk_fail(SK_ECONF, "layout: \"%s\" is said here with %s", word, say);
+    return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
+                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
 static sk_status no_value(const char *word)
 {
     for (int i = 0; i < N_VERBS; i++)
@@ -534,16 +551,14 @@ static sk_status no_value(const char *word)
                            "layout: \"%s\" begins a sentence; put it on a line of its own, or "
                            "behind a ';'",
                            word);
-    return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
+    for (int i = 0; i < N_KNOWN; i++)
+        if (!strcmp(word, known[i]))
+            return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
+    return unknown(word);
 }
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
 {
-    static const char *const known[] = {
-        "dp",        "tp",      "pp",       "cp",       "ep",      "zero",      "sp",
-        "micro",     "by",      "chunks",   "schedule", "balance", "prefetch",  "keep",
-        "recompute", "offload", "replica",  "overlap",  "tiles",   "partition", "gist",
-        "weights",   "grads",   "feedback", "copy",     "slices"};
     char *eq = strchr(word, '=');
     const char *value = eq ? eq + 1 : "";
     if (eq) *eq = 0;
@@ -577,9 +592,7 @@ static sk_status short_word(sk_layout *l, shorts *s, char *word)
     if (!strcmp(word, "weights")) return set_codec(l->weights_as, word, value);
     if (!strcmp(word, "grads")) return set_codec(l->grads_as, word, value);
     if (!strcmp(word, "copy")) return set_copy(l, value);
-    const char *near = sk_nearest(word, known, (int)(sizeof known / sizeof *known));
-    return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
-                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    return unknown(word);
 }
 
 /* Letters are implied for the axes that short words make, not for those of a "mesh" line. */
