@@ -217,6 +217,30 @@ static void bad_words(void)
     refused(load("model=nanno"), SK_EUSAGE, "did you mean \"nano\"?");
 }
 
+/* What other programs call it, with or without a section, and nearly so. */
+static void hints(void)
+{
+    static const char *const pairs[][2] = {{"optim.learning_rate", "optim.lr"},
+                                           {"learning_rate", "optim.lr"},
+                                           {"optim.learning_rat", "optim.lr"},
+                                           {"--learning-rate", "optim.lr"},
+                                           {"train.lr", "optim.lr"},
+                                           {"batch_size", "train.batch"},
+                                           {"max_steps", "train.steps"},
+                                           {"train.max_iters", "train.steps"},
+                                           {"seq_len", "train.seq"},
+                                           {"block_size", "train.seq"},
+                                           {"n_layer", "model.num_hidden_layers"},
+                                           {"d_model", "model.hidden_size"},
+                                           {"output_dir", "run"},
+                                           {"tensor-model-parallel-size", "layout=tp=N"},
+                                           {"rnak", "rank"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        refused(load(sk_print(&arena, "%s=2", pairs[i][0])), SK_EUSAGE,
+                sk_print(&arena, "did you mean \"%s\"?", pairs[i][1]));
+    check(load("frobnicate=3") == SK_EUSAGE && !strstr(sk_error_line(), "did you mean"));
+}
+
 static void ranges(void)
 {
     refused(load("train.steps=0"), SK_EUSAGE,
@@ -474,6 +498,7 @@ int main(void)
     defaults();
     words();
     bad_words();
+    hints();
     ranges();
     files();
     bad_files();

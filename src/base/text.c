@@ -99,7 +99,7 @@ static int distance(const char *a, const char *b)
 const char *sk_nearest(const char *word, const char *const *candidates, int n)
 {
     const char *best = NULL;
-    int least = (int)strlen(word) / 2 + 2;
+    int least = ((int)strlen(word) + 1) / 3 + 2; /* farther ones only puzzle */
     for (int i = 0; i < n; i++) {
         int d = distance(word, candidates[i]);
         if (d < least) least = d, best = candidates[i];

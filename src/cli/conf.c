@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NAMES = 128, DEFAULT_SEQ = 256 };
-
 typedef enum kind { WHOLE, REAL, PAIR, SECONDS, BYTES, TEXT, LAYOUT, DTYPE } kind;
 
 /* Defaults are text and go through the same door as what people write.  `one_of` lists the only
@@ -167,22 +165,7 @@ const char *sk_conf_off(const char *name)
     return k ? k->off : NULL;
 }
 
-const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options)
-{
-    const char *names[MAX_NAMES], *near = NULL;
-    int n = 0;
-    for (int i = 0; i < N_KEYS; i++) names[n++] = keys[i].name;
-    for (int i = 0; sk_conf_model_name(i); i++)
-        names[n++] = sk_print(a, "model.%s", sk_conf_model_name(i));
-    names[n++] = "model";
-    for (const sk_option *o = options; o && o->name && n < MAX_NAMES; o++) names[n++] = o->name;
-    for (int i = 0; i < n && !near; i++) { /* "lr" for "optim.lr" */
-        const char *dot = strrchr(names[i], '.');
-        if (dot && !strcmp(dot + 1, name)) near = names[i];
-    }
-    if (!near) near = sk_nearest(name, names, n);
-    return near ? sk_print(a, " - did you mean \"%s\"?", near) : "";
-}
+const char *sk_conf_name(int i) { return i < N_KEYS ? keys[i].name : NULL; }
 
 const char *sk_setting_where(sk_arena *a, const sk_setting *s, bool value)
 {

@@ -35,7 +35,9 @@ bool sk_conf_is_key(const char *name);
 bool sk_conf_is_section(const char *name);
 /* What `--key` and `--no-key` without a value mean; NULL: they need one. */
 const char *sk_conf_on(const char *name), *sk_conf_off(const char *name);
-/* " - did you mean x?" or "" */
+const char *sk_conf_name(int i); /* of the table of keys; NULL past the end */
+
+/* conf_hint.c: " - did you mean x?" or "" */
 const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options);
 
 /* conf_yaml.c and conf_words.c: two ways to say settings. */
