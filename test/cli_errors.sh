@@ -49,6 +49,29 @@ case_of 64 "unknown option" train --frobnicate
 case_of 64 "train.steps|many" train train.steps=many
 case_of 64 "--tokens" sample . --tokens
 case_of 64 "nowhere" list nowhere
+case_of 64 "-o xml" list -o xml
+case_of 64 "trian|did you mean 'train'" help trian
+case_of 64 "learning_rate|optim.lr" help learning_rate
+case_of 64 "one word too many" version 3
+
+# ---- help by command and by key; a list for programs
+said_of() { # words that the answer must have (a|b: both), command
+    local words=$1 word
+    shift
+    cases=$((cases + 1))
+    "$skein" "$@" >out 2>err || bad "skein $*: $(cat err)"
+    IFS='|' read -r -a list <<<"$words"
+    for word in "${list[@]}"; do
+        grep -qF -- "$word" out || bad "skein $*: the answer lacks '$word': $(head -n 3 out)"
+    done
+}
+said_of "usage: skein train|optim.lr" help train
+said_of "skein bench step" help bench step
+said_of "learning rate at its peak (1e-3)" help optim.lr
+said_of "ckpt.every|ckpt.keep" help ckpt
+said_of '"kind": "optim", "name": "adamw", "doc": "' list optim -o json
+said_of '| kind | name | doc | cost |' list -o md
+said_of 'coll,ring,' list coll -o csv
 case_of 64 "-o xml" doctor -o xml
 
 # ---- a config file: the place and the nearest name

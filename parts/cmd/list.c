@@ -1,11 +1,14 @@
 /* list.c - the parts on the shelves, one line each, from their own words. */
 #include "base/text.h"
+#include "cli/ask.h"
 #include "cli/cmd.h"
 #include "comm/coll.h"
 #include "program/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { MOST = 64 };
 
 /* Every part begins with these two. */
 typedef struct head {
@@ -20,38 +23,38 @@ static int count(const sk_part_kind *k)
 }
 
 /* What is chosen by numbers shows them. */
-static void show_cost(const sk_coll *c, size_t wide)
+static const char *cost_of(sk_arena *a, const char *kind, const void *part)
 {
+    if (!strcmp(kind, "schedule")) {
+        const sk_schedule *s = part;
+        if (!s->bubble) return "";
+        return sk_print(a, "bubble %s, %s micro-batches in flight", s->bubble, s->memory);
+    }
+    if (strcmp(kind, "coll")) return "";
+    const sk_coll *c = part;
     const char *order = c->order == SK_ORDER_TREE ? "order of the tree" : "an order of its own";
-    printf("  %*s  %s; %s\n", (int)wide, "", order, c->cost ? c->cost : "cost unknown");
+    return sk_print(a, "%s; %s", order, c->cost ? c->cost : "cost unknown");
 }
 
-static void show_schedule(const sk_schedule *s, int wide)
+/* Numbers of an algorithm stand in a line of their own, those of a schedule behind its words. */
+static void show_part(sk_arena *a, const char *kind, const void *part, int wide)
 {
-    printf("  %-*s  %s", wide, s->name, s->doc);
-    if (s->bubble) printf("; bubble %s, %s micro-batches in flight", s->bubble, s->memory);
+    const head *h = part;
+    const char *cost = cost_of(a, kind, part);
+    printf("  %-*s  %s", wide, h->name, h->doc);
+    if (*cost && !strcmp(kind, "coll")) printf("\n  %*s  %s", wide, "", cost);
+    else if (*cost) printf("; %s", cost);
     puts("");
 }
 
-static void show_part(const char *kind, const void *part, size_t wide)
-{
-    const head *h = part;
-    if (!strcmp(kind, "schedule")) {
-        show_schedule(part, (int)wide);
-        return;
-    }
-    printf("  %-*s  %s\n", (int)wide, h->name, h->doc);
-    if (!strcmp(kind, "coll")) show_cost(part, wide);
-}
-
-static void show(const sk_part_kind *k)
+static void show(sk_arena *a, const sk_part_kind *k)
 {
     size_t wide = 0;
     for (const void *const *p = k->parts; *p; p++) {
         size_t n = strlen(((const head *)*p)->name);
         if (n > wide) wide = n;
     }
-    for (const void *const *p = k->parts; *p; p++) show_part(k->kind, *p, wide);
+    for (const void *const *p = k->parts; *p; p++) show_part(a, k->kind, *p, (int)wide);
 }
 
 static sk_status unknown(sk_arena *a, const char *name)
@@ -69,26 +72,44 @@ static sk_status unknown(sk_arena *a, const char *name)
                    o.s ? o.s : "none");
 }
 
+static void add_rows(sk_table *t, const sk_part_kind *k)
+{
+    for (const void *const *p = k->parts; *p; p++) {
+        const head *h = *p;
+        const char *cells[] = {k->kind, h->name, h->doc, cost_of(t->arena, k->kind, h)};
+        sk_table_add(t, cells);
+    }
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
-    for (int i = 0; i < argc; i++) {
+    static const char *const columns[] = {"kind", "name", "doc", "cost"};
+    const char *words[MOST], *format = NULL;
+    const sk_ask_option options[] = {{"-o", &format, false}, {0}};
+    sk_table t = {.arena = a, .head = columns, .n_cols = 4};
+    int n = 0;
+    SK_TRY(sk_ask_words(a, argc, argv, options, words, MOST, &n));
+    for (int i = 0; i < n; i++) {
         const sk_part_kind *k = sk_kinds;
-        while (k->kind && strcmp(k->kind, argv[i])) k++;
-        if (!k->kind) return unknown(a, argv[i]);
-        show(k);
+        while (k->kind && strcmp(k->kind, words[i])) k++;
+        if (!k->kind) return unknown(a, words[i]);
+        if (format) add_rows(&t, k);
+        else show(a, k);
     }
-    if (argc) return SK_OK;
-    for (const sk_part_kind *k = sk_kinds; k->kind; k++) {
-        printf("%s (%d)\n", k->kind, count(k));
-        show(k);
+    for (const sk_part_kind *k = sk_kinds; !n && k->kind; k++) {
+        if (format) add_rows(&t, k);
+        else {
+            printf("%s (%d)\n", k->kind, count(k));
+            show(a, k);
+        }
     }
-    return SK_OK;
+    return format ? sk_table_print(&t, format, stdout) : SK_OK;
 }
 
 const sk_cmd sk_cmd_list = {
     .name = "list",
     .doc = "the parts: ops, models, optimizers, sources, commands ...",
-    .help = "usage: skein list [KIND ...]\n\n"
+    .help = "usage: skein list [KIND ...] [-o csv|json|md]\n\n"
             "Prints the parts of each kind with one line about each; without a kind, all of them.\n"
             "    skein list op\n",
     .run = run,

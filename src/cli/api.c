@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/cmd.h"
+#include "cli/setting.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ const char *sk_version(void) { return SK_VERSION; }
 static void usage(FILE *to)
 {
     fprintf(to, "skein " SK_VERSION " trains one model on many processors\n\n"
-                "usage: skein COMMAND [arguments]      skein COMMAND --help\n\n");
+                "usage: skein COMMAND [arguments]      skein help COMMAND|KEY\n\n");
     for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
         fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
     fprintf(to, "\nTwo words to begin with: skein train\n");
@@ -28,15 +29,20 @@ static const sk_cmd *find(const char *name)
     return NULL;
 }
 
-static sk_status unknown(sk_arena *a, const char *name)
+static const char *near(sk_arena *a, const char *name)
 {
     int n = 0;
     while (sk_cmd_parts[n]) n++;
     const char **names = sk_many(a, const char *, n);
     for (int i = 0; i < n; i++) names[i] = sk_cmd_parts[i]->name;
-    const char *near = sk_nearest(name, names, n);
-    if (near)
-        return sk_fail(SK_EUSAGE, "there is no command '%s' (did you mean '%s'?)", name, near);
+    return sk_nearest(name, names, n);
+}
+
+static sk_status unknown(sk_arena *a, const char *name)
+{
+    const char *meant = near(a, name);
+    if (meant)
+        return sk_fail(SK_EUSAGE, "there is no command '%s' (did you mean '%s'?)", name, meant);
     return sk_fail(SK_EUSAGE, "there is no command '%s'; skein --help lists them", name);
 }
 
@@ -49,6 +55,30 @@ static bool wants_help(int n, char **words)
     return false;
 }
 
+static sk_status dispatch(sk_arena *a, int n, char **words);
+
+/* `help`, `help train`, `help bench step`, `help optim.lr`: the words after it. */
+static sk_status help(sk_arena *a, int n, char **words)
+{
+    if (!n) {
+        usage(stdout);
+        return SK_OK;
+    }
+    if (find(words[0])) {
+        char **asked = sk_many(a, char *, n + 1);
+        memcpy(asked, words, (size_t)n * sizeof *words);
+        asked[n] = sk_strdup(a, "--help");
+        return dispatch(a, n + 1, asked);
+    }
+    const char *keys = sk_conf_help_on(a, words[0]);
+    const char *hint = keys || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
+    if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
+    if (!keys) return unknown(a, words[0]);
+    if (n > 1) return sk_fail(SK_EUSAGE, "help: \"%.80s\" is one word too many", words[1]);
+    fputs(keys, stdout);
+    return SK_OK;
+}
+
 static sk_status dispatch(sk_arena *a, int n, char **words)
 {
     if (n < 1) {
@@ -58,13 +88,12 @@ static sk_status dispatch(sk_arena *a, int n, char **words)
     const char *name = words[0];
     const sk_cmd *c = find(name);
     if (!strcmp(name, "--version") || !strcmp(name, "version")) {
+        if (n > 1) return sk_fail(SK_EUSAGE, "version: \"%.80s\" is one word too many", words[1]);
         puts("skein " SK_VERSION);
         return SK_OK;
     }
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
-        usage(stdout);
-        return SK_OK;
-    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
+        return help(a, n - 1, words + 1);
     if (!c) return unknown(a, name);
     if (c->help && wants_help(n - 1, words + 1)) { /* without, the command tells itself */
         printf("skein %s: %s\n\n%s", c->name, c->doc, c->help);

@@ -511,20 +511,38 @@ char *sk_conf_print(sk_arena *a, const sk_job *job)
     return o.s;
 }
 
+static void help_line(sk_out *o, const key *k)
+{
+    sk_out_add(o, "  %-20s %s%s%s%s\n", k->name, k->doc, *k->usual ? " (" : "", k->usual,
+               *k->usual ? ")" : "");
+}
+
+static const char model_help[] =
+    "  model                a preset, a directory with config.json (preset:X and ./X where\n"
+    "                       both are there), or names such as\n"
+    "                       model.hidden_size=128 (nano)\n";
+
+char *sk_conf_help_on(sk_arena *a, const char *name)
+{
+    sk_out o = {.arena = a};
+    size_t n = strlen(name);
+    bool model = !strncmp(name, "model", 5) && (!name[5] || name[5] == '.');
+    if (model) sk_out_add(&o, "%s", model_help);
+    for (int i = 0; !name[5] && model && sk_conf_model_name(i); i++)
+        sk_out_add(&o, "  model.%s\n", sk_conf_model_name(i));
+    for (int i = 0; i < N_KEYS; i++)
+        if (!strncmp(keys[i].name, name, n) && (!keys[i].name[n] || keys[i].name[n] == '.'))
+            help_line(&o, &keys[i]);
+    return o.s;
+}
+
 char *sk_conf_help(sk_arena *a, const sk_option *options)
 {
     sk_out o = {.arena = a};
     if (options && options->name) sk_out_add(&o, "options:\n");
     for (const sk_option *p = options; p && p->name; p++)
         sk_out_add(&o, "  %s%-20s %s\n", p->name[1] ? "--" : "-", p->name, p->doc);
-    sk_out_add(&o,
-               "keys (key=value, --key=value, or in FILE.yaml):\n"
-               "  %-20s a preset, a directory with config.json (preset:X and ./X where\n"
-               "  %-20s both are there), or names such as\n"
-               "  %-20s model.hidden_size=128 (nano)\n",
-               "model", "", "");
-    for (int i = 0; i < N_KEYS; i++)
-        sk_out_add(&o, "  %-20s %s%s%s%s\n", keys[i].name, keys[i].doc, *keys[i].usual ? " (" : "",
-                   keys[i].usual, *keys[i].usual ? ")" : "");
+    sk_out_add(&o, "keys (key=value, --key=value, or in FILE.yaml):\n%s", model_help);
+    for (int i = 0; i < N_KEYS; i++) help_line(&o, &keys[i]);
     return o.s;
 }
