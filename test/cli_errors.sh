@@ -145,6 +145,22 @@ case_of 73 "plainfile" train "${small[@]}" run=plainfile/run
 case_of 79 "finite|optim.lr" train "${small[@]}" train.steps=50 optim.lr=1e5 optim.clip=0 optim.warmup=0 run=bad
 [ ! -d bad/final ] || bad "a model was saved from bad numbers"
 
+# ---- escape sequences only where they are obeyed: a terminal, TERM other than dumb, no NO_COLOR
+if command -v script >/dev/null; then
+    for where in TERM=xterm TERM=dumb TERM= "TERM=xterm NO_COLOR=1"; do
+        cases=$((cases + 1))
+        script -qec "env $where '$skein' train ${small[*]} train.steps=300 run='tty$cases'" /dev/null >typed </dev/null ||
+            bad "on a terminal with $where: $(tail -n 2 typed)"
+        escapes=$(tr -dc '\033' <typed | wc -c)
+        case $where in
+        TERM=xterm) [ "$escapes" -gt 10 ] || bad "$where: only $escapes escape sequences, the test sees nothing" ;;
+        *) [ "$escapes" = 0 ] || bad "$where: $escapes escape sequences" ;;
+        esac
+    done
+else
+    unseen=" (terminals not tried: there is no script)"
+fi
+
 # ---- two jobs in one directory
 "$skein" train "${small[@]}" train.steps=1000000 run=mine >out1 2>err1 &
 pid=$!
@@ -196,5 +212,5 @@ else
     full=" (full disk not tried: no right to mount a tmpfs)"
 fi
 
-echo "$cases cases, $wrong wrong$full"
+echo "$cases cases, $wrong wrong$full${unseen:-}"
 [ $wrong = 0 ]

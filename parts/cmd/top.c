@@ -8,6 +8,7 @@
  * numbers are shown. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
@@ -314,7 +315,7 @@ static sk_status watch(frame *f, const char *format, bool once)
         sk_arena tmp = {0};
         f->arena = &tmp;
         take(f, seconds);
-        if (!once) printf("\033[H\033[J");
+        if (!once) fputs(sk_proc_colour(STDOUT_FILENO) ? "\033[H\033[J" : "\n", stdout);
         sk_status st = show(f, format);
         bool end = once || ended(f);
         fflush(stdout);
@@ -402,7 +403,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (jobs > 1) return show_jobs(a, pids, jobs, format);
     SK_TRY(sk_board_open(pid, &board));
     frame f = open_frame(a, board);
-    sk_status st = watch(&f, format, once || format || !isatty(STDOUT_FILENO));
+    sk_status st = watch(&f, format, once || format || !sk_proc_screen(STDOUT_FILENO));
     sk_heaps_close(board);
     return st;
 }

@@ -33,6 +33,18 @@ int64_t sk_proc_number(const char *path, const char *key, int64_t unit)
     return end != text && x >= 0 && x < INT64_MAX / unit ? x * unit : INT64_MAX;
 }
 
+bool sk_proc_screen(int fd)
+{
+    const char *term = getenv("TERM");
+    return isatty(fd) && term && *term && strcmp(term, "dumb");
+}
+
+bool sk_proc_colour(int fd)
+{
+    const char *no = getenv("NO_COLOR");
+    return sk_proc_screen(fd) && !(no && *no);
+}
+
 static int64_t within_group(int64_t bytes)
 {
     static const char *const files[] = {"/sys/fs/cgroup/memory.max",

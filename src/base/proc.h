@@ -23,6 +23,10 @@ int64_t sk_proc_available(void);
 
 int sk_proc_cores(void); /* that this process may use */
 
+/* Is this a terminal that moves its cursor (not TERM=dumb, as of an editor); may it be painted? */
+bool sk_proc_screen(int fd);
+bool sk_proc_colour(int fd); /* a screen, and NO_COLOR is not set: no-color.org */
+
 /* Seconds since main() began, in the image before a restart by sk_proc_restart() if there was
  * one; 0 if sk_proc_begin() was never called. */
 void sk_proc_begin(void);

@@ -57,8 +57,8 @@ void sk_console_open(sk_console *c, FILE *to, const sk_training *t)
 {
     struct winsize w = {0};
     *c = (sk_console){.to = to, .t = t, .s = t->setup, .steps = t->steps, .val = NAN, .best = NAN};
-    c->tty = isatty(fileno(to));
-    c->colour = c->tty && !getenv("NO_COLOR");
+    c->tty = sk_proc_screen(fileno(to));
+    c->colour = sk_proc_colour(fileno(to));
     c->width = c->tty && !ioctl(fileno(to), TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 100;
 }
 
@@ -183,9 +183,16 @@ void sk_console_head(sk_console *c)
 
 /* --- rows --- */
 
+/* The line of the bar, empty; without escape sequences where there are no colours. */
+static void wipe(const sk_console *c)
+{
+    if (c->colour) fprintf(c->to, "\r\033[K");
+    else fprintf(c->to, "\r%*s\r", c->width - 1, "");
+}
+
 void sk_console_clear(sk_console *c)
 {
-    if (c->bar) fprintf(c->to, "\r\033[K");
+    if (c->bar) wipe(c);
     c->bar = false;
 }
 
@@ -374,7 +381,8 @@ void sk_console_tick(sk_console *c)
     if (!c->tty || !c->last.step || now - c->drawn < BAR_S || c->width < 90) return;
     sk_arena a = {0};
     c->drawn = now;
-    fprintf(c->to, "\r%6lld ", (long long)c->last.step);
+    sk_console_clear(c);
+    fprintf(c->to, "%6lld ", (long long)c->last.step);
     if (c->steps) {
         double part = (double)c->last.step / (double)c->steps;
         put_bar(c, part);
@@ -386,7 +394,6 @@ void sk_console_tick(sk_console *c)
             short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0, ""));
     if (c->last.gpu.bytes && c->width >= 110) put_gpu(c, &c->last.gpu);
     if (isfinite(seconds_left(c))) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
-    fprintf(c->to, "\033[K");
     fflush(c->to);
     c->bar = true;
     sk_arena_end(&a);
