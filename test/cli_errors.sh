@@ -108,6 +108,17 @@ case_of 78 "optim.name|adamw" train "${small[@]}" optim.name=adamv
 case_of 78 "tokenizer|256|100" train "${small[@]}" model.vocab_size=100
 case_of 78 "at most 64" train "${small[@]}" train.batch=128 layout=dp=128
 
+# ---- memory: what is needed, of which kind, and a change that fits, as plan says it
+huge=(model=preset:gpt2 train.seq=1024 train.batch=16384)
+case_of 74 "rank 0 needs|= weights 474.8 MiB + grads 474.8 MiB + optimizer 949.7 MiB + activations|most of it activations|fits" \
+    train "${huge[@]}" run=huge
+[ ! -e huge ] || bad "a run that does not fit left a directory"
+change=$(grep -o 'train.micro_batch=[0-9]* needs [0-9.]* .iB' err) || bad "no change that fits: $(cat err)"
+"$skein" plan "${huge[@]}" "${change%% *}" | grep -q "^memory *${change##*needs } on the fullest rank" ||
+    bad "plan says something else than $change"
+case_of 74 "2 ranks need|recompute=full zero=3 in the layout and train.micro_batch=1 still needs" train model=llama-70b -n 2 run=huge
+case_of 74 "rank 0 needs|train.micro_batch=" bench step "${huge[@]}" layout="dp=1 micro=2"
+
 # ---- data
 printf 'too short' >short
 case_of 65 "9 tokens|train.seq=32|33" train "${small[@]}" data.train=short

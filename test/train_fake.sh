@@ -94,4 +94,15 @@ SKEIN_FAULT=nan:5:0 "$skein" train $job model=tiny device=cuda run=stop >stop.ou
 # A GPU's addresses are not for the CPU's kernels.
 if "$skein" simulate --cluster here model=tiny device=cuda >here.out 2>&1; then fail "simulate --cluster here with device=cuda"; fi
 grep -q "cannot be measured instruction by instruction" here.out || fail "simulate: $(tail -n 3 here.out)"
+
+# A GPU that is too small: what is needed, of which kind, and a change that fits and then runs.
+small=(model=nano device=cuda train.batch=8 train.seq=64 train.steps=1 val.every=0 sample.every=0)
+code=0
+SKEIN_FAKE_BYTES=265000000 "$skein" train "${small[@]}" run=small >small.out 2>&1 || code=$?
+[ $code = 74 ] || fail "a small GPU: exit code $code, not 74: $(tail -n 3 small.out)"
+grep -q "cuda:0 has 252.7 MiB free; rank 0 needs .* = weights .* + activations .*, most of it" small.out ||
+    fail "a small GPU: $(tail -n 1 small.out)"
+change=$(grep -o 'train.micro_batch=[0-9]* needs .* fits' small.out) || fail "a small GPU: $(tail -n 1 small.out)"
+SKEIN_FAKE_BYTES=265000000 "$skein" train "${small[@]}" "${change%% *}" run=small2 >small.out 2>&1 ||
+    fail "${change%% *} does not fit: $(tail -n 1 small.out)"
 echo "fake: $runs runs"

@@ -10,6 +10,7 @@
 #include "run/crew.h"
 #include "run/ops.h"
 #include "run/timing.h"
+#include "train/fits.h"
 #include "train/host.h"
 #include "train/idle.h"
 #include "train/made_up.h"
@@ -202,6 +203,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
         return SK_OK;
     }
     if (st) return sk_trail(st, SK_HERE);
+    SK_TRY(sk_fits_host(s));
     SK_TRY(time_job(b, s, &t));
     if (reference) {
         b->one = t;

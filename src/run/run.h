@@ -42,6 +42,9 @@ typedef struct sk_run_opts {
     bool alone;
     int seat;
     const char *device; /* of a program for a GPU: "cuda:0" */
+    /* The GPU has `free` bytes, less than the program needs: a story; NULL: a short one. */
+    sk_status (*no_room)(void *ctx, const sk_program *p, const char *device, int64_t free);
+    void *no_room_ctx;
     /* Another run of this rank over the same heap, which is closed after this one; or NULL.  On a
      * GPU both have one pool: see sk_run_switch. */
     const sk_run *beside;

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "comm/board.h"
 #include "run/flight.h"
+#include "train/fits.h"
 #include "train/idle.h"
 #include "train/relayout.h"
 #include "train/report.h"
@@ -223,9 +224,8 @@ static void judge(launcher *l, seat *s, int wait_status)
         if (l->patience <= 0 && !asked) l->killed = true;
         if (sig == SIGKILL && l->patience <= 0)
             hint = sk_print(l->arena,
-                            " (if nobody killed it, the kernel ran out of memory: rank %d has "
-                            "%lld bytes planned)",
-                            s->rank, (long long)l->setup.programs[s->rank]->own_bytes);
+                            " (if nobody killed it, the kernel ran out of memory; planned are %s)",
+                            sk_fits_kinds(l->arena, l->setup.programs[s->rank]));
         tell_for(l, s->rank, sk_print(l->arena, "died: signal %d (%s)", sig, strsignal(sig)), hint);
         return;
     }
@@ -503,6 +503,7 @@ static sk_status set_up(launcher *l, const char **note, const char **old)
                        "start %d",
                        l->setup.n_ranks, l->boot->by, l->boot->n_ranks, l->boot->n_ranks,
                        l->setup.n_ranks);
+    if (leads(l)) SK_TRY(sk_fits_host(&l->setup));
     if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
     SK_TRY(sk_setup_data(&l->setup));
     return open_dir(l, note, old);

@@ -8,6 +8,7 @@
 #include "train/draw.h"
 #include "train/export.h"
 #include "train/fault.h"
+#include "train/fits.h"
 #include "train/hf.h"
 #include "train/host.h"
 #include "train/idle.h"
@@ -121,7 +122,9 @@ static sk_run_opts run_opts(const loop *l, sk_flight_book *book)
                      .where_ctx = book,
                      .wire = l->t->wire,
                      .host_of = l->t->host_of,
-                     .device = job->device};
+                     .device = job->device,
+                     .no_room = sk_fits_device,
+                     .no_room_ctx = (void *)l->s};
     sk_fault_arm(&o, l->rank);
     return o;
 }

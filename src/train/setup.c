@@ -96,8 +96,7 @@ static sk_status make_graph(sk_setup *s)
 
 /* --- the layout --- */
 
-/* Ranks that each take a part of every micro-batch. */
-static int64_t batch_ways(const sk_layout *l, char batch)
+int64_t sk_batch_ways(const sk_layout *l, char batch)
 {
     int64_t n = 1;
     for (int i = 0; i < l->mesh.n; i++)
@@ -113,7 +112,7 @@ static int choose_micro(const sk_setup *s)
     int64_t batch = s->job->batch, n = 1;
     if (l->n_micro) return l->n_micro;
     if (s->job->micro_batch > 0) {
-        int64_t at_once = s->job->micro_batch * batch_ways(l, s->graph.batch);
+        int64_t at_once = s->job->micro_batch * sk_batch_ways(l, s->graph.batch);
         n = (batch + at_once - 1) / at_once;
     } else if (l->stage_axis >= 0) n = 2 * l->mesh.size[l->stage_axis];
     return (int)(n > batch ? batch : n);

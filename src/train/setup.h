@@ -49,6 +49,8 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
 /* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
 sk_compile_opts sk_setup_opts(const sk_setup *s);
+/* Ranks that each take a part of every micro-batch; `batch` is the letter of its rows. */
+int64_t sk_batch_ways(const sk_layout *l, char batch);
 sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
 sk_status sk_setup_data(sk_setup *s);
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out); /* compile that one too */

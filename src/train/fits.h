@@ -1,0 +1,22 @@
+/* fits.h - is there memory for the plan?  Asked before the start, and answered with numbers.
+ *
+ * The plan knows what every rank takes, by kind, before anything is mapped.  Where
+ * that is more than there is, the story names the fullest rank, what it needs and
+ * has, the kind that is the bulk, and a change that would fit: smaller
+ * micro-batches, recomputation, sharding, or all of them.  Each change is compiled,
+ * so its bytes are those a run would map. */
+#ifndef SK_TRAIN_FITS_H
+#define SK_TRAIN_FITS_H
+
+#include "train/setup.h"
+
+/* The memory of this host, for its ranks; of programs for GPUs, what lives in the host's memory.
+ * The programs of all ranks must be there. */
+sk_status sk_fits_host(const sk_setup *s);
+/* "9.8 GiB = weights 1.6 GiB + ..., most of it activations": of the memory that ranks compute in.
+ */
+char *sk_fits_kinds(sk_arena *a, const sk_program *p);
+/* sk_run_opts.no_room: a GPU has `free` bytes, less than p needs.  ctx: the sk_setup. */
+sk_status sk_fits_device(void *ctx, const sk_program *p, const char *device, int64_t free);
+
+#endif
