@@ -3,9 +3,10 @@
  * A message is sent when its tensor is made and received when it is first needed.  Between
  * two ranks messages keep their order, so a receiver takes those before it first, in the order in
  * which the other stage's tasks send them: the schedule says that for every stage.  A sender
- * may be two tasks ahead of each receiver and keeps the buffers of its messages that long; with
- * several chunks a stage, whose messages share a lane, as far as a lane goes: two stages that each
- * wait for the other to receive would wait for ever. */
+ * may be two tasks ahead of each receiver, or more where that would end in a knot (window.c), and
+ * keeps the buffers of its messages that long; with several chunks a stage, whose messages share a
+ * lane, as far as a lane goes: two stages that each wait for the other to receive would wait for
+ * ever. */
 #include "program/emit.h"
 
 #include <string.h>
@@ -23,8 +24,7 @@ static int64_t tag_of(const sk_emit *e, int tensor, int micro)
     return (int64_t)tensor * e->p->n_micro + micro;
 }
 
-/* Stages that read a tensor in the section at work. */
-static uint64_t readers(const sk_emit *e, const sk_tensor *t)
+uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t)
 {
     return e->training ? e->read_by[t->id] : e->read_forward[t->id];
 }
@@ -80,7 +80,7 @@ void sk_emit_arrived(sk_emit *e, int peer)
 
 sk_status sk_emit_send(sk_emit *e, const sk_tensor *t)
 {
-    uint64_t to = readers(e, t) & ~(1ull << e->p->stage);
+    uint64_t to = sk_emit_readers(e, t) & ~(1ull << e->p->stage);
     if (!to) return SK_OK;
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     int buf = -1;
@@ -129,13 +129,14 @@ static void index_crossing(const sk_emit *e, sk_ints *by_chunk)
         const sk_node *n = e->g->nodes.v[i];
         if (e->sp->stage[i] == e->p->stage) continue;
         for (int o = 0; o < n->n_out; o++)
-            if (!n->into[o] && readers(e, n->out[o]) >> e->p->stage & 1)
+            if (!n->into[o] && sk_emit_readers(e, n->out[o]) >> e->p->stage & 1)
                 *sk_push(e->tmp, &by_chunk[2 * e->sp->chunk[i] + (int)n->phase]) = n->out[o]->id;
     }
 }
 
-void sk_emit_cross_begin(sk_emit *e)
+sk_status sk_emit_cross_begin(sk_emit *e)
 {
+    SK_TRY(sk_emit_window(e));
     sk_arena *a = e->tmp;
     sk_ints *by_chunk = sk_many(a, sk_ints, 2 * e->sp->n_chunks);
     memset(e->inbox, 0, sizeof *e->inbox * (size_t)e->sp->n_stages);
@@ -150,6 +151,7 @@ void sk_emit_cross_begin(sk_emit *e)
                 *sk_push(a, &e->inbox[s]) = (sk_message){made->v[i], t.micro};
         }
     }
+    return SK_OK;
 }
 
 void sk_emit_cross_end(sk_emit *e)

@@ -205,7 +205,7 @@ sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
 
 /* cross.c: messages between stages. */
 void sk_emit_cross_open(sk_emit *e);
-void sk_emit_cross_begin(sk_emit *e); /* of a section whose tasks are known */
+sk_status sk_emit_cross_begin(sk_emit *e); /* of a section whose tasks are known */
 void sk_emit_cross_end(sk_emit *e);
 sk_status sk_emit_send(sk_emit *e, const sk_tensor *t);    /* to all other stages that read it */
 sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t); /* of the micro-batch at work */
@@ -213,6 +213,12 @@ sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t); /* of the micro-batch
 void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf); /* send */
 void sk_emit_take(sk_emit *e, int peer, int64_t tag, int buf); /* receive */
 void sk_emit_arrived(sk_emit *e, int peer);                    /* all that was sent to it */
+
+/* Stages that read a tensor in the section at work. */
+uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t);
+
+/* window.c: widens e->window until no stage of the section waits for ever. */
+sk_status sk_emit_window(sk_emit *e);
 
 /* lower.c: where a result goes; and what follows when it is there. */
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);

@@ -189,7 +189,7 @@ static void section_begin(sk_emit *e, bool training)
 static sk_status do_tasks(sk_emit *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
-    sk_emit_cross_begin(e);
+    SK_TRY(sk_emit_cross_begin(e));
     for (int i = 0; i < mine->n; i++) {
         if (e->training) sk_emit_versions_at(e, i);
         if (mine->v[i].work == SK_WORK_U) sk_emit_apart(e);
