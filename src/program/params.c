@@ -25,7 +25,8 @@ static int *gathering(const sk_emit *e, int layer) { return &e->gathering[CALLS 
 
 static bool sharded(const sk_emit *e, sk_shard level)
 {
-    return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0;
+    return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0 &&
+           e->l->mesh.size[e->l->shard_axis] > 1; /* one rank has all, and nobody to meet */
 }
 
 bool sk_emit_per_task(const sk_emit *e)

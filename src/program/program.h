@@ -264,6 +264,13 @@ static inline int64_t sk_device_bytes(const sk_program *p)
     return p->own_bytes - p->kind_bytes[SK_HOSTED];
 }
 
+/* A pass before the last works on the master, if there is one, and only names the weights: out[0].
+ */
+static inline bool sk_only_names(const sk_program *p, const sk_inst *in)
+{
+    return in->act == SK_DO_UPDATE && in->out[2] >= 0 && p->optim->pass[in->pass + 1];
+}
+
 int64_t sk_scratch_bytes(const sk_program *p);
 int64_t sk_room_at(const sk_program *p); /* gpu: where the room begins in the heap */
 

@@ -455,7 +455,7 @@ static sk_status one_inst(const sk_program *p, marks *m, int pc)
     }
     if (c) mark_call(p, m, c, in->act == SK_DO_START);
     if (in->copy >= 0) return one_copy(p, m, in, pc);
-    for (int o = 0; o < SK_MAX_OUT; o++) {
+    for (int o = sk_only_names(p, in); o < SK_MAX_OUT; o++) {
         SK_TRY(untouched(p, m, in->out[o], pc));
         bool all = in->act != SK_DO_PASTE || in->turn + 1 == in->turns;
         if (in->out[o] >= 0 && all) write(p, m, in->out[o]);

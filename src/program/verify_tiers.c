@@ -25,11 +25,10 @@ static sk_status one_memory(const sk_program *p, int pc)
     const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
     bool free = in->act == SK_DO_UPDATE || in->act == SK_DO_SQUARES || in->act == SK_DO_NARROW ||
                 in->act == SK_DO_PEND;
-    bool last = in->act == SK_DO_UPDATE && in->out[2] >= 0 && p->optim->pass[in->pass + 1];
     sk_tier tier = free && p->bufs.v[in->in[0]].tier ? SK_HOST : SK_DEVICE;
     for (int i = 0; i < SK_MAX_IN; i++)
         if (!lies(p, in->in[i], tier)) return wrong(p, pc, in->in[i], "reads");
-    for (int o = last ? 1 : 0; o < SK_MAX_OUT; o++) /* an early pass only names the weights */
+    for (int o = sk_only_names(p, in); o < SK_MAX_OUT; o++)
         if (!lies(p, in->out[o], tier)) return wrong(p, pc, in->out[o], "writes");
     for (int s = 0; c && s < c->n_segs; s++) {
         if (!lies(p, c->segs[s].src, SK_DEVICE)) return wrong(p, pc, c->segs[s].src, "sends");
