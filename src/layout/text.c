@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 128, MAX_WORDS = 64 };
+enum { WORD = 128, MAX_WORDS = 64, MOST_PARTS = 4096 }; /* parts: of a product, of results */
 
 typedef struct words {
     char w[MAX_WORDS][WORD];
@@ -39,14 +39,19 @@ static sk_status take_words(const char *line, size_t len, words *out)
     return SK_OK;
 }
 
-static sk_status number(const char *word, const char *text, int least, int *out)
+static sk_status between(const char *word, const char *text, int least, int most, int *out)
 {
     int64_t n = 0;
-    if (!sk_read_int(text, &n) || n < least || n > SK_MOST_RANKS)
+    if (!sk_read_int(text, &n) || n < least || n > most)
         return sk_fail(SK_ECONF, "layout: '%s' needs a whole number from %d to %d, found \"%s\"",
-                       word, least, SK_MOST_RANKS, text);
+                       word, least, most, text);
     *out = (int)n;
     return SK_OK;
+}
+
+static sk_status number(const char *word, const char *text, int least, int *out)
+{
+    return between(word, text, least, SK_MOST_RANKS, out);
 }
 
 static sk_status axis_add(sk_mesh *m, const char *name, int size)
@@ -224,7 +229,7 @@ static sk_status say_gather(sk_layout *l, const words *w)
 static sk_status set_overlap(sk_layout *l, const char *text)
 {
     SK_TRY(once("overlap", l->overlap));
-    return number("overlap", text, 1, &l->overlap);
+    return between("overlap", text, 1, MOST_PARTS, &l->overlap);
 }
 
 static sk_status say_overlap(sk_layout *l, const words *w)
@@ -237,7 +242,7 @@ static sk_status say_overlap(sk_layout *l, const words *w)
 static sk_status set_slices(sk_layout *l, const char *text)
 {
     SK_TRY(once("slices", l->slices));
-    return number("slices", text, 1, &l->slices);
+    return between("slices", text, 1, MOST_PARTS, &l->slices);
 }
 
 static sk_status say_results(sk_layout *l, const words *w)
@@ -326,7 +331,7 @@ static sk_status say_offload(sk_layout *l, const words *w)
 static sk_status set_tiles(sk_layout *l, const char *text)
 {
     SK_TRY(once("tiles", l->tiles));
-    return number("tiles", text, 1, &l->tiles);
+    return between("tiles", text, 1, MOST_PARTS, &l->tiles);
 }
 
 static sk_status say_weights(sk_layout *l, const words *w)

@@ -13,6 +13,7 @@
 
 /* Sets of stages are bits; the loops over chunks and micro-batches are unrolled. */
 enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
+enum { MOST_TASKS = 1 << 20, MOST_INSTS = 1 << 20 }; /* of a phase of all stages; of a rank */
 
 const sk_optim *sk_optim_find(const char *name)
 {
@@ -146,6 +147,17 @@ static sk_status receive_all(sk_emit *e, sk_task t)
     return SK_OK;
 }
 
+/* A program lies in memory as a whole, about 3 KiB an instruction while it is made. */
+static sk_status is_short(const sk_emit *e, int64_t n)
+{
+    if (n <= MOST_INSTS) return SK_OK;
+    return sk_fail(
+        SK_ECONF,
+        "layout: the program of rank %d would have over %d instructions or buffers; "
+        "take fewer micro-batches (there are %d), slices, turns or tiles, or more stages",
+        e->p->rank, MOST_INSTS, e->p->n_micro);
+}
+
 static sk_status task(sk_emit *e, sk_task t)
 {
     const sk_ints *nodes = nodes_of(e, t);
@@ -168,6 +180,8 @@ static sk_status task(sk_emit *e, sk_task t)
             SK_TRY(sk_emit_region(e, n)); /* all of it, at its first node */
         if (e->training && t.work == SK_WORK_F) sk_emit_pieces(e, n);
         sk_emit_pack(e, n);
+        SK_TRY(is_short(e, e->p->insts.n));
+        SK_TRY(is_short(e, e->p->bufs.n));
     }
     sk_emit_task_end(e);
     if (e->training && t.work == SK_WORK_F) sk_emit_drop(e, nodes);
@@ -347,24 +361,13 @@ static void plan_sum(sk_emit *e, int which)
     }
 }
 
-static sk_status prepare(sk_emit *e)
+/* Words of a layout that are good alone, and not for this device, schedule or dtype. */
+static sk_status goes_together(const sk_emit *e)
 {
-    sk_program *p = e->p;
-    if (p->n_micro > MOST_MICRO)
-        return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported", p->n_micro,
-                       MOST_MICRO);
-    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
-    e->param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
-    index_tensors(e);
-    index_chunks(e);
-    find_late(e);
-    sk_emit_again_open(e);
-    sk_emit_regions_open(e);
-    sk_emit_pieces_open(e);
-    sk_emit_pack_open(e);
-    sk_emit_cross_open(e);
-    SK_TRY(sk_emit_codecs(e));
-    SK_TRY(sk_emit_params(e));
+    if (e->l->replica && e->p->gpu)
+        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
+                                 "host, and GPUs have no memory in common; leave it out, or use "
+                                 "device=cpu");
     if (e->schedule->apart && e->l->tiles > 1)
         return sk_fail(
             SK_ECONF,
@@ -379,12 +382,34 @@ static sk_status prepare(sk_emit *e)
                        "layout: in canonical order the sum over a batch is a tree, and slices=%d "
                        "would add it up slice by slice; leave out slices, or take order=fast",
                        e->l->slices);
-    for (int i = 0; e->l->canonical && i < p->params.n; i++)
-        if (sk_narrow(p->params.v[i].tensor))
+    for (int i = 0; e->l->canonical && i < e->p->params.n; i++)
+        if (sk_narrow(e->p->params.v[i].tensor))
             return sk_fail(SK_ECONF,
                            "order=canonical gives the same bits on any layout in f32, and "
                            "train.dtype is %s, whose sums are rounded where ranks meet",
-                           sk_dtype_name(p->params.v[i].tensor->type));
+                           sk_dtype_name(e->p->params.v[i].tensor->type));
+    return SK_OK;
+}
+
+static sk_status prepare(sk_emit *e)
+{
+    sk_program *p = e->p;
+    int64_t nodes = 0;
+    for (int i = 0; i < e->g->nodes.n; i++) nodes += e->sp->stage[i] == p->stage;
+    SK_TRY(is_short(e, nodes * p->n_micro));
+    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
+    e->param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
+    index_tensors(e);
+    index_chunks(e);
+    find_late(e);
+    sk_emit_again_open(e);
+    sk_emit_regions_open(e);
+    sk_emit_pieces_open(e);
+    sk_emit_pack_open(e);
+    sk_emit_cross_open(e);
+    SK_TRY(sk_emit_codecs(e));
+    SK_TRY(sk_emit_params(e));
+    SK_TRY(goes_together(e));
     for (int w = 0; w < SK_N_SUMS; w++) {
         if (e->g->sum[w]) p->n_sums = w + 1;
         plan_sum(e, w);
@@ -406,6 +431,14 @@ static sk_status place_chunks(sk_emit *e)
     if (stages > MOST_STAGES || each > MOST_CHUNKS)
         return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
                        stages, each, MOST_STAGES, MOST_CHUNKS);
+    if (e->p->n_micro > MOST_MICRO)
+        return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported",
+                       e->p->n_micro, MOST_MICRO);
+    if (each * stages > MOST_TASKS / e->p->n_micro)
+        return sk_fail(SK_ECONF,
+                       "layout: %d stages of %d chunks with %d micro-batches are over %d tasks; "
+                       "take fewer of one of them",
+                       stages, each, e->p->n_micro, MOST_TASKS);
     e->schedule = s;
     int n = each * stages;
     e->place = sk_many(e->tmp, int, n);

@@ -140,10 +140,6 @@ static sk_status make_layout(sk_setup *s)
     const char *text = job->layout;
     if (!*text) text = sk_print(s->arena, "dp=%lld", job->ranks > 0 ? (long long)job->ranks : 1LL);
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
-    if (s->layout.replica && on_gpu(job))
-        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
-                                 "host, and GPUs have no memory in common; leave it out, or use "
-                                 "device=cpu");
     s->layout.canonical |= !strcmp(job->order, "canonical");
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     s->n_micro = choose_micro(s);
