@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/exact.h"
+#include "base/rng.h"
 #include "comm/codec_kernel.h"
 #include "device/device.h"
 #include "graph/norm_grad.h"
@@ -1108,6 +1109,32 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     return x;
 }
 
+/* State of bf16 is computed on in f32, and rounded by lots of its logical places: run/optimize.c.
+ */
+static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
+{
+    if (u->state_type == SK_F32 || u->nudge != 0) return NULL;
+    float *wide = malloc((size_t)(c->optim->n_state * u->n) * sizeof *wide + 1);
+    for (int s = 0; s < c->optim->n_state; s++) {
+        x->state[s] = wide + s * u->n;
+        sk_convert(x->state[s], SK_F32, u->state[s], u->state_type, u->n);
+    }
+    return wide;
+}
+
+static void narrow_state(const pass_call *c, const sk_update *u, const sk_piece *x)
+{
+    for (int s = 0; s < c->optim->n_state; s++) {
+        uint64_t stream = (uint64_t)x->step * SK_MAX_STATE + (uint64_t)s;
+        uint64_t key = sk_rng(c->job.seed, u->name, stream).a;
+        for (int64_t i = 0; i < u->n; i++) {
+            uint64_t at = (uint64_t)sk_logical(&u->shape, i), four = sk_rng(key, 0, at / 4).a;
+            ((uint16_t *)u->state[s])[i] =
+                sk_to_bf16_drawn(x->state[s][i], (uint16_t)(four >> 16 * (at % 4)));
+        }
+    }
+}
+
 /* One element after the other, whose sums are integers: no order changes them. */
 static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_update *u)
 {
@@ -1131,6 +1158,7 @@ static void do_piece(const pass_call *c, const sk_update *u)
     bool skip = pulse->skip && !(u->scale > 0);
     float *grad = malloc((size_t)u->n * sizeof *grad + 1);
     sk_piece x = piece_of(c, u);
+    float *wide = widen_state(c, u, &x);
     x.grad = grad;
     for (int64_t i = 0; i < u->n; i++) grad[i] = get(u->grad, u->grad_type, i);
     for (int s = 0; s < SK_MAX_SUM && u->before; s++)
@@ -1144,7 +1172,9 @@ static void do_piece(const pass_call *c, const sk_update *u)
         c->optim->pass[c->pass](&x);
         if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
     }
+    if (wide && !skip) narrow_state(c, u, &x);
     for (int64_t i = 0; u->narrow && i < u->n; i++) put(u->narrow, u->narrow_type, i, u->param[i]);
+    free(wide);
     free(grad);
 }
 
@@ -1152,8 +1182,10 @@ static void foresee(const pass_call *c, const sk_update *u)
 {
     sk_piece x = piece_of(c, u);
     sk_assert(u->grad_type == SK_F32 && !u->narrow);
+    float *wide = widen_state(c, u, &x);
     memcpy(u->param, u->grad, (size_t)u->n * sizeof *u->param);
     c->optim->ahead(&x);
+    free(wide);
 }
 
 static void do_pass(void *what)
@@ -1186,6 +1218,8 @@ static sk_status lamb_then(const sk_update_job *j, const sk_launch *l)
     return update("lamb", 1, j, l);
 }
 
+static sk_status sgd(const sk_update_job *j, const sk_launch *l) { return update("sgd", 0, j, l); }
+
 static sk_status sgd_pb(const sk_update_job *j, const sk_launch *l)
 {
     return update("sgd-pb", 0, j, l);
@@ -1198,9 +1232,10 @@ static sk_status sgd_pb_ahead(const sk_update_job *j, const sk_launch *l)
 
 static const sk_optim_kernel adamw_kernel = {"adamw", {adamw}, NULL},
                              lamb_kernel = {"lamb", {lamb_first, lamb_then}, NULL},
+                             sgd_kernel = {"sgd", {sgd}, NULL},
                              sgd_pb_kernel = {"sgd-pb", {sgd_pb}, sgd_pb_ahead};
-const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, &sgd_pb_kernel,
-                                                        NULL};
+const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, &sgd_kernel,
+                                                        &sgd_pb_kernel, NULL};
 
 void sk_fake_gpu(int delay_us)
 {

@@ -4,8 +4,8 @@
  * with NaN, and a thread for every stream: what is given to one happens later, and the later the
  * more `delay_us` says, by lot.  Kernels, codecs and updates are the CPU halves.  So what is
  * ordered only by luck shows.  Tapes are as strict as CUDA graphs: a stream that has not joined, an
- * event of before and a stream that does not come back are told.  For states of f32; ranks that are
- * threads of one process meet by lib/fake_nccl.h. */
+ * event of before and a stream that does not come back are told.  Ranks that are threads of one
+ * process meet by lib/fake_nccl.h. */
 #ifndef SK_TEST_FAKE_GPU_H
 #define SK_TEST_FAKE_GPU_H
 

@@ -33,6 +33,7 @@ typedef struct sk_trial {
     sk_dtype state_type; /* of the optimizer */
     bool late;           /* updates run beside the next step */
     bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
+    bool fuse;           /* and there, launches are joined that can be: layout_random.c alone */
     int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
     int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
     bool poison_first;   /* the first that is made, or the last */

@@ -1,0 +1,499 @@
+/* draw.c - see draw.h. */
+#include "lib/draw.h"
+
+#include "base/rng.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = SK_PAIR_TEXT };
+typedef sk_pair pair;
+
+static uint64_t seed, number, drawn; /* of the run, of the pair, in the pair */
+
+static int pick(int from, int to) /* both included */
+{
+    return from + (int)(sk_rng(seed, number, drawn++).a % (uint64_t)(to - from + 1));
+}
+
+static bool one_in(int n) { return pick(1, n) == 1; }
+
+static void say(char *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(char *text, const char *fmt, ...)
+{
+    va_list list;
+    size_t n = strlen(text);
+    va_start(list, fmt);
+    vsnprintf(text + n, TEXT - n, fmt, list);
+    va_end(list);
+}
+
+/* --- a model as text --- */
+
+/* Heads are keys * queries, the model's width is heads * width: so that any numbers fit. */
+enum key {
+    LAYERS,
+    KEYS,
+    QUERIES,
+    WIDTH,
+    F,
+    V,
+    X,
+    TIE,
+    DROP,
+    B,
+    T,
+    EXPERTS,
+    CHOICES,
+    GROUPS,
+    SHARED,
+    ROOM,
+    BALANCE,
+    SPEED,
+    STEPS,
+    THREADS,
+    BUCKET,
+    CLIP,
+    STATE,
+    SCALE,
+    LATE,
+    COMPENSATE,
+    PREDICT,
+    FUSE,
+    N_KEYS
+};
+static const struct {
+    const char *name;
+    double usual; /* the least that makes a model */
+} keys[N_KEYS] = {
+    [LAYERS] = {"layers", 1},
+    [KEYS] = {"keys", 1},
+    [QUERIES] = {"queries", 1},
+    [WIDTH] = {"width", 2},
+    [F] = {"f", 4},
+    [V] = {"v", 5},
+    [X] = {"x", 3},
+    [TIE] = {"tie", 0},
+    [DROP] = {"drop", 0},
+    [B] = {"b", 1},
+    [T] = {"t", 1},
+    [EXPERTS] = {"experts", 2},
+    [CHOICES] = {"choices", 1},
+    [GROUPS] = {"groups", 0},
+    [SHARED] = {"shared", 0},
+    [ROOM] = {"room", 0},
+    [BALANCE] = {"aux", 0},
+    [SPEED] = {"speed", 0},
+    [STEPS] = {"steps", 3},
+    [THREADS] = {"threads", 1},
+    [BUCKET] = {"bucket", 0},
+    [CLIP] = {"clip", 0},
+    [STATE] = {"state", 32},
+    [SCALE] = {"scale", 1},
+    [LATE] = {"late", 0},
+    [COMPENSATE] = {"compensate", 0},
+    [PREDICT] = {"predict", 0},
+    [FUSE] = {"fuse", 0},
+};
+
+bool sk_model_routes(const sk_model *m)
+{
+    return !strcmp(m->name, "switch") || !strcmp(m->name, "mixtral");
+}
+
+static void set_sizes(sk_trial *t, const double *v)
+{
+    sk_hyper *h = &t->hyper;
+    *h = t->model->usual;
+    h->num_hidden_layers = (int64_t)v[LAYERS];
+    h->num_key_value_heads = (int64_t)v[KEYS];
+    h->num_attention_heads = (int64_t)(v[KEYS] * v[QUERIES]);
+    h->hidden_size = h->num_attention_heads * (int64_t)v[WIDTH];
+    h->intermediate_size = (int64_t)v[F];
+    h->vocab_size = (int64_t)v[V];
+    h->input_size = (int64_t)v[X];
+    h->max_position_embeddings = 32;
+    h->tie_word_embeddings = v[TIE] != 0;
+    h->embd_pdrop = h->resid_pdrop = v[DROP];
+    t->batch = (int64_t)v[B];
+    t->seq = (int64_t)v[T];
+    t->steps = (int)fmin(v[STEPS], SK_TEST_STEPS);
+    t->threads = (int)v[THREADS];
+    t->bucket_bytes = (int64_t)v[BUCKET];
+    t->clip = v[CLIP];
+    t->loss_scale = v[SCALE];
+    t->late = v[LATE] != 0;
+    t->compensate = v[COMPENSATE];
+    t->predict = v[PREDICT];
+    t->fuse = v[FUSE] != 0;
+    t->state_type = v[STATE] < 32 ? SK_BF16 : SK_F32;
+    if (!sk_model_routes(t->model)) return;
+    h->num_local_experts = (int64_t)v[EXPERTS];
+    h->num_experts_per_tok = (int64_t)v[CHOICES];
+    h->expert_groups = (int64_t)v[GROUPS];
+    h->n_shared_experts = (int64_t)v[SHARED];
+    h->capacity_factor = v[ROOM];
+    h->router_aux_loss_coef = v[BALANCE];
+    h->router_bias_update_speed = v[SPEED];
+}
+
+static bool read_number(double *v, const char *word, size_t name, const char *value)
+{
+    for (int k = 0; k < N_KEYS; k++)
+        if (!strncmp(word, keys[k].name, name) && !keys[k].name[name])
+            return sk_read_real(value, &v[k]) && v[k] >= 0 && v[k] < 1e6;
+    return false;
+}
+
+static sk_status read_word(sk_trial *t, double *v, const char *word)
+{
+    const char *eq = strchr(word, '='), *value = eq ? eq + 1 : "";
+    size_t name = eq ? (size_t)(eq - word) : strlen(word);
+    const sk_model *m = eq ? NULL : sk_model_find(word);
+    const sk_optim *o = strncmp(word, "optim=", 6) ? NULL : sk_optim_find(value);
+    bool dtype = !strncmp(word, "dtype=", 6), device = !strncmp(word, "device=", 7);
+    if (m) t->model = m;
+    else if (o) t->optim = o->name;
+    else if (device) t->gpu = !strcmp(value, "cuda");
+    else if (!(dtype ? sk_dtype_find(value, &t->dtype) : eq && read_number(v, word, name, value)))
+        return sk_fail(SK_EUSAGE, "\"%s\" is no model, optim=, dtype=, device= or key=number",
+                       word);
+    return SK_OK;
+}
+
+sk_status sk_pair_read(const sk_pair *p, sk_trial *t)
+{
+    char copy[TEXT], *rest = copy;
+    double v[N_KEYS];
+    *t = (sk_trial){.layout = p->layout};
+    for (int k = 0; k < N_KEYS; k++) v[k] = keys[k].usual;
+    snprintf(copy, sizeof copy, "%s", p->model);
+    for (const char *w; (w = strsep(&rest, " "));)
+        if (*w) SK_TRY(read_word(t, v, w));
+    if (!t->model) return sk_fail(SK_EUSAGE, "\"%s\" names no model", p->model);
+    set_sizes(t, v);
+    return SK_OK;
+}
+
+/* --- drawing a model --- */
+
+static void put(pair *p, enum key k, double value)
+{
+    if (value != keys[k].usual) say(p->model, " %s=%g", keys[k].name, value);
+}
+
+static void draw_experts(pair *p, bool shares)
+{
+    static const double rooms[] = {0, 0, 0.5, 0.75, 1, 1.25, 4};
+    int experts = pick(2, 5);
+    put(p, EXPERTS, experts);
+    put(p, CHOICES, pick(1, experts < 3 ? experts : 3));
+    put(p, GROUPS, one_in(3) ? (experts % 2 ? experts : 2) : 0);
+    put(p, SHARED, shares && one_in(3) ? pick(1, 3) : 0);
+    put(p, ROOM, rooms[pick(0, 6)]);
+    put(p, BALANCE, one_in(2) ? 0.5 : 0);
+    put(p, SPEED, one_in(2) ? 0.03 : 0);
+}
+
+static int n_parts(const void *const *v)
+{
+    int n = 0;
+    while (v[n]) n++;
+    return n;
+}
+#define ANY(parts) (parts)[pick(0, n_parts((const void *const *)(parts)) - 1)]
+
+/* What it is computed in, on what and by what. */
+static void draw_machine(pair *p)
+{
+    static const char *const dtypes[] = {"bf16", "f16"};
+    const sk_optim *optim = ANY(sk_optim_parts);
+    bool gpu = one_in(2), narrow = one_in(3);
+    int dtype = pick(0, 1);
+    put(p, THREADS, pick(1, 2));
+    put(p, BUCKET, one_in(2) ? 0 : pick(1, 40) * 100);
+    put(p, CLIP, one_in(2) ? 1 : 0);
+    put(p, STATE, one_in(6) ? 16 : 32);
+    if (narrow) say(p->model, " dtype=%s", dtypes[dtype]);
+    put(p, SCALE, narrow && dtype ? 256 : 1);
+    if (gpu) say(p->model, " device=cuda");
+    put(p, FUSE, gpu && one_in(2));
+    say(p->model, " optim=%s", optim->name);
+    put(p, COMPENSATE, optim->ahead && one_in(2));
+    put(p, PREDICT, optim->ahead && one_in(2));
+}
+
+static void draw_model(pair *p, const sk_pair_most *most)
+{
+    const sk_model *m = ANY(sk_model_parts);
+    int n_keys = pick(1, 4);
+    bool groups = !strcmp(m->name, "llama") || !strcmp(m->name, "mixtral");
+    say(p->model, "%s", m->name);
+    int layers = one_in(6) ? pick(1, most->layers) : pick(1, 4);
+    put(p, LAYERS, !strcmp(m->name, "mlp") && layers > 8 ? 8 : layers);
+    put(p, KEYS, n_keys);
+    put(p, QUERIES, groups ? pick(1, n_keys < 3 ? 3 : 1) : 1);
+    put(p, WIDTH, 2 * pick(1, 3));
+    put(p, F, pick(3, 33));
+    put(p, V, pick(7, 37));
+    put(p, X, pick(3, 23));
+    put(p, TIE, pick(0, 1));
+    put(p, DROP, one_in(4) ? 0.1 : 0);
+    put(p, B, one_in(4) ? pick(1, most->batch) : pick(1, 9));
+    put(p, T, pick(1, 13));
+    if (sk_model_routes(m)) draw_experts(p, !strcmp(m->name, "mixtral"));
+    put(p, STEPS, one_in(8) ? 10 : pick(3, 5));
+    draw_machine(p);
+}
+
+/* --- drawing a layout --- */
+
+/* What an axis may be for.  Up to TENSOR there is a short word for it, with these letters. */
+enum role { STAGES, BATCH, TIME, TOKENS, TENSOR, COLUMNS, BANK, N_ROLES };
+enum { MOST_AXES = 4 };
+static const struct {
+    const char *name, *letters;
+    int weight; /* how often it is drawn */
+} roles[N_ROLES] = {
+    [STAGES] = {"pp", "", 4},    [BATCH] = {"dp", "b", 5},      [TIME] = {"cp", "t", 3},
+    [TOKENS] = {"ep", "b e", 2}, [TENSOR] = {"tp", "h f v", 5}, [COLUMNS] = {"col", "c", 1},
+    [BANK] = {"bank", "e", 1},
+};
+
+typedef struct axis {
+    enum role role;
+    int size;
+    int by; /* TIME: gather, exchange, ring */
+    char name[8];
+} axis;
+
+typedef struct plan {
+    axis axes[MOST_AXES];
+    int n, shard; /* the axis that shards, or -1 */
+    int level, micro, prefetch, chunks, overlap, slices;
+    bool sp, replica, keep, balance, canonical;
+    const sk_schedule *schedule; /* NULL: not said */
+    const char *again;           /* what is made again; NULL: nothing */
+} plan;
+
+static const char *const ways[] = {"gather", "exchange", "ring"};
+
+static int count_role(const plan *p, enum role role)
+{
+    int n = 0;
+    for (int i = 0; i < p->n; i++) n += p->axes[i].role == role;
+    return n;
+}
+
+static enum role draw_role(void)
+{
+    int sum = 0;
+    for (int r = 0; r < N_ROLES; r++) sum += roles[r].weight;
+    int at = pick(1, sum), r = 0;
+    while ((at -= roles[r].weight) > 0) r++;
+    return (enum role)r;
+}
+
+/* Axes until the ranks are used up; an axis of one rank now and then. */
+static void draw_axes(plan *p, int most, const sk_pair_most *m)
+{
+    static const int sizes[] = {2, 2, 2, 2, 3, 3, 4, 1};
+    int ranks = 1, want = pick(1, MOST_AXES);
+    for (int tries = 0; tries < 12 && p->n < want; tries++) {
+        enum role role = m->piped && !tries ? STAGES : draw_role();
+        axis a = {.role = role, .size = sizes[pick(0, 7)], .by = pick(0, 2)};
+        int same = count_role(p, a.role);
+        if (a.role == STAGES && one_in(m->piped ? 1 : 3))
+            a.size = pick(1, most < m->stages ? most : m->stages);
+        if (ranks * a.size > most || (a.role == STAGES && same) || same > 1) continue;
+        snprintf(a.name, sizeof a.name, same ? "%s2" : "%s", roles[a.role].name);
+        int at = pick(0, p->n);
+        memmove(p->axes + at + 1, p->axes + at, sizeof a * (size_t)(p->n++ - at));
+        p->axes[at] = a;
+        ranks *= a.size;
+    }
+}
+
+static void draw_shard(plan *p)
+{
+    p->shard = -1;
+    for (int i = 0; i < p->n; i++) {
+        bool batch = p->axes[i].role == BATCH || p->axes[i].role == TOKENS;
+        bool odd = p->axes[i].role == TIME && one_in(4);
+        if ((batch || odd) && (p->shard < 0 || one_in(2))) p->shard = i;
+    }
+    p->level = p->shard < 0 ? 0 : pick(0, 3);
+    p->replica = (p->level == 1 || p->level == 2) && one_in(3);
+    p->prefetch = p->level == 3 ? pick(0, 3) : 0;
+    p->keep = p->level == 3 && one_in(3);
+}
+
+/* May stages update on their own? */
+static bool may_part(const char *model, bool staged)
+{
+    bool tied = strstr(model, "tie=1") && strncmp(model, "mlp", 3) != 0;
+    return !strstr(model, "lamb") && !(staged && tied);
+}
+
+static void draw_stages(plan *p, const char *model, int most)
+{
+    bool staged = count_role(p, STAGES);
+    if (staged || one_in(2)) p->micro = one_in(4) ? pick(1, most) : pick(1, 6);
+    if (!staged && !one_in(8)) return;
+    do p->schedule = ANY(sk_schedule_parts);
+    while (!strcmp(p->schedule->name, "file") || (p->schedule->apart && !may_part(model, staged)));
+    if (staged && !p->schedule->chunks) p->chunks = one_in(8) ? pick(1, 9) : pick(0, 3);
+    p->balance = staged && one_in(3);
+}
+
+/* Can short words say it? */
+static bool is_short(const plan *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->axes[i].role > TENSOR || count_role(p, p->axes[i].role) > 1) return false;
+    return p->shard < 0 || p->axes[p->shard].role == BATCH;
+}
+
+static void say_short(const plan *p, char *to)
+{
+    for (int i = 0; i < p->n; i++) say(to, "%s=%d ", p->axes[i].name, p->axes[i].size);
+    for (int i = 0; i < p->n; i++)
+        if (p->axes[i].role == TIME && p->axes[i].by) say(to, "by=%s ", ways[p->axes[i].by]);
+    if (p->level) say(to, "zero=%d ", p->level);
+    if (p->micro) say(to, "micro=%d ", p->micro);
+    if (p->schedule) say(to, "schedule=%s ", p->schedule->name);
+    if (p->chunks) say(to, "chunks=%d ", p->chunks);
+    if (p->prefetch) say(to, "prefetch=%d ", p->prefetch);
+    if (p->overlap) say(to, "overlap=%d ", p->overlap);
+    if (p->slices) say(to, "slices=%d ", p->slices);
+    if (p->again) say(to, "recompute=%s ", p->again);
+    say(to, "%s%s%s%s", p->sp ? "sp " : "", p->replica ? "replica " : "", p->keep ? "keep " : "",
+        p->balance ? "balance " : "");
+    say(to, "order:");
+    for (int i = 0; i < p->n; i++) say(to, " %s", p->axes[i].name);
+}
+
+static void say_axis(const plan *p, const axis *a, char *to)
+{
+    if (a->role == STAGES) {
+        say(to, "; stages over %s", a->name);
+        if (p->schedule) say(to, " schedule %s", p->schedule->name);
+        if (p->chunks) say(to, " chunks %d", p->chunks);
+        if (p->micro) say(to, " micro %d", p->micro);
+        if (p->balance) say(to, " balanced");
+        return;
+    }
+    say(to, "; split %s%s over %s", roles[a->role].letters, a->role == TENSOR && p->sp ? " t" : "",
+        a->name);
+    if (a->role == TIME && a->by) say(to, " by %s", ways[a->by]);
+}
+
+static void say_long(const plan *p, char *to)
+{
+    static const char *const what[] = {"none", "state", "grads", "params"};
+    say(to, "mesh");
+    for (int i = 0; i < p->n; i++) say(to, " %s=%d", p->axes[i].name, p->axes[i].size);
+    for (int i = 0; i < p->n; i++) say_axis(p, &p->axes[i], to);
+    if (p->level) say(to, "; shard %s over %s", what[p->level], p->axes[p->shard].name);
+    if (p->replica) say(to, "; one copy of weights per host");
+    if (p->prefetch) say(to, "; gather weights %d ahead", p->prefetch);
+    if (p->keep) say(to, "; keep gathered weights");
+    if (p->overlap) say(to, "; overlap in %d turns", p->overlap);
+    if (p->slices) say(to, "; results in %d slices", p->slices);
+    if (p->again) say(to, "; recompute %s%s", p->again, *p->again < 'a' ? " blocks" : "");
+    if (count_role(p, STAGES)) return;
+    if (p->schedule) say(to, "; schedule %s", p->schedule->name);
+    if (p->micro) say(to, "; micro %d", p->micro);
+}
+
+static const char canonical[] = "; canonical order";
+
+static void draw_again(plan *p)
+{
+    static const char *const whats[] = {"full", "selective", "1", "2", "contract"};
+    if (p->schedule && !strcmp(p->schedule->name, "pb")) return;
+    if (one_in(3)) p->again = whats[pick(0, 4)];
+    if (one_in(3)) p->slices = pick(1, 9);
+}
+
+/* Each of what a rank keeps stays, or goes to the host or a file. */
+static bool draw_homes(const plan *l, char *to)
+{
+    int tier[SK_N_WARES];
+    if (l->replica || !one_in(3)) return false;
+    for (int w = 0; w < SK_N_WARES; w++) {
+        tier[w] = pick(0, SK_N_TIERS - 1);
+        if (tier[w]) say(to, "; offload %s to %s", sk_ware_names[w], sk_tier_names[tier[w]]);
+    }
+    bool own = l->schedule && l->schedule->apart;
+    bool tiles = tier[SK_STATE] && tier[SK_PARAMS] && l->level < 3 && !own && one_in(2);
+    if (tiles) say(to, "; weights in %d tiles", pick(2, 6));
+    return tiles;
+}
+
+/* What ranks send each other in fewer bits. */
+static bool draw_codecs(const plan *l, bool own, char *to)
+{
+    static const char *const names[] = {"f16", "bf16", "fp8", "int8", "int4"};
+    bool weights = l->level == 3 && one_in(5), grads = one_in(8);
+    grads &= l->level || count_role(l, BATCH) || count_role(l, TOKENS);
+    if (weights) say(to, "; encode weights as %s", names[pick(0, 3)]);
+    if (grads)
+        say(to, "; encode gradients as %s%s", names[pick(0, 4)], one_in(2) ? " with feedback" : "");
+    if (l->level == 3 && !own && l->axes[l->shard].size % 2 == 0 && one_in(4))
+        say(to, "; second copy of weights over 2 ranks");
+    return weights || grads;
+}
+
+static void draw_layout(pair *p, const sk_pair_most *most)
+{
+    plan l = {0};
+    draw_axes(&l, one_in(4) ? most->ranks : 8, most);
+    draw_shard(&l);
+    draw_stages(&l, p->model, most->micro);
+    bool own = l.schedule && l.schedule->apart;
+    l.replica &= !own;
+    l.sp = count_role(&l, TENSOR) && one_in(2);
+    bool waits = count_role(&l, TENSOR) || count_role(&l, COLUMNS);
+    l.overlap = waits && one_in(2) ? pick(1, 5) : 0;
+    draw_again(&l);
+    if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
+    else say_long(&l, p->layout);
+    bool tiles = draw_homes(&l, p->layout), codes = draw_codecs(&l, own, p->layout);
+    bool hosted = strstr(p->layout, "offload state to host") && !strstr(p->model, "lamb");
+    put(p, LATE, hosted && !own && one_in(3));
+    if (one_in(5)) say(p->layout, "; encode kept results");
+    if (l.slices < 2 && !tiles && !codes && one_in(2) && !own && !strstr(p->model, "dtype="))
+        say(p->layout, "%s", canonical);
+    if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
+    if (one_in(4)) say(p->layout, "; keep cheap results");
+}
+
+/* --- the whole --- */
+
+sk_pair sk_pair_draw(uint64_t run, uint64_t i, const sk_pair_most *most)
+{
+    pair p = {0};
+    seed = run;
+    number = i;
+    drawn = 0;
+    draw_model(&p, most);
+    draw_layout(&p, most);
+    return p;
+}
+
+void sk_sentence_kind(const char *sentence, char *out, size_t n)
+{
+    size_t at = 0;
+    for (const char *s = sentence; *s && at + 4 < n; s++) {
+        const char *end = *s == '\'' || *s == '"' ? strchr(s + 1, *s) : NULL;
+        if (end) s = end, out[at++] = '*';
+        else if (!isdigit((unsigned char)*s)) out[at++] = *s;
+        else if (!at || out[at - 1] != '#') out[at++] = '#';
+    }
+    out[at] = 0;
+}
