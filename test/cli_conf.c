@@ -164,6 +164,24 @@ static void defaults(void)
     check(!load("-n4 layout=tp=4") && job.ranks == 4 && !strcmp(job.layout, "tp=4"));
 }
 
+/* Each optimizer has its own numbers, unless a file or the command line says others. */
+static void optimizers(void)
+{
+    const char *path = put("lamb.yaml", "optim: {name: lamb, eps: 1e-5}\n");
+    check(!load("optim.name=lamb") && job.lr == 2e-3 && job.eps == 1e-6);
+    check(job.betas[0] == 0.9 && job.betas[1] == 0.999 && job.weight_decay == 0.01);
+    check(!load("optim.betas=0.8,0.9 optim.name=lamb optim.lr=5") && job.lr == 5);
+    check(job.betas[0] == 0.8 && job.betas[1] == 0.9 && job.weight_decay == 0.01);
+    check(!load("optim.name=sgd") && job.lr == 0.1 && job.momentum == 0.9);
+    check(job.weight_decay == 0);
+    check(!load("optim.name=sgd-pb --no-optim.predict") && job.predict == 0);
+    check(job.compensate == 1 && job.lr == 0.1);
+    check(!load(path) && job.lr == 2e-3 && job.eps == 1e-5 && job.betas[1] == 0.999);
+    check(!load(sk_print(&arena, "%s optim.name=adamw", path)));
+    check(job.lr == 1e-3 && job.eps == 1e-5 && job.betas[1] == 0.95); /* eps is the file's */
+    check(!load("optim.name=nobody") && job.lr == 1e-3);              /* told with the program */
+}
+
 static void words(void)
 {
     check(!load("train.steps=5 --train.batch=64k --optim.lr 3e-4 --data.order sequential"));
@@ -480,7 +498,7 @@ static void helps(void)
 {
     const char *help = sk_conf_help(&arena, options);
     check(strstr(help, "--rank") && strstr(help, "-o ") && strstr(help, "train.steps"));
-    check(strstr(help, "(1e-3)") != NULL);
+    check(strstr(help, "(adamw 0.001; lamb 0.002; ") != NULL);
     size_t wide = 0;
     for (const char *p = help; *p;) {
         size_t n = strcspn(p, "\n");
@@ -492,10 +510,11 @@ static void helps(void)
 
 int main(void)
 {
-    static const char *const names[] = {"t.yaml", "t.json", "two.layout", "config.json",
-                                        "tokenizer.json"};
+    static const char *const names[] = {"t.yaml",     "lamb.yaml",   "t.json",
+                                        "two.layout", "config.json", "tokenizer.json"};
     if (!mkdtemp(dir)) return 2;
     defaults();
+    optimizers();
     words();
     bad_words();
     hints();

@@ -47,4 +47,20 @@ cmp resumed/final/model.safetensors back/final/model.safetensors
 train "two-stages" 4 "pp=2 micro=4 schedule=pipedream" resume=plain/ckpt/step-0000000002
 grep -q '"extra":"steps=4 updates=10 ' two-stages/ckpt/step-0000000004/MANIFEST.json ||
     { grep -o '"extra":"[^"]*' two-stages/ckpt/step-0000000004/MANIFEST.json; echo "10 updates are needed"; exit 1; }
+# What nobody says is the optimizer's own number, not another's: LAMB alone is LAMB with its numbers said.
+lamb() { # run, more words
+    local run=$1
+    shift
+    "$skein" train model=tiny data.train=text data.tokenizer=byte train.batch=8 train.seq=24 train.threads=1 train.steps=5 \
+        val.every=0 sample.every=0 log.every=0 run="$run" "$@" >"$run.out" 2>&1 || { cat "$run.out"; exit 1; }
+    runs=$((runs + 1))
+}
+lamb alone optim.name=lamb
+lamb said optim.name=lamb optim.lr=2e-3 optim.betas=0.9,0.999 optim.eps=1e-6 optim.weight_decay=0.01
+lamb adams optim.name=lamb optim.lr=1e-3 optim.betas=0.9,0.95 optim.eps=1e-8 optim.weight_decay=0.1
+cmp alone/final/model.safetensors said/final/model.safetensors || { echo "LAMB has other numbers than its own"; exit 1; }
+if cmp -s alone/final/model.safetensors adams/final/model.safetensors; then echo "LAMB has AdamW's numbers"; exit 1; fi
+grep -q "betas: \[0.9, 0.999\]" alone/config.yaml || { echo "config.yaml: $(grep betas alone/config.yaml)"; exit 1; }
+"$skein" list optim | grep -q "lamb.*betas 0.9 and 0.999" || { echo "list optim: $("$skein" list optim)"; exit 1; }
+
 echo "updates: $runs runs with 1 and 4 a step, counted alike"

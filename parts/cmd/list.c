@@ -3,6 +3,7 @@
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "comm/coll.h"
+#include "program/optim.h"
 #include "program/schedule.h"
 
 #include <stdio.h>
@@ -22,6 +23,20 @@ static int count(const sk_part_kind *k)
     return n;
 }
 
+/* An optimizer's own defaults, under the names of the keys. */
+static const char *knobs_of(sk_arena *a, const sk_optim *o)
+{
+    sk_out text = {.arena = a};
+    for (const sk_knob *k = o->knobs; k->name; k++) {
+        const char *name = !strcmp(k->name, "decay")   ? "weight_decay"
+                           : !strcmp(k->name, "beta1") ? "betas"
+                                                       : k->name;
+        if (!strcmp(k->name, "beta2")) sk_out_add(&text, " and %.9g", k->usual);
+        else sk_out_add(&text, "%s%s %.9g", k == o->knobs ? "" : ", ", name, k->usual);
+    }
+    return text.s ? text.s : "";
+}
+
 /* What is chosen by numbers shows them. */
 static const char *cost_of(sk_arena *a, const char *kind, const void *part)
 {
@@ -30,6 +45,7 @@ static const char *cost_of(sk_arena *a, const char *kind, const void *part)
         if (!s->bubble) return "";
         return sk_print(a, "bubble %s, %s micro-batches in flight", s->bubble, s->memory);
     }
+    if (!strcmp(kind, "optim")) return knobs_of(a, part);
     if (strcmp(kind, "coll")) return "";
     const sk_coll *c = part;
     const char *order = c->order == SK_ORDER_TREE ? "order of the tree" : "an order of its own";

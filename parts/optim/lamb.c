@@ -46,6 +46,6 @@ const sk_optim sk_optim_lamb = {
     .n_state = 3,
     .n_sums = 2,
     .state = {"m", "v", "u"},
-    .knobs = {{"lr", 2e-3f}, {"beta1", 0.9f}, {"beta2", 0.999f}, {"eps", 1e-6f}, {"decay", 0.01f}},
+    .knobs = {{"lr", 2e-3}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-6}, {"decay", 0.01}},
     .pass = {direction, apply},
 };

@@ -21,6 +21,6 @@ const sk_optim sk_optim_sgd = {
     .doc = "gradient descent with momentum",
     .n_state = 1,
     .state = {"m"},
-    .knobs = {{"lr", 0.1f}, {"momentum", 0.9f}, {"decay", 0}},
+    .knobs = {{"lr", 0.1}, {"momentum", 0.9}, {"decay", 0}},
     .pass = {apply},
 };

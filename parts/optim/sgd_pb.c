@@ -41,7 +41,7 @@ const sk_optim sk_optim_sgd_pb = {
     .doc = "sgd for late gradients: spike compensation, weight prediction",
     .n_state = 1,
     .state = {"v"},
-    .knobs = {{"lr", 0.1f}, {"momentum", 0.9f}, {"decay", 0}, {"compensate", 1}, {"predict", 1}},
+    .knobs = {{"lr", 0.1}, {"momentum", 0.9}, {"decay", 0}, {"compensate", 1}, {"predict", 1}},
     .pass = {apply},
     .ahead = ahead,
 };

@@ -1,6 +1,7 @@
 /* conf.c - the table of keys, and what is done with it: set, check, print, help. */
 #include "cli/setting.h"
 #include "data/read.h"
+#include "program/optim.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@ typedef struct key {
     const char *usual, *doc;
     double least, most;
     const char *one_of, *on, *off;
+    const char *knob[2]; /* the optimizer's own (program/optim.h): its default is the part's */
 } key;
 
 #define KEY(key_name, key_kind, field, ...)                                \
@@ -27,6 +29,7 @@ typedef struct key {
     }
 #define USUAL(text, help)     .usual = text, .doc = help
 #define FROM(lowest, highest) .least = lowest, .most = highest
+#define KNOB(...)             .knob = {__VA_ARGS__}
 #define HUGE_COUNT            1e15
 
 static const key keys[] = {
@@ -74,22 +77,25 @@ static const key keys[] = {
     KEY("optim.state", DTYPE, state_dtype,
         USUAL("f32", "what the optimizer's state is kept in: f32, or bf16, rounded by lot"),
         .one_of = "f32 bf16"),
-    KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6)),
+    KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6), KNOB("lr")),
     KEY("optim.min_lr", REAL, min_lr, USUAL("0", "learning rate at the end"), FROM(0, 1e6)),
-    KEY("optim.betas", PAIR, betas, USUAL("0.9, 0.95", "decay of the two moments"), FROM(0, 1)),
-    KEY("optim.eps", REAL, eps, USUAL("1e-8", "beside the root of the second moment"), FROM(0, 1)),
+    KEY("optim.betas", PAIR, betas, USUAL("0.9, 0.95", "decay of the two moments"), FROM(0, 1),
+        KNOB("beta1", "beta2")),
+    KEY("optim.eps", REAL, eps, USUAL("1e-8", "added to the root of the second moment"), FROM(0, 1),
+        KNOB("eps")),
     KEY("optim.momentum", REAL, momentum, USUAL("0.9", "for optimizers with one moment"),
-        FROM(0, 1)),
+        FROM(0, 1), KNOB("momentum")),
     KEY("optim.weight_decay", REAL, weight_decay,
-        USUAL("0.1", "on tensors of two or more dims only"), FROM(0, 1e6), .off = "0"),
+        USUAL("0.1", "on tensors of two or more dims only"), FROM(0, 1e6), .off = "0",
+        KNOB("decay")),
     KEY("optim.clip", REAL, clip, USUAL("1", "the largest norm of all gradients; 0: any"),
         FROM(0, 1e9), .off = "0"),
     KEY("optim.compensate", WHOLE, compensate,
         USUAL("1", "sgd-pb: spike compensation of late gradients"), FROM(0, 1), .on = "1",
-        .off = "0"),
+        .off = "0", KNOB("compensate")),
     KEY("optim.predict", WHOLE, predict,
         USUAL("1", "sgd-pb: forward passes read weights as they will be"), FROM(0, 1), .on = "1",
-        .off = "0"),
+        .off = "0", KNOB("predict")),
     KEY("optim.late", WHOLE, late,
         USUAL("0", "1: a step's update runs beside the next step, on the host (offload=state)"),
         FROM(0, 1), .on = "1", .off = "0"),
@@ -345,11 +351,35 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
 
 /* ---- the whole job */
 
+/* The default of an optimizer's knob; NULL: it has none of this name. */
+static const sk_knob *knob_of(const sk_optim *o, const char *name)
+{
+    for (const sk_knob *k = o->knobs; name && k->name; k++)
+        if (!strcmp(k->name, name)) return k;
+    return NULL;
+}
+
+/* The optimizer's own defaults, for what nobody said.  What is written in a file counts as said,
+ * whichever optimizer the command line takes.  An unknown name is refused with the program. */
+static void take_knobs(const sk_settings *s, sk_job *job)
+{
+    const sk_optim *o = sk_optim_find(job->optim_name);
+    for (int i = 0; o && i < N_KEYS; i++)
+        for (int n = 0; n < 2; n++) {
+            const sk_knob *k = knob_of(o, keys[i].knob[n]);
+            char *to = (char *)job + keys[i].at;
+            if (!k || sk_setting_find(s, keys[i].name)) continue;
+            if (keys[i].kind == WHOLE) *(int64_t *)(void *)to = (int64_t)k->usual;
+            else ((double *)(void *)to)[n] = k->usual;
+        }
+}
+
 /* Defaults that depend on other keys. */
 static sk_status complete(const sk_settings *s, sk_job *job)
 {
     int64_t places = job->hyper.max_position_embeddings, window = job->hyper.sliding_window;
     if (window && (!places || window < places)) places = window;
+    take_knobs(s, job);
     if (!sk_setting_find(s, "train.seq")) {
         if (places && places < job->seq) job->seq = places;
         if (job->hyper.input_size) job->seq = 1; /* images: a sample is a row */
@@ -511,10 +541,24 @@ char *sk_conf_print(sk_arena *a, const sk_job *job)
     return o.s;
 }
 
+/* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every optimizer that has it. */
+static const char *usual_of(sk_arena *a, const key *k)
+{
+    sk_out o = {.arena = a};
+    for (const sk_optim *const *part = sk_optim_parts; *part && k->knob[0]; part++) {
+        const sk_knob *first = knob_of(*part, k->knob[0]), *second = knob_of(*part, k->knob[1]);
+        if (!first) continue;
+        sk_out_add(&o, "%s%s %s", o.s ? "; " : "", (*part)->name, sk_conf_real(a, first->usual));
+        if (second) sk_out_add(&o, ", %s", sk_conf_real(a, second->usual));
+    }
+    return o.s ? o.s : k->usual;
+}
+
 static void help_line(sk_out *o, const key *k)
 {
-    sk_out_add(o, "  %-20s %s%s%s%s\n", k->name, k->doc, *k->usual ? " (" : "", k->usual,
-               *k->usual ? ")" : "");
+    const char *usual = usual_of(o->arena, k);
+    sk_out_add(o, "  %-20s %s%s%s%s\n", k->name, k->doc, *usual ? " (" : "", usual,
+               *usual ? ")" : "");
 }
 
 static const char model_help[] =

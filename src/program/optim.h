@@ -32,7 +32,7 @@ typedef struct sk_piece {
 
 typedef struct sk_knob {
     const char *name; /* lr, beta1, beta2, eps, decay, momentum, compensate, predict */
-    float usual;
+    double usual;     /* what it is where nobody says otherwise */
 } sk_knob;
 
 typedef struct sk_optim {

@@ -230,7 +230,7 @@ float sk_run_knob(const sk_run *r, const sk_knob *k, bool decays)
     if (!strcmp(k->name, "decay")) return decays ? (float)v->decay : 0;
     if (!strcmp(k->name, "compensate")) return (float)v->compensate;
     if (!strcmp(k->name, "predict")) return (float)v->predict;
-    return k->usual;
+    return (float)k->usual;
 }
 
 typedef struct update_job {
