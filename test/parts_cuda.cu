@@ -74,8 +74,7 @@ typedef struct variant {
     char empty; /* a letter of which this piece has nothing; 0: none */
     unsigned add;
     bool timed;
-    bool stats; /* numbers of which there is one a row stay f32, as in real programs */
-    bool sums;  /* results stay f32, as gradients of weights may; a kernel may refuse it */
+    unsigned wide; /* bit i: operand i, or result i - n_in, stays f32; as op->types allows */
 } variant;
 
 typedef struct trial {
@@ -98,9 +97,8 @@ typedef struct side {
 static void bad(const trial *t, const variant *v, const char *what)
 {
     n_bad++;
-    printf("%s of %s, %s%s%s, %d off, add %u%s: %s\n", t->op->name, t->shape,
-           sk_dtype_name(v->type), v->stats ? " with f32 rows" : "", v->sums ? " to f32" : "",
-           v->shift, v->add, v->empty ? ", empty" : "", what);
+    printf("%s of %s, %s, f32 are %#x, %d off, add %u%s: %s\n", t->op->name, t->shape,
+           sk_dtype_name(v->type), v->wide, v->shift, v->add, v->empty ? ", empty" : "", what);
 }
 
 /* ---- threads */
@@ -206,20 +204,17 @@ static sk_view view_of(const trial *t, const sk_tensor *x, const variant *v, boo
     return w;
 }
 
-/* Is input i a number for each row of input 0: of its letters, but not of the last? */
-static bool per_row(const trial *t, int i)
+/* The operands, or results, that may be f32 beside narrow ones; of results those that are not in
+ * any case. */
+static unsigned may_be_wide(const trial *t, bool results)
 {
-    const char *rows = t->y->letters_in[0], *mine = t->y->letters_in[i];
-    size_t n = strlen(rows);
-    if (!i || !n || !*mine || t->y->in[i]->type != SK_F32) return false;
-    return strspn(mine, rows) == strlen(mine) && !strchr(mine, rows[n - 1]);
-}
-
-static bool has_stats(const trial *t)
-{
-    bool any = false;
-    for (int i = 1; i < t->y->n_in; i++) any = any || per_row(t, i);
-    return any;
+    int n_in = t->y->n_in, from = results ? n_in : 0, to = results ? n_in + t->y->n_out : n_in;
+    unsigned mask = 0;
+    for (int i = from; i < to; i++)
+        if (strchr("fs", sk_op_type(t->op, n_in, i)) &&
+            (results ? !(t->op->stats >> (i - n_in) & 1) : t->y->in[i]->type == SK_F32))
+            mask |= 1u << i;
+    return mask;
 }
 
 /* Views without data, and the place of each in the pool. */
@@ -233,8 +228,8 @@ static void lay_out(const trial *t, const variant *v, side *p)
     for (int i = 0; i < y->n_in + y->n_out; i++) {
         int o = i - y->n_in;
         sk_view *w = o < 0 ? &a->in[i] : &a->out[o];
-        *w = o < 0 ? view_of(t, y->in[i], v, v->stats && per_row(t, i))
-                   : view_of(t, y->out[o], v, v->sums || t->op->stats >> o & 1);
+        *w = o < 0 ? view_of(t, y->in[i], v, v->wide >> i & 1)
+                   : view_of(t, y->out[o], v, (v->wide >> i | t->op->stats >> o) & 1);
         p->at[i] = p->bytes + GAP + (size_t)v->shift * sk_dtype_size(w->type);
         p->bytes = (p->at[i] + bytes_of(w) + 2 * GAP - 1) / GAP * GAP;
     }
@@ -589,11 +584,10 @@ static sk_status one(gpu *g, trial *t, const variant *v, double *worst, double *
     double seconds = 0;
     sk_mark mark = sk_arena_mark(&t->arena);
     lay_out(t, v, &p);
+    SK_TRY(sk_op_takes(t->op, &p.cpu));
     SK_TRY(make_room(g, &p));
     prepare(g, t, v, &p);
-    sk_status st = once(g, t, &p, g->back);
-    if (st == SK_ECONF && v->sums) return sk_stream_sync(g->d, g->s); /* it refuses to */
-    SK_TRY(st);
+    SK_TRY(once(g, t, &p, g->back));
     SK_TRY(once(g, t, &p, g->again));
     if (v->timed) {
         SK_TRY(median(g, t, &p, NULL, NULL, 0, &seconds));
@@ -632,18 +626,24 @@ static char cuttable(const trial *t)
     return 0;
 }
 
-/* Narrow operands and some numbers in f32. */
+/* Narrow operands, and in f32 one that may be, all of them, the results, everything. */
 static sk_status mixed(gpu *g, trial *t, sk_dtype type, unsigned adds, double *worst)
 {
-    variant v = {type};
-    v.stats = has_stats(t);
-    if (v.stats) SK_TRY(attempt(g, t, &v, worst, NULL));
-    if (!adds) return SK_OK;
-    v.sums = true;
-    SK_TRY(attempt(g, t, &v, worst, NULL));
-    v.add = adds;
-    v.shift = 1;
-    return attempt(g, t, &v, worst, NULL);
+    unsigned in = may_be_wide(t, false), out = may_be_wide(t, true), masks[SK_MAX_IN + 3], n = 0;
+    for (int i = 0; i < SK_MAX_IN; i++)
+        if (in >> i & 1 && in != 1u << i) masks[n++] = 1u << i;
+    if (in) masks[n++] = in;
+    if (out) masks[n++] = out;
+    if (in && out) masks[n++] = in | out;
+    for (unsigned k = 0; k < n; k++) {
+        variant v = {type};
+        v.wide = masks[k];
+        SK_TRY(attempt(g, t, &v, worst, NULL));
+        v.add = adds;
+        v.shift = 1;
+        if (adds) SK_TRY(attempt(g, t, &v, worst, NULL));
+    }
+    return SK_OK;
 }
 
 static sk_status shape(gpu *g, const sk_kernel *k, const sk_op *op, const sk_sample *s,
@@ -800,13 +800,6 @@ static void refusals(const gpu *g)
     n_checks += 2;
     if (!sk_device_open("cuda:4096", &d)) n_bad++, printf("cuda:4096 was opened\n");
     if (!sk_pool_open(g->d, (size_t)1 << 50, &base)) n_bad++, printf("a pool of 1 PiB fitted\n");
-    for (const sk_kernel *const *k = sk_kernel_parts; *k; k++) {
-        sk_args a = {};
-        a.n_in = 1;
-        a.in[0].type = SK_U8;
-        n_checks++;
-        if (!(*k)->launch(&a, &g->l)) n_bad++, printf("%s took u8\n", (*k)->op);
-    }
 }
 
 static sk_status open_launch(gpu *g)

@@ -59,6 +59,8 @@ done <<'END'
 1e-5|model=switch-tiny layout="dp=1 gist=5"
 1e-5|model=switch-tiny layout="dp=1 gist=60"
 1e-5|model=mixtral-tiny layout="micro=2 offload=all"
+2e-3|model=mixtral-tiny train.dtype=bf16 layout="micro=2"
+2e-3|model=switch-tiny train.dtype=f16 model.router_bias_update_speed=0.001 model.expert_groups=2
 END
 
 # A number that is not finite, in a gradient and in a weight: what the run does then is what it does on a CPU.

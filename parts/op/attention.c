@@ -107,6 +107,7 @@ const sk_op sk_op_attention = {
     .dims = "bt!hs!d!->bthr!d,bhr!t",
     .n_in = 1,
     .n_out = 2,
+    .types = "x>xf",
     .stats = 2,
     .infer = infer,
     .split = split,

@@ -125,6 +125,7 @@ const sk_op sk_op_attention_cache = {
     .doc = "attention of new tokens to a memory of keys and values, which it extends",
     .dims = "bt!hs!d!,bn!hz!d!,bt!->bthr!d",
     .n_in = 3,
+    .types = "xxi>x",
     .changes = 2,
     .infer = infer,
     .flops = flops,

@@ -122,13 +122,6 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t stream
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    sk_args large = *a;
-    large.n_in = a->n_in < 2 ? a->n_in : 2; /* the third has positions */
-    SK_TRY(sk_cuda_types("attention_cache", &large, 0));
-    SK_TRY(sk_cuda_order("attention_cache", a));
-    if (a->in[2].type != SK_I32)
-        return sk_fail(SK_ECONF, "attention_cache: positions are %s, the CUDA kernel needs i32",
-                       sk_dtype_name(a->in[2].type));
     if (a->in[0].size[4] > MOST)
         return sk_fail(SK_ECONF,
                        "attention_cache: heads of %lld elements; the CUDA kernel knows up to %d",

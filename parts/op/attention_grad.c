@@ -108,6 +108,7 @@ const sk_op sk_op_attention_grad = {
     .doc = "gradient of attention with respect to queries, keys and values",
     .dims = "bt!hs!d!,bthr!d,bhr!t,bthr!d->bthsd",
     .n_in = 4,
+    .types = "xxfx>x",
     .flops = flops,
     .scratch = scratch,
     .room = room,

@@ -13,18 +13,9 @@ static sk_sdpa_plan *plan_for(const sk_args *a, const sk_launch *l)
     return sk_sdpa_find(&s, l->room_bytes);
 }
 
-static sk_status check(const sk_args *a)
-{
-    sk_args large = *a;
-    if (a->n_in > 2) large.in[2] = a->in[0]; /* lse may be of any type */
-    SK_TRY(sk_cuda_types("attention_grad", &large, 0));
-    return sk_cuda_order("attention_grad", a);
-}
-
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *x = &a->in[0], *dx = &a->out[0];
-    SK_TRY(check(a));
     sk_sdpa_plan *plan = plan_for(a, l);
     if (plan) {
         sk_sdpa_data data = {x->data, a->in[3].data, a->in[1].data, dx->data,
@@ -49,7 +40,6 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 
 static sk_status prepare(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(check(a));
     return plan_for(a, l) ? launch(a, l) : SK_OK;
 }
 

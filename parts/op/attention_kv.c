@@ -102,6 +102,7 @@ const sk_op sk_op_attention_kv = {
     .dims = "bthr!d!,bt^hz!d!->bthrd,bhrt",
     .n_in = 2,
     .n_out = 2,
+    .types = "xx>xf",
     .stats = 2,
     .infer = infer,
     .grad = grad,

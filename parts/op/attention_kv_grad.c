@@ -98,6 +98,7 @@ const sk_op sk_op_attention_kv_grad = {
     .dims = "bthr!d!,bt^hz!d!,bthrd,bhrt,bthrd->bthrd,bt^hzd",
     .n_in = 5,
     .n_out = 2,
+    .types = "xxxfx>xx",
     .flags = SK_OP_ADDS,
     .flops = flops,
     .scratch = scratch,

@@ -67,6 +67,7 @@ const sk_op sk_op_balance = {
     .doc = "loss of unevenly used experts, from logits",
     .dims = "bt!e!->",
     .n_in = 1,
+    .types = "f>f",
     .flags = SK_OP_ADDS | SK_OP_EXACT,
     .stats = 1,
     .grad = grad,

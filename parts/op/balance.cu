@@ -107,7 +107,6 @@ static sk_status job_of(const sk_view *x, const sk_launch *l, job *j)
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     job j = {};
-    SK_TRY(sk_cuda_kinds("balance", a, "f>f"));
     SK_TRY(job_of(&a->in[0], l, &j));
     cudaStream_t s = (cudaStream_t)l->stream;
     if (j.sequences) {

@@ -62,6 +62,7 @@ const sk_op sk_op_balance_grad = {
     .flags = SK_OP_EXACT,
     .dims = "bt!e!,->bte",
     .n_in = 2,
+    .types = "ff>f",
     .flops = flops,
     .scratch = scratch,
     .cpu = cpu,

@@ -45,7 +45,6 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS) logit_grad(job j)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("balance_grad", a, "ff>f"));
     const sk_view *x = &a->in[0];
     cudaStream_t s = (cudaStream_t)l->stream;
     job j = {sk_any_of(x), sk_any_of(&a->in[1]), sk_any_of(&a->out[0])};

@@ -41,6 +41,7 @@ const sk_op sk_op_combine = {
     .doc = "rows of experts back to their tokens, weighted by gates",
     .dims = "ebxc,bt!k!,bt!k!->btc",
     .n_in = 3,
+    .types = "xsf>x",
     .grad = grad,
     .flops = flops,
     .scratch = scratch,

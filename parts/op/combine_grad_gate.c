@@ -53,6 +53,7 @@ const sk_op sk_op_combine_grad_gate = {
     .doc = "gradient of combine with respect to the gates",
     .dims = "ebxc,bt!c,bt!k!->btk",
     .n_in = 3,
+    .types = "xxs>f",
     .stats = 1,
     .flops = flops,
     .cpu = cpu,

@@ -27,6 +27,7 @@ const sk_op sk_op_combine_grad_rows = {
     .doc = "gradient of combine with respect to the rows of experts",
     .dims = "bt!c,bt!k!,bt!k!->ebxc",
     .n_in = 3,
+    .types = "xsf>x",
     .infer = infer,
     .cpu = cpu,
     .samples = samples,

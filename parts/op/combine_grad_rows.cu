@@ -3,7 +3,6 @@
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("combine_grad_rows", a, "xsf>x"));
     return SK_FLOAT(a->in[0].type, sk_cuda_scatter<T>("combine_grad_rows", &a->in[0], &a->in[1],
                                                       &a->in[2], &a->out[0], l));
 }

@@ -355,6 +355,7 @@ const sk_op sk_op_contract = {
     .name = "contract",
     .doc = "product of two tensors, summed over the letters missing in the result",
     .n_in = 2,
+    .types = "ff>f",
     .flags = SK_OP_ADDS | SK_OP_HEAVY,
     .grad = grad,
     .flops = flops,

@@ -282,19 +282,12 @@ static bool for_library(const sk_product *p, const sk_letters *outer)
 
 static sk_status check(const sk_args *a)
 {
-    for (int i = 0; i < 3; i++) {
-        sk_dtype type = i < 2 ? a->in[i].type : a->out[0].type;
-        if (type != SK_F32 && type != SK_BF16 && type != SK_F16)
-            return sk_fail(SK_ECONF,
-                           "contract: %s %d is %s, the CUDA kernel knows f32, bf16 and f16",
-                           i < 2 ? "operand" : "result", i % 2, sk_dtype_name(type));
-    }
-    if (sk_fp8_is(a) && sk_cuda_canonical(a))
+    if (sk_fp8_is(a) && sk_args_canonical(a))
         return sk_fail(SK_ECONF,
                        "contract: '%s' in 8 bits has a scale for each piece, and canonical order "
                        "knows no pieces; leave out train.matmul=fp8 or order=canonical",
                        a->dims);
-    return sk_cuda_order("contract", a);
+    return SK_OK;
 }
 
 /* The products for cuBLASLt, if it is to have them. */
@@ -433,14 +426,14 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(check(a));
     if (!sk_count(&a->out[0])) return SK_OK;
-    if (sk_cuda_canonical(a)) return sk_tree_product(a, l);
+    if (sk_args_canonical(a)) return sk_tree_product(a, l);
     return sk_fp8_is(a) ? launch_eight(a, l) : launch_plain(a, l, NULL);
 }
 
 static sk_status prepare(const sk_args *a, const sk_launch *l)
 {
     SK_TRY(check(a));
-    if (sk_cuda_canonical(a)) return SK_OK;
+    if (sk_args_canonical(a)) return SK_OK;
     return sk_fp8_is(a) ? prepare_eight(a, l) : prepare_plain(a, l, NULL);
 }
 

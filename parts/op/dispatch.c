@@ -32,6 +32,7 @@ const sk_op sk_op_dispatch = {
     .doc = "rows of tokens to the slots of their experts",
     .dims = "bt!c,bt!k!->ebxc",
     .n_in = 2,
+    .types = "xs>x",
     .infer = infer,
     .grad = grad,
     .cpu = cpu,

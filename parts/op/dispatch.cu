@@ -3,7 +3,6 @@
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("dispatch", a, "xs>x"));
     return SK_FLOAT(a->in[0].type,
                     sk_cuda_scatter<T>("dispatch", &a->in[0], &a->in[1], NULL, &a->out[0], l));
 }

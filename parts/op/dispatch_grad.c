@@ -23,6 +23,7 @@ const sk_op sk_op_dispatch_grad = {
     .doc = "gradient of dispatch with respect to the rows of tokens",
     .dims = "ebxc,bt!k!->btc",
     .n_in = 2,
+    .types = "xs>x",
     .flops = flops,
     .scratch = scratch,
     .cpu = cpu,

@@ -77,7 +77,6 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     const sk_view *v = &a->in[0];
     job j = {v->data, a->out[0].data, *v};
     double p = a->validation ? 0 : a->attr[0];
-    SK_TRY(sk_cuda_kinds("dropout", a, "tt"));
     j.n = v->n ? v->size[v->n - 1] : 1;
     j.rows = j.n ? sk_count(v) / j.n : 0;
     if (!j.rows) return SK_OK;

@@ -20,6 +20,7 @@ const sk_op sk_op_drops = {
     .doc = "number of negative elements: choices of experts without room",
     .dims = "*->",
     .n_in = 1,
+    .types = "f>f",
     .flags = SK_OP_ADDS,
     .stats = 1,
     .flops = flops,

@@ -23,7 +23,6 @@ static __global__ void put(const tally *found, sk_any y, bool add)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("drops", a, "f>f"));
     cudaStream_t s = (cudaStream_t)l->stream;
     int64_t n = sk_count(&a->in[0]), blocks = (n + BLOCK - 1) / BLOCK;
     tally *found = (tally *)l->room;

@@ -51,6 +51,7 @@ const sk_op sk_op_embedding = {
     .doc = "rows of a table, chosen by ids",
     .dims = "vc,*->*c",
     .n_in = 2,
+    .types = "xi>x",
     .flags = SK_OP_ADDS,
     .grad = grad,
     .cpu = cpu,

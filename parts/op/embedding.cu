@@ -57,12 +57,11 @@ template <typename T> static sk_status run(const sk_args *a, const job &j, cudaS
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *table = &a->in[0];
-    SK_TRY(sk_cuda_kinds("embedding", a, "tit"));
     job j = {table->data,         (const int32_t *)a->in[1].data,
              a->out[0].data,      sk_count(&a->in[1]),
              table->size[1],      table->at[0],
              table->size[0],      (a->add & 1) != 0,
-             sk_cuda_canonical(a)};
+             sk_args_canonical(a)};
     if (!j.rows || !j.n) return SK_OK;
     return SK_FLOAT(table->type, run<T>(a, j, (cudaStream_t)l->stream));
 }

@@ -161,6 +161,7 @@ const sk_op sk_op_embedding_grad = {
     .name = "embedding_grad",
     .doc = "gradient of embedding with respect to its table",
     .n_in = 2,
+    .types = "xi>f",
     .flags = SK_OP_ADDS,
     .flops = flops,
     .scratch = scratch,

@@ -369,7 +369,6 @@ template <typename T> static sk_status run(const sk_args *a, const sk_launch *l)
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *table = &a->out[0];
-    SK_TRY(sk_cuda_kinds("embedding_grad", a, "tif"));
     size_t bytes = (size_t)sk_count(table) * sk_dtype_size(table->type);
     if (!bytes) return SK_OK;
     if (table->size[0] >= INT32_MAX)

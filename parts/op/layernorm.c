@@ -57,6 +57,7 @@ const sk_op sk_op_layernorm = {
     .dims = "*c!,c!,c!->*c,*,*",
     .n_in = 3,
     .n_out = 3,
+    .types = "xxx>xff",
     .flags = SK_OP_CHEAP,
     .stats = 6,
     .grad = grad,

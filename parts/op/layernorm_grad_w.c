@@ -99,6 +99,7 @@ const sk_op sk_op_layernorm_grad_w = {
     .dims = "*c,*,*,*c->c,c",
     .n_in = 4,
     .n_out = 2,
+    .types = "xffx>ff",
     .flags = SK_OP_ADDS,
     .flops = flops,
     .cpu = cpu,

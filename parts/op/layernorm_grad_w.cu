@@ -7,11 +7,10 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *v = &a->in[0];
     sk_norm_grad_job j = {};
-    SK_TRY(sk_cuda_kinds("layernorm_grad_w", a, "tfftff"));
     j.op = "layernorm_grad_w";
     j.n = v->size[v->n - 1], j.rows = sk_span(v, 0, v->n - 1);
     j.type = v->type;
-    j.cells = sk_cuda_canonical(a) ? v : NULL;
+    j.cells = sk_args_canonical(a) ? v : NULL;
     j.x = v->data, j.dy = a->in[3].data;
     j.mean = sk_any_of(&a->in[1]), j.rstd = sk_any_of(&a->in[2]);
     j.dw = sk_any_of(&a->out[0]), j.db = sk_any_of(&a->out[1]);

@@ -42,6 +42,7 @@ const sk_op sk_op_layernorm_grad_x = {
     .doc = "gradient of layernorm with respect to its input",
     .dims = "*c!,c!,*,*,*c!->*c",
     .n_in = 5,
+    .types = "xxffx>x",
     .reuse = 1 | 16,
     .flops = flops,
     .cpu = cpu,

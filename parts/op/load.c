@@ -57,6 +57,7 @@ const sk_op sk_op_load = {
     .name = "load",
     .doc = "choices of each expert beyond its share, times the number of experts",
     .n_in = 1,
+    .types = "s>f",
     .flags = SK_OP_ADDS | SK_OP_EXACT,
     .stats = 1,
     .flops = flops,

@@ -42,7 +42,6 @@ static __global__ void __launch_bounds__(BLOCK)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("load", a, "s>f"));
     const sk_view *slot = &a->in[0], *y = &a->out[0];
     cudaStream_t s = (cudaStream_t)l->stream;
     sk_borders cells = sk_borders_of(slot, 0, sk_span(slot, 1, slot->n));

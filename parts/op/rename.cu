@@ -3,7 +3,6 @@
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("rename", a, "tt"));
     const sk_view *x = &a->in[0], *y = &a->out[0];
     size_t bytes = (size_t)sk_count(x) * sk_dtype_size(x->type);
     if (!bytes || x->data == y->data) return SK_OK;

@@ -48,6 +48,7 @@ const sk_op sk_op_rmsnorm = {
     .dims = "*c!,c!->*c,*",
     .n_in = 2,
     .n_out = 2,
+    .types = "xx>xf",
     .flags = SK_OP_CHEAP,
     .stats = 2,
     .grad = grad,

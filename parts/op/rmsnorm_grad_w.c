@@ -86,6 +86,7 @@ const sk_op sk_op_rmsnorm_grad_w = {
     .doc = "gradient of rmsnorm with respect to its weight",
     .dims = "*c,*,*c->c",
     .n_in = 3,
+    .types = "xfx>f",
     .flags = SK_OP_ADDS,
     .flops = flops,
     .cpu = cpu,

@@ -6,11 +6,10 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *v = &a->in[0];
     sk_norm_grad_job j = {};
-    SK_TRY(sk_cuda_kinds("rmsnorm_grad_w", a, "tftf"));
     j.op = "rmsnorm_grad_w";
     j.n = v->size[v->n - 1], j.rows = sk_span(v, 0, v->n - 1);
     j.type = v->type;
-    j.cells = sk_cuda_canonical(a) ? v : NULL;
+    j.cells = sk_args_canonical(a) ? v : NULL;
     j.x = v->data, j.dy = a->in[2].data;
     j.rstd = sk_any_of(&a->in[1]);
     j.dw = sk_any_of(&a->out[0]);

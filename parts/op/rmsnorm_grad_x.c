@@ -32,6 +32,7 @@ const sk_op sk_op_rmsnorm_grad_x = {
     .doc = "gradient of rmsnorm with respect to its input",
     .dims = "*c!,c!,*,*c!->*c",
     .n_in = 4,
+    .types = "xxfx>x",
     .reuse = 1 | 8,
     .flops = flops,
     .cpu = cpu,

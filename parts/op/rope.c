@@ -102,6 +102,7 @@ const sk_op sk_op_rope = {
     .doc = "rotary position embedding of queries and keys",
     .dims = "bths!d!,bt->bthsd",
     .n_in = 2,
+    .types = "xi>x",
     .reuse = 1,
     .infer = infer,
     .grad = grad,

@@ -135,7 +135,6 @@ template <typename T> static sk_status run(const sk_args *a, job j, cudaStream_t
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *v = &a->in[0];
-    SK_TRY(sk_cuda_kinds("rope", a, "tit"));
     if (!sk_count(v)) return SK_OK;
     job j = {v->data, (const int32_t *)a->in[1].data, a->out[0].data, v->size[0], v->size[1]};
     if (v->size[2] * v->size[3] > INT32_MAX / TALL || v->size[4] > INT32_MAX)

@@ -31,6 +31,7 @@ const sk_op sk_op_route = {
     .dims = "bt!e!->btk!,btk!",
     .n_in = 1,
     .n_out = 2,
+    .types = "f>4f",
     .stats = 3,
     .infer = sk_route_infer,
     .grad = grad,

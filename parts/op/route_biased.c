@@ -37,6 +37,7 @@ const sk_op sk_op_route_biased = {
     .dims = "bt!e!,e!->btk!,btk!",
     .n_in = 2,
     .n_out = 2,
+    .types = "ff>4f",
     .stats = 3,
     .infer = sk_route_infer,
     .grad = grad,

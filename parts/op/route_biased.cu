@@ -3,7 +3,6 @@
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("route_biased", a, "ff>4f"));
     return sk_cuda_route("route_biased", a, l);
 }
 

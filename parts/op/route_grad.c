@@ -67,6 +67,7 @@ const sk_op sk_op_route_grad = {
     .flags = SK_OP_EXACT,
     .dims = "*e!,*k!,*k!->*e",
     .n_in = 3,
+    .types = "fsf>f",
     .flops = flops,
     .scratch = scratch,
     .cpu = cpu,

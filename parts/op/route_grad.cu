@@ -55,7 +55,6 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS) logit_grad(job j)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("route_grad", a, "fsf>f"));
     const sk_view *slot = &a->in[1], *to = &a->out[0];
     job j = {};
     j.logit = sk_any_of(&a->in[0]), j.slot = sk_any_of(slot);

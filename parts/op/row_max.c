@@ -24,6 +24,7 @@ const sk_op sk_op_row_max = {
     .doc = "largest element of each row",
     .dims = "*v->*",
     .n_in = 1,
+    .types = "x>f",
     .flags = SK_OP_MAX,
     .stats = 1,
     .flops = flops,

@@ -186,6 +186,7 @@ const sk_op sk_op_sum = {
     .name = "sum",
     .doc = "the sum over the letters missing in the result",
     .n_in = 1,
+    .types = "x>f",
     .flags = SK_OP_LINEAR | SK_OP_ADDS,
     .infer = infer,
     .flops = flops,

@@ -65,6 +65,7 @@ const sk_op sk_op_two_level = {
     .flags = SK_OP_EXACT,
     .dims = "*u!,*e!->*e",
     .n_in = 2,
+    .types = "ff>f",
     .infer = infer,
     .grad = grad,
     .flops = flops,

@@ -32,7 +32,6 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS) levels(job j)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("two_level", a, "ff>f"));
     const sk_view *u = &a->in[0], *x = &a->in[1];
     job j = {sk_any_of(u), sk_any_of(x), sk_any_of(&a->out[0]), sk_span(u, 0, u->n - 1)};
     j.groups = (int)u->size[u->n - 1];

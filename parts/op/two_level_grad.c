@@ -51,6 +51,7 @@ const sk_op sk_op_two_level_grad = {
     .dims = "*u!,*e!,*e!->*u,*e",
     .n_in = 3,
     .n_out = 2,
+    .types = "fff>ff",
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

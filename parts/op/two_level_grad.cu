@@ -54,7 +54,6 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS) levels_grad(job j)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("two_level_grad", a, "fff>ff"));
     const sk_view *u = &a->in[0], *x = &a->in[1];
     job j = {sk_any_of(u),          sk_any_of(x),          sk_any_of(&a->in[2]),
              sk_any_of(&a->out[0]), sk_any_of(&a->out[1]), sk_span(u, 0, u->n - 1)};

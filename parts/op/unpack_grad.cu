@@ -4,8 +4,6 @@
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *x = &a->in[0];
-    SK_TRY(sk_cuda_types("unpack_grad", a, 0));
-    SK_TRY(sk_cuda_order("unpack_grad", a));
     size_t bytes = sk_dtype_size(x->type), one = (size_t)x->size[4] * bytes;
     sk_unpack u = {(char *)a->out[0].data, (char *)x->data, (char *)a->in[1].data};
     u.rows = sk_span(x, 0, 3), u.q = (int64_t)one * x->size[3], u.kv = 2 * (int64_t)one;

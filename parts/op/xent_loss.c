@@ -76,6 +76,7 @@ const sk_op sk_op_xent_loss = {
     .dims = "*,*,*,*->,",
     .n_in = 4,
     .n_out = 2,
+    .types = "ffff>ff",
     .flags = SK_OP_ADDS,
     .stats = 3,
     .grad = grad,

@@ -76,7 +76,6 @@ static_assert(BLOCKS <= BLOCK, "finish() has a thread for each block's sums");
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("xent_loss", a, "ffff>ff"));
     cudaStream_t s = (cudaStream_t)l->stream;
     int64_t rows = sk_count(&a->in[0]), blocks = (rows + BLOCK - 1) / BLOCK;
     int n = blocks < BLOCKS ? (int)blocks : (int)BLOCKS;

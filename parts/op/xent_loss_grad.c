@@ -27,6 +27,7 @@ const sk_op sk_op_xent_loss_grad = {
     .dims = "*,*,->*,*",
     .n_in = 3,
     .n_out = 2,
+    .types = "fff>ff",
     .reuse = 1,
     .stats = 3,
     .cpu = cpu,

@@ -17,7 +17,6 @@ static __global__ void __launch_bounds__(BLOCK)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("xent_loss_grad", a, "fff>ff"));
     int64_t rows = sk_count(&a->in[0]);
     if (!rows) return SK_OK;
     loss_grad<<<sk_cuda_blocks(rows, BLOCK), BLOCK, 0, (cudaStream_t)l->stream>>>(

@@ -126,6 +126,7 @@ const sk_op sk_op_xent_terms = {
     .dims = "*v,*,*->*,*",
     .n_in = 3,
     .n_out = 2,
+    .types = "xfi>ff",
     .stats = 3,
     .grad = grad,
     .flops = flops,

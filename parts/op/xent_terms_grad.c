@@ -33,6 +33,7 @@ const sk_op sk_op_xent_terms_grad = {
     .doc = "gradient of xent_terms with respect to the logits",
     .dims = "*v,*,*,*,*->*v",
     .n_in = 5,
+    .types = "xfiff>x",
     .reuse = 1,
     .flops = flops,
     .cpu = cpu,

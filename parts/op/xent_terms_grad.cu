@@ -72,8 +72,7 @@ template <typename T> static sk_status run(const sk_args *a, cudaStream_t s)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds("xent_terms_grad", a, "xfiff>x"));
-    if (sk_cuda_canonical(a)) return canonical(a, (cudaStream_t)l->stream);
+    if (sk_args_canonical(a)) return canonical(a, (cudaStream_t)l->stream);
     return SK_FLOAT(a->in[0].type, run<T>(a, (cudaStream_t)l->stream));
 }
 

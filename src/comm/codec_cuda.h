@@ -363,13 +363,6 @@ template <class C> static sk_code_plan sk_code_lay_out(const sk_code_job *j)
     return p;
 }
 
-static inline sk_status sk_code_fits(const char *codec, const sk_code_job *j)
-{
-    if (j->type == SK_F32 || j->type == SK_BF16 || j->type == SK_F16) return SK_OK;
-    return sk_fail(SK_ECONF, "%s: elements are %s; on a GPU f32, bf16 and f16 are known", codec,
-                   sk_dtype_name(j->type));
-}
-
 static inline sk_status sk_code_launched(const char *codec)
 {
     cudaError_t e = cudaGetLastError();
@@ -404,7 +397,7 @@ static sk_status sk_code_encode(const char *codec, const sk_code_job *j, void *s
 {
     sk_code_plan p = sk_code_lay_out<C>(j);
     cudaStream_t s = (cudaStream_t)stream;
-    SK_TRY(sk_code_fits(codec, j));
+    SK_TRY(sk_code_takes(codec, j->type));
     if (!p.total) return SK_OK;
     if (j->type == SK_BF16) sk_encode_as<C, __nv_bfloat16>(j, &p, s);
     else if (j->type == SK_F16) sk_encode_as<C, __half>(j, &p, s);
@@ -417,7 +410,7 @@ static sk_status sk_code_decode(const char *codec, const sk_code_job *j, void *s
 {
     sk_code_plan p = sk_code_lay_out<C>(j);
     cudaStream_t s = (cudaStream_t)stream;
-    SK_TRY(sk_code_fits(codec, j));
+    SK_TRY(sk_code_takes(codec, j->type));
     if (!p.total) return SK_OK;
     if (j->type == SK_BF16) sk_decode_as<C, __nv_bfloat16>(j, &p, s);
     else if (j->type == SK_F16) sk_decode_as<C, __half>(j, &p, s);

@@ -44,6 +44,9 @@ extern const sk_codec_kernel *const sk_codec_kernel_parts[]; /* every parts/code
 /* The GPU half of the codec of this name; NULL if it has none, or if skein_cuda is not linked. */
 const sk_codec_kernel *sk_codec_kernel_find(const char *codec);
 
+/* Do GPU halves take elements of this type? */
+sk_status sk_code_takes(const char *codec, sk_dtype type);
+
 #ifdef __cplusplus
 }
 #endif

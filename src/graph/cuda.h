@@ -5,8 +5,10 @@
  * widest access a thread has) where everything is aligned, else 1.
  *
  *     template <typename T> sk_status run(const sk_args *a, cudaStream_t s);
- *     SK_TRY(sk_cuda_types("relu", a, 0));                         what was not meant is refused
  *     return SK_FLOAT(a->in[0].type, run<T>(a, s));
+ *
+ * The types that a kernel meets are those of op->types: the executor refuses others before the
+ * first launch (sk_op_takes).
  *
  * Small operands (a number a row, say) may be of any type: sk_any reads and writes them. */
 #ifndef SK_GRAPH_CUDA_H
@@ -181,77 +183,6 @@ static inline bool sk_cuda_packs(const sk_args *a, int64_t n)
     uintptr_t bits = (uintptr_t)a->out[0].data;
     for (int i = 0; i < a->n_in; i++) bits |= (uintptr_t)a->in[i].data;
     return !(bits % 16) && !((size_t)n * sk_dtype_size(a->in[0].type) % 16);
-}
-
-/* All operands must be of one float type; outputs whose bit is in `stats` f32 in any case. */
-static inline sk_status sk_cuda_types(const char *op, const sk_args *a, unsigned stats)
-{
-    sk_dtype type = a->in[0].type;
-    if (type != SK_F32 && type != SK_BF16 && type != SK_F16)
-        return sk_fail(SK_ECONF, "%s: operand 0 is %s, the CUDA kernel knows f32, bf16 and f16", op,
-                       sk_dtype_name(type));
-    for (int i = 0; i < a->n_in + a->n_out; i++) {
-        int o = i - a->n_in;
-        sk_dtype have = o < 0 ? a->in[i].type : a->out[o].type;
-        sk_dtype need = o >= 0 && (stats >> o & 1) ? SK_F32 : type;
-        if (have != need)
-            return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s like operand 0", op,
-                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(have),
-                           sk_dtype_name(need));
-    }
-    return SK_OK;
-}
-
-/* Is this canonical order (op.h)?  Then every operand that has dims has cells. */
-static inline bool sk_cuda_canonical(const sk_args *a)
-{
-    for (int i = 0; i < a->n_in + a->n_out; i++) {
-        const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
-        for (int d = 0; d < v->n; d++)
-            if (v->cells[d]) return true;
-    }
-    return false;
-}
-
-/* Canonical order is for f32, and for whole numbers: sums that are rounded to less before they meet
- * others would depend on where they were cut. */
-static inline sk_status sk_cuda_order(const char *op, const sk_args *a)
-{
-    for (int i = 0; i < a->n_in + a->n_out && sk_cuda_canonical(a); i++) {
-        int o = i - a->n_in;
-        sk_dtype type = o < 0 ? a->in[i].type : a->out[o].type;
-        if (type != SK_F32 && type != SK_I32)
-            return sk_fail(SK_ECONF, "%s: %s %d is %s, canonical order is for f32", op,
-                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(type));
-    }
-    return SK_OK;
-}
-
-static inline bool sk_cuda_float(sk_dtype t) { return t == SK_F32 || t == SK_BF16 || t == SK_F16; }
-
-/* What the kernel takes, a letter for each operand, '>', and one for each result: 'x' operand 0's
- * type, a float; 'f' any float; '4' f32; 'i' i32; 's' i32 or any float.  "xi>f" is embedding_grad.
- * "tttt" without '>' is 'x' for all.  In canonical order floats must be f32. */
-static inline sk_status sk_cuda_kinds(const char *op, const sk_args *a, const char *kinds)
-{
-    for (int i = 0; i < a->n_in + a->n_out; i++) {
-        int o = i - a->n_in;
-        sk_dtype type = o < 0 ? a->in[i].type : a->out[o].type;
-        char kind = kinds[o >= 0 && strchr(kinds, '>') ? i + 1 : i];
-        bool whole = type == SK_I32, real = sk_cuda_float(type);
-        bool fine = kind == 'i' ? whole : kind == 's' ? real || whole : real;
-        if (kind == '4') fine = type == SK_F32;
-        if (kind == 't') kind = 'x';
-        if (kind == 'x' && i) fine = type == a->in[0].type;
-        if (!fine)
-            return sk_fail(SK_ECONF, "%s: %s %d is %s, the CUDA kernel needs %s", op,
-                           o < 0 ? "operand" : "result", o < 0 ? i : o, sk_dtype_name(type),
-                           kind == 'i'        ? "i32"
-                           : kind == '4'      ? "f32"
-                           : kind == 'x' && i ? "the type of operand 0"
-                                              : "f32, bf16 or f16");
-    }
-    return sk_cuda_order(op, a);
 }
 
 /* Blocks for so many things; kernels go round where there are more. */

@@ -39,7 +39,7 @@ static inline bool sk_cuda_alike(const void *a, const void *b)
  * which element a thread has must not depend on where its row lies. */
 static inline bool sk_row_packs(const sk_args *a, int64_t n)
 {
-    return !sk_cuda_canonical(a) || sk_cuda_rows(&a->in[0], n);
+    return !sk_args_canonical(a) || sk_cuda_rows(&a->in[0], n);
 }
 
 /* exp for what ends up in T.  The exact one bounds kernels that move 2 bytes an element; the quick

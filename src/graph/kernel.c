@@ -26,6 +26,57 @@ int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1])
     return n;
 }
 
+char sk_op_type(const sk_op *op, int n_in, int i)
+{
+    if (!op->types) return 'x';
+    return op->types[i < n_in ? i : i + 1];
+}
+
+static bool is_float(sk_dtype t) { return t == SK_F32 || t == SK_BF16 || t == SK_F16; }
+
+static bool taken(char letter, sk_dtype type, sk_dtype first)
+{
+    switch (letter) {
+    case 'x':
+        return is_float(type) && type == first;
+    case 'f':
+        return is_float(type);
+    case '4':
+        return type == SK_F32;
+    case 'i':
+        return type == SK_I32;
+    default:
+        return is_float(type) || type == SK_I32;
+    }
+}
+
+static const char *needed(char letter, bool first)
+{
+    if (letter == 'x' && !first) return "the type of operand 0";
+    return letter == 'i'   ? "i32"
+           : letter == '4' ? "f32"
+           : letter == 's' ? "i32, f32, bf16 or f16"
+                           : "f32, bf16 or f16";
+}
+
+sk_status sk_op_takes(const sk_op *op, const sk_args *a)
+{
+    bool ordered = sk_args_canonical(a);
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        sk_dtype type = sk_args_view(a, i)->type;
+        const char *what = i < a->n_in ? "operand" : "result";
+        int n = i < a->n_in ? i : i - a->n_in;
+        char letter = sk_op_type(op, a->n_in, i);
+        if (!taken(letter, type, a->in[0].type))
+            return sk_fail(SK_ECONF, "%s: %s %d is %s, the GPU half needs %s", op->name, what, n,
+                           sk_dtype_name(type), needed(letter, !i));
+        if (ordered && type != SK_F32 && type != SK_I32)
+            return sk_fail(SK_ECONF, "%s: %s %d is %s, canonical order is for f32", op->name, what,
+                           n, sk_dtype_name(type));
+    }
+    return SK_OK;
+}
+
 static bool foreign(const sk_view *v) { return v->type == SK_BF16 || v->type == SK_F16; }
 
 static size_t staged(const sk_view *v, bool wide)

@@ -10,14 +10,15 @@
  * numbers, is read on the device from l->step and not from `stream`, because what was launched
  * once is recorded and played again in other steps.
  *
- * It puts its work into l->stream and returns; it neither waits nor allocates.  It refuses with a
- * sentence what it does not know, and takes f32, bf16 and f16 and every shape that the CPU half
- * takes, empty ones too.  It gives the same bits whenever it is given the same arguments: no
- * atomics in sums.  In canonical order, which is for f32, it gives the same bits however operands
- * are cut, as the CPU half does; they start at 16 bytes then, so that what a kernel does by
- * alignment goes by the sizes of dims alone, and those that may be cut must not change
- * how an element is computed (graph/cuda_cells.h).  Scratch is l->room, SK_ROOM bytes and what
- * op->room asked for beyond them; what is left there by one launch is gone in the next.
+ * It puts its work into l->stream and returns; it neither waits nor allocates.  It takes the types
+ * that op->types declares, which is checked before (sk_op_takes: the executor calls it once for
+ * each launch), and every shape that the CPU half takes, empty ones too; what it does not know
+ * besides it refuses with a sentence.  It gives the same bits whenever it is given the same
+ * arguments: no atomics in sums.  In canonical order, which is for f32, it gives the same bits
+ * however operands are cut, as the CPU half does; they start at 16 bytes then, so that what a
+ * kernel does by alignment goes by the sizes of dims alone, and those that may be cut must not
+ * change how an element is computed (graph/cuda_cells.h).  Scratch is l->room, SK_ROOM bytes and
+ * what op->room asked for beyond them; what is left there by one launch is gone in the next.
  *
  * prepare(), if there is one, is called for every launch before the first step, with nothing of
  * value in any buffer: there algorithms are searched and handles are made, which must not happen
@@ -50,6 +51,13 @@ typedef struct sk_any {
     sk_dtype type;
 } sk_any;
 
+/* Which of its kernels a GPU half takes for a launch. */
+typedef struct sk_variant {
+    const char *name; /* "cuDNN", "cuBLASLt", "flash" */
+    double slower;    /* over 1: nearly so many times as long as the one that was wanted */
+    const char *why;  /* then: why that one did not take it */
+} sk_variant;
+
 typedef struct sk_kernel {
     const char *op;
     sk_status (*launch)(const sk_args *a, const sk_launch *l);
@@ -57,6 +65,8 @@ typedef struct sk_kernel {
     /* Or NULL, or: what of prepare() needs the host alone, such as building a plan for a second.
      * It is called before, on a thread of its own, while others are prepared. */
     void (*early)(const sk_args *a, const sk_launch *l);
+    /* Or NULL, for who has one kernel; else which it takes, after prepare().  *out is zeroed. */
+    void (*which)(const sk_args *a, const sk_launch *l, sk_variant *out);
 } sk_kernel;
 
 extern const sk_kernel *const sk_kernel_parts[]; /* every parts/op/NAME.cu; NULL ends it */

@@ -87,7 +87,7 @@ static sk_status sk_map_run(const char *op, const sk_args *a, const sk_launch *l
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     sk_map_job j = sk_map_job_of(a);
-    bool packs = !sk_cuda_canonical(a);
+    bool packs = !sk_args_canonical(a);
     j.n = sk_count(&a->in[0]);
     if (!j.n) return SK_OK;
     for (int i = 0; i < a->n_in; i++) packs = packs && sk_cuda_rows(&a->in[i], j.n);
@@ -103,7 +103,6 @@ static sk_status sk_map_run(const char *op, const sk_args *a, const sk_launch *l
 
 template <typename F> static sk_status sk_map(const char *op, const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds(op, a, "ttttttttt"));
     return SK_FLOAT(a->in[0].type, sk_map_run<F, T, false>(op, a, l));
 }
 
@@ -111,7 +110,6 @@ template <typename F>
 static sk_status sk_map_add(const char *op, const sk_args *a, const sk_launch *l)
 {
     if (!(a->add & 1)) return sk_map<F>(op, a, l);
-    SK_TRY(sk_cuda_kinds(op, a, "ttttttttt"));
     return SK_FLOAT(a->in[0].type, sk_map_run<F, T, true>(op, a, l));
 }
 
@@ -168,7 +166,7 @@ static sk_status sk_down_run(const char *op, const sk_args *a, const sk_launch *
     j.n = sk_count(&a->in[F::BIAS]);
     j.rows = j.n ? sk_count(&a->out[0]) / j.n : 0;
     if (!j.rows) return SK_OK;
-    bool packs = sk_cuda_packs(a, j.n) && !sk_cuda_canonical(a);
+    bool packs = sk_cuda_packs(a, j.n) && !sk_args_canonical(a);
     int64_t n_packs = packs ? j.n / v : j.n;
     dim3 block = sk_down_block(n_packs), grid = sk_down_grid(n_packs, j.rows, block, depth);
     if (packs) sk_down_all<F, T, v><<<grid, block, 0, s>>>(j);
@@ -178,7 +176,6 @@ static sk_status sk_down_run(const char *op, const sk_args *a, const sk_launch *
 
 template <typename F> static sk_status sk_down(const char *op, const sk_args *a, const sk_launch *l)
 {
-    SK_TRY(sk_cuda_kinds(op, a, "ttttttttt"));
     return SK_FLOAT(a->in[0].type, sk_down_run<F, T>(op, a, l));
 }
 

@@ -110,6 +110,11 @@ typedef struct sk_op {
     const char *dims; /* NULL: the node brings its own */
     int n_in, n_out;  /* n_out 0 means 1 */
     unsigned flags;
+    /* Element types that a GPU half takes, a letter for each operand, '>', and one for each result:
+     * 'x' the type of operand 0, one of f32, bf16 and f16; 'f' any of these; '4' f32; 'i' i32; 's'
+     * i32 or any of these.  "xi>f" is embedding_grad.  NULL: 'x' for all.  The CPU half takes every
+     * mix, for kernel.c widens what is narrow. */
+    const char *types;
     unsigned stats;   /* bit o: output o is f32 whatever the inputs are */
     unsigned signs;   /* bit i: of input i it reads only whether elements are above 0 */
     unsigned reuse;   /* bit i: output 0 may take over the memory of input i */
@@ -173,6 +178,30 @@ SK_BOTH int64_t sk_logical(const sk_view *v, int64_t i)
 /* Where the cells of dim d end in this piece: border[0] = 0 to border[n] = size[d]; returns n, a
  * power of two.  1 in fast order, and for an empty piece. */
 int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1]);
+
+/* Is this canonical order?  Then every operand that has dims has cells. */
+static inline bool sk_args_canonical(const sk_args *a)
+{
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
+        for (int d = 0; d < v->n; d++)
+            if (v->cells[d]) return true;
+    }
+    return false;
+}
+
+/* Operand i, or result i - n_in. */
+static inline const sk_view *sk_args_view(const sk_args *a, int i)
+{
+    return i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
+}
+
+/* The letter of op->types for operand i, or for result i - n_in, of so many operands. */
+char sk_op_type(const sk_op *op, int n_in, int i);
+/* Does the op's GPU half take operands and results of these types?  SK_OK, or a sentence that names
+ * the first that it does not.  In canonical order floats must be f32: sums that are rounded to less
+ * before they meet others would depend on where they were cut. */
+sk_status sk_op_takes(const sk_op *op, const sk_args *a);
 
 /* Fill steps for a dense piece of the given sizes. */
 void sk_view_dense(sk_view *v);

@@ -4,7 +4,8 @@
  * still compute in f32: they widen what they read and narrow what they write (kernel.c).  Kept
  * in f32 are the sums of the graph, statistics that an op makes in f32 anyway, what ops that
  * decide on small differences read and make (routers, with the weights in front of them), and what
- * is nudged.
+ * is nudged.  Where a GPU's kernel needs operands and results of one type (op->types) and one of
+ * them is kept in f32, all are: such as the sum of two gradients that meet at a router's logits.
  *
  * Products may be taken in 8 bits besides: those of the blocks with their weights. */
 #include "graph/graph.h"
@@ -27,6 +28,23 @@ static void keep_exact(const sk_node *n, sk_dtype narrow)
     }
 }
 
+/* Operands and results that a kernel needs in operand 0's type: if one is wide, all are. */
+static bool agree(const sk_node *n, sk_dtype narrow)
+{
+    bool wide = false, changed = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < n->n_in + n->n_out; i++) {
+            sk_tensor *t = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+            if (sk_op_type(n->op, n->n_in, i) != 'x') continue;
+            if (!pass) wide |= t->type == SK_F32;
+            else if (wide && t->type == narrow && t->role != SK_INPUT) {
+                keep_wide(t, narrow);
+                changed = true;
+            }
+        }
+    return changed;
+}
+
 void sk_graph_store(sk_graph *g, sk_dtype type)
 {
     if (type == SK_F32) return;
@@ -44,6 +62,10 @@ void sk_graph_store(sk_graph *g, sk_dtype type)
     }
     for (int w = 0; w < SK_N_SUMS; w++)
         if (g->sum[w]) keep_wide(g->sum[w], type);
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < g->nodes.n; i++) again |= agree(g->nodes.v[i], type);
+    }
 }
 
 /* Does an op that decides on small differences read this? */

@@ -467,18 +467,7 @@ static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, 
 {
     size_t each = SK_MAX_SUM * (j->ordered ? sizeof(sk_fixed) : sizeof(double));
     size_t need = sums ? (size_t)j->chunks * each : 0;
-    if (j->grad_type > SK_F16)
-        return sk_fail(SK_ECONF, "%s: gradients are %s; on a GPU f32, bf16 and f16 are known",
-                       optim, sk_dtype_name(j->grad_type));
-    if (j->state_type > SK_BF16)
-        return sk_fail(SK_ECONF, "%s: the state is %s; on a GPU f32 and bf16 are known", optim,
-                       sk_dtype_name(j->state_type));
-    if (j->narrow_type > SK_F16)
-        return sk_fail(SK_ECONF, "%s: narrow weights are %s; on a GPU bf16 and f16 are known",
-                       optim, sk_dtype_name(j->narrow_type));
-    if (j->ordered && j->grad_type != SK_F32)
-        return sk_fail(SK_ECONF, "%s: gradients are %s; order=canonical is for f32", optim,
-                       sk_dtype_name(j->grad_type));
+    SK_TRY(sk_update_takes(optim, j));
     if (j->chunks > INT32_MAX || need > l->room_bytes)
         return sk_fail(SK_ECONF,
                        "%s: %lld chunks of weights need %zu bytes for their sums, the room has %zu",

@@ -94,6 +94,9 @@ extern const sk_optim_kernel *const sk_optim_kernel_parts[]; /* every parts/opti
 /* The GPU half of the optimizer of this name; NULL if it has none, or skein_cuda is not linked. */
 const sk_optim_kernel *sk_optim_kernel_find(const char *optim);
 
+/* Do GPU halves take gradients, state and narrow weights of the job's types? */
+sk_status sk_update_takes(const char *optim, const sk_update_job *j);
+
 #ifdef __cplusplus
 }
 #endif

@@ -173,9 +173,7 @@ template <typename T> static void add_as(void *to, const void *from, int64_t n, 
 
 static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void *stream)
 {
-    if (type > SK_F16)
-        return sk_fail(SK_ECONF, "add: elements are %s; on a GPU f32, bf16 and f16 are known",
-                       sk_dtype_name(type));
+    SK_TRY(sk_act_takes("add", type));
     if (n) SK_FLOAT(type, add_as<T>(to, from, n, (cudaStream_t)stream));
     return sk_cuda_launched("add");
 }
@@ -626,9 +624,7 @@ static sk_status lay_out(const char *what, void *data, char *packed, sk_dtype ty
                          int64_t room, const sk_launch *l, packed_data *p)
 {
     size_t need = (size_t)blocks_for(n, SEGMENT) * sizeof(int64_t);
-    if (type > SK_F16)
-        return sk_fail(SK_ECONF, "%s: elements are %s; on a GPU f32, bf16 and f16 are known", what,
-                       sk_dtype_name(type));
+    SK_TRY(sk_act_takes(what, type));
     if (room && need > l->room_bytes)
         return sk_fail(SK_ECONF, "%s: %lld elements need %zu bytes to be counted, the room has %zu",
                        what, (long long)n, need, l->room_bytes);

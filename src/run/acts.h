@@ -99,6 +99,8 @@ typedef struct sk_acts {
 
 extern const sk_acts sk_acts_cuda;
 const sk_acts *sk_acts_find(void); /* NULL: skein_cuda is not linked */
+/* Do add, pack and unpack take elements of this type? */
+sk_status sk_act_takes(const char *what, sk_dtype type);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "run/batch.h"
 #include "run/fuse.h"
 #include "run/sides.h"
+#include "run/takes.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -128,6 +129,7 @@ static sk_status check_inst(const sk_run *r, sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
     SK_TRY(check_order(r, pc));
+    if (sk_gpu_takes(r->p, pc)) return refuse(r, pc, sk_error_line());
     switch (in->act) {
     case SK_DO_OP:
         g->kernels[pc] = sk_kernel_find(in->node->op->name);

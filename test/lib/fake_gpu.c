@@ -509,6 +509,7 @@ static void do_op(void *what)
 static sk_status launch(int i, const sk_args *a, const sk_launch *l)
 {
     SK_TRY(lucky());
+    SK_TRY(sk_op_takes(sk_op_parts[i - FIRST], a));
     op_call c = {sk_op_parts[i - FIRST], *a, l->step};
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
@@ -640,6 +641,7 @@ static void do_add(void *what)
 static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void *stream)
 {
     SK_TRY(lucky());
+    SK_TRY(sk_act_takes("add", type));
     append(stream, do_add, &(add_call){to, from, n, type}, sizeof(add_call), false);
     return SK_OK;
 }
@@ -1060,6 +1062,7 @@ static void do_decode(void *what) { do_rows(what, decode_row); }
 
 static sk_status code(const char *name, deed *f, const sk_code_job *j, void *stream)
 {
+    SK_TRY(sk_code_takes(name, j->type));
     append(stream, f, &(code_call){sk_codec_find(name), *j}, sizeof(code_call), false);
     return SK_OK;
 }
@@ -1198,6 +1201,9 @@ static void do_pass(void *what)
 static sk_status update(const char *optim, int pass, const sk_update_job *j, const sk_launch *l)
 {
     SK_TRY(lucky());
+    SK_TRY(sk_update_takes(optim, j));
+    if (j->state_type != SK_F32)
+        return sk_fail(SK_EBUG, "fake GPU: %s with a state that is not f32", optim);
     pass_call c = {sk_optim_find(optim), pass, *j};
     append(l->stream, do_pass, &c, sizeof c, false);
     return SK_OK;

@@ -2,7 +2,8 @@
  *
  * The device "cuda" of a program that calls sk_fake_gpu() has a memory of its own, which begins
  * with NaN, and a thread for every stream: what is given to one happens later, and the later the
- * more `delay_us` says, by lot.  Kernels, codecs and updates are the CPU halves.  So what is
+ * more `delay_us` says, by lot.  Kernels, codecs and updates are the CPU halves, and take the types
+ * that the real ones take, no others.  So what is
  * ordered only by luck shows.  Tapes are as strict as CUDA graphs: a stream that has not joined, an
  * event of before and a stream that does not come back are told.  Ranks that are threads of one
  * process meet by lib/fake_nccl.h. */
