@@ -93,4 +93,18 @@ for words in --ops --shapes "--ops -n 2"; do
     awk -F, '!/not traced/ && NR > 1 { sum += $5 } END { exit !(sum > 98 && sum < 102) }' out.csv || fail "$words: $(cat out.csv)"
 done
 
+# Bytes are counted where they are moved: rows of zeros that `sparse` leaves out do not count, and what other
+# ways send twice does.  The closed form is that of the plan.
+sent() { # words of `skein bench step`
+    "$skein" bench step model=tiny model.vocab_size=4000 model.tie_word_embeddings=false train.batch=4 train.seq=8 \
+        --layout dp=4 --steps 1 "$@" -o csv 2>err | awk -F, 'NR == 2 { print $NF }'
+}
+plan=$("$skein" plan model=tiny model.vocab_size=4000 model.tie_word_embeddings=false train.batch=4 train.seq=8 layout=dp=4 -o csv |
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR > 1 { sum += $at["ranks"] * $at["sent_bytes"] } END { print sum }')
+direct=$(sent comm.algorithm=direct) sparse=$(sent comm.algorithm=sparse) twice=$(sent comm.algorithm=recursive_doubling)
+heaps=$(sent)
+awk -v plan="$plan" -v direct="$direct" -v sparse="$sparse" -v twice="$twice" -v heaps="$heaps" 'BEGIN {
+    exit !(direct == plan && heaps >= plan && heaps < 1.001 * plan && sparse < 0.6 * plan && twice > 1.3 * plan)
+}' || fail "bytes: plan $plan, heaps $heaps, direct $direct, sparse $sparse, recursive_doubling $twice: $(cat err)"
+
 echo "bench: $points points, 0 wrong, $stories stories, 2 calibrated"

@@ -317,7 +317,6 @@ static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call,
     k->sign = sign(m, call) + (uint64_t)k->way;
     k->says = sk_hash(k->sign, (int64_t[]){at, m->group.me}, 2 * sizeof at);
     k->signs = 0;
-    k->left = call->kind == SK_ALLTOALLV ? 0 : sk_call_left(c, &m->group, call);
     if (!k->calls) k->calls = sk_many(&c->arena, const sk_coll_call *, c->n_ranks);
     memcpy(k->head, call, sizeof *call);
     if (call->n_segs) k->first = call->segs[0];
@@ -467,7 +466,6 @@ sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
     c->over_at = 0;
     SK_TRY(k->way == SK_WAY_PLAY ? wait_play(c, m) : sk_meet_wait(c, m, k));
     m->waited++;
-    c->left += call->kind == SK_ALLTOALLV ? sk_call_left(c, &m->group, call) : k->left;
     return SK_OK;
 }
 
@@ -539,6 +537,7 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->shown = sk_many(&c->arena, const char *, n);
     c->src = sk_many(&c->arena, const void *, n *(o->team ? sk_team_size(o->team) : 1));
     c->dst = sk_many(&c->arena, void *, n *(o->team ? sk_team_size(o->team) : 1));
+    c->moved = sk_many(&c->arena, int64_t, o->team ? sk_team_size(o->team) : 1);
     c->team = o->team;
     c->wire = o->wire;
     c->host_of = o->host_of;

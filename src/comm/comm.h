@@ -228,8 +228,11 @@ sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t by
 sk_status sk_comm_sent(sk_comm *c, int to,
                        int64_t count); /* the first `count` sends to it arrived */
 
-/* Bytes that left this rank by calls and messages that are over: of a collective what any way of
- * doing it needs (2S(p-1)/p for an all-reduce), of a message all. */
+/* Bytes that this rank has moved to another's memory so far, counted where they are moved: of a
+ * step list and of messages what it handed over, packed or not; in the heaps what it copied, or
+ * took for a sum, from one rank's memory to another's (any member may do any share of a call, so
+ * that only the sum over ranks says what a call took).  Of a library's own collectives, which
+ * nobody can look into, what any way of doing them needs (2S(p-1)/p for an all-reduce). */
 int64_t sk_comm_wire(const sk_comm *c);
 
 int64_t sk_comm_sends(const sk_comm *c, int to); /* how many there were to it so far */

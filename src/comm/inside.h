@@ -22,7 +22,6 @@ typedef struct sk_known { /* a call that was looked at before */
     char head[sizeof(sk_coll_call)]; /* as it was then, with its first segment */
     sk_seg first;
     int64_t bytes; /* of all segments */
-    int64_t left;  /* by the call, from this member; not of all-to-all-v */
     uint64_t sign; /* hash of all that members must agree upon */
     sk_way way;
     /* by tickets: where the members' calls lie, and the sum of what they say if that is so */
@@ -69,12 +68,13 @@ struct sk_comm {
     sk_member *groups;
     char *base;
     int64_t bytes;
-    int64_t left;  /* bytes that left this rank so far */
+    int64_t left;  /* bytes so far: sk_comm_wire */
     sk_team *team; /* NULL: alone */
     sk_known *known[SK_KNOWN];
     const sk_coll_call **calls, **table; /* per member, of the collective at hand; room for them */
     const void **src; /* room for pointers, n_ranks for each thread of the team */
     void **dst;
+    int64_t *moved;     /* for each thread of the team, 0 between calls: shm.c */
     const char **shown; /* per member: its tiny data; NULL: use the heaps */
 };
 
@@ -154,7 +154,8 @@ int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *cal
 
 /* --- left.c --- */
 
-/* Bytes that must leave this member for a call; of all-to-all-v, as its counts say now. */
+/* Bytes that must leave this member for a call that a library does with its own means, so that
+ * nobody sees what it moves; of all-to-all-v, as its counts say now. */
 int64_t sk_call_left(const sk_comm *c, const sk_group *g, const sk_coll_call *call);
 
 /* --- meet.c: how members of one host come together over a call --- */

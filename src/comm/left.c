@@ -1,4 +1,4 @@
-/* left.c - bytes that a call took away from a member, counted from the call as it was made. */
+/* left.c - bytes that must leave a member for a call, where what moves them cannot be looked at. */
 #include "comm/inside.h"
 
 /* Elements of a segment; the least that any way of doing it needs. */

@@ -379,6 +379,7 @@ static sk_status post(sk_comm *c, sk_play *p, int i, bool *done)
         SK_TRY(told(c, c->wire->send(c->wire, to, p->tag, l.from, l.bytes, &now->req)));
         if (now->req < 0) return SK_OK;
     }
+    c->left += l.bytes;
     now->state = UNDER_WAY;
     now->due = l.staged ? step_of(p, i)->round + 1 : p->score->due[i];
     p->out[p->n_out++] = i;
@@ -771,6 +772,7 @@ static sk_status go_native(sk_comm *c, sk_play *p)
     sk_status st = c->wire->native(c->wire, k->kind, step_reduce(p), k->type, k->root, g->ranks,
                                    g->n, p->space[SK_SRC], p->space[SK_DST], p->length);
     if (st) return sk_comm_tell(c, st);
+    c->left += sk_call_left(c, g, k);
     finish(c, p);
     return SK_OK;
 }

@@ -14,6 +14,10 @@
  *     all-gather, scatter, all-to-all   what member u gets, copied
  *     gather           what member u gives, copied
  *     common           nothing: dst is one memory, and every part was made at its place
+ *
+ * Bytes that go from one member's memory to another's are counted where they are moved, by the rank
+ * that moves them: sources of a sum that are not the share's owner's, results that are not stored
+ * in its memory, copies between two members.  Of an all-reduce that is 2S(p-1) on all ranks.
  */
 #include "comm/inside.h"
 #include "comm/copy.h"
@@ -36,6 +40,7 @@ typedef struct job {
     bool own; /* only my own result, from what is shown */
     bool fused;
     sk_partial *notes; /* by thread of the team */
+    int64_t *moved;    /* likewise: bytes from one member's memory to another's */
     int thread;
 } job;
 
@@ -66,10 +71,18 @@ static char *target(const job *j, int i, int s)
     return heap_of(j, i) + j->c->calls[i]->segs[s].dst;
 }
 
-static void copy(job *j, char *to, const char *from, int64_t n)
+/* `across`: from one member's memory to another's. */
+static void count(job *j, bool across, int64_t bytes)
+{
+    if (across) j->moved[j->thread] += bytes;
+}
+
+static void copy(job *j, char *to, const char *from, int64_t n, bool across)
 {
     int64_t skip;
-    if (clip(j, &n, &skip) && to != from) sk_copy(to + skip, from + skip, (size_t)n);
+    if (!clip(j, &n, &skip) || to == from) return;
+    sk_copy(to + skip, from + skip, (size_t)n);
+    count(j, across, n);
 }
 
 static void add_up(job *j, const void *const *src, int n_dst, void *const *dst, int64_t n)
@@ -95,10 +108,15 @@ static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
     int n_dst = 0, p = j->g->n;
     const void **src = j->c->src + j->thread * j->c->n_ranks;
     void **dst = j->c->dst + j->thread * j->c->n_ranks;
-    for (int i = 0; i < p; i++) src[i] = source(j, i, s, before) + skip;
+    for (int i = 0; i < p; i++) {
+        src[i] = source(j, i, s, before) + skip;
+        count(j, i != j->share, n);
+    }
     for (int i = 0; i < p; i++) {
         bool wanted = call->kind == SK_ALLREDUCE ? !j->own || i == j->g->me : i == call->root;
-        if (wanted) dst[n_dst++] = target(j, i, s) + cast_bytes(j, skip);
+        if (!wanted) continue;
+        dst[n_dst++] = target(j, i, s) + cast_bytes(j, skip);
+        count(j, i != j->share, cast_bytes(j, n));
     }
     add_up(j, src, n_dst, dst, n / j->size);
 }
@@ -111,6 +129,7 @@ static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
         if (j->own && i != j->g->me) continue;
         char *to = target(j, i, s) + skip;
         if (to == from) continue;
+        count(j, i != j->call->root, n);
         if (far) sk_copy(to, from, (size_t)n);
         else memcpy(to, from, (size_t)n); /* who gets it now often gives it next */
     }
@@ -145,8 +164,10 @@ static void scatter_sum(job *j)
         for (int64_t o = 0; o < s->outer; o++, to += cast_bytes(j, run)) {
             int64_t n = run, skip;
             if (!clip(j, &n, &skip)) continue;
-            for (int k = 0; k < p; k++)
+            for (int k = 0; k < p; k++) {
                 src[k] = source(j, k, i, before) + o * s->n * row + lo + skip;
+                count(j, k != j->share, n);
+            }
             add_up(j, src, 1, (void *[]){to + cast_bytes(j, skip)}, n / j->size);
         }
         before += sk_seg_count(s) * j->size;
@@ -164,7 +185,7 @@ static void move_part(job *j, int k, int from, int to, bool spread)
         const char *a = source(j, from, i, before) + (spread ? 0 : lo);
         char *b = target(j, to, i) + (spread ? lo : 0);
         for (int64_t o = 0; o < s->outer; o++, a += spread ? run : gap, b += spread ? gap : run)
-            copy(j, b, a, run);
+            copy(j, b, a, run, from != to);
         before += spread ? s->outer * run : s->outer * gap;
     }
 }
@@ -179,7 +200,7 @@ static void collect(job *j, int to)
 }
 
 /* From one member's src to another's dst; at once if the window is elsewhere. */
-static void copy_block(job *j, const sk_block *b, char *dst, const char *src)
+static void copy_block(job *j, const sk_block *b, char *dst, const char *src, bool across)
 {
     int64_t run = b->run * j->size, all = sk_block_count(b) * j->size;
     if (j->at + all <= j->from || j->at >= j->to) {
@@ -190,7 +211,7 @@ static void copy_block(job *j, const sk_block *b, char *dst, const char *src)
         char *to = dst + (b->dst.at + o * b->dst.far) * j->size;
         const char *from = src + (b->src.at + o * b->src.far) * j->size;
         for (int64_t r = 0; r < b->runs; r++)
-            copy(j, to + r * b->dst.near * j->size, from + r * b->src.near * j->size, run);
+            copy(j, to + r * b->dst.near * j->size, from + r * b->src.near * j->size, run, across);
     }
 }
 
@@ -201,13 +222,14 @@ static void turn_part(job *j, const sk_seg *s, int k, int to, char *dst, const c
     int64_t row = s->inner * j->size, run = part.n * row;
     src += part.at * row;
     dst += k * s->outer * run;
-    for (int64_t o = 0; o < s->outer; o++, src += s->n * row, dst += run) copy(j, dst, src, run);
+    for (int64_t o = 0; o < s->outer; o++, src += s->n * row, dst += run)
+        copy(j, dst, src, run, k != to);
 }
 
 static void swap_part(job *j, const sk_seg *s, int k, int to, char *dst, const char *src)
 {
     sk_block b = sk_seg_block(s, k, to, j->g->n);
-    copy_block(j, &b, dst, src);
+    copy_block(j, &b, dst, src, k != to);
 }
 
 /* What every member k has for this one. */
@@ -242,7 +264,7 @@ static void turn_some(job *j, int to)
             const sk_seg *g = &j->call->segs[s];
             int64_t row = g->inner * j->size, n = rows < 0 ? 0 : rows > g->n ? g->n : rows;
             copy(j, target(j, to, s) + k * g->n * row, source(j, k, s, 0) + to * g->n * row,
-                 n * row);
+                 n * row, k != to);
         }
         if (j->from == 0) came[k] = rows;
     }
@@ -311,9 +333,14 @@ static void part_of(void *ctx, int part, int of)
 
 static void share_out(sk_comm *c, job *j)
 {
-    if (c->team && sk_team_size(c->team) > 1 && j->to - j->from >= TEAM_BYTES)
-        sk_team_run(c->team, part_of, j);
+    int n = c->team ? sk_team_size(c->team) : 1;
+    j->moved = c->moved;
+    if (n > 1 && j->to - j->from >= TEAM_BYTES) sk_team_run(c->team, part_of, j);
     else run(j);
+    for (int i = 0; i < n; i++) {
+        c->left += c->moved[i];
+        c->moved[i] = 0;
+    }
 }
 
 /* The share's partial sums belong to the member whose share it is, whoever did it. */
@@ -347,7 +374,8 @@ void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u
 
 void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call)
 {
-    job j = {.c = c, .g = g, .call = call, .share = g->me, .own = true};
+    int64_t moved = 0;
+    job j = {.c = c, .g = g, .call = call, .share = g->me, .own = true, .moved = &moved};
     bool root = g->me == call->root;
     if (call->common) return;
     j.size = (int64_t)sk_dtype_size(call->type);
@@ -355,6 +383,7 @@ void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call)
     if (call->kind == SK_GATHER && root) collect(&j, g->me);
     else if (!root && (call->kind == SK_REDUCE || call->kind == SK_GATHER)) return;
     else run(&j);
+    c->left += moved;
 }
 
 static bool has_source(const sk_group *g, const sk_coll_call *call)

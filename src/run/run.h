@@ -73,7 +73,7 @@ typedef struct sk_step_out {
     double drops;             /* choices of experts that found no room */
     double seconds, waited;   /* this rank's step; of which waiting for others or moving bytes */
     double copied, uncovered; /* seconds of copies between memories; of which this rank waited */
-    int64_t wire;             /* bytes of its calls and messages that left this rank, counted */
+    int64_t wire;             /* bytes that this rank moved to others, counted: sk_comm_wire */
     bool finite; /* loss and norm are numbers; if not, no update was made, on any rank */
     bool again;  /* no_drops, no_full, and there were some: no update was made, on any rank */
 } sk_step_out;
