@@ -22,14 +22,14 @@
  *     70  skein is wrong: please report         79  numbers went bad
  *
  * What the library does not do, and the program does: it does not print the
- * story of a failure, it leaves the umask and SIGPIPE alone, and it does not
+ * story of a failure, it leaves signals alone but while it trains, and it does not
  * start itself again when an old OpenBLAS does not know the processor (set
  * OPENBLAS_CORETYPE for that).
  *
  * One command at a time in a process.  `train` makes its ranks by fork(): call
  * it before other threads run, or add the word "--launch=thread".  While it
- * trains, SIGINT, SIGTERM, SIGHUP and SIGUSR1 mean "save and stop"; afterwards
- * they mean again what they meant before.  A bug in skein ends the process by
+ * trains, SIGINT, SIGTERM, SIGHUP and SIGUSR1 mean "save and stop", SIGPIPE and
+ * SIGXFSZ are ignored; afterwards they mean again what they meant before.  A bug in skein ends the process by
  * abort(); a mistake in the words, files or data never does. */
 #ifndef SKEIN_H
 #define SKEIN_H

@@ -251,7 +251,13 @@ static void writing(void)
     fails(sk_file_write_new(link_name, "x", 1), SK_EIO, link_name);
     check(!sk_file_replace(in_dir("some"), "new text", 8) &&
           !sk_file_read(&arena, in_dir("some"), &t));
-    check(t.n == 8 && !stat(in_dir("some"), &s) && (s.st_mode & 0777) == 0600);
+    check(t.n == 8 && !stat(in_dir("some"), &s));
+    for (mode_t mask = 0; mask <= 077; mask += 027) { /* the umask alone says who may read it */
+        mode_t before = umask(mask);
+        check(!sk_file_replace(in_dir("some"), "new text", 8) && !stat(in_dir("some"), &s));
+        check((s.st_mode & 0777) == (0666 & ~mask));
+        umask(before);
+    }
     fails(sk_file_replace(in_dir("no/such/folder"), "x", 1), SK_EIO, "No such file");
     fails(sk_file_replace(dir, "x", 1), SK_EIO, "directory");
     char *name = sk_alloc(&arena, PATH_MAX + 10);

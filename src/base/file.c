@@ -72,7 +72,7 @@ static sk_status write_all(int fd, const char *path, const char *p, size_t n)
 
 sk_status sk_file_write_new(const char *path, const void *data, size_t n)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return sk_fail(SK_EIO, "%s: %s", path, strerror(errno));
     sk_status status = write_all(fd, path, data, n);
     if (close(fd) && !status) status = sk_fail(SK_EIO, "%s: %s", path, strerror(errno));

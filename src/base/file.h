@@ -27,7 +27,7 @@ sk_status sk_file_read(sk_arena *a, const char *path, sk_text *out);
 sk_status sk_file_open(const char *path, int *fd, int64_t *size);
 sk_status sk_file_pread(int fd, const char *path, void *to, size_t n, int64_t at);
 
-/* Write all, fsync, close.  The file must not exist (O_EXCL), mode 0600. */
+/* Write all, fsync, close.  The file must not exist (O_EXCL); who may read it, the umask says. */
 sk_status sk_file_write_new(const char *path, const void *data, size_t n);
 /* Replace path in one move: a temporary beside it, fsync, rename, fsync of the folder. */
 sk_status sk_file_replace(const char *path, const void *data, size_t n);

@@ -1,7 +1,7 @@
 /* api.c - include/skein.h: finds a command's part and runs it.
  *
  * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
- * of its own (umask, signals, printing the story) is there, all else is here. */
+ * of its own (signals, printing the story) is there, all else is here. */
 #include "skein.h"
 #include "base/text.h"
 #include "base/version.h"

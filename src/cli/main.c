@@ -8,8 +8,8 @@
 #include "device/blas.h"
 #include "skein.h"
 
+#include <signal.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 /* A sentence is enough for a mistake of the user; a bug of ours shows the way it came. */
 static void tell(int code)
@@ -21,8 +21,8 @@ static void tell(int code)
 int main(int argc, char **argv)
 {
     sk_proc_begin();
-    sk_blas_wake(argv); /* may start this program again, before anything is done */
-    umask(077);         /* weights, logs and data belong to one user */
+    sk_blas_wake(argv);        /* may start this program again, before anything is done */
+    signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write that fails tells a story, a signal none */
     int code = sk_command(argc - 1, (const char *const *)argv + 1);
     if (code) tell(code);
     return code;

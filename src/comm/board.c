@@ -71,6 +71,12 @@ static int reserve(int fd, int64_t at, int64_t bytes)
     return rc;
 }
 
+const char *sk_board_refusal(int err)
+{
+    if (err != EFBIG) return strerror(err);
+    return "File too large (memory that ranks share counts as a file: raise ulimit -f)";
+}
+
 sk_status sk_board_make(sk_heaps *h, size_t extra_bytes)
 {
     sk_board_head s = shape(h->n, extra_bytes);
@@ -82,7 +88,7 @@ sk_status sk_board_make(sk_heaps *h, size_t extra_bytes)
         return sk_fail(SK_EIO,
                        "heaps: the board of %d ranks needs %lld bytes, the kernel refused: %s; "
                        "free some memory, or use fewer ranks on this host",
-                       h->n, (long long)(s.slots_at + s.extra_bytes), strerror(errno));
+                       h->n, (long long)(s.slots_at + s.extra_bytes), sk_board_refusal(errno));
     SK_TRY(map_board(h, &s, true));
     clock_gettime(CLOCK_REALTIME, &t);
     s.started = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;

@@ -141,6 +141,8 @@ bool sk_heaps_same(const sk_heaps *h, const int *ranks, int n, int64_t end);
 /* board.c: the control area of h->n ranks, new or the one behind fd, which it owns.
  * After a failure sk_heaps_close still ends what there is. */
 sk_status sk_board_make(sk_heaps *h, size_t extra_bytes);
+/* Why the kernel gave no shared memory, and for EFBIG what nobody would guess. */
+const char *sk_board_refusal(int err);
 sk_status sk_board_map(sk_heaps *h, int fd, bool writing);
 
 bool sk_heaps_quiet(const sk_heaps *h); /* no abort so far; one load */

@@ -144,7 +144,7 @@ static int64_t newest_generation(const char *dir)
 static sk_status take_lock(sk_ckpt_home *h)
 {
     char text[LOCK_BYTES + 1];
-    h->lock = openat(h->fd, "LOCK", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    h->lock = openat(h->fd, "LOCK", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
     if (h->lock < 0) return sk_fail(SK_ECREATE, "%s/LOCK: %s", h->dir, strerror(errno));
     if (flock(h->lock, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK) return sk_fail(SK_EIO, "%s/LOCK: %s", h->dir, strerror(errno));
@@ -209,7 +209,7 @@ sk_status sk_ckpt_begin(sk_ckpt_home *h, int64_t step, int64_t bytes, char name[
     SK_TRY(preflight(h, bytes));
     snprintf(name, SK_CKPT_NAME, "tmp-%010" PRId64 "-g%" PRId64 "-%016" PRIx64, step, h->generation,
              sk_folder_nonce());
-    if (mkdirat(h->fd, name, 0700))
+    if (mkdirat(h->fd, name, 0777))
         return sk_fail(SK_EIO, "%s/%s: %s", h->dir, name, strerror(errno));
     return SK_OK;
 }
@@ -276,7 +276,7 @@ static sk_status write_shard(shard *s, char kind, const sk_box *box, int n)
                          {"writer", sk_print(a, "%d", s->rank)}};
     char *name = sk_print(a, "%c-%05d.safetensors", kind, s->rank);
     sk_st_writer w;
-    SK_TRY(sk_st_create(a, s->dir, name, 0600, t, k, meta, 5, &w));
+    SK_TRY(sk_st_create(a, s->dir, name, 0666, t, k, meta, 5, &w));
     sk_status status = write_data(&w, t, from, k);
     if (status) sk_st_drop(&w);
     else status = sk_st_finish(&w);
@@ -301,7 +301,7 @@ static sk_status write_share(shard *s, const sk_ckpt_share *share)
     s->about->state.generation = s->generation;
     char *text = sk_manifest_print(s->arena, s->about);
     side_name(side, s->rank);
-    SK_TRY(sk_folder_write(s->dir, side, 0600, text, strlen(text)));
+    SK_TRY(sk_folder_write(s->dir, side, 0666, text, strlen(text)));
     return SK_OK;
 }
 
@@ -417,7 +417,7 @@ static sk_status complete(sk_arena *a, int dir, int ranks, sk_ckpt *c)
     SK_TRY(check_files(dir, c));
     char *text = sk_manifest_print(a, c);
     SK_TRY(sk_manifest_parse(a, "MANIFEST.json", (sk_text){text, strlen(text)}, true, &proof));
-    SK_TRY(sk_folder_write(dir, "MANIFEST.json", 0600, text, strlen(text)));
+    SK_TRY(sk_folder_write(dir, "MANIFEST.json", 0666, text, strlen(text)));
     for (int r = 0; r < ranks; r++) {
         side_name(side, r);
         unlinkat(dir, side, 0);

@@ -81,6 +81,10 @@ static void on_signal(int sig)
 
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { N_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
+/* A console that is gone does not end training; a file at its limit (ulimit -f) is an error that
+ * the write returns. */
+static const int deaf_to[] = {SIGPIPE, SIGXFSZ};
+enum { N_DEAF = sizeof deaf_to / sizeof *deaf_to };
 
 static void catch_signals(sk_heaps *h, struct sigaction *before)
 {
@@ -628,9 +632,8 @@ static sk_status run(launcher *l)
     return st;
 }
 
-sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
+static sk_status launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
 {
-    signal(SIGPIPE, SIG_IGN); /* a console that is gone does not end training */
     launcher *l = sk_new(a, launcher);
     l->arena = a;
     l->job = job;
@@ -649,5 +652,14 @@ sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
     if (l->boot && l->alive) return st; /* its thread is still there: the process is about to end */
     if (l->t.home) sk_ckpt_close(l->t.home);
     sk_heaps_close(l->t.heaps);
+    return st;
+}
+
+sk_status sk_launch(sk_arena *a, const sk_job *job, const sk_launch_opts *o)
+{
+    struct sigaction deaf = {.sa_handler = SIG_IGN}, before[N_DEAF];
+    for (int i = 0; i < N_DEAF; i++) sigaction(deaf_to[i], &deaf, &before[i]);
+    sk_status st = launch(a, job, o);
+    for (int i = 0; i < N_DEAF; i++) sigaction(deaf_to[i], &before[i], NULL);
     return st;
 }
