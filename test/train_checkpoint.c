@@ -194,6 +194,13 @@ static void remove_all(const char *dir)
     if (system(line)) bad++;
 }
 
+static void edit(const char *path, int64_t at, const void *p, size_t n)
+{
+    int fd = open(path, O_WRONLY);
+    if (fd < 0 || pwrite(fd, p, n, (off_t)at) != (ssize_t)n) bad++, printf("edit %s\n", path);
+    if (fd >= 0) close(fd);
+}
+
 /* ---- round trips ---- */
 
 static void round_trips(void)
@@ -224,6 +231,10 @@ static void round_trips(void)
     CHECK(save(h, dir, step, 2, 0) == SK_OK && load(step_dir(dir, step), step, 3, 1) == 0);
     CHECK(count(dir, "tmp-") == 0 && count(dir, "trash-") == 0 && count(dir, "step-") == (int)step);
     sk_ckpt_close(h);
+    CHECK(sk_ckpt_open(dir, &h) == SK_OK && sk_ckpt_generation(h) == 2);
+    sk_ckpt_close(h);
+    /* a LOCK with a number that cannot be: what the manifests know counts */
+    edit(below(dir, "LOCK"), 0, "{\"generation\":999999999999999999,", 35);
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && sk_ckpt_generation(h) == 2);
     sk_ckpt_close(h);
     /* a lost LOCK: the manifests still know the generation, which never falls */
@@ -363,13 +374,6 @@ static void disagree(void)
 
 /* ---- damage ---- */
 
-static void edit(const char *path, int64_t at, const void *p, size_t n)
-{
-    int fd = open(path, O_WRONLY);
-    if (fd < 0 || pwrite(fd, p, n, (off_t)at) != (ssize_t)n) bad++, printf("edit %s\n", path);
-    if (fd >= 0) close(fd);
-}
-
 static int64_t size_of(const char *path)
 {
     struct stat s;
@@ -471,6 +475,30 @@ static void edits(const char *path)
     CHECK(edited(&a, path, "\"dtype\":\"bf16\"", "\"dtype\":\"f16\"") == SK_EDATA);
     CHECK(edited(&a, path, "\"dtype\":\"bf16\"", "\"dtype\":\"f99\"") == SK_EDATA);
     CHECK(edited(&a, path, "\"state\":{", "\"state\":[{") == SK_EDATA);
+    static const char *const steps[] = {"-7",  "7.5", "\"7\"", "10000000000", "9223372036854775807",
+                                        "null"};
+    for (int i = 0; i < 6; i++) {
+        CHECK(edited(&a, path, "\"step\":7,", sk_print(&a, "\"step\":%s,", steps[i])) == SK_EDATA);
+        CHECK(strstr(sk_error(), "step is ") || strstr(sk_error(), "no state"));
+    }
+    CHECK(edited(&a, path, "\"step\":7,", "\"step\":8,") == SK_EDATA &&
+          strstr(sk_error(), "step-0000000007 holds step 8: it was renamed"));
+    CHECK(edited(&a, path, "\"tokens\":12345", "\"tokens\":-1") == SK_EDATA);
+    CHECK(edited(&a, path, "\"tokens\":12345", "\"tokens\":true") == SK_EDATA);
+    CHECK(edited(&a, path, "\"ranks\":2", "\"ranks\":100001") == SK_EDATA);
+    CHECK(edited(&a, path, "\"generation\":1", "\"generation\":9223372036854775807") == SK_EDATA);
+    CHECK(edited(&a, path, "\"generation\":1", "\"generation\":-1") == SK_EDATA);
+    CHECK(edited(&a, path, "\"hidden_size\":64", "\"hidden_size\":-64") == SK_EDATA);
+    CHECK(edited(&a, path, "\"hidden_size\":64", "\"hidden_size\":9223372036854775807") ==
+          SK_EDATA);
+    CHECK(edited(&a, path, "\"hidden_size\":64", "\"hidden_size\":\"64\"") == SK_EDATA);
+    CHECK(edited(&a, path, "\"num_hidden_layers\":0", "\"num_hidden_layers\":7") == SK_EDATA);
+    CHECK(edited(&a, path, "\"norm_eps\":1", "\"norm_eps\":[],\"x\":1") == SK_EDATA);
+    CHECK(edited(&a, path, "\"tie_word_embeddings\":true", "\"tie_word_embeddings\":1") ==
+          SK_EDATA);
+    CHECK(edited(&a, path, "\"seed\":\"", "\"seed\":\"-") == SK_EDATA);
+    CHECK(edited(&a, path, "\"seed\":\"", "\"seed\":\"9") == SK_EDATA); /* 21 digits */
+    CHECK(edited(&a, path, "\"program\":\"", "\"program\":\"x") == SK_EDATA);
     CHECK(edited(&a, path, "\"tensors\":[", "\"tensors\":[[[[[[[[[") == SK_EDATA);
     CHECK(sk_ckpt_verify(path, true) == SK_OK);
     sk_arena_end(&a);
@@ -499,6 +527,12 @@ static void damage(void)
     char *z = sk_strdup(&a, below(six, "m-00000.safetensors"));
     CHECK(!renameat2(AT_FDCWD, x, AT_FDCWD, z, RENAME_EXCHANGE));
     CHECK(sk_ckpt_verify(seven, true) == SK_EDATA && load(seven, 7, 2, 1) == -1);
+    /* a renamed one is not newer */
+    char *nine = sk_strdup(&a, step_dir(dir, 9)), *five = sk_strdup(&a, step_dir(dir, 5));
+    CHECK(!rename(five, nine) && sk_ckpt_verify(nine, true) == SK_EDATA);
+    CHECK(sk_ckpt_find(&a, dir, 9, false, &f) == SK_EDATA && strstr(sk_error(), "was renamed"));
+    CHECK(!rename(nine, below(dir, "kept")) && sk_ckpt_verify(below(dir, "kept"), true) == SK_OK);
+    CHECK(!rename(below(dir, "kept"), five));
     /* now 7 and 6 are both bad: 5 is found, with two reasons */
     CHECK(sk_ckpt_find(&a, dir, -1, true, &f) == SK_OK && f.step == 5 && f.skipped == 2);
     CHECK(strstr(f.why, "step 7 is not usable") && strstr(f.why, "step 6 is not usable"));

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOCK_BYTES = 256, RANKS = 100000 };
+enum { LOCK_BYTES = 256 };
 
 struct sk_ckpt_home {
     sk_arena arena;
@@ -47,7 +47,7 @@ static bool digits(const char **s, int width, int64_t *out)
     return width ? n == width : n > 0;
 }
 
-static bool step_name(const char *s, int64_t *step)
+bool sk_ckpt_step(const char *s, int64_t *step)
 {
     return !strncmp(s, "step-", 5) && (s += 5, digits(&s, 10, step)) && !*s;
 }
@@ -106,7 +106,8 @@ static int64_t lock_read(int fd, char text[LOCK_BYTES + 1])
     text[n > 0 ? n : 0] = 0;
     text[strcspn(text, "\n")] = 0;
     const char *s = text + sizeof key - 1;
-    return !strncmp(text, key, sizeof key - 1) && digits(&s, 0, &generation) ? generation : 0;
+    bool said = !strncmp(text, key, sizeof key - 1) && digits(&s, 0, &generation);
+    return said && generation < SK_CKPT_GENERATIONS ? generation : 0;
 }
 
 /* The record has a fixed size and is written in place: one sector, old or new. */
@@ -155,6 +156,9 @@ static sk_status take_lock(sk_ckpt_home *h)
     }
     int64_t before = lock_read(h->lock, text), seen = newest_generation(h->dir);
     h->generation = 1 + (before > seen ? before : seen);
+    if (h->generation > SK_CKPT_GENERATIONS)
+        return sk_fail(SK_EDATA, "%s: a checkpoint there has generation %lld, which no run reaches",
+                       h->dir, (long long)seen);
     SK_TRY(lock_write(h));
     return SK_OK;
 }
@@ -205,7 +209,7 @@ static sk_status preflight(const sk_ckpt_home *h, int64_t bytes)
 
 sk_status sk_ckpt_begin(sk_ckpt_home *h, int64_t step, int64_t bytes, char name[SK_CKPT_NAME])
 {
-    sk_assert(step >= 0 && step <= 9999999999);
+    sk_assert(step >= 0 && step <= SK_CKPT_STEPS);
     SK_TRY(preflight(h, bytes));
     snprintf(name, SK_CKPT_NAME, "tmp-%010" PRId64 "-g%" PRId64 "-%016" PRIx64, step, h->generation,
              sk_folder_nonce());
@@ -312,7 +316,7 @@ sk_status sk_ckpt_write_rank(const char *dir, const char *name, int rank,
     sk_ckpt about = {0};
     *report = (sk_ckpt_report){0};
     shard s = {.arena = &a, .rank = rank, .about = &about, .report = report};
-    sk_assert(rank >= 0 && rank < RANKS && tmp_name(name, &s.step, &s.generation));
+    sk_assert(rank >= 0 && rank < SK_CKPT_RANKS && tmp_name(name, &s.step, &s.generation));
     sk_status status = sk_strict_dir(sk_print(&a, "%s/%s", dir, name), &s.dir);
     if (!status) {
         status = write_share(&s, share);
@@ -458,7 +462,7 @@ sk_status sk_ckpt_commit(sk_ckpt_home *h, const char *name, int ranks, const sk_
     sk_ckpt c = {.state = *state};
     int64_t step = -1, generation = -1;
     sk_assert(tmp_name(name, &step, &generation) && step == state->step);
-    sk_assert(generation == h->generation && ranks > 0 && ranks <= RANKS);
+    sk_assert(generation == h->generation && ranks > 0 && ranks <= SK_CKPT_RANKS);
     c.state.generation = h->generation;
     c.state.ranks = ranks;
     c.state.time = (int64_t)time(NULL);
@@ -513,7 +517,7 @@ sk_status sk_ckpt_list(sk_arena *a, const char *dir, int64_t **steps, int *n)
     if (!d && errno != ENOENT) return sk_fail(SK_EIO, "%s: %s", dir, strerror(errno));
     for (struct dirent *e; d && (e = readdir(d));) {
         int64_t step = 0;
-        if (step_name(e->d_name, &step)) *(int64_t *)sk_push(a, &list) = step;
+        if (sk_ckpt_step(e->d_name, &step)) *(int64_t *)sk_push(a, &list) = step;
     }
     if (d) closedir(d);
     if (list.n) qsort(list.v, (size_t)list.n, sizeof *list.v, newest_first);

@@ -84,6 +84,8 @@ sk_status sk_ckpt_retain(sk_ckpt_home *h, int64_t keep);
 
 /* ---- finding and reading ---- */
 
+/* Is this the name of a checkpoint, and of which step? */
+bool sk_ckpt_step(const char *name, int64_t *step);
 /* Steps that have a directory, newest first.  No directory, no steps. */
 sk_status sk_ckpt_list(sk_arena *a, const char *dir, int64_t **steps, int *n);
 
@@ -98,7 +100,7 @@ typedef struct sk_ckpt_found {
  * SK_CKPT_TRIES; SK_EDATA if there is none.  `deep` reads every byte. */
 sk_status sk_ckpt_find(sk_arena *a, const char *dir, int64_t step, bool deep, sk_ckpt_found *out);
 
-/* The manifest of a checkpoint directory. */
+/* The manifest of a checkpoint directory.  If that is called step-N, it must be of step N. */
 sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out);
 /* Fill the boxes, whatever the layout that wrote them.  A floating type is converted to the box's
  * own.  After a failure the boxes hold no defined values. */

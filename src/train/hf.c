@@ -62,6 +62,7 @@ sk_status sk_hf_shapes_of(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_
                           int *n)
 {
     sk_graph *g = sk_new(a, sk_graph);
+    SK_TRY(sk_model_check(m->name, m, h));
     sk_graph_init(g, a);
     sk_graph_size(g, 'b', 1);
     sk_graph_size(g, 't', 1);

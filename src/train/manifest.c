@@ -5,6 +5,7 @@
 #include "tensor/safetensors.h"
 #include "tensor/strict.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -21,14 +22,18 @@ enum { CHECK_LINE = 27 }; /* bytes of "check":"crc32c:01234567"} and a newline *
 typedef struct field {
     const char *name;
     size_t at;
+    int64_t most; /* the least is 0 */
 } field;
 
-#define STATE(x)                       \
-    {                                  \
-#x, offsetof(sk_ckpt_state, x) \
+#define MOST INT64_C(1000000000000)
+
+#define STATE(x, most)                       \
+    {                                        \
+#x, offsetof(sk_ckpt_state, x), most \
     }
-static const field state_fields[] = {STATE(step), STATE(tokens), STATE(ranks), STATE(generation),
-                                     STATE(time)};
+static const field state_fields[] = {STATE(step, SK_CKPT_STEPS), STATE(tokens, INT64_MAX / 2),
+                                     STATE(ranks, SK_CKPT_RANKS),
+                                     STATE(generation, SK_CKPT_GENERATIONS), STATE(time, MOST)};
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
 static void put_fields(sk_out *o, const sk_ckpt_state *s)
@@ -36,13 +41,6 @@ static void put_fields(sk_out *o, const sk_ckpt_state *s)
     for (size_t i = 0; i < COUNT(state_fields); i++)
         sk_out_add(o, ",\"%s\":%" PRId64, state_fields[i].name,
                    *(const int64_t *)(const void *)((const char *)s + state_fields[i].at));
-}
-
-static void get_fields(const json_t *from, sk_ckpt_state *s)
-{
-    for (size_t i = 0; i < COUNT(state_fields); i++)
-        *(int64_t *)(void *)((char *)s + state_fields[i].at) =
-            json_integer_value(json_object_get(from, state_fields[i].name));
 }
 
 static void put_hyper(sk_out *o, const sk_hyper *h)
@@ -55,17 +53,40 @@ static void put_hyper(sk_out *o, const sk_hyper *h)
     }
 }
 
-/* Fields that an older manifest does not have stay as they are not given. */
+static sk_status bad_field(const char *where, const char *name, const json_t *x, const char *need)
+{
+    char *text = json_dumps(x, JSON_ENCODE_ANY | JSON_COMPACT);
+    sk_fail(SK_EDATA, "%s: %s is %s; %s is needed", where, name,
+            sk_strict_show(text ? text : "?").s, need);
+    free(text);
+    return SK_EDATA;
+}
+
+/* What is not there was not known to the version that wrote it, and is 0. */
+static sk_status get_fields(const char *where, const json_t *from, sk_ckpt_state *s)
+{
+    for (size_t i = 0; i < COUNT(state_fields); i++) {
+        const field *f = &state_fields[i];
+        const json_t *x = json_object_get(from, f->name);
+        int64_t n = json_integer_value(x);
+        if (x && (!json_is_integer(x) || n < 0 || n > f->most))
+            return bad_field(where, f->name, x, "a whole number in its range");
+        if (x) *(int64_t *)(void *)((char *)s + f->at) = n;
+    }
+    return SK_OK;
+}
+
 static sk_status get_hyper(const char *where, const json_t *from, sk_hyper *h)
 {
     for (const sk_field *f = sk_hyper_fields; f->name; f++) {
         const json_t *x = json_object_get(from, f->name);
         bool ok = !x;
         if (json_is_string(x)) ok = sk_field_set_text(f, h, json_string_value(x));
-        if (json_is_number(x)) ok = sk_field_set_number(f, h, json_number_value(x));
-        if (json_is_boolean(x)) ok = sk_field_set_number(f, h, json_is_true(x));
-        if (!ok)
-            return sk_fail(SK_EDATA, "%s: %s of the model is not what it must be", where, f->name);
+        if (json_is_boolean(x) && f->kind == SK_FIELD_BOOL)
+            ok = sk_field_set_number(f, h, json_is_true(x));
+        if (json_is_number(x) && f->kind != SK_FIELD_BOOL)
+            ok = json_number_value(x) >= 0 && sk_field_set_number(f, h, json_number_value(x));
+        if (!ok) return bad_field(where, f->name, x, "another value");
     }
     return SK_OK;
 }
@@ -224,16 +245,33 @@ static const char *get_text(sk_arena *a, const json_t *j, const char *name)
     return s ? sk_strdup(a, s) : "";
 }
 
+/* A number of 64 bits is a text: JSON has no such numbers. */
+static sk_status get_bits(const char *where, const json_t *j, const char *name, int base,
+                          uint64_t *to)
+{
+    const json_t *x = json_object_get(j, name);
+    const char *s = json_string_value(x);
+    char *end = NULL;
+    if (!x) return SK_OK;
+    errno = 0;
+    if (s && strspn(s, base == 10 ? "0123456789" : "0123456789abcdef") == strlen(s))
+        *to = strtoull(s, &end, base);
+    if (!end || end == s || errno)
+        return sk_fail(SK_EDATA, "%s: %s is '%s'; 64 bits in digits of base %d are needed", where,
+                       name, sk_strict_show(s ? s : "").s, base);
+    return SK_OK;
+}
+
 static sk_status read_state(sk_arena *a, const char *where, const json_t *j, sk_ckpt_state *s)
 {
     const json_t *hyper = json_object_get(j, "hyper");
     if (!json_is_object(j) || !json_is_integer(json_object_get(j, "step")))
         return sk_fail(SK_EDATA, "%s: there is no state with a step in it", where);
-    get_fields(j, s);
+    SK_TRY(get_fields(where, j, s));
     SK_TRY(get_hyper(where, hyper, &s->hyper));
     snprintf(s->hyper.arch, sizeof s->hyper.arch, "%s", get_text(a, hyper, "arch"));
-    s->seed = strtoull(get_text(a, j, "seed"), NULL, 10);
-    s->program = strtoull(get_text(a, j, "program"), NULL, 16);
+    SK_TRY(get_bits(where, j, "seed", 10, &s->seed));
+    SK_TRY(get_bits(where, j, "program", 16, &s->program));
     s->config = get_text(a, j, "config");
     s->layout = get_text(a, j, "layout");
     s->extra = get_text(a, j, "extra");
@@ -252,6 +290,9 @@ static sk_status read_lists(sk_arena *a, const char *where, const json_t *root, 
         SK_TRY(read_file(a, where, json_array_get(files, (size_t)i), &c->files.v[i]));
     c->tensors.n = c->tensors.cap = (int)json_array_size(list);
     c->tensors.v = sk_many(a, sk_ckpt_tensor, c->tensors.n);
+    if (whole && c->state.hyper.num_hidden_layers > c->tensors.n)
+        return sk_fail(SK_EDATA, "%s: %lld layers and %d tensors cannot be", where,
+                       (long long)c->state.hyper.num_hidden_layers, c->tensors.n);
     for (int i = 0; i < c->tensors.n; i++) {
         sk_ckpt_tensor *t = &c->tensors.v[i];
         SK_TRY(read_tensor(a, where, json_array_get(list, (size_t)i), c, t));

@@ -31,6 +31,11 @@
 
 enum { SK_CKPT_MAJOR = 1, SK_CKPT_MINOR = 0, SK_MANIFEST_BYTES = 1 << 28 /* at most */ };
 
+/* The largest numbers that are written, and believed. */
+#define SK_CKPT_STEPS       INT64_C(9999999999) /* ten digits: the name of a checkpoint */
+#define SK_CKPT_GENERATIONS INT64_C(1000000000000000)
+enum { SK_CKPT_RANKS = 100000 };
+
 /* What a run must know to go on, besides the tensors.  Texts may be NULL when written and are
  * never NULL when read. */
 typedef struct sk_ckpt_state {

@@ -11,9 +11,22 @@
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* The newest is found by its name, so a name must not lie. */
+static sk_status same_step(sk_arena *a, const sk_ckpt *c)
+{
+    int64_t step = -1;
+    const char *name = basename(sk_strdup(a, c->path));
+    if (!sk_ckpt_step(name, &step) || step == c->state.step) return SK_OK;
+    return sk_fail(SK_EDATA,
+                   "%s holds step %lld: it was renamed, or copied there; it must be %s%010" PRId64
+                   ", or no name of a step",
+                   c->path, (long long)c->state.step, "step-", c->state.step);
+}
 
 sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out)
 {
@@ -28,6 +41,7 @@ sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out)
     if (!status) status = sk_manifest_parse(a, where, text, true, &c);
     sk_arena_end(&scratch);
     close(dir);
+    if (!status) status = same_step(a, &c);
     if (status) return sk_trail(status, SK_HERE);
     *out = c;
     return SK_OK;
