@@ -29,8 +29,8 @@
  * One command at a time in a process.  `train` makes its ranks by fork(): call
  * it before other threads run, or add the word "--launch=thread".  While it
  * trains, SIGINT, SIGTERM, SIGHUP and SIGUSR1 mean "save and stop", SIGPIPE and
- * SIGXFSZ are ignored; afterwards they mean again what they meant before.  A bug in skein ends the process by
- * abort(); a mistake in the words, files or data never does. */
+ * SIGXFSZ are ignored; afterwards they mean again what they meant before.  A bug in skein ends the
+ * process by abort(); a mistake in the words, files or data never does. */
 #ifndef SKEIN_H
 #define SKEIN_H
 

@@ -158,7 +158,8 @@ static void defaults(void)
     same(job.schedule, "cosine");
     same(job.layout, "");
     same(job.order, "fast");
-    check(job.ranks == 1 && job.ckpt_every == 0 && job.log_every == -1);
+    check(job.ranks == 1 && job.ckpt_every.steps == 0 && job.ckpt_every.seconds == 600 &&
+          job.log_every == -1);
     check(!load("model=nano-short") && job.seq == 100);
     check(!load("-n 4") && job.ranks == 4 && !strcmp(job.layout, "dp=4"));
     check(!load("-n4 layout=tp=4") && job.ranks == 4 && !strcmp(job.layout, "tp=4"));
@@ -193,6 +194,14 @@ static void words(void)
     check(!load("--no-resume --no-optim.clip resume=no") && !*job.resume && job.clip == 0);
     check(!load("train.time=2m") && job.time_limit == 120);
     check(!load("train.time=90s") && job.time_limit == 90);
+    check(!load("ckpt.every=90s") && !job.ckpt_every.steps && job.ckpt_every.seconds == 90);
+    check(!load("ckpt.every=1h ckpt.every=2k") && job.ckpt_every.steps == 2000);
+    check(job.ckpt_every.seconds == 0);
+    check(!load("ckpt.every=0") && !job.ckpt_every.steps && job.ckpt_every.seconds == 0);
+    check(!load("--no-ckpt.every") && !job.ckpt_every.steps && job.ckpt_every.seconds == 0);
+    refused(load("ckpt.every=soon"), SK_EUSAGE, "a time (90s, 10m, 1h) or a number of steps");
+    refused(load("ckpt.every=-5m"), SK_EUSAGE, "ckpt.every is \"-5m\"");
+    refused(load("ckpt.every=-1"), SK_EUSAGE, "ckpt.every is \"-1\"");
     check(!load("train.time=1.5h") && job.time_limit == 5400);
     check(!load("optim.betas=0.8,0.99") && job.betas[0] == 0.8 && job.betas[1] == 0.99);
     check(!load("train.dtype=bf16 train.seed=9007199254740993") && job.dtype == SK_BF16);
@@ -305,7 +314,8 @@ static void files(void)
                 "optim:\n  betas: [0.5, 0.75]\n  clip: off\n  schedule: \"linear\"\n"
                 "data:\n  train: 'a file.txt'\nckpt.every: 5\nresume: yes\nlog:\n"));
     check(job.steps == 7 && job.batch == 3 && job.time_limit == 60 && job.hyper.hidden_size == 32);
-    check(job.betas[0] == 0.5 && job.betas[1] == 0.75 && job.clip == 0 && job.ckpt_every == 5);
+    check(job.betas[0] == 0.5 && job.betas[1] == 0.75 && job.clip == 0);
+    check(job.ckpt_every.steps == 5 && job.ckpt_every.seconds == 0);
     same(job.data_train, "a file.txt");
     same(job.resume, "auto");
     check(strstr(job.source, "/t.yaml") != NULL);
@@ -488,6 +498,9 @@ static void round_trips(void)
          "data.train=caf\xc3\xa9/\xe2\x80\xa8\xc2\x85\xf0\x9f\x98\x80");
     back("data.train=null data.val=~ run=5 data.tokenizer=- optim.name=yes");
     back("layout=mesh~dp=2~\nsplit~b~over~dp\n");
+    back("ckpt.every=7");
+    back("ckpt.every=0.3m");
+    back("ckpt.every=0");
     back("train.seed=9000000000000000000 train.steps=1000000000000");
     back("model.weights=/some/where model.name=my~own");
     put("config.json", "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3}");

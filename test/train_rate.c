@@ -1,5 +1,7 @@
 /* Learning rates against closed forms, when things are due, and bytes made safe for a terminal. */
+#include "base/rng.h"
 #include "train/loop.h"
+#include "train/pace.h"
 #include "train/rate.h"
 #include "train/sample.h"
 
@@ -61,6 +63,56 @@ static void dues(void)
     near("a quarter of 100 is step 25", sk_loop_due(-1, 4, 25, 100), 1);
 }
 
+/* A run of `hours` whose saves stall it for `stall` seconds, give or take a half. */
+typedef struct paced {
+    int saves;
+    double longest; /* seconds between the beginnings of two saves, or the start and the first */
+    double cost;    /* part of the time */
+} paced;
+
+static paced run_for(double hours, double step, double stall, uint64_t seed)
+{
+    sk_pace p = {.every = 600, .began = 1e6, .last = 1e6};
+    paced out = {0};
+    double now = p.began, from = now;
+    for (uint64_t i = 0; now < p.began + 3600 * hours; i++) {
+        bool save = now + step >= sk_pace_next(&p); /* as the loop decides, a step ahead */
+        now += step;
+        if (!save) continue;
+        double took = stall * (0.5 + sk_rng_uniform(seed, 1, i));
+        if (now - from > out.longest) out.longest = now - from;
+        from = now;
+        sk_pace_saved(&p, now += took, took);
+        out.saves++;
+    }
+    out.cost = p.spent / (now - p.began);
+    return out;
+}
+
+static void at_most(const char *what, double got, double most)
+{
+    checks++;
+    if (got <= most) return;
+    bad++;
+    printf("%s is %.17g, at most %.17g is allowed\n", what, got, most);
+}
+
+static void paces(void)
+{
+    paced fast = run_for(10, 0.5, 0.2, 1), slow = run_for(100, 0.5, 20, 2);
+    paced coarse = run_for(10, 250, 0.2, 3);
+    near("saves of a small model in ten hours", fast.saves, 59);
+    at_most("time between them", fast.longest, 601);
+    at_most("what they cost", fast.cost, 0.0005);
+    at_most("what saves of 20 s cost", slow.cost, 0.0101);
+    at_most("they are not given up: time between them", slow.longest, 20000);
+    at_most("a save comes at most a step late", coarse.longest, 600 + 250 + 1);
+    for (uint64_t s = 0; s < 20; s++)
+        at_most("what saves of 60 s cost in 100 hours", run_for(100, 1, 60, s).cost, 0.0103);
+    sk_pace never = {0};
+    at_most("no clock, no save", 1e300, sk_pace_next(&never));
+}
+
 static void clean(const char *bytes, bool one_line, const char *want)
 {
     sk_arena a = {0};
@@ -99,6 +151,7 @@ int main(void)
 {
     rates();
     dues();
+    paces();
     texts();
     printf("%d checks, %d wrong\n", checks, bad);
     return bad ? 1 : 0;

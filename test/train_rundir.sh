@@ -25,7 +25,7 @@ case_of() {
     local want=$1 words=$2 rc=0 word
     shift 2
     cases=$((cases + 1))
-    timeout 60 "$@" >out 2>err </dev/null || rc=$?
+    "$@" >out 2>err </dev/null || rc=$?
     [ $rc = "$want" ] || bad "$*: exit code $rc, $want is needed: $(tail -n 3 out err)"
     [ "$want" = 0 ] || [ "$(grep -c '^skein: ' err)" = 1 ] || bad "$*: not one story: $(cat err)"
     IFS='|' read -r -a list <<<"$words"
@@ -33,7 +33,7 @@ case_of() {
         grep -qF -- "$word" out err || bad "$*: '$word' is not said: $(cat out err)"
     done
 }
-train() { case_of "$1" "$2" "$skein" train "${job[@]}" "${@:3}"; }
+train() { case_of "$1" "$2" timeout -k 2 60 "$skein" train "${job[@]}" "${@:3}"; }
 
 # ---- the umask says who may read
 for mask in 022 027 077; do
@@ -49,6 +49,97 @@ case_of 74 "File too large|ulimit -f" bash -c 'ulimit -f 100; exec "$@"' limit "
 # shellcheck disable=SC2016
 case_of 74 "File too large" bash -c 'ulimit -f 100; exec "$@"' limit "$skein" export mask022 exported
 [ ! -e exported ] || bad "ulimit -f: half a model was published"
+
+# ---- the last checkpoint fails: the model is there, and the code says that not all is well
+lose() { # the folder of checkpoints goes away while the run is on
+    "$skein" train "${job[@]}" train.steps=300 run=part &
+    until [ -s part/metrics.jsonl ]; do sleep 0.01; done
+    mv part/ckpt part/gone
+    wait $!
+}
+case_of 74 "all 300 steps are done and the model is in part/final|the last checkpoint was not saved|part/ckpt" lose
+[ -s part/final/model.safetensors ] || bad "the model was not saved"
+
+# ---- --resume without a checkpoint is an error; what was measured is kept
+lines() { cat "$@" | grep -c '"loss"'; }
+train 0 "" run=cut ckpt.every=0
+rm -r cut/ckpt/step-*
+cp cut/metrics.jsonl before
+train 65 "cut has no checkpoint|without --resume it begins anew" run=cut --resume
+cmp before cut/metrics.jsonl || bad "--resume touched the metrics"
+train 65 "cut has no checkpoint" resume=cut
+train 65 "there is no run nowhere" run=nowhere --resume
+[ ! -e nowhere ] || bad "--resume made a directory"
+train 0 "metrics.jsonl of an earlier beginning is now metrics.jsonl.1" run=cut
+cmp before cut/metrics.jsonl.1 || bad "lines were lost"
+[ "$(lines cut/metrics.jsonl)" = 4 ] || bad "a run that begins anew has $(lines cut/metrics.jsonl) steps"
+
+# ---- lines past the checkpoint go aside, each step is told once
+train 0 "" run=past ckpt.every=2
+rm -r past/ckpt/step-0000000004
+printf 'half a li' >>past/metrics.jsonl
+cp past/metrics.jsonl before
+train 0 "2 steps|past the checkpoint of step 2|metrics.jsonl.1" run=past --resume
+cmp before <(head -n 2 past/metrics.jsonl; cat past/metrics.jsonl.1) || bad "lines were lost at --resume"
+[ "$(lines past/metrics.jsonl)" = 4 ] || bad "steps are told twice"
+train 0 "" run=past --resume
+[ ! -e past/metrics.jsonl.2 ] || bad "nothing was to be moved aside"
+
+# ---- a renamed checkpoint is passed over, not taken for the newest
+train 0 "" run=named ckpt.every=2
+mv named/ckpt/step-0000000002 named/ckpt/step-0000000009
+train 0 "resuming from step 4|step 9 is not usable|it was renamed" run=named train.steps=5 --resume
+
+# ---- other data under the same name
+cp text words
+train 0 "" run=data data.train=words train.steps=2
+train 0 "" run=data data.train=words train.steps=3 --resume
+printf X | dd of=words bs=1 seek=999 conv=notrunc status=none
+train 65 "data.train (words) is not what|data.changed=1" run=data data.train=words --resume
+train 0 "" run=data data.train=words data.changed=1 --resume
+grep -q 'changed: 0' data/config.yaml || bad "data.changed stays for ever"
+train 0 "" run=data data.train=words train.steps=5 --resume
+head -c 20000 text >words
+train 65 "26303:|20000:" run=data data.train=words train.steps=6 --resume
+train 65 "data.changed=1" run=branch data.train=words resume=named/ckpt/step-0000000004
+
+# ---- a file of the user's own is not written over
+mkdir exp
+printf '# mine\nmodel: tiny\n' >exp/config.yaml
+case_of 73 "exp/config.yaml was not written by skein|run=DIR" "$skein" train exp/config.yaml "${job[@]:1}" run=exp
+[ "$(head -n 1 exp/config.yaml)" = "# mine" ] && [ ! -e exp/ckpt ] || bad "a user's file was written over"
+case_of 0 "" "$skein" train exp/config.yaml "${job[@]:1}" run=exp/run
+case_of 0 "" "$skein" train exp/run/config.yaml run=exp/other
+
+# ---- nothing is written through a link
+echo mine >precious
+for name in rank0.log metrics.jsonl; do
+    for kind in "ln -s ../precious" "ln -s ../missing" mkfifo; do
+        rm -rf linked
+        mkdir linked
+        (cd linked && $kind $name)
+        train 73 "linked/$name is" run=linked
+    done
+done
+[ "$(cat precious)" = mine ] && [ ! -e missing ] || bad "a link was followed"
+mkdir -p linked2
+ln -s ../precious linked2/config.yaml.tmp-1
+ln -s ../precious linked2/trace.json
+train 0 "" run=linked2 log.trace=1
+[ "$(cat precious)" = mine ] && [ -s linked2/trace.json ] || bad "trace.json: a link was followed"
+
+# ---- what a killed run leaves is swept, and nothing else
+mkdir -p old/final.tmp-0123456789abcdef old/sample-0000000002 old/sample-0000000003.tmp-0123456789abcdef \
+    old/sample-mine old/final.tmp-mine old/ckpt/tmp-0000000009-g1-0123456789abcdef
+ours="config.yaml.tmp-12 memory.csv.tmp-7 trace.0.part trace.json.tmp-3 sample-0000000002/config.json
+    final.tmp-0123456789abcdef/model.safetensors ckpt/tmp-0000000009-g1-0123456789abcdef/m-00000.safetensors ckpt/LATEST.tmp-4"
+mine="sample-mine/x final.tmp-mine/x config.yaml.tmp-old notes.tmp-five trace.mine.part sample-2"
+for f in $ours $mine; do : >"old/$f"; done
+train 0 "" run=old
+for f in $ours; do [ ! -e "old/$f" ] || bad "$f was not swept"; done
+for f in $mine; do [ -e "old/$f" ] || bad "$f was swept"; done
+left=$(find old -name '*tmp-[0-9]*' -o -name 'sample-00*')
+[ -z "$left" ] || bad "left: $left"
 
 echo "$cases cases, $wrong wrong"
 [ $wrong = 0 ]

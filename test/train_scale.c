@@ -77,7 +77,7 @@ static void goes_back(void)
 static void left_out(void)
 {
     sk_arena a = {0};
-    sk_left l = {0}, same;
+    sk_left l = {0};
     check(sk_left_batch(&l, 7) == 7 && !*sk_left_print(&a, &l));
     check(sk_left_add(&l, 7) && sk_left_add(&l, 3) && sk_left_add(&l, 4) && sk_left_add(&l, 4));
     check(l.n == 3 && !strcmp(sk_left_print(&a, &l), "3,4,7"));
@@ -86,12 +86,31 @@ static void left_out(void)
         check(sk_left_batch(&l, step++) == batch);
     }
     char *extra = sk_extra_print(&a, &(sk_extra){.skipped = 5, .left = l, .tokenizer = "left=1"});
-    int64_t skipped = 0;
-    sk_extra_past(extra, &skipped, &same);
-    check(skipped == 5 && same.n == 3 && !memcmp(same.v, l.v, 3 * sizeof *l.v));
-    check(!strcmp(sk_extra_tokenizer(extra), "left=1"));
-    sk_extra_past("steps=3 updates=3 tokenizer=byte", &skipped, &same); /* an older one */
-    check(!skipped && !same.n);
+    sk_extra x;
+    check(!sk_extra_read(&a, "here", extra, 9, &x) && x.skipped == 5 && x.left.n == 3);
+    check(!memcmp(x.left.v, l.v, 3 * sizeof *l.v) && !strcmp(x.tokenizer, "left=1"));
+    check(!strcmp(sk_extra_tokenizer(extra), "left=1") && x.updates == 0 && !*x.data);
+    check(!sk_extra_read(&a, "here", "steps=3 updates=4 tokenizer=a tokenizer=b", 9, &x));
+    check(x.steps == 3 && x.updates == 4 && !x.skipped && !x.left.n &&
+          !x.pending); /* an older one */
+    check(!strcmp(x.tokenizer, "a tokenizer=b"));
+    check(!sk_extra_read(&a, "here", "", 9, &x) && x.updates == 9 && !*x.tokenizer);
+    check(!sk_extra_read(&a, "here", "later=word data=5:00ab", 9, &x) && !strcmp(x.data, "5:00ab"));
+    static const char *const wrong[] = {"updates=-7",
+                                        "updates=9223372036854775807",
+                                        "steps=",
+                                        "steps=1e3",
+                                        "scale=nan",
+                                        "scale=inf",
+                                        "scale=-1",
+                                        "left=3,",
+                                        "left=4,3",
+                                        "left=,",
+                                        "left=3;4",
+                                        "pending=2",
+                                        "good=99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        check(sk_extra_read(&a, "here", wrong[i], 9, &x) == SK_EDATA);
     for (int i = 0; i < SK_LEFT_MOST - 3; i++) check(sk_left_add(&l, 100 + 2 * i));
     check(!sk_left_add(&l, 101) && sk_left_add(&l, 100));
     sk_arena_end(&a);

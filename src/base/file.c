@@ -100,6 +100,30 @@ sk_status sk_file_replace(const char *path, const void *data, size_t n)
     return SK_OK;
 }
 
+sk_status sk_file_own(const char *path, int more, int *fd)
+{
+    struct stat s;
+    int how = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | more;
+    int f = open(path, how & ~O_TRUNC, 0666), e = errno;
+    if (f < 0 && e == ELOOP)
+        return sk_fail(SK_ECREATE,
+                       "%s is a symbolic link, and what it leads to would be written over; remove "
+                       "it, or choose another directory",
+                       path);
+    if (f < 0 && e != ENXIO) return sk_fail(SK_ECREATE, "%s: %s", path, strerror(e));
+    if (f < 0 || fstat(f, &s) || !S_ISREG(s.st_mode)) { /* ENXIO: a FIFO without a reader */
+        if (f >= 0) close(f);
+        return sk_fail(SK_ECREATE, "%s is there and is not a plain file", path);
+    }
+    if ((more & O_TRUNC) && ftruncate(f, 0)) {
+        e = errno;
+        close(f);
+        return sk_fail(SK_EIO, "%s: %s", path, strerror(e));
+    }
+    *fd = f;
+    return SK_OK;
+}
+
 sk_status sk_dir_sync(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

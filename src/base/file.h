@@ -31,6 +31,9 @@ sk_status sk_file_pread(int fd, const char *path, void *to, size_t n, int64_t at
 sk_status sk_file_write_new(const char *path, const void *data, size_t n);
 /* Replace path in one move: a temporary beside it, fsync, rename, fsync of the folder. */
 sk_status sk_file_replace(const char *path, const void *data, size_t n);
+/* Open a file to write to, made if it is not there; more: O_APPEND, O_TRUNC.  Never through a
+ * symbolic link, and never a FIFO or a device: somebody put that there for another purpose. */
+sk_status sk_file_own(const char *path, int more, int *fd);
 sk_status sk_dir_sync(const char *path);
 sk_status sk_dir_make(const char *path); /* and its parents; already there is fine */
 bool sk_is_file(const char *path);

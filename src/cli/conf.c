@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum kind { WHOLE, REAL, PAIR, SECONDS, BYTES, TEXT, LAYOUT, DTYPE } kind;
+typedef enum kind { WHOLE, REAL, PAIR, SECONDS, BYTES, EVERY, TEXT, LAYOUT, DTYPE } kind;
 
 /* Defaults are text and go through the same door as what people write.  `one_of` lists the only
  * words a text may be.  on, off: what --key and --no-key mean; NULL: a value must be given. */
@@ -43,6 +43,9 @@ static const key keys[] = {
         .one_of = "shuffle sequential"),
     KEY("data.val_fraction", REAL, data_val_fraction,
         USUAL("0.1", "how much of data.train is kept for validation"), FROM(0, 0.9), .off = "0"),
+    KEY("data.changed", WHOLE, data_changed,
+        USUAL("0", "1: resume although data.train is not what the checkpoint was trained on"),
+        FROM(0, 1), .on = "1", .off = "0"),
     KEY("train.steps", WHOLE, steps, USUAL("200", "steps of the optimizer"), FROM(1, HUGE_COUNT)),
     KEY("train.batch", WHOLE, batch, USUAL("12", "sequences per step, over all ranks"),
         FROM(1, 1e9)),
@@ -120,7 +123,8 @@ static const key keys[] = {
     KEY("run", TEXT, run, USUAL("", "the run directory; empty: runs/<time>-<name>")),
     KEY("resume", TEXT, resume, USUAL("", "a checkpoint; auto: the newest of the run"),
         .on = "auto", .off = ""),
-    KEY("ckpt.every", WHOLE, ckpt_every, USUAL("0", "steps; 0: only at the end"),
+    KEY("ckpt.every", EVERY, ckpt_every,
+        USUAL("10m", "time (10m; it costs at most 1 % of the run) or steps; 0: only at the end"),
         FROM(0, HUGE_COUNT), .off = "0"),
     KEY("ckpt.keep", WHOLE, ckpt_keep, USUAL("2", "how many checkpoints stay; 0: all"),
         FROM(0, HUGE_COUNT)),
@@ -198,8 +202,10 @@ static const char *range(sk_arena *a, const key *k)
 
 static sk_status wrong(sk_arena *a, const key *k, const sk_setting *s)
 {
-    static const char *const what[] = {"a whole number", "a number", "two numbers",
-                                       "a time (90, 90s, 2m, 1h)", "bytes (8GiB, 500M)"};
+    static const char *const what[] = {
+        "a whole number",     "a number",
+        "two numbers",        "a time (90, 90s, 2m, 1h)",
+        "bytes (8GiB, 500M)", "a time (90s, 10m, 1h) or a number of steps"};
     return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed",
                    sk_setting_where(a, s, true), k->name, s->value, what[k->kind], range(a, k));
 }
@@ -264,6 +270,15 @@ static bool set_seconds(const key *k, const char *value, double *to)
     if (!sk_read_real(word, &x) || !inside(k, x * unit)) return false;
     *to = x * unit;
     return true;
+}
+
+/* "10m" is a time, "10" are steps. */
+static bool set_every(const key *k, const char *value, sk_every *to)
+{
+    size_t n = strlen(value);
+    *to = (sk_every){0};
+    if (n && strchr("smh", value[n - 1])) return set_seconds(k, value, &to->seconds);
+    return set_whole(k, value, &to->steps);
 }
 
 static bool among(const char *words, const char *word)
@@ -338,6 +353,9 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
         break;
     case BYTES:
         ok = set_bytes(k, s.value, to);
+        break;
+    case EVERY:
+        ok = set_every(k, s.value, to);
         break;
     case TEXT:
         return set_text(a, k, &s, s.value, to);
@@ -495,6 +513,12 @@ static void print_layout(sk_out *o, const char *text)
     }
 }
 
+static void print_every(sk_out *o, const sk_every *e)
+{
+    if (e->seconds > 0) sk_out_add(o, " %ss\n", sk_conf_real(o->arena, e->seconds));
+    else sk_out_add(o, " %lld\n", (long long)e->steps);
+}
+
 static void print_key(sk_out *o, const key *k, const sk_job *job)
 {
     const void *from = (const char *)job + k->at;
@@ -508,6 +532,9 @@ static void print_key(sk_out *o, const key *k, const sk_job *job)
     case REAL:
     case SECONDS:
         sk_out_add(o, " %s\n", sk_conf_real(a, *x));
+        break;
+    case EVERY:
+        print_every(o, from);
         break;
     case PAIR:
         sk_out_add(o, " [%s, %s]\n", sk_conf_real(a, x[0]), sk_conf_real(a, x[1]));

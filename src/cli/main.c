@@ -21,7 +21,7 @@ static void tell(int code)
 int main(int argc, char **argv)
 {
     sk_proc_begin();
-    sk_blas_wake(argv);        /* may start this program again, before anything is done */
+    sk_blas_wake(argv);       /* may start this program again, before anything is done */
     signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write that fails tells a story, a signal none */
     int code = sk_command(argc - 1, (const char *const *)argv + 1);
     if (code) tell(code);

@@ -160,8 +160,7 @@ static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
     bool shared = (q->shared && h->n_here > 1) || twins; /* only a file can be mapped twice */
     *fd = shared ? memfd_create("skein", MFD_CLOEXEC) : -1;
     if (shared && (*fd < 0 || ftruncate(*fd, (off_t)total)))
-        return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total,
-                       sk_board_refusal(errno));
+        return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total, sk_board_refusal(errno));
     SK_TRY(map_heaps(h, *fd, total, &map));
     place(h, q, map);
     SK_TRY(sk_twins_map(h, q, *fd, map));

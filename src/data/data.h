@@ -66,6 +66,10 @@ sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, si
                         sk_store *out);
 /* Hold a store to a model of `vocab` ids: a story if its tokenizer has more. */
 sk_status sk_store_fit(sk_store *s, int64_t vocab);
+/* What the samples are: their number and a sum, "4404412:1c291ca3".  All bytes are summed up to 256
+ * MiB; of more, 4096 blocks of 64 KiB, spread evenly from the first byte to the last. */
+enum { SK_DIGEST = 32 };
+void sk_store_digest(const sk_store *s, char to[SK_DIGEST]);
 /* The last `fraction` of a store (tokens or rows), and the rest. */
 void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *tail);
 

@@ -1,11 +1,13 @@
 /* store.c - finding the source of a name, and stores made from text. */
 #include "data/data.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "data/read.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { MAX_KNOWN = 32 };
+enum { MAX_KNOWN = 32, BLOCKS = 4096, BLOCK = 64 << 10 };
 
 /* Why no source wanted it: one story for the person who typed the name. */
 static sk_status unknown(sk_arena *a, const char *what)
@@ -83,6 +85,24 @@ sk_status sk_store_fit(sk_store *s, int64_t vocab)
                        s->describe, (long long)s->vocab, (long long)vocab);
     if (s->vocab_loose && s->vocab > vocab) s->vocab = vocab;
     return SK_OK;
+}
+
+static uint32_t sum_bytes(uint32_t sum, const void *data, int64_t n)
+{
+    const char *p = data;
+    if (n <= (int64_t)BLOCKS * BLOCK) return sk_crc32c(sum, p, (size_t)n);
+    for (int64_t i = 0; i < BLOCKS; i++) /* n / BLOCKS first: no product of two large numbers */
+        sum = sk_crc32c(sum, p + (i == BLOCKS - 1 ? n - BLOCK : n / BLOCKS * i), BLOCK);
+    return sum;
+}
+
+void sk_store_digest(const sk_store *s, char to[SK_DIGEST])
+{
+    uint32_t sum = 0;
+    if (s->tokens) sum = sum_bytes(sum, s->tokens, s->n_tokens * s->token_bytes);
+    if (s->rows) sum = sum_bytes(sum, s->rows, s->n_rows * s->row_size);
+    if (s->labels) sum = sum_bytes(sum, s->labels, s->n_rows);
+    snprintf(to, SK_DIGEST, "%lld:%08x", (long long)(s->tokens ? s->n_tokens : s->n_rows), sum);
 }
 
 void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *tail)

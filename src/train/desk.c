@@ -7,12 +7,14 @@ void sk_desk_decide(sk_desk *d, int64_t step, sk_verdict v)
 {
     atomic_store(&d->word[step & 1].steps, v.steps);
     atomic_store(&d->word[step & 1].stop, v.stop);
+    atomic_store(&d->word[step & 1].save, v.save);
 }
 
 sk_verdict sk_desk_verdict(sk_desk *d, int64_t step)
 {
     return (sk_verdict){.steps = atomic_load(&d->word[step & 1].steps),
-                        .stop = atomic_load(&d->word[step & 1].stop) != 0};
+                        .stop = atomic_load(&d->word[step & 1].stop) != 0,
+                        .save = atomic_load(&d->word[step & 1].save) != 0};
 }
 
 /* Only steps are dropped at once; for the rest a slow console is waited for, but not for ever. */

@@ -27,6 +27,7 @@ enum { SK_DESK_RING = 1024, SK_WHY = 256 };
 typedef struct sk_verdict {
     int64_t steps; /* of the whole training; 0: not known yet */
     bool stop;     /* save and leave */
+    bool save;     /* by the clock: pace.h */
 } sk_verdict;
 
 typedef enum sk_record_kind {
@@ -57,7 +58,7 @@ typedef struct sk_record {
 typedef struct sk_desk {
     struct {
         atomic_llong steps;
-        atomic_int stop;
+        atomic_int stop, save;
     } word[2];
     struct {
         char name[SK_CKPT_NAME];

@@ -5,6 +5,7 @@
 #include "run/trace.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,8 +21,13 @@ sk_status sk_draw_piece(sk_run *run, const sk_program *p, const char *dir)
     const double *times = sk_run_times(run);
     sk_trace_rank r = {p, p->rank, 1, times, sk_run_moving(run), p->n_train, sk_run_joined(run)};
     piece_path(dir, p->rank, path);
-    FILE *f = fopen(path, "we");
-    if (!f) return sk_fail(SK_EIO, "%s: %s", path, strerror(errno));
+    int fd = -1;
+    SK_TRY(sk_file_own(path, O_TRUNC, &fd));
+    FILE *f = fdopen(fd, "w");
+    if (!f) {
+        close(fd);
+        return sk_fail(SK_EIO, "%s: %s", path, strerror(errno));
+    }
     sk_status st = sk_trace_piece(f, &r, times[0]);
     if (fclose(f) && !st) st = sk_fail(SK_EIO, "%s: %s", path, strerror(errno));
     return st;

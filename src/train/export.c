@@ -3,12 +3,14 @@
 #include "base/file.h"
 #include "data/read.h"
 #include "run/run.h"
+#include "tensor/strict.h"
 #include "train/companions.h"
 #include "train/hf.h"
 #include "train/hf_config.h"
 #include "train/rundir.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -207,50 +209,73 @@ char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
     return sk_print(a,
                     "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
-                    "tokenizer=%s",
+                    "data=%s tokenizer=%s",
                     (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
-                    (long long)x->skipped, sk_left_print(a, &x->left), x->pending, x->tokenizer);
+                    (long long)x->skipped, sk_left_print(a, &x->left), x->pending,
+                    x->data ? x->data : "", x->tokenizer ? x->tokenizer : "");
 }
 
-int64_t sk_extra_updates(const char *extra, int64_t step)
-{
-    long long n = 0;
-    return sscanf(extra, "steps=%*d updates=%lld", &n) == 1 && n >= 0 ? n : step;
-}
+static const char tokenizer_word[] = "tokenizer=";
 
-void sk_extra_scale(const char *extra, double *scale, int64_t *good)
-{
-    double x = 0;
-    long long n = 0;
-    const char *at = strstr(extra, "scale=");
-    bool said =
-        at && sscanf(at, "scale=%lf good=%lld", &x, &n) == 2 && x > 0 && x <= 1e12 && n >= 0;
-    *scale = said ? x : 0;
-    *good = said ? n : 0;
-}
-
-int64_t sk_extra_steps(const char *extra)
-{
-    long long n = 0;
-    return sscanf(extra, "steps=%lld", &n) == 1 && n > 0 ? n : 0;
-}
-
-void sk_extra_past(const char *extra, int64_t *skipped, sk_left *left)
-{
-    long long n = 0;
-    const char *at = strstr(extra, " skipped="), *list = strstr(extra, " left=");
-    *skipped = at && sscanf(at, " skipped=%lld", &n) == 1 && n > 0 ? n : 0;
-    sk_left_read(list ? list + strlen(" left=") : "", left);
-}
-
-bool sk_extra_pending(const char *extra)
-{
-    const char *at = strstr(extra, " pending="), *end = strstr(extra, " tokenizer=");
-    return at && (!end || at < end) && at[strlen(" pending=")] == '1';
-}
-
+/* The tokenizer is the last word, and may have blanks in it. */
 const char *sk_extra_tokenizer(const char *extra)
 {
-    const char *at = strstr(extra, "tokenizer=");
-    return at ? at + strlen("tokenizer=") : "";
+    const char *at = extra;
+    while (*at && strncmp(at, tokenizer_word, sizeof tokenizer_word - 1)) {
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    return *at ? at + sizeof tokenizer_word - 1 : "";
+}
+
+static bool read_whole(const char *s, int64_t *to)
+{
+    int64_t x = 0;
+    size_t n = strspn(s, "0123456789");
+    if (!n || s[n] || n > 15) return false;
+    for (; *s; s++) x = 10 * x + (*s - '0');
+    *to = x;
+    return true;
+}
+
+static bool read_scale(const char *s, double *to)
+{
+    char *end;
+    *to = strtod(s, &end);
+    return end != s && !*end && *to >= 0 && *to <= 1e12; /* 0: not said */
+}
+
+/* One word; one that is not known is a later version's. */
+static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra *x)
+{
+    int64_t pending = 0;
+    if (!strcmp(key, "steps")) return read_whole(value, &x->steps);
+    if (!strcmp(key, "updates")) return read_whole(value, &x->updates);
+    if (!strcmp(key, "good")) return read_whole(value, &x->good);
+    if (!strcmp(key, "skipped")) return read_whole(value, &x->skipped);
+    if (!strcmp(key, "scale")) return read_scale(value, &x->scale);
+    if (!strcmp(key, "left")) return sk_left_read(value, &x->left);
+    if (!strcmp(key, "data")) x->data = sk_strdup(a, value);
+    if (strcmp(key, "pending")) return true;
+    bool good = read_whole(value, &pending) && pending <= 1;
+    x->pending = pending != 0;
+    return good;
+}
+
+sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_t step,
+                        sk_extra *out)
+{
+    sk_extra x = {.updates = step, .data = "", .tokenizer = sk_extra_tokenizer(text)};
+    for (size_t n; *text && strncmp(text, tokenizer_word, sizeof tokenizer_word - 1); text += n) {
+        n = strcspn(text, " ");
+        char *word = sk_print(a, "%.*s", (int)n, text), *equals = strchr(word, '=');
+        n += strspn(text + n, " ");
+        if (!equals) continue;
+        *equals = 0;
+        if (!read_word(a, word, equals + 1, &x))
+            return sk_fail(SK_EDATA, "%s: its extra says %s=%s, which cannot be", where, word,
+                           sk_strict_show(equals + 1).s);
+    }
+    *out = x;
+    return SK_OK;
 }

@@ -32,14 +32,13 @@ typedef struct sk_extra {
     bool pending; /* the last step's gradient waits for a late optimizer */
     double scale;
     sk_left left;
-    const char *tokenizer;
+    const char *data;      /* sk_store_digest; "": not said */
+    const char *tokenizer; /* "": none */
 } sk_extra;
 char *sk_extra_print(sk_arena *a, const sk_extra *x);
-int64_t sk_extra_updates(const char *extra, int64_t step); /* one a step where it is not said */
-void sk_extra_scale(const char *extra, double *scale, int64_t *good); /* 0: not said */
-int64_t sk_extra_steps(const char *extra);                            /* 0: not said */
-void sk_extra_past(const char *extra, int64_t *skipped, sk_left *left);
-bool sk_extra_pending(const char *extra);          /* false: not said */
+/* `where` for messages; what is not said is 0, updates are one a step then. */
+sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_t step,
+                        sk_extra *out);
 const char *sk_extra_tokenizer(const char *extra); /* "": none */
 
 #endif

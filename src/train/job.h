@@ -11,6 +11,11 @@
 
 enum { SK_NAME = 64, SK_LAYOUT_TEXT = 4096 };
 
+typedef struct sk_every { /* how often: after so many steps, or so many seconds; both 0: never */
+    int64_t steps;
+    double seconds;
+} sk_every;
+
 typedef struct sk_job {
     const sk_model *model;
     sk_hyper hyper;
@@ -19,6 +24,7 @@ typedef struct sk_job {
     char data_train[PATH_MAX], data_val[PATH_MAX]; /* file, directory, glob, or a known name */
     char data_tokenizer[PATH_MAX];                 /* "byte", "none", or where tokenizer.json is */
     char data_order[SK_NAME];                      /* "shuffle" or "sequential" */
+    int64_t data_changed;                          /* 1: may be others than the checkpoint's */
     double data_val_fraction; /* cut off the end of data.train when data.val is empty */
     int64_t steps, batch, seq,
         micro_batch; /* micro_batch: sequences per micro-batch; 0: from layout */
@@ -41,7 +47,8 @@ typedef struct sk_job {
     char device[32];               /* cpu, cuda or cuda:N */
     char scratch[PATH_MAX];        /* folder of the file tier; "": the run directory */
     char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */
-    int64_t ckpt_every, ckpt_keep; /* 0: only at the end */
+    sk_every ckpt_every;           /* never: only at the end */
+    int64_t ckpt_keep;             /* 0: all */
     char resume[PATH_MAX];         /* "": no; "auto": newest in the run directory; a path */
     int64_t ranks;
     char algorithm[SK_NAME]; /* of every collective; "auto": chosen by cost */

@@ -115,27 +115,24 @@ static void log_path(const launcher *l, int rank, char to[PATH_MAX])
 }
 
 /* Standard error to the rank's log; nothing to read, nobody to print to. */
-static void own_streams(const launcher *l, int rank)
+static void own_streams(int log)
 {
-    char path[PATH_MAX];
-    log_path(l, rank, path);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int log = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (null >= 0) {
         dup2(null, 0);
         dup2(null, 1);
     }
-    if (log >= 0) dup2(log, 2);
+    dup2(log, 2);
 }
 
-static _Noreturn void be_process(launcher *l, int rank, pid_t parent)
+static _Noreturn void be_process(launcher *l, int rank, pid_t parent, int log)
 {
     struct rlimit none = {0, 0}; /* a core file would hold the weights */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(SK_EPEER);
     for (int i = 0; i < N_SIGNALS; i++) signal(stop_signals[i], SIG_IGN);
     setrlimit(RLIMIT_CORE, &none);
-    own_streams(l, rank);
+    own_streams(log);
     _exit((int)sk_loop_rank(&l->t, rank));
 }
 
@@ -147,21 +144,31 @@ static void *be_thread(void *arg)
     return NULL;
 }
 
+static sk_status start_process(launcher *l, seat *s)
+{
+    char path[PATH_MAX];
+    pid_t parent = getpid();
+    int log = -1;
+    log_path(l, s->rank, path);
+    SK_TRY(sk_file_own(path, O_TRUNC | O_APPEND, &log));
+    s->pid = fork();
+    if (!s->pid) be_process(l, s->rank, parent, log);
+    int err = errno;
+    close(log);
+    if (s->pid < 0) return sk_fail(SK_EIO, "cannot start rank %d: %s", s->rank, strerror(err));
+    s->fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+    atomic_store(&sk_heaps_line(l->t.heaps, s->rank)->pid, (long long)s->pid);
+    return SK_OK;
+}
+
 static sk_status start_one(launcher *l, int rank)
 {
     seat *s = &l->seats[rank];
-    pid_t parent = getpid();
     *s = (seat){.l = l, .rank = rank, .fd = -1};
     if (l->as_threads) {
         int err = pthread_create(&s->thread, NULL, be_thread, s);
         if (err) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(err));
-    } else {
-        s->pid = fork();
-        if (!s->pid) be_process(l, rank, parent);
-        if (s->pid < 0) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(errno));
-        s->fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-        atomic_store(&sk_heaps_line(l->t.heaps, rank)->pid, (long long)s->pid);
-    }
+    } else SK_TRY(start_process(l, s));
     s->alive = true;
     l->alive++;
     return SK_OK;
@@ -313,6 +320,7 @@ static sk_status write_config(launcher *l, int64_t steps)
     *job = *l->job;
     snprintf(job->run, sizeof job->run, "%s", l->t.dir);
     job->resume[0] = 0;
+    job->data_changed = 0; /* said for this time */
     job->ranks = l->setup.n_ranks;
     if (steps) {
         job->steps = steps;
@@ -510,6 +518,7 @@ static sk_status set_up(launcher *l, const char **note, const char **old)
     if (leads(l)) SK_TRY(sk_fits_host(&l->setup));
     if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
     SK_TRY(sk_setup_data(&l->setup));
+    sk_store_digest(&l->setup.data, l->t.data);
     return open_dir(l, note, old);
 }
 

@@ -31,11 +31,19 @@ char *sk_left_print(sk_arena *a, const sk_left *l)
     return text;
 }
 
-void sk_left_read(const char *text, sk_left *l)
+bool sk_left_read(const char *text, sk_left *l)
 {
+    long long last = -1;
     *l = (sk_left){0};
-    for (char *end; *text >= '0' && *text <= '9'; text = end + (*end == ',')) {
+    while (*text) {
+        char *end;
+        size_t n = strspn(text, "0123456789");
+        if (!n || n > 15) return false;
         long long batch = strtoll(text, &end, 10);
-        if (!sk_left_add(l, batch)) return;
+        if (batch <= last || !sk_left_add(l, batch)) return false;
+        if (*end && (*end != ',' || !end[1])) return false;
+        last = batch;
+        text = end + (*end == ',');
     }
+    return true;
 }

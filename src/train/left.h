@@ -26,6 +26,6 @@ typedef struct sk_left {
 int64_t sk_left_batch(const sk_left *l, int64_t step); /* what a step reads */
 bool sk_left_add(sk_left *l, int64_t batch);           /* false: there is no room */
 char *sk_left_print(sk_arena *a, const sk_left *l);    /* "3,4"; "": none */
-void sk_left_read(const char *text, sk_left *l);       /* up to what is no such number */
+bool sk_left_read(const char *text, sk_left *l);       /* false: that is no such text */
 
 #endif

@@ -13,6 +13,7 @@
 #include "train/host.h"
 #include "train/idle.h"
 #include "train/metrics.h"
+#include "train/pace.h"
 #include "train/rate.h"
 #include "train/relayout.h"
 #include "train/rundir.h"
@@ -52,6 +53,11 @@ typedef struct loop {
     int n_boxes, n_model;
     int64_t save_bytes; /* of a checkpoint, all ranks */
     int bad_saves;
+    char why_not[SK_WHY]; /* rank 0: the last save that failed */
+    sk_pace pace;         /* rank 0: of saves by the clock */
+    double hurry;         /* how fast that clock is: 1 but in tests */
+    double step_s;        /* the last step took */
+    bool told_late;
     sk_metrics metrics; /* rank 0 */
     bool on_gpu;
     sk_nvml gpu;   /* rank 0: as it was at `looked` */
@@ -308,12 +314,25 @@ static sk_status load_model(loop *l)
     return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model);
 }
 
+static const char *aside_text(loop *l)
+{
+    const sk_metrics *m = &l->metrics;
+    if (!l->done)
+        return sk_print(&l->arena, "metrics.jsonl of an earlier beginning is now %s", m->aside);
+    return sk_print(&l->arena,
+                    "the run had come %lld steps (%.3g s) past the checkpoint of step %lld: they "
+                    "are done again, and their lines are now in %s",
+                    (long long)m->n_again, m->again_s, (long long)l->done, m->aside);
+}
+
 static sk_status open_metrics(loop *l)
 {
     if (l->rank) return SK_OK;
     const char *path = sk_print(&l->arena, "%s/metrics.jsonl", l->t->dir);
     sk_metrics_close(&l->metrics);
-    return sk_metrics_open(&l->metrics, path, most_bytes(l), l->done);
+    SK_TRY(sk_metrics_open(&l->metrics, path, most_bytes(l), l->done));
+    if (*l->metrics.aside) note(l, SK_REC_WARN, aside_text(l));
+    return SK_OK;
 }
 
 /* All that a checkpoint has.  What is not said of the scale stays as it is. */
@@ -496,6 +515,7 @@ static sk_status commit(loop *l)
                       .skipped = l->scale.skipped,
                       .pending = sk_run_pending(l->run),
                       .left = l->left,
+                      .data = l->t->data,
                       .tokenizer = l->s->tokenizer ? l->s->job->data_tokenizer : ""};
     sk_ckpt_state st = {.step = l->done,
                         .tokens = (int64_t)l->tokens,
@@ -523,6 +543,7 @@ static sk_status judge_save(loop *l, sk_status st)
         note(l, SK_REC_WARN, sk_error_line());
         return SK_OK;
     }
+    snprintf(l->why_not, sizeof l->why_not, "%s", sk_error_line());
     snprintf(text, sizeof text, "checkpoint of step %lld was not saved: %s", (long long)l->done,
              sk_error_line());
     note(l, SK_REC_WARN, text);
@@ -697,6 +718,24 @@ static sk_status validate(loop *l)
 
 /* --- steps --- */
 
+static double pace_now(const loop *l) { return l->hurry * sk_now(); }
+
+/* Rank 0, after a save that began then.  That one comes late is said once. */
+static void keep_pace(loop *l, double began)
+{
+    sk_pace *p = &l->pace;
+    sk_pace_saved(p, pace_now(l), sk_now() - began);
+    double wait = sk_pace_next(p) - p->last;
+    if (p->every <= 0 || l->told_late || wait < 1.01 * p->every) return;
+    l->told_late = true;
+    note(l, SK_REC_WARN,
+         sk_print(&l->arena,
+                  "the run stood still for %.2g s to save step %lld: the next checkpoint comes in "
+                  "%.3g s, not %g s, so that saving takes at most %g %% of the time; "
+                  "ckpt.every=STEPS saves whatever it takes",
+                  p->stall, (long long)l->done, wait, p->every, 100 * SK_PACE_COST));
+}
+
 /* train.time: from the steps so far, how many fit in all?  The first is not like the others. */
 static int64_t choose_steps(const loop *l)
 {
@@ -708,9 +747,11 @@ static int64_t choose_steps(const loop *l)
     return l->done + 1 + (more > 0 ? more : 0); /* the verdict is read one step from now */
 }
 
+/* A save that would become due while the step runs comes after it. */
 static void decide(loop *l)
 {
     sk_verdict v = {.steps = l->rate.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
+    v.save = pace_now(l) + l->hurry * l->step_s >= sk_pace_next(&l->pace);
     if (!v.steps) v.steps = choose_steps(l);
     sk_desk_decide(l->desk, l->done, v);
 }
@@ -841,7 +882,7 @@ static sk_status one_step(loop *l)
     double start = sk_now();
     SK_TRY(sk_run_step(l->run, &in, &out));
     if (out.again) SK_TRY(with_room(l, &in, &out));
-    double seconds = sk_now() - start;
+    double seconds = l->step_s = sk_now() - start;
     int backs = l->backs;
     SK_TRY(after_numbers(l, &out));
     if (l->backs != backs) return SK_OK;
@@ -859,27 +900,37 @@ static sk_status one_step(loop *l)
 }
 
 /* The verdict on the step just done; a number of steps that is new is told to the console. */
-static sk_status hear(loop *l, bool *stop)
+static sk_status hear(loop *l, sk_verdict *v)
 {
-    sk_verdict v = sk_desk_verdict(l->desk, l->done - 1);
-    if (l->t->wire) SK_TRY(sk_comm_share(sk_run_comm(l->run), &v, sizeof v));
-    if (!l->rate.steps && v.steps) {
-        l->rate.steps = v.steps;
-        sk_record r = {.kind = SK_REC_STEPS, .step = v.steps};
-        if (!l->rank) sk_desk_put(l->desk, &r);
-    }
-    *stop = v.stop;
+    *v = sk_desk_verdict(l->desk, l->done - 1);
+    if (l->t->wire) SK_TRY(sk_comm_share(sk_run_comm(l->run), v, sizeof *v));
+    if (l->rate.steps || !v->steps) return SK_OK;
+    l->rate.steps = v->steps;
+    sk_record r = {.kind = SK_REC_STEPS, .step = v->steps};
+    if (!l->rank) sk_desk_put(l->desk, &r);
     return SK_OK;
 }
 
-static sk_status between(loop *l)
+/* The last step's save is that of the end. */
+static bool save_due(const loop *l, const sk_verdict *v)
+{
+    int64_t steps = l->rate.steps ? l->rate.steps : l->done + 1;
+    return sk_loop_due(l->s->job->ckpt_every.steps, 0, l->done, steps) ||
+           (v->save && l->done < steps);
+}
+
+static sk_status between(loop *l, const sk_verdict *v)
 {
     const sk_job *job = l->s->job;
     int64_t steps = l->rate.steps;
     int backs = l->backs;
     if (l->s->has_val && sk_loop_due(job->val_every, SK_VAL_TIMES, l->done, steps))
         SK_TRY(validate(l));
-    if (sk_loop_due(job->ckpt_every, 0, l->done, steps ? steps : l->done + 1)) SK_TRY(save(l));
+    if (save_due(l, v)) {
+        double began = sk_now();
+        SK_TRY(save(l));
+        if (!l->rank) keep_pace(l, began);
+    }
     if (l->backs != backs) return SK_OK;
     if (l->s->tokenizer && sk_loop_due(job->sample_every, SAMPLE_TIMES, l->done, steps)) {
         char name[64];
@@ -895,7 +946,7 @@ static sk_status stopped(loop *l)
     SK_TRY(sk_run_barrier(l->run));
     if (!l->rank && l->saved != l->done)
         return sk_fail(SK_EIO, "stopped at step %lld, but it could not be saved: %s",
-                       (long long)l->done, sk_error_line());
+                       (long long)l->done, l->why_not);
     return SK_ESTOP;
 }
 
@@ -921,14 +972,14 @@ static sk_status finish(loop *l)
 static sk_status steps(loop *l)
 {
     while (!l->rate.steps || l->done < l->rate.steps) {
-        bool stop = false;
+        sk_verdict v;
         int64_t before = l->done;
         SK_TRY(change_layout(l));
         SK_TRY(one_step(l));
         if (l->done <= before) continue; /* it went back */
-        SK_TRY(hear(l, &stop));
-        if (stop && l->done != l->rate.steps) return stopped(l);
-        SK_TRY(between(l));
+        SK_TRY(hear(l, &v));
+        if (v.stop && l->done != l->rate.steps) return stopped(l);
+        SK_TRY(between(l, &v));
     }
     return SK_OK;
 }
@@ -942,11 +993,19 @@ static sk_status train(loop *l)
     SK_TRY(first_weights(l));
     if (!l->rank) l->desk->began = sk_now();
     l->started = sk_now();
+    l->hurry = sk_fault_clock();
+    l->pace.every = l->s->job->ckpt_every.seconds;
+    l->pace.began = l->pace.last = pace_now(l);
     do {
         SK_TRY(steps(l));
         SK_TRY(finish(l));
     } while (l->done < l->rate.steps);
-    return export_model(l, "final", SK_REC_FINAL);
+    SK_TRY(export_model(l, "final", SK_REC_FINAL));
+    if (l->rank || l->saved == l->done) return SK_OK;
+    return sk_fail(SK_EIO,
+                   "all %lld steps are done and the model is in %s/final, but the last checkpoint "
+                   "was not saved: %s",
+                   (long long)l->done, l->t->dir, l->why_not);
 }
 
 /* Before anything is closed, which may wait for others, and they for this rank. */

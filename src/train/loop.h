@@ -45,13 +45,14 @@ typedef struct sk_training {
     int64_t step, tokens; /* done before, when resuming */
     double scale;         /* of gradients, when resuming (scale.h); 0: not known */
     int64_t good, skipped;
-    bool pending;       /* a gradient waits for a late optimizer, when resuming */
-    sk_left left;       /* batches that are not used */
-    int64_t updates;    /* of the optimizer, in these steps */
-    int64_t steps;      /* of the whole training; 0: chosen after some steps (train.time) */
-    const char *config; /* the text of config.yaml, for checkpoints */
-    sk_wire *wire;      /* to ranks of other hosts; NULL: there are none */
-    const int *host_of; /* rank -> host; NULL: one host */
+    bool pending;         /* a gradient waits for a late optimizer, when resuming */
+    sk_left left;         /* batches that are not used */
+    int64_t updates;      /* of the optimizer, in these steps */
+    int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
+    const char *config;   /* the text of config.yaml, for checkpoints */
+    char data[SK_DIGEST]; /* of data.train; rank 0 */
+    sk_wire *wire;        /* to ranks of other hosts; NULL: there are none */
+    const int *host_of;   /* rank -> host; NULL: one host */
 } sk_training;
 
 /* SK_ESTOP: asked to stop, and everything is saved. */

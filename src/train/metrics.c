@@ -4,10 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_ASIDE = 10000 };
 
 /* Bytes before the first line that is about a step after `done`, or is no line of ours. */
 static size_t kept(sk_text t, int64_t done)
@@ -22,21 +26,60 @@ static size_t kept(sk_text t, int64_t done)
     return at;
 }
 
+/* The rest of the lines into the first of path.1, path.2 ... that is free. */
+static sk_status move_aside(sk_metrics *m, const char *path, sk_text rest)
+{
+    for (int i = 1; i < MOST_ASIDE; i++) {
+        char name[PATH_MAX];
+        struct stat s;
+        int n = snprintf(name, sizeof name, "%s.%d", path, i);
+        if (n < 0 || (size_t)n >= sizeof name) return sk_fail(SK_EIO, "%s: name too long", path);
+        if (!lstat(name, &s)) continue;
+        SK_TRY(sk_file_write_new(name, rest.s, rest.n));
+        const char *slash = strrchr(name, '/');
+        snprintf(m->aside, sizeof m->aside, "%.*s", (int)sizeof m->aside - 1,
+                 slash ? slash + 1 : name);
+        return SK_OK;
+    }
+    return sk_fail(SK_ECREATE, "%s: there are %d older ones beside it; move them away", path,
+                   MOST_ASIDE - 1);
+}
+
+/* Steps told there, and what they took. */
+static void count(sk_metrics *m, sk_text t)
+{
+    for (const char *s = t.s, *end; (end = memchr(s, '\n', (size_t)(t.s + t.n - s))); s = end + 1) {
+        const char *ms = memmem(s, (size_t)(end - s), "\"ms\":", 5);
+        double x = 0;
+        if (!ms || sscanf(ms, "\"ms\":%lf", &x) != 1) continue;
+        m->n_again++;
+        m->again_s += x > 0 ? 1e-3 * x : 0;
+    }
+}
+
+/* What does not stay is safe under another name before it is cut off here. */
+static sk_status divide(sk_metrics *m, const char *path, int64_t done)
+{
+    sk_arena a = {0};
+    sk_text t = {0};
+    sk_status st = sk_file_read(&a, path, &t);
+    size_t keep = st ? 0 : kept(t, done);
+    sk_text rest = {t.s + keep, t.n - keep};
+    if (!st && rest.n) count(m, rest);
+    if (!st && rest.n) st = move_aside(m, path, rest);
+    sk_arena_end(&a);
+    if (st) return sk_trail(st, SK_HERE);
+    if (ftruncate(m->fd, (off_t)keep)) return sk_fail(SK_ECREATE, "%s: %s", path, strerror(errno));
+    return SK_OK;
+}
+
 sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done)
 {
-    size_t keep = 0;
-    if (done && sk_is_file(path)) {
-        sk_arena a = {0};
-        sk_text t = {0};
-        sk_status st = sk_file_read(&a, path, &t);
-        keep = kept(t, done);
-        sk_arena_end(&a);
-        if (st) return sk_trail(st, SK_HERE);
-    }
-    *m = (sk_metrics){.mem_bytes = mem_bytes};
-    m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (m->fd >= 0 && !ftruncate(m->fd, (off_t)keep)) return SK_OK;
-    return sk_fail(SK_ECREATE, "%s: %s", path, strerror(errno));
+    *m = (sk_metrics){.mem_bytes = mem_bytes, .fd = -1};
+    SK_TRY(sk_file_own(path, O_APPEND, &m->fd));
+    sk_status st = divide(m, path, done);
+    if (st) sk_metrics_close(m);
+    return st;
 }
 
 void sk_metrics_close(sk_metrics *m)
@@ -48,9 +91,11 @@ void sk_metrics_close(sk_metrics *m)
 static bool put(sk_metrics *m, const char *line)
 {
     size_t n = strlen(line);
-    if (write(m->fd, line, n) == (ssize_t)n || m->told) return true;
+    ssize_t put = write(m->fd, line, n);
+    if (put == (ssize_t)n || m->told) return true;
     m->told = true;
-    snprintf(m->why, sizeof m->why, "metrics.jsonl lacks lines from here on: %s", strerror(errno));
+    snprintf(m->why, sizeof m->why, "metrics.jsonl lacks lines from here on: %s",
+             put < 0 ? strerror(errno) : "a line was cut");
     return false;
 }
 

@@ -35,8 +35,9 @@
  * this step (scale.h); skipped counts steps that changed nothing, left_out batches that are not
  * used (left.h), since the beginning.  A number that is not finite is null.
  *
- * Resuming, and going back, cuts off the lines of steps that are done again.  A line that cannot be
- * written is told once and costs no step. */
+ * Nothing is lost: when a run begins anew in a directory, is resumed or goes back, the lines of
+ * steps that are done again go to metrics.jsonl.1, or .2 and so on, before they are cut off here. A
+ * line that cannot be written is told once and costs no step. */
 #ifndef SK_TRAIN_METRICS_H
 #define SK_TRAIN_METRICS_H
 
@@ -45,11 +46,14 @@
 typedef struct sk_metrics {
     int fd; /* -1: closed */
     int64_t mem_bytes;
-    bool told; /* that writing failed */
+    bool told;       /* that writing failed */
+    char aside[64];  /* the file that took the lines of steps that are done again; "": none did */
+    int64_t n_again; /* how many steps these are */
+    double again_s;  /* and the seconds they took */
     char why[SK_WHY];
 } sk_metrics;
 
-/* Keep the lines of the first `done` steps of what is there. */
+/* Keep the lines of the first `done` steps of what is there; the rest goes aside. */
 sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done);
 void sk_metrics_close(sk_metrics *m);
 

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "train/companions.h"
 #include "train/export.h"
+#include "train/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -77,20 +78,37 @@ static sk_status same_bias(const sk_job *job, const sk_training *t, const sk_ckp
                    t->from, was);
 }
 
+/* Windows are numbered: other data under the same numbers would be trained on in silence, some
+ * twice and some never. */
+static sk_status same_data(const sk_job *job, const sk_training *t, const sk_extra *x)
+{
+    if (!*x->data || !*t->data || !strcmp(x->data, t->data) || job->data_changed) return SK_OK;
+    return sk_fail(SK_EDATA,
+                   "data.train (%s) is not what %s was trained on: its tokens and their sum are "
+                   "%s, they were %s; bring the data back, or say data.changed=1 to go on with "
+                   "these",
+                   job->data_train, t->from, t->data, x->data);
+}
+
 /* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
  * the same model; NULL: it is, the checkpoint is this run's own. */
 static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
 {
     sk_ckpt c;
+    sk_extra x;
     SK_TRY(sk_ckpt_read(a, t->from, &c));
+    SK_TRY(sk_extra_read(a, t->from, c.state.extra, c.state.step, &x));
     if (job) SK_TRY(same_bias(job, t, &c));
+    if (job) SK_TRY(same_data(job, t, &x));
     t->step = c.state.step;
     t->tokens = c.state.tokens;
-    t->updates = sk_extra_updates(c.state.extra, t->step);
-    if (!t->steps) t->steps = sk_extra_steps(c.state.extra);
-    sk_extra_scale(c.state.extra, &t->scale, &t->good);
-    sk_extra_past(c.state.extra, &t->skipped, &t->left);
-    t->pending = sk_extra_pending(c.state.extra);
+    t->updates = x.updates;
+    if (!t->steps) t->steps = x.steps;
+    t->scale = x.scale;
+    t->good = x.good;
+    t->skipped = x.skipped;
+    t->left = x.left;
+    t->pending = x.pending;
     return SK_OK;
 }
 
@@ -102,6 +120,15 @@ static sk_status newest(sk_arena *a, const char *dir, sk_training *t, const char
     return put_path(t->from, f.path);
 }
 
+static sk_status no_checkpoint(const char *run)
+{
+    return sk_fail(SK_EDATA,
+                   "resume: %s has no checkpoint to go on from: it ended before the first (see "
+                   "ckpt.every); without --resume it begins anew at step 1, and metrics.jsonl "
+                   "stays as metrics.jsonl.1",
+                   run);
+}
+
 /* Where the state comes from: a checkpoint, the newest of a run, or nowhere. */
 static sk_status find_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
 {
@@ -111,9 +138,12 @@ static sk_status find_state(sk_arena *a, const sk_job *job, sk_training *t, cons
         if (is_checkpoint(a, job->resume)) return put_path(t->from, job->resume);
         if (!sk_is_dir(job->resume))
             return sk_fail(SK_EDATA, "resume=%s: there is no such run or checkpoint", job->resume);
+        SK_TRY(sk_ckpt_list(a, sk_print(a, "%s/ckpt", job->resume), &steps, &n));
+        if (!n) return no_checkpoint(job->resume);
         return newest(a, sk_print(a, "%s/ckpt", job->resume), t, note);
     }
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
+    if (!n && *job->resume) return no_checkpoint(t->dir);
     if (!n) return SK_OK;
     if (!*job->resume)
         return sk_fail(SK_ECREATE,
@@ -121,6 +151,59 @@ static sk_status find_state(sk_arena *a, const sk_job *job, sk_training *t, cons
                        "--resume, or name another run=DIR",
                        t->dir, (long long)steps[0]);
     return newest(a, t->ckpt, t, note);
+}
+
+/* --- what is in the way --- */
+
+static const char first_line[] = "# The job as it was run; written by skein.\n";
+
+/* A folder becomes a run only if config.yaml, which is written over, is missing or skein's. */
+static sk_status check_config(sk_arena *a, const sk_training *t)
+{
+    sk_text text;
+    const char *path = sk_print(a, "%s/config.yaml", t->dir);
+    if (!sk_is_file(path)) return SK_OK;
+    SK_TRY(sk_file_read(a, path, &text));
+    if (!strncmp(text.s, first_line, sizeof first_line - 1)) return SK_OK;
+    return sk_fail(SK_ECREATE,
+                   "%s was not written by skein, and run=%s would write over it; name another "
+                   "run=DIR, or give the file another name",
+                   path, t->dir);
+}
+
+static bool all_hex(const char *s, size_t n) { return strspn(s, "0123456789abcdef") == n && !s[n]; }
+
+/* Names that only a run that was killed leaves: NAME.tmp-PID of a file, final.tmp-NONCE and
+ * sample-STEP of a model, trace.RANK.part. */
+static bool is_ours(const char *s)
+{
+    static const char *const files[] = {"config.yaml", "memory.csv", "flight.txt", "trace.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        size_t n = strlen(files[i]);
+        if (strncmp(s, files[i], n) || strncmp(s + n, ".tmp-", 5)) continue;
+        s += n + 5;
+        return *s && !s[strspn(s, "0123456789")];
+    }
+    if (!strncmp(s, "trace.", 6)) {
+        size_t n = strspn(s + 6, "0123456789");
+        return n && !strcmp(s + 6 + n, ".part");
+    }
+    if (!strncmp(s, "final", 5)) s += 5;
+    else if (!strncmp(s, "sample-", 7) && strspn(s + 7, "0123456789") == 10) s += 17;
+    else return false;
+    if (!*s) return s[-1] != 'l'; /* final itself stays */
+    return !strncmp(s, ".tmp-", 5) && all_hex(s + 5, 16);
+}
+
+/* By the holder of the lock: nobody else is at work here. */
+static void sweep(const char *dir)
+{
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!is_ours(e->d_name)) continue;
+        if (unlinkat(dirfd(d), e->d_name, 0)) sk_folder_sweep(dirfd(d), e->d_name);
+    }
+    if (d) closedir(d);
 }
 
 /* --- making --- */
@@ -135,6 +218,20 @@ static void link_last(const char *dir)
     if (!symlink(dir + 5, tmp) && rename(tmp, "runs/last")) unlink(tmp);
 }
 
+/* What is there already: who uses it says so first. */
+static sk_status enter_old(sk_arena *a, const sk_job *job, sk_training *t, bool resumes)
+{
+    int64_t *steps;
+    int n = 0;
+    if (!strcmp(job->resume, "auto") && !resumes)
+        return sk_fail(SK_EDATA, "resume: there is no run %s; without --resume it is begun",
+                       *job->run ? job->run : "runs/last");
+    if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
+    if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
+    SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
+    return n ? SK_OK : check_config(a, t);
+}
+
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
 {
     char old[PATH_MAX];
@@ -143,11 +240,12 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     t->steps = job->time_limit > 0 ? 0 : job->steps;
     SK_TRY(put_path(t->dir, resumes ? old : *job->run ? job->run : fresh_name(a, job)));
     snprintf(t->ckpt, sizeof t->ckpt, "%.*s/ckpt", PATH_MAX - 64, t->dir);
-    if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
+    SK_TRY(enter_old(a, job, t, resumes));
     SK_TRY(find_state(a, job, t, note));
     if (*t->from) SK_TRY(read_state(a, job, t));
     SK_TRY(sk_dir_make(t->dir));
-    SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
+    if (!t->home) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
+    sweep(t->dir);
     link_last(t->dir);
     return SK_OK;
 }
@@ -186,9 +284,13 @@ sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_tra
 
 sk_status sk_rundir_config(const sk_training *t, const char *text)
 {
+    sk_arena a = {0};
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/config.yaml", t->dir);
-    return sk_file_replace(path, text, strlen(text));
+    char *whole = sk_print(&a, "%s%s", first_line, text);
+    sk_status st = sk_file_replace(path, whole, strlen(whole));
+    sk_arena_end(&a);
+    return st;
 }
 
 /* --- what goes with the tokens --- */

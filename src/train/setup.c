@@ -322,6 +322,7 @@ static sk_status open_stores(sk_setup *s)
                                  "as kjv is needed");
     SK_TRY(sk_store_open(s->arena, job->data_train, s->tokenizer, false, &s->train));
     SK_TRY(fits_model(s, &s->train));
+    s->data = s->train;
     if (*job->data_val) {
         SK_TRY(sk_store_open(s->arena, job->data_val, s->tokenizer, true, &s->val));
         SK_TRY(fits_model(s, &s->val));

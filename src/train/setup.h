@@ -33,6 +33,7 @@ typedef struct sk_setup {
     double flops;   /* of the model for one step: its graph, forward and backward, counted once */
     /* sk_setup_data */
     sk_tokenizer *tokenizer; /* NULL: the data are not text */
+    sk_store data;           /* data.train, whole */
     sk_store train, val;
     sk_feed feed, val_feed;
     bool has_val;
