@@ -141,5 +141,37 @@ for f in $mine; do [ -e "old/$f" ] || bad "$f was swept"; done
 left=$(find old -name '*tmp-[0-9]*' -o -name 'sample-00*')
 [ -z "$left" ] || bad "left: $left"
 
+# ---- a flipped bit in any exported file is found; what has no sums is not called good
+flip() { # file, byte: its lowest bit
+    local byte
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+    printf "\\x$(printf %x $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+case_of 0 "" "$skein" export mask022 exported --dtype bf16
+for dir in mask022/final exported; do
+    case_of 0 "good" "$skein" verify $dir
+    for f in "$dir"/*; do
+        size=$(stat -c %s "$f")
+        for at in $((size - 1)) $((size / 2)) $((size * 2 / 3)); do
+            flip "$f" $at
+            case_of 65 "$dir/" "$skein" verify $dir
+            flip "$f" $at
+        done
+    done
+    case_of 0 "good" "$skein" verify $dir/model.safetensors
+    size=$(stat -c %s $dir/model.safetensors)
+    flip $dir/model.safetensors $((size - 1))
+    case_of 65 "model.safetensors is damaged, or was changed|checksums.json says" "$skein" verify $dir/model.safetensors
+    flip $dir/model.safetensors $((size - 1))
+    truncate -s -1 $dir/generation_config.json
+    case_of 65 "generation_config.json has" "$skein" verify $dir
+done
+rm exported/checksums.json
+case_of 0 "not checksummed" "$skein" verify exported
+case_of 0 "not checksummed" "$skein" verify exported/model.safetensors
+! grep -q good out || bad "what has no sums is called good"
+case_of 0 "" "$skein" export mask022 exported # over an older one, whatever it was
+case_of 0 "good" "$skein" verify exported
+
 echo "$cases cases, $wrong wrong"
 [ $wrong = 0 ]

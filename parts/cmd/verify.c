@@ -2,7 +2,9 @@
  *
  * Every byte is read.  A checkpoint is held against its manifest, a tensor file
  * against its own header, a model directory against the model that its config
- * names: shapes, and numbers that must be finite. */
+ * names: shapes, and numbers that must be finite.  Files that skein exported are
+ * held to checksums.json beside them; where there is none a flipped bit cannot be
+ * seen, and the verdict says so. */
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/ask.h"
@@ -11,19 +13,21 @@
 #include "train/checkpoint.h"
 #include "train/hf.h"
 #include "train/hf_config.h"
+#include "train/sums.h"
 
+#include <libgen.h>
 #include <math.h>
 #include <string.h>
 
 enum { MOST = 256 };
 
-static const char *verify_file(sk_arena *a, const char *path, sk_status *st)
+static sk_status verify_file(sk_arena *a, const char *path, const char **what, bool *summed)
 {
     sk_st f;
-    *st = sk_st_open(a, path, &f);
-    if (*st) return "";
+    SK_TRY(sk_st_open(a, path, &f));
     sk_st_close(&f);
-    return sk_print(a, "safetensors, %d tensors, %s", f.n, sk_bytes(a, f.bytes));
+    *what = sk_print(a, "safetensors, %d tensors, %s", f.n, sk_bytes(a, f.bytes));
+    return sk_sums_verify(dirname(sk_strdup(a, path)), basename(sk_strdup(a, path)), summed);
 }
 
 /* Reads each parameter whole, one at a time. */
@@ -52,6 +56,14 @@ static sk_status read_model(sk_arena *a, const char *dir, int *n)
     return SK_OK;
 }
 
+static sk_status verify_model(sk_arena *a, const char *path, const char **what, bool *summed)
+{
+    int n = 0;
+    SK_TRY(read_model(a, path, &n));
+    *what = sk_print(a, "model, %d parameters, all finite", n);
+    return sk_sums_verify(path, NULL, summed);
+}
+
 static sk_status one(sk_table *t, const char *path);
 
 /* A run: each of its checkpoints, and its final model. */
@@ -72,20 +84,19 @@ static sk_status one(sk_table *t, const char *path)
     sk_arena *a = t->arena;
     sk_status st = SK_OK;
     const char *what = "";
-    int n = 0;
-    if (sk_is_file(path)) what = verify_file(a, path, &st);
+    bool summed = true;
+    if (sk_is_file(path)) st = verify_file(a, path, &what, &summed);
     else if (sk_is_file(sk_print(a, "%s/MANIFEST.json", path))) {
         what = "checkpoint, every byte as written";
         st = sk_ckpt_verify(path, true);
-    } else if (sk_is_file(sk_print(a, "%s/config.json", path))) {
-        st = read_model(a, path, &n);
-        what = sk_print(a, "model, %d parameters, all finite", n);
-    } else if (sk_is_dir(sk_print(a, "%s/ckpt", path))) return verify_run(t, path);
+    } else if (sk_is_file(sk_print(a, "%s/config.json", path)))
+        st = verify_model(a, path, &what, &summed);
+    else if (sk_is_dir(sk_print(a, "%s/ckpt", path))) return verify_run(t, path);
     else
         return sk_fail(SK_EDATA, "%s: no checkpoint, run, model directory or tensor file is there",
                        path);
     if (st) return sk_trail(st, SK_HERE);
-    const char *cells[] = {path, "good", what};
+    const char *cells[] = {path, summed ? "good" : "not checksummed", what};
     sk_table_add(t, cells);
     return SK_OK;
 }
@@ -109,6 +120,7 @@ const sk_cmd sk_cmd_verify = {
     .help = "usage: skein verify PATH ... [-o csv|json|md]\n\n"
             "PATH is a checkpoint, a run (all its checkpoints and final/), a Hugging Face "
             "directory or a\n.safetensors file.  Exits with 65 and says what is wrong at the first "
-            "that is not good.\n    skein verify runs/last\n",
+            "that is not good.\nA model without checksums.json, which skein writes beside what it "
+            "exports, is read whole\nand called not checksummed.\n    skein verify runs/last\n",
     .run = run,
 };

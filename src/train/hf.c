@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/folder.h"
 #include "train/hf_config.h"
+#include "train/sums.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -685,11 +686,17 @@ static sk_status save_texts(saver *s, int dir)
     return sk_companions_write(s->arena, dir, s->with, config);
 }
 
+static sk_status save_sums(const saver *s, int dir)
+{
+    const sk_ckpt_file weights = {one_file, s->w.bytes, s->w.n_crc, s->w.crc};
+    return sk_sums_write(dir, &weights, 1);
+}
+
 /* What is there may be replaced only if it is a model that was saved before. */
 static sk_status check_target(const char *dir)
 {
-    static const char *const ours[] = {".", "..", "config.json", "model.safetensors",
-                                       "tokenizer.json"};
+    static const char *const ours[] = {
+        ".", "..", "config.json", "model.safetensors", "tokenizer.json", SK_SUMS_FILE};
     sk_status status = SK_OK;
     struct stat st;
     if (!lstat(dir, &st) && !S_ISDIR(st.st_mode))
@@ -737,6 +744,7 @@ static sk_status save_into(saver *s, int parent, const char *tmp, const char *na
     if (fd < 0) return sk_fail(SK_EIO, "%s: %s", tmp, strerror(errno));
     sk_status status = save_texts(s, fd);
     if (!status) status = save_weights(s, fd, all);
+    if (!status) status = save_sums(s, fd);
     if (!status && fsync(fd)) status = sk_fail(SK_EIO, "%s: fsync: %s", tmp, strerror(errno));
     close(fd);
     if (!status) status = sk_folder_publish(parent, tmp, name, &old);

@@ -131,26 +131,33 @@ static void put_tensor(sk_out *o, const sk_ckpt_tensor *t)
     sk_out_add(o, "]}");
 }
 
+void sk_manifest_file_print(sk_out *o, const sk_ckpt_file *f, bool first)
+{
+    sk_out_add(o, "%s\n{\"name\":\"%s\",\"bytes\":%" PRId64 ",\"crc32c\":\"", first ? "" : ",",
+               f->name, f->bytes);
+    for (int64_t k = 0; k < f->n_crc; k++) sk_out_add(o, "%08" PRIx32, f->crc[k]);
+    sk_out_add(o, "\"}");
+}
+
+void sk_manifest_seal(sk_out *o)
+{
+    sk_out_add(o, "\"check\":\"crc32c:%08" PRIx32 "\"}\n", sk_crc32c(0, o->s, o->n));
+}
+
 char *sk_manifest_print(sk_arena *a, const sk_ckpt *c)
 {
     sk_out o = {.arena = a};
     sk_out_add(&o, "%s%d,\"minor\":%d,\n", first_line, SK_CKPT_MAJOR, SK_CKPT_MINOR);
     put_state(&o, &c->state);
     sk_out_add(&o, "\"files\":[");
-    for (int i = 0; i < c->files.n; i++) {
-        const sk_ckpt_file *f = &c->files.v[i];
-        sk_out_add(&o, "%s\n{\"name\":\"%s\",\"bytes\":%" PRId64 ",\"crc32c\":\"", i ? "," : "",
-                   f->name, f->bytes);
-        for (int64_t k = 0; k < f->n_crc; k++) sk_out_add(&o, "%08" PRIx32, f->crc[k]);
-        sk_out_add(&o, "\"}");
-    }
+    for (int i = 0; i < c->files.n; i++) sk_manifest_file_print(&o, &c->files.v[i], i == 0);
     sk_out_add(&o, "],\n\"tensors\":[");
     for (int i = 0; i < c->tensors.n; i++) {
         sk_out_add(&o, i ? ",\n" : "\n");
         put_tensor(&o, &c->tensors.v[i]);
     }
     sk_out_add(&o, "],\n");
-    sk_out_add(&o, "\"check\":\"crc32c:%08" PRIx32 "\"}\n", sk_crc32c(0, o.s, o.n));
+    sk_manifest_seal(&o);
     return o.s;
 }
 
@@ -171,7 +178,7 @@ static bool whole_number(const json_t *list, size_t i, int64_t *to)
     return json_is_integer(x) && *to >= 0;
 }
 
-static sk_status read_file(sk_arena *a, const char *where, const json_t *j, sk_ckpt_file *f)
+sk_status sk_manifest_file_parse(sk_arena *a, const char *where, const json_t *j, sk_ckpt_file *f)
 {
     const char *name = json_string_value(json_object_get(j, "name"));
     const char *crc = json_string_value(json_object_get(j, "crc32c"));
@@ -287,7 +294,7 @@ static sk_status read_lists(sk_arena *a, const char *where, const json_t *root, 
     c->files.n = c->files.cap = (int)json_array_size(files);
     c->files.v = sk_many(a, sk_ckpt_file, c->files.n);
     for (int i = 0; i < c->files.n; i++)
-        SK_TRY(read_file(a, where, json_array_get(files, (size_t)i), &c->files.v[i]));
+        SK_TRY(sk_manifest_file_parse(a, where, json_array_get(files, (size_t)i), &c->files.v[i]));
     c->tensors.n = c->tensors.cap = (int)json_array_size(list);
     c->tensors.v = sk_many(a, sk_ckpt_tensor, c->tensors.n);
     if (whole && c->state.hyper.num_hidden_layers > c->tensors.n)
@@ -307,11 +314,22 @@ static sk_status read_lists(sk_arena *a, const char *where, const json_t *root, 
     return SK_OK;
 }
 
+sk_status sk_manifest_sealed(const char *where, sk_text t)
+{
+    char last[CHECK_LINE + 1];
+    if (t.n < CHECK_LINE) return sk_fail(SK_EDATA, "%s is cut short", where);
+    uint32_t crc = sk_crc32c(0, t.s, t.n - CHECK_LINE);
+    snprintf(last, sizeof last, "\"check\":\"crc32c:%08" PRIx32 "\"}\n", crc);
+    if (memcmp(t.s + t.n - CHECK_LINE, last, CHECK_LINE))
+        return sk_fail(SK_EDATA, "%s is damaged: its sum is %08" PRIx32 ", it says '%.8s'", where,
+                       crc, sk_strict_show(t.s + t.n - 11).s);
+    return SK_OK;
+}
+
 /* Format, version and checksum, before any parsing. */
 static sk_status check_ends(const char *where, sk_text t)
 {
     size_t n = sizeof first_line - 1;
-    char last[CHECK_LINE + 1];
     if (t.n < n + CHECK_LINE || memcmp(t.s, first_line, n))
         return sk_fail(SK_EDATA, "%s is no skein checkpoint, or is cut short", where);
     long major = strtol(t.s + n, NULL, 10);
@@ -319,12 +337,7 @@ static sk_status check_ends(const char *where, sk_text t)
         return sk_fail(
             SK_EDATA, "%s has format %ld, this skein reads up to %d: it was written by a newer one",
             where, major, SK_CKPT_MAJOR);
-    uint32_t crc = sk_crc32c(0, t.s, t.n - CHECK_LINE);
-    snprintf(last, sizeof last, "\"check\":\"crc32c:%08" PRIx32 "\"}\n", crc);
-    if (memcmp(t.s + t.n - CHECK_LINE, last, CHECK_LINE))
-        return sk_fail(SK_EDATA, "%s is damaged: its sum is %08" PRIx32 ", it says '%.8s'", where,
-                       crc, sk_strict_show(t.s + t.n - 11).s);
-    return SK_OK;
+    return sk_manifest_sealed(where, t);
 }
 
 sk_status sk_manifest_parse(sk_arena *a, const char *where, sk_text text, bool whole, sk_ckpt *out)

@@ -26,8 +26,11 @@
 #define SK_TRAIN_MANIFEST_H
 
 #include "base/file.h"
+#include "base/text.h"
 #include "graph/model.h"
 #include "tensor/piece.h"
+
+struct json_t;
 
 enum { SK_CKPT_MAJOR = 1, SK_CKPT_MINOR = 0, SK_MANIFEST_BYTES = 1 << 28 /* at most */ };
 
@@ -86,6 +89,13 @@ typedef struct sk_ckpt {
 char *sk_manifest_print(sk_arena *a, const sk_ckpt *c);
 /* Texts and arrays go to the arena.  `whole`: tensors must be covered exactly once. */
 sk_status sk_manifest_parse(sk_arena *a, const char *where, sk_text text, bool whole, sk_ckpt *out);
+/* What other lists of files share (sums.h): an entry, and the last line with the sum of the rest.
+ */
+void sk_manifest_file_print(sk_out *o, const sk_ckpt_file *f, bool first);
+sk_status sk_manifest_file_parse(sk_arena *a, const char *where, const struct json_t *j,
+                                 sk_ckpt_file *f);
+void sk_manifest_seal(sk_out *o);
+sk_status sk_manifest_sealed(const char *where, sk_text text);
 void sk_manifest_sort(sk_ckpt *c);
 const sk_ckpt_tensor *sk_manifest_find(const sk_ckpt *c, const char *name);
 /* Is every element of the logical tensor in exactly one box?  Reorders the boxes. */
