@@ -70,6 +70,30 @@ alone() { # exit code, words, variables
 alone 69 "rank 1 of 2 did not come within 2 s" RANK=0 WORLD_SIZE=2 MASTER_PORT=$port
 alone 69 "rank 0 of 2 did not come within 2 s" SKEIN_RANK=1 SKEIN_RANKS=2 SKEIN_JOB=env-$$
 
+# Who waits for nobody says so soon: what for, why it thinks so, and what to type instead.
+late() { # variables; words
+    local words=$1 start=${EPOCHREALTIME/./} took=0 word pid
+    shift
+    cases=$((cases + 1))
+    env "$@" "$skein" "${job[@]}" comm.timeout=60 >out 2>err </dev/null &
+    pid=$!
+    until grep -q '^skein waits: ' err || [ $took -gt 20000 ]; do
+        sleep 0.05
+        took=$(((${EPOCHREALTIME/./} - start) / 1000))
+    done
+    kill -KILL $pid
+    wait $pid 2>/dev/null || true
+    [ $took -le $limit ] || bad "$*: it is silent for $took ms"
+    IFS='|' read -r -a list <<<"$words"
+    for word in "${list[@]}"; do grep -qF -- "$word" err || bad "$*: '$word' is not said"; done
+}
+limit=2000
+if grep -qE '__(asan|tsan)_init' "$skein"; then limit=10000; fi
+late "rank 0 of 4 waits for ranks 1, 2, 3|RANK=0 and WORLD_SIZE=4 are set, as by torchrun|env -u RANK -u WORLD_SIZE $skein train" \
+    RANK=0 WORLD_SIZE=4 MASTER_PORT=$port
+late "rank 1 of 2 waits for rank 0|SKEIN_RANK=1 and SKEIN_RANKS=2|env -u SKEIN_RANK -u SKEIN_RANKS $skein train" \
+    SKEIN_RANK=1 SKEIN_RANKS=2 SKEIN_JOB=late-$$
+
 # ---- many see it, one tells it
 
 all_of() { # as case_of: four processes with SKEIN_RANK

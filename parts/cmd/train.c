@@ -25,6 +25,8 @@ static const sk_option options[] = {
 
 enum { MEET_S = 60, LINGER_US = 1000000 }; /* for all ranks to come; for others to stay quiet */
 
+static void tell_late(const char *text) { fprintf(stderr, "skein waits: %s\n", text); }
+
 /* Started by something else, as one of many: join them.  One rank is no such case: it may fork. */
 static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
 {
@@ -36,6 +38,7 @@ static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
     if (job->ranks > 0 && job->ranks != b->n_ranks)
         return sk_fail(SK_EUSAGE, "command line: -n %lld, but %s started %d ranks; leave -n away",
                        (long long)job->ranks, b->by, b->n_ranks);
+    b->late = tell_late;
     SK_TRY(sk_boot_join(b, job->timeout > 0 ? job->timeout : MEET_S));
     job->ranks = b->n_ranks;
     if (b->n_hosts == 1) return SK_OK;

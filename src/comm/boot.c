@@ -168,11 +168,38 @@ static void number_hosts(sk_boot *b, const sk_card *cards)
 
 /* --- meeting --- */
 
+/* Who holds the name speaks.  It has no file and goes with the process.  Where nothing connects the
+ * hosts all ranks find that alike, and rank 0 says it. */
+static bool first_to(const sk_boot *b, const char *what)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    if (b->n_ranks > 1 && *b->job && !b->together && !b->module) return b->rank == 0;
+    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skein-%s-%u-%d-%s", what,
+                     (unsigned)getuid(), *b->job ? 0 : (int)getppid(), b->job);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return fd < 0 || !bind(fd, (struct sockaddr *)&name, bytes) || errno != EADDRINUSE;
+}
+
+/* A variable that an old job left in a shell makes a rank that waits for nobody. */
+static void tell_late(void *ctx, const char *missing)
+{
+    sk_boot *b = ctx;
+    if (!first_to(b, "late")) return;
+    b->late(sk_print(b->arena,
+                     "rank %d of %d waits for %s, for up to %g s: %s and %s are set, as by %s; if "
+                     "nobody starts the others: %s",
+                     b->rank, b->n_ranks, missing, b->timeout_s, b->said[0], b->said[1], b->by,
+                     sk_print(b->arena, "env -u %s -u %s %s", b->vars[0], b->vars[1],
+                              sk_boot_command(b->arena))));
+}
+
 static sk_status meet(sk_boot *b, sk_card *cards, double until)
 {
     char name[128];
     snprintf(name, sizeof name, "skein-%ld-%s-%d", (long)getuid(), b->job, b->host);
-    return sk_door_meet(b->arena, name, b->locals, b->n_local, b->local, cards, until, &b->door);
+    return sk_door_meet(b->arena, name, b->locals, b->n_local, b->local, cards, until,
+                        b->late ? tell_late : NULL, b, &b->door);
 }
 
 static sk_status draw_name(sk_boot *b)
@@ -300,18 +327,7 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
     return SK_OK;
 }
 
-/* Who holds the name speaks.  It has no file and goes with the process.  Where nothing connects the
- * hosts all ranks find that alike, and rank 0 says it. */
-bool sk_boot_speaks(const sk_boot *b)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    if (b->n_ranks > 1 && *b->job && !b->together && !b->module) return b->rank == 0;
-    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "skein-story-%u-%d-%s",
-                     (unsigned)getuid(), *b->job ? 0 : (int)getppid(), b->job);
-    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    return fd < 0 || !bind(fd, (struct sockaddr *)&name, bytes) || errno != EADDRINUSE;
-}
+bool sk_boot_speaks(const sk_boot *b) { return first_to(b, "story"); }
 
 void sk_boot_leave(sk_boot *b)
 {

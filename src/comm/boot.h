@@ -44,18 +44,20 @@
 
 typedef struct sk_boot {
     sk_arena *arena;
-    const char *by;     /* "openmpi" ...; NULL: nobody else started us */
-    int rank, n_ranks;  /* n_ranks 0: nobody else started us */
-    const char *module; /* the wire to open; NULL: none is needed */
-    bool together;      /* the launcher says that all ranks are on this host */
-    int host, n_hosts;  /* from here on: after sk_boot_join */
-    int *host_of;       /* rank -> host; hosts are numbered by their first rank */
-    int *locals;        /* the ranks of my host, rising */
-    int *pids;          /* of them */
-    int local, n_local; /* my place among them */
-    int cores;          /* that they may use together */
-    sk_wire *wire;      /* NULL: all ranks are on this host */
-    char job[64];       /* alike on all ranks, unlike other jobs of this machine */
+    const char *by;                 /* "openmpi" ...; NULL: nobody else started us */
+    int rank, n_ranks;              /* n_ranks 0: nobody else started us */
+    const char *vars[2], *said[2];  /* the two variables that say so: "RANK", "RANK=0" */
+    void (*late)(const char *text); /* gets a sentence when ranks are waited for; NULL: nobody */
+    const char *module;             /* the wire to open; NULL: none is needed */
+    bool together;                  /* the launcher says that all ranks are on this host */
+    int host, n_hosts;              /* from here on: after sk_boot_join */
+    int *host_of;                   /* rank -> host; hosts are numbered by their first rank */
+    int *locals;                    /* the ranks of my host, rising */
+    int *pids;                      /* of them */
+    int local, n_local;             /* my place among them */
+    int cores;                      /* that they may use together */
+    sk_wire *wire;                  /* NULL: all ranks are on this host */
+    char job[64];                   /* alike on all ranks, unlike other jobs of this machine */
     double timeout_s;
     struct sk_door *door; /* the meeting of this host's ranks */
 } sk_boot;

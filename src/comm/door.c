@@ -26,6 +26,8 @@ struct sk_door {
     int n, me, n_ranks;
     int *fds; /* of each of the others; who is not the first has fds[0] only.  -1: not here */
     double began;
+    sk_door_late *late; /* NULL: was called */
+    void *ctx;
 };
 
 /* --- waiting --- */
@@ -218,13 +220,24 @@ static sk_status let_in(sk_door *d, int door, sk_card *cards, double until)
     return welcome(d, fd, &h, cards);
 }
 
+/* Is it time to say who is missing? */
+static void say_late(sk_door *d, const char *who)
+{
+    if (!d->late || sk_now() < d->began + SK_DOOR_QUIET) return;
+    d->late(d->ctx, who);
+    d->late = NULL;
+}
+
 static sk_status await_all(sk_door *d, sk_card *cards, double until)
 {
     int door = -1;
     sk_status st = d->n > 1 ? open_door(d, &door) : SK_OK;
     for (int left = d->n - 1; left && !st;) {
-        if (!ready(door, POLLIN, until)) st = nobody(d);
-        else st = let_in(d, door, cards, until);
+        double quiet = d->late ? d->began + SK_DOOR_QUIET : until;
+        if (!ready(door, POLLIN, quiet < until ? quiet : until)) {
+            say_late(d, missing(d));
+            if (sk_now() >= until) st = nobody(d);
+        } else st = let_in(d, door, cards, until);
         left = 0;
         for (int i = 1; i < d->n; i++) left += d->fds[i] < 0;
     }
@@ -256,6 +269,7 @@ static sk_status knock(sk_door *d, double until)
                            "boot: rank %d of %d did not come within %d s (rank %d waits for it); "
                            "see what happened to it, and whether it is on this machine",
                            d->ranks[0], d->n_ranks, waited_s(d), d->ranks[d->me]);
+        say_late(d, sk_print(d->arena, "rank %d", d->ranks[0]));
         usleep(nap);
     }
 }
@@ -276,7 +290,7 @@ static sk_status enter(sk_door *d, const sk_card *mine, double until)
 /* --- the whole --- */
 
 sk_status sk_door_meet(sk_arena *a, const char *name, const int *ranks, int n, int me,
-                       sk_card *cards, double until, sk_door **out)
+                       sk_card *cards, double until, sk_door_late *late, void *ctx, sk_door **out)
 {
     sk_door *d = sk_new(a, sk_door);
     *d = (sk_door){.arena = a,
@@ -286,7 +300,9 @@ sk_status sk_door_meet(sk_arena *a, const char *name, const int *ranks, int n, i
                    .me = me,
                    .n_ranks = cards[me].n_ranks,
                    .fds = sk_many(a, int, n),
-                   .began = sk_now()};
+                   .began = sk_now(),
+                   .late = late,
+                   .ctx = ctx};
     for (int i = 0; i < n; i++) d->fds[i] = -1;
     sk_status st = me ? enter(d, &cards[me], until) : await_all(d, cards, until);
     if (st) {

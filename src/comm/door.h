@@ -7,7 +7,8 @@
  * up and what remains is one connection from the first to each of the others, for
  * bytes and for descriptors.
  *
- * `until` is the end of patience in seconds of sk_now(). */
+ * `until` is the end of patience in seconds of sk_now().  Who has waited for SK_DOOR_QUIET of it
+ * calls `late` once, with who is missing: somebody may be waiting for nobody. */
 #ifndef SK_COMM_DOOR_H
 #define SK_COMM_DOOR_H
 
@@ -25,11 +26,13 @@ typedef struct sk_card { /* what a rank says of itself */
 } sk_card;
 
 typedef struct sk_door sk_door;
+#define SK_DOOR_QUIET 1.5 /* seconds */
+typedef void sk_door_late(void *ctx, const char *missing);
 
 /* ranks[n]: who comes, of a world of n_ranks; I am number me and the first listens.  cards[n]:
  * mine is given, the first gets all of them. */
 sk_status sk_door_meet(sk_arena *a, const char *name, const int *ranks, int n, int me,
-                       sk_card *cards, double until, sk_door **out);
+                       sk_card *cards, double until, sk_door_late *late, void *ctx, sk_door **out);
 /* From the first to all others: bytes, and n_fds descriptors (at most 2), which the others own. */
 sk_status sk_door_share(sk_door *d, void *data, size_t bytes, int *fds, int n_fds, double until);
 void sk_door_close(sk_door *d);

@@ -283,6 +283,10 @@ sk_status sk_boot_look(sk_arena *a, sk_boot *out)
     if (who == N_SOURCES || c[who].n == 1) return SK_OK;
     out->by = sources[who].by;
     out->n_ranks = c[who].n;
+    out->vars[0] = sources[who].rank;
+    out->vars[1] = size_name(who);
+    for (int i = 0; i < 2; i++)
+        out->said[i] = sk_print(a, "%s=%s", out->vars[i], text_of(out->vars[i]));
     SK_TRY(name_job(a, out, who));
     SK_TRY(find_wire(a, out, who));
     return SK_OK;
