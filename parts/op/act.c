@@ -1,27 +1,34 @@
 /* act.c - y = f(x), an activation function.
  *
  * attr[0]: which one, a number of graph/activation.h.  Each formula has its own loop, so that the
- * compiler sees one formula at a time. */
+ * compiler sees one formula at a time, and goes through a small block, because y may be x. */
 #include "graph/activate.h"
 #include "graph/graph.h"
 
+enum { BLOCK = 256 };
+
+#define ONE(f)                                                                    \
+    static void f(const real *x, real *y, int n)                                  \
+    {                                                                             \
+        real block[BLOCK];                                                        \
+        for (int i = 0; i < n; i++) block[i] = sk_activate(SK_FORMULA_##f, x[i]); \
+        memcpy(y, block, (size_t)n * sizeof(real));                               \
+    }
+SK_FORMULAS(ONE)
+#undef ONE
+
 static void cpu(const sk_args *a)
 {
+#define ONE(f) [SK_FORMULA_##f] = f,
+    static void (*const loops[])(const real *, real *, int) = {SK_FORMULAS(ONE)};
+#undef ONE
+    sk_formula f = sk_activation_formula(a->attr[0]);
     const real *x = a->in[0].data;
     real *y = a->out[0].data;
     int64_t from, to;
     sk_share(a, sk_count(&a->out[0]), &from, &to);
-    switch (sk_activation_formula(a->attr[0])) {
-#define ONE(f)                                                         \
-    case SK_FORMULA_##f:                                               \
-        _Pragma("omp simd") for (int64_t i = from; i < to; i++) y[i] = \
-            sk_activate(SK_FORMULA_##f, x[i]);                         \
-        break;
-        SK_FORMULAS(ONE)
-#undef ONE
-    case SK_N_FORMULAS:
-        break; /* infer() refuses it */
-    }
+    for (; from < to; from += BLOCK)
+        loops[f](x + from, y + from, to - from < BLOCK ? (int)(to - from) : BLOCK);
 }
 
 static void infer(sk_graph *g, const sk_node *n)

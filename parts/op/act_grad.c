@@ -2,23 +2,30 @@
 #include "graph/activate.h"
 #include "graph/graph.h"
 
+enum { BLOCK = 256 };
+
+#define ONE(f)                                                                                  \
+    static void f(const real *x, const real *dy, real *dx, int n)                               \
+    {                                                                                           \
+        real block[BLOCK];                                                                      \
+        for (int i = 0; i < n; i++) block[i] = dy[i] * sk_activate_slope(SK_FORMULA_##f, x[i]); \
+        memcpy(dx, block, (size_t)n * sizeof(real));                                            \
+    }
+SK_FORMULAS(ONE)
+#undef ONE
+
 static void cpu(const sk_args *a)
 {
+#define ONE(f) [SK_FORMULA_##f] = f,
+    static void (*const loops[])(const real *, const real *, real *, int) = {SK_FORMULAS(ONE)};
+#undef ONE
+    sk_formula f = sk_activation_formula(a->attr[0]);
     const real *x = a->in[0].data, *dy = a->in[1].data;
     real *dx = a->out[0].data;
     int64_t from, to;
     sk_share(a, sk_count(&a->out[0]), &from, &to);
-    switch (sk_activation_formula(a->attr[0])) {
-#define ONE(f)                                                          \
-    case SK_FORMULA_##f:                                                \
-        _Pragma("omp simd") for (int64_t i = from; i < to; i++) dx[i] = \
-            dy[i] * sk_activate_slope(SK_FORMULA_##f, x[i]);            \
-        break;
-        SK_FORMULAS(ONE)
-#undef ONE
-    case SK_N_FORMULAS:
-        break; /* act's infer() refuses it */
-    }
+    for (; from < to; from += BLOCK)
+        loops[f](x + from, dy + from, dx + from, to - from < BLOCK ? (int)(to - from) : BLOCK);
 }
 
 static double flops(const sk_args *a) { return 14 * (double)sk_count(&a->out[0]); }
