@@ -290,7 +290,7 @@ static double einsum(const trial *t, int64_t i)
 static double turning(const double *attr, double pair, double d)
 {
     double f = pow(attr[0], -2.0 * pair / d), wave = 2 * acos(-1) / f;
-    if (!attr[5]) return attr[2] ? f / attr[2] : f;
+    if (attr[5] == 0) return attr[2] == 0 ? f : f / attr[2];
     double longest = attr[5] / attr[3], shortest = attr[5] / attr[4];
     double smooth = (attr[5] / wave - attr[3]) / (attr[4] - attr[3]);
     if (wave < shortest) return f;
