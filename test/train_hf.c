@@ -517,6 +517,8 @@ static void companions(void)
     CHECK(sk_companions_for(&a, src, "", &c) == SK_OK && sk_companions_ends(&c, ends) == 3);
     CHECK(ends[0] == 2 && ends[1] == 7 && ends[2] == 9);
     c.tokenizer_json = "{}";
+    CHECK(!mkdir(below(run, "tokenizer.tmp-1"), 0700)); /* of one that was killed */
+    text(below(run, "tokenizer.tmp-1"), "tokenizer.json", "{");
     for (int i = 0; i < 2; i++) CHECK(sk_companions_keep(&a, run, &c) == SK_OK); /* and replaced */
     CHECK(count(run, "tokenizer") == 1);
     CHECK(!rename(src, below(root, "gone")) && sk_companions_for(&a, src, src, &d) == SK_OK);

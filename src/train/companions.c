@@ -4,6 +4,7 @@
 #include "tensor/strict.h"
 #include "train/folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +20,7 @@ enum { MOST_BYTES = 16 << 20, GENERATION = SK_N_COMPANIONS - 1, EOS = 1 };
 static const char *const names[SK_N_COMPANIONS] = {
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "chat_template.jinja",   "chat_template.json",      "generation_config.json"};
+static const char tmp_name[] = "tokenizer.tmp-";
 static const char *const keys[SK_N_TOKEN_IDS] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
 bool sk_companions_name(const char *file)
@@ -241,12 +243,24 @@ static sk_status keep_new(sk_arena *a, int run, const char *tmp, const sk_compan
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
+/* What a keeper that was killed has left; the run's lock keeps others away. */
+static void sweep(int run)
+{
+    int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0) close(fd);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (!strncmp(e->d_name, tmp_name, strlen(tmp_name))) sk_folder_sweep(run, e->d_name);
+    if (d) closedir(d);
+}
+
 sk_status sk_companions_keep(sk_arena *a, const char *run, const sk_companions *c)
 {
     sk_status status = SK_OK;
     int fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return sk_fail(SK_EIO, "%s: %s", run, strerror(errno));
-    const char *tmp = sk_print(a, "tokenizer.tmp-%016" PRIx64, sk_folder_nonce());
+    const char *tmp = sk_print(a, "%s%016" PRIx64, tmp_name, sk_folder_nonce());
+    sweep(fd);
     if (empty(c)) sk_folder_sweep(fd, "tokenizer");
     else status = keep_new(a, fd, tmp, c);
     close(fd);
