@@ -95,12 +95,14 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 const sk_cmd sk_cmd_sample = {
     .name = "sample",
     .doc = "text from a model directory or a run",
-    .help = "usage: skein sample DIR [--prompt TEXT] [--tokens N] [--temp T] [--seed S]\n"
-            "       [--ignore-eos]\n\n"
-            "DIR is a Hugging Face directory, a run (its final/ or else its newest checkpoint), or "
-            "a\ncheckpoint.  The same seed gives the same text; --temp 0 takes the likeliest token "
-            "each time.  Text ends with a token of eos_token_id in config.json or\n"
-            "generation_config.json, if there is one; --ignore-eos goes on.\n    skein sample "
-            "runs/last --prompt \"In the\" --tokens 200 --temp 0.8\n",
+    .help =
+        "usage: skein sample DIR [--prompt TEXT] [--tokens N] [--temp T] [--seed S] "
+        "[--ignore-eos]\n\n"
+        "DIR is a Hugging Face directory, a run (its final/ or else its newest checkpoint), or a\n"
+        "checkpoint.  The same seed gives the same text; --temp 0 takes the likeliest token each\n"
+        "time.  The text ends at a token of eos_token_id (config.json, generation_config.json), "
+        "if\n"
+        "they name one; --ignore-eos goes on.\n"
+        "    skein sample runs/last --prompt \"In the\" --tokens 200 --temp 0.8\n",
     .run = run,
 };
