@@ -15,7 +15,7 @@ train() { # name, words; the fault is in $fault
     shift
     runs=$((runs + 1))
     SKEIN_FAULT=${fault:-} "$skein" train model=tiny data.train="$temp/text" train.batch=8 train.steps=12 val.every=0 \
-        sample.every=0 log.every=0 ckpt.every=5 run="$temp/$name" "$@" >"$temp/$name.out" 2>&1
+        sample.every=0 log.every=0 ckpt.every=5 ckpt.keep=0 run="$temp/$name" "$@" >"$temp/$name.out" 2>&1
 }
 good() { train "$@" || fail "$1: $(tail -3 "$temp/$1.out")"; }
 same() { cmp "$temp/$1/final/model.safetensors" "$temp/$2/final/model.safetensors" || fail "$1 and $2 differ"; }

@@ -44,6 +44,12 @@ train ref -n 2 layout=dp=2
 train again -n 2 layout=dp=2
 same again
 
+# saves by the clock, as often as a fast one makes them: the ranks agree on the step, no bit changes
+SKEIN_FAULT=clock:1000 train clock -n 2 layout=dp=2 ckpt.every=2s
+same clock
+saves=$(find clock/ckpt -name 'step-*' | wc -l)
+[ "$saves" -ge 3 ] || fail "clock: only $saves checkpoints"
+
 # from a checkpoint of another run, in a new directory
 train branch -n 2 layout=dp=2 resume=ref/ckpt/step-0000000020
 same branch $((steps - 20))

@@ -336,6 +336,8 @@ static sk_status read_points(sk_arena *a, asked *q, const char *ops, const char 
     return make_points(a, q);
 }
 
+static void tell_late(const char *text) { fprintf(stderr, "skein waits: %s\n", text); }
+
 static sk_status join(sk_arena *a, asked *q, const char **ranks)
 {
     SK_TRY(sk_boot_look(a, &q->boot));
@@ -350,6 +352,7 @@ static sk_status join(sk_arena *a, asked *q, const char **ranks)
                        "started %d",
                        q->boot.by, q->boot.n_ranks);
     *ranks = sk_print(a, "%d", q->boot.n_ranks);
+    q->boot.late = tell_late;
     return sk_boot_join(&q->boot, meet_seconds);
 }
 

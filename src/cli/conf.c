@@ -124,7 +124,7 @@ static const key keys[] = {
     KEY("resume", TEXT, resume, USUAL("", "a checkpoint; auto: the newest of the run"),
         .on = "auto", .off = ""),
     KEY("ckpt.every", EVERY, ckpt_every,
-        USUAL("10m", "time (10m; it costs at most 1 % of the run) or steps; 0: only at the end"),
+        USUAL("10m", "time (10m; costs at most 1 % of the run) or steps; 0: only at the end"),
         FROM(0, HUGE_COUNT), .off = "0"),
     KEY("ckpt.keep", WHOLE, ckpt_keep, USUAL("2", "how many checkpoints stay; 0: all"),
         FROM(0, HUGE_COUNT)),

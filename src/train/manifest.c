@@ -63,14 +63,15 @@ static sk_status bad_field(const char *where, const char *name, const json_t *x,
 }
 
 /* What is not there was not known to the version that wrote it, and is 0. */
-static sk_status get_fields(const char *where, const json_t *from, sk_ckpt_state *s)
+static sk_status get_fields(sk_arena *a, const char *where, const json_t *from, sk_ckpt_state *s)
 {
     for (size_t i = 0; i < COUNT(state_fields); i++) {
         const field *f = &state_fields[i];
         const json_t *x = json_object_get(from, f->name);
         int64_t n = json_integer_value(x);
         if (x && (!json_is_integer(x) || n < 0 || n > f->most))
-            return bad_field(where, f->name, x, "a whole number in its range");
+            return bad_field(where, f->name, x,
+                             sk_print(a, "a whole number from 0 to %" PRId64, f->most));
         if (x) *(int64_t *)(void *)((char *)s + f->at) = n;
     }
     return SK_OK;
@@ -274,7 +275,7 @@ static sk_status read_state(sk_arena *a, const char *where, const json_t *j, sk_
     const json_t *hyper = json_object_get(j, "hyper");
     if (!json_is_object(j) || !json_is_integer(json_object_get(j, "step")))
         return sk_fail(SK_EDATA, "%s: there is no state with a step in it", where);
-    SK_TRY(get_fields(where, j, s));
+    SK_TRY(get_fields(a, where, j, s));
     SK_TRY(get_hyper(where, hyper, &s->hyper));
     snprintf(s->hyper.arch, sizeof s->hyper.arch, "%s", get_text(a, hyper, "arch"));
     SK_TRY(get_bits(where, j, "seed", 10, &s->seed));
