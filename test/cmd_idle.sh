@@ -14,7 +14,7 @@ idle() { # layout, words that must be said, further keys
     cases=$((cases + 1))
     local layout=$1 words=$2
     shift 2
-    for how in "plan" "plan -o csv" "simulate --cluster cpu"; do
+    for how in "plan" "plan -o csv" "simulate --cluster cpu" "simulate --cluster cpu -o csv"; do
         # shellcheck disable=SC2086  # a command and its options
         "$skein" $how model=tiny layout="$layout" "$@" >said 2>&1 || fail "$how $layout: $(cat said)"
         grep -qE "warning.*$words" said || fail "$how $layout does not say $words: $(cat said)"

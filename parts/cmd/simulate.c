@@ -267,7 +267,7 @@ static void measured(const simulation *s)
     if (p->why) printf("          priced, not measured: %s\n", p->why);
 }
 
-static void summary(const simulation *s)
+static void summary(const simulation *s, const char *idle)
 {
     const sk_paper *p = &s->paper;
     sk_arena *a = s->arena;
@@ -279,7 +279,7 @@ static void summary(const simulation *s)
            sk_commas(a, s->setup->n_params), s->setup->flops);
     printf("layout    %d ranks = %s · %d micro-batches · %d walked\n", s->setup->n_ranks,
            sk_layout_short(a, &s->setup->layout), s->setup->n_micro, p->n);
-    if (idle_text(s)) printf("warning   %s\n", idle_text(s));
+    if (idle) printf("warning   %s\n", idle);
     if (s->machine.unit) printf("step      %g units\n", p->seconds);
     else
         printf("step      %.6g s · %.4g tok/s · mfu %.1f %%\n", p->seconds, tokens(s) / step,
@@ -315,7 +315,9 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
-    if (!format) summary(&s);
+    const char *idle = idle_text(&s);
+    if (!format) summary(&s, idle);
+    else if (idle) fprintf(stderr, "skein: warning: %s\n", idle);
     return table(&s, format);
 }
 

@@ -101,7 +101,7 @@ static void multiply(void *ctx, int part, int of)
         double start = worked();
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, a, SIDE, b,
                     SIDE, 0, c, SIDE);
-        took[n] = worked() - start;
+        took[n] = fmax(worked() - start, 1e-9);
         n += now >= warm; /* caches and the clock of the core have settled */
     }
     qsort(took, (size_t)n, sizeof *took, by_size);
