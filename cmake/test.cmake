@@ -27,7 +27,7 @@ endif()
 
 function(skein_test name) # name, then the command
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  math(EXPR limit "240 * ${SKEIN_TEST_SCALE}")
+  math(EXPR limit "360 * ${SKEIN_TEST_SCALE}")
   if(name MATCHES "${alone}")
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   elseif(name MATCHES "^(oracle|slurm)_")

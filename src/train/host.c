@@ -117,7 +117,7 @@ sk_peak_rate sk_host_peak(int threads, double seconds)
     if (threads > PARTS) threads = PARTS;
     p->seconds = seconds;
     p->room = sk_many(&a, float, 3L * SIDE * SIDE * threads);
-    p->took = sk_many(&a, double, (long)SAMPLES *threads);
+    p->took = sk_many(&a, double, 1L * SAMPLES * threads);
     sk_blas_reserve(threads); /* each calls BLAS for itself: no threads within it */
     sk_team *team = sk_team_open(threads);
     sk_team_run(team, multiply, p);
