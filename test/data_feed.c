@@ -272,6 +272,68 @@ static void bad_token_files(void)
     refused(sk_store_fit(&s, 256), SK_ECONF, "vocab_size is 256");
 }
 
+/* Ids without a header: what they are taken for, and what is said about it. */
+static void raw_files(void)
+{
+    enum { N = 600 };
+    uint16_t narrow[N];
+    uint32_t wide[N], large[N], few[N];
+    sk_store s = {0};
+    for (uint32_t i = 0; i < N; i++) {
+        narrow[i] = (uint16_t)(i * 83 % 5003), wide[i] = i * 83 % 50257;
+        large[i] = i * 83 % 3 ? i * 331 : i, few[i] = i % 7;
+    }
+    check(!load(put("narrow.bin", narrow, sizeof narrow), NULL, &s) && s.token_bytes == 2);
+    check(s.n_tokens == N && s.assumed && strstr(s.describe, "600 tokens · uint16 assumed"));
+    check(!load(put("wide.bin", wide, sizeof wide), NULL, &s) && s.token_bytes == 4);
+    check(s.n_tokens == N && id_at(&s, 5) == 415 && s.assumed && s.ready_made);
+    check(strstr(s.describe, "uint32 assumed") != NULL);
+    check(!load(put("large.bin", large, sizeof large), NULL, &s) && s.token_bytes == 4);
+    check(!load(put("few.bin", few, sizeof few), NULL, &s) && s.token_bytes == 4);
+    for (uint32_t i = 0; i < N; i++) narrow[i] = (uint16_t)(i % 7);
+    const char *tiny = put("tiny.bin", narrow, sizeof narrow);
+    check(!load(tiny, NULL, &s) && s.token_bytes == 2);
+    check(!sk_store_open_as(&arena, tiny, NULL, false, 4, &s) && s.token_bytes == 4);
+    check(s.n_tokens == N / 2 && !s.assumed && strstr(s.describe, "300 tokens · uint32"));
+    sk_feed f;
+    int32_t ids[8];
+    check(!sk_store_fit(&s, 256) && !sk_feed_open(&f, &s, 8, 1, 1, false));
+    refused(sk_feed_fill(&f, "tokens", 0, 0, 1, 0, 8, ids), SK_EDATA,
+            "or of other ids than uint32 (data.dtype)");
+    const char *path = sk_print(&arena, "%s/wide.bin", dir);
+    check(!sk_store_open_as(&arena, path, NULL, false, 2, &s) && s.n_tokens == 2 * N);
+    refused(sk_store_open_as(&arena, put("six.bin", wide, 6), NULL, false, 4, &s), SK_EDATA,
+            "cannot be raw uint32");
+    path = put_llmc("head.bin", 20240520, 1, 100, 2);
+    check(!sk_store_open_as(&arena, path, NULL, false, 2, &s) && !s.assumed);
+    refused(sk_store_open_as(&arena, path, NULL, false, 4, &s), SK_EDATA,
+            "says itself that its ids have 2 bytes, data.dtype=uint32");
+}
+
+/* A folder of shards has its own validation data; a README in it is no text to train on. */
+static void shards(void)
+{
+    sk_store s = {0};
+    const char *d = sk_print(&arena, "%s/fine", dir);
+    uint16_t ids[40];
+    for (int i = 0; i < 40; i++) ids[i] = (uint16_t)(900 + i);
+    check(!mkdir(d, 0700));
+    put_text("fine/README.md", "about these files");
+    put("fine/web_val_000000.bin", ids, 60);
+    check(!sk_store_open(&arena, d, NULL, true, &s) && s.n_tokens == 30);
+    refused(load(d, NULL, &s), SK_EDATA, "has no train.bin and no NAME_train_N.bin");
+    put_llmc("fine/web_train_000002.bin", 20240520, 1, 100, 2);
+    put_llmc("fine/web_train_000001.bin", 20240520, 1, 100, 2);
+    check(!load(d, NULL, &s) && s.n_tokens == 200 && strstr(s.describe, "fine · 2 files · 200"));
+    check(sk_store_brings_val(d) && !sk_store_open(&arena, d, NULL, true, &s) && s.n_tokens == 30);
+    put_llmc("fine/other_train_000001.bin", 20240520, 1, 100, 2);
+    refused(load(d, NULL, &s), SK_EDATA, "several sets, other_train_000001.bin and web_train");
+    put("fine/train.bin", ids, 80); /* plain names go first */
+    check(!load(d, NULL, &s) && s.n_tokens == 40 && sk_store_brings_val(d));
+    check(!unlink(sk_print(&arena, "%s/web_val_000000.bin", d)) && !sk_store_brings_val(d));
+    refused(sk_store_open(&arena, d, NULL, true, &s), SK_EDATA, "has no val.bin");
+}
+
 typedef struct megatron {
     uint8_t type;
     uint64_t n, docs;
@@ -540,7 +602,7 @@ static void known_names(void)
 
 static void sweep(void)
 {
-    static const char *const folders[] = {"many/deep", "many", "none", "nano", "pics", "."};
+    static const char *const folders[] = {"many/deep", "many", "none", "nano", "pics", "fine", "."};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         sk_paths files = {0};
         char *folder = sk_print(&arena, "%s/%s", dir, folders[i]);
@@ -561,6 +623,8 @@ int main(void)
     bad_texts();
     token_files();
     bad_token_files();
+    raw_files();
+    shards();
     megatron_files();
     images();
     byte_tokenizer();

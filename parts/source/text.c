@@ -31,8 +31,8 @@ static bool knows(const char *what)
 {
     sk_arena a = {0};
     sk_paths files = {0};
-    bool tokens = sk_is_dir(what) && sk_data_has(what, "train.bin");
-    bool mine = !tokens && !sk_data_list(&a, what, &files) && files.n && is_text(files.v[0]);
+    bool mine = !sk_data_is_tokens(what) && !sk_data_list(&a, what, &files) && files.n &&
+                is_text(files.v[0]);
     sk_arena_end(&a);
     return mine;
 }

@@ -4,7 +4,9 @@
  *               or uint32 (20240801, version 7)
  *     Megatron  x.bin with the ids, x.idx with their type and the documents' lengths
  *     nanoGPT   x.bin, nothing but uint16; train.bin and val.bin in a directory
+ *     others    x.bin, nothing but uint32: by data.dtype, or because no uint16 ids look like that
  *
+ * A directory has train.bin and val.bin, or shards with the word train or val in their names.
  * One file is mapped, so that its size does not matter; several (a glob of
  * shards) are read into memory.  None of them says how many ids there are: the
  * feed checks each id that it copies. */
@@ -16,12 +18,17 @@
 #include <string.h>
 
 enum { LLMC_HEAD = 1024, LLMC_16 = 20240520, LLMC_32 = 20240801, MEGATRON_HEAD = 34 };
+enum {
+    LOOK = 1 << 20,
+    SMALL = 16
+}; /* bytes that are looked at; the upper half of ids below 2^20 */
 static const char megatron[] = "MMIDIDX\0"; /* and the string's own NUL: nine bytes */
 
 typedef struct shard {
     const sk_mapped *map;
     int64_t at, n;
     int width;
+    bool raw; /* without a header: the width is the user's word, or assumed */
 } shard;
 
 static bool is_megatron(const char *index)
@@ -44,7 +51,7 @@ static bool knows(const char *what)
     uint32_t head = 0;
     sk_arena a = {0};
     sk_paths files = {0};
-    bool mine = sk_is_dir(what) ? sk_data_has(what, "train.bin") : index_of(&a, what) != NULL;
+    bool mine = sk_is_dir(what) ? sk_data_is_tokens(what) : index_of(&a, what) != NULL;
     if (!mine && !sk_is_dir(what) && !sk_data_list(&a, what, &files) && files.n) {
         bool some = sk_data_peek(files.v[0], &head, 4) == 4;
         mine = sk_ends(files.v[0], ".bin") || (some && (head == LLMC_16 || head == LLMC_32));
@@ -79,7 +86,7 @@ static sk_status open_llmc(const sk_mapped *m, shard *out)
                        "%s: the header promises %d tokens of %d bytes, that is %lld "
                        "bytes in all; the file has %lld",
                        m->path, n, width, LLMC_HEAD + (long long)n * width, (long long)m->size);
-    *out = (shard){m, LLMC_HEAD, n, width};
+    *out = (shard){m, LLMC_HEAD, n, width, false};
     return SK_OK;
 }
 
@@ -123,25 +130,51 @@ static sk_status open_megatron(sk_arena *a, const char *index, shard *out)
                        index, (long long)n, (long long)docs, (long long)idx->size);
     SK_TRY(check_index(idx, bin, n, width));
     sk_mapped_close(idx);
-    *out = (shard){bin, 0, bin->size / width, width};
+    *out = (shard){bin, 0, bin->size / width, width, false};
     return SK_OK;
 }
 
-static sk_status open_one(sk_arena *a, const char *path, shard *out)
+/* uint32 ids read as uint16 are small in every second place: all 0, or the upper halves of ids that
+ * are not all small themselves.  Text in uint16 is never so, unless it has next to no ids. */
+static bool looks_wide(const sk_mapped *m)
+{
+    int64_t n = (m->size < LOOK ? m->size : LOOK) / 4;
+    uint16_t low = 0, high = 0; /* the largest of each half */
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t x[2];
+        memcpy(x, m->bytes + 4 * i, 4);
+        if (x[0] > low) low = x[0];
+        if (x[1] > high) high = x[1];
+    }
+    return m->size % 4 == 0 && n >= 8 && (high ? high < SMALL && low >= SMALL : low > 0);
+}
+
+static sk_status open_raw(const sk_mapped *m, int said, shard *out)
+{
+    int width = said ? said : looks_wide(m) ? 4 : 2;
+    if (m->size % width)
+        return sk_fail(SK_EDATA,
+                       "%s has %lld bytes: an odd number cannot be raw uint%d ids, and "
+                       "there is no header",
+                       m->path, (long long)m->size, 8 * width);
+    *out = (shard){m, 0, m->size / width, width, true};
+    return SK_OK;
+}
+
+static sk_status open_one(sk_arena *a, const char *path, int said, shard *out)
 {
     sk_mapped *m = NULL;
     const char *index = index_of(a, path);
-    if (index) return open_megatron(a, index, out);
-    SK_TRY(sk_data_map(a, path, &m));
-    int32_t magic = m->size >= LLMC_HEAD ? int_at(m->bytes) : 0;
-    if (magic == LLMC_16 || magic == LLMC_32) return open_llmc(m, out);
-    if (m->size % 2)
-        return sk_fail(SK_EDATA,
-                       "%s has %lld bytes: an odd number cannot be raw uint16 ids, and "
-                       "there is no header",
-                       path, (long long)m->size);
-    *out = (shard){m, 0, m->size / 2, 2};
-    return SK_OK;
+    if (index) SK_TRY(open_megatron(a, index, out));
+    else {
+        SK_TRY(sk_data_map(a, path, &m));
+        int32_t magic = m->size >= LLMC_HEAD ? int_at(m->bytes) : 0;
+        if (magic != LLMC_16 && magic != LLMC_32) return open_raw(m, said, out);
+        SK_TRY(open_llmc(m, out));
+    }
+    if (!said || said == out->width) return SK_OK;
+    return sk_fail(SK_EDATA, "%s says itself that its ids have %d bytes, data.dtype=uint%d says %d",
+                   path, out->width, 8 * said, said);
 }
 
 /* The next shard of several: copied behind the others. */
@@ -172,8 +205,9 @@ static sk_status open_all(sk_arena *a, const sk_paths *files, sk_store *out)
 {
     int64_t cap = 0;
     shard s = {0};
-    SK_TRY(open_one(a, files->v[0], &s));
+    SK_TRY(open_one(a, files->v[0], out->said_bytes, &s));
     out->token_bytes = s.width;
+    out->assumed = s.raw && !out->said_bytes;
     if (files->n == 1) {
         out->tokens = s.map->bytes + s.at, out->n_tokens = s.n;
         out->base = s.at, out->map = s.map, out->path = s.map->path;
@@ -181,37 +215,71 @@ static sk_status open_all(sk_arena *a, const sk_paths *files, sk_store *out)
     }
     SK_TRY(join(a, &s, &cap, out));
     for (int i = 1; i < files->n; i++) {
-        SK_TRY(open_one(a, files->v[i], &s));
+        SK_TRY(open_one(a, files->v[i], out->said_bytes, &s));
         SK_TRY(join(a, &s, &cap, out));
     }
     return SK_OK;
+}
+
+/* Shards of two sets in one directory are not one text. */
+static sk_status one_set(const char *dir, const sk_paths *files, const char *word)
+{
+    for (int i = 1; i < files->n; i++) {
+        const char *x = sk_base_name(files->v[0]), *y = sk_base_name(files->v[i]);
+        size_t n = (size_t)(strstr(x, word) - x);
+        if (strncmp(x, y, n) || strncmp(y + n, word, strlen(word)))
+            return sk_fail(SK_EDATA,
+                           "data: %s holds token files of several sets, %s and %s; name those of "
+                           "one with a glob",
+                           dir, x, y);
+    }
+    return SK_OK;
+}
+
+static sk_status find_files(sk_arena *a, const char *what, bool validation, sk_paths *files)
+{
+    const char *word = validation ? "val" : "train", *index = index_of(a, what);
+    if (!sk_is_dir(what)) return sk_data_list(a, index ? index : what, files);
+    SK_TRY(sk_data_shards(a, what, validation, files));
+    if (!files->n)
+        return sk_fail(SK_EDATA, "data: %s has no %s.bin and no NAME_%s_N.bin; name other data.%s",
+                       what, word, word, word);
+    return one_set(what, files, word);
+}
+
+static const char *assumption(const sk_store *s)
+{
+    if (s->said_bytes) return s->token_bytes == 2 ? " · uint16" : " · uint32";
+    if (!s->assumed) return "";
+    return s->token_bytes == 2 ? " · uint16 assumed"
+                               : " · uint32 assumed: as uint16 every second id would be next to 0";
 }
 
 static sk_status open_tokens(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                              sk_store *out)
 {
     sk_paths files = {0};
-    const char *path = what;
-    if (sk_is_dir(what)) {
-        bool val = validation && sk_data_has(what, "val.bin");
-        path = sk_print(a, "%s/%s", what, val ? "val.bin" : "train.bin");
-    }
-    const char *index = index_of(a, path);
-    SK_TRY(sk_data_list(a, index ? index : path, &files));
+    SK_TRY(find_files(a, what, validation, &files));
     sk_assert(files.n > 0);
     SK_TRY(open_all(a, &files, out));
     int64_t most = out->token_bytes == 1 ? 256 : out->token_bytes == 2 ? 65536 : INT32_MAX;
     bool named = t && !sk_tokenizer_is_byte(t) && sk_tokenizer_vocab(t) < most;
+    out->ready_made = true;
     out->vocab = named ? sk_tokenizer_vocab(t) : most;
     out->vocab_loose = !named;
-    snprintf(out->describe, sizeof out->describe, "%.80s · %s tokens", sk_base_name(path),
-             sk_commas(a, out->n_tokens));
+    snprintf(out->describe, sizeof out->describe, "%.80s%s · %s tokens%s",
+             sk_base_name(files.n > 1 ? what : files.v[0]),
+             files.n > 1 ? sk_print(a, " · %d files", files.n) : "", sk_commas(a, out->n_tokens),
+             assumption(out));
     return SK_OK;
 }
+
+static bool brings_val(const char *what) { return sk_data_has_shards(what, true); }
 
 const sk_source sk_source_tokens = {
     .name = "tokens",
     .doc = "token files: nanoGPT train.bin, llm.c shards, Megatron .bin with .idx",
     .knows = knows,
     .open = open_tokens,
+    .brings_val = brings_val,
 };

@@ -23,6 +23,9 @@ typedef struct sk_store {
     int64_t n_rows, row_size; /* images: n_rows of row_size bytes */
     const uint8_t *rows, *labels;
     int64_t vocab;    /* ids are below this; labels too */
+    int said_bytes;   /* for sources, before they open: of ids without a header; 0: find out */
+    bool assumed;     /* nothing says that token_bytes is right */
+    bool ready_made;  /* the ids come from a file, no tokenizer made them */
     bool vocab_loose; /* a token file does not say how many ids there are: vocab is the most its
                          type can hold, see sk_store_fit() */
     const char *path; /* for messages */
@@ -55,12 +58,18 @@ typedef struct sk_source {
     bool (*knows)(const char *what);
     sk_status (*open)(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                       sk_store *out);
+    /* Does it hold validation data beside the training data?  NULL: it never does. */
+    bool (*brings_val)(const char *what);
 } sk_source;
 extern const sk_source *const sk_source_parts[];
 
 /* Open `what` with the first source that knows it; a story naming what was tried if none does. */
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out);
+/* The same with the width of ids that have no header, as data.dtype says it: 2, 4; 0: find out. */
+sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                           int said_bytes, sk_store *out);
+bool sk_store_brings_val(const char *what); /* has its source validation data of its own there? */
 /* For sources: a store from text; a NULL tokenizer counts as "byte", whose store is the text. */
 sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,
                         sk_store *out);

@@ -80,6 +80,51 @@ sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out)
     return SK_OK;
 }
 
+/* Is this word one of the name's, cut at '_', '-' and '.'? */
+static bool has_word(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = name; *p; p += strspn(p, "_-.")) {
+        size_t m = strcspn(p, "_-.");
+        if (m == n && !strncmp(p, word, n)) return true;
+        p += m;
+    }
+    return false;
+}
+
+sk_status sk_data_shards(sk_arena *a, const char *dir, bool validation, sk_paths *out)
+{
+    const char *word = validation ? "val" : "train";
+    const char *one = sk_print(a, "%s/%s.bin", dir, word);
+    sk_paths all = {0};
+    *out = (sk_paths){0};
+    if (!sk_is_dir(dir)) return SK_OK;
+    if (sk_is_file(one)) {
+        *sk_push(a, out) = one;
+        return SK_OK;
+    }
+    SK_TRY(sk_data_list(a, dir, &all));
+    for (int i = 0; i < all.n; i++) {
+        const char *name = sk_base_name(all.v[i]);
+        if (sk_ends(name, ".bin") && has_word(name, word)) *sk_push(a, out) = all.v[i];
+    }
+    return SK_OK;
+}
+
+bool sk_data_has_shards(const char *dir, bool validation)
+{
+    sk_arena a = {0};
+    sk_paths files = {0};
+    bool some = !sk_data_shards(&a, dir, validation, &files) && files.n;
+    sk_arena_end(&a);
+    return some;
+}
+
+bool sk_data_is_tokens(const char *dir)
+{
+    return sk_data_has_shards(dir, false) || sk_data_has_shards(dir, true);
+}
+
 /* Room to begin with: the size of a plain file, or what a gzip file says at its end, as far as
  * that can be true (deflate shrinks by at most 1032). */
 static sk_status room(int fd, const char *path, int64_t size, int64_t limit, int64_t *out)

@@ -33,6 +33,12 @@ typedef struct sk_mapped {
 sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out);
 bool sk_data_has(const char *dir, const char *name); /* is dir/name a file? */
 bool sk_data_is_glob(const char *what);
+/* Token files of a directory, for training or for validation: train.bin and val.bin, or .bin files
+ * with the word train or val in their names (llm.c: NAME_train_000001.bin).  Sorted; none: n = 0.
+ */
+sk_status sk_data_shards(sk_arena *a, const char *dir, bool validation, sk_paths *out);
+bool sk_data_has_shards(const char *dir, bool validation);
+bool sk_data_is_tokens(const char *dir); /* for either */
 
 /* All of a file, at most `limit` bytes of it; .gz by content. */
 sk_status sk_data_read(sk_arena *a, const char *path, int64_t limit, sk_text *out);

@@ -33,18 +33,35 @@ static sk_status unknown(sk_arena *a, const char *what)
                    names.s, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+static const sk_source *source_of(const char *what)
+{
+    for (const sk_source *const *s = sk_source_parts; *s; s++)
+        if ((*s)->knows(what)) return *s;
+    return NULL;
+}
+
+sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
+                           int said_bytes, sk_store *out)
+{
+    const sk_source *s = source_of(what);
+    sk_store store = {.base = -1, .path = what, .said_bytes = said_bytes};
+    if (!s) return sk_trail(unknown(a, what), SK_HERE);
+    SK_TRY(s->open(a, what, t, validation, &store));
+    store.path = sk_strdup(a, store.path);
+    *out = store;
+    return SK_OK;
+}
+
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out)
 {
-    for (const sk_source *const *s = sk_source_parts; *s; s++) {
-        sk_store store = {.base = -1, .path = what};
-        if (!(*s)->knows(what)) continue;
-        SK_TRY((*s)->open(a, what, t, validation, &store));
-        store.path = sk_strdup(a, store.path);
-        *out = store;
-        return SK_OK;
-    }
-    return sk_trail(unknown(a, what), SK_HERE);
+    return sk_store_open_as(a, what, t, validation, 0, out);
+}
+
+bool sk_store_brings_val(const char *what)
+{
+    const sk_source *s = source_of(what);
+    return s && s->brings_val && s->brings_val(what);
 }
 
 sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,

@@ -83,7 +83,7 @@ static void head_data(const sk_console *c, sk_arena *a)
     const sk_setup *s = c->s;
     label(c, "data");
     fprintf(c->to, "%s", s->train.describe);
-    if (s->tokenizer)
+    if (s->tokenizer && !s->train.ready_made)
         fprintf(c->to, " → %s tokens (vocab %s)",
                 sk_tokenizer_is_byte(s->tokenizer) ? "byte" : "BPE",
                 sk_commas(a, sk_tokenizer_vocab(s->tokenizer)));

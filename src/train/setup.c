@@ -314,17 +314,26 @@ static sk_status fits_model(const sk_setup *s, sk_store *store)
     return sk_store_fit(store, h->vocab_size);
 }
 
+/* Where validation data are; "": the end of the training data. */
+static const char *val_of(const sk_job *job)
+{
+    if (*job->data_val) return job->data_val;
+    return sk_store_brings_val(job->data_train) ? job->data_train : "";
+}
+
 static sk_status open_stores(sk_setup *s)
 {
     const sk_job *job = s->job;
     if (!*job->data_train)
         return sk_fail(SK_ECONF, "data.train is not given; a file, a folder or a known name such "
                                  "as kjv is needed");
-    SK_TRY(sk_store_open(s->arena, job->data_train, s->tokenizer, false, &s->train));
+    int bytes = !strcmp(job->data_dtype, "uint16") ? 2 : !strcmp(job->data_dtype, "uint32") ? 4 : 0;
+    SK_TRY(sk_store_open_as(s->arena, job->data_train, s->tokenizer, false, bytes, &s->train));
     SK_TRY(fits_model(s, &s->train));
     s->data = s->train;
-    if (*job->data_val) {
-        SK_TRY(sk_store_open(s->arena, job->data_val, s->tokenizer, true, &s->val));
+    const char *val = val_of(job);
+    if (*val) {
+        SK_TRY(sk_store_open_as(s->arena, val, s->tokenizer, true, bytes, &s->val));
         SK_TRY(fits_model(s, &s->val));
         s->has_val = true;
     } else if (job->data_val_fraction > 0) {
@@ -355,7 +364,7 @@ static sk_status open_data(sk_setup *s)
     SK_TRY(sk_feed_open(&s->feed, &s->train, job->seq, job->batch, job->seed, shuffle));
     if (!s->has_val) return SK_OK;
     /* a cut too short to hold one window is no validation, not a mistake; a file of one's own is */
-    if (!*job->data_val && s->val.tokens && s->val.n_tokens <= job->seq) {
+    if (!*val_of(job) && s->val.tokens && s->val.n_tokens <= job->seq) {
         s->has_val = false;
         return SK_OK;
     }
