@@ -266,19 +266,20 @@ static void text(const char *dir, const char *name, const char *s);
 /* As a Hugging Face cache has it: snapshots/x/NAME -> ../../blobs/HASH, opened through a link. */
 static void links(void)
 {
-    const char *dir = below(root, "cache"), *blobs = below(dir, "blobs");
+    const char *dir = below(root, "hub"), *blobs = below(dir, "blobs");
     const char *snap = below(dir, "snapshots/x"), *file = below(snap, "model.safetensors");
     CHECK(!mkdir(dir, 0700) && !mkdir(blobs, 0700));
     CHECK(!mkdir(below(dir, "snapshots"), 0700) && !mkdir(snap, 0700));
     write_file(blobs, "91ef", 0, N_ENTRIES, 0, SK_F32, -1);
-    text(blobs, "77aa", "{\"model_type\": \"fake\"}");
+    text(blobs, "77aa", "{\"model_type\": \"fake\", \"n_embd\": 6}");
     CHECK(!symlink("../../blobs/91ef", file));
     CHECK(!symlink("../../blobs/77aa", below(snap, "config.json")));
     CHECK(load(snap, 2, 0, SK_F32) == 0);
     const char *linked = below(root, "linked");
-    char arch[32] = "";
-    CHECK(!symlink("cache/snapshots/x", linked) && load(linked, 1, 0, SK_F32) == 0);
-    CHECK(sk_hf_arch(linked, arch) == SK_OK && !strcmp(arch, "fake"));
+    const sk_model *m = NULL;
+    sk_hyper h = {0};
+    CHECK(!symlink("hub/snapshots/x", linked) && load(linked, 1, 0, SK_F32) == 0);
+    CHECK(sk_hf_config(linked, &m, &h) == SK_OK && m == &fake && h.hidden_size == 6);
     CHECK(!unlink(below(blobs, "91ef")) && load(snap, 1, 0, SK_F32) == -1);
     CHECK(strstr(sk_error(), "a symbolic link to ../../blobs/91ef, and nothing is there"));
     CHECK(!mkfifo(below(blobs, "91ef"), 0600) && load(snap, 1, 0, SK_F32) == -1);
