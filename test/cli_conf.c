@@ -472,6 +472,36 @@ static void clashes(void)
     check(!chdir(before));
 }
 
+/* A config.json pasted below `model:`, or given as the file: read as one of a directory is. */
+static void pasted(void)
+{
+    static const char config[] =
+        "{\n  \"architectures\": [\"X\"],\n  \"model_type\": \"turn\",\n  \"hidden_size\": 8,\n"
+        "  \"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"head_dim\": null,\n"
+        "  \"eos_token_id\": [1, 2], \"torch_dtype\": \"bfloat16\", \"layer_types\": "
+        "[\"full_attention\"],\n  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4.0},\n"
+        "  \"transformers_version\": \"5.0\"\n}\n";
+    check(!file(sk_print(&arena, "train.seq: 8\nmodel: %s", config)) && job.model == &turn);
+    check(job.hyper.hidden_size == 8 && job.hyper.rope_factor == 4 && !*job.model_dir);
+    same(job.hyper.rope_type, "linear");
+    const char *more = sk_print(&arena, "%s/t.yaml model.num_hidden_layers=3", dir);
+    check(!load(more) && job.hyper.num_hidden_layers == 3 && job.hyper.hidden_size == 8);
+    check(!file("model:\n  model_type: tiny\n  n_embd: 8\n  n_layer: 1\n  n_head: 2\n"
+                "  use_cache: true\n  name: mine\n"));
+    same(job.model_name, "mine");
+    refused(file("model: {model_type: tiny, n_embd: 8, n_layer: 1, frob: 2}"), SK_ECONF,
+            "t.yaml: skein does not know the key frob (2) of a tiny");
+    refused(file("model: {model_type: bert, n_embd: 8}"), SK_ECONF, "model \"bert\"");
+    refused(file("model:\n  \"model_type\": \"tiny\",\n  \"n_embd\": 8\n"), SK_ECONF,
+            "with its braces");
+    const char *path = put("paste.json", config);
+    check(!load(path) && job.model == &turn && job.hyper.rope_factor == 4 && !*job.model_dir);
+    refused(load(sk_print(&arena, "model=%s", path)), SK_EUSAGE, "is a file");
+    put("model.safetensors", "");
+    refused(load(path), SK_EUSAGE, sk_print(&arena, "say model=%s to train it", dir));
+    check(!unlink(path) && !unlink(sk_print(&arena, "%s/model.safetensors", dir)));
+}
+
 /* A printed job loads back as the same job, byte by byte. */
 static void back_at(int line, const char *words)
 {
@@ -536,6 +566,7 @@ int main(void)
     bad_files();
     models();
     clashes();
+    pasted();
     directories();
     round_trips();
     helps();

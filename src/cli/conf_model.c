@@ -87,6 +87,11 @@ static sk_status from_name(sk_arena *a, const sk_setting *s, const char *name, s
     if (!job->model && (job->model = sk_model_find(name))) job->hyper = job->model->usual;
     if (job->model && dir) SK_TRY(clash(a, s, name));
     if (!job->model && dir) SK_TRY(from_dir(a, name, job));
+    if (!job->model && s && sk_is_file(name))
+        return sk_fail(sk_setting_code(s),
+                       "%s: model \"%s\" is a file; model=DIR is a directory with its weights, and "
+                       "a config.json alone is given without model=",
+                       sk_setting_where(a, s, true), name);
     if (!job->model) return sk_trail(no_model(a, s, name), SK_HERE);
     snprintf(job->model_name, sizeof job->model_name, "%.*s", SK_NAME - 1, shown);
     return SK_OK;
@@ -97,11 +102,14 @@ static sk_status start(sk_arena *a, const sk_settings *s, sk_job *job)
     const sk_setting *name = sk_setting_find(s, "model"), *arch = sk_setting_find(s, "model.arch");
     const sk_setting *base = sk_setting_find(s, "model.preset");
     if (!base) base = name;
-    if (!arch) arch = sk_setting_find(s, "model.model_type");
+    const sk_setting *type = sk_setting_find(s, "model.model_type");
+    bool pasted = type && sk_conf_pasted(s, type);
+    if (!arch || pasted) arch = type;
     if (base || !arch) return from_name(a, base, base ? base->value : "nano", job);
     job->model = sk_model_find(arch->value);
     if (!job->model) return sk_trail(no_model(a, arch, arch->value), SK_HERE);
     job->hyper = job->model->usual;
+    if (pasted) SK_TRY(sk_conf_paste(a, s, job));
     snprintf(job->model_name, sizeof job->model_name, "%.*s", SK_NAME - 1, arch->value);
     return SK_OK;
 }
@@ -234,7 +242,8 @@ sk_status sk_conf_model(sk_arena *a, const sk_settings *all, sk_job *job)
     SK_TRY(start(a, &own, job));
     sk_hyper was = job->hyper;
     for (int i = 0; i < own.n; i++)
-        if (own.v[i].key[5] == '.') SK_TRY(change(a, &own.v[i], job));
+        if (own.v[i].key[5] == '.' && !sk_conf_pasted(&own, &own.v[i]))
+            SK_TRY(change(a, &own.v[i], job));
     follow(&own, job->model, &was, &job->hyper);
     snprintf(job->hyper.arch, sizeof job->hyper.arch, "%s", job->model->name);
     return check(a, job);

@@ -15,6 +15,8 @@ typedef struct reader {
     const char *path;
     yaml_parser_t parser;
     sk_settings *out;
+    const char *section; /* that all of it belongs to */
+    const char *hint;    /* for what is not YAML */
 } reader;
 
 static sk_spot spot(yaml_mark_t m) { return (sk_spot){(int)m.line + 1, (int)m.column + 1}; }
@@ -28,9 +30,9 @@ static sk_status next(reader *r, yaml_event_t *e)
 {
     if (yaml_parser_parse(&r->parser, e)) return SK_OK;
     *e = (yaml_event_t){0};
-    return sk_fail(SK_ECONF, "%s:%d:%d: not YAML: %s", r->path, spot(r->parser.problem_mark).line,
+    return sk_fail(SK_ECONF, "%s:%d:%d: not YAML: %s%s", r->path, spot(r->parser.problem_mark).line,
                    spot(r->parser.problem_mark).column,
-                   r->parser.problem ? r->parser.problem : "out of memory");
+                   r->parser.problem ? r->parser.problem : "out of memory", r->hint);
 }
 
 /* A scalar's text; NULL with a story in *status. */
@@ -141,7 +143,7 @@ static sk_status document(reader *r)
         yaml_event_t e;
         status = next(r, &e);
         type = e.type;
-        if (type == YAML_MAPPING_START_EVENT) status = mapping(r, "", 1);
+        if (type == YAML_MAPPING_START_EVENT) status = mapping(r, r->section, 1);
         else if (type == YAML_DOCUMENT_START_EVENT && seen)
             status = wrong(r, spot(e.start_mark), "a second document; one is read");
         else if (type == YAML_SEQUENCE_START_EVENT || type == YAML_ALIAS_EVENT ||
@@ -157,7 +159,13 @@ sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out)
 {
     sk_text file = {0};
     reader r = {.arena = a, .path = path, .out = out};
+    bool paste = false;
     SK_TRY(sk_data_read(a, path, MAX_FILE, &file));
+    SK_TRY(sk_conf_is_paste(a, path, file.s, file.n, &paste));
+    r.section = paste ? "model" : "";
+    r.hint = strstr(file.s, "\"model_type\"")
+                 ? "; a config.json is pasted with its braces: \"model: {...}\""
+                 : "";
     if (!yaml_parser_initialize(&r.parser)) return sk_fail(SK_EIO, "libyaml: no memory");
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)file.s, file.n);

@@ -50,6 +50,12 @@ sk_status sk_conf_model(sk_arena *a, const sk_settings *s, sk_job *job);
 void sk_conf_model_print(sk_out *o, const sk_job *job);
 const char *sk_conf_model_name(int i); /* names of sk_hyper's numbers; NULL past the end */
 
+/* conf_paste.c: is this setting a key of a config.json that was pasted below `model:`?  The model
+ * that those of `own` describe.  Is the text of a file a config.json itself? */
+bool sk_conf_pasted(const sk_settings *own, const sk_setting *s);
+sk_status sk_conf_paste(sk_arena *a, const sk_settings *own, sk_job *job);
+sk_status sk_conf_is_paste(sk_arena *a, const char *path, const char *text, size_t n, bool *out);
+
 /* A string as YAML reads it back; a number with as many digits as it needs. */
 char *sk_conf_quote(sk_arena *a, const char *s);
 char *sk_conf_real(sk_arena *a, double x);

@@ -323,17 +323,25 @@ static sk_status read_all(reader *r, const json_t *root)
     return keys(r, root);
 }
 
+sk_status sk_hf_config_of(const char *where, const json_t *root, const sk_model **m, sk_hyper *out)
+{
+    sk_arena a = {0};
+    reader r = {.arena = &a, .where = where};
+    sk_status status = read_all(&r, root);
+    if (!status) *m = r.model, *out = r.hyper;
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
 sk_status sk_hf_config(const char *dir, const sk_model **m, sk_hyper *out)
 {
     sk_arena a = {0};
     json_t *root = NULL;
-    reader r = {.arena = &a, .where = sk_print(&a, "%s/config.json", dir)};
     sk_status status = sk_hf_json(dir, "config.json", CONFIG_BYTES, &root);
     if (!status) {
-        status = read_all(&r, root);
+        status = sk_hf_config_of(sk_print(&a, "%s/config.json", dir), root, m, out);
         json_decref(root);
     }
-    if (!status) *m = r.model, *out = r.hyper;
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }

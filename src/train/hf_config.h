@@ -23,6 +23,10 @@ struct json_t;
 /* The model part and its numbers.  SK_EDATA: no config.json, or not JSON; SK_ECONF: refused. */
 sk_status sk_hf_config(const char *dir, const sk_model **m, sk_hyper *out);
 
+/* The same of an object that is in memory; `where` names it in messages. */
+sk_status sk_hf_config_of(const char *where, const struct json_t *root, const sk_model **m,
+                          sk_hyper *out);
+
 /* The text of config.json; `type` is that of the tensors beside it.  Read back by sk_hf_config it
  * gives the same model. */
 char *sk_hf_config_print(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_dtype type);
