@@ -64,6 +64,7 @@ enum key {
     COMPENSATE,
     PREDICT,
     FUSE,
+    DELAY,
     N_KEYS
 };
 static const struct {
@@ -98,6 +99,7 @@ static const struct {
     [COMPENSATE] = {"compensate", 0},
     [PREDICT] = {"predict", 0},
     [FUSE] = {"fuse", 0},
+    [DELAY] = {"delay", 0},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -130,6 +132,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->compensate = v[COMPENSATE];
     t->predict = v[PREDICT];
     t->fuse = v[FUSE] != 0;
+    t->delay_us = (int)v[DELAY];
     t->state_type = v[STATE] < 32 ? SK_BF16 : SK_F32;
     if (!sk_model_routes(t->model)) return;
     h->num_local_experts = (int64_t)v[EXPERTS];
@@ -214,7 +217,7 @@ static void draw_machine(pair *p)
     const sk_optim *optim = ANY(sk_optim_parts);
     bool gpu = one_in(2), narrow = one_in(3);
     int dtype = pick(0, 1);
-    put(p, THREADS, pick(1, 2));
+    put(p, THREADS, one_in(5) ? 2 : 1);
     put(p, BUCKET, one_in(2) ? 0 : pick(1, 40) * 100);
     put(p, CLIP, one_in(2) ? 1 : 0);
     put(p, STATE, one_in(6) ? 16 : 32);
@@ -222,6 +225,7 @@ static void draw_machine(pair *p)
     put(p, SCALE, narrow && dtype ? 256 : 1);
     if (gpu) say(p->model, " device=cuda");
     put(p, FUSE, gpu && one_in(2));
+    put(p, DELAY, gpu && one_in(4) ? 50 : 0);
     say(p->model, " optim=%s", optim->name);
     put(p, COMPENSATE, optim->ahead && one_in(2));
     put(p, PREDICT, optim->ahead && one_in(2));

@@ -369,10 +369,22 @@ static void do_copy(void *what)
     memcpy(m->to, m->from, m->bytes);
 }
 
+enum { PAGE = 4096, BLANK = 2 << 20 };
+
+/* Of much memory, that of a pool, fresh pages take the place of the old ones. */
 static void do_zero(void *what)
 {
     move *m = what;
-    memset(m->to, 0, m->bytes);
+    char *to = m->to, *from = to + (PAGE - (uintptr_t)to % PAGE) % PAGE;
+    size_t edge = (size_t)(from - to), n = (m->bytes - edge) / PAGE * PAGE;
+    if (m->bytes < BLANK) {
+        memset(to, 0, m->bytes);
+        return;
+    }
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    sk_assert(mmap(from, n, PROT_READ | PROT_WRITE, flags, -1, 0) == from);
+    memset(to, 0, edge);
+    memset(from + n, 0, m->bytes - edge - n);
 }
 
 static sk_status copy(sk_device *d, void *to, const void *from, size_t bytes, sk_stream *s)
@@ -391,24 +403,45 @@ static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
     return SK_OK;
 }
 
-enum { HUGE_PAGE = 2 << 20 };
+/* A pool begins with NaN, and most of it is a room of 64 MiB for launches that few of them touch:
+ * so it is one piece of memory of 0xff, mapped again and again, of which a page that is written is
+ * copied first. */
+static int blank(void)
+{
+    static int fd = -1;
+    pthread_mutex_lock(&lock);
+    if (fd < 0) {
+        fd = memfd_create("blank", MFD_CLOEXEC);
+        sk_assert(fd >= 0 && !ftruncate(fd, BLANK));
+        void *page = mmap(NULL, BLANK, PROT_WRITE, MAP_SHARED, fd, 0);
+        sk_assert(page != MAP_FAILED);
+        memset(page, 0xff, BLANK);
+        munmap(page, BLANK);
+    }
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+static size_t pages_of(size_t bytes) { return (bytes / BLANK + 1) * BLANK; }
 
 static sk_status pool_open(sk_device *d, size_t bytes, void **base)
 {
-    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    int fd = blank(), flags = MAP_PRIVATE | MAP_NORESERVE;
     SK_TRY(lucky());
     (void)d;
-    *base = aligned_alloc(HUGE_PAGE, whole);
-    sk_assert(*base);
-    (void)madvise(*base, whole, MADV_HUGEPAGE); /* a pool has a room of 64 MiB for launches */
-    memset(*base, 0xff, bytes);
+    *base = mmap(NULL, pages_of(bytes), PROT_NONE, flags | MAP_ANONYMOUS, -1, 0);
+    sk_assert(*base != MAP_FAILED);
+    for (size_t at = 0; at < pages_of(bytes); at += BLANK) {
+        void *to = (char *)*base + at;
+        sk_assert(mmap(to, BLANK, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0) == to);
+    }
     return SK_OK;
 }
 
 static void pool_close(sk_device *d, void *base, size_t bytes)
 {
-    (void)d, (void)bytes;
-    free(base);
+    (void)d;
+    munmap(base, pages_of(bytes));
 }
 
 static sk_status pinned_open(sk_device *d, size_t bytes, void **base)
@@ -420,7 +453,11 @@ static sk_status pinned_open(sk_device *d, size_t bytes, void **base)
     return SK_OK;
 }
 
-static void pinned_close(sk_device *d, void *base) { pool_close(d, base, 0); }
+static void pinned_close(sk_device *d, void *base)
+{
+    (void)d;
+    free(base);
+}
 
 static sk_status pin(sk_device *d, void *base, size_t bytes)
 {

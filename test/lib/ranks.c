@@ -221,13 +221,17 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* NaN until written, but for what must begin as zeros. */
+/* NaN until written, but for what must begin as zeros.  Of a GPU's heap only the host's part is
+ * memory. */
 static void poison(const sk_program *p, char *base)
 {
-    memset(base, 0xff, (size_t)p->heap_bytes);
-    for (int i = 0; i < p->bufs.n; i++)
-        if (p->bufs.v[i].zero && p->bufs.v[i].tier != SK_FILE) /* files begin as zeros */
-            memset(base + p->bufs.v[i].offset, 0, (size_t)p->bufs.v[i].bytes);
+    int64_t from = p->gpu ? p->kind_at[SK_HOSTED] : 0;
+    memset(base + from, 0xff, (size_t)(p->heap_bytes - from));
+    for (int i = 0; i < p->bufs.n; i++) {
+        const sk_buffer *b = &p->bufs.v[i];
+        if (b->zero && b->tier != SK_FILE && b->offset >= from) /* files begin as zeros */
+            memset(base + b->offset, 0, (size_t)b->bytes);
+    }
 }
 
 static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)

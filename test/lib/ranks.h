@@ -33,7 +33,8 @@ typedef struct sk_trial {
     sk_dtype state_type; /* of the optimizer */
     bool late;           /* updates run beside the next step */
     bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
-    bool fuse;           /* and there, launches are joined that can be: layout_random.c alone */
+    bool fuse;           /* there, launches are joined that can be; and copies */
+    int delay_us;        /* take up to so long: both for layout_random.c to heed */
     int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
     int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
     bool poison_first;   /* the first that is made, or the last */
