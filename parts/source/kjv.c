@@ -87,7 +87,7 @@ static sk_status open_kjv(sk_arena *a, const char *what, const sk_tokenizer *t, 
     size_t n = 0;
     (void)what, (void)validation; /* one text: the trainer cuts its end off for validation */
     SK_TRY(print(a, &text, &n));
-    SK_TRY(sk_store_text(a, t, text, n, out));
+    SK_TRY(sk_store_text(a, t, (sk_text){text, n}, NULL, 0, out));
     snprintf(out->describe, sizeof out->describe, "kjv · %s bytes", sk_commas(a, (int64_t)n));
     return SK_OK;
 }

@@ -11,14 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PEEK = 4096 };
+enum { PEEK = 4096, MAX_DOCUMENTS = 1 << 30 };
 
 typedef struct pile { /* documents, one after the other */
     sk_arena *arena;
     char *s;
     size_t n, cap;
-    int64_t documents;
-    const char *end;
+    struct {
+        size_t *v; /* where each ends */
+        int n, cap;
+    } documents;
+    bool closed; /* the tokenizer has an end of text: no newline is needed */
 } pile;
 
 static bool is_text(const char *path)
@@ -55,9 +58,12 @@ static sk_status append(pile *p, const char *s, size_t n)
 static sk_status document(pile *p, const char *s, size_t n)
 {
     SK_TRY(append(p, s, n));
-    p->documents++;
-    if (*p->end) return append(p, p->end, strlen(p->end));
-    return n && s[n - 1] != '\n' ? append(p, "\n", 1) : SK_OK;
+    if (!p->closed && n && s[n - 1] != '\n') SK_TRY(append(p, "\n", 1));
+    if (p->documents.n == MAX_DOCUMENTS)
+        return sk_fail(SK_EDATA, "data: over %d documents; give token files (.bin) instead",
+                       MAX_DOCUMENTS);
+    *sk_push(p->arena, &p->documents) = p->n;
+    return SK_OK;
 }
 
 static sk_status json_line(pile *p, const char *path, int64_t line, const char *s, size_t n)
@@ -111,7 +117,7 @@ static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t,
     sk_arena scratch = {0};
     sk_paths files = {0};
     sk_text one = {0};
-    pile p = {.arena = &scratch, .end = t ? sk_tokenizer_end(t) : ""};
+    pile p = {.arena = &scratch, .closed = t && *sk_tokenizer_end(t)};
     (void)validation;
     SK_TRY(sk_data_list(a, what, &files));
     if (files.n == 1) SK_TRY(sk_data_read(a, files.v[0], SK_DATA_LIMIT, &one));
@@ -119,15 +125,17 @@ static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t,
         sk_status status = SK_OK;
         for (int i = 0; i < files.n && !status; i++) status = file(&p, files.v[i]);
         if (!status && p.n) one = (sk_text){memcpy(sk_alloc(a, p.n + 1), p.s, p.n), p.n};
-        sk_arena_end(&scratch);
+        if (status) sk_arena_end(&scratch);
         if (status) return sk_trail(status, SK_HERE);
     }
-    if (!one.n) return sk_fail(SK_EDATA, "data: \"%s\" holds no text", what);
-    SK_TRY(sk_store_text(a, t, one.s, one.n, out));
+    sk_status status = one.n ? sk_store_text(a, t, one, p.documents.v, p.documents.n, out)
+                             : sk_fail(SK_EDATA, "data: \"%s\" holds no text", what);
+    sk_arena_end(&scratch);
+    if (status) return sk_trail(status, SK_HERE);
     sk_out d = {.arena = a};
     sk_out_add(&d, "%.80s · %s bytes", sk_base_name(what), sk_commas(a, (int64_t)one.n));
     if (out->token_bytes > 1) sk_out_add(&d, " · %s tokens", sk_commas(a, out->n_tokens));
-    if (p.documents > 1) sk_out_add(&d, " · %s documents", sk_commas(a, p.documents));
+    if (p.documents.n > 1) sk_out_add(&d, " · %s documents", sk_commas(a, p.documents.n));
     snprintf(out->describe, sizeof out->describe, "%s", d.s);
     return SK_OK;
 }

@@ -1,4 +1,4 @@
-/* bpe.c - text to ids: added tokens, split expressions, merges. */
+/* bpe.c - text to ids: added tokens, normalizer, split expressions, merges. */
 #include "data/bpe.h"
 #include "base/hash.h"
 #include "data/read.h"
@@ -26,7 +26,8 @@ typedef struct wish { /* a merge that may happen; stale if the ids at `at` have 
 
 typedef struct encoder {
     const sk_bpe *b;
-    sk_arena arena; /* scratch */
+    sk_arena arena; /* scratch of the call, */
+    sk_arena texts; /* and of one document */
     struct {
         int32_t *v;
         int64_t n, cap;
@@ -36,7 +37,8 @@ typedef struct encoder {
     int32_t *id, *prev, *next; /* the word being merged, a linked list of symbols */
     wish *heap;
     size_t n_heap, cap;
-    const char *text; /* the whole, for positions in stories */
+    const char *text, *base; /* the document, and the (perhaps normalized) text being cut, which */
+    size_t at;               /* begins at this byte of it: for positions in messages */
     pcre2_match_data *match;
     pcre2_match_context *limits;
     pcre2_jit_stack *stack;
@@ -121,15 +123,66 @@ static void word_room(encoder *e, size_t n)
     e->heap = sk_many(&e->arena, wish, 3 * e->cap); /* n - 1 at first, two more per merge */
 }
 
+/* "at byte 7" of the document; "near" it if the text was normalized. */
+static const char *place(encoder *e, const char *s)
+{
+    return sk_print(&e->arena, "%s byte %zu", e->base == e->text ? "at" : "near",
+                    e->at + (size_t)(s - e->base));
+}
+
+/* The symbols of a word, into e->id; how many there are.  Bytes: */
+static sk_status spell_bytes(encoder *e, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        e->id[i] = e->b->byte_id[(uint8_t)s[i]];
+        if (e->id[i] < 0)
+            return sk_fail(SK_EDATA, "tokenizer: byte 0x%02x (%s) has no id", (uint8_t)s[i],
+                           place(e, s + i));
+    }
+    return SK_OK;
+}
+
+static bool falls_back(const sk_bpe *b, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (b->byte_id[(uint8_t)s[i]] < 0) return false;
+    return true;
+}
+
+/* Characters: an id of their own, those of their bytes, or unk.  An unk waits for the next
+ * character that has an id of its own, so that it can be fused with others; bytes overtake it. */
+static sk_status spell_characters(encoder *e, const char *s, size_t n, size_t *count)
+{
+    const sk_bpe *b = e->b;
+    size_t k = 0;
+    bool waits = false;
+    for (size_t i = 0, len; i < n; i += len) {
+        len = sk_utf8_length(s + i) < n - i ? sk_utf8_length(s + i) : n - i;
+        int32_t id = b->words[sk_bpe_word(b, s + i, len)];
+        if (id < 0 && falls_back(b, s + i, len)) {
+            for (size_t j = 0; j < len; j++) e->id[k++] = b->byte_id[(uint8_t)s[i + j]];
+            continue;
+        }
+        if (id < 0 && b->unk < 0)
+            return sk_fail(SK_EDATA,
+                           "tokenizer: \"%.*s\" (%s) has no id, and there is no unk_token",
+                           (int)len, s + i, place(e, s + i));
+        if (waits && !(id < 0 && b->fuse_unk)) e->id[k++] = b->unk;
+        waits = id < 0;
+        if (!waits) e->id[k++] = id;
+    }
+    if (waits) e->id[k++] = b->unk;
+    *count = k;
+    return SK_OK;
+}
+
 static sk_status merge(encoder *e, const char *s, size_t n)
 {
     word_room(e, n);
     e->n_heap = 0;
+    if (e->b->bytes) SK_TRY(spell_bytes(e, s, n));
+    else SK_TRY(spell_characters(e, s, n, &n));
     for (size_t i = 0; i < n; i++) {
-        e->id[i] = e->b->byte_id[(uint8_t)s[i]];
-        if (e->id[i] < 0)
-            return sk_fail(SK_EDATA, "tokenizer: byte 0x%02x (at byte %lld) has no id",
-                           (uint8_t)s[i], (long long)(s + i - e->text));
         e->prev[i] = (int32_t)i - 1;
         e->next[i] = i + 1 < n ? (int32_t)i + 1 : -1;
     }
@@ -154,9 +207,8 @@ static sk_status word(encoder *e, const char *s, size_t n)
 {
     memo *m = NULL;
     if (n > SK_BPE_WORD)
-        return sk_fail(SK_EDATA,
-                       "tokenizer: a word of %zu bytes (at byte %lld), at most %d are merged", n,
-                       (long long)(s - e->text), SK_BPE_WORD);
+        return sk_fail(SK_EDATA, "tokenizer: a word of %zu bytes (%s), at most %d are merged", n,
+                       place(e, s), SK_BPE_WORD);
     if (n <= MEMO_TEXT) {
         m = &e->memos[sk_hash(SK_HASH_SEED, s, n) & e->memo_mask];
         if (m->len == n && !memcmp(m->text, s, n)) {
@@ -165,7 +217,7 @@ static sk_status word(encoder *e, const char *s, size_t n)
         }
     }
     int64_t from = e->out.n;
-    int32_t whole = e->b->words ? e->b->words[sk_bpe_word(e->b, s, n)] : -1;
+    int32_t whole = e->b->ignore_merges ? e->b->words[sk_bpe_word(e->b, s, n)] : -1;
     if (whole >= 0) put(e, whole);
     else SK_TRY(merge(e, s, n));
     int64_t made = e->out.n - from;
@@ -177,20 +229,54 @@ static sk_status word(encoder *e, const char *s, size_t n)
     return SK_OK;
 }
 
+/* Is the sign of a space at s? */
+static bool space_at(const sk_bpe *b, const char *s, size_t n)
+{
+    return n >= b->space.n && !memcmp(s, b->space.s, b->space.n);
+}
+
+/* What the split expressions leave is a word, or is cut once more before signs of a space. */
+static sk_status words(encoder *e, const char *s, size_t n)
+{
+    const sk_bpe *b = e->b;
+    size_t from = 0;
+    if (b->cut == SK_CUT_NONE) return word(e, s, n);
+    for (size_t i = 1; i < n; i++) {
+        if (!space_at(b, s + i, n - i)) continue;
+        if (b->cut == SK_CUT_RUNS && i - from >= b->space.n &&
+            space_at(b, s + i - b->space.n, b->space.n))
+            continue;
+        SK_TRY(word(e, s + from, i - from));
+        from = i;
+    }
+    return word(e, s + from, n - from);
+}
+
 /* Cut good UTF-8 with split expression `stage` and hand matches, and what lies between, on. */
+static sk_status cut(encoder *e, int stage, const char *s, size_t n);
+
+static sk_status between(encoder *e, int stage, const char *s, size_t n)
+{
+    if (n && e->b->split_all[stage])
+        return sk_fail(SK_EDATA,
+                       "tokenizer: the split expression does not match \"%.*s\" (%s), which "
+                       "would be lost",
+                       (int)sk_utf8_length(s), s, place(e, s));
+    return cut(e, stage + 1, s, n);
+}
+
 static sk_status cut(encoder *e, int stage, const char *s, size_t n)
 {
     if (!n) return SK_OK;
-    if (stage == e->b->n_splits) return word(e, s, n);
+    if (stage == e->b->n_splits) return words(e, s, n);
     size_t done = 0; /* handed on so far; the search may be ahead after an empty match */
     for (size_t from = 0; from < n;) {
         int rc = pcre2_match(e->b->split[stage], (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK,
                              e->match, e->limits);
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0)
-            return sk_fail(SK_EDATA,
-                           "tokenizer: the split expression fails (PCRE2 error %d) at byte %lld",
-                           rc, (long long)(s + from - e->text));
+            return sk_fail(SK_EDATA, "tokenizer: the split expression fails (PCRE2 error %d) %s",
+                           rc, place(e, s + from));
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(e->match);
         size_t lo = at[0], hi = at[1];
         if (hi <= lo || lo < done) { /* empty, or \K play: step over one character */
@@ -198,50 +284,97 @@ static sk_status cut(encoder *e, int stage, const char *s, size_t n)
             while (from < n && ((uint8_t)s[from] & 0xc0) == 0x80) from++;
             continue;
         }
-        SK_TRY(cut(e, stage + 1, s + done, lo - done));
+        SK_TRY(between(e, stage, s + done, lo - done));
         SK_TRY(cut(e, stage + 1, s + lo, hi - lo));
         from = done = hi;
     }
-    return cut(e, stage + 1, s + done, n - done);
+    return between(e, stage, s + done, n - done);
 }
 
-/* Ordinary text: runs of good UTF-8 are cut, bytes that are none go alone. */
-static sk_status plain(encoder *e, const char *s, size_t n)
+/* Metaspace: spaces become their sign, and one goes first where there is none. */
+static sk_status spaced(encoder *e, sk_text s, bool first, sk_text *out)
 {
-    while (n) {
-        size_t good = sk_utf8_span(s, n);
-        SK_TRY(cut(e, 0, s, good));
-        s += good, n -= good;
-        if (!n) break;
-        SK_TRY(word(e, s, 1));
-        s++, n--;
+    const sk_bpe *b = e->b;
+    SK_TRY(sk_norm_replace(&e->texts, s, (sk_text){" ", 1}, b->space, out));
+    if ((b->prepend == SK_PREPEND_ALWAYS || (b->prepend == SK_PREPEND_FIRST && first)) &&
+        !space_at(b, out->s, out->n))
+        *out = sk_norm_prepend(&e->texts, *out, b->space);
+    return SK_OK;
+}
+
+/* Text without added tokens: runs of good UTF-8 are cut, bytes that are none go alone. */
+static sk_status plain(encoder *e, sk_text s)
+{
+    while (s.n) {
+        size_t good = sk_utf8_span(s.s, s.n);
+        SK_TRY(cut(e, 0, s.s, good));
+        s.s += good, s.n -= good;
+        if (!s.n) break;
+        SK_TRY(word(e, s.s, 1));
+        s.s++, s.n--;
     }
     return SK_OK;
 }
 
-static const sk_added *added_at(const sk_bpe *b, const char *s, size_t n)
+static const sk_added *added_at(const sk_added_set *set, const char *s, size_t n)
 {
-    if (!b->starts[(uint8_t)*s]) return NULL;
-    for (int i = 0; i < b->n_added; i++)
-        if (b->added[i].text.n <= n && !memcmp(b->added[i].text.s, s, b->added[i].text.n))
-            return &b->added[i];
+    if (!set->starts[(uint8_t)*s]) return NULL;
+    for (int i = 0; i < set->n; i++)
+        if (set->v[i].text.n <= n && !memcmp(set->v[i].text.s, s, set->v[i].text.n))
+            return &set->v[i];
     return NULL;
 }
 
-static sk_status whole(encoder *e, const char *s, size_t n)
+static sk_status pass(encoder *e, int stage, sk_text s, bool first);
+
+/* Cut at the added tokens of a set, and hand what lies between to the next stage.  `first`: s
+ * begins where the document does. */
+static sk_status cut_added(encoder *e, int stage, sk_text s, bool first)
 {
+    const sk_added_set *set = &e->b->added[stage];
     size_t done = 0;
-    for (size_t i = 0; e->b->n_added && i < n;) {
-        const sk_added *t = added_at(e->b, s + i, n - i);
+    for (size_t i = 0; set->n && i < s.n;) {
+        const sk_added *t = added_at(set, s.s + i, s.n - i);
         if (!t) {
             i++;
             continue;
         }
-        SK_TRY(plain(e, s + done, i - done));
+        if (t->flag)
+            return sk_fail(SK_EDATA,
+                           "tokenizer: the text has \"%.*s\" (%s), an added token with %s, which "
+                           "is not supported",
+                           (int)t->text.n, t->text.s, place(e, s.s + i), t->flag);
+        SK_TRY(pass(e, stage + 1, (sk_text){s.s + done, i - done}, first && !done));
         put(e, t->id);
         done = i += t->text.n;
     }
-    return plain(e, s + done, n - done);
+    return pass(e, stage + 1, (sk_text){s.s + done, s.n - done}, first && !done);
+}
+
+/* Stage 0: text as it is.  1: it gets normalized.  2: it gets cut into words. */
+static sk_status pass(encoder *e, int stage, sk_text s, bool first)
+{
+    const char *base = e->base;
+    size_t at = e->at;
+    sk_text t = s;
+    if (!s.n) return SK_OK;
+    if (stage == 1) SK_TRY(sk_norm_apply(&e->b->norm, &e->texts, s, &t));
+    if (stage == 2 && e->b->metaspace) SK_TRY(spaced(e, s, first, &t));
+    if (t.s != s.s) e->base = t.s, e->at = at + (size_t)(s.s - base);
+    SK_TRY(stage == 2 ? plain(e, t) : cut_added(e, stage, t, first));
+    e->base = base, e->at = at;
+    return SK_OK;
+}
+
+static sk_status document(encoder *e, sk_text s, const sk_frame *f)
+{
+    sk_mark mark = sk_arena_mark(&e->texts);
+    e->text = e->base = s.s, e->at = 0;
+    for (int i = 0; f && i < f->n_before; i++) put(e, f->before[i]);
+    SK_TRY(pass(e, 0, s, true));
+    for (int i = 0; f && i < f->n_after; i++) put(e, f->after[i]);
+    sk_arena_back(&e->texts, mark);
+    return SK_OK;
 }
 
 static void *take(size_t n, void *arena) { return sk_alloc(arena, n); }
@@ -272,18 +405,22 @@ static void start(encoder *e, size_t n)
     if (e->stack) pcre2_jit_stack_assign(e->limits, NULL, e->stack);
 }
 
-sk_status sk_bpe_encode(const sk_bpe *b, sk_arena *a, const char *text, size_t n, int32_t **ids,
-                        int64_t *n_ids)
+sk_status sk_bpe_encode(const sk_bpe *b, sk_arena *a, const sk_text *docs, int64_t n_docs,
+                        const sk_frame *frame, int32_t **ids, int64_t *n_ids)
 {
-    encoder e = {.b = b, .text = text};
+    encoder e = {.b = b};
+    size_t n = 0;
+    for (int64_t i = 0; i < n_docs; i++) n += docs[i].n;
     start(&e, n);
-    sk_status status = whole(&e, text, n);
+    sk_status status = SK_OK;
+    for (int64_t i = 0; i < n_docs && !status; i++) status = document(&e, docs[i], frame);
     if (!status) {
         *ids = sk_many(a, int32_t, e.out.n);
         memcpy(*ids, e.out.v, sizeof(int32_t) * (size_t)e.out.n);
         *n_ids = e.out.n;
     }
     if (e.stack) pcre2_jit_stack_free(e.stack); /* mapped pages, not the arena's */
+    sk_arena_end(&e.texts);
     sk_arena_end(&e.arena);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }

@@ -9,6 +9,7 @@
 #define SK_DATA_DATA_H
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -34,15 +35,23 @@ typedef struct sk_store {
     char describe[256];          /* "kjv · 4,404,412 bytes", for the console */
 } sk_store;
 
-/* A tokenizer turns text into ids and back: "byte" (id = byte), or the byte-level BPE of a
- * Hugging Face tokenizer.json (the GPT-2 family, Llama 3, ...), given as file or directory.
+/* A tokenizer turns text into ids and back: "byte" (id = byte), or the BPE of a Hugging Face
+ * tokenizer.json, of bytes (GPT-2, Llama 3, Qwen2, ...) or in the manner of sentencepiece (Llama 2,
+ * Mistral), given as file or directory.  Ids are those of Hugging Face's library; a file or text
+ * for which they would not be is refused.
  * It lives in the arena and is never changed: any thread may use it. */
 typedef struct sk_tokenizer sk_tokenizer;
 sk_status sk_tokenizer_open(sk_arena *a, const char *what, sk_tokenizer **out);
 int64_t sk_tokenizer_vocab(const sk_tokenizer *t);
-/* ids of text, into the arena */
+/* ids of text, into the arena; the template of the post-processor is not applied */
 sk_status sk_tokenizer_encode(const sk_tokenizer *t, sk_arena *a, const char *text, size_t n,
                               int32_t **ids, int64_t *n_ids);
+/* ids of documents, one after the other, each within the template (usually a BOS before it) and,
+ * with `end`, closed by the end of text; not for a tokenizer that is "byte" */
+sk_status sk_tokenizer_documents(const sk_tokenizer *t, sk_arena *a, const sk_text *docs, int64_t n,
+                                 bool end, int32_t **ids, int64_t *n_ids);
+/* ids that the template puts before a text */
+const int32_t *sk_tokenizer_begin(const sk_tokenizer *t, int *n);
 /* bytes of one id; not NUL-terminated */
 const char *sk_tokenizer_piece(const sk_tokenizer *t, int32_t id, size_t *n);
 /* what goes into tokenizer.json of an exported model */
@@ -70,9 +79,12 @@ sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bo
 sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                            int said_bytes, sk_store *out);
 bool sk_store_brings_val(const char *what); /* has its source validation data of its own there? */
-/* For sources: a store from text; a NULL tokenizer counts as "byte", whose store is the text. */
-sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,
-                        sk_store *out);
+/* For sources: a store from text.  A NULL tokenizer cannot read it; the store of "byte" is the
+ * text.
+ * Document i ends at byte ends[i], where the next begins; an end of text closes each, if the
+ * tokenizer has one.  Without documents (0) the text is one, which nothing closes. */
+sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, sk_text text, const size_t *ends,
+                        int64_t n_docs, sk_store *out);
 /* Hold a store to a model of `vocab` ids: a story if its tokenizer has more. */
 sk_status sk_store_fit(sk_store *s, int64_t vocab);
 /* What the samples are: their number and a sum, "4404412:1c291ca3".  All bytes are summed up to 256

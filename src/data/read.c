@@ -254,6 +254,12 @@ static size_t one(const uint8_t *s, size_t n)
     return len;
 }
 
+size_t sk_utf8_length(const char *s)
+{
+    uint8_t c = (uint8_t)*s;
+    return c < 0xc2 || c > 0xf4 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+}
+
 size_t sk_utf8_span(const char *s, size_t n)
 {
     size_t at = 0;

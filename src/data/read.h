@@ -51,6 +51,8 @@ void sk_mapped_close(const sk_mapped *m); /* for one that is not needed any more
 
 /* How many bytes at the start of s are UTF-8 in good order (no surrogates, no overlong forms). */
 size_t sk_utf8_span(const char *s, size_t n);
+/* The bytes of the character that begins at s, by its first byte; 1 if none can begin there. */
+size_t sk_utf8_length(const char *s);
 
 bool sk_ends(const char *s, const char *tail);
 const char *sk_base_name(const char *path);

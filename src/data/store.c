@@ -64,8 +64,8 @@ bool sk_store_brings_val(const char *what)
     return s && s->brings_val && s->brings_val(what);
 }
 
-sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, size_t n,
-                        sk_store *out)
+sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, sk_text text, const size_t *ends,
+                        int64_t n_docs, sk_store *out)
 {
     if (!t)
         return sk_fail(SK_ECONF,
@@ -75,12 +75,20 @@ sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, const char *text, si
                        out->path);
     out->vocab = sk_tokenizer_vocab(t);
     if (sk_tokenizer_is_byte(t)) {
-        out->tokens = text, out->n_tokens = (int64_t)n, out->token_bytes = 1;
+        out->tokens = text.s, out->n_tokens = (int64_t)text.n, out->token_bytes = 1;
         return SK_OK;
     }
     sk_arena scratch = {0};
     int32_t *ids = NULL;
-    sk_status status = sk_tokenizer_encode(t, &scratch, text, n, &ids, &out->n_tokens);
+    int64_t n = n_docs ? n_docs : 1;
+    sk_text *docs = sk_many(&scratch, sk_text, n);
+    docs[0] = text;
+    for (int64_t i = 0; i < n_docs; i++) {
+        size_t from = i ? ends[i - 1] : 0;
+        docs[i] = (sk_text){text.s + from, ends[i] - from};
+    }
+    sk_status status =
+        sk_tokenizer_documents(t, &scratch, docs, n, n_docs > 0, &ids, &out->n_tokens);
     if (!status) {
         out->token_bytes = out->vocab <= 65536 ? 2 : 4;
         void *to = sk_alloc_n(a, (size_t)out->token_bytes, (size_t)out->n_tokens);

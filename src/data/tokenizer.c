@@ -1,13 +1,14 @@
 /* tokenizer.c - the byte tokenizer, and reading tokenizer.json.
  *
  * The file comes from outside: it may be anything.  Sizes are capped, every id
- * is checked, and what skein cannot reproduce exactly (a normalizer, word
- * suffixes, another model than BPE) is refused with its name rather than
- * approximated. */
+ * is checked, and what skein cannot reproduce exactly (word suffixes, dropout,
+ * another model than BPE, a key that it does not know) is refused with its name
+ * rather than approximated. */
 #include "data/data.h"
 #include "base/text.h"
 #include "data/bpe.h"
 #include "data/read.h"
+#include "data/split.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ enum {
     MAX_IDS = 2 << 20,
     MAX_MERGES = 2 << 20,
     MAX_ADDED = 1 << 14,
-    MAX_PIECE = 1 << 12, /* bytes of one token or expression */
+    MAX_FRAME = 16,
+    MAX_PIECE = 1 << 12, /* bytes of one token */
     LAST_SIGN = 324      /* GPT-2 writes the 256 bytes with characters below U+0144 */
 };
 
@@ -27,12 +29,16 @@ struct sk_tokenizer {
     bool bytes; /* id = byte: no tables are needed */
     sk_text json;
     sk_bpe bpe;
+    sk_text *shown; /* bytes of each id in a text */
+    sk_frame frame; /* of the post-processor's template */
     const char *end;
+    int32_t end_id;
 };
 
-/* GPT-2's own expression, with \s and \p as in Unicode. */
-static const char gpt2_split[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
-                                 "|\\s+(?!\\S)|\\s+";
+#define FOUR(x)    (char)(x), (char)((x) + 1), (char)((x) + 2), (char)((x) + 3)
+#define SIXTEEN(x) FOUR(x), FOUR((x) + 4), FOUR((x) + 8), FOUR((x) + 12)
+#define QUARTER(x) SIXTEEN(x), SIXTEEN((x) + 16), SIXTEEN((x) + 32), SIXTEEN((x) + 48)
+static const char every[256] = {QUARTER(0), QUARTER(64), QUARTER(128), QUARTER(192)};
 
 /* GPT-2's visible alphabet: printable bytes stand for themselves, the others for U+0100 on. */
 static bool prints(int byte)
@@ -112,26 +118,83 @@ static sk_status count(sk_tokenizer *t, json_t *vocab, json_t *added)
     return SK_OK;
 }
 
-static sk_status read_vocab(sk_tokenizer *t, sk_arena *a, json_t *vocab)
+/* The bytes that a piece of characters means: spaces for their sign. */
+static sk_text shown(const sk_bpe *b, sk_arena *a, sk_text piece)
+{
+    sk_text out = piece;
+    if (b->space.n && !sk_norm_replace(a, piece, b->space, (sk_text){" ", 1}, &out)) return out;
+    return piece;
+}
+
+/* <0x0A>: byte 10, in capitals; -1: no byte. */
+static int byte_of_piece(const char *s, size_t n)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    if (n != 6 || memcmp(s, "<0x", 3) || s[5] != '>') return -1;
+    const char *hi = memchr(hex, s[3], 16), *lo = memchr(hex, s[4], 16);
+    return hi && lo ? (int)(hi - hex) << 4 | (int)(lo - hex) : -1;
+}
+
+static sk_text read_piece(sk_tokenizer *t, sk_arena *a, const int16_t byte_of[LAST_SIGN],
+                          bool fallback, const char *name, int32_t id)
+{
+    sk_bpe *b = &t->bpe;
+    size_t n = strlen(name), m = n;
+    char *bytes = sk_alloc(a, n + 1);
+    bool spelled = !b->bytes || meaning(byte_of, name, n, bytes, &m);
+    sk_text piece = {b->bytes ? bytes : memcpy(bytes, name, n), m};
+    int byte = b->bytes || !fallback ? -1 : byte_of_piece(name, n);
+    if (b->bytes && spelled && m == 1) byte = (uint8_t)bytes[0];
+    if (byte >= 0) b->byte_id[byte] = id;
+    b->pieces[id] = piece;
+    t->shown[id] = b->bytes ? piece : shown(b, a, piece);
+    if (!b->bytes && byte >= 0) t->shown[id] = (sk_text){&every[byte], 1};
+    if (spelled) b->words[sk_bpe_word(b, piece.s, piece.n)] = id;
+    return piece;
+}
+
+/* Is there something other than the sign of a space before one? */
+static bool space_inside(const sk_bpe *b, sk_text s)
+{
+    size_t n = b->space.n;
+    while (s.n >= n && !memcmp(s.s, b->space.s, n)) s.s += n, s.n -= n;
+    return s.n && memmem(s.s, s.n, b->space.s, n);
+}
+
+static void make_words(sk_bpe *b, sk_arena *a)
+{
+    uint64_t slots = 2;
+    while (slots < 2 * (uint64_t)b->vocab) slots *= 2;
+    b->words = sk_many(a, int32_t, slots);
+    b->word_mask = slots - 1;
+    for (uint64_t i = 0; i < slots; i++) b->words[i] = -1;
+}
+
+static sk_status read_vocab(sk_tokenizer *t, sk_arena *a, json_t *vocab, bool fallback)
 {
     const char *name;
     json_t *v;
     int sign_of[256];
     int16_t byte_of[LAST_SIGN];
+    sk_bpe *b = &t->bpe;
+    bool runs = b->space.n && b->cut == SK_CUT_NONE;
     alphabet(sign_of, byte_of);
-    t->bpe.pieces = sk_many(a, sk_text, t->bpe.vocab);
-    for (int i = 0; i < 256; i++) t->bpe.byte_id[i] = -1;
+    b->pieces = sk_many(a, sk_text, b->vocab);
+    t->shown = sk_many(a, sk_text, b->vocab);
+    make_words(b, a);
+    for (int i = 0; i < 256; i++) b->byte_id[i] = -1;
     json_object_foreach(vocab, name, v)
     {
-        size_t n = strlen(name), m = 0;
         int32_t id = (int32_t)json_integer_value(v);
-        char *bytes = sk_alloc(a, n + 1);
-        if (t->bpe.pieces[id].s)
+        if (b->pieces[id].s)
             return sk_fail(SK_EDATA, "%s: id %d is given twice, the second time to \"%.40s\"",
                            t->path, id, name);
-        if (meaning(byte_of, name, n, bytes, &m) && m == 1) t->bpe.byte_id[(uint8_t)bytes[0]] = id;
-        t->bpe.pieces[id] = (sk_text){bytes, m};
+        sk_text piece = read_piece(t, a, byte_of, fallback, name, id);
+        runs = runs && !space_inside(b, piece);
     }
+    /* No merge reaches over the start of a run of spaces: words can end there.  The ids are the
+     * same, and a text of many words costs less than one long word. */
+    if (runs && b->words[sk_bpe_word(b, b->space.s, b->space.n)] >= 0) b->cut = SK_CUT_RUNS;
     return SK_OK;
 }
 
@@ -139,37 +202,81 @@ static int longest_first(const void *x, const void *y)
 {
     const sk_added *p = x, *q = y;
     if (p->text.n != q->text.n) return p->text.n < q->text.n ? 1 : -1;
-    return p->id < q->id ? -1 : p->id > q->id;
+    return memcmp(p->text.s, q->text.s, p->text.n);
 }
 
-static void end_of_text(sk_tokenizer *t, const char *s)
+static void end_of_text(sk_tokenizer *t, const char *s, int32_t id)
 {
     static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (!strcmp(s, ends[i])) t->end = s;
+        if (!strcmp(s, ends[i])) t->end = s, t->end_id = id;
 }
 
-static sk_status read_added(sk_tokenizer *t, sk_arena *a, json_t *added)
+/* Hugging Face's library reads the ids of added tokens, but gives them anew: that of the
+ * vocabulary, or the next.  Files in which the two differ are refused. */
+static sk_status same_id(sk_tokenizer *t, json_t *vocab, const char *name, int32_t id, int32_t *top)
+{
+    json_t *known = json_object_get(vocab, name);
+    int32_t n = (int32_t)json_object_size(vocab), next = *top >= n ? *top + 1 : n;
+    int32_t want = known ? (int32_t)json_integer_value(known) : next;
+    if (id != want)
+        return sk_fail(SK_EDATA, "%s: added token \"%.40s\" has id %d, but %s %d", t->path, name,
+                       id, known ? "the vocabulary gives it" : "the next that is free is", want);
+    if (!known && t->bpe.pieces[id].s)
+        return sk_fail(SK_EDATA, "%s: id %d is given twice, the second time to \"%.40s\"", t->path,
+                       id, name);
+    if (id > *top) *top = id;
+    return SK_OK;
+}
+
+static sk_status read_one_added(sk_tokenizer *t, sk_arena *a, json_t *v, int32_t id)
+{
+    static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
+    sk_bpe *b = &t->bpe;
+    json_t *content = json_object_get(v, "content");
+    sk_text s = {sk_strdup(a, json_string_value(content)), json_string_length(content)};
+    sk_added one = {s, id, NULL};
+    bool normalized = false;
+    SK_TRY(sk_json_only(t->path, "an added token", v,
+                        "id content single_word lstrip rstrip normalized special"));
+    for (int i = 0; i < 3; i++) {
+        bool on = false;
+        SK_TRY(sk_json_flag(t->path, v, flags[i], &on));
+        if (on) one.flag = flags[i];
+    }
+    SK_TRY(sk_json_flag(t->path, v, "normalized", &normalized));
+    if (normalized) SK_TRY(sk_norm_apply(&b->norm, a, s, &one.text));
+    sk_added_set *set = &b->added[normalized];
+    if (one.text.n) {
+        set->v[set->n++] = one;
+        set->starts[(uint8_t)one.text.s[0]] = true;
+    }
+    b->pieces[id] = s;
+    t->shown[id] = b->bytes ? s : shown(b, a, s);
+    end_of_text(t, s.s, id);
+    return SK_OK;
+}
+
+static sk_status read_added(sk_tokenizer *t, sk_arena *a, json_t *vocab, json_t *added)
 {
     json_t *v;
     size_t i;
-    sk_bpe *b = &t->bpe;
-    b->added = sk_many(a, sk_added, json_array_size(added));
+    int32_t top = -1;
+    for (int k = 0; k < 2; k++) t->bpe.added[k].v = sk_many(a, sk_added, json_array_size(added));
     json_array_foreach(added, i, v)
     {
-        json_t *text = json_object_get(v, "content");
         int32_t id = (int32_t)json_integer_value(json_object_get(v, "id"));
-        sk_text s = {sk_strdup(a, json_string_value(text)), json_string_length(text)};
-        sk_text *p = &b->pieces[id];
-        if (p->s && (p->n != s.n || memcmp(p->s, s.s, s.n)))
-            return sk_fail(SK_EDATA, "%s: id %d is given twice, the second time to \"%.40s\"",
-                           t->path, id, s.s);
-        *p = s;
-        b->added[b->n_added++] = (sk_added){s, id};
-        b->starts[(uint8_t)s.s[0]] = true;
-        end_of_text(t, s.s);
+        SK_TRY(same_id(t, vocab, sk_json_text(v, "content"), id, &top));
+        SK_TRY(read_one_added(t, a, v, id));
     }
-    if (b->n_added) qsort(b->added, (size_t)b->n_added, sizeof *b->added, longest_first);
+    for (int k = 0; k < 2; k++) {
+        sk_added_set *set = &t->bpe.added[k];
+        if (set->n) qsort(set->v, (size_t)set->n, sizeof *set->v, longest_first);
+        for (int j = 1; j < set->n; j++)
+            if (!longest_first(&set->v[j - 1], &set->v[j]))
+                return sk_fail(SK_EDATA, "%s: added token \"%.40s\" is given twice", t->path,
+                               set->v[j].text.s);
+    }
     return SK_OK;
 }
 
@@ -184,7 +291,7 @@ static bool two_words(json_t *m, char left[MAX_PIECE + 1], char right[MAX_PIECE 
     }
     if (!x || !y) return false;
     size_t n = json_is_string(m) ? (size_t)(y - x) : strlen(x);
-    if (json_is_string(m)) y++;
+    if (json_is_string(m) ? strchr(++y, ' ') != NULL : json_array_size(m) != 2) return false;
     if (n > MAX_PIECE || strlen(y) > MAX_PIECE) return false;
     memcpy(left, x, n);
     left[n] = 0;
@@ -222,120 +329,128 @@ static sk_status read_merges(sk_tokenizer *t, sk_arena *a, json_t *vocab, json_t
                            "%s: merge %zu does not join two words of the vocabulary into a third",
                            t->path, rank);
         uint64_t key = (uint64_t)x << 32 | (uint32_t)y;
-        sk_pair *p = &b->pairs[sk_bpe_slot(b, key)];
-        if (p->key == SK_NO_PAIR) *p = (sk_pair){key, (int32_t)rank, both};
+        b->pairs[sk_bpe_slot(b, key)] = (sk_pair){key, (int32_t)rank, both};
     }
     return SK_OK;
 }
 
-/* A table from bytes to ids, for files whose whole words go before merges. */
-static void read_words(sk_tokenizer *t, sk_arena *a)
-{
-    sk_bpe *b = &t->bpe;
-    uint64_t slots = 1;
-    while (slots < 2 * (uint64_t)b->vocab) slots *= 2;
-    b->words = sk_many(a, int32_t, slots);
-    b->word_mask = slots - 1;
-    for (uint64_t i = 0; i < slots; i++) b->words[i] = -1;
-    for (int32_t id = 0; id < b->vocab; id++)
-        if (b->pieces[id].n) b->words[sk_bpe_word(b, b->pieces[id].s, b->pieces[id].n)] = id;
-}
+/* --- the post-processor: ids before and after a document --- */
 
-static sk_status add_split(sk_tokenizer *t, sk_arena *a, const char *expr, bool literal)
-{
-    int error = 0;
-    PCRE2_SIZE at = 0;
-    PCRE2_UCHAR why[128] = "";
-    if (t->bpe.n_splits == SK_BPE_SPLITS || strlen(expr) > MAX_PIECE)
-        return wrong(t, "too many or too long split expressions");
-    pcre2_compile_context *c = pcre2_compile_context_create(sk_bpe_memory(a));
-    sk_assert(c);
-    pcre2_code *code = pcre2_compile((PCRE2_SPTR)expr, PCRE2_ZERO_TERMINATED,
-                                     literal ? PCRE2_UTF | PCRE2_LITERAL
-                                             : PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                                     &error, &at, c);
-    if (!code) {
-        pcre2_get_error_message(error, why, sizeof why);
-        return sk_fail(SK_EDATA, "%s: split expression, character %zu: %s", t->path, (size_t)at,
-                       (const char *)why);
-    }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without JIT it is only slower */
-    t->bpe.split[t->bpe.n_splits++] = code;
-    return SK_OK;
-}
-
-static const char *text_of(json_t *object, const char *key)
-{
-    const char *s = json_string_value(json_object_get(object, key));
-    return s ? s : "";
-}
-
-/* One pre-tokenizer that is no sequence. */
-static sk_status read_split(sk_tokenizer *t, sk_arena *a, json_t *p)
-{
-    const char *type = text_of(p, "type");
-    if (!strcmp(type, "ByteLevel")) {
-        if (json_is_true(json_object_get(p, "add_prefix_space")))
-            return wrong(t, "pre_tokenizer: add_prefix_space is not supported");
-        if (json_is_false(json_object_get(p, "use_regex"))) return SK_OK;
-        return add_split(t, a, gpt2_split, false);
-    }
-    if (!strcmp(type, "Digits"))
-        return add_split(
-            t, a, json_is_true(json_object_get(p, "individual_digits")) ? "\\p{N}" : "\\p{N}+",
-            false);
-    if (!strcmp(type, "Split")) {
-        json_t *pattern = json_object_get(p, "pattern");
-        const char *how = text_of(p, "behavior");
-        bool invert = json_is_true(json_object_get(p, "invert"));
-        /* "Removed" and inverted: matches are kept.  What the expression leaves out would be
-         * lost text; here it is kept as a word of its own. */
-        if (strcmp(how, "Isolated") && !(invert && !strcmp(how, "Removed")))
-            return sk_fail(SK_EDATA,
-                           "%s: pre_tokenizer: Split with behavior \"%.40s\" is not "
-                           "supported, only Isolated",
-                           t->path, how);
-        if (json_is_string(json_object_get(pattern, "String")))
-            return add_split(t, a, text_of(pattern, "String"), true);
-        return add_split(t, a, text_of(pattern, "Regex"), false);
-    }
-    return sk_fail(SK_EDATA,
-                   "%s: pre_tokenizer \"%.40s\" is not supported; needed: ByteLevel, Split, "
-                   "Digits or a Sequence of them",
-                   t->path, type);
-}
-
-static sk_status read_splits(sk_tokenizer *t, sk_arena *a, json_t *p)
+static sk_status read_special(sk_tokenizer *t, sk_arena *a, json_t *ids, int32_t **to, int *n)
 {
     size_t i;
-    json_t *one;
-    if (strcmp(text_of(p, "type"), "Sequence")) return read_split(t, a, p);
-    json_array_foreach(json_object_get(p, "pretokenizers"), i, one) SK_TRY(read_split(t, a, one));
+    json_t *v;
+    if (!json_array_size(ids)) return wrong(t, "post_processor: a special token without \"ids\"");
+    if (!*to) *to = sk_many(a, int32_t, MAX_FRAME);
+    json_array_foreach(ids, i, v)
+    {
+        json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (id < 0 || id >= t->bpe.vocab || *n == MAX_FRAME)
+            return sk_fail(SK_EDATA, "%s: post_processor: id %lld; %d at most, below %lld", t->path,
+                           (long long)id, MAX_FRAME, (long long)t->bpe.vocab);
+        (*to)[(*n)++] = (int32_t)id;
+    }
+    return SK_OK;
+}
+
+static sk_status read_template(sk_tokenizer *t, sk_arena *a, json_t *p)
+{
+    size_t i;
+    bool seen = false;
+    sk_frame *f = &t->frame;
+    json_t *v, *single = json_object_get(p, "single");
+    SK_TRY(sk_json_only(t->path, "post_processor TemplateProcessing", p,
+                        "type single pair special_tokens"));
+    json_array_foreach(single, i, v)
+    {
+        const char *id = sk_json_text(json_object_get(v, "SpecialToken"), "id");
+        json_t *known = json_object_get(json_object_get(p, "special_tokens"), id);
+        bool text = !strcmp(sk_json_text(json_object_get(v, "Sequence"), "id"), "A");
+        if (text && seen) return wrong(t, "post_processor: the template has the text twice");
+        if (text) seen = true;
+        else if (seen)
+            SK_TRY(read_special(t, a, json_object_get(known, "ids"), &f->after, &f->n_after));
+        else SK_TRY(read_special(t, a, json_object_get(known, "ids"), &f->before, &f->n_before));
+    }
+    return seen ? SK_OK : wrong(t, "post_processor: \"single\" of the template has no text");
+}
+
+static sk_status read_post(sk_tokenizer *t, sk_arena *a, json_t *p)
+{
+    size_t i;
+    json_t *one, *list = json_object_get(p, "processors");
+    const char *type = sk_json_text(p, "type");
+    if (!p || json_is_null(p) || !strcmp(type, "ByteLevel")) return SK_OK; /* moves offsets only */
+    if (!strcmp(type, "TemplateProcessing") && !t->frame.n_before && !t->frame.n_after)
+        return read_template(t, a, p);
+    if (strcmp(type, "Sequence") || !json_is_array(list))
+        return sk_fail(SK_EDATA,
+                       "%s: post_processor \"%.40s\" is not supported; needed: one "
+                       "TemplateProcessing, ByteLevel or a Sequence of them",
+                       t->path, type);
+    json_array_foreach(list, i, one)
+    {
+        if (!strcmp(sk_json_text(one, "type"), "Sequence"))
+            return wrong(t, "post_processor: a Sequence in a Sequence is not supported");
+        SK_TRY(read_post(t, a, one));
+    }
     return SK_OK;
 }
 
 static bool absent(json_t *v)
 {
     return !v || json_is_null(v) || json_is_false(v) ||
-           (json_is_string(v) && !json_string_length(v));
+           (json_is_string(v) && !json_string_length(v)) ||
+           (json_is_real(v) && json_real_value(v) == 0);
 }
 
 /* What would change ids and is not done here. */
 static sk_status refuse(const sk_tokenizer *t, json_t *root, json_t *model)
 {
-    static const char *const never[] = {"byte_fallback", "continuing_subword_prefix",
-                                        "end_of_word_suffix", "dropout"};
-    const char *type = text_of(model, "type");
+    static const char *const never[] = {"continuing_subword_prefix", "end_of_word_suffix",
+                                        "dropout"};
+    const char *type = sk_json_text(model, "type");
+    /* truncation and padding are for batches of one length; transformers ignores them as well */
+    SK_TRY(sk_json_only(t->path, "the file", root,
+                        "version truncation padding added_tokens normalizer pre_tokenizer "
+                        "post_processor decoder model"));
     if (*type && strcmp(type, "BPE"))
-        return sk_fail(SK_EDATA, "%s: model \"%.40s\" is not supported, only byte-level BPE",
-                       t->path, type);
-    if (!absent(json_object_get(root, "normalizer")))
-        return sk_fail(SK_EDATA, "%s: normalizer \"%.40s\" is not supported", t->path,
-                       text_of(json_object_get(root, "normalizer"), "type"));
+        return sk_fail(SK_EDATA, "%s: model \"%.40s\" is not supported, only BPE", t->path, type);
+    SK_TRY(sk_json_only(t->path, "model", model,
+                        "type dropout unk_token continuing_subword_prefix end_of_word_suffix "
+                        "fuse_unk byte_fallback ignore_merges vocab merges"));
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (!absent(json_object_get(model, never[i])))
             return sk_fail(SK_EDATA, "%s: model.%s is not supported", t->path, never[i]);
     return SK_OK;
+}
+
+/* Before the vocabulary: how text is prepared. */
+static sk_status read_steps(sk_tokenizer *t, sk_arena *a, json_t *root)
+{
+    sk_bpe *b = &t->bpe;
+    SK_TRY(sk_split_read(a, t->path, json_object_get(root, "pre_tokenizer"), b));
+    SK_TRY(sk_norm_read(a, t->path, json_object_get(root, "normalizer"), &b->norm));
+    for (int i = 0; i < b->norm.n && !b->bytes && !b->metaspace; i++) {
+        const sk_norm_step *s = &b->norm.step[i];
+        bool spaces = s->kind == SK_NORM_REPLACE && s->from.n == 1 && s->from.s[0] == ' ';
+        if (spaces && s->to.n && sk_utf8_length(s->to.s) == s->to.n) b->space = s->to;
+    }
+    return SK_OK;
+}
+
+static sk_status read_model(sk_tokenizer *t, sk_arena *a, json_t *model)
+{
+    sk_bpe *b = &t->bpe;
+    bool fallback = false;
+    json_t *vocab = json_object_get(model, "vocab");
+    json_t *unk = json_object_get(vocab, sk_json_text(model, "unk_token"));
+    SK_TRY(sk_json_flag(t->path, model, "fuse_unk", &b->fuse_unk));
+    SK_TRY(sk_json_flag(t->path, model, "byte_fallback", &fallback));
+    SK_TRY(sk_json_flag(t->path, model, "ignore_merges", &b->ignore_merges));
+    b->unk = unk ? (int32_t)json_integer_value(unk) : -1;
+    SK_TRY(read_vocab(t, a, vocab, fallback));
+    return read_merges(t, a, vocab, json_object_get(model, "merges"));
 }
 
 static sk_status read_root(sk_tokenizer *t, sk_arena *a, json_t *root)
@@ -347,12 +462,12 @@ static sk_status read_root(sk_tokenizer *t, sk_arena *a, json_t *root)
     if (!json_is_object(vocab) || !json_is_array(merges) || (added && !json_is_array(added)))
         return wrong(t, "needs model.vocab (an object), model.merges and added_tokens (lists)");
     SK_TRY(count(t, vocab, added));
-    SK_TRY(read_vocab(t, a, vocab));
-    SK_TRY(read_merges(t, a, vocab, merges));
-    SK_TRY(read_added(t, a, added));
-    SK_TRY(read_splits(t, a, json_object_get(root, "pre_tokenizer")));
-    if (json_is_true(json_object_get(model, "ignore_merges"))) read_words(t, a);
-    t->bytes = t->bpe.vocab == 256 && !json_array_size(merges) && !t->bpe.n_added;
+    SK_TRY(read_steps(t, a, root));
+    SK_TRY(read_model(t, a, model));
+    SK_TRY(read_added(t, a, vocab, added));
+    SK_TRY(read_post(t, a, json_object_get(root, "post_processor")));
+    t->bytes = t->bpe.bytes && t->bpe.vocab == 256 && !json_array_size(merges) &&
+               !json_array_size(added) && !t->bpe.norm.n && !t->frame.n_before && !t->frame.n_after;
     for (int i = 0; i < 256; i++) t->bytes = t->bytes && t->bpe.byte_id[i] == i;
     return SK_OK;
 }
@@ -393,29 +508,40 @@ int64_t sk_tokenizer_vocab(const sk_tokenizer *t) { return t->bpe.vocab; }
 bool sk_tokenizer_is_byte(const sk_tokenizer *t) { return t->bytes; }
 const char *sk_tokenizer_end(const sk_tokenizer *t) { return t->end; }
 
+const int32_t *sk_tokenizer_begin(const sk_tokenizer *t, int *n)
+{
+    *n = t->frame.n_before;
+    return t->frame.before;
+}
+
 sk_status sk_tokenizer_encode(const sk_tokenizer *t, sk_arena *a, const char *text, size_t n,
                               int32_t **ids, int64_t *n_ids)
 {
-    if (!t->bytes) {
-        SK_TRY(sk_bpe_encode(&t->bpe, a, text, n, ids, n_ids));
-        return SK_OK;
-    }
+    if (!t->bytes) return sk_bpe_encode(&t->bpe, a, &(sk_text){text, n}, 1, NULL, ids, n_ids);
     *ids = sk_many(a, int32_t, n);
     *n_ids = (int64_t)n;
     for (size_t i = 0; i < n; i++) (*ids)[i] = (uint8_t)text[i];
     return SK_OK;
 }
 
-#define FOUR(x)    (char)(x), (char)((x) + 1), (char)((x) + 2), (char)((x) + 3)
-#define SIXTEEN(x) FOUR(x), FOUR((x) + 4), FOUR((x) + 8), FOUR((x) + 12)
-#define QUARTER(x) SIXTEEN(x), SIXTEEN((x) + 16), SIXTEEN((x) + 32), SIXTEEN((x) + 48)
+sk_status sk_tokenizer_documents(const sk_tokenizer *t, sk_arena *a, const sk_text *docs, int64_t n,
+                                 bool end, int32_t **ids, int64_t *n_ids)
+{
+    int32_t after[MAX_FRAME + 1];
+    sk_frame f = t->frame;
+    sk_assert(!t->bytes);
+    if (f.n_after) memcpy(after, f.after, sizeof(int32_t) * (size_t)f.n_after);
+    if (end && *t->end && !(f.n_after && after[f.n_after - 1] == t->end_id))
+        after[f.n_after++] = t->end_id;
+    f.after = after;
+    return sk_bpe_encode(&t->bpe, a, docs, n, &f, ids, n_ids);
+}
 
 const char *sk_tokenizer_piece(const sk_tokenizer *t, int32_t id, size_t *n)
 {
-    static const char every[256] = {QUARTER(0), QUARTER(64), QUARTER(128), QUARTER(192)};
     *n = 0;
     if (id < 0 || id >= t->bpe.vocab) return "";
-    if (!t->bytes) return *n = t->bpe.pieces[id].n, *n ? t->bpe.pieces[id].s : "";
+    if (!t->bytes) return *n = t->shown[id].n, *n ? t->shown[id].s : "";
     *n = 1;
     return &every[id];
 }

@@ -112,12 +112,15 @@ static sk_status read_prompt(sk_sampler *s)
 {
     int32_t *ids = NULL;
     int64_t n = 0;
+    int n_begin = 0;
     const char *text = s->opts.prompt ? s->opts.prompt : "";
-    if (!*text) text = sk_tokenizer_end(s->words);
-    if (!*text) text = "\n"; /* something must come before the first token */
+    const int32_t *begin = sk_tokenizer_begin(s->words, &n_begin);
+    if (!*text && !n_begin) text = sk_tokenizer_end(s->words);
+    if (!*text && !n_begin) text = "\n"; /* something must come before the first token */
     SK_TRY(sk_tokenizer_encode(s->words, &s->arena, text, strlen(text), &ids, &n));
+    for (int i = 0; i < n_begin; i++) *sk_push(&s->arena, &s->text) = begin[i];
     for (int64_t i = 0; i < n; i++) *sk_push(&s->arena, &s->text) = ids[i];
-    if (!n) *sk_push(&s->arena, &s->text) = 0;
+    if (!s->text.n) *sk_push(&s->arena, &s->text) = 0;
     s->window = s->graph.size['n']; /* the positions that the model remembers */
     if (s->text.n > s->window) s->fed = s->text.n - (int)(s->window + 1) / 2;
     int64_t words = sk_tokenizer_vocab(s->words); /* tables of models are often padded */
