@@ -54,7 +54,7 @@ static void make(const sk_program *p, const sk_param_plan *q, past *was, int i, 
                     : !strcmp(name, "beta2") ? 0.95F
                     : !strcmp(name, "eps")   ? 1e-8F
                     : !strcmp(name, "decay") ? (q->decay ? 0.1F : 0)
-                                             : o->knobs[k].usual;
+                                             : (float)o->knobs[k].usual;
     }
     o->pass[0](&x);
 }
