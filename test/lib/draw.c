@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "graph/activation.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -45,6 +46,13 @@ enum key {
     X,
     TIE,
     DROP,
+    HEAD,
+    ACT,
+    BIAS,
+    OUT_BIAS,
+    MLP_BIAS,
+    ROPE,
+    INVERSE,
     B,
     T,
     EXPERTS,
@@ -80,6 +88,13 @@ static const struct {
     [X] = {"x", 3},
     [TIE] = {"tie", 0},
     [DROP] = {"drop", 0},
+    [HEAD] = {"head", 0},
+    [ACT] = {"act", 0},
+    [BIAS] = {"bias", 0},
+    [OUT_BIAS] = {"out_bias", 0},
+    [MLP_BIAS] = {"mlp_bias", 0},
+    [ROPE] = {"rope", 0}, /* 1: linear, 2: llama3 */
+    [INVERSE] = {"inverse", 0},
     [B] = {"b", 1},
     [T] = {"t", 1},
     [EXPERTS] = {"experts", 2},
@@ -107,6 +122,24 @@ bool sk_model_routes(const sk_model *m)
     return !strcmp(m->name, "switch") || !strcmp(m->name, "mixtral");
 }
 
+/* What a config.json may ask of a model beside its sizes; 0 leaves it as it usually is. */
+static void set_options(sk_hyper *h, const double *v)
+{
+    static const char *const ropes[] = {"", "linear", "llama3"};
+    const char *act = sk_activation_name((int)v[ACT]);
+    h->head_dim = (int64_t)v[HEAD];
+    if (act) snprintf(h->hidden_act, sizeof h->hidden_act, "%s", act);
+    h->attention_bias |= v[BIAS] != 0;
+    h->attention_out_bias |= v[OUT_BIAS] != 0;
+    h->mlp_bias |= v[MLP_BIAS] != 0;
+    h->scale_attn_by_inverse_layer_idx = v[INVERSE] != 0;
+    snprintf(h->rope_type, sizeof h->rope_type, "%s", ropes[(int)v[ROPE] % 3]);
+    h->rope_factor = 4;
+    h->rope_low_freq_factor = 1;
+    h->rope_high_freq_factor = 4;
+    h->rope_original_positions = 8;
+}
+
 static void set_sizes(sk_trial *t, const double *v)
 {
     sk_hyper *h = &t->hyper;
@@ -121,6 +154,7 @@ static void set_sizes(sk_trial *t, const double *v)
     h->max_position_embeddings = 32;
     h->tie_word_embeddings = v[TIE] != 0;
     h->embd_pdrop = h->resid_pdrop = v[DROP];
+    set_options(h, v);
     t->batch = (int64_t)v[B];
     t->seq = (int64_t)v[T];
     t->steps = (int)fmin(v[STEPS], SK_TEST_STEPS);
@@ -231,11 +265,27 @@ static void draw_machine(pair *p)
     put(p, PREDICT, optim->ahead && one_in(2));
 }
 
+static bool has(const sk_model *m, const char *field)
+{
+    return sk_model_has(m, sk_hyper_field(field));
+}
+
+static void draw_options(pair *p, const sk_model *m)
+{
+    put(p, HEAD, has(m, "head_dim") && one_in(4) ? 2 * pick(1, 4) : 0);
+    put(p, ACT, has(m, "hidden_act") && one_in(2) ? pick(1, SK_N_ACTIVATIONS - 1) : 0);
+    put(p, BIAS, has(m, "attention_bias") && one_in(2));
+    put(p, OUT_BIAS, has(m, "attention_out_bias") && one_in(2));
+    put(p, MLP_BIAS, has(m, "mlp_bias") && one_in(2));
+    put(p, ROPE, has(m, "rope_type") && one_in(2) ? pick(1, 2) : 0);
+    put(p, INVERSE, has(m, "scale_attn_by_inverse_layer_idx") && one_in(3));
+}
+
 static void draw_model(pair *p, const sk_pair_most *most)
 {
     const sk_model *m = ANY(sk_model_parts);
     int n_keys = pick(1, 4);
-    bool groups = !strcmp(m->name, "llama") || !strcmp(m->name, "mixtral");
+    bool groups = has(m, "num_key_value_heads");
     say(p->model, "%s", m->name);
     int layers = one_in(6) ? pick(1, most->layers) : pick(1, 4);
     put(p, LAYERS, !strcmp(m->name, "mlp") && layers > 8 ? 8 : layers);
@@ -247,6 +297,7 @@ static void draw_model(pair *p, const sk_pair_most *most)
     put(p, X, pick(3, 23));
     put(p, TIE, pick(0, 1));
     put(p, DROP, one_in(4) ? 0.1 : 0);
+    draw_options(p, m);
     put(p, B, one_in(4) ? pick(1, most->batch) : pick(1, 9));
     put(p, T, pick(1, 13));
     if (sk_model_routes(m)) draw_experts(p, !strcmp(m->name, "mixtral"));
