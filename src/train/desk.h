@@ -46,6 +46,7 @@ typedef struct sk_record {
     int64_t step; /* steps done, so the first is 1 */
     double loss, grad_norm, lr, tokens;
     double seconds;            /* from the end of the step before to the end of this one */
+    double at;                 /* when it was over: sk_now() of rank 0's host */
     double waited;             /* of them, waiting for others or moving bytes */
     double copied, uncovered;  /* copies between memories; of them, time waited for */
     double mfu;                /* of the measured peak; 0: not known */

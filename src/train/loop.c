@@ -797,6 +797,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
                    .left_out = l->left.n,
                    .tokens = out->tokens,
                    .seconds = seconds,
+                   .at = sk_now(),
                    .waited = out->waited,
                    .copied = out->copied,
                    .uncovered = out->uncovered,

@@ -196,13 +196,14 @@ void sk_console_clear(sk_console *c)
     c->bar = false;
 }
 
-/* Infinite: not known.  The first step is not like the others. */
+/* Infinite: not known.  The first step is not like the others.  By rank 0's clock: this process
+ * sees several steps at once. */
 static double seconds_left(const sk_console *c)
 {
     int64_t n = c->last.step - c->first;
     if (c->steps && c->last.step >= c->steps) return 0;
     if (!c->steps || n < 1) return INFINITY;
-    return (sk_now() - c->began) / (double)n * (double)(c->steps - c->last.step);
+    return (c->last.at - c->began) / (double)n * (double)(c->steps - c->last.step);
 }
 
 static void put_head(sk_console *c)
@@ -268,7 +269,7 @@ static void on_step(sk_console *c, const sk_record *r)
     flush_row(c, NAN);
     if (!c->first) {
         c->first = r->step;
-        c->began = sk_now();
+        c->began = r->at;
     }
     c->last = *r;
     c->since.seconds += r->seconds;

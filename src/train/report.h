@@ -26,7 +26,7 @@ typedef struct sk_console {
     bool bar;        /* stands on the last line now */
     bool headed;     /* the table has its head */
     double drawn;    /* when the bar was drawn last */
-    double began;    /* when the first step was seen */
+    double began;    /* when the first step was over */
     int64_t first;   /* which step that was */
     int64_t steps;   /* of the whole training; 0: not known yet */
     sk_record last;  /* the newest step */
