@@ -37,7 +37,7 @@ job="data.train=text model=tiny train.seq=16 train.batch=4 val.every=0 sample.ev
 grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said || fail "train: $(cat said)"
 [ "$(grep -c '"mfu":null' idle/metrics.jsonl)" = 3 ] || fail "MFU of no work: $(cat idle/metrics.jsonl)"
 # shellcheck disable=SC2086
-"$skein" train $job train.steps=1000000000 train.time=0 run=busy log.every=1 >said 2>&1 &
+"$skein" train $job train.steps=100000000000 train.time=0 run=busy log.every=1 >said 2>&1 &
 child=$!
 for _ in {1..600}; do
     sleep 0.05
