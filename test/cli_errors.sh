@@ -67,7 +67,7 @@ said_of() { # words that the answer must have (a|b: both), command
 }
 said_of "usage: skein train|optim.lr" help train
 said_of "skein bench step" help bench step
-said_of "learning rate at its peak (1e-3)" help optim.lr
+said_of "learning rate at its peak (adamw 0.001" help optim.lr
 said_of "ckpt.every|ckpt.keep" help ckpt
 said_of '"kind": "optim", "name": "adamw", "doc": "' list optim -o json
 said_of '| kind | name | doc | cost |' list -o md
@@ -92,10 +92,10 @@ case_of 74 "folder.yaml|directory" train folder.yaml
 # ---- layouts and models
 case_of 78 "4 ranks|2 were given" train "${small[@]}" -n 2 layout=dp=4
 case_of 78 "layout" train "${small[@]}" layout="dp=2 frob=3"
-case_of 78 "num_hidden_layers is 1e+09|1 to 10000" plan model=tiny model.num_hidden_layers=1000000000
-case_of 78 "elements, at most" plan model=tiny model.vocab_size=1e10 train.batch=1e9
-case_of 78 "elements, at most" plan model=mlp model.input_size=1e10 \
-    model.intermediate_size=1e10 model.hidden_size=1e10
+case_of 78 "num_hidden_layers (n_layer) is 1000000000|1 to 10000" plan model=tiny model.num_hidden_layers=1000000000
+case_of 78 "vocab_size is 10000000000|1 to 1e+08" plan model=tiny model.vocab_size=1e10
+case_of 78 "elements, at most" plan model=tiny model.vocab_size=1e8 train.batch=1e9
+case_of 78 "elements, at most" plan model=mlp model.input_size=1e8 model.hidden_size=1e8 train.batch=1e9
 case_of 64 "train.batch|from 1 to 1000000000" plan model=tiny train.batch=1e12
 case_of 78 "at most 64 of 64" plan model=tiny layout=pp=3000
 case_of 78 "'Z' is split over 'tp'|its letters are b c" plan model=tiny \
