@@ -2,18 +2,19 @@
  *
  * The pairs of lib/draw.h with up to 64 stages, micro-batches and ranks, more stages than layers,
  * batches and micro-batches that do not divide: the programs of all ranks are written and verified
- * on paper, none is run (layout_random.c does that with smaller ones).  A layout that cannot be is
- * refused with a sentence about the user's text (exit code 78); what verify finds (P1 to P10, exit
- * code 70) is a fault of the compiler, whatever was drawn.
+ * on paper, none is run (layout_random.c does that with smaller ones); and the simulator walks
+ * them.  A layout that cannot be is refused with a sentence about the user's text (exit code 78);
+ * what verify finds (P1 to P10, exit code 70) is a fault of the compiler, whatever was drawn.
  *
  * Schedules of files are drawn too: any order that stages could work in, so that they are as far
  * apart as that allows.
  *
- *     program_random [SEED [COUNT]]               1; 200, or 20000 with SKEIN_LONG
+ *     program_random [SEED [COUNT]]               1; 150, or 20000 with SKEIN_LONG
  *     program_random --pair "MODEL" "LAYOUT"      one pair, as it is printed here */
 #include "lib/draw.h"
 
 #include "base/rng.h"
+#include "run/paper.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,13 @@
 
 static const sk_pair_most most = {
     .ranks = 64, .stages = 64, .micro = 64, .layers = 30, .batch = 130, .piped = true};
+
+/* Pairs that failed once: stages without layers, whose senders wait too soon; a first pass that
+ * only names weights while they are brought. */
+static const sk_pair known[] = {
+    {"gpt2 layers=2 b=12 t=12", "pp=10 micro=12"},
+    {"gpt2 optim=lamb", "dp=2 pp=3 zero=1 balance; offload state to host; offload weights to file"},
+};
 
 typedef struct refusal {
     char kind[200];
@@ -43,6 +51,30 @@ static void refused(const char *sentence)
     n_refused++;
 }
 
+/* The simulator walks one rank of each shape, and must see what a walk of all ranks does. */
+static sk_status simulate(sk_arena *a, const sk_trial *t, const sk_graph *g, sk_program **all)
+{
+    sk_compile_opts o;
+    sk_layout l;
+    sk_machine m;
+    sk_paper few, many;
+    int *shape_of;
+    sk_paper_in in = {.machine = &m, .programs = (const sk_program *const *)all};
+    sk_trial_options(t, &o);
+    SK_TRY(sk_layout_read(t->layout, 0, &l));
+    SK_TRY(sk_machine_read(a, "h100-8", &m));
+    SK_TRY(sk_paper_walk(a, &in, &many));
+    SK_TRY(sk_paper_compile(a, g, &l, &o, &in.programs, &shape_of));
+    in.shape_of = shape_of;
+    in.fold = true;
+    SK_TRY(sk_paper_walk(a, &in, &few));
+    if (few.wire == many.wire && few.flops <= many.flops * (1 + 1e-9) &&
+        few.flops >= many.flops * (1 - 1e-9))
+        return SK_OK;
+    return sk_fail(SK_EBUG, "%lld bytes and %g flop on paper, folded %lld and %g",
+                   (long long)many.wire, many.flops, (long long)few.wire, few.flops);
+}
+
 static sk_status compile(const sk_pair *p)
 {
     sk_arena a = {0};
@@ -53,6 +85,7 @@ static sk_status compile(const sk_pair *p)
     sk_status st = sk_pair_read(p, &t);
     if (!st) st = sk_trial_compile(&a, &t, &g, &programs, &n_ranks);
     if (!st) n_stages[programs[0]->spread.n_stages]++;
+    if (!st) st = simulate(&a, &t, &g, programs);
     sk_arena_end(&a);
     return st;
 }
@@ -142,7 +175,7 @@ static int one_file(uint64_t seed, int i)
 int main(int argc, char **argv)
 {
     sk_pair p = {0};
-    int n = getenv("SKEIN_LONG") ? 20000 : 200, bad = 0, pipes = 0;
+    int n = getenv("SKEIN_LONG") ? 20000 : 150, bad = 0, pipes = 0;
     if (argc == 4 && !strcmp(argv[1], "--pair")) {
         snprintf(p.model, sizeof p.model, "%s", argv[2]);
         snprintf(p.layout, sizeof p.layout, "%s", argv[3]);
@@ -152,6 +185,7 @@ int main(int argc, char **argv)
     }
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     n = argc > 2 ? atoi(argv[2]) : n;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) bad += one(&known[i]);
     for (int i = 0; i < n; i++) {
         p = sk_pair_draw(seed, (uint64_t)i, &most);
         bad += one(&p);

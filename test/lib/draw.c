@@ -73,6 +73,7 @@ enum key {
     PREDICT,
     FUSE,
     DELAY,
+    HOSTS,
     N_KEYS
 };
 static const struct {
@@ -115,6 +116,7 @@ static const struct {
     [PREDICT] = {"predict", 0},
     [FUSE] = {"fuse", 0},
     [DELAY] = {"delay", 0},
+    [HOSTS] = {"hosts", 1},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -167,6 +169,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->predict = v[PREDICT];
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
+    t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
     t->state_type = v[STATE] < 32 ? SK_BF16 : SK_F32;
     if (!sk_model_routes(t->model)) return;
     h->num_local_experts = (int64_t)v[EXPERTS];
@@ -303,6 +306,7 @@ static void draw_model(pair *p, const sk_pair_most *most)
     if (sk_model_routes(m)) draw_experts(p, !strcmp(m->name, "mixtral"));
     put(p, STEPS, one_in(8) ? 10 : pick(3, 5));
     draw_machine(p);
+    put(p, HOSTS, most->piped && one_in(3) ? 1 << pick(1, 4) : 1);
 }
 
 /* --- drawing a layout --- */

@@ -43,21 +43,30 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     return sk_graph_status(g);
 }
 
+void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
+{
+    static _Thread_local int host_of[SK_TEST_RANKS];
+    for (int r = 0; r < SK_TEST_RANKS; r++) host_of[r] = r * t->hosts / SK_TEST_RANKS;
+    const sk_optim *optim = sk_optim_find(t->optim ? t->optim : "adamw");
+    *o = (sk_compile_opts){.optim = t->own_optim ? t->own_optim : optim,
+                           .n_micro = t->n_micro,
+                           .threads = t->threads ? t->threads : 1,
+                           .bucket_bytes = t->bucket_bytes,
+                           .validate = true,
+                           .state_type = t->state_type,
+                           .late = t->late,
+                           .gpu = t->gpu,
+                           .host_of = t->hosts > 1 ? host_of : NULL};
+}
+
 sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_program ***programs,
                            int *n_ranks)
 {
     sk_layout l;
+    sk_compile_opts o;
     SK_TRY(sk_layout_read(t->layout, 0, &l));
     SK_TRY(sk_trial_graph(a, t, g));
-    const sk_optim *optim = sk_optim_find(t->optim ? t->optim : "adamw");
-    sk_compile_opts o = {.optim = t->own_optim ? t->own_optim : optim,
-                         .n_micro = t->n_micro,
-                         .threads = t->threads ? t->threads : 1,
-                         .bucket_bytes = t->bucket_bytes,
-                         .validate = true,
-                         .state_type = t->state_type,
-                         .late = t->late,
-                         .gpu = t->gpu};
+    sk_trial_options(t, &o);
     *n_ranks = sk_mesh_ranks(&l.mesh);
     *programs = sk_many(a, sk_program *, *n_ranks);
     for (int r = 0; r < *n_ranks; r++) SK_TRY(sk_compile(a, g, &l, &o, r, &(*programs)[r]));

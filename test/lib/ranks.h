@@ -35,6 +35,7 @@ typedef struct sk_trial {
     bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
     bool fuse;           /* there, launches are joined that can be; and copies */
     int delay_us;        /* take up to so long: both for layout_random.c to heed */
+    int hosts;           /* of 64 / hosts ranks each, for the compiler alone; 0, 1: one */
     int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
     int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
     bool poison_first;   /* the first that is made, or the last */
@@ -59,6 +60,8 @@ typedef struct sk_trial {
 sk_trial sk_trial_small(const char *model, const char *layout);
 /* A graph with its gradient, in the arena. */
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g);
+/* What the trial says to the compiler. */
+void sk_trial_options(const sk_trial *t, sk_compile_opts *o);
 /* Programs of all ranks under the trial's layout, verified. */
 sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_program ***programs,
                            int *n_ranks);
