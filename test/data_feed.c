@@ -553,6 +553,12 @@ static void bad_bpes(void)
     refused(sk_tokenizer_encode(t, &arena, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", 41,
                                 &(int32_t *){0}, &(int64_t){0}),
             SK_EDATA, "split expression fails");
+    check(!tokenizer("{\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\",\"invert\":"
+                     "true,\"pattern\":{\"Regex\":\"a+\"}}," MODEL("\"a\":0,\"b\":1", "") "}",
+                     &t));
+    check(encodes(t, "aa", "0 0"));
+    refused(sk_tokenizer_encode(t, &arena, "aba", 3, &(int32_t *){0}, &(int64_t){0}), SK_EDATA,
+            "does not match \"b\" (at byte 1), which would be lost");
     char deep[5000];
     memset(deep, '[', sizeof deep - 1), deep[sizeof deep - 1] = 0;
     refused(tokenizer(deep, &t), SK_EDATA, "not JSON");

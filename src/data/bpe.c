@@ -123,11 +123,11 @@ static void word_room(encoder *e, size_t n)
     e->heap = sk_many(&e->arena, wish, 3 * e->cap); /* n - 1 at first, two more per merge */
 }
 
-/* "at byte 7" of the document; "near" it if the text was normalized. */
+/* "at byte 7" of the document; of normalized text only where it begins is known. */
 static const char *place(encoder *e, const char *s)
 {
-    return sk_print(&e->arena, "%s byte %zu", e->base == e->text ? "at" : "near",
-                    e->at + (size_t)(s - e->base));
+    if (e->base != e->text) return sk_print(&e->arena, "in the text from byte %zu on", e->at);
+    return sk_print(&e->arena, "at byte %zu", (size_t)(s - e->text));
 }
 
 /* The symbols of a word, into e->id; how many there are.  Bytes: */
@@ -360,7 +360,10 @@ static sk_status pass(encoder *e, int stage, sk_text s, bool first)
     if (!s.n) return SK_OK;
     if (stage == 1) SK_TRY(sk_norm_apply(&e->b->norm, &e->texts, s, &t));
     if (stage == 2 && e->b->metaspace) SK_TRY(spaced(e, s, first, &t));
-    if (t.s != s.s) e->base = t.s, e->at = at + (size_t)(s.s - base);
+    if (t.s != s.s) {
+        if (base == e->text) e->at = (size_t)(s.s - base);
+        e->base = t.s;
+    }
     SK_TRY(stage == 2 ? plain(e, t) : cut_added(e, stage, t, first));
     e->base = base, e->at = at;
     return SK_OK;

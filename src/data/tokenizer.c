@@ -252,7 +252,7 @@ static sk_status read_one_added(sk_tokenizer *t, sk_arena *a, json_t *v, int32_t
         set->starts[(uint8_t)one.text.s[0]] = true;
     }
     b->pieces[id] = s;
-    t->shown[id] = b->bytes ? s : shown(b, a, s);
+    t->shown[id] = b->bytes ? one.text : shown(b, a, one.text); /* with a space that it takes */
     end_of_text(t, s.s, id);
     return SK_OK;
 }
