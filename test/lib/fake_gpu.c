@@ -1239,8 +1239,6 @@ static sk_status update(const char *optim, int pass, const sk_update_job *j, con
 {
     SK_TRY(lucky());
     SK_TRY(sk_update_takes(optim, j));
-    if (j->state_type != SK_F32)
-        return sk_fail(SK_EBUG, "fake GPU: %s with a state that is not f32", optim);
     pass_call c = {sk_optim_find(optim), pass, *j};
     append(l->stream, do_pass, &c, sizeof c, false);
     return SK_OK;
