@@ -234,7 +234,8 @@ static void round_trips(void)
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && sk_ckpt_generation(h) == 2);
     sk_ckpt_close(h);
     /* a LOCK with a number that cannot be: what the manifests know counts */
-    edit(below(dir, "LOCK"), 0, "{\"generation\":999999999999999999,", 35);
+    static const char much[] = "{\"generation\":999999999999999999,";
+    edit(below(dir, "LOCK"), 0, much, sizeof much - 1);
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && sk_ckpt_generation(h) == 2);
     sk_ckpt_close(h);
     /* a lost LOCK: the manifests still know the generation, which never falls */

@@ -229,7 +229,14 @@ static sk_status enter_old(sk_arena *a, const sk_job *job, sk_training *t, bool 
     if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
     if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
-    return n ? SK_OK : check_config(a, t);
+    if (n) return SK_OK;
+    if (!*job->resume && sk_is_dir(sk_print(a, "%s/final", t->dir)))
+        return sk_fail(
+            SK_ECREATE,
+            "run %s has a model in final/ and no checkpoint; a new run would put its own "
+            "in place of it: name another run=DIR, or move final/ away",
+            t->dir);
+    return check_config(a, t);
 }
 
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
