@@ -369,7 +369,7 @@ static void race(const sizes *s, sk_dtype type)
                                {"cuDNN, 64 MiB", true, 0, (size_t)64 << 20},
                                {"cuDNN, 32 MiB", true, 0, (size_t)32 << 20},
                                {"cuDNN, form 1", true, 1, 0}};
-    place p = make_place(s, type, (size_t)4 << 30);
+    place p = make_place(s, type, (size_t)9 << 30);
     std::vector<float> some((size_t)s->x()); /* numbers as they are in a model: power matters */
     fill(some, type, 1);
     put(p.x, type, some);
@@ -388,13 +388,11 @@ static void race(const sizes *s, sk_dtype type)
 
 int main(void)
 {
-    static const sizes small[] = {{2, 128, 2, 1, 64},
-                                  {2, 200, 3, 1, 80},
-                                  {2, 1024, 12, 1, 64},
-                                  {1, 2048, 4, 1, 128},
-                                  {2, 512, 2, 4, 128}};
+    static const sizes small[] = {{2, 128, 2, 1, 64},   {2, 200, 3, 1, 80},  {2, 1024, 12, 1, 64},
+                                  {1, 2048, 4, 1, 128}, {2, 512, 2, 4, 128}, {5, 256, 2, 3, 64}};
     static const sizes large[] = {
-        {64, 1024, 12, 1, 64}, {16, 1024, 25, 1, 64}, {16, 2048, 16, 1, 128}, {8, 2048, 4, 8, 64}};
+        {64, 1024, 12, 1, 64}, {16, 1024, 25, 1, 64}, {16, 2048, 16, 1, 128}, {8, 2048, 4, 8, 64},
+        {64, 256, 2, 3, 64},   {1, 32768, 4, 1, 64},  {1, 32768, 2, 4, 128}};
     static const sizes wide[] = {{4, 1024, 12, 1, 64}, {2, 2048, 16, 1, 128}};
     int n = 0;
     if (cudaGetDeviceCount(&n) || !n) {

@@ -41,6 +41,18 @@ done
 echo "plan: $rows numbers on 13 layouts, planned = mapped"
 [ "$rows" -gt 200 ]
 
+# The workspace of attention's gradient on a GPU is part of the plan: a square of t x t in 16 bits for a head.
+workspace() { # time
+    "$skein" plan model=llama-tiny model.num_hidden_layers=1 model.hidden_size=64 model.num_attention_heads=1 \
+        model.num_key_value_heads=1 model.vocab_size=64 model.max_position_embeddings=200000 train.batch=1 train.seq="$1" \
+        train.dtype=bf16 device=cuda val.every=0 -o csv |
+        awk -F, -v t="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == 2 { printf "%.2f\n", $at["activations_bytes"] / (2 * t * t) }'
+}
+for t in 16384 32768 65536; do
+    squares=$(workspace $t)
+    awk -v x="$squares" 'BEGIN { exit !(x > 1 && x < 1.1) }' || { echo "plan: $squares squares of $t x $t"; exit 1; }
+done
+
 # Ranks that differ only in what they own are planned once: compile time goes with the kinds.
 kinds=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
     sed -n 's/.* · \([0-9]*\) kinds* of rank$/\1/p')

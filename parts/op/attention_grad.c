@@ -66,10 +66,11 @@ static size_t scratch(const sk_args *a)
 
 /* Of a GPU: two numbers a row for our own kernels; cuDNN's gradient keeps a square of scores in
  * bf16 for every head it has under way and, of grouped heads, dk and dv (device/sdpa.h).  Up to
- * MOST_ROOM it gets as much as it can use, and beyond that never more than one group needs; where
- * that is over MOST_GROUP, it gets nothing. */
-enum { MOST_GROUP = 1 << 30 };
-#define MOST_ROOM ((int64_t)2304 << 20)
+ * MOST_ROOM it gets as much as it can use, and beyond that never more than one group needs: 2 GiB
+ * at 32,768 tokens, 8 GiB for four heads that share a key, or at 65,536.  Where that is over
+ * MOST_GROUP it gets nothing, our own kernels do it, and the run says so at its start. */
+#define MOST_ROOM  ((int64_t)2304 << 20)
+#define MOST_GROUP ((int64_t)9 << 30)
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 

@@ -66,7 +66,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* One call of a plan: n sequences of hq query heads, with steps in elements. */
 typedef struct unit {
     int64_t n, hq, hk, t, d;
-    int64_t x_seq, x_head, x_time, y_seq, y_head, y_time;
+    int64_t x_seq, x_head, x_time, y_seq, y_head, y_time, l_seq;
     int64_t outer, inner;              /* calls: outer times inner */
     int64_t x_outer, y_outer, l_outer; /* from one call to the next; l: of lse */
     int64_t x_inner, y_inner, l_inner;
@@ -349,7 +349,8 @@ static desc result(maker *m, const unit *u, int64_t id)
 static desc rows(maker *m, const unit *u, int64_t id)
 {
     four size = size4(u->n, u->hq, u->t, 1);
-    return tensor(m, id, CUDNN_DATA_FLOAT, size, packed(size), BOUND);
+    four step = id == STATS ? size4(u->l_seq, u->t, 1, 1) : packed(size);
+    return tensor(m, id, CUDNN_DATA_FLOAT, size, step, BOUND);
 }
 
 /* Scores of the future become -infinity. */
@@ -570,7 +571,7 @@ static unit by_batch(const sk_sdpa_shape *s, int64_t bytes, size_t room)
     int64_t x = 3 * s->h * s->d, y = s->h * s->d, n = part_of(s->b, bytes * s->h, room);
     unit u = {n, s->h, s->h, s->t, s->d};
     u.x_seq = s->t * x, u.x_head = 3 * s->d, u.x_time = x;
-    u.y_seq = s->t * y, u.y_head = s->d, u.y_time = y;
+    u.y_seq = s->t * y, u.y_head = s->d, u.y_time = y, u.l_seq = s->h * s->t;
     u.outer = 1, u.inner = s->b / n;
     u.x_inner = n * u.x_seq, u.y_inner = n * u.y_seq, u.l_inner = n * s->h * s->t;
     return u;
@@ -582,18 +583,39 @@ static unit by_group(const sk_sdpa_shape *s, int64_t bytes, size_t room)
     int64_t x = (s->r + 2) * s->d, y = s->r * s->d, n = part_of(s->h, bytes * s->r, room);
     unit u = {n, s->r, 1, s->t, s->d};
     u.x_seq = x, u.x_head = s->d, u.x_time = s->h * x;
-    u.y_seq = y, u.y_head = s->d, u.y_time = s->h * y;
+    u.y_seq = y, u.y_head = s->d, u.y_time = s->h * y, u.l_seq = s->r * s->t;
     u.outer = s->b, u.inner = s->h / n;
     u.x_outer = s->t * s->h * x, u.y_outer = s->t * s->h * y, u.l_outer = s->h * s->r * s->t;
     u.x_inner = n * x, u.y_inner = n * y, u.l_inner = n * s->r * s->t;
     return u;
 }
 
-static unit unit_of(const sk_sdpa_shape *s, int form, size_t room)
+/* One group of heads after the other, of all sequences: fewer calls where sequences are many. */
+static unit by_column(const sk_sdpa_shape *s, int64_t bytes, size_t room)
+{
+    int64_t x = (s->r + 2) * s->d, y = s->r * s->d, n = part_of(s->b, bytes * s->r, room);
+    unit u = {n, s->r, 1, s->t, s->d};
+    u.x_seq = s->t * s->h * x, u.x_head = s->d, u.x_time = s->h * x;
+    u.y_seq = s->t * s->h * y, u.y_head = s->d, u.y_time = s->h * y, u.l_seq = s->h * s->r * s->t;
+    u.outer = s->h, u.inner = s->b / n;
+    u.x_outer = x, u.y_outer = y, u.l_outer = s->r * s->t;
+    u.x_inner = n * u.x_seq, u.y_inner = n * u.y_seq, u.l_inner = n * u.l_seq;
+    return u;
+}
+
+/* The ways to cut a shape into calls, the one with the fewest first; returns how many there are. */
+static int units_of(const sk_sdpa_shape *s, int form, size_t room, unit out[2])
 {
     int64_t bytes = head_bytes(s, form);
-    bool whole = s->r == 1 && bytes * s->h <= (int64_t)room;
-    return whole ? by_batch(s, bytes, room) : by_group(s, bytes, room);
+    if (s->r == 1 && bytes * s->h <= (int64_t)room) {
+        out[0] = by_batch(s, bytes, room);
+        return 1;
+    }
+    unit group = by_group(s, bytes, room), column = by_column(s, bytes, room);
+    bool fewer = column.outer * column.inner < group.outer * group.inner;
+    out[0] = fewer ? column : group;
+    out[1] = group;
+    return fewer ? 2 : 1;
 }
 
 /* ---- the table of plans */
@@ -645,8 +667,12 @@ static sk_sdpa_plan *find(const sk_sdpa_shape *s, size_t room)
                  "not bf16 or f16, d not a multiple of 8, or t below 64");
     else if (!ready(device)) snprintf(p->story, sizeof p->story, "%s", lib.story);
     else {
-        p->u = unit_of(s, form, room);
-        build(p);
+        unit ways[2];
+        int n = units_of(s, form, room, ways);
+        for (int i = 0; i < n && !p->plan; i++) {
+            p->u = ways[i];
+            build(p);
+        }
     }
     p->next = plans;
     return plans = p;
@@ -662,9 +688,15 @@ sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t room)
 
 const char *sk_sdpa_story(const sk_sdpa_shape *s)
 {
-    for (sk_sdpa_plan *p = plans; p; p = p->next) /* the newest first */
-        if (same(p, s, p->device, form_of(s), p->asked)) return p->story;
-    return "nobody asked";
+    const char *story = "nobody asked";
+    pthread_mutex_lock(&lock);
+    for (sk_sdpa_plan *p = plans; p; p = p->next) { /* the newest first */
+        if (!same(p, s, p->device, form_of(s), p->asked)) continue;
+        story = p->story;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return story;
 }
 
 size_t sk_sdpa_room(const sk_sdpa_plan *p) { return p->room; }

@@ -7,9 +7,10 @@
  * Operands lie as parts/op/attention.c has them: queries, keys and values packed as
  * [b, t, h, r + 2, d], y as [b, t, h, r, d], lse as [b, h, r, t] in f32, the natural logarithm;
  * bf16 or f16; aligned to 16 bytes.  A call may become several plans' worth of work, one after the
- * other: with r > 1 a batch goes one sequence at a time, as heads of packed groups have no single
- * stride, and the deterministic gradient keeps a square of t x t for every head it has under way,
- * so that it goes by as many heads as the room has space for.
+ * other: with r > 1 it goes one sequence at a time or one group of heads at a time, whichever are
+ * fewer, as heads of packed groups have no single stride; and the deterministic gradient keeps a
+ * square of t x t for every head it has under way, so that it goes by as many heads as the room
+ * has space for.
  *
  * SKEIN_SDPA_FORM=1 takes another gradient, which adds up dq by atomics: faster, and not the same
  * bits in every run.  It is there to be measured. */
