@@ -88,9 +88,9 @@ coll 1 --sizes 4
 for words in --ops --shapes "--ops -n 2"; do
     # shellcheck disable=SC2086
     "$skein" bench step model=demo $words --steps 2 -o csv >out.csv 2>err || fail "$words: $(cat err)"
-    [ "$(head -n 1 out.csv)" = "layout,op,launches,ms,share_pct,us_each,tflops,gb_s" ] || fail "$words: $(cat out.csv)"
+    [ "$(head -n 1 out.csv)" = "layout,op,kernel,launches,ms,share_pct,us_each,tflops,gb_s" ] || fail "$words: $(cat out.csv)"
     grep -q '^dp=[12],contract' out.csv || fail "$words: $(cat out.csv)"
-    awk -F, '!/not traced/ && NR > 1 { sum += $5 } END { exit !(sum > 98 && sum < 102) }' out.csv || fail "$words: $(cat out.csv)"
+    awk -F, '!/not traced/ && NR > 1 { sum += $6 } END { exit !(sum > 98 && sum < 102) }' out.csv || fail "$words: $(cat out.csv)"
 done
 
 # Bytes are counted where they are moved: rows of zeros that `sparse` leaves out do not count, and what other

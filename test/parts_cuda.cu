@@ -409,7 +409,8 @@ static sk_status launch(const gpu *g, const trial *t, const side *p)
 
 static sk_status once(const gpu *g, const trial *t, const side *p, char *back)
 {
-    if (t->kernel->prepare && !g->cpu) SK_TRY(t->kernel->prepare(&p->gpu, &g->l));
+    sk_variant took = {};
+    if (t->kernel->prepare && !g->cpu) SK_TRY(t->kernel->prepare(&p->gpu, &g->l, &took));
     SK_TRY(sk_device_copy(g->d, g->base, g->image, p->bytes, g->s));
     SK_TRY(launch(g, t, p));
     SK_TRY(sk_device_copy(g->d, back, g->base, p->bytes, g->s));

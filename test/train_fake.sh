@@ -93,6 +93,18 @@ code=0
 SKEIN_FAULT=nan:5:0 "$skein" train $job model=tiny device=cuda run=stop >stop.out 2>&1 || code=$?
 [ $code = 79 ] || fail "stop: exit code $code, not 79: $(tail -n 3 stop.out)"
 
+# Kernels that did not get what they wanted are told at the start, with op, shape and reason, and --ops names them.
+train slow model=tiny device=cuda
+grep -q "times as long" slow.out && fail "a warning of nothing: $(grep "times as long" slow.out)"
+rm -rf slow
+SKEIN_FAKE_SLOW=1 train slow model=tiny device=cuda
+grep -q "contract of [0-9x]* (f32) runs on kernel walk, 40 times as long as run: the fake GPU was told to; the step is about [0-9]* % longer" \
+    slow.out || fail "no warning: $(head -n 20 slow.out)"
+SKEIN_FAKE_SLOW=1 "$skein" bench step model=tiny device=cuda train.threads=1 --steps 1 --ops -o csv >ops.csv 2>ops.err || fail "ops: $(cat ops.err)"
+grep -q "^dp=1,contract,walk," ops.csv || fail "ops: $(cat ops.csv)"
+grep -q "^dp=1,layernorm,own," ops.csv || fail "ops: $(cat ops.csv)"
+grep -q "runs on kernel walk" ops.err || fail "ops: $(cat ops.err)"
+
 # A GPU's addresses are not for the CPU's kernels.
 if "$skein" simulate --cluster here model=tiny device=cuda >here.out 2>&1; then fail "simulate --cluster here with device=cuda"; fi
 grep -q "cannot be measured instruction by instruction" here.out || fail "simulate: $(tail -n 3 here.out)"

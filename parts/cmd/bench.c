@@ -43,7 +43,8 @@ static const char help[] =
     "from that of one rank; mfu is of the matrix products that all ranks reach at once, or of the\n"
     "peak of all GPUs that are used, by their data sheet for the type of the job.\n"
     "--ops prints instead where the time of a step goes, op by op, longest first; --shapes splits\n"
-    "ops by the shapes of their operands.  Ops that a GPU does in one launch are one line.  Times\n"
+    "ops by the shapes of their operands.  Ops that a GPU does in one launch are one line; kernel\n"
+    "names what does it there: cuBLASLt, cuDNN, flash (ours, through tensor cores), own.  Times\n"
     "are the mean of a rank, flops those of the job, bytes those of the operands as planned (of\n"
     "exchanges, those that leave the rank).  \"(between)\" is what is left of a traced step, and\n"
     "\"step, not traced\" the median without clocks.\n"
@@ -71,8 +72,8 @@ static const char *const step_columns[] = {"layout",  "ranks",     "tok_s",     
                                            "core_ms", "sent_bytes"};
 enum { STEP_COLS = sizeof step_columns / sizeof *step_columns };
 
-static const char *const op_columns[] = {"layout",    "op",      "launches", "ms",
-                                         "share_pct", "us_each", "tflops",   "gb_s"};
+static const char *const op_columns[] = {"layout",    "op",      "kernel", "launches", "ms",
+                                         "share_pct", "us_each", "tflops", "gb_s"};
 enum { OP_COLS = sizeof op_columns / sizeof *op_columns };
 
 typedef struct peak_job {
@@ -136,6 +137,7 @@ static void add_op(bench *b, const char *layout, const sk_op_time *x, double ste
     const char *cells[OP_COLS] = {
         sk_strdup(a, layout),
         sk_strdup(a, x->name),
+        sk_strdup(a, x->kernel),
         x->launches > 0 ? sk_print(a, "%.6g", x->launches) : "",
         sk_print(a, "%.4f", 1e3 * x->seconds),
         sk_print(a, "%.1f", 100 * x->seconds / step),
@@ -205,6 +207,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
     if (st) return sk_trail(st, SK_HERE);
     SK_TRY(sk_fits_host(s));
     SK_TRY(time_job(b, s, &t));
+    if (*t.slow) fprintf(stderr, "skein: %s: %s\n", layout, t.slow);
     if (reference) {
         b->one = t;
         return SK_OK;

@@ -41,13 +41,14 @@ static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)
     return ran ? SK_OK : sk_fuse_singly(ops, a, n, l);
 }
 
-static sk_status prepare(const sk_args *const *a, int n, const sk_launch *l)
+static sk_status prepare(const sk_args *const *a, int n, const sk_launch *l, sk_variant *took)
 {
     sk_product p = {0};
     bool found = false;
     (void)n;
     if (product(a[0], a[1], &p)) SK_TRY(sk_product_prepare(&p, l, &found));
-    return found ? SK_OK : sk_fuse_prepare("contract", a[0], l);
+    if (found) took->name = "cuBLASLt";
+    return found ? SK_OK : sk_fuse_prepare("contract", a[0], l, took);
 }
 
 const sk_fuse sk_fuse_linear_dgelu = {

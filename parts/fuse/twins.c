@@ -64,12 +64,13 @@ static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)
     return ran ? SK_OK : sk_fuse_singly(ops, a, n, l);
 }
 
-static sk_status prepare(const sk_args *const *a, int n, const sk_launch *l)
+static sk_status prepare(const sk_args *const *a, int n, const sk_launch *l, sk_variant *took)
 {
     sk_product p = {0};
     bool found = false;
     if (product(a[0], a[1], &p)) SK_TRY(sk_product_prepare(&p, l, &found));
-    for (int i = 0; i < n && !found; i++) SK_TRY(sk_fuse_prepare("contract", a[i], l));
+    if (found) took->name = "cuBLASLt";
+    for (int i = 0; i < n && !found; i++) SK_TRY(sk_fuse_prepare("contract", a[i], l, took));
     return SK_OK;
 }
 

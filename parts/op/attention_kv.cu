@@ -3,7 +3,7 @@
 
 enum { BOTH = 3 };
 
-static sk_status launch(const sk_args *a, const sk_launch *l)
+static sk_flash own(const sk_args *a)
 {
     const sk_view *q = &a->in[0], *kv = &a->in[1];
     sk_flash f = {};
@@ -16,7 +16,21 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     f.y = a->out[0].data;
     f.lse = sk_any_of(&a->out[1]);
     f.merge = (a->add & BOTH) == BOTH;
+    return f;
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    sk_flash f = own(a);
     return sk_flash_forward(&f, l);
 }
 
-extern "C" const sk_kernel sk_kernel_attention_kv = {"attention_kv", launch};
+static sk_status prepare(const sk_args *a, const sk_launch *l, sk_variant *took)
+{
+    sk_flash f = own(a);
+    (void)l;
+    took->name = sk_flash_name(&f);
+    return SK_OK;
+}
+
+extern "C" const sk_kernel sk_kernel_attention_kv = {"attention_kv", launch, prepare};

@@ -3,7 +3,7 @@
 
 enum { ADD_Q = 1, ADD_KV = 2 };
 
-static sk_status launch(const sk_args *a, const sk_launch *l)
+static sk_flash own(const sk_args *a)
 {
     const sk_view *q = &a->in[0], *kv = &a->in[1];
     sk_flash f = {};
@@ -21,7 +21,21 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     f.dv = sk_flash_at(&a->out[1], f.d);
     f.add_q = a->add & ADD_Q;
     f.add_kv = a->add & ADD_KV;
+    return f;
+}
+
+static sk_status launch(const sk_args *a, const sk_launch *l)
+{
+    sk_flash f = own(a);
     return sk_flash_backward(&f, l);
 }
 
-extern "C" const sk_kernel sk_kernel_attention_kv_grad = {"attention_kv_grad", launch};
+static sk_status prepare(const sk_args *a, const sk_launch *l, sk_variant *took)
+{
+    sk_flash f = own(a);
+    (void)l;
+    took->name = sk_flash_name(&f);
+    return SK_OK;
+}
+
+extern "C" const sk_kernel sk_kernel_attention_kv_grad = {"attention_kv_grad", launch, prepare};

@@ -316,17 +316,35 @@ static sk_status launch_plain(const sk_args *a, const sk_launch *l, const float 
     return SK_OK;
 }
 
-static sk_status prepare_plain(const sk_args *a, const sk_launch *l, const float *line)
+/* Tiles or a walk: what 16 bits would have gained from tensor cores is lost. */
+static void take_own(const sk_args *a, const char *why, sk_variant *took)
+{
+    *took = sk_variant{};
+    if (a->in[0].type == SK_F32 && a->in[1].type == SK_F32) return;
+    took->wanted = "cuBLASLt", took->why = why, took->slower = SK_WITHOUT_TENSOR_CORES;
+}
+
+static sk_status prepare_plain(const sk_args *a, const sk_launch *l, const float *line,
+                               sk_variant *took)
 {
     sk_product p;
     sk_letters outer;
-    if (!as_products(a, line, &p, &outer)) return SK_OK;
+    took->name = "cuBLASLt";
+    if (!as_products(a, line, &p, &outer)) {
+        take_own(a,
+                 a->in[0].type != a->in[1].type
+                     ? "operands are of two types"
+                     : "it is no product of matrices, or many small ones",
+                 took);
+        return SK_OK;
+    }
     int64_t n = sk_letters_count(&outer), at[3];
     for (int64_t i = 0; i < n; i++) {
         bool found;
         sk_letters_locate(&outer, i, at);
         sk_product q = sk_product_at(&p, at);
         SK_TRY(sk_product_prepare(&q, l, &found));
+        if (!found) take_own(a, "cuBLASLt has no algorithm for operands that lie so", took);
     }
     return SK_OK;
 }
@@ -401,7 +419,7 @@ static sk_status launch_eight(const sk_args *a, const sk_launch *l)
 }
 
 /* Where there is no room, the launch says so. */
-static sk_status prepare_eight(const sk_args *a, const sk_launch *l)
+static sk_status prepare_eight(const sk_args *a, const sk_launch *l, sk_variant *took)
 {
     sk_fp8_plan f;
     sk_launch rest;
@@ -411,13 +429,18 @@ static sk_status prepare_eight(const sk_args *a, const sk_launch *l)
         sk_product p = sk_fp8_product(a, &f, l->room);
         SK_TRY(rest_of(a->dims, &f, l, &rest));
         SK_TRY(do_eight(&p, &rest, sk_product_prepare, &done));
+        if (done) took->name = "cuBLASLt fp8";
         if (done) return SK_OK;
     }
     sk_fp8_plan_of(a, true, &f);
     if (f.bytes > l->room_bytes) return SK_OK;
     SK_TRY(rest_of(a->dims, &f, l, &rest));
     sk_args wide = widened(a, &f, l->room);
-    return prepare_plain(&wide, &rest, (const float *)l->room);
+    SK_TRY(prepare_plain(&wide, &rest, (const float *)l->room, took));
+    if (took->wanted) return SK_OK;
+    took->wanted = "cuBLASLt fp8", took->slower = 2; /* the data sheet's rates */
+    took->why = "its sizes or strides are not for 8 bits";
+    return SK_OK;
 }
 
 /* ---- */
@@ -430,11 +453,12 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     return sk_fp8_is(a) ? launch_eight(a, l) : launch_plain(a, l, NULL);
 }
 
-static sk_status prepare(const sk_args *a, const sk_launch *l)
+static sk_status prepare(const sk_args *a, const sk_launch *l, sk_variant *took)
 {
     SK_TRY(check(a));
+    if (sk_args_canonical(a)) took->name = "tree";
     if (sk_args_canonical(a)) return SK_OK;
-    return sk_fp8_is(a) ? prepare_eight(a, l) : prepare_plain(a, l, NULL);
+    return sk_fp8_is(a) ? prepare_eight(a, l, took) : prepare_plain(a, l, NULL, took);
 }
 
 extern "C" const sk_kernel sk_kernel_contract = {"contract", launch, prepare};

@@ -619,6 +619,16 @@ static bool aligned(const sk_flash *f)
 
 static bool quick(const sk_flash *f) { return f->type != SK_F32 && f->d <= 128 && aligned(f); }
 
+const char *sk_flash_name(const sk_flash *f) { return quick(f) ? "flash" : "flash f32"; }
+
+void sk_flash_took(const sk_flash *f, const char *why, double slower, sk_variant *took)
+{
+    took->name = sk_flash_name(f);
+    if (f->type == SK_F32) return; /* cuDNN has none for it */
+    took->wanted = "cuDNN", took->why = why;
+    took->slower = quick(f) ? slower : SK_WITHOUT_TENSOR_CORES;
+}
+
 static sk_status check(const sk_flash *f)
 {
     if (f->d > 256)

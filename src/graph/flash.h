@@ -37,6 +37,11 @@ typedef struct sk_flash {
 sk_status sk_flash_forward(const sk_flash *f, const sk_launch *l);
 sk_status sk_flash_backward(const sk_flash *f, const sk_launch *l); /* room: 8 bytes a row of lse */
 
+/* "flash": through tensor cores; "flash f32": not. */
+const char *sk_flash_name(const sk_flash *f);
+/* Our own kernels do it, where cuDNN's were wanted and did not. */
+void sk_flash_took(const sk_flash *f, const char *why, double slower, sk_variant *took);
+
 /* What the plain half offers the other. */
 sk_status sk_flash_plain_forward(const sk_flash *f, cudaStream_t s);
 sk_status sk_flash_plain_backward(const sk_flash *f, const float2 *rows, cudaStream_t s);

@@ -22,7 +22,8 @@
  *
  * prepare(), if there is one, is called for every launch before the first step, with nothing of
  * value in any buffer: there algorithms are searched and handles are made, which must not happen
- * while launches are recorded.
+ * while launches are recorded.  It says which of its kernels the launch will take, and if that is
+ * not the fast one, why.
  *
  * test/parts_cuda.cu takes every pair through the op's samples and more shapes, one half against
  * the other; a kernel needs no test of its own. */
@@ -51,22 +52,26 @@ typedef struct sk_any {
     sk_dtype type;
 } sk_any;
 
-/* Which of its kernels a GPU half takes for a launch. */
+/* Which of its kernels a GPU half takes for a launch.  A name that is left NULL is "own". */
 typedef struct sk_variant {
-    const char *name; /* "cuDNN", "cuBLASLt", "flash" */
-    double slower;    /* over 1: nearly so many times as long as the one that was wanted */
-    const char *why;  /* then: why that one did not take it */
+    const char *name;   /* "cuDNN", "cuBLASLt", "flash" */
+    const char *wanted; /* the one that would be faster, or NULL: this is the fast one */
+    const char *why;    /* then: why that one did not take it; for the life of the process */
+    double slower;      /* and about how many times as long this one takes, at least */
 } sk_variant;
+
+/* Products in f32 arithmetic where 16 bits could go through tensor cores: 989.4 to 66.9 TFLOP/s by
+ * the data sheet of an H100 or H200. */
+#define SK_WITHOUT_TENSOR_CORES 14.8
 
 typedef struct sk_kernel {
     const char *op;
     sk_status (*launch)(const sk_args *a, const sk_launch *l);
-    sk_status (*prepare)(const sk_args *a, const sk_launch *l); /* or NULL */
+    /* Or NULL.  *took is zeroed. */
+    sk_status (*prepare)(const sk_args *a, const sk_launch *l, sk_variant *took);
     /* Or NULL, or: what of prepare() needs the host alone, such as building a plan for a second.
      * It is called before, on a thread of its own, while others are prepared. */
     void (*early)(const sk_args *a, const sk_launch *l);
-    /* Or NULL, for who has one kernel; else which it takes, after prepare().  *out is zeroed. */
-    void (*which)(const sk_args *a, const sk_launch *l, sk_variant *out);
 } sk_kernel;
 
 extern const sk_kernel *const sk_kernel_parts[]; /* every parts/op/NAME.cu; NULL ends it */

@@ -49,10 +49,10 @@ int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most)
     return n == s->reads[buf] ? n : -1;
 }
 
-sk_status sk_fuse_prepare(const char *op, const sk_args *a, const sk_launch *l)
+sk_status sk_fuse_prepare(const char *op, const sk_args *a, const sk_launch *l, sk_variant *took)
 {
     const sk_kernel *k = sk_kernel_find(op);
-    return k->prepare ? k->prepare(a, l) : SK_OK;
+    return k->prepare ? k->prepare(a, l, took) : SK_OK;
 }
 
 sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n, const sk_launch *l)

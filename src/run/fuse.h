@@ -40,7 +40,8 @@ typedef struct sk_fuse {
     const char *name, *doc;
     bool (*match)(const sk_fuse_site *s, int pc, sk_fuse_set *out); /* *out is zeroed */
     sk_status (*launch)(const sk_args *const *a, int n, const sk_launch *l);
-    sk_status (*prepare)(const sk_args *const *a, int n, const sk_launch *l); /* or NULL */
+    sk_status (*prepare)(const sk_args *const *a, int n, const sk_launch *l,
+                         sk_variant *took); /* or NULL; as in graph/kernel.h */
     /* After all is decided: what others must be told, in s->args; or NULL. */
     void (*settle)(const sk_fuse_site *s, const sk_fuse_set *set);
 } sk_fuse;
@@ -72,7 +73,7 @@ int sk_fuse_only_reader(const sk_fuse_site *s, int pc, int out, const char *op);
  * returns how many there are, and -1 if not all that read it do so openly. */
 int sk_fuse_readers(const sk_fuse_site *s, int pc, int out, int *pcs, int most);
 /* What prepare() of the op's own kernel does. */
-sk_status sk_fuse_prepare(const char *op, const sk_args *a, const sk_launch *l);
+sk_status sk_fuse_prepare(const char *op, const sk_args *a, const sk_launch *l, sk_variant *took);
 /* One after the other, each by its own kernel: what a part does when it cannot do better. */
 sk_status sk_fuse_singly(const char *const *ops, const sk_args *const *a, int n,
                          const sk_launch *l);

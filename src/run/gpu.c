@@ -38,6 +38,7 @@ struct sk_gpu {
     const sk_acts *acts;
     const sk_optim_kernel *optim;
     const sk_kernel **kernels;      /* by instruction: of ops */
+    sk_variant *took;               /* likewise: which of its kernels the launch takes */
     const sk_codec_kernel **codecs; /* by instruction: of ENCODE and DECODE */
     sk_forget_job *forget;          /* what is owed, some at a time; the last has none */
     sk_sides *sides;                /* what is exchanged with others; NULL: nothing */
@@ -492,8 +493,11 @@ static sk_status prepare_one(sk_run *r, int pc)
     const sk_fused *f = g->fused[pc];
     const sk_kernel *k = g->gone[pc] ? NULL : g->kernels[pc];
     sk_launch l = launch_of(r, pc);
-    if (f && f->by->prepare) return f->by->prepare(f->args, f->n, &l);
-    return k && k->prepare ? k->prepare(&r->args[pc], &l) : SK_OK;
+    sk_variant *took = &g->took[pc];
+    if (f && f->by->prepare) SK_TRY(f->by->prepare(f->args, f->n, &l, took));
+    else if (k && k->prepare) SK_TRY(k->prepare(&r->args[pc], &l, took));
+    if (!took->name) took->name = "own";
+    return SK_OK;
 }
 
 /* Who is part of whose launch. */
@@ -515,6 +519,7 @@ static void place_launches(sk_arena *a, sk_run *r)
 int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
 const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
 const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
+const sk_variant *sk_gpu_took(const sk_run *r, int pc) { return &r->gpu->took[pc]; }
 
 /* What needs the host alone, on a thread of its own. */
 typedef struct helper {
@@ -568,6 +573,7 @@ sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
     g->forget = gather_errors(a, r);
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);
     g->gone = sk_many(a, bool, r->p->insts.n);
+    g->took = sk_many(a, sk_variant, r->p->insts.n);
     if (!r->p->layout.canonical) { /* what is joined depends on the layout, and so would bits */
         sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
         sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);

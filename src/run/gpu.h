@@ -36,6 +36,8 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to);
 int sk_gpu_at(const sk_run *r, int pc);
 const sk_fused *sk_gpu_fused(const sk_run *r, int pc);
 const char *const *sk_gpu_names(const sk_run *r);
+/* Which of its kernels the launch of an op takes; without a name: it has no launch. */
+const sk_variant *sk_gpu_took(const sk_run *r, int pc);
 
 sk_status sk_gpu_look(sk_gpu *g, sk_run_gpu *out);
 

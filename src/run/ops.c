@@ -130,22 +130,23 @@ static const char *name_of(sk_arena *a, const sk_run *r, int pc, bool shapes)
 
 /* --- the sum --- */
 
-static sk_op_time *row_of(sk_op_times *t, const char *name)
+static sk_op_time *row_of(sk_op_times *t, const sk_op_time *x)
 {
-    char cut[SK_OP_NAME];
     int i = 0;
-    snprintf(cut, sizeof cut, "%s", name);
-    while (i < t->n && strcmp(t->v[i].name, cut)) i++;
+    while (i < t->n && (strcmp(t->v[i].name, x->name) || strcmp(t->v[i].kernel, x->kernel))) i++;
     if (i < t->n) return &t->v[i];
-    if (t->n == SK_OP_TIMES - 1) snprintf(cut, sizeof cut, "(others)");
-    else if (t->n == SK_OP_TIMES) return &t->v[t->n - 1];
-    strcpy(t->v[t->n].name, cut);
+    if (t->n == SK_OP_TIMES) return &t->v[t->n - 1];
+    if (t->n == SK_OP_TIMES - 1) strcpy(t->v[t->n].name, "(others)");
+    else {
+        strcpy(t->v[t->n].name, x->name);
+        strcpy(t->v[t->n].kernel, x->kernel);
+    }
     return &t->v[t->n++];
 }
 
 static void add_time(sk_op_times *t, const sk_op_time *x, double by)
 {
-    sk_op_time *to = row_of(t, x->name);
+    sk_op_time *to = row_of(t, x);
     to->launches += by * x->launches;
     to->seconds += by * x->seconds;
     to->flops += by * x->flops;
@@ -159,6 +160,8 @@ static void add_inst(sk_arena *a, const sk_run *r, int pc, bool shapes, sk_op_ti
     const sk_fused *f = r->gpu ? sk_gpu_fused(r, at) : NULL;
     sk_op_time x = {.launches = at == pc, .flops = in->flops};
     snprintf(x.name, sizeof x.name, "%s", name_of(a, r, at, shapes));
+    if (r->gpu && sk_gpu_took(r, at)->name)
+        snprintf(x.kernel, sizeof x.kernel, "%s", sk_gpu_took(r, at)->name);
     if (at == pc) x.seconds = r->times[2 * pc + 1] - r->times[2 * pc];
     if (!f) x.bytes = inst_bytes(r->p, pc);
     else if (at == pc) x.bytes = op_bytes(r->p, f->pcs, f->silent, f->n);

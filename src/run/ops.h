@@ -10,10 +10,11 @@
 
 #include "run/run.h"
 
-enum { SK_OP_TIMES = 256, SK_OP_NAME = 160 };
+enum { SK_OP_TIMES = 256, SK_OP_NAME = 160, SK_OP_KERNEL = 32 };
 
-typedef struct sk_op_time { /* of one step of a rank, the mean over steps and ranks */
-    char name[SK_OP_NAME];  /* "layernorm"; with shapes "layernorm B 16x1024x768 768" */
+typedef struct sk_op_time {    /* of one step of a rank, the mean over steps and ranks */
+    char name[SK_OP_NAME];     /* "layernorm"; with shapes "layernorm B 16x1024x768 768" */
+    char kernel[SK_OP_KERNEL]; /* of ops on a GPU: "cuDNN", "cuBLASLt", "flash", "own"; else "" */
     double launches, seconds, flops, bytes;
 } sk_op_time;
 

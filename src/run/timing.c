@@ -8,11 +8,13 @@
  * something took, so that all of them choose the same batch, and on the samples.
  * It stands at the same place for all points; the rest is laid anew for each. */
 #include "run/timing.h"
+#include "run/slow.h"
 #include "base/clock.h"
 #include "comm/play.h"
 #include "run/crew.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -482,6 +484,7 @@ typedef struct step_note {
     double cores; /* a step */
     int64_t wire;
     sk_device_facts device; /* of a GPU */
+    char slow[SK_TIMED_WORDS];
 } step_note;
 
 typedef struct step_job {
@@ -522,6 +525,8 @@ static sk_status step_rank(void *ctx, int rank)
     sk_arena a = {0};
     sk_run *run = NULL;
     SK_TRY(sk_run_open(&a, j->programs[rank], j->heaps, j->opts, &run));
+    const char *slow = sk_run_slow(&a, run);
+    snprintf(j->notes[rank].slow, SK_TIMED_WORDS, "%s", slow ? slow : "");
     sk_status st = steps_of(j, run, &j->notes[rank]);
     sk_run_close(run);
     sk_arena_end(&a);
@@ -556,6 +561,7 @@ static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
         for (int k = 0; k < 2 && counts(j, r); k++) out->peak[k] += j->notes[r].device.flops[k];
     }
     memcpy(out->loss, j->notes[0].loss, sizeof out->loss);
+    memcpy(out->slow, j->notes[0].slow, sizeof out->slow);
 }
 
 sk_status sk_time_steps(const sk_program *const *programs, const sk_run_opts *o, double lr,

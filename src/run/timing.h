@@ -56,7 +56,7 @@ int64_t sk_time_heap(const sk_coll_spec *specs, int n, const int *host_of);
 sk_status sk_time_rank(sk_heaps *h, const sk_comm_opts *ends, const sk_coll_spec *specs, int n,
                        sk_coll_timing *out);
 
-enum { SK_TIMED_STEPS = 256 };
+enum { SK_TIMED_STEPS = 256, SK_TIMED_WORDS = 1024 };
 
 typedef struct sk_step_timing {
     double seconds; /* median step */
@@ -65,6 +65,7 @@ typedef struct sk_step_timing {
     double cores;   /* seconds of cores that all ranks took for a step, mean over steps */
     int64_t wire;   /* bytes that left all ranks in the last step, as counted */
     double peak[2]; /* of all GPUs that are used, as in sk_device_facts; 0: not known */
+    char slow[SK_TIMED_WORDS]; /* of rank 0: run/slow.h; "": nothing */
     int n;
     double loss[SK_TIMED_STEPS];
 } sk_step_timing;

@@ -5,6 +5,7 @@
 #include "device/disk.h"
 #include "run/flight.h"
 #include "run/run.h"
+#include "run/slow.h"
 #include "train/draw.h"
 #include "train/export.h"
 #include "train/fault.h"
@@ -225,6 +226,16 @@ static const char *device_line(sk_arena *a, const sk_run_gpu *g, int ranks, int 
 }
 
 /* All ranks come here when their runs are open. */
+/* What does not run on the kernels that it should. */
+static void tell_slow(loop *l)
+{
+    for (const char *line = sk_run_slow(&l->arena, l->run); line && *line;) {
+        int n = (int)strcspn(line, "\n");
+        note(l, SK_REC_WARN, sk_print(&l->arena, "%.*s", n, line));
+        line += n + (line[n] != 0);
+    }
+}
+
 static sk_status meet_gpus(loop *l)
 {
     sk_run_gpu g;
@@ -240,6 +251,7 @@ static sk_status meet_gpus(loop *l)
     memcpy(l->uuid, mine.uuid, sizeof l->uuid);
     int gpus = share_peaks(l, all);
     note(l, SK_REC_DEVICE, device_line(&l->arena, &g, l->s->n_ranks, gpus));
+    tell_slow(l);
     return SK_OK;
 }
 

@@ -1278,6 +1278,15 @@ static const sk_optim_kernel adamw_kernel = {"adamw", {adamw}, NULL},
 const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, &sgd_kernel,
                                                         &sgd_pb_kernel, NULL};
 
+/* SKEIN_FAKE_SLOW=1: a kernel that did not get what it wanted. */
+static sk_status prepare_slowly(const sk_args *a, const sk_launch *l, sk_variant *took)
+{
+    (void)a, (void)l;
+    if (getenv("SKEIN_FAKE_SLOW"))
+        *took = (sk_variant){"walk", "run", "the fake GPU was told to", 40};
+    return SK_OK;
+}
+
 void sk_fake_gpu(int delay_us)
 {
     most_delay = delay_us;
@@ -1285,5 +1294,6 @@ void sk_fake_gpu(int delay_us)
     for (int i = 0; sk_op_parts[i]; i++) {
         sk_assert(FIRST + i < LAST);
         kernels[FIRST + i].op = sk_op_parts[i]->name;
+        if (!strcmp(sk_op_parts[i]->name, "contract")) kernels[FIRST + i].prepare = prepare_slowly;
     }
 }
