@@ -39,14 +39,6 @@ static const char *put(const char *name, const void *data, size_t n)
     return path;
 }
 
-/* Does NFC of this text need the library?  See src/data/normalize.h. */
-static bool needs_utf8proc(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if ((uint8_t)s[i] >= 0xcc) return true;
-    return false;
-}
-
 static char *pieces(const sk_tokenizer *t, const int32_t *ids, int64_t n, size_t *len)
 {
     char *s = sk_alloc(&arena, (size_t)n * 64 + 1);
@@ -79,8 +71,9 @@ static void golden_case(const char *name, const sk_tokenizer *t, bool nfc, json_
     int64_t n = 0;
     size_t len = 0;
     sk_status status = sk_tokenizer_documents(t, &arena, &doc, 1, false, &ids, &n);
-    if (nfc && !utf8proc && needs_utf8proc(doc.s, doc.n)) {
+    if (nfc && !utf8proc && status) { /* never needed for dashes, Chinese or below U+0300 */
         check(status == SK_EDATA && strstr(sk_error_line(), "apt-get install libutf8proc2"));
+        check(json_object_get(c, "plain") == NULL);
         return;
     }
     bool ok = !status && n == (int64_t)json_array_size(want);
@@ -144,6 +137,7 @@ static void refusals(json_t *all)
     refused(changed(all, QWEN2, "{\"type\":\"NFC\"}", "{\"type\":\"NFKC\"}", &t), "\"NFKC\"");
     refused(changed(all, QWEN2, "{\"type\":\"NFC\"}", "{\"type\":\"NFC\",\"x\":1}", &t), "\"x\"");
     refused(changed(all, QWEN2, "\"version\":", "\"post\":1,\"version\":", &t), "\"post\"");
+    refused(changed(all, QWEN2, "\"1.0\"", "\"2.0\"", &t), "version 2.0");
     refused(changed(all, QWEN2, "\"dropout\":null", "\"dropout\":0.1", &t), "model.dropout");
     refused(changed(all, QWEN2, "\"fuse_unk\":", "\"fuse_unc\":", &t), "\"fuse_unc\"");
     refused(changed(all, QWEN2, "\"ignore_merges\":false", "\"ignore_merges\":1", &t),

@@ -111,11 +111,21 @@ static map_fn *utf8proc(void)
     return map;
 }
 
-/* Is there a byte that only characters from U+0300 on have? */
+/* Is this the start of a character that composes with no other of its kind: U+4000 to U+9FFF,
+ * Hangul from U+AC00 on, U+2010 to U+207F (dashes, quotes), or U+1F000 to U+1FFFF (emoji)? */
+static bool inert(const uint8_t *s, size_t n)
+{
+    if ((s[0] >= 0xe4 && s[0] <= 0xe9) || (s[0] >= 0xeb && s[0] <= 0xed)) return true;
+    if (s[0] == 0xf0) return n > 1 && s[1] == 0x9f;
+    if (s[0] == 0xea) return n > 1 && s[1] >= 0xb0;
+    return s[0] == 0xe2 && n > 2 && (s[1] == 0x81 || (s[1] == 0x80 && s[2] >= 0x90));
+}
+
+/* Is the text in NFC for sure?  It is if all is below U+0300 (its first byte is 0xcc) or inert. */
 static bool plain(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if ((uint8_t)s[i] >= 0xcc) return false;
+        if ((uint8_t)s[i] >= 0xcc && !inert((const uint8_t *)s + i, n - i)) return false;
     return true;
 }
 

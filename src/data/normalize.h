@@ -1,8 +1,8 @@
 /* normalize.h - the normalizer of tokenizer.json: NFC, Prepend, Replace (a string by another), or
  * a Sequence of these.  Bytes that are no UTF-8 pass through unchanged.
  *
- * NFC is done by utf8proc, which is opened when a text needs it: all characters below U+0300 are in
- * NFC already, so most texts in European languages do not. */
+ * NFC is done by utf8proc, which is opened when a text needs it: most texts in European languages
+ * and Chinese have only characters that are in NFC already. */
 #ifndef SK_DATA_NORMALIZE_H
 #define SK_DATA_NORMALIZE_H
 

@@ -414,6 +414,9 @@ static sk_status refuse(const sk_tokenizer *t, json_t *root, json_t *model)
     SK_TRY(sk_json_only(t->path, "the file", root,
                         "version truncation padding added_tokens normalizer pre_tokenizer "
                         "post_processor decoder model"));
+    const char *version = sk_json_text(root, "version");
+    if (*version && strcmp(version, "1.0"))
+        return sk_fail(SK_EDATA, "%s: version %.20s, only 1.0 is known", t->path, version);
     if (*type && strcmp(type, "BPE"))
         return sk_fail(SK_EDATA, "%s: model \"%.40s\" is not supported, only BPE", t->path, type);
     SK_TRY(sk_json_only(t->path, "model", model,

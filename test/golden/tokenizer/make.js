@@ -81,13 +81,14 @@ const texts = ['', ' ', 'the low', ' the  lowest   newer\n\n\tlow', 'cafe\u0301 
   '日本語 zz日zz本\u{1f600}\u{1f600}', 'low bar<s>low bar low bar</s>the', '<s>the', '</s> the <unk>', '▁<unk>▁low', '<0x0A>\r\n\0\x1b\x7f',
   'a\u0327\u0301 a\u0301\u0327 \u212b \u0958 \u2adc\u0338', "WE'LL don'T 12345 'ſ", '\u180e\u180ex \u3000y\u2028z \u0085', '<|begin|>the<|endoftext|>', 'for (i = 0)\n    return',
   '\u{1f468}\u200d\u{1f469}\u200d\u{1f467}\ufe0f \u{e0100}', 'x\u0897\u0301\u{1e4ec}\u0327', 'loooow▁▁▁lower', '%%é%%'];
+const plain = ['naïve \u2013 \u201ccafé\u201d\u2026', '中文测试 日本', '\ud55c\uad6d \u{1f600}\u{1f680}']; // in NFC: no library is needed
 (async () => {
   const out = [];
   for (const [name, json] of Object.entries(files)) {
     const t = Tokenizer.fromString(JSON.stringify(json)), cases = [];
-    for (const text of texts) {
+    for (const text of [...texts, ...plain]) {
       const ids = (await t.encode(text)).getIds();
-      cases.push({text, ids, back: ids.length ? await t.decode(ids, false) : ''});
+      cases.push({text, ids, back: ids.length ? await t.decode(ids, false) : '', ...(plain.includes(text) ? {plain: true} : {})});
     }
     out.push(JSON.stringify({name, tokenizer: json, cases: 0}).replace(/0}$/, '[\n' + cases.map(c => JSON.stringify(c)).join(',\n') + ']}'));
   }
