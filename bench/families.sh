@@ -1,9 +1,11 @@
 #!/bin/bash
-# families.sh [-r ROUNDS] [-s STEPS] [-n RANKS] [PATTERN] - what simulate says of this host beside
+# families.sh [-p] [-r ROUNDS] [-s STEPS] [-n RANKS] [PATTERN] - what simulate says of this host beside
 # what happens.
 #
 #   bench/families.sh -r 3            all families on 16 ranks, about 12 minutes on two cores
 #   bench/families.sh -r 1 'zero|ep'  a look at some
+#
+#   bench/families.sh -p              runs nothing: the bytes that are predicted, a second
 #
 # Every round runs each family once and asks `skein simulate --cluster here` right after it; the
 # table holds medians over the rounds, the ratio that of each round's own: a shared host is faster
@@ -15,9 +17,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-rounds=1 steps=5 ranks=16
-while getopts r:s:n: o; do
+rounds=1 steps=5 ranks=16 predict=0
+while getopts pr:s:n: o; do
     case $o in
+    p) predict=1 ;;
     r) rounds=$OPTARG ;;
     s) steps=$OPTARG ;;
     n) ranks=$OPTARG ;;
@@ -78,6 +81,23 @@ one() { # model words, layout -> ms, bytes, ms of cores | ms, bytes
     echo "$ran $said"
 }
 
+header() {
+    echo "| family | layout | bytes predicted | bytes counted | ms predicted | ms measured | predicted ÷ measured | ms of cores |"
+    echo "| --- | --- | --: | --: | --: | --: | --: | --: |"
+}
+
+if [ $predict = 1 ]; then
+    header
+    while IFS='|' read -r family model layout; do
+        words=$dense
+        if [ "$model" = experts ]; then words=$experts; fi
+        # shellcheck disable=SC2086  # words
+        "$skein" simulate $words layout="$layout" -o csv </dev/null |
+            awk -F, -v f="$family" -v l="$layout" '$1 == "all" { printf "| %s | `%s` | %s | - | - | - | - | - |\n", f, l, $12 }'
+    done <"$work/list"
+    exit 0
+fi
+
 "$skein" bench coll --calibrate --seconds 10 >/dev/null
 for ((r = 0; r < rounds; r++)); do
     while IFS='|' read -r family model layout; do
@@ -87,8 +107,7 @@ for ((r = 0; r < rounds; r++)); do
             tr '|' ' ' >>"$work/points"
     done <"$work/list"
 done
-echo "| family | layout | bytes predicted | bytes counted | ms predicted | ms measured | predicted ÷ measured | ms of cores |"
-echo "| --- | --- | --: | --: | --: | --: | --: | --: |"
+header
 awk '
     function median(list, n,    v, i, j, t) {
         n = split(list, v, " ")
