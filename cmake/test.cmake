@@ -37,6 +37,9 @@ function(skein_test name) # name, then the command
   if(name MATCHES "${quick}")
     set_tests_properties(${name} PROPERTIES LABELS quick)
   endif()
+  if(name MATCHES "^page_") # some commands are run with SKEIN_LONG only
+    math(EXPR limit "300 * ${SKEIN_TEST_SCALE}")
+  endif()
   if(name MATCHES "_random$") # thousands of pairs with SKEIN_LONG
     math(EXPR limit "1200 * ${SKEIN_TEST_SCALE}")
   endif()
@@ -81,10 +84,27 @@ foreach(file ${tests})
   endif()
 endforeach()
 
+# Each page is a test, which runs its commands; some scripts are among them.  Not in slow builds, which
+# would say the same.
+if(SKEIN_TEST_SCALE EQUAL 1)
+  set(by_pages "^(doc_commands|doc_op|example_layouts)$")
+  file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} *.md doc/*.md bench/*.md example/*.md example/*/*.md)
+  list(FILTER pages EXCLUDE REGEX "CHANGELOG")
+  foreach(page ${pages})
+    string(REGEX REPLACE "^doc/|[.]md$" "" name ${page})
+    string(REPLACE "/" "_" name ${name})
+    skein_test(page_${name} bash test/doc_commands.sh ${page})
+  endforeach()
+else()
+  set(by_pages "^doc_commands$")
+endif()
+
 file(GLOB scripts CONFIGURE_DEPENDS test/*.sh)
 foreach(file ${scripts})
   cmake_path(GET file STEM name)
-  skein_test(${name} bash ${file})
+  if(NOT name MATCHES "${by_pages}")
+    skein_test(${name} bash ${file})
+  endif()
 endforeach()
 
 if(TARGET skein_cuda)

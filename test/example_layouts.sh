@@ -40,6 +40,18 @@ try() { # name, run file, arguments: plan, explain, train, compare with one rank
     n=$((n + 1))
 }
 
+# The lines of README's section are layouts too; a column of blanks parts them from what is said of them.
+readme() {
+    local words
+    lines=0
+    while read -r words; do
+        quietly "$skein" plan model=switch-tiny model.num_hidden_layers=4 layout="$words" train.batch=32
+        lines=$((lines + 1))
+    done < <(sed -n '/^## A layout/,/^## The tour/s/^    \(.*[^ ]\)    *[^ ].*/\1/p' README.md)
+    [ $lines -ge 10 ] || { echo "README.md has $lines layouts, no more?"; exit 1; }
+}
+
+readme
 for f in example/layouts/*.txt; do try "$(basename "$f" .txt)" "$tiny" layout="$f"; done
 for f in example/layouts/*.yaml; do try "$(basename "$f" .yaml)" "$f"; done
-echo "$n layouts plan, explain and train"
+echo "$n layouts plan, explain and train; $lines of README.md plan"
