@@ -114,8 +114,8 @@ static const char *const options[] = {
     "model.router_bias_update_speed=0.001",
     "model.router_aux_loss_coef=0",
     "model.num_experts_per_tok=1",
-    "model.num_experts_per_tok=2;model.n_shared_experts=1;model.expert_groups=2;"
-    "model.router_bias_update_speed=0.01;model.capacity_factor=1.25",
+    "model.n_shared_experts=1;model.expert_groups=2;model.router_bias_update_speed=0.01",
+    "model.n_shared_experts=1;model.expert_groups=2;model.capacity_factor=1.25",
     "model.num_experts_per_tok=2;model.expert_groups=2;model.router_bias_update_speed=0.01",
     "train.matmul=fp8",
     "train.dropless=1;model.capacity_factor=1",
