@@ -97,8 +97,8 @@ static void tried(const char *model, const char *words, bool must)
         sk_status st = hold(all);
         if (!st) continue;
         refused++;
-        if (must || st != SK_ECONF || listing) printf("%s: %s\n", all, sk_error_line());
-        check(!must && st == SK_ECONF);
+        if (must || listing) printf("%s: %s\n", all, sk_error_line());
+        check(!must && (st == SK_ECONF || strstr(sk_error_line(), "there is no \"model.")));
     }
 }
 
@@ -107,6 +107,11 @@ static const char *const options[] = {
     "model.dropout=0.1",
     "model.tie_word_embeddings=true",
     "model.tie_word_embeddings=false",
+    "model.hidden_act=gelu",
+    "model.attention_bias=true;model.mlp_bias=true",
+    "model.head_dim=24",
+    "model.rope_type=linear;model.rope_factor=2",
+    "model.scale_attn_by_inverse_layer_idx=true",
     "model.capacity_factor=1",
     "model.capacity_factor=0",
     "model.n_shared_experts=2",

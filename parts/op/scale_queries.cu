@@ -37,7 +37,6 @@ template <typename T> static sk_status run(const sk_args *a, const job &j, cudaS
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     const sk_view *v = &a->in[0];
-    SK_TRY(sk_cuda_kinds("scale_queries", a, "tt"));
     if (!sk_count(v)) return SK_OK;
     job j = {v->data, a->out[0].data, sk_span(v, 0, 3), sk_span(v, 3, 5)};
     j.queries = j.row - 2 * v->size[4], j.by = (float)a->attr[0];

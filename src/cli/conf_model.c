@@ -162,7 +162,8 @@ static sk_status foreign(sk_arena *a, const sk_setting *s, const char *name, sk_
 {
     const sk_field *f = sk_hyper_field(name);
     double x = 0;
-    bool none = (f || !strcmp(name, "dropout")) && read_number(s->value, &x) && x == 0;
+    bool known = f || !strcmp(name, "dropout");
+    bool none = known && read_number(s->value, &x) && x == 0;
     if (none || (f && !*s->value)) return SK_OK;
     if (f && !strcmp(name, "num_key_value_heads")) return set_field(a, s, f, &job->hyper);
     return sk_fail(sk_setting_code(s), "%s: %s \"%.80s\" of a %s%s", sk_setting_where(a, s, false),
