@@ -48,7 +48,7 @@ for ((i = 0; i < rounds; i++)); do
     steps=$((10#${newest:-0} + 2))
     timeout -k 2 60 "$skein" train run=run --resume train.steps=$steps >more.out 2>more.err || rc=$?
     if [ -z "$newest" ]; then # before the first: nothing to go on from, and nothing is touched
-        [ $rc = 65 ] && cmp -s before run/metrics.jsonl || fail "no checkpoint: exit code $rc"
+        { [ $rc = 65 ] && cmp -s before run/metrics.jsonl; } || fail "no checkpoint: exit code $rc"
         lost=$(sed -nE 's/.*"ms":([0-9.e+]+).*/\1/p' before | awk -v c=$clock '{ s += $1 } END { print s * c / 6e4 }')
         none=$((none + 1))
     else

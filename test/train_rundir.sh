@@ -38,9 +38,10 @@ train() { case_of "$1" "$2" timeout -k 2 60 "$skein" train "${job[@]}" "${@:3}";
 # ---- the umask says who may read
 for mask in 022 027 077; do
     (umask $mask && "$skein" train "${job[@]}" -n 2 run=mask$mask >out 2>err) || bad "umask $mask: $(cat err)"
-    other=$(find mask$mask -type d ! -perm $(printf %o $((0777 & ~mask))) -o -type f ! -perm $(printf %o $((0666 & ~mask))))
+    other=$(find "mask$mask" -type d ! -perm "$(printf %o $((0777 & ~mask)))" -exec ls -ld {} + \
+        -o -type f ! -perm "$(printf %o $((0666 & ~mask)))" -exec ls -l {} +)
     cases=$((cases + 1))
-    [ -z "$other" ] || bad "umask $mask: $(ls -ld $other)"
+    [ -z "$other" ] || bad "umask $mask: $other"
 done
 
 # ---- ulimit -f: a file at its limit is told, not a signal
@@ -60,6 +61,12 @@ lose() { # the folder of checkpoints goes away while the run is on
 case_of 74 "all 300 steps are done and the model is in part/final|the last checkpoint was not saved|part/ckpt" lose
 [ -s part/final/model.safetensors ] || bad "the model was not saved"
 
+# ---- saves that cost too much come less often, and that is said
+train 0 "so that saving takes at most 1 % of the time" run=pace train.steps=200 ckpt.every=0.01s ckpt.keep=0
+saves=$(find pace/ckpt -name 'step-*' | wc -l)
+{ [ "$saves" -ge 2 ] && [ "$saves" -le 30 ]; } || bad "ckpt.every=0.01s: $saves checkpoints of 200 steps"
+[ "$(grep -c "stood still" out)" = 1 ] || bad "it is not said once"
+
 # ---- --resume without a checkpoint is an error; what was measured is kept
 lines() { cat "$@" | grep -c '"loss"'; }
 train 0 "" run=cut ckpt.every=0
@@ -70,6 +77,8 @@ cmp before cut/metrics.jsonl || bad "--resume touched the metrics"
 train 65 "cut has no checkpoint" resume=cut
 train 65 "there is no run nowhere" run=nowhere --resume
 [ ! -e nowhere ] || bad "--resume made a directory"
+train 73 "cut has a model in final/ and no checkpoint" run=cut
+rm -r cut/final
 train 0 "metrics.jsonl of an earlier beginning is now metrics.jsonl.1" run=cut
 cmp before cut/metrics.jsonl.1 || bad "lines were lost"
 [ "$(lines cut/metrics.jsonl)" = 4 ] || bad "a run that begins anew has $(lines cut/metrics.jsonl) steps"
@@ -107,7 +116,7 @@ train 65 "data.changed=1" run=branch data.train=words resume=named/ckpt/step-000
 mkdir exp
 printf '# mine\nmodel: tiny\n' >exp/config.yaml
 case_of 73 "exp/config.yaml was not written by skein|run=DIR" "$skein" train exp/config.yaml "${job[@]:1}" run=exp
-[ "$(head -n 1 exp/config.yaml)" = "# mine" ] && [ ! -e exp/ckpt ] || bad "a user's file was written over"
+{ [ "$(head -n 1 exp/config.yaml)" = "# mine" ] && [ ! -e exp/ckpt ]; } || bad "a user's file was written over"
 case_of 0 "" "$skein" train exp/config.yaml "${job[@]:1}" run=exp/run
 case_of 0 "" "$skein" train exp/run/config.yaml run=exp/other
 
@@ -121,12 +130,12 @@ for name in rank0.log metrics.jsonl; do
         train 73 "linked/$name is" run=linked
     done
 done
-[ "$(cat precious)" = mine ] && [ ! -e missing ] || bad "a link was followed"
+{ [ "$(cat precious)" = mine ] && [ ! -e missing ]; } || bad "a link was followed"
 mkdir -p linked2
 ln -s ../precious linked2/config.yaml.tmp-1
 ln -s ../precious linked2/trace.json
 train 0 "" run=linked2 log.trace=1
-[ "$(cat precious)" = mine ] && [ -s linked2/trace.json ] || bad "trace.json: a link was followed"
+{ [ "$(cat precious)" = mine ] && [ -s linked2/trace.json ]; } || bad "trace.json: a link was followed"
 
 # ---- what a killed run leaves is swept, and nothing else
 mkdir -p old/final.tmp-0123456789abcdef old/sample-0000000002 old/sample-0000000003.tmp-0123456789abcdef \
@@ -145,6 +154,7 @@ left=$(find old -name '*tmp-[0-9]*' -o -name 'sample-00*')
 flip() { # file, byte: its lowest bit
     local byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+    # shellcheck disable=SC2059  # a byte has no other spelling
     printf "\\x$(printf %x $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 case_of 0 "" "$skein" export mask022 exported --dtype bf16

@@ -167,8 +167,8 @@ static sk_status foreign(sk_arena *a, const sk_setting *s, const char *name, sk_
     if (none || (f && !*s->value)) return SK_OK;
     if (f && !strcmp(name, "num_key_value_heads")) return set_field(a, s, f, &job->hyper);
     return sk_fail(sk_setting_code(s), "%s: %s \"%.80s\" of a %s%s", sk_setting_where(a, s, false),
-                   f ? "there is no" : "unknown key", s->key, job->model->name,
-                   f ? "" : sk_conf_hint(a, s->key, NULL));
+                   known ? "there is no" : "unknown key", s->key, job->model->name,
+                   known ? "" : sk_conf_hint(a, s->key, NULL));
 }
 
 /* One `model.x`. */

@@ -742,8 +742,8 @@ static void keep_pace(loop *l, double began)
     l->told_late = true;
     note(l, SK_REC_WARN,
          sk_print(&l->arena,
-                  "the run stood still for %.2g s to save step %lld: the next checkpoint comes in "
-                  "%.3g s, not %g s, so that saving takes at most %g %% of the time; "
+                  "the run stood still for %.2f s to save step %lld: the next checkpoint comes in "
+                  "%.2f s, not %g s, so that saving takes at most %g %% of the time; "
                   "ckpt.every=STEPS saves whatever it takes",
                   p->stall, (long long)l->done, wait, p->every, 100 * SK_PACE_COST));
 }
