@@ -143,7 +143,8 @@ def by_transformers(folder, rows):
     import transformers
     transformers.logging.set_verbosity_error()
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager").eval()
+        folder, dtype=torch.float64, attn_implementation="eager",
+        experts_implementation="eager").eval()  # grouped products have no float64
     with torch.no_grad():
         return model(rows[:, :-1]).logits
 

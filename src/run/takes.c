@@ -17,6 +17,7 @@ static sk_status op_takes(const sk_program *p, const sk_inst *in)
 /* Operands as run/gpu.c reads them: the gradient, sums, then the state. */
 static sk_status update_takes(const sk_program *p, const sk_inst *in)
 {
+    if (sk_away_does(p, in)) return SK_OK; /* the host does it */
     const sk_param_plan *q = &p->params.v[in->param];
     bool last = in->act == SK_DO_UPDATE && q->master >= 0 && !p->optim->pass[in->pass + 1];
     sk_update_job j = {.grad_type = type_of(p, in->in[0]),
@@ -24,7 +25,6 @@ static sk_status update_takes(const sk_program *p, const sk_inst *in)
                        .narrow_type = last ? type_of(p, in->out[0]) : SK_F32,
                        .ordered = p->layout.canonical};
     if (q->n_state) j.state_type = type_of(p, in->in[2]);
-    if (sk_away_does(p, in)) return SK_OK; /* the host does it */
     return sk_update_takes(p->optim->name, &j);
 }
 

@@ -3,7 +3,8 @@
  * All that one begin() and end() enclose is of one circle and one stream, and is done by that
  * stream's thread, with those of the other members: everybody shows its list, makes its results
  * while nobody writes, and writes them when all have made theirs.  Sums are taken in the order of
- * the members. */
+ * the members.  What is only sent and received is between those who do it: a member without a
+ * message, as one with empty pieces, does not come. */
 #include "device/nccl.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -39,12 +40,20 @@ struct sk_circle {
     int me;
 };
 
+typedef struct letter { /* sent, and not yet received */
+    struct letter *next;
+    int from, to;
+    int64_t n;
+    char bytes[];
+} letter;
+
 typedef struct meeting { /* a circle, as all members see it */
     char id[SK_NCCL_ID];
     int n, joined;
     int here, round; /* at the gate */
     bool broken;     /* by abort() */
     const group *shown[MOST];
+    letter *letters;    /* the oldest first */
     sk_circle of[MOST]; /* they stay: streams may still be there */
 } meeting;
 
@@ -203,12 +212,12 @@ static size_t bytes_of(const group *g, int k)
 static bool alike(const group *g, int k)
 {
     const op *o = &g->ops[k];
-    const op *letter = o->what == RECV ? letter_of(g, k) : NULL;
+    const op *sent = o->what == RECV ? letter_of(g, k) : NULL;
     for (int r = 0; o->what < SEND && r < g->c->m->n; r++) {
         const group *x = g->c->m->shown[r];
         if (k >= x->n || x->ops[k].what != o->what || x->ops[k].n != o->n) return false;
     }
-    return o->what != RECV || (letter && letter->n == o->n);
+    return o->what != RECV || (sent && sent->n == o->n);
 }
 
 static void make(const group *g, int k, char *to)
@@ -234,9 +243,59 @@ static void make(const group *g, int k, char *to)
         }
 }
 
+static void put_letter(meeting *m, int from, const op *o)
+{
+    letter *l = malloc(sizeof *l + (size_t)o->n), **at = &m->letters;
+    *l = (letter){.from = from, .to = o->peer, .n = o->n};
+    if (o->n) memcpy(l->bytes, o->src, (size_t)o->n);
+    pthread_mutex_lock(&lock);
+    while (*at) at = &(*at)->next;
+    *at = l;
+    pthread_cond_broadcast(&came);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Waits for it, unless somebody has given up. */
+static void take_letter(meeting *m, int to, const op *o)
+{
+    letter **at, *l = NULL;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        for (at = &m->letters; *at && ((*at)->from != o->peer || (*at)->to != to);)
+            at = &(*at)->next;
+        if (*at || m->broken) break;
+        pthread_cond_wait(&came, &lock);
+    }
+    if (*at) l = *at, *at = l->next;
+    pthread_mutex_unlock(&lock);
+    if (!l) return;
+    sk_assert(l->n == o->n || sk_fake_failed());
+    if (l->n == o->n && l->n) memcpy(o->dst, l->bytes, (size_t)l->n);
+    free(l);
+}
+
+static bool only_letters(const group *g)
+{
+    for (int k = 0; k < g->n; k++)
+        if (g->ops[k].what < SEND) return false;
+    return true;
+}
+
+static void letters(const group *g)
+{
+    for (int k = 0; k < g->n; k++)
+        if (g->ops[k].what == SEND) put_letter(g->c->m, g->c->me, &g->ops[k]);
+    for (int k = 0; k < g->n; k++)
+        if (g->ops[k].what == RECV) take_letter(g->c->m, g->c->me, &g->ops[k]);
+}
+
 static void together(void *what)
 {
     const group *g = what;
+    if (only_letters(g)) {
+        letters(g);
+        return;
+    }
     meeting *m = g->c->m;
     char *made[OPS];
     m->shown[g->c->me] = g;
