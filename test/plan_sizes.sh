@@ -33,13 +33,13 @@ ends() {
     [ "$rc" = 0 ] || [ "$said" = 1 ] || bad "skein $*: not one sentence: $(cat err)"
 }
 
-# Keys whose default is a number, a time or bytes.
+# Keys whose default is a number, a time or bytes, or such of every optimizer: "adamw 0.001; lamb 0.002".
 keys() {
     "$skein" explain --help | awk '
         /^  [a-z]/ { if (line) print line; line = $0; next }
         /^   / { line = line " " $0; next }
         { if (line) print line; line = "" }
-        END { if (line) print line }' | awk '/\(-?[0-9][-0-9.e, ]*\)$/ { print $1 }'
+        END { if (line) print line }' | awk '/\(([a-z][-a-z]* )?-?[0-9][-a-z0-9.,; ]*\)$/ { print $1 }'
 }
 
 all=$(keys)

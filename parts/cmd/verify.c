@@ -59,9 +59,10 @@ static sk_status read_model(sk_arena *a, const char *dir, int *n)
 static sk_status verify_model(sk_arena *a, const char *path, const char **what, bool *summed)
 {
     int n = 0;
+    SK_TRY(sk_sums_verify(path, NULL, summed)); /* first: damage is not a mistake of the model */
     SK_TRY(read_model(a, path, &n));
     *what = sk_print(a, "model, %d parameters, all finite", n);
-    return sk_sums_verify(path, NULL, summed);
+    return SK_OK;
 }
 
 static sk_status one(sk_table *t, const char *path);
