@@ -55,7 +55,7 @@ static void peak(sk_table *t, const char *what, int cores)
     sk_peak_rate p = sk_host_peak(cores, PEAK_S);
     const char *noise = "";
     if (p.spread > 0.05)
-        noise = sk_print(t->arena, "; noisy, quartiles %.0f %% apart", 100 * p.spread);
+        noise = sk_print(t->arena, "; noisy, half of them take over %.0f %% longer", 100 * p.spread);
     say(t, what, sk_print(t->arena, "%.1f GFLOP/s", 1e-9 * p.flops),
         sk_print(t->arena, "f32 products of 256 x 256, one thread a core%s", noise));
 }

@@ -84,7 +84,7 @@ static const sk_hf_key own_keys[] = {
 static const sk_hf_key *const keys[] = {sk_rotary_keys, sk_experts_keys, own_keys, NULL};
 static const sk_hf_only own_only[] = {
     {"output_router_logits", "false"},
-    {"router_jitter_noise", "0"},
+    {"router_jitter_noise", "0.0"},
     {"router_aux_loss_coef", NULL}, /* without output_router_logits it says nothing */
     {0},
 };

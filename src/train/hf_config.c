@@ -354,14 +354,21 @@ static bool given(const sk_model *m, const char *field, const sk_hyper *h)
     return sk_field_given(f, h) || sk_field_given(f, &m->hf_default);
 }
 
+/* A number as transformers 5 wants it, which takes 10000 for an integer and refuses that. */
+static const char *real_text(sk_out *o, const char *s)
+{
+    return strpbrk(s, ".e") ? s : sk_print(o->arena, "%s.0", s);
+}
+
 /* `"name": value` of a field; what is not given is null. */
 static void put(sk_out *o, const char *name, const sk_field *f, const sk_hyper *h)
 {
     bool text = f->kind == SK_FIELD_TEXT, null = !sk_field_given(f, h);
     null = null && (text || f->kind == SK_FIELD_INT);
     sk_field_text t = sk_field_print(f, h);
+    const char *value = f->kind == SK_FIELD_REAL ? real_text(o, t.s) : t.s;
     if (null) sk_out_add(o, ",\n  \"%s\": null", name);
-    else sk_out_add(o, text ? ",\n  \"%s\": \"%s\"" : ",\n  \"%s\": %s", name, t.s);
+    else sk_out_add(o, text ? ",\n  \"%s\": \"%s\"" : ",\n  \"%s\": %s", name, value);
 }
 
 static void put_rope(sk_out *o, const sk_hf_key *k, const sk_hyper *h)
@@ -372,8 +379,10 @@ static void put_rope(sk_out *o, const sk_hf_key *k, const sk_hyper *h)
     for (; k->name; k++) {
         const sk_field *f = sk_hyper_field(k->field);
         if (strncmp(k->name, scaling, sizeof scaling - 1) || !sk_field_given(f, h)) continue;
+        sk_field_text t = sk_field_print(f, h);
         sk_out_add(o, f->kind == SK_FIELD_TEXT ? "%s\"%s\": \"%s\"" : "%s\"%s\": %s",
-                   first ? "" : ", ", k->name + sizeof scaling, sk_field_print(f, h).s);
+                   first ? "" : ", ", k->name + sizeof scaling,
+                   f->kind == SK_FIELD_REAL ? real_text(o, t.s) : t.s);
         first = false;
     }
     sk_out_add(o, "}");

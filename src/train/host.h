@@ -3,12 +3,12 @@
  * Looking is cheap (files of the kernel, no measuring).  sk_host_peak() does
  * measure: how many floating-point operations per second the product of two
  * matrices of 256 x 256 reaches, with one thread of BLAS on each of `threads` threads at once: the
- * sum over them of the median over `seconds`, after a fifth of them to warm up.  Time is that of
- * the core, so that another program that takes it away does not lower the peak; what it slows down
- * by sharing a core's units or caches shows in the spread.  A run calls it on all ranks at the same
- * time, after the first step, so that the sum over the ranks is what the machine can really give,
- * and the start is not delayed by it.  Ranks that have more threads than there are cores share
- * their peak: sk_host_share(). */
+ * sum over them of what the fastest tenth reaches within `seconds`, after a fifth of them to warm
+ * up. Time is that of the core, so that another program that takes it away does not lower the peak;
+ * what it slows down by sharing a core's units or caches shows in the spread.  A run calls it on
+ * all ranks at the same time, after the first step, so that the sum over the ranks is what the
+ * machine can really give, and the start is not delayed by it.  Ranks that have more threads than
+ * there are cores share their peak: sk_host_share(). */
 #ifndef SK_TRAIN_HOST_H
 #define SK_TRAIN_HOST_H
 
@@ -31,7 +31,7 @@ void sk_host_look(sk_host *out);
 
 typedef struct sk_peak_rate {
     double flops;  /* per second, of all threads */
-    double spread; /* distance of the quartiles of the worst thread, over its median */
+    double spread; /* how much longer the median takes, of the worst thread: 0.1 is a tenth */
 } sk_peak_rate;
 
 sk_peak_rate sk_host_peak(int threads, double seconds);
