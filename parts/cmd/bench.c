@@ -85,7 +85,7 @@ typedef struct peak_job {
 static sk_status peak_rank(void *ctx, int rank)
 {
     peak_job *j = ctx;
-    j->flops[rank] = j->share * sk_host_peak(j->threads, 0.1).flops;
+    j->flops[rank] = j->share * sk_host_peak(j->threads, 0.3).flops;
     return SK_OK;
 }
 

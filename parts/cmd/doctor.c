@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PEAK_S 0.15 /* seconds for each measurement */
+#define PEAK_S 1.0 /* seconds for each measurement */
 
 /* A program in PATH, or NULL. */
 static const char *program(sk_arena *a, const char *name)

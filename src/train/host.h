@@ -3,7 +3,7 @@
  * Looking is cheap (files of the kernel, no measuring).  sk_host_peak() does
  * measure: how many floating-point operations per second the product of two
  * matrices of 256 x 256 reaches, with one thread of BLAS on each of `threads` threads at once: the
- * sum over them of what the fastest tenth reaches within `seconds`, after a fifth of them to warm
+ * sum over them of what the fastest products reach within `seconds`, after a fifth of them to warm
  * up. Time is that of the core, so that another program that takes it away does not lower the peak;
  * what it slows down by sharing a core's units or caches shows in the spread.  A run calls it on
  * all ranks at the same time, after the first step, so that the sum over the ranks is what the
