@@ -26,6 +26,15 @@ goes_on() { # what, then options of sample
     [ "$got" = "$want" ] || fail "$1 says $got"
 }
 
+# What config.json may ask of a model is done when decoding too: biases, rope, activation, head_dim.
+asked=(model=llama-tiny model.attention_bias=true model.mlp_bias=true model.hidden_act=gelu model.head_dim=12
+    model.rope_type=llama3 model.rope_factor=4 model.rope_low_freq_factor=1 model.rope_high_freq_factor=4
+    model.rope_original_positions=16 model.max_position_embeddings=64)
+"$skein" train "${asked[@]}" data.train=text train.batch=8 train.seq=32 train.steps=250 optim.lr=1e-2 \
+    val.every=0 sample.every=0 run=asked >out 2>err || { cat out err; fail "asked: no training"; }
+goes_on asked
+grep -q '"rope_scaling": {"rope_type": "llama3", "factor": 4.0' asked/final/config.json || fail "$(cat asked/final/config.json)"
+
 for model in tiny "llama"; do
     words=(model=tiny)
     [ $model = tiny ] || words=(model.arch=llama model.hidden_size=32 model.num_hidden_layers=2
