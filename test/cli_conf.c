@@ -413,7 +413,7 @@ static void directories(void)
 {
     put("config.json",
         "{\"model_type\": \"tiny\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 3,\n"
-        "\"initializer_range\": null, \"vocab_size\": 99, \"layer_norm_epsilon\": 1e-6,\n"
+        "\"intermediate_size\": null, \"vocab_size\": 99, \"layer_norm_epsilon\": 1e-6,\n"
         "\"architectures\": [\"X\"], \"tie_word_embeddings\": true, \"eos_token_id\": 5}");
     check(!load(sk_print(&arena, "model=%s", dir)));
     check(job.model == &tiny && job.hyper.hidden_size == 24 && job.hyper.num_key_value_heads == 3);

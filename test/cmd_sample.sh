@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-goes_on() { # what, then options of sample
+goes_on() { # what
     local want got
     want=$(printf "$alphabet%.0s" $(seq 9) | cut -c 8-160)
     got=$("$skein" sample "$1" --prompt hijklmn --tokens 146 --temp 0)
@@ -32,7 +32,12 @@ asked=(model=llama-tiny model.attention_bias=true model.mlp_bias=true model.hidd
     model.rope_original_positions=16 model.max_position_embeddings=64)
 "$skein" train "${asked[@]}" data.train=text train.batch=8 train.seq=32 train.steps=250 optim.lr=1e-2 \
     val.every=0 sample.every=0 run=asked >out 2>err || { cat out err; fail "asked: no training"; }
-goes_on asked
+goes_on asked 2>err
+grep -q "note: the text is longer than the model's 64 positions" err || fail "no note of a cut text: $(cat err)"
+"$skein" train model=mistral-tiny data.train=text train.batch=8 train.seq=32 train.steps=2 val.every=0 sample.every=0 \
+    run=window >out 2>err || fail "window: $(cat err)"
+! "$skein" sample window --prompt abc --tokens 140 >out 2>err || fail "a text beyond the sliding window"
+grep -q "sliding_window" err || fail "beyond the sliding window: $(cat err)"
 grep -q '"rope_scaling": {"rope_type": "llama3", "factor": 4.0' asked/final/config.json || fail "$(cat asked/final/config.json)"
 
 for model in tiny "llama"; do

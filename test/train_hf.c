@@ -75,15 +75,19 @@ static const sk_hf_key fake_keys[] = {{"n_embd", "hidden_size"},
                                       {0}};
 static const sk_hf_key *const fake_tables[] = {fake_keys, NULL};
 
+static const char *const fake_buffers[] = {"a.buffer", NULL};
 static const sk_model fake = {
     .name = "fake",
     .hf = fake_hf,
     .hf_class = "Fake",
-    .hf_default = {.norm_eps = 1e-6, .num_hidden_layers = 1, .vocab_size = 11},
-    .hf_keys = fake_tables};
+    .hf_default = {.norm_eps = 1e-6, .rope_theta = 1e4, .num_hidden_layers = 1, .vocab_size = 11},
+    .hf_keys = fake_tables,
+    .hf_buffers = fake_buffers};
 const sk_model *const sk_model_parts[] = {&fake, NULL};
-static const sk_hyper hyper = {
-    .hidden_size = 6, .max_position_embeddings = 32, .tie_word_embeddings = true};
+static const sk_hyper hyper = {.hidden_size = 6,
+                               .max_position_embeddings = 32,
+                               .rope_theta = 5e5,
+                               .tie_word_embeddings = true};
 
 static const sk_hf_shape *shape(const char *name)
 {
@@ -313,6 +317,17 @@ static void shards(void)
     write_file(dir, "model-00002-of-00002.safetensors", 5, N_ENTRIES, 0, SK_F32, -1);
     text(dir, index, index_text("model-00002-of-00002.safetensors"));
     for (int n = 1; n < 4; n++) CHECK(load(dir, n, n, SK_F32) == 0);
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_OK);
+    unlink(below(dir, "model-00002-of-00002.safetensors")); /* one tensor lies in both */
+    write_file(dir, "model-00002-of-00002.safetensors", 4, N_ENTRIES, 0, SK_F32, -1);
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_EDATA &&
+          strstr(sk_error(), "lies in model-00001-of-00002.safetensors too"));
+    unlink(below(dir, "model-00002-of-00002.safetensors")); /* and one in none */
+    write_file(dir, "model-00002-of-00002.safetensors", 6, N_ENTRIES, 0, SK_F32, -1);
+    CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_EDATA &&
+          strstr(sk_error(), "which has no such tensor"));
+    unlink(below(dir, "model-00002-of-00002.safetensors"));
+    write_file(dir, "model-00002-of-00002.safetensors", 5, N_ENTRIES, 0, SK_F32, -1);
     static const char *const lies[] = {"../one/model.safetensors",
                                        "..",
                                        ".",
@@ -423,6 +438,14 @@ static void check_saved(const char *path, sk_dtype type)
 
 static const sk_companions none, words = {.tokenizer_json = "{}"};
 
+/* A number that 16 bits cannot hold. */
+static sk_status too_large(void *ctx, sk_box *whole)
+{
+    sk_status st = from_air(ctx, whole);
+    if (whole->data) *(float *)whole->data = 1e6F;
+    return st;
+}
+
 static void saving(void)
 {
     const char *dir = below(root, "models/final");
@@ -448,6 +471,10 @@ static void saving(void)
     CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA);
     text(dir, "config.json", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[");
     CHECK(sk_hf_config(dir, &m, &h) == SK_EDATA);
+    calls = 0;
+    CHECK(sk_hf_save(below(root, "large"), &fake, &hyper, shapes, N_SHAPES, SK_F16, too_large,
+                     &calls, &(sk_companions){0}) == SK_ENUM &&
+          strstr(sk_error(), "f16 holds up to 65504") && count(root, "large") == 0);
     /* failures leave the old model and nothing else */
     calls = 97;
     CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &none) ==

@@ -33,6 +33,12 @@ static sk_status write_text(sk_sampler *s, const char *prompt, int64_t tokens)
         sk_arena_back(&a, m);
     }
     putchar('\n');
+    if (sk_sampler_cut(s))
+        fprintf(
+            stderr,
+            "note: the text is longer than the model's %lld positions; what is drawn follows from "
+            "its end alone\n",
+            (long long)sk_sampler_cut(s));
     sk_arena_end(&a);
     return SK_OK;
 }

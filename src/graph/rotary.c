@@ -34,7 +34,7 @@ void sk_rotary_sizes(sk_graph *g, const sk_hyper *h)
     sk_graph_size(g, 'n', h->sliding_window ? least(places, h->sliding_window) : places);
     sk_graph_size(g, 'z', 2);
     if (g->size['d'] % 2)
-        sk_graph_fail(g, SK_ECONF, "rotary positions need an even head width, not %lld",
+        sk_graph_fail(g, SK_ECONF, "head_dim is %lld; rotary positions need an even head width",
                       (long long)g->size['d']);
 }
 

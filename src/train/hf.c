@@ -15,8 +15,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ typedef struct place {
     int64_t step[SK_PIECE_DIM];                     /* per dim of ours: in elements of the file */
     int64_t shape[SK_ST_DIM];
     const char *file; /* where it was found; NULL: not needed */
+    const char *seen; /* by sk_hf_check(): the file that has it */
 } place;
 
 typedef struct places {
@@ -440,7 +443,21 @@ typedef struct files {
     int n, cap;
 } files;
 
-static sk_status list_files(sk_arena *a, const char *dir, files *out)
+/* What the index says lies in a file is there. */
+static sk_status check_index(const char *dir, const json_t *map, const char *file, const sk_st *st)
+{
+    const char *name;
+    json_t *at;
+    json_object_foreach((json_t *)map, name, at)
+    {
+        if (!strcmp(json_string_value(at), file) && !sk_st_find(st, name))
+            return sk_fail(SK_EDATA, "%s/%s says that '%s' lies in %s, which has no such tensor",
+                           dir, index_file, sk_strict_show(name).s, file);
+    }
+    return SK_OK;
+}
+
+static sk_status list_files(sk_arena *a, const char *dir, json_t **index, files *out)
 {
     struct stat s;
     json_t *root = NULL, *file;
@@ -464,7 +481,7 @@ static sk_status list_files(sk_arena *a, const char *dir, files *out)
         }
         *sk_push(a, out) = sk_strdup(a, s1);
     }
-    json_decref(root);
+    *index = root;
     return status;
 }
 
@@ -478,8 +495,9 @@ typedef struct checker {
     const char *dir;
     const sk_model *model;
     const sk_hyper *hyper;
-    const places *all;
+    places *all;
     const files *files;
+    json_t *index; /* NULL: there is one file */
 } checker;
 
 static sk_status open_file(const checker *c, sk_arena *a, const char *file, sk_st *st)
@@ -548,12 +566,19 @@ static sk_status check_file(const checker *c, const char *file)
     sk_status status = open_file(c, &a, file, &st);
     if (!status) {
         bool *used = sk_many(&a, bool, st.n);
-        for (int i = 0; i < c->all->n; i++) {
-            const sk_st_tensor *t = find_spelled(&st, c->all->v[i].e.file_name);
-            if (t) used[t - st.tensor] = true;
+        for (int i = 0; i < c->all->n && !status; i++) {
+            place *p = &c->all->v[i];
+            const sk_st_tensor *t = find_spelled(&st, p->e.file_name);
+            if (!t) continue;
+            used[t - st.tensor] = true;
+            if (p->seen)
+                status = sk_fail(SK_EDATA, "%s: '%s' lies in %s too", st.where, t->name, p->seen);
+            p->seen = file;
         }
         for (int i = 0; i < st.n && !status; i++)
             if (!used[i]) status = check_unused(c, &st, &st.tensor[i]);
+        const json_t *map = json_object_get(c->index, "weight_map");
+        if (!status && map) status = check_index(c->dir, map, file, &st);
         sk_st_close(&st);
     }
     sk_arena_end(&a);
@@ -568,8 +593,9 @@ sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
     files names = {0};
     checker c = {.dir = dir, .model = m, .hyper = h, .all = &all, .files = &names};
     sk_status status = list(&a, m, h, shapes, n_shapes, &all);
-    if (!status) status = list_files(&a, dir, &names);
+    if (!status) status = list_files(&a, dir, &c.index, &names);
     for (int i = 0; i < names.n && !status; i++) status = check_file(&c, names.v[i]);
+    json_decref(c.index);
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
@@ -588,6 +614,7 @@ typedef struct saver {
     const sk_companions *with;
     sk_st_writer w;
     sk_dtype type;
+    float most; /* that a number of this type can be */
     sk_hf_reader *read;
     void *ctx;
     const char *held; /* the logical tensor that `whole` holds */
@@ -626,9 +653,12 @@ static sk_status save_run(saver *s, int64_t from, int64_t step, int64_t n)
     for (; n; n -= k, from += k * step) {
         k = n < 2048 ? n : 2048;
         if (s->used + k * width > WINDOW) SK_TRY(flush(s));
-        if (step != 1)
-            for (int64_t i = 0; i < k; i++) tmp[i] = x[from + i * step];
-        sk_convert(s->out + s->used, s->type, step == 1 ? x + from : tmp, SK_F32, k);
+        for (int64_t i = 0; i < k; i++) tmp[i] = x[from + i * step];
+        for (int64_t i = 0; i < k; i++)
+            if (!(fabsf(tmp[i]) <= s->most))
+                return sk_fail(SK_ENUM, "'%s' has a number %g; %s holds up to %g", s->whole.name,
+                               (double)tmp[i], sk_dtype_name(s->type), (double)s->most);
+        sk_convert(s->out + s->used, s->type, tmp, SK_F32, k);
         s->used += k * width;
     }
     return SK_OK;
@@ -773,8 +803,16 @@ sk_status sk_hf_save(const char *dir, const sk_model *m, const sk_hyper *h,
 {
     sk_arena a = {0};
     places all = {0};
-    saver s = {
-        .arena = &a, .model = m, .hyper = h, .with = with, .type = type, .read = read, .ctx = ctx};
+    saver s = {.arena = &a,
+               .model = m,
+               .hyper = h,
+               .with = with,
+               .type = type,
+               .most = type == SK_F16    ? 65504.0F
+                       : type == SK_BF16 ? 0x1.FEp127F
+                                         : FLT_MAX,
+               .read = read,
+               .ctx = ctx};
     sk_status status = list(&a, m, h, shapes, n_shapes, &all);
     if (!status) status = save(&s, dir, &all);
     sk_arena_end(&s.room);

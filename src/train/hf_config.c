@@ -137,12 +137,14 @@ static bool is_empty(const json_t *v)
            (json_is_array(v) && !json_array_size(v));
 }
 
-/* Is it the one value that a key may have?  NULL: any; "": nothing. */
+/* Is it the one value that a key may have?  NULL: any; "": nothing.  What says nothing is as good
+ * as false and 0, not as true and 1. */
 static bool is_only(const json_t *v, const char *only)
 {
-    if (!only || is_empty(v)) return true;
     double x = 0;
-    bool number = sk_read_real(only, &x);
+    if (!only) return true;
+    bool number = sk_read_real(only, &x), none = !strcmp(only, "false") || (number && x == 0);
+    if (is_empty(v)) return none || !*only;
     if (json_is_boolean(v)) return !strcmp(only, json_is_true(v) ? "true" : "false");
     if (json_is_number(v)) return number && json_number_value(v) == x;
     return json_is_string(v) && !strcmp(json_string_value(v), only);
@@ -155,6 +157,35 @@ static sk_status check_activation(const reader *r, const char *key, const char *
                    r->where, key, sk_strict_show(name).s);
 }
 
+/* null leaves a field to be derived from others, where the class of transformers does that. */
+static bool may_be_null(const reader *r, const sk_field *f)
+{
+    bool derived = !strcmp(f->name, "num_key_value_heads") || !strcmp(f->name, "sliding_window");
+    return derived || !sk_field_given(f, &r->model->hf_default);
+}
+
+/* A size of 0 is no size; of these there may be none. */
+static bool may_be_zero(const sk_field *f)
+{
+    return f->kind != SK_FIELD_INT || !strcmp(f->name, "n_shared_experts") ||
+           !strcmp(f->name, "expert_groups");
+}
+
+/* Is it a value of this kind?  Then the field has it. */
+static bool take(reader *r, const sk_field *f, const json_t *v)
+{
+    bool text = f->kind == SK_FIELD_TEXT;
+    if (json_is_null(v) && may_be_null(r, f))
+        return text ? sk_field_set_text(f, &r->hyper, "") : sk_field_set_number(f, &r->hyper, 0);
+    if (json_is_string(v) && json_string_length(v))
+        return text && sk_field_set_text(f, &r->hyper, json_string_value(v));
+    if (json_is_boolean(v))
+        return f->kind == SK_FIELD_BOOL && sk_field_set_number(f, &r->hyper, json_is_true(v));
+    if (!json_is_number(v) || f->kind == SK_FIELD_BOOL) return false;
+    double x = json_number_value(v);
+    return (x != 0 || may_be_zero(f)) && sk_field_set_number(f, &r->hyper, x);
+}
+
 /* Give one field the value of a key. */
 static sk_status set(reader *r, const char *key, const sk_field *f, const json_t *v)
 {
@@ -162,14 +193,7 @@ static sk_status set(reader *r, const char *key, const sk_field *f, const json_t
     size_t i = (size_t)(f - sk_hyper_fields);
     sk_assert(i < MOST_FIELDS);
     sk_hyper was = r->hyper;
-    bool text = f->kind == SK_FIELD_TEXT, ok = false;
-    if (json_is_null(v))
-        ok = text ? sk_field_set_text(f, &r->hyper, "") : sk_field_set_number(f, &r->hyper, 0);
-    else if (text && json_is_string(v)) ok = sk_field_set_text(f, &r->hyper, json_string_value(v));
-    else if (f->kind == SK_FIELD_BOOL && json_is_boolean(v))
-        ok = sk_field_set_number(f, &r->hyper, json_is_true(v));
-    else if (f->kind != SK_FIELD_BOOL && !text && json_is_number(v))
-        ok = sk_field_set_number(f, &r->hyper, json_number_value(v));
+    bool ok = take(r, f, v);
     if (!strcmp(f->name, "hidden_act") && json_is_string(v))
         SK_TRY(check_activation(r, key, json_string_value(v)));
     if (!ok)
@@ -223,6 +247,14 @@ static sk_status one_key(reader *r, const char *key, const json_t *v)
 
 /* ---- angles ---- */
 
+static sk_status check_theta(const reader *r)
+{
+    bool has = sk_model_has(r->model, sk_hyper_field("rope_theta"));
+    if (!has || r->hyper.rope_theta > 0) return SK_OK;
+    return sk_fail(SK_ECONF, "%s: rope_theta is %g; a number above 0 is needed", r->where,
+                   r->hyper.rope_theta);
+}
+
 static sk_status check_rope(const reader *r, const char *object)
 {
     static const char *const types[] = {"", "linear", "llama3"};
@@ -269,6 +301,9 @@ static sk_status rope(reader *r, const char *object, const json_t *v)
             SK_TRY(set(r, sk_print(r->arena, "%s.%s", object, key),
                        sk_model_sets(r->model, name, i), x));
     }
+    bool typed = json_object_get(v, "rope_type") || json_object_get(v, "type");
+    if (!typed && json_object_size(v) > (json_object_get(v, "rope_theta") != NULL))
+        return sk_fail(SK_ECONF, "%s: %s is %s, without a rope_type", r->where, object, show(v).s);
     if (!strcmp(r->hyper.rope_type, "default")) memset(r->hyper.rope_type, 0, 8);
     return check_rope(r, object);
 }
@@ -305,6 +340,7 @@ static sk_status keys(reader *r, const json_t *root)
         if (angles) SK_TRY(rope(r, key, v));
         else if (strcmp(key, "layer_types")) SK_TRY(one_key(r, key, v));
     }
+    SK_TRY(check_theta(r));
     SK_TRY(sk_model_check(r->where, r->model, &r->hyper));
     return layer_types(r, json_object_get(root, "layer_types"));
 }

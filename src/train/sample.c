@@ -34,6 +34,7 @@ struct sk_sampler {
     int fed;             /* of them, how many the model has seen */
     int64_t pos, window; /* position of the next; how many there are */
     int32_t token;       /* being fed */
+    bool was_cut;        /* what came first is forgotten */
     uint64_t drawn;
     int64_t ends[SK_MOST_ENDS]; /* ids that end a text */
     int n_ends;
@@ -108,6 +109,22 @@ static sk_status load(sk_sampler *s, const char *dir)
     return SK_OK;
 }
 
+/* The text is longer than the model's positions: begin anew with the end of it.  A window of
+ * attention is not that: every layer sees further back through the one below. */
+static sk_status cut(sk_sampler *s)
+{
+    if (s->hyper.sliding_window)
+        return sk_fail(
+            SK_ECONF,
+            "sample: the text has more than %lld tokens, the model's sliding_window, and "
+            "attention that sees only a window of a text is not supported; ask for fewer",
+            (long long)s->window);
+    s->fed = s->text.n - (int)(s->window + 1) / 2;
+    s->pos = 0;
+    s->was_cut = true;
+    return SK_OK;
+}
+
 static sk_status read_prompt(sk_sampler *s)
 {
     int32_t *ids = NULL;
@@ -122,7 +139,7 @@ static sk_status read_prompt(sk_sampler *s)
     for (int64_t i = 0; i < n; i++) *sk_push(&s->arena, &s->text) = ids[i];
     if (!s->text.n) *sk_push(&s->arena, &s->text) = 0;
     s->window = s->graph.size['n']; /* the positions that the model remembers */
-    if (s->text.n > s->window) s->fed = s->text.n - (int)(s->window + 1) / 2;
+    if (s->text.n > s->window) SK_TRY(cut(s));
     int64_t words = sk_tokenizer_vocab(s->words); /* tables of models are often padded */
     s->n_words = words < s->hyper.vocab_size ? words : s->hyper.vocab_size;
     s->odds = sk_many(&s->arena, double, s->n_words);
@@ -187,10 +204,7 @@ static int32_t draw(sk_sampler *s)
 
 static sk_status feed(sk_sampler *s)
 {
-    if (s->pos == s->window) {
-        s->fed = s->text.n - (int)(s->window + 1) / 2;
-        s->pos = 0;
-    }
+    if (s->pos == s->window) SK_TRY(cut(s));
     s->token = s->text.v[s->fed++];
     SK_TRY(sk_run_forward(s->run, 0));
     s->pos++;
@@ -215,6 +229,8 @@ sk_status sk_sampler_next(sk_sampler *s, const char **bytes, size_t *n)
     if (ends(s, id)) *bytes = NULL, *n = 0;
     return SK_OK;
 }
+
+int64_t sk_sampler_cut(const sk_sampler *s) { return s->was_cut ? s->window : 0; }
 
 /* --- bytes to text --- */
 

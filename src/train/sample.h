@@ -36,6 +36,8 @@ sk_status sk_sampler_open(const char *dir, const sk_sampler_opts *o, sk_sampler 
 /* The next token's bytes: not NUL-terminated, good until the sampler is closed.  NULL: the text has
  * ended, by a token that config.json or generation_config.json call its end. */
 sk_status sk_sampler_next(sk_sampler *s, const char **bytes, size_t *n);
+/* The positions of a model whose text had to be cut to them, 0 if all of it was seen. */
+int64_t sk_sampler_cut(const sk_sampler *s);
 void sk_sampler_close(sk_sampler *s);
 
 /* Bytes to UTF-8: a sequence that is not valid becomes U+FFFD, control characters become spaces,
