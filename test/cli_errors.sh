@@ -206,6 +206,16 @@ for launch in 2 4; do
     [ "$(grep -c '^skein: ' err1)" = 1 ] || bad "a killed rank: not one story: $(cat err1)"
 done
 
+# ---- how long, by two keys; how many ranks, and a layout for others
+case_of 64 "train.steps is 5 and train.time is 3s" train "${small[@]}" train.steps=5 train.time=3s run=both
+"$skein" train "${small[@]}" layout="dp=2 zero=3" train.steps=2 run=sharded >out 2>err || bad "dp=2 zero=3: $(cat err)"
+case_of 64 'which is not for 4 ranks' train --resume run=sharded train.steps=4 -n 4
+
+# ---- the same signal to the process and to its group, as timeout sends it: saved and stopped
+timeout 2 "$skein" train "${small[@]}" train.steps=1000000 run=twice >out 2>err || true
+cases=$((cases + 1))
+grep -q "everything is saved" err || bad "two signals at once: $(cat err)"
+
 # ---- a full disk: a warning each time, the old checkpoint stays, three in a row end it
 full=
 mkdir small

@@ -93,7 +93,7 @@ wait $pid || { cat storm.out storm.err; fail "storm: it did not survive"; }
 same storm
 
 # another number of ranks, or another layout, is all that must be said
-for words in "-n 1" "layout=tp=2" "-n 4"; do
+for words in "-n 1" "layout=tp=2" "-n 4 layout=dp=4"; do
     # shellcheck disable=SC2086  # two words
     "$skein" train --resume run=again train.steps=$((steps + 2)) $words >more.out 2>more.err ||
         { cat more.err; fail "--resume $words"; }

@@ -55,7 +55,8 @@ static void peak(sk_table *t, const char *what, int cores)
     sk_peak_rate p = sk_host_peak(cores, PEAK_S);
     const char *noise = "";
     if (p.spread > 0.05)
-        noise = sk_print(t->arena, "; noisy, half of them take over %.0f %% longer", 100 * p.spread);
+        noise =
+            sk_print(t->arena, "; noisy, half of them take over %.0f %% longer", 100 * p.spread);
     say(t, what, sk_print(t->arena, "%.1f GFLOP/s", 1e-9 * p.flops),
         sk_print(t->arena, "f32 products of 256 x 256, one thread a core%s", noise));
 }
@@ -332,8 +333,10 @@ static void data(sk_table *t)
     for (const sk_source *const *s = sk_source_parts; *s; s++) {
         if (!(*s)->known) continue;
         sk_arena tmp = {0};
-        sk_store store = {0};
-        bool there = !(*s)->open(&tmp, (*s)->known, NULL, false, &store);
+        sk_store store = {.path = (*s)->known};
+        sk_tokenizer *bytes = NULL;
+        bool there = !sk_tokenizer_open(&tmp, "byte", &bytes) &&
+                     !(*s)->open(&tmp, (*s)->known, bytes, false, &store);
         say(t, sk_print(t->arena, "data %s", (*s)->known), there ? "there" : "not found",
             there ? sk_print(t->arena, "data.train=%s", (*s)->known)
                   : sk_strdup(t->arena, sk_error_line()));

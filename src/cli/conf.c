@@ -395,12 +395,28 @@ static void take_knobs(const sk_settings *s, sk_job *job)
         }
 }
 
+/* train.steps and train.time say how long in two ways: the command line wins over the file, and in
+ * one place only one of them can be meant. */
+static sk_status how_long(const sk_settings *s, sk_job *job)
+{
+    const sk_setting *steps = sk_setting_find(s, "train.steps");
+    const sk_setting *time = sk_setting_find(s, "train.time");
+    if (!steps || !time || job->time_limit <= 0) return SK_OK;
+    if ((steps->file == NULL) == (time->file == NULL))
+        return sk_fail(sk_setting_code(time),
+                       "train.steps is %s and train.time is %s; leave one of them out",
+                       steps->value, time->value);
+    if (!steps->file) job->time_limit = 0;
+    return SK_OK;
+}
+
 /* Defaults that depend on other keys. */
 static sk_status complete(const sk_settings *s, sk_job *job)
 {
     int64_t places = job->hyper.max_position_embeddings, window = job->hyper.sliding_window;
     if (window && (!places || window < places)) places = window;
     take_knobs(s, job);
+    SK_TRY(how_long(s, job));
     if (!sk_setting_find(s, "train.seq")) {
         if (places && places < job->seq) job->seq = places;
         if (job->hyper.input_size) job->seq = 1; /* images: a sample is a row */

@@ -56,7 +56,7 @@ static const struct alias {
     {"model.max_position_embeddings", "n_positions n_ctx"},
     {"model.vocab_size", "padded_vocab_size n_vocab"},
     {"layout=dp=N", "dp ddp data_parallel data_parallel_size"},
-    {"layout=zero=3", "fsdp zero fully_sharded"},
+    {"layout=\"dp=N zero=3\"", "fsdp zero fully_sharded"},
     {"layout=tp=N", "tp tensor_parallel tensor_parallel_size tensor_model_parallel_size"},
     {"layout=pp=N", "pp pipeline_parallel pipeline_parallel_size pipeline_model_parallel_size"},
     {"layout=cp=N", "cp context_parallel context_parallel_size"},

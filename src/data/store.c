@@ -69,10 +69,10 @@ sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, sk_text text, const 
 {
     if (!t)
         return sk_fail(SK_ECONF,
-                       "%s is text, and the model's directory has no tokenizer.json to read it "
-                       "with; data.tokenizer=DIRECTORY names one, data.tokenizer=byte trains on "
-                       "bytes",
-                       out->path);
+                       "%s is text, and there is no tokenizer to read it with, as for a model of "
+                       "images, or a directory without tokenizer.json; data.tokenizer=DIRECTORY "
+                       "names one, data.tokenizer=byte trains on bytes",
+                       out->path ? out->path : "the data");
     out->vocab = sk_tokenizer_vocab(t);
     if (sk_tokenizer_is_byte(t)) {
         out->tokens = text.s, out->n_tokens = (int64_t)text.n, out->token_bytes = 1;

@@ -467,6 +467,9 @@ static sk_status list_files(sk_arena *a, const char *dir, json_t **index, files 
         *sk_push(a, out) = one_file;
         return SK_OK;
     }
+    if (lstat(sk_print(a, "%s/%s", dir, index_file), &s))
+        return sk_fail(SK_EDATA, "%s holds neither %s nor %s; pickled .bin files are never read",
+                       dir, one_file, index_file);
     SK_TRY(sk_hf_json(dir, index_file, INDEX_BYTES, &root));
     json_object_foreach(json_object_get(root, "weight_map"), name, file)
     {

@@ -72,8 +72,14 @@ typedef struct launcher {
 static sk_heaps *asked_heaps;
 static volatile sig_atomic_t asked, asked_by;
 
+/* `timeout` and some shells send a signal to the process and to its group: what comes within half a
+ * second of another is the same wish. */
 static void on_signal(int sig)
 {
+    static double last;
+    double now = sk_now();
+    if (asked && now - last < 0.5) return;
+    last = now;
     asked++;
     asked_by = sig;
     if (asked_heaps) sk_heaps_ask_stop(asked_heaps);
@@ -529,7 +535,13 @@ static void head(launcher *l, const char *note, const char *old)
     fprintf(l->o->to, "%s", sk_relayout_print(l->arena, &l->setup));
     l->phase = sk_relayout_at(&l->setup, l->t.step);
     const char *idle = sk_idle_setup(l->arena, &l->setup);
+    int64_t places = l->job->hyper.max_position_embeddings;
     if (idle) warn(l, idle);
+    if (places && l->job->seq > places)
+        warn(l, sk_print(l->arena,
+                         "train.seq is %lld, and the model says max_position_embeddings=%lld; "
+                         "model.max_position_embeddings=%lld says what it is trained for",
+                         (long long)l->job->seq, (long long)places, (long long)l->job->seq));
     if (*note) warn(l, note);
     if (*old) warn(l, sk_print(l->arena, "config.yaml stays as it was: %s", old));
     if (l->t.steps && l->t.step >= l->t.steps)

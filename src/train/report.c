@@ -102,7 +102,8 @@ static void head_model(const sk_console *c, sk_arena *a)
             (long long)h->hidden_size);
     if (h->num_attention_heads) fprintf(c->to, " · %lld heads", (long long)h->num_attention_heads);
     if (c->s->tokenizer) fprintf(c->to, " · ctx %lld", (long long)c->s->job->seq);
-    fprintf(c->to, " · %s parameters", sk_commas(a, c->s->n_params));
+    fprintf(c->to, " · %s parameters · %s", sk_commas(a, c->s->n_params),
+            sk_dtype_name(c->s->job->dtype));
     if (*c->t->from) fprintf(c->to, " · from step %lld", (long long)c->t->step);
     else if (*c->s->job->model_dir) fprintf(c->to, " · from %s", c->s->job->model_dir);
     fprintf(c->to, "\n");

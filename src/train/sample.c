@@ -137,6 +137,13 @@ static sk_status read_prompt(sk_sampler *s)
     SK_TRY(sk_tokenizer_encode(s->words, &s->arena, text, strlen(text), &ids, &n));
     for (int i = 0; i < n_begin; i++) *sk_push(&s->arena, &s->text) = begin[i];
     for (int64_t i = 0; i < n; i++) *sk_push(&s->arena, &s->text) = ids[i];
+    for (int i = 0; i < s->text.n; i++)
+        if (s->text.v[i] >= s->hyper.vocab_size)
+            return sk_fail(
+                SK_EDATA,
+                "sample: the tokenizer makes the id %d of the prompt, the model's vocab_size "
+                "is %lld",
+                s->text.v[i], (long long)s->hyper.vocab_size);
     if (!s->text.n) *sk_push(&s->arena, &s->text) = 0;
     s->window = s->graph.size['n']; /* the positions that the model remembers */
     if (s->text.n > s->window) SK_TRY(cut(s));
