@@ -421,6 +421,9 @@ static void directories(void)
           job.hyper.tie_word_embeddings);
     same(job.model_dir, dir);
     same(job.data_tokenizer, "none");
+    const char *own = sk_print(&arena, "%s/tokenizer.json", dir); /* a dead link is there, too */
+    check(!symlink("nowhere", own) && !load(sk_print(&arena, "model=%s", dir)) && !unlink(own));
+    same(job.data_tokenizer, dir);
     put("tokenizer.json", "{}");
     check(!load(sk_print(&arena, "model=%s model.n_layer=1", dir)) &&
           job.hyper.num_hidden_layers == 1);

@@ -452,6 +452,28 @@ static void byte_tokenizer(void)
     check(*sk_tokenizer_piece(t, -1, &n) == 0 && n == 0);
 }
 
+/* What is there under the name and cannot be read is an error, not "no tokenizer": a model's own
+ * directory would fall back to bytes (src/cli/conf.c asks sk_data_has). */
+static void unreadable_tokenizers(void)
+{
+    static const char *const leads[] = {"nowhere", "tokenizer.json", "/dev/null", "."};
+    sk_tokenizer *t = NULL;
+    const char *d = sk_print(&arena, "%s/dead", dir),
+               *path = sk_print(&arena, "%s/%s", d, "tokenizer.json");
+    check(!mkdir(d, 0700) && !sk_data_has(d, "tokenizer.json") && !sk_is_there(path));
+    refused(sk_tokenizer_open(&arena, d, &t), SK_EDATA, "tokenizer.json is no file");
+    for (size_t i = 0; i < sizeof leads / sizeof *leads; i++) {
+        check(!symlink(leads[i], path) && sk_data_has(d, "tokenizer.json"));
+        refused(sk_tokenizer_open(&arena, d, &t), SK_EDATA, "tokenizer.json is there and is no");
+        check(!unlink(path));
+    }
+    check(!mkfifo(path, 0600) && sk_data_has(d, "tokenizer.json"));
+    refused(sk_tokenizer_open(&arena, d, &t), SK_EDATA, "tokenizer.json is there and is no");
+    check(!unlink(path) && !mkdir(path, 0700) && sk_data_has(d, "tokenizer.json"));
+    refused(sk_tokenizer_open(&arena, d, &t), SK_EDATA, "tokenizer.json is there and is no");
+    check(!rmdir(path) && !rmdir(d));
+}
+
 /* A small BPE: "\304\240" is GPT-2's sign for a space, "\304\212" for a newline. */
 #define VOCAB                                                                                  \
     "\"l\":0,\"o\":1,\"w\":2,\"e\":3,\"r\":4,\"\304\240\":5,\"lo\":6,\"low\":7,\"er\":8,"      \
@@ -634,6 +656,7 @@ int main(void)
     megatron_files();
     images();
     byte_tokenizer();
+    unreadable_tokenizers();
     small_bpe();
     other_bpes();
     bad_bpes();

@@ -157,5 +157,11 @@ static bool has_type(const char *path, mode_t type)
     return !stat(path, &s) && (s.st_mode & S_IFMT) == type;
 }
 
+bool sk_is_there(const char *path)
+{
+    struct stat s;
+    return !lstat(path, &s);
+}
+
 bool sk_is_file(const char *path) { return has_type(path, S_IFREG); }
 bool sk_is_dir(const char *path) { return has_type(path, S_IFDIR); }

@@ -36,6 +36,9 @@ sk_status sk_file_replace(const char *path, const void *data, size_t n);
 sk_status sk_file_own(const char *path, int more, int *fd);
 sk_status sk_dir_sync(const char *path);
 sk_status sk_dir_make(const char *path); /* and its parents; already there is fine */
+/* Is there anything of that name?  Also a dead link, a FIFO, a directory: what is there and cannot
+ * be read is an error, never the same as nothing. */
+bool sk_is_there(const char *path);
 bool sk_is_file(const char *path);
 bool sk_is_dir(const char *path);
 

@@ -30,7 +30,7 @@ bool sk_data_is_glob(const char *what) { return strpbrk(what, "*?[") != NULL; }
 bool sk_data_has(const char *dir, const char *name)
 {
     sk_arena a = {0};
-    bool yes = sk_is_file(sk_print(&a, "%s/%s", dir, name));
+    bool yes = sk_is_there(sk_print(&a, "%s/%s", dir, name));
     sk_arena_end(&a);
     return yes;
 }

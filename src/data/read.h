@@ -31,7 +31,8 @@ typedef struct sk_mapped {
 /* The plain files that `what` means, sorted by bytes: itself, what is below a directory (hidden
  * names left out, 8 levels), or what matches a glob.  None at all is no error. */
 sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out);
-bool sk_data_has(const char *dir, const char *name); /* is dir/name a file? */
+/* Is there anything called dir/name?  Reading it says what is wrong if it is no plain file. */
+bool sk_data_has(const char *dir, const char *name);
 bool sk_data_is_glob(const char *what);
 /* Token files of a directory, for training or for validation: train.bin and val.bin, or .bin files
  * with the word train or val in their names (llm.c: NAME_train_000001.bin).  Sorted; none: n = 0.

@@ -495,6 +495,11 @@ sk_status sk_tokenizer_open(sk_arena *a, const char *what, sk_tokenizer **out)
     t->bpe.vocab = 256;
     if (!t->bytes) {
         if (sk_is_dir(what)) t->path = sk_print(a, "%s/tokenizer.json", what);
+        if (!sk_is_file(t->path) && sk_is_there(t->path))
+            return sk_fail(SK_EDATA,
+                           "tokenizer: %s is there and is no plain file, nor a link to one; put "
+                           "the tokenizer in its place, or remove it",
+                           t->path);
         if (!sk_is_file(t->path))
             return sk_fail(SK_EDATA,
                            "tokenizer: %s is no file; needed: \"byte\", or a file or "
