@@ -264,6 +264,15 @@ static void bad_token_files(void)
     refused(load(put_llmc("c.bin", 20240520, 1, 101, 2), NULL, &s), SK_EDATA,
             "promises 101 tokens");
     refused(load(put_llmc("c.bin", 20240801, 7, -5, 4), NULL, &s), SK_EDATA, "promises -5 tokens");
+    for (int i = 0; i < 2; i++) { /* cut inside the header, and behind it */
+        const char *cut = put_llmc("cut.bin", i ? 20240801 : 20240520, i ? 7 : 1, 100, i ? 4 : 2);
+        check(!truncate(cut, 1100));
+        refused(load(cut, NULL, &s), SK_EDATA, "promises 100 tokens");
+        check(!truncate(cut, 500));
+        refused(load(cut, NULL, &s), SK_EDATA, "500 bytes and begins like llm.c tokens");
+        refused(sk_store_open_as(&arena, cut, NULL, false, 2, &s), SK_EDATA,
+                "500 bytes and begins");
+    }
     refused(load(put("odd.bin", "abc", 3), NULL, &s), SK_EDATA, "an odd number");
     refused(load(put("none.bin", "", 0), NULL, &s), SK_EDATA, "is empty");
     put_llmc("mix1.bin", 20240520, 1, 100, 2), put_llmc("mix2.bin", 20240801, 7, 100, 4);

@@ -76,6 +76,11 @@ static int32_t int_at(const uint8_t *p)
 
 static sk_status open_llmc(const sk_mapped *m, shard *out)
 {
+    if (m->size < LLMC_HEAD)
+        return sk_fail(SK_EDATA,
+                       "%s has %lld bytes and begins like llm.c tokens, whose header has %d; it is "
+                       "cut short",
+                       m->path, (long long)m->size, LLMC_HEAD);
     int32_t magic = int_at(m->bytes), version = int_at(m->bytes + 4), n = int_at(m->bytes + 8);
     int width = magic == LLMC_16 ? 2 : 4;
     if (version != (width == 2 ? 1 : 7))
@@ -168,7 +173,7 @@ static sk_status open_one(sk_arena *a, const char *path, int said, shard *out)
     if (index) SK_TRY(open_megatron(a, index, out));
     else {
         SK_TRY(sk_data_map(a, path, &m));
-        int32_t magic = m->size >= LLMC_HEAD ? int_at(m->bytes) : 0;
+        int32_t magic = m->size >= 4 ? int_at(m->bytes) : 0;
         if (magic != LLMC_16 && magic != LLMC_32) return open_raw(m, said, out);
         SK_TRY(open_llmc(m, out));
     }
