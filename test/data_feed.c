@@ -273,7 +273,7 @@ static void bad_token_files(void)
         refused(sk_store_open_as(&arena, cut, NULL, false, 2, &s), SK_EDATA,
                 "500 bytes and begins");
     }
-    refused(load(put("odd.bin", "abc", 3), NULL, &s), SK_EDATA, "an odd number");
+    refused(load(put("odd.bin", "abc", 3), NULL, &s), SK_EDATA, "3 bytes, no multiple of 2: it");
     refused(load(put("none.bin", "", 0), NULL, &s), SK_EDATA, "is empty");
     put_llmc("mix1.bin", 20240520, 1, 100, 2), put_llmc("mix2.bin", 20240801, 7, 100, 4);
     refused(load(sk_print(&arena, "%s/mix*.bin", dir), NULL, &s), SK_EDATA, "ids of 4 bytes");
@@ -312,7 +312,14 @@ static void raw_files(void)
     const char *path = sk_print(&arena, "%s/wide.bin", dir);
     check(!sk_store_open_as(&arena, path, NULL, false, 2, &s) && s.n_tokens == 2 * N);
     refused(sk_store_open_as(&arena, put("six.bin", wide, 6), NULL, false, 4, &s), SK_EDATA,
-            "cannot be raw uint32");
+            "6 bytes, no multiple of 4: it cannot be raw uint32");
+    /* the ids say what they are, not the size: stray bytes at the end do not make them uint16 */
+    for (size_t more = 1; more < 4; more++) {
+        path = put("stray.bin", wide, sizeof wide - 4 + more);
+        refused(load(path, NULL, &s), SK_EDATA, "no multiple of 4: it cannot be raw uint32");
+        refused(load(path, NULL, &s), SK_EDATA, "every second id would be next to 0");
+    }
+    check(!load(put("narrow.bin", narrow, sizeof narrow - 2), NULL, &s) && s.n_tokens == N - 1);
     path = put_llmc("head.bin", 20240520, 1, 100, 2);
     check(!sk_store_open_as(&arena, path, NULL, false, 2, &s) && !s.assumed);
     refused(sk_store_open_as(&arena, path, NULL, false, 4, &s), SK_EDATA,

@@ -151,7 +151,7 @@ static bool looks_wide(const sk_mapped *m)
         if (x[0] > low) low = x[0];
         if (x[1] > high) high = x[1];
     }
-    return m->size % 4 == 0 && n >= 8 && (high ? high < SMALL && low >= SMALL : low > 0);
+    return n >= 8 && (high ? high < SMALL && low >= SMALL : low > 0);
 }
 
 static sk_status open_raw(const sk_mapped *m, int said, shard *out)
@@ -159,9 +159,12 @@ static sk_status open_raw(const sk_mapped *m, int said, shard *out)
     int width = said ? said : looks_wide(m) ? 4 : 2;
     if (m->size % width)
         return sk_fail(SK_EDATA,
-                       "%s has %lld bytes: an odd number cannot be raw uint%d ids, and "
+                       "%s has %lld bytes, no multiple of %d: it cannot be raw uint%d ids%s, and "
                        "there is no header",
-                       m->path, (long long)m->size, 8 * width);
+                       m->path, (long long)m->size, width, 8 * width,
+                       said || width == 2 ? ""
+                                          : " (as uint16 every second id would be next to 0; "
+                                            "data.dtype=uint16 says that they are meant so)");
     *out = (shard){m, 0, m->size / width, width, true};
     return SK_OK;
 }
