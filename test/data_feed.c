@@ -174,6 +174,28 @@ static void texts(void)
     check(!load(put_gz("big.gz", big, 1 << 22), NULL, &s) && s.n_tokens == 1 << 22);
 }
 
+/* Packed data may be followed by more of its kind, and by nothing else. */
+static void bad_gz_ends(void)
+{
+    sk_store s = {0};
+    sk_text one = {0}, out = {0};
+    char two[400];
+    check(!sk_file_read(&arena, put_gz("h.gz", "packed words", 12), &one) && one.n < 100);
+    memcpy(two, one.s, one.n), memcpy(two + one.n, one.s, one.n);
+    check(!load(put("h.gz", two, 2 * one.n), NULL, &s) && holds(&s, "packed wordspacked words"));
+    for (int64_t limit = 12; limit < 26; limit++) /* the room that is reserved may be any */
+        check(sk_data_read(&arena, sk_print(&arena, "%s/h.gz", dir), limit, &out) ==
+              (limit < 24 ? SK_EDATA : SK_OK));
+    check(out.n == 24 && !strcmp(out.s, "packed wordspacked words"));
+    static const char *const ends[] = {"rest of it that nobody read", "\n", "\0\0\0", "\x1f"};
+    static const size_t sizes[] = {27, 1, 3, 1};
+    for (size_t i = 0; i < 4; i++) {
+        memcpy(two + one.n, ends[i], sizes[i]);
+        refused(load(put("h.gz", two, one.n + sizes[i]), NULL, &s), SK_EDATA,
+                "h.gz: damaged: behind the packed data");
+    }
+}
+
 static void bad_texts(void)
 {
     sk_store s = {0};
@@ -204,6 +226,7 @@ static void bad_texts(void)
     refused(load(put("crc.gz", broken, packed.n), NULL, &s), SK_EDATA, "damaged");
     refused(sk_data_read(&arena, sk_print(&arena, "%s/big.gz", dir), 1000, &packed), SK_EDATA,
             "more than the 1000 bytes");
+    bad_gz_ends();
 }
 
 /* --- token files ----------------------------------------------------------- */

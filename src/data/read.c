@@ -125,64 +125,114 @@ bool sk_data_is_tokens(const char *dir)
     return sk_data_has_shards(dir, false) || sk_data_has_shards(dir, true);
 }
 
-/* Room to begin with: the size of a plain file, or what a gzip file says at its end, as far as
- * that can be true (deflate shrinks by at most 1032). */
-static sk_status room(int fd, const char *path, int64_t size, int64_t limit, int64_t *out)
+/* Is it gzip?  And the room to begin with: the size of a plain file, or what a gzip file says at
+ * its end, as far as that can be true (deflate shrinks by at most 1032). */
+static sk_status room(int fd, const char *path, int64_t size, bool *gz, int64_t *out)
 {
     uint8_t head[2], tail[4];
-    *out = size;
-    if (size > 17) {
-        SK_TRY(sk_file_pread(fd, path, head, 2, 0));
-        SK_TRY(sk_file_pread(fd, path, tail, 4, size - 4));
-        int64_t says = (int64_t)tail[0] | (int64_t)tail[1] << 8 | (int64_t)tail[2] << 16 |
-                       (int64_t)tail[3] << 24;
-        if (head[0] == 0x1f && head[1] == 0x8b) *out = says / 1032 < size ? says : 4 * size;
-    }
-    if (*out > limit) *out = limit;
+    *out = size, *gz = false;
+    if (size < 2) return SK_OK;
+    SK_TRY(sk_file_pread(fd, path, head, 2, 0));
+    *gz = head[0] == 0x1f && head[1] == 0x8b;
+    if (!*gz || size < 18) return SK_OK;
+    SK_TRY(sk_file_pread(fd, path, tail, 4, size - 4));
+    int64_t says =
+        (int64_t)tail[0] | (int64_t)tail[1] << 8 | (int64_t)tail[2] << 16 | (int64_t)tail[3] << 24;
+    *out = says / 1032 < size ? says : 4 * size;
     return SK_OK;
 }
 
-/* Everything that is left in g, into a text of at most limit bytes. */
-static sk_status drain(sk_arena *a, gzFile g, const char *path, int64_t cap, int64_t limit,
-                       sk_text *out)
+static sk_status too_large(const char *path, int64_t limit)
 {
-    char *s = sk_alloc(a, (size_t)cap + 1);
-    int64_t n = 0;
-    for (int got = 1; got > 0; n += got) {
-        char probe;
-        int64_t want = cap - n < GZ_CHUNK ? cap - n : GZ_CHUNK;
-        got = want ? gzread(g, s + n, (unsigned)want) : gzread(g, &probe, 1);
-        if (got < 0) return sk_fail(SK_EDATA, "%s: damaged: %s", path, gzerror(g, &(int){0}));
-        if (want || !got) continue;
-        if (n >= limit)
-            return sk_fail(SK_EDATA, "%s holds more than the %lld bytes that are read into memory",
-                           path, (long long)limit);
-        int64_t more = 2 * cap + GZ_CHUNK < limit ? 2 * cap + GZ_CHUNK : limit;
-        s = sk_grow(a, s, (size_t)n, (size_t)more + 1);
-        s[n] = probe, cap = more;
+    return sk_fail(SK_EDATA, "%s holds more than the %lld bytes that are read into memory", path,
+                   (long long)limit);
+}
+
+typedef struct unpacking { /* s has room for cap + 2 bytes: one that shows that cap is too small,
+                              and a NUL */
+    sk_arena *arena;
+    const char *path;
+    int fd;
+    int64_t at, size, n, cap, limit;
+    char *s;
+    uint8_t *in;
+    z_stream z;
+} unpacking;
+
+/* Input and room for the next inflate(). */
+static sk_status provide(unpacking *u)
+{
+    if (!u->z.avail_in && u->at < u->size) {
+        int64_t left = u->size - u->at, n = left < GZ_CHUNK ? left : GZ_CHUNK;
+        SK_TRY(sk_file_pread(u->fd, u->path, u->in, (size_t)n, u->at));
+        u->z.next_in = u->in, u->z.avail_in = (unsigned)n, u->at += n;
     }
-    *out = (sk_text){.s = s, .n = (size_t)n};
+    if (u->n > u->cap) {
+        if (u->cap >= u->limit) return too_large(u->path, u->limit);
+        u->cap = 2 * u->cap + GZ_CHUNK < u->limit ? 2 * u->cap + GZ_CHUNK : u->limit;
+        u->s = sk_grow(u->arena, u->s, (size_t)u->n, (size_t)u->cap + 2);
+    }
+    int64_t left = u->cap + 1 - u->n;
+    u->z.next_out = (uint8_t *)u->s + u->n;
+    u->z.avail_out = (unsigned)(left < GZ_CHUNK ? left : GZ_CHUNK);
     return SK_OK;
+}
+
+/* All of the packed data: one stream of gzip or several, and nothing behind them.  (gzread() of
+ * zlib drops what follows the last.) */
+static sk_status inflate_all(unpacking *u)
+{
+    for (bool first = true;;) {
+        SK_TRY(provide(u));
+        unsigned had = u->z.avail_out;
+        int rc = inflate(&u->z, Z_NO_FLUSH);
+        u->n += had - u->z.avail_out;
+        bool over = !u->z.avail_in && u->at == u->size; /* of the file */
+        bool early = over && u->z.avail_out;
+        if (rc == Z_STREAM_END && over) break;
+        if (rc == Z_STREAM_END) inflateReset(&u->z), first = false;
+        else if ((rc == Z_OK || rc == Z_BUF_ERROR) && !early) continue;
+        else if (!first && !u->z.total_out)
+            return sk_fail(
+                SK_EDATA, "%s: damaged: behind the packed data is something that is none", u->path);
+        else
+            return sk_fail(SK_EDATA, "%s: damaged: %s", u->path,
+                           rc == Z_MEM_ERROR ? "no memory to unpack it"
+                           : u->z.msg        ? u->z.msg
+                                             : "the packed data ends early");
+    }
+    return u->n > u->limit ? too_large(u->path, u->limit) : SK_OK;
+}
+
+static sk_status unpack(unpacking *u)
+{
+    sk_arena scratch = {0};
+    u->in = sk_alloc(&scratch, GZ_CHUNK);
+    sk_status status = inflateInit2(&u->z, 15 + 16) == Z_OK /* gzip, any window */
+                           ? inflate_all(u)
+                           : sk_fail(SK_EIO, "%s: no memory to unpack it", u->path);
+    inflateEnd(&u->z);
+    sk_arena_end(&scratch);
+    return status;
 }
 
 sk_status sk_data_read(sk_arena *a, const char *path, int64_t limit, sk_text *out)
 {
-    int fd = -1;
-    int64_t size = 0, cap = 0;
-    sk_text text = {0};
-    SK_TRY(sk_file_open(path, &fd, &size));
-    sk_status status = room(fd, path, size, limit, &cap);
-    gzFile g = status ? NULL : gzdopen(fd, "rb");
-    if (!g) {
-        close(fd);
-        return status ? sk_trail(status, SK_HERE) : sk_fail(SK_EIO, "%s: cannot be read", path);
+    bool gz = false;
+    unpacking u = {.arena = a, .path = path, .limit = limit};
+    SK_TRY(sk_file_open(path, &u.fd, &u.size));
+    sk_status status = room(u.fd, path, u.size, &gz, &u.cap);
+    if (!status && !gz && u.size > limit) status = too_large(path, limit);
+    if (!status) {
+        if (u.cap > limit) u.cap = limit;
+        u.s = sk_alloc(a, (size_t)u.cap + 2);
+        u.n = gz ? 0 : u.size;
+        status = gz ? unpack(&u) : sk_file_pread(u.fd, path, u.s, (size_t)u.size, 0);
     }
-    gzbuffer(g, GZ_CHUNK / 4);
-    status = drain(a, g, path, cap, limit, &text);
-    int end = gzclose_r(g); /* Z_BUF_ERROR: the packed stream stops in the middle */
+    close(u.fd);
     if (status) return sk_trail(status, SK_HERE);
-    if (end != Z_OK) return sk_fail(SK_EDATA, "%s: damaged: the packed data ends early", path);
-    *out = text;
+    u.s[u.n] = 0;
+    *out = (sk_text){.s = u.s, .n = (size_t)u.n};
     return SK_OK;
 }
 
