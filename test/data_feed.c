@@ -163,6 +163,14 @@ static void texts(void)
     check(!load(put_text("c.jsonl", "{\"text\": \"one\"}\n\n{\"id\":3,\"text\":\"tw\\u00f6\\n\"}"),
                 NULL, &s));
     check(holds(&s, "one\ntw\xc3\xb6\n"));
+    /* a byte order mark is no text */
+    check(!load(put_text("bom.txt", "\xef\xbb\xbfhello"), NULL, &s) && holds(&s, "hello"));
+    check(!load(put_gz("bom.jsonl.gz", "\xef\xbb\xbf{\"text\":\"one\"}", 17), NULL, &s));
+    check(holds(&s, "one\n"));
+    check(!load(put_text("bom.dat", "\xef\xbb\xbf{\"text\":\"one\"}"), NULL, &s));
+    check(holds(&s, "one\n"));
+    check(!load(put_text("late.jsonl", "\n {\"text\":\"one\"}"), NULL, &s) && holds(&s, "one\n"));
+    check(!load(sk_print(&arena, "%s/bom.*", dir), NULL, &s) && holds(&s, "one\none\nhello\n"));
     check(!mkdir(sk_print(&arena, "%s/many", dir), 0700));
     check(!mkdir(sk_print(&arena, "%s/many/deep", dir), 0700));
     put_text("many/2.txt", "two"), put_text("many/1.txt", "one\n"), put_text("many/.hidden", "no");
@@ -210,6 +218,15 @@ static void bad_texts(void)
     refused(load(put_text("e.jsonl", "{\"text\":\"x\"}\n{\"text\":"), NULL, &s), SK_EDATA,
             "not JSON");
     refused(load(put_text("f.jsonl", "{\"text\":\"\xff\"}"), NULL, &s), SK_EDATA, "not JSON");
+    /* what is called .jsonl is never plain text */
+    refused(load(put_text("g.jsonl", "\n[\"text\"]"), NULL, &s), SK_EDATA,
+            "g.jsonl:2: no \"text\"");
+    refused(load(put_text("h.jsonl", "\"text\""), NULL, &s), SK_EDATA, "h.jsonl:1:");
+    refused(load(put_text("i.jsonl", "plain words"), NULL, &s), SK_EDATA, "i.jsonl:1:");
+    refused(load(put_gz("j.jsonl.gz", "plain words", 11), NULL, &s), SK_EDATA, "j.jsonl.gz:1:");
+    refused(load(put_text("k.jsonl", " \n\n"), NULL, &s), SK_EDATA, "holds no text");
+    refused(load(put_text("l.jsonl", "{\"text\":\"\"}"), NULL, &s), SK_EDATA, "holds no text");
+    refused(load(sk_print(&arena, "%s/[ai].*", dir), NULL, &s), SK_EDATA, "i.jsonl:1:");
     check(!mkdir(sk_print(&arena, "%s/none", dir), 0700));
     refused(load(sk_print(&arena, "%s/none", dir), NULL, &s), SK_EDATA, "holds no file");
     put("many/deep/4.png", "\x89PNG\0", 5);

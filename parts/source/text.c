@@ -72,8 +72,8 @@ static sk_status json_line(pile *p, const char *path, int64_t line, const char *
     json_t *o = json_loadb(s, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e);
     if (!o)
         return sk_fail(SK_EDATA,
-                       "%s:%lld:%d: not JSON: %s (a file that begins with '{' is read "
-                       "as JSON lines)",
+                       "%s:%lld:%d: not JSON: %s (a file that is called .jsonl or begins with '{' "
+                       "is read as JSON lines)",
                        path, (long long)line, e.column, e.text);
     json_t *text = json_object_get(o, "text");
     sk_status status =
@@ -97,16 +97,31 @@ static sk_status json_lines(pile *p, const char *path, sk_text t)
     return SK_OK;
 }
 
+/* Unpacked, and without the byte order mark that some editors put before UTF-8. */
+static sk_status read_text(sk_arena *a, const char *path, sk_text *out)
+{
+    SK_TRY(sk_data_read(a, path, SK_DATA_LIMIT, out));
+    if (out->n >= 3 && !memcmp(out->s, "\xef\xbb\xbf", 3)) out->s += 3, out->n -= 3;
+    return SK_OK;
+}
+
+/* By its name or its content: what is called .jsonl is never read as plain text. */
+static bool has_lines(const char *path, sk_text t)
+{
+    return t.n && (t.s[0] == '{' || sk_ends(path, ".jsonl") || sk_ends(path, ".jsonl.gz"));
+}
+
 static sk_status file(pile *p, const char *path)
 {
     sk_arena scratch = {0};
     sk_text t = {0};
-    sk_status status = is_text(path) ? sk_data_read(&scratch, path, SK_DATA_LIMIT, &t)
+    sk_status status = is_text(path) ? read_text(&scratch, path, &t)
                                      : sk_fail(SK_EDATA,
                                                "%s is not text, but lies among text files; name "
                                                "the ones to read with a glob",
                                                path);
-    if (!status && t.n) status = t.s[0] == '{' ? json_lines(p, path, t) : document(p, t.s, t.n);
+    if (!status && t.n)
+        status = has_lines(path, t) ? json_lines(p, path, t) : document(p, t.s, t.n);
     sk_arena_end(&scratch);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
@@ -120,10 +135,11 @@ static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t,
     pile p = {.arena = &scratch, .closed = t && *sk_tokenizer_end(t)};
     (void)validation;
     SK_TRY(sk_data_list(a, what, &files));
-    if (files.n == 1) SK_TRY(sk_data_read(a, files.v[0], SK_DATA_LIMIT, &one));
-    if (files.n != 1 || (one.n && one.s[0] == '{')) {
+    if (files.n == 1) SK_TRY(read_text(a, files.v[0], &one));
+    if (files.n != 1 || has_lines(files.v[0], one)) {
         sk_status status = SK_OK;
         for (int i = 0; i < files.n && !status; i++) status = file(&p, files.v[i]);
+        one = (sk_text){0};
         if (!status && p.n) one = (sk_text){memcpy(sk_alloc(a, p.n + 1), p.s, p.n), p.n};
         if (status) sk_arena_end(&scratch);
         if (status) return sk_trail(status, SK_HERE);
