@@ -182,6 +182,32 @@ static void texts(void)
     check(!load(put_gz("big.gz", big, 1 << 22), NULL, &s) && s.n_tokens == 1 << 22);
 }
 
+/* A file is read once, whatever it is called, and a link that leads back is not followed. */
+static void linked_texts(void)
+{
+    sk_store s = {0};
+    sk_paths files = {0};
+    const char *d = sk_print(&arena, "%s/links", dir);
+    check(!mkdir(d, 0700) && !mkdir(sk_print(&arena, "%s/in", d), 0700));
+    put_text("links/b.txt", "one"), put_text("links/in/c.txt", "two");
+    check(!symlink(".", sk_print(&arena, "%s/self", d)));
+    check(!symlink("..", sk_print(&arena, "%s/in/up", d)));
+    check(!symlink("../../links", sk_print(&arena, "%s/in/over", d)));
+    check(!load(d, NULL, &s) && holds(&s, "one\ntwo\n"));
+    check(!strcmp(s.describe, "links · 8 bytes · 2 documents"));
+    /* other names, also by way of a directory: the first by bytes counts, and it is said */
+    check(!link(sk_print(&arena, "%s/b.txt", d), sk_print(&arena, "%s/a.txt", d)));
+    check(!symlink("in", sk_print(&arena, "%s/also", d)));
+    check(!load(d, NULL, &s) && holds(&s, "one\ntwo\n"));
+    check(!strcmp(s.describe, "links · 8 bytes · 2 documents · 2 more names of the same files"));
+    check(!sk_data_list(&arena, d, &files) && files.n == 2 && sk_ends(files.v[0], "/a.txt"));
+    check(sk_ends(files.v[1], "/also/c.txt"));
+    check(!load(sk_print(&arena, "%s/*.txt", d), NULL, &s) && holds(&s, "one"));
+    check(strstr(s.describe, "3 bytes · 1 more name of the same file") != NULL);
+    static const char *const names[] = {"self", "in/up", "in/over", "also", "a.txt"};
+    for (size_t i = 0; i < 5; i++) check(!unlink(sk_print(&arena, "%s/%s", d, names[i])));
+}
+
 /* Packed data may be followed by more of its kind, and by nothing else. */
 static void bad_gz_ends(void)
 {
@@ -686,7 +712,8 @@ static void known_names(void)
 
 static void sweep(void)
 {
-    static const char *const folders[] = {"many/deep", "many", "none", "nano", "pics", "fine", "."};
+    static const char *const folders[] = {"many/deep", "many", "links/in", "links", "none",
+                                          "nano",      "pics", "fine",     "."};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         sk_paths files = {0};
         char *folder = sk_print(&arena, "%s/%s", dir, folders[i]);
@@ -704,6 +731,7 @@ int main(void)
     if (!mkdtemp(dir)) return 2;
     feeds();
     texts();
+    linked_texts();
     bad_texts();
     token_files();
     bad_token_files();

@@ -152,6 +152,7 @@ static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t,
     sk_out_add(&d, "%.80s · %s bytes", sk_base_name(what), sk_commas(a, (int64_t)one.n));
     if (out->token_bytes > 1) sk_out_add(&d, " · %s tokens", sk_commas(a, out->n_tokens));
     if (p.documents.n > 1) sk_out_add(&d, " · %s documents", sk_commas(a, p.documents.n));
+    sk_out_add(&d, "%s", sk_paths_again(a, &files));
     snprintf(out->describe, sizeof out->describe, "%s", d.s);
     return SK_OK;
 }

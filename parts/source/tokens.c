@@ -275,10 +275,10 @@ static sk_status open_tokens(sk_arena *a, const char *what, const sk_tokenizer *
     out->ready_made = true;
     out->vocab = named ? sk_tokenizer_vocab(t) : most;
     out->vocab_loose = !named;
-    snprintf(out->describe, sizeof out->describe, "%.80s%s · %s tokens%s",
+    snprintf(out->describe, sizeof out->describe, "%.80s%s · %s tokens%s%s",
              sk_base_name(files.n > 1 ? what : files.v[0]),
              files.n > 1 ? sk_print(a, " · %d files", files.n) : "", sk_commas(a, out->n_tokens),
-             assumption(out));
+             assumption(out), sk_paths_again(a, &files));
     return SK_OK;
 }
 

@@ -40,18 +40,34 @@ static int by_bytes(const void *x, const void *y)
     return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-static sk_status walk(sk_arena *a, const char *dir, int level, sk_paths *out)
+typedef struct place { /* a directory on the way from the first */
+    dev_t dev;
+    ino_t ino;
+    int level;
+    const struct place *up;
+} place;
+
+static sk_status walk(sk_arena *a, const char *dir, const place *up, sk_paths *out)
 {
+    struct stat s;
     sk_status status = SK_OK;
     DIR *d = opendir(dir);
     if (!d) return sk_fail(SK_EIO, "%s: %s", dir, strerror(errno));
-    for (struct dirent *e; !status && (e = readdir(d));) {
-        struct stat s;
+    if (fstat(dirfd(d), &s)) {
+        int e = errno;
+        closedir(d);
+        return sk_fail(SK_EIO, "%s: %s", dir, strerror(e));
+    }
+    place here = {s.st_dev, s.st_ino, up ? up->level + 1 : 1, up};
+    bool back = false; /* a link that leads back: its files are listed already */
+    for (const place *p = up; p && !back; p = p->up)
+        back = p->dev == here.dev && p->ino == here.ino;
+    for (struct dirent *e; !back && !status && (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
         const char *path = sk_print(a, "%s/%s", dir, e->d_name);
         if (stat(path, &s)) continue; /* a dangling link */
         if (S_ISREG(s.st_mode)) *sk_push(a, out) = path;
-        if (S_ISDIR(s.st_mode) && level < MAX_LEVELS) status = walk(a, path, level + 1, out);
+        if (S_ISDIR(s.st_mode) && here.level < MAX_LEVELS) status = walk(a, path, &here, out);
         if (out->n > MAX_FILES) status = sk_fail(SK_EDATA, "%s: over %d files", dir, MAX_FILES);
     }
     closedir(d);
@@ -69,15 +85,65 @@ static sk_status match(sk_arena *a, const char *pattern, sk_paths *out)
     return SK_OK;
 }
 
-sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out)
+/* The names that `what` means, sorted; a file may be there under several. */
+static sk_status names_of(sk_arena *a, const char *what, sk_paths *out)
 {
     sk_paths all = {0};
     if (sk_is_file(what)) *sk_push(a, &all) = sk_strdup(a, what);
-    else if (sk_is_dir(what)) SK_TRY(walk(a, what, 1, &all));
+    else if (sk_is_dir(what)) SK_TRY(walk(a, what, NULL, &all));
     else if (sk_data_is_glob(what)) SK_TRY(match(a, what, &all));
     if (all.n) qsort(all.v, (size_t)all.n, sizeof *all.v, by_bytes);
     *out = all;
     return SK_OK;
+}
+
+typedef struct named { /* the file behind a name */
+    dev_t dev;
+    ino_t ino;
+    int at;
+} named;
+
+static int by_file(const void *x, const void *y)
+{
+    const named *p = x, *q = y;
+    if (p->dev != q->dev) return p->dev < q->dev ? -1 : 1;
+    if (p->ino != q->ino) return p->ino < q->ino ? -1 : 1;
+    return p->at - q->at;
+}
+
+/* One name of each file, the first; the others are counted. */
+static void once(sk_paths *p)
+{
+    sk_arena a = {0};
+    int n = 0, known = 0;
+    named *all = sk_many(&a, named, p->n);
+    for (int i = 0; i < p->n; i++) {
+        struct stat s;
+        if (stat(p->v[i], &s)) continue; /* gone: who reads it will say so */
+        all[known++] = (named){s.st_dev, s.st_ino, i};
+    }
+    if (known) qsort(all, (size_t)known, sizeof *all, by_file);
+    for (int i = 1; i < known; i++)
+        if (all[i].dev == all[i - 1].dev && all[i].ino == all[i - 1].ino) p->v[all[i].at] = NULL;
+    for (int i = 0; i < p->n; i++)
+        if (p->v[i]) p->v[n++] = p->v[i];
+    p->again = p->n - n;
+    p->n = n;
+    sk_arena_end(&a);
+}
+
+sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out)
+{
+    SK_TRY(names_of(a, what, out));
+    once(out);
+    return SK_OK;
+}
+
+const char *sk_paths_again(sk_arena *a, const sk_paths *p)
+{
+    if (!p->again) return "";
+    return sk_print(a, " · %d more name%s of the same file%s", p->again, p->again > 1 ? "s" : "",
+                    p->n > 1 ? "s" : "");
 }
 
 /* Is this word one of the name's, cut at '_', '-' and '.'? */
@@ -103,11 +169,12 @@ sk_status sk_data_shards(sk_arena *a, const char *dir, bool validation, sk_paths
         *sk_push(a, out) = one;
         return SK_OK;
     }
-    SK_TRY(sk_data_list(a, dir, &all));
+    SK_TRY(names_of(a, dir, &all));
     for (int i = 0; i < all.n; i++) {
         const char *name = sk_base_name(all.v[i]);
         if (sk_ends(name, ".bin") && has_word(name, word)) *sk_push(a, out) = all.v[i];
     }
+    once(out); /* of these: val may be a link to train */
     return SK_OK;
 }
 

@@ -15,6 +15,7 @@
 typedef struct sk_paths {
     const char **v;
     int n, cap;
+    int again; /* names left out: further ones of files in the list */
 } sk_paths;
 
 /* A file in memory.  It stays mapped until it is closed, or to the end of the process, and its
@@ -29,8 +30,12 @@ typedef struct sk_mapped {
 } sk_mapped;
 
 /* The plain files that `what` means, sorted by bytes: itself, what is below a directory (hidden
- * names left out, 8 levels), or what matches a glob.  None at all is no error. */
+ * names left out, 8 levels, no link that leads back to a directory on the way), or what matches a
+ * glob.  A file (device and inode) is there once, by the first of its names.  None at all is no
+ * error. */
 sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out);
+/* " · 2 more names of the same files", "" if there are none: for the line that describes data. */
+const char *sk_paths_again(sk_arena *a, const sk_paths *p);
 /* Is there anything called dir/name?  Reading it says what is wrong if it is no plain file. */
 bool sk_data_has(const char *dir, const char *name);
 bool sk_data_is_glob(const char *what);
