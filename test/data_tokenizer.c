@@ -178,6 +178,34 @@ static void refusals(json_t *all)
             "\"z\" (in the text from byte 0 on) has no id");
 }
 
+/* A decoder belongs to the model's kind: another says that the file is not what it seems. */
+static void decoders(json_t *all)
+{
+#define LEVEL                                                                                 \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":" \
+    "false}"
+#define LAST "\"decoder\":" LEVEL
+#define FUSE "{\"type\":\"Fuse\"}"
+    static const char back[] = "\"decoder\":{\"type\":\"Sequence\"", list[] = "\"decoders\":";
+    sk_tokenizer *t = NULL;
+    enum { QWEN2, LLAMA2 = 2, MISTRAL = 4 };
+    refused(changed(all, QWEN2, LAST, "\"decoder\":{\"type\":\"WordPiece\"}", &t),
+            "decoder \"WordPiece\" does not belong to a BPE of bytes; needed: ByteLevel");
+    refused(changed(all, QWEN2, LAST, "\"decoder\":{\"type\":\"Metaspace\"}", &t), "\"Metaspace\"");
+    refused(changed(all, QWEN2, LAST, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[]}", &t),
+            "decoder \"Sequence\"");
+    refused(changed(all, QWEN2, LAST, "\"decoder\":3", &t), "decoder \"\"");
+    check(!changed(all, QWEN2, LAST, "\"decoder\":null", &t));
+    refused(changed(all, LLAMA2, FUSE, LEVEL, &t),
+            "decoder \"ByteLevel\" does not belong to a BPE of");
+    refused(changed(all, LLAMA2, FUSE, "{\"type\":\"Sequence\",\"decoders\":[]}", &t),
+            "decoder \"Sequence\"");
+    refused(changed(all, LLAMA2, list, "\"decodes\":", &t), "decoder \"Sequence\"");
+    refused(changed(all, MISTRAL, back, "\"decoder\":{\"type\":\"CTC\"", &t), "decoder \"CTC\"");
+    check(!changed(all, MISTRAL, back, "\"decoder\":{\"type\":\"Metaspace\"", &t));
+    check(!changed(all, MISTRAL, FUSE, "{\"type\":\"Metaspace\"}", &t));
+}
+
 /* Documents: BOS before each, the end of text after, and each has its own start. */
 static void documents(json_t *all)
 {
@@ -250,6 +278,7 @@ int main(void)
     json_t *all = golden();
     golden_ids(all);
     refusals(all);
+    decoders(all);
     documents(all);
     any_bytes(all);
     mangled(all);

@@ -397,6 +397,29 @@ static sk_status read_post(sk_tokenizer *t, sk_arena *a, json_t *p)
     return SK_OK;
 }
 
+/* --- the decoder: pieces are shown as the model's kind has them, so it must be of that kind --- */
+
+static sk_status read_decoder(const sk_tokenizer *t, json_t *p, bool inside)
+{
+    static const char *const parts[] = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
+    size_t i;
+    json_t *one, *list = json_object_get(p, "decoders");
+    const char *type = sk_json_text(p, "type");
+    bool bytes = t->bpe.bytes;
+    if (!inside && (!p || json_is_null(p))) return SK_OK;
+    if (bytes && !strcmp(type, "ByteLevel")) return SK_OK;
+    for (i = 0; !bytes && i < sizeof parts / sizeof *parts; i++)
+        if (!strcmp(type, parts[i])) return SK_OK;
+    if (bytes || inside || strcmp(type, "Sequence") || !json_is_array(list))
+        return sk_fail(SK_EDATA, "%s: decoder \"%.40s\" does not belong to a BPE of %s; needed: %s",
+                       t->path, type, bytes ? "bytes" : "characters",
+                       bytes ? "ByteLevel, or null"
+                             : "Metaspace, null, or a Sequence of Replace, ByteFallback, Fuse, "
+                               "Strip and Metaspace");
+    json_array_foreach(list, i, one) SK_TRY(read_decoder(t, one, true));
+    return SK_OK;
+}
+
 static bool absent(json_t *v)
 {
     return !v || json_is_null(v) || json_is_false(v) ||
@@ -469,6 +492,7 @@ static sk_status read_root(sk_tokenizer *t, sk_arena *a, json_t *root)
     SK_TRY(read_model(t, a, model));
     SK_TRY(read_added(t, a, vocab, added));
     SK_TRY(read_post(t, a, json_object_get(root, "post_processor")));
+    SK_TRY(read_decoder(t, json_object_get(root, "decoder"), false));
     t->bytes = t->bpe.bytes && t->bpe.vocab == 256 && !json_array_size(merges) &&
                !json_array_size(added) && !t->bpe.norm.n && !t->frame.n_before && !t->frame.n_after;
     for (int i = 0; i < 256; i++) t->bytes = t->bytes && t->bpe.byte_id[i] == i;
