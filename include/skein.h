@@ -26,6 +26,9 @@
  * start itself again when an old OpenBLAS does not know the processor (set
  * OPENBLAS_CORETYPE for that).
  *
+ * Standard input, output and error that are closed are opened on /dev/null and stay so: no file
+ * of a command may get their numbers.
+ *
  * One command at a time in a process.  `train` makes its ranks by fork(): call
  * it before other threads run, or add the word "--launch=thread".  While it
  * trains, SIGINT, SIGTERM, SIGHUP and SIGUSR1 mean "save and stop", SIGPIPE and

@@ -51,6 +51,22 @@ case_of 74 "File too large|ulimit -f" bash -c 'ulimit -f 100; exec "$@"' limit "
 case_of 74 "File too large" bash -c 'ulimit -f 100; exec "$@"' limit "$skein" export mask022 exported
 [ ! -e exported ] || bad "ulimit -f: half a model was published"
 
+# ---- standard streams that are closed: no file of the run gets their numbers; output that is lost
+# is told at the end, and the run is whole
+for fd in '0<&-' '2>&-' '0<&- 2>&-'; do
+    closed() { eval "$skein train ${job[*]} run=closed ckpt.every=1 $fd"; }
+    case_of 0 "saved" closed
+    grep -q "was not saved" out && bad "train $fd: $(cat out)"
+    [ "$(find closed/ckpt -name 'step-*' | wc -l)" = 2 ] || bad "train $fd: $(ls closed/ckpt)"
+    rm -r closed
+done
+for to in '>/dev/full' '>&-'; do
+    full() { eval "$skein train ${job[*]} run=full $to"; }
+    case_of 74 "cannot write to standard output" full
+    [ -s full/final/model.safetensors ] || bad "train $to: the model was not saved"
+    rm -r full
+done
+
 # ---- the last checkpoint fails: the model is there, and the code says that not all is well
 lose() { # the folder of checkpoints goes away while the run is on
     "$skein" train "${job[@]}" train.steps=300 run=part &

@@ -23,6 +23,10 @@ int64_t sk_proc_available(void);
 
 int sk_proc_cores(void); /* that this process may use */
 
+/* Standard streams that are closed are opened on /dev/null the wrong way round, so that no other
+ * file gets their numbers and their use fails as before. */
+void sk_proc_streams(void);
+
 /* Is this a terminal that moves its cursor (not TERM=dumb, as of an editor); may it be painted? */
 bool sk_proc_screen(int fd);
 bool sk_proc_colour(int fd); /* a screen, and NO_COLOR is not set: no-color.org */

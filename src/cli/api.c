@@ -3,6 +3,7 @@
  * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
  * of its own (signals, printing the story) is there, all else is here. */
 #include "skein.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/cmd.h"
@@ -109,8 +110,12 @@ int sk_command(int n_words, const char *const words[])
     char **copy = sk_many(&a, char *, n + 1); /* commands may change their words */
     for (int i = 0; i < n; i++) copy[i] = sk_strdup(&a, words[i]);
     sk_error_set("");
+    sk_proc_streams();
+    bool before = ferror(stdout); /* the caller's own */
     sk_status st = dispatch(&a, n, copy);
-    if (fflush(stdout) && !st) st = sk_fail(SK_EIO, "cannot write to standard output");
+    bool lost = fflush(stdout) || (ferror(stdout) && !before); /* now, or on the way */
+    if (lost && !st) st = sk_fail(SK_EIO, "cannot write to standard output");
+    if (lost && !before) clearerr(stdout); /* it is told */
     if (!st) sk_error_set(""); /* of something that was tried on the way */
     sk_arena_end(&a);
     return (int)st;
