@@ -64,6 +64,8 @@ static void reals(void)
     check(!sk_read_real("1e999", &x) && !sk_read_real("nan", &x) && !sk_read_real("-inf", &x));
     check(!sk_read_real("", &x) && !sk_read_real(" 1", &x) && !sk_read_real("1..2", &x));
     check(!sk_read_real("1e308t", &x) && x == 1048576);
+    check(!sk_read_plain("1m", &x) && !sk_read_plain("1B", &x) && !sk_read_plain("", &x));
+    check(sk_read_plain("-1e-3", &x) && x == -1e-3);
 }
 
 /* --- words --- */

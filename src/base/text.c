@@ -48,14 +48,30 @@ static double unit(const char *s)
     return 0;
 }
 
-bool sk_read_real(const char *s, double *out)
+/* The number that s begins with; NULL: none that is finite.  Where it ends. */
+static const char *number(const char *s, double *x)
 {
     char *end = NULL;
-    if (!*s || isspace((unsigned char)*s)) return false;
+    if (!*s || isspace((unsigned char)*s)) return NULL;
     errno = 0;
-    double x = strtod(s, &end);
-    if (end == s || errno || !isfinite(x)) return false;
-    double f = unit(end);
+    *x = strtod(s, &end);
+    return end == s || errno || !isfinite(*x) ? NULL : end;
+}
+
+bool sk_read_plain(const char *s, double *out)
+{
+    double x = 0;
+    const char *end = number(s, &x);
+    if (!end || *end) return false;
+    *out = x;
+    return true;
+}
+
+bool sk_read_real(const char *s, double *out)
+{
+    double x = 0;
+    const char *end = number(s, &x);
+    double f = end ? unit(end) : 0;
     if (f == 0) return false;
     if (!isfinite(x * f)) return false;
     *out = x * f;

@@ -29,6 +29,7 @@ void sk_out_add(sk_out *o, const char *fmt, ...) __attribute__((format(printf, 2
  * out of range. */
 bool sk_read_int(const char *s, int64_t *out);
 bool sk_read_real(const char *s, double *out);
+bool sk_read_plain(const char *s, double *out); /* a real that has no units: a rate, a fraction */
 
 /* The candidate nearest to `word` by edit distance, or NULL if none is near. */
 const char *sk_nearest(const char *word, const char *const *candidates, int n);

@@ -116,7 +116,7 @@ int sk_command(int n_words, const char *const words[])
     bool lost = fflush(stdout) || (ferror(stdout) && !before); /* now, or on the way */
     if (lost && !st) st = sk_fail(SK_EIO, "cannot write to standard output");
     if (lost && !before) clearerr(stdout); /* it is told */
-    if (!st) sk_error_set(""); /* of something that was tried on the way */
+    if (!st) sk_error_set("");             /* of something that was tried on the way */
     sk_arena_end(&a);
     return (int)st;
 }

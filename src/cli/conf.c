@@ -203,14 +203,23 @@ static const char *range(sk_arena *a, const key *k)
     return sk_print(a, "from %.10g to %.10g", k->least, k->most);
 }
 
+/* Does a digit have one of the letters of units behind it? */
+static bool has_unit(const char *s)
+{
+    while (*s && !(*s >= '0' && *s <= '9' && s[1] && strchr("kmgtKMGTB", s[1]))) s++;
+    return *s;
+}
+
 static sk_status wrong(sk_arena *a, const key *k, const sk_setting *s)
 {
     static const char *const what[] = {
         "a whole number",     "a number",
         "two numbers",        "a time (90, 90s, 2m, 1h)",
         "bytes (8GiB, 500M)", "a time (90s, 10m, 1h) or a number of steps"};
-    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed",
-                   sk_setting_where(a, s, true), k->name, s->value, what[k->kind], range(a, k));
+    bool plain = k->kind == REAL || k->kind == PAIR;
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed%s",
+                   sk_setting_where(a, s, true), k->name, s->value, what[k->kind], range(a, k),
+                   plain && has_unit(s->value) ? "; units (k, m, g) are for counts and bytes" : "");
 }
 
 static bool inside(const key *k, double x) { return x >= k->least && x <= k->most; }
@@ -226,7 +235,7 @@ static bool set_whole(const key *k, const char *value, void *to)
 static bool set_real(const key *k, const char *value, double *to)
 {
     double x = 0;
-    if (!sk_read_real(value, &x) || !inside(k, x)) return false;
+    if (!sk_read_plain(value, &x) || !inside(k, x)) return false;
     *to = x;
     return true;
 }
@@ -270,7 +279,7 @@ static bool set_seconds(const key *k, const char *value, double *to)
         unit = word[n - 1] == 's' ? 1 : word[n - 1] == 'm' ? 60 : 3600;
         word[n - 1] = 0;
     }
-    if (!sk_read_real(word, &x) || !inside(k, x * unit)) return false;
+    if (!sk_read_plain(word, &x) || !inside(k, x * unit)) return false;
     *to = x * unit;
     return true;
 }

@@ -151,6 +151,8 @@ static sk_status set_field(sk_arena *a, const sk_setting *s, const sk_field *f, 
         if (sk_field_set_text(f, h, value)) return SK_OK;
         return sk_trail(no_value(a, s, "a shorter name"), SK_HERE);
     }
+    if (f->kind == SK_FIELD_REAL && sk_read_real(value, &x) && !sk_read_plain(value, &x))
+        return sk_trail(no_value(a, s, "a number without a unit"), SK_HERE);
     if (!read_number(s->value, &x) || !sk_field_set_number(f, h, x))
         return sk_trail(no_value(a, s, kinds[f->kind]), SK_HERE);
     return SK_OK;
