@@ -1,6 +1,6 @@
 #!/bin/bash
-# cmd_idle.sh - ranks that have nothing to do are told before the start, by train, plan and simulate,
-# with the letter and the key; where rank 0 is one of them there is no MFU; an ETA is sane or absent.
+# cmd_idle.sh - ranks and micro-batches that have nothing to do, and axes that split nothing, are told
+# before the start, by train, plan and simulate, with the letter and the key; where rank 0 is one of them there is no MFU; an ETA is sane or absent.
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -24,7 +24,10 @@ idle dp=64 "63 of 64 ranks have nothing to do: dp=64 cuts letter b \(train.batch
 idle "dp=4 micro=4" "3 of 4 ranks .*letter b \(train.batch over micro-batches\)" train.batch=4
 idle "cp=8 dp=2" "8 of 16 ranks .*cp=8 cuts letter t \(train.seq\) in 8, and 4 are there; .*cp=4" train.batch=4 train.seq=4
 idle pp=8 "6 of 8 ranks .*pp=8 makes 8 stages, and the model has 2 layers.*pp=2" train.batch=8
-for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2"; do
+idle "mesh x=2" "axis x of 2 splits nothing: its ranks do the same work" train.batch=4
+idle "dp=8; mesh x=2" "8 of 16 ranks .*; axis x of 2 splits nothing" train.batch=4
+idle "micro=4096" "4092 of 4096 micro-batches are empty: train.batch is 4" train.batch=4
+for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2" "dp=2 zero=3 micro=2" "mesh x=2; split b over x"; do
     "$skein" plan model=tiny layout="$layout" train.batch=4 >said 2>&1
     if grep warning said; then fail "$layout has work for all"; fi
 done
@@ -36,6 +39,10 @@ job="data.train=text model=tiny train.seq=16 train.batch=4 val.every=0 sample.ev
 "$skein" train $job layout=pp=4 train.steps=3 run=idle >said 2>&1 || fail "$(cat said)"
 grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said || fail "train: $(cat said)"
 [ "$(grep -c '"mfu":null' idle/metrics.jsonl)" = 3 ] || fail "MFU of no work: $(cat idle/metrics.jsonl)"
+# shellcheck disable=SC2086
+"$skein" train $job layout="mesh x=2; micro 5" train.steps=2 run=twice >said 2>&1 || fail "$(cat said)"
+grep -q '^warning   axis x of 2 splits nothing: its ranks do the same work; 1 of 5 micro-batches are' said ||
+    fail "train: $(cat said)"
 # shellcheck disable=SC2086
 "$skein" train $job train.steps=100000000000 train.time=0 run=busy log.every=1 >said 2>&1 &
 child=$!

@@ -180,7 +180,7 @@ static double mfu(const simulation *s)
     return peak > 0 ? s->setup->flops / s->paper.seconds / peak : 0;
 }
 
-/* Ranks that have nothing to do, as a sentence; NULL: none. */
+/* What the layout leaves without work, as a sentence; NULL: nothing. */
 static const char *idle_text(const simulation *s)
 {
     int n = 0;

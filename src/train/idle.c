@@ -1,4 +1,4 @@
-/* idle.c - ranks that a layout leaves without work: how many, and why. */
+/* idle.c - what a layout leaves without work, or does twice: how many, and why. */
 #include "train/idle.h"
 #include "base/text.h"
 
@@ -64,14 +64,42 @@ static char *short_stages(sk_arena *a, const sk_setup *s)
                     m->name[axis], layers > 1 ? layers : 1);
 }
 
-char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
+static void say_ranks(sk_out *o, const sk_setup *s, int n)
 {
     char *why = NULL;
-    if (!n) return NULL;
-    for (int i = 0; i < s->layout.mesh.n && !why; i++) why = short_letter(a, s, i);
-    if (!why) why = short_stages(a, s);
-    return sk_print(a, "%d of %d ranks have nothing to do: %s", n, s->n_ranks,
-                    why ? why : "the layout has more ranks than the model has parts; take fewer");
+    if (!n) return;
+    for (int i = 0; i < s->layout.mesh.n && !why; i++) why = short_letter(o->arena, s, i);
+    if (!why) why = short_stages(o->arena, s);
+    sk_out_add(o, "%d of %d ranks have nothing to do: %s", n, s->n_ranks,
+               why ? why : "the layout has more ranks than the model has parts; take fewer");
+}
+
+static void say_axes(sk_out *o, const sk_setup *s)
+{
+    const sk_layout *l = &s->layout;
+    for (int i = 0; i < l->mesh.n; i++) {
+        if (l->mesh.size[i] < 2 || *l->split[i] || i == l->shard_axis || i == l->stage_axis)
+            continue;
+        sk_out_add(o, "%saxis %s of %d splits nothing: its ranks do the same work",
+                   o->n ? "; " : "", l->mesh.name[i], l->mesh.size[i]);
+    }
+}
+
+static void say_micro(sk_out *o, const sk_setup *s)
+{
+    long long batch = (long long)s->job->batch;
+    if (s->n_micro <= batch) return;
+    sk_out_add(o, "%s%lld of %d micro-batches are empty: train.batch is %lld", o->n ? "; " : "",
+               s->n_micro - batch, s->n_micro, batch);
+}
+
+char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
+{
+    sk_out o = {.arena = a};
+    say_ranks(&o, s, n);
+    say_axes(&o, s);
+    say_micro(&o, s);
+    return o.s;
 }
 
 char *sk_idle_setup(sk_arena *a, const sk_setup *s)
