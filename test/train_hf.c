@@ -446,8 +446,16 @@ static sk_status too_large(void *ctx, sk_box *whole)
     return st;
 }
 
+static sk_status save_with(const char *dir, const sk_companions *c)
+{
+    int calls = 0;
+    return sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, c);
+}
+
 static void saving(void)
 {
+    sk_arena a = {0};
+    sk_text config = {0};
     const char *dir = below(root, "models/final");
     static const sk_dtype types[] = {SK_F32, SK_BF16, SK_F16};
     sk_hyper h = {0};
@@ -463,6 +471,7 @@ static void saving(void)
         CHECK(count(below(root, "models"), "final") == 1 && count(dir, "tokenizer.json") == !!i);
     }
     CHECK(sk_hf_config(dir, &m, &h) == SK_OK && m == &fake && h.hidden_size == 6);
+    CHECK(sk_file_read(&a, below(dir, "config.json"), &config) == SK_OK);
     CHECK(h.tie_word_embeddings && h.norm_eps == 1e-6 && !strcmp(h.arch, "fake"));
     CHECK(sk_hf_check(dir, &fake, &hyper, shapes, N_SHAPES) == SK_OK);
     text(dir, "config.json", "{\"model_type\":\"fake\",\"n_embd\":6,\"other\":null}");
@@ -475,6 +484,12 @@ static void saving(void)
     CHECK(sk_hf_save(below(root, "large"), &fake, &hyper, shapes, N_SHAPES, SK_F16, too_large,
                      &calls, &(sk_companions){0}) == SK_ENUM &&
           strstr(sk_error(), "f16 holds up to 65504") && count(root, "large") == 0);
+    /* a model that somebody changed, or that has no sums, is not ours to remove */
+    CHECK(save_with(dir, &none) == SK_ECREATE && strstr(sk_error(), "config.json has"));
+    CHECK(!rename(below(dir, "checksums.json"), below(root, "sums")));
+    CHECK(save_with(dir, &none) == SK_ECREATE && strstr(sk_error(), "it has no checksums.json"));
+    CHECK(!rename(below(root, "sums"), below(dir, "checksums.json")));
+    text(dir, "config.json", config.s);
     /* failures leave the old model and nothing else */
     calls = 97;
     CHECK(sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &none) ==
@@ -497,6 +512,7 @@ static void saving(void)
           strstr(sk_error(), "notes.txt") && calls == 0);
     CHECK(sk_hf_save("/", &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, &none) ==
           SK_ECREATE);
+    sk_arena_end(&a);
 }
 
 /* Is this file of a directory exactly this text?  NULL: it is not there. */
@@ -510,12 +526,6 @@ static bool reads(const char *dir, const char *name, const char *want)
     if (!same) printf("%s/%s: %s\n", dir, name, there ? got.s : "(none)");
     sk_arena_end(&a);
     return same;
-}
-
-static sk_status save_with(const char *dir, const sk_companions *c)
-{
-    int calls = 0;
-    return sk_hf_save(dir, &fake, &hyper, shapes, N_SHAPES, SK_F32, from_air, &calls, c);
 }
 
 /* Files that go with the tokens: read from a directory of links, kept with a run, read again when
@@ -545,8 +555,8 @@ static void companions(void)
     CHECK(sk_companions_for(&a, src, "", &c) == SK_OK && sk_companions_ends(&c, ends) == 3);
     CHECK(ends[0] == 2 && ends[1] == 7 && ends[2] == 9);
     c.tokenizer_json = "{}";
-    CHECK(!mkdir(below(run, "tokenizer.tmp-1"), 0700)); /* of one that was killed */
-    text(below(run, "tokenizer.tmp-1"), "tokenizer.json", "{");
+    CHECK(!mkdir(below(run, "tokenizer.tmp-0123456789abcdef"), 0700)); /* of one that was killed */
+    text(below(run, "tokenizer.tmp-0123456789abcdef"), "tokenizer.json", "{");
     for (int i = 0; i < 2; i++) CHECK(sk_companions_keep(&a, run, &c) == SK_OK); /* and replaced */
     CHECK(count(run, "tokenizer") == 1);
     CHECK(!rename(src, below(root, "gone")) && sk_companions_for(&a, src, src, &d) == SK_OK);

@@ -196,8 +196,50 @@ rm exported/checksums.json
 case_of 0 "not checksummed" "$skein" verify exported
 case_of 0 "not checksummed" "$skein" verify exported/model.safetensors
 ! grep -q good out || bad "what has no sums is called good"
-case_of 0 "" "$skein" export mask022 exported # over an older one, whatever it was
+case_of 73 "exported would be replaced|it has no checksums.json|move it away" "$skein" export mask022 exported
+rm -r exported
+for _ in 1 2; do case_of 0 "" "$skein" export mask022 exported; done # over one of its own
 case_of 0 "good" "$skein" verify exported
+
+# ---- a directory that skein did not write is never replaced; a run hears it at its beginning
+sums() { find "$1" -type f -exec cksum {} + | sort -k3; }
+mkdir -p theirs
+cp exported/* theirs
+rm theirs/checksums.json
+sums theirs >before
+case_of 73 "theirs would be replaced|it has no checksums.json" "$skein" export mask022 theirs
+cp exported/checksums.json theirs
+echo notes >theirs/added_tokens.json
+case_of 73 "'added_tokens.json' is no file of its checksums.json" "$skein" export mask022 theirs
+rm theirs/added_tokens.json
+sed -i 's/"vocab_size": 256/"vocab_size": 255/' theirs/config.json
+case_of 73 "config.json is damaged, or was changed" "$skein" export mask022 theirs
+cp exported/config.json theirs
+rm theirs/checksums.json
+cmp before <(sums theirs) || bad "a model of somebody else was changed"
+train 0 "" run=held
+mv held/final kept
+for kind in "cp -r theirs" "ln -s ../kept" "cp precious"; do
+    $kind held/final 2>/dev/null || $kind held/final
+    cp held/metrics.jsonl before
+    train 73 "held/final" run=held train.steps=6 --resume
+    cmp before held/metrics.jsonl || bad "final/ ($kind): found out only after training"
+    rm -rf held/final
+done
+cp -r kept held/final
+train 73 "model=held/final is the final/ of run held|name another run=DIR" model=held/final run=held train.steps=6 --resume
+cmp <(sums kept | cut -d' ' -f1) <(sums held/final | cut -d' ' -f1) || bad "the model that a run reads was replaced"
+train 0 "" run=held train.steps=6 --resume
+
+# ---- a tokenizer/ of the user's own
+mkdir -p tok/tokenizer
+echo mine >tok/tokenizer/notes
+train 73 "tok/tokenizer would be replaced" run=tok
+cp exported/{config,tokenizer}.json tok/tokenizer
+train 73 "tok/tokenizer would be replaced" run=tok data.tokenizer=tok/tokenizer
+case_of 73 "tok/tokenizer would be replaced" "$skein" import exported run=tok
+[ "$(cat tok/tokenizer/notes)" = mine ] || bad "a tokenizer/ of the user's was removed"
+{ [ ! -e tok/ckpt ] && [ ! -e tok/config.yaml ]; } || bad "tok/ was begun nevertheless"
 
 echo "$cases cases, $wrong wrong"
 [ $wrong = 0 ]

@@ -83,8 +83,8 @@ static sk_status import_all(sk_arena *a, sk_job *job, import *m)
     SK_TRY(sk_rundir_open(a, job, &m->t, &note));
     snprintf(job->run, sizeof job->run, "%s", m->t.dir);
     m->t.config = sk_conf_print(a, job);
-    SK_TRY(sk_rundir_config(&m->t, m->t.config));
     SK_TRY(keep_tokens(a, m));
+    SK_TRY(sk_rundir_config(&m->t, m->t.config));
     SK_TRY(save(a, m, boxes, n, n_model));
     printf("saved %s/step-%010d\nnext  skein train --resume run=%s\n", m->t.ckpt, 0, m->t.dir);
     return SK_OK;

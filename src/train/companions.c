@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "tensor/strict.h"
 #include "train/folder.h"
+#include "train/sums.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -236,6 +237,7 @@ static sk_status keep_new(sk_arena *a, int run, const char *tmp, const sk_compan
     int fd = mkdirat(run, tmp, 0777) ? -1 : openat(run, tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return sk_fail(SK_EIO, "making %s: %s", tmp, strerror(errno));
     sk_status status = keep_in(a, fd, c);
+    if (!status) status = sk_sums_write(fd, NULL, 0); /* so that it is known as ours later */
     if (!status && fsync(fd)) status = sk_fail(SK_EIO, "%s: fsync: %s", tmp, strerror(errno));
     close(fd);
     if (!status) status = sk_folder_publish(run, tmp, "tokenizer", &old);
@@ -249,14 +251,19 @@ static void sweep(int run)
     int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d && fd >= 0) close(fd);
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (!strncmp(e->d_name, tmp_name, strlen(tmp_name))) sk_folder_sweep(run, e->d_name);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        const char *rest = e->d_name + sizeof tmp_name - 1;
+        if (!strncmp(e->d_name, tmp_name, sizeof tmp_name - 1) &&
+            strspn(rest, "0123456789abcdef") == 16 && !rest[16])
+            sk_folder_sweep(run, e->d_name);
+    }
     if (d) closedir(d);
 }
 
 sk_status sk_companions_keep(sk_arena *a, const char *run, const sk_companions *c)
 {
     sk_status status = SK_OK;
+    SK_TRY(sk_sums_replaceable(sk_print(a, "%s/tokenizer", run)));
     int fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return sk_fail(SK_EIO, "%s: %s", run, strerror(errno));
     const char *tmp = sk_print(a, "%s%016" PRIx64, tmp_name, sk_folder_nonce());

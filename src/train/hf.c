@@ -12,7 +12,6 @@
 #include "train/hf_config.h"
 #include "train/sums.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
@@ -725,31 +724,6 @@ static sk_status save_sums(const saver *s, int dir)
     return sk_sums_write(dir, &weights, 1);
 }
 
-/* What is there may be replaced only if it is a model that was saved before. */
-static sk_status check_target(const char *dir)
-{
-    static const char *const ours[] = {
-        ".", "..", "config.json", "model.safetensors", "tokenizer.json", SK_SUMS_FILE};
-    sk_status status = SK_OK;
-    struct stat st;
-    if (!lstat(dir, &st) && !S_ISDIR(st.st_mode))
-        return sk_fail(SK_ECREATE, "%s is there and is not a directory", dir);
-    DIR *d = opendir(dir);
-    if (!d && errno != ENOENT) return sk_fail(SK_ECREATE, "%s: %s", dir, strerror(errno));
-    for (struct dirent *e; d && !status && (e = readdir(d));) {
-        bool known = sk_companions_name(e->d_name);
-        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-            known |= !strcmp(e->d_name, ours[i]);
-        if (!known)
-            status = sk_fail(SK_ECREATE,
-                             "%s holds '%s', which is no file of a saved model: "
-                             "choose another directory",
-                             dir, sk_strict_show(e->d_name).s);
-    }
-    if (d) closedir(d);
-    return status;
-}
-
 /* Open the parent of `dir`; *name is its last part. */
 static sk_status open_parent(sk_arena *a, const char *dir, char **name, int *fd)
 {
@@ -790,7 +764,7 @@ static sk_status save(saver *s, const char *dir, const places *all)
 {
     char *name = NULL;
     int parent = -1;
-    SK_TRY(check_target(dir));
+    SK_TRY(sk_sums_replaceable(dir)); /* before the work */
     SK_TRY(open_parent(s->arena, dir, &name, &parent));
     char *tmp = sk_print(s->arena, "%s.tmp-%016" PRIx64, name, sk_folder_nonce());
     sk_status status = mkdirat(parent, tmp, 0777)

@@ -5,6 +5,7 @@
 #include "train/companions.h"
 #include "train/export.h"
 #include "train/folder.h"
+#include "train/sums.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -171,6 +172,22 @@ static sk_status check_config(sk_arena *a, const sk_training *t)
                    path, t->dir);
 }
 
+/* What this run will put its own in place of: found out now, not when all steps are done. */
+static sk_status check_places(sk_arena *a, const sk_job *job, const sk_training *t)
+{
+    struct stat x, y;
+    const char *final = sk_print(a, "%s/final", t->dir);
+    SK_TRY(sk_sums_replaceable(final));
+    if (!*t->from) SK_TRY(sk_sums_replaceable(sk_print(a, "%s/tokenizer", t->dir)));
+    if (!*job->model_dir || stat(job->model_dir, &x) || stat(final, &y) || x.st_dev != y.st_dev ||
+        x.st_ino != y.st_ino)
+        return SK_OK;
+    return sk_fail(SK_ECREATE,
+                   "model=%s is the final/ of run %s, which would put its own model in place of "
+                   "it: name another run=DIR, or move final/ away",
+                   job->model_dir, t->dir);
+}
+
 static bool all_hex(const char *s, size_t n) { return strspn(s, "0123456789abcdef") == n && !s[n]; }
 
 /* Names that only a run that was killed leaves: NAME.tmp-PID of a file, final.tmp-NONCE and
@@ -250,6 +267,7 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     SK_TRY(enter_old(a, job, t, resumes));
     SK_TRY(find_state(a, job, t, note));
     if (*t->from) SK_TRY(read_state(a, job, t));
+    SK_TRY(check_places(a, job, t));
     SK_TRY(sk_dir_make(t->dir));
     if (!t->home) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
     sweep(t->dir);

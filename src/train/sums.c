@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "tensor/safetensors.h"
 #include "tensor/strict.h"
+#include "train/companions.h"
 #include "train/folder.h"
 
 #include <dirent.h>
@@ -13,6 +14,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SUMS_BYTES = 64 << 20 };
@@ -190,6 +192,99 @@ sk_status sk_sums_verify(const char *dir, const char *only, bool *good)
     sk_status st =
         fd < 0 ? sk_fail(SK_EIO, "%s: %s", dir, strerror(errno)) : verify(&a, dir, fd, only, good);
     if (fd >= 0) close(fd);
+    sk_arena_end(&a);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+/* --- replacing --- */
+
+static sk_status foreign(const char *dir, const char *why)
+{
+    return sk_fail(SK_ECREATE,
+                   "%s would be replaced, but is not what skein once wrote there: %s; move it "
+                   "away, or name another directory to write to",
+                   dir, why);
+}
+
+/* One file that is there: *n_listed counts those of the list. */
+static sk_status own_file(sk_arena *a, const char *dir, int fd, const char *name, const files *all,
+                          int *n_listed)
+{
+    struct stat s;
+    sk_ckpt_file is;
+    int k = 0;
+    if (fstatat(fd, name, &s, AT_SYMLINK_NOFOLLOW))
+        return sk_fail(SK_ECREATE, "%s/%s: %s", dir, name, strerror(errno));
+    while (k < all->n && strcmp(all->v[k].name, name)) k++;
+    if (k == all->n && S_ISREG(s.st_mode) && !s.st_size && sk_companions_name(name)) return SK_OK;
+    if (k == all->n || !S_ISREG(s.st_mode))
+        return foreign(dir,
+                       sk_print(a, "'%s' is no file of its " SK_SUMS_FILE, sk_strict_show(name).s));
+    ++*n_listed;
+    if (s.st_size != all->v[k].bytes)
+        return foreign(dir, sk_print(a, "%s has %lld bytes, " SK_SUMS_FILE " says %lld", name,
+                                     (long long)s.st_size, (long long)all->v[k].bytes));
+    if (s.st_size > SK_ST_CHUNK) return SK_OK; /* weights take long to read */
+    if (sum_file(a, fd, name, &is) || compare(name, &is, &all->v[k]))
+        return foreign(dir, sk_error_line());
+    return SK_OK;
+}
+
+static sk_status own_files(sk_arena *a, const char *dir, DIR *d, const files *all)
+{
+    int n = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, SK_SUMS_FILE))
+            continue;
+        SK_TRY(own_file(a, dir, dirfd(d), e->d_name, all, &n));
+    }
+    if (n == all->n) return SK_OK;
+    return foreign(dir,
+                   sk_print(a, SK_SUMS_FILE " lists %d files, %d of them are there", all->n, n));
+}
+
+static bool is_empty(DIR *d)
+{
+    bool empty = true;
+    for (struct dirent *e; empty && (e = readdir(d));)
+        empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+    rewinddir(d);
+    return empty;
+}
+
+static sk_status replaceable(sk_arena *a, const char *dir, DIR *d)
+{
+    files all = {0};
+    sk_text text;
+    struct stat s;
+    if (is_empty(d)) return SK_OK;
+    if (fstatat(dirfd(d), SK_SUMS_FILE, &s, AT_SYMLINK_NOFOLLOW))
+        return foreign(dir, "it has no " SK_SUMS_FILE);
+    if (sk_strict_read(a, dirfd(d), SK_SUMS_FILE, SK_SUMS_FILE, SUMS_BYTES, &text) ||
+        read_sums(a, SK_SUMS_FILE, text, &all))
+        return foreign(dir, sk_error_line());
+    return own_files(a, dir, d, &all);
+}
+
+sk_status sk_sums_replaceable(const char *dir)
+{
+    sk_arena a = {0};
+    struct stat s;
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--; /* or lstat() looks through a link */
+    const char *path = sk_print(&a, "%.*s", (int)n, dir);
+    sk_status st = SK_OK;
+    DIR *d = NULL;
+    if (lstat(path, &s)) {
+        if (errno != ENOENT) st = sk_fail(SK_ECREATE, "%s: %s", path, strerror(errno));
+    } else if (!S_ISDIR(s.st_mode))
+        st = sk_fail(SK_ECREATE,
+                     "%s is there and is not a directory: move it away, or name another to write "
+                     "to",
+                     path);
+    else if (!(d = opendir(path))) st = sk_fail(SK_ECREATE, "%s: %s", path, strerror(errno));
+    else st = replaceable(&a, path, d);
+    if (d) closedir(d);
     sk_arena_end(&a);
     return st ? sk_trail(st, SK_HERE) : SK_OK;
 }

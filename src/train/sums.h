@@ -24,5 +24,9 @@ sk_status sk_sums_write(int dir, const sk_ckpt_file *known, int n_known);
  * is whether each tensor file of the directory (or `only`) is listed: false says that nothing is
  * known of it.  Damage is SK_EDATA. */
 sk_status sk_sums_verify(const char *dir, const char *only, bool *good);
+/* May this directory be replaced?  Yes if nothing is there, if it is empty, or if its sums list
+ * exactly the files that are in it: names, sizes, and the bytes of small ones.  Else SK_ECREATE
+ * that names it: somebody's own files are never removed. */
+sk_status sk_sums_replaceable(const char *dir);
 
 #endif
