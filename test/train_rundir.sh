@@ -128,6 +128,16 @@ head -c 20000 text >words
 train 65 "26303:|20000:" run=data data.train=words train.steps=6 --resume
 train 65 "data.changed=1" run=branch data.train=words resume=named/ckpt/step-0000000004
 
+# ---- a resume that is refused leaves config.yaml as it was
+train 0 "" run=calm
+for other in "optim.name=sgd|or with another optim.name" "model.hidden_size=64|another model"; do
+    cp calm/config.yaml before
+    train 65 "${other#*|}" run=calm --resume "${other%|*}"
+    cmp before calm/config.yaml || bad "${other%|*}: a refused --resume changed config.yaml"
+done
+case_of 0 "" "$skein" train run=calm --resume train.steps=5
+grep -q 'steps: 5' calm/config.yaml || bad "--resume did not write config.yaml"
+
 # ---- a file of the user's own is not written over
 mkdir exp
 printf '# mine\nmodel: tiny\n' >exp/config.yaml

@@ -54,6 +54,7 @@ typedef struct launcher {
     int phase;       /* of the newest step that was heard of: train/relayout.h */
     double patience; /* until then the others may leave by themselves; 0: nothing happened */
     bool keeps;      /* memory.csv is written anew */
+    bool due;        /* config.yaml and memory.csv are: the checkpoint has not been read so far */
     bool told_gpu;   /* it has what is known of the GPU */
     bool stopped;    /* a rank left because it was asked to */
     bool killed;     /* a rank was ended by a signal that is not ours */
@@ -319,8 +320,9 @@ static void begin_sample(launcher *l, const char *dir, bool remove)
 
 /* --- watching --- */
 
-/* train.time has become a number of steps: from now on that is the job, also when it is resumed. */
-static sk_status write_config(launcher *l, int64_t steps)
+/* The text of config.yaml, which checkpoints have as well.  steps: what train.time has become; from
+ * now on that is the job, also when it is resumed. */
+static void make_config(launcher *l, int64_t steps)
 {
     sk_job *job = sk_new(l->arena, sk_job);
     *job = *l->job;
@@ -333,6 +335,11 @@ static sk_status write_config(launcher *l, int64_t steps)
         job->time_limit = 0;
     }
     l->t.config = l->o->config ? l->o->config(l->arena, job) : "";
+}
+
+static sk_status write_steps(launcher *l, int64_t steps)
+{
+    make_config(l, steps);
     return sk_rundir_config(&l->t, l->t.config);
 }
 
@@ -349,6 +356,26 @@ static void tell_phase(launcher *l, int64_t step)
 
 static sk_status write_memory(launcher *l);
 
+/* The ranks have read what they go on from: now config.yaml is that of this job.  Until then it
+ * stays as it was, or a resume that is refused would spoil the next one. */
+static void settle(launcher *l)
+{
+    if (!l->due) return;
+    l->due = false;
+    if (sk_rundir_config(&l->t, l->t.config)) {
+        warn(l, sk_print(l->arena, "config.yaml stays as it was: %s", sk_error_line()));
+        return;
+    }
+    l->keeps = true;
+    if (write_memory(l)) warn(l, sk_error_line());
+}
+
+/* Records that only ranks with their weights send. */
+static bool is_under_way(const sk_record *r)
+{
+    return r->kind != SK_REC_WARN && r->kind != SK_REC_DEVICE;
+}
+
 static void tell_gpu(launcher *l)
 {
     if (!l->keeps || l->told_gpu || !atomic_load(&l->t.desk->gpu.pool)) return;
@@ -360,10 +387,11 @@ static void read_records(launcher *l)
 {
     sk_record r;
     while (sk_desk_take(l->t.desk, &r)) {
+        if (is_under_way(&r)) settle(l);
         tell_gpu(l);
         if (r.kind == SK_REC_STEP) tell_phase(l, r.step);
         sk_console_record(&l->console, &r);
-        if (r.kind == SK_REC_STEPS && write_config(l, r.step)) warn(l, sk_error_line());
+        if (r.kind == SK_REC_STEPS && write_steps(l, r.step)) warn(l, sk_error_line());
         if (r.kind == SK_REC_SAMPLE) begin_sample(l, r.text, true);
         if (r.kind == SK_REC_FINAL) snprintf(l->final, sizeof l->final, "%s", r.text);
     }
@@ -458,14 +486,13 @@ typedef struct found {
     sk_left left;
 } found;
 
-static sk_status open_dir(launcher *l, const char **note, const char **old)
+static sk_status open_dir(launcher *l, const char **note)
 {
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
     SK_TRY(sk_rundir_keep(l->arena, l->job, &l->t, l->setup.tokenizer));
-    sk_status written = write_config(l, 0);
-    if (written && !*l->t.from) return sk_trail(written, SK_HERE);
-    *old = written ? sk_strdup(l->arena, sk_error_line()) : "";
-    return SK_OK;
+    make_config(l, 0);
+    l->due = *l->t.from;
+    return l->due ? SK_OK : sk_rundir_config(&l->t, l->t.config);
 }
 
 static sk_status share_dir(launcher *l, sk_status st)
@@ -512,7 +539,7 @@ static sk_status share_dir(launcher *l, sk_status st)
     return f->code;
 }
 
-static sk_status set_up(launcher *l, const char **note, const char **old)
+static sk_status set_up(launcher *l, const char **note)
 {
     SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
     if (l->boot && l->boot->n_ranks != l->setup.n_ranks)
@@ -525,10 +552,10 @@ static sk_status set_up(launcher *l, const char **note, const char **old)
     if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
     SK_TRY(sk_setup_data(&l->setup));
     sk_store_digest(&l->setup.data, l->t.data);
-    return open_dir(l, note, old);
+    return open_dir(l, note);
 }
 
-static void head(launcher *l, const char *note, const char *old)
+static void head(launcher *l, const char *note)
 {
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
@@ -543,7 +570,6 @@ static void head(launcher *l, const char *note, const char *old)
                          "model.max_position_embeddings=%lld says what it is trained for",
                          (long long)l->job->seq, (long long)places, (long long)l->job->seq));
     if (*note) warn(l, note);
-    if (*old) warn(l, sk_print(l->arena, "config.yaml stays as it was: %s", old));
     if (l->t.steps && l->t.step >= l->t.steps)
         warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",
                          (long long)l->t.step, (long long)l->t.steps));
@@ -551,16 +577,16 @@ static void head(launcher *l, const char *note, const char *old)
 
 static sk_status prepare(launcher *l)
 {
-    const char *note = "", *old = "";
-    sk_status st = set_up(l, &note, &old);
+    const char *note = "";
+    sk_status st = set_up(l, &note);
     if (l->boot) st = share_dir(l, st);
     if (st) return sk_trail(st, SK_HERE);
     if (!leads(l)) SK_TRY(sk_setup_data(&l->setup));
     l->t.setup = &l->setup;
     SK_TRY(open_heaps(l));
-    l->keeps = leads(l) && !*old;
+    l->keeps = leads(l) && !l->due;
     if (l->keeps) SK_TRY(write_memory(l));
-    if (leads(l)) head(l, note, old);
+    if (leads(l)) head(l, note);
     return SK_OK;
 }
 
@@ -648,6 +674,7 @@ static sk_status run(launcher *l)
         st = start_ranks(l);
         watch(l);
     } while (!st && try_again(l));
+    if (leads(l) && l->t.heaps && !st && !sk_heaps_aborted(l->t.heaps, NULL, NULL, NULL)) settle(l);
     if (!st) st = l->t.heaps ? verdict(l) : SK_EPEER;
     give_signals_back(before);
     return st;

@@ -162,7 +162,9 @@ static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor
                              const sk_box *b)
 {
     if (!t)
-        return sk_fail(SK_EDATA, "%s holds no tensor '%s': it was written by another model",
+        return sk_fail(SK_EDATA,
+                       "%s holds no tensor '%s': it was written by another model, or with another "
+                       "optim.name",
                        c->path, b->name);
     if (t->n != b->n || memcmp(t->full, b->full, sizeof *t->full * (size_t)t->n))
         return sk_fail(SK_EDATA,
