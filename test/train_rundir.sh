@@ -138,6 +138,12 @@ done
 case_of 0 "" "$skein" train run=calm --resume train.steps=5
 grep -q 'steps: 5' calm/config.yaml || bad "--resume did not write config.yaml"
 
+# ---- config.yaml is lost: the checkpoint has the job as well
+cp calm/config.yaml before
+rm calm/config.yaml
+case_of 0 "calm/config.yaml is gone|calm/ckpt/step-0000000005/MANIFEST.json|2 layers · 32 wide" "$skein" train run=calm --resume
+cmp before calm/config.yaml || bad "a lost config.yaml is not what it was"
+
 # ---- a file of the user's own is not written over
 mkdir exp
 printf '# mine\nmodel: tiny\n' >exp/config.yaml

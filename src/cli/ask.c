@@ -35,14 +35,32 @@ static sk_status load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_r
     return SK_OK;
 }
 
+/* config.yaml of a run; if that is gone, the newest checkpoint's own; NULL: there is neither. */
+static sk_status find_config(sk_arena *a, const char *dir, char **out)
+{
+    int64_t *steps;
+    int n = 0;
+    sk_ckpt_found f = {0};
+    *out = sk_print(a, "%s/config.yaml", dir);
+    if (sk_is_file(*out)) return SK_OK;
+    *out = NULL;
+    const char *home = sk_print(a, "%s/ckpt", dir);
+    SK_TRY(sk_ckpt_list(a, home, &steps, &n));
+    if (!n) return SK_OK;
+    SK_TRY(sk_ckpt_find(a, home, -1, false, &f));
+    *out = sk_print(a, "%s/" SK_MANIFEST_FILE, f.path);
+    return SK_OK;
+}
+
 /* A run is continued with the config it was begun with; words given now still count, and where
  * only ranks or only a layout is given anew, the old one of the other is not held against it. */
 static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
 {
     char dir[PATH_MAX];
     if (!sk_rundir_resumed(job, dir)) return SK_OK;
-    char *config = sk_print(a, "%s/config.yaml", dir);
-    if (!sk_is_file(config)) return SK_OK;
+    char *config = NULL;
+    SK_TRY(find_config(a, dir, &config));
+    if (!config) return SK_OK;
     char **words = sk_many(a, char *, argc + 2);
     words[0] = config;
     memcpy(words + 1, argv, (size_t)argc * sizeof *argv);

@@ -3,8 +3,11 @@
  * The file may be anything: at most 1 MiB, 16 levels and 1000 keys are read. */
 #include "cli/setting.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "data/read.h"
+#include "train/checkpoint.h"
 
+#include <libgen.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -155,12 +158,24 @@ static sk_status document(reader *r)
     return status;
 }
 
+/* A checkpoint has the job it was saved in: its manifest reads like that job's config.yaml. */
+static sk_status from_manifest(sk_arena *a, const char *path, sk_text *out)
+{
+    sk_ckpt c;
+    SK_TRY(sk_ckpt_read(a, dirname(sk_strdup(a, path)), &c));
+    if (!*c.state.config) return sk_fail(SK_EDATA, "%s has no config of its job", path);
+    *out = (sk_text){sk_strdup(a, c.state.config), strlen(c.state.config)};
+    return SK_OK;
+}
+
 sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out)
 {
     sk_text file = {0};
     reader r = {.arena = a, .path = path, .out = out};
     bool paste = false;
-    SK_TRY(sk_data_read(a, path, MAX_FILE, &file));
+    if (!strcmp(basename(sk_strdup(a, path)), SK_MANIFEST_FILE))
+        SK_TRY(from_manifest(a, path, &file));
+    else SK_TRY(sk_data_read(a, path, MAX_FILE, &file));
     SK_TRY(sk_conf_is_paste(a, path, file.s, file.n, &paste));
     r.section = paste ? "model" : "";
     r.hint = strstr(file.s, "\"model_type\"")

@@ -555,6 +555,14 @@ static sk_status set_up(launcher *l, const char **note)
     return open_dir(l, note);
 }
 
+/* config.yaml is gone and a checkpoint's own config was read (cli/ask.c). */
+static bool lost_config(launcher *l)
+{
+    const char *source = l->job->source, *slash = strrchr(source, '/');
+    return slash && !strcmp(slash + 1, SK_MANIFEST_FILE) &&
+           !sk_is_file(sk_print(l->arena, "%s/config.yaml", l->t.dir));
+}
+
 static void head(launcher *l, const char *note)
 {
     sk_console_open(&l->console, l->o->to, &l->t);
@@ -569,6 +577,9 @@ static void head(launcher *l, const char *note)
                          "train.seq is %lld, and the model says max_position_embeddings=%lld; "
                          "model.max_position_embeddings=%lld says what it is trained for",
                          (long long)l->job->seq, (long long)places, (long long)l->job->seq));
+    if (lost_config(l))
+        warn(l, sk_print(l->arena, "%s/config.yaml is gone: the job is that of %s", l->t.dir,
+                         l->job->source));
     if (*note) warn(l, note);
     if (l->t.steps && l->t.step >= l->t.steps)
         warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",

@@ -34,6 +34,8 @@ struct json_t;
 
 enum { SK_CKPT_MAJOR = 1, SK_CKPT_MINOR = 0, SK_MANIFEST_BYTES = 1 << 28 /* at most */ };
 
+#define SK_MANIFEST_FILE "MANIFEST.json"
+
 /* The largest numbers that are written, and believed. */
 #define SK_CKPT_STEPS       INT64_C(9999999999) /* ten digits: the name of a checkpoint */
 #define SK_CKPT_GENERATIONS INT64_C(1000000000000000)
