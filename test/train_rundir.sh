@@ -138,6 +138,14 @@ done
 case_of 0 "" "$skein" train run=calm --resume train.steps=5
 grep -q 'steps: 5' calm/config.yaml || bad "--resume did not write config.yaml"
 
+# ---- the same tensors under another arithmetic are told, another arch is refused
+cp -r calm same
+train 0 "this is not the model of same/ckpt/step-0000000005: model.norm_eps was 1e-05 and is 0.001, model.hidden_act was |and is relu;" \
+    run=same train.steps=6 --resume model.norm_eps=1e-3 model.hidden_act=relu
+train 0 "" run=same train.steps=7 --resume model.norm_eps=1e-3 model.hidden_act=relu model.resid_pdrop=0.1
+! grep -q "not the model" out || bad "the same model is called another"
+train 65 "step-0000000007 holds a model of arch 'gpt2', this run's is 'llama'" run=same --resume model=llama-nano
+
 # ---- config.yaml is lost: the checkpoint has the job as well
 cp calm/config.yaml before
 rm calm/config.yaml

@@ -2,6 +2,7 @@
 #include "train/rundir.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "tensor/strict.h"
 #include "train/companions.h"
 #include "train/export.h"
 #include "train/folder.h"
@@ -79,6 +80,57 @@ static sk_status same_bias(const sk_job *job, const sk_training *t, const sk_ckp
                    t->from, was);
 }
 
+/* Fields that change how training goes on, or where it began, but not what the weights compute. */
+static bool is_free(const sk_field *f, const sk_hyper *h)
+{
+    static const char *const names[] = {"embd_pdrop",           "resid_pdrop",
+                                        "attn_pdrop",           "capacity_factor",
+                                        "router_aux_loss_coef", "router_bias_update_speed",
+                                        "initializer_range"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(f->name, names[i])) return true;
+    return h->rope_theta > 0 && !strcmp(f->name, "max_position_embeddings"); /* it has no weights */
+}
+
+/* With every value that was left out, also by a checkpoint that is older than its field. */
+static sk_hyper complete(const sk_model *m, const sk_hyper *from)
+{
+    sk_hyper h = *from;
+    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+        if (f->kind == SK_FIELD_BOOL || sk_field_given(f, from)) continue; /* false is a value */
+        if (f->kind == SK_FIELD_TEXT) sk_field_set_text(f, &h, sk_field_print(f, &m->usual).s);
+        else sk_field_set_number(f, &h, sk_field_number(f, &m->usual));
+    }
+    if (!from->num_key_value_heads) h.num_key_value_heads = sk_hyper_key_heads(from);
+    if (!from->head_dim) h.head_dim = sk_hyper_head_dim(from);
+    return h;
+}
+
+/* Tensors of the same names and sizes do not make it the same model: another activation or base of
+ * the rotation would go on with weights that were trained under the first. */
+static sk_status same_model(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
+                            const char **note)
+{
+    sk_out o = {.arena = a};
+    if (strcmp(c->state.hyper.arch, job->model->name))
+        return sk_fail(SK_EDATA,
+                       "%s holds a model of arch '%s', this run's is '%s': name the same model, or "
+                       "another run=DIR without --resume",
+                       t->from, sk_strict_show(c->state.hyper.arch).s, job->model->name);
+    sk_hyper was = complete(job->model, &c->state.hyper), is = complete(job->model, &job->hyper);
+    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+        sk_field_text x = sk_field_print(f, &was), y = sk_field_print(f, &is);
+        if (!is_free(f, &is) && strcmp(x.s, y.s))
+            sk_out_add(&o, "%smodel.%s was %s and is %s", o.n ? ", " : "", f->name, x.s, y.s);
+    }
+    if (!o.n) return SK_OK;
+    *note = sk_print(a,
+                     "%s%sthis is not the model of %s: %s; the weights that were trained with "
+                     "the former go on with the latter",
+                     *note, **note ? "\n" : "", t->from, o.s);
+    return SK_OK;
+}
+
 /* Windows are numbered: other data under the same numbers would be trained on in silence, some
  * twice and some never. */
 static sk_status same_data(const sk_job *job, const sk_training *t, const sk_extra *x)
@@ -93,12 +145,13 @@ static sk_status same_data(const sk_job *job, const sk_training *t, const sk_ext
 
 /* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
  * the same model; NULL: it is, the checkpoint is this run's own. */
-static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t)
+static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
 {
     sk_ckpt c;
     sk_extra x;
     SK_TRY(sk_ckpt_read(a, t->from, &c));
     SK_TRY(sk_extra_read(a, t->from, c.state.extra, c.state.step, &x));
+    if (job) SK_TRY(same_model(a, job, t, &c, note));
     if (job) SK_TRY(same_bias(job, t, &c));
     if (job) SK_TRY(same_data(job, t, &x));
     t->step = c.state.step;
@@ -266,7 +319,7 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     snprintf(t->ckpt, sizeof t->ckpt, "%.*s/ckpt", PATH_MAX - 64, t->dir);
     SK_TRY(enter_old(a, job, t, resumes));
     SK_TRY(find_state(a, job, t, note));
-    if (*t->from) SK_TRY(read_state(a, job, t));
+    if (*t->from) SK_TRY(read_state(a, job, t, note));
     SK_TRY(check_places(a, job, t));
     SK_TRY(sk_dir_make(t->dir));
     if (!t->home) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
@@ -286,7 +339,7 @@ sk_status sk_rundir_again(sk_arena *a, sk_training *t)
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
     if (!n) return SK_OK;
     SK_TRY(newest(a, t->ckpt, t, &note));
-    return read_state(a, NULL, t);
+    return read_state(a, NULL, t, NULL);
 }
 
 sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_training *out)
@@ -302,7 +355,7 @@ sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_tra
         SK_TRY(put_path(out->from, path));
         break;
     }
-    if (*out->from) return read_state(a, NULL, out);
+    if (*out->from) return read_state(a, NULL, out, NULL);
     return sk_fail(SK_ENUM, "there is no checkpoint so far to go back to; ckpt.every=N makes one "
                             "every N steps");
 }

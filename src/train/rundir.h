@@ -17,7 +17,8 @@
 bool sk_rundir_resumed(const sk_job *job, char *to);
 
 /* Fill dir, ckpt, from, step, tokens, updates and steps of *t, make the directories, take the lock
- * of the checkpoints.  `note` gets a sentence about checkpoints that were passed over, or "". */
+ * of the checkpoints.  `note` gets sentences about checkpoints that were passed over and about
+ * another model, or "". */
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
 /* After ranks died: the lock anew, and the newest checkpoint of the run itself if it has one. */
 sk_status sk_rundir_again(sk_arena *a, sk_training *t);
