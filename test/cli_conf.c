@@ -289,8 +289,8 @@ static void ranges(void)
     refused(load("optim.betas=0.0009k,0.9"), SK_EUSAGE, "units (k, m, g) are for counts");
     refused(load("train.time=1km"), SK_EUSAGE, "a time");
     refused(load("model.initializer_range=0.01m"), SK_EUSAGE, "a number without a unit is needed");
-    check(!load("train.steps=1m train.time=1m budget=1g model.vocab_size=1k"));
-    check(job.steps == 1000000 && job.time_limit == 60 && job.budget == 1000000000);
+    check(!load("train.batch=1m train.time=1m budget=1g model.vocab_size=1k"));
+    check(job.batch == 1000000 && job.time_limit == 60 && job.budget == 1000000000);
     refused(load("optim.betas=0.9"), SK_EUSAGE, "two numbers from 0 to 1");
     refused(load("optim.betas=0.9,1"), SK_EUSAGE, "two numbers");
     refused(load("optim.betas=0.9,0.9,0.9"), SK_EUSAGE, "two numbers");

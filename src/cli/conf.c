@@ -404,18 +404,19 @@ static void take_knobs(const sk_settings *s, sk_job *job)
         }
 }
 
-/* train.steps and train.time say how long in two ways: the command line wins over the file, and in
- * one place only one of them can be meant. */
+/* train.steps and train.time say how long in two ways: steps of the command line win over a time of
+ * the file, and on the command line only one of them can be meant.  A file may have both, as
+ * config.yaml has: there the time is what was asked for. */
 static sk_status how_long(const sk_settings *s, sk_job *job)
 {
     const sk_setting *steps = sk_setting_find(s, "train.steps");
     const sk_setting *time = sk_setting_find(s, "train.time");
-    if (!steps || !time || job->time_limit <= 0) return SK_OK;
-    if ((steps->file == NULL) == (time->file == NULL))
+    if (!steps || steps->file || !time || job->time_limit <= 0) return SK_OK;
+    if (!time->file)
         return sk_fail(sk_setting_code(time),
                        "train.steps is %s and train.time is %s; leave one of them out",
                        steps->value, time->value);
-    if (!steps->file) job->time_limit = 0;
+    job->time_limit = 0;
     return SK_OK;
 }
 

@@ -33,8 +33,6 @@ bool sk_companions_name(const char *file)
 
 /* ---- reading ---- */
 
-static bool there(const char *path) { return !access(path, F_OK); }
-
 static sk_status read_text(sk_arena *a, const char *path, sk_text *out)
 {
     int fd = -1;
@@ -96,7 +94,7 @@ static sk_status read_ids(sk_arena *a, const char *path, sk_companions *out)
 {
     sk_text text = {0};
     json_t *root = NULL;
-    if (!there(path)) return SK_OK;
+    if (!sk_is_there(path)) return SK_OK;
     SK_TRY(read_text(a, path, &text));
     SK_TRY(parse(path, text, &root));
     sk_status status = check_ids(path, root);
@@ -131,7 +129,7 @@ sk_status sk_companions_read(sk_arena *a, const char *dir, sk_companions *out)
     *out = (sk_companions){0};
     for (int i = 0; i < SK_N_COMPANIONS; i++) {
         const char *path = sk_print(a, "%s/%s", dir, names[i]);
-        if (!there(path)) continue;
+        if (!sk_is_there(path)) continue;
         SK_TRY(read_text(a, path, &out->text[i]));
         if (i == GENERATION) SK_TRY(clean_generation(a, path, &out->text[i]));
     }
@@ -146,7 +144,7 @@ static bool has_ids(const sk_companions *c)
 sk_status sk_companions_for(sk_arena *a, const char *tokenizer, const char *model_dir,
                             sk_companions *out)
 {
-    bool own = strcmp(tokenizer, "byte") && there(tokenizer);
+    bool own = strcmp(tokenizer, "byte") && sk_is_there(tokenizer);
     *out = (sk_companions){0};
     if (own) {
         const char *dir = sk_is_dir(tokenizer) ? tokenizer : dirname(sk_strdup(a, tokenizer));
@@ -276,8 +274,9 @@ sk_status sk_companions_keep(sk_arena *a, const char *run, const sk_companions *
 
 const char *sk_companions_tokenizer(sk_arena *a, const char *tokenizer, const char *kept)
 {
-    if (!kept || !*tokenizer || !strcmp(tokenizer, "byte") || there(tokenizer)) return tokenizer;
-    return there(sk_print(a, "%s/tokenizer.json", kept)) ? kept : tokenizer;
+    if (!kept || !*tokenizer || !strcmp(tokenizer, "byte") || sk_is_there(tokenizer))
+        return tokenizer;
+    return sk_is_there(sk_print(a, "%s/tokenizer.json", kept)) ? kept : tokenizer;
 }
 
 /* ---- where texts end ---- */

@@ -183,7 +183,7 @@ static sk_status directory_tokens(sk_arena *a, const char *from, const char *tok
     if (*tokenizer) {
         SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
         out->tokenizer_json = sk_tokenizer_json(t, a);
-    } else if (sk_is_file(own)) {
+    } else if (sk_is_there(own)) {
         SK_TRY(sk_data_read(a, own, MOST_TOKENIZER, &text));
         out->tokenizer_json = sk_print(a, "%.*s", (int)text.n, text.s);
     }

@@ -26,7 +26,7 @@
 
 enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8, EXPORT_TAG = -7 };
 #define PEAK_S 0.1 /* spent on measuring the peak, after the first step */
-#define TRY_S  2.0  /* of steps that train.time is judged by, and at least TRY_N of them */
+#define TRY_S  2.0 /* of steps that train.time is judged by, and at least TRY_N of them */
 #define TRY_N  6
 #define LOOK_S 3.0  /* between two looks at temperature and the like */
 #define SPARE  0.06 /* of train.time: validation, samples and saves */

@@ -54,7 +54,7 @@ static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_exte
 static sk_status read_config(sk_sampler *s, const char *dir)
 {
     SK_TRY(sk_hf_config(dir, &s->model, &s->hyper));
-    bool own = sk_is_file(sk_print(&s->arena, "%s/tokenizer.json", dir));
+    bool own = sk_is_there(sk_print(&s->arena, "%s/tokenizer.json", dir));
     if (!own && s->hyper.vocab_size > 256)
         return sk_fail(SK_EDATA, "%s has no tokenizer.json, and its %lld ids are not bytes", dir,
                        (long long)s->hyper.vocab_size);
