@@ -115,6 +115,22 @@ train 0 "" run=named ckpt.every=2
 mv named/ckpt/step-0000000002 named/ckpt/step-0000000009
 train 0 "resuming from step 4|step 9 is not usable|it was renamed" run=named train.steps=5 --resume
 
+# ---- stray names in ckpt/ cost no try; when nothing is good, the story says why
+train 0 "" run=stray
+mkdir stray/ckpt/step-9999999999
+: >stray/ckpt/step-0000000500
+for n in 600 700 800; do ln -s ../nowhere stray/ckpt/step-0000000$n; done
+train 0 "resuming from step 4|step 9999999999 is not usable|step 500 is not usable" run=stray train.steps=5 --resume
+rm -r stray/ckpt/step-*4 stray/ckpt/step-*5
+train 65 "none of the newest 5 checkpoints is good (step 9999999999 is not usable: " run=stray --resume
+rm -r stray/ckpt/step-* stray/final
+case_of 65 "stray: a run that has no checkpoint and no final/" "$skein" verify stray
+
+# ---- half a line at the end of the metrics is no step
+train 0 "" run=half
+printf '{"step":' >>half/metrics.jsonl
+train 0 "the end of metrics.jsonl is no whole line of a step; it is now in metrics.jsonl.1" run=half --resume
+
 # ---- other data under the same name
 cp text words
 train 0 "" run=data data.train=words train.steps=2
@@ -140,10 +156,10 @@ grep -q 'steps: 5' calm/config.yaml || bad "--resume did not write config.yaml"
 
 # ---- the same tensors under another arithmetic are told, another arch is refused
 cp -r calm same
-train 0 "this is not the model of same/ckpt/step-0000000005: model.norm_eps was 1e-05 and is 0.001, model.hidden_act was |and is relu;" \
+train 0 "model.norm_eps was 1e-05 and is 0.001: weights go on in another model than that of same/ckpt/step-0000000005|model.hidden_act was |and is relu:" \
     run=same train.steps=6 --resume model.norm_eps=1e-3 model.hidden_act=relu
 train 0 "" run=same train.steps=7 --resume model.norm_eps=1e-3 model.hidden_act=relu model.resid_pdrop=0.1
-! grep -q "not the model" out || bad "the same model is called another"
+! grep -q "another model" out || bad "the same model is called another"
 train 65 "step-0000000007 holds a model of arch 'gpt2', this run's is 'llama'" run=same --resume model=llama-nano
 
 # ---- config.yaml is lost: the checkpoint has the job as well

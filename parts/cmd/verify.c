@@ -77,7 +77,12 @@ static sk_status verify_run(sk_table *t, const char *path)
     for (int i = 0; i < n; i++)
         SK_TRY(one(t, sk_print(t->arena, "%s/step-%010lld", home, (long long)steps[i])));
     const char *final = sk_print(t->arena, "%s/final", path);
-    return sk_is_dir(final) ? one(t, final) : SK_OK;
+    if (sk_is_dir(final)) return one(t, final);
+    if (n) return SK_OK;
+    return sk_fail(SK_EDATA,
+                   "%s: a run that has no checkpoint and no final/ so far: there is "
+                   "nothing to check",
+                   path);
 }
 
 static sk_status one(sk_table *t, const char *path)

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOCK_BYTES = 256 };
+enum { LOCK_BYTES = 256, MOST_TOLD = 8 /* lines about what is not usable */ };
 
 struct sk_ckpt_home {
     sk_arena arena;
@@ -133,7 +133,7 @@ static int64_t newest_generation(const char *dir)
     int64_t *steps = NULL, generation = 0;
     int n = 0;
     if (sk_ckpt_list(&a, dir, &steps, &n)) n = 0;
-    for (int i = 0; i < n && i < SK_CKPT_TRIES && !generation; i++) {
+    for (int i = 0; i < n && !generation; i++) {
         sk_ckpt c;
         char *path = sk_print(&a, "%s/step-%010" PRId64, dir, steps[i]);
         if (!sk_ckpt_read(&a, path, &c)) generation = c.state.generation;
@@ -534,32 +534,45 @@ static sk_status step_path(const char *dir, int64_t step, sk_ckpt_found *out)
     return SK_OK;
 }
 
+/* The newest good one of `steps`.  Names without a manifest that can be read (somebody's files, a
+ * directory that was emptied) are told and cost no try. */
+static sk_status find_newest(sk_arena *a, const char *dir, const int64_t *steps, int n, bool deep,
+                             sk_ckpt_found *f)
+{
+    sk_out why = {.arena = a};
+    const char *first = "";
+    int tries = 0, i = 0;
+    for (; i < n && tries < SK_CKPT_TRIES; i++) {
+        sk_ckpt c;
+        SK_TRY(step_path(dir, steps[i], f));
+        f->skipped = i;
+        f->why = why.s ? why.s : "";
+        if (!sk_ckpt_verify(f->path, deep)) return SK_OK;
+        const char *line =
+            sk_print(a, "step %lld is not usable: %s", (long long)steps[i], sk_error_line());
+        if (i < MOST_TOLD) sk_out_add(&why, "%s\n", line);
+        if (!i) first = line;
+        tries += !sk_ckpt_read(a, f->path, &c);
+    }
+    return sk_fail(SK_EDATA,
+                   "%s: none of the newest %d checkpoints is good (%s); start afresh elsewhere or "
+                   "name an older step\n%s",
+                   dir, i, first, why.s);
+}
+
 sk_status sk_ckpt_find(sk_arena *a, const char *dir, int64_t step, bool deep, sk_ckpt_found *out)
 {
     sk_ckpt_found f = {.why = ""};
-    sk_out why = {.arena = a};
     int64_t *steps = NULL;
     int n = 0;
     if (step >= 0) {
         SK_TRY(step_path(dir, step, &f));
         SK_TRY(sk_ckpt_verify(f.path, deep));
-        *out = f;
-        return SK_OK;
+    } else {
+        SK_TRY(sk_ckpt_list(a, dir, &steps, &n));
+        if (!n) return sk_fail(SK_EDATA, "%s holds no checkpoint", dir);
+        SK_TRY(find_newest(a, dir, steps, n, deep, &f));
     }
-    SK_TRY(sk_ckpt_list(a, dir, &steps, &n));
-    if (!n) return sk_fail(SK_EDATA, "%s holds no checkpoint", dir);
-    for (int i = 0; i < n && i < SK_CKPT_TRIES; i++) {
-        SK_TRY(step_path(dir, steps[i], &f));
-        if (!sk_ckpt_verify(f.path, deep)) {
-            f.skipped = i;
-            f.why = why.s ? why.s : "";
-            *out = f;
-            return SK_OK;
-        }
-        sk_out_add(&why, "step %lld is not usable: %s\n", (long long)steps[i], sk_error_line());
-    }
-    return sk_fail(SK_EDATA,
-                   "%s: none of the newest %d checkpoints is good; start afresh elsewhere "
-                   "or name an older step\n%s",
-                   dir, n < SK_CKPT_TRIES ? n : SK_CKPT_TRIES, why.s);
+    *out = f;
+    return SK_OK;
 }

@@ -97,7 +97,7 @@ typedef struct sk_ckpt_found {
 } sk_ckpt_found;
 
 /* step >= 0: that one or an error.  step < 0: the newest good one, going back at most
- * SK_CKPT_TRIES; SK_EDATA if there is none.  `deep` reads every byte. */
+ * SK_CKPT_TRIES that have a manifest; SK_EDATA if there is none.  `deep` reads every byte. */
 sk_status sk_ckpt_find(sk_arena *a, const char *dir, int64_t step, bool deep, sk_ckpt_found *out);
 
 /* The manifest of a checkpoint directory.  If that is called step-N, it must be of step N. */

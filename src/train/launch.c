@@ -580,7 +580,10 @@ static void head(launcher *l, const char *note)
     if (lost_config(l))
         warn(l, sk_print(l->arena, "%s/config.yaml is gone: the job is that of %s", l->t.dir,
                          l->job->source));
-    if (*note) warn(l, note);
+    for (size_t n; *note; note += n + (note[n] != 0)) { /* a line each */
+        n = strcspn(note, "\n");
+        if (n) warn(l, sk_print(l->arena, "%.*s", (int)n, note));
+    }
     if (l->t.steps && l->t.step >= l->t.steps)
         warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",
                          (long long)l->t.step, (long long)l->t.steps));

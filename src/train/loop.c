@@ -331,6 +331,10 @@ static const char *aside_text(loop *l)
     const sk_metrics *m = &l->metrics;
     if (!l->done)
         return sk_print(&l->arena, "metrics.jsonl of an earlier beginning is now %s", m->aside);
+    if (!m->n_again)
+        return sk_print(&l->arena,
+                        "the end of metrics.jsonl is no whole line of a step; it is now in %s",
+                        m->aside);
     return sk_print(&l->arena,
                     "the run had come %lld steps (%.3g s) past the checkpoint of step %lld: they "
                     "are done again, and their lines are now in %s",

@@ -121,13 +121,11 @@ static sk_status same_model(sk_arena *a, const sk_job *job, const sk_training *t
     for (const sk_field *f = sk_hyper_fields; f->name; f++) {
         sk_field_text x = sk_field_print(f, &was), y = sk_field_print(f, &is);
         if (!is_free(f, &is) && strcmp(x.s, y.s))
-            sk_out_add(&o, "%smodel.%s was %s and is %s", o.n ? ", " : "", f->name, x.s, y.s);
+            sk_out_add(
+                &o, "\nmodel.%s was %s and is %s: weights go on in another model than that of %s",
+                f->name, x.s, y.s, t->from);
     }
-    if (!o.n) return SK_OK;
-    *note = sk_print(a,
-                     "%s%sthis is not the model of %s: %s; the weights that were trained with "
-                     "the former go on with the latter",
-                     *note, **note ? "\n" : "", t->from, o.s);
+    if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
     return SK_OK;
 }
 
