@@ -206,6 +206,8 @@ for launch in 2 4; do
     [ "$(grep -c '^skein: ' err1)" = 1 ] || bad "a killed rank: not one story: $(cat err1)"
 done
 
+case_of 64 "optim.betas is for other optimizers: sgd has no such number" plan model=tiny optim.name=sgd optim.betas=0.9,0.99
+
 # ---- how long, by two keys; how many ranks, and a layout for others
 case_of 64 "train.steps is 5 and train.time is 3s" train "${small[@]}" train.steps=5 train.time=3s run=both
 "$skein" train "${small[@]}" layout="dp=2 zero=3" train.steps=2 run=sharded >out 2>err || bad "dp=2 zero=3: $(cat err)"

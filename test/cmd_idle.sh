@@ -27,6 +27,8 @@ idle pp=8 "6 of 8 ranks .*pp=8 makes 8 stages, and the model has 2 layers.*pp=2"
 idle "mesh x=2" "axis x of 2 splits nothing: its ranks do the same work" train.batch=4
 idle "dp=8; mesh x=2" "8 of 16 ranks .*; axis x of 2 splits nothing" train.batch=4
 idle "micro=4096" "4092 of 4096 micro-batches are empty: train.batch is 4" train.batch=4
+idle "dp=2 schedule=1f1b" "schedule 1f1b has nothing to do: there is one stage" train.batch=4
+idle "zero=3" "zero=3 has nothing to do: it shards over one rank" train.batch=4
 for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2" "dp=2 zero=3 micro=2" "mesh x=2; split b over x"; do
     "$skein" plan model=tiny layout="$layout" train.batch=4 >said 2>&1
     if grep warning said; then fail "$layout has work for all"; fi

@@ -404,6 +404,22 @@ static void take_knobs(const sk_settings *s, sk_job *job)
         }
 }
 
+/* A number for an optimizer that has none of the kind.  In a file it may stand for others: config.yaml
+ * holds them all. */
+static sk_status no_knob(const sk_settings *s, const sk_job *job)
+{
+    const sk_optim *o = sk_optim_find(job->optim_name);
+    for (int i = 0; o && i < N_KEYS; i++) {
+        const sk_setting *said = keys[i].knob[0] ? sk_setting_find(s, keys[i].name) : NULL;
+        if (said && !said->file && !knob_of(o, keys[i].knob[0]))
+            return sk_fail(SK_EUSAGE,
+                           "command line: %s is for other optimizers: %s has no such number (skein "
+                           "list optim shows those it has)",
+                           keys[i].name, o->name);
+    }
+    return SK_OK;
+}
+
 /* train.steps and train.time say how long in two ways: steps of the command line win over a time of
  * the file, and on the command line only one of them can be meant.  A file may have both, as
  * config.yaml has: there the time is what was asked for. */
@@ -426,6 +442,7 @@ static sk_status complete(const sk_settings *s, sk_job *job)
     int64_t places = job->hyper.max_position_embeddings, window = job->hyper.sliding_window;
     if (window && (!places || window < places)) places = window;
     take_knobs(s, job);
+    SK_TRY(no_knob(s, job));
     SK_TRY(how_long(s, job));
     if (!sk_setting_find(s, "train.seq")) {
         if (places && places < job->seq) job->seq = places;
