@@ -121,7 +121,11 @@ mkdir stray/ckpt/step-9999999999
 : >stray/ckpt/step-0000000500
 for n in 600 700 800; do ln -s ../nowhere stray/ckpt/step-0000000$n; done
 train 0 "resuming from step 4|step 9999999999 is not usable|step 500 is not usable" run=stray train.steps=5 --resume
-rm -r stray/ckpt/step-*4 stray/ckpt/step-*5
+mkdir stray/ckpt/step-0000000001
+echo mine >stray/ckpt/step-0000000001/notes
+train 0 "" run=stray train.steps=8 ckpt.every=1 ckpt.keep=2 --resume
+[ -s stray/ckpt/step-0000000001/notes ] || bad "a directory that is no checkpoint was removed"
+rm -r stray/ckpt/step-000000000*
 train 65 "none of the newest 5 checkpoints is good (step 9999999999 is not usable: " run=stray --resume
 rm -r stray/ckpt/step-* stray/final
 case_of 65 "stray: a run that has no checkpoint and no final/" "$skein" verify stray

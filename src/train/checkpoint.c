@@ -492,8 +492,10 @@ sk_status sk_ckpt_retain(sk_ckpt_home *h, int64_t keep)
     sk_status status = sk_ckpt_list(&a, h->dir, &steps, &n);
     for (int i = 0; i < n && !status; i++) {
         char *name = sk_print(&a, "step-%010" PRId64, steps[i]);
-        if (kept >= keep) status = discard(h, name, steps[i]);
-        else if (n > keep) kept += is_good(h, steps[i], sk_print(&a, "%s/%s", h->dir, name));
+        const char *path = sk_print(&a, "%s/%s", h->dir, name);
+        if (kept < keep) kept += n > keep && is_good(h, steps[i], path);
+        else if (sk_is_file(sk_print(&a, "%s/" SK_MANIFEST_FILE, path))) /* or it is not ours */
+            status = discard(h, name, steps[i]);
     }
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
