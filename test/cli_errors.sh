@@ -119,6 +119,30 @@ change=$(grep -o 'train.micro_batch=[0-9]* needs [0-9.]* .iB' err) || bad "no ch
 case_of 74 "2 ranks need|recompute=full zero=3 in the layout and train.micro_batch=1 still needs" train model=llama-70b -n 2 run=huge
 case_of 74 "rank 0 needs|train.micro_batch=" bench step "${huge[@]}" layout="dp=1 micro=2"
 
+# ---- address space: OpenBLAS would ask for its buffers for ever; two threads of its own on any host
+tight() { # KiB, code, words, command
+    local space=$1 rc=0 word
+    cases=$((cases + 1))
+    (ulimit -v "$space" && OPENBLAS_NUM_THREADS=2 exec timeout -s KILL 20 "$skein" "${@:4}") >out 2>err </dev/null || rc=$?
+    [ $rc = "$2" ] || bad "ulimit -v $space, skein ${*:4}: exit code $rc, $2 is needed: $(cat err)"
+    IFS='|' read -r -a list <<<"$3"
+    for word in "${list[@]}"; do
+        grep -qF -- "$word" out err || bad "ulimit -v $space, skein ${*:4}: no '$word': $(cat err)"
+    done
+}
+if (ulimit -v 80000 && OPENBLAS_NUM_THREADS=1 "$skein" list model >out 2>&1); then # not so of a sanitizer
+    for space in 150000 300000; do
+        tight $space 0 "memory " plan model=tiny
+        tight $space 74 "memory: ulimit -v leaves|MiB are needed|for each of 2 threads that call BLAS" \
+            train "${small[@]}" train.threads=2 run=huge
+        [ ! -e huge ] || bad "a run that does not fit left a directory"
+        tight $space 74 "ulimit -v leaves|BLAS" bench step model=tiny train.threads=2 layout=dp=1
+    done
+    tight 300000 74 "ulimit -v leaves" train "${small[@]}" train.threads=1 -n 2 --launch thread run=huge
+    tight 150000 0 "not measured" doctor
+    tight 600000 0 "saved" train "${small[@]}" train.threads=2 train.steps=2 run=tight
+fi
+
 # ---- data
 printf 'too short' >short
 case_of 65 "9 tokens|train.seq=32|33" train "${small[@]}" data.train=short

@@ -229,7 +229,7 @@ int main(void)
         return 77;
     }
     wrong += deaf();
-    sk_blas_reserve(RANKS * THREADS); /* each rank does so for its own threads */
+    wrong += sk_blas_reserve(RANKS * THREADS) != SK_OK; /* each rank does so for its own threads */
     for (int i = 0; i < N; i++) wrong += one(layouts[i]);
     printf("alloc: %d layouts, %d ranks of %d threads, steps 2 to %d: %d allocated\n", N, RANKS,
            THREADS, STEPS, wrong);

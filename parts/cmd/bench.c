@@ -85,7 +85,9 @@ typedef struct peak_job {
 static sk_status peak_rank(void *ctx, int rank)
 {
     peak_job *j = ctx;
-    j->flops[rank] = j->share * sk_host_peak(j->threads, 0.3).flops;
+    sk_peak_rate rate;
+    SK_TRY(sk_host_peak(j->threads, 0.3, &rate));
+    j->flops[rank] = j->share * rate.flops;
     return SK_OK;
 }
 
@@ -205,7 +207,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
         return SK_OK;
     }
     if (st) return sk_trail(st, SK_HERE);
-    SK_TRY(sk_fits_host(s));
+    SK_TRY(sk_fits_host(s, false));
     SK_TRY(time_job(b, s, &t));
     if (*t.slow) fprintf(stderr, "skein: %s: %s\n", layout, t.slow);
     if (reference) {

@@ -52,8 +52,12 @@ static void say(sk_table *t, const char *what, const char *found, const char *us
 /* What MFU is measured by.  A spread is told where it is not small. */
 static void peak(sk_table *t, const char *what, int cores)
 {
-    sk_peak_rate p = sk_host_peak(cores, PEAK_S);
+    sk_peak_rate p;
     const char *noise = "";
+    if (sk_host_peak(cores, PEAK_S, &p)) {
+        say(t, what, "not measured", sk_strdup(t->arena, sk_error_line()));
+        return;
+    }
     if (p.spread > 0.05)
         noise =
             sk_print(t->arena, "; noisy, half of them take over %.0f %% longer", 100 * p.spread);

@@ -96,7 +96,9 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
     m->costs.cores = h.cores;
     snprintf(m->name, sizeof m->name, "here");
     m->doc = sk_print(a, "%s, measured now; calls %s", h.cpu, how);
-    m->flops = sk_host_peak(1, 0.1).flops;
+    sk_peak_rate rate;
+    SK_TRY(sk_host_peak(1, 0.1, &rate));
+    m->flops = rate.flops;
     m->memory_rate = measure_memory(&tmp);
     m->memory = h.available;
     sk_arena_end(&tmp);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 bool sk_proc_line(const char *path, const char *key, char *to, size_t n)
@@ -65,6 +66,16 @@ int64_t sk_proc_memory(void)
 int64_t sk_proc_available(void)
 {
     return within_group(sk_proc_number("/proc/meminfo", "MemAvailable", 1024));
+}
+
+int64_t sk_proc_space(void)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_AS, &most) || most.rlim_cur >= INT64_MAX) return INT64_MAX;
+    int64_t used = sk_proc_number("/proc/self/statm", "", sysconf(_SC_PAGESIZE));
+    int64_t all = (int64_t)most.rlim_cur;
+    if (used == INT64_MAX) return all; /* no /proc: at most this */
+    return used < all ? all - used : 0;
 }
 
 int sk_proc_cores(void)

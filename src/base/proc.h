@@ -20,6 +20,8 @@ int64_t sk_proc_number(const char *path, const char *key, int64_t unit);
 /* Bytes of memory: of the host, and what can be had now; both bounded by the control group. */
 int64_t sk_proc_memory(void);
 int64_t sk_proc_available(void);
+/* Bytes of address space that this process may still take (ulimit -v); INT64_MAX: any. */
+int64_t sk_proc_space(void);
 
 int sk_proc_cores(void); /* that this process may use */
 

@@ -158,7 +158,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     if (sk_heap_bytes(h, seat) < p->heap_bytes)
         return sk_fail(SK_EBUG, "rank %d: the heap has %lld bytes, the plan %lld", p->rank,
                        (long long)sk_heap_bytes(h, seat), (long long)p->heap_bytes);
-    sk_blas_reserve(p->threads);
+    SK_TRY(sk_blas_reserve(p->threads));
     atomic_store(&r->line->pid, (long long)getpid());
     atomic_store(&r->line->step, -1);
     atomic_store(&r->line->waits_for, -1);

@@ -2,9 +2,12 @@
 #include "train/fits.h"
 #include "base/proc.h"
 #include "base/text.h"
+#include "device/blas.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define BOARD (20LL << 20) /* what a rank shares beside its memory; as much for the job itself */
 
 /* A change of the job: what is not said stays. */
 typedef struct change {
@@ -136,7 +139,7 @@ static bool is_here(const sk_setup *s, int rank)
     return !host_of || s->n_ranks != s->job->ranks || host_of[rank] == host_of[0];
 }
 
-sk_status sk_fits_host(const sk_setup *s)
+sk_status sk_fits_host(const sk_setup *s, bool threads)
 {
     int64_t all = 0, have = sk_proc_available();
     int here = 0, fullest = 0;
@@ -146,7 +149,8 @@ sk_status sk_fits_host(const sk_setup *s)
         if (need(s->programs[r], false) > need(s->programs[fullest], false)) fullest = r;
         here++;
     }
-    if (all <= have) return SK_OK;
+    if (all <= have) /* every process maps the memory of all */
+        return sk_blas_fits(s->threads * (threads ? here : 1), all + BOARD * (1 + s->n_ranks));
     sk_arena *a = s->arena;
     const char *together =
         here > 1 ? sk_print(a, "%d ranks need %s, ", here, sk_bytes(a, all)) : "";

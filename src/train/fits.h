@@ -11,8 +11,9 @@
 #include "train/setup.h"
 
 /* The memory of this host, for its ranks; of programs for GPUs, what lives in the host's memory.
- * The programs of all ranks must be there. */
-sk_status sk_fits_host(const sk_setup *s);
+ * The programs of all ranks must be there.  Address space too (ulimit -v), with the buffers of
+ * BLAS; threads: all ranks are of one process. */
+sk_status sk_fits_host(const sk_setup *s, bool threads);
 /* "9.8 GiB = weights 1.6 GiB + ..., most of it activations": of the memory that ranks compute in.
  */
 char *sk_fits_kinds(sk_arena *a, const sk_program *p);

@@ -112,25 +112,25 @@ static void multiply(void *ctx, int part, int of)
     p->spread[part] = took[n / 2] / best - 1;
 }
 
-sk_peak_rate sk_host_peak(int threads, double seconds)
+sk_status sk_host_peak(int threads, double seconds, sk_peak_rate *out)
 {
     sk_arena a = {0};
-    sk_peak_rate out = {0};
-    peak *p = sk_new(&a, peak);
+    *out = (sk_peak_rate){0};
     if (threads > PARTS) threads = PARTS;
+    SK_TRY(sk_blas_reserve(threads)); /* each calls BLAS for itself: no threads within it */
+    peak *p = sk_new(&a, peak);
     p->seconds = seconds;
     p->room = sk_many(&a, float, 3L * SIDE * SIDE * threads);
     p->took = sk_many(&a, double, 1L * SAMPLES * threads);
-    sk_blas_reserve(threads); /* each calls BLAS for itself: no threads within it */
     sk_team *team = sk_team_open(threads);
     sk_team_run(team, multiply, p);
     sk_team_close(team);
     for (int i = 0; i < threads; i++) {
-        out.flops += p->rate[i];
-        out.spread = fmax(out.spread, p->spread[i]);
+        out->flops += p->rate[i];
+        out->spread = fmax(out->spread, p->spread[i]);
     }
     sk_arena_end(&a);
-    return out;
+    return SK_OK;
 }
 
 double sk_host_share(int ranks, int threads, int cores)

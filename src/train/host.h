@@ -13,6 +13,7 @@
 #define SK_TRAIN_HOST_H
 
 #include "base/arena.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,7 +35,8 @@ typedef struct sk_peak_rate {
     double spread; /* how much longer the median takes, of the worst thread: 0.1 is a tenth */
 } sk_peak_rate;
 
-sk_peak_rate sk_host_peak(int threads, double seconds);
+/* SK_EIO: no room for BLAS (device/blas.h). */
+sk_status sk_host_peak(int threads, double seconds, sk_peak_rate *out);
 /* Of the peak of its threads, what a rank can have where `ranks` run on `cores`. */
 double sk_host_share(int ranks, int threads, int cores);
 

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "comm/board.h"
+#include "device/blas.h"
 #include "run/flight.h"
 #include "train/fits.h"
 #include "train/idle.h"
@@ -548,7 +549,7 @@ static sk_status set_up(launcher *l, const char **note)
                        "start %d",
                        l->setup.n_ranks, l->boot->by, l->boot->n_ranks, l->boot->n_ranks,
                        l->setup.n_ranks);
-    if (leads(l)) SK_TRY(sk_fits_host(&l->setup));
+    if (leads(l)) SK_TRY(sk_fits_host(&l->setup, l->as_threads && !l->boot));
     if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
     SK_TRY(sk_setup_data(&l->setup));
     sk_store_digest(&l->setup.data, l->t.data);
@@ -597,6 +598,7 @@ static sk_status prepare(launcher *l)
     if (st) return sk_trail(st, SK_HERE);
     if (!leads(l)) SK_TRY(sk_setup_data(&l->setup));
     l->t.setup = &l->setup;
+    if (l->as_threads && !l->boot) SK_TRY(sk_blas_reserve(l->setup.n_ranks * l->setup.threads));
     SK_TRY(open_heaps(l));
     l->keeps = leads(l) && !l->due;
     if (l->keeps) SK_TRY(write_memory(l));

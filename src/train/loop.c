@@ -775,8 +775,9 @@ static void decide(loop *l)
 static sk_status measure_peak(loop *l)
 {
     if (sk_run_program(l->run)->gpu) return SK_OK; /* known: meet_gpus */
-    double peak = sk_host_peak(l->s->threads, PEAK_S).flops *
-                  sk_host_share(l->s->n_here, l->s->threads, l->s->cores);
+    sk_peak_rate rate;
+    SK_TRY(sk_host_peak(l->s->threads, PEAK_S, &rate));
+    double peak = rate.flops * sk_host_share(l->s->n_here, l->s->threads, l->s->cores);
     return sk_comm_collect(sk_run_comm(l->run), &peak, sizeof peak, l->desk->peak);
 }
 
