@@ -24,7 +24,7 @@
  * What the library does not do, and the program does: it does not print the
  * story of a failure, it leaves signals alone but while it trains, and it does not
  * start itself again when an old OpenBLAS does not know the processor (set
- * OPENBLAS_CORETYPE for that).
+ * OPENBLAS_CORETYPE for that) or address space is limited (OPENBLAS_NUM_THREADS=1).
  *
  * Standard input, output and error that are closed are opened on /dev/null and stay so: no file
  * of a command may get their numbers.
