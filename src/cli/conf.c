@@ -404,8 +404,8 @@ static void take_knobs(const sk_settings *s, sk_job *job)
         }
 }
 
-/* A number for an optimizer that has none of the kind.  In a file it may stand for others: config.yaml
- * holds them all. */
+/* A number for an optimizer that has none of the kind.  In a file it may stand for others:
+ * config.yaml holds them all. */
 static sk_status no_knob(const sk_settings *s, const sk_job *job)
 {
     const sk_optim *o = sk_optim_find(job->optim_name);

@@ -2,6 +2,8 @@
 #include "train/idle.h"
 #include "base/text.h"
 
+#include <string.h>
+
 bool sk_idle(const sk_program *p)
 {
     for (int i = 0; i < p->n_train; i++)
@@ -100,7 +102,7 @@ static void say_words(sk_out *o, const sk_setup *s)
 {
     const sk_layout *l = &s->layout;
     bool staged = size_of(l, l->stage_axis) > 1, sharded = size_of(l, l->shard_axis) > 1;
-    if (*l->schedule && !staged)
+    if (strstr(s->job->layout, "schedule") && !staged) /* there is one even if nobody said it */
         sk_out_add(o, "%sschedule %s has nothing to do: there is one stage, pp=N makes more",
                    o->n ? "; " : "", l->schedule);
     if (l->shard != SK_SHARD_NONE && !sharded)
