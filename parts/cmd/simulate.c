@@ -269,6 +269,14 @@ static void measured(const simulation *s)
     if (p->why) printf("          priced, not measured: %s\n", p->why);
 }
 
+/* Presets of GPUs count 16-bit products; files say what they count. */
+static bool slower_than_told(const sk_machine *m, const sk_job *job)
+{
+    const sk_machine *preset = sk_machines;
+    while (preset->name[0] && strcmp(preset->name, m->name)) preset++;
+    return preset->name[0] && !m->per_thread && !m->unit && job->dtype == SK_F32;
+}
+
 static void summary(const simulation *s, const char *idle)
 {
     const sk_paper *p = &s->paper;
@@ -315,6 +323,12 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (s.here) SK_TRY(measure_here(a, &s.machine));
     else SK_TRY(sk_machine_usual(a, cluster, &s.machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
+    if (slower_than_told(&s.machine, s.job))
+        fprintf(
+            stderr,
+            "skein: warning: the flops of %s are those of 16-bit products, and train.dtype is f32: "
+            "times are too short; train.dtype=bf16 is what they are for\n",
+            s.machine.name);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
     const char *idle = idle_text(&s);
