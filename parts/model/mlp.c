@@ -70,22 +70,18 @@ static const sk_preset presets[] = {
     {0},
 };
 
+/* No class of transformers assumes others. */
+#define DEFAULTS \
+    .arch = "mlp", .input_size = 784, .hidden_size = 500, .num_hidden_layers = 1, .vocab_size = 10
+
 const sk_model sk_model_mlp = {
     .name = "mlp",
     .doc = "a classifier of plain layers with GELU",
     .presets = presets,
-    .usual = {.arch = "mlp",
-              .input_size = 784,
-              .hidden_size = 500,
-              .num_hidden_layers = 1,
-              .vocab_size = 10},
+    .usual = {DEFAULTS},
     .build = build,
     .hf = hf,
     .hf_class = "SkeinMLP",
-    .hf_default = {.arch = "mlp",
-                   .input_size = 784,
-                   .hidden_size = 500,
-                   .num_hidden_layers = 1,
-                   .vocab_size = 10},
+    .hf_default = {DEFAULTS},
     .hf_keys = keys,
 };

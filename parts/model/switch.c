@@ -89,33 +89,21 @@ static const sk_preset presets[] = {
     {0},
 };
 
+/* No class of transformers assumes others. */
+#define DEFAULTS                                                                          \
+    .arch = "switch", .norm_eps = 1e-5, .initializer_range = 0.02, .vocab_size = 256,     \
+    .max_position_embeddings = 1024, .tie_word_embeddings = true, .num_local_experts = 8, \
+    .num_experts_per_tok = 1, .capacity_factor = 1.25, .router_aux_loss_coef = 0.01
+
 const sk_model sk_model_switch = {
     .name = "switch",
     .doc = "Switch: GPT-2 with a mixture of ReLU experts, one a token",
     .presets = presets,
-    .usual = {.arch = "switch",
-              .norm_eps = 1e-5,
-              .initializer_range = 0.02,
-              .vocab_size = 256,
-              .max_position_embeddings = 1024,
-              .tie_word_embeddings = true,
-              .num_local_experts = 8,
-              .num_experts_per_tok = 1,
-              .capacity_factor = 1.25,
-              .router_aux_loss_coef = 0.01},
+    .usual = {DEFAULTS},
     .build = build,
     .hf = hf,
     .hf_class = "SkeinSwitchLMHeadModel",
-    .hf_default = {.arch = "switch",
-                   .norm_eps = 1e-5,
-                   .initializer_range = 0.02,
-                   .vocab_size = 256,
-                   .max_position_embeddings = 1024,
-                   .tie_word_embeddings = true,
-                   .num_local_experts = 8,
-                   .num_experts_per_tok = 1,
-                   .capacity_factor = 1.25,
-                   .router_aux_loss_coef = 0.01},
+    .hf_default = {DEFAULTS},
     .hf_keys = keys,
     .hf_only = only,
     .hf_buffers = sk_learned_buffers,
