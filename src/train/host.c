@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* "Intel(R) Xeon(R) Gold 6230 CPU @ 2.10GHz" -> "Intel Xeon Gold 6230" */
@@ -73,23 +72,16 @@ typedef struct peak {
     double *took;                      /* and SAMPLES times */
 } peak;
 
-/* Seconds in which this thread had a core.  Those in which another program had it do not count. */
-static double worked(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* The rate of one of the fastest products: what the core does while nobody shares its units and
- * caches, also where a neighbour that no clock of ours shows (the sibling of a virtual core) is
- * there most of the time.  The spread is how much longer the median takes. */
+/* The rate of one of the fastest products: what the core does while nobody takes it, or shares its
+ * units and caches, as the sibling of a virtual core may do most of the time.  By the clock on the
+ * wall: on virtual cores the time that a thread had one is at times counted too short, and a peak
+ * must never be too high.  The spread is how much longer the median takes. */
 static void multiply(void *ctx, int part, int of)
 {
     peak *p = ctx;
@@ -100,10 +92,10 @@ static void multiply(void *ctx, int part, int of)
     double begin = sk_now(), warm = begin + 0.2 * p->seconds, end = begin + p->seconds;
     int n = 0;
     for (double now = begin; n < SAMPLES && (n < LEAST || now < end); now = sk_now()) {
-        double start = worked();
+        double start = sk_now();
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, a, SIDE, b,
                     SIDE, 0, c, SIDE);
-        took[n] = fmax(worked() - start, 1e-9);
+        took[n] = fmax(sk_now() - start, 1e-9);
         n += now >= warm; /* caches and the clock of the core have settled */
     }
     qsort(took, (size_t)n, sizeof *took, by_size);
