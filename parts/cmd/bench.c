@@ -7,11 +7,10 @@
 #include "cli/ask.h"
 #include "cli/bench_coll.h"
 #include "cli/cmd.h"
-#include "run/crew.h"
 #include "run/ops.h"
 #include "run/timing.h"
 #include "train/fits.h"
-#include "train/host.h"
+#include "train/host_peak.h"
 #include "train/idle.h"
 #include "train/made_up.h"
 #include "train/setup.h"
@@ -40,8 +39,8 @@ static const char help[] =
     "to FILE, or to where everything looks for it.\n\n"
     "step times training steps of a job under each layout; `--layouts all` takes every product of\n"
     "dp, tp, pp and zero for -n ranks.  loss_delta is the largest relative difference of a loss\n"
-    "from that of one rank; mfu is of the matrix products that all ranks reach at once, or of the\n"
-    "peak of all GPUs that are used, by their data sheet for the type of the job.\n"
+    "from that of one rank; mfu is over the peak of all that is used: of GPUs by their data sheet\n"
+    "for the type of the job, of cores as stored on this host (skein doctor).\n"
     "--ops prints instead where the time of a step goes, op by op, longest first; --shapes splits\n"
     "ops by the shapes of their operands.  Ops that a GPU does in one launch are one line; kernel\n"
     "names what does it there: cuBLASLt, cuDNN, flash (ours, through tensor cores), own.  Times\n"
@@ -63,6 +62,7 @@ typedef struct bench {
     bool all; /* layouts were not named one by one: those that do not fit the model are passed over
                */
     bool ops, shapes;   /* a table of these instead */
+    bool told;          /* why no peak is kept */
     sk_step_timing one; /* on one rank */
     sk_table *table;
 } bench;
@@ -76,34 +76,14 @@ static const char *const op_columns[] = {"layout",    "op",      "kernel", "laun
                                          "share_pct", "us_each", "tflops", "gb_s"};
 enum { OP_COLS = sizeof op_columns / sizeof *op_columns };
 
-typedef struct peak_job {
-    double *flops; /* by rank, shared */
-    int threads;
-    double share; /* of a thread's peak */
-} peak_job;
-
-static sk_status peak_rank(void *ctx, int rank)
+/* What the cores that are used have: kept, or measured now.  Trouble with that is told once. */
+static double host_peak(bench *b, const sk_setup *s)
 {
-    peak_job *j = ctx;
-    sk_peak_rate rate;
-    SK_TRY(sk_host_peak(j->threads, 0.3, &rate));
-    j->flops[rank] = j->share * rate.flops;
-    return SK_OK;
-}
-
-/* What all ranks reach at once in matrix products. */
-static sk_status measure_peak(int ranks, int threads, int cores, double *sum)
-{
-    int64_t bytes[SK_MAX_RANKS];
-    sk_heaps *h = NULL;
-    *sum = 0;
-    for (int r = 0; r < ranks; r++) bytes[r] = 4096;
-    SK_TRY(sk_heaps_open(ranks, bytes, true, sizeof(double) * (size_t)ranks, &h));
-    peak_job j = {sk_heaps_extra(h), threads, sk_host_share(ranks, threads, cores)};
-    sk_status st = sk_crew_run(h, ranks, peak_rank, &j);
-    for (int r = 0; r < ranks; r++) *sum += j.flops[r];
-    sk_heaps_close(h);
-    return st;
+    sk_arena *a = b->table->arena;
+    sk_kept_peak kept = sk_host_peak_of(a, sk_host_busy(s->n_ranks, s->threads, s->cores));
+    if (kept.why && !b->told) fprintf(stderr, "skein: %s\n", kept.why);
+    b->told |= kept.why != NULL;
+    return kept.flops;
 }
 
 static double loss_delta(const bench *b, const sk_step_timing *t)
@@ -216,7 +196,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
     }
     if (b->ops) return time_ops(b, tmp, layout, s, &t);
     peak = t.peak[b->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
-    if (!s->programs[0]->gpu) SK_TRY(measure_peak(s->n_ranks, s->threads, s->cores, &peak));
+    if (!s->programs[0]->gpu) peak = host_peak(b, s);
     add_row(b, layout, s, &t, peak);
     return SK_OK;
 }

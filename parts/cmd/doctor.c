@@ -7,7 +7,7 @@
 #include "data/data.h"
 #include "device/device.h"
 #include "device/nvml.h"
-#include "train/host.h"
+#include "train/host_peak.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PEAK_S 1.0  /* seconds for each measurement */
-enum { TRIES = 4 }; /* cores that are tried for the peak of one */
+#define ROUND_S 0.2
+enum { LEAST = 4, MOST = 16 }; /* rounds of a measurement */
 
 /* A program in PATH, or NULL. */
 static const char *program(sk_arena *a, const char *name)
@@ -51,43 +51,65 @@ static void say(sk_table *t, const char *what, const char *found, const char *us
     sk_table_add(t, cells);
 }
 
-/* One core: the best of several, a part of the time each.  The sibling of a virtual core may belong
- * to somebody else and be busy for long, which no clock here shows. */
-static sk_status best_core(sk_peak_rate *best)
+/* The i-th core of those that may be used, as evenly over them as rounds go. */
+static bool pick(const cpu_set_t *all, int round, cpu_set_t *one)
+{
+    int cores = CPU_COUNT(all), wanted = round % LEAST * cores / LEAST, n = 0;
+    CPU_ZERO(one);
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (!CPU_ISSET(i, all) || n++ != wanted) continue;
+        CPU_SET(i, one);
+        return true;
+    }
+    return false;
+}
+
+/* One round; that of a single core is on another one each time, since the sibling of a virtual core
+ * may belong to somebody else and be busy for long, which no clock here shows. */
+static sk_status one_round(int cores, int round, sk_peak_rate *out)
 {
     cpu_set_t all, one;
-    int n = 0, cores = 0;
+    bool pinned = cores == 1 && !sched_getaffinity(0, sizeof all, &all) &&
+                  pick(&all, round, &one) && !sched_setaffinity(0, sizeof one, &one);
+    sk_status st = sk_host_peak(cores, ROUND_S, out);
+    if (pinned) sched_setaffinity(0, sizeof all, &all);
+    return st;
+}
+
+/* The best of rounds, until LEAST in a row have raised it by less than a hundredth. */
+static sk_status measure(int cores, sk_peak_rate *best)
+{
     *best = (sk_peak_rate){0};
-    if (sched_getaffinity(0, sizeof all, &all)) return sk_host_peak(1, PEAK_S, best);
-    for (size_t i = 0; i < CPU_SETSIZE; i++) cores += CPU_ISSET(i, &all) != 0;
-    for (size_t i = 0; i < CPU_SETSIZE; i++) {
-        if (!CPU_ISSET(i, &all) || n++ * TRIES % cores >= TRIES) continue;
-        sk_peak_rate p = {0};
-        CPU_ZERO(&one);
-        CPU_SET(i, &one);
-        sched_setaffinity(0, sizeof one, &one);
-        sk_status st = sk_host_peak(1, PEAK_S / TRIES, &p);
-        sched_setaffinity(0, sizeof all, &all);
-        if (st) return st;
+    for (int i = 0, still = 0; i < MOST && still < LEAST; i++) {
+        sk_peak_rate p;
+        SK_TRY(one_round(cores, i, &p));
+        still = p.flops > 1.01 * best->flops ? 1 : still + 1;
         if (p.flops > best->flops) *best = p;
     }
     return SK_OK;
 }
 
-/* What MFU is measured by.  A spread is told where it is not small. */
+/* What MFU is over.  A spread is told where it is not small, and why nothing is kept. */
 static void peak(sk_table *t, const char *what, int cores)
 {
+    sk_arena *a = t->arena;
     sk_peak_rate p;
-    const char *noise = "";
-    if (cores == 1 ? best_core(&p) : sk_host_peak(cores, PEAK_S, &p)) {
-        say(t, what, "not measured", sk_strdup(t->arena, sk_error_line()));
+    sk_out o = {.arena = a};
+    if (measure(cores, &p)) {
+        say(t, what, "not measured", sk_strdup(a, sk_error_line()));
         return;
     }
-    if (p.spread > 0.05)
-        noise =
-            sk_print(t->arena, "; noisy, half of them take over %.0f %% longer", 100 * p.spread);
-    say(t, what, sk_print(t->arena, "%.1f GFLOP/s", 1e-9 * p.flops),
-        sk_print(t->arena, "f32 products of 256 x 256, one thread a core%s", noise));
+    const char *before = sk_host_peak_find(a, cores).why;
+    sk_kept_peak kept = sk_host_peak_keep(a, cores, p.flops);
+    if (!kept.why)
+        sk_out_add(&o, "stored peak, best of %lld measurement%s; ", (long long)kept.times,
+                   kept.times == 1 ? "" : "s");
+    sk_out_add(&o, "measured now %.1f; f32 products of 256 x 256, one thread a core",
+               1e-9 * p.flops);
+    if (p.spread > 0.05) sk_out_add(&o, "; noisy, half take over %.0f %% longer", 100 * p.spread);
+    if (before) sk_out_add(&o, "; %s", before);
+    if (kept.why) sk_out_add(&o, "; %s", kept.why);
+    say(t, what, sk_print(a, "%.1f GFLOP/s", 1e-9 * kept.flops), o.s);
 }
 
 static void processor(sk_table *t, const sk_host *h)
@@ -394,9 +416,9 @@ const sk_cmd sk_cmd_doctor = {
     .name = "doctor",
     .doc = "what this machine has, and what would be used",
     .help = "usage: skein doctor [-o csv|json|md]\n\n"
-            "Looks for processor features, BLAS, launchers, MPI, Slurm, GPUs and their libraries, "
-            "known data "
-            "sets.  "
-            "Changes nothing.\n",
+            "Looks for processor features, BLAS, launchers, MPI, Slurm, GPUs and their libraries,\n"
+            "known data sets.  Measures the peak of a core and of all cores, over which MFU is\n"
+            "taken on a CPU, and stores the highest so far in $XDG_CACHE_HOME/skein or\n"
+            "~/.cache/skein.  Changes nothing else.\n",
     .run = run,
 };

@@ -49,7 +49,7 @@ typedef struct sk_record {
     double at;                 /* when it was over: sk_now() of rank 0's host */
     double waited;             /* of them, waiting for others or moving bytes */
     double copied, uncovered;  /* copies between memories; of them, time waited for */
-    double mfu;                /* of the measured peak; 0: not known */
+    double mfu;                /* of the peak; 0: not known */
     double scale;              /* of gradients in this step: scale.h */
     int64_t skipped, left_out; /* steps that changed nothing, batches that are not used, so far */
     sk_nvml gpu;               /* of rank 0, at most a few seconds old; bytes 0: not known */
@@ -67,8 +67,8 @@ typedef struct sk_desk {
         sk_ckpt_report report[SK_MAX_RANKS];
         char why[SK_MAX_RANKS][SK_WHY];
     } save;
-    double peak[SK_MAX_RANKS]; /* flops per second of each rank, measured together; or its part of
-                                  the peak of its GPU */
+    double peak[SK_MAX_RANKS]; /* flops per second of each rank: its part of the peak of its host
+                                  (host_peak.h) or of its GPU */
     struct {                   /* rank 0's, after its first step: sk_run_gpu */
         atomic_llong pool;     /* written last; 0: it has no GPU */
         int64_t before, taken, since;

@@ -4,11 +4,12 @@
  * measure: how many floating-point operations per second the product of two
  * matrices of 256 x 256 reaches, with one thread of BLAS on each of `threads` threads at once: the
  * sum over them of what the fastest products reach within `seconds`, after a fifth of them to warm
- * up. Time is that of the core, so that another program that takes it away does not lower the peak;
- * what it slows down by sharing a core's units or caches shows in the spread.  A run calls it on
- * all ranks at the same time, after the first step, so that the sum over the ranks is what the
- * machine can really give, and the start is not delayed by it.  Ranks that have more threads than
- * there are cores share their peak: sk_host_share(). */
+ * up.  A product takes less than a millisecond, so that there are some in which no other program
+ * had the core or disturbed it; how many were disturbed shows in the spread.  A run calls it on all
+ * ranks at the same time, after the first step, where no peak of this host is kept yet
+ * (host_peak.h), so that the sum over the ranks is what the machine can really give, and the start
+ * is not delayed by it.  Ranks that have more threads than there are cores share their peak:
+ * sk_host_share(). */
 #ifndef SK_TRAIN_HOST_H
 #define SK_TRAIN_HOST_H
 

@@ -11,7 +11,7 @@
 #include "train/fault.h"
 #include "train/fits.h"
 #include "train/hf.h"
-#include "train/host.h"
+#include "train/host_peak.h"
 #include "train/idle.h"
 #include "train/metrics.h"
 #include "train/pace.h"
@@ -25,7 +25,7 @@
 #include <string.h>
 
 enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8, EXPORT_TAG = -7 };
-#define PEAK_S 0.1 /* spent on measuring the peak, after the first step */
+#define PEAK_S 0.3 /* spent on measuring the peak where none is kept, after the first step */
 #define TRY_S  2.0 /* of steps that train.time is judged by, and at least TRY_N of them */
 #define TRY_N  6
 #define LOOK_S 3.0  /* between two looks at temperature and the like */
@@ -772,13 +772,65 @@ static void decide(loop *l)
     sk_desk_decide(l->desk, l->done, v);
 }
 
-static sk_status measure_peak(loop *l)
+typedef struct speed {     /* flops per second */
+    double kept, measured; /* of the host, where that is known; of this rank, where it is not */
+} speed;
+
+static bool same_host(const loop *l, int a, int b)
+{
+    return !l->t->host_of || l->t->host_of[a] == l->t->host_of[b];
+}
+
+/* Rank 0: hosts[r] is the peak of the host of rank r.  Some ranks of a host may have found one kept
+ * that was not there when others looked. */
+static void sum_hosts(const loop *l, const speed *all, double *hosts)
+{
+    int n = l->s->n_ranks;
+    for (int r = 0; r < n; r++) {
+        double kept = 0, measured = 0;
+        for (int k = 0; k < n; k++) {
+            if (!same_host(l, r, k)) continue;
+            kept = fmax(kept, all[k].kept);
+            measured += all[k].measured;
+        }
+        hosts[r] = kept > 0 ? kept : measured;
+    }
+}
+
+static int ranks_beside(const loop *l, int rank) /* and itself */
+{
+    int n = 0;
+    for (int r = 0; r < l->s->n_ranks; r++) n += same_host(l, r, rank);
+    return n;
+}
+
+/* As kept on each host (host_peak.h); where none is, all ranks measure at once, and it is kept. */
+static sk_status find_peak(loop *l)
 {
     if (sk_run_program(l->run)->gpu) return SK_OK; /* known: meet_gpus */
-    sk_peak_rate rate;
-    SK_TRY(sk_host_peak(l->s->threads, PEAK_S, &rate));
-    double peak = rate.flops * sk_host_share(l->s->n_here, l->s->threads, l->s->cores);
-    return sk_comm_collect(sk_run_comm(l->run), &peak, sizeof peak, l->desk->peak);
+    sk_comm *c = sk_run_comm(l->run);
+    int here = ranks_beside(l, l->rank), busy = sk_host_busy(here, l->s->threads, l->s->cores);
+    sk_kept_peak kept = sk_host_peak_find(&l->arena, busy);
+    speed mine = {.kept = kept.flops}, all[SK_MAX_RANKS];
+    double hosts[SK_MAX_RANKS] = {0};
+    if (!(mine.kept > 0)) {
+        sk_peak_rate rate;
+        SK_TRY(sk_host_peak(l->s->threads, PEAK_S, &rate));
+        mine.measured = rate.flops * sk_host_share(here, l->s->threads, l->s->cores);
+    }
+    SK_TRY(sk_comm_collect(c, &mine, sizeof mine, all));
+    if (!l->rank) sum_hosts(l, all, hosts);
+    SK_TRY(sk_comm_share(c, hosts, sizeof hosts));
+    const char *why = kept.why;
+    if (is_first(l) && !(mine.kept > 0)) {
+        kept = sk_host_peak_keep(&l->arena, busy, hosts[l->rank]);
+        if (kept.why) why = kept.why;
+    }
+    if (l->rank) return SK_OK;
+    if (why) note(l, SK_REC_WARN, why);
+    for (int r = 0; r < l->s->n_ranks; r++)
+        l->desk->peak[r] = (same_host(l, 0, r) ? kept.flops : hosts[r]) / ranks_beside(l, r);
+    return SK_OK;
 }
 
 /* What stands behind the row of the step. */
@@ -905,7 +957,7 @@ static sk_status one_step(loop *l)
     SK_TRY(after_numbers(l, &out));
     if (l->backs != backs) return SK_OK;
     if (l->done == l->t->step) {
-        SK_TRY(measure_peak(l));
+        SK_TRY(find_peak(l));
         tell_memory(l);
     }
     l->done++;
