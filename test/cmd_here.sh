@@ -1,6 +1,7 @@
 #!/bin/bash
 # cmd_here.sh - simulate --cluster here beside a run of the same job: of every family of layouts the
-# bytes that were predicted are those that were counted, and the work was measured, not priced.
+# bytes that were predicted are those that were counted, the work was measured, not priced, and MFU is
+# over the same peak.
 #
 # Times are not judged: other tests run beside this one (bench/families.sh does it).
 set -eu
@@ -9,7 +10,7 @@ skein=$(realpath "${SKEIN:-build/release/skein}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-export XDG_CONFIG_HOME=$work/config
+export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 families=0
 
 fail() {
@@ -29,6 +30,9 @@ family() {
     if [ "$ran" -le 0 ] || [ "$ran" != "$said" ]; then
         fail "$2: $ran bytes were counted, $said predicted"
     fi
+    awk -v ran="$(awk -F, 'NR == 2 { print $3 / $5 }' ran.csv)" '$1 == "all" { whole = $14 / $15 }
+        END { exit !(whole > 0 && whole / ran < 1.002 && ran / whole < 1.002) }' said ||
+        fail "$2: MFU over two peaks: $(cat ran.csv said)"
     grep -Eq '^work +measured: ([1-9][0-9]*) of \1 programs' said || fail "$2: not measured: $(cat said)"
     families=$((families + 1))
 }
@@ -48,4 +52,4 @@ timeout 100 "$skein" simulate model=gpt2-xl train.batch=64 train.seq=1024 layout
     --cluster here >said 2>err || fail "gpt2-xl: $(cat err)"
 grep -q 'priced, not measured: 1 of 1 programs' said || fail "gpt2-xl: $(head -n 4 said)"
 
-echo "$families families: bytes counted are those predicted, work measured; a large one is priced"
+echo "$families families: bytes counted are those predicted, work measured, MFU over one peak; a large one is priced"

@@ -11,7 +11,7 @@
 #include "run/paper.h"
 #include "run/profile.h"
 #include "run/trace.h"
-#include "train/host.h"
+#include "train/host_peak.h"
 #include "train/idle.h"
 #include "train/made_up.h"
 #include "train/setup.h"
@@ -27,7 +27,10 @@ static const char usage[] =
     "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n\n"
     "Runs the programs that skein train would run, on paper: the time of a step, how much of it\n"
     "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
-    "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.\n"
+    "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.  mfu is that of a run:\n"
+    "flops of the model over the peak of all that is used, of GPUs by their data sheet in 16 "
+    "bits,\n"
+    "of `here` as stored on this host (skein doctor); a machine in a file may name its `peak`.\n"
     "    skein simulate model=llama-7b layout=\"pp=8 dp=256 tp=8 micro=64\" train.batch=16384 \\\n"
     "        train.seq=4096 --cluster h100-8\n";
 
@@ -47,6 +50,7 @@ typedef struct simulation {
     sk_job *job;
     sk_setup *setup;
     sk_machine machine;
+    double peak; /* flops per second of all ranks */
     sk_paper paper;
     bool here;          /* measure instructions */
     sk_profile profile; /* of `here` */
@@ -125,11 +129,23 @@ static sk_status measure_ranks(simulation *s, const sk_paper_in *in)
     return sk_time_calls(s->arena, in->programs, s->profile.n_shapes, &s->calls);
 }
 
+/* What a run on such machines would divide by; on this one it does divide by it. */
+static void find_peak(simulation *s)
+{
+    const sk_setup *u = s->setup;
+    s->peak = sk_machine_peak(&s->machine, u->n_ranks, u->threads);
+    if (!s->here) return;
+    sk_kept_peak kept = sk_host_peak_of(s->arena, sk_host_busy(u->n_ranks, u->threads, u->cores));
+    if (kept.why) fprintf(stderr, "skein: %s\n", kept.why);
+    s->peak = kept.flops;
+}
+
 static sk_status walk(simulation *s)
 {
     const sk_program *const *programs = NULL;
     int *shape_of = NULL;
     SK_TRY(sk_setup_layout(s->arena, s->job, s->setup));
+    find_peak(s);
     sk_compile_opts o = sk_setup_opts(s->setup);
     o.validate = false;
     o.host_of = sk_machine_hosts(s->arena, &s->machine, s->setup->n_ranks);
@@ -174,12 +190,11 @@ static double tokens(const simulation *s)
            (sk_graph_find(&s->setup->graph, "tokens") ? (double)s->job->seq : 1);
 }
 
-/* Of all ranks' peak, by the flops of the model's graph counted once. */
+/* As of a run: by the flops of the model's graph counted once, over the peak of all that is used.
+ */
 static double mfu(const simulation *s)
 {
-    const sk_machine *m = &s->machine;
-    double peak = m->flops * s->setup->n_ranks * (m->per_thread ? s->setup->threads : 1);
-    return peak > 0 ? s->setup->flops / s->paper.seconds / peak : 0;
+    return s->peak > 0 ? s->setup->flops / s->paper.seconds / s->peak : 0;
 }
 
 /* What the layout leaves without work, as a sentence; NULL: nothing. */
@@ -327,7 +342,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         fprintf(
             stderr,
             "skein: warning: the flops of %s are those of 16-bit products, and train.dtype is f32: "
-            "times are too short; train.dtype=bf16 is what they are for\n",
+            "times are too short, and mfu is over the peak of those; train.dtype=bf16 is what they "
+            "are for\n",
             s.machine.name);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));

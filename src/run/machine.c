@@ -19,8 +19,9 @@
         .alpha = alpha_s, .beta = 1 / (bytes_per_s) \
     }
 
-/* Rates are those that programs reach, not those on the box: best 16-bit matrix products, 0.85 of
- * the memory's rate, ring all-reduce of large buffers, NCCL's own latencies. */
+/* Rates are those that programs reach, not those on the box: best 16-bit matrix products (the box
+ * says `peak`, dense, as device/cuda.cu has it), 0.85 of the memory's rate, ring all-reduce of
+ * large buffers, NCCL's own latencies. */
 const sk_machine sk_machines[] = {
     {.name = "cpu",
      .doc = "preset, not measured: ranks of one host over shared memory",
@@ -34,6 +35,7 @@ const sk_machine sk_machines[] = {
     {.name = "a100-8",
      .doc = "preset, not measured: hosts of 8 A100-80GB, NVLink 3, 200 Gb/s for each GPU",
      .flops = 271e12,
+     .peak = 312e12,
      .memory_rate = 1.7e12,
      .memory = 80000000000,
      .costs = {.inside = LINK(3.4e-6, 235e9), .between = LINK(14e-6, 23e9)},
@@ -41,6 +43,7 @@ const sk_machine sk_machines[] = {
     {.name = "h100-8",
      .doc = "preset, not measured: hosts of 8 H100-80GB, NVLink 4, 400 Gb/s for each GPU",
      .flops = 794e12,
+     .peak = 989.4e12,
      .memory_rate = 2.85e12,
      .memory = 80000000000,
      .costs = {.inside = LINK(3.4e-6, 370e9), .between = LINK(14e-6, 46e9)},
@@ -48,6 +51,7 @@ const sk_machine sk_machines[] = {
     {.name = "h200-8",
      .doc = "preset, not measured: hosts of 8 H200-141GB, NVLink 4, 400 Gb/s for each GPU",
      .flops = 794e12,
+     .peak = 989.4e12,
      .memory_rate = 4.1e12,
      .memory = 141000000000,
      .costs = {.inside = LINK(3.4e-6, 366e9), .between = LINK(14e-6, 46e9)},
@@ -55,6 +59,7 @@ const sk_machine sk_machines[] = {
     {.name = "b200-8",
      .doc = "preset, not measured: hosts of 8 B200-180GB, NVLink 5, 400 Gb/s for each GPU",
      .flops = 1745e12,
+     .peak = 2250e12,
      .memory_rate = 6.8e12,
      .memory = 180000000000,
      .costs = {.inside = LINK(3.4e-6, 682e9), .between = LINK(14e-6, 46e9)},
@@ -84,6 +89,7 @@ static const key keys[] = {
     {"name", TEXT, AT(name), 0, sizeof((sk_machine *)0)->name},
     {"host", TEXT, AT(costs.host), 0, sizeof((sk_machine *)0)->costs.host},
     {"flops", REAL, AT(flops), 1, 1e21},
+    {"peak", REAL, AT(peak), 0, 1e21},
     {"per_thread", YES_NO, AT(per_thread), 0, 0},
     {"memory_rate", REAL, AT(memory_rate), 1, 1e18},
     {"memory", COUNT, AT(memory), 0, 1e18},
@@ -341,6 +347,12 @@ sk_status sk_machine_usual(sk_arena *a, const char *what, sk_machine *out, const
 }
 
 /* --- prices --- */
+
+double sk_machine_peak(const sk_machine *m, int ranks, int threads)
+{
+    double one = m->peak > 0 ? m->peak : m->flops;
+    return one * ranks * (m->per_thread ? threads : 1);
+}
 
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads)
 {

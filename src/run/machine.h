@@ -27,6 +27,7 @@
  *     name: our cluster
  *     host: Intel Xeon ...      where it was measured (sk_host_mark); calibrate writes it
  *     flops: 6e14               per second and rank; with per_thread: yes, of one thread
+ *     peak: 9.894e14            likewise, by the data sheet: what mfu is over; 0: flops
  *     per_thread: no
  *     memory_rate: 2.8e12       bytes per second and rank
  *     memory: 80e9              bytes that a rank may use; 0: not known
@@ -68,8 +69,9 @@
 
 typedef struct sk_machine {
     char name[64];
-    const char *doc; /* where the numbers come from */
-    double flops, memory_rate;
+    const char *doc;                        /* where the numbers come from */
+    double flops, memory_rate;              /* that programs reach */
+    double peak;                            /* flops by the data sheet; 0: `flops` */
     double copy_rate, file_rate, host_rate; /* 0: half of memory_rate, 1e9, memory_rate */
     int64_t memory;                         /* bytes of a rank; 0: not known */
     bool per_thread;
@@ -98,6 +100,8 @@ const char *sk_machine_path(sk_arena *a); /* of the calibrated file; NULL: no ho
 /* The built-in machines; one without a name ends the list. */
 extern const sk_machine sk_machines[];
 
+/* What mfu is over: the peak of so many ranks. */
+double sk_machine_peak(const sk_machine *m, int ranks, int threads);
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
 /* `chosen` and one host: in the heaps; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
