@@ -40,7 +40,7 @@ family() {
 timeout 100 "$skein" bench coll --calibrate --seconds 0.5 >out 2>&1 || fail "$(cat out)"
 for layout in dp=4 tp=4 "tp=2 sp" "pp=2 micro=4 schedule=gpipe" "pp=2 micro=4 schedule=1f1b" \
     "pp=2 dp=2 micro=4 schedule=zb-h1" "dp=3 zero=1" "dp=4 zero=2" "dp=4 zero=3" \
-    "dp=2 tp=2 replica" "cp=2 by=ring" "cp=2 by=exchange" "cp=2 by=gather" \
+    "dp=2 tp=2 replica" "cp=2 by=ring" "cp=2 by=exchange" "cp=3 by=exchange" "cp=2 by=gather" \
     "pp=2 dp=2 tp=2 zero=1 micro=2" "dp=2 cp=2 by=ring zero=3"; do
     family tiny "$layout"
 done

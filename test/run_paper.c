@@ -288,6 +288,16 @@ static void sequence_bytes(int tp)
     sums(&k);
 }
 
+/* Members that have blocks of unequal sizes keep unequal ones: what leaves them all is the sum of
+ * what leaves each, which no mean says. */
+static void uneven_bytes(const char *layout, bool fold)
+{
+    sk_mark mark = sk_arena_mark(&arena);
+    paper k = {.t = small("tiny", 2, 2, layout)};
+    if (walk(&k, machine("cpu"), fold)) sums(&k);
+    sk_arena_back(&arena, mark);
+}
+
 /* Keys and values come whole, or go round, or are exchanged for heads with the queries; gradients
  * of all weights are summed. */
 static void context_bytes(int cp, const char *by)
@@ -340,6 +350,9 @@ static void hybrid_bytes(void)
 static void other_bytes(void)
 {
     static const char *const ways[] = {"gather", "exchange", "ring"};
+    uneven_bytes("cp=3 by=exchange", false);
+    uneven_bytes("cp=3 by=exchange", true);
+    uneven_bytes("dp=2 cp=3 by=exchange", true);
     for (int n = 2; n <= 4; n += 2) {
         sequence_bytes(n);
         if (n == 2) expert_bytes(n);

@@ -231,6 +231,21 @@ static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
     return sum + summed / g->n + (g->me < summed % g->n);
 }
 
+int64_t sk_call_wire(const sk_call_plan *c, int n)
+{
+    int64_t sum = 0, ways = c->kind == SK_ALLREDUCE ? 2 : 1;
+    if (c->common) return 0;
+    for (int i = 0; i < c->n_segs; i++) {
+        sk_seg s = sk_call_shape(&c->segs[i]);
+        sum += s.swap ? sk_seg_whole(&s) : ways * (n - 1) * sk_seg_count(&s);
+        for (int m = 0; m < n && s.swap; m++) { /* each keeps a block, of its own size */
+            sk_block own = sk_seg_block(&s, m, m, n);
+            sum -= sk_block_count(&own);
+        }
+    }
+    return sum * (int64_t)sk_dtype_size(c->type);
+}
+
 /* --- how a call is done --- */
 
 /* Scratch for lists that are played: planned from start to wait. */

@@ -290,7 +290,9 @@ sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
 /* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
-sk_seg sk_call_shape(const sk_call_seg *s);   /* for comm, without places */
+/* That leave all n members together: the sum of sk_inst.wire over them. */
+int64_t sk_call_wire(const sk_call_plan *c, int n);
+sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
 
 /* Prove P1 to P10 for the programs of all ranks.  One sentence on the first that fails. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);

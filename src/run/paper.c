@@ -309,12 +309,10 @@ static void announce(walk *k, walker *w, const sk_inst *in)
     meeting *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
     if (++m->announced < c->walkers) return;
-    int64_t bytes = sk_call_bytes(plan);
-    int64_t ways = plan->kind == SK_ALLREDUCE ? 2 : 1;
-    m->cost = call_cost(k, c, plan, bytes);
+    m->cost = call_cost(k, c, plan, sk_call_bytes(plan));
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
-    c->wire += ways * bytes * (c->reach.n - 1);
+    c->wire += sk_call_wire(plan, c->reach.n);
 }
 
 /* A call in the heaps is work of its members' cores; if they are more than the cores, its price is
