@@ -77,6 +77,12 @@ ends 78 plan "${big[@]}" layout="pp=64 chunks=64 schedule=interleaved micro=4096
 ends 78 plan model=llama-7b train.batch=4096 layout="micro=4096"
 ends 78 plan "${big[@]}" train.batch=1000000 layout="tp=2 overlap=1000000"
 ends 78 plan "${big[@]}" train.batch=1000000 layout="slices=1000000"
+few=500000 # KiB: slices are counted before anything is made of them
+[ $limit != unlimited ] || few=unlimited
+limit=$few ends 78 plan model=llama-7b train.batch=64 train.seq=4096 layout="slices=4096 micro=64"
+limit=$few ends 78 simulate model=gpt2 train.batch=64 train.seq=1024 layout="slices=4096 micro=64"
+limit=$few ends 78 train model=gpt2 data.train=text train.batch=64 train.seq=1024 layout="pp=2 slices=4096 micro=64"
+ends 0 plan model=tiny train.batch=64 layout="slices=4096 micro=64" # 122,910 instructions are not too many
 ends 78 train "${big[@]}" data.train=text layout="dp=1024 tp=1024"
 ends "65 74" train "${big[@]}" data.train=text train.batch=1000000000
 ends 64 train "${big[@]}" -n 9223372036854775807

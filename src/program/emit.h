@@ -259,6 +259,8 @@ void sk_emit_regions_open(sk_emit *e);
 
 /* slices.c: running them.  All nodes of the region, of this node's phase. */
 sk_status sk_emit_region(sk_emit *e, const sk_node *n);
+/* Instructions that slices add to one a node and micro-batch, at least; counting ends at enough. */
+int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough);
 bool sk_emit_outside(const sk_emit *e, const sk_tensor *t); /* not made in the slice at work */
 sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 

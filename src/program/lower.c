@@ -404,6 +404,7 @@ static sk_status prepare(sk_emit *e)
     find_late(e);
     sk_emit_again_open(e);
     sk_emit_regions_open(e);
+    SK_TRY(is_short(e, nodes * p->n_micro + sk_emit_regions_insts(e, MOST_INSTS)));
     sk_emit_pieces_open(e);
     sk_emit_pack_open(e);
     sk_emit_cross_open(e);

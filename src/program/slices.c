@@ -44,6 +44,23 @@ static void count_slices(sk_emit *e, const sk_region *r)
     e->slice.n = (int)(rows ? rows * per : 1);
 }
 
+int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough)
+{
+    int64_t sum = 0;
+    int micro = e->micro;
+    for (int i = 0; i < e->regions.n; i++) {
+        const sk_region *r = &e->regions.v[i];
+        int64_t nodes = r->nodes[SK_FORWARD].n + r->nodes[SK_BACKWARD].n;
+        for (e->micro = 0; e->micro < e->p->n_micro && sum < enough; e->micro++) {
+            count_slices(e, r);
+            sum += nodes * (e->slice.n - 1);
+        }
+    }
+    e->micro = micro;
+    e->slice.n = 0;
+    return sum;
+}
+
 /* Is it made elsewhere, or in the other phase? */
 static bool brought(const sk_emit *e, const sk_node *first, const sk_tensor *t)
 {
