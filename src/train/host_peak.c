@@ -88,6 +88,14 @@ static const char *read_entries(sk_arena *a, table *t, const sk_text *x)
     return strcmp(s, sum) || x->n != (size_t)(s - x->s) + strlen(sum) ? "has a wrong sum" : NULL;
 }
 
+/* What failed and is survived is told by its caller, and by nobody else. */
+static const char *survived(sk_arena *a)
+{
+    const char *line = sk_strdup(a, sk_error_line());
+    sk_error_set("");
+    return line;
+}
+
 /* Fills t; what is wrong with the file comes out as a sentence, NULL: nothing, or there is none. */
 static const char *read_table(sk_arena *a, table *t)
 {
@@ -105,7 +113,7 @@ static const char *read_table(sk_arena *a, table *t)
     if (fd >= 0) close(fd);
     if (wrong || st) t->n = 0;
     if (wrong) return sk_print(a, "%s %s: the peak is measured anew", t->path, wrong);
-    return st ? sk_print(a, "%s: the peak is measured anew", sk_error_line()) : NULL;
+    return st ? sk_print(a, "%s: the peak is measured anew", survived(a)) : NULL;
 }
 
 static entry *look_up(table *t, int busy)
@@ -186,7 +194,7 @@ sk_kept_peak sk_host_peak_keep(sk_arena *a, int busy, double flops)
         out.why = sk_print(a,
                            "the peak of this host cannot be kept, so each run measures its own "
                            "and their MFUs cannot be compared: %s",
-                           sk_error_line());
+                           survived(a));
     return out;
 }
 
@@ -198,7 +206,7 @@ sk_kept_peak sk_host_peak_of(sk_arena *a, int busy)
     sk_peak_rate rate;
     if (kept.flops > 0) return kept;
     if (sk_host_peak(threads, MEASURE_S, &rate))
-        return (sk_kept_peak){.why = sk_print(a, "the peak is not measured: %s", sk_error_line())};
+        return (sk_kept_peak){.why = sk_print(a, "the peak is not measured: %s", survived(a))};
     kept = sk_host_peak_keep(a, busy, rate.flops * busy / threads);
     if (!kept.why) kept.why = why;
     return kept;
