@@ -12,33 +12,26 @@
 #define SIZE    1e8
 #define EXPERTS 4096
 
-#define WHOLE(x, least, most)                                   \
-    {                                                           \
-#x, SK_FIELD_INT, offsetof(sk_hyper, x), 8, least, most \
+#define FIELD(x, of, room, ...)                                                         \
+    {                                                                                   \
+        .name = #x, .kind = of, .at = offsetof(sk_hyper, x), .bytes = room, __VA_ARGS__ \
     }
-#define REAL(x, least, most)                                     \
-    {                                                            \
-#x, SK_FIELD_REAL, offsetof(sk_hyper, x), 8, least, most \
-    }
-#define TRUTH(x)                                          \
-    {                                                     \
-#x, SK_FIELD_BOOL, offsetof(sk_hyper, x), 1, 0, 1 \
-    }
-#define TEXT(x)                                                                  \
-    {                                                                            \
-#x, SK_FIELD_TEXT, offsetof(sk_hyper, x), sizeof((sk_hyper *)0)->x, 0, 0 \
-    }
+#define FROM(lowest, ...)    .least = lowest, .most = __VA_ARGS__ /* the highest, and flags */
+#define WHOLE(x, least, ...) FIELD(x, SK_FIELD_INT, 8, FROM(least, __VA_ARGS__))
+#define REAL(x, least, most) FIELD(x, SK_FIELD_REAL, 8, FROM(least, most))
+#define TRUTH(x)             FIELD(x, SK_FIELD_BOOL, 1, FROM(0, 1))
+#define TEXT(x)              FIELD(x, SK_FIELD_TEXT, sizeof((sk_hyper *)0)->x, FROM(0, 0))
 
 const sk_field sk_hyper_fields[] = {
     WHOLE(hidden_size, 1, SIZE),
     WHOLE(num_hidden_layers, 1, LAYERS),
     WHOLE(num_attention_heads, 0, SIZE),
-    WHOLE(num_key_value_heads, 0, SIZE),
+    WHOLE(num_key_value_heads, 0, SIZE, .derived = true),
     WHOLE(head_dim, 0, SIZE),
     WHOLE(intermediate_size, 0, SIZE),
     WHOLE(vocab_size, 1, SIZE),
     WHOLE(max_position_embeddings, 0, SIZE),
-    WHOLE(sliding_window, 0, SIZE),
+    WHOLE(sliding_window, 0, SIZE, .derived = true),
     WHOLE(input_size, 0, SIZE),
     REAL(rope_theta, 0, 1e15),
     TEXT(rope_type),
@@ -59,8 +52,8 @@ const sk_field sk_hyper_fields[] = {
     TRUTH(tie_word_embeddings),
     WHOLE(num_local_experts, 0, EXPERTS),
     WHOLE(num_experts_per_tok, 0, EXPERTS),
-    WHOLE(n_shared_experts, 0, EXPERTS),
-    WHOLE(expert_groups, 0, EXPERTS),
+    WHOLE(n_shared_experts, 0, EXPERTS, .none = true),
+    WHOLE(expert_groups, 0, EXPERTS, .none = true),
     REAL(capacity_factor, 0, 1e6),
     REAL(router_aux_loss_coef, 0, 1e6),
     REAL(router_bias_update_speed, 0, 1),

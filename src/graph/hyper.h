@@ -52,6 +52,9 @@ typedef struct sk_field {
     sk_field_kind kind;
     size_t at, bytes;   /* in sk_hyper; bytes: room of a text */
     double least, most; /* of a number */
+    /* of a config.json */
+    bool derived; /* null is a value: it follows from other fields, or there is none of it */
+    bool none;    /* so is 0, though the field is a count */
 } sk_field;
 
 extern const sk_field sk_hyper_fields[]; /* ends with one without a name */

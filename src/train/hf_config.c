@@ -160,16 +160,11 @@ static sk_status check_activation(const reader *r, const char *key, const char *
 /* null leaves a field to be derived from others, where the class of transformers does that. */
 static bool may_be_null(const reader *r, const sk_field *f)
 {
-    bool derived = !strcmp(f->name, "num_key_value_heads") || !strcmp(f->name, "sliding_window");
-    return derived || !sk_field_given(f, &r->model->hf_default);
+    return f->derived || !sk_field_given(f, &r->model->hf_default);
 }
 
-/* A size of 0 is no size; of these there may be none. */
-static bool may_be_zero(const sk_field *f)
-{
-    return f->kind != SK_FIELD_INT || !strcmp(f->name, "n_shared_experts") ||
-           !strcmp(f->name, "expert_groups");
-}
+/* A size of 0 is no size; of some things there may be none. */
+static bool may_be_zero(const sk_field *f) { return f->kind != SK_FIELD_INT || f->none; }
 
 /* Is it a value of this kind?  Then the field has it. */
 static bool take(reader *r, const sk_field *f, const json_t *v)
