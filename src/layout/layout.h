@@ -71,6 +71,7 @@ typedef struct sk_layout {
     bool replica;                /* ranks along the shard axis keep their weights in one memory */
     int stage_axis;              /* -1: no pipeline */
     char schedule[SK_SCHEDULE_NAME]; /* of a part, or of a file: it has a '/' then */
+    bool schedule_said;              /* the text says it; else it is the default */
     int chunks;                      /* of layers a stage has; 0: not said */
     int n_micro;                     /* micro-batches per step; 0: not said */
     bool balance;                    /* chunks of equal cost instead of equal numbers of layers */
@@ -134,6 +135,9 @@ void sk_layout_expect(const sk_layout *l, sk_graph *g);
  * long as their axis has something to do, so that one text serves many models. */
 sk_status sk_layout_meets(const sk_layout *l, const sk_graph *g);
 int sk_letter_cells(const sk_graph *g, char letter); /* in canonical order */
+/* Words that are allowed but have nothing to do here, and why ("zero=3 has nothing to do: ...;
+ * ..."); NULL: there are none. */
+char *sk_layout_idle(sk_arena *a, const sk_layout *l);
 
 /* --- states: what each axis does to one tensor --- */
 

@@ -1,4 +1,5 @@
 /* sense.c - words of a layout that do not go together, or that would change nothing. */
+#include "base/text.h"
 #include "layout/inside.h"
 
 #include <string.h>
@@ -138,4 +139,21 @@ sk_status sk_layout_sense(const sk_layout *l, int n_ranks)
                        "change the sizes of the axes",
                        (long long)ranks, n_ranks, (long long)ranks);
     return SK_OK;
+}
+
+static int size_of(const sk_layout *l, int axis) { return axis < 0 ? 1 : l->mesh.size[axis]; }
+
+char *sk_layout_idle(sk_arena *a, const sk_layout *l)
+{
+    sk_out o = {.arena = a};
+    bool staged = size_of(l, l->stage_axis) > 1, sharded = size_of(l, l->shard_axis) > 1;
+    if (l->schedule_said && !staged)
+        sk_out_add(&o, "schedule %s has nothing to do: there is one stage, pp=N makes more",
+                   l->schedule);
+    if (l->shard != SK_SHARD_NONE && !sharded)
+        sk_out_add(&o, "%szero=%d has nothing to do: it shards over one rank, dp=N makes more",
+                   o.n ? "; " : "", (int)l->shard);
+    if (l->replica && !sharded)
+        sk_out_add(&o, "%sreplica has nothing to do: one rank has one copy", o.n ? "; " : "");
+    return o.s;
 }

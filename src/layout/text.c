@@ -115,11 +115,12 @@ static sk_status set_prefetch(sk_layout *l, const char *word, const char *text)
 
 static sk_status set_schedule(sk_layout *l, const char *text)
 {
-    SK_TRY(once("schedule", *l->schedule));
+    SK_TRY(once("schedule", l->schedule_said));
     if (!*text || strlen(text) >= sizeof l->schedule)
         return sk_fail(SK_ECONF, "layout: \"%s\" is no name for a schedule (1 to %zu characters)",
                        text, sizeof l->schedule - 1);
     snprintf(l->schedule, sizeof l->schedule, "%s", text);
+    l->schedule_said = true;
     return SK_OK;
 }
 
@@ -692,7 +693,7 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
         p += len + (p[len] != 0);
     }
     if (!l.mesh.n) SK_TRY(axis_add(&l.mesh, "dp", 1));
-    if (!*l.schedule) SK_TRY(set_schedule(&l, sk_usual_schedule));
+    if (!l.schedule_said) snprintf(l.schedule, sizeof l.schedule, "%s", sk_usual_schedule);
     SK_TRY(sk_layout_sense(&l, n_ranks));
     *out = l;
     return SK_OK;

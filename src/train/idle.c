@@ -2,8 +2,6 @@
 #include "train/idle.h"
 #include "base/text.h"
 
-#include <string.h>
-
 bool sk_idle(const sk_program *p)
 {
     for (int i = 0; i < p->n_train; i++)
@@ -95,21 +93,11 @@ static void say_micro(sk_out *o, const sk_setup *s)
                s->n_micro - batch, s->n_micro, batch);
 }
 
-static int size_of(const sk_layout *l, int axis) { return axis < 0 ? 1 : l->mesh.size[axis]; }
-
 /* Words of the layout that have nothing to do. */
 static void say_words(sk_out *o, const sk_setup *s)
 {
-    const sk_layout *l = &s->layout;
-    bool staged = size_of(l, l->stage_axis) > 1, sharded = size_of(l, l->shard_axis) > 1;
-    if (strstr(s->job->layout, "schedule") && !staged) /* there is one even if nobody said it */
-        sk_out_add(o, "%sschedule %s has nothing to do: there is one stage, pp=N makes more",
-                   o->n ? "; " : "", l->schedule);
-    if (l->shard != SK_SHARD_NONE && !sharded)
-        sk_out_add(o, "%szero=%d has nothing to do: it shards over one rank, dp=N makes more",
-                   o->n ? "; " : "", (int)l->shard);
-    if (l->replica && !sharded)
-        sk_out_add(o, "%sreplica has nothing to do: one rank has one copy", o->n ? "; " : "");
+    const char *idle = sk_layout_idle(o->arena, &s->layout);
+    if (idle) sk_out_add(o, "%s%s", o->n ? "; " : "", idle);
 }
 
 char *sk_idle_text(sk_arena *a, const sk_setup *s, int n)
