@@ -69,6 +69,12 @@ said_of "usage: skein train|optim.lr" help train
 said_of "skein bench step" help bench step
 said_of "learning rate at its peak (adamw 0.001" help optim.lr
 said_of "ckpt.every|ckpt.keep" help ckpt
+said_of 'tp=N|tensor parallel|layout="tp=2"' help tp
+said_of 'zero=0|1 shards optimizer state|layout="dp=2 zero=3"' help zero=3
+said_of 'empty: dp=RANKS|tp=N|copy=N|doc/layout.md' help layout
+said_of 'skein help layout' train --help
+case_of 64 "fsdp|zero=3" help fsdp
+case_of 64 "tensor-parallel|tp=N" help tensor-parallel
 said_of '"kind": "optim", "name": "adamw", "doc": "' list optim -o json
 said_of '| kind | name | doc | cost |' list -o md
 said_of 'coll,ring,' list coll -o csv

@@ -399,8 +399,24 @@ static void together(void)
     check(read > 100);
 }
 
+/* The table of words is the reader's: each example is a layout that has the word, and each word is
+ * known. */
+static void table(void)
+{
+    sk_layout l;
+    for (const sk_layout_word *w = sk_layout_words; w->name; w++) {
+        bool read = !sk_layout_read(w->example, 0, &l);
+        if (!read) printf("\"%s\": %s\n", w->example, sk_error_line());
+        check(read && strstr(w->example, w->name) && !strncmp(w->spell, w->name, strlen(w->name)));
+        check(*w->doc && sk_layout_word_find(w->name) == w);
+        if (sk_layout_read(w->name, 0, &l)) check(!strstr(sk_error_line(), "unknown word"));
+    }
+    check(!sk_layout_word_find("dq") && !sk_layout_word_find(""));
+}
+
 int main(void)
 {
+    table();
     forms();
     together();
     names();

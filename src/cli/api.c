@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "cli/cmd.h"
 #include "cli/setting.h"
+#include "layout/layout.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,9 @@ const char *sk_version(void) { return SK_VERSION; }
 
 static void usage(FILE *to)
 {
-    fprintf(to, "skein " SK_VERSION " trains one model on many processors\n\n"
-                "usage: skein COMMAND [arguments]      skein help COMMAND|KEY\n\n");
+    fprintf(to,
+            "skein " SK_VERSION " trains one model on many processors\n\n"
+            "usage: skein COMMAND [arguments]      skein help COMMAND|KEY|WORD of a layout\n\n");
     for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
         fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
     fprintf(to, "\nTwo words to begin with: skein train\n");
@@ -58,7 +60,7 @@ static bool wants_help(int n, char **words)
 
 static sk_status dispatch(sk_arena *a, int n, char **words);
 
-/* `help`, `help train`, `help bench step`, `help optim.lr`: the words after it. */
+/* `help`, `help train`, `help bench step`, `help optim.lr`, `help zero`: the words after it. */
 static sk_status help(sk_arena *a, int n, char **words)
 {
     if (!n) {
@@ -71,7 +73,9 @@ static sk_status help(sk_arena *a, int n, char **words)
         asked[n] = sk_strdup(a, "--help");
         return dispatch(a, n + 1, asked);
     }
-    const char *keys = sk_conf_help_on(a, words[0]);
+    const char *keys = sk_conf_help_on(a, words[0]), *say = sk_layout_alias(words[0]);
+    if (!keys && say)
+        return sk_fail(SK_EUSAGE, "help: \"%.80s\" is said here with %s", words[0], say);
     const char *hint = keys || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
     if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
     if (!keys) return unknown(a, words[0]);

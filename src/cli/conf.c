@@ -1,6 +1,7 @@
 /* conf.c - the table of keys, and what is done with it: set, check, print, help. */
 #include "cli/setting.h"
 #include "data/read.h"
+#include "layout/layout.h"
 #include "program/optim.h"
 
 #include <math.h>
@@ -109,7 +110,8 @@ static const key keys[] = {
         .one_of = "constant cosine linear"),
     KEY("optim.warmup", WHOLE, warmup, USUAL("10", "steps to the peak"), FROM(0, HUGE_COUNT),
         .off = "0"),
-    KEY("layout", LAYOUT, layout, USUAL("", "words, lines, or a file of them; empty: dp=RANKS")),
+    KEY("layout", LAYOUT, layout,
+        USUAL("", "words (skein help layout), lines, or a file; empty: dp=RANKS")),
     KEY("device", TEXT, device,
         USUAL("cpu", "cpu, or cuda: a GPU of this host for each rank; cuda:1: that one")),
     KEY("budget", BYTES, budget,
@@ -639,6 +641,26 @@ static const char model_help[] =
     "                       both are there), or names such as\n"
     "                       model.hidden_size=128 (nano)\n";
 
+static void word_lines(sk_out *o, const sk_layout_word *w)
+{
+    bool wide = strlen(w->spell) > 20;
+    sk_out_add(o, "  %-*s%s%-*s%s\n", wide ? 0 : 21, w->spell, wide ? "\n" : "", wide ? 23 : 0, "",
+               w->doc);
+    sk_out_add(o, "%-23sas in layout=\"%s\"\n", "", w->example);
+}
+
+/* A word of a layout, or all of them. */
+static void layout_help(sk_out *o, const char *name)
+{
+    bool all = !strcmp(name, "layout");
+    char word[SK_NAME];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(name, "="), name); /* zero=3: zero */
+    const sk_layout_word *one = sk_layout_word_find(word);
+    if (one) word_lines(o, one);
+    for (const sk_layout_word *w = sk_layout_words; all && w->name; w++) word_lines(o, w);
+    if (all) sk_out_add(o, "The long form, and what goes with what: doc/layout.md\n");
+}
+
 char *sk_conf_help_on(sk_arena *a, const char *name)
 {
     sk_out o = {.arena = a};
@@ -650,6 +672,7 @@ char *sk_conf_help_on(sk_arena *a, const char *name)
     for (int i = 0; i < N_KEYS; i++)
         if (!strncmp(keys[i].name, name, n) && (!keys[i].name[n] || keys[i].name[n] == '.'))
             help_line(&o, &keys[i]);
+    layout_help(&o, name);
     return o.s;
 }
 

@@ -50,7 +50,7 @@ char *sk_conf_print(sk_arena *a, const sk_job *job);
 
 /* Every key with its default and meaning; the caller's options first, if any. */
 char *sk_conf_help(sk_arena *a, const sk_option *options);
-/* The lines of a key or of a section of keys; NULL: there is none of that name. */
+/* The lines of a key, a section of keys, or a word of a layout; NULL: there is none of that name. */
 char *sk_conf_help_on(sk_arena *a, const char *name);
 
 #endif

@@ -12,7 +12,4 @@ extern const char *const sk_by_names[3]; /* of sk_by */
 /* Do its words go together, and is each of them about something? */
 sk_status sk_layout_sense(const sk_layout *l, int n_ranks);
 
-/* How a layout says what other programs call `word`; NULL: not known.  aliases.c */
-const char *sk_layout_alias(const char *word);
-
 #endif

@@ -102,6 +102,16 @@ typedef struct sk_layout {
                  for the rest of a step, split over them; 0: none */
 } sk_layout;
 
+/* The short words, for help and hints; ends with one without a name. */
+typedef struct sk_layout_word {
+    const char *name, *spell, *doc; /* "zero", "zero=0|1|2|3", what it does */
+    const char *example;            /* a whole layout */
+} sk_layout_word;
+extern const sk_layout_word sk_layout_words[];
+const sk_layout_word *sk_layout_word_find(const char *name); /* NULL: there is none */
+/* How a layout says what other programs call `word`; NULL: not known. */
+const char *sk_layout_alias(const char *word);
+
 /* n_ranks > 0: the layout must use exactly that many. */
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out);
 char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */

@@ -534,16 +534,18 @@ static sk_status set_flag(bool *flag, const char *word, const char *value)
     return sk_fail(SK_ECONF, "layout: \"%s\" takes no value", word);
 }
 
-static const char *const known[] = {
-    "dp",        "tp",      "pp",       "cp",       "ep",      "zero",      "sp",
-    "micro",     "by",      "chunks",   "schedule", "balance", "prefetch",  "keep",
-    "recompute", "offload", "replica",  "overlap",  "tiles",   "partition", "gist",
-    "weights",   "grads",   "feedback", "copy",     "slices"};
-enum { N_KNOWN = sizeof known / sizeof *known };
+/* The known word that is spelled nearest. */
+static const char *near_word(const char *word)
+{
+    const char *names[MAX_WORDS];
+    int n = 0;
+    for (; n < MAX_WORDS && sk_layout_words[n].name; n++) names[n] = sk_layout_words[n].name;
+    return sk_nearest(word, names, n);
+}
 
 static sk_status unknown(const char *word)
 {
-    const char *say = sk_layout_alias(word), *near = sk_nearest(word, known, N_KNOWN);
+    const char *say = sk_layout_alias(word), *near = near_word(word);
     if (say) return sk_fail(SK_ECONF, "layout: \"%s\" is said here with %s", word, say);
     return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
                    near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
@@ -557,10 +559,10 @@ static sk_status no_value(const char *word)
                            "layout: \"%s\" begins a sentence; put it on a line of its own, or "
                            "behind a ';'",
                            word);
-    for (int i = 0; i < N_KNOWN; i++)
-        if (!strcmp(word, known[i]))
-            return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, as in \"%s=2\"", word, word);
-    return unknown(word);
+    const sk_layout_word *known = sk_layout_word_find(word);
+    if (!known) return unknown(word);
+    return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, %s, as in \"%s\"", word, known->spell,
+                   known->example);
 }
 
 static sk_status short_word(sk_layout *l, shorts *s, char *word)
