@@ -1,6 +1,7 @@
 /* idle.c - what a layout leaves without work, or does twice: how many, and why. */
 #include "train/idle.h"
 #include "base/text.h"
+#include "train/relayout.h"
 
 bool sk_idle(const sk_program *p)
 {
@@ -117,4 +118,26 @@ char *sk_idle_setup(sk_arena *a, const sk_setup *s)
     for (int k = 0; k < s->n_classes; k++) idle[k] = sk_idle(s->programs[s->first_of[k]]);
     for (int r = 0; r < s->n_ranks; r++) n += idle[s->class_of[r]];
     return sk_idle_text(a, s, n);
+}
+
+char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
+{
+    sk_out o = {.arena = a};
+    const sk_job *job = s->job;
+    if (steps && job->warmup > steps)
+        sk_out_add(&o,
+                   "optim.warmup is %lld and train.steps %lld: the learning rate ends at %.3g and "
+                   "never comes to optim.lr=%.3g",
+                   (long long)job->warmup, (long long)steps,
+                   job->lr * (double)steps / (double)job->warmup, job->lr);
+    for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
+        const sk_run_phase *p = &s->relayout->v[i];
+        if (p->from >= steps)
+            sk_out_add(&o,
+                       "%strain.relayout: the layout \"%s\" from step %lld on is never used: "
+                       "train.steps is %lld",
+                       o.n ? "\n" : "", p->setup->job->layout, (long long)p->from,
+                       (long long)steps);
+    }
+    return o.s;
 }

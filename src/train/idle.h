@@ -18,5 +18,8 @@ bool sk_idle(const sk_program *p); /* no op of its step has any work */
 char *sk_idle_text(sk_arena *a, const sk_setup *s, int n);
 /* The same, of the programs of a setup. */
 char *sk_idle_setup(sk_arena *a, const sk_setup *s);
+/* What a run of so many steps never comes to: the end of the warmup, a layout of train.relayout.
+ * A line each; NULL if there is nothing to say.  steps 0: not known so far. */
+char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps);
 
 #endif

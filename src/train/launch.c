@@ -338,8 +338,17 @@ static void make_config(launcher *l, int64_t steps)
     l->t.config = l->o->config ? l->o->config(l->arena, job) : "";
 }
 
+static void warn_lines(launcher *l, const char *text) /* NULL: none */
+{
+    for (size_t n; text && *text; text += n + (text[n] != 0)) {
+        n = strcspn(text, "\n");
+        if (n) warn(l, sk_print(l->arena, "%.*s", (int)n, text));
+    }
+}
+
 static sk_status write_steps(launcher *l, int64_t steps)
 {
+    warn_lines(l, sk_idle_steps(l->arena, &l->setup, steps));
     make_config(l, steps);
     return sk_rundir_config(&l->t, l->t.config);
 }
@@ -573,6 +582,7 @@ static void head(launcher *l, const char *note)
     const char *idle = sk_idle_setup(l->arena, &l->setup);
     int64_t places = l->job->hyper.max_position_embeddings;
     if (idle) warn(l, idle);
+    warn_lines(l, sk_idle_steps(l->arena, &l->setup, l->t.steps));
     if (places && l->job->seq > places)
         warn(l, sk_print(l->arena,
                          "train.seq is %lld, and the model says max_position_embeddings=%lld; "
@@ -581,10 +591,7 @@ static void head(launcher *l, const char *note)
     if (lost_config(l))
         warn(l, sk_print(l->arena, "%s/config.yaml is gone: the job is that of %s", l->t.dir,
                          l->job->source));
-    for (size_t n; *note; note += n + (note[n] != 0)) { /* a line each */
-        n = strcspn(note, "\n");
-        if (n) warn(l, sk_print(l->arena, "%.*s", (int)n, note));
-    }
+    warn_lines(l, note);
     if (l->t.steps && l->t.step >= l->t.steps)
         warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",
                          (long long)l->t.step, (long long)l->t.steps));
