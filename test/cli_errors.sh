@@ -98,6 +98,9 @@ case_of 74 "folder.yaml|directory" train folder.yaml
 # ---- layouts and models
 case_of 78 "4 ranks|2 were given" train "${small[@]}" -n 2 layout=dp=4
 case_of 78 "layout" train "${small[@]}" layout="dp=2 frob=3"
+case_of 78 "train.micro_batch is 1|makes 2 micro-batches|train.batch=4|2 ranks|micro=4" plan "${small[@]}" \
+    train.micro_batch=1 layout="dp=2 micro=4"
+OMP_NUM_THREADS=many case_of 78 'OMP_NUM_THREADS is "many"|train.threads' plan "${small[@]}"
 case_of 78 "num_hidden_layers (n_layer) is 1000000000|1 to 10000" plan model=tiny model.num_hidden_layers=1000000000
 case_of 78 "vocab_size is 10000000000|1 to 1e+08" plan model=tiny model.vocab_size=1e10
 case_of 78 "elements, at most" plan model=tiny model.vocab_size=1e8 train.batch=1e9

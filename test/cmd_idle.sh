@@ -45,6 +45,28 @@ grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said |
 "$skein" train $job layout="mesh x=2; micro 5" train.steps=2 run=twice >said 2>&1 || fail "$(cat said)"
 grep -q '^warning   axis x of 2 splits nothing: its ranks do the same work; 1 of 5 micro-batches are' said ||
     fail "train: $(cat said)"
+# What the steps never come to: the end of the warmup, a layout; also where the steps are chosen on the way.
+said() { grep -qF "$1" said || fail "train does not say $1: $(cat said)"; }
+# shellcheck disable=SC2086
+"$skein" train $job -n 2 train.steps=4 optim.warmup=8 train.relayout="2: tp=2, 4: pp=2, 9: dp=2" run=short >said 2>&1 ||
+    fail "$(cat said)"
+said 'warning   optim.warmup is 8 and train.steps 4: the learning rate ends at 0.0005 and never comes to optim.lr=0.001'
+said 'warning   train.relayout: the layout "pp=2" from step 4 on is never used: train.steps is 4'
+said 'warning   train.relayout: the layout "dp=2" from step 9 on is never used'
+[ "$(grep -c '^warning' said)" = 3 ] || fail "a warning too many: $(cat said)"
+# shellcheck disable=SC2086
+"$skein" train $job train.time=0.2 optim.warmup=1000000 run=timed >said 2>&1 || fail "$(cat said)"
+said 'warning   optim.warmup is 1000000 and train.steps '
+
+# Threads: the key, then OMP_NUM_THREADS, and the start lines say which
+export OMP_NUM_THREADS=3,2
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=1 run=omp >said 2>&1 && said '1 rank · 3 threads (OMP_NUM_THREADS)'
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=1 train.threads=1 run=key >said 2>&1
+grep -q '1 rank · 1 thread$' said || fail "train.threads is not first: $(cat said)"
+unset OMP_NUM_THREADS
+
 # shellcheck disable=SC2086
 "$skein" train $job train.steps=100000000000 train.time=0 run=busy log.every=1 >said 2>&1 &
 child=$!

@@ -116,8 +116,8 @@ static void head_layout(const sk_console *c, sk_arena *a)
     if (s->n_ranks == 1) fprintf(c->to, "1 rank");
     else fprintf(c->to, "%d ranks = %s", s->n_ranks, sk_layout_short(a, &s->layout));
     if (s->n_micro > 1 && !s->layout.n_micro) fprintf(c->to, " · %d micro-batches", s->n_micro);
-    fprintf(c->to, " · %d thread%s%s\n", s->threads, s->threads == 1 ? "" : "s",
-            s->n_ranks == 1 ? "" : " each");
+    fprintf(c->to, " · %d thread%s%s%s\n", s->threads, s->threads == 1 ? "" : "s",
+            s->n_ranks == 1 ? "" : " each", s->threads_omp ? " (OMP_NUM_THREADS)" : "");
 }
 
 static void head_memory(const sk_console *c, sk_arena *a)

@@ -8,6 +8,8 @@
 #include "train/relayout.h"
 #include "train/rundir.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- the model's graph --- */
@@ -104,6 +106,14 @@ int64_t sk_batch_ways(const sk_layout *l, char batch)
     return n;
 }
 
+/* What train.micro_batch makes necessary. */
+static int64_t micro_needed(const sk_setup *s)
+{
+    int64_t at_once = s->job->micro_batch * sk_batch_ways(&s->layout, s->graph.batch);
+    int64_t n = (s->job->batch + at_once - 1) / at_once;
+    return n > s->job->batch ? s->job->batch : n;
+}
+
 /* The layout's own word first; then what train.micro_batch makes necessary; then twice as many as
  * stages, which keeps a pipeline busy 2s / (3s - 1) of the time or more. */
 static int choose_micro(const sk_setup *s)
@@ -111,11 +121,23 @@ static int choose_micro(const sk_setup *s)
     const sk_layout *l = &s->layout;
     int64_t batch = s->job->batch, n = 1;
     if (l->n_micro) return l->n_micro;
-    if (s->job->micro_batch > 0) {
-        int64_t at_once = s->job->micro_batch * sk_batch_ways(l, s->graph.batch);
-        n = (batch + at_once - 1) / at_once;
-    } else if (l->stage_axis >= 0) n = 2 * l->mesh.size[l->stage_axis];
+    if (s->job->micro_batch > 0) n = micro_needed(s);
+    else if (l->stage_axis >= 0) n = 2 * l->mesh.size[l->stage_axis];
     return (int)(n > batch ? batch : n);
+}
+
+/* Two keys for one number. */
+static sk_status same_micro(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    int said = s->layout.n_micro;
+    if (!said || !job->micro_batch || micro_needed(s) == said) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "train.micro_batch is %lld, which makes %lld micro-batches of train.batch=%lld "
+                   "over %lld rank%s, and the layout says micro=%d; leave one of them out",
+                   (long long)job->micro_batch, (long long)micro_needed(s), (long long)job->batch,
+                   (long long)sk_batch_ways(&s->layout, s->graph.batch),
+                   sk_batch_ways(&s->layout, s->graph.batch) > 1 ? "s" : "", said);
 }
 
 /* Ranks that share the cores of a host, where most of them sit. */
@@ -132,6 +154,27 @@ static int most_on_a_host(const sk_setup *s)
     return most;
 }
 
+/* The key first; then OMP_NUM_THREADS, as in other programs ("4", or "4,2" for nested teams, of
+ * which there are none here); then this rank's share of the cores. */
+static sk_status choose_threads(sk_setup *s, int cores)
+{
+    const char *said = getenv("OMP_NUM_THREADS");
+    int64_t n = s->job->threads, share = cores / s->n_here;
+    s->threads_omp = !n && said && *said;
+    if (s->threads_omp) {
+        char first[32];
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(said, ","), said);
+        if (!sk_read_int(first, &n) || n < 1)
+            return sk_fail(SK_ECONF,
+                           "environment: OMP_NUM_THREADS is \"%.40s\"; a whole number from 1 on is "
+                           "needed, or train.threads=N",
+                           said);
+    }
+    if (!n) n = share > 1 ? share : 1;
+    s->threads = (int)(n > SK_TEAM_MOST ? SK_TEAM_MOST : n);
+    return SK_OK;
+}
+
 static bool on_gpu(const sk_job *job) { return !strncmp(job->device, "cuda", 4); }
 
 static sk_status make_layout(sk_setup *s)
@@ -142,16 +185,14 @@ static sk_status make_layout(sk_setup *s)
     SK_TRY(sk_layout_read(text, (int)job->ranks, &s->layout));
     s->layout.canonical |= !strcmp(job->order, "canonical");
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
+    SK_TRY(same_micro(s));
     s->n_micro = choose_micro(s);
     SK_TRY(sk_pin_find(job->algorithm, &s->pin));
     sk_host host;
     sk_host_look(&host);
     s->cores = host.cores;
     s->n_here = most_on_a_host(s);
-    int share = host.cores / s->n_here;
-    s->threads = job->threads > 0 ? (int)job->threads : share > 1 ? share : 1;
-    if (s->threads > SK_TEAM_MOST) s->threads = SK_TEAM_MOST;
-    return SK_OK;
+    return choose_threads(s, host.cores);
 }
 
 /* --- programs --- */

@@ -22,6 +22,7 @@ typedef struct sk_setup {
     sk_layout layout;
     const sk_optim *optim;
     int n_ranks, n_micro, threads; /* threads of each rank */
+    bool threads_omp;              /* the environment says them: OMP_NUM_THREADS */
     int cores;                     /* of this host */
     int n_here;                    /* ranks that share them, on the host that has the most */
     int pin;                       /* algorithm of all collectives: sk_pin_find */
