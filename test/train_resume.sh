@@ -99,6 +99,24 @@ for words in "-n 1" "layout=tp=2" "-n 4 layout=dp=4"; do
         { cat more.err; fail "--resume $words"; }
 done
 
+# keys that say which data a step reads: each is told with what it was, what it is and what follows
+told() { # words that must be said (none: no warning at all), words of the command
+    local words=$1
+    shift
+    rm -rf other
+    timeout 100 "$skein" train "${job[@]}" run=other resume=ref/ckpt/step-0000000020 train.steps=21 "$@" >other.out 2>&1 ||
+        { cat other.out; fail "resume $*"; }
+    [ "$(grep -c '^warning' other.out)" = $((${#words} > 0)) ] || { cat other.out; fail "resume $*: not one warning"; }
+    grep -qF "warning   $words" other.out || [ -z "$words" ] || { cat other.out; fail "resume $*: nobody says '$words'"; }
+}
+told ""
+told "train.batch was 4 and is 6: the run goes on at window 120 of the data, not 80; 40 are left out" train.batch=6
+told "train.batch was 4 and is 2: the run goes on at window 40 of the data, not 80; 40 come twice" train.batch=2
+told "train.seq was 32 and is 16: windows are cut anew" train.seq=16
+told "train.seed was 1 and is 7: data are shuffled anew" train.seed=7
+told "data.order was shuffle and is sequential: some of this epoch come twice" data.order=sequential
+told "data.val or data.val_fraction is another: there were " data.val_fraction=0.3
+
 # other layouts: every loss after step 20
 losses() { sed -nE 's/.*"step":([0-9]+),"loss":([-+0-9.e]+).*/\1 \2/p' "$1" | awk '$1 > 20'; }
 i=0

@@ -95,6 +95,11 @@ static void left_out(void)
           !x.pending); /* an older one */
     check(!strcmp(x.tokenizer, "a tokenizer=b"));
     check(!sk_extra_read(&a, "here", "", 9, &x) && x.updates == 9 && !*x.tokenizer);
+    check(!x.batch && !x.seq && !x.windows && !*x.order);
+    extra =
+        sk_extra_print(&a, &(sk_extra){.batch = 4, .seq = 32, .windows = 99, .order = "shuffle"});
+    check(!sk_extra_read(&a, "here", extra, 9, &x) && x.batch == 4 && x.seq == 32);
+    check(x.windows == 99 && !strcmp(x.order, "shuffle"));
     check(!sk_extra_read(&a, "here", "later=word data=5:00ab", 9, &x) && !strcmp(x.data, "5:00ab"));
     static const char *const wrong[] = {"updates=-7",
                                         "updates=9223372036854775807",

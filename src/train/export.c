@@ -209,10 +209,12 @@ char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
     return sk_print(a,
                     "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
-                    "data=%s tokenizer=%s",
+                    "data=%s batch=%lld seq=%lld windows=%lld order=%s tokenizer=%s",
                     (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
                     (long long)x->skipped, sk_left_print(a, &x->left), x->pending,
-                    x->data ? x->data : "", x->tokenizer ? x->tokenizer : "");
+                    x->data ? x->data : "", (long long)x->batch, (long long)x->seq,
+                    (long long)x->windows, x->order ? x->order : "",
+                    x->tokenizer ? x->tokenizer : "");
 }
 
 static const char tokenizer_word[] = "tokenizer=";
@@ -253,6 +255,10 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
     if (!strcmp(key, "updates")) return read_whole(value, &x->updates);
     if (!strcmp(key, "good")) return read_whole(value, &x->good);
     if (!strcmp(key, "skipped")) return read_whole(value, &x->skipped);
+    if (!strcmp(key, "batch")) return read_whole(value, &x->batch);
+    if (!strcmp(key, "seq")) return read_whole(value, &x->seq);
+    if (!strcmp(key, "windows")) return read_whole(value, &x->windows);
+    if (!strcmp(key, "order")) x->order = sk_strdup(a, value);
     if (!strcmp(key, "scale")) return read_scale(value, &x->scale);
     if (!strcmp(key, "left")) return sk_left_read(value, &x->left);
     if (!strcmp(key, "data")) x->data = sk_strdup(a, value);
@@ -265,7 +271,7 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
 sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_t step,
                         sk_extra *out)
 {
-    sk_extra x = {.updates = step, .data = "", .tokenizer = sk_extra_tokenizer(text)};
+    sk_extra x = {.updates = step, .data = "", .order = "", .tokenizer = sk_extra_tokenizer(text)};
     for (size_t n; *text && strncmp(text, tokenizer_word, sizeof tokenizer_word - 1); text += n) {
         n = strcspn(text, " ");
         char *word = sk_print(a, "%.*s", (int)n, text), *equals = strchr(word, '=');

@@ -26,13 +26,18 @@ sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, 
                           const char *dir, sk_hyper *hyper);
 /* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which
  * are more than steps where stages update on their own, the scale of gradients and the steps that
- * were skipped (scale.h), batches that are left out, and its tokenizer. */
+ * were skipped (scale.h), batches that are left out, what it reads in which order, and its
+ * tokenizer. */
 typedef struct sk_extra {
     int64_t steps, updates, good, skipped;
     bool pending; /* the last step's gradient waits for a late optimizer */
     double scale;
     sk_left left;
-    const char *data;      /* sk_store_digest; "": not said */
+    const char *data; /* sk_store_digest; "": not said */
+    /* Which windows a step reads: 0 and "" are not said, by a checkpoint that is older than these.
+     */
+    int64_t batch, seq, windows;
+    const char *order;
     const char *tokenizer; /* "": none */
 } sk_extra;
 char *sk_extra_print(sk_arena *a, const sk_extra *x);

@@ -562,6 +562,7 @@ static sk_status set_up(launcher *l, const char **note)
     if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
     SK_TRY(sk_setup_data(&l->setup));
     sk_store_digest(&l->setup.data, l->t.data);
+    l->t.windows = l->setup.feed.n_windows;
     return open_dir(l, note);
 }
 

@@ -532,6 +532,10 @@ static sk_status commit(loop *l)
                       .pending = sk_run_pending(l->run),
                       .left = l->left,
                       .data = l->t->data,
+                      .batch = l->s->job->batch,
+                      .seq = l->s->job->seq,
+                      .windows = l->s->feed.n_windows,
+                      .order = l->s->job->data_order,
                       .tokenizer = l->s->tokenizer ? l->s->job->data_tokenizer : ""};
     sk_ckpt_state st = {.step = l->done,
                         .tokens = (int64_t)l->tokens,

@@ -51,6 +51,7 @@ typedef struct sk_training {
     int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
     const char *config;   /* the text of config.yaml, for checkpoints */
     char data[SK_DIGEST]; /* of data.train; rank 0 */
+    int64_t windows;      /* of it to train on; rank 0 */
     sk_wire *wire;        /* to ranks of other hosts; NULL: there are none */
     const int *host_of;   /* rank -> host; NULL: one host */
 } sk_training;

@@ -141,6 +141,42 @@ static sk_status same_data(const sk_job *job, const sk_training *t, const sk_ext
                    job->data_train, t->from, t->data, x->data);
 }
 
+/* A step reads windows by its number, batch, seed and order alone, so that with another of these
+ * the position is another: what repeats or is left out is told, key by key. */
+static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
+                       const sk_extra *x, const char **note)
+{
+    static const char anew[] = "some of this epoch come twice and some not at all";
+    bool shuffled = !strcmp(job->data_order, "shuffle"), other = strcmp(x->data, t->data) != 0;
+    uint64_t batch = (uint64_t)sk_left_batch(&x->left, c->state.step);
+    uint64_t was = batch * (uint64_t)x->batch, is = batch * (uint64_t)job->batch;
+    sk_out o = {.arena = a};
+    if (x->batch && x->batch != job->batch)
+        sk_out_add(
+            &o,
+            "\ntrain.batch was %lld and is %lld: the run goes on at window %llu of the data, "
+            "not %llu; %llu %s",
+            (long long)x->batch, (long long)job->batch, (unsigned long long)is,
+            (unsigned long long)was, (unsigned long long)(is > was ? is - was : was - is),
+            is > was ? "are left out" : "come twice");
+    if (x->seq && x->seq != job->seq)
+        sk_out_add(&o, "\ntrain.seq was %lld and is %lld: windows are cut anew, so that %s",
+                   (long long)x->seq, (long long)job->seq, anew);
+    if (*x->order && strcmp(x->order, job->data_order))
+        sk_out_add(&o, "\ndata.order was %s and is %s: %s", sk_strict_show(x->order).s,
+                   job->data_order, anew);
+    else if (shuffled && c->state.seed != job->seed)
+        sk_out_add(&o, "\ntrain.seed was %llu and is %llu: data are shuffled anew, so that %s",
+                   (unsigned long long)c->state.seed, (unsigned long long)job->seed, anew);
+    if (x->windows && x->windows != t->windows && x->seq == job->seq && !other)
+        sk_out_add(
+            &o,
+            "\ndata.val or data.val_fraction is another: there were %lld windows to train on "
+            "and are %lld; %s, and some that were trained on may be validated on",
+            (long long)x->windows, (long long)t->windows, anew);
+    if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
+}
+
 /* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
  * the same model; NULL: it is, the checkpoint is this run's own. */
 static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
@@ -152,6 +188,7 @@ static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t, cons
     if (job) SK_TRY(same_model(a, job, t, &c, note));
     if (job) SK_TRY(same_bias(job, t, &c));
     if (job) SK_TRY(same_data(job, t, &x));
+    if (job) same_order(a, job, t, &c, &x, note);
     t->step = c.state.step;
     t->tokens = c.state.tokens;
     t->updates = x.updates;
