@@ -117,6 +117,15 @@ told "train.seed was 1 and is 7: data are shuffled anew" train.seed=7
 told "data.order was shuffle and is sequential: some of this epoch come twice" data.order=sequential
 told "data.val or data.val_fraction is another: there were " data.val_fraction=0.3
 
+# words about the model are held against the run's own, not against the default one
+train llama model=llama-tiny train.steps=2
+"$skein" train --resume run=llama train.steps=3 model.rope_theta=5000 >more.out 2>more.err || { cat more.err; fail "a llama's key"; }
+grep -qF "model.rope_theta was 10000 and is 5000" more.out || { cat more.out; fail "another model, in silence"; }
+rc=0
+"$skein" train --resume run=ref model.hidden_size=100 >more.out 2>more.err || rc=$?
+[ $rc = 65 ] || { cat more.err; fail "another width: exit code $rc"; }
+grep -qF "'wte' has sizes [256, 32], needed [256, 100]" more.err || { cat more.err; fail "another width: not told"; }
+
 # other layouts: every loss after step 20
 losses() { sed -nE 's/.*"step":([0-9]+),"loss":([-+0-9.e]+).*/\1 \2/p' "$1" | awk '$1 > 20'; }
 i=0

@@ -53,14 +53,13 @@ static sk_status find_config(sk_arena *a, const char *dir, char **out)
 }
 
 /* A run is continued with the config it was begun with; words given now still count, and where
- * only ranks or only a layout is given anew, the old one of the other is not held against it. */
+ * only ranks or only a layout is given anew, the old one of the other is not held against it.
+ * job: its keys so far, from the words alone. */
 static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
 {
-    char dir[PATH_MAX];
-    if (!sk_rundir_resumed(job, dir)) return SK_OK;
-    char *config = NULL;
-    SK_TRY(find_config(a, dir, &config));
-    if (!config) return SK_OK;
+    char dir[PATH_MAX], *config = NULL;
+    if (sk_rundir_resumed(job, dir)) SK_TRY(find_config(a, dir, &config));
+    if (!config) return load(a, argc, argv, job, rest);
     char **words = sk_many(a, char *, argc + 2);
     words[0] = config;
     memcpy(words + 1, argv, (size_t)argc * sizeof *argv);
@@ -82,7 +81,7 @@ static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, s
 sk_status sk_ask_job(sk_arena *a, int argc, char **argv, const char *usage, sk_job *job,
                      sk_conf_rest *rest)
 {
-    SK_TRY(load(a, argc, argv, job, rest));
+    SK_TRY(sk_conf_keys(a, argc, argv, job, rest));
     if (rest->help) {
         printf("%s\n%s", usage, sk_conf_help(a, rest->options));
         return SK_OK;
@@ -90,8 +89,8 @@ sk_status sk_ask_job(sk_arena *a, int argc, char **argv, const char *usage, sk_j
     if (rest->n_words)
         return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is no key=value and no FILE.yaml",
                        rest->words[0]);
-    if (*job->resume && !*job->source) SK_TRY(load_resumed(a, argc, argv, job, rest));
-    return SK_OK;
+    if (*job->resume && !*job->source) return load_resumed(a, argc, argv, job, rest);
+    return load(a, argc, argv, job, rest);
 }
 
 /* --- the others --- */

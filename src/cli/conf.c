@@ -474,9 +474,11 @@ static sk_status complete(const sk_settings *s, sk_job *job)
     return SK_OK;
 }
 
-sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+/* All that is said, and every key that needs no model. */
+static sk_status read_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest,
+                           sk_settings *all)
 {
-    sk_settings all = {0}, words = {0};
+    sk_settings words = {0};
     const char *file = NULL;
     memset(job, 0, sizeof *job); /* padding too: jobs are compared and hashed whole */
     SK_TRY(sk_conf_words(a, argc, argv, &words, rest, &file));
@@ -484,15 +486,29 @@ sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_
     if (file) {
         if (strlen(file) >= sizeof job->source) return sk_fail(SK_EUSAGE, "a too long file name");
         snprintf(job->source, sizeof job->source, "%s", file);
-        SK_TRY(sk_conf_yaml(a, file, &all));
+        SK_TRY(sk_conf_yaml(a, file, all));
     }
-    for (int i = 0; i < words.n; i++) *sk_push(a, &all) = words.v[i];
+    for (int i = 0; i < words.n; i++) *sk_push(a, all) = words.v[i];
     for (int i = 0; i < N_KEYS; i++)
         SK_TRY(set(a, &keys[i], (sk_setting){keys[i].name, keys[i].usual, .file = ""}, job));
-    for (int i = 0; i < all.n; i++) {
-        const key *k = find(all.v[i].key);
-        if (k) SK_TRY(set(a, k, all.v[i], job));
+    for (int i = 0; i < all->n; i++) {
+        const key *k = find(all->v[i].key);
+        if (k) SK_TRY(set(a, k, all->v[i], job));
     }
+    return SK_OK;
+}
+
+sk_status sk_conf_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+{
+    sk_settings all = {0};
+    return read_keys(a, argc, argv, job, rest, &all);
+}
+
+sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
+{
+    sk_settings all = {0};
+    SK_TRY(read_keys(a, argc, argv, job, rest, &all));
+    if (rest && rest->help) return SK_OK;
     SK_TRY(sk_conf_model(a, &all, job));
     return complete(&all, job);
 }

@@ -42,6 +42,10 @@ typedef struct sk_conf_rest {
  * SK_EUSAGE for the command line, SK_ECONF for the file and for values that do not go together. */
 sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest);
 
+/* The same without the model and what follows from it: which run is meant is known before its
+ * config is, and words about the model are for that one. */
+sk_status sk_conf_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest);
+
 /* The value of an option of the caller's; NULL if it was not given. */
 const char *sk_conf_option(const sk_conf_rest *rest, const char *name);
 
@@ -50,7 +54,8 @@ char *sk_conf_print(sk_arena *a, const sk_job *job);
 
 /* Every key with its default and meaning; the caller's options first, if any. */
 char *sk_conf_help(sk_arena *a, const sk_option *options);
-/* The lines of a key, a section of keys, or a word of a layout; NULL: there is none of that name. */
+/* The lines of a key, a section of keys, or a word of a layout; NULL: there is none of that name.
+ */
 char *sk_conf_help_on(sk_arena *a, const char *name);
 
 #endif
