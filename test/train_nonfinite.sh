@@ -130,4 +130,17 @@ for type in f32 bf16; do
     fault=state:12:1 good "end $type" layout="dp=2 zero=3" train.dtype=$type train.nonfinite=rollback
     told "end $type" "go back to the checkpoint of step 10 and leave batch 12 out"
 done
+
+# Weights to begin with that are not finite: told by their name, before a step.
+cp -r "$temp/plain/final" "$temp/nan"
+rm -f "$temp/nan/checksums.json"
+printf '\0\0\300\177' | dd of="$temp/nan/model.safetensors" bs=1 conv=notrunc status=none \
+    seek=$(($(od -An -tu8 -N8 "$temp/nan/model.safetensors") + 8))
+code=0
+fault='' train begun model="$temp/nan" data.tokenizer=byte layout="dp=2" || code=$?
+[ $code = 79 ] || fail "weights of NaN: exit code $code"
+told begun "/nan: '.*' has numbers that are not finite in f32; skein verify .*/nan tells"
+code=0
+"$skein" sample "$temp/nan" --prompt x --tokens 2 >"$temp/said" 2>&1 || code=$?
+[ "$code $(grep -c "skein verify tells" "$temp/said")" = "79 1" ] || fail "sample of NaN: exit code $code: $(cat "$temp/said")"
 echo "nonfinite: $runs runs: stopped, skipped or went back, alike on all ranks"

@@ -317,13 +317,36 @@ static int64_t most_bytes(const loop *l)
     return most;
 }
 
+static bool all_finite(const sk_box *b)
+{
+    float x[1024];
+    int64_t size = (int64_t)sk_dtype_size(b->type), n = bytes_of(b) / size, m;
+    bool real_type = b->type == SK_F32 || b->type == SK_BF16 || b->type == SK_F16;
+    for (int64_t i = 0; real_type && i < n; i += m) {
+        float bad = 0;
+        m = n - i < 1024 ? n - i : 1024;
+        sk_convert(x, SK_F32, (const char *)b->data + i * size, b->type, m);
+        for (int64_t k = 0; k < m; k++) bad += x[k] * 0;
+        if (isnan(bad)) return false;
+    }
+    return true;
+}
+
 static sk_status load_model(loop *l)
 {
     const sk_job *job = l->s->job;
     int n = 0;
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
     SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n));
-    return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model);
+    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model));
+    for (int i = 0; i < l->n_model; i++)
+        if (!all_finite(&l->boxes[i]))
+            return sk_fail(SK_ENUM,
+                           "%s: '%s' has numbers that are not finite in %s; skein verify %s tells "
+                           "whether they are in the file",
+                           job->model_dir, l->boxes[i].name, sk_dtype_name(l->boxes[i].type),
+                           job->model_dir);
+    return SK_OK;
 }
 
 static const char *aside_text(loop *l)
@@ -572,21 +595,6 @@ static sk_status judge_save(loop *l, sk_status st)
                    l->bad_saves, (long long)l->done, sk_error_line());
 }
 
-static bool all_finite(const sk_box *b)
-{
-    float x[1024];
-    int64_t size = (int64_t)sk_dtype_size(b->type), n = bytes_of(b) / size, m;
-    bool real_type = b->type == SK_F32 || b->type == SK_BF16 || b->type == SK_F16;
-    for (int64_t i = 0; real_type && i < n; i += m) {
-        float bad = 0;
-        m = n - i < 1024 ? n - i : 1024;
-        sk_convert(x, SK_F32, (const char *)b->data + i * size, b->type, m);
-        for (int64_t k = 0; k < m; k++) bad += x[k] * 0;
-        if (isnan(bad)) return false;
-    }
-    return true;
-}
-
 /* Numbers of a step can be finite and what it makes of the weights not.  `why`: the first tensor
  * that is not, of those that would be saved, the same text on all ranks; "": all is well. */
 static sk_status check_state(loop *l, word *w)
@@ -606,9 +614,9 @@ static sk_status bad_state(loop *l, const char *what)
 {
     if (l->scale.policy == SK_ROLLBACK && l->done) return go_back(l, l->done - 1, what);
     return sk_fail(SK_ENUM,
-                   "%s; it is not saved, the newest checkpoint is %s. A lower optim.lr, a longer "
-                   "optim.warmup or optim.clip=1 may help",
-                   what, newest(l));
+                   "%s; it is not saved, the newest checkpoint is %s. optim.lr is %g: a lower one, "
+                   "a longer optim.warmup or optim.clip=1 may help",
+                   what, newest(l), l->s->job->lr);
 }
 
 /* The run may have gone back afterwards. */
@@ -890,14 +898,15 @@ static sk_status bad_numbers(loop *l, const sk_step_out *out)
     const char *what = sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g",
                                 (long long)l->done + 1, out->loss, out->grad_norm);
     if (l->scale.policy == SK_ROLLBACK) return go_back(l, l->done, what);
-    return sk_fail(SK_ENUM,
-                   "%s; they must be finite. %s; the newest checkpoint is "
-                   "%s. A lower optim.lr, a longer optim.warmup or optim.clip=1 may help",
-                   what,
-                   apart(l) ? "Stages update on their own within a step: weights were changed, and "
-                              "no step can be skipped"
-                            : "Weights were not changed",
-                   newest(l));
+    return sk_fail(
+        SK_ENUM,
+        "%s; they must be finite. %s; the newest checkpoint is "
+        "%s. optim.lr is %g: a lower one, a longer optim.warmup or optim.clip=1 may help",
+        what,
+        apart(l) ? "Stages update on their own within a step: weights were changed, and "
+                   "no step can be skipped"
+                 : "Weights were not changed",
+        newest(l), l->s->job->lr);
 }
 
 /* All ranks see the same sums, and so decide alike.  The run may have gone back afterwards. */

@@ -230,7 +230,8 @@ sk_status sk_sampler_next(sk_sampler *s, const char **bytes, size_t *n)
     while (s->fed < s->text.n) SK_TRY(feed(s));
     int32_t id = draw(s);
     if (!isfinite(s->logits[id]))
-        return sk_fail(SK_ENUM, "sample: the model's output is not finite; are its weights?");
+        return sk_fail(SK_ENUM, "sample: the model's output is not finite; skein verify tells "
+                                "whether all its weights are");
     *sk_push(&s->arena, &s->text) = id;
     *bytes = sk_tokenizer_piece(s->words, id, n);
     if (ends(s, id)) *bytes = NULL, *n = 0;
