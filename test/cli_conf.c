@@ -271,19 +271,20 @@ static void hints(void)
 static void ranges(void)
 {
     refused(load("train.steps=0"), SK_EUSAGE,
-            "train.steps is \"0\"; a whole number >= 1 is needed");
+            "train.steps is \"0\"; a whole number from 1 to 1e+15 is needed");
     refused(load("train.steps=abc"), SK_EUSAGE, "train.steps is \"abc\"");
     refused(load("train.steps=1.5"), SK_EUSAGE, "a whole number");
     refused(load("train.steps=99999999999999999999"), SK_EUSAGE, "a whole number");
     refused(load("train.batch=-1"), SK_EUSAGE, "train.batch");
     refused(load("train.seed=-1"), SK_EUSAGE, "train.seed");
-    refused(load("optim.clip=-0.5"), SK_EUSAGE, "optim.clip is \"-0.5\"; a number >= 0 is needed");
+    refused(load("optim.clip=-0.5"), SK_EUSAGE,
+            "optim.clip is \"-0.5\"; a number from 0 to 1000000000 is needed");
     refused(load("optim.lr=nan"), SK_EUSAGE, "optim.lr");
     refused(load("optim.lr=1e999"), SK_EUSAGE, "optim.lr");
     refused(load("optim.lr="), SK_EUSAGE, "optim.lr");
-    refused(
-        load("optim.lr=1m"), SK_EUSAGE,
-        "optim.lr is \"1m\"; a number >= 0 is needed; units (k, m, g) are for counts and bytes");
+    refused(load("optim.lr=1m"), SK_EUSAGE,
+            "optim.lr is \"1m\"; a number from 0 to 1000000 is needed; units (k, m, g) are for "
+            "counts and bytes");
     refused(load("optim.eps=0.1k"), SK_EUSAGE, "optim.eps is \"0.1k\"");
     refused(load("optim.clip=1GiB"), SK_EUSAGE, "units (k, m, g) are for counts");
     refused(load("optim.betas=0.0009k,0.9"), SK_EUSAGE, "units (k, m, g) are for counts");

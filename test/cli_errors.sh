@@ -48,6 +48,10 @@ case_of 64 "train.stps|train.steps" train train.stps=3
 case_of 64 "unknown option" train --frobnicate
 case_of 64 "train.steps|many" train train.steps=many
 case_of 64 "--tokens" sample . --tokens
+case_of 64 '--temperature" - did you mean "--temp"?' sample . --temperature 1
+case_of 64 '--max-tokens" - did you mean "--tokens"?' sample . --max-tokens 9
+case_of 64 '--temp is "1m"|without a unit' sample . --temp 1m
+case_of 64 'optim.lr is "1e30"; a number from 0 to 1000000 is needed' train optim.lr=1e30
 case_of 64 "nowhere" list nowhere
 case_of 64 "-o xml" list -o xml
 case_of 64 "trian|did you mean 'train'" help trian
@@ -92,6 +96,13 @@ printf 'model: tiny\ntrain:\n  stepz: 3\n' >typo2.yaml
 case_of 78 "typo2.yaml:3:3|train.steps" train typo2.yaml
 printf 'model: [tiny\n' >broken.yaml
 case_of 78 "broken.yaml" train broken.yaml
+cat >ds.json <<'END'
+{"train_batch_size": 32, "gradient_accumulation_steps": 4, "gradient_clipping": "auto",
+ "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": true},
+ "fp16": {"enabled": false}, "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95]}}}
+END
+case_of 64 'ds.json is a config of DeepSpeed|layout="dp=N zero=2 micro=4 offload=state" train.batch=32 optim.lr=0.0003 train.dtype=bf16' \
+    train ds.json
 mkdir folder.yaml
 case_of 74 "folder.yaml|directory" train folder.yaml
 

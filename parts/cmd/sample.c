@@ -81,8 +81,10 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "sample: --seed is \"%s\"; a whole number is needed", seed);
     if (!sk_read_int(threads, &t) || t < 1 || t > 256)
         return sk_fail(SK_EUSAGE, "sample: --threads is \"%s\"; 1 to 256 are needed", threads);
-    if (!sk_read_real(temp, &heat) || !(heat >= 0))
-        return sk_fail(SK_EUSAGE, "sample: --temp is \"%s\"; 0 or more is needed", temp);
+    if (!sk_read_plain(temp, &heat) || !(heat >= 0))
+        return sk_fail(SK_EUSAGE,
+                       "sample: --temp is \"%s\"; a number from 0 on, without a unit, is needed",
+                       temp);
     const char *dir = NULL;
     sk_sampler *sampler = NULL;
     sk_sampler_opts o = {.prompt = prompt,

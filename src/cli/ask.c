@@ -108,6 +108,8 @@ static sk_status unknown(sk_arena *a, const sk_ask_option *o, const char *word)
     const char **names = sk_many(a, const char *, n + 1);
     for (int i = 0; i < n; i++) names[i] = o[i].name;
     const char *near = sk_nearest(word, names, n);
+    for (int i = 0; !near && i < n; i++) /* --temperature for --temp, --max-tokens for --tokens */
+        if (strlen(names[i]) > 3 && strstr(word, names[i] + 2)) near = names[i];
     return sk_fail(SK_EUSAGE, "command line: unknown option \"%.80s\"%s%s%s", word,
                    near ? " - did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }

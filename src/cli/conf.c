@@ -201,8 +201,6 @@ const sk_setting *sk_setting_find(const sk_settings *s, const char *name)
 
 static const char *range(sk_arena *a, const key *k)
 {
-    if (k->most > 1e9 || (k->kind != WHOLE && k->most >= 1e6))
-        return sk_print(a, ">= %.10g", k->least);
     return sk_print(a, "from %.10g to %.10g", k->least, k->most);
 }
 

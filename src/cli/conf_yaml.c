@@ -176,6 +176,7 @@ sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out)
     if (!strcmp(basename(sk_strdup(a, path)), SK_MANIFEST_FILE))
         SK_TRY(from_manifest(a, path, &file));
     else SK_TRY(sk_data_read(a, path, MAX_FILE, &file));
+    SK_TRY(sk_conf_no_deepspeed(a, path, file.s, file.n));
     SK_TRY(sk_conf_is_paste(a, path, file.s, file.n, &paste));
     r.section = paste ? "model" : "";
     r.hint = strstr(file.s, "\"model_type\"")

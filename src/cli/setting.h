@@ -56,6 +56,9 @@ bool sk_conf_pasted(const sk_settings *own, const sk_setting *s);
 sk_status sk_conf_paste(sk_arena *a, const sk_settings *own, sk_job *job);
 sk_status sk_conf_is_paste(sk_arena *a, const char *path, const char *text, size_t n, bool *out);
 
+/* conf_deepspeed.c: refuses the text of a file that is one of DeepSpeed's. */
+sk_status sk_conf_no_deepspeed(sk_arena *a, const char *path, const char *text, size_t n);
+
 /* A string as YAML reads it back; a number with as many digits as it needs. */
 char *sk_conf_quote(sk_arena *a, const char *s);
 char *sk_conf_real(sk_arena *a, double x);

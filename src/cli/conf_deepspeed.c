@@ -1,0 +1,83 @@
+/* conf_deepspeed.c - a DeepSpeed config given as FILE: refused with the keys that say the same
+ * here.
+ *
+ * It is not translated in silence: "auto", schedulers and dozens of tuning keys have no
+ * counterpart, and the number of ranks stands elsewhere. */
+#include "cli/setting.h"
+#include "data/read.h"
+#include "tensor/strict.h"
+
+#include <jansson.h>
+#include <string.h>
+
+/* %s: the value.  A key with a dot is a member of an object. */
+typedef struct same {
+    const char *key, *say;
+} same;
+
+static const same keys[] = {
+    {"train_batch_size", "train.batch=%s"},
+    {"train_micro_batch_size_per_gpu", "train.micro_batch=%s"},
+    {"gradient_clipping", "optim.clip=%s"},
+    {"optimizer.params.lr", "optim.lr=%s"},
+    {"optimizer.params.eps", "optim.eps=%s"},
+    {"optimizer.params.weight_decay", "optim.weight_decay=%s"},
+    {"scheduler.params.warmup_num_steps", "optim.warmup=%s"},
+    {"fp16.enabled", "train.dtype=f16"},
+    {"bf16.enabled", "train.dtype=bf16"},
+    {"bfloat16.enabled", "train.dtype=bf16"},
+    {0},
+};
+
+static const same words[] = {
+    {"zero_optimization.stage", "zero=%s"},
+    {"gradient_accumulation_steps", "micro=%s"},
+    {"zero_optimization.offload_optimizer.device", "offload=state"},
+    {0},
+};
+
+static const json_t *member(sk_arena *a, const json_t *root, const char *key)
+{
+    for (const char *dot; root && (dot = strchr(key, '.')); key = dot + 1)
+        root = json_object_get(root, sk_print(a, "%.*s", (int)(dot - key), key));
+    return json_object_get(root, key);
+}
+
+/* NULL: nothing that could be said here. */
+static const char *value(sk_arena *a, const json_t *v)
+{
+    const char *s = json_string_value(v);
+    if (json_is_integer(v)) return sk_print(a, "%lld", (long long)json_integer_value(v));
+    if (json_is_real(v)) return sk_conf_real(a, json_real_value(v));
+    return json_is_true(v) || (s && strcmp(s, "auto") && strcmp(s, "none")) ? "" : NULL;
+}
+
+static void list(sk_out *o, const json_t *root, const same *k)
+{
+    for (; k->key; k++) {
+        const char *s = value(o->arena, member(o->arena, root, k->key)), *at = strstr(k->say, "%s");
+        if (!s || (at && !*s)) continue;
+        sk_out_add(o, " %.*s%s", at ? (int)(at - k->say) : (int)strlen(k->say), k->say,
+                   at ? s : "");
+    }
+}
+
+sk_status sk_conf_no_deepspeed(sk_arena *a, const char *path, const char *text, size_t n)
+{
+    static const sk_strict limits = {.depth = 16, .objects = 10000, .values = 100000};
+    json_t *root = NULL;
+    sk_out said = {.arena = a}, layout = {.arena = a};
+    if (!sk_ends(path, ".json") || sk_strict_json(path, text, n, &limits, &root)) return SK_OK;
+    bool is = json_object_get(root, "zero_optimization") ||
+              json_object_get(root, "train_micro_batch_size_per_gpu");
+    if (is) {
+        list(&said, root, keys);
+        list(&layout, root, words);
+    }
+    json_decref(root);
+    if (!is) return SK_OK;
+    return sk_fail(SK_EUSAGE,
+                   "command line: %s is a config of DeepSpeed, which is not read here; the same is "
+                   "said with layout=\"dp=N%s\"%s",
+                   path, layout.s ? layout.s : "", said.s ? said.s : "");
+}
