@@ -191,6 +191,9 @@ cp -r good flipped
 f=$(ls flipped/ckpt/step-*/m-*)
 printf '\377' | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") / 2)) conv=notrunc status=none
 case_of 65 "flipped" verify flipped
+case_of 65 "2 of 4 are bad, the first: cut/" verify good/final cut good/final/model.safetensors nothing -o csv
+grep -v '^path,' out | cut -d, -f1,2 | tr '\n' ' ' >lines # a line each, in order, whatever comes before
+[ "$(cat lines)" = "good/final,good cut,bad good/final/model.safetensors,good nothing,bad " ] || bad "verify: $(cat out)"
 case_of 65 "flipped" train "${small[@]}" run=flipped --resume train.steps=4
 case_of 73 "already has checkpoints|--resume" train "${small[@]}" run=good
 : >plainfile

@@ -65,46 +65,65 @@ static sk_status verify_model(sk_arena *a, const char *path, const char **what, 
     return SK_OK;
 }
 
-static sk_status one(sk_table *t, const char *path);
+/* The rows so far, and the first story of what is not good. */
+typedef struct checks {
+    sk_table t;
+    sk_status status;
+    const char *story;
+    int n_bad;
+} checks;
 
-/* A run: each of its checkpoints, and its final model. */
-static sk_status verify_run(sk_table *t, const char *path)
+static void put(checks *c, const char *path, const char *verdict, const char *what)
 {
-    int64_t *steps;
-    int n = 0;
-    const char *home = sk_print(t->arena, "%s/ckpt", path);
-    SK_TRY(sk_ckpt_list(t->arena, home, &steps, &n));
-    for (int i = 0; i < n; i++)
-        SK_TRY(one(t, sk_print(t->arena, "%s/step-%010lld", home, (long long)steps[i])));
-    const char *final = sk_print(t->arena, "%s/final", path);
-    if (sk_is_dir(final)) return one(t, final);
-    if (n) return SK_OK;
-    return sk_fail(SK_EDATA,
-                   "%s: a run that has no checkpoint and no final/ so far: there is "
-                   "nothing to check",
-                   path);
+    const char *cells[] = {path, verdict, what};
+    sk_table_add(&c->t, cells);
 }
 
-static sk_status one(sk_table *t, const char *path)
+static void bad(checks *c, const char *path, sk_status st)
 {
-    sk_arena *a = t->arena;
+    const char *story = sk_strdup(c->t.arena, sk_error_line());
+    if (!c->n_bad++) c->status = st, c->story = story;
+    put(c, path, "bad", story);
+}
+
+static void one(checks *c, const char *path);
+
+/* A run: each of its checkpoints, and its final model. */
+static sk_status verify_run(checks *c, const char *path)
+{
+    sk_arena *a = c->t.arena;
+    int64_t *steps;
+    int n = 0;
+    const char *home = sk_print(a, "%s/ckpt", path), *final = sk_print(a, "%s/final", path);
+    SK_TRY(sk_ckpt_list(a, home, &steps, &n));
+    for (int i = 0; i < n; i++) one(c, sk_print(a, "%s/step-%010lld", home, (long long)steps[i]));
+    if (sk_is_dir(final)) one(c, final);
+    else if (!n)
+        return sk_fail(SK_EDATA,
+                       "%s: a run that has no checkpoint and no final/ so far: there is "
+                       "nothing to check",
+                       path);
+    return SK_OK;
+}
+
+static void one(checks *c, const char *path)
+{
+    sk_arena *a = c->t.arena;
     sk_status st = SK_OK;
     const char *what = "";
-    bool summed = true;
+    bool summed = true, run = false;
     if (sk_is_file(path)) st = verify_file(a, path, &what, &summed);
     else if (sk_is_file(sk_print(a, "%s/MANIFEST.json", path))) {
         what = "checkpoint, every byte as written";
         st = sk_ckpt_verify(path, true);
     } else if (sk_is_file(sk_print(a, "%s/config.json", path)))
         st = verify_model(a, path, &what, &summed);
-    else if (sk_is_dir(sk_print(a, "%s/ckpt", path))) return verify_run(t, path);
+    else if ((run = sk_is_dir(sk_print(a, "%s/ckpt", path)))) st = verify_run(c, path);
     else
-        return sk_fail(SK_EDATA, "%s: no checkpoint, run, model directory or tensor file is there",
-                       path);
-    if (st) return sk_trail(st, SK_HERE);
-    const char *cells[] = {path, summed ? "good" : "not checksummed", what};
-    sk_table_add(t, cells);
-    return SK_OK;
+        st = sk_fail(SK_EDATA, "%s: no checkpoint, run, model directory or tensor file is there",
+                     path);
+    if (st) bad(c, path, st);
+    else if (!run) put(c, path, summed ? "good" : "not checksummed", what);
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -112,12 +131,15 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     static const char *const head[] = {"path", "verdict", "what"};
     const char *words[MOST], *format = NULL;
     const sk_ask_option options[] = {{"-o", &format, false}, {0}};
-    sk_table t = {.arena = a, .head = head, .n_cols = 3};
+    checks c = {.t = {.arena = a, .head = head, .n_cols = 3}};
     int n = 0;
     SK_TRY(sk_ask_words(a, argc, argv, options, words, MOST, &n));
     if (!n) return sk_fail(SK_EUSAGE, "verify: a file or directory is needed");
-    for (int i = 0; i < n; i++) SK_TRY(one(&t, words[i]));
-    return sk_table_print(&t, format, stdout);
+    for (int i = 0; i < n; i++) one(&c, words[i]);
+    SK_TRY(sk_table_print(&c.t, format, stdout));
+    if (c.n_bad > 1)
+        return sk_fail(c.status, "%d of %d are bad, the first: %s", c.n_bad, c.t.rows.n, c.story);
+    return c.n_bad ? sk_fail(c.status, "%s", c.story) : SK_OK;
 }
 
 const sk_cmd sk_cmd_verify = {
@@ -125,8 +147,10 @@ const sk_cmd sk_cmd_verify = {
     .doc = "check checkpoints, runs, models and tensor files",
     .help = "usage: skein verify PATH ... [-o csv|json|md]\n\n"
             "PATH is a checkpoint, a run (all its checkpoints and final/), a Hugging Face "
-            "directory or a\n.safetensors file.  Exits with 65 and says what is wrong at the first "
-            "that is not good.\nA model without checksums.json, which skein writes beside what it "
-            "exports, is read whole\nand called not checksummed.\n    skein verify runs/last\n",
+            "directory or a\n.safetensors file.  Each gets a line, in order, whatever becomes of "
+            "the others; where one is\nbad the exit code is that of the first, 65 for damage and "
+            "79 for numbers that are not\nfinite.  A model without checksums.json, which skein "
+            "writes beside what it exports, is read\nwhole and called not checksummed.\n"
+            "    skein verify runs/last\n",
     .run = run,
 };
