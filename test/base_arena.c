@@ -4,10 +4,13 @@
  * every step each has its own numbers, zeros behind them, and large ones begin on a line. */
 #include "base/arena.h"
 #include "base/rng.h"
+#include "base/status.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { LISTS = 12, MOST = 3000, ROUNDS = 20000, SIZE = 3 };
 
@@ -79,10 +82,37 @@ static void alone(void)
     sk_arena_end(&a);
 }
 
+/* More than the system gives: a sentence and a code, no signal.  Allocators of sanitizers end the
+ * process in their own way. */
+static void refused(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return;
+#endif
+    int out[2], status = 0;
+    char said[200] = "";
+    check(!pipe(out), "no pipe");
+    pid_t child = fork();
+    if (!child) {
+        sk_arena a = {0};
+        dup2(out[1], 2);
+        sk_alloc(&a, (size_t)1 << 46);
+        _exit(0);
+    }
+    close(out[1]);
+    ssize_t n = read(out[0], said, sizeof said - 1);
+    close(out[0]);
+    check(waitpid(child, &status, 0) == child, "nobody to wait for");
+    check(WIFEXITED(status) && WEXITSTATUS(status) == SK_EIO, "no memory: not code 74");
+    check(n > 0 && strstr(said, "memory: the system refuses 7036874417") != NULL,
+          "no memory: no sentence");
+}
+
 int main(void)
 {
     for (uint64_t seed = 1; seed <= 8; seed++) by_lot(seed);
     alone();
+    refused();
     printf("arena: %d checks, %d bad\n", checks, bad);
     return bad != 0;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LINE = 64, SMALL = 16, FIRST_BLOCK = 1 << 16 };
 
@@ -21,8 +22,10 @@ static struct sk_block *block_new(size_t size, struct sk_block *below)
 {
     struct sk_block *b = aligned_alloc(LINE, sizeof *b + size);
     if (!b) {
-        fprintf(stderr, "skein: out of host memory asking for %zu bytes\n", size);
-        abort();
+        fprintf(stderr,
+                "skein: memory: the system refuses %zu bytes more; free some, or raise ulimit -v\n",
+                size);
+        _exit(SK_EIO);
     }
     *b = (struct sk_block){.below = below, .size = size};
     return b;

@@ -5,7 +5,8 @@
  * needs room takes the arena as its first argument; that is the only sign of
  * ownership in skein.  Memory comes back zeroed and aligned to a cache line
  * when it is large, to 16 bytes when it is small.  Running out of host memory
- * while building ends the process: there is nothing sensible left to do. */
+ * while building ends the process with a sentence and code 74: there is nothing
+ * sensible left to do. */
 #ifndef SK_BASE_ARENA_H
 #define SK_BASE_ARENA_H
 
