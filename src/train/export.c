@@ -116,6 +116,17 @@ sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_box *const *boxes, 
 
 /* --- out of a checkpoint --- */
 
+/* Ids that the model does not have would make text that it cannot read. */
+static sk_status fits_vocab(const char *tokenizer, const sk_tokenizer *t, const sk_hyper *h)
+{
+    int64_t n = t ? sk_tokenizer_vocab(t) : 0;
+    if (n <= h->vocab_size) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "tokenizer '%s' has %lld ids, the model's vocab_size is %lld; name the one that "
+                   "it was trained with",
+                   tokenizer, (long long)n, (long long)h->vocab_size);
+}
+
 /* The tokenizer that was asked for, or that of the run, and what goes with it. */
 static sk_status find_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenizer,
                              sk_companions *out)
@@ -125,6 +136,7 @@ static sk_status find_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenize
     if (!tokenizer)
         tokenizer = sk_companions_tokenizer(a, sk_extra_tokenizer(c->state.extra), kept);
     if (*tokenizer) SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
+    SK_TRY(fits_vocab(tokenizer, t, &c->state.hyper));
     if (kept) SK_TRY(sk_companions_read(a, kept, out));
     else SK_TRY(sk_companions_for(a, tokenizer, "", out));
     out->tokenizer_json = t ? sk_tokenizer_json(t, a) : NULL;
@@ -174,7 +186,7 @@ static sk_status apart(const char *from, const char *to)
 /* The tokenizer that was asked for, or that of the directory as it is, also one that skein cannot
  * read. */
 static sk_status directory_tokens(sk_arena *a, const char *from, const char *tokenizer,
-                                  sk_companions *out)
+                                  const sk_hyper *hyper, sk_companions *out)
 {
     const char *own = sk_print(a, "%s/tokenizer.json", from);
     sk_tokenizer *t = NULL;
@@ -182,6 +194,7 @@ static sk_status directory_tokens(sk_arena *a, const char *from, const char *tok
     SK_TRY(sk_companions_for(a, *tokenizer ? tokenizer : from, from, out));
     if (*tokenizer) {
         SK_TRY(sk_tokenizer_open(a, tokenizer, &t));
+        SK_TRY(fits_vocab(tokenizer, t, hyper));
         out->tokenizer_json = sk_tokenizer_json(t, a);
     } else if (sk_is_there(own)) {
         SK_TRY(sk_data_read(a, own, MOST_TOKENIZER, &text));
@@ -199,7 +212,7 @@ sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, 
     SK_TRY(sk_hf_config(from, &d.model, hyper));
     SK_TRY(sk_hf_shapes_of(a, d.model, hyper, &d.shapes, &d.n_shapes));
     SK_TRY(sk_hf_check(from, d.model, hyper, d.shapes, d.n_shapes));
-    SK_TRY(directory_tokens(a, from, tokenizer, &with));
+    SK_TRY(directory_tokens(a, from, tokenizer, hyper, &with));
     return sk_hf_save(dir, d.model, hyper, d.shapes, d.n_shapes, type, read_directory, &d, &with);
 }
 
