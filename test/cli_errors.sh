@@ -176,10 +176,43 @@ timeout 60 "$skein" train "${small[@]}" data.train=empty >out 2>err || rc=$?
 cases=$((cases + 1))
 case $rc in 65 | 74 | 78) grep -q empty err || bad "an empty folder is not named" ;; *) bad "an empty folder: $rc" ;; esac
 
+# ids that the model does not have: at the start; of more than 256 MiB within minutes, not when their window comes
+ids() { printf '\\x%02x\\x%02x' $(($1 & 255)) $(($1 >> 8)); } # little endian
+{ head -c 20000 text | sed 's/./&\x01/g' | tr -d '\n' | head -c 9000 | tr '\001' '\000'; printf "$(ids 300)"; } >ids.bin
+case_of 65 "ids.bin: the token at byte 9000 is 300|below 256" train "${small[@]}" data.train=ids.bin data.dtype=uint16 run=ids
+[ ! -e ids ] || bad "a run with bad ids left a directory"
+truncate -s 300M holes.bin
+said_of "ids checked, from the first to the last, the rest in the first minutes" train "${small[@]}" \
+    data.train=holes.bin data.dtype=uint16 train.steps=2 run=holes
+at=$(((300 << 20) / 4096 * 4000 + (70 << 10))) # between two of the blocks that are looked at
+printf "$(ids 999)" | dd of=holes.bin bs=1 seek=$at conv=notrunc status=none
+for n in 1 2; do
+    case_of 65 "holes.bin: the token at byte $at is 999" train "${small[@]}" data.train=holes.bin \
+        data.dtype=uint16 train.steps=1000000 -n $n run=holes$n
+done
+
+# formats that are none of ours, unless the user says text; validation that would be left out
+echo '[{"text": "one"}, {"text": "two"}]' >array.json
+sed 's/^/1,/' text >table.csv
+case_of 65 "array.json is one JSON array|JSON lines" train "${small[@]}" data.train=array.json
+case_of 65 "table.csv is called a table|JSON lines|data.format=text" train "${small[@]}" data.train=table.csv
+said_of "table.csv · " train "${small[@]}" data.train=table.csv data.format=text train.steps=1 run=table
+head -c 300 text >little
+said_of "no validation: data.val_fraction=0.1 of the data are 30 tokens, and 33 are needed" train "${small[@]}" \
+    data.train=little val.every=1 train.steps=1 run=little1
+said_of "validation takes 4 sequences and the data hold 2 (90 tokens)" train "${small[@]}" \
+    data.train=little data.val_fraction=0.3 val.every=1 train.steps=1 run=little2
+
 # ---- models that are not what they should be
 "$skein" train "${small[@]}" train.steps=2 run=good >out 2>err || { cat err; echo "no run to spoil"; exit 1; }
 case_of 65 "nothing" sample nothing
 case_of 65 "neither" sample empty
+echo '{"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"model":{"type":"BPE","vocab":{"a":0,"b":299},"merges":[]}}' >wide.json
+case_of 78 "tokenizer 'wide.json' has 300 ids, the model's vocab_size is 256" export good exported --tokenizer wide.json
+case_of 78 "wide.json|300|256" export good/final exported --tokenizer wide.json
+[ ! -e exported ] || bad "a refused export left a directory"
+sed -i 's/299/9/' wide.json
+said_of "saved exported" export good exported --tokenizer wide.json
 cp -r good/final cut
 size=$(stat -c %s cut/model.safetensors)
 truncate -s $((size - 100)) cut/model.safetensors

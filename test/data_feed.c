@@ -29,7 +29,7 @@ static void check_at(int line, bool ok, const char *what)
 
 /* The call fails with this code, and the story holds these words. */
 #define refused(call, code, words) \
-    check_at(__LINE__, (call) == (code) && strstr(sk_error_line(), words), #call " -> " words)
+    check_at(__LINE__, (call) == (code) && strstr(sk_error_line(), words), #call " -> " #words)
 
 static const char *put(const char *name, const void *data, size_t n)
 {
@@ -54,6 +54,13 @@ static sk_status load(const char *what, const sk_tokenizer *t, sk_store *s)
     sk_tokenizer *bytes = NULL;
     if (!t && sk_tokenizer_open(&arena, "byte", &bytes)) abort();
     return sk_store_open(&arena, what, t ? t : bytes, false, s);
+}
+
+static sk_status load_plain(const char *what, sk_store *s)
+{
+    sk_tokenizer *bytes = NULL;
+    check(!sk_tokenizer_open(&arena, "byte", &bytes));
+    return sk_store_open_as(&arena, what, bytes, false, (sk_said){.text = true}, s);
 }
 
 static bool holds(const sk_store *s, const char *text)
@@ -230,6 +237,50 @@ static void bad_gz_ends(void)
     }
 }
 
+/* Tables and archives are no text, unless the user says so. */
+static void foreign_files(void)
+{
+    static const char array[] = " [\n {\"text\": \"one\"},\n {\"text\": \"two\"}]";
+    static const struct {
+        const char *name, *bytes, *words;
+    } cases[] = {
+        {"array.json", array, "array.json is one JSON array; write each element as a line"},
+        {"array.txt", array, "one JSON array"},
+        {"strings", "[\"one\", \"two\"]", "one JSON array"},
+        {"table.csv", "id,text\n1,one\n", "a table (CSV); write its column of text as JSON lines"},
+        {"table.tsv", "id\ttext\n1\tone\n", "a table (TSV)"},
+        {"t.parquet", "PAR1 and more that has no zero byte", "is a Parquet file"},
+        {"z", "PK\3\4 and more", "is a zip archive; unpack it first"},
+        {"zst", "\x28\xb5\x2f\xfd and more", "packed with zstd"},
+        {"u16", "\xff\xfeo\x01n\x01", "UTF-16; UTF-8 is needed"},
+    };
+    sk_store s = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = put_text(cases[i].name, cases[i].bytes);
+        refused(load(path, NULL, &s), SK_EDATA, cases[i].words);
+        refused(load(path, NULL, &s), SK_EDATA, "JSON lines ({\"text\": ...} in every line)");
+        refused(load(path, NULL, &s), SK_EDATA, "data.format=text");
+        check(!load_plain(path, &s) && holds(&s, cases[i].bytes));
+        check(!unlink(path));
+    }
+    const char *lines = put_text("lines", "{\"text\":\"one\"}"), *zip = put("zip", "PK\3\4\0\0", 6);
+    check(!load_plain(lines, &s) && holds(&s, "{\"text\":\"one\"}"));
+    refused(load(zip, NULL, &s), SK_EDATA, "is a zip archive"); /* not text, with a zero byte */
+    check(!load(put_text("list.txt", "[1] one\n[2] two"), NULL, &s) && s.n_tokens == 15);
+    /* ids that are packed are no ids; two bytes do not say that much */
+    refused(load(put_gz("ids.bin", "0123456789", 10), NULL, &s), SK_EDATA, "packed with gzip");
+    refused(load(put("model.bin", "PK\3\4\0\0", 6), NULL, &s), SK_EDATA, "data.dtype=uint16");
+    check(!load(put("feff.bin", "\xff\xfe\1\2", 4), NULL, &s) && s.n_tokens == 2);
+    const char *d = sk_print(&arena, "%s/sets", dir);
+    check(!mkdir(d, 0700));
+    put_text("sets/train.txt", "one"), put_text("sets/more.txt", "two");
+    check(!load(d, NULL, &s) && holds(&s, "two\none\n"));
+    put_text("sets/validation-0.jsonl", "{\"text\":\"three\"}");
+    refused(load(d, NULL, &s), SK_EDATA, "sets/train.txt data.val=");
+    put_text("sets/a.csv", "one"), check(!unlink(sk_print(&arena, "%s/train.txt", d)));
+    refused(load(d, NULL, &s), SK_EDATA, "sets/a.csv is called a table (CSV)");
+}
+
 static void bad_texts(void)
 {
     sk_store s = {0};
@@ -336,7 +387,7 @@ static void bad_token_files(void)
         refused(load(cut, NULL, &s), SK_EDATA, "promises 100 tokens");
         check(!truncate(cut, 500));
         refused(load(cut, NULL, &s), SK_EDATA, "500 bytes and begins like llm.c tokens");
-        refused(sk_store_open_as(&arena, cut, NULL, false, 2, &s), SK_EDATA,
+        refused(sk_store_open_as(&arena, cut, NULL, false, (sk_said){.id_bytes = 2}, &s), SK_EDATA,
                 "500 bytes and begins");
     }
     refused(load(put("odd.bin", "abc", 3), NULL, &s), SK_EDATA, "3 bytes, no multiple of 2: it");
@@ -345,6 +396,42 @@ static void bad_token_files(void)
     refused(load(sk_print(&arena, "%s/mix*.bin", dir), NULL, &s), SK_EDATA, "ids of 4 bytes");
     s = (sk_store){.vocab = 300, .describe = "x"};
     refused(sk_store_fit(&s, 256), SK_ECONF, "vocab_size is 256");
+}
+
+/* Every id is looked at before it is trained on: at the start, or soon after. */
+static void check_ids(void)
+{
+    enum { N = 600 };
+    uint16_t ids[N];
+    sk_store s = {0}, head, tail;
+    sk_ids c = {0};
+    for (int i = 0; i < N; i++) ids[i] = (uint16_t)(i % 256 + 3000 * (i == 555));
+    check(!load(put("ids.bin", ids, sizeof ids), NULL, &s) && !sk_ids_begin(&c, &s));
+    check(c.first == N && c.done == N && !sk_store_fit(&s, 256)); /* now the model is known */
+    refused(sk_ids_begin(&c, &s), SK_EDATA, "ids.bin: the token at byte 1110 is 3043");
+    sk_store_cut(&s, 0.5, &head, &tail);
+    check(!sk_ids_begin(&c, &head) && c.done == N / 2);
+    refused(sk_ids_begin(&c, &tail), SK_EDATA, "byte 1110 is 3043, ids must be below 256");
+    /* of several files the one that has it is named */
+    put_llmc("j1.bin", 20240520, 1, 100, 2), put_llmc("j2.bin", 20240520, 1, 100, 2);
+    check(!load(sk_print(&arena, "%s/j?.bin", dir), NULL, &s) && s.n_tokens == 200);
+    check(!sk_store_fit(&s, 60000) && !sk_ids_begin(&c, &s));
+    ((uint16_t *)(uintptr_t)s.tokens)[130] = 65000;
+    refused(sk_ids_begin(&c, &s), SK_EDATA, "j2.bin: the token at byte 1084 is 65000");
+    /* over 256 MiB: blocks at the start, the rest later; holes cost no disk */
+    const char *big = put("huge.bin", ids, 200);
+    int fd = open(big, O_WRONLY);
+    check(fd >= 0 && !ftruncate(fd, (off_t)300 << 20));
+    int64_t between = (int64_t)(300 << 20) / 4096 * 77 + (70 << 10);
+    check(pwrite(fd, ids + 555, 2, between) == 2 && !close(fd));
+    check(!load(big, NULL, &s) && !sk_store_fit(&s, 256) && !sk_ids_begin(&c, &s));
+    check(c.first == (256 << 20) / 2 && c.done == 0);
+    sk_status st = SK_OK;
+    int times = 0;
+    while (!st && c.done < s.n_tokens) st = sk_ids_go_on(&c, 0.001), times++;
+    refused(st, SK_EDATA, sk_print(&arena, "byte %lld is 3043", (long long)between));
+    check(times > 1 && !unlink(big));
+    sk_mapped_close(s.map);
 }
 
 /* Ids without a header: what they are taken for, and what is said about it. */
@@ -368,7 +455,8 @@ static void raw_files(void)
     for (uint32_t i = 0; i < N; i++) narrow[i] = (uint16_t)(i % 7);
     const char *tiny = put("tiny.bin", narrow, sizeof narrow);
     check(!load(tiny, NULL, &s) && s.token_bytes == 2);
-    check(!sk_store_open_as(&arena, tiny, NULL, false, 4, &s) && s.token_bytes == 4);
+    check(!sk_store_open_as(&arena, tiny, NULL, false, (sk_said){.id_bytes = 4}, &s) &&
+          s.token_bytes == 4);
     check(s.n_tokens == N / 2 && !s.assumed && strstr(s.describe, "300 tokens · uint32"));
     sk_feed f;
     int32_t ids[8];
@@ -376,9 +464,11 @@ static void raw_files(void)
     refused(sk_feed_fill(&f, "tokens", 0, 0, 1, 0, 8, ids), SK_EDATA,
             "or of other ids than uint32 (data.dtype)");
     const char *path = sk_print(&arena, "%s/wide.bin", dir);
-    check(!sk_store_open_as(&arena, path, NULL, false, 2, &s) && s.n_tokens == 2 * N);
-    refused(sk_store_open_as(&arena, put("six.bin", wide, 6), NULL, false, 4, &s), SK_EDATA,
-            "6 bytes, no multiple of 4: it cannot be raw uint32");
+    check(!sk_store_open_as(&arena, path, NULL, false, (sk_said){.id_bytes = 2}, &s) &&
+          s.n_tokens == 2 * N);
+    refused(sk_store_open_as(&arena, put("six.bin", wide, 6), NULL, false, (sk_said){.id_bytes = 4},
+                             &s),
+            SK_EDATA, "6 bytes, no multiple of 4: it cannot be raw uint32");
     /* the ids say what they are, not the size: stray bytes at the end do not make them uint16 */
     for (size_t more = 1; more < 4; more++) {
         path = put("stray.bin", wide, sizeof wide - 4 + more);
@@ -387,8 +477,8 @@ static void raw_files(void)
     }
     check(!load(put("narrow.bin", narrow, sizeof narrow - 2), NULL, &s) && s.n_tokens == N - 1);
     path = put_llmc("head.bin", 20240520, 1, 100, 2);
-    check(!sk_store_open_as(&arena, path, NULL, false, 2, &s) && !s.assumed);
-    refused(sk_store_open_as(&arena, path, NULL, false, 4, &s), SK_EDATA,
+    check(!sk_store_open_as(&arena, path, NULL, false, (sk_said){.id_bytes = 2}, &s) && !s.assumed);
+    refused(sk_store_open_as(&arena, path, NULL, false, (sk_said){.id_bytes = 4}, &s), SK_EDATA,
             "says itself that its ids have 2 bytes, data.dtype=uint32");
 }
 
@@ -474,6 +564,7 @@ static void images(void)
     put_gz("pics/t10k-labels-idx1-ubyte.gz", names, sizeof names);
     const char *path = sk_print(&arena, "%s/pics", dir);
     check(!sk_store_open(&arena, path, NULL, true, &s) && s.n_rows == 4 && s.row_size == 6);
+    check(sk_store_brings_val(path));
     check(!load(path, NULL, &s) && s.n_rows == 4 && s.row_size == 6 && s.vocab == 4);
     check(!load(sk_print(&arena, "%s/train-images-idx3-ubyte", path), NULL, &s) && s.n_rows == 4);
     check(!sk_feed_open(&f, &s, 1, 3, 1, false) && f.n_windows == 4);
@@ -713,7 +804,7 @@ static void known_names(void)
 static void sweep(void)
 {
     static const char *const folders[] = {"many/deep", "many", "links/in", "links", "none",
-                                          "nano",      "pics", "fine",     "."};
+                                          "nano",      "sets", "pics",     "fine",  "."};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         sk_paths files = {0};
         char *folder = sk_print(&arena, "%s/%s", dir, folders[i]);
@@ -732,9 +823,11 @@ int main(void)
     feeds();
     texts();
     linked_texts();
+    foreign_files();
     bad_texts();
     token_files();
     bad_token_files();
+    check_ids();
     raw_files();
     shards();
     megatron_files();

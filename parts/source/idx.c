@@ -116,10 +116,20 @@ static sk_status open_idx(sk_arena *a, const char *what, const sk_tokenizer *t, 
     return SK_OK;
 }
 
+static bool brings_val(const char *what)
+{
+    sk_arena a = {0};
+    const char *in = !strcmp(what, "fashion-mnist") ? fashion : what;
+    bool some = sk_is_dir(in) && images_in(&a, in, true);
+    sk_arena_end(&a);
+    return some;
+}
+
 const sk_source sk_source_idx = {
     .name = "idx",
     .doc = "images with labels in IDX files (MNIST and its kin), also .gz",
     .known = "fashion-mnist",
     .knows = knows,
     .open = open_idx,
+    .brings_val = brings_val,
 };

@@ -5,6 +5,7 @@
  * of text, or with a newline if it has none. */
 #include "data/data.h"
 #include "base/text.h"
+#include "data/format.h"
 #include "data/read.h"
 
 #include <jansson.h>
@@ -22,6 +23,7 @@ typedef struct pile { /* documents, one after the other */
         int n, cap;
     } documents;
     bool closed; /* the tokenizer has an end of text: no newline is needed */
+    bool plain;  /* the user says that all of it is plain text */
 } pile;
 
 static bool is_text(const char *path)
@@ -73,7 +75,8 @@ static sk_status json_line(pile *p, const char *path, int64_t line, const char *
     if (!o)
         return sk_fail(SK_EDATA,
                        "%s:%lld:%d: not JSON: %s (a file that is called .jsonl or begins with '{' "
-                       "is read as JSON lines)",
+                       "is read as JSON lines, an object with a \"text\" in each; "
+                       "data.format=text reads it as plain text)",
                        path, (long long)line, e.column, e.text);
     json_t *text = json_object_get(o, "text");
     sk_status status =
@@ -105,10 +108,20 @@ static sk_status read_text(sk_arena *a, const char *path, sk_text *out)
     return SK_OK;
 }
 
-/* By its name or its content: what is called .jsonl is never read as plain text. */
-static bool has_lines(const char *path, sk_text t)
+/* A table or a packed file, which would be trained on as if it were text. */
+static sk_status refuse_foreign(const char *path, bool plain)
 {
-    return t.n && (t.s[0] == '{' || sk_ends(path, ".jsonl") || sk_ends(path, ".jsonl.gz"));
+    const char *foreign = plain ? NULL : sk_format_of(path);
+    if (!foreign) return SK_OK;
+    return sk_fail(SK_EDATA, "data: %s %s; " SK_FORMATS "; data.format=text trains on its bytes",
+                   path, foreign);
+}
+
+/* By its name or its content: what is called .jsonl is never read as plain text. */
+static bool has_lines(const char *path, sk_text t, bool plain)
+{
+    return t.n && !plain &&
+           (t.s[0] == '{' || sk_ends(path, ".jsonl") || sk_ends(path, ".jsonl.gz"));
 }
 
 static sk_status file(pile *p, const char *path)
@@ -120,10 +133,30 @@ static sk_status file(pile *p, const char *path)
                                                "%s is not text, but lies among text files; name "
                                                "the ones to read with a glob",
                                                path);
+    if (!status) status = refuse_foreign(path, p->plain);
     if (!status && t.n)
-        status = has_lines(path, t) ? json_lines(p, path, t) : document(p, t.s, t.n);
+        status = has_lines(path, t, p->plain) ? json_lines(p, path, t) : document(p, t.s, t.n);
     sk_arena_end(&scratch);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+/* A directory of several documents is all trained on.  One that has a file for training and one
+ * that is kept back from it is not meant so. */
+static sk_status refuse_sets(const char *what, const sk_paths *files)
+{
+    static const char *const others[] = {"val", "valid", "validation", "dev", "eval", "test"};
+    const char *train = NULL, *other = NULL;
+    for (int i = 0; sk_is_dir(what) && i < files->n; i++) {
+        const char *name = sk_base_name(files->v[i]);
+        if (sk_data_has_word(name, "train")) train = files->v[i];
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            if (sk_data_has_word(name, others[k])) other = files->v[i];
+    }
+    if (!train || !other || train == other) return SK_OK;
+    return sk_fail(SK_EDATA,
+                   "data: %s holds %s and %s, and all files of a directory of text are trained on; "
+                   "name them: data.train=%s data.val=%s, or a glob",
+                   what, sk_base_name(train), sk_base_name(other), train, other);
 }
 
 static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
@@ -132,11 +165,13 @@ static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t,
     sk_arena scratch = {0};
     sk_paths files = {0};
     sk_text one = {0};
-    pile p = {.arena = &scratch, .closed = t && *sk_tokenizer_end(t)};
+    pile p = {.arena = &scratch, .closed = t && *sk_tokenizer_end(t), .plain = out->said_text};
     (void)validation;
     SK_TRY(sk_data_list(a, what, &files));
+    SK_TRY(refuse_sets(what, &files));
+    if (files.n == 1) SK_TRY(refuse_foreign(files.v[0], p.plain));
     if (files.n == 1) SK_TRY(read_text(a, files.v[0], &one));
-    if (files.n != 1 || has_lines(files.v[0], one)) {
+    if (files.n != 1 || has_lines(files.v[0], one, p.plain)) {
         sk_status status = SK_OK;
         for (int i = 0; i < files.n && !status; i++) status = file(&p, files.v[i]);
         one = (sk_text){0};

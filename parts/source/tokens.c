@@ -9,9 +9,10 @@
  * A directory has train.bin and val.bin, or shards with the word train or val in their names.
  * One file is mapped, so that its size does not matter; several (a glob of
  * shards) are read into memory.  None of them says how many ids there are: the
- * feed checks each id that it copies. */
+ * feed checks each id that it copies, and check.c all of them, early. */
 #include "data/data.h"
 #include "base/text.h"
+#include "data/format.h"
 #include "data/read.h"
 
 #include <stdio.h>
@@ -157,6 +158,13 @@ static bool looks_wide(const sk_mapped *m)
 static sk_status open_raw(const sk_mapped *m, int said, shard *out)
 {
     int width = said ? said : looks_wide(m) ? 4 : 2;
+    size_t head = (size_t)(m->size < SK_FORMAT_HEAD ? m->size : SK_FORMAT_HEAD);
+    const char *foreign = said ? NULL : sk_format_foreign(m->path, m->bytes, head);
+    if (foreign)
+        return sk_fail(SK_EDATA,
+                       "data: %s %s; if it holds ids nevertheless, data.dtype=uint16 or "
+                       "uint32 says so",
+                       m->path, foreign);
     if (m->size % width)
         return sk_fail(SK_EDATA,
                        "%s has %lld bytes, no multiple of %d: it cannot be raw uint%d ids%s, and "
@@ -197,6 +205,7 @@ static sk_status join(sk_arena *a, const shard *s, int64_t *cap, sk_store *out)
                        "data: several token files with over %lld bytes together; join "
                        "them into one file, which is mapped",
                        (long long)SK_DATA_LIMIT);
+    out->files[out->n_files++] = (sk_store_file){s->map->path, (int64_t)old, s->at};
     char *to = (char *)(uintptr_t)out->tokens;
     if ((int64_t)(old + more) > *cap) {
         *cap = 2 * (int64_t)(old + more);
@@ -221,6 +230,7 @@ static sk_status open_all(sk_arena *a, const sk_paths *files, sk_store *out)
         out->base = s.at, out->map = s.map, out->path = s.map->path;
         return SK_OK;
     }
+    out->files = sk_many(a, sk_store_file, files->n), out->base = 0;
     SK_TRY(join(a, &s, &cap, out));
     for (int i = 1; i < files->n; i++) {
         SK_TRY(open_one(a, files->v[i], out->said_bytes, &s));

@@ -15,6 +15,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* One of the files that a store was joined from. */
+typedef struct sk_store_file {
+    const char *path;
+    int64_t start, at; /* byte `at` of it is byte `start` of all */
+} sk_store_file;
+
+/* What the user says of data that do not say it themselves. */
+typedef struct sk_said {
+    int id_bytes; /* data.dtype, of ids without a header: 2, 4; 0: find out */
+    bool text;    /* data.format=text: plain text, whatever it looks like */
+} sk_said;
+
 /* What was read: either a stream of token ids or rows of numbers with labels.  The arrays
  * may be mapped files; they live as long as the arena. */
 typedef struct sk_store {
@@ -25,12 +37,16 @@ typedef struct sk_store {
     const uint8_t *rows, *labels;
     int64_t vocab;    /* ids are below this; labels too */
     int said_bytes;   /* for sources, before they open: of ids without a header; 0: find out */
+    bool said_text;   /* the same: plain text, whatever it looks like */
     bool assumed;     /* nothing says that token_bytes is right */
     bool ready_made;  /* the ids come from a file, no tokenizer made them */
     bool vocab_loose; /* a token file does not say how many ids there are: vocab is the most its
                          type can hold, see sk_store_fit() */
     const char *path; /* for messages */
-    int64_t base;     /* byte of `path` where tokens[0] lies; -1: the ids were made here */
+    int64_t base;     /* byte of `path`, or of `files` one after the other, where tokens[0] lies;
+                         -1: the ids were made here */
+    struct sk_store_file *files; /* of several files, in order; NULL: `path` is the one */
+    int n_files;
     const struct sk_mapped *map; /* the file under `tokens`, NULL if they are in memory */
     char describe[256];          /* "kjv · 4,404,412 bytes", for the console */
 } sk_store;
@@ -75,9 +91,8 @@ extern const sk_source *const sk_source_parts[];
 /* Open `what` with the first source that knows it; a story naming what was tried if none does. */
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out);
-/* The same with the width of ids that have no header, as data.dtype says it: 2, 4; 0: find out. */
 sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
-                           int said_bytes, sk_store *out);
+                           sk_said said, sk_store *out);
 bool sk_store_brings_val(const char *what); /* has its source validation data of its own there? */
 /* For sources: a store from text.  A NULL tokenizer cannot read it; the store of "byte" is the
  * text.
@@ -89,8 +104,20 @@ sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, sk_text text, const 
 sk_status sk_store_fit(sk_store *s, int64_t vocab);
 /* What the samples are: their number and a sum, "4404412:1c291ca3".  All bytes are summed up to 256
  * MiB; of more, 4096 blocks of 64 KiB, spread evenly from the first byte to the last. */
-enum { SK_DIGEST = 32 };
+enum { SK_DIGEST = 32, SK_DIGEST_BLOCKS = 4096, SK_DIGEST_BLOCK = 64 << 10 };
 void sk_store_digest(const sk_store *s, char to[SK_DIGEST]);
+/* Is every id of a store below its vocabulary?  (check.c)  At the start all ids of 256 MiB are
+ * checked, or as many of more, then the rest, for some seconds at a time: done == store->n_tokens
+ * says that all were.  An id that is not is SK_EDATA with file, byte and id.  Stores whose ids were
+ * made here need no check. */
+typedef struct sk_ids {
+    const sk_store *store;
+    int64_t first, done; /* ids checked at the start; ids checked from the first on */
+} sk_ids;
+sk_status sk_ids_begin(sk_ids *c, const sk_store *s);
+sk_status sk_ids_go_on(sk_ids *c, double seconds);
+/* The story of one that is not, token `at`. */
+sk_status sk_store_outside(const sk_store *s, int64_t at, uint32_t id);
 /* The last `fraction` of a store (tokens or rows), and the rest. */
 void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *tail);
 

@@ -58,19 +58,7 @@ static sk_status outside(const sk_store *s, int64_t at, const int32_t *ids, int6
 {
     int64_t i = 0;
     while (i < n - 1 && (uint32_t)ids[i] < (uint64_t)s->vocab) i++;
-    if (s->base < 0)
-        return sk_fail(SK_EDATA, "%s: token %lld is %u, ids must be below %lld", s->path,
-                       (long long)(at + i), (uint32_t)ids[i], (long long)s->vocab);
-    bool assumed = s->assumed || s->said_bytes;
-    return sk_fail(SK_EDATA,
-                   "%s: the token at byte %lld is %u, ids must be below %lld; was the file made "
-                   "with another tokenizer%s%s%s?",
-                   s->path, (long long)(s->base + (at + i) * s->token_bytes), (uint32_t)ids[i],
-                   (long long)s->vocab, assumed ? ", or of other ids than uint" : "",
-                   !assumed              ? ""
-                   : s->token_bytes == 2 ? "16"
-                                         : "32",
-                   assumed ? " (data.dtype)" : "");
+    return sk_store_outside(s, at + i, (uint32_t)ids[i]);
 }
 
 static sk_status tokens(const sk_feed *f, int64_t shift, int64_t step, int64_t row, int64_t n,

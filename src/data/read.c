@@ -146,8 +146,7 @@ const char *sk_paths_again(sk_arena *a, const sk_paths *p)
                     p->n > 1 ? "s" : "");
 }
 
-/* Is this word one of the name's, cut at '_', '-' and '.'? */
-static bool has_word(const char *name, const char *word)
+bool sk_data_has_word(const char *name, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = name; *p; p += strspn(p, "_-.")) {
@@ -172,7 +171,7 @@ sk_status sk_data_shards(sk_arena *a, const char *dir, bool validation, sk_paths
     SK_TRY(names_of(a, dir, &all));
     for (int i = 0; i < all.n; i++) {
         const char *name = sk_base_name(all.v[i]);
-        if (sk_ends(name, ".bin") && has_word(name, word)) *sk_push(a, out) = all.v[i];
+        if (sk_ends(name, ".bin") && sk_data_has_word(name, word)) *sk_push(a, out) = all.v[i];
     }
     once(out); /* of these: val may be a link to train */
     return SK_OK;

@@ -39,6 +39,8 @@ const char *sk_paths_again(sk_arena *a, const sk_paths *p);
 /* Is there anything called dir/name?  Reading it says what is wrong if it is no plain file. */
 bool sk_data_has(const char *dir, const char *name);
 bool sk_data_is_glob(const char *what);
+/* Is this word one of the name's, cut at '_', '-' and '.'? */
+bool sk_data_has_word(const char *name, const char *word);
 /* Token files of a directory, for training or for validation: train.bin and val.bin, or .bin files
  * with the word train or val in their names (llm.c: NAME_train_000001.bin).  Sorted; none: n = 0.
  */

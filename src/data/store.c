@@ -2,12 +2,13 @@
 #include "data/data.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "data/format.h"
 #include "data/read.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_KNOWN = 32, BLOCKS = 4096, BLOCK = 64 << 10 };
+enum { MAX_KNOWN = 32, BLOCKS = SK_DIGEST_BLOCKS, BLOCK = SK_DIGEST_BLOCK };
 
 /* Why no source wanted it: one story for the person who typed the name. */
 static sk_status unknown(sk_arena *a, const char *what)
@@ -21,6 +22,8 @@ static sk_status unknown(sk_arena *a, const char *what)
         known[n++] = (*s)->known;
         sk_out_add(&names, "%s%s", names.n ? ", " : "", (*s)->known);
     }
+    const char *foreign = sk_is_file(what) ? sk_format_of(what) : NULL;
+    if (foreign) return sk_fail(SK_EDATA, "data: %s %s; " SK_FORMATS, what, foreign);
     if (sk_is_file(what))
         return sk_fail(SK_EDATA, "data: \"%s\" holds nothing that a source can read (tried %s)",
                        what, tried.s);
@@ -41,10 +44,11 @@ static const sk_source *source_of(const char *what)
 }
 
 sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
-                           int said_bytes, sk_store *out)
+                           sk_said said, sk_store *out)
 {
     const sk_source *s = source_of(what);
-    sk_store store = {.base = -1, .path = what, .said_bytes = said_bytes};
+    sk_store store = {
+        .base = -1, .path = what, .said_bytes = said.id_bytes, .said_text = said.text};
     if (!s) return sk_trail(unknown(a, what), SK_HERE);
     SK_TRY(s->open(a, what, t, validation, &store));
     store.path = sk_strdup(a, store.path);
@@ -55,7 +59,7 @@ sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t,
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out)
 {
-    return sk_store_open_as(a, what, t, validation, 0, out);
+    return sk_store_open_as(a, what, t, validation, (sk_said){0}, out);
 }
 
 bool sk_store_brings_val(const char *what)

@@ -23,6 +23,7 @@ typedef struct sk_job {
     char model_dir[PATH_MAX]; /* start from these weights; "" starts from init */
     char data_train[PATH_MAX], data_val[PATH_MAX]; /* file, directory, glob, or a known name */
     char data_tokenizer[PATH_MAX];                 /* "byte", "none", or where tokenizer.json is */
+    char data_format[SK_NAME];                     /* "auto", or "text": whatever it looks like */
     char data_dtype[SK_NAME]; /* of ids without a header: "auto", "uint16" or "uint32" */
     char data_order[SK_NAME]; /* "shuffle" or "sequential" */
     int64_t data_changed;     /* 1: may be others than the checkpoint's */

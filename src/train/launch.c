@@ -28,7 +28,8 @@
 #include <unistd.h>
 
 enum { TICK_MS = 50, SAMPLE_TOKENS = 72, LOG_TAIL = 600 };
-#define GRACE_S 0.7 /* from a failure to the end of patience with the other ranks */
+#define GRACE_S 0.7  /* from a failure to the end of patience with the other ranks */
+#define CHECK_S 0.05 /* of a tick, for ids that were not checked yet */
 
 typedef struct seat { /* a rank */
     struct launcher *l;
@@ -415,6 +416,14 @@ static void nap(launcher *l)
     poll(p, (nfds_t)l->setup.n_ranks, l->sampler ? 0 : TICK_MS);
 }
 
+/* The rest of the ids: a bad one ends the run in its first minutes, not when its window comes. */
+static void check_ids(launcher *l)
+{
+    if (sk_heaps_aborted(l->t.heaps, NULL, NULL, NULL)) return;
+    sk_status st = sk_setup_check_more(&l->setup, CHECK_S);
+    if (st) sk_heaps_abort(l->t.heaps, st, 0, sk_error_line());
+}
+
 static void watch(launcher *l)
 {
     while (l->alive) {
@@ -422,6 +431,7 @@ static void watch(launcher *l)
         reap(l);
         if (leads(l)) read_records(l);
         sample_some(l, 4);
+        if (leads(l)) check_ids(l);
         if (l->patience <= 0 && sk_heaps_aborted(l->t.heaps, NULL, NULL, NULL))
             l->patience = sk_now() + GRACE_S;
         if (asked > 1 || (l->patience > 0 && sk_now() > l->patience)) {
@@ -561,6 +571,7 @@ static sk_status set_up(launcher *l, const char **note)
     if (leads(l)) SK_TRY(sk_fits_host(&l->setup, l->as_threads && !l->boot));
     if (!leads(l)) return SK_OK; /* once rank 0 has made what is to be made of the data */
     SK_TRY(sk_setup_data(&l->setup));
+    SK_TRY(sk_setup_check(&l->setup));
     sk_store_digest(&l->setup.data, l->t.data);
     l->t.windows = l->setup.feed.n_windows;
     return open_dir(l, note);
@@ -584,6 +595,7 @@ static void head(launcher *l, const char *note)
     int64_t places = l->job->hyper.max_position_embeddings;
     if (idle) warn(l, idle);
     warn_lines(l, sk_idle_steps(l->arena, &l->setup, l->t.steps));
+    if (l->setup.val_note && l->job->val_every) warn(l, l->setup.val_note);
     if (places && l->job->seq > places)
         warn(l, sk_print(l->arena,
                          "train.seq is %lld, and the model says max_position_embeddings=%lld; "

@@ -78,6 +78,22 @@ static void head_machine(const sk_console *c, sk_arena *a)
     fprintf(c->to, " · %s\n", h.blas);
 }
 
+/* How far ids that others made were checked, where that is not all. */
+static void head_ids(const sk_console *c, sk_arena *a)
+{
+    int64_t first = 0, all = 0;
+    for (int i = 0; i < 2; i++) {
+        const sk_ids *d = &c->s->ids[i];
+        if (d->store && d->store->ready_made) first += d->first, all += d->store->n_tokens;
+    }
+    if (!all) return;
+    if (first == all) fprintf(c->to, " · all ids checked");
+    else
+        fprintf(c->to,
+                " · %s ids checked, from the first to the last, the rest in the first minutes",
+                sk_commas(a, first));
+}
+
 static void head_data(const sk_console *c, sk_arena *a)
 {
     const sk_setup *s = c->s;
@@ -91,6 +107,7 @@ static void head_data(const sk_console *c, sk_arena *a)
             sk_commas(a, s->train.tokens ? s->train.n_tokens : s->train.n_rows));
     if (s->has_val)
         fprintf(c->to, " · val %s", sk_commas(a, s->val.tokens ? s->val.n_tokens : s->val.n_rows));
+    head_ids(c, a);
     fprintf(c->to, "\n");
 }
 

@@ -368,13 +368,17 @@ static sk_status open_stores(sk_setup *s)
     if (!*job->data_train)
         return sk_fail(SK_ECONF, "data.train is not given; a file, a folder or a known name such "
                                  "as kjv is needed");
-    int bytes = !strcmp(job->data_dtype, "uint16") ? 2 : !strcmp(job->data_dtype, "uint32") ? 4 : 0;
-    SK_TRY(sk_store_open_as(s->arena, job->data_train, s->tokenizer, false, bytes, &s->train));
+    const char *d = job->data_dtype;
+    sk_said said = {.id_bytes = !strcmp(d, "uint16")   ? 2
+                                : !strcmp(d, "uint32") ? 4
+                                                       : 0,
+                    .text = !strcmp(job->data_format, "text")};
+    SK_TRY(sk_store_open_as(s->arena, job->data_train, s->tokenizer, false, said, &s->train));
     SK_TRY(fits_model(s, &s->train));
     s->data = s->train;
     const char *val = val_of(job);
     if (*val) {
-        SK_TRY(sk_store_open_as(s->arena, val, s->tokenizer, true, bytes, &s->val));
+        SK_TRY(sk_store_open_as(s->arena, val, s->tokenizer, true, said, &s->val));
         SK_TRY(fits_model(s, &s->val));
         s->has_val = true;
     } else if (job->data_val_fraction > 0) {
@@ -382,6 +386,34 @@ static sk_status open_stores(sk_setup *s)
         sk_store_cut(&all, job->data_val_fraction, &s->train, &s->val);
         s->has_val = true;
     }
+    return SK_OK;
+}
+
+/* A cut too short to hold one window is no validation, not a mistake; a file of one's own is.
+ * Either is told if validation is wanted, and so are windows that count more than once. */
+static sk_status open_val(sk_setup *s)
+{
+    const sk_job *job = s->job;
+    const sk_store *v = &s->val;
+    int64_t n = v->tokens ? v->n_tokens : v->n_rows, need = v->tokens ? job->seq + 1 : 1;
+    const char *unit = v->tokens ? "tokens" : "rows";
+    if (!*val_of(job) && n < need) {
+        s->has_val = false;
+        s->val_note = sk_print(s->arena,
+                               "no validation: data.val_fraction=%g of the data are %lld %s, and "
+                               "%lld are needed%s; give data.val or a larger data.val_fraction",
+                               job->data_val_fraction, (long long)n, unit, (long long)need,
+                               v->tokens ? " (train.seq and one)" : "");
+        return SK_OK;
+    }
+    SK_TRY(sk_feed_open(&s->val_feed, v, job->seq, job->batch, job->seed, false));
+    int64_t rows = (job->val_batches > 0 ? job->val_batches : 1) * job->batch;
+    if (s->val_feed.n_windows < rows)
+        s->val_note =
+            sk_print(s->arena,
+                     "validation takes %lld sequences and the data hold %lld (%lld %s): "
+                     "some count more than once",
+                     (long long)rows, (long long)s->val_feed.n_windows, (long long)n, unit);
     return SK_OK;
 }
 
@@ -403,19 +435,26 @@ static sk_status open_data(sk_setup *s)
     SK_TRY(open_stores(s));
     bool shuffle = !strcmp(job->data_order, "shuffle");
     SK_TRY(sk_feed_open(&s->feed, &s->train, job->seq, job->batch, job->seed, shuffle));
-    if (!s->has_val) return SK_OK;
-    /* a cut too short to hold one window is no validation, not a mistake; a file of one's own is */
-    if (!*val_of(job) && s->val.tokens && s->val.n_tokens <= job->seq) {
-        s->has_val = false;
-        return SK_OK;
-    }
-    return sk_feed_open(&s->val_feed, &s->val, job->seq, job->batch, job->seed, false);
+    return s->has_val ? open_val(s) : SK_OK;
 }
 
 sk_status sk_setup_data(sk_setup *s)
 {
     SK_TRY(open_data(s));
     sk_relayout_data(s);
+    return SK_OK;
+}
+
+sk_status sk_setup_check(sk_setup *s)
+{
+    SK_TRY(sk_ids_begin(&s->ids[0], &s->data));
+    if (s->has_val && *val_of(s->job)) SK_TRY(sk_ids_begin(&s->ids[1], &s->val));
+    return SK_OK;
+}
+
+sk_status sk_setup_check_more(sk_setup *s, double seconds)
+{
+    for (int i = 0; i < 2; i++) SK_TRY(sk_ids_go_on(&s->ids[i], seconds));
     return SK_OK;
 }
 

@@ -38,6 +38,8 @@ typedef struct sk_setup {
     sk_store train, val;
     sk_feed feed, val_feed;
     bool has_val;
+    const char *val_note; /* why there is none although it is wanted, or little of it; NULL: none */
+    sk_ids ids[2];        /* of `data`, and of validation data of their own: sk_setup_check */
     struct sk_relayout *relayout; /* train/relayout.h: job->relayout; NULL: the layout stays */
     /* train/relayout.h: job->dropless; NULL: not asked for, or there is room for all anyway */
     struct sk_setup *roomy;
@@ -55,6 +57,10 @@ sk_compile_opts sk_setup_opts(const sk_setup *s);
 int64_t sk_batch_ways(const sk_layout *l, char batch);
 sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
 sk_status sk_setup_data(sk_setup *s);
+/* Are the ids of the data those of the model?  The first call is quick (sk_ids_begin); the others
+ * look at the rest, for some seconds each.  One process does this, not each rank. */
+sk_status sk_setup_check(sk_setup *s);
+sk_status sk_setup_check_more(sk_setup *s, double seconds);
 sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out); /* compile that one too */
 /* The program of a rank, or that of its class. */
 const sk_program *sk_setup_of(const sk_setup *s, int rank);
