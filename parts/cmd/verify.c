@@ -11,8 +11,10 @@
 #include "cli/cmd.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
+#include "train/export.h"
 #include "train/hf.h"
 #include "train/hf_config.h"
+#include "train/rundir.h"
 #include "train/sums.h"
 
 #include <libgen.h>
@@ -73,6 +75,15 @@ typedef struct checks {
     int n_bad;
 } checks;
 
+static sk_status verify_checkpoint(sk_arena *a, const char *path, const char **what)
+{
+    sk_ckpt c;
+    sk_extra x;
+    SK_TRY(sk_rundir_verify(a, path, true, &c, &x));
+    *what = "checkpoint, every byte as written";
+    return SK_OK;
+}
+
 static void put(checks *c, const char *path, const char *verdict, const char *what)
 {
     const char *cells[] = {path, verdict, what};
@@ -113,10 +124,9 @@ static void one(checks *c, const char *path)
     const char *what = "";
     bool summed = true, run = false;
     if (sk_is_file(path)) st = verify_file(a, path, &what, &summed);
-    else if (sk_is_file(sk_print(a, "%s/MANIFEST.json", path))) {
-        what = "checkpoint, every byte as written";
-        st = sk_ckpt_verify(path, true);
-    } else if (sk_is_file(sk_print(a, "%s/config.json", path)))
+    else if (sk_is_file(sk_print(a, "%s/MANIFEST.json", path)))
+        st = verify_checkpoint(a, path, &what);
+    else if (sk_is_file(sk_print(a, "%s/config.json", path)))
         st = verify_model(a, path, &what, &summed);
     else if ((run = sk_is_dir(sk_print(a, "%s/ckpt", path)))) st = verify_run(c, path);
     else

@@ -106,7 +106,7 @@ sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out);
  * own.  After a failure the boxes hold no defined values. */
 sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_box *boxes, int n);
 sk_status sk_ckpt_load(const char *path, const sk_box *boxes, int n); /* both */
-/* Manifest and file sizes; `deep`: also every chunk's CRC and every shard's own header. */
+/* Manifest, file sizes and every shard's own header; `deep`: also every chunk's CRC. */
 sk_status sk_ckpt_verify(const char *path, bool deep);
 
 #endif

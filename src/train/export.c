@@ -289,7 +289,9 @@ sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_
         n = strcspn(text, " ");
         char *word = sk_print(a, "%.*s", (int)n, text), *equals = strchr(word, '=');
         n += strspn(text + n, " ");
-        if (!equals) continue;
+        if (!equals)
+            return sk_fail(SK_EDATA, "%s: its extra says '%s', which is no KEY=VALUE", where,
+                           sk_strict_show(word).s);
         *equals = 0;
         if (!read_word(a, word, equals + 1, &x))
             return sk_fail(SK_EDATA, "%s: its extra says %s=%s, which cannot be", where, word,

@@ -604,6 +604,38 @@ sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
 
 /* ---- saving ---- */
 
+static sk_status check_shapes(sk_arena *a, const sk_ckpt *c, const sk_hf_shape *shapes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const sk_ckpt_tensor *t = sk_manifest_find(c, shapes[i].name);
+        int dims = (int)strlen(shapes[i].letters);
+        if (!t)
+            return sk_fail(SK_EDATA, "%s: its model has a parameter '%s', its tensors do not",
+                           c->path, shapes[i].name);
+        if (t->n != dims || memcmp(t->full, shapes[i].full, sizeof *t->full * (size_t)dims))
+            return sk_fail(
+                SK_EDATA, "%s: '%s' has sizes %s, the sizes of its model (hyper) make %s", c->path,
+                t->name, sk_sizes_print(a, t->full, t->n), sk_sizes_print(a, shapes[i].full, dims));
+    }
+    return SK_OK;
+}
+
+sk_status sk_hf_check_ckpt(const sk_ckpt *c)
+{
+    sk_arena a = {0};
+    sk_hf_shape *shapes = NULL;
+    int n = 0;
+    const sk_model *m = sk_model_find(c->state.hyper.arch);
+    if (!m)
+        return sk_fail(SK_EDATA, "%s: arch is '%s', a model that this skein does not know", c->path,
+                       sk_strict_show(c->state.hyper.arch).s);
+    sk_status status = sk_hf_shapes_of(&a, m, &c->state.hyper, &shapes, &n);
+    if (status) status = sk_fail(SK_EDATA, "%s: hyper: %s", c->path, sk_error_line());
+    if (!status) status = check_shapes(&a, c, shapes, n);
+    sk_arena_end(&a);
+    return status;
+}
+
 sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole)
 {
     return whole->data ? sk_ckpt_fill(ctx, whole, 1) : SK_OK;

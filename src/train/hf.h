@@ -49,6 +49,11 @@ sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
 sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
                       const sk_hf_shape *shapes, int n_shapes);
 
+/* The same of a checkpoint, which is read without its tensors' bytes: its parameters are those of
+ * the model that it says it holds.  An arch that is not known is left to others to refuse. */
+struct sk_ckpt;
+sk_status sk_hf_check_ckpt(const struct sk_ckpt *c);
+
 /* Give one whole logical tensor: `whole` is f32, starts at 0 and has its full sizes.  It is asked
  * first without data: a reader that has the tensor in one piece lends it by setting data, so that
  * nothing is copied; if data stays NULL, it is asked again with room to fill. */

@@ -22,18 +22,18 @@ enum { CHECK_LINE = 27 }; /* bytes of "check":"crc32c:01234567"} and a newline *
 typedef struct field {
     const char *name;
     size_t at;
-    int64_t most; /* the least is 0 */
+    int64_t least, most; /* least: of a whole manifest; of a rank's own 0 */
 } field;
 
 #define MOST INT64_C(1000000000000)
 
-#define STATE(x, most)                       \
-    {                                        \
-#x, offsetof(sk_ckpt_state, x), most \
+#define STATE(x, least, most)                       \
+    {                                               \
+#x, offsetof(sk_ckpt_state, x), least, most \
     }
-static const field state_fields[] = {STATE(step, SK_CKPT_STEPS), STATE(tokens, INT64_MAX / 2),
-                                     STATE(ranks, SK_CKPT_RANKS),
-                                     STATE(generation, SK_CKPT_GENERATIONS), STATE(time, MOST)};
+static const field state_fields[] = {
+    STATE(step, 0, SK_CKPT_STEPS), STATE(tokens, 0, INT64_MAX / 2), STATE(ranks, 1, SK_CKPT_RANKS),
+    STATE(generation, 1, SK_CKPT_GENERATIONS), STATE(time, 0, MOST)};
 #define COUNT(x) (sizeof(x) / sizeof *(x))
 
 static void put_fields(sk_out *o, const sk_ckpt_state *s)
@@ -55,6 +55,7 @@ static void put_hyper(sk_out *o, const sk_hyper *h)
 
 static sk_status bad_field(const char *where, const char *name, const json_t *x, const char *need)
 {
+    if (!x) return sk_fail(SK_EDATA, "%s: %s is missing; %s is needed", where, name, need);
     char *text = json_dumps(x, JSON_ENCODE_ANY | JSON_COMPACT);
     sk_fail(SK_EDATA, "%s: %s is %s; %s is needed", where, name,
             sk_strict_show(text ? text : "?").s, need);
@@ -62,21 +63,23 @@ static sk_status bad_field(const char *where, const char *name, const json_t *x,
     return SK_EDATA;
 }
 
-/* What is not there was not known to the version that wrote it, and is 0. */
-static sk_status get_fields(sk_arena *a, const char *where, const json_t *from, sk_ckpt_state *s)
+static sk_status get_fields(sk_arena *a, const char *where, const json_t *from, bool whole,
+                            sk_ckpt_state *s)
 {
     for (size_t i = 0; i < COUNT(state_fields); i++) {
         const field *f = &state_fields[i];
         const json_t *x = json_object_get(from, f->name);
-        int64_t n = json_integer_value(x);
-        if (x && (!json_is_integer(x) || n < 0 || n > f->most))
-            return bad_field(where, f->name, x,
-                             sk_print(a, "a whole number from 0 to %" PRId64, f->most));
-        if (x) *(int64_t *)(void *)((char *)s + f->at) = n;
+        int64_t n = json_integer_value(x), least = whole ? f->least : 0;
+        if (!json_is_integer(x) || n < least || n > f->most)
+            return bad_field(
+                where, f->name, x,
+                sk_print(a, "a whole number from %" PRId64 " to %" PRId64, least, f->most));
+        *(int64_t *)(void *)((char *)s + f->at) = n;
     }
     return SK_OK;
 }
 
+/* A field that is not there was not known to the version that wrote it, and is 0. */
 static sk_status get_hyper(const char *where, const json_t *from, sk_hyper *h)
 {
     for (const sk_field *f = sk_hyper_fields; f->name; f++) {
@@ -247,10 +250,13 @@ static sk_status read_tensor(sk_arena *a, const char *where, const json_t *j, co
     return SK_OK;
 }
 
-static const char *get_text(sk_arena *a, const json_t *j, const char *name)
+static sk_status get_text(sk_arena *a, const char *where, const json_t *j, const char *name,
+                          const char **to)
 {
-    const char *s = json_string_value(json_object_get(j, name));
-    return s ? sk_strdup(a, s) : "";
+    const json_t *x = json_object_get(j, name);
+    if (!json_is_string(x)) return bad_field(where, name, x, "a text");
+    *to = sk_strdup(a, json_string_value(x));
+    return SK_OK;
 }
 
 /* A number of 64 bits is a text: JSON has no such numbers. */
@@ -260,7 +266,6 @@ static sk_status get_bits(const char *where, const json_t *j, const char *name, 
     const json_t *x = json_object_get(j, name);
     const char *s = json_string_value(x);
     char *end = NULL;
-    if (!x) return SK_OK;
     errno = 0;
     if (s && strspn(s, base == 10 ? "0123456789" : "0123456789abcdef") == strlen(s))
         *to = strtoull(s, &end, base);
@@ -270,19 +275,24 @@ static sk_status get_bits(const char *where, const json_t *j, const char *name, 
     return SK_OK;
 }
 
-static sk_status read_state(sk_arena *a, const char *where, const json_t *j, sk_ckpt_state *s)
+static sk_status read_state(sk_arena *a, const char *where, const json_t *j, bool whole,
+                            sk_ckpt_state *s)
 {
     const json_t *hyper = json_object_get(j, "hyper");
+    const char *arch = "";
     if (!json_is_object(j) || !json_is_integer(json_object_get(j, "step")))
         return sk_fail(SK_EDATA, "%s: there is no state with a step in it", where);
-    SK_TRY(get_fields(a, where, j, s));
+    SK_TRY(get_fields(a, where, j, whole, s));
     SK_TRY(get_hyper(where, hyper, &s->hyper));
-    snprintf(s->hyper.arch, sizeof s->hyper.arch, "%s", get_text(a, hyper, "arch"));
+    SK_TRY(get_text(a, where, hyper, "arch", &arch));
+    if (strlen(arch) >= sizeof s->hyper.arch)
+        return bad_field(where, "arch", json_object_get(hyper, "arch"), "the name of a model");
+    snprintf(s->hyper.arch, sizeof s->hyper.arch, "%s", arch);
     SK_TRY(get_bits(where, j, "seed", 10, &s->seed));
     SK_TRY(get_bits(where, j, "program", 16, &s->program));
-    s->config = get_text(a, j, "config");
-    s->layout = get_text(a, j, "layout");
-    s->extra = get_text(a, j, "extra");
+    SK_TRY(get_text(a, where, j, "config", &s->config));
+    SK_TRY(get_text(a, where, j, "layout", &s->layout));
+    SK_TRY(get_text(a, where, j, "extra", &s->extra));
     return SK_OK;
 }
 
@@ -352,7 +362,7 @@ sk_status sk_manifest_parse(sk_arena *a, const char *where, sk_text text, bool w
                        SK_MANIFEST_BYTES);
     SK_TRY(check_ends(where, text));
     SK_TRY(sk_strict_json(where, text.s, text.n, &most, &root));
-    sk_status status = read_state(a, where, json_object_get(root, "state"), &c.state);
+    sk_status status = read_state(a, where, json_object_get(root, "state"), whole, &c.state);
     if (!status) status = read_lists(a, where, root, whole, &c);
     json_decref(root);
     if (status) return sk_trail(status, SK_HERE);

@@ -124,7 +124,7 @@ static sk_status reader_get(reader *r, int file, int64_t at, size_t n, void *to)
 typedef struct job {
     bool add; /* to what is there */
     const sk_ckpt_tensor *t;
-    const sk_ckpt_box *from;
+    const sk_ckpt_box *from, *stored; /* stored: as the manifest has it; from may be moved */
     const sk_box *to;
     int64_t at[SK_PIECE_DIM], size[SK_PIECE_DIM]; /* where they meet, in the logical tensor */
 } job;
@@ -195,7 +195,7 @@ static sk_status plan_parts(sk_arena *a, const sk_ckpt *c, const sk_box *b, int6
             sk_ckpt_box *from = sk_new(a, sk_ckpt_box);
             *from = t->boxes.v[i];
             from->at[0] += b->at[0] - k; /* as if it were this part */
-            job j = {.add = true, .t = t, .from = from, .to = b};
+            job j = {.add = true, .t = t, .from = from, .stored = &t->boxes.v[i], .to = b};
             if (!meet(&j, t->n)) continue;
             *(job *)sk_push(a, all) = j;
             have += volume(j.size, t->n);
@@ -223,7 +223,7 @@ static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_box *b, jobs *
     }
     SK_TRY(same_tensor(a, c, t, b));
     for (int i = 0; i < t->boxes.n; i++) {
-        job j = {.t = t, .from = &t->boxes.v[i], .to = b};
+        job j = {.t = t, .from = &t->boxes.v[i], .stored = &t->boxes.v[i], .to = b};
         if (!meet(&j, t->n)) continue;
         *(job *)sk_push(a, all) = j;
         have += volume(j.size, t->n);
@@ -298,6 +298,44 @@ static sk_status copy_job(reader *r, const job *j)
     }
 }
 
+/* ---- a manifest and the headers of its files ---- */
+
+/* The shards' own headers must say what the manifest says: other tools read only those, and a
+ * manifest that somebody edited would put one tensor's bytes into another. */
+static sk_status verify_box(sk_arena *a, const sk_ckpt_tensor *t, const sk_ckpt_box *b,
+                            const sk_st *st)
+{
+    const char *key = sk_manifest_key(a, t, b);
+    const sk_st_tensor *found = sk_st_find(st, key);
+    bool same =
+        found && found->type == t->type && found->n == t->n && st->data + found->begin == b->begin;
+    for (int d = 0; same && d < t->n; d++) same = found->size[d] == b->size[d];
+    if (!same)
+        return sk_fail(SK_EDATA, "%s: '%s' is not where the manifest says", st->where,
+                       sk_strict_show(key).s);
+    return SK_OK;
+}
+
+/* The boxes of these jobs, which are in the order of files.  whole: they are all that there are. */
+static sk_status check_headers(sk_arena *a, int dir, const sk_ckpt *c, const jobs *all, bool whole)
+{
+    for (int f = 0, at = 0; f < c->files.n; f++) {
+        sk_st st;
+        int first = at;
+        while (at < all->n && all->v[at].stored->file == f) at++;
+        if (at == first && !whole) continue;
+        sk_mark mark = sk_arena_mark(a);
+        SK_TRY(sk_st_open_at(a, dir, c->files.v[f].name, c->files.v[f].name, 0, &st));
+        sk_st_close(&st);
+        for (int i = first; i < at; i++) SK_TRY(verify_box(a, all->v[i].t, all->v[i].stored, &st));
+        if (whole && at - first != st.n)
+            return sk_fail(SK_EDATA, "%s holds %d tensors, the manifest lists %d", st.where, st.n,
+                           at - first);
+        sk_arena_back(a, mark);
+    }
+    return SK_OK;
+}
+
 static sk_status run_jobs(reader *r, const jobs *all)
 {
     for (int i = 0; i < all->n; i++) SK_TRY(copy_job(r, &all->v[i]));
@@ -312,6 +350,7 @@ static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_box *boxes, int n)
     if (!all.n) return SK_OK;
     qsort(all.v, (size_t)all.n, sizeof *all.v, file_order);
     sk_status status = reader_open(&r, c, a);
+    if (!status) status = check_headers(a, r.dir, c, &all, false);
     if (!status) status = run_jobs(&r, &all);
     reader_close(&r);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
@@ -337,24 +376,9 @@ sk_status sk_ckpt_load(const char *path, const sk_box *boxes, int n)
 
 /* ---- verifying ---- */
 
-/* The shards' own headers must say what the manifest says: other tools read only those. */
-static sk_status verify_box(sk_arena *a, const sk_ckpt_tensor *t, const sk_ckpt_box *b,
-                            const sk_st *st)
-{
-    const char *key = sk_manifest_key(a, t, b);
-    const sk_st_tensor *found = sk_st_find(st, key);
-    bool same =
-        found && found->type == t->type && found->n == t->n && st->data + found->begin == b->begin;
-    for (int d = 0; same && d < t->n; d++) same = found->size[d] == b->size[d];
-    if (!same)
-        return sk_fail(SK_EDATA, "%s: '%s' is not where the manifest says", st->where,
-                       sk_strict_show(key).s);
-    return SK_OK;
-}
-
 static int job_file(const void *x, const void *y)
 {
-    int a = ((const job *)x)->from->file, b = ((const job *)y)->from->file;
+    int a = ((const job *)x)->stored->file, b = ((const job *)y)->stored->file;
     return (a > b) - (a < b);
 }
 
@@ -364,29 +388,15 @@ static void list_boxes(sk_arena *a, const sk_ckpt *c, jobs *all)
     for (int i = 0; i < c->tensors.n; i++)
         for (int k = 0; k < c->tensors.v[i].boxes.n; k++)
             *(job *)sk_push(a, all) =
-                (job){.t = &c->tensors.v[i], .from = &c->tensors.v[i].boxes.v[k]};
+                (job){.t = &c->tensors.v[i], .stored = &c->tensors.v[i].boxes.v[k]};
     if (all->n) qsort(all->v, (size_t)all->n, sizeof *all->v, job_file);
 }
 
 static sk_status verify_headers(sk_arena *a, int dir, const sk_ckpt *c)
 {
     jobs all = {0};
-    int at = 0;
     list_boxes(a, c, &all);
-    for (int f = 0; f < c->files.n; f++) {
-        sk_st st;
-        int first = at;
-        sk_mark mark = sk_arena_mark(a);
-        SK_TRY(sk_st_open_at(a, dir, c->files.v[f].name, c->files.v[f].name, 0, &st));
-        sk_st_close(&st);
-        for (; at < all.n && all.v[at].from->file == f; at++)
-            SK_TRY(verify_box(a, all.v[at].t, all.v[at].from, &st));
-        if (at - first != st.n)
-            return sk_fail(SK_EDATA, "%s holds %d tensors, the manifest lists %d", st.where, st.n,
-                           at - first);
-        sk_arena_back(a, mark);
-    }
-    return SK_OK;
+    return check_headers(a, dir, c, &all, true);
 }
 
 static sk_status verify_files(sk_arena *a, reader *r, bool deep)
@@ -395,8 +405,7 @@ static sk_status verify_files(sk_arena *a, reader *r, bool deep)
         SK_TRY(reader_file(r, f));
         for (int64_t k = 0; deep && k < r->c->files.v[f].n_crc; k++) SK_TRY(reader_chunk(r, f, k));
     }
-    if (deep) SK_TRY(verify_headers(a, r->dir, r->c));
-    return SK_OK;
+    return verify_headers(a, r->dir, r->c);
 }
 
 sk_status sk_ckpt_verify(const char *path, bool deep)

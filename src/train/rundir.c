@@ -6,6 +6,7 @@
 #include "train/companions.h"
 #include "train/export.h"
 #include "train/folder.h"
+#include "train/hf.h"
 #include "train/sums.h"
 
 #include <dirent.h>
@@ -177,14 +178,21 @@ static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, con
     if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
 }
 
+sk_status sk_rundir_verify(sk_arena *a, const char *path, bool deep, sk_ckpt *c, sk_extra *x)
+{
+    SK_TRY(sk_ckpt_verify(path, deep));
+    SK_TRY(sk_ckpt_read(a, path, c));
+    SK_TRY(sk_hf_check_ckpt(c));
+    return sk_extra_read(a, path, c->state.extra, c->state.step, x);
+}
+
 /* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
  * the same model; NULL: it is, the checkpoint is this run's own. */
 static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
 {
     sk_ckpt c;
     sk_extra x;
-    SK_TRY(sk_ckpt_read(a, t->from, &c));
-    SK_TRY(sk_extra_read(a, t->from, c.state.extra, c.state.step, &x));
+    SK_TRY(sk_rundir_verify(a, t->from, false, &c, &x));
     if (job) SK_TRY(same_model(a, job, t, &c, note));
     if (job) SK_TRY(same_bias(job, t, &c));
     if (job) SK_TRY(same_data(job, t, &x));

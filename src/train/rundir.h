@@ -41,4 +41,11 @@ const char *sk_rundir_model(sk_arena *a, const char *what);
 /* A checkpoint at or below `what`: itself, or the newest good one of a run. */
 sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out);
 
+/* All that is asked of a checkpoint before a run goes on from it, and by `skein verify`: manifest,
+ * sizes and headers of its files, parameters that are those of its model, and its extra.  deep:
+ * every byte, too. */
+struct sk_extra;
+sk_status sk_rundir_verify(sk_arena *a, const char *path, bool deep, sk_ckpt *c,
+                           struct sk_extra *x);
+
 #endif
