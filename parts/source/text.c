@@ -44,6 +44,7 @@ static bool knows(const char *what)
 
 static sk_status append(pile *p, const char *s, size_t n)
 {
+    if (!n) return SK_OK; /* an empty document may be the first: there is no room yet */
     if ((int64_t)(p->n + n) > SK_DATA_LIMIT)
         return sk_fail(SK_EDATA, "data: over %lld bytes of text; give token files (.bin) instead",
                        (long long)SK_DATA_LIMIT);
