@@ -74,6 +74,7 @@ enum key {
     FUSE,
     DELAY,
     HOSTS,
+    POSITIONS,
     N_KEYS
 };
 static const struct {
@@ -117,6 +118,7 @@ static const struct {
     [FUSE] = {"fuse", 0},
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
+    [POSITIONS] = {"positions", 32},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -153,7 +155,7 @@ static void set_sizes(sk_trial *t, const double *v)
     h->intermediate_size = (int64_t)v[F];
     h->vocab_size = (int64_t)v[V];
     h->input_size = (int64_t)v[X];
-    h->max_position_embeddings = 32;
+    h->max_position_embeddings = (int64_t)v[POSITIONS];
     h->tie_word_embeddings = v[TIE] != 0;
     h->embd_pdrop = h->resid_pdrop = v[DROP];
     set_options(h, v);
