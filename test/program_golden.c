@@ -6,7 +6,8 @@
  * refused.
  *
  * A change that is meant is stored with SKEIN_GOLDEN=write and read in the diff; SKEIN_GOLDEN=draw
- * draws the pairs anew.  Source lines of the model and the size of scratch (which follows the
+ * draws the pairs anew, and SKEIN_GOLDEN=dump prints the listings of all of them, for a diff with
+ * those of another commit.  Source lines of the model and the size of scratch (which follows the
  * kernels, not the compiler) are left out. */
 #include "lib/draw.h"
 
@@ -28,7 +29,7 @@ static const struct golden {
     sk_pair pair;
     int rank;
 } cases[] = {
-#define GPT2 "gpt2 keys=2 width=4 f=12 v=11 tie=1 positions=8 b=4 t=4 clip=1"
+#define GPT2  "gpt2 keys=2 width=4 f=12 v=11 tie=1 positions=8 b=4 t=4 clip=1"
 #define LLAMA "llama keys=2 width=4 f=12 v=11 b=4 t=4 clip=1"
     {"gpt2-dp2", {GPT2, "dp=2"}, 0},
     {"gpt2-tp2", {GPT2, "tp=2"}, 0},
@@ -137,16 +138,16 @@ static uint64_t hash_segs(uint64_t h, const sk_program *p, sk_arena *a)
     for (int i = 0; i < p->calls.n; i++)
         for (int s = 0; s < p->calls.v[i].n_segs; s++) {
             const sk_call_seg *x = &p->calls.v[i].segs[s];
-            const char *text =
-                sk_print(a, "%d %" PRIx64 " %" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, i,
-                         p->bufs.v[x->src].offset, p->bufs.v[x->dst].offset, x->outer, x->n, x->inner);
+            const char *text = sk_print(
+                a, "%d %" PRIx64 " %" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64, i,
+                p->bufs.v[x->src].offset, p->bufs.v[x->dst].offset, x->outer, x->n, x->inner);
             h = sk_hash(h, text, strlen(text));
         }
     return h;
 }
 
 /* "refused", or the hash of all that the ranks of a pair will do. */
-static sk_status digest(sk_arena *a, const sk_pair *pair, const char **out)
+static sk_status digest(sk_arena *a, const sk_pair *pair, bool dump, const char **out)
 {
     sk_program **p = NULL;
     int n = 0;
@@ -157,6 +158,7 @@ static sk_status digest(sk_arena *a, const sk_pair *pair, const char **out)
     for (int r = 0; r < n; r++) {
         const char *text = stripped(a, sk_program_print(p[r], a));
         h = hash_segs(sk_hash(h, text, strlen(text)), p[r], a);
+        if (dump) printf("%s", text);
     }
     *out = sk_print(a, "%016" PRIx64, h);
     return SK_OK;
@@ -200,15 +202,19 @@ static int pairs(const char *mode)
         sk_arena tmp = {0};
         at = read_pair(at, want, &p);
         if (!at) return printf("%s: line %d reads \"HASH MODEL | LAYOUT\"\n", path, n + 1), 1;
-        if (digest(&tmp, &p, &got)) printf("%s | %s: %s\n", p.model, p.layout, sk_error());
+        if (!strcmp(mode, "dump")) printf("%s | %s\n", p.model, p.layout);
+        if (digest(&tmp, &p, !strcmp(mode, "dump"), &got))
+            printf("%s | %s: %s\n", p.model, p.layout, sk_error());
         sk_out_add(&o, "%s %s | %s\n", got, p.model, p.layout);
-        if (!*mode && strcmp(got, want)) {
+        if (strcmp(got, want) && (!*mode || !strcmp(mode, "dump"))) {
             wrong++;
             printf("another program than stored: %s | %s\n", p.model, p.layout);
         }
         sk_arena_end(&tmp);
     }
-    if (*mode && sk_file_replace(path, o.s, strlen(o.s))) printf("%s\n", sk_error());
+    if ((!strcmp(mode, "write") || !strcmp(mode, "draw")) &&
+        sk_file_replace(path, o.s, strlen(o.s)))
+        printf("%s\n", sk_error());
     printf("golden: %d pairs, %d differ\n", n, wrong);
     sk_arena_end(&a);
     return wrong + (n < N_PAIRS);
@@ -221,7 +227,8 @@ int main(void)
     if (!mode) mode = "";
     for (int i = 0; i < N_CASES; i++) {
         bool same = false;
-        if (one(&cases[i], *mode, &same)) printf("%s: %s\n", cases[i].name, sk_error());
+        if (one(&cases[i], !strcmp(mode, "write") || !strcmp(mode, "draw"), &same))
+            printf("%s: %s\n", cases[i].name, sk_error());
         wrong += !same;
     }
     printf("golden: %d listings, %d differ\n", N_CASES, wrong);

@@ -324,6 +324,9 @@ void sk_emit_tiers(sk_emit *e);
 /* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
 void sk_emit_rooms(sk_emit *e);
 
+/* number.c: buffers by first use, calls by start. */
+void sk_number(sk_program *p);
+
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
 

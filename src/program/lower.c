@@ -512,6 +512,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
                  .gathered_layer = -1};
     sk_status st = write_all(&e);
     if (!st && p->gpu) sk_emit_rooms(&e);
+    if (!st) sk_number(p);
     FIX(a, &p->insts);
     FIX(a, &p->bufs);
     FIX(a, &p->calls);
