@@ -571,7 +571,7 @@ static bool decode_more(sk_program *p)
 {
     int pc = find(p, SK_DO_DECODE);
     if (pc < 0 || !p->bufs.v[p->insts.v[pc].in[0]].bytes) return false;
-    p->insts.v[pc].count++;
+    p->insts.v[pc].pieces++;
     return true;
 }
 

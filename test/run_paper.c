@@ -549,7 +549,7 @@ static void causal(const sk_paper *p, const sk_paper_rank *r)
         if (in->act == SK_DO_RECV)
             ok &= end >= nth(&p->v[in->peer], SK_DO_SEND, r->rank, got[in->peer]++);
         if (in->act == SK_DO_SENT)
-            ok &= end >= nth(&p->v[in->peer], SK_DO_RECV, r->rank, in->count - 1);
+            ok &= end >= nth(&p->v[in->peer], SK_DO_RECV, r->rank, in->sent - 1);
     }
     check(ok, "effect before cause", r->rank, 0);
 }

@@ -4,6 +4,7 @@
  * cost what a few do.  Bytes are those of the memory plan: a run maps exactly as
  * many. */
 #include "base/text.h"
+#include "program/acts.h"
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "cli/picture.h"
@@ -121,7 +122,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
     if (peak.pc < 0) return;
     const sk_inst *in = &p->insts.v[peak.pc];
     printf("peak      %s of results at instruction %d, %s of %s", sk_bytes(a, peak.live), peak.pc,
-           in->act == SK_DO_OP ? in->node->op->name : sk_act_names[in->act],
+           in->act == SK_DO_OP ? in->node->op->name : sk_act_row_of(in)->name,
            in->phase == SK_FORWARD ? "the forward pass" : "the backward pass");
     if (in->micro >= 0 && p->n_micro > 1) printf(", micro-batch %d", in->micro);
     for (int i = 0; i < peak.n; i++)

@@ -102,7 +102,7 @@ int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds)
     in->in[0] = buf;
     in->out[0] = code;
     in->in[1] = in->out[1] = error;
-    in->pass = adds;
+    in->adds_error = adds;
     in->codec = c;
     return code;
 }
@@ -121,7 +121,7 @@ void sk_emit_now(sk_emit *e, int call)
         sk_inst *in = sk_emit_inst(e, x.act);
         in->in[0] = x.from;
         in->out[0] = x.to;
-        in->count = x.count;
+        in->pieces = x.pieces;
         in->codec = x.codec;
     }
     e->later.n = kept;

@@ -48,7 +48,7 @@ static void arrived(sk_emit *e, sk_lane *l, int count)
         sk_inst *in = sk_emit_inst(e, SK_DO_SENT);
         in->peer = l->peer;
         in->in[0] = l->recent[l->arrived % SK_LANE];
-        in->count = ++l->arrived;
+        in->sent = ++l->arrived;
     }
 }
 

@@ -52,7 +52,7 @@ typedef struct sk_cuts { /* of a buffer in tiles: its parts, one behind the othe
 typedef struct sk_later { /* an instruction for when a call has been waited for */
     sk_act act;
     int call, from, to;
-    int64_t count;
+    int64_t pieces;
     const sk_codec *codec;
 } sk_later;
 

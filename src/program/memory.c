@@ -18,6 +18,7 @@
  * pages, so that all heaps can begin with the same ones (comm/alias.c). */
 #include "device/disk.h"
 #include "graph/kernel.h"
+#include "program/acts.h"
 #include "program/emit.h"
 
 #include <limits.h>
@@ -41,21 +42,23 @@ static void live(sk_program *p, int buf, int pc)
     }
 }
 
+typedef struct life {
+    sk_program *p;
+    int pc;
+} life;
+
+static void use(void *ctx, int *buf, unsigned how)
+{
+    const life *l = ctx;
+    (void)how;
+    live(l->p, *buf, l->pc);
+}
+
 static void lifetimes(sk_program *p)
 {
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        for (int i = 0; i < SK_MAX_IN; i++)
-            if (in->in[i] >= 0) live(p, in->in[i], pc);
-        for (int o = 0; o < SK_MAX_OUT; o++)
-            if (in->out[o] >= 0) live(p, in->out[o], pc);
-        live(p, in->room, pc);
-        const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
-        for (int s = 0; c && s < c->n_segs; s++) {
-            live(p, c->segs[s].src, pc);
-            live(p, c->segs[s].dst, pc);
-        }
-        if (c) live(p, c->room, pc);
+        sk_operands(p, in, use, &(life){p, pc});
         /* A GPU joins neighbours to one launch, across loads: no load may lie where one works. */
         if (p->gpu && in->act == SK_DO_LOAD)
             p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;

@@ -4,6 +4,7 @@
  * is left: kept buffers come first, in the order in which they were planned; then all others, in
  * the order in which instructions first name them, results before operands; what no instruction
  * names is dropped.  So a pass may be rewritten without another program. */
+#include "program/acts.h"
 #include "program/emit.h"
 
 #include <string.h>
@@ -23,18 +24,15 @@ static void name_buf(numbering *x, int old)
     x->buf[old] = x->n_bufs++;
 }
 
-static void name_call(numbering *x, int old)
+typedef struct naming {
+    numbering *x;
+    unsigned only; /* operands that are so used; 0: all */
+} naming;
+
+static void name_operand(void *ctx, int *buf, unsigned how)
 {
-    const sk_call_plan *c = &x->p->calls.v[old];
-    if (x->call[old] < 0) {
-        x->old_call[x->n_calls] = old;
-        x->call[old] = x->n_calls++;
-    }
-    for (int s = 0; s < c->n_segs; s++) {
-        name_buf(x, c->segs[s].src);
-        name_buf(x, c->segs[s].dst);
-    }
-    name_buf(x, c->room);
+    const naming *n = ctx;
+    if (!n->only || how & n->only) name_buf(n->x, *buf);
 }
 
 static void name_all(numbering *x)
@@ -44,10 +42,12 @@ static void name_all(numbering *x)
         if (p->bufs.v[i].keep) name_buf(x, i);
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        for (int o = 0; o < SK_MAX_OUT; o++) name_buf(x, in->out[o]);
-        for (int i = 0; i < SK_MAX_IN; i++) name_buf(x, in->in[i]);
-        name_buf(x, in->room);
-        if (in->call >= 0) name_call(x, in->call);
+        if (in->call >= 0 && x->call[in->call] < 0) {
+            x->old_call[x->n_calls] = in->call;
+            x->call[in->call] = x->n_calls++;
+        }
+        sk_operands(p, in, name_operand, &(naming){x, SK_WRITES});
+        sk_operands(p, in, name_operand, &(naming){x, 0});
     }
     name_buf(x, p->logits);
 }

@@ -90,7 +90,7 @@ void sk_emit_pack(sk_emit *e, const sk_node *n)
         sk_inst *in = sk_emit_inst(e, SK_DO_PACK);
         in->in[0] = buf;
         in->out[0] = to;
-        in->count = values;
+        in->values = values;
         *packed_of(e, t) = 1 + to;
     }
 }
@@ -106,7 +106,7 @@ bool sk_emit_unpack(sk_emit *e, const sk_tensor *t)
     in->out[0] = to;
     const sk_buffer *b = &e->p->bufs.v[from], *x = &e->p->bufs.v[to];
     int64_t size = (int64_t)sk_dtype_size(x->type);
-    in->count = (b->bytes - sk_pack_bits(x->bytes / size)) / size;
+    in->values = (b->bytes - sk_pack_bits(x->bytes / size)) / size;
     sk_emit_have(e, t, &e->sp->made[t->id], to);
     return true;
 }

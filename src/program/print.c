@@ -1,107 +1,20 @@
 /* print.c - a program as text: what `skein explain` shows and golden tests compare. */
 #include "base/text.h"
-#include "program/program.h"
+#include "program/acts.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-const char *const sk_act_names[SK_N_ACTS] = {
-    [SK_DO_LOAD] = "load",       [SK_DO_OP] = "op",         [SK_DO_SLICE] = "slice",
-    [SK_DO_PASTE] = "paste",     [SK_DO_ADD] = "add",       [SK_DO_ZERO] = "zero",
-    [SK_DO_START] = "start",     [SK_DO_WAIT] = "wait",     [SK_DO_SEND] = "send",
-    [SK_DO_RECV] = "recv",       [SK_DO_SENT] = "sent",     [SK_DO_STATS] = "stats",
-    [SK_DO_CLIP] = "clip",       [SK_DO_UPDATE] = "update", [SK_DO_AHEAD] = "ahead",
-    [SK_DO_JOIN] = "join",       [SK_DO_NARROW] = "narrow", [SK_DO_PEND] = "pend",
-    [SK_DO_SQUARES] = "squares", [SK_DO_COPY] = "copy",     [SK_DO_COPIED] = "copied",
-    [SK_DO_PACK] = "pack",       [SK_DO_UNPACK] = "unpack", [SK_DO_ENCODE] = "encode",
-    [SK_DO_DECODE] = "decode",
-};
-static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
-                                                   "broadcast",  "reduce",         "gather",
-                                                   "scatter",    "all-to-all",     "all-to-all-v"};
-
-static void shape(sk_out *o, const sk_program *p, int buf)
-{
-    const sk_buffer *b = &p->bufs.v[buf];
-    sk_out_add(o, "%s[", b->name);
-    for (int i = 0; i < b->box.n; i++) sk_out_add(o, "%s%" PRId64, i ? "," : "", b->box.size[i]);
-    sk_out_add(o, "]@%" PRIx64, (uint64_t)b->offset);
-}
-
-static void operands(sk_out *o, const sk_program *p, const int *v, int n)
-{
-    for (int i = 0; i < n && v[i] >= 0; i++) {
-        sk_out_add(o, i ? ", " : "");
-        shape(o, p, v[i]);
-    }
-}
-
-static void call(sk_out *o, const sk_program *p, const sk_inst *in)
-{
-    const sk_call_plan *c = &p->calls.v[in->call];
-    const char *group = c->group < p->layout.mesh.n ? p->layout.mesh.name[c->group]
-                        : c->group == p->world      ? "all"
-                        : c->group == p->near       ? "those near"
-                                                    : "tied stages";
-    sk_out_add(o, "#%d %s%s over %s: %s", in->call, coll_names[c->kind],
-               c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
-    if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
-    sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
-    if (c->common) sk_out_add(o, " in one memory");
-    if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
-}
-
 static void body(sk_out *o, const sk_program *p, const sk_inst *in)
 {
-    switch (in->act) {
-    case SK_DO_OP:
-        operands(o, p, in->out, SK_MAX_OUT);
-        sk_out_add(o, in->add ? " += %s(" : " = %s(", in->node->op->name);
-        operands(o, p, in->in, SK_MAX_IN);
-        sk_out_add(o, ") \"%s\"", in->node->dims);
+    const sk_act_row *row = sk_act_row_of(in);
+    if (row->print) {
+        row->print(o, p, in);
         return;
-    case SK_DO_START:
-    case SK_DO_WAIT:
-        call(o, p, in);
-        return;
-    case SK_DO_SEND:
-        operands(o, p, in->in, 1);
-        sk_out_add(o, " to rank %d", in->peer);
-        return;
-    case SK_DO_RECV:
-        operands(o, p, in->out, 1);
-        sk_out_add(o, " from rank %d", in->peer);
-        return;
-    case SK_DO_SENT:
-        sk_out_add(o, "%" PRId64 " to rank %d", in->count, in->peer);
-        return;
-    case SK_DO_COPY:
-    case SK_DO_COPIED:
-        sk_out_add(o, "#%d ", in->copy);
-        operands(o, p, in->in, 1);
-        sk_out_add(o, " to the %s", sk_tier_names[p->bufs.v[in->out[0]].tier]);
-        return;
-    case SK_DO_UPDATE:
-        if (p->params.v[in->param].tensor->nudge != 0) sk_out_add(o, "nudge ");
-        else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
-        if (in->beside) sk_out_add(o, "beside the step, ");
-        operands(o, p, in->beside ? &in->out[2] : in->out, 1);
-        if (p->n_updates > 1) sk_out_add(o, ", %" PRId64 " late", in->count);
-        return;
-    case SK_DO_ENCODE:
-    case SK_DO_DECODE:
-        operands(o, p, in->out, 1);
-        sk_out_add(o, " <- ");
-        if (in->count > 1) sk_out_add(o, "sum of %" PRId64 " in ", in->count);
-        operands(o, p, in->in, 1);
-        if (in->in[1] >= 0) sk_out_add(o, in->pass ? ", loss to " : ", with loss of ");
-        operands(o, p, in->in + 1, 1);
-        return;
-    default:
-        operands(o, p, in->out, SK_MAX_OUT);
-        if (in->in[0] >= 0) sk_out_add(o, " <- ");
-        operands(o, p, in->in, SK_MAX_IN);
     }
+    sk_print_operands(o, p, in->out, SK_MAX_OUT);
+    if (in->in[0] >= 0) sk_out_add(o, " <- ");
+    sk_print_operands(o, p, in->in, SK_MAX_IN);
 }
 
 char *sk_inst_print(const sk_program *p, int pc, sk_arena *a)
@@ -112,7 +25,7 @@ char *sk_inst_print(const sk_program *p, int pc, sk_arena *a)
     sk_out_add(&o, "%5d ", pc);
     if (in->micro >= 0) sk_out_add(&o, "%c%-2d", in->phase == SK_FORWARD ? 'F' : 'B', in->micro);
     else sk_out_add(&o, "   ");
-    sk_out_add(&o, " %-6s ", sk_act_names[in->act]);
+    sk_out_add(&o, " %-6s ", sk_act_row_of(in)->name);
     body(&o, p, in);
     return o.s;
 }

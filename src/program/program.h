@@ -77,13 +77,13 @@ typedef enum sk_act {
     SK_DO_WAIT,    /* finish call */
     SK_DO_SEND,    /* in[0] to a stage */
     SK_DO_RECV,    /* out[0] from a stage */
-    SK_DO_SENT,    /* the first `count` sends of this step to peer have arrived */
+    SK_DO_SENT,    /* the first `sent` sends of this step to peer have arrived */
     SK_DO_STATS,   /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
                      out[1]: squared gradients as an exact number, in canonical order */
     SK_DO_CLIP,    /* from in[0], in[1]: loss, norm, and the factor for gradients */
     SK_DO_UPDATE,  /* one pass of the optimizer over one parameter's piece: in[] gradient, sums of
                      the pass before, state; out[] weights, sums of this pass, master */
-    SK_DO_AHEAD,   /* out[0] = in[0], a parameter's piece, as it may be `count` updates later; in[]
+    SK_DO_AHEAD,   /* out[0] = in[0], a parameter's piece, as it may be `delay` updates later; in[]
                      as of an update */
     SK_DO_JOIN,    /* updates that were begun beside the rank are done */
     SK_DO_NARROW,  /* out[0] = in[0], weights from their master */
@@ -91,16 +91,16 @@ typedef enum sk_act {
     SK_DO_SQUARES, /* of a gradient that lives outside of the device, for the next STATS */
     SK_DO_COPY,    /* begin to copy in[0] to out[0], in another memory; copies go in order */
     SK_DO_COPIED,  /* that copy is done */
-    SK_DO_PACK,    /* out[0] = in[0] in fewer bits: a bit an element, and room for `count` elements
+    SK_DO_PACK,    /* out[0] = in[0] in fewer bits: a bit an element, and room for `values` elements
                      that are not 0; without, the bit says whether it is above 0 */
-    SK_DO_UNPACK,  /* out[0] = what was packed; of bits alone (count 0), 1 or 0 */
+    SK_DO_UNPACK,  /* out[0] = what was packed; of bits alone (values 0), 1 or 0 */
     SK_DO_ENCODE,  /* out[0] = in[0] row by row, as bytes; out[1] = in[1], what was lost so far: it
-                     is added to in[0] before, and what is lost now replaces it; pass 1: it is not,
-                     and what is lost now is added to it */
-    SK_DO_DECODE, /* out[0] = the sum of `count` pieces that lie encoded in in[0], in their order */
+                     is added to in[0] before, and what is lost now replaces it; adds_error: it is
+                     not, and what is lost now is added to it */
+    SK_DO_DECODE,  /* out[0] = the sum of `pieces` pieces that lie encoded in in[0], in their order
+                    */
     SK_N_ACTS
 } sk_act;
-extern const char *const sk_act_names[SK_N_ACTS];
 
 typedef struct sk_inst {
     sk_act act;
@@ -118,8 +118,14 @@ typedef struct sk_inst {
     int room;              /* OP: buffer of scratch, where a GPU needs more than SK_ROOM; else -1 */
     int copy;              /* COPY, COPIED: which */
     int peer;              /* SEND, RECV, SENT: rank */
-    int64_t tag, count;    /* SEND, RECV: what it is; SENT: how many; UPDATE, AHEAD: of delay */
+    int64_t tag;           /* SEND, RECV: what it is */
+    int64_t sent;          /* SENT: how many messages */
+    int64_t values;        /* PACK, UNPACK: elements that there is room for */
+    int64_t pieces;        /* DECODE: how many are summed */
     int param, pass;       /* UPDATE, AHEAD */
+    int delay;             /* UPDATE, AHEAD: updates between the weights that are read and this */
+    bool training;         /* STATS, CLIP: with gradients */
+    bool adds_error;       /* ENCODE: what is lost is added to what was */
     int update;            /* UPDATE, AHEAD: how many came before it in the step */
     float scale;           /* UPDATE, CLIP: of gradients; 0: as the sums say */
     const sk_codec *codec; /* ENCODE, DECODE */
@@ -262,13 +268,6 @@ enum { SK_PULSE_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 static inline int64_t sk_device_bytes(const sk_program *p)
 {
     return p->own_bytes - p->kind_bytes[SK_HOSTED];
-}
-
-/* A pass before the last works on the master, if there is one, and only names the weights: out[0].
- */
-static inline bool sk_only_names(const sk_program *p, const sk_inst *in)
-{
-    return in->act == SK_DO_UPDATE && in->out[2] >= 0 && p->optim->pass[in->pass + 1];
 }
 
 int64_t sk_scratch_bytes(const sk_program *p);

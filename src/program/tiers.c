@@ -15,6 +15,7 @@
  * of what comes in tiles (tiles.c) each tile is one.  If all uses of a stay are of one part of the
  * buffer, only that part is copied.
  * Copies are done in the order in which they were begun. */
+#include "program/acts.h"
 #include "program/emit.h"
 
 #include <stdlib.h>
@@ -88,10 +89,10 @@ bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
     return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->nudge == 0;
 }
 
-/* The memory that an instruction works on. */
+/* The memory that an instruction will work on: buffers have none yet. */
 static sk_tier works_on(const tiers *x, const sk_inst *in)
 {
-    bool host = in->act == SK_DO_SQUARES || in->act == SK_DO_NARROW || in->act == SK_DO_PEND;
+    bool host = sk_act_row_of(in)->host;
     if (in->act == SK_DO_UPDATE) host = sk_emit_hosted(x->e, x->p->params.v[in->param].tensor);
     return host ? SK_HOST : SK_DEVICE;
 }
@@ -154,51 +155,37 @@ static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writ
     x->tail[r] = n;
 }
 
-/* The optimizer reads and writes its state; weights it only writes if it keeps a master of them,
- * and then only in the last pass. */
-static void update_uses(tiers *x, sk_inst *in, int pc, sk_tier at)
-{
-    bool last = !x->p->optim->pass[in->pass + 1], master = in->out[2] >= 0;
-    add_use(x, &in->in[0], pc, pc, true, false, at);
-    for (int i = 2; i < SK_MAX_IN; i++) add_use(x, &in->in[i], pc, pc, true, true, at);
-    if (!master || last) add_use(x, &in->out[0], pc, pc, !master, true, at);
-    add_use(x, &in->out[2], pc, pc, true, true, at);
-}
-
-static void call_uses(tiers *x, int call, int pc)
-{
-    sk_call_plan *c = &x->p->calls.v[call];
-    for (int s = 0; s < c->n_segs; s++) {
-        add_use(x, &c->segs[s].src, pc, x->end_of[call], true, false, SK_DEVICE);
-        add_use(x, &c->segs[s].dst, pc, x->end_of[call], false, true, SK_DEVICE);
-    }
-}
-
 /* Where it is known that the k-th message to a rank has arrived. */
 static int arrival(const tiers *x, int pc, int peer, int64_t k)
 {
     for (int i = pc; i < section_end(x, pc); i++) {
         const sk_inst *in = &x->p->insts.v[i];
-        if (in->act == SK_DO_SENT && in->peer == peer && in->count >= k) return i;
+        if (in->act == SK_DO_SENT && in->peer == peer && in->sent >= k) return i;
     }
     return section_end(x, pc) - 1;
+}
+
+typedef struct user { /* an instruction, and until when it holds what it does */
+    tiers *x;
+    int from, to;
+    sk_tier at;
+} user;
+
+/* What is freed was held until here; what is read beside others needs no copy to wait. */
+static void note_use(void *ctx, int *buf, unsigned how)
+{
+    const user *u = ctx;
+    if (how & (SK_FREES | SK_BESIDE) || !(how & (SK_READS | SK_WRITES))) return;
+    add_use(u->x, buf, u->from, u->to, how & SK_READS, how & SK_WRITES, u->at);
 }
 
 static void inst_uses(tiers *x, int pc)
 {
     sk_inst *in = &x->p->insts.v[pc];
-    sk_tier at = works_on(x, in);
-    int end = in->act == SK_DO_SEND ? arrival(x, pc, in->peer, ++x->sent[in->peer]) : pc;
-    if (in->act == SK_DO_UPDATE) {
-        update_uses(x, in, pc, at);
-        return;
-    }
-    if (in->act == SK_DO_START) call_uses(x, in->call, pc);
-    for (int i = 0; i < SK_MAX_IN; i++) add_use(x, &in->in[i], pc, end, true, false, at);
-    for (int o = 0; o < SK_MAX_OUT; o++) {
-        bool adds = in->add >> o & 1 || (in->act == SK_DO_ADD && !o);
-        add_use(x, &in->out[o], pc, pc, adds, true, at);
-    }
+    user u = {x, pc, pc, works_on(x, in)};
+    if (in->act == SK_DO_SEND) u.to = arrival(x, pc, in->peer, ++x->sent[in->peer]);
+    if (in->act == SK_DO_START) u.to = x->end_of[in->call];
+    sk_operands(x->p, in, note_use, &u);
 }
 
 static void list_uses(tiers *x)

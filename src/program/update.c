@@ -52,13 +52,13 @@ static void stats(sk_emit *e)
     sk_inst *in = sk_emit_inst(e, SK_DO_STATS);
     in->out[0] = p->stats;
     in->out[1] = squares;
-    in->pass = e->training; /* with gradients or without */
+    in->training = e->training;
     reduce_world(e, p->stats, "loss and norm");
     if (exact) reduce_world(e, squares, "squares");
     in = sk_emit_inst(e, SK_DO_CLIP);
     in->in[0] = p->stats;
     in->in[1] = squares;
-    in->pass = e->training;
+    in->training = e->training;
     in->scale = e->training ? sk_emit_scale(e) : 0;
 }
 

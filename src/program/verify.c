@@ -146,7 +146,7 @@ static int step(walk *k, int r, sk_status *st)
             return 1;
         }
         /* counts are per section; both sections begin with nothing under way */
-        return k->pairs[r * k->n + in->peer].taken >= in->count;
+        return k->pairs[r * k->n + in->peer].taken >= in->sent;
     default:
         return 1;
     }

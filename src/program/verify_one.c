@@ -7,6 +7,7 @@
  * calls and scratch live always; they are sorted once, so that a transient
  * buffer meets them by bisection. */
 #include "program/rooms.h"
+#include "program/acts.h"
 #include "comm/cut.h"
 
 #include <inttypes.h>
@@ -152,7 +153,7 @@ static int arrival(const sk_program *p, int pc, int peer, int64_t k)
 {
     for (int i = pc; i < section_end(p, pc); i++) {
         const sk_inst *in = &p->insts.v[i];
-        if (in->act == SK_DO_SENT && in->peer == peer && in->count >= k) return i;
+        if (in->act == SK_DO_SENT && in->peer == peer && in->sent >= k) return i;
     }
     return -1;
 }
@@ -178,24 +179,27 @@ static sk_status sends(const sk_program *p, lives *l, sk_arena *a)
     return SK_OK;
 }
 
+typedef struct user {
+    const sk_program *p;
+    lives *l;
+    int pc;
+} user;
+
+static void see_use(void *ctx, int *buf, unsigned how)
+{
+    const user *u = ctx;
+    (void)how;
+    use(u->p, u->l, *buf, u->pc);
+}
+
 static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
 {
     *l = (lives){sk_many(a, int, p->bufs.n + 1), sk_many(a, int, p->bufs.n + 1),
                  sk_many(a, int, p->insts.n + 1)};
     memset(l->first, -1, sizeof(int) * (size_t)p->bufs.n);
     memset(l->last, -1, sizeof(int) * (size_t)p->bufs.n);
-    for (int pc = 0; pc < p->insts.n; pc++) {
-        const sk_inst *in = &p->insts.v[pc];
-        for (int i = 0; i < SK_MAX_IN; i++) use(p, l, in->in[i], pc);
-        for (int o = 0; o < SK_MAX_OUT; o++) use(p, l, in->out[o], pc);
-        use(p, l, in->room, pc);
-        const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
-        for (int s = 0; c && s < c->n_segs; s++) {
-            use(p, l, c->segs[s].src, pc);
-            use(p, l, c->segs[s].dst, pc);
-        }
-        if (c) use(p, l, c->room, pc);
-    }
+    for (int pc = 0; pc < p->insts.n; pc++)
+        sk_operands(p, &p->insts.v[pc], see_use, &(user){p, l, pc});
     return sends(p, l, a);
 }
 
@@ -350,22 +354,7 @@ static sk_status reads(const sk_program *p, const marks *m, int buf, int pc)
 {
     if (buf < 0 || is_written(p, m, buf)) return SK_OK;
     return sk_fail(SK_EBUG, "P5: rank %d: instruction %d (%s) reads '%s' before anything wrote it",
-                   p->rank, pc, sk_act_names[p->insts.v[pc].act], p->bufs.v[buf].name);
-}
-
-/* What an instruction reads besides its operands and segments. */
-static sk_status reads_more(const sk_program *p, const marks *m, const sk_inst *in, int pc)
-{
-    for (int o = 0; o < SK_MAX_OUT; o++)
-        if (in->add >> o & 1 || (in->act == SK_DO_ADD && !o)) SK_TRY(reads(p, m, in->out[o], pc));
-    if (in->act != SK_DO_STATS) return SK_OK;
-    for (int w = 0; w < SK_N_SUMS; w++)
-        for (int i = 0; p->sums[w].counts && i < p->sums[w].n; i++)
-            SK_TRY(reads(p, m, p->sums[w].buf[i], pc));
-    for (int i = 0; in->pass && i < p->params.n; i++)
-        if (!p->bufs.v[p->params.v[i].grad_shard].tier)
-            SK_TRY(reads(p, m, p->params.v[i].grad_shard, pc));
-    return SK_OK;
+                   p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, p->bufs.v[buf].name);
 }
 
 /* Does it share bytes with something that is away? */
@@ -387,7 +376,7 @@ static sk_status untouched(const sk_program *p, const marks *m, int buf, int pc)
     if (buf < 0 || !meets(p, m, buf)) return SK_OK;
     return sk_fail(SK_EBUG,
                    "P7: rank %d: instruction %d (%s) touches '%s' while a collective uses it",
-                   p->rank, pc, sk_act_names[p->insts.v[pc].act], p->bufs.v[buf].name);
+                   p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, p->bufs.v[buf].name);
 }
 
 /* At a start the buffers of a call are given away, at its end they come back. */
@@ -402,66 +391,35 @@ static void mark_away(const sk_program *p, marks *m, int buf, bool away)
     if (!away) m->away.n = kept;
 }
 
-static void mark_call(const sk_program *p, marks *m, const sk_call_plan *c, bool away)
+typedef struct eye {
+    const sk_program *p;
+    marks *m;
+    int pc;
+    sk_status st;
+} eye;
+
+static void look(void *ctx, int *buf, unsigned how)
 {
-    for (int s = 0; s < c->n_segs; s++) {
-        mark_away(p, m, c->segs[s].src, away);
-        mark_away(p, m, c->segs[s].dst, away);
-        if (!away) write(p, m, c->segs[s].dst);
-    }
+    eye *e = ctx;
+    if (!e->st && how & SK_READS) e->st = reads(e->p, e->m, *buf, e->pc);
+    if (!e->st && how && !(how & (SK_FREES | SK_BESIDE)))
+        e->st = untouched(e->p, e->m, *buf, e->pc);
 }
 
-/* While a copy is under way, it is as if others had both its ends. */
-static sk_status one_copy(const sk_program *p, marks *m, const sk_inst *in, int pc)
+static void mark(void *ctx, int *buf, unsigned how)
 {
-    bool away = in->act == SK_DO_COPY;
-    if (away) SK_TRY(untouched(p, m, in->out[0], pc));
-    mark_away(p, m, in->in[0], away);
-    mark_away(p, m, in->out[0], away);
-    if (!away) write(p, m, in->out[0]);
-    return SK_OK;
+    const eye *e = ctx;
+    if (how & (SK_HOLDS | SK_FREES)) mark_away(e->p, e->m, *buf, how & SK_HOLDS);
+    if (how & SK_WRITES && !(how & (SK_HOLDS | SK_PART))) write(e->p, e->m, *buf);
 }
 
-/* An update beside the rank has its state until all of them are joined. */
-static void mark_beside(const sk_program *p, marks *m, const sk_inst *in)
-{
-    if (in->beside) {
-        mark_away(p, m, in->in[0], true);
-        mark_away(p, m, in->out[2], true);
-        for (int i = 2; i < SK_MAX_IN; i++)
-            if (in->in[i] >= 0) mark_away(p, m, in->in[i], true);
-        return;
-    }
-    for (int i = 0; i < p->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[i];
-        if (q->master >= 0) mark_away(p, m, q->master, false);
-        for (int s = 0; s < q->n_state; s++) mark_away(p, m, q->state[s], false);
-    }
-}
-
+/* All operands are looked at before one is marked: a call may work in place. */
 static sk_status one_inst(const sk_program *p, marks *m, int pc)
 {
-    const sk_inst *in = &p->insts.v[pc];
-    const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
-    for (int i = 0; i < SK_MAX_IN; i++) {
-        SK_TRY(reads(p, m, in->in[i], pc));
-        if (in->act != SK_DO_COPIED) SK_TRY(untouched(p, m, in->in[i], pc));
-    }
-    SK_TRY(reads_more(p, m, in, pc));
-    for (int s = 0; c && in->act == SK_DO_START && s < c->n_segs; s++) {
-        SK_TRY(reads(p, m, c->segs[s].src, pc));
-        SK_TRY(untouched(p, m, c->segs[s].src, pc));
-        SK_TRY(untouched(p, m, c->segs[s].dst, pc));
-    }
-    if (c) mark_call(p, m, c, in->act == SK_DO_START);
-    if (in->copy >= 0) return one_copy(p, m, in, pc);
-    for (int o = sk_only_names(p, in); o < SK_MAX_OUT; o++) {
-        SK_TRY(untouched(p, m, in->out[o], pc));
-        bool all = in->act != SK_DO_PASTE || in->turn + 1 == in->turns;
-        if (in->out[o] >= 0 && all) write(p, m, in->out[o]);
-    }
-    if (in->beside || in->act == SK_DO_JOIN) mark_beside(p, m, in);
-    return SK_OK;
+    eye e = {p, m, pc, SK_OK};
+    sk_operands(p, &p->insts.v[pc], look, &e);
+    if (!e.st) sk_operands(p, &p->insts.v[pc], mark, &e);
+    return e.st;
 }
 
 /* Weights, the optimizer's state and zeroed memory are there from the start. */
@@ -487,21 +445,34 @@ static sk_status in_order(const sk_program *p, sk_arena *a)
     return SK_OK;
 }
 
+typedef struct sender {
+    const sk_program *p;
+    const int *until; /* by root: when its messages have arrived, or 0 */
+    int pc;
+    sk_status st;
+} sender;
+
+static void see_write(void *ctx, int *buf, unsigned how)
+{
+    sender *x = ctx;
+    if (x->st || !(how & SK_WRITES) || how & SK_FREES) return;
+    if (x->until[root(x->p, *buf)] <= x->pc) return;
+    x->st = sk_fail(SK_EBUG,
+                    "P7: rank %d: instruction %d (%s) writes '%s', which is on its way to another "
+                    "rank",
+                    x->p->rank, x->pc, sk_act_row_of(&x->p->insts.v[x->pc])->name,
+                    x->p->bufs.v[*buf].name);
+}
+
 /* A message is read out of the sender's memory: nobody writes there before it has arrived. */
 static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
 {
-    int *until = sk_many(a, int, p->bufs.n + 1); /* by root: when its messages have arrived, or 0 */
+    int *until = sk_many(a, int, p->bufs.n + 1);
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        const sk_call_plan *c = in->act == SK_DO_START ? &p->calls.v[in->call] : NULL;
-        for (int k = 0; k < SK_MAX_OUT + (c ? c->n_segs : 0); k++) {
-            int out = k < SK_MAX_OUT ? in->out[k] : c->segs[k - SK_MAX_OUT].dst;
-            if (out >= 0 && until[root(p, out)] > pc)
-                return sk_fail(SK_EBUG,
-                               "P7: rank %d: instruction %d (%s) writes '%s', which is on its way "
-                               "to another rank",
-                               p->rank, pc, sk_act_names[in->act], p->bufs.v[out].name);
-        }
+        sender x = {p, until, pc, SK_OK};
+        sk_operands(p, in, see_write, &x);
+        if (x.st) return x.st;
         int *end = in->act == SK_DO_SEND ? &until[root(p, in->in[0])] : NULL;
         if (end && *end < l->arrives[pc]) *end = l->arrives[pc];
     }
@@ -570,7 +541,7 @@ static sk_status code_fits(const sk_program *p, int pc)
     const sk_buffer *x = &p->bufs.v[to ? in->in[0] : in->out[0]];
     const sk_buffer *code = &p->bufs.v[to ? in->out[0] : in->in[0]];
     int64_t rows = x->box.size[0], all = x->bytes / (int64_t)sk_dtype_size(x->type);
-    int64_t row = rows ? all / rows : 0, times = to ? 1 : in->count;
+    int64_t row = rows ? all / rows : 0, times = to ? 1 : in->pieces;
     bool fits = in->codec && code->bytes == times * rows * sk_codec_bytes(in->codec, row);
     if (in->in[1] >= 0)
         fits &=
@@ -579,7 +550,7 @@ static sk_status code_fits(const sk_program *p, int pc)
     return sk_fail(SK_EBUG,
                    "P6: rank %d: instruction %d (%s): '%s' has %" PRId64 " bytes for %" PRId64
                    " times %" PRId64 " rows of %" PRId64 " elements",
-                   p->rank, pc, sk_act_names[in->act], code->name, code->bytes, times, rows, row);
+                   p->rank, pc, sk_act_row_of(in)->name, code->name, code->bytes, times, rows, row);
 }
 
 /* And what comes encoded is decoded. */

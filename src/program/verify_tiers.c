@@ -1,5 +1,6 @@
 /* verify_tiers.c - P10: memories beside the device's. */
 #include "program/program.h"
+#include "program/acts.h"
 
 #include <string.h>
 
@@ -7,7 +8,7 @@ static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
 {
     return sk_fail(SK_EBUG,
                    "P10: rank %d: instruction %d (%s) %s '%s', which lies in the %s's memory",
-                   p->rank, pc, sk_act_names[p->insts.v[pc].act], what, p->bufs.v[buf].name,
+                   p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, what, p->bufs.v[buf].name,
                    sk_tier_names[p->bufs.v[buf].tier]);
 }
 
@@ -17,24 +18,27 @@ static bool lies(const sk_program *p, int buf, sk_tier tier)
     return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].tier == tier;
 }
 
-/* The memory of its first operand is that of all; only the optimizer and its sums work on another
- * than the device's, and only on the host's. */
+typedef struct eye {
+    const sk_program *p;
+    int pc;
+    sk_tier tier;
+    sk_status st;
+} eye;
+
+static void look(void *ctx, int *buf, unsigned how)
+{
+    eye *e = ctx;
+    if (e->st || how & SK_FREES || !how || lies(e->p, *buf, e->tier)) return;
+    e->st = wrong(e->p, e->pc, *buf, how & SK_WRITES ? "writes" : "reads");
+}
+
+/* Only the optimizer and its sums work on another memory than the device's: on the host's. */
 static sk_status one_memory(const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
-    const sk_call_plan *c = in->call >= 0 ? &p->calls.v[in->call] : NULL;
-    bool free = in->act == SK_DO_UPDATE || in->act == SK_DO_SQUARES || in->act == SK_DO_NARROW ||
-                in->act == SK_DO_PEND;
-    sk_tier tier = free && p->bufs.v[in->in[0]].tier ? SK_HOST : SK_DEVICE;
-    for (int i = 0; i < SK_MAX_IN; i++)
-        if (!lies(p, in->in[i], tier)) return wrong(p, pc, in->in[i], "reads");
-    for (int o = sk_only_names(p, in); o < SK_MAX_OUT; o++)
-        if (!lies(p, in->out[o], tier)) return wrong(p, pc, in->out[o], "writes");
-    for (int s = 0; c && s < c->n_segs; s++) {
-        if (!lies(p, c->segs[s].src, SK_DEVICE)) return wrong(p, pc, c->segs[s].src, "sends");
-        if (!lies(p, c->segs[s].dst, SK_DEVICE)) return wrong(p, pc, c->segs[s].dst, "gets");
-    }
-    return SK_OK;
+    eye e = {p, pc, sk_inst_memory(p, in), SK_OK};
+    sk_operands(p, in, look, &e);
+    return e.st;
 }
 
 typedef struct watch {

@@ -7,6 +7,7 @@
  * it entered after its last write.  That holds for each program by itself; P1 says that
  * all make the same calls. */
 #include "program/program.h"
+#include "program/acts.h"
 #include "base/cells.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static int common_of(const sk_program *p, int buf)
 static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
 {
     return sk_fail(SK_EBUG, "P9: rank %d: instruction %d (%s) %s '%s', which ranks have in common",
-                   p->rank, pc, sk_act_names[p->insts.v[pc].act], what, p->bufs.v[buf].name);
+                   p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, what, p->bufs.v[buf].name);
 }
 
 /* --- places --- */

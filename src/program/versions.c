@@ -177,7 +177,7 @@ static int look_ahead(sk_emit *e, int param, int late)
     in->in[0] = q->shard;
     for (int s = 0; s < q->n_state; s++) in->in[2 + s] = q->state[s];
     in->out[0] = to;
-    in->count = late;
+    in->delay = late;
     in->update = e->versions->made;
     in->layer = q->tensor->layer;
     in->flops = 4.0 * (double)sk_box_count(box, 0, box->n);
@@ -276,7 +276,7 @@ void sk_emit_apart(sk_emit *e)
     for (int i = 0; i < e->p->params.n; i++) {
         sk_inst *in = sk_emit_pass(e, i, 0);
         in->update = v->made;
-        in->count = v->made - v->seen[micro];
+        in->delay = v->made - v->seen[micro];
         in->scale = v->scale;
     }
     v->made++;

@@ -36,7 +36,7 @@ static code_job job_of(const sk_program *p, const sk_inst *in, char *base, int e
                       .rows = rows,
                       .row = rows ? n / rows : 0,
                       .bytes = c->box.size[1],
-                      .pieces = in->count};
+                      .pieces = in->pieces};
 }
 
 static int64_t runs_of(const code_job *j) { return (j->row + RUN - 1) / RUN; }
@@ -96,7 +96,7 @@ void sk_run_encode(const sk_program *p, const sk_inst *in, char *base, float los
 {
     code_job j = job_of(p, in, base, in->in[0], in->out[0]);
     j.error = in->in[1] < 0 ? NULL : (float *)(void *)(base + p->bufs.v[in->in[1]].offset);
-    j.adds = in->pass;
+    j.adds = in->adds_error;
     j.scale = loss_scale;
     sk_team_run(team, encode_part, &j);
 }

@@ -1,5 +1,6 @@
 /* fuse.c - which instructions a GPU does in one launch, and the proof that they may. */
 #include "run/fuse.h"
+#include "program/acts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,18 +88,11 @@ static bool any_meet(const sk_program *p, const int *a, int n_a, unsigned silent
     return false;
 }
 
-/* What stands between: ops and what fills or moves buffers, which say all that they touch. */
-static bool plain(const sk_inst *in)
-{
-    return in->act == SK_DO_OP || in->act == SK_DO_LOAD || in->act == SK_DO_SLICE ||
-           in->act == SK_DO_PASTE || in->act == SK_DO_ADD || in->act == SK_DO_ZERO;
-}
-
 /* May `late` be done only after `between`? */
 static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
                      const sk_inst *between)
 {
-    return plain(between) && late->room < 0 &&
+    return sk_act_row_of(between)->plain && late->room < 0 &&
            !any_meet(p, late->in, SK_MAX_IN, 0, &between->room, 1) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, &between->room, 1) &&
            !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&

@@ -342,7 +342,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .grad_type = p->bufs.v[in->in[0]].type,
                    .state_type = SK_F32,
                    .narrow_type = last ? p->bufs.v[in->out[0]].type : SK_F32,
-                   .delay = (int)in->count,
+                   .delay = in->delay,
                    .update = in->update,
                    .scale = in->scale,
                    .decay = q->decay ? (float)r->opts.knobs.decay : 0,
@@ -611,10 +611,10 @@ static sk_status rearrange(const sk_run *r, const sk_inst *in)
         return sk_device_zero(g->d, on_device(r, to), (size_t)r->p->bufs.v[to].bytes, g->compute);
     case SK_DO_PACK:
         return g->acts->pack(on_device(r, from), on_device(r, to), r->p->bufs.v[from].type,
-                             count_of(r, from), in->count, &g->pulse->full, &g->launch);
+                             count_of(r, from), in->values, &g->pulse->full, &g->launch);
     default:
         return g->acts->unpack(on_device(r, to), on_device(r, from), r->p->bufs.v[to].type,
-                               count_of(r, to), in->count, &g->launch);
+                               count_of(r, to), in->values, &g->launch);
     }
 }
 
@@ -631,9 +631,9 @@ static sk_status code(const sk_run *r, const sk_inst *in, int pc)
                      .row = rows ? count_of(r, x) / rows : 0,
                      .code = on_device(r, bytes),
                      .bytes = r->p->bufs.v[bytes].box.size[1],
-                     .pieces = in->count,
+                     .pieces = in->pieces,
                      .error = feedback ? on_device(r, in->in[1]) : NULL,
-                     .adds = in->pass,
+                     .adds = in->adds_error,
                      .loss_scale = &g->pulse->loss_scale};
     return (encode ? g->codecs[pc]->encode : g->codecs[pc]->decode)(&j, g->compute);
 }
@@ -655,7 +655,7 @@ static sk_status cells(const sk_run *r, double *to)
 static sk_status stats(const sk_run *r, const sk_inst *in)
 {
     const sk_gpu *g = r->gpu;
-    sk_stats_job j = in->pass ? g->stats : (sk_stats_job){0};
+    sk_stats_job j = in->training ? g->stats : (sk_stats_job){0};
     j.out = on_device(r, in->out[0]);
     j.out_n = count_of(r, in->out[0]);
     j.n_sums = r->p->n_sums;
@@ -664,7 +664,7 @@ static sk_status stats(const sk_run *r, const sk_inst *in)
         const sk_sum_plan *s = &r->p->sums[w];
         if (s->counts && s->n && !s->cell) j.sum[w] = on_device(r, s->buf[0]);
     }
-    if (g->away && in->pass) SK_TRY(sk_away_squares(g->away, &j.more));
+    if (g->away && in->training) SK_TRY(sk_away_squares(g->away, &j.more));
     if (in->out[1] >= 0) {
         j.exact = on_device(r, in->out[1]);
         SK_TRY(sk_device_zero(g->d, j.exact, (size_t)r->p->bufs.v[in->out[1]].bytes, g->compute));
@@ -680,7 +680,7 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .n_sums = r->p->n_sums,
                      .exact = in->in[1] < 0 ? NULL : on_device(r, in->in[1]),
                      .cells = (int)(count_of(r, in->in[0]) - SK_STAT_SUMS - r->p->n_sums),
-                     .train = in->pass != 0,
+                     .train = in->training,
                      .scale = in->scale,
                      .clip = r->opts.knobs.clip,
                      .no_drops = r->opts.no_drops,
@@ -688,9 +688,9 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .alone = r->opts.alone,
                      .pulse = g->pulse};
     SK_TRY(g->acts->clip(&j, &g->launch));
-    for (const sk_forget_job *f = g->forget; in->pass && f->n; f++)
+    for (const sk_forget_job *f = g->forget; in->training && f->n; f++)
         SK_TRY(g->acts->forget(f, &g->pulse->skip, g->compute));
-    return g->away && in->pass ? sk_away_clipped(g->away) : SK_OK;
+    return g->away && in->training ? sk_away_clipped(g->away) : SK_OK;
 }
 
 static sk_status compute(sk_run *r, int pc)

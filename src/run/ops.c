@@ -1,5 +1,6 @@
 /* ops.c - where the time of a step goes, op by op. */
 #include "run/ops.h"
+#include "program/acts.h"
 #include "base/text.h"
 #include "run/crew.h"
 #include "run/gpu.h"
@@ -48,46 +49,11 @@ static double op_bytes(const sk_program *p, const int *pcs, const unsigned *sile
     return sum;
 }
 
-/* State and weights are read and written, the gradient is read, what is narrow is written. */
-static double update_bytes(const sk_program *p, const sk_inst *in)
-{
-    const sk_param_plan *q = &p->params.v[in->param];
-    double sum = size_of(p, in->in[0]);
-    for (int s = 0; s < q->n_state; s++) sum += 2 * size_of(p, q->state[s]);
-    if (q->master >= 0) return sum + 2 * size_of(p, q->master) + size_of(p, q->shard);
-    return sum + 2 * size_of(p, q->shard);
-}
-
-static double stats_bytes(const sk_program *p, const sk_inst *in)
-{
-    double sum = 0;
-    for (int i = 0; in->pass && i < p->params.n; i++) sum += size_of(p, p->params.v[i].grad_shard);
-    return sum;
-}
-
 static double inst_bytes(const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
-    switch (in->act) {
-    case SK_DO_START:
-    case SK_DO_WAIT:
-    case SK_DO_SEND:
-    case SK_DO_RECV:
-    case SK_DO_SENT:
-        return (double)in->wire;
-    case SK_DO_UPDATE:
-        return update_bytes(p, in);
-    case SK_DO_STATS:
-        return stats_bytes(p, in);
-    case SK_DO_ADD:
-        return 2 * size_of(p, in->out[0]) + size_of(p, in->in[0]);
-    case SK_DO_SLICE:
-        return 2 * size_of(p, in->out[0]);
-    case SK_DO_PASTE:
-        return 2 * size_of(p, in->in[0]);
-    default:
-        return op_bytes(p, &pc, NULL, 1);
-    }
+    if (in->act == SK_DO_OP) return op_bytes(p, &pc, NULL, 1);
+    return (double)(sk_act_row_of(in)->moves ? in->wire : sk_inst_bytes(p, in));
 }
 
 /* --- names --- */
@@ -121,7 +87,7 @@ static const char *name_of(sk_arena *a, const sk_run *r, int pc, bool shapes)
     if (f) sk_out_add(&o, "%s", f->by->name);
     else if (in->act == SK_DO_OP) sk_out_add(&o, "%s", in->node->op->name);
     else if (in->act == SK_DO_UPDATE) sk_out_add(&o, "%s", p->optim->name);
-    else sk_out_add(&o, "(%s", sk_act_names[in->act]);
+    else sk_out_add(&o, "(%s", sk_act_row_of(in)->name);
     if (in->call >= 0) sk_out_add(&o, " %s", sk_coll_names[p->calls.v[in->call].kind]);
     if (!f && in->act != SK_DO_OP && in->act != SK_DO_UPDATE) sk_out_add(&o, ")");
     if (shapes && in->act == SK_DO_OP) add_shapes(&o, p, first, in);

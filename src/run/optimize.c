@@ -153,11 +153,11 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
     double *s = sk_run_data(r, in->out[0]);
     memset(s, 0, (size_t)p->bufs.v[in->out[0]].bytes);
     if (in->out[1] >= 0) squares_exactly(r, in->out[1]);
-    else if (in->pass) {
+    else if (in->training) {
         sk_team_run(r->team, norm_part, r);
         for (int i = 0; i < p->threads; i++) s[SK_STAT_NORM] += r->partial[i][0];
     }
-    if (in->pass) s[SK_STAT_NORM] += copies(r);
+    if (in->training) s[SK_STAT_NORM] += copies(r);
     if (r->full) s[SK_STAT_NORM] += INFINITY;
     for (int w = 0; w < SK_N_SUMS; w++) {
         const sk_sum_plan *sum = &p->sums[w];
@@ -205,9 +205,9 @@ void sk_do_clip(sk_run *r, const sk_inst *in)
 {
     double most = r->opts.knobs.clip;
     take_sums(r, in);
-    r->out.again = in->pass && ((r->opts.no_drops && r->out.drops > 0) ||
-                                (r->opts.no_full && !isfinite(r->out.grad_norm)));
-    if (!in->pass) return;
+    r->out.again = in->training && ((r->opts.no_drops && r->out.drops > 0) ||
+                                    (r->opts.no_full && !isfinite(r->out.grad_norm)));
+    if (!in->training) return;
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens / r->loss_scale);
@@ -403,7 +403,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->beside,
-                  .delay = (int)in->count};
+                  .delay = in->delay};
     for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; p->optim->knobs[k].name; k++)
         x.knob[k] = sk_run_knob(r, &p->optim->knobs[k], q->decay);

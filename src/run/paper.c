@@ -6,6 +6,7 @@
  * since what a walker waits for is fixed by order and not by time, the result does
  * not depend on who is tried first. */
 #include "run/paper.h"
+#include "program/acts.h"
 #include "base/text.h"
 #include "run/fold.h"
 
@@ -164,61 +165,6 @@ static mail *mail_between(walk *k, walker *from, int to)
 
 /* --- what instructions take --- */
 
-/* An op touches no more elements of an operand than it does operations: a table of words is not
- * read whole to look up a few. */
-static int64_t op_bytes(const sk_program *p, const sk_inst *in)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < SK_MAX_IN + SK_MAX_OUT; i++) {
-        int buf = i < SK_MAX_IN ? in->in[i] : in->out[i - SK_MAX_IN];
-        if (buf < 0) continue;
-        const sk_buffer *b = &p->bufs.v[buf];
-        double most = in->flops * (double)sk_dtype_size(b->type);
-        sum += (double)b->bytes > most ? (int64_t)most : b->bytes;
-    }
-    return sum;
-}
-
-static int64_t moved_bytes(const sk_program *p, const sk_inst *in)
-{
-    int64_t out = in->out[0] >= 0 ? p->bufs.v[in->out[0]].bytes : 0, sum = 0;
-    switch (in->act) {
-    case SK_DO_OP:
-        return op_bytes(p, in);
-    case SK_DO_UPDATE: /* weights and state both ways, the gradient once */
-        return out * (3 + 2 * p->params.v[in->param].n_state);
-    case SK_DO_STATS:
-        for (int i = 0; in->pass && i < p->params.n; i++)
-            if (!p->bufs.v[p->params.v[i].grad_shard].tier)
-                sum += p->bufs.v[p->params.v[i].grad_shard].bytes;
-        return sum;
-    case SK_DO_SQUARES:
-        return p->bufs.v[in->in[0]].bytes;
-    case SK_DO_AHEAD:
-        return out * (2 + p->optim->n_state);
-    case SK_DO_SLICE:
-        return 2 * out;
-    case SK_DO_PASTE:
-        return 2 * p->bufs.v[in->in[0]].bytes;
-    case SK_DO_PACK: /* counted, then packed */
-        return 2 * p->bufs.v[in->in[0]].bytes + out;
-    case SK_DO_UNPACK:
-        return p->bufs.v[in->in[0]].bytes + out;
-    case SK_DO_ADD:
-        return 3 * out;
-    case SK_DO_ENCODE: /* what was lost is read and written */
-        if (in->in[1] >= 0) sum = 2 * p->bufs.v[in->in[1]].bytes;
-        return sum + out + p->bufs.v[in->in[0]].bytes;
-    case SK_DO_DECODE:
-        return out + p->bufs.v[in->in[0]].bytes;
-    case SK_DO_LOAD:
-    case SK_DO_ZERO:
-        return out;
-    default:
-        return 0;
-    }
-}
-
 /* The unit machine: the first op of a block pays for all of it. */
 static double unit_cost(walker *w, const sk_inst *in)
 {
@@ -235,8 +181,8 @@ static double cost(const walk *k, walker *w, const sk_inst *in)
     if (k->m->unit) return unit_cost(w, in);
     if (w->seconds) return w->seconds[w->pc];
     if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].tier == SK_HOST)
-        return sk_machine_host(k->m, moved_bytes(w->p, in));
-    return sk_machine_work(k->m, in->flops, moved_bytes(w->p, in), w->p->threads);
+        return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
+    return sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);
 }
 
 /* --- walking --- */
@@ -375,8 +321,8 @@ static bool receive(walk *k, walker *w, const sk_inst *in)
 static bool sent(walk *k, walker *w, const sk_inst *in)
 {
     mail *q = mail_between(k, w, k->at[partner(k, w, in->peer)]);
-    if (q->taken < in->count) return false;
-    if (in->count) wait_for(w, INFINITY, q->v[in->count - 1].taken);
+    if (q->taken < in->sent) return false;
+    if (in->sent) wait_for(w, INFINITY, q->v[in->sent - 1].taken);
     return true;
 }
 

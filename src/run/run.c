@@ -468,7 +468,7 @@ static sk_status exchange(sk_run *r, const sk_inst *in)
                           p->bufs.v[in->out[0]].bytes);
         break;
     default:
-        st = sk_comm_sent(r->comm, in->peer, r->sent_then[in->peer] + in->count);
+        st = sk_comm_sent(r->comm, in->peer, r->sent_then[in->peer] + in->sent);
     }
     r->waited += sk_now() - before;
     if (r->moving) note_moving(r, in, before);
@@ -493,10 +493,10 @@ static bool rearrange(sk_run *r, const sk_inst *in)
         memset(sk_run_data(r, in->out[0]), 0, (size_t)r->p->bufs.v[in->out[0]].bytes);
         return true;
     case SK_DO_PACK:
-        r->full |= !sk_pack(r->team, pack_of(r, in->in[0], in->out[0], in->count));
+        r->full |= !sk_pack(r->team, pack_of(r, in->in[0], in->out[0], in->values));
         return true;
     case SK_DO_UNPACK:
-        sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->count));
+        sk_unpack(r->team, pack_of(r, in->out[0], in->in[0], in->values));
         return true;
     case SK_DO_ENCODE:
         sk_run_encode(r->p, in, r->base, (float)r->loss_scale, r->team);

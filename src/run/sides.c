@@ -133,12 +133,12 @@ static sk_status sent(sk_sides *s, int pc, const sk_inst *in)
     int64_t n = 0;
     for (int i = pc < s->p->n_train ? 0 : s->p->n_train; i < pc; i++) {
         const sk_inst *x = &s->p->insts.v[i];
-        if (x->act != SK_DO_SEND || x->peer != in->peer || ++n < in->count) continue;
+        if (x->act != SK_DO_SEND || x->peer != in->peer || ++n < in->sent) continue;
         return sk_event_wait(s->d, s->over[i], s->compute);
     }
-    return n >= in->count ? SK_OK
-                          : sk_fail(SK_EBUG, "%lld sends to rank %d are waited for, %lld were made",
-                                    (long long)in->count, in->peer, (long long)n);
+    return n >= in->sent ? SK_OK
+                         : sk_fail(SK_EBUG, "%lld sends to rank %d are waited for, %lld were made",
+                                   (long long)in->sent, in->peer, (long long)n);
 }
 
 sk_status sk_sides_issue(sk_sides *s, int pc)

@@ -2,6 +2,7 @@
 #include "run/takes.h"
 #include "comm/codec_kernel.h"
 #include "program/kernel.h"
+#include "program/acts.h"
 #include "run/acts.h"
 #include "run/away.h"
 
@@ -43,9 +44,9 @@ sk_status sk_gpu_takes(const sk_program *p, int pc)
         return update_takes(p, in);
     case SK_DO_ADD:
     case SK_DO_UNPACK:
-        return sk_act_takes(sk_act_names[in->act], type_of(p, in->out[0]));
+        return sk_act_takes(sk_act_row_of(in)->name, type_of(p, in->out[0]));
     case SK_DO_PACK:
-        return sk_act_takes(sk_act_names[in->act], type_of(p, in->in[0]));
+        return sk_act_takes(sk_act_row_of(in)->name, type_of(p, in->in[0]));
     default:
         return SK_OK;
     }

@@ -1,5 +1,6 @@
 /* trace.c - a step as a picture. */
 #include "run/trace.h"
+#include "program/acts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -106,7 +107,7 @@ static void what(trace *t, const sk_trace_rank *r, const sk_inst *in)
         quoted(t->to, in->node->op->name);
         return;
     }
-    fprintf(t->to, "%s ", sk_act_names[in->act]);
+    fprintf(t->to, "%s ", sk_act_row_of(in)->name);
     if (in->call >= 0) quoted(t->to, p->calls.v[in->call].what);
     else if (in->peer >= 0) fprintf(t->to, "rank %d", in->peer);
     else if (in->copy >= 0) fprintf(t->to, "to the %s ", sk_tier_names[p->bufs.v[in->out[0]].tier]);

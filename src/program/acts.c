@@ -1,0 +1,317 @@
+/* acts.c - the table of instructions; see acts.h. */
+#include "program/acts.h"
+
+#include <inttypes.h>
+
+/* --- operands --- */
+
+static void visit_in(const sk_inst *in, unsigned how, sk_visit *visit, void *ctx)
+{
+    for (int i = 0; i < SK_MAX_IN; i++)
+        if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], how);
+}
+
+static void visit_out(const sk_inst *in, unsigned how, sk_visit *visit, void *ctx)
+{
+    for (int o = 0; o < SK_MAX_OUT; o++)
+        if (in->out[o] >= 0)
+            visit(ctx, (int *)&in->out[o], how | (in->add >> o & 1 ? SK_READS : 0));
+}
+
+static void plain_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)p;
+    visit_in(in, SK_READS, visit, ctx);
+    visit_out(in, SK_WRITES, visit, ctx);
+    if (in->room >= 0) visit(ctx, (int *)&in->room, SK_WRITES);
+}
+
+static void add_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)p;
+    visit_in(in, SK_READS, visit, ctx);
+    visit_out(in, SK_READS | SK_WRITES, visit, ctx);
+}
+
+/* The last part makes the buffer complete. */
+static void paste_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)p;
+    visit_in(in, SK_READS, visit, ctx);
+    visit_out(in, SK_WRITES | (in->turn + 1 < in->turns ? SK_PART : 0), visit, ctx);
+}
+
+static void call_operands(const sk_program *p, const sk_inst *in, unsigned src, unsigned dst,
+                          sk_visit *visit, void *ctx)
+{
+    const sk_call_plan *c = &p->calls.v[in->call];
+    for (int s = 0; s < c->n_segs; s++) {
+        visit(ctx, &c->segs[s].src, src);
+        visit(ctx, &c->segs[s].dst, dst);
+    }
+    if (c->room >= 0) visit(ctx, (int *)&c->room, dst);
+}
+
+static void start_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    call_operands(p, in, SK_READS | SK_HOLDS, SK_WRITES | SK_HOLDS, visit, ctx);
+}
+
+static void wait_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    call_operands(p, in, SK_FREES, SK_FREES | SK_WRITES, visit, ctx);
+}
+
+static void copy_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)p;
+    visit_in(in, SK_READS | SK_HOLDS, visit, ctx);
+    visit_out(in, SK_WRITES | SK_HOLDS, visit, ctx);
+}
+
+static void copied_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)p;
+    visit_in(in, SK_FREES, visit, ctx);
+    visit_out(in, SK_FREES | SK_WRITES, visit, ctx);
+}
+
+/* State and master are read and written.  Weights that have a master are written in the last pass;
+ * the passes before it only name them.  An update beside the step holds what it works on. */
+static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    unsigned hold = in->beside ? SK_HOLDS : 0;
+    bool master = in->out[2] >= 0, last = !p->optim->pass[in->pass + 1];
+    if (in->in[0] >= 0) visit(ctx, (int *)&in->in[0], SK_READS | hold);
+    if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
+    for (int i = 2; i < SK_MAX_IN; i++)
+        if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], SK_READS | SK_WRITES | hold);
+    unsigned how = !master ? SK_READS | SK_WRITES : last ? SK_WRITES : 0;
+    if (in->out[0] >= 0) visit(ctx, (int *)&in->out[0], how);
+    if (in->out[1] >= 0) visit(ctx, (int *)&in->out[1], SK_WRITES);
+    if (master) visit(ctx, (int *)&in->out[2], SK_READS | SK_WRITES | hold);
+}
+
+/* Updates beside the step end. */
+static void join_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    (void)in;
+    for (int i = 0; i < p->params.n; i++) {
+        sk_param_plan *q = &p->params.v[i];
+        if (q->master >= 0) visit(ctx, &q->master, SK_FREES);
+        for (int s = 0; s < q->n_state; s++) visit(ctx, &q->state[s], SK_FREES);
+    }
+}
+
+/* Sums of the graph, and gradients; those outside the device have SQUARES instead. */
+static void stats_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    plain_operands(p, in, visit, ctx);
+    for (int w = 0; w < SK_N_SUMS; w++)
+        for (int i = 0; p->sums[w].counts && i < p->sums[w].n; i++)
+            visit(ctx, &p->sums[w].buf[i], SK_READS | SK_BESIDE);
+    for (int i = 0; in->training && !p->layout.home[SK_GRAD] && i < p->params.n; i++)
+        visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_BESIDE);
+}
+
+void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
+{
+    const sk_act_row *row = sk_act_row_of(in);
+    (row->operands ? row->operands : plain_operands)(p, in, visit, ctx);
+}
+
+/* --- bytes and memory --- */
+
+static int64_t bytes_of(const sk_program *p, int buf) { return buf < 0 ? 0 : p->bufs.v[buf].bytes; }
+
+/* An op touches no more elements of an operand than it does operations: a table of words is not
+ * read whole to look up a few. */
+static int64_t op_bytes(const sk_program *p, const sk_inst *in)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < SK_MAX_IN + SK_MAX_OUT; i++) {
+        int buf = i < SK_MAX_IN ? in->in[i] : in->out[i - SK_MAX_IN];
+        if (buf < 0) continue;
+        const sk_buffer *b = &p->bufs.v[buf];
+        double most = in->flops * (double)sk_dtype_size(b->type);
+        sum += (double)b->bytes > most ? (int64_t)most : b->bytes;
+    }
+    return sum;
+}
+
+static int64_t slice_bytes(const sk_program *p, const sk_inst *in)
+{
+    return 2 * bytes_of(p, in->out[0]);
+}
+
+static int64_t paste_bytes(const sk_program *p, const sk_inst *in)
+{
+    return 2 * bytes_of(p, in->in[0]);
+}
+
+/* Counted, then packed. */
+static int64_t pack_bytes(const sk_program *p, const sk_inst *in)
+{
+    return 2 * bytes_of(p, in->in[0]) + bytes_of(p, in->out[0]);
+}
+
+/* Scalars do not count: which rank adds up the sums of the graph changes no price. */
+static int64_t stats_bytes(const sk_program *p, const sk_inst *in)
+{
+    int64_t sum = 0;
+    for (int i = 0; in->training && !p->layout.home[SK_GRAD] && i < p->params.n; i++)
+        sum += bytes_of(p, p->params.v[i].grad_shard);
+    return sum;
+}
+
+typedef struct counter {
+    const sk_program *p;
+    int64_t bytes;
+} counter;
+
+static void count(void *ctx, int *buf, unsigned how)
+{
+    counter *c = ctx;
+    int times = !!(how & SK_READS) + !!(how & SK_WRITES);
+    c->bytes += times * c->p->bufs.v[*buf].bytes;
+}
+
+int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in)
+{
+    const sk_act_row *row = sk_act_row_of(in);
+    counter c = {.p = p};
+    if (row->bytes) return row->bytes(p, in);
+    if (!row->moves) sk_operands(p, in, count, &c);
+    return c.bytes;
+}
+
+sk_tier sk_inst_memory(const sk_program *p, const sk_inst *in)
+{
+    return sk_act_row_of(in)->host && p->bufs.v[in->in[0]].tier ? SK_HOST : SK_DEVICE;
+}
+
+/* --- print --- */
+
+static void shape(sk_out *o, const sk_program *p, int buf)
+{
+    const sk_buffer *b = &p->bufs.v[buf];
+    sk_out_add(o, "%s[", b->name);
+    for (int i = 0; i < b->box.n; i++) sk_out_add(o, "%s%" PRId64, i ? "," : "", b->box.size[i]);
+    sk_out_add(o, "]@%" PRIx64, (uint64_t)b->offset);
+}
+
+void sk_print_operands(sk_out *o, const sk_program *p, const int *v, int n)
+{
+    for (int i = 0; i < n && v[i] >= 0; i++) {
+        sk_out_add(o, i ? ", " : "");
+        shape(o, p, v[i]);
+    }
+}
+
+static void print_op(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    sk_print_operands(o, p, in->out, SK_MAX_OUT);
+    sk_out_add(o, in->add ? " += %s(" : " = %s(", in->node->op->name);
+    sk_print_operands(o, p, in->in, SK_MAX_IN);
+    sk_out_add(o, ") \"%s\"", in->node->dims);
+}
+
+static const char *const coll_names[SK_N_COLLS] = {"all-reduce", "reduce-scatter", "all-gather",
+                                                   "broadcast",  "reduce",         "gather",
+                                                   "scatter",    "all-to-all",     "all-to-all-v"};
+
+static void print_call(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    const sk_call_plan *c = &p->calls.v[in->call];
+    const char *group = c->group < p->layout.mesh.n ? p->layout.mesh.name[c->group]
+                        : c->group == p->world      ? "all"
+                        : c->group == p->near       ? "those near"
+                                                    : "tied stages";
+    sk_out_add(o, "#%d %s%s over %s: %s", in->call, coll_names[c->kind],
+               c->reduce == SK_MAXIMUM ? " max" : "", group, c->what);
+    if (c->n_segs > 1) sk_out_add(o, " (%d tensors)", c->n_segs);
+    sk_out_add(o, ", %" PRId64 " x %s", c->elements, sk_dtype_name(c->type));
+    if (c->common) sk_out_add(o, " in one memory");
+    if (c->algorithm >= 0) sk_out_add(o, " by %s", sk_algorithm_name(c->algorithm));
+}
+
+static void print_send(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    sk_print_operands(o, p, in->in, 1);
+    sk_out_add(o, " to rank %d", in->peer);
+}
+
+static void print_recv(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    sk_print_operands(o, p, in->out, 1);
+    sk_out_add(o, " from rank %d", in->peer);
+}
+
+static void print_sent(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    (void)p;
+    sk_out_add(o, "%" PRId64 " to rank %d", in->sent, in->peer);
+}
+
+static void print_copy(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    sk_out_add(o, "#%d ", in->copy);
+    sk_print_operands(o, p, in->in, 1);
+    sk_out_add(o, " to the %s", sk_tier_names[p->bufs.v[in->out[0]].tier]);
+}
+
+static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    if (p->params.v[in->param].tensor->nudge != 0) sk_out_add(o, "nudge ");
+    else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
+    if (in->beside) sk_out_add(o, "beside the step, ");
+    sk_print_operands(o, p, in->beside ? &in->out[2] : in->out, 1);
+    if (p->n_updates > 1) sk_out_add(o, ", %d late", in->delay);
+}
+
+static void print_encode(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    sk_print_operands(o, p, in->out, 1);
+    sk_out_add(o, " <- ");
+    sk_print_operands(o, p, in->in, 1);
+    if (in->in[1] >= 0) sk_out_add(o, in->adds_error ? ", loss to " : ", with loss of ");
+    sk_print_operands(o, p, in->in + 1, 1);
+}
+
+static void print_decode(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    sk_print_operands(o, p, in->out, 1);
+    sk_out_add(o, " <- ");
+    if (in->pieces > 1) sk_out_add(o, "sum of %" PRId64 " in ", in->pieces);
+    sk_print_operands(o, p, in->in, 1);
+}
+
+/* --- the table --- */
+
+const sk_act_row sk_act_rows[SK_N_ACTS] = {
+    [SK_DO_LOAD] = {"load", .plain = true},
+    [SK_DO_OP] = {"op", .plain = true, .bytes = op_bytes, .print = print_op},
+    [SK_DO_SLICE] = {"slice", .plain = true, .bytes = slice_bytes},
+    [SK_DO_PASTE] = {"paste", paste_operands, .plain = true, .bytes = paste_bytes},
+    [SK_DO_ADD] = {"add", add_operands, .plain = true},
+    [SK_DO_ZERO] = {"zero", .plain = true},
+    [SK_DO_START] = {"start", start_operands, .moves = true, .print = print_call},
+    [SK_DO_WAIT] = {"wait", wait_operands, .moves = true, .print = print_call},
+    [SK_DO_SEND] = {"send", .moves = true, .print = print_send},
+    [SK_DO_RECV] = {"recv", .moves = true, .print = print_recv},
+    [SK_DO_SENT] = {"sent", .moves = true, .print = print_sent},
+    [SK_DO_STATS] = {"stats", stats_operands, .bytes = stats_bytes},
+    [SK_DO_CLIP] = {"clip"},
+    [SK_DO_UPDATE] = {"update", update_operands, .host = true, .print = print_update},
+    [SK_DO_AHEAD] = {"ahead"},
+    [SK_DO_JOIN] = {"join", join_operands},
+    [SK_DO_NARROW] = {"narrow", .host = true},
+    [SK_DO_PEND] = {"pend", .host = true},
+    [SK_DO_SQUARES] = {"squares", .host = true},
+    [SK_DO_COPY] = {"copy", copy_operands, .moves = true, .print = print_copy},
+    [SK_DO_COPIED] = {"copied", copied_operands, .moves = true, .print = print_copy},
+    [SK_DO_PACK] = {"pack", .bytes = pack_bytes},
+    [SK_DO_UNPACK] = {"unpack"},
+    [SK_DO_ENCODE] = {"encode", .print = print_encode},
+    [SK_DO_DECODE] = {"decode", .print = print_decode},
+};
