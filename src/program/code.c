@@ -107,26 +107,6 @@ int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds)
     return code;
 }
 
-void sk_emit_later(sk_emit *e, sk_later what) { *(sk_later *)sk_push(e->tmp, &e->later) = what; }
-
-void sk_emit_now(sk_emit *e, int call)
-{
-    int kept = 0, n = e->later.n;
-    for (int i = 0; i < n; i++) {
-        sk_later x = e->later.v[i];
-        if (x.call != call) {
-            e->later.v[kept++] = x;
-            continue;
-        }
-        sk_inst *in = sk_emit_inst(e, x.act);
-        in->in[0] = x.from;
-        in->out[0] = x.to;
-        in->pieces = x.pieces;
-        in->codec = x.codec;
-    }
-    e->later.n = kept;
-}
-
 /* --- what was lost --- */
 
 /* Which part of the sum this rank's gradient is, of how many: one for each place along the axes

@@ -9,7 +9,6 @@
 typedef struct sk_at_hand {
     sk_state state;
     int buf;
-    int call; /* under way, the last one that uses the buffer; -1: none */
     struct sk_at_hand *next;
 } sk_at_hand;
 
@@ -49,13 +48,6 @@ typedef struct sk_cuts { /* of a buffer in tiles: its parts, one behind the othe
     int whole, first, n;
 } sk_cuts;
 
-typedef struct sk_later { /* an instruction for when a call has been waited for */
-    sk_act act;
-    int call, from, to;
-    int64_t pieces;
-    const sk_codec *codec;
-} sk_later;
-
 /* Nodes of one layer that make and use results with a letter that only they have (hidden width,
  * words): run slice by slice along the batch, so that such results are never whole. */
 typedef struct sk_region {
@@ -80,7 +72,8 @@ typedef struct sk_emit {
     const sk_schedule *schedule;
     int *place;      /* by chunk: its stage */
     sk_tasks *tasks; /* of the section at work, by stage */
-    int micro;       /* of the task being written */
+    int task;        /* the one being written; -1: none */
+    int micro;       /* of that task */
     sk_duty work;
     struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
     sk_phase phase;
@@ -141,16 +134,10 @@ typedef struct sk_emit {
     } cuts;
     sk_ints ready; /* parameters whose gradients can be reduced */
     int64_t ready_bytes;
-    sk_ints flying; /* calls that were started and not waited for */
-    struct {
-        sk_later *v;
-        int n, cap;
-    } later;
     const sk_codec *weights_as, *grads_as; /* NULL: as they are */
     bool narrow_model;                     /* some weights are narrower than f32 */
-    int *copies;      /* param -> my part of the second copy in this step, or -1; NULL: none */
-    sk_ints *uses;    /* [2 * layer + phase]: parameters read there */
-    sk_status failed; /* the first call that no algorithm can do */
+    int *copies;   /* param -> my part of the second copy in this step, or -1; NULL: none */
+    sk_ints *uses; /* [2 * layer + phase]: parameters read there */
 } sk_emit;
 
 /* emit.c */
@@ -169,12 +156,10 @@ void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t 
 void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, int d);
 /* And for an all-to-all: split along `from` before, along `to` afterwards. */
 void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to);
-void sk_emit_start(sk_emit *e, int call); /* its segments are complete: gets its algorithm */
-void sk_emit_wait(sk_emit *e, int call);
-void sk_emit_fly(sk_emit *e, int call);         /* start it now, wait for it some time later */
-void sk_emit_settle(sk_emit *e, int call);      /* wait for it if it is flying */
-uint64_t sk_emit_choices(const sk_emit *e);     /* what algorithms are chosen by, see sk_program */
-sk_grid sk_box_grid(const sk_extent *b, int d); /* dim d by cells, in canonical order */
+/* The call is complete and starts here; waits.c places its wait. */
+void sk_emit_start(sk_emit *e, int call, sk_flies flies);
+sk_inst sk_inst_like(const sk_inst *in, sk_act act); /* another act at the same place of a task */
+sk_grid sk_box_grid(const sk_extent *b, int d);      /* dim d by cells, in canonical order */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
 int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t); /* bytes of the whole tensor */
@@ -187,7 +172,6 @@ int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buff
 /* As it was made, or came, or was kept. */
 int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);
 int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src);
-void sk_emit_busy(sk_emit *e, const sk_tensor *t, int call); /* until then, where it is at hand */
 /* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
  */
 int sk_emit_one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now,
@@ -282,8 +266,7 @@ const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q);
 /* Bytes for `times` as many encoded rows as the buffer has; the same, filled. */
 int sk_emit_code(sk_emit *e, const sk_codec *c, int buf, int times);
 int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds);
-void sk_emit_later(sk_emit *e, sk_later what);
-void sk_emit_now(sk_emit *e, int call);                            /* it has been waited for */
+void sk_emit_then(sk_emit *e, int call, sk_then what); /* once the call has been waited for */
 void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages); /* plan where losses are kept */
 
 /* params.c: where parameters lie. */
@@ -323,6 +306,12 @@ void sk_emit_tiers(sk_emit *e);
 
 /* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
 void sk_emit_rooms(sk_emit *e);
+
+/* waits.c: waits of calls, and what belongs to their ends. */
+void sk_place_waits(sk_program *p, sk_arena *tmp);
+
+/* algorithms.c: how calls are done, and the workspace that takes. */
+sk_status sk_choose_algorithms(sk_emit *e);
 
 /* number.c: buffers by first use, calls by start. */
 void sk_number(sk_program *p);

@@ -16,25 +16,9 @@
 
 #include <string.h>
 
-enum { IN_FLIGHT = SK_COMM_FLIGHT / 2 };
-
-void sk_emit_fly(sk_emit *e, int call)
-{
-    if (e->flying.n == IN_FLIGHT) sk_emit_wait(e, e->flying.v[0]);
-    sk_emit_start(e, call);
-    *sk_push(e->tmp, &e->flying) = call;
-}
-
-static void settle_all(sk_emit *e)
-{
-    while (e->flying.n) sk_emit_wait(e, e->flying.v[0]);
-}
-
 static void now(sk_emit *e, int call)
 {
-    if (call < 0) return;
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
+    if (call >= 0) sk_emit_start(e, call, SK_FLIES_NOT);
 }
 
 static void move(sk_emit *e, sk_act act, int from, int to)
@@ -79,7 +63,7 @@ static void join_coded(sk_emit *e, int *call, const sk_param_plan *q, int whole,
     int code = sk_emit_encode(e, c, whole, q->error, false), came = sk_emit_code(e, c, piece, n);
     const sk_extent box = e->p->bufs.v[code].box;
     sk_emit_rows(e, *call, code, came, &box, 0);
-    sk_emit_later(e, (sk_later){SK_DO_DECODE, *call, came, piece, n, c});
+    sk_emit_then(e, *call, (sk_then){SK_DO_DECODE, came, piece, n, c});
 }
 
 /* One more gradient for one of the calls on an axis; the first opens it. */
@@ -160,7 +144,7 @@ static void sum_coded(sk_emit *e, const codeds *all)
         int came = sk_emit_code(e, c, x->whole, 1);
         const sk_extent box = e->p->bufs.v[came].box;
         sk_emit_rows(e, back, code, came, &box, 0);
-        sk_emit_later(e, (sk_later){SK_DO_DECODE, back, came, x->whole, 1, c});
+        sk_emit_then(e, back, (sk_then){SK_DO_DECODE, came, x->whole, 1, c});
     }
     now(e, back);
 }
@@ -205,24 +189,16 @@ static void sum_ready(sk_emit *e, int axis, bool cut, int *calls)
     }
 }
 
-/* What was reduced over one axis is done before it goes over the next. */
 static void flush(sk_emit *e)
 {
     bool cut = e->l->shard_axis < 0;
-    int before[2 * SK_WIDTHS] = {-1, -1, -1, -1, -1, -1};
     coded_ready(e);
     for (int k = 0; k < e->l->mesh.n; k++) {
         int axis = turn(e, k), calls[2 * SK_WIDTHS] = {-1, -1, -1, -1, -1, -1};
         sum_ready(e, axis, cut, calls);
         if (axis == e->l->shard_axis) scatter_ready(e, calls + SK_WIDTHS), cut = true;
-        for (int i = 0; i < 2 * SK_WIDTHS; i++) {
-            if (calls[i] < 0) continue;
-            for (int b = 0; b < 2 * SK_WIDTHS; b++)
-                if (before[b] >= 0) sk_emit_settle(e, before[b]);
-            sk_emit_fly(e, calls[i]);
-        }
         for (int i = 0; i < 2 * SK_WIDTHS; i++)
-            if (calls[i] >= 0) before[i] = calls[i];
+            if (calls[i] >= 0) sk_emit_start(e, calls[i], SK_FLIES_ON);
     }
     e->ready.n = 0;
     e->ready_bytes = 0;
@@ -413,7 +389,7 @@ static void reduce_tied(sk_emit *e)
 void sk_emit_grads_end(sk_emit *e)
 {
     if (e->ready.n) flush(e);
-    settle_all(e);
+    e->task = -1;
     join_portions(e);
     reduce_tied(e);
 }

@@ -205,6 +205,7 @@ static sk_status do_tasks(sk_emit *e)
     const sk_tasks *mine = &e->tasks[e->p->stage];
     SK_TRY(sk_emit_cross_begin(e));
     for (int i = 0; i < mine->n; i++) {
+        e->task = i;
         if (e->training) sk_emit_versions_at(e, i);
         if (mine->v[i].work == SK_WORK_U) sk_emit_apart(e);
         else SK_TRY(task(e, mine->v[i]));
@@ -471,9 +472,9 @@ static sk_status write_all(sk_emit *e)
         e->micro = 0;
         SK_TRY(sk_emit_need(e, e->g->logits, &whole, &p->logits));
     }
-    if (e->failed) return sk_trail(e->failed, SK_HERE);
+    sk_place_waits(p, e->tmp);
+    SK_TRY(sk_choose_algorithms(e));
     sk_emit_tiers(e);
-    p->choices = sk_emit_choices(e);
     return SK_OK;
 }
 
@@ -509,6 +510,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
                  .opts = o,
                  .sp = &p->spread,
                  .joined = -1,
+                 .task = -1,
                  .gathered_layer = -1};
     sk_status st = write_all(&e);
     if (!st && p->gpu) sk_emit_rooms(&e);

@@ -308,8 +308,7 @@ static void leave_copy(sk_emit *e, int param, int call, int whole)
     const sk_buffer b = e->p->bufs.v[whole];
     const char *name = sk_print(e->p->arena, "%s.copy", b.name);
     e->copies[param] = sk_emit_buffer(e, name, NULL, SK_WIRE, b.type, box);
-    sk_emit_later(
-        e, (sk_later){.act = SK_DO_SLICE, .call = call, .from = whole, .to = e->copies[param]});
+    sk_emit_then(e, call, (sk_then){.act = SK_DO_SLICE, .from = whole, .to = e->copies[param]});
 }
 
 /* One weight more for a layer's call; the first opens it. */
@@ -329,7 +328,7 @@ static void join_gather(sk_emit *e, int layer, int param)
     if (codec) {
         if (!near) src = sk_emit_encode(e, codec, src, -1, false);
         dst = sk_emit_code(e, codec, whole, 1);
-        sk_emit_later(e, (sk_later){SK_DO_DECODE, *call, dst, whole, 1, codec});
+        sk_emit_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec});
     }
     const sk_extent box = p->bufs.v[dst].box;
     sk_emit_rows(e, *call, src, dst, &box, 0);
@@ -350,12 +349,7 @@ static void begin_gather(sk_emit *e, int layer)
             join_gather(e, layer, uses->v[k]);
     }
     for (int w = 0; w < CALLS; w++)
-        if (calls[w] != NOTHING) sk_emit_fly(e, calls[w]);
-}
-
-static void settle_layer(sk_emit *e, int layer)
-{
-    for (int w = 0; w < CALLS; w++) sk_emit_settle(e, gathering(e, layer)[w]);
+        if (calls[w] != NOTHING) sk_emit_start(e, calls[w], SK_FLIES_IN_TASK);
 }
 
 /* This layer's weights, and the start of those of the next ones in this task. */
@@ -365,7 +359,6 @@ static void open_layer(sk_emit *e)
     while (at < e->layers.n && e->layers.v[at] != e->layer) at++;
     int ahead = e->work == SK_WORK_W ? 0 : e->l->prefetch; /* weight halves read few weights */
     for (int k = at; k <= at + ahead && k < e->layers.n; k++) begin_gather(e, e->layers.v[k]);
-    settle_layer(e, e->layer);
     e->gathered_layer = e->layer;
 }
 
@@ -398,7 +391,6 @@ void sk_emit_close_layer(sk_emit *e)
     const sk_ints *uses = uses_of(e, e->layer);
     e->gathered_layer = -1;
     if (!sharded(e, SK_SHARD_PARAMS)) return;
-    settle_layer(e, e->layer); /* if nobody read them after all */
     *gathering(e, e->layer) = NOT_BEGUN;
     if (e->l->keep && e->training && e->work == SK_WORK_F && sk_emit_seen_again(e)) return;
     for (int k = 0; k < uses->n; k++)

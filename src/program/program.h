@@ -110,6 +110,7 @@ typedef struct sk_inst {
     int micro, layer;
     sk_phase phase;
     sk_duty work;          /* of the task it belongs to */
+    int task;              /* which of its section; -1: none, it stands before or behind all */
     bool again;            /* made a second time, for the backward pass */
     bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
     int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
@@ -142,6 +143,16 @@ typedef struct sk_call_seg {
     sk_grid cut2;
 } sk_call_seg;
 
+/* How long a call may stay in flight: not at all, until the end of its task, or on. */
+typedef enum sk_flies { SK_FLIES_NOT, SK_FLIES_IN_TASK, SK_FLIES_ON } sk_flies;
+
+typedef struct sk_then { /* an instruction that belongs to the end of a call */
+    sk_act act;
+    int from, to; /* buffers */
+    int64_t pieces;
+    const sk_codec *codec;
+} sk_then;
+
 typedef struct sk_call_plan {
     sk_coll_kind kind;
     sk_reduce reduce;
@@ -155,8 +166,11 @@ typedef struct sk_call_plan {
     int root;         /* of kinds that have one: a member */
     int room;         /* buffer of scratch from start to wait, or -1 */
     int64_t room_bytes;
-    bool common;  /* all-gather of what is one memory on all members: they only meet */
-    bool ordered; /* canonical: a sum by the tree of comm.h, whoever takes it */
+    bool common;    /* all-gather of what is one memory on all members: they only meet */
+    bool ordered;   /* canonical: a sum by the tree of comm.h, whoever takes it */
+    sk_flies flies; /* written where the call is, read by waits.c */
+    sk_then *then;  /* written by code.c and params.c; instructions behind the wait, by waits.c */
+    int n_then;
 } sk_call_plan;
 
 typedef struct sk_param_plan {
@@ -288,6 +302,9 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
+/* The buffer that this one is a part of, if it is one; and where it begins there, in bytes. */
+int sk_buffer_root(const sk_program *p, int buf);
+int64_t sk_buffer_begin(const sk_program *p, int buf);
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
 /* That leave all n members together: the sum of sk_inst.wire over them. */
 int64_t sk_call_wire(const sk_call_plan *c, int n);

@@ -25,31 +25,18 @@ static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
 {
     sk_at_hand *h = sk_new(e->tmp, sk_at_hand), **list = hand_of(e, t);
-    *h = (sk_at_hand){.state = *s, .buf = buf, .call = -1, .next = *list};
+    *h = (sk_at_hand){.state = *s, .buf = buf, .next = *list};
     *list = h;
 }
 
 int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
-        if (sk_state_equal(&h->state, s)) {
-            if (h->call >= 0) sk_emit_settle(e, h->call);
-            return h->buf;
-        }
+        if (sk_state_equal(&h->state, s)) return h->buf;
     return -1;
 }
 
-void sk_emit_busy(sk_emit *e, const sk_tensor *t, int call)
-{
-    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next) h->call = call;
-}
-
-void sk_emit_forget(sk_emit *e, const sk_tensor *t)
-{
-    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
-        if (h->call >= 0) sk_emit_settle(e, h->call);
-    *hand_of(e, t) = NULL;
-}
+void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
 
 void sk_emit_trim(sk_emit *e, const sk_tensor *t)
 {
@@ -70,10 +57,8 @@ static bool wider(const sk_state *x, const sk_state *than)
 void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s)
 {
     for (sk_at_hand **h = hand_of(e, t); *h;) {
-        if (wider(&(*h)->state, s)) {
-            if ((*h)->call >= 0) sk_emit_settle(e, (*h)->call);
-            *h = (*h)->next;
-        } else h = &(*h)->next;
+        if (wider(&(*h)->state, s)) *h = (*h)->next;
+        else h = &(*h)->next;
     }
 }
 
@@ -133,8 +118,7 @@ static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, cons
     bool whole = from->how[axis] != SK_SPLIT && to->how[axis] == SK_WHOLE;
     int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->micro);
     int call = sk_emit_collective(e, t, from, to, axis, src, dst);
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
+    sk_emit_start(e, call, SK_FLIES_NOT);
     return dst;
 }
 
@@ -187,8 +171,7 @@ static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->micro);
     int call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
     sk_emit_swap(e, call, *buf, dst, &box, now->dim[a], next.dim[a]);
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
+    sk_emit_start(e, call, SK_FLIES_NOT);
     *buf = dst;
     *now = next;
     return SK_OK;

@@ -97,12 +97,6 @@ static sk_tier works_on(const tiers *x, const sk_inst *in)
     return host ? SK_HOST : SK_DEVICE;
 }
 
-static int root(const sk_program *p, int buf)
-{
-    while (p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
-    return buf;
-}
-
 /* What is brought on its own: a buffer, or a tile of one. */
 static int unit(const sk_program *p, int buf)
 {
@@ -206,7 +200,7 @@ static bool drop_tiles(tiers *x)
     bool any = false;
     for (int i = 0; i < x->p->bufs.n; i++) {
         sk_buffer *b = &x->p->bufs.v[i];
-        for (int u = b->tile ? x->head[root(x->p, i)] : -1; u >= 0; u = x->uses.v[u].next)
+        for (int u = b->tile ? x->head[sk_buffer_root(x->p, i)] : -1; u >= 0; u = x->uses.v[u].next)
             if (x->uses.v[u].at == SK_DEVICE) any = true, b->tile = false;
     }
     return any;
@@ -258,18 +252,11 @@ static int add_note(tiers *x, int pc, int beside, int rank, int copy, int from, 
     return x->notes.n - 1;
 }
 
-static int64_t part_at(const sk_program *p, int buf)
-{
-    int64_t at = 0;
-    for (; p->bufs.v[buf].within >= 0; buf = p->bufs.v[buf].within) at += p->bufs.v[buf].part_at;
-    return at;
-}
-
 /* Files are read and written by pages. */
 static bool on_pages(const sk_program *p, int buf, int part)
 {
     if (part == buf) return true; /* all of it, or a tile that was looked at */
-    int64_t at = part_at(p, part), end = at + p->bufs.v[part].bytes;
+    int64_t at = sk_buffer_begin(p, part), end = at + p->bufs.v[part].bytes;
     return at % SK_FILE_PAGE == 0 && (end % SK_FILE_PAGE == 0 || end == p->bufs.v[buf].bytes);
 }
 
@@ -302,7 +289,7 @@ static void rename_uses(tiers *x, const stay *s, int what, int copy)
     for (int u = s->first;; u = x->uses.v[u].next) {
         const use *y = &x->uses.v[u];
         int b = y->as == what ? copy : -1;
-        int64_t at = b < 0 ? part_at(x->p, y->as) : 0;
+        int64_t at = b < 0 ? sk_buffer_begin(x->p, y->as) : 0;
         for (int i = first; b < 0 && i < x->p->bufs.n; i++)
             if (x->p->bufs.v[i].part_at == at && x->p->bufs.v[i].bytes == x->p->bufs.v[y->as].bytes)
                 b = i;
@@ -314,7 +301,7 @@ static void rename_uses(tiers *x, const stay *s, int what, int copy)
 /* The first use of the whole buffer, of which a tile went home, from `pc` on. */
 static int whole_used(const tiers *x, int part, int pc)
 {
-    int buf = root(x->p, part);
+    int buf = sk_buffer_root(x->p, part);
     for (int u = part == buf ? -1 : x->head[buf]; u >= 0; u = x->uses.v[u].next)
         if (x->uses.v[u].from >= pc) return x->uses.v[u].from;
     return x->p->insts.n;
@@ -365,13 +352,13 @@ static void close_stay(tiers *x, const stay *s, int buf, sk_tier home, bool more
     settle(x, s->from);
     if (x->there >= 0 && (first->reads || first->as != what)) fetch(x, s, what, copy);
     rename_uses(x, s, what, copy);
-    if (writes && (more || x->p->bufs.v[root(x->p, buf)].keep)) store(x, s, what, copy);
+    if (writes && (more || x->p->bufs.v[sk_buffer_root(x->p, buf)].keep)) store(x, s, what, copy);
 }
 
 /* What comes and goes is whole before it leaves for the first time; what is added to is. */
 static bool joins(const tiers *x, const stay *s, const use *y)
 {
-    bool kept = x->p->bufs.v[root(x->p, y->as)].keep;
+    bool kept = x->p->bufs.v[sk_buffer_root(x->p, y->as)].keep;
     bool near = y->from <= s->to || x->group[y->from] - x->group[s->to] <= NEAR;
     return s->at == y->at && section_end(x, s->to) == section_end(x, y->from) &&
            (near || (y->writes && !y->reads && !kept));
@@ -380,7 +367,7 @@ static bool joins(const tiers *x, const stay *s, const use *y)
 /* All uses of a buffer, in order. */
 static void plan_buffer(tiers *x, int buf, sk_tier home)
 {
-    const sk_buffer *b = &x->p->bufs.v[root(x->p, buf)];
+    const sk_buffer *b = &x->p->bufs.v[sk_buffer_root(x->p, buf)];
     bool given = b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
     stay s = {.first = -1};
     int section = -1;
@@ -405,7 +392,7 @@ static void plan_buffer(tiers *x, int buf, sk_tier home)
     }
     if (s.first >= 0) close_stay(x, &s, buf, home, false);
     settle(x, section);
-    int whole = root(x->p, buf);
+    int whole = sk_buffer_root(x->p, buf);
     if (whole != buf && x->there > x->ready[whole]) x->ready[whole] = x->there;
 }
 
@@ -479,11 +466,12 @@ void sk_emit_tiers(sk_emit *e)
     memset(x.ready, -1, sizeof(int) * (size_t)n);
     for (int i = n - 1; i >= 0; i--) { /* tiles, which come behind it, before the whole */
         if (unit(e->p, i) != i) continue;
-        sk_tier home = home_of(&x, root(e->p, i));
+        sk_tier home = home_of(&x, sk_buffer_root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);
         e->p->bufs.v[i].tier = home;
     }
     for (int i = 0; i < e->p->bufs.n; i++)
-        if (e->p->bufs.v[i].within >= 0) e->p->bufs.v[i].tier = e->p->bufs.v[root(e->p, i)].tier;
+        if (e->p->bufs.v[i].within >= 0)
+            e->p->bufs.v[i].tier = e->p->bufs.v[sk_buffer_root(e->p, i)].tier;
     merge(&x);
 }

@@ -34,7 +34,6 @@ enum { MOST = 8 };
 typedef struct run { /* nodes that take turns together, one behind the other in the graph */
     stop v[MOST];
     int n, turns;
-    int n_gathers, calls; /* and the first of these calls: one an operand, turn by turn */
 } run;
 
 static int at(slot s, int turn) { return s.parts < 0 ? s.whole : s.parts + turn; }
@@ -134,7 +133,6 @@ static void find_gathers(sk_emit *e, run *r, stop *x)
         int axis = sk_emit_one_step(e, t, &now, want);
         if (axis < 0 || now.how[axis] != SK_SPLIT) continue;
         x->gather[i] = axis;
-        r->n_gathers++;
     }
 }
 
@@ -202,7 +200,6 @@ static void start_gathers(sk_emit *e, run *r)
     slot from[MOST][SK_MAX_IN];
     sk_state now[MOST][SK_MAX_IN];
     for (int k = 0; k < r->n; k++) open_gathers(e, r, &r->v[k], from[k], now[k]);
-    r->calls = e->p->calls.n;
     for (int c = 0; c < r->turns * r->n * SK_MAX_IN; c++) {
         int turn = c / (r->n * SK_MAX_IN), k = c / SK_MAX_IN % r->n, i = c % SK_MAX_IN;
         const stop *x = &r->v[k];
@@ -211,8 +208,7 @@ static void start_gathers(sk_emit *e, run *r)
         int call = sk_emit_collective(e, x->n->in[i], &now[k][i], want, x->gather[i],
                                       at(from[k][i], turn), at(x->in[i], turn));
         if (!turn) sk_emit_have(e, x->n->in[i], want, x->in[i].whole);
-        sk_emit_fly(e, call);
-        sk_emit_busy(e, x->n->in[i], call);
+        sk_emit_start(e, call, SK_FLIES_IN_TASK);
     }
 }
 
@@ -287,8 +283,7 @@ static void reduce(sk_emit *e, const stop *x, int turn)
     }
     int call = sk_emit_collective(e, t, &e->sp->made[t->id], &x->want, x->axis, at(x->sum, turn),
                                   at(x->to, turn));
-    sk_emit_fly(e, call);
-    sk_emit_busy(e, t, call);
+    sk_emit_start(e, call, SK_FLIES_IN_TASK);
 }
 
 static sk_status write_run(sk_emit *e, run *r)
@@ -299,11 +294,8 @@ static sk_status write_run(sk_emit *e, run *r)
         place_result(e, r, &r->v[k]);
     }
     for (int turn = 0; turn < r->turns; turn++) {
-        int call = r->calls + turn * r->n_gathers;
         for (int k = 0; k < r->n; k++) {
             const stop *x = &r->v[k];
-            for (int i = 0; i < x->n->n_in; i++)
-                if (x->gather[i] >= 0) sk_emit_settle(e, call++);
             work(e, r, x, turn);
             if (x->axis >= 0) reduce(e, x, turn);
         }

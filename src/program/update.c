@@ -28,8 +28,7 @@ static void reduce_world(sk_emit *e, int buf, const char *what)
     if (p->n_ranks == 1) return;
     int call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, p->world, what);
     sk_emit_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
+    sk_emit_start(e, call, SK_FLIES_NOT);
 }
 
 /* In canonical order the loss goes by cells of the batch, and squares are added as integers:
@@ -102,8 +101,7 @@ static void one_pass(sk_emit *e, int pass, int before, int after)
 static void meet(sk_emit *e, int *call)
 {
     if (*call < 0) return;
-    sk_emit_start(e, *call);
-    sk_emit_wait(e, *call);
+    sk_emit_start(e, *call, SK_FLIES_NOT);
     *call = -1;
 }
 
@@ -224,6 +222,7 @@ void sk_emit_update(sk_emit *e)
 
 void sk_emit_report(sk_emit *e)
 {
+    e->task = -1;
     e->micro = -1;
     e->layer = 0;
     stats(e);

@@ -14,12 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int root(const sk_program *p, int buf)
-{
-    while (p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
-    return buf;
-}
-
 /* --- P6: places --- */
 
 static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
@@ -138,7 +132,7 @@ typedef struct lives {
 static void use(const sk_program *p, lives *l, int buf, int pc)
 {
     if (buf < 0) return;
-    buf = root(p, buf);
+    buf = sk_buffer_root(p, buf);
     if (l->first[buf] < 0) l->first[buf] = pc;
     if (l->last[buf] < pc) l->last[buf] = pc;
 }
@@ -361,10 +355,10 @@ static sk_status reads(const sk_program *p, const marks *m, int buf, int pc)
 static bool meets(const sk_program *p, const marks *m, int buf)
 {
     const sk_buffer *b = &p->bufs.v[buf];
-    int r = root(p, buf);
+    int r = sk_buffer_root(p, buf);
     for (int i = 0; m->moving[r] && i < m->away.n; i++) {
         const sk_buffer *x = &p->bufs.v[m->away.v[i]];
-        if (root(p, m->away.v[i]) == r && b->offset < x->offset + x->bytes &&
+        if (sk_buffer_root(p, m->away.v[i]) == r && b->offset < x->offset + x->bytes &&
             x->offset < b->offset + b->bytes)
             return true;
     }
@@ -386,8 +380,8 @@ static void mark_away(const sk_program *p, marks *m, int buf, bool away)
     if (away) *sk_push(m->arena, &m->away) = buf;
     for (int i = 0; i < m->away.n && !away; i++)
         if (m->away.v[i] != buf) m->away.v[kept++] = m->away.v[i];
-        else m->moving[root(p, buf)]--;
-    m->moving[root(p, buf)] += away;
+        else m->moving[sk_buffer_root(p, buf)]--;
+    m->moving[sk_buffer_root(p, buf)] += away;
     if (!away) m->away.n = kept;
 }
 
@@ -456,7 +450,7 @@ static void see_write(void *ctx, int *buf, unsigned how)
 {
     sender *x = ctx;
     if (x->st || !(how & SK_WRITES) || how & SK_FREES) return;
-    if (x->until[root(x->p, *buf)] <= x->pc) return;
+    if (x->until[sk_buffer_root(x->p, *buf)] <= x->pc) return;
     x->st = sk_fail(SK_EBUG,
                     "P7: rank %d: instruction %d (%s) writes '%s', which is on its way to another "
                     "rank",
@@ -473,7 +467,7 @@ static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
         sender x = {p, until, pc, SK_OK};
         sk_operands(p, in, see_write, &x);
         if (x.st) return x.st;
-        int *end = in->act == SK_DO_SEND ? &until[root(p, in->in[0])] : NULL;
+        int *end = in->act == SK_DO_SEND ? &until[sk_buffer_root(p, in->in[0])] : NULL;
         if (end && *end < l->arrives[pc]) *end = l->arrives[pc];
     }
     return SK_OK;

@@ -202,9 +202,7 @@ static void foresee(sk_emit *e, sk_task t)
                                 sk_print(p->arena, "weights ahead from %s", q->tensor->name));
         sk_emit_rows(e, call, piece, *to, &p->bufs.v[*to].box, 0);
     }
-    if (call < 0) return;
-    sk_emit_start(e, call);
-    sk_emit_wait(e, call);
+    if (call >= 0) sk_emit_start(e, call, SK_FLIES_NOT);
 }
 
 /* --- updates --- */

@@ -5,6 +5,19 @@
 
 #include <string.h>
 
+int sk_buffer_root(const sk_program *p, int buf)
+{
+    while (p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
+    return buf;
+}
+
+int64_t sk_buffer_begin(const sk_program *p, int buf)
+{
+    int64_t at = 0;
+    for (; p->bufs.v[buf].within >= 0; buf = p->bufs.v[buf].within) at += p->bufs.v[buf].part_at;
+    return at;
+}
+
 sk_view sk_buffer_view(const sk_program *p, int buf, void *base)
 {
     const sk_buffer *b = &p->bufs.v[buf];

@@ -1,0 +1,149 @@
+/* algorithms.c - the pass that decides how each call is done (comm/choose.h), plans the workspace
+ * that takes, and counts the bytes that must leave this rank. */
+#include "base/hash.h"
+#include "comm/cut.h"
+#include "comm/play.h"
+#include "program/emit.h"
+#include "program/rooms.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  Of
+ * an all-reduce any member may have the larger share of what does not divide, so none is said to.
+ */
+static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
+{
+    const sk_group *g = &p->groups[c->group];
+    int64_t size = (int64_t)sk_dtype_size(c->type), sum = 0, summed = 0;
+    if (c->common) return 0;
+    for (int i = 0; i < c->n_segs; i++) {
+        sk_seg s = sk_call_shape(&c->segs[i]);
+        int64_t mine = s.outer * sk_seg_rows(&s, g->me, g->n).n * s.inner, all = sk_seg_count(&s);
+        if (s.swap) {
+            sk_block own = sk_seg_block(&s, g->me, g->me, g->n);
+            sum += (sk_seg_gives(&s, g->me, g->n) - sk_block_count(&own)) * size;
+            continue;
+        }
+        if (c->kind == SK_ALLREDUCE) summed += all * size;
+        else if (c->kind == SK_ALLGATHER) sum += mine * (g->n - 1) * size;
+        else {
+            bool part = c->kind == SK_REDUCE_SCATTER || c->kind == SK_ALLTOALL;
+            sum += (all - mine) * size + (part ? 0 : mine * (g->n - 1) * size);
+        }
+    }
+    summed *= 2 * (g->n - 1);
+    return sum + summed / g->n + (g->me < summed % g->n);
+}
+
+int64_t sk_call_wire(const sk_call_plan *c, int n)
+{
+    int64_t sum = 0, ways = c->kind == SK_ALLREDUCE ? 2 : 1;
+    if (c->common) return 0;
+    for (int i = 0; i < c->n_segs; i++) {
+        sk_seg s = sk_call_shape(&c->segs[i]);
+        sum += s.swap ? sk_seg_whole(&s) : ways * (n - 1) * sk_seg_count(&s);
+        for (int m = 0; m < n && s.swap; m++) { /* each keeps a block, of its own size */
+            sk_block own = sk_seg_block(&s, m, m, n);
+            sum -= sk_block_count(&own);
+        }
+    }
+    return sum * (int64_t)sk_dtype_size(c->type);
+}
+
+/* Scratch for lists that are played: planned from start to wait. */
+static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
+{
+    sk_program *p = e->p;
+    sk_call_plan *c = &p->calls.v[call];
+    const sk_coll *how = sk_coll_parts[c->algorithm];
+    sk_mark mark = sk_arena_mark(p->arena);
+    sk_seg *segs = sk_many(p->arena, sk_seg, c->n_segs + 1);
+    for (int i = 0; i < c->n_segs; i++) segs[i] = sk_call_shape(&c->segs[i]);
+    c->room_bytes = sk_play_room(how, ask, c->type, segs, c->n_segs);
+    sk_arena_back(p->arena, mark);
+    if (!c->room_bytes) return;
+    sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
+    c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+}
+
+/* Between GPUs NCCL finds its own way, and needs what lies in pieces packed. */
+static void plan_gpu(sk_emit *e, int call)
+{
+    sk_call_plan *c = &e->p->calls.v[call];
+    c->algorithm = SK_SHM;
+    c->room_bytes = sk_room_call(c, e->p->groups[c->group].n);
+    if (!c->room_bytes) return;
+    sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
+    c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+}
+
+/* Only ranks of one host can have one memory. */
+static sk_status meet_here(const sk_emit *e, const sk_group *g, int hosts)
+{
+    if (hosts == 1) return SK_OK;
+    const char *axis = e->l->mesh.name[e->l->shard_axis];
+    return sk_fail(
+        SK_ECONF,
+        "layout: replica: the %d ranks along '%s' sit on %d hosts, and only ranks of one "
+        "host can keep one copy of the weights; leave replica out, or let '%s' end at "
+        "the host and split the batch over a second axis as well",
+        g->n, axis, hosts, axis);
+}
+
+/* Only a pinned one can be wrong here. */
+static sk_status sums_type(const sk_call_plan *c)
+{
+    const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
+    if (!a || !a->no_halves || !sk_kind_sums(c->kind) || sk_dtype_size(c->type) != 2) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "comm.algorithm: %s does not sum %s, and '%s' is a sum of them; take another "
+                   "one (skein list coll), or train.dtype=f32",
+                   a->name, sk_dtype_name(c->type), c->what);
+}
+
+static sk_status choose(sk_emit *e, int call)
+{
+    sk_call_plan *c = &e->p->calls.v[call];
+    const sk_group *g = &e->p->groups[c->group];
+    const sk_compile_opts *o = e->opts;
+    sk_coll_ask ask;
+    if (o->gpu) {
+        plan_gpu(e, call);
+        return SK_OK;
+    }
+    sk_coll_ask_for(c->kind, g->ranks, g->n, g->me, c->root, o->host_of, &ask);
+    int hosts = sk_hosts_count(g->ranks, g->n, o->host_of);
+    int64_t bytes = sk_call_bytes(c);
+    if (c->common) return meet_here(e, g, hosts);
+    SK_TRY(sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
+    SK_TRY(sums_type(c));
+    if (c->algorithm >= 0) plan_room(e, call, &ask);
+    return SK_OK;
+}
+
+static uint64_t choices(const sk_emit *e)
+{
+    const sk_compile_opts *o = e->opts;
+    const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
+    if (!o->host_of && !o->pin) return 0; /* all in the heaps, whatever they cost */
+    uint64_t h = sk_hash(1, &o->pin, sizeof o->pin);
+    if (o->host_of) h = sk_hash(h, o->host_of, sizeof(int) * (size_t)e->p->n_ranks);
+    for (int i = 0; sk_coll_parts[i]; i++)
+        h = sk_hash(h, sk_coll_parts[i]->name, strlen(sk_coll_parts[i]->name));
+    return sk_hash(h, c, offsetof(sk_costs, host)) |
+           1; /* numbers: there is no padding among them */
+}
+
+/* In the order of starts. */
+sk_status sk_choose_algorithms(sk_emit *e)
+{
+    sk_program *p = e->p;
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        sk_inst *in = &p->insts.v[pc];
+        if (in->act == SK_DO_START) SK_TRY(choose(e, in->call));
+        if (in->act == SK_DO_WAIT) in->wire = least_bytes(p, &p->calls.v[in->call]);
+    }
+    p->choices = choices(e);
+    return SK_OK;
+}
