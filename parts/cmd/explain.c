@@ -10,13 +10,56 @@ static const char usage[] =
     "usage: skein explain [FILE.yaml] [key=value ...] [-n RANKS] [--rank R] [--pass NAME]\n\n"
     "Prints what a rank will do in one step: every instruction with its buffers, shapes, flops,\n"
     "bytes and the line of the model it comes from.  Needs no data and no devices.\n"
+    "--pass shows what there is after one pass of the compiler: graph, layout, then\n"
+    "those that --pass list names, in their order; program is what runs.\n"
     "    skein explain model=tiny layout=\"dp=2 tp=2\" --rank 3\n";
 
 static const sk_option options[] = {
     {"rank", "whose program; 0 if not said", true},
-    {"pass", "graph, layout or program (usual): how far to compile", true},
+    {"pass", "how far to compile: list, graph, layout, a pass, or program (default)", true},
     {0},
 };
+
+static sk_status unknown(const char *pass)
+{
+    const char *names[64] = {"list", "graph", "layout", "program"};
+    int n = 4;
+    for (int i = 0; n < 64 && sk_pass_name(i); i++) names[n++] = sk_pass_name(i);
+    const char *near = sk_nearest(pass, names, n);
+    return sk_fail(SK_EUSAGE, "command line: --pass %s is unknown%s%s%s; --pass list shows them",
+                   pass, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
+static void list_passes(void)
+{
+    for (int i = 0; sk_pass_name(i); i++)
+        printf("%2d  %-15s %s\n", i + 1, sk_pass_name(i), sk_pass_doc(i));
+}
+
+static bool is_pass(const char *name)
+{
+    for (int i = 0; sk_pass_name(i); i++)
+        if (!strcmp(name, sk_pass_name(i))) return true;
+    return false;
+}
+
+static sk_status print_program(sk_arena *a, sk_setup *s, int rank)
+{
+    sk_program *p = s->programs[rank];
+    if (!p) SK_TRY(sk_setup_one(s, rank, &p));
+    fputs(sk_program_print(p, a), stdout);
+    return SK_OK;
+}
+
+static sk_status print_until(sk_arena *a, const sk_setup *s, int rank, const char *pass)
+{
+    char *text = NULL;
+    sk_compile_opts o = sk_setup_opts(s);
+    if (!is_pass(pass)) return unknown(pass);
+    SK_TRY(sk_compile_until(a, &s->graph, &s->layout, &o, rank, pass, &text));
+    fputs(text, stdout);
+    return SK_OK;
+}
 
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
@@ -27,21 +70,19 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
     const char *pass = sk_conf_option(&rest, "pass"), *text = sk_conf_option(&rest, "rank");
+    if (!pass) pass = "program";
+    if (!strcmp(pass, "list")) {
+        list_passes();
+        return SK_OK;
+    }
     SK_TRY(sk_setup_program(a, job, false, s));
     if (text && (!sk_read_int(text, &rank) || rank < 0 || rank >= s->n_ranks))
         return sk_fail(SK_EUSAGE, "command line: --rank is \"%s\"; 0 to %d are there", text,
                        s->n_ranks - 1);
-    if (!pass || !strcmp(pass, "program")) {
-        sk_program *p = s->programs[rank];
-        if (!p) SK_TRY(sk_setup_one(s, (int)rank, &p));
-        fputs(sk_program_print(p, a), stdout);
-    } else if (!strcmp(pass, "graph")) fputs(sk_graph_print(&s->graph, a), stdout);
+    if (!strcmp(pass, "program")) return print_program(a, s, (int)rank);
+    if (!strcmp(pass, "graph")) fputs(sk_graph_print(&s->graph, a), stdout);
     else if (!strcmp(pass, "layout")) fputs(sk_layout_print(a, &s->layout), stdout);
-    else
-        return sk_fail(SK_EUSAGE,
-                       "command line: --pass %s is unknown; there are graph, layout and "
-                       "program",
-                       pass);
+    else return print_until(a, s, (int)rank, pass);
     return SK_OK;
 }
 

@@ -96,11 +96,11 @@ static void drop_what_feeds(sk_emit *e)
     }
 }
 
-void sk_emit_again_open(sk_emit *e)
+sk_status sk_emit_again_open(sk_emit *e)
 {
     e->drop = sk_many(e->tmp, char, e->g->tensors.n + 1);
     look_at_layers(e);
-    if (!*e->l->again || !e->opts->optim) return;
+    if (!*e->l->again || !e->opts->optim) return SK_OK;
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (n->phase != SK_FORWARD || e->sp->stage[i] != e->p->stage) continue;
@@ -108,6 +108,7 @@ void sk_emit_again_open(sk_emit *e)
         for (int o = 0; o < n->n_out; o++) e->drop[n->out[o]->id] = stays_inside(e, n->out[o]);
     }
     if (!strcmp(e->l->again, "selective")) drop_what_feeds(e);
+    return SK_OK;
 }
 
 /* The forward pass of a chunk is written: what will be made again is given up, and of the rest what

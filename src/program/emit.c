@@ -214,14 +214,15 @@ int64_t sk_call_bytes(const sk_call_plan *c)
     return c->common ? 0 : c->elements * (int64_t)sk_dtype_size(c->type);
 }
 
-void sk_emit_rooms(sk_emit *e)
+sk_status sk_emit_rooms(sk_emit *e)
 {
-    for (int pc = 0; pc < e->p->insts.n; pc++) {
+    for (int pc = 0; e->p->gpu && pc < e->p->insts.n; pc++) {
         int64_t bytes = sk_room_launch(e->p, &e->p->insts.v[pc]);
         if (!bytes) continue;
         sk_extent box = {.n = 1, .size = {bytes}, .full = {bytes}};
         e->p->insts.v[pc].room = sk_emit_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
     }
+    return SK_OK;
 }
 
 void sk_emit_start(sk_emit *e, int call, sk_flies flies)

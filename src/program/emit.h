@@ -215,18 +215,18 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n);
 sk_status sk_emit_again(sk_emit *e, const sk_node *n);
 
 /* again.c: results that are made again instead of kept. */
-void sk_emit_again_open(sk_emit *e);
+sk_status sk_emit_again_open(sk_emit *e);
 void sk_emit_drop(sk_emit *e, const sk_ints *nodes); /* of a forward task that is written */
 bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t);
 
 /* pieces.c: what is kept for the backward pass, as a piece. */
-void sk_emit_pieces_open(sk_emit *e);
+sk_status sk_emit_pieces_open(sk_emit *e);
 void sk_emit_pieces(sk_emit *e, const sk_node *n); /* a forward node is written */
 /* Is it gathered only because a piece was kept?  Then nodes take no turns for it: bits stay. */
 bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t);
 bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s); /* false: as made */
 /* pack.c: results that are kept in fewer bits. */
-void sk_emit_pack_open(sk_emit *e);
+sk_status sk_emit_pack_open(sk_emit *e);
 void sk_emit_pack(sk_emit *e, const sk_node *n);         /* what the node has made */
 bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);     /* false: it is not packed */
 void sk_emit_unpack_for(sk_emit *e, const sk_node *n);   /* what the node reads */
@@ -239,7 +239,7 @@ sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
 sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done);
 
 /* regions.c: which nodes are run slice by slice. */
-void sk_emit_regions_open(sk_emit *e);
+sk_status sk_emit_regions_open(sk_emit *e);
 
 /* slices.c: running them.  All nodes of the region, of this node's phase. */
 sk_status sk_emit_region(sk_emit *e, const sk_node *n);
@@ -302,10 +302,21 @@ enum { SK_FILE_PAGE = 4096 };
 
 /* tiers.c: copies from and to other memories, around the instructions that are written. */
 bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t); /* its optimizer runs on the host */
-void sk_emit_tiers(sk_emit *e);
+sk_status sk_emit_tiers(sk_emit *e);
 
 /* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
-void sk_emit_rooms(sk_emit *e);
+sk_status sk_emit_rooms(sk_emit *e);
+
+/* chunks.c, edges.c, sum_plan.c, lower.c: passes, see compile.c. */
+sk_status sk_assign_chunks(sk_emit *e);
+sk_status sk_find_edges(sk_emit *e);
+sk_status sk_split_backward(sk_emit *e);
+sk_status sk_plan_sums(sk_emit *e);
+sk_status sk_check_length(sk_emit *e);
+sk_status sk_lower(sk_emit *e);
+
+/* print_plan.c: what is decided about nodes and tensors, before there are instructions. */
+char *sk_emit_print(const sk_emit *e, sk_arena *a);
 
 /* waits.c: waits of calls, and what belongs to their ends. */
 void sk_place_waits(sk_program *p, sk_arena *tmp);

@@ -1,4 +1,4 @@
-/* lower.c - model + layout -> the program of one rank.
+/* lower.c - the pass that writes instructions, task by task.
  *
  * The schedule gives the order of tasks (forward or backward of a micro-batch in a chunk of
  * layers); a task is the chunk's nodes in graph order, each with its operands brought
@@ -11,16 +11,7 @@
 
 #include <string.h>
 
-/* Sets of stages are bits; the loops over chunks and micro-batches are unrolled. */
-enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
-enum { MOST_TASKS = 1 << 20, MOST_INSTS = 1 << 20 }; /* of a phase of all stages; of a rank */
-
-const sk_optim *sk_optim_find(const char *name)
-{
-    for (const sk_optim *const *o = sk_optim_parts; *o; o++)
-        if (!strcmp((*o)->name, name)) return *o;
-    return NULL;
-}
+enum { MOST_INSTS = 1 << 20 }; /* of a rank: the loops over tasks are unrolled */
 
 /* --- one node --- */
 
@@ -244,226 +235,19 @@ static sk_status forward_section(sk_emit *e)
     return SK_OK;
 }
 
-/* --- setting up --- */
-
-static sk_status no_schedule(const char *name)
+/* One instruction a node and micro-batch, and what regions add: known before any is written. */
+sk_status sk_check_length(sk_emit *e)
 {
-    const char *names[64];
-    int n = 0;
-    while (n < 64 && sk_schedule_parts[n]) names[n] = sk_schedule_parts[n]->name, n++;
-    const char *near = sk_nearest(name, names, n);
-    return sk_fail(SK_ECONF, "layout: no schedule is called '%s'%s%s%s", name,
-                   near ? " (did you mean '" : "; see skein list schedule", near ? near : "",
-                   near ? "'?)" : "");
-}
-
-/* What the passes ask about a tensor again and again: one look at the graph answers it. */
-static void index_tensors(sk_emit *e)
-{
-    int all = e->g->tensors.n;
-    e->read_by = sk_many(e->tmp, uint64_t, all);
-    e->read_forward = sk_many(e->tmp, uint64_t, all);
-    e->as_part = sk_many(e->tmp, unsigned, all);
-    e->reader = sk_many(e->tmp, int, all);
-    e->grad_made = sk_many(e->tmp, sk_state, all);
-    e->grad_parts = sk_many(e->tmp, int, all);
-    for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
-        const sk_node *n = e->g->nodes.v[i];
-        for (int k = 0; k < n->n_in; k++) {
-            int t = n->in[k]->id;
-            e->read_by[t] |= 1ull << e->sp->stage[i];
-            if (n->phase == SK_FORWARD) e->read_forward[t] |= 1ull << e->sp->stage[i];
-            if (n->in[k]->from && n->in[k]->from->phase == n->phase &&
-                e->sp->stage[i] == e->p->stage &&
-                !sk_state_equal(&e->sp->node[i].in[k], &e->sp->made[t]))
-                e->reader[t] = i + 1;
-            for (int a = 0; a < e->l->mesh.n; a++)
-                if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->as_part[t] |= 1u << a;
-        }
-        for (int o = n->n_out - 1; o >= 0; o--) {
-            if (!n->into[o]) continue;
-            e->grad_made[n->into[o]->id] = e->sp->node[i].out[o];
-            e->grad_parts[n->into[o]->id] += e->sp->stage[i] == e->p->stage;
-        }
-    }
-}
-
-/* Backward nodes that only weights' gradients of their own layer wait for: the weight half of a
- * backward pass. */
-static void find_late(sk_emit *e)
-{
-    char *early = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    e->late = sk_many(e->tmp, char, e->g->nodes.n + 1);
-    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
-        const sk_node *n = e->g->nodes.v[i];
-        e->late[i] = n->phase == SK_BACKWARD;
-        for (int o = 0; o < n->n_out; o++)
-            if (!n->into[o] && early[n->out[o]->id]) e->late[i] = 0;
-        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD; k++) {
-            const sk_node *from = n->in[k]->from;
-            if (!e->late[i] || (from && from->layer != n->layer)) early[n->in[k]->id] = 1;
-        }
-    }
-}
-
-static void index_chunks(sk_emit *e)
-{
-    e->of_chunk = sk_many(e->tmp, sk_ints, 2 * e->sp->n_chunks);
-    for (int i = 0; i < e->g->nodes.n; i++) {
-        bool backward = e->g->nodes.v[i]->phase == SK_BACKWARD;
-        *sk_push(e->tmp, &e->of_chunk[2 * e->sp->chunk[i] + backward]) = i;
-    }
-}
-
-static bool makes(const sk_emit *e, const sk_tensor *sum)
-{
-    for (int i = 0; i < e->g->nodes.n; i++)
-        for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
-            if (e->g->nodes.v[i]->into[o] == sum && e->sp->stage[i] == e->p->stage) return true;
-    return false;
-}
-
-/* A sum is counted where it is made, once along every axis that repeats it. */
-static bool counts(const sk_emit *e, const sk_tensor *sum)
-{
-    const sk_state *s = &e->sp->made[sum->id];
-    for (int a = 0; a < e->l->mesh.n; a++)
-        if (a != e->l->stage_axis && s->how[a] == SK_WHOLE && e->p->coord[a]) return false;
-    return true;
-}
-
-/* The cell of the batch at which this rank's piece of a micro-batch begins; -1: it has none. */
-static int first_cell(const sk_emit *e, const sk_tensor *sum, int micro)
-{
-    const sk_state *made = &e->sp->made[sum->id];
-    const char batch[] = {e->g->batch, 0};
-    sk_state s = {0};
-    for (int a = 0; a < e->l->mesh.n; a++)
-        if (made->how[a] == SK_PSUM) s.how[a] = SK_SPLIT;
-    sk_extent box = sk_piece_of(e->g, e->l, batch, &s, e->p->coord, micro, e->p->n_micro);
-    return box.size[0] ? box.cells[0][0] : -1;
-}
-
-static void plan_sum(sk_emit *e, int which)
-{
-    const sk_tensor *t = e->g->sum[which];
-    sk_sum_plan *s = &e->p->sums[which];
-    sk_arena *a = e->p->arena;
-    if (!t || !makes(e, t)) return;
-    bool apart = e->l->canonical && which == SK_SUM_LOSS;
-    s->counts = counts(e, t);
-    s->n = apart ? e->p->n_micro : 1;
-    s->buf = sk_many(a, int, s->n);
-    s->cell = apart ? sk_many(a, int, s->n) : NULL;
-    for (int i = 0; i < s->n; i++) {
-        s->buf[i] = sk_emit_piece(e, t, SK_WIRE, &(sk_state){0}, -1);
-        e->p->bufs.v[s->buf[i]].keep = true;
-        if (apart) s->cell[i] = first_cell(e, t, i);
-    }
-}
-
-/* Words of a layout that are good alone, and not for this device, schedule or dtype. */
-static sk_status goes_together(const sk_emit *e)
-{
-    if (e->l->replica && e->p->gpu)
-        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
-                                 "host, and GPUs have no memory in common; leave it out, or use "
-                                 "device=cpu");
-    if (e->schedule->apart && e->l->tiles > 1)
-        return sk_fail(
-            SK_ECONF,
-            "layout: schedule %s updates weights within a step, while their tiles are on "
-            "the way; leave out tiles, or take another schedule",
-            e->schedule->name);
-    if (e->l->canonical && e->l->tiles > 1)
-        return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
-                                 "leave one of the two out");
-    if (e->l->canonical && e->l->slices > 1)
-        return sk_fail(SK_ECONF,
-                       "layout: in canonical order the sum over a batch is a tree, and slices=%d "
-                       "would add it up slice by slice; leave out slices, or take order=fast",
-                       e->l->slices);
-    for (int i = 0; e->l->canonical && i < e->p->params.n; i++)
-        if (sk_narrow(e->p->params.v[i].tensor))
-            return sk_fail(SK_ECONF,
-                           "order=canonical gives the same bits on any layout in f32, and "
-                           "train.dtype is %s, whose sums are rounded where ranks meet",
-                           sk_dtype_name(e->p->params.v[i].tensor->type));
-    return SK_OK;
-}
-
-static sk_status prepare(sk_emit *e)
-{
-    sk_program *p = e->p;
     int64_t nodes = 0;
-    for (int i = 0; i < e->g->nodes.n; i++) nodes += e->sp->stage[i] == p->stage;
-    SK_TRY(is_short(e, nodes * p->n_micro));
-    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
-    e->param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
-    index_tensors(e);
-    index_chunks(e);
-    find_late(e);
-    sk_emit_again_open(e);
-    sk_emit_regions_open(e);
-    SK_TRY(is_short(e, nodes * p->n_micro + sk_emit_regions_insts(e, MOST_INSTS)));
-    sk_emit_pieces_open(e);
-    sk_emit_pack_open(e);
-    sk_emit_cross_open(e);
-    SK_TRY(sk_emit_codecs(e));
-    SK_TRY(sk_emit_params(e));
-    SK_TRY(goes_together(e));
-    for (int w = 0; w < SK_N_SUMS; w++) {
-        if (e->g->sum[w]) p->n_sums = w + 1;
-        plan_sum(e, w);
-    }
-    return SK_OK;
+    for (int i = 0; i < e->g->nodes.n; i++) nodes += e->sp->stage[i] == e->p->stage;
+    SK_TRY(is_short(e, nodes * e->p->n_micro));
+    return is_short(e, nodes * e->p->n_micro + sk_emit_regions_insts(e, MOST_INSTS));
 }
 
-/* The schedule says how many chunks of layers a stage has, and where each sits. */
-static sk_status place_chunks(sk_emit *e)
-{
-    const sk_layout *l = e->l;
-    int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
-    const sk_schedule *s = sk_schedule_find(l->schedule);
-    if (!s) return no_schedule(l->schedule);
-    int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
-    if (l->chunks && l->chunks != each)
-        return sk_fail(SK_ECONF, "layout: schedule %s has %d chunks a stage, not %d", s->name, each,
-                       l->chunks);
-    if (stages > MOST_STAGES || each > MOST_CHUNKS)
-        return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
-                       stages, each, MOST_STAGES, MOST_CHUNKS);
-    if (e->p->n_micro > MOST_MICRO)
-        return sk_fail(SK_ECONF, "layout: %d micro-batches; at most %d are supported",
-                       e->p->n_micro, MOST_MICRO);
-    if (each * stages > MOST_TASKS / e->p->n_micro)
-        return sk_fail(SK_ECONF,
-                       "layout: %d stages of %d chunks with %d micro-batches are over %d tasks; "
-                       "take fewer of one of them",
-                       stages, each, e->p->n_micro, MOST_TASKS);
-    e->schedule = s;
-    int n = each * stages;
-    e->place = sk_many(e->tmp, int, n);
-    for (int c = 0; c < n; c++) e->place[c] = sk_schedule_place(s, stages, c);
-    return sk_spread_graph(e->p->arena, e->g, l, e->place, n, &e->p->spread);
-}
-
-static void count_flops(sk_program *p)
-{
-    for (int i = 0; i < p->insts.n; i++) {
-        sk_inst *in = &p->insts.v[i];
-        if (in->act != SK_DO_OP) continue;
-        sk_args args;
-        sk_inst_args(p, in, NULL, &args);
-        in->flops = sk_op_flops(in->node->op, &args);
-    }
-}
-
-static sk_status write_all(sk_emit *e)
+sk_status sk_lower(sk_emit *e)
 {
     sk_program *p = e->p;
-    SK_TRY(place_chunks(e));
-    SK_TRY(prepare(e));
+    e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
     if (p->optim) SK_TRY(train_section(e));
     p->n_train = p->insts.n;
     if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));
@@ -472,56 +256,5 @@ static sk_status write_all(sk_emit *e)
         e->micro = 0;
         SK_TRY(sk_emit_need(e, e->g->logits, &whole, &p->logits));
     }
-    sk_place_waits(p, e->tmp);
-    SK_TRY(sk_choose_algorithms(e));
-    sk_emit_tiers(e);
-    return SK_OK;
-}
-
-/* Lists that grew beside what is given up, at the lengths they have now. */
-#define FIX(arena, list)                                                            \
-    ((list)->v = sk_grow((arena), (list)->v, sizeof *(list)->v * (size_t)(list)->n, \
-                         sizeof *(list)->v * (size_t)((list)->cap = (list)->n)))
-
-sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
-                     int rank, sk_program **out)
-{
-    SK_TRY(sk_graph_status(g));
-    sk_program *p = sk_new(a, sk_program);
-    *p = (sk_program){.arena = a,
-                      .graph = g,
-                      .layout = *l,
-                      .optim = o->optim,
-                      .rank = rank,
-                      .n_ranks = sk_mesh_ranks(&l->mesh),
-                      .threads = o->threads < 1              ? 1
-                                 : o->threads < SK_TEAM_MOST ? o->threads
-                                                             : SK_TEAM_MOST,
-                      .gpu = o->gpu,
-                      .logits = -1};
-    p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
-    sk_mesh_coords(&l->mesh, rank, p->coord);
-    p->stage = l->stage_axis < 0 ? 0 : p->coord[l->stage_axis];
-    sk_arena tmp = {0};
-    sk_emit e = {.p = p,
-                 .tmp = &tmp,
-                 .g = g,
-                 .l = &p->layout,
-                 .opts = o,
-                 .sp = &p->spread,
-                 .joined = -1,
-                 .task = -1,
-                 .gathered_layer = -1};
-    sk_status st = write_all(&e);
-    if (!st && p->gpu) sk_emit_rooms(&e);
-    if (!st) sk_number(p);
-    FIX(a, &p->insts);
-    FIX(a, &p->bufs);
-    FIX(a, &p->calls);
-    sk_arena_end(&tmp);
-    if (st) return sk_trail(st, SK_HERE);
-    count_flops(p);
-    sk_plan_memory(p);
-    *out = p;
     return SK_OK;
 }

@@ -47,11 +47,11 @@ static int way_of(const sk_emit *e, const sk_tensor *t, const readers *r)
     return e->l->gist < 100 && t->from->op->flags & SK_OP_ZEROS ? ZEROS : 0;
 }
 
-void sk_emit_pack_open(sk_emit *e)
+sk_status sk_emit_pack_open(sk_emit *e)
 {
     e->packs = sk_many(e->tmp, char, e->g->tensors.n + 1);
     e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro + 1);
-    if (!e->l->gist || !e->opts->optim) return;
+    if (!e->l->gist || !e->opts->optim) return SK_OK;
     const readers *all = look_at_readers(e);
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
@@ -60,6 +60,7 @@ void sk_emit_pack_open(sk_emit *e)
             if (!n->into[o])
                 e->packs[n->out[o]->id] = (char)way_of(e, n->out[o], &all[n->out[o]->id]);
     }
+    return SK_OK;
 }
 
 static int *packed_of(sk_emit *e, const sk_tensor *t)

@@ -67,9 +67,9 @@ static char *find_kept(const sk_emit *e)
     return kept;
 }
 
-void sk_emit_pieces_open(sk_emit *e)
+sk_status sk_emit_pieces_open(sk_emit *e)
 {
-    if (!e->l->partition || !e->opts->optim) return;
+    if (!e->l->partition || !e->opts->optim) return SK_OK;
     const char *kept = find_kept(e);
     e->cut_after = sk_many(e->tmp, int, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -80,6 +80,7 @@ void sk_emit_pieces_open(sk_emit *e)
         for (int o = 0; o < n->n_out; o++)
             if (kept[n->out[o]->id] && !n->into[o]) e->cut_after[n->out[o]->id] = i + 1;
     }
+    return SK_OK;
 }
 
 static bool partial(const sk_state *s)

@@ -291,6 +291,13 @@ int64_t sk_room_at(const sk_program *p); /* gpu: where the room begins in the he
 sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
                      int rank, sk_program **out);
 
+/* The passes of the compiler, in order; NULL behind the last.  And what there is after one of them,
+ * as text. */
+const char *sk_pass_name(int i);
+const char *sk_pass_doc(int i);
+sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                           const sk_compile_opts *o, int rank, const char *pass, char **text);
+
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
  * is filled; returns how many classes there are, or -1 if there are over a thousand. */
 int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of);

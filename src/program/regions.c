@@ -275,10 +275,10 @@ static void settle_late(sk_emit *e)
     }
 }
 
-void sk_emit_regions_open(sk_emit *e)
+sk_status sk_emit_regions_open(sk_emit *e)
 {
     int nodes = e->g->nodes.n + 1, tensors = e->g->tensors.n + 1;
-    if (e->l->slices < 2) return;
+    if (e->l->slices < 2) return SK_OK;
     e->region_of = sk_many(e->tmp, int, nodes);
     e->moved = sk_many(e->tmp, char, nodes);
     e->wide = sk_many(e->tmp, char, tensors);
@@ -289,4 +289,5 @@ void sk_emit_regions_open(sk_emit *e)
         if (c != e->g->batch && e->g->size[c]) find_by(e, (char)c);
     for (int i = 0; i < e->regions.n && e->opts->optim; i++) give_up(e, &e->regions.v[i]);
     settle_late(e);
+    return SK_OK;
 }

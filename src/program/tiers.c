@@ -455,10 +455,10 @@ static void merge(tiers *x)
     sk_assert(next == x->notes.n);
 }
 
-void sk_emit_tiers(sk_emit *e)
+sk_status sk_emit_tiers(sk_emit *e)
 {
     tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
-    if (!sk_layout_away(e->l)) return;
+    if (!sk_layout_away(e->l)) return SK_OK;
     int n = e->p->bufs.n;
     find_groups(&x);
     find_uses(&x);
@@ -474,4 +474,5 @@ void sk_emit_tiers(sk_emit *e)
         if (e->p->bufs.v[i].within >= 0)
             e->p->bufs.v[i].tier = e->p->bufs.v[sk_buffer_root(e->p, i)].tier;
     merge(&x);
+    return SK_OK;
 }

@@ -1,0 +1,191 @@
+/* compile.c - model + layout -> the program of one rank, by passes.
+ *
+ * The table below is the compiler: passes run in this order, each in a file of its own.  The first
+ * ones decide about nodes and tensors, `lower` writes instructions, and those behind it rewrite the
+ * list.  `skein explain --pass NAME` prints the program after any of them.
+ *
+ *     chunks before propagation      partial sums are settled where a stage ends
+ *     recompute before regions       a region drops what is cheap to compute again
+ *     saved, packed after those      what is dropped need not be kept in pieces or in fewer bits
+ *     params after edges             stages that share a weight are those that read it
+ *     waits after lower              a wait stands where a buffer is first touched
+ *     algorithms after waits         the workspace of a call lives from start to wait
+ *     offload after waits            a stay on the device ends where a call is waited for
+ *     numbering after all of them    the order in which buffers were created is of no importance
+ *     memory after numbering         lives are known */
+#include "base/team.h"
+#include "base/text.h"
+#include "program/emit.h"
+
+#include <string.h>
+
+const sk_optim *sk_optim_find(const char *name)
+{
+    for (const sk_optim *const *o = sk_optim_parts; *o; o++)
+        if (!strcmp((*o)->name, name)) return *o;
+    return NULL;
+}
+
+/* Words of a layout that are good alone, and not for this device, schedule or dtype. */
+static sk_status goes_together(sk_emit *e)
+{
+    if (e->l->replica && e->p->gpu)
+        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
+                                 "host, and GPUs have no memory in common; leave it out, or use "
+                                 "device=cpu");
+    if (e->schedule->apart && e->l->tiles > 1)
+        return sk_fail(
+            SK_ECONF,
+            "layout: schedule %s updates weights within a step, while their tiles are on "
+            "the way; leave out tiles, or take another schedule",
+            e->schedule->name);
+    if (e->l->canonical && e->l->tiles > 1)
+        return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
+                                 "leave one of the two out");
+    if (e->l->canonical && e->l->slices > 1)
+        return sk_fail(SK_ECONF,
+                       "layout: in canonical order the sum over a batch is a tree, and slices=%d "
+                       "would add it up slice by slice; leave out slices, or take order=fast",
+                       e->l->slices);
+    for (int i = 0; e->l->canonical && i < e->p->params.n; i++)
+        if (sk_narrow(e->p->params.v[i].tensor))
+            return sk_fail(SK_ECONF,
+                           "order=canonical gives the same bits on any layout in f32, and "
+                           "train.dtype is %s, whose sums are rounded where ranks meet",
+                           sk_dtype_name(e->p->params.v[i].tensor->type));
+    return SK_OK;
+}
+
+static sk_status count_flops(sk_emit *e)
+{
+    const sk_program *p = e->p;
+    for (int i = 0; i < p->insts.n; i++) {
+        sk_inst *in = &p->insts.v[i];
+        if (in->act != SK_DO_OP) continue;
+        sk_args args;
+        sk_inst_args(p, in, NULL, &args);
+        in->flops = sk_op_flops(in->node->op, &args);
+    }
+    return SK_OK;
+}
+
+static sk_status place_waits(sk_emit *e)
+{
+    sk_place_waits(e->p, e->tmp);
+    return SK_OK;
+}
+
+static sk_status number(sk_emit *e)
+{
+    sk_number(e->p);
+    return SK_OK;
+}
+
+static sk_status plan_memory(sk_emit *e)
+{
+    sk_plan_memory(e->p);
+    return SK_OK;
+}
+
+static const struct pass {
+    const char *name, *doc;
+    sk_status (*run)(sk_emit *e);
+} passes[] = {
+    {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
+    {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
+    {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
+    {"recompute", "results that are computed again in the backward pass", sk_emit_again_open},
+    {"regions", "nodes that run in sequence chunks", sk_emit_regions_open},
+    {"length", "is the program short enough?", sk_check_length},
+    {"saved", "results that are kept in pieces for the backward pass", sk_emit_pieces_open},
+    {"packed", "results that are kept in fewer bits", sk_emit_pack_open},
+    {"codecs", "encodings of weights and gradients on the wire", sk_emit_codecs},
+    {"params", "weights, gradients, optimizer state: shards and owners", sk_emit_params},
+    {"refusals", "words that do not go with device, schedule or dtype", goes_together},
+    {"sums", "where loss and counts are added up", sk_plan_sums},
+    {"lower", "instructions of all tasks, with communication", sk_lower},
+    {"waits", "where calls are waited for", place_waits},
+    {"algorithms", "how collectives are done, and their workspace", sk_choose_algorithms},
+    {"offload", "copies from and to other memories", sk_emit_tiers},
+    {"workspaces", "scratch of GPU launches that need much", sk_emit_rooms},
+    {"numbering", "buffers by first use, calls by start", number},
+    {"flops", "operations of each instruction", count_flops},
+    {"memory", "the place of every buffer", plan_memory},
+};
+enum { N_PASSES = sizeof passes / sizeof *passes };
+
+const char *sk_pass_name(int i) { return i < N_PASSES ? passes[i].name : NULL; }
+const char *sk_pass_doc(int i) { return i < N_PASSES ? passes[i].doc : NULL; }
+
+static sk_status run_passes(sk_emit *e, const char *last)
+{
+    for (int i = 0; i < N_PASSES; i++) {
+        SK_TRY(passes[i].run(e));
+        if (last && !strcmp(last, passes[i].name)) return SK_OK;
+    }
+    return last ? sk_fail(SK_EUSAGE, "no pass is called '%s'", last) : SK_OK;
+}
+
+static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                               const sk_compile_opts *o, int rank)
+{
+    int threads = o->threads < SK_TEAM_MOST ? o->threads : SK_TEAM_MOST;
+    sk_program *p = sk_new(a, sk_program);
+    *p = (sk_program){.arena = a,
+                      .graph = g,
+                      .layout = *l,
+                      .optim = o->optim,
+                      .rank = rank,
+                      .n_ranks = sk_mesh_ranks(&l->mesh),
+                      .threads = threads < 1 ? 1 : threads,
+                      .gpu = o->gpu,
+                      .logits = -1};
+    p->n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
+    sk_mesh_coords(&l->mesh, rank, p->coord);
+    p->stage = l->stage_axis < 0 ? 0 : p->coord[l->stage_axis];
+    return p;
+}
+
+/* Lists that grew beside what is given up, at the lengths they have now. */
+#define FIX(arena, list)                                                            \
+    ((list)->v = sk_grow((arena), (list)->v, sizeof *(list)->v * (size_t)(list)->n, \
+                         sizeof *(list)->v * (size_t)((list)->cap = (list)->n)))
+
+static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                         const sk_compile_opts *o, int rank, const char *last, sk_program **out,
+                         char **text)
+{
+    SK_TRY(sk_graph_status(g));
+    sk_program *p = new_program(a, g, l, o, rank);
+    sk_arena tmp = {0};
+    sk_emit e = {.p = p,
+                 .tmp = &tmp,
+                 .g = g,
+                 .l = &p->layout,
+                 .opts = o,
+                 .sp = &p->spread,
+                 .joined = -1,
+                 .task = -1,
+                 .gathered_layer = -1};
+    sk_status st = run_passes(&e, last);
+    FIX(a, &p->insts);
+    FIX(a, &p->bufs);
+    FIX(a, &p->calls);
+    if (!st && text) *text = p->insts.n ? sk_program_print(p, a) : sk_emit_print(&e, a);
+    sk_arena_end(&tmp);
+    *out = p;
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
+                     int rank, sk_program **out)
+{
+    return compile(a, g, l, o, rank, NULL, out, NULL);
+}
+
+sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                           const sk_compile_opts *o, int rank, const char *pass, char **text)
+{
+    sk_program *p;
+    return compile(a, g, l, o, rank, pass, &p, text);
+}
