@@ -8,6 +8,7 @@
  *     recompute before regions       a region drops what is cheap to compute again
  *     saved, packed after those      what is dropped need not be kept in pieces or in fewer bits
  *     params after edges             stages that share a weight are those that read it
+ *     messages after lower           all that is sent is known, on all stages
  *     waits after lower              a wait stands where a buffer is first touched
  *     algorithms after waits         the workspace of a call lives from start to wait
  *     offload after waits            a stay on the device ends where a call is waited for
@@ -104,6 +105,7 @@ static const struct pass {
     {"refusals", "words that do not go with device, schedule or dtype", goes_together},
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"lower", "instructions of all tasks, with communication", sk_lower},
+    {"messages", "order of messages between stages, and their arrival", sk_order_messages},
     {"waits", "where calls are waited for", place_waits},
     {"algorithms", "how collectives are done, and their workspace", sk_choose_algorithms},
     {"offload", "copies from and to other memories", sk_emit_tiers},

@@ -16,21 +16,7 @@ typedef struct sk_ints {
     int *v, n, cap;
 } sk_ints;
 
-typedef struct sk_message {
-    int tensor, micro;
-} sk_message;
-
-/* Messages to one rank: how many were sent, and of how many it is known that they arrived. */
-enum { SK_LANE = SK_COMM_FLIGHT / 2 };
-typedef struct sk_lane {
-    int peer, sends, arrived;
-    int recent[SK_LANE]; /* buffers of the newest */
-} sk_lane;
-
-typedef struct sk_inbox {
-    sk_message *v;
-    int n, cap, taken;
-} sk_inbox;
+enum { SK_LANE = SK_COMM_FLIGHT / 2 }; /* messages to one rank that may be under way */
 
 typedef struct sk_subtree { /* of sums over micro-batches, complete from its place up to `end` */
     int end, buf;
@@ -70,10 +56,11 @@ typedef struct sk_emit {
     sk_spread *sp;
     bool training; /* this section makes gradients */
     const sk_schedule *schedule;
-    int *place;      /* by chunk: its stage */
-    sk_tasks *tasks; /* of the section at work, by stage */
-    int task;        /* the one being written; -1: none */
-    int micro;       /* of that task */
+    int *place;            /* by chunk: its stage */
+    sk_tasks *tasks;       /* of the section at work, by stage */
+    sk_tasks *tasks_of[2]; /* of the validation and the training section; NULL: there is none */
+    int task;              /* the one being written; -1: none */
+    int micro;             /* of that task */
     sk_duty work;
     struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
     sk_phase phase;
@@ -86,13 +73,7 @@ typedef struct sk_emit {
     int *param_of;      /* tensor id -> index in p->params, or -1 */
     int *left;          /* param index -> contributions still to come this step */
     char *begun;        /* param index -> its gradient has been written this step */
-    struct {
-        sk_lane *v;
-        int n, cap;
-    } lanes;                /* one for each rank that was sent to in this section */
-    int window;             /* messages that a sender may be ahead of a receiver, up to SK_LANE */
-    sk_inbox *inbox;        /* by stage: what it sends here, in order */
-    uint64_t *read_by;      /* tensor id -> set of stages that read it */
+    uint64_t *read_by;  /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
     int *reader;       /* tensor id -> 1 + the first node here, of the same phase, that wants it
                           otherwise than it is made; 0: none */
@@ -188,21 +169,19 @@ void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s);
 sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
 
 /* cross.c: messages between stages. */
-void sk_emit_cross_open(sk_emit *e);
-sk_status sk_emit_cross_begin(sk_emit *e); /* of a section whose tasks are known */
-void sk_emit_cross_end(sk_emit *e);
+int sk_emit_rank_of_stage(const sk_emit *e, int stage); /* with my other coordinates */
+int64_t sk_message_tag(const sk_emit *e, int tensor, int micro);
 sk_status sk_emit_send(sk_emit *e, const sk_tensor *t);    /* to all other stages that read it */
 sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t); /* of the micro-batch at work */
-
 void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf); /* send */
 void sk_emit_take(sk_emit *e, int peer, int64_t tag, int buf); /* receive */
-void sk_emit_arrived(sk_emit *e, int peer);                    /* all that was sent to it */
+void sk_emit_arrived(sk_emit *e, int peer); /* all that was sent to it so far has arrived */
 
 /* Stages that read a tensor in the section at work. */
 uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t);
 
-/* window.c: widens e->window until no stage of the section waits for ever. */
-sk_status sk_emit_window(sk_emit *e);
+/* window.c: widens the window until no stage of the section waits for ever. */
+sk_status sk_emit_window(sk_emit *e, int *window);
 
 /* lower.c: where a result goes; and what follows when it is there. */
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);
@@ -317,6 +296,9 @@ sk_status sk_lower(sk_emit *e);
 
 /* print_plan.c: what is decided about nodes and tensors, before there are instructions. */
 char *sk_emit_print(const sk_emit *e, sk_arena *a);
+
+/* messages.c: their order, and when their arrival is waited for. */
+sk_status sk_order_messages(sk_emit *e);
 
 /* waits.c: waits of calls, and what belongs to their ends. */
 void sk_place_waits(sk_program *p, sk_arena *tmp);

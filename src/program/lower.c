@@ -187,21 +187,20 @@ static void section_begin(sk_emit *e, bool training)
     e->training = training;
     for (int w = 0; w < SK_N_SUMS; w++) e->sum_begun[w] = sk_many(e->tmp, char, e->p->n_micro + 1);
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
-    e->tasks = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
+    e->tasks = e->tasks_of[training] = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
     for (int s = 0; s < e->sp->n_stages; s++) e->tasks[s].arena = e->tmp;
 }
 
 static sk_status do_tasks(sk_emit *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
-    SK_TRY(sk_emit_cross_begin(e));
     for (int i = 0; i < mine->n; i++) {
         e->task = i;
         if (e->training) sk_emit_versions_at(e, i);
         if (mine->v[i].work == SK_WORK_U) sk_emit_apart(e);
         else SK_TRY(task(e, mine->v[i]));
     }
-    sk_emit_cross_end(e);
+    e->task = mine->n; /* what follows the tasks */
     return SK_OK;
 }
 

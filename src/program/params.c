@@ -256,7 +256,6 @@ static void index_uses(sk_emit *e)
 sk_status sk_emit_params(sk_emit *e)
 {
     sk_program *p = e->p;
-    sk_emit_cross_open(e);
     uint64_t sets[64];
     int n_sets = 0;
     p->world = e->l->mesh.n;

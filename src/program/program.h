@@ -102,6 +102,8 @@ typedef enum sk_act {
     SK_N_ACTS
 } sk_act;
 
+enum { SK_SENT_ALL = -1 };
+
 typedef struct sk_inst {
     sk_act act;
     const sk_node *node;
@@ -120,7 +122,7 @@ typedef struct sk_inst {
     int copy;              /* COPY, COPIED: which */
     int peer;              /* SEND, RECV, SENT: rank */
     int64_t tag;           /* SEND, RECV: what it is */
-    int64_t sent;          /* SENT: how many messages */
+    int64_t sent;          /* SENT: how many messages; SK_SENT_ALL: all so far, until messages.c */
     int64_t values;        /* PACK, UNPACK: elements that there is room for */
     int64_t pieces;        /* DECODE: how many are summed */
     int param, pass;       /* UPDATE, AHEAD */

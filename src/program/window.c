@@ -171,7 +171,7 @@ static sk_status too_far(const paper *p)
                    p->e->schedule->name, p->e->p->n_micro, s, SK_LANE);
 }
 
-sk_status sk_emit_window(sk_emit *e)
+sk_status sk_emit_window(sk_emit *e, int *window)
 {
     int stages = e->sp->n_stages;
     if (stages == 1) return SK_OK;
@@ -182,8 +182,8 @@ sk_status sk_emit_window(sk_emit *e)
     p.at = sk_many(&p.arena, int, stages);
     list_needs(&p, list_messages(&p));
     bool ends = false;
-    for (; !(ends = comes_to_its_end(&p, e->window)) && e->window < SK_LANE;)
-        e->window = 2 * e->window < SK_LANE ? 2 * e->window : SK_LANE;
+    while (!(ends = comes_to_its_end(&p, *window)) && *window < SK_LANE)
+        *window = 2 * *window < SK_LANE ? 2 * *window : SK_LANE;
     sk_status st = ends ? SK_OK : too_far(&p);
     sk_arena_end(&p.arena);
     return st;
