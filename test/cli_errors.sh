@@ -178,14 +178,15 @@ case $rc in 65 | 74 | 78) grep -q empty err || bad "an empty folder is not named
 
 # ids that the model does not have: at the start; of more than 256 MiB within minutes, not when their window comes
 ids() { printf '\\x%02x\\x%02x' $(($1 & 255)) $(($1 >> 8)); } # little endian
-{ head -c 20000 text | sed 's/./&\x01/g' | tr -d '\n' | head -c 9000 | tr '\001' '\000'; printf "$(ids 300)"; } >ids.bin
+{ head -c 20000 text | sed 's/./&\x01/g' | tr -d '\n' | head -c 9000 | tr '\001' '\000'; printf %b "$(ids 300)"; } >ids.bin
 case_of 65 "ids.bin: the token at byte 9000 is 300|below 256" train "${small[@]}" data.train=ids.bin data.dtype=uint16 run=ids
 [ ! -e ids ] || bad "a run with bad ids left a directory"
 truncate -s 300M holes.bin
 said_of "ids checked, from the first to the last, the rest in the first minutes" train "${small[@]}" \
     data.train=holes.bin data.dtype=uint16 train.steps=2 run=holes
-at=$(((300 << 20) / 4096 * 4000 + (70 << 10))) # between two of the blocks that are looked at
-printf "$(ids 999)" | dd of=holes.bin bs=1 seek=$at conv=notrunc status=none
+at=$(((300 << 20) / 4096))
+at=$((at * 4000 + (70 << 10))) # between two of the blocks that are looked at
+printf %b "$(ids 999)" | dd of=holes.bin bs=1 seek=$at conv=notrunc status=none
 for n in 1 2; do
     case_of 65 "holes.bin: the token at byte $at is 999" train "${small[@]}" data.train=holes.bin \
         data.dtype=uint16 train.steps=1000000 -n $n run=holes$n

@@ -81,7 +81,7 @@ ends_at() { # directory, last letters
     [ "$got" = "hijklmn$2" ] || fail "$1 ends with $got, not $2"
 }
 names='tokenizer_config.json special_tokens_map.json added_tokens.json chat_template.jinja'
-for f in $names; do printf '{"of": "%s"}\n' $f >tiny.hf/$f; done
+for f in $names; do printf '{"of": "%s"}\n' "$f" >tiny.hf/"$f"; done
 grep -q '"max_length"' tiny.hf/generation_config.json && fail "a max_length was written"
 sed -i 's/"eos_token_id": null/"eos_token_id": 122/; s/"bos_token_id": null/"bos_token_id": 97/' tiny.hf/config.json
 ends_at tiny.hf opqrstuvwxy
@@ -92,14 +92,14 @@ ends_at tiny.hf op
 # What goes with the tokens goes on: trained, stopped, resumed after the first directory is gone.
 carried() { # directory
     local f
-    for f in $names; do cmp $f.was $1/$f || fail "$1 has no $f"; done
-    grep -q '"eos_token_id": 122' $1/config.json && grep -q '"bos_token_id": 97' $1/config.json ||
-        fail "$1: ids: $(cat $1/config.json)"
-    grep -q '"temperature": 0.6' $1/generation_config.json || fail "$1: $(cat $1/generation_config.json)"
-    grep -q max_length $1/generation_config.json && fail "$1 has a max_length"
-    ends_at $1 op
+    for f in $names; do cmp "$f".was "$1"/"$f" || fail "$1 has no $f"; done
+    grep -q '"eos_token_id": 122' "$1"/config.json || fail "$1: ids: $(cat "$1"/config.json)"
+    grep -q '"bos_token_id": 97' "$1"/config.json || fail "$1: ids: $(cat "$1"/config.json)"
+    grep -q '"temperature": 0.6' "$1"/generation_config.json || fail "$1: $(cat "$1"/generation_config.json)"
+    grep -q max_length "$1"/generation_config.json && fail "$1 has a max_length"
+    ends_at "$1" op
 }
-for f in $names; do cp tiny.hf/$f $f.was; done
+for f in $names; do cp tiny.hf/"$f" "$f".was; done
 tune() {
     "$skein" train "$@" run=tuned >out 2>err || { cat out err; fail "no tuning: $*"; }
 }

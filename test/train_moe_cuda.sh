@@ -27,7 +27,7 @@ job="data.train=$temp/text train.batch=4 train.seq=64 train.steps=10 val.every=0
 run() { # device, words
     local device=$1
     shift
-    rm -rf "$temp/$device"
+    rm -rf "${temp:?}/$device"
     # shellcheck disable=SC2086  # words
     "$skein" train $job device="$device" run="$temp/$device" "$@" >"$temp/said" 2>&1 || fail "$device $*: $(tail -3 "$temp/said")"
 }
