@@ -8,6 +8,7 @@
  *     recompute before regions       a region drops what is cheap to compute again
  *     saved, packed after those      what is dropped need not be kept in pieces or in fewer bits
  *     params after edges             stages that share a weight are those that read it
+ *     accumulate, buckets            first and last writes of a step are known
  *     messages after lower           all that is sent is known, on all stages
  *     waits after lower              a wait stands where a buffer is first touched
  *     algorithms after waits         the workspace of a call lives from start to wait
@@ -105,6 +106,8 @@ static const struct pass {
     {"refusals", "words that do not go with device, schedule or dtype", goes_together},
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"lower", "instructions of all tasks, with communication", sk_lower},
+    {"accumulate", "the first contribution to a sum does not add", sk_find_first_writes},
+    {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},
     {"messages", "order of messages between stages, and their arrival", sk_order_messages},
     {"waits", "where calls are waited for", place_waits},
     {"algorithms", "how collectives are done, and their workspace", sk_choose_algorithms},

@@ -11,7 +11,6 @@ static void index_tensors(sk_emit *e)
     e->as_part = sk_many(e->tmp, unsigned, all);
     e->reader = sk_many(e->tmp, int, all);
     e->grad_made = sk_many(e->tmp, sk_state, all);
-    e->grad_parts = sk_many(e->tmp, int, all);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
         const sk_node *n = e->g->nodes.v[i];
         for (int k = 0; k < n->n_in; k++) {
@@ -28,7 +27,6 @@ static void index_tensors(sk_emit *e)
         for (int o = n->n_out - 1; o >= 0; o--) {
             if (!n->into[o]) continue;
             e->grad_made[n->into[o]->id] = e->sp->node[i].out[o];
-            e->grad_parts[n->into[o]->id] += e->sp->stage[i] == e->p->stage;
         }
     }
 }

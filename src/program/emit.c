@@ -33,6 +33,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
 {
     sk_inst in = {.act = act,
                   .task = place->task,
+                  .unit = place->unit,
                   .micro = place->micro,
                   .layer = place->layer,
                   .phase = place->phase,
@@ -52,6 +53,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
 sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
 {
     const sk_inst place = {.task = e->task,
+                           .unit = e->unit,
                            .micro = e->micro,
                            .layer = e->layer,
                            .phase = e->phase,
@@ -223,6 +225,24 @@ sk_status sk_emit_rooms(sk_emit *e)
         e->p->insts.v[pc].room = sk_emit_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
     }
     return SK_OK;
+}
+
+void sk_emit_move(sk_emit *e, sk_act act, int from, int to)
+{
+    sk_inst *in = sk_emit_inst(e, act);
+    in->in[0] = from;
+    in->out[0] = to;
+}
+
+void sk_emit_stand_at(sk_emit *e, const sk_inst *in)
+{
+    e->task = in->task;
+    e->unit = in->unit;
+    e->micro = in->micro;
+    e->layer = in->layer;
+    e->phase = in->phase;
+    e->work = in->work;
+    e->again = in->again;
 }
 
 void sk_emit_start(sk_emit *e, int call, sk_flies flies)

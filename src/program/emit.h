@@ -60,6 +60,7 @@ typedef struct sk_emit {
     sk_tasks *tasks;       /* of the section at work, by stage */
     sk_tasks *tasks_of[2]; /* of the validation and the training section; NULL: there is none */
     int task;              /* the one being written; -1: none */
+    int unit;              /* what is being written as one, in the task */
     int micro;             /* of that task */
     sk_duty work;
     struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
@@ -71,8 +72,6 @@ typedef struct sk_emit {
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     int *param_of;      /* tensor id -> index in p->params, or -1 */
-    int *left;          /* param index -> contributions still to come this step */
-    char *begun;        /* param index -> its gradient has been written this step */
     uint64_t *read_by;  /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
     int *reader;       /* tensor id -> 1 + the first node here, of the same phase, that wants it
@@ -103,8 +102,6 @@ typedef struct sk_emit {
     char *late;          /* by node: belongs to the weight half of a backward pass */
     unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
     sk_state *grad_made; /* tensor id -> its gradient before any reduction */
-    int *grad_parts;     /* tensor id -> contributions this stage makes per micro-batch */
-    char *sum_begun[SK_N_SUMS]; /* by buffer of the sum */
     struct {
         sk_portion *v;
         int n, cap;
@@ -113,8 +110,6 @@ typedef struct sk_emit {
         sk_cuts *v;
         int n, cap;
     } cuts;
-    sk_ints ready; /* parameters whose gradients can be reduced */
-    int64_t ready_bytes;
     const sk_codec *weights_as, *grads_as; /* NULL: as they are */
     bool narrow_model;                     /* some weights are narrower than f32 */
     int *copies;   /* param -> my part of the second copy in this step, or -1; NULL: none */
@@ -139,8 +134,10 @@ void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, 
 void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to);
 /* The call is complete and starts here; waits.c places its wait. */
 void sk_emit_start(sk_emit *e, int call, sk_flies flies);
-sk_inst sk_inst_like(const sk_inst *in, sk_act act); /* another act at the same place of a task */
-sk_grid sk_box_grid(const sk_extent *b, int d);      /* dim d by cells, in canonical order */
+void sk_emit_move(sk_emit *e, sk_act act, int from, int to); /* of one operand and one result */
+void sk_emit_stand_at(sk_emit *e, const sk_inst *in); /* what is written now is of its task */
+sk_inst sk_inst_like(const sk_inst *in, sk_act act);  /* another act at the same place of a task */
+sk_grid sk_box_grid(const sk_extent *b, int d);       /* dim d by cells, in canonical order */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
 int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t); /* bytes of the whole tensor */
@@ -264,8 +261,7 @@ void sk_emit_apart(sk_emit *e);                  /* the task is an update */
 float sk_emit_scale(const sk_emit *e);           /* of the newest update; 0: as the sums say */
 
 /* grads.c: where gradients go. */
-int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made, bool *add);
-void sk_emit_grad_done(sk_emit *e, int param);
+int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made);
 void sk_emit_task_end(sk_emit *e);
 void sk_emit_grads_end(sk_emit *e);
 void sk_emit_grads_used(sk_emit *e); /* by an update: what comes is summed anew */
@@ -296,6 +292,18 @@ sk_status sk_lower(sk_emit *e);
 
 /* print_plan.c: what is decided about nodes and tensors, before there are instructions. */
 char *sk_emit_print(const sk_emit *e, sk_arena *a);
+
+typedef struct sk_grad_at { /* a gradient to be reduced: as nodes make it, as the optimizer sees it
+                             */
+    int param, whole, piece;
+} sk_grad_at;
+
+/* grad_reduce.c: over all axes over which they are partial. */
+void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
+
+/* accumulate.c, buckets.c: first and last writes of gradients. */
+sk_status sk_find_first_writes(sk_emit *e);
+sk_status sk_fill_buckets(sk_emit *e);
 
 /* messages.c: their order, and when their arrival is waited for. */
 sk_status sk_order_messages(sk_emit *e);

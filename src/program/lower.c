@@ -16,44 +16,36 @@ enum { MOST_INSTS = 1 << 20 }; /* of a rank: the loops over tasks are unrolled *
 /* --- one node --- */
 
 /* An output that is added up over micro-batches: the loss, the token count, ... */
-static int output_target(sk_emit *e, const sk_tensor *t, bool *add)
+static int output_target(sk_emit *e, const sk_tensor *t)
 {
     int w = 0;
     while (e->g->sum[w] != t) w++;
     const sk_sum_plan *s = &e->p->sums[w];
-    int i = s->n > 1 ? e->micro : 0;
-    *add = e->sum_begun[w][i];
-    e->sum_begun[w][i] = 1;
-    return s->buf[i];
+    return s->buf[s->n > 1 ? e->micro : 0];
 }
 
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
 {
     const sk_tensor *into = n->into[o], *t = n->out[o];
     const sk_state *made = &e->sp->node[n->id].out[o];
-    *add = false;
+    *add = into != NULL; /* accumulate.c finds the first */
     if (into && into->role == SK_PARAM)
-        *buf = sk_emit_grad_target(e, e->param_of[into->id], n, made, add);
-    else if (into) *buf = output_target(e, into, add);
+        *buf = sk_emit_grad_target(e, e->param_of[into->id], n, made);
+    else if (into) *buf = output_target(e, into);
     else {
         int whole = e->slice.n ? e->slice.whole[t->id] - 1 : -1;
         *buf =
             whole >= 0 ? sk_emit_slice_at(e, whole) : sk_emit_piece(e, t, SK_ACTS, made, e->micro);
         sk_emit_have(e, t, made, *buf);
     }
-    if (*add && !(n->op->flags & SK_OP_ADDS))
-        return sk_fail(SK_EBUG, "op '%s' must add to '%s' and cannot", n->op->name, into->name);
     return SK_OK;
 }
 
-/* Its results are written: gradients may be reduced, and other stages may have theirs. */
+/* Its results are written: other stages may have theirs. */
 sk_status sk_emit_made(sk_emit *e, const sk_node *n)
 {
-    for (int o = 0; o < n->n_out; o++) {
-        const sk_tensor *into = n->into[o];
-        if (into && into->role == SK_PARAM) sk_emit_grad_done(e, e->param_of[into->id]);
-        else if (!into) SK_TRY(sk_emit_send(e, n->out[o]));
-    }
+    for (int o = 0; o < n->n_out; o++)
+        if (!n->into[o]) SK_TRY(sk_emit_send(e, n->out[o]));
     return SK_OK;
 }
 
@@ -165,6 +157,7 @@ static sk_status task(sk_emit *e, sk_task t)
         if (!in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
+        if (n->id > e->joined) e->unit++; /* not of a run that is written already */
         sk_emit_unpack_for(e, n);
         if (!e->region_of || !e->region_of[n->id]) SK_TRY(sk_emit_node(e, n));
         else if (e->regions.v[e->region_of[n->id] - 1].nodes[n->phase].v[0] == n->id)
@@ -185,7 +178,6 @@ static sk_status task(sk_emit *e, sk_task t)
 static void section_begin(sk_emit *e, bool training)
 {
     e->training = training;
-    for (int w = 0; w < SK_N_SUMS; w++) e->sum_begun[w] = sk_many(e->tmp, char, e->p->n_micro + 1);
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
     e->tasks = e->tasks_of[training] = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
     for (int s = 0; s < e->sp->n_stages; s++) e->tasks[s].arena = e->tmp;

@@ -277,14 +277,10 @@ sk_status sk_emit_params(sk_emit *e)
     SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);
     index_uses(e);
-    e->left = sk_many(p->arena, int, p->params.n + 1);
-    e->begun = sk_many(p->arena, char, p->params.n + 1);
     e->gathering = sk_many(p->arena, int, CALLS *(e->g->n_layers + 1));
     for (int i = 0; i < CALLS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
     e->copies = p->near ? sk_many(e->tmp, int, p->params.n + 1) : NULL;
     for (int i = 0; e->copies && i < p->params.n; i++) e->copies[i] = -1;
-    for (int i = 0; i < p->params.n; i++)
-        e->left[i] = e->grad_parts[p->params.v[i].tensor->id] * p->n_micro;
     return SK_OK;
 }
 

@@ -113,6 +113,7 @@ typedef struct sk_inst {
     sk_phase phase;
     sk_duty work;          /* of the task it belongs to */
     int task;              /* which of its section; -1: none, it stands before or behind all */
+    int unit;              /* instructions that were written as one, and are not torn apart */
     bool again;            /* made a second time, for the backward pass */
     bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
     int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of

@@ -1,0 +1,130 @@
+/* buckets.c - the pass that reduces gradients in buckets, while the backward pass goes on.
+ *
+ * A gradient is complete behind the last instruction of the step that writes it; what was written
+ * as one with that instruction (inst.unit: a run of overlap chunks, a region, the messages of a
+ * node's results) is not torn apart.  Complete gradients wait until a bucket is full, then they are
+ * reduced together; the calls fly until the tasks end (waits.c).  Gradients that are reduced task
+ * by task (grads.c) are not seen here. */
+#include "program/acts.h"
+#include "program/emit.h"
+
+#include <string.h>
+
+typedef struct buckets {
+    sk_emit *e;
+    int *param_of; /* by buffer: whose gradient it is, or -1 */
+    int *last;     /* by parameter: the instruction that writes its gradient last, or -1 */
+    int pc;
+    struct {
+        sk_grad_at *v;
+        int n, cap;
+    } full; /* gradients that are complete and not reduced yet */
+    int64_t bytes;
+} buckets;
+
+/* --- last writes --- */
+
+static void see_write(void *ctx, int *buf, unsigned how)
+{
+    const buckets *x = ctx;
+    int param = how & SK_WRITES ? x->param_of[sk_buffer_root(x->e->p, *buf)] : -1;
+    if (param >= 0) x->last[param] = x->pc;
+}
+
+static void find_last_writes(buckets *x, int from, int to)
+{
+    sk_program *p = x->e->p;
+    x->param_of = sk_many(x->e->tmp, int, p->bufs.n + 1);
+    x->last = sk_many(x->e->tmp, int, p->params.n + 1);
+    memset(x->param_of, -1, sizeof *x->param_of * (size_t)p->bufs.n);
+    memset(x->last, -1, sizeof *x->last * (size_t)p->params.n);
+    for (int i = 0; i < p->params.n; i++)
+        if (p->params.v[i].grad >= 0) x->param_of[p->params.v[i].grad] = i;
+    for (x->pc = from; x->pc < to; x->pc++)
+        if (p->insts.v[x->pc].task >= 0) sk_operands(p, &p->insts.v[x->pc], see_write, x);
+}
+
+/* --- buckets --- */
+
+static void flush(buckets *x)
+{
+    sk_reduce_grads(x->e, x->full.v, x->full.n, SK_FLIES_ON);
+    x->full.n = 0;
+    x->bytes = 0;
+}
+
+static void complete(buckets *x, int param)
+{
+    const sk_param_plan *q = &x->e->p->params.v[param];
+    *sk_push(x->e->tmp, &x->full) = (sk_grad_at){param, q->grad, q->grad_shard};
+    x->bytes += sk_emit_logical(x->e, q->tensor);
+    if (x->bytes >= sk_emit_bucket(x->e)) flush(x);
+}
+
+typedef struct writer { /* gradients that an instruction completes, in the order of its results */
+    buckets *x;
+    int pc;
+} writer;
+
+static void see_complete(void *ctx, int *buf, unsigned how)
+{
+    const writer *w = ctx;
+    buckets *x = w->x;
+    int param = how & SK_WRITES ? x->param_of[sk_buffer_root(x->e->p, *buf)] : -1;
+    if (param < 0 || x->last[param] != w->pc) return;
+    x->last[param] = -1;
+    complete(x, param);
+}
+
+/* All instructions of a unit are written: [from, to) of the old list. */
+static void end_unit(buckets *x, const sk_inst *old, int from, int to)
+{
+    sk_emit_stand_at(x->e, &old[to - 1]);
+    x->e->again = false;
+    for (int pc = from; pc < to; pc++) {
+        writer w = {x, pc};
+        sk_operands(x->e->p, &old[pc], see_complete, &w);
+    }
+}
+
+static int unit_end(const sk_inst *old, int pc, int to)
+{
+    int end = pc + 1;
+    while (end < to && old[end].task == old[pc].task && old[end].unit == old[pc].unit) end++;
+    return end;
+}
+
+static void train_section(buckets *x, const sk_inst *old, int to)
+{
+    sk_emit *e = x->e;
+    bool inside = false;
+    int n_tasks = e->tasks_of[true] ? e->tasks_of[true][e->p->stage].n : 0;
+    for (int pc = 0, end; pc < to; pc = end) {
+        end = unit_end(old, pc, to);
+        if (inside && old[pc].task < 0 && x->full.n) { /* where the tasks end */
+            sk_emit_stand_at(e, &e->p->insts.v[e->p->insts.n - 1]);
+            e->task = n_tasks;
+            e->again = false;
+            flush(x);
+        }
+        inside = old[pc].task >= 0;
+        for (int i = pc; i < end; i++) *sk_push(e->tmp, &e->p->insts) = old[i];
+        if (inside) end_unit(x, old, pc, end);
+    }
+}
+
+sk_status sk_fill_buckets(sk_emit *e)
+{
+    sk_program *p = e->p;
+    int n = p->insts.n, n_train = p->n_train;
+    buckets x = {.e = e};
+    if (!e->opts->optim || sk_emit_per_task(e)) return SK_OK;
+    find_last_writes(&x, 0, n_train);
+    sk_inst *old = sk_grow(e->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
+    memcpy(old, p->insts.v, sizeof *old * (size_t)n);
+    p->insts.n = 0;
+    train_section(&x, old, n_train);
+    p->n_train = p->insts.n;
+    for (int pc = n_train; pc < n; pc++) *sk_push(e->tmp, &p->insts) = old[pc];
+    return SK_OK;
+}
