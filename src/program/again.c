@@ -20,8 +20,8 @@
 /* Is a result read by forward nodes of its own layer alone? */
 static bool stays_inside(const sk_emit *e, const sk_tensor *t)
 {
-    if (e->read_forward[t->id] & ~(1ull << e->p->stage)) return false;
-    return !e->crosses[t->id];
+    if (e->plan.read_forward[t->id] & ~(1ull << e->p->stage)) return false;
+    return !e->plan.crosses[t->id];
 }
 
 static bool adds_up(const sk_node *n)
@@ -35,7 +35,7 @@ static bool adds_up(const sk_node *n)
 static int block_of(const sk_emit *e, int layer)
 {
     int n = 0;
-    for (int k = 1; k < layer; k++) n += e->stage_of_layer[k] == e->stage_of_layer[layer];
+    for (int k = 1; k < layer; k++) n += e->plan.stage_of_layer[k] == e->plan.stage_of_layer[layer];
     return n;
 }
 
@@ -50,14 +50,15 @@ static bool chosen(const sk_emit *e, const sk_node *n)
 
 static void look_at_layers(sk_emit *e)
 {
-    e->crosses = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    e->stage_of_layer = sk_many(e->tmp, int, e->g->n_layers + 1);
+    e->plan.crosses = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->plan.stage_of_layer = sk_many(e->tmp, int, e->g->n_layers + 1);
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (n->phase != SK_FORWARD) continue;
-        e->stage_of_layer[n->layer] = e->sp->stage[i];
+        e->plan.stage_of_layer[n->layer] = e->sp->stage[i];
         for (int k = 0; k < n->n_in; k++)
-            if (n->in[k]->from && n->in[k]->from->layer != n->layer) e->crosses[n->in[k]->id] = 1;
+            if (n->in[k]->from && n->in[k]->from->layer != n->layer)
+                e->plan.crosses[n->in[k]->id] = 1;
     }
 }
 
@@ -67,7 +68,8 @@ static bool operands_stay(const sk_emit *e, const sk_node *n, const char *read)
 {
     for (int k = 0; k < n->n_in; k++) {
         const sk_tensor *x = n->in[k];
-        if (x->role == SK_VALUE && (read[x->id] != BY_BACKWARD || e->drop[x->id])) return false;
+        if (x->role == SK_VALUE && (read[x->id] != BY_BACKWARD || e->plan.recomputed[x->id]))
+            return false;
     }
     return true;
 }
@@ -89,8 +91,9 @@ static void drop_what_feeds(sk_emit *e)
         const sk_node *n = e->g->nodes.v[i];
         bool back = n->phase == SK_BACKWARD, again = false;
         if (e->sp->stage[i] != e->p->stage) continue;
-        if (!back && feeds_again(e, n, read)) e->drop[n->out[0]->id] = 1;
-        for (int o = 0; o < n->n_out; o++) again |= e->drop[n->out[o]->id] && read[n->out[o]->id];
+        if (!back && feeds_again(e, n, read)) e->plan.recomputed[n->out[0]->id] = 1;
+        for (int o = 0; o < n->n_out; o++)
+            again |= e->plan.recomputed[n->out[o]->id] && read[n->out[o]->id];
         for (int k = 0; (back || again) && k < n->n_in; k++)
             if (back || !read[n->in[k]->id]) read[n->in[k]->id] = back ? BY_BACKWARD : BY_AGAIN;
     }
@@ -98,14 +101,15 @@ static void drop_what_feeds(sk_emit *e)
 
 sk_status sk_emit_again_open(sk_emit *e)
 {
-    e->drop = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->plan.recomputed = sk_many(e->tmp, char, e->g->tensors.n + 1);
     look_at_layers(e);
     if (!*e->l->again || !e->opts->optim) return SK_OK;
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (n->phase != SK_FORWARD || e->sp->stage[i] != e->p->stage) continue;
         if (adds_up(n) || !chosen(e, n)) continue;
-        for (int o = 0; o < n->n_out; o++) e->drop[n->out[o]->id] = stays_inside(e, n->out[o]);
+        for (int o = 0; o < n->n_out; o++)
+            e->plan.recomputed[n->out[o]->id] = stays_inside(e, n->out[o]);
     }
     if (!strcmp(e->l->again, "selective")) drop_what_feeds(e);
     return SK_OK;
@@ -119,7 +123,7 @@ void sk_emit_drop(sk_emit *e, const sk_ints *nodes)
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int o = 0; o < n->n_out; o++)
-            if (e->drop[n->out[o]->id]) sk_emit_forget(e, n->out[o]);
+            if (e->plan.recomputed[n->out[o]->id]) sk_emit_forget(e, n->out[o]);
         for (int k = 0; full && k < n->n_in; k++)
             if (n->in[k]->role == SK_VALUE && chosen(e, n)) sk_emit_trim(e, n->in[k]);
     }
@@ -127,5 +131,5 @@ void sk_emit_drop(sk_emit *e, const sk_ints *nodes)
 
 bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t)
 {
-    return e->training && e->phase == SK_BACKWARD && e->drop[t->id];
+    return e->training && e->at.phase == SK_BACKWARD && e->plan.recomputed[t->id];
 }

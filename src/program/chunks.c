@@ -39,9 +39,9 @@ sk_status sk_assign_chunks(sk_emit *e)
                        "layout: %d stages of %d chunks with %d micro-batches are over %d tasks; "
                        "take fewer of one of them",
                        stages, each, e->p->n_micro, MOST_TASKS);
-    e->schedule = s;
+    e->plan.schedule = s;
     int n = each * stages;
-    e->place = sk_many(e->tmp, int, n);
-    for (int c = 0; c < n; c++) e->place[c] = sk_schedule_place(s, stages, c);
-    return sk_spread_graph(e->p->arena, e->g, l, e->place, n, &e->p->spread);
+    e->plan.place = sk_many(e->tmp, int, n);
+    for (int c = 0; c < n; c++) e->plan.place[c] = sk_schedule_place(s, stages, c);
+    return sk_spread_graph(e->p->arena, e->g, l, e->plan.place, n, &e->p->spread);
 }

@@ -36,21 +36,22 @@ sk_status sk_emit_codecs(sk_emit *e)
 {
     const sk_layout *l = e->l;
     bool lossy = *l->weights_as || *l->grads_as;
-    SK_TRY(find_codec(l->weights_as, &e->weights_as));
-    SK_TRY(find_codec(l->grads_as, &e->grads_as));
+    SK_TRY(find_codec(l->weights_as, &e->plan.weights_as));
+    SK_TRY(find_codec(l->grads_as, &e->plan.grads_as));
     for (int i = 0; i < e->g->tensors.n; i++)
-        e->narrow_model |= e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);
+        e->plan.narrow_model |=
+            e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);
     if (lossy && l->canonical)
         return sk_fail(SK_ECONF,
                        "layout: order=canonical gives the same bits on any layout, and %s=%s "
                        "rounds what ranks send each other; leave one of them out",
                        *l->weights_as ? "weights" : "grads",
                        *l->weights_as ? l->weights_as : l->grads_as);
-    if (l->copy > 1 && e->schedule->apart)
+    if (l->copy > 1 && e->plan.schedule->apart)
         return sk_fail(SK_ECONF,
                        "layout: schedule %s changes weights within a step, and copy=%d keeps those "
                        "of its first forward pass; leave one of them out",
-                       e->schedule->name, l->copy);
+                       e->plan.schedule->name, l->copy);
     return SK_OK;
 }
 
@@ -63,22 +64,23 @@ static bool shrinks(const sk_emit *e, const sk_codec *c, const sk_tensor *t, con
     int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(t->type);
     int axis = sk_emit_code_axis(e);
     if (!c || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->nudge != 0) return false;
-    if (t->type == SK_F32 && e->narrow_model) return false;
+    if (t->type == SK_F32 && e->plan.narrow_model) return false;
     return sk_codec_bytes(c, row) < row * size;
 }
 
 const sk_codec *sk_emit_weights_as(const sk_emit *e, const sk_param_plan *q)
 {
-    return sk_emit_is_cut(e, q) && shrinks(e, e->weights_as, q->tensor, &q->used) ? e->weights_as
-                                                                                  : NULL;
+    return sk_emit_is_cut(e, q) && shrinks(e, e->plan.weights_as, q->tensor, &q->used)
+               ? e->plan.weights_as
+               : NULL;
 }
 
 const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q)
 {
     int axis = sk_emit_code_axis(e);
-    if (axis < 0 || e->grad_made[q->tensor->id].how[axis] != SK_PSUM) return NULL;
+    if (axis < 0 || e->plan.grad_made[q->tensor->id].how[axis] != SK_PSUM) return NULL;
     if (e->l->shard_axis >= 0 && !sk_emit_is_cut(e, q)) return NULL;
-    return shrinks(e, e->grads_as, q->tensor, &q->used) ? e->grads_as : NULL;
+    return shrinks(e, e->plan.grads_as, q->tensor, &q->used) ? e->plan.grads_as : NULL;
 }
 
 /* --- instructions --- */
@@ -124,7 +126,7 @@ static int part_of_sum(const sk_emit *e, const sk_param_plan *q, uint64_t stages
                 size++;
                 here += s < e->p->stage;
             }
-        } else if (e->grad_made[q->tensor->id].how[a] != SK_PSUM) continue;
+        } else if (e->plan.grad_made[q->tensor->id].how[a] != SK_PSUM) continue;
         at = at * size + here;
         *n *= size;
     }
@@ -136,7 +138,7 @@ static bool tells(const sk_emit *e, const sk_param_plan *q)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
         if (a != e->l->stage_axis && q->used.how[a] == SK_WHOLE && e->p->coord[a] &&
-            e->grad_made[q->tensor->id].how[a] != SK_PSUM)
+            e->plan.grad_made[q->tensor->id].how[a] != SK_PSUM)
             return false;
     return true;
 }

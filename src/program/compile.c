@@ -35,12 +35,12 @@ static sk_status goes_together(sk_emit *e)
         return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
                                  "host, and GPUs have no memory in common; leave it out, or use "
                                  "device=cpu");
-    if (e->schedule->apart && e->l->tiles > 1)
+    if (e->plan.schedule->apart && e->l->tiles > 1)
         return sk_fail(
             SK_ECONF,
             "layout: schedule %s updates weights within a step, while their tiles are on "
             "the way; leave out tiles, or take another schedule",
-            e->schedule->name);
+            e->plan.schedule->name);
     if (e->l->canonical && e->l->tiles > 1)
         return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
                                  "leave one of the two out");
@@ -169,8 +169,8 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                  .l = &p->layout,
                  .opts = o,
                  .sp = &p->spread,
+                 .at = {.task = -1},
                  .joined = -1,
-                 .task = -1,
                  .gathered_layer = -1};
     sk_status st = run_passes(&e, last);
     FIX(a, &p->insts);

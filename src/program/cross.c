@@ -20,7 +20,7 @@ int64_t sk_message_tag(const sk_emit *e, int tensor, int micro)
 
 uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t)
 {
-    return e->training ? e->read_by[t->id] : e->read_forward[t->id];
+    return e->training ? e->plan.read_by[t->id] : e->plan.read_forward[t->id];
 }
 
 void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf)
@@ -56,7 +56,8 @@ sk_status sk_emit_send(sk_emit *e, const sk_tensor *t)
     SK_TRY(sk_emit_need(e, t, &settled, &buf));
     for (int s = 0; s < e->sp->n_stages; s++)
         if (to >> s & 1)
-            sk_emit_post(e, sk_emit_rank_of_stage(e, s), sk_message_tag(e, t->id, e->micro), buf);
+            sk_emit_post(e, sk_emit_rank_of_stage(e, s), sk_message_tag(e, t->id, e->at.micro),
+                         buf);
     return SK_OK;
 }
 
@@ -66,9 +67,9 @@ sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t)
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     if (stage == e->p->stage)
         return sk_fail(SK_EBUG, "'%s' of micro-batch %d is needed on stage %d before it is made",
-                       t->name, e->micro, stage);
-    int buf = sk_emit_piece(e, t, SK_ACTS, &settled, e->micro);
-    sk_emit_take(e, sk_emit_rank_of_stage(e, stage), sk_message_tag(e, t->id, e->micro), buf);
+                       t->name, e->at.micro, stage);
+    int buf = sk_emit_piece(e, t, SK_ACTS, &settled, e->at.micro);
+    sk_emit_take(e, sk_emit_rank_of_stage(e, stage), sk_message_tag(e, t->id, e->at.micro), buf);
     sk_emit_have(e, t, &settled, buf);
     return SK_OK;
 }

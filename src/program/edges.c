@@ -6,37 +6,37 @@
 static void index_tensors(sk_emit *e)
 {
     int all = e->g->tensors.n;
-    e->read_by = sk_many(e->tmp, uint64_t, all);
-    e->read_forward = sk_many(e->tmp, uint64_t, all);
-    e->as_part = sk_many(e->tmp, unsigned, all);
-    e->reader = sk_many(e->tmp, int, all);
-    e->grad_made = sk_many(e->tmp, sk_state, all);
+    e->plan.read_by = sk_many(e->tmp, uint64_t, all);
+    e->plan.read_forward = sk_many(e->tmp, uint64_t, all);
+    e->plan.as_part = sk_many(e->tmp, unsigned, all);
+    e->plan.reader = sk_many(e->tmp, int, all);
+    e->plan.grad_made = sk_many(e->tmp, sk_state, all);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
         const sk_node *n = e->g->nodes.v[i];
         for (int k = 0; k < n->n_in; k++) {
             int t = n->in[k]->id;
-            e->read_by[t] |= 1ull << e->sp->stage[i];
-            if (n->phase == SK_FORWARD) e->read_forward[t] |= 1ull << e->sp->stage[i];
+            e->plan.read_by[t] |= 1ull << e->sp->stage[i];
+            if (n->phase == SK_FORWARD) e->plan.read_forward[t] |= 1ull << e->sp->stage[i];
             if (n->in[k]->from && n->in[k]->from->phase == n->phase &&
                 e->sp->stage[i] == e->p->stage &&
                 !sk_state_equal(&e->sp->node[i].in[k], &e->sp->made[t]))
-                e->reader[t] = i + 1;
+                e->plan.reader[t] = i + 1;
             for (int a = 0; a < e->l->mesh.n; a++)
-                if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->as_part[t] |= 1u << a;
+                if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->plan.as_part[t] |= 1u << a;
         }
         for (int o = n->n_out - 1; o >= 0; o--) {
             if (!n->into[o]) continue;
-            e->grad_made[n->into[o]->id] = e->sp->node[i].out[o];
+            e->plan.grad_made[n->into[o]->id] = e->sp->node[i].out[o];
         }
     }
 }
 
 static void index_chunks(sk_emit *e)
 {
-    e->of_chunk = sk_many(e->tmp, sk_ints, 2 * e->sp->n_chunks);
+    e->plan.of_chunk = sk_many(e->tmp, sk_ints, 2 * e->sp->n_chunks);
     for (int i = 0; i < e->g->nodes.n; i++) {
         bool backward = e->g->nodes.v[i]->phase == SK_BACKWARD;
-        *sk_push(e->tmp, &e->of_chunk[2 * e->sp->chunk[i] + backward]) = i;
+        *sk_push(e->tmp, &e->plan.of_chunk[2 * e->sp->chunk[i] + backward]) = i;
     }
 }
 
@@ -45,22 +45,23 @@ static void index_chunks(sk_emit *e)
 static void find_late(sk_emit *e)
 {
     char *early = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    e->late = sk_many(e->tmp, char, e->g->nodes.n + 1);
+    e->plan.weight_half = sk_many(e->tmp, char, e->g->nodes.n + 1);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) {
         const sk_node *n = e->g->nodes.v[i];
-        e->late[i] = n->phase == SK_BACKWARD;
+        e->plan.weight_half[i] = n->phase == SK_BACKWARD;
         for (int o = 0; o < n->n_out; o++)
-            if (!n->into[o] && early[n->out[o]->id]) e->late[i] = 0;
+            if (!n->into[o] && early[n->out[o]->id]) e->plan.weight_half[i] = 0;
         for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD; k++) {
             const sk_node *from = n->in[k]->from;
-            if (!e->late[i] || (from && from->layer != n->layer)) early[n->in[k]->id] = 1;
+            if (!e->plan.weight_half[i] || (from && from->layer != n->layer))
+                early[n->in[k]->id] = 1;
         }
     }
 }
 
 sk_status sk_find_edges(sk_emit *e)
 {
-    e->param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
+    e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     index_tensors(e);
     index_chunks(e);
     return SK_OK;

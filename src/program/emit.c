@@ -52,13 +52,13 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
 
 sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
 {
-    const sk_inst place = {.task = e->task,
-                           .unit = e->unit,
-                           .micro = e->micro,
-                           .layer = e->layer,
-                           .phase = e->phase,
-                           .work = e->work,
-                           .again = e->again};
+    const sk_inst place = {.task = e->at.task,
+                           .unit = e->at.unit,
+                           .micro = e->at.micro,
+                           .layer = e->at.layer,
+                           .phase = e->at.phase,
+                           .work = e->at.work,
+                           .again = e->at.again};
     sk_inst *in = sk_push(e->tmp, &e->p->insts);
     *in = sk_inst_like(&place, act);
     return in;
@@ -236,13 +236,13 @@ void sk_emit_move(sk_emit *e, sk_act act, int from, int to)
 
 void sk_emit_stand_at(sk_emit *e, const sk_inst *in)
 {
-    e->task = in->task;
-    e->unit = in->unit;
-    e->micro = in->micro;
-    e->layer = in->layer;
-    e->phase = in->phase;
-    e->work = in->work;
-    e->again = in->again;
+    e->at.task = in->task;
+    e->at.unit = in->unit;
+    e->at.micro = in->micro;
+    e->at.layer = in->layer;
+    e->at.phase = in->phase;
+    e->at.work = in->work;
+    e->at.again = in->again;
 }
 
 void sk_emit_start(sk_emit *e, int call, sk_flies flies)

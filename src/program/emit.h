@@ -47,6 +47,60 @@ typedef struct sk_region {
     unsigned cut[2];     /* axes that cut the batch, and the next letter */
 } sk_region;
 
+/* What the passes before `lower` decide about nodes and tensors.  Each member is written by the
+ * pass that its heading names and only read afterwards; passes know of each other by these alone.
+ */
+typedef struct sk_plan {
+    /* chunks */
+    const sk_schedule *schedule;
+    int *place; /* by chunk: its stage */
+    /* edges */
+    uint64_t *read_by;      /* tensor id -> set of stages that read it */
+    uint64_t *read_forward; /* the same, of forward nodes alone */
+    int *reader;         /* tensor id -> 1 + the first node here, of the same phase, that wants it
+                            otherwise than it is made; 0: none */
+    unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
+    sk_state *grad_made; /* tensor id -> its gradient before any reduction */
+    sk_ints *of_chunk;   /* [2 * chunk + phase]: its nodes, in graph order (regions moves some) */
+    /* split-backward; regions pulls nodes into the first half */
+    char *weight_half; /* by node: belongs to the weight half of a backward pass */
+    /* recompute; regions adds what is wide */
+    char *recomputed; /* tensor id -> computed again for the backward pass */
+    char *crosses;    /* tensor id -> forward nodes of other layers read it */
+    int *stage_of_layer;
+    /* regions */
+    struct {
+        sk_region *v;
+        int n, cap;
+    } regions;
+    int *region_of;         /* by node: 1 + its region; 0: none.  NULL: there are none */
+    char *moved;            /* by node: in a region, or written before or after one */
+    char *wide;             /* tensor id -> it is inside a region, and never whole */
+    const sk_tensor **twin; /* tensor id -> what a backward node makes that is the same, or NULL */
+    /* saved */
+    int *cut_after; /* tensor id -> 1 + the forward node after which only a piece of it is saved;
+                       0: it is not saved.  NULL: the layout does not say so */
+    /* packed */
+    char *packs; /* tensor id -> it is saved in fewer bits, and how: pack.c */
+    /* codecs */
+    const sk_codec *weights_as, *grads_as; /* NULL: as they are */
+    bool narrow_model;                     /* some weights are narrower than f32 */
+    /* params */
+    int *param_of; /* tensor id -> index in p->params, or -1 */
+    sk_ints *uses; /* [2 * layer + phase]: parameters read there */
+} sk_plan;
+
+/* Where in the step instructions are being written. */
+typedef struct sk_place {
+    int task; /* of the section; -1: none */
+    int unit; /* what is written as one, in the task */
+    int micro, layer;
+    sk_phase phase;
+    sk_duty work;
+    bool again; /* what is being written is computed again */
+} sk_place;
+
+/* What `lower` and the passes behind it share. */
 typedef struct sk_emit {
     sk_program *p;
     sk_arena *tmp; /* what only the passes need, and lists of the program while they grow */
@@ -54,54 +108,25 @@ typedef struct sk_emit {
     const sk_layout *l;
     const sk_compile_opts *opts;
     sk_spread *sp;
-    bool training; /* this section makes gradients */
-    const sk_schedule *schedule;
-    int *place;            /* by chunk: its stage */
-    sk_tasks *tasks;       /* of the section at work, by stage */
-    sk_tasks *tasks_of[2]; /* of the validation and the training section; NULL: there is none */
-    int task;              /* the one being written; -1: none */
-    int unit;              /* what is being written as one, in the task */
-    int micro;             /* of that task */
-    sk_duty work;
+    sk_plan plan;
+    sk_place at;
+    bool training;                /* this section makes gradients */
+    sk_tasks *tasks;              /* of the section at work, by stage */
+    sk_tasks *tasks_of[2];        /* of the validation and the training section; NULL: none */
     struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
-    sk_phase phase;
-    int layer;
-    sk_at_hand **hand;  /* [tensor * n_micro + micro] */
+    sk_at_hand **hand;            /* [tensor * n_micro + micro] */
+    int *packed;        /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
     int joined;         /* the last node that was written with one before it; -1: none */
     int *gathering;     /* [layer][near][width]: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
-    int *param_of;      /* tensor id -> index in p->params, or -1 */
-    uint64_t *read_by;  /* tensor id -> set of stages that read it */
-    uint64_t *read_forward; /* the same, of forward nodes alone */
-    int *reader;       /* tensor id -> 1 + the first node here, of the same phase, that wants it
-                          otherwise than it is made; 0: none */
-    sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order */
-    char *drop;        /* tensor id -> it is made again for the backward pass */
-    char *packs;       /* tensor id -> it is kept in fewer bits, and how: pack.c */
-    int *packed;       /* [tensor * n_micro + micro]: 1 + the buffer of that; 0: none */
-    char *crosses;     /* tensor id -> forward nodes of other layers read it */
-    int *cut_after;    /* tensor id -> 1 + the forward node after which only a piece of it is kept;
-                          0: it is not kept.  NULL: the layout does not say so */
-    int *stage_of_layer;
-    struct {
-        sk_region *v;
-        int n, cap;
-    } regions;
-    int *region_of;         /* by node: 1 + its region; 0: none */
-    char *moved;            /* by node: in a region, or written before or after one */
-    char *wide;             /* tensor id -> it is inside a region, and never whole */
-    const sk_tensor **twin; /* tensor id -> what a backward node makes that is the same, or NULL */
+    int *copies;        /* param -> my part of the second copy in this step, or -1; NULL: none */
     struct {
         int i, n;          /* the slice at work, of so many; n = 0: none is */
         int per;           /* of them a row of the batch has; 1: a slice has one or more rows */
         int *whole;        /* tensor id -> 1 + the buffer that slices of it are parts of */
         sk_at_hand **hand; /* tensor id -> of this slice */
     } slice;
-    bool again;          /* what is being written is made again */
-    char *late;          /* by node: belongs to the weight half of a backward pass */
-    unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
-    sk_state *grad_made; /* tensor id -> its gradient before any reduction */
     struct {
         sk_portion *v;
         int n, cap;
@@ -109,11 +134,7 @@ typedef struct sk_emit {
     struct {
         sk_cuts *v;
         int n, cap;
-    } cuts;
-    const sk_codec *weights_as, *grads_as; /* NULL: as they are */
-    bool narrow_model;                     /* some weights are narrower than f32 */
-    int *copies;   /* param -> my part of the second copy in this step, or -1; NULL: none */
-    sk_ints *uses; /* [2 * layer + phase]: parameters read there */
+    } cuts; /* of weights in tiles */
 } sk_emit;
 
 /* emit.c */

@@ -34,7 +34,7 @@ static sk_portion *portion_of(sk_emit *e, int param, const sk_node *n)
 /* Where this micro-batch's sum goes: to its own place if it is the first to be added to. */
 static int leaf(sk_emit *e, sk_portion *x)
 {
-    bool first = e->l->canonical ? e->micro == 0 : !x->begun;
+    bool first = e->l->canonical ? e->at.micro == 0 : !x->begun;
     x->begun = true;
     return first ? x->sum
                  : sk_emit_piece(e, plan_of(e, x->param)->tensor, SK_GRADS,
@@ -73,7 +73,7 @@ static int parent(int n, int *lo, int *hi)
 /* Adds a micro-batch's sum to those it meets on its way up; what waits for its other half stays. */
 static void climb(sk_emit *e, sk_portion *x, int buf)
 {
-    int lo = e->micro, hi = e->micro + 1, n = e->p->n_micro;
+    int lo = e->at.micro, hi = e->at.micro + 1, n = e->p->n_micro;
     while (hi - lo < n) {
         int from = lo, to = hi, mid = parent(n, &from, &to), other = lo == from ? mid : from;
         if (x->done[other].end != (other == from ? mid : to)) {
@@ -123,7 +123,7 @@ void sk_emit_grads_used(sk_emit *e)
 int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made)
 {
     sk_param_plan *q = plan_of(e, param);
-    sk_assert(sk_state_equal(made, &e->grad_made[q->tensor->id])); /* see grads_fit */
+    sk_assert(sk_state_equal(made, &e->plan.grad_made[q->tensor->id])); /* see grads_fit */
     if (sk_emit_per_task(e)) return task_target(e, param, n);
     return q->grad;
 }
@@ -160,7 +160,7 @@ static void reduce_tied(sk_emit *e)
 
 void sk_emit_grads_end(sk_emit *e)
 {
-    e->task = -1;
+    e->at.task = -1;
     join_portions(e);
     reduce_tied(e);
 }

@@ -21,7 +21,7 @@ static int output_target(sk_emit *e, const sk_tensor *t)
     int w = 0;
     while (e->g->sum[w] != t) w++;
     const sk_sum_plan *s = &e->p->sums[w];
-    return s->buf[s->n > 1 ? e->micro : 0];
+    return s->buf[s->n > 1 ? e->at.micro : 0];
 }
 
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
@@ -30,12 +30,12 @@ sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *ad
     const sk_state *made = &e->sp->node[n->id].out[o];
     *add = into != NULL; /* accumulate.c finds the first */
     if (into && into->role == SK_PARAM)
-        *buf = sk_emit_grad_target(e, e->param_of[into->id], n, made);
+        *buf = sk_emit_grad_target(e, e->plan.param_of[into->id], n, made);
     else if (into) *buf = output_target(e, into);
     else {
         int whole = e->slice.n ? e->slice.whole[t->id] - 1 : -1;
-        *buf =
-            whole >= 0 ? sk_emit_slice_at(e, whole) : sk_emit_piece(e, t, SK_ACTS, made, e->micro);
+        *buf = whole >= 0 ? sk_emit_slice_at(e, whole)
+                          : sk_emit_piece(e, t, SK_ACTS, made, e->at.micro);
         sk_emit_have(e, t, made, *buf);
     }
     return SK_OK;
@@ -53,15 +53,15 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
 {
     int in[SK_MAX_IN], out[SK_MAX_OUT];
     unsigned adds = 0;
-    e->layer = n->layer;
+    e->at.layer = n->layer;
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    if (!e->again && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
+    if (!e->at.again && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
     if (!e->slice.n && !done) SK_TRY(sk_emit_tiles(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
-        if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->param_of[n->in[i]->id]];
+        if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->plan.param_of[n->in[i]->id]];
         else SK_TRY(sk_emit_need(e, n->in[i], &e->sp->node[n->id].in[i], &in[i]));
     }
     for (int o = 0; o < n->n_out; o++) {
@@ -76,30 +76,30 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     inst->turns = e->slice.n ? e->slice.n : 1;
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
-    return e->again || e->slice.n ? SK_OK : sk_emit_made(e, n);
+    return e->at.again || e->slice.n ? SK_OK : sk_emit_made(e, n);
 }
 
 sk_status sk_emit_again(sk_emit *e, const sk_node *n)
 {
-    bool outer = e->again;
-    int layer = e->layer;
-    e->again = true;
-    bool region = e->region_of && e->region_of[n->id] && !e->slice.n;
+    bool outer = e->at.again;
+    int layer = e->at.layer;
+    e->at.again = true;
+    bool region = e->plan.region_of && e->plan.region_of[n->id] && !e->slice.n;
     SK_TRY(region ? sk_emit_region(e, n) : sk_emit_node(e, n));
-    e->again = outer;
-    e->layer = layer;
+    e->at.again = outer;
+    e->at.layer = layer;
     return SK_OK;
 }
 
 /* The nodes of a task: these, less those of the other half of a backward pass. */
 static const sk_ints *nodes_of(const sk_emit *e, sk_task t)
 {
-    return &e->of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
+    return &e->plan.of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
 }
 
 static bool in_task(const sk_emit *e, const sk_node *n, sk_task t)
 {
-    return t.work < SK_WORK_I || e->late[n->id] == (t.work == SK_WORK_W);
+    return t.work < SK_WORK_I || e->plan.weight_half[n->id] == (t.work == SK_WORK_W);
 }
 
 static void list_layers(sk_emit *e, sk_task t)
@@ -145,10 +145,10 @@ static sk_status task(sk_emit *e, sk_task t)
 {
     const sk_ints *nodes = nodes_of(e, t);
     int layer = -1;
-    e->work = t.work;
-    e->phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
-    e->micro = t.micro;
-    e->layer = 0;
+    e->at.work = t.work;
+    e->at.phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
+    e->at.micro = t.micro;
+    e->at.layer = 0;
     e->gathered_layer = -1;
     list_layers(e, t);
     SK_TRY(receive_all(e, t));
@@ -157,10 +157,10 @@ static sk_status task(sk_emit *e, sk_task t)
         if (!in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
-        if (n->id > e->joined) e->unit++; /* not of a run that is written already */
+        if (n->id > e->joined) e->at.unit++; /* not of a run that is written already */
         sk_emit_unpack_for(e, n);
-        if (!e->region_of || !e->region_of[n->id]) SK_TRY(sk_emit_node(e, n));
-        else if (e->regions.v[e->region_of[n->id] - 1].nodes[n->phase].v[0] == n->id)
+        if (!e->plan.region_of || !e->plan.region_of[n->id]) SK_TRY(sk_emit_node(e, n));
+        else if (e->plan.regions.v[e->plan.region_of[n->id] - 1].nodes[n->phase].v[0] == n->id)
             SK_TRY(sk_emit_region(e, n)); /* all of it, at its first node */
         if (e->training && t.work == SK_WORK_F) sk_emit_pieces(e, n);
         sk_emit_pack(e, n);
@@ -187,12 +187,12 @@ static sk_status do_tasks(sk_emit *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
     for (int i = 0; i < mine->n; i++) {
-        e->task = i;
+        e->at.task = i;
         if (e->training) sk_emit_versions_at(e, i);
         if (mine->v[i].work == SK_WORK_U) sk_emit_apart(e);
         else SK_TRY(task(e, mine->v[i]));
     }
-    e->task = mine->n; /* what follows the tasks */
+    e->at.task = mine->n; /* what follows the tasks */
     return SK_OK;
 }
 
@@ -203,8 +203,8 @@ static sk_status train_section(sk_emit *e)
                     .n_micro = e->p->n_micro,
                     .file = e->l->schedule};
     section_begin(e, true);
-    SK_TRY(e->schedule->emit(&pipe, e->tasks));
-    SK_TRY(sk_schedule_check(e->schedule, &pipe, e->tasks));
+    SK_TRY(e->plan.schedule->emit(&pipe, e->tasks));
+    SK_TRY(sk_schedule_check(e->plan.schedule, &pipe, e->tasks));
     e->p->n_updates = 1;
     SK_TRY(sk_emit_versions(e));
     SK_TRY(sk_emit_late(e));
@@ -220,7 +220,7 @@ static sk_status forward_section(sk_emit *e)
     section_begin(e, false);
     for (int m = 0; m < e->p->n_micro; m++)
         for (int c = 0; c < e->sp->n_chunks; c++)
-            sk_task_add(&e->tasks[e->place[c]], SK_WORK_F, m, c);
+            sk_task_add(&e->tasks[e->plan.place[c]], SK_WORK_F, m, c);
     SK_TRY(do_tasks(e));
     if (e->g->loss) sk_emit_report(e);
     return SK_OK;
@@ -244,7 +244,7 @@ sk_status sk_lower(sk_emit *e)
     if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));
     if (!e->g->loss && e->g->logits) { /* sampling reads them */
         sk_state whole = sk_state_settled(&p->spread.made[e->g->logits->id]);
-        e->micro = 0;
+        e->at.micro = 0;
         SK_TRY(sk_emit_need(e, e->g->logits, &whole, &p->logits));
     }
     return SK_OK;

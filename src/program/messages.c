@@ -148,8 +148,8 @@ static int most_messages(const sk_emit *e)
         int *task = sent + (2 * e->sp->chunk[i] + (int)n->phase) * stages;
         for (int o = 0; o < n->n_out; o++)
             for (int s = 0; s < stages; s++)
-                if (!n->into[o] && s != e->sp->stage[i] && e->read_by[n->out[o]->id] >> s & 1 &&
-                    ++task[s] > most)
+                if (!n->into[o] && s != e->sp->stage[i] &&
+                    e->plan.read_by[n->out[o]->id] >> s & 1 && ++task[s] > most)
                     most = task[s];
     }
     return most;

@@ -40,7 +40,7 @@ static readers *look_at_readers(sk_emit *e)
 static int way_of(const sk_emit *e, const sk_tensor *t, const readers *r)
 {
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
-    if (t->role != SK_VALUE || t->type == SK_I32 || e->drop[t->id] || r->far) return 0;
+    if (t->role != SK_VALUE || t->type == SK_I32 || e->plan.recomputed[t->id] || r->far) return 0;
     if (!r->by_sign && !r->in_full) return 0;
     if (!sk_state_equal(&settled, &e->sp->made[t->id])) return 0;
     if (!r->in_full) return SIGNS;
@@ -49,7 +49,7 @@ static int way_of(const sk_emit *e, const sk_tensor *t, const readers *r)
 
 sk_status sk_emit_pack_open(sk_emit *e)
 {
-    e->packs = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->plan.packs = sk_many(e->tmp, char, e->g->tensors.n + 1);
     e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro + 1);
     if (!e->l->gist || !e->opts->optim) return SK_OK;
     const readers *all = look_at_readers(e);
@@ -58,14 +58,14 @@ sk_status sk_emit_pack_open(sk_emit *e)
         bool here = n->phase == SK_FORWARD && e->sp->stage[i] == e->p->stage;
         for (int o = 0; here && o < n->n_out; o++)
             if (!n->into[o])
-                e->packs[n->out[o]->id] = (char)way_of(e, n->out[o], &all[n->out[o]->id]);
+                e->plan.packs[n->out[o]->id] = (char)way_of(e, n->out[o], &all[n->out[o]->id]);
     }
     return SK_OK;
 }
 
 static int *packed_of(sk_emit *e, const sk_tensor *t)
 {
-    return &e->packed[t->id * e->p->n_micro + e->micro];
+    return &e->packed[t->id * e->p->n_micro + e->at.micro];
 }
 
 /* Bits first, in lines, then the elements that are not 0. */
@@ -73,7 +73,7 @@ static int room_for(sk_emit *e, const sk_tensor *t, int buf, int64_t *values)
 {
     const sk_buffer *b = &e->p->bufs.v[buf];
     int64_t size = (int64_t)sk_dtype_size(b->type), n = b->bytes / size;
-    *values = e->packs[t->id] == ZEROS ? (n * e->l->gist + 99) / 100 : 0;
+    *values = e->plan.packs[t->id] == ZEROS ? (n * e->l->gist + 99) / 100 : 0;
     sk_extent box = {.n = 1, .size = {sk_pack_bits(n) + *values * size}};
     box.full[0] = box.size[0];
     return sk_emit_buffer(e, sk_print(e->p->arena, "%s packed", t->name), NULL, SK_ACTS, SK_U8,
@@ -85,7 +85,7 @@ void sk_emit_pack(sk_emit *e, const sk_node *n)
     for (int o = 0; e->training && n->phase == SK_FORWARD && o < n->n_out; o++) {
         const sk_tensor *t = n->out[o];
         int64_t values = 0;
-        int buf = e->packs[t->id] ? sk_emit_find(e, t, &e->sp->made[t->id]) : -1;
+        int buf = e->plan.packs[t->id] ? sk_emit_find(e, t, &e->sp->made[t->id]) : -1;
         if (buf < 0 || !e->p->bufs.v[buf].bytes) continue;
         int to = room_for(e, t, buf, &values);
         sk_inst *in = sk_emit_inst(e, SK_DO_PACK);
@@ -98,10 +98,10 @@ void sk_emit_pack(sk_emit *e, const sk_node *n)
 
 bool sk_emit_unpack(sk_emit *e, const sk_tensor *t)
 {
-    if (e->phase != SK_BACKWARD || !e->training || !e->packs[t->id] || !*packed_of(e, t))
+    if (e->at.phase != SK_BACKWARD || !e->training || !e->plan.packs[t->id] || !*packed_of(e, t))
         return false;
     int from = *packed_of(e, t) - 1;
-    int to = sk_emit_piece(e, t, SK_ACTS, &e->sp->made[t->id], e->micro);
+    int to = sk_emit_piece(e, t, SK_ACTS, &e->sp->made[t->id], e->at.micro);
     sk_inst *in = sk_emit_inst(e, SK_DO_UNPACK);
     in->in[0] = from;
     in->out[0] = to;
@@ -116,7 +116,8 @@ bool sk_emit_unpack(sk_emit *e, const sk_tensor *t)
 void sk_emit_unpack_for(sk_emit *e, const sk_node *n)
 {
     for (int k = 0; k < n->n_in; k++)
-        if (e->packs[n->in[k]->id] && sk_emit_find(e, n->in[k], &e->sp->made[n->in[k]->id]) < 0)
+        if (e->plan.packs[n->in[k]->id] &&
+            sk_emit_find(e, n->in[k], &e->sp->made[n->in[k]->id]) < 0)
             sk_emit_unpack(e, n->in[k]);
 }
 
@@ -125,8 +126,9 @@ void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes)
     for (int i = 0; e->training && i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int o = 0; o < n->n_out; o++)
-            if (e->packs[n->out[o]->id] && *packed_of(e, n->out[o])) sk_emit_forget(e, n->out[o]);
+            if (e->plan.packs[n->out[o]->id] && *packed_of(e, n->out[o]))
+                sk_emit_forget(e, n->out[o]);
         for (int k = 0; k < n->n_in; k++)
-            if (e->packs[n->in[k]->id] && *packed_of(e, n->in[k])) sk_emit_forget(e, n->in[k]);
+            if (e->plan.packs[n->in[k]->id] && *packed_of(e, n->in[k])) sk_emit_forget(e, n->in[k]);
     }
 }

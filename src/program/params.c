@@ -31,7 +31,8 @@ static bool sharded(const sk_emit *e, sk_shard level)
 
 bool sk_emit_per_task(const sk_emit *e)
 {
-    return e->opts->optim && (e->l->canonical || e->schedule->apart || sharded(e, SK_SHARD_GRADS));
+    return e->opts->optim &&
+           (e->l->canonical || e->plan.schedule->apart || sharded(e, SK_SHARD_GRADS));
 }
 
 /* --- parameters --- */
@@ -162,7 +163,7 @@ static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
 static sk_status grad_fits(const sk_emit *e, const sk_param_plan *q, const sk_state *made)
 {
     const sk_tensor *t = q->tensor;
-    const sk_state *first = &e->grad_made[t->id];
+    const sk_state *first = &e->plan.grad_made[t->id];
     for (int a = 0; a < e->l->mesh.n; a++) {
         bool split = q->used.how[a] == SK_SPLIT;
         if (made->how[a] == first->how[a] && split == (made->how[a] == SK_SPLIT) &&
@@ -181,7 +182,8 @@ static sk_status grads_fit(const sk_emit *e)
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         for (int o = 0; o < n->n_out; o++) {
-            int q = n->into[o] && n->into[o]->role == SK_PARAM ? e->param_of[n->into[o]->id] : -1;
+            int q =
+                n->into[o] && n->into[o]->role == SK_PARAM ? e->plan.param_of[n->into[o]->id] : -1;
             if (q >= 0) SK_TRY(grad_fits(e, &e->p->params.v[q], &e->sp->node[i].out[o]));
         }
     }
@@ -198,7 +200,7 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
 {
     sk_program *p = e->p;
     sk_param_plan *q = sk_push(p->arena, &p->params);
-    e->param_of[t->id] = p->params.n - 1;
+    e->plan.param_of[t->id] = p->params.n - 1;
     *q = (sk_param_plan){.tensor = t,
                          .used = e->sp->made[t->id],
                          .tie_group = tie,
@@ -239,16 +241,17 @@ static void add_use(sk_arena *a, sk_ints *list, int param)
 static void index_uses(sk_emit *e)
 {
     sk_program *p = e->p;
-    e->uses = sk_many(p->arena, sk_ints, 2 * (e->g->n_layers + 1));
+    e->plan.uses = sk_many(p->arena, sk_ints, 2 * (e->g->n_layers + 1));
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (e->sp->stage[i] != p->stage) continue;
-        sk_ints *list = &e->uses[2 * n->layer + (int)n->phase];
+        sk_ints *list = &e->plan.uses[2 * n->layer + (int)n->phase];
         for (int k = 0; k < n->n_in; k++) {
-            int q = e->param_of[n->in[k]->id];
+            int q = e->plan.param_of[n->in[k]->id];
             if (q < 0 || n->in[k]->role != SK_PARAM) continue;
             add_use(p->arena, list, q);
-            if (n->phase == SK_FORWARD && e->drop[n->out[0]->id]) add_use(p->arena, list + 1, q);
+            if (n->phase == SK_FORWARD && e->plan.recomputed[n->out[0]->id])
+                add_use(p->arena, list + 1, q);
         }
     }
 }
@@ -261,15 +264,15 @@ sk_status sk_emit_params(sk_emit *e)
     p->world = e->l->mesh.n;
     for (int i = 0; i < e->g->tensors.n; i++) {
         const sk_tensor *t = e->g->tensors.v[i];
-        e->param_of[i] = -1;
+        e->plan.param_of[i] = -1;
         if (t->role == SK_MEMORY) {
             int b = kept(e, t->name, t, SK_ACTS, &e->sp->made[i]);
             p->bufs.v[b].zero = true;
             *sk_push(p->arena, &p->memories) = b;
-            e->param_of[i] = p->memories.n - 1;
+            e->plan.param_of[i] = p->memories.n - 1;
         }
         if (t->role != SK_PARAM) continue;
-        uint64_t set = e->read_by[t->id];
+        uint64_t set = e->plan.read_by[t->id];
         int tie = tie_group(e, set, sets, &n_sets);
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
         if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
@@ -288,7 +291,7 @@ sk_status sk_emit_params(sk_emit *e)
 
 static const sk_ints *uses_of(const sk_emit *e, int layer)
 {
-    return &e->uses[2 * layer + (int)e->phase];
+    return &e->plan.uses[2 * layer + (int)e->at.phase];
 }
 
 /* The first time in a step that a weight is made whole leaves my part of a second copy, as it
@@ -352,10 +355,10 @@ static void begin_gather(sk_emit *e, int layer)
 static void open_layer(sk_emit *e)
 {
     int at = 0;
-    while (at < e->layers.n && e->layers.v[at] != e->layer) at++;
-    int ahead = e->work == SK_WORK_W ? 0 : e->l->prefetch; /* weight halves read few weights */
+    while (at < e->layers.n && e->layers.v[at] != e->at.layer) at++;
+    int ahead = e->at.work == SK_WORK_W ? 0 : e->l->prefetch; /* weight halves read few weights */
     for (int k = at; k <= at + ahead && k < e->layers.n; k++) begin_gather(e, e->layers.v[k]);
-    e->gathered_layer = e->layer;
+    e->gathered_layer = e->at.layer;
 }
 
 /* The buffer that has a parameter as kernels see it. */
@@ -363,7 +366,7 @@ int sk_emit_gathered(sk_emit *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
     if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return sk_emit_stored(e, param);
-    if (e->gathered_layer != e->layer) open_layer(e);
+    if (e->gathered_layer != e->at.layer) open_layer(e);
     int buf = sk_emit_find(e, q->tensor, &q->used);
     sk_assert(buf >= 0);
     return buf;
@@ -384,11 +387,11 @@ static bool awaited(const sk_emit *e, int param)
 /* The layer is done: its weights are given up, or kept for the backward pass. */
 void sk_emit_close_layer(sk_emit *e)
 {
-    const sk_ints *uses = uses_of(e, e->layer);
+    const sk_ints *uses = uses_of(e, e->at.layer);
     e->gathered_layer = -1;
     if (!sharded(e, SK_SHARD_PARAMS)) return;
-    *gathering(e, e->layer) = NOT_BEGUN;
-    if (e->l->keep && e->training && e->work == SK_WORK_F && sk_emit_seen_again(e)) return;
+    *gathering(e, e->at.layer) = NOT_BEGUN;
+    if (e->l->keep && e->training && e->at.work == SK_WORK_F && sk_emit_seen_again(e)) return;
     for (int k = 0; k < uses->n; k++)
         if (!awaited(e, uses->v[k])) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
 }

@@ -38,7 +38,7 @@ bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s)
 {
     bool any = false;
     *s = sk_state_settled(&e->sp->made[t->id]);
-    for (int a = 0; e->cut_after && e->cut_after[t->id] && a < e->l->mesh.n; a++) {
+    for (int a = 0; e->plan.cut_after && e->plan.cut_after[t->id] && a < e->l->mesh.n; a++) {
         int d = s->how[a] == SK_WHOLE && sk_layout_repeats(e->l, a) ? dim_for(e, t, s, a) : -1;
         if (d < 0) continue;
         s->how[a] = SK_SPLIT;
@@ -50,7 +50,7 @@ bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s)
 
 bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t)
 {
-    return e->cut_after && e->cut_after[t->id] && e->phase == SK_BACKWARD;
+    return e->plan.cut_after && e->plan.cut_after[t->id] && e->at.phase == SK_BACKWARD;
 }
 
 /* What the backward pass of this stage reads, for itself or to make other results again. */
@@ -60,10 +60,11 @@ static char *find_kept(const sk_emit *e)
     for (int i = e->g->nodes.n - 1; i >= 0; i--) {
         const sk_node *n = e->g->nodes.v[i];
         bool runs = n->phase == SK_BACKWARD && e->sp->stage[i] == e->p->stage;
-        for (int o = 0; o < n->n_out; o++) runs |= e->drop[n->out[o]->id] && kept[n->out[o]->id];
+        for (int o = 0; o < n->n_out; o++)
+            runs |= e->plan.recomputed[n->out[o]->id] && kept[n->out[o]->id];
         for (int k = 0; runs && k < n->n_in; k++) kept[n->in[k]->id] = n->in[k]->role == SK_VALUE;
     }
-    for (int i = 0; i < e->g->tensors.n; i++) kept[i] &= !e->drop[i];
+    for (int i = 0; i < e->g->tensors.n; i++) kept[i] &= !e->plan.recomputed[i];
     return kept;
 }
 
@@ -71,14 +72,14 @@ sk_status sk_emit_pieces_open(sk_emit *e)
 {
     if (!e->l->partition || !e->opts->optim) return SK_OK;
     const char *kept = find_kept(e);
-    e->cut_after = sk_many(e->tmp, int, e->g->tensors.n + 1);
+    e->plan.cut_after = sk_many(e->tmp, int, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (n->phase != SK_FORWARD || e->sp->stage[i] != e->p->stage) continue;
         for (int k = 0; k < n->n_in; k++)
-            if (kept[n->in[k]->id]) e->cut_after[n->in[k]->id] = i + 1;
+            if (kept[n->in[k]->id]) e->plan.cut_after[n->in[k]->id] = i + 1;
         for (int o = 0; o < n->n_out; o++)
-            if (kept[n->out[o]->id] && !n->into[o]) e->cut_after[n->out[o]->id] = i + 1;
+            if (kept[n->out[o]->id] && !n->into[o]) e->plan.cut_after[n->out[o]->id] = i + 1;
     }
     return SK_OK;
 }
@@ -102,8 +103,8 @@ static void cut(sk_emit *e, const sk_tensor *t)
 
 void sk_emit_pieces(sk_emit *e, const sk_node *n)
 {
-    for (int k = 0; e->cut_after && k < n->n_in; k++)
-        if (e->cut_after[n->in[k]->id] == n->id + 1) cut(e, n->in[k]);
-    for (int o = 0; e->cut_after && o < n->n_out; o++)
-        if (e->cut_after[n->out[o]->id] == n->id + 1) cut(e, n->out[o]);
+    for (int k = 0; e->plan.cut_after && k < n->n_in; k++)
+        if (e->plan.cut_after[n->in[k]->id] == n->id + 1) cut(e, n->in[k]);
+    for (int o = 0; e->plan.cut_after && o < n->n_out; o++)
+        if (e->plan.cut_after[n->out[o]->id] == n->id + 1) cut(e, n->out[o]);
 }

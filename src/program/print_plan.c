@@ -5,10 +5,10 @@
 
 static void print_fate(sk_out *o, const sk_emit *e, const sk_tensor *t)
 {
-    if (e->wide && e->wide[t->id]) sk_out_add(o, ", in sequence chunks");
-    if (e->drop && e->drop[t->id]) sk_out_add(o, ", recomputed");
-    if (e->cut_after && e->cut_after[t->id]) sk_out_add(o, ", saved in pieces");
-    if (e->packs && e->packs[t->id]) sk_out_add(o, ", saved in fewer bits");
+    if (e->plan.wide && e->plan.wide[t->id]) sk_out_add(o, ", in sequence chunks");
+    if (e->plan.recomputed && e->plan.recomputed[t->id]) sk_out_add(o, ", recomputed");
+    if (e->plan.cut_after && e->plan.cut_after[t->id]) sk_out_add(o, ", saved in pieces");
+    if (e->plan.packs && e->plan.packs[t->id]) sk_out_add(o, ", saved in fewer bits");
 }
 
 static void print_node(sk_out *o, const sk_emit *e, const sk_node *n, sk_arena *tmp)
@@ -16,8 +16,9 @@ static void print_node(sk_out *o, const sk_emit *e, const sk_node *n, sk_arena *
     sk_out_add(o, "%5d %c chunk %d stage %d layer %d  %s", n->id,
                n->phase == SK_FORWARD ? 'F' : 'B', e->sp->chunk[n->id], e->sp->stage[n->id],
                n->layer, n->op->name);
-    if (e->late && e->late[n->id]) sk_out_add(o, " (weight half)");
-    if (e->region_of && e->region_of[n->id]) sk_out_add(o, " (region %d)", e->region_of[n->id]);
+    if (e->plan.weight_half && e->plan.weight_half[n->id]) sk_out_add(o, " (weight half)");
+    if (e->plan.region_of && e->plan.region_of[n->id])
+        sk_out_add(o, " (region %d)", e->plan.region_of[n->id]);
     for (int i = 0; i < n->n_out; i++) {
         const sk_tensor *t = n->into[i] ? n->into[i] : n->out[i];
         const sk_state *s = &e->sp->node[n->id].out[i];
@@ -42,7 +43,8 @@ char *sk_emit_print(const sk_emit *e, sk_arena *a)
     sk_arena tmp = {0};
     sk_out o = {.arena = a};
     sk_out_add(&o, "rank %d of %d, stage %d of %d, %d chunks, schedule %s\n", e->p->rank,
-               e->p->n_ranks, e->p->stage, e->sp->n_stages, e->sp->n_chunks, e->schedule->name);
+               e->p->n_ranks, e->p->stage, e->sp->n_stages, e->sp->n_chunks,
+               e->plan.schedule->name);
     for (int i = 0; i < e->g->nodes.n; i++) print_node(&o, e, e->g->nodes.v[i], &tmp);
     for (int i = 0; i < e->p->params.n; i++) print_param(&o, e, &e->p->params.v[i], &tmp);
     sk_arena_end(&tmp);

@@ -75,7 +75,7 @@ static void look_at_results(sk_emit *e, sk_region *r, const sk_node *n)
 static void look_at_node(sk_emit *e, sk_region *r, const sk_node *n)
 {
     *sk_push(e->tmp, &r->nodes[n->phase]) = n->id;
-    r->bad |= e->region_of[n->id] || !independent(n, e->g->batch);
+    r->bad |= e->plan.region_of[n->id] || !independent(n, e->g->batch);
     for (int k = 0; k < n->n_in; k++) {
         const sk_tensor *t = n->in[k];
         const sk_node *from = t->from;
@@ -99,8 +99,8 @@ static void look_at_readers(const sk_emit *e, sk_region *r)
             for (int o = 0; o < n->n_out; o++) {
                 const sk_tensor *t = n->out[o];
                 if (n->into[o] || !has_wide(e, t, r->letter)) continue;
-                r->bad |= e->crosses[t->id] || e->read_by[t->id] & ~here;
-                r->bad |= n->phase == SK_FORWARD && !e->read_forward[t->id];
+                r->bad |= e->plan.crosses[t->id] || e->plan.read_by[t->id] & ~here;
+                r->bad |= n->phase == SK_FORWARD && !e->plan.read_forward[t->id];
             }
         }
 }
@@ -149,13 +149,13 @@ static bool sort_row(sk_emit *e, const sk_region *r, sk_phase phase, row *w)
     char *behind = sk_many(e->tmp, char, e->g->nodes.n + 1);
     *w = (row){0};
     if (!mine->n) return true;
-    w->all = &e->of_chunk[2 * e->sp->chunk[mine->v[0]] + (phase == SK_BACKWARD)];
+    w->all = &e->plan.of_chunk[2 * e->sp->chunk[mine->v[0]] + (phase == SK_BACKWARD)];
     for (int i = 0; i < mine->n; i++) in[mine->v[i]] = 1;
     int to = span(w->all, in, &w->from);
     for (int i = w->from; i < to; i++) {
         const sk_node *n = e->g->nodes.v[w->all->v[i]];
         bool needs = reads_one_of(n, behind);
-        if (in[n->id] ? needs : e->region_of[n->id] != 0) return false;
+        if (in[n->id] ? needs : e->plan.region_of[n->id] != 0) return false;
         if (!in[n->id]) behind[n->id] = needs || reads_one_of(n, in);
         *sk_push(e->tmp, in[n->id] ? &w->mine : behind[n->id] ? &w->behind : &w->before) = n->id;
     }
@@ -169,7 +169,7 @@ static void put_row(sk_emit *e, const row *w)
     for (int p = 0; p < 3; p++)
         for (int i = 0; i < parts[p]->n; i++) {
             w->all->v[at++] = parts[p]->v[i];
-            e->moved[parts[p]->v[i]] = 1;
+            e->plan.moved[parts[p]->v[i]] = 1;
         }
 }
 
@@ -185,14 +185,15 @@ static void find_again(sk_emit *e, sk_region *r)
             bool wanted = p == SK_BACKWARD;
             for (int o = 0; o < n->n_out; o++) wanted |= need[n->out[o]->id];
             if (wanted && p == SK_FORWARD) *sk_push(e->tmp, &r->again) = n->id;
-            for (int k = 0; k < n->n_in && wanted; k++) need[n->in[k]->id] = e->wide[n->in[k]->id];
+            for (int k = 0; k < n->n_in && wanted; k++)
+                need[n->in[k]->id] = e->plan.wide[n->in[k]->id];
         }
 }
 
 /* A backward node that does once more what a cheap forward one did (graph/recompute.c). */
 static const sk_tensor *twin_of(const sk_emit *e, const sk_node *n)
 {
-    const sk_ints *all = &e->of_chunk[2 * e->sp->chunk[n->id] + 1];
+    const sk_ints *all = &e->plan.of_chunk[2 * e->sp->chunk[n->id] + 1];
     for (int i = 0; i < all->n; i++) {
         const sk_node *x = e->g->nodes.v[all->v[i]];
         if (x->layer == n->layer && x->op == n->op && !strcmp(x->dims, n->dims) &&
@@ -205,11 +206,11 @@ static const sk_tensor *twin_of(const sk_emit *e, const sk_node *n)
 static void give_up_cheap(sk_emit *e, const sk_tensor *t)
 {
     const sk_node *n = t->from;
-    if (t->role != SK_VALUE || e->wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
-    if (n->out[0] != t || n->phase != SK_FORWARD || e->region_of[n->id]) return;
-    if (e->sp->stage[n->id] != e->p->stage || e->crosses[t->id]) return;
-    e->twin[t->id] = twin_of(e, n);
-    if (e->twin[t->id]) e->drop[t->id] = 1;
+    if (t->role != SK_VALUE || e->plan.wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
+    if (n->out[0] != t || n->phase != SK_FORWARD || e->plan.region_of[n->id]) return;
+    if (e->sp->stage[n->id] != e->p->stage || e->plan.crosses[t->id]) return;
+    e->plan.twin[t->id] = twin_of(e, n);
+    if (e->plan.twin[t->id]) e->plan.recomputed[t->id] = 1;
 }
 
 /* Wide results are made again, and so is what the region begins with.  All backward nodes of a
@@ -219,24 +220,25 @@ static void give_up(sk_emit *e, const sk_region *r)
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < r->nodes[p].n; i++) {
             const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
-            e->late[n->id] = 0;
+            e->plan.weight_half[n->id] = 0;
             for (int o = 0; o < n->n_out && p == SK_FORWARD; o++)
-                if (e->wide[n->out[o]->id]) e->drop[n->out[o]->id] = 1;
+                if (e->plan.wide[n->out[o]->id]) e->plan.recomputed[n->out[o]->id] = 1;
             for (int k = 0; k < n->n_in && p == SK_FORWARD; k++) give_up_cheap(e, n->in[k]);
         }
 }
 
 static void keep_region(sk_emit *e, sk_region *r)
 {
-    *sk_push(e->tmp, &e->regions) = *r;
+    *sk_push(e->tmp, &e->plan.regions) = *r;
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < r->nodes[p].n; i++) {
             const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
-            e->region_of[n->id] = e->regions.n;
+            e->plan.region_of[n->id] = e->plan.regions.n;
             for (int o = 0; o < n->n_out; o++)
-                if (!n->into[o] && has_wide(e, n->out[o], r->letter)) e->wide[n->out[o]->id] = 1;
+                if (!n->into[o] && has_wide(e, n->out[o], r->letter))
+                    e->plan.wide[n->out[o]->id] = 1;
         }
-    find_again(e, &e->regions.v[e->regions.n - 1]);
+    find_again(e, &e->plan.regions.v[e->plan.regions.n - 1]);
 }
 
 static void judge(sk_emit *e, sk_region *r)
@@ -270,8 +272,8 @@ static void settle_late(sk_emit *e)
 {
     for (int i = e->g->nodes.n - 1; i >= 0; i--) {
         const sk_node *n = e->g->nodes.v[i];
-        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD && !e->late[i]; k++)
-            if (n->in[k]->from) e->late[n->in[k]->from->id] = 0;
+        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD && !e->plan.weight_half[i]; k++)
+            if (n->in[k]->from) e->plan.weight_half[n->in[k]->from->id] = 0;
     }
 }
 
@@ -279,15 +281,15 @@ sk_status sk_emit_regions_open(sk_emit *e)
 {
     int nodes = e->g->nodes.n + 1, tensors = e->g->tensors.n + 1;
     if (e->l->slices < 2) return SK_OK;
-    e->region_of = sk_many(e->tmp, int, nodes);
-    e->moved = sk_many(e->tmp, char, nodes);
-    e->wide = sk_many(e->tmp, char, tensors);
-    e->twin = sk_many(e->tmp, const sk_tensor *, tensors);
+    e->plan.region_of = sk_many(e->tmp, int, nodes);
+    e->plan.moved = sk_many(e->tmp, char, nodes);
+    e->plan.wide = sk_many(e->tmp, char, tensors);
+    e->plan.twin = sk_many(e->tmp, const sk_tensor *, tensors);
     e->slice.whole = sk_many(e->tmp, int, tensors);
     e->slice.hand = sk_many(e->tmp, sk_at_hand *, tensors);
     for (int c = 'A'; c <= 'z'; c++)
         if (c != e->g->batch && e->g->size[c]) find_by(e, (char)c);
-    for (int i = 0; i < e->regions.n && e->opts->optim; i++) give_up(e, &e->regions.v[i]);
+    for (int i = 0; i < e->plan.regions.n && e->opts->optim; i++) give_up(e, &e->plan.regions.v[i]);
     settle_late(e);
     return SK_OK;
 }

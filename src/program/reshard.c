@@ -19,7 +19,7 @@ sk_state sk_state_settled(const sk_state *s)
 static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 {
     if (e->slice.n && t->role != SK_PARAM) return &e->slice.hand[t->id];
-    return &e->hand[t->id * e->p->n_micro + e->micro];
+    return &e->hand[t->id * e->p->n_micro + e->at.micro];
 }
 
 void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
@@ -116,7 +116,7 @@ static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, cons
                       int axis, int src)
 {
     bool whole = from->how[axis] != SK_SPLIT && to->how[axis] == SK_WHOLE;
-    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->micro);
+    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
     int call = sk_emit_collective(e, t, from, to, axis, src, dst);
     sk_emit_start(e, call, SK_FLIES_NOT);
     return dst;
@@ -124,7 +124,7 @@ static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, cons
 
 int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 {
-    int dst = sk_emit_piece(e, t, SK_ACTS, to, e->micro);
+    int dst = sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
     sk_inst *in = sk_emit_inst(e, SK_DO_SLICE);
     in->in[0] = src;
     in->out[0] = dst;
@@ -134,7 +134,7 @@ int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 /* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
 bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
 {
-    return e->as_part[t->id] >> axis & 1;
+    return e->plan.as_part[t->id] >> axis & 1;
 }
 
 /* Reduced in place: what was partial is whole from now on, under every name it has. */
@@ -167,8 +167,8 @@ static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     sk_state next = *now, whole = *now;
     next.dim[a] = want->dim[a];
     whole.how[a] = SK_WHOLE;
-    sk_extent box = sk_emit_box(e, t, &whole, e->micro);
-    int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->micro);
+    sk_extent box = sk_emit_box(e, t, &whole, e->at.micro);
+    int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->at.micro);
     int call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
     sk_emit_swap(e, call, *buf, dst, &box, now->dim[a], next.dim[a]);
     sk_emit_start(e, call, SK_FLIES_NOT);
@@ -302,14 +302,14 @@ static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_
 
 static int load(sk_emit *e, const sk_tensor *t, const sk_state *want)
 {
-    int buf = sk_emit_piece(e, t, SK_ACTS, want, e->micro);
+    int buf = sk_emit_piece(e, t, SK_ACTS, want, e->at.micro);
     sk_emit_inst(e, SK_DO_LOAD)->out[0] = buf;
     return buf;
 }
 
 static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
-    *buf = sk_emit_gathered(e, e->param_of[t->id]);
+    *buf = sk_emit_gathered(e, e->plan.param_of[t->id]);
     SK_TRY(reshard(e, t, e->sp->made[t->id], want, buf));
     return SK_OK;
 }
@@ -328,7 +328,7 @@ int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
 static bool twin_is_here(sk_emit *e, const sk_tensor *t)
 {
     sk_state now;
-    const sk_tensor *twin = e->twin ? e->twin[t->id] : NULL;
+    const sk_tensor *twin = e->plan.twin ? e->plan.twin[t->id] : NULL;
     if (!twin || !sk_emit_dropped(e, t) || sk_emit_source(e, t, &now) >= 0) return false;
     return sk_emit_source(e, twin, &now) >= 0;
 }
@@ -339,7 +339,7 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
     *buf = sk_emit_find(e, t, want);
     if (*buf >= 0) return SK_OK;
     if (sk_emit_outside(e, t)) return sk_emit_need_slice(e, t, want, buf);
-    if (twin_is_here(e, t)) return sk_emit_need(e, e->twin[t->id], want, buf);
+    if (twin_is_here(e, t)) return sk_emit_need(e, e->plan.twin[t->id], want, buf);
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         sk_state now;

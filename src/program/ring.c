@@ -28,14 +28,14 @@ static int piece_of_turn(sk_emit *e, const ring *r, const sk_tensor *t, const sk
 {
     int *coord = &e->p->coord[r->axis], mine = *coord;
     *coord = (mine - turn + r->p) % r->p;
-    int buf = sk_emit_piece(e, t, SK_ACTS, s, e->micro);
+    int buf = sk_emit_piece(e, t, SK_ACTS, s, e->at.micro);
     *coord = mine;
     return buf;
 }
 
 static int64_t tag_of(const sk_emit *e, const sk_tensor *t, int turn)
 {
-    return ((int64_t)(turn + 1) << 40) + (int64_t)t->id * e->p->n_micro + e->micro;
+    return ((int64_t)(turn + 1) << 40) + (int64_t)t->id * e->p->n_micro + e->at.micro;
 }
 
 static const sk_state *in_state(const sk_emit *e, const ring *r, int i)
@@ -101,7 +101,7 @@ sk_status sk_emit_ring(sk_emit *e, const sk_node *n, int axis)
     for (int i = 0; i < n->n_in; i++)
         SK_TRY(sk_emit_need(e, n->in[i], in_state(e, &r, i), &r.in[i]));
     for (int o = 0; o < n->n_out; o++)
-        r.out[o] = sk_emit_piece(e, n->out[o], SK_ACTS, out_state(e, &r, o), e->micro);
+        r.out[o] = sk_emit_piece(e, n->out[o], SK_ACTS, out_state(e, &r, o), e->at.micro);
     for (int turn = 0; turn < r.p; turn++) {
         bool more = turn + 1 < r.p;
         if (more) pass_operands(e, &r, turn, true);

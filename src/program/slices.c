@@ -15,7 +15,7 @@
 
 bool sk_emit_outside(const sk_emit *e, const sk_tensor *t)
 {
-    return e->slice.n && !e->wide[t->id] && !e->slice.whole[t->id];
+    return e->slice.n && !e->plan.wide[t->id] && !e->slice.whole[t->id];
 }
 
 sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
@@ -35,7 +35,7 @@ sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *wan
 static void count_slices(sk_emit *e, const sk_region *r)
 {
     sk_extent box = sk_piece_of(e->g, e->l, r->of->letters, &e->sp->made[r->of->id], e->p->coord,
-                                e->micro, e->p->n_micro);
+                                e->at.micro, e->p->n_micro);
     int64_t want = e->l->slices, rows = box.size[0], places = r->next ? box.size[1] : 1;
     int64_t per = rows && rows < want ? (want + rows - 1) / rows : 1;
     if (per > places) per = places ? places : 1;
@@ -47,16 +47,16 @@ static void count_slices(sk_emit *e, const sk_region *r)
 int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough)
 {
     int64_t sum = 0;
-    int micro = e->micro;
-    for (int i = 0; i < e->regions.n; i++) {
-        const sk_region *r = &e->regions.v[i];
+    int micro = e->at.micro;
+    for (int i = 0; i < e->plan.regions.n; i++) {
+        const sk_region *r = &e->plan.regions.v[i];
         int64_t nodes = r->nodes[SK_FORWARD].n + r->nodes[SK_BACKWARD].n;
-        for (e->micro = 0; e->micro < e->p->n_micro && sum < enough; e->micro++) {
+        for (e->at.micro = 0; e->at.micro < e->p->n_micro && sum < enough; e->at.micro++) {
             count_slices(e, r);
             sum += nodes * (e->slice.n - 1);
         }
     }
-    e->micro = micro;
+    e->at.micro = micro;
     e->slice.n = 0;
     return sum;
 }
@@ -64,9 +64,9 @@ int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough)
 /* Is it made elsewhere, or in the other phase? */
 static bool brought(const sk_emit *e, const sk_node *first, const sk_tensor *t)
 {
-    if (t->role == SK_PARAM || e->wide[t->id]) return false;
+    if (t->role == SK_PARAM || e->plan.wide[t->id]) return false;
     if (!t->from || t->from->phase != first->phase) return true;
-    return e->region_of[t->from->id] != e->region_of[first->id];
+    return e->plan.region_of[t->from->id] != e->plan.region_of[first->id];
 }
 
 static sk_status bring(sk_emit *e, const sk_node *first, const sk_ints *nodes)
@@ -89,9 +89,9 @@ static void open_results(sk_emit *e, const sk_ints *nodes)
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int o = 0; o < n->n_out; o++) {
             const sk_tensor *t = n->out[o];
-            if (n->into[o] || e->wide[t->id]) continue;
+            if (n->into[o] || e->plan.wide[t->id]) continue;
             const sk_state *made = &e->sp->node[n->id].out[o];
-            e->slice.whole[t->id] = 1 + sk_emit_piece(e, t, SK_ACTS, made, e->micro);
+            e->slice.whole[t->id] = 1 + sk_emit_piece(e, t, SK_ACTS, made, e->at.micro);
         }
     }
 }
@@ -111,7 +111,7 @@ static void forget(sk_emit *e, const sk_region *r)
 /* A sum that grows with every slice has grown already when results are made again. */
 static bool only_adds(const sk_emit *e, const sk_node *n)
 {
-    bool adds = e->again;
+    bool adds = e->at.again;
     for (int o = 0; o < n->n_out; o++) adds &= n->into[o] != NULL;
     return adds;
 }
@@ -152,17 +152,17 @@ static sk_status close_results(sk_emit *e, const sk_ints *nodes)
             e->slice.whole[t->id] = 0;
         }
     }
-    for (int i = 0; i < nodes->n && !e->again; i++)
+    for (int i = 0; i < nodes->n && !e->at.again; i++)
         SK_TRY(sk_emit_made(e, e->g->nodes.v[nodes->v[i]]));
     return SK_OK;
 }
 
 sk_status sk_emit_region(sk_emit *e, const sk_node *n)
 {
-    const sk_region *r = &e->regions.v[e->region_of[n->id] - 1];
+    const sk_region *r = &e->plan.regions.v[e->plan.region_of[n->id] - 1];
     const sk_ints *nodes = &r->nodes[n->phase];
     sk_assert(!e->slice.n);
-    e->layer = n->layer;
+    e->at.layer = n->layer;
     if (n->phase == SK_BACKWARD) SK_TRY(bring(e, n, &r->again));
     SK_TRY(bring(e, n, nodes));
     open_results(e, nodes);

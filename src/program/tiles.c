@@ -142,7 +142,7 @@ static void one_tile(sk_emit *e, const tiled *x)
 
 static int count_tiles(const sk_emit *e, const sk_tensor *w)
 {
-    const sk_param_plan *q = &e->p->params.v[e->param_of[w->id]];
+    const sk_param_plan *q = &e->p->params.v[e->plan.param_of[w->id]];
     int64_t most = e->p->bufs.v[q->stored].box.size[0];
     return (int)(most < e->l->tiles ? most : e->l->tiles);
 }
@@ -151,7 +151,7 @@ static sk_status open_node(sk_emit *e, tiled *x)
 {
     for (int i = 0; i < x->n->n_in; i++) {
         if (x->n->in[i]->role == SK_MEMORY)
-            x->in[i] = e->p->memories.v[e->param_of[x->n->in[i]->id]];
+            x->in[i] = e->p->memories.v[e->plan.param_of[x->n->in[i]->id]];
         else SK_TRY(sk_emit_need(e, x->n->in[i], &e->sp->node[x->n->id].in[i], &x->in[i]));
     }
     for (int o = 0; o < x->n->n_out; o++) {
@@ -174,5 +174,5 @@ sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done)
     SK_TRY(open_node(e, &x));
     for (x.turn = 0; x.turn < x.tiles; x.turn++) one_tile(e, &x);
     *done = true;
-    return e->again ? SK_OK : sk_emit_made(e, n);
+    return e->at.again ? SK_OK : sk_emit_made(e, n);
 }

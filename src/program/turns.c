@@ -71,7 +71,7 @@ static int turns_of(const sk_emit *e, const sk_node *n)
     int i = 0;
     while (n->letters_in[i][0] != e->g->batch) i++;
     sk_extent box = sk_piece_of(e->g, e->l, n->in[i]->letters, &e->sp->node[n->id].in[i],
-                                e->p->coord, e->micro, e->p->n_micro);
+                                e->p->coord, e->at.micro, e->p->n_micro);
     return box.size[0] < e->l->overlap ? (int)box.size[0] : e->l->overlap;
 }
 
@@ -79,8 +79,8 @@ static int turns_of(const sk_emit *e, const sk_node *n)
  * wants it. */
 static bool wanted(const sk_emit *e, const sk_tensor *t, sk_state *want)
 {
-    uint64_t there = e->training ? e->read_by[t->id] : e->read_forward[t->id];
-    int reader = e->reader[t->id] - 1, k = 0;
+    uint64_t there = e->training ? e->plan.read_by[t->id] : e->plan.read_forward[t->id];
+    int reader = e->plan.reader[t->id] - 1, k = 0;
     *want = sk_state_settled(&e->sp->made[t->id]);
     if (there & ~(1ull << e->p->stage)) return true;
     if (reader < 0) return false;
@@ -142,9 +142,10 @@ static bool joins(const sk_emit *e, run *r, const sk_node *n)
 {
     const sk_node *last = r->v[r->n - 1].n;
     bool fits = n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR) && by_rows(e, n);
-    if (e->moved && (e->moved[n->id] || e->moved[last->id])) return false;
+    if (e->plan.moved && (e->plan.moved[n->id] || e->plan.moved[last->id])) return false;
     if (!fits || n->layer != last->layer || n->phase != last->phase) return false;
-    if (e->work >= SK_WORK_I && e->late[n->id] != e->late[last->id]) return false;
+    if (e->at.work >= SK_WORK_I && e->plan.weight_half[n->id] != e->plan.weight_half[last->id])
+        return false;
     if (e->sp->chunk[n->id] != e->sp->chunk[last->id]) return false;
     for (int i = 0; i < n->n_in; i++) {
         const sk_tensor *t = n->in[i];
@@ -190,7 +191,7 @@ static void open_gathers(sk_emit *e, run *r, stop *x, slot *from, sk_state *now)
         const sk_state *want = &e->sp->node[x->n->id].in[i];
         if (x->gather[i] < 0) continue;
         from[i] = slot_of(e, r, t->letters, sk_emit_source(e, t, &now[i]));
-        int whole = sk_emit_piece(e, t, SK_ACTS, want, e->micro);
+        int whole = sk_emit_piece(e, t, SK_ACTS, want, e->at.micro);
         x->in[i] = slot_of(e, r, t->letters, whole);
     }
 }
@@ -254,7 +255,7 @@ static void place_result(sk_emit *e, const run *r, stop *x)
         sk_emit_relabel(e, t, x->to.whole, x->axis);
         return;
     }
-    x->to = slot_of(e, r, t->letters, sk_emit_piece(e, t, SK_ACTS, &x->want, e->micro));
+    x->to = slot_of(e, r, t->letters, sk_emit_piece(e, t, SK_ACTS, &x->want, e->at.micro));
     if (x->want.how[x->axis] == SK_WHOLE) x->sum = x->to;
     sk_emit_have(e, t, &x->want, x->to.whole);
 }

@@ -151,7 +151,7 @@ static sk_status may_be_late(const sk_emit *e)
         return sk_fail(SK_ECONF,
                        "optim.late: schedule %s updates within the step already; leave "
                        "one of the two out",
-                       e->schedule->name);
+                       e->plan.schedule->name);
     return SK_OK;
 }
 
@@ -161,8 +161,8 @@ sk_status sk_emit_late(sk_emit *e)
     p->late = e->opts->late;
     if (!p->late) return SK_OK;
     SK_TRY(may_be_late(e));
-    e->phase = SK_FORWARD;
-    e->micro = -1;
+    e->at.phase = SK_FORWARD;
+    e->at.micro = -1;
     for (int i = 0; i < p->params.n; i++) {
         if (!is_late(e, i)) continue;
         const sk_param_plan *q = &p->params.v[i];
@@ -195,15 +195,15 @@ static void take_late(sk_emit *e)
         in->param = i;
         in->layer = q->tensor->layer;
     }
-    e->layer = 0;
+    e->at.layer = 0;
 }
 
 void sk_emit_update(sk_emit *e)
 {
     sk_program *p = e->p;
-    e->phase = SK_BACKWARD;
-    e->micro = -1;
-    e->layer = 0;
+    e->at.phase = SK_BACKWARD;
+    e->at.micro = -1;
+    e->at.layer = 0;
     stats(e);
     if (e->versions) return;
     int64_t n = 0; /* a place for every parameter of the graph, so that ranks agree on it */
@@ -222,8 +222,8 @@ void sk_emit_update(sk_emit *e)
 
 void sk_emit_report(sk_emit *e)
 {
-    e->task = -1;
-    e->micro = -1;
-    e->layer = 0;
+    e->at.task = -1;
+    e->at.micro = -1;
+    e->at.layer = 0;
     stats(e);
 }

@@ -42,7 +42,7 @@ static int saw(const sk_emit *e, int micro)
 
 static sk_status possible(const sk_emit *e)
 {
-    const char *name = e->schedule->name, *tied = NULL;
+    const char *name = e->plan.schedule->name, *tied = NULL;
     for (int i = 0; i < e->p->params.n; i++)
         if (e->p->params.v[i].tie_group >= 0) tied = e->p->params.v[i].tensor->name;
     if (tied)
@@ -105,7 +105,7 @@ static void find_readers(sk_emit *e, sk_versions *v)
 {
     for (int layer = 0; layer < e->g->n_layers; layer++)
         for (int phase = 0; phase < 2; phase++) {
-            const sk_ints *uses = &e->uses[2 * layer + phase];
+            const sk_ints *uses = &e->plan.uses[2 * layer + phase];
             for (int k = 0; k < uses->n; k++) v->reads[uses->v[k]] |= 1u << phase;
         }
 }
@@ -113,7 +113,7 @@ static void find_readers(sk_emit *e, sk_versions *v)
 sk_status sk_emit_versions(sk_emit *e)
 {
     int micros = e->p->n_micro, params = e->p->params.n;
-    if (!e->schedule->apart) return SK_OK;
+    if (!e->plan.schedule->apart) return SK_OK;
     SK_TRY(possible(e));
     sk_versions *v = e->versions = sk_new(e->tmp, sk_versions);
     v->seen = sk_many(e->tmp, int, micros);
@@ -229,10 +229,10 @@ void sk_emit_versions_at(sk_emit *e, int at)
     if (!v) return;
     v->at = at;
     sk_task t = at_work(e);
-    e->work = t.work;
-    e->micro = t.micro;
-    e->layer = 0;
-    e->phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
+    e->at.work = t.work;
+    e->at.micro = t.micro;
+    e->at.layer = 0;
+    e->at.phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
     if (t.work == SK_WORK_B) v->places += places(e, t.micro);
     if (t.work == SK_WORK_F && v->late[t.micro] > 0 && e->opts->optim->ahead) foresee(e, t);
 }
@@ -278,7 +278,7 @@ void sk_emit_apart(sk_emit *e)
         in->scale = v->scale;
     }
     v->made++;
-    e->layer = 0;
+    e->at.layer = 0;
     sk_emit_whole_weights(e);
     sk_emit_grads_used(e);
 }

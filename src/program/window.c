@@ -48,7 +48,7 @@ static int lane(const paper *p, int from, int to) { return from * p->e->sp->n_st
 static kind *kind_of(const paper *p, int node)
 {
     bool backward = p->e->g->nodes.v[node]->phase == SK_BACKWARD;
-    return &p->kinds[3 * p->e->sp->chunk[node] + (backward ? 1 + p->e->late[node] : 0)];
+    return &p->kinds[3 * p->e->sp->chunk[node] + (backward ? 1 + p->e->plan.weight_half[node] : 0)];
 }
 
 /* The message that brings a tensor to a stage: of the edge of its chunk, phase and reader. */
@@ -168,7 +168,7 @@ static sk_status too_far(const paper *p)
                    "layout: schedule %s with %d micro-batches: stage %d would have to send more "
                    "than %d messages before another stage receives the first of them; take fewer "
                    "micro-batches or chunks, or another schedule",
-                   p->e->schedule->name, p->e->p->n_micro, s, SK_LANE);
+                   p->e->plan.schedule->name, p->e->p->n_micro, s, SK_LANE);
 }
 
 sk_status sk_emit_window(sk_emit *e, int *window)
