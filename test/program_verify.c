@@ -608,10 +608,48 @@ static bool lose_room(sk_program *p)
     return in != NULL;
 }
 
+static sk_launch_plan *launch(sk_program *p, bool fused)
+{
+    int n = 0;
+    for (int i = 0; i < p->launches.n; i++) n += (p->launches.v[i].by != NULL) == fused;
+    n = n ? pick(n) : -1;
+    for (int i = 0; i < p->launches.n; i++)
+        if ((p->launches.v[i].by != NULL) == fused && !n--) return &p->launches.v[i];
+    return NULL;
+}
+
+static bool launch_other(sk_program *p)
+{
+    sk_launch_plan *l = launch(p, true);
+    int pc = find(p, SK_DO_OP);
+    if (!l || pc < 0 || p->launch_of[pc] == p->launch_of[l->at]) return false;
+    l->pcs[0] = pc;
+    return true;
+}
+
+/* Its result is read by others, and would not be written. */
+static bool launch_silent(sk_program *p)
+{
+    sk_launch_plan *l = launch(p, true);
+    if (!l || l->silent[l->n - 1] & 1) return false;
+    l->silent[l->n - 1] |= 1;
+    return true;
+}
+
+static bool launch_more_updates(sk_program *p)
+{
+    sk_launch_plan *l = launch(p, false);
+    if (l) l->n++;
+    return l != NULL;
+}
+
 static const struct {
     const char *name;
     bool (*apply)(sk_program *p);
 } kinds[] = {
+    {"a launch with an instruction of another", launch_other},
+    {"a launch that does not write what others read", launch_silent},
+    {"a launch with one update more", launch_more_updates},
     {"two calls swapped", swap_calls},
     {"a receive lost", lose_recv},
     {"a send lost", lose_send},
@@ -660,7 +698,7 @@ static const struct {
     {"common weights read after their update", read_late},
     {"an update of common weights that waits for nobody", update_early},
 };
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
+enum { N_KINDS = sizeof kinds / sizeof *kinds, N_LAUNCHES = 3 /* these come first */ };
 
 /* Found by P9 too, which comes last. */
 static bool by_p9(int kind)
@@ -675,6 +713,7 @@ static int mutant(int kind, int which)
     world w;
     if (compile(&w, which)) printf("%s: %s\n", cases[which].layout, sk_error()), exit(1);
     int r = pick(w.n), found = -1;
+    if (kind >= N_LAUNCHES) w.p[r]->launches.n = 0; /* their numbers are of the list as it was */
     if (kinds[kind].apply(w.p[r])) {
         bool seen = !by_p9(kind) || sk_verify_twin(w.p[r]) == SK_EBUG;
         sk_status st = sk_verify((const sk_program *const *)w.p, w.n);

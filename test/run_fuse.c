@@ -1,6 +1,6 @@
 /* What a GPU joins to one launch: that the parts find their neighbourhoods in real programs, and
  * that the engine refuses what it cannot prove.  Needs no GPU: only the plan is looked at. */
-#include "run/fuse.h"
+#include "program/fuse.h"
 #include "lib/ranks.h"
 
 #include <stdio.h>
@@ -19,21 +19,22 @@ typedef struct plan {
     sk_graph graph;
     sk_program *p;
     sk_args *args;
-    sk_fused **fused;
-    bool *gone;
+    const sk_launch_plan **fused; /* by instruction: the launch that stands there */
 } plan;
 
 static void lay(plan *q)
 {
-    const sk_program *p = q->p;
+    sk_program *p = q->p;
     q->args = sk_many(&q->arena, sk_args, p->insts.n);
-    q->fused = sk_many(&q->arena, sk_fused *, p->insts.n);
-    q->gone = sk_many(&q->arena, bool, p->insts.n);
+    p->launches.n = 0;
+    memset(p->launch_of, 0, sizeof *p->launch_of * (size_t)p->insts.n);
     for (int i = 0; i < p->insts.n; i++)
         if (p->insts.v[i].act == SK_DO_OP)
             sk_inst_args(p, &p->insts.v[i], (void *)(uintptr_t)4096, &q->args[i]);
-    sk_fuse_plan(&q->arena, p, q->args, 0, p->n_train, q->fused, q->gone);
-    sk_fuse_plan(&q->arena, p, q->args, p->n_train, p->insts.n, q->fused, q->gone);
+    sk_fuse_section(p, q->args, 0, p->n_train);
+    sk_fuse_section(p, q->args, p->n_train, p->insts.n);
+    q->fused = (const sk_launch_plan **)sk_many(&q->arena, sk_launch_plan *, p->insts.n);
+    for (int i = 0; i < p->launches.n; i++) q->fused[p->launches.v[i].at] = &p->launches.v[i];
 }
 
 static void compile(plan *q, const char *arch, sk_hyper h, const char *layout)
@@ -126,7 +127,7 @@ static void each_once(const char *arch, const char *layout)
     int *done = sk_many(&q.arena, int, q.p->insts.n);
     for (int pc = 0; pc < q.p->insts.n; pc++) {
         if (q.p->insts.v[pc].act != SK_DO_OP) continue;
-        if (!q.gone[pc]) done[pc]++;
+        if (!q.p->launch_of[pc]) done[pc]++;
         for (int i = 0; q.fused[pc] && i < q.fused[pc]->n; i++) {
             done[q.fused[pc]->pcs[i]]++;
             check(q.fused[pc]->pcs[i] <= pc, "a launch stands at the last of what it does");

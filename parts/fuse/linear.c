@@ -6,7 +6,7 @@
  *
  * cuBLASLt adds while the result is still in registers, so that nothing is written twice. */
 #include "graph/product.h"
-#include "run/fuse.h"
+#include "program/fuse.h"
 
 /* What is added to the product: a matrix like the result, or NULL; a bias, or NULL. */
 typedef struct addends {

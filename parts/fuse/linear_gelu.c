@@ -4,7 +4,7 @@
  * in it; so those who read it there are told that there is no bias left to add: their operand 1
  * has no address.  In f32 all stays as it is: there exactness counts. */
 #include "graph/product.h"
-#include "run/fuse.h"
+#include "program/fuse.h"
 
 enum { MOST = 4 };
 

@@ -5,7 +5,7 @@
  *
  * Four passes over the rows and five become one: x, dy and the other gradient are read once. */
 #include "graph/norm_grad.h"
-#include "run/fuse.h"
+#include "program/fuse.h"
 
 #include <string.h>
 

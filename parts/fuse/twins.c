@@ -5,7 +5,7 @@
  * A GPU makes a product a wave of tiles at a time, and the last wave of a small product leaves
  * many of its processors idle.  In a batch of two, the tiles of the second go there. */
 #include "graph/product.h"
-#include "run/fuse.h"
+#include "program/fuse.h"
 
 enum { NEAR = 4, ALIGN = 16 };
 static const int64_t MANY = 32 << 20; /* results whose waves are so many that the last is nothing */

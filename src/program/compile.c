@@ -14,7 +14,8 @@
  *     algorithms after waits         the workspace of a call lives from start to wait
  *     offload after waits            a stay on the device ends where a call is waited for
  *     numbering after all of them    the order in which buffers were created is of no importance
- *     memory after numbering         lives are known */
+ *     memory after numbering         lives are known
+ *     launches after memory          the proof compares places */
 #include "base/team.h"
 #include "base/text.h"
 #include "program/emit.h"
@@ -116,6 +117,7 @@ static const struct pass {
     {"numbering", "buffers by first use, calls by start", number},
     {"flops", "operations of each instruction", count_flops},
     {"memory", "the place of every buffer", plan_memory},
+    {"launches", "what a GPU does in one launch", sk_join_launches},
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 

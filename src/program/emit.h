@@ -338,6 +338,9 @@ sk_status sk_choose_algorithms(sk_emit *e);
 /* number.c: buffers by first use, calls by start. */
 void sk_number(sk_program *p);
 
+/* launches.c: what a GPU does in one launch, once all has its place. */
+sk_status sk_join_launches(sk_emit *e);
+
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);
 

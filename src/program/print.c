@@ -1,6 +1,7 @@
 /* print.c - a program as text: what `skein explain` shows and golden tests compare. */
 #include "base/text.h"
 #include "program/acts.h"
+#include "program/fuse.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -45,8 +46,22 @@ char *sk_program_memory(const sk_program *p, sk_arena *a)
     return o.s;
 }
 
-static void tail(sk_out *o, const sk_program *p, const sk_inst *in)
+/* Which launch of a GPU it is part of. */
+static void print_launch(sk_out *o, const sk_program *p, int pc)
 {
+    const sk_launch_plan *l = sk_launch_of(p, pc);
+    if (!l) return;
+    if (pc != l->at) {
+        sk_out_add(o, "  in launch %d", l->at);
+        return;
+    }
+    sk_out_add(o, "  launch %s of %d", l->by ? l->by->name : "updates", l->n);
+}
+
+static void tail(sk_out *o, const sk_program *p, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    print_launch(o, p, pc);
     if (in->room >= 0)
         sk_out_add(o, "  room[%" PRId64 "]@%" PRIx64, p->bufs.v[in->room].bytes,
                    p->bufs.v[in->room].offset);
@@ -68,7 +83,7 @@ char *sk_program_print(const sk_program *p, sk_arena *a)
     for (int pc = 0; pc < p->insts.n; pc++) {
         if (pc == p->n_train) sk_out_add(&o, p->n_train ? "-- validation\n" : "-- forward\n");
         sk_out_add(&o, "%s", sk_inst_print(p, pc, &tmp));
-        tail(&o, p, &p->insts.v[pc]);
+        tail(&o, p, pc);
     }
     sk_arena_end(&tmp);
     return o.s;

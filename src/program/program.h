@@ -23,6 +23,7 @@
  *       and they are read again after a call that all enter after their last write
  *   P10 an instruction works on one memory: the device's, or the optimizer the host's; a copy goes
  *       from one memory to another, and each that is begun is waited for in its section
+ *   P11 instructions that are one launch on a GPU may be: nothing between them touches what they do
  *
  * Every call has its algorithm from the compiler (comm/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
@@ -176,6 +177,17 @@ typedef struct sk_call_plan {
     int n_then;
 } sk_call_plan;
 
+/* Instructions that a GPU does in one launch: neighbours that a part of parts/fuse joins, where the
+ * last of them stands; or updates of the optimizer, one behind the other, where the first stands.
+ * Written by launches.c; the executor issues them and decides nothing. */
+enum { SK_MOST_FUSED = 8 };
+typedef struct sk_launch_plan {
+    const struct sk_fuse *by; /* NULL: updates */
+    int at, n;
+    int pcs[SK_MOST_FUSED];         /* of fused ones, in their order */
+    unsigned silent[SK_MOST_FUSED]; /* bit o: output o is not written, for only these read it */
+} sk_launch_plan;
+
 typedef struct sk_param_plan {
     const sk_tensor *tensor;
     sk_state used, update;            /* as kernels see it; as the optimizer sees it (sharded) */
@@ -256,6 +268,12 @@ typedef struct sk_program {
         bounce_bytes; /* of the host's memory, first: what moves to and from the file passes here
                        */
     int n_copies;
+    struct {
+        sk_launch_plan *v;
+        int n, cap;
+    } launches;
+    int *launch_of; /* by instruction: 1 + the launch it is part of; 0: one of its own.  NULL: the
+                       device is no GPU */
     /* Common weights are the heap's first pages, and those of rank `twin`.  A rank whose twin is
      * another one counts them nowhere: its regions begin behind them. */
     int twin;
@@ -315,6 +333,15 @@ static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 /* The buffer that this one is a part of, if it is one; and where it begins there, in bytes. */
 int sk_buffer_root(const sk_program *p, int buf);
 int64_t sk_buffer_begin(const sk_program *p, int buf);
+/* The launch that an instruction is part of; NULL: it is one of its own. */
+static inline const sk_launch_plan *sk_launch_of(const sk_program *p, int pc)
+{
+    return p->launch_of && p->launch_of[pc] ? &p->launches.v[p->launch_of[pc] - 1] : NULL;
+}
+/* Bytes that a launch reads from outside and writes; what stays inside costs nothing. */
+int64_t sk_launch_bytes(const sk_program *p, const sk_launch_plan *l);
+int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent, int n);
+double sk_launch_flops(const sk_program *p, const sk_launch_plan *l);
 int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
 /* That leave all n members together: the sum of sk_inst.wire over them. */
 int64_t sk_call_wire(const sk_call_plan *c, int n);
@@ -324,7 +351,8 @@ sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
 sk_status sk_verify_one(const sk_program *p);   /* P4 to P10: what one program shows alone */
 sk_status sk_verify_tiers(const sk_program *p); /* of these, P10 */
-sk_status sk_verify_twin(const sk_program *p);  /* of these, P9; and what two programs show */
+sk_status sk_verify_launches(const sk_program *p);
+sk_status sk_verify_twin(const sk_program *p); /* of these, P9; and what two programs show */
 sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks);
 
 /* The view that an instruction's operand stands for; data is base + offset. */

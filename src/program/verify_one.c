@@ -583,6 +583,7 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     SK_TRY(updated_once(p, a));
     SK_TRY(sk_verify_twin(p));
     SK_TRY(sk_verify_tiers(p));
+    SK_TRY(sk_verify_launches(p));
     return SK_OK;
 }
 

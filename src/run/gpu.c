@@ -9,7 +9,7 @@
 #include "run/acts.h"
 #include "run/away.h"
 #include "run/batch.h"
-#include "run/fuse.h"
+#include "program/fuse.h"
 #include "run/sides.h"
 #include "run/takes.h"
 
@@ -359,20 +359,11 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
     return u;
 }
 
-/* May this update go with the one before? */
-static bool goes_with(const sk_run *r, const sk_inst *a, const sk_inst *b)
-{
-    if (b->act != a->act || a->pass != b->pass || a->update != b->update) return false;
-    if (sk_away_does(r->p, b)) return false;
-    sk_update x = piece_of(r, a), y = piece_of(r, b);
-    return x.grad_type == y.grad_type && x.narrow_type == y.narrow_type &&
-           (x.state_type == y.state_type || x.nudge != 0 || y.nudge != 0);
-}
-
-/* All that follows without a break is one launch. */
+/* As many as the program says are one launch. */
 static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job *job)
 {
     const sk_inst *v = r->p->insts.v;
+    const sk_launch_plan *l = sk_launch_of(r->p, pc);
     int n = 0;
     *job = (sk_update_job){
         .seed = r->opts.seed, .pulse = r->gpu->pulse, .ordered = r->p->layout.canonical};
@@ -385,7 +376,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
         job->narrow_type = u.narrow_type;
         job->sums |= u.after != NULL;
         to[n++] = u;
-    } while (pc + n < r->p->insts.n && goes_with(r, &v[pc], &v[pc + n]));
+    } while (l && n < l->n);
     job->n_pieces = n;
     for (int k = 0; r->p->optim->knobs[k].name; k++)
         job->knob[k] = sk_run_knob(r, &r->p->optim->knobs[k], false);
@@ -506,18 +497,14 @@ static void place_launches(sk_arena *a, sk_run *r)
     sk_gpu *g = r->gpu;
     g->at = sk_many(a, int, r->p->insts.n);
     g->names = sk_many(a, const char *, r->p->insts.n);
-    for (int pc = 0; pc < r->p->insts.n; pc++) g->at[pc] = pc;
     for (int pc = 0; pc < r->p->insts.n; pc++) {
-        const sk_fused *f = g->fused[pc];
-        for (int i = 0; f && i < f->n; i++) g->at[f->pcs[i]] = pc;
-        for (int i = 1; i < g->updates[pc].n_pieces; i++) g->at[pc + i] = pc;
-        if (f) g->names[pc] = f->by->name;
-        if (g->updates[pc].n_pieces > 1) g->names[pc] = r->p->optim->name;
+        const sk_launch_plan *l = sk_launch_of(r->p, pc);
+        g->at[pc] = l ? l->at : pc;
+        if (l && l->at == pc) g->names[pc] = l->by ? l->by->name : r->p->optim->name;
     }
 }
 
 int sk_gpu_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
-const sk_fused *sk_gpu_fused(const sk_run *r, int pc) { return r->gpu->fused[pc]; }
 const char *const *sk_gpu_names(const sk_run *r) { return r->gpu->names; }
 const sk_variant *sk_gpu_took(const sk_run *r, int pc) { return &r->gpu->took[pc]; }
 
@@ -573,11 +560,8 @@ sk_status sk_gpu_prepare(sk_arena *a, sk_run *r)
     g->forget = gather_errors(a, r);
     g->fused = sk_many(a, sk_fused *, r->p->insts.n);
     g->gone = sk_many(a, bool, r->p->insts.n);
+    sk_fuse_open(a, r->p, r->args, g->fused, g->gone);
     g->took = sk_many(a, sk_variant, r->p->insts.n);
-    if (!r->p->layout.canonical) { /* what is joined depends on the layout, and so would bits */
-        sk_fuse_plan(a, r->p, r->args, 0, r->p->n_train, g->fused, g->gone);
-        sk_fuse_plan(a, r->p, r->args, r->p->n_train, r->p->insts.n, g->fused, g->gone);
-    }
     place_launches(a, r);
     SK_TRY(g->acts->noise(g->base, r->p->kind_at[SK_SCRATCH], g->compute));
     SK_TRY(prepare_all(r));

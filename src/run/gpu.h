@@ -12,7 +12,7 @@
 #ifndef SK_RUN_GPU_H
 #define SK_RUN_GPU_H
 
-#include "run/fuse.h"
+#include "program/fuse.h"
 #include "run/inside.h"
 
 typedef struct sk_gpu sk_gpu;
@@ -34,7 +34,6 @@ sk_status sk_gpu_walk(sk_run *r, int from, int to);
 /* A launch may be for several instructions: the one whose place it has; what was joined there, or
  * NULL; and by instruction the name of that. */
 int sk_gpu_at(const sk_run *r, int pc);
-const sk_fused *sk_gpu_fused(const sk_run *r, int pc);
 const char *const *sk_gpu_names(const sk_run *r);
 /* Which of its kernels the launch of an op takes; without a name: it has no launch. */
 const sk_variant *sk_gpu_took(const sk_run *r, int pc);

@@ -13,46 +13,10 @@ enum { WARM = 3 }; /* on a GPU the first step loads, the second records */
 
 /* --- bytes --- */
 
-static double size_of(const sk_program *p, int buf)
-{
-    return buf < 0 ? 0 : (double)p->bufs.v[buf].bytes;
-}
-
-static bool listed(const int *v, int n, int x)
-{
-    for (int i = 0; i < n; i++)
-        if (v[i] == x) return true;
-    return false;
-}
-
-/* A launch: what it reads from outside and what it writes; what stays inside costs nothing. */
-static double op_bytes(const sk_program *p, const int *pcs, const unsigned *silent, int n)
-{
-    int seen[SK_MOST_FUSED * (SK_MAX_IN + SK_MAX_OUT)], k = 0;
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        const sk_inst *in = &p->insts.v[pcs[i]];
-        for (int o = 0; o < SK_MAX_OUT && in->out[o] >= 0; o++) {
-            bool quiet = silent && silent[i] >> o & 1;
-            sum += quiet ? 0 : size_of(p, in->out[o]) * (in->add >> o & 1 ? 2 : 1);
-            seen[k++] = in->out[o];
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        const sk_inst *in = &p->insts.v[pcs[i]];
-        for (int j = 0; j < SK_MAX_IN && in->in[j] >= 0; j++) {
-            if (listed(seen, k, in->in[j])) continue;
-            sum += size_of(p, in->in[j]);
-            seen[k++] = in->in[j];
-        }
-    }
-    return sum;
-}
-
 static double inst_bytes(const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
-    if (in->act == SK_DO_OP) return op_bytes(p, &pc, NULL, 1);
+    if (in->act == SK_DO_OP) return (double)sk_ops_bytes(p, &pc, NULL, 1);
     return (double)(sk_act_row_of(in)->moves ? in->wire : sk_inst_bytes(p, in));
 }
 
@@ -81,7 +45,7 @@ static const char *name_of(sk_arena *a, const sk_run *r, int pc, bool shapes)
 {
     const sk_program *p = r->p;
     const sk_inst *in = &p->insts.v[pc];
-    const sk_fused *f = r->gpu ? sk_gpu_fused(r, pc) : NULL;
+    const sk_launch_plan *l = sk_launch_of(p, pc), *f = l && l->by ? l : NULL;
     const sk_inst *first = f ? &p->insts.v[f->pcs[0]] : in;
     sk_out o = {.arena = a};
     if (f) sk_out_add(&o, "%s", f->by->name);
@@ -123,14 +87,14 @@ static void add_inst(sk_arena *a, const sk_run *r, int pc, bool shapes, sk_op_ti
 {
     const sk_inst *in = &r->p->insts.v[pc];
     int at = r->gpu ? sk_gpu_at(r, pc) : pc;
-    const sk_fused *f = r->gpu ? sk_gpu_fused(r, at) : NULL;
+    const sk_launch_plan *l = sk_launch_of(r->p, at), *f = l && l->by ? l : NULL;
     sk_op_time x = {.launches = at == pc, .flops = in->flops};
     snprintf(x.name, sizeof x.name, "%s", name_of(a, r, at, shapes));
     if (r->gpu && sk_gpu_took(r, at)->name)
         snprintf(x.kernel, sizeof x.kernel, "%s", sk_gpu_took(r, at)->name);
     if (at == pc) x.seconds = r->times[2 * pc + 1] - r->times[2 * pc];
     if (!f) x.bytes = inst_bytes(r->p, pc);
-    else if (at == pc) x.bytes = op_bytes(r->p, f->pcs, f->silent, f->n);
+    else if (at == pc) x.bytes = (double)sk_launch_bytes(r->p, f);
     add_time(t, &x, 1);
 }
 

@@ -180,6 +180,11 @@ static double cost(const walk *k, walker *w, const sk_inst *in)
 {
     if (k->m->unit) return unit_cost(w, in);
     if (w->seconds) return w->seconds[w->pc];
+    const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
+    if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
+    if (l)
+        return sk_machine_work(k->m, sk_launch_flops(w->p, l), sk_launch_bytes(w->p, l),
+                               w->p->threads);
     if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].tier == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
     return sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);

@@ -10,16 +10,14 @@ static const double A_TENTH = 0.1; /* of a step is worth a word */
 /* Arithmetic of the launch at pc: of all that were joined to it. */
 static double flops_at(const sk_run *r, int pc)
 {
-    const sk_fused *f = sk_gpu_fused(r, pc);
-    double sum = f ? 0 : r->p->insts.v[pc].flops;
-    for (int i = 0; f && i < f->n; i++) sum += r->p->insts.v[f->pcs[i]].flops;
-    return sum;
+    const sk_launch_plan *l = sk_launch_of(r->p, pc);
+    return l && l->by ? sk_launch_flops(r->p, l) : r->p->insts.v[pc].flops;
 }
 
 static const sk_inst *first_of(const sk_run *r, int pc)
 {
-    const sk_fused *f = sk_gpu_fused(r, pc);
-    return &r->p->insts.v[f ? f->pcs[0] : pc];
+    const sk_launch_plan *l = sk_launch_of(r->p, pc);
+    return &r->p->insts.v[l && l->by ? l->pcs[0] : pc];
 }
 
 static const sk_variant *slow_at(const sk_run *r, int pc)

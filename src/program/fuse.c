@@ -1,5 +1,5 @@
-/* fuse.c - which instructions a GPU does in one launch, and the proof that they may. */
-#include "run/fuse.h"
+/* fuse.c - which neighbours a GPU does in one launch, and the proof that they may. */
+#include "program/fuse.h"
 #include "program/acts.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void count_reads(const sk_program *p, int from, int to, int *reads, int *
 
 bool sk_fuse_is(const sk_fuse_site *s, int pc, const char *op)
 {
-    if (pc < s->from || pc >= s->to || s->taken[pc]) return false;
+    if (pc < s->from || pc >= s->to || s->p->launch_of[pc]) return false;
     const sk_inst *in = &s->p->insts.v[pc];
     return in->act == SK_DO_OP && !strcmp(in->node->op->name, op);
 }
@@ -144,7 +144,7 @@ static bool proved_all(const sk_fuse_site *s, const sk_fuse_set *x)
 {
     for (int i = 0; i < x->n; i++) {
         int pc = x->pcs[i];
-        if (pc < s->from || pc >= s->to || s->taken[pc] || (i && pc <= x->pcs[i - 1])) return false;
+        if (pc < s->from || pc >= s->to || (i && pc <= x->pcs[i - 1])) return false;
         if (s->p->insts.v[pc].room >= 0) return false; /* it is there for this one alone */
         if (!proved_one(s, x, i)) return false;
     }
@@ -172,23 +172,20 @@ static bool wanted(const char *name)
     return false;
 }
 
-static sk_fused *join(sk_arena *a, const sk_fuse *by, sk_fuse_site *s, const sk_fuse_set *x,
-                      bool *gone)
+static void join(const sk_fuse *by, sk_fuse_site *s, sk_program *p, const sk_fuse_set *x)
 {
-    sk_fused *f = sk_new(a, sk_fused);
-    *f = (sk_fused){.by = by, .n = x->n};
+    sk_launch_plan *l = sk_push(p->arena, &p->launches);
+    *l = (sk_launch_plan){.by = by, .at = x->pcs[x->n - 1], .n = x->n};
     for (int i = 0; i < x->n; i++) {
-        f->pcs[i] = x->pcs[i];
-        f->silent[i] = x->silent[i];
-        f->args[i] = &s->args[x->pcs[i]];
-        gone[x->pcs[i]] = true;
+        l->pcs[i] = x->pcs[i];
+        l->silent[i] = x->silent[i];
+        p->launch_of[x->pcs[i]] = p->launches.n;
     }
     if (by->settle) by->settle(s, x);
-    return f;
 }
 
 /* The longest that can be proved, of all that the parts propose. */
-static void try_at(sk_arena *a, sk_fuse_site *s, int pc, sk_fused **fused, bool *gone)
+static void try_at(sk_fuse_site *s, sk_program *p, int pc)
 {
     sk_fuse_set best = {0};
     const sk_fuse *by = NULL;
@@ -199,23 +196,76 @@ static void try_at(sk_arena *a, sk_fuse_site *s, int pc, sk_fused **fused, bool 
         by = *part;
         best = x;
     }
-    if (by) fused[best.pcs[best.n - 1]] = join(a, by, s, &best, gone);
+    if (by) join(by, s, p, &best);
 }
 
-void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,
-                  sk_fused **fused, bool *gone)
+static sk_fuse_site site_of(sk_arena *tmp, const sk_program *p, sk_args *args, int from, int to)
+{
+    int *reads = sk_many(tmp, int, p->bufs.n), *reader = sk_many(tmp, int, p->bufs.n);
+    count_reads(p, from, to, reads, reader);
+    return (sk_fuse_site){
+        .p = p, .args = args, .from = from, .to = to, .reads = reads, .reader = reader};
+}
+
+void sk_fuse_section(sk_program *p, sk_args *args, int from, int to)
 {
     sk_arena tmp = {0};
-    int *reads = sk_many(&tmp, int, p->bufs.n), *reader = sk_many(&tmp, int, p->bufs.n);
-    sk_fuse_site s = {.p = p,
-                      .args = args,
-                      .from = from,
-                      .to = to,
-                      .reads = reads,
-                      .reader = reader,
-                      .taken = gone};
-    count_reads(p, from, to, reads, reader);
+    sk_fuse_site s = site_of(&tmp, p, args, from, to);
     for (int pc = from; pc < to; pc++)
-        if (p->insts.v[pc].act == SK_DO_OP && !gone[pc]) try_at(a, &s, pc, fused, gone);
+        if (p->insts.v[pc].act == SK_DO_OP && !p->launch_of[pc]) try_at(&s, p, pc);
     sk_arena_end(&tmp);
+}
+
+static sk_fuse_set set_of(const sk_launch_plan *l)
+{
+    sk_fuse_set x = {.n = l->n};
+    memcpy(x.pcs, l->pcs, sizeof x.pcs);
+    memcpy(x.silent, l->silent, sizeof x.silent);
+    return x;
+}
+
+int sk_fuse_unproved(const sk_program *p)
+{
+    const int section[] = {0, p->n_train, p->insts.n};
+    int bad = -1;
+    for (int k = 0; k < 2 && bad < 0 && p->launches.n; k++) {
+        sk_arena tmp = {0};
+        sk_fuse_site s = site_of(&tmp, p, NULL, section[k], section[k + 1]);
+        for (int i = 0; i < p->launches.n && bad < 0; i++) {
+            const sk_launch_plan *l = &p->launches.v[i];
+            sk_fuse_set x = set_of(l);
+            if (!l->by || l->at < s.from || l->at >= s.to) continue;
+            bool whole = l->n > 0 && l->n <= SK_MOST_FUSED && l->at == l->pcs[l->n - 1];
+            if (!whole || !proved_all(&s, &x)) bad = i;
+        }
+        sk_arena_end(&tmp);
+    }
+    return bad;
+}
+
+static void open_launch(sk_arena *a, const sk_fuse_site *s, const sk_launch_plan *l,
+                        sk_fused **fused, bool *gone)
+{
+    sk_fused *f = fused[l->at] = sk_new(a, sk_fused);
+    sk_fuse_set x = set_of(l);
+    *f = (sk_fused){.by = l->by, .n = l->n};
+    for (int i = 0; i < l->n; i++) {
+        f->args[i] = &s->args[l->pcs[i]];
+        gone[l->pcs[i]] = true;
+    }
+    if (l->by->settle) l->by->settle(s, &x);
+}
+
+void sk_fuse_open(sk_arena *a, const sk_program *p, sk_args *args, sk_fused **fused, bool *gone)
+{
+    const int section[] = {0, p->n_train, p->insts.n};
+    for (int k = 0; k < 2; k++) {
+        sk_arena tmp = {0};
+        sk_fuse_site s = site_of(&tmp, p, args, section[k], section[k + 1]);
+        for (int i = 0; i < p->launches.n; i++) {
+            const sk_launch_plan *l = &p->launches.v[i];
+            if (l->by && l->at >= s.from && l->at < s.to) open_launch(a, &s, l, fused, gone);
+        }
+        sk_arena_end(&tmp);
+    }
 }

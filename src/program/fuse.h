@@ -1,4 +1,4 @@
-/* fuse.h - instructions that a GPU does in one launch.
+/* fuse.h - neighbours that a GPU does in one launch.
  *
  * A program is written for any device, an op at a time.  On a GPU some neighbours cost less
  * together: what the first would write and the second read stays on the chip.  A part
@@ -12,13 +12,11 @@
  * touch what the earlier ones read or write, and nothing that a later one writes may lie where an
  * earlier one still reads.  Memory stays as it was planned; a result that nobody else reads need
  * not be written. */
-#ifndef SK_RUN_FUSE_H
-#define SK_RUN_FUSE_H
+#ifndef SK_PROGRAM_FUSE_H
+#define SK_PROGRAM_FUSE_H
 
 #include "graph/kernel.h"
 #include "program/program.h"
-
-enum { SK_MOST_FUSED = 8 };
 
 /* The section of a program that is looked at, and who uses its buffers. */
 typedef struct sk_fuse_site {
@@ -26,7 +24,6 @@ typedef struct sk_fuse_site {
     sk_args *args;             /* by instruction: of ops; a part may change what it takes over */
     int from, to;              /* the section */
     const int *reads, *reader; /* by buffer: how many instructions read it; the first of them */
-    const bool *taken;         /* by instruction: it is part of a launch already */
 } sk_fuse_site;
 
 /* Instructions that would be one launch, in their order.  Where all of them cannot be proved to be
@@ -48,19 +45,23 @@ typedef struct sk_fuse {
 
 extern const sk_fuse *const sk_fuse_parts[]; /* every parts/fuse/NAME.c; NULL ends it */
 
-/* One launch for several instructions. */
+/* Joins what can be joined of a program that has its places, [from, to): launches are added to it.
+ * args: of ops, with any base of the heap.  SKEIN_FUSE=none: nothing is joined;
+ * SKEIN_FUSE=name,name: only these. */
+void sk_fuse_section(sk_program *p, sk_args *args, int from, int to);
+
+/* The first launch of fused instructions that cannot be proved to be one, or -1.  For verify. */
+int sk_fuse_unproved(const sk_program *p);
+
+/* A launch as an executor has it: arguments with addresses. */
 typedef struct sk_fused {
     const sk_fuse *by;
-    int n, pcs[SK_MOST_FUSED];
+    int n;
     const sk_args *args[SK_MOST_FUSED];
-    unsigned silent[SK_MOST_FUSED]; /* as in sk_fuse_set */
 } sk_fused;
-
-/* What becomes of [from, to): fused[pc] is set where a launch takes place, gone[pc] where an
- * instruction is part of one; both are as long as the program.  SKEIN_FUSE=0: nothing is joined;
- * SKEIN_FUSE=name,name: only these. */
-void sk_fuse_plan(sk_arena *a, const sk_program *p, sk_args *args, int from, int to,
-                  sk_fused **fused, bool *gone);
+/* fused[pc] is filled where a launch of several stands, gone[pc] where an instruction is part of
+ * one; what other instructions must be told is told to args. */
+void sk_fuse_open(sk_arena *a, const sk_program *p, sk_args *args, sk_fused **fused, bool *gone);
 
 /* --- for parts --- */
 
