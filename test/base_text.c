@@ -118,6 +118,8 @@ static void stories(void)
     check(!strncmp(sk_error(), "this is wrong\n  at test/base_text.c:", 36));
     char *last = strrchr(sk_error(), '\n');
     check(last != strchr(sk_error(), '\n') && !strncmp(last, "\n  at ", 6)); /* two frames */
+    inner("\x1b[31ma\x7f\xc2\x9b\n\t\xc3\xa9\xc2\xa0"); /* what a terminal would obey */
+    check(!strcmp(sk_error_line(), "?[31ma???\n\t\xc3\xa9\xc2\xa0 is wrong"));
     char *essay = sk_alloc(&arena, 5000);
     for (int n = 2000; n < 2100; n++) { /* around the length of the sentence's buffer */
         memset(essay, 'x', 4999);

@@ -25,6 +25,16 @@ static void addf(const char *fmt, ...)
     va_end(ap);
 }
 
+/* What a file holds may be quoted in a sentence: what a terminal would obey becomes '?'. */
+static void calm(char *s)
+{
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s, next = (unsigned char)s[1];
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) *s = '?';
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0) s[0] = s[1] = '?'; /* U+0080 to U+009F */
+    }
+}
+
 sk_status sk_fail_at(sk_status code, const char *where, const char *fmt, ...)
 {
     va_list ap;
@@ -32,6 +42,7 @@ sk_status sk_fail_at(sk_status code, const char *where, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap); /* apart: an argument may be the old story or line */
     va_end(ap);
+    calm(line);
     addf("%s\n  at %s", line, where);
     return code;
 }
