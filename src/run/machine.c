@@ -74,7 +74,8 @@ const sk_machine sk_machines[] = {
 
 /* --- reading --- */
 
-typedef enum form { REAL, RATE, WHOLE, COUNT, TEXT, YES_NO, COLLS, VERSION } form;
+/* RATE is kept as its inverse; SPEED is not, and 0 says that it is not known. */
+typedef enum form { REAL, RATE, SPEED, WHOLE, COUNT, TEXT, YES_NO, COLLS, VERSION } form;
 
 typedef struct key {
     const char *name;
@@ -93,9 +94,9 @@ static const key keys[] = {
     {"per_thread", YES_NO, AT(per_thread), 0, 0},
     {"memory_rate", REAL, AT(memory_rate), 1, 1e18},
     {"memory", COUNT, AT(memory), 0, 1e18},
-    {"copy_rate", REAL, AT(copy_rate), 0, 1e18},
-    {"file_rate", REAL, AT(file_rate), 0, 1e18},
-    {"host_rate", REAL, AT(host_rate), 0, 1e18},
+    {"copy_rate", SPEED, AT(copy_rate), 1, 1e18},
+    {"file_rate", SPEED, AT(file_rate), 1, 1e18},
+    {"host_rate", SPEED, AT(host_rate), 1, 1e18},
     {"ranks_per_host", WHOLE, AT(ranks_per_host), 1, INT_MAX},
     {"alpha_inside", REAL, AT(costs.inside.alpha), 0, 1e3},
     {"rate_inside", RATE, AT(costs.inside.beta), 1, 1e18},
@@ -148,7 +149,8 @@ static bool set(sk_machine *m, const key *k, const char *value)
         m->chosen = !strcmp(value, "chosen");
         return read_flag(value, "ring", m->chosen ? "chosen" : "best", &m->ring);
     default:
-        if (!sk_read_real(value, &x) || !(x >= k->least && x <= k->most)) return false;
+        if (!sk_read_real(value, &x)) return false;
+        if (!(x >= k->least && x <= k->most) && !(k->form == SPEED && x == 0)) return false;
     }
     if (k->form == WHOLE && x != floor(x)) return false;
     if (k->form == WHOLE) *(int *)to = (int)x;
@@ -163,7 +165,8 @@ static const char *needed(const key *k, char *room, size_t n)
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
     if (k->form == COLLS) return "best, ring or chosen";
-    snprintf(room, n, "a number from %g to %g", k->least, k->most);
+    snprintf(room, n, "a number from %g to %g%s", k->least, k->most,
+             k->form == SPEED ? ", or 0" : "");
     return room;
 }
 
@@ -285,7 +288,9 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
 static void write_key(sk_out *o, const sk_machine *m, const key *k)
 {
     const char *from = (const char *)m + k->at;
-    double x = k->form == REAL || k->form == RATE ? *(const double *)(const void *)from : 0;
+    double x = k->form == REAL || k->form == RATE || k->form == SPEED
+                   ? *(const double *)(const void *)from
+                   : 0;
     switch (k->form) {
     case VERSION:
         sk_out_add(o, "%s: 1\n", k->name);
@@ -303,6 +308,7 @@ static void write_key(sk_out *o, const sk_machine *m, const key *k)
         sk_out_add(o, "%s: %d\n", k->name, *(const int *)(const void *)from);
         return;
     case COUNT:
+        if ((double)*(const int64_t *)(const void *)from < k->least) return; /* not known */
         sk_out_add(o, "%s: %lld\n", k->name, (long long)*(const int64_t *)(const void *)from);
         return;
     default:
@@ -370,6 +376,7 @@ double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file)
 
 double sk_machine_host(const sk_machine *m, int64_t bytes)
 {
+    if (m->unit) return 0;
     return (double)bytes / (m->host_rate > 0 ? m->host_rate : m->memory_rate) + m->overhead;
 }
 
