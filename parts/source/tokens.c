@@ -113,13 +113,10 @@ static sk_status check_index(const sk_mapped *idx, const sk_mapped *bin, int64_t
     return SK_OK;
 }
 
-static sk_status open_megatron(sk_arena *a, const char *index, shard *out)
+static sk_status read_index(const sk_mapped *idx, const sk_mapped *bin, shard *out)
 {
-    sk_mapped *idx = NULL, *bin = NULL;
-    SK_TRY(sk_data_map(a, index, &idx));
-    SK_TRY(sk_data_map(a, sk_print(a, "%.*s.bin", (int)strlen(index) - 4, index), &bin));
     if (idx->size < MEGATRON_HEAD || long_at(idx->bytes + 9) != 1)
-        return sk_fail(SK_EDATA, "%s: a Megatron index of another version than 1", index);
+        return sk_fail(SK_EDATA, "%s: a Megatron index of another version than 1", idx->path);
     int type = idx->bytes[17];
     int64_t n = long_at(idx->bytes + 18), docs = long_at(idx->bytes + 26);
     int width = type == 1 ? 1 : type == 8 ? 2 : type == 4 ? 4 : 0;
@@ -127,17 +124,27 @@ static sk_status open_megatron(sk_arena *a, const char *index, shard *out)
         return sk_fail(SK_EDATA,
                        "%s: type %d of the ids; uint8 (1), uint16 (8) or int32 (4) is "
                        "needed",
-                       index, type);
+                       idx->path, type);
     if (n < 0 || docs < 0 || n > idx->size / 12 || docs > idx->size / 8 ||
         MEGATRON_HEAD + 12 * n + 8 * docs > idx->size)
         return sk_fail(SK_EDATA,
                        "%s promises %lld sequences and %lld documents, its %lld bytes "
                        "cannot hold them",
-                       index, (long long)n, (long long)docs, (long long)idx->size);
+                       idx->path, (long long)n, (long long)docs, (long long)idx->size);
     SK_TRY(check_index(idx, bin, n, width));
-    sk_mapped_close(idx);
     *out = (shard){bin, 0, bin->size / width, width, false};
     return SK_OK;
+}
+
+static sk_status open_megatron(sk_arena *a, const char *index, shard *out)
+{
+    sk_mapped *idx = NULL, *bin = NULL;
+    SK_TRY(sk_data_map(a, index, &idx));
+    sk_status st = sk_data_map(a, sk_print(a, "%.*s.bin", (int)strlen(index) - 4, index), &bin);
+    if (!st) st = read_index(idx, bin, out);
+    sk_mapped_close(idx);
+    if (st && bin) sk_mapped_close(bin);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
 }
 
 /* uint32 ids read as uint16 are small in every second place: all 0, or the upper halves of ids that
@@ -177,42 +184,56 @@ static sk_status open_raw(const sk_mapped *m, int said, shard *out)
     return SK_OK;
 }
 
-static sk_status open_one(sk_arena *a, const char *path, int said, shard *out)
+/* A file without an index. */
+static sk_status open_plain(sk_arena *a, const char *path, int said, shard *out)
 {
     sk_mapped *m = NULL;
+    SK_TRY(sk_data_map(a, path, &m));
+    int32_t magic = m->size >= 4 ? int_at(m->bytes) : 0;
+    bool headed = magic == LLMC_16 || magic == LLMC_32;
+    sk_status st = headed ? open_llmc(m, out) : open_raw(m, said, out);
+    if (st) sk_mapped_close(m);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
+}
+
+static sk_status open_one(sk_arena *a, const char *path, int said, shard *out)
+{
     const char *index = index_of(a, path);
-    if (index) SK_TRY(open_megatron(a, index, out));
-    else {
-        SK_TRY(sk_data_map(a, path, &m));
-        int32_t magic = m->size >= 4 ? int_at(m->bytes) : 0;
-        if (magic != LLMC_16 && magic != LLMC_32) return open_raw(m, said, out);
-        SK_TRY(open_llmc(m, out));
-    }
+    SK_TRY(index ? open_megatron(a, index, out) : open_plain(a, path, said, out));
     if (!said || said == out->width) return SK_OK;
+    sk_mapped_close(out->map);
     return sk_fail(SK_EDATA, "%s says itself that its ids have %d bytes, data.dtype=uint%d says %d",
                    path, out->width, 8 * said, said);
 }
 
-/* The next shard of several: copied behind the others. */
-static sk_status join(sk_arena *a, const shard *s, int64_t *cap, sk_store *out)
+/* May the next shard of several be added? */
+static sk_status joins(const shard *s, int64_t bytes, const sk_store *out)
 {
-    size_t old = (size_t)(out->n_tokens * out->token_bytes), more = (size_t)(s->n * s->width);
     if (s->width != out->token_bytes)
         return sk_fail(SK_EDATA, "%s has ids of %d bytes, the files before it of %d", s->map->path,
                        s->width, out->token_bytes);
-    if ((int64_t)(old + more) > SK_DATA_LIMIT)
+    if (bytes > SK_DATA_LIMIT)
         return sk_fail(SK_EDATA,
                        "data: several token files with over %lld bytes together; join "
                        "them into one file, which is mapped",
                        (long long)SK_DATA_LIMIT);
-    out->files[out->n_files++] = (sk_store_file){s->map->path, (int64_t)old, s->at};
+    return SK_OK;
+}
+
+/* It is copied behind the others. */
+static sk_status join(sk_arena *a, const shard *s, int64_t *cap, sk_store *out)
+{
+    size_t old = (size_t)(out->n_tokens * out->token_bytes), more = (size_t)(s->n * s->width);
+    sk_status st = joins(s, (int64_t)(old + more), out);
     char *to = (char *)(uintptr_t)out->tokens;
-    if ((int64_t)(old + more) > *cap) {
+    if (!st && (int64_t)(old + more) > *cap) {
         *cap = 2 * (int64_t)(old + more);
         to = sk_grow(a, to, old, (size_t)*cap);
     }
-    memcpy(to + old, s->map->bytes + s->at, more);
+    if (!st && more) memcpy(to + old, s->map->bytes + s->at, more);
     sk_mapped_close(s->map); /* there may be more shards than descriptors */
+    if (st) return sk_trail(st, SK_HERE);
+    out->files[out->n_files++] = (sk_store_file){s->map->path, (int64_t)old, s->at};
     out->tokens = to;
     out->n_tokens += s->n;
     return SK_OK;
