@@ -4,8 +4,8 @@
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
 # compiler with its flags in $SKEIN_CC.  Tests run beside others: ranks often wait, and one test
 # alone leaves cores idle.  Those that look at a clock closely run alone (by name, below); in builds
-# that are many times slower, all that start ranks or threads of their own do.  fuzz_* need
-# libFuzzer; oracle_* an installed peer such as PyTorch, slurm_* its daemons: these have their own
+# that are many times slower, all that start ranks or threads of their own do.
+# oracle_* need an installed peer such as PyTorch, slurm_* its daemons: these have their own
 # label.  quick: what ./check --quick runs, seconds of all rooms.
 set(alone "^(comm_(shm|wait)|fault_.*|cli_doctor)$|_ranks$")
 if(SKEIN_TEST_SCALE GREATER 1)
@@ -126,19 +126,23 @@ if(TARGET skein_cuda)
   set_source_files_properties(${ops64} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 endif()
 
-if(SKEIN_FUZZ) # 20 seconds each, from the seeds in test/corpus/NAME; new finds stay in the build
-  file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz_*.c)
-  foreach(file ${fuzzers})
-    cmake_path(GET file STEM name)
+# Fuzzers of parsers (test/lib/fuzz.h), from the inputs in test/corpus/NAME.  With libFuzzer 20
+# seconds each, and what it finds stays in the build; otherwise the inputs and mutations of them.
+add_library(skein_replay OBJECT test/lib/fuzz/replay.c)
+target_link_libraries(skein_replay PRIVATE skein_testlib skein_flags)
+file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz_*.c)
+foreach(file ${fuzzers})
+  cmake_path(GET file STEM name)
+  string(REGEX REPLACE "^fuzz_" "${CMAKE_SOURCE_DIR}/test/corpus/" corpus ${name})
+  if(SKEIN_FUZZ)
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus/${name})
-    set(seeds ${CMAKE_SOURCE_DIR}/test/corpus/${name})
-    if(NOT EXISTS ${seeds})
-      set(seeds "")
-    endif()
-    skein_test_program(${name} ${file} skein -max_total_time=20 -timeout=10
+    skein_test_program(${name} ${file} skein_testlib -max_total_time=20 -timeout=10
+                       -malloc_limit_mb=64 -rss_limit_mb=1024
                        -artifact_prefix=${CMAKE_BINARY_DIR}/${name}.
-                       ${CMAKE_BINARY_DIR}/corpus/${name} ${seeds})
+                       ${CMAKE_BINARY_DIR}/corpus/${name} ${corpus})
     target_link_options(test_${name} PRIVATE -fsanitize=fuzzer)
-    target_compile_options(test_${name} PRIVATE -Wno-missing-prototypes)
-  endforeach()
-endif()
+  else()
+    skein_test_program(${name} ${file} skein_testlib ${corpus})
+    target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:skein_replay>)
+  endif()
+endforeach()

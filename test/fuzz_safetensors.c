@@ -1,17 +1,12 @@
 /* libFuzzer target: the bytes of a safetensors file, header length and all.
  *
- *     clang -g -O1 -D_GNU_SOURCE -Isrc -fsanitize=fuzzer,address,undefined test/fuzz_safetensors.c
- *         src/base/{arena,file,hash,status,text}.c src/tensor/{dtype,strict,safetensors}.c
- *         -ljansson -lm -o fuzz && ./fuzz -max_total_time=30 -rss_limit_mb=256 -timeout=1
- *
  * What the reader accepts must hold: sorted, no overlap, no hole, sizes equal to
  * shape x type, every tensor found by its name. */
+#include "lib/fuzz.h"
 #include "tensor/safetensors.h"
 
 #include <endian.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void hold(const sk_st *st)
 {
@@ -39,7 +34,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     header = le64toh(header);
     if (header > n - 8) header %= n - 7; /* keep mutations of the length useful */
     const char *text = (const char *)data + 8;
-    if (!sk_st_parse(&a, "fuzz", text, (size_t)header, (int64_t)(n - 8 - header), &st)) hold(&st);
+    sk_status status =
+        sk_st_parse(&a, "fuzz", text, (size_t)header, (int64_t)(n - 8 - header), &st);
+    fuzz_refused(status, SK_EDATA);
+    if (!status) hold(&st);
+    status = sk_st_open(&a, fuzz_file("a.safetensors", data, n), &st);
+    fuzz_refused(status, SK_EDATA);
+    if (!status) {
+        hold(&st);
+        sk_st_close(&st);
+    }
     sk_arena_end(&a);
     return 0;
 }

@@ -1,0 +1,35 @@
+/* libFuzzer target: a file that describes a machine.  What is accepted has finite prices, and is
+ * the same when it was written and read again. */
+#include "lib/fuzz.h"
+#include "run/machine.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool fair(double seconds) { return isfinite(seconds) && seconds >= 0; }
+
+static void price(const sk_machine *m)
+{
+    const sk_reach reach = {8, 2, 4};
+    sk_assert(fair(sk_machine_work(m, 1e9, 1 << 20, 2)));
+    for (int kind = 0; kind < SK_N_COLLS; kind++)
+        sk_assert(fair(sk_machine_coll(m, (sk_coll_kind)kind, 1 << 20, reach)));
+    sk_assert(fair(sk_machine_copy(m, 1 << 20, true)) && fair(sk_machine_host(m, 1 << 20)));
+    sk_assert(fair(sk_machine_send(m, 1 << 20, true)) && fair(sk_machine_send(m, 1 << 20, false)));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    sk_arena a = {0};
+    sk_machine m, again;
+    sk_status st = sk_machine_read(&a, fuzz_file("machine.txt", data, n), &m);
+    fuzz_refused(st, SK_ECONF);
+    if (!st) {
+        price(&m);
+        const char *path = sk_strdup(&a, fuzz_file("again.txt", "", 0));
+        sk_assert(m.unit || !sk_machine_write(&a, path, &m));
+        sk_assert(m.unit || !sk_machine_read(&a, path, &again));
+    }
+    sk_arena_end(&a);
+    return 0;
+}

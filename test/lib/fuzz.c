@@ -1,0 +1,76 @@
+/* fuzz.c - what the fuzzers of parsers share. */
+#include "lib/fuzz.h"
+
+#include <dirent.h>
+#include <endian.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char dir[64];
+
+/* Files and empty folders, two levels: more is never made. */
+static void clean(void)
+{
+    char path[PATH_MAX];
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlink(path);
+    }
+    if (d) closedir(d);
+    rmdir(dir);
+}
+
+const char *fuzz_dir(void)
+{
+    if (*dir) return dir;
+    snprintf(dir, sizeof dir, "%s/skein-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+    sk_assert(mkdtemp(dir));
+    atexit(clean);
+    return dir;
+}
+
+const char *fuzz_file(const char *name, const void *data, size_t n)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", fuzz_dir(), name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    sk_assert(fd >= 0 && write(fd, data, n) == (ssize_t)n);
+    close(fd);
+    return path;
+}
+
+char *fuzz_text(sk_arena *a, const uint8_t *data, size_t n)
+{
+    char *s = sk_alloc(a, n + 1);
+    if (n) memcpy(s, data, n);
+    return s;
+}
+
+void fuzz_refused(sk_status st, sk_status other)
+{
+    const char *line = sk_error_line();
+    if (!st) return;
+    sk_assert(st == SK_ECONF || st == SK_EDATA || st == other);
+    sk_assert(*line);
+    for (const unsigned char *s = (const unsigned char *)line; *s; s++) {
+        sk_assert((*s >= 0x20 && *s != 0x7f) || *s == '\n' || *s == '\t');
+        sk_assert(*s != 0xc2 || s[1] < 0x80 || s[1] >= 0xa0); /* U+0080 to U+009F: terminals obey */
+    }
+}
+
+bool fuzz_halves(const uint8_t *data, size_t n, sk_text *first, sk_text *second)
+{
+    uint32_t cut = 0;
+    if (n < 4) return false;
+    memcpy(&cut, data, 4);
+    size_t k = le32toh(cut) % (n - 3);
+    *first = (sk_text){(const char *)data + 4, k};
+    *second = (sk_text){(const char *)data + 4 + k, n - 4 - k};
+    return true;
+}
