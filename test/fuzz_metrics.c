@@ -3,7 +3,7 @@
 #include "lib/fuzz.h"
 #include "train/metrics.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     unlink(aside);
     sk_assert(!sk_metrics_open(&m, path, 0, 5));
     sk_metrics_close(&m);
+    sk_assert(m.n_again >= 0 && isfinite(m.again_s) && m.again_s >= 0);
     sk_assert(!sk_file_read(&a, path, &kept));
     if (kept.n < n) sk_assert(!sk_file_read(&a, aside, &rest));
     sk_assert(kept.n + rest.n == n);

@@ -7,11 +7,24 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_ASIDE = 10000 };
+
+/* The step that a line is about.  (Not by sscanf(), which looks for the end of all that follows.)
+ */
+static bool step_of(const char *line, long long *step)
+{
+    static const char begin[] = "{\"step\":";
+    char *end = NULL;
+    if (strncmp(line, begin, sizeof begin - 1)) return false;
+    line += sizeof begin - 1;
+    *step = strtoll(line, &end, 10);
+    return end != line;
+}
 
 /* Bytes before the first line that is about a step after `done`, or is no line of ours. */
 static size_t kept(sk_text t, int64_t done)
@@ -20,7 +33,7 @@ static size_t kept(sk_text t, int64_t done)
     while (at < t.n) {
         long long step;
         const char *end = memchr(t.s + at, '\n', t.n - at);
-        if (!end || sscanf(t.s + at, "{\"step\":%lld", &step) != 1 || step > done) break;
+        if (!end || !step_of(t.s + at, &step) || step > done) break;
         at = (size_t)(end + 1 - t.s);
     }
     return at;
@@ -50,10 +63,11 @@ static void count(sk_metrics *m, sk_text t)
 {
     for (const char *s = t.s, *end; (end = memchr(s, '\n', (size_t)(t.s + t.n - s))); s = end + 1) {
         const char *ms = memmem(s, (size_t)(end - s), "\"ms\":", 5);
-        double x = 0;
-        if (!ms || sscanf(ms, "\"ms\":%lf", &x) != 1) continue;
+        char *number = NULL;
+        double x = ms ? strtod(ms + 5, &number) : 0;
+        if (!ms || number == ms + 5) continue;
         m->n_again++;
-        m->again_s += x > 0 ? 1e-3 * x : 0;
+        m->again_s += x > 0 && isfinite(x) ? 1e-3 * x : 0;
     }
 }
 
