@@ -215,6 +215,21 @@ static void linked_texts(void)
     for (size_t i = 0; i < 5; i++) check(!unlink(sk_print(&arena, "%s/%s", d, names[i])));
 }
 
+/* The last four bytes say how long it is when unpacked: 16 MiB are not taken on their word. */
+static void gz_lies(void)
+{
+    sk_arena a = {0};
+    sk_text one = {0}, out = {0};
+    char noise[20000], copy[24000];
+    for (size_t i = 0; i < sizeof noise; i++) noise[i] = (char)sk_rng(1, 2, i).a;
+    check(!sk_file_read(&arena, put_gz("l.gz", noise, sizeof noise), &one) && one.n < sizeof copy);
+    memcpy(copy, one.s, one.n);
+    memcpy(copy + one.n - 4, "\0\0\0\1", 4);
+    refused(sk_data_read(&a, put("l.gz", copy, one.n), 1 << 30, &out), SK_EDATA, "l.gz: damaged");
+    check(sk_arena_mark(&a).used < 8 * sizeof noise);
+    sk_arena_end(&a);
+}
+
 /* Packed data may be followed by more of its kind, and by nothing else. */
 static void bad_gz_ends(void)
 {
@@ -321,6 +336,7 @@ static void bad_texts(void)
     refused(sk_data_read(&arena, sk_print(&arena, "%s/big.gz", dir), 1000, &packed), SK_EDATA,
             "more than the 1000 bytes");
     bad_gz_ends();
+    gz_lies();
 }
 
 /* --- token files ----------------------------------------------------------- */

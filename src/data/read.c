@@ -192,7 +192,7 @@ bool sk_data_is_tokens(const char *dir)
 }
 
 /* Is it gzip?  And the room to begin with: the size of a plain file, or what a gzip file says at
- * its end, as far as that can be true (deflate shrinks by at most 1032). */
+ * its end, unless that is much: it need not be true, and room grows with what is unpacked. */
 static sk_status room(int fd, const char *path, int64_t size, bool *gz, int64_t *out)
 {
     uint8_t head[2], tail[4];
@@ -204,7 +204,7 @@ static sk_status room(int fd, const char *path, int64_t size, bool *gz, int64_t 
     SK_TRY(sk_file_pread(fd, path, tail, 4, size - 4));
     int64_t says =
         (int64_t)tail[0] | (int64_t)tail[1] << 8 | (int64_t)tail[2] << 16 | (int64_t)tail[3] << 24;
-    *out = says / 1032 < size ? says : 4 * size;
+    *out = says / 16 < size ? says : 4 * size;
     return SK_OK;
 }
 
