@@ -98,7 +98,7 @@ static void reorder(const numbering *x, sk_arena *tmp)
     sk_buffer *bufs = sk_many(tmp, sk_buffer, p->bufs.n + 1);
     sk_call_plan *calls = sk_many(tmp, sk_call_plan, p->calls.n + 1);
     memcpy(bufs, p->bufs.v, sizeof *bufs * (size_t)p->bufs.n);
-    memcpy(calls, p->calls.v, sizeof *calls * (size_t)p->calls.n);
+    if (p->calls.n) memcpy(calls, p->calls.v, sizeof *calls * (size_t)p->calls.n);
     for (int i = 0; i < x->n_bufs; i++) {
         p->bufs.v[i] = bufs[x->old_buf[i]];
         renumber(x, &p->bufs.v[i].within);

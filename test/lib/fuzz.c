@@ -56,6 +56,8 @@ void fuzz_refused(sk_status st, sk_status other)
 {
     const char *line = sk_error_line();
     if (!st) return;
+    if (st != SK_ECONF && st != SK_EDATA && st != other)
+        fprintf(stderr, "exit code %d: %s\n", (int)st, sk_error());
     sk_assert(st == SK_ECONF || st == SK_EDATA || st == other);
     sk_assert(*line);
     for (const unsigned char *s = (const unsigned char *)line; *s; s++) {
