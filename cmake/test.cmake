@@ -12,7 +12,7 @@ if(SKEIN_TEST_SCALE GREATER 1)
   set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
 endif()
 string(CONCAT quick
-  "^((base|tensor|graph|program|plan|parts|schedule|optim|data|attention|op)_.*"
+  "^((base|tensor|graph|program|plan|parts|schedule|optim|data|attention|op|fuzz)_.*"
   "|device_cpu|comm_(alias|choose|foreign|fuse|prove.*|stream|swap)|layout_(cases|moe|skip|text)"
   "|run_(aside|fuse|team)|train_(checkpoint|codec|hf|rate|scale)|cli_(api|conf|errors)|cmd_(idle|plan))$")
 

@@ -10,7 +10,8 @@
  * What a parser accepts must hold (each fuzzer says what that means, usually: printed and read
  * again it is the same).  What a parser refuses must come with one of the exit codes that belong to
  * the file and with a sentence that can be shown on a terminal.  A parser may not take much more
- * memory than the file has bytes: one allocation of over FUZZ_MEMORY ends the fuzzer. */
+ * memory than the file has bytes: one allocation of over FUZZ_MEMORY ends the fuzzer (without
+ * sanitizers: allocations of four times as much together). */
 #ifndef SK_TEST_FUZZ_H
 #define SK_TEST_FUZZ_H
 

@@ -69,11 +69,16 @@ static void limit_memory(void) { sk_assert(FUZZ_MEMORY == 64 << 20); }
 #elif defined(__SANITIZE_THREAD__)
 static void limit_memory(void) {}
 #else
-/* Allocations of that size are maps of their own: what is mapped now, and a few of them. */
+/* What the process has now, and a few allocations of that size. */
 static void limit_memory(void)
 {
-    const struct rlimit most = {4 * (rlim_t)FUZZ_MEMORY, 4 * (rlim_t)FUZZ_MEMORY};
-    sk_assert(!setrlimit(RLIMIT_DATA, &most));
+    long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "VmData: %lld kB", &kib) != 1) continue;
+    if (f) fclose(f);
+    const rlim_t bytes = 1024 * (rlim_t)kib + 4 * (rlim_t)FUZZ_MEMORY;
+    sk_assert(kib > 0 && !setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes}));
 }
 #endif
 
