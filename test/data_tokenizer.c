@@ -130,6 +130,28 @@ static sk_status changed(json_t *all, size_t i, const char *from, const char *to
     return sk_tokenizer_open(&arena, put("c.json", s, strlen(s)), t);
 }
 
+/* Replacements that make 16 of each letter, again and again: not of a token, not of a text. */
+static void growth(void)
+{
+    static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":"
+                               "\"aaaaaaaaaaaaaaaa\"}";
+    sk_tokenizer *t = NULL;
+    sk_out o = {.arena = &arena};
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    for (int normalized = 0; normalized < 2; normalized++) {
+        o.n = 0;
+        sk_out_add(&o, "{\"added_tokens\":[{\"id\":1,\"content\":\"ba\",\"normalized\":%s}],",
+                   normalized ? "true" : "false");
+        sk_out_add(&o, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s", step);
+        for (int i = 1; i < 7; i++) sk_out_add(&o, ",%s", step);
+        sk_out_add(&o, "]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}");
+        sk_status st = sk_tokenizer_open(&arena, put("c.json", o.s, o.n), &t);
+        if (!st) st = sk_tokenizer_encode(t, &arena, "a", 1, &ids, &n);
+        refused(st, "the normalizer makes ");
+    }
+}
+
 static void refusals(json_t *all)
 {
     sk_tokenizer *t = NULL;
@@ -149,6 +171,8 @@ static void refusals(json_t *all)
     refused(changed(all, QWEN2, "\"Isolated\"", "\"MergedWithNext\"", &t), "MergedWithNext");
     refused(changed(all, QWEN2, "\"id\":317", "\"id\":318", &t), "the next that is free is 317");
     refused(changed(all, LLAMA2, "\"id\":2,", "\"id\":1,", &t), "the vocabulary gives it 2");
+    refused(changed(all, QWEN2, "\"vocab\":{", "\"vocab\":{\"zz\":2000000,", &t),
+            "the highest id is 2000000, but there are ");
     refused(changed(all, LLAMA2, "{\"String\":\" \"}", "{\"Regex\":\" \"}", &t), "Replace needs");
     refused(changed(all, LLAMA2, "[{\"SpecialToken\"",
                     "[{\"Sequence\":{\"id\":\"A\"}},{\"Special\"", &t),
@@ -278,6 +302,7 @@ int main(void)
     json_t *all = golden();
     golden_ids(all);
     refusals(all);
+    growth();
     decoders(all);
     documents(all);
     any_bytes(all);

@@ -73,7 +73,9 @@ sk_text sk_norm_prepend(sk_arena *a, sk_text text, sk_text head)
     return (sk_text){s, head.n + text.n};
 }
 
-sk_status sk_norm_replace(sk_arena *a, sk_text text, sk_text from, sk_text to, sk_text *out)
+/* The result has at most `most` bytes, or it is refused. */
+static sk_status replace(sk_arena *a, sk_text text, sk_text from, sk_text to, size_t most,
+                         sk_text *out)
 {
     const char *end = text.s + text.n;
     size_t found = 0;
@@ -82,7 +84,7 @@ sk_status sk_norm_replace(sk_arena *a, sk_text text, sk_text from, sk_text to, s
     *out = text;
     if (!found) return SK_OK;
     size_t n = text.n - found * from.n + found * to.n;
-    if (n > (size_t)SK_DATA_LIMIT)
+    if (n > most)
         return sk_fail(SK_EDATA, "tokenizer: the normalizer makes %zu bytes of text from %zu", n,
                        text.n);
     char *at = sk_alloc(a, n + 1);
@@ -96,6 +98,11 @@ sk_status sk_norm_replace(sk_arena *a, sk_text text, sk_text from, sk_text to, s
         memcpy(at, to.s, to.n);
         at += to.n;
     }
+}
+
+sk_status sk_norm_replace(sk_arena *a, sk_text text, sk_text from, sk_text to, sk_text *out)
+{
+    return replace(a, text, from, to, (size_t)SK_DATA_LIMIT, out);
 }
 
 typedef ptrdiff_t map_fn(const uint8_t *s, ptrdiff_t n, uint8_t **out, int options);
@@ -216,14 +223,19 @@ static sk_status nfc(sk_arena *a, sk_text text, sk_text *out)
     return SK_OK;
 }
 
+/* Eight replacements in a row could make gigabytes of a word: the steps together lengthen a text
+ * GROWS times at most, and a short one to SHORT bytes. */
 sk_status sk_norm_apply(const sk_norm *norm, sk_arena *a, sk_text text, sk_text *out)
 {
+    enum { GROWS = 64, SHORT = 1 << 16 };
+    size_t most = text.n < (size_t)SK_DATA_LIMIT / GROWS ? GROWS * text.n : (size_t)SK_DATA_LIMIT;
+    if (most < SHORT) most = SHORT;
     *out = text;
     for (int i = 0; i < norm->n && out->n; i++) {
         const sk_norm_step *s = &norm->step[i];
         if (s->kind == SK_NORM_NFC) SK_TRY(nfc(a, *out, out));
         if (s->kind == SK_NORM_PREPEND) *out = sk_norm_prepend(a, *out, s->to);
-        if (s->kind == SK_NORM_REPLACE) SK_TRY(sk_norm_replace(a, *out, s->from, s->to, out));
+        if (s->kind == SK_NORM_REPLACE) SK_TRY(replace(a, *out, s->from, s->to, most, out));
     }
     return SK_OK;
 }

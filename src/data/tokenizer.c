@@ -19,6 +19,7 @@ enum {
     MAX_IDS = 2 << 20,
     MAX_MERGES = 2 << 20,
     MAX_ADDED = 1 << 14,
+    MOST_UNUSED = 1 << 12, /* ids, and four for every token */
     MAX_FRAME = 16,
     MAX_PIECE = 1 << 12, /* bytes of one token */
     LAST_SIGN = 324      /* GPT-2 writes the 256 bytes with characters below U+0144 */
@@ -90,7 +91,8 @@ static sk_status fits(const sk_tokenizer *t, const char *name, size_t n, json_t 
     return SK_OK;
 }
 
-/* All ids are checked here, before tables are made: vocab is 1 + the highest. */
+/* All ids are checked here, before tables are made: vocab is 1 + the highest.  Ids that are not
+ * used take room too, so there may not be many more of them than tokens. */
 static sk_status count(sk_tokenizer *t, json_t *vocab, json_t *added)
 {
     const char *name;
@@ -114,6 +116,10 @@ static sk_status count(sk_tokenizer *t, json_t *vocab, json_t *added)
         if (json_integer_value(id) > top) top = json_integer_value(id);
     }
     if (top < 0) return wrong(t, "the vocabulary is empty");
+    size_t n = json_object_size(vocab) + json_array_size(added);
+    if ((size_t)top > 4 * n + MOST_UNUSED)
+        return sk_fail(SK_EDATA, "%s: the highest id is %lld, but there are %zu tokens", t->path,
+                       (long long)top, n);
     t->bpe.vocab = top + 1;
     return SK_OK;
 }
