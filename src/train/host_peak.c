@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/team.h"
 #include "base/text.h"
+#include "tensor/strict.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -69,6 +70,11 @@ static const char *read_entry(const char *s, entry *e)
     return good && *end == '\n' ? end + 1 : NULL;
 }
 
+static sk_shown first_line(sk_arena *a, const char *s)
+{
+    return sk_strict_show(sk_print(a, "%.*s", (int)strcspn(s, "\n"), s));
+}
+
 /* NULL: all of it is as it should be. */
 static const char *read_entries(sk_arena *a, table *t, const sk_text *x)
 {
@@ -77,7 +83,7 @@ static const char *read_entries(sk_arena *a, table *t, const sk_text *x)
     if (strncmp(s, t->head, n))
         return strncmp(s, "skein peak ", 11)
                    ? "is no file of peaks"
-                   : sk_print(a, "is of another host or BLAS (%.*s)", (int)strcspn(s, "\n"), s);
+                   : sk_print(a, "is of another host or BLAS (%s)", first_line(a, s).s);
     for (s += n; strncmp(s, "sum ", 4); t->n++) {
         entry e;
         if (t->n == ENTRIES || !(s = read_entry(s, &e)) || (t->n && e.busy <= t->v[t->n - 1].busy))

@@ -1,10 +1,9 @@
 /* fuzz.c - what the fuzzers of parsers share. */
 #include "lib/fuzz.h"
 
-#include <dirent.h>
 #include <endian.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +11,13 @@
 
 static char dir[64];
 
-/* Files and empty folders, two levels: more is never made. */
-static void clean(void)
+static int drop(const char *path, const struct stat *s, int kind, struct FTW *at)
 {
-    char path[PATH_MAX];
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) unlink(path);
-    }
-    if (d) closedir(d);
-    rmdir(dir);
+    (void)s, (void)kind, (void)at;
+    return remove(path);
 }
+
+static void clean(void) { nftw(dir, drop, 8, FTW_DEPTH | FTW_PHYS); }
 
 const char *fuzz_dir(void)
 {
@@ -52,18 +46,22 @@ char *fuzz_text(sk_arena *a, const uint8_t *data, size_t n)
     return s;
 }
 
+void fuzz_printable(const char *line)
+{
+    for (const unsigned char *s = (const unsigned char *)line; *s; s++) {
+        sk_assert((*s >= 0x20 && *s != 0x7f) || *s == '\n' || *s == '\t');
+        sk_assert(*s != 0xc2 || s[1] < 0x80 || s[1] >= 0xa0); /* U+0080 to U+009F */
+    }
+}
+
 void fuzz_refused(sk_status st, sk_status other)
 {
-    const char *line = sk_error_line();
     if (!st) return;
     if (st != SK_ECONF && st != SK_EDATA && st != other)
         fprintf(stderr, "exit code %d: %s\n", (int)st, sk_error());
     sk_assert(st == SK_ECONF || st == SK_EDATA || st == other);
-    sk_assert(*line);
-    for (const unsigned char *s = (const unsigned char *)line; *s; s++) {
-        sk_assert((*s >= 0x20 && *s != 0x7f) || *s == '\n' || *s == '\t');
-        sk_assert(*s != 0xc2 || s[1] < 0x80 || s[1] >= 0xa0); /* U+0080 to U+009F: terminals obey */
-    }
+    sk_assert(*sk_error_line());
+    fuzz_printable(sk_error_line());
 }
 
 bool fuzz_halves(const uint8_t *data, size_t n, sk_text *first, sk_text *second)

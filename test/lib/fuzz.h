@@ -35,6 +35,8 @@ char *fuzz_text(sk_arena *a, const uint8_t *data, size_t n);
 
 /* A refusal: SK_ECONF or SK_EDATA (or `other`), and a sentence without control characters. */
 void fuzz_refused(sk_status st, sk_status other);
+/* A sentence that a terminal shows and does not obey. */
+void fuzz_printable(const char *line);
 
 /* Two inputs in one: the first four bytes say how many of the rest belong to the first (modulo the
  * bytes there are, so that mutations stay useful).  False: too short. */
