@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum { DONE = 3, SEATS = 4096 };
-#define ROUND_S 0.1 /* between two looks at all ranks */
+#define ROUND_S 0.1  /* between two looks at all ranks, */
+#define EACH_S  2e-3 /* or so much for each of them: every process looks at all others */
 
 /* --- processes --- */
 
@@ -122,10 +123,10 @@ static int look_round(const sk_heaps *h, int me, double now, double grace_s)
 int sk_blame_dead(const sk_heaps *h, int me, int peer, double grace_s)
 {
     static double round_at;
-    int found = -1;
-    double now = sk_now();
+    int found = -1, ranks = sk_heaps_ranks(h);
+    double now = sk_now(), between = EACH_S * ranks > ROUND_S ? EACH_S * ranks : ROUND_S;
     pthread_mutex_lock(&lock);
-    if (peer < 0 || now - round_at > ROUND_S) {
+    if (peer < 0 || now - round_at > between) {
         int any = look_round(h, me, now, grace_s);
         round_at = now;
         if (peer < 0) found = any;

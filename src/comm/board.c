@@ -272,7 +272,7 @@ sk_pair *sk_heaps_pair(const sk_heaps *h, int from, int to)
 /* Seconds in a futex are cut to what a lost wake-up may cost; none is known to be lost. */
 void sk_bell_sleep(sk_bell *b, unsigned seen, double seconds)
 {
-    struct timespec t = {.tv_nsec = (long)(1e9 * (seconds < 0.02 ? seconds : 0.02))};
+    struct timespec t = {.tv_nsec = (long)(1e9 * (seconds < 0.2 ? seconds : 0.2))};
     syscall(SYS_futex, &b->ring, FUTEX_WAIT, seen, &t, NULL, 0);
 }
 

@@ -510,9 +510,6 @@ static sk_status open_group(sk_comm *c, int g, const sk_group *from)
     m->met = sk_own_count(&s->met);
     m->here = true;
     for (int i = 0; i < from->n; i++) m->here = m->here && sk_here(c, ranks[i]);
-    if (m->here && from->n > SK_HOST_RANKS)
-        return sk_fail(SK_EBUG, "group %d has %d members on one host, %d may be", g, from->n,
-                       SK_HOST_RANKS);
     return SK_OK;
 }
 

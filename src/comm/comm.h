@@ -184,6 +184,7 @@ sk_status sk_heaps_open_twins(int n_ranks, const int64_t *bytes, sk_twins twins,
                               size_t extra_bytes, sk_heaps **out);
 void sk_heaps_close(sk_heaps *h);
 void *sk_heap_base(const sk_heaps *h, int rank);
+char *const *sk_heap_bases(const sk_heaps *h);      /* by rank; NULL: on another host */
 int64_t sk_heap_bytes(const sk_heaps *h, int rank); /* really mapped for the plan */
 int64_t sk_heap_own(const sk_heaps *h, int rank);   /* of these, without what a twin keeps */
 void *sk_heaps_extra(const sk_heaps *h);

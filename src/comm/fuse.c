@@ -5,7 +5,10 @@
 
 #include <math.h>
 
-enum { BLOCK = 512, LEVELS = 10 }; /* elements that are summed at once; of the tree */
+enum {
+    BLOCK = 512,
+    LEVELS = 21
+}; /* elements that are summed at once; of a tree of a million ranks */
 
 bool sk_fuse_wanted(const sk_coll_call *call)
 {
@@ -63,39 +66,38 @@ static void pair(const sk_coll_call *call, sk_dtype wide, void *a, const void *b
 }
 
 /* Sources come one after the other and meet like the carries of a counter: that is the tree. */
-static void *tree(const sk_coll_call *call, sk_dtype wide, int n_src, const char *const *src,
-                  int64_t n)
+static void *tree(const sk_coll_call *call, sk_dtype wide, int n_src, const void *const *src,
+                  int64_t at, int64_t n)
 {
     static _Thread_local double held[LEVELS][BLOCK];
+    size_t before = (size_t)at * sk_dtype_size(call->type);
     int depth = 0;
+    sk_assert(n_src <= 1 << (LEVELS - 1));
     for (int k = 0; k < n_src; k++, depth++) {
-        sk_convert(held[depth], wide, src[k], call->type, n);
+        sk_convert(held[depth], wide, (const char *)src[k] + before, call->type, n);
         for (int m = k; m & 1; m >>= 1, depth--) pair(call, wide, held[depth - 1], held[depth], n);
     }
     for (; depth > 1; depth--) pair(call, wide, held[depth - 2], held[depth - 1], n);
     return held[0];
 }
 
-static void block(const sk_coll_call *call, int n_src, const char *const *src, int n_dst,
-                  char *const *dst, int64_t n, sk_partial *note)
+/* n elements from the at-th on. */
+static void block(const sk_coll_call *call, int n_src, const void *const *src, int n_dst,
+                  void *const *dst, int64_t at, int64_t n, sk_partial *note)
 {
     sk_dtype wide = call->type == SK_F64 ? SK_F64 : SK_F32;
-    void *sum = tree(call, wide, n_src, src, n);
+    size_t before = (size_t)at * sk_dtype_size(sk_fuse_type(call));
+    void *sum = tree(call, wide, n_src, src, at, n);
     if (call->reduce == SK_MEAN) sk_sum_divide(wide, sum, n, n_src);
     if (call->scale < 0 || call->scale > 0) scale(wide, sum, n, call->scale);
     if (call->partial) measure(wide, sum, n, note);
-    for (int i = 0; i < n_dst; i++) sk_convert(dst[i], sk_fuse_type(call), sum, wide, n);
+    for (int i = 0; i < n_dst; i++)
+        sk_convert((char *)dst[i] + before, sk_fuse_type(call), sum, wide, n);
 }
 
 void sk_fuse(const sk_coll_call *call, int n_src, const void *const *src, int n_dst,
              void *const *dst, int64_t n, sk_partial *note)
 {
-    size_t in = sk_dtype_size(call->type), out = sk_dtype_size(sk_fuse_type(call));
-    const char *from[SK_HOST_RANKS];
-    char *to[SK_HOST_RANKS];
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        for (int i = 0; i < n_src; i++) from[i] = (const char *)src[i] + (size_t)at * in;
-        for (int i = 0; i < n_dst; i++) to[i] = (char *)dst[i] + (size_t)at * out;
-        block(call, n_src, from, n_dst, to, n - at < BLOCK ? n - at : BLOCK, note);
-    }
+    for (int64_t at = 0; at < n; at += BLOCK)
+        block(call, n_src, src, n_dst, dst, at, n - at < BLOCK ? n - at : BLOCK, note);
 }

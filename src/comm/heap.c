@@ -266,6 +266,7 @@ void sk_heaps_close(sk_heaps *h)
 }
 
 void *sk_heap_base(const sk_heaps *h, int rank) { return h->base[rank]; }
+char *const *sk_heap_bases(const sk_heaps *h) { return h->base; }
 int64_t sk_heap_bytes(const sk_heaps *h, int rank) { return h->bytes[rank]; }
 int sk_heaps_ranks(const sk_heaps *h) { return h->n; }
 bool sk_heaps_crowded(const sk_heaps *h) { return h->n_here > h->cores; }

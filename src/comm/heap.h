@@ -16,7 +16,7 @@
 
 #include "comm/board.h"
 
-enum { SK_FLAG_ROOM = 128, SK_BOARD_VERSION = 1 };
+enum { SK_FLAG_ROOM = 128, SK_BOARD_VERSION = 2 };
 
 /* First in the area, so that a program that did not make it can tell whether it understands it. */
 typedef struct sk_board_head {
@@ -34,6 +34,10 @@ typedef struct sk_word {
     _Alignas(SK_FLAG_ROOM) atomic_int word, stop;
     int code, rank; /* these and the story: valid once the word says told */
     char story[SK_STORY];
+    /* The barrier of this host's ranks: entries so far, by all of them; barriers that all entered,
+     * raised by the last. */
+    _Alignas(SK_FLAG_ROOM) atomic_ullong entered;
+    _Alignas(SK_FLAG_ROOM) atomic_ullong passed;
 } sk_word;
 
 enum {

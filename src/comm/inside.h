@@ -29,7 +29,7 @@ typedef struct sk_known { /* a call that was looked at before */
     uint64_t says, signs; /* what I say of mine; of all, once calls are known */
     struct sk_known *next;
 } sk_known;
-enum { SK_KNOWN = 256, SK_HOST_RANKS = 256 }; /* calls that are remembered; ranks of a host */
+enum { SK_KNOWN = 256 }; /* buckets of calls that are remembered */
 
 typedef struct sk_play sk_play; /* a step list that is being played: play.c */
 

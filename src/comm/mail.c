@@ -246,18 +246,30 @@ sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)
 
 /* --- the barrier --- */
 
-/* All ranks of this host. */
-static sk_status meet_here(sk_comm *c)
+/* A rank of this host that has not entered barrier k, for stories: the counter says only how many
+ * did. */
+static int absent(const sk_comm *c, uint64_t k)
 {
-    atomic_ullong *entered = &sk_heaps_bell(c->heaps, c->rank)->barrier;
-    uint64_t k = sk_own_count(entered) + 1;
-    sk_raise(c, entered, k);
-    for (int r = 0; r < c->n_ranks; r++)
-        if (r != c->rank && sk_here(c, r)) sk_bell_ring(sk_heaps_bell(c->heaps, r));
     for (int i = 1; i < c->n_ranks; i++) {
         int r = (c->rank + i) % c->n_ranks;
-        if (sk_here(c, r)) SK_TRY(sk_await(c, &sk_heaps_bell(c->heaps, r)->barrier, k, r));
+        if (sk_here(c, r) && !sk_reached(&sk_heaps_bell(c->heaps, r)->barrier, k)) return r;
     }
+    return (c->rank + 1) % c->n_ranks;
+}
+
+/* All ranks of this host.  One counter, so that a barrier of n ranks costs n steps and not n * n;
+ * the last rank that enters wakes the others. */
+static sk_status meet_here(sk_comm *c)
+{
+    sk_word *w = c->heaps->word;
+    atomic_ullong *mine = &sk_heaps_bell(c->heaps, c->rank)->barrier;
+    uint64_t k = sk_own_count(mine) + 1, n = (uint64_t)c->heaps->n_here;
+    atomic_store_explicit(mine, k, memory_order_release);
+    if (atomic_fetch_add(&w->entered, 1) + 1 < k * n)
+        return sk_await(c, &w->passed, k, absent(c, k));
+    sk_raise(c, &w->passed, k);
+    for (int r = 0; r < c->n_ranks; r++)
+        if (r != c->rank && sk_here(c, r)) sk_bell_ring(sk_heaps_bell(c->heaps, r));
     return SK_OK;
 }
 

@@ -221,9 +221,11 @@ void sk_meet_start(sk_comm *c, sk_member *m, const sk_known *k)
     if (k->way == SK_WAY_TICKETS) {
         sk_meeting *t = &slot_of(c, m, group, 0)->meeting[m->met % SK_COMM_FLIGHT];
         m->lap[m->posted % SK_COMM_FLIGHT] = m->met;
+        uint64_t end = (m->met / SK_COMM_FLIGHT + 1) * (uint64_t)m->group.n;
         atomic_fetch_add(&t->signs[m->met / SK_COMM_FLIGHT & 1], k->says);
-        atomic_fetch_add(&t->came, 1);
+        bool last = atomic_fetch_add(&t->came, 1) + 1 == end;
         atomic_store_explicit(&mine->met, ++m->met, memory_order_relaxed);
+        if (!last) return; /* nobody can go on yet: n arrivals would wake n sleepers each */
     }
     ring_others(c, m);
 }

@@ -37,8 +37,9 @@ enum {
 #define POLL_YIELD_S 20e-3  /* something is on the wire, which rings no bell */
 #define POLL_S       100e-6 /* and then at most this long without a look at it */
 #define SLEEP_S      20e-3
-#define ABSENT_S     0.5 /* a sleep that took longer: I was stopped myself */
-#define GRACE_S      0.1 /* for a launcher, to tell of a death before I do */
+#define LONGEST_S    160e-3 /* with many ranks a core: who only looks takes the core from others */
+#define ABSENT_S     0.5    /* a sleep that took longer: I was stopped myself */
+#define GRACE_S      0.1    /* for a launcher, to tell of a death before I do */
 
 /* --- failing --- */
 
@@ -190,10 +191,17 @@ static double look_at_clock(sk_patience *p)
     return p->looked = now;
 }
 
+/* Looks of all ranks together take the same part of the cores, however many ranks there are. */
+static double sleep_s(const sk_comm *c)
+{
+    double s = SLEEP_S * c->heaps->n_here / (16.0 * c->heaps->cores);
+    return s < SLEEP_S ? SLEEP_S : s < LONGEST_S ? s : LONGEST_S;
+}
+
 static sk_status nap(sk_comm *c, sk_patience *p)
 {
     sk_bell *bell = sk_heaps_bell(c->heaps, c->rank);
-    sk_bell_sleep(bell, p->seen, p->poll ? POLL_S : SLEEP_S);
+    sk_bell_sleep(bell, p->seen, p->poll ? POLL_S : sleep_s(c));
     disarm(bell, p);
     look_at_clock(p);
     if (!sk_heaps_quiet(c->heaps)) return hushed();
