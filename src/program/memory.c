@@ -19,6 +19,7 @@
 #include "device/disk.h"
 #include "graph/kernel.h"
 #include "program/acts.h"
+#include "program/alike.h"
 #include "program/emit.h"
 
 #include <limits.h>
@@ -340,7 +341,7 @@ sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
     int64_t *first = sk_many(a, int64_t, n), *ghost = sk_many(a, int64_t, n);
     for (int r = 0; r < n; r++) {
         bytes[r] = programs[r]->heap_bytes;
-        of[r] = programs[r]->twin;
+        of[r] = sk_program_twin(programs[r], r);
         first[r] = programs[r]->twin_bytes;
         ghost[r] = programs[r]->gpu ? programs[r]->kind_at[SK_HOSTED] : 0;
     }

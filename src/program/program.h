@@ -326,7 +326,8 @@ int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of);
 
-/* What the heaps of these programs are opened with: bytes[n] is filled. */
+/* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
+ * program may stand for another rank of its class. */
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
@@ -347,13 +348,19 @@ int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one
 int64_t sk_call_wire(const sk_call_plan *c, int n);
 sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
 
-/* Prove P1 to P10 for the programs of all ranks.  One sentence on the first that fails. */
+/* Prove P1 to P10 for the programs of all ranks.  One sentence on the first that fails.
+ * programs[r] may be that of another rank of r's class (sk_classes), whose own place in the list
+ * holds it as well: then P1 to P3 are proved of all ranks, the rest of the programs that are there,
+ * and sk_verify_rank proves, where rank r compiles its own program, that it is as it was taken to
+ * be, and P4 to P10. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
+sk_status sk_verify_rank(const sk_program *own, const sk_program *of_class);
 sk_status sk_verify_one(const sk_program *p);   /* P4 to P10: what one program shows alone */
 sk_status sk_verify_tiers(const sk_program *p); /* of these, P10 */
 sk_status sk_verify_launches(const sk_program *p);
 sk_status sk_verify_twin(const sk_program *p); /* of these, P9; and what two programs show */
 sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks);
+sk_status sk_verify_pair(const sk_program *p, const sk_program *twin); /* of these, one rank */
 
 /* The view that an instruction's operand stands for; data is base + offset. */
 sk_view sk_buffer_view(const sk_program *p, int buf, void *base);

@@ -4,8 +4,14 @@
  * they would be, and if no rank can go on before all are done, the ranks that
  * wait are named.  A wait is what it is in comm/: first until all members have
  * started the call, then until all have done their share of it.  What can be
- * proved about one program alone is in verify_one.c. */
-#include "program/program.h"
+ * proved about one program alone is in verify_one.c.
+ *
+ * The walk takes time and memory in proportion to the instructions of all ranks: the members of a
+ * group share one record of each call, with counts, and a rank knows only the ranks that it sends
+ * to.  A rank may be walked by the program of another rank of its class (sk_classes): groups and
+ * peers are then those that lie to the rank as they lie to the other one (alike.c).  That its own
+ * program is the one that was walked is for sk_verify_rank to prove. */
+#include "program/alike.h"
 #include "base/hash.h"
 #include "base/text.h"
 
@@ -16,102 +22,161 @@ typedef struct message {
     int64_t tag, bytes;
 } message;
 
-typedef struct pair {
+typedef struct lane { /* messages from a rank to another */
+    int to;
     message *v;
     int n, cap;
     int taken;
-} pair;
+} lane;
+
+/* The calls of one group, by their number modulo SK_COMM_FLIGHT.  Counts only grow: each call adds
+ * the number of members. */
+typedef struct calls {
+    struct {
+        const sk_call_plan *call; /* as the first that started it has it */
+        int rank;                 /* who that is */
+        int64_t posted, shared;
+    } v[SK_COMM_FLIGHT];
+} calls;
+
+typedef struct circle { /* a rank in a group */
+    uint64_t members;   /* hash of who is in it */
+    int first, n, me;
+    int64_t posted, shared, done;             /* calls announced, worked on, finished */
+    const sk_call_plan *mine[SK_COMM_FLIGHT]; /* announced */
+    calls *all;                               /* NULL: none was started so far */
+} circle;
 
 typedef struct walker {
     int pc;
-    int64_t *posted, *shared, *done; /* by group: calls announced, worked on, finished */
-    sk_call_plan const **calls;      /* by group: ring of announced calls */
-    uint64_t *members;               /* by group: hash of who is in it */
+    circle *groups;
+    struct {
+        lane *v;
+        int n, cap;
+    } lanes;
 } walker;
 
 typedef struct walk {
     const sk_program *const *p;
     int n;
     walker *w;
-    pair *pairs; /* [from * n + to] */
+    int *room; /* for the members of a group */
     sk_arena *arena;
     bool moved; /* somebody went on, or did its share of a call */
 } walk;
 
-static const sk_call_plan **slot(walker *w, int group, int64_t seq)
+static bool same_call(const walk *k, int me, int other, const sk_call_plan *a,
+                      const sk_call_plan *b)
 {
-    return &w->calls[group * SK_COMM_FLIGHT + (int)(seq % SK_COMM_FLIGHT)];
+    /* cells that a class has, not where they lie: see sk_verify_rank */
+    bool placed = k->p[me]->rank == me && k->p[other]->rank == other;
+    return sk_call_alike(a, b, placed) && a->group == b->group;
 }
 
-static bool same_shape(const sk_call_seg *a, const sk_call_seg *b)
+static sk_status differ(const walk *k, int me, int other, const sk_call_plan *a,
+                        const sk_call_plan *b)
 {
-    return a->outer == b->outer && a->n == b->n && a->inner == b->inner && a->swap == b->swap &&
-           a->mid == b->mid && a->n2 == b->n2 && !memcmp(&a->cut, &b->cut, sizeof a->cut) &&
-           !memcmp(&a->cut2, &b->cut2, sizeof a->cut2);
-}
-
-static sk_status same_call(const walk *k, int me, int other, const sk_call_plan *a,
-                           const sk_call_plan *b)
-{
-    bool same = a->kind == b->kind && a->reduce == b->reduce && a->type == b->type &&
-                a->n_segs == b->n_segs && !strcmp(a->what, b->what) &&
-                a->algorithm == b->algorithm && a->root == b->root && a->common == b->common &&
-                k->w[me].members[a->group] == k->w[other].members[b->group];
-    for (int s = 0; same && s < a->n_segs; s++) same = same_shape(&a->segs[s], &b->segs[s]);
-    if (same) return SK_OK;
     return sk_fail(SK_EBUG,
                    "P1: rank %d calls '%s' (kind %d, %" PRId64 " elements of %s, %d members, by "
                    "%s) where rank %d calls '%s' (kind %d, %" PRId64 " of %s, %d, %s) on the same "
                    "group",
                    me, a->what, (int)a->kind, a->elements, sk_dtype_name(a->type),
-                   k->p[me]->groups[a->group].n, sk_algorithm_name(a->algorithm), other, b->what,
+                   k->w[me].groups[a->group].n, sk_algorithm_name(a->algorithm), other, b->what,
                    (int)b->kind, b->elements, sk_dtype_name(b->type),
-                   k->p[other]->groups[b->group].n, sk_algorithm_name(b->algorithm));
+                   k->w[other].groups[b->group].n, sk_algorithm_name(b->algorithm));
+}
+
+/* --- calls --- */
+
+/* The first start of a rank on a group: do its members know it as the same group? */
+static sk_status join(walk *k, int r, const sk_call_plan *c)
+{
+    circle *mine = &k->w[r].groups[c->group], *first;
+    sk_program_members(k->p[r], r, c->group, k->room);
+    for (int i = 0; i < mine->n; i++) {
+        int m = k->room[i];
+        bool same =
+            c->group < k->p[m]->n_groups && k->w[m].groups[c->group].members == mine->members;
+        if (!same)
+            return sk_fail(SK_EBUG,
+                           "P1: rank %d calls '%s' on group %d with rank %d, which has other "
+                           "members in it",
+                           r, c->what, c->group, m);
+        first = &k->w[k->room[0]].groups[c->group];
+        if (first->all) break; /* all of them were looked at */
+    }
+    first = &k->w[mine->first].groups[c->group];
+    if (!first->all) first->all = sk_new(k->arena, calls);
+    mine->all = first->all;
+    return SK_OK;
+}
+
+static int step_start(walk *k, int r, const sk_call_plan *c, sk_status *st)
+{
+    circle *g = &k->w[r].groups[c->group];
+    if (g->me < 0 || g->posted - g->done >= SK_COMM_FLIGHT) {
+        *st = sk_fail(SK_EBUG, "P1: rank %d starts '%s' %s", r, c->what,
+                      g->me < 0 ? "on a group it is not in" : "with too many calls in flight");
+        return -1;
+    }
+    if (!g->all) *st = join(k, r, c);
+    if (*st) return -1;
+    int at = (int)(g->posted % SK_COMM_FLIGHT);
+    if (g->all->v[at].posted++ % g->n == 0) {
+        g->all->v[at].call = c;
+        g->all->v[at].rank = r;
+    } else if (!same_call(k, r, g->all->v[at].rank, c, g->all->v[at].call)) {
+        *st = differ(k, r, g->all->v[at].rank, c, g->all->v[at].call);
+        return -1;
+    }
+    g->mine[at] = c;
+    g->posted++;
+    return 1;
+}
+
+/* Have all members added to this count of call `seq`? */
+static bool all_did(const circle *g, int64_t count, int64_t seq)
+{
+    return count >= (seq / SK_COMM_FLIGHT + 1) * g->n;
 }
 
 /* 1: went on, 0: must wait, -1: failed */
 static int step_wait(walk *k, int r, const sk_call_plan *c, sk_status *st)
 {
-    walker *w = &k->w[r];
-    const sk_group *g = &k->p[r]->groups[c->group];
-    int64_t seq = w->done[c->group];
-    if (w->posted[c->group] <= seq || *slot(w, c->group, seq) != c) {
-        *st = sk_fail(SK_EBUG, "P1: rank %d waits for '%s', which is not the oldest it started",
-                      k->p[r]->rank, c->what);
+    circle *g = &k->w[r].groups[c->group];
+    int64_t seq = g->done;
+    int at = (int)(seq % SK_COMM_FLIGHT);
+    if (g->posted <= seq || g->mine[at] != c) {
+        *st = sk_fail(SK_EBUG, "P1: rank %d waits for '%s', which is not the oldest it started", r,
+                      c->what);
         return -1;
     }
-    for (int i = 0; i < g->n; i++) {
-        walker *o = &k->w[g->ranks[i]];
-        if (o->posted[c->group] <= seq) return 0;
-        if (w->shared[c->group] > seq) continue;
-        *st = same_call(k, r, g->ranks[i], c, *slot(o, c->group, seq));
-        if (*st) return -1;
+    if (!all_did(g, g->all->v[at].posted, seq)) return 0;
+    if (g->shared <= seq) {
+        g->all->v[at].shared++;
+        g->shared = seq + 1;
+        k->moved = true;
     }
-    k->moved |= w->shared[c->group] <= seq;
-    w->shared[c->group] = seq + 1;
-    for (int i = 0; i < g->n; i++)
-        if (k->w[g->ranks[i]].shared[c->group] <= seq) return 0;
-    w->done[c->group]++;
+    if (!all_did(g, g->all->v[at].shared, seq)) return 0;
+    g->done++;
     return 1;
 }
 
-static int step_start(walk *k, int r, const sk_call_plan *c, sk_status *st)
+/* --- messages --- */
+
+static lane *lane_to(walk *k, int from, int to)
 {
-    walker *w = &k->w[r];
-    const sk_group *g = &k->p[r]->groups[c->group];
-    bool member = g->me >= 0 && g->me < g->n && g->ranks[g->me] == k->p[r]->rank;
-    if (!member || w->posted[c->group] - w->done[c->group] >= SK_COMM_FLIGHT) {
-        *st = sk_fail(SK_EBUG, "P1: rank %d starts '%s' %s", k->p[r]->rank, c->what,
-                      member ? "with too many calls in flight" : "on a group it is not in");
-        return -1;
-    }
-    *slot(w, c->group, w->posted[c->group]++) = c;
-    return 1;
+    walker *w = &k->w[from];
+    for (int i = 0; i < w->lanes.n; i++)
+        if (w->lanes.v[i].to == to) return &w->lanes.v[i];
+    lane *l = sk_push(k->arena, &w->lanes);
+    *l = (lane){.to = to};
+    return l;
 }
 
-static int step_recv(walk *k, int r, const sk_inst *in, sk_status *st)
+static int step_recv(walk *k, int r, int peer, const sk_inst *in, sk_status *st)
 {
-    pair *q = &k->pairs[in->peer * k->n + r];
+    lane *q = lane_to(k, peer, r);
     int64_t bytes = k->p[r]->bufs.v[in->out[0]].bytes;
     if (q->taken == q->n) return 0;
     const message *m = &q->v[q->taken++];
@@ -119,9 +184,26 @@ static int step_recv(walk *k, int r, const sk_inst *in, sk_status *st)
     *st = sk_fail(SK_EBUG,
                   "P2: rank %d receives '%s' (%" PRId64 " bytes), but rank %d sent another "
                   "tensor (%" PRId64 " bytes) there",
-                  r, k->p[r]->bufs.v[in->out[0]].name, bytes, in->peer, m->bytes);
+                  r, k->p[r]->bufs.v[in->out[0]].name, bytes, peer, m->bytes);
     return -1;
 }
+
+static int step_message(walk *k, int r, const sk_inst *in, sk_status *st)
+{
+    int peer = sk_program_peer(k->p[r], r, in->peer);
+    if (peer < 0) {
+        *st = sk_fail(SK_EBUG, "P2: rank %d names rank %d of %d", r, in->peer, k->n);
+        return -1;
+    }
+    if (in->act == SK_DO_RECV) return step_recv(k, r, peer, in, st);
+    lane *q = lane_to(k, r, peer);
+    /* counts are per section; both sections begin with nothing under way */
+    if (in->act == SK_DO_SENT) return q->taken >= in->sent;
+    *(message *)sk_push(k->arena, q) = (message){in->tag, k->p[r]->bufs.v[in->in[0]].bytes};
+    return 1;
+}
+
+/* --- the walk --- */
 
 static int step(walk *k, int r, sk_status *st)
 {
@@ -135,18 +217,7 @@ static int step(walk *k, int r, sk_status *st)
     case SK_DO_RECV:
     case SK_DO_SEND:
     case SK_DO_SENT:
-        if (in->peer < 0 || in->peer >= k->n) {
-            *st = sk_fail(SK_EBUG, "P2: rank %d names rank %d of %d", r, in->peer, k->n);
-            return -1;
-        }
-        if (in->act == SK_DO_RECV) return step_recv(k, r, in, st);
-        if (in->act == SK_DO_SEND) {
-            *(message *)sk_push(k->arena, &k->pairs[r * k->n + in->peer]) =
-                (message){in->tag, p->bufs.v[in->in[0]].bytes};
-            return 1;
-        }
-        /* counts are per section; both sections begin with nothing under way */
-        return k->pairs[r * k->n + in->peer].taken >= in->sent;
+        return step_message(k, r, in, st);
     default:
         return 1;
     }
@@ -161,7 +232,8 @@ static sk_status stuck(const walk *k, const int *end)
         if (k->w[r].pc >= end[r]) continue;
         waiting++;
         if (shown++ < 4)
-            sk_out_add(&o, "\n  rank %d at%s", r, sk_inst_print(k->p[r], k->w[r].pc, &tmp));
+            sk_out_add(&o, "\n  rank %d at%s", r,
+                       sk_inst_print(sk_program_as(&tmp, k->p[r], r), k->w[r].pc, &tmp));
     }
     sk_status st = sk_fail(SK_EBUG, "P3: %d of %d ranks wait for ever:%s", waiting, k->n, o.s);
     sk_arena_end(&tmp);
@@ -170,26 +242,25 @@ static sk_status stuck(const walk *k, const int *end)
 
 static sk_status left_over(const walk *k)
 {
-    for (int a = 0; a < k->n; a++)
-        for (int b = 0; b < k->n; b++) {
-            const pair *q = &k->pairs[a * k->n + b];
-            if (q->taken < q->n)
+    for (int r = 0; r < k->n; r++) {
+        const walker *w = &k->w[r];
+        for (int i = 0; i < w->lanes.n; i++)
+            if (w->lanes.v[i].taken < w->lanes.v[i].n)
                 return sk_fail(SK_EBUG,
-                               "P2: rank %d sends %d messages to rank %d, which receives %d", a,
-                               q->n, b, q->taken);
-        }
-    for (int r = 0; r < k->n; r++)
+                               "P2: rank %d sends %d messages to rank %d, which receives %d", r,
+                               w->lanes.v[i].n, w->lanes.v[i].to, w->lanes.v[i].taken);
         for (int g = 0; g < k->p[r]->n_groups; g++)
-            if (k->w[r].posted[g] != k->w[r].done[g])
+            if (w->groups[g].posted != w->groups[g].done)
                 return sk_fail(
                     SK_EBUG, "P1: rank %d starts a call on group %d and never waits for it", r, g);
+    }
     return SK_OK;
 }
 
 static sk_status walk_section(walk *k, const int *end)
 {
     sk_status st = SK_OK;
-    memset(k->pairs, 0, sizeof *k->pairs * (size_t)(k->n * k->n));
+    for (int r = 0; r < k->n; r++) k->w[r].lanes.n = 0;
     for (k->moved = true; k->moved;) {
         k->moved = false;
         for (int r = 0; r < k->n; r++)
@@ -206,26 +277,40 @@ static sk_status walk_section(walk *k, const int *end)
     return left_over(k);
 }
 
+static sk_status enter(walk *k, int r)
+{
+    const sk_program *p = k->p[r];
+    k->w[r].groups = sk_many(k->arena, circle, p->n_groups);
+    for (int i = 0; i < p->n_groups; i++) {
+        circle *g = &k->w[r].groups[i];
+        g->n = sk_program_members(p, r, i, k->room);
+        g->me = -1;
+        for (int j = 0; j < g->n; j++) {
+            if (k->room[j] < 0 || k->room[j] >= k->n)
+                return sk_fail(SK_EBUG, "P1: rank %d has rank %d of %d in group %d", r, k->room[j],
+                               k->n, i);
+            if (k->room[j] == r) g->me = j;
+        }
+        if (p->rank == r && p->groups[i].me != g->me) g->me = -1;
+        g->first = g->n ? k->room[0] : -1;
+        g->members = sk_hash(SK_HASH_SEED, k->room, sizeof *k->room * (size_t)g->n);
+    }
+    return SK_OK;
+}
+
 static sk_status together(const sk_program *const *p, int n)
 {
     sk_arena tmp = {0};
     walk k = {.p = p, .n = n, .arena = &tmp};
     int *end = sk_many(&tmp, int, n);
+    sk_status st = SK_OK;
     k.w = sk_many(&tmp, walker, n);
-    k.pairs = sk_many(&tmp, pair, n * n);
-    for (int r = 0; r < n; r++) {
-        int g = p[r]->n_groups;
-        k.w[r].posted = sk_many(&tmp, int64_t, g);
-        k.w[r].shared = sk_many(&tmp, int64_t, g);
-        k.w[r].done = sk_many(&tmp, int64_t, g);
-        k.w[r].calls = sk_many(&tmp, const sk_call_plan *, g *SK_COMM_FLIGHT);
-        k.w[r].members = sk_many(&tmp, uint64_t, g);
-        for (int i = 0; i < g; i++)
-            k.w[r].members[i] = sk_hash(SK_HASH_SEED, p[r]->groups[i].ranks,
-                                        sizeof(int) * (size_t)p[r]->groups[i].n);
+    k.room = sk_many(&tmp, int, n);
+    for (int r = 0; !st && r < n; r++) {
+        st = enter(&k, r);
         end[r] = p[r]->n_train;
     }
-    sk_status st = walk_section(&k, end);
+    if (!st) st = walk_section(&k, end);
     for (int r = 0; r < n; r++) end[r] = p[r]->insts.n;
     if (!st) st = walk_section(&k, end);
     sk_arena_end(&tmp);
@@ -234,8 +319,17 @@ static sk_status together(const sk_program *const *p, int n)
 
 sk_status sk_verify(const sk_program *const *programs, int n_ranks)
 {
-    for (int r = 0; r < n_ranks; r++) SK_TRY(sk_verify_one(programs[r]));
+    for (int r = 0; r < n_ranks; r++)
+        if (programs[r]->rank == r) SK_TRY(sk_verify_one(programs[r]));
     SK_TRY(sk_verify_twins(programs, n_ranks));
     SK_TRY(together(programs, n_ranks));
+    return SK_OK;
+}
+
+sk_status sk_verify_rank(const sk_program *own, const sk_program *p)
+{
+    if (own == p) return SK_OK;
+    SK_TRY(sk_verify_one(own));
+    SK_TRY(sk_program_alike(own, p));
     return SK_OK;
 }

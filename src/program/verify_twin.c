@@ -6,7 +6,7 @@
  * others entered it after theirs.  And it may read again after a common call that
  * it entered after its last write.  That holds for each program by itself; P1 says that
  * all make the same calls. */
-#include "program/program.h"
+#include "program/alike.h"
 #include "program/acts.h"
 #include "base/cells.h"
 
@@ -171,7 +171,7 @@ sk_status sk_verify_twin(const sk_program *p)
 
 /* --- two ranks --- */
 
-static sk_status alike(const sk_program *p, const sk_program *t)
+sk_status sk_verify_pair(const sk_program *p, const sk_program *t)
 {
     bool same = p->twin_bytes == t->twin_bytes && t->twin == t->rank &&
                 p->params.n == t->params.n && p->groups[p->layout.shard_axis].ranks[0] == t->rank;
@@ -191,10 +191,11 @@ static sk_status alike(const sk_program *p, const sk_program *t)
 sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
-        int twin = programs[r]->twin;
+        int twin = sk_program_twin(programs[r], r);
         if (twin < 0 || twin >= n_ranks)
             return sk_fail(SK_EBUG, "P9: rank %d has weights of rank %d of %d", r, twin, n_ranks);
-        if (twin != r) SK_TRY(alike(programs[r], programs[twin]));
+        bool own = programs[r]->rank == r && programs[twin]->rank == twin;
+        if (twin != r && own) SK_TRY(sk_verify_pair(programs[r], programs[twin]));
     }
     return SK_OK;
 }

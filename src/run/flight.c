@@ -1,5 +1,6 @@
 /* flight.c - where a rank is, and its last instructions. */
 #include "run/flight.h"
+#include "program/alike.h"
 
 #include <stdio.h>
 
@@ -47,7 +48,7 @@ const char *sk_flight_where(void *book, int rank, int pc)
     sk_flight_book *b = book;
     sk_arena tmp = {0};
     const sk_program *p = b->mine && b->mine->rank == rank ? b->mine : b->all ? b->all[rank] : NULL;
-    const char *text = sk_flight_inst(p, pc, &tmp);
+    const char *text = p ? sk_flight_inst(sk_program_as(&tmp, p, rank), pc, &tmp) : NULL;
     if (text) snprintf(b->text, sizeof b->text, "%s", text);
     sk_arena_end(&tmp);
     return text ? b->text : NULL;

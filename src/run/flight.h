@@ -19,7 +19,7 @@ char *sk_flight_inst(const sk_program *p, int64_t pc, sk_arena *a);
 char *sk_flight_place(const sk_program *p, const sk_line *line, sk_arena *a);
 
 /* For sk_comm_opts: .where = sk_flight_where, .where_ctx = a book that lives as long as the comm.
- * all may be NULL, or hold NULL for ranks whose program is not here. */
+ * all may be NULL, or hold NULL for ranks whose program is not here, or one of their class. */
 typedef struct sk_flight_book {
     const sk_program *mine;
     const sk_program *const *all;

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "program/alike.h"
 #include "train/fault.h"
 
 #include <math.h>
@@ -59,6 +60,23 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .host_of = t->hosts > 1 ? host_of : NULL};
 }
 
+/* As a job of many ranks proves its programs: with one of each class, then each against its own. */
+static sk_status verify_classes(sk_program *const *programs, int n)
+{
+    sk_arena tmp = {0};
+    const sk_program **firsts = sk_many(&tmp, const sk_program *, n), *p = programs[0];
+    int *class_of = sk_many(&tmp, int, n);
+    int classes = 0;
+    if (sk_program_stands(p)) classes = sk_classes(p->graph, &p->layout, p->n_micro, class_of);
+    for (int r = n - 1; r >= 0 && classes > 0; r--) firsts[class_of[r]] = programs[r];
+    const sk_program **by_rank = sk_many(&tmp, const sk_program *, n);
+    for (int r = 0; r < n && classes > 0; r++) by_rank[r] = firsts[class_of[r]];
+    sk_status st = classes > 0 ? sk_verify(by_rank, n) : SK_OK;
+    for (int r = 0; r < n && !st && classes > 0; r++) st = sk_verify_rank(programs[r], by_rank[r]);
+    sk_arena_end(&tmp);
+    return st;
+}
+
 sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_program ***programs,
                            int *n_ranks)
 {
@@ -71,7 +89,7 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
     *programs = sk_many(a, sk_program *, *n_ranks);
     for (int r = 0; r < *n_ranks; r++) SK_TRY(sk_compile(a, g, &l, &o, r, &(*programs)[r]));
     SK_TRY(sk_verify((const sk_program *const *)*programs, *n_ranks));
-    return SK_OK;
+    return verify_classes(*programs, *n_ranks);
 }
 
 sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
