@@ -105,10 +105,9 @@ static void fits_here(sk_arena *a, const sk_setup *s, int64_t all)
         all += sk_setup_of(s, r)->kind_bytes[SK_HOSTED];
     sk_host_look(&h);
     printf("here      %s free: %s\n", sk_bytes(a, h.available),
-           all > h.available           ? "does not fit on this host"
-           : s->n_ranks > SK_MAX_RANKS ? "fits, but one host runs at most 64 ranks"
-           : s->n_ranks > h.cores      ? "fits; there are more ranks than cores, so it will be slow"
-                                       : "fits");
+           all > h.available      ? "does not fit on this host"
+           : s->n_ranks > h.cores ? "fits; there are more ranks than cores, so it will be slow"
+                                  : "fits");
 }
 
 /* Where the fullest rank needs the most, and for what. */

@@ -122,12 +122,12 @@ static sk_status read_sizes(sk_arena *a, const char *text, asked *q)
 static sk_status read_ranks(const char *text, int *ranks)
 {
     int64_t n = 0;
-    if (sk_read_int(text, &n) && n >= 1 && n <= SK_MAX_RANKS) {
+    if (sk_read_int(text, &n) && n >= 1 && n <= SK_TIMED_RANKS) {
         *ranks = (int)n;
         return SK_OK;
     }
     return sk_fail(SK_EUSAGE, "command line: -n is \"%.40s\"; 1 to %d ranks are needed", text,
-                   SK_MAX_RANKS);
+                   SK_TIMED_RANKS);
 }
 
 static sk_status read_seconds(const char *text, double *seconds)

@@ -59,7 +59,9 @@ static int reserve(int fd, size_t at, size_t bytes)
  * 511 more small ones.  What is skipped belongs to another heap.  Best effort. */
 static void make_huge(int fd, char *map, size_t at, size_t skip, size_t bytes, double until)
 {
-    madvise(map + at, round_up(bytes, HUGE), MADV_HUGEPAGE);
+    bool small =
+        bytes <= HUGE / 2; /* clearing the rest of the page would take longer than it saves */
+    madvise(map + at, round_up(bytes, HUGE), small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     for (size_t i = round_up(skip, HUGE); fd >= 0 && i + HUGE <= bytes; i += HUGE) {
         if (sk_now() > until || reserve(fd, at + i, 4096)) return;
         if (madvise(map + at + i, HUGE, MADV_COLLAPSE)) return;

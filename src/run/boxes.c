@@ -46,6 +46,40 @@ void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **box
     list_boxes(p, a, base, NULL, boxes, n);
 }
 
+/* The piece that another rank of the class has: as large as p's, elsewhere in the whole. */
+static void move_box(const sk_program *p, const int *coord, const sk_param_plan *q,
+                     const sk_state *s, sk_box *box)
+{
+    sk_extent piece =
+        sk_piece_of(p->graph, &p->layout, q->tensor->letters, s, coord, -1, p->n_micro);
+    for (int d = 0; d < box->n; d++) {
+        sk_assert(piece.size[d] == box->size[d]);
+        box->at[d] = piece.at[d];
+    }
+}
+
+void sk_program_weights(const sk_program *p, int rank, sk_arena *a, void *base, sk_box **boxes,
+                        int *n)
+{
+    bool cut = p->layout.shard == SK_SHARD_PARAMS;
+    int coord[SK_MAX_AXES];
+    sk_mesh_coords(&p->layout.mesh, rank, coord);
+    *boxes = sk_many(a, sk_box, 2 * p->params.n + 1);
+    *n = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        bool wide = q->master >= 0;
+        if (sk_run_keeps(p, q->stored)) {
+            box_of(p, base, NULL, q->stored, q->writes && !wide, &(*boxes)[*n]);
+            move_box(p, coord, q, cut ? &q->update : &q->used, &(*boxes)[(*n)++]);
+        }
+        if (!wide) continue;
+        box_of(p, base, NULL, q->master, q->owner, &(*boxes)[*n]);
+        move_box(p, coord, q, &q->update, &(*boxes)[*n]);
+        (*boxes)[(*n)++].name = q->tensor->name;
+    }
+}
+
 void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n)
 {
     list_boxes(r->p, a, r->base, r->disk ? sk_disk_map(r->disk) : NULL, boxes, n);

@@ -141,5 +141,8 @@ const char *const *sk_run_joined(const sk_run *r);
 void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n);
 /* The same from a program alone, without data: for planning and conversion. */
 void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n);
+/* Of these, the weights, in the order of parameters; p is of any rank of the class of `rank`. */
+void sk_program_weights(const sk_program *p, int rank, sk_arena *a, void *base, sk_box **boxes,
+                        int *n);
 
 #endif

@@ -77,10 +77,11 @@ static int64_t take(int64_t *at, int64_t bytes, int64_t align)
 static int64_t most_room(const sk_coll_spec *s, const sk_seg *seg, const int *host_of)
 {
     int64_t most = 0;
-    int ranks[SK_TIMED_RANKS];
     if (s->algorithm < 0 ||
         (sk_coll_parts[s->algorithm]->native && sk_coll_parts[s->algorithm]->build))
         return 0;
+    sk_arena tmp = {0};
+    int *ranks = sk_many(&tmp, int, s->n_ranks);
     for (int r = 0; r < s->n_ranks; r++) ranks[r] = r;
     for (int root = 0; root < roots(s); root++)
         for (int me = 0; me < s->n_ranks; me++) {
@@ -89,6 +90,7 @@ static int64_t most_room(const sk_coll_spec *s, const sk_seg *seg, const int *ho
             int64_t bytes = sk_play_room(sk_coll_parts[s->algorithm], &ask, s->type, seg, 1);
             if (bytes > most) most = bytes;
         }
+    sk_arena_end(&tmp);
     return most;
 }
 

@@ -64,13 +64,11 @@ typedef struct sk_desk {
     struct {
         char name[SK_CKPT_NAME];
         bool begun;
-        sk_ckpt_report report[SK_MAX_RANKS];
-        char why[SK_MAX_RANKS][SK_WHY];
     } save;
-    double peak[SK_MAX_RANKS]; /* flops per second of each rank: its part of the peak of its host
-                                  (host_peak.h) or of its GPU */
-    struct {                   /* rank 0's, after its first step: sk_run_gpu */
-        atomic_llong pool;     /* written last; 0: it has no GPU */
+    double peak; /* flops per second of all ranks, as rank 0 collected them: of their hosts
+                    (host_peak.h) or GPUs */
+    struct {     /* rank 0's, after its first step: sk_run_gpu */
+        atomic_llong pool; /* written last; 0: it has no GPU */
         int64_t before, taken, since;
     } gpu;
     double began;             /* when rank 0 began its first step: sk_now() */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "comm/board.h"
 #include "device/blas.h"
+#include "program/alike.h"
 #include "run/flight.h"
 #include "train/fits.h"
 #include "train/idle.h"
@@ -51,7 +52,8 @@ typedef struct launcher {
     sk_setup setup;
     sk_training t;
     sk_console console;
-    seat seats[SK_MAX_RANKS];
+    seat *seats;            /* by rank */
+    struct pollfd *endings; /* by rank: for nap() */
     int alive;
     int phase;       /* of the newest step that was heard of: train/relayout.h */
     double patience; /* until then the others may leave by themselves; 0: nothing happened */
@@ -215,12 +217,12 @@ static const char *last_words(sk_arena *a, const char *path)
 }
 
 /* The program that a rank is in, by its line; its newest instructions are of that one. */
-static const sk_program *program_of(const launcher *l, int rank)
+static const sk_program *program_of(const launcher *l, int rank, sk_arena *a)
 {
     long long step = atomic_load(&sk_heaps_line(l->t.heaps, rank)->step);
     int phase = sk_relayout_at(&l->setup, step < 0 ? l->t.step : step);
     if (atomic_load(&l->t.tally->roomy[rank])) return l->setup.roomy->programs[rank];
-    return sk_relayout_setup(&l->setup, phase)->programs[rank];
+    return sk_program_as(a, sk_relayout_setup(&l->setup, phase)->programs[rank], rank);
 }
 
 /* It went without a word of its own: tell its story for it. */
@@ -230,8 +232,8 @@ static void tell_for(launcher *l, int rank, const char *how, const char *hint)
     const sk_line *line = sk_heaps_line(l->t.heaps, rank);
     log_path(l, rank, path);
     const char *story = sk_print(l->arena, "rank %d %s %s%s; its log: %s%s", rank, how,
-                                 sk_flight_place(program_of(l, rank), line, l->arena), hint, path,
-                                 last_words(l->arena, path));
+                                 sk_flight_place(program_of(l, rank, l->arena), line, l->arena),
+                                 hint, path, last_words(l->arena, path));
     sk_heaps_abort(l->t.heaps, SK_EPEER, rank, story);
 }
 
@@ -410,10 +412,10 @@ static void read_records(launcher *l)
 
 static void nap(launcher *l)
 {
-    struct pollfd p[SK_MAX_RANKS];
     for (int r = 0; r < l->setup.n_ranks; r++)
-        p[r] = (struct pollfd){.fd = l->seats[r].alive ? l->seats[r].fd : -1, .events = POLLIN};
-    poll(p, (nfds_t)l->setup.n_ranks, l->sampler ? 0 : TICK_MS);
+        l->endings[r] =
+            (struct pollfd){.fd = l->seats[r].alive ? l->seats[r].fd : -1, .events = POLLIN};
+    poll(l->endings, (nfds_t)l->setup.n_ranks, l->sampler ? 0 : TICK_MS);
 }
 
 /* The rest of the ids: a bad one ends the run in its first minutes, not when its window comes. */
@@ -445,23 +447,21 @@ static void watch(launcher *l)
 
 /* --- the whole --- */
 
-typedef struct extra { /* shared memory beside the heaps */
-    sk_desk desk;
-    sk_tally tally;
-} extra;
-
 static sk_status open_heaps(launcher *l)
 {
-    int64_t bytes[SK_MAX_RANKS];
     int n = l->setup.n_ranks;
+    int64_t *bytes = sk_many(l->arena, int64_t, n);
+    /* shared memory beside the heaps */
+    size_t tally = (sizeof(sk_desk) + 63) / 64 * 64;
+    size_t extra = tally + sizeof(sk_tally) + (size_t)n * sizeof(atomic_int);
     sk_twins twins =
         sk_program_twins(l->arena, (const sk_program *const *)l->setup.programs, n, bytes);
-    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, sizeof(extra), &l->t.heaps));
-    else SK_TRY(sk_heaps_open_twins(n, bytes, twins, !l->as_threads, sizeof(extra), &l->t.heaps));
+    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, extra, &l->t.heaps));
+    else SK_TRY(sk_heaps_open_twins(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
     sk_heaps_label(l->t.heaps, l->t.dir);
-    extra *e = sk_heaps_extra(l->t.heaps);
-    l->t.desk = &e->desk;
-    l->t.tally = &e->tally;
+    char *at = sk_heaps_extra(l->t.heaps);
+    l->t.desk = (sk_desk *)(void *)at;
+    l->t.tally = (sk_tally *)(void *)(at + tally);
     return SK_OK;
 }
 
@@ -561,7 +561,9 @@ static sk_status share_dir(launcher *l, sk_status st)
 
 static sk_status set_up(launcher *l, const char **note)
 {
-    SK_TRY(sk_setup_program(l->arena, l->job, true, &l->setup));
+    SK_TRY(sk_setup_run(l->arena, l->job, &l->setup));
+    l->seats = sk_many(l->arena, seat, l->setup.n_ranks);
+    l->endings = sk_many(l->arena, struct pollfd, l->setup.n_ranks);
     if (l->boot && l->boot->n_ranks != l->setup.n_ranks)
         return sk_fail(SK_ECONF,
                        "the layout has %d ranks, %s started %d; give layout= a product of %d, or "
@@ -633,8 +635,11 @@ static void write_flight(launcher *l)
     double until = 0;
     for (int r = 0; r < l->setup.n_ranks; r++)
         until = fmax(until, sk_flight_newest(sk_heaps_line(l->t.heaps, r)));
-    for (int r = 0; r < l->setup.n_ranks; r++)
-        sk_flight_print(program_of(l, r), sk_heaps_line(l->t.heaps, r), until, &o);
+    for (int r = 0; r < l->setup.n_ranks; r++) {
+        sk_arena tmp = {0};
+        sk_flight_print(program_of(l, r, &tmp), sk_heaps_line(l->t.heaps, r), until, &o);
+        sk_arena_end(&tmp);
+    }
     if (sk_file_replace(sk_print(l->arena, "%s/flight.txt", l->t.dir), o.s, o.n))
         warn(l, sk_error_line());
 }

@@ -31,6 +31,11 @@ enum { MAX_BAD_SAVES = 3, SAMPLE_TIMES = 4, VAL_BATCHES = 8, EXPORT_TAG = -7 };
 #define LOOK_S 3.0  /* between two looks at temperature and the like */
 #define SPARE  0.06 /* of train.time: validation, samples and saves */
 
+typedef struct word { /* a rank's, on its share of a save */
+    sk_ckpt_report report;
+    char why[SK_WHY];
+} word;
+
 typedef struct loop {
     const sk_training *t;
     const sk_setup *s; /* of the phase */
@@ -38,6 +43,7 @@ typedef struct loop {
     sk_desk *desk;
     int rank;
     sk_arena arena, life;       /* of this rank; of the phase: run and boxes */
+    const sk_program *own;      /* of the phase */
     sk_run *run, *roomy;        /* roomy: with room for all choices, see relayout.h; NULL: none */
     sk_flight_book book, large; /* the text of instructions, for stories */
     sk_rate rate;
@@ -53,6 +59,7 @@ typedef struct loop {
     sk_box *boxes;             /* parameters first, then state */
     int n_boxes, n_model;
     int64_t save_bytes; /* of a checkpoint, all ranks */
+    word *shares;       /* rank 0: of all ranks */
     int bad_saves;
     char why_not[SK_WHY]; /* rank 0: the last save that failed */
     sk_pace pace;         /* rank 0: of saves by the clock */
@@ -87,11 +94,19 @@ static bool far(const loop *l, int rank) /* from rank 0 */
     return l->t->host_of && l->t->host_of[rank] != l->t->host_of[0];
 }
 
-static bool is_first(const loop *l) /* of the ranks of its host */
+/* How many ranks of its host come before this one? */
+static int place_on_host(const loop *l)
 {
+    int n = 0;
     for (int r = 0; l->t->host_of && r < l->rank; r++)
-        if (l->t->host_of[r] == l->t->host_of[l->rank]) return false;
-    return l->t->host_of || !l->rank;
+        n += l->t->host_of[r] == l->t->host_of[l->rank];
+    return l->t->host_of ? n : l->rank;
+}
+
+/* For sk_comm_collect: room for what all ranks say, on rank 0, which reads it. */
+static void *of_all(loop *l, size_t bytes)
+{
+    return l->rank ? NULL : sk_alloc_n(&l->arena, bytes, (size_t)l->s->n_ranks);
 }
 
 /* --- beginning --- */
@@ -103,16 +118,22 @@ static int64_t bytes_of(const sk_box *b)
     return n;
 }
 
+/* Rank 0: ranks of a class save as much. */
 static void count_bytes(loop *l)
 {
+    const sk_setup *s = l->s;
     sk_mark m = sk_arena_mark(&l->arena);
+    int64_t *bytes = sk_many(&l->arena, int64_t, s->n_classes);
     l->save_bytes = 0;
-    for (int r = 0; r < l->s->n_ranks; r++) {
+    for (int k = 0; k < s->n_classes; k++) {
+        sk_mark each = sk_arena_mark(&l->arena);
         sk_box *b;
         int n;
-        sk_program_boxes(l->s->programs[r], &l->arena, sk_heap_base(l->t->heaps, r), &b, &n);
-        for (int i = 0; i < n; i++) l->save_bytes += bytes_of(&b[i]);
+        sk_program_boxes(s->programs[s->first_of[k]], &l->arena, NULL, &b, &n);
+        for (int i = 0; i < n; i++) bytes[k] += bytes_of(&b[i]);
+        sk_arena_back(&l->arena, each);
     }
+    for (int r = 0; r < s->n_ranks; r++) l->save_bytes += bytes[s->class_of[r]];
     sk_arena_back(&l->arena, m);
 }
 
@@ -155,12 +176,14 @@ static sk_status open_run(loop *l)
     o.trace = l->s->job->trace != 0;
     o.no_drops = l->roomy && l->s->job->dropless;
     o.no_full = l->roomy && sk_layout_may_fill(&l->s->layout);
+    SK_TRY(sk_setup_own(l->s, &l->life, l->rank, &l->own));
+    l->book.mine = l->own;
     l->book.all = (const sk_program *const *)l->s->programs;
-    const sk_program *p = sk_relayout_run(l->t->setup, l->phase, l->rank);
+    const sk_program *p = l->phase ? sk_relayout_run(l->t->setup, l->phase, l->rank) : l->own;
     SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
     sk_run_boxes(l->run, &l->life, &l->boxes, &l->n_boxes);
     l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);
-    count_bytes(l);
+    if (!l->rank) count_bytes(l);
     return SK_OK;
 }
 
@@ -192,6 +215,7 @@ typedef struct seat { /* a rank's word on its GPU */
 static int share_peaks(loop *l, const seat *all)
 {
     int n = l->s->n_ranks, gpus = 0;
+    l->desk->peak = 0;
     for (int r = 0; r < n; r++) {
         int same = 0, before = 0;
         for (int k = 0; k < n; k++) {
@@ -199,7 +223,7 @@ static int share_peaks(loop *l, const seat *all)
             same += is;
             before += is && k < r;
         }
-        l->desk->peak[r] = all[r].flops / same;
+        l->desk->peak += all[r].flops / same;
         gpus += !before;
     }
     return gpus;
@@ -239,13 +263,14 @@ static void tell_slow(loop *l)
 static sk_status meet_gpus(loop *l)
 {
     sk_run_gpu g;
-    seat mine = {0}, all[SK_MAX_RANKS];
+    seat mine = {0};
     l->on_gpu = sk_run_gpu_look(l->run, &g);
     if (!sk_run_program(l->run)->gpu) return SK_OK;
     if (l->on_gpu) {
         snprintf(mine.uuid, sizeof mine.uuid, "%s", g.facts.uuid);
         mine.flops = g.facts.flops[l->s->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
     }
+    seat *all = of_all(l, sizeof *all);
     SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
     if (l->rank || !l->on_gpu) return SK_OK;
     memcpy(l->uuid, mine.uuid, sizeof l->uuid);
@@ -496,28 +521,18 @@ static sk_status go_back(loop *l, int64_t step, const char *what)
 
 /* --- saving: phases with barriers between them, see checkpoint.h --- */
 
-/* One rank's word on its share. */
-typedef struct word {
-    sk_ckpt_report report;
-    char why[SK_WHY];
-} word;
-
 static sk_status write_share(loop *l)
 {
     sk_ckpt_share share = {.model = l->boxes,
                            .n_model = l->n_model,
                            .state = l->boxes + l->n_model,
                            .n_state = l->n_boxes - l->n_model};
-    word mine = {0}, all[SK_MAX_RANKS];
+    word mine = {0};
+    if (!l->shares) l->shares = of_all(l, sizeof *l->shares);
     bool bad = l->desk->save.begun &&
                sk_ckpt_write_rank(l->t->ckpt, l->desk->save.name, l->rank, &share, &mine.report);
     if (bad) snprintf(mine.why, SK_WHY, "%s", sk_error_line());
-    SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
-    for (int r = 0; !l->rank && r < l->s->n_ranks; r++) {
-        l->desk->save.report[r] = all[r].report;
-        memcpy(l->desk->save.why[r], all[r].why, SK_WHY);
-    }
-    return SK_OK;
+    return sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, l->shares);
 }
 
 /* The name of the checkpoint, or that there is none, from rank 0 to all; each host has a desk. */
@@ -532,7 +547,7 @@ static sk_status share_name(loop *l)
         memcpy(w.name, l->desk->save.name, sizeof w.name);
     }
     SK_TRY(sk_comm_share(sk_run_comm(l->run), &w, sizeof w));
-    if (!is_first(l) || !l->rank) return sk_run_barrier(l->run);
+    if (place_on_host(l) || !l->rank) return sk_run_barrier(l->run);
     memcpy(l->desk->save.name, w.name, sizeof w.name);
     l->desk->save.begun = w.begun;
     return sk_run_barrier(l->run);
@@ -542,9 +557,10 @@ static sk_status commit(loop *l)
 {
     sk_desk *d = l->desk;
     for (int r = 0; r < l->s->n_ranks; r++) {
-        if (!d->save.report[r].status) continue;
+        const word *w = &l->shares[r];
+        if (!w->report.status) continue;
         sk_ckpt_abandon(l->t->home, d->save.name);
-        return sk_fail((sk_status)d->save.report[r].status, "%s", d->save.why[r]);
+        return sk_fail((sk_status)w->report.status, "%s", w->why);
     }
     sk_mark m = sk_arena_mark(&l->arena);
     sk_extra extra = {.steps = l->rate.steps,
@@ -599,7 +615,8 @@ static sk_status judge_save(loop *l, sk_status st)
  * that is not, of those that would be saved, the same text on all ranks; "": all is well. */
 static sk_status check_state(loop *l, word *w)
 {
-    word all[SK_MAX_RANKS];
+    sk_mark m = sk_arena_mark(&l->arena);
+    word *all = of_all(l, sizeof *all);
     *w = (word){0};
     for (int i = 0; i < l->n_boxes && !*w->why; i++)
         if (!all_finite(&l->boxes[i]))
@@ -607,6 +624,7 @@ static sk_status check_state(loop *l, word *w)
                      (long long)l->done, l->boxes[i].name);
     SK_TRY(sk_comm_collect(sk_run_comm(l->run), w, sizeof *w, all));
     for (int r = 0; !l->rank && !*w->why && r < l->s->n_ranks; r++) *w = all[r];
+    sk_arena_back(&l->arena, m);
     return sk_comm_share(sk_run_comm(l->run), w, sizeof *w);
 }
 
@@ -679,8 +697,7 @@ static sk_status take_box(loop *l, int r, const sk_box *b)
 /* Rank r's boxes into memory of my own, in the order in which it sends them. */
 static sk_status take_model(loop *l, int r, sk_box **boxes, int *n)
 {
-    sk_program_boxes(l->s->programs[r], &l->arena, NULL, boxes, n);
-    *n = sk_boxes_sort(&l->s->graph, *boxes, *n);
+    sk_program_weights(l->s->programs[r], r, &l->arena, NULL, boxes, n);
     for (int i = 0; i < *n; i++) {
         sk_box *b = &(*boxes)[i];
         if (!bytes_of(b)) continue;
@@ -698,8 +715,8 @@ static sk_status export_here(loop *l, const char *path)
         if (far(l, r)) SK_TRY(take_model(l, r, &boxes[r], &n[r]));
         else if (r == l->rank) sk_run_boxes(l->run, &l->arena, &boxes[r], &n[r]);
         else
-            sk_program_boxes(l->s->programs[r], &l->arena, sk_heap_base(l->t->heaps, r), &boxes[r],
-                             &n[r]);
+            sk_program_weights(l->s->programs[r], r, &l->arena, sk_heap_base(l->t->heaps, r),
+                               &boxes[r], &n[r]);
     }
     const char *tokens = sk_print(&l->arena, "%s/tokenizer", l->t->dir);
     return sk_export_boxes(&l->arena, l->s, boxes, n, tokens, path);
@@ -788,60 +805,83 @@ typedef struct speed {     /* flops per second */
     double kept, measured; /* of the host, where that is known; of this rank, where it is not */
 } speed;
 
-static bool same_host(const loop *l, int a, int b)
-{
-    return !l->t->host_of || l->t->host_of[a] == l->t->host_of[b];
-}
+static int host_of(const loop *l, int rank) { return l->t->host_of ? l->t->host_of[rank] : 0; }
 
-/* Rank 0: hosts[r] is the peak of the host of rank r.  Some ranks of a host may have found one kept
- * that was not there when others looked. */
-static void sum_hosts(const loop *l, const speed *all, double *hosts)
+/* Rank 0: hosts[h] is the peak of host h.  Some ranks of a host may have found one kept that was
+ * not there when others looked. */
+static void sum_hosts(const loop *l, const speed *all, double *hosts, int n_hosts)
 {
-    int n = l->s->n_ranks;
-    for (int r = 0; r < n; r++) {
+    for (int h = 0; h < n_hosts; h++) {
         double kept = 0, measured = 0;
-        for (int k = 0; k < n; k++) {
-            if (!same_host(l, r, k)) continue;
-            kept = fmax(kept, all[k].kept);
-            measured += all[k].measured;
+        for (int r = 0; r < l->s->n_ranks; r++) {
+            if (host_of(l, r) != h) continue;
+            kept = fmax(kept, all[r].kept);
+            measured += all[r].measured;
         }
-        hosts[r] = kept > 0 ? kept : measured;
+        hosts[h] = kept > 0 ? kept : measured;
     }
 }
 
-static int ranks_beside(const loop *l, int rank) /* and itself */
+static int ranks_here(const loop *l) /* of the host of this rank */
 {
     int n = 0;
-    for (int r = 0; r < l->s->n_ranks; r++) n += same_host(l, r, rank);
+    for (int r = 0; r < l->s->n_ranks; r++) n += host_of(l, r) == host_of(l, l->rank);
     return n;
 }
 
-/* As kept on each host (host_peak.h); where none is, all ranks measure at once, and it is kept. */
+/* Rank 0's to all, however long. */
+static sk_status share_all(sk_comm *c, double *v, int n)
+{
+    for (int at = 0, some; at < n; at += some) {
+        some = n - at < SK_NOTICE / 8 ? n - at : SK_NOTICE / 8;
+        SK_TRY(sk_comm_share(c, v + at, (size_t)some * sizeof *v));
+    }
+    return SK_OK;
+}
+
+/* As many ranks of a host as its cores can serve at once: there is no more to be had. */
+static sk_status look_for_peak(loop *l, int here, sk_kept_peak *kept, double *measured)
+{
+    const sk_setup *s = l->s;
+    int fit = s->cores > s->threads ? s->cores / s->threads : 1, some = fit < here ? fit : here;
+    sk_peak_rate rate;
+    if (place_on_host(l) >= some) return SK_OK;
+    *kept = sk_host_peak_find(&l->arena, sk_host_busy(here, s->threads, s->cores));
+    if (kept->flops > 0) return SK_OK;
+    SK_TRY(sk_host_peak(s->threads, PEAK_S, &rate));
+    *measured = rate.flops * sk_host_share(some, s->threads, s->cores);
+    return SK_OK;
+}
+
+/* As kept on each host (host_peak.h); where none is, ranks measure at once, and it is kept. */
 static sk_status find_peak(loop *l)
 {
     if (sk_run_program(l->run)->gpu) return SK_OK; /* known: meet_gpus */
-    sk_comm *c = sk_run_comm(l->run);
-    int here = ranks_beside(l, l->rank), busy = sk_host_busy(here, l->s->threads, l->s->cores);
-    sk_kept_peak kept = sk_host_peak_find(&l->arena, busy);
-    speed mine = {.kept = kept.flops}, all[SK_MAX_RANKS];
-    double hosts[SK_MAX_RANKS] = {0};
-    if (!(mine.kept > 0)) {
-        sk_peak_rate rate;
-        SK_TRY(sk_host_peak(l->s->threads, PEAK_S, &rate));
-        mine.measured = rate.flops * sk_host_share(here, l->s->threads, l->s->cores);
-    }
-    SK_TRY(sk_comm_collect(c, &mine, sizeof mine, all));
-    if (!l->rank) sum_hosts(l, all, hosts);
-    SK_TRY(sk_comm_share(c, hosts, sizeof hosts));
+    sk_mark mark = sk_arena_mark(&l->arena);
+    int n_hosts = 1, here = ranks_here(l);
+    for (int r = 0; r < l->s->n_ranks; r++)
+        if (host_of(l, r) >= n_hosts) n_hosts = host_of(l, r) + 1;
+    sk_kept_peak kept = {0};
+    speed mine = {0}, *all = of_all(l, sizeof *all);
+    double *hosts = sk_many(&l->arena, double, n_hosts);
+    SK_TRY(look_for_peak(l, here, &kept, &mine.measured));
+    mine.kept = kept.flops;
+    SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
+    if (!l->rank) sum_hosts(l, all, hosts, n_hosts);
+    SK_TRY(share_all(sk_run_comm(l->run), hosts, n_hosts));
     const char *why = kept.why;
-    if (is_first(l) && !(mine.kept > 0)) {
-        kept = sk_host_peak_keep(&l->arena, busy, hosts[l->rank]);
+    if (!place_on_host(l) && !(mine.kept > 0)) {
+        int busy = sk_host_busy(here, l->s->threads, l->s->cores);
+        kept = sk_host_peak_keep(&l->arena, busy, hosts[host_of(l, l->rank)]);
         if (kept.why) why = kept.why;
     }
-    if (l->rank) return SK_OK;
-    if (why) note(l, SK_REC_WARN, why);
-    for (int r = 0; r < l->s->n_ranks; r++)
-        l->desk->peak[r] = (same_host(l, 0, r) ? kept.flops : hosts[r]) / ranks_beside(l, r);
+    if (!l->rank) {
+        if (why) note(l, SK_REC_WARN, why);
+        l->desk->peak = kept.flops;
+        for (int h = 0; h < n_hosts; h++)
+            if (h != host_of(l, 0)) l->desk->peak += hosts[h];
+    }
+    sk_arena_back(&l->arena, mark);
     return SK_OK;
 }
 
@@ -864,10 +904,9 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
                     .all = l->s->choices,
                     .twice = l->roomy != NULL,
                     .again = out->again};
-    double peak = 0;
-    bool works = !sk_idle(l->s->programs[l->rank]); /* or its clock says nothing of a step */
+    double peak = l->desk->peak;
+    bool works = !sk_idle(l->own); /* or its clock says nothing of a step */
     look_at_gpu(l);
-    for (int r = 0; r < l->s->n_ranks; r++) peak += l->desk->peak[r];
     sk_record r = {.kind = SK_REC_STEP,
                    .step = l->done,
                    .loss = out->loss,
@@ -891,7 +930,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
 }
 
 /* Do stages update within the step?  Then they have, whatever its numbers are. */
-static bool apart(const loop *l) { return l->s->programs[l->rank]->apart; }
+static bool apart(const loop *l) { return l->own->apart; }
 
 static sk_status bad_numbers(loop *l, const sk_step_out *out)
 {
@@ -953,7 +992,7 @@ static void count(loop *l, const sk_step_out *out)
 
 static sk_status one_step(loop *l)
 {
-    int64_t each = l->s->programs[l->rank]->n_updates;
+    int64_t each = l->own->n_updates;
     sk_step_in in = {.step = l->done,
                      .lr = sk_rate_at(&l->rate, l->done),
                      .shift = l->updates - l->done * each,
@@ -1035,7 +1074,7 @@ static sk_status stopped(loop *l)
 
 static sk_status draw(loop *l)
 {
-    sk_status st = sk_draw_piece(l->run, l->s->programs[l->rank], l->t->dir);
+    sk_status st = sk_draw_piece(l->run, l->own, l->t->dir);
     SK_TRY(sk_run_barrier(l->run)); /* a piece that is not there is rank 0's to complain of */
     if (st && !l->rank) note(l, SK_REC_WARN, sk_error_line());
     if (l->rank) return SK_OK;

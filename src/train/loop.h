@@ -26,8 +26,8 @@
 
 /* Behind the desk in shared memory: how steps went in a run with experts (train.dropless). */
 typedef struct sk_tally {
-    atomic_llong steps, again;      /* by rank 0: done; of them run again with room for all */
-    atomic_int roomy[SK_MAX_RANKS]; /* is the rank in the program with room for all? */
+    atomic_llong steps, again; /* by rank 0: done; of them run again with room for all */
+    atomic_int roomy[];        /* by rank: is it in the program with room for all? */
 } sk_tally;
 
 enum { SK_VAL_TIMES = 8 }; /* validations of a run that does not say how often */

@@ -442,9 +442,7 @@ static sk_status take_far(const sk_moves *m, int rank, char *heap, sk_comm *c)
 
 sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm *c)
 {
-    char *base[SK_MAX_RANKS];
-    sk_assert(m->n_ranks <= SK_MAX_RANKS);
-    for (int r = 0; r < m->n_ranks; r++) base[r] = sk_heap_base(heaps, r);
+    char *const *base = sk_heap_bases(heaps);
     SK_TRY(sk_comm_barrier(c));
     SK_TRY(send_far(m, rank, base[rank], c));
     sk_move_gather(m, rank, base);

@@ -2,6 +2,7 @@
 #include "train/setup.h"
 #include "base/team.h"
 #include "base/text.h"
+#include "program/alike.h"
 #include "train/host.h"
 #include "train/budget.h"
 #include "train/companions.h"
@@ -224,10 +225,15 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .gpu = on_gpu(s->job)};
 }
 
-sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
+static sk_status compile_one(const sk_setup *s, sk_arena *a, int rank, sk_program **out)
 {
     sk_compile_opts o = sk_setup_opts(s);
-    return sk_compile(s->arena, &s->graph, &s->layout, &o, rank, out);
+    return sk_compile(a, &s->graph, &s->layout, &o, rank, out);
+}
+
+sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
+{
+    return compile_one(s, s->arena, rank, out);
 }
 
 static sk_status compile_all(sk_setup *s)
@@ -241,14 +247,9 @@ static sk_status compile_all(sk_setup *s)
 }
 
 /* One of each kind: classes are numbered as they appear. */
-static sk_status compile_few(sk_setup *s)
+static sk_status compile_firsts(sk_setup *s)
 {
     int made = 0;
-    s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
-    if (s->n_classes < 0) {
-        SK_TRY(sk_setup_one(s, 0, &s->programs[0])); /* it may know a better story */
-        return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
-    }
     for (int r = 0; r < s->n_ranks && made < s->n_classes; r++) {
         if (s->class_of[r] != made) continue;
         s->first_of[made++] = r;
@@ -257,12 +258,56 @@ static sk_status compile_few(sk_setup *s)
     return SK_OK;
 }
 
-static sk_status compile(sk_setup *s, bool all)
+static sk_status compile_shapes(sk_setup *s)
+{
+    s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    if (s->n_classes >= 0) return compile_firsts(s);
+    SK_TRY(sk_setup_one(s, 0, &s->programs[0])); /* it may know a better story */
+    return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+}
+
+/* With few ranks a class, classes save nothing. */
+static sk_status compile_classes(sk_setup *s)
+{
+    s->n_classes = sk_classes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    if (s->n_classes < 0 || 2 * s->n_classes > s->n_ranks) return compile_all(s);
+    SK_TRY(compile_firsts(s));
+    if (!sk_program_stands(s->programs[0])) return compile_all(s);
+    for (int r = 0; r < s->n_ranks; r++) s->programs[r] = s->programs[s->first_of[s->class_of[r]]];
+    return sk_verify((const sk_program *const *)s->programs, s->n_ranks);
+}
+
+static sk_status compile(sk_setup *s, sk_status (*some)(sk_setup *s))
 {
     s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
     s->class_of = sk_many(s->arena, int, s->n_ranks);
     s->first_of = sk_many(s->arena, int, s->n_ranks);
-    return all ? compile_all(s) : compile_few(s);
+    return some(s);
+}
+
+/* Nobody has seen this program so far but as one of its class.  Common weights lie in another
+ * rank's memory: then both must be seen. */
+static sk_status prove_own(const sk_setup *s, int rank, const sk_program *own)
+{
+    sk_arena tmp = {0};
+    sk_program *twin = NULL;
+    SK_TRY(sk_verify_rank(own, s->programs[rank]));
+    if (own->twin == rank) return SK_OK;
+    sk_status st = compile_one(s, &tmp, own->twin, &twin);
+    if (!st) st = sk_verify_pair(own, twin);
+    sk_arena_end(&tmp);
+    return st;
+}
+
+sk_status sk_setup_own(const sk_setup *s, sk_arena *a, int rank, const sk_program **out)
+{
+    sk_program *own = s->programs[rank];
+    if (own->rank != rank) {
+        SK_TRY(compile_one(s, a, rank, &own));
+        SK_TRY(prove_own(s, rank, own));
+    }
+    *out = own;
+    return SK_OK;
 }
 
 /* Stages that update on their own know neither the norm of all gradients nor whether, at the end of
@@ -317,18 +362,32 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     return job->budget ? sk_budget_choose(out) : SK_OK;
 }
 
+/* With one program that has room for what the other has not. */
+static bool has_two(const sk_setup *s)
+{
+    return s->job->dropless || sk_layout_may_fill(&s->layout);
+}
+
+static sk_status add_programs(sk_setup *s, bool all)
+{
+    all |= *s->job->relayout != 0;
+    SK_TRY(compile(s, all ? compile_all : compile_shapes));
+    if (has_two(s)) return sk_roomy_plan(s, all);
+    return *s->job->relayout ? sk_relayout_plan(s) : SK_OK;
+}
+
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
 {
     SK_TRY(sk_setup_layout(a, job, out));
-    all |= *job->relayout != 0;
-    if (all && out->n_ranks > SK_MAX_RANKS)
-        return sk_fail(SK_ECONF,
-                       "the layout has %d ranks, one host runs at most %d; skein plan and skein "
-                       "simulate take more",
-                       out->n_ranks, SK_MAX_RANKS);
-    SK_TRY(compile(out, all));
-    if (job->dropless || sk_layout_may_fill(&out->layout)) return sk_roomy_plan(out, all);
-    return *job->relayout ? sk_relayout_plan(out) : SK_OK;
+    return add_programs(out, all);
+}
+
+/* What moves from layout to layout, and what two programs have in one heap, is each rank's own. */
+sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
+{
+    SK_TRY(sk_setup_layout(a, job, out));
+    if (*job->relayout || has_two(out)) return add_programs(out, true);
+    return compile(out, compile_classes);
 }
 
 const sk_program *sk_setup_of(const sk_setup *s, int rank)

@@ -12,8 +12,6 @@
 #include "program/program.h"
 #include "train/job.h"
 
-enum { SK_MAX_RANKS = 64 }; /* of a run on one host */
-
 typedef struct sk_setup {
     sk_arena *arena;
     const sk_job *job;
@@ -26,9 +24,11 @@ typedef struct sk_setup {
     int cores;                     /* of this host */
     int n_here;                    /* ranks that share them, on the host that has the most */
     int pin;                       /* algorithm of all collectives: sk_pin_find */
-    /* Ranks with equal numbers have equal instructions and buffers (sk_shapes). */
+    /* Ranks with equal numbers have equal instructions and buffers (sk_shapes, sk_classes). */
     int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */
-    sk_program **programs; /* by rank; NULL where the class has one already, see `all` */
+    /* By rank.  `all`: its own.  Without: NULL where the class has one already.  sk_setup_run: its
+     * own, or that of its class; see sk_setup_own. */
+    sk_program **programs;
     int64_t n_params;
     double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
     double flops;   /* of the model for one step: its graph, forward and backward, counted once */
@@ -50,6 +50,12 @@ typedef struct sk_setup {
  * same for two ranks as for sixteen thousand.  A job whose layout changes needs all: the bytes of
  * its moves are each rank's own. */
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
+/* For a run: a program for each class (sk_classes), verified as those of all ranks.  A rank then
+ * makes its own with sk_setup_own, which proves that it is the one that was verified: what a job of
+ * n ranks compiles before it starts does not grow with n.  A job that needs all, has all. */
+sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out);
+/* In the arena of the rank, by the rank itself: ranks may be threads. */
+sk_status sk_setup_own(const sk_setup *s, sk_arena *a, int rank, const sk_program **out);
 /* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
 sk_compile_opts sk_setup_opts(const sk_setup *s);
