@@ -126,7 +126,11 @@ case_of 78 "recompute=layrnorm|did you mean 'layernorm'" plan model=tiny layout=
 case_of 78 "'t' is split over 'cp'" plan model=mlp layout="cp=2"
 case_of 78 "optim.name|adamw" train "${small[@]}" optim.name=adamv
 case_of 78 "tokenizer|256|100" train "${small[@]}" model.vocab_size=100
-case_of 78 "at most 64" train "${small[@]}" train.batch=128 layout=dp=128
+
+# ---- open files: what many ranks need and what there is (ulimit -n)
+printf '#!/bin/bash\nulimit -n 100\nexec %q "$@"\n' "$skein" >few && chmod +x few
+skein=./few case_of 74 "files: 128 ranks need 192|this process may have 100|ulimit -n" \
+    train "${small[@]}" train.batch=128 layout=dp=128
 
 # ---- memory: what is needed, of which kind, and a change that fits, as plan says it
 huge=(model=preset:gpt2 train.seq=1024 train.batch=16384)

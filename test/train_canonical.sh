@@ -68,4 +68,13 @@ train tiny 1 "dp=1" optim.name=lamb
 train tiny 4 "dp=4 zero=3" optim.name=lamb
 train tiny 6 "tp=3 dp=2 zero=2" optim.name=lamb
 [ "$device" != cpu ] || train tiny 4 "dp=4" optim.name=lamb --launch=thread
-echo "canonical: $ways runs on 1-8 ranks, equal to the bit"
+# Many ranks: more than a word has bits, as threads and as processes, each its own program.
+if [ "$device" = cpu ]; then
+    rm -f tiny.first
+    many=(train.steps=2 train.batch=64 sample.every=0)
+    train tiny 1 "dp=1" "${many[@]}"
+    train tiny 128 "dp=16 tp=2 pp=2 cp=2 micro=2" "${many[@]}" --launch=thread
+    train tiny 128 "dp=64 tp=2 zero=3" "${many[@]}"
+    train tiny 200 "tp=2 dp=100 zero=1 replica" "${many[@]}" --launch=thread
+fi
+echo "canonical: $ways runs on 1-200 ranks, equal to the bit"

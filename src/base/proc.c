@@ -78,6 +78,17 @@ int64_t sk_proc_space(void)
     return used < all ? all - used : 0;
 }
 
+int64_t sk_proc_files(int64_t need)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most)) return INT64_MAX;
+    if (most.rlim_cur < (rlim_t)need && most.rlim_cur < most.rlim_max) {
+        most.rlim_cur = most.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &most)) getrlimit(RLIMIT_NOFILE, &most);
+    }
+    return most.rlim_cur < INT64_MAX ? (int64_t)most.rlim_cur : INT64_MAX;
+}
+
 int sk_proc_cores(void)
 {
     cpu_set_t set;

@@ -23,6 +23,10 @@ int64_t sk_proc_available(void);
 /* Bytes of address space that this process may still take (ulimit -v); INT64_MAX: any. */
 int64_t sk_proc_space(void);
 
+/* Files that this process may have open; raises ulimit -n as far as it may be, if `need` is more.
+ */
+int64_t sk_proc_files(int64_t need);
+
 int sk_proc_cores(void); /* that this process may use */
 
 /* Standard streams that are closed are opened on /dev/null the wrong way round, so that no other

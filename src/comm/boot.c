@@ -248,6 +248,7 @@ static sk_status meet_here(sk_boot *b, sk_card *cards, double until)
 sk_status sk_boot_join(sk_boot *b, double timeout_s)
 {
     sk_assert(b->n_ranks > 1 && !b->door);
+    sk_proc_files(b->n_ranks + 64); /* sockets at the door, and a process for each rank to watch */
     b->timeout_s = timeout_s;
     b->host_of = sk_many(b->arena, int, b->n_ranks);
     b->locals = sk_many(b->arena, int, b->n_ranks);

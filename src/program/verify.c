@@ -88,24 +88,21 @@ static sk_status differ(const walk *k, int me, int other, const sk_call_plan *a,
 
 /* --- calls --- */
 
-/* The first start of a rank on a group: do its members know it as the same group? */
+/* The first start of a rank on a group: do its members know it as the same group?  Asked once for
+ * all that have the same list of members. */
 static sk_status join(walk *k, int r, const sk_call_plan *c)
 {
-    circle *mine = &k->w[r].groups[c->group], *first;
-    sk_program_members(k->p[r], r, c->group, k->room);
-    for (int i = 0; i < mine->n; i++) {
+    circle *mine = &k->w[r].groups[c->group], *first = &k->w[mine->first].groups[c->group];
+    bool asked = first->all && first->members == mine->members;
+    int n = asked ? 0 : sk_program_members(k->p[r], r, c->group, k->room);
+    for (int i = 0; i < n; i++) {
         int m = k->room[i];
-        bool same =
-            c->group < k->p[m]->n_groups && k->w[m].groups[c->group].members == mine->members;
-        if (!same)
-            return sk_fail(SK_EBUG,
-                           "P1: rank %d calls '%s' on group %d with rank %d, which has other "
-                           "members in it",
-                           r, c->what, c->group, m);
-        first = &k->w[k->room[0]].groups[c->group];
-        if (first->all) break; /* all of them were looked at */
+        if (k->w[m].groups[c->group].members == mine->members) continue;
+        return sk_fail(SK_EBUG,
+                       "P1: rank %d calls '%s' on group %d with rank %d, which has other "
+                       "members in it",
+                       r, c->what, c->group, m);
     }
-    first = &k->w[mine->first].groups[c->group];
     if (!first->all) first->all = sk_new(k->arena, calls);
     mine->all = first->all;
     return SK_OK;
@@ -277,12 +274,27 @@ static sk_status walk_section(walk *k, const int *end)
     return left_over(k);
 }
 
+/* The group of all ranks, where p stands for rank r and has entered already. */
+static bool is_world(const walk *k, int r, int group)
+{
+    const sk_program *p = k->p[r];
+    return p->rank < r && p->groups[group].n == k->n;
+}
+
 static sk_status enter(walk *k, int r)
 {
     const sk_program *p = k->p[r];
+    if (p->n_groups != k->p[0]->n_groups)
+        return sk_fail(SK_EBUG, "P1: rank %d has %d groups, rank 0 has %d", r, p->n_groups,
+                       k->p[0]->n_groups);
     k->w[r].groups = sk_many(k->arena, circle, p->n_groups);
     for (int i = 0; i < p->n_groups; i++) {
         circle *g = &k->w[r].groups[i];
+        if (is_world(k, r, i)) {
+            const circle *theirs = &k->w[p->rank].groups[i];
+            *g = (circle){.members = theirs->members, .first = theirs->first, .n = k->n, .me = r};
+            continue;
+        }
         g->n = sk_program_members(p, r, i, k->room);
         g->me = -1;
         for (int j = 0; j < g->n; j++) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FILES = 64 };       /* open at once beside one for each rank */
 #define BOARD (20LL << 20) /* what a rank shares beside its memory; as much for the job itself */
 
 /* A change of the job: what is not said stays. */
@@ -139,10 +140,22 @@ static bool is_here(const sk_setup *s, int rank)
     return !host_of || s->n_ranks != s->job->ranks || host_of[rank] == host_of[0];
 }
 
+/* A process looks after every rank of the job; threads write their files at the same time. */
+static sk_status fits_files(const sk_setup *s)
+{
+    int64_t need = s->n_ranks + FILES, have = sk_proc_files(need);
+    if (need <= have) return SK_OK;
+    return sk_fail(SK_EIO,
+                   "files: %d ranks need %lld that are open at once, this process may have %lld; "
+                   "raise ulimit -n, or take fewer ranks",
+                   s->n_ranks, (long long)need, (long long)have);
+}
+
 sk_status sk_fits_host(const sk_setup *s, bool threads)
 {
     int64_t all = 0, have = sk_proc_available();
     int here = 0, fullest = 0;
+    SK_TRY(fits_files(s));
     for (int r = 0; r < s->n_ranks; r++) {
         if (!is_here(s, r)) continue;
         all += need(s->programs[r], false);

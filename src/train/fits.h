@@ -12,7 +12,8 @@
 
 /* The memory of this host, for its ranks; of programs for GPUs, what lives in the host's memory.
  * The programs of all ranks must be there.  Address space too (ulimit -v), with the buffers of
- * BLAS; threads: all ranks are of one process. */
+ * BLAS; threads: all ranks are of one process.  And open files (ulimit -n), whose limit is raised
+ * as far as it may be. */
 sk_status sk_fits_host(const sk_setup *s, bool threads);
 /* "9.8 GiB = weights 1.6 GiB + ..., most of it activations": of the memory that ranks compute in.
  */

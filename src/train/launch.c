@@ -2,6 +2,7 @@
 #include "train/launch.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/proc.h"
 #include "base/text.h"
 #include "comm/board.h"
 #include "device/blas.h"
@@ -155,6 +156,21 @@ static void *be_thread(void *arg)
     return NULL;
 }
 
+/* What is at its limit, the kernel does not say. */
+static sk_status cannot_start(const launcher *l, int rank, int err)
+{
+    struct rlimit most = {0};
+    getrlimit(RLIMIT_NPROC, &most);
+    long long user = most.rlim_cur < INT64_MAX ? (long long)most.rlim_cur : INT64_MAX;
+    return sk_fail(SK_EIO,
+                   "cannot start rank %d of %d: %s; %d %s are needed, a user may have %lld of both "
+                   "kinds (ulimit -u), this host %lld (kernel.threads-max), and a control group "
+                   "may have fewer (pids.max)",
+                   rank, l->setup.n_ranks, strerror(err), l->setup.n_ranks,
+                   l->as_threads ? "threads" : "processes", user,
+                   (long long)sk_proc_number("/proc/sys/kernel/threads-max", "", 1));
+}
+
 static sk_status start_process(launcher *l, seat *s)
 {
     char path[PATH_MAX];
@@ -166,7 +182,7 @@ static sk_status start_process(launcher *l, seat *s)
     if (!s->pid) be_process(l, s->rank, parent, log);
     int err = errno;
     close(log);
-    if (s->pid < 0) return sk_fail(SK_EIO, "cannot start rank %d: %s", s->rank, strerror(err));
+    if (s->pid < 0) return cannot_start(l, s->rank, err);
     s->fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
     atomic_store(&sk_heaps_line(l->t.heaps, s->rank)->pid, (long long)s->pid);
     return SK_OK;
@@ -178,7 +194,7 @@ static sk_status start_one(launcher *l, int rank)
     *s = (seat){.l = l, .rank = rank, .fd = -1};
     if (l->as_threads) {
         int err = pthread_create(&s->thread, NULL, be_thread, s);
-        if (err) return sk_fail(SK_EIO, "cannot start rank %d: %s", rank, strerror(err));
+        if (err) return cannot_start(l, rank, err);
     } else SK_TRY(start_process(l, s));
     s->alive = true;
     l->alive++;
