@@ -27,7 +27,7 @@
 #define SLOW 0
 #endif
 
-enum { DEADLINE_S = 60, HEAP = 4 << 20, PERIOD = 15, GUARD = 64, MAX_RANKS = 8 };
+enum { DEADLINE_S = 60, HEAP = 4 << 20, PERIOD = 15, GUARD = 64, MAX_RANKS = 200 };
 
 static struct tally {
     atomic_llong checks, bad;
@@ -853,6 +853,9 @@ static void test_ranks(bool processes)
         run_good("barriers", n, processes, barriers);
     }
     run_good("flood", 2, processes, flood);
+    if (processes) return;
+    run_good("many order", MAX_RANKS, processes, order_and_bits);
+    run_good("many barriers", MAX_RANKS, processes, barriers);
 }
 
 int main(void)
