@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/conf.h"
+#include "cli/setting.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,14 @@ static const sk_option options[] = {{"rank", "the rank to show", true},
 static sk_job job;
 static sk_conf_rest rest;
 
+/* A number of the job's optimizer. */
+static double knob(const char *name)
+{
+    const sk_optim *o = sk_optim_find(job.optim_name);
+    int k = o ? sk_optim_knob(o, name) : -1;
+    return k < 0 ? -1 : job.knob[k];
+}
+
 /* Load from one text of words; '~' stands for a space inside a word. */
 static sk_status load(const char *line)
 {
@@ -140,6 +149,9 @@ static void refused_at(int line, sk_status got, sk_status code, const char *word
 }
 #define refused(got, code, words) refused_at(__LINE__, (got), (code), (words))
 
+static void back_at(int line, const char *words);
+#define back(words) back_at(__LINE__, (words))
+
 /* ---- tests */
 
 static void defaults(void)
@@ -153,8 +165,8 @@ static void defaults(void)
     check(job.steps == 200 && job.batch == 12 && job.seq == 256 && job.micro_batch == 0);
     check(job.dtype == SK_F32 && job.seed == 1 && job.threads == 0 && job.time_limit == 0);
     same(job.optim_name, "adamw");
-    check(job.lr == 1e-3 && job.betas[0] == 0.9 && job.betas[1] == 0.95 && job.eps == 1e-8);
-    check(job.weight_decay == 0.1 && job.clip == 1 && job.warmup == 10);
+    check(job.lr == 1e-3 && knob("beta1") == 0.9 && knob("beta2") == 0.95 && knob("eps") == 1e-8);
+    check(knob("decay") == 0.1 && job.clip == 1 && job.warmup == 10);
     same(job.schedule, "cosine");
     same(job.layout, "");
     same(job.order, "fast");
@@ -169,18 +181,46 @@ static void defaults(void)
 static void optimizers(void)
 {
     const char *path = put("lamb.yaml", "optim: {name: lamb, eps: 1e-5}\n");
-    check(!load("optim.name=lamb") && job.lr == 2e-3 && job.eps == 1e-6);
-    check(job.betas[0] == 0.9 && job.betas[1] == 0.999 && job.weight_decay == 0.01);
+    check(!load("optim.name=lamb") && job.lr == 2e-3 && knob("eps") == 1e-6);
+    check(knob("beta1") == 0.9 && knob("beta2") == 0.999 && knob("decay") == 0.01);
     check(!load("optim.betas=0.8,0.9 optim.name=lamb optim.lr=5") && job.lr == 5);
-    check(job.betas[0] == 0.8 && job.betas[1] == 0.9 && job.weight_decay == 0.01);
-    check(!load("optim.name=sgd") && job.lr == 0.1 && job.momentum == 0.9);
-    check(job.weight_decay == 0);
-    check(!load("optim.name=sgd-pb --no-optim.predict") && job.predict == 0);
-    check(job.compensate == 1 && job.lr == 0.1);
-    check(!load(path) && job.lr == 2e-3 && job.eps == 1e-5 && job.betas[1] == 0.999);
+    check(knob("beta1") == 0.8 && knob("beta2") == 0.9 && knob("decay") == 0.01);
+    check(!load("optim.name=sgd") && job.lr == 0.1 && knob("momentum") == 0.9);
+    check(knob("decay") == 0);
+    check(!load("optim.name=sgd-pb --no-optim.predict") && knob("predict") == 0);
+    check(knob("compensate") == 1 && job.lr == 0.1);
+    check(!load(path) && job.lr == 2e-3 && knob("eps") == 1e-5 && knob("beta2") == 0.999);
     check(!load(sk_print(&arena, "%s optim.name=adamw", path)));
-    check(job.lr == 1e-3 && job.eps == 1e-5 && job.betas[1] == 0.95); /* eps is the file's */
-    check(!load("optim.name=nobody") && job.lr == 1e-3);              /* told with the program */
+    check(job.lr == 1e-3 && knob("eps") == 1e-5 && knob("beta2") == 0.95); /* eps is the file's */
+    check(!load("optim.name=nobody") && job.lr == 1e-3); /* told with the program */
+    path = put("all.yaml", "optim: {name: adamw, momentum: 0.5, compensate: no, predict: 1}\n");
+    check(!load(path) && !load(sk_print(&arena, "%s optim.name=sgd", path)));
+    check(knob("momentum") == 0.5 && knob("decay") == 0); /* what was said for others */
+    refused(file("optim: {momentum: 2}"), SK_ECONF, "momentum is \"2\"; a number from 0 to 1");
+    refused(load("optim.name=sgd optim.betas=0.9,0.9"), SK_EUSAGE,
+            "sgd has no such number; it has optim.lr, optim.momentum, optim.weight_decay");
+    refused(load("optim.name=sgd-pb optim.predict=0.5"), SK_EUSAGE, "a whole number from 0 to 1");
+    check(!load("optim.name=sgd-pb --optim.predict optim.compensate=off --no-optim.weight_decay"));
+    check(knob("predict") == 1 && knob("compensate") == 0 && knob("decay") == 0);
+}
+
+/* Every knob of every part is a key with help and a range that its default is in; optimizers that
+ * share a key agree on it. */
+static void every_knob(void)
+{
+    for (const sk_optim *const *o = sk_optim_parts; *o; o++)
+        for (const sk_knob *k = (*o)->knobs; k->name; k++) {
+            const char *name = sk_print(&arena, "optim.%s", sk_knob_key(k));
+            if (k->role == SK_KNOB_LR) continue;
+            const sk_knob *any = sk_conf_knob(name), *own = sk_optim_key(*o, sk_knob_key(k));
+            const char *help = sk_conf_help_on(&arena, name);
+            check(k->least < k->most && k->usual >= k->least && k->usual <= k->most);
+            check(any && any->least == own->least && any->most == own->most);
+            check(any && any->whole == own->whole && sk_knob_list(any) == sk_knob_list(own));
+            check(own->doc && any && !strcmp(own->doc, any->doc));
+            check(help && strstr(help, own->doc) && strstr(help, (*o)->name));
+            back(sk_print(&arena, "optim.name=%s", (*o)->name));
+        }
 }
 
 static void words(void)
@@ -203,7 +243,7 @@ static void words(void)
     refused(load("ckpt.every=-5m"), SK_EUSAGE, "ckpt.every is \"-5m\"");
     refused(load("ckpt.every=-1"), SK_EUSAGE, "ckpt.every is \"-1\"");
     check(!load("train.time=1.5h") && job.time_limit == 5400);
-    check(!load("optim.betas=0.8,0.99") && job.betas[0] == 0.8 && job.betas[1] == 0.99);
+    check(!load("optim.betas=0.8,0.99") && knob("beta1") == 0.8 && knob("beta2") == 0.99);
     check(!load("train.dtype=bf16 train.seed=9007199254740993") && job.dtype == SK_BF16);
     check(job.seed == 9007199254740993u);
     check(!load("layout=dp=2~tp=2~zero=3~order:~dp~tp") &&
@@ -325,7 +365,7 @@ static void files(void)
                 "optim:\n  betas: [0.5, 0.75]\n  clip: off\n  schedule: \"linear\"\n"
                 "data:\n  train: 'a file.txt'\nckpt.every: 5\nresume: yes\nlog:\n"));
     check(job.steps == 7 && job.batch == 3 && job.time_limit == 60 && job.hyper.hidden_size == 32);
-    check(job.betas[0] == 0.5 && job.betas[1] == 0.75 && job.clip == 0);
+    check(knob("beta1") == 0.5 && knob("beta2") == 0.75 && job.clip == 0);
     check(job.ckpt_every.steps == 5 && job.ckpt_every.seconds == 0);
     same(job.data_train, "a file.txt");
     same(job.resume, "auto");
@@ -530,7 +570,6 @@ static void back_at(int line, const char *words)
     check_at(line, equal, "and is the same");
     if (!equal) printf("%s", text);
 }
-#define back(words) back_at(__LINE__, (words))
 
 static void round_trips(void)
 {
@@ -555,7 +594,7 @@ static void helps(void)
 {
     const char *help = sk_conf_help(&arena, options);
     check(strstr(help, "--rank") && strstr(help, "-o ") && strstr(help, "train.steps"));
-    check(strstr(help, "(adamw 0.001; lamb 0.002; ") != NULL);
+    check(strstr(help, "(adamw 0.001; ") != NULL);
     size_t wide = 0;
     for (const char *p = help; *p;) {
         size_t n = strcspn(p, "\n");
@@ -567,11 +606,12 @@ static void helps(void)
 
 int main(void)
 {
-    static const char *const names[] = {"t.yaml",     "lamb.yaml",   "t.json",
+    static const char *const names[] = {"t.yaml",     "lamb.yaml",   "all.yaml",      "t.json",
                                         "two.layout", "config.json", "tokenizer.json"};
     if (!mkdtemp(dir)) return 2;
     defaults();
     optimizers();
+    every_knob();
     words();
     bad_words();
     hints();

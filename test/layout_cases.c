@@ -77,7 +77,7 @@ static const sk_optim three = {.name = "three",
                                .n_state = 1,
                                .n_sums = 2,
                                .state = {"m"},
-                               .knobs = {{"lr", 0.1f}},
+                               .knobs = {SK_LR(0.1)},
                                .pass = {measure, gather_up, apply}};
 
 /* --- the table --- */

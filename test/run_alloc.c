@@ -154,7 +154,9 @@ static void *rank_main(void *arg)
     rank_job *j = arg;
     sk_arena a = {0};
     sk_run *run = NULL;
-    sk_run_opts o = {.fill = fill, .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, 1, 0, 0}, .timeout_s = 60};
+    sk_run_opts o = {.fill = fill,
+                     .knobs = sk_trial_knobs(&(sk_trial){.clip = 1}, j->p->optim),
+                     .timeout_s = 60};
     j->status = sk_run_open(&a, j->p, j->heaps, &o, &run);
     if (!j->status) j->status = steps(j, run);
     if (j->status) {

@@ -96,14 +96,15 @@ static void pipelines(void)
         for (int how = 0; how < 4; how++) {
             sk_trial t = trial("llama", layouts[k]);
             t.optim = "sgd-pb";
-            t.compensate = how & 1;
-            t.predict = how >> 1;
+            t.knobs[0] = (struct sk_trial_knob){"compensate", how & 1};
+            t.knobs[1] = (struct sk_trial_knob){"predict", how >> 1};
             t.lr = 0.05;
             same(t, 0);
         }
     sk_trial t = trial("llama", "pp=2 dp=2 zero=1 schedule=pb micro=4");
     t.optim = "sgd-pb";
-    t.compensate = t.predict = 1;
+    t.knobs[0] = (struct sk_trial_knob){"compensate", 1};
+    t.knobs[1] = (struct sk_trial_knob){"predict", 1};
     same(t, 0);
 }
 

@@ -296,8 +296,8 @@ static void one(plan which, int stages, const char *more)
                   .layout = layout,
                   .optim = "sgd-pb",
                   .lr = lr,
-                  .compensate = which == PB_SPIKE || which == PB_BOTH,
-                  .predict = which == PB_AHEAD || which == PB_BOTH,
+                  .knobs = {{"compensate", which == PB_SPIKE || which == PB_BOTH},
+                            {"predict", which == PB_AHEAD || which == PB_BOTH}},
                   .look = look,
                   .look_ctx = &r};
     find_stages(&v, &t);
@@ -322,7 +322,8 @@ static void narrow_state(void)
 {
     sk_trial t = sk_trial_small("llama", "pp=2 micro=4 schedule=pb"), u;
     t.optim = "sgd-pb";
-    t.compensate = t.predict = 1;
+    t.knobs[0] = (struct sk_trial_knob){"compensate", 1};
+    t.knobs[1] = (struct sk_trial_knob){"predict", 1};
     t.lr = lr;
     t.steps = 6;
     u = t;

@@ -27,13 +27,10 @@ static int count(const sk_part_kind *k)
 static const char *knobs_of(sk_arena *a, const sk_optim *o)
 {
     sk_out text = {.arena = a};
-    for (const sk_knob *k = o->knobs; k->name; k++) {
-        const char *name = !strcmp(k->name, "decay")   ? "weight_decay"
-                           : !strcmp(k->name, "beta1") ? "betas"
-                                                       : k->name;
-        if (!strcmp(k->name, "beta2")) sk_out_add(&text, " and %.9g", k->usual);
-        else sk_out_add(&text, "%s%s %.9g", k == o->knobs ? "" : ", ", name, k->usual);
-    }
+    for (const sk_knob *k = o->knobs; k->name; k += sk_knob_list(k))
+        for (int i = 0; i < sk_knob_list(k); i++)
+            sk_out_add(&text, "%s%s%s %.9g", k == o->knobs || i ? "" : ", ",
+                       i ? "" : sk_knob_key(k), i ? " and" : "", k[i].usual);
     return text.s ? text.s : "";
 }
 

@@ -29,6 +29,6 @@ const sk_optim sk_optim_adamw = {
     .doc = "Adam with decoupled weight decay",
     .n_state = 2,
     .state = {"m", "v"},
-    .knobs = {{"lr", 1e-3}, {"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"decay", 0.1}},
+    .knobs = {SK_LR(1e-3), SK_BETAS(0.9, 0.95), SK_EPS(1e-8), SK_DECAY(0.1)},
     .pass = {apply},
 };

@@ -21,6 +21,6 @@ const sk_optim sk_optim_sgd = {
     .doc = "gradient descent with momentum",
     .n_state = 1,
     .state = {"m"},
-    .knobs = {{"lr", 0.1}, {"momentum", 0.9}, {"decay", 0}},
+    .knobs = {SK_LR(0.1), SK_MOMENTUM(0.9), SK_DECAY(0)},
     .pass = {apply},
 };

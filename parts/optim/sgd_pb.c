@@ -36,12 +36,19 @@ static void ahead(sk_piece *p)
     for (int64_t i = 0; i < p->n; i++) w[i] -= far * v[i];
 }
 
+#define SPIKE "sgd-pb: spike compensation of late gradients"
+#define AHEAD "sgd-pb: forward passes read weights as they will be"
+
 const sk_optim sk_optim_sgd_pb = {
     .name = "sgd-pb",
     .doc = "sgd for late gradients: spike compensation, weight prediction",
     .n_state = 1,
     .state = {"v"},
-    .knobs = {{"lr", 0.1}, {"momentum", 0.9}, {"decay", 0}, {"compensate", 1}, {"predict", 1}},
+    .knobs = {SK_LR(0.1),
+              SK_MOMENTUM(0.9),
+              SK_DECAY(0),
+              {"compensate", 1, .most = 1, .whole = true, .doc = SPIKE},
+              {"predict", 1, .most = 1, .whole = true, .doc = AHEAD}},
     .pass = {apply},
     .ahead = ahead,
 };

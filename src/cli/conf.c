@@ -1,4 +1,5 @@
-/* conf.c - the table of keys, and what is done with it: set, check, print, help. */
+/* conf.c - the table of keys, and what is done with it: set, check, print, help.  Keys of models
+ * and optimizers are declared by the parts: conf_model.c, conf_knob.c. */
 #include "cli/setting.h"
 #include "data/read.h"
 #include "layout/layout.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum kind { WHOLE, REAL, PAIR, SECONDS, BYTES, EVERY, TEXT, LAYOUT, DTYPE } kind;
+typedef enum kind { WHOLE, REAL, SECONDS, BYTES, EVERY, TEXT, LAYOUT, DTYPE } kind;
 
 /* Defaults are text and go through the same door as what people write.  `one_of` lists the only
  * words a text may be.  on, off: what --key and --no-key mean; NULL: a value must be given. */
@@ -20,7 +21,8 @@ typedef struct key {
     const char *usual, *doc;
     double least, most;
     const char *one_of, *on, *off;
-    const char *knob[2]; /* the optimizer's own (program/optim.h): its default is the part's */
+    const char *knob; /* its default is that of the optimizer's knob (program/optim.h) */
+    bool after_knobs; /* the keys that optimizers declare stand before this one */
 } key;
 
 #define KEY(key_name, key_kind, field, ...)                                \
@@ -30,7 +32,6 @@ typedef struct key {
     }
 #define USUAL(text, help)     .usual = text, .doc = help
 #define FROM(lowest, highest) .least = lowest, .most = highest
-#define KNOB(...)             .knob = {__VA_ARGS__}
 #define HUGE_COUNT            1e15
 
 static const key keys[] = {
@@ -88,25 +89,11 @@ static const key keys[] = {
     KEY("optim.state", DTYPE, state_dtype,
         USUAL("f32", "what the optimizer's state is kept in: f32, or bf16, rounded by lot"),
         .one_of = "f32 bf16"),
-    KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6), KNOB("lr")),
+    KEY("optim.lr", REAL, lr, USUAL("1e-3", "learning rate at its peak"), FROM(0, 1e6),
+        .knob = "lr"),
     KEY("optim.min_lr", REAL, min_lr, USUAL("0", "learning rate at the end"), FROM(0, 1e6)),
-    KEY("optim.betas", PAIR, betas, USUAL("0.9, 0.95", "decay of the two moments"), FROM(0, 1),
-        KNOB("beta1", "beta2")),
-    KEY("optim.eps", REAL, eps, USUAL("1e-8", "added to the root of the second moment"), FROM(0, 1),
-        KNOB("eps")),
-    KEY("optim.momentum", REAL, momentum, USUAL("0.9", "for optimizers with one moment"),
-        FROM(0, 1), KNOB("momentum")),
-    KEY("optim.weight_decay", REAL, weight_decay,
-        USUAL("0.1", "on tensors of two or more dims only"), FROM(0, 1e6), .off = "0",
-        KNOB("decay")),
     KEY("optim.clip", REAL, clip, USUAL("1", "the largest norm of all gradients; 0: any"),
-        FROM(0, 1e9), .off = "0"),
-    KEY("optim.compensate", WHOLE, compensate,
-        USUAL("1", "sgd-pb: spike compensation of late gradients"), FROM(0, 1), .on = "1",
-        .off = "0", KNOB("compensate")),
-    KEY("optim.predict", WHOLE, predict,
-        USUAL("1", "sgd-pb: forward passes read weights as they will be"), FROM(0, 1), .on = "1",
-        .off = "0", KNOB("predict")),
+        FROM(0, 1e9), .off = "0", .after_knobs = true),
     KEY("optim.late", WHOLE, late,
         USUAL("0", "1: a step's update runs beside the next step, on the host (offload=state)"),
         FROM(0, 1), .on = "1", .off = "0"),
@@ -160,7 +147,8 @@ static const key *find(const char *name)
 
 bool sk_conf_is_key(const char *name)
 {
-    return find(name) || !strcmp(name, "model") || (!strncmp(name, "model.", 6) && name[6]);
+    return find(name) || sk_conf_knob(name) || !strcmp(name, "model") ||
+           (!strncmp(name, "model.", 6) && name[6]);
 }
 
 bool sk_conf_is_section(const char *name)
@@ -174,17 +162,22 @@ bool sk_conf_is_section(const char *name)
 const char *sk_conf_on(const char *name)
 {
     const key *k = find(name);
-    return k ? k->on : NULL;
+    const sk_knob *own = k ? NULL : sk_conf_knob(name);
+    return k ? k->on : own ? sk_conf_knob_on(own) : NULL;
 }
 
 const char *sk_conf_off(const char *name)
 {
     const key *k = find(name);
     if (!k && !strncmp(name, "model.", 6)) return "false";
-    return k ? k->off : NULL;
+    const sk_knob *own = k ? NULL : sk_conf_knob(name);
+    return k ? k->off : own ? sk_conf_knob_off(own) : NULL;
 }
 
-const char *sk_conf_name(int i) { return i < N_KEYS ? keys[i].name : NULL; }
+const char *sk_conf_name(sk_arena *a, int i)
+{
+    return i < N_KEYS ? keys[i].name : sk_conf_knob_name(a, i - N_KEYS);
+}
 
 const char *sk_setting_where(sk_arena *a, const sk_setting *s, bool value)
 {
@@ -202,13 +195,12 @@ const sk_setting *sk_setting_find(const sk_settings *s, const char *name)
 
 /* ---- setting one key */
 
-static const char *range(sk_arena *a, const key *k)
+const char *sk_conf_range(sk_arena *a, double least, double most)
 {
-    return sk_print(a, "from %.10g to %.10g", k->least, k->most);
+    return sk_print(a, "from %.10g to %.10g", least, most);
 }
 
-/* Does a digit have one of the letters of units behind it? */
-static bool has_unit(const char *s)
+bool sk_conf_has_unit(const char *s)
 {
     while (*s && !(*s >= '0' && *s <= '9' && s[1] && strchr("kmgtKMGTB", s[1]))) s++;
     return *s;
@@ -216,14 +208,13 @@ static bool has_unit(const char *s)
 
 static sk_status wrong(sk_arena *a, const key *k, const sk_setting *s)
 {
-    static const char *const what[] = {
-        "a whole number",     "a number",
-        "two numbers",        "a time (90, 90s, 2m, 1h)",
-        "bytes (8GiB, 500M)", "a time (90s, 10m, 1h) or a number of steps"};
-    bool plain = k->kind == REAL || k->kind == PAIR;
+    static const char *const what[] = {"a whole number", "a number", "a time (90, 90s, 2m, 1h)",
+                                       "bytes (8GiB, 500M)",
+                                       "a time (90s, 10m, 1h) or a number of steps"};
     return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed%s",
-                   sk_setting_where(a, s, true), k->name, s->value, what[k->kind], range(a, k),
-                   plain && has_unit(s->value) ? "; units (k, m, g) are for counts and bytes" : "");
+                   sk_setting_where(a, s, true), k->name, s->value, what[k->kind],
+                   sk_conf_range(a, k->least, k->most),
+                   k->kind == REAL && sk_conf_has_unit(s->value) ? sk_conf_no_units : "");
 }
 
 static bool inside(const key *k, double x) { return x >= k->least && x <= k->most; }
@@ -255,23 +246,6 @@ static bool set_bytes(const key *k, const char *value, void *to)
     return set_whole(k, number, to);
 }
 
-/* "0.9, 0.95", "[0.9, 0.95]", or a list; both below 1 */
-static bool set_pair(const key *k, const char *value, double to[2])
-{
-    static const char gap[] = " ,[]\n\t";
-    char word[2][32];
-    for (int i = 0; i < 2; i++) {
-        value += strspn(value, gap);
-        size_t n = strcspn(value, gap);
-        if (n >= sizeof word[i]) return false;
-        memcpy(word[i], value, n);
-        word[i][n] = 0;
-        value += n;
-        if (!set_real(k, word[i], &to[i]) || to[i] >= 1) return false;
-    }
-    return !value[strspn(value, gap)];
-}
-
 static bool set_seconds(const key *k, const char *value, double *to)
 {
     char word[32];
@@ -297,7 +271,7 @@ static bool set_every(const key *k, const char *value, sk_every *to)
     return set_whole(k, value, &to->steps);
 }
 
-static bool among(const char *words, const char *word)
+bool sk_conf_among(const char *words, const char *word)
 {
     size_t n = strlen(word);
     for (const char *p = words; (p = strstr(p, word)) && n; p += n)
@@ -308,7 +282,7 @@ static bool among(const char *words, const char *word)
 static sk_status set_text(sk_arena *a, const key *k, const sk_setting *s, const char *value,
                           char *to)
 {
-    if (k->one_of && !among(k->one_of, value))
+    if (k->one_of && !sk_conf_among(k->one_of, value))
         return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
                        sk_setting_where(a, s, true), k->name, value, k->one_of);
     if (strlen(value) >= k->size)
@@ -334,7 +308,7 @@ static sk_status set_layout(sk_arena *a, const key *k, const sk_setting *s, char
 static sk_status set_dtype(sk_arena *a, const key *k, const sk_setting *s, sk_dtype *to)
 {
     sk_dtype t = SK_F32;
-    if (!sk_dtype_find(s->value, &t) || !among(k->one_of, sk_dtype_name(t)))
+    if (!sk_dtype_find(s->value, &t) || !sk_conf_among(k->one_of, sk_dtype_name(t)))
         return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
                        sk_setting_where(a, s, true), k->name, s->value, k->one_of);
     *to = t;
@@ -344,8 +318,8 @@ static sk_status set_dtype(sk_arena *a, const key *k, const sk_setting *s, sk_dt
 /* "resume: no" and "optim.clip: off" are said like this in YAML. */
 static const char *switched(const key *k, const char *value)
 {
-    if (k->off && among("no off false", value)) return k->off;
-    if (k->on && among("yes on true", value)) return k->on;
+    if (k->off && sk_conf_among("no off false", value)) return k->off;
+    if (k->on && sk_conf_among("yes on true", value)) return k->on;
     return value;
 }
 
@@ -360,9 +334,6 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
         break;
     case REAL:
         ok = set_real(k, s.value, to);
-        break;
-    case PAIR:
-        ok = set_pair(k, s.value, to);
         break;
     case SECONDS:
         ok = set_seconds(k, s.value, to);
@@ -385,45 +356,6 @@ static sk_status set(sk_arena *a, const key *k, sk_setting s, sk_job *job)
 
 /* ---- the whole job */
 
-/* The default of an optimizer's knob; NULL: it has none of this name. */
-static const sk_knob *knob_of(const sk_optim *o, const char *name)
-{
-    for (const sk_knob *k = o->knobs; name && k->name; k++)
-        if (!strcmp(k->name, name)) return k;
-    return NULL;
-}
-
-/* The optimizer's own defaults, for what nobody said.  What is written in a file counts as said,
- * whichever optimizer the command line takes.  An unknown name is refused with the program. */
-static void take_knobs(const sk_settings *s, sk_job *job)
-{
-    const sk_optim *o = sk_optim_find(job->optim_name);
-    for (int i = 0; o && i < N_KEYS; i++)
-        for (int n = 0; n < 2; n++) {
-            const sk_knob *k = knob_of(o, keys[i].knob[n]);
-            char *to = (char *)job + keys[i].at;
-            if (!k || sk_setting_find(s, keys[i].name)) continue;
-            if (keys[i].kind == WHOLE) *(int64_t *)(void *)to = (int64_t)k->usual;
-            else ((double *)(void *)to)[n] = k->usual;
-        }
-}
-
-/* A number for an optimizer that has none of the kind.  In a file it may stand for others:
- * config.yaml holds them all. */
-static sk_status no_knob(const sk_settings *s, const sk_job *job)
-{
-    const sk_optim *o = sk_optim_find(job->optim_name);
-    for (int i = 0; o && i < N_KEYS; i++) {
-        const sk_setting *said = keys[i].knob[0] ? sk_setting_find(s, keys[i].name) : NULL;
-        if (said && !said->file && !knob_of(o, keys[i].knob[0]))
-            return sk_fail(SK_EUSAGE,
-                           "command line: %s is for other optimizers: %s has no such number (skein "
-                           "list optim shows those it has)",
-                           keys[i].name, o->name);
-    }
-    return SK_OK;
-}
-
 /* train.steps and train.time say how long in two ways: steps of the command line win over a time of
  * the file, and on the command line only one of them can be meant.  A file may have both, as
  * config.yaml has: there the time is what was asked for. */
@@ -441,12 +373,11 @@ static sk_status how_long(const sk_settings *s, sk_job *job)
 }
 
 /* Defaults that depend on other keys. */
-static sk_status complete(const sk_settings *s, sk_job *job)
+static sk_status complete(sk_arena *a, const sk_settings *s, sk_job *job)
 {
     int64_t places = job->hyper.max_position_embeddings, window = job->hyper.sliding_window;
     if (window && (!places || window < places)) places = window;
-    take_knobs(s, job);
-    SK_TRY(no_knob(s, job));
+    SK_TRY(sk_conf_knobs(a, s, job));
     SK_TRY(how_long(s, job));
     if (!sk_setting_find(s, "train.seq")) {
         if (places && places < job->seq) job->seq = places;
@@ -511,7 +442,7 @@ sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_
     SK_TRY(read_keys(a, argc, argv, job, rest, &all));
     if (rest && rest->help) return SK_OK;
     SK_TRY(sk_conf_model(a, &all, job));
-    return complete(&all, job);
+    return complete(a, &all, job);
 }
 
 const char *sk_conf_option(const sk_conf_rest *rest, const char *name)
@@ -539,7 +470,8 @@ char *sk_conf_quote(sk_arena *a, const char *s)
     static const char easy[] = "abcdefghijklmnopqrstuvwxyz_/ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
     static const char words[] = "null true false yes no on off True False Null";
     sk_out o = {.arena = a};
-    if (*s && strspn(s, easy) == strlen(s) && !strchr("0123456789.-", *s) && !among(words, s))
+    if (*s && strspn(s, easy) == strlen(s) && !strchr("0123456789.-", *s) &&
+        !sk_conf_among(words, s))
         return sk_strdup(a, s);
     sk_out_add(&o, "\"");
     for (int n = 0; *s; s += n) {
@@ -602,9 +534,6 @@ static void print_key(sk_out *o, const key *k, const sk_job *job)
     case EVERY:
         print_every(o, from);
         break;
-    case PAIR:
-        sk_out_add(o, " [%s, %s]\n", sk_conf_real(a, x[0]), sk_conf_real(a, x[1]));
-        break;
     case TEXT:
         sk_out_add(o, " %s\n", sk_conf_quote(a, from));
         break;
@@ -628,30 +557,33 @@ char *sk_conf_print(sk_arena *a, const sk_job *job)
         if (n && (n != section || !i || strncmp(name, keys[i - 1].name, n + 1)))
             sk_out_add(&o, "%.*s:\n", (int)n, name);
         section = n;
+        if (keys[i].after_knobs) sk_conf_knobs_print(&o, job);
         sk_out_add(&o, "%s%s:", n ? "  " : "", n ? dot + 1 : name);
         print_key(&o, &keys[i], job);
     }
     return o.s;
 }
 
-/* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every optimizer that has it. */
-static const char *usual_of(sk_arena *a, const key *k)
-{
-    sk_out o = {.arena = a};
-    for (const sk_optim *const *part = sk_optim_parts; *part && k->knob[0]; part++) {
-        const sk_knob *first = knob_of(*part, k->knob[0]), *second = knob_of(*part, k->knob[1]);
-        if (!first) continue;
-        sk_out_add(&o, "%s%s %s", o.s ? "; " : "", (*part)->name, sk_conf_real(a, first->usual));
-        if (second) sk_out_add(&o, ", %s", sk_conf_real(a, second->usual));
-    }
-    return o.s ? o.s : k->usual;
-}
-
 static void help_line(sk_out *o, const key *k)
 {
-    const char *usual = usual_of(o->arena, k);
-    sk_out_add(o, "  %-20s %s%s%s%s\n", k->name, k->doc, *usual ? " (" : "", usual,
-               *usual ? ")" : "");
+    sk_conf_help_line(o, k->name, k->doc,
+                      k->knob ? sk_conf_knob_usual(o->arena, k->knob) : k->usual);
+}
+
+static bool is_below(const char *name, const char *section)
+{
+    size_t n = strlen(section);
+    return !strncmp(name, section, n) && (!name[n] || name[n] == '.' || !n);
+}
+
+/* Of a key, of a section, or ("") of all. */
+static void help_lines(sk_out *o, const char *name)
+{
+    for (int i = 0; i < N_KEYS; i++) {
+        for (int k = 0; keys[i].after_knobs && sk_conf_knob_name(o->arena, k); k++)
+            if (is_below(sk_conf_knob_name(o->arena, k), name)) sk_conf_knob_help(o, k);
+        if (is_below(keys[i].name, name)) help_line(o, &keys[i]);
+    }
 }
 
 static const char model_help[] =
@@ -682,14 +614,11 @@ static void layout_help(sk_out *o, const char *name)
 char *sk_conf_help_on(sk_arena *a, const char *name)
 {
     sk_out o = {.arena = a};
-    size_t n = strlen(name);
     bool model = !strncmp(name, "model", 5) && (!name[5] || name[5] == '.');
     if (model) sk_out_add(&o, "%s", model_help);
     for (int i = 0; !name[5] && model && sk_conf_model_name(i); i++)
         sk_out_add(&o, "  model.%s\n", sk_conf_model_name(i));
-    for (int i = 0; i < N_KEYS; i++)
-        if (!strncmp(keys[i].name, name, n) && (!keys[i].name[n] || keys[i].name[n] == '.'))
-            help_line(&o, &keys[i]);
+    help_lines(&o, name);
     layout_help(&o, name);
     return o.s;
 }
@@ -701,6 +630,6 @@ char *sk_conf_help(sk_arena *a, const sk_option *options)
     for (const sk_option *p = options; p && p->name; p++)
         sk_out_add(&o, "  %s%-20s %s\n", p->name[1] ? "--" : "-", p->name, p->doc);
     sk_out_add(&o, "keys (key=value, --key=value, or in FILE.yaml):\n%s", model_help);
-    for (int i = 0; i < N_KEYS; i++) help_line(&o, &keys[i]);
+    help_lines(&o, "");
     return o.s;
 }

@@ -81,7 +81,8 @@ static void add(names *l, const char *word, const char *key)
 
 static void add_keys(sk_arena *a, names *l, const sk_option *options)
 {
-    for (int i = 0; sk_conf_name(i); i++) add(l, sk_conf_name(i), sk_conf_name(i));
+    const char *name;
+    for (int i = 0; (name = sk_conf_name(a, i)); i++) add(l, name, name);
     for (int i = 0; sk_conf_model_name(i); i++) {
         const char *key = sk_print(a, "model.%s", sk_conf_model_name(i));
         add(l, key, key);

@@ -35,7 +35,15 @@ bool sk_conf_is_key(const char *name);
 bool sk_conf_is_section(const char *name);
 /* What `--key` and `--no-key` without a value mean; NULL: they need one. */
 const char *sk_conf_on(const char *name), *sk_conf_off(const char *name);
-const char *sk_conf_name(int i); /* of the table of keys; NULL past the end */
+const char *sk_conf_name(sk_arena *a, int i); /* of a key that is no model's; NULL past the end */
+/* "from 0 to 1"; has a digit one of the letters of units behind it?; is the word one of
+ * those of a list with spaces between them? */
+const char *sk_conf_range(sk_arena *a, double least, double most);
+bool sk_conf_has_unit(const char *s);
+bool sk_conf_among(const char *words, const char *word);
+#define sk_conf_no_units "; units (k, m, g) are for counts and bytes"
+/* A key, what it is, and its default or "", which is broken at 100 columns. */
+void sk_conf_help_line(sk_out *o, const char *name, const char *doc, const char *usual);
 
 /* conf_hint.c: " - did you mean x?" or "" */
 const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options);
@@ -49,6 +57,17 @@ sk_status sk_conf_words(sk_arena *a, int argc, char **argv, sk_settings *out, sk
 sk_status sk_conf_model(sk_arena *a, const sk_settings *s, sk_job *job);
 void sk_conf_model_print(sk_out *o, const sk_job *job);
 const char *sk_conf_model_name(int i); /* names of sk_hyper's numbers; NULL past the end */
+
+/* conf_knob.c: the keys that optimizers declare (program/optim.h). */
+const sk_knob *sk_conf_knob(const char *name);     /* of "optim.betas"; NULL: no such key */
+const char *sk_conf_knob_name(sk_arena *a, int i); /* "optim.betas"; NULL past the end */
+const char *sk_conf_knob_on(const sk_knob *k), *sk_conf_knob_off(const sk_knob *k);
+/* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every optimizer that has the key. */
+const char *sk_conf_knob_usual(sk_arena *a, const char *key);
+void sk_conf_knob_help(sk_out *o, int i);
+/* The numbers of the job's optimizer: its own defaults, and what is said. */
+sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);
+void sk_conf_knobs_print(sk_out *o, const sk_job *job);
 
 /* conf_paste.c: is this setting a key of a config.json that was pasted below `model:`?  The model
  * that those of `own` describe.  Is the text of a file a config.json itself? */

@@ -345,7 +345,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .delay = in->delay,
                    .update = in->update,
                    .scale = in->scale,
-                   .decay = q->decay ? (float)r->opts.knobs.decay : 0,
+                   .decay = q->decay ? sk_run_decay(r) : 0,
                    .nudge = (float)q->tensor->nudge,
                    .owner = q->owner,
                    .before = sums_at(r, in, in->in[1]),
@@ -378,8 +378,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
         to[n++] = u;
     } while (l && n < l->n);
     job->n_pieces = n;
-    for (int k = 0; r->p->optim->knobs[k].name; k++)
-        job->knob[k] = sk_run_knob(r, &r->p->optim->knobs[k], false);
+    for (int k = 0; r->p->optim->knobs[k].name; k++) job->knob[k] = sk_run_knob(r, k, false);
     return n;
 }
 

@@ -61,7 +61,8 @@ char *sk_run_tier(const sk_run *r, int buf); /* where the buffer's memory begins
 bool sk_run_keeps(const sk_program *p, int buf);
 
 /* optimize.c: the end of a step. */
-float sk_run_knob(const sk_run *r, const sk_knob *k, bool decays);
+float sk_run_knob(const sk_run *r, int k, bool decays); /* the k-th of the optimizer */
+float sk_run_decay(const sk_run *r);                    /* of parameters that decay */
 void sk_do_squares(sk_run *r, const sk_inst *in);
 double sk_far_squares(const sk_run *r); /* of all that SQUARES has seen in this step */
 void sk_do_stats(sk_run *r, const sk_inst *in);

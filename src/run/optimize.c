@@ -219,18 +219,18 @@ void sk_do_clip(sk_run *r, const sk_inst *in)
     if (r->skip) forget_errors(r);
 }
 
-float sk_run_knob(const sk_run *r, const sk_knob *k, bool decays)
+float sk_run_knob(const sk_run *r, int k, bool decays)
 {
-    const sk_knobs *v = &r->opts.knobs;
-    if (!strcmp(k->name, "lr")) return (float)r->lr;
-    if (!strcmp(k->name, "beta1")) return (float)v->beta1;
-    if (!strcmp(k->name, "beta2")) return (float)v->beta2;
-    if (!strcmp(k->name, "eps")) return (float)v->eps;
-    if (!strcmp(k->name, "momentum")) return (float)v->momentum;
-    if (!strcmp(k->name, "decay")) return decays ? (float)v->decay : 0;
-    if (!strcmp(k->name, "compensate")) return (float)v->compensate;
-    if (!strcmp(k->name, "predict")) return (float)v->predict;
-    return (float)k->usual;
+    sk_knob_role role = r->p->optim->knobs[k].role;
+    if (role == SK_KNOB_LR) return (float)r->lr;
+    return role == SK_KNOB_DECAY && !decays ? 0 : (float)r->opts.knobs.v[k];
+}
+
+float sk_run_decay(const sk_run *r)
+{
+    for (int k = 0; r->p->optim->knobs[k].name; k++)
+        if (r->p->optim->knobs[k].role == SK_KNOB_DECAY) return (float)r->opts.knobs.v[k];
+    return 0;
 }
 
 typedef struct update_job {
@@ -405,8 +405,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .step = r->step * p->n_updates + r->shift + in->update + !in->beside,
                   .delay = in->delay};
     for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
-    for (int k = 0; p->optim->knobs[k].name; k++)
-        x.knob[k] = sk_run_knob(r, &p->optim->knobs[k], q->decay);
+    for (int k = 0; p->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, k, q->decay);
     return x;
 }
 

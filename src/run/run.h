@@ -21,9 +21,9 @@ typedef struct sk_run sk_run;
 typedef sk_status sk_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                           int64_t step, bool validation, void *to);
 
-typedef struct sk_knobs { /* by name for sk_optim.knobs; lr comes with each step */
-    double beta1, beta2, eps, decay, momentum, clip; /* clip 0: none */
-    double compensate, predict;                      /* for gradients that come late: 1 or 0 */
+typedef struct sk_knobs {
+    double v[SK_MAX_KNOB]; /* in the order of sk_optim.knobs; the rate comes with each step */
+    double clip;           /* the largest norm of all gradients; 0: any */
 } sk_knobs;
 
 typedef struct sk_run_opts {

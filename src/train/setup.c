@@ -535,12 +535,7 @@ sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
 
 sk_knobs sk_setup_knobs(const sk_job *job)
 {
-    return (sk_knobs){.beta1 = job->betas[0],
-                      .beta2 = job->betas[1],
-                      .eps = job->eps,
-                      .decay = job->weight_decay,
-                      .momentum = job->momentum,
-                      .clip = job->clip,
-                      .compensate = (double)job->compensate,
-                      .predict = (double)job->predict};
+    sk_knobs k = {.clip = job->clip};
+    memcpy(k.v, job->knob, sizeof k.v);
+    return k;
 }

@@ -69,8 +69,6 @@ enum key {
     STATE,
     SCALE,
     LATE,
-    COMPENSATE,
-    PREDICT,
     FUSE,
     DELAY,
     HOSTS,
@@ -113,8 +111,6 @@ static const struct {
     [STATE] = {"state", 32},
     [SCALE] = {"scale", 1},
     [LATE] = {"late", 0},
-    [COMPENSATE] = {"compensate", 0},
-    [PREDICT] = {"predict", 0},
     [FUSE] = {"fuse", 0},
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
@@ -167,8 +163,6 @@ static void set_sizes(sk_trial *t, const double *v)
     t->clip = v[CLIP];
     t->loss_scale = v[SCALE];
     t->late = v[LATE] != 0;
-    t->compensate = v[COMPENSATE];
-    t->predict = v[PREDICT];
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -181,6 +175,29 @@ static void set_sizes(sk_trial *t, const double *v)
     h->capacity_factor = v[ROOM];
     h->router_aux_loss_coef = v[BALANCE];
     h->router_bias_update_speed = v[SPEED];
+}
+
+static bool is_key(const char *name)
+{
+    for (int k = 0; k < N_KEYS; k++)
+        if (!strcmp(keys[k].name, name)) return true;
+    return false;
+}
+
+/* A number of the optimizer, which was named before. */
+static bool read_knob(sk_trial *t, const char *word, size_t name, const char *value)
+{
+    const sk_optim *o = t->optim ? sk_optim_find(t->optim) : NULL;
+    int n = 0;
+    double x;
+    while (t->knobs[n].name) n++;
+    for (const sk_knob *k = o ? o->knobs : NULL; k && k->name; k++)
+        if (n < SK_MAX_KNOB && !strncmp(word, k->name, name) && !k->name[name]) {
+            if (!sk_read_real(value, &x) || !(x >= k->least && x <= k->most)) return false;
+            t->knobs[n] = (struct sk_trial_knob){k->name, x};
+            return true;
+        }
+    return false;
 }
 
 static bool read_number(double *v, const char *word, size_t name, const char *value)
@@ -201,7 +218,9 @@ static sk_status read_word(sk_trial *t, double *v, const char *word)
     if (m) t->model = m;
     else if (o) t->optim = o->name;
     else if (device) t->gpu = !strcmp(value, "cuda");
-    else if (!(dtype ? sk_dtype_find(value, &t->dtype) : eq && read_number(v, word, name, value)))
+    else if (!(dtype
+                   ? sk_dtype_find(value, &t->dtype)
+                   : eq && (read_number(v, word, name, value) || read_knob(t, word, name, value))))
         return sk_fail(SK_EUSAGE, "\"%s\" is no model, optim=, dtype=, device= or key=number",
                        word);
     return SK_OK;
@@ -249,6 +268,18 @@ static int n_parts(const void *const *v)
 }
 #define ANY(parts) (parts)[pick(0, n_parts((const void *const *)(parts)) - 1)]
 
+/* Switches are off or on; of other numbers with a range a part, towards the end that is 0. */
+static void draw_knobs(pair *p, const sk_optim *o)
+{
+    for (const sk_knob *k = o->knobs; k->name; k++) {
+        bool free = k->role != SK_KNOB_LR && k->least < k->most && !is_key(k->name);
+        double part = k->least + (k->usual - k->least) * (one_in(2) ? 0.5 : 0.75);
+        if (!free) continue;
+        if (k->whole && one_in(2)) say(p->model, " %s=%g", k->name, k->most);
+        else if (!k->whole && part > k->least && one_in(4)) say(p->model, " %s=%g", k->name, part);
+    }
+}
+
 /* What it is computed in, on what and by what. */
 static void draw_machine(pair *p)
 {
@@ -266,8 +297,7 @@ static void draw_machine(pair *p)
     put(p, FUSE, gpu && one_in(2));
     put(p, DELAY, gpu && one_in(4) ? 50 : 0);
     say(p->model, " optim=%s", optim->name);
-    put(p, COMPENSATE, optim->ahead && one_in(2));
-    put(p, PREDICT, optim->ahead && one_in(2));
+    draw_knobs(p, optim);
 }
 
 static bool has(const sk_model *m, const char *field)

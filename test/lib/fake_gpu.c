@@ -1235,48 +1235,50 @@ static void do_pass(void *what)
         (c->pass == AHEAD ? foresee : do_piece)(c, &c->job.pieces[i]);
 }
 
-static sk_status update(const char *optim, int pass, const sk_update_job *j, const sk_launch *l)
+static sk_status update(int part, int pass, const sk_update_job *j, const sk_launch *l)
 {
+    const sk_optim *o = sk_optim_parts[part];
     SK_TRY(lucky());
-    SK_TRY(sk_update_takes(optim, j));
-    pass_call c = {sk_optim_find(optim), pass, *j};
+    SK_TRY(sk_update_takes(o->name, j));
+    pass_call c = {o, pass, *j};
     append(l->stream, do_pass, &c, sizeof c, false);
     return SK_OK;
 }
 
-static sk_status adamw(const sk_update_job *j, const sk_launch *l)
+/* Kernels have no context: those of the n-th optimizer know their number. */
+#define PASS(n, p)                                                              \
+    static sk_status pass_##n##_##p(const sk_update_job *j, const sk_launch *l) \
+    {                                                                           \
+        return update(n, p, j, l);                                              \
+    }
+#define OPTIM(n)                                                           \
+    PASS(n, 0)                                                             \
+    PASS(n, 1)                                                             \
+    PASS(n, 2)                                                             \
+    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l) \
+    {                                                                      \
+        return update(n, AHEAD, j, l);                                     \
+    }                                                                      \
+    static sk_optim_kernel optim_##n = {"", {pass_##n##_0, pass_##n##_1, pass_##n##_2}, ahead_##n};
+/* clang-format off */
+OPTIM(0) OPTIM(1) OPTIM(2) OPTIM(3) OPTIM(4) OPTIM(5) OPTIM(6) OPTIM(7)
+OPTIM(8) OPTIM(9) OPTIM(10) OPTIM(11) OPTIM(12) OPTIM(13) OPTIM(14) OPTIM(15)
+static sk_optim_kernel *const optims[] = {
+    &optim_0, &optim_1, &optim_2,  &optim_3,  &optim_4,  &optim_5,  &optim_6,  &optim_7,
+    &optim_8, &optim_9, &optim_10, &optim_11, &optim_12, &optim_13, &optim_14, &optim_15};
+const sk_optim_kernel *const sk_optim_kernel_parts[] = {
+    &optim_0, &optim_1, &optim_2,  &optim_3,  &optim_4,  &optim_5,  &optim_6,  &optim_7,
+    &optim_8, &optim_9, &optim_10, &optim_11, &optim_12, &optim_13, &optim_14, &optim_15, NULL};
+/* clang-format on */
+
+__attribute__((constructor)) static void name_optims(void)
 {
-    return update("adamw", 0, j, l);
+    int n = 0;
+    for (; sk_optim_parts[n]; n++) {
+        sk_assert(n < (int)(sizeof optims / sizeof *optims));
+        optims[n]->optim = sk_optim_parts[n]->name;
+    }
 }
-
-static sk_status lamb_first(const sk_update_job *j, const sk_launch *l)
-{
-    return update("lamb", 0, j, l);
-}
-
-static sk_status lamb_then(const sk_update_job *j, const sk_launch *l)
-{
-    return update("lamb", 1, j, l);
-}
-
-static sk_status sgd(const sk_update_job *j, const sk_launch *l) { return update("sgd", 0, j, l); }
-
-static sk_status sgd_pb(const sk_update_job *j, const sk_launch *l)
-{
-    return update("sgd-pb", 0, j, l);
-}
-
-static sk_status sgd_pb_ahead(const sk_update_job *j, const sk_launch *l)
-{
-    return update("sgd-pb", AHEAD, j, l);
-}
-
-static const sk_optim_kernel adamw_kernel = {"adamw", {adamw}, NULL},
-                             lamb_kernel = {"lamb", {lamb_first, lamb_then}, NULL},
-                             sgd_kernel = {"sgd", {sgd}, NULL},
-                             sgd_pb_kernel = {"sgd-pb", {sgd_pb}, sgd_pb_ahead};
-const sk_optim_kernel *const sk_optim_kernel_parts[] = {&adamw_kernel, &lamb_kernel, &sgd_kernel,
-                                                        &sgd_pb_kernel, NULL};
 
 /* SKEIN_FAKE_SLOW=1: a kernel that did not get what it wanted. */
 static sk_status prepare_slowly(const sk_args *a, const sk_launch *l, sk_variant *took)

@@ -199,6 +199,22 @@ static void poison_grad(void *ctx, const sk_run *r, int64_t batch, int pc)
     sk_convert(sk_run_data(r, buf), p->bufs.v[buf].type, &bad, SK_F32, 1);
 }
 
+sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
+{
+    static const struct sk_trial_knob all[] = {
+        {"beta1", 0.9},    {"beta2", 0.95},   {"eps", 1e-8},  {"decay", 0.1},
+        {"momentum", 0.9}, {"compensate", 0}, {"predict", 0}, {0}};
+    sk_knobs k = {.clip = t->clip};
+    for (int i = 0; o->knobs[i].name; i++) {
+        k.v[i] = o->knobs[i].usual;
+        for (const struct sk_trial_knob *p = all; p->name; p++)
+            if (!strcmp(p->name, o->knobs[i].name)) k.v[i] = p->value;
+        for (const struct sk_trial_knob *p = t->knobs; p->name; p++)
+            if (!strcmp(p->name, o->knobs[i].name)) k.v[i] = p->value;
+    }
+    return k;
+}
+
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
     sk_trial *t = j->t;
@@ -206,7 +222,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                      .fill_ctx = t,
                      .seed = 3,
                      .timeout_s = t->timeout_s > 0 ? t->timeout_s : 60,
-                     .knobs = {0.9, 0.95, 1e-8, 0.1, 0.9, t->clip, t->compensate, t->predict}};
+                     .knobs = sk_trial_knobs(t, j->p->optim)};
     if (t->gpu) o.device = "cuda";
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};

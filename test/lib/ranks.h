@@ -40,7 +40,10 @@ typedef struct sk_trial {
     int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
     bool poison_first;   /* the first that is made, or the last */
     int fail;            /* the step, from 1 on, whose data cannot be read by all; 0: none */
-    double compensate, predict; /* of late gradients */
+    struct sk_trial_knob {
+        const char *name; /* NULL ends them */
+        double value;
+    } knobs[SK_MAX_KNOB + 1]; /* of the optimizer; others are as sk_trial_knobs says */
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
     void (*look)(void *ctx, const sk_box *box);
     void *look_ctx;
@@ -58,6 +61,9 @@ typedef struct sk_trial {
 /* A model of four blocks, small and with odd sizes, dropout and words that are not tied: three
  * steps of batches of 8. */
 sk_trial sk_trial_small(const char *model, const char *layout);
+/* The numbers of an optimizer: as said, or 0.9, 0.95, 1e-8 and a decay of 0.1, without foresight.
+ */
+sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o);
 /* A graph with its gradient, in the arena. */
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g);
 /* What the trial says to the compiler. */
