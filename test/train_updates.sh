@@ -62,5 +62,12 @@ cmp alone/final/model.safetensors said/final/model.safetensors || { echo "LAMB h
 if cmp -s alone/final/model.safetensors adams/final/model.safetensors; then echo "LAMB has AdamW's numbers"; exit 1; fi
 grep -q "betas: \[0.9, 0.999\]" alone/config.yaml || { echo "config.yaml: $(grep betas alone/config.yaml)"; exit 1; }
 "$skein" list optim | grep -q "lamb.*betas 0.9 and 0.999" || { echo "list optim: $("$skein" list optim)"; exit 1; }
+# A number that only one optimizer has reaches its pass, is written down and read back.
+lamb mixed optim.name=ademamix
+lamb more optim.name=ademamix optim.alpha=8 optim.mix_warmup=3
+if cmp -s mixed/final/model.safetensors more/final/model.safetensors; then echo "optim.alpha changes nothing"; exit 1; fi
+grep -q "alpha: 8" more/config.yaml || { echo "config.yaml: $(grep alpha more/config.yaml)"; exit 1; }
+"$skein" train more/config.yaml run=once-more >once-more.out 2>&1 || { cat once-more.out; exit 1; }
+cmp more/final/model.safetensors once-more/final/model.safetensors
 
 echo "updates: $runs runs with 1 and 4 a step, counted alike"
