@@ -149,7 +149,8 @@ static void feeds(void)
     check(!sk_feed_fill(&f, "pos", 0, 1, 2, 2, 3, pos) && pos[0] == 2 && pos[2] == 4 &&
           pos[3] == 2);
     check(!sk_feed_fill(&f, "weights", 0, 0, 2, 0, 3, w) && w[0] == 1 && w[5] == 1);
-    refused(sk_feed_fill(&f, "pixels", 0, 0, 1, 0, 1, w), SK_EDATA, "holds tokens");
+    refused(sk_feed_fill(&f, "pixels", 0, 0, 1, 0, 1, w), SK_ECONF,
+            "reads \"pixels\", and order.txt · 203 bytes has none: it has tokens, targets, pos");
     sk_store_cut(&s, 0.25, &head, &tail);
     check(head.n_tokens == 153 && tail.n_tokens == 50);
     check((const char *)tail.tokens == (const char *)s.tokens + 153);
@@ -587,7 +588,15 @@ static void images(void)
     check(!sk_feed_fill(&f, "targets", 1, 0, 2, 0, 1, y) && y[0] == 2 && y[1] == 3); /* wraps */
     check(!sk_feed_fill(&f, "pixels", 0, 1, 2, 1, 4, x));
     check(x[0] == 70.0f / 255 && x[3] == 100.0f / 255 && x[4] == 130.0f / 255);
-    refused(sk_feed_fill(&f, "tokens", 0, 0, 1, 0, 1, y), SK_EDATA, "holds images");
+    refused(sk_feed_fill(&f, "tokens", 0, 0, 1, 0, 1, y), SK_ECONF,
+            "has none: it has pixels, targets, weights");
+    check(!sk_store_offers(&s, "a model", "pixels", "bx", SK_F32, 6));
+    refused(sk_store_offers(&s, "a model", "pixels", "bx", SK_F32, 7), SK_ECONF,
+            "has 6 numbers per row, a model reads 7 as \"pixels\"");
+    refused(sk_store_offers(&s, "a model", "targets", "bt", SK_I32, 1), SK_ECONF,
+            "a model reads \"targets\" as i32 of bt, and");
+    refused(sk_store_offers(&s, "a model", "pos", "bt", SK_I32, 1), SK_ECONF,
+            "a model reads \"pos\", and");
     f.store.vocab = 3;
     refused(sk_feed_fill(&f, "targets", 0, 0, 1, 0, 1, y), SK_EDATA, "label of sample 0 is 3");
     names[7] = 3;

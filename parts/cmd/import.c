@@ -68,7 +68,7 @@ static sk_status keep_tokens(sk_arena *a, const import *m)
 {
     const sk_job *job = m->setup.job;
     sk_tokenizer *t = NULL;
-    if (sk_graph_find(&m->setup.graph, "tokens") && strcmp(job->data_tokenizer, "none"))
+    if (sk_graph_is_sequences(&m->setup.graph) && strcmp(job->data_tokenizer, "none"))
         SK_TRY(sk_tokenizer_open(a, job->data_tokenizer, &t));
     return sk_rundir_keep(a, job, &m->t, t);
 }

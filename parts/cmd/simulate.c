@@ -187,7 +187,7 @@ static sk_status write_trace(const simulation *s)
 static double tokens(const simulation *s)
 {
     return (double)s->job->batch *
-           (sk_graph_find(&s->setup->graph, "tokens") ? (double)s->job->seq : 1);
+           (sk_graph_is_sequences(&s->setup->graph) ? (double)s->job->seq : 1);
 }
 
 /* As of a run: by the flops of the model's graph counted once, over the peak of all that is used.

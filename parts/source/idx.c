@@ -132,4 +132,7 @@ const sk_source sk_source_idx = {
     .knows = knows,
     .open = open_idx,
     .brings_val = brings_val,
+    .inputs = {{"pixels", "bx", SK_F32, .kind = SK_INPUT_BYTES},
+               {"targets", "b", SK_I32, .kind = SK_INPUT_LABELS},
+               {"weights", "b", SK_F32, .kind = SK_INPUT_ONES}},
 };

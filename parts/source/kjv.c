@@ -98,4 +98,8 @@ const sk_source sk_source_kjv = {
     .known = "kjv",
     .knows = knows,
     .open = open_kjv,
+    .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},
+               {"targets", "bt", SK_I32, .kind = SK_INPUT_NEXT},
+               {"pos", "bt", SK_I32, .kind = SK_INPUT_PLACES},
+               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES}},
 };

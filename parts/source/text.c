@@ -198,4 +198,8 @@ const sk_source sk_source_text = {
     .doc = "plain text or JSON lines with a \"text\": file, directory or glob, also .gz",
     .knows = knows,
     .open = open_text,
+    .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},
+               {"targets", "bt", SK_I32, .kind = SK_INPUT_NEXT},
+               {"pos", "bt", SK_I32, .kind = SK_INPUT_PLACES},
+               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES}},
 };

@@ -320,5 +320,9 @@ const sk_source sk_source_tokens = {
     .doc = "token files: nanoGPT train.bin, llm.c shards, Megatron .bin with .idx",
     .knows = knows,
     .open = open_tokens,
+    .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},
+               {"targets", "bt", SK_I32, .kind = SK_INPUT_NEXT},
+               {"pos", "bt", SK_I32, .kind = SK_INPUT_PLACES},
+               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES}},
     .brings_val = brings_val,
 };

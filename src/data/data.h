@@ -4,13 +4,18 @@
  * A store answers "sample i" by index, in any process, without state: token
  * stores cut a long stream of ids into windows of seq + 1, image stores hold
  * rows.  The order of samples is a function of (seed, epoch, index) alone, so
- * any rank finds its rows at once and resuming needs no cursor but the step. */
+ * any rank finds its rows at once and resuming needs no cursor but the step.
+ *
+ * A source declares the inputs that its samples have: name, letters and type as the graph of a
+ * model has them, and what they are made of.  Graph and source meet by these names; nothing between
+ * them knows a name. */
 #ifndef SK_DATA_DATA_H
 #define SK_DATA_DATA_H
 
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "tensor/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +31,32 @@ typedef struct sk_said {
     int id_bytes; /* data.dtype, of ids without a header: 2, 4; 0: find out */
     bool text;    /* data.format=text: plain text, whatever it looks like */
 } sk_said;
+
+typedef enum sk_input_kind {
+    SK_INPUT_IDS,    /* ids of a stream's window */
+    SK_INPUT_NEXT,   /* ids one place later */
+    SK_INPUT_PLACES, /* 0, 1, 2 ... along the window */
+    SK_INPUT_ONES,
+    SK_INPUT_BYTES,  /* bytes of a row, as fractions of 255 */
+    SK_INPUT_LABELS, /* of rows */
+    SK_INPUT_OWN     /* the source fills it */
+} sk_input_kind;
+
+/* Rows [row, row + n) and columns [col, col + m) of a step's batch. */
+typedef struct sk_feed_box {
+    int64_t step, row, n, col, m;
+} sk_feed_box;
+
+enum { SK_MAX_INPUTS = 8 };
+struct sk_feed;
+typedef struct sk_feed_input {
+    const char *name;    /* NULL ends the list */
+    const char *letters; /* "bt", "bx", "b" */
+    sk_dtype type;       /* SK_I32 or SK_F32 */
+    sk_input_kind kind;
+    /* SK_INPUT_OWN: from store.own, usually by sk_feed_place(); dense, as i32 or f32. */
+    sk_status (*fill)(const struct sk_feed *f, const sk_feed_box *box, void *to);
+} sk_feed_input;
 
 /* What was read: either a stream of token ids or rows of numbers with labels.  The arrays
  * may be mapped files; they live as long as the arena. */
@@ -47,6 +78,10 @@ typedef struct sk_store {
                          -1: the ids were made here */
     struct sk_store_file *files; /* of several files, in order; NULL: `path` is the one */
     int n_files;
+    const sk_feed_input *inputs; /* of the source */
+    const void *own;             /* what the source needs for inputs of its own; NULL: nothing */
+    int64_t own_bytes;
+    int64_t first;               /* tokens or rows that a cut has taken away before the first */
     const struct sk_mapped *map; /* the file under `tokens`, NULL if they are in memory */
     char describe[256];          /* "kjv · 4,404,412 bytes", for the console */
 } sk_store;
@@ -83,6 +118,7 @@ typedef struct sk_source {
     bool (*knows)(const char *what);
     sk_status (*open)(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                       sk_store *out);
+    sk_feed_input inputs[SK_MAX_INPUTS + 1];
     /* Does it hold validation data beside the training data?  NULL: it never does. */
     bool (*brings_val)(const char *what);
 } sk_source;
@@ -100,6 +136,14 @@ bool sk_store_brings_val(const char *what); /* has its source validation data of
  * tokenizer has one.  Without documents (0) the text is one, which nothing closes. */
 sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, sk_text text, const size_t *ends,
                         int64_t n_docs, sk_store *out);
+/* The input of this name; NULL: the store has none.  The first of any source of this name, type and
+ * number of dims: for data that are made up. */
+const sk_feed_input *sk_store_input(const sk_store *s, const char *name);
+const sk_feed_input *sk_source_input(const char *name, sk_dtype type, int dims);
+/* Has the store what `who` ("model nano") reads under this name, of `size` numbers along the last
+ * letter?  A sentence if it has not. */
+sk_status sk_store_offers(const sk_store *s, const char *who, const char *name, const char *letters,
+                          sk_dtype type, int64_t size);
 /* Hold a store to a model of `vocab` ids: a story if its tokenizer has more. */
 sk_status sk_store_fit(sk_store *s, int64_t vocab);
 /* What the samples are: their number and a sum, "4404412:1c291ca3".  All bytes are summed up to 256
@@ -137,9 +181,12 @@ sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch
  * [k*seq, k*seq + seq], step s takes windows s*batch ... s*batch+batch-1, wrapping. */
 int64_t sk_feed_window(const sk_feed *f, int64_t step, int64_t row);
 
-/* Rows [row, row + n) and columns [col, col + m) of a named input ("tokens", "targets", "pos",
- * "weights", "pixels") for a step, dense, as i32 or f32.  An id outside the vocabulary is an
- * error.  Images have "targets" and "weights" of one column. */
+/* The token or row of the source, counted from its first one, that column `col` of sample `row`
+ * begins with. */
+int64_t sk_feed_place(const sk_feed *f, int64_t step, int64_t row, int64_t col);
+
+/* A part of an input of the store for a step, dense, as i32 or f32.  An id outside the vocabulary
+ * is an error.  Inputs of one letter have one column. */
 sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_t row, int64_t n,
                        int64_t col, int64_t m, void *to);
 

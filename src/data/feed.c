@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "data/read.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The permutation of epoch e uses streams SHUFFLE + 4e ... + 3 (one per Feistel round). */
@@ -86,8 +87,8 @@ static sk_status labels(const sk_feed *f, int64_t step, int64_t row, int64_t n, 
     return SK_OK;
 }
 
-static void pixels(const sk_feed *f, int64_t step, int64_t row, int64_t n, int64_t col, int64_t m,
-                   float *to)
+static void fractions(const sk_feed *f, int64_t step, int64_t row, int64_t n, int64_t col,
+                      int64_t m, float *to)
 {
     sk_assert(col >= 0 && m >= 0 && col + m <= f->store.row_size);
     for (int64_t i = 0; i < n; i++, to += m) {
@@ -97,26 +98,89 @@ static void pixels(const sk_feed *f, int64_t step, int64_t row, int64_t n, int64
     }
 }
 
+/* ---- inputs */
+
+static void places(const sk_feed_box *b, int32_t *to)
+{
+    for (int64_t i = 0; i < b->n * b->m; i++) to[i] = (int32_t)(b->col + i % b->m);
+}
+
+static void ones(const sk_feed_box *b, float *to)
+{
+    for (int64_t i = 0; i < b->n * b->m; i++) to[i] = 1;
+}
+
+const sk_feed_input *sk_store_input(const sk_store *s, const char *name)
+{
+    for (const sk_feed_input *i = s->inputs; i && i->name; i++)
+        if (!strcmp(i->name, name)) return i;
+    return NULL;
+}
+
+const sk_feed_input *sk_source_input(const char *name, sk_dtype type, int dims)
+{
+    for (const sk_source *const *s = sk_source_parts; *s; s++)
+        for (const sk_feed_input *i = (*s)->inputs; i->name; i++)
+            if (!strcmp(i->name, name) && i->type == type && (int)strlen(i->letters) == dims)
+                return i;
+    return NULL;
+}
+
+static sk_status no_input(const sk_store *s, const char *who, const char *name)
+{
+    char names[256] = "";
+    size_t n = 0;
+    for (const sk_feed_input *i = s->inputs; i && i->name && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", i->name);
+    return sk_fail(SK_ECONF, "%s reads \"%s\", and %s has none: it has %s", who, name, s->describe,
+                   n ? names : "no inputs");
+}
+
+sk_status sk_store_offers(const sk_store *s, const char *who, const char *name, const char *letters,
+                          sk_dtype type, int64_t size)
+{
+    const sk_feed_input *i = sk_store_input(s, name);
+    if (!i) return sk_trail(no_input(s, who, name), SK_HERE);
+    if (strcmp(i->letters, letters) || i->type != type)
+        return sk_fail(SK_ECONF, "%s reads \"%s\" as %s of %s, and %s has it as %s of %s", who,
+                       name, sk_dtype_name(type), letters, s->describe, sk_dtype_name(i->type),
+                       i->letters);
+    if (i->kind == SK_INPUT_BYTES && s->row_size != size)
+        return sk_fail(SK_ECONF, "%s has %lld numbers per row, %s reads %lld as \"%s\"", s->path,
+                       (long long)s->row_size, who, (long long)size, name);
+    return SK_OK;
+}
+
+int64_t sk_feed_place(const sk_feed *f, int64_t step, int64_t row, int64_t col)
+{
+    int64_t window = sk_feed_window(f, step, row);
+    return f->store.first + (of_tokens(f) ? window * f->seq + col : window);
+}
+
 sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_t row, int64_t n,
                        int64_t col, int64_t m, void *to)
 {
+    sk_feed_box b = {step, row, n, col, m};
+    const sk_feed_input *in = sk_store_input(&f->store, input);
     sk_assert(step >= 0 && row >= 0 && n >= 0);
-    if (!strcmp(input, "weights")) {
-        for (int64_t i = 0; i < n * m; i++) ((float *)to)[i] = 1;
-        return SK_OK;
+    if (!in) return sk_trail(no_input(&f->store, "the model", input), SK_HERE);
+    switch (in->kind) {
+    case SK_INPUT_IDS:
+    case SK_INPUT_NEXT:
+        return tokens(f, in->kind == SK_INPUT_NEXT, step, row, n, col, m, to);
+    case SK_INPUT_LABELS:
+        return labels(f, step, row, n, to);
+    case SK_INPUT_OWN:
+        return in->fill(f, &b, to);
+    case SK_INPUT_PLACES:
+        places(&b, to);
+        break;
+    case SK_INPUT_ONES:
+        ones(&b, to);
+        break;
+    case SK_INPUT_BYTES:
+        fractions(f, step, row, n, col, m, to);
+        break;
     }
-    if (!strcmp(input, "pos")) {
-        for (int64_t i = 0; i < n * m; i++) ((int32_t *)to)[i] = (int32_t)(col + i % m);
-        return SK_OK;
-    }
-    bool next = !strcmp(input, "targets");
-    if (of_tokens(f) && (next || !strcmp(input, "tokens")))
-        return tokens(f, next, step, row, n, col, m, to);
-    if (!of_tokens(f) && next) return labels(f, step, row, n, to);
-    if (!of_tokens(f) && !strcmp(input, "pixels")) {
-        pixels(f, step, row, n, col, m, to);
-        return SK_OK;
-    }
-    return sk_fail(SK_EDATA, "data: the model wants \"%s\", but %s holds %s", input,
-                   f->store.describe, of_tokens(f) ? "tokens" : "images");
+    return SK_OK;
 }

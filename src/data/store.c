@@ -52,6 +52,7 @@ sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t,
     if (!s) return sk_trail(unknown(a, what), SK_HERE);
     SK_TRY(s->open(a, what, t, validation, &store));
     store.path = sk_strdup(a, store.path);
+    store.inputs = s->inputs;
     *out = store;
     return SK_OK;
 }
@@ -131,6 +132,7 @@ void sk_store_digest(const sk_store *s, char to[SK_DIGEST])
     if (s->tokens) sum = sum_bytes(sum, s->tokens, s->n_tokens * s->token_bytes);
     if (s->rows) sum = sum_bytes(sum, s->rows, s->n_rows * s->row_size);
     if (s->labels) sum = sum_bytes(sum, s->labels, s->n_rows);
+    if (s->own) sum = sum_bytes(sum, s->own, s->own_bytes);
     snprintf(to, SK_DIGEST, "%lld:%08x", (long long)(s->tokens ? s->n_tokens : s->n_rows), sum);
 }
 
@@ -141,6 +143,7 @@ void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *
     double share = (double)n * (fraction < 0 ? 0 : fraction > 1 ? 1 : fraction);
     int64_t cut = n - (int64_t)share;
     *head = *tail = all;
+    tail->first += cut;
     if (all.tokens) {
         head->n_tokens = cut;
         tail->n_tokens = n - cut;

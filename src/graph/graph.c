@@ -105,6 +105,19 @@ sk_tensor *sk_graph_find(const sk_graph *g, const char *name)
     return NULL;
 }
 
+bool sk_tensor_is_data(const sk_tensor *t)
+{
+    return t->role == SK_INPUT && strcmp(t->name, "loss_scale") != 0; /* that one is grad.c's */
+}
+
+bool sk_graph_is_sequences(const sk_graph *g)
+{
+    for (int i = 0; i < g->tensors.n; i++)
+        if (sk_tensor_is_data(g->tensors.v[i]) && strchr(g->tensors.v[i]->letters, 't'))
+            return true;
+    return false;
+}
+
 sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t)
 {
     sk_shape s = {.n = (int)strlen(t->letters)};

@@ -122,6 +122,9 @@ sk_status sk_graph_status(const sk_graph *g);
 sk_status sk_graph_fail(sk_graph *g, sk_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 sk_tensor *sk_graph_find(const sk_graph *g, const char *name);
+/* Is it an input that comes with the data?  Have these the letter t: is a sample a sequence? */
+bool sk_tensor_is_data(const sk_tensor *t);
+bool sk_graph_is_sequences(const sk_graph *g);
 sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
 
 /* Count a scalar, the result of a forward node of an op that adds, to one of the graph's sums.

@@ -49,8 +49,9 @@ typedef struct sk_model {
     const sk_preset *presets; /* a preset without a name ends the list */
     sk_hyper usual;           /* values for keys that are left out (0: must be given) */
     /* Write the graph.  Letters b and t are already sized; the rest is the model's.  Inputs:
-     * "tokens" and "pos" (i32 bt), "targets" (i32 bt), "weights" (f32 bt) for language models;
-     * "pixels" (f32 bx), "targets" (i32 b), "weights" (f32 b) for classifiers. */
+     * those that a source declares (data/data.h): "tokens" and "pos" (i32 bt), "targets" (i32 bt),
+     * "weights" (f32 bt) of text; "pixels" (f32 bx), "targets" (i32 b), "weights" (f32 b) of
+     * images. */
     void (*build)(sk_graph *g, const sk_hyper *h, sk_mode mode);
     /* The i-th tensor of the Hugging Face form; false past the end. */
     bool (*hf)(sk_arena *a, const sk_hyper *h, int i, sk_hf *out);

@@ -44,8 +44,9 @@ static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_exte
                       int64_t step, bool validation, void *to)
 {
     const sk_sampler *s = ctx;
-    (void)type, (void)box, (void)step, (void)validation;
-    *(int32_t *)to = !strcmp(input, "pos") ? (int32_t)s->pos : s->token;
+    const sk_feed_input *in = sk_source_input(input, type, box->n);
+    (void)step, (void)validation;
+    *(int32_t *)to = in && in->kind == SK_INPUT_PLACES ? (int32_t)s->pos : s->token;
     return SK_OK;
 }
 
@@ -78,7 +79,7 @@ static sk_status make_program(sk_sampler *s, const char *dir)
     sk_graph_size(g, 't', 1);
     s->model->build(g, &s->hyper, SK_DECODE);
     SK_TRY(sk_graph_status(g));
-    if (!g->logits || !sk_graph_find(g, "tokens"))
+    if (!g->logits || !sk_graph_is_sequences(g))
         return sk_fail(SK_EDATA, "%s: a model of kind %s makes no text", dir, s->model->name);
     SK_TRY(sk_layout_read("dp=1", 1, &s->layout));
     return sk_compile(&s->arena, g, &s->layout, &o, 0, &s->program);

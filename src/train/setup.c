@@ -400,18 +400,15 @@ const sk_program *sk_setup_of(const sk_setup *s, int rank)
 
 static sk_status fits_model(const sk_setup *s, sk_store *store)
 {
-    const sk_hyper *h = &s->job->hyper;
-    bool text = sk_graph_find(&s->graph, "tokens") != NULL;
-    if (text && !store->tokens)
-        return sk_fail(SK_ECONF, "model %s reads tokens, but %s holds rows of numbers",
-                       s->job->model_name, store->path);
-    if (!text && !store->rows)
-        return sk_fail(SK_ECONF, "model %s reads rows of numbers, but %s holds tokens",
-                       s->job->model_name, store->path);
-    if (!text && store->row_size != h->input_size)
-        return sk_fail(SK_ECONF, "%s has %lld numbers per row, the model's input_size is %lld",
-                       store->path, (long long)store->row_size, (long long)h->input_size);
-    return sk_store_fit(store, h->vocab_size);
+    const sk_graph *g = &s->graph;
+    const char *who = sk_print(s->arena, "model %s", s->job->model_name);
+    for (int i = 0; i < g->tensors.n; i++) {
+        const sk_tensor *t = g->tensors.v[i];
+        if (!sk_tensor_is_data(t)) continue;
+        char last = t->letters[0] ? t->letters[strlen(t->letters) - 1] : 0;
+        SK_TRY(sk_store_offers(store, who, t->name, t->letters, t->type, g->size[(int)last]));
+    }
+    return sk_store_fit(store, s->job->hyper.vocab_size);
 }
 
 /* Where validation data are; "": the end of the training data. */
@@ -479,7 +476,7 @@ static sk_status open_val(sk_setup *s)
 static sk_status open_data(sk_setup *s)
 {
     const sk_job *job = s->job;
-    if (sk_graph_find(&s->graph, "tokens") && strcmp(job->data_tokenizer, "none")) {
+    if (sk_graph_is_sequences(&s->graph) && strcmp(job->data_tokenizer, "none")) {
         const char *kept = sk_rundir_resumed_tokens(s->arena, job);
         SK_TRY(sk_tokenizer_open(
             s->arena, sk_companions_tokenizer(s->arena, job->data_tokenizer, kept), &s->tokenizer));
