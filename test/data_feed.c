@@ -804,6 +804,46 @@ static void mangled_bpes(void)
     check(opened > 0 && opened < n);
 }
 
+/* --- prompts with completions ------------------------------------------------------ */
+
+static void prompts(void)
+{
+    static const char lines[] = "{\"prompt\": \"ask\", \"completion\": \"yes\"}\n"
+                                "{\"completion\": \"no\", \"prompt\": \"a\", \"id\": 7}\n";
+    static const int32_t want[] = {'a', 's', 'k', 'y', 'e', 's', '\n', 'a', 'n', 'o', '\n'};
+    static const float counts[] = {0, 0, 1, 1, 1, 1, 0, 1, 1, 1}; /* of the tokens that follow */
+    sk_store s = {0}, head, tail;
+    sk_feed f;
+    float w[10];
+    check(!load(put_text("p.jsonl", lines), NULL, &s) && s.n_tokens == 11 && s.own_bytes == 11);
+    check(!memcmp(s.tokens, want, sizeof want));
+    check(!strcmp(s.describe, "p.jsonl · 11 tokens, 7 of them in completions"));
+    check(!sk_feed_open(&f, &s, 10, 1, 1, false));
+    check(!sk_feed_fill(&f, "weights", 0, 0, 1, 0, 10, w) && !memcmp(w, counts, sizeof w));
+    check(!sk_feed_fill(&f, "weights", 3, 0, 1, 5, 3, w) && !memcmp(w, counts + 5, 12));
+    sk_store_cut(&s, 0.5, &head, &tail); /* the end has the weights of its own tokens */
+    check(!sk_feed_open(&f, &tail, 2, 2, 1, false) && tail.first == 6 && f.n_windows == 2);
+    check(!sk_feed_fill(&f, "weights", 0, 0, 2, 0, 2, w) && !memcmp(w, counts + 6, 16));
+    check(!load(put_gz("p.jsonl.gz", lines, sizeof lines - 1), NULL, &s) && s.n_tokens == 11);
+    const char *plain = put_text("q.jsonl", lines); /* data.format=text: braces and all */
+    sk_tokenizer *bytes = NULL;
+    check(!sk_tokenizer_open(&arena, "byte", &bytes));
+    check(!sk_store_open_as(&arena, plain, bytes, false, (sk_said){.text = true}, &head));
+    check(holds(&head, lines) && !sk_feed_open(&f, &head, 2, 1, 1, false));
+    check(!sk_feed_fill(&f, "weights", 0, 0, 1, 0, 2, w) && w[0] == 1 && w[1] == 1);
+    char one[SK_DIGEST], two[SK_DIGEST];
+    sk_store_digest(&s, one);
+    ((uint8_t *)(uintptr_t)s.own)[0] = 1;
+    sk_store_digest(&s, two);
+    check(strcmp(one, two) != 0); /* what counts is a part of the data */
+    refused(load(put_text("p.jsonl", "{\"prompt\": \"a\", \"completion\": 3}"), NULL, &s), SK_EDATA,
+            "p.jsonl:1: a \"prompt\" and a \"completion\" are needed");
+    refused(load(put_text("p.jsonl", "{\"prompt\": \"a\", \"completion\": \"\"}\n{"), NULL, &s),
+            SK_EDATA, "p.jsonl:2:1: not JSON");
+    refused(sk_store_open(&arena, put_text("p.jsonl", lines), NULL, false, &s), SK_ECONF,
+            "no tokenizer to read it with");
+}
+
 /* --- known names ------------------------------------------------------------------ */
 
 static void known_names(void)
@@ -863,6 +903,7 @@ int main(void)
     other_bpes();
     bad_bpes();
     mangled_bpes();
+    prompts();
     known_names();
     sweep();
     sk_arena_end(&arena);

@@ -245,6 +245,11 @@ static void documents(json_t *all)
         check(*sk_tokenizer_begin(t, &n) == 1 && n == 1);
     }
     check(!sk_store_open(&arena, put("d.txt", "the", 3), t, false, &s) && s.n_tokens == 2);
+    static const char pair[] = "{\"prompt\":\"the\",\"completion\":\"the\"}";
+    check(!sk_store_open(&arena, put("d.jsonl", pair, sizeof pair - 1), t, false, &s));
+    const int32_t *ids = s.tokens; /* BOS, the | the, end of text */
+    check(s.n_tokens == 4 && ids[0] == 1 && ids[1] == ids[2] && ids[3] == 2);
+    check(!memcmp(s.own, "\0\0\1\1", 4));
 }
 
 /* Bytes that are no UTF-8 fall back, too; and so they come back. */
