@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/conf.h"
 #include "cli/setting.h"
+#include "train/hf_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,7 @@ static const sk_hf_key turn_keys[] = {SAME(hidden_size),
                                       SAME(num_key_value_heads),
                                       SAME(intermediate_size),
                                       SAME(head_dim),
+                                      {"n_gears", "num_gears"}, /* otherwise in config.json */
                                       {0}};
 static const sk_hf_key *const turn_tables[] = {turn_keys, NULL};
 static bool no_tensors(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)
@@ -79,9 +81,15 @@ static const sk_model tiny = {.name = "tiny",
                                              .norm_eps = 1e-5,
                                              .initializer_range = 0.02},
                               .hf_keys = tiny_tables};
+enum { GEARS, SLIP, OILED }; /* fields that this model alone has */
+static const sk_field turn_own[] = {SK_OWN_INT(GEARS, "num_gears", 3, 1, 9, "wheels that mesh"),
+                                    SK_OWN_REAL(SLIP, "slip", 0.5, -1, 1, "lost in a turn"),
+                                    SK_OWN_BOOL(OILED, "oiled", true, "runs smoothly"),
+                                    {0}};
 static const sk_model turn = {
     .name = "turn",
     .doc = "",
+    .own = turn_own,
     .usual = {.vocab_size = 256,
               .rope_theta = 10000,
               .max_position_embeddings = 64,
@@ -556,6 +564,39 @@ static void pasted(void)
     check(!unlink(path) && !unlink(sk_print(&arena, "%s/model.safetensors", dir)));
 }
 
+/* What the model alone has: a key with a default, a range and help; config.yaml and config.json. */
+static double own(int i) { return sk_field_number(&turn_own[i], &job.hyper); }
+static void own_fields(void)
+{
+    static const char base[] =
+        "model.arch=turn model.hidden_size=8 model.num_hidden_layers=1 model.num_attention_heads=2";
+#define TURN(words) sk_print(&arena, "%s %s", base, words)
+    const sk_model *m = NULL;
+    sk_hyper h = {0};
+    check(!load(base) && own(GEARS) == 3 && own(SLIP) == 0.5 && own(OILED) == 1);
+    check(!load(TURN("model.num_gears=5 model.slip=0 --no-model.oiled")));
+    check(own(GEARS) == 5 && own(SLIP) == 0 && own(OILED) == 0);
+    const char *text = sk_hf_config_print(&arena, job.model, &job.hyper, SK_F32);
+    check(strstr(text, "\"n_gears\": 5") && strstr(text, "\"slip\": 0.0") &&
+          strstr(text, "\"oiled\": false"));
+    put("config.json", text);
+    check(!sk_hf_config(dir, &m, &h) && m == &turn);
+    check(!memcmp(h.own, job.hyper.own, sizeof h.own));
+    check(!load(TURN("model.n_gears=3")) && !job.hyper.own[GEARS].set); /* as if not said */
+    back(base);
+    back(TURN("model.num_gears=9 model.slip=-0.25"));
+    refused(load(TURN("model.num_gears=10")), SK_ECONF,
+            "num_gears (n_gears) is 10; needed is 1 to 9");
+    refused(load(TURN("model.num_gears=2.5")), SK_EUSAGE, "a whole number is needed");
+    refused(load(TURN("model.num_gear=2")), SK_EUSAGE, "did you mean \"model.num_gears\"?");
+    refused(load("model=nano model.num_gears=5"), SK_EUSAGE,
+            "there is no \"model.num_gears\" of a tiny");
+    refused(file("model: {model_type: tiny, n_embd: 8, n_layer: 1, n_head: 1, slip: 1}"), SK_ECONF,
+            "does not know the key slip");
+    text = sk_conf_help_on(&arena, "model");
+    check(strstr(text, "model.num_gears      wheels that mesh (turn 3)") != NULL);
+}
+
 /* A printed job loads back as the same job, byte by byte. */
 static void back_at(int line, const char *words)
 {
@@ -622,6 +663,7 @@ int main(void)
     clashes();
     pasted();
     directories();
+    own_fields();
     round_trips();
     helps();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -264,7 +264,8 @@ static bool comes_back(sk_arena *a, const char *dir)
     if (!f) return false;
     fputs(text, f);
     if (fclose(f) || sk_hf_config(dir, &back, &again) || back != m) return false;
-    for (const sk_field *k = sk_hyper_fields; k->name; k++)
+    const sk_field *k;
+    for (int i = 0; (k = sk_model_field(m, i)); i++)
         if (strcmp(sk_field_print(k, &h).s, sk_field_print(k, &again).s)) {
             printf("  %s: %s comes back as %s\n%s", k->name, sk_field_print(k, &h).s,
                    sk_field_print(k, &again).s, text);

@@ -616,8 +616,7 @@ char *sk_conf_help_on(sk_arena *a, const char *name)
     sk_out o = {.arena = a};
     bool model = !strncmp(name, "model", 5) && (!name[5] || name[5] == '.');
     if (model) sk_out_add(&o, "%s", model_help);
-    for (int i = 0; !name[5] && model && sk_conf_model_name(i); i++)
-        sk_out_add(&o, "  model.%s\n", sk_conf_model_name(i));
+    if (model && !name[5]) sk_conf_model_help(&o);
     help_lines(&o, name);
     layout_help(&o, name);
     return o.s;

@@ -14,12 +14,41 @@
 
 enum { MAX_NAMES = 128 };
 
+/* The i-th field that some model has of its own. */
+static const sk_field *own_field(int i, const sk_model **of)
+{
+    for (const sk_model *const *m = sk_model_parts; *m; m++)
+        for (const sk_field *f = (*m)->own; f && f->name; f++)
+            if (!i--) return *of = *m, f;
+    return NULL;
+}
+
 const char *sk_conf_model_name(int i)
 {
-    static const char *const others[] = {"arch", "preset", "name", "weights", "dropout", NULL};
+    static const char *const others[] = {"arch", "preset", "name", "weights", "dropout"};
+    enum { N_OTHERS = sizeof others / sizeof *others };
+    const sk_model *m;
     int n = 0;
     while (sk_hyper_fields[n].name) n++;
-    return i < n ? sk_hyper_fields[i].name : others[i - n];
+    if (i < n + N_OTHERS) return i < n ? sk_hyper_fields[i].name : others[i - n];
+    const sk_field *f = own_field(i - n - N_OTHERS, &m);
+    return f ? f->name : NULL;
+}
+
+void sk_conf_model_help(sk_out *o)
+{
+    const sk_model *m;
+    const sk_field *f;
+    for (int i = 0; sk_conf_model_name(i); i++) {
+        const char *name = sk_conf_model_name(i), *key = sk_print(o->arena, "model.%s", name);
+        int k = 0;
+        while ((f = own_field(k, &m)) && strcmp(f->name, name)) k++;
+        if (!f) sk_out_add(o, "  %s\n", key);
+        else
+            sk_conf_help_line(
+                o, key, f->doc,
+                sk_print(o->arena, "%s %s", m->name, sk_field_print(f, &(sk_hyper){0}).s));
+    }
 }
 
 static bool read_number(const char *s, double *x)
@@ -162,7 +191,10 @@ static sk_status set_field(sk_arena *a, const sk_setting *s, const sk_field *f, 
  * them, and as many key heads as heads. */
 static sk_status foreign(sk_arena *a, const sk_setting *s, const char *name, sk_job *job)
 {
+    const sk_model *other;
     const sk_field *f = sk_hyper_field(name);
+    for (int i = 0; !f && own_field(i, &other); i++)
+        if (!strcmp(own_field(i, &other)->name, name)) f = own_field(i, &other);
     double x = 0;
     bool known = f || !strcmp(name, "dropout");
     bool none = known && read_number(s->value, &x) && x == 0;
@@ -258,7 +290,8 @@ void sk_conf_model_print(sk_out *o, const sk_job *job)
     sk_out_add(o, "model:\n  arch: %s\n  name: %s\n", sk_conf_quote(o->arena, job->model->name),
                sk_conf_quote(o->arena, job->model_name));
     if (*job->model_dir) sk_out_add(o, "  weights: %s\n", sk_conf_quote(o->arena, job->model_dir));
-    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+    const sk_field *f;
+    for (int i = 0; (f = sk_model_field(job->model, i)); i++) {
         if (!sk_model_has(job->model, f)) continue;
         const char *value = sk_field_print(f, &h).s;
         bool text = f->kind == SK_FIELD_TEXT;

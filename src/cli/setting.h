@@ -56,7 +56,8 @@ sk_status sk_conf_words(sk_arena *a, int argc, char **argv, sk_settings *out, sk
 /* conf_model.c: what `model` and `model.x` say; how it is printed. */
 sk_status sk_conf_model(sk_arena *a, const sk_settings *s, sk_job *job);
 void sk_conf_model_print(sk_out *o, const sk_job *job);
-const char *sk_conf_model_name(int i); /* names of sk_hyper's numbers; NULL past the end */
+const char *sk_conf_model_name(int i); /* of numbers of any model; NULL past the end */
+void sk_conf_model_help(sk_out *o);    /* their lines */
 
 /* conf_knob.c: the keys that optimizers declare (program/optim.h). */
 const sk_knob *sk_conf_knob(const char *name);     /* of "optim.betas"; NULL: no such key */

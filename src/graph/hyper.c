@@ -73,6 +73,8 @@ static const void *look(const sk_field *f, const sk_hyper *h) { return (const ch
 double sk_field_number(const sk_field *f, const sk_hyper *h)
 {
     const void *p = look(f, h);
+    const sk_own *own = f->own ? p : NULL;
+    if (own) return own->set ? own->x : f->usual;
     if (f->kind == SK_FIELD_INT) return (double)*(const int64_t *)p;
     if (f->kind == SK_FIELD_REAL) return *(const double *)p;
     return f->kind == SK_FIELD_BOOL ? *(const bool *)p : 0;
@@ -91,12 +93,11 @@ static void print_real(char *s, size_t bytes, double x)
 sk_field_text sk_field_print(const sk_field *f, const sk_hyper *h)
 {
     sk_field_text t = {""};
-    const void *p = look(f, h);
-    if (f->kind == SK_FIELD_INT) snprintf(t.s, sizeof t.s, "%" PRId64, *(const int64_t *)p);
-    else if (f->kind == SK_FIELD_REAL) print_real(t.s, sizeof t.s, *(const double *)p);
-    else if (f->kind == SK_FIELD_BOOL)
-        snprintf(t.s, sizeof t.s, *(const bool *)p ? "true" : "false");
-    else snprintf(t.s, sizeof t.s, "%s", (const char *)p);
+    double x = sk_field_number(f, h);
+    if (f->kind == SK_FIELD_INT) snprintf(t.s, sizeof t.s, "%" PRId64, (int64_t)x);
+    else if (f->kind == SK_FIELD_REAL) print_real(t.s, sizeof t.s, x);
+    else if (f->kind == SK_FIELD_BOOL) snprintf(t.s, sizeof t.s, x != 0 ? "true" : "false");
+    else snprintf(t.s, sizeof t.s, "%s", (const char *)look(f, h));
     return t;
 }
 
@@ -104,7 +105,9 @@ bool sk_field_set_number(const sk_field *f, sk_hyper *h, double x)
 {
     if (f->kind == SK_FIELD_TEXT || !isfinite(x) || fabs(x) > 1e15) return false;
     if (f->kind != SK_FIELD_REAL && x != floor(x)) return false;
-    if (f->kind == SK_FIELD_INT) *(int64_t *)place(f, h) = (int64_t)x;
+    if (f->kind == SK_FIELD_BOOL) x = x != 0;
+    if (f->own) *(sk_own *)place(f, h) = x == f->usual ? (sk_own){0, 0} : (sk_own){x, 1};
+    else if (f->kind == SK_FIELD_INT) *(int64_t *)place(f, h) = (int64_t)x;
     else if (f->kind == SK_FIELD_REAL) *(double *)place(f, h) = x;
     else *(bool *)place(f, h) = x != 0;
     return true;

@@ -2,7 +2,15 @@
  *
  * Each member of sk_hyper is a field with a name, a kind and a range.  Whoever reads or writes
  * these numbers (keys `model.NAME`, config.yaml, manifests of checkpoints, config.json) goes
- * through the table of fields, so a new member is one line here and one in hyper.c. */
+ * through the table of fields, so a new member is one line here and one in hyper.c.
+ *
+ * A number that one model alone has is declared in that model's file (sk_model.own), with its
+ * default and help, and is a field like all others: a key, a line of config.yaml, of manifests and
+ * of config.json.  The values of such fields lie in sk_hyper.own, in the order of the model's list.
+ *
+ *     enum { DENSE };
+ *     static const sk_field own[] = {SK_OWN_INT(DENSE, "dense_layers", 0, 0, 1e4, "..."), {0}};
+ *     ... sk_field_number(&own[DENSE], h) ... */
 #ifndef SK_GRAPH_HYPER_H
 #define SK_GRAPH_HYPER_H
 
@@ -13,6 +21,15 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { SK_MAX_OWN = 8 };
+
+/* A value of a model's own field.  One that is the default is not set, so that equal models have
+ * equal bytes. */
+typedef struct sk_own {
+    double x;
+    int64_t set;
+} sk_own;
 
 /* Under Hugging Face's names.  0, "" and false mean "not given": the model's own default. */
 typedef struct sk_hyper {
@@ -38,6 +55,7 @@ typedef struct sk_hyper {
     double capacity_factor;   /* room of an expert over its even share; 0: for every token */
     double router_aux_loss_coef;
     double router_bias_update_speed; /* of a bias that only chooses; 0: there is none */
+    sk_own own[SK_MAX_OWN];          /* of the model part's own fields */
 } sk_hyper;
 
 typedef enum sk_field_kind {
@@ -53,9 +71,29 @@ typedef struct sk_field {
     size_t at, bytes;   /* in sk_hyper; bytes: room of a text */
     double least, most; /* of a number */
     /* of a config.json */
-    bool derived; /* null is a value: it follows from other fields, or there is none of it */
-    bool none;    /* so is 0, though the field is a count */
+    bool derived;    /* null is a value: it follows from other fields, or there is none of it */
+    bool none;       /* so is 0, though the field is a count */
+    bool own;        /* declared by a model, see sk_hyper.own; these two are for such fields */
+    double usual;    /* the default */
+    const char *doc; /* for help */
 } sk_field;
+
+#define SK_OWN(i, called, of, value, from, to, help)                                          \
+    {                                                                                         \
+        .name = called, .kind = of, .at = offsetof(sk_hyper, own) + (i) * sizeof(sk_own),     \
+        .bytes = sizeof(sk_own), .least = from, .most = to, .none = (from) <= 0, .own = true, \
+        .usual = value, .doc = help                                                           \
+    }
+#define SK_OWN_INT(i, called, value, from, to, help) \
+    SK_OWN(i, called, SK_FIELD_INT, value, from, to, help)
+#define SK_OWN_REAL(i, called, value, from, to, help) \
+    SK_OWN(i, called, SK_FIELD_REAL, value, from, to, help)
+#define SK_OWN_BOOL(i, called, value, help) SK_OWN(i, called, SK_FIELD_BOOL, value, 0, 1, help)
+/* In a preset: a value that is not the default. */
+#define SK_OWN_IS(value) \
+    {                    \
+        value, 1         \
+    }
 
 extern const sk_field sk_hyper_fields[]; /* ends with one without a name */
 const sk_field *sk_hyper_field(const char *name);

@@ -23,40 +23,68 @@ const sk_model *sk_model_preset(const char *name, sk_hyper *out)
     return NULL;
 }
 
-static const sk_hf_key *key_at(const sk_model *m, int i)
+const sk_field *sk_model_field(const sk_model *m, int i)
+{
+    for (const sk_field *f = sk_hyper_fields; f->name; f++)
+        if (!i--) return f;
+    for (const sk_field *f = m ? m->own : NULL; f && f->name; f++)
+        if (!i--) return f;
+    return NULL;
+}
+
+const sk_field *sk_model_field_find(const sk_model *m, const char *name)
+{
+    for (const sk_field *f = m ? m->own : NULL; f && f->name; f++)
+        if (!strcmp(f->name, name)) return f;
+    return sk_hyper_field(name);
+}
+
+static bool is_listed(const sk_model *m, const char *field)
 {
     for (const sk_hf_key *const *t = m->hf_keys; t && *t; t++)
         for (const sk_hf_key *k = *t; k->name; k++)
-            if (!i--) return k;
-    return NULL;
+            if (!strcmp(k->field, field)) return true;
+    return false;
+}
+
+/* The i-th key: of the lists, then fields of the model's own that are in none; no name past them.
+ */
+static sk_hf_key key_at(const sk_model *m, int i)
+{
+    for (const sk_hf_key *const *t = m->hf_keys; t && *t; t++)
+        for (const sk_hf_key *k = *t; k->name; k++)
+            if (!i--) return *k;
+    for (const sk_field *f = m->own; f && f->name; f++)
+        if (!is_listed(m, f->name) && !i--) return (sk_hf_key){f->name, f->name};
+    return (sk_hf_key){0};
 }
 
 bool sk_model_has(const sk_model *m, const sk_field *f)
 {
-    const sk_hf_key *k;
-    for (int i = 0; (k = key_at(m, i)); i++)
-        if (!strcmp(k->field, f->name)) return true;
+    sk_hf_key k;
+    for (int i = 0; (k = key_at(m, i)).name; i++)
+        if (!strcmp(k.field, f->name)) return true;
     return false;
 }
 
 const sk_field *sk_model_sets(const sk_model *m, const char *name, int i)
 {
-    const sk_hf_key *k;
+    sk_hf_key k;
     bool own = false;
-    for (int j = 0; (k = key_at(m, j)); j++) {
-        if (strcmp(k->name, name)) continue;
+    for (int j = 0; (k = key_at(m, j)).name; j++) {
+        if (strcmp(k.name, name)) continue;
         own = true;
-        if (!i--) return sk_hyper_field(k->field);
+        if (!i--) return sk_model_field_find(m, k.field);
     }
-    const sk_field *f = own || i ? NULL : sk_hyper_field(name);
+    const sk_field *f = own || i ? NULL : sk_model_field_find(m, name);
     return f && sk_model_has(m, f) ? f : NULL;
 }
 
 const char *sk_model_key(const sk_model *m, const char *field)
 {
-    const sk_hf_key *k;
-    for (int i = 0; (k = key_at(m, i)); i++)
-        if (!strcmp(k->field, field)) return k->name;
+    sk_hf_key k;
+    for (int i = 0; (k = key_at(m, i)).name; i++)
+        if (!strcmp(k.field, field)) return k.name;
     return field;
 }
 
@@ -101,7 +129,8 @@ static sk_status check_heads(const char *who, const sk_model *m, const sk_hyper 
 
 sk_status sk_model_check(const char *who, const sk_model *m, const sk_hyper *h)
 {
-    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+    const sk_field *f;
+    for (int i = 0; (f = sk_model_field(m, i)); i++) {
         double x = sk_field_number(f, h);
         if (f->kind != SK_FIELD_TEXT && !(x >= f->least && x <= f->most))
             return sk_fail(SK_ECONF, "%s: %s is %.15g; needed is %g to %g", who, call(m, f->name).s,

@@ -48,6 +48,7 @@ typedef struct sk_model {
     const char *name, *doc;
     const sk_preset *presets; /* a preset without a name ends the list */
     sk_hyper usual;           /* values for keys that are left out (0: must be given) */
+    const sk_field *own;      /* fields of this model alone (SK_OWN_INT), or NULL; {0} ends them */
     /* Write the graph.  Letters b and t are already sized; the rest is the model's.  Inputs:
      * those that a source declares (data/data.h): "tokens" and "pos" (i32 bt), "targets" (i32 bt),
      * "weights" (f32 bt) of text; "pixels" (f32 bx), "targets" (i32 b), "weights" (f32 b) of
@@ -72,7 +73,12 @@ extern const sk_model *const sk_model_parts[];
 const sk_model *sk_model_find(const char *name);
 /* A preset of any model part by name: fills *out and returns its model, or NULL. */
 const sk_model *sk_model_preset(const char *name, sk_hyper *out);
-/* Does this model have the field: is there a key that sets it? */
+/* The i-th field that a model may have: those of sk_hyper_fields, then its own; NULL past the last.
+ * Without a model: those of sk_hyper_fields alone. */
+const sk_field *sk_model_field(const sk_model *m, int i);
+const sk_field *sk_model_field_find(const sk_model *m, const char *name);
+/* Does this model have the field: is there a key that sets it?  A field of its own that no key of
+ * its list sets is a key by itself. */
 bool sk_model_has(const sk_model *m, const sk_field *f);
 /* The i-th field that the key NAME of this model sets (one of its own keys, or the name of a field
  * that it has), NULL past the last. */

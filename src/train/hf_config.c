@@ -102,7 +102,11 @@ typedef struct reader {
     const char *where; /* DIR/config.json */
     const sk_model *model;
     sk_hyper hyper;
-    const char *by[MOST_FIELDS]; /* the key that set a field */
+    struct {
+        const sk_field *field;
+        const char *key; /* that set it */
+    } by[MOST_FIELDS];
+    int n_by;
 } reader;
 
 sk_status sk_hf_json(const char *dir, const char *name, int64_t most, json_t **out)
@@ -185,7 +189,8 @@ static bool take(reader *r, const sk_field *f, const json_t *v)
 static sk_status set(reader *r, const char *key, const sk_field *f, const json_t *v)
 {
     static const char *const kinds[] = {"a whole number", "a number", "true or false", "a name"};
-    size_t i = (size_t)(f - sk_hyper_fields);
+    int i = 0;
+    while (i < r->n_by && r->by[i].field != f) i++;
     sk_assert(i < MOST_FIELDS);
     sk_hyper was = r->hyper;
     bool ok = take(r, f, v);
@@ -195,10 +200,11 @@ static sk_status set(reader *r, const char *key, const sk_field *f, const json_t
         return sk_fail(SK_ECONF, "%s: %s is %s; %s is needed", r->where, key, show(v).s,
                        kinds[f->kind]);
     sk_field_text x = sk_field_print(f, &was), y = sk_field_print(f, &r->hyper);
-    if (r->by[i] && strcmp(r->by[i], key) && strcmp(x.s, y.s))
+    if (i < r->n_by && strcmp(r->by[i].key, key) && strcmp(x.s, y.s))
         return sk_fail(SK_ECONF, "%s: %s says %s and %s says %s, which are the same thing",
-                       r->where, r->by[i], x.s, key, y.s);
-    r->by[i] = key;
+                       r->where, r->by[i].key, x.s, key, y.s);
+    if (i == r->n_by) r->n_by++;
+    r->by[i].field = f, r->by[i].key = key;
     return SK_OK;
 }
 
@@ -381,8 +387,8 @@ sk_status sk_hf_config(const char *dir, const sk_model **m, sk_hyper *out)
 
 static bool given(const sk_model *m, const char *field, const sk_hyper *h)
 {
-    const sk_field *f = sk_hyper_field(field);
-    return sk_field_given(f, h) || sk_field_given(f, &m->hf_default);
+    const sk_field *f = sk_model_field_find(m, field);
+    return f->own || sk_field_given(f, h) || sk_field_given(f, &m->hf_default);
 }
 
 /* A number as transformers 5 wants it, which takes 10000 for an integer and refuses that. */
@@ -395,7 +401,7 @@ static const char *real_text(sk_out *o, const char *s)
 static void put(sk_out *o, const char *name, const sk_field *f, const sk_hyper *h)
 {
     bool text = f->kind == SK_FIELD_TEXT, null = !sk_field_given(f, h);
-    null = null && (text || f->kind == SK_FIELD_INT);
+    null = null && !f->own && (text || f->kind == SK_FIELD_INT);
     sk_field_text t = sk_field_print(f, h);
     const char *value = f->kind == SK_FIELD_REAL ? real_text(o, t.s) : t.s;
     if (null) sk_out_add(o, ",\n  \"%s\": null", name);
@@ -425,7 +431,7 @@ static void put_keys(sk_out *o, const sk_model *m, const sk_hf_key *table, const
     for (const sk_hf_key *k = table; k->name; k++) {
         bool nested = !strncmp(k->name, scaling, sizeof scaling - 1);
         if (!nested && strcmp(k->name, last) && given(m, k->field, h))
-            put(o, k->name, sk_hyper_field(k->field), h);
+            put(o, k->name, sk_model_field_find(m, k->field), h);
         if (nested && strncmp(last, scaling, sizeof scaling - 1)) put_rope(o, table, h);
         last = k->name;
     }
@@ -439,6 +445,8 @@ char *sk_hf_config_print(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_d
     sk_out_add(&o, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", m->hf_class,
                m->name);
     for (const sk_hf_key *const *t = m->hf_keys; t && *t; t++) put_keys(&o, m, *t, h);
+    for (const sk_field *f = m->own; f && f->name; f++)
+        if (!strcmp(sk_model_key(m, f->name), f->name)) put(&o, f->name, f, h);
     for (const sk_hf_only *const *t = m->hf_only; t && *t; t++)
         for (const sk_hf_only *k = *t; k->name; k++)
             if (k->value && *k->value) {

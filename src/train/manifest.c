@@ -45,7 +45,9 @@ static void put_fields(sk_out *o, const sk_ckpt_state *s)
 
 static void put_hyper(sk_out *o, const sk_hyper *h)
 {
-    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+    const sk_model *m = sk_model_find(h->arch);
+    const sk_field *f;
+    for (int i = 0; (f = sk_model_field(m, i)); i++) {
         sk_out_add(o, ",\"%s\":", f->name);
         if (f->kind == SK_FIELD_TEXT) sk_strict_quote(o, sk_field_print(f, h).s);
         else if (!isfinite(sk_field_number(f, h))) sk_out_add(o, "0");
@@ -82,14 +84,17 @@ static sk_status get_fields(sk_arena *a, const char *where, const json_t *from, 
 /* A field that is not there was not known to the version that wrote it, and is 0. */
 static sk_status get_hyper(const char *where, const json_t *from, sk_hyper *h)
 {
-    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+    const sk_model *m = sk_model_find(h->arch);
+    const sk_field *f;
+    for (int i = 0; (f = sk_model_field(m, i)); i++) {
         const json_t *x = json_object_get(from, f->name);
         bool ok = !x;
         if (json_is_string(x)) ok = sk_field_set_text(f, h, json_string_value(x));
         if (json_is_boolean(x) && f->kind == SK_FIELD_BOOL)
             ok = sk_field_set_number(f, h, json_is_true(x));
         if (json_is_number(x) && f->kind != SK_FIELD_BOOL)
-            ok = json_number_value(x) >= 0 && sk_field_set_number(f, h, json_number_value(x));
+            ok = (f->own || json_number_value(x) >= 0) &&
+                 sk_field_set_number(f, h, json_number_value(x));
         if (!ok) return bad_field(where, f->name, x, "another value");
     }
     return SK_OK;
@@ -283,11 +288,11 @@ static sk_status read_state(sk_arena *a, const char *where, const json_t *j, boo
     if (!json_is_object(j) || !json_is_integer(json_object_get(j, "step")))
         return sk_fail(SK_EDATA, "%s: there is no state with a step in it", where);
     SK_TRY(get_fields(a, where, j, whole, s));
-    SK_TRY(get_hyper(where, hyper, &s->hyper));
     SK_TRY(get_text(a, where, hyper, "arch", &arch));
     if (strlen(arch) >= sizeof s->hyper.arch)
         return bad_field(where, "arch", json_object_get(hyper, "arch"), "the name of a model");
     snprintf(s->hyper.arch, sizeof s->hyper.arch, "%s", arch);
+    SK_TRY(get_hyper(where, hyper, &s->hyper));
     SK_TRY(get_bits(where, j, "seed", 10, &s->seed));
     SK_TRY(get_bits(where, j, "program", 16, &s->program));
     SK_TRY(get_text(a, where, j, "config", &s->config));

@@ -97,7 +97,9 @@ static bool is_free(const sk_field *f, const sk_hyper *h)
 static sk_hyper complete(const sk_model *m, const sk_hyper *from)
 {
     sk_hyper h = *from;
-    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+    const sk_field *f;
+    for (int i = 0; (f = sk_model_field(m, i)); i++) {
+        if (f->own) continue; /* its default is its own */
         if (f->kind == SK_FIELD_BOOL || sk_field_given(f, from)) continue; /* false is a value */
         if (f->kind == SK_FIELD_TEXT) sk_field_set_text(f, &h, sk_field_print(f, &m->usual).s);
         else sk_field_set_number(f, &h, sk_field_number(f, &m->usual));
@@ -119,7 +121,8 @@ static sk_status same_model(sk_arena *a, const sk_job *job, const sk_training *t
                        "another run=DIR without --resume",
                        t->from, sk_strict_show(c->state.hyper.arch).s, job->model->name);
     sk_hyper was = complete(job->model, &c->state.hyper), is = complete(job->model, &job->hyper);
-    for (const sk_field *f = sk_hyper_fields; f->name; f++) {
+    const sk_field *f;
+    for (int i = 0; (f = sk_model_field(job->model, i)); i++) {
         sk_field_text x = sk_field_print(f, &was), y = sk_field_print(f, &is);
         if (!is_free(f, &is) && strcmp(x.s, y.s))
             sk_out_add(

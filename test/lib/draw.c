@@ -119,7 +119,7 @@ static const struct {
 
 bool sk_model_routes(const sk_model *m)
 {
-    return !strcmp(m->name, "switch") || !strcmp(m->name, "mixtral");
+    return sk_model_has(m, sk_hyper_field("num_local_experts"));
 }
 
 /* What a config.json may ask of a model beside its sizes; 0 leaves it as it usually is. */
@@ -143,7 +143,9 @@ static void set_options(sk_hyper *h, const double *v)
 static void set_sizes(sk_trial *t, const double *v)
 {
     sk_hyper *h = &t->hyper;
+    sk_hyper said = *h; /* read_own */
     *h = t->model->usual;
+    memcpy(h->own, said.own, sizeof h->own);
     h->num_hidden_layers = (int64_t)v[LAYERS];
     h->num_key_value_heads = (int64_t)v[KEYS];
     h->num_attention_heads = (int64_t)(v[KEYS] * v[QUERIES]);
@@ -200,6 +202,17 @@ static bool read_knob(sk_trial *t, const char *word, size_t name, const char *va
     return false;
 }
 
+/* A size that this model alone has. */
+static bool read_own(sk_trial *t, const char *word, size_t name, const char *value)
+{
+    double x;
+    for (const sk_field *f = t->model ? t->model->own : NULL; f && f->name; f++)
+        if (!strncmp(word, f->name, name) && !f->name[name])
+            return sk_read_real(value, &x) && x >= f->least && x <= f->most &&
+                   sk_field_set_number(f, &t->hyper, x);
+    return false;
+}
+
 static bool read_number(double *v, const char *word, size_t name, const char *value)
 {
     for (int k = 0; k < N_KEYS; k++)
@@ -218,9 +231,9 @@ static sk_status read_word(sk_trial *t, double *v, const char *word)
     if (m) t->model = m;
     else if (o) t->optim = o->name;
     else if (device) t->gpu = !strcmp(value, "cuda");
-    else if (!(dtype
-                   ? sk_dtype_find(value, &t->dtype)
-                   : eq && (read_number(v, word, name, value) || read_knob(t, word, name, value))))
+    else if (!(dtype ? sk_dtype_find(value, &t->dtype)
+                     : eq && (read_number(v, word, name, value) ||
+                              read_knob(t, word, name, value) || read_own(t, word, name, value))))
         return sk_fail(SK_EUSAGE, "\"%s\" is no model, optim=, dtype=, device= or key=number",
                        word);
     return SK_OK;
@@ -316,6 +329,16 @@ static void draw_options(pair *p, const sk_model *m)
     put(p, INVERSE, has(m, "scale_attn_by_inverse_layer_idx") && one_in(3));
 }
 
+/* The least, or a few more; of what is no whole number, the default. */
+static void draw_own(pair *p, const sk_model *m)
+{
+    for (const sk_field *f = m->own; f && f->name; f++) {
+        int more = (int)fmin(f->most - f->least, 3);
+        bool free = f->kind != SK_FIELD_REAL && !is_key(f->name) && one_in(2);
+        if (free && f->least < f->most) say(p->model, " %s=%g", f->name, f->least + pick(0, more));
+    }
+}
+
 static void draw_model(pair *p, const sk_pair_most *most)
 {
     const sk_model *m = ANY(sk_model_parts);
@@ -333,9 +356,10 @@ static void draw_model(pair *p, const sk_pair_most *most)
     put(p, TIE, pick(0, 1));
     put(p, DROP, one_in(4) ? 0.1 : 0);
     draw_options(p, m);
+    draw_own(p, m);
     put(p, B, one_in(4) ? pick(1, most->batch) : pick(1, 9));
     put(p, T, pick(1, 13));
-    if (sk_model_routes(m)) draw_experts(p, !strcmp(m->name, "mixtral"));
+    if (sk_model_routes(m)) draw_experts(p, strcmp(m->name, "switch") != 0);
     put(p, STEPS, one_in(8) ? 10 : pick(3, 5));
     draw_machine(p);
     put(p, HOSTS, most->piped && one_in(3) ? 1 << pick(1, 4) : 1);
