@@ -12,7 +12,7 @@
 #endif
 
 typedef struct places { /* where a module may be, in the order of looking */
-    char path[4][PATH_MAX];
+    char path[6][PATH_MAX];
     int n;
 } places;
 
@@ -25,11 +25,25 @@ static void add_place(places *p, const char *folder, const char *way, const char
     if (n > 0 && n < PATH_MAX) p->n++;
 }
 
+/* Beside libskein.so, where another program uses that; of a static one, beside the program. */
+static void list_library(const char *name, places *p)
+{
+    static const char here = 0;
+    char file[PATH_MAX];
+    Dl_info info;
+    if (!dladdr(&here, &info) || !info.dli_fname || !realpath(info.dli_fname, file)) return;
+    char *slash = strrchr(file, '/');
+    if (slash) *slash = 0;
+    add_place(p, file, "skein", name);
+    add_place(p, file, ".", name);
+}
+
 static void list_places(const char *name, places *p)
 {
     char self[PATH_MAX];
     const char *asked = getenv("SKEIN_MODULES");
     if (asked && *asked) add_place(p, asked, ".", name);
+    list_library(name, p);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0) return;
     self[n] = 0;
