@@ -436,12 +436,25 @@ sk_status sk_conf_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_
     return read_keys(a, argc, argv, job, rest, &all);
 }
 
+/* The caller brings a graph. */
+static sk_status no_model(sk_arena *a, const sk_settings *all)
+{
+    for (int i = 0; i < all->n; i++) {
+        const sk_setting *s = &all->v[i];
+        if (!strcmp(s->key, "model") || !strncmp(s->key, "model.", 6))
+            return sk_fail(sk_setting_code(s),
+                           "%s: %s is given beside a graph, which is the model; leave it out",
+                           sk_setting_where(a, s, false), s->key);
+    }
+    return SK_OK;
+}
+
 sk_status sk_conf_load(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest)
 {
     sk_settings all = {0};
     SK_TRY(read_keys(a, argc, argv, job, rest, &all));
     if (rest && rest->help) return SK_OK;
-    SK_TRY(sk_conf_model(a, &all, job));
+    SK_TRY(rest && rest->own_graph ? no_model(a, &all) : sk_conf_model(a, &all, job));
     return complete(a, &all, job);
 }
 

@@ -36,6 +36,8 @@ typedef struct sk_conf_rest {
     const char **words;
     int n_words;
     bool help; /* --help or -h: the rest was not looked at, the job is not filled */
+    bool
+        own_graph; /* by the caller: the job is for a graph of its own, and has no keys of models */
 } sk_conf_rest;
 
 /* argv: the words after the command.  rest may be NULL: no options, no words left over.

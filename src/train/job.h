@@ -66,6 +66,10 @@ typedef struct sk_job {
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+    /* NULL, or: writes the graph in place of model->build; there is no model then, and hyper has
+     * only what data are held to (vocab_size, input_size).  Letters b and t are sized. */
+    void (*build)(sk_graph *g, void *ctx);
+    void *build_ctx;
 } sk_job;
 
 #endif

@@ -84,7 +84,8 @@ static sk_status make_graph(sk_setup *s)
     sk_graph_size(&s->graph, 'b', job->batch);
     sk_graph_size(&s->graph, 't', job->seq);
     sk_layout_expect(&s->layout, &s->graph);
-    job->model->build(&s->graph, &job->hyper, SK_TRAIN);
+    if (job->build) job->build(&s->graph, job->build_ctx);
+    else job->model->build(&s->graph, &job->hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&s->graph));
     SK_TRY(make_products(s));
     sk_graph_grad(&s->graph);
