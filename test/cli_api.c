@@ -98,7 +98,7 @@ static void training(void)
     CHECK(RUN("verify", run[0] + 4) == 0 && strstr(heard, "good"));
 }
 
-/* The header includes nothing, and is C and C++ of any age. */
+/* The header includes stdint.h alone, and is C and C++ of any age. */
 static bool compiles(const char *compiler, const char *language)
 {
     char line[512];
@@ -119,7 +119,7 @@ int main(void)
     words_stay();
     explain();
     training();
-    CHECK(system("! grep -n '#include' include/skein.h") == 0);
+    CHECK(system("! grep '#include' include/skein.h | grep -v '^#include <stdint.h>$'") == 0);
     bool c = compiles("cc", "c-header -std=c99");
     bool cxx = compiles("c++", "c++-header -std=c++98");
     char line[64];

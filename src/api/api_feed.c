@@ -1,0 +1,173 @@
+/* api_feed.c - the batch of a run: inputs as the caller feeds them, pieces as ranks load them. */
+#include "api/running.h"
+
+#include <string.h>
+
+enum { LINE = 64 };
+
+static int64_t room(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+
+/* --- the list --- */
+
+void sk_inputs_list(skein_run *r)
+{
+    const sk_graph *g = &r->program->setup.graph;
+    r->inputs = sk_many(&r->arena, sk_run_input, g->tensors.n + 1);
+    for (int i = 0; i < g->tensors.n; i++) {
+        const sk_tensor *t = g->tensors.v[i];
+        if (t->role != SK_INPUT || !strcmp(t->name, "loss_scale")) continue;
+        sk_run_input *in = &r->inputs[r->n_inputs++];
+        sk_shape s = sk_tensor_shape(g, t);
+        *in = (sk_run_input){.name = t->name, .type = t->type, .n = s.n, .count = 1};
+        for (int d = 0; d < s.n; d++) in->count *= in->full[d] = s.d[d];
+    }
+}
+
+int64_t sk_inputs_bytes(const skein_run *r)
+{
+    int64_t bytes = room(r->n_inputs);
+    if (r->flags & SKEIN_DATA) return bytes;
+    for (int i = 0; i < r->n_inputs; i++)
+        bytes += room(r->inputs[i].count * (int64_t)sk_dtype_size(r->inputs[i].type));
+    return bytes;
+}
+
+void sk_inputs_place(skein_run *r, char *at)
+{
+    bool *fed = (bool *)(void *)at;
+    at += room(r->n_inputs);
+    for (int i = 0; i < r->n_inputs; i++) {
+        sk_run_input *in = &r->inputs[i];
+        in->fed = &fed[i];
+        in->data = at;
+        if (!(r->flags & SKEIN_DATA)) at += room(in->count * (int64_t)sk_dtype_size(in->type));
+    }
+}
+
+static sk_run_input *find(const skein_run *r, const char *name)
+{
+    for (int i = 0; i < r->n_inputs; i++)
+        if (!strcmp(r->inputs[i].name, name)) return &r->inputs[i];
+    return NULL;
+}
+
+/* --- the caller --- */
+
+/* Positions and weights have values that nearly everybody means. */
+static bool has_default(const sk_run_input *in)
+{
+    return (!strcmp(in->name, "pos") && in->type == SK_I32) ||
+           (!strcmp(in->name, "weights") && in->type == SK_F32);
+}
+
+/* Ids choose rows of tables and classes of logits. */
+static sk_status check_ids(const skein_run *r, const sk_run_input *in, const int32_t *ids)
+{
+    int64_t most = r->program->setup.graph.size['v'];
+    if (in->type != SK_I32 || !strcmp(in->name, "pos") || !most) return SK_OK;
+    for (int64_t i = 0; i < in->count; i++)
+        if (ids[i] < 0 || ids[i] >= most)
+            return sk_fail(SK_EDATA,
+                           "input '%s': element %lld is %d; ids from 0 to %lld are possible (the "
+                           "size of letter v)",
+                           in->name, (long long)i, ids[i], (long long)most - 1);
+    return SK_OK;
+}
+
+int skein_run_feed(skein_run *r, const char *input, const void *data, int64_t n)
+{
+    SK_NEED(r);
+    SK_NEED(input);
+    SK_NEED(data);
+    sk_run_input *in = find(r, input);
+    if (!in) return sk_fail(SK_EUSAGE, "skein_run_feed: the model has no input '%.80s'", input);
+    if (r->flags & SKEIN_DATA)
+        return sk_fail(SK_EUSAGE, "skein_run_feed: the run was opened with SKEIN_DATA, so inputs "
+                                  "come from data.train");
+    if (n != in->count)
+        return sk_fail(SK_EUSAGE,
+                       "skein_run_feed: input '%s' gets %lld elements; the global batch has %lld",
+                       input, (long long)n, (long long)in->count);
+    SK_TRY(check_ids(r, in, data));
+    memcpy(in->data, data, (size_t)n * sk_dtype_size(in->type));
+    *in->fed = true;
+    return SK_OK;
+}
+
+sk_status sk_inputs_check(const skein_run *r)
+{
+    for (int i = 0; i < r->n_inputs && !(r->flags & SKEIN_DATA); i++)
+        if (!*r->inputs[i].fed && !has_default(&r->inputs[i]))
+            return sk_fail(SK_EUSAGE,
+                           "input '%s' was not fed for this step; skein_run_feed() does, before "
+                           "every step",
+                           r->inputs[i].name);
+    return SK_OK;
+}
+
+void sk_inputs_used(skein_run *r)
+{
+    for (int i = 0; i < r->n_inputs; i++) *r->inputs[i].fed = false;
+}
+
+/* What sources of data know to fill, and with which dims. */
+sk_status sk_inputs_suit(const skein_run *r)
+{
+    static const struct {
+        const char *name, *letters;
+        sk_dtype type;
+    } known[] = {{"tokens", "bt", SK_I32}, {"pos", "bt", SK_I32},     {"targets", "bt", SK_I32},
+                 {"targets", "b", SK_I32}, {"weights", "bt", SK_F32}, {"weights", "b", SK_F32},
+                 {"pixels", "bx", SK_F32}};
+    for (int i = 0; i < r->n_inputs; i++) {
+        const sk_tensor *t = sk_graph_find(&r->program->setup.graph, r->inputs[i].name);
+        bool good = false;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            good = good || (!strcmp(known[k].name, t->name) &&
+                            !strcmp(known[k].letters, t->letters) && known[k].type == t->type);
+        if (!good)
+            return sk_fail(
+                SK_ECONF,
+                "SKEIN_DATA: no data fill the input '%s' \"%s\" of %s; feed it, or have "
+                "tokens, pos, targets, weights \"bt\", or pixels \"bx\" with targets and "
+                "weights \"b\"",
+                t->name, t->letters, sk_dtype_name(t->type));
+    }
+    return SK_OK;
+}
+
+/* --- ranks --- */
+
+/* 0, 1, 2 ... along the last dim; ones. */
+static void fill_default(const sk_run_input *in, const sk_extent *box, void *to)
+{
+    int64_t n = 1, last = box->n ? box->size[box->n - 1] : 1;
+    for (int d = 0; d < box->n; d++) n *= box->size[d];
+    for (int64_t i = 0; i < n; i++)
+        if (in->type == SK_F32) ((float *)to)[i] = 1;
+        else ((int32_t *)to)[i] = (int32_t)((box->n ? box->at[box->n - 1] : 0) + i % last);
+}
+
+sk_status sk_inputs_fill(void *run, const char *input, sk_dtype type, const sk_extent *box,
+                         int64_t step, bool validation, void *to)
+{
+    const sk_run_input *in = find(run, input);
+    (void)step;
+    (void)validation;
+    if (!in || type != in->type || box->n != in->n)
+        return sk_fail(SK_EBUG, "input '%s' is asked for as %s with %d dims", input,
+                       sk_dtype_name(type), box->n);
+    if (!*in->fed) {
+        fill_default(in, box, to);
+        return SK_OK;
+    }
+    sk_box_copy(&(sk_box_move){.n = in->n,
+                               .full = in->full,
+                               .at = box->at,
+                               .size = box->size,
+                               .whole = in->data,
+                               .whole_type = in->type,
+                               .piece = to,
+                               .piece_type = type});
+    return SK_OK;
+}

@@ -1,0 +1,262 @@
+/* api_run.c - a run of the library: opening it, giving orders, steps.
+ *
+ * A step is that of train/loop.c, without checkpoints, metrics and console: the same
+ * rate, scale of gradients, count of updates and random numbers, so that losses have
+ * the same bits. */
+#include "api/running.h"
+#include "device/blas.h"
+#include "train/fits.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_MS = 100 }; /* between two looks for a process that died */
+static const double grace_s = 2;
+
+/* --- orders --- */
+
+static bool all_answered(const skein_run *r, long long number)
+{
+    for (int k = 0; k < r->ranks.n; k++)
+        if (atomic_load(&r->seats[k].answered) != number && !sk_rank_over(&r->ranks, k))
+            return false;
+    return true;
+}
+
+static void nap(skein_run *r)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TICK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    sem_timedwait(&r->book->done, &until);
+    if (r->ranks.processes) sk_ranks_look(&r->ranks);
+}
+
+static sk_status hear(skein_run *r)
+{
+    while (!all_answered(r, r->book->number)) nap(r);
+    sk_status st = sk_heaps_verdict(r->heaps);
+    r->broken |= st != SK_OK;
+    return st;
+}
+
+sk_status sk_run_order(skein_run *r, sk_order_kind kind)
+{
+    if (r->broken) return sk_heaps_verdict(r->heaps);
+    r->book->kind = kind;
+    r->book->number++;
+    for (int k = 0; k < r->ranks.n; k++) sem_post(&r->seats[k].go);
+    return hear(r);
+}
+
+/* --- opening --- */
+
+/* What only `skein train` can do. */
+static sk_status suits(const skein_program *p, int flags)
+{
+    const sk_job *job = &p->job;
+    if (!p->all)
+        return sk_fail(SK_EUSAGE, "skein_run_open: the program is a plan of skein_plan(); a run "
+                                  "needs that of skein_compile()");
+    if (flags & ~(SKEIN_PROCESSES | SKEIN_DATA))
+        return sk_fail(SK_EUSAGE,
+                       "skein_run_open: flags are %d; SKEIN_PROCESSES and SKEIN_DATA "
+                       "are known",
+                       flags);
+    const char *key = *job->relayout                        ? "train.relayout"
+                      : p->setup.roomy && job->dropless     ? "train.dropless"
+                      : p->setup.roomy                      ? "gist=PERCENT of the layout"
+                      : !strcmp(job->nonfinite, "rollback") ? "train.nonfinite=rollback"
+                      : job->time_limit > 0                 ? "train.time"
+                      : *job->resume                        ? "resume"
+                                                            : NULL;
+    if (key) return sk_fail(SK_ECONF, "skein_run_open: %s is for skein train; leave it out", key);
+    return SK_OK;
+}
+
+static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/* Beside the heaps: book, seats, batch. */
+static sk_status open_heaps(skein_run *r)
+{
+    const sk_setup *s = &r->program->setup;
+    int64_t book = lines(sizeof *r->book), seats = s->n_ranks * lines(sizeof *r->seats);
+    int64_t *bytes = sk_many(&r->arena, int64_t, s->n_ranks);
+    sk_twins twins =
+        sk_program_twins(&r->arena, (const sk_program *const *)s->programs, s->n_ranks, bytes);
+    bool shared = (r->flags & SKEIN_PROCESSES) != 0;
+    sk_inputs_list(r);
+    SK_TRY(sk_heaps_open_twins(s->n_ranks, bytes, twins, shared,
+                               (size_t)(book + seats + sk_inputs_bytes(r)), &r->heaps));
+    char *extra = sk_heaps_extra(r->heaps);
+    r->book = (sk_order_book *)(void *)extra;
+    r->seats = (sk_order_seat *)(void *)(extra + book);
+    sk_inputs_place(r, extra + book + seats);
+    sem_init(&r->book->done, shared, 0);
+    for (int k = 0; k < s->n_ranks; k++) sem_init(&r->seats[k].go, shared, 0);
+    return SK_OK;
+}
+
+static sk_status open_data(skein_run *r)
+{
+    skein_program *p = r->program;
+    if (!(r->flags & SKEIN_DATA)) return SK_OK;
+    sk_inputs_list(r);
+    SK_TRY(sk_inputs_suit(r));
+    r->n_inputs = 0;
+    if (!p->data) SK_TRY(sk_setup_data(&p->setup));
+    p->data = true;
+    return SK_OK;
+}
+
+static sk_status open_run(skein_run *r)
+{
+    const sk_setup *s = &r->program->setup;
+    const sk_job *job = s->job;
+    bool processes = (r->flags & SKEIN_PROCESSES) != 0;
+    SK_TRY(open_data(r));
+    SK_TRY(sk_fits_host(s, !processes));
+    if (!processes) SK_TRY(sk_blas_reserve(s->n_ranks * s->threads));
+    SK_TRY(open_heaps(r));
+    r->rate =
+        (sk_rate){.lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = job->steps};
+    SK_TRY(sk_rate_find(job->schedule, &r->rate.kind));
+    r->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
+                              (double)(job->batch * job->seq));
+    r->caller = getpid();
+    r->book->number = 1;
+    r->started = true;
+    r->ranks.n = s->n_ranks; /* ranks see it before the start is over */
+    r->ranks.processes = processes;
+    SK_TRY(sk_ranks_start(&r->arena, r->heaps, s->n_ranks, processes, sk_rank_life, r, &r->ranks));
+    SK_TRY(hear(r));
+    sk_tensors_list(r);
+    return SK_OK;
+}
+
+int skein_run_open(skein_program *p, int flags, skein_run **out)
+{
+    SK_NEED(p);
+    SK_NEED(out);
+    SK_TRY(suits(p, flags));
+    sk_arena a = {0};
+    skein_run *r = sk_new(&a, skein_run);
+    r->arena = a;
+    r->program = p;
+    r->flags = flags;
+    r->own_lr = -1;
+    sk_program_hold(p);
+    sk_status st = open_run(r);
+    if (st) skein_run_close(r);
+    else *out = r;
+    return (int)(st ? sk_trail(st, SK_HERE) : SK_OK);
+}
+
+void skein_run_close(skein_run *r)
+{
+    if (!r) return;
+    if (r->started) {
+        r->book->kind = SK_ORDER_END;
+        for (int k = 0; k < r->ranks.n; k++) sem_post(&r->seats[k].go);
+        sk_ranks_end(&r->ranks, grace_s);
+    }
+    if (r->heaps) sk_heaps_close(r->heaps);
+    skein_program_close(r->program);
+    sk_arena a = r->arena; /* r itself lies in it */
+    sk_arena_end(&a);
+}
+
+/* --- steps --- */
+
+/* All ranks saw the same sums. */
+static sk_status numbers(skein_run *r, const sk_step_out *out)
+{
+    bool apart = r->program->setup.programs[0]->apart;
+    if (sk_scale_step(&r->scale, out->loss, out->finite) && (out->finite || !apart)) return SK_OK;
+    return sk_fail(SK_ENUM, "step %lld: loss %g, norm of the gradient %g; they must be finite. %s",
+                   (long long)r->done + 1, out->loss, out->grad_norm,
+                   apart ? "Stages update on their own within a step: weights were changed"
+                         : "Weights were not changed");
+}
+
+static sk_status step(skein_run *r, skein_step *out)
+{
+    int64_t each = r->program->setup.programs[0]->n_updates;
+    double lr = r->own_lr >= 0 ? r->own_lr : sk_rate_at(&r->rate, r->done);
+    SK_TRY(sk_inputs_check(r));
+    r->book->in = (sk_step_in){.step = r->done,
+                               .lr = lr,
+                               .shift = r->updates - r->done * each,
+                               .loss_scale = r->scale.value};
+    SK_TRY(sk_run_order(r, SK_ORDER_STEP));
+    sk_inputs_used(r);
+    const sk_step_out *got = &r->book->out;
+    SK_TRY(numbers(r, got));
+    r->done++;
+    if (got->finite) r->updates += each;
+    *out = (skein_step){.step = r->done,
+                        .loss = got->loss,
+                        .norm = got->grad_norm,
+                        .lr = lr,
+                        .tokens = got->tokens,
+                        .seconds = got->seconds,
+                        .waited = got->waited,
+                        .skipped = !got->finite};
+    return SK_OK;
+}
+
+int skein_run_step(skein_run *r, skein_step *out)
+{
+    skein_step s = {0};
+    SK_NEED(r);
+    if (out) SK_TRY(sk_give(__func__, out, &s, sizeof s)); /* its size, before anything happens */
+    SK_TRY(step(r, &s));
+    return out ? (int)sk_give(__func__, out, &s, sizeof s) : SK_OK;
+}
+
+int skein_run_steps(skein_run *r, int64_t n, skein_on_step *on_step, void *ctx)
+{
+    SK_NEED(r);
+    if (n < 0) return sk_fail(SK_EUSAGE, "skein_run_steps: %lld steps", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        skein_step s = {0};
+        SK_TRY(step(r, &s));
+        s.size = sizeof s;
+        if (on_step && on_step(r, &s, ctx))
+            return sk_fail(SK_ESTOP, "stopped by the caller after step %lld", (long long)r->done);
+    }
+    return SK_OK;
+}
+
+int skein_run_validate(skein_run *r, double *loss)
+{
+    SK_NEED(r);
+    SK_NEED(loss);
+    const sk_setup *s = &r->program->setup;
+    if (!s->job->val_every)
+        return sk_fail(SK_EUSAGE, "skein_run_validate: the job says val.every=0, so its programs "
+                                  "have no validation; leave it out");
+    if (r->flags & SKEIN_DATA && !s->has_val)
+        return sk_fail(SK_EUSAGE, "skein_run_validate: there are no validation data; data.val or "
+                                  "data.val_fraction brings them");
+    SK_TRY(sk_inputs_check(r));
+    r->book->batch = r->validated;
+    SK_TRY(sk_run_order(r, SK_ORDER_VALIDATE));
+    sk_inputs_used(r);
+    r->validated++;
+    *loss = r->book->out.loss;
+    return SK_OK;
+}
+
+int skein_run_rate(skein_run *r, double lr)
+{
+    SK_NEED(r);
+    if (!isfinite(lr)) return sk_fail(SK_EUSAGE, "skein_run_rate: the learning rate is %g", lr);
+    r->own_lr = lr < 0 ? -1 : lr;
+    return SK_OK;
+}

@@ -1,0 +1,98 @@
+/* running.h - a run of the library: a caller who gives orders, ranks that obey them; private to
+ * api/.
+ *
+ * Orders, answers and the batch lie in the memory that the heaps have beside them,
+ * so that ranks may be threads or processes.  The caller writes an order and
+ * raises `go` of every rank; each obeys, writes its answer and raises `done`.
+ * Between two orders ranks stand still, and the caller reads and writes their heaps. */
+#ifndef SK_API_RUNNING_H
+#define SK_API_RUNNING_H
+
+#include "api/handles.h"
+#include "run/run.h"
+#include "train/rate.h"
+#include "train/scale.h"
+
+#include <semaphore.h>
+#include <sys/types.h>
+
+typedef enum sk_order_kind {
+    SK_ORDER_BEGIN, /* what ranks do unasked: open, first weights */
+    SK_ORDER_STEP,
+    SK_ORDER_VALIDATE,
+    SK_ORDER_PULL, /* weights and state from the device to where the caller sees them */
+    SK_ORDER_PUSH, /* and back */
+    SK_ORDER_END
+} sk_order_kind;
+
+typedef struct sk_order_book {
+    sem_t done;
+    sk_order_kind kind;
+    long long number; /* of the order; each is answered by its number */
+    sk_step_in in;
+    int64_t batch;   /* of validation */
+    sk_step_out out; /* rank 0's */
+} sk_order_book;
+
+typedef struct sk_order_seat { /* one for each rank */
+    _Alignas(64) sem_t go;
+    atomic_llong answered;
+} sk_order_seat;
+
+typedef struct sk_run_input { /* of the graph */
+    const char *name;
+    sk_dtype type;
+    int n;
+    int64_t full[SK_MAX_DIM], count;
+    bool *fed;  /* for the next step; shared, as is */
+    char *data; /* the whole, dense */
+} sk_run_input;
+
+typedef struct sk_kept_tensor { /* a tensor that ranks keep */
+    const char *name;
+    int n;
+    int64_t full[SK_PIECE_DIM], count;
+} sk_kept_tensor;
+
+struct skein_run {
+    sk_arena arena;
+    skein_program *program;
+    int flags;
+    pid_t caller;
+    sk_heaps *heaps;
+    sk_order_book *book;
+    sk_order_seat *seats;
+    sk_ranks ranks;
+    bool started; /* ranks were */
+    bool broken;  /* a rank failed: the story is on the board */
+    sk_run_input *inputs;
+    int n_inputs;
+    sk_kept_tensor *tensors; /* parameters first */
+    int n_tensors;
+    sk_box **boxes; /* by rank, what it keeps */
+    int *n_boxes;
+    sk_rate rate;
+    sk_scale scale;
+    double own_lr; /* below 0: by `rate` */
+    int64_t done, updates, validated;
+};
+
+/* api_run.c: an order, until all have obeyed. */
+sk_status sk_run_order(skein_run *r, sk_order_kind kind);
+/* api_life.c: what a rank does from the beginning to the end; ctx is the skein_run. */
+sk_status sk_rank_life(void *ctx, int rank);
+
+/* api_feed.c */
+int64_t sk_inputs_bytes(const skein_run *r); /* of shared memory */
+void sk_inputs_list(skein_run *r);
+void sk_inputs_place(skein_run *r, char *at);
+sk_status sk_inputs_check(const skein_run *r); /* has everything been fed? */
+void sk_inputs_used(skein_run *r);
+sk_status sk_inputs_suit(const skein_run *r); /* can data.train fill them? */
+sk_status sk_inputs_fill(void *run, const char *input, sk_dtype type, const sk_extent *box,
+                         int64_t step, bool validation, void *to);
+
+/* api_tensor.c: what ranks keep, by name. */
+void sk_tensors_list(skein_run *r);
+
+#endif
