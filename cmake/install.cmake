@@ -4,6 +4,7 @@
 # everything finds everything else by its own place.  Only a CMAKE_INSTALL_LIBDIR that begins with
 # a slash stays where it says.
 install(TARGETS skein ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS skein_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET skein_program)
   install(TARGETS skein_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -29,7 +30,7 @@ foreach(dir LIBDIR INCLUDEDIR)
   endif()
 endforeach()
 
-# There is only a static library, so all that it leans on is said to everybody.
+# libskein.so knows what it leans on; who links libskein.a has to say it: skein-static.
 set(pc_requires "yaml-0.1 jansson libpcre2-8 zlib")
 set(pc_libs "-pthread -lm")
 if(openblas_FOUND)
@@ -38,7 +39,8 @@ else()
   string(PREPEND pc_libs "-lopenblas ")
 endif()
 configure_file(cmake/skein.pc.in skein.pc @ONLY)
-set(pc_files ${CMAKE_BINARY_DIR}/skein.pc)
+configure_file(cmake/skein-static.pc.in skein-static.pc @ONLY)
+set(pc_files ${CMAKE_BINARY_DIR}/skein.pc ${CMAKE_BINARY_DIR}/skein-static.pc)
 
 # The GPU half is a library of its own: pkg-config --libs skein-cuda brings both.
 if(TARGET skein_cuda)
