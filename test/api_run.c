@@ -1,0 +1,390 @@
+/* api_run.c - skein.h: runs of models by name, on threads and on processes.
+ * Losses are those of `skein train` to the last digit; tensors go in and out whole under any
+ * layout; mistakes are answered, not punished.  Output: "api_run: N checks, N bad". */
+#include "skein.h" /* first, so that it is seen to need nothing before it */
+
+#include "lib/check.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STEPS = 4, BATCH = 4, SEQ = 16, IDS = 256, MOST = 12 };
+
+static char dir[] = "/tmp/skein-api-run-XXXXXX";
+
+#define WORDS(...) \
+    (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]) { __VA_ARGS__ }
+
+static skein_program *compiled(int n, const char *const words[])
+{
+    skein_job *job = NULL;
+    skein_program *p = NULL;
+    check(!skein_job_open(NULL, n, words, &job));
+    check(job && !skein_compile(job, NULL, &p));
+    skein_job_close(job); /* the program keeps it */
+    return p;
+}
+
+static skein_program *tiny(const char *layout, const char *more)
+{
+    char text[256];
+    snprintf(text, sizeof text, "layout=%s", layout);
+    return compiled(WORDS("model=tiny", "train.batch=4", "train.seq=16", "train.threads=1",
+                          "optim.warmup=1", text, more));
+}
+
+/* --- the same losses as the command --- */
+
+static int commanded(const char *layout, const char *more, char losses[STEPS][32])
+{
+    char lay[256], run[256], line[512];
+    static int times;
+    snprintf(lay, sizeof lay, "layout=%s", layout);
+    snprintf(run, sizeof run, "run=%s/%d", dir, times++);
+    int out = dup(1);
+    check(freopen("/dev/null", "w", stdout) != NULL);
+    int code =
+        sk_command(WORDS("train", "model=tiny", "data.train=example/one_file.c", "train.batch=4",
+                         "train.seq=16", "train.threads=1", "train.steps=4", "val.every=0",
+                         "sample.every=0", "--launch=thread", lay, run, more));
+    fflush(stdout);
+    dup2(out, 1);
+    close(out);
+    check(!code);
+    snprintf(line, sizeof line, "%s/metrics.jsonl", run + 4);
+    FILE *f = fopen(line, "r");
+    int n = 0;
+    while (f && n < STEPS && fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, "\"loss\":");
+        if (at && sscanf(at + 7, "%31[^,}]", losses[n]) == 1) n++;
+    }
+    if (f) fclose(f);
+    return n;
+}
+
+static void same_as_train(const char *layout, const char *more, int flags)
+{
+    char want[STEPS][32] = {{0}}, got[32], lay[256];
+    skein_run *run = NULL;
+    check(commanded(layout, more, want) == STEPS);
+    snprintf(lay, sizeof lay, "layout=%s", layout);
+    skein_program *p =
+        compiled(WORDS("model=tiny", "data.train=example/one_file.c", "train.batch=4",
+                       "train.seq=16", "train.threads=1", "train.steps=4", lay, more));
+    check(!skein_run_open(p, SKEIN_DATA | flags, &run));
+    for (int i = 0; run && i < STEPS; i++) {
+        skein_step s = {.size = sizeof s};
+        check(!skein_run_step(run, &s) && s.step == i + 1 && !s.skipped);
+        snprintf(got, sizeof got, "%.9g", s.loss);
+        check(!strcmp(got, want[i]));
+        check(s.tokens == BATCH * SEQ && s.seconds > 0 && s.lr > 0 && s.norm > 0);
+    }
+    skein_run_close(run);
+    skein_program_close(p);
+}
+
+/* --- fed by hand --- */
+
+static void batch_of(int64_t step, int32_t *tokens, int32_t *targets)
+{
+    for (int i = 0; i < BATCH * SEQ; i++) {
+        tokens[i] = (int32_t)((i * 7 + step * 31 + i * i) % IDS);
+        targets[i] = (int32_t)((i * 7 + step * 31 + 5) % IDS);
+    }
+}
+
+static void feed(skein_run *run, int64_t step)
+{
+    int32_t tokens[BATCH * SEQ], targets[BATCH * SEQ];
+    batch_of(step, tokens, targets);
+    check(!skein_run_feed(run, "tokens", tokens, BATCH * SEQ));
+    check(!skein_run_feed(run, "targets", targets, BATCH * SEQ));
+}
+
+static int after(skein_run *run, const skein_step *s, void *ctx)
+{
+    double *loss = ctx;
+    loss[s->step - 1] = s->loss;
+    feed(run, s->step);
+    return s->step == 3;
+}
+
+typedef struct weights {
+    int n;
+    float *v[256];
+    skein_shape shape[256];
+} weights;
+
+static void read_all(skein_run *run, weights *w)
+{
+    w->n = skein_run_tensors(run);
+    check(w->n > 10 && w->n <= 256);
+    for (int i = 0; i < w->n; i++) {
+        w->shape[i].size = sizeof w->shape[i];
+        check(!skein_run_tensor(run, i, &w->shape[i]));
+        w->v[i] = malloc((size_t)w->shape[i].elements * sizeof(float));
+        check(!skein_run_read(run, w->shape[i].name, w->v[i], w->shape[i].elements));
+    }
+}
+
+static void forget(weights *w)
+{
+    for (int i = 0; i < w->n; i++) free(w->v[i]);
+}
+
+/* Names may come in another order: stages keep other layers first. */
+static int at_name(const weights *w, const char *name)
+{
+    for (int i = 0; i < w->n; i++)
+        if (!strcmp(w->shape[i].name, name)) return i;
+    return -1;
+}
+
+static bool same_weights(const weights *a, const weights *b)
+{
+    bool same = a->n == b->n;
+    for (int i = 0; i < a->n && same; i++) {
+        int k = at_name(b, a->shape[i].name);
+        same = k >= 0 && a->shape[i].elements == b->shape[k].elements &&
+               !memcmp(a->v[i], b->v[k], (size_t)a->shape[i].elements * sizeof(float));
+    }
+    return same;
+}
+
+static double valid_loss(skein_run *run)
+{
+    double loss = 0;
+    feed(run, 99);
+    check(!skein_run_validate(run, &loss));
+    return loss;
+}
+
+/* Three steps; the callback stops before the fourth. */
+static skein_run *three_steps(const char *layout, const char *more, int flags, double *loss)
+{
+    skein_program *p = tiny(layout, more);
+    skein_run *run = NULL;
+    check(!skein_run_open(p, flags, &run));
+    skein_program_close(p); /* the run keeps it */
+    feed(run, 0);
+    fails((sk_status)skein_run_steps(run, 9, after, loss), SK_ESTOP, "after step 3");
+    return run;
+}
+
+/* In canonical order the layout changes no bit, so what ranks keep must be one whole. */
+static void layouts(void)
+{
+    const char *const others[] = {"tp=2", "dp=2 zero=3", "pp=2 micro=2", "cp=2"};
+    double first[MOST] = {0}, loss[MOST] = {0};
+    weights a, b;
+    skein_run *one = three_steps("dp=1", "order=canonical", 0, first);
+    read_all(one, &a);
+    double valid = valid_loss(one);
+    for (int k = 0; k < 4; k++) {
+        skein_run *run =
+            three_steps(others[k], "order=canonical", k == 1 ? SKEIN_PROCESSES : 0, loss);
+        read_all(run, &b);
+        check(same_weights(&a, &b));
+        check(!memcmp(first, loss, 3 * sizeof *loss));
+        check(valid_loss(run) == valid);
+        forget(&b);
+        skein_run_close(run);
+    }
+    skein_run_close(one);
+    forget(&a);
+}
+
+/* Weights of one run become those of another, under another layout and in another type. */
+static void carried(const char *layout, const char *more, double within)
+{
+    double loss[MOST] = {0}, zero[4] = {0};
+    weights w;
+    skein_run *from = three_steps("dp=2 zero=1", "order=canonical", 0, loss), *to = NULL;
+    skein_program *p = tiny(layout, more);
+    read_all(from, &w);
+    check(!skein_run_open(p, 0, &to));
+    double before = valid_loss(to);
+    for (int i = 0; i < w.n; i++)
+        check(!skein_run_write(to, w.shape[i].name, w.v[i], w.shape[i].elements));
+    double now = valid_loss(to), want = valid_loss(from);
+    check(fabs(now - want) <= within && before != now);
+    check(!skein_run_read(to, w.shape[0].name, w.v[0], w.shape[0].elements));
+    fails((sk_status)skein_run_write(to, w.shape[0].name, (float *)(void *)zero, 1), SK_EUSAGE,
+          "elements");
+    skein_run_close(from);
+    skein_run_close(to);
+    skein_program_close(p);
+    forget(&w);
+}
+
+/* Owners' pieces make up every tensor once. */
+static void pieces(void)
+{
+    double loss[MOST] = {0};
+    skein_run *run = three_steps("dp=2 tp=2 zero=1", "order=fast", 0, loss);
+    int64_t owned = 0, all = 0;
+    skein_shape s = {.size = sizeof s};
+    for (int i = 0; i < skein_run_tensors(run); i++) {
+        check(!skein_run_tensor(run, i, &s));
+        all += s.elements;
+    }
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < skein_run_pieces(run, r); i++) {
+            skein_piece p = {.size = sizeof p};
+            check(!skein_run_piece(run, r, i, &p) && p.data && p.type == SKEIN_F32);
+            int64_t n = p.owner;
+            for (int d = 0; d < p.n_dims; d++) n *= p.count[d];
+            owned += n;
+        }
+    check(owned == all && skein_run_pieces(run, 4) == -1 && skein_run_pieces(run, -1) == -1);
+    skein_piece p = {.size = sizeof p};
+    fails((sk_status)skein_run_piece(run, 9, 0, &p), SK_EUSAGE, "rank 9");
+    skein_run_close(run);
+}
+
+/* --- mistakes --- */
+
+static void jobs(void)
+{
+    skein_job *job = NULL;
+    skein_program *p = NULL;
+    fails((sk_status)skein_job_open(NULL, 1, NULL, &job), SK_EUSAGE, "words");
+    fails((sk_status)skein_job_open(NULL, -1, NULL, &job), SK_EUSAGE, "words");
+    fails((sk_status)skein_job_open(NULL, 0, NULL, NULL), SK_EUSAGE, "out is NULL");
+    fails((sk_status)skein_job_open(NULL, WORDS("model=tiny", NULL), &job), SK_EUSAGE, "word 1");
+    fails((sk_status)skein_job_open(NULL, WORDS("modle=tiny"), &job), SK_EUSAGE, "model");
+    fails((sk_status)skein_job_open(NULL, WORDS("--help"), &job), SK_EUSAGE, "--help");
+    fails((sk_status)skein_job_open(NULL, WORDS("model=tniy"), &job), SK_EUSAGE, "tiny");
+    check(!job);
+    fails((sk_status)skein_plan(NULL, NULL, &p), SK_EUSAGE, "job is NULL");
+    check(!skein_job_open(NULL, WORDS("model=tiny", "layout=dq=2"), &job));
+    fails((sk_status)skein_compile(job, NULL, &p), SK_ECONF, "dp");
+    check(!p);
+    skein_job_close(job);
+    skein_job_close(NULL);
+}
+
+static void runs(void)
+{
+    skein_run *run = NULL;
+    skein_program *p = tiny("dp=2", "order=fast");
+    int32_t ids[BATCH * SEQ] = {0};
+    double loss = 0;
+    skein_step s = {0};
+    fails((sk_status)skein_run_open(NULL, 0, &run), SK_EUSAGE, "p is NULL");
+    fails((sk_status)skein_run_open(p, 64, &run), SK_EUSAGE, "flags");
+    check(!skein_run_open(p, 0, &run));
+    fails((sk_status)skein_run_step(run, NULL), SK_EUSAGE, "tokens");
+    fails((sk_status)skein_run_feed(run, "token", ids, BATCH * SEQ), SK_EUSAGE, "token");
+    fails((sk_status)skein_run_feed(run, "tokens", ids, 3), SK_EUSAGE, "64");
+    fails((sk_status)skein_run_feed(run, NULL, ids, 3), SK_EUSAGE, "NULL");
+    fails((sk_status)skein_run_feed(NULL, "tokens", ids, 3), SK_EUSAGE, "NULL");
+    ids[5] = IDS;
+    fails((sk_status)skein_run_feed(run, "tokens", ids, BATCH * SEQ), SK_EDATA, "element 5 is 256");
+    feed(run, 0);
+    fails((sk_status)skein_run_step(run, &s), SK_EUSAGE, "sizeof");
+    s.size = 24; /* of an older header: it gets as much as it has room for */
+    check(!skein_run_step(run, &s) && s.step == 1 && s.loss > 1 && s.norm == 0);
+    fails((sk_status)skein_run_step(run, NULL), SK_EUSAGE, "not fed");
+    fails((sk_status)skein_run_read(run, "no-such", (float *)(void *)ids, 3), SK_EUSAGE, "no-such");
+    fails((sk_status)skein_run_tensor(run, 999, NULL), SK_EUSAGE, "NULL");
+    fails((sk_status)skein_run_rate(run, NAN), SK_EUSAGE, "rate");
+    fails((sk_status)skein_run_steps(run, -1, NULL, NULL), SK_EUSAGE, "steps");
+    fails((sk_status)skein_run_validate(run, NULL), SK_EUSAGE, "NULL");
+    fails((sk_status)skein_run_validate(run, &loss), SK_EUSAGE, "not fed");
+    check(!skein_run_rate(run, 0));
+    feed(run, 1);
+    s.size = sizeof s;
+    check(!skein_run_step(run, &s) && s.lr == 0 && s.step == 2);
+    skein_run *again = NULL; /* two at once of one program */
+    check(!skein_run_open(p, 0, &again));
+    feed(again, 0);
+    check(!skein_run_step(again, &s) && s.step == 1);
+    skein_run_close(run);
+    skein_program_close(p);
+    feed(again, 1);
+    check(!skein_run_step(again, &s) && s.step == 2);
+    skein_run_close(again);
+    skein_run_close(NULL);
+    check(skein_run_tensors(NULL) == 0 && skein_program_ranks(NULL) == 0);
+}
+
+/* What only skein train can do is refused, with its key. */
+static void refused(void)
+{
+    const char *const words[] = {"train.nonfinite=rollback", "train.time=5", "resume=auto"};
+    for (int i = 0; i < 3; i++) {
+        skein_run *run = NULL;
+        skein_program *p = tiny("dp=1", words[i]);
+        fails((sk_status)skein_run_open(p, 0, &run), SK_ECONF,
+              i == 1 ? "train.time"
+              : i    ? "resume"
+                     : "rollback");
+        skein_program_close(p);
+    }
+    skein_job *job = NULL;
+    skein_program *p = NULL;
+    skein_run *run = NULL;
+    check(!skein_job_open(NULL, WORDS("model=tiny", "data.train=/no/such/file"), &job));
+    check(!skein_plan(job, NULL, &p));
+    fails((sk_status)skein_run_open(p, 0, &run), SK_EUSAGE, "skein_compile");
+    skein_program_close(p);
+    check(!skein_compile(job, NULL, &p));
+    check(skein_run_open(p, SKEIN_DATA, &run) && strstr(sk_error_line(), "/no/such/file"));
+    skein_program_close(p);
+    skein_job_close(job);
+}
+
+/* --- a rank that dies --- */
+
+static int child(void)
+{
+    char path[64], text[256] = "";
+    int pid = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "r");
+    if (f && fgets(text, sizeof text, f)) pid = atoi(text);
+    if (f) fclose(f);
+    return pid;
+}
+
+static void death(void)
+{
+    double loss[MOST] = {0};
+    float x[4];
+    skein_run *run = three_steps("dp=2", "order=fast", SKEIN_PROCESSES, loss);
+    int pid = child();
+    if (pid > 0) {
+        kill(pid, SIGKILL);
+        fails((sk_status)skein_run_step(run, NULL), SK_EPEER, "signal 9");
+        fails((sk_status)skein_run_step(run, NULL), SK_EPEER, "signal 9"); /* it stays so */
+        check(skein_run_read(run, "wte", x, 4) != 0);
+    }
+    skein_run_close(run);
+    check(child() == 0 && waitpid(-1, NULL, WNOHANG) == -1); /* nobody is left */
+}
+
+int main(void)
+{
+    check(mkdtemp(dir) != NULL);
+    check(!strcmp(sk_version(), SKEIN_VERSION) && skein_api() == SKEIN_API);
+    same_as_train("dp=2", "train.dtype=f32", 0);
+    same_as_train("dp=2 tp=2 zero=1", "train.dtype=bf16", SKEIN_PROCESSES);
+    same_as_train("pp=2 micro=2", "train.dtype=f16", 0);
+    layouts();
+    carried("tp=2", "order=canonical", 0);
+    carried("dp=2 zero=3", "train.dtype=bf16", 0.05);
+    pieces();
+    jobs();
+    runs();
+    refused();
+    death();
+    char line[64];
+    snprintf(line, sizeof line, "rm -rf %s", dir);
+    check(!system(line));
+    printf("api_run: %d checks, %d bad\n", checks, bad);
+    return bad != 0;
+}
