@@ -9,12 +9,12 @@
 # label.  quick: what ./check --quick runs, seconds of all rooms.
 set(alone "^(comm_(shm|wait)|fault_.*|cli_doctor)$|_ranks$")
 if(SKEIN_TEST_SCALE GREATER 1)
-  set(alone "^(comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
+  set(alone "^(api|comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
 endif()
 string(CONCAT quick
   "^((base|tensor|graph|program|plan|parts|schedule|optim|data|attention|op|fuzz)_.*"
   "|device_cpu|comm_(alias|choose|foreign|fuse|prove.*|stream|swap)|layout_(cases|moe|skip|text)"
-  "|run_(aside|fuse|team)|train_(checkpoint|codec|hf|rate|scale)|cli_(api|conf|errors)|cmd_(idle|plan))$")
+  "|run_(aside|fuse|team)|train_(checkpoint|codec|hf|rate|scale)|cli_(api|conf|errors)|cmd_(idle|plan)|api_(graph|run))$")
 
 set(environment
     "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1"

@@ -1,6 +1,6 @@
 /* model_in_c.c - a model written in C and trained under any layout.
  *
- *     example_model_in_c TEXT_FILE [LAYOUT [STEPS]]      example_model_in_c README.md "dp=2 zero=3"
+ *     example_model_in_c TEXT_FILE [LAYOUT [STEPS]]      example_model_in_c LICENSE "dp=2 zero=3"
  *
  * A small model of text: the next byte, from this one and its place.  The graph says
  * nothing of ranks; the layout does, and it changes no loss beyond rounding.  C and C++. */

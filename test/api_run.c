@@ -1,6 +1,6 @@
 /* api_run.c - skein.h: runs of models by name, on threads and on processes.
- * Losses are those of `skein train` to the last digit; tensors go in and out whole under any
- * layout; mistakes are answered, not punished.  Output: "api_run: N checks, N bad". */
+ * Losses and weights are those of `skein train` to the last bit; tensors go in and out whole under
+ * any layout; mistakes are answered, not punished.  Output: "api_run: N checks, N bad". */
 #include "skein.h" /* first, so that it is seen to need nothing before it */
 
 #include "lib/check.h"
@@ -14,6 +14,7 @@
 enum { STEPS = 4, BATCH = 4, SEQ = 16, IDS = 256, MOST = 12 };
 
 static char dir[] = "/tmp/skein-api-run-XXXXXX";
+static int times; /* trainings by the command, each in a folder of its own */
 
 #define WORDS(...) \
     (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]) { __VA_ARGS__ }
@@ -36,14 +37,58 @@ static skein_program *tiny(const char *layout, const char *more)
                           "optim.warmup=1", text, more));
 }
 
+/* --- all weights of a run --- */
+
+typedef struct weights {
+    int n;
+    float *v[256];
+    skein_shape shape[256];
+} weights;
+
+static void read_all(skein_run *run, weights *w)
+{
+    w->n = skein_run_tensors(run);
+    check(w->n > 10 && w->n <= 256);
+    for (int i = 0; i < w->n; i++) {
+        w->shape[i].size = sizeof w->shape[i];
+        check(!skein_run_tensor(run, i, &w->shape[i]));
+        w->shape[i].name = strdup(w->shape[i].name); /* which is the run's */
+        w->v[i] = malloc((size_t)w->shape[i].elements * sizeof(float));
+        check(!skein_run_read(run, w->shape[i].name, w->v[i], w->shape[i].elements));
+    }
+}
+
+static void forget(weights *w)
+{
+    for (int i = 0; i < w->n; i++) free(w->v[i]), free((char *)w->shape[i].name);
+}
+
+/* Names may come in another order: stages keep other layers first. */
+static int at_name(const weights *w, const char *name)
+{
+    for (int i = 0; i < w->n; i++)
+        if (!strcmp(w->shape[i].name, name)) return i;
+    return -1;
+}
+
+static bool same_weights(const weights *a, const weights *b)
+{
+    bool same = a->n == b->n;
+    for (int i = 0; i < a->n && same; i++) {
+        int k = at_name(b, a->shape[i].name);
+        same = k >= 0 && a->shape[i].elements == b->shape[k].elements &&
+               !memcmp(a->v[i], b->v[k], (size_t)a->shape[i].elements * sizeof(float));
+    }
+    return same;
+}
+
 /* --- the same losses as the command --- */
 
 static int commanded(const char *layout, const char *more, char losses[STEPS][32])
 {
     char lay[256], run[256], line[512];
-    static int times;
     snprintf(lay, sizeof lay, "layout=%s", layout);
-    snprintf(run, sizeof run, "run=%s/%d", dir, times++);
+    snprintf(run, sizeof run, "run=%s/%d", dir, ++times);
     int out = dup(1);
     check(freopen("/dev/null", "w", stdout) != NULL);
     int code =
@@ -65,10 +110,35 @@ static int commanded(const char *layout, const char *more, char losses[STEPS][32
     return n;
 }
 
+/* The model that the command saved, loaded by a run: its parameters have the bits of ours. */
+static void same_model(const weights *mine, const char *layout, const char *more)
+{
+    char model[128], lay[256];
+    skein_run *run = NULL;
+    int n = 0;
+    snprintf(model, sizeof model, "model=%s/%d/final", dir, times);
+    snprintf(lay, sizeof lay, "layout=%s", layout);
+    skein_program *p =
+        compiled(WORDS(model, "train.batch=4", "train.seq=16", "train.threads=1", lay, more));
+    check(!skein_run_open(p, 0, &run));
+    for (int i = 0; i < mine->n; i++) {
+        if (strstr(mine->shape[i].name, ".adamw.")) continue;
+        float *x = malloc((size_t)mine->shape[i].elements * sizeof *x);
+        check(!skein_run_read(run, mine->shape[i].name, x, mine->shape[i].elements));
+        check(!memcmp(x, mine->v[i], (size_t)mine->shape[i].elements * sizeof *x));
+        free(x);
+        n++;
+    }
+    check(n > 5 && n < mine->n);
+    skein_run_close(run);
+    skein_program_close(p);
+}
+
 static void same_as_train(const char *layout, const char *more, int flags)
 {
     char want[STEPS][32] = {{0}}, got[32], lay[256];
     skein_run *run = NULL;
+    weights w;
     check(commanded(layout, more, want) == STEPS);
     snprintf(lay, sizeof lay, "layout=%s", layout);
     skein_program *p =
@@ -82,8 +152,11 @@ static void same_as_train(const char *layout, const char *more, int flags)
         check(!strcmp(got, want[i]));
         check(s.tokens == BATCH * SEQ && s.seconds > 0 && s.lr > 0 && s.norm > 0);
     }
+    read_all(run, &w);
     skein_run_close(run);
     skein_program_close(p);
+    same_model(&w, layout, more);
+    forget(&w);
 }
 
 /* --- fed by hand --- */
@@ -110,48 +183,6 @@ static int after(skein_run *run, const skein_step *s, void *ctx)
     loss[s->step - 1] = s->loss;
     feed(run, s->step);
     return s->step == 3;
-}
-
-typedef struct weights {
-    int n;
-    float *v[256];
-    skein_shape shape[256];
-} weights;
-
-static void read_all(skein_run *run, weights *w)
-{
-    w->n = skein_run_tensors(run);
-    check(w->n > 10 && w->n <= 256);
-    for (int i = 0; i < w->n; i++) {
-        w->shape[i].size = sizeof w->shape[i];
-        check(!skein_run_tensor(run, i, &w->shape[i]));
-        w->v[i] = malloc((size_t)w->shape[i].elements * sizeof(float));
-        check(!skein_run_read(run, w->shape[i].name, w->v[i], w->shape[i].elements));
-    }
-}
-
-static void forget(weights *w)
-{
-    for (int i = 0; i < w->n; i++) free(w->v[i]);
-}
-
-/* Names may come in another order: stages keep other layers first. */
-static int at_name(const weights *w, const char *name)
-{
-    for (int i = 0; i < w->n; i++)
-        if (!strcmp(w->shape[i].name, name)) return i;
-    return -1;
-}
-
-static bool same_weights(const weights *a, const weights *b)
-{
-    bool same = a->n == b->n;
-    for (int i = 0; i < a->n && same; i++) {
-        int k = at_name(b, a->shape[i].name);
-        same = k >= 0 && a->shape[i].elements == b->shape[k].elements &&
-               !memcmp(a->v[i], b->v[k], (size_t)a->shape[i].elements * sizeof(float));
-    }
-    return same;
 }
 
 static double valid_loss(skein_run *run)
