@@ -214,6 +214,7 @@ static void layouts(void)
     skein_run *one = three_steps("dp=1", "order=canonical", 0, first);
     read_all(one, &a);
     double valid = valid_loss(one);
+    skein_run_close(one); /* its threads are over before others are forked */
     for (int k = 0; k < 4; k++) {
         skein_run *run =
             three_steps(others[k], "order=canonical", k == 1 ? SKEIN_PROCESSES : 0, loss);
@@ -224,7 +225,6 @@ static void layouts(void)
         forget(&b);
         skein_run_close(run);
     }
-    skein_run_close(one);
     forget(&a);
 }
 
