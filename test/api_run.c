@@ -4,6 +4,8 @@
 #include "skein.h" /* first, so that it is seen to need nothing before it */
 
 #include "lib/check.h"
+#include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
 
 #include <math.h>
 #include <signal.h>
@@ -242,7 +244,12 @@ static void carried(const char *layout, const char *more, double within)
         check(!skein_run_write(to, w.shape[i].name, w.v[i], w.shape[i].elements));
     double now = valid_loss(to), want = valid_loss(from);
     check(fabs(now - want) <= within && before != now);
-    check(!skein_run_read(to, w.shape[0].name, w.v[0], w.shape[0].elements));
+    for (int i = 0; i < w.n; i++) { /* and out again as they went in */
+        float *x = malloc((size_t)w.shape[i].elements * sizeof *x);
+        check(!skein_run_read(to, w.shape[i].name, x, w.shape[i].elements));
+        check(!memcmp(x, w.v[i], (size_t)w.shape[i].elements * sizeof *x));
+        free(x);
+    }
     fails((sk_status)skein_run_write(to, w.shape[0].name, (float *)(void *)zero, 1), SK_EUSAGE,
           "elements");
     skein_run_close(from);
@@ -409,6 +416,9 @@ int main(void)
     carried("tp=2", "order=canonical", 0);
     carried("dp=2 zero=3", "train.dtype=bf16", 0.05);
     pieces();
+    sk_fake_gpu(0); /* "cuda" of this program from here on */
+    sk_fake_nccl();
+    carried("dp=2 zero=1", "device=cuda", 1e-4);
     jobs();
     runs();
     refused();

@@ -189,31 +189,31 @@ int skein_comm_start(skein_comm *c, const skein_call *call, int64_t *ticket)
 {
     asked q;
     SK_NEED(ticket);
-    SK_TRY(look_at(c, __func__, call, &q));
+    SK_TELL(look_at(c, __func__, call, &q));
     if ((q.src_bytes && !sk_given_has(c, q.call.src, q.src_bytes)) ||
         (q.dst_bytes && !sk_given_has(c, q.call.dst, q.dst_bytes)))
-        return sk_fail(SK_EUSAGE, "skein_comm_start: src and dst must lie in memory of "
-                                  "skein_comm_alloc(); skein_comm_call() takes any");
-    SK_TRY(begin(c, &q, q.call.src, q.call.dst));
+        return (int)sk_fail(SK_EUSAGE, "skein_comm_start: src and dst must lie in memory of "
+                                       "skein_comm_alloc(); skein_comm_call() takes any");
+    SK_TELL(begin(c, &q, q.call.src, q.call.dst));
     *ticket = c->posted - 1;
     return SK_OK;
 }
 
 int skein_comm_wait(skein_comm *c, int64_t ticket, double seconds, int *done)
 {
-    SK_TRY(sk_communicator_good(c, __func__));
+    SK_TELL(sk_communicator_good(c, __func__));
     if (ticket < 0 || ticket >= c->posted || isnan(seconds))
-        return sk_fail(SK_EUSAGE,
-                       "skein_comm_wait: ticket %lld for %g seconds; %lld calls were "
-                       "started",
-                       (long long)ticket, seconds, (long long)c->posted);
+        return (int)sk_fail(SK_EUSAGE,
+                            "skein_comm_wait: ticket %lld for %g seconds; %lld calls were "
+                            "started",
+                            (long long)ticket, seconds, (long long)c->posted);
     double until = sk_now() + seconds;
     while (c->waited <= ticket) {
         bool over = true;
-        if (seconds >= 0) SK_TRY(await_oldest(c, until, &over));
+        if (seconds >= 0) SK_TELL(await_oldest(c, until, &over));
         if (done) *done = over;
         if (!over) return SK_OK;
-        SK_TRY(end_oldest(c));
+        SK_TELL(end_oldest(c));
     }
     if (done) *done = 1;
     return SK_OK;
@@ -292,7 +292,7 @@ int skein_broadcast(skein_comm *c, void *data, int64_t n, skein_dtype type, int 
 
 int skein_barrier(skein_comm *c)
 {
-    SK_TRY(sk_communicator_good(c, __func__));
+    SK_TELL(sk_communicator_good(c, __func__));
     return (int)sk_communicator_says(c, sk_comm_barrier(c->comm));
 }
 
@@ -338,27 +338,27 @@ static sk_status message(skein_comm *c, const char *who, int to, const void *src
 
 int skein_send(skein_comm *c, int to, const void *data, int64_t bytes)
 {
-    SK_TRY(good_peer(c, __func__, to, data, bytes));
-    SK_TRY(not_me(c, __func__, to));
+    SK_TELL(good_peer(c, __func__, to, data, bytes));
+    SK_TELL(not_me(c, __func__, to));
     return (int)message(c, __func__, to, data, -1, NULL, bytes);
 }
 
 int skein_recv(skein_comm *c, int from, void *data, int64_t bytes)
 {
-    SK_TRY(good_peer(c, __func__, from, data, bytes));
-    SK_TRY(not_me(c, __func__, from));
+    SK_TELL(good_peer(c, __func__, from, data, bytes));
+    SK_TELL(not_me(c, __func__, from));
     return (int)message(c, __func__, -1, NULL, from, data, bytes);
 }
 
 int skein_send_recv(skein_comm *c, int to, const void *src, int from, void *dst, int64_t bytes)
 {
-    SK_TRY(good_peer(c, __func__, to, src, bytes));
-    SK_TRY(good_peer(c, __func__, from, dst, bytes));
+    SK_TELL(good_peer(c, __func__, to, src, bytes));
+    SK_TELL(good_peer(c, __func__, from, dst, bytes));
     if ((to == c->rank) != (from == c->rank))
-        return sk_fail(SK_EUSAGE,
-                       "skein_send_recv: to rank %d from rank %d on rank %d; to oneself "
-                       "is from oneself",
-                       to, from, c->rank);
+        return (int)sk_fail(SK_EUSAGE,
+                            "skein_send_recv: to rank %d from rank %d on rank %d; to oneself "
+                            "is from oneself",
+                            to, from, c->rank);
     if (to == c->rank) {
         memmove(dst, src, (size_t)bytes);
         return SK_OK;

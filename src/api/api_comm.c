@@ -137,7 +137,7 @@ int skein_comm_open(int n, int64_t bytes, double timeout_s, skein_comm *comms[])
 {
     sk_world *w = NULL;
     SK_NEED(comms);
-    SK_TRY(open_world(__func__, n, bytes, timeout_s, false, &w));
+    SK_TELL(open_world(__func__, n, bytes, timeout_s, false, &w));
     sk_arena tmp = {0};
     skein_comm **made = sk_many(&tmp, skein_comm *, n);
     sk_status st = SK_OK;
@@ -177,8 +177,9 @@ int skein_comm_run(int n, int64_t bytes, double timeout_s, int flags, skein_rank
     bool processes = (flags & SKEIN_PROCESSES) != 0;
     SK_NEED(f);
     if (flags & ~SKEIN_PROCESSES)
-        return sk_fail(SK_EUSAGE, "skein_comm_run: flags are %d; SKEIN_PROCESSES is known", flags);
-    SK_TRY(open_world(__func__, n, bytes, timeout_s, processes, &w));
+        return (int)sk_fail(SK_EUSAGE, "skein_comm_run: flags are %d; SKEIN_PROCESSES is known",
+                            flags);
+    SK_TELL(open_world(__func__, n, bytes, timeout_s, processes, &w));
     crowd x = {.world = w, .f = f, .ctx = ctx};
     sk_status st = sk_ranks_start(&tmp, w->heaps, n, processes, be_rank, &x, &ranks);
     sk_ranks_end(&ranks, grace_s);
@@ -210,7 +211,7 @@ static sk_status join(sk_world *w, int64_t bytes)
 int skein_comm_join(int64_t bytes, double timeout_s, skein_comm **out)
 {
     SK_NEED(out);
-    SK_TRY(good_size(__func__, &bytes, &timeout_s));
+    SK_TELL(good_size(__func__, &bytes, &timeout_s));
     sk_world *w = new_world(1, timeout_s);
     sk_status st = join(w, bytes);
     if (st) w->joined = false; /* after a failure nobody leaves together */

@@ -80,15 +80,17 @@ int skein_run_feed(skein_run *r, const char *input, const void *data, int64_t n)
     SK_NEED(input);
     SK_NEED(data);
     sk_run_input *in = find(r, input);
-    if (!in) return sk_fail(SK_EUSAGE, "skein_run_feed: the model has no input '%.80s'", input);
+    if (!in)
+        return (int)sk_fail(SK_EUSAGE, "skein_run_feed: the model has no input '%.80s'", input);
     if (r->flags & SKEIN_DATA)
-        return sk_fail(SK_EUSAGE, "skein_run_feed: the run was opened with SKEIN_DATA, so inputs "
-                                  "come from data.train");
+        return (int)sk_fail(SK_EUSAGE,
+                            "skein_run_feed: the run was opened with SKEIN_DATA, so inputs "
+                            "come from data.train");
     if (n != in->count)
-        return sk_fail(SK_EUSAGE,
-                       "skein_run_feed: input '%s' gets %lld elements; the global batch has %lld",
-                       input, (long long)n, (long long)in->count);
-    SK_TRY(check_ids(r, in, data));
+        return (int)sk_fail(
+            SK_EUSAGE, "skein_run_feed: input '%s' gets %lld elements; the global batch has %lld",
+            input, (long long)n, (long long)in->count);
+    SK_TELL(check_ids(r, in, data));
     memcpy(in->data, data, (size_t)n * sk_dtype_size(in->type));
     *in->fed = true;
     return SK_OK;

@@ -50,8 +50,9 @@ int skein_graph_open(const char *name, skein_graph **out)
     SK_NEED(name);
     SK_NEED(out);
     if (!*name || strlen(name) >= SK_NAME)
-        return sk_fail(SK_EUSAGE, "skein_graph_open: the name has %zu bytes; 1 to %d are needed",
-                       strlen(name), SK_NAME - 1);
+        return (int)sk_fail(SK_EUSAGE,
+                            "skein_graph_open: the name has %zu bytes; 1 to %d are needed",
+                            strlen(name), SK_NAME - 1);
     sk_arena a = {0};
     skein_graph *g = sk_new(&a, skein_graph);
     g->name = sk_strdup(&a, name);

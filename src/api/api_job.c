@@ -50,10 +50,11 @@ int skein_job_open(skein_graph *g, int n_words, const char *const words[], skein
 {
     SK_NEED(out);
     if (n_words < 0 || n_words > WORDS || (n_words && !words))
-        return sk_fail(SK_EUSAGE, "skein_job_open: %d words; 0 to %d are possible", n_words, WORDS);
+        return (int)sk_fail(SK_EUSAGE, "skein_job_open: %d words; 0 to %d are possible", n_words,
+                            WORDS);
     for (int i = 0; i < n_words; i++)
-        if (!words[i]) return sk_fail(SK_EUSAGE, "skein_job_open: word %d is NULL", i);
-    if (g) SK_TRY(whole_graph(g));
+        if (!words[i]) return (int)sk_fail(SK_EUSAGE, "skein_job_open: word %d is NULL", i);
+    if (g) SK_TELL(whole_graph(g));
     sk_arena a = {0};
     skein_job *job = sk_new(&a, skein_job);
     char **copy = sk_many(&a, char *, n_words + 1);
@@ -65,7 +66,7 @@ int skein_job_open(skein_graph *g, int n_words, const char *const words[], skein
     sk_status st = load(job, n_words, copy);
     if (st) {
         skein_job_close(job);
-        return sk_trail(st, SK_HERE);
+        return (int)sk_trail(st, SK_HERE);
     }
     if (g) g->used = true;
     *out = job;
@@ -89,12 +90,13 @@ int skein_layout_read(const char *text, int n_ranks, skein_layout **out)
     SK_NEED(text);
     SK_NEED(out);
     if (n_ranks < 0)
-        return sk_fail(SK_EUSAGE, "skein_layout_read: n_ranks is %d; 0 means any number", n_ranks);
+        return (int)sk_fail(SK_EUSAGE, "skein_layout_read: n_ranks is %d; 0 means any number",
+                            n_ranks);
     if (strlen(text) >= SK_LAYOUT_TEXT)
-        return sk_fail(SK_ECONF, "layout: the text has %zu bytes, at most %d are possible",
-                       strlen(text), SK_LAYOUT_TEXT - 1);
+        return (int)sk_fail(SK_ECONF, "layout: the text has %zu bytes, at most %d are possible",
+                            strlen(text), SK_LAYOUT_TEXT - 1);
     sk_layout l;
-    SK_TRY(sk_layout_read(text, n_ranks, &l));
+    SK_TELL(sk_layout_read(text, n_ranks, &l));
     sk_arena a = {0};
     skein_layout *made = sk_new(&a, skein_layout);
     made->layout = l;
@@ -118,8 +120,8 @@ int skein_layout_axis(const skein_layout *l, int i, const char **name, int *size
 {
     SK_NEED(l);
     if (i < 0 || i >= l->layout.mesh.n)
-        return sk_fail(SK_EUSAGE, "skein_layout_axis: axis %d; the mesh has %d", i,
-                       l->layout.mesh.n);
+        return (int)sk_fail(SK_EUSAGE, "skein_layout_axis: axis %d; the mesh has %d", i,
+                            l->layout.mesh.n);
     if (name) *name = l->layout.mesh.name[i];
     if (size) *size = l->layout.mesh.size[i];
     return SK_OK;

@@ -61,7 +61,7 @@ sk_status sk_given_short(const skein_comm *c, const char *who, int64_t bytes)
 int skein_comm_alloc(skein_comm *c, int64_t bytes, void **out)
 {
     SK_NEED(out);
-    SK_TRY(sk_communicator_good(c, __func__));
+    SK_TELL(sk_communicator_good(c, __func__));
     int64_t at = bytes >= 0 ? sk_given_take(c, bytes) : -1;
     if (at < 0) return (int)sk_given_short(c, __func__, bytes);
     *out = c->base + at;
@@ -73,6 +73,7 @@ int skein_comm_free(skein_comm *c, void *memory)
     if (!memory) return SK_OK;
     SK_NEED(c);
     if (sk_given_has(c, memory, 0) && sk_given_back(c, (char *)memory - c->base)) return SK_OK;
-    return sk_fail(SK_EUSAGE, "skein_comm_free: that memory was not given by skein_comm_alloc() of "
-                              "this communicator, or was given back already");
+    return (int)sk_fail(SK_EUSAGE,
+                        "skein_comm_free: that memory was not given by skein_comm_alloc() of "
+                        "this communicator, or was given back already");
 }

@@ -77,7 +77,7 @@ int skein_program_memory(const skein_program *p, int rank, skein_memory *out)
 {
     SK_NEED(p);
     SK_NEED(out);
-    SK_TRY(good_rank(__func__, p, rank));
+    SK_TELL(good_rank(__func__, p, rank));
     const sk_program *q = sk_setup_of(&p->setup, rank);
     const int64_t *bytes = q->kind_bytes;
     skein_memory m = {.total = sk_device_bytes(q),
@@ -96,7 +96,7 @@ int skein_program_text(skein_program *p, int rank, const char **out)
 {
     SK_NEED(p);
     SK_NEED(out);
-    SK_TRY(good_rank(__func__, p, rank));
+    SK_TELL(good_rank(__func__, p, rank));
     *out = sk_program_print(sk_setup_of(&p->setup, rank), &p->arena);
     return SK_OK;
 }

@@ -143,7 +143,7 @@ int skein_run_open(skein_program *p, int flags, skein_run **out)
 {
     SK_NEED(p);
     SK_NEED(out);
-    SK_TRY(suits(p, flags));
+    SK_TELL(suits(p, flags));
     sk_arena a = {0};
     skein_run *r = sk_new(&a, skein_run);
     r->arena = a;
@@ -214,21 +214,22 @@ int skein_run_step(skein_run *r, skein_step *out)
 {
     skein_step s = {0};
     SK_NEED(r);
-    if (out) SK_TRY(sk_give(__func__, out, &s, sizeof s)); /* its size, before anything happens */
-    SK_TRY(step(r, &s));
+    if (out) SK_TELL(sk_give(__func__, out, &s, sizeof s)); /* its size, before anything happens */
+    SK_TELL(step(r, &s));
     return out ? (int)sk_give(__func__, out, &s, sizeof s) : SK_OK;
 }
 
 int skein_run_steps(skein_run *r, int64_t n, skein_on_step *on_step, void *ctx)
 {
     SK_NEED(r);
-    if (n < 0) return sk_fail(SK_EUSAGE, "skein_run_steps: %lld steps", (long long)n);
+    if (n < 0) return (int)sk_fail(SK_EUSAGE, "skein_run_steps: %lld steps", (long long)n);
     for (int64_t i = 0; i < n; i++) {
         skein_step s = {0};
-        SK_TRY(step(r, &s));
+        SK_TELL(step(r, &s));
         s.size = sizeof s;
         if (on_step && on_step(r, &s, ctx))
-            return sk_fail(SK_ESTOP, "stopped by the caller after step %lld", (long long)r->done);
+            return (int)sk_fail(SK_ESTOP, "stopped by the caller after step %lld",
+                                (long long)r->done);
     }
     return SK_OK;
 }
@@ -239,14 +240,16 @@ int skein_run_validate(skein_run *r, double *loss)
     SK_NEED(loss);
     const sk_setup *s = &r->program->setup;
     if (!s->job->val_every)
-        return sk_fail(SK_EUSAGE, "skein_run_validate: the job says val.every=0, so its programs "
-                                  "have no validation; leave it out");
+        return (int)sk_fail(SK_EUSAGE,
+                            "skein_run_validate: the job says val.every=0, so its programs "
+                            "have no validation; leave it out");
     if (r->flags & SKEIN_DATA && !s->has_val)
-        return sk_fail(SK_EUSAGE, "skein_run_validate: there are no validation data; data.val or "
-                                  "data.val_fraction brings them");
-    SK_TRY(sk_inputs_check(r));
+        return (int)sk_fail(SK_EUSAGE,
+                            "skein_run_validate: there are no validation data; data.val or "
+                            "data.val_fraction brings them");
+    SK_TELL(sk_inputs_check(r));
     r->book->batch = r->validated;
-    SK_TRY(sk_run_order(r, SK_ORDER_VALIDATE));
+    SK_TELL(sk_run_order(r, SK_ORDER_VALIDATE));
     sk_inputs_used(r);
     r->validated++;
     *loss = r->book->out.loss;
@@ -256,7 +259,8 @@ int skein_run_validate(skein_run *r, double *loss)
 int skein_run_rate(skein_run *r, double lr)
 {
     SK_NEED(r);
-    if (!isfinite(lr)) return sk_fail(SK_EUSAGE, "skein_run_rate: the learning rate is %g", lr);
+    if (!isfinite(lr))
+        return (int)sk_fail(SK_EUSAGE, "skein_run_rate: the learning rate is %g", lr);
     r->own_lr = lr < 0 ? -1 : lr;
     return SK_OK;
 }

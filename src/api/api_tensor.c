@@ -53,7 +53,8 @@ int skein_run_tensor(const skein_run *r, int i, skein_shape *out)
     SK_NEED(r);
     SK_NEED(out);
     if (i < 0 || i >= r->n_tensors)
-        return sk_fail(SK_EUSAGE, "skein_run_tensor: tensor %d; there are %d", i, r->n_tensors);
+        return (int)sk_fail(SK_EUSAGE, "skein_run_tensor: tensor %d; there are %d", i,
+                            r->n_tensors);
     const sk_kept_tensor *t = &r->tensors[i];
     skein_shape s = {.name = t->name, .n_dims = t->n, .elements = t->count};
     memcpy(s.dims, t->full, sizeof s.dims);
@@ -108,18 +109,18 @@ int skein_run_read(skein_run *r, const char *name, float *to, int64_t n)
     SK_NEED(name);
     SK_NEED(to);
     int64_t got = 0;
-    SK_TRY(named(r, __func__, name, n));
-    SK_TRY(sk_run_order(r, SK_ORDER_PULL));
+    SK_TELL(named(r, __func__, name, n));
+    SK_TELL(sk_run_order(r, SK_ORDER_PULL));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++) {
             const sk_box *b = &r->boxes[k][i];
             if (!b->mine || !is_piece(b, name)) continue;
-            SK_TRY(seen(b, k));
+            SK_TELL(seen(b, k));
             got += move(b, to, true);
         }
     if (got == n) return SK_OK;
-    return sk_fail(SK_EBUG, "'%s': ranks own %lld of %lld elements", name, (long long)got,
-                   (long long)n);
+    return (int)sk_fail(SK_EBUG, "'%s': ranks own %lld of %lld elements", name, (long long)got,
+                        (long long)n);
 }
 
 int skein_run_write(skein_run *r, const char *name, const float *from, int64_t n)
@@ -127,11 +128,11 @@ int skein_run_write(skein_run *r, const char *name, const float *from, int64_t n
     SK_NEED(r);
     SK_NEED(name);
     SK_NEED(from);
-    SK_TRY(named(r, __func__, name, n));
+    SK_TELL(named(r, __func__, name, n));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++)
-            if (is_piece(&r->boxes[k][i], name)) SK_TRY(seen(&r->boxes[k][i], k));
-    SK_TRY(sk_run_order(r, SK_ORDER_PULL));
+            if (is_piece(&r->boxes[k][i], name)) SK_TELL(seen(&r->boxes[k][i], k));
+    SK_TELL(sk_run_order(r, SK_ORDER_PULL));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++)
             if (is_piece(&r->boxes[k][i], name)) move(&r->boxes[k][i], (float *)from, false);
@@ -150,8 +151,8 @@ int skein_run_piece(const skein_run *r, int rank, int i, skein_piece *out)
     SK_NEED(r);
     SK_NEED(out);
     if (i < 0 || i >= skein_run_pieces(r, rank))
-        return sk_fail(SK_EUSAGE, "skein_run_piece: piece %d of rank %d; it keeps %d", i, rank,
-                       skein_run_pieces(r, rank));
+        return (int)sk_fail(SK_EUSAGE, "skein_run_piece: piece %d of rank %d; it keeps %d", i, rank,
+                            skein_run_pieces(r, rank));
     const sk_box *b = &r->boxes[rank][i];
     bool gpu = r->program->setup.programs[rank]->gpu;
     skein_piece p = {.name = b->name,

@@ -19,10 +19,16 @@
 
 /* --- arguments (api_argument.c) --- */
 
-/* The caller left out something that must be there: "skein_run_feed: input is NULL". */
-#define SK_NEED(thing)                                                               \
-    do {                                                                             \
-        if (!(thing)) return sk_fail(SK_EUSAGE, "%s: " #thing " is NULL", __func__); \
+/* For functions of skein.h, which return int.  The caller left out something that must be there:
+ * "skein_run_feed: input is NULL".  And SK_TRY for them. */
+#define SK_NEED(thing)                                                                    \
+    do {                                                                                  \
+        if (!(thing)) return (int)sk_fail(SK_EUSAGE, "%s: " #thing " is NULL", __func__); \
+    } while (0)
+#define SK_TELL(call)                                \
+    do {                                             \
+        sk_status st_ = (call);                      \
+        if (st_) return (int)sk_trail(st_, SK_HERE); \
     } while (0)
 
 /* A struct of the caller's begins with its size.  It gets as much of ours as it has room for; what
