@@ -101,6 +101,17 @@ static void judge(const sk_ranks *r, int rank, int how)
     sk_heaps_abort(r->heaps, SK_EPEER, rank, story); /* unless it told its own story */
 }
 
+/* The caller ignores SIGCHLD, or waits for all children: how it ended is lost.  A rank that ends
+ * well closes its end of the communication first. */
+static void judge_unseen(const sk_ranks *r, int rank)
+{
+    const int over = 3; /* sk_line.state: done */
+    char story[80];
+    if (atomic_load(&sk_heaps_line(r->heaps, rank)->state) >= over) return;
+    snprintf(story, sizeof story, "rank %d died, and the caller's process lost its status", rank);
+    sk_heaps_abort(r->heaps, SK_EPEER, rank, story);
+}
+
 void sk_ranks_look(sk_ranks *r)
 {
     for (int k = 0; k < r->n; k++) {
@@ -114,6 +125,7 @@ void sk_ranks_look(sk_ranks *r)
             pid_t got = waitpid(s->pid, &how, WNOHANG);
             if (got == 0 || (got < 0 && errno == EINTR)) continue;
             if (got == s->pid) judge(r, k, how);
+            else judge_unseen(r, k);
         }
         s->alive = false;
     }
