@@ -10,6 +10,7 @@
  *
  *     const char *words[] = {"model=tiny", "layout=dp=2", "optim.lr=1e-3"};
  *     skein_job *job; skein_program *program; skein_run *run; skein_step step;
+ *     step.size = sizeof step;
  *     int st = skein_job_open(NULL, 3, words, &job);
  *     if (!st) st = skein_compile(job, NULL, &program);
  *     if (!st) st = skein_run_open(program, SKEIN_DATA, &run);
@@ -33,6 +34,7 @@
  *              A communicator belongs to the thread that is its rank.  Errors are per thread.
  *   Processes  SKEIN_PROCESSES forks: call it before other threads run.  Ranks end with the process
  *              that made them.
+ *   Names      skein_ and SKEIN_ are other programs' to use; of sk_, only what is declared here.
  *   Versions   Symbols have the version SKEIN_1.  What is here stays; what comes is added, and
  *              SKEIN_API grows.  Enumerators and structs that are given out may get more members at
  *              their end: those structs begin with `size`, which the caller sets to sizeof. */

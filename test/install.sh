@@ -32,6 +32,9 @@ libs=$(dirname "$pc")
 [ "$(realpath "$(pkg-config --variable=libdir skein)")" = "$libs" ] ||
     fail "skein.pc says libdir is $(pkg-config --variable=libdir skein), it is $libs"
 
+said=$(sed -n 's/^#define SKEIN_VERSION  *"\(.*\)"/\1/p' "$tree/include/skein.h")
+[ "$(pkg-config --modversion skein)" = "$said" ] || fail "skein.pc is of version $(pkg-config --modversion skein), skein.h of $said"
+
 # The functions of skein.h, with their version, are what libskein.so exports.
 sed 's:/\*.*\*/::' "$tree/include/skein.h" | grep -oE '\b(sk|skein)_[a-z_0-9]+\(' | tr -d '(' |
     grep -vE '^(skein_on_step|skein_rank)$' | sort -u >"$temp/declared"

@@ -1,9 +1,23 @@
 /* api_argument.c - what all functions of skein.h do with their arguments. */
 #include "api/handles.h"
+#include "tensor/piece.h"
 
 #include <string.h>
 
 enum { LEAST = 16, MOST = 4096 }; /* bytes of a struct that a caller may mean */
+
+_Static_assert((int)SKEIN_EUSAGE == SK_EUSAGE && (int)SKEIN_EDATA == SK_EDATA &&
+                   (int)SKEIN_EPEER == SK_EPEER && (int)SKEIN_EBUG == SK_EBUG &&
+                   (int)SKEIN_ECREATE == SK_ECREATE && (int)SKEIN_EIO == SK_EIO &&
+                   (int)SKEIN_ESTOP == SK_ESTOP && (int)SKEIN_ECONF == SK_ECONF &&
+                   (int)SKEIN_ENUM == SK_ENUM,
+               "public codes are those of status.h");
+_Static_assert((int)SKEIN_F32 == SK_F32 && (int)SKEIN_BF16 == SK_BF16 && (int)SKEIN_F16 == SK_F16 &&
+                   (int)SKEIN_F64 == SK_F64 && (int)SKEIN_I32 == SK_I32 &&
+                   (int)SKEIN_I64 == SK_I64 && (int)SKEIN_U8 == SK_U8 &&
+                   (int)SKEIN_MAX_DIMS == (int)SK_PIECE_DIM &&
+                   (int)SKEIN_MAX_DIMS == (int)SK_MAX_DIM,
+               "public types are those of dtype.h");
 
 int skein_api(void) { return SKEIN_API; }
 

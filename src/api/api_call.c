@@ -12,9 +12,11 @@
 
 _Static_assert(sizeof(sk_coll_call) + sizeof(sk_seg) <= SK_CALL_BYTES, "a call has one segment");
 _Static_assert((int)SKEIN_ALL_REDUCE == SK_ALLREDUCE && (int)SKEIN_REDUCE == SK_REDUCE &&
+                   (int)SKEIN_REDUCE_SCATTER == SK_REDUCE_SCATTER &&
+                   (int)SKEIN_ALL_GATHER == SK_ALLGATHER && (int)SKEIN_BROADCAST == SK_BROADCAST &&
                    (int)SKEIN_ALL_TO_ALL == SK_ALLTOALL && (int)SKEIN_MEAN == SK_MEAN &&
-                   (int)SKEIN_MIN == SK_MINIMUM && (int)SKEIN_U8 == SK_U8,
-               "public numbers are those of comm.h and dtype.h");
+                   (int)SKEIN_MIN == SK_MINIMUM && (int)SKEIN_MAX == SK_MAXIMUM,
+               "public numbers are those of comm.h");
 
 enum { TAG = 1 }; /* of messages */
 
