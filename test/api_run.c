@@ -10,7 +10,9 @@
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { STEPS = 4, BATCH = 4, SEQ = 16, IDS = 256, MOST = 12 };
@@ -412,6 +414,32 @@ static void death(bool ignored)
     signal(SIGCHLD, SIG_DFL);
 }
 
+/* The caller is killed: its ranks find out by themselves.  They become children of this process. */
+static void orphans(void)
+{
+    int ready[2], gone = 0;
+    char word = 0;
+    check(!pipe(ready) && !prctl(PR_SET_CHILD_SUBREAPER, 1));
+    fflush(NULL);
+    pid_t caller = fork();
+    if (!caller) {
+        double loss[MOST] = {0};
+        skein_run *run = three_steps("dp=2", "order=fast", SKEIN_PROCESSES, loss);
+        if (run && write(ready[1], "r", 1) == 1) pause();
+        _exit(1);
+    }
+    check(read(ready[0], &word, 1) == 1);
+    kill(caller, SIGKILL);
+    for (int i = 0; i < 300 && gone < 3; i++) {
+        while (waitpid(-1, NULL, WNOHANG) > 0) gone++;
+        if (gone < 3) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    check(gone == 3); /* it and two ranks */
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 int main(void)
 {
     check(mkdtemp(dir) != NULL);
@@ -435,6 +463,7 @@ int main(void)
     refused();
     death(false);
     death(true);
+    orphans();
     char line[64];
     snprintf(line, sizeof line, "rm -rf %s", dir);
     check(!system(line));
