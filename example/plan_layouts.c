@@ -3,8 +3,8 @@
  *     example_plan_layouts [MODEL [BATCH [MACHINE]]]      example_plan_layouts llama-7b 256 h100-8
  *
  * Compiles each layout of a list as `skein plan` does (one program for each class of equal ranks:
- * no data, no devices), asks for the bytes of the fullest rank and for the step on paper, and takes
- * the fastest that fits.  C and C++. */
+ * no data, no devices), asks for the bytes of the fullest rank and for the simulated time of a
+ * step, and takes the fastest that fits.  C and C++. */
 #include "skein.h"
 
 #include <stdio.h>
@@ -38,11 +38,11 @@ static int look_at(skein_job *job, const char *text, const char *machine, found 
 {
     skein_layout *layout = NULL;
     skein_program *program = NULL;
-    skein_price price;
+    skein_simulation price;
     price.size = sizeof price;
     int st = skein_layout_read(text, 64, &layout);
     if (!st) st = skein_plan(job, layout, &program);
-    if (!st) st = skein_program_price(program, machine, &price);
+    if (!st) st = skein_program_simulate(program, machine, &price);
     if (!st) {
         out->bytes = fullest(program);
         out->memory = price.memory;

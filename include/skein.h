@@ -172,13 +172,14 @@ typedef struct skein_memory { /* bytes of one rank; a run maps exactly as many *
     int64_t host, file; /* what is offloaded */
 } skein_memory;
 
-typedef struct skein_price {               /* a step on paper: doc/simulate.md */
-    int64_t size;                          /* of this struct, set by the caller */
-    double seconds, busy, exposed, bubble; /* of a step; the mean of ranks, whose sum it is */
-    double flops;                          /* of all ranks */
-    int64_t wire;                          /* bytes that leave ranks, all of them */
-    int64_t memory;                        /* that a rank of the machine has; 0: not known */
-} skein_price;
+typedef struct skein_simulation { /* one step, simulated: doc/simulate.md */
+    int64_t size;                 /* of this struct, set by the caller */
+    double seconds, busy, exposed,
+        bubble;     /* seconds is the sum of the others, means of all ranks */
+    double flops;   /* of all ranks */
+    int64_t wire;   /* bytes that leave ranks, all of them */
+    int64_t memory; /* that a rank of the machine has; 0: not known */
+} skein_simulation;
 
 int skein_plan(skein_job *job, const skein_layout *layout, skein_program **out);
 int skein_compile(skein_job *job, const skein_layout *layout, skein_program **out);
@@ -190,7 +191,7 @@ int skein_program_memory(const skein_program *p, int rank, skein_memory *out);
 /* The listing of `skein explain`; of a plan, that of the rank's class. */
 int skein_program_text(skein_program *p, int rank, const char **out);
 /* On "h100-8", "cpu" or a file of a machine. */
-int skein_program_price(const skein_program *p, const char *machine, skein_price *out);
+int skein_program_simulate(const skein_program *p, const char *machine, skein_simulation *out);
 
 /* ---- a run: ranks as threads of this process, or as processes that are forked from it
  *
@@ -243,25 +244,25 @@ typedef struct skein_shape {
     int64_t elements;
 } skein_shape;
 
-/* One piece, where a rank keeps it.  data: dense, in memory that all ranks of the host see, valid
+/* One shard, where a rank keeps it.  data: dense, in memory that all ranks of the host see, valid
  * until skein_run_close, touched only between steps; NULL where it is a GPU's or a file. */
-typedef struct skein_piece {
+typedef struct skein_shard {
     int64_t size; /* of this struct, set by the caller */
     const char *name;
     skein_dtype type;
     int n_dims;
-    int64_t dims[SKEIN_MAX_DIMS], at[SKEIN_MAX_DIMS], count[SKEIN_MAX_DIMS]; /* whole; this piece */
+    int64_t dims[SKEIN_MAX_DIMS], at[SKEIN_MAX_DIMS], count[SKEIN_MAX_DIMS]; /* whole; this shard */
     int owner; /* 1: this rank's elements count; others are copies of them */
     void *data;
-} skein_piece;
+} skein_shard;
 
 int skein_run_tensors(const skein_run *r); /* how many there are */
 int skein_run_tensor(const skein_run *r, int i, skein_shape *out);
 int skein_run_read(skein_run *r, const char *name, float *to, int64_t n);
 int skein_run_write(skein_run *r, const char *name, const float *from, int64_t n);
-int skein_run_pieces(const skein_run *r,
+int skein_run_shards(const skein_run *r,
                      int rank); /* how many it keeps; -1: there is no such rank */
-int skein_run_piece(const skein_run *r, int rank, int i, skein_piece *out);
+int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out);
 
 /* ---- collectives, without a model
  *

@@ -148,7 +148,7 @@ static void plans(void)
     skein_program *p = NULL;
     skein_layout *l = NULL;
     skein_memory m = {.size = sizeof m}, first = {0};
-    skein_price price = {.size = sizeof price};
+    skein_simulation price = {.size = sizeof price};
     const char *text = NULL, *name = NULL;
     int size = 0;
     check(
@@ -166,11 +166,11 @@ static void plans(void)
     check(!skein_program_memory(p, 127, &m) && m.weights <= first.weights && m.weights > 0);
     fails((sk_status)skein_program_memory(p, 128, &m), SK_EUSAGE, "rank 128");
     check(!skein_program_text(p, 5, &text) && strstr(text, "all-reduce"));
-    check(!skein_program_price(p, "h100-8", &price) && price.seconds > 0.1 && price.wire > 0);
+    check(!skein_program_simulate(p, "h100-8", &price) && price.seconds > 0.1 && price.wire > 0);
     check(fabs(price.busy + price.exposed + price.bubble - price.seconds) < 1e-6 * price.seconds);
-    fails((sk_status)skein_program_price(p, "no-such-machine", &price), SK_EUSAGE,
+    fails((sk_status)skein_program_simulate(p, "no-such-machine", &price), SK_EUSAGE,
           "no-such-machine");
-    fails((sk_status)skein_program_price(p, NULL, &price), SK_EUSAGE, "machine is NULL");
+    fails((sk_status)skein_program_simulate(p, NULL, &price), SK_EUSAGE, "machine is NULL");
     skein_program_close(p);
     skein_layout_close(l);
     skein_layout_close(NULL);

@@ -3,6 +3,7 @@
  * any layout; mistakes are answered, not punished.  Output: "api_run: N checks, N bad". */
 #include "skein.h" /* first, so that it is seen to need nothing before it */
 
+#include "api/running.h"
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -260,8 +261,8 @@ static void carried(const char *layout, const char *more, double within)
     forget(&w);
 }
 
-/* Owners' pieces make up every tensor once. */
-static void pieces(void)
+/* Owners' shards make up every tensor once. */
+static void shards(void)
 {
     double loss[MOST] = {0};
     skein_run *run = three_steps("dp=2 tp=2 zero=1", "order=fast", 0, loss);
@@ -272,16 +273,21 @@ static void pieces(void)
         all += s.elements;
     }
     for (int r = 0; r < 4; r++)
-        for (int i = 0; i < skein_run_pieces(run, r); i++) {
-            skein_piece p = {.size = sizeof p};
-            check(!skein_run_piece(run, r, i, &p) && p.data && p.type == SKEIN_F32);
+        for (int i = 0; i < skein_run_shards(run, r); i++) {
+            skein_shard p = {.size = sizeof p};
+            check(!skein_run_shard(run, r, i, &p) && p.data && p.type == SKEIN_F32);
             int64_t n = p.owner;
             for (int d = 0; d < p.n_dims; d++) n *= p.count[d];
             owned += n;
         }
-    check(owned == all && skein_run_pieces(run, 4) == -1 && skein_run_pieces(run, -1) == -1);
-    skein_piece p = {.size = sizeof p};
-    fails((sk_status)skein_run_piece(run, 9, 0, &p), SK_EUSAGE, "rank 9");
+    for (int r = 0; r < 4; r++) { /* what was planned is what is mapped */
+        skein_memory m = {.size = sizeof m};
+        check(!skein_program_memory(run->program, r, &m));
+        check(m.total + m.host == sk_heap_own(run->heaps, r) && m.weights > 0 && m.optimizer > 0);
+    }
+    check(owned == all && skein_run_shards(run, 4) == -1 && skein_run_shards(run, -1) == -1);
+    skein_shard p = {.size = sizeof p};
+    fails((sk_status)skein_run_shard(run, 9, 0, &p), SK_EUSAGE, "rank 9");
     skein_run_close(run);
 }
 
@@ -454,7 +460,7 @@ int main(void)
     layouts();
     carried("tp=2", "order=canonical", 0);
     carried("dp=2 zero=3", "train.dtype=bf16", 0.05);
-    pieces();
+    shards();
     sk_fake_gpu(0); /* "cuda" of this program from here on */
     sk_fake_nccl();
     carried("dp=2 zero=1", "device=cuda", 1e-4);

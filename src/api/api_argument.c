@@ -59,27 +59,27 @@ sk_status sk_take(const char *who, const void *in, void *ours, size_t bytes)
     return SK_OK;
 }
 
-/* Dims from d on; whole and piece point at their first elements. */
-static void copy_dims(const sk_box_move *m, int d, char *whole, char *piece)
+/* Dims from d on; whole and shard point at their first elements. */
+static void copy_dims(const sk_box_move *m, int d, char *whole, char *shard)
 {
     int64_t inner = 1, outer = 1;
     int64_t wide = (int64_t)sk_dtype_size(m->whole_type);
-    int64_t narrow = (int64_t)sk_dtype_size(m->piece_type);
+    int64_t narrow = (int64_t)sk_dtype_size(m->shard_type);
     for (int k = d + 1; k < m->n; k++) inner *= m->full[k], outer *= m->size[k];
     if (d < m->n) whole += m->at[d] * inner * wide;
     if (d >= m->n - 1) {
         int64_t n = m->n ? m->size[m->n - 1] : 1;
-        if (m->out) sk_convert(whole, m->whole_type, piece, m->piece_type, n);
-        else sk_convert(piece, m->piece_type, whole, m->whole_type, n);
+        if (m->out) sk_convert(whole, m->whole_type, shard, m->shard_type, n);
+        else sk_convert(shard, m->shard_type, whole, m->whole_type, n);
         return;
     }
     for (int64_t i = 0; i < m->size[d]; i++)
-        copy_dims(m, d + 1, whole + i * inner * wide, piece + i * outer * narrow);
+        copy_dims(m, d + 1, whole + i * inner * wide, shard + i * outer * narrow);
 }
 
 void sk_box_copy(const sk_box_move *m)
 {
     for (int d = 0; d < m->n; d++)
         if (!m->size[d]) return;
-    copy_dims(m, 0, m->whole, m->piece);
+    copy_dims(m, 0, m->whole, m->shard);
 }

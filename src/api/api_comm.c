@@ -101,18 +101,18 @@ int skein_comm_ranks(const skein_comm *c) { return c ? c->world->n : 0; }
 
 /* --- what became of it --- */
 
-/* Who failed first has told why; what others find is the same story. */
-static sk_status story_of(const skein_comm *c)
+/* The rank that failed first has said why; the other ranks report the same. */
+static sk_status failure_of(const skein_comm *c)
 {
-    const char *story = "";
-    if (!sk_heaps_aborted(c->world->heaps, NULL, NULL, &story)) return SK_OK;
-    return sk_fail(SK_EPEER, "%s", story);
+    const char *why = "";
+    if (!sk_heaps_aborted(c->world->heaps, NULL, NULL, &why)) return SK_OK;
+    return sk_fail(SK_EPEER, "%s", why);
 }
 
 sk_status sk_communicator_good(const skein_comm *c, const char *who)
 {
     if (!c) return sk_fail(SK_EUSAGE, "%s: the communicator is NULL", who);
-    return story_of(c);
+    return failure_of(c);
 }
 
 /* Arguments are checked before, so that what comm/ calls a bug is that ranks differ in their calls.
@@ -121,7 +121,7 @@ sk_status sk_communicator_says(const skein_comm *c, sk_status st)
 {
     if (!st) return SK_OK;
     if (st == SK_EBUG) return sk_fail(SK_EUSAGE, "%s", sk_error_line());
-    if (st == SK_EPEER && story_of(c)) return SK_EPEER;
+    if (st == SK_EPEER && failure_of(c)) return SK_EPEER;
     sk_heaps_abort(c->world->heaps, st, c->rank, sk_error_line());
     return st;
 }
@@ -183,7 +183,7 @@ int skein_comm_run(int n, int64_t bytes, double timeout_s, int flags, skein_rank
     crowd x = {.world = w, .f = f, .ctx = ctx};
     sk_status st = sk_ranks_start(&tmp, w->heaps, n, processes, be_rank, &x, &ranks);
     sk_ranks_end(&ranks, grace_s);
-    if (!st) st = sk_heaps_verdict(w->heaps);
+    if (!st) st = sk_heaps_failure(w->heaps);
     if (st == SK_EBUG) st = sk_fail(SK_EUSAGE, "%s", sk_error_line()); /* calls differ */
     leave_world(w);
     sk_arena_end(&tmp);

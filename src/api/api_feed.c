@@ -1,11 +1,11 @@
-/* api_feed.c - the batch of a run: inputs as the caller feeds them, pieces as ranks load them. */
+/* api_feed.c - the batch of a run: inputs as the caller feeds them, shards as ranks load them. */
 #include "api/running.h"
 
 #include <string.h>
 
 enum { LINE = 64 };
 
-static int64_t room(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 
 /* --- the list --- */
 
@@ -25,22 +25,22 @@ void sk_inputs_list(skein_run *r)
 
 int64_t sk_inputs_bytes(const skein_run *r)
 {
-    int64_t bytes = room(r->n_inputs);
+    int64_t bytes = lines(r->n_inputs);
     if (r->flags & SKEIN_DATA) return bytes;
     for (int i = 0; i < r->n_inputs; i++)
-        bytes += room(r->inputs[i].count * (int64_t)sk_dtype_size(r->inputs[i].type));
+        bytes += lines(r->inputs[i].count * (int64_t)sk_dtype_size(r->inputs[i].type));
     return bytes;
 }
 
 void sk_inputs_place(skein_run *r, char *at)
 {
     bool *fed = (bool *)(void *)at;
-    at += room(r->n_inputs);
+    at += lines(r->n_inputs);
     for (int i = 0; i < r->n_inputs; i++) {
         sk_run_input *in = &r->inputs[i];
         in->fed = &fed[i];
         in->data = at;
-        if (!(r->flags & SKEIN_DATA)) at += room(in->count * (int64_t)sk_dtype_size(in->type));
+        if (!(r->flags & SKEIN_DATA)) at += lines(in->count * (int64_t)sk_dtype_size(in->type));
     }
 }
 
@@ -169,7 +169,7 @@ sk_status sk_inputs_fill(void *run, const char *input, sk_dtype type, const sk_e
                                .size = box->size,
                                .whole = in->data,
                                .whole_type = in->type,
-                               .piece = to,
-                               .piece_type = type});
+                               .shard = to,
+                               .shard_type = type});
     return SK_OK;
 }

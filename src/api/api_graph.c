@@ -23,7 +23,7 @@ static void *mistake(skein_graph *g, const char *fmt, ...)
     va_list ap;
     if (!g || g->status) return NULL;
     va_start(ap, fmt);
-    vsnprintf(g->story, sizeof g->story, fmt, ap);
+    vsnprintf(g->why, sizeof g->why, fmt, ap);
     va_end(ap);
     g->status = SK_ECONF;
     return NULL;
@@ -40,7 +40,7 @@ static bool open_for(skein_graph *g)
 int skein_graph_status(const skein_graph *g)
 {
     SK_NEED(g);
-    return g->status ? (int)sk_fail(g->status, "%s", g->story) : SK_OK;
+    return g->status ? (int)sk_fail(g->status, "%s", g->why) : SK_OK;
 }
 
 /* --- open and close --- */

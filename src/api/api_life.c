@@ -1,4 +1,4 @@
-/* api_life.c - a rank of a run: it opens its end, and then obeys orders. */
+/* api_life.c - one rank of a run: it opens its end and then serves requests. */
 #include "api/running.h"
 #include "base/clock.h"
 #include "run/flight.h"
@@ -57,38 +57,38 @@ static sk_status begin(life *l)
     return sk_run_barrier(l->run);
 }
 
-/* --- orders --- */
+/* --- requests --- */
 
 /* False: the caller is gone. */
-static bool next_order(const life *l)
+static bool next_request(const life *l)
 {
-    sk_order_seat *seat = &l->r->seats[l->rank];
+    sk_run_slot *slot = &l->r->slots[l->rank];
     const int64_t look = 1; /* seconds between two looks for the caller */
     for (;;) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += look;
-        if (!sem_timedwait(&seat->go, &until)) return true;
+        if (!sem_timedwait(&slot->go, &until)) return true;
         if (l->r->ranks.processes && getppid() != l->r->caller) return false;
     }
 }
 
-static sk_status obey(life *l)
+static sk_status serve(life *l)
 {
-    sk_order_book *b = l->r->book;
+    sk_run_control *b = l->r->control;
     sk_step_out out = {0};
     sk_status st = SK_OK;
     switch (b->kind) {
-    case SK_ORDER_STEP:
+    case SK_REQUEST_STEP:
         st = sk_run_step(l->run, &b->in, &out);
         break;
-    case SK_ORDER_VALIDATE:
+    case SK_REQUEST_VALIDATE:
         st = sk_run_validate(l->run, b->batch, &out);
         break;
-    case SK_ORDER_PULL:
+    case SK_REQUEST_PULL:
         st = sk_run_pull(l->run);
         break;
-    case SK_ORDER_PUSH:
+    case SK_REQUEST_PUSH:
         st = sk_run_push(l->run);
         break;
     default:
@@ -98,12 +98,12 @@ static sk_status obey(life *l)
     return st;
 }
 
-/* A failure is on the board before it is answered. */
+/* A failure is reported before the request is answered. */
 static void answer(const life *l, long long number, sk_status st)
 {
     if (st) sk_heaps_abort(l->r->heaps, st, l->rank, sk_error_line());
-    atomic_store(&l->r->seats[l->rank].answered, number);
-    sem_post(&l->r->book->done);
+    atomic_store(&l->r->slots[l->rank].answered, number);
+    sem_post(&l->r->control->done);
 }
 
 sk_status sk_rank_life(void *ctx, int rank)
@@ -112,9 +112,9 @@ sk_status sk_rank_life(void *ctx, int rank)
     sk_status st = begin(&l);
     answer(&l, 1, st);
     while (!st) {
-        if (!next_order(&l) || l.r->book->kind == SK_ORDER_END) break;
-        long long number = l.r->book->number;
-        st = obey(&l);
+        if (!next_request(&l) || l.r->control->kind == SK_REQUEST_END) break;
+        long long number = l.r->control->number;
+        st = serve(&l);
         answer(&l, number, st);
     }
     if (l.run) sk_run_close(l.run);

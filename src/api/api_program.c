@@ -102,7 +102,7 @@ int skein_program_text(skein_program *p, int rank, const char **out)
 }
 
 /* The programs that this machine would get, its hosts and its costs being others than ours. */
-static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein_price *out)
+static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein_simulation *out)
 {
     sk_machine m;
     sk_paper paper = {0};
@@ -116,23 +116,23 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein
     SK_TRY(sk_paper_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
     sk_paper_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
     SK_TRY(sk_paper_walk(a, &in, &paper));
-    *out = (skein_price){.seconds = paper.seconds,
-                         .busy = paper.busy,
-                         .exposed = paper.exposed,
-                         .bubble = paper.bubble,
-                         .flops = paper.flops,
-                         .wire = paper.wire,
-                         .memory = m.memory};
+    *out = (skein_simulation){.seconds = paper.seconds,
+                              .busy = paper.busy,
+                              .exposed = paper.exposed,
+                              .bubble = paper.bubble,
+                              .flops = paper.flops,
+                              .wire = paper.wire,
+                              .memory = m.memory};
     return SK_OK;
 }
 
-int skein_program_price(const skein_program *p, const char *machine, skein_price *out)
+int skein_program_simulate(const skein_program *p, const char *machine, skein_simulation *out)
 {
     SK_NEED(p);
     SK_NEED(machine);
     SK_NEED(out);
     sk_arena tmp = {0};
-    skein_price price = {0};
+    skein_simulation price = {0};
     sk_status st = walk(&tmp, &p->setup, machine, &price);
     sk_arena_end(&tmp);
     return (int)(st ? sk_trail(st, SK_HERE) : sk_give(__func__, out, &price, sizeof price));

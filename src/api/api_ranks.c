@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct sk_rank_seat {
+typedef struct sk_rank_slot {
     sk_heaps *heaps;
     sk_rank_task *task;
     void *ctx;
@@ -25,11 +25,11 @@ typedef struct sk_rank_seat {
     pthread_t thread; /* or a thread: */
     atomic_bool left; /*   it is over */
     bool alive;       /* started, and not waited for so far */
-} sk_rank_seat;
+} sk_rank_slot;
 
 /* --- one rank --- */
 
-static sk_status live(sk_rank_seat *s)
+static sk_status live(sk_rank_slot *s)
 {
     sk_error_set("");
     sk_status st = s->task(s->ctx, s->rank);
@@ -41,14 +41,14 @@ static sk_status live(sk_rank_seat *s)
 
 static void *be_thread(void *arg)
 {
-    sk_rank_seat *s = arg;
+    sk_rank_slot *s = arg;
     live(s);
     atomic_store(&s->left, true);
     return NULL;
 }
 
 /* Ctrl-C is the caller's business.  A core file would hold the weights. */
-static _Noreturn void be_process(sk_rank_seat *s)
+static _Noreturn void be_process(sk_rank_slot *s)
 {
     struct rlimit none = {0, 0};
     signal(SIGINT, SIG_IGN);
@@ -58,7 +58,7 @@ static _Noreturn void be_process(sk_rank_seat *s)
     _exit(code);
 }
 
-static sk_status start_one(sk_rank_seat *s, bool process)
+static sk_status start_one(sk_rank_slot *s, bool process)
 {
     int err = 0;
     if (process) {
@@ -75,10 +75,10 @@ sk_status sk_ranks_start(sk_arena *a, sk_heaps *h, int n, bool processes, sk_ran
                          void *ctx, sk_ranks *out)
 {
     *out = (sk_ranks){.heaps = h, .n = n, .processes = processes};
-    out->v = sk_many(a, sk_rank_seat, n);
+    out->v = sk_many(a, sk_rank_slot, n);
     if (processes) fflush(NULL); /* or every rank would print it again */
     for (int r = 0; r < n; r++) {
-        sk_rank_seat *s = &out->v[r];
+        sk_rank_slot *s = &out->v[r];
         s->heaps = h, s->task = task, s->ctx = ctx, s->rank = r;
         sk_status st = start_one(s, processes);
         if (!st) continue;
@@ -92,13 +92,13 @@ sk_status sk_ranks_start(sk_arena *a, sk_heaps *h, int n, bool processes, sk_ran
 
 static void judge(const sk_ranks *r, int rank, int how)
 {
-    char story[160];
+    char why[160];
     if (WIFEXITED(how) && !WEXITSTATUS(how)) return;
     if (WIFSIGNALED(how))
-        snprintf(story, sizeof story, "rank %d died: signal %d (%s)", rank, WTERMSIG(how),
+        snprintf(why, sizeof why, "rank %d died: signal %d (%s)", rank, WTERMSIG(how),
                  strsignal(WTERMSIG(how)));
-    else snprintf(story, sizeof story, "rank %d ended with code %d", rank, WEXITSTATUS(how));
-    sk_heaps_abort(r->heaps, SK_EPEER, rank, story); /* unless it told its own story */
+    else snprintf(why, sizeof why, "rank %d ended with code %d", rank, WEXITSTATUS(how));
+    sk_heaps_abort(r->heaps, SK_EPEER, rank, why); /* unless the rank said why itself */
 }
 
 /* The caller ignores SIGCHLD, or waits for all children: how it ended is lost.  A rank that ends
@@ -106,16 +106,16 @@ static void judge(const sk_ranks *r, int rank, int how)
 static void judge_unseen(const sk_ranks *r, int rank)
 {
     const int over = 3; /* sk_line.state: done */
-    char story[80];
+    char why[80];
     if (atomic_load(&sk_heaps_line(r->heaps, rank)->state) >= over) return;
-    snprintf(story, sizeof story, "rank %d died, and the caller's process lost its status", rank);
-    sk_heaps_abort(r->heaps, SK_EPEER, rank, story);
+    snprintf(why, sizeof why, "rank %d died, and the caller's process lost its status", rank);
+    sk_heaps_abort(r->heaps, SK_EPEER, rank, why);
 }
 
 void sk_ranks_look(sk_ranks *r)
 {
     for (int k = 0; k < r->n; k++) {
-        sk_rank_seat *s = &r->v[k];
+        sk_rank_slot *s = &r->v[k];
         int how = 0;
         if (!s->alive) continue;
         if (!r->processes) {
@@ -148,21 +148,21 @@ static void kill_all(const sk_ranks *r)
 
 void sk_ranks_end(sk_ranks *r, double grace)
 {
-    double patience = 0;
+    double deadline = 0;
     for (long nap = 20000; r->v && count_alive(r); nap = nap < 2000000 ? 2 * nap : nap) {
         sk_ranks_look(r);
         if (!count_alive(r)) return;
-        if (patience <= 0 && sk_heaps_aborted(r->heaps, NULL, NULL, NULL))
-            patience = sk_now() + grace;
-        if (patience > 0 && sk_now() > patience) kill_all(r);
+        if (deadline <= 0 && sk_heaps_aborted(r->heaps, NULL, NULL, NULL))
+            deadline = sk_now() + grace;
+        if (deadline > 0 && sk_now() > deadline) kill_all(r);
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
     }
 }
 
-sk_status sk_heaps_verdict(const sk_heaps *h)
+sk_status sk_heaps_failure(const sk_heaps *h)
 {
     sk_status code = SK_OK;
-    const char *story = "";
-    if (!sk_heaps_aborted(h, &code, NULL, &story)) return SK_OK;
-    return sk_fail(code ? code : SK_EPEER, "%s", story);
+    const char *why = "";
+    if (!sk_heaps_aborted(h, &code, NULL, &why)) return SK_OK;
+    return sk_fail(code ? code : SK_EPEER, "%s", why);
 }

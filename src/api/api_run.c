@@ -1,4 +1,4 @@
-/* api_run.c - a run of the library: opening it, giving orders, steps.
+/* api_run.c - a run of the library: opening it, requests to ranks, steps.
  *
  * A step is that of train/loop.c, without checkpoints, metrics and console: the same
  * rate, scale of gradients, count of updates and random numbers, so that losses have
@@ -16,12 +16,12 @@
 enum { TICK_MS = 100 }; /* between two looks for a process that died */
 static const double grace_s = 2;
 
-/* --- orders --- */
+/* --- requests --- */
 
 static bool all_answered(const skein_run *r, long long number)
 {
     for (int k = 0; k < r->ranks.n; k++)
-        if (atomic_load(&r->seats[k].answered) != number && !sk_rank_over(&r->ranks, k))
+        if (atomic_load(&r->slots[k].answered) != number && !sk_rank_over(&r->ranks, k))
             return false;
     return true;
 }
@@ -33,24 +33,24 @@ static void nap(skein_run *r)
     until.tv_nsec += TICK_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    sem_timedwait(&r->book->done, &until);
+    sem_timedwait(&r->control->done, &until);
     if (r->ranks.processes) sk_ranks_look(&r->ranks);
 }
 
 static sk_status hear(skein_run *r)
 {
-    while (!all_answered(r, r->book->number)) nap(r);
-    sk_status st = sk_heaps_verdict(r->heaps);
+    while (!all_answered(r, r->control->number)) nap(r);
+    sk_status st = sk_heaps_failure(r->heaps);
     r->broken |= st != SK_OK;
     return st;
 }
 
-sk_status sk_run_order(skein_run *r, sk_order_kind kind)
+sk_status sk_run_request(skein_run *r, sk_request_kind kind)
 {
-    if (r->broken) return sk_heaps_verdict(r->heaps);
-    r->book->kind = kind;
-    r->book->number++;
-    for (int k = 0; k < r->ranks.n; k++) sem_post(&r->seats[k].go);
+    if (r->broken) return sk_heaps_failure(r->heaps);
+    r->control->kind = kind;
+    r->control->number++;
+    for (int k = 0; k < r->ranks.n; k++) sem_post(&r->slots[k].go);
     return hear(r);
 }
 
@@ -81,24 +81,24 @@ static sk_status suits(const skein_program *p, int flags)
 
 static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/* Beside the heaps: book, seats, batch. */
+/* Beside the heaps: control block, slots of ranks, batch. */
 static sk_status open_heaps(skein_run *r)
 {
     const sk_setup *s = &r->program->setup;
-    int64_t book = lines(sizeof *r->book), seats = s->n_ranks * lines(sizeof *r->seats);
+    int64_t control = lines(sizeof *r->control), slots = s->n_ranks * lines(sizeof *r->slots);
     int64_t *bytes = sk_many(&r->arena, int64_t, s->n_ranks);
     sk_twins twins =
         sk_program_twins(&r->arena, (const sk_program *const *)s->programs, s->n_ranks, bytes);
     bool shared = (r->flags & SKEIN_PROCESSES) != 0;
     sk_inputs_list(r);
     SK_TRY(sk_heaps_open_twins(s->n_ranks, bytes, twins, shared,
-                               (size_t)(book + seats + sk_inputs_bytes(r)), &r->heaps));
+                               (size_t)(control + slots + sk_inputs_bytes(r)), &r->heaps));
     char *extra = sk_heaps_extra(r->heaps);
-    r->book = (sk_order_book *)(void *)extra;
-    r->seats = (sk_order_seat *)(void *)(extra + book);
-    sk_inputs_place(r, extra + book + seats);
-    sem_init(&r->book->done, shared, 0);
-    for (int k = 0; k < s->n_ranks; k++) sem_init(&r->seats[k].go, shared, 0);
+    r->control = (sk_run_control *)(void *)extra;
+    r->slots = (sk_run_slot *)(void *)(extra + control);
+    sk_inputs_place(r, extra + control + slots);
+    sem_init(&r->control->done, shared, 0);
+    for (int k = 0; k < s->n_ranks; k++) sem_init(&r->slots[k].go, shared, 0);
     return SK_OK;
 }
 
@@ -129,7 +129,7 @@ static sk_status open_run(skein_run *r)
     r->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                               (double)(job->batch * job->seq));
     r->caller = getpid();
-    r->book->number = 1;
+    r->control->number = 1;
     r->started = true;
     r->ranks.n = s->n_ranks; /* ranks see it before the start is over */
     r->ranks.processes = processes;
@@ -161,8 +161,8 @@ void skein_run_close(skein_run *r)
 {
     if (!r) return;
     if (r->started) {
-        r->book->kind = SK_ORDER_END;
-        for (int k = 0; k < r->ranks.n; k++) sem_post(&r->seats[k].go);
+        r->control->kind = SK_REQUEST_END;
+        for (int k = 0; k < r->ranks.n; k++) sem_post(&r->slots[k].go);
         sk_ranks_end(&r->ranks, grace_s);
     }
     if (r->heaps) sk_heaps_close(r->heaps);
@@ -189,13 +189,13 @@ static sk_status step(skein_run *r, skein_step *out)
     int64_t each = r->program->setup.programs[0]->n_updates;
     double lr = r->own_lr >= 0 ? r->own_lr : sk_rate_at(&r->rate, r->done);
     SK_TRY(sk_inputs_check(r));
-    r->book->in = (sk_step_in){.step = r->done,
-                               .lr = lr,
-                               .shift = r->updates - r->done * each,
-                               .loss_scale = r->scale.value};
-    SK_TRY(sk_run_order(r, SK_ORDER_STEP));
+    r->control->in = (sk_step_in){.step = r->done,
+                                  .lr = lr,
+                                  .shift = r->updates - r->done * each,
+                                  .loss_scale = r->scale.value};
+    SK_TRY(sk_run_request(r, SK_REQUEST_STEP));
     sk_inputs_used(r);
-    const sk_step_out *got = &r->book->out;
+    const sk_step_out *got = &r->control->out;
     SK_TRY(numbers(r, got));
     r->done++;
     if (got->finite) r->updates += each;
@@ -248,11 +248,11 @@ int skein_run_validate(skein_run *r, double *loss)
                             "skein_run_validate: there are no validation data; data.val or "
                             "data.val_fraction brings them");
     SK_TELL(sk_inputs_check(r));
-    r->book->batch = r->validated;
-    SK_TELL(sk_run_order(r, SK_ORDER_VALIDATE));
+    r->control->batch = r->validated;
+    SK_TELL(sk_run_request(r, SK_REQUEST_VALIDATE));
     sk_inputs_used(r);
     r->validated++;
-    *loss = r->book->out.loss;
+    *loss = r->control->out.loss;
     return SK_OK;
 }
 

@@ -1,7 +1,7 @@
-/* api_tensor.c - weights and optimizer state of a run, by name: whole, or piece by piece.
+/* api_tensor.c - weights and optimizer state of a run, by name: whole, or shard by shard.
  *
- * The caller sees the heaps of all ranks, which stand still between two orders, and
- * goes by the same boxes as checkpoints do: every element of a logical tensor has one
+ * The caller sees the heaps of all ranks, which stand still between two requests, and
+ * uses the same boxes as checkpoints do: every element of a logical tensor has one
  * owner, others keep copies of it. */
 #include "api/running.h"
 
@@ -73,7 +73,7 @@ static sk_status named(const skein_run *r, const char *who, const char *name, in
     return SK_OK;
 }
 
-static bool is_piece(const sk_box *b, const char *name)
+static bool is_shard(const sk_box *b, const char *name)
 {
     return !b->parts && !strcmp(b->name, name);
 }
@@ -97,8 +97,8 @@ static int64_t move(const sk_box *b, float *whole, bool out)
                                .size = b->size,
                                .whole = whole,
                                .whole_type = SK_F32,
-                               .piece = b->data,
-                               .piece_type = b->type,
+                               .shard = b->data,
+                               .shard_type = b->type,
                                .out = out});
     return n;
 }
@@ -110,11 +110,11 @@ int skein_run_read(skein_run *r, const char *name, float *to, int64_t n)
     SK_NEED(to);
     int64_t got = 0;
     SK_TELL(named(r, __func__, name, n));
-    SK_TELL(sk_run_order(r, SK_ORDER_PULL));
+    SK_TELL(sk_run_request(r, SK_REQUEST_PULL));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++) {
             const sk_box *b = &r->boxes[k][i];
-            if (!b->mine || !is_piece(b, name)) continue;
+            if (!b->mine || !is_shard(b, name)) continue;
             SK_TELL(seen(b, k));
             got += move(b, to, true);
         }
@@ -131,31 +131,31 @@ int skein_run_write(skein_run *r, const char *name, const float *from, int64_t n
     SK_TELL(named(r, __func__, name, n));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++)
-            if (is_piece(&r->boxes[k][i], name)) SK_TELL(seen(&r->boxes[k][i], k));
-    SK_TELL(sk_run_order(r, SK_ORDER_PULL));
+            if (is_shard(&r->boxes[k][i], name)) SK_TELL(seen(&r->boxes[k][i], k));
+    SK_TELL(sk_run_request(r, SK_REQUEST_PULL));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++)
-            if (is_piece(&r->boxes[k][i], name)) move(&r->boxes[k][i], (float *)from, false);
-    return (int)sk_run_order(r, SK_ORDER_PUSH);
+            if (is_shard(&r->boxes[k][i], name)) move(&r->boxes[k][i], (float *)from, false);
+    return (int)sk_run_request(r, SK_REQUEST_PUSH);
 }
 
-/* --- pieces --- */
+/* --- shards --- */
 
-int skein_run_pieces(const skein_run *r, int rank)
+int skein_run_shards(const skein_run *r, int rank)
 {
     return r && rank >= 0 && rank < r->ranks.n ? r->n_boxes[rank] : -1;
 }
 
-int skein_run_piece(const skein_run *r, int rank, int i, skein_piece *out)
+int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out)
 {
     SK_NEED(r);
     SK_NEED(out);
-    if (i < 0 || i >= skein_run_pieces(r, rank))
-        return (int)sk_fail(SK_EUSAGE, "skein_run_piece: piece %d of rank %d; it keeps %d", i, rank,
-                            skein_run_pieces(r, rank));
+    if (i < 0 || i >= skein_run_shards(r, rank))
+        return (int)sk_fail(SK_EUSAGE, "skein_run_shard: shard %d of rank %d; it keeps %d", i, rank,
+                            skein_run_shards(r, rank));
     const sk_box *b = &r->boxes[rank][i];
     bool gpu = r->program->setup.programs[rank]->gpu;
-    skein_piece p = {.name = b->name,
+    skein_shard p = {.name = b->name,
                      .type = (skein_dtype)b->type,
                      .n_dims = b->n,
                      .owner = b->mine,

@@ -46,7 +46,7 @@ struct skein_comm {
     int64_t workspace[SK_CALLS_OPEN]; /* of those under way: where it lies, 0: none */
 };
 
-/* api_memory.c: -1: no room.  Memory of the heap, not of the caller's own. */
+/* api_memory.c: -1: not enough is free.  Memory of the heap, not of the caller's own. */
 int64_t sk_given_take(skein_comm *c, int64_t bytes);
 bool sk_given_back(skein_comm *c, int64_t at); /* false: it was not given out */
 bool sk_given_has(const skein_comm *c, const void *p, int64_t bytes);

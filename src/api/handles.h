@@ -43,9 +43,9 @@ sk_status sk_take(const char *who, const void *in, void *ours, size_t bytes);
 typedef struct sk_box_move {
     int n;
     const int64_t *full, *at, *size;
-    void *whole, *piece;
-    sk_dtype whole_type, piece_type;
-    bool out; /* from the piece to the whole */
+    void *whole, *shard;
+    sk_dtype whole_type, shard_type;
+    bool out; /* from the shard to the whole */
 } sk_box_move;
 void sk_box_copy(const sk_box_move *m);
 
@@ -82,7 +82,7 @@ struct skein_graph {
     atomic_int refs;
     const char *name;
     sk_status status; /* the first mistake */
-    char story[512];
+    char why[512];
     bool used; /* by a job: it does not change any more */
     bool lost; /* it has a loss */
     int64_t sizes[128];
@@ -131,18 +131,19 @@ typedef struct sk_ranks {
     sk_heaps *heaps;
     int n;
     bool processes;
-    struct sk_rank_seat *v;
+    struct sk_rank_slot *v;
 } sk_ranks;
 
 /* Some may have been started when it fails: sk_ranks_end() is due in any case. */
 sk_status sk_ranks_start(sk_arena *a, sk_heaps *h, int n, bool processes, sk_rank_task *task,
                          void *ctx, sk_ranks *out);
-/* Looks for ranks that are over, without waiting.  One that died says so on the board. */
+/* Looks for ranks that are over, without waiting.  The death of a process is reported in the
+ * control block. */
 void sk_ranks_look(sk_ranks *r);
 bool sk_rank_over(const sk_ranks *r, int rank);
 /* Waits for all.  Processes that are still there `grace` seconds after a failure are killed. */
 void sk_ranks_end(sk_ranks *r, double grace);
-/* The story of the board, in this thread's words; SK_OK: there is none. */
-sk_status sk_heaps_verdict(const sk_heaps *h);
+/* The failure that the control block reports, as this thread's error; SK_OK: there is none. */
+sk_status sk_heaps_failure(const sk_heaps *h);
 
 #endif

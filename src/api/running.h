@@ -1,10 +1,10 @@
-/* running.h - a run of the library: a caller who gives orders, ranks that obey them; private to
- * api/.
+/* running.h - a run of the library: the caller's requests and the ranks that serve them;
+ * private to api/.
  *
- * Orders, answers and the batch lie in the memory that the heaps have beside them,
- * so that ranks may be threads or processes.  The caller writes an order and
- * raises `go` of every rank; each obeys, writes its answer and raises `done`.
- * Between two orders ranks stand still, and the caller reads and writes their heaps. */
+ * Requests, answers and the batch lie in the memory that the heaps have beside them,
+ * so that ranks may be threads or processes.  The caller writes a request and
+ * raises `go` of every rank; each serves it, writes its answer and raises `done`.
+ * Between two requests ranks stand still, and the caller reads and writes their heaps. */
 #ifndef SK_API_RUNNING_H
 #define SK_API_RUNNING_H
 
@@ -16,28 +16,28 @@
 #include <semaphore.h>
 #include <sys/types.h>
 
-typedef enum sk_order_kind {
-    SK_ORDER_BEGIN, /* what ranks do unasked: open, first weights */
-    SK_ORDER_STEP,
-    SK_ORDER_VALIDATE,
-    SK_ORDER_PULL, /* weights and state from the device to where the caller sees them */
-    SK_ORDER_PUSH, /* and back */
-    SK_ORDER_END
-} sk_order_kind;
+typedef enum sk_request_kind {
+    SK_REQUEST_BEGIN, /* what ranks do unasked: open, first weights */
+    SK_REQUEST_STEP,
+    SK_REQUEST_VALIDATE,
+    SK_REQUEST_PULL, /* weights and state from the device to where the caller sees them */
+    SK_REQUEST_PUSH, /* and back */
+    SK_REQUEST_END
+} sk_request_kind;
 
-typedef struct sk_order_book {
+typedef struct sk_run_control {
     sem_t done;
-    sk_order_kind kind;
-    long long number; /* of the order; each is answered by its number */
+    sk_request_kind kind;
+    long long number; /* of the request; ranks answer with it */
     sk_step_in in;
     int64_t batch;   /* of validation */
     sk_step_out out; /* rank 0's */
-} sk_order_book;
+} sk_run_control;
 
-typedef struct sk_order_seat { /* one for each rank */
+typedef struct sk_run_slot { /* one for each rank */
     _Alignas(64) sem_t go;
     atomic_llong answered;
-} sk_order_seat;
+} sk_run_slot;
 
 typedef struct sk_run_input { /* of the graph */
     const char *name;
@@ -60,11 +60,11 @@ struct skein_run {
     int flags;
     pid_t caller;
     sk_heaps *heaps;
-    sk_order_book *book;
-    sk_order_seat *seats;
+    sk_run_control *control;
+    sk_run_slot *slots;
     sk_ranks ranks;
     bool started; /* ranks were */
-    bool broken;  /* a rank failed: the story is on the board */
+    bool broken;  /* a rank failed: the control block says why */
     sk_run_input *inputs;
     int n_inputs;
     sk_kept_tensor *tensors; /* parameters first */
@@ -77,8 +77,8 @@ struct skein_run {
     int64_t done, updates, validated;
 };
 
-/* api_run.c: an order, until all have obeyed. */
-sk_status sk_run_order(skein_run *r, sk_order_kind kind);
+/* api_run.c: a request, until all ranks have served it. */
+sk_status sk_run_request(skein_run *r, sk_request_kind kind);
 /* api_life.c: what a rank does from the beginning to the end; ctx is the skein_run. */
 sk_status sk_rank_life(void *ctx, int rank);
 
