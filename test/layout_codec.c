@@ -343,7 +343,7 @@ static void stories(void)
 {
     fails(try("dp=2 zero=3 weights=in8"), SK_ECONF, "did you mean 'int8'");
     fails(try("dp=2 zero=2 weights=int8"), SK_ECONF, "use zero=3");
-    fails(try("dp=2 feedback"), SK_ECONF, "add grads=int4");
+    fails(try("dp=2 feedback"), SK_ECONF, "use grads=int4");
     fails(try("dp=4 zero=3 copy=3"), SK_ECONF, "that divides 4");
     fails(try("dp=4 zero=2 copy=2"), SK_ECONF, "use zero=3");
     fails(try("dp=2 grads=int4; canonical order"), SK_ECONF, "rounds what ranks send");

@@ -4,6 +4,7 @@
 #include "lib/ranks.h"
 
 #include "base/rng.h"
+#include "layout/word.h"
 
 #include <stdlib.h>
 
@@ -190,9 +191,9 @@ static const struct {
     {"dp=2", "-n 2", 1},
     {"mesh dp=2; split b over pd", "did you mean 'dp'", 0},
     {"mesh dp=2; split b over x", "no axis 'x'", 0},
-    {"mesh dp=2; split over dp", "split LETTERS over AXIS", 0},
-    {"mesh dp=2; split b dp", "split LETTERS over AXIS", 0},
-    {"mesh dp=2; split b over dp now", "split LETTERS over AXIS", 0},
+    {"mesh dp=2; split over dp", "split LETTERS ... over AXIS", 0},
+    {"mesh dp=2; split b dp", "split LETTERS ... over AXIS", 0},
+    {"mesh dp=2; split b over dp now", "split LETTERS ... over AXIS", 0},
     {"mesh dp=2; split 7 over dp", "is no letter", 0},
     {"mesh dp=2; shard params", "shard state|grads|params over AXIS", 0},
     {"mesh dp=2; shard weights over dp", "cannot shard \"weights\"", 0},
@@ -208,7 +209,7 @@ static const struct {
     {"dp=2 zero=3 weights=", "no name for a codec", 0},
     {"dp=2 grads=averylongnameforacodec", "no name for a codec", 0},
     {"dp=2 weights=int8", "use zero=3", 0},
-    {"dp=2 feedback", "add grads=int4", 0},
+    {"dp=2 feedback", "use grads=int4", 0},
     {"tp=2 grads=int4", "no axis splits it; use dp=2", 0},
     {"mesh pp=2; stages over pp; encode gradients as int8", "no axis splits it; use dp=2", 0},
     {"mesh dp=2 tp=2; split b over dp; split h over tp; shard state over tp; grads=int4",
@@ -248,7 +249,7 @@ static const struct {
     {"keep=bias_gelu+contract", "'contract' is no op whose results are made again", 0},
     {"keep=bias_gelu keep=layernorm", "said twice", 0},
     {"tp=2 overlpa=2", "did you mean \"overlap\"", 0},
-    {"dp=2 zero=4", "0 to 3 exist", 0},
+    {"dp=2 zero=4", "from 0 to 3, found \"4\"", 0},
     {"dp=2 zero=-1", "from 0 to", 0},
     {"dp=2 zero=3 replica", "nothing to share", 0},
     {"dp=2 zero=0 replica", "use zero=1 or zero=2", 0},
@@ -259,6 +260,13 @@ static const struct {
     {"mesh dp=2; one copy", "one copy of weights per host", 0},
     {"dp=2 order: dp qp", "names no axis \"qp\"", 0},
     {"dp=2 order: pp dp cp ep tp zero=3", "behind \"order:\"", 0},
+    {"cp=2 by=gather by=ring", "'by' is said twice", 0},
+    {"pp=2; stages over pp", "'pp' is said twice", 0},
+    {"dp=2 micro", "or give it a value, as in \"dp=2 micro=4\"", 0},
+    {"dp=4 zero=1 zero=2", "'zero' is said twice", 0},
+    {"canonical order; offload=weights+state tiles=2", "canonical order with tiles=2", 0},
+    {"dp=2 slices=3; canonical order", "canonical order with slices=3", 0},
+    {"dp=2 grads=int8; canonical order", "rounds what ranks send", 0},
     {"dp=2 sp=yes", "\"sp\" takes no value", 0},
     {"mesh a=2; split t over a by hand", "gather, exchange or ring", 0},
     {"keep calm", "keep gathered weights", 0},
@@ -281,13 +289,14 @@ static const struct {
     {"cp=2 by=ring by=gather", "'by' is said twice", 0},
     {"mesh a=2; split t over a by ring; split t over a by gather", "'by' is said twice", 0},
     {"dp=2 zero=3 prefetch=2 prefetch=3", "'prefetch' is said twice", 0},
-    {"dp=2 zero=3 prefetch=2; gather weights 1 ahead", "'gather' is said twice", 0},
+    {"dp=2 zero=3 prefetch=2; gather weights 1 ahead",
+     "'prefetch' is said twice (\"gather weights N ahead\" says it, too)", 0},
     {"tp=2 sp sp", "'sp' is said twice", 0},
     {"dp=2 replica replica", "'replica' is said twice", 0},
     {"gist gist=60", "'gist' is said twice", 0},
-    {"gist=101", "1 to 100 per cent", 0},
+    {"gist=101", "from 1 to 100, found \"101\"", 0},
     {"gist=0", "needs a whole number from 1", 0},
-    {"mesh dp=2; encode kept results in 60", "encode kept results [in N percent]", 0},
+    {"mesh dp=2; encode kept results in 60", "encode kept results in N percent", 0},
     {"dp=2 tp=2 order: tp tp", "'tp' is said twice", 0},
     {"dp=2 mesh a=2", "\"mesh\" begins a sentence", 0},
 };
@@ -399,19 +408,28 @@ static void together(void)
     check(read > 100);
 }
 
-/* The table of words is the reader's: each example is a layout that has the word, and each word is
- * known. */
+/* The table of words is the reader's: each example is a layout that has the word, what is printed
+ * of it reads back, and each word is known. */
 static void table(void)
 {
-    sk_layout l;
-    for (const sk_layout_word *w = sk_layout_words; w->name; w++) {
+    sk_layout l, m;
+    for (const sk_word *const *p = sk_word_parts; *p; p++) {
+        const sk_word *w = *p;
         bool read = !sk_layout_read(w->example, 0, &l);
         if (!read) printf("\"%s\": %s\n", w->example, sk_error_line());
-        check(read && strstr(w->example, w->name) && !strncmp(w->spell, w->name, strlen(w->name)));
-        check(*w->doc && sk_layout_word_find(w->name) == w);
+        check(read && strstr(w->example, w->name));
+        check(sk_word_on(w, &l) || w->kind == SK_WORD_ORDER);
+        char *text = sk_layout_print(&arena, &l);
+        check(!sk_layout_read(text, 0, &m) && !strcmp(text, sk_layout_print(&arena, &m)));
+        check(sk_word_on(w, &m) || w->kind == SK_WORD_ORDER);
+        check(*w->doc && !strcmp(sk_word_find(w->name)->name, w->name));
         if (sk_layout_read(w->name, 0, &l)) check(!strstr(sk_error_line(), "unknown word"));
+        sk_word_clear(w, &m); /* and what is left is a layout, unless others need it */
+        if (w->kind != SK_WORD_AXIS && strcmp(w->name, "mesh") != 0 &&
+            strcmp(w->name, "split") != 0)
+            check(!sk_word_on(w, &m));
     }
-    check(!sk_layout_word_find("dq") && !sk_layout_word_find(""));
+    check(!sk_word_find("dq") && !sk_word_find(""));
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include "cli/ask.h"
 #include "cli/cmd.h"
 #include "comm/coll.h"
+#include "layout/word.h"
 #include "program/optim.h"
 #include "program/schedule.h"
 
@@ -34,6 +35,14 @@ static const char *knobs_of(sk_arena *a, const sk_optim *o)
     return text.s ? text.s : "";
 }
 
+/* How a word is said, and what it is for. */
+static const char *forms_of(sk_arena *a, const sk_word *w)
+{
+    const char *about = sk_word_about(a, w);
+    if (w->no_short) return about;
+    return sk_print(a, "%s%s%s", sk_word_spell(a, w), *about ? "; " : "", about);
+}
+
 /* What is chosen by numbers shows them. */
 static const char *cost_of(sk_arena *a, const char *kind, const void *part)
 {
@@ -43,19 +52,22 @@ static const char *cost_of(sk_arena *a, const char *kind, const void *part)
         return sk_print(a, "bubble %s, %s micro-batches in flight", s->bubble, s->memory);
     }
     if (!strcmp(kind, "optim")) return knobs_of(a, part);
+    if (!strcmp(kind, "word")) return forms_of(a, part);
     if (strcmp(kind, "coll")) return "";
     const sk_coll *c = part;
     const char *order = c->order == SK_ORDER_TREE ? "order of the tree" : "an order of its own";
     return sk_print(a, "%s; %s", order, c->cost ? c->cost : "cost unknown");
 }
 
-/* Numbers of an algorithm stand in a line of their own, those of a schedule behind its words. */
+/* Numbers of an algorithm and forms of a word stand in a line of their own, those of a schedule
+ * behind its words. */
 static void show_part(sk_arena *a, const char *kind, const void *part, int wide)
 {
     const head *h = part;
     const char *cost = cost_of(a, kind, part);
     printf("  %-*s  %s", wide, h->name, h->doc);
-    if (*cost && !strcmp(kind, "coll")) printf("\n  %*s  %s", wide, "", cost);
+    bool below = !strcmp(kind, "coll") || !strcmp(kind, "word");
+    if (*cost && below) printf("\n  %*s  %s", wide, "", cost);
     else if (*cost) printf("; %s", cost);
     puts("");
 }

@@ -2,7 +2,7 @@
  * and optimizers are declared by the parts: conf_model.c, conf_knob.c. */
 #include "cli/setting.h"
 #include "data/read.h"
-#include "layout/layout.h"
+#include "layout/word.h"
 #include "program/optim.h"
 
 #include <math.h>
@@ -604,11 +604,13 @@ static const char model_help[] =
     "                       both are there), or names such as\n"
     "                       model.hidden_size=128 (nano)\n";
 
-static void word_lines(sk_out *o, const sk_layout_word *w)
+static void word_lines(sk_out *o, const sk_word *w)
 {
-    bool wide = strlen(w->spell) > 20;
-    sk_out_add(o, "  %-*s%s%-*s%s\n", wide ? 0 : 21, w->spell, wide ? "\n" : "", wide ? 23 : 0, "",
+    const char *spell = sk_word_spell(o->arena, w);
+    bool wide = strlen(spell) > 20;
+    sk_out_add(o, "  %-*s%s%-*s%s\n", wide ? 0 : 21, spell, wide ? "\n" : "", wide ? 23 : 0, "",
                w->doc);
+    sk_out_add(o, "%-23s%s\n", "", sk_word_about(o->arena, w));
     sk_out_add(o, "%-23sas in layout=\"%s\"\n", "", w->example);
 }
 
@@ -616,11 +618,9 @@ static void word_lines(sk_out *o, const sk_layout_word *w)
 static void layout_help(sk_out *o, const char *name)
 {
     bool all = !strcmp(name, "layout");
-    char word[SK_NAME];
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(name, "="), name); /* zero=3: zero */
-    const sk_layout_word *one = sk_layout_word_find(word);
-    if (one) word_lines(o, one);
-    for (const sk_layout_word *w = sk_layout_words; all && w->name; w++) word_lines(o, w);
+    size_t n = strcspn(name, "="); /* zero=3: zero */
+    for (const sk_word *const *w = sk_word_parts; *w; w++)
+        if (all || (!strncmp((*w)->name, name, n) && !(*w)->name[n])) word_lines(o, *w);
     if (all) sk_out_add(o, "The long form, and what goes with what: doc/layout.md\n");
 }
 

@@ -14,26 +14,8 @@
  *     shard params over dp
  *     stages over pp schedule 1f1b micro 8
  *
- * "one copy of weights per host", in short "replica", goes with a shard of state or gradients: the
- * ranks of a host along the shard axis, which keep equal weights, keep them in one memory.
+ * Each word is a part, parts/word/NAME.c (word.h); `skein list word` shows all of them, both forms.
  *
- * More words: "stages over pp schedule interleaved chunks 2 micro 8 balanced", "split t over cp by
- * exchange" (or ring; usually gather), "gather weights 2 ahead", "keep gathered weights",
- * "overlap in 4 turns", "results in 8 slices", "keep results in pieces", "keep cheap results",
- * "canonical order"; in short sp, cp=2, by=ring, chunks=2, prefetch=2, keep, overlap=4, slices=8,
- * partition, keep=cheap, balance.
- *
- * What a rank keeps may live outside of its device: "offload state grads to host", "offload acts to
- * file", "weights in 4 tiles"; in short tiles=4, offload=state+grads, offload=acts:file,
- * offload=all:file.
- *
- * "encode kept results" (in short gist) and "encode kept results in 60 percent" (gist=60) keep what
- * waits for the backward pass in fewer bits: program/pack.c.
- *
- * Compressed edges: "encode weights as int8", "encode gradients as int4 with feedback", "second
- * copy of weights over 2 ranks"; in short weights=int8, grads=int4 feedback, copy=2.
- *
- * ("micro 8" and "schedule gpipe" may stand alone where nothing is staged.)
  * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
 #ifndef SK_LAYOUT_LAYOUT_H
@@ -43,7 +25,13 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
-enum { SK_MAX_AXES = 8, SK_AXIS_NAME = 16, SK_SCHEDULE_NAME = 128, SK_CODEC_NAME = 16 };
+enum {
+    SK_MAX_AXES = 8,
+    SK_AXIS_NAME = 16,
+    SK_SCHEDULE_NAME = 128,
+    SK_CODEC_NAME = 16,
+    SK_MOST_WORDS = 64 /* of the table in word.h */
+};
 
 typedef struct sk_mesh {
     int n;
@@ -100,15 +88,9 @@ typedef struct sk_layout {
     bool feedback;                   /* what that codec lost is added to the next gradient */
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
+    int own[SK_MOST_WORDS]; /* of words without a member above: sk_word_value() */
 } sk_layout;
 
-/* The short words, for help and hints; ends with one without a name. */
-typedef struct sk_layout_word {
-    const char *name, *spell, *doc; /* "zero", "zero=0|1|2|3", what it does */
-    const char *example;            /* a whole layout */
-} sk_layout_word;
-extern const sk_layout_word sk_layout_words[];
-const sk_layout_word *sk_layout_word_find(const char *name); /* NULL: there is none */
 /* How a layout says what other programs call `word`; NULL: not known. */
 const char *sk_layout_alias(const char *word);
 

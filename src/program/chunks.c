@@ -1,33 +1,18 @@
 /* chunks.c - stage assignment: the schedule says how many chunks of layers a stage has and where
  * each sits; sharding is propagated over the graph that is so divided (layout/spread.c). */
-#include "base/text.h"
 #include "program/emit.h"
 
 /* Sets of stages are bits. */
 enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
 enum { MOST_TASKS = 1 << 20 }; /* of a phase, of all stages */
 
-static sk_status no_schedule(const char *name)
-{
-    const char *names[64];
-    int n = 0;
-    while (n < 64 && sk_schedule_parts[n]) names[n] = sk_schedule_parts[n]->name, n++;
-    const char *near = sk_nearest(name, names, n);
-    return sk_fail(SK_ECONF, "layout: no schedule is called '%s'%s%s%s", name,
-                   near ? " (did you mean '" : "; see skein list schedule", near ? near : "",
-                   near ? "'?)" : "");
-}
-
 sk_status sk_assign_chunks(sk_emit *e)
 {
     const sk_layout *l = e->l;
     int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
     const sk_schedule *s = sk_schedule_find(l->schedule);
-    if (!s) return no_schedule(l->schedule);
+    sk_assert(s); /* parts/word/schedule.c has looked for it */
     int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
-    if (l->chunks && l->chunks != each)
-        return sk_fail(SK_ECONF, "layout: schedule %s has %d chunks a stage, not %d", s->name, each,
-                       l->chunks);
     if (stages > MOST_STAGES || each > MOST_CHUNKS)
         return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
                        stages, each, MOST_STAGES, MOST_CHUNKS);

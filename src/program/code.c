@@ -35,23 +35,11 @@ static sk_status find_codec(const char *name, const sk_codec **out)
 sk_status sk_emit_codecs(sk_emit *e)
 {
     const sk_layout *l = e->l;
-    bool lossy = *l->weights_as || *l->grads_as;
     SK_TRY(find_codec(l->weights_as, &e->plan.weights_as));
     SK_TRY(find_codec(l->grads_as, &e->plan.grads_as));
     for (int i = 0; i < e->g->tensors.n; i++)
         e->plan.narrow_model |=
             e->g->tensors.v[i]->role == SK_PARAM && sk_narrow(e->g->tensors.v[i]);
-    if (lossy && l->canonical)
-        return sk_fail(SK_ECONF,
-                       "layout: order=canonical gives the same bits on any layout, and %s=%s "
-                       "rounds what ranks send each other; leave one of them out",
-                       *l->weights_as ? "weights" : "grads",
-                       *l->weights_as ? l->weights_as : l->grads_as);
-    if (l->copy > 1 && e->plan.schedule->apart)
-        return sk_fail(SK_ECONF,
-                       "layout: schedule %s changes weights within a step, and copy=%d keeps those "
-                       "of its first forward pass; leave one of them out",
-                       e->plan.schedule->name, l->copy);
     return SK_OK;
 }
 

@@ -18,6 +18,7 @@
  *     launches after memory          the proof compares places */
 #include "base/team.h"
 #include "base/text.h"
+#include "layout/word.h"
 #include "program/emit.h"
 
 #include <string.h>
@@ -29,34 +30,21 @@ const sk_optim *sk_optim_find(const char *name)
     return NULL;
 }
 
-/* Words of a layout that are good alone, and not for this device, schedule or dtype. */
+/* Words of a layout that are good alone, and not for this model, schedule, device or dtype. */
 static sk_status goes_together(sk_emit *e)
 {
-    if (e->l->replica && e->p->gpu)
-        return sk_fail(SK_ECONF, "layout: replica keeps one copy of weights for the ranks of a "
-                                 "host, and GPUs have no memory in common; leave it out, or use "
-                                 "device=cpu");
-    if (e->plan.schedule->apart && e->l->tiles > 1)
-        return sk_fail(
-            SK_ECONF,
-            "layout: schedule %s updates weights within a step, while their tiles are on "
-            "the way; leave out tiles, or take another schedule",
-            e->plan.schedule->name);
-    if (e->l->canonical && e->l->tiles > 1)
-        return sk_fail(SK_ECONF, "layout: tiles sum in another order than order=canonical does; "
-                                 "leave one of the two out");
-    if (e->l->canonical && e->l->slices > 1)
-        return sk_fail(SK_ECONF,
-                       "layout: in canonical order the sum over a batch is a tree, and slices=%d "
-                       "would add it up slice by slice; leave out slices, or take order=fast",
-                       e->l->slices);
-    for (int i = 0; e->l->canonical && i < e->p->params.n; i++)
-        if (sk_narrow(e->p->params.v[i].tensor))
-            return sk_fail(SK_ECONF,
-                           "order=canonical gives the same bits on any layout in f32, and "
-                           "train.dtype is %s, whose sums are rounded where ranks meet",
-                           sk_dtype_name(e->p->params.v[i].tensor->type));
-    return SK_OK;
+    const sk_schedule *s = sk_schedule_find(e->l->schedule);
+    sk_word_ask ask = {.layout = e->l,
+                       .graph = e->g,
+                       .optim = e->opts->optim,
+                       .async = s && s->apart,
+                       .late = e->opts->optim && e->opts->late,
+                       .gpu = e->p->gpu};
+    for (int i = 0; i < e->g->tensors.n && ask.dtype == SK_F32; i++) {
+        const sk_tensor *t = e->g->tensors.v[i];
+        if (t->role == SK_PARAM && sk_narrow(t)) ask.dtype = t->type;
+    }
+    return sk_layout_fits(&ask);
 }
 
 static sk_status count_flops(sk_emit *e)
@@ -94,6 +82,7 @@ static const struct pass {
     const char *name, *doc;
     sk_status (*run)(sk_emit *e);
 } passes[] = {
+    {"refusals", "words that do not go with model, schedule, device or dtype", goes_together},
     {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
     {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
     {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
@@ -104,7 +93,6 @@ static const struct pass {
     {"packed", "results that are kept in fewer bits", sk_emit_pack_open},
     {"codecs", "encodings of weights and gradients on the wire", sk_emit_codecs},
     {"params", "weights, gradients, optimizer state: shards and owners", sk_emit_params},
-    {"refusals", "words that do not go with device, schedule or dtype", goes_together},
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"lower", "instructions of all tasks, with communication", sk_lower},
     {"accumulate", "the first contribution to a sum does not add", sk_find_first_writes},

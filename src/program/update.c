@@ -139,19 +139,10 @@ void sk_emit_whole_weights(sk_emit *e)
 static sk_status may_be_late(const sk_emit *e)
 {
     const sk_optim *o = e->opts->optim;
-    if (e->l->home[SK_STATE] != SK_HOST)
-        return sk_fail(SK_ECONF,
-                       "optim.late runs the optimizer on the host beside the step, so its "
-                       "state must live there; say offload=state in the layout");
     if (o->pass[1] || o->n_sums || !o->n_state || o->n_state >= SK_MAX_STATE)
         return sk_fail(SK_ECONF,
                        "optim.late is for optimizers of one pass with state, like adamw; %s %s",
                        o->name, o->pass[1] ? "has more" : "has none, or no room for more");
-    if (e->versions)
-        return sk_fail(SK_ECONF,
-                       "optim.late: schedule %s updates within the step already; leave "
-                       "one of the two out",
-                       e->plan.schedule->name);
     return SK_OK;
 }
 

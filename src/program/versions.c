@@ -11,6 +11,7 @@
  *
  * Stages do not meet for these updates: no norm of all gradients, no sums of an optimizer over
  * tensors, no weights that several stages share. */
+#include "layout/word.h"
 #include "program/emit.h"
 
 #include <string.h>
@@ -50,29 +51,17 @@ static sk_status possible(const sk_emit *e)
                        "layout: stages of schedule %s update on their own, and '%s' is on several; "
                        "untie it (model.tie_word_embeddings=false), or take 1f1b",
                        name, tied);
-    if (e->l->canonical)
-        return sk_fail(SK_ECONF,
-                       "layout: in canonical order all layouts give the same bits, and schedule %s "
-                       "reads other weights than one rank would; order=fast is needed",
-                       name);
-    if (e->l->replica)
-        return sk_fail(SK_ECONF,
-                       "layout: schedule %s changes weights while others read them, so ranks "
-                       "cannot have them in one memory; leave out replica",
-                       name);
     for (int i = 0; e->opts->optim->ahead && i < e->p->params.n; i++)
         if (sk_narrow(e->p->params.v[i].tensor))
             return sk_fail(SK_ECONF,
                            "optimizer %s foresees weights of f32, and train.dtype is %s; take sgd, "
                            "or train.dtype=f32",
                            e->opts->optim->name, sk_dtype_name(e->p->params.v[i].tensor->type));
-    bool again = *e->l->again || e->l->slices > 1;
-    for (int i = 0; again && i < mine(e)->n; i++)
+    sk_word_ask ask = {.layout = e->l, .async = true};
+    for (int i = 0; i < mine(e)->n; i++)
         if (mine(e)->v[i].work == SK_WORK_B && mine(e)->v[i].version != saw(e, mine(e)->v[i].micro))
-            return sk_fail(SK_ECONF,
-                           "layout: schedule %s has other weights in the backward pass, so forward "
-                           "results cannot be made again there; leave out %s, or take pipedream",
-                           name, *e->l->again ? "recompute" : "slices");
+            ask.stale = true;
+    SK_TRY(sk_layout_fits(&ask));
     if (e->opts->optim->pass[1])
         return sk_fail(SK_ECONF,
                        "optimizer %s needs sums over whole tensors, and stages of schedule %s do "

@@ -1,0 +1,63 @@
+/* grads.c - gradients travel in fewer bits to where they are summed (parts/codec, doc/codec.md). */
+#include "layout/word.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static sk_status set(sk_reading *r, const char *value)
+{
+    return sk_word_codec(value, r->l->grads_as);
+}
+
+static bool on(const sk_layout *l) { return *l->grads_as; }
+
+static void clear(sk_layout *l) { *l->grads_as = 0; }
+
+static void print(const sk_layout *l, sk_out *o)
+{
+    if (on(l)) sk_out_add(o, "encode gradients as %s", l->grads_as);
+}
+
+static void print_brief(const sk_layout *l, sk_out *o)
+{
+    if (on(l)) sk_out_add(o, "grads %s%s", l->grads_as, l->feedback ? " with feedback" : "");
+}
+
+static sk_status check(const sk_layout *l)
+{
+    int axis = sk_layout_code_axis(l, 'b');
+    if (axis >= 0 && strpbrk(l->split[axis], "bt")) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "layout: grads=%s is about gradients that are summed over %s%s%s; use dp=2 "
+                   "(split b over AXIS) or leave it out",
+                   l->grads_as, axis < 0 ? "the batch, and no axis splits it" : "'",
+                   axis < 0 ? "" : l->mesh.name[axis],
+                   axis < 0 ? "" : "', which shards, and it splits neither batch nor time");
+}
+
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    static const char *const names[] = {"f16", "bf16", "fp8", "int8", "int4"};
+    (void)l;
+    snprintf(phrase, SK_WORD_TEXT, "grads=%s", names[sk_dice_pick(d, 0, 4)]);
+    return sk_dice_one_in(d, 8);
+}
+
+const sk_word sk_word_grads = {
+    .name = "grads",
+    .doc = "gradients are encoded where ranks sum them: skein list codec",
+    .value = "CODEC",
+    .sentence = {"encode gradients as CODEC"},
+    .example = "dp=2 grads=int4",
+    .kind = SK_WORD_OTHER,
+    .place = 140,
+    .set = set,
+    .on = on,
+    .clear = clear,
+    .print = print,
+    .print_brief = print_brief,
+    .check = check,
+    .lowers = SK_LOWERS_WIRE,
+    .draw = draw,
+    .tries = "bf16 int8",
+};

@@ -1,0 +1,28 @@
+/* partition.c - saved activations that are alike on several ranks are cut among them
+ * (src/program/pieces.c, doc/memory.md). */
+#include "layout/word.h"
+
+#include <stdio.h>
+
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    snprintf(phrase, SK_WORD_TEXT, "partition");
+    return sk_words_repeated(l) && sk_dice_one_in(d, 2);
+}
+
+const sk_word sk_word_partition = {
+    .name = "partition",
+    .doc = "saved activations that are alike on ranks are split among them",
+    .sentence = {"keep results in pieces"},
+    .example = "tp=2 partition",
+    .kind = SK_WORD_FLAG,
+    .at = offsetof(sk_layout, partition),
+    .place = 210,
+    .brief = "partition",
+    .works = sk_words_repeated,
+    .about = "results that several ranks would keep alike, and no letter is split that leaves them "
+             "so",
+    .cure = "tp=2 (split h f v over AXIS)",
+    .lowers = SK_LOWERS_SAVED,
+    .draw = draw,
+};

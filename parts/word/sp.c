@@ -1,0 +1,58 @@
+/* sp.c - sequence parallelism (Korthikanti et al. 2022): tp splits time in what it splits nothing
+ * else of, such as norms and residuals. */
+#include "layout/word.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static sk_status set(sk_reading *r, const char *value)
+{
+    int axis = sk_mesh_axis(&r->l->mesh, "tp");
+    if (value && strcmp(value, "none") != 0)
+        return sk_fail(SK_ECONF, "layout: \"sp\" takes no value");
+    if (value) return SK_OK;
+    if (axis < r->first)
+        return sk_fail(SK_ECONF, "layout: \"sp\" splits time over tp, and there is no tp; add tp=2 "
+                                 "or leave sp out");
+    return sk_axis_split(r->l, axis, "t");
+}
+
+/* An axis that splits heads first, and time as well. */
+static int find(const sk_layout *l, bool time)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->split[a][0] == 'h' && !strchr(l->split[a], 't') == !time) return a;
+    return -1;
+}
+
+static bool on(const sk_layout *l) { return find(l, true) >= 0; }
+
+static void clear(sk_layout *l)
+{
+    for (int a; (a = find(l, true)) >= 0;) {
+        char *t = strchr(l->split[a], 't');
+        memmove(t, t + 1, strlen(t));
+    }
+}
+
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    int a = find(l, false);
+    if (a < 0 || !sk_dice_one_in(d, 2)) return false;
+    bool brief = !strcmp(l->mesh.name[a], "tp") && sk_dice_one_in(d, 2);
+    snprintf(phrase, SK_WORD_TEXT, brief ? "sp" : "split t over %s", l->mesh.name[a]);
+    return true;
+}
+
+const sk_word sk_word_sp = {
+    .name = "sp",
+    .doc = "sequence parallel: tp splits time where it splits nothing else (split h f v t over tp)",
+    .example = "tp=2 sp",
+    .alias = {{"sequence_parallel sequence_parallelism", "sp beside tp, as in \"tp=4 sp\""}},
+    .kind = SK_WORD_OTHER,
+    .place = 21,
+    .set = set,
+    .on = on,
+    .clear = clear,
+    .draw = draw,
+};
