@@ -22,6 +22,8 @@
  * tolerance when the initial weights are off by 1e-6 of them are undecided, and such a pair must
  * match in canonical order instead. */
 #include "lib/draw.h"
+
+#include "layout/word.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
 
@@ -90,9 +92,17 @@ static double tolerance(const sk_trial *one, bool codes)
     return codes ? 5e-2 : fmax(8 * step, one->state_type ? 3e-3 : 1e-5);
 }
 
+static sk_layout layout_of(const sk_trial *t)
+{
+    sk_layout l = {0};
+    sk_assert(!sk_layout_read(t->layout, 0, &l));
+    return l;
+}
+
 static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
 {
-    bool codes = strstr(many->layout, "encode weights") || strstr(many->layout, "encode grad");
+    sk_layout l = layout_of(many);
+    bool codes = *l.weights_as || *l.grads_as;
     double limit = tolerance(one, codes);
     double norm = codes ? 0.5 : one->dtype || one->state_type ? 0.2 : 1e-3;
     o->worst = apart(one->valid, many->valid);
@@ -127,27 +137,19 @@ static bool same_bits(const sk_trial *a, const sk_trial *b, const char *what, ou
     return !*o->story;
 }
 
-/* Leave a sentence out of a layout, or a word. */
-static void without(const char *layout, const char *words, char *out)
-{
-    const char *at = strstr(layout, words);
-    snprintf(out, TEXT, "%.*s%s", (int)(at - layout), layout, at + strlen(words));
-}
-
 /* The same ranks with weights of their own. */
 static bool replica_holds(const sk_trial *t, outcome *o)
 {
-    static const char *const said[] = {"replica ", "one copy of weights per host"};
-    char text[TEXT];
-    for (int i = 0; i < 2; i++) {
-        if (!strstr(t->layout, said[i])) continue;
-        sk_trial own = *t;
-        without(t->layout, said[i], text);
-        own.layout = text;
-        if (sk_trial_run(&own)) tell(o, "without replica: %.900s", sk_error());
-        return !*o->story && same_bits(&own, t, "without replica", o);
-    }
-    return true;
+    sk_arena a = {0};
+    sk_layout l = layout_of(t);
+    sk_trial own = *t;
+    if (!l.replica) return true;
+    l.replica = false;
+    own.layout = sk_layout_print(&a, &l);
+    if (sk_trial_run(&own)) tell(o, "without replica: %.900s", sk_error());
+    bool same = !*o->story && same_bits(&own, t, "without replica", o);
+    sk_arena_end(&a);
+    return same;
 }
 
 /* Stages that update on their own read other weights than one rank would: there the reference has
@@ -231,8 +233,10 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
         return;
     o->verdict = WRONG;
     if (in_order || !sk_model_routes(t->model) || !sensitive(&one)) return;
-    bool own = strcmp(one.layout, "dp=1") || t->dtype || strstr(t->layout, "slices") ||
-               (t->gpu && strstr(t->layout, "offload")); /* canonical order cannot decide */
+    sk_layout l = layout_of(t);
+    bool own = strcmp(one.layout, "dp=1") || t->dtype || l.slices > 1 || l.tiles > 1 ||
+               *l.weights_as || *l.grads_as ||
+               (t->gpu && sk_layout_away(&l)); /* canonical order cannot decide */
     if (!own && !holds_in_order(t, o)) return;
     o->verdict = UNDECIDED;
 }
@@ -525,21 +529,13 @@ static void features(counts *c, const pair *p, const outcome *o)
     count_f(c, p, "ranks %d", sk_mesh_ranks(&l.mesh));
     count_f(c, p, "zero %d", (int)l.shard);
     count(c, strncmp(p->layout, "mesh", 4) ? "short form" : "long form", p);
-    if (l.prefetch) count(c, "prefetch", p);
-    if (l.keep) count(c, "keep", p);
-    if (l.overlap > 1) count(c, "overlap", p);
-    if (l.slices > 1) count(c, "slices", p);
+    for (const sk_word *const *w = sk_word_parts; *w; w++)
+        if (sk_word_on(*w, &l)) count_f(c, p, "word %s%s", (*w)->name, (*w)->value ? "=" : "");
     if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
-    if (l.replica) count(c, "replica", p);
-    if (l.tiles) count(c, "tiles", p);
-    if (l.gist) count(c, "gist", p);
-    if (l.copy) count(c, "second copy", p);
     if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
     if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
     for (int w = 0; w < SK_N_WARES; w++)
         if (l.home[w]) count_f(c, p, "%s to %s", sk_ware_names[w], sk_tier_names[l.home[w]]);
-    if (l.partition) count(c, "partition", p);
-    if (l.keep_cheap) count(c, "cheap results kept", p);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }
 

@@ -1,9 +1,10 @@
 /* draw.c - see draw.h. */
 #include "lib/draw.h"
 
-#include "base/rng.h"
 #include "base/text.h"
 #include "graph/activation.h"
+#include "layout/word.h"
+#include "program/schedule.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -14,14 +15,10 @@
 enum { TEXT = SK_PAIR_TEXT };
 typedef sk_pair pair;
 
-static uint64_t seed, number, drawn; /* of the run, of the pair, in the pair */
+static sk_dice dice;
 
-static int pick(int from, int to) /* both included */
-{
-    return from + (int)(sk_rng(seed, number, drawn++).a % (uint64_t)(to - from + 1));
-}
-
-static bool one_in(int n) { return pick(1, n) == 1; }
+static int pick(int from, int to) { return sk_dice_pick(&dice, from, to); }
+static bool one_in(int n) { return sk_dice_one_in(&dice, n); }
 
 static void say(char *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void say(char *text, const char *fmt, ...)
@@ -367,65 +364,71 @@ static void draw_model(pair *p, const sk_pair_most *most)
 
 /* --- drawing a layout --- */
 
-/* What an axis may be for.  Up to TENSOR there is a short word for it, with these letters. */
-enum role { STAGES, BATCH, TIME, TOKENS, TENSOR, COLUMNS, BANK, N_ROLES };
-enum { MOST_AXES = 4 };
-static const struct {
-    const char *name, *letters;
-    int weight; /* how often it is drawn */
-} roles[N_ROLES] = {
-    [STAGES] = {"pp", "", 4},    [BATCH] = {"dp", "b", 5},      [TIME] = {"cp", "t", 3},
-    [TOKENS] = {"ep", "b e", 2}, [TENSOR] = {"tp", "h f v", 5}, [COLUMNS] = {"col", "c", 1},
-    [BANK] = {"bank", "e", 1},
-};
+/* What an axis may be for: the words of the table that make axes, and two that have no word. */
+enum { MOST_AXES = 4, MOST_ROLES = 16 };
+typedef struct role {
+    const char *name, *letters; /* no letters: stages */
+    int weight;                 /* how often it is drawn */
+    bool word;
+} role;
 
 typedef struct axis {
-    enum role role;
+    const role *role;
     int size;
-    int by; /* TIME: gather, exchange, ring */
-    char name[8];
+    char name[SK_AXIS_NAME];
 } axis;
 
-typedef struct plan {
+typedef struct plan { /* a layout that grows */
     axis axes[MOST_AXES];
-    int n, shard; /* the axis that shards, or -1 */
-    int level, micro, prefetch, chunks, overlap, slices;
-    bool sp, replica, keep, balance, canonical;
-    const sk_schedule *schedule; /* NULL: not said */
-    const char *again;           /* what is made again; NULL: nothing */
+    int n;
+    bool brief; /* axes are short words */
+    char shorts[TEXT], sentences[TEXT];
+    sk_layout layout; /* all of it */
+    sk_word_ask ask;
+    bool tied, sums; /* of the model: weights on several stages; an optimizer that needs sums */
 } plan;
 
-static const char *const ways[] = {"gather", "exchange", "ring"};
-
-static int count_role(const plan *p, enum role role)
+static int all_roles(role to[MOST_ROLES])
 {
     int n = 0;
-    for (int i = 0; i < p->n; i++) n += p->axes[i].role == role;
+    for (const sk_word *const *w = sk_word_parts; *w; w++)
+        if ((*w)->kind == SK_WORD_AXIS && n < MOST_ROLES - 2)
+            to[n++] = (role){(*w)->name, (*w)->letters, 4, true};
+    to[n++] = (role){"col", "c", 1, false};
+    to[n++] = (role){"bank", "e", 1, false};
     return n;
 }
 
-static enum role draw_role(void)
+static int count_role(const plan *p, const role *r)
 {
-    int sum = 0;
-    for (int r = 0; r < N_ROLES; r++) sum += roles[r].weight;
-    int at = pick(1, sum), r = 0;
-    while ((at -= roles[r].weight) > 0) r++;
-    return (enum role)r;
+    int n = 0;
+    for (int i = 0; i < p->n; i++) n += p->axes[i].role == r;
+    return n;
+}
+
+static const role *draw_role(const role *all, int n, bool stages)
+{
+    int sum = 0, r = 0;
+    for (int i = 0; i < n; i++) sum += all[i].weight;
+    for (int at = pick(1, sum); (at -= all[r].weight) > 0;) r++;
+    while (stages && *all[r].letters) r = (r + 1) % n;
+    return &all[r];
 }
 
 /* Axes until the ranks are used up; an axis of one rank now and then. */
 static void draw_axes(plan *p, int most, const sk_pair_most *m)
 {
     static const int sizes[] = {2, 2, 2, 2, 3, 3, 4, 1};
-    int ranks = 1, want = pick(1, MOST_AXES);
+    static role all[MOST_ROLES];
+    int n = all_roles(all), ranks = 1, want = pick(1, MOST_AXES);
     for (int tries = 0; tries < 12 && p->n < want; tries++) {
-        enum role role = m->piped && !tries ? STAGES : draw_role();
-        axis a = {.role = role, .size = sizes[pick(0, 7)], .by = pick(0, 2)};
+        axis a = {.role = draw_role(all, n, m->piped && !tries), .size = sizes[pick(0, 7)]};
         int same = count_role(p, a.role);
-        if (a.role == STAGES && one_in(m->piped ? 1 : 3))
+        bool stages = !*a.role->letters;
+        if (stages && one_in(m->piped ? 1 : 3))
             a.size = pick(1, most < m->stages ? most : m->stages);
-        if (ranks * a.size > most || (a.role == STAGES && same) || same > 1) continue;
-        snprintf(a.name, sizeof a.name, same ? "%s2" : "%s", roles[a.role].name);
+        if (ranks * a.size > most || (stages && same) || same > 1) continue;
+        snprintf(a.name, sizeof a.name, same ? "%s.2" : "%s", a.role->name);
         int at = pick(0, p->n);
         memmove(p->axes + at + 1, p->axes + at, sizeof a * (size_t)(p->n++ - at));
         p->axes[at] = a;
@@ -433,159 +436,97 @@ static void draw_axes(plan *p, int most, const sk_pair_most *m)
     }
 }
 
-static void draw_shard(plan *p)
-{
-    p->shard = -1;
-    for (int i = 0; i < p->n; i++) {
-        bool batch = p->axes[i].role == BATCH || p->axes[i].role == TOKENS;
-        bool odd = p->axes[i].role == TIME && one_in(4);
-        if ((batch || odd) && (p->shard < 0 || one_in(2))) p->shard = i;
-    }
-    p->level = p->shard < 0 ? 0 : pick(0, 3);
-    p->replica = (p->level == 1 || p->level == 2) && one_in(3);
-    p->prefetch = p->level == 3 ? pick(0, 3) : 0;
-    p->keep = p->level == 3 && one_in(3);
-}
-
-/* May stages update on their own? */
-static bool may_part(const char *model, bool staged)
-{
-    bool tied = strstr(model, "tie=1") && strncmp(model, "mlp", 3) != 0;
-    return !strstr(model, "lamb") && !(staged && tied);
-}
-
-static void draw_stages(plan *p, const char *model, int most)
-{
-    bool staged = count_role(p, STAGES);
-    if (staged || one_in(2)) p->micro = one_in(4) ? pick(1, most) : pick(1, 6);
-    if (!staged && !one_in(8)) return;
-    do p->schedule = ANY(sk_schedule_parts);
-    while (!strcmp(p->schedule->name, "file") || (p->schedule->apart && !may_part(model, staged)));
-    if (staged && !p->schedule->chunks) p->chunks = one_in(8) ? pick(1, 9) : pick(0, 3);
-    p->balance = staged && one_in(3);
-}
-
-/* Can short words say it? */
+/* Can short words say them? */
 static bool is_short(const plan *p)
 {
     for (int i = 0; i < p->n; i++)
-        if (p->axes[i].role > TENSOR || count_role(p, p->axes[i].role) > 1) return false;
-    return p->shard < 0 || p->axes[p->shard].role == BATCH;
+        if (!p->axes[i].role->word || count_role(p, p->axes[i].role) > 1) return false;
+    return true;
 }
 
 static void say_short(const plan *p, char *to)
 {
+    const sk_word *const *order = sk_word_parts;
+    while ((*order)->kind != SK_WORD_ORDER) order++;
     for (int i = 0; i < p->n; i++) say(to, "%s=%d ", p->axes[i].name, p->axes[i].size);
-    for (int i = 0; i < p->n; i++)
-        if (p->axes[i].role == TIME && p->axes[i].by) say(to, "by=%s ", ways[p->axes[i].by]);
-    if (p->level) say(to, "zero=%d ", p->level);
-    if (p->micro) say(to, "micro=%d ", p->micro);
-    if (p->schedule) say(to, "schedule=%s ", p->schedule->name);
-    if (p->chunks) say(to, "chunks=%d ", p->chunks);
-    if (p->prefetch) say(to, "prefetch=%d ", p->prefetch);
-    if (p->overlap) say(to, "overlap=%d ", p->overlap);
-    if (p->slices) say(to, "slices=%d ", p->slices);
-    if (p->again) say(to, "recompute=%s ", p->again);
-    say(to, "%s%s%s%s", p->sp ? "sp " : "", p->replica ? "replica " : "", p->keep ? "keep " : "",
-        p->balance ? "balance " : "");
-    say(to, "order:");
+    say(to, "%s%s", p->shorts, (*order)->name);
     for (int i = 0; i < p->n; i++) say(to, " %s", p->axes[i].name);
-}
-
-static void say_axis(const plan *p, const axis *a, char *to)
-{
-    if (a->role == STAGES) {
-        say(to, "; stages over %s", a->name);
-        if (p->schedule) say(to, " schedule %s", p->schedule->name);
-        if (p->chunks) say(to, " chunks %d", p->chunks);
-        if (p->micro) say(to, " micro %d", p->micro);
-        if (p->balance) say(to, " balanced");
-        return;
-    }
-    say(to, "; split %s%s over %s", roles[a->role].letters, a->role == TENSOR && p->sp ? " t" : "",
-        a->name);
-    if (a->role == TIME && a->by) say(to, " by %s", ways[a->by]);
 }
 
 static void say_long(const plan *p, char *to)
 {
-    static const char *const what[] = {"none", "state", "grads", "params"};
     say(to, "mesh");
     for (int i = 0; i < p->n; i++) say(to, " %s=%d", p->axes[i].name, p->axes[i].size);
-    for (int i = 0; i < p->n; i++) say_axis(p, &p->axes[i], to);
-    if (p->level) say(to, "; shard %s over %s", what[p->level], p->axes[p->shard].name);
-    if (p->replica) say(to, "; one copy of weights per host");
-    if (p->prefetch) say(to, "; gather weights %d ahead", p->prefetch);
-    if (p->keep) say(to, "; keep gathered weights");
-    if (p->overlap) say(to, "; overlap in %d turns", p->overlap);
-    if (p->slices) say(to, "; results in %d slices", p->slices);
-    if (p->again) say(to, "; recompute %s%s", p->again, *p->again < 'a' ? " blocks" : "");
-    if (count_role(p, STAGES)) return;
-    if (p->schedule) say(to, "; schedule %s", p->schedule->name);
-    if (p->micro) say(to, "; micro %d", p->micro);
-}
-
-static const char canonical[] = "; canonical order";
-
-static void draw_again(plan *p)
-{
-    static const char *const whats[] = {"full", "selective", "1", "2", "contract"};
-    if (p->schedule && !strcmp(p->schedule->name, "pb")) return;
-    if (one_in(3)) p->again = whats[pick(0, 4)];
-    if (one_in(3)) p->slices = pick(1, 9);
-}
-
-/* Each of what a rank keeps stays, or goes to the host or a file. */
-static bool draw_homes(const plan *l, char *to)
-{
-    int tier[SK_N_WARES];
-    if (l->replica || !one_in(3)) return false;
-    for (int w = 0; w < SK_N_WARES; w++) {
-        tier[w] = pick(0, SK_N_TIERS - 1);
-        if (tier[w]) say(to, "; offload %s to %s", sk_ware_names[w], sk_tier_names[tier[w]]);
+    for (int i = 0; i < p->n; i++) {
+        const char *letters = p->axes[i].role->letters;
+        if (*letters) say(to, "; split %s over %s", letters, p->axes[i].name);
+        else say(to, "; stages over %s", p->axes[i].name);
     }
-    bool own = l->schedule && l->schedule->apart;
-    bool tiles = tier[SK_STATE] && tier[SK_PARAMS] && l->level < 3 && !own && one_in(2);
-    if (tiles) say(to, "; weights in %d tiles", pick(2, 6));
-    return tiles;
+    if (*p->shorts) say(to, "; %s", p->shorts);
 }
 
-/* What ranks send each other in fewer bits. */
-static bool draw_codecs(const plan *l, bool own, char *to)
+/* Updates without a flush are not for every model and optimizer: program/versions.c. */
+static bool may_part(const plan *p) { return !p->sums && !(p->layout.stage_axis >= 0 && p->tied); }
+
+/* Is the text a layout that the model, the device and the schedule allow? */
+static bool read_plan(plan *p, char *to)
 {
-    static const char *const names[] = {"f16", "bf16", "fp8", "int8", "int4"};
-    bool weights = l->level == 3 && one_in(5), grads = one_in(8);
-    grads &= l->level || count_role(l, BATCH) || count_role(l, TOKENS);
-    if (weights) say(to, "; encode weights as %s", names[pick(0, 3)]);
-    if (grads)
-        say(to, "; encode gradients as %s%s", names[pick(0, 4)], one_in(2) ? " with feedback" : "");
-    if (l->level == 3 && !own && l->axes[l->shard].size % 2 == 0 && one_in(4))
-        say(to, "; second copy of weights over 2 ranks");
-    return weights || grads;
+    *to = 0;
+    if (p->brief) say_short(p, to);
+    else say_long(p, to);
+    say(to, "%s", p->sentences);
+    if (strlen(to) > TEXT - 8 || sk_layout_read(to, 0, &p->layout)) return false;
+    const sk_schedule *s = sk_schedule_find(p->layout.schedule);
+    p->ask.layout = &p->layout;
+    p->ask.async = s->apart;
+    p->ask.stale = s->apart && !strcmp(s->name, "pb");
+    return !sk_layout_fits(&p->ask) && (!s->apart || may_part(p));
+}
+
+/* A phrase of a word is kept if the layout is still one: so words that exclude each other need not
+ * know it. */
+static void draw_word(plan *p, const sk_word *w)
+{
+    char phrase[SK_WORD_TEXT] = "", text[TEXT];
+    plan with = *p;
+    if (w->kind == SK_WORD_AXIS || !sk_word_draw(w, &dice, &p->layout, phrase)) return;
+    if (strchr(phrase, ' ')) say(with.sentences, "; %s", phrase);
+    else say(with.shorts, "%s ", phrase);
+    if (read_plan(&with, text)) *p = with;
+}
+
+/* The long form of all of it, as the printer writes it. */
+static void as_printed(const plan *p, char *to)
+{
+    sk_arena a = {0};
+    char *text = sk_layout_print(&a, &p->layout);
+    size_t n = strlen(text);
+    if (2 * n < TEXT) {
+        *to = 0;
+        for (char *line; (line = strsep(&text, "\n"));)
+            if (*line) say(to, "%s%s", *to ? "; " : "", line);
+    }
+    sk_arena_end(&a);
 }
 
 static void draw_layout(pair *p, const sk_pair_most *most)
 {
+    const sk_word *words[SK_MOST_WORDS + 1];
+    sk_trial t;
     plan l = {0};
+    sk_assert(!sk_pair_read(p, &t));
+    l.ask = (sk_word_ask){.gpu = t.gpu, .dtype = t.dtype};
+    l.tied = t.hyper.tie_word_embeddings && strcmp(t.model->name, "mlp") != 0;
+    l.sums = sk_optim_find(t.optim)->pass[1];
     draw_axes(&l, one_in(4) ? most->ranks : 8, most);
-    draw_shard(&l);
-    draw_stages(&l, p->model, most->micro);
-    bool own = l.schedule && l.schedule->apart;
-    l.replica &= !own;
-    l.sp = count_role(&l, TENSOR) && one_in(2);
-    bool waits = count_role(&l, TENSOR) || count_role(&l, COLUMNS);
-    l.overlap = waits && one_in(2) ? pick(1, 5) : 0;
-    draw_again(&l);
-    if (is_short(&l) && one_in(2)) say_short(&l, p->layout);
-    else say_long(&l, p->layout);
-    bool tiles = draw_homes(&l, p->layout), codes = draw_codecs(&l, own, p->layout);
-    bool hosted = strstr(p->layout, "offload state to host") && !strstr(p->model, "lamb");
-    put(p, LATE, hosted && !own && one_in(3));
-    if (one_in(5)) say(p->layout, "; encode kept results");
-    if (l.slices < 2 && !tiles && !codes && one_in(2) && !own && !strstr(p->model, "dtype="))
-        say(p->layout, "%s", canonical);
-    if (waits && one_in(2)) say(p->layout, "; keep results in pieces");
-    if (one_in(4)) say(p->layout, "; keep cheap results");
+    l.brief = l.n && is_short(&l) && one_in(2);
+    sk_assert(read_plan(&l, p->layout));
+    sk_words_in_order(false, words);
+    for (int i = 0; words[i]; i++) draw_word(&l, words[i]);
+    read_plan(&l, p->layout);
+    const sk_layout *x = &l.layout;
+    put(p, LATE, x->home[SK_STATE] == SK_HOST && !l.sums && !l.ask.async && one_in(3));
+    if (one_in(3)) as_printed(&l, p->layout);
 }
 
 /* --- the whole --- */
@@ -593,9 +534,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
 sk_pair sk_pair_draw(uint64_t run, uint64_t i, const sk_pair_most *most)
 {
     pair p = {0};
-    seed = run;
-    number = i;
-    drawn = 0;
+    dice = (sk_dice){.seed = run, .number = i, .most = most->micro};
     draw_model(&p, most);
     draw_layout(&p, most);
     return p;
