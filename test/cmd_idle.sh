@@ -29,6 +29,8 @@ idle "dp=8; mesh x=2" "8 of 16 ranks .*; axis x of 2 splits nothing" train.batch
 idle "micro=4096" "4092 of 4096 micro-batches are empty: train.batch is 4" train.batch=4
 idle "dp=2 schedule=1f1b" "schedule 1f1b has nothing to do: there is one stage" train.batch=4
 idle "zero=3" "zero=3 has nothing to do: it shards over one rank" train.batch=4
+idle "tp=1 sp overlap=2 partition" "sp has nothing to do: .*overlap has nothing to do: .*partition has nothing to do" train.batch=4
+idle "dp=1 grads=int8" "grads has nothing to do: one rank sums them" train.batch=4
 for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2" "dp=2 zero=3 micro=2" "mesh x=2; split b over x" "dp=4 # no schedule"; do
     "$skein" plan model=tiny layout="$layout" train.batch=4 >said 2>&1
     if grep warning said; then fail "$layout has work for all"; fi

@@ -34,6 +34,12 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_words_gathered(l) && l->mesh.size[l->shard_axis] % 2 == 0 && sk_dice_one_in(d, 4);
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    return l->copy > 1 && l->copy < sk_axis_size(l, l->shard_axis) && !l->keep;
+}
+
 const sk_word sk_word_copy = {
     .name = "copy",
     .doc = "N ranks keep a second copy of gathered weights for the rest of a step (hpZ)",
@@ -51,6 +57,7 @@ const sk_word sk_word_copy = {
     .check = check,
     .fits = fits,
     .lowers = SK_LOWERS_WIRE,
+    .claims = claims,
     .draw = draw,
     .tries = "8",
 };

@@ -1,6 +1,8 @@
 /* cp.c - context parallelism: each rank has a part of the sequence (doc/context.md). */
 #include "layout/word.h"
 
+static bool claims(const sk_word_ask *ask) { return sk_axis_claims(ask, "cp"); }
+
 const sk_word sk_word_cp = {
     .name = "cp",
     .doc = "context parallel: time is split over N ranks (split t over cp)",
@@ -13,5 +15,6 @@ const sk_word sk_word_cp = {
     .letters = "t",
     .place = 54,
     .lowers = SK_LOWERS_FLOPS,
+    .claims = claims,
     .tries = "2 4 8",
 };

@@ -7,6 +7,8 @@ static sk_status complete(sk_reading *r)
     return r->l->mesh.n ? SK_OK : sk_axis_add(&r->l->mesh, "dp", 1);
 }
 
+static bool claims(const sk_word_ask *ask) { return sk_axis_claims(ask, "dp"); }
+
 const sk_word sk_word_dp = {
     .name = "dp",
     .doc = "data parallel: the batch is split over N ranks (split b over dp)",
@@ -21,5 +23,6 @@ const sk_word sk_word_dp = {
     .place = 52,
     .complete = complete,
     .lowers = SK_LOWERS_FLOPS,
+    .claims = claims,
     .tries = "2 4 8",
 };

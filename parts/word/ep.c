@@ -1,6 +1,8 @@
 /* ep.c - expert parallelism: ranks have parts of the batch, and experts of their own. */
 #include "layout/word.h"
 
+static bool claims(const sk_word_ask *ask) { return sk_axis_claims(ask, "ep"); }
+
 const sk_word sk_word_ep = {
     .name = "ep",
     .doc = "expert parallel: batch and experts are split over N ranks (split b e over ep)",
@@ -12,5 +14,6 @@ const sk_word sk_word_ep = {
     .letters = "be",
     .place = 56,
     .lowers = SK_LOWERS_FLOPS,
+    .claims = claims,
     .tries = "2 4 8",
 };

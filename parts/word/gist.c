@@ -35,7 +35,7 @@ const sk_word sk_word_gist = {
     .doc = "saved activations in fewer bits; N: per cent of room for those with zeros",
     .value = "[=N]",
     .sentence = {"encode kept results", "encode kept results in N percent"},
-    .example = "gist",
+    .example = "dp=2 gist=60",
     .kind = SK_WORD_INT,
     .least = 1,
     .most = 100,

@@ -43,6 +43,18 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_dice_one_in(d, 8);
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    return sk_axis_size(ask->layout, sk_layout_code_axis(ask->layout, 'b')) > 1 &&
+           ask->dtype == SK_F32;
+}
+
+static void idle(const sk_layout *l, sk_out *o)
+{
+    if (sk_axis_size(l, sk_layout_code_axis(l, 'b')) < 2)
+        sk_out_add(o, "grads has nothing to do: one rank sums them, dp=N makes more");
+}
+
 const sk_word sk_word_grads = {
     .name = "grads",
     .doc = "gradients are encoded where ranks sum them: skein list codec",
@@ -57,7 +69,9 @@ const sk_word sk_word_grads = {
     .print = print,
     .print_brief = print_brief,
     .check = check,
+    .idle = idle,
     .lowers = SK_LOWERS_WIRE,
+    .claims = claims,
     .draw = draw,
     .tries = "bf16 int8",
 };

@@ -80,6 +80,13 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_dice_one_in(d, 4);
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout; /* a model without time has no norms */
+    return l->keep_cheap && !*l->again && l->slices < 2 && !l->canonical &&
+           sk_words_letter(ask->graph, 't');
+}
+
 const sk_word sk_word_keep_ops = {
     .name = "keep",
     .doc = "results of norms and activation functions (of these ops) are saved, not recomputed",
@@ -96,6 +103,7 @@ const sk_word sk_word_keep_ops = {
     .print = print,
     .print_brief = print_brief,
     .lowers = SK_LOWERS_FLOPS,
+    .claims = claims,
     .draw = draw,
     .tries = "cheap",
 };

@@ -17,6 +17,14 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return true;
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    int64_t batch = ask->graph->size[(int)ask->graph->batch & 127];
+    return sk_axis_size(l, l->stage_axis) == 1 && l->n_micro > 1 && batch > 1 &&
+           !l->schedule_said && !l->home[SK_KEPT];
+}
+
 const sk_word sk_word_micro = {
     .name = "micro",
     .doc = "micro-batches of a step (gradient accumulation without pp)",
@@ -35,6 +43,7 @@ const sk_word sk_word_micro = {
     .brief_place = 165,
     .print_brief = print_brief,
     .lowers = SK_LOWERS_SAVED,
+    .claims = claims,
     .draw = draw,
     .tries = "1 2 4 8 16 32",
 };

@@ -1,5 +1,6 @@
 /* offload.c - what a rank keeps may live in the host's memory or in a file (doc/memory.md). */
 #include "layout/word.h"
+#include "program/optim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +93,11 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return n > from;
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    return ask->layout->home[SK_STATE] && ask->optim->n_state;
+}
+
 const sk_word sk_word_offload = {
     .name = "offload",
     .doc = "what lives in the host's memory or in a file, and is fetched when it is needed",
@@ -111,6 +117,7 @@ const sk_word sk_word_offload = {
     .print_brief = print_brief,
     .fits = fits,
     .lowers = SK_LOWERS_DEVICE,
+    .claims = claims,
     .draw = draw,
     .tries = "state all",
 };

@@ -10,6 +10,24 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_words_repeated(l) && sk_dice_one_in(d, 2);
 }
 
+/* Uneven pieces wait for each other, and a few rows cannot be cut. */
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    const int64_t *size = ask->graph->size;
+    int n = sk_axis_size(l, sk_mesh_axis(&l->mesh, "tp"));
+    int64_t rows = size[(int)ask->graph->batch & 127] / (l->n_micro ? l->n_micro : 1);
+    return sk_axis_claims(ask, "tp") && size['f'] % n == 0 && size['h'] % n == 0 &&
+           rows >= l->overlap && l->slices < 2 && !l->canonical && !sk_layout_away(l);
+}
+
+static void idle(const sk_layout *l, sk_out *o)
+{
+    if (sk_words_repeats(l) < 2)
+        sk_out_add(o,
+                   "overlap has nothing to do: products wait for no other rank, tp=N makes some");
+}
+
 const sk_word sk_word_overlap = {
     .name = "overlap",
     .doc = "products run in N chunks along the batch, beside the collectives that they wait for",
@@ -25,7 +43,9 @@ const sk_word sk_word_overlap = {
     .works = sk_words_repeated,
     .about = "products that wait for other ranks, and no letter is split that makes them wait",
     .cure = "tp=2 (split h f v over AXIS)",
+    .idle = idle,
     .lowers = SK_LOWERS_WAITING,
+    .claims = claims,
     .draw = draw,
     .tries = "2 4 8",
 };

@@ -3,11 +3,27 @@
 #include "layout/word.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
     snprintf(phrase, SK_WORD_TEXT, "partition");
     return sk_words_repeated(l) && sk_dice_one_in(d, 2);
+}
+
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->split[a][0] == 'h' && strchr(l->split[a], 't')) return false;
+    return sk_axis_size(l, sk_mesh_axis(&l->mesh, "tp")) > 1 && sk_words_letter(ask->graph, 't') &&
+           !l->home[SK_KEPT];
+}
+
+static void idle(const sk_layout *l, sk_out *o)
+{
+    if (sk_words_repeats(l) < 2)
+        sk_out_add(o, "partition has nothing to do: one rank keeps a result, tp=N makes more");
 }
 
 const sk_word sk_word_partition = {
@@ -23,6 +39,8 @@ const sk_word sk_word_partition = {
     .about = "results that several ranks would keep alike, and no letter is split that leaves them "
              "so",
     .cure = "tp=2 (split h f v over AXIS)",
+    .idle = idle,
     .lowers = SK_LOWERS_SAVED,
+    .claims = claims,
     .draw = draw,
 };

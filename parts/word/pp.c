@@ -29,6 +29,8 @@ static void print(const sk_layout *l, sk_out *o)
     if (on(l)) sk_out_add(o, "stages over %s", l->mesh.name[l->stage_axis]);
 }
 
+static bool claims(const sk_word_ask *ask) { return sk_axis_claims(ask, "pp"); }
+
 const sk_word sk_word_pp = {
     .name = "pp",
     .doc = "pipeline parallel: the layers are cut into N stages (stages over pp)",
@@ -46,5 +48,6 @@ const sk_word sk_word_pp = {
     .on = on,
     .print = print,
     .lowers = SK_LOWERS_FLOPS,
+    .claims = claims,
     .tries = "2 4 8",
 };

@@ -13,6 +13,13 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_words_gathered(l) && n > 0;
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    return sk_words_gathered(l) && sk_axis_size(l, l->shard_axis) > 1 &&
+           sk_axis_size(l, l->stage_axis) == 1 && !sk_layout_away(l);
+}
+
 const sk_word sk_word_prefetch = {
     .name = "prefetch",
     .doc = "sharded weights are gathered, and offloaded ones fetched, N layers ahead",
@@ -26,6 +33,7 @@ const sk_word sk_word_prefetch = {
     .about = "weights that are gathered, and every rank has them whole",
     .cure = "zero=3 (shard params over AXIS)",
     .lowers = SK_LOWERS_WAITING,
+    .claims = claims,
     .draw = draw,
     .tries = "1 2",
 };

@@ -73,6 +73,12 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_dice_one_in(d, 3);
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    return !strcmp(l->again, "full") && !l->again_blocks && !l->home[SK_KEPT];
+}
+
 const sk_word sk_word_recompute = {
     .name = "recompute",
     .doc =
@@ -93,6 +99,7 @@ const sk_word sk_word_recompute = {
     .print_brief = print,
     .fits = fits,
     .lowers = SK_LOWERS_SAVED,
+    .claims = claims,
     .draw = draw,
     .tries = "selective full",
 };

@@ -39,12 +39,14 @@ static sk_status fits(const sk_word_ask *ask)
     return SK_OK;
 }
 
-static bool claims(const sk_layout *l) { return sk_axis_size(l, l->shard_axis) > 1; }
+static bool shared(const sk_layout *l) { return sk_axis_size(l, l->shard_axis) > 1; }
 
 static void idle(const sk_layout *l, sk_out *o)
 {
-    if (!claims(l)) sk_out_add(o, "replica has nothing to do: one rank has one copy");
+    if (!shared(l)) sk_out_add(o, "replica has nothing to do: one rank has one copy");
 }
+
+static bool claims(const sk_word_ask *ask) { return shared(ask->layout); }
 
 const sk_word sk_word_replica = {
     .name = "replica",

@@ -11,6 +11,11 @@ static sk_status fits(const sk_word_ask *ask)
                    ask->layout->schedule);
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    return !ask->layout->schedule_said && !ask->layout->home[SK_KEPT];
+}
+
 const sk_word sk_word_slices = {
     .name = "slices",
     .doc =
@@ -27,5 +32,6 @@ const sk_word sk_word_slices = {
     .brief = "slices N",
     .fits = fits,
     .lowers = SK_LOWERS_SAVED,
+    .claims = claims,
     .tries = "2 4 8 16",
 };

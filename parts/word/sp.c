@@ -44,6 +44,18 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return true;
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    const sk_layout *l = ask->layout;
+    return l->mesh.size[find(l, true)] > 1 && sk_words_letter(ask->graph, 't') && !l->partition &&
+           !l->home[SK_KEPT];
+}
+
+static void idle(const sk_layout *l, sk_out *o)
+{
+    if (l->mesh.size[find(l, true)] < 2) sk_out_add(o, "sp has nothing to do: tp is one rank");
+}
+
 const sk_word sk_word_sp = {
     .name = "sp",
     .doc = "sequence parallel: tp splits time where it splits nothing else (split h f v t over tp)",
@@ -54,5 +66,8 @@ const sk_word sk_word_sp = {
     .set = set,
     .on = on,
     .clear = clear,
+    .idle = idle,
+    .lowers = SK_LOWERS_SAVED,
+    .claims = claims,
     .draw = draw,
 };

@@ -27,6 +27,8 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return works(l) && sk_dice_one_in(d, 2);
 }
 
+static bool claims(const sk_word_ask *ask) { return !ask->layout->shard; }
+
 const sk_word sk_word_tiles = {
     .name = "tiles",
     .doc = "weights that are offloaded are fetched, and used, in N tiles",
@@ -46,6 +48,7 @@ const sk_word sk_word_tiles = {
                   "tiles are of weights that a rank keeps whole, and zero=3 gathers them for each "
                   "layer"}},
     .lowers = SK_LOWERS_DEVICE,
+    .claims = claims,
     .draw = draw,
     .tries = "4",
 };

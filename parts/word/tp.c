@@ -2,6 +2,8 @@
  */
 #include "layout/word.h"
 
+static bool claims(const sk_word_ask *ask) { return sk_axis_claims(ask, "tp"); }
+
 const sk_word sk_word_tp = {
     .name = "tp",
     .doc = "tensor parallel: heads, hidden units and vocabulary are split over N ranks (split h f "
@@ -15,5 +17,6 @@ const sk_word sk_word_tp = {
     .letters = "hfv",
     .place = 58,
     .lowers = SK_LOWERS_FLOPS,
+    .claims = claims,
     .tries = "2 4 8",
 };

@@ -29,6 +29,11 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_words_gathered(l) && sk_dice_one_in(d, 5);
 }
 
+static bool claims(const sk_word_ask *ask)
+{
+    return sk_axis_size(ask->layout, ask->layout->shard_axis) > 1 && ask->dtype == SK_F32;
+}
+
 const sk_word sk_word_weights = {
     .name = "weights",
     .doc = "gathered weights are encoded: skein list codec",
@@ -46,6 +51,7 @@ const sk_word sk_word_weights = {
     .about = "weights that are gathered, and every rank has them whole",
     .cure = "zero=3 (shard params over AXIS)",
     .lowers = SK_LOWERS_WIRE,
+    .claims = claims,
     .draw = draw,
     .tries = "bf16 int8",
 };

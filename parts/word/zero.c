@@ -1,5 +1,6 @@
 /* zero.c - ZeRO (Rajbhandari et al. 2020): optimizer state, gradients and weights are sharded. */
 #include "layout/word.h"
+#include "program/optim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +68,14 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return true;
 }
 
+/* zero=1 keeps the reduced piece of a gradient beside the whole one: two ranks gain nothing where
+ * the optimizer keeps no more than four bytes a weight. */
+static bool claims(const sk_word_ask *ask)
+{
+    int n = sk_axis_size(ask->layout, ask->layout->shard_axis);
+    return n > 1 && (ask->layout->shard >= SK_SHARD_GRADS || ask->optim->n_state * (n - 1) > 2);
+}
+
 const sk_word sk_word_zero = {
     .name = "zero",
     .doc = "ZeRO: 1 shards optimizer state over dp, 2 also gradients, 3 also weights (FSDP)",
@@ -90,6 +99,7 @@ const sk_word sk_word_zero = {
     .print = print,
     .idle = idle,
     .lowers = SK_LOWERS_STATE,
+    .claims = claims,
     .draw = draw,
     .tries = "1 2 3",
 };

@@ -61,7 +61,9 @@ bool sk_word_on(const sk_word *w, const sk_layout *l)
 
 void sk_word_clear(const sk_word *w, sk_layout *l)
 {
-    if (w->clear) w->clear(l);
+    int axis = w->kind == SK_WORD_AXIS ? sk_mesh_axis(&l->mesh, w->name) : -1;
+    if (axis >= 0) l->mesh.size[axis] = 1;
+    else if (w->clear) w->clear(l);
     else if (w->kind == SK_WORD_FLAG || w->kind == SK_WORD_INT) sk_word_put(w, l, 0);
 }
 
@@ -193,12 +195,53 @@ bool sk_word_draw(const sk_word *w, sk_dice *d, const sk_layout *l, char phrase[
 
 int sk_axis_size(const sk_layout *l, int axis) { return axis < 0 ? 1 : l->mesh.size[axis]; }
 
+bool sk_words_letter(const sk_graph *g, char letter)
+{
+    for (int i = 0; i < g->tensors.n; i++)
+        if (strchr(g->tensors.v[i]->letters, letter)) return true;
+    return false;
+}
+
+/* Places of a letter, in the smallest micro-batch. */
+static int64_t places(const sk_word_ask *ask, char letter)
+{
+    int64_t n = ask->graph->size[(int)letter & 127];
+    return letter == ask->graph->batch && ask->layout->n_micro ? n / ask->layout->n_micro : n;
+}
+
+bool sk_axis_claims(const sk_word_ask *ask, const char *name)
+{
+    const sk_mesh *m = &ask->layout->mesh;
+    int axis = sk_mesh_axis(m, name);
+    int chunks = ask->layout->chunks ? ask->layout->chunks : 2; /* the most of a schedule */
+    bool cuts =
+        axis == ask->layout->stage_axis && ask->graph->n_layers - 2 >= m->size[axis] * chunks;
+    for (int i = 0; i < m->n; i++)
+        if (i != axis && m->size[i] > 1) return false;
+    for (const char *p = ask->layout->split[axis]; *p; p++)
+        cuts |= sk_words_letter(ask->graph, *p) && places(ask, *p) > 1;
+    return m->size[axis] > 1 && cuts;
+}
+
 bool sk_words_gathered(const sk_layout *l) { return l->shard == SK_SHARD_PARAMS; }
 
 /* A product that is cut along the batch, time or experts waits for nobody. */
+static bool repeats(const sk_layout *l, int axis)
+{
+    return l->split[axis][strspn(l->split[axis], "bte")];
+}
+
 bool sk_words_repeated(const sk_layout *l)
 {
     for (int a = 0; a < l->mesh.n; a++)
-        if (l->split[a][strspn(l->split[a], "bte")]) return true;
+        if (repeats(l, a)) return true;
     return false;
+}
+
+int sk_words_repeats(const sk_layout *l)
+{
+    int n = 1;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (repeats(l, a)) n *= l->mesh.size[a];
+    return n;
 }

@@ -131,7 +131,8 @@ struct sk_word {
     } excludes[6];
 
     sk_lowers lowers;
-    bool (*claims)(const sk_layout *l); /* layouts that it must lower it for; NULL: any it is in */
+    /* Where it must lower that, whatever else the layout has; NULL: in its example alone. */
+    bool (*claims)(const sk_word_ask *ask);
     /* A phrase for a random layout, given what is drawn so far; NULL: as its kind says. */
     bool (*draw)(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT]);
     const char *tries; /* values that a planner should try: "2 4 8"; NULL: none */
@@ -173,7 +174,10 @@ sk_status sk_axis_find(const sk_layout *l, const char *name, int *out);
 sk_status sk_axis_split(sk_layout *l, int axis, const char *letters);
 int sk_axis_size(const sk_layout *l, int axis); /* 1: axis -1 */
 /* Several words are about these. */
+bool sk_words_letter(const sk_graph *g, char letter); /* some tensor has it */
 bool sk_words_gathered(const sk_layout *l); /* weights are sharded, and gathered to be used */
+bool sk_axis_claims(const sk_word_ask *ask, const char *name); /* it alone cuts, and can */
+int sk_words_repeats(const sk_layout *l);   /* over how many ranks such axes go */
 bool sk_words_repeated(const sk_layout *l); /* some axis splits more than batch, time, experts */
 
 #endif
