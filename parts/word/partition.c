@@ -14,10 +14,8 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 static bool claims(const sk_word_ask *ask)
 {
     const sk_layout *l = ask->layout;
-    for (int a = 0; a < l->mesh.n; a++)
-        if (l->split[a][0] == 'h' && strchr(l->split[a], 't')) return false;
-    return sk_axis_size(l, sk_mesh_axis(&l->mesh, "tp")) > 1 && sk_words_letter(ask->graph, 't') &&
-           !l->home[SK_KEPT];
+    return sk_axis_claims(ask, "tp") && sk_words_letter(ask->graph, 't') &&
+           !strchr(l->split[sk_mesh_axis(&l->mesh, "tp")], 't') && !l->home[SK_KEPT];
 }
 
 static void idle(const sk_layout *l, sk_out *o)
