@@ -7,7 +7,7 @@
  * its example, where one of the models must have less of it; and of random layouts that it claims
  * (sk_word.claims), where every model must.  Nothing is run.
  *
- *     layout_words [SEED [PAIRS]]     1; 900, or 8000 with SKEIN_LONG */
+ *     layout_words [SEED [PAIRS]]     1; 1500, or 8000 with SKEIN_LONG */
 #include "lib/check.h"
 #include "lib/draw.h"
 #include "lib/measure.h"
@@ -166,7 +166,7 @@ static void one_pair(const sk_pair *p)
 int main(int argc, char **argv)
 {
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-    int n = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 8000 : 900, all = 0;
+    int n = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 8000 : 1500, all = 0;
     if (argc > 2 || getenv("SKEIN_LONG")) enough = n;
     sound();
     for (const sk_word *const *w = sk_word_parts; *w; w++)

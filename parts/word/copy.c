@@ -31,7 +31,7 @@ static sk_status fits(const sk_word_ask *ask)
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
     snprintf(phrase, SK_WORD_TEXT, "copy=2");
-    return sk_words_gathered(l) && l->mesh.size[l->shard_axis] % 2 == 0 && sk_dice_one_in(d, 4);
+    return sk_words_gathered(l) && l->mesh.size[l->shard_axis] % 2 == 0 && sk_dice_one_in(d, 2);
 }
 
 static bool claims(const sk_word_ask *ask)
