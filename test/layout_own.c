@@ -55,10 +55,9 @@ static sk_status on_cpu(const sk_word_ask *ask)
 }
 
 /* The words that the tests below name; the table of the build is not linked. */
-#define OTHERS(X)                                                                           \
-    X(canonical)                                                                            \
-    X(cp) X(dp) X(ep) X(mesh) X(micro) X(order) X(pp) X(replica) X(schedule) X(split) X(tp) \
-        X(zero)
+#define OTHERS(X) \
+    X(canonical)  \
+    X(cp) X(dp) X(ep) X(mesh) X(micro) X(order) X(pp) X(replica) X(schedule) X(split) X(tp) X(zero)
 #define DECLARE(name) extern const sk_word sk_word_##name;
 #define LIST(name)    &sk_word_##name,
 OTHERS(DECLARE)

@@ -12,7 +12,7 @@ const char *const sk_lowers_names[SK_N_LOWERS] = {"",
                                                   "saved activations",
                                                   "device memory",
                                                   "bytes on the wire",
-                                                  "flops",
+                                                  "flops of a rank",
                                                   "waiting time"};
 
 const sk_word *sk_word_find(const char *name)
