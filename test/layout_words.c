@@ -54,6 +54,7 @@ typedef struct subject {
     sk_layout layout;
     sk_word_ask ask;
     double has[SK_N_LOWERS];
+    bool measured;
 } subject;
 
 /* Large enough that bytes are not those of pages, nor times those of a few elements. */
@@ -138,8 +139,8 @@ static void claim(const sk_word *w, int i, const sk_pair *p, subject *s)
 {
     double with, without;
     if (!w->lowers || !w->claims || claimed[i] >= enough || !w->claims(&s->ask)) return;
-    if (!*s->has && measure(&s->trial, s->has)) return; /* refused by the compiler */
-    *s->has = 1;                                        /* SK_LOWERS_NOTHING: it is measured */
+    if (!s->measured && measure(&s->trial, s->has)) return; /* refused by the compiler */
+    s->measured = true;
     int less = lowers(w, s, &with, &without);
     if (less < 0) return;
     claimed[i]++;

@@ -167,6 +167,7 @@ static int match(const char *pattern, const tokens *t, int at, sk_phrase *s)
             if (i == from) return 0;
             continue;
         }
+        sk_assert(s->n < 4);
         if (is_slot(p, n)) s->v[s->n++] = t->w[i];
         else if (!is_word(p, n, t->w[i])) return 0;
         p += n;
@@ -439,6 +440,7 @@ sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out)
     SK_TRY(read_text(&r, text));
     for (const sk_word *const *w = sk_word_parts; *w; w++)
         if ((*w)->complete) SK_TRY((*w)->complete(&r));
+    sk_assert(l.mesh.n > 0 && *l.schedule); /* the words that have a default complete it */
     SK_TRY(sk_layout_validate(&l, n_ranks));
     *out = l;
     return SK_OK;

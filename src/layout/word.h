@@ -37,12 +37,12 @@ typedef enum sk_word_kind {
 /* What a word is for.  test/layout_words.c measures it with the word and without. */
 typedef enum sk_lowers {
     SK_LOWERS_NOTHING, /* that a program shows */
-    SK_LOWERS_WEIGHTS, /* bytes of weights, of all ranks */
-    SK_LOWERS_STATE,   /* bytes of gradients and optimizer state, of all ranks */
-    SK_LOWERS_SAVED,   /* bytes of activations at the peak of the fullest rank */
-    SK_LOWERS_DEVICE,  /* bytes of the device, of the fullest rank */
+    SK_LOWERS_WEIGHTS, /* bytes of stored weights */
+    SK_LOWERS_STATE,   /* bytes of stored gradients and optimizer state */
+    SK_LOWERS_SAVED,   /* bytes, at their peak, of activations that wait for the backward pass */
+    SK_LOWERS_DEVICE,  /* bytes of device memory */
     SK_LOWERS_WIRE,    /* bytes that leave ranks in a step */
-    SK_LOWERS_FLOPS,   /* of the rank that has most */
+    SK_LOWERS_FLOPS,   /* of the rank that has most; all else is summed over the ranks */
     SK_LOWERS_WAITING, /* time in which ranks wait for bytes or for other ranks */
     SK_N_LOWERS
 } sk_lowers;
@@ -86,14 +86,13 @@ int sk_dice_pick(sk_dice *d, int from, int to); /* both included */
 bool sk_dice_one_in(sk_dice *d, int n);
 
 struct sk_word {
-    const char *name, *doc; /* doc: one line, without a full stop */
-    const char
-        *value; /* what stands behind '=', for help: "N"; "[=N]": may be left out; NULL: none */
-    const char *sentence[3];
-    const char *clause_of; /* the sentence is a clause, of sentences that begin so */
-    bool alone;            /* of a clause: it may be a sentence of its own, too */
-    bool no_short;         /* there are sentences only */
-    const char *example;   /* a whole layout */
+    const char *name, *doc;  /* doc: one line, without a full stop */
+    const char *value;       /* behind '=', for help: "N"; "[=N]": it may be left out; NULL: none */
+    const char *sentence[3]; /* the long forms */
+    const char *clause_of;   /* the sentence is a clause, of sentences that begin so */
+    bool alone;              /* of a clause: it may be a sentence of its own, too */
+    bool no_short;           /* there are sentences only */
+    const char *example;     /* a whole layout */
     struct {
         const char *theirs, *ours; /* what other programs call it; how it is said here */
     } alias[4];
@@ -107,7 +106,8 @@ struct sk_word {
     int place;           /* sentences are printed in this order; AXIS: slowest first */
     const char *brief;   /* for sk_layout_short(): "slices N"; NULL: is not shown */
     int brief_place;     /* 0: place */
-    /* Each may be NULL where the kind says enough. */
+
+    /* Reading and printing.  Each may be NULL where the kind says enough. */
     sk_status (*set)(sk_reading *r, const char *value); /* value NULL: there is no '=' */
     sk_status (*say)(sk_reading *r, const sk_phrase *s);  /* NULL: set(v[0]) */
     sk_status (*finish)(sk_reading *r);                 /* at the end of the line of short words */
@@ -117,12 +117,13 @@ struct sk_word {
     void (*print)(const sk_layout *l, sk_out *o);       /* sentences, '\n' between them */
     void (*print_brief)(const sk_layout *l, sk_out *o); /* instead of brief */
 
-    /* "layout: NAME is about ABOUT; use CURE or leave it out", where it does not work. */
+    /* Validity.  Where it does not work: "layout: NAME is about ABOUT; use CURE or leave it out".
+     */
     bool (*works)(const sk_layout *l);
     const char *about, *cure;
-    void (*idle)(const sk_layout *l, sk_out *o); /* "X has nothing to do: why", where it is so */
-    sk_status (*check)(const sk_layout *l);
-    sk_status (*fits)(const sk_word_ask *ask);
+    sk_status (*check)(const sk_layout *l);      /* what else the layout alone shows; only if on */
+    sk_status (*fits)(const sk_word_ask *ask);   /* the rest; asked of every word, said or not */
+    void (*idle)(const sk_layout *l, sk_out *o); /* a warning: "X has nothing to do: why" */
     /* Each pair stands in one of the two files.  from: the least value of the other; 0: any. */
     struct {
         const char *word;
@@ -130,13 +131,15 @@ struct sk_word {
         const char *why;
     } excludes[6];
 
+    /* What it is for, and where it must lower that, whatever else the layout has; NULL: in its
+     * example alone. */
     sk_lowers lowers;
-    /* Where it must lower that, whatever else the layout has; NULL: in its example alone. */
     bool (*claims)(const sk_word_ask *ask);
+
     /* A phrase for a random layout, given what is drawn so far; NULL: as its kind says. */
     bool (*draw)(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT]);
-    const char *tries; /* values that a planner should try: "2 4 8"; NULL: none */
-    const struct sk_pass *pass[3];
+    const char *tries;             /* values that a planner should try: "2 4 8"; NULL: none */
+    const struct sk_pass *pass[3]; /* its rewrites of the program, each at a station of its own */
 };
 
 extern const sk_word *const sk_word_parts[];
@@ -176,8 +179,9 @@ int sk_axis_size(const sk_layout *l, int axis); /* 1: axis -1 */
 /* Several words are about these. */
 bool sk_words_letter(const sk_graph *g, char letter); /* some tensor has it */
 bool sk_words_gathered(const sk_layout *l); /* weights are sharded, and gathered to be used */
-bool sk_axis_claims(const sk_word_ask *ask, const char *name); /* it alone cuts, and can */
-int sk_words_repeats(const sk_layout *l);   /* over how many ranks such axes go */
 bool sk_words_repeated(const sk_layout *l); /* some axis splits more than batch, time, experts */
+int sk_words_repeats(const sk_layout *l);   /* over how many ranks such axes go */
+/* The axis is the only one that has ranks, and the model has what it cuts. */
+bool sk_axis_claims(const sk_word_ask *ask, const char *name);
 
 #endif
