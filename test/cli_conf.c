@@ -308,7 +308,7 @@ static void hints(void)
                                            {"n_layer", "model.num_hidden_layers"},
                                            {"d_model", "model.hidden_size"},
                                            {"output_dir", "run"},
-                                           {"tensor-model-parallel-size", "layout=tp=N"},
+                                           {"tensor-model-parallel-size", "layout=\"tp=4\""},
                                            {"rnak", "rank"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         refused(load(sk_print(&arena, "%s=2", pairs[i][0])), SK_EUSAGE,

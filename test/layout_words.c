@@ -45,6 +45,25 @@ static void sound(void)
     }
 }
 
+/* Values for a planner can be read where the example has its own. */
+static void tries(const sk_word *w)
+{
+    char name[SK_WORD_TEXT], text[SK_PAIR_TEXT];
+    sk_layout l;
+    snprintf(name, sizeof name, "%s=", w->name);
+    const char *at = strstr(w->example, name);
+    check(at != NULL);
+    for (const char *v = w->tries; at && *v; v += strspn(v, " ")) {
+        size_t n = strcspn(v, " "), old = strcspn(at, " ");
+        snprintf(text, sizeof text, "%.*s%s%.*s%s", (int)(at - w->example), w->example, name,
+                 (int)n, v, at + old);
+        bool read = !sk_layout_read(text, 0, &l) || strstr(sk_error_line(), "that divides");
+        if (!read) printf("\"%s\": %s\n", text, sk_error_line());
+        check(read);
+        v += n;
+    }
+}
+
 /* --- measuring --- */
 
 typedef struct subject {
@@ -170,8 +189,10 @@ int main(int argc, char **argv)
     int n = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 8000 : 1500, all = 0;
     if (argc > 2 || getenv("SKEIN_LONG")) enough = n;
     sound();
-    for (const sk_word *const *w = sk_word_parts; *w; w++)
+    for (const sk_word *const *w = sk_word_parts; *w; w++) {
         if ((*w)->lowers) example(*w);
+        if ((*w)->tries) tries(*w);
+    }
     for (int i = 0; i < n; i++) {
         sk_pair p = sk_pair_draw(seed, (uint64_t)i, &most);
         one_pair(&p);

@@ -4,6 +4,7 @@
  * taken, since one thing has one key.  Then the last part of a key alone (`lr`,
  * `train.lr`), then the nearest spelling of all of these. */
 #include "cli/setting.h"
+#include "layout/word.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -55,15 +56,6 @@ static const struct alias {
     {"model.intermediate_size", "d_ff ffn_dim ffn_hidden_size n_inner"},
     {"model.max_position_embeddings", "n_positions n_ctx"},
     {"model.vocab_size", "padded_vocab_size n_vocab"},
-    {"layout=dp=N", "dp ddp data_parallel data_parallel_size"},
-    {"layout=\"dp=N zero=3\"", "fsdp zero fully_sharded"},
-    {"layout=tp=N", "tp tensor_parallel tensor_parallel_size tensor_model_parallel_size"},
-    {"layout=pp=N", "pp pipeline_parallel pipeline_parallel_size pipeline_model_parallel_size"},
-    {"layout=cp=N", "cp context_parallel context_parallel_size"},
-    {"layout=ep=N", "ep expert_parallel expert_parallel_size expert_model_parallel_size"},
-    {"layout=micro=N", "micro gradient_accumulation_steps grad_accum"},
-    {"layout=recompute=full",
-     "recompute gradient_checkpointing activation_checkpointing recompute_activations"},
 };
 enum { N_ALIASES = sizeof aliases / sizeof *aliases };
 
@@ -112,6 +104,17 @@ static const char *exact(const names *l, const char *last)
     return NULL;
 }
 
+/* A word of a layout, or what other programs call one: a layout that has it. */
+static const char *in_layout(sk_arena *a, const char *last)
+{
+    static const char as_in[] = "as in \"";
+    const sk_word *w = sk_word_find(last);
+    const char *say = w ? NULL : sk_layout_alias(last), *from = say ? strstr(say, as_in) : NULL;
+    if (w) return sk_print(a, "layout=\"%s\"", w->example);
+    if (from) from += strlen(as_in);
+    return from ? sk_print(a, "layout=\"%.*s\"", (int)strcspn(from, "\""), from) : NULL;
+}
+
 const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options)
 {
     char plain[LONGEST];
@@ -124,6 +127,7 @@ const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options
     add_keys(a, l, options);
     add_aliases(a, l, plain, (int)(last - plain));
     const char *key = exact(l, last);
+    if (!key) key = in_layout(a, last);
     const char *near = key ? NULL : sk_nearest(plain, l->word, l->n);
     for (int i = 0; near && !key; i++)
         if (l->word[i] == near) key = l->key[i];
