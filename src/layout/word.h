@@ -108,10 +108,10 @@ struct sk_word {
     int brief_place;     /* 0: place */
 
     /* Reading and printing.  Each may be NULL where the kind says enough. */
-    sk_status (*set)(sk_reading *r, const char *value); /* value NULL: there is no '=' */
-    sk_status (*say)(sk_reading *r, const sk_phrase *s);  /* NULL: set(v[0]) */
-    sk_status (*finish)(sk_reading *r);                 /* at the end of the line of short words */
-    sk_status (*complete)(sk_reading *r);               /* at the end of the text */
+    sk_status (*set)(sk_reading *r, const char *value);  /* value NULL: there is no '=' */
+    sk_status (*say)(sk_reading *r, const sk_phrase *s); /* NULL: set(v[0]) */
+    sk_status (*finish)(sk_reading *r);                  /* at the end of the line of short words */
+    sk_status (*complete)(sk_reading *r);                /* at the end of the text */
     bool (*on)(const sk_layout *l);
     void (*clear)(sk_layout *l);                        /* as if it were not said */
     void (*print)(const sk_layout *l, sk_out *o);       /* sentences, '\n' between them */
