@@ -7,7 +7,8 @@
  * Transient buffers are placed in the order
  * in which they begin to live, each in the smallest hole that fits (a list of
  * holes sorted by address, holes that meet are joined): one pass, and the
- * forward-backward shape of a step leaves few odd holes.  An op that may work in
+ * forward-backward shape of a step leaves few odd holes; two orders of what begins at one
+ * instruction are tried.  An op that may work in
  * place takes over its operand's memory when the operand dies there.
  *
  * Behind scratch lies what lives in the host's memory: first a room through which bytes go to and
@@ -186,7 +187,10 @@ typedef struct events {
     int *first, *next_first, *last, *next_last; /* linked lists of buffers by instruction */
 } events;
 
-static void index_events(const sk_program *p, sk_tier tier, sk_arena *a, events *ev)
+/* Buffers that begin to live at one instruction are placed one by one: in which order? */
+typedef enum begin_order { AS_NUMBERED, LARGEST_FIRST } begin_order;
+
+static void index_events(const sk_program *p, sk_tier tier, begin_order by, sk_arena *a, events *ev)
 {
     ev->first = sk_many(a, int, p->insts.n + 1);
     ev->last = sk_many(a, int, p->insts.n + 1);
@@ -197,8 +201,11 @@ static void index_events(const sk_program *p, sk_tier tier, sk_arena *a, events 
     for (int i = p->bufs.n - 1; i >= 0; i--) {
         const sk_buffer *b = &p->bufs.v[i];
         if (b->keep || b->within >= 0 || b->first < 0 || b->tier != tier) continue;
-        ev->next_first[i] = ev->first[b->first];
-        ev->first[b->first] = i;
+        int *at = &ev->first[b->first];
+        while (by == LARGEST_FIRST && *at >= 0 && p->bufs.v[*at].bytes > b->bytes)
+            at = &ev->next_first[*at];
+        ev->next_first[i] = *at;
+        *at = i;
         ev->next_last[i] = ev->last[b->last];
         ev->last[b->last] = i;
     }
@@ -210,13 +217,13 @@ static int64_t taken_by(const sk_buffer *b)
     return b->tier == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
 }
 
-static int64_t place_transient(sk_program *p, sk_tier tier, int64_t base)
+static int64_t place_by(sk_program *p, sk_tier tier, int64_t base, begin_order by)
 {
     sk_arena tmp = {0};
     events ev;
     holes h = {.arena = &tmp};
     char *taken = sk_many(&tmp, char, p->bufs.n + 1);
-    index_events(p, tier, &tmp, &ev);
+    index_events(p, tier, by, &tmp, &ev);
     for (int pc = 0; pc < p->insts.n; pc++) {
         int heir = dying_input(p, &p->insts.v[pc], pc), out = p->insts.v[pc].out[0];
         for (int i = ev.first[pc]; i >= 0; i = ev.next_first[i]) {
@@ -231,6 +238,14 @@ static int64_t place_transient(sk_program *p, sk_tier tier, int64_t base)
     int64_t top = h.top;
     sk_arena_end(&tmp);
     return top;
+}
+
+/* No order is the best for all programs: the one that takes least. */
+static int64_t place_transient(sk_program *p, sk_tier tier, int64_t base)
+{
+    int64_t best = place_by(p, tier, base, AS_NUMBERED);
+    int64_t other = place_by(p, tier, base, LARGEST_FIRST);
+    return other < best ? other : place_by(p, tier, base, AS_NUMBERED);
 }
 
 static void place_parts(sk_program *p)
