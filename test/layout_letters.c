@@ -1,9 +1,8 @@
-/* layout_letters.c - random letters over random axes: the losses of one rank, or a story.
+/* layout_letters.c - random letters over random axes: the losses of one rank.
  *
  * Where layout_random.c draws products of the usual techniques, this draws
  * layouts that nobody would write: any letters over any axis, stages and shards
- * over any axis.  Whatever the compiler does not refuse (SK_ECONF) must give the
- * losses of one rank; it must not refuse most of them.
+ * over any axis.  The compiler refuses none, and all give the losses of one rank.
  *
  *     layout_letters [SEED [COUNT]]     default: seed 1, 80 layouts */
 #include "lib/ranks.h"
@@ -23,24 +22,31 @@ static int pick(int from, int to) /* both included */
     return from + (int)(sk_rng(seed, 1, drawn++).a % (uint64_t)(to - from + 1));
 }
 
+static void usual_model(sk_trial *t, const char *name)
+{
+    t->model = sk_model_find(name);
+    t->hyper = t->model->usual;
+    t->hyper.num_attention_heads = 4;
+    t->hyper.hidden_size = 16;
+    t->hyper.max_position_embeddings = 8;
+    t->hyper.input_size = 9;
+    t->steps = 3;
+    t->clip = 0.5;
+}
+
 static void random_model(sk_trial *t)
 {
     static const char *const archs[] = {"gpt2", "llama", "mlp"};
-    t->model = sk_model_find(archs[pick(0, 2)]);
-    t->hyper = t->model->usual;
-    t->hyper.num_attention_heads = 4;
+    usual_model(t, archs[pick(0, 2)]);
     t->hyper.num_key_value_heads = pick(0, 1) ? 4 : 2;
-    t->hyper.hidden_size = 16;
+    if (!strcmp(t->model->name, "gpt2")) t->hyper.num_key_value_heads = 4; /* as many as heads */
     t->hyper.num_hidden_layers = pick(1, 3);
     t->hyper.intermediate_size = pick(5, 19);
     t->hyper.vocab_size = pick(11, 29);
-    t->hyper.max_position_embeddings = 8;
     t->hyper.tie_word_embeddings = pick(0, 1);
     t->hyper.input_size = pick(5, 13);
     t->batch = pick(1, 7);
     t->seq = pick(2, 6);
-    t->steps = 3;
-    t->clip = 0.5;
 }
 
 static char *random_layout(sk_arena *a)
@@ -118,35 +124,41 @@ static bool same(const sk_trial *one, const sk_trial *many)
     return ok;
 }
 
+/* Does the layout give the losses of one rank?  If not, the pair is printed. */
+static bool right(const sk_trial *model, const char *layout, int index)
+{
+    sk_trial one = *model, many = *model;
+    one.layout = "dp=1";
+    one.threads = 1;
+    one.bucket_bytes = 0;
+    many.layout = layout;
+    bool runs = !sk_trial_run(&one) && !sk_trial_run(&many);
+    if (!runs) printf("%s\n", sk_error());
+    if (runs && same(&one, &many) && classes_hold(&many)) return true;
+    printf("  ^ %d: %s layers=%lld keys=%lld tie=%d f=%lld v=%lld b=%lld t=%lld \"%s\"\n", index,
+           one.model->name, (long long)one.hyper.num_hidden_layers,
+           (long long)one.hyper.num_key_value_heads, one.hyper.tie_word_embeddings,
+           (long long)one.hyper.intermediate_size, (long long)one.hyper.vocab_size,
+           (long long)one.batch, (long long)one.seq, layout);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    int count = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 1000 : 80, wrong = 0, refused = 0;
+    int count = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 1000 : 80;
+    int wrong = 0;
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     for (int i = 0; i < count; i++) {
         sk_arena a = {0};
-        sk_trial one = {.layout = "dp=1", .threads = 1};
-        random_model(&one);
-        sk_trial many = one;
-        many.layout = random_layout(&a);
-        many.threads = pick(1, 2);
-        many.bucket_bytes = pick(0, 1) ? 0 : 1500;
-        sk_status st = sk_trial_run(&one);
-        if (!st) st = sk_trial_run(&many);
-        bool ok = st ? st == SK_ECONF && strlen(sk_error_line()) > 20
-                     : same(&one, &many) && classes_hold(&many);
-        refused += st == SK_ECONF;
-        wrong += !ok;
-        if (st && !ok) printf("%s\n", sk_error());
-        if (!ok)
-            printf("  ^ %d: %s layers=%lld keys=%lld tie=%d f=%lld v=%lld b=%lld t=%lld \"%s\"\n",
-                   i, one.model->name, (long long)one.hyper.num_hidden_layers,
-                   (long long)one.hyper.num_key_value_heads, one.hyper.tie_word_embeddings,
-                   (long long)one.hyper.intermediate_size, (long long)one.hyper.vocab_size,
-                   (long long)one.batch, (long long)one.seq, many.layout);
-        else if (st && getenv("SKEIN_SHOW")) printf("%s\n", sk_error_line());
+        sk_trial t = {0};
+        random_model(&t);
+        char *layout = random_layout(&a);
+        t.threads = pick(1, 2);
+        t.bucket_bytes = pick(0, 1) ? 0 : 1500;
+        wrong += !right(&t, layout, i);
         sk_arena_end(&a);
     }
-    printf("layouts: %d of random letters (seed %llu), %d refused with a story, %d wrong\n", count,
-           (unsigned long long)seed, refused, wrong);
-    return wrong != 0 || refused > count * 2 / 3;
+    printf("layouts: %d of random letters (seed %llu), %d wrong or refused\n", count,
+           (unsigned long long)seed, wrong);
+    return wrong != 0;
 }
