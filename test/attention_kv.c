@@ -481,6 +481,19 @@ static int n_nodes(const sk_graph *g, const char *op, double ranks)
     return n;
 }
 
+/* Time dealt to so many ranks by the layout, another letter of attention named before it. */
+static void dealt_later(void)
+{
+    sk_graph g;
+    sk_graph_init(&g, &arena);
+    for (const char *p = "bthsd"; *p; p++) sk_graph_size(&g, *p, 4);
+    snprintf(g.cut, sizeof g.cut, "dt");
+    g.dealt = 't';
+    g.zigzag = 2;
+    sk_apply(&g, "attention", .in = {sk_param(&g, "x", "bthsd", 1)});
+    check(!sk_graph_status(&g) && n_nodes(&g, "attention_kv", 2) == 1);
+}
+
 static void rewriting(void)
 {
     sk_node *y;
@@ -496,6 +509,7 @@ static void rewriting(void)
     check(g.nodes.v[g.nodes.n - 1]->into[0] == sk_graph_find(&g, "x"));
     g = graph(4, "h", &y);
     check(!sk_graph_status(&g) && g.nodes.n == 1 && n_nodes(&g, "attention", 4) == 1);
+    dealt_later();
 }
 
 static void stories(void)
@@ -515,6 +529,11 @@ static void stories(void)
     g = h;
     sk_apply(&g, "attention_kv", .in = {q, sk_input(&g, "kv", "bthkd", SK_F32)}, .attr = {1e9});
     fails(sk_graph_status(&g), SK_ECONF, "dealt to 1e+09 ranks");
+    g = h;
+    g.dealt = 't';
+    g.zigzag = 2;
+    sk_apply(&g, "attention_kv", .in = {q, sk_input(&g, "kv", "bthkd", SK_F32)});
+    fails(sk_graph_status(&g), SK_ECONF, "deals 't' in zigzag to 2 ranks, and the op is told 0");
     g = h;
     sk_apply(&g, "unpack", .in = {sk_graph_find(&g, "x")});
     fails(sk_graph_status(&g), SK_ECONF, "letter 'z' is 3");

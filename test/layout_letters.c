@@ -2,7 +2,8 @@
  *
  * Where layout_random.c draws products of the usual techniques, this draws
  * layouts that nobody would write: any letters over any axis, stages and shards
- * over any axis.  The compiler refuses none, and all give the losses of one rank.
+ * over any axis.  The compiler refuses none, and all give the losses of one rank.  Pairs of a
+ * model and a layout that were wrong once come first, whatever the seed.
  *
  *     layout_letters [SEED [COUNT]]     default: seed 1, 80 layouts */
 #include "lib/ranks.h"
@@ -143,10 +144,47 @@ static bool right(const sk_trial *model, const char *layout, int index)
     return false;
 }
 
+/* What was wrong once, in the words of the line that is printed then. */
+static const struct {
+    const char *model;
+    int layers, keys, tie, f, v, b, t;
+    const char *layout;
+} known[] = {
+    /* Another axis than time's named a letter of attention first (seed 7, 64), and attention did
+     * not hear that time is dealt in zigzag.  The rest are the same, as small as it goes. */
+    {"gpt2", 1, 4, 1, 10, 13, 1, 6,
+     "mesh X=4 Y=2 Z=2; split f over X; split p over X; split g over X; split r over Y; split t "
+     "over Z; split c over Z; split h over Z; split s over Z; shard grads over X; schedule gpipe; "
+     "micro 1"},
+    {"gpt2", 1, 4, 1, 10, 13, 1, 6, "mesh Y=2 Z=2; split r over Y; split t over Z"},
+    {"gpt2", 1, 4, 1, 10, 13, 1, 6, "mesh Y=2 Z=2; split s over Y; split t over Z by ring"},
+    {"llama", 1, 2, 0, 10, 13, 1, 6, "mesh Y=2 Z=2; split d over Y; split t over Z"},
+};
+enum { N_KNOWN = sizeof known / sizeof *known };
+
+static int known_wrong(void)
+{
+    int wrong = 0;
+    for (int i = 0; i < N_KNOWN; i++) {
+        sk_trial t = {.threads = 1};
+        usual_model(&t, known[i].model);
+        t.hyper.num_key_value_heads = known[i].keys;
+        t.hyper.num_hidden_layers = known[i].layers;
+        t.hyper.intermediate_size = known[i].f;
+        t.hyper.vocab_size = known[i].v;
+        t.hyper.tie_word_embeddings = known[i].tie;
+        t.batch = known[i].b;
+        t.seq = known[i].t;
+        wrong += !right(&t, known[i].layout, i);
+    }
+    printf("layouts: %d that were wrong once, %d wrong or refused\n", N_KNOWN, wrong);
+    return wrong;
+}
+
 int main(int argc, char **argv)
 {
     int count = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 1000 : 80;
-    int wrong = 0;
+    int again = known_wrong(), wrong = 0;
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     for (int i = 0; i < count; i++) {
         sk_arena a = {0};
@@ -160,5 +198,5 @@ int main(int argc, char **argv)
     }
     printf("layouts: %d of random letters (seed %llu), %d wrong or refused\n", count,
            (unsigned long long)seed, wrong);
-    return wrong != 0;
+    return again || wrong;
 }

@@ -63,6 +63,11 @@ static void infer(sk_graph *g, const sk_node *n)
         sk_graph_fail(g, SK_ECONF,
                       "attention_kv: time cannot be dealt to %g ranks; 0 to 2^20 can (%s)",
                       n->attr[0], n->where);
+    if (g->dealt == n->letters_in[0][1] && n->attr[0] != g->zigzag)
+        sk_graph_fail(g, SK_ECONF,
+                      "attention_kv: the layout deals '%c' in zigzag to %d ranks, and the op is "
+                      "told %g; use the op attention instead (%s)",
+                      g->dealt, g->zigzag, n->attr[0], n->where);
 }
 
 static size_t scratch(const sk_args *a)

@@ -201,7 +201,8 @@ sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call cal
     if (bad) sk_graph_fail(g, bad, "%s (%s)", sk_error_line(), where);
     if (g->status) return harmless(g, n);
     if (torn(g, n)) {
-        if (torn(g, n) == g->dealt) n->attr[0] = g->zigzag;
+        /* Also where another axis named a letter of it before. */
+        if (g->dealt && strchr(n->whole, g->dealt)) n->attr[0] = g->zigzag;
         n->op->split(g, torn(g, n), n->in, n->attr, n->out);
         return g->status ? harmless(g, n) : n; /* only to hand over its results */
     }

@@ -122,8 +122,9 @@ typedef struct sk_op {
     /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
     void (*infer)(sk_graph *g, const sk_node *n);
     /* Write other nodes instead of this one, which the layout wants to split along `letter` and the
-     * op keeps whole: result o goes to out[o].  attr[0]: dealt in zigzag to so many ranks, if
-     * over 1. NULL: it works on the whole. */
+     * op keeps whole: result o goes to out[o].  attr[0]: the letter that the layout deals, one that
+     * the op keeps whole too, is dealt in zigzag to so many ranks, if over 1.  NULL: it works on
+     * the whole. */
     void (*split)(sk_graph *g, char letter, sk_tensor *const *in, const double *attr,
                   sk_tensor **out);
     /* dy[o] is NULL where no gradient arrives; leave dx[i] NULL where none flows. */
