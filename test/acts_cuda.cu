@@ -721,8 +721,9 @@ static void twin_open(optim_case *c, int i)
     t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
     for (int s = 0; s < c->o->n_state; s++) {
-        t->at_state[s] =
-            keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, s == 1, &t->state[s]);
+        bool squares = !strcmp(c->o->state[s], "v"); /* a root is taken of them */
+        t->at_state[s] = keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, squares,
+                              &t->state[s]);
         u->state[s] = w->base + t->at_state[s];
     }
     t->at_narrow = place(w, u->n, m->narrow, m->shift);
