@@ -722,8 +722,8 @@ static void twin_open(optim_case *c, int i)
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
     for (int s = 0; s < c->o->n_state; s++) {
         bool squares = !strcmp(c->o->state[s], "v"); /* a root is taken of them */
-        t->at_state[s] = keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, squares,
-                              &t->state[s]);
+        t->at_state[s] =
+            keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, squares, &t->state[s]);
         u->state[s] = w->base + t->at_state[s];
     }
     t->at_narrow = place(w, u->n, m->narrow, m->shift);

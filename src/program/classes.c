@@ -147,8 +147,8 @@ static bool uneven_work(const sk_graph *g, const sk_layout *l, int axis)
            (ring && g->zigzag != l->mesh.size[axis]);
 }
 
-/* Neighbours of a ring pass pieces on: ranks along it are alike, or each is one of its own.  What is
- * kept in pieces may be cut unevenly over it. */
+/* Neighbours of a ring pass pieces on: ranks along it are alike, or each is one of its own.  What
+ * is kept in pieces may be cut unevenly over it. */
 static bool uneven_ring(const sk_layout *l, int axis)
 {
     return l->by[axis] == SK_BY_RING && l->partition;
@@ -160,7 +160,8 @@ static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, i
     uint64_t key = 0;
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first has the weights of all */
-        if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a)) key = fold(key, coord[a]);
+        if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a))
+            key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
         if (a == l->shard_axis && l->copy > 1) key = fold(key, coord[a] % l->copy);
     }

@@ -383,10 +383,17 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
     return add_programs(out, all);
 }
 
+enum { MOST_HERE = 1 << 16 }; /* ranks of a run on one host: more threads than most systems have */
+
 /* What moves from layout to layout, and what two programs have in one heap, is each rank's own. */
 sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     SK_TRY(sk_setup_layout(a, job, out));
+    if (out->n_here > MOST_HERE)
+        return sk_fail(SK_ECONF,
+                       "layout: %d ranks would run on one host, where %d can; take fewer ranks or "
+                       "more hosts (skein plan and simulate take any number)",
+                       out->n_here, MOST_HERE);
     if (*job->relayout || has_two(out)) return add_programs(out, true);
     return compile(out, compile_classes);
 }
