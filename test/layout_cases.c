@@ -114,6 +114,7 @@ static const struct layout_case {
     {GPT, "mesh x=2; split t h f v over x", NULL},
     {GPT, "mesh x=2; split v c over x", NULL},
     {LLAMA, "mesh a=2 z=2; split c over a; split h f v over z", NULL},
+    {LLAMA, "mesh a=2 z=2 y=2; split v t over a; split v over z; split c over y", NULL},
     /* pieces that are empty: more ranks than things */
     {GPT, "dp=7 zero=1", NULL},
     /* found by random pairs and by review: a tied weight begun ahead, two rings, experts that share

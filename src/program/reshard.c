@@ -314,12 +314,35 @@ static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want
     return SK_OK;
 }
 
+/* As it was made, but for partial sums that are complete over some of their axes. */
+static bool partly_settled(const sk_state *s, const sk_state *made, int n_axes)
+{
+    for (int a = 0; a < n_axes; a++) {
+        bool sum = made->how[a] == SK_PSUM || made->how[a] == SK_PMAX;
+        bool same =
+            s->how[a] == made->how[a] && (s->how[a] != SK_SPLIT || s->dim[a] == made->dim[a]);
+        if (!same && !(sum && s->how[a] == SK_WHOLE)) return false;
+    }
+    return true;
+}
+
+static int find_partly_settled(sk_emit *e, const sk_tensor *t, sk_state *now)
+{
+    for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
+        if (partly_settled(&h->state, &e->sp->made[t->id], e->l->mesh.n)) {
+            *now = h->state;
+            return h->buf;
+        }
+    return -1;
+}
+
 int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
 {
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     *now = e->sp->made[t->id];
     int buf = sk_emit_find(e, t, now);
     if (buf < 0) *now = settled, buf = sk_emit_find(e, t, &settled);
+    if (buf < 0) buf = find_partly_settled(e, t, now);
     if (buf < 0 && sk_emit_piece_state(e, t, now)) buf = sk_emit_find(e, t, now);
     return buf;
 }
