@@ -48,7 +48,7 @@ typedef enum sk_lowers {
 } sk_lowers;
 extern const char *const sk_lowers_names[SK_N_LOWERS];
 
-enum { SK_WORD_TEXT = 128, SK_WORDS_A_LINE = 64 };
+enum { SK_WORD_TEXT = 128, SK_WORDS_A_LINE = 64, SK_WORD_PASSES = 3 };
 
 /* The placeholders of a sentence, in order; those with "..." are `many`. */
 typedef struct sk_phrase {
@@ -138,8 +138,8 @@ struct sk_word {
 
     /* A phrase for a random layout, given what is drawn so far; NULL: as its kind says. */
     bool (*draw)(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT]);
-    const char *tries;             /* values that a planner should try: "2 4 8"; NULL: none */
-    const struct sk_pass *pass[3]; /* its rewrites of the program, each at a station of its own */
+    const char *tries; /* values that a planner should try: "2 4 8"; NULL: none */
+    const struct sk_pass *pass[SK_WORD_PASSES]; /* rewrites of the program: program/pass.h */
 };
 
 extern const sk_word *const sk_word_parts[];

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "layout/word.h"
 #include "program/emit.h"
+#include "program/pass.h"
 
 #include <string.h>
 
@@ -109,14 +110,50 @@ static const struct pass {
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };
 
-const char *sk_pass_name(int i) { return i < N_PASSES ? passes[i].name : NULL; }
-const char *sk_pass_doc(int i) { return i < N_PASSES ? passes[i].doc : NULL; }
+/* A pass in its order: one of the table, or one that a word brings to run behind it. */
+typedef struct step {
+    const struct pass *station;
+    const sk_word *word; /* NULL: the station itself */
+    const sk_pass *pass;
+} step;
+
+/* The i-th, of all words; returns false behind the last. */
+static bool nth_step(int i, step *out)
+{
+    for (const struct pass *s = passes; s < passes + N_PASSES; s++) {
+        *out = (step){.station = s};
+        if (i-- == 0) return true;
+        for (const sk_word *const *w = sk_word_parts; *w; w++)
+            for (int k = 0; k < SK_WORD_PASSES && (*w)->pass[k]; k++) {
+                if (strcmp((*w)->pass[k]->station, s->name) != 0) continue;
+                *out = (step){s, *w, (*w)->pass[k]};
+                if (i-- == 0) return true;
+            }
+    }
+    return false;
+}
+
+static const char *name_of(const step *s) { return s->word ? s->word->name : s->station->name; }
+
+const char *sk_pass_name(int i)
+{
+    step s;
+    return nth_step(i, &s) ? name_of(&s) : NULL;
+}
+
+const char *sk_pass_doc(int i)
+{
+    step s;
+    return !nth_step(i, &s) ? NULL : s.word ? s.pass->doc : s.station->doc;
+}
 
 static sk_status run_passes(sk_emit *e, const char *last)
 {
-    for (int i = 0; i < N_PASSES; i++) {
-        SK_TRY(passes[i].run(e));
-        if (last && !strcmp(last, passes[i].name)) return SK_OK;
+    step s;
+    for (int i = 0; nth_step(i, &s); i++) {
+        if (!s.word) SK_TRY(s.station->run(e));
+        else if (sk_word_on(s.word, e->l)) SK_TRY(s.pass->list(e->p, e->tmp));
+        if (last && !strcmp(last, name_of(&s))) return SK_OK;
     }
     return last ? sk_fail(SK_EUSAGE, "no pass is called '%s'", last) : SK_OK;
 }
