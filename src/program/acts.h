@@ -2,8 +2,8 @@
  *
  * A row says what an instruction reads and writes, which memory it works on, how many bytes it
  * moves and how it prints.  Numbering, offload, memory planning, verify, fusion, the simulator and
- * the listing know no act by name; they ask the row.  A new act is an enumerator (program.h), a row
- * (acts.c) and its work in each executor. */
+ * the listing know no act by name; they ask the row.  A new act is a row (act_table.h) and its work
+ * in each executor. */
 #ifndef SK_PROGRAM_ACTS_H
 #define SK_PROGRAM_ACTS_H
 

@@ -67,39 +67,11 @@ typedef struct sk_buffer {
     int64_t part_at; /* bytes from its start */
 } sk_buffer;
 
+/* What an instruction does: act_table.h has a row for each. */
 typedef enum sk_act {
-    SK_DO_LOAD,    /* fill out[0] from the data: an input of the graph */
-    SK_DO_OP,      /* node on in[] -> out[] */
-    SK_DO_SLICE,   /* out[0] = the part of in[0] that its box says */
-    SK_DO_PASTE,   /* the part of out[0] that the box of in[0] says = in[0] */
-    SK_DO_ADD,     /* out[0] += in[0] */
-    SK_DO_ZERO,    /* out[0] = 0 */
-    SK_DO_START,   /* announce call */
-    SK_DO_WAIT,    /* finish call */
-    SK_DO_SEND,    /* in[0] to a stage */
-    SK_DO_RECV,    /* out[0] from a stage */
-    SK_DO_SENT,    /* the first `sent` sends of this step to peer have arrived */
-    SK_DO_STATS,   /* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share;
-                     out[1]: squared gradients as an exact number, in canonical order */
-    SK_DO_CLIP,    /* from in[0], in[1]: loss, norm, and the factor for gradients */
-    SK_DO_UPDATE,  /* one pass of the optimizer over one parameter's piece: in[] gradient, sums of
-                     the pass before, state; out[] weights, sums of this pass, master */
-    SK_DO_AHEAD,   /* out[0] = in[0], a parameter's piece, as it may be `delay` updates later; in[]
-                     as of an update */
-    SK_DO_JOIN,    /* updates that were begun beside the rank are done */
-    SK_DO_NARROW,  /* out[0] = in[0], weights from their master */
-    SK_DO_PEND,    /* out[0] = the gradient in[0], scaled: for the update of the next step */
-    SK_DO_SQUARES, /* of a gradient that lives outside of the device, for the next STATS */
-    SK_DO_COPY,    /* begin to copy in[0] to out[0], in another memory; copies go in order */
-    SK_DO_COPIED,  /* that copy is done */
-    SK_DO_PACK,    /* out[0] = in[0] in fewer bits: a bit an element, and room for `values` elements
-                     that are not 0; without, the bit says whether it is above 0 */
-    SK_DO_UNPACK,  /* out[0] = what was packed; of bits alone (values 0), 1 or 0 */
-    SK_DO_ENCODE,  /* out[0] = in[0] row by row, as bytes; out[1] = in[1], what was lost so far: it
-                     is added to in[0] before, and what is lost now replaces it; adds_error: it is
-                     not, and what is lost now is added to it */
-    SK_DO_DECODE,  /* out[0] = the sum of `pieces` pieces that lie encoded in in[0], in their order
-                    */
+#define SK_ACT(act, ...) SK_DO_##act,
+#include "program/act_table.h"
+#undef SK_ACT
     SK_N_ACTS
 } sk_act;
 

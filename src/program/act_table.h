@@ -1,0 +1,62 @@
+/* act_table.h - every instruction: SK_ACT(NAME, members of its sk_act_row).
+ *
+ * program.h makes SK_DO_NAME of a row, acts.c the row itself (acts.h); functions that a row names
+ * are in acts.c.  in[] and out[] are the operands of the instruction, sk_inst.  A new act is a row
+ * here and its work in each executor.  Read more than once, so without a guard. */
+
+/* fill out[0] from the data: an input of the graph */
+SK_ACT(LOAD, .name = "load", .plain = true)
+/* node on in[] -> out[] */
+SK_ACT(OP, .name = "op", .plain = true, .bytes = op_bytes, .print = print_op)
+/* out[0] = the part of in[0] that its box says */
+SK_ACT(SLICE, .name = "slice", .plain = true, .bytes = slice_bytes)
+/* the part of out[0] that the box of in[0] says = in[0] */
+SK_ACT(PASTE, .name = "paste", .operands = paste_operands, .plain = true, .bytes = paste_bytes)
+/* out[0] += in[0] */
+SK_ACT(ADD, .name = "add", .operands = add_operands, .plain = true)
+/* out[0] = 0 */
+SK_ACT(ZERO, .name = "zero", .plain = true)
+/* announce call */
+SK_ACT(START, .name = "start", .operands = start_operands, .moves = true, .print = print_call)
+/* finish call */
+SK_ACT(WAIT, .name = "wait", .operands = wait_operands, .moves = true, .print = print_call)
+/* in[0] to a stage */
+SK_ACT(SEND, .name = "send", .moves = true, .print = print_send)
+/* out[0] from a stage */
+SK_ACT(RECV, .name = "recv", .moves = true, .print = print_recv)
+/* the first `sent` sends of this step to peer have arrived */
+SK_ACT(SENT, .name = "sent", .moves = true, .print = print_sent)
+/* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share; out[1]: squared
+ * gradients as an exact number, in canonical order */
+SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
+/* from in[0], in[1]: loss, norm, and the factor for gradients */
+SK_ACT(CLIP, .name = "clip")
+/* one pass of the optimizer over one parameter's piece: in[] gradient, sums of the pass before,
+ * state; out[] weights, sums of this pass, master */
+SK_ACT(UPDATE, .name = "update", .operands = update_operands, .host = true, .print = print_update)
+/* out[0] = in[0], a parameter's piece, as it may be `delay` updates later; in[] as of an update
+ * */
+SK_ACT(AHEAD, .name = "ahead")
+/* updates that were begun beside the rank are done */
+SK_ACT(JOIN, .name = "join", .operands = join_operands)
+/* out[0] = in[0], weights from their master */
+SK_ACT(NARROW, .name = "narrow", .host = true)
+/* out[0] = the gradient in[0], scaled: for the update of the next step */
+SK_ACT(PEND, .name = "pend", .host = true)
+/* of a gradient that lives outside of the device, for the next STATS */
+SK_ACT(SQUARES, .name = "squares", .host = true)
+/* begin to copy in[0] to out[0], in another memory; copies go in order */
+SK_ACT(COPY, .name = "copy", .operands = copy_operands, .moves = true, .print = print_copy)
+/* that copy is done */
+SK_ACT(COPIED, .name = "copied", .operands = copied_operands, .moves = true, .print = print_copy)
+/* out[0] = in[0] in fewer bits: a bit an element, and room for `values` elements that are not
+ * 0; without, the bit says whether it is above 0 */
+SK_ACT(PACK, .name = "pack", .bytes = pack_bytes)
+/* out[0] = what was packed; of bits alone (values 0), 1 or 0 */
+SK_ACT(UNPACK, .name = "unpack")
+/* out[0] = in[0] row by row, as bytes; out[1] = in[1], what was lost so far: it is added to
+ * in[0] before, and what is lost now replaces it; adds_error: it is not, and what is lost now
+ * is added to it */
+SK_ACT(ENCODE, .name = "encode", .print = print_encode)
+/* out[0] = the sum of `pieces` pieces that lie encoded in in[0], in their order */
+SK_ACT(DECODE, .name = "decode", .print = print_decode)
