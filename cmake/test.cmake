@@ -1,4 +1,5 @@
-# Tests: each test/*.c is a program, each test/*.sh a script, each test/*.cu a program on a GPU.
+# Tests: each test/ROOM/FILE.c is a program, each FILE.sh a script, each .cu a program on a GPU; the
+# test is called ROOM_FILE, those of test/cuda FILE_cuda.
 #
 # Exit code 0 passes, 77 skips (the last line printed says why), anything else fails.
 # Tests run in the root of the repository; scripts find the program in $SKEIN and the
@@ -12,7 +13,7 @@ if(SKEIN_TEST_SCALE GREATER 1)
   set(alone "^(api|comm|mpi|run|train|cli|fault|cmd|layouts?)(_|$)|_ranks$")
 endif()
 string(CONCAT quick
-  "^((base|tensor|graph|program|plan|parts|schedule|optim|data|attention|op|fuzz)_.*"
+  "^((base|tensor|graph|program|plan|parts|schedule|optim|data|op|fuzz)_.*"
   "|device_cpu|comm_(alias|choose|foreign|fuse|prove.*|stream|swap)|layout_(cases|moe|skip|text|words)"
   "|run_(aside|fuse|team)|train_(checkpoint|codec|hf|rate|scale)|cli_(api|conf|errors)|cmd_(idle|plan)|api_(graph|run))$")
 
@@ -24,6 +25,17 @@ set(environment
 if(TARGET skein_program)
   list(APPEND environment "SKEIN=$<TARGET_FILE:skein_program>")
 endif()
+
+function(skein_test_name file to)
+  cmake_path(GET file STEM LAST_ONLY stem)
+  cmake_path(GET file PARENT_PATH folder)
+  cmake_path(GET folder FILENAME room)
+  if(room STREQUAL "cuda")
+    set(${to} ${stem}_cuda PARENT_SCOPE)
+  else()
+    set(${to} ${room}_${stem} PARENT_SCOPE)
+  endif()
+endfunction()
 
 function(skein_test name) # name, then the command
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -65,21 +77,21 @@ function(skein_test_program name file library) # and the program's arguments
   add_executable(test_${name} ${file})
   set_target_properties(test_${name} PROPERTIES
     OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/test)
+  target_include_directories(test_${name} PRIVATE test)
   target_link_libraries(test_${name} PRIVATE ${library} skein_flags)
   skein_test(${name} test_${name} ${ARGN})
 endfunction()
 
-file(GLOB tests CONFIGURE_DEPENDS test/*.c)
+file(GLOB tests CONFIGURE_DEPENDS test/*/*.c)
+list(FILTER tests EXCLUDE REGEX "/test/(fuzz|lib)/")
 foreach(file ${tests})
-  cmake_path(GET file STEM name)
-  if(name MATCHES "^fuzz_")
-    continue()
-  elseif(name MATCHES "64$") # in float64
+  skein_test_name(${file} name)
+  if(name MATCHES "64$") # in float64
     skein_test_program(${name} ${file} skein64)
   else()
     skein_test_program(${name} ${file} skein_testlib)
   endif()
-  if(name STREQUAL "parts_op" AND NOT EXISTS ${CMAKE_SOURCE_DIR}/test/parts_op64.c)
+  if(name STREQUAL "parts_op" AND NOT EXISTS ${CMAKE_SOURCE_DIR}/test/parts/op64.c)
     skein_test_program(parts_op64 ${file} skein64)
   endif()
 endforeach()
@@ -93,24 +105,24 @@ if(SKEIN_TEST_SCALE EQUAL 1)
   foreach(page ${pages})
     string(REGEX REPLACE "^doc/|[.]md$" "" name ${page})
     string(REPLACE "/" "_" name ${name})
-    skein_test(page_${name} bash test/doc_commands.sh ${page})
+    skein_test(page_${name} bash test/doc/commands.sh ${page})
   endforeach()
 else()
   set(by_pages "^doc_commands$")
 endif()
 
-file(GLOB scripts CONFIGURE_DEPENDS test/*.sh)
+file(GLOB scripts CONFIGURE_DEPENDS test/*/*.sh)
 foreach(file ${scripts})
-  cmake_path(GET file STEM name)
+  skein_test_name(${file} name)
   if(NOT name MATCHES "${by_pages}")
     skein_test(${name} bash ${file})
   endif()
 endforeach()
 
 if(TARGET skein_cuda)
-  file(GLOB cuda_tests CONFIGURE_DEPENDS test/*.cu)
+  file(GLOB cuda_tests CONFIGURE_DEPENDS test/cuda/*.cu)
   foreach(file ${cuda_tests})
-    cmake_path(GET file STEM name)
+    skein_test_name(${file} name)
     skein_test_program(${name} ${file} "skein_cuda;skein_testlib")
   endforeach()
   skein_test_program(op_canonical_cuda ${CMAKE_SOURCE_DIR}/test/op_canonical.c
@@ -130,9 +142,9 @@ endif()
 # seconds each, and what it finds stays in the build; otherwise the inputs and mutations of them.
 add_library(skein_replay OBJECT test/lib/fuzz/replay.c)
 target_link_libraries(skein_replay PRIVATE skein_testlib skein_flags)
-file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz_*.c)
+file(GLOB fuzzers CONFIGURE_DEPENDS test/fuzz/*.c)
 foreach(file ${fuzzers})
-  cmake_path(GET file STEM name)
+  skein_test_name(${file} name)
   string(REGEX REPLACE "^fuzz_" "${CMAKE_SOURCE_DIR}/test/corpus/" corpus ${name})
   if(SKEIN_FUZZ)
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/corpus/${name})

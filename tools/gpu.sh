@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu.sh [SEED] [OP...] - are the GPU halves of the ops right, and how fast?
 #
-# Builds test/parts_cuda.cu with nvcc and gcc alone, without CMake, into build/gpu and runs it:
+# Builds test/cuda/parts.cu with nvcc and gcc alone, without CMake, into build/gpu and runs it:
 # for a machine with a GPU that lacks the libraries of a full build.  Only what the pairs need is
 # compiled: base, graph, device, and the ops that have a .cu beside their .c, these a second time in
 # float64.  Products on the CPU are OpenBLAS's where it is there, else those of test/lib/plain; where
@@ -55,7 +55,7 @@ objcopy --keep-global-symbol=sk_op64_find "$out/ops64.o"
 # shellcheck disable=SC2086
 compile "$out" "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions" \
-    src/device/*.cu src/graph/*.cu $kernels test/parts_cuda.cu
+    src/device/*.cu src/graph/*.cu $kernels test/cuda/parts.cu
 # shellcheck disable=SC2086
 nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread -ldl
 echo "built $out/parts_cuda for $ARCH"

@@ -6,7 +6,7 @@
  *
  * and the build makes the table from the files.  Both put their work into a stream and return;
  * they do for all rows what run/code.c does, and leave the same bytes, also of what is not finite:
- * ranks on CPUs and on GPUs understand each other, and test/acts_cuda.cu compares bytes. */
+ * ranks on CPUs and on GPUs understand each other, and test/cuda/acts.cu compares bytes. */
 #ifndef SK_COMM_CODEC_KERNEL_H
 #define SK_COMM_CODEC_KERNEL_H
 

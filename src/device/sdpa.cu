@@ -9,7 +9,7 @@
  * atomics (form 1).
  *
  * Engines have notes about whether they give the same bits every time; those of the two forms are
- * alike (9.19), so that it is the form that decides, and test/attend_cuda.cu looks at the bits.
+ * alike (9.19), so that it is the form that decides, and test/cuda/attend.cu looks at the bits.
  *
  * Failures are told in the plan's story with the descriptor, the attribute and what cuDNN itself
  * says; nobody prints them but the test. */

@@ -4,7 +4,7 @@
  *     dx = dy * sk_activate_slope(SK_FORMULA_SILU, x);
  *
  * Called with a constant formula, the switch goes away, and a loop around the call becomes vector
- * code.  Values are right to 4e-6 of themselves and slopes to 1e-6 (test/graph_activation.c).  A
+ * code.  Values are right to 4e-6 of themselves and slopes to 1e-6 (test/graph/activation.c).  A
  * NaN gives a NaN.  At a kink the slope is the one that PyTorch takes.  The three functions they
  * stand on are the compiler's on a GPU, and those of tensor/vecmath.h on a CPU. */
 #ifndef SK_GRAPH_ACTIVATE_H

@@ -25,7 +25,7 @@
  * while launches are recorded.  It says which of its kernels the launch will take, and if that is
  * not the fast one, why.
  *
- * test/parts_cuda.cu takes every pair through the op's samples and more shapes, one half against
+ * test/cuda/parts.cu takes every pair through the op's samples and more shapes, one half against
  * the other; a kernel needs no test of its own. */
 #ifndef SK_GRAPH_KERNEL_H
 #define SK_GRAPH_KERNEL_H

@@ -31,7 +31,7 @@
  * inside.  sk_view_cells() says where the cells of a piece end; in fast order a piece is
  * one cell.
  *
- * `samples` are shapes worth trying.  test/parts_op.c takes every op through
+ * `samples` are shapes worth trying.  test/parts/op.c takes every op through
  * shapes, gradient against central differences in float64, split against whole
  * along every letter, threads against one, add against write, and every dtype;
  * an op needs no test of its own to get these. */

@@ -34,7 +34,7 @@ typedef enum sk_word_kind {
     SK_WORD_OTHER  /* has .set, .on and .print */
 } sk_word_kind;
 
-/* What a word is for.  test/layout_words.c measures it with the word and without. */
+/* What a word is for.  test/layout/words.c measures it with the word and without. */
 typedef enum sk_lowers {
     SK_LOWERS_NOTHING, /* that a program shows */
     SK_LOWERS_WEIGHTS, /* bytes of stored weights */

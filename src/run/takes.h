@@ -3,7 +3,7 @@
  * What GPU halves take is declared where a host can read it: sk_op.types of ops, sk_update_takes()
  * of optimizers, sk_code_takes() of codecs, sk_act_takes() of the engine's own kernels.  So a
  * program can be held to it without a device: run/gpu.c does it before the first launch, and
- * test/parts_types.c does it for every model that is shipped. */
+ * test/parts/types.c does it for every model that is shipped. */
 #ifndef SK_RUN_TAKES_H
 #define SK_RUN_TAKES_H
 

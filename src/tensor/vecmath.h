@@ -8,7 +8,7 @@
  *
  * A loop around them gives an element the same bits in its vectors and in what is left over behind
  * them: no sum here has two products that a compiler could fuse with it, one way here and the other
- * there.  test/op_canonical.c watches over it. */
+ * there.  test/op/canonical.c watches over it. */
 #ifndef SK_TENSOR_VECMATH_H
 #define SK_TENSOR_VECMATH_H
 

@@ -1,4 +1,4 @@
-# page_read.awk - takes a page of Markdown apart, for test/doc_commands.sh, whose head is the manual.
+# page_read.awk - takes a page of Markdown apart, for test/doc/commands.sh, whose head is the manual.
 #
 #     awk -v dir=DIR -f page_read.awk PAGE
 #

@@ -1,4 +1,4 @@
-# page_same.awk - is what a command said what the page says?  For test/doc_commands.sh.
+# page_same.awk - is what a command said what the page says?  For test/doc/commands.sh.
 #
 #     awk -v page=PAGE -v first=LINE -v new=FILE [-v renew=1] -f page_same.awk RULES WANT GOT
 #

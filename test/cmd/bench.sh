@@ -1,0 +1,110 @@
+#!/bin/bash
+# bench.sh - skein bench coll: every collective and algorithm comes out right and in form.
+#
+# Times are not judged, only that they are numbers in order.  Wrong command lines have stories, a
+# calibrated machine is one that every command can read.
+set -eu
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/config
+points=0 stories=0
+
+fail() {
+    echo "bench: $*"
+    exit 1
+}
+
+# Rows wanted, then the words of `skein bench coll`.
+coll() {
+    local rows=$1
+    shift
+    timeout 100 "$skein" bench coll --seconds 0.002 -o csv "$@" >out.csv 2>err || fail "$*: $(cat err)"
+    [ "$(head -n 1 out.csv)" = "op,bytes,ranks,algorithm,us_median,us_p10,us_p90,algbw_gbs,busbw_gbs,predicted_us,wrong" ] ||
+        fail "$*: columns: $(head -n 1 out.csv)"
+    awk -F, -v rows="$rows" '
+        NR > 1 && !(NF == 11 && $5 > 0 && $6 <= $5 && $5 <= $7 && $8 >= 0 && $11 == 0) {
+            print "bad row: " $0
+            bad = 1
+        }
+        END {
+            if (rows && NR - 1 != rows) { print NR - 1 " rows, " rows " are needed"; bad = 1 }
+            exit bad
+        }' out.csv || fail "$*"
+    points=$((points + $(wc -l <out.csv) - 1))
+}
+
+# Words that the story must have, then the words of the command.
+story() {
+    local rc=0 words=$1 word
+    shift
+    "$skein" bench coll "$@" >out 2>err || rc=$?
+    [ $rc = 64 ] || fail "$*: exit code $rc, 64 is needed: $(cat err)"
+    IFS='|' read -r -a list <<<"$words"
+    for word in "${list[@]}"; do
+        grep -qF -- "$word" err || fail "$*: the story lacks '$word': $(cat err)"
+    done
+    stories=$((stories + 1))
+}
+
+all=allreduce,reduce_scatter,allgather,broadcast,reduce,gather,scatter,alltoall,alltoallv
+coll 27 --op $all --sizes 4,1000,64Ki -n 2
+coll 27 --op $all --sizes 4,1000,64Ki -n 3
+coll 9 --op $all --sizes 1Mi -n 1
+coll 7 --op bcast --sizes 4..16Ki -n 2
+grep -q '^broadcast,16384,2,shm,' out.csv || fail "bcast: $(cat out.csv)"
+coll 3 --sizes 4..16,1Mi -n 5
+coll 9 --op $all --sizes 4Ki -n 3 --fresh
+for n in 3 4; do
+    coll 0 --op $all --sizes 4,4000 --algorithm all -n $n
+    for name in shm ring direct; do
+        grep -q ",$n,$name," out.csv || fail "--algorithm all has no $name"
+    done
+done
+coll 2 --sizes 64 --algorithm ring,direct -n 4
+
+story "did you mean ring?|direct|shm" --algorithm rng
+story "cannot do broadcast|those that can:|shm" --algorithm ring --op broadcast
+story "--op allreduc|did you mean allreduce?|alltoallv" --op allreduc
+story '--sizes has "6"' --sizes 4,6
+story '--sizes has "64..4"' --sizes 64..4
+story '-n is "0"' -n 0
+story '--seconds is "-1"' --seconds -1
+story 'one word too many' machine.txt
+
+"$skein" bench coll --calibrate machine.txt --seconds 0.5 -o csv >out.csv 2>err || fail "calibrate: $(cat err)"
+grep -q '^shm_tiny,' out.csv || fail "calibrate: $(cat out.csv)"
+grep -q 'written to machine.txt' err || fail "calibrate: $(cat err)"
+coll 2 --sizes 4,1Mi --cluster machine.txt
+awk -F, 'NR > 1 && !($10 > 0) { exit 1 }' out.csv || fail "no prediction: $(cat out.csv)"
+[ ! -e config ] || fail "calibrating to a file wrote elsewhere too"
+"$skein" bench coll --calibrate --seconds 0.5 >out 2>err || fail "calibrate: $(cat err)"
+[ -s config/skein/machine.txt ] || fail "calibrate wrote nothing: $(cat out)"
+coll 1 --sizes 4
+
+# Where the time of a step goes: shares of ops and what is between them are the whole.
+for words in --ops --shapes "--ops -n 2"; do
+    # shellcheck disable=SC2086
+    "$skein" bench step model=demo $words --steps 2 -o csv >out.csv 2>err || fail "$words: $(cat err)"
+    [ "$(head -n 1 out.csv)" = "layout,op,kernel,launches,ms,share_pct,us_each,tflops,gb_s" ] || fail "$words: $(cat out.csv)"
+    grep -q '^dp=[12],contract' out.csv || fail "$words: $(cat out.csv)"
+    awk -F, '!/not traced/ && NR > 1 { sum += $6 } END { exit !(sum > 98 && sum < 102) }' out.csv || fail "$words: $(cat out.csv)"
+done
+
+# Bytes are counted where they are moved: rows of zeros that `sparse` leaves out do not count, and what other
+# ways send twice does.  The closed form is that of the plan.
+sent() { # words of `skein bench step`
+    "$skein" bench step model=tiny model.vocab_size=4000 model.tie_word_embeddings=false train.batch=4 train.seq=8 \
+        --layout dp=4 --steps 1 "$@" -o csv 2>err | awk -F, 'NR == 2 { print $NF }'
+}
+plan=$("$skein" plan model=tiny model.vocab_size=4000 model.tie_word_embeddings=false train.batch=4 train.seq=8 layout=dp=4 -o csv |
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR > 1 { sum += $at["ranks"] * $at["sent_bytes"] } END { print sum }')
+direct=$(sent comm.algorithm=direct) sparse=$(sent comm.algorithm=sparse) twice=$(sent comm.algorithm=recursive_doubling)
+heaps=$(sent)
+awk -v plan="$plan" -v direct="$direct" -v sparse="$sparse" -v twice="$twice" -v heaps="$heaps" 'BEGIN {
+    exit !(direct == plan && heaps >= plan && heaps < 1.001 * plan && sparse < 0.6 * plan && twice > 1.3 * plan)
+}' || fail "bytes: plan $plan, heaps $heaps, direct $direct, sparse $sparse, recursive_doubling $twice: $(cat err)"
+
+echo "bench: $points points, 0 wrong, $stories stories, 2 calibrated"

@@ -1,0 +1,87 @@
+#!/bin/bash
+# idle.sh - ranks and micro-batches that have nothing to do, and axes that split nothing, are told
+# before the start, by train, plan and simulate, with the letter and the key; where rank 0 is one of them there is no MFU; an ETA is sane or absent.
+set -eu
+cd "$(dirname "$0")/../.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cd "$temp"
+cases=0
+fail() { echo "$*" && exit 1; }
+
+idle() { # layout, words that must be said, further keys
+    cases=$((cases + 1))
+    local layout=$1 words=$2
+    shift 2
+    for how in "plan" "plan -o csv" "simulate --cluster cpu" "simulate --cluster cpu -o csv"; do
+        # shellcheck disable=SC2086  # a command and its options
+        "$skein" $how model=tiny layout="$layout" "$@" >said 2>&1 || fail "$how $layout: $(cat said)"
+        grep -qE "warning.*$words" said || fail "$how $layout does not say $words: $(cat said)"
+    done
+}
+idle dp=64 "63 of 64 ranks have nothing to do: dp=64 cuts letter b \(train.batch\) in 64, and 1 is there; .*dp=1" train.batch=1
+idle "dp=4 micro=4" "3 of 4 ranks .*letter b \(train.batch over micro-batches\)" train.batch=4
+idle "cp=8 dp=2" "8 of 16 ranks .*cp=8 cuts letter t \(train.seq\) in 8, and 4 are there; .*cp=4" train.batch=4 train.seq=4
+idle pp=8 "6 of 8 ranks .*pp=8 makes 8 stages, and the model has 2 layers.*pp=2" train.batch=8
+idle "mesh x=2" "axis x of 2 splits nothing: its ranks do the same work" train.batch=4
+idle "dp=8; mesh x=2" "8 of 16 ranks .*; axis x of 2 splits nothing" train.batch=4
+idle "micro=4096" "4092 of 4096 micro-batches are empty: train.batch is 4" train.batch=4
+idle "dp=2 schedule=1f1b" "schedule 1f1b has nothing to do: there is one stage" train.batch=4
+idle "zero=3" "zero=3 has nothing to do: it shards over one rank" train.batch=4
+idle "tp=1 sp overlap=2 partition" "sp has nothing to do: .*overlap has nothing to do: .*partition has nothing to do" train.batch=4
+idle "dp=1 grads=int8" "grads has nothing to do: one rank sums them" train.batch=4
+for layout in dp=4 tp=2 pp=2 "dp=2 pp=2 micro=2" "dp=2 zero=3 micro=2" "mesh x=2; split b over x" "dp=4 # no schedule"; do
+    "$skein" plan model=tiny layout="$layout" train.batch=4 >said 2>&1
+    if grep warning said; then fail "$layout has work for all"; fi
+done
+
+# A run of them: rank 0 has no layer, so that its clock says nothing of the flops of a step.
+printf 'In the beginning God created the heaven and the earth. %.0s' {1..40} >text
+job="data.train=text model=tiny train.seq=16 train.batch=4 val.every=0 sample.every=0"
+# shellcheck disable=SC2086  # many keys
+"$skein" train $job layout=pp=4 train.steps=3 run=idle >said 2>&1 || fail "$(cat said)"
+grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said || fail "train: $(cat said)"
+[ "$(grep -c '"mfu":null' idle/metrics.jsonl)" = 3 ] || fail "MFU of no work: $(cat idle/metrics.jsonl)"
+# shellcheck disable=SC2086
+"$skein" train $job layout="mesh x=2; micro 5" train.steps=2 run=twice >said 2>&1 || fail "$(cat said)"
+grep -q '^warning   axis x of 2 splits nothing: its ranks do the same work; 1 of 5 micro-batches are' said ||
+    fail "train: $(cat said)"
+# What the steps never come to: the end of the warmup, a layout; also where the steps are chosen on the way.
+said() { grep -qF "$1" said || fail "train does not say $1: $(cat said)"; }
+# shellcheck disable=SC2086
+"$skein" train $job -n 2 train.steps=4 optim.warmup=8 train.relayout="2: tp=2, 4: pp=2, 9: dp=2" run=short >said 2>&1 ||
+    fail "$(cat said)"
+said 'warning   optim.warmup is 8 and train.steps 4: the learning rate ends at 0.0005 and never comes to optim.lr=0.001'
+said 'warning   train.relayout: the layout "pp=2" from step 4 on is never used: train.steps is 4'
+said 'warning   train.relayout: the layout "dp=2" from step 9 on is never used'
+[ "$(grep -c '^warning' said)" = 3 ] || fail "a warning too many: $(cat said)"
+# shellcheck disable=SC2086
+"$skein" train $job train.time=0.2 optim.warmup=1000000 run=timed >said 2>&1 || fail "$(cat said)"
+said 'warning   optim.warmup is 1000000 and train.steps '
+
+# Threads: the key, then OMP_NUM_THREADS, and the start lines say which
+export OMP_NUM_THREADS=3,2
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=1 run=omp >said 2>&1 && said '1 rank · 3 threads (OMP_NUM_THREADS)'
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=1 train.threads=1 run=key >said 2>&1
+grep -q '1 rank · 1 thread$' said || fail "train.threads is not first: $(cat said)"
+unset OMP_NUM_THREADS
+
+# shellcheck disable=SC2086
+"$skein" train $job train.steps=100000000000 train.time=0 run=busy log.every=1 >said 2>&1 &
+child=$!
+for _ in {1..600}; do
+    sleep 0.05
+    [ "$(grep -cE '^ +[0-9]+ +[0-9.]+ ' said)" -lt 3 ] || break
+done
+kill -INT $child
+wait $child || true
+grep -qE '^ +1 .* –$' said || fail "the first step says nothing of the others: $(cat said)"
+for step in 2 3; do # by the clock of the ranks, not by when the console sees them
+    grep -qE "^ +$step .* [0-9]+ d\$" said || fail "days that are left: $(cat said)"
+done
+sed -nE 's/.*"mfu":([^,]*),.*/\1/p' busy/metrics.jsonl |
+    awk '!($1 > 0 && $1 < 1) { bad = 1 } END { exit bad || !NR }' || fail "no MFU, or more than all: $(cat busy/metrics.jsonl)"
+echo "idle: $cases layouts told, MFU only of work, ETA in days"

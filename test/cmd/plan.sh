@@ -1,0 +1,60 @@
+#!/bin/bash
+# plan.sh - what `skein plan` says is what every rank maps, to the byte, kind by kind.
+set -eu
+skein=${SKEIN:-build/release/skein}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+seq 1 4000 >"$work/text"
+rows=0
+
+# plan.csv has one line for each class of ranks, and how many they are: the numbers of all of them.
+planned() {
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; next }
+             { for (i = 1; i <= NF; i++) if (name[i] == "host_bytes") host = $i
+               for (r = 0; r < $2; r++) for (i = 1; i <= NF; i++)
+                   if (name[i] ~ /_bytes$/ && name[i] != "sent_bytes")
+                       print substr(name[i], 1, length(name[i]) - 6) "," $i + (name[i] == "total_bytes" ? host : 0) }' "$1" | sort
+}
+
+# memory.csv has a line for each rank and kind, and what was mapped: of the device and of the host.
+mapped() { awk -F, 'NR > 1 { print ($2 == "mapped" ? "total" : $2) "," $4 }' "$1" | sort; }
+
+for layout in "dp=1" "dp=2" "tp=2 micro=2" "pp=2 micro=3" "dp=2 zero=1" "dp=2 zero=2" \
+    "dp=2 zero=3 micro=2" "dp=2 tp=3" "dp=2 tp=2 pp=2 zero=3 micro=2" "dp=3 replica" \
+    "dp=2 tp=2 pp=2 zero=2 micro=2 replica" "dp=2 zero=2 offload=all" "tp=2 offload=state:file+acts"; do
+    words=(model=tiny "data.train=$work/text" train.batch=5 train.seq=32 train.steps=1
+        "layout=$layout" sample.every=0 val.every=0)
+    "$skein" plan "${words[@]}" -o csv >"$work/plan.csv"
+    "$skein" train "${words[@]}" run="$work/run" >"$work/out" 2>&1 || {
+        cat "$work/out"
+        exit 1
+    }
+    planned "$work/plan.csv" >"$work/planned"
+    mapped "$work/run/memory.csv" >"$work/mapped"
+    diff "$work/planned" "$work/mapped" || {
+        echo "plan: layout $layout maps something else than planned"
+        exit 1
+    }
+    rows=$((rows + $(wc -l <"$work/planned")))
+    rm -rf "$work/run"
+done
+echo "plan: $rows numbers on 13 layouts, planned = mapped"
+[ "$rows" -gt 200 ]
+
+# The workspace of attention's gradient on a GPU is part of the plan: a square of t x t in 16 bits for a head.
+workspace() { # time
+    "$skein" plan model=llama-tiny model.num_hidden_layers=1 model.hidden_size=64 model.num_attention_heads=1 \
+        model.num_key_value_heads=1 model.vocab_size=64 model.max_position_embeddings=200000 train.batch=1 train.seq="$1" \
+        train.dtype=bf16 device=cuda val.every=0 -o csv |
+        awk -F, -v t="$1" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == 2 { printf "%.2f\n", $at["activations_bytes"] / (2 * t * t) }'
+}
+for t in 16384 32768 65536; do
+    squares=$(workspace $t)
+    awk -v x="$squares" 'BEGIN { exit !(x > 1 && x < 1.1) }' || { echo "plan: $squares squares of $t x $t"; exit 1; }
+done
+
+# Ranks that differ only in what they own are planned once: compile time goes with the kinds.
+kinds=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
+    sed -n 's/.* · \([0-9]*\) kinds* of rank$/\1/p')
+echo "plan: 8192 ranks are of $kinds kinds"
+[ "$kinds" = 32 ]

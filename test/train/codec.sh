@@ -1,0 +1,61 @@
+#!/bin/bash
+# codec.sh - compressed edges, from the command line.
+#
+# What encoding lost is in the checkpoint.  Resumed on the same layout a run ends with the same
+# bytes; on layouts with other numbers of ranks, without feedback, or with it for the first
+# time, with nearly the same losses.
+set -eu
+cd "$(dirname "$0")/../.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cp example/one_file.c "$temp/text"
+cd "$temp"
+
+job=(model=tiny data.train=text data.tokenizer=byte train.steps=30 train.batch=12 train.seq=32
+    optim.warmup=5 ckpt.every=10 ckpt.keep=0 sample.every=0 log.every=0 val.every=30)
+code="weights=int8 grads=int4 feedback"
+
+fail() {
+    echo "$*"
+    exit 1
+}
+
+train() { # run directory, layout, more words
+    local run=$1 layout=$2
+    shift 2
+    timeout 100 "$skein" train "${job[@]}" run="$run" layout="$layout" "$@" >"$run.out" 2>"$run.err" ||
+        { rc=$?; cat "$run.out" "$run.err"; fail "$run: exit code $rc"; }
+}
+
+losses() { sed -nE 's/.*"step":([0-9]+),"loss":([-+0-9.e]+).*/\1 \2/p' "$1" | awk '$1 > 10'; }
+
+near() { # run directory: losses after step 10 near those of the reference
+    paste -d ' ' <(losses ref/metrics.jsonl) <(losses "$1/metrics.jsonl") | awk '
+        { d = $4 / $2 - 1; d = d < 0 ? -d : d; if (d > worst) worst = d }
+        $1 != $3 || !(d < 5e-3) { wrong = 1 }
+        END { print worst; exit wrong || NR != 20 }' >>worst || fail "$1: other losses than ref"
+}
+
+train ref "dp=2 zero=3 $code"
+grep -q '"wte.error"' ref/ckpt/step-0000000010/MANIFEST.json || fail "no errors in the checkpoint"
+train same "dp=2 zero=3 $code" resume=ref/ckpt/step-0000000010
+cmp ref/final/model.safetensors same/final/model.safetensors || fail "resumed: another model"
+
+i=0
+for layout in "dp=4 zero=3 $code copy=2" "dp=3 zero=2 grads=int4 feedback" "dp=2 grads=int8 feedback" \
+    "pp=2 dp=2 zero=3 micro=2 $code" "dp=2 tp=2 zero=1 grads=int4 feedback" "dp=1" "dp=2 zero=3"; do
+    i=$((i + 1))
+    train "layout$i" "$layout" resume=ref/ckpt/step-0000000010
+    near "layout$i"
+done
+
+# feedback begins where there was none
+train first "dp=2 zero=3 $code" resume=layout7/ckpt/step-0000000020 train.steps=25
+[ "$(losses first/metrics.jsonl | wc -l)" = 5 ] || fail "first: not 5 steps"
+
+# an error that was lost matters: the bytes would differ
+train lost "dp=2 zero=3 weights=int8 grads=int4" resume=ref/ckpt/step-0000000010
+if cmp -s ref/final/model.safetensors lost/final/model.safetensors; then fail "lost: the same model"; fi
+echo "the same bytes when resumed; $i other layouts within $(sort -g worst | tail -n 1)"

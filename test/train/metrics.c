@@ -1,0 +1,46 @@
+/* metrics.c - metrics.jsonl of a long run that is resumed: what stays, what is moved aside,
+ * and a time that grows with the file, not with its square. */
+#include "train/metrics.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "lib/check.h"
+
+#include <time.h>
+#include <unistd.h>
+
+enum { STEPS = 60000, DONE = 40000 };
+
+static double used(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/skein-metrics-XXXXXX";
+    sk_arena a = {0};
+    sk_metrics m;
+    sk_text kept = {0}, aside = {0};
+    sk_out o = {.arena = &a};
+    check(mkdtemp(dir));
+    const char *path = sk_print(&a, "%s/metrics.jsonl", dir);
+    for (int i = 1; i <= STEPS; i++)
+        sk_out_add(&o, "{\"step\":%d,\"loss\":1,\"ms\":2,\"more\":\"%0200d\"}\n", i, 0);
+    check(!sk_file_write_new(path, o.s, o.n));
+    double begin = used();
+    check(!sk_metrics_open(&m, path, 0, DONE));
+    check(used() - begin < 5); /* 0.1; with a scan of the rest for every line 16 */
+    check(m.n_again == STEPS - DONE && !strcmp(m.aside, "metrics.jsonl.1"));
+    check(m.again_s > 39.9 && m.again_s < 40.1);
+    sk_metrics_close(&m);
+    check(!sk_file_read(&a, path, &kept) && !sk_file_read(&a, sk_print(&a, "%s.1", path), &aside));
+    check(kept.n + aside.n == o.n && !memcmp(o.s, kept.s, kept.n));
+    check(!memcmp(aside.s, o.s + kept.n, aside.n) && !strncmp(aside.s, "{\"step\":40001,", 14));
+    unlink(path);
+    unlink(sk_print(&a, "%s.1", path));
+    rmdir(dir);
+    printf("metrics: %d checks, %d bad\n", checks, bad);
+    return bad != 0;
+}

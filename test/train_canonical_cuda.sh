@@ -1,8 +1,0 @@
-#!/bin/bash
-# train_canonical_cuda.sh - on a GPU: order=canonical ends in the same bytes on any layout, with up to 8 ranks on it.
-set -eu
-cd "$(dirname "$0")/.."
-skein=${SKEIN:-build/release/skein}
-nvidia-smi -L >/dev/null 2>&1 || { echo "there is no GPU here"; exit 77; }
-! "$skein" doctor 2>&1 | grep -q "built without CUDA" || { echo "this skein was built without CUDA"; exit 77; }
-exec test/train_canonical.sh "$skein" cuda
