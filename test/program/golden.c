@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "program/fuse.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -57,7 +58,10 @@ static const struct golden {
     {"llama-offload-acts", {LLAMA " layers=2", "micro=2 prefetch=1 offload=acts"}, 0},
     {"llama-late", {LLAMA " late=1", "dp=2 zero=1 offload=state"}, 0},
     {"mixtral-ep2", {"mixtral keys=2 width=4 f=12 v=11 b=4 t=4 experts=4 choices=2", "ep=2"}, 1},
+    {"llama-zb-h1", {LLAMA " layers=2", "pp=2 tp=2 sp schedule=zb-h1 micro=2"}, 0},
+    {"llama-hoist", {LLAMA " layers=2", "dp=2 zero=3 hoist micro=2"}, 0},
     {"llama-gpu-dp2", {LLAMA " dtype=bf16 device=cuda", "dp=2"}, 0},
+    {"gpt2-gpu", {GPT2 " f=16 dtype=bf16 device=cuda", "micro=2"}, 0},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -118,6 +122,25 @@ static bool compare(const char *name, const char *want, const char *got)
     return true;
 }
 
+static bool fused[32]; /* by place in sk_fuse_parts: a listing has such a launch */
+
+static void see_fused(const char *listing)
+{
+    sk_arena a = {0};
+    for (int i = 0; sk_fuse_parts[i]; i++)
+        if (strstr(listing, sk_print(&a, "launch %s of", sk_fuse_parts[i]->name))) fused[i] = true;
+    sk_arena_end(&a);
+}
+
+static int not_fused(void)
+{
+    int n = 0;
+    for (int i = 0; sk_fuse_parts[i]; i++)
+        if (!fused[i])
+            n++, printf("no listing has a launch of fuse part %s\n", sk_fuse_parts[i]->name);
+    return n;
+}
+
 static sk_status one(const struct golden *c, bool write, bool *same)
 {
     sk_arena a = {0};
@@ -127,6 +150,7 @@ static sk_status one(const struct golden *c, bool write, bool *same)
     if (!st && write) st = sk_file_replace(path, got, strlen(got));
     if (!st) st = sk_file_read(&a, path, &want);
     *same = !st && compare(c->name, want.s, got);
+    if (!st) see_fused(got);
     sk_arena_end(&a);
     return st;
 }
@@ -232,7 +256,7 @@ int main(void)
         wrong += !same;
     }
     printf("golden: %d listings, %d differ\n", N_CASES, wrong);
-    wrong += pairs(mode);
+    wrong += not_fused() + pairs(mode);
     if (wrong) printf("if the change is meant: SKEIN_GOLDEN=write, and read the diff\n");
     return wrong != 0;
 }
