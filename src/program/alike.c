@@ -130,14 +130,20 @@ static bool same_group(const sk_program *own, const sk_program *p, int i, int *r
     return same;
 }
 
+/* Ranks of a stage have clones (recompute_clones.c) with equal ids, each its own. */
+static bool same_node(const sk_node *a, const sk_node *b)
+{
+    return a == b || (a && b && a->id == b->id && a->op == b->op);
+}
+
 static bool same_inst(const sk_program *own, const sk_program *p, int pc)
 {
     const sk_inst *a = &own->insts.v[pc], *b = &p->insts.v[pc];
     bool message = a->act == SK_DO_SEND || a->act == SK_DO_RECV || a->act == SK_DO_SENT;
-    return a->act == b->act && a->node == b->node && a->add == b->add && a->call == b->call &&
-           a->copy == b->copy && a->tag == b->tag && a->sent == b->sent && a->micro == b->micro &&
-           a->param == b->param && a->pass == b->pass && !memcmp(a->in, b->in, sizeof a->in) &&
-           !memcmp(a->out, b->out, sizeof a->out) &&
+    return a->act == b->act && same_node(a->node, b->node) && a->add == b->add &&
+           a->call == b->call && a->copy == b->copy && a->tag == b->tag && a->sent == b->sent &&
+           a->micro == b->micro && a->param == b->param && a->pass == b->pass &&
+           !memcmp(a->in, b->in, sizeof a->in) && !memcmp(a->out, b->out, sizeof a->out) &&
            (!message || a->peer == sk_program_peer(p, own->rank, b->peer));
 }
 

@@ -80,7 +80,6 @@ static void see_complete(void *ctx, int *buf, unsigned how)
 static void end_unit(buckets *x, const sk_inst *old, int from, int to)
 {
     sk_emit_stand_at(x->e, &old[to - 1]);
-    x->e->at.again = false;
     for (int pc = from; pc < to; pc++) {
         writer w = {x, pc};
         sk_operands(x->e->p, &old[pc], see_complete, &w);
@@ -104,7 +103,6 @@ static void train_section(buckets *x, const sk_inst *old, int to)
         if (inside && old[pc].task < 0 && x->full.n) { /* where the tasks end */
             sk_emit_stand_at(e, &e->p->insts.v[e->p->insts.n - 1]);
             e->at.task = n_tasks;
-            e->at.again = false;
             flush(x);
         }
         inside = old[pc].task >= 0;

@@ -5,8 +5,10 @@
  * list.  `skein explain --pass NAME` prints the program after any of them.
  *
  *     chunks before propagation      partial sums are settled where a stage ends
- *     recompute before regions       a region drops what is cheap to compute again
- *     saved, packed after those      what is dropped need not be kept in pieces or in fewer bits
+ *     regions after chunks           states say whether the batch is cut alike
+ *     recompute after regions        what exists in sequence chunks only is recomputed
+ *     split-backward after both      regions and clones move nodes between the halves
+ *     saved, packed after those      what is recomputed is not saved, in pieces or in fewer bits
  *     params after edges             stages that share a weight are those that read it
  *     accumulate, buckets            first and last writes of a step are known
  *     messages after lower           all that is sent is known, on all stages
@@ -86,9 +88,9 @@ static const struct pass {
     {"refusals", "words that do not go with model, schedule, device or dtype", goes_together},
     {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
     {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
-    {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
-    {"recompute", "results that are computed again in the backward pass", sk_emit_again_open},
     {"regions", "nodes that run in sequence chunks", sk_emit_regions_open},
+    {"recompute", "clones of nodes in the backward pass, instead of saved results", sk_recompute},
+    {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
     {"length", "is the program short enough?", sk_check_length},
     {"saved", "results that are kept in pieces for the backward pass", sk_emit_pieces_open},
     {"packed", "results that are kept in fewer bits", sk_emit_pack_open},
@@ -165,6 +167,7 @@ static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *
     sk_program *p = sk_new(a, sk_program);
     *p = (sk_program){.arena = a,
                       .graph = g,
+                      .expanded = g,
                       .layout = *l,
                       .optim = o->optim,
                       .rank = rank,

@@ -1,5 +1,5 @@
-/* edges.c - who reads each tensor, on which stage and in which phase, from one look at the graph;
- * and the half of the backward pass that each node belongs to. */
+/* edges.c - who reads each tensor, on which stage and in which phase, from one look at the graph.
+ */
 #include "program/emit.h"
 
 /* What the passes ask about a tensor again and again: one look at the graph answers it. */
@@ -40,22 +40,17 @@ static void index_chunks(sk_emit *e)
     }
 }
 
-/* Backward nodes that only weights' gradients of their own layer wait for: the weight half of a
- * backward pass. */
-static void find_late(sk_emit *e)
+static void index_layers(sk_emit *e)
 {
-    char *early = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    e->plan.weight_half = sk_many(e->tmp, char, e->g->nodes.n + 1);
-    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+    e->plan.crosses = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->plan.stage_of_layer = sk_many(e->tmp, int, e->g->n_layers + 1);
+    for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
-        e->plan.weight_half[i] = n->phase == SK_BACKWARD;
-        for (int o = 0; o < n->n_out; o++)
-            if (!n->into[o] && early[n->out[o]->id]) e->plan.weight_half[i] = 0;
-        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD; k++) {
-            const sk_node *from = n->in[k]->from;
-            if (!e->plan.weight_half[i] || (from && from->layer != n->layer))
-                early[n->in[k]->id] = 1;
-        }
+        if (n->phase != SK_FORWARD) continue;
+        e->plan.stage_of_layer[n->layer] = e->sp->stage[i];
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k]->from && n->in[k]->from->layer != n->layer)
+                e->plan.crosses[n->in[k]->id] = 1;
     }
 }
 
@@ -64,11 +59,6 @@ sk_status sk_find_edges(sk_emit *e)
     e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     index_tensors(e);
     index_chunks(e);
-    return SK_OK;
-}
-
-sk_status sk_split_backward(sk_emit *e)
-{
-    find_late(e);
+    index_layers(e);
     return SK_OK;
 }

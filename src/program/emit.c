@@ -38,7 +38,6 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
                   .layer = place->layer,
                   .phase = place->phase,
                   .work = place->work,
-                  .again = place->again,
                   .turns = 1,
                   .call = -1,
                   .room = -1,
@@ -57,8 +56,7 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                            .micro = e->at.micro,
                            .layer = e->at.layer,
                            .phase = e->at.phase,
-                           .work = e->at.work,
-                           .again = e->at.again};
+                           .work = e->at.work};
     sk_inst *in = sk_push(e->tmp, &e->p->insts);
     *in = sk_inst_like(&place, act);
     return in;
@@ -242,7 +240,6 @@ void sk_emit_stand_at(sk_emit *e, const sk_inst *in)
     e->at.layer = in->layer;
     e->at.phase = in->phase;
     e->at.work = in->work;
-    e->at.again = in->again;
 }
 
 void sk_emit_start(sk_emit *e, int call, sk_flies flies)

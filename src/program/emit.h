@@ -42,7 +42,7 @@ typedef struct sk_region {
     char next;           /* the letter behind the batch, if slices may cut it as well; else 0 */
     const sk_tensor *of; /* one of the wide results */
     sk_ints nodes[2];    /* by phase, in the order of the graph */
-    sk_ints again;       /* forward nodes that the backward ones need once more */
+    sk_ints again;       /* clones that the backward nodes call for, chunk by chunk */
     bool known, bad;     /* while regions are looked for */
     unsigned cut[2];     /* axes that cut the batch, and the next letter */
 } sk_region;
@@ -62,21 +62,20 @@ typedef struct sk_plan {
     unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
     sk_state *grad_made; /* tensor id -> its gradient before any reduction */
     sk_ints *of_chunk;   /* [2 * chunk + phase]: its nodes, in graph order (regions moves some) */
-    /* split-backward; regions pulls nodes into the first half */
-    char *weight_half; /* by node: belongs to the weight half of a backward pass */
-    /* recompute; regions adds what is wide */
-    char *recomputed; /* tensor id -> computed again for the backward pass */
-    char *crosses;    /* tensor id -> forward nodes of other layers read it */
+    char *crosses;       /* tensor id -> forward nodes of other layers read it */
     int *stage_of_layer;
-    /* regions */
+    /* regions; recompute adds those of clones */
     struct {
         sk_region *v;
         int n, cap;
     } regions;
-    int *region_of;         /* by node: 1 + its region; 0: none.  NULL: there are none */
-    char *moved;            /* by node: in a region, or written before or after one */
-    char *wide;             /* tensor id -> it is inside a region, and never whole */
-    const sk_tensor **twin; /* tensor id -> what a backward node makes that is the same, or NULL */
+    int *region_of; /* by node: 1 + its region; 0: none.  NULL: there are none */
+    char *moved;    /* by node: in a region, or written before or after one */
+    char *wide;     /* tensor id -> it is inside a region, and never whole */
+    /* recompute, which also puts clones into of_chunk */
+    char *recomputed; /* tensor id -> SK_BY_CLONE, SK_BY_TWIN; 0: it is not */
+    /* split-backward */
+    char *weight_half; /* by node: belongs to the weight half of a backward pass */
     /* saved */
     int *cut_after; /* tensor id -> 1 + the forward node after which only a piece of it is saved;
                        0: it is not saved.  NULL: the layout does not say so */
@@ -97,14 +96,13 @@ typedef struct sk_place {
     int micro, layer;
     sk_phase phase;
     sk_duty work;
-    bool again; /* what is being written is computed again */
 } sk_place;
 
 /* What `lower` and the passes behind it share. */
 typedef struct sk_emit {
     sk_program *p;
-    sk_arena *tmp; /* what only the passes need, and lists of the program while they grow */
-    const sk_graph *g;
+    sk_arena *tmp;     /* what only the passes need, and lists of the program while they grow */
+    const sk_graph *g; /* the given one; from `recompute` on, with clones */
     const sk_layout *l;
     const sk_compile_opts *opts;
     sk_spread *sp;
@@ -208,13 +206,22 @@ sk_status sk_emit_made(sk_emit *e, const sk_node *n);
 /* Bring its operands, run it. */
 sk_status sk_emit_node(sk_emit *e, const sk_node *n);
 
-/* Write a forward node once more, for the backward task at work. */
-sk_status sk_emit_again(sk_emit *e, const sk_node *n);
+/* The same of a clone that a node of the backward task at work calls for. */
+sk_status sk_emit_clone(sk_emit *e, const sk_node *n);
 
-/* again.c: results that are made again instead of kept. */
-sk_status sk_emit_again_open(sk_emit *e);
-void sk_emit_drop(sk_emit *e, const sk_ints *nodes); /* of a forward task that is written */
-bool sk_emit_dropped(const sk_emit *e, const sk_tensor *t);
+/* recompute_choice.c: results that are computed again in the backward pass instead of saved: by a
+ * clone of their node, or by a backward node that computes the same anyway, if it comes before. */
+enum { SK_BY_CLONE = 1, SK_BY_TWIN };
+sk_status sk_recompute(sk_emit *e);
+bool sk_recomputes_block(const sk_emit *e, const sk_node *n); /* the node is in such a block */
+/* The backward node that computes the same as a forward one, or NULL (graph/recompute.c). */
+const sk_node *sk_recompute_twin(const sk_emit *e, const sk_node *n);
+/* recompute_clones.c */
+void sk_clone_recomputed(sk_emit *e);
+static inline bool sk_is_clone(const sk_emit *e, const sk_node *n)
+{
+    return n && sk_node_is_clone(e->p, n);
+}
 
 /* pieces.c: what is kept for the backward pass, as a piece. */
 sk_status sk_emit_pieces_open(sk_emit *e);
@@ -303,7 +310,7 @@ sk_status sk_emit_tiers(sk_emit *e);
 /* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
 sk_status sk_emit_rooms(sk_emit *e);
 
-/* chunks.c, edges.c, sum_plan.c, lower.c: passes, see compile.c. */
+/* chunks.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
 sk_status sk_assign_chunks(sk_emit *e);
 sk_status sk_find_edges(sk_emit *e);
 sk_status sk_split_backward(sk_emit *e);

@@ -57,7 +57,7 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     int axis = sk_emit_ring_axis(e, n);
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    if (!e->at.again && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
+    if (!sk_is_clone(e, n) && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
     if (!e->slice.n && !done) SK_TRY(sk_emit_tiles(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
@@ -76,22 +76,21 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     inst->turns = e->slice.n ? e->slice.n : 1;
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
-    return e->at.again || e->slice.n ? SK_OK : sk_emit_made(e, n);
+    return e->slice.n ? SK_OK : sk_emit_made(e, n);
 }
 
-sk_status sk_emit_again(sk_emit *e, const sk_node *n)
+sk_status sk_emit_clone(sk_emit *e, const sk_node *n)
 {
-    bool outer = e->at.again;
     int layer = e->at.layer;
-    e->at.again = true;
     bool region = e->plan.region_of && e->plan.region_of[n->id] && !e->slice.n;
+    sk_assert(sk_is_clone(e, n) && e->at.phase == SK_BACKWARD);
     SK_TRY(region ? sk_emit_region(e, n) : sk_emit_node(e, n));
-    e->at.again = outer;
     e->at.layer = layer;
     return SK_OK;
 }
 
-/* The nodes of a task: these, less those of the other half of a backward pass. */
+/* The nodes of a task: these, less those of the other half of a backward pass, and less clones,
+ * which their readers call for. */
 static const sk_ints *nodes_of(const sk_emit *e, sk_task t)
 {
     return &e->plan.of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
@@ -99,6 +98,7 @@ static const sk_ints *nodes_of(const sk_emit *e, sk_task t)
 
 static bool in_task(const sk_emit *e, const sk_node *n, sk_task t)
 {
+    if (sk_is_clone(e, n)) return false;
     return t.work < SK_WORK_I || e->plan.weight_half[n->id] == (t.work == SK_WORK_W);
 }
 
@@ -141,6 +141,17 @@ static sk_status is_short(const sk_emit *e, int64_t n)
         e->p->rank, MOST_INSTS, e->p->n_micro);
 }
 
+/* Blocks that are recomputed read what was saved as it was made: copies that were gathered or cut
+ * for a forward reader are given up. */
+static void trim_blocks(sk_emit *e, const sk_ints *nodes)
+{
+    for (int i = 0; i < nodes->n; i++) {
+        const sk_node *n = e->g->nodes.v[nodes->v[i]];
+        for (int k = 0; sk_recomputes_block(e, n) && k < n->n_in; k++)
+            if (n->in[k]->role == SK_VALUE) sk_emit_trim(e, n->in[k]);
+    }
+}
+
 static sk_status task(sk_emit *e, sk_task t)
 {
     const sk_ints *nodes = nodes_of(e, t);
@@ -168,7 +179,7 @@ static sk_status task(sk_emit *e, sk_task t)
         SK_TRY(is_short(e, e->p->bufs.n));
     }
     sk_emit_task_end(e);
-    if (e->training && t.work == SK_WORK_F) sk_emit_drop(e, nodes);
+    if (e->training && t.work == SK_WORK_F) trim_blocks(e, nodes);
     sk_emit_pack_end(e, nodes);
     return SK_OK;
 }
@@ -239,6 +250,8 @@ sk_status sk_lower(sk_emit *e)
 {
     sk_program *p = e->p;
     e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
+    e->slice.whole = sk_many(e->tmp, int, e->g->tensors.n + 1);
+    e->slice.hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n + 1);
     if (p->optim) SK_TRY(train_section(e));
     p->n_train = p->insts.n;
     if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));

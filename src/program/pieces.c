@@ -53,18 +53,15 @@ bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t)
     return e->plan.cut_after && e->plan.cut_after[t->id] && e->at.phase == SK_BACKWARD;
 }
 
-/* What the backward pass of this stage reads, for itself or to make other results again. */
+/* What the backward pass of this stage reads. */
 static char *find_kept(const sk_emit *e)
 {
     char *kept = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+    for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         bool runs = n->phase == SK_BACKWARD && e->sp->stage[i] == e->p->stage;
-        for (int o = 0; o < n->n_out; o++)
-            runs |= e->plan.recomputed[n->out[o]->id] && kept[n->out[o]->id];
         for (int k = 0; runs && k < n->n_in; k++) kept[n->in[k]->id] = n->in[k]->role == SK_VALUE;
     }
-    for (int i = 0; i < e->g->tensors.n; i++) kept[i] &= !e->plan.recomputed[i];
     return kept;
 }
 

@@ -16,6 +16,7 @@ static void print_node(sk_out *o, const sk_emit *e, const sk_node *n, sk_arena *
     sk_out_add(o, "%5d %c chunk %d stage %d layer %d  %s", n->id,
                n->phase == SK_FORWARD ? 'F' : 'B', e->sp->chunk[n->id], e->sp->stage[n->id],
                n->layer, n->op->name);
+    if (sk_is_clone(e, n)) sk_out_add(o, " (recompute)");
     if (e->plan.weight_half && e->plan.weight_half[n->id]) sk_out_add(o, " (weight half)");
     if (e->plan.region_of && e->plan.region_of[n->id])
         sk_out_add(o, " (region %d)", e->plan.region_of[n->id]);

@@ -14,10 +14,9 @@
  *   P5  every buffer is written before it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
- *   P8  every node runs once a micro-batch, all its turns in order (a forward node perhaps once
- * more in the backward pass, to make again what was not kept), and the optimizer makes every pass
- * over every parameter once, after the sums are known; or, where stages update on their own, once
- * an update, in their order
+ *   P8  every node runs once a micro-batch, all its turns in order, clones in the backward pass;
+ *       and the optimizer makes every pass over every parameter once, after the sums are known; or,
+ *       where stages update on their own, once an update, in their order
  *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
  *       them, each rank a piece of its own, after a call that nobody enters before its last read,
  *       and they are read again after a call that all enter after their last write
@@ -87,7 +86,6 @@ typedef struct sk_inst {
     sk_duty work;          /* of the task it belongs to */
     int task;              /* which of its section; -1: none, it stands before or behind all */
     int unit;              /* instructions that were written as one, and are not torn apart */
-    bool again;            /* made a second time, for the backward pass */
     bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
     int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
                               the batch, beside collectives or slice by slice */
@@ -190,7 +188,9 @@ enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of SK_DO_STATS; behind the sums, the cel
 
 typedef struct sk_program {
     sk_arena *arena;
-    const sk_graph *graph;
+    const sk_graph *graph;    /* as given */
+    const sk_graph *expanded; /* with clones of what is recomputed: its nodes are those of
+                                 instructions.  The given graph, if there are none */
     sk_layout layout;
     sk_spread spread;
     const sk_optim *optim;
@@ -303,6 +303,11 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
+/* Does the node compute a forward result once more, for the backward pass (recompute_clones.c)? */
+static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
+{
+    return n->id >= p->graph->nodes.n;
+}
 /* The buffer that this one is a part of, if it is one; and where it begins there, in bytes. */
 int sk_buffer_root(const sk_program *p, int buf);
 int64_t sk_buffer_begin(const sk_program *p, int buf);

@@ -10,9 +10,9 @@
  *   - no other node stands between its nodes that needs some of them and is needed by others.
  * Otherwise it is run as it would be without the word.
  *
- * In a training step wide results are not kept: the backward pass makes them again.  The cheap
- * result that a region begins with (a norm) is not kept either, since a backward node makes it
- * anyway, for the gradient of the weight: its twin. */
+ * In a training step wide results are not saved: the backward pass computes them again.  The cheap
+ * result that a region begins with (a norm) is not saved either, since a backward node computes it
+ * anyway, for the gradient of the weight: its twin (recompute_choice.c). */
 #include "program/emit.h"
 
 #include <string.h>
@@ -173,60 +173,6 @@ static void put_row(sk_emit *e, const row *w)
         }
 }
 
-/* --- what follows from it --- */
-
-/* Forward nodes whose wide results backward nodes read, and those whose wide results these read. */
-static void find_again(sk_emit *e, sk_region *r)
-{
-    char *need = sk_many(e->tmp, char, e->g->tensors.n + 1);
-    for (int p = SK_BACKWARD; p >= SK_FORWARD; p--)
-        for (int i = r->nodes[p].n - 1; i >= 0; i--) {
-            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
-            bool wanted = p == SK_BACKWARD;
-            for (int o = 0; o < n->n_out; o++) wanted |= need[n->out[o]->id];
-            if (wanted && p == SK_FORWARD) *sk_push(e->tmp, &r->again) = n->id;
-            for (int k = 0; k < n->n_in && wanted; k++)
-                need[n->in[k]->id] = e->plan.wide[n->in[k]->id];
-        }
-}
-
-/* A backward node that does once more what a cheap forward one did (graph/recompute.c). */
-static const sk_tensor *twin_of(const sk_emit *e, const sk_node *n)
-{
-    const sk_ints *all = &e->plan.of_chunk[2 * e->sp->chunk[n->id] + 1];
-    for (int i = 0; i < all->n; i++) {
-        const sk_node *x = e->g->nodes.v[all->v[i]];
-        if (x->layer == n->layer && x->op == n->op && !strcmp(x->dims, n->dims) &&
-            !memcmp(x->in, n->in, sizeof n->in) && !memcmp(x->attr, n->attr, sizeof n->attr))
-            return x->out[0];
-    }
-    return NULL;
-}
-
-static void give_up_cheap(sk_emit *e, const sk_tensor *t)
-{
-    const sk_node *n = t->from;
-    if (t->role != SK_VALUE || e->plan.wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
-    if (n->out[0] != t || n->phase != SK_FORWARD || e->plan.region_of[n->id]) return;
-    if (e->sp->stage[n->id] != e->p->stage || e->plan.crosses[t->id]) return;
-    e->plan.twin[t->id] = twin_of(e, n);
-    if (e->plan.twin[t->id]) e->plan.recomputed[t->id] = 1;
-}
-
-/* Wide results are made again, and so is what the region begins with.  All backward nodes of a
- * region are written at once, so none of them waits for the weight half of the pass. */
-static void give_up(sk_emit *e, const sk_region *r)
-{
-    for (int p = 0; p < 2; p++)
-        for (int i = 0; i < r->nodes[p].n; i++) {
-            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
-            e->plan.weight_half[n->id] = 0;
-            for (int o = 0; o < n->n_out && p == SK_FORWARD; o++)
-                if (e->plan.wide[n->out[o]->id]) e->plan.recomputed[n->out[o]->id] = 1;
-            for (int k = 0; k < n->n_in && p == SK_FORWARD; k++) give_up_cheap(e, n->in[k]);
-        }
-}
-
 static void keep_region(sk_emit *e, sk_region *r)
 {
     *sk_push(e->tmp, &e->plan.regions) = *r;
@@ -238,7 +184,6 @@ static void keep_region(sk_emit *e, sk_region *r)
                 if (!n->into[o] && has_wide(e, n->out[o], r->letter))
                     e->plan.wide[n->out[o]->id] = 1;
         }
-    find_again(e, &e->plan.regions.v[e->plan.regions.n - 1]);
 }
 
 static void judge(sk_emit *e, sk_region *r)
@@ -267,16 +212,6 @@ static void find_by(sk_emit *e, char letter)
         if (by_layer[k].letter) judge(e, &by_layer[k]);
 }
 
-/* What an early node needs is early. */
-static void settle_late(sk_emit *e)
-{
-    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
-        const sk_node *n = e->g->nodes.v[i];
-        for (int k = 0; k < n->n_in && n->phase == SK_BACKWARD && !e->plan.weight_half[i]; k++)
-            if (n->in[k]->from) e->plan.weight_half[n->in[k]->from->id] = 0;
-    }
-}
-
 sk_status sk_emit_regions_open(sk_emit *e)
 {
     int nodes = e->g->nodes.n + 1, tensors = e->g->tensors.n + 1;
@@ -284,12 +219,7 @@ sk_status sk_emit_regions_open(sk_emit *e)
     e->plan.region_of = sk_many(e->tmp, int, nodes);
     e->plan.moved = sk_many(e->tmp, char, nodes);
     e->plan.wide = sk_many(e->tmp, char, tensors);
-    e->plan.twin = sk_many(e->tmp, const sk_tensor *, tensors);
-    e->slice.whole = sk_many(e->tmp, int, tensors);
-    e->slice.hand = sk_many(e->tmp, sk_at_hand *, tensors);
     for (int c = 'A'; c <= 'z'; c++)
         if (c != e->g->batch && e->g->size[c]) find_by(e, (char)c);
-    for (int i = 0; i < e->plan.regions.n && e->opts->optim; i++) give_up(e, &e->plan.regions.v[i]);
-    settle_late(e);
     return SK_OK;
 }

@@ -347,28 +347,18 @@ int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
     return buf;
 }
 
-/* Given up, and a backward node has made the same: see regions.c. */
-static bool twin_is_here(sk_emit *e, const sk_tensor *t)
-{
-    sk_state now;
-    const sk_tensor *twin = e->plan.twin ? e->plan.twin[t->id] : NULL;
-    if (!twin || !sk_emit_dropped(e, t) || sk_emit_source(e, t, &now) >= 0) return false;
-    return sk_emit_source(e, twin, &now) >= 0;
-}
-
 sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
     *buf = sk_emit_find(e, t, want);
     if (*buf >= 0) return SK_OK;
     if (sk_emit_outside(e, t)) return sk_emit_need_slice(e, t, want, buf);
-    if (twin_is_here(e, t)) return sk_emit_need(e, e->plan.twin[t->id], want, buf);
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         sk_state now;
         *buf = sk_emit_source(e, t, &now);
         if (*buf < 0) {
-            if (sk_emit_dropped(e, t)) SK_TRY(sk_emit_again(e, t->from));
+            if (sk_is_clone(e, t->from)) SK_TRY(sk_emit_clone(e, t->from));
             else if (!sk_emit_unpack(e, t)) SK_TRY(sk_emit_receive(e, t));
             *buf = sk_emit_source(e, t, &now);
         }

@@ -100,20 +100,13 @@ static void open_results(sk_emit *e, const sk_ints *nodes)
 
 static void forget(sk_emit *e, const sk_region *r)
 {
-    for (int p = 0; p < 2; p++)
-        for (int i = 0; i < r->nodes[p].n; i++) {
-            const sk_node *n = e->g->nodes.v[r->nodes[p].v[i]];
+    const sk_ints *lists[] = {&r->nodes[SK_FORWARD], &r->nodes[SK_BACKWARD], &r->again};
+    for (int p = 0; p < 3; p++)
+        for (int i = 0; i < lists[p]->n; i++) {
+            const sk_node *n = e->g->nodes.v[lists[p]->v[i]];
             for (int k = 0; k < n->n_in; k++) e->slice.hand[n->in[k]->id] = NULL;
             for (int o = 0; o < n->n_out; o++) e->slice.hand[n->out[o]->id] = NULL;
         }
-}
-
-/* A sum that grows with every slice has grown already when results are made again. */
-static bool only_adds(const sk_emit *e, const sk_node *n)
-{
-    bool adds = e->at.again;
-    for (int o = 0; o < n->n_out; o++) adds &= n->into[o] != NULL;
-    return adds;
 }
 
 static sk_status work(sk_emit *e, const sk_region *r, const sk_ints *nodes)
@@ -122,9 +115,7 @@ static sk_status work(sk_emit *e, const sk_region *r, const sk_ints *nodes)
     for (int i = 0; i < n; i++) {
         forget(e, r);
         e->slice.i = i;
-        for (int k = 0; k < nodes->n; k++)
-            if (!only_adds(e, e->g->nodes.v[nodes->v[k]]))
-                SK_TRY(sk_emit_node(e, e->g->nodes.v[nodes->v[k]]));
+        for (int k = 0; k < nodes->n; k++) SK_TRY(sk_emit_node(e, e->g->nodes.v[nodes->v[k]]));
     }
     return SK_OK;
 }
@@ -152,8 +143,7 @@ static sk_status close_results(sk_emit *e, const sk_ints *nodes)
             e->slice.whole[t->id] = 0;
         }
     }
-    for (int i = 0; i < nodes->n && !e->at.again; i++)
-        SK_TRY(sk_emit_made(e, e->g->nodes.v[nodes->v[i]]));
+    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_emit_made(e, e->g->nodes.v[nodes->v[i]]));
     return SK_OK;
 }
 

@@ -423,7 +423,6 @@ static void put(tiers *x, const note *n, const sk_inst *beside)
     in->layer = beside->layer;
     in->phase = beside->phase;
     in->work = beside->work;
-    in->again = false;
     in->copy = n->copy;
     in->in[0] = n->from;
     in->out[0] = n->to;

@@ -174,5 +174,5 @@ sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done)
     SK_TRY(open_node(e, &x));
     for (x.turn = 0; x.turn < x.tiles; x.turn++) one_tile(e, &x);
     *done = true;
-    return e->at.again ? SK_OK : sk_emit_made(e, n);
+    return sk_emit_made(e, n);
 }

@@ -141,7 +141,7 @@ static void find_gathers(sk_emit *e, run *r, stop *x)
 static bool joins(const sk_emit *e, run *r, const sk_node *n)
 {
     const sk_node *last = r->v[r->n - 1].n;
-    bool fits = n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR) && by_rows(e, n);
+    bool fits = n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR) && by_rows(e, n) && !sk_is_clone(e, n);
     if (e->plan.moved && (e->plan.moved[n->id] || e->plan.moved[last->id])) return false;
     if (!fits || n->layer != last->layer || n->phase != last->phase) return false;
     if (e->at.work >= SK_WORK_I && e->plan.weight_half[n->id] != e->plan.weight_half[last->id])

@@ -477,7 +477,7 @@ static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
 
 static sk_status nodes_run(const sk_program *p, int from, int to, bool backward, sk_arena *a)
 {
-    const sk_graph *g = p->graph;
+    const sk_graph *g = p->expanded;
     int *runs = sk_many(a, int, g->nodes.n + 1), *turn = sk_many(a, int, g->nodes.n + 1);
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &p->insts.v[pc];
@@ -486,12 +486,10 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
                            in->node->out[0]->name, in->turn, in->turns, turn[in->node->id]);
         turn[in->node->id] = (in->turn + 1) % in->turns;
-        if (in->again && (in->node->phase != SK_FORWARD || in->phase != SK_BACKWARD || !backward))
-            return sk_fail(SK_EBUG,
-                           "P8: rank %d: instruction %d makes '%s' again outside of a "
-                           "backward pass",
+        if (in->node->phase != in->phase)
+            return sk_fail(SK_EBUG, "P8: rank %d: instruction %d makes '%s' in the wrong phase",
                            p->rank, pc, in->node->out[0]->name);
-        runs[in->node->id] += !in->again && in->turn + 1 == in->turns;
+        runs[in->node->id] += in->turn + 1 == in->turns;
     }
     for (int i = 0; i < g->nodes.n; i++) {
         bool here = p->spread.stage[i] == p->stage;

@@ -182,7 +182,7 @@ static int drawn_again(const sk_program *p, int pc)
         const sk_inst *b = &p->insts.v[i];
         bool same = b->act == SK_DO_OP && b->node->op == f->node->op && b->micro == f->micro &&
                     b->node->attr[1] == f->node->attr[1];
-        if (same) at = b->again ? p->n_train : i;
+        if (same) at = sk_node_is_clone(p, b->node) ? p->n_train : i;
     }
     return at < p->n_train ? at : -1;
 }

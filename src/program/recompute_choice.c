@@ -1,0 +1,149 @@
+/* recompute_choice.c - which forward results are computed again in the backward pass instead of
+ * saved (activation recomputation, Chen et al. 2016).
+ *
+ *     full        all that stays inside a block; what goes from block to block is saved
+ *     selective   results of ops that are cheap for their size: the core of attention; and what
+ *                 only these would read, if their operands are saved anyway (the scores of
+ *                 attention that is written out)
+ *     an op       its results
+ *     regions     results that exist in sequence chunks only, and the cheap result that a region
+ *                 begins with
+ *
+ * Results before the first block and behind the last are saved, as is what adds to a sum.  The
+ * choice is plan.recomputed; recompute_clones.c writes the nodes. */
+#include "program/emit.h"
+
+#include <string.h>
+
+/* Is a result read by forward nodes of its own layer alone? */
+static bool stays_inside(const sk_emit *e, const sk_tensor *t)
+{
+    if (e->plan.read_forward[t->id] & ~(1ull << e->p->stage)) return false;
+    return !e->plan.crosses[t->id];
+}
+
+static bool adds_up(const sk_node *n)
+{
+    for (int o = 0; o < n->n_out; o++)
+        if (n->into[o]) return true;
+    return false;
+}
+
+/* The index of a layer among the blocks of its stage, from 0; chunks of a stage count on. */
+static int block_of(const sk_emit *e, int layer)
+{
+    int n = 0;
+    for (int k = 1; k < layer; k++) n += e->plan.stage_of_layer[k] == e->plan.stage_of_layer[layer];
+    return n;
+}
+
+/* Does the word name this forward node? */
+static bool chosen(const sk_emit *e, const sk_node *n)
+{
+    const sk_layout *l = e->l;
+    if (n->layer < 1 || n->layer >= e->g->n_layers - 1) return false;
+    if (!strcmp(l->again, "selective")) return n->op->flags & SK_OP_AGAIN;
+    if (strcmp(l->again, "full") != 0) return !strcmp(n->op->name, l->again);
+    return !l->again_blocks || block_of(e, n->layer) < l->again_blocks;
+}
+
+bool sk_recomputes_block(const sk_emit *e, const sk_node *n)
+{
+    return !strcmp(e->l->again, "full") && chosen(e, n);
+}
+
+/* --- what only recomputed results would read --- */
+
+enum { BY_BACKWARD = 1, BY_AGAIN }; /* who reads a result after the forward pass */
+
+static bool operands_stay(const sk_emit *e, const sk_node *n, const char *read)
+{
+    for (int k = 0; k < n->n_in; k++) {
+        const sk_tensor *x = n->in[k];
+        if (x->role == SK_VALUE && (read[x->id] != BY_BACKWARD || e->plan.recomputed[x->id]))
+            return false;
+    }
+    return true;
+}
+
+/* Of a forward node: would its result be saved only to compute others again, and are its operands
+ * saved anyway? */
+static bool feeds_again(const sk_emit *e, const sk_node *n, const char *read)
+{
+    if (n->n_out > 1 || n->layer < 1 || n->layer >= e->g->n_layers - 1 || adds_up(n)) return false;
+    return read[n->out[0]->id] == BY_AGAIN && stays_inside(e, n->out[0]) &&
+           operands_stay(e, n, read);
+}
+
+/* Readers first. */
+static void choose_what_feeds(sk_emit *e)
+{
+    char *read = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    for (int i = e->g->nodes.n - 1; i >= 0; i--) {
+        const sk_node *n = e->g->nodes.v[i];
+        bool back = n->phase == SK_BACKWARD, again = false;
+        if (e->sp->stage[i] != e->p->stage) continue;
+        if (!back && feeds_again(e, n, read)) e->plan.recomputed[n->out[0]->id] = SK_BY_CLONE;
+        for (int o = 0; o < n->n_out; o++)
+            again |= e->plan.recomputed[n->out[o]->id] && read[n->out[o]->id];
+        for (int k = 0; (back || again) && k < n->n_in; k++)
+            if (back || !read[n->in[k]->id]) read[n->in[k]->id] = back ? BY_BACKWARD : BY_AGAIN;
+    }
+}
+
+static void choose_by_word(sk_emit *e)
+{
+    for (int i = 0; i < e->g->nodes.n; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        if (n->phase != SK_FORWARD || e->sp->stage[i] != e->p->stage) continue;
+        if (adds_up(n) || !chosen(e, n)) continue;
+        for (int o = 0; o < n->n_out; o++)
+            if (stays_inside(e, n->out[o])) e->plan.recomputed[n->out[o]->id] = SK_BY_CLONE;
+    }
+    if (!strcmp(e->l->again, "selective")) choose_what_feeds(e);
+}
+
+/* --- regions --- */
+
+const sk_node *sk_recompute_twin(const sk_emit *e, const sk_node *n)
+{
+    const sk_graph *g = e->p->graph;
+    const sk_ints *all = &e->plan.of_chunk[2 * e->sp->chunk[n->id] + 1];
+    for (int i = 0; i < all->n; i++) {
+        const sk_node *x = g->nodes.v[all->v[i]];
+        if (x->layer == n->layer && x->op == n->op && !strcmp(x->dims, n->dims) &&
+            !memcmp(x->in, n->in, sizeof n->in) && !memcmp(x->attr, n->attr, sizeof n->attr))
+            return x;
+    }
+    return NULL;
+}
+
+/* A cheap operand of a region's forward node, if a backward node computes it anyway. */
+static void choose_cheap(sk_emit *e, const sk_tensor *t)
+{
+    const sk_node *n = t->from;
+    if (t->role != SK_VALUE || e->plan.wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
+    if (n->out[0] != t || n->phase != SK_FORWARD || e->plan.region_of[n->id]) return;
+    if (e->sp->stage[n->id] != e->p->stage || e->plan.crosses[t->id]) return;
+    if (sk_recompute_twin(e, n)) e->plan.recomputed[t->id] = SK_BY_TWIN;
+}
+
+static void choose_by_region(sk_emit *e, const sk_region *r)
+{
+    for (int i = 0; i < r->nodes[SK_FORWARD].n; i++) {
+        const sk_node *n = e->g->nodes.v[r->nodes[SK_FORWARD].v[i]];
+        for (int o = 0; o < n->n_out; o++)
+            if (e->plan.wide[n->out[o]->id]) e->plan.recomputed[n->out[o]->id] = SK_BY_CLONE;
+        for (int k = 0; k < n->n_in; k++) choose_cheap(e, n->in[k]);
+    }
+}
+
+sk_status sk_recompute(sk_emit *e)
+{
+    e->plan.recomputed = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    if (!e->opts->optim) return SK_OK;
+    if (*e->l->again) choose_by_word(e);
+    for (int i = 0; i < e->plan.regions.n; i++) choose_by_region(e, &e->plan.regions.v[i]);
+    sk_clone_recomputed(e);
+    return SK_OK;
+}
