@@ -30,7 +30,7 @@ typedef struct sk_portion { /* a gradient: all of it, or in canonical order what
     sk_subtree *done; /* by micro-batch: subtrees that wait for their other half */
 } sk_portion;
 
-typedef struct sk_cuts { /* of a buffer in tiles: its parts, one behind the other */
+typedef struct sk_cuts { /* parts of a buffer, one behind the other */
     int whole, first, n;
 } sk_cuts;
 
@@ -129,10 +129,6 @@ typedef struct sk_emit {
         sk_portion *v;
         int n, cap;
     } portions; /* gradients that are reduced task by task */
-    struct {
-        sk_cuts *v;
-        int n, cap;
-    } cuts; /* of weights in tiles */
 } sk_emit;
 
 /* emit.c */
@@ -203,6 +199,8 @@ sk_status sk_emit_window(sk_emit *e, int *window);
 sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);
 sk_status sk_emit_made(sk_emit *e, const sk_node *n);
 
+sk_status sk_emit_short(const sk_emit *e); /* instructions and buffers are not too many */
+
 /* Bring its operands, run it. */
 sk_status sk_emit_node(sk_emit *e, const sk_node *n);
 
@@ -238,9 +236,6 @@ void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes); /* of a task that is wr
 
 /* turns.c: a node beside the collectives that bring its operands or take its result away. */
 sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
-
-/* tiles.c: a product whose weight comes in tiles. */
-sk_status sk_emit_tiles(sk_emit *e, const sk_node *n, bool *done);
 
 /* regions.c: which nodes are run slice by slice. */
 sk_status sk_emit_regions_open(sk_emit *e);
@@ -328,6 +323,14 @@ typedef struct sk_grad_at { /* a gradient to be reduced: as nodes make it, as th
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
+
+/* rewrite.c: the list of instructions written anew.  `write` writes what stands for old[pc] and
+ * some behind it, and returns the place of the first that it has not read. */
+typedef int sk_rewriter(void *ctx, const sk_inst *old, int pc);
+sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx);
+
+/* weight_tiles.c: products of weights that come in tiles. */
+sk_status sk_weight_tiles(sk_emit *e);
 
 /* accumulate.c, buckets.c: first and last writes of gradients. */
 sk_status sk_find_first_writes(sk_emit *e);

@@ -58,7 +58,6 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
     if (!sk_is_clone(e, n) && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
-    if (!e->slice.n && !done) SK_TRY(sk_emit_tiles(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->plan.param_of[n->in[i]->id]];
@@ -152,6 +151,12 @@ static void trim_blocks(sk_emit *e, const sk_ints *nodes)
     }
 }
 
+sk_status sk_emit_short(const sk_emit *e)
+{
+    SK_TRY(is_short(e, e->p->insts.n));
+    return is_short(e, e->p->bufs.n);
+}
+
 static sk_status task(sk_emit *e, sk_task t)
 {
     const sk_ints *nodes = nodes_of(e, t);
@@ -175,8 +180,7 @@ static sk_status task(sk_emit *e, sk_task t)
             SK_TRY(sk_emit_region(e, n)); /* all of it, at its first node */
         if (e->training && t.work == SK_WORK_F) sk_emit_pieces(e, n);
         sk_emit_pack(e, n);
-        SK_TRY(is_short(e, e->p->insts.n));
-        SK_TRY(is_short(e, e->p->bufs.n));
+        SK_TRY(sk_emit_short(e));
     }
     sk_emit_task_end(e);
     if (e->training && t.work == SK_WORK_F) trim_blocks(e, nodes);

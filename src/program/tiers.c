@@ -12,9 +12,9 @@
  *     copied                 some groups later, or before the next use
  *
  * A stay is a run of uses by neighbouring groups; a group is a layer of a task, or of the update;
- * of what comes in tiles (tiles.c) each tile is one.  If all uses of a stay are of one part of the
- * buffer, only that part is copied.
- * Copies are done in the order in which they were begun. */
+ * of what comes in tiles (weight_tiles.c) each tile is one.  If all uses of a stay are of one part
+ * of the buffer, only that part is copied. Copies are done in the order in which they were begun.
+ */
 #include "program/acts.h"
 #include "program/emit.h"
 

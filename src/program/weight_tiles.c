@@ -1,0 +1,167 @@
+/* weight_tiles.c - the pass for products of weights that are larger than the device has room for
+ * (ZeRO-Infinity).
+ *
+ * A weight that lives outside of the device comes as one buffer for each of its products.  In tiles
+ * it comes in rows, some at a time, and the product is done by tiles along the letter of its first
+ * dim, as ranks that split this letter would do it, one after the other:
+ *
+ *     the letter is summed away    y += x[tile] w[tile]      x[tile] is a slice of x
+ *     the letter is in the result  y[tile] = x w[tile]       pasted into y
+ *     the weight's gradient        dw[tile] = x[tile] dy     rows of the gradient
+ *
+ * Each row goes to its product and comes back once, as without tiles; another order of sums makes
+ * other last bits.  Ops that another pass has split (inst.turns, node.region) stay as they are. */
+#include "program/emit.h"
+
+#include <string.h>
+
+typedef struct tiles {
+    sk_emit *e;
+    const sk_inst *op; /* at work */
+    char letter;
+    int n, i; /* tiles of it, and the one at work */
+    struct {
+        sk_cuts *v;
+        int n, cap;
+    } cuts; /* parts of kept buffers: the same in all their products */
+} tiles;
+
+static int place_of(const char *letters, char letter)
+{
+    const char *p = strchr(letters, letter);
+    return p ? (int)(p - letters) : -1;
+}
+
+static bool has_rows(const sk_tensor *t)
+{
+    return t && t->role == SK_PARAM && t->letters[0] && t->letters[1];
+}
+
+/* The weight of a node, read or with its gradient written, or NULL. */
+static const sk_tensor *weight_of(const sk_emit *e, const sk_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (has_rows(n->in[i])) return n->in[i];
+    for (int o = 0; o < n->n_out && !sk_emit_per_task(e); o++) /* then it comes and goes whole */
+        if (has_rows(n->into[o])) return n->into[o];
+    return NULL;
+}
+
+/* May it be cut along the letter, results without it being added up? */
+static bool may_cut(const sk_node *n, char letter)
+{
+    if (strchr(n->whole, letter) || sk_node_far(n, letter) || n->op->flags & SK_OP_MAX)
+        return false;
+    for (int o = 0; o < n->n_out; o++)
+        if (place_of(n->letters_out[o], letter) < 0 && !(n->op->flags & SK_OP_ADDS)) return false;
+    return true;
+}
+
+/* --- parts of operands and results --- */
+
+static sk_extent cut(const tiles *x, int whole, int d)
+{
+    sk_extent box = x->e->p->bufs.v[whole].box;
+    int64_t from, to;
+    sk_cut(box.size[d], x->i, x->n, &from, &to);
+    box.at[d] += from;
+    box.size[d] = to - from;
+    return box;
+}
+
+static int apart(const tiles *x, int whole, int d)
+{
+    const sk_buffer w = x->e->p->bufs.v[whole];
+    return sk_emit_buffer(x->e, w.name, w.tensor, SK_ACTS, w.type, cut(x, whole, d));
+}
+
+static void push(const tiles *x, sk_inst in)
+{
+    in.turn = x->i;
+    in.turns = x->n;
+    *sk_push(x->e->tmp, &x->e->p->insts) = in;
+}
+
+static void move(const tiles *x, sk_act act, int from, int to)
+{
+    sk_inst in = sk_inst_like(x->op, act);
+    in.in[0] = from;
+    in.out[0] = to;
+    push(x, in);
+}
+
+/* Files are read and written by pages: if all tiles of a buffer are on pages, each can come alone.
+ */
+static bool come_alone(const sk_emit *e, int whole, int first, int n)
+{
+    const sk_buffer *w = &e->p->bufs.v[whole];
+    sk_tier home = e->l->home[w->kind == SK_WEIGHTS ? SK_PARAMS : SK_GRAD];
+    for (int i = 1; home == SK_FILE && i < n; i++)
+        if (e->p->bufs.v[first + i].part_at % SK_FILE_PAGE) return false;
+    return w->keep && home != SK_DEVICE;
+}
+
+static int rows(tiles *x, int whole)
+{
+    sk_emit *e = x->e;
+    for (int k = 0; k < x->cuts.n; k++)
+        if (x->cuts.v[k].whole == whole && x->cuts.v[k].n == x->n) return x->cuts.v[k].first + x->i;
+    int first = e->p->bufs.n;
+    for (int k = 0; k < x->n; k++) sk_emit_part(e, whole, k, x->n);
+    bool alone = come_alone(e, whole, first, x->n);
+    for (int k = 0; k < x->n; k++) e->p->bufs.v[first + k].tile = alone;
+    *sk_push(e->tmp, &x->cuts) = (sk_cuts){whole, first, x->n};
+    return first + x->i;
+}
+
+/* --- one tile, one op --- */
+
+static void write_tile(tiles *x)
+{
+    const sk_node *n = x->op->node;
+    sk_inst op = *x->op;
+    for (int i = 0; i < n->n_in; i++) {
+        int d = place_of(n->letters_in[i], x->letter);
+        if (d >= 0) op.in[i] = d ? apart(x, x->op->in[i], d) : rows(x, x->op->in[i]);
+        if (d > 0) move(x, SK_DO_SLICE, x->op->in[i], op.in[i]);
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        int d = place_of(n->letters_out[o], x->letter);
+        /* what is pasted cannot be added to, but no sum has such a letter */
+        sk_assert(d < 1 || !(op.add >> o & 1));
+        if (d >= 0) op.out[o] = d ? apart(x, x->op->out[o], d) : rows(x, x->op->out[o]);
+        else if (x->i) op.add |= 1u << o;
+    }
+    push(x, op);
+    for (int o = 0; o < n->n_out; o++)
+        if (place_of(n->letters_out[o], x->letter) > 0)
+            move(x, SK_DO_PASTE, op.out[o], x->op->out[o]);
+}
+
+static int count_tiles(const sk_emit *e, const sk_inst *in)
+{
+    const int *region = e->plan.region_of;
+    bool whole = in->act == SK_DO_OP && in->turns == 1 && !(region && region[in->node->id]);
+    const sk_tensor *w = whole ? weight_of(e, in->node) : NULL;
+    if (!w || !may_cut(in->node, w->letters[0])) return 1;
+    const sk_param_plan *q = &e->p->params.v[e->plan.param_of[w->id]];
+    int64_t most = e->p->bufs.v[q->stored].box.size[0];
+    return (int)(most < e->l->tiles ? most : e->l->tiles);
+}
+
+static int write(void *ctx, const sk_inst *old, int pc)
+{
+    tiles *x = ctx;
+    x->op = &old[pc];
+    x->n = count_tiles(x->e, x->op);
+    if (x->n > 1) x->letter = weight_of(x->e, x->op->node)->letters[0];
+    for (x->i = 0; x->n > 1 && x->i < x->n; x->i++) write_tile(x);
+    if (x->n < 2) *sk_push(x->e->tmp, &x->e->p->insts) = old[pc];
+    return pc + 1;
+}
+
+sk_status sk_weight_tiles(sk_emit *e)
+{
+    tiles x = {.e = e};
+    return e->l->tiles > 1 ? sk_rewrite(e, write, &x) : SK_OK;
+}
