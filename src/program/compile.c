@@ -98,6 +98,7 @@ static const struct pass {
     {"params", "weights, gradients, optimizer state: shards and owners", sk_emit_params},
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"lower", "instructions of all tasks, with communication", sk_lower},
+    {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
     {"accumulate", "the first contribution to a sum does not add", sk_find_first_writes},
     {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},

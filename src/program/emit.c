@@ -39,6 +39,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
                   .phase = place->phase,
                   .work = place->work,
                   .turns = 1,
+                  .ring = -1,
                   .call = -1,
                   .room = -1,
                   .copy = -1,

@@ -247,10 +247,6 @@ int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough);
 bool sk_emit_outside(const sk_emit *e, const sk_tensor *t); /* not made in the slice at work */
 sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 
-/* ring.c: a node whose operands go round an axis. */
-int sk_emit_ring_axis(const sk_emit *e, const sk_node *n); /* -1: none do */
-sk_status sk_emit_ring(sk_emit *e, const sk_node *n, int axis);
-
 /* A call moves elements of one type: what is kept in f32, what is narrower and what is encoded go
  * apart. */
 enum { SK_CODED = 2, SK_WIDTHS };
@@ -329,7 +325,9 @@ void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
 typedef int sk_rewriter(void *ctx, const sk_inst *old, int pc);
 sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx);
 
-/* weight_tiles.c: products of weights that come in tiles. */
+/* ring_attention.c, weight_tiles.c: ops whose operands go round an axis, products of weights that
+ * come in tiles. */
+sk_status sk_ring_attention(sk_emit *e);
 sk_status sk_weight_tiles(sk_emit *e);
 
 /* accumulate.c, buckets.c: first and last writes of gradients. */

@@ -49,15 +49,23 @@ sk_status sk_emit_made(sk_emit *e, const sk_node *n)
     return SK_OK;
 }
 
+/* The axis round which operands go that the node needs whole, or -1. */
+static int ring_axis(const sk_emit *e, const sk_node *n)
+{
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        char letter = e->sp->node[n->id].letter[a];
+        if (letter && e->l->by[a] == SK_BY_RING && sk_node_far(n, letter)) return a;
+    }
+    return -1;
+}
+
 sk_status sk_emit_node(sk_emit *e, const sk_node *n)
 {
     int in[SK_MAX_IN], out[SK_MAX_OUT];
     unsigned adds = 0;
     e->at.layer = n->layer;
-    int axis = sk_emit_ring_axis(e, n);
-    if (axis >= 0) return sk_emit_ring(e, n, axis);
     bool done = false;
-    if (!sk_is_clone(e, n) && !e->slice.n) SK_TRY(sk_emit_turns(e, n, &done));
+    if (!sk_is_clone(e, n) && !e->slice.n && ring_axis(e, n) < 0) SK_TRY(sk_emit_turns(e, n, &done));
     if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->plan.param_of[n->in[i]->id]];
@@ -70,6 +78,7 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     }
     sk_inst *inst = sk_emit_inst(e, SK_DO_OP);
     inst->node = n;
+    inst->ring = ring_axis(e, n);
     inst->add = adds;
     inst->turn = e->slice.i;
     inst->turns = e->slice.n ? e->slice.n : 1;

@@ -89,6 +89,7 @@ typedef struct sk_inst {
     bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
     int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
                               the batch, beside collectives or slice by slice */
+    int ring;              /* OP: the axis round which operands go; -1: none do */
     int call;              /* START, WAIT */
     int room;              /* OP: buffer of scratch, where a GPU needs more than SK_ROOM; else -1 */
     int copy;              /* COPY, COPIED: which */
