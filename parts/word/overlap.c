@@ -1,5 +1,5 @@
 /* overlap.c - products run in chunks, beside the collectives that they wait for
- * (src/program/turns.c, doc/parallelism.md). */
+ * (src/program/overlap_chunks.c, doc/parallelism.md). */
 #include "layout/word.h"
 
 #include <stdio.h>

@@ -99,6 +99,7 @@ static const struct pass {
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"lower", "instructions of all tasks, with communication", sk_lower},
     {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
+    {"overlap", "products in chunks, beside the collectives they wait for", sk_overlap_chunks},
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
     {"accumulate", "the first contribution to a sum does not add", sk_find_first_writes},
     {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},
@@ -202,7 +203,6 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                  .opts = o,
                  .sp = &p->spread,
                  .at = {.task = -1},
-                 .joined = -1,
                  .gathered_layer = -1};
     sk_status st = run_passes(&e, last);
     FIX(a, &p->insts);

@@ -9,7 +9,6 @@ static void index_tensors(sk_emit *e)
     e->plan.read_by = sk_many(e->tmp, uint64_t, all);
     e->plan.read_forward = sk_many(e->tmp, uint64_t, all);
     e->plan.as_part = sk_many(e->tmp, unsigned, all);
-    e->plan.reader = sk_many(e->tmp, int, all);
     e->plan.grad_made = sk_many(e->tmp, sk_state, all);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) { /* the first contribution has the last word */
         const sk_node *n = e->g->nodes.v[i];
@@ -17,10 +16,6 @@ static void index_tensors(sk_emit *e)
             int t = n->in[k]->id;
             e->plan.read_by[t] |= 1ull << e->sp->stage[i];
             if (n->phase == SK_FORWARD) e->plan.read_forward[t] |= 1ull << e->sp->stage[i];
-            if (n->in[k]->from && n->in[k]->from->phase == n->phase &&
-                e->sp->stage[i] == e->p->stage &&
-                !sk_state_equal(&e->sp->node[i].in[k], &e->sp->made[t]))
-                e->plan.reader[t] = i + 1;
             for (int a = 0; a < e->l->mesh.n; a++)
                 if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->plan.as_part[t] |= 1u << a;
         }

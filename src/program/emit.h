@@ -57,12 +57,10 @@ typedef struct sk_plan {
     /* edges */
     uint64_t *read_by;      /* tensor id -> set of stages that read it */
     uint64_t *read_forward; /* the same, of forward nodes alone */
-    int *reader;         /* tensor id -> 1 + the first node here, of the same phase, that wants it
-                            otherwise than it is made; 0: none */
-    unsigned *as_part;   /* tensor id -> set of axes over which somebody reads a partial sum */
-    sk_state *grad_made; /* tensor id -> its gradient before any reduction */
-    sk_ints *of_chunk;   /* [2 * chunk + phase]: its nodes, in graph order (regions moves some) */
-    char *crosses;       /* tensor id -> forward nodes of other layers read it */
+    unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
+    sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
+    sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order (regions moves some) */
+    char *crosses;     /* tensor id -> forward nodes of other layers read it */
     int *stage_of_layer;
     /* regions; recompute adds those of clones */
     struct {
@@ -114,7 +112,6 @@ typedef struct sk_emit {
     struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
     sk_at_hand **hand;            /* [tensor * n_micro + micro] */
     int *packed;        /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int joined;         /* the last node that was written with one before it; -1: none */
     int *gathering;     /* [layer][near][width]: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
@@ -165,15 +162,6 @@ int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buff
 /* As it was made, or came, or was kept. */
 int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);
 int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src);
-/* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
- */
-int sk_emit_one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now,
-                     const sk_state *want);
-/* That collective, not started: whole buffers, or like parts of both. */
-int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
-                       int axis, int src, int dst);
-bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
-void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis);
 void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand */
 void sk_emit_trim(sk_emit *e, const sk_tensor *t);   /* only as it was made, or came */
 /* Nothing of it that is whole over an axis which the state splits. */
@@ -195,8 +183,7 @@ uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t);
 /* window.c: widens the window until no stage of the section waits for ever. */
 sk_status sk_emit_window(sk_emit *e, int *window);
 
-/* lower.c: where a result goes; and what follows when it is there. */
-sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add);
+/* lower.c: what follows when results are there. */
 sk_status sk_emit_made(sk_emit *e, const sk_node *n);
 
 sk_status sk_emit_short(const sk_emit *e); /* instructions and buffers are not too many */
@@ -233,9 +220,6 @@ void sk_emit_pack(sk_emit *e, const sk_node *n);         /* what the node has ma
 bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);     /* false: it is not packed */
 void sk_emit_unpack_for(sk_emit *e, const sk_node *n);   /* what the node reads */
 void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes); /* of a task that is written */
-
-/* turns.c: a node beside the collectives that bring its operands or take its result away. */
-sk_status sk_emit_turns(sk_emit *e, const sk_node *n, bool *done);
 
 /* regions.c: which nodes are run slice by slice. */
 sk_status sk_emit_regions_open(sk_emit *e);
@@ -324,6 +308,21 @@ void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
  * some behind it, and returns the place of the first that it has not read. */
 typedef int sk_rewriter(void *ctx, const sk_inst *old, int pc);
 sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx);
+
+/* split_rows.c: instructions (OP, SLICE, START with call.by_rows) in chunks of the batch: for each
+ * chunk, all of them. */
+typedef struct sk_chunks {
+    int n;
+    sk_flies flies; /* of calls */
+    struct {
+        sk_cuts *v;
+        int n, cap;
+    } parts; /* of buffers, so far */
+} sk_chunks;
+void sk_split_rows(sk_emit *e, sk_chunks *x, const sk_inst *v, int n);
+
+/* overlap_chunks.c: products beside the collectives that they wait for. */
+sk_status sk_overlap_chunks(sk_emit *e);
 
 /* ring_attention.c, weight_tiles.c: ops whose operands go round an axis, products of weights that
  * come in tiles. */

@@ -24,7 +24,7 @@ static int output_target(sk_emit *e, const sk_tensor *t)
     return s->buf[s->n > 1 ? e->at.micro : 0];
 }
 
-sk_status sk_emit_output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
+static sk_status output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add)
 {
     const sk_tensor *into = n->into[o], *t = n->out[o];
     const sk_state *made = &e->sp->node[n->id].out[o];
@@ -64,16 +64,13 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     int in[SK_MAX_IN], out[SK_MAX_OUT];
     unsigned adds = 0;
     e->at.layer = n->layer;
-    bool done = false;
-    if (!sk_is_clone(e, n) && !e->slice.n && ring_axis(e, n) < 0) SK_TRY(sk_emit_turns(e, n, &done));
-    if (done) return SK_OK;
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i]->role == SK_MEMORY) in[i] = e->p->memories.v[e->plan.param_of[n->in[i]->id]];
         else SK_TRY(sk_emit_need(e, n->in[i], &e->sp->node[n->id].in[i], &in[i]));
     }
     for (int o = 0; o < n->n_out; o++) {
         bool add;
-        SK_TRY(sk_emit_output(e, n, o, &out[o], &add));
+        SK_TRY(output(e, n, o, &out[o], &add));
         adds |= (unsigned)add << o;
     }
     sk_inst *inst = sk_emit_inst(e, SK_DO_OP);
@@ -182,7 +179,7 @@ static sk_status task(sk_emit *e, sk_task t)
         if (!in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
-        if (n->id > e->joined) e->at.unit++; /* not of a run that is written already */
+        e->at.unit++;
         sk_emit_unpack_for(e, n);
         if (!e->plan.region_of || !e->plan.region_of[n->id]) SK_TRY(sk_emit_node(e, n));
         else if (e->plan.regions.v[e->plan.region_of[n->id] - 1].nodes[n->phase].v[0] == n->id)

@@ -144,6 +144,8 @@ typedef struct sk_call_plan {
     bool common;    /* all-gather of what is one memory on all members: they only meet */
     bool ordered;   /* canonical: a sum by the tree of comm.h, whoever takes it */
     sk_flies flies; /* written where the call is, read by waits.c */
+    bool by_rows;   /* it alone brings a tensor to the state that is wanted, and leaves the batch
+                       alone: it can be split along it */
     sk_then *then;  /* written by code.c and params.c; instructions behind the wait, by waits.c */
     int n_then;
 } sk_call_plan;

@@ -223,7 +223,6 @@ static void extend_tensors(clones *x)
     EXTEND(e->p->arena, e->sp->made, x->tensor_origin, n);
     EXTEND(e->tmp, e->plan.read_by, x->tensor_origin, n);
     EXTEND(e->tmp, e->plan.read_forward, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.reader, x->tensor_origin, n);
     EXTEND(e->tmp, e->plan.as_part, x->tensor_origin, n);
     EXTEND(e->tmp, e->plan.grad_made, x->tensor_origin, n);
     EXTEND(e->tmp, e->plan.recomputed, x->tensor_origin, n);
@@ -232,7 +231,6 @@ static void extend_tensors(clones *x)
     for (int i = n; i < x->g->tensors.n; i++) {
         e->plan.read_by[i] = 1ull << e->p->stage; /* clones go to no other stage */
         e->plan.read_forward[i] = 0;
-        e->plan.reader[i] = 0;
         e->plan.recomputed[i] = 0;
     }
 }

@@ -94,11 +94,13 @@ static bool undone(const sk_emit *e, const sk_tensor *t, const sk_state *now, co
     return false;
 }
 
-int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
-                       int axis, int src, int dst)
+/* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
+static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
+                      int axis, int src)
 {
     bool gather = from->how[axis] == SK_SPLIT, whole = !gather && to->how[axis] == SK_WHOLE;
     sk_reduce reduce = from->how[axis] == SK_PMAX ? SK_MAXIMUM : SK_SUM;
+    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
     const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
     int d = gather ? from->dim[axis] : to->dim[axis];
     int call = sk_emit_call(e,
@@ -108,16 +110,6 @@ int sk_emit_collective(sk_emit *e, const sk_tensor *t, const sk_state *from, con
                             reduce, t->type, axis, t->name);
     if (whole) sk_emit_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
     else sk_emit_rows(e, call, src, dst, box, d);
-    return call;
-}
-
-/* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
-static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
-                      int axis, int src)
-{
-    bool whole = from->how[axis] != SK_SPLIT && to->how[axis] == SK_WHOLE;
-    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
-    int call = sk_emit_collective(e, t, from, to, axis, src, dst);
     sk_emit_start(e, call, SK_FLIES_NOT);
     return dst;
 }
@@ -132,13 +124,13 @@ int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 }
 
 /* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
-bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
+static bool wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
 {
     return e->plan.as_part[t->id] >> axis & 1;
 }
 
 /* Reduced in place: what was partial is whole from now on, under every name it has. */
-void sk_emit_relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
+static void relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
         if (h->buf == buf) h->state.how[axis] = SK_WHOLE;
@@ -204,9 +196,9 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     }
     if (from == SK_PSUM || from == SK_PMAX) {
         next.how[a] = SK_WHOLE;
-        if (sk_emit_wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
+        if (wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
         *buf = collective(e, t, now, &next, a, *buf);
-        if (t->role == SK_VALUE) sk_emit_relabel(e, t, *buf, a);
+        if (t->role == SK_VALUE) relabel(e, t, *buf, a);
         *now = next;
     }
     if (to == SK_SPLIT) {
@@ -225,8 +217,9 @@ static bool batch_dim(const sk_emit *e, const sk_tensor *t, const sk_state *s, i
     return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
 }
 
-int sk_emit_one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now,
-                     const sk_state *want)
+/* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
+ */
+static int one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want)
 {
     int axis = -1;
     for (int a = 0; a < e->l->mesh.n; a++) {
@@ -241,6 +234,17 @@ int sk_emit_one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now,
     for (int a = 0; a < e->l->mesh.n; a++)
         if (a != axis && undone(e, t, now, want, a)) return -1;
     return axis;
+}
+
+/* Can the batch be cut into chunks, and this be done chunk by chunk?  What only a saved piece asks
+ * for is not: bits stay as without pieces. */
+static bool by_rows(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want)
+{
+    sk_state settled = sk_state_settled(now);
+    int axis = t->letters[0] == e->g->batch ? one_step(e, t, now, want) : -1;
+    if (axis < 0 || sk_emit_kept_piece(e, t)) return false;
+    return now->how[axis] == SK_SPLIT || want->how[axis] != SK_WHOLE ||
+           sk_state_equal(want, &settled);
 }
 
 /* What cuts last is gathered first; several rounds, since the batch has an order of its own. */
@@ -357,12 +361,14 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
     else {
         sk_state now;
         *buf = sk_emit_source(e, t, &now);
+        bool rows = *buf >= 0 && by_rows(e, t, &now, want);
         if (*buf < 0) {
             if (sk_is_clone(e, t->from)) SK_TRY(sk_emit_clone(e, t->from));
             else if (!sk_emit_unpack(e, t)) SK_TRY(sk_emit_receive(e, t));
             *buf = sk_emit_source(e, t, &now);
         }
         SK_TRY(reshard(e, t, now, want, buf));
+        if (rows) e->p->calls.v[e->p->calls.n - 1].by_rows = true; /* the one that reshard wrote */
     }
     sk_emit_have(e, t, want, *buf);
     return SK_OK;

@@ -1,0 +1,281 @@
+/* overlap_chunks.c - the pass that runs products beside the collectives that they wait for.
+ *
+ * Where an axis splits what a product needs whole, or leaves it a partial sum, the rank would wait
+ * for bytes before the work or after it.  In chunks along the batch it does both at once:
+ *
+ *     gathered:  start g0, start g1, wait g0, work 0, wait g1, work 1
+ *     reduced:   work 0, start s0, work 1, start s1, ... wait s0, s1 where the result is read
+ *
+ * so that all but one chunk can hide.  Partial sums are often added to others before they are
+ * reduced (residuals, branches of a gradient), and several products may read what is gathered: such
+ * neighbours, a run, are split together and hide more.  The gradient of a weight, which sums over
+ * the batch, adds from chunk to chunk; in deterministic order, where the order of that sum is
+ * fixed, it stays whole.
+ *
+ * `lower` has written every node as a unit: what brings its operands, the op, what takes its
+ * results away.  Calls that may be split have call.by_rows.  A run is written as
+ *
+ *     all chunks of its gathers; what else stands before its ops; for each chunk, the ops and the
+ *     reductions of their results, pulled up from where they are read first; what stands behind */
+#include "program/emit.h"
+
+#include <string.h>
+
+typedef struct stop { /* one node of a run */
+    const sk_inst *op;
+    int from, at, to; /* its unit in the list, and the op */
+    sk_ints gathers;  /* STARTs that bring operands of the run, and can begin before it */
+    int copy, reduce; /* SLICE and START that reduce the result, or -1 */
+} stop;
+
+enum { MOST = 8 };
+typedef struct run { /* units one behind the other */
+    stop v[MOST];
+    int n;
+    sk_chunks chunks;
+} run;
+
+typedef struct overlap {
+    sk_emit *e;
+    const sk_inst *old;
+    int n;
+    int *moved_by; /* by buffer: 1 + the first START or SLICE that reads it */
+    char *pulled;  /* by instruction: written already */
+} overlap;
+
+/* --- what is to be done --- */
+
+/* Whoever has the batch has it first, and a result without it can be added up. */
+static bool by_rows(const sk_emit *e, const sk_node *n)
+{
+    char b = e->g->batch;
+    bool some = false;
+    if (strchr(n->whole, b) || sk_node_far(n, b)) return false;
+    for (int i = 0; i < n->n_in; i++) {
+        const char *p = strchr(n->letters_in[i], b);
+        if (p && p != n->letters_in[i]) return false;
+        some |= p != NULL;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        const char *p = strchr(n->letters_out[o], b);
+        bool adds = n->op->flags & SK_OP_ADDS && !e->l->canonical;
+        if (p ? p != n->letters_out[o] : !adds) return false;
+    }
+    return some;
+}
+
+static int chunks_of(const sk_emit *e, const sk_inst *op)
+{
+    int i = 0;
+    while (op->node->letters_in[i][0] != e->g->batch) i++;
+    int64_t rows = e->p->bufs.v[op->in[i]].box.size[0];
+    return (int)(rows < e->l->overlap ? rows : e->l->overlap);
+}
+
+static const sk_call_plan *call_at(const overlap *x, int pc)
+{
+    return &x->e->p->calls.v[x->old[pc].call];
+}
+
+static int dst_of(const overlap *x, int start) { return call_at(x, start)->segs[0].dst; }
+
+/* The unit that begins here: is it one node that can be split? */
+static bool read_unit(const overlap *x, int pc, stop *s)
+{
+    const sk_inst *old = x->old;
+    *s = (stop){.from = pc, .at = -1, .to = pc, .copy = -1, .reduce = -1};
+    for (; s->to < x->n && old[s->to].task == old[pc].task && old[s->to].unit == old[pc].unit;
+         s->to++)
+        if (old[s->to].act == SK_DO_OP && !sk_is_clone(x->e, old[s->to].node) &&
+            old[s->to].turns == 1)
+            s->at = s->to;
+    if (s->at < 0 || old[pc].task < 0) return false;
+    s->op = &old[s->at];
+    const int *region = x->e->plan.region_of;
+    return by_rows(x->e, s->op->node) && !(region && region[s->op->node->id]);
+}
+
+/* Is this node's result reduced by one collective? */
+static void find_reduce(const overlap *x, stop *s)
+{
+    const sk_node *n = s->op->node;
+    if (n->n_out > 1 || n->into[0] || n->letters_out[0][0] != x->e->g->batch) return;
+    int pc = x->moved_by[s->op->out[0]] - 1, copy = -1;
+    if (pc >= 0 && x->old[pc].act == SK_DO_SLICE) copy = pc++;
+    if (pc < 0 || pc >= x->n || x->old[pc].act != SK_DO_START) return;
+    const sk_call_plan *c = call_at(x, pc);
+    if (!c->by_rows || !sk_kind_sums(c->kind)) return;
+    if (copy >= 0 && c->segs[0].src != x->old[copy].out[0]) return;
+    s->copy = copy;
+    s->reduce = pc;
+}
+
+static bool written(const overlap *x, int from, int to, int buf)
+{
+    for (int pc = from; pc < to; pc++) {
+        if (x->old[pc].act == SK_DO_START && dst_of(x, pc) == buf) return true;
+        for (int o = 0; o < SK_MAX_OUT; o++)
+            if (x->old[pc].out[o] == buf) return true;
+    }
+    return false;
+}
+
+/* Calls that bring operands of the op, from what is there when the run begins. */
+static void find_gathers(const overlap *x, int begin, stop *s)
+{
+    for (int pc = s->from; pc < s->at; pc++) {
+        if (x->old[pc].act != SK_DO_START || x->pulled[pc]) continue;
+        const sk_call_plan *c = call_at(x, pc);
+        if (!c->by_rows || c->kind != SK_ALLGATHER || written(x, begin, pc, c->segs[0].src))
+            continue;
+        for (int i = 0; i < s->op->node->n_in; i++)
+            if (s->op->in[i] == c->segs[0].dst &&
+                s->op->node->in[i] == x->e->p->bufs.v[c->segs[0].dst].tensor) {
+                *sk_push(x->e->tmp, &s->gathers) = pc;
+                break;
+            }
+    }
+}
+
+/* May a node read this of the nodes before it?  What they make or gather it must read as they do.
+ */
+static bool reads_alike(const overlap *x, const run *r, const stop *s, int i)
+{
+    const sk_tensor *t = s->op->node->in[i];
+    for (int k = 0; k < r->n; k++) {
+        const stop *m = &r->v[k];
+        for (int o = 0; o < m->op->node->n_out; o++) {
+            if (m->op->node->out[o] != t) continue;
+            bool reduced =
+                m->reduce >= 0 && m->reduce < s->at && dst_of(x, m->reduce) == s->op->in[i];
+            if (m->op->out[o] != s->op->in[i] || reduced) return false;
+        }
+        for (int g = 0; g < m->gathers.n; g++) {
+            int dst = dst_of(x, m->gathers.v[g]);
+            if (x->e->p->bufs.v[dst].tensor == t && dst != s->op->in[i]) return false;
+        }
+    }
+    return true;
+}
+
+static bool joins(const overlap *x, const run *r, const stop *s)
+{
+    const sk_node *n = s->op->node, *last = r->v[r->n - 1].op->node;
+    const char *moved = x->e->plan.moved;
+    if (!(n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR)) || n->layer != last->layer) return false;
+    if (s->op->task != r->v[0].op->task || n->id != last->id + 1) return false;
+    if (moved && (moved[n->id] || moved[last->id])) return false;
+    for (int i = 0; i < n->n_in; i++)
+        if (!reads_alike(x, r, s, i)) return false;
+    return true;
+}
+
+/* Is there something to hide behind this node? */
+static bool hides(const overlap *x, const run *r, const stop *s)
+{
+    for (int k = 0; k < r->n; k++)
+        for (int g = 0; g < r->v[k].gathers.n; g++)
+            for (int i = 0; i < s->op->node->n_in; i++)
+                if (s->op->in[i] == dst_of(x, r->v[k].gathers.v[g])) return true;
+    return s->reduce >= 0;
+}
+
+/* From this unit on, as far as there is something to hide. */
+static bool find_run(overlap *x, int pc, run *r)
+{
+    stop s;
+    if (!read_unit(x, pc, &s) || !(s.op->node->op->flags & SK_OP_HEAVY)) return false;
+    r->chunks = (sk_chunks){.n = chunks_of(x->e, s.op), .flies = SK_FLIES_IN_TASK};
+    if (r->chunks.n < 2) return false;
+    while (x->old[s.from].act == SK_DO_UNPACK) s.from++; /* what is saved in fewer bits is there */
+    int begin = s.from;
+    do {
+        find_reduce(x, &s);
+        find_gathers(x, begin, &s);
+        r->v[r->n++] = s;
+    } while (r->n < MOST && read_unit(x, r->v[r->n - 1].to, &s) && joins(x, r, &s));
+    while (r->n && !hides(x, r, &r->v[r->n - 1])) r->n--;
+    return r->n;
+}
+
+/* --- doing it --- */
+
+static void write_gathers(overlap *x, run *r)
+{
+    sk_inst v[MOST * SK_MAX_IN];
+    int n = 0;
+    for (int k = 0; k < r->n; k++)
+        for (int g = 0; g < r->v[k].gathers.n; g++) {
+            int pc = r->v[k].gathers.v[g];
+            v[n++] = x->old[pc];
+            x->pulled[pc] = 1;
+        }
+    sk_split_rows(x->e, &r->chunks, v, n);
+}
+
+static void write_work(overlap *x, run *r)
+{
+    sk_inst v[3 * MOST];
+    int n = 0;
+    for (int k = 0; k < r->n; k++) {
+        const stop *s = &r->v[k];
+        const int moves[] = {s->copy, s->reduce};
+        v[n++] = *s->op;
+        for (int m = 0; m < 2; m++) {
+            if (moves[m] < 0) continue;
+            v[n] = sk_inst_like(s->op, x->old[moves[m]].act);
+            v[n].in[0] = x->old[moves[m]].in[0];
+            v[n].out[0] = x->old[moves[m]].out[0];
+            v[n++].call = x->old[moves[m]].call;
+            x->pulled[moves[m]] = 1;
+        }
+    }
+    sk_split_rows(x->e, &r->chunks, v, n);
+}
+
+static void write_rest(overlap *x, int from, int to)
+{
+    for (int pc = from; pc < to; pc++)
+        if (!x->pulled[pc]) *sk_push(x->e->tmp, &x->e->p->insts) = x->old[pc];
+}
+
+static int write(void *ctx, const sk_inst *old, int pc)
+{
+    overlap *x = ctx;
+    run r = {.n = 0};
+    x->old = old;
+    bool begins = !pc || old[pc].task != old[pc - 1].task || old[pc].unit != old[pc - 1].unit;
+    if (!begins || !find_run(x, pc, &r)) {
+        write_rest(x, pc, pc + 1);
+        return pc + 1;
+    }
+    int first = x->e->p->insts.n;
+    write_rest(x, pc, r.v[0].from);
+    write_gathers(x, &r);
+    for (int k = 0; k < r.n; k++) write_rest(x, r.v[k].from, r.v[k].at);
+    write_work(x, &r);
+    for (int k = 0; k < r.n; k++) write_rest(x, r.v[k].at + 1, r.v[k].to);
+    for (int k = first; k < x->e->p->insts.n; k++) x->e->p->insts.v[k].unit = old[pc].unit;
+    return r.v[r.n - 1].to;
+}
+
+static void see_move(overlap *x, int buf, int pc)
+{
+    if (!x->moved_by[buf]) x->moved_by[buf] = pc + 1;
+}
+
+sk_status sk_overlap_chunks(sk_emit *e)
+{
+    const sk_program *p = e->p;
+    overlap x = {.e = e, .n = p->insts.n};
+    if (e->l->overlap < 2) return SK_OK;
+    x.moved_by = sk_many(e->tmp, int, p->bufs.n + 1);
+    x.pulled = sk_many(e->tmp, char, p->insts.n + 1);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (in->act == SK_DO_SLICE) see_move(&x, in->in[0], pc);
+        for (int s = 0; in->act == SK_DO_START && s < p->calls.v[in->call].n_segs; s++)
+            see_move(&x, p->calls.v[in->call].segs[s].src, pc);
+    }
+    return sk_rewrite(e, write, &x);
+}
