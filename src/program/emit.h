@@ -112,10 +112,9 @@ typedef struct sk_emit {
     struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
     sk_at_hand **hand;            /* [tensor * n_micro + micro] */
     int *packed;        /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;     /* [layer][near][width]: the call that makes its sharded weights whole */
+    int *gathering;     /* [layer][width]: the call that makes its sharded weights whole */
     int gathered_layer; /* whose weights are there; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
-    int *copies;        /* param -> my part of the second copy in this step, or -1; NULL: none */
     struct {
         int i, n;          /* the slice at work, of so many; n = 0: none is */
         int per;           /* of them a row of the batch has; 1: a slice has one or more rows */
@@ -328,6 +327,8 @@ sk_status sk_overlap_chunks(sk_emit *e);
  * come in tiles. */
 sk_status sk_ring_attention(sk_emit *e);
 sk_status sk_weight_tiles(sk_emit *e);
+/* first_gather.c: later gathers of a weight are served from a second copy. */
+sk_status sk_find_first_gathers(sk_emit *e);
 
 /* accumulate.c, buckets.c: first and last writes of gradients. */
 sk_status sk_find_first_writes(sk_emit *e);

@@ -11,7 +11,6 @@
  * Gathers and sums may be of encoded pieces (code.c).
  * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
  * in place, and to gather them is only to meet. */
-#include "comm/cut.h"
 #include "program/emit.h"
 
 #include <stdio.h>
@@ -19,9 +18,7 @@
 
 enum { NOT_BEGUN = -1, NOTHING = -2 }; /* instead of a call */
 
-enum { CALLS = 2 * SK_WIDTHS }; /* of a layer: over all, and among those near */
-
-static int *gathering(const sk_emit *e, int layer) { return &e->gathering[CALLS * layer]; }
+static int *gathering(const sk_emit *e, int layer) { return &e->gathering[SK_WIDTHS * layer]; }
 
 static bool sharded(const sk_emit *e, sk_shard level)
 {
@@ -280,10 +277,8 @@ sk_status sk_emit_params(sk_emit *e)
     SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);
     index_uses(e);
-    e->gathering = sk_many(p->arena, int, CALLS *(e->g->n_layers + 1));
-    for (int i = 0; i < CALLS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
-    e->copies = p->near ? sk_many(e->tmp, int, p->params.n + 1) : NULL;
-    for (int i = 0; e->copies && i < p->params.n; i++) e->copies[i] = -1;
+    e->gathering = sk_many(p->arena, int, SK_WIDTHS *(e->g->n_layers + 1));
+    for (int i = 0; i < SK_WIDTHS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
     return SK_OK;
 }
 
@@ -294,45 +289,30 @@ static const sk_ints *uses_of(const sk_emit *e, int layer)
     return &e->plan.uses[2 * layer + (int)e->at.phase];
 }
 
-/* The first time in a step that a weight is made whole leaves my part of a second copy, as it
- * came; the next times only those near are asked. */
-static void leave_copy(sk_emit *e, int param, int call, int whole)
-{
-    const sk_group *near = &e->p->groups[e->p->near];
-    sk_extent box = e->p->bufs.v[whole].box;
-    sk_grid grid = sk_box_grid(&box, 0);
-    sk_rows mine = sk_cut_rows(box.size[0], &grid, near->me, near->n);
-    box.at[0] += mine.at;
-    box.size[0] = mine.n;
-    const sk_buffer b = e->p->bufs.v[whole];
-    const char *name = sk_print(e->p->arena, "%s.copy", b.name);
-    e->copies[param] = sk_emit_buffer(e, name, NULL, SK_WIRE, b.type, box);
-    sk_emit_then(e, call, (sk_then){.act = SK_DO_SLICE, .from = whole, .to = e->copies[param]});
-}
-
 /* One weight more for a layer's call; the first opens it. */
 static void join_gather(sk_emit *e, int layer, int param)
 {
     sk_program *p = e->p;
     const sk_param_plan *q = &p->params.v[param];
     const sk_codec *codec = sk_emit_weights_as(e, q);
-    bool copied = e->copies && e->training, near = copied && e->copies[param] >= 0;
-    int *call = gathering(e, layer) + SK_WIDTHS * near + (codec ? SK_CODED : sk_narrow(q->tensor));
-    if (*call == NOTHING)
+    int *call = gathering(e, layer) + (codec ? SK_CODED : sk_narrow(q->tensor));
+    if (*call == NOTHING) {
         *call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, codec ? SK_U8 : q->tensor->type,
-                             near ? p->near : e->l->shard_axis,
-                             sk_print(p->arena, "weights of layer %d", layer));
-    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1),
-        src = near ? e->copies[param] : sk_emit_stored(e, param), dst = whole;
+                             e->l->shard_axis, sk_print(p->arena, "weights of layer %d", layer));
+        p->calls.v[*call].param_set = layer + 1;
+    }
+    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1), src = sk_emit_stored(e, param),
+        dst = whole;
     if (codec) {
-        if (!near) src = sk_emit_encode(e, codec, src, -1, false);
+        src = sk_emit_encode(e, codec, src, -1, false);
         dst = sk_emit_code(e, codec, whole, 1);
         sk_emit_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec});
     }
     const sk_extent box = p->bufs.v[dst].box;
     sk_emit_rows(e, *call, src, dst, &box, 0);
+    sk_call_plan *c = &p->calls.v[*call];
+    c->segs[c->n_segs - 1].param = param + 1;
     sk_emit_have(e, q->tensor, &q->used, whole);
-    if (copied && !near) leave_copy(e, param, *call, dst);
 }
 
 /* Starts gathering what a layer reads and is not at hand. */
@@ -341,13 +321,13 @@ static void begin_gather(sk_emit *e, int layer)
     const sk_ints *uses = uses_of(e, layer);
     int *calls = gathering(e, layer);
     if (*calls != NOT_BEGUN) return;
-    for (int w = 0; w < CALLS; w++) calls[w] = NOTHING;
+    for (int w = 0; w < SK_WIDTHS; w++) calls[w] = NOTHING;
     for (int k = 0; k < uses->n; k++) {
         const sk_param_plan *q = &e->p->params.v[uses->v[k]];
         if (sk_emit_is_cut(e, q) && sk_emit_find(e, q->tensor, &q->used) < 0)
             join_gather(e, layer, uses->v[k]);
     }
-    for (int w = 0; w < CALLS; w++)
+    for (int w = 0; w < SK_WIDTHS; w++)
         if (calls[w] != NOTHING) sk_emit_start(e, calls[w], SK_FLIES_IN_TASK);
 }
 

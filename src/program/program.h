@@ -116,6 +116,8 @@ typedef struct sk_call_seg {
     sk_swap swap; /* all-to-all that re-splits a tensor: from one dim to another, see comm.h */
     int64_t mid, n2;
     sk_grid cut2;
+    int param; /* of a gather of weights: 1 + the parameter; 0: none.  Written by params.c, read by
+                  first_gather.c */
 } sk_call_seg;
 
 /* How long a call may stay in flight: not at all, until the end of its task, or on. */
@@ -146,7 +148,10 @@ typedef struct sk_call_plan {
     sk_flies flies; /* written where the call is, read by waits.c */
     bool by_rows;   /* it alone brings a tensor to the state that is wanted, and leaves the batch
                        alone: it can be split along it */
-    sk_then *then;  /* written by code.c and params.c; instructions behind the wait, by waits.c */
+    int param_set;  /* calls that gather the weights of a layer together: 1 + the layer; 0: it is no
+                       such call.  Written by params.c, read by first_gather.c */
+    sk_then *then; /* written by code.c and first_gather.c; instructions behind the wait, by waits.c
+                    */
     int n_then;
 } sk_call_plan;
 
