@@ -465,7 +465,7 @@ static void say_long(const plan *p, char *to)
     if (*p->shorts) say(to, "; %s", p->shorts);
 }
 
-/* Updates without a flush are not for every model and optimizer: program/versions.c. */
+/* Updates without a flush are not for every model and optimizer: program/weight_stash.c. */
 static bool may_part(const plan *p) { return !p->sums && !(p->layout.stage_axis >= 0 && p->tied); }
 
 /* Is the text a layout that the model, the device and the schedule allow? */
