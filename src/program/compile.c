@@ -10,6 +10,7 @@
  *     split-backward after both      regions and clones move nodes between the halves
  *     saved, packed after those      what is recomputed is not saved, in pieces or in fewer bits
  *     params after edges             stages that share a weight are those that read it
+ *     weight stash after lower       who reads which version of a weight is known
  *     first gather after lower       the order of gathers in a step is known
  *     accumulate, buckets            first and last writes of a step are known
  *     messages after lower           all that is sent is known, on all stages
@@ -102,6 +103,7 @@ static const struct pass {
     {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
     {"overlap", "products in chunks, beside the collectives they wait for", sk_overlap_chunks},
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
+    {"weight-stash", "versions of weights that change within a step", sk_stash_weights},
     {"first-gather", "later gathers of a weight come from a second copy", sk_find_first_gathers},
     {"accumulate", "the first contribution to a sum does not add", sk_find_first_writes},
     {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},

@@ -106,15 +106,14 @@ typedef struct sk_emit {
     sk_spread *sp;
     sk_plan plan;
     sk_place at;
-    bool training;                /* this section makes gradients */
-    sk_tasks *tasks;              /* of the section at work, by stage */
-    sk_tasks *tasks_of[2];        /* of the validation and the training section; NULL: none */
-    struct sk_versions *versions; /* of weights, where stages update on their own; else NULL */
-    sk_at_hand **hand;            /* [tensor * n_micro + micro] */
-    int *packed;        /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;     /* [layer][width]: the call that makes its sharded weights whole */
-    int gathered_layer; /* whose weights are there; -1: none */
-    sk_ints layers;     /* of the task being written, in its order */
+    bool training;         /* this section makes gradients */
+    sk_tasks *tasks;       /* of the section at work, by stage */
+    sk_tasks *tasks_of[2]; /* of the validation and the training section; NULL: none */
+    sk_at_hand **hand;     /* [tensor * n_micro + micro] */
+    int *packed;           /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
+    int *gathering;        /* [layer][width]: the call that makes its sharded weights whole */
+    int gathered_layer;    /* whose weights are there; -1: none */
+    sk_ints layers;        /* of the task being written, in its order */
     struct {
         int i, n;          /* the slice at work, of so many; n = 0: none is */
         int per;           /* of them a row of the batch has; 1: a slice has one or more rows */
@@ -254,13 +253,11 @@ bool sk_emit_per_task(const sk_emit *e);     /* gradients are reduced task by ta
 int sk_emit_gathered(sk_emit *e, int param); /* the buffer that has it as kernels see it */
 void sk_emit_close_layer(sk_emit *e);
 
-/* versions.c: weights that change within a step. */
-sk_status sk_emit_versions(sk_emit *e);
-void sk_emit_versions_at(sk_emit *e, int at);    /* the task at work, in this stage's list */
-int sk_emit_stored(const sk_emit *e, int param); /* as the task at work shall see it */
-bool sk_emit_seen_again(const sk_emit *e);       /* by the backward pass of this task */
-void sk_emit_apart(sk_emit *e);                  /* the task is an update */
-float sk_emit_scale(const sk_emit *e);           /* of the newest update; 0: as the sums say */
+/* weight_stash.c: weights that change within a step; a pass behind `lower`. */
+sk_status sk_emit_async(sk_emit *e); /* may the stages of this layout update on their own? */
+/* Does the backward pass read the version of the weights that the forward task at work reads? */
+bool sk_emit_same_weights(const sk_emit *e);
+sk_status sk_stash_weights(sk_emit *e);
 
 /* grads.c: where gradients go. */
 int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made);
@@ -270,6 +267,7 @@ void sk_emit_grads_used(sk_emit *e); /* by an update: what comes is summed anew 
 
 /* update.c: sums, clipping, the optimizer, and weights made whole again. */
 void sk_emit_update(sk_emit *e);
+void sk_emit_update_task(sk_emit *e, sk_task t); /* of a stage that updates on its own */
 sk_inst *sk_emit_pass(sk_emit *e, int param, int pass);
 void sk_emit_whole_weights(sk_emit *e); /* from the pieces that were updated */
 void sk_emit_report(sk_emit *e);

@@ -209,8 +209,7 @@ static sk_status do_tasks(sk_emit *e)
     const sk_tasks *mine = &e->tasks[e->p->stage];
     for (int i = 0; i < mine->n; i++) {
         e->at.task = i;
-        if (e->training) sk_emit_versions_at(e, i);
-        if (mine->v[i].work == SK_WORK_U) sk_emit_apart(e);
+        if (mine->v[i].work == SK_WORK_U) sk_emit_update_task(e, mine->v[i]);
         else SK_TRY(task(e, mine->v[i]));
     }
     e->at.task = mine->n; /* what follows the tasks */
@@ -227,7 +226,7 @@ static sk_status train_section(sk_emit *e)
     SK_TRY(e->plan.schedule->emit(&pipe, e->tasks));
     SK_TRY(sk_schedule_check(e->plan.schedule, &pipe, e->tasks));
     e->p->n_updates = 1;
-    SK_TRY(sk_emit_versions(e));
+    SK_TRY(sk_emit_async(e));
     SK_TRY(sk_emit_late(e));
     SK_TRY(do_tasks(e));
     sk_emit_grads_end(e);

@@ -301,8 +301,7 @@ static void join_gather(sk_emit *e, int layer, int param)
                              e->l->shard_axis, sk_print(p->arena, "weights of layer %d", layer));
         p->calls.v[*call].param_set = layer + 1;
     }
-    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1), src = sk_emit_stored(e, param),
-        dst = whole;
+    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1), src = q->stored, dst = whole;
     if (codec) {
         src = sk_emit_encode(e, codec, src, -1, false);
         dst = sk_emit_code(e, codec, whole, 1);
@@ -345,7 +344,7 @@ static void open_layer(sk_emit *e)
 int sk_emit_gathered(sk_emit *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
-    if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return sk_emit_stored(e, param);
+    if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return q->stored;
     if (e->gathered_layer != e->at.layer) open_layer(e);
     int buf = sk_emit_find(e, q->tensor, &q->used);
     sk_assert(buf >= 0);
@@ -371,7 +370,7 @@ void sk_emit_close_layer(sk_emit *e)
     e->gathered_layer = -1;
     if (!sharded(e, SK_SHARD_PARAMS)) return;
     *gathering(e, e->at.layer) = NOT_BEGUN;
-    if (e->l->keep && e->training && e->at.work == SK_WORK_F && sk_emit_seen_again(e)) return;
+    if (e->l->keep && e->training && e->at.work == SK_WORK_F && sk_emit_same_weights(e)) return;
     for (int k = 0; k < uses->n; k++)
         if (!awaited(e, uses->v[k])) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
 }

@@ -58,7 +58,6 @@ static void stats(sk_emit *e)
     in->in[0] = p->stats;
     in->in[1] = squares;
     in->training = e->training;
-    in->scale = e->training ? sk_emit_scale(e) : 0;
 }
 
 sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
@@ -196,8 +195,8 @@ void sk_emit_update(sk_emit *e)
     e->at.micro = -1;
     e->at.layer = 0;
     stats(e);
-    if (e->versions) return;
-    int64_t n = 0; /* a place for every parameter of the graph, so that ranks agree on it */
+    if (p->apart) return; /* tasks have updated already */
+    int64_t n = 0;        /* a place for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
         bool sums = p->optim->n_sums && p->optim->pass[pass + 1];
@@ -209,6 +208,17 @@ void sk_emit_update(sk_emit *e)
     }
     if (p->late) take_late(e);
     sk_emit_whole_weights(e);
+}
+
+void sk_emit_update_task(sk_emit *e, sk_task t)
+{
+    e->at.work = t.work;
+    e->at.micro = t.micro;
+    e->at.layer = 0;
+    e->at.phase = SK_BACKWARD;
+    for (int i = 0; i < e->p->params.n; i++) sk_emit_pass(e, i, 0);
+    sk_emit_whole_weights(e);
+    sk_emit_grads_used(e);
 }
 
 void sk_emit_report(sk_emit *e)

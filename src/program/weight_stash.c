@@ -1,49 +1,76 @@
-/* versions.c - weights that change within a step.
+/* weight_stash.c - asynchronous updates: weight stashing and weight prediction.
  *
- * Where stages update on their own, the tasks of a stage read weights of several versions: a
- * backward pass those of its forward pass (stashed), or both an older common one (double buffered).
- * The stored weights are always the newest.  Before an update the ones that are still to
- * be read are copied; the copy lives until its last reader, as any buffer does, and where
- * weights are sharded it is of the shard.
+ * Where stages update on their own within a step, tasks of a stage read weights of several versions
+ * (task.version, from the schedule): a backward pass reads those of its forward pass (weight
+ * stashing: PipeDream), or both read an older common version (double buffering: PipeDream-2BW).
  *
- * An optimizer that can look ahead is asked what the weights will be when the gradient arrives,
- * and the forward pass reads that instead (Kosson et al. 2020).
+ * The emitter knows no versions: every task reads the stored weights, and an update task has one
+ * UPDATE a parameter.  This pass goes over the tasks in order:
+ *   - an update task begins with copies of the weights that later tasks still read; a copy lives
+ *     until its last reader, as any buffer does, and where weights are sharded it is of the shard;
+ *   - a task that reads an older version reads the copy instead of the stored weights;
+ *   - an optimizer that predicts weights (optim.ahead) is asked what they will be when the gradient
+ *     arrives, and the forward pass reads that instead (Kosson et al. 2020);
+ *   - UPDATE learns its number, its delay and the scale of its gradients; CLIP that of the newest.
  *
  * Stages do not meet for these updates: no norm of all gradients, no sums of an optimizer over
  * tensors, no weights that several stages share. */
 #include "layout/word.h"
+#include "program/acts.h"
 #include "program/emit.h"
 
 #include <string.h>
 
-typedef struct sk_versions {
-    int at, made;    /* the task at work; updates before it */
-    int *seen;       /* [micro]: version that its forward pass reads */
-    int *late;       /* [micro]: updates between its forward and its backward pass */
-    int *old;        /* [version][param]: a copy, or -1 */
-    int *ahead;      /* [micro][param]: as the optimizer foresees it, or -1 */
-    unsigned *reads; /* param -> phases in which it is read, as bits */
-    double places;   /* that gradients were added up of since the last update */
-    float scale;     /* of the newest update */
-} sk_versions;
+typedef struct part { /* of stored weights, and the same part of another version */
+    int of, whole, buf;
+} part;
 
-static const sk_tasks *mine(const sk_emit *e) { return &e->tasks[e->p->stage]; }
-static sk_task at_work(const sk_emit *e) { return mine(e)->v[e->versions->at]; }
+typedef struct stash {
+    sk_emit *e;
+    sk_program *p;
+    const sk_tasks *tasks; /* of this stage */
+    int at, made;          /* the task at hand; updates before it */
+    int *seen;             /* by micro-batch: the version that its forward pass reads */
+    int *delay;            /* by micro-batch: updates between its forward and its backward pass */
+    int *old;              /* [version][parameter]: a copy, or -1 */
+    int *ahead;            /* [micro-batch][parameter]: as the optimizer predicts it, or -1 */
+    unsigned *reads;       /* by parameter: the phases in which it is read, as bits */
+    int *param_of;         /* by buffer: the parameter that it stores, or -1 */
+    struct {
+        part *v;
+        int n, cap;
+    } parts;
+    double places; /* that gradients were added up of since the last update */
+    float scale;   /* of the newest update */
+} stash;
 
-/* --- setting up --- */
+/* --- what the emitter asks --- */
 
 /* The version that a forward pass reads. */
-static int saw(const sk_emit *e, int micro)
+static int seen_by(const sk_tasks *tasks, int micro)
 {
-    for (int i = 0; i < mine(e)->n; i++)
-        if (mine(e)->v[i].work == SK_WORK_F && mine(e)->v[i].micro == micro)
-            return mine(e)->v[i].version;
+    for (int i = 0; i < tasks->n; i++)
+        if (tasks->v[i].work == SK_WORK_F && tasks->v[i].micro == micro) return tasks->v[i].version;
     return -1;
+}
+
+bool sk_emit_same_weights(const sk_emit *e)
+{
+    const sk_tasks *mine = &e->tasks[e->p->stage];
+    if (!e->plan.schedule->apart || !e->training) return true;
+    sk_task f = mine->v[e->at.task];
+    for (int i = e->at.task; i < mine->n; i++) {
+        sk_task t = mine->v[i];
+        if (t.micro == f.micro && t.work != SK_WORK_F && t.work != SK_WORK_U)
+            return t.version == f.version;
+    }
+    return false;
 }
 
 static sk_status possible(const sk_emit *e)
 {
     const char *name = e->plan.schedule->name, *tied = NULL;
+    const sk_tasks *mine = &e->tasks[e->p->stage];
     for (int i = 0; i < e->p->params.n; i++)
         if (e->p->params.v[i].tie_group >= 0) tied = e->p->params.v[i].tensor->name;
     if (tied)
@@ -58,8 +85,8 @@ static sk_status possible(const sk_emit *e)
                            "or train.dtype=f32",
                            e->opts->optim->name, sk_dtype_name(e->p->params.v[i].tensor->type));
     sk_word_ask ask = {.layout = e->l, .async = true};
-    for (int i = 0; i < mine(e)->n; i++)
-        if (mine(e)->v[i].work == SK_WORK_B && mine(e)->v[i].version != saw(e, mine(e)->v[i].micro))
+    for (int i = 0; i < mine->n; i++)
+        if (mine->v[i].work == SK_WORK_B && mine->v[i].version != seen_by(mine, mine->v[i].micro))
             ask.stale = true;
     SK_TRY(sk_layout_fits(&ask));
     if (e->opts->optim->pass[1])
@@ -70,6 +97,19 @@ static sk_status possible(const sk_emit *e)
     return SK_OK;
 }
 
+sk_status sk_emit_async(sk_emit *e)
+{
+    const sk_tasks *mine = &e->tasks[e->p->stage];
+    if (!e->plan.schedule->apart) return SK_OK;
+    SK_TRY(possible(e));
+    e->p->n_updates = 0;
+    for (int i = 0; i < mine->n; i++) e->p->n_updates += mine->v[i].work == SK_WORK_U;
+    e->p->apart = true;
+    return SK_OK;
+}
+
+/* --- setting up --- */
+
 static int *unset(sk_emit *e, int n)
 {
     int *v = sk_many(e->tmp, int, n + 1);
@@ -77,113 +117,75 @@ static int *unset(sk_emit *e, int n)
     return v;
 }
 
-static void count_tasks(sk_emit *e, sk_versions *v)
+static void count_delays(stash *x)
 {
     int updates = 0;
-    for (int i = 0; i < mine(e)->n; i++) {
-        sk_task t = mine(e)->v[i];
-        if (t.work == SK_WORK_F) v->seen[t.micro] = t.version, v->late[t.micro] = -updates;
+    for (int i = 0; i < x->tasks->n; i++) {
+        sk_task t = x->tasks->v[i];
+        if (t.work == SK_WORK_F) x->seen[t.micro] = t.version, x->delay[t.micro] = -updates;
         else if (t.work == SK_WORK_U) updates++;
-        else v->late[t.micro] += updates;
+        else x->delay[t.micro] += updates;
     }
-    e->p->n_updates = updates;
-    e->p->apart = true;
 }
 
-static void find_readers(sk_emit *e, sk_versions *v)
+static void find_readers(stash *x)
 {
-    for (int layer = 0; layer < e->g->n_layers; layer++)
+    for (int layer = 0; layer < x->e->g->n_layers; layer++)
         for (int phase = 0; phase < 2; phase++) {
-            const sk_ints *uses = &e->plan.uses[2 * layer + phase];
-            for (int k = 0; k < uses->n; k++) v->reads[uses->v[k]] |= 1u << phase;
+            const sk_ints *uses = &x->e->plan.uses[2 * layer + phase];
+            for (int k = 0; k < uses->n; k++) x->reads[uses->v[k]] |= 1u << phase;
         }
 }
 
-sk_status sk_emit_versions(sk_emit *e)
+static void begin(stash *x)
 {
-    int micros = e->p->n_micro, params = e->p->params.n;
-    if (!e->plan.schedule->apart) return SK_OK;
-    SK_TRY(possible(e));
-    sk_versions *v = e->versions = sk_new(e->tmp, sk_versions);
-    v->seen = sk_many(e->tmp, int, micros);
-    v->late = sk_many(e->tmp, int, micros);
-    v->reads = sk_many(e->tmp, unsigned, params + 1);
-    count_tasks(e, v);
-    find_readers(e, v);
-    v->old = unset(e, params * e->p->n_updates);
-    v->ahead = unset(e, params * micros);
-    return SK_OK;
+    sk_arena *tmp = x->e->tmp;
+    int micros = x->p->n_micro, params = x->p->params.n;
+    x->tasks = &x->e->tasks_of[true][x->p->stage];
+    x->at = -1;
+    x->seen = sk_many(tmp, int, micros);
+    x->delay = sk_many(tmp, int, micros);
+    x->reads = sk_many(tmp, unsigned, params + 1);
+    count_delays(x);
+    find_readers(x);
+    x->old = unset(x->e, params * x->p->n_updates);
+    x->ahead = unset(x->e, params * micros);
+    x->param_of = unset(x->e, x->p->bufs.n);
+    for (int i = 0; i < params; i++) x->param_of[x->p->params.v[i].stored] = i;
 }
 
-/* --- what a task reads --- */
+/* --- weight prediction --- */
 
-static bool sees_same(const sk_emit *e, sk_task back)
+static int predict_one(stash *x, int param, int delay)
 {
-    return back.version == e->versions->seen[back.micro];
-}
-
-int sk_emit_stored(const sk_emit *e, int param)
-{
-    const sk_versions *v = e->versions;
-    int stored = e->p->params.v[param].stored;
-    if (!v || !e->training) return stored;
-    sk_task t = at_work(e);
-    int ahead = v->ahead[t.micro * e->p->params.n + param];
-    if (ahead >= 0 && (t.work == SK_WORK_F || sees_same(e, t))) return ahead;
-    if (t.version == v->made) return stored;
-    int old = v->old[t.version * e->p->params.n + param];
-    sk_assert(old >= 0);
-    return old;
-}
-
-bool sk_emit_seen_again(const sk_emit *e)
-{
-    if (!e->versions || !e->training) return true;
-    sk_task f = at_work(e);
-    for (int i = e->versions->at; i < mine(e)->n; i++) {
-        sk_task t = mine(e)->v[i];
-        if (t.micro == f.micro && t.work != SK_WORK_F && t.work != SK_WORK_U)
-            return sees_same(e, t);
-    }
-    return false;
-}
-
-/* --- looking ahead --- */
-
-static const sk_state *stored_state(const sk_emit *e, const sk_param_plan *q)
-{
-    return q->shard == q->stored && sk_emit_is_cut(e, q) ? &q->update : &q->used;
-}
-
-static int look_ahead(sk_emit *e, int param, int late)
-{
-    const sk_param_plan *q = &e->p->params.v[param];
-    bool cut = sk_emit_is_cut(e, q);
-    int to = sk_emit_piece(e, q->tensor, SK_WIRE, cut ? &q->update : &q->used, -1);
-    const sk_extent *box = &e->p->bufs.v[to].box;
-    sk_inst *in = sk_emit_inst(e, SK_DO_AHEAD);
+    const sk_param_plan *q = &x->p->params.v[param];
+    bool cut = sk_emit_is_cut(x->e, q);
+    int to = sk_emit_piece(x->e, q->tensor, SK_WIRE, cut ? &q->update : &q->used, -1);
+    const sk_extent *box = &x->p->bufs.v[to].box;
+    sk_inst *in = sk_emit_inst(x->e, SK_DO_AHEAD);
     in->param = param;
     in->in[0] = q->shard;
     for (int s = 0; s < q->n_state; s++) in->in[2 + s] = q->state[s];
     in->out[0] = to;
-    in->delay = late;
-    in->update = e->versions->made;
+    in->delay = delay;
+    in->update = x->made;
     in->layer = q->tensor->layer;
     in->flops = 4.0 * (double)sk_box_count(box, 0, box->n);
     return to;
 }
 
-/* Each rank foresees the piece whose state it has; those that keep all gather it. */
-static void foresee(sk_emit *e, sk_task t)
+/* Each rank predicts the piece whose optimizer state it has; ranks that store all of the weight
+ * gather it. */
+static void predict(stash *x, sk_task t)
 {
-    sk_versions *v = e->versions;
-    sk_program *p = e->p;
+    sk_emit *e = x->e;
+    sk_program *p = x->p;
     int call = -1;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        int *to = &v->ahead[t.micro * p->params.n + i];
-        if (!(v->reads[i] & 1u << SK_FORWARD) || q->tensor->nudge != 0) continue;
-        int piece = *to = look_ahead(e, i, v->late[t.micro]);
+        int *to = &x->ahead[t.micro * p->params.n + i];
+        if (!(x->reads[i] & 1u << SK_FORWARD) || q->tensor->nudge != 0) continue;
+        int piece = *to = predict_one(x, i, x->delay[t.micro]);
         if (q->shard == q->stored) continue;
         *to = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
         if (call < 0)
@@ -194,7 +196,69 @@ static void foresee(sk_emit *e, sk_task t)
     if (call >= 0) sk_emit_start(e, call, SK_FLIES_NOT);
 }
 
-/* --- updates --- */
+/* --- weight stashing --- */
+
+/* Phases in which later tasks read the weights as they are now. */
+static unsigned wanted(const stash *x)
+{
+    unsigned phases = 0;
+    for (int i = x->at + 1; i < x->tasks->n; i++) {
+        sk_task t = x->tasks->v[i];
+        if (t.work != SK_WORK_U && t.version == x->made)
+            phases |= 1u << (t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD);
+    }
+    return phases;
+}
+
+static void copy_wanted(stash *x)
+{
+    unsigned phases = wanted(x);
+    for (int i = 0; i < x->p->params.n; i++) {
+        const sk_param_plan *q = &x->p->params.v[i];
+        bool shard = q->shard == q->stored && sk_emit_is_cut(x->e, q);
+        if (!(x->reads[i] & phases)) continue;
+        int copy = sk_emit_piece(x->e, q->tensor, SK_WIRE, shard ? &q->update : &q->used, -1);
+        sk_emit_move(x->e, SK_DO_SLICE, q->stored, copy);
+        x->old[x->made * x->p->params.n + i] = copy;
+    }
+}
+
+/* Where the task at hand finds a parameter. */
+static int version_of(const stash *x, int param)
+{
+    sk_task t = x->tasks->v[x->at];
+    int n = x->p->params.n, ahead = x->ahead[t.micro * n + param];
+    if (ahead >= 0 && (t.work == SK_WORK_F || t.version == x->seen[t.micro])) return ahead;
+    if (t.version == x->made) return x->p->params.v[param].stored;
+    int old = x->old[t.version * n + param];
+    sk_assert(old >= 0);
+    return old;
+}
+
+/* The part of `whole` that a tile is of the stored weights; the same for all its readers. */
+static int part_in(stash *x, int of, int whole)
+{
+    for (int i = 0; i < x->parts.n; i++)
+        if (x->parts.v[i].of == of && x->parts.v[i].whole == whole) return x->parts.v[i].buf;
+    const sk_buffer b = x->p->bufs.v[of];
+    int buf = sk_emit_buffer(x->e, b.name, b.tensor, x->p->bufs.v[whole].kind, b.type, b.box);
+    x->p->bufs.v[buf].within = whole;
+    x->p->bufs.v[buf].part_at = b.part_at;
+    *sk_push(x->e->tmp, &x->parts) = (part){of, whole, buf};
+    return buf;
+}
+
+static void bind(void *ctx, int *buf, unsigned how)
+{
+    stash *x = ctx;
+    int root = sk_buffer_root(x->p, *buf), param = x->param_of[root];
+    if (param < 0) return;
+    sk_assert(how & SK_READS); /* only updates write weights */
+    int to = version_of(x, param);
+    if (to != root) *buf = *buf == root ? to : part_in(x, *buf, to);
+}
+
+/* --- tasks in order --- */
 
 /* Places of a micro-batch that the loss is summed over, on all ranks. */
 static double places(const sk_emit *e, int micro)
@@ -212,64 +276,50 @@ static double places(const sk_emit *e, int micro)
     return n;
 }
 
-void sk_emit_versions_at(sk_emit *e, int at)
+static void next_task(stash *x)
 {
-    sk_versions *v = e->versions;
-    if (!v) return;
-    v->at = at;
-    sk_task t = at_work(e);
-    e->at.work = t.work;
-    e->at.micro = t.micro;
-    e->at.layer = 0;
-    e->at.phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD;
-    if (t.work == SK_WORK_B) v->places += places(e, t.micro);
-    if (t.work == SK_WORK_F && v->late[t.micro] > 0 && e->opts->optim->ahead) foresee(e, t);
+    sk_emit *e = x->e;
+    if (x->at >= 0) x->made += x->tasks->v[x->at].work == SK_WORK_U;
+    sk_task t = x->tasks->v[++x->at];
+    e->at = (sk_place){.task = x->at,
+                       .work = t.work,
+                       .micro = t.micro,
+                       .phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD};
+    if (t.work == SK_WORK_B) x->places += places(e, t.micro);
+    if (t.work == SK_WORK_F && x->delay[t.micro] > 0 && e->opts->optim->ahead) predict(x, t);
+    if (t.work != SK_WORK_U) return;
+    x->scale = (float)(1 / (x->places > 0 ? x->places : 1));
+    x->places = 0;
+    copy_wanted(x);
 }
 
-/* Phases in which later tasks read the weights as they are now. */
-static unsigned wanted(const sk_emit *e)
+static void one_inst(stash *x, sk_inst in)
 {
-    unsigned phases = 0;
-    for (int i = e->versions->at + 1; i < mine(e)->n; i++) {
-        sk_task t = mine(e)->v[i];
-        if (t.work != SK_WORK_U && t.version == e->versions->made)
-            phases |= 1u << (t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD);
+    if (in.act == SK_DO_UPDATE) {
+        in.update = x->made;
+        in.delay = x->made - x->seen[in.micro];
+        in.scale = x->scale;
+    } else if (in.act == SK_DO_CLIP) in.scale = x->scale;
+    else if (in.task >= 0 && in.work != SK_WORK_U) sk_operands(x->p, &in, bind, x);
+    *sk_push(x->e->tmp, &x->p->insts) = in;
+}
+
+sk_status sk_stash_weights(sk_emit *e)
+{
+    sk_program *p = e->p;
+    int n = p->insts.n, n_train = p->n_train;
+    stash x = {.e = e, .p = p};
+    if (!p->apart) return SK_OK;
+    begin(&x);
+    sk_inst *old = sk_grow(e->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
+    memcpy(old, p->insts.v, sizeof *old * (size_t)n);
+    p->insts.n = 0;
+    for (int pc = 0; pc < n_train; pc++) {
+        int task = old[pc].task >= 0 ? old[pc].task : x.tasks->n - 1;
+        while (x.at < task) next_task(&x);
+        one_inst(&x, old[pc]);
     }
-    return phases;
+    p->n_train = p->insts.n;
+    for (int pc = n_train; pc < n; pc++) *sk_push(e->tmp, &p->insts) = old[pc];
+    return SK_OK;
 }
-
-static void keep_version(sk_emit *e)
-{
-    sk_versions *v = e->versions;
-    unsigned phases = wanted(e);
-    for (int i = 0; i < e->p->params.n; i++) {
-        const sk_param_plan *q = &e->p->params.v[i];
-        if (!(v->reads[i] & phases)) continue;
-        int copy = sk_emit_piece(e, q->tensor, SK_WIRE, stored_state(e, q), -1);
-        sk_inst *in = sk_emit_inst(e, SK_DO_SLICE);
-        in->in[0] = q->stored;
-        in->out[0] = copy;
-        v->old[v->made * e->p->params.n + i] = copy;
-    }
-}
-
-void sk_emit_apart(sk_emit *e)
-{
-    sk_versions *v = e->versions;
-    int micro = at_work(e).micro;
-    v->scale = (float)(1 / (v->places > 0 ? v->places : 1));
-    v->places = 0;
-    keep_version(e);
-    for (int i = 0; i < e->p->params.n; i++) {
-        sk_inst *in = sk_emit_pass(e, i, 0);
-        in->update = v->made;
-        in->delay = v->made - v->seen[micro];
-        in->scale = v->scale;
-    }
-    v->made++;
-    e->at.layer = 0;
-    sk_emit_whole_weights(e);
-    sk_emit_grads_used(e);
-}
-
-float sk_emit_scale(const sk_emit *e) { return e->versions ? e->versions->scale : 0; }
