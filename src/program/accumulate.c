@@ -1,54 +1,211 @@
-/* accumulate.c - the pass that finds the first contribution to every sum.
+/* accumulate.c - the pass that adds up gradients over micro-batches, where tasks reduce them.
  *
- * The emitter lets every node add to gradients, to the sums of the graph and to what a task makes
- * of a gradient.  The first instruction of a section that writes a place of such a buffer does not
- * add: it sets the place, so that nothing has to be zeroed.  (To what is empty nobody adds.) */
+ * A task leaves each gradient in a buffer of its own, a leaf, and the emitter adds every leaf to
+ * the accumulator of the parameter, by an ADD that names parameter and node (grads.c).  This pass
+ * makes the first leaf the accumulator itself and drops its ADD.  Behind an update the sum begins
+ * anew.
+ *
+ * In deterministic order (base/cells.h) micro-batches are the upper part of a tree of sums, and
+ * each node that contributes to a parameter has a sum of its own.  The ADD of a leaf becomes the
+ * ADDs of the subtrees that it completes; the sum ends in the leaf of the first micro-batch.  Where
+ * the tasks end, the sums of the nodes that share a parameter are added. */
 #include "program/emit.h"
 
 #include <string.h>
 
-typedef struct first {
+typedef struct subtree { /* complete: from the micro-batch that is its index up to `end` */
+    int end, buf;
+} subtree;
+
+typedef struct sum { /* of the gradient of a parameter; in deterministic order, of one node's */
+    int param, node, buf;
+    bool begun;
+    int next;      /* of the same parameter: 1 + its index; 0: none */
+    subtree *done; /* by micro-batch: subtrees that wait for their other half */
+} sum;
+
+typedef struct sums {
+    sk_emit *e;
     sk_program *p;
-    sk_arena *tmp;
-    struct written { /* places of one root buffer that were written in this section */
-        int64_t *v;  /* pairs: begin, end */
+    bool ordered;
+    struct {
+        sum *v;
         int n, cap;
-    } * of;
-} first;
+    } all;
+    int *of_param; /* by parameter: 1 + the first of its sums; 0: none */
+    int *bind;     /* by buffer: what it becomes */
+    char *is_sum;  /* by buffer: a sum ends in it */
+} sums;
 
-/* Was some of the place written before?  Now all of it is. */
-static bool written(first *x, int buf)
+/* The sum that an ADD belongs to. */
+static sum *sum_of(sums *x, const sk_inst *add)
 {
-    struct written *w = &x->of[sk_buffer_root(x->p, buf)];
-    int64_t from = sk_buffer_begin(x->p, buf), to = from + x->p->bufs.v[buf].bytes;
-    for (int i = 0; i < w->n; i += 2)
-        if (from < w->v[i + 1] && w->v[i] < to) return true;
-    *sk_push(x->tmp, w) = from;
-    *sk_push(x->tmp, w) = to;
-    return false;
+    int *link = &x->of_param[add->param];
+    for (; *link; link = &x->all.v[*link - 1].next) {
+        sum *s = &x->all.v[*link - 1];
+        if (!x->ordered || s->node == add->node->id) return s;
+    }
+    *link = x->all.n + 1; /* before the list may move */
+    sum *s = sk_push(x->e->tmp, &x->all);
+    *s = (sum){.param = add->param, .node = add->node->id, .buf = -1};
+    s->done = x->ordered ? sk_many(x->e->tmp, subtree, x->p->n_micro) : NULL;
+    return s;
 }
 
-/* An update uses a gradient up: what comes behind it is summed anew. */
-static sk_status one_inst(first *x, sk_inst *in)
+/* The leaf in which a sum ends: the accumulator itself, or, of a parameter's further nodes, added
+ * to it where the tasks end. */
+static void begin_sum(sums *x, sum *s, int leaf)
 {
-    if (in->act == SK_DO_UPDATE) x->of[sk_buffer_root(x->p, in->in[0])].n = 0;
-    for (int o = 0; in->act == SK_DO_OP && o < in->node->n_out; o++) {
-        if (!in->node->into[o]) continue;
-        bool adds = in->add >> o & 1, again = written(x, in->out[o]);
-        if (adds && !again) in->add &= ~(1u << o);
-        if (adds && again && !(in->node->op->flags & SK_OP_ADDS))
-            return sk_fail(SK_EBUG, "op '%s' must add to '%s' and cannot", in->node->op->name,
-                           in->node->into[o]->name);
-    }
-    return SK_OK;
+    bool first = x->of_param[s->param] - 1 == s - x->all.v;
+    s->begun = true;
+    s->buf = first ? x->p->params.v[s->param].grad_shard : leaf;
+    x->bind[leaf] = s->buf;
+    x->is_sum[s->buf] = 1;
 }
 
-sk_status sk_find_first_writes(sk_emit *e)
+static void put_add(sums *x, const sk_inst *place, int from, int to)
 {
-    first x = {e->p, e->tmp, sk_many(e->tmp, struct written, e->p->bufs.n + 1)};
-    for (int pc = 0; pc < e->p->insts.n; pc++) {
-        if (pc == e->p->n_train) memset(x.of, 0, sizeof *x.of * (size_t)e->p->bufs.n);
-        SK_TRY(one_inst(&x, &e->p->insts.v[pc]));
+    sk_inst in = sk_inst_like(place, SK_DO_ADD);
+    in.in[0] = from;
+    in.out[0] = to;
+    *sk_push(x->e->tmp, &x->p->insts) = in;
+}
+
+/* --- deterministic order --- */
+
+/* Of n micro-batches in a tree: the parent of [*lo, *hi) in place; returns where its second half
+ * begins. */
+static int parent(int n, int *lo, int *hi)
+{
+    int from = 0, to = n;
+    for (;;) {
+        int left = 1;
+        while (2 * left < to - from) left *= 2;
+        int mid = from + left;
+        if ((*lo == from && *hi == mid) || (*lo == mid && *hi == to)) {
+            *lo = from, *hi = to;
+            return mid;
+        }
+        if (*lo < mid) to = mid;
+        else from = mid;
     }
+}
+
+/* Adds a leaf to what it meets on its way up the tree; what waits for its other half stays. */
+static void climb(sums *x, sum *s, const sk_inst *add)
+{
+    int lo = add->micro, hi = lo + 1, n = x->p->n_micro, buf = add->in[0];
+    while (hi - lo < n) {
+        int from = lo, to = hi, mid = parent(n, &from, &to), other = lo == from ? mid : from;
+        if (s->done[other].end != (other == from ? mid : to)) {
+            s->done[lo] = (subtree){hi, buf};
+            return;
+        }
+        int left = other == from ? s->done[other].buf : buf,
+            right = other == from ? buf : s->done[other].buf;
+        put_add(x, add, right, left);
+        buf = left, lo = from, hi = to;
+    }
+}
+
+/* What several nodes of this stage contributed to one parameter. */
+static void join_nodes(sums *x)
+{
+    sk_inst place = x->p->insts.v[x->p->insts.n - 1];
+    place.task = -1;
+    for (int i = 0; i < x->all.n; i++) {
+        const sum *s = &x->all.v[i];
+        int to = x->p->params.v[s->param].grad_shard;
+        if (s->buf != to) put_add(x, &place, s->buf, to);
+    }
+}
+
+/* --- the list --- */
+
+static void one_inst(sums *x, const sk_inst *in)
+{
+    if (in->act == SK_DO_UPDATE && in->task >= 0 && x->of_param[in->param])
+        x->all.v[x->of_param[in->param] - 1].begun = false;
+    if (in->act != SK_DO_ADD || in->param < 0) {
+        *sk_push(x->e->tmp, &x->p->insts) = *in;
+        return;
+    }
+    sum *s = sum_of(x, in);
+    bool first = x->ordered ? in->micro == 0 : !s->begun;
+    if (first) begin_sum(x, s, in->in[0]);
+    if (x->ordered) climb(x, s, in);
+    else if (!first) put_add(x, in, in->in[0], in->out[0]);
+}
+
+/* --- leaves that are accumulators --- */
+
+static void rebind(const sums *x, int *buf)
+{
+    if (*buf >= 0) *buf = x->bind[*buf];
+}
+
+/* Parts of a leaf are parts of what it became, and are called like it. */
+static void rebind_parts(sums *x)
+{
+    for (int i = 0; i < x->p->bufs.n; i++) {
+        sk_buffer *b = &x->p->bufs.v[i];
+        int whole = b->within;
+        if (whole < 0 || x->bind[whole] == whole) continue;
+        b->within = x->bind[whole];
+        b->name = x->p->bufs.v[b->within].name;
+    }
+}
+
+/* What a sum or a part of it is encoded to, or decoded from, is called after it. */
+static void name_code(sums *x, int code, int of, const sk_codec *codec)
+{
+    if (!x->is_sum[sk_buffer_root(x->p, of)]) return;
+    x->p->bufs.v[code].name = sk_print(x->p->arena, "%s.%s", x->p->bufs.v[of].name, codec->name);
+}
+
+static void rebind_all(sums *x)
+{
+    rebind_parts(x);
+    for (int pc = 0; pc < x->p->insts.n; pc++) {
+        sk_inst *in = &x->p->insts.v[pc];
+        for (int i = 0; i < SK_MAX_IN; i++) rebind(x, &in->in[i]);
+        for (int o = 0; o < SK_MAX_OUT; o++) rebind(x, &in->out[o]);
+        if (in->act == SK_DO_ENCODE) name_code(x, in->out[0], in->in[0], in->codec);
+    }
+    for (int i = 0; i < x->p->calls.n; i++) {
+        sk_call_plan *c = &x->p->calls.v[i];
+        for (int s = 0; s < c->n_segs; s++) {
+            rebind(x, &c->segs[s].src);
+            rebind(x, &c->segs[s].dst);
+        }
+        for (int k = 0; k < c->n_then; k++) {
+            rebind(x, &c->then[k].from);
+            rebind(x, &c->then[k].to);
+            if (c->then[k].act == SK_DO_DECODE)
+                name_code(x, c->then[k].from, c->then[k].to, c->then[k].codec);
+        }
+    }
+}
+
+sk_status sk_accumulate(sk_emit *e)
+{
+    sk_program *p = e->p;
+    int n = p->insts.n, n_train = p->n_train;
+    if (!sk_emit_per_task(e)) return SK_OK;
+    sums x = {.e = e, .p = p, .ordered = e->l->canonical};
+    x.of_param = sk_many(e->tmp, int, p->params.n + 1);
+    x.bind = sk_many(e->tmp, int, p->bufs.n + 1);
+    x.is_sum = sk_many(e->tmp, char, p->bufs.n + 1);
+    for (int i = 0; i < p->bufs.n; i++) x.bind[i] = i;
+    sk_inst *old = sk_grow(e->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
+    memcpy(old, p->insts.v, sizeof *old * (size_t)n);
+    p->insts.n = 0;
+    for (int pc = 0; pc < n_train; pc++) {
+        if (pc && old[pc].task < 0 && old[pc - 1].task >= 0) join_nodes(&x);
+        one_inst(&x, &old[pc]);
+    }
+    p->n_train = p->insts.n;
+    for (int pc = n_train; pc < n; pc++) *sk_push(e->tmp, &p->insts) = old[pc];
+    rebind_all(&x);
     return SK_OK;
 }

@@ -12,7 +12,8 @@
  *     params after edges             stages that share a weight are those that read it
  *     weight stash after lower       who reads which version of a weight is known
  *     first gather after lower       the order of gathers in a step is known
- *     accumulate, buckets            first and last writes of a step are known
+ *     accumulate after weight stash  behind an update a sum begins anew
+ *     first write, buckets           first and last writes of a step are known
  *     messages after lower           all that is sent is known, on all stages
  *     waits after lower              a wait stands where a buffer is first touched
  *     algorithms after waits         the workspace of a call lives from start to wait
@@ -105,7 +106,8 @@ static const struct pass {
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
     {"weight-stash", "versions of weights that change within a step", sk_stash_weights},
     {"first-gather", "later gathers of a weight come from a second copy", sk_find_first_gathers},
-    {"accumulate", "the first contribution to a sum does not add", sk_find_first_writes},
+    {"accumulate", "gradients of tasks are added up over micro-batches", sk_accumulate},
+    {"first-write", "the first contribution to a sum does not add", sk_find_first_writes},
     {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},
     {"messages", "order of messages between stages, and their arrival", sk_order_messages},
     {"waits", "where calls are waited for", place_waits},

@@ -18,17 +18,15 @@ typedef struct sk_ints {
 
 enum { SK_LANE = SK_COMM_FLIGHT / 2 }; /* messages to one rank that may be under way */
 
-typedef struct sk_subtree { /* of sums over micro-batches, complete from its place up to `end` */
-    int end, buf;
-} sk_subtree;
+typedef struct sk_grad_at { /* a gradient to be reduced: as nodes make it, as the optimizer sees it
+                             */
+    int param, whole, piece;
+} sk_grad_at;
 
-typedef struct sk_portion { /* a gradient: all of it, or in canonical order what one node adds */
-    int param, node;
-    int sum;         /* where it is added up, as the optimizer wants it */
-    int full, piece; /* of the task at work: as the node makes it (-1: not yet), and what is kept */
-    bool begun;
-    sk_subtree *done; /* by micro-batch: subtrees that wait for their other half */
-} sk_portion;
+typedef struct sk_leaf { /* the gradient that a layer of a task makes, or one node of it */
+    const sk_node *node;
+    sk_grad_at grad;
+} sk_leaf;
 
 typedef struct sk_cuts { /* parts of a buffer, one behind the other */
     int whole, first, n;
@@ -121,9 +119,11 @@ typedef struct sk_emit {
         sk_at_hand **hand; /* tensor id -> of this slice */
     } slice;
     struct {
-        sk_portion *v;
+        sk_leaf *v;
         int n, cap;
-    } portions; /* gradients that are reduced task by task */
+        int *order, n_order; /* by parameter: its place in the order in which gradients are first
+                                made, from 1 on; 0: not made yet */
+    } leaves; /* gradients of the layer at work, where they are reduced task by task */
 } sk_emit;
 
 /* emit.c */
@@ -263,7 +263,6 @@ sk_status sk_stash_weights(sk_emit *e);
 int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made);
 void sk_emit_task_end(sk_emit *e);
 void sk_emit_grads_end(sk_emit *e);
-void sk_emit_grads_used(sk_emit *e); /* by an update: what comes is summed anew */
 
 /* update.c: sums, clipping, the optimizer, and weights made whole again. */
 void sk_emit_update(sk_emit *e);
@@ -292,11 +291,6 @@ sk_status sk_lower(sk_emit *e);
 
 /* print_plan.c: what is decided about nodes and tensors, before there are instructions. */
 char *sk_emit_print(const sk_emit *e, sk_arena *a);
-
-typedef struct sk_grad_at { /* a gradient to be reduced: as nodes make it, as the optimizer sees it
-                             */
-    int param, whole, piece;
-} sk_grad_at;
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
@@ -328,7 +322,8 @@ sk_status sk_weight_tiles(sk_emit *e);
 /* first_gather.c: later gathers of a weight are served from a second copy. */
 sk_status sk_find_first_gathers(sk_emit *e);
 
-/* accumulate.c, buckets.c: first and last writes of gradients. */
+/* accumulate.c, first_write.c, buckets.c: sums over micro-batches; first and last writes. */
+sk_status sk_accumulate(sk_emit *e);
 sk_status sk_find_first_writes(sk_emit *e);
 sk_status sk_fill_buckets(sk_emit *e);
 

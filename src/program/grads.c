@@ -1,11 +1,12 @@
 /* grads.c - where the gradient of a parameter goes, and gradients that are reduced task by task.
  *
- * A gradient is added up over micro-batches in one buffer and reduced when the last contribution is
- * there (buckets.c).  Sharded gradients are reduced task by task instead: each rank keeps its piece
- * and adds it to those of earlier micro-batches.  So are all where stages update on their own, and
- * in deterministic order (base/cells.h): there micro-batches are the upper part of the tree of
- * sums, ranks the lower, and what several nodes contribute to a tied weight is summed apart and
- * added last, as it is when they sit on two stages. */
+ * Usually a gradient is added up over micro-batches in one buffer and reduced when the last
+ * contribution is there (buckets.c).  Task by task instead are reduced: sharded gradients, of which
+ * each rank keeps its piece; all gradients where stages update on their own; and all in
+ * deterministic order (base/cells.h), where ranks are the lower part of the tree of sums and
+ * micro-batches the upper.  Then each layer of a task leaves its gradient in a buffer of its own, a
+ * leaf, which is reduced and added to the accumulator; accumulate.c decides which leaves are added
+ * to which. */
 #include "program/emit.h"
 
 #include <string.h>
@@ -14,108 +15,55 @@ static sk_param_plan *plan_of(const sk_emit *e, int param) { return &e->p->param
 
 /* --- task by task --- */
 
-/* The gradient that a node's contribution is added to in one task. */
-static sk_portion *portion_of(sk_emit *e, int param, const sk_node *n)
+/* The leaf that a node's contribution is added to; in deterministic order each node has its own.
+ * Leaves are reduced in the order in which a step first makes their gradients. */
+static sk_leaf *leaf_of(sk_emit *e, int param, const sk_node *n)
 {
-    for (int i = 0; i < e->portions.n; i++) {
-        sk_portion *x = &e->portions.v[i];
-        if (x->param == param && (!e->l->canonical || x->node == n->id)) return x;
+    bool ordered = e->l->canonical;
+    int at = e->leaves.n;
+    for (int i = 0; i < e->leaves.n; i++) {
+        sk_leaf *x = &e->leaves.v[i];
+        if (x->grad.param == param && (!ordered || x->node == n)) return x;
     }
-    sk_portion *x = sk_push(e->tmp, &e->portions);
-    *x = (sk_portion){.param = param, .node = n->id, .full = -1, .piece = -1};
-    sk_param_plan *q = plan_of(e, param);
-    bool first = true;
-    for (int i = 0; i + 1 < e->portions.n; i++) first &= e->portions.v[i].param != param;
-    x->sum = first ? q->grad_shard : sk_emit_piece(e, q->tensor, SK_GRADS, &q->update, -1);
-    x->done = sk_many(e->tmp, sk_subtree, e->p->n_micro);
+    sk_push(e->tmp, &e->leaves);
+    if (!e->leaves.order[param]) e->leaves.order[param] = ++e->leaves.n_order;
+    for (; at && !ordered; at--) {
+        const sk_leaf *before = &e->leaves.v[at - 1];
+        if (e->leaves.order[before->grad.param] < e->leaves.order[param]) break;
+        e->leaves.v[at] = *before;
+    }
+    sk_leaf *x = &e->leaves.v[at];
+    *x = (sk_leaf){.node = n, .grad = {.param = param, .whole = -1}};
     return x;
-}
-
-/* Where this micro-batch's sum goes: to its own place if it is the first to be added to. */
-static int leaf(sk_emit *e, sk_portion *x)
-{
-    bool first = e->l->canonical ? e->at.micro == 0 : !x->begun;
-    x->begun = true;
-    return first ? x->sum
-                 : sk_emit_piece(e, plan_of(e, x->param)->tensor, SK_GRADS,
-                                 &plan_of(e, x->param)->update, -1);
 }
 
 static int task_target(sk_emit *e, int param, const sk_node *n)
 {
-    sk_portion *x = portion_of(e, param, n);
+    sk_leaf *x = leaf_of(e, param, n);
     const sk_param_plan *q = plan_of(e, param);
-    if (x->full >= 0) return x->full;
-    x->piece = leaf(e, x);
-    x->full = x->piece;
-    if (sk_emit_is_cut(e, q)) x->full = sk_emit_piece(e, q->tensor, SK_GRADS, &q->used, -1);
-    return x->full;
-}
-
-/* Of n micro-batches in a tree: the parent of [*lo, *hi) in place; returns where its second half
- * begins. */
-static int parent(int n, int *lo, int *hi)
-{
-    int from = 0, to = n;
-    for (;;) {
-        int left = 1;
-        while (2 * left < to - from) left *= 2;
-        int mid = from + left;
-        if ((*lo == from && *hi == mid) || (*lo == mid && *hi == to)) {
-            *lo = from, *hi = to;
-            return mid;
-        }
-        if (*lo < mid) to = mid;
-        else from = mid;
-    }
-}
-
-/* Adds a micro-batch's sum to those it meets on its way up; what waits for its other half stays. */
-static void climb(sk_emit *e, sk_portion *x, int buf)
-{
-    int lo = e->at.micro, hi = e->at.micro + 1, n = e->p->n_micro;
-    while (hi - lo < n) {
-        int from = lo, to = hi, mid = parent(n, &from, &to), other = lo == from ? mid : from;
-        if (x->done[other].end != (other == from ? mid : to)) {
-            x->done[lo] = (sk_subtree){hi, buf};
-            return;
-        }
-        int left = other == from ? x->done[other].buf : buf,
-            right = other == from ? buf : x->done[other].buf;
-        sk_emit_move(e, SK_DO_ADD, right, left);
-        buf = left, lo = from, hi = to;
-    }
-}
-
-static void collect_task(sk_emit *e)
-{
-    for (int i = 0; i < e->portions.n; i++) {
-        sk_portion *x = &e->portions.v[i];
-        if (x->full < 0) continue;
-        if (e->l->canonical) climb(e, x, x->piece);
-        else if (x->piece != x->sum) sk_emit_move(e, SK_DO_ADD, x->piece, x->sum);
-        x->full = -1;
-    }
+    if (x->grad.whole >= 0) return x->grad.whole;
+    x->grad.piece = sk_emit_piece(e, q->tensor, SK_GRADS, &q->update, -1);
+    x->grad.whole = x->grad.piece;
+    if (sk_emit_is_cut(e, q)) x->grad.whole = sk_emit_piece(e, q->tensor, SK_GRADS, &q->used, -1);
+    return x->grad.whole;
 }
 
 /* Called when the backward half of one layer of one micro-batch is written. */
 void sk_emit_task_end(sk_emit *e)
 {
     sk_emit_close_layer(e);
-    if (!e->training || !sk_emit_per_task(e)) return;
-    sk_grad_at *made = sk_many(e->tmp, sk_grad_at, e->portions.n + 1);
-    int n = 0;
-    for (int i = 0; i < e->portions.n; i++) {
-        const sk_portion *x = &e->portions.v[i];
-        if (x->full >= 0) made[n++] = (sk_grad_at){x->param, x->full, x->piece};
+    if (!e->training || !e->leaves.n) return;
+    sk_grad_at *made = sk_many(e->tmp, sk_grad_at, e->leaves.n);
+    for (int i = 0; i < e->leaves.n; i++) made[i] = e->leaves.v[i].grad;
+    sk_reduce_grads(e, made, e->leaves.n, SK_FLIES_NOT);
+    for (int i = 0; i < e->leaves.n; i++) {
+        sk_inst *in = sk_emit_inst(e, SK_DO_ADD);
+        in->in[0] = made[i].piece;
+        in->out[0] = plan_of(e, made[i].param)->grad_shard;
+        in->param = made[i].param;
+        in->node = e->leaves.v[i].node;
     }
-    sk_reduce_grads(e, made, n, SK_FLIES_NOT);
-    collect_task(e);
-}
-
-void sk_emit_grads_used(sk_emit *e)
-{
-    for (int i = 0; i < e->portions.n; i++) e->portions.v[i].begun = false;
+    e->leaves.n = 0;
 }
 
 /* --- both --- */
@@ -126,16 +74,6 @@ int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state 
     sk_assert(sk_state_equal(made, &e->plan.grad_made[q->tensor->id])); /* see grads_fit */
     if (sk_emit_per_task(e)) return task_target(e, param, n);
     return q->grad;
-}
-
-/* What several nodes of this stage contributed to one weight. */
-static void join_portions(sk_emit *e)
-{
-    for (int i = 0; i < e->portions.n; i++) {
-        const sk_portion *x = &e->portions.v[i];
-        int to = plan_of(e, x->param)->grad_shard;
-        if (x->sum != to) sk_emit_move(e, SK_DO_ADD, x->sum, to);
-    }
 }
 
 /* Parameters that several stages share: every stage has a part of the sum. */
@@ -161,6 +99,5 @@ static void reduce_tied(sk_emit *e)
 void sk_emit_grads_end(sk_emit *e)
 {
     e->at.task = -1;
-    join_portions(e);
     reduce_tied(e);
 }

@@ -277,6 +277,7 @@ sk_status sk_emit_params(sk_emit *e)
     SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);
     index_uses(e);
+    e->leaves.order = sk_many(e->tmp, int, p->params.n + 1);
     e->gathering = sk_many(p->arena, int, SK_WIDTHS *(e->g->n_layers + 1));
     for (int i = 0; i < SK_WIDTHS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
     return SK_OK;

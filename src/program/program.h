@@ -78,7 +78,9 @@ enum { SK_SENT_ALL = -1 };
 
 typedef struct sk_inst {
     sk_act act;
-    const sk_node *node;
+    const sk_node
+        *node; /* OP; ADD of a gradient to its sum, with param, from grads.c to accumulate.c
+                */
     int in[SK_MAX_IN], out[SK_MAX_OUT]; /* buffers; -1 ends the list */
     unsigned add;                       /* bit o: out[o] is added to */
     int micro, layer;

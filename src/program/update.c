@@ -218,7 +218,6 @@ void sk_emit_update_task(sk_emit *e, sk_task t)
     e->at.phase = SK_BACKWARD;
     for (int i = 0; i < e->p->params.n; i++) sk_emit_pass(e, i, 0);
     sk_emit_whole_weights(e);
-    sk_emit_grads_used(e);
 }
 
 void sk_emit_report(sk_emit *e)
