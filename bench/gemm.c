@@ -14,7 +14,7 @@
  * Operands are in different places for each layer, as in a real step, so that what caches keep is
  * what they would keep.  Results are not used: the numbers stay ordinary. */
 #include "base/clock.h"
-#include "base/team.h"
+#include "base/threads.h"
 
 #include <cblas.h>
 #include <stdbool.h>
@@ -78,13 +78,13 @@ static void multiply_part(void *ctx, int part, int of)
     multiply(&g);
 }
 
-static void shared(sk_team *team, gemm g) /* no team: alone */
+static void shared(sk_threads *team, gemm g) /* no team: alone */
 {
-    if (team) sk_team_run(team, multiply_part, &g);
+    if (team) sk_threads_run(team, multiply_part, &g);
     else multiply(&g);
 }
 
-static void forward(sk_team *t, const step *s, const linear *l, bool turned)
+static void forward(sk_threads *t, const step *s, const linear *l, bool turned)
 {
     shared(t, (gemm){.tb = turned,
                      .m = s->rows,
@@ -98,7 +98,7 @@ static void forward(sk_team *t, const step *s, const linear *l, bool turned)
                      .ldc = l->out});
 }
 
-static void backward(sk_team *t, const step *s, const linear *l, bool turned)
+static void backward(sk_threads *t, const step *s, const linear *l, bool turned)
 {
     shared(t, (gemm){.tb = !turned,
                      .m = s->rows,
@@ -190,14 +190,14 @@ static void attend_part(void *ctx, int part, int of)
     }
 }
 
-static void attend_all(sk_team *t, const step *s, int layer, bool back)
+static void attend_all(sk_threads *t, const step *s, int layer, bool back)
 {
     heads h = {s, layer, back};
-    if (t) sk_team_run(t, attend_part, &h);
+    if (t) sk_threads_run(t, attend_part, &h);
     else attend_part(&h, 0, 1);
 }
 
-static void run_step(sk_team *t, const step *s)
+static void run_step(sk_threads *t, const step *s)
 {
     for (int l = 0; l < s->c->layers; l++) {
         forward(t, s, &s->layer[l][0], false);
@@ -287,15 +287,15 @@ int main(int argc, char **argv)
     openblas_set_num_threads(1);
     for (int i = 0; i < (ranks ? threads : 1); i++)
         make_step(&all[i], c, ranks ? c->batch / threads : c->batch, causal, ranks ? 1 : threads);
-    sk_team *team = sk_team_open(threads);
+    sk_threads *team = sk_threads_open(threads);
     for (int i = 0; i < steps; i++) {
         double start = sk_now();
-        if (ranks) sk_team_run(team, run_rank, all);
+        if (ranks) sk_threads_run(team, run_rank, all);
         else run_step(team, all);
         double ms = (sk_now() - start) * 1e3;
         printf("%d %.3f ms %.1f GFLOP/s\n", i, ms, flops(c, causal) / ms * 1e-6);
         fflush(stdout);
     }
-    sk_team_close(team);
+    sk_threads_close(team);
     return 0;
 }

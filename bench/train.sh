@@ -22,7 +22,7 @@ else
 fi
 
 read -r -a blas < <(pkg-config --cflags --libs openblas)
-${CC:-cc} -std=c11 -D_GNU_SOURCE -Isrc -O3 bench/gemm.c src/base/team.c src/base/status.c \
+${CC:-cc} -std=c11 -D_GNU_SOURCE -Isrc -O3 bench/gemm.c src/base/threads.c src/base/status.c \
     "${blas[@]}" -lpthread -o "$work/gemm"
 options+=(--gemm "$work/gemm")
 

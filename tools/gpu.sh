@@ -43,7 +43,7 @@ compile() {
 
 gcc_flags="-std=c11 -D_GNU_SOURCE -Isrc $blas -O3 -march=x86-64-v3 -ffp-contract=fast \
     -fopenmp-simd -fno-math-errno -fno-trapping-math -Wall -Wextra"
-both="src/base/*.c src/tensor/dtype.c src/tensor/tree_gemm.c src/tensor/attend.c src/graph/*.c"
+both="src/base/*.c src/tensor/dtype.c src/kernel/cpu/tree_gemm.c src/kernel/cpu/causal_attention.c src/graph/*.c"
 # shellcheck disable=SC2086
 compile "$out" "$CC $gcc_flags" $both src/device/device.c src/device/cpu.c $ops "$out"/*_table.c
 # shellcheck disable=SC2086

@@ -3,16 +3,16 @@
  * Ranks are processes, data are made up from (step, row, column), so nothing is
  * read and nothing is left behind.  Every layout of `bench step` starts from the
  * weights and sees the data of the one-rank run that it is compared with. */
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/bench_coll.h"
 #include "cli/cmd.h"
-#include "run/ops.h"
-#include "run/timing.h"
+#include "plan/op_times.h"
+#include "plan/coll_timing.h"
 #include "train/fits.h"
 #include "train/host_peak.h"
 #include "train/idle.h"
-#include "train/made_up.h"
+#include "train/synthetic.h"
 #include "train/setup.h"
 
 #include <math.h>
@@ -98,7 +98,7 @@ static double loss_delta(const bench *b, const sk_step_timing *t)
 
 static sk_run_opts run_opts(const bench *b)
 {
-    return (sk_run_opts){.fill = sk_made_up_fill,
+    return (sk_run_opts){.fill = sk_synthetic_fill,
                          .fill_ctx = b->job,
                          .seed = b->job->seed,
                          .knobs = sk_setup_knobs(b->job),
@@ -258,7 +258,7 @@ static sk_status read_step(bench *b, sk_arena *a, int argc, char **argv, const c
     sk_conf_rest rest = {.options = options};
     int64_t steps = 10;
     SK_TRY(take_layouts(b, &argc, argv));
-    SK_TRY(sk_ask_job(a, argc, argv, help, b->job, &rest));
+    SK_TRY(sk_argv_job(a, argc, argv, help, b->job, &rest));
     const char *text = sk_conf_option(&rest, "steps"), *which = sk_conf_option(&rest, "layouts");
     if (text && (!sk_read_int(text, &steps) || steps < 1 || steps > 200))
         return sk_fail(SK_EUSAGE, "command line: --steps is \"%s\"; 1 to 200 are needed", text);

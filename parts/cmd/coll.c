@@ -2,10 +2,10 @@
  *
  * Everything is read from the step lists that a run would play; nothing runs.  The
  * rounds of a drawing are those of the senders. */
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "comm/prove.h"
+#include "coll/prove.h"
 
 #include <string.h>
 
@@ -309,7 +309,7 @@ static sk_status show(sk_arena *a, const sk_coll *c, const sk_coll_ask *ask, con
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     words w = {0};
-    const sk_ask_option options[] = {
+    const sk_argv_option options[] = {
         {"-n", &w.n, false},        {"--op", &w.op, false},       {"--root", &w.root, false},
         {"--axes", &w.axes, false}, {"--parts", &w.parts, false}, {"-o", &w.form, false},
         {NULL, NULL, false},
@@ -317,7 +317,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     const sk_coll *c = NULL;
     sk_coll_ask ask = {0};
     int n = 0;
-    SK_TRY(sk_ask_words(a, argc, argv, options, &w.name, 1, &n));
+    SK_TRY(sk_argv_words(a, argc, argv, options, &w.name, 1, &n));
     if (w.form && !strcmp(w.form, "text")) w.form = NULL;
     if (!n) return table(a, w.form);
     SK_TRY(find_coll(a, w.name, &c));

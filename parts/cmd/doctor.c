@@ -1,7 +1,7 @@
 /* doctor.c - `skein doctor`: what this machine has, what would be used, and why. */
-#include "base/team.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/threads.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
 #include "comm/boot.h"
 #include "data/data.h"
@@ -122,7 +122,7 @@ static void processor(sk_table *t, const sk_host *h)
         "heaps of all ranks must fit: skein plan");
     say(t, "BLAS", h->blas, "used for matrix products");
     peak(t, "peak of a core", 1);
-    int all = h->cores < SK_TEAM_MOST ? h->cores : SK_TEAM_MOST;
+    int all = h->cores < SK_THREADS_MAX ? h->cores : SK_THREADS_MAX;
     if (all > 1) peak(t, sk_print(a, "peak of %d cores", all), all);
 }
 
@@ -133,7 +133,7 @@ static void launcher(sk_table *t)
 {
     sk_arena *a = t->arena;
     sk_boot b;
-    if (sk_boot_look(a, &b)) say(t, "started by", "unclear", sk_error_line());
+    if (sk_boot_detect(a, &b)) say(t, "started by", "unclear", sk_error_line());
     else if (!b.n_ranks) say(t, "started by", "nobody else", "skein forks its ranks: train -n N");
     else
         say(t, "started by", sk_print(a, "%s, rank %d of %d", b.by, b.rank, b.n_ranks),
@@ -260,7 +260,7 @@ static const char *find_cudnn(sk_arena *a, unsigned *v)
     return path;
 }
 
-static void tell_cudnn(FILE *to, sk_arena *a, const sk_device_tool *used, unsigned v,
+static void tell_cudnn(FILE *to, sk_arena *a, const sk_device_library *used, unsigned v,
                        const char *path)
 {
     unsigned p[3] = {0};
@@ -272,12 +272,12 @@ static void tell_cudnn(FILE *to, sk_arena *a, const sk_device_tool *used, unsign
 
 static void tell_tools(FILE *to, sk_arena *a)
 {
-    sk_device_tool tools[SK_MAX_TOOLS];
+    sk_device_library tools[SK_MAX_LIBRARIES];
     unsigned v = 0;
     const char *cudnn = find_cudnn(a, &v); /* before there is one in this process */
-    int n = sk_device_tools("cuda", true, tools);
+    int n = sk_device_libraries("cuda", true, tools);
     for (int i = 0; i < n; i++) {
-        const sk_device_tool *t = &tools[i];
+        const sk_device_library *t = &tools[i];
         if (t->here)
             put(to, t->name, sk_print(a, "%s, %s", t->version, t->path),
                 sk_print(a, "used for %s", t->use));
@@ -399,12 +399,12 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     static const char *const head[] = {"what", "found", "use"};
     const char *format = NULL;
-    const sk_ask_option options[] = {{"-o", &format, false}, {0}};
+    const sk_argv_option options[] = {{"-o", &format, false}, {0}};
     sk_table t = {.arena = a, .head = head, .n_cols = 3};
     sk_host h;
     int n = 0;
-    SK_TRY(sk_ask_words(a, argc, argv, options, NULL, 0, &n));
-    sk_host_look(&h);
+    SK_TRY(sk_argv_words(a, argc, argv, options, NULL, 0, &n));
+    sk_host_detect(&h);
     processor(&t, &h);
     launchers(&t);
     gpus(&t, &h);

@@ -1,6 +1,6 @@
 /* explain.c - `skein explain`: the program of a rank, as text. */
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
 #include "train/setup.h"
 
@@ -46,7 +46,7 @@ static bool is_pass(const char *name)
 static sk_status print_program(sk_arena *a, sk_setup *s, int rank)
 {
     sk_program *p = s->programs[rank];
-    if (!p) SK_TRY(sk_setup_one(s, rank, &p));
+    if (!p) SK_TRY(sk_setup_compile(s, rank, &p));
     fputs(sk_program_print(p, a), stdout);
     return SK_OK;
 }
@@ -67,7 +67,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_setup *s = sk_new(a, sk_setup);
     sk_conf_rest rest = {.options = options};
     int64_t rank = 0;
-    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
+    SK_TRY(sk_argv_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
     const char *pass = sk_conf_option(&rest, "pass"), *text = sk_conf_option(&rest, "rank");
     if (!pass) pass = "program";

@@ -1,9 +1,9 @@
 /* export.c - `skein export`: a run, checkpoint or model directory as a Hugging Face directory. */
-#include "base/file.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/rundir.h"
 
 /* A directory that others can read, and read as another model, says so. */
@@ -33,12 +33,12 @@ static sk_status save(sk_arena *a, const char *what, const char *tokenizer, sk_d
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     const char *words[2], *type_name = "f32", *tokenizer = NULL, *path;
-    const sk_ask_option options[] = {
+    const sk_argv_option options[] = {
         {"--dtype", &type_name, false}, {"--tokenizer", &tokenizer, false}, {0}};
     int n = 0;
     sk_dtype type;
     sk_hyper hyper;
-    SK_TRY(sk_ask_words(a, argc, argv, options, words, 2, &n));
+    SK_TRY(sk_argv_words(a, argc, argv, options, words, 2, &n));
     if (n != 2)
         return sk_fail(SK_EUSAGE, "export: a run, checkpoint or model directory, and a directory "
                                   "to write are needed");

@@ -2,11 +2,11 @@
  *
  * The state of the optimizer starts at zero, as in a new run; `skein train
  * --resume run=DIR` goes on from there, on any layout. */
-#include "cli/ask.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
 #include "run/run.h"
 #include "train/checkpoint.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/hf.h"
 #include "train/rundir.h"
 #include "train/setup.h"
@@ -25,7 +25,7 @@ typedef struct import {
     sk_run *run;
 } import;
 
-static sk_status read_model(sk_arena *a, import *m, sk_box **boxes, int *n, int *n_model)
+static sk_status read_model(sk_arena *a, import *m, sk_tensor_shard **boxes, int *n, int *n_model)
 {
     const sk_job *job = m->setup.job;
     sk_run_opts o = {.fill = sk_setup_fill, .fill_ctx = &m->setup};
@@ -33,14 +33,14 @@ static sk_status read_model(sk_arena *a, import *m, sk_box **boxes, int *n, int 
     SK_TRY(sk_heaps_open(1, &m->setup.programs[0]->heap_bytes, false, 0, &m->heaps));
     SK_TRY(sk_run_open(a, m->setup.programs[0], m->heaps, &o, &m->run));
     SK_TRY(sk_run_init(m->run, job->seed));
-    sk_run_boxes(m->run, a, boxes, n);
-    *n_model = sk_boxes_sort(&m->setup.graph, *boxes, *n);
+    sk_run_shards(m->run, a, boxes, n);
+    *n_model = sk_shards_sort(&m->setup.graph, *boxes, *n);
     const sk_hf_shape *shapes = sk_hf_shapes(a, &m->setup.graph, &n_shapes);
     SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes));
     return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, *boxes, *n_model);
 }
 
-static sk_status save(sk_arena *a, import *m, const sk_box *boxes, int n, int n_model)
+static sk_status save(sk_arena *a, import *m, const sk_tensor_shard *boxes, int n, int n_model)
 {
     const sk_job *job = m->setup.job;
     bool none = !strcmp(job->data_tokenizer, "none");
@@ -70,12 +70,12 @@ static sk_status keep_tokens(sk_arena *a, const import *m)
     sk_tokenizer *t = NULL;
     if (sk_graph_is_sequences(&m->setup.graph) && strcmp(job->data_tokenizer, "none"))
         SK_TRY(sk_tokenizer_open(a, job->data_tokenizer, &t));
-    return sk_rundir_keep(a, job, &m->t, t);
+    return sk_rundir_keep_tokenizer(a, job, &m->t, t);
 }
 
 static sk_status import_all(sk_arena *a, sk_job *job, import *m)
 {
-    sk_box *boxes = NULL;
+    sk_tensor_shard *boxes = NULL;
     int n = 0, n_model = 0;
     const char *note;
     SK_TRY(sk_setup_program(a, job, true, &m->setup));
@@ -97,7 +97,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_conf_rest rest = {0};
     if (argc && argv[0][0] != '-' && !strchr(argv[0], '='))
         argv[0] = sk_print(a, strchr(argv[0], '/') ? "model=%s" : "model=./%s", argv[0]);
-    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
+    SK_TRY(sk_argv_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
     if (!*job->model_dir)
         return sk_fail(SK_EUSAGE, "import: a Hugging Face directory with config.json is needed");

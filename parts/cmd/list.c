@@ -1,10 +1,10 @@
 /* list.c - the parts on the shelves, one line each, from their own words. */
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 #include "layout/word.h"
-#include "program/optim.h"
+#include "kernel/optim.h"
 #include "program/schedule.h"
 
 #include <stdio.h>
@@ -110,10 +110,10 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     static const char *const columns[] = {"kind", "name", "doc", "cost"};
     const char *words[MOST], *format = NULL;
-    const sk_ask_option options[] = {{"-o", &format, false}, {0}};
+    const sk_argv_option options[] = {{"-o", &format, false}, {0}};
     sk_table t = {.arena = a, .head = columns, .n_cols = 4};
     int n = 0;
-    SK_TRY(sk_ask_words(a, argc, argv, options, words, MOST, &n));
+    SK_TRY(sk_argv_words(a, argc, argv, options, words, MOST, &n));
     for (int i = 0; i < n; i++) {
         const sk_part_kind *k = sk_kinds;
         while (k->kind && strcmp(k->kind, words[i])) k++;

@@ -3,15 +3,15 @@
  * Compiles one program per class of equal ranks, so that sixteen thousand ranks
  * cost what a few do.  Bytes are those of the memory plan: a run maps exactly as
  * many. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "program/acts.h"
-#include "cli/ask.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
 #include "cli/picture.h"
 #include "plan/peak.h"
 #include "plan/price.h"
-#include "run/paper.h"
-#include "train/budget.h"
+#include "plan/simulator.h"
+#include "plan/budget.h"
 #include "train/relayout.h"
 #include "train/host.h"
 #include "train/idle.h"
@@ -90,8 +90,8 @@ static void fullest(const sk_setup *s, int64_t *most, int64_t *all)
 {
     *most = *all = 0;
     for (int r = 0; r < s->n_ranks; r++) {
-        int64_t bytes = sk_device_bytes(sk_setup_of(s, r));
-        *all += sk_setup_of(s, r)->own_bytes;
+        int64_t bytes = sk_device_bytes(sk_setup_program_of(s, r));
+        *all += sk_setup_program_of(s, r)->own_bytes;
         if (bytes > *most) *most = bytes;
     }
 }
@@ -100,10 +100,10 @@ static void fullest(const sk_setup *s, int64_t *most, int64_t *all)
 static void fits_here(sk_arena *a, const sk_setup *s, int64_t all)
 {
     sk_host h;
-    if (sk_setup_of(s, 0)->gpu) all = 0;
-    for (int r = 0; r < s->n_ranks && sk_setup_of(s, r)->gpu; r++)
-        all += sk_setup_of(s, r)->kind_bytes[SK_HOSTED];
-    sk_host_look(&h);
+    if (sk_setup_program_of(s, 0)->gpu) all = 0;
+    for (int r = 0; r < s->n_ranks && sk_setup_program_of(s, r)->gpu; r++)
+        all += sk_setup_program_of(s, r)->kind_bytes[SK_HOSTED];
+    sk_host_detect(&h);
     printf("here      %s free: %s\n", sk_bytes(a, h.available),
            all > h.available      ? "does not fit on this host"
            : s->n_ranks > h.cores ? "fits; there are more ranks than cores, so it will be slow"
@@ -116,7 +116,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
     const sk_program *p = NULL;
     sk_peak peak;
     for (int r = 0; r < s->n_ranks && !p; r++)
-        if (sk_device_bytes(sk_setup_of(s, r)) == most) p = sk_setup_of(s, r);
+        if (sk_device_bytes(sk_setup_program_of(s, r)) == most) p = sk_setup_program_of(s, r);
     sk_peak_find(p, &peak);
     if (peak.pc < 0) return;
     const sk_inst *in = &p->insts.v[peak.pc];
@@ -135,7 +135,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
 /* The step on paper, and where. */
 typedef struct walked {
     sk_machine machine;
-    sk_paper paper;
+    sk_simulation paper;
 } walked;
 
 static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mine, bool trace,
@@ -150,20 +150,20 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
         o.host_of = sk_machine_hosts(a, &out->machine, s->n_ranks);
         o.costs = &out->machine.costs;
     }
-    SK_TRY(sk_paper_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
-    sk_paper_in in = {.machine = &out->machine,
-                      .programs = programs,
-                      .shape_of = shape_of,
-                      .fold = true,
-                      .trace = trace};
-    return sk_paper_walk(a, &in, &out->paper);
+    SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
+    sk_simulate_in in = {.machine = &out->machine,
+                         .programs = programs,
+                         .shape_of = shape_of,
+                         .fold = true,
+                         .trace = trace};
+    return sk_simulate(a, &in, &out->paper);
 }
 
 /* On another machine: what fits, and the step. */
 static void there(sk_arena *a, const walked *w, int64_t most)
 {
     const sk_machine *m = &w->machine;
-    const sk_paper *p = &w->paper;
+    const sk_simulation *p = &w->paper;
     printf("there     %s: %s of %s a rank, %s\n", m->name, sk_bytes(a, most),
            m->memory ? sk_bytes(a, m->memory) : "unknown memory",
            m->memory && most > m->memory ? "does not fit" : "fits");
@@ -216,7 +216,7 @@ static sk_status draw(sk_arena *a, const sk_setup *s, const sk_conf_rest *rest, 
 static const char *shared(sk_arena *a, const sk_setup *s)
 {
     int axis = s->layout.shard_axis;
-    if (!sk_setup_of(s, 0)->twin_bytes) return "";
+    if (!sk_setup_program_of(s, 0)->twin_bytes) return "";
     return sk_print(a, " · weights shared by %d ranks of a host", s->layout.mesh.size[axis]);
 }
 
@@ -224,9 +224,9 @@ static const char *shared(sk_arena *a, const sk_setup *s)
 static void say_outside(sk_arena *a, const sk_setup *s)
 {
     int64_t host = 0, file = 0;
-    if (!sk_layout_away(&s->layout)) return;
+    if (!sk_layout_offloads(&s->layout)) return;
     for (int r = 0; r < s->n_ranks; r++) {
-        const sk_program *p = sk_setup_of(s, r);
+        const sk_program *p = sk_setup_program_of(s, r);
         if (p->kind_bytes[SK_HOSTED] > host) host = p->kind_bytes[SK_HOSTED];
         if (p->file_bytes > file) file = p->file_bytes;
     }
@@ -261,7 +261,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_job *job = sk_new(a, sk_job);
     sk_setup *s = sk_new(a, sk_setup);
     sk_conf_rest rest = {.options = options};
-    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
+    SK_TRY(sk_argv_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
     const char *format = sk_conf_option(&rest, "o"), *cluster = sk_conf_option(&rest, "cluster");
     const char *svg = sk_conf_option(&rest, "svg");

@@ -1,11 +1,11 @@
 /* sample.c - `skein sample`: text from a model directory or a run. */
-#include "base/file.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/rundir.h"
-#include "train/sample.h"
+#include "train/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 static sk_status write_text(sk_sampler *s, const char *prompt, int64_t tokens)
 {
     sk_arena a = {0};
-    sk_clean clean = {0};
+    sk_utf8_filter clean = {0};
     fputs(prompt, stdout);
     for (int64_t i = 0; i < tokens; i++) {
         const char *bytes;
@@ -25,9 +25,9 @@ static sk_status write_text(sk_sampler *s, const char *prompt, int64_t tokens)
             sk_arena_end(&a);
             return st;
         }
-        sk_clean_put(&clean, &o, bytes, n);
+        sk_utf8_filter_put(&clean, &o, bytes, n);
         if (!bytes) tokens = i + 1; /* the text has ended */
-        if (i == tokens - 1) sk_clean_end(&clean, &o);
+        if (i == tokens - 1) sk_utf8_filter_end(&clean, &o);
         if (o.s) fputs(o.s, stdout);
         fflush(stdout);
         sk_arena_back(&a, m);
@@ -63,17 +63,17 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     const char *what = NULL, *prompt = "", *tokens = "200", *temp = "0.8", *seed = "1";
     const char *threads = "1", *ignore_eos = NULL;
-    const sk_ask_option options[] = {{"--prompt", &prompt, false},
-                                     {"--tokens", &tokens, false},
-                                     {"--temp", &temp, false},
-                                     {"--seed", &seed, false},
-                                     {"--threads", &threads, false},
-                                     {"--ignore-eos", &ignore_eos, true},
-                                     {0}};
+    const sk_argv_option options[] = {{"--prompt", &prompt, false},
+                                      {"--tokens", &tokens, false},
+                                      {"--temp", &temp, false},
+                                      {"--seed", &seed, false},
+                                      {"--threads", &threads, false},
+                                      {"--ignore-eos", &ignore_eos, true},
+                                      {0}};
     int n_words = 0;
     int64_t n = 0, s = 0, t = 0;
     double heat = 0;
-    SK_TRY(sk_ask_words(a, argc, argv, options, &what, 1, &n_words));
+    SK_TRY(sk_argv_words(a, argc, argv, options, &what, 1, &n_words));
     if (!n_words) return sk_fail(SK_EUSAGE, "sample: a model directory or a run is needed");
     if (!sk_read_int(tokens, &n) || n < 0)
         return sk_fail(SK_EUSAGE, "sample: --tokens is \"%s\"; a whole number is needed", tokens);

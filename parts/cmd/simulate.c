@@ -1,19 +1,19 @@
 /* simulate.c - `skein simulate`: the programs of all ranks, run on paper.
  *
  * Compiles one program per shape of rank and walks one rank per class of equal
- * ones (run/fold.h) above SMALL ranks, every rank below.  Needs no data, no
+ * ones (plan/rank_classes.h) above SMALL ranks, every rank below.  Needs no data, no
  * devices, and no more time for sixteen thousand ranks than for eight. */
 #include "base/clock.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "run/calibrate.h"
-#include "run/paper.h"
-#include "run/profile.h"
+#include "plan/calibrate.h"
+#include "plan/simulator.h"
+#include "plan/profile.h"
 #include "run/trace.h"
 #include "train/host_peak.h"
 #include "train/idle.h"
-#include "train/made_up.h"
+#include "train/synthetic.h"
 #include "train/setup.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ typedef struct simulation {
     sk_setup *setup;
     sk_machine machine;
     double peak; /* flops per second of all ranks */
-    sk_paper paper;
+    sk_simulation paper;
     bool here;          /* measure instructions */
     sk_profile profile; /* of `here` */
     sk_call_times calls;
@@ -80,7 +80,7 @@ static sk_status measure_calls(sk_arena *a, sk_machine *m, const char **how)
     const double moment = 2;
     const char *warning = NULL;
     char mark[sizeof m->costs.host];
-    SK_TRY(sk_machine_usual(a, NULL, m, &warning));
+    SK_TRY(sk_machine_default(a, NULL, m, &warning));
     sk_host_mark(mark, sizeof mark);
     *how = "as calibrated";
     if (!strcmp(mark, m->costs.host)) return SK_OK;
@@ -96,7 +96,7 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
     sk_arena tmp = {0};
     const char *how = NULL;
     SK_TRY(measure_calls(a, m, &how));
-    sk_host_look(&h);
+    sk_host_detect(&h);
     m->costs.cores = h.cores;
     snprintf(m->name, sizeof m->name, "here");
     m->doc = sk_print(a, "%s, measured now; calls %s", h.cpu, how);
@@ -110,10 +110,10 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
 }
 
 /* Half of the memory and a minute: a run of the same job takes no less. */
-static sk_status measure_ranks(simulation *s, const sk_paper_in *in)
+static sk_status measure_ranks(simulation *s, const sk_simulate_in *in)
 {
     const double patience = 30;
-    sk_run_opts o = {.fill = sk_made_up_fill,
+    sk_run_opts o = {.fill = sk_synthetic_fill,
                      .fill_ctx = s->job,
                      .seed = s->job->seed,
                      .knobs = sk_setup_knobs(s->job),
@@ -150,24 +150,24 @@ static sk_status walk(simulation *s)
     o.validate = false;
     o.host_of = sk_machine_hosts(s->arena, &s->machine, s->setup->n_ranks);
     o.costs = &s->machine.costs;
-    SK_TRY(
-        sk_paper_compile(s->arena, &s->setup->graph, &s->setup->layout, &o, &programs, &shape_of));
-    sk_paper_in in = {.machine = &s->machine,
-                      .programs = programs,
-                      .shape_of = shape_of,
-                      .fold = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
-                      .trace = s->trace != NULL};
+    SK_TRY(sk_simulate_compile(s->arena, &s->setup->graph, &s->setup->layout, &o, &programs,
+                               &shape_of));
+    sk_simulate_in in = {.machine = &s->machine,
+                         .programs = programs,
+                         .shape_of = shape_of,
+                         .fold = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
+                         .trace = s->trace != NULL};
     if (s->here) SK_TRY(measure_ranks(s, &in));
     in.seconds = s->profile.seconds;
     in.calls = s->here ? &s->calls : NULL;
-    return sk_paper_walk(s->arena, &in, &s->paper);
+    return sk_simulate(s->arena, &in, &s->paper);
 }
 
 static sk_status write_trace(const simulation *s)
 {
     sk_trace_rank *r = sk_many(s->arena, sk_trace_rank, s->paper.n);
     for (int i = 0; i < s->paper.n; i++) {
-        const sk_paper_rank *p = &s->paper.v[i];
+        const sk_simulated_rank *p = &s->paper.v[i];
         r[i] = (sk_trace_rank){.program = p->program,
                                .rank = p->rank,
                                .ranks = p->ranks,
@@ -212,7 +212,7 @@ static const char *const columns[] = {"class",  "ranks",      "first_rank", "sta
 enum { COLS = sizeof columns / sizeof *columns };
 
 /* `bubble` is over the work, so that a pipeline's is (p-1)/m. */
-static void add_row(sk_table *t, const simulation *s, const char *name, const sk_paper_rank *r,
+static void add_row(sk_table *t, const simulation *s, const char *name, const sk_simulated_rank *r,
                     double flops, int64_t wire, int64_t memory)
 {
     sk_arena *a = t->arena;
@@ -248,13 +248,13 @@ static int64_t fullest(const simulation *s)
 /* The first row is the whole job: means of the times, sums of flops and bytes, the most memory. */
 static sk_status table(const simulation *s, const char *format)
 {
-    const sk_paper *p = &s->paper;
+    const sk_simulation *p = &s->paper;
     sk_table t = {.arena = s->arena, .head = columns, .n_cols = COLS};
-    sk_paper_rank all = {.ranks = s->setup->n_ranks,
-                         .stage = -1,
-                         .busy = p->busy,
-                         .exposed = p->exposed,
-                         .bubble = p->bubble};
+    sk_simulated_rank all = {.ranks = s->setup->n_ranks,
+                             .stage = -1,
+                             .busy = p->busy,
+                             .exposed = p->exposed,
+                             .bubble = p->bubble};
     add_row(&t, s, "all", &all, p->flops, p->wire, fullest(s));
     for (int i = 0; i < p->n; i++)
         add_row(&t, s, sk_print(s->arena, "%d", i), &p->v[i], p->v[i].flops, p->v[i].wire,
@@ -264,7 +264,7 @@ static sk_status table(const simulation *s, const char *format)
 
 static void traffic(const simulation *s)
 {
-    const sk_paper *p = &s->paper;
+    const sk_simulation *p = &s->paper;
     const sk_mesh *m = &s->setup->layout.mesh;
     sk_arena *a = s->arena;
     printf("wire      %s in all", sk_bytes(a, p->wire));
@@ -294,7 +294,7 @@ static bool slower_than_told(const sk_machine *m, const sk_job *job)
 
 static void summary(const simulation *s, const char *idle)
 {
-    const sk_paper *p = &s->paper;
+    const sk_simulation *p = &s->paper;
     sk_arena *a = s->arena;
     double step = p->seconds > 0 ? p->seconds : 1;
     int64_t most = fullest(s), room = s->machine.memory;
@@ -326,7 +326,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     simulation s = {.arena = a, .job = sk_new(a, sk_job), .setup = sk_new(a, sk_setup)};
     sk_conf_rest rest = {.options = options};
-    SK_TRY(sk_ask_job(a, argc, argv, usage, s.job, &rest));
+    SK_TRY(sk_argv_job(a, argc, argv, usage, s.job, &rest));
     if (rest.help) return SK_OK;
     const char *cluster = sk_conf_option(&rest, "cluster"), *format = sk_conf_option(&rest, "o");
     const char *warning = NULL;
@@ -336,7 +336,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return sk_fail(SK_EUSAGE, "command line: --fold %s; yes or no is needed", s.fold);
     s.here = cluster && !strcmp(cluster, "here");
     if (s.here) SK_TRY(measure_here(a, &s.machine));
-    else SK_TRY(sk_machine_usual(a, cluster, &s.machine, &warning));
+    else SK_TRY(sk_machine_default(a, cluster, &s.machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     if (slower_than_told(&s.machine, s.job))
         fprintf(

@@ -1,18 +1,18 @@
 /* top.c - `skein top`: how a running job stands, also a stuck one.
  *
- * Reads the board of the job (comm/board.h) through /proc, mapped read only: the job
+ * Reads the board of the job (comm/control_block.h) through /proc, mapped read only: the job
  * does not notice.  Two looks LOOK_S apart make a frame: what changed in between is
  * alive.  A frame ends with a verdict that names the rank all others wait for
- * (comm/blame.h).  Instructions get their text by compiling the run's config.yaml
+ * (comm/hang_diagnosis.h).  Instructions get their text by compiling the run's config.yaml
  * again; if the hash of that program is not the one on the board, only their
  * numbers are shown. */
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/proc.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "comm/blame.h"
+#include "comm/hang_diagnosis.h"
 #include "device/nvml.h"
 #include "run/flight.h"
 #include "train/relayout.h"
@@ -53,7 +53,7 @@ static void look(const sk_heaps *h, int n, seen *to)
 {
     double now = sk_now();
     for (int r = 0; r < n; r++) {
-        const sk_line *l = sk_heaps_line(h, r);
+        const sk_rank_state *l = sk_heaps_rank_state(h, r);
         double newest = sk_flight_newest(l);
         int state = atomic_load(&l->state);
         to[r] = (seen){.pid = atomic_load(&l->pid),
@@ -62,7 +62,7 @@ static void look(const sk_heaps *h, int n, seen *to)
                        .waits_for = atomic_load(&l->waits_for),
                        .beat = atomic_load(&l->beat),
                        .state = state >= 0 && state < N_STATES ? state : N_STATES,
-                       .process = sk_blame_process(l),
+                       .process = sk_process_state(l),
                        .since = newest > 0 && newest < now ? now - newest : 0};
     }
 }
@@ -85,7 +85,7 @@ static bool moved(const frame *f, int r) { return f->is[r].beat != f->was[r].bea
 static const char *run_dir(sk_arena *a, const sk_heaps *board)
 {
     char path[PATH_MAX];
-    sk_board_info b = sk_board_about(board);
+    sk_control_block_info b = sk_control_block_info_of(board);
     if (!*b.label) return "";
     const char *dir = *b.label == '/' ? b.label : sk_print(a, "/proc/%d/cwd/%s", b.pid, b.label);
     return sk_strdup(a, realpath(dir, path) ? path : b.label);
@@ -102,7 +102,7 @@ static sk_setup *compile(sk_arena *a, const sk_heaps *board)
         sk_error_set("");
         return NULL;
     }
-    return s->n_ranks == sk_board_about(board).n_ranks ? s : NULL;
+    return s->n_ranks == sk_control_block_info_of(board).n_ranks ? s : NULL;
 }
 
 static int n_phases(const sk_setup *s) { return s->relayout ? s->relayout->n : 1; }
@@ -110,7 +110,7 @@ static int n_phases(const sk_setup *s) { return s->relayout ? s->relayout->n : 1
 /* The phase whose program a rank has opened; -1: not known. */
 static int phase_of(const frame *f, int rank)
 {
-    uint64_t theirs = atomic_load(&sk_heaps_line(f->board, rank)->hash);
+    uint64_t theirs = atomic_load(&sk_heaps_rank_state(f->board, rank)->hash);
     if (!f->setup) return -1;
     int by_step = sk_relayout_at(f->setup, f->is ? f->is[rank].step : 0);
     if (f->hash[by_step] == theirs) return by_step; /* a layout may come back */
@@ -125,7 +125,7 @@ static const sk_program *program_of(const frame *f, int rank)
     int phase = phase_of(f, rank);
     if (phase < 0) return NULL;
     if (phase > 0) return sk_relayout_setup(s, phase)->programs[rank];
-    if (!s->programs[rank] && sk_setup_one(s, rank, &s->programs[rank])) {
+    if (!s->programs[rank] && sk_setup_compile(s, rank, &s->programs[rank])) {
         sk_error_set("");
         return NULL;
     }
@@ -141,7 +141,7 @@ static int culprit(const frame *f)
     for (int r = 0; r < f->n; r++) {
         char p = f->is[r].process;
         if (p == 'T' || p == 't' || (over(p) && f->is[r].state != DONE)) return r;
-        sk_blame b = sk_blame_find(f->board, r);
+        sk_hang b = sk_hang_find(f->board, r);
         if (b.n > 1 && !b.circle) votes[b.rank]++;
     }
     for (int r = 0; r < f->n; r++)
@@ -156,7 +156,7 @@ static void victims(const frame *f, int root, sk_out *o)
     double longest = 0;
     sk_out who = {.arena = f->arena};
     for (int r = 0; r < f->n; r++) {
-        sk_blame b = sk_blame_find(f->board, r);
+        sk_hang b = sk_hang_find(f->board, r);
         if (r == root || b.circle || b.rank != root) continue;
         sk_out_add(&who, "%s%d", n++ ? ", " : "", r);
         longest = fmax(longest, f->is[r].since);
@@ -169,9 +169,9 @@ static void victims(const frame *f, int root, sk_out *o)
 static void blame(const frame *f, int root, sk_out *o)
 {
     const seen *s = &f->is[root];
-    sk_out_add(o, "stuck: rank %d is %s", root, sk_blame_word(s->process));
+    sk_out_add(o, "stuck: rank %d is %s", root, sk_process_state_name(s->process));
     if (s->process == 'T') sk_out_add(o, " (kill -CONT %lld)", s->pid);
-    sk_out_add(o, " %s", sk_flight_place(NULL, sk_heaps_line(f->board, root), f->arena));
+    sk_out_add(o, " %s", sk_flight_place(NULL, sk_heaps_rank_state(f->board, root), f->arena));
     if (!over(s->process) && s->since > 0) sk_out_add(o, " since %.3g s", s->since);
     victims(f, root, o);
 }
@@ -297,7 +297,7 @@ static sk_status show(frame *f, const char *format)
 {
     const char *dir = run_dir(f->arena, f->board);
     if (!format) {
-        printf("job %d · %d ranks · %s\n", sk_board_about(f->board).pid, f->n,
+        printf("job %d · %d ranks · %s\n", sk_control_block_info_of(f->board).pid, f->n,
                *dir ? dir : "no run directory");
         show_layout(f);
         show_gpus(f);
@@ -328,12 +328,12 @@ static sk_status watch(frame *f, const char *format, bool once)
 
 static frame open_frame(sk_arena *a, sk_heaps *board)
 {
-    frame f = {.arena = a, .board = board, .n = sk_board_about(board).n_ranks};
+    frame f = {.arena = a, .board = board, .n = sk_control_block_info_of(board).n_ranks};
     f.setup = compile(a, board);
     if (!f.setup) return f;
     f.hash = sk_many(a, uint64_t, n_phases(f.setup));
     for (int i = 0; i < n_phases(f.setup); i++)
-        f.hash[i] = sk_program_hash(sk_setup_of(sk_relayout_setup(f.setup, i), 0));
+        f.hash[i] = sk_program_hash(sk_setup_program_of(sk_relayout_setup(f.setup, i), 0));
     return f;
 }
 
@@ -343,8 +343,8 @@ static sk_status show_jobs(sk_arena *a, const int *pids, int n, const char *form
     sk_table t = {.arena = a, .head = head, .n_cols = 5};
     for (int i = 0; i < n; i++) {
         sk_heaps *h;
-        if (sk_board_open(pids[i], &h)) continue; /* it ended while we looked */
-        sk_board_info b = sk_board_about(h);
+        if (sk_control_block_open(pids[i], &h)) continue; /* it ended while we looked */
+        sk_control_block_info b = sk_control_block_info_of(h);
         frame f = open_frame(a, h);
         take(&f, LOOK_S / n);
         const char *cells[] = {sk_print(a, "%d", pids[i]), sk_print(a, "%d", b.n_ranks),
@@ -365,8 +365,8 @@ static int find_run(sk_arena *a, const char *dir, const int *pids, int n)
     double newest = 0;
     for (int i = 0; i < n; i++) {
         sk_heaps *h;
-        if (sk_board_open(pids[i], &h)) continue;
-        sk_board_info b = sk_board_about(h);
+        if (sk_control_block_open(pids[i], &h)) continue;
+        sk_control_block_info b = sk_control_block_info_of(h);
         bool there = !dir || (realpath(dir, path) && !strcmp(path, run_dir(a, h)));
         if (there && b.started > newest) newest = b.started, best = pids[i];
         sk_heaps_close(h);
@@ -377,7 +377,7 @@ static int find_run(sk_arena *a, const char *dir, const int *pids, int n)
 
 static sk_status find_job(sk_arena *a, const char *word, int *pid)
 {
-    int *pids, n = sk_board_jobs(a, &pids);
+    int *pids, n = sk_control_block_jobs(a, &pids);
     int64_t number = 0;
     if (word && !sk_is_dir(word) && sk_read_int(word, &number) && number > 0 && number < INT_MAX) {
         *pid = (int)number;
@@ -393,15 +393,15 @@ static sk_status find_job(sk_arena *a, const char *word, int *pid)
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     const char *words[1], *format = NULL, *once = NULL;
-    const sk_ask_option options[] = {{"-o", &format, false}, {"--once", &once, true}, {0}};
+    const sk_argv_option options[] = {{"-o", &format, false}, {"--once", &once, true}, {0}};
     int n = 0, pid = 0, *pids;
     sk_heaps *board;
-    SK_TRY(sk_ask_words(a, argc, argv, options, words, 1, &n));
+    SK_TRY(sk_argv_words(a, argc, argv, options, words, 1, &n));
     if (format && !strcmp(format, "text")) format = NULL;
     SK_TRY(find_job(a, n ? words[0] : NULL, &pid));
-    int jobs = n ? 0 : sk_board_jobs(a, &pids);
+    int jobs = n ? 0 : sk_control_block_jobs(a, &pids);
     if (jobs > 1) return show_jobs(a, pids, jobs, format);
-    SK_TRY(sk_board_open(pid, &board));
+    SK_TRY(sk_control_block_open(pid, &board));
     frame f = open_frame(a, board);
     sk_status st = watch(&f, format, once || format || !sk_proc_screen(STDOUT_FILENO));
     sk_heaps_close(board);

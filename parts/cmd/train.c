@@ -1,8 +1,8 @@
 /* train.c - `skein train`: a whole run, on this host or as one rank of many. */
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
-#include "run/machine.h"
+#include "plan/machine.h"
 #include "train/launch.h"
 
 #include <string.h>
@@ -44,8 +44,8 @@ static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
     if (b->n_hosts == 1) return SK_OK;
     sk_machine *m = sk_new(b->arena, sk_machine);
     const char *warning = "";
-    SK_TRY(sk_machine_usual(b->arena, NULL, m, &warning));
-    SK_TRY(sk_boot_share(b, &m->costs, sizeof m->costs)); /* rank 0's, or ranks would disagree */
+    SK_TRY(sk_machine_default(b->arena, NULL, m, &warning));
+    SK_TRY(sk_boot_bcast(b, &m->costs, sizeof m->costs)); /* rank 0's, or ranks would disagree */
     job->host_of = b->host_of;
     job->costs = &m->costs;
     return SK_OK;
@@ -85,7 +85,7 @@ static sk_status train(sk_arena *a, int argc, char **argv, sk_boot *boot)
     sk_job *job = sk_new(a, sk_job);
     sk_conf_rest rest = {.options = options};
     sk_launch_opts o;
-    SK_TRY(sk_ask_job(a, argc, argv, usage, job, &rest));
+    SK_TRY(sk_argv_job(a, argc, argv, usage, job, &rest));
     if (rest.help) return SK_OK;
     SK_TRY(read_opts(&rest, &o));
     if (boot->n_ranks > 1) {
@@ -102,7 +102,7 @@ static sk_status train(sk_arena *a, int argc, char **argv, sk_boot *boot)
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     sk_boot boot = {0};
-    sk_status st = sk_boot_look(a, &boot);
+    sk_status st = sk_boot_detect(a, &boot);
     bool many = st || boot.n_ranks > 1; /* who cannot tell how many there are is not alone */
     if (!st) st = train(a, argc, argv, &boot);
     return st && many ? fail_together(&boot, st) : st;

@@ -5,17 +5,17 @@
  * names: shapes, and numbers that must be finite.  Files that skein exported are
  * held to checksums.json beside them; where there is none a flipped bit cannot be
  * seen, and the verdict says so. */
-#include "base/file.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "cli/cmd.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/hf.h"
 #include "train/hf_config.h"
 #include "train/rundir.h"
-#include "train/sums.h"
+#include "train/checksums.h"
 
 #include <libgen.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static sk_status verify_file(sk_arena *a, const char *path, const char **what, b
     SK_TRY(sk_st_open(a, path, &f));
     sk_st_close(&f);
     *what = sk_print(a, "safetensors, %d tensors, %s", f.n, sk_bytes(a, f.bytes));
-    return sk_sums_verify(dirname(sk_strdup(a, path)), basename(sk_strdup(a, path)), summed);
+    return sk_checksums_verify(dirname(sk_strdup(a, path)), basename(sk_strdup(a, path)), summed);
 }
 
 /* Reads each parameter whole, one at a time. */
@@ -43,7 +43,7 @@ static sk_status read_model(sk_arena *a, const char *dir, int *n)
     SK_TRY(sk_hf_check(dir, m, &h, shapes, *n));
     for (int i = 0; i < *n; i++) {
         sk_mark mark = sk_arena_mark(a);
-        sk_box b = {.name = shapes[i].name, .n = (int)strlen(shapes[i].letters)};
+        sk_tensor_shard b = {.name = shapes[i].name, .n = (int)strlen(shapes[i].letters)};
         int64_t count = 1;
         for (int d = 0; d < b.n; d++) count *= b.size[d] = b.full[d] = shapes[i].full[d];
         float *x = sk_many(a, float, count);
@@ -61,7 +61,8 @@ static sk_status read_model(sk_arena *a, const char *dir, int *n)
 static sk_status verify_model(sk_arena *a, const char *path, const char **what, bool *summed)
 {
     int n = 0;
-    SK_TRY(sk_sums_verify(path, NULL, summed)); /* first: damage is not a mistake of the model */
+    SK_TRY(
+        sk_checksums_verify(path, NULL, summed)); /* first: damage is not a mistake of the model */
     SK_TRY(read_model(a, path, &n));
     *what = sk_print(a, "model, %d parameters, all finite", n);
     return SK_OK;
@@ -140,10 +141,10 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     static const char *const head[] = {"path", "verdict", "what"};
     const char *words[MOST], *format = NULL;
-    const sk_ask_option options[] = {{"-o", &format, false}, {0}};
+    const sk_argv_option options[] = {{"-o", &format, false}, {0}};
     checks c = {.t = {.arena = a, .head = head, .n_cols = 3}};
     int n = 0;
-    SK_TRY(sk_ask_words(a, argc, argv, options, words, MOST, &n));
+    SK_TRY(sk_argv_words(a, argc, argv, options, words, MOST, &n));
     if (!n) return sk_fail(SK_EUSAGE, "verify: a file or directory is needed");
     for (int i = 0; i < n; i++) one(&c, words[i]);
     SK_TRY(sk_table_print(&c.t, format, stdout));

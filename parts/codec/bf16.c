@@ -1,5 +1,5 @@
 /* bf16.c - floats of 16 bits: fraction of 7 bits, the range of f32. */
-#include "comm/codec.h"
+#include "coll/codec.h"
 
 enum { BLOCK = 256 };
 

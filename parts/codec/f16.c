@@ -1,5 +1,5 @@
 /* f16.c - floats of 16 bits: fraction of 10 bits, up to 65504. */
-#include "comm/codec.h"
+#include "coll/codec.h"
 
 enum { BLOCK = 256 };
 

@@ -1,5 +1,5 @@
 /* f16.cu - the GPU half of f16.c. */
-#include "comm/codec_cuda.h"
+#include "kernel/cuda/codec_rows.h"
 
 struct f16_code {
     enum { BLOCK = 256, HEAD = 0, BITS = 16, NONE = 0 };

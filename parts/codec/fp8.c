@@ -1,7 +1,7 @@
 /* fp8.c - floats of 8 bits (e4m3: 4 of exponent, 3 of fraction, up to 448) with a scale for 128 of
  * them.  130 bytes for 128 elements; what is lost is 1/16 of an element at most, and of those
  * below 1/28672 of the largest of a block half as much as that. */
-#include "comm/codec.h"
+#include "coll/codec.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * Not the hardware's conversion: that rounds numbers below 2^-6 to even, and fp8.c half of a step
  * up. */
-#include "comm/codec_cuda.h"
+#include "kernel/cuda/codec_rows.h"
 
 struct fp8_code {
     enum { BLOCK = 128, HEAD = SK_SCALE_BYTES, BITS = 8, NONE = 0 };

@@ -1,7 +1,7 @@
 /* int4.c - whole numbers of 4 bits, -7 to 7, with a scale for 128 of them (Wang et al. 2023, qgZ).
  * 66 bytes for 128 elements; what is lost is half a step: 1/14 of the largest of a block, or a
  * little more.  The first half of a block is in the low bits, the second in the high ones. */
-#include "comm/codec.h"
+#include "coll/codec.h"
 
 #include <math.h>
 #include <string.h>

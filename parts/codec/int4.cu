@@ -1,5 +1,5 @@
 /* int4.cu - the GPU half of int4.c. */
-#include "comm/codec_cuda.h"
+#include "kernel/cuda/codec_rows.h"
 
 struct int4_code {
     enum { BLOCK = 128, HEAD = SK_SCALE_BYTES, BITS = 4, BIAS = 8, NONE = BIAS };

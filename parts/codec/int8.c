@@ -1,7 +1,7 @@
 /* int8.c - whole numbers of 8 bits with a scale for 256 of them (Wang et al. 2023, qwZ).
  * 258 bytes for 256 elements; what is lost is half a step: 1/254 of the largest of a block, or
  * a little more since the scale is rounded up to bf16. */
-#include "comm/codec.h"
+#include "coll/codec.h"
 
 #include <math.h>
 #include <string.h>

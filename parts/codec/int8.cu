@@ -1,5 +1,5 @@
 /* int8.cu - the GPU half of int8.c. */
-#include "comm/codec_cuda.h"
+#include "kernel/cuda/codec_rows.h"
 
 struct int8_code {
     enum { BLOCK = 256, HEAD = SK_SCALE_BYTES, BITS = 8, NONE = 0 };

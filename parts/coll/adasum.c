@@ -1,12 +1,12 @@
 /* adasum.c - the all-reduce of SK_ADASUM (Maleki et al. 2021): recursive doubling.
  *
- * A combination needs the products of whole vectors (comm/adasum.h), so the vector is one chunk:
- * log2 n exchanges of all of it, each followed by a combination that both partners make and
+ * A combination needs the products of whole vectors (coll/adasum_kernel.h), so the vector is one
+ * chunk: log2 n exchanges of all of it, each followed by a combination that both partners make and
  * that has the same bits on both.  Pairs are (0 1)(2 3) ..., then pairs of pairs: near members,
  * whose vectors travel cheaply, first.  When n is not a power of two, as many of the first
  * members as there are too many are taken by twos: the odd one gives its vector to the even one
  * at first and gets the result at last. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 /* What arrives is combined into the other of two cells, because this one is being sent. */
 static void exchanges(sk_steps *s, const sk_cube *c)

@@ -6,7 +6,7 @@
  * all; the totals go the same way down, and each block doubles for itself.  Sums
  * meet as A8 + (A4 + A1): that is the tree, for every n.  With 2 log n + 2 rounds and
  * at most 3 S bytes (2 S for most n) it is the all-reduce of long vectors. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 typedef struct block {
     int first, log; /* log -1: there is none */

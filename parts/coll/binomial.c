@@ -5,7 +5,7 @@
  * sums are those of the tree, at member 0.  A reduce therefore always goes to member
  * 0, and once more to another root: order is worth a message.  What adds nothing
  * (gather, and the ways down) turns the tree so that the root is number 0. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 static int turned(const sk_coll_ask *a, int member) { return (member + a->n - a->root) % a->n; }
 static int member_of(const sk_coll_ask *a, int v) { return (v + a->root) % a->n; }

@@ -17,7 +17,7 @@
  * When: message of chunk i from v up to its parent is at time i + up[v], down to v at time
  * i + down[v]; times are rounds.  Children of one parent have different up[], because two that
  * come in one round cannot be added to one cell. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 enum { MEMBERS = 256, TREES = 4, CELLS = 16 };
 

@@ -7,7 +7,7 @@
  * All-to-all: what must travel the distance j goes in the rounds of the bits of j,
  * packed with all others of the round into one message.  Every chunk is sent up to
  * log n times: for short ones. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 /* --- all-gather --- */
 

@@ -5,7 +5,7 @@
  * give their vector to the even one before them, and get the sum at the end; the
  * rest is a butterfly on 2^k.  The pairs shift the blocks, so that sums are not
  * those of the tree. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 /* The odd one of a pair: gives, and waits for the sum. */
 static void surplus(sk_steps *s, const sk_cube *c)

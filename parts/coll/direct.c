@@ -4,7 +4,7 @@
  * them in the order of the tree, then sends the sum to all.  Fewest rounds and
  * fewest bytes, but n - 1 messages of a member are under way at once: for few
  * members, or for networks that like many small messages. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 const sk_coll sk_coll_direct = {
     .name = "direct",

@@ -11,7 +11,7 @@
  * tree whose leaves are the odd numbers, under 0.  The second tree is the first
  * with the numbers mirrored (n odd) or shifted by one (n even), which makes odd even.
  * Sums are taken as they come up: an order of its own. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 enum { PARTS = 16, CELLS = 4 }; /* pieces; cells of TMP for each tree: 2 come in, 2 sums in turn */
 

@@ -5,7 +5,7 @@
  * with the chunk whose number is i with its bits read backwards.  An all-reduce
  * does not care; a reduce-scatter takes one more round in which chunks go to their
  * owners, an all-gather begins with it. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 static bool can(const sk_coll_ask *a) { return sk_power_of_two(a->n); }
 

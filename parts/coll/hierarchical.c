@@ -14,7 +14,7 @@
  * Chunk i belongs to member i, except in all-reduce, where nobody sees who owns what: there
  * chunks are numbered with the digits turned round, so that what a member gathers lies in a row
  * and goes in one message.  Sums are taken chunk by chunk, which the tree step asks for. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 typedef struct mesh {
     int n, k; /* members; axes longer than 1 */

@@ -5,7 +5,7 @@
  * number of ranks; nothing else in skein depends on them.  There is no list: nothing to prove,
  * draw or price; measure it.  Blocking: it neither overlaps nor can it be looked after.  bf16 and
  * f16 have no MPI sum. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 const sk_coll sk_coll_mpi = {
     .name = "mpi",

@@ -3,7 +3,7 @@
  * In round t a member sends to the one t after it and receives from the one t
  * before it: everybody's link is always full and nobody is stormed.  A
  * reduce-scatter adds as chunks arrive, in an order of its own. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 static void build(sk_steps *s)
 {

@@ -4,7 +4,7 @@
  * then the odd one gives its half to the even one; halving and doubling on 2^k; the
  * even one gives the result back.  The fold moves up to 2 S more than the 2^k alone
  * would, and shifts the blocks of the tree: binary_blocks does neither. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 /* Both of a pair: `mine` is the half that is added here. */
 static void fold(sk_steps *s, int peer, int mine, int half)

@@ -3,7 +3,7 @@
  * log n rounds, the fewest there are, and each of the whole vector: for short ones.
  * Distance 1 comes first, so that sums are those of the tree; that holds for powers
  * of two only (butterfly takes any n, in an order of its own). */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 static bool can(const sk_coll_ask *a) { return sk_power_of_two(a->n); }
 

@@ -4,7 +4,7 @@
  * visits all members and is added to on its way, beginning behind its owner; in the
  * other n - 1 the sums go round.  Fewest bytes, and the kindest to links, but each
  * chunk is added in an order of its own. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 static int back(const sk_coll_ask *a, int d) { return (a->me + 2 * a->n - d) % a->n; }
 

@@ -3,7 +3,7 @@
  * SparCML (Renggli et al. 2019), Kylix (Zhao and Canny 2013).  The list is that of `direct`:
  * every chunk is added by its owner in the order of the tree, so the bits are those of every
  * other way and the algorithm may be chosen freely.  What differs is a message: rows that are not
- * zero with their numbers, or all rows where that is shorter (comm/stream.h).  The switch
+ * zero with their numbers, or all rows where that is shorter (coll/sparse_stream.h).  The switch
  * to dense is made for every message by itself, so nobody has to know the density.
  *
  * A row is what one index stands for: the `inner` of the segment, a word's vector in the gradient
@@ -14,7 +14,7 @@
  * dense chunks: the sum costs what it costs in `direct`.
  *
  * Price: that of dense messages, the most it can be (and 16 bytes a message). */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 const sk_coll sk_coll_sparse = {
     .name = "sparse",

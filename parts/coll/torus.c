@@ -7,7 +7,7 @@
  * the order is its own.
  *
  * Chunks are numbered with the slowest axis as the last digit, so a block is always in a row. */
-#include "comm/coll.h"
+#include "coll/algorithm.h"
 
 typedef struct ring { /* my ring along one axis */
     int n, me;

@@ -5,7 +5,7 @@
  *     contract + add                         x + y
  *
  * cuBLASLt adds while the result is still in registers, so that nothing is written twice. */
-#include "graph/product.h"
+#include "kernel/product.h"
 #include "program/fuse.h"
 
 /* What is added to the product: a matrix like the result, or NULL; a bias, or NULL. */

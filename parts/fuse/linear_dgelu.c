@@ -4,7 +4,7 @@
  * no address then.  The result must not lie where that was kept: cuBLASLt reads it while it writes
  * (gradients of GPT-2 came out 8 % too short).  With the sum over the rows, which is the bias's
  * gradient, in the same epilogue it took twice as long. */
-#include "graph/product.h"
+#include "kernel/product.h"
 #include "program/fuse.h"
 
 static bool product(const sk_args *y, const sk_args *a, sk_product *p)

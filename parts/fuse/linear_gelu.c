@@ -3,7 +3,7 @@
  * Where the backward pass needs what GELU was taken of, the epilogue keeps that too, with the bias
  * in it; so those who read it there are told that there is no bias left to add: their operand 1
  * has no address.  In f32 all stays as it is: there exactness counts. */
-#include "graph/product.h"
+#include "kernel/product.h"
 #include "program/fuse.h"
 
 enum { MOST = 4 };

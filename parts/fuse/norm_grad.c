@@ -4,7 +4,7 @@
  *     layernorm_grad_x + layernorm_grad_w (+ add) (+ sum)          rmsnorm likewise
  *
  * Four passes over the rows and five become one: x, dy and the other gradient are read once. */
-#include "graph/norm_grad.h"
+#include "kernel/cuda/norm_grad.h"
 #include "program/fuse.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  *
  * A GPU makes a product a wave of tiles at a time, and the last wave of a small product leaves
  * many of its processors idle.  In a batch of two, the tiles of the second go there. */
-#include "graph/product.h"
+#include "kernel/product.h"
 #include "program/fuse.h"
 
 enum { NEAR = 4, ALIGN = 16 };

@@ -4,7 +4,7 @@
  *
  * A row of logits is read once and its gradient written once, where five ops read it three times.
  * Only for a vocabulary that is not split: its maximum and sums are those of the row. */
-#include "graph/xent_rows.h"
+#include "kernel/cuda/xent_rows.h"
 #include "program/fuse.h"
 
 #pragma weak sk_xent_rows

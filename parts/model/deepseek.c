@@ -4,10 +4,10 @@
  * Each token goes to the k experts with the largest logits, weighted by the softmax of all logits,
  * and to n_shared_experts more, without a gate.  Two sizes are this model's own: the width of an
  * expert, and how many of the first layers have one plain MLP instead of experts.  Letters as in
- * graph/rotary.h and graph/experts.h; f is the width of an expert, i of a plain MLP, j counts
- * shared experts. */
-#include "graph/experts.h"
-#include "graph/rotary.h"
+ * model/rotary_positions.h and model/experts.h; f is the width of an expert, i of a plain MLP, j
+ * counts shared experts. */
+#include "model/experts.h"
+#include "model/rotary_positions.h"
 
 enum { WIDTH, DENSE };
 static const sk_field own[] = {

@@ -1,8 +1,8 @@
 /* gpt2.c - Radford et al. 2019: pre-norm blocks, learned positions, head tied to the embedding or
  * not.
  *
- * All but the MLP is in graph/learned.h, letters too. */
-#include "graph/learned.h"
+ * All but the MLP is in model/learned_positions.h, letters too. */
+#include "model/learned_positions.h"
 
 static sk_tensor *block(sk_graph *g, const sk_hyper *h, sk_tensor *x, sk_tensor *pos, int i,
                         sk_mode mode)

@@ -1,8 +1,8 @@
 /* llama.c - Touvron et al. 2023: RMS norm, rotary positions, SwiGLU, grouped keys; Llama 3's
  * stretched angles (rope_type llama3), biases where the directory has them.
  *
- * All of it is in graph/rotary.h, letters too. */
-#include "graph/rotary.h"
+ * All of it is in model/rotary_positions.h, letters too. */
+#include "model/rotary_positions.h"
 
 static const sk_hf_key own[] = {
     {"attention_bias", "attention_bias"},

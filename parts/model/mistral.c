@@ -1,8 +1,8 @@
 /* mistral.c - Jiang et al. 2023: Llama's decoder with grouped keys and a window of attention.
  *
  * Sequences must fit into the window (sliding_window); there it changes nothing.  All of it is in
- * graph/rotary.h, letters too. */
-#include "graph/rotary.h"
+ * model/rotary_positions.h, letters too. */
+#include "model/rotary_positions.h"
 
 static const sk_hf_key own[] = {{"sliding_window", "sliding_window"}, {0}};
 static const sk_hf_key *const keys[] = {sk_rotary_keys, own, NULL};

@@ -1,7 +1,7 @@
 /* mlp.c - a classifier of plain layers, for images such as Fashion-MNIST.
  *
  * Letters: b batch, x pixels, f g i j ... one per hidden layer, v classes. */
-#include "graph/build.h"
+#include "model/blocks.h"
 
 #include <math.h>
 #include <stdio.h>

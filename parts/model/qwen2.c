@@ -1,7 +1,7 @@
 /* qwen2.c - Yang et al. 2024: Llama's decoder with biases of queries, keys and values.
  *
- * All of it is in graph/rotary.h, letters too. */
-#include "graph/rotary.h"
+ * All of it is in model/rotary_positions.h, letters too. */
+#include "model/rotary_positions.h"
 
 /* The biases are part of the model: no key turns them off. */
 static const sk_hf_key *const keys[] = {sk_rotary_keys, NULL};

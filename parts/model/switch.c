@@ -3,9 +3,9 @@
  * Each token goes to the one expert with the largest logit, if that has room, and the result is
  * weighted by the softmax of all logits; a token without room passes by on the residual.  Experts
  * are as in the paper: ReLU, no biases (the block's last bias is common to all).  expert_groups
- * makes the gates two levels deep.  Letters as in graph/learned.h and graph/experts.h. */
-#include "graph/experts.h"
-#include "graph/learned.h"
+ * makes the gates two levels deep.  Letters as in model/learned_positions.h and model/experts.h. */
+#include "model/experts.h"
+#include "model/learned_positions.h"
 
 static sk_tensor *experts(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i, sk_mode mode)
 {

@@ -1,8 +1,8 @@
 /* act.c - y = f(x), an activation function.
  *
- * attr[0]: which one, a number of graph/activation.h.  Each formula has its own loop, so that the
+ * attr[0]: which one, a number of kernel/activation.h.  Each formula has its own loop, so that the
  * compiler sees one formula at a time, and goes through a small block, because y may be x. */
-#include "graph/activate.h"
+#include "kernel/activation_math.h"
 #include "graph/graph.h"
 
 enum { BLOCK = 256 };

@@ -1,6 +1,6 @@
 /* act.cu - the GPU half of act.c. */
-#include "graph/activate.h"
-#include "graph/map.h"
+#include "kernel/activation_math.h"
+#include "kernel/cuda/map.h"
 
 template <sk_formula F> struct act {
     enum { IN = 1, OUT = 1 };

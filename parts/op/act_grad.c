@@ -1,5 +1,5 @@
 /* act_grad.c - dx = dy f'(x), the gradient of an activation function.  attr[0]: as act's. */
-#include "graph/activate.h"
+#include "kernel/activation_math.h"
 #include "graph/graph.h"
 
 enum { BLOCK = 256 };

@@ -1,6 +1,6 @@
 /* act_grad.cu - the GPU half of act_grad.c. */
-#include "graph/activate.h"
-#include "graph/map.h"
+#include "kernel/activation_math.h"
+#include "kernel/cuda/map.h"
 
 template <sk_formula F> struct act_grad {
     enum { IN = 2, OUT = 1 };

@@ -1,5 +1,5 @@
 /* add.cu - the GPU half of add.c. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct plus {
     enum { IN = 2, OUT = 1 };

@@ -5,11 +5,11 @@
  * grouped-query attention).  The result keeps the r slots, and lse, the
  * logarithm of each row's sum of exponentials, for the gradient.
  *
- * The work is in tensor/attend.h; threads take (block, head) in turn.  A layout that splits time
- * gets attention_kv instead, which takes keys from elsewhere (doc/context.md).
- * attr[0]: time is stored as base/zigzag.h deals it to so many ranks; up to 1: in order. */
+ * The work is in kernel/causal_attention.h; threads take (block, head) in turn.  A layout that
+ * splits time gets attention_kv instead, which takes keys from elsewhere (doc/context.md). attr[0]:
+ * time is stored as base/zigzag.h deals it to so many ranks; up to 1: in order. */
 #include "graph/graph.h"
-#include "tensor/attend.h"
+#include "kernel/causal_attention.h"
 
 static sk_times times(const sk_args *a)
 {
@@ -103,7 +103,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_attention = {
     .name = "attention",
     .doc = "causal attention over packed queries, keys and values; also gives log-sum-exp",
-    .flags = SK_OP_AGAIN,
+    .flags = SK_OP_RECOMPUTE,
     .dims = "bt!hs!d!->bthr!d,bhr!t",
     .n_in = 1,
     .n_out = 2,

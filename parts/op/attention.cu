@@ -1,7 +1,8 @@
-/* attention.cu - the GPU half of attention.c: cuDNN's kernels where it has some (device/sdpa.h),
- * else our own (graph/flash.h), which know every shape, type and order of time. */
-#include "device/sdpa.h"
-#include "graph/flash.h"
+/* attention.cu - the GPU half of attention.c: cuDNN's kernels where it has some
+ * (kernel/cuda/cudnn_sdpa.h), else our own (kernel/cuda/flash.h), which know every shape, type and
+ * order of time. */
+#include "kernel/cuda/cudnn_sdpa.h"
+#include "kernel/cuda/flash.h"
 
 /* cuDNN's over ours on an H100: as FlashAttention-3, which is built like the one, over
  * FlashAttention-2, which is built like the other (Shah et al. 2024: 1.5 to 2). */
@@ -17,8 +18,8 @@ static sk_sdpa_plan *plan_for(const sk_args *a, const sk_launch *l, const char *
     if (bits % 16) return NULL;
     *why = "time is dealt in zigzag, or rows are not f32";
     if (a->attr[0] > 1 || a->out[1].type != SK_F32) return NULL;
-    sk_sdpa_plan *plan = sk_sdpa_find(&s, l->room_bytes);
-    *why = sk_sdpa_story(&s);
+    sk_sdpa_plan *plan = sk_sdpa_find(&s, l->workspace_bytes);
+    *why = sk_sdpa_reason(&s);
     return plan;
 }
 
@@ -43,7 +44,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     sk_sdpa_plan *plan = plan_for(a, l, &why);
     if (plan) {
         sk_sdpa_data data = {a->in[0].data, NULL, a->out[0].data, NULL, (float *)a->out[1].data};
-        return sk_sdpa_run(plan, &data, l->room, l->stream);
+        return sk_sdpa_run(plan, &data, l->workspace, l->stream);
     }
     sk_flash f = own(a);
     return sk_flash_forward(&f, l);

@@ -6,7 +6,7 @@
  * memory is padding: nothing is stored and its result is zero.  Reading the
  * memory once per query is all the cost when few tokens come at a time. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 /* Where one head group lies: steps are from one time or position to the next. */
 typedef struct group {

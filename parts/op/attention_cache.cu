@@ -4,7 +4,7 @@
  * on the CPU.  Then a block of eight warps has one query: a warp takes every eighth group of four
  * positions, with elements of the head across its lanes, and keeps its own largest score, sum and
  * weighed values; these are joined in the order of the warps. */
-#include "graph/cuda.h"
+#include "kernel/cuda/cuda.h"
 
 enum { WARPS = 8, THREADS = 32 * WARPS, EACH = 4, MOST = 256, HELD = MOST / 32 };
 

@@ -1,11 +1,11 @@
 /* attention_grad.c - the gradient of attention, with its probabilities computed again.
  *
  * Keys and values of a head group gather from all its queries, so a thread owns
- * whole groups: it clears their gradient, and every query head adds to it (tensor/attend.h).
- * attr[0]: as attention's. */
+ * whole groups: it clears their gradient, and every query head adds to it
+ * (kernel/causal_attention.h). attr[0]: as attention's. */
 #include "graph/graph.h"
-#include "graph/kernel.h"
-#include "tensor/attend.h"
+#include "kernel/kernel_launch.h"
+#include "kernel/causal_attention.h"
 
 static sk_times times(const sk_args *a)
 {
@@ -65,9 +65,9 @@ static size_t scratch(const sk_args *a)
 }
 
 /* Of a GPU: two numbers a row for our own kernels; cuDNN's gradient keeps a square of scores in
- * bf16 for every head it has under way and, of grouped heads, dk and dv (device/sdpa.h).  Up to
- * MOST_ROOM it gets as much as it can use, and beyond that never more than one group needs: 2 GiB
- * at 32,768 tokens, 8 GiB for four heads that share a key, or at 65,536.  Where that is over
+ * bf16 for every head it has under way and, of grouped heads, dk and dv (kernel/cuda/cudnn_sdpa.h).
+ * Up to MOST_ROOM it gets as much as it can use, and beyond that never more than one group needs: 2
+ * GiB at 32,768 tokens, 8 GiB for four heads that share a key, or at 65,536.  Where that is over
  * MOST_GROUP it gets nothing, our own kernels do it, and the run says so at its start. */
 #define MOST_ROOM  ((int64_t)2304 << 20)
 #define MOST_GROUP ((int64_t)9 << 30)
@@ -86,7 +86,7 @@ static size_t room(const sk_args *a)
         int64_t want = groups * group < most ? groups * group : most;
         if (want > need) need = want;
     }
-    return need > SK_ROOM ? (size_t)(need - SK_ROOM) : 0;
+    return need > SK_WORKSPACE ? (size_t)(need - SK_WORKSPACE) : 0;
 }
 
 /* Five products over the pairs that see each other. */

@@ -1,6 +1,6 @@
 /* attention_grad.cu - the GPU half of attention_grad.c: as attention.cu. */
-#include "device/sdpa.h"
-#include "graph/flash.h"
+#include "kernel/cuda/cudnn_sdpa.h"
+#include "kernel/cuda/flash.h"
 
 /* Ours over cuDNN's, on an H200: 137 TFLOP/s at 32,768 tokens, where cuDNN has 383 at 16,384. */
 static const double SLOWER = 2.8;
@@ -16,8 +16,8 @@ static sk_sdpa_plan *plan_for(const sk_args *a, const sk_launch *l, const char *
     *why = "time is dealt in zigzag, or rows are not f32";
     if (a->attr[0] > 1 || a->in[2].type != SK_F32) return NULL;
     s.backward = true;
-    sk_sdpa_plan *plan = sk_sdpa_find(&s, l->room_bytes);
-    *why = sk_sdpa_story(&s);
+    sk_sdpa_plan *plan = sk_sdpa_find(&s, l->workspace_bytes);
+    *why = sk_sdpa_reason(&s);
     return plan;
 }
 
@@ -47,7 +47,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     if (plan) {
         sk_sdpa_data data = {a->in[0].data, a->in[3].data, a->in[1].data, a->out[0].data,
                              (float *)a->in[2].data};
-        return sk_sdpa_run(plan, &data, l->room, l->stream);
+        return sk_sdpa_run(plan, &data, l->workspace, l->stream);
     }
     sk_flash f = own(a);
     return sk_flash_backward(&f, l);

@@ -7,7 +7,7 @@
  * results it is not, so SK_OP_ADDS is not promised.  Keys of the future change nothing.
  * attr[0]: time is stored as base/zigzag.h deals it to so many ranks; up to 1: in order. */
 #include "graph/graph.h"
-#include "tensor/attend.h"
+#include "kernel/causal_attention.h"
 
 enum { BOTH = 3 };
 
@@ -103,7 +103,7 @@ static const sk_sample samples[] = {
 const sk_op sk_op_attention_kv = {
     .name = "attention_kv",
     .doc = "causal attention of a piece of the queries over all keys; also gives log-sum-exp",
-    .flags = SK_OP_AGAIN,
+    .flags = SK_OP_RECOMPUTE,
     .dims = "bthr!d!,bt^hz!d!->bthrd,bhrt",
     .n_in = 2,
     .n_out = 2,

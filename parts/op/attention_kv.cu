@@ -1,5 +1,5 @@
-/* attention_kv.cu - the GPU half of attention_kv.c, by graph/flash.h. */
-#include "graph/flash.h"
+/* attention_kv.cu - the GPU half of attention_kv.c, by kernel/cuda/flash.h. */
+#include "kernel/cuda/flash.h"
 
 enum { BOTH = 3 };
 

@@ -5,8 +5,8 @@
  * it may be called with the keys piece by piece, adding to dq each time.  A thread owns
  * whole head groups, as keys gather from all their queries.  attr[0]: as attention_kv's. */
 #include "graph/graph.h"
-#include "graph/kernel.h"
-#include "tensor/attend.h"
+#include "kernel/kernel_launch.h"
+#include "kernel/causal_attention.h"
 
 enum { ADD_Q = 1, ADD_KV = 2 };
 
@@ -67,11 +67,11 @@ static size_t scratch(const sk_args *a)
     return sk_attend_grad_scratch(&t);
 }
 
-static size_t room(const sk_args *a) /* two numbers a row: graph/flash.h */
+static size_t room(const sk_args *a) /* two numbers a row: kernel/cuda/flash.h */
 {
     const sk_view *lse = &a->in[3];
     size_t need = 8 * (size_t)sk_count(lse);
-    return need > SK_ROOM ? need - SK_ROOM : 0;
+    return need > SK_WORKSPACE ? need - SK_WORKSPACE : 0;
 }
 
 /* Five products over the pairs that see each other here. */

@@ -1,5 +1,5 @@
-/* attention_kv_grad.cu - the GPU half of attention_kv_grad.c, by graph/flash.h. */
-#include "graph/flash.h"
+/* attention_kv_grad.cu - the GPU half of attention_kv_grad.c, by kernel/cuda/flash.h. */
+#include "kernel/cuda/flash.h"
 
 enum { ADD_Q = 1, ADD_KV = 2 };
 

@@ -5,7 +5,7 @@
  * logit, room or no room; shares have no gradient.  Sequences are added up by the cells of b.
  * Attribute: the coefficient.  One thread does it: a few exponentials per token. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 /* Add the probabilities of one token to mass; returns its first choice. */
 static int64_t token(const real *logit, int64_t experts, double *mass)
@@ -31,10 +31,10 @@ static double sequence(const real *logit, int64_t time, int64_t experts, double 
 static void cpu(const sk_args *a)
 {
     const sk_view *x = &a->in[0];
-    int64_t time = x->size[1], experts = x->size[2], border[SK_MOST_CELLS + 1];
-    real cell[SK_MOST_CELLS], *y = a->out[0].data;
+    int64_t time = x->size[1], experts = x->size[2], border[SK_REDUCTION_BLOCKS_MAX + 1];
+    real cell[SK_REDUCTION_BLOCKS_MAX], *y = a->out[0].data;
     if (a->part) return;
-    int n = sk_view_cells(x, 0, border);
+    int n = sk_view_reduction_blocks(x, 0, border);
     for (int i = 0; i < n; i++) {
         double sum = 0;
         for (int64_t b = border[i]; b < border[i + 1]; b++)

@@ -4,8 +4,8 @@
  * of each expert and how often it was the first choice.  A block a sequence adds up the stretches,
  * and one block the sequences, all in a fixed order.  In canonical order a sequence has stretches
  * by its length alone, and sequences are added up by the cells of b. */
-#include "graph/cuda_cells.h"
-#include "graph/cuda_experts.h"
+#include "kernel/cuda/ordered_reduce.h"
+#include "kernel/cuda/cuda_experts.h"
 
 enum { BLOCK = 32 * SK_ROW_WARPS, WARPS = 2048, LEAST = 32, MOST = 32 };
 /* warps in all; the least tokens of one; the most stretches of a sequence in canonical order */
@@ -70,18 +70,18 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 /* In canonical order: a thread a cell. */
-static __global__ void __launch_bounds__(SK_MOST_CELLS)
+static __global__ void __launch_bounds__(SK_REDUCTION_BLOCKS_MAX)
     finish_cells(job j, double coefficient, const __grid_constant__ sk_borders cells, sk_any y,
                  bool add)
 {
-    __shared__ float part[SK_MOST_CELLS];
+    __shared__ float part[SK_REDUCTION_BLOCKS_MAX];
     double all = 0;
     int c = (int)threadIdx.x;
     for (int64_t b = c < cells.n ? cells.at[c] : 0; c < cells.n && b < cells.at[c + 1]; b++)
         all += j.sum[b];
     part[c] = (float)(coefficient * all);
     __syncthreads();
-    if (c == 0) sk_put(y, 0, (add ? sk_get(y, 0) : 0) + sk_cells_sum(part, 1, cells.n));
+    if (c == 0) sk_put(y, 0, (add ? sk_get(y, 0) : 0) + sk_ordered_sum(part, 1, cells.n));
 }
 
 /* How a sequence is cut, and where its parts lie. */
@@ -90,7 +90,8 @@ static sk_status job_of(const sk_view *x, const sk_launch *l, job *j)
     j->logit = sk_any_of(x);
     j->sequences = x->size[0], j->time = x->size[1], j->experts = (int)x->size[2];
     int64_t one = j->sequences * 2 * j->experts + j->sequences; /* numbers, with one stretch */
-    int64_t most = (int64_t)(l->room_bytes / sizeof(double)), n = WARPS / (j->sequences + 1) + 1;
+    int64_t most = (int64_t)(l->workspace_bytes / sizeof(double)),
+            n = WARPS / (j->sequences + 1) + 1;
     bool canonical = x->cells[0];
     if (canonical) n = MOST;
     if (n > j->time / LEAST + 1) n = j->time / LEAST + 1;
@@ -99,7 +100,7 @@ static sk_status job_of(const sk_view *x, const sk_launch *l, job *j)
                        (long long)j->sequences, j->experts);
     if (one && n > most / one) n = most / one;
     j->stretches = (int)n;
-    j->sum = (double *)l->room;
+    j->sum = (double *)l->workspace;
     j->part = j->sum + j->sequences;
     return SK_OK;
 }
@@ -114,8 +115,8 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
         sequence<<<(unsigned)j.sequences, BLOCK, 0, s>>>(j);
     }
     if (a->in[0].cells[0])
-        finish_cells<<<1, SK_MOST_CELLS, 0, s>>>(j, a->attr[0], sk_borders_of(&a->in[0], 0, 1),
-                                                 sk_any_of(&a->out[0]), a->add & 1);
+        finish_cells<<<1, SK_REDUCTION_BLOCKS_MAX, 0, s>>>(
+            j, a->attr[0], sk_borders_of(&a->in[0], 0, 1), sk_any_of(&a->out[0]), a->add & 1);
     else finish<<<1, BLOCK, 0, s>>>(j, a->attr[0], sk_any_of(&a->out[0]), a->add & 1);
     return sk_cuda_launched("balance");
 }

@@ -3,7 +3,7 @@
  *
  * Threads own tokens and count the first choices of every sequence they meet. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static int64_t first_choice(const real *logit, int64_t experts)
 {

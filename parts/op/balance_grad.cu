@@ -1,7 +1,7 @@
 /* balance_grad.cu - the GPU half of balance_grad.c: a warp a token.  First choices are counted into
  * the room (whole numbers: it does not matter who counts first), then each token is looked at
  * again. */
-#include "graph/cuda_experts.h"
+#include "kernel/cuda/cuda_experts.h"
 
 typedef struct job {
     sk_any logit, dl, to;
@@ -50,10 +50,10 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     job j = {sk_any_of(x), sk_any_of(&a->in[1]), sk_any_of(&a->out[0])};
     j.tokens = x->size[0] * x->size[1], j.time = x->size[1], j.experts = (int)x->size[2];
     j.scale = (float)(a->attr[0] * (double)j.experts / (double)j.time);
-    j.firsts = (int *)l->room;
+    j.firsts = (int *)l->workspace;
     size_t bytes = (size_t)(x->size[0] * x->size[2]) * sizeof(int);
     if (!j.tokens) return SK_OK;
-    if (bytes > l->room_bytes)
+    if (bytes > l->workspace_bytes)
         return sk_fail(SK_ECONF,
                        "balance_grad: %lld sequences with %d experts, too many for the GPU",
                        (long long)x->size[0], j.experts);

@@ -1,5 +1,5 @@
 /* bias.cu - the GPU half of bias.c. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct shifted {
     enum { IN = 2, OUT = 1, BIAS = 1 };

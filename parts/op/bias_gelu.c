@@ -3,7 +3,7 @@
  * 0.5 z (1 + tanh(u)) = z / (1 + exp(-2u)) with u = sqrt(2/pi) (z + 0.044715 z^3): one exp, one
  * division. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 #define SLOPE ((real)1.5957691216057308) /* 2 sqrt(2/pi) */
 #define CUBE  ((real)0.044715)

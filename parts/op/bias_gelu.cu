@@ -3,7 +3,7 @@
  * The quick exp and quotient of the hardware: in bf16 the exact ones bound the kernel (2.7 instead
  * of 3.1 TB/s on an H200, tools/gpu.sh).  By its documented bound the relative error grows with
  * the exponent, to 3e-6 where gelu has fallen to 1e-8. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct gelu {
     enum { IN = 2, OUT = 1, BIAS = 1 };

@@ -2,7 +2,7 @@
  *
  * gelu(z) = z s with s = 1 / (1 + exp(-2u)), hence gelu' = s + z s (1 - s) 2u'. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 #define SLOPE ((real)1.5957691216057308) /* 2 sqrt(2/pi) */
 #define CUBE  ((real)0.044715)

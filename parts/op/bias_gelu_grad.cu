@@ -1,6 +1,6 @@
 /* bias_gelu_grad.cu - the GPU half of bias_gelu_grad.c, with the hardware's quick exp and quotient
  * (see bias_gelu.cu). */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct gelu_grad {
     enum { IN = 3, OUT = 1, BIAS = 1 };

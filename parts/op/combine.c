@@ -2,7 +2,7 @@
  *
  * A rank that has some of the experts brings a part of the sum. */
 #include "graph/graph.h"
-#include "graph/slots.h"
+#include "kernel/slots.h"
 
 static void cpu(const sk_args *a)
 {

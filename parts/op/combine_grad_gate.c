@@ -4,7 +4,7 @@
  * A slot lies with one expert: the sum over e, the first missing letter, has one term, and a rank
  * without that expert brings a zero. */
 #include "graph/graph.h"
-#include "graph/slots.h"
+#include "kernel/slots.h"
 
 enum { LANES = 16 };
 

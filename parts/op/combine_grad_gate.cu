@@ -2,8 +2,8 @@
  * expert and the token's gradient are read in packs; lanes meet in a fixed order.  A lane has a sum
  * for each element of a pack; where there is only one, because rows are not aligned, it is a
  * double: a sum of a thousand floats would be off in the fifth digit. */
-#include "graph/cuda_rows.h"
-#include "graph/cuda_slots.h"
+#include "kernel/cuda/cuda_rows.h"
+#include "kernel/cuda/cuda_slots.h"
 
 #include <type_traits>
 

@@ -2,7 +2,7 @@
  *
  * Attributes as of dispatch: experts, room. */
 #include "graph/graph.h"
-#include "graph/slots.h"
+#include "kernel/slots.h"
 
 static void infer(sk_graph *g, const sk_node *n)
 {

@@ -1,5 +1,5 @@
-/* combine_grad_rows.cu - the GPU half of combine_grad_rows.c: see graph/cuda_slots.h. */
-#include "graph/cuda_slots.h"
+/* combine_grad_rows.cu - the GPU half of combine_grad_rows.c: see kernel/cuda/cuda_slots.h. */
+#include "kernel/cuda/cuda_slots.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

@@ -4,25 +4,25 @@
  * "ecd,edf->ecf" a bank of experts.  The gradient of a contraction is two more
  * contractions with the letters moved, so this file is the whole family.
  *
- * Letters fall into four kinds, batch, m, n and k (graph/product.h).  Where those of
+ * Letters fall into four kinds, batch, m, n and k (kernel/product.h).  Where those of
  * m, n and k lie in line, so that each kind acts like one dim, BLAS does the work, once per
  * batch element; otherwise an odometer does, a hundred times slower.  Threads
  * take batches, rows or columns of the result: no sum crosses threads, and each
  * calls BLAS for itself (run/ keeps BLAS single-threaded).
  *
- * In canonical order (op.h) neither may choose its own order of adding: tensor/tree_gemm.h takes
- * the place of BLAS for every shape that lies in line, and the odometer adds by the
- * same recipe, so that a layout that forces one or the other changes no bit.
+ * In canonical order (op.h) neither may choose its own order of adding: kernel/cpu/tree_gemm.h
+ * takes the place of BLAS for every shape that lies in line, and the odometer adds by the same
+ * recipe, so that a layout that forces one or the other changes no bit.
  *
- * attr[0] 1: in 8 bits (tensor/fp8.h).  Both operands are rounded first, each with one scale for
- * the piece that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the
+ * attr[0] 1: in 8 bits (tensor/fp8_format.h).  Both operands are rounded first, each with one scale
+ * for the piece that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the
  * first or the second is a gradient, and rounded as such. */
-#include "graph/fp8.h"
+#include "kernel/fp8_product.h"
 #include "graph/graph.h"
-#include "graph/product.h"
-#include "tensor/blas.h"
-#include "tensor/fp8.h"
-#include "tensor/tree_gemm.h"
+#include "kernel/product.h"
+#include "kernel/cpu/gemm.h"
+#include "tensor/fp8_format.h"
+#include "kernel/cpu/tree_gemm.h"
 
 #include <math.h>
 
@@ -125,12 +125,12 @@ static bool canonical(const sk_args *a)
 }
 
 /* Where the cells of the summed letters end, all flattened: those of the first, times the rest. */
-static int borders(const sk_letters *k, int64_t border[SK_MOST_CELLS + 1])
+static int borders(const sk_letters *k, int64_t border[SK_REDUCTION_BLOCKS_MAX + 1])
 {
     int64_t inner = 1;
     border[0] = 0;
     border[1] = 1;
-    int cells = k->n ? sk_view_cells(k->v[0].view, k->v[0].dim, border) : 1;
+    int cells = k->n ? sk_view_reduction_blocks(k->v[0].view, k->v[0].dim, border) : 1;
     for (int i = 1; i < k->n; i++) inner *= k->v[i].size;
     for (int i = 1; i <= cells; i++) border[i] *= inner;
     return cells;
@@ -180,7 +180,7 @@ static size_t copy_bytes(const sk_args *a, int i)
 static size_t tree_scratch(const sk_args *a)
 {
     sk_letters all, by_kind[SK_N_ROLES];
-    int64_t border[SK_MOST_CELLS + 1];
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
     sk_tree_gemm g;
     if (!canonical(a)) return 0;
     sk_letters_read(a, &all);
@@ -200,7 +200,7 @@ typedef struct walk {
     const real *x, *y; /* where the sum begins */
     bool canonical;
     int cells;
-    int64_t border[SK_MOST_CELLS + 1];
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
 } walk;
 
 static real sum_cell(const walk *w, int cell)
@@ -256,7 +256,7 @@ static void by_odometer(const sk_args *a, const sk_letters *all, const sk_letter
 static void multiply(const sk_args *a)
 {
     sk_letters all, by_kind[SK_N_ROLES];
-    int64_t border[SK_MOST_CELLS + 1];
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
     sk_tree_gemm g;
     sk_matmul p;
     sk_letters_read(a, &all);
@@ -360,7 +360,7 @@ const sk_op sk_op_contract = {
     .grad = grad,
     .flops = flops,
     .scratch = scratch,
-    .room = sk_fp8_room,
+    .room = sk_fp8_workspace,
     .cpu = cpu,
     .samples = samples,
 };

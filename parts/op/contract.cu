@@ -1,6 +1,6 @@
 /* contract.cu - the GPU half of contract.c.
  *
- * What is a product of matrices (graph/product.h) goes to cuBLASLt: all of the batch at once where
+ * What is a product of matrices (kernel/product.h) goes to cuBLASLt: all of the batch at once where
  * its letters lie in line, else the longest of them at once and the others one after the other.
  * cuBLASLt wants operands of one type, aligned to its taste.  What it does not take is done here:
  *
@@ -10,12 +10,12 @@
  *             into the room and added in the order of the parts.
  *     walk    everything else, and what is tiny: a thread makes one result and walks the letters.
  *
- * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, graph/fp8.h says how;
- * in canonical order, graph/tree_product.h does all of it. */
-#include "graph/axes.h"
-#include "graph/cuda.h"
-#include "graph/fp8.h"
-#include "graph/tree_product.h"
+ * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, kernel/fp8_product.h
+ * says how; in canonical order, kernel/cuda/tree_product.h does all of it. */
+#include "kernel/cuda/contract_axes.h"
+#include "kernel/cuda/cuda.h"
+#include "kernel/fp8_product.h"
+#include "kernel/cuda/tree_product.h"
 
 enum {
     BLOCK = 256,
@@ -196,13 +196,13 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(tiles t)
 static void cut(tiles *t, const sk_launch *l)
 {
     int64_t whole = t->n_tiles * t->m_tiles * t->batches, parts = (ENOUGH + whole - 1) / whole;
-    int64_t fit = (int64_t)(l->room_bytes / sizeof(float)) / (t->batches * t->a.n * t->b.n);
+    int64_t fit = (int64_t)(l->workspace_bytes / sizeof(float)) / (t->batches * t->a.n * t->b.n);
     if (parts > t->k / SHORT) parts = t->k / SHORT;
     if (parts > fit) parts = fit;
     if (parts < 1) parts = 1;
     t->deep = ((t->k + parts - 1) / parts + DEEP - 1) / DEEP * DEEP;
     t->parts = (t->k + t->deep - 1) / t->deep;
-    t->sums = t->parts > 1 ? (float *)l->room : NULL;
+    t->sums = t->parts > 1 ? (float *)l->workspace : NULL;
     t->jobs = whole * t->parts;
 }
 
@@ -246,7 +246,7 @@ static bool is_in(const sk_letters *l, char name)
 }
 
 /* The piece of the work that begins `at`, without the letters of `outer`; both NULL: all of it.
- * line: of graph/fp8.h, if the sums are to be multiplied by its BOTH; else NULL. */
+ * line: of kernel/fp8_product.h, if the sums are to be multiplied by its BOTH; else NULL. */
 static sk_status by_hand(const sk_args *a, const sk_launch *l, const float *line, const int64_t *at,
                          const sk_letters *outer)
 {
@@ -357,14 +357,14 @@ typedef sk_status doer(const sk_product *p, const sk_launch *l, bool *done);
 static sk_status rest_of(const char *dims, const sk_fp8_plan *f, const sk_launch *l,
                          sk_launch *rest)
 {
-    if (f->bytes > l->room_bytes)
+    if (f->bytes > l->workspace_bytes)
         return sk_fail(SK_ECONF,
                        "contract: '%s' in 8 bits takes a room of %zu bytes and has %zu; leave out "
                        "train.matmul=fp8",
-                       dims, f->bytes, l->room_bytes);
+                       dims, f->bytes, l->workspace_bytes);
     *rest = *l;
-    rest->room += f->bytes;
-    rest->room_bytes -= f->bytes;
+    rest->workspace += f->bytes;
+    rest->workspace_bytes -= f->bytes;
     return SK_OK;
 }
 
@@ -405,7 +405,7 @@ static sk_status launch_eight(const sk_args *a, const sk_launch *l)
     bool done = false;
     sk_fp8_plan_of(a, false, &f);
     if (f.eight) {
-        sk_product p = sk_fp8_product(a, &f, l->room);
+        sk_product p = sk_fp8_product(a, &f, l->workspace);
         SK_TRY(rest_of(a->dims, &f, l, &rest));
         SK_TRY(sk_fp8_fill(a, &f, l));
         SK_TRY(do_eight(&p, &rest, sk_product_run, &done));
@@ -414,8 +414,8 @@ static sk_status launch_eight(const sk_args *a, const sk_launch *l)
     }
     SK_TRY(rest_of(a->dims, &f, l, &rest));
     SK_TRY(sk_fp8_fill(a, &f, l));
-    sk_args wide = widened(a, &f, l->room);
-    return launch_plain(&wide, &rest, (const float *)l->room);
+    sk_args wide = widened(a, &f, l->workspace);
+    return launch_plain(&wide, &rest, (const float *)l->workspace);
 }
 
 /* Where there is no room, the launch says so. */
@@ -425,18 +425,18 @@ static sk_status prepare_eight(const sk_args *a, const sk_launch *l, sk_variant 
     sk_launch rest;
     bool done = false;
     sk_fp8_plan_of(a, false, &f);
-    if (f.eight && f.bytes <= l->room_bytes) {
-        sk_product p = sk_fp8_product(a, &f, l->room);
+    if (f.eight && f.bytes <= l->workspace_bytes) {
+        sk_product p = sk_fp8_product(a, &f, l->workspace);
         SK_TRY(rest_of(a->dims, &f, l, &rest));
         SK_TRY(do_eight(&p, &rest, sk_product_prepare, &done));
         if (done) took->name = "cuBLASLt fp8";
         if (done) return SK_OK;
     }
     sk_fp8_plan_of(a, true, &f);
-    if (f.bytes > l->room_bytes) return SK_OK;
+    if (f.bytes > l->workspace_bytes) return SK_OK;
     SK_TRY(rest_of(a->dims, &f, l, &rest));
-    sk_args wide = widened(a, &f, l->room);
-    SK_TRY(prepare_plain(&wide, &rest, (const float *)l->room, took));
+    sk_args wide = widened(a, &f, l->workspace);
+    SK_TRY(prepare_plain(&wide, &rest, (const float *)l->workspace, took));
     if (took->wanted) return SK_OK;
     took->wanted = "cuBLASLt fp8", took->slower = 2; /* the data sheet's rates */
     took->why = "its sizes or strides are not for 8 bits";

@@ -5,7 +5,7 @@
  * the experts along e, which is the all-to-all of Lepikhin et al. 2020 (GShard).  Attributes:
  * experts, room of each in a sequence. */
 #include "graph/graph.h"
-#include "graph/slots.h"
+#include "kernel/slots.h"
 
 static void infer(sk_graph *g, const sk_node *n)
 {

@@ -1,5 +1,5 @@
-/* dispatch.cu - the GPU half of dispatch.c: see graph/cuda_slots.h. */
-#include "graph/cuda_slots.h"
+/* dispatch.cu - the GPU half of dispatch.c: see kernel/cuda/cuda_slots.h. */
+#include "kernel/cuda/cuda_slots.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

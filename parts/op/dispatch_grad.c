@@ -1,6 +1,6 @@
 /* dispatch_grad.c - each token's gradient: the sum of the rows of its slots. */
 #include "graph/graph.h"
-#include "graph/slots.h"
+#include "kernel/slots.h"
 
 static void cpu(const sk_args *a) { sk_slots_gather(a, &a->in[0], &a->in[1], NULL, &a->out[0]); }
 

@@ -3,7 +3,7 @@
  * Drawing is most of the work: six rounds of a 64 by 64 bit product for every element.  A block
  * takes TALL rows; the logical place of each, which takes divisions, is found once and shared. */
 #include "base/rng.h"
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 enum { TALL = 16 };
 

@@ -1,5 +1,5 @@
 /* drops.cu - the GPU half of drops.c: blocks count into the room, and one thread writes the sum. */
-#include "graph/cuda.h"
+#include "kernel/cuda/cuda.h"
 
 enum { BLOCK = 256, BLOCKS = 1024 };
 
@@ -25,7 +25,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     int64_t n = sk_count(&a->in[0]), blocks = (n + BLOCK - 1) / BLOCK;
-    tally *found = (tally *)l->room;
+    tally *found = (tally *)l->workspace;
     cudaMemsetAsync(found, 0, sizeof *found, s);
     if (n)
         count<<<(unsigned)(blocks < (int)BLOCKS ? blocks : (int)BLOCKS), BLOCK, 0, s>>>(

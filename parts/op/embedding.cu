@@ -2,7 +2,7 @@
  *
  * Threads keep their columns and go down the ids, four of them under way at a time.  In canonical
  * order a zero is added, as pieces' sums have it. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 enum { DEPTH = 4 };
 

@@ -6,7 +6,7 @@
  * In canonical order the ids are sorted first (by row, then by place), so that each row of the
  * table is one sum over cells; cells without this id have nothing to add to it. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 enum { GRAIN = 16 }; /* columns: one cache line, so that threads do not share lines */
 
@@ -16,7 +16,7 @@ typedef struct sorted {
     const real *dy;    /* its first column of mine */
     int64_t cols, n;   /* between two rows; columns of mine */
     int64_t *end, *at; /* the ids of row r are at places at[end[r - 1]] to at[end[r]] */
-    int64_t border[SK_MOST_CELLS + 1]; /* of cells, in places */
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1]; /* of cells, in places */
 } sorted;
 
 static void add_one(const sorted *s, int64_t place, real *restrict y)
@@ -96,7 +96,7 @@ static void by_cells(const sk_args *a, int64_t from, int64_t to)
 {
     const sk_view *ids = &a->in[1], *table = &a->out[0];
     sorted s = {.cols = table->size[1], .end = a->scratch};
-    int cells = sk_view_cells(ids, 0, s.border);
+    int cells = sk_view_reduction_blocks(ids, 0, s.border);
     s.at = s.end + table->size[0] + 1;
     for (int k = 0; k <= cells; k++) s.border[k] *= sk_span(ids, 1, ids->n);
     sort_ids(&s, ids->data, sk_count(ids), table->at[0], table->size[0]);

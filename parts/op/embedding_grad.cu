@@ -11,10 +11,10 @@
  * get the number behind the last word, and nobody adds them.  More places than ROUND go in rounds,
  * which add to one another.
  *
- * In canonical order (graph/cuda_cells.h) a thread has a word and a column: it adds up the word's
- * rows inside a cell in order, and cells in pairs; those without the word have nothing to add.
- * So it has the CPU's bits. */
-#include "graph/cuda_cells.h"
+ * In canonical order (kernel/cuda/ordered_reduce.h) a thread has a word and a column: it adds up
+ * the word's rows inside a cell in order, and cells in pairs; those without the word have nothing
+ * to add. So it has the CPU's bits. */
+#include "kernel/cuda/ordered_reduce.h"
 
 enum { ROUND = 1 << 20, TILE = 1024, DIGIT = 9, N_DIGITS = 1 << DIGIT };
 enum { WARP = 32, WARPS = 8, DEPTH = 8, PARTS = 32 << 20 }; /* bytes of partial sums */
@@ -340,15 +340,15 @@ static sk_status one_round(const sk_args *a, int64_t from, int n, bool add, cons
 {
     const sk_view *table = &a->out[0];
     cudaStream_t s = (cudaStream_t)l->stream;
-    int32_t *room = (int32_t *)(l->room + PARTS), words = (int32_t)table->size[0];
+    int32_t *room = (int32_t *)(l->workspace + PARTS), words = (int32_t)table->size[0];
     int tiles = (n + TILE - 1) / TILE;
     int64_t cols = table->size[1], pad = (int64_t)tiles * TILE;
     const T *dy = (const T *)a->in[0].data + from * cols;
     sort k = {{room, room + pad}, {room + 2 * pad, room + 3 * pad}, room + 4 * pad, n, tiles};
     SK_TRY(sort_ids(&k, (const int32_t *)a->in[1].data + from, table->at[0], words, s));
     if (canonical(a)) return by_cells(a, k, l);
-    job j = {dy,   k.a.word,         k.a.place,        n,  WARP, words,
-             cols, (float *)l->room, sk_any_of(table), add};
+    job j = {dy, k.a.word, k.a.place, n, WARP, words, cols, (float *)l->workspace, sk_any_of(table),
+             add};
     while (j.tile < n && (n / j.tile + 1) * 2 * cols * (int64_t)sizeof(float) > PARTS) j.tile *= 2;
     j.whole = sk_cuda_rows(table, cols);
     if (sk_cuda_rows(&a->in[0], cols)) return add_up<T, sk_pack<T>()>(j, s);

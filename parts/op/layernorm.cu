@@ -1,8 +1,8 @@
 /* layernorm.cu - the GPU half of layernorm.c: three walks over a row that threads hold, for the
- * mean, the variance and the result.  A warp holds it (graph/row_warp.h), or where it is long or
- * lies askew, more of them do (graph/row.h). */
-#include "graph/row.h"
-#include "graph/row_warp.h"
+ * mean, the variance and the result.  A warp holds it (kernel/cuda/row_warp.h), or where it is long
+ * or lies askew, more of them do (kernel/cuda/row.h). */
+#include "kernel/cuda/row.h"
+#include "kernel/cuda/row_warp.h"
 
 template <typename T, int P>
 static __global__ void __launch_bounds__(32 * SK_WARPS)

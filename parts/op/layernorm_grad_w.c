@@ -4,7 +4,7 @@
  * that the rounding error grows with the square root of the number of rows.  In canonical order
  * the blocks begin anew in every cell of the first dim, and the cells' sums meet in pairs. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 enum { STRIP = SK_SUM_COLUMNS / 2, BLOCK = 64 }; /* columns at a time; rows per block */
 
@@ -56,9 +56,9 @@ static void one_strip(const sk_args *a, const strip *s, real *dw, real *db)
 {
     const sk_view *v = &a->in[0];
     real sum[2 * STRIP];
-    int64_t border[SK_MOST_CELLS + 1], n = s->n;
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1], n = s->n;
     if (v->n > 1 && v->cells[0]) {
-        sk_sum_cells(one_cell, s, border, sk_view_cells(v, 0, border), sum, 2 * n);
+        sk_sum_blocks(one_cell, s, border, sk_view_reduction_blocks(v, 0, border), sum, 2 * n);
         sk_sum_put(dw, sum, n, a->add & 1);
         sk_sum_put(db, sum + n, n, a->add & 2);
         return;

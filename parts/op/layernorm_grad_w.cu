@@ -1,7 +1,8 @@
-/* layernorm_grad_w.cu - the GPU half of layernorm_grad_w.c; the kernels are in graph/norm_grad.cu.
+/* layernorm_grad_w.cu - the GPU half of layernorm_grad_w.c; the kernels are in
+ * kernel/cuda/norm_grad.cu.
  */
-#include "graph/cuda.h"
-#include "graph/norm_grad.h"
+#include "kernel/cuda/cuda.h"
+#include "kernel/cuda/norm_grad.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

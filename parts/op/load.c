@@ -7,8 +7,8 @@
  * The call names the letters, as in "btk->g".  Attribute: the room of an expert.  Threads own
  * experts and look at every slot. */
 #include "graph/graph.h"
-#include "graph/slots.h"
-#include "tensor/vecmath.h"
+#include "kernel/slots.h"
+#include "kernel/cpu/vecmath.h"
 
 typedef struct strip {
     const sk_view *slot;
@@ -31,14 +31,14 @@ static void one_cell(const void *how, int64_t from, int64_t to, real *y)
 static void cpu(const sk_args *a)
 {
     const sk_view *out = &a->out[0];
-    int64_t border[SK_MOST_CELLS + 1], from, to;
-    int cells = sk_view_cells(&a->in[0], 0, border);
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1], from, to;
+    int cells = sk_view_reduction_blocks(&a->in[0], 0, border);
     real sum[SK_SUM_COLUMNS];
     sk_share(a, out->size[0], &from, &to);
     for (; from < to; from += SK_SUM_COLUMNS) {
         int64_t n = to - from < SK_SUM_COLUMNS ? to - from : SK_SUM_COLUMNS;
         strip s = {&a->in[0], (int64_t)a->attr[0], out->full[0], out->at[0] + from, n};
-        sk_sum_cells(one_cell, &s, border, cells, sum, n);
+        sk_sum_blocks(one_cell, &s, border, cells, sum, n);
         sk_sum_put((real *)out->data + from, sum, n, a->add & 1);
     }
 }

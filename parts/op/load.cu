@@ -1,7 +1,7 @@
 /* load.cu - the GPU half of load.c: choices are counted in the room, lanes of a warp that met the
  * same expert at once.  Whole numbers: it does not matter who counts first.  In canonical order
  * they are counted cell by cell; in fast order there is one cell. */
-#include "graph/cuda_slots.h"
+#include "kernel/cuda/cuda_slots.h"
 
 enum { BLOCK = 256 };
 
@@ -47,9 +47,9 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     sk_borders cells = sk_borders_of(slot, 0, sk_span(slot, 1, slot->n));
     int64_t n = sk_count(slot), blocks = (n / cells.n + BLOCK - 1) / BLOCK + 1;
     size_t bytes = (size_t)cells.n * ((size_t)y->full[0] + 1) * sizeof(tally);
-    tally *counts = (tally *)l->room;
+    tally *counts = (tally *)l->workspace;
     if (!y->size[0]) return SK_OK;
-    if (bytes > l->room_bytes)
+    if (bytes > l->workspace_bytes)
         return sk_fail(SK_ECONF, "load: %lld experts are too many for the CUDA kernel",
                        (long long)y->full[0]);
     cudaMemsetAsync(counts, 0, bytes, s);

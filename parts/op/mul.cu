@@ -1,5 +1,5 @@
 /* mul.cu - the GPU half of mul.c. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct times {
     enum { IN = 2, OUT = 1 };

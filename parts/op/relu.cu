@@ -1,5 +1,5 @@
 /* relu.cu - the GPU half of relu.c. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct above {
     enum { IN = 1, OUT = 1 };

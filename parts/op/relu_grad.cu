@@ -1,5 +1,5 @@
 /* relu_grad.cu - the GPU half of relu_grad.c. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct where_above {
     enum { IN = 2, OUT = 1 };

@@ -11,7 +11,7 @@ static void infer(sk_graph *g, const sk_node *n)
     bool fits = strlen(x) == strlen(y);
     for (int d = 0; fits && x[d]; d++) {
         if (x[d] == y[d]) continue;
-        fits = strchr(n->whole, x[d]) && strchr(n->whole, y[d]) && !strchr(x, y[d]);
+        fits = strchr(n->not_split, x[d]) && strchr(n->not_split, y[d]) && !strchr(x, y[d]);
         if (fits) sk_graph_size(g, y[d], g->size[(int)x[d] & 127]);
     }
     if (!fits)

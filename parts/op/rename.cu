@@ -1,5 +1,5 @@
 /* rename.cu - the GPU half of rename.c. */
-#include "graph/cuda.h"
+#include "kernel/cuda/cuda.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

@@ -1,5 +1,5 @@
 /* residual.cu - the GPU half of residual.c. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct joined {
     enum { IN = 3, OUT = 1, BIAS = 2 };

@@ -1,7 +1,7 @@
 /* rmsnorm.cu - the GPU half of rmsnorm.c: two walks over a row that a warp holds
- * (graph/row_warp.h), or more of them (graph/row.h): as layernorm.cu. */
-#include "graph/row.h"
-#include "graph/row_warp.h"
+ * (kernel/cuda/row_warp.h), or more of them (kernel/cuda/row.h): as layernorm.cu. */
+#include "kernel/cuda/row.h"
+#include "kernel/cuda/row_warp.h"
 
 template <typename T, int P>
 static __global__ void __launch_bounds__(32 * SK_WARPS)

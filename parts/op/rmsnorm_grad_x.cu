@@ -1,6 +1,7 @@
-/* rmsnorm_grad_x.cu - the GPU half of rmsnorm_grad_x.c; the kernels are in graph/norm_grad.cu. */
-#include "graph/cuda.h"
-#include "graph/norm_grad.h"
+/* rmsnorm_grad_x.cu - the GPU half of rmsnorm_grad_x.c; the kernels are in
+ * kernel/cuda/norm_grad.cu. */
+#include "kernel/cuda/cuda.h"
+#include "kernel/cuda/norm_grad.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

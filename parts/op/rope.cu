@@ -4,8 +4,8 @@
  * the pairs: it makes a table of cosines and sines in shared memory, in double like the CPU, then
  * turns all heads by it.  Sequences mostly have the same positions, and then the same table.  A
  * thread keeps its pairs and goes over the heads of these rows. */
-#include "graph/map.h"
-#include "graph/rope.h"
+#include "kernel/cuda/map.h"
+#include "kernel/rope.h"
 
 enum { TABLE = 1024, TALL = 4, BLOCKS = 2112 }; /* pairs; times of a block; 16 an SM */
 

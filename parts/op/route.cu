@@ -1,5 +1,5 @@
-/* route.cu - the GPU half of route.c: see graph/cuda_route.h. */
-#include "graph/cuda_route.h"
+/* route.cu - the GPU half of route.c: see kernel/cuda/cuda_router.h. */
+#include "kernel/cuda/cuda_router.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

@@ -2,10 +2,11 @@
  *
  * With g the softmax and d its gradient (zero at experts not chosen), each logit gets
  * g (d - sum of g d).  Among the chosen only, the others get nothing.  The slot tells the expert
- * even of a choice that found no room (graph/route.h).  Attributes: room, 1 for the chosen only. */
+ * even of a choice that found no room (kernel/cpu/router.h).  Attributes: room, 1 for the chosen
+ * only. */
 #include "graph/graph.h"
-#include "graph/slots.h"
-#include "tensor/vecmath.h"
+#include "kernel/slots.h"
+#include "kernel/cpu/vecmath.h"
 
 /* The softmax of those logits that count, into p. */
 static void softmax(const real *logit, real *p, int64_t n, const int64_t *chosen, int64_t choices,

@@ -1,6 +1,6 @@
 /* route_grad.cu - the GPU half of route_grad.c: a warp a token, a lane an expert. */
-#include "graph/cuda_experts.h"
-#include "graph/cuda_slots.h"
+#include "kernel/cuda/cuda_experts.h"
+#include "kernel/cuda/cuda_slots.h"
 
 typedef struct job {
     sk_any logit, slot, d, to;

@@ -3,7 +3,7 @@
  * The zero that is added turns -0 into 0, so that it does not matter which of the two a piece has
  * seen first. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static void cpu(const sk_args *a)
 {

@@ -1,5 +1,5 @@
 /* row_max.cu - the GPU half of row_max.c: rows are read once, in packs. */
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/cuda_rows.h"
 
 template <typename T, int V, int WARPS>
 static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)

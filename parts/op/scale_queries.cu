@@ -1,6 +1,6 @@
 /* scale_queries.cu - the GPU half of scale_queries.c: a thread keeps its place in a head group and
  * goes down the groups. */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 typedef struct job {
     const void *x;

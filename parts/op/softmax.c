@@ -5,7 +5,7 @@
  * need not be kept.  The op attention does the same without ever having the scores in memory; this
  * one is for models that are written out. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static void row(const real *x, int64_t n, int64_t sees, real scale, real *y)
 {
@@ -68,7 +68,7 @@ const sk_op sk_op_softmax = {
     .doc = "rows of exp(scale x) with the sum 1; causal or not",
     .dims = "*ts!->*ts",
     .n_in = 1,
-    .flags = SK_OP_AGAIN,
+    .flags = SK_OP_RECOMPUTE,
     .reuse = 1,
     .infer = infer,
     .grad = grad,

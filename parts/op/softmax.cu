@@ -1,6 +1,6 @@
 /* softmax.cu - the GPU half of softmax.c: a row of up to 8,192 elements stays in registers while
  * its maximum and its sum are found, and may be written in its own place. */
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/cuda_rows.h"
 
 typedef struct job {
     int64_t rows, n, in_square, first; /* rows of the last two dims; the logical row of the first */

@@ -1,6 +1,6 @@
 /* softmax_grad.cu - the GPU half of softmax_grad.c: of a row up to 8,192 elements of y and dy stay
  * in registers while their product is summed; dx may lie where dy did. */
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/cuda_rows.h"
 
 template <typename T, int V, int WARPS>
 static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)

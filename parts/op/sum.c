@@ -9,7 +9,7 @@
  * In canonical order the blocks begin anew in every cell of the first letter that goes, and the
  * cells' sums meet in pairs. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 enum { STRIP = SK_SUM_COLUMNS, BLOCK = 64 }; /* columns at a time; rows per block */
 
@@ -54,9 +54,9 @@ static void one_strip(const sk_args *a, const strip *s, int64_t from)
 {
     const sk_view *v = &a->in[0];
     real *y = (real *)a->out[0].data + from, sum[STRIP];
-    int64_t border[SK_MOST_CELLS + 1];
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
     if (v->n > a->out[0].n && v->cells[0]) {
-        sk_sum_cells(one_cell, s, border, sk_view_cells(v, 0, border), sum, s->n);
+        sk_sum_blocks(one_cell, s, border, sk_view_reduction_blocks(v, 0, border), sum, s->n);
         sk_sum_put(y, sum, s->n, a->add & 1);
         return;
     }
@@ -118,9 +118,9 @@ static double turn(const odometer *w, int64_t from, int64_t to, double sum)
 /* In canonical order: dim d goes by cells, each place of it has `inner` elements. */
 static real turn_cells(const odometer *w, int d, int64_t inner)
 {
-    int64_t border[SK_MOST_CELLS + 1];
-    int cells = sk_view_cells(w->x, d, border);
-    real sum[SK_MOST_CELLS];
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
+    int cells = sk_view_reduction_blocks(w->x, d, border);
+    real sum[SK_REDUCTION_BLOCKS_MAX];
     for (int k = 0; k < cells; k++)
         sum[k] = (real)turn(w, border[k] * inner, border[k + 1] * inner, 0);
     sk_sum_pairs(sum, cells);

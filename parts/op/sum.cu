@@ -1,13 +1,13 @@
 /* sum.cu - the GPU half of sum.c.
  *
- * Keeping the last letters is a sum of columns (graph/columns.h) at the speed of memory.  Every
- * other pattern goes like the CPU's odometer, in double: a thread for each element of the result,
- * or a block where many elements make one.  Dims that go together, or stay together, and lie beside
- * each other are taken for one.
+ * Keeping the last letters is a sum of columns (kernel/cuda/column_sums.h) at the speed of memory.
+ * Every other pattern goes like the CPU's odometer, in double: a thread for each element of the
+ * result, or a block where many elements make one.  Dims that go together, or stay together, and
+ * lie beside each other are taken for one.
  *
- * In canonical order (graph/cuda_cells.h) both go by the cells of the first letter that goes, and
- * have the CPU's bits. */
-#include "graph/cuda_cells.h"
+ * In canonical order (kernel/cuda/ordered_reduce.h) both go by the cells of the first letter that
+ * goes, and have the CPU's bits. */
+#include "kernel/cuda/ordered_reduce.h"
 
 enum { BLOCK = 256, LONG = 64 }; /* elements that are worth a block */
 
@@ -19,7 +19,7 @@ template <typename T> static sk_status columns(const sk_args *a, const sk_launch
     const sk_view *x = &a->in[0];
     int goes = x->n - a->out[0].n;
     if (goes && x->cells[0])
-        return sk_cells_columns("sum", f, sk_borders_of(x, 0, sk_span(x, 1, goes)), n, out, l);
+        return sk_ordered_columns("sum", f, sk_borders_of(x, 0, sk_span(x, 1, goes)), n, out, l);
     if (sk_cuda_rows(&a->in[0], n))
         return sk_columns<sk_columns_plain<T>, sk_pack<T>()>("sum", f, rows, n, out, l);
     return sk_columns<sk_columns_plain<T>, 1>("sum", f, rows, n, out, l);
@@ -98,13 +98,14 @@ static sk_status by_cells(const sk_args *a, const wheels &stay, const wheels &go
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     sk_columns_out out = {{sk_any_of(&a->out[0])}, a->add};
-    int64_t all = sk_count(&a->out[0]), most = (int64_t)(l->room_bytes / sizeof(float)) / cells.n;
+    int64_t all = sk_count(&a->out[0]),
+            most = (int64_t)(l->workspace_bytes / sizeof(float)) / cells.n;
     for (int64_t first = 0, n; first < all; first += n) {
         n = all - first < most ? all - first : most;
         turn_cells<<<dim3(sk_cuda_blocks(n, BLOCK), (unsigned)cells.n), BLOCK, 0, s>>>(
-            (const float *)a->in[0].data, stay, go, cells, first, n, (float *)l->room);
+            (const float *)a->in[0].data, stay, go, cells, first, n, (float *)l->workspace);
         SK_TRY(sk_cuda_launched("sum"));
-        SK_TRY(sk_cells_end("sum", (const float *)l->room, cells.n, 1, first, n, out, s));
+        SK_TRY(sk_ordered_end("sum", (const float *)l->workspace, cells.n, 1, first, n, out, s));
     }
     return SK_OK;
 }

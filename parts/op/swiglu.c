@@ -1,6 +1,6 @@
 /* swiglu.c - y = silu(a) * b, the gate of Shazeer 2020. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static void cpu(const sk_args *a)
 {

@@ -1,6 +1,6 @@
 /* swiglu.cu - the GPU half of swiglu.c, with the hardware's quick exp and quotient (see
  * bias_gelu.cu). */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct gated {
     enum { IN = 2, OUT = 1 };

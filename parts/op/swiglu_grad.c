@@ -1,6 +1,6 @@
 /* swiglu_grad.c - da = dy b s (1 + a (1 - s)), db = dy a s, where s = 1 / (1 + exp(-a)). */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static void cpu(const sk_args *a)
 {

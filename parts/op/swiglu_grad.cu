@@ -1,6 +1,6 @@
 /* swiglu_grad.cu - the GPU half of swiglu_grad.c, with the hardware's quick exp and quotient (see
  * bias_gelu.cu). */
-#include "graph/map.h"
+#include "kernel/cuda/map.h"
 
 struct gated_grad {
     enum { IN = 3, OUT = 2 };

@@ -4,7 +4,7 @@
  * groups' logits, an expert of it by the softmax of the group's experts; the result is the
  * logarithm of the product, so that it can stand where logits of one level do. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static void infer(sk_graph *g, const sk_node *n)
 {

@@ -1,5 +1,5 @@
 /* two_level.cu - the GPU half of two_level.c: a warp a token, group after group. */
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/cuda_rows.h"
 
 typedef struct job {
     sk_any u, x, y;

@@ -1,7 +1,7 @@
 /* two_level_grad.c - with s the sum of dy over a group: dx = dy - s softmax(x) inside of the group,
  * du = s - (sum of all s) softmax(u). */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 /* d = w - scale * softmax(x); d may be w. */
 static void less_softmax(const real *x, const real *w, real scale, int64_t n, real *d)

@@ -1,6 +1,6 @@
 /* two_level_grad.cu - the GPU half of two_level_grad.c: a warp a token.  First group after group;
  * then each lane adds up its groups' gradients again, for those of the groups' own logits. */
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/cuda_rows.h"
 
 typedef struct job {
     sk_any u, x, dy, du, dx;

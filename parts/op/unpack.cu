@@ -1,5 +1,5 @@
-/* unpack.cu - the GPU half of unpack.c: see graph/unpack.h. */
-#include "graph/unpack.h"
+/* unpack.cu - the GPU half of unpack.c: see kernel/cuda/unpack.h. */
+#include "kernel/cuda/unpack.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

@@ -1,5 +1,5 @@
 /* unpack_grad.cu - the GPU half of unpack_grad.c: unpack.cu the other way round. */
-#include "graph/unpack.h"
+#include "kernel/cuda/unpack.h"
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {

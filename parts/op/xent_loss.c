@@ -4,7 +4,7 @@
  * One thread adds up, in double: a logarithm per token costs microseconds.
  * In canonical order each cell's sum is rounded, and the cells' sums meet in pairs. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 typedef struct sums {
     double loss, weight;
@@ -24,9 +24,9 @@ static sums add_up(const sk_args *a, int64_t from, int64_t to)
 static void by_cells(const sk_args *a, real *loss, real *weight)
 {
     const sk_view *v = &a->in[0];
-    int64_t border[SK_MOST_CELLS + 1], inner = sk_span(v, 1, v->n);
-    real sum[SK_MOST_CELLS], weights[SK_MOST_CELLS];
-    int cells = sk_view_cells(v, 0, border);
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1], inner = sk_span(v, 1, v->n);
+    real sum[SK_REDUCTION_BLOCKS_MAX], weights[SK_REDUCTION_BLOCKS_MAX];
+    int cells = sk_view_reduction_blocks(v, 0, border);
     for (int k = 0; k < cells; k++) {
         sums y = add_up(a, border[k] * inner, border[k + 1] * inner);
         sum[k] = (real)y.loss;

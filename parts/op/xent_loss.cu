@@ -1,8 +1,8 @@
 /* xent_loss.cu - the GPU half of xent_loss.c: in double, like there.  Blocks add up their rows into
  * the room, and one block adds up the blocks, both in a fixed order.  In canonical order a block
  * has a cell, whose sums are rounded. */
-#include "graph/cuda_cells.h"
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/ordered_reduce.h"
+#include "kernel/cuda/cuda_rows.h"
 
 enum { WARPS = 8, BLOCK = 32 * WARPS, BLOCKS = 256 };
 
@@ -66,10 +66,10 @@ static sk_status by_cells(const sk_args *a, const terms &x, const sk_launch *l)
     const sk_view *v = &a->in[0];
     sk_borders cells = sk_borders_of(v, 0, sk_span(v, 1, v->n));
     sk_columns_out out = {{sk_any_of(&a->out[0]), sk_any_of(&a->out[1])}, a->add};
-    float *part = (float *)l->room;
+    float *part = (float *)l->workspace;
     cells_of<<<(unsigned)cells.n, BLOCK, 0, (cudaStream_t)l->stream>>>(x, cells, part);
     SK_TRY(sk_cuda_launched("xent_loss"));
-    return sk_cells_end("xent_loss", part, cells.n, 2, 0, 1, out, (cudaStream_t)l->stream);
+    return sk_ordered_end("xent_loss", part, cells.n, 2, 0, 1, out, (cudaStream_t)l->stream);
 }
 
 static_assert(BLOCKS <= BLOCK, "finish() has a thread for each block's sums");
@@ -79,7 +79,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     cudaStream_t s = (cudaStream_t)l->stream;
     int64_t rows = sk_count(&a->in[0]), blocks = (rows + BLOCK - 1) / BLOCK;
     int n = blocks < BLOCKS ? (int)blocks : (int)BLOCKS;
-    sums *part = (sums *)l->room;
+    sums *part = (sums *)l->workspace;
     terms x = {sk_any_of(&a->in[0]), sk_any_of(&a->in[1]), sk_any_of(&a->in[2]),
                sk_any_of(&a->in[3])};
     if (a->in[0].n && a->in[0].cells[0]) return by_cells(a, x, l);

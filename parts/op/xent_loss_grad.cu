@@ -1,5 +1,5 @@
 /* xent_loss_grad.cu - the GPU half of xent_loss_grad.c: a thread a row; ds may lie where s did. */
-#include "graph/cuda.h"
+#include "kernel/cuda/cuda.h"
 
 enum { BLOCK = 256 };
 

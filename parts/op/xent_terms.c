@@ -10,7 +10,7 @@
  * Of a small vocabulary all exponentials are made first, because its cells are no longer than
  * what is left over behind vectors. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 enum { LANES = 16, SMALL = 1024 };
 
@@ -42,7 +42,7 @@ static real one_long(const real *x, int64_t n, real shift)
 static real one_row(const real *x, real shift, const int64_t *border, int cells, bool small,
                     real *e)
 {
-    real sum[SK_MOST_CELLS];
+    real sum[SK_REDUCTION_BLOCKS_MAX];
     int64_t n = small ? border[cells] : 0;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) e[i] = sk_exp(x[i] - shift);
@@ -59,8 +59,8 @@ static void by_cells(const sk_args *a, int64_t from, int64_t to)
     const sk_view *v = &a->in[0];
     const real *m = a->in[1].data;
     real *s = a->out[0].data, e[SMALL];
-    int64_t n = v->size[v->n - 1], border[SK_MOST_CELLS + 1];
-    int cells = sk_view_cells(v, v->n - 1, border);
+    int64_t n = v->size[v->n - 1], border[SK_REDUCTION_BLOCKS_MAX + 1];
+    int cells = sk_view_reduction_blocks(v, v->n - 1, border);
     bool small = v->full[v->n - 1] <= SMALL;
     for (int64_t r = from; r < to; r++)
         s[r] = one_row((const real *)v->data + r * n, m[r], border, cells, small, e);

@@ -2,8 +2,8 @@
  * they have, then meet in a fixed order.
  *
  * In canonical order a warp has a cell of a row, its lanes counted from where the cell begins. */
-#include "graph/cuda_cells.h"
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/ordered_reduce.h"
+#include "kernel/cuda/cuda_rows.h"
 
 template <typename T, int V, int WARPS>
 static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
                    float *t, int64_t rows, int64_t n, int64_t first,
                    const __grid_constant__ sk_borders cells)
 {
-    __shared__ float part[SK_MOST_CELLS];
+    __shared__ float part[SK_REDUCTION_BLOCKS_MAX];
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         const float *row = x + r * n;
         for (int c = (int)threadIdx.y; c < cells.n; c += SK_ROW_WARPS) {
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)
         __syncthreads();
         if (threadIdx.x == 0 && threadIdx.y == 0) {
             int64_t at = target[r] - first;
-            s[r] = sk_cells_sum(part, 1, cells.n);
+            s[r] = sk_ordered_sum(part, 1, cells.n);
             t[r] = (at >= 0 && at < n ? row[at] : 0) + 0.0f; /* no -0: others' zeros may join it */
         }
         __syncthreads();

@@ -1,6 +1,6 @@
 /* xent_terms_grad.c - d logit = exp(logit - m) ds, and dt more at the target. */
 #include "graph/graph.h"
-#include "tensor/vecmath.h"
+#include "kernel/cpu/vecmath.h"
 
 static void cpu(const sk_args *a)
 {

@@ -1,6 +1,6 @@
 /* xent_terms_grad.cu - the GPU half of xent_terms_grad.c: each pack is read, and written, perhaps
  * in its own place.  Whether the target is in it is asked once a pack. */
-#include "graph/cuda_rows.h"
+#include "kernel/cuda/cuda_rows.h"
 
 template <typename T, int V, int WARPS>
 static __global__ void __launch_bounds__(32 * SK_ROW_WARPS)

@@ -1,6 +1,6 @@
 /* adamw.c - Loshchilov and Hutter 2019: Adam, with decay applied to the weight
  * itself and not to the gradient.  One pass: reads and writes each number once. */
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* adamw.cu - the GPU half of adamw.c: 28 bytes an element cross the memory, with gradients and
  * weights of bf16 and a master. */
-#include "program/cuda.h"
+#include "kernel/cuda/optim_pass.h"
 
 enum { LR, BETA1, BETA2, EPS, DECAY };
 enum { M, V };

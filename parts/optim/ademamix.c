@@ -7,7 +7,7 @@
  * A slow average that counts in full from the first step on makes early steps too large: over
  * mix_warmup steps alpha rises from 0, and b3 from b1 so that the half-life of the average rises
  * evenly.  16 bytes of state and weight an element, as against AdamW's 12. */
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* ademamix.cu - the GPU half of ademamix.c. */
-#include "program/cuda.h"
+#include "kernel/cuda/optim_pass.h"
 
 enum { LR, BETA1, BETA2, EPS, DECAY, BETA3, ALPHA, MIX_WARMUP };
 enum { M, SLOW, V };

@@ -2,7 +2,7 @@
  * step is a fixed fraction of the weight's own norm.  Two passes: the first
  * leaves the direction and the two squared norms, which the engine adds over the
  * pieces; the second takes the step. */
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <math.h>
 

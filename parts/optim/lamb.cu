@@ -1,6 +1,6 @@
 /* lamb.cu - the GPU half of lamb.c.  The first pass leaves the direction and, in double, the two
  * squared norms; the second takes the step. */
-#include "program/cuda.h"
+#include "kernel/cuda/optim_pass.h"
 
 enum { LR, BETA1, BETA2, EPS, DECAY };
 enum { M, V, U };

@@ -1,5 +1,5 @@
 /* sgd.c - stochastic gradient descent with heavy-ball momentum and coupled decay. */
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 enum { LR, MOMENTUM, DECAY };
 enum { M };

@@ -1,5 +1,5 @@
 /* sgd.cu - the GPU half of sgd.c. */
-#include "program/cuda.h"
+#include "kernel/cuda/optim_pass.h"
 
 enum { LR, MOMENTUM, DECAY };
 enum { M };

@@ -7,7 +7,7 @@
  *
  * Linear weight prediction lets the forward pass read w - lr D v, where momentum alone will have
  * carried the weights by the time its gradient arrives.  Without delay this is sgd. */
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 enum { LR, MOMENTUM, DECAY, COMPENSATE, PREDICT };
 enum { V };

@@ -1,5 +1,5 @@
 /* sgd_pb.cu - the GPU half of sgd_pb.c. */
-#include "program/cuda.h"
+#include "kernel/cuda/optim_pass.h"
 
 enum { LR, MOMENTUM, DECAY, COMPENSATE, PREDICT };
 enum { V };

@@ -9,7 +9,7 @@
  * F3.1 is micro-batch 3 through the stage's second chunk; without a point the first is meant.
  * What the list says as a whole (a task twice, a W before its I, stages that wait for
  * each other) is for sk_schedule_check(). */
-#include "base/file.h"
+#include "base/file_io.h"
 #include "program/schedule.h"
 
 #include <string.h>

@@ -4,8 +4,8 @@
  * uint32, the bytes.  Images are X-images-idx3-ubyte, their labels
  * X-labels-idx1-ubyte beside them; a directory has train-... and t10k-... */
 #include "data/data.h"
-#include "base/text.h"
-#include "data/read.h"
+#include "base/strings.h"
+#include "data/data_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static sk_status labels_of(sk_arena *a, const char *images, const char **out)
     if (m && m[sizeof mark - 1]) {
         const char *dir = base == images ? "." : sk_print(a, "%.*s", (int)(base - images), images);
         const char *rest = m + sizeof mark; /* after the digit */
-        int n = (int)strlen(rest) - (sk_ends(rest, ".gz") ? 3 : 0);
+        int n = (int)strlen(rest) - (sk_ends_with(rest, ".gz") ? 3 : 0);
         *out = either(a, dir, sk_print(a, "%.*slabels-idx1%.*s", (int)(m - base), base, n, rest));
         if (*out) return SK_OK;
     }

@@ -3,7 +3,7 @@
  * The program prints the text in 0.1 s, the same bytes each time, one verse a
  * line.  It is started without a shell. */
 #include "data/data.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <errno.h>
 #include <fcntl.h>

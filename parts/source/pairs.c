@@ -5,9 +5,9 @@
  * has none.  The loss counts what a model should learn to say: tokens of completions and their ends
  * weigh 1, those of prompts 0.  So "weights" is an input of this source's own: a byte a token, read
  * where the target of a place is, one token later. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/data.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
  * (files, or lines of JSON with a "text"), each ends with the tokenizer's end
  * of text, or with a newline if it has none. */
 #include "data/data.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/format.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ typedef struct pile { /* documents, one after the other */
 static bool is_text(const char *path)
 {
     char head[PEEK];
-    return !sk_ends(path, ".bin") && !memchr(head, 0, sk_data_peek(path, head, sizeof head));
+    return !sk_ends_with(path, ".bin") && !memchr(head, 0, sk_data_peek(path, head, sizeof head));
 }
 
 static bool knows(const char *what)
@@ -122,7 +122,7 @@ static sk_status refuse_foreign(const char *path, bool plain)
 static bool has_lines(const char *path, sk_text t, bool plain)
 {
     return t.n && !plain &&
-           (t.s[0] == '{' || sk_ends(path, ".jsonl") || sk_ends(path, ".jsonl.gz"));
+           (t.s[0] == '{' || sk_ends_with(path, ".jsonl") || sk_ends_with(path, ".jsonl.gz"));
 }
 
 static sk_status file(pile *p, const char *path)
@@ -188,7 +188,7 @@ static sk_status open_text(sk_arena *a, const char *what, const sk_tokenizer *t,
     sk_out_add(&d, "%.80s · %s bytes", sk_base_name(what), sk_commas(a, (int64_t)one.n));
     if (out->token_bytes > 1) sk_out_add(&d, " · %s tokens", sk_commas(a, out->n_tokens));
     if (p.documents.n > 1) sk_out_add(&d, " · %s documents", sk_commas(a, p.documents.n));
-    sk_out_add(&d, "%s", sk_paths_again(a, &files));
+    sk_out_add(&d, "%s", sk_paths_repeated(a, &files));
     snprintf(out->describe, sizeof out->describe, "%s", d.s);
     return SK_OK;
 }

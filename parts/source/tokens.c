@@ -11,9 +11,9 @@
  * shards) are read into memory.  None of them says how many ids there are: the
  * feed checks each id that it copies, and check.c all of them, early. */
 #include "data/data.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/format.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static bool is_megatron(const char *index)
 static const char *index_of(sk_arena *a, const char *what)
 {
     int n = (int)strlen(what);
-    if (sk_ends(what, ".bin") || sk_ends(what, ".idx")) n -= 4;
+    if (sk_ends_with(what, ".bin") || sk_ends_with(what, ".idx")) n -= 4;
     const char *index = sk_print(a, "%.*s.idx", n, what);
     return is_megatron(index) ? index : NULL;
 }
@@ -55,7 +55,7 @@ static bool knows(const char *what)
     bool mine = sk_is_dir(what) ? sk_data_is_tokens(what) : index_of(&a, what) != NULL;
     if (!mine && !sk_is_dir(what) && !sk_data_list(&a, what, &files) && files.n) {
         bool some = sk_data_peek(files.v[0], &head, 4) == 4;
-        mine = sk_ends(files.v[0], ".bin") || (some && (head == LLMC_16 || head == LLMC_32));
+        mine = sk_ends_with(files.v[0], ".bin") || (some && (head == LLMC_16 || head == LLMC_32));
     }
     sk_arena_end(&a);
     return mine;
@@ -166,7 +166,7 @@ static sk_status open_raw(const sk_mapped *m, int said, shard *out)
 {
     int width = said ? said : looks_wide(m) ? 4 : 2;
     size_t head = (size_t)(m->size < SK_FORMAT_HEAD ? m->size : SK_FORMAT_HEAD);
-    const char *foreign = said ? NULL : sk_format_foreign(m->path, m->bytes, head);
+    const char *foreign = said ? NULL : sk_format_unsupported(m->path, m->bytes, head);
     if (foreign)
         return sk_fail(SK_EDATA,
                        "data: %s %s; if it holds ids nevertheless, data.dtype=uint16 or "
@@ -309,7 +309,7 @@ static sk_status open_tokens(sk_arena *a, const char *what, const sk_tokenizer *
     snprintf(out->describe, sizeof out->describe, "%.80s%s · %s tokens%s%s",
              sk_base_name(files.n > 1 ? what : files.v[0]),
              files.n > 1 ? sk_print(a, " · %d files", files.n) : "", sk_commas(a, out->n_tokens),
-             assumption(out), sk_paths_again(a, &files));
+             assumption(out), sk_paths_repeated(a, &files));
     return SK_OK;
 }
 

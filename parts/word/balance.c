@@ -1,4 +1,5 @@
-/* balance.c - stages of equal cost instead of equal numbers of layers (src/layout/stages.c). */
+/* balance.c - stages of equal cost instead of equal numbers of layers
+ * (src/layout/stage_assignment.c). */
 #include "layout/word.h"
 
 static bool works(const sk_layout *l) { return l->stage_axis >= 0; }

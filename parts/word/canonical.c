@@ -1,5 +1,5 @@
-/* canonical.c - deterministic order of sums: the same bits on any layout (base/cells.h).  The key
- * order=canonical says the same. */
+/* canonical.c - deterministic order of sums: the same bits on any layout (base/reduction_blocks.h).
+ * The key order=canonical says the same. */
 #include "layout/word.h"
 
 #include <stdio.h>

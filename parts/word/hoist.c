@@ -154,7 +154,7 @@ static bool claims(const sk_word_ask *ask)
 {
     const sk_layout *l = ask->layout;
     return sk_axis_size(l, l->shard_axis) > 1 && sk_axis_size(l, l->stage_axis) == 1 &&
-           !sk_layout_away(l) && (!l->keep || l->n_micro > 1);
+           !sk_layout_offloads(l) && (!l->keep || l->n_micro > 1);
 }
 
 const sk_word sk_word_hoist = {

@@ -1,6 +1,6 @@
 /* offload.c - what a rank keeps may live in the host's memory or in a file (doc/memory.md). */
 #include "layout/word.h"
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,16 +16,17 @@ static int find(const char *const *names, int n, const char *name)
 
 static sk_status put(sk_layout *l, const char *what, const char *where)
 {
-    int w = find(sk_ware_names, SK_N_WARES, what), t = find(sk_tier_names, SK_N_TIERS, where);
+    int w = find(sk_offload_kind_names, SK_N_OFFLOAD_KINDS, what),
+        t = find(sk_placement_names, SK_N_PLACEMENTS, where);
     bool all = !strcmp(what, "all");
     if (w < 0 && !all)
         return sk_fail(SK_ECONF,
                        "layout: cannot offload \"%s\"; state, weights, grads, acts or all", what);
     if (t < SK_HOST)
         return sk_fail(SK_ECONF, "layout: cannot offload to \"%s\"; host or file", where);
-    for (int i = all ? 0 : w; i < (all ? SK_N_WARES : w + 1); i++) {
+    for (int i = all ? 0 : w; i < (all ? SK_N_OFFLOAD_KINDS : w + 1); i++) {
         if (l->home[i]) return sk_word_twice(&sk_word_offload);
-        l->home[i] = (sk_tier)t;
+        l->home[i] = (sk_placement)t;
     }
     return SK_OK;
 }
@@ -57,15 +58,15 @@ static void clear(sk_layout *l) { memset(l->home, 0, sizeof l->home); }
 
 static void print_with(const sk_layout *l, sk_out *o, const char *gap)
 {
-    for (int t = SK_HOST; t < SK_N_TIERS; t++) {
+    for (int t = SK_HOST; t < SK_N_PLACEMENTS; t++) {
         bool any = false;
-        for (int i = 0; i < SK_N_WARES; i++) {
-            if (l->home[i] != (sk_tier)t) continue;
+        for (int i = 0; i < SK_N_OFFLOAD_KINDS; i++) {
+            if (l->home[i] != (sk_placement)t) continue;
             sk_out_add(o, "%s%s %s", any || !o->n ? "" : gap, any ? "" : "offload",
-                       sk_ware_names[i]);
+                       sk_offload_kind_names[i]);
             any = true;
         }
-        if (any) sk_out_add(o, " to %s", sk_tier_names[t]);
+        if (any) sk_out_add(o, " to %s", sk_placement_names[t]);
     }
 }
 
@@ -84,11 +85,11 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
     int n = snprintf(phrase, SK_WORD_TEXT, "offload="), from = n;
     if (l->replica || !sk_dice_one_in(d, 3)) return false;
-    for (int w = 0; w < SK_N_WARES; w++) {
-        int t = sk_dice_pick(d, 0, SK_N_TIERS - 1);
+    for (int w = 0; w < SK_N_OFFLOAD_KINDS; w++) {
+        int t = sk_dice_pick(d, 0, SK_N_PLACEMENTS - 1);
         if (t)
             n += snprintf(phrase + n, (size_t)(SK_WORD_TEXT - n), "%s%s:%s", n > from ? "+" : "",
-                          sk_ware_names[w], sk_tier_names[t]);
+                          sk_offload_kind_names[w], sk_placement_names[t]);
     }
     return n > from;
 }
@@ -111,7 +112,7 @@ const sk_word sk_word_offload = {
     .place = 190,
     .set = set,
     .say = say,
-    .on = sk_layout_away,
+    .on = sk_layout_offloads,
     .clear = clear,
     .print = print,
     .print_brief = print_brief,

@@ -18,7 +18,7 @@ static bool claims(const sk_word_ask *ask)
     int n = sk_axis_size(l, sk_mesh_axis(&l->mesh, "tp"));
     int64_t rows = size[(int)ask->graph->batch & 127] / (l->n_micro ? l->n_micro : 1);
     return sk_axis_claims(ask, "tp") && size['f'] % n == 0 && size['h'] % n == 0 &&
-           rows >= l->overlap && l->slices < 2 && !l->canonical && !sk_layout_away(l);
+           rows >= l->overlap && l->slices < 2 && !l->canonical && !sk_layout_offloads(l);
 }
 
 static void idle(const sk_layout *l, sk_out *o)

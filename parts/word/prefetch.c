@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static bool works(const sk_layout *l) { return sk_words_gathered(l) || sk_layout_away(l); }
+static bool works(const sk_layout *l) { return sk_words_gathered(l) || sk_layout_offloads(l); }
 
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 {
@@ -17,7 +17,7 @@ static bool claims(const sk_word_ask *ask)
 {
     const sk_layout *l = ask->layout;
     return sk_words_gathered(l) && sk_axis_size(l, l->shard_axis) > 1 &&
-           sk_axis_size(l, l->stage_axis) == 1 && !sk_layout_away(l);
+           sk_axis_size(l, l->stage_axis) == 1 && !sk_layout_offloads(l);
 }
 
 const sk_word sk_word_prefetch = {

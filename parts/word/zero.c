@@ -1,6 +1,6 @@
 /* zero.c - ZeRO (Rajbhandari et al. 2020): optimizer state, gradients and weights are sharded. */
 #include "layout/word.h"
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <stdio.h>
 #include <string.h>

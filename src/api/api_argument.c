@@ -1,6 +1,6 @@
 /* api_argument.c - what all functions of skein.h do with their arguments. */
 #include "api/handles.h"
-#include "tensor/piece.h"
+#include "tensor/tensor_shard.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ _Static_assert((int)SKEIN_EUSAGE == SK_EUSAGE && (int)SKEIN_EDATA == SK_EDATA &&
 _Static_assert((int)SKEIN_F32 == SK_F32 && (int)SKEIN_BF16 == SK_BF16 && (int)SKEIN_F16 == SK_F16 &&
                    (int)SKEIN_F64 == SK_F64 && (int)SKEIN_I32 == SK_I32 &&
                    (int)SKEIN_I64 == SK_I64 && (int)SKEIN_U8 == SK_U8 &&
-                   (int)SKEIN_MAX_DIMS == (int)SK_PIECE_DIM &&
+                   (int)SKEIN_MAX_DIMS == (int)SK_SHARD_DIM &&
                    (int)SKEIN_MAX_DIMS == (int)SK_MAX_DIM,
                "public types are those of dtype.h");
 
@@ -33,7 +33,7 @@ static sk_status sized(const char *who, const void *s, size_t *bytes)
     return SK_OK;
 }
 
-sk_status sk_give(const char *who, void *out, const void *ours, size_t bytes)
+sk_status sk_struct_to_caller(const char *who, void *out, const void *ours, size_t bytes)
 {
     size_t theirs = 0, head = sizeof(int64_t);
     SK_TRY(sized(who, out, &theirs));

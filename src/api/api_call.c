@@ -1,10 +1,10 @@
 /* api_call.c - collectives and messages of a communicator. */
 #include "api/communicator.h"
 #include "base/clock.h"
-#include "comm/cut.h"
-#include "comm/play.h"
-#include "comm/choose.h"
-#include "comm/sum.h"
+#include "coll/segment.h"
+#include "coll/execute.h"
+#include "coll/choose.h"
+#include "coll/sum_kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -114,14 +114,14 @@ static sk_status choose(const skein_comm *c, asked *q)
                           k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
     const sk_coll *a = q->algorithm < 0 ? NULL : sk_coll_parts[q->algorithm];
     if (a && !(a->native && a->build))
-        q->workspace = sk_play_room(a, &ask, (sk_dtype)k->type, &seg, 1);
+        q->workspace = sk_coll_workspace(a, &ask, (sk_dtype)k->type, &seg, 1);
     return SK_OK;
 }
 
 static sk_status look_at(const skein_comm *c, const char *who, const skein_call *call, asked *q)
 {
     *q = (asked){.who = who};
-    SK_TRY(sk_communicator_good(c, who));
+    SK_TRY(sk_communicator_check(c, who));
     SK_TRY(sk_take(who, call, &q->call, sizeof q->call));
     SK_TRY(check_fields(c, q));
     measure(c, q);
@@ -144,8 +144,8 @@ static sk_status begin(skein_comm *c, const asked *q, const char *src, const cha
     if (c->posted - c->waited >= SK_CALLS_OPEN)
         return sk_fail(SK_EUSAGE, "%s: %d calls are under way, and no more can be", q->who,
                        SK_CALLS_OPEN);
-    *workspace = q->workspace ? sk_given_take(c, q->workspace) : 0;
-    if (*workspace < 0) return sk_given_short(c, q->who, q->workspace);
+    *workspace = q->workspace ? sk_comm_memory_alloc(c, q->workspace) : 0;
+    if (*workspace < 0) return sk_comm_memory_short(c, q->who, q->workspace);
     sk_coll_call *call = slot(c, c->posted);
     *call = (sk_coll_call){.id = 1,
                            .kind = (sk_coll_kind)k->kind,
@@ -163,15 +163,15 @@ static sk_status begin(skein_comm *c, const asked *q, const char *src, const cha
                              .inner = 1};
     sk_status st = sk_comm_start(c->comm, call);
     if (!st) c->posted++;
-    else if (*workspace) sk_given_back(c, *workspace);
-    return sk_communicator_says(c, st);
+    else if (*workspace) sk_comm_memory_free(c, *workspace);
+    return sk_communicator_error(c, st);
 }
 
 static sk_status end_oldest(skein_comm *c)
 {
     int64_t workspace = c->workspace[c->waited % SK_CALLS_OPEN];
-    SK_TRY(sk_communicator_says(c, sk_comm_wait(c->comm, slot(c, c->waited))));
-    if (workspace) sk_given_back(c, workspace);
+    SK_TRY(sk_communicator_error(c, sk_comm_wait(c->comm, slot(c, c->waited))));
+    if (workspace) sk_comm_memory_free(c, workspace);
     c->waited++;
     return SK_OK;
 }
@@ -180,9 +180,9 @@ static sk_status end_oldest(skein_comm *c)
 static sk_status await_oldest(skein_comm *c, double until, bool *over)
 {
     for (long nap = 1000;; nap = nap < 500000 ? 2 * nap : nap) {
-        SK_TRY(sk_communicator_says(c, sk_comm_test(c->comm, slot(c, c->waited), over)));
+        SK_TRY(sk_communicator_error(c, sk_comm_test(c->comm, slot(c, c->waited), over)));
         if (*over || sk_now() >= until) return SK_OK;
-        SK_TRY(sk_communicator_good(c, "skein_comm_wait"));
+        SK_TRY(sk_communicator_check(c, "skein_comm_wait"));
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
     }
 }
@@ -192,8 +192,8 @@ int skein_comm_start(skein_comm *c, const skein_call *call, int64_t *ticket)
     asked q;
     SK_NEED(ticket);
     SK_TELL(look_at(c, __func__, call, &q));
-    if ((q.src_bytes && !sk_given_has(c, q.call.src, q.src_bytes)) ||
-        (q.dst_bytes && !sk_given_has(c, q.call.dst, q.dst_bytes)))
+    if ((q.src_bytes && !sk_comm_memory_has(c, q.call.src, q.src_bytes)) ||
+        (q.dst_bytes && !sk_comm_memory_has(c, q.call.dst, q.dst_bytes)))
         return (int)sk_fail(SK_EUSAGE, "skein_comm_start: src and dst must lie in memory of "
                                        "skein_comm_alloc(); skein_comm_call() takes any");
     SK_TELL(begin(c, &q, q.call.src, q.call.dst));
@@ -203,7 +203,7 @@ int skein_comm_start(skein_comm *c, const skein_call *call, int64_t *ticket)
 
 int skein_comm_wait(skein_comm *c, int64_t ticket, double seconds, int *done)
 {
-    SK_TELL(sk_communicator_good(c, __func__));
+    SK_TELL(sk_communicator_check(c, __func__));
     if (ticket < 0 || ticket >= c->posted || isnan(seconds))
         return (int)sk_fail(SK_EUSAGE,
                             "skein_comm_wait: ticket %lld for %g seconds; %lld calls were "
@@ -230,11 +230,11 @@ static sk_status place(skein_comm *c, const char *who, const void *memory, int64
 {
     *staged = 0;
     *at = (char *)memory;
-    if (!bytes || sk_given_has(c, memory, bytes)) return SK_OK;
-    *staged = sk_given_take(c, bytes);
+    if (!bytes || sk_comm_memory_has(c, memory, bytes)) return SK_OK;
+    *staged = sk_comm_memory_alloc(c, bytes);
     if (*staged < 0) {
         *staged = 0;
-        return sk_given_short(c, who, bytes);
+        return sk_comm_memory_short(c, who, bytes);
     }
     *at = c->base + *staged;
     return SK_OK;
@@ -258,8 +258,8 @@ static sk_status call_now(skein_comm *c, const char *who, const skein_call *call
     SK_TRY(place(c, who, q.call.src, q.src_bytes, &src_at, &src));
     sk_status st = place(c, who, q.call.dst, q.dst_bytes, &dst_at, &dst);
     if (!st) st = call_staged(c, &q, src, dst, src_at != 0, dst_at != 0);
-    if (src_at) sk_given_back(c, src_at);
-    if (dst_at) sk_given_back(c, dst_at);
+    if (src_at) sk_comm_memory_free(c, src_at);
+    if (dst_at) sk_comm_memory_free(c, dst_at);
     return st;
 }
 
@@ -294,8 +294,8 @@ int skein_broadcast(skein_comm *c, void *data, int64_t n, skein_dtype type, int 
 
 int skein_barrier(skein_comm *c)
 {
-    SK_TELL(sk_communicator_good(c, __func__));
-    return (int)sk_communicator_says(c, sk_comm_barrier(c->comm));
+    SK_TELL(sk_communicator_check(c, __func__));
+    return (int)sk_communicator_error(c, sk_comm_barrier(c->comm));
 }
 
 /* --- messages --- */
@@ -303,7 +303,7 @@ int skein_barrier(skein_comm *c)
 static sk_status good_peer(const skein_comm *c, const char *who, int peer, const void *data,
                            int64_t bytes)
 {
-    SK_TRY(sk_communicator_good(c, who));
+    SK_TRY(sk_communicator_check(c, who));
     if (peer < 0 || peer >= c->world->n || bytes < 0 || (bytes && !data))
         return sk_fail(SK_EUSAGE, "%s: %lld bytes %s and rank %d of %d", who, (long long)bytes,
                        data ? "there" : "at NULL", peer, c->world->n);
@@ -333,8 +333,8 @@ static sk_status message(skein_comm *c, const char *who, int to, const void *src
     char *at = c->base; /* of an empty message */
     if (to >= 0 && bytes) SK_TRY(place(c, who, src, bytes, &staged, &at));
     if (staged) memcpy(at, src, (size_t)bytes);
-    sk_status st = sk_communicator_says(c, exchange(c, to, at, from, dst, bytes));
-    if (staged) sk_given_back(c, staged);
+    sk_status st = sk_communicator_error(c, exchange(c, to, at, from, dst, bytes));
+    if (staged) sk_comm_memory_free(c, staged);
     return st;
 }
 

@@ -109,7 +109,7 @@ static sk_status failure_of(const skein_comm *c)
     return sk_fail(SK_EPEER, "%s", why);
 }
 
-sk_status sk_communicator_good(const skein_comm *c, const char *who)
+sk_status sk_communicator_check(const skein_comm *c, const char *who)
 {
     if (!c) return sk_fail(SK_EUSAGE, "%s: the communicator is NULL", who);
     return failure_of(c);
@@ -117,7 +117,7 @@ sk_status sk_communicator_good(const skein_comm *c, const char *who)
 
 /* Arguments are checked before, so that what comm/ calls a bug is that ranks differ in their calls.
  */
-sk_status sk_communicator_says(const skein_comm *c, sk_status st)
+sk_status sk_communicator_error(const skein_comm *c, sk_status st)
 {
     if (!st) return SK_OK;
     if (st == SK_EBUG) return sk_fail(SK_EUSAGE, "%s", sk_error_line());
@@ -193,7 +193,7 @@ int skein_comm_run(int n, int64_t bytes, double timeout_s, int flags, skein_rank
 static sk_status join(sk_world *w, int64_t bytes)
 {
     sk_boot *b = &w->boot;
-    SK_TRY(sk_boot_look(&w->arena, b));
+    SK_TRY(sk_boot_detect(&w->arena, b));
     if (b->n_ranks < 2) { /* nobody else started us */
         b->rank = 0;
         return sk_heaps_open(w->n = 1, &bytes, false, 0, &w->heaps);
@@ -203,9 +203,9 @@ static sk_status join(sk_world *w, int64_t bytes)
     w->n = b->n_ranks;
     w->host_of = b->n_hosts > 1 ? b->host_of : NULL;
     int64_t *each = sk_many(&w->arena, int64_t, w->n);
-    SK_TRY(sk_boot_share(b, &bytes, sizeof bytes)); /* rank 0's word */
+    SK_TRY(sk_boot_bcast(b, &bytes, sizeof bytes)); /* rank 0's word */
     for (int r = 0; r < w->n; r++) each[r] = bytes;
-    return sk_boot_heaps(b, each, (sk_twins){0}, 64, &w->heaps);
+    return sk_boot_heaps(b, each, (sk_heap_aliases){0}, 64, &w->heaps);
 }
 
 int skein_comm_join(int64_t bytes, double timeout_s, skein_comm **out)

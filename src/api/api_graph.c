@@ -4,8 +4,8 @@
  * checked when it is made.  Letters and sizes are checked when the list is played
  * into a graph, under a layout and with a batch: sk_graph_replay(). */
 #include "api/handles.h"
-#include "base/text.h"
-#include "graph/build.h"
+#include "base/strings.h"
+#include "model/blocks.h"
 
 #include <ctype.h>
 #include <math.h>

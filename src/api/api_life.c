@@ -2,7 +2,7 @@
 #include "api/running.h"
 #include "base/clock.h"
 #include "run/flight.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/fits.h"
 #include "train/hf.h"
 
@@ -25,11 +25,11 @@ static sk_status load_model(life *l)
     const sk_setup *s = &l->r->program->setup;
     const sk_job *job = s->job;
     int n_shapes = 0, n = 0;
-    sk_box *boxes;
+    sk_tensor_shard *boxes;
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &s->graph, &n_shapes);
     SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes));
-    sk_run_boxes(l->run, &l->arena, &boxes, &n);
-    n = sk_boxes_sort(&s->graph, boxes, n);
+    sk_run_shards(l->run, &l->arena, &boxes, &n);
+    n = sk_shards_sort(&s->graph, boxes, n);
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, boxes, n));
     return sk_run_push(l->run);
 }

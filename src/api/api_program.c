@@ -1,7 +1,7 @@
 /* api_program.c - plans and programs: what ranks will do and keep. */
 #include "api/handles.h"
-#include "run/machine.h"
-#include "run/paper.h"
+#include "plan/machine.h"
+#include "plan/simulator.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,7 @@ int skein_program_memory(const skein_program *p, int rank, skein_memory *out)
     SK_NEED(p);
     SK_NEED(out);
     SK_TELL(good_rank(__func__, p, rank));
-    const sk_program *q = sk_setup_of(&p->setup, rank);
+    const sk_program *q = sk_setup_program_of(&p->setup, rank);
     const int64_t *bytes = q->kind_bytes;
     skein_memory m = {.total = sk_device_bytes(q),
                       .weights = bytes[SK_WEIGHTS],
@@ -89,7 +89,7 @@ int skein_program_memory(const skein_program *p, int rank, skein_memory *out)
                       .scratch = bytes[SK_SCRATCH],
                       .host = bytes[SK_HOSTED],
                       .file = q->file_bytes};
-    return (int)sk_give(__func__, out, &m, sizeof m);
+    return (int)sk_struct_to_caller(__func__, out, &m, sizeof m);
 }
 
 int skein_program_text(skein_program *p, int rank, const char **out)
@@ -97,7 +97,7 @@ int skein_program_text(skein_program *p, int rank, const char **out)
     SK_NEED(p);
     SK_NEED(out);
     SK_TELL(good_rank(__func__, p, rank));
-    *out = sk_program_print(sk_setup_of(&p->setup, rank), &p->arena);
+    *out = sk_program_print(sk_setup_program_of(&p->setup, rank), &p->arena);
     return SK_OK;
 }
 
@@ -105,7 +105,7 @@ int skein_program_text(skein_program *p, int rank, const char **out)
 static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein_simulation *out)
 {
     sk_machine m;
-    sk_paper paper = {0};
+    sk_simulation paper = {0};
     const sk_program *const *programs = NULL;
     int *shape_of = NULL;
     SK_TRY(sk_machine_read(a, machine, &m));
@@ -113,9 +113,9 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein
     o.validate = false;
     o.host_of = sk_machine_hosts(a, &m, s->n_ranks);
     o.costs = &m.costs;
-    SK_TRY(sk_paper_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
-    sk_paper_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
-    SK_TRY(sk_paper_walk(a, &in, &paper));
+    SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
+    sk_simulate_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
+    SK_TRY(sk_simulate(a, &in, &paper));
     *out = (skein_simulation){.seconds = paper.seconds,
                               .busy = paper.busy,
                               .exposed = paper.exposed,
@@ -135,5 +135,6 @@ int skein_program_simulate(const skein_program *p, const char *machine, skein_si
     skein_simulation price = {0};
     sk_status st = walk(&tmp, &p->setup, machine, &price);
     sk_arena_end(&tmp);
-    return (int)(st ? sk_trail(st, SK_HERE) : sk_give(__func__, out, &price, sizeof price));
+    return (int)(st ? sk_trail(st, SK_HERE)
+                    : sk_struct_to_caller(__func__, out, &price, sizeof price));
 }

@@ -105,14 +105,14 @@ static void judge(const sk_ranks *r, int rank, int how)
  * well closes its end of the communication first. */
 static void judge_unseen(const sk_ranks *r, int rank)
 {
-    const int over = 3; /* sk_line.state: done */
+    const int over = 3; /* sk_rank_state.state: done */
     char why[80];
-    if (atomic_load(&sk_heaps_line(r->heaps, rank)->state) >= over) return;
+    if (atomic_load(&sk_heaps_rank_state(r->heaps, rank)->state) >= over) return;
     snprintf(why, sizeof why, "rank %d died, and the caller's process lost its status", rank);
     sk_heaps_abort(r->heaps, SK_EPEER, rank, why);
 }
 
-void sk_ranks_look(sk_ranks *r)
+void sk_ranks_poll(sk_ranks *r)
 {
     for (int k = 0; k < r->n; k++) {
         sk_rank_slot *s = &r->v[k];
@@ -150,7 +150,7 @@ void sk_ranks_end(sk_ranks *r, double grace)
 {
     double deadline = 0;
     for (long nap = 20000; r->v && count_alive(r); nap = nap < 2000000 ? 2 * nap : nap) {
-        sk_ranks_look(r);
+        sk_ranks_poll(r);
         if (!count_alive(r)) return;
         if (deadline <= 0 && sk_heaps_aborted(r->heaps, NULL, NULL, NULL))
             deadline = sk_now() + grace;

@@ -4,7 +4,7 @@
  * rate, scale of gradients, count of updates and random numbers, so that losses have
  * the same bits. */
 #include "api/running.h"
-#include "device/blas.h"
+#include "device/blas_setup.h"
 #include "train/fits.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void nap(skein_run *r)
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     sem_timedwait(&r->control->done, &until);
-    if (r->ranks.processes) sk_ranks_look(&r->ranks);
+    if (r->ranks.processes) sk_ranks_poll(&r->ranks);
 }
 
 static sk_status hear(skein_run *r)
@@ -87,12 +87,12 @@ static sk_status open_heaps(skein_run *r)
     const sk_setup *s = &r->program->setup;
     int64_t control = lines(sizeof *r->control), slots = s->n_ranks * lines(sizeof *r->slots);
     int64_t *bytes = sk_many(&r->arena, int64_t, s->n_ranks);
-    sk_twins twins =
+    sk_heap_aliases twins =
         sk_program_twins(&r->arena, (const sk_program *const *)s->programs, s->n_ranks, bytes);
     bool shared = (r->flags & SKEIN_PROCESSES) != 0;
     sk_inputs_list(r);
-    SK_TRY(sk_heaps_open_twins(s->n_ranks, bytes, twins, shared,
-                               (size_t)(control + slots + sk_inputs_bytes(r)), &r->heaps));
+    SK_TRY(sk_heaps_open_aliased(s->n_ranks, bytes, twins, shared,
+                                 (size_t)(control + slots + sk_inputs_bytes(r)), &r->heaps));
     char *extra = sk_heaps_extra(r->heaps);
     r->control = (sk_run_control *)(void *)extra;
     r->slots = (sk_run_slot *)(void *)(extra + control);
@@ -123,11 +123,11 @@ static sk_status open_run(skein_run *r)
     SK_TRY(sk_fits_host(s, !processes));
     if (!processes) SK_TRY(sk_blas_reserve(s->n_ranks * s->threads));
     SK_TRY(open_heaps(r));
-    r->rate =
-        (sk_rate){.lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = job->steps};
-    SK_TRY(sk_rate_find(job->schedule, &r->rate.kind));
-    r->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
-                              (double)(job->batch * job->seq));
+    r->rate = (sk_lr_schedule){
+        .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = job->steps};
+    SK_TRY(sk_lr_find(job->schedule, &r->rate.kind));
+    r->scale = sk_loss_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
+                                   (double)(job->batch * job->seq));
     r->caller = getpid();
     r->control->number = 1;
     r->started = true;
@@ -177,7 +177,8 @@ void skein_run_close(skein_run *r)
 static sk_status numbers(skein_run *r, const sk_step_out *out)
 {
     bool apart = r->program->setup.programs[0]->apart;
-    if (sk_scale_step(&r->scale, out->loss, out->finite) && (out->finite || !apart)) return SK_OK;
+    if (sk_loss_scale_step(&r->scale, out->loss, out->finite) && (out->finite || !apart))
+        return SK_OK;
     return sk_fail(SK_ENUM, "step %lld: loss %g, norm of the gradient %g; they must be finite. %s",
                    (long long)r->done + 1, out->loss, out->grad_norm,
                    apart ? "Stages update on their own within a step: weights were changed"
@@ -187,7 +188,7 @@ static sk_status numbers(skein_run *r, const sk_step_out *out)
 static sk_status step(skein_run *r, skein_step *out)
 {
     int64_t each = r->program->setup.programs[0]->n_updates;
-    double lr = r->own_lr >= 0 ? r->own_lr : sk_rate_at(&r->rate, r->done);
+    double lr = r->own_lr >= 0 ? r->own_lr : sk_lr_at(&r->rate, r->done);
     SK_TRY(sk_inputs_check(r));
     r->control->in = (sk_step_in){.step = r->done,
                                   .lr = lr,
@@ -214,9 +215,11 @@ int skein_run_step(skein_run *r, skein_step *out)
 {
     skein_step s = {0};
     SK_NEED(r);
-    if (out) SK_TELL(sk_give(__func__, out, &s, sizeof s)); /* its size, before anything happens */
+    if (out)
+        SK_TELL(sk_struct_to_caller(__func__, out, &s,
+                                    sizeof s)); /* its size, before anything happens */
     SK_TELL(step(r, &s));
-    return out ? (int)sk_give(__func__, out, &s, sizeof s) : SK_OK;
+    return out ? (int)sk_struct_to_caller(__func__, out, &s, sizeof s) : SK_OK;
 }
 
 int skein_run_steps(skein_run *r, int64_t n, skein_on_step *on_step, void *ctx)

@@ -21,7 +21,7 @@ static void list_rank(skein_run *r, int rank, bool params)
 {
     const sk_graph *g = &r->program->setup.graph;
     for (int i = 0; i < r->n_boxes[rank]; i++) {
-        const sk_box *b = &r->boxes[rank][i];
+        const sk_tensor_shard *b = &r->boxes[rank][i];
         const sk_tensor *t = sk_graph_find(g, b->name);
         if (b->parts || (t && t->role == SK_PARAM) != params || find(r, b->name)) continue;
         sk_kept_tensor *l = &r->tensors[r->n_tensors++];
@@ -34,11 +34,11 @@ void sk_tensors_list(skein_run *r)
 {
     const sk_setup *s = &r->program->setup;
     int all = 0;
-    r->boxes = sk_many(&r->arena, sk_box *, s->n_ranks);
+    r->boxes = sk_many(&r->arena, sk_tensor_shard *, s->n_ranks);
     r->n_boxes = sk_many(&r->arena, int, s->n_ranks);
     for (int k = 0; k < s->n_ranks; k++) {
-        sk_program_boxes(s->programs[k], &r->arena, sk_heap_base(r->heaps, k), &r->boxes[k],
-                         &r->n_boxes[k]);
+        sk_program_shards(s->programs[k], &r->arena, sk_heap_base(r->heaps, k), &r->boxes[k],
+                          &r->n_boxes[k]);
         all += r->n_boxes[k];
     }
     r->tensors = sk_many(&r->arena, sk_kept_tensor, all + 1);
@@ -58,7 +58,7 @@ int skein_run_tensor(const skein_run *r, int i, skein_shape *out)
     const sk_kept_tensor *t = &r->tensors[i];
     skein_shape s = {.name = t->name, .n_dims = t->n, .elements = t->count};
     memcpy(s.dims, t->full, sizeof s.dims);
-    return (int)sk_give(__func__, out, &s, sizeof s);
+    return (int)sk_struct_to_caller(__func__, out, &s, sizeof s);
 }
 
 /* --- reading and writing --- */
@@ -73,12 +73,12 @@ static sk_status named(const skein_run *r, const char *who, const char *name, in
     return SK_OK;
 }
 
-static bool is_shard(const sk_box *b, const char *name)
+static bool is_shard(const sk_tensor_shard *b, const char *name)
 {
     return !b->parts && !strcmp(b->name, name);
 }
 
-static sk_status seen(const sk_box *b, int rank)
+static sk_status seen(const sk_tensor_shard *b, int rank)
 {
     if (b->data) return SK_OK;
     return sk_fail(SK_ECONF,
@@ -87,7 +87,7 @@ static sk_status seen(const sk_box *b, int rank)
                    b->name, rank);
 }
 
-static int64_t move(const sk_box *b, float *whole, bool out)
+static int64_t move(const sk_tensor_shard *b, float *whole, bool out)
 {
     int64_t n = 1;
     for (int d = 0; d < b->n; d++) n *= b->size[d];
@@ -113,7 +113,7 @@ int skein_run_read(skein_run *r, const char *name, float *to, int64_t n)
     SK_TELL(sk_run_request(r, SK_REQUEST_PULL));
     for (int k = 0; k < r->ranks.n; k++)
         for (int i = 0; i < r->n_boxes[k]; i++) {
-            const sk_box *b = &r->boxes[k][i];
+            const sk_tensor_shard *b = &r->boxes[k][i];
             if (!b->mine || !is_shard(b, name)) continue;
             SK_TELL(seen(b, k));
             got += move(b, to, true);
@@ -153,7 +153,7 @@ int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out)
     if (i < 0 || i >= skein_run_shards(r, rank))
         return (int)sk_fail(SK_EUSAGE, "skein_run_shard: shard %d of rank %d; it keeps %d", i, rank,
                             skein_run_shards(r, rank));
-    const sk_box *b = &r->boxes[rank][i];
+    const sk_tensor_shard *b = &r->boxes[rank][i];
     bool gpu = r->program->setup.programs[rank]->gpu;
     skein_shard p = {.name = b->name,
                      .type = (skein_dtype)b->type,
@@ -163,5 +163,5 @@ int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out)
     memcpy(p.dims, b->full, sizeof p.dims);
     memcpy(p.at, b->at, sizeof p.at);
     memcpy(p.count, b->size, sizeof p.count);
-    return (int)sk_give(__func__, out, &p, sizeof p);
+    return (int)sk_struct_to_caller(__func__, out, &p, sizeof p);
 }

@@ -27,9 +27,9 @@ typedef struct sk_world { /* what ranks of this process have in common */
     double timeout_s;
 } sk_world;
 
-typedef struct sk_given_block {
+typedef struct sk_comm_memory_block {
     int64_t at, bytes;
-} sk_given_block;
+} sk_comm_memory_block;
 
 struct skein_comm {
     sk_arena arena;
@@ -39,7 +39,7 @@ struct skein_comm {
     char *base;
     int64_t bytes;
     struct {
-        sk_given_block *v; /* rising, apart */
+        sk_comm_memory_block *v; /* rising, apart */
         int n, cap;
     } given;
     int64_t posted, waited;           /* calls */
@@ -47,15 +47,15 @@ struct skein_comm {
 };
 
 /* api_memory.c: -1: not enough is free.  Memory of the heap, not of the caller's own. */
-int64_t sk_given_take(skein_comm *c, int64_t bytes);
-bool sk_given_back(skein_comm *c, int64_t at); /* false: it was not given out */
-bool sk_given_has(const skein_comm *c, const void *p, int64_t bytes);
+int64_t sk_comm_memory_alloc(skein_comm *c, int64_t bytes);
+bool sk_comm_memory_free(skein_comm *c, int64_t at); /* false: it was not given out */
+bool sk_comm_memory_has(const skein_comm *c, const void *p, int64_t bytes);
 /* A sentence on how much was asked for and is there. */
-sk_status sk_given_short(const skein_comm *c, const char *who, int64_t bytes);
+sk_status sk_comm_memory_short(const skein_comm *c, const char *who, int64_t bytes);
 
 /* api_comm.c: is it fit for use? */
-sk_status sk_communicator_good(const skein_comm *c, const char *who);
+sk_status sk_communicator_check(const skein_comm *c, const char *who);
 /* What a function of comm/ said, as the caller is told it. */
-sk_status sk_communicator_says(const skein_comm *c, sk_status st);
+sk_status sk_communicator_error(const skein_comm *c, sk_status st);
 
 #endif

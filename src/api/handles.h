@@ -33,7 +33,7 @@
 
 /* A struct of the caller's begins with its size.  It gets as much of ours as it has room for; what
  * it has beyond ours becomes 0. */
-sk_status sk_give(const char *who, void *out, const void *ours, size_t bytes);
+sk_status sk_struct_to_caller(const char *who, void *out, const void *ours, size_t bytes);
 /* The other way: ours gets what the caller's struct has, and 0 beyond it.  What we do not know must
  * be 0. */
 sk_status sk_take(const char *who, const void *in, void *ours, size_t bytes);
@@ -139,7 +139,7 @@ sk_status sk_ranks_start(sk_arena *a, sk_heaps *h, int n, bool processes, sk_ran
                          void *ctx, sk_ranks *out);
 /* Looks for ranks that are over, without waiting.  The death of a process is reported in the
  * control block. */
-void sk_ranks_look(sk_ranks *r);
+void sk_ranks_poll(sk_ranks *r);
 bool sk_rank_over(const sk_ranks *r, int rank);
 /* Waits for all.  Processes that are still there `grace` seconds after a failure are killed. */
 void sk_ranks_end(sk_ranks *r, double grace);

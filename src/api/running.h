@@ -10,8 +10,8 @@
 
 #include "api/handles.h"
 #include "run/run.h"
-#include "train/rate.h"
-#include "train/scale.h"
+#include "train/lr_schedule.h"
+#include "train/loss_scale.h"
 
 #include <semaphore.h>
 #include <sys/types.h>
@@ -51,7 +51,7 @@ typedef struct sk_run_input { /* of the graph */
 typedef struct sk_kept_tensor { /* a tensor that ranks keep */
     const char *name;
     int n;
-    int64_t full[SK_PIECE_DIM], count;
+    int64_t full[SK_SHARD_DIM], count;
 } sk_kept_tensor;
 
 struct skein_run {
@@ -69,10 +69,10 @@ struct skein_run {
     int n_inputs;
     sk_kept_tensor *tensors; /* parameters first */
     int n_tensors;
-    sk_box **boxes; /* by rank, what it keeps */
+    sk_tensor_shard **boxes; /* by rank, what it keeps */
     int *n_boxes;
-    sk_rate rate;
-    sk_scale scale;
+    sk_lr_schedule rate;
+    sk_loss_scale scale;
     double own_lr; /* below 0: by `rate` */
     int64_t done, updates, validated;
 };

@@ -1,17 +1,17 @@
 /* bench_coll.c - points of a benchmark of collectives: which ones, and the table of them.
  *
  * A point is a collective, an algorithm and a size.  All points are put together
- * first and then timed by one set of ranks (run/timing.h). */
+ * first and then timed by one set of ranks (plan/coll_timing.h). */
 #include "cli/bench_coll.h"
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/text.h"
-#include "cli/ask.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "cli/argv.h"
 #include "comm/boot.h"
-#include "comm/choose.h"
-#include "run/calibrate.h"
-#include "run/machine.h"
-#include "run/timing.h"
+#include "coll/choose.h"
+#include "plan/calibrate.h"
+#include "plan/machine.h"
+#include "plan/coll_timing.h"
 #include "train/setup.h"
 
 #include <math.h>
@@ -172,7 +172,7 @@ static void add_points(sk_arena *a, asked *q, sk_coll_kind kind, const sk_coll *
                             .type = SK_F32,
                             .bytes = q->sizes[i],
                             .n_ranks = q->n_ranks,
-                            .algorithm = shm ? SK_SHM : sk_coll_find(c->name),
+                            .algorithm = shm ? SK_BUILTIN : sk_coll_find(c->name),
                             .in_place = kind == SK_ALLREDUCE || kind == SK_BROADCAST,
                             .fresh = q->fresh,
                             .seconds = q->seconds};
@@ -265,7 +265,7 @@ static sk_status time_joined(sk_arena *a, asked *q, sk_coll_timing *times)
     if (host_of) ends.wire = b->wire;
     ends.host_of = host_of;
     for (int r = 0; r < b->n_ranks; r++) bytes[r] = sk_time_heap(q->points.v, q->points.n, host_of);
-    SK_TRY(sk_boot_heaps(b, bytes, (sk_twins){0}, 4096, &h));
+    SK_TRY(sk_boot_heaps(b, bytes, (sk_heap_aliases){0}, 4096, &h));
     sk_status st = sk_time_rank(h, &ends, q->points.v, q->points.n, times);
     sk_heaps_close(h);
     return st;
@@ -340,7 +340,7 @@ static void tell_late(const char *text) { fprintf(stderr, "skein waits: %s\n", t
 
 static sk_status join(sk_arena *a, asked *q, const char **ranks)
 {
-    SK_TRY(sk_boot_look(a, &q->boot));
+    SK_TRY(sk_boot_detect(a, &q->boot));
     if (q->boot.n_ranks < 2) {
         q->boot = (sk_boot){0};
         *ranks = *ranks ? *ranks : "2";
@@ -362,14 +362,14 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     const char *cluster = NULL, *format = NULL, *calibrating = NULL, *file = NULL, *warning = NULL;
     const char *fresh = NULL;
     asked *q = sk_new(a, asked);
-    const sk_ask_option options[] = {
+    const sk_argv_option options[] = {
         {"--op", &ops, false},          {"--sizes", &sizes, false},
         {"-n", &ranks, false},          {"--algorithm", &q->algorithms, false},
         {"--seconds", &seconds, false}, {"--cluster", &cluster, false},
         {"--fresh", &fresh, true},      {"--calibrate", &calibrating, true},
         {"-o", &format, false},         {0}};
     int n = 0;
-    SK_TRY(sk_ask_words(a, argc, argv, options, &file, 1, &n));
+    SK_TRY(sk_argv_words(a, argc, argv, options, &file, 1, &n));
     if (file && !calibrating)
         return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is one word too many", file);
     if (seconds) SK_TRY(read_seconds(seconds, &q->seconds));
@@ -378,7 +378,7 @@ sk_status sk_bench_coll(sk_arena *a, int argc, char **argv)
     SK_TRY(join(a, q, &ranks));
     if (!q->algorithms) q->algorithms = q->boot.n_hosts > 1 ? "direct" : "shm";
     SK_TRY(read_points(a, q, ops, sizes, ranks));
-    SK_TRY(sk_machine_usual(a, cluster, &q->machine, &warning));
+    SK_TRY(sk_machine_default(a, cluster, &q->machine, &warning));
     if (warning) fprintf(stderr, "skein: %s\n", warning);
     sk_status st = time_and_show(a, q, format);
     if (!st && q->boot.n_ranks) sk_boot_leave(&q->boot);

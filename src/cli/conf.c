@@ -1,9 +1,9 @@
 /* conf.c - the table of keys, and what is done with it: set, check, print, help.  Keys of models
  * and optimizers are declared by the parts: conf_model.c, conf_knob.c. */
 #include "cli/setting.h"
-#include "data/read.h"
+#include "data/data_files.h"
 #include "layout/word.h"
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ typedef struct key {
     const char *usual, *doc;
     double least, most;
     const char *one_of, *on, *off;
-    const char *knob; /* its default is that of the optimizer's knob (program/optim.h) */
+    const char *knob; /* its default is that of the optimizer's knob (kernel/optim.h) */
     bool after_knobs; /* the keys that optimizers declare stand before this one */
 } key;
 
@@ -413,7 +413,7 @@ static sk_status read_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_c
     sk_settings words = {0};
     const char *file = NULL;
     memset(job, 0, sizeof *job); /* padding too: jobs are compared and hashed whole */
-    SK_TRY(sk_conf_words(a, argc, argv, &words, rest, &file));
+    SK_TRY(sk_conf_args(a, argc, argv, &words, rest, &file));
     if (rest && rest->help) return SK_OK;
     if (file) {
         if (strlen(file) >= sizeof job->source) return sk_fail(SK_EUSAGE, "a too long file name");
@@ -580,7 +580,7 @@ char *sk_conf_print(sk_arena *a, const sk_job *job)
 static void help_line(sk_out *o, const key *k)
 {
     sk_conf_help_line(o, k->name, k->doc,
-                      k->knob ? sk_conf_knob_usual(o->arena, k->knob) : k->usual);
+                      k->knob ? sk_conf_knob_default(o->arena, k->knob) : k->usual);
 }
 
 static bool is_below(const char *name, const char *section)

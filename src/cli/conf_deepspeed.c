@@ -4,7 +4,7 @@
  * It is not translated in silence: "auto", schedulers and dozens of tuning keys have no
  * counterpart, and the number of ranks stands elsewhere. */
 #include "cli/setting.h"
-#include "data/read.h"
+#include "data/data_files.h"
 #include "tensor/strict.h"
 
 #include <jansson.h>
@@ -67,7 +67,7 @@ sk_status sk_conf_no_deepspeed(sk_arena *a, const char *path, const char *text, 
     static const sk_strict limits = {.depth = 16, .objects = 10000, .values = 100000};
     json_t *root = NULL;
     sk_out said = {.arena = a}, layout = {.arena = a};
-    if (!sk_ends(path, ".json") || sk_strict_json(path, text, n, &limits, &root)) return SK_OK;
+    if (!sk_ends_with(path, ".json") || sk_strict_json(path, text, n, &limits, &root)) return SK_OK;
     bool is = json_object_get(root, "zero_optimization") ||
               json_object_get(root, "train_micro_batch_size_per_gpu");
     if (is) {

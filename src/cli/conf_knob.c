@@ -147,7 +147,7 @@ void sk_conf_knobs_print(sk_out *to, const sk_job *job)
     }
 }
 
-const char *sk_conf_knob_usual(sk_arena *a, const char *key)
+const char *sk_conf_knob_default(sk_arena *a, const char *key)
 {
     sk_out o = {.arena = a};
     for (const sk_optim *const *part = sk_optim_parts; *part; part++) {
@@ -182,5 +182,5 @@ void sk_conf_knob_help(sk_out *o, int i)
 {
     const sk_knob *k = knob_at(i);
     sk_conf_help_line(o, sk_conf_knob_name(o->arena, i), k->doc ? k->doc : "",
-                      sk_conf_knob_usual(o->arena, sk_knob_key(k)));
+                      sk_conf_knob_default(o->arena, sk_knob_key(k)));
 }

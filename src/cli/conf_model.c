@@ -5,8 +5,8 @@
  * they are given too: key heads that were as many as heads, and a hidden layer
  * that was four times the width. */
 #include "cli/setting.h"
-#include "data/read.h"
-#include "graph/activation.h"
+#include "data/data_files.h"
+#include "kernel/activation.h"
 #include "train/hf_config.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * is left out means what transformers means by it.  YAML and JSON are alike here:
  * settings are texts, so what reads as a number, true, false or null becomes that. */
 #include "cli/setting.h"
-#include "base/file.h"
-#include "data/read.h"
+#include "base/file_io.h"
+#include "data/data_files.h"
 #include "tensor/strict.h"
 #include "train/hf_config.h"
 
@@ -94,7 +94,7 @@ sk_status sk_conf_is_paste(sk_arena *a, const char *path, const char *text, size
     static const sk_strict limits = {.depth = 16, .objects = 10000, .values = 100000};
     json_t *root = NULL;
     *out = false;
-    if (!sk_ends(path, ".json")) return SK_OK;
+    if (!sk_ends_with(path, ".json")) return SK_OK;
     if (!sk_strict_json(path, text, n, &limits, &root))
         *out = json_is_string(json_object_get(root, "model_type"));
     json_decref(root);

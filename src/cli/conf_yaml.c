@@ -2,9 +2,9 @@
  *
  * The file may be anything: at most 1 MiB, 16 levels and 1000 keys are read. */
 #include "cli/setting.h"
-#include "base/file.h"
-#include "base/text.h"
-#include "data/read.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "data/data_files.h"
 #include "train/checkpoint.h"
 
 #include <libgen.h>

@@ -5,7 +5,7 @@
  * (75); base/status.h lists them.  The story of a failure is printed here, once. */
 #include "base/proc.h"
 #include "base/status.h"
-#include "device/blas.h"
+#include "device/blas_setup.h"
 #include "skein.h"
 
 #include <signal.h>

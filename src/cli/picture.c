@@ -156,8 +156,8 @@ sk_status sk_picture_write(sk_arena *a, const sk_picture *in, const char *path)
     SK_TRY(find_tensor(a, in, &t));
     head(&s, in);
     sk_picture_mesh(&s, in);
-    SK_TRY(sk_picture_piece(&s, in, t));
-    sk_picture_pipe(&s, in);
+    SK_TRY(sk_picture_shards(&s, in, t));
+    sk_picture_pipeline(&s, in);
     SK_TRY(sk_picture_memory(&s, in));
     return save(path, finish(&s));
 }

@@ -11,16 +11,16 @@
 #ifndef SK_CLI_PICTURE_H
 #define SK_CLI_PICTURE_H
 
-#include "base/text.h"
-#include "run/paper.h"
+#include "base/strings.h"
+#include "plan/simulator.h"
 #include "train/setup.h"
 
 typedef struct sk_picture {
-    const sk_setup *setup;     /* with the program of each class */
-    const sk_machine *machine; /* that the paper was walked on */
-    const sk_paper *paper;     /* with its trace */
-    const int *host_of;        /* rank -> host; NULL: not known */
-    const char *tensor;        /* a parameter; NULL: the largest */
+    const sk_setup *setup;      /* with the program of each class */
+    const sk_machine *machine;  /* that the paper was walked on */
+    const sk_simulation *paper; /* with its trace */
+    const int *host_of;         /* rank -> host; NULL: not known */
+    const char *tensor;         /* a parameter; NULL: the largest */
 } sk_picture;
 
 sk_status sk_picture_write(sk_arena *a, const sk_picture *in, const char *path);
@@ -46,8 +46,8 @@ void sk_sheet_note(sk_sheet *s, const char *note);
 int sk_sheet_key(sk_sheet *s, int x, const char *colour, const char *word);
 
 void sk_picture_mesh(sk_sheet *s, const sk_picture *in);
-sk_status sk_picture_piece(sk_sheet *s, const sk_picture *in, const sk_tensor *t);
-void sk_picture_pipe(sk_sheet *s, const sk_picture *in);
+sk_status sk_picture_shards(sk_sheet *s, const sk_picture *in, const sk_tensor *t);
+void sk_picture_pipeline(sk_sheet *s, const sk_picture *in);
 sk_status sk_picture_memory(sk_sheet *s, const sk_picture *in);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef SK_CLI_SETTING_H
 #define SK_CLI_SETTING_H
 
-#include "base/text.h"
+#include "base/strings.h"
 #include "cli/conf.h"
 
 typedef struct sk_spot {
@@ -50,8 +50,8 @@ const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options
 
 /* conf_yaml.c and conf_words.c: two ways to say settings. */
 sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out);
-sk_status sk_conf_words(sk_arena *a, int argc, char **argv, sk_settings *out, sk_conf_rest *rest,
-                        const char **file);
+sk_status sk_conf_args(sk_arena *a, int argc, char **argv, sk_settings *out, sk_conf_rest *rest,
+                       const char **file);
 
 /* conf_model.c: what `model` and `model.x` say; how it is printed. */
 sk_status sk_conf_model(sk_arena *a, const sk_settings *s, sk_job *job);
@@ -59,12 +59,12 @@ void sk_conf_model_print(sk_out *o, const sk_job *job);
 const char *sk_conf_model_name(int i); /* of numbers of any model; NULL past the end */
 void sk_conf_model_help(sk_out *o);    /* their lines */
 
-/* conf_knob.c: the keys that optimizers declare (program/optim.h). */
+/* conf_knob.c: the keys that optimizers declare (kernel/optim.h). */
 const sk_knob *sk_conf_knob(const char *name);     /* of "optim.betas"; NULL: no such key */
 const char *sk_conf_knob_name(sk_arena *a, int i); /* "optim.betas"; NULL past the end */
 const char *sk_conf_knob_on(const sk_knob *k), *sk_conf_knob_off(const sk_knob *k);
 /* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every optimizer that has the key. */
-const char *sk_conf_knob_usual(sk_arena *a, const char *key);
+const char *sk_conf_knob_default(sk_arena *a, const char *key);
 void sk_conf_knob_help(sk_out *o, int i);
 /* The numbers of the job's optimizer: its own defaults, and what is said. */
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);

@@ -6,7 +6,7 @@
  * for all, and the first rank collects the cards there.  Either way all ranks see
  * the same cards and number the hosts alike. */
 #include "comm/boot.h"
-#include "comm/door.h"
+#include "comm/rendezvous.h"
 #include "comm/heap.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -120,14 +120,14 @@ static uint64_t machine_hash(void)
     return h;
 }
 
-static sk_card my_card(const sk_boot *b)
+static sk_hello my_card(const sk_boot *b)
 {
     const char *host = getenv("SKEIN_HOST");
-    sk_card card = {.machine = machine_hash(),
-                    .host = host && *host ? sk_hash_text(host) : 0,
-                    .rank = b->rank,
-                    .n_ranks = b->n_ranks,
-                    .pid = getpid()};
+    sk_hello card = {.machine = machine_hash(),
+                     .host = host && *host ? sk_hash_text(host) : 0,
+                     .rank = b->rank,
+                     .n_ranks = b->n_ranks,
+                     .pid = getpid()};
     cpu_set_t may;
     _Static_assert(sizeof may == sizeof card.cores, "one bit for each processor of a cpu_set_t");
     if (!sched_getaffinity(0, sizeof may, &may)) memcpy(card.cores, &may, sizeof may);
@@ -136,7 +136,7 @@ static sk_card my_card(const sk_boot *b)
 
 /* Cores that the ranks of this host may use together.  A launcher that binds each to one core must
  * not make them believe that they share it, and all must believe the same. */
-static int count_cores(const sk_boot *b, const sk_card *cards)
+static int count_cores(const sk_boot *b, const sk_hello *cards)
 {
     int n = 0;
     for (int w = 0; w < 16; w++) {
@@ -147,7 +147,7 @@ static int count_cores(const sk_boot *b, const sk_card *cards)
     return n;
 }
 
-static void number_hosts(sk_boot *b, const sk_card *cards)
+static void number_hosts(sk_boot *b, const sk_hello *cards)
 {
     b->n_hosts = b->n_local = 0;
     for (int r = 0; r < b->n_ranks; r++) {
@@ -194,12 +194,12 @@ static void tell_late(void *ctx, const char *missing)
                               sk_boot_command(b->arena))));
 }
 
-static sk_status meet(sk_boot *b, sk_card *cards, double until)
+static sk_status meet(sk_boot *b, sk_hello *cards, double until)
 {
     char name[128];
     snprintf(name, sizeof name, "skein-%ld-%s-%d", (long)getuid(), b->job, b->host);
-    return sk_door_meet(b->arena, name, b->locals, b->n_local, b->local, cards, until,
-                        b->late ? tell_late : NULL, b, &b->door);
+    return sk_rendezvous_join(b->arena, name, b->locals, b->n_local, b->local, cards, until,
+                              b->late ? tell_late : NULL, b, &b->door);
 }
 
 static sk_status draw_name(sk_boot *b)
@@ -212,7 +212,7 @@ static sk_status draw_name(sk_boot *b)
 }
 
 /* By wire: everybody knows everybody before anybody goes to a door. */
-static sk_status meet_hosts(sk_boot *b, sk_card *cards, double until)
+static sk_status meet_hosts(sk_boot *b, sk_hello *cards, double until)
 {
     size_t all = (size_t)b->n_ranks * sizeof *cards;
     if (b->rank) SK_TRY(say(b, 0, TAG_CARD, &cards[b->rank], sizeof *cards, until));
@@ -222,19 +222,19 @@ static sk_status meet_hosts(sk_boot *b, sk_card *cards, double until)
     SK_TRY(tell_tree(b, b->job, sizeof b->job, until));
     SK_TRY(tell_tree(b, cards, all, until));
     number_hosts(b, cards);
-    sk_card *local = sk_many(b->arena, sk_card, b->n_local);
+    sk_hello *local = sk_many(b->arena, sk_hello, b->n_local);
     for (int i = 0; i < b->n_local; i++) local[i] = cards[b->locals[i]];
     return meet(b, local, until);
 }
 
 /* All at one door. */
-static sk_status meet_here(sk_boot *b, sk_card *cards, double until)
+static sk_status meet_here(sk_boot *b, sk_hello *cards, double until)
 {
     for (int r = 0; r < b->n_ranks; r++) b->locals[r] = r;
     b->n_local = b->n_ranks;
     b->local = b->rank;
     SK_TRY(meet(b, cards, until));
-    SK_TRY(sk_door_share(b->door, cards, (size_t)b->n_ranks * sizeof *cards, NULL, 0, until));
+    SK_TRY(sk_rendezvous_bcast(b->door, cards, (size_t)b->n_ranks * sizeof *cards, NULL, 0, until));
     number_hosts(b, cards);
     if (b->n_hosts == 1) return SK_OK;
     int other = 0;
@@ -253,7 +253,7 @@ sk_status sk_boot_join(sk_boot *b, double timeout_s)
     b->host_of = sk_many(b->arena, int, b->n_ranks);
     b->locals = sk_many(b->arena, int, b->n_ranks);
     b->pids = sk_many(b->arena, int, b->n_ranks);
-    sk_card *cards = sk_many(b->arena, sk_card, b->n_ranks);
+    sk_hello *cards = sk_many(b->arena, sk_hello, b->n_ranks);
     cards[b->rank] = my_card(b);
     SK_TRY(open_wire(b));
     if (b->wire) SK_TRY(meet_hosts(b, cards, deadline(b)));
@@ -261,10 +261,10 @@ sk_status sk_boot_join(sk_boot *b, double timeout_s)
     return SK_OK;
 }
 
-sk_status sk_boot_share(sk_boot *b, void *data, size_t bytes)
+sk_status sk_boot_bcast(sk_boot *b, void *data, size_t bytes)
 {
     if (b->wire) SK_TRY(tell_tree(b, data, bytes, deadline(b)));
-    else SK_TRY(sk_door_share(b->door, data, bytes, NULL, 0, deadline(b)));
+    else SK_TRY(sk_rendezvous_bcast(b->door, data, bytes, NULL, 0, deadline(b)));
     return SK_OK;
 }
 
@@ -282,9 +282,9 @@ static sk_status make_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     sk_status st = sk_heaps_make(q, &fd, out);
     n.code = (int32_t)st;
     if (st) snprintf(n.story, sizeof n.story, "%.1000s", sk_error_line());
-    sk_status told = sk_door_share(b->door, &n, sizeof n, NULL, 0, deadline(b));
+    sk_status told = sk_rendezvous_bcast(b->door, &n, sizeof n, NULL, 0, deadline(b));
     if (!st && !told && b->n_local > 1)
-        told = sk_door_share(b->door, &n, 1, (int[]){(*out)->fd, fd}, 2, deadline(b));
+        told = sk_rendezvous_bcast(b->door, &n, 1, (int[]){(*out)->fd, fd}, 2, deadline(b));
     if (fd >= 0) close(fd);
     if (!st && told) {
         sk_heaps_close(*out);
@@ -298,19 +298,19 @@ static sk_status take_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
 {
     news n = {0};
     int fds[2] = {-1, -1};
-    SK_TRY(sk_door_share(b->door, &n, sizeof n, NULL, 0, deadline(b)));
+    SK_TRY(sk_rendezvous_bcast(b->door, &n, sizeof n, NULL, 0, deadline(b)));
     n.story[sizeof n.story - 1] = 0;
     if (n.code) { /* the first rank tells it */
         sk_error_set("");
         return SK_EPEER;
     }
-    SK_TRY(sk_door_share(b->door, &n, 1, fds, 2, deadline(b)));
+    SK_TRY(sk_rendezvous_bcast(b->door, &n, 1, fds, 2, deadline(b)));
     sk_status st = sk_heaps_map(q, fds[0], fds[1], out);
     close(fds[1]);
     return st;
 }
 
-sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t extra_bytes,
+sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins, size_t extra_bytes,
                         sk_heaps **out)
 {
     bool *here = sk_many(b->arena, bool, b->n_ranks);
@@ -324,7 +324,7 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t
                       .extra_bytes = extra_bytes};
     SK_TRY(b->local ? take_heaps(b, &q, out) : make_heaps(b, &q, out));
     for (int i = 0; i < b->n_local; i++) /* a death before the first call is seen too */
-        atomic_store(&sk_heaps_line(*out, b->locals[i])->pid, b->pids[i]);
+        atomic_store(&sk_heaps_rank_state(*out, b->locals[i])->pid, b->pids[i]);
     return SK_OK;
 }
 
@@ -332,7 +332,7 @@ bool sk_boot_speaks(const sk_boot *b) { return first_to(b, "story"); }
 
 void sk_boot_leave(sk_boot *b)
 {
-    sk_door_close(b->door);
+    sk_rendezvous_close(b->door);
     b->door = NULL;
     if (b->wire) b->wire->close(b->wire);
     b->wire = NULL;

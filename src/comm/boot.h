@@ -24,10 +24,10 @@
  * SKEIN_HOST or SKEIN_WIRE=openmpi|mpich opens it all the same.
  *
  *     sk_boot b;
- *     SK_TRY(sk_boot_look(a, &b));
+ *     SK_TRY(sk_boot_detect(a, &b));
  *     if (b.n_ranks) {
  *         SK_TRY(sk_boot_join(&b, 60));
- *         SK_TRY(sk_boot_share(&b, &seed, sizeof seed));
+ *         SK_TRY(sk_boot_bcast(&b, &seed, sizeof seed));
  *         SK_TRY(sk_boot_heaps(&b, bytes, twins, extra, &heaps));
  *         sk_comm_opts o = {.rank = b.rank, .wire = b.wire, .host_of = b.host_of, ...};
  *         ...
@@ -59,20 +59,20 @@ typedef struct sk_boot {
     sk_wire *wire;                  /* NULL: all ranks are on this host */
     char job[64];                   /* alike on all ranks, unlike other jobs of this machine */
     double timeout_s;
-    struct sk_door *door; /* the meeting of this host's ranks */
+    struct sk_rendezvous *door; /* the meeting of this host's ranks */
 } sk_boot;
 
 /* The environment only.  Nobody started us: n_ranks 0 and SK_OK. */
-sk_status sk_boot_look(sk_arena *a, sk_boot *out);
+sk_status sk_boot_detect(sk_arena *a, sk_boot *out);
 /* Meet the others: opens the wire if there is one, finds hosts, meets the ranks of this host.  No
  * wait in here or below takes longer than timeout_s (0: no limit); the story says who is missing.
  */
 sk_status sk_boot_join(sk_boot *b, double timeout_s);
 /* Rank 0's bytes to all. */
-sk_status sk_boot_share(sk_boot *b, void *data, size_t bytes);
-/* Like sk_heaps_open_twins, on every rank: bytes[] by rank of the world; heaps of this host are
+sk_status sk_boot_bcast(sk_boot *b, void *data, size_t bytes);
+/* Like sk_heaps_open_aliased, on every rank: bytes[] by rank of the world; heaps of this host are
  * mapped by all its ranks, sk_heap_base() of others is NULL.  Each host has a board of its own. */
-sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_twins twins, size_t extra_bytes,
+sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins, size_t extra_bytes,
                         sk_heaps **out);
 /* The end, on all ranks together (MPI_Finalize waits for everybody).  Not after a failure. */
 void sk_boot_leave(sk_boot *b);

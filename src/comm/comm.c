@@ -5,9 +5,9 @@
  * played as a step list (play.c), met over in the heaps of this host (meet.c), or,
  * in a group of one, copied.  Calls do not change while the comm is open. */
 #include "comm/fuse.h"
-#include "comm/inside.h"
-#include "comm/play.h"
-#include "comm/sum.h"
+#include "comm/endpoint.h"
+#include "coll/execute.h"
+#include "coll/sum_kernels.h"
 #include "base/clock.h"
 #include "base/hash.h"
 
@@ -26,13 +26,13 @@ const char *const sk_coll_names[SK_N_COLLS] = {"allreduce", "reduce_scatter", "a
 
 /* --- groups --- */
 
-static sk_status find_group(sk_comm *c, const sk_coll_call *call, sk_member **out)
+static sk_status find_group(sk_comm *c, const sk_coll_call *call, sk_group_state **out)
 {
     int g = call->group;
     if (g < 0 || g >= c->n_groups || c->groups[g].group.me < 0) {
         sk_status st = sk_fail(SK_EBUG, "call %llx uses group %d, rank %d has %d groups",
                                (long long)call->id, g, c->rank, c->n_groups);
-        return sk_comm_tell(c, st);
+        return sk_comm_report(c, st);
     }
     *out = &c->groups[g];
     return SK_OK;
@@ -47,7 +47,7 @@ int64_t sk_call_count(const sk_coll_call *call)
     return n;
 }
 
-bool sk_inside(const sk_comm *c, int64_t at, int64_t count, size_t size)
+bool sk_in_heap(const sk_comm *c, int64_t at, int64_t count, size_t size)
 {
     return at >= 0 && count >= 0 && count <= (c->bytes - at) / (int64_t)size;
 }
@@ -139,8 +139,8 @@ static bool seg_good(const sk_comm *c, const sk_group *g, const sk_coll_call *ca
     if (!sizes_good(s, g->n)) return false;
     extents(g, call, s, &src, &dst);
     size_t out = sk_dtype_size(sk_fuse_type(call));
-    return (!src || sk_inside(c, s->src, src, size)) && (!dst || sk_inside(c, s->dst, dst, out)) &&
-           apart(g, call, s, src, dst);
+    return (!src || sk_in_heap(c, s->src, src, size)) &&
+           (!dst || sk_in_heap(c, s->dst, dst, out)) && apart(g, call, s, src, dst);
 }
 
 /* By its list, or by a library; not in the heaps. */
@@ -150,7 +150,7 @@ static bool is_played(const sk_coll_call *call)
     return a && !(a->native && a->build);
 }
 
-static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
+static sk_status check_fields(const sk_comm *c, const sk_group_state *m, const sk_coll_call *call)
 {
     long long id = (long long)call->id;
     bool sums =
@@ -165,7 +165,7 @@ static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_col
     if (sums && !sk_sum_can(call->type, call->reduce) && !(a && a->adasum))
         return sk_fail(SK_EBUG, "call %llx: %s with reduction %d is not for %s", id,
                        sk_coll_names[call->kind], call->reduce, sk_dtype_name(call->type));
-    if (call->kind == SK_ALLTOALLV && !sk_inside(c, call->counts, 2 * m->group.n, 8))
+    if (call->kind == SK_ALLTOALLV && !sk_in_heap(c, call->counts, 2 * m->group.n, 8))
         return sk_fail(SK_EBUG, "call %llx: its counts are not in the heap of rank %d", id,
                        c->rank);
     if ((!m->here && !is_played(call)) || (a && a->native && !a->build && !c->wire))
@@ -177,7 +177,7 @@ static sk_status check_fields(const sk_comm *c, const sk_member *m, const sk_col
 }
 
 /* Does a common call gather what lies in one memory on all members? */
-static sk_status check_common(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
+static sk_status check_common(const sk_comm *c, const sk_group_state *m, const sk_coll_call *call)
 {
     const sk_group *g = &m->group;
     int64_t size = (int64_t)sk_dtype_size(call->type);
@@ -217,7 +217,7 @@ static sk_status check_cuts(const sk_coll_call *call, int i)
     return s->swap ? check_cut(call, i, s->n2, &s->cut2) : SK_OK;
 }
 
-static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *call)
+static sk_status check_call(sk_comm *c, const sk_group_state *m, const sk_coll_call *call)
 {
     int64_t at = (const char *)call - c->base;
     long long id = (long long)call->id;
@@ -226,7 +226,7 @@ static sk_status check_call(sk_comm *c, const sk_member *m, const sk_coll_call *
         return sk_fail(SK_EBUG, "call %llx: its call is not in the heap of rank %d", id, c->rank);
     SK_TRY(check_fields(c, m, call));
     SK_TRY(sk_fuse_check(call));
-    if (call->partial && !sk_inside(c, call->partial, 1, sizeof(sk_partial)))
+    if (call->partial && !sk_in_heap(c, call->partial, 1, sizeof(sk_partial)))
         return sk_fail(SK_EBUG, "call %llx: its partial sums are not in the heap of rank %d", id,
                        c->rank);
     for (int i = 0; i < call->n_segs; i++) {
@@ -256,7 +256,7 @@ static uint64_t sign_seg(uint64_t h, const sk_seg *s)
     return s->swap ? sk_hash(h, swap, sizeof swap) : h;
 }
 
-static uint64_t sign(const sk_member *m, const sk_coll_call *call)
+static uint64_t sign(const sk_group_state *m, const sk_coll_call *call)
 {
     int64_t words[] = {call->id,     call->kind, call->reduce,    call->type,   call->group,
                        call->n_segs, call->root, call->algorithm, call->common, (int64_t)m->hash};
@@ -270,7 +270,8 @@ static uint64_t sign(const sk_member *m, const sk_coll_call *call)
 
 /* Where everybody waits for everybody, tickets are better on a crowded host.  Where one rank waits
  * for all or all for one, being ahead is what counts. */
-static bool is_tiny(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
+static bool is_tiny(const sk_comm *c, const sk_group_state *m, const sk_coll_call *call,
+                    int64_t bytes)
 {
     sk_coll_kind kind = call->kind;
     if (call->common) return !c->crowded; /* nothing is shown but that I came */
@@ -279,19 +280,20 @@ static bool is_tiny(const sk_comm *c, const sk_member *m, const sk_coll_call *ca
     return sk_kind_rooted(kind) ? bytes <= SK_TINY : !c->crowded && bytes <= TINY_ALL;
 }
 
-static sk_way way_of(const sk_comm *c, const sk_member *m, const sk_coll_call *call, int64_t bytes)
+static sk_way way_of(const sk_comm *c, const sk_group_state *m, const sk_coll_call *call,
+                     int64_t bytes)
 {
     if (m->group.n == 1) return SK_WAY_ALONE;
-    if (!m->here || is_played(call)) return SK_WAY_PLAY;
+    if (!m->here || is_played(call)) return SK_WAY_EXECUTE;
     if (is_tiny(c, m, call, bytes)) return SK_WAY_TINY;
     return c->crowded ? SK_WAY_TICKETS : SK_WAY_FLAGS;
 }
 
-static sk_known *entry(sk_comm *c, const sk_coll_call *call)
+static sk_call_state *entry(sk_comm *c, const sk_coll_call *call)
 {
-    sk_known **k = &c->known[((uintptr_t)call >> 4) * 0x9E3779B97F4A7C15u >> 56];
+    sk_call_state **k = &c->known[((uintptr_t)call >> 4) * 0x9E3779B97F4A7C15u >> 56];
     while (*k && (*k)->call != call) k = &(*k)->next;
-    if (!*k) *k = sk_new(&c->arena, sk_known);
+    if (!*k) *k = sk_new(&c->arena, sk_call_state);
     return *k;
 }
 
@@ -303,9 +305,10 @@ static inline bool same_seg(const sk_seg *a, const sk_seg *b)
     return !memcmp(a, b, ALL);
 }
 
-static sk_status known(sk_comm *c, const sk_member *m, const sk_coll_call *call, sk_known **out)
+static sk_status known(sk_comm *c, const sk_group_state *m, const sk_coll_call *call,
+                       sk_call_state **out)
 {
-    sk_known *k = *out = entry(c, call);
+    sk_call_state *k = *out = entry(c, call);
     int64_t at = (const char *)call - c->base;
     if (k->call == call && !memcmp(k->head, call, sizeof *call) &&
         (!call->n_segs || same_seg(&k->first, &call->segs[0])))
@@ -352,13 +355,13 @@ sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer, const s
                            "rank %d is at %s where rank %d is at %s; their programs or their "
                            "members of the group differ",
                            c->rank, a, peer, b);
-    return sk_comm_tell(c, st);
+    return sk_comm_report(c, st);
 }
 
 /* --- collectives --- */
 
 /* What goes to whom is known only now. */
-static sk_status check_counts(const sk_comm *c, const sk_member *m, const sk_coll_call *call)
+static sk_status check_counts(const sk_comm *c, const sk_group_state *m, const sk_coll_call *call)
 {
     const int64_t *counts = (const int64_t *)(const void *)(c->base + call->counts);
     if (call->n_segs != 1 || call->segs[0].outer != 1)
@@ -374,50 +377,50 @@ static sk_status check_counts(const sk_comm *c, const sk_member *m, const sk_col
     return SK_OK;
 }
 
-static sk_status start(sk_comm *c, sk_member *m, const sk_coll_call *call)
+static sk_status start(sk_comm *c, sk_group_state *m, const sk_coll_call *call)
 {
-    sk_known *k;
+    sk_call_state *k;
     sk_status st = known(c, m, call, &k);
     if (!st && call->kind == SK_ALLTOALLV) st = check_counts(c, m, call);
     if (!st && m->posted - m->waited >= SK_COMM_FLIGHT)
         st = sk_fail(SK_EBUG, "call %llx is the %dth in flight on group %d, %d may be",
                      (long long)call->id, SK_COMM_FLIGHT + 1, call->group, SK_COMM_FLIGHT);
-    if (st) return sk_comm_tell(c, st);
+    if (st) return sk_comm_report(c, st);
     m->flight[m->posted % SK_COMM_FLIGHT] = k;
-    if (k->way == SK_WAY_PLAY) {
+    if (k->way == SK_WAY_EXECUTE) {
         sk_heaps_slot(c->heaps, c->rank, call->group)->sign[m->posted % SK_COMM_FLIGHT] = k->sign;
-        st = sk_play_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]);
-        if (st) return st == SK_EPEER ? st : sk_comm_tell(c, st);
+        st = sk_execute_begin(c, m, call, m->posted, &m->play[m->posted % SK_COMM_FLIGHT]);
+        if (st) return st == SK_EPEER ? st : sk_comm_report(c, st);
         m->over_at[m->posted % SK_COMM_FLIGHT] = 0;
         c->playing++;
-    } else sk_meet_start(c, m, k);
+    } else sk_sync_start(c, m, k);
     m->posted++;
     return SK_OK;
 }
 
 sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call)
 {
-    sk_member *m = NULL;
+    sk_group_state *m = NULL;
     SK_TRY(find_group(c, call, &m));
     return start(c, m, call);
 }
 
-static sk_status oldest(sk_comm *c, const sk_coll_call *call, sk_member **out)
+static sk_status oldest(sk_comm *c, const sk_coll_call *call, sk_group_state **out)
 {
     SK_TRY(find_group(c, call, out));
-    sk_member *m = *out;
+    sk_group_state *m = *out;
     if (m->waited < m->posted && m->flight[m->waited % SK_COMM_FLIGHT]->call == call) return SK_OK;
     sk_status st = sk_fail(SK_EBUG,
                            "rank %d waits for call %llx, which is not the oldest in "
                            "flight on group %d",
                            c->rank, (long long)call->id, call->group);
-    return sk_comm_tell(c, st);
+    return sk_comm_report(c, st);
 }
 
-static sk_status go_on(sk_comm *c, sk_member *m, uint64_t k, bool *over, int *peer)
+static sk_status go_on(sk_comm *c, sk_group_state *m, uint64_t k, bool *over, int *peer)
 {
     double *at = &m->over_at[k % SK_COMM_FLIGHT];
-    SK_TRY(sk_play_go(c, m->play[k % SK_COMM_FLIGHT], over, peer));
+    SK_TRY(sk_execute_progress(c, m->play[k % SK_COMM_FLIGHT], over, peer));
     if (*over && *at <= 0) *at = sk_now();
     return SK_OK;
 }
@@ -427,31 +430,31 @@ sk_status sk_comm_progress(sk_comm *c)
 {
     bool over;
     int peer;
-    if (c->post) SK_TRY(sk_mail_progress(c));
+    if (c->post) SK_TRY(sk_p2p_progress(c));
     if (!c->playing) return SK_OK;
     for (int g = 0; g < c->n_groups; g++) {
-        sk_member *m = &c->groups[g];
+        sk_group_state *m = &c->groups[g];
         for (uint64_t k = m->waited; k < m->posted; k++)
-            if (m->play[k % SK_COMM_FLIGHT] && !sk_play_blocks(m->play[k % SK_COMM_FLIGHT]))
+            if (m->play[k % SK_COMM_FLIGHT] && !sk_execute_blocks(m->play[k % SK_COMM_FLIGHT]))
                 SK_TRY(go_on(c, m, k, &over, &peer));
     }
     return SK_OK;
 }
 
-static sk_status wait_play(sk_comm *c, sk_member *m)
+static sk_status wait_play(sk_comm *c, sk_group_state *m)
 {
-    sk_play **p = &m->play[m->waited % SK_COMM_FLIGHT];
-    sk_patience patience = {.peer = -1, .poll = !m->here || c->post};
+    sk_execution **p = &m->play[m->waited % SK_COMM_FLIGHT];
+    sk_backoff patience = {.peer = -1, .poll = !m->here || c->post};
     sk_status st;
     for (bool over = false;;) {
         st = go_on(c, m, m->waited, &over, &patience.peer);
         if (st || over) break;
         if (c->playing > 1 || c->post) st = sk_comm_progress(c); /* others may be waited for */
-        if (!st) st = sk_patience_wait(c, &patience);
+        if (!st) st = sk_backoff_wait(c, &patience);
         if (st) break;
     }
-    sk_patience_end(c, &patience);
-    sk_play_end(c, *p);
+    sk_backoff_end(c, &patience);
+    sk_execute_end(c, *p);
     *p = NULL;
     c->playing--;
     c->over_at = m->over_at[m->waited % SK_COMM_FLIGHT];
@@ -460,29 +463,30 @@ static sk_status wait_play(sk_comm *c, sk_member *m)
 
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call)
 {
-    sk_member *m = NULL;
+    sk_group_state *m = NULL;
     SK_TRY(oldest(c, call, &m));
-    sk_known *k = m->flight[m->waited % SK_COMM_FLIGHT];
+    sk_call_state *k = m->flight[m->waited % SK_COMM_FLIGHT];
     c->over_at = 0;
-    SK_TRY(k->way == SK_WAY_PLAY ? wait_play(c, m) : sk_meet_wait(c, m, k));
+    SK_TRY(k->way == SK_WAY_EXECUTE ? wait_play(c, m) : sk_sync_wait(c, m, k));
     m->waited++;
     return SK_OK;
 }
 
-int64_t sk_comm_wire(const sk_comm *c) { return c->left; }
-double sk_comm_over(const sk_comm *c) { return c->over_at; }
+int64_t sk_comm_bytes_sent(const sk_comm *c) { return c->left; }
+double sk_comm_finished_at(const sk_comm *c) { return c->over_at; }
 
 sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)
 {
-    sk_member *m = NULL;
+    sk_group_state *m = NULL;
     int peer;
     SK_TRY(oldest(c, call, &m));
-    sk_known *k = m->flight[m->waited % SK_COMM_FLIGHT];
+    sk_call_state *k = m->flight[m->waited % SK_COMM_FLIGHT];
     SK_TRY(sk_comm_progress(c));
     *done = true; /* also of a library's own collective: it has no test, wait() does it */
-    if (k->way == SK_WAY_PLAY && sk_play_blocks(m->play[m->waited % SK_COMM_FLIGHT])) return SK_OK;
-    if (k->way == SK_WAY_PLAY) return go_on(c, m, m->waited, done, &peer);
-    *done = sk_meet_test(c, m, k);
+    if (k->way == SK_WAY_EXECUTE && sk_execute_blocks(m->play[m->waited % SK_COMM_FLIGHT]))
+        return SK_OK;
+    if (k->way == SK_WAY_EXECUTE) return go_on(c, m, m->waited, done, &peer);
+    *done = sk_sync_test(c, m, k);
     return SK_OK;
 }
 
@@ -490,7 +494,7 @@ sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done)
 
 static sk_status open_group(sk_comm *c, int g, const sk_group *from)
 {
-    sk_member *m = &c->groups[g];
+    sk_group_state *m = &c->groups[g];
     bool fits = from->n >= 0 && from->n <= c->n_ranks && from->me < from->n;
     for (int i = 0; fits && i < from->n; i++)
         fits = from->ranks[i] >= 0 && from->ranks[i] < c->n_ranks;
@@ -504,12 +508,12 @@ static sk_status open_group(sk_comm *c, int g, const sk_group *from)
     if (m->group.me < 0) return SK_OK;
     sk_slot *s = sk_heaps_slot(c->heaps, c->rank, g);
     atomic_store(&s->members, m->hash);
-    for (int i = 0; i < SK_TURNS; i++) /* goes on where an earlier comm of mine ended */
+    for (int i = 0; i < SK_TINY_SLOTS; i++) /* goes on where an earlier comm of mine ended */
         if (sk_own_count(&s->tiny[i].seq) > m->tiny) m->tiny = sk_own_count(&s->tiny[i].seq);
     m->posted = m->waited = sk_own_count(&s->posted);
     m->met = sk_own_count(&s->met);
     m->here = true;
-    for (int i = 0; i < from->n; i++) m->here = m->here && sk_here(c, ranks[i]);
+    for (int i = 0; i < from->n; i++) m->here = m->here && sk_on_this_host(c, ranks[i]);
     return SK_OK;
 }
 
@@ -526,22 +530,22 @@ sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out)
     c->aborted = &h->word->word;
     c->fenced = !sk_wait_register();
     c->timeout_s = o->timeout_s;
-    c->line = sk_heaps_line(h, rank);
+    c->line = sk_heaps_rank_state(h, rank);
     c->base = sk_heap_base(h, rank);
     c->bytes = sk_heap_bytes(h, rank);
-    c->groups = sk_many(&c->arena, sk_member, n_groups);
+    c->groups = sk_many(&c->arena, sk_group_state, n_groups);
     c->calls = c->table = sk_many(&c->arena, const sk_coll_call *, n);
     c->shown = sk_many(&c->arena, const char *, n);
-    c->src = sk_many(&c->arena, const void *, n *(o->team ? sk_team_size(o->team) : 1));
-    c->dst = sk_many(&c->arena, void *, n *(o->team ? sk_team_size(o->team) : 1));
-    c->moved = sk_many(&c->arena, int64_t, o->team ? sk_team_size(o->team) : 1);
+    c->src = sk_many(&c->arena, const void *, n *(o->team ? sk_threads_count(o->team) : 1));
+    c->dst = sk_many(&c->arena, void *, n *(o->team ? sk_threads_count(o->team) : 1));
+    c->moved = sk_many(&c->arena, int64_t, o->team ? sk_threads_count(o->team) : 1);
     c->team = o->team;
     c->wire = o->wire;
     c->host_of = o->host_of;
     c->where = o->where;
     c->where_ctx = o->where_ctx;
-    sk_status st = sk_mail_open(c);
-    if (!st) st = sk_stage_open(c);
+    sk_status st = sk_p2p_open(c);
+    if (!st) st = sk_executor_open(c);
     for (int g = 0; !st && g < n_groups; g++) st = open_group(c, g, &o->groups[g]);
     if (st) {
         sk_comm_close(c);
@@ -557,8 +561,8 @@ void sk_comm_close(sk_comm *c)
 {
     if (!c) return;
     if (atomic_load(&c->line->state) < 3) atomic_store(&c->line->state, 3);
-    sk_stage_close(c);
-    sk_mail_close(c);
+    sk_executor_close(c);
+    sk_p2p_close(c);
     sk_arena a = c->arena; /* c itself lies in it */
     sk_arena_end(&a);
 }

@@ -12,7 +12,7 @@
  * A segment is a buffer seen as [outer][n][inner] elements; the middle dim is
  * cut over the group of p: member i owns [n*i/p, n*(i+1)/p), its part.  With a grid
  * (`cut`) the n rows are whole cells of a logical dim, and parts are what
- * sk_tree_cut() of base/cells.h deals to the members: some may be empty.
+ * sk_tree_part() of base/reduction_blocks.h deals to the members: some may be empty.
  *
  *     all-reduce       src, dst: [outer][n][inner] on all; dst may equal src
  *     reduce-scatter   src: whole, dst: my part, dense [outer][mine][inner]; dst may be my place
@@ -38,7 +38,7 @@
  *
  * Sums are taken in the order of a binary tree over the group's members, ((0 1)
  * (2 3)) ((4 5) 6), in f32 for bf16 and f16.  So every rank gets the same bits, and the
- * algorithms marked SK_ORDER_TREE (comm/coll.h) give these bits on one host and on
+ * algorithms marked SK_ORDER_TREE (coll/algorithm.h) give these bits on one host and on
  * many, whatever the size.
  *
  * sk_comm_start() only announces (split phase); sk_comm_wait() does the work and
@@ -62,7 +62,13 @@
 
 #include <stdatomic.h>
 
-enum { SK_COMM_FLIGHT = 64, SK_COMM_GROUPS = 256, SK_STORY = 2048, SK_RING = 64, SK_NOTICE = 4096 };
+enum {
+    SK_COMM_FLIGHT = 64,
+    SK_COMM_GROUPS = 256,
+    SK_REPORT_BYTES = 2048,
+    SK_FLIGHT_RECORDS = 64,
+    SK_SMALL_BYTES = 4096
+};
 
 typedef enum sk_coll_kind {
     SK_ALLREDUCE,
@@ -125,11 +131,11 @@ typedef struct sk_coll_call {
     sk_reduce reduce;
     sk_dtype type;
     int32_t group, n_segs; /* group: index in the table given to sk_comm_open */
-    int32_t algorithm;     /* index in sk_coll_parts (comm/coll.h); -1: directly in the heaps */
-    int32_t root;          /* broadcast, reduce, gather, scatter: a member, not a rank */
-    int32_t common;        /* all-gather in place, directly in the heaps: dst is one memory on all
-                              members (sk_twins), nothing is copied, they only meet */
-    int64_t room, room_bytes; /* scratch in this rank's heap: sk_play_room() says how much */
+    int32_t algorithm; /* index in sk_coll_parts (coll/algorithm.h); -1: directly in the heaps */
+    int32_t root;      /* broadcast, reduce, gather, scatter: a member, not a rank */
+    int32_t common;    /* all-gather in place, directly in the heaps: dst is one memory on all
+                          members (sk_heap_aliases), nothing is copied, they only meet */
+    int64_t room, room_bytes; /* scratch in this rank's heap: sk_coll_workspace() says how much */
     int64_t counts;           /* all-to-all-v: where the 2p counts lie in this rank's heap */
     /* While a sum is in registers, directly in the heaps (algorithm -1) of all-reduce, reduce and
      * reduce-scatter, floating types only: */
@@ -145,7 +151,7 @@ typedef struct sk_group {
 } sk_group;
 
 /* A rank's line on the board.  Written by the rank alone, read by anyone. */
-typedef struct sk_line {
+typedef struct sk_rank_state {
     _Alignas(64) atomic_llong pid;
     atomic_llong step;      /* the step it is in; -1 before the first */
     atomic_llong pc;        /* instruction it is at */
@@ -156,19 +162,19 @@ typedef struct sk_line {
     struct {                /* flight ring: the last instructions */
         int32_t pc, micro;
         double at;
-    } ring[SK_RING];
+    } ring[SK_FLIGHT_RECORDS];
     atomic_uint ring_n;
-} sk_line;
+} sk_rank_state;
 
 /* Heaps of a host that begin with the same memory: the first bytes[r] of rank r's, whole pages, are
  * those of rank of[r], who keeps them: of[of[r]] is of[r], and so is its number of bytes.  of NULL:
  * there are none.  The first ghost[r] bytes of rank r's lie on a device of its own: here they are
  * addresses, and memory only where they are touched.  NULL: none do. */
-typedef struct sk_twins {
+typedef struct sk_heap_aliases {
     const int *of;
     const int64_t *bytes;
     const int64_t *ghost;
-} sk_twins;
+} sk_heap_aliases;
 
 typedef struct sk_heaps sk_heaps; /* the mappings of all ranks of this host */
 typedef struct sk_comm sk_comm;   /* one rank's end */
@@ -180,15 +186,15 @@ typedef struct sk_comm sk_comm;   /* one rank's end */
  * memory for the caller (metrics and the like), see sk_heaps_extra. */
 sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
                         sk_heaps **out);
-sk_status sk_heaps_open_twins(int n_ranks, const int64_t *bytes, sk_twins twins, bool shared,
-                              size_t extra_bytes, sk_heaps **out);
+sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases twins,
+                                bool shared, size_t extra_bytes, sk_heaps **out);
 void sk_heaps_close(sk_heaps *h);
 void *sk_heap_base(const sk_heaps *h, int rank);
 char *const *sk_heap_bases(const sk_heaps *h);      /* by rank; NULL: on another host */
 int64_t sk_heap_bytes(const sk_heaps *h, int rank); /* really mapped for the plan */
 int64_t sk_heap_own(const sk_heaps *h, int rank);   /* of these, without what a twin keeps */
 void *sk_heaps_extra(const sk_heaps *h);
-sk_line *sk_heaps_line(const sk_heaps *h, int rank);
+sk_rank_state *sk_heaps_rank_state(const sk_heaps *h, int rank);
 
 /* The abort word and the one story of the job.  First caller wins; returns whether it was me. */
 bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story);
@@ -205,10 +211,10 @@ typedef struct sk_comm_opts {
     int rank;
     const sk_group *groups; /* numbered alike on all ranks that share them */
     int n_groups;
-    double timeout_s;     /* longest any wait may take; 0: no limit */
-    sk_wire *wire;        /* to ranks whose heaps are not here; NULL: all are */
-    const int *host_of;   /* rank -> host; NULL: one host */
-    struct sk_team *team; /* threads of this rank that may help with large calls; NULL: none */
+    double timeout_s;        /* longest any wait may take; 0: no limit */
+    sk_wire *wire;           /* to ranks whose heaps are not here; NULL: all are */
+    const int *host_of;      /* rank -> host; NULL: one host */
+    struct sk_threads *team; /* threads of this rank that may help with large calls; NULL: none */
     /* The text of an instruction of a rank, for stories only; NULL, or returns NULL: the number. */
     const char *(*where)(void *ctx, int rank, int pc);
     void *where_ctx;
@@ -221,7 +227,8 @@ sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in m
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
 /* Over, if it is played; in the heaps: all members have come, so wait() begins at once. */
 sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done);
-double sk_comm_over(const sk_comm *c); /* when what was waited for last was over; 0: in that wait */
+double
+sk_comm_finished_at(const sk_comm *c); /* when what was waited for last was over; 0: in that wait */
 sk_status sk_comm_progress(sk_comm *c); /* look after what is in flight; nothing to do: one load */
 
 sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_t bytes);
@@ -234,15 +241,16 @@ sk_status sk_comm_sent(sk_comm *c, int to,
  * took for a sum, from one rank's memory to another's (any member may do any share of a call, so
  * that only the sum over ranks says what a call took).  Of a library's own collectives, which
  * nobody can look into, what any way of doing them needs (2S(p-1)/p for an all-reduce). */
-int64_t sk_comm_wire(const sk_comm *c);
+int64_t sk_comm_bytes_sent(const sk_comm *c);
 
 int64_t sk_comm_sends(const sk_comm *c, int to); /* how many there were to it so far */
 
 sk_status sk_comm_barrier(sk_comm *c); /* all ranks */
 
-/* For a word now and then, on any number of hosts, at most SK_NOTICE bytes: rank 0's to all ranks;
- * everybody's to rank 0, where `all` has room for those of n_ranks.  Each takes two barriers. */
-sk_status sk_comm_share(sk_comm *c, void *data, size_t bytes);
-sk_status sk_comm_collect(sk_comm *c, const void *mine, size_t bytes, void *all);
+/* For a word now and then, on any number of hosts, at most SK_SMALL_BYTES bytes: rank 0's to all
+ * ranks; everybody's to rank 0, where `all` has room for those of n_ranks.  Each takes two
+ * barriers. */
+sk_status sk_comm_small_bcast(sk_comm *c, void *data, size_t bytes);
+sk_status sk_comm_small_gather(sk_comm *c, const void *mine, size_t bytes, void *all);
 
 #endif

@@ -5,7 +5,7 @@
  * i's piece comes from, or goes to, its own part; a shorter part fills up with
  * elements that nobody reads. */
 #include "comm/foreign.h"
-#include "comm/inside.h"
+#include "comm/endpoint.h"
 
 enum { HEAD = 256 }; /* the call, at the start of the room */
 _Static_assert(sizeof(sk_coll_call) + sizeof(sk_seg) <= HEAD, "it has one segment");
@@ -96,7 +96,7 @@ sk_status sk_comm_foreign(sk_comm *c, const sk_foreign *f)
 {
     bool flat = f->kind == SK_ALLREDUCE || f->kind == SK_BROADCAST || f->kind == SK_REDUCE;
     if (f->group < 0 || f->group >= c->n_groups || c->groups[f->group].group.me < 0 || f->n < 0 ||
-        f->room_bytes < SK_FOREIGN_LEAST || !sk_inside(c, f->room, f->room_bytes, 1) ||
+        f->room_bytes < SK_FOREIGN_LEAST || !sk_in_heap(c, f->room, f->room_bytes, 1) ||
         f->room % 64 || (!flat && f->kind != SK_REDUCE_SCATTER && f->kind != SK_ALLGATHER))
         return sk_fail(SK_EBUG,
                        "foreign collective: kind %d on group %d through %lld bytes at %lld of the "

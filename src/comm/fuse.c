@@ -1,7 +1,7 @@
 /* fuse.c - sums that are cast, scaled and measured before they leave the cache. */
 #include "comm/fuse.h"
-#include "comm/inside.h"
-#include "comm/sum.h"
+#include "comm/endpoint.h"
+#include "coll/sum_kernels.h"
 
 #include <math.h>
 

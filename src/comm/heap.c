@@ -15,7 +15,7 @@
 #include "comm/heap.h"
 #include "base/clock.h"
 #include "base/proc.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +109,7 @@ static void place(sk_heaps *h, const sk_heaps_ask *q, char *map)
 /* The first bytes of a heap that need no memory of its own here. */
 static size_t elsewhere(const sk_heaps_ask *q, int r)
 {
-    size_t twin = sk_twin_bytes(q, r), ghost = q->twins.ghost ? (size_t)q->twins.ghost[r] : 0;
+    size_t twin = sk_heap_alias_bytes(q, r), ghost = q->twins.ghost ? (size_t)q->twins.ghost[r] : 0;
     return !here(q, r) ? 0 : twin > ghost ? twin : ghost;
 }
 
@@ -126,7 +126,7 @@ static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, siz
                            "heaps: rank %d of %d needs %s (%zu bytes, %zu for all), the kernel "
                            "refused: %s; use more hosts, a smaller micro-batch, or shard more",
                            r, h->n, sk_bytes(&h->arena, (int64_t)(bytes - skip)), bytes - skip,
-                           total, sk_board_refusal(err));
+                           total, sk_control_block_refusal(err));
         at += stride(q, r);
     }
     return SK_OK;
@@ -145,10 +145,10 @@ static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size
                            (long long)q->bytes[r]);
         *need += (int64_t)here(q, r) - (int64_t)elsewhere(q, r);
         *total += stride(q, r);
-        *twins |= sk_twin(q, r);
+        *twins |= sk_heap_aliased(q, r);
         h->n_here += stride(q, r) > 0;
     }
-    return sk_twins_check(q);
+    return sk_heap_aliases_check(q);
 }
 
 static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
@@ -162,10 +162,11 @@ static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
     bool shared = (q->shared && h->n_here > 1) || twins; /* only a file can be mapped twice */
     *fd = shared ? memfd_create("skein", MFD_CLOEXEC) : -1;
     if (shared && (*fd < 0 || ftruncate(*fd, (off_t)total)))
-        return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total, sk_board_refusal(errno));
+        return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total,
+                       sk_control_block_refusal(errno));
     SK_TRY(map_heaps(h, *fd, total, &map));
     place(h, q, map);
-    SK_TRY(sk_twins_map(h, q, *fd, map));
+    SK_TRY(sk_heap_aliases_map(h, q, *fd, map));
     return fill(h, q, *fd, map, total);
 }
 
@@ -182,7 +183,7 @@ static sk_status old_heaps(sk_heaps *h, const sk_heaps_ask *q, int fd)
                        (long long)st.st_size, total);
     SK_TRY(map_heaps(h, fd, total, &map));
     place(h, q, map);
-    SK_TRY(sk_twins_map(h, q, fd, map));
+    SK_TRY(sk_heap_aliases_map(h, q, fd, map));
     madvise(map, total, MADV_HUGEPAGE);
     return SK_OK;
 }
@@ -218,7 +219,7 @@ sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out)
 {
     sk_heaps *h = blank(q);
     *heap_fd = -1;
-    sk_status st = sk_board_make(h, q->extra_bytes);
+    sk_status st = sk_control_block_make(h, q->extra_bytes);
     if (!st) st = new_heaps(h, q, heap_fd);
     if (st && *heap_fd >= 0) {
         close(*heap_fd);
@@ -231,7 +232,7 @@ sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out)
 sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out)
 {
     sk_heaps *h = blank(q);
-    sk_status st = sk_board_map(h, board_fd, true);
+    sk_status st = sk_control_block_map(h, board_fd, true);
     if (!st) st = old_heaps(h, q, heap_fd);
     SK_TRY(settle(h, st, out));
     return SK_OK;
@@ -240,11 +241,11 @@ sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heap
 sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
                         sk_heaps **out)
 {
-    return sk_heaps_open_twins(n_ranks, bytes, (sk_twins){0}, shared, extra_bytes, out);
+    return sk_heaps_open_aliased(n_ranks, bytes, (sk_heap_aliases){0}, shared, extra_bytes, out);
 }
 
-sk_status sk_heaps_open_twins(int n_ranks, const int64_t *bytes, sk_twins twins, bool shared,
-                              size_t extra_bytes, sk_heaps **out)
+sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases twins,
+                                bool shared, size_t extra_bytes, sk_heaps **out)
 {
     sk_heaps_ask q = {.n_ranks = n_ranks,
                       .bytes = bytes,

@@ -7,19 +7,19 @@
  *
  *     head | word | line, bell of each rank | slot[rank][group] | pair[from][to] | extra
  *
- * The area is a sparse memfd (comm/board.h).  Head, word, lines and extra are
+ * The area is a sparse memfd (comm/control_block.h).  Head, word, lines and extra are
  * reserved when it is made; slots and pairs that are never used are never touched
  * and cost no memory.  All of it exists for every rank of the world, heaps only
  * for the ranks of this host. */
 #ifndef SK_COMM_HEAP_H
 #define SK_COMM_HEAP_H
 
-#include "comm/board.h"
+#include "comm/control_block.h"
 
-enum { SK_FLAG_ROOM = 128, SK_BOARD_VERSION = 2 };
+enum { SK_FLAG_BYTES = 128, SK_CONTROL_BLOCK_VERSION = 2 };
 
 /* First in the area, so that a program that did not make it can tell whether it understands it. */
-typedef struct sk_board_head {
+typedef struct sk_control_block_head {
     char magic[16]; /* "skein-board" */
     int32_t version, n_ranks;
     int64_t word_at, ranks_at, slots_at, pairs_at, extra_at, extra_bytes; /* where the parts lie */
@@ -27,71 +27,71 @@ typedef struct sk_board_head {
     int64_t pid;
     double started; /* seconds since 1970 */
     char label[SK_LABEL];
-} sk_board_head;
+} sk_control_block_head;
 
 /* The abort word and the story. */
 typedef struct sk_word {
-    _Alignas(SK_FLAG_ROOM) atomic_int word, stop;
+    _Alignas(SK_FLAG_BYTES) atomic_int word, stop;
     int code, rank; /* these and the story: valid once the word says told */
-    char story[SK_STORY];
+    char story[SK_REPORT_BYTES];
     /* The barrier of this host's ranks: entries so far, by all of them; barriers that all entered,
      * raised by the last. */
-    _Alignas(SK_FLAG_ROOM) atomic_ullong entered;
-    _Alignas(SK_FLAG_ROOM) atomic_ullong passed;
+    _Alignas(SK_FLAG_BYTES) atomic_ullong entered;
+    _Alignas(SK_FLAG_BYTES) atomic_ullong passed;
 } sk_word;
 
 enum {
     SK_TINY = 8 << 10,
-    SK_TURNS = 8
+    SK_TINY_SLOTS = 8
 }; /* bytes that travel in the flag's own lines; their turns */
 
 /* What a rank shows the others when there is little of it: number and bytes side by side, the
  * first of them in one cache line. */
 typedef struct sk_tiny {
-    _Alignas(SK_FLAG_ROOM) atomic_ullong seq; /* the how-manieth of this group */
-    uint64_t sign;                            /* of the call: members must agree */
-    int64_t call;                             /* where it lies in my heap */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong seq; /* the how-manieth of this group */
+    uint64_t sign;                             /* of the call: members must agree */
+    int64_t call;                              /* where it lies in my heap */
     char data[SK_TINY];
 } sk_tiny;
 
 /* Calls that go by tickets: who came, which shares are taken, which are finished.  Written by all
  * members, one line for each call under way.  Counts only grow: each lap of SK_COMM_FLIGHT calls
  * adds the number of members. */
-typedef struct sk_meeting {
+typedef struct sk_ticket_counts {
     _Alignas(64) atomic_ullong came;
     atomic_ullong signs[2]; /* sums of what members said of their calls, in even and odd laps: who
                                is ahead may be in the next lap already, but not in the one after */
     atomic_ullong taken, finished;
-} sk_meeting;
+} sk_ticket_counts;
 
 /* One rank's end of one group. */
 typedef struct sk_slot {
-    _Alignas(SK_FLAG_ROOM) atomic_ullong posted; /* collectives started */
-    atomic_ullong members;                       /* hash of who is in the group */
-    atomic_ullong met;                           /* those among them that went by tickets */
-    int64_t call[SK_COMM_FLIGHT];                /* where in my heap the k-th call lies */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong posted; /* collectives started */
+    atomic_ullong members;                        /* hash of who is in the group */
+    atomic_ullong met;                            /* those among them that went by tickets */
+    int64_t call[SK_COMM_FLIGHT];                 /* where in my heap the k-th call lies */
     uint64_t sign[SK_COMM_FLIGHT];
-    _Alignas(SK_FLAG_ROOM) atomic_ullong done; /* collectives of which I did my share */
-    sk_meeting meeting[SK_COMM_FLIGHT];        /* the first member's only */
-    sk_tiny tiny[SK_TURNS];
+    _Alignas(SK_FLAG_BYTES) atomic_ullong done; /* collectives of which I did my share */
+    sk_ticket_counts meeting[SK_COMM_FLIGHT];   /* the first member's only */
+    sk_tiny tiny[SK_TINY_SLOTS];
 } sk_slot;
 
 /* Messages from one rank to another. */
 typedef struct sk_pair {
-    _Alignas(SK_FLAG_ROOM) atomic_ullong sent; /* written by the sender, like note */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong sent; /* written by the sender, like note */
     struct sk_note {
         int64_t at, bytes, tag; /* at: in the sender's heap */
     } note[SK_COMM_FLIGHT];
-    _Alignas(SK_FLAG_ROOM) atomic_ullong received; /* written by the receiver */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong received; /* written by the receiver */
 } sk_pair;
 
 /* Where a rank sleeps.  `ring` is the one word with many writers: who publishes something and
  * sees the rank asleep adds 1 and wakes the futex. */
 typedef struct sk_bell {
-    _Alignas(SK_FLAG_ROOM) atomic_uint asleep;
+    _Alignas(SK_FLAG_BYTES) atomic_uint asleep;
     atomic_uint ring;
-    _Alignas(SK_FLAG_ROOM) atomic_ullong barrier; /* barriers this rank entered */
-    char notice[SK_NOTICE];                       /* share.c: read between two barriers */
+    _Alignas(SK_FLAG_BYTES) atomic_ullong barrier; /* barriers this rank entered */
+    char notice[SK_SMALL_BYTES];                   /* share.c: read between two barriers */
 } sk_bell;
 
 struct sk_heaps {
@@ -104,11 +104,11 @@ struct sk_heaps {
     int *twin; /* rank that keeps the first twin_bytes of its heap: itself, or whose they are */
     int64_t *twin_bytes;
     int fd; /* of the board */
-    sk_board_head *head;
+    sk_control_block_head *head;
     size_t board_bytes;
     sk_word *word;
-    struct sk_rank_part {
-        sk_line line;
+    struct sk_rank_block {
+        sk_rank_state line;
         sk_bell bell;
     } * ranks;
     sk_slot *slots;
@@ -123,7 +123,7 @@ typedef struct sk_heaps_ask {
     const bool *here;     /* which of them are on this host; NULL: all */
     bool shared;          /* ranks are processes */
     int cores;            /* that the ranks of this host may use; 0: those of this process */
-    sk_twins twins;
+    sk_heap_aliases twins;
     size_t extra_bytes;
 } sk_heaps_ask;
 
@@ -134,20 +134,20 @@ sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out);
 sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out);
 
 /* alias.c: heaps that begin with another's memory. */
-bool sk_twin(const sk_heaps_ask *q, int r);         /* here, and the first bytes are not its own */
-size_t sk_twin_bytes(const sk_heaps_ask *q, int r); /* how many */
-sk_status sk_twins_check(const sk_heaps_ask *q);
+bool sk_heap_aliased(const sk_heaps_ask *q, int r); /* here, and the first bytes are not its own */
+size_t sk_heap_alias_bytes(const sk_heaps_ask *q, int r); /* how many */
+sk_status sk_heap_aliases_check(const sk_heaps_ask *q);
 /* After the heaps are placed in the mapping `map` of fd. */
-sk_status sk_twins_map(sk_heaps *h, const sk_heaps_ask *q, int fd, const char *map);
+sk_status sk_heap_aliases_map(sk_heaps *h, const sk_heaps_ask *q, int fd, const char *map);
 /* Are the first `end` bytes of these heaps one memory? */
 bool sk_heaps_same(const sk_heaps *h, const int *ranks, int n, int64_t end);
 
 /* board.c: the control area of h->n ranks, new or the one behind fd, which it owns.
  * After a failure sk_heaps_close still ends what there is. */
-sk_status sk_board_make(sk_heaps *h, size_t extra_bytes);
+sk_status sk_control_block_make(sk_heaps *h, size_t extra_bytes);
 /* Why the kernel gave no shared memory, and for EFBIG what nobody would guess. */
-const char *sk_board_refusal(int err);
-sk_status sk_board_map(sk_heaps *h, int fd, bool writing);
+const char *sk_control_block_refusal(int err);
+sk_status sk_control_block_map(sk_heaps *h, int fd, bool writing);
 
 bool sk_heaps_quiet(const sk_heaps *h); /* no abort so far; one load */
 int sk_heaps_ranks(const sk_heaps *h);

@@ -13,8 +13,8 @@
  * The slow part of a wait also looks whether those it waits for still live, once in
  * a ms or at each waking, and at the deadline.  Time in which this rank itself was
  * stopped does not count: after Ctrl-Z and fg everybody would be late. */
-#include "comm/inside.h"
-#include "comm/blame.h"
+#include "comm/endpoint.h"
+#include "comm/hang_diagnosis.h"
 #include "base/clock.h"
 
 #include <linux/membarrier.h>
@@ -50,7 +50,7 @@ static sk_status hushed(void)
     return SK_EPEER;
 }
 
-sk_status sk_comm_tell(sk_comm *c, sk_status code)
+sk_status sk_comm_report(sk_comm *c, sk_status code)
 {
     if (sk_heaps_abort(c->heaps, code, c->rank, sk_error())) {
         atomic_store(&c->line->state, FAILED);
@@ -66,7 +66,7 @@ sk_status sk_comm_tell(sk_comm *c, sk_status code)
 /* "in step 7, instruction 97 B0 op ..": where a rank is, by its line. */
 static void place(const sk_comm *c, int rank, char to[PLACE])
 {
-    const sk_line *l = sk_heaps_line(c->heaps, rank);
+    const sk_rank_state *l = sk_heaps_rank_state(c->heaps, rank);
     long long step = atomic_load(&l->step), pc = atomic_load(&l->pc);
     const char *text = step >= 0 && c->where ? c->where(c->where_ctx, rank, (int)pc) : NULL;
     if (step < 0 && pc <= 0) snprintf(to, PLACE, "before the first step");
@@ -78,23 +78,23 @@ static void place(const sk_comm *c, int rank, char to[PLACE])
 static sk_status peer_died(sk_comm *c, int peer)
 {
     char its[PLACE], mine[PLACE];
-    const sk_line *l = sk_heaps_line(c->heaps, peer);
+    const sk_rank_state *l = sk_heaps_rank_state(c->heaps, peer);
     const char *how = atomic_load(&l->state) == 3 ? "ended too early" : "died";
     place(c, peer, its);
     place(c, c->rank, mine);
     sk_status st = sk_fail(SK_EPEER, "rank %d (pid %lld) %s %s; rank %d waited for it %s", peer,
                            (long long)atomic_load(&l->pid), how, its, c->rank, mine);
-    return sk_comm_tell(c, st);
+    return sk_comm_report(c, st);
 }
 
 /* "rank 2, which waits for rank 3, which waits for .." */
-static void way(const sk_blame *b, char to[WAY])
+static void way(const sk_hang *b, char to[WAY])
 {
     int n = 0;
-    for (int i = 0; i < b->n && i < SK_BLAME_WAY && n < WAY - 40; i++)
+    for (int i = 0; i < b->n && i < SK_HANG_CHAIN && n < WAY - 40; i++)
         n += snprintf(to + n, (size_t)(WAY - n), "%srank %d", i ? ", which waits for " : "",
                       b->way[i]);
-    if (b->n > SK_BLAME_WAY && n < WAY - 20) snprintf(to + n, (size_t)(WAY - n), ", and so on");
+    if (b->n > SK_HANG_CHAIN && n < WAY - 20) snprintf(to + n, (size_t)(WAY - n), ", and so on");
 }
 
 static void advice(const sk_comm *c, char process, long long pid, char *to, size_t room)
@@ -108,37 +108,37 @@ static void advice(const sk_comm *c, char process, long long pid, char *to, size
 }
 
 /* How long the rank has been at its instruction, as far as its ring tells. */
-static double at_it(const sk_line *l, double now)
+static double at_it(const sk_rank_state *l, double now)
 {
     unsigned n = atomic_load(&l->ring_n);
-    return n ? now - l->ring[(n - 1) % SK_RING].at : 0;
+    return n ? now - l->ring[(n - 1) % SK_FLIGHT_RECORDS].at : 0;
 }
 
 /* The one to blame: what its process does, since when, where, and what helps. */
 static void accuse(const sk_comm *c, int rank, double now, char to[ACCUSED])
 {
-    const sk_line *l = sk_heaps_line(c->heaps, rank);
+    const sk_rank_state *l = sk_heaps_rank_state(c->heaps, rank);
     long long pid = atomic_load(&l->pid);
-    char process = pid == getpid() ? 'R' : sk_blame_process(l); /* a thread runs, as I do */
+    char process = pid == getpid() ? 'R' : sk_process_state(l); /* a thread runs, as I do */
     char its[PLACE], hint[200], since[40] = "";
     place(c, rank, its);
     advice(c, process, pid, hint, sizeof hint);
     if (at_it(l, now) > 0) snprintf(since, sizeof since, " since %.1f s", at_it(l, now));
-    snprintf(to, ACCUSED, "; rank %d (pid %lld) is %s%s %s; %s", rank, pid, sk_blame_word(process),
-             since, its, hint);
+    snprintf(to, ACCUSED, "; rank %d (pid %lld) is %s%s %s; %s", rank, pid,
+             sk_process_state_name(process), since, its, hint);
 }
 
-static sk_status too_long(sk_comm *c, const sk_patience *p, double now)
+static sk_status too_long(sk_comm *c, const sk_backoff *p, double now)
 {
     char mine[PLACE], who[WAY] = "several ranks", more[ACCUSED] = "";
-    sk_blame b = sk_blame_find(c->heaps, p->peer < 0 ? c->rank : p->peer);
+    sk_hang b = sk_hang_find(c->heaps, p->peer < 0 ? c->rank : p->peer);
     place(c, c->rank, mine);
     if (p->peer >= 0) way(&b, who);
     if (b.circle) snprintf(more, sizeof more, ": they wait for each other");
     else if (b.rank != c->rank) accuse(c, b.rank, now, more);
     sk_status st = sk_fail(SK_EPEER, "rank %d waited %.3g s %s, for %s%s", c->rank, now - p->since,
                            mine, who, more);
-    return sk_comm_tell(c, st);
+    return sk_comm_report(c, st);
 }
 
 /* --- waiting --- */
@@ -153,10 +153,10 @@ static inline void pause_cpu(void)
 }
 
 /* Is there still reason to wait? */
-static sk_status look(sk_comm *c, const sk_patience *p)
+static sk_status look(sk_comm *c, const sk_backoff *p)
 {
     double now = sk_now();
-    int dead = sk_blame_dead(c->heaps, c->rank, p->peer, GRACE_S);
+    int dead = sk_hang_dead_rank(c->heaps, c->rank, p->peer, GRACE_S);
     if (dead >= 0) return peer_died(c, dead);
     if (c->timeout_s > 0 && now - p->since > c->timeout_s) return too_long(c, p, now);
     return SK_OK;
@@ -167,7 +167,7 @@ bool sk_wait_register(void)
     return !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
 }
 
-static void arm(sk_bell *bell, sk_patience *p)
+static void arm(sk_bell *bell, sk_backoff *p)
 {
     p->seen = atomic_load(&bell->ring);
     atomic_store(&bell->asleep, 1);
@@ -176,14 +176,14 @@ static void arm(sk_bell *bell, sk_patience *p)
     p->armed = true;
 }
 
-static void disarm(sk_bell *bell, sk_patience *p)
+static void disarm(sk_bell *bell, sk_backoff *p)
 {
     atomic_store(&bell->asleep, 0);
     p->armed = false;
 }
 
 /* The time; a long while in which nobody looked is one in which I was stopped. */
-static double look_at_clock(sk_patience *p)
+static double look_at_clock(sk_backoff *p)
 {
     double now = sk_now();
     if (p->since <= 0) p->since = p->looked = now;
@@ -198,7 +198,7 @@ static double sleep_s(const sk_comm *c)
     return s < SLEEP_S ? SLEEP_S : s < LONGEST_S ? s : LONGEST_S;
 }
 
-static sk_status nap(sk_comm *c, sk_patience *p)
+static sk_status nap(sk_comm *c, sk_backoff *p)
 {
     sk_bell *bell = sk_heaps_bell(c->heaps, c->rank);
     sk_bell_sleep(bell, p->seen, p->poll ? POLL_S : sleep_s(c));
@@ -208,7 +208,7 @@ static sk_status nap(sk_comm *c, sk_patience *p)
     return look(c, p);
 }
 
-sk_status sk_patience_wait(sk_comm *c, sk_patience *p)
+sk_status sk_backoff_wait(sk_comm *c, sk_backoff *p)
 {
     if (!sk_heaps_quiet(c->heaps)) return hushed();
     if (p->turns < MANY) p->turns++;
@@ -231,24 +231,24 @@ sk_status sk_patience_wait(sk_comm *c, sk_patience *p)
     return SK_OK;
 }
 
-void sk_patience_end(sk_comm *c, sk_patience *p)
+void sk_backoff_end(sk_comm *c, sk_backoff *p)
 {
     if (p->since > 0) atomic_store_explicit(&c->line->waits_for, -1, memory_order_relaxed);
     if (p->armed) disarm(sk_heaps_bell(c->heaps, c->rank), p);
-    *p = (sk_patience){.peer = p->peer};
+    *p = (sk_backoff){.peer = p->peer};
 }
 
 /* Apart, so that the usual wait needs no frame. */
 __attribute__((noinline)) static sk_status await_slowly(sk_comm *c, const atomic_ullong *flag,
                                                         uint64_t least, int peer)
 {
-    sk_patience p = {.turns = SPINS, .peer = peer, .poll = c->playing || c->post};
+    sk_backoff p = {.turns = SPINS, .peer = peer, .poll = c->playing || c->post};
     sk_status st = SK_OK;
     while (!st && !sk_reached(flag, least)) {
         st = sk_comm_progress(c); /* somebody may need what I have under way before it can come */
-        if (!st) st = sk_patience_wait(c, &p);
+        if (!st) st = sk_backoff_wait(c, &p);
     }
-    sk_patience_end(c, &p);
+    sk_backoff_end(c, &p);
     return st;
 }
 

@@ -1,7 +1,7 @@
 /* bpe.c - text to ids: added tokens, normalizer, split expressions, merges. */
 #include "data/bpe.h"
 #include "base/hash.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "base/file.h"
+#include "base/file_io.h"
 #include "data/normalize.h"
 
 enum { SK_BPE_SPLITS = 8, SK_BPE_WORD = 1 << 24 };

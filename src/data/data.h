@@ -13,7 +13,7 @@
 #define SK_DATA_DATA_H
 
 #include "base/arena.h"
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/status.h"
 #include "tensor/dtype.h"
 
@@ -27,10 +27,10 @@ typedef struct sk_store_file {
 } sk_store_file;
 
 /* What the user says of data that do not say it themselves. */
-typedef struct sk_said {
+typedef struct sk_data_hint {
     int id_bytes; /* data.dtype, of ids without a header: 2, 4; 0: find out */
     bool text;    /* data.format=text: plain text, whatever it looks like */
-} sk_said;
+} sk_data_hint;
 
 typedef enum sk_input_kind {
     SK_INPUT_IDS,    /* ids of a stream's window */
@@ -128,7 +128,7 @@ extern const sk_source *const sk_source_parts[];
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out);
 sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
-                           sk_said said, sk_store *out);
+                           sk_data_hint said, sk_store *out);
 bool sk_store_brings_val(const char *what); /* has its source validation data of its own there? */
 /* For sources: a store from text.  A NULL tokenizer cannot read it; the store of "byte" is the
  * text.
@@ -154,12 +154,12 @@ void sk_store_digest(const sk_store *s, char to[SK_DIGEST]);
  * checked, or as many of more, then the rest, for some seconds at a time: done == store->n_tokens
  * says that all were.  An id that is not is SK_EDATA with file, byte and id.  Stores whose ids were
  * made here need no check. */
-typedef struct sk_ids {
+typedef struct sk_id_check {
     const sk_store *store;
     int64_t first, done; /* ids checked at the start; ids checked from the first on */
-} sk_ids;
-sk_status sk_ids_begin(sk_ids *c, const sk_store *s);
-sk_status sk_ids_go_on(sk_ids *c, double seconds);
+} sk_id_check;
+sk_status sk_id_check_begin(sk_id_check *c, const sk_store *s);
+sk_status sk_id_check_more(sk_id_check *c, double seconds);
 /* The story of one that is not, token `at`. */
 sk_status sk_store_outside(const sk_store *s, int64_t at, uint32_t id);
 /* The last `fraction` of a store (tokens or rows), and the rest. */

@@ -3,7 +3,7 @@
  * Cost: one permutation (four Philox calls per walk) per row, one pass over the ids. */
 #include "data/data.h"
 #include "base/rng.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* format.c - see format.h. */
 #include "data/format.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <string.h>
 
@@ -45,16 +45,17 @@ static const struct {
  * a string. */
 static bool is_array(const char *path, const char *s, size_t n)
 {
-    if (sk_ends(path, ".jsonl") || sk_ends(path, ".jsonl.gz")) return false; /* line by line */
+    if (sk_ends_with(path, ".jsonl") || sk_ends_with(path, ".jsonl.gz"))
+        return false; /* line by line */
     size_t i = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
     while (i < n && strchr(" \t\r\n", s[i])) i++;
     if (i == n || s[i] != '[') return false;
-    if (sk_ends(path, ".json") || sk_ends(path, ".json.gz")) return true;
+    if (sk_ends_with(path, ".json") || sk_ends_with(path, ".json.gz")) return true;
     while (++i < n && strchr(" \t\r\n", s[i])) continue;
     return i < n && (s[i] == '{' || s[i] == '"');
 }
 
-const char *sk_format_foreign(const char *path, const void *head, size_t n)
+const char *sk_format_unsupported(const char *path, const void *head, size_t n)
 {
     for (size_t i = 0; i < COUNT(signs); i++) {
         const sign *s = &signs[i];
@@ -62,7 +63,7 @@ const char *sk_format_foreign(const char *path, const void *head, size_t n)
             return s->what;
     }
     for (size_t i = 0; i < COUNT(names); i++)
-        if (sk_ends(path, names[i].end)) return names[i].what;
+        if (sk_ends_with(path, names[i].end)) return names[i].what;
     return is_array(path, head, n) ? "is one JSON array; write each element as a line of its own"
                                    : NULL;
 }
@@ -73,5 +74,5 @@ const char *sk_format_of(const char *path)
     size_t n = sk_data_peek(path, head, sizeof head);
     if (n >= 2 && (!memcmp(head, "\xff\xfe", 2) || !memcmp(head, "\xfe\xff", 2)))
         return "is text in UTF-16; UTF-8 is needed"; /* two bytes: ids may begin with them */
-    return sk_format_foreign(path, head, n);
+    return sk_format_unsupported(path, head, n);
 }

@@ -16,7 +16,7 @@ enum { SK_FORMAT_HEAD = 512 }; /* bytes that are looked at */
 
 /* "is a zip archive; unpack it first", if `head` (the first n bytes, with gzip undone where that is
  * done) or the name of the file says so; NULL: nothing of that kind. */
-const char *sk_format_foreign(const char *path, const void *head, size_t n);
+const char *sk_format_unsupported(const char *path, const void *head, size_t n);
 /* The same of a file that is to be text, with gzip undone. */
 const char *sk_format_of(const char *path);
 

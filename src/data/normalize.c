@@ -1,6 +1,6 @@
 /* normalize.c - see normalize.h. */
 #include "data/normalize.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef SK_DATA_NORMALIZE_H
 #define SK_DATA_NORMALIZE_H
 
-#include "base/file.h"
+#include "base/file_io.h"
 #include "data/json.h"
 
 enum { SK_NORM_STEPS = 8 };

@@ -1,9 +1,9 @@
 /* store.c - finding the source of a name, and stores made from text. */
 #include "data/data.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/format.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static const sk_source *source_of(const char *what)
 }
 
 sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
-                           sk_said said, sk_store *out)
+                           sk_data_hint said, sk_store *out)
 {
     const sk_source *s = source_of(what);
     sk_store store = {
@@ -60,7 +60,7 @@ sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t,
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out)
 {
-    return sk_store_open_as(a, what, t, validation, (sk_said){0}, out);
+    return sk_store_open_as(a, what, t, validation, (sk_data_hint){0}, out);
 }
 
 bool sk_store_brings_val(const char *what)

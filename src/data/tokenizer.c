@@ -5,10 +5,10 @@
  * another model than BPE, a key that it does not know) is refused with its name
  * rather than approximated. */
 #include "data/data.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/bpe.h"
-#include "data/read.h"
-#include "data/split.h"
+#include "data/data_files.h"
+#include "data/pre_tokenizer.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -461,7 +461,7 @@ static sk_status refuse(const sk_tokenizer *t, json_t *root, json_t *model)
 static sk_status read_steps(sk_tokenizer *t, sk_arena *a, json_t *root)
 {
     sk_bpe *b = &t->bpe;
-    SK_TRY(sk_split_read(a, t->path, json_object_get(root, "pre_tokenizer"), b));
+    SK_TRY(sk_pre_tokenizer_read(a, t->path, json_object_get(root, "pre_tokenizer"), b));
     SK_TRY(sk_norm_read(a, t->path, json_object_get(root, "normalizer"), &b->norm));
     for (int i = 0; i < b->norm.n && !b->bytes && !b->metaspace; i++) {
         const sk_norm_step *s = &b->norm.step[i];

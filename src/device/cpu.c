@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "base/clock.h"
 #include "base/proc.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * first call comes; without driver or GPU that call fails, with a sentence, and nothing else does.
  * Closing ignores what the run time answers: the work is over or has failed with its own story. */
 #include "device/device.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -142,7 +142,7 @@ static sk_status cuda_look(sk_device *d, sk_device_facts *out)
     return SK_OK;
 }
 
-static int cuda_tools(bool open, sk_device_tool *out)
+static int cuda_tools(bool open, sk_device_library *out)
 {
     sk_lt_about(open, &out[0]);
     sk_sdpa_about(open, &out[1]);
@@ -274,7 +274,7 @@ static sk_status cuda_tape_begin(sk_device *d, sk_stream *s)
     return SK_OK;
 }
 
-static sk_status cuda_tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+static sk_status cuda_tape_end(sk_device *d, sk_stream *s, sk_device_graph **out)
 {
     cudaGraph_t g = NULL;
     cudaGraphExec_t x = NULL;
@@ -283,18 +283,18 @@ static sk_status cuda_tape_end(sk_device *d, sk_stream *s, sk_tape **out)
     cudaError_t e = cudaGraphInstantiate(&x, g, 0);
     (void)cudaGraphDestroy(g);
     TRY(d, e);
-    *out = (sk_tape *)x;
+    *out = (sk_device_graph *)x;
     return SK_OK;
 }
 
-static sk_status cuda_tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+static sk_status cuda_tape_play(sk_device *d, sk_device_graph *t, sk_stream *s)
 {
     TRY(d, enter(d));
     TRY(d, cudaGraphLaunch((cudaGraphExec_t)t, (cudaStream_t)s));
     return SK_OK;
 }
 
-static void cuda_tape_close(sk_device *d, sk_tape *t)
+static void cuda_tape_close(sk_device *d, sk_device_graph *t)
 {
     (void)enter(d);
     (void)cudaGraphExecDestroy((cudaGraphExec_t)t);

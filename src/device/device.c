@@ -58,10 +58,10 @@ int sk_device_count(const char *kind)
 
 bool sk_device_known(const char *kind) { return find(kind) != NULL; }
 
-int sk_device_tools(const char *kind, bool open, sk_device_tool out[SK_MAX_TOOLS])
+int sk_device_libraries(const char *kind, bool open, sk_device_library out[SK_MAX_LIBRARIES])
 {
     const sk_device_kind *k = find(kind);
-    memset(out, 0, sizeof *out * SK_MAX_TOOLS);
+    memset(out, 0, sizeof *out * SK_MAX_LIBRARIES);
     return k && k->tools ? k->tools(open, out) : 0;
 }
 
@@ -86,7 +86,7 @@ sk_status sk_device_open(const char *name, sk_device **out)
 void sk_device_close(sk_device *d)
 {
     if (!d) return;
-    for (int i = 0; i < d->tapes.n; i++) d->kind->tape_close(d, d->tapes.v[i]);
+    for (int i = 0; i < d->tapes.n; i++) d->kind->graph_close(d, d->tapes.v[i]);
     for (int i = 0; i < d->events.n; i++) d->kind->event_close(d, d->events.v[i]);
     for (int i = 0; i < d->streams.n; i++) d->kind->stream_close(d, d->streams.v[i]);
     for (int i = 0; i < d->pools.n; i++)
@@ -242,25 +242,25 @@ static sk_status no_tapes(const sk_device *d)
     return sk_fail(SK_EBUG, "device '%s' records nothing", d->name);
 }
 
-sk_status sk_tape_begin(sk_device *d, sk_stream *s)
+sk_status sk_device_graph_begin(sk_device *d, sk_stream *s)
 {
-    if (!d->kind->tape_begin) return no_tapes(d);
-    SK_TRY(d->kind->tape_begin(d, s));
+    if (!d->kind->graph_begin) return no_tapes(d);
+    SK_TRY(d->kind->graph_begin(d, s));
     return SK_OK;
 }
 
-sk_status sk_tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+sk_status sk_device_graph_end(sk_device *d, sk_stream *s, sk_device_graph **out)
 {
-    sk_tape *t = NULL;
-    if (!d->kind->tape_end) return no_tapes(d);
-    SK_TRY(d->kind->tape_end(d, s, &t));
+    sk_device_graph *t = NULL;
+    if (!d->kind->graph_end) return no_tapes(d);
+    SK_TRY(d->kind->graph_end(d, s, &t));
     *out = *sk_push(&d->arena, &d->tapes) = t;
     return SK_OK;
 }
 
-sk_status sk_tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+sk_status sk_device_graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s)
 {
-    if (!d->kind->tape_play) return no_tapes(d);
-    SK_TRY(d->kind->tape_play(d, t, s));
+    if (!d->kind->graph_launch) return no_tapes(d);
+    SK_TRY(d->kind->graph_launch(d, t, s));
     return SK_OK;
 }

@@ -9,7 +9,7 @@
  *     SK_TRY(sk_pool_open(d, plan_bytes, &base));
  *     SK_TRY(sk_stream_open(d, &compute));
  *     SK_TRY(sk_device_copy(d, base, tokens, bytes, compute));    host to device
- *     SK_TRY(kernel->launch(&args, compute));                     graph/kernel.h
+ *     SK_TRY(kernel->launch(&args, compute));                     kernel/kernel_launch.h
  *     SK_TRY(sk_stream_sync(d, compute));
  *
  * What is given to a stream happens in that order; between streams nothing is ordered but by
@@ -30,7 +30,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "device/tool.h"
+#include "device/library.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ extern "C" {
 typedef struct sk_device sk_device;
 typedef struct sk_stream sk_stream; /* the kind's own handle: a cudaStream_t, say */
 typedef struct sk_event sk_event;
-typedef struct sk_tape sk_tape;
+typedef struct sk_device_graph sk_device_graph;
 
 typedef struct sk_device_facts {
     char model[128];          /* "NVIDIA H200" */
@@ -57,7 +57,7 @@ typedef struct sk_device_facts {
     double bytes_s;      /* a second from and to its memory, as built */
 } sk_device_facts;
 
-enum { SK_PEAK_NARROW, SK_PEAK_F32, SK_MAX_TOOLS = 4 };
+enum { SK_PEAK_NARROW, SK_PEAK_F32, SK_MAX_LIBRARIES = 4 };
 
 sk_status sk_device_open(const char *name, sk_device **out);
 void sk_device_close(sk_device *d); /* NULL is fine */
@@ -65,7 +65,7 @@ void sk_device_close(sk_device *d); /* NULL is fine */
 int sk_device_count(const char *kind);
 bool sk_device_known(const char *kind); /* is the kind in this program? */
 /* The libraries of a kind: those that are open, or, with `open`, all, tried.  Returns how many. */
-int sk_device_tools(const char *kind, bool open, sk_device_tool out[SK_MAX_TOOLS]);
+int sk_device_libraries(const char *kind, bool open, sk_device_library out[SK_MAX_LIBRARIES]);
 const char *sk_device_name(const sk_device *d);
 /* For a thread that prepares something for the device beside the one that speaks to it. */
 sk_status sk_device_enter(sk_device *d);
@@ -93,9 +93,9 @@ sk_status sk_stream_done(sk_device *d, sk_stream *s, bool *out); /* is it?  Does
 
 /* A tape: what is given to a stream, and to streams that wait for events of it, is recorded instead
  * of done, and played again and again with one call.  Not every kind of device can. */
-sk_status sk_tape_begin(sk_device *d, sk_stream *s);
-sk_status sk_tape_end(sk_device *d, sk_stream *s, sk_tape **out);
-sk_status sk_tape_play(sk_device *d, sk_tape *t, sk_stream *s);
+sk_status sk_device_graph_begin(sk_device *d, sk_stream *s);
+sk_status sk_device_graph_end(sk_device *d, sk_stream *s, sk_device_graph **out);
+sk_status sk_device_graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s);
 
 /* An event is a place in a stream: what was given before the latest record. */
 sk_status sk_event_open(sk_device *d, sk_event **out);
@@ -132,14 +132,14 @@ typedef struct sk_device_kind {
     void (*pinned_close)(sk_device *d, void *base);
     sk_status (*pin)(sk_device *d, void *base, size_t bytes);
     void (*unpin)(sk_device *d, void *base);
-    sk_status (*tape_begin)(sk_device *d, sk_stream *s);
-    sk_status (*tape_end)(sk_device *d, sk_stream *s, sk_tape **out);
-    sk_status (*tape_play)(sk_device *d, sk_tape *t, sk_stream *s);
-    void (*tape_close)(sk_device *d, sk_tape *t);
+    sk_status (*graph_begin)(sk_device *d, sk_stream *s);
+    sk_status (*graph_end)(sk_device *d, sk_stream *s, sk_device_graph **out);
+    sk_status (*graph_launch)(sk_device *d, sk_device_graph *t, sk_stream *s);
+    void (*graph_close)(sk_device *d, sk_device_graph *t);
     int (*count)(void);               /* of this kind on the host; NULL: one */
     sk_status (*enter)(sk_device *d); /* NULL: there is nothing to do */
     sk_status (*event_mark)(sk_device *d, sk_event *e, sk_stream *s); /* NULL: as event_record */
-    int (*tools)(bool open, sk_device_tool *out);                     /* NULL: none */
+    int (*tools)(bool open, sk_device_library *out);                  /* NULL: none */
     sk_status (*event_done)(sk_device *d, sk_event *e, bool *out);
 } sk_device_kind;
 
@@ -166,7 +166,7 @@ struct sk_device {
         int n, cap;
     } events;
     struct {
-        sk_tape **v;
+        sk_device_graph **v;
         int n, cap;
     } tapes;
     struct {

@@ -1,7 +1,7 @@
 /* disk.c - a file as a memory. */
 #include "device/disk.h"
-#include "base/text.h"
-#include "device/ring.h"
+#include "base/strings.h"
+#include "device/io_uring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,7 +102,7 @@ static sk_status open_all(sk_disk *d)
         return failed(d, "map it", errno);
     }
     const char *how = getenv("SKEIN_DISK");
-    if (!how || strcmp(how, "plain") != 0) d->ring = sk_ring_open(2 * SK_DISK_SLOTS);
+    if (!how || strcmp(how, "plain") != 0) d->ring = sk_uring_open(2 * SK_DISK_SLOTS);
     return SK_OK;
 }
 
@@ -129,7 +129,7 @@ sk_status sk_disk_open(const char *dir, int64_t bytes, void *bounce, sk_disk **o
 void sk_disk_close(sk_disk *d)
 {
     if (!d) return;
-    sk_ring_close(d->ring);
+    sk_uring_close(d->ring);
     if (d->map) munmap(d->map, (size_t)d->bytes);
     if (d->fd >= 0) close(d->fd);
     free(d->dir);
@@ -217,7 +217,7 @@ static sk_status one_by_one(const job *j)
 /* What has been begun must end, whatever happens. */
 static sk_status end_one(const job *j, sk_status st)
 {
-    int done = 0, i = sk_ring_end(j->d->ring, &done);
+    int done = 0, i = sk_uring_end(j->d->ring, &done);
     if (i < 0) return failed(j->d, "wait for io_uring", errno);
     if (st) return st;
     if (done < 0) done = 0; /* tried anew without the ring: a real fault comes again */
@@ -236,8 +236,8 @@ static sk_status by_ring(const job *j)
         int under_way = 0;
         for (int64_t k = i; k < n && k < i + SK_DISK_SLOTS && !st; k++) {
             fill(j, k);
-            if (sk_ring_begin(j->d->ring, j->d->fd, j->write, slot(j, k),
-                              (unsigned)pages(part(j, k)), j->at + k * SK_DISK_SLOT, (int)k))
+            if (sk_uring_begin(j->d->ring, j->d->fd, j->write, slot(j, k),
+                               (unsigned)pages(part(j, k)), j->at + k * SK_DISK_SLOT, (int)k))
                 under_way++;
             else st = failed(j->d, "begin with io_uring", errno);
         }

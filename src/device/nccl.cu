@@ -8,7 +8,7 @@
  *                           for their answer, on the host.  Ranks that record two circles in
  *                           different orders would wait for each other for ever. */
 #include "device/nccl.h"
-#include "device/tool.h"
+#include "device/library.h"
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -103,11 +103,11 @@ static sk_status nccl_open(int *version)
 /* ---- circles */
 
 /* NCCL writes the communicator here when it is made, perhaps long after join() has returned. */
-struct sk_circle {
+struct sk_nccl_comm {
     ncclComm_t comm;
 };
 
-static ncclComm_t comm_of(const sk_circle *c) { return c->comm; }
+static ncclComm_t comm_of(const sk_nccl_comm *c) { return c->comm; }
 
 static sk_status nccl_id(char id[SK_NCCL_ID])
 {
@@ -118,7 +118,7 @@ static sk_status nccl_id(char id[SK_NCCL_ID])
 }
 
 static sk_status nccl_join(int device, int n, int me, const char id[SK_NCCL_ID], const char *name,
-                           sk_circle **out)
+                           sk_nccl_comm **out)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId u;
@@ -128,14 +128,14 @@ static sk_status nccl_join(int device, int n, int me, const char id[SK_NCCL_ID],
     cudaError_t e = cudaSetDevice(device); /* a circle belongs to the current device */
     if (e != cudaSuccess)
         return sk_fail(SK_EIO, "nccl: device %d: %s", device, cudaGetErrorString(e));
-    sk_circle *c = static_cast<sk_circle *>(calloc(1, sizeof *c));
+    sk_nccl_comm *c = static_cast<sk_nccl_comm *>(calloc(1, sizeof *c));
     sk_assert(c);
     *out = c;
     TRY(NULL, ncclCommInitRankConfig(&c->comm, n, u, me, &config));
     return SK_OK;
 }
 
-static sk_status nccl_ready(sk_circle *c, bool *yes)
+static sk_status nccl_ready(sk_nccl_comm *c, bool *yes)
 {
     ncclResult_t state = ncclInProgress;
     if (comm_of(c)) TRY(comm_of(c), ncclCommGetAsyncError(comm_of(c), &state));
@@ -145,20 +145,20 @@ static sk_status nccl_ready(sk_circle *c, bool *yes)
     return SK_OK;
 }
 
-static sk_status nccl_finish(sk_circle *c)
+static sk_status nccl_finish(sk_nccl_comm *c)
 {
     TRY(comm_of(c), ncclCommFinalize(comm_of(c)));
     return SK_OK;
 }
 
-static void nccl_leave(sk_circle *c)
+static void nccl_leave(sk_nccl_comm *c)
 {
     (void)lib.ncclCommDestroy(comm_of(c));
     free(c);
 }
 
 /* What lies at c is left alone: NCCL may still write there. */
-static void nccl_abort(sk_circle *c)
+static void nccl_abort(sk_nccl_comm *c)
 {
     if (comm_of(c)) (void)lib.ncclCommAbort(comm_of(c));
 }
@@ -205,7 +205,7 @@ static sk_status nccl_end(void)
     return SK_OK;
 }
 
-static sk_status nccl_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status nccl_sum(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                           sk_nccl_op op, void *stream)
 {
     TRY(comm_of(c),
@@ -213,22 +213,22 @@ static sk_status nccl_sum(sk_circle *c, const void *src, void *dst, int64_t n, s
     return SK_OK;
 }
 
-static sk_status nccl_scatter_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
-                                  sk_nccl_op op, void *stream)
+static sk_status nccl_scatter_sum(sk_nccl_comm *c, const void *src, void *dst, int64_t n,
+                                  sk_dtype t, sk_nccl_op op, void *stream)
 {
     TRY(comm_of(c),
         ncclReduceScatter(src, dst, (size_t)n, type_of(t), op_of(op), comm_of(c), in(stream)));
     return SK_OK;
 }
 
-static sk_status nccl_gather(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status nccl_gather(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              void *stream)
 {
     TRY(comm_of(c), ncclAllGather(src, dst, (size_t)n, type_of(t), comm_of(c), in(stream)));
     return SK_OK;
 }
 
-static sk_status nccl_sum_to(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status nccl_sum_to(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              sk_nccl_op op, int root, void *stream)
 {
     TRY(comm_of(c),
@@ -236,20 +236,20 @@ static sk_status nccl_sum_to(sk_circle *c, const void *src, void *dst, int64_t n
     return SK_OK;
 }
 
-static sk_status nccl_spread(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status nccl_spread(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              int root, void *stream)
 {
     TRY(comm_of(c), ncclBroadcast(src, dst, (size_t)n, type_of(t), root, comm_of(c), in(stream)));
     return SK_OK;
 }
 
-static sk_status nccl_send(sk_circle *c, const void *src, int64_t bytes, int to, void *stream)
+static sk_status nccl_send(sk_nccl_comm *c, const void *src, int64_t bytes, int to, void *stream)
 {
     TRY(comm_of(c), ncclSend(src, (size_t)bytes, ncclUint8, to, comm_of(c), in(stream)));
     return SK_OK;
 }
 
-static sk_status nccl_recv(sk_circle *c, void *dst, int64_t bytes, int from, void *stream)
+static sk_status nccl_recv(sk_nccl_comm *c, void *dst, int64_t bytes, int from, void *stream)
 {
     TRY(comm_of(c), ncclRecv(dst, (size_t)bytes, ncclUint8, from, comm_of(c), in(stream)));
     return SK_OK;
@@ -273,7 +273,7 @@ static sk_status nccl_mark(int64_t *word, int64_t value, void *stream)
 
 /* ---- for people */
 
-void sk_nccl_about(bool open, sk_device_tool *out)
+void sk_nccl_about(bool open, sk_device_library *out)
 {
     Dl_info where;
     out->name = "NCCL";

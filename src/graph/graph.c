@@ -1,8 +1,8 @@
 /* graph.c - building a graph. */
 #include "graph/graph.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "graph/dims.h"
-#include "graph/model.h"
+#include "model/model.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -184,7 +184,7 @@ static sk_status all_sized(const sk_graph *g, const sk_node *n)
 static char torn(const sk_graph *g, const sk_node *n)
 {
     for (const char *p = g->cut; n->op->split && *p; p++)
-        if (strchr(n->whole, *p)) return *p;
+        if (strchr(n->not_split, *p)) return *p;
     return 0;
 }
 
@@ -202,7 +202,7 @@ sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call cal
     if (g->status) return harmless(g, n);
     if (torn(g, n)) {
         /* Also where another axis named a letter of it before. */
-        if (g->dealt && strchr(n->whole, g->dealt)) n->attr[0] = g->zigzag;
+        if (g->dealt && strchr(n->not_split, g->dealt)) n->attr[0] = g->zigzag;
         n->op->split(g, torn(g, n), n->in, n->attr, n->out);
         return g->status ? harmless(g, n) : n; /* only to hand over its results */
     }
@@ -239,7 +239,7 @@ char *sk_graph_print(const sk_graph *g, sk_arena *a)
                    sk_dtype_name(t->type));
         for (const char *p = t->letters; *p; p++)
             sk_out_add(&o, " %c=%" PRId64, *p, g->size[(int)*p & 127]);
-        if (t->nudge != 0) sk_out_add(&o, " nudged by %g", t->nudge);
+        if (t->bias_update != 0) sk_out_add(&o, " nudged by %g", t->bias_update);
         sk_out_add(&o, "\n");
     }
     for (int i = 0; i < g->nodes.n; i++) {

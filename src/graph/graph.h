@@ -61,8 +61,8 @@ struct sk_node {
     const char *dims;                           /* spelled out: "btc!,c!->btc" */
     char letters_in[SK_MAX_IN][SK_MAX_DIM + 1]; /* the same, taken apart, without '!' */
     char letters_out[SK_MAX_OUT][SK_MAX_DIM + 1];
-    char whole[2 * SK_MAX_DIM * SK_MAX_IN];         /* letters marked '!' */
-    uint8_t far_in[SK_MAX_IN], far_out[SK_MAX_OUT]; /* bit d: that dim is marked '^' */
+    char whole[2 * SK_MAX_DIM * SK_MAX_IN];              /* letters marked '!' */
+    uint8_t gathered_in[SK_MAX_IN], far_out[SK_MAX_OUT]; /* bit d: that dim is marked '^' */
     sk_tensor *in[SK_MAX_IN], *out[SK_MAX_OUT];
     int n_in, n_out;
     double attr[SK_MAX_ATTR];
@@ -146,8 +146,9 @@ void sk_graph_recompute(sk_graph *g);
  * gradient. */
 void sk_graph_store(sk_graph *g, sk_dtype type);
 
-/* Take the products of the blocks' weights in 8 bits (graph/fp8.h): not those of the head, of
- * routers, and of inputs.  Before the gradient, which then is in 8 bits too.  Returns how many. */
+/* Take the products of the blocks' weights in 8 bits (kernel/fp8_product.h): not those of the head,
+ * of routers, and of inputs.  Before the gradient, which then is in 8 bits too.  Returns how many.
+ */
 int sk_graph_fp8(sk_graph *g);
 
 /* A listing, for people and for hashes. */

@@ -26,9 +26,9 @@
  * letter: "bthrd,bt^hzd->bthrd" is attention of my queries over all keys.  In a result it
  * says that each rank makes all of it, and only a part of the sum.
  *
- * In canonical order a sum over letters is taken in the order of base/cells.h: the first missing
- * letter (as the dims line reads) goes by cells, the others one element after the other
- * inside.  sk_view_cells() says where the cells of a piece end; in fast order a piece is
+ * In canonical order a sum over letters is taken in the order of base/reduction_blocks.h: the first
+ * missing letter (as the dims line reads) goes by cells, the others one element after the other
+ * inside.  sk_view_reduction_blocks() says where the cells of a piece end; in fast order a piece is
  * one cell.
  *
  * `samples` are shapes worth trying.  test/parts/op.c takes every op through
@@ -39,7 +39,7 @@
 #define SK_GRAPH_OP_H
 
 #include "base/arena.h"
-#include "base/cells.h"
+#include "base/reduction_blocks.h"
 #include "base/status.h"
 #include "base/zigzag.h"
 #include "tensor/dtype.h"
@@ -84,15 +84,15 @@ typedef struct sk_args {
 } sk_args;
 
 enum {
-    SK_OP_LINEAR = 1,  /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,    /* can add to its outputs */
-    SK_OP_MAX = 4,     /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,     /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_HEAVY = 16,  /* long enough to hide what moves: run in turns where the layout overlaps */
-    SK_OP_CHEAP = 32,  /* made again for the backward pass rather than kept */
-    SK_OP_AGAIN = 64,  /* the same, where the layout says "recompute selective" */
-    SK_OP_EXACT = 128, /* decides on small differences: reads and makes f32 in any precision */
-    SK_OP_ZEROS = 256  /* many elements of its results are 0 */
+    SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,   /* can add to its outputs */
+    SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_HEAVY = 16, /* long enough to hide what moves: run in turns where the layout overlaps */
+    SK_OP_CHEAP = 32, /* made again for the backward pass rather than kept */
+    SK_OP_RECOMPUTE = 64, /* the same, where the layout says "recompute selective" */
+    SK_OP_EXACT = 128,    /* decides on small differences: reads and makes f32 in any precision */
+    SK_OP_ZEROS = 256     /* many elements of its results are 0 */
 };
 
 typedef struct sk_sample {
@@ -131,7 +131,8 @@ typedef struct sk_op {
     void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
     double (*flops)(const sk_args *a);   /* of the whole piece; NULL: one per element of output 0 */
     size_t (*scratch)(const sk_args *a); /* bytes per thread; NULL: none */
-    size_t (*room)(const sk_args *a);    /* bytes of a GPU beyond SK_ROOM (kernel.h); NULL: none */
+    size_t (*room)(
+        const sk_args *a); /* bytes of a GPU beyond SK_WORKSPACE (kernel.h); NULL: none */
     void (*cpu)(const sk_args *a);
     const sk_sample *samples; /* a sample without inputs ends the list */
 } sk_op;
@@ -178,7 +179,7 @@ SK_BOTH int64_t sk_logical(const sk_view *v, int64_t i)
 
 /* Where the cells of dim d end in this piece: border[0] = 0 to border[n] = size[d]; returns n, a
  * power of two.  1 in fast order, and for an empty piece. */
-int sk_view_cells(const sk_view *v, int d, int64_t border[SK_MOST_CELLS + 1]);
+int sk_view_reduction_blocks(const sk_view *v, int d, int64_t border[SK_REDUCTION_BLOCKS_MAX + 1]);
 
 /* Is this canonical order?  Then every operand that has dims has cells. */
 static inline bool sk_args_canonical(const sk_args *a)

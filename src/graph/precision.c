@@ -50,7 +50,7 @@ void sk_graph_store(sk_graph *g, sk_dtype type)
     if (type == SK_F32) return;
     for (int i = 0; i < g->tensors.n; i++) {
         sk_tensor *t = g->tensors.v[i];
-        bool trained = t->role == SK_PARAM && t->nudge == 0;
+        bool trained = t->role == SK_PARAM && t->bias_update == 0;
         if (t->type == SK_F32 && (t->role == SK_VALUE || trained)) t->type = type;
     }
     for (int i = 0; i < g->nodes.n; i++) {

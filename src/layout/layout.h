@@ -47,9 +47,16 @@ typedef enum sk_shard { SK_SHARD_NONE, SK_SHARD_STATE, SK_SHARD_GRADS, SK_SHARD_
 typedef enum sk_by { SK_BY_GATHER, SK_BY_EXCHANGE, SK_BY_RING } sk_by;
 
 /* Memories, the nearest first; and what may live in another than the first. */
-typedef enum sk_tier { SK_DEVICE, SK_HOST, SK_FILE, SK_N_TIERS } sk_tier;
-typedef enum sk_ware { SK_STATE, SK_PARAMS, SK_GRAD, SK_KEPT, SK_N_WARES } sk_ware;
-extern const char *const sk_tier_names[SK_N_TIERS], *const sk_ware_names[SK_N_WARES];
+typedef enum sk_placement { SK_DEVICE, SK_HOST, SK_FILE, SK_N_PLACEMENTS } sk_placement;
+typedef enum sk_offload_kind {
+    SK_STATE,
+    SK_PARAMS,
+    SK_GRAD,
+    SK_KEPT,
+    SK_N_OFFLOAD_KINDS
+} sk_offload_kind;
+extern const char *const sk_placement_names[SK_N_PLACEMENTS],
+    *const sk_offload_kind_names[SK_N_OFFLOAD_KINDS];
 
 typedef struct sk_layout {
     sk_mesh mesh;
@@ -65,27 +72,27 @@ typedef struct sk_layout {
     bool balance;                    /* chunks of equal cost instead of equal numbers of layers */
     sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
     int prefetch;                    /* layers whose sharded weights are gathered ahead */
-    sk_tier home[SK_N_WARES];        /* optimizer state, weights, gradients, activations */
-    int tiles;                       /* in which weights outside come; 0: whole */
-    bool home_said;                  /* the text says it, if only "none" */
-    int overlap;                     /* turns of a product that waits for other ranks; 0: one */
-    int slices;                      /* that wide results are made and used in; 0: one */
-    bool keep;                       /* weights gathered for the forward pass serve the backward */
-    char again[SK_SCHEDULE_NAME];    /* made again for the backward pass: "full", "selective" or
-                                        the name of an op; empty: nothing */
-    int again_blocks;                /* full: the first of each stage; 0: all */
-    bool again_said;                 /* the text says it, if only "none" */
-    bool partition;                  /* results are kept for the backward pass as pieces, cut over
-                                        the axes whose ranks would all keep the same */
-    bool keep_cheap;                 /* results of cheap ops are kept, not made again */
-    char keep_ops[64];               /* those of these alone: "bias_gelu+layernorm" */
-    int gist;                        /* results kept in fewer bits; below 100 also those with zeros,
-                                        with room for so many per cent of their elements; 0: none */
-    bool canonical;                  /* sums in the order of base/cells.h */
-    char weights_as[SK_CODEC_NAME];  /* codec of weights that are gathered; empty: as they are */
-    char grads_as[SK_CODEC_NAME];    /* and of gradients that are summed over the shard axis, or
-                                        over the first that splits the batch */
-    bool feedback;                   /* what that codec lost is added to the next gradient */
+    sk_placement home[SK_N_OFFLOAD_KINDS]; /* optimizer state, weights, gradients, activations */
+    int tiles;                             /* in which weights outside come; 0: whole */
+    bool home_said;                        /* the text says it, if only "none" */
+    int overlap;                    /* turns of a product that waits for other ranks; 0: one */
+    int slices;                     /* that wide results are made and used in; 0: one */
+    bool keep;                      /* weights gathered for the forward pass serve the backward */
+    char again[SK_SCHEDULE_NAME];   /* made again for the backward pass: "full", "selective" or
+                                       the name of an op; empty: nothing */
+    int again_blocks;               /* full: the first of each stage; 0: all */
+    bool again_said;                /* the text says it, if only "none" */
+    bool partition;                 /* results are kept for the backward pass as pieces, cut over
+                                       the axes whose ranks would all keep the same */
+    bool keep_cheap;                /* results of cheap ops are kept, not made again */
+    char keep_ops[64];              /* those of these alone: "bias_gelu+layernorm" */
+    int gist;                       /* results kept in fewer bits; below 100 also those with zeros,
+                                       with room for so many per cent of their elements; 0: none */
+    bool canonical;                 /* sums in the order of base/reduction_blocks.h */
+    char weights_as[SK_CODEC_NAME]; /* codec of weights that are gathered; empty: as they are */
+    char grads_as[SK_CODEC_NAME];   /* and of gradients that are summed over the shard axis, or
+                                       over the first that splits the batch */
+    bool feedback;                  /* what that codec lost is added to the next gradient */
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
     int own[SK_MOST_WORDS]; /* of words without a member above: sk_word_value() */
@@ -105,7 +112,7 @@ int sk_mesh_ranks(const sk_mesh *m);
 void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
 int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
-bool sk_layout_away(const sk_layout *l);              /* something lives outside of the device */
+bool sk_layout_offloads(const sk_layout *l);          /* something lives outside of the device */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
 /* Does the axis split letters other than the batch?  Then ranks along it have results alike. */
 bool sk_layout_repeats(const sk_layout *l, int axis);
@@ -118,22 +125,22 @@ int sk_layout_cutter(const sk_layout *l, bool batch, int k);
 int sk_layout_code_axis(const sk_layout *l, char batch);
 
 /* Does some operand or result need all of the letter while others are split along it? */
-bool sk_node_far(const sk_node *n, char letter);
+bool sk_node_gathers(const sk_node *n, char letter);
 
 /* To be said to a graph before a model writes it: which letters will be split, and whether results
  * of cheap ops are kept. */
 void sk_layout_expect(const sk_layout *l, sk_graph *g);
 /* And after: does the model have what is split?  Letters that short words imply may be missing as
  * long as their axis has something to do, so that one text serves many models. */
-sk_status sk_layout_meets(const sk_layout *l, const sk_graph *g);
-int sk_letter_cells(const sk_graph *g, char letter); /* in canonical order */
+sk_status sk_layout_suits_model(const sk_layout *l, const sk_graph *g);
+int sk_letter_reduction_blocks(const sk_graph *g, char letter); /* in canonical order */
 /* Words that are allowed but have nothing to do here, and why ("zero=3 has nothing to do: ...;
  * ..."); NULL: there are none. */
 char *sk_layout_idle(sk_arena *a, const sk_layout *l);
 
 /* --- states: what each axis does to one tensor --- */
 
-typedef enum sk_how { SK_WHOLE, SK_SPLIT, SK_PSUM, SK_PMAX } sk_how;
+typedef enum sk_how { SK_REPLICATE, SK_SPLIT, SK_PARTIAL, SK_PARTIAL_MAX } sk_how;
 
 typedef struct sk_state {
     uint8_t how[SK_MAX_AXES], dim[SK_MAX_AXES]; /* dim: which dim is split */
@@ -151,28 +158,28 @@ typedef struct sk_extent {
 
 /* The piece of a tensor that a rank has.  Micro-batch `micro` of n_micro cuts the batch letter
  * before any axis does; micro < 0 takes the whole batch. */
-sk_extent sk_piece_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
+sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
                       const int *coord, int micro, int n_micro);
 void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to);
 
 /* --- spreading: states for every tensor and node of a graph --- */
 
-typedef struct sk_spread_node {
+typedef struct sk_node_sharding {
     sk_state in[SK_MAX_IN], out[SK_MAX_OUT];
     char letter[SK_MAX_AXES]; /* the letter this node is cut along, per axis; 0: none */
-} sk_spread_node;
+} sk_node_sharding;
 
-typedef struct sk_spread {
-    sk_spread_node *node; /* by node id */
-    sk_state *made;       /* by tensor id: as produced; parameters: as used */
-    int *chunk;           /* by node id: chunk of layers, in the order of the flow */
-    int *stage;           /* by node id: where that chunk sits */
+typedef struct sk_sharding {
+    sk_node_sharding *node; /* by node id */
+    sk_state *made;         /* by tensor id: as produced; parameters: as used */
+    int *chunk;             /* by node id: chunk of layers, in the order of the flow */
+    int *stage;             /* by node id: where that chunk sits */
     int n_stages, n_chunks;
-} sk_spread;
+} sk_sharding;
 
 /* The whole of "parallelism": one pass over the nodes in order.  place[n_chunks]: the stage of each
  * chunk of layers. */
-sk_status sk_spread_graph(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
-                          int n_chunks, sk_spread *out);
+sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
+                       int n_chunks, sk_sharding *out);
 
 #endif

@@ -3,15 +3,15 @@
  * Words say it themselves (word.h); here they are asked.  A letter that no tensor has would change
  * nothing in silence.  "tp=2" implies more letters than some models have; an axis that finds none
  * of its letters is a mistake all the same. */
-#include "layout/inside.h"
+#include "layout/layout_private.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-bool sk_layout_away(const sk_layout *l)
+bool sk_layout_offloads(const sk_layout *l)
 {
-    for (int i = 0; i < SK_N_WARES; i++)
+    for (int i = 0; i < SK_N_OFFLOAD_KINDS; i++)
         if (l->home[i]) return true;
     return false;
 }
@@ -143,7 +143,7 @@ static bool implied(char letter)
     return false;
 }
 
-sk_status sk_layout_meets(const sk_layout *l, const sk_graph *g)
+sk_status sk_layout_suits_model(const sk_layout *l, const sk_graph *g)
 {
     letters in = letters_of(g);
     sk_word_ask ask = {.layout = l, .graph = g};

@@ -19,7 +19,7 @@
 #ifndef SK_LAYOUT_WORD_H
 #define SK_LAYOUT_WORD_H
 
-#include "base/text.h"
+#include "base/strings.h"
 #include "layout/layout.h"
 
 struct sk_optim;

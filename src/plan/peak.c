@@ -1,6 +1,6 @@
 /* peak.c - the instruction with the most live results. */
 #include "plan/peak.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

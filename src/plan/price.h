@@ -17,7 +17,7 @@
 #ifndef SK_PLAN_PRICE_H
 #define SK_PLAN_PRICE_H
 
-#include "graph/model.h"
+#include "model/model.h"
 #include "program/program.h"
 
 typedef struct sk_price {

@@ -5,10 +5,10 @@
  * makes the first leaf the accumulator itself and drops its ADD.  Behind an update the sum begins
  * anew.
  *
- * In deterministic order (base/cells.h) micro-batches are the upper part of a tree of sums, and
- * each node that contributes to a parameter has a sum of its own.  The ADD of a leaf becomes the
- * ADDs of the subtrees that it completes; the sum ends in the leaf of the first micro-batch.  Where
- * the tasks end, the sums of the nodes that share a parameter are added. */
+ * In deterministic order (base/reduction_blocks.h) micro-batches are the upper part of a tree of
+ * sums, and each node that contributes to a parameter has a sum of its own.  The ADD of a leaf
+ * becomes the ADDs of the subtrees that it completes; the sum ends in the leaf of the first
+ * micro-batch.  Where the tasks end, the sums of the nodes that share a parameter are added. */
 #include "program/emit.h"
 
 #include <string.h>

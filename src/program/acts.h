@@ -7,7 +7,7 @@
 #ifndef SK_PROGRAM_ACTS_H
 #define SK_PROGRAM_ACTS_H
 
-#include "base/text.h"
+#include "base/strings.h"
 #include "program/program.h"
 
 /* What an instruction does to an operand. */
@@ -46,7 +46,7 @@ void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *
 int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in);
 
 /* The memory an instruction works on, once buffers have theirs. */
-sk_tier sk_inst_memory(const sk_program *p, const sk_inst *in);
+sk_placement sk_inst_memory(const sk_program *p, const sk_inst *in);
 
 /* "name[2,3]@40, ...": up to n operands, -1 ends the list. */
 void sk_print_operands(sk_out *o, const sk_program *p, const int *v, int n);

@@ -1,8 +1,8 @@
-/* algorithms.c - the pass that decides how each call is done (comm/choose.h), plans the workspace
+/* algorithms.c - the pass that decides how each call is done (coll/choose.h), plans the workspace
  * that takes, and counts the bytes that must leave this rank. */
 #include "base/hash.h"
-#include "comm/cut.h"
-#include "comm/play.h"
+#include "coll/segment.h"
+#include "coll/execute.h"
 #include "program/emit.h"
 #include "program/rooms.h"
 
@@ -60,7 +60,7 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     sk_mark mark = sk_arena_mark(p->arena);
     sk_seg *segs = sk_many(p->arena, sk_seg, c->n_segs + 1);
     for (int i = 0; i < c->n_segs; i++) segs[i] = sk_call_shape(&c->segs[i]);
-    c->room_bytes = sk_play_room(how, ask, c->type, segs, c->n_segs);
+    c->room_bytes = sk_coll_workspace(how, ask, c->type, segs, c->n_segs);
     sk_arena_back(p->arena, mark);
     if (!c->room_bytes) return;
     sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
@@ -71,7 +71,7 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
 static void plan_gpu(sk_emit *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
-    c->algorithm = SK_SHM;
+    c->algorithm = SK_BUILTIN;
     c->room_bytes = sk_room_call(c, e->p->groups[c->group].n);
     if (!c->room_bytes) return;
     sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};

@@ -1,5 +1,5 @@
 /* chunks.c - stage assignment: the schedule says how many chunks of layers a stage has and where
- * each sits; sharding is propagated over the graph that is so divided (layout/spread.c). */
+ * each sits; sharding is propagated over the graph that is so divided (layout/propagate.c). */
 #include "program/emit.h"
 
 /* Sets of stages are bits. */
@@ -28,5 +28,5 @@ sk_status sk_assign_chunks(sk_emit *e)
     int n = each * stages;
     e->plan.place = sk_many(e->tmp, int, n);
     for (int c = 0; c < n; c++) e->plan.place[c] = sk_schedule_place(s, stages, c);
-    return sk_spread_graph(e->p->arena, e->g, l, e->plan.place, n, &e->p->spread);
+    return sk_propagate(e->p->arena, e->g, l, e->plan.place, n, &e->p->spread);
 }

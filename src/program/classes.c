@@ -38,7 +38,7 @@ static bool sharded(const sk_graph *g, char letter)
 /* May attention be cut along `letter` instead of one that it needs whole?  See spread.c. */
 static bool everywhere(const sk_node *n, char letter)
 {
-    bool all = !strchr(n->whole, letter) && !sk_node_far(n, letter);
+    bool all = !strchr(n->not_split, letter) && !sk_node_gathers(n, letter);
     for (int i = 0; i < n->n_in; i++) all &= strchr(n->letters_in[i], letter) != NULL;
     return all;
 }
@@ -49,7 +49,7 @@ static bool exchanged(const sk_graph *g, const sk_layout *l, int axis, char lett
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *n = g->nodes.v[i];
         for (const char *p = l->split[axis]; *p; p++)
-            if (sk_node_far(n, *p) && everywhere(n, letter)) return true;
+            if (sk_node_gathers(n, *p) && everywhere(n, letter)) return true;
     }
     return false;
 }
@@ -81,12 +81,12 @@ static int64_t size_of(const sk_mesh *m, const cutter *c, const int *coord, unsi
     int64_t from, to, size;
     int first = 0, end = cells;
     sk_cut(n, k, pieces, &from, &to);
-    sk_tree_cut(&first, &end, k, pieces);
+    sk_tree_part(&first, &end, k, pieces);
     size = to - from;
     for (int i = 0; i < c->n; i++) {
         if (!(set >> i & 1)) continue;
         sk_cut(size, coord[i], m->size[c->axis[i]], &from, &to);
-        sk_tree_cut(&first, &end, coord[i], m->size[c->axis[i]]);
+        sk_tree_part(&first, &end, coord[i], m->size[c->axis[i]]);
         size = to - from;
     }
     return cells ? n * end / cells - n * first / cells : size;
@@ -128,7 +128,7 @@ static int make_cutters(sk_arena *a, const sk_graph *g, const sk_layout *l, int 
         find_axes(g, l, (char)letter, &c);
         if (!c.n) continue;
         int pieces = letter == g->batch && n_micro > 1 ? n_micro : 1;
-        int cells = l->canonical ? sk_letter_cells(g, (char)letter) : 0;
+        int cells = l->canonical ? sk_letter_reduction_blocks(g, (char)letter) : 0;
         fill(a, &l->mesh, &c, g->size[letter], pieces, cells);
         out[n++] = c;
     }

@@ -1,4 +1,4 @@
-/* code.c - compressed edges: tensors encoded on their way (comm/codec.h).
+/* code.c - compressed edges: tensors encoded on their way (coll/codec.h).
  *
  *     weights   my shard -> encode -> all-gather of bytes -> decode, my own too: all ranks compute
  *               with the same values
@@ -12,7 +12,7 @@
  * al. 2014).  A gradient is a sum of parts that ranks have, and so is what was lost of it: its
  * tensor has a dim more, in front, that counts them.  Only their sum matters, so another layout may
  * have another number of parts. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "program/emit.h"
 
 #include <string.h>
@@ -48,10 +48,11 @@ int sk_emit_code_axis(const sk_emit *e) { return sk_layout_code_axis(e->l, e->g-
 /* Weights that are kept wide among narrow ones are those that rounding would hurt. */
 static bool shrinks(const sk_emit *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
 {
-    sk_extent box = sk_piece_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
+    sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
     int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(t->type);
     int axis = sk_emit_code_axis(e);
-    if (!c || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->nudge != 0) return false;
+    if (!c || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->bias_update != 0)
+        return false;
     if (t->type == SK_F32 && e->plan.narrow_model) return false;
     return sk_codec_bytes(c, row) < row * size;
 }
@@ -66,7 +67,7 @@ const sk_codec *sk_emit_weights_as(const sk_emit *e, const sk_param_plan *q)
 const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q)
 {
     int axis = sk_emit_code_axis(e);
-    if (axis < 0 || e->plan.grad_made[q->tensor->id].how[axis] != SK_PSUM) return NULL;
+    if (axis < 0 || e->plan.grad_made[q->tensor->id].how[axis] != SK_PARTIAL) return NULL;
     if (e->l->shard_axis >= 0 && !sk_emit_is_cut(e, q)) return NULL;
     return shrinks(e, e->plan.grads_as, q->tensor, &q->used) ? e->plan.grads_as : NULL;
 }
@@ -114,7 +115,7 @@ static int part_of_sum(const sk_emit *e, const sk_param_plan *q, uint64_t stages
                 size++;
                 here += s < e->p->stage;
             }
-        } else if (e->plan.grad_made[q->tensor->id].how[a] != SK_PSUM) continue;
+        } else if (e->plan.grad_made[q->tensor->id].how[a] != SK_PARTIAL) continue;
         at = at * size + here;
         *n *= size;
     }
@@ -125,8 +126,8 @@ static int part_of_sum(const sk_emit *e, const sk_param_plan *q, uint64_t stages
 static bool tells(const sk_emit *e, const sk_param_plan *q)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
-        if (a != e->l->stage_axis && q->used.how[a] == SK_WHOLE && e->p->coord[a] &&
-            e->plan.grad_made[q->tensor->id].how[a] != SK_PSUM)
+        if (a != e->l->stage_axis && q->used.how[a] == SK_REPLICATE && e->p->coord[a] &&
+            e->plan.grad_made[q->tensor->id].how[a] != SK_PARTIAL)
             return false;
     return true;
 }
@@ -135,7 +136,7 @@ void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages)
 {
     int n = 0, at = part_of_sum(e, q, stages, &n);
     const sk_tensor *t = q->tensor;
-    sk_extent of = sk_piece_of(e->g, e->l, t->letters, &q->used, e->p->coord, -1, e->p->n_micro);
+    sk_extent of = sk_shard_of(e->g, e->l, t->letters, &q->used, e->p->coord, -1, e->p->n_micro);
     sk_extent box = {.n = of.n + 1, .size = {1}, .at = {at}, .full = {n}};
     sk_assert(box.n <= SK_MAX_DIM);
     for (int d = 0; d < of.n; d++) {

@@ -21,8 +21,8 @@
  *     numbering after all of them    the order in which buffers were created is of no importance
  *     memory after numbering         lives are known
  *     launches after memory          the proof compares places */
-#include "base/team.h"
-#include "base/text.h"
+#include "base/threads.h"
+#include "base/strings.h"
 #include "layout/word.h"
 #include "program/emit.h"
 #include "program/pass.h"
@@ -172,7 +172,7 @@ static sk_status run_passes(sk_emit *e, const char *last)
 static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *l,
                                const sk_compile_opts *o, int rank)
 {
-    int threads = o->threads < SK_TEAM_MOST ? o->threads : SK_TEAM_MOST;
+    int threads = o->threads < SK_THREADS_MAX ? o->threads : SK_THREADS_MAX;
     sk_program *p = sk_new(a, sk_program);
     *p = (sk_program){.arena = a,
                       .graph = g,

@@ -17,7 +17,7 @@ static void index_tensors(sk_emit *e)
             e->plan.read_by[t] |= 1ull << e->sp->stage[i];
             if (n->phase == SK_FORWARD) e->plan.read_forward[t] |= 1ull << e->sp->stage[i];
             for (int a = 0; a < e->l->mesh.n; a++)
-                if (e->sp->node[i].in[k].how[a] == SK_PSUM) e->plan.as_part[t] |= 1u << a;
+                if (e->sp->node[i].in[k].how[a] == SK_PARTIAL) e->plan.as_part[t] |= 1u << a;
         }
         for (int o = n->n_out - 1; o >= 0; o--) {
             if (!n->into[o]) continue;

@@ -1,8 +1,8 @@
 /* emit.c - instructions, buffers and calls, one at a time. */
 #include "program/emit.h"
-#include "graph/kernel.h"
+#include "kernel/kernel_launch.h"
 #include "program/rooms.h"
-#include "comm/cut.h"
+#include "coll/segment.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -97,7 +97,7 @@ static int64_t cut_slice(const sk_emit *e, sk_extent *box)
 
 sk_extent sk_emit_box(const sk_emit *e, const sk_tensor *t, const sk_state *s, int micro)
 {
-    sk_extent box = sk_piece_of(e->g, e->l, t->letters, s, e->p->coord, micro, e->p->n_micro);
+    sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, micro, e->p->n_micro);
     if (e->slice.n && t->letters[0] == e->g->batch) cut_slice(e, &box);
     return box;
 }
@@ -147,7 +147,7 @@ int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type,
                         .type = type,
                         .group = group,
                         .what = what,
-                        .algorithm = SK_SHM,
+                        .algorithm = SK_BUILTIN,
                         .room = -1,
                         .ordered = e->l->canonical && sk_kind_sums(kind) && sums(reduce, type)};
     return e->p->calls.n - 1;

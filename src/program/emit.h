@@ -101,7 +101,7 @@ typedef struct sk_emit {
     const sk_graph *g; /* the given one; from `recompute` on, with clones */
     const sk_layout *l;
     const sk_compile_opts *opts;
-    sk_spread *sp;
+    sk_sharding *sp;
     sk_plan plan;
     sk_place at;
     bool training;         /* this section makes gradients */
@@ -197,7 +197,7 @@ sk_status sk_emit_clone(sk_emit *e, const sk_node *n);
 enum { SK_BY_CLONE = 1, SK_BY_TWIN };
 sk_status sk_recompute(sk_emit *e);
 bool sk_recomputes_block(const sk_emit *e, const sk_node *n); /* the node is in such a block */
-/* The backward node that computes the same as a forward one, or NULL (graph/recompute.c). */
+/* The backward node that computes the same as a forward one, or NULL (graph/recompute_cheap.c). */
 const sk_node *sk_recompute_twin(const sk_emit *e, const sk_node *n);
 /* recompute_clones.c */
 void sk_clone_recomputed(sk_emit *e);

@@ -9,7 +9,7 @@
  * Weights of one set may be gathered for the first time or not.  The call of a set is then divided:
  * calls over all ranks start first, those in the small group behind them.  A validation step does
  * not keep copies. */
-#include "comm/cut.h"
+#include "coll/segment.h"
 #include "program/emit.h"
 
 #include <string.h>

@@ -15,7 +15,7 @@
 #ifndef SK_PROGRAM_FUSE_H
 #define SK_PROGRAM_FUSE_H
 
-#include "graph/kernel.h"
+#include "kernel/kernel_launch.h"
 #include "program/program.h"
 
 /* The section of a program that is looked at, and who uses its buffers. */
@@ -38,7 +38,7 @@ typedef struct sk_fuse {
     bool (*match)(const sk_fuse_site *s, int pc, sk_fuse_set *out); /* *out is zeroed */
     sk_status (*launch)(const sk_args *const *a, int n, const sk_launch *l);
     sk_status (*prepare)(const sk_args *const *a, int n, const sk_launch *l,
-                         sk_variant *took); /* or NULL; as in graph/kernel.h */
+                         sk_variant *took); /* or NULL; as in kernel/kernel_launch.h */
     /* After all is decided: what others must be told, in s->args; or NULL. */
     void (*settle)(const sk_fuse_site *s, const sk_fuse_set *set);
 } sk_fuse;

@@ -15,7 +15,7 @@ static sk_param_plan *plan_of(const sk_emit *e, int param) { return &e->p->param
 static bool scattered(const sk_emit *e, const sk_param_plan *q)
 {
     return sk_emit_is_cut(e, q) &&
-           e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PSUM;
+           e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PARTIAL;
 }
 
 /* The axis whose turn is the k-th: in canonical order the finest cut of the batch first; otherwise
@@ -30,7 +30,7 @@ static bool partial_over(const sk_emit *e, const sk_param_plan *q, int axis)
 {
     if (axis == e->l->shard_axis && sk_emit_is_cut(e, q)) return false; /* scattered or sliced */
     if (axis == sk_emit_code_axis(e) && sk_emit_grads_as(e, q)) return false; /* sum_coded() */
-    return e->plan.grad_made[q->tensor->id].how[axis] == SK_PSUM;
+    return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
 }
 
 /* Encoded rows go to their owners, who decode and sum them: one more gradient for the call. */

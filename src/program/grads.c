@@ -3,10 +3,10 @@
  * Usually a gradient is added up over micro-batches in one buffer and reduced when the last
  * contribution is there (buckets.c).  Task by task instead are reduced: sharded gradients, of which
  * each rank keeps its piece; all gradients where stages update on their own; and all in
- * deterministic order (base/cells.h), where ranks are the lower part of the tree of sums and
- * micro-batches the upper.  Then each layer of a task leaves its gradient in a buffer of its own, a
- * leaf, which is reduced and added to the accumulator; accumulate.c decides which leaves are added
- * to which. */
+ * deterministic order (base/reduction_blocks.h), where ranks are the lower part of the tree of sums
+ * and micro-batches the upper.  Then each layer of a task leaves its gradient in a buffer of its
+ * own, a leaf, which is reduced and added to the accumulator; accumulate.c decides which leaves are
+ * added to which. */
 #include "program/emit.h"
 
 #include <string.h>

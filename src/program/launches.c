@@ -36,8 +36,8 @@ static bool goes_with(const sk_program *p, const sk_inst *a, const sk_inst *b)
     if (b->act != a->act || a->pass != b->pass || a->update != b->update || !is_update(p, b))
         return false;
     types x = types_of(p, a), y = types_of(p, b);
-    bool nudged =
-        p->params.v[a->param].tensor->nudge != 0 || p->params.v[b->param].tensor->nudge != 0;
+    bool nudged = p->params.v[a->param].tensor->bias_update != 0 ||
+                  p->params.v[b->param].tensor->bias_update != 0;
     return x.grad == y.grad && x.narrow == y.narrow && (x.state == y.state || nudged);
 }
 
@@ -66,7 +66,7 @@ static void join_updates(sk_program *p, int from, int to)
 /* Addresses are compared, never read: any base serves that is as aligned as a device's. */
 static sk_args *args_of(sk_arena *a, const sk_program *p)
 {
-    void *base = (void *)(uintptr_t)SK_ROOM;
+    void *base = (void *)(uintptr_t)SK_WORKSPACE;
     sk_args *args = sk_many(a, sk_args, p->insts.n + 1);
     for (int pc = 0; pc < p->insts.n; pc++)
         if (p->insts.v[pc].act == SK_DO_OP) sk_inst_args(p, &p->insts.v[pc], base, &args[pc]);

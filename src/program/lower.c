@@ -4,8 +4,8 @@
  * layers); a task is the chunk's nodes in graph order, each with its operands brought
  * into the state it needs.  Then gradients are reduced, the optimizer runs, and
  * weights are made whole again.  Straight passes over arrays, nothing clever. */
-#include "base/team.h"
-#include "base/text.h"
+#include "base/threads.h"
+#include "base/strings.h"
 #include "program/emit.h"
 #include "program/schedule.h"
 
@@ -54,7 +54,7 @@ static int ring_axis(const sk_emit *e, const sk_node *n)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         char letter = e->sp->node[n->id].letter[a];
-        if (letter && e->l->by[a] == SK_BY_RING && sk_node_far(n, letter)) return a;
+        if (letter && e->l->by[a] == SK_BY_RING && sk_node_gathers(n, letter)) return a;
     }
     return -1;
 }

@@ -16,9 +16,9 @@
  * planned likewise, by pages.
  *
  * Weights that are common to the ranks of a host come first of all and fill whole
- * pages, so that all heaps can begin with the same ones (comm/alias.c). */
+ * pages, so that all heaps can begin with the same ones (comm/heap_alias.c). */
 #include "device/disk.h"
-#include "graph/kernel.h"
+#include "kernel/kernel_launch.h"
 #include "program/acts.h"
 #include "program/alike.h"
 #include "program/emit.h"
@@ -27,7 +27,7 @@
 #include <string.h>
 
 /* LARGE: common weights that end on a huge page, which costs 3 % at most. */
-enum { ALIGN = SK_ROOM_ALIGN };
+enum { ALIGN = SK_WORKSPACE_ALIGN };
 enum { LINE = 64, PAGE = 4096, BOUNCE = SK_DISK_BOUNCE, HUGE = 2 << 20, LARGE = 64 << 20 };
 
 static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -190,7 +190,8 @@ typedef struct events {
 /* Buffers that begin to live at one instruction are placed one by one: in which order? */
 typedef enum begin_order { AS_NUMBERED, LARGEST_FIRST } begin_order;
 
-static void index_events(const sk_program *p, sk_tier tier, begin_order by, sk_arena *a, events *ev)
+static void index_events(const sk_program *p, sk_placement tier, begin_order by, sk_arena *a,
+                         events *ev)
 {
     ev->first = sk_many(a, int, p->insts.n + 1);
     ev->last = sk_many(a, int, p->insts.n + 1);
@@ -217,7 +218,7 @@ static int64_t taken_by(const sk_buffer *b)
     return b->tier == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
 }
 
-static int64_t place_by(sk_program *p, sk_tier tier, int64_t base, begin_order by)
+static int64_t place_by(sk_program *p, sk_placement tier, int64_t base, begin_order by)
 {
     sk_arena tmp = {0};
     events ev;
@@ -241,7 +242,7 @@ static int64_t place_by(sk_program *p, sk_tier tier, int64_t base, begin_order b
 }
 
 /* No order is the best for all programs: the one that takes least. */
-static int64_t place_transient(sk_program *p, sk_tier tier, int64_t base)
+static int64_t place_transient(sk_program *p, sk_placement tier, int64_t base)
 {
     int64_t best = place_by(p, tier, base, AS_NUMBERED);
     int64_t other = place_by(p, tier, base, LARGEST_FIRST);
@@ -288,7 +289,7 @@ static void scratch_need(sk_program *p)
 
 static int64_t tables(const sk_program *p)
 {
-    int64_t n = SK_PULSE_BYTES + (int64_t)SK_NORM_BYTES * p->params.n;
+    int64_t n = SK_STEP_SCALARS_BYTES + (int64_t)SK_NORM_BYTES * p->params.n;
     for (int i = 0; i < p->insts.n; i++)
         n += p->insts.v[i].act == SK_DO_UPDATE || p->insts.v[i].act == SK_DO_AHEAD ? SK_UPDATE_BYTES
                                                                                    : 0;
@@ -298,7 +299,7 @@ static int64_t tables(const sk_program *p)
 int64_t sk_scratch_bytes(const sk_program *p)
 {
     if (!p->gpu) return p->stage_bytes + p->scratch_per_thread * p->threads;
-    return sk_room_at(p) + SK_ROOM - p->kind_at[SK_SCRATCH];
+    return sk_room_at(p) + SK_WORKSPACE - p->kind_at[SK_SCRATCH];
 }
 
 int64_t sk_room_at(const sk_program *p)
@@ -307,7 +308,7 @@ int64_t sk_room_at(const sk_program *p)
 }
 
 /* All that lives in one of the other memories, from `at` on; returns where it ends. */
-static int64_t place_away(sk_program *p, sk_tier tier, int64_t at)
+static int64_t place_away(sk_program *p, sk_placement tier, int64_t at)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         sk_buffer *b = &p->bufs.v[i];
@@ -320,7 +321,7 @@ static int64_t place_away(sk_program *p, sk_tier tier, int64_t at)
 
 static int64_t place_host(sk_program *p, int64_t at)
 {
-    if (!sk_layout_away(&p->layout)) return at;
+    if (!sk_layout_offloads(&p->layout)) return at;
     p->bounce_bytes = p->file_bytes ? BOUNCE : 0;
     p->kind_at[SK_HOSTED] = at = round_up(at, p->file_bytes ? PAGE : LINE);
     return place_away(p, SK_HOST, at + p->bounce_bytes);
@@ -350,7 +351,8 @@ void sk_plan_memory(sk_program *p)
     }
 }
 
-sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes)
+sk_heap_aliases sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
+                                 int64_t *bytes)
 {
     int *of = sk_many(a, int, n);
     int64_t *first = sk_many(a, int64_t, n), *ghost = sk_many(a, int64_t, n);
@@ -360,5 +362,5 @@ sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
         first[r] = programs[r]->twin_bytes;
         ghost[r] = programs[r]->gpu ? programs[r]->kind_at[SK_HOSTED] : 0;
     }
-    return (sk_twins){of, first, ghost};
+    return (sk_heap_aliases){of, first, ghost};
 }

@@ -50,7 +50,7 @@ static bool by_rows(const sk_emit *e, const sk_node *n)
 {
     char b = e->g->batch;
     bool some = false;
-    if (strchr(n->whole, b) || sk_node_far(n, b)) return false;
+    if (strchr(n->not_split, b) || sk_node_gathers(n, b)) return false;
     for (int i = 0; i < n->n_in; i++) {
         const char *p = strchr(n->letters_in[i], b);
         if (p && p != n->letters_in[i]) return false;

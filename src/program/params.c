@@ -73,7 +73,7 @@ static bool first_of(const sk_emit *e, const sk_state *s, uint64_t stages)
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
             if (stages && (stages & ((1ull << e->p->stage) - 1))) return false;
-        } else if (s->how[a] == SK_WHOLE && e->p->coord[a]) return false;
+        } else if (s->how[a] == SK_REPLICATE && e->p->coord[a]) return false;
     }
     return true;
 }
@@ -95,7 +95,7 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
         q->grad_shard = sk_emit_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
-    q->n_state = t->nudge != 0 ? 0 : e->opts->optim->n_state;
+    q->n_state = t->bias_update != 0 ? 0 : e->opts->optim->n_state;
     for (int s = 0; s < q->n_state; s++) {
         name =
             sk_print(p->arena, "%s.%s.%s", t->name, e->opts->optim->name, e->opts->optim->state[s]);

@@ -28,7 +28,8 @@ static int dim_for(const sk_emit *e, const sk_tensor *t, const sk_state *s, int 
 {
     for (int d = 0; t->letters[d]; d++) {
         char letter = t->letters[d];
-        int64_t n = e->l->canonical ? sk_letter_cells(e->g, letter) : e->g->size[(int)letter & 127];
+        int64_t n = e->l->canonical ? sk_letter_reduction_blocks(e->g, letter)
+                                    : e->g->size[(int)letter & 127];
         if (letter != e->g->batch && !is_cut(e, s, d) && n >= e->l->mesh.size[axis]) return d;
     }
     return -1;
@@ -39,7 +40,7 @@ bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s)
     bool any = false;
     *s = sk_state_settled(&e->sp->made[t->id]);
     for (int a = 0; e->plan.cut_after && e->plan.cut_after[t->id] && a < e->l->mesh.n; a++) {
-        int d = s->how[a] == SK_WHOLE && sk_layout_repeats(e->l, a) ? dim_for(e, t, s, a) : -1;
+        int d = s->how[a] == SK_REPLICATE && sk_layout_repeats(e->l, a) ? dim_for(e, t, s, a) : -1;
         if (d < 0) continue;
         s->how[a] = SK_SPLIT;
         s->dim[a] = (uint8_t)d;

@@ -1,5 +1,5 @@
 /* print.c - a program as text: what `skein explain` shows and golden tests compare. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "program/acts.h"
 #include "program/fuse.h"
 

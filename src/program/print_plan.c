@@ -1,6 +1,6 @@
 /* print_plan.c - what the first passes have decided, as text: one line a node, with its chunk and
  * stage, the states of its results, and what becomes of these after the forward pass. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "program/emit.h"
 
 static void print_fate(sk_out *o, const sk_emit *e, const sk_tensor *t)

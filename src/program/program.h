@@ -24,16 +24,16 @@
  *       from one memory to another, and each that is begun is waited for in its section
  *   P11 instructions that are one launch on a GPU may be: nothing between them touches what they do
  *
- * Every call has its algorithm from the compiler (comm/choose.h), so that ranks cannot
+ * Every call has its algorithm from the compiler (coll/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
 #ifndef SK_PROGRAM_PROGRAM_H
 #define SK_PROGRAM_PROGRAM_H
 
-#include "comm/choose.h"
-#include "comm/codec.h"
+#include "coll/choose.h"
+#include "coll/codec.h"
 #include "graph/graph.h"
 #include "layout/layout.h"
-#include "program/optim.h"
+#include "kernel/optim.h"
 #include "program/schedule.h"
 
 typedef enum sk_kind {
@@ -54,12 +54,12 @@ typedef struct sk_buffer {
     sk_kind kind;
     sk_dtype type;
     sk_extent box;
-    int64_t bytes;   /* of the piece; memory is taken in lines of 64 */
-    int64_t offset;  /* in the heap, or in the file */
-    int first, last; /* instructions between which it lives; kept buffers: always */
-    sk_tier tier;    /* the memory it lies in; the host's is a region of the heap */
-    bool keep;       /* from step to step */
-    bool common;     /* one memory with the ranks along the shard axis: sk_layout.replica */
+    int64_t bytes;     /* of the piece; memory is taken in lines of 64 */
+    int64_t offset;    /* in the heap, or in the file */
+    int first, last;   /* instructions between which it lives; kept buffers: always */
+    sk_placement tier; /* the memory it lies in; the host's is a region of the heap */
+    bool keep;         /* from step to step */
+    bool common;       /* one memory with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zeros before the first step (optimizer state, memories); heaps come so */
     bool tile;  /* a part that is brought alone, where all lives outside of the device */
     int within; /* a part of this buffer, or -1 */
@@ -85,27 +85,27 @@ typedef struct sk_inst {
     unsigned add;                       /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
-    sk_duty work;          /* of the task it belongs to */
-    int task;              /* which of its section; -1: none, it stands before or behind all */
-    int unit;              /* instructions that were written as one, and are not torn apart */
-    bool beside;           /* UPDATE: of the gradient before; the rank goes on meanwhile */
-    int turn, turns;       /* OP: of a node that is run over parts: for every rank of a ring, or of
-                              the batch, beside collectives or slice by slice */
-    int ring;              /* OP: the axis round which operands go; -1: none do */
-    int call;              /* START, WAIT */
-    int room;              /* OP: buffer of scratch, where a GPU needs more than SK_ROOM; else -1 */
-    int copy;              /* COPY, COPIED: which */
-    int peer;              /* SEND, RECV, SENT: rank */
-    int64_t tag;           /* SEND, RECV: what it is */
-    int64_t sent;          /* SENT: how many messages; SK_SENT_ALL: all so far, until messages.c */
-    int64_t values;        /* PACK, UNPACK: elements that there is room for */
-    int64_t pieces;        /* DECODE: how many are summed */
-    int param, pass;       /* UPDATE, AHEAD */
-    int delay;             /* UPDATE, AHEAD: updates between the weights that are read and this */
-    bool training;         /* STATS, CLIP: with gradients */
-    bool adds_error;       /* ENCODE: what is lost is added to what was */
-    int update;            /* UPDATE, AHEAD: how many came before it in the step */
-    float scale;           /* UPDATE, CLIP: of gradients; 0: as the sums say */
+    sk_duty work;    /* of the task it belongs to */
+    int task;        /* which of its section; -1: none, it stands before or behind all */
+    int unit;        /* instructions that were written as one, and are not torn apart */
+    bool beside;     /* UPDATE: of the gradient before; the rank goes on meanwhile */
+    int turn, turns; /* OP: of a node that is run over parts: for every rank of a ring, or of
+                        the batch, beside collectives or slice by slice */
+    int ring;        /* OP: the axis round which operands go; -1: none do */
+    int call;        /* START, WAIT */
+    int room;        /* OP: buffer of scratch, where a GPU needs more than SK_WORKSPACE; else -1 */
+    int copy;        /* COPY, COPIED: which */
+    int peer;        /* SEND, RECV, SENT: rank */
+    int64_t tag;     /* SEND, RECV: what it is */
+    int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far, until messages.c */
+    int64_t values;  /* PACK, UNPACK: elements that there is room for */
+    int64_t pieces;  /* DECODE: how many are summed */
+    int param, pass; /* UPDATE, AHEAD */
+    int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
+    bool training;   /* STATS, CLIP: with gradients */
+    bool adds_error; /* ENCODE: what is lost is added to what was */
+    int update;      /* UPDATE, AHEAD: how many came before it in the step */
+    float scale;     /* UPDATE, CLIP: of gradients; 0: as the sums say */
     const sk_codec *codec; /* ENCODE, DECODE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
@@ -141,7 +141,7 @@ typedef struct sk_call_plan {
     const char *what; /* "grads h.3.qkv.w ..": for people */
     int64_t table_at; /* where its sk_coll_call lies in the heap */
     int64_t elements; /* of all segments */
-    int algorithm;    /* index in sk_coll_parts, or SK_SHM; known at its start */
+    int algorithm;    /* index in sk_coll_parts, or SK_BUILTIN; known at its start */
     int root;         /* of kinds that have one: a member */
     int room;         /* buffer of scratch from start to wait, or -1 */
     int64_t room_bytes;
@@ -202,7 +202,7 @@ typedef struct sk_program {
     const sk_graph *expanded; /* with clones of what is recomputed: its nodes are those of
                                  instructions.  The given graph, if there are none */
     sk_layout layout;
-    sk_spread spread;
+    sk_sharding spread;
     const sk_optim *optim;
     int rank, n_ranks, n_micro, stage;
     int coord[SK_MAX_AXES];
@@ -279,7 +279,7 @@ typedef struct sk_compile_opts {
 
 /* Scratch of a GPU: what changes from step to step; a table of updates and of gradients, so many
  * bytes each; the room of launches. */
-enum { SK_PULSE_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
+enum { SK_STEP_SCALARS_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 
 /* Memory of the device that a rank takes; the rest of its own is the host's. */
 static inline int64_t sk_device_bytes(const sk_program *p)
@@ -310,7 +310,8 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */
-sk_twins sk_program_twins(sk_arena *a, const sk_program *const *programs, int n, int64_t *bytes);
+sk_heap_aliases sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
+                                 int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 /* Does the node compute a forward result once more, for the backward pass (recompute_clones.c)? */

@@ -42,7 +42,7 @@ static bool chosen(const sk_emit *e, const sk_node *n)
 {
     const sk_layout *l = e->l;
     if (n->layer < 1 || n->layer >= e->g->n_layers - 1) return false;
-    if (!strcmp(l->again, "selective")) return n->op->flags & SK_OP_AGAIN;
+    if (!strcmp(l->again, "selective")) return n->op->flags & SK_OP_RECOMPUTE;
     if (strcmp(l->again, "full") != 0) return !strcmp(n->op->name, l->again);
     return !l->again_blocks || block_of(e, n->layer) < l->again_blocks;
 }

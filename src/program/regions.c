@@ -55,7 +55,7 @@ static void look(const sk_emit *e, sk_region *r, const char *letters, const sk_s
 
 static bool independent(const sk_node *n, char letter)
 {
-    return !letter || (!strchr(n->whole, letter) && !sk_node_far(n, letter));
+    return !letter || (!strchr(n->not_split, letter) && !sk_node_gathers(n, letter));
 }
 
 /* Results: rows of the batch; or what can be added up. */

@@ -12,7 +12,7 @@ sk_state sk_state_settled(const sk_state *s)
 {
     sk_state out = *s;
     for (int a = 0; a < SK_MAX_AXES; a++)
-        if (s->how[a] == SK_PSUM || s->how[a] == SK_PMAX) out.how[a] = SK_WHOLE;
+        if (s->how[a] == SK_PARTIAL || s->how[a] == SK_PARTIAL_MAX) out.how[a] = SK_REPLICATE;
     return out;
 }
 
@@ -50,7 +50,7 @@ void sk_emit_trim(sk_emit *e, const sk_tensor *t)
 static bool wider(const sk_state *x, const sk_state *than)
 {
     for (int a = 0; a < SK_MAX_AXES; a++)
-        if (x->how[a] == SK_WHOLE && than->how[a] == SK_SPLIT) return true;
+        if (x->how[a] == SK_REPLICATE && than->how[a] == SK_SPLIT) return true;
     return false;
 }
 
@@ -98,8 +98,8 @@ static bool undone(const sk_emit *e, const sk_tensor *t, const sk_state *now, co
 static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
                       int axis, int src)
 {
-    bool gather = from->how[axis] == SK_SPLIT, whole = !gather && to->how[axis] == SK_WHOLE;
-    sk_reduce reduce = from->how[axis] == SK_PMAX ? SK_MAXIMUM : SK_SUM;
+    bool gather = from->how[axis] == SK_SPLIT, whole = !gather && to->how[axis] == SK_REPLICATE;
+    sk_reduce reduce = from->how[axis] == SK_PARTIAL_MAX ? SK_MAXIMUM : SK_SUM;
     int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
     const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
     int d = gather ? from->dim[axis] : to->dim[axis];
@@ -133,7 +133,7 @@ static bool wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
 static void relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
-        if (h->buf == buf) h->state.how[axis] = SK_WHOLE;
+        if (h->buf == buf) h->state.how[axis] = SK_REPLICATE;
 }
 
 static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
@@ -158,7 +158,7 @@ static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const s
 {
     sk_state next = *now, whole = *now;
     next.dim[a] = want->dim[a];
-    whole.how[a] = SK_WHOLE;
+    whole.how[a] = SK_REPLICATE;
     sk_extent box = sk_emit_box(e, t, &whole, e->at.micro);
     int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->at.micro);
     int call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
@@ -175,7 +175,7 @@ static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_
 {
     if (moves(e, t, now, want, a)) return exchange(e, t, now, want, a, buf);
     sk_state next = *now;
-    next.how[a] = SK_WHOLE;
+    next.how[a] = SK_REPLICATE;
     *buf = collective(e, t, now, &next, a, *buf);
     *now = next;
     return SK_OK;
@@ -188,14 +188,14 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     sk_how from = (sk_how)now->how[a], to = (sk_how)want->how[a];
     if (from == to) return SK_OK;
     sk_state next = *now;
-    if (from == SK_PSUM && to == SK_SPLIT) {
+    if (from == SK_PARTIAL && to == SK_SPLIT) {
         next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
         *buf = collective(e, t, now, &next, a, *buf);
         *now = next;
         return SK_OK;
     }
-    if (from == SK_PSUM || from == SK_PMAX) {
-        next.how[a] = SK_WHOLE;
+    if (from == SK_PARTIAL || from == SK_PARTIAL_MAX) {
+        next.how[a] = SK_REPLICATE;
         if (wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
         *buf = collective(e, t, now, &next, a, *buf);
         if (t->role == SK_VALUE) relabel(e, t, *buf, a);
@@ -228,8 +228,8 @@ static int one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now, c
         if (axis >= 0 || split) return -1;
         axis = a;
     }
-    if (axis < 0 || now->how[axis] == SK_WHOLE || now->how[axis] == SK_PMAX) return -1;
-    if (now->how[axis] == SK_SPLIT && want->how[axis] != SK_WHOLE) return -1;
+    if (axis < 0 || now->how[axis] == SK_REPLICATE || now->how[axis] == SK_PARTIAL_MAX) return -1;
+    if (now->how[axis] == SK_SPLIT && want->how[axis] != SK_REPLICATE) return -1;
     if (batch_dim(e, t, now, axis) || batch_dim(e, t, want, axis)) return -1;
     for (int a = 0; a < e->l->mesh.n; a++)
         if (a != axis && undone(e, t, now, want, a)) return -1;
@@ -243,7 +243,7 @@ static bool by_rows(const sk_emit *e, const sk_tensor *t, const sk_state *now, c
     sk_state settled = sk_state_settled(now);
     int axis = t->letters[0] == e->g->batch ? one_step(e, t, now, want) : -1;
     if (axis < 0 || sk_emit_kept_piece(e, t)) return false;
-    return now->how[axis] == SK_SPLIT || want->how[axis] != SK_WHOLE ||
+    return now->how[axis] == SK_SPLIT || want->how[axis] != SK_REPLICATE ||
            sk_state_equal(want, &settled);
 }
 
@@ -266,7 +266,7 @@ static sk_status gather_all(sk_emit *e, const sk_tensor *t, sk_state *now, const
 static bool batch_summed(const sk_emit *e, const sk_tensor *t, const sk_state *s)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
-        if (t->from && s->how[a] == SK_PSUM)
+        if (t->from && s->how[a] == SK_PARTIAL)
             return e->sp->node[t->from->id].letter[a] == e->g->batch;
     return false;
 }
@@ -278,13 +278,13 @@ static sk_status sum_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk
 {
     int n = e->l->mesh.n, sums = 0;
     bool batch = batch_summed(e, t, now);
-    for (int a = 0; a < n; a++) sums += now->how[a] == SK_PSUM && want->how[a] != SK_PSUM;
+    for (int a = 0; a < n; a++) sums += now->how[a] == SK_PARTIAL && want->how[a] != SK_PARTIAL;
     for (int k = n - 1; k >= 0; k--) {
         int a = sk_layout_cutter(e->l, batch, k);
         sk_state next = *want;
-        if (e->l->canonical && sums > 1 && now->how[a] == SK_PSUM && want->how[a] == SK_SPLIT)
-            next.how[a] = SK_WHOLE;
-        if (now->how[a] != SK_SPLIT && next.how[a] == SK_WHOLE)
+        if (e->l->canonical && sums > 1 && now->how[a] == SK_PARTIAL && want->how[a] == SK_SPLIT)
+            next.how[a] = SK_REPLICATE;
+        if (now->how[a] != SK_SPLIT && next.how[a] == SK_REPLICATE)
             SK_TRY(one_axis(e, t, now, &next, a, buf));
     }
     return SK_OK;
@@ -322,10 +322,10 @@ static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want
 static bool partly_settled(const sk_state *s, const sk_state *made, int n_axes)
 {
     for (int a = 0; a < n_axes; a++) {
-        bool sum = made->how[a] == SK_PSUM || made->how[a] == SK_PMAX;
+        bool sum = made->how[a] == SK_PARTIAL || made->how[a] == SK_PARTIAL_MAX;
         bool same =
             s->how[a] == made->how[a] && (s->how[a] != SK_SPLIT || s->dim[a] == made->dim[a]);
-        if (!same && !(sum && s->how[a] == SK_WHOLE)) return false;
+        if (!same && !(sum && s->how[a] == SK_REPLICATE)) return false;
     }
     return true;
 }

@@ -46,14 +46,14 @@ static void send_operands(ring *r, int turn)
 {
     const sk_node *n = r->op->node;
     for (int i = 0; i < n->n_in; i++)
-        if (n->far_in[i]) sk_emit_post(r->e, r->next, tag_of(r, n->in[i], turn), r->in[i]);
+        if (n->gathered_in[i]) sk_emit_post(r->e, r->next, tag_of(r, n->in[i], turn), r->in[i]);
 }
 
 static void take_operands(ring *r, int turn)
 {
     const sk_node *n = r->op->node;
     for (int i = 0; i < n->n_in; i++) {
-        if (!n->far_in[i]) continue;
+        if (!n->gathered_in[i]) continue;
         r->in[i] = piece_of_turn(r, n->in[i], &r->e->sp->node[n->id].in[i], turn + 1);
         sk_emit_take(r->e, r->prev, tag_of(r, n->in[i], turn), r->in[i]);
     }
@@ -64,7 +64,7 @@ static void pass_results(ring *r, int turn)
 {
     const sk_node *n = r->op->node;
     for (int o = 0; o < n->n_out; o++) {
-        if (!n->far_out[o]) continue;
+        if (!n->gathered_out[o]) continue;
         const sk_state *s = &r->e->sp->node[n->id].out[o];
         sk_emit_post(r->e, r->next, tag_of(r, n->out[o], turn), r->out[o]);
         r->out[o] = turn + 1 < r->p ? piece_of_turn(r, n->out[o], s, turn + 1) : r->op->out[o];
@@ -93,7 +93,8 @@ static void write_ring(sk_emit *e, const sk_inst *op)
     memcpy(r.in, op->in, sizeof r.in);
     memcpy(r.out, op->out, sizeof r.out);
     for (int o = 0; o < n->n_out; o++)
-        if (n->far_out[o]) r.out[o] = piece_of_turn(&r, n->out[o], &e->sp->node[n->id].out[o], 0);
+        if (n->gathered_out[o])
+            r.out[o] = piece_of_turn(&r, n->out[o], &e->sp->node[n->id].out[o], 0);
     sk_emit_stand_at(e, op);
     for (int turn = 0; turn < r.p; turn++) {
         bool more = turn + 1 < r.p;

@@ -1,7 +1,7 @@
 /* rooms.c - the room of a call between GPUs, where what does not lie in one run is packed, and of a
  * launch. */
 #include "program/rooms.h"
-#include "graph/kernel.h"
+#include "kernel/kernel_launch.h"
 
 enum { LINE = 256 }; /* what is taken of a room begins on such a line */
 
@@ -73,8 +73,8 @@ int64_t sk_room_call(const sk_call_plan *c, int group_size)
 int64_t sk_room_launch(const sk_program *p, const sk_inst *in)
 {
     sk_args args;
-    if (!p->gpu || in->act != SK_DO_OP || !in->node->op->room) return 0;
+    if (!p->gpu || in->act != SK_DO_OP || !in->node->op->workspace) return 0;
     sk_inst_args(p, in, NULL, &args);
-    int64_t more = (int64_t)in->node->op->room(&args);
-    return more ? more + SK_ROOM + SK_ROOM_ALIGN : 0;
+    int64_t more = (int64_t)in->node->op->workspace(&args);
+    return more ? more + SK_WORKSPACE + SK_WORKSPACE_ALIGN : 0;
 }

@@ -2,7 +2,7 @@
  * GPUs.
  *
  * NCCL moves runs of memory.  Where a member's part of a segment lies in pieces, it is packed into
- * the call's room before, or unpacked from there behind (run/fabric.h); the plan keeps the room
+ * the call's room before, or unpacked from there behind (run/gpu/fabric.h); the plan keeps the room
  * from start to wait.
  *
  * NCCL adds in an order of its own.  Of a sum that is ordered every member adds up a share: what
@@ -11,7 +11,7 @@
 #ifndef SK_PROGRAM_ROOMS_H
 #define SK_PROGRAM_ROOMS_H
 
-#include "comm/cut.h"
+#include "coll/segment.h"
 #include "program/program.h"
 
 /* The share of member i, in elements: of a reduce-scatter its part, of an all-reduce the i-th of p

@@ -34,7 +34,7 @@ sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *wan
 /* At least as many as the layout says, if there are places for them. */
 static void count_slices(sk_emit *e, const sk_region *r)
 {
-    sk_extent box = sk_piece_of(e->g, e->l, r->of->letters, &e->sp->made[r->of->id], e->p->coord,
+    sk_extent box = sk_shard_of(e->g, e->l, r->of->letters, &e->sp->made[r->of->id], e->p->coord,
                                 e->at.micro, e->p->n_micro);
     int64_t want = e->l->slices, rows = box.size[0], places = r->next ? box.size[1] : 1;
     int64_t per = rows && rows < want ? (want + rows - 1) / rows : 1;

@@ -14,7 +14,7 @@ static bool counts(const sk_emit *e, const sk_tensor *sum)
 {
     const sk_state *s = &e->sp->made[sum->id];
     for (int a = 0; a < e->l->mesh.n; a++)
-        if (a != e->l->stage_axis && s->how[a] == SK_WHOLE && e->p->coord[a]) return false;
+        if (a != e->l->stage_axis && s->how[a] == SK_REPLICATE && e->p->coord[a]) return false;
     return true;
 }
 
@@ -25,8 +25,8 @@ static int first_cell(const sk_emit *e, const sk_tensor *sum, int micro)
     const char batch[] = {e->g->batch, 0};
     sk_state s = {0};
     for (int a = 0; a < e->l->mesh.n; a++)
-        if (made->how[a] == SK_PSUM) s.how[a] = SK_SPLIT;
-    sk_extent box = sk_piece_of(e->g, e->l, batch, &s, e->p->coord, micro, e->p->n_micro);
+        if (made->how[a] == SK_PARTIAL) s.how[a] = SK_SPLIT;
+    sk_extent box = sk_shard_of(e->g, e->l, batch, &s, e->p->coord, micro, e->p->n_micro);
     return box.size[0] ? box.cells[0][0] : -1;
 }
 

@@ -35,7 +35,7 @@ typedef struct use {
     int as;       /* the buffer, or a part of it */
     int from, to; /* instructions */
     bool reads, writes;
-    sk_tier at;
+    sk_placement at;
     int next; /* use of the same buffer, or -1 */
 } use;
 
@@ -46,7 +46,7 @@ typedef struct note { /* an instruction to be put before another one */
 typedef struct stay {
     int first, last; /* uses */
     int from, to;    /* instructions */
-    sk_tier at;
+    sk_placement at;
 } stay;
 
 typedef struct tiers {
@@ -73,7 +73,7 @@ typedef struct tiers {
 
 /* --- where things live, and where instructions work --- */
 
-static sk_ware ware_of(const sk_buffer *b)
+static sk_offload_kind ware_of(const sk_buffer *b)
 {
     return b->kind == SK_WEIGHTS ? SK_PARAMS : b->kind == SK_GRADS ? SK_GRAD : SK_STATE;
 }
@@ -86,11 +86,11 @@ static bool has_home(const sk_buffer *b)
 
 bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
 {
-    return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->nudge == 0;
+    return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->bias_update == 0;
 }
 
 /* The memory that an instruction will work on: buffers have none yet. */
-static sk_tier works_on(const tiers *x, const sk_inst *in)
+static sk_placement works_on(const tiers *x, const sk_inst *in)
 {
     bool host = sk_act_row_of(in)->host;
     if (in->act == SK_DO_UPDATE) host = sk_emit_hosted(x->e, x->p->params.v[in->param].tensor);
@@ -137,7 +137,7 @@ static int section_end(const tiers *x, int pc)
 
 /* --- uses --- */
 
-static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writes, sk_tier at)
+static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writes, sk_placement at)
 {
     if (*slot < 0) return;
     const sk_buffer *b = &x->p->bufs.v[*slot];
@@ -162,7 +162,7 @@ static int arrival(const tiers *x, int pc, int peer, int64_t k)
 typedef struct user { /* an instruction, and until when it holds what it does */
     tiers *x;
     int from, to;
-    sk_tier at;
+    sk_placement at;
 } user;
 
 /* What is freed was held until here; what is read beside others needs no copy to wait. */
@@ -234,12 +234,12 @@ static bool waits_long(const tiers *x, int buf)
     return false;
 }
 
-static sk_tier home_of(const tiers *x, int buf)
+static sk_placement home_of(const tiers *x, int buf)
 {
     const sk_buffer *b = &x->p->bufs.v[buf];
     if (has_home(b)) return x->e->l->home[ware_of(b)];
     if (b->keep || !b->tensor || (b->kind != SK_ACTS && b->kind != SK_GRADS)) return SK_DEVICE;
-    sk_tier home = x->e->l->home[b->kind == SK_ACTS ? SK_KEPT : SK_GRAD];
+    sk_placement home = x->e->l->home[b->kind == SK_ACTS ? SK_KEPT : SK_GRAD];
     return home && waits_long(x, buf) ? home : SK_DEVICE;
 }
 
@@ -261,7 +261,7 @@ static bool on_pages(const sk_program *p, int buf, int part)
 }
 
 /* What a stay copies: the one part that all its uses name, or all. */
-static int extent(const tiers *x, const stay *s, int buf, sk_tier home)
+static int extent(const tiers *x, const stay *s, int buf, sk_placement home)
 {
     int as = x->uses.v[s->first].as;
     if (home == SK_FILE && !on_pages(x->p, buf, as)) return buf;
@@ -271,7 +271,7 @@ static int extent(const tiers *x, const stay *s, int buf, sk_tier home)
     }
 }
 
-static int clone(tiers *x, int of, sk_tier at, int within, int64_t part_at)
+static int clone(tiers *x, int of, sk_placement at, int within, int64_t part_at)
 {
     sk_buffer b = x->p->bufs.v[of];
     b.keep = b.zero = b.common = b.tile = false;
@@ -340,7 +340,7 @@ static void store(tiers *x, const stay *s, int what, int copy)
 }
 
 /* `more`: the buffer is used again in this section. */
-static void close_stay(tiers *x, const stay *s, int buf, sk_tier home, bool more)
+static void close_stay(tiers *x, const stay *s, int buf, sk_placement home, bool more)
 {
     const use *first = &x->uses.v[s->first];
     int what = extent(x, s, buf, home), copy = clone(x, what, s->at, -1, 0);
@@ -365,7 +365,7 @@ static bool joins(const tiers *x, const stay *s, const use *y)
 }
 
 /* All uses of a buffer, in order. */
-static void plan_buffer(tiers *x, int buf, sk_tier home)
+static void plan_buffer(tiers *x, int buf, sk_placement home)
 {
     const sk_buffer *b = &x->p->bufs.v[sk_buffer_root(x->p, buf)];
     bool given = b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
@@ -396,7 +396,7 @@ static void plan_buffer(tiers *x, int buf, sk_tier home)
     if (whole != buf && x->there > x->ready[whole]) x->ready[whole] = x->there;
 }
 
-static bool leaves(const tiers *x, int buf, sk_tier home)
+static bool leaves(const tiers *x, int buf, sk_placement home)
 {
     for (int u = x->head[buf]; u >= 0; u = x->uses.v[u].next)
         if (x->uses.v[u].at != home) return true;
@@ -457,7 +457,7 @@ static void merge(tiers *x)
 sk_status sk_emit_tiers(sk_emit *e)
 {
     tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
-    if (!sk_layout_away(e->l)) return SK_OK;
+    if (!sk_layout_offloads(e->l)) return SK_OK;
     int n = e->p->bufs.n;
     find_groups(&x);
     find_uses(&x);
@@ -465,7 +465,7 @@ sk_status sk_emit_tiers(sk_emit *e)
     memset(x.ready, -1, sizeof(int) * (size_t)n);
     for (int i = n - 1; i >= 0; i--) { /* tiles, which come behind it, before the whole */
         if (unit(e->p, i) != i) continue;
-        sk_tier home = home_of(&x, sk_buffer_root(e->p, i));
+        sk_placement home = home_of(&x, sk_buffer_root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);
         e->p->bufs.v[i].tier = home;
     }

@@ -36,13 +36,13 @@ static void reduce_world(sk_emit *e, int buf, const char *what)
 static void stats(sk_emit *e)
 {
     sk_program *p = e->p;
-    int cells = e->l->canonical ? sk_letter_cells(e->g, e->g->batch) : 0;
+    int cells = e->l->canonical ? sk_letter_reduction_blocks(e->g, e->g->batch) : 0;
     bool exact = e->l->canonical && e->training;
     if (!p->stats) p->stats = numbers(e, "stats", SK_F64, SK_STAT_SUMS + p->n_sums + cells);
     int squares = exact ? numbers(e, "squares", SK_I64, SK_EXACT_LIMBS) : -1;
     for (int i = 0; e->training && e->l->home[SK_GRAD] && i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (q->tensor->nudge != 0) continue;
+        if (q->tensor->bias_update != 0) continue;
         sk_inst *in = sk_emit_inst(e, SK_DO_SQUARES);
         in->in[0] = q->grad_shard;
         in->param = i;
@@ -89,7 +89,7 @@ static void one_pass(sk_emit *e, int pass, int before, int after)
     sk_program *p = e->p;
     if (after >= 0) sk_emit_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int i = 0; i < p->params.n; i++) {
-        if ((p->params.v[i].tensor->nudge != 0 && pass) || is_late(e, i)) continue;
+        if ((p->params.v[i].tensor->bias_update != 0 && pass) || is_late(e, i)) continue;
         sk_inst *in = sk_emit_pass(e, i, pass);
         in->in[1] = before;
         in->out[1] = after;

@@ -13,7 +13,7 @@
  * program is the one that was walked is for sk_verify_rank to prove. */
 #include "program/alike.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <inttypes.h>
 #include <string.h>

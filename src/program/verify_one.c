@@ -8,7 +8,7 @@
  * buffer meets them by bisection. */
 #include "program/rooms.h"
 #include "program/acts.h"
-#include "comm/cut.h"
+#include "coll/segment.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
 
 /* Where a memory's places are: the device and the host share the heap. */
-static void region(const sk_program *p, sk_tier tier, int64_t *from, int64_t *to)
+static void region(const sk_program *p, sk_placement tier, int64_t *from, int64_t *to)
 {
     *from = tier == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
     *to = tier == SK_HOST     ? p->heap_bytes
@@ -38,7 +38,8 @@ static sk_status in_heap(const sk_program *p)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64
                            " outside of the %s, which is %" PRId64 " to %" PRId64,
-                           p->rank, b->name, b->offset, b->bytes, sk_tier_names[b->tier], from, to);
+                           p->rank, b->name, b->offset, b->bytes, sk_placement_names[b->tier], from,
+                           to);
         if (w && w->tier != b->tier)
             return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies in another memory", p->rank,
                            w->name);
@@ -74,7 +75,7 @@ static bool room_fits(const sk_program *p, const sk_call_plan *c)
 {
     int n = 0;
     while (sk_coll_parts[n]) n++;
-    if (c->algorithm < SK_SHM || c->algorithm >= n) return false;
+    if (c->algorithm < SK_BUILTIN || c->algorithm >= n) return false;
     if (c->room < 0) return c->room_bytes == 0;
     return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes &&
            (c->algorithm >= 0 || p->gpu);
@@ -517,7 +518,7 @@ static sk_status updated_once(const sk_program *p, sk_arena *a)
                            in->pass, p->params.v[in->param].tensor->name);
     }
     for (int i = 0; i < p->params.n; i++) {
-        int want = p->n_updates * (p->params.v[i].tensor->nudge != 0 ? 1 : n_passes);
+        int want = p->n_updates * (p->params.v[i].tensor->bias_update != 0 ? 1 : n_passes);
         if (passes[i] != want)
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
                            p->rank, p->params.v[i].tensor->name, passes[i], want);

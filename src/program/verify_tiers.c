@@ -9,11 +9,11 @@ static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
     return sk_fail(SK_EBUG,
                    "P10: rank %d: instruction %d (%s) %s '%s', which lies in the %s's memory",
                    p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, what, p->bufs.v[buf].name,
-                   sk_tier_names[p->bufs.v[buf].tier]);
+                   sk_placement_names[p->bufs.v[buf].tier]);
 }
 
 /* Numbers of the engine's own are seen from everywhere. */
-static bool lies(const sk_program *p, int buf, sk_tier tier)
+static bool lies(const sk_program *p, int buf, sk_placement tier)
 {
     return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].tier == tier;
 }
@@ -21,7 +21,7 @@ static bool lies(const sk_program *p, int buf, sk_tier tier)
 typedef struct eye {
     const sk_program *p;
     int pc;
-    sk_tier tier;
+    sk_placement tier;
     sk_status st;
 } eye;
 

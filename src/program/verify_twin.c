@@ -8,7 +8,7 @@
  * all make the same calls. */
 #include "program/alike.h"
 #include "program/acts.h"
-#include "base/cells.h"
+#include "base/reduction_blocks.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static bool is_my_piece(const sk_program *p, const sk_param_plan *q)
     int64_t rows = box.size[0], row = rows ? whole->bytes / rows : 0, from, to;
     sk_cut(rows, g->me, g->n, &from, &to);
     if (p->layout.canonical) {
-        sk_tree_cut(&box.cells[0][0], &box.cells[0][1], g->me, g->n);
+        sk_tree_part(&box.cells[0][0], &box.cells[0][1], g->me, g->n);
         from = box.full[0] * box.cells[0][0] / box.cells[0][2] - box.at[0];
         to = box.full[0] * box.cells[0][1] / box.cells[0][2] - box.at[0];
     }
@@ -107,7 +107,7 @@ static sk_status see_start(watch *w, int pc)
         int src = common_of(p, c->segs[s].src), dst = common_of(p, c->segs[s].dst);
         if (!c->common) SK_TRY(see_read(w, pc, c->segs[s].src));
         bool meets = c->kind == SK_ALLGATHER && c->group == p->layout.shard_axis &&
-                     c->algorithm == SK_SHM && dst >= 0 && src == dst;
+                     c->algorithm == SK_BUILTIN && dst >= 0 && src == dst;
         if (c->common ? !meets : dst >= 0)
             return wrong(p, pc, c->segs[s].dst,
                          c->common ? "meets over, but does not gather in place," : "writes over");

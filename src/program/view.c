@@ -27,7 +27,7 @@ sk_view sk_buffer_view(const sk_program *p, int buf, void *base)
     memcpy(v.full, b->box.full, sizeof v.full);
     for (int d = 0; b->tensor && d < v.n && d < SK_MAX_DIM; d++) {
         char letter = b->tensor->letters[d];
-        if (p->layout.canonical) v.cells[d] = (uint8_t)sk_letter_cells(p->graph, letter);
+        if (p->layout.canonical) v.cells[d] = (uint8_t)sk_letter_reduction_blocks(p->graph, letter);
         if (letter == p->graph->dealt) v.zigzag[d] = (uint8_t)p->graph->zigzag;
     }
     sk_view_dense(&v);

@@ -184,7 +184,7 @@ static void predict(stash *x, sk_task t)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         int *to = &x->ahead[t.micro * p->params.n + i];
-        if (!(x->reads[i] & 1u << SK_FORWARD) || q->tensor->nudge != 0) continue;
+        if (!(x->reads[i] & 1u << SK_FORWARD) || q->tensor->bias_update != 0) continue;
         int piece = *to = predict_one(x, i, x->delay[t.micro]);
         if (q->shard == q->stored) continue;
         *to = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
@@ -268,7 +268,7 @@ static double places(const sk_emit *e, int micro)
         const sk_node *node = e->g->nodes.v[i];
         for (int o = 0; o < node->n_out; o++) {
             if (node->into[o] != e->g->sum[SK_SUM_WEIGHT]) continue;
-            sk_extent box = sk_piece_of(e->g, e->l, node->in[0]->letters, &(sk_state){0},
+            sk_extent box = sk_shard_of(e->g, e->l, node->in[0]->letters, &(sk_state){0},
                                         e->p->coord, micro, e->p->n_micro);
             n = (double)sk_box_count(&box, 0, box.n);
         }

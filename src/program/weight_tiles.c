@@ -50,7 +50,7 @@ static const sk_tensor *weight_of(const sk_emit *e, const sk_node *n)
 /* May it be cut along the letter, results without it being added up? */
 static bool may_cut(const sk_node *n, char letter)
 {
-    if (strchr(n->whole, letter) || sk_node_far(n, letter) || n->op->flags & SK_OP_MAX)
+    if (strchr(n->not_split, letter) || sk_node_gathers(n, letter) || n->op->flags & SK_OP_MAX)
         return false;
     for (int o = 0; o < n->n_out; o++)
         if (place_of(n->letters_out[o], letter) < 0 && !(n->op->flags & SK_OP_ADDS)) return false;
@@ -95,7 +95,7 @@ static void move(const tiles *x, sk_act act, int from, int to)
 static bool come_alone(const sk_emit *e, int whole, int first, int n)
 {
     const sk_buffer *w = &e->p->bufs.v[whole];
-    sk_tier home = e->l->home[w->kind == SK_WEIGHTS ? SK_PARAMS : SK_GRAD];
+    sk_placement home = e->l->home[w->kind == SK_WEIGHTS ? SK_PARAMS : SK_GRAD];
     for (int i = 1; home == SK_FILE && i < n; i++)
         if (e->p->bufs.v[first + i].part_at % SK_FILE_PAGE) return false;
     return w->keep && home != SK_DEVICE;

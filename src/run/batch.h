@@ -2,7 +2,7 @@
 #ifndef SK_RUN_BATCH_H
 #define SK_RUN_BATCH_H
 
-#include "run/inside.h"
+#include "run/run_state.h"
 
 /* Does the batch alone say what the instruction, a LOAD, reads? */
 bool sk_batch_is_data(const sk_run *r, const sk_inst *in);

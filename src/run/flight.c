@@ -4,21 +4,22 @@
 
 #include <stdio.h>
 
-double sk_flight_newest(const sk_line *line)
+double sk_flight_newest(const sk_rank_state *line)
 {
     unsigned n = atomic_load(&line->ring_n);
-    return n ? line->ring[(n - 1) % SK_RING].at : 0;
+    return n ? line->ring[(n - 1) % SK_FLIGHT_RECORDS].at : 0;
 }
 
-void sk_flight_print(const sk_program *p, const sk_line *line, double until, sk_out *o)
+void sk_flight_print(const sk_program *p, const sk_rank_state *line, double until, sk_out *o)
 {
-    unsigned n = atomic_load(&line->ring_n), from = n > SK_RING ? n - SK_RING : 0;
+    unsigned n = atomic_load(&line->ring_n),
+             from = n > SK_FLIGHT_RECORDS ? n - SK_FLIGHT_RECORDS : 0;
     sk_arena tmp = {0};
     sk_out_add(o, "rank %d, step %lld, waits for %lld\n", p->rank, atomic_load(&line->step) + 1,
                atomic_load(&line->waits_for));
     for (unsigned i = from; i < n; i++) {
-        int pc = line->ring[i % SK_RING].pc;
-        double at = line->ring[i % SK_RING].at;
+        int pc = line->ring[i % SK_FLIGHT_RECORDS].pc;
+        double at = line->ring[i % SK_FLIGHT_RECORDS].at;
         sk_out_add(o, "%+12.6f s %s\n", at - until, sk_inst_print(p, pc, &tmp));
     }
     sk_arena_end(&tmp);
@@ -34,7 +35,7 @@ char *sk_flight_inst(const sk_program *p, int64_t pc, sk_arena *a)
     return text;
 }
 
-char *sk_flight_place(const sk_program *p, const sk_line *line, sk_arena *a)
+char *sk_flight_place(const sk_program *p, const sk_rank_state *line, sk_arena *a)
 {
     long long step = atomic_load(&line->step), pc = atomic_load(&line->pc);
     if (step < 0) return sk_strdup(a, "before the first step");

@@ -1,7 +1,7 @@
 /* init.c - initial values of parameters, the same on any layout. */
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/gpu.h"
+#include "run/gpu/gpu.h"
 
 /* Is the buffer in memory of this rank's own, for it to fill?  What it has in common with its twin
  * is there when the twin has filled it, and all have met. */
@@ -67,7 +67,7 @@ static void init_buffer(sk_run *r, const sk_tensor *t, int buf, uint64_t seed)
     init_job j = {
         .t = t, .v = sk_buffer_view(r->p, buf, sk_run_tier(r, buf)), .std = (real)t->init};
     j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
-    sk_team_run(r->team, init_rows, &j);
+    sk_threads_run(r->team, init_rows, &j);
 }
 
 sk_status sk_run_init(sk_run *r, uint64_t seed)

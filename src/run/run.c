@@ -6,23 +6,23 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/proc.h"
-#include "device/blas.h"
+#include "device/blas_setup.h"
 #include "run/batch.h"
-#include "run/code.h"
-#include "run/deadline.h"
-#include "run/gpu.h"
-#include "run/inside.h"
-#include "run/pack.h"
+#include "run/cpu/encode.h"
+#include "plan/deadline.h"
+#include "run/gpu/gpu.h"
+#include "run/run_state.h"
+#include "run/cpu/pack_bits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-sk_deed_at *sk_deed_of(sk_run *r, const sk_inst *in)
+sk_bound_inst *sk_bind_inst(sk_run *r, const sk_inst *in)
 {
-    sk_deed_at *j = &r->deeds[in - r->p->insts.v];
-    *j = (sk_deed_at){r, in};
+    sk_bound_inst *j = &r->deeds[in - r->p->insts.v];
+    *j = (sk_bound_inst){r, in};
     return j;
 }
 
@@ -67,10 +67,10 @@ static sk_status handshake(sk_run *r)
     uint64_t mine = sk_program_hash(r->p), first = mine;
     atomic_store(&r->line->hash, mine);
     atomic_store(&r->line->state, 1);
-    SK_TRY(sk_comm_share(r->comm, &first, sizeof first));
+    SK_TRY(sk_comm_small_bcast(r->comm, &first, sizeof first));
     if (first != mine) return other_program(r, 0, first, mine);
     for (int k = 0; k < r->p->n_ranks; k++) {
-        uint64_t theirs = atomic_load(&sk_heaps_line(r->heaps, k)->hash);
+        uint64_t theirs = atomic_load(&sk_heaps_rank_state(r->heaps, k)->hash);
         if (sk_heap_base(r->heaps, k) && theirs != mine) return other_program(r, k, theirs, mine);
     }
     return SK_OK;
@@ -81,7 +81,7 @@ static void prepare_args(sk_run *r, sk_arena *a)
     const sk_program *p = r->p;
     char *base = r->gpu ? sk_gpu_base(r->gpu) : r->base;
     r->args = sk_many(a, sk_args, p->insts.n);
-    r->deeds = sk_many(a, sk_deed_at, p->n_copies || p->late ? p->insts.n : 1);
+    r->deeds = sk_many(a, sk_bound_inst, p->n_copies || p->late ? p->insts.n : 1);
     for (int i = 0; i < p->insts.n; i++)
         if (p->insts.v[i].act == SK_DO_OP) {
             sk_inst_args(p, &p->insts.v[i], base, &r->args[i]);
@@ -109,7 +109,7 @@ static double patience(const sk_run *r)
 static sk_status open_comm(sk_run *r)
 {
     const sk_program *p = r->p;
-    r->team = sk_team_open(p->threads);
+    r->team = sk_threads_open(p->threads);
     r->patience = r->opts.timeout_s > 0 ? r->opts.timeout_s : patience(r);
     if (r->opts.alone) return SK_OK;
     sk_comm_opts o = {.rank = p->rank,
@@ -132,9 +132,9 @@ static sk_status open_tiers(sk_run *r)
     if (p->file_bytes)
         SK_TRY(sk_disk_open(dir && *dir ? dir : "/tmp", p->file_bytes,
                             r->base + p->kind_at[SK_HOSTED], &r->disk));
-    if (p->n_copies) SK_TRY(sk_aside_open(p->n_copies, &r->copier));
-    if (p->late && p->gpu) r->helpers = sk_team_open(p->threads);
-    return p->late ? sk_aside_open(p->params.n, &r->updater) : SK_OK;
+    if (p->n_copies) SK_TRY(sk_background_open(p->n_copies, &r->copier));
+    if (p->late && p->gpu) r->helpers = sk_threads_open(p->threads);
+    return p->late ? sk_background_open(p->params.n, &r->updater) : SK_OK;
 }
 
 static sk_status open_rest(sk_run *r)
@@ -153,7 +153,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     r->opts = *o;
     r->loss_scale = 1;
     int seat = o->alone ? o->seat : p->rank;
-    r->line = sk_heaps_line(h, seat);
+    r->line = sk_heaps_rank_state(h, seat);
     r->base = sk_heap_base(h, seat);
     if (sk_heap_bytes(h, seat) < p->heap_bytes)
         return sk_fail(SK_EBUG, "rank %d: the heap has %lld bytes, the plan %lld", p->rank,
@@ -187,11 +187,11 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
 void sk_run_close(sk_run *r)
 {
     sk_gpu_stop(r->gpu);
-    sk_aside_close(r->copier); /* which may speak to the GPU */
-    sk_aside_close(r->updater);
-    if (r->helpers) sk_team_close(r->helpers);
+    sk_background_close(r->copier); /* which may speak to the GPU */
+    sk_background_close(r->updater);
+    if (r->helpers) sk_threads_close(r->helpers);
     sk_gpu_close(r->gpu);
-    if (r->team) sk_team_close(r->team);
+    if (r->team) sk_threads_close(r->team);
     if (r->comm) sk_comm_close(r->comm);
     sk_disk_close(r->disk);
     r->gpu = NULL;
@@ -227,8 +227,8 @@ sk_status sk_run_pull(sk_run *r) { return r->gpu ? sk_gpu_pull(r) : SK_OK; }
 sk_status sk_run_barrier(sk_run *r) { return sk_comm_barrier(r->comm); }
 sk_comm *sk_run_comm(sk_run *r) { return r->comm; }
 double *sk_run_times(sk_run *r) { return r->times; }
-bool sk_run_gpu_look(sk_run *r, sk_run_gpu *out) { return r->gpu && !sk_gpu_look(r->gpu, out); }
-const char *const *sk_run_joined(const sk_run *r) { return r->gpu ? sk_gpu_names(r) : NULL; }
+bool sk_run_gpu_usage(sk_run *r, sk_gpu_usage *out) { return r->gpu && !sk_gpu_look(r->gpu, out); }
+const char *const *sk_run_launch_names(const sk_run *r) { return r->gpu ? sk_gpu_names(r) : NULL; }
 double *sk_run_moving(sk_run *r) { return r->moving; }
 
 /* Others may read my messages and tables until all have met. */
@@ -285,15 +285,15 @@ static void run_op(sk_run *r, int pc)
                 .scratch = room + r->p->stage_bytes,
                 .each = r->p->scratch_per_thread};
     if (!sk_op_stage(a)) {
-        sk_team_run(r->team, op_part, &j);
+        sk_threads_run(r->team, op_part, &j);
         return;
     }
     sk_args wide = sk_op_widened(a, room);
     j.narrow = a;
     j.args = &wide;
-    sk_team_run(r->team, widen_part, &j);
-    sk_team_run(r->team, op_part, &j);
-    sk_team_run(r->team, narrow_part, &j);
+    sk_threads_run(r->team, widen_part, &j);
+    sk_threads_run(r->team, op_part, &j);
+    sk_threads_run(r->team, narrow_part, &j);
 }
 
 /* Where row i of a part begins in the whole, in elements. */
@@ -366,7 +366,7 @@ static void add(sk_run *r, const sk_inst *in)
     const sk_buffer *b = &r->p->bufs.v[in->out[0]];
     pair_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
                   b->bytes / (int64_t)sk_dtype_size(b->type), b->type};
-    sk_team_run(r->team, add_part, &j);
+    sk_threads_run(r->team, add_part, &j);
 }
 
 static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t room)
@@ -383,7 +383,7 @@ static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t room)
 
 static sk_status copy(void *ctx)
 {
-    const sk_deed_at *j = ctx;
+    const sk_bound_inst *j = ctx;
     sk_run *r = j->r;
     const sk_buffer *from = &r->p->bufs.v[j->in->in[0]], *to = &r->p->bufs.v[j->in->out[0]];
     if (from->tier == SK_FILE)
@@ -397,8 +397,8 @@ static sk_status copy(void *ctx)
 static sk_status end_copy(sk_run *r, const sk_inst *in)
 {
     double before = sk_now(), *at = r->moving ? &r->moving[2 * (in - r->p->insts.v)] : NULL;
-    SK_TRY(sk_aside_wait(r->copier, in->copy, r->patience));
-    const double *took = sk_aside_times(r->copier, in->copy);
+    SK_TRY(sk_background_wait(r->copier, in->copy, r->patience));
+    const double *took = sk_background_times(r->copier, in->copy);
     r->uncovered += sk_now() - before;
     r->waited += sk_now() - before;
     r->copied += took[1] - took[0];
@@ -412,7 +412,7 @@ static sk_status end_copy(sk_run *r, const sk_inst *in)
  * move while it is waited for. */
 static void note_moving(sk_run *r, const sk_inst *in, double before)
 {
-    double over = sk_comm_over(r->comm), *at = &r->moving[2 * (in - r->p->insts.v)];
+    double over = sk_comm_finished_at(r->comm), *at = &r->moving[2 * (in - r->p->insts.v)];
     if (in->act == SK_DO_START) r->began[in->call] = before;
     if (in->act != SK_DO_WAIT && in->act != SK_DO_RECV) return;
     bool played = in->act == SK_DO_WAIT && over > 0;
@@ -509,7 +509,7 @@ static bool rearrange(sk_run *r, const sk_inst *in)
     }
 }
 
-/* The end of a step: run/optimize.c. */
+/* The end of a step: run/cpu/optimize.c. */
 static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
 {
     switch (in->act) {
@@ -531,7 +531,7 @@ static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
         sk_do_pend(r, in);
         return SK_OK;
     case SK_DO_AHEAD:
-        sk_do_ahead(r, in);
+        sk_do_predict(r, in);
         return SK_OK;
     case SK_DO_SQUARES:
         sk_do_squares(r, in);
@@ -557,7 +557,7 @@ static sk_status one(sk_run *r, int pc)
     case SK_DO_SENT:
         return exchange(r, in);
     case SK_DO_COPY:
-        sk_aside_begin(r->copier, in->copy, copy, sk_deed_of(r, in));
+        sk_background_begin(r->copier, in->copy, copy, sk_bind_inst(r, in));
         return SK_OK;
     case SK_DO_COPIED:
         return end_copy(r, in);
@@ -569,7 +569,8 @@ static sk_status one(sk_run *r, int pc)
 /* A note in the flight ring: what a stuck or dead rank was doing. */
 static void note(sk_run *r, int pc, double now)
 {
-    unsigned at = atomic_fetch_add_explicit(&r->line->ring_n, 1, memory_order_relaxed) % SK_RING;
+    unsigned at =
+        atomic_fetch_add_explicit(&r->line->ring_n, 1, memory_order_relaxed) % SK_FLIGHT_RECORDS;
     r->line->ring[at].pc = pc;
     r->line->ring[at].micro = r->p->insts.v[pc].micro;
     r->line->ring[at].at = now;
@@ -601,7 +602,7 @@ static sk_status walk(sk_run *r, int from, int to)
     r->waited = r->copied = r->uncovered = 0;
     r->skip = r->full = false;
     if (r->disk) SK_TRY(sk_disk_settle(r->disk));
-    r->wire_then = sk_comm_wire(r->comm);
+    r->wire_then = sk_comm_bytes_sent(r->comm);
     for (int k = 0; k < r->p->n_ranks; k++) r->sent_then[k] = sk_comm_sends(r->comm, k);
     atomic_store(&r->line->step, (long long)r->step);
     atomic_store(&r->line->state, 2);
@@ -611,7 +612,7 @@ static sk_status walk(sk_run *r, int from, int to)
     r->out.waited = r->waited;
     r->out.copied = r->copied;
     r->out.uncovered = r->uncovered;
-    r->out.wire = sk_comm_wire(r->comm) - r->wire_then;
+    r->out.wire = sk_comm_bytes_sent(r->comm) - r->wire_then;
     for (int pc = from; r->gpu && pc < to; pc++) r->out.wire += r->p->insts.v[pc].wire;
     return SK_OK;
 }
@@ -638,7 +639,7 @@ static bool waits(sk_act act)
     return act == SK_DO_WAIT || act == SK_DO_RECV || act == SK_DO_SENT;
 }
 
-sk_status sk_run_turn(sk_run *r, int64_t step, int *pc)
+sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc)
 {
     const sk_inst *v = r->p->insts.v;
     sk_assert(r->opts.alone);

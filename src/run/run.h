@@ -12,7 +12,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "program/program.h"
-#include "tensor/piece.h"
+#include "tensor/tensor_shard.h"
 
 typedef struct sk_run sk_run;
 
@@ -38,7 +38,7 @@ typedef struct sk_run_opts {
     const char *(*where)(void *ctx, int rank, int pc); /* an instruction of any rank, for stories */
     void *where_ctx;
     /* Nobody else is there: waits and messages move nothing, what would have come is made up, and
-     * the heap is the seat-th of those given.  For measuring (run/profile.h). */
+     * the heap is the seat-th of those given.  For measuring (plan/profile.h). */
     bool alone;
     int seat;
     const char *device; /* of a program for a GPU: "cuda:0" */
@@ -73,9 +73,9 @@ typedef struct sk_step_out {
     double drops;             /* choices of experts that found no room */
     double seconds, waited;   /* this rank's step; of which waiting for others or moving bytes */
     double copied, uncovered; /* seconds of copies between memories; of which this rank waited */
-    int64_t wire;             /* bytes that this rank moved to others, counted: sk_comm_wire */
-    bool finite; /* loss and norm are numbers; if not, no update was made, on any rank */
-    bool again;  /* no_drops, no_full, and there were some: no update was made, on any rank */
+    int64_t wire; /* bytes that this rank moved to others, counted: sk_comm_bytes_sent */
+    bool finite;  /* loss and norm are numbers; if not, no update was made, on any rank */
+    bool again;   /* no_drops, no_full, and there were some: no update was made, on any rank */
 } sk_step_out;
 
 /* Opens this rank's end; compares program hashes with all ranks before it returns. */
@@ -94,7 +94,7 @@ sk_status sk_run_pull(sk_run *r);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
 /* Of a run that is alone: goes on from instruction *pc until one has been passed that waits for
  * others, or the training step is over (*pc is n_train).  Updates happen, at a rate of zero. */
-sk_status sk_run_turn(sk_run *r, int64_t step, int *pc);
+sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);
@@ -108,16 +108,16 @@ const sk_program *sk_run_program(const sk_run *r);
 
 /* The GPU that a run is on, and what it took of its memory.  What it took is seen in what is left,
  * so others that come and go meanwhile are in it. */
-typedef struct sk_run_gpu {
+typedef struct sk_gpu_usage {
     const char *name; /* "cuda:0" */
     sk_device_facts facts;
     int64_t pool;   /* bytes of the plan, as asked for */
     int64_t before; /* in use before the pool: the context of this process, and all others */
     int64_t taken;  /* by the pool; the GPU gives whole pages of 2 MiB */
     int64_t since;  /* since then: what libraries and kernels keep for themselves */
-} sk_run_gpu;
+} sk_gpu_usage;
 
-bool sk_run_gpu_look(sk_run *r, sk_run_gpu *out); /* false: the run is on the CPU, or failed */
+bool sk_run_gpu_usage(sk_run *r, sk_gpu_usage *out); /* false: the run is on the CPU, or failed */
 sk_status sk_run_barrier(sk_run *r);
 /* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
  * places and their groups have different numbers: the one that was opened last may run, until all
@@ -133,16 +133,17 @@ double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receive
  * be for several instructions: it has all of their time, and the others none. */
 double *sk_run_times(sk_run *r);
 /* By instruction: the name of such a launch (a fusion, an optimizer), or NULL; NULL on the CPU. */
-const char *const *sk_run_joined(const sk_run *r);
+const char *const *sk_run_launch_names(const sk_run *r);
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
  * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that a twin keeps
  * are not among them. */
-void sk_run_boxes(const sk_run *r, sk_arena *a, sk_box **boxes, int *n);
+void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **boxes, int *n);
 /* The same from a program alone, without data: for planning and conversion. */
-void sk_program_boxes(const sk_program *p, sk_arena *a, void *base, sk_box **boxes, int *n);
+void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **boxes,
+                       int *n);
 /* Of these, the weights, in the order of parameters; p is of any rank of the class of `rank`. */
-void sk_program_weights(const sk_program *p, int rank, sk_arena *a, void *base, sk_box **boxes,
-                        int *n);
+void sk_program_weight_shards(const sk_program *p, int rank, sk_arena *a, void *base,
+                              sk_tensor_shard **boxes, int *n);
 
 #endif

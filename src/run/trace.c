@@ -110,7 +110,8 @@ static void what(trace *t, const sk_trace_rank *r, const sk_inst *in)
     fprintf(t->to, "%s ", sk_act_row_of(in)->name);
     if (in->call >= 0) quoted(t->to, p->calls.v[in->call].what);
     else if (in->peer >= 0) fprintf(t->to, "rank %d", in->peer);
-    else if (in->copy >= 0) fprintf(t->to, "to the %s ", sk_tier_names[p->bufs.v[in->out[0]].tier]);
+    else if (in->copy >= 0)
+        fprintf(t->to, "to the %s ", sk_placement_names[p->bufs.v[in->out[0]].tier]);
     if (in->call < 0 && in->peer < 0 && in->out[0] >= 0) quoted(t->to, p->bufs.v[in->out[0]].name);
 }
 

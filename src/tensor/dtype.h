@@ -56,7 +56,7 @@ static inline uint16_t sk_to_bf16(float f) /* to nearest even; NaN stays NaN */
 
 /* To one of the two neighbours in bf16, the nearer the likelier: on the average it is x.  bits:
  * 16 of them, drawn. */
-static inline uint16_t sk_to_bf16_drawn(float f, uint32_t bits)
+static inline uint16_t sk_to_bf16_stochastic(float f, uint32_t bits)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof u);

@@ -15,9 +15,9 @@
 #ifndef SK_TENSOR_STRICT_H
 #define SK_TENSOR_STRICT_H
 
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/status.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <stdbool.h>
 

@@ -5,7 +5,7 @@
  * of these and a power cut publishes a torn checkpoint or forgets one that was
  * reported as saved.  Reading is in restore.c. */
 #include "train/checkpoint.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "tensor/safetensors.h"
 #include "tensor/strict.h"
 #include "train/folder.h"
@@ -25,7 +25,7 @@
 
 enum { LOCK_BYTES = 256, MOST_TOLD = 8 /* lines about what is not usable */ };
 
-struct sk_ckpt_home {
+struct sk_ckpt_dir {
     sk_arena arena;
     const char *dir;
     int fd, lock;
@@ -84,7 +84,7 @@ static void sweep_orphans(int dir)
 }
 
 /* Out of sight in one move, then removed at leisure. */
-static sk_status discard(sk_ckpt_home *h, const char *name, int64_t step)
+static sk_status discard(sk_ckpt_dir *h, const char *name, int64_t step)
 {
     char trash[SK_CKPT_NAME];
     snprintf(trash, sizeof trash, "trash-%010" PRId64 "-%016" PRIx64, step, sk_folder_nonce());
@@ -111,7 +111,7 @@ static int64_t lock_read(int fd, char text[LOCK_BYTES + 1])
 }
 
 /* The record has a fixed size and is written in place: one sector, old or new. */
-static sk_status lock_write(sk_ckpt_home *h)
+static sk_status lock_write(sk_ckpt_dir *h)
 {
     char text[LOCK_BYTES + 1], host[65] = "";
     gethostname(host, sizeof host - 1);
@@ -142,7 +142,7 @@ static int64_t newest_generation(const char *dir)
     return generation;
 }
 
-static sk_status take_lock(sk_ckpt_home *h)
+static sk_status take_lock(sk_ckpt_dir *h)
 {
     char text[LOCK_BYTES + 1];
     h->lock = openat(h->fd, "LOCK", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -163,11 +163,11 @@ static sk_status take_lock(sk_ckpt_home *h)
     return SK_OK;
 }
 
-sk_status sk_ckpt_open(const char *dir, sk_ckpt_home **out)
+sk_status sk_ckpt_open(const char *dir, sk_ckpt_dir **out)
 {
     sk_arena a = {0};
     SK_TRY(sk_dir_make(dir));
-    sk_ckpt_home *h = sk_new(&a, sk_ckpt_home);
+    sk_ckpt_dir *h = sk_new(&a, sk_ckpt_dir);
     h->dir = sk_strdup(&a, dir);
     h->arena = a;
     h->lock = -1;
@@ -182,7 +182,7 @@ sk_status sk_ckpt_open(const char *dir, sk_ckpt_home **out)
     return SK_OK;
 }
 
-void sk_ckpt_close(sk_ckpt_home *h)
+void sk_ckpt_close(sk_ckpt_dir *h)
 {
     sk_arena a = h->arena; /* the home lies in its own arena */
     if (h->lock >= 0) close(h->lock);
@@ -190,11 +190,11 @@ void sk_ckpt_close(sk_ckpt_home *h)
     sk_arena_end(&a);
 }
 
-int64_t sk_ckpt_generation(const sk_ckpt_home *h) { return h->generation; }
+int64_t sk_ckpt_generation(const sk_ckpt_dir *h) { return h->generation; }
 
 /* ---- saving ---- */
 
-static sk_status preflight(const sk_ckpt_home *h, int64_t bytes)
+static sk_status preflight(const sk_ckpt_dir *h, int64_t bytes)
 {
     struct statvfs v;
     if (!bytes) return SK_OK;
@@ -207,7 +207,7 @@ static sk_status preflight(const sk_ckpt_home *h, int64_t bytes)
     return SK_OK;
 }
 
-sk_status sk_ckpt_begin(sk_ckpt_home *h, int64_t step, int64_t bytes, char name[SK_CKPT_NAME])
+sk_status sk_ckpt_begin(sk_ckpt_dir *h, int64_t step, int64_t bytes, char name[SK_CKPT_NAME])
 {
     sk_assert(step >= 0 && step <= SK_CKPT_STEPS);
     SK_TRY(preflight(h, bytes));
@@ -218,7 +218,7 @@ sk_status sk_ckpt_begin(sk_ckpt_home *h, int64_t step, int64_t bytes, char name[
     return SK_OK;
 }
 
-void sk_ckpt_abandon(sk_ckpt_home *h, const char *name)
+void sk_ckpt_abandon(sk_ckpt_dir *h, const char *name)
 {
     int64_t step, generation;
     if (tmp_name(name, &step, &generation)) sk_folder_sweep(h->fd, name);
@@ -234,13 +234,14 @@ typedef struct shard {
 } shard;
 
 /* Boxes that this rank writes, as tensors of a file and as boxes of the manifest. */
-static int collect(shard *s, const sk_box *box, int n, sk_st_tensor *t, const sk_box **from)
+static int collect(shard *s, const sk_tensor_shard *box, int n, sk_st_tensor *t,
+                   const sk_tensor_shard **from)
 {
     int k = 0;
     int64_t count = 0;
     for (int i = 0; i < n; i++) {
-        const sk_box *b = &box[i];
-        sk_assert(b->n <= SK_PIECE_DIM && sk_manifest_count(b->size, b->n, &count));
+        const sk_tensor_shard *b = &box[i];
+        sk_assert(b->n <= SK_SHARD_DIM && sk_manifest_count(b->size, b->n, &count));
         if (!b->mine || !count) continue;
         sk_ckpt_tensor *about = sk_push(s->arena, &s->about->tensors);
         *about = (sk_ckpt_tensor){.name = b->name, .type = b->type, .n = b->n};
@@ -259,18 +260,19 @@ static int collect(shard *s, const sk_box *box, int n, sk_st_tensor *t, const sk
     return k;
 }
 
-static sk_status write_data(sk_st_writer *w, const sk_st_tensor *t, const sk_box **from, int n)
+static sk_status write_data(sk_st_writer *w, const sk_st_tensor *t, const sk_tensor_shard **from,
+                            int n)
 {
     for (int i = 0; i < n; i++)
         SK_TRY(sk_st_write(w, from[i]->data, (size_t)(t[i].end - t[i].begin)));
     return SK_OK;
 }
 
-static sk_status write_shard(shard *s, char kind, const sk_box *box, int n)
+static sk_status write_shard(shard *s, char kind, const sk_tensor_shard *box, int n)
 {
     sk_arena *a = s->arena;
     sk_st_tensor *t = sk_many(a, sk_st_tensor, n);
-    const sk_box **from = sk_many(a, const sk_box *, n);
+    const sk_tensor_shard **from = sk_many(a, const sk_tensor_shard *, n);
     int first = s->about->tensors.n, k = collect(s, box, n, t, from);
     if (!k) return SK_OK;
     sk_st_pair meta[] = {{"format", "skein"},
@@ -431,12 +433,12 @@ static sk_status complete(sk_arena *a, int dir, int ranks, sk_ckpt *c)
     return SK_OK;
 }
 
-static void remember(sk_ckpt_home *h, int64_t step)
+static void remember(sk_ckpt_dir *h, int64_t step)
 {
     *(int64_t *)sk_push(&h->arena, &h->good) = step;
 }
 
-static sk_status commit(sk_arena *a, sk_ckpt_home *h, const char *name, int ranks, sk_ckpt *c)
+static sk_status commit(sk_arena *a, sk_ckpt_dir *h, const char *name, int ranks, sk_ckpt *c)
 {
     bool old = false; /* `name` is now an older checkpoint of the same step */
     char *final = sk_print(a, "step-%010" PRId64, c->state.step);
@@ -456,7 +458,7 @@ static sk_status commit(sk_arena *a, sk_ckpt_home *h, const char *name, int rank
     return SK_OK;
 }
 
-sk_status sk_ckpt_commit(sk_ckpt_home *h, const char *name, int ranks, const sk_ckpt_state *state)
+sk_status sk_ckpt_commit(sk_ckpt_dir *h, const char *name, int ranks, const sk_ckpt_state *state)
 {
     sk_arena a = {0};
     sk_ckpt c = {.state = *state};
@@ -473,7 +475,7 @@ sk_status sk_ckpt_commit(sk_ckpt_home *h, const char *name, int ranks, const sk_
 
 /* ---- retention ---- */
 
-static bool is_good(sk_ckpt_home *h, int64_t step, const char *path)
+static bool is_good(sk_ckpt_dir *h, int64_t step, const char *path)
 {
     for (int i = 0; i < h->good.n; i++)
         if (h->good.v[i] == step) return true;
@@ -482,7 +484,7 @@ static bool is_good(sk_ckpt_home *h, int64_t step, const char *path)
     return true;
 }
 
-sk_status sk_ckpt_retain(sk_ckpt_home *h, int64_t keep)
+sk_status sk_ckpt_retain(sk_ckpt_dir *h, int64_t keep)
 {
     sk_arena a = {0};
     int64_t *steps = NULL, kept = 0;

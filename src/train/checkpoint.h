@@ -45,20 +45,20 @@ enum { SK_CKPT_NAME = 64, SK_CKPT_TRIES = 3 };
 
 /* ---- the directory and its lock: rank 0 only ---- */
 
-typedef struct sk_ckpt_home sk_ckpt_home;
+typedef struct sk_ckpt_dir sk_ckpt_dir;
 /* Make the directory if needed, take its lock and sweep what a dead run left behind.  SK_ECREATE
  * naming the holder if somebody has it.  The lock dies with the process. */
-sk_status sk_ckpt_open(const char *dir, sk_ckpt_home **out);
-void sk_ckpt_close(sk_ckpt_home *h);
-int64_t sk_ckpt_generation(const sk_ckpt_home *h); /* grows with every opening */
+sk_status sk_ckpt_open(const char *dir, sk_ckpt_dir **out);
+void sk_ckpt_close(sk_ckpt_dir *h);
+int64_t sk_ckpt_generation(const sk_ckpt_dir *h); /* grows with every opening */
 
 /* ---- saving ---- */
 
 /* `bytes` of data are expected; less free space than 1.1 times that is an error (0: not asked). */
-sk_status sk_ckpt_begin(sk_ckpt_home *h, int64_t step, int64_t bytes, char name[SK_CKPT_NAME]);
+sk_status sk_ckpt_begin(sk_ckpt_dir *h, int64_t step, int64_t bytes, char name[SK_CKPT_NAME]);
 
 typedef struct sk_ckpt_share { /* boxes that are not `mine`, or are empty, are skipped */
-    const sk_box *model, *state;
+    const sk_tensor_shard *model, *state;
     int n_model, n_state;
 } sk_ckpt_share;
 
@@ -74,13 +74,13 @@ sk_status sk_ckpt_write_rank(const char *dir, const char *name, int rank,
 /* Publish.  Generation, ranks and time of the state are filled in here.  A checkpoint of the same
  * step that is already there (a run went back and came again) is swapped out in one move.  On
  * failure everything of this save is removed. */
-sk_status sk_ckpt_commit(sk_ckpt_home *h, const char *name, int ranks, const sk_ckpt_state *state);
-void sk_ckpt_abandon(sk_ckpt_home *h, const char *name);
+sk_status sk_ckpt_commit(sk_ckpt_dir *h, const char *name, int ranks, const sk_ckpt_state *state);
+void sk_ckpt_abandon(sk_ckpt_dir *h, const char *name);
 
 /* Keep the newest `keep` good checkpoints (0: all; 1 counts as 2) and what is newer than them;
  * remove the rest.  A checkpoint counts as good if this home committed it or a deep check passed;
  * each is checked once per run. */
-sk_status sk_ckpt_retain(sk_ckpt_home *h, int64_t keep);
+sk_status sk_ckpt_retain(sk_ckpt_dir *h, int64_t keep);
 
 /* ---- finding and reading ---- */
 
@@ -104,8 +104,8 @@ sk_status sk_ckpt_find(sk_arena *a, const char *dir, int64_t step, bool deep, sk
 sk_status sk_ckpt_read(sk_arena *a, const char *path, sk_ckpt *out);
 /* Fill the boxes, whatever the layout that wrote them.  A floating type is converted to the box's
  * own.  After a failure the boxes hold no defined values. */
-sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_box *boxes, int n);
-sk_status sk_ckpt_load(const char *path, const sk_box *boxes, int n); /* both */
+sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_tensor_shard *boxes, int n);
+sk_status sk_ckpt_load(const char *path, const sk_tensor_shard *boxes, int n); /* both */
 /* Manifest, file sizes and every shard's own header; `deep`: also every chunk's CRC. */
 sk_status sk_ckpt_verify(const char *path, bool deep);
 

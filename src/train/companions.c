@@ -1,9 +1,9 @@
 /* companions.c - see companions.h. */
 #include "train/companions.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "tensor/strict.h"
 #include "train/folder.h"
-#include "train/sums.h"
+#include "train/checksums.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -235,7 +235,7 @@ static sk_status keep_new(sk_arena *a, int run, const char *tmp, const sk_compan
     int fd = mkdirat(run, tmp, 0777) ? -1 : openat(run, tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return sk_fail(SK_EIO, "making %s: %s", tmp, strerror(errno));
     sk_status status = keep_in(a, fd, c);
-    if (!status) status = sk_sums_write(fd, NULL, 0); /* so that it is known as ours later */
+    if (!status) status = sk_checksums_write(fd, NULL, 0); /* so that it is known as ours later */
     if (!status && fsync(fd)) status = sk_fail(SK_EIO, "%s: fsync: %s", tmp, strerror(errno));
     close(fd);
     if (!status) status = sk_folder_publish(run, tmp, "tokenizer", &old);
@@ -261,7 +261,7 @@ static void sweep(int run)
 sk_status sk_companions_keep(sk_arena *a, const char *run, const sk_companions *c)
 {
     sk_status status = SK_OK;
-    SK_TRY(sk_sums_replaceable(sk_print(a, "%s/tokenizer", run)));
+    SK_TRY(sk_checksums_replaceable(sk_print(a, "%s/tokenizer", run)));
     int fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return sk_fail(SK_EIO, "%s: %s", run, strerror(errno));
     const char *tmp = sk_print(a, "%s%016" PRIx64, tmp_name, sk_folder_nonce());

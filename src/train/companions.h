@@ -16,7 +16,7 @@
 #ifndef SK_TRAIN_COMPANIONS_H
 #define SK_TRAIN_COMPANIONS_H
 
-#include "base/file.h"
+#include "base/file_io.h"
 
 enum { SK_N_COMPANIONS = 6, SK_N_TOKEN_IDS = 3, SK_MOST_ENDS = 64 };
 

@@ -1,8 +1,8 @@
 /* fits.c - is there memory for the plan, and what would fit if there is not? */
 #include "train/fits.h"
 #include "base/proc.h"
-#include "base/text.h"
-#include "device/blas.h"
+#include "base/strings.h"
+#include "device/blas_setup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +68,7 @@ enum { MOST_CHANGES = 40 };
  * messages, and the state of the optimizer in the host's memory the way to it and back. */
 static int list_changes(const sk_setup *s, bool device, change *out)
 {
-    int64_t ways = sk_batch_ways(&s->layout, s->graph.batch), batch = s->job->batch;
+    int64_t ways = sk_batch_shards(&s->layout, s->graph.batch), batch = s->job->batch;
     int64_t now = (batch + ways * s->n_micro - 1) / (ways * s->n_micro);
     int axis =
         s->layout.shard_axis >= 0 ? s->layout.shard_axis : sk_mesh_axis(&s->layout.mesh, "dp");

@@ -10,7 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/folder.h"
 #include "train/hf_config.h"
-#include "train/sums.h"
+#include "train/checksums.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,9 +31,9 @@ typedef struct place {
     sk_hf e;
     const sk_hf_shape *s;
     int n, n_order, n_shape;
-    int order[SK_PIECE_DIM];                        /* our dims, in the order of the file */
-    int64_t from[SK_PIECE_DIM], size[SK_PIECE_DIM]; /* per dim of ours: what the file holds */
-    int64_t step[SK_PIECE_DIM];                     /* per dim of ours: in elements of the file */
+    int order[SK_SHARD_DIM];                        /* our dims, in the order of the file */
+    int64_t from[SK_SHARD_DIM], size[SK_SHARD_DIM]; /* per dim of ours: what the file holds */
+    int64_t step[SK_SHARD_DIM];                     /* per dim of ours: in elements of the file */
     int64_t shape[SK_ST_DIM];
     const char *file; /* where it was found; NULL: not needed */
     const char *seen; /* by sk_hf_check(): the file that has it */
@@ -78,7 +78,7 @@ sk_status sk_hf_shapes_of(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_
 /* Read `dims`: which of our letters make up each dim of the file. */
 static sk_status read_dims(place *p)
 {
-    bool seen[SK_PIECE_DIM] = {0};
+    bool seen[SK_SHARD_DIM] = {0};
     p->n_shape = *p->e.dims != 0;
     p->shape[0] = 1;
     for (const char *c = p->e.dims; *c; c++) {
@@ -119,7 +119,7 @@ static sk_status resolve(place *p, const sk_hf_shape **shapes, int n_shapes)
         return sk_fail(SK_EBUG, "the model lists '%s' for Hugging Face and has no such tensor",
                        p->e.name);
     p->n = (int)strlen(p->s->letters);
-    sk_assert(p->n <= SK_PIECE_DIM);
+    sk_assert(p->n <= SK_SHARD_DIM);
     for (int d = 0; d < p->n; d++) {
         bool cut = p->e.slice && p->s->letters[d] == p->e.slice;
         p->from[d] = cut ? p->e.from : 0;
@@ -217,10 +217,10 @@ static const char *spelling(const char *name, int k, char buf[SK_ST_NAME + 16])
 }
 
 /* Does any asked box hold an element of this place? */
-static bool needed(const place *p, const sk_box *boxes, int n)
+static bool needed(const place *p, const sk_tensor_shard *boxes, int n)
 {
     for (int i = 0; i < n; i++) {
-        const sk_box *b = &boxes[i];
+        const sk_tensor_shard *b = &boxes[i];
         if (strcmp(b->name, p->e.name)) continue;
         bool meets = true;
         for (int d = 0; d < p->n; d++)
@@ -248,7 +248,8 @@ static sk_status find_in_index(sk_arena *a, const char *dir, const json_t *root,
 }
 
 /* Set the file of every place that is needed. */
-static sk_status locate(sk_arena *a, const char *dir, const sk_box *boxes, int n, places *all)
+static sk_status locate(sk_arena *a, const char *dir, const sk_tensor_shard *boxes, int n,
+                        places *all)
 {
     struct stat s;
     json_t *root = NULL;
@@ -324,8 +325,8 @@ static void scatter(char *to, int64_t step, const char *from, int64_t n, size_t 
 }
 
 /* n elements that follow each other in the file, `step` elements apart in the box. */
-static sk_status load_run(window *w, const sk_box *b, int64_t from, int64_t to, int64_t step,
-                          int64_t n)
+static sk_status load_run(window *w, const sk_tensor_shard *b, int64_t from, int64_t to,
+                          int64_t step, int64_t n)
 {
     _Alignas(16) char tmp[RUN * 8 / 16]; /* 16 KiB: at least 2048 elements */
     int64_t in = (int64_t)sk_dtype_size(w->t->type), out = (int64_t)sk_dtype_size(b->type), k;
@@ -342,9 +343,9 @@ static sk_status load_run(window *w, const sk_box *b, int64_t from, int64_t to, 
 }
 
 /* The elements that a box and a place share, in the order of the file. */
-static sk_status load_box(window *w, const place *p, const sk_box *b)
+static sk_status load_box(window *w, const place *p, const sk_tensor_shard *b)
 {
-    int64_t size[SK_PIECE_DIM], step[SK_PIECE_DIM], i[SK_PIECE_DIM] = {0};
+    int64_t size[SK_SHARD_DIM], step[SK_SHARD_DIM], i[SK_SHARD_DIM] = {0};
     int64_t from = 0, to = 0, dense = 1;
     for (int d = p->n - 1; d >= 0; d--) {
         int64_t lo = p->from[d] > b->at[d] ? p->from[d] : b->at[d];
@@ -370,7 +371,7 @@ static sk_status load_box(window *w, const place *p, const sk_box *b)
 }
 
 static sk_status load_place(sk_arena *a, const sk_st *st, const place *p, char *buf,
-                            const sk_box *boxes, int n)
+                            const sk_tensor_shard *boxes, int n)
 {
     window w = {.st = st, .buf = buf};
     SK_TRY(find_in_file(a, st, p, &w.t));
@@ -380,8 +381,8 @@ static sk_status load_place(sk_arena *a, const sk_st *st, const place *p, char *
 }
 
 /* All places of one file; they are marked as done. */
-static sk_status load_file(const char *dir, const char *file, places *all, const sk_box *boxes,
-                           int n)
+static sk_status load_file(const char *dir, const char *file, places *all,
+                           const sk_tensor_shard *boxes, int n)
 {
     sk_arena a = {0};
     sk_st st;
@@ -400,10 +401,10 @@ static sk_status load_file(const char *dir, const char *file, places *all, const
 }
 
 /* Every box must be a tensor of the table with its sizes, and one that the model lists. */
-static sk_status check_boxes(sk_arena *a, const places *all, const sk_box *boxes, int n)
+static sk_status check_boxes(sk_arena *a, const places *all, const sk_tensor_shard *boxes, int n)
 {
     for (int i = 0; i < n; i++) {
-        const sk_box *b = &boxes[i];
+        const sk_tensor_shard *b = &boxes[i];
         const place *p = NULL;
         for (int k = 0; k < all->n && !p; k++)
             if (!strcmp(all->v[k].e.name, b->name)) p = &all->v[k];
@@ -415,7 +416,8 @@ static sk_status check_boxes(sk_arena *a, const places *all, const sk_box *boxes
     return SK_OK;
 }
 
-static sk_status load(sk_arena *a, const char *dir, places *all, const sk_box *boxes, int n)
+static sk_status load(sk_arena *a, const char *dir, places *all, const sk_tensor_shard *boxes,
+                      int n)
 {
     SK_TRY(check_boxes(a, all, boxes, n));
     SK_TRY(locate(a, dir, boxes, n, all));
@@ -425,7 +427,7 @@ static sk_status load(sk_arena *a, const char *dir, places *all, const sk_box *b
 }
 
 sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
-                     const sk_hf_shape *shapes, int n_shapes, const sk_box *boxes, int n)
+                     const sk_hf_shape *shapes, int n_shapes, const sk_tensor_shard *boxes, int n)
 {
     sk_arena a = {0};
     places all = {0};
@@ -636,7 +638,7 @@ sk_status sk_hf_check_ckpt(const sk_ckpt *c)
     return status;
 }
 
-sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole)
+sk_status sk_hf_from_ckpt(void *ctx, sk_tensor_shard *whole)
 {
     return whole->data ? sk_ckpt_fill(ctx, whole, 1) : SK_OK;
 }
@@ -652,7 +654,7 @@ typedef struct saver {
     sk_hf_reader *read;
     void *ctx;
     const char *held; /* the logical tensor that `whole` holds */
-    sk_box whole;
+    sk_tensor_shard whole;
     sk_arena room; /* for that one */
     char *out;     /* WINDOW bytes on their way to the file */
     int64_t used;
@@ -671,7 +673,7 @@ static sk_status hold(saver *s, const place *p)
     if (s->held && !strcmp(s->held, p->e.name)) return SK_OK;
     sk_arena_end(&s->room);
     s->held = p->e.name;
-    s->whole = (sk_box){.name = p->e.name, .type = SK_F32, .n = p->n};
+    s->whole = (sk_tensor_shard){.name = p->e.name, .type = SK_F32, .n = p->n};
     for (int d = 0; d < p->n; d++) s->whole.full[d] = s->whole.size[d] = p->s->full[d];
     SK_TRY(s->read(s->ctx, &s->whole));
     if (s->whole.data) return SK_OK; /* lent */
@@ -700,7 +702,7 @@ static sk_status save_run(saver *s, int64_t from, int64_t step, int64_t n)
 
 static sk_status save_place(saver *s, const place *p)
 {
-    int64_t step[SK_PIECE_DIM], i[SK_PIECE_DIM] = {0}, from = 0, dense = 1;
+    int64_t step[SK_SHARD_DIM], i[SK_SHARD_DIM] = {0}, from = 0, dense = 1;
     SK_TRY(hold(s, p));
     for (int d = p->n - 1; d >= 0; d--) {
         step[d] = dense, dense *= p->s->full[d];
@@ -753,7 +755,7 @@ static sk_status save_texts(saver *s, int dir)
 static sk_status save_sums(const saver *s, int dir)
 {
     const sk_ckpt_file weights = {one_file, s->w.bytes, s->w.n_crc, s->w.crc};
-    return sk_sums_write(dir, &weights, 1);
+    return sk_checksums_write(dir, &weights, 1);
 }
 
 /* Open the parent of `dir`; *name is its last part. */
@@ -796,7 +798,7 @@ static sk_status save(saver *s, const char *dir, const places *all)
 {
     char *name = NULL;
     int parent = -1;
-    SK_TRY(sk_sums_replaceable(dir)); /* before the work */
+    SK_TRY(sk_checksums_replaceable(dir)); /* before the work */
     SK_TRY(open_parent(s->arena, dir, &name, &parent));
     char *tmp = sk_print(s->arena, "%s.tmp-%016" PRIx64, name, sk_folder_nonce());
     sk_status status = mkdirat(parent, tmp, 0777)

@@ -1,6 +1,6 @@
 /* hf.h - Hugging Face model directories: weights in, models out (config.json: train/hf_config.h).
  *
- * A model part lists the tensors of its Hugging Face form (graph/model.h):
+ * A model part lists the tensors of its Hugging Face form (model/model.h):
  * file name, our name, and how our letters lie in the file, "c,shd" being a
  * matrix [c, s*h*d].  From that line come transposes, packed projections and
  * slices; nothing here knows a model.  What a box needs besides its sizes is
@@ -26,13 +26,13 @@
 #ifndef SK_TRAIN_HF_H
 #define SK_TRAIN_HF_H
 
-#include "graph/model.h"
-#include "tensor/piece.h"
+#include "model/model.h"
+#include "tensor/tensor_shard.h"
 #include "train/companions.h"
 
 typedef struct sk_hf_shape { /* of a logical tensor */
     const char *name, *letters;
-    int64_t full[SK_PIECE_DIM];
+    int64_t full[SK_SHARD_DIM];
 } sk_hf_shape;
 
 /* The parameters of a graph that has been built. */
@@ -42,7 +42,7 @@ sk_status sk_hf_shapes_of(sk_arena *a, const sk_model *m, const sk_hyper *h, sk_
                           int *n);
 
 sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
-                     const sk_hf_shape *shapes, int n_shapes, const sk_box *boxes, int n);
+                     const sk_hf_shape *shapes, int n_shapes, const sk_tensor_shard *boxes, int n);
 
 /* Every tensor of the directory's files is one of the model's, a buffer that the model names, or a
  * head equal to the embedding that it is tied to; otherwise SK_EDATA, with its name. */
@@ -57,8 +57,8 @@ sk_status sk_hf_check_ckpt(const struct sk_ckpt *c);
 /* Give one whole logical tensor: `whole` is f32, starts at 0 and has its full sizes.  It is asked
  * first without data: a reader that has the tensor in one piece lends it by setting data, so that
  * nothing is copied; if data stays NULL, it is asked again with room to fill. */
-typedef sk_status sk_hf_reader(void *ctx, sk_box *whole);
-sk_status sk_hf_from_ckpt(void *ctx, sk_box *whole); /* ctx: const sk_ckpt * */
+typedef sk_status sk_hf_reader(void *ctx, sk_tensor_shard *whole);
+sk_status sk_hf_from_ckpt(void *ctx, sk_tensor_shard *whole); /* ctx: const sk_ckpt * */
 
 /* `type` is that of the tensors in the file.  The directory may exist if it holds only files of an
  * earlier save. */

@@ -1,6 +1,6 @@
 /* hf_config.c - see hf_config.h. */
 #include "train/hf_config.h"
-#include "graph/activation.h"
+#include "kernel/activation.h"
 #include "tensor/strict.h"
 
 #include <fcntl.h>

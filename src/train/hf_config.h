@@ -15,7 +15,7 @@
 #ifndef SK_TRAIN_HF_CONFIG_H
 #define SK_TRAIN_HF_CONFIG_H
 
-#include "graph/model.h"
+#include "model/model.h"
 #include "tensor/dtype.h"
 
 struct json_t;

@@ -2,8 +2,8 @@
 #include "train/host.h"
 #include "base/clock.h"
 #include "base/proc.h"
-#include "base/team.h"
-#include "device/blas.h"
+#include "base/threads.h"
+#include "device/blas_setup.h"
 
 #include <cblas.h>
 #include <ctype.h>
@@ -48,7 +48,7 @@ static int count_gpus(void)
     return n;
 }
 
-void sk_host_look(sk_host *out)
+void sk_host_detect(sk_host *out)
 {
     *out = (sk_host){.cores = sk_proc_cores(),
                      .isa = best_isa(),
@@ -114,9 +114,9 @@ sk_status sk_host_peak(int threads, double seconds, sk_peak_rate *out)
     p->seconds = seconds;
     p->room = sk_many(&a, float, 3L * SIDE * SIDE * threads);
     p->took = sk_many(&a, double, 1L * SAMPLES * threads);
-    sk_team *team = sk_team_open(threads);
-    sk_team_run(team, multiply, p);
-    sk_team_close(team);
+    sk_threads *team = sk_threads_open(threads);
+    sk_threads_run(team, multiply, p);
+    sk_threads_close(team);
     for (int i = 0; i < threads; i++) {
         out->flops += p->rate[i];
         out->spread = fmax(out->spread, p->spread[i]);

@@ -29,14 +29,14 @@ typedef struct sk_host {
     int gpus;          /* devices that the NVIDIA driver shows */
 } sk_host;
 
-void sk_host_look(sk_host *out);
+void sk_host_detect(sk_host *out);
 
 typedef struct sk_peak_rate {
     double flops;  /* per second, of all threads */
     double spread; /* how much longer the median takes, of the worst thread: 0.1 is a tenth */
 } sk_peak_rate;
 
-/* SK_EIO: no room for BLAS (device/blas.h). */
+/* SK_EIO: no room for BLAS (device/blas_setup.h). */
 sk_status sk_host_peak(int threads, double seconds, sk_peak_rate *out);
 /* Of the peak of its threads, what a rank can have where `ranks` run on `cores`. */
 double sk_host_share(int ranks, int threads, int cores);

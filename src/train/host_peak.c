@@ -1,9 +1,9 @@
 /* host_peak.c - the peak of this host's cores, measured once and kept in a file. */
 #include "train/host_peak.h"
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/hash.h"
-#include "base/team.h"
-#include "base/text.h"
+#include "base/threads.h"
+#include "base/strings.h"
 #include "tensor/strict.h"
 
 #include <ctype.h>
@@ -43,7 +43,7 @@ static void name_file(sk_arena *a, table *t)
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char host[65] = "host";
     sk_host h;
-    sk_host_look(&h);
+    sk_host_detect(&h);
     gethostname(host, sizeof host - 1);
     for (char *p = host; *p; p++)
         if (!isalnum((unsigned char)*p) && *p != '.') *p = '-';
@@ -207,7 +207,7 @@ sk_kept_peak sk_host_peak_keep(sk_arena *a, int busy, double flops)
 sk_kept_peak sk_host_peak_of(sk_arena *a, int busy)
 {
     sk_kept_peak kept = sk_host_peak_find(a, busy);
-    int threads = busy < SK_TEAM_MOST ? busy : SK_TEAM_MOST;
+    int threads = busy < SK_THREADS_MAX ? busy : SK_THREADS_MAX;
     const char *why = kept.why;
     sk_peak_rate rate;
     if (kept.flops > 0) return kept;

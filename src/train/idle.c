@@ -1,6 +1,6 @@
 /* idle.c - what a layout leaves without work, or does twice: how many, and why. */
 #include "train/idle.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "train/relayout.h"
 
 bool sk_idle(const sk_program *p)

@@ -5,8 +5,8 @@
 #ifndef SK_TRAIN_JOB_H
 #define SK_TRAIN_JOB_H
 
-#include "graph/model.h"
-#include "program/optim.h"
+#include "model/model.h"
+#include "kernel/optim.h"
 
 #include <limits.h>
 

@@ -1,19 +1,19 @@
 /* launch.c - a whole training run on this host. */
 #include "train/launch.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/proc.h"
-#include "base/text.h"
-#include "comm/board.h"
-#include "device/blas.h"
+#include "base/strings.h"
+#include "comm/control_block.h"
+#include "device/blas_setup.h"
 #include "program/alike.h"
 #include "run/flight.h"
 #include "train/fits.h"
 #include "train/idle.h"
 #include "train/relayout.h"
-#include "train/report.h"
+#include "train/console.h"
 #include "train/rundir.h"
-#include "train/sample.h"
+#include "train/sampler.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ typedef struct launcher {
     char sampling[PATH_MAX]; /* the directory it reads, removed afterwards */
     sk_arena words;          /* what it said so far */
     sk_out said;
-    sk_clean clean;
+    sk_utf8_filter clean;
     int to_say;
     char final[PATH_MAX];
 } launcher;
@@ -184,7 +184,7 @@ static sk_status start_process(launcher *l, seat *s)
     close(log);
     if (s->pid < 0) return cannot_start(l, s->rank, err);
     s->fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-    atomic_store(&sk_heaps_line(l->t.heaps, s->rank)->pid, (long long)s->pid);
+    atomic_store(&sk_heaps_rank_state(l->t.heaps, s->rank)->pid, (long long)s->pid);
     return SK_OK;
 }
 
@@ -235,7 +235,7 @@ static const char *last_words(sk_arena *a, const char *path)
 /* The program that a rank is in, by its line; its newest instructions are of that one. */
 static const sk_program *program_of(const launcher *l, int rank, sk_arena *a)
 {
-    long long step = atomic_load(&sk_heaps_line(l->t.heaps, rank)->step);
+    long long step = atomic_load(&sk_heaps_rank_state(l->t.heaps, rank)->step);
     int phase = sk_relayout_at(&l->setup, step < 0 ? l->t.step : step);
     if (atomic_load(&l->t.tally->roomy[rank])) return l->setup.roomy->programs[rank];
     return sk_program_as(a, sk_relayout_setup(&l->setup, phase)->programs[rank], rank);
@@ -245,7 +245,7 @@ static const sk_program *program_of(const launcher *l, int rank, sk_arena *a)
 static void tell_for(launcher *l, int rank, const char *how, const char *hint)
 {
     char path[PATH_MAX];
-    const sk_line *line = sk_heaps_line(l->t.heaps, rank);
+    const sk_rank_state *line = sk_heaps_rank_state(l->t.heaps, rank);
     log_path(l, rank, path);
     const char *story = sk_print(l->arena, "rank %d %s %s%s; its log: %s%s", rank, how,
                                  sk_flight_place(program_of(l, rank, l->arena), line, l->arena),
@@ -302,7 +302,7 @@ static void warn(launcher *l, const char *text)
 static void end_sample(launcher *l)
 {
     if (!l->sampler) return;
-    sk_clean_end(&l->clean, &l->said);
+    sk_utf8_filter_end(&l->clean, &l->said);
     sk_console_sample(&l->console, l->job->sample_prompt, l->said.s ? l->said.s : "");
     sk_sampler_close(l->sampler);
     l->sampler = NULL;
@@ -321,7 +321,7 @@ static void sample_some(launcher *l, int n)
             return;
         }
         if (!bytes) l->to_say = 0; /* the text has ended */
-        sk_clean_put(&l->clean, &l->said, bytes, len);
+        sk_utf8_filter_put(&l->clean, &l->said, bytes, len);
     }
 }
 
@@ -331,7 +331,7 @@ static void begin_sample(launcher *l, const char *dir, bool remove)
     sample_some(l, SAMPLE_TOKENS + 1); /* one that is not finished */
     l->words = (sk_arena){0};
     l->said = (sk_out){.arena = &l->words};
-    l->clean = (sk_clean){.one_line = true};
+    l->clean = (sk_utf8_filter){.one_line = true};
     l->to_say = SAMPLE_TOKENS;
     snprintf(l->sampling, sizeof l->sampling, "%s", remove ? dir : "");
     if (sk_sampler_open(dir, &o, &l->sampler))
@@ -415,7 +415,7 @@ static void tell_gpu(launcher *l)
 static void read_records(launcher *l)
 {
     sk_record r;
-    while (sk_desk_take(l->t.desk, &r)) {
+    while (sk_channel_take(l->t.desk, &r)) {
         if (is_under_way(&r)) settle(l);
         tell_gpu(l);
         if (r.kind == SK_REC_STEP) tell_phase(l, r.step);
@@ -468,23 +468,23 @@ static sk_status open_heaps(launcher *l)
     int n = l->setup.n_ranks;
     int64_t *bytes = sk_many(l->arena, int64_t, n);
     /* shared memory beside the heaps */
-    size_t tally = (sizeof(sk_desk) + 63) / 64 * 64;
-    size_t extra = tally + sizeof(sk_tally) + (size_t)n * sizeof(atomic_int);
-    sk_twins twins =
+    size_t tally = (sizeof(sk_channel) + 63) / 64 * 64;
+    size_t extra = tally + sizeof(sk_fallback_stats) + (size_t)n * sizeof(atomic_int);
+    sk_heap_aliases twins =
         sk_program_twins(l->arena, (const sk_program *const *)l->setup.programs, n, bytes);
     if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, extra, &l->t.heaps));
-    else SK_TRY(sk_heaps_open_twins(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
+    else SK_TRY(sk_heaps_open_aliased(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
     sk_heaps_label(l->t.heaps, l->t.dir);
     char *at = sk_heaps_extra(l->t.heaps);
-    l->t.desk = (sk_desk *)(void *)at;
-    l->t.tally = (sk_tally *)(void *)(at + tally);
+    l->t.desk = (sk_channel *)(void *)at;
+    l->t.tally = (sk_fallback_stats *)(void *)(at + tally);
     return SK_OK;
 }
 
 /* Known after the first step: the pool, and what is not of the plan. */
 static void memory_of_gpu(const launcher *l, sk_out *o)
 {
-    const sk_desk *d = l->t.desk;
+    const sk_channel *d = l->t.desk;
     if (!atomic_load(&d->gpu.pool)) return;
     sk_out_add(o, "0,gpu_pool,0,%lld\n0,gpu_before,0,%lld\n0,gpu_since,0,%lld\n",
                (long long)atomic_load(&d->gpu.pool), (long long)d->gpu.before,
@@ -514,18 +514,18 @@ static sk_status write_memory(launcher *l)
 /* The directory, and what goes on from where: rank 0 finds out, the others hear it. */
 typedef struct found {
     sk_status code;
-    char story[SK_STORY];
+    char story[SK_REPORT_BYTES];
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
     int64_t step, tokens, updates, steps, good, skipped;
     bool pending;
     double scale;
-    sk_left left;
+    sk_skipped_batches left;
 } found;
 
 static sk_status open_dir(launcher *l, const char **note)
 {
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
-    SK_TRY(sk_rundir_keep(l->arena, l->job, &l->t, l->setup.tokenizer));
+    SK_TRY(sk_rundir_keep_tokenizer(l->arena, l->job, &l->t, l->setup.tokenizer));
     make_config(l, 0);
     l->due = *l->t.from;
     return l->due ? SK_OK : sk_rundir_config(&l->t, l->t.config);
@@ -550,7 +550,7 @@ static sk_status share_dir(launcher *l, sk_status st)
     memcpy(f->dir, t->dir, PATH_MAX);
     memcpy(f->ckpt, t->ckpt, PATH_MAX);
     memcpy(f->from, t->from, PATH_MAX);
-    SK_TRY(sk_boot_share(l->boot, f, sizeof *f));
+    SK_TRY(sk_boot_bcast(l->boot, f, sizeof *f));
     if (leads(l)) {
         if (f->code) sk_error_set(f->story);
         return f->code;
@@ -595,7 +595,7 @@ static sk_status set_up(launcher *l, const char **note)
     return open_dir(l, note);
 }
 
-/* config.yaml is gone and a checkpoint's own config was read (cli/ask.c). */
+/* config.yaml is gone and a checkpoint's own config was read (cli/argv.c). */
 static bool lost_config(launcher *l)
 {
     const char *source = l->job->source, *slash = strrchr(source, '/');
@@ -650,10 +650,10 @@ static void write_flight(launcher *l)
     sk_out o = {.arena = l->arena};
     double until = 0;
     for (int r = 0; r < l->setup.n_ranks; r++)
-        until = fmax(until, sk_flight_newest(sk_heaps_line(l->t.heaps, r)));
+        until = fmax(until, sk_flight_newest(sk_heaps_rank_state(l->t.heaps, r)));
     for (int r = 0; r < l->setup.n_ranks; r++) {
         sk_arena tmp = {0};
-        sk_flight_print(program_of(l, r, &tmp), sk_heaps_line(l->t.heaps, r), until, &o);
+        sk_flight_print(program_of(l, r, &tmp), sk_heaps_rank_state(l->t.heaps, r), until, &o);
         sk_arena_end(&tmp);
     }
     if (sk_file_replace(sk_print(l->arena, "%s/flight.txt", l->t.dir), o.s, o.n))
@@ -710,7 +710,7 @@ static bool try_again(launcher *l)
     asked_heaps = NULL;
     sk_heaps_close(l->t.heaps);
     l->t.heaps = NULL;
-    if (sk_rundir_again(l->arena, &l->t) || open_heaps(l)) return false;
+    if (sk_rundir_restart(l->arena, &l->t) || open_heaps(l)) return false;
     l->fruitless = l->t.step > before ? 0 : l->fruitless + 1;
     l->phase = sk_relayout_at(&l->setup, l->t.step);
     l->killed = false;

@@ -1,24 +1,24 @@
 /* loop.c - training as one rank lives it. */
 #include "train/loop.h"
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "device/disk.h"
 #include "run/flight.h"
 #include "run/run.h"
-#include "run/slow.h"
-#include "train/draw.h"
-#include "train/export.h"
+#include "run/slow_kernels.h"
+#include "train/trace_file.h"
+#include "train/model_export.h"
 #include "train/fault.h"
 #include "train/fits.h"
 #include "train/hf.h"
 #include "train/host_peak.h"
 #include "train/idle.h"
 #include "train/metrics.h"
-#include "train/pace.h"
-#include "train/rate.h"
+#include "train/save_interval.h"
+#include "train/lr_schedule.h"
 #include "train/relayout.h"
 #include "train/rundir.h"
-#include "train/scale.h"
+#include "train/loss_scale.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,31 +40,31 @@ typedef struct loop {
     const sk_training *t;
     const sk_setup *s; /* of the phase */
     int phase;         /* train/relayout.h */
-    sk_desk *desk;
+    sk_channel *desk;
     int rank;
     sk_arena arena, life;       /* of this rank; of the phase: run and boxes */
     const sk_program *own;      /* of the phase */
     sk_run *run, *roomy;        /* roomy: with room for all choices, see relayout.h; NULL: none */
     sk_flight_book book, large; /* the text of instructions, for stories */
-    sk_rate rate;
-    sk_scale scale;
-    sk_left left;        /* batches that are not used */
-    int64_t back_to;     /* the checkpoint that the run went back to last; -1: none */
+    sk_lr_schedule rate;
+    sk_loss_scale scale;
+    sk_skipped_batches left; /* batches that are not used */
+    int64_t back_to;         /* the checkpoint that the run went back to last; -1: none */
     int backs, in_row;   /* how often it went back; of these, to that one since it went elsewhere */
     int64_t done, tried; /* steps; tried: at which the last save was, alike on all ranks */
     int64_t saved;       /* rank 0: at which the newest checkpoint is; -1: none */
     double tokens;
     int64_t updates;           /* of the optimizer */
     double started, second_at; /* when the loop began; when its second step began */
-    sk_box *boxes;             /* parameters first, then state */
+    sk_tensor_shard *boxes;    /* parameters first, then state */
     int n_boxes, n_model;
     int64_t save_bytes; /* of a checkpoint, all ranks */
     word *shares;       /* rank 0: of all ranks */
     int bad_saves;
-    char why_not[SK_WHY]; /* rank 0: the last save that failed */
-    sk_pace pace;         /* rank 0: of saves by the clock */
-    double hurry;         /* how fast that clock is: 1 but in tests */
-    double step_s;        /* the last step took */
+    char why_not[SK_WHY];  /* rank 0: the last save that failed */
+    sk_save_interval pace; /* rank 0: of saves by the clock */
+    double hurry;          /* how fast that clock is: 1 but in tests */
+    double step_s;         /* the last step took */
     bool told_late;
     sk_metrics metrics; /* rank 0 */
     bool on_gpu;
@@ -84,7 +84,7 @@ static void note(loop *l, sk_record_kind kind, const char *text)
 {
     sk_record r = {.kind = kind, .step = l->done};
     snprintf(r.text, sizeof r.text, "%s", text);
-    sk_desk_put(l->desk, &r);
+    sk_channel_put(l->desk, &r);
 }
 
 static bool far(const loop *l, int rank) /* from rank 0 */
@@ -103,7 +103,7 @@ static int place_on_host(const loop *l)
     return l->t->host_of ? n : l->rank;
 }
 
-/* For sk_comm_collect: room for what all ranks say, on rank 0, which reads it. */
+/* For sk_comm_small_gather: room for what all ranks say, on rank 0, which reads it. */
 static void *of_all(loop *l, size_t bytes)
 {
     return l->rank ? NULL : sk_alloc_n(&l->arena, bytes, (size_t)l->s->n_ranks);
@@ -111,7 +111,7 @@ static void *of_all(loop *l, size_t bytes)
 
 /* --- beginning --- */
 
-static int64_t bytes_of(const sk_box *b)
+static int64_t bytes_of(const sk_tensor_shard *b)
 {
     int64_t n = b->mine ? (int64_t)sk_dtype_size(b->type) : 0;
     for (int d = 0; d < b->n; d++) n *= b->size[d];
@@ -127,9 +127,9 @@ static void count_bytes(loop *l)
     l->save_bytes = 0;
     for (int k = 0; k < s->n_classes; k++) {
         sk_mark each = sk_arena_mark(&l->arena);
-        sk_box *b;
+        sk_tensor_shard *b;
         int n;
-        sk_program_boxes(s->programs[s->first_of[k]], &l->arena, NULL, &b, &n);
+        sk_program_shards(s->programs[s->first_of[k]], &l->arena, NULL, &b, &n);
         for (int i = 0; i < n; i++) bytes[k] += bytes_of(&b[i]);
         sk_arena_back(&l->arena, each);
     }
@@ -176,13 +176,13 @@ static sk_status open_run(loop *l)
     o.trace = l->s->job->trace != 0;
     o.no_drops = l->roomy && l->s->job->dropless;
     o.no_full = l->roomy && sk_layout_may_fill(&l->s->layout);
-    SK_TRY(sk_setup_own(l->s, &l->life, l->rank, &l->own));
+    SK_TRY(sk_setup_own_program(l->s, &l->life, l->rank, &l->own));
     l->book.mine = l->own;
     l->book.all = (const sk_program *const *)l->s->programs;
     const sk_program *p = l->phase ? sk_relayout_run(l->t->setup, l->phase, l->rank) : l->own;
     SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
-    sk_run_boxes(l->run, &l->life, &l->boxes, &l->n_boxes);
-    l->n_model = sk_boxes_sort(&l->s->graph, l->boxes, l->n_boxes);
+    sk_run_shards(l->run, &l->life, &l->boxes, &l->n_boxes);
+    l->n_model = sk_shards_sort(&l->s->graph, l->boxes, l->n_boxes);
     if (!l->rank) count_bytes(l);
     return SK_OK;
 }
@@ -199,9 +199,9 @@ static void close_run(loop *l)
 static sk_status set_rate(loop *l)
 {
     const sk_job *job = l->s->job;
-    l->rate = (sk_rate){
+    l->rate = (sk_lr_schedule){
         .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = l->t->steps};
-    return sk_rate_find(job->schedule, &l->rate.kind);
+    return sk_lr_find(job->schedule, &l->rate.kind);
 }
 
 /* --- GPUs --- */
@@ -229,12 +229,12 @@ static int share_peaks(loop *l, const seat *all)
     return gpus;
 }
 
-static const char *device_line(sk_arena *a, const sk_run_gpu *g, int ranks, int gpus)
+static const char *device_line(sk_arena *a, const sk_gpu_usage *g, int ranks, int gpus)
 {
     const sk_device_facts *f = &g->facts;
-    sk_device_tool tools[SK_MAX_TOOLS];
+    sk_device_library tools[SK_MAX_LIBRARIES];
     sk_out o = {.arena = a};
-    int n = sk_device_tools("cuda", false, tools);
+    int n = sk_device_libraries("cuda", false, tools);
     sk_out_add(&o, "%s %s · %s · sm_%d · CUDA %d.%d, driver %d.%d", g->name, f->model,
                sk_bytes(a, f->bytes), f->capability, f->runtime / 1000, f->runtime / 10 % 100,
                f->driver / 1000, f->driver / 10 % 100);
@@ -253,7 +253,7 @@ static const char *device_line(sk_arena *a, const sk_run_gpu *g, int ranks, int 
 /* What does not run on the kernels that it should. */
 static void tell_slow(loop *l)
 {
-    for (const char *line = sk_run_slow(&l->arena, l->run); line && *line;) {
+    for (const char *line = sk_run_slow_kernels(&l->arena, l->run); line && *line;) {
         int n = (int)strcspn(line, "\n");
         note(l, SK_REC_WARN, sk_print(&l->arena, "%.*s", n, line));
         line += n + (line[n] != 0);
@@ -262,16 +262,16 @@ static void tell_slow(loop *l)
 
 static sk_status meet_gpus(loop *l)
 {
-    sk_run_gpu g;
+    sk_gpu_usage g;
     seat mine = {0};
-    l->on_gpu = sk_run_gpu_look(l->run, &g);
+    l->on_gpu = sk_run_gpu_usage(l->run, &g);
     if (!sk_run_program(l->run)->gpu) return SK_OK;
     if (l->on_gpu) {
         snprintf(mine.uuid, sizeof mine.uuid, "%s", g.facts.uuid);
         mine.flops = g.facts.flops[l->s->job->dtype == SK_F32 ? SK_PEAK_F32 : SK_PEAK_NARROW];
     }
     seat *all = of_all(l, sizeof *all);
-    SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
+    SK_TRY(sk_comm_small_gather(sk_run_comm(l->run), &mine, sizeof mine, all));
     if (l->rank || !l->on_gpu) return SK_OK;
     memcpy(l->uuid, mine.uuid, sizeof l->uuid);
     int gpus = share_peaks(l, all);
@@ -283,8 +283,8 @@ static sk_status meet_gpus(loop *l)
 /* What the first step took beyond the pool; for the console and memory.csv. */
 static void tell_memory(loop *l)
 {
-    sk_run_gpu g;
-    if (l->rank || !sk_run_gpu_look(l->run, &g)) return;
+    sk_gpu_usage g;
+    if (l->rank || !sk_run_gpu_usage(l->run, &g)) return;
     l->desk->gpu.before = g.before;
     l->desk->gpu.taken = g.taken;
     l->desk->gpu.since = g.since;
@@ -311,7 +311,7 @@ static void enter(loop *l, int phase)
 /* The numbers of instructions that are noted there are those of the old program. */
 static void clear_flight(loop *l)
 {
-    sk_line *line = sk_heaps_line(l->t->heaps, l->rank);
+    sk_rank_state *line = sk_heaps_rank_state(l->t->heaps, l->rank);
     atomic_store(&line->ring_n, 0);
     atomic_store(&line->pc, 0);
 }
@@ -330,7 +330,7 @@ static sk_status change_layout(loop *l)
     enter(l, next);
     SK_TRY(open_run(l));
     SK_TRY(sk_run_push(l->run));
-    atomic_store(&sk_heaps_line(l->t->heaps, l->rank)->step, (long long)l->done);
+    atomic_store(&sk_heaps_rank_state(l->t->heaps, l->rank)->step, (long long)l->done);
     return SK_OK;
 }
 
@@ -342,7 +342,7 @@ static int64_t most_bytes(const loop *l)
     return most;
 }
 
-static bool all_finite(const sk_box *b)
+static bool all_finite(const sk_tensor_shard *b)
 {
     float x[1024];
     int64_t size = (int64_t)sk_dtype_size(b->type), n = bytes_of(b) / size, m;
@@ -421,8 +421,8 @@ static sk_status first_weights(loop *l)
 {
     const sk_job *job = l->s->job;
     SK_TRY(sk_run_init(l->run, job->seed));
-    l->scale = sk_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
-                              (double)(job->batch * job->seq));
+    l->scale = sk_loss_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
+                                   (double)(job->batch * job->seq));
     l->left = l->t->left;
     if (*l->t->from && l->t->pending && !job->late && !l->rank)
         note(l, SK_REC_WARN,
@@ -457,7 +457,7 @@ typedef struct found {
 static found look_back(loop *l)
 {
     sk_training *t = sk_new(&l->arena, sk_training);
-    found f = {.code = sk_rundir_back(&l->arena, l->t, l->done, t)};
+    found f = {.code = sk_rundir_rollback(&l->arena, l->t, l->done, t)};
     if (f.code) {
         snprintf(f.why, sizeof f.why, "%s", sk_error_line());
         return f;
@@ -476,7 +476,7 @@ static sk_status find_back(loop *l, sk_training *t)
 {
     found f = {0};
     if (!l->rank) f = look_back(l);
-    SK_TRY(sk_comm_share(sk_run_comm(l->run), &f, sizeof f));
+    SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), &f, sizeof f));
     if (f.code) return sk_fail(f.code, "%s", f.why);
     *t = *l->t;
     t->step = f.step;
@@ -496,14 +496,14 @@ static sk_status find_back(loop *l, sk_training *t)
 static sk_status go_back(loop *l, int64_t step, const char *what)
 {
     sk_training *t = sk_new(&l->arena, sk_training);
-    int64_t batch = sk_left_batch(&l->left, step);
+    int64_t batch = sk_batch_of_step(&l->left, step);
     sk_status st = find_back(l, t);
     if (st == SK_ENUM) return sk_fail(st, "%s; %s", what, sk_error_line());
     if (st) return sk_trail(st, SK_HERE);
     l->backs++;
     l->in_row = t->step == l->back_to ? l->in_row + 1 : 1;
     l->back_to = t->step;
-    if (l->in_row > SK_SCALE_SKIPS || !sk_left_add(&l->left, batch))
+    if (l->in_row > SK_LOSS_SCALE_SKIPS || !sk_skipped_batches_add(&l->left, batch))
         return sk_fail(
             SK_ENUM,
             "%s; the run went back to the checkpoint of step %lld %d times in a row, and "
@@ -532,7 +532,7 @@ static sk_status write_share(loop *l)
     bool bad = l->desk->save.begun &&
                sk_ckpt_write_rank(l->t->ckpt, l->desk->save.name, l->rank, &share, &mine.report);
     if (bad) snprintf(mine.why, SK_WHY, "%s", sk_error_line());
-    return sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, l->shares);
+    return sk_comm_small_gather(sk_run_comm(l->run), &mine, sizeof mine, l->shares);
 }
 
 /* The name of the checkpoint, or that there is none, from rank 0 to all; each host has a desk. */
@@ -546,7 +546,7 @@ static sk_status share_name(loop *l)
         w.begun = l->desk->save.begun;
         memcpy(w.name, l->desk->save.name, sizeof w.name);
     }
-    SK_TRY(sk_comm_share(sk_run_comm(l->run), &w, sizeof w));
+    SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), &w, sizeof w));
     if (place_on_host(l) || !l->rank) return sk_run_barrier(l->run);
     memcpy(l->desk->save.name, w.name, sizeof w.name);
     l->desk->save.begun = w.begun;
@@ -555,7 +555,7 @@ static sk_status share_name(loop *l)
 
 static sk_status commit(loop *l)
 {
-    sk_desk *d = l->desk;
+    sk_channel *d = l->desk;
     for (int r = 0; r < l->s->n_ranks; r++) {
         const word *w = &l->shares[r];
         if (!w->report.status) continue;
@@ -622,10 +622,10 @@ static sk_status check_state(loop *l, word *w)
         if (!all_finite(&l->boxes[i]))
             snprintf(w->why, SK_WHY, "after step %lld '%.128s' is not finite any more",
                      (long long)l->done, l->boxes[i].name);
-    SK_TRY(sk_comm_collect(sk_run_comm(l->run), w, sizeof *w, all));
+    SK_TRY(sk_comm_small_gather(sk_run_comm(l->run), w, sizeof *w, all));
     for (int r = 0; !l->rank && !*w->why && r < l->s->n_ranks; r++) *w = all[r];
     sk_arena_back(&l->arena, m);
-    return sk_comm_share(sk_run_comm(l->run), w, sizeof *w);
+    return sk_comm_small_bcast(sk_run_comm(l->run), w, sizeof *w);
 }
 
 static sk_status bad_state(loop *l, const char *what)
@@ -640,7 +640,7 @@ static sk_status bad_state(loop *l, const char *what)
 /* The run may have gone back afterwards. */
 static sk_status save(loop *l)
 {
-    sk_desk *d = l->desk;
+    sk_channel *d = l->desk;
     sk_status st = SK_OK;
     word w;
     SK_TRY(sk_run_pull(l->run));
@@ -664,7 +664,7 @@ static sk_status save(loop *l)
 static int64_t letter_of(int64_t left) { return left < SK_DISK_BOUNCE ? left : SK_DISK_BOUNCE; }
 
 /* Only what lies in the heap can be sent: what lies in a file passes a room there. */
-static sk_status send_box(loop *l, const sk_box *b)
+static sk_status send_box(loop *l, const sk_tensor_shard *b)
 {
     sk_comm *c = sk_run_comm(l->run);
     char *room = sk_run_bounce(l->run);
@@ -685,7 +685,7 @@ static sk_status send_model(loop *l)
     return SK_OK;
 }
 
-static sk_status take_box(loop *l, int r, const sk_box *b)
+static sk_status take_box(loop *l, int r, const sk_tensor_shard *b)
 {
     for (int64_t at = 0, n; at < bytes_of(b); at += n) {
         n = letter_of(bytes_of(b) - at);
@@ -695,11 +695,11 @@ static sk_status take_box(loop *l, int r, const sk_box *b)
 }
 
 /* Rank r's boxes into memory of my own, in the order in which it sends them. */
-static sk_status take_model(loop *l, int r, sk_box **boxes, int *n)
+static sk_status take_model(loop *l, int r, sk_tensor_shard **boxes, int *n)
 {
-    sk_program_weights(l->s->programs[r], r, &l->arena, NULL, boxes, n);
+    sk_program_weight_shards(l->s->programs[r], r, &l->arena, NULL, boxes, n);
     for (int i = 0; i < *n; i++) {
-        sk_box *b = &(*boxes)[i];
+        sk_tensor_shard *b = &(*boxes)[i];
         if (!bytes_of(b)) continue;
         b->data = sk_many(&l->arena, char, bytes_of(b));
         SK_TRY(take_box(l, r, b));
@@ -709,14 +709,14 @@ static sk_status take_model(loop *l, int r, sk_box **boxes, int *n)
 
 static sk_status export_here(loop *l, const char *path)
 {
-    sk_box **boxes = sk_many(&l->arena, sk_box *, l->s->n_ranks);
+    sk_tensor_shard **boxes = sk_many(&l->arena, sk_tensor_shard *, l->s->n_ranks);
     int *n = sk_many(&l->arena, int, l->s->n_ranks);
     for (int r = 0; r < l->s->n_ranks; r++) {
         if (far(l, r)) SK_TRY(take_model(l, r, &boxes[r], &n[r]));
-        else if (r == l->rank) sk_run_boxes(l->run, &l->arena, &boxes[r], &n[r]);
+        else if (r == l->rank) sk_run_shards(l->run, &l->arena, &boxes[r], &n[r]);
         else
-            sk_program_weights(l->s->programs[r], r, &l->arena, sk_heap_base(l->t->heaps, r),
-                               &boxes[r], &n[r]);
+            sk_program_weight_shards(l->s->programs[r], r, &l->arena, sk_heap_base(l->t->heaps, r),
+                                     &boxes[r], &n[r]);
     }
     const char *tokens = sk_print(&l->arena, "%s/tokenizer", l->t->dir);
     return sk_export_boxes(&l->arena, l->s, boxes, n, tokens, path);
@@ -757,7 +757,7 @@ static sk_status validate(loop *l)
     if (l->rank || tokens <= 0) return SK_OK;
     sk_record r = {.kind = SK_REC_VAL, .step = l->done, .loss = loss / tokens};
     sk_metrics_val(&l->metrics, &r);
-    sk_desk_put(l->desk, &r);
+    sk_channel_put(l->desk, &r);
     return SK_OK;
 }
 
@@ -768,9 +768,9 @@ static double pace_now(const loop *l) { return l->hurry * sk_now(); }
 /* Rank 0, after a save that began then.  That one comes late is said once. */
 static void keep_pace(loop *l, double began)
 {
-    sk_pace *p = &l->pace;
-    sk_pace_saved(p, pace_now(l), sk_now() - began);
-    double wait = sk_pace_next(p) - p->last;
+    sk_save_interval *p = &l->pace;
+    sk_save_interval_saved(p, pace_now(l), sk_now() - began);
+    double wait = sk_save_interval_next(p) - p->last;
     if (p->every <= 0 || l->told_late || wait < 1.01 * p->every) return;
     l->told_late = true;
     note(l, SK_REC_WARN,
@@ -778,7 +778,7 @@ static void keep_pace(loop *l, double began)
                   "the run stood still for %.2f s to save step %lld: the next checkpoint comes in "
                   "%.2f s, not %g s, so that saving takes at most %g %% of the time; "
                   "ckpt.every=STEPS saves whatever it takes",
-                  p->stall, (long long)l->done, wait, p->every, 100 * SK_PACE_COST));
+                  p->stall, (long long)l->done, wait, p->every, 100 * SK_SAVE_INTERVAL_COST));
 }
 
 /* train.time: from the steps so far, how many fit in all?  The first is not like the others. */
@@ -795,10 +795,10 @@ static int64_t choose_steps(const loop *l)
 /* A save that would become due while the step runs comes after it. */
 static void decide(loop *l)
 {
-    sk_verdict v = {.steps = l->rate.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
-    v.save = pace_now(l) + l->hurry * l->step_s >= sk_pace_next(&l->pace);
+    sk_decision v = {.steps = l->rate.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
+    v.save = pace_now(l) + l->hurry * l->step_s >= sk_save_interval_next(&l->pace);
     if (!v.steps) v.steps = choose_steps(l);
-    sk_desk_decide(l->desk, l->done, v);
+    sk_channel_decide(l->desk, l->done, v);
 }
 
 typedef struct speed {     /* flops per second */
@@ -833,8 +833,8 @@ static int ranks_here(const loop *l) /* of the host of this rank */
 static sk_status share_all(sk_comm *c, double *v, int n)
 {
     for (int at = 0, some; at < n; at += some) {
-        some = n - at < SK_NOTICE / 8 ? n - at : SK_NOTICE / 8;
-        SK_TRY(sk_comm_share(c, v + at, (size_t)some * sizeof *v));
+        some = n - at < SK_SMALL_BYTES / 8 ? n - at : SK_SMALL_BYTES / 8;
+        SK_TRY(sk_comm_small_bcast(c, v + at, (size_t)some * sizeof *v));
     }
     return SK_OK;
 }
@@ -866,7 +866,7 @@ static sk_status find_peak(loop *l)
     double *hosts = sk_many(&l->arena, double, n_hosts);
     SK_TRY(look_for_peak(l, here, &kept, &mine.measured));
     mine.kept = kept.flops;
-    SK_TRY(sk_comm_collect(sk_run_comm(l->run), &mine, sizeof mine, all));
+    SK_TRY(sk_comm_small_gather(sk_run_comm(l->run), &mine, sizeof mine, all));
     if (!l->rank) sum_hosts(l, all, hosts, n_hosts);
     SK_TRY(share_all(sk_run_comm(l->run), hosts, n_hosts));
     const char *why = kept.why;
@@ -926,7 +926,7 @@ static void report(loop *l, const sk_step_out *out, const sk_step_in *in, double
     behind_row(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) note(l, SK_REC_WARN, l->metrics.why);
-    sk_desk_put(l->desk, &r);
+    sk_channel_put(l->desk, &r);
 }
 
 /* Do stages update within the step?  Then they have, whatever its numbers are. */
@@ -952,7 +952,7 @@ static sk_status bad_numbers(loop *l, const sk_step_out *out)
 static sk_status after_numbers(loop *l, const sk_step_out *out)
 {
     double before = l->scale.value;
-    if (!sk_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && apart(l)))
+    if (!sk_loss_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && apart(l)))
         return bad_numbers(l, out);
     if (out->finite || l->rank) return SK_OK;
     note(l, SK_REC_WARN,
@@ -994,10 +994,10 @@ static sk_status one_step(loop *l)
 {
     int64_t each = l->own->n_updates;
     sk_step_in in = {.step = l->done,
-                     .lr = sk_rate_at(&l->rate, l->done),
+                     .lr = sk_lr_at(&l->rate, l->done),
                      .shift = l->updates - l->done * each,
                      .loss_scale = l->scale.value,
-                     .ahead = sk_left_batch(&l->left, l->done) - l->done};
+                     .ahead = sk_batch_of_step(&l->left, l->done) - l->done};
     sk_step_out out = {0};
     if (l->done == l->t->step + 1) l->second_at = sk_now();
     if (!l->rank) decide(l);
@@ -1022,26 +1022,26 @@ static sk_status one_step(loop *l)
 }
 
 /* The verdict on the step just done; a number of steps that is new is told to the console. */
-static sk_status hear(loop *l, sk_verdict *v)
+static sk_status hear(loop *l, sk_decision *v)
 {
-    *v = sk_desk_verdict(l->desk, l->done - 1);
-    if (l->t->wire) SK_TRY(sk_comm_share(sk_run_comm(l->run), v, sizeof *v));
+    *v = sk_channel_decision(l->desk, l->done - 1);
+    if (l->t->wire) SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), v, sizeof *v));
     if (l->rate.steps || !v->steps) return SK_OK;
     l->rate.steps = v->steps;
     sk_record r = {.kind = SK_REC_STEPS, .step = v->steps};
-    if (!l->rank) sk_desk_put(l->desk, &r);
+    if (!l->rank) sk_channel_put(l->desk, &r);
     return SK_OK;
 }
 
 /* The last step's save is that of the end. */
-static bool save_due(const loop *l, const sk_verdict *v)
+static bool save_due(const loop *l, const sk_decision *v)
 {
     int64_t steps = l->rate.steps ? l->rate.steps : l->done + 1;
     return sk_loop_due(l->s->job->ckpt_every.steps, 0, l->done, steps) ||
            (v->save && l->done < steps);
 }
 
-static sk_status between(loop *l, const sk_verdict *v)
+static sk_status between(loop *l, const sk_decision *v)
 {
     const sk_job *job = l->s->job;
     int64_t steps = l->rate.steps;
@@ -1074,11 +1074,12 @@ static sk_status stopped(loop *l)
 
 static sk_status draw(loop *l)
 {
-    sk_status st = sk_draw_piece(l->run, l->own, l->t->dir);
+    sk_status st = sk_trace_file_rank(l->run, l->own, l->t->dir);
     SK_TRY(sk_run_barrier(l->run)); /* a piece that is not there is rank 0's to complain of */
     if (st && !l->rank) note(l, SK_REC_WARN, sk_error_line());
     if (l->rank) return SK_OK;
-    if (sk_draw_all(&l->arena, l->s->n_ranks, l->t->dir)) note(l, SK_REC_WARN, sk_error_line());
+    if (sk_trace_file_merge(&l->arena, l->s->n_ranks, l->t->dir))
+        note(l, SK_REC_WARN, sk_error_line());
     return SK_OK;
 }
 
@@ -1094,7 +1095,7 @@ static sk_status finish(loop *l)
 static sk_status steps(loop *l)
 {
     while (!l->rate.steps || l->done < l->rate.steps) {
-        sk_verdict v;
+        sk_decision v;
         int64_t before = l->done;
         SK_TRY(change_layout(l));
         SK_TRY(one_step(l));

@@ -20,15 +20,15 @@
 #define SK_TRAIN_LOOP_H
 
 #include "comm/comm.h"
-#include "train/desk.h"
-#include "train/left.h"
+#include "train/launcher_channel.h"
+#include "train/skipped_batches.h"
 #include "train/setup.h"
 
 /* Behind the desk in shared memory: how steps went in a run with experts (train.dropless). */
-typedef struct sk_tally {
+typedef struct sk_fallback_stats {
     atomic_llong steps, again; /* by rank 0: done; of them run again with room for all */
     atomic_int roomy[];        /* by rank: is it in the program with room for all? */
-} sk_tally;
+} sk_fallback_stats;
 
 enum { SK_VAL_TIMES = 8 }; /* validations of a run that does not say how often */
 
@@ -36,24 +36,24 @@ enum { SK_VAL_TIMES = 8 }; /* validations of a run that does not say how often *
 typedef struct sk_training {
     const sk_setup *setup;
     sk_heaps *heaps;
-    sk_desk *desk;
-    sk_tally *tally;
-    sk_ckpt_home *home;   /* of rank 0 once the ranks run */
+    sk_channel *desk;
+    sk_fallback_stats *tally;
+    sk_ckpt_dir *home;    /* of rank 0 once the ranks run */
     char dir[PATH_MAX];   /* the run directory */
     char ckpt[PATH_MAX];  /* its folder of checkpoints */
     char from[PATH_MAX];  /* the checkpoint to resume; "": none */
     int64_t step, tokens; /* done before, when resuming */
     double scale;         /* of gradients, when resuming (scale.h); 0: not known */
     int64_t good, skipped;
-    bool pending;         /* a gradient waits for a late optimizer, when resuming */
-    sk_left left;         /* batches that are not used */
-    int64_t updates;      /* of the optimizer, in these steps */
-    int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
-    const char *config;   /* the text of config.yaml, for checkpoints */
-    char data[SK_DIGEST]; /* of data.train; rank 0 */
-    int64_t windows;      /* of it to train on; rank 0 */
-    sk_wire *wire;        /* to ranks of other hosts; NULL: there are none */
-    const int *host_of;   /* rank -> host; NULL: one host */
+    bool pending;            /* a gradient waits for a late optimizer, when resuming */
+    sk_skipped_batches left; /* batches that are not used */
+    int64_t updates;         /* of the optimizer, in these steps */
+    int64_t steps;           /* of the whole training; 0: chosen after some steps (train.time) */
+    const char *config;      /* the text of config.yaml, for checkpoints */
+    char data[SK_DIGEST];    /* of data.train; rank 0 */
+    int64_t windows;         /* of it to train on; rank 0 */
+    sk_wire *wire;           /* to ranks of other hosts; NULL: there are none */
+    const int *host_of;      /* rank -> host; NULL: one host */
 } sk_training;
 
 /* SK_ESTOP: asked to stop, and everything is saved. */

@@ -1,7 +1,7 @@
 /* manifest.c - writing and reading what a checkpoint says about itself. */
 #include "train/manifest.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "tensor/safetensors.h"
 #include "tensor/strict.h"
 
@@ -237,7 +237,7 @@ static sk_status read_tensor(sk_arena *a, const char *where, const json_t *j, co
     const json_t *full = json_object_get(j, "full"), *boxes = json_object_get(j, "boxes");
     int64_t count = 0;
     if (!name || !sk_strict_label(name, SK_ST_NAME) || !dtype || !sk_dtype_find(dtype, &t->type) ||
-        !json_is_array(full) || json_array_size(full) > SK_PIECE_DIM || !json_is_array(boxes))
+        !json_is_array(full) || json_array_size(full) > SK_SHARD_DIM || !json_is_array(boxes))
         return sk_fail(SK_EDATA, "%s: '%s' is not described as a tensor", where,
                        sk_strict_show(name ? name : "").s);
     t->name = sk_strdup(a, name);

@@ -25,10 +25,10 @@
 #ifndef SK_TRAIN_MANIFEST_H
 #define SK_TRAIN_MANIFEST_H
 
-#include "base/file.h"
-#include "base/text.h"
-#include "graph/model.h"
-#include "tensor/piece.h"
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "model/model.h"
+#include "tensor/tensor_shard.h"
 
 struct json_t;
 
@@ -61,14 +61,14 @@ typedef struct sk_ckpt_file {
 typedef struct sk_ckpt_box {
     int file;
     int64_t begin; /* byte of the file */
-    int64_t at[SK_PIECE_DIM], size[SK_PIECE_DIM];
+    int64_t at[SK_SHARD_DIM], size[SK_SHARD_DIM];
 } sk_ckpt_box;
 
 typedef struct sk_ckpt_tensor {
     const char *name;
     sk_dtype type;
     int n;
-    int64_t full[SK_PIECE_DIM];
+    int64_t full[SK_SHARD_DIM];
     struct {
         sk_ckpt_box *v;
         int n, cap;

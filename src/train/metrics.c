@@ -1,6 +1,6 @@
 /* metrics.c - metrics.jsonl, one write per line. */
 #include "train/metrics.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -42,7 +42,7 @@
 #ifndef SK_TRAIN_METRICS_H
 #define SK_TRAIN_METRICS_H
 
-#include "train/desk.h"
+#include "train/launcher_channel.h"
 
 typedef struct sk_metrics {
     int fd; /* -1: closed */

@@ -1,6 +1,6 @@
 /* relayout.c - phases of a run: read, planned beforehand, and the move between two. */
 #include "train/relayout.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static sk_status same_ranks(const sk_setup *s, const char *text)
 /* Two programs of one run find what they keep at the same places of one heap. */
 static sk_status all_here(const sk_setup *s, const char *key)
 {
-    if (!sk_layout_away(&s->layout)) return SK_OK;
+    if (!sk_layout_offloads(&s->layout)) return SK_OK;
     return sk_fail(SK_ECONF,
                    "%s: a run that changes its program keeps all in the device's memory; leave out "
                    "offload (%s)",
@@ -362,7 +362,7 @@ static sk_status number_roomy(sk_setup *s)
                    before + most, SK_COMM_GROUPS);
 }
 
-sk_status sk_roomy_plan(sk_setup *s, bool all)
+sk_status sk_fallback_plan(sk_setup *s, bool all)
 {
     if (*s->job->relayout) return both_asked(s);
     if (s->job->dropless && s->choices <= 0) return no_experts(s);

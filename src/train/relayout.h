@@ -51,7 +51,7 @@ const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);
 
 /* For a setup with programs: plans the same with room for all, and makes s->roomy.  Programs of
  * both get the bytes of the larger one.  `all` is that of sk_setup_program. */
-sk_status sk_roomy_plan(sk_setup *s, bool all);
+sk_status sk_fallback_plan(sk_setup *s, bool all);
 
 /* Everything this rank keeps, into the places of the next phase; on all ranks together, between
  * two steps.  The comm is still that of the old phase, and is idle afterwards. */

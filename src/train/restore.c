@@ -125,8 +125,8 @@ typedef struct job {
     bool add; /* to what is there */
     const sk_ckpt_tensor *t;
     const sk_ckpt_box *from, *stored; /* stored: as the manifest has it; from may be moved */
-    const sk_box *to;
-    int64_t at[SK_PIECE_DIM], size[SK_PIECE_DIM]; /* where they meet, in the logical tensor */
+    const sk_tensor_shard *to;
+    int64_t at[SK_SHARD_DIM], size[SK_SHARD_DIM]; /* where they meet, in the logical tensor */
 } job;
 
 typedef struct jobs {
@@ -159,7 +159,7 @@ static bool real_type(sk_dtype t)
 }
 
 static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor *t,
-                             const sk_box *b)
+                             const sk_tensor_shard *b)
 {
     if (!t)
         return sk_fail(SK_EDATA,
@@ -177,7 +177,8 @@ static sk_status same_tensor(sk_arena *a, const sk_ckpt *c, const sk_ckpt_tensor
 }
 
 /* Parts of a sum: stored part k of n goes to part k*m/n of the m there are now, and is added. */
-static sk_status plan_parts(sk_arena *a, const sk_ckpt *c, const sk_box *b, int64_t need, jobs *all)
+static sk_status plan_parts(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b, int64_t need,
+                            jobs *all)
 {
     const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
     sk_ckpt_tensor like;
@@ -208,10 +209,10 @@ static sk_status plan_parts(sk_arena *a, const sk_ckpt *c, const sk_box *b, int6
 }
 
 /* The jobs that fill one box; their volumes must add up to it. */
-static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_box *b, jobs *all)
+static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b, jobs *all)
 {
     int64_t need = 0, have = 0;
-    sk_assert(b->n <= SK_PIECE_DIM && sk_manifest_count(b->size, b->n, &need));
+    sk_assert(b->n <= SK_SHARD_DIM && sk_manifest_count(b->size, b->n, &need));
     for (int d = 0; d < b->n; d++)
         sk_assert(b->at[d] >= 0 && b->at[d] <= b->full[d] && b->size[d] <= b->full[d] - b->at[d]);
     if (!need) return SK_OK;
@@ -280,7 +281,7 @@ static int64_t position(const job *j, const int64_t *i, const int64_t *at, const
 static sk_status copy_job(reader *r, const job *j)
 {
     int n = j->t->n, outer = n;
-    int64_t run = 1, i[SK_PIECE_DIM] = {0};
+    int64_t run = 1, i[SK_SHARD_DIM] = {0};
     bool whole = true;
     while (outer && whole) {
         outer--;
@@ -342,7 +343,7 @@ static sk_status run_jobs(reader *r, const jobs *all)
     return SK_OK;
 }
 
-static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_box *boxes, int n)
+static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxes, int n)
 {
     reader r;
     jobs all = {0};
@@ -356,7 +357,7 @@ static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_box *boxes, int n)
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
-sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_box *boxes, int n)
+sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_tensor_shard *boxes, int n)
 {
     sk_arena a = {0};
     sk_status status = fill(&a, c, boxes, n);
@@ -364,7 +365,7 @@ sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_box *boxes, int n)
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
-sk_status sk_ckpt_load(const char *path, const sk_box *boxes, int n)
+sk_status sk_ckpt_load(const char *path, const sk_tensor_shard *boxes, int n)
 {
     sk_arena a = {0};
     sk_ckpt c;

@@ -1,13 +1,13 @@
 /* rundir.c - the directory of a run. */
 #include "train/rundir.h"
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file_io.h"
+#include "base/strings.h"
 #include "tensor/strict.h"
 #include "train/companions.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/folder.h"
 #include "train/hf.h"
-#include "train/sums.h"
+#include "train/checksums.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -152,7 +152,7 @@ static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, con
 {
     static const char anew[] = "some of this epoch come twice and some not at all";
     bool shuffled = !strcmp(job->data_order, "shuffle"), other = strcmp(x->data, t->data) != 0;
-    uint64_t batch = (uint64_t)sk_left_batch(&x->left, c->state.step);
+    uint64_t batch = (uint64_t)sk_batch_of_step(&x->left, c->state.step);
     uint64_t was = batch * (uint64_t)x->batch, is = batch * (uint64_t)job->batch;
     sk_out o = {.arena = a};
     if (x->batch && x->batch != job->batch)
@@ -276,8 +276,8 @@ static sk_status check_places(sk_arena *a, const sk_job *job, const sk_training 
 {
     struct stat x, y;
     const char *final = sk_print(a, "%s/final", t->dir);
-    SK_TRY(sk_sums_replaceable(final));
-    if (!*t->from) SK_TRY(sk_sums_replaceable(sk_print(a, "%s/tokenizer", t->dir)));
+    SK_TRY(sk_checksums_replaceable(final));
+    if (!*t->from) SK_TRY(sk_checksums_replaceable(sk_print(a, "%s/tokenizer", t->dir)));
     if (!*job->model_dir || stat(job->model_dir, &x) || stat(final, &y) || x.st_dev != y.st_dev ||
         x.st_ino != y.st_ino)
         return SK_OK;
@@ -374,7 +374,7 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     return SK_OK;
 }
 
-sk_status sk_rundir_again(sk_arena *a, sk_training *t)
+sk_status sk_rundir_restart(sk_arena *a, sk_training *t)
 {
     int64_t *steps;
     int n = 0;
@@ -388,7 +388,7 @@ sk_status sk_rundir_again(sk_arena *a, sk_training *t)
     return read_state(a, NULL, t, NULL);
 }
 
-sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_training *out)
+sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk_training *out)
 {
     int64_t *steps;
     int n = 0;
@@ -421,12 +421,12 @@ sk_status sk_rundir_config(const sk_training *t, const char *text)
 
 static const char *if_dir(const char *path) { return sk_is_dir(path) ? path : NULL; }
 
-const char *sk_rundir_tokens(sk_arena *a, const char *checkpoint) /* RUN/ckpt/step-N */
+const char *sk_rundir_tokenizer(sk_arena *a, const char *checkpoint) /* RUN/ckpt/step-N */
 {
     return if_dir(sk_print(a, "%s/../../tokenizer", checkpoint));
 }
 
-const char *sk_rundir_resumed_tokens(sk_arena *a, const sk_job *job)
+const char *sk_rundir_resumed_tokenizer(sk_arena *a, const sk_job *job)
 {
     char run[PATH_MAX];
     const char *found = NULL;
@@ -434,7 +434,7 @@ const char *sk_rundir_resumed_tokens(sk_arena *a, const sk_job *job)
     if (sk_rundir_resumed(job, run)) found = if_dir(sk_print(a, "%s/tokenizer", run));
     if (found || !strcmp(job->resume, "auto")) return found;
     found = if_dir(sk_print(a, "%s/tokenizer", job->resume));
-    return found || !is_checkpoint(a, job->resume) ? found : sk_rundir_tokens(a, job->resume);
+    return found || !is_checkpoint(a, job->resume) ? found : sk_rundir_tokenizer(a, job->resume);
 }
 
 /* Is it the tokenizer that was kept? */
@@ -446,12 +446,12 @@ static bool same_tokenizer(sk_arena *a, const char *kept, const char *json)
     return json && !sk_file_read(a, path, &text) && !strcmp(text.s, json);
 }
 
-sk_status sk_rundir_keep(sk_arena *a, const sk_job *job, const sk_training *t,
-                         const sk_tokenizer *tokenizer)
+sk_status sk_rundir_keep_tokenizer(sk_arena *a, const sk_job *job, const sk_training *t,
+                                   const sk_tokenizer *tokenizer)
 {
     bool own = tokenizer && strcmp(job->data_tokenizer, "byte");
     const char *json = own ? sk_tokenizer_json(tokenizer, a) : NULL;
-    const char *kept = sk_rundir_resumed_tokens(a, job);
+    const char *kept = sk_rundir_resumed_tokenizer(a, job);
     sk_companions c;
     if (kept && same_tokenizer(a, kept, json)) {
         if (!strcmp(kept, sk_print(a, "%s/tokenizer", t->dir))) return SK_OK;

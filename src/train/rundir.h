@@ -21,20 +21,20 @@ bool sk_rundir_resumed(const sk_job *job, char *to);
  * another model, or "". */
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
 /* After ranks died: the lock anew, and the newest checkpoint of the run itself if it has one. */
-sk_status sk_rundir_again(sk_arena *a, sk_training *t);
+sk_status sk_rundir_restart(sk_arena *a, sk_training *t);
 /* While ranks run: the newest whole checkpoint of the run with at most so many steps done, or the
  * one it began from.  *out is t with what that one says; SK_ENUM: there is none. */
-sk_status sk_rundir_back(sk_arena *a, const sk_training *t, int64_t most, sk_training *out);
+sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk_training *out);
 sk_status sk_rundir_config(const sk_training *t, const char *text);
 void sk_rundir_remove(const char *dir); /* a directory of plain files */
 
 /* Files that go with a model's tokens (companions.h).  RUN/tokenizer: of the run, or the run of the
  * checkpoint, that a job resumes; of a checkpoint's run; NULL: there is none. */
-const char *sk_rundir_resumed_tokens(sk_arena *a, const sk_job *job);
-const char *sk_rundir_tokens(sk_arena *a, const char *checkpoint);
+const char *sk_rundir_resumed_tokenizer(sk_arena *a, const sk_job *job);
+const char *sk_rundir_tokenizer(sk_arena *a, const char *checkpoint);
 /* Have those of this run in it; `tokenizer`: the one in use, NULL if the data are not text. */
-sk_status sk_rundir_keep(sk_arena *a, const sk_job *job, const sk_training *t,
-                         const sk_tokenizer *tokenizer);
+sk_status sk_rundir_keep_tokenizer(sk_arena *a, const sk_job *job, const sk_training *t,
+                                   const sk_tokenizer *tokenizer);
 
 /* A directory with config.json below or at `what`: itself, final/ of a run, or NULL. */
 const char *sk_rundir_model(sk_arena *a, const char *what);

@@ -1,10 +1,10 @@
 /* setup.c - from a job to everything a run needs. */
 #include "train/setup.h"
-#include "base/team.h"
-#include "base/text.h"
+#include "base/threads.h"
+#include "base/strings.h"
 #include "program/alike.h"
 #include "train/host.h"
-#include "train/budget.h"
+#include "plan/budget.h"
 #include "train/companions.h"
 #include "train/relayout.h"
 #include "train/rundir.h"
@@ -91,7 +91,7 @@ static sk_status make_graph(sk_setup *s)
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_store(&s->graph, job->dtype);
-    SK_TRY(sk_layout_meets(&s->layout, &s->graph));
+    SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
     s->n_params = count_params(&s->graph);
     s->flops = graph_flops(&s->graph);
     s->choices = count_choices(&s->graph);
@@ -100,7 +100,7 @@ static sk_status make_graph(sk_setup *s)
 
 /* --- the layout --- */
 
-int64_t sk_batch_ways(const sk_layout *l, char batch)
+int64_t sk_batch_shards(const sk_layout *l, char batch)
 {
     int64_t n = 1;
     for (int i = 0; i < l->mesh.n; i++)
@@ -111,7 +111,7 @@ int64_t sk_batch_ways(const sk_layout *l, char batch)
 /* What train.micro_batch makes necessary. */
 static int64_t micro_needed(const sk_setup *s)
 {
-    int64_t at_once = s->job->micro_batch * sk_batch_ways(&s->layout, s->graph.batch);
+    int64_t at_once = s->job->micro_batch * sk_batch_shards(&s->layout, s->graph.batch);
     int64_t n = (s->job->batch + at_once - 1) / at_once;
     return n > s->job->batch ? s->job->batch : n;
 }
@@ -138,8 +138,8 @@ static sk_status same_micro(const sk_setup *s)
                    "train.micro_batch is %lld, which makes %lld micro-batches of train.batch=%lld "
                    "over %lld rank%s, and the layout says micro=%d; leave one of them out",
                    (long long)job->micro_batch, (long long)micro_needed(s), (long long)job->batch,
-                   (long long)sk_batch_ways(&s->layout, s->graph.batch),
-                   sk_batch_ways(&s->layout, s->graph.batch) > 1 ? "s" : "", said);
+                   (long long)sk_batch_shards(&s->layout, s->graph.batch),
+                   sk_batch_shards(&s->layout, s->graph.batch) > 1 ? "s" : "", said);
 }
 
 /* Ranks that share the cores of a host, where most of them sit. */
@@ -173,7 +173,7 @@ static sk_status choose_threads(sk_setup *s, int cores)
                            said);
     }
     if (!n) n = share > 1 ? share : 1;
-    s->threads = (int)(n > SK_TEAM_MOST ? SK_TEAM_MOST : n);
+    s->threads = (int)(n > SK_THREADS_MAX ? SK_THREADS_MAX : n);
     return SK_OK;
 }
 
@@ -191,7 +191,7 @@ static sk_status make_layout(sk_setup *s)
     s->n_micro = choose_micro(s);
     SK_TRY(sk_pin_find(job->algorithm, &s->pin));
     sk_host host;
-    sk_host_look(&host);
+    sk_host_detect(&host);
     s->cores = host.cores;
     s->n_here = most_on_a_host(s);
     return choose_threads(s, host.cores);
@@ -232,7 +232,7 @@ static sk_status compile_one(const sk_setup *s, sk_arena *a, int rank, sk_progra
     return sk_compile(a, &s->graph, &s->layout, &o, rank, out);
 }
 
-sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out)
+sk_status sk_setup_compile(sk_setup *s, int rank, sk_program **out)
 {
     return compile_one(s, s->arena, rank, out);
 }
@@ -242,7 +242,7 @@ static sk_status compile_all(sk_setup *s)
     s->n_classes = s->n_ranks;
     for (int r = 0; r < s->n_ranks; r++) {
         s->class_of[r] = s->first_of[r] = r;
-        SK_TRY(sk_setup_one(s, r, &s->programs[r]));
+        SK_TRY(sk_setup_compile(s, r, &s->programs[r]));
     }
     return sk_verify((const sk_program *const *)s->programs, s->n_ranks);
 }
@@ -254,7 +254,7 @@ static sk_status compile_firsts(sk_setup *s)
     for (int r = 0; r < s->n_ranks && made < s->n_classes; r++) {
         if (s->class_of[r] != made) continue;
         s->first_of[made++] = r;
-        SK_TRY(sk_setup_one(s, r, &s->programs[r]));
+        SK_TRY(sk_setup_compile(s, r, &s->programs[r]));
     }
     return SK_OK;
 }
@@ -263,7 +263,7 @@ static sk_status compile_shapes(sk_setup *s)
 {
     s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
     if (s->n_classes >= 0) return compile_firsts(s);
-    SK_TRY(sk_setup_one(s, 0, &s->programs[0])); /* it may know a better story */
+    SK_TRY(sk_setup_compile(s, 0, &s->programs[0])); /* it may know a better story */
     return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
 }
 
@@ -300,7 +300,7 @@ static sk_status prove_own(const sk_setup *s, int rank, const sk_program *own)
     return st;
 }
 
-sk_status sk_setup_own(const sk_setup *s, sk_arena *a, int rank, const sk_program **out)
+sk_status sk_setup_own_program(const sk_setup *s, sk_arena *a, int rank, const sk_program **out)
 {
     sk_program *own = s->programs[rank];
     if (own->rank != rank) {
@@ -373,7 +373,7 @@ static sk_status add_programs(sk_setup *s, bool all)
 {
     all |= *s->job->relayout != 0;
     SK_TRY(compile(s, all ? compile_all : compile_shapes));
-    if (has_two(s)) return sk_roomy_plan(s, all);
+    if (has_two(s)) return sk_fallback_plan(s, all);
     return *s->job->relayout ? sk_relayout_plan(s) : SK_OK;
 }
 
@@ -398,7 +398,7 @@ sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
     return compile(out, compile_classes);
 }
 
-const sk_program *sk_setup_of(const sk_setup *s, int rank)
+const sk_program *sk_setup_program_of(const sk_setup *s, int rank)
 {
     const sk_program *own = s->programs[rank];
     return own ? own : s->programs[s->first_of[s->class_of[rank]]];
@@ -433,10 +433,10 @@ static sk_status open_stores(sk_setup *s)
         return sk_fail(SK_ECONF, "data.train is not given; a file, a folder or a known name such "
                                  "as kjv is needed");
     const char *d = job->data_dtype;
-    sk_said said = {.id_bytes = !strcmp(d, "uint16")   ? 2
-                                : !strcmp(d, "uint32") ? 4
-                                                       : 0,
-                    .text = !strcmp(job->data_format, "text")};
+    sk_data_hint said = {.id_bytes = !strcmp(d, "uint16")   ? 2
+                                     : !strcmp(d, "uint32") ? 4
+                                                            : 0,
+                         .text = !strcmp(job->data_format, "text")};
     SK_TRY(sk_store_open_as(s->arena, job->data_train, s->tokenizer, false, said, &s->train));
     SK_TRY(fits_model(s, &s->train));
     s->data = s->train;
@@ -485,7 +485,7 @@ static sk_status open_data(sk_setup *s)
 {
     const sk_job *job = s->job;
     if (sk_graph_is_sequences(&s->graph) && strcmp(job->data_tokenizer, "none")) {
-        const char *kept = sk_rundir_resumed_tokens(s->arena, job);
+        const char *kept = sk_rundir_resumed_tokenizer(s->arena, job);
         SK_TRY(sk_tokenizer_open(
             s->arena, sk_companions_tokenizer(s->arena, job->data_tokenizer, kept), &s->tokenizer));
         int64_t words = sk_tokenizer_vocab(s->tokenizer);
@@ -511,14 +511,14 @@ sk_status sk_setup_data(sk_setup *s)
 
 sk_status sk_setup_check(sk_setup *s)
 {
-    SK_TRY(sk_ids_begin(&s->ids[0], &s->data));
-    if (s->has_val && *val_of(s->job)) SK_TRY(sk_ids_begin(&s->ids[1], &s->val));
+    SK_TRY(sk_id_check_begin(&s->ids[0], &s->data));
+    if (s->has_val && *val_of(s->job)) SK_TRY(sk_id_check_begin(&s->ids[1], &s->val));
     return SK_OK;
 }
 
 sk_status sk_setup_check_more(sk_setup *s, double seconds)
 {
-    for (int i = 0; i < 2; i++) SK_TRY(sk_ids_go_on(&s->ids[i], seconds));
+    for (int i = 0; i < 2; i++) SK_TRY(sk_id_check_more(&s->ids[i], seconds));
     return SK_OK;
 }
 

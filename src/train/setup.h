@@ -27,7 +27,7 @@ typedef struct sk_setup {
     /* Ranks with equal numbers have equal instructions and buffers (sk_shapes, sk_classes). */
     int n_classes, *class_of, *first_of; /* first_of[class]: its first rank, which is compiled */
     /* By rank.  `all`: its own.  Without: NULL where the class has one already.  sk_setup_run: its
-     * own, or that of its class; see sk_setup_own. */
+     * own, or that of its class; see sk_setup_own_program. */
     sk_program **programs;
     int64_t n_params;
     double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
@@ -39,7 +39,7 @@ typedef struct sk_setup {
     sk_feed feed, val_feed;
     bool has_val;
     const char *val_note; /* why there is none although it is wanted, or little of it; NULL: none */
-    sk_ids ids[2];        /* of `data`, and of validation data of their own: sk_setup_check */
+    sk_id_check ids[2];   /* of `data`, and of validation data of their own: sk_setup_check */
     struct sk_relayout *relayout; /* train/relayout.h: job->relayout; NULL: the layout stays */
     /* train/relayout.h: job->dropless; NULL: not asked for, or there is room for all anyway */
     struct sk_setup *roomy;
@@ -51,25 +51,26 @@ typedef struct sk_setup {
  * its moves are each rank's own. */
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
 /* For a run: a program for each class (sk_classes), verified as those of all ranks.  A rank then
- * makes its own with sk_setup_own, which proves that it is the one that was verified: what a job of
- * n ranks compiles before it starts does not grow with n.  A job that needs all, has all. */
+ * makes its own with sk_setup_own_program, which proves that it is the one that was verified: what
+ * a job of n ranks compiles before it starts does not grow with n.  A job that needs all, has all.
+ */
 sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out);
 /* In the arena of the rank, by the rank itself: ranks may be threads. */
-sk_status sk_setup_own(const sk_setup *s, sk_arena *a, int rank, const sk_program **out);
+sk_status sk_setup_own_program(const sk_setup *s, sk_arena *a, int rank, const sk_program **out);
 /* The same without programs: graph, layout, optimizer, micro-batches; and how to compile them. */
 sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out);
 sk_compile_opts sk_setup_opts(const sk_setup *s);
 /* Ranks that each take a part of every micro-batch; `batch` is the letter of its rows. */
-int64_t sk_batch_ways(const sk_layout *l, char batch);
+int64_t sk_batch_shards(const sk_layout *l, char batch);
 sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
 sk_status sk_setup_data(sk_setup *s);
-/* Are the ids of the data those of the model?  The first call is quick (sk_ids_begin); the others
- * look at the rest, for some seconds each.  One process does this, not each rank. */
+/* Are the ids of the data those of the model?  The first call is quick (sk_id_check_begin); the
+ * others look at the rest, for some seconds each.  One process does this, not each rank. */
 sk_status sk_setup_check(sk_setup *s);
 sk_status sk_setup_check_more(sk_setup *s, double seconds);
-sk_status sk_setup_one(sk_setup *s, int rank, sk_program **out); /* compile that one too */
+sk_status sk_setup_compile(sk_setup *s, int rank, sk_program **out); /* compile that one too */
 /* The program of a rank, or that of its class. */
-const sk_program *sk_setup_of(const sk_setup *s, int rank);
+const sk_program *sk_setup_program_of(const sk_setup *s, int rank);
 /* For sk_run_opts.fill; ctx is the sk_setup. */
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                         int64_t step, bool validation, void *to);

@@ -1,9 +1,9 @@
 /* text.c - the ground floor: numbers in words, near names, arenas, permutations, files. */
 #include "lib/check.h"
 
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <fcntl.h>
 #include <limits.h>

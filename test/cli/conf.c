@@ -1,7 +1,7 @@
 /* The configuration: files and words to jobs, jobs to text and back, and a story for every way to
  * get it wrong.  Two small models of its own stand in for the shelf. */
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file_io.h"
+#include "base/strings.h"
 #include "cli/conf.h"
 #include "cli/setting.h"
 #include "train/hf_config.h"

@@ -88,8 +88,8 @@ static void places(bool processes)
 static void refused(const int *twin, const int64_t *common)
 {
     sk_heaps *h = NULL;
-    CHECK(sk_heaps_open_twins(RANKS, bytes, (sk_twins){twin, common, NULL}, false, 0, &h) ==
-          SK_EBUG);
+    CHECK(sk_heaps_open_aliased(RANKS, bytes, (sk_heap_aliases){twin, common, NULL}, false, 0,
+                                &h) == SK_EBUG);
     CHECK(!h);
 }
 
@@ -186,8 +186,8 @@ static void meet(int n, bool processes)
     int64_t all[6] = {0}, common[6] = {0};
     sk_heaps *h = NULL;
     for (int r = 0; r < n; r++) all[r] = COMMON + REST, common[r] = COMMON;
-    sk_twins twins = {(int[]){0, 0, 0, 0, 0, 0}, common, NULL};
-    if (!CHECK(!sk_heaps_open_twins(n, all, twins, processes, 64, &h))) return;
+    sk_heap_aliases twins = {(int[]){0, 0, 0, 0, 0, 0}, common, NULL};
+    if (!CHECK(!sk_heaps_open_aliased(n, all, twins, processes, 64, &h))) return;
     for (int r = 0; r < n; r++) jobs[r] = (rank_job){.heaps = h, .rank = r, .n = n};
     if (processes) be_processes(jobs, n);
     else {

@@ -1,4 +1,4 @@
-/* boot.c - the test of comm/look.c, boot.c, door.c and board.c.
+/* boot.c - the test of comm/launcher_detection.c, boot.c, door.c and board.c.
  *
  *     comm_boot           environments as launchers make them, then real meetings of processes
  *     comm_boot join      one rank under a launcher (test/comm/boot_mpi.sh): joins, shares, maps
@@ -6,7 +6,7 @@
  *
  * Output: each failed check, then "boot: N checks, N bad"; with join one line per rank. */
 #include "base/clock.h"
-#include "comm/board.h"
+#include "comm/control_block.h"
 #include "comm/boot.h"
 
 #include <fcntl.h>
@@ -134,7 +134,7 @@ static void environments(void)
     for (size_t i = 0; i < sizeof good_cases / sizeof *good_cases; i++) {
         const struct good_case *c = &good_cases[i];
         set_env(at = c->env);
-        if (!CHECK(!sk_boot_look(&a, &b))) continue;
+        if (!CHECK(!sk_boot_detect(&a, &b))) continue;
         CHECK(same_text(b.by, c->by) && same_text(b.module, c->module));
         CHECK(b.n_ranks == c->n && b.together == c->together);
         CHECK(!c->n || (b.rank == c->rank && *b.job));
@@ -142,7 +142,7 @@ static void environments(void)
     for (size_t i = 0; i < sizeof bad_cases / sizeof *bad_cases; i++) {
         const struct bad_case *c = &bad_cases[i];
         set_env(at = c->env);
-        CHECK(sk_boot_look(&a, &b) == SK_ECONF && b.rank == c->rank);
+        CHECK(sk_boot_detect(&a, &b) == SK_ECONF && b.rank == c->rank);
         for (int k = 0; k < 4 && c->words[k]; k++) CHECK(strstr(sk_error_line(), c->words[k]));
     }
     sk_arena_end(&a);
@@ -161,7 +161,7 @@ static void names(void)
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         for (int k = 0; k < 3; k++) {
             set_env(at = pairs[i][k]);
-            CHECK(!sk_boot_look(&a, &b[k]));
+            CHECK(!sk_boot_detect(&a, &b[k]));
         }
         CHECK(!strcmp(b[0].job, b[1].job) && strcmp(b[1].job, b[2].job));
     }
@@ -181,7 +181,7 @@ static void share(sk_boot *b)
     for (int turn = 0; turn < 3; turn++) {
         fill(want, turn);
         fill(got, b->rank ? 99 : turn);
-        CHECK(!sk_boot_share(b, got, BIG) && !memcmp(got, want, BIG));
+        CHECK(!sk_boot_bcast(b, got, BIG) && !memcmp(got, want, BIG));
     }
 }
 
@@ -241,12 +241,12 @@ static void use_heaps(sk_boot *b, const char **seen)
     int64_t *bytes = sk_many(b->arena, int64_t, b->n_ranks);
     sk_heaps *h = NULL, *mine = NULL;
     for (int r = 0; r < b->n_ranks; r++) bytes[r] = HEAP + r;
-    if (!CHECK(!sk_boot_heaps(b, bytes, (sk_twins){0}, 4096, &h))) return;
+    if (!CHECK(!sk_boot_heaps(b, bytes, (sk_heap_aliases){0}, 4096, &h))) return;
     *seen = look_around(b, h);
     if (b->n_hosts == 1) reduce(b, h);
     if (!b->local) sk_heaps_label(h, "runs/here");
-    if (CHECK(!sk_board_open(getpid(), &mine))) {
-        CHECK(sk_board_about(mine).n_ranks == b->n_ranks && !sk_heap_base(mine, b->rank));
+    if (CHECK(!sk_control_block_open(getpid(), &mine))) {
+        CHECK(sk_control_block_info_of(mine).n_ranks == b->n_ranks && !sk_heap_base(mine, b->rank));
         sk_heaps_close(mine);
     }
     sk_heaps_close(h);
@@ -254,7 +254,7 @@ static void use_heaps(sk_boot *b, const char **seen)
 
 static sk_status one_rank(sk_arena *a, sk_boot *b, double timeout_s, const char **seen)
 {
-    SK_TRY(sk_boot_look(a, b));
+    SK_TRY(sk_boot_detect(a, b));
     SK_TRY(sk_boot_join(b, timeout_s));
     CHECK(b->locals[b->local] == b->rank && b->host_of[b->rank] == b->host);
     share(b);
@@ -398,17 +398,17 @@ static void watcher(int pid)
 {
     sk_arena a = {0};
     sk_heaps *h = NULL;
-    int *pids, found = 0, n = sk_board_jobs(&a, &pids);
+    int *pids, found = 0, n = sk_control_block_jobs(&a, &pids);
     for (int i = 0; i < n; i++) found += pids[i] == pid;
     CHECK(found == 1);
-    if (!CHECK(!sk_board_open(pid, &h))) _exit(1);
-    sk_board_info about = sk_board_about(h);
+    if (!CHECK(!sk_control_block_open(pid, &h))) _exit(1);
+    sk_control_block_info about = sk_control_block_info_of(h);
     CHECK(about.n_ranks == 64 && about.pid == pid && about.started > 1e9);
     CHECK(!strcmp(about.label, "runs/x") && about.extra_bytes == 4096);
-    CHECK(atomic_load(&sk_heaps_line(h, 63)->step) == 12 && !sk_heap_base(h, 0));
+    CHECK(atomic_load(&sk_heaps_rank_state(h, 63)->step) == 12 && !sk_heap_base(h, 0));
     CHECK(!strcmp(sk_heaps_extra(h), "extra"));
     sk_heaps_close(h);
-    CHECK(sk_board_open(1 << 30, &h) == SK_EIO);
+    CHECK(sk_control_block_open(1 << 30, &h) == SK_EIO);
     _exit(0);
 }
 
@@ -436,13 +436,13 @@ static void boards(void)
     board_cost();
     sk_heaps_label(h, "runs/x");
     strcpy(sk_heaps_extra(h), "extra");
-    atomic_store(&sk_heaps_line(h, 63)->step, 12);
+    atomic_store(&sk_heaps_rank_state(h, 63)->step, 12);
     fflush(NULL);
     pid_t pid = fork();
     if (!pid) watcher(me);
     CHECK(waitpid(pid, &how, 0) == pid && !how);
     sk_heaps_close(h);
-    CHECK(sk_board_open(me, &h) == SK_EIO);
+    CHECK(sk_control_block_open(me, &h) == SK_EIO);
 }
 
 int main(int argc, char **argv)

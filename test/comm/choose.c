@@ -6,10 +6,10 @@
  * back; choices in programs.  With SKEIN_SHOW=1 it prints a table of choices. */
 #include "lib/ranks.h"
 
-#include "comm/choose.h"
-#include "run/calibrate.h"
-#include "run/machine.h"
-#include "run/paper.h"
+#include "coll/choose.h"
+#include "plan/calibrate.h"
+#include "plan/machine.h"
+#include "plan/simulator.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void one_choice(const sk_costs *c, const sk_coll_ask *a, int hosts, int64
     double seconds = -1, least = INFINITY;
     int best = SK_NO_CHOICE, found = sk_choose(c, a, hosts, SK_SUM, bytes, &seconds);
     if (hosts < 2) {
-        check(found == SK_SHM, "one host: in the heaps", found, SK_SHM);
+        check(found == SK_BUILTIN, "one host: in the heaps", found, SK_BUILTIN);
         check(seconds == sk_shm_price(c, a->kind, a->n, bytes), "its price", seconds, 0);
         return;
     }
@@ -271,21 +271,21 @@ static void pins(void)
     sk_coll_ask swap = ask_for(SK_ALLTOALL, 4, 2), lone = ask_for(SK_ALLTOALL, 1, 1);
     int alg = 99, pin = 99;
     check(pinned("") == SK_PIN_NONE && pinned("auto") == SK_PIN_NONE, "no pin", 0, 1);
-    check(pinned("shm") == SK_SHM, "shm", pinned("shm"), SK_SHM);
+    check(pinned("shm") == SK_BUILTIN, "shm", pinned("shm"), SK_BUILTIN);
     for (int i = 0; sk_coll_parts[i]; i++) {
         const sk_coll *p = sk_coll_parts[i];
         if (p->native || p->adasum || !sk_coll_can(p, &here)) continue;
         must(sk_choose_call(c, pinned(p->name), &here, 1, SK_SUM, 64, &alg), p->name);
         check(alg == i, p->name, alg, i);
     }
-    must(sk_choose_call(c, SK_SHM, &here, 1, SK_SUM, 64, &alg), "shm here");
-    check(alg == SK_SHM, "shm here", alg, SK_SHM);
-    REFUSED(sk_choose_call(c, SK_SHM, &two, 2, SK_SUM, 64, &alg), SK_ECONF,
+    must(sk_choose_call(c, SK_BUILTIN, &here, 1, SK_SUM, 64, &alg), "shm here");
+    check(alg == SK_BUILTIN, "shm here", alg, SK_BUILTIN);
+    REFUSED(sk_choose_call(c, SK_BUILTIN, &two, 2, SK_SUM, 64, &alg), SK_ECONF,
             "shm does not do allreduce", "on 2 hosts", "direct");
     REFUSED(sk_choose_call(c, pinned("ring"), &swap, 2, SK_SUM, 64, &alg), SK_ECONF,
             "ring does not do alltoall", "these do: ", "direct");
     must(sk_choose_call(c, pinned("ring"), &lone, 1, SK_SUM, 64, &alg), "alone");
-    check(alg == SK_SHM, "alone", alg, SK_SHM);
+    check(alg == SK_BUILTIN, "alone", alg, SK_BUILTIN);
     REFUSED(sk_pin_find("rign", &pin), SK_EUSAGE, "'rign' is unknown", "'ring'", "skein list coll");
 }
 
@@ -345,21 +345,21 @@ static void usual(void)
     sk_machine m;
     const char *warning = "";
     setenv("XDG_CONFIG_HOME", folder, 1);
-    must(sk_machine_usual(&arena, NULL, &m, &warning), "no file");
+    must(sk_machine_default(&arena, NULL, &m, &warning), "no file");
     check(!strcmp(m.name, "cpu") && !warning && !*m.costs.host, "preset", 0, 1);
     sk_costs c = scaled(2, 2);
     sk_host_mark(c.host, sizeof c.host);
     must(sk_calibrate_machine(&arena, &c, &m), "machine");
     must(sk_machine_write(&arena, sk_machine_path(&arena), &m), "write");
-    must(sk_machine_usual(&arena, "", &m, &warning), "calibrated");
+    must(sk_machine_default(&arena, "", &m, &warning), "calibrated");
     check(!strcmp(m.name, "calibrated") && !warning, "calibrated", 0, 1);
     same_costs(&c, &m.costs);
-    must(sk_machine_usual(&arena, "h100-8", &m, &warning), "asked for");
+    must(sk_machine_default(&arena, "h100-8", &m, &warning), "asked for");
     check(!strcmp(m.name, "h100-8") && !warning, "asked for", 0, 1);
     must(sk_calibrate_machine(&arena, &c, &m), "machine");
     snprintf(m.costs.host, sizeof m.costs.host, "another host");
     must(sk_machine_write(&arena, sk_machine_path(&arena), &m), "write");
-    must(sk_machine_usual(&arena, NULL, &m, &warning), "of another host");
+    must(sk_machine_default(&arena, NULL, &m, &warning), "of another host");
     check(!strcmp(m.name, "cpu") && warning && strstr(warning, "another host"), "warning", 0, 1);
 }
 
@@ -481,11 +481,11 @@ static void programs(void)
 static double step_of(const sk_machine *m, int pin)
 {
     world *w = sk_new(&arena, world);
-    sk_paper paper;
+    sk_simulation paper;
     sk_compile_opts o = {.host_of = sk_machine_hosts(&arena, m, 4), .costs = &m->costs, .pin = pin};
     if (!must(compile(w, "dp=4", &o), "dp=4")) return 0;
-    sk_paper_in in = {.machine = m, .programs = (const sk_program *const *)w->p};
-    if (!must(sk_paper_walk(&arena, &in, &paper), "walk")) return 0;
+    sk_simulate_in in = {.machine = m, .programs = (const sk_program *const *)w->p};
+    if (!must(sk_simulate(&arena, &in, &paper), "walk")) return 0;
     return paper.exposed;
 }
 
@@ -496,7 +496,7 @@ static void folded(const sk_machine *m, const char *layout)
     int *shape_of = NULL;
     world *w = sk_new(&arena, world);
     sk_trial t = {.batch = 16, .seq = 8};
-    sk_paper all, few;
+    sk_simulation all, few;
     t.model = sk_model_preset("llama-tiny", &t.hyper);
     if (!must(sk_layout_read(layout, 0, &w->layout), layout)) return;
     if (!must(sk_trial_graph(&arena, &t, &w->graph), layout)) return;
@@ -505,12 +505,12 @@ static void folded(const sk_machine *m, const char *layout)
                          .threads = 1,
                          .host_of = sk_machine_hosts(&arena, m, n),
                          .costs = &m->costs};
-    if (!must(sk_paper_compile(&arena, &w->graph, &w->layout, &o, &programs, &shape_of), layout))
+    if (!must(sk_simulate_compile(&arena, &w->graph, &w->layout, &o, &programs, &shape_of), layout))
         return;
-    sk_paper_in in = {.machine = m, .programs = programs, .shape_of = shape_of};
-    must(sk_paper_walk(&arena, &in, &all), layout);
+    sk_simulate_in in = {.machine = m, .programs = programs, .shape_of = shape_of};
+    must(sk_simulate(&arena, &in, &all), layout);
     in.fold = true;
-    must(sk_paper_walk(&arena, &in, &few), layout);
+    must(sk_simulate(&arena, &in, &few), layout);
     check(all.seconds == few.seconds && all.wire == few.wire, layout, few.seconds, all.seconds);
     check(few.n <= all.n, layout, few.n, all.n);
 }

@@ -5,7 +5,7 @@
  * Output: "fuse: N checks, N bad". */
 #include "base/rng.h"
 #include "comm/comm.h"
-#include "comm/sum.h"
+#include "coll/sum_kernels.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -12,9 +12,9 @@
  * cut is cut evenly and by cells, and an all-to-all also exchanges two dims, both ways.
  * Output: what is wrong, then "matrix: N cases, N wrong". */
 #include "comm/heap.h"
-#include "comm/play.h"
-#include "comm/sum.h"
-#include "comm/adasum.h"
+#include "coll/execute.h"
+#include "coll/sum_kernels.h"
+#include "coll/adasum_kernel.h"
 #include "lib/office.h"
 
 #include <pthread.h>
@@ -361,7 +361,7 @@ static void make(rank_ctx *c, trial *t, made *m)
     for (int i = 0; i < t->n_segs; i++) fill_seg(c, t, m, i);
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
     sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, &ask);
-    m->call->room_bytes = sk_play_room(a, &ask, t->type, m->call->segs, t->n_segs);
+    m->call->room_bytes = sk_coll_workspace(a, &ask, t->type, m->call->segs, t->n_segs);
     m->call->room = take(c, m->call->room_bytes) - c->heap;
     memset(c->heap + m->call->room, 0xa5, (size_t)m->call->room_bytes + GUARD);
     int64_t *counts = (void *)take(c, 2 * c->n * 8);

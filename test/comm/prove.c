@@ -6,7 +6,7 @@
  * the prover lets pass must still give the right result on the machine; if it does
  * not, it was missed. */
 #include "base/rng.h"
-#include "comm/prove.h"
+#include "coll/prove.h"
 #include "lib/check.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* prove2.c - proofs of what the walk over all algorithms (comm_prove.c) does not ask for:
  * meshes that are given, links that differ, and which links carry how much.
  * Output: each failed check, then "prove2: N checks, N bad". */
-#include "comm/prove.h"
+#include "coll/prove.h"
 #include "base/rng.h"
 #include "lib/check.h"
 

@@ -5,7 +5,7 @@
  * deadline.  Output: each failed check, then "comm: N checks, N bad". */
 #include "base/clock.h"
 #include "comm/comm.h"
-#include "comm/sum.h"
+#include "coll/sum_kernels.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -140,7 +140,7 @@ static sk_heaps *run_job(const char *name, int n, bool processes, job *work)
         s[r] = (start){.ctx = {.heaps = h, .rank = r, .n = n}, .work = work};
     if (processes) run_processes(s, n);
     else run_threads(s, n);
-    for (int r = 0; r < n; r++) CHECK(atomic_load(&sk_heaps_line(h, r)->waits_for) == -1);
+    for (int r = 0; r < n; r++) CHECK(atomic_load(&sk_heaps_rank_state(h, r)->waits_for) == -1);
     return h;
 }
 
@@ -576,7 +576,7 @@ static void abort_wakes(rank_ctx *c)
         while (atomic_load(&o->at_work) < c->n - 1) usleep(1000);
         usleep(100000);
         for (int r = 1; r < c->n; r++)
-            CHECK(atomic_load(&sk_heaps_line(c->heaps, r)->waits_for) == 0);
+            CHECK(atomic_load(&sk_heaps_rank_state(c->heaps, r)->waits_for) == 0);
         atomic_store(&o->began_us, (long long)(1e6 * sk_now()));
         CHECK(sk_heaps_abort(c->heaps, SK_EDATA, 0, "the disk is gone"));
         CHECK(!sk_heaps_abort(c->heaps, SK_EIO, 0, "second"));
@@ -607,14 +607,14 @@ static void nobody_comes(rank_ctx *c)
 {
     sk_coll_call *call = make_call(c, 5, SK_ALLREDUCE, SK_F32, ALL, 0);
     if (c->rank == 1) {
-        sk_line *l = sk_heaps_line(c->heaps, 1);
+        sk_rank_state *l = sk_heaps_rank_state(c->heaps, 1);
         atomic_store(&l->step, 3);
         atomic_store(&l->pc, 7);
         while (!sk_heaps_aborted(c->heaps, NULL, NULL, NULL)) usleep(1000);
         return;
     }
     usleep(20000);
-    atomic_store(&sk_heaps_line(c->heaps, 0)->pc, 17);
+    atomic_store(&sk_heaps_rank_state(c->heaps, 0)->pc, 17);
     double t = sk_now();
     CHECK(!sk_comm_start(c->comm, call));
     note(c, sk_comm_wait(c->comm, call));
@@ -743,7 +743,7 @@ static void test_heaps(bool shared)
             any |= p[i];
             p[i] = (unsigned char)r;
         }
-        CHECK(any == 0 && atomic_load(&sk_heaps_line(h, r)->step) == -1);
+        CHECK(any == 0 && atomic_load(&sk_heaps_rank_state(h, r)->step) == -1);
     }
     CHECK(!sk_heaps_stop_asked(h));
     sk_heaps_ask_stop(h);

@@ -1,4 +1,4 @@
-/* stream.c - the test of comm/stream.c and comm/adasum.c.
+/* stream.c - the test of coll/sparse_stream.c and coll/adasum_kernel.c.
  *
  * Packed vectors come back to the bit for all types, rows, sizes and densities; their length is
  * the closed form of stream.h; every cut, every changed byte of the head and every bad row number
@@ -6,8 +6,8 @@
  * comes first, and may write onto one.  Output: each failed check, then "stream: N checks, N bad".
  */
 #include "base/rng.h"
-#include "comm/adasum.h"
-#include "comm/stream.h"
+#include "coll/adasum_kernel.h"
+#include "coll/sparse_stream.h"
 #include "lib/check.h"
 
 #include <stdlib.h>

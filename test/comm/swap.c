@@ -6,8 +6,8 @@
  * a rank.  Then cuts that are not sound, or not those of the other members, must be refused
  * with a story.  (Every algorithm and type: comm_matrix.c.)
  * Output: "swap: N checks, N bad". */
-#include "base/cells.h"
-#include "base/team.h"
+#include "base/reduction_blocks.h"
+#include "base/threads.h"
 #include "comm/comm.h"
 
 #include <pthread.h>
@@ -49,7 +49,7 @@ static void part(int64_t n, const sk_grid *g, int i, int p, int64_t *at, int64_t
     *at = n * i / p;
     *rows = n * (i + 1) / p - *at;
     if (!g->cells) return;
-    sk_tree_cut(&from, &to, i, p);
+    sk_tree_part(&from, &to, i, p);
     *at = g->full * from / g->cells - g->full * g->from / g->cells;
     *rows = g->full * to / g->cells - g->full * from / g->cells;
 }
@@ -205,11 +205,11 @@ static void *be(void *arg)
     int ids[N_GROUPS][MOST];
     sk_group g[N_GROUPS] = {{r->p, r->me, ids[ALL]}, {r->p, r->p - 1 - r->me, ids[REVERSED]}};
     for (int i = 0; i < r->p; i++) ids[ALL][i] = i, ids[REVERSED][i] = r->p - 1 - i;
-    sk_team *team = sk_team_open(1 + r->p % 3);
+    sk_threads *team = sk_threads_open(1 + r->p % 3);
     sk_comm_opts o = {.rank = r->me, .groups = g, .n_groups = 2, .timeout_s = 30, .team = team};
     if (check(!sk_comm_open(r->heaps, &o, &r->comm), "open", r->p, 0)) r->todo(r);
     sk_comm_close(r->comm);
-    sk_team_close(team);
+    sk_threads_close(team);
     return NULL;
 }
 

@@ -4,7 +4,7 @@
  * that one of them is dead or stopped.  Every job has a deadline.  Output: each
  * failed check, then "waits: N checks, N bad". */
 #include "base/clock.h"
-#include "comm/inside.h"
+#include "comm/endpoint.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ static sk_status be(job *j, int rank)
     c->where_ctx = text;
     sk_status st = j->work(j, c, rank);
     sk_comm_close(c);
-    atomic_store(&sk_heaps_line(j->heaps, rank)->state, 3);
+    atomic_store(&sk_heaps_rank_state(j->heaps, rank)->state, 3);
     return st;
 }
 
@@ -99,7 +99,8 @@ static void end(job *j)
             siginfo_t how = {0};
             waitid(P_PID, (id_t)j->pid[r], &how, WEXITED | WNOHANG | (j->reap ? 0 : WNOWAIT));
             left += ((const volatile outcome *)&o[r])->status == -1 && how.si_pid == 0 &&
-                    !kill(j->pid[r], 0) && atomic_load(&sk_heaps_line(j->heaps, r)->step) != 99;
+                    !kill(j->pid[r], 0) &&
+                    atomic_load(&sk_heaps_rank_state(j->heaps, r)->step) != 99;
         }
         if (!left) break;
     }
@@ -131,8 +132,8 @@ static double seconds_of(job *j, int rank)
 /* A line as a rank in the middle of training has it.  Step 99 marks one that will not end. */
 static void at(job *j, int rank, int step, int pc)
 {
-    atomic_store(&sk_heaps_line(j->heaps, rank)->step, step);
-    atomic_store(&sk_heaps_line(j->heaps, rank)->pc, pc);
+    atomic_store(&sk_heaps_rank_state(j->heaps, rank)->step, step);
+    atomic_store(&sk_heaps_rank_state(j->heaps, rank)->pc, pc);
 }
 
 /* --- 0 waits for 1, 1 for 2, 2 for 3, and 3 is stopped --- */
@@ -179,7 +180,7 @@ static void test_stopped(void)
 {
     job one = {.name = "stopped", .n = 2, .timeout_s = {0.6, 20}, .work = stopped}, *j = &one;
     begin(j);
-    while (atomic_load(&sk_heaps_line(j->heaps, 1)->waits_for) != 0) nap(0.001);
+    while (atomic_load(&sk_heaps_rank_state(j->heaps, 1)->waits_for) != 0) nap(0.001);
     nap(0.05);
     kill(j->pid[1], SIGSTOP);
     end(j);
@@ -262,11 +263,10 @@ static sk_status leaving(job *j, sk_comm *c, int rank)
     nap(rank ? 0.9 : 0.3);
     if (rank == 2) return sk_comm_send(c, 0, 1, c->base, 0);
     SK_TRY(sk_comm_recv(c, 1, 1, NULL, 0));
-    sk_patience p = {.peer = -1};
+    sk_backoff p = {.peer = -1};
     sk_status st = SK_OK;
-    while (!st && !sk_reached(&sk_heaps_pair(c->heaps, 2, 0)->sent, 1))
-        st = sk_patience_wait(c, &p);
-    sk_patience_end(c, &p);
+    while (!st && !sk_reached(&sk_heaps_pair(c->heaps, 2, 0)->sent, 1)) st = sk_backoff_wait(c, &p);
+    sk_backoff_end(c, &p);
     return st;
 }
 

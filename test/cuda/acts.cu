@@ -9,12 +9,12 @@
  * by lot falls otherwise only where the last bit of f32 differs, which one in a thousand elements
  * may.  The only argument is a seed. */
 #include "base/rng.h"
-#include "base/text.h"
-#include "comm/codec_kernel.h"
+#include "base/strings.h"
+#include "kernel/codec_kernel.h"
 #include "device/device.h"
 #include "lib/go_on.h"
 #include "lib/on_gpu.h"
-#include "run/acts.h"
+#include "run/gpu/inst_kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -203,7 +203,7 @@ static sk_status boxes(world *w, uint64_t i)
     size_t a = drawn(w, sk_count(&whole), whole.type, (int)draw(9, i, 2), 1, 1);
     size_t b = drawn(w, sk_count(&part), part.type, (int)draw(10, i, 2), 2, 1);
     whole.data = w->base + a, part.data = w->base + b;
-    const sk_acts *acts = sk_acts_find();
+    const sk_inst_kernels *acts = sk_inst_kernels_find();
     SK_TRY(twice(w, [&]() {
         return out ? acts->slice(&whole, &part, w->g->s) : acts->paste(&part, &whole, w->g->s);
     }));
@@ -222,8 +222,8 @@ static sk_status gathers(world *w, int64_t unit, int64_t units, int64_t from_ste
     size_t a = drawn(w, from_step * units + unit, SK_U8, 0, 1, 2);
     size_t b = drawn(w, to_step * units + unit, SK_U8, 0, 2, 2);
     SK_TRY(twice(w, [&]() {
-        return sk_acts_find()->gather(w->base + b, to_step, w->base + a, from_step, unit, units,
-                                      w->g->s);
+        return sk_inst_kernels_find()->gather(w->base + b, to_step, w->base + a, from_step, unit,
+                                              units, w->g->s);
     }));
     for (int64_t i = 0; i < units; i++)
         memcpy(w->image + b + i * to_step, w->image + a + i * from_step, (size_t)unit);
@@ -240,8 +240,9 @@ static sk_status adds(world *w, sk_dtype type, int64_t n, int shift)
     float *want = (float *)malloc((size_t)n * 4 + 4);
     for (int64_t i = 0; i < n; i++)
         want[i] = (float)value(w->image + a, type, i) + (float)value(w->image + b, type, i);
-    SK_TRY(twice(
-        w, [&]() { return sk_acts_find()->add(w->base + a, w->base + b, n, type, w->g->s); }));
+    SK_TRY(twice(w, [&]() {
+        return sk_inst_kernels_find()->add(w->base + a, w->base + b, n, type, w->g->s);
+    }));
     check(w, off(w, a, type, want, n) <= 1e-6, "a sum is off");
     untouched(w);
     free(want);
@@ -253,7 +254,7 @@ static sk_status converts(world *w, sk_dtype to, sk_dtype from, int64_t n, int s
     world_clear(w, "convert");
     size_t a = drawn(w, n, from, shift, 1, 1), b = drawn(w, n, to, shift, 2, 1);
     SK_TRY(twice(w, [&]() {
-        return sk_acts_find()->convert(w->base + b, to, w->base + a, from, n, w->g->s);
+        return sk_inst_kernels_find()->convert(w->base + b, to, w->base + a, from, n, w->g->s);
     }));
     sk_convert(w->image + b, to, w->image + a, from, n);
     untouched(w);
@@ -330,7 +331,7 @@ static sk_status stats(world *w, int n_pieces, int poison)
                       (double *)(w->base + out), 9};
     j.sum[0] = (float *)(w->base + sum), j.sum[2] = j.sum[0] + 1;
     j.n_sums = 3, j.full = (int32_t *)(w->base + full);
-    SK_TRY(twice(w, [&]() { return sk_acts_find()->stats(&j, &w->g->l); }));
+    SK_TRY(twice(w, [&]() { return sk_inst_kernels_find()->stats(&j, &w->g->l); }));
     double have[9], want[9] = {0, 12.5, 0, 700};
     memcpy(have, w->back + out, sizeof have);
     check(w, !memcmp(have + 1, want + 1, 8 * sizeof *have), "sums are wrong");
@@ -343,8 +344,8 @@ static sk_status stats(world *w, int n_pieces, int poison)
     return SK_OK;
 }
 
-/* One step's numbers as run/optimize.c has them. */
-static sk_pulse clipped(const sk_clip_job *j, const double *s, sk_pulse p)
+/* One step's numbers as run/cpu/optimize.c has them. */
+static sk_step_scalars clipped(const sk_clip_job *j, const double *s, sk_step_scalars p)
 {
     double tokens = s[2] > 0 ? s[2] : 1;
     p.loss = s[1] / tokens, p.tokens = s[2], p.aux = s[3] / tokens, p.drops = s[4];
@@ -372,14 +373,14 @@ static sk_status clips(world *w, unsigned bits)
                   bits & 16 ? 1.0 : 0};
     sk_clip_job j = {NULL, 4, !(bits & 32), bits & 64 ? 0.25f : 0, bits & 128 ? 0.5 : 0};
     j.no_drops = bits & 256, j.no_full = bits & 512, j.alone = bits & 1024;
-    sk_pulse p = {}, q;
+    sk_step_scalars p = {}, q;
     p.loss_scale = 8, p.lr = 3, p.updates = 7, p.skip = 5, p.scale = 9;
     world_clear(w, "clip");
     size_t sums = place(w, 5, SK_F64, 0), pulse = place(w, sizeof p, SK_U8, 0);
     memcpy(w->image + sums, s, sizeof s);
     memcpy(w->image + pulse, &p, sizeof p);
-    j.sums = (double *)(w->base + sums), j.pulse = (sk_pulse *)(w->base + pulse);
-    SK_TRY(once(w, w->back, [&]() { return sk_acts_find()->clip(&j, &w->g->l); }));
+    j.sums = (double *)(w->base + sums), j.pulse = (sk_step_scalars *)(w->base + pulse);
+    SK_TRY(once(w, w->back, [&]() { return sk_inst_kernels_find()->clip(&j, &w->g->l); }));
     memcpy(&q, w->back + pulse, sizeof q);
     p = clipped(&j, s, p);
     check(w, near(q.loss, p.loss) && near(q.tokens, p.tokens) && near(q.aux, p.aux), "sums");
@@ -391,7 +392,7 @@ static sk_status clips(world *w, unsigned bits)
 
 /* ---- PACK */
 
-/* As run/pack.c; tells whether there was room. */
+/* As run/cpu/pack_bits.c; tells whether there was room. */
 static bool packed(const char *data, char *to, sk_dtype type, int64_t n, int64_t room)
 {
     size_t size = sk_dtype_size(type);
@@ -439,7 +440,7 @@ static sk_status packs(world *w, sk_dtype type, int64_t n, int shift, int64_t ro
             sk_convert(w->image + a + (size_t)i * size, type, &odd[draw(13, (uint64_t)i, 8)],
                        SK_F64, 1);
     SK_TRY(twice(w, [&]() {
-        const sk_acts *x = sk_acts_find();
+        const sk_inst_kernels *x = sk_inst_kernels_find();
         SK_TRY(
             x->pack(w->base + a, w->base + c, type, n, room, (int32_t *)(w->base + f), &w->g->l));
         return x->unpack(w->base + b, w->base + c, type, n, room, &w->g->l);
@@ -500,7 +501,7 @@ static void spice(world *w, size_t at, const code_case *t)
     }
 }
 
-/* As run/code.c, row by row. */
+/* As run/cpu/encode.c, row by row. */
 static void encoded(const code_case *t, const char *data, float *error, double scale, uint8_t *code)
 {
     int64_t bytes = sk_codec_bytes(t->c, t->row);
@@ -599,7 +600,7 @@ static sk_status decodes(world *w, const code_case *t)
 static sk_status forgets(world *w, int32_t skip)
 {
     static const int64_t sizes[] = {1, 0, 100003, 256};
-    sk_forget_job j = {};
+    sk_feedback_reset_job j = {};
     size_t at[4];
     world_clear(w, "forget");
     for (int i = 0; i < 4; i++) {
@@ -609,8 +610,9 @@ static sk_status forgets(world *w, int32_t skip)
     j.n = 4;
     size_t s = place(w, 1, SK_I32, 0);
     memcpy(w->image + s, &skip, sizeof skip);
-    SK_TRY(
-        twice(w, [&]() { return sk_acts_find()->forget(&j, (int32_t *)(w->base + s), w->g->s); }));
+    SK_TRY(twice(w, [&]() {
+        return sk_inst_kernels_find()->forget(&j, (int32_t *)(w->base + s), w->g->s);
+    }));
     for (int i = 0; i < 4 && skip; i++) memset(w->image + at[i], 0, (size_t)sizes[i] * 4);
     untouched(w);
     return SK_OK;
@@ -669,7 +671,7 @@ typedef struct optim_case {
     const sk_optim *o;
     const sk_optim_kernel *k;
     manner m;
-    sk_pulse pulse;
+    sk_step_scalars pulse;
     twin v[N_TWINS];
     sk_update_job j;
     size_t table;
@@ -716,7 +718,7 @@ static void twin_open(optim_case *c, int i)
     c->j.chunks += sk_update_chunks(u->n);
     u->grad_type = m->grad, u->state_type = m->state, u->narrow_type = m->narrow;
     u->delay = i == 6 ? 3 : 0, u->update = i % 2, u->scale = m->scale;
-    u->decay = i == 7 ? 0 : 0.1f, u->nudge = i == 2 ? 0.01f : 0, u->owner = i != 3;
+    u->decay = i == 7 ? 0 : 0.1f, u->bias_update = i == 2 ? 0.01f : 0, u->owner = i != 3;
     u->name = 77 + (uint64_t)i;
     t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
@@ -747,7 +749,7 @@ static void narrow_state(const optim_case *c, const twin *t, int s, int64_t step
         uint64_t at = (uint64_t)sk_logical(&t->u.shape, i);
         uint64_t lots = sk_rng(key, 0, at / 4).a;
         t->state[s][i] =
-            sk_from_bf16(sk_to_bf16_drawn(t->state[s][i], (uint32_t)(lots >> 16 * (at % 4))));
+            sk_from_bf16(sk_to_bf16_stochastic(t->state[s][i], (uint32_t)(lots >> 16 * (at % 4))));
     }
 }
 
@@ -772,9 +774,9 @@ static void twin_pass(const optim_case *c, twin *t, int pass)
 {
     const sk_update *u = &t->u;
     if (c->m.skip && !(u->scale > 0)) return;
-    for (int64_t i = 0; u->nudge != 0 && !pass && i < u->n; i++)
-        t->param[i] -= t->grad[i] > 0 ? u->nudge : t->grad[i] < 0 ? -u->nudge : 0;
-    if (u->nudge != 0) return;
+    for (int64_t i = 0; u->bias_update != 0 && !pass && i < u->n; i++)
+        t->param[i] -= t->grad[i] > 0 ? u->bias_update : t->grad[i] < 0 ? -u->bias_update : 0;
+    if (u->bias_update != 0) return;
     sk_piece p = piece_of(c, t);
     memcpy(p.sum, t->sum, sizeof p.sum);
     c->o->pass[pass](&p);
@@ -810,7 +812,7 @@ static void twin_sums(optim_case *c, twin *t, size_t at)
     double have[SK_MAX_SUM];
     memcpy(have, c->w->back + at, sizeof have);
     for (int s = 0; s < SK_MAX_SUM; s++) {
-        double want = t->u.owner && t->u.nudge == 0 && t->u.n ? t->sum[s] : 0;
+        double want = t->u.owner && t->u.bias_update == 0 && t->u.n ? t->sum[s] : 0;
         see(c, fabs(have[s] - want) / (1 + fabs(want)), 0);
     }
     memcpy(c->w->back + at, c->w->image + at, sizeof have);
@@ -834,7 +836,8 @@ static sk_status optim_pass(optim_case *c, int pass)
         for (int s = 0; s < c->o->n_state; s++)
             sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
         table[i] = *u;
-        if (pass && u->nudge != 0) table[i].n = 0; /* nudged once: the chunks stay, and are empty */
+        if (pass && u->bias_update != 0)
+            table[i].n = 0; /* nudged once: the chunks stay, and are empty */
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));
@@ -842,7 +845,7 @@ static sk_status optim_pass(optim_case *c, int pass)
         twin *t = &c->v[i];
         twin_pass(c, t, pass);
         if (adds_up && (!c->m.skip || c->m.scale > 0)) twin_sums(c, t, t->at_sum[pass]);
-        if (pass && t->u.nudge != 0) continue;
+        if (pass && t->u.bias_update != 0) continue;
         if (last) {
             twin_compare(c, t);
             continue;
@@ -863,7 +866,7 @@ static sk_status optim_ahead(optim_case *c)
     for (int i = 0; i < N_TWINS; i++) {
         c->v[i].u.narrow = NULL;
         table[i] = c->v[i].u;
-        table[i].nudge = 0;
+        table[i].bias_update = 0;
         sk_convert(w->image + c->v[i].at_param, SK_F32, c->v[i].param, SK_F32, table[i].n);
         for (int s = 0; s < c->o->n_state; s++)
             sk_convert(w->image + c->v[i].at_state[s], c->m.state, c->v[i].state[s], SK_F32,
@@ -893,7 +896,7 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
     c->table = place(w, sizeof(sk_update) * N_TWINS, SK_U8, 0);
-    c->j.pulse = (sk_pulse *)(w->base + pulse);
+    c->j.pulse = (sk_step_scalars *)(w->base + pulse);
     c->j.pieces = (sk_update *)(w->base + c->table);
     c->j.n_pieces = N_TWINS, c->j.seed = 11;
     c->j.grad_type = m->grad, c->j.state_type = m->state, c->j.narrow_type = m->narrow;
@@ -1027,14 +1030,14 @@ static sk_status fast_pass(fast *f, const char *optim, int pass, sk_dtype state,
     j.sums = k->pass[pass + 1] != NULL;
     const sk_optim *o = sk_optim_find(optim);
     for (int i = 0; o->knobs[i].name; i++) j.knob[i] = o->knobs[i].usual;
-    j.pulse = (sk_pulse *)f->base;
+    j.pulse = (sk_step_scalars *)f->base;
     snprintf(what, sizeof what, "%s, pass %d, %s state", optim, pass, sk_dtype_name(state));
     return timed(f->g, what, (double)bytes * TIMED, [&]() { return k->pass[pass](&j, &f->g->l); });
 }
 
 static sk_status fast_rest(fast *f)
 {
-    const sk_acts *a = sk_acts_find();
+    const sk_inst_kernels *a = sk_inst_kernels_find();
     const gpu *g = f->g;
     char *x = f->base + (1 << 20), *y = x + ((size_t)256 << 20);
     int64_t n = 64 << 20;
@@ -1069,7 +1072,7 @@ static sk_status fast_codes(fast *f, const char *codec, int64_t row)
     j.type = SK_BF16, j.row = row, j.rows = (64 << 20) / row, j.pieces = 1;
     j.bytes = sk_codec_bytes(c, row);
     j.x = f->base + (1 << 20), j.code = (uint8_t *)j.x + ((size_t)256 << 20);
-    j.loss_scale = &((const sk_pulse *)f->base)->loss_scale;
+    j.loss_scale = &((const sk_step_scalars *)f->base)->loss_scale;
     double n = (double)(j.rows * row), code = (double)(j.rows * j.bytes);
     snprintf(what, sizeof what, "encode %s, rows of %lld", codec, (long long)row);
     SK_TRY(timed(g, what, 2 * n + code, [&]() { return k->encode(&j, g->s); }));
@@ -1083,7 +1086,7 @@ static sk_status fast_codes(fast *f, const char *codec, int64_t row)
 static sk_status speed(const gpu *g)
 {
     static fast f;
-    sk_pulse pulse = {};
+    sk_step_scalars pulse = {};
     pulse.lr = 1e-3, pulse.loss_scale = 1, pulse.scale = 1;
     f.g = g;
     SK_TRY(sk_pool_open(g->d, (size_t)24 * TIMED + (2 << 20), (void **)&f.base));
@@ -1112,7 +1115,7 @@ static sk_status speed(const gpu *g)
 static void refusals(const gpu *g)
 {
     sk_update_job j = {};
-    const sk_acts *a = sk_acts_find();
+    const sk_inst_kernels *a = sk_inst_kernels_find();
     world w = {};
     w.what = "refusals";
     j.grad_type = SK_I32;
@@ -1136,8 +1139,8 @@ static sk_status all(gpu *g)
     SK_TRY(sk_event_open(g->d, &g->from));
     SK_TRY(sk_event_open(g->d, &g->to));
     g->l.stream = g->s;
-    g->l.room_bytes = SK_ROOM;
-    SK_TRY(sk_pool_open(g->d, g->l.room_bytes, (void **)&g->l.room));
+    g->l.workspace_bytes = SK_WORKSPACE;
+    SK_TRY(sk_pool_open(g->d, g->l.workspace_bytes, (void **)&g->l.workspace));
     printf("%s: %s; seed %llu\n", sk_device_name(g->d), f.model, (unsigned long long)seed);
     refusals(g);
     SK_TRY(go_on(g->d, g->s, copies(g), &n_bad, "copies"));

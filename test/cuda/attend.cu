@@ -10,8 +10,8 @@
  * The second table is times of large shapes, also with less room for cuDNN's gradient, which then
  * goes in more calls. */
 #include "base/rng.h"
-#include "device/sdpa.h"
-#include "graph/flash.h"
+#include "kernel/cuda/cudnn_sdpa.h"
+#include "kernel/cuda/flash.h"
 #include "graph/graph.h"
 
 #include <math.h>
@@ -127,7 +127,7 @@ static const char *why_not(const way *w, const sizes *s, const place *p, bool ba
 {
     sk_sdpa_shape shape = {p->type, s->b, s->t, s->h, s->r, s->d, backward};
     setenv("SKEIN_SDPA_FORM", w->form ? "1" : "0", 1);
-    return sk_sdpa_story(&shape);
+    return sk_sdpa_reason(&shape);
 }
 
 static size_t room_of(const way *w, const sizes *s, const place *p, bool backward)
@@ -135,7 +135,7 @@ static size_t room_of(const way *w, const sizes *s, const place *p, bool backwar
     sk_sdpa_shape shape = {p->type, s->b, s->t, s->h, s->r, s->d, backward};
     if (!w->cudnn) return backward ? 8 * (size_t)s->rows() : 0;
     setenv("SKEIN_SDPA_FORM", w->form ? "1" : "0", 1);
-    return sk_sdpa_room(sk_sdpa_find(&shape, w->room ? w->room : p->room_bytes));
+    return sk_sdpa_workspace(sk_sdpa_find(&shape, w->room ? w->room : p->room_bytes));
 }
 
 /* ---- against the CPU */

@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "device/nccl.h"
 #include "lib/fabric_cases.h"
-#include "run/acts.h"
+#include "run/gpu/inst_kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static int look(void)
         return SKIP;
     }
     printf("NCCL %d.%d.%d\n", version / 10000, version / 100 % 100, version % 100);
-    return sk_acts_cuda.gather ? 0 : 1;
+    return sk_inst_kernels_cuda.gather ? 0 : 1;
 }
 
 static int look_apart(void)

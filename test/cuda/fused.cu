@@ -8,9 +8,9 @@
  * the logits. */
 #include "base/proc.h"
 #include "base/rng.h"
-#include "base/team.h"
+#include "base/threads.h"
 #include "device/device.h"
-#include "graph/xent_rows.h"
+#include "kernel/cuda/xent_rows.h"
 #include "lib/go_on.h"
 #include "lib/on_gpu.h"
 
@@ -22,7 +22,7 @@
 enum { GAP = 256, N_WARM = 5, N_TIMED = 21, MOST_THREADS = 64 };
 
 static int n_checks, n_bad;
-static sk_team *team;
+static sk_threads *team;
 
 typedef struct gpu {
     sk_device *d;
@@ -80,7 +80,7 @@ static void fill(sk_arena *a, const shape *p, side *h)
     for (int i = 0; i < 6; i++) *small[i] = (float *)take(a, p->rows, 4);
     h->target = (int32_t *)take(a, p->rows, 4);
     h->dl = 8;
-    sk_team_run(team, fill_part, &job);
+    sk_threads_run(team, fill_part, &job);
     for (int64_t r = 0; r < p->rows; r++) {
         double u = sk_rng_uniform(2, 0, (uint64_t)r);
         h->target[r] = r % 5 == 4 ? -1 : (int32_t)(u * (double)p->n);
@@ -118,7 +118,7 @@ static void apply(const char *op, int n_in, const sk_view *in, int n_out, const 
     c.op = sk_op_find(op), c.a.n_in = n_in, c.a.n_out = n_out;
     for (int i = 0; i < n_in; i++) c.a.in[i] = in[i];
     for (int o = 0; o < n_out; o++) c.a.out[o] = out[o];
-    sk_team_run(team, apply_part, &c);
+    sk_threads_run(team, apply_part, &c);
 }
 
 static void sum_part(void *ctx, int part, int of)
@@ -147,7 +147,7 @@ static void on_cpu(const shape *p, const side *h)
     apply("xent_loss_grad", 3, loss, 2, v + 4);
     apply("xent_terms_grad", 5, grad, 1, &dx);
     task job = {p, h};
-    sk_team_run(team, sum_part, &job);
+    sk_threads_run(team, sum_part, &job);
 }
 
 /* ---- the GPU */
@@ -207,7 +207,7 @@ typedef struct pairs {
     sk_dtype type;
     const float *want;
     int64_t n;
-    double worst[SK_TEAM_MOST];
+    double worst[SK_THREADS_MAX];
 } pairs;
 
 static void worst_part(void *ctx, int part, int of)
@@ -231,8 +231,8 @@ static double worst_of(char *have, sk_dtype type, const float *want, int64_t n)
 {
     pairs x = {have, type, want, n, {0}};
     double worst = 0;
-    sk_team_run(team, worst_part, &x);
-    for (int i = 0; i < sk_team_size(team); i++) worst = fmax(worst, x.worst[i]);
+    sk_threads_run(team, worst_part, &x);
+    for (int i = 0; i < sk_threads_count(team); i++) worst = fmax(worst, x.worst[i]);
     memset(have, 0xff, (size_t)n * sk_dtype_size(type));
     return worst;
 }
@@ -370,8 +370,8 @@ static sk_status all(gpu *g)
     SK_TRY(sk_stream_open(g->d, &g->s));
     SK_TRY(sk_event_open(g->d, &g->from));
     SK_TRY(sk_event_open(g->d, &g->to));
-    SK_TRY(sk_pool_open(g->d, SK_ROOM, &base));
-    g->l.stream = g->s, g->l.room = (char *)base, g->l.room_bytes = SK_ROOM;
+    SK_TRY(sk_pool_open(g->d, SK_WORKSPACE, &base));
+    g->l.stream = g->s, g->l.workspace = (char *)base, g->l.workspace_bytes = SK_WORKSPACE;
     SK_TRY(speed(g, 16384, 50304, SK_BF16));
     SK_TRY(speed(g, 16384, 32768, SK_BF16));
     SK_TRY(speed(g, 16384, 65536, SK_BF16));
@@ -387,8 +387,8 @@ int main(void)
 {
     gpu g = {};
     int cores = sk_proc_cores();
-    team = sk_team_open(cores < MOST_THREADS ? cores : MOST_THREADS);
+    team = sk_threads_open(cores < MOST_THREADS ? cores : MOST_THREADS);
     int rc = on_gpu("fused", &g, all, &n_checks, &n_bad);
-    sk_team_close(team);
+    sk_threads_close(team);
     return rc;
 }

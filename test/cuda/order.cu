@@ -6,8 +6,8 @@
 #include "base/rng.h"
 #include "device/device.h"
 #include "lib/on_gpu.h"
-#include "run/acts.h"
-#include "run/order.h"
+#include "run/gpu/inst_kernels.h"
+#include "run/ordered_sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ template <typename T> static sk_status members(gpu *g, int p, sk_dtype type, boo
         j.to = mine, j.mine = mine; /* in place */
         j.room = room, j.step = sizeof x[0], j.me = me, j.members = p;
         j.n = N, j.type = type, j.mean = mean;
-        SK_TRY(sk_acts_find()->tree(&j, g->s));
+        SK_TRY(sk_inst_kernels_find()->tree(&j, g->s));
         SK_TRY(get(g, got, mine, sizeof got));
         bool same = true;
         for (int i = 0; i < N; i++) {
@@ -125,7 +125,7 @@ static sk_status statistics(gpu *g, bool poison)
     sk_norm_piece v[PIECES];
     sk_exact want = {}, zero = {}, got;
     double cells[8] = {1, 0x1p-24, 3, 0x1p-22, 5, 0x1p-25, 7, 8}, sums[4 + 8] = {0}, none[16] = {0};
-    sk_pulse pulse = {};
+    sk_step_scalars pulse = {};
     sk_stats_job j = {};
     sk_clip_job c = {};
     g->used = 0;
@@ -134,7 +134,7 @@ static sk_status statistics(gpu *g, bool poison)
     SK_TRY(put(g, &zero, sizeof zero, 0, &j.exact));
     SK_TRY(put(g, none, sizeof none, 0, &j.out));
     j.n_pieces = PIECES, j.out_n = 12, j.n_sums = 3;
-    SK_TRY(sk_acts_find()->stats(&j, &g->l));
+    SK_TRY(sk_inst_kernels_find()->stats(&j, &g->l));
     SK_TRY(get(g, sums, j.out, sizeof sums));
     SK_TRY(get(g, &got, j.exact, sizeof got));
     check(!memcmp(&sums[0], &none[0], sizeof *sums), "the norm without what counts", poison);
@@ -147,9 +147,9 @@ static sk_status statistics(gpu *g, bool poison)
     SK_TRY(put(g, sums, sizeof sums, 0, &c.sums));
     SK_TRY(put(g, &pulse, sizeof pulse, 0, &c.pulse));
     c.n_sums = 3, c.exact = j.exact, c.cells = 8, c.train = true;
-    SK_TRY(sk_acts_find()->clip(&c, &g->l));
+    SK_TRY(sk_inst_kernels_find()->clip(&c, &g->l));
     SK_TRY(get(g, &pulse, c.pulse, sizeof pulse));
-    double norm = sqrt(sk_exact_value(&want)) / 4, loss = sk_order_fold(cells, 8) / 4;
+    double norm = sqrt(sk_exact_value(&want)) / 4, loss = sk_tree_sum_blocks(cells, 8) / 4;
     check(pulse.norm == norm || (poison && isnan(pulse.norm)), "the norm", poison);
     check(pulse.loss == loss && pulse.skip == poison, "the loss", poison);
     return SK_OK;
@@ -199,7 +199,7 @@ static sk_update update_of(const sk_optim *o, const tensor *t, int64_t n, int pa
 }
 
 static sk_status one_pass(gpu *g, const sk_optim_kernel *k, const tensor *t, const int64_t *n,
-                          int pieces, int pass, const sk_pulse *pulse)
+                          int pieces, int pass, const sk_step_scalars *pulse)
 {
     const sk_optim *o = sk_optim_find(k->optim);
     sk_update u[2];
@@ -236,7 +236,7 @@ static sk_status updates(gpu *g, const sk_optim_kernel *k, int64_t cut)
     const sk_optim *o = sk_optim_find(k->optim);
     int64_t n[3] = {SIZE, cut, SIZE - cut};
     tensor t[3] = {};
-    sk_pulse pulse = {}, *there;
+    sk_step_scalars pulse = {}, *there;
     bool same = true;
     g->used = 0;
     pulse.lr = 0.01, pulse.loss_scale = 1, pulse.scale = 0.7f, pulse.updates = 4;
@@ -263,8 +263,8 @@ static sk_status all(gpu *g)
 {
     SK_TRY(sk_stream_open(g->d, &g->s));
     SK_TRY(sk_pool_open(g->d, POOL, (void **)&g->base));
-    g->l.stream = g->s, g->l.room_bytes = SK_ROOM;
-    SK_TRY(sk_pool_open(g->d, SK_ROOM, (void **)&g->l.room));
+    g->l.stream = g->s, g->l.workspace_bytes = SK_WORKSPACE;
+    SK_TRY(sk_pool_open(g->d, SK_WORKSPACE, (void **)&g->l.workspace));
     for (int p = 1; p <= 17; p++) {
         SK_TRY(members<float>(g, p, SK_F32, p % 4 == 3));
         SK_TRY(members<double>(g, p, SK_F64, p % 4 == 1));

@@ -27,11 +27,11 @@
  * cpu: the CPU's half in float instead of a GPU, to see what the allowance is worth. */
 #include "base/clock.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "device/device.h"
 #include "graph/dims.h"
-#include "graph/fp8.h"
-#include "graph/kernel.h"
+#include "kernel/fp8_product.h"
+#include "kernel/kernel_launch.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -571,10 +571,10 @@ static bool in_eight(const gpu *g, const sk_args *a)
     if (g->cpu || g->capability < 90 || !sk_fp8_is(a)) return true;
     sk_fp8_plan_of(a, false, &f);
     if (!f.eight) return true;
-    sk_product p = sk_fp8_product(a, &f, g->l.room);
+    sk_product p = sk_fp8_product(a, &f, g->l.workspace);
     p.batch = 1;
-    rest.room += f.bytes;
-    rest.room_bytes -= f.bytes;
+    rest.workspace += f.bytes;
+    rest.workspace_bytes -= f.bytes;
     if (sk_product_prepare(&p, &rest, &found)) printf("%s\n", sk_error());
     return found;
 }
@@ -623,7 +623,7 @@ static sk_status attempt(gpu *g, trial *t, const variant *v, double *worst, doub
 static char cuttable(const trial *t)
 {
     for (const char *p = t->y->letters_in[0]; *p; p++)
-        if (!strchr(t->y->whole, *p)) return *p;
+        if (!strchr(t->y->not_split, *p)) return *p;
     return 0;
 }
 
@@ -809,9 +809,9 @@ static sk_status open_launch(gpu *g)
     void *base;
     if (g->cpu) return SK_OK;
     g->l.stream = g->s;
-    g->l.room_bytes = (size_t)SK_ROOM + MORE_ROOM;
-    SK_TRY(sk_pool_open(g->d, g->l.room_bytes + GAP, &base));
-    g->l.room = (char *)base + GAP;
+    g->l.workspace_bytes = (size_t)SK_WORKSPACE + MORE_ROOM;
+    SK_TRY(sk_pool_open(g->d, g->l.workspace_bytes + GAP, &base));
+    g->l.workspace = (char *)base + GAP;
     g->l.step = (const uint64_t *)base;
     return sk_device_copy(g->d, base, &step, sizeof step, g->s);
 }

@@ -1,12 +1,13 @@
-/* What test/cuda/parts.cu does not reach: gradients of norms in one pass (graph/norm_grad.h), with
- * a second gradient, sums of it and sums added to; and gradients of a piece of a large table, where
- * places are sorted in several passes and frequent words cross tiles.  The truth is computed here,
- * in double.  Every case runs twice and must give the same bits.  Then both at real sizes, timed.
+/* What test/cuda/parts.cu does not reach: gradients of norms in one pass (kernel/cuda/norm_grad.h),
+ * with a second gradient, sums of it and sums added to; and gradients of a piece of a large table,
+ * where places are sorted in several passes and frequent words cross tiles.  The truth is computed
+ * here, in double.  Every case runs twice and must give the same bits.  Then both at real sizes,
+ * timed.
  */
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "device/device.h"
-#include "graph/norm_grad.h"
+#include "kernel/cuda/norm_grad.h"
 #include "lib/go_on.h"
 #include "lib/on_gpu.h"
 
@@ -325,9 +326,9 @@ static sk_status open_all(gpu *g)
     SK_TRY(sk_stream_open(g->d, &g->s));
     SK_TRY(sk_event_open(g->d, &g->from));
     SK_TRY(sk_event_open(g->d, &g->to));
-    SK_TRY(sk_pool_open(g->d, (size_t)POOL + SK_ROOM + 256, &base));
-    g->l.stream = g->s, g->l.room = (char *)base, g->l.room_bytes = SK_ROOM;
-    g->base = (char *)base + SK_ROOM;
+    SK_TRY(sk_pool_open(g->d, (size_t)POOL + SK_WORKSPACE + 256, &base));
+    g->l.stream = g->s, g->l.workspace = (char *)base, g->l.workspace_bytes = SK_WORKSPACE;
+    g->base = (char *)base + SK_WORKSPACE;
     return SK_OK;
 }
 

@@ -1,10 +1,10 @@
 /* The data room: every format is written here and read back, orders are checked against their
  * definition, and files that lie are refused with a story. */
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/data.h"
-#include "data/read.h"
+#include "data/data_files.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static sk_status load_plain(const char *what, sk_store *s)
 {
     sk_tokenizer *bytes = NULL;
     check(!sk_tokenizer_open(&arena, "byte", &bytes));
-    return sk_store_open_as(&arena, what, bytes, false, (sk_said){.text = true}, s);
+    return sk_store_open_as(&arena, what, bytes, false, (sk_data_hint){.text = true}, s);
 }
 
 static bool holds(const sk_store *s, const char *text)
@@ -208,8 +208,8 @@ static void linked_texts(void)
     check(!symlink("in", sk_print(&arena, "%s/also", d)));
     check(!load(d, NULL, &s) && holds(&s, "one\ntwo\n"));
     check(!strcmp(s.describe, "links · 8 bytes · 2 documents · 2 more names of the same files"));
-    check(!sk_data_list(&arena, d, &files) && files.n == 2 && sk_ends(files.v[0], "/a.txt"));
-    check(sk_ends(files.v[1], "/also/c.txt"));
+    check(!sk_data_list(&arena, d, &files) && files.n == 2 && sk_ends_with(files.v[0], "/a.txt"));
+    check(sk_ends_with(files.v[1], "/also/c.txt"));
     check(!load(sk_print(&arena, "%s/*.txt", d), NULL, &s) && holds(&s, "one"));
     check(strstr(s.describe, "3 bytes · 1 more name of the same file") != NULL);
     static const char *const names[] = {"self", "in/up", "in/over", "also", "a.txt"};
@@ -404,8 +404,8 @@ static void bad_token_files(void)
         refused(load(cut, NULL, &s), SK_EDATA, "promises 100 tokens");
         check(!truncate(cut, 500));
         refused(load(cut, NULL, &s), SK_EDATA, "500 bytes and begins like llm.c tokens");
-        refused(sk_store_open_as(&arena, cut, NULL, false, (sk_said){.id_bytes = 2}, &s), SK_EDATA,
-                "500 bytes and begins");
+        refused(sk_store_open_as(&arena, cut, NULL, false, (sk_data_hint){.id_bytes = 2}, &s),
+                SK_EDATA, "500 bytes and begins");
     }
     refused(load(put("odd.bin", "abc", 3), NULL, &s), SK_EDATA, "3 bytes, no multiple of 2: it");
     refused(load(put("none.bin", "", 0), NULL, &s), SK_EDATA, "is empty");
@@ -421,31 +421,31 @@ static void check_ids(void)
     enum { N = 600 };
     uint16_t ids[N];
     sk_store s = {0}, head, tail;
-    sk_ids c = {0};
+    sk_id_check c = {0};
     for (int i = 0; i < N; i++) ids[i] = (uint16_t)(i % 256 + 3000 * (i == 555));
-    check(!load(put("ids.bin", ids, sizeof ids), NULL, &s) && !sk_ids_begin(&c, &s));
+    check(!load(put("ids.bin", ids, sizeof ids), NULL, &s) && !sk_id_check_begin(&c, &s));
     check(c.first == N && c.done == N && !sk_store_fit(&s, 256)); /* now the model is known */
-    refused(sk_ids_begin(&c, &s), SK_EDATA, "ids.bin: the token at byte 1110 is 3043");
+    refused(sk_id_check_begin(&c, &s), SK_EDATA, "ids.bin: the token at byte 1110 is 3043");
     sk_store_cut(&s, 0.5, &head, &tail);
-    check(!sk_ids_begin(&c, &head) && c.done == N / 2);
-    refused(sk_ids_begin(&c, &tail), SK_EDATA, "byte 1110 is 3043, ids must be below 256");
+    check(!sk_id_check_begin(&c, &head) && c.done == N / 2);
+    refused(sk_id_check_begin(&c, &tail), SK_EDATA, "byte 1110 is 3043, ids must be below 256");
     /* of several files the one that has it is named */
     put_llmc("j1.bin", 20240520, 1, 100, 2), put_llmc("j2.bin", 20240520, 1, 100, 2);
     check(!load(sk_print(&arena, "%s/j?.bin", dir), NULL, &s) && s.n_tokens == 200);
-    check(!sk_store_fit(&s, 60000) && !sk_ids_begin(&c, &s));
+    check(!sk_store_fit(&s, 60000) && !sk_id_check_begin(&c, &s));
     ((uint16_t *)(uintptr_t)s.tokens)[130] = 65000;
-    refused(sk_ids_begin(&c, &s), SK_EDATA, "j2.bin: the token at byte 1084 is 65000");
+    refused(sk_id_check_begin(&c, &s), SK_EDATA, "j2.bin: the token at byte 1084 is 65000");
     /* over 256 MiB: blocks at the start, the rest later; holes cost no disk */
     const char *big = put("huge.bin", ids, 200);
     int fd = open(big, O_WRONLY);
     check(fd >= 0 && !ftruncate(fd, (off_t)300 << 20));
     int64_t between = (int64_t)(300 << 20) / 4096 * 77 + (70 << 10);
     check(pwrite(fd, ids + 555, 2, between) == 2 && !close(fd));
-    check(!load(big, NULL, &s) && !sk_store_fit(&s, 256) && !sk_ids_begin(&c, &s));
+    check(!load(big, NULL, &s) && !sk_store_fit(&s, 256) && !sk_id_check_begin(&c, &s));
     check(c.first == (256 << 20) / 2 && c.done == 0);
     sk_status st = SK_OK;
     int times = 0;
-    while (!st && c.done < s.n_tokens) st = sk_ids_go_on(&c, 0.001), times++;
+    while (!st && c.done < s.n_tokens) st = sk_id_check_more(&c, 0.001), times++;
     refused(st, SK_EDATA, sk_print(&arena, "byte %lld is 3043", (long long)between));
     check(times > 1 && !unlink(big));
     sk_mapped_close(s.map);
@@ -472,7 +472,7 @@ static void raw_files(void)
     for (uint32_t i = 0; i < N; i++) narrow[i] = (uint16_t)(i % 7);
     const char *tiny = put("tiny.bin", narrow, sizeof narrow);
     check(!load(tiny, NULL, &s) && s.token_bytes == 2);
-    check(!sk_store_open_as(&arena, tiny, NULL, false, (sk_said){.id_bytes = 4}, &s) &&
+    check(!sk_store_open_as(&arena, tiny, NULL, false, (sk_data_hint){.id_bytes = 4}, &s) &&
           s.token_bytes == 4);
     check(s.n_tokens == N / 2 && !s.assumed && strstr(s.describe, "300 tokens · uint32"));
     sk_feed f;
@@ -481,10 +481,10 @@ static void raw_files(void)
     refused(sk_feed_fill(&f, "tokens", 0, 0, 1, 0, 8, ids), SK_EDATA,
             "or of other ids than uint32 (data.dtype)");
     const char *path = sk_print(&arena, "%s/wide.bin", dir);
-    check(!sk_store_open_as(&arena, path, NULL, false, (sk_said){.id_bytes = 2}, &s) &&
+    check(!sk_store_open_as(&arena, path, NULL, false, (sk_data_hint){.id_bytes = 2}, &s) &&
           s.n_tokens == 2 * N);
-    refused(sk_store_open_as(&arena, put("six.bin", wide, 6), NULL, false, (sk_said){.id_bytes = 4},
-                             &s),
+    refused(sk_store_open_as(&arena, put("six.bin", wide, 6), NULL, false,
+                             (sk_data_hint){.id_bytes = 4}, &s),
             SK_EDATA, "6 bytes, no multiple of 4: it cannot be raw uint32");
     /* the ids say what they are, not the size: stray bytes at the end do not make them uint16 */
     for (size_t more = 1; more < 4; more++) {
@@ -494,9 +494,10 @@ static void raw_files(void)
     }
     check(!load(put("narrow.bin", narrow, sizeof narrow - 2), NULL, &s) && s.n_tokens == N - 1);
     path = put_llmc("head.bin", 20240520, 1, 100, 2);
-    check(!sk_store_open_as(&arena, path, NULL, false, (sk_said){.id_bytes = 2}, &s) && !s.assumed);
-    refused(sk_store_open_as(&arena, path, NULL, false, (sk_said){.id_bytes = 4}, &s), SK_EDATA,
-            "says itself that its ids have 2 bytes, data.dtype=uint32");
+    check(!sk_store_open_as(&arena, path, NULL, false, (sk_data_hint){.id_bytes = 2}, &s) &&
+          !s.assumed);
+    refused(sk_store_open_as(&arena, path, NULL, false, (sk_data_hint){.id_bytes = 4}, &s),
+            SK_EDATA, "says itself that its ids have 2 bytes, data.dtype=uint32");
 }
 
 /* A folder of shards has its own validation data; a README in it is no text to train on. */
@@ -828,7 +829,7 @@ static void prompts(void)
     const char *plain = put_text("q.jsonl", lines); /* data.format=text: braces and all */
     sk_tokenizer *bytes = NULL;
     check(!sk_tokenizer_open(&arena, "byte", &bytes));
-    check(!sk_store_open_as(&arena, plain, bytes, false, (sk_said){.text = true}, &head));
+    check(!sk_store_open_as(&arena, plain, bytes, false, (sk_data_hint){.text = true}, &head));
     check(holds(&head, lines) && !sk_feed_open(&f, &head, 2, 1, 1, false));
     check(!sk_feed_fill(&f, "weights", 0, 0, 1, 0, 2, w) && w[0] == 1 && w[1] == 1);
     char one[SK_DIGEST], two[SK_DIGEST];

@@ -1,9 +1,9 @@
 /* Tokenizers of Hugging Face's shapes: ids and texts as its library gives them
  * (test/golden/tokenizer/cases.json, made by make.js beside it), what is refused, documents with
  * BOS, and files with random bytes in them. */
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "data/data.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* libFuzzer target: model.safetensors.index.json, which says in which shard each tensor of a model
  * lies.  The model is a tiny one, and has one shard. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "lib/fuzz.h"
 #include "tensor/safetensors.h"
 #include "train/hf.h"
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     float wte[6], ln[2];
     const sk_hyper h = {0};
-    const sk_box boxes[] = {
+    const sk_tensor_shard boxes[] = {
         {.name = "wte", .type = SK_F32, .n = 2, .full = {3, 2}, .size = {3, 2}, .data = wte},
         {.name = "ln", .type = SK_F32, .n = 1, .full = {2}, .size = {2}, .data = ln}};
     write_shard();

@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         for (int i = 0; i < N_NAMES; i++)
             if (!strcmp(names[i], line)) setenv(line, value, 1);
     }
-    sk_status st = sk_boot_look(&a, &b);
+    sk_status st = sk_boot_detect(&a, &b);
     fuzz_refused(st, SK_ECONF);
     if (!st && b.n_ranks) {
         sk_assert(b.n_ranks > 1 && b.rank >= 0 && b.rank < b.n_ranks && b.by);

@@ -1,7 +1,7 @@
 /* libFuzzer target: a file that describes a machine.  What is accepted has finite prices, and is
  * the same when it was written and read again. */
 #include "lib/fuzz.h"
-#include "run/machine.h"
+#include "plan/machine.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* libFuzzer target: MANIFEST.json of a checkpoint.  Its last line, which has the sum of the rest,
  * is written anew, so that what lies behind that sum is reached.  What is accepted, printed and
  * read again, is the same. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "lib/fuzz.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/manifest.h"
 
 #include <string.h>

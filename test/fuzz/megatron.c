@@ -1,6 +1,6 @@
 /* libFuzzer target: Megatron's x.idx and x.bin, one behind the other (fuzz_halves). */
 #include "data/data.h"
-#include "data/read.h"
+#include "data/data_files.h"
 #include "lib/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

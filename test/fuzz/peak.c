@@ -2,7 +2,7 @@
  * last, which has the sum of the rest, are written anew.  What is kept can be believed, or it is
  * told why not. */
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "lib/fuzz.h"
 #include "train/host_peak.h"
 

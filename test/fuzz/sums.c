@@ -1,9 +1,9 @@
 /* libFuzzer target: checksums.json beside the files of a model.  Its last line, which has the sum
  * of the rest, is written anew. */
-#include "base/text.h"
+#include "base/strings.h"
 #include "lib/fuzz.h"
 #include "train/manifest.h"
-#include "train/sums.h"
+#include "train/checksums.h"
 
 #include <string.h>
 
@@ -18,10 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     fuzz_file("config.json", "{}", 2);
     sk_out_add(&o, "%s", text);
     sk_manifest_seal(&o);
-    fuzz_file(SK_SUMS_FILE, o.s, o.n);
-    fuzz_refused(sk_sums_verify(fuzz_dir(), NULL, &good), SK_EIO);
-    fuzz_refused(sk_sums_verify(fuzz_dir(), "config.json", &good), SK_EIO);
-    fuzz_refused(sk_sums_replaceable(fuzz_dir()), SK_ECREATE);
+    fuzz_file(SK_CHECKSUMS_FILE, o.s, o.n);
+    fuzz_refused(sk_checksums_verify(fuzz_dir(), NULL, &good), SK_EIO);
+    fuzz_refused(sk_checksums_verify(fuzz_dir(), "config.json", &good), SK_EIO);
+    fuzz_refused(sk_checksums_replaceable(fuzz_dir()), SK_ECREATE);
     sk_arena_end(&a);
     return 0;
 }

@@ -1,11 +1,11 @@
 /* libFuzzer target: a file of plain text or JSON lines, packed or not. */
 #include "data/data.h"
-#include "data/read.h"
+#include "data/data_files.h"
 #include "lib/fuzz.h"
 
 #include <string.h>
 
-static void open_as(sk_arena *a, const char *path, const sk_tokenizer *t, sk_said said)
+static void open_as(sk_arena *a, const char *path, const sk_tokenizer *t, sk_data_hint said)
 {
     sk_store s;
     sk_status st = sk_store_open_as(a, path, t, false, said, &s);
@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     sk_tokenizer *t = NULL;
     const char *path = sk_strdup(&a, fuzz_file("a.txt", data, n));
     sk_assert(!sk_tokenizer_open(&a, "byte", &t));
-    open_as(&a, path, t, (sk_said){0});
-    open_as(&a, path, t, (sk_said){.text = true});
+    open_as(&a, path, t, (sk_data_hint){0});
+    open_as(&a, path, t, (sk_data_hint){.text = true});
     sk_arena_end(&a);
     return 0;
 }

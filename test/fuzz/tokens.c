@@ -1,7 +1,7 @@
 /* libFuzzer target: a file of token ids: nanoGPT's or llm.c's.  Where it is accepted, batches can
  * be filled from it, or the id that is too large is named. */
 #include "data/data.h"
-#include "data/read.h"
+#include "data/data_files.h"
 #include "lib/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (int said = 0; said <= 4; said += 2) {
         sk_store s;
         sk_feed f;
-        sk_status st = sk_store_open_as(&a, path, NULL, false, (sk_said){.id_bytes = said}, &s);
+        sk_status st =
+            sk_store_open_as(&a, path, NULL, false, (sk_data_hint){.id_bytes = said}, &s);
         fuzz_refused(st, SK_EDATA);
         if (st) continue;
         st = sk_store_fit(&s, 1000);

@@ -1,7 +1,7 @@
 /* Activation functions: names, and every formula and its slope in float against the textbook in
  * double, from where all of them are flat to where all are straight.  The samples of the ops stay
  * within (-1, 1), where no kink but that at 0 shows. */
-#include "graph/activate.h"
+#include "kernel/activation_math.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "lib/check.h"
 
 #include "base/rng.h"
-#include "graph/build.h"
-#include "graph/experts.h"
+#include "model/blocks.h"
+#include "model/experts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -446,7 +446,7 @@ static void together(setting s)
     for (int k = 0; k < g.nodes.n; k++) n_aux += g.nodes.v[k]->into[0] == g.aux;
     check(n_aux == 2 && g.aux == g.sum[SK_SUM_AUX] && g.loss == g.sum[SK_SUM_LOSS]);
     for (int i = 0; i < g.tensors.n; i++)
-        if (g.tensors.v[i]->nudge != 0) load_gradient(&g, data, g.tensors.v[i], s.choices);
+        if (g.tensors.v[i]->bias_update != 0) load_gradient(&g, data, g.tensors.v[i], s.choices);
         else if (g.tensors.v[i]->role == SK_PARAM) param_gradient(&g, data, g.tensors.v[i]);
 }
 

@@ -6,8 +6,8 @@
  * three passes and sums between them. */
 #include "lib/ranks.h"
 
-#include "base/text.h"
-#include "graph/build.h"
+#include "base/strings.h"
+#include "model/blocks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -249,7 +249,7 @@ static bool told(const struct layout_case *c)
     t.layout = c->layout;
     sk_status st = sk_layout_read(c->layout, 0, &l);
     if (!st) st = sk_trial_graph(&a, &t, &g);
-    if (!st) st = sk_layout_meets(&l, &g);
+    if (!st) st = sk_layout_suits_model(&l, &g);
     bool ok = c->story ? st == SK_ECONF && strstr(sk_error_line(), c->story) : !st;
     if (!ok) printf("  \"%s\": status %d, %s\n", c->layout, (int)st, st ? sk_error() : "accepted");
     sk_arena_end(&a);

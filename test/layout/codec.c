@@ -38,7 +38,7 @@ static uint64_t kept[SK_TEST_RANKS];
 
 static void after(const sk_trial *t, const sk_run *run, const sk_program *p, int step)
 {
-    int64_t gone = sk_comm_wire(sk_run_comm((sk_run *)run));
+    int64_t gone = sk_comm_bytes_sent(sk_run_comm((sk_run *)run));
     left[p->rank] = step + 1 < t->steps ? gone : gone - left[p->rank];
     planned[p->rank] = 0;
     for (int i = 0; i < p->n_train; i++) planned[p->rank] += p->insts.v[i].wire;
@@ -353,7 +353,7 @@ static void stories(void)
 
 /* A step that is not taken leaves no weights changed, and no loss of its own. */
 static double debt;
-static void look(void *ctx, const sk_box *b)
+static void look(void *ctx, const sk_tensor_shard *b)
 {
     (void)ctx;
     if (!b->parts) return;

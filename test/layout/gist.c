@@ -3,7 +3,7 @@
  *
  * Two models are made for it: in "signs" the backward pass reads of every relu only its sign, in
  * "zeros" a product reads it again.  Switch, of the stock, has experts of the second kind. */
-#include "graph/build.h"
+#include "model/blocks.h"
 #include "lib/check.h"
 #include "lib/ranks.h"
 

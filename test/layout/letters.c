@@ -9,7 +9,7 @@
 #include "lib/ranks.h"
 
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -186,14 +186,14 @@ static void lots(void)
         float x = (float)(k + 1) * 0.7310585f * (k % 2 ? -1 : 1);
         double sum = 0;
         for (uint32_t bits = 0; bits < 65536; bits++)
-            sum += sk_from_bf16(sk_to_bf16_drawn(x, bits));
+            sum += sk_from_bf16(sk_to_bf16_stochastic(x, bits));
         check(fabs(sum / 65536 / (double)x - 1) < 1e-7);
         float has = sk_from_bf16(sk_to_bf16(x));
         for (uint32_t bits = 0; bits < 65536; bits += 4095)
-            check(sk_from_bf16(sk_to_bf16_drawn(has, bits)) == has);
+            check(sk_from_bf16(sk_to_bf16_stochastic(has, bits)) == has);
     }
-    check(isinf(sk_from_bf16(sk_to_bf16_drawn(INFINITY, 65535))));
-    check(isnan(sk_from_bf16(sk_to_bf16_drawn(NAN, 65535))));
+    check(isinf(sk_from_bf16(sk_to_bf16_stochastic(INFINITY, 65535))));
+    check(isnan(sk_from_bf16(sk_to_bf16_stochastic(NAN, 65535))));
 }
 
 static void routers_are_wide(void)

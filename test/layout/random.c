@@ -236,7 +236,7 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
     sk_layout l = layout_of(t);
     bool own = strcmp(one.layout, "dp=1") || t->dtype || l.slices > 1 || l.tiles > 1 ||
                *l.weights_as || *l.grads_as ||
-               (t->gpu && sk_layout_away(&l)); /* canonical order cannot decide */
+               (t->gpu && sk_layout_offloads(&l)); /* canonical order cannot decide */
     if (!own && !holds_in_order(t, o)) return;
     o->verdict = UNDECIDED;
 }
@@ -534,8 +534,9 @@ static void features(counts *c, const pair *p, const outcome *o)
     if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
     if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
     if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
-    for (int w = 0; w < SK_N_WARES; w++)
-        if (l.home[w]) count_f(c, p, "%s to %s", sk_ware_names[w], sk_tier_names[l.home[w]]);
+    for (int w = 0; w < SK_N_OFFLOAD_KINDS; w++)
+        if (l.home[w])
+            count_f(c, p, "%s to %s", sk_offload_kind_names[w], sk_placement_names[l.home[w]]);
     count(c, l.canonical ? "canonical order" : "fast order", p);
 }
 

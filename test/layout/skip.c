@@ -3,7 +3,7 @@
  * A U of plain layers: what the k-th layer of the way down makes is added again on the k-th of the
  * way up, stages later, and both use the same weight, transposed.  Every layout and schedule
  * must give the losses and norms of one rank, and in canonical order its bits. */
-#include "graph/build.h"
+#include "model/blocks.h"
 #include "lib/check.h"
 #include "lib/ranks.h"
 

@@ -7,7 +7,7 @@
 #include "lib/check.h"
 #include "lib/ranks.h"
 
-#include "graph/build.h"
+#include "model/blocks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -85,7 +85,7 @@ static int64_t count(const int64_t *size, int n)
     return all;
 }
 
-static float *place_of(weights *w, const sk_box *b)
+static float *place_of(weights *w, const sk_tensor_shard *b)
 {
     int i = 0;
     while (i < w->n && strcmp(w->of[i].name, b->name) != 0) i++;
@@ -98,7 +98,7 @@ static float *place_of(weights *w, const sk_box *b)
     return w->of[i].v;
 }
 
-static void keep(void *ctx, const sk_box *b)
+static void keep(void *ctx, const sk_tensor_shard *b)
 {
     if (b->type != SK_F32) return;
     float *to = place_of(ctx, b);
@@ -153,7 +153,7 @@ static bool is_whole(const sk_program *p, const sk_buffer *b, int micro, const c
     const sk_tensor *x = b->tensor;
     if (!x || x->role != SK_VALUE || x->letters[0] != 'b' || b->kind != SK_ACTS) return false;
     if (!strpbrk(x->letters, wide)) return false;
-    sk_extent box = sk_piece_of(p->graph, &p->layout, x->letters, &p->spread.made[x->id], p->coord,
+    sk_extent box = sk_shard_of(p->graph, &p->layout, x->letters, &p->spread.made[x->id], p->coord,
                                 micro, p->n_micro);
     sliced += rows_of(&b->box) < rows_of(&box);
     return rows_of(&b->box) >= rows_of(&box) && rows_of(&box) > 1;

@@ -58,7 +58,7 @@ static bool same_bits(const sk_trial *t, const sk_trial *plain)
 /* Nothing of what is said to live elsewhere is kept on the device. */
 static void places(const sk_trial *t)
 {
-    static const sk_kind kind[SK_N_WARES] = {SK_OPTIM, SK_WEIGHTS, SK_GRADS, SK_ACTS};
+    static const sk_kind kind[SK_N_OFFLOAD_KINDS] = {SK_OPTIM, SK_WEIGHTS, SK_GRADS, SK_ACTS};
     sk_arena a = {0};
     sk_graph g;
     sk_program **p = NULL;

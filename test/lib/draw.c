@@ -1,8 +1,8 @@
 /* draw.c - see draw.h. */
 #include "lib/draw.h"
 
-#include "base/text.h"
-#include "graph/activation.h"
+#include "base/strings.h"
+#include "kernel/activation.h"
 #include "layout/word.h"
 #include "program/schedule.h"
 

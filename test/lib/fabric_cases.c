@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "program/program.h"
 #include "program/rooms.h"
-#include "run/fabric.h"
+#include "run/gpu/fabric.h"
 
 #include <pthread.h>
 #include <math.h>
@@ -348,11 +348,11 @@ static sk_status compare(rank *k, const sk_call_plan *c, const char *how)
 
 static sk_status play(rank *k, int call, int times)
 {
-    sk_tape *t = NULL;
-    SK_TRY(sk_tape_begin(k->d, k->s));
+    sk_device_graph *t = NULL;
+    SK_TRY(sk_device_graph_begin(k->d, k->s));
     SK_TRY(sk_fabric_start(k->f, call, k->base, &k->l));
-    SK_TRY(sk_tape_end(k->d, k->s, &t));
-    for (int i = 0; i < times; i++) SK_TRY(sk_tape_play(k->d, t, k->s));
+    SK_TRY(sk_device_graph_end(k->d, k->s, &t));
+    for (int i = 0; i < times; i++) SK_TRY(sk_device_graph_launch(k->d, t, k->s));
     return SK_OK;
 }
 
@@ -387,7 +387,8 @@ static sk_status run_messages(rank *k)
 {
     static const int64_t bytes[MESSAGES] = {1, 1000, 40000};
     int from = before_of(k), to = next_of(k);
-    sk_stream *out = sk_fabric_way(k->f, k->p.rank, to), *in = sk_fabric_way(k->f, from, k->p.rank);
+    sk_stream *out = sk_fabric_pair_stream(k->f, k->p.rank, to),
+              *in = sk_fabric_pair_stream(k->f, from, k->p.rank);
     int64_t half = k->bytes / 2, place = 0;
     for (int m = 0; m < MESSAGES; place += bytes[m++])
         for (int64_t i = 0; i < bytes[m]; i++) k->image[place + i] = (char)letter(k->p.rank, m, i);
@@ -438,12 +439,12 @@ static sk_status open_rank(rank *k)
     SK_TRY(sk_pool_open(k->d, (size_t)room, &at_room));
     SK_TRY(sk_stream_open(k->d, &k->s));
     k->base = base;
-    k->l = (sk_launch){.stream = k->s, .room = at_room, .room_bytes = (size_t)room};
+    k->l = (sk_launch){.stream = k->s, .workspace = at_room, .workspace_bytes = (size_t)room};
     SK_TRY(sk_comm_open(k->heaps, &o, &k->comm));
     SK_TRY(free_bytes(k, &k->before));
     SK_TRY(sk_comm_barrier(k->comm));
     SK_TRY(sk_fabric_open(&k->arena, &k->p, k->d, k->comm, k->timeout_s, &k->f));
-    sk_fabric_heed(k->f, k->heaps);
+    sk_fabric_watch_heaps(k->f, k->heaps);
     return SK_OK;
 }
 
@@ -454,7 +455,7 @@ static sk_status run_silent(rank *k)
     int call = 0;
     double since = sk_now();
     while (k->p.calls.v[call].group != WORLD) call++;
-    SK_TRY(sk_fabric_warm(k->f, k->base, &k->l));
+    SK_TRY(sk_fabric_warm_up(k->f, k->base, &k->l));
     SK_TRY(sk_comm_barrier(k->comm));
     bool there = k->p.rank + 1 < k->p.n_ranks;
     if (there && k->taped) SK_TRY(play(k, call, 1));
@@ -479,7 +480,7 @@ static sk_status run_rank(rank *k)
     SK_TRY(open_rank(k));
     double open = sk_now();
     if (k->silent) return run_silent(k);
-    SK_TRY(sk_fabric_warm(k->f, k->base, &k->l));
+    SK_TRY(sk_fabric_warm_up(k->f, k->base, &k->l));
     double warm = sk_now();
     int64_t left = 0;
     SK_TRY(sk_comm_barrier(k->comm));

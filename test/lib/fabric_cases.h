@@ -1,4 +1,4 @@
-/* fabric_cases.h - for tests: collectives and messages of run/fabric.h against sums made here.
+/* fabric_cases.h - for tests: collectives and messages of run/gpu/fabric.h against sums made here.
  *
  * Every kind, parts alike and not, in one run and strided, in place and not, several segments, all
  * types, on groups that overlap; then messages around a ring, everybody sending first.  Numbers are

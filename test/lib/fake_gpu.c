@@ -4,16 +4,16 @@
 #include "base/clock.h"
 #include "base/exact.h"
 #include "base/rng.h"
-#include "comm/codec_kernel.h"
+#include "kernel/codec_kernel.h"
 #include "device/device.h"
-#include "graph/norm_grad.h"
-#include "graph/product.h"
-#include "graph/xent_rows.h"
+#include "kernel/cuda/norm_grad.h"
+#include "kernel/product.h"
+#include "kernel/cuda/xent_rows.h"
 #include "device/nccl.h"
-#include "program/kernel.h"
-#include "run/acts.h"
-#include "run/order.h"
-#include "run/pack.h"
+#include "kernel/optim_kernel.h"
+#include "run/gpu/inst_kernels.h"
+#include "run/ordered_sums.h"
+#include "run/cpu/pack_bits.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -41,17 +41,17 @@ struct sk_stream {
     pthread_cond_t more, idle; /* for its thread; for who waits for it */
     item *head, **tail;
     bool busy, closing;
-    const sk_tape *joined; /* what is given is recorded there */
-    uint64_t given;        /* items so far */
-    sk_stream *next;       /* of all that joined a tape */
-    uint64_t awaited;      /* of the items, so many the tape's own stream has waited for */
+    const sk_device_graph *joined; /* what is given is recorded there */
+    uint64_t given;                /* items so far */
+    sk_stream *next;               /* of all that joined a tape */
+    uint64_t awaited;              /* of the items, so many the tape's own stream has waited for */
 };
 
 struct sk_event {
     pthread_cond_t news;
     uint64_t asked, done;
     double at;
-    const sk_tape *tape; /* it was recorded there, behind so many items of the stream */
+    const sk_device_graph *tape; /* it was recorded there, behind so many items of the stream */
     sk_stream *of;
     uint64_t behind;
 };
@@ -61,7 +61,7 @@ typedef struct heard { /* an item on a tape */
     item *i;
 } heard;
 
-struct sk_tape {
+struct sk_device_graph {
     sk_stream *own, *others;
     heard *v;
     int n, cap;
@@ -83,7 +83,7 @@ static sk_status lucky(void)
 }
 
 /* Only what this thread gives is recorded. */
-static _Thread_local sk_tape *recording;
+static _Thread_local sk_device_graph *recording;
 
 /* --- streams --- */
 
@@ -136,7 +136,7 @@ static item *item_of(deed *f, const void *what, size_t bytes, bool lingers)
 static void append(sk_stream *s, deed *f, const void *what, size_t bytes, bool lingers)
 {
     item *i = item_of(f, what, bytes, lingers);
-    sk_tape *t = recording;
+    sk_device_graph *t = recording;
     s->given++;
     if (!t) {
         queue(s, i);
@@ -199,7 +199,7 @@ static sk_status stream_done(sk_device *d, sk_stream *s, bool *out)
     return SK_OK;
 }
 
-static sk_status tape_begin(sk_device *d, sk_stream *s)
+static sk_status graph_begin(sk_device *d, sk_stream *s)
 {
     SK_TRY(lucky());
     (void)d;
@@ -210,7 +210,7 @@ static sk_status tape_begin(sk_device *d, sk_stream *s)
     return SK_OK;
 }
 
-static void tape_close(sk_device *d, sk_tape *t)
+static void graph_close(sk_device *d, sk_device_graph *t)
 {
     (void)d;
     for (int k = 0; k < t->n; k++) free(t->v[k].i);
@@ -218,9 +218,9 @@ static void tape_close(sk_device *d, sk_tape *t)
     free(t);
 }
 
-static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
+static sk_status graph_end(sk_device *d, sk_stream *s, sk_device_graph **out)
 {
-    sk_tape *t = recording;
+    sk_device_graph *t = recording;
     bool whole = true;
     for (sk_stream *x = t->others; x; x = x->next) {
         whole &= x->awaited == x->given; /* what nobody waits for is no part of a graph */
@@ -230,7 +230,7 @@ static sk_status tape_end(sk_device *d, sk_stream *s, sk_tape **out)
     s->joined = NULL;
     sk_status st = whole ? lucky() : sk_fail(SK_EIO, "fake GPU: a stream did not come back");
     if (!st) *out = t;
-    else tape_close(d, t);
+    else graph_close(d, t);
     return st;
 }
 
@@ -269,7 +269,7 @@ static void renew(item *i)
     pthread_mutex_unlock(&lock);
 }
 
-static sk_status tape_play(sk_device *d, sk_tape *t, sk_stream *s)
+static sk_status graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s)
 {
     SK_TRY(lucky());
     (void)d;
@@ -315,7 +315,7 @@ static sk_status event_record(sk_device *d, sk_event *e, sk_stream *s)
  * tape's own stream waits for one that is behind all it was given. */
 static void join(sk_event *e, sk_stream *s)
 {
-    sk_tape *t = recording;
+    sk_device_graph *t = recording;
     sk_assert(e->tape == t);
     if (s == t->own && e->behind > e->of->awaited) e->of->awaited = e->behind;
     if (s == t->own || s->joined == t) return;
@@ -505,10 +505,10 @@ const sk_device_kind sk_device_cuda = {
     .pinned_close = pinned_close,
     .pin = pin,
     .unpin = unpin,
-    .tape_begin = tape_begin,
-    .tape_end = tape_end,
-    .tape_play = tape_play,
-    .tape_close = tape_close,
+    .graph_begin = graph_begin,
+    .graph_end = graph_end,
+    .graph_launch = graph_launch,
+    .graph_close = graph_close,
     .event_done = event_done,
 };
 
@@ -678,7 +678,7 @@ static void do_add(void *what)
 static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void *stream)
 {
     SK_TRY(lucky());
-    SK_TRY(sk_act_takes("add", type));
+    SK_TRY(sk_inst_kernel_takes("add", type));
     append(stream, do_add, &(add_call){to, from, n, type}, sizeof(add_call), false);
     return SK_OK;
 }
@@ -770,11 +770,11 @@ static sk_status stats(const sk_stats_job *j, const sk_launch *l)
 static void do_clip(void *what)
 {
     sk_clip_job *j = what;
-    sk_pulse *p = j->pulse;
+    sk_step_scalars *p = j->pulse;
     double sum[SK_N_SUMS] = {0}, scale = p->loss_scale > 0 ? p->loss_scale : 1;
     memcpy(sum, j->sums + 1, sizeof *sum * (size_t)j->n_sums);
     double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = j->sums[0];
-    if (j->cells) sum[SK_SUM_LOSS] = sk_order_fold(j->sums + 1 + j->n_sums, j->cells);
+    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(j->sums + 1 + j->n_sums, j->cells);
     if (j->exact) squares += sk_exact_value((const sk_exact *)(const void *)j->exact);
     p->loss = sum[SK_SUM_LOSS] / tokens;
     p->tokens = sum[SK_SUM_WEIGHT];
@@ -816,10 +816,10 @@ typedef struct pack_call {
 static void do_pack(void *what)
 {
     pack_call *c = what;
-    sk_team *alone = sk_team_open(1);
+    sk_threads *alone = sk_threads_open(1);
     if (!c->full) sk_unpack(alone, c->job);
     else if (!sk_pack(alone, c->job)) *c->full = 1;
-    sk_team_close(alone);
+    sk_threads_close(alone);
 }
 
 static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
@@ -841,7 +841,7 @@ static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n
 }
 
 typedef struct forget_call {
-    sk_forget_job job;
+    sk_feedback_reset_job job;
     const int32_t *skip;
 } forget_call;
 
@@ -852,24 +852,24 @@ static void do_forget(void *what)
         memset(c->job.data[k], 0, (size_t)c->job.count[k] * sizeof(float));
 }
 
-static sk_status forget(const sk_forget_job *j, const int32_t *skip, void *stream)
+static sk_status forget(const sk_feedback_reset_job *j, const int32_t *skip, void *stream)
 {
     append(stream, do_forget, &(forget_call){*j, skip}, sizeof(forget_call), false);
     return SK_OK;
 }
 
-const sk_acts sk_acts_cuda = {.noise = noise,
-                              .slice = slice,
-                              .paste = paste,
-                              .add = add,
-                              .tree = tree,
-                              .convert = convert,
-                              .stats = stats,
-                              .clip = clip,
-                              .gather = gather,
-                              .pack = pack,
-                              .unpack = unpack,
-                              .forget = forget};
+const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
+                                              .slice = slice,
+                                              .paste = paste,
+                                              .add = add,
+                                              .tree = tree,
+                                              .convert = convert,
+                                              .stats = stats,
+                                              .clip = clip,
+                                              .gather = gather,
+                                              .pack = pack,
+                                              .unpack = unpack,
+                                              .forget = forget};
 
 /* --- what is joined --- */
 
@@ -1135,7 +1135,7 @@ typedef struct pass_call {
 
 static sk_piece piece_of(const pass_call *c, const sk_update *u)
 {
-    const sk_pulse *pulse = c->job.pulse;
+    const sk_step_scalars *pulse = c->job.pulse;
     sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay};
     x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
     x.step = pulse->updates + u->update + 1;
@@ -1149,11 +1149,12 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     return x;
 }
 
-/* State of bf16 is computed on in f32, and rounded by lots of its logical places: run/optimize.c.
+/* State of bf16 is computed on in f32, and rounded by lots of its logical places:
+ * run/cpu/optimize.c.
  */
 static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
 {
-    if (u->state_type == SK_F32 || u->nudge != 0) return NULL;
+    if (u->state_type == SK_F32 || u->bias_update != 0) return NULL;
     float *wide = malloc((size_t)(c->optim->n_state * u->n) * sizeof *wide + 1);
     for (int s = 0; s < c->optim->n_state; s++) {
         x->state[s] = wide + s * u->n;
@@ -1170,7 +1171,7 @@ static void narrow_state(const pass_call *c, const sk_update *u, const sk_piece 
         for (int64_t i = 0; i < u->n; i++) {
             uint64_t at = (uint64_t)sk_logical(&u->shape, i), four = sk_rng(key, 0, at / 4).a;
             ((uint16_t *)u->state[s])[i] =
-                sk_to_bf16_drawn(x->state[s][i], (uint16_t)(four >> 16 * (at % 4)));
+                sk_to_bf16_stochastic(x->state[s][i], (uint16_t)(four >> 16 * (at % 4)));
         }
     }
 }
@@ -1194,7 +1195,7 @@ static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_updat
 
 static void do_piece(const pass_call *c, const sk_update *u)
 {
-    const sk_pulse *pulse = c->job.pulse;
+    const sk_step_scalars *pulse = c->job.pulse;
     bool skip = pulse->skip && !(u->scale > 0);
     float *grad = malloc((size_t)u->n * sizeof *grad + 1);
     sk_piece x = piece_of(c, u);
@@ -1204,9 +1205,9 @@ static void do_piece(const pass_call *c, const sk_update *u)
     for (int s = 0; s < SK_MAX_SUM && u->before; s++)
         x.sum[s] = c->job.ordered ? sk_fixed_value((const sk_fixed *)u->before + s)
                                   : ((const double *)u->before)[s];
-    if (u->nudge != 0)
+    if (u->bias_update != 0)
         for (int64_t i = 0; i < u->n && !skip; i++)
-            u->param[i] -= grad[i] > 0 ? u->nudge : grad[i] < 0 ? -u->nudge : 0;
+            u->param[i] -= grad[i] > 0 ? u->bias_update : grad[i] < 0 ? -u->bias_update : 0;
     else if (!skip && c->job.ordered) pass_ordered(c, &x, u);
     else if (!skip) {
         c->optim->pass[c->pass](&x);

@@ -1,4 +1,4 @@
-/* fake_gpu.h - for tests: a GPU that is none, so that its executor (run/gpu.c) runs everywhere.
+/* fake_gpu.h - for tests: a GPU that is none, so that its executor (run/gpu/gpu.c) runs everywhere.
  *
  * The device "cuda" of a program that calls sk_fake_gpu() has a memory of its own, which begins
  * with NaN, and a thread for every stream: what is given to one happens later, and the later the

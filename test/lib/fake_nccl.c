@@ -30,12 +30,12 @@ typedef struct op {
 } op;
 
 typedef struct group { /* one launch */
-    sk_circle *c;
+    sk_nccl_comm *c;
     int n;
     op ops[];
 } group;
 
-struct sk_circle {
+struct sk_nccl_comm {
     struct meeting *m;
     int me;
 };
@@ -53,8 +53,8 @@ typedef struct meeting { /* a circle, as all members see it */
     int here, round; /* at the gate */
     bool broken;     /* by abort() */
     const group *shown[MOST];
-    letter *letters;    /* the oldest first */
-    sk_circle of[MOST]; /* they stay: streams may still be there */
+    letter *letters;       /* the oldest first */
+    sk_nccl_comm of[MOST]; /* they stay: streams may still be there */
 } meeting;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,7 +65,7 @@ static int n_meetings, n_ids;
 /* What this thread has between begin() and end(). */
 static _Thread_local op ops[OPS];
 static _Thread_local int n_ops, depth;
-static _Thread_local sk_circle *circle;
+static _Thread_local sk_nccl_comm *circle;
 static _Thread_local void *on;
 
 /* --- circles --- */
@@ -99,13 +99,13 @@ static meeting *find(const char *id, int n)
 }
 
 static sk_status fake_join(int device, int n, int me, const char id[SK_NCCL_ID], const char *name,
-                           sk_circle **out)
+                           sk_nccl_comm **out)
 {
     (void)device, (void)name;
     pthread_mutex_lock(&lock);
     meeting *m = find(id, n);
-    sk_circle *c = &m->of[me];
-    *c = (sk_circle){m, me};
+    sk_nccl_comm *c = &m->of[me];
+    *c = (sk_nccl_comm){m, me};
     m->joined++;
     pthread_mutex_unlock(&lock);
     sk_assert(c->m->n == n && me < n);
@@ -113,7 +113,7 @@ static sk_status fake_join(int device, int n, int me, const char id[SK_NCCL_ID],
     return SK_OK;
 }
 
-static sk_status fake_ready(sk_circle *c, bool *yes)
+static sk_status fake_ready(sk_nccl_comm *c, bool *yes)
 {
     pthread_mutex_lock(&lock);
     *yes = c->m->joined == c->m->n;
@@ -121,16 +121,16 @@ static sk_status fake_ready(sk_circle *c, bool *yes)
     return SK_OK;
 }
 
-static sk_status fake_finish(sk_circle *c)
+static sk_status fake_finish(sk_nccl_comm *c)
 {
     (void)c;
     return SK_OK;
 }
 
-static void fake_leave(sk_circle *c) { (void)c; }
+static void fake_leave(sk_nccl_comm *c) { (void)c; }
 
 /* What is on a stream comes to its end; others, as with NCCL, are not told. */
-static void fake_abort(sk_circle *c)
+static void fake_abort(sk_nccl_comm *c)
 {
     pthread_mutex_lock(&lock);
     c->m->broken = true;
@@ -332,7 +332,7 @@ static sk_status fake_end(void)
     return SK_OK;
 }
 
-static sk_status note(sk_circle *c, void *stream, op o)
+static sk_status note(sk_nccl_comm *c, void *stream, op o)
 {
     fake_begin();
     sk_assert(n_ops < OPS && (!n_ops || (c == circle && stream == on)));
@@ -342,42 +342,42 @@ static sk_status note(sk_circle *c, void *stream, op o)
     return fake_end();
 }
 
-static sk_status fake_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status fake_sum(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                           sk_nccl_op r, void *stream)
 {
     return note(c, stream, (op){SUM, src, dst, n, t, r, 0});
 }
 
-static sk_status fake_scatter_sum(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
-                                  sk_nccl_op r, void *stream)
+static sk_status fake_scatter_sum(sk_nccl_comm *c, const void *src, void *dst, int64_t n,
+                                  sk_dtype t, sk_nccl_op r, void *stream)
 {
     return note(c, stream, (op){SCATTER_SUM, src, dst, n, t, r, 0});
 }
 
-static sk_status fake_gather(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status fake_gather(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              void *stream)
 {
     return note(c, stream, (op){GATHER, src, dst, n, t, SK_NCCL_SUM, 0});
 }
 
-static sk_status fake_sum_to(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status fake_sum_to(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              sk_nccl_op r, int root, void *stream)
 {
     return note(c, stream, (op){SUM_TO, src, dst, n, t, r, root});
 }
 
-static sk_status fake_spread(sk_circle *c, const void *src, void *dst, int64_t n, sk_dtype t,
+static sk_status fake_spread(sk_nccl_comm *c, const void *src, void *dst, int64_t n, sk_dtype t,
                              int root, void *stream)
 {
     return note(c, stream, (op){SPREAD, src, dst, n, t, SK_NCCL_SUM, root});
 }
 
-static sk_status fake_send(sk_circle *c, const void *src, int64_t bytes, int to, void *stream)
+static sk_status fake_send(sk_nccl_comm *c, const void *src, int64_t bytes, int to, void *stream)
 {
     return note(c, stream, (op){SEND, src, NULL, bytes, SK_U8, SK_NCCL_SUM, to});
 }
 
-static sk_status fake_recv(sk_circle *c, void *dst, int64_t bytes, int from, void *stream)
+static sk_status fake_recv(sk_nccl_comm *c, void *dst, int64_t bytes, int from, void *stream)
 {
     return note(c, stream, (op){RECV, NULL, dst, bytes, SK_U8, SK_NCCL_SUM, from});
 }

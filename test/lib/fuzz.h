@@ -16,7 +16,7 @@
 #define SK_TEST_FUZZ_H
 
 #include "base/arena.h"
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/status.h"
 
 #include <stdbool.h>

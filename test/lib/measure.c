@@ -2,7 +2,7 @@
 #include "lib/measure.h"
 
 #include "program/acts.h"
-#include "run/paper.h"
+#include "plan/simulator.h"
 
 /* Kept buffers of two kinds; a common one counts where it lies. */
 static double stored(const sk_program *p, sk_kind kind, sk_kind other)
@@ -72,8 +72,8 @@ static double flops(const sk_program *p)
 sk_status sk_measure(sk_arena *a, sk_program **programs, int n_ranks, double out[SK_N_LOWERS])
 {
     sk_machine m;
-    sk_paper paper;
-    sk_paper_in in = {.machine = &m, .programs = (const sk_program *const *)programs};
+    sk_simulation paper;
+    sk_simulate_in in = {.machine = &m, .programs = (const sk_program *const *)programs};
     for (int i = 0; i < SK_N_LOWERS; i++) out[i] = 0;
     for (int r = 0; r < n_ranks; r++) {
         const sk_program *p = programs[r];
@@ -86,7 +86,7 @@ sk_status sk_measure(sk_arena *a, sk_program **programs, int n_ranks, double out
     SK_TRY(sk_machine_read(a, "h100-8", &m));
     m.overhead = m.costs.inside.alpha = m.costs.inside.each = 0;
     m.costs.between.alpha = m.costs.between.each = 0;
-    SK_TRY(sk_paper_walk(a, &in, &paper));
+    SK_TRY(sk_simulate(a, &in, &paper));
     out[SK_LOWERS_WIRE] = (double)paper.wire;
     out[SK_LOWERS_WAITING] = (paper.exposed + paper.bubble + paper.uncovered) * n_ranks;
     return SK_OK;

@@ -131,7 +131,7 @@ typedef struct rank_job {
 
 /* --- weights, element by element --- */
 
-static int64_t box_count(const sk_box *b)
+static int64_t box_count(const sk_tensor_shard *b)
 {
     int64_t n = 1;
     for (int d = 0; d < b->n; d++) n *= b->size[d];
@@ -139,7 +139,7 @@ static int64_t box_count(const sk_box *b)
 }
 
 /* Where element i of a box lies in the logical tensor. */
-static uint64_t place_of(const sk_box *b, int64_t i)
+static uint64_t place_of(const sk_tensor_shard *b, int64_t i)
 {
     int64_t place = 0, step = 1;
     for (int d = b->n - 1; d >= 0; d--) {
@@ -154,9 +154,9 @@ static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
 static void digest(rank_job *j, const sk_run *run, sk_arena *a)
 {
-    sk_box *boxes;
+    sk_tensor_shard *boxes;
     int n;
-    sk_run_boxes(run, a, &boxes, &n);
+    sk_run_shards(run, a, &boxes, &n);
     for (int k = 0; k < n; k++) {
         uint64_t name = sk_hash_text(boxes[k].name);
         size_t bytes = sk_dtype_size(boxes[k].type);
@@ -175,9 +175,9 @@ static void digest(rank_job *j, const sk_run *run, sk_arena *a)
 
 static void nudge(const sk_trial *t, const sk_run *run, sk_arena *a)
 {
-    sk_box *boxes;
+    sk_tensor_shard *boxes;
     int n;
-    sk_run_boxes(run, a, &boxes, &n);
+    sk_run_shards(run, a, &boxes, &n);
     for (int k = 0; k < n && t->nudge > 0; k++)
         for (int64_t i = 0; i < box_count(&boxes[k]); i++) {
             double u = sk_rng_uniform((uint64_t)t->nudges, sk_hash_text(boxes[k].name),
@@ -282,8 +282,8 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
     sk_heaps *heaps = NULL;
     rank_job *jobs = sk_many(a, rank_job, n);
     sk_status st = SK_OK;
-    sk_twins twins = sk_program_twins(a, (const sk_program *const *)p, n, t->heap_bytes);
-    SK_TRY(sk_heaps_open_twins(n, t->heap_bytes, twins, false, 64, &heaps));
+    sk_heap_aliases twins = sk_program_twins(a, (const sk_program *const *)p, n, t->heap_bytes);
+    SK_TRY(sk_heaps_open_aliased(n, t->heap_bytes, twins, false, 64, &heaps));
     for (int r = 0; r < n; r++) {
         if (sk_heap_own(heaps, r) != p[r]->own_bytes)
             st = sk_fail(SK_EBUG, "rank %d: plan %lld bytes, mapped %lld", r,

@@ -7,7 +7,7 @@
 #ifndef SK_TEST_RANKS_H
 #define SK_TEST_RANKS_H
 
-#include "graph/model.h"
+#include "model/model.h"
 #include "program/program.h"
 #include "run/run.h"
 
@@ -45,7 +45,7 @@ typedef struct sk_trial {
         double value;
     } knobs[SK_MAX_KNOB + 1]; /* of the optimizer; others are as sk_trial_knobs says */
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
-    void (*look)(void *ctx, const sk_box *box);
+    void (*look)(void *ctx, const sk_tensor_shard *box);
     void *look_ctx;
     /* Called by every rank after every step; may be NULL. */
     void (*after)(const struct sk_trial *t, const sk_run *run, const sk_program *p, int step);

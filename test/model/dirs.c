@@ -10,7 +10,7 @@
  * tensors of a directory are written by what config.json says, not by what skein makes of it. */
 #include "base/hash.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "lib/check.h"
 #include "skein.h"
 #include "tensor/safetensors.h"

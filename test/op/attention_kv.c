@@ -6,7 +6,7 @@
 #include "base/zigzag.h"
 #include "graph/graph.h"
 #include "lib/check.h"
-#include "tensor/attend.h"
+#include "kernel/causal_attention.h"
 
 #include <inttypes.h>
 #include <math.h>

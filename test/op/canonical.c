@@ -1,9 +1,9 @@
 /* Canonical order, op by op: the same bits however the operands are cut and however many threads.
  *
  * Every op of parts, by its own samples, is cut along every letter that it lets be cut, into 2 to 5
- * parts as base/cells.h deals them.  Results that have the letter must be the slices of the whole;
- * those that have summed it away, added up in the order of comm.h's tree, must be the whole.  A
- * result whose first missing letter is another one is not cut there by the engine: such
+ * parts as base/reduction_blocks.h deals them.  Results that have the letter must be the slices of
+ * the whole; those that have summed it away, added up in the order of comm.h's tree, must be the
+ * whole.  A result whose first missing letter is another one is not cut there by the engine: such
  * cases are counted as left out.  The whole itself must be what fast order gives, to rounding.
  * Operands start at odd addresses, each at another, so that bits which depend on where vectors
  * begin show up; some numbers are -0, which a sum with a part of nothing would turn into 0.
@@ -16,7 +16,7 @@
  * to the letter the same. */
 #include "graph/dims.h"
 #include "graph/graph.h"
-#include "graph/kernel.h"
+#include "kernel/kernel_launch.h"
 #include "base/rng.h"
 #include "device/device.h"
 
@@ -85,7 +85,7 @@ static sk_view view_of(trial *t, const sk_tensor *x, int cells)
     sk_view v = {.type = x->type == SK_I32 ? SK_I32 : SK_F32, .n = s.n};
     for (int i = 0; i < s.n; i++) {
         v.size[i] = v.full[i] = s.d[i];
-        v.cells[i] = (uint8_t)sk_cells(s.d[i], cells);
+        v.cells[i] = (uint8_t)sk_reduction_blocks(s.d[i], cells);
     }
     sk_view_dense(&v);
     place(t, &v);
@@ -107,8 +107,8 @@ static void fill(const sk_view *v, const char *text, bool positive, uint64_t str
 static bool far_somewhere(const sk_node *n, char letter)
 {
     unsigned far = 0;
-    for (int i = 0; i < n->n_in; i++) far |= n->far_in[i];
-    for (int o = 0; o < n->n_out; o++) far |= n->far_out[o];
+    for (int i = 0; i < n->n_in; i++) far |= n->gathered_in[i];
+    for (int o = 0; o < n->n_out; o++) far |= n->gathered_out[o];
     return far && letter == 't';
 }
 
@@ -185,9 +185,9 @@ static sk_status more_memory(size_t bytes, size_t room)
         gpu.bytes = 2 * bytes;
         SK_TRY(sk_pool_open(gpu.d, gpu.bytes, (void **)&gpu.base));
     }
-    if (room <= gpu.l.room_bytes) return SK_OK;
-    gpu.l.room_bytes = room;
-    return sk_pool_open(gpu.d, room, (void **)&gpu.l.room);
+    if (room <= gpu.l.workspace_bytes) return SK_OK;
+    gpu.l.workspace_bytes = room;
+    return sk_pool_open(gpu.d, room, (void **)&gpu.l.workspace);
 }
 
 static sk_status run_there(const trial *t, const sk_args *a)
@@ -195,7 +195,7 @@ static sk_status run_there(const trial *t, const sk_args *a)
     sk_args there = *a;
     size_t bytes = 0;
     lay_out(&there, &bytes);
-    SK_TRY(more_memory(bytes, SK_ROOM + (t->op->room ? t->op->room(a) : 0)));
+    SK_TRY(more_memory(bytes, SK_WORKSPACE + (t->op->workspace ? t->op->workspace(a) : 0)));
     there = *a, bytes = 0;
     lay_out(&there, &bytes);
     for (int i = 0; i < a->n_in; i++)
@@ -317,7 +317,7 @@ static char summed(const sk_node *y, int o)
 {
     for (int i = 0; i < y->n_in; i++)
         for (const char *p = y->letters_in[i]; *p; p++)
-            if (cut_dim(y->letters_out[o], y->far_out[o], *p) < 0) return *p;
+            if (cut_dim(y->letters_out[o], y->gathered_out[o], *p) < 0) return *p;
     return 0;
 }
 
@@ -344,15 +344,15 @@ static void one_part(trial *t, char letter, int k, int n, sk_view *results)
     int from = 0, to = 1;
     for (int i = 0; i < y->n_in + y->n_out; i++) { /* all have the same number of cells */
         int o = i - y->n_in, d = cut_dim(o < 0 ? y->letters_in[i] : y->letters_out[o],
-                                         o < 0 ? y->far_in[i] : y->far_out[o], letter);
+                                         o < 0 ? y->gathered_in[i] : y->gathered_out[o], letter);
         if (d >= 0) to = o < 0 ? a.in[i].cells[d] : a.out[o].cells[d];
     }
-    sk_tree_cut(&from, &to, k, n);
+    sk_tree_part(&from, &to, k, n);
     for (int i = 0; i < y->n_in; i++)
-        a.in[i] =
-            slice(t, &t->given.in[i], cut_dim(y->letters_in[i], y->far_in[i], letter), from, to);
+        a.in[i] = slice(t, &t->given.in[i], cut_dim(y->letters_in[i], y->gathered_in[i], letter),
+                        from, to);
     for (int o = 0; o < y->n_out; o++) {
-        int d = cut_dim(y->letters_out[o], y->far_out[o], letter);
+        int d = cut_dim(y->letters_out[o], y->gathered_out[o], letter);
         a.out[o] = want[o] = slice(t, &t->given.out[o], d, from, to);
         place(t, &a.out[o]);
     }
@@ -360,7 +360,7 @@ static void one_part(trial *t, char letter, int k, int n, sk_view *results)
     snprintf(what, sizeof what, "part %d of %d along %c", k, n, letter);
     for (int o = 0; o < y->n_out; o++) {
         results[o] = a.out[o];
-        if (cut_dim(y->letters_out[o], y->far_out[o], letter) >= 0)
+        if (cut_dim(y->letters_out[o], y->gathered_out[o], letter) >= 0)
             same(t, &a.out[o], &want[o], what);
     }
 }
@@ -373,7 +373,7 @@ static void cut(trial *t, char letter, int n)
     snprintf(what, sizeof what, "the sum of %d parts along %c", n, letter);
     for (int k = 0; k < n; k++) one_part(t, letter, k, n, results[k]);
     for (int o = 0; o < y->n_out; o++) {
-        if (cut_dim(y->letters_out[o], y->far_out[o], letter) >= 0) continue;
+        if (cut_dim(y->letters_out[o], y->gathered_out[o], letter) >= 0) continue;
         if (summed(y, o) != letter && !(t->op->flags & SK_OP_MAX)) {
             n_left_out++;
             continue;
@@ -391,7 +391,7 @@ static void cuts(trial *t)
     for (int i = 0; i < y->n_in + y->n_out; i++) {
         const char *p = i < y->n_in ? y->letters_in[i] : y->letters_out[i - y->n_in];
         for (; *p; p++) {
-            if (strchr(seen, *p) || strchr(y->whole, *p) || far_somewhere(y, *p)) continue;
+            if (strchr(seen, *p) || strchr(y->not_split, *p) || far_somewhere(y, *p)) continue;
             seen[strlen(seen)] = *p;
             for (int n = 2; n <= MOST_PARTS; n++) cut(t, *p, n);
         }
@@ -453,7 +453,7 @@ static void one_sample(const sk_op *op, const sk_sample *s, int cells)
 static void one_op(const sk_op *op)
 {
     for (const sk_sample *s = op->samples; s->in[0]; s++)
-        for (int cells = 4; cells <= SK_MOST_CELLS && !s->coarse; cells *= 4)
+        for (int cells = 4; cells <= SK_REDUCTION_BLOCKS_MAX && !s->coarse; cells *= 4)
             one_sample(op, s, cells);
 }
 
@@ -521,7 +521,8 @@ static void all_on_gpu(char **names)
         else n_without++, printf("%s has no GPU half\n", (*op)->name);
     }
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-        for (int cells = 4; cells <= SK_MOST_CELLS && asked(large[i].op, names); cells *= 16)
+        for (int cells = 4; cells <= SK_REDUCTION_BLOCKS_MAX && asked(large[i].op, names);
+             cells *= 16)
             one_sample(sk_op_find(large[i].op), &large[i].s, cells);
     printf("op_canonical: on a GPU; %d ops have no GPU half\n", n_without);
 }

@@ -1,6 +1,6 @@
 /* codec.c - every codec on the shelf: sizes, what is lost at most, numbers that are not
  * finite, rows of any length, parts of a row alone. */
-#include "comm/codec.h"
+#include "coll/codec.h"
 #include "lib/check.h"
 
 #include "base/rng.h"

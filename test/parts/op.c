@@ -560,7 +560,7 @@ static void split(const trial *t, char letter, const int64_t *at, int pieces)
     char what[32], near_in[SK_MAX_DIM + 1], near_out[SK_MAX_OUT][SK_MAX_DIM + 1];
     snprintf(what, sizeof what, "%d pieces along %c", pieces, letter);
     for (int o = 0; o < y->n_out; o++) {
-        torn(y->letters_out[o], y->far_out[o], near_out[o]);
+        torn(y->letters_out[o], y->gathered_out[o], near_out[o]);
         sum[o] = copy_of(&t->given.out[o]);
         for (int64_t i = 0; i < sk_count(&sum[o]); i++)
             put(&sum[o], i, t->op->flags & SK_OP_MAX ? -INFINITY : 0);
@@ -569,8 +569,8 @@ static void split(const trial *t, char letter, const int64_t *at, int pieces)
         sk_args a = t->given;
         sk_view want[SK_MAX_OUT];
         for (int i = 0; i < y->n_in; i++)
-            a.in[i] = cut(&t->given.in[i], torn(y->letters_in[i], y->far_in[i], near_in), letter,
-                          at[p], at[p + 1]);
+            a.in[i] = cut(&t->given.in[i], torn(y->letters_in[i], y->gathered_in[i], near_in),
+                          letter, at[p], at[p + 1]);
         for (int o = 0; o < y->n_out; o++) {
             want[o] = cut(&t->given.out[o], near_out[o], letter, at[p], at[p + 1]);
             a.out[o] = want[o];
@@ -592,7 +592,7 @@ static void splits(const trial *t)
     for (int i = 0; i < y->n_in + y->n_out; i++) {
         const char *p = i < y->n_in ? y->letters_in[i] : y->letters_out[i - y->n_in];
         for (; *p; p++) {
-            if (strchr(seen, *p) || strchr(y->whole, *p)) continue;
+            if (strchr(seen, *p) || strchr(y->not_split, *p)) continue;
             seen[strlen(seen)] = *p;
             int64_t n = size_of(t, *p);
             split(t, *p, (int64_t[]){0, (n + 2) / 3, n}, 2);

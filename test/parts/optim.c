@@ -1,5 +1,5 @@
 /* optim.c - passes of optimizers against their papers' formulas, in double. */
-#include "program/optim.h"
+#include "kernel/optim.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,15 +2,15 @@
  * types.
  *
  * Without a GPU: programs are compiled for one, and each instruction is held to what its GPU half
- * declares (run/takes.h): operands and results of ops, gradients, state and weights of updates,
- * elements of codecs and of the engine's own kernels.  Presets, options of models, layouts and
- * optimizers are words of the command line; each is tried in f32, bf16 and f16.  Last come all
+ * declares (run/gpu/gpu_support.h): operands and results of ops, gradients, state and weights of
+ * updates, elements of codecs and of the engine's own kernels.  Presets, options of models, layouts
+ * and optimizers are words of the command line; each is tried in f32, bf16 and f16.  Last come all
  * (op, types) that were met: parts_cuda.cu launches them on a GPU. */
 #include "lib/check.h"
 
-#include "base/text.h"
+#include "base/strings.h"
 #include "cli/conf.h"
-#include "run/takes.h"
+#include "run/gpu/gpu_support.h"
 #include "train/setup.h"
 
 #include <unistd.h>
@@ -58,7 +58,7 @@ static void one(const sk_program *p, int pc, const char *words)
     if (in->act == SK_DO_OP) half = has_half("op", in->node->op->name), remember(p, in);
     if (in->codec) half = has_half("codec", in->codec->name);
     if (in->act == SK_DO_UPDATE) half = has_half("optim", p->optim->name);
-    bool takes = !sk_gpu_takes(p, pc);
+    bool takes = !sk_gpu_supports(p, pc);
     launches++;
     if (half && takes) return;
     printf("%s, instruction %d: %s\n", words, pc, half ? sk_error_line() : "it has no GPU half");

@@ -18,7 +18,7 @@
 #include "lib/check.h"
 #include "lib/ranks.h"
 
-#include "graph/build.h"
+#include "model/blocks.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -11,9 +11,9 @@
  * kernels, not the compiler) are left out. */
 #include "lib/draw.h"
 
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "program/fuse.h"
 
 #include <ctype.h>

@@ -14,7 +14,7 @@
 #include "lib/draw.h"
 
 #include "base/rng.h"
-#include "run/paper.h"
+#include "plan/simulator.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,17 +57,17 @@ static sk_status simulate(sk_arena *a, const sk_trial *t, const sk_graph *g, sk_
     sk_compile_opts o;
     sk_layout l;
     sk_machine m;
-    sk_paper few, many;
+    sk_simulation few, many;
     int *shape_of;
-    sk_paper_in in = {.machine = &m, .programs = (const sk_program *const *)all};
+    sk_simulate_in in = {.machine = &m, .programs = (const sk_program *const *)all};
     sk_trial_options(t, &o);
     SK_TRY(sk_layout_read(t->layout, 0, &l));
     SK_TRY(sk_machine_read(a, "h100-8", &m));
-    SK_TRY(sk_paper_walk(a, &in, &many));
-    SK_TRY(sk_paper_compile(a, g, &l, &o, &in.programs, &shape_of));
+    SK_TRY(sk_simulate(a, &in, &many));
+    SK_TRY(sk_simulate_compile(a, g, &l, &o, &in.programs, &shape_of));
     in.shape_of = shape_of;
     in.fold = true;
-    SK_TRY(sk_paper_walk(a, &in, &few));
+    SK_TRY(sk_simulate(a, &in, &few));
     if (few.wire == many.wire && few.flops <= many.flops * (1 + 1e-9) &&
         few.flops >= many.flops * (1 - 1e-9))
         return SK_OK;

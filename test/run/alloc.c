@@ -6,7 +6,7 @@
  * process must stay.  A sanitizer brings its own malloc: then the test is skipped. */
 #include "lib/ranks.h"
 
-#include "device/blas.h"
+#include "device/blas_setup.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* aside.c - things done beside a rank: in order, with their times; a failure is told by every
  * wait after it, and one that never ends by the first, which holds nobody. */
-#include "run/aside.h"
+#include "run/background.h"
 #include "base/clock.h"
 #include "lib/check.h"
 
@@ -35,46 +35,46 @@ static sk_status sleeps(void *ctx)
 
 static void in_order(void)
 {
-    sk_aside *a = NULL;
+    sk_background *a = NULL;
     int number[N];
-    check(!sk_aside_open(N, &a));
+    check(!sk_background_open(N, &a));
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < N; i++) {
             number[i] = i;
-            sk_aside_begin(a, i, note, &number[i]);
+            sk_background_begin(a, i, note, &number[i]);
         }
-        for (int i = N - 1; i >= 0; i--) check(!sk_aside_wait(a, i, 10));
-        check(sk_aside_times(a, 0)[0] <= sk_aside_times(a, 0)[1]);
-        check(sk_aside_times(a, 0)[1] <= sk_aside_times(a, N - 1)[0]);
+        for (int i = N - 1; i >= 0; i--) check(!sk_background_wait(a, i, 10));
+        check(sk_background_times(a, 0)[0] <= sk_background_times(a, 0)[1]);
+        check(sk_background_times(a, 0)[1] <= sk_background_times(a, N - 1)[0]);
     }
     bool good = atomic_load(&n_done) == 4 * N;
     for (int i = 0; i < 4 * N; i++) good &= order[i] == i % N;
     check(good);
-    sk_aside_close(a);
+    sk_background_close(a);
 }
 
 static void failures(void)
 {
-    sk_aside *a = NULL;
+    sk_background *a = NULL;
     int one = 1;
-    check(!sk_aside_open(2, &a));
-    sk_aside_begin(a, 0, breaks, NULL);
-    sk_aside_begin(a, 1, note, &one);
-    fails(sk_aside_wait(a, 0, 10), SK_EIO, "a disk that is gone");
-    fails(sk_aside_wait(a, 1, 10), SK_EIO, "a disk that is gone");
-    sk_aside_close(a);
+    check(!sk_background_open(2, &a));
+    sk_background_begin(a, 0, breaks, NULL);
+    sk_background_begin(a, 1, note, &one);
+    fails(sk_background_wait(a, 0, 10), SK_EIO, "a disk that is gone");
+    fails(sk_background_wait(a, 1, 10), SK_EIO, "a disk that is gone");
+    sk_background_close(a);
 }
 
 static void stuck(void)
 {
-    sk_aside *a = NULL;
+    sk_background *a = NULL;
     double begin = sk_now();
-    check(!sk_aside_open(1, &a));
-    sk_aside_begin(a, 0, sleeps, NULL);
-    fails(sk_aside_wait(a, 0, 0.1), SK_EIO, "is a disk stuck?");
-    sk_aside_close(a);
+    check(!sk_background_open(1, &a));
+    sk_background_begin(a, 0, sleeps, NULL);
+    fails(sk_background_wait(a, 0, 0.1), SK_EIO, "is a disk stuck?");
+    sk_background_close(a);
     check(sk_now() - begin < 3);
-    sk_aside_close(NULL);
+    sk_background_close(NULL);
 }
 
 int main(void)

@@ -26,7 +26,7 @@ static void look(const sk_trial *t, const sk_run *run, const sk_program *p, int 
     int layer = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (q->tensor->nudge == 0) continue;
+        if (q->tensor->bias_update == 0) continue;
         const real *grad = sk_run_data(run, q->grad), *bias = sk_run_data(run, q->stored);
         double sum = 0;
         for (int e = 0; e < EXPERTS; e++) {

@@ -63,7 +63,7 @@ static double worst;
 static bool comparing;
 static char where[64];
 
-static void look(void *ctx, const sk_box *b)
+static void look(void *ctx, const sk_tensor_shard *b)
 {
     int64_t n = 1;
     size_t end = strlen(b->name);

@@ -6,10 +6,10 @@
 #include "lib/ranks.h"
 
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "plan/price.h"
-#include "run/machine.h"
-#include "run/paper.h"
+#include "plan/machine.h"
+#include "plan/simulator.h"
 #include "run/trace.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ typedef struct paper {
     sk_trial t;
     sk_graph g;
     sk_layout l;
-    sk_paper p;
+    sk_simulation p;
     const sk_program *const *programs;
     int *shape_of;
 } paper;
@@ -79,10 +79,12 @@ static bool walk(paper *k, const sk_machine *m, bool fold)
     sk_compile_opts o = opts(&k->t);
     if (!must(sk_layout_read(k->t.layout, 0, &k->l), k->t.layout)) return false;
     if (!must(sk_trial_graph(&arena, &k->t, &k->g), k->t.layout)) return false;
-    if (!must(sk_paper_compile(&arena, &k->g, &k->l, &o, &k->programs, &k->shape_of), k->t.layout))
+    if (!must(sk_simulate_compile(&arena, &k->g, &k->l, &o, &k->programs, &k->shape_of),
+              k->t.layout))
         return false;
-    sk_paper_in in = {.machine = m, .programs = k->programs, .shape_of = k->shape_of, .fold = fold};
-    return must(sk_paper_walk(&arena, &in, &k->p), k->t.layout);
+    sk_simulate_in in = {
+        .machine = m, .programs = k->programs, .shape_of = k->shape_of, .fold = fold};
+    return must(sk_simulate(&arena, &in, &k->p), k->t.layout);
 }
 
 static sk_trial small(const char *preset, int64_t layers, int64_t batch, const char *layout)
@@ -411,12 +413,12 @@ static void random_trial(sk_trial *t, char *text, size_t n)
     t->bucket_bytes = pick(0, 1) ? 4096 : 0;
 }
 
-static void same_walks(const char *text, const sk_paper *x, const sk_paper *y, int ranks)
+static void same_walks(const char *text, const sk_simulation *x, const sk_simulation *y, int ranks)
 {
     same(text, y->seconds, x->seconds);
     same(text, (double)y->wire, (double)x->wire);
     for (int r = 0; r < ranks; r++) {
-        const sk_paper_rank *a = &x->v[x->at[r]], *b = &y->v[y->at[r]];
+        const sk_simulated_rank *a = &x->v[x->at[r]], *b = &y->v[y->at[r]];
         same(text, b->busy, a->busy);
         same(text, b->exposed, a->exposed);
         same(text, b->bubble, a->bubble);
@@ -436,11 +438,11 @@ static void folded(int per_host, bool overlap)
         sk_compile_opts o = opts(&k.t);
         int n = sk_mesh_ranks(&k.l.mesh);
         sk_program **all = sk_many(&arena, sk_program *, n);
-        sk_paper un;
+        sk_simulation un;
         for (int r = 0; r < n; r++)
             if (!must(sk_compile(&arena, &k.g, &k.l, &o, r, &all[r]), text)) return;
-        sk_paper_in in = {.machine = &m, .programs = (const sk_program *const *)all};
-        if (must(sk_paper_walk(&arena, &in, &un), text)) same_walks(text, &un, &k.p, n);
+        sk_simulate_in in = {.machine = &m, .programs = (const sk_program *const *)all};
+        if (must(sk_simulate(&arena, &in, &un), text)) same_walks(text, &un, &k.p, n);
         sums(&k);
         check(k.p.n <= n, "walkers", k.p.n, n);
     }
@@ -455,7 +457,7 @@ static void identities(const char *layout, const char *name)
     paper k = {.t = small("tiny", 4, 8, layout)};
     if (walk(&k, machine(name), true)) {
         for (int i = 0; i < k.p.n; i++) {
-            const sk_paper_rank *r = &k.p.v[i];
+            const sk_simulated_rank *r = &k.p.v[i];
             double sum = r->busy + r->exposed + r->bubble;
             check(fabs(sum - k.p.seconds) < 1e-9 * k.p.seconds, layout, sum, k.p.seconds);
             check(r->exposed >= 0 && r->bubble > -1e-12 && r->busy > 0, layout, r->bubble, 0);
@@ -510,7 +512,7 @@ static void all_turns(void)
 
 /* --- traces: what is drawn on one line never overlaps --- */
 
-static void apart(const sk_paper_rank *r, int lane)
+static void apart(const sk_simulated_rank *r, int lane)
 {
     const sk_program *p = r->program;
     double last = 0;
@@ -529,7 +531,7 @@ static void apart(const sk_paper_rank *r, int lane)
 }
 
 /* When the n-th SEND to (RECV from) a rank was over. */
-static double nth(const sk_paper_rank *r, sk_act act, int peer, int64_t n)
+static double nth(const sk_simulated_rank *r, sk_act act, int peer, int64_t n)
 {
     for (int pc = 0; pc < r->program->n_train; pc++) {
         const sk_inst *in = &r->program->insts.v[pc];
@@ -539,7 +541,7 @@ static double nth(const sk_paper_rank *r, sk_act act, int peer, int64_t n)
 }
 
 /* Nothing is received before it is sent, nothing is known to have arrived before it has. */
-static void causal(const sk_paper *p, const sk_paper_rank *r)
+static void causal(const sk_simulation *p, const sk_simulated_rank *r)
 {
     int64_t got[SK_TEST_RANKS] = {0};
     bool ok = true;
@@ -565,12 +567,12 @@ static void traces(const char *layout, const char *name)
         sk_program **all = sk_many(&arena, sk_program *, n);
         for (int i = 0; i < n; i++)
             if (!must(sk_compile(&arena, &k.g, &k.l, &o, i, &all[i]), layout)) return;
-        sk_paper_in in = {
+        sk_simulate_in in = {
             .machine = machine(name), .programs = (const sk_program *const *)all, .trace = true};
-        must(sk_paper_walk(&arena, &in, &k.p), layout);
+        must(sk_simulate(&arena, &in, &k.p), layout);
         sk_trace_rank *r = sk_many(&arena, sk_trace_rank, k.p.n);
         for (int i = 0; i < k.p.n; i++) {
-            const sk_paper_rank *v = &k.p.v[i];
+            const sk_simulated_rank *v = &k.p.v[i];
             causal(&k.p, v);
             for (int lane = -1; lane < 100 + 64; lane++) apart(v, lane);
             r[i] = (sk_trace_rank){v->program,          v->rank, v->ranks, v->times, v->moving,

@@ -5,7 +5,7 @@
 #include "lib/check.h"
 
 #include "base/clock.h"
-#include "base/team.h"
+#include "base/threads.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -38,18 +38,18 @@ static bool stress(int threads, int rounds, int pause_every)
 {
     static const int64_t sizes[] = {COUNT, 0, 1, 2, 3, 5, 16, 17, 1023};
     sheet *s = calloc(1, sizeof *s);
-    sk_team *t = sk_team_open(threads);
+    sk_threads *t = sk_threads_open(threads);
     int64_t sum = 0, want = 0;
-    bool ok = s && sk_team_size(t) == threads;
+    bool ok = s && sk_threads_count(t) == threads;
     for (s->round = 1; ok && s->round <= rounds; s->round++) {
         s->n = sizes[s->round % 9];
-        sk_team_run(t, work, s);
+        sk_threads_run(t, work, s);
         for (int p = 0; p < threads; p++)
             ok &= s->seen[p] == s->round && s->of[p] == threads && s->times[p] == s->round;
         want += s->n * s->round;
         if (pause_every && s->round % pause_every == 0) rest(700);
     }
-    sk_team_close(t);
+    sk_threads_close(t);
     for (int i = 0; i < COUNT; i++) sum += s->cell[i];
     if (sum != want)
         printf("%d threads: sum %lld, not %lld\n", threads, (long long)sum, (long long)want);
@@ -77,10 +77,10 @@ static void open_close(void)
 {
     for (int i = 0; i < 60; i++) {
         sheet *s = calloc(1, sizeof *s);
-        sk_team *t = sk_team_open(1 + i % 6);
+        sk_threads *t = sk_threads_open(1 + i % 6);
         if (i % 3 == 0) rest(400); /* the threads are asleep when it ends */
-        if (i % 2) s->round = 1, sk_team_run(t, work, s);
-        sk_team_close(t);
+        if (i % 2) s->round = 1, sk_threads_run(t, work, s);
+        sk_threads_close(t);
         check(!(i % 2) || s->times[0] == 1);
         free(s);
     }

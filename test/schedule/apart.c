@@ -197,7 +197,7 @@ static void element(reader *r, double *mine, double theirs)
 }
 
 /* "layers.2.w", [at, at + size) */
-static void look(void *ctx, const sk_box *box)
+static void look(void *ctx, const sk_tensor_shard *box)
 {
     reader *r = ctx;
     int layer;

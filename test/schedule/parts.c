@@ -8,8 +8,8 @@
  * stage without their W or B. */
 #include "lib/check.h"
 
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file_io.h"
+#include "base/strings.h"
 #include "program/schedule.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* Floats of 8 bits: rounding against a search through all that there are, scales, what overflows,
  * and a contraction in 8 bits against the plain one of rounded operands, bit by bit. */
 #include "base/rng.h"
-#include "graph/fp8.h"
+#include "kernel/fp8_product.h"
 #include "graph/graph.h"
-#include "tensor/fp8.h"
+#include "tensor/fp8_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,7 +189,7 @@ static void rooms(void)
         int64_t k = of[i].eight ? (of[i].k + 15) / 16 * 16 : 2 * of[i].k;
         size_t need = (size_t)((of[i].m + of[i].n) * k);
         expect(f.eight == of[i].eight, "in 8 bits", (double)of[i].m, f.eight);
-        expect(sk_fp8_room(&x) == wide.bytes && f.bytes % SK_FP8_LINE == 0, "room", 0, 0);
+        expect(sk_fp8_workspace(&x) == wide.bytes && f.bytes % SK_FP8_LINE == 0, "room", 0, 0);
         expect(!wide.eight && wide.type == SK_BF16 && wide.bytes >= f.bytes, "either", 0, 0);
         expect(f.bytes >= need && f.bytes < need + 8192, "bytes", (double)need, (double)f.bytes);
         expect(f.at[1] >= f.at[0] + (size_t)(of[i].m * k), "apart", 0, (double)f.at[1]);
@@ -198,7 +198,7 @@ static void rooms(void)
         expect(!f.eight && f.bytes == wide.bytes, "not aligned", 0, f.eight);
         scale_places(&x);
         x.attr[0] = 0;
-        expect(!sk_fp8_room(&x), "no room", 0, 0);
+        expect(!sk_fp8_workspace(&x), "no room", 0, 0);
     }
 }
 

@@ -6,12 +6,12 @@
  * as two pieces along the first summed letter whose sum must have the bits of the whole.
  *
  *     tensor_tree_gemm --speed      the time of cblas_sgemm over ours, one thread */
-#include "base/cells.h"
+#include "base/reduction_blocks.h"
 #include "base/rng.h"
-#include "device/blas.h"
+#include "device/blas_setup.h"
 #include "graph/op.h"
 #include "lib/check.h"
-#include "tensor/tree_gemm.h"
+#include "kernel/cpu/tree_gemm.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -20,7 +20,7 @@
 
 typedef struct trial {
     sk_tree_gemm g;
-    int64_t border[SK_MOST_CELLS + 1];
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];
     size_t n_a, n_b, n_c; /* elements from the first to the last */
     float *a, *b, *c, *want, *got;
 } trial;
@@ -230,7 +230,7 @@ static void make_view(product *p, int who, sk_view *v, int cells)
     *v = (sk_view){.type = SK_F32, .n = (int)strlen(p->letters[who])};
     for (int d = 0; d < v->n; d++) {
         v->size[d] = v->full[d] = p->size[(int)p->letters[who][d]];
-        v->cells[d] = (uint8_t)sk_cells(v->full[d], cells);
+        v->cells[d] = (uint8_t)sk_reduction_blocks(v->full[d], cells);
     }
     sk_view_dense(v);
     v->data = numbers((size_t)sk_count(v));
@@ -270,8 +270,9 @@ static float sum_cells(product *p, const int64_t *border, int cells)
 
 static void define_product(product *p, int most, float *want)
 {
-    int64_t border[SK_MOST_CELLS + 1], all = 1, first = *p->summed ? p->size[(int)*p->summed] : 1;
-    int cells = *p->summed ? sk_cells(first, most) : 1;
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1], all = 1,
+                                                 first = *p->summed ? p->size[(int)*p->summed] : 1;
+    int cells = *p->summed ? sk_reduction_blocks(first, most) : 1;
     for (const char *c = p->summed; *c; c++) all *= p->size[(int)*c];
     for (int i = 0; i <= cells; i++) border[i] = first ? first * i / cells * (all / first) : 0;
     for (int64_t i = 0; i < sk_count(&p->args.out[0]); i++) {
@@ -314,7 +315,7 @@ static sk_view piece(const product *p, int who, int i)
     sk_view part = *v;
     int d = place ? (int)(place - p->letters[who]) : 0, from = 0, to = v->cells[d];
     if (place) {
-        sk_tree_cut(&from, &to, i, 2);
+        sk_tree_part(&from, &to, i, 2);
         part.at[d] = v->full[d] * from / v->cells[d];
         part.size[d] = v->full[d] * to / v->cells[d] - part.at[d];
     }
@@ -349,7 +350,7 @@ static void check_product(product *p, int most)
         run_contract(p->args, threads, got);
         same(p, threads > 1 ? "threads" : "one thread", got, want);
     }
-    if (*p->summed && sk_cells(p->size[(int)*p->summed], most) > 1) {
+    if (*p->summed && sk_reduction_blocks(p->size[(int)*p->summed], most) > 1) {
         run_pieces(p, got);
         same(p, "two pieces", got, want);
     }
@@ -389,7 +390,7 @@ static void contracts(void)
         "pqk,kn->qpn",    "btf,btc->fc", "btc,cf->btf", "m,nkl->mn",   "k,l->",
         "bhqd,bhkd->bhqk"};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int most = 1; most <= SK_MOST_CELLS; most *= 4)
+        for (int most = 1; most <= SK_REDUCTION_BLOCKS_MAX; most *= 4)
             for (int again = 0; again < 3; again++) try_product(dims[i], most);
 }
 

@@ -2,7 +2,7 @@
  * moments, the lock, retention. */
 #include "base/hash.h"
 #include "base/rng.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
 
@@ -36,7 +36,7 @@ typedef struct logical {
     const char *name;
     sk_dtype type;
     int n;
-    int64_t full[SK_PIECE_DIM];
+    int64_t full[SK_SHARD_DIM];
 } logical;
 
 static const logical model[] = {{"wte", SK_F32, 2, {37, 8}},
@@ -58,7 +58,7 @@ static void put(const logical *t, int64_t index, int64_t step, void *to)
     else sk_convert(to, t->type, &x, SK_F64, 1);
 }
 
-static int64_t volume(const sk_box *b)
+static int64_t volume(const sk_tensor_shard *b)
 {
     int64_t v = 1;
     for (int d = 0; d < b->n; d++) v *= b->size[d];
@@ -66,12 +66,12 @@ static int64_t volume(const sk_box *b)
 }
 
 /* Walk the box; wrong elements are counted, or all are written. */
-static int walk(const sk_box *b, const logical *t, int64_t step, bool write)
+static int walk(const sk_tensor_shard *b, const logical *t, int64_t step, bool write)
 {
     int wrong = 0;
     size_t width = sk_dtype_size(b->type);
     for (int64_t k = 0; k < volume(b); k++) {
-        int64_t rest = k, index = 0, i[SK_PIECE_DIM];
+        int64_t rest = k, index = 0, i[SK_SHARD_DIM];
         for (int d = b->n - 1; d >= 0; d--) i[d] = rest % b->size[d], rest /= b->size[d];
         for (int d = 0; d < b->n; d++) index = index * b->full[d] + b->at[d] + i[d];
         char want[8], *here = (char *)b->data + (size_t)k * width;
@@ -83,12 +83,13 @@ static int walk(const sk_box *b, const logical *t, int64_t step, bool write)
 }
 
 /* Rank r of n owns part of one dim of each tensor; `way` chooses dim and evenness. */
-static void cut(sk_arena *a, int rank, int n, int way, int64_t step, bool fill, sk_box *out)
+static void cut(sk_arena *a, int rank, int n, int way, int64_t step, bool fill,
+                sk_tensor_shard *out)
 {
     for (int i = 0; i < N_ALL; i++) {
         const logical *t = tensor(i);
-        sk_box *b = &out[i];
-        *b = (sk_box){.name = t->name, .type = t->type, .n = t->n, .mine = true};
+        sk_tensor_shard *b = &out[i];
+        *b = (sk_tensor_shard){.name = t->name, .type = t->type, .n = t->n, .mine = true};
         for (int d = 0; d < t->n; d++) b->full[d] = b->size[d] = t->full[d];
         int d = t->n ? (way + i) % t->n : -1;
         if (d >= 0) {
@@ -110,7 +111,7 @@ static void cut(sk_arena *a, int rank, int n, int way, int64_t step, bool fill, 
     }
 }
 
-static sk_status save(sk_ckpt_home *h, const char *dir, int64_t step, int n, int way)
+static sk_status save(sk_ckpt_dir *h, const char *dir, int64_t step, int n, int way)
 {
     char name[SK_CKPT_NAME];
     sk_status status = SK_OK;
@@ -125,7 +126,7 @@ static sk_status save(sk_ckpt_home *h, const char *dir, int64_t step, int n, int
     SK_TRY(sk_ckpt_begin(h, step, 4096, name));
     for (int r = 0; r < n && !status; r++) {
         sk_arena a = {0};
-        sk_box b[N_ALL];
+        sk_tensor_shard b[N_ALL];
         sk_ckpt_report rep;
         cut(&a, r, n, way, step, true, b);
         sk_ckpt_share share = {
@@ -147,7 +148,7 @@ static int load(const char *path, int64_t step, int n, int way)
     int wrong = 0;
     for (int r = 0; r < n; r++) {
         sk_arena a = {0};
-        sk_box b[N_ALL];
+        sk_tensor_shard b[N_ALL];
         cut(&a, r, n, way, step, false, b);
         if (sk_ckpt_load(path, b, N_ALL)) wrong = -1;
         for (int i = 0; wrong >= 0 && i < N_ALL; i++) {
@@ -207,7 +208,7 @@ static void round_trips(void)
 {
     static const int ranks[] = {1, 2, 3, 4, 7, 40};
     const char *dir = sk_strdup(&names, below(root, "trips"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     sk_arena a = {0};
     sk_ckpt c;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK);
@@ -253,12 +254,12 @@ static void round_trips(void)
 static void mismatches(void)
 {
     const char *dir = sk_strdup(&names, below(root, "mismatch"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && save(h, dir, 5, 2, 0) == SK_OK);
     const char *path = sk_strdup(&names, step_dir(dir, 5));
     uint16_t half[37 * 8];
     float full[37 * 8], line[24];
-    sk_box b = {
+    sk_tensor_shard b = {
         .name = "wte", .type = SK_F32, .n = 2, .full = {37, 8}, .size = {37, 8}, .data = full};
     CHECK(sk_ckpt_load(path, &b, 1) == SK_OK);
     b.type = SK_BF16, b.data = half;
@@ -280,28 +281,28 @@ static void mismatches(void)
 }
 
 /* Part `at` of n parts of a sum; rows [from, to) of 5. */
-static sk_box part(int at, int n, int from, int to, float *data)
+static sk_tensor_shard part(int at, int n, int from, int to, float *data)
 {
-    return (sk_box){.name = "w.error",
-                    .type = SK_F32,
-                    .n = 3,
-                    .full = {n, 5, 6},
-                    .at = {at, from, 0},
-                    .size = {1, to - from, 6},
-                    .data = data,
-                    .parts = true,
-                    .mine = true};
+    return (sk_tensor_shard){.name = "w.error",
+                             .type = SK_F32,
+                             .n = 3,
+                             .full = {n, 5, 6},
+                             .at = {at, from, 0},
+                             .size = {1, to - from, 6},
+                             .data = data,
+                             .parts = true,
+                             .mine = true};
 }
 
 /* Every part is written by two ranks, each some rows of it. */
-static void save_parts(sk_ckpt_home *h, const char *dir, int64_t step, int n)
+static void save_parts(sk_ckpt_dir *h, const char *dir, int64_t step, int n)
 {
     char name[SK_CKPT_NAME];
     sk_ckpt_report rep;
     CHECK(sk_ckpt_begin(h, step, 0, name) == SK_OK);
     for (int r = 0; r < 2 * n; r++) {
         float x[30];
-        sk_box b = part(r / 2, n, r % 2 ? 2 : 0, r % 2 ? 5 : 2, x);
+        sk_tensor_shard b = part(r / 2, n, r % 2 ? 2 : 0, r % 2 ? 5 : 2, x);
         for (int i = 0; i < 30; i++) x[i] = (float)(1 + r / 2) * (float)(i + 6 * (int)b.at[1] + 1);
         sk_ckpt_share share = {.state = &b, .n_state = 1};
         CHECK(sk_ckpt_write_rank(dir, name, r, &share, &rep) == SK_OK);
@@ -313,7 +314,7 @@ static void save_parts(sk_ckpt_home *h, const char *dir, int64_t step, int n)
 static void parts(void)
 {
     const char *dir = sk_strdup(&names, below(root, "parts"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK);
     for (int n = 1; n <= 5; n++) {
         save_parts(h, dir, n, n);
@@ -322,7 +323,7 @@ static void parts(void)
             int wrong = 0;
             for (int k = 0; k < m; k++) {
                 for (int half = 0; half < 2; half++) { /* rows 0 to 3, and 3 and 4 */
-                    sk_box b = part(k, m, 3 * half, half ? 5 : 3, x + 18 * half);
+                    sk_tensor_shard b = part(k, m, 3 * half, half ? 5 : 3, x + 18 * half);
                     CHECK(sk_ckpt_load(step_dir(dir, n), &b, 1) == SK_OK);
                 }
                 for (int i = 0; i < 30; i++) sum[i] += x[i];
@@ -333,7 +334,7 @@ static void parts(void)
         }
     }
     float x[30] = {1};
-    sk_box b = part(0, 2, 0, 5, x);
+    sk_tensor_shard b = part(0, 2, 0, 5, x);
     b.name = "v.error"; /* not there: nothing was lost */
     CHECK(sk_ckpt_load(step_dir(dir, 3), &b, 1) == SK_OK && x[0] == 0 && x[29] == 0);
     b = part(0, 2, 0, 5, x);
@@ -346,12 +347,12 @@ static void parts(void)
 static void disagree(void)
 {
     const char *dir = sk_strdup(&names, below(root, "disagree"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     float x[8] = {0};
     CHECK(sk_ckpt_open(dir, &h) == SK_OK);
     for (int kind = 0; kind < 5; kind++) {
         char name[SK_CKPT_NAME];
-        sk_box b = {
+        sk_tensor_shard b = {
             .name = "w", .type = SK_F32, .n = 1, .full = {8}, .size = {4}, .data = x, .mine = true};
         sk_ckpt_share share = {.model = &b, .n_model = 1};
         sk_ckpt_report rep;
@@ -508,7 +509,7 @@ static void edits(const char *path)
 static void damage(void)
 {
     const char *dir = sk_strdup(&names, below(root, "damage"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     sk_arena a = {0};
     sk_ckpt_found f;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK);
@@ -555,7 +556,7 @@ static void damage(void)
 static void retention(void)
 {
     const char *dir = sk_strdup(&names, below(root, "keep"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK);
     CHECK(!mkdir(below(dir, "step-000000001x"), 0700) &&
           !mkdir(below(dir, "xstep-0000000001"), 0700));
@@ -581,7 +582,7 @@ static void retention(void)
 static void lock(void)
 {
     const char *dir = sk_strdup(&names, below(root, "lock"));
-    sk_ckpt_home *h = NULL, *other = NULL;
+    sk_ckpt_dir *h = NULL, *other = NULL;
     int ready[2], status = 0;
     char c;
     CHECK(!pipe(ready));
@@ -610,7 +611,7 @@ static void lock(void)
 /* ---- a full disk, and sudden death ---- */
 
 /* Save 2 where step 1 is good: if it fails, step 1 is untouched and nothing is left over. */
-static sk_status save_or_not(sk_ckpt_home *h, const char *dir)
+static sk_status save_or_not(sk_ckpt_dir *h, const char *dir)
 {
     sk_status status = save(h, dir, 2, 3, 0);
     if (status) CHECK(status == SK_EIO && count(dir, "step-") == 1);
@@ -622,7 +623,7 @@ static sk_status save_or_not(sk_ckpt_home *h, const char *dir)
 static void small_files(void)
 {
     const char *dir = sk_strdup(&names, below(root, "fsize"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     struct rlimit old;
     int failures = 0;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && save(h, dir, 1, 2, 0) == SK_OK);
@@ -642,7 +643,7 @@ static void small_files(void)
 static int full_disk_child(void)
 {
     const char *dir = sk_strdup(&names, below(root, "full"));
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     int failures = 0;
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) return 77;
     if (mkdir(dir, 0700) || mount("tmpfs", dir, "tmpfs", 0, "size=4m")) return 77;
@@ -684,7 +685,7 @@ static void kills(void)
         CHECK(!pipe(told));
         pid_t pid = fork();
         if (!pid) {
-            sk_ckpt_home *h = NULL;
+            sk_ckpt_dir *h = NULL;
             if (sk_ckpt_open(dir, &h)) _exit(1);
             for (int64_t s = (int64_t)trial * 10000;; s++) {
                 if (save(h, dir, s, 3, (int)(s % 4))) _exit(2);
@@ -705,7 +706,7 @@ static void kills(void)
         CHECK(load(f.path, f.step, 2, (int)trial) == 0);
         sk_arena_end(&a);
     }
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && sk_ckpt_generation(h) == 41);
     CHECK(count(dir, "tmp-") == 0 && count(dir, "trash-") == 0);
     sk_ckpt_close(h);

@@ -1,7 +1,7 @@
 /* Hugging Face directories: packed, transposed, sliced tensors against a brute-force reading of
  * the same lines; cuts, types, shards, wrong shapes, lies in the index; saving and reading back. */
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/hf.h"
@@ -176,12 +176,12 @@ static void write_file(const char *dir, const char *name, int from, int to, int 
 /* ---- loading ---- */
 
 /* Boxes of rank r of n: the k-th dim of each tensor is cut. */
-static void cut(sk_arena *a, int r, int n, int k, sk_dtype type, sk_box *out)
+static void cut(sk_arena *a, int r, int n, int k, sk_dtype type, sk_tensor_shard *out)
 {
     for (int i = 0; i < N_SHAPES; i++) {
         const sk_hf_shape *s = &shapes[i];
-        sk_box *b = &out[i];
-        *b = (sk_box){.name = s->name, .type = type, .n = (int)strlen(s->letters)};
+        sk_tensor_shard *b = &out[i];
+        *b = (sk_tensor_shard){.name = s->name, .type = type, .n = (int)strlen(s->letters)};
         int64_t count = 1;
         for (int d = 0; d < b->n; d++) {
             b->full[d] = b->size[d] = s->full[d];
@@ -195,13 +195,13 @@ static void cut(sk_arena *a, int r, int n, int k, sk_dtype type, sk_box *out)
     }
 }
 
-static int wrong_in(const sk_box *b)
+static int wrong_in(const sk_tensor_shard *b)
 {
     int64_t count = 1;
     int wrong = 0;
     for (int d = 0; d < b->n; d++) count *= b->size[d];
     for (int64_t k = 0; k < count; k++) {
-        int64_t rest = k, index = 0, i[SK_PIECE_DIM];
+        int64_t rest = k, index = 0, i[SK_SHARD_DIM];
         for (int d = b->n - 1; d >= 0; d--) i[d] = rest % b->size[d], rest /= b->size[d];
         for (int d = 0; d < b->n; d++) index = index * b->full[d] + b->at[d] + i[d];
         float x = 0;
@@ -217,7 +217,7 @@ static int load(const char *dir, int n, int k, sk_dtype type)
     int wrong = 0;
     for (int r = 0; r < n && wrong >= 0; r++) {
         sk_arena a = {0};
-        sk_box b[N_SHAPES];
+        sk_tensor_shard b[N_SHAPES];
         cut(&a, r, n, k, type, b);
         if (sk_hf_load(dir, &fake, &hyper, shapes, N_SHAPES, b, N_SHAPES)) wrong = -1;
         for (int i = 0; i < N_SHAPES && wrong >= 0; i++) wrong += wrong_in(&b[i]);
@@ -253,7 +253,7 @@ static void loading(void)
     /* a rank that owns nothing of a tensor does not need it */
     write_file(dir, "model.safetensors", 0, 1, 0, SK_F32, -1);
     sk_arena a = {0};
-    sk_box b[N_SHAPES];
+    sk_tensor_shard b[N_SHAPES];
     cut(&a, 0, 1, 0, SK_F32, b);
     CHECK(sk_hf_load(dir, &fake, &hyper, shapes, N_SHAPES, b, 1) == SK_OK && wrong_in(&b[0]) == 0);
     b[1].size[0] = 0;
@@ -393,7 +393,7 @@ static void bad_models(void)
 
 /* ---- saving ---- */
 
-static sk_status from_air(void *ctx, sk_box *whole)
+static sk_status from_air(void *ctx, sk_tensor_shard *whole)
 {
     int *calls = ctx;
     int64_t count = 1;
@@ -439,7 +439,7 @@ static void check_saved(const char *path, sk_dtype type)
 static const sk_companions none, words = {.tokenizer_json = "{}"};
 
 /* A number that 16 bits cannot hold. */
-static sk_status too_large(void *ctx, sk_box *whole)
+static sk_status too_large(void *ctx, sk_tensor_shard *whole)
 {
     sk_status st = from_air(ctx, whole);
     if (whole->data) *(float *)whole->data = 1e6F;
@@ -611,13 +611,13 @@ static void from_checkpoint(void)
 {
     const char *dir = below(root, "ckpt"), *out = below(root, "exported");
     char name[SK_CKPT_NAME];
-    sk_ckpt_home *h = NULL;
+    sk_ckpt_dir *h = NULL;
     sk_arena a = {0};
     sk_ckpt c;
     sk_ckpt_found f;
     CHECK(sk_ckpt_open(dir, &h) == SK_OK && sk_ckpt_begin(h, 3, 0, name) == SK_OK);
     for (int r = 0; r < 3; r++) {
-        sk_box b[N_SHAPES];
+        sk_tensor_shard b[N_SHAPES];
         sk_ckpt_report rep;
         cut(&a, r, 3, 1, SK_F32, b);
         CHECK(load(below(root, "models/final"), 1, 0, SK_F32) == 0);

@@ -1,8 +1,8 @@
 /* The peak that is kept of this host: the highest, by all writers at once; bad files are told and
  * replaced, and a place that cannot be written costs nothing but the keeping. */
-#include "base/file.h"
+#include "base/file_io.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "base/strings.h"
 #include "train/host_peak.h"
 
 #include <glob.h>

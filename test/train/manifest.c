@@ -6,7 +6,7 @@
  * Needs the program in $SKEIN, for one checkpoint. */
 #include "lib/check.h"
 #include "tensor/safetensors.h"
-#include "train/export.h"
+#include "train/model_export.h"
 #include "train/rundir.h"
 
 #include <jansson.h>
@@ -45,12 +45,12 @@ static void write_manifest(void)
 /* All tensors of the good one, as the manifest of now has them. */
 static sk_status load(sk_arena *a, char **to)
 {
-    sk_box *all = sk_many(a, sk_box, good.tensors.n);
+    sk_tensor_shard *all = sk_many(a, sk_tensor_shard, good.tensors.n);
     for (int i = 0; i < good.tensors.n; i++) {
         const sk_ckpt_tensor *t = &good.tensors.v[i];
-        sk_box *b = &all[i];
+        sk_tensor_shard *b = &all[i];
         int64_t n = 1;
-        *b = (sk_box){.name = t->name, .type = t->type, .n = t->n};
+        *b = (sk_tensor_shard){.name = t->name, .type = t->type, .n = t->n};
         for (int d = 0; d < t->n; d++) n *= b->size[d] = b->full[d] = t->full[d];
         n_bytes[i] = (size_t)n * sk_dtype_size(t->type);
         b->data = to[i] = sk_alloc(a, n_bytes[i] + 1);

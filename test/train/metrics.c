@@ -1,8 +1,8 @@
 /* metrics.c - metrics.jsonl of a long run that is resumed: what stays, what is moved aside,
  * and a time that grows with the file, not with its square. */
 #include "train/metrics.h"
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file_io.h"
+#include "base/strings.h"
 #include "lib/check.h"
 
 #include <time.h>

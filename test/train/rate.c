@@ -1,9 +1,9 @@
 /* Learning rates against closed forms, when things are due, and bytes made safe for a terminal. */
 #include "base/rng.h"
 #include "train/loop.h"
-#include "train/pace.h"
-#include "train/rate.h"
-#include "train/sample.h"
+#include "train/save_interval.h"
+#include "train/lr_schedule.h"
+#include "train/sampler.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,27 +21,27 @@ static void near(const char *what, double got, double want)
 
 static void rates(void)
 {
-    sk_rate r = {.kind = SK_RATE_COSINE, .lr = 1, .min_lr = 0.1, .warmup = 10, .steps = 110};
-    near("first step of the rise", sk_rate_at(&r, 0), 0.1);
-    near("last step of the rise", sk_rate_at(&r, 9), 1);
-    near("cosine begins at the peak", sk_rate_at(&r, 10), 1);
-    near("cosine at half way", sk_rate_at(&r, 60), 0.55);
-    near("cosine at a quarter", sk_rate_at(&r, 35), 0.1 + 0.9 * 0.5 * (1 + sqrt(0.5)));
-    near("cosine at the end", sk_rate_at(&r, 110), 0.1);
-    near("cosine after the end", sk_rate_at(&r, 1000), 0.1);
-    r.kind = SK_RATE_LINEAR;
-    near("linear at half way", sk_rate_at(&r, 60), 0.55);
-    near("linear one step before the end", sk_rate_at(&r, 109), 0.1 + 0.9 * 0.01);
-    r.kind = SK_RATE_CONSTANT;
-    near("constant", sk_rate_at(&r, 1000), 1);
-    r = (sk_rate){.kind = SK_RATE_COSINE, .lr = 2, .warmup = 0, .steps = 0};
-    near("steps not known yet", sk_rate_at(&r, 50), 2);
-    r = (sk_rate){.kind = SK_RATE_COSINE, .lr = 2, .warmup = 20, .steps = 10};
-    near("a rise longer than the training", sk_rate_at(&r, 9), 1);
-    sk_rate_kind k;
+    sk_lr_schedule r = {.kind = SK_LR_COSINE, .lr = 1, .min_lr = 0.1, .warmup = 10, .steps = 110};
+    near("first step of the rise", sk_lr_at(&r, 0), 0.1);
+    near("last step of the rise", sk_lr_at(&r, 9), 1);
+    near("cosine begins at the peak", sk_lr_at(&r, 10), 1);
+    near("cosine at half way", sk_lr_at(&r, 60), 0.55);
+    near("cosine at a quarter", sk_lr_at(&r, 35), 0.1 + 0.9 * 0.5 * (1 + sqrt(0.5)));
+    near("cosine at the end", sk_lr_at(&r, 110), 0.1);
+    near("cosine after the end", sk_lr_at(&r, 1000), 0.1);
+    r.kind = SK_LR_LINEAR;
+    near("linear at half way", sk_lr_at(&r, 60), 0.55);
+    near("linear one step before the end", sk_lr_at(&r, 109), 0.1 + 0.9 * 0.01);
+    r.kind = SK_LR_CONSTANT;
+    near("constant", sk_lr_at(&r, 1000), 1);
+    r = (sk_lr_schedule){.kind = SK_LR_COSINE, .lr = 2, .warmup = 0, .steps = 0};
+    near("steps not known yet", sk_lr_at(&r, 50), 2);
+    r = (sk_lr_schedule){.kind = SK_LR_COSINE, .lr = 2, .warmup = 20, .steps = 10};
+    near("a rise longer than the training", sk_lr_at(&r, 9), 1);
+    sk_lr_kind k;
     checks += 2;
-    if (sk_rate_find("cosine", &k) || k != SK_RATE_COSINE) bad++, puts("cosine is not found");
-    if (sk_rate_find("cosin", &k) != SK_ECONF || !strstr(sk_error(), "'cosine'"))
+    if (sk_lr_find("cosine", &k) || k != SK_LR_COSINE) bad++, puts("cosine is not found");
+    if (sk_lr_find("cosin", &k) != SK_ECONF || !strstr(sk_error(), "'cosine'"))
         bad++, printf("a typo is told so: %s\n", sk_error());
 }
 
@@ -72,17 +72,17 @@ typedef struct paced {
 
 static paced run_for(double hours, double step, double stall, uint64_t seed)
 {
-    sk_pace p = {.every = 600, .began = 1e6, .last = 1e6};
+    sk_save_interval p = {.every = 600, .began = 1e6, .last = 1e6};
     paced out = {0};
     double now = p.began, from = now;
     for (uint64_t i = 0; now < p.began + 3600 * hours; i++) {
-        bool save = now + step >= sk_pace_next(&p); /* as the loop decides, a step ahead */
+        bool save = now + step >= sk_save_interval_next(&p); /* as the loop decides, a step ahead */
         now += step;
         if (!save) continue;
         double took = stall * (0.5 + sk_rng_uniform(seed, 1, i));
         if (now - from > out.longest) out.longest = now - from;
         from = now;
-        sk_pace_saved(&p, now += took, took);
+        sk_save_interval_saved(&p, now += took, took);
         out.saves++;
     }
     out.cost = p.spent / (now - p.began);
@@ -109,19 +109,19 @@ static void paces(void)
     at_most("a save comes at most a step late", coarse.longest, 600 + 250 + 1);
     for (uint64_t s = 0; s < 20; s++)
         at_most("what saves of 60 s cost in 100 hours", run_for(100, 1, 60, s).cost, 0.0103);
-    sk_pace never = {0};
-    at_most("no clock, no save", 1e300, sk_pace_next(&never));
+    sk_save_interval never = {0};
+    at_most("no clock, no save", 1e300, sk_save_interval_next(&never));
 }
 
 static void clean(const char *bytes, bool one_line, const char *want)
 {
     sk_arena a = {0};
     sk_out whole = {.arena = &a}, single = {.arena = &a};
-    sk_clean c = {.one_line = one_line}, d = c;
-    sk_clean_put(&c, &whole, bytes, strlen(bytes));
-    sk_clean_end(&c, &whole);
-    for (const char *p = bytes; *p; p++) sk_clean_put(&d, &single, p, 1); /* cut anywhere */
-    sk_clean_end(&d, &single);
+    sk_utf8_filter c = {.one_line = one_line}, d = c;
+    sk_utf8_filter_put(&c, &whole, bytes, strlen(bytes));
+    sk_utf8_filter_end(&c, &whole);
+    for (const char *p = bytes; *p; p++) sk_utf8_filter_put(&d, &single, p, 1); /* cut anywhere */
+    sk_utf8_filter_end(&d, &single);
     checks++;
     if (strcmp(whole.s ? whole.s : "", want) || strcmp(single.s ? single.s : "", want))
         bad++, printf("bytes came out as '%s' and '%s', expected '%s'\n", whole.s, single.s, want);

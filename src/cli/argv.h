@@ -1,0 +1,46 @@
+/* ask.h - what commands share in reading their words and showing tables.
+ *
+ * Commands about a job (train, explain, plan ...) take a FILE.yaml, key=value
+ * words and options of their own: sk_argv_job().  The others take options and
+ * plain words: sk_argv_words().
+ *
+ * A table has the same rows whatever its form: aligned for people, or -o csv, json
+ * (one array of objects, numbers unquoted) and md. */
+#ifndef SK_CLI_ARGV_H
+#define SK_CLI_ARGV_H
+
+#include "cli/conf.h"
+
+#include <stdio.h>
+
+/* Fills the job; rest->options and usage are the caller's.  After --help everything is printed,
+ * rest->help is set, and the command has nothing left to do.  Ranks that nobody named are 0: as
+ * many as the layout has.  --resume without a FILE.yaml reads the config.yaml of that run. */
+sk_status sk_argv_job(sk_arena *a, int argc, char **argv, const char *usage, sk_job *job,
+                      sk_conf_rest *rest);
+
+typedef struct sk_argv_option {
+    const char *name;   /* "--prompt", "-o"; NULL ends the list */
+    const char **value; /* gets the word after it, or "yes" for a flag */
+    bool flag;
+} sk_argv_option;
+
+/* The words that are no options, at most `most`; SK_EUSAGE for anything else. */
+sk_status sk_argv_words(sk_arena *a, int argc, char **argv, const sk_argv_option *options,
+                        const char **words, int most, int *n);
+
+typedef struct sk_table {
+    sk_arena *arena;
+    const char *const *head; /* names of the columns */
+    int n_cols;
+    struct {
+        const char ***v;
+        int n, cap;
+    } rows;
+} sk_table;
+
+void sk_table_add(sk_table *t, const char *const *cells);
+/* format NULL: for people. */
+sk_status sk_table_print(const sk_table *t, const char *format, FILE *to);
+
+#endif

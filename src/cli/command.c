@@ -1,0 +1,126 @@
+/* api.c - include/skein.h: finds a command's part and runs it.
+ *
+ * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
+ * of its own (signals, printing the story) is there, all else is here. */
+#include "skein.h"
+#include "base/proc.h"
+#include "base/strings.h"
+#include "base/version.h"
+#include "cli/cmd.h"
+#include "cli/setting.h"
+#include "layout/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *sk_version(void) { return SK_VERSION; }
+
+static void usage(FILE *to)
+{
+    fprintf(to,
+            "skein " SK_VERSION " trains one model on many processors\n\n"
+            "usage: skein COMMAND [arguments]      skein help COMMAND|KEY|WORD of a layout\n\n");
+    for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
+        fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
+    fprintf(to, "\nTwo words to begin with: skein train\n");
+}
+
+static const sk_cmd *find(const char *name)
+{
+    for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
+        if (!strcmp((*c)->name, name)) return *c;
+    return NULL;
+}
+
+static const char *near(sk_arena *a, const char *name)
+{
+    int n = 0;
+    while (sk_cmd_parts[n]) n++;
+    const char **names = sk_many(a, const char *, n);
+    for (int i = 0; i < n; i++) names[i] = sk_cmd_parts[i]->name;
+    return sk_nearest(name, names, n);
+}
+
+static sk_status unknown(sk_arena *a, const char *name)
+{
+    const char *meant = near(a, name);
+    if (meant)
+        return sk_fail(SK_EUSAGE, "there is no command '%s' (did you mean '%s'?)", name, meant);
+    return sk_fail(SK_EUSAGE, "there is no command '%s'; skein --help lists them", name);
+}
+
+static bool wants_help(int n, char **words)
+{
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(words[i], "--")) return false;
+        if (!strcmp(words[i], "--help") || !strcmp(words[i], "-h")) return true;
+    }
+    return false;
+}
+
+static sk_status dispatch(sk_arena *a, int n, char **words);
+
+/* `help`, `help train`, `help bench step`, `help optim.lr`, `help zero`: the words after it. */
+static sk_status help(sk_arena *a, int n, char **words)
+{
+    if (!n) {
+        usage(stdout);
+        return SK_OK;
+    }
+    if (find(words[0])) {
+        char **asked = sk_many(a, char *, n + 1);
+        memcpy(asked, words, (size_t)n * sizeof *words);
+        asked[n] = sk_strdup(a, "--help");
+        return dispatch(a, n + 1, asked);
+    }
+    const char *keys = sk_conf_help_on(a, words[0]), *say = sk_layout_alias(words[0]);
+    if (!keys && say)
+        return sk_fail(SK_EUSAGE, "help: \"%.80s\" is said here with %s", words[0], say);
+    const char *hint = keys || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
+    if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
+    if (!keys) return unknown(a, words[0]);
+    if (n > 1) return sk_fail(SK_EUSAGE, "help: \"%.80s\" is one word too many", words[1]);
+    fputs(keys, stdout);
+    return SK_OK;
+}
+
+static sk_status dispatch(sk_arena *a, int n, char **words)
+{
+    if (n < 1) {
+        usage(stderr);
+        return sk_fail(SK_EUSAGE, "a command is needed");
+    }
+    const char *name = words[0];
+    const sk_cmd *c = find(name);
+    if (!strcmp(name, "--version") || !strcmp(name, "version")) {
+        if (n > 1) return sk_fail(SK_EUSAGE, "version: \"%.80s\" is one word too many", words[1]);
+        puts("skein " SK_VERSION);
+        return SK_OK;
+    }
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
+        return help(a, n - 1, words + 1);
+    if (!c) return unknown(a, name);
+    if (c->help && wants_help(n - 1, words + 1)) { /* without, the command tells itself */
+        printf("skein %s: %s\n\n%s", c->name, c->doc, c->help);
+        return SK_OK;
+    }
+    return c->run(a, n - 1, words + 1);
+}
+
+int sk_command(int n_words, const char *const words[])
+{
+    sk_arena a = {0};
+    int n = n_words > 0 ? n_words : 0;
+    char **copy = sk_many(&a, char *, n + 1); /* commands may change their words */
+    for (int i = 0; i < n; i++) copy[i] = sk_strdup(&a, words[i]);
+    sk_error_set("");
+    sk_proc_streams();
+    bool before = ferror(stdout); /* the caller's own */
+    sk_status st = dispatch(&a, n, copy);
+    bool lost = fflush(stdout) || (ferror(stdout) && !before); /* now, or on the way */
+    if (lost && !st) st = sk_fail(SK_EIO, "cannot write to standard output");
+    if (lost && !before) clearerr(stdout); /* it is told */
+    if (!st) sk_error_set("");             /* of something that was tried on the way */
+    sk_arena_end(&a);
+    return (int)st;
+}

@@ -1,0 +1,261 @@
+/* choose.c - prices of algorithms, and the cheapest of them. */
+#include "coll/choose.h"
+#include "base/proc.h"
+#include "base/strings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+const sk_costs sk_costs_preset = SK_COSTS_PRESET;
+
+void sk_host_mark(char *to, size_t n)
+{
+    struct utsname u = {.release = "?"};
+    char cpu[96] = "processor";
+    sk_proc_line("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    (void)uname(&u);
+    snprintf(to, n, "%.90s, %d cores, %ld KiB, Linux %.60s", cpu, sk_proc_cores(),
+             sysconf(_SC_LEVEL3_CACHE_SIZE) / 1024, u.release);
+    for (char *p = to; *p; p++)
+        if (*p == '#' || *p == '\n') *p = ' '; /* it is a value in a file with remarks */
+}
+
+int sk_hosts_count(const int *ranks, int n, const int *host_of)
+{
+    int hosts = 0, last = -1;
+    if (!host_of) return 1;
+    for (int i = 0; i < n; i++) {
+        int host = host_of[ranks[i]], k = host > last ? i : 0; /* usually they come in order */
+        while (k < i && host_of[ranks[k]] != host) k++;
+        hosts += k == i;
+        if (host > last) last = host;
+    }
+    return hosts;
+}
+
+/* --- in the heaps --- */
+
+/* What a member does of a whole vector read and a whole vector written. */
+static double shm_share(sk_coll_kind kind, int n)
+{
+    switch (kind) {
+    case SK_REDUCE_SCATTER:
+    case SK_REDUCE:
+        return (1 + 1.0 / n) / 2;
+    case SK_GATHER:
+    case SK_SCATTER:
+        return 1.0 / n;
+    default:
+        return 1;
+    }
+}
+
+/* How far away so many bytes are: 0 in cache, 1 in memory, by the logarithm between. */
+static double far_share(const sk_costs *c, double bytes)
+{
+    double from = fmax((double)c->cache, 1), to = fmax((double)c->far, from);
+    if (bytes <= from) return 0;
+    return bytes >= to ? 1 : log(bytes / from) / log(to / from);
+}
+
+double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes)
+{
+    const sk_shm_cost *m = &c->shm;
+    double s = (double)bytes, cores = c->cores > 0 ? (double)c->cores : 1;
+    double near = sk_kind_sums(kind) ? m->sum : m->copy,
+           far = sk_kind_sums(kind) ? m->sum_far : m->copy_far;
+    if (n < 2) return 0;
+    double latency = n > cores ? n * m->crowded : m->tiny + (n - 2) * m->member;
+    double rate = near * fmax(1, n / cores), most = fmax(rate, n * far);
+    double share = far_share(c, n * s);
+    if (share > 0) rate *= pow(most / rate, share);
+    return latency + s * rate * shm_share(kind, n);
+}
+
+/* --- lists --- */
+
+/* What one member does in a list, and what of it leaves its host. */
+typedef struct count {
+    int rounds, rounds_out, messages, messages_out;
+    double moved, moved_out; /* cells */
+} count;
+
+static void count_step(count *k, const sk_step *s, bool out, int *round, int *round_out)
+{
+    k->messages++;
+    k->messages_out += out;
+    k->moved += s->n;
+    k->moved_out += out ? s->n : 0;
+    k->rounds += s->round != *round;
+    k->rounds_out += out && s->round != *round_out;
+    *round = s->round;
+    if (out) *round_out = s->round;
+}
+
+/* Members of a host that are next to each other; 1 if it is not known who sits where. */
+static int members_here(const sk_coll_ask *ask, int hosts)
+{
+    bool known = ask->n_axes > 1 && ask->n % hosts == 0;
+    return hosts < 2 ? ask->n : known ? ask->n / hosts : 1;
+}
+
+static count count_list(const sk_coll *c, const sk_coll_ask *ask, int me, int here)
+{
+    sk_arena tmp = {0};
+    sk_steps list;
+    count k = {0};
+    sk_coll_ask one = *ask;
+    int round = -1, round_out = -1;
+    one.me = me;
+    sk_steps_build(c, &one, &tmp, &list);
+    for (int i = 0; i < list.list.n; i++) {
+        const sk_step *s = &list.list.v[i];
+        if (s->act != SK_STEP_SEND && s->act != SK_STEP_RECV && s->act != SK_STEP_RECV_SUM)
+            continue;
+        count_step(&k, s, s->peer / here != me / here, &round, &round_out);
+    }
+    sk_arena_end(&tmp);
+    return k;
+}
+
+/* Between the price of a thing inside a host and outside of it. */
+static double mix(double in, double out, double share_out) { return in + (out - in) * share_out; }
+
+static double price_of(const sk_costs *c, const sk_coll_cost *k, const count *w, bool apart,
+                       double bytes)
+{
+    const sk_link *in = &c->inside, *out = &c->between;
+    double rounds_out = w->rounds ? (double)w->rounds_out / w->rounds : apart;
+    double moved_out = w->moved > 0 ? w->moved_out / w->moved : apart;
+    return k->rounds * mix(in->alpha, out->alpha, rounds_out) +
+           (w->messages - w->messages_out) * in->each + w->messages_out * out->each +
+           k->sent * bytes * mix(in->beta, out->beta, moved_out) + k->summed * bytes * c->gamma;
+}
+
+double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
+                     int64_t bytes)
+{
+    if (ask->n < 2) return 0;
+    if (algorithm == SK_BUILTIN)
+        return hosts > 1 ? INFINITY : sk_shm_price(c, ask->kind, ask->n, bytes);
+    const sk_coll *a = sk_coll_parts[algorithm];
+    if (!a->price || !a->build) return INFINITY;
+    sk_coll_cost k = a->price(ask);
+    int here = members_here(ask, hosts), first = sk_kind_rooted(ask->kind) ? ask->root : 0;
+    /* where hosts are no aligned blocks, others leave theirs more often than the first */
+    int who[] = {first, here - 1, ask->n - 1}, n = hosts > 1 && here > 1 ? 3 : 1;
+    double dearest = 0;
+    for (int i = 0; i < n; i++) {
+        count w = count_list(a, ask, who[i], here);
+        dearest = fmax(dearest, price_of(c, &k, &w, hosts > 1, (double)bytes));
+    }
+    return dearest;
+}
+
+/* --- choosing --- */
+
+static bool able(const sk_coll *a, const sk_coll_ask *ask, sk_reduce reduce)
+{
+    if (sk_kind_sums(ask->kind) && a->adasum != (reduce == SK_ADASUM)) return false;
+    return sk_coll_can(a, ask);
+}
+
+/* May it be taken without being asked for?  It must keep the order of sums and say what it costs;
+ * one that packs is for what is known to be sparse. */
+static bool by_itself(const sk_coll *a, sk_coll_kind kind, sk_reduce reduce)
+{
+    bool order = a->order == SK_ORDER_TREE || !sk_kind_sums(kind) || reduce == SK_ADASUM;
+    return order && a->price && a->build && !a->native && !a->packs;
+}
+
+int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
+              double *seconds)
+{
+    int best = SK_NO_CHOICE;
+    double least = INFINITY;
+    if (ask->n < 2 || (hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM))) {
+        if (seconds) *seconds = sk_shm_price(c, ask->kind, ask->n, bytes);
+        return SK_BUILTIN;
+    }
+    for (int i = 0; sk_coll_parts[i]; i++) {
+        const sk_coll *a = sk_coll_parts[i];
+        if (!by_itself(a, ask->kind, reduce) || !able(a, ask, reduce)) continue;
+        double price = sk_call_price(c, i, ask, hosts, bytes);
+        if (price >= least) continue;
+        least = price;
+        best = i;
+    }
+    if (seconds) *seconds = least;
+    return best;
+}
+
+const char *sk_algorithm_name(int algorithm)
+{
+    return algorithm >= 0 ? sk_coll_parts[algorithm]->name : "shm";
+}
+
+static const char *those_able(sk_arena *a, const sk_coll_ask *ask, int hosts, sk_reduce reduce)
+{
+    sk_out o = {.arena = a};
+    if (hosts < 2 && reduce != SK_ADASUM) sk_out_add(&o, "shm");
+    for (int i = 0; sk_coll_parts[i]; i++)
+        if (!sk_coll_parts[i]->native && able(sk_coll_parts[i], ask, reduce))
+            sk_out_add(&o, "%s%s", o.n ? ", " : "", sk_coll_parts[i]->name);
+    return o.n ? o.s : "none";
+}
+
+static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce reduce)
+{
+    sk_arena tmp = {0};
+    const char *able_ones = those_able(&tmp, ask, hosts, reduce);
+    const char *what = sk_coll_names[ask->kind];
+    const char *sum = sk_kind_sums(ask->kind) && reduce == SK_ADASUM ? " of adasum" : "";
+    sk_status st;
+    if (pin == SK_PIN_NONE)
+        st = sk_fail(SK_ECONF,
+                     "no algorithm does %s%s for %d ranks on %d hosts by itself; these can be "
+                     "pinned with comm.algorithm: %s",
+                     what, sum, ask->n, hosts, able_ones);
+    else
+        st = sk_fail(SK_ECONF,
+                     "comm.algorithm: %s does not do %s%s for %d ranks on %d host%s; these do: %s",
+                     sk_algorithm_name(pin == SK_BUILTIN ? SK_BUILTIN : pin - 1), what, sum, ask->n,
+                     hosts, hosts > 1 ? "s" : "", able_ones);
+    sk_arena_end(&tmp);
+    return st;
+}
+
+sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
+                         sk_reduce reduce, int64_t bytes, int *algorithm)
+{
+    bool fits = true;
+    *algorithm = SK_BUILTIN;
+    if (ask->n < 2) return SK_OK; /* whatever is pinned: there is nothing to do */
+    if (pin == SK_PIN_NONE) {
+        *algorithm = sk_choose(c ? c : &sk_costs_preset, ask, hosts, reduce, bytes, NULL);
+        fits = *algorithm != SK_NO_CHOICE;
+    } else if (pin == SK_BUILTIN)
+        fits = hosts < 2 && !(sk_kind_sums(ask->kind) && reduce == SK_ADASUM);
+    else {
+        *algorithm = pin - 1;
+        fits = able(sk_coll_parts[*algorithm], ask, reduce);
+    }
+    return fits ? SK_OK : refuse(pin, ask, hosts, reduce);
+}
+
+sk_status sk_pin_find(const char *name, int *pin)
+{
+    const char *names[128] = {"auto"};
+    int n = 1, at = sk_coll_find(name);
+    *pin = SK_PIN_NONE;
+    if (!*name || !strcmp(name, "auto")) return SK_OK;
+    *pin = !strcmp(name, "shm") ? SK_BUILTIN : at + 1;
+    if (*pin != SK_PIN_NONE) return SK_OK;
+    while (n < 128 && sk_coll_parts[n - 1]) names[n] = sk_coll_parts[n - 1]->name, n++;
+    const char *near = sk_nearest(name, names, n);
+    return sk_fail(SK_EUSAGE, "comm.algorithm '%.40s' is unknown%s%s%s; skein list coll shows them",
+                   name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}

@@ -1,0 +1,101 @@
+/* choose.h - which algorithm a collective call gets, and what it costs.
+ *
+ * The compiler asks once for every call and freezes the answer in the program: it
+ * depends on kind, bytes, members, their hosts and the numbers below, all alike on
+ * all ranks, so ranks cannot disagree and nothing is tuned while running.
+ *
+ *     one host      directly in the heaps (-1): the floor, and any list is dearer
+ *     several       the cheapest list that can do it and sums in the order of the tree
+ *     pinned        that one, or a story that names those that can
+ *
+ * A list costs, with S the bytes of the whole vector:
+ *
+ *     rounds alpha + messages each + sent S beta + summed S gamma
+ *
+ * (Hockney 1994; `each` is the o of LogP, Culler et al. 1993: the time of a core that
+ * every message takes from its sender and its receiver).  rounds, sent and summed
+ * are the closed forms of the algorithm (coll.h).  How many messages there are, and
+ * what share of all leaves the host, is counted in the lists of a few members (the first or the
+ * root, the last of the first host, the last; the dearest counts), when hosts are equal and hold
+ * neighbours; otherwise everything counts as leaving.
+ *
+ * In the heaps, n members on c cores:
+ *
+ *     latency(n) + S sum max(1, n / c)                     n S up to `cache`
+ *     latency(n) + S max(sum max(1, n / c), n sum_far)     from `far` on; a power of n S between
+ *
+ * with `sum` for all-reduce and `copy` for what only moves; reduce-scatter and reduce
+ * write a share of 1/n, gather and scatter move a share of 1/n.  latency(n) is
+ * tiny + (n - 2) member while every member has a core, n crowded when not. */
+#ifndef SK_COLL_CHOOSE_H
+#define SK_COLL_CHOOSE_H
+
+#include "coll/algorithm.h"
+
+enum {
+    SK_BUILTIN = -1,   /* directly in the heaps */
+    SK_NO_CHOICE = -2, /* nothing can do it */
+    SK_PIN_NONE = 0    /* a pin is this, SK_BUILTIN, or 1 + an index in sk_coll_parts */
+};
+
+typedef struct sk_link {
+    double alpha, beta, each; /* seconds; seconds per byte; seconds per message */
+} sk_link;
+
+typedef struct sk_shm_cost {  /* seconds, seconds per byte; tiny 0: heaps are not known */
+    double tiny;              /* a call of a few bytes between two */
+    double member;            /* more for each further member */
+    double crowded;           /* for each member, when there are more than cores */
+    double sum, copy;         /* one core, in cache */
+    double sum_far, copy_far; /* all cores together, out of it */
+} sk_shm_cost;
+
+/* No pointers in it: rank 0's copy is sent to all. */
+typedef struct sk_costs {
+    sk_link inside, between; /* two ranks of one host; of two */
+    double gamma;            /* seconds per byte that is added */
+    sk_shm_cost shm;
+    int64_t cache;  /* bytes of all members that are near */
+    int64_t far;    /* and from which on they are all far */
+    int64_t cores;  /* of a host */
+    char host[192]; /* where it was measured (sk_host_mark); empty: a preset */
+} sk_costs;
+
+/* Of a small server with plain Ethernet: good enough to choose by, not to predict by. */
+#define SK_COSTS_PRESET                                                                  \
+    {                                                                                    \
+        .inside = {.alpha = 0.4e-6, .beta = 1 / 8e9, .each = 0.2e-6},                    \
+        .between = {.alpha = 30e-6, .beta = 1 / 1.1e9, .each = 2e-6}, .gamma = 1 / 10e9, \
+        .shm = {.tiny = 0.5e-6,                                                          \
+                .member = 0.15e-6,                                                       \
+                .crowded = 3e-6,                                                         \
+                .sum = 1 / 8e9,                                                          \
+                .copy = 1 / 8e9,                                                         \
+                .sum_far = 1 / 16e9,                                                     \
+                .copy_far = 1 / 16e9},                                                   \
+        .cache = 32 << 20, .far = 128 << 20, .cores = 8                                  \
+    }
+extern const sk_costs sk_costs_preset;
+
+/* cpu model, cores, last cache and kernel of this host in one line. */
+void sk_host_mark(char *to, size_t n);
+
+double sk_shm_price(const sk_costs *c, sk_coll_kind kind, int n, int64_t bytes);
+/* Seconds of one call; hosts: on how many the members of ask sit.  INFINITY: has no price. */
+double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, int hosts,
+                     int64_t bytes);
+
+/* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE.  seconds may be NULL. */
+int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
+              double *seconds);
+/* The same with a pin, and with a story where there is no choice. */
+sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
+                         sk_reduce reduce, int64_t bytes, int *algorithm);
+
+sk_status sk_pin_find(const char *name, int *pin); /* "" and "auto": SK_PIN_NONE */
+const char *sk_algorithm_name(int algorithm);      /* SK_BUILTIN: "shm" */
+
+/* On how many hosts these ranks sit; host_of NULL: one. */
+int sk_hosts_count(const int *ranks, int n, const int *host_of);
+
+#endif

@@ -1,0 +1,123 @@
+/* steps.c - writing step lists, and asking algorithms for them. */
+#include "coll/algorithm.h"
+
+#include <string.h>
+
+int sk_coll_find(const char *name)
+{
+    for (int i = 0; sk_coll_parts[i]; i++)
+        if (!strcmp(sk_coll_parts[i]->name, name)) return i;
+    return -1;
+}
+
+static bool sound(const sk_coll_ask *a)
+{
+    int product = 1;
+    if (a->n < 1 || a->root < 0 || a->root >= a->n || a->parts < 0) return false;
+    if (a->n_axes < 0 || a->n_axes > SK_COLL_AXES) return false;
+    for (int i = 0; i < a->n_axes; i++) {
+        if (a->axes[i] < 1 || a->axes[i] > a->n) return false;
+        product *= a->axes[i];
+        if (product > a->n) return false;
+    }
+    return !a->n_axes || product == a->n;
+}
+
+bool sk_coll_can(const sk_coll *c, const sk_coll_ask *a)
+{
+    return (c->kinds >> a->kind & 1) && sound(a) && (a->n == 1 || !c->can || c->can(a));
+}
+
+sk_coll_cost sk_coll_price(const sk_coll *c, const sk_coll_ask *a)
+{
+    if (a->n == 1 || !c->price) return (sk_coll_cost){0};
+    return c->price(a);
+}
+
+/* --- lists --- */
+
+/* Nobody to talk to: what is mine is all there is.  An all-reduce and a broadcast find it in DST.
+ */
+static void alone(sk_steps *s)
+{
+    sk_coll_kind kind = s->ask.kind;
+    s->cells = 1;
+    if (kind != SK_ALLREDUCE && kind != SK_BROADCAST) sk_steps_copy(s, sk_dst(0), sk_src(0), 0, 1);
+}
+
+void sk_steps_build(const sk_coll *c, const sk_coll_ask *a, sk_arena *arena, sk_steps *out)
+{
+    *out = (sk_steps){.arena = arena, .ask = *a, .cells = a->n};
+    sk_assert(sk_coll_can(c, a) && a->me >= 0 && a->me < a->n);
+    if (a->n == 1) alone(out);
+    else if (c->build) c->build(out);
+}
+
+void sk_steps_next(sk_steps *s) { s->round++; }
+
+static sk_step *add(sk_steps *s, sk_step_act act, int peer, int chunk, int n)
+{
+    sk_assert(peer >= 0 && peer < s->ask.n && chunk >= 0 && n > 0 && chunk + n <= s->cells);
+    sk_step *step = sk_push(s->arena, &s->list);
+    step->act = act;
+    step->round = s->round;
+    step->peer = peer;
+    step->chunk = chunk;
+    step->n = n;
+    return step;
+}
+
+/* A cell that a step uses; scratch grows with its use. */
+static sk_cell use(sk_steps *s, sk_cell c, int n)
+{
+    sk_assert(c.at >= 0);
+    if (c.space == SK_TMP && c.at + n > s->tmp_cells) s->tmp_cells = c.at + n;
+    return c;
+}
+
+void sk_steps_send(sk_steps *s, int peer, sk_cell from, int chunk, int n)
+{
+    if (n) add(s, SK_STEP_SEND, peer, chunk, n)->from = use(s, from, n);
+}
+
+void sk_steps_recv(sk_steps *s, int peer, sk_cell into, int chunk, int n)
+{
+    if (n) add(s, SK_STEP_RECV, peer, chunk, n)->into = use(s, into, n);
+}
+
+void sk_steps_recv_sum(sk_steps *s, int peer, sk_cell into, sk_cell with, int chunk, int n)
+{
+    if (!n) return;
+    sk_step *step = add(s, SK_STEP_RECV_SUM, peer, chunk, n);
+    step->into = use(s, into, n);
+    step->with = use(s, with, n);
+}
+
+void sk_steps_copy(sk_steps *s, sk_cell into, sk_cell from, int chunk, int n)
+{
+    if (!n) return;
+    sk_step *step = add(s, SK_STEP_COPY, s->ask.me, chunk, n);
+    step->into = use(s, into, n);
+    step->from = use(s, from, n);
+}
+
+void sk_steps_sum(sk_steps *s, sk_cell into, sk_cell from, sk_cell with, int chunk, int n)
+{
+    if (!n) return;
+    sk_step *step = add(s, SK_STEP_SUM, s->ask.me, chunk, n);
+    step->into = use(s, into, n);
+    step->from = use(s, from, n);
+    step->with = use(s, with, n);
+}
+
+void sk_steps_tree(sk_steps *s, sk_cell into, sk_cell from, int k, sk_cell own_is, int own,
+                   int chunk)
+{
+    sk_assert(k > 0 && own < k);
+    sk_step *step = add(s, SK_STEP_TREE, s->ask.me, chunk, 1);
+    step->into = use(s, into, 1);
+    step->from = use(s, from, own == k - 1 ? k - 1 : k);
+    step->with = use(s, own_is, 1);
+    step->k = k;
+    step->own = own;
+}

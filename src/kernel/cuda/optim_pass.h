@@ -1,0 +1,507 @@
+/* cuda.h - what GPU halves of optimizers share; only parts/optim/NAME.cu and
+ * run/gpu/inst_kernels.cu include it.
+ *
+ * A pass is a struct of what all elements of a piece have in common, made once a block by one
+ * thread, and of what happens to one element:
+ *
+ *     struct apply {
+ *         enum { READS = 1, WRITES = 1 };                       bits: which of the states
+ *         enum { GRAD = 1, MOVES = 1, SUMS = 0, AHEAD = 0 };    needs g; changes w; how many sums
+ *         float lr, mu;
+ *         static __device__ apply begin(const sk_facts &f) { return {f.lr, f.knob[MOMENTUM]}; }
+ *         __device__ void one(float &w, float g, float *s, double *sum) const { ... }
+ *     };
+ *     static sk_status first(...) { return sk_pass<apply>("sgd", j, l); }
+ *
+ * g comes scaled.  Four elements lie in one access: 16 bytes of f32, 8 of a narrow type, so that
+ * threads of a warp read one run in each tensor.  Pieces that do not begin at such a place, and the
+ * last elements of a piece, go one by one. */
+#ifndef SK_KERNEL_OPTIM_PASS_H
+#define SK_KERNEL_OPTIM_PASS_H
+
+#include "base/fixed.h"
+#include "base/rng.h"
+#include "kernel/cuda/cuda.h"
+#include "kernel/optim_kernel.h"
+
+#include <type_traits>
+
+enum { SK_PASS_BLOCK = 256 };
+
+/* What a pass may want to know before its first element. */
+typedef struct sk_facts {
+    float lr, decay;
+    const float *knob;
+    double step; /* of the optimizer; counts from 1 */
+    int delay;
+    double before[SK_MAX_SUM];
+} sk_facts;
+
+/* ---- elements */
+
+template <int BYTES> struct sk_word;
+template <> struct sk_word<2> {
+    typedef unsigned short is;
+};
+template <> struct sk_word<4> {
+    typedef unsigned is;
+};
+template <> struct sk_word<8> {
+    typedef uint2 is;
+};
+template <> struct sk_word<16> {
+    typedef uint4 is;
+};
+
+/* V elements in one access of V * sizeof(T) bytes. */
+template <int V, typename T> static __device__ inline void sk_take(const T *p, float *v)
+{
+    typedef typename sk_word<V *(int)sizeof(T)>::is word;
+    alignas(16) T x[V];
+    *reinterpret_cast<word *>(x) = *reinterpret_cast<const word *>(p);
+#pragma unroll
+    for (int i = 0; i < V; i++) v[i] = (float)x[i];
+}
+
+template <int V, typename T> static __device__ inline void sk_leave(T *p, const float *v)
+{
+    typedef typename sk_word<V *(int)sizeof(T)>::is word;
+    alignas(16) T x[V];
+#pragma unroll
+    for (int i = 0; i < V; i++) x[i] = (T)v[i];
+    *reinterpret_cast<word *>(p) = *reinterpret_cast<const word *>(x);
+}
+
+/* The sum over a block of SK_PASS_BLOCK threads, in a fixed order; all of them get it. */
+static __device__ inline double sk_block_sum(double x)
+{
+    __shared__ double part[SK_PASS_BLOCK / 32];
+#pragma unroll
+    for (int k = 16; k; k /= 2) x += __shfl_xor_sync(~0u, x, k);
+    __syncthreads(); /* the sum before this one has been read */
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = 0;
+#pragma unroll
+    for (int w = 0; w < SK_PASS_BLOCK / 32; w++) x += part[w];
+    return x;
+}
+
+/* The same of integers, which no order changes; for thread 0. */
+static __device__ inline sk_fixed sk_block_sum(sk_fixed x)
+{
+    __shared__ sk_fixed part[SK_PASS_BLOCK];
+    __syncthreads();
+    part[threadIdx.x] = x;
+    __syncthreads();
+    for (int i = 1; i < SK_PASS_BLOCK && !threadIdx.x; i++) sk_fixed_join(&x, part[i]);
+    return x;
+}
+
+static __device__ inline void sk_join(double *to, double x) { *to += x; }
+static __device__ inline void sk_join(sk_fixed *to, sk_fixed x) { sk_fixed_join(to, x); }
+
+/* The piece that a chunk is of: the last whose first chunk is not behind it.  All lanes of a warp
+ * ask together, 32 places at a time: two looks for a thousand pieces. */
+template <typename P> static __device__ inline int sk_piece_with(const P *pieces, int n, int64_t c)
+{
+    int lane = threadIdx.x % 32, from = 0;
+    while (n > 1) {
+        int step = (n + 31) / 32, i = lane * step;
+        unsigned before = __ballot_sync(~0u, i < n && pieces[from + i].chunk <= c);
+        int last = before ? 31 - __clz((int)before) : 0;
+        from += last * step;
+        n = n - last * step < step ? n - last * step : step;
+    }
+    return from;
+}
+
+/* ---- lots: narrow state is rounded by them, by logical place (run/cpu/optimize.c) */
+
+/* As base/zigzag.c. */
+static __device__ inline int64_t sk_zigzag_there(int64_t i, int64_t time, int p)
+{
+    if (p <= 1) return i;
+    int64_t r = ((i + 1) * p - 1) / time, from = time * r / p, to = time * (r + 1) / p;
+    int64_t early = (from + 1) / 2, middle = from + (to + 1) / 2 - early;
+    return i < middle ? early + i - from : time - to / 2 + i - middle;
+}
+
+/* As sk_logical(). */
+static __device__ __noinline__ int64_t sk_logical_there(const sk_view *v, int64_t i)
+{
+    int64_t index = 0, step = 1;
+    for (int k = v->n - 1; k >= 0; k--) {
+        int64_t at = v->at[k] + i % v->size[k];
+        index += (v->zigzag[k] ? sk_zigzag_there(at, v->full[k], v->zigzag[k]) : at) * step;
+        i /= v->size[k];
+        step *= v->full[k];
+    }
+    return index;
+}
+
+/* Is the piece one run of the logical tensor? */
+static __device__ inline bool sk_is_run(const sk_view *v)
+{
+    bool run = true;
+    for (int k = 0; k < v->n; k++)
+        run = run && !v->zigzag[k] && (!k || (!v->at[k] && v->size[k] == v->full[k]));
+    return run;
+}
+
+typedef struct sk_rounding {
+    uint64_t key[SK_MAX_STATE];
+    const sk_view *shape;
+    int64_t first, row; /* logical place of the piece, if it is a run; sizes of the last dim */
+    bool run;
+} sk_rounding;
+
+static __device__ inline uint64_t sk_rounding_bits(uint64_t key, uint64_t at)
+{
+    return sk_rng(key, 0, at / 4).a >> 16 * (at % 4);
+}
+
+/* The lots of four places in a row, from `at` on. */
+static __device__ inline uint64_t sk_rounding_from(uint64_t key, uint64_t at)
+{
+    uint64_t lots = sk_rounding_bits(key, at);
+    int known = 16 * (4 - (int)(at % 4));
+    return known == 64 ? lots : lots | sk_rng(key, 0, at / 4 + 1).a << known;
+}
+
+/* Lots of the elements i to i + 3 of a piece that goes to its next row among them. */
+static __device__ __noinline__ uint64_t sk_rounding_across(const sk_rounding *l, int s, int64_t i,
+                                                           int64_t n)
+{
+    uint64_t lots = 0;
+    for (int e = 0; e < 4 && i + e < n; e++)
+        lots |= (sk_rounding_bits(l->key[s], (uint64_t)sk_logical_there(l->shape, i + e)) & 0xffff)
+                << 16 * e;
+    return lots;
+}
+
+/* As sk_to_bf16_stochastic(). */
+static __device__ inline unsigned short sk_drawn(float f, unsigned lot)
+{
+    unsigned u = __float_as_uint(f);
+    if ((u & 0x7f800000u) == 0x7f800000u)
+        return (unsigned short)(u >> 16 | (u & 0x7fffffu ? 0x40u : 0));
+    return (unsigned short)((u + (lot & 0xffffu)) >> 16);
+}
+
+/* ---- a block's share of a piece */
+
+/* Where it lies; i counts from there. */
+template <typename G, typename S> struct sk_share_of {
+    const float *weights; /* read */
+    float *param;         /* written */
+    const G *grad;
+    S *state[SK_MAX_STATE];
+    char *narrow; /* or NULL */
+    bool narrow_f16;
+};
+
+/* What one thread finds out for all. */
+template <class P> struct sk_common {
+    P pass;
+    float scale;
+    bool skip, packs;
+    int64_t from; /* the first element, in the piece */
+    int n;
+    sk_rounding lots;
+};
+
+template <class P, typename G, typename S> static __device__ bool sk_packs(const sk_update *p)
+{
+    uintptr_t f32 = (uintptr_t)p->param, grad = 0, state = 0;
+    if (P::GRAD) grad = (uintptr_t)p->grad;
+    if (P::AHEAD) f32 |= (uintptr_t)p->grad;
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        if ((P::READS | P::WRITES) >> s & 1) state |= (uintptr_t)p->state[s];
+    return !(f32 % 16) && !(grad % (4 * sizeof(G))) && !(state % (4 * sizeof(S))) &&
+           !((uintptr_t)p->narrow % 8);
+}
+
+static __device__ inline bool sk_skips(const sk_update_job *j, const sk_update *p)
+{
+    return j->pulse->skip && !(p->scale > 0);
+}
+
+static __device__ inline void sk_rounding_begin(const sk_update_job *j, const sk_update *p,
+                                                int64_t step, sk_rounding *l)
+{
+    const sk_view *v = l->shape = &p->shape;
+    l->run = sk_is_run(v);
+    l->row = v->n ? v->size[v->n - 1] : 1;
+    l->first = l->run ? sk_logical_there(v, 0) : 0;
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        l->key[s] = sk_rng(j->seed, p->name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;
+}
+
+template <class P, typename G, typename S>
+static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_update *p,
+                                             sk_common<P> *c)
+{
+    const sk_step_scalars *pulse = j->pulse;
+    int64_t step = pulse->updates + p->update + 1;
+    float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
+    sk_facts f = {(float)pulse->lr, p->decay, j->knob, (double)step, p->delay, {0}};
+    for (int s = 0; s < SK_MAX_SUM && p->before; s++)
+        f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
+                                 : ((const double *)p->before)[s];
+    c->from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
+    c->n = (int)(p->n - c->from < SK_UPDATE_CHUNK ? p->n - c->from : SK_UPDATE_CHUNK);
+    c->skip = !P::AHEAD && sk_skips(j, p);
+    c->packs = sk_packs<P, G, S>(p);
+    c->scale = p->scale > 0 ? p->scale / loss_scale : pulse->scale;
+    c->pass = P::begin(f);
+    if (sizeof(S) == 2 && P::WRITES && !c->skip) sk_rounding_begin(j, p, step, &c->lots);
+}
+
+template <class P, typename G, typename S>
+static __device__ sk_share_of<G, S> sk_share_at(const sk_update *p, int64_t from)
+{
+    sk_share_of<G, S> o;
+    o.param = p->param + from;
+    o.weights = P::AHEAD && p->grad ? (const float *)p->grad + from : o.param;
+    o.grad = (const G *)p->grad + from;
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        o.state[s] = (P::READS | P::WRITES) >> s & 1 ? (S *)p->state[s] + from : NULL;
+    o.narrow = p->narrow ? (char *)p->narrow + 2 * from : NULL;
+    o.narrow_f16 = p->narrow_type == SK_F16;
+    return o;
+}
+
+template <int V, typename G, typename S>
+static __device__ inline void sk_narrow(const sk_share_of<G, S> &o, int i, const float *w)
+{
+    if (!o.narrow) return;
+    if (o.narrow_f16) sk_leave<V>((__half *)o.narrow + i, w);
+    else sk_leave<V>((__nv_bfloat16 *)o.narrow + i, w);
+}
+
+/* V elements on their way. */
+template <int V> struct sk_some {
+    float w[V], g[V], s[SK_MAX_STATE][V];
+};
+
+template <class P, int V, typename G, typename S>
+static __device__ inline void sk_some_take(const sk_share_of<G, S> &o, int i, sk_some<V> &x)
+{
+    sk_take<V>(o.weights + i, x.w);
+    if (P::GRAD) sk_take<V>(o.grad + i, x.g);
+#pragma unroll
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        if (P::READS >> s & 1) sk_take<V>(o.state[s] + i, x.s[s]);
+}
+
+template <class P, int V>
+static __device__ inline void sk_some_change(const P &pass, float scale, sk_some<V> &x, double *sum)
+{
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        float s[SK_MAX_STATE];
+#pragma unroll
+        for (int k = 0; k < SK_MAX_STATE; k++) s[k] = P::READS >> k & 1 ? x.s[k][e] : 0;
+        pass.one(x.w[e], P::GRAD ? x.g[e] * scale : 0, s, sum);
+#pragma unroll
+        for (int k = 0; k < SK_MAX_STATE; k++)
+            if (P::WRITES >> k & 1) x.s[k][e] = s[k];
+    }
+}
+
+/* One element: its sums, as integers. */
+template <class P, int V>
+static __device__ inline void sk_some_change(const P &pass, float scale, sk_some<V> &x,
+                                             sk_fixed *sum)
+{
+    double one[P::SUMS + 1] = {0};
+    sk_some_change(pass, scale, x, one);
+#pragma unroll
+    for (int s = 0; s < P::SUMS; s++) sk_fixed_add(&sum[s], one[s]);
+}
+
+template <class P, int V>
+static __device__ inline void sk_leave_states(const sk_common<P> &, float *const *to, int i,
+                                              const sk_some<V> &x)
+{
+#pragma unroll
+    for (int s = 0; s < SK_MAX_STATE; s++)
+        if (P::WRITES >> s & 1) sk_leave<V>(to[s] + i, x.s[s]);
+}
+
+template <class P, int V>
+static __device__ inline void sk_leave_states(const sk_common<P> &c, __nv_bfloat16 *const *to,
+                                              int i, const sk_some<V> &x)
+{
+    const sk_rounding &l = c.lots;
+    if (!P::WRITES) return;
+    int64_t place = c.from + i;
+    bool across = !l.run && place % l.row + V > l.row;
+    uint64_t at = (uint64_t)(l.run    ? l.first + place
+                             : across ? 0
+                                      : sk_logical_there(l.shape, place));
+#pragma unroll
+    for (int s = 0; s < SK_MAX_STATE; s++) {
+        if (!(P::WRITES >> s & 1)) continue;
+        uint64_t lots = across   ? sk_rounding_across(&l, s, place, c.from + c.n)
+                        : V == 1 ? sk_rounding_bits(l.key[s], at)
+                                 : sk_rounding_from(l.key[s], at);
+        alignas(16) unsigned short to_s[V];
+#pragma unroll
+        for (int e = 0; e < V; e++) to_s[e] = sk_drawn(x.s[s][e], (unsigned)(lots >> 16 * e));
+        typedef typename sk_word<2 * V>::is word;
+        *reinterpret_cast<word *>(to[s] + i) = *reinterpret_cast<const word *>(to_s);
+    }
+}
+
+template <class P, int V, typename G, typename S>
+static __device__ inline void sk_some_leave(const sk_common<P> &c, const sk_share_of<G, S> &o,
+                                            int i, const sk_some<V> &x)
+{
+    if (P::MOVES) sk_leave<V>(o.param + i, x.w);
+    sk_leave_states<P, V>(c, o.state, i, x);
+    sk_narrow<V>(o, i, x.w);
+}
+
+/* Nothing is updated, but the weights go home all the same. */
+template <typename G, typename S>
+static __device__ void sk_narrow_only(const sk_share_of<G, S> &o, int n, int quads)
+{
+    float w[4];
+    for (int i = 4 * threadIdx.x; i < 4 * quads; i += 4 * SK_PASS_BLOCK) {
+        sk_take<4>(o.param + i, w);
+        sk_narrow<4>(o, i, w);
+    }
+    for (int i = 4 * quads + threadIdx.x; i < n; i += SK_PASS_BLOCK)
+        sk_narrow<1>(o, i, &o.param[i]);
+}
+
+/* A step of fixed size against the sign of the gradient, whatever the optimizer is. */
+template <typename G, typename S>
+static __device__ void sk_bias_update(const sk_update *p, const sk_share_of<G, S> &o, int64_t from,
+                                      int n)
+{
+    sk_any grad = {(void *)p->grad, p->grad_type};
+    for (int i = threadIdx.x; i < n; i += SK_PASS_BLOCK) {
+        float g = sk_get(grad, from + i), w = o.param[i];
+        w -= g > 0 ? p->bias_update : g < 0 ? -p->bias_update : 0;
+        o.param[i] = w;
+        sk_narrow<1>(o, i, &w);
+    }
+}
+
+/* The share itself: fours, then what is left.  Two fours are under way where registers allow: those
+ * of 1,024 threads on a multiprocessor. */
+template <class P, typename G, typename S, typename A>
+static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_share_of<G, S> &o,
+                                            int quads, A *sum)
+{
+    const int FLIGHT = sizeof(S) == 2 || (P::READS & (P::READS - 1)) ? 1 : 2;
+    const P pass = c.pass;
+    const float scale = c.scale;
+    for (int q = threadIdx.x; q < quads; q += FLIGHT * SK_PASS_BLOCK) {
+        sk_some<4> x[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++)
+            if (q + k * SK_PASS_BLOCK < quads)
+                sk_some_take<P>(o, 4 * (q + k * SK_PASS_BLOCK), x[k]);
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (q + k * SK_PASS_BLOCK >= quads) break;
+            sk_some_change(pass, scale, x[k], sum);
+            sk_some_leave(c, o, 4 * (q + k * SK_PASS_BLOCK), x[k]);
+        }
+    }
+    for (int i = 4 * quads + threadIdx.x; i < c.n; i += SK_PASS_BLOCK) {
+        sk_some<1> z;
+        sk_some_take<P>(o, i, z);
+        sk_some_change(pass, scale, z, sum);
+        sk_some_leave(c, o, i, z);
+    }
+}
+
+/* One chunk; its sums go to partial[chunk]: of double, or in canonical order of sk_fixed, and there
+ * all elements go one by one, so that all are made by the same code. */
+template <class P, typename G, typename S, typename A>
+static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
+    sk_pass_chunk(const __grid_constant__ sk_update_job j, A *partial)
+{
+    __shared__ alignas(16) char room[sizeof(sk_common<P>)];
+    sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(room);
+    const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
+    A sum[P::SUMS + 1] = {};
+    if (threadIdx.x == 0) sk_begin<P, G, S>(&j, p, &c);
+    __syncthreads();
+    sk_share_of<G, S> o = sk_share_at<P, G, S>(p, c.from);
+    int quads = c.packs && std::is_same<A, double>::value ? c.n / 4 : 0;
+    if (c.skip && o.narrow) sk_narrow_only(o, c.n, quads);
+    if (c.skip) return;
+    if (p->bias_update != 0) sk_bias_update(p, o, c.from, c.n);
+    else sk_share_pass(c, o, quads, sum);
+    for (int s = 0; s < P::SUMS && partial; s++) {
+        A all = sk_block_sum(sum[s]);
+        if (threadIdx.x == 0) partial[(int64_t)blockIdx.x * SK_MAX_SUM + s] = all;
+    }
+}
+
+/* A block a piece: its chunks added up. */
+template <typename A>
+static __global__ void __launch_bounds__(SK_PASS_BLOCK)
+    sk_pass_sums(const __grid_constant__ sk_update_job j, const A *partial, int n_sums)
+{
+    const sk_update *p = &j.pieces[blockIdx.x];
+    int64_t chunks = (p->n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
+    if (!p->after || sk_skips(&j, p)) return;
+    for (int s = 0; s < SK_MAX_SUM; s++) {
+        A sum = {};
+        for (int64_t c = threadIdx.x; c < chunks && s < n_sums && p->owner; c += SK_PASS_BLOCK)
+            sk_join(&sum, partial[(p->chunk + c) * SK_MAX_SUM + s]);
+        sum = sk_block_sum(sum);
+        if (threadIdx.x == 0) ((A *)p->after)[s] = sum;
+    }
+}
+
+/* ---- launching */
+
+static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, const sk_launch *l,
+                                     bool sums)
+{
+    size_t each = SK_MAX_SUM * (j->ordered ? sizeof(sk_fixed) : sizeof(double));
+    size_t need = sums ? (size_t)j->chunks * each : 0;
+    SK_TRY(sk_update_takes(optim, j));
+    if (j->chunks > INT32_MAX || need > l->workspace_bytes)
+        return sk_fail(SK_ECONF,
+                       "%s: %lld chunks of weights need %zu bytes for their sums, the room has %zu",
+                       optim, (long long)j->chunks, need, l->workspace_bytes);
+    return SK_OK;
+}
+
+template <class P, typename G, typename S, typename A>
+static void sk_pass_start(const sk_update_job *j, A *partial, cudaStream_t s)
+{
+    sk_pass_chunk<P, G, S, A><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
+}
+
+template <class P, typename G, typename A>
+static void sk_pass_all(const sk_update_job *j, A *partial, cudaStream_t s)
+{
+    if (j->chunks && j->state_type == SK_BF16) sk_pass_start<P, G, __nv_bfloat16>(j, partial, s);
+    else if (j->chunks) sk_pass_start<P, G, float>(j, partial, s);
+    if (partial && j->n_pieces)
+        sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, (const A *)partial,
+                                                                     P::SUMS);
+}
+
+template <class P>
+static sk_status sk_pass(const char *optim, const sk_update_job *j, const sk_launch *l)
+{
+    cudaStream_t s = (cudaStream_t)l->stream;
+    char *room = P::SUMS > 0 && j->sums ? l->workspace : NULL;
+    SK_TRY(sk_pass_fits(optim, j, l, room != NULL));
+    if (j->ordered) sk_pass_all<P, float>(j, (sk_fixed *)room, s);
+    else SK_FLOAT(j->grad_type, sk_pass_all<P, T>(j, (double *)room, s));
+    return sk_cuda_launched(optim);
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* optim.h - an optimizer is a few passes over a piece of one parameter.
+ *
+ * A parameter may lie whole on this rank or be cut in pieces over many; the
+ * optimizer must not care.  Each pass sees this rank's piece and may return
+ * sums; the engine adds them over the ranks that hold the other pieces and
+ * gives the totals to the next pass.  So LARS, LAMB and NovoGrad, which need
+ * the norm of the whole, are written as if the whole were here, and every
+ * ZeRO stage is only a different way of cutting.  A pass may be called for
+ * several parts of a piece by several threads: it must treat elements alike.
+ *
+ * The optimizer declares its numbers (knobs) with their defaults, ranges and help; their values
+ * reach the passes by index, on the CPU and on a GPU:
+ *
+ *     enum { LR, RHO };
+ *     .knobs = {SK_LR(0.1), {"rho", 0.04, .least = 0, .most = 1, .doc = "curvature"}},
+ *     ... p->knob[RHO] ...          $ skein train optim.name=NAME optim.rho=0.1 */
+#ifndef SK_KERNEL_OPTIM_H
+#define SK_KERNEL_OPTIM_H
+
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SK_MAX_STATE = 4, SK_MAX_SUM = 4, SK_MAX_KNOB = 8, SK_MAX_PASS = 3 };
+
+typedef struct sk_piece {
+    int64_t n;
+    real *param;
+    const real *grad;          /* of the loss sum */
+    real *state[SK_MAX_STATE]; /* zero before step 1 */
+    float scale;               /* grad[i] * scale is the gradient of the mean loss, clipped */
+    float knob[SK_MAX_KNOB];   /* in the order of sk_optim.knobs */
+    int64_t step;              /* of the optimizer; counts from 1 */
+    int delay;                 /* updates since the weights that this gradient is of; usually 0 */
+    double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
+} sk_piece;
+
+/* What the engine does with a knob beside handing its value on. */
+typedef enum sk_knob_role {
+    SK_KNOB_PLAIN,
+    SK_KNOB_LR,   /* the rate of the step, by optim.schedule */
+    SK_KNOB_DECAY /* 0 for parameters that do not decay */
+} sk_knob_role;
+
+/* A number of an optimizer.  It becomes the key `optim.KEY`; help, config.yaml and the ranges that
+ * are checked come from here.  Neighbours with one key are a list: `optim.betas: [0.9, 0.95]`.
+ * Optimizers that share a key give it one doc and one range, which the macros below do. */
+typedef struct sk_knob {
+    const char *name;
+    double usual;       /* the default */
+    double least, most; /* both included */
+    const char *doc;    /* for help */
+    const char *key;    /* NULL: the name */
+    bool whole;         /* takes whole numbers only; from 0 to 1 it is a switch */
+    sk_knob_role role;
+} sk_knob;
+
+/* clang-format off */
+#define SK_BELOW_ONE (1 - 0x1p-53)
+#define SK_LR(x) {.name = "lr", .usual = x, .role = SK_KNOB_LR} /* optim.lr: cli/conf.c */
+#define SK_BETAS(x, y) \
+    {.name = "beta1", .usual = x, .most = SK_BELOW_ONE, .doc = "decay of the two moments", \
+     .key = "betas"}, \
+    {.name = "beta2", .usual = y, .most = SK_BELOW_ONE, .key = "betas"}
+#define SK_EPS(x) {.name = "eps", .usual = x, .most = 1, \
+                   .doc = "added to the root of the second moment"}
+#define SK_MOMENTUM(x) {.name = "momentum", .usual = x, .most = 1, \
+                        .doc = "for optimizers with one moment"}
+#define SK_DECAY(x) {.name = "decay", .usual = x, .most = 1e6, \
+                     .doc = "on tensors of two or more dims only", .key = "weight_decay", \
+                     .role = SK_KNOB_DECAY}
+/* clang-format on */
+
+typedef struct sk_optim {
+    const char *name, *doc;
+    int n_state, n_sums;
+    const char *state[SK_MAX_STATE]; /* names of the state tensors: "m", "v" */
+    sk_knob knobs[SK_MAX_KNOB + 1];
+    void (*pass[SK_MAX_PASS + 1])(sk_piece *p); /* NULL ends the list */
+    /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
+     * passes whose gradients come late in a pipeline read that. */
+    void (*ahead)(sk_piece *p);
+} sk_optim;
+
+extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
+const sk_optim *sk_optim_find(const char *name);
+const char *sk_knob_key(const sk_knob *k); /* "betas": without the section */
+/* The first knob of this optimizer under a key, NULL if there is none; how many knobs the list that
+ * begins with it has. */
+const sk_knob *sk_optim_key(const sk_optim *o, const char *key);
+int sk_knob_list(const sk_knob *first);
+/* Which of the optimizer's knobs has this name; -1: none. */
+int sk_optim_knob(const sk_optim *o, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

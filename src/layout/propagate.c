@@ -1,0 +1,267 @@
+/* spread.c - from "which letters are split" to a state for every tensor and node.
+ *
+ * For each axis a node is cut along at most one of its letters: one that the
+ * layout splits over that axis and that the op does not keep whole.  Operands
+ * that have the letter come split, the others whole; results that have it are
+ * split, the others are partial.  A node without such a letter works on whole
+ * operands.  A linear one whose operands are all partial passes that on: so gradients of
+ * branches are joined first and reduced once (not in canonical order, where each sum is
+ * finished before the next).  In the forward pass a partial sum does not leave its layer: what goes
+ * from block to block would be kept as each rank's own sum, whole beside it, and reduced for every
+ * reader.
+ *
+ * If an axis splits several of a node's letters, one along which a weight and an activation
+ * lie side by side wins (experts: the tokens travel, not the weights).  Then, where there are
+ * weights, the first that the layout names ("h f v t": time only where nothing else is);
+ * elsewhere the one for which the fewest elements move.  A weight lies as its first reader wants
+ * it. */
+#include "layout/layout.h"
+#include "layout/stage_assignment.h"
+
+#include <string.h>
+
+static bool has(const char *letters, unsigned far, char letter)
+{
+    const char *p = strchr(letters, letter);
+    return p && !(far >> (p - letters) & 1);
+}
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+bool sk_node_gathers(const sk_node *n, char letter)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const char *p = strchr(n->letters_in[i], letter);
+        if (p && n->gathered_in[i] >> (p - n->letters_in[i]) & 1) return true;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        const char *p = strchr(n->letters_out[o], letter);
+        if (p && n->gathered_out[o] >> (p - n->letters_out[o]) & 1) return true;
+    }
+    return false;
+}
+
+/* The first letter that a result leaves out, as the dims line reads. */
+static char first_missing(const sk_node *n, int o)
+{
+    for (const char *p = n->dims; *p && *p != '-'; p++)
+        if (is_letter(*p) && !strchr(n->letters_out[o], *p)) return *p;
+    return 0;
+}
+
+/* In canonical order a sum goes by the cells of one letter, and only that one may be cut. */
+static bool in_order(const sk_node *n, char letter)
+{
+    if (sk_node_gathers(n, letter)) return false;
+    for (int o = 0; o < n->n_out; o++)
+        if (!strchr(n->letters_out[o], letter) && first_missing(n, o) != letter) return false;
+    return true;
+}
+
+static bool may_cut(const sk_layout *l, const sk_node *n, char letter)
+{
+    if (strchr(n->not_split, letter)) return false;
+    bool there = false;
+    for (const char *p = n->dims; *p; p++) there |= *p == letter;
+    return there && (!l->canonical || in_order(n, letter));
+}
+
+/* Do all operands and results have this letter, a weight or the gradient of one among them? */
+static bool beside_weight(const sk_node *n, char letter)
+{
+    bool weight = false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!strchr(n->letters_in[i], letter)) return false;
+        weight |= n->in[i]->role == SK_PARAM;
+    }
+    for (int o = 0; o < n->n_out; o++) {
+        if (!strchr(n->letters_out[o], letter)) return false;
+        weight |= n->into[o] && n->into[o]->role == SK_PARAM;
+    }
+    return weight;
+}
+
+/* Instead of `letter`: one that all operands have, and that nobody needs whole. */
+static char exchanged(const sk_graph *g, const sk_layout *l, const sk_node *n, char letter)
+{
+    for (const char *p = n->dims; *p && *p != ','; p++) {
+        bool everywhere = is_letter(*p) && *p != letter && *p != g->batch && may_cut(l, n, *p);
+        for (int i = 0; i < n->n_in && everywhere; i++)
+            everywhere = has(n->letters_in[i], n->gathered_in[i], *p);
+        if (everywhere) return *p;
+    }
+    return letter;
+}
+
+/* A gradient is cut as its weight is: along the letter that splits it, or along one it lacks. */
+static bool fits_weight(const sk_sharding *sp, const sk_node *n, int axis, char letter)
+{
+    for (int o = 0; o < n->n_out; o++) {
+        const sk_tensor *w = n->into[o];
+        if (!w || w->role != SK_PARAM) continue;
+        const sk_state *s = &sp->made[w->id];
+        if (s->how[axis] == SK_SPLIT ? w->letters[s->dim[axis]] != letter
+                                     : strchr(w->letters, letter) != NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool has_weight(const sk_node *n)
+{
+    bool weight = false;
+    for (int i = 0; i < n->n_in; i++) weight |= n->in[i]->role == SK_PARAM;
+    for (int o = 0; o < n->n_out; o++) weight |= n->into[o] && n->into[o]->role == SK_PARAM;
+    return weight;
+}
+
+static double elements(const sk_graph *g, const sk_tensor *t)
+{
+    double n = 1;
+    for (const char *p = t->letters; *p; p++) n *= (double)g->size[(int)*p & 127];
+    return n;
+}
+
+/* Elements that the ranks of an axis move so that an operand is split along the letter, or whole if
+ * it lacks it. */
+static double to_bring(const sk_graph *g, const sk_sharding *sp, const sk_node *n, int i, int axis,
+                       int p, char letter)
+{
+    const sk_tensor *t = n->in[i];
+    const sk_state *s = &sp->made[t->id];
+    bool split = has(n->letters_in[i], n->gathered_in[i], letter);
+    if (t->role != SK_VALUE || s->how[axis] == SK_REPLICATE) return 0;
+    if (s->how[axis] != SK_SPLIT) return (split ? 1 : 2) * (p - 1) * elements(g, t);
+    if (split && t->letters[s->dim[axis]] == letter) return 0;
+    return split ? (p - 1) * elements(g, t) / p : (p - 1) * elements(g, t);
+}
+
+/* And for results that would be partial. */
+static double to_move(const sk_graph *g, const sk_sharding *sp, const sk_node *n, int axis, int p,
+                      char letter)
+{
+    double sum = 0;
+    for (int i = 0; i < n->n_in; i++) sum += to_bring(g, sp, n, i, axis, p, letter);
+    for (int o = 0; o < n->n_out; o++)
+        if (!has(n->letters_out[o], n->gathered_out[o], letter))
+            sum += (p - 1) * elements(g, n->out[o]);
+    return sum;
+}
+
+/* The letter to cut along, or 0. */
+static char choose(const sk_graph *g, const sk_layout *l, const sk_sharding *sp, const sk_node *n,
+                   int axis)
+{
+    char found = 0;
+    double best = 0;
+    for (const char *p = l->split[axis]; *p; p++) {
+        if (!fits_weight(sp, n, axis, *p)) continue;
+        if (l->by[axis] == SK_BY_EXCHANGE && sk_node_gathers(n, *p)) return exchanged(g, l, n, *p);
+        if (!may_cut(l, n, *p)) continue;
+        if (beside_weight(n, *p)) return *p;
+        double cost = 0; /* where there are weights, the first letter is the one */
+        if (!has_weight(n)) cost = to_move(g, sp, n, axis, l->mesh.size[axis], *p);
+        if (!found || cost < best) best = cost, found = *p;
+    }
+    return found;
+}
+
+static void set(sk_state *s, int axis, const char *letters, unsigned far, char letter,
+                sk_how otherwise)
+{
+    bool split = letter && has(letters, far, letter);
+    s->how[axis] = (uint8_t)(split ? SK_SPLIT : otherwise);
+    s->dim[axis] = (uint8_t)(split ? strchr(letters, letter) - letters : 0);
+}
+
+static bool all_partial(const sk_sharding *sp, const sk_node *n, int axis)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const sk_tensor *t = n->in[i];
+        if (t->role != SK_VALUE || sp->made[t->id].how[axis] != SK_PARTIAL) return false;
+        if (sp->stage[t->from->id] != sp->stage[n->id]) return false; /* it was settled to travel */
+        if (n->phase == SK_FORWARD && t->from->layer != n->layer) return false;
+    }
+    return true;
+}
+
+/* Pieces go round one ring only; over a second axis they are gathered. */
+static bool goes_round(const sk_layout *l, const sk_node_sharding *s, const sk_node *n, int axis)
+{
+    for (int a = 0; a < axis; a++)
+        if (s->letter[a] && l->by[a] == SK_BY_RING && sk_node_gathers(n, s->letter[a]))
+            return false;
+    return l->by[axis] == SK_BY_RING;
+}
+
+static void one_axis(const sk_graph *g, const sk_layout *l, sk_sharding *sp, const sk_node *n,
+                     int axis)
+{
+    sk_node_sharding *s = &sp->node[n->id];
+    bool pass = !l->canonical && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
+    bool idle = pass || axis == l->stage_axis || l->mesh.size[axis] == 1;
+    char letter = idle ? 0 : choose(g, l, sp, n, axis);
+    sk_how missing = !letter                    ? SK_REPLICATE
+                     : n->op->flags & SK_OP_MAX ? SK_PARTIAL_MAX
+                                                : SK_PARTIAL;
+    s->letter[axis] = letter;
+    unsigned far = goes_round(l, s, n, axis) ? 0 : ~0u; /* pieces come by, one after the other */
+    for (int i = 0; i < n->n_in; i++)
+        set(&s->in[i], axis, n->letters_in[i], n->gathered_in[i] & far, letter,
+            pass ? SK_PARTIAL : SK_REPLICATE);
+    for (int o = 0; o < n->n_out; o++)
+        set(&s->out[o], axis, n->letters_out[o], n->gathered_out[o] & far, letter,
+            pass ? SK_PARTIAL : missing);
+}
+
+/* A memory lies as its letters say: the first of them that the axis splits. */
+static void memory_state(const sk_layout *l, const sk_tensor *t, sk_state *s)
+{
+    for (int axis = 0; axis < l->mesh.n; axis++) {
+        if (axis == l->stage_axis || l->mesh.size[axis] == 1) continue;
+        for (int d = 0; t->letters[d]; d++) {
+            if (s->how[axis] == SK_SPLIT || !sk_layout_splits(l, axis, t->letters[d])) continue;
+            s->how[axis] = SK_SPLIT;
+            s->dim[axis] = (uint8_t)d;
+        }
+    }
+}
+
+static void note_weights(sk_sharding *sp, const sk_node *n, char *seen)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const sk_tensor *t = n->in[i];
+        if (t->role != SK_PARAM || seen[t->id]) continue;
+        seen[t->id] = 1;
+        for (int a = 0; a < SK_MAX_AXES; a++)
+            if (sp->node[n->id].in[i].how[a] == SK_SPLIT) {
+                sp->made[t->id].how[a] = SK_SPLIT;
+                sp->made[t->id].dim[a] = sp->node[n->id].in[i].dim[a];
+            }
+    }
+}
+
+sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
+                       int n_chunks, sk_sharding *out)
+{
+    sk_sharding sp = {.n_stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis],
+                      .n_chunks = n_chunks};
+    char *seen = sk_many(a, char, g->tensors.n + 1);
+    int *chunk_of = sk_stages_assign(a, g, n_chunks, l->balance);
+    sp.node = sk_many(a, sk_node_sharding, g->nodes.n);
+    sp.made = sk_many(a, sk_state, g->tensors.n);
+    sp.chunk = sk_many(a, int, g->nodes.n);
+    sp.stage = sk_many(a, int, g->nodes.n);
+    for (int i = 0; i < g->tensors.n; i++)
+        if (g->tensors.v[i]->role == SK_MEMORY) memory_state(l, g->tensors.v[i], &sp.made[i]);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *n = g->nodes.v[i];
+        sp.chunk[i] = chunk_of[n->layer];
+        sp.stage[i] = place[sp.chunk[i]];
+        for (int axis = 0; axis < l->mesh.n; axis++) one_axis(g, l, &sp, n, axis);
+        for (int o = 0; o < n->n_out; o++) sp.made[n->out[o]->id] = sp.node[i].out[o];
+        note_weights(&sp, n, seen);
+    }
+    *out = sp;
+    return SK_OK;
+}

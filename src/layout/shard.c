@@ -1,0 +1,151 @@
+/* mesh.c - ranks as points, and the pieces they hold. */
+#include "layout/layout.h"
+#include "base/reduction_blocks.h"
+#include "base/strings.h"
+
+#include <string.h>
+
+int sk_mesh_ranks(const sk_mesh *m)
+{
+    int n = 1;
+    for (int a = 0; a < m->n; a++) n *= m->size[a];
+    return n;
+}
+
+void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES])
+{
+    for (int a = m->n - 1; a >= 0; a--) {
+        coord[a] = rank % m->size[a];
+        rank /= m->size[a];
+    }
+}
+
+int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES])
+{
+    int rank = 0;
+    for (int a = 0; a < m->n; a++) rank = rank * m->size[a] + coord[a];
+    return rank;
+}
+
+int sk_mesh_axis(const sk_mesh *m, const char *name)
+{
+    for (int a = 0; a < m->n; a++)
+        if (!strcmp(m->name[a], name)) return a;
+    return -1;
+}
+
+bool sk_layout_splits(const sk_layout *l, int axis, char letter)
+{
+    return strchr(l->split[axis], letter) != NULL;
+}
+
+bool sk_layout_repeats(const sk_layout *l, int axis)
+{
+    const char *letters = l->split[axis];
+    return axis != l->stage_axis && l->mesh.size[axis] > 1 && letters[strspn(letters, "b")];
+}
+
+void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
+{
+    *from = n * i / p;
+    *to = n * (i + 1) / p;
+}
+
+static bool cuts_last(const sk_layout *l, bool batch, int axis)
+{
+    return batch ? l->split[axis][0] == 'b' && l->split[axis][1] : axis == l->shard_axis;
+}
+
+int sk_layout_cutter(const sk_layout *l, bool batch, int k)
+{
+    for (int last = 0; last < 2; last++)
+        for (int a = l->mesh.n - 1; a >= 0; a--)
+            if (cuts_last(l, batch, a) == last && !k--) return a;
+    return 0;
+}
+
+int sk_layout_code_axis(const sk_layout *l, char batch)
+{
+    if (l->shard_axis >= 0) return l->shard_axis;
+    int found = -1;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (sk_layout_splits(l, a, batch) && (found < 0 || l->mesh.size[found] < 2)) found = a;
+    return found;
+}
+
+bool sk_state_equal(const sk_state *a, const sk_state *b)
+{
+    for (int i = 0; i < SK_MAX_AXES; i++) {
+        if (a->how[i] != b->how[i]) return false;
+        if (a->how[i] == SK_SPLIT && a->dim[i] != b->dim[i]) return false;
+    }
+    return true;
+}
+
+char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const sk_state *s)
+{
+    sk_out o = {.arena = a};
+    for (int i = 0; i < m->n; i++) {
+        const char *gap = o.n ? " " : "";
+        if (s->how[i] == SK_SPLIT) sk_out_add(&o, "%s%c/%s", gap, letters[s->dim[i]], m->name[i]);
+        if (s->how[i] == SK_PARTIAL) sk_out_add(&o, "%ssum/%s", gap, m->name[i]);
+        if (s->how[i] == SK_PARTIAL_MAX) sk_out_add(&o, "%smax/%s", gap, m->name[i]);
+    }
+    return o.s ? o.s : sk_strdup(a, "whole");
+}
+
+/* Only what an axis splits before all else makes ops write themselves otherwise: "h f v t" leaves
+ * attention to h.  Time is dealt in zigzag where ranks keep their own part of the queries. */
+void sk_layout_expect(const sk_layout *l, sk_graph *g)
+{
+    int dealt = 1;
+    g->keep_cheap = l->keep_cheap;
+    memcpy(g->keep_ops, l->keep_ops, sizeof g->keep_ops);
+    for (int a = 0; a < l->mesh.n; a++) {
+        char letter = l->split[a][0];
+        if (!letter || a == l->stage_axis || l->mesh.size[a] == 1) continue;
+        if (!strchr(g->cut, letter)) g->cut[strlen(g->cut)] = letter;
+        if (letter == 't' && l->by[a] != SK_BY_EXCHANGE) dealt *= l->mesh.size[a];
+    }
+    if (dealt == 1 || dealt > UINT8_MAX || l->canonical) return;
+    g->dealt = 't';
+    g->zigzag = dealt;
+}
+
+int sk_letter_reduction_blocks(const sk_graph *g, char letter)
+{
+    return sk_reduction_blocks(g->size[(int)letter & 127],
+                               letter == g->batch ? SK_REDUCTION_BLOCKS_MAX : 16);
+}
+
+/* In canonical order pieces are whole cells, dealt as the tree goes. */
+sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
+                      const int *coord, int micro, int n_micro)
+{
+    sk_extent e = {.n = (int)strlen(letters)};
+    for (int d = 0; d < e.n; d++) {
+        int64_t from = 0, to = e.full[d] = g->size[(int)letters[d] & 127];
+        int *cells = e.cells[d];
+        cells[1] = cells[2] = l->canonical ? sk_letter_reduction_blocks(g, letters[d]) : 0;
+        if (letters[d] == g->batch && micro >= 0) {
+            sk_cut(to, micro, n_micro, &from, &to);
+            sk_tree_part(&cells[0], &cells[1], micro, n_micro);
+        }
+        for (int k = 0; k < l->mesh.n; k++) {
+            int a = sk_layout_cutter(l, letters[d] == g->batch, k);
+            if (s->how[a] != SK_SPLIT || s->dim[a] != d) continue;
+            int64_t lo, hi;
+            sk_cut(to - from, coord[a], l->mesh.size[a], &lo, &hi);
+            to = from + hi;
+            from += lo;
+            sk_tree_part(&cells[0], &cells[1], coord[a], l->mesh.size[a]);
+        }
+        if (l->canonical) {
+            from = e.full[d] * cells[0] / cells[2];
+            to = e.full[d] * cells[1] / cells[2];
+        }
+        e.at[d] = from;
+        e.size[d] = to - from;
+    }
+    return e;
+}

@@ -1,0 +1,77 @@
+/* timing.h - how long collectives and steps really take on this host.
+ *
+ * A collective is timed on ranks that are processes (crew.h), each kept on one core,
+ * rank r on the r-th, counted round if there are more ranks than cores.  All points
+ * of one call share the ranks and their heaps.  For each point:
+ *
+ *     once     buffers get a known pattern, results are compared element by element, then all is
+ *              zeroed (repeated sums in place stay finite), unless time depends on the numbers
+ *     sample   a barrier, then a batch of calls one after the other that lasts about 200 us (one
+ *              call if that is longer); its time is that of the slowest rank, divided by the calls
+ *     point    9 to 201 samples, as many as fit in `seconds`: median, 10th and 90th percentile
+ *
+ * Such calls find their data where the call before left them, often in the cache of
+ * the core that needs them.  `fresh` points are those of a computation: each rank
+ * writes its source anew before every call, then all meet; only the call is timed.
+ *
+ * Kinds with a root go from root to root within a batch, so that a call cannot
+ * begin before the one before it is over.  That is how the usual harnesses of MPI
+ * libraries sample too, so numbers can stand side by side.
+ *
+ * Steps are those of sk_run_step. */
+#ifndef SK_PLAN_COLL_TIMING_H
+#define SK_PLAN_COLL_TIMING_H
+
+#include "coll/algorithm.h"
+#include "run/run.h"
+
+typedef struct sk_coll_spec {
+    sk_coll_kind kind;
+    sk_reduce reduce;
+    sk_dtype type;
+    int64_t bytes; /* the whole vector of one rank: buffer of an all-reduce or broadcast, input of a
+                      reduce-scatter or all-to-all, output of an all-gather */
+    int n_ranks;
+    int algorithm;  /* index in sk_coll_parts; -1: directly in the heaps */
+    bool in_place;  /* where comm.h allows it: all-reduce, broadcast, reduce-scatter, all-gather */
+    bool fresh;     /* see above */
+    double seconds; /* for the samples; 0: 0.2 */
+} sk_coll_spec;
+
+typedef struct sk_coll_timing {
+    double median, p10, p90; /* seconds of one call */
+    int64_t wrong;           /* elements, over all ranks */
+    int samples, batch;
+} sk_coll_timing;
+
+enum { SK_TIMED_RANKS = 4096 };
+
+/* n points, out[n]; n_ranks is the same in all of them. */
+sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out);
+
+/* The same for ranks that somebody else started: heaps of sk_time_heap() bytes each, then every
+ * rank calls sk_time_rank(); every rank gets all results.  Of ends, the groups are not looked at.
+ * Does not pin. */
+int64_t sk_time_heap(const sk_coll_spec *specs, int n, const int *host_of);
+sk_status sk_time_rank(sk_heaps *h, const sk_comm_opts *ends, const sk_coll_spec *specs, int n,
+                       sk_coll_timing *out);
+
+enum { SK_TIMED_STEPS = 256, SK_TIMED_WORDS = 1024 };
+
+typedef struct sk_step_timing {
+    double seconds; /* median step */
+    double waited;  /* of a step, as a fraction: mean over steps and ranks */
+    double tokens;  /* of a step */
+    double cores;   /* seconds of cores that all ranks took for a step, mean over steps */
+    int64_t wire;   /* bytes that left all ranks in the last step, as counted */
+    double peak[2]; /* of all GPUs that are used, as in sk_device_facts; 0: not known */
+    char slow[SK_TIMED_WORDS]; /* of rank 0: run/slow_kernels.h; "": nothing */
+    int n;
+    double loss[SK_TIMED_STEPS];
+} sk_step_timing;
+
+/* `steps` after two more to warm up; losses are of all. */
+sk_status sk_time_steps(const sk_program *const *programs, const sk_run_opts *o, double lr,
+                        int steps, sk_step_timing *out);
+
+#endif

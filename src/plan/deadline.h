@@ -1,0 +1,32 @@
+/* deadline.h - how long a rank may keep another waiting before that is called a hang.
+ *
+ * Nobody should have to choose this number.  The program is known, so its step
+ * is priced on the preset `cpu` (plan/machine.h): every instruction of the rank
+ * and its share of every collective, times the crowd, since all ranks of the host
+ * share its cores.  Allowed are
+ *
+ *     SK_TIMEOUT_LEAST_S + SK_TIMEOUT_TIMES * priced step + bytes of a checkpoint / SK_SLOW_DISK
+ *
+ * The preset is kind (80 Gflop/s a thread), machines are shared, sanitizers slow:
+ * hence the factor.  The last term is there because ranks wait at a barrier while
+ * rank 0 writes a model or the others their share.  A small model gets 20 s; GPT-2 124M
+ * on two ranks of one thread 475 s, its step of 3072 tokens being priced at 15 s.  A rank
+ * that dies is seen in milliseconds whatever the deadline is; this is for those that
+ * live and do not come. */
+#ifndef SK_PLAN_DEADLINE_H
+#define SK_PLAN_DEADLINE_H
+
+#include "program/program.h"
+#include "plan/machine.h"
+
+#define SK_TIMEOUT_LEAST_S 20.0
+#define SK_TIMEOUT_TIMES   20.0
+#define SK_SLOW_DISK       20e6 /* bytes per second */
+
+/* Seconds.  cores: of this host, shared by the ranks_here that sit on it. */
+double sk_deadline(const sk_program *p, int cores, int ranks_here);
+
+/* A rank's training step by the machine's prices, waits for others not counted. */
+double sk_priced_step(const sk_program *p, const sk_machine *m);
+
+#endif

@@ -1,0 +1,116 @@
+/* machine.h - what a machine costs, as a few numbers: for choosing algorithms and for running
+ * programs on paper.
+ *
+ * A rank computes at `flops` and reads and writes its memory at `memory_rate`;
+ * an instruction takes the longer of the two, and `overhead` on top.  Ranks r
+ * and q sit on one host when r / ranks_per_host is the same; a message of S bytes
+ * costs alpha + S * beta on the link between them.  What collectives cost is said by
+ * `collectives`:
+ *
+ *     chosen     the algorithm that the compiler froze, by coll/choose.h: skein's own engine
+ *     best       the cheapest of the closed forms below, as libraries choose it
+ *     ring       the ring always
+ *
+ * For n ranks, k hosts with g of them each:
+ *
+ *     ring       2(n-1) alpha + 2S(n-1)/n beta         all-reduce; the others half of it
+ *     tree       2(log g alpha_in + log k alpha_out) + 2S beta / 0.92
+ *     two-level  scatter inside, all-reduce S/g between, gather inside
+ *
+ * Where the bytes of a link depend on their number, or links share a switch, the forms
+ * are too kind.
+ *
+ * A machine is a name (`cpu`, `h100-8` ...: sk_machines), or a file:
+ *
+ *     like: h100-8              optional, first: the rest changes this one
+ *     version: 1                of this list of keys
+ *     name: our cluster
+ *     host: Intel Xeon ...      where it was measured (sk_host_mark); calibrate writes it
+ *     flops: 6e14               per second and rank; with per_thread: yes, of one thread
+ *     peak: 9.894e14            likewise, by the data sheet: what mfu is over; 0: flops
+ *     per_thread: no
+ *     memory_rate: 2.8e12       bytes per second and rank
+ *     memory: 80e9              bytes that a rank may use; 0: not known
+ *     copy_rate: 50e9           bytes per second between a rank's device and its host's memory
+ *     file_rate: 3e9            and between that and a file
+ *     host_rate: 25e9           bytes per second of the host's memory, for a rank's optimizer there
+ *     ranks_per_host: 8
+ *     alpha_inside: 4e-6        seconds; between two ranks of one host
+ *     rate_inside: 370e9        bytes per second: 1 / beta
+ *     each_inside: 1e-6         seconds of a core for every message
+ *     alpha_between: 14e-6      and of two hosts
+ *     rate_between: 48e9
+ *     each_between: 1e-6
+ *     add_rate: 10e9            bytes per second added: 1 / gamma
+ *     shm_tiny: 0.4e-6          seconds; a small call in the heaps, two ranks
+ *     shm_member: 0.1e-6        more for each further one
+ *     shm_crowded: 3e-6         for each one, when there are more than cores
+ *     shm_sum_rate: 8e9         bytes per second of one core in cache; shm_copy_rate likewise
+ *     shm_sum_rate_far: 9e9     of all cores together out of cache; shm_copy_rate_far
+ *     cache: 32Mi               bytes of all ranks of a host that are near its cores
+ *     far: 128Mi                and from which on all are far
+ *     cores: 8                  of a host
+ *     overhead: 2e-6            seconds an instruction takes to begin
+ *     overlap: yes              bytes move while the rank computes; no: only while it waits
+ *     collectives: best         or ring, or chosen
+ *
+ * The machine `unit` is for counting: a block of the model costs 1 forward and 2
+ * backward, everything else nothing, so that bubbles come out as fractions.
+ *
+ * `skein bench coll --calibrate` measures this host and writes such a file to
+ * $XDG_CONFIG_HOME/skein/machine.txt (~/.config/skein/machine.txt); sk_machine_default reads it
+ * everywhere, unless another one is asked for or it was measured on another host. */
+#ifndef SK_PLAN_MACHINE_H
+#define SK_PLAN_MACHINE_H
+
+#include "coll/choose.h"
+
+#include <stdbool.h>
+
+typedef struct sk_machine {
+    char name[64];
+    const char *doc;                        /* where the numbers come from */
+    double flops, memory_rate;              /* that programs reach */
+    double peak;                            /* flops by the data sheet; 0: `flops` */
+    double copy_rate, file_rate, host_rate; /* 0: half of memory_rate, 1e9, memory_rate */
+    int64_t memory;                         /* bytes of a rank; 0: not known */
+    bool per_thread;
+    int ranks_per_host;
+    sk_costs costs;
+    double overhead;
+    bool overlap;
+    bool ring;   /* always */
+    bool chosen; /* as frozen in the program */
+    bool unit;
+} sk_machine;
+
+/* Whom a collective reaches. */
+typedef struct sk_reach {
+    int n, hosts, most; /* members; hosts they sit on; the most on one of them */
+} sk_reach;
+
+/* A built-in name, or a file. */
+sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out);
+/* What is asked for; if nothing is (NULL, ""), the file that was calibrated on this host, or the
+ * preset `cpu`.  *warning (NULL if all is well): why a calibrated file was passed over. */
+sk_status sk_machine_default(sk_arena *a, const char *what, sk_machine *out, const char **warning);
+/* Writes m as a file that sk_machine_read understands, folders too. */
+sk_status sk_machine_write(sk_arena *a, const char *path, const sk_machine *m);
+const char *sk_machine_path(sk_arena *a); /* of the calibrated file; NULL: no home */
+/* The built-in machines; one without a name ends the list. */
+extern const sk_machine sk_machines[];
+
+/* What mfu is over: the peak of so many ranks. */
+double sk_machine_peak(const sk_machine *m, int ranks, int threads);
+double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
+/* `chosen` and one host: in the heaps; else by the closed forms. */
+double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
+double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);
+double sk_machine_host(const sk_machine *m, int64_t bytes); /* work of the host's processor */
+double sk_machine_send(const sk_machine *m, int64_t bytes, bool one_host);
+sk_reach sk_machine_reach(const sk_machine *m, const int *ranks, int n); /* ranks ascending */
+/* rank -> host, for sk_compile_opts; NULL: one host, or the machine's collectives are a library's
+ */
+const int *sk_machine_hosts(sk_arena *a, const sk_machine *m, int n_ranks);
+
+#endif

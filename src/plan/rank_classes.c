@@ -1,0 +1,95 @@
+/* fold.c - partition refinement over the mesh. */
+#include "plan/rank_classes.h"
+#include "base/hash.h"
+
+#include <string.h>
+
+static uint64_t mix(uint64_t h, uint64_t x) { return sk_hash(h, &x, sizeof x); }
+
+typedef struct folding {
+    const sk_layout *l;
+    const sk_machine *m;
+    int n, room;          /* ranks; places in the table, a power of two */
+    uint64_t *now, *next; /* marks of the ranks */
+    uint64_t *keys;       /* table of marks seen */
+    int *ids;             /* and their classes; -1: free */
+} folding;
+
+/* Numbers for marks, in order of first appearance. */
+static int number(folding *f, const uint64_t *marks, int *fold_of)
+{
+    int n = 0;
+    memset(f->ids, -1, sizeof *f->ids * (size_t)f->room);
+    for (int r = 0; r < f->n; r++) {
+        unsigned at = (unsigned)marks[r] & (unsigned)(f->room - 1);
+        while (f->ids[at] >= 0 && f->keys[at] != marks[r]) at = (at + 1) & (unsigned)(f->room - 1);
+        if (f->ids[at] < 0) {
+            f->keys[at] = marks[r];
+            f->ids[at] = n++;
+        }
+        fold_of[r] = f->ids[at];
+    }
+    return n;
+}
+
+/* What the members of one group see in it. */
+static uint64_t group_mark(const folding *f, int first, int axis, int stride, int members)
+{
+    uint64_t ordered = 0, any = 0;
+    int host = -1, hosts = 0;
+    for (int k = 0; k < members; k++) {
+        int r = first + k * stride, here = r / f->m->ranks_per_host;
+        hosts += here != host;
+        host = here;
+        ordered = mix(ordered, (uint64_t)hosts);
+        if (axis == f->l->stage_axis) ordered = mix(ordered, f->now[r]);
+        else any += mix(1, f->now[r]);
+    }
+    return mix(ordered, any);
+}
+
+/* So many side by side along an axis are a group: the first of them speaks for all. */
+static void mark_groups(folding *f, int axis, int stride, int members)
+{
+    for (int r = 0; r < f->n; r++) {
+        if (r / stride % f->l->mesh.size[axis] % members) continue;
+        uint64_t mark = group_mark(f, r, axis, stride, members);
+        for (int k = 0; k < members; k++)
+            f->next[r + k * stride] = mix(f->next[r + k * stride], mark);
+    }
+}
+
+static void round_of(folding *f)
+{
+    const sk_mesh *m = &f->l->mesh;
+    int stride = 1;
+    memcpy(f->next, f->now, sizeof *f->now * (size_t)f->n);
+    for (int a = m->n - 1; a >= 0; a--) {
+        mark_groups(f, a, stride, m->size[a]);
+        if (a == f->l->shard_axis && f->l->copy > 1) mark_groups(f, a, stride, f->l->copy);
+        stride *= m->size[a];
+    }
+    uint64_t *swap = f->now;
+    f->now = f->next;
+    f->next = swap;
+}
+
+int sk_rank_classes(const sk_layout *l, const int *shape_of, const sk_machine *m, int *fold_of)
+{
+    sk_arena tmp = {0};
+    folding f = {.l = l, .m = m, .n = sk_mesh_ranks(&l->mesh), .room = 16};
+    while (f.room < 2 * f.n) f.room *= 2;
+    f.now = sk_many(&tmp, uint64_t, f.n);
+    f.next = sk_many(&tmp, uint64_t, f.n);
+    f.keys = sk_many(&tmp, uint64_t, f.room);
+    f.ids = sk_many(&tmp, int, f.room);
+    for (int r = 0; r < f.n; r++) f.now[r] = mix(0, (uint64_t)shape_of[r]);
+    for (int before = 0, n = number(&f, f.now, fold_of); n != before;) {
+        before = n;
+        round_of(&f);
+        n = number(&f, f.now, fold_of);
+    }
+    int n = number(&f, f.now, fold_of);
+    sk_arena_end(&tmp);
+    return n;
+}

@@ -1,0 +1,64 @@
+/* paper.h - running the programs of all ranks on paper: the second reader of program.h.
+ *
+ * The walk means by every instruction what verify and run mean.  START announces
+ * and goes on; WAIT ends when all members have announced and the bytes have moved;
+ * SEND goes on; RECV ends when the message is there; SENT ends when the receiver
+ * has taken the first `count`.  What each takes is the machine's word; a collective is
+ * priced by the algorithm that the compiler froze in it, if the machine says `chosen`.  A group
+ * moves one call at a time, different groups do not disturb each other, and so do
+ * not messages.
+ *
+ * A rank's step is busy + exposed + bubble: instructions; bytes under way that
+ * it waits for; waiting for others to come.  On a machine without overlap the
+ * bytes move only while somebody waits for them.
+ *
+ * Ranks whose steps are equal by symmetry are walked once (fold.h): the cost does
+ * not depend on the number of ranks.  Bytes are counted by the closed forms, and
+ * add up over the ranks to the last one whether folded or not. */
+#ifndef SK_PLAN_SIMULATOR_H
+#define SK_PLAN_SIMULATOR_H
+
+#include "program/program.h"
+#include "plan/call_times.h"
+#include "plan/machine.h"
+
+typedef struct sk_simulate_in {
+    const sk_machine *machine;
+    const sk_program *const *programs; /* by shape; those of one layout */
+    const int *shape_of;               /* by rank; NULL: programs are by rank */
+    double *const *seconds; /* by shape: what instructions take; NULL, also of one: price them */
+    const sk_call_times *calls; /* what calls in the heaps take; NULL: price them */
+    bool fold;                  /* walk one rank of each class */
+    bool trace;                 /* keep the times of every instruction */
+} sk_simulate_in;
+
+typedef struct sk_simulated_rank { /* a rank that was walked */
+    const sk_program *program;     /* its own, or that of its shape */
+    int rank, ranks, stage;        /* ranks: how many it stands for */
+    double busy, exposed, bubble;
+    double copied, uncovered; /* copies between memories, and how long the rank waited for them */
+    double flops;
+    int64_t wire;   /* bytes that leave it */
+    double *times;  /* [2 * n_train]: start and end of each instruction; NULL without trace */
+    double *moving; /* of WAIT and RECV: when the bytes moved */
+} sk_simulated_rank;
+
+typedef struct sk_simulation {
+    double seconds;               /* of the step */
+    double busy, exposed, bubble; /* mean over all ranks */
+    double copied, uncovered;
+    double flops; /* of all ranks */
+    int64_t wire; /* of all ranks */
+    int64_t wire_axis[SK_MAX_AXES], wire_world, wire_near, wire_sends;
+    int n;
+    sk_simulated_rank *v;
+    int *at; /* by rank: its place in v */
+} sk_simulation;
+
+/* One program per shape: what sk_simulate needs for any number of ranks. */
+sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                              const sk_compile_opts *o, const sk_program *const **programs,
+                              int **shape_of);
+sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out);
+
+#endif

@@ -1,0 +1,28 @@
+/* piece.h - a box of a logical tensor, lying somewhere in memory.
+ *
+ * Checkpoints, imports and exports all speak of these: the logical tensor's
+ * name and sizes, the box [at, at + size) that is here, and where its first
+ * element lies.  Pieces are dense. */
+#ifndef SK_TENSOR_TENSOR_SHARD_H
+#define SK_TENSOR_TENSOR_SHARD_H
+
+#include "base/arena.h"
+#include "tensor/dtype.h"
+
+enum { SK_SHARD_DIM = 6 };
+
+typedef struct sk_tensor_shard {
+    const char *name; /* of the logical tensor */
+    sk_dtype type;
+    int n;
+    int64_t full[SK_SHARD_DIM], at[SK_SHARD_DIM], size[SK_SHARD_DIM];
+    void *data;
+    bool parts; /* dim 0 counts the parts of a sum, each here one of them; what is stored may have
+                   another number of them, or be missing (zeros): only the sum counts */
+    bool may_lack; /* what is stored may have none of it (zeros) */
+    bool mine;     /* this rank writes it: every element of a logical tensor has one owner */
+} sk_tensor_shard;
+
+char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for stories */
+
+#endif

@@ -1,0 +1,500 @@
+/* report.c - what a person sees of a run. */
+#include "train/console.h"
+#include "base/clock.h"
+#include "base/proc.h"
+#include "base/strings.h"
+#include "train/host.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { ROWS = 12, BAR = 30 };
+#define BAR_S 0.1 /* seconds between two drawings of the bar */
+
+typedef enum tone { PLAIN, DIM, BOLD, GREEN, YELLOW, CYAN } tone;
+
+static const char *paint(const sk_console *c, tone t)
+{
+    static const char *const codes[] = {"\033[0m",  "\033[2m",  "\033[1m",
+                                        "\033[32m", "\033[33m", "\033[36m"};
+    return c->colour ? codes[t] : "";
+}
+
+static void label(const sk_console *c, const char *word)
+{
+    fprintf(c->to, "%s%-10s%s", paint(c, CYAN), word, paint(c, PLAIN));
+}
+
+/* "1:05", "1:02:09", "12 d" */
+static char *clock_text(sk_arena *a, double seconds)
+{
+    if (!(seconds < 1e15)) return "–";
+    long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
+    if (s >= 100 * 3600) return sk_print(a, "%lld d", (s + 43200) / 86400);
+    if (s >= 3600) return sk_print(a, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    return sk_print(a, "%lld:%02lld", s / 60, s % 60);
+}
+
+/* The same, where it may be over in no time: "0.4 s". */
+static char *took_text(sk_arena *a, double seconds)
+{
+    return seconds < 9.95 ? sk_print(a, "%.1f s", seconds) : clock_text(a, seconds);
+}
+
+/* 7612 -> "7.6k", or "7.6 k" with a gap before the unit */
+static char *short_number(sk_arena *a, double x, const char *gap)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
+    int u = 0;
+    while (x >= 999.5 && u < 5) x /= 1000, u++;
+    return sk_print(a, x < 99.95 && u ? "%.1f%s%s" : "%.0f%s%s", x, gap, units[u]);
+}
+
+void sk_console_open(sk_console *c, FILE *to, const sk_training *t)
+{
+    struct winsize w = {0};
+    *c = (sk_console){.to = to, .t = t, .s = t->setup, .steps = t->steps, .val = NAN, .best = NAN};
+    c->tty = sk_proc_screen(fileno(to));
+    c->colour = sk_proc_colour(fileno(to));
+    c->width = c->tty && !ioctl(fileno(to), TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 100;
+}
+
+/* --- the head --- */
+
+static void head_machine(const sk_console *c, sk_arena *a)
+{
+    sk_host h;
+    sk_host_detect(&h);
+    label(c, "machine");
+    fprintf(c->to, "%d core%s %s %s · %s · ", h.cores, h.cores == 1 ? "" : "s", h.cpu, h.isa,
+            sk_bytes(a, h.memory));
+    bool cpu = !strcmp(c->s->job->device, "cpu") || !*c->s->job->device;
+    if (h.gpus)
+        fprintf(c->to, "%d GPU%s%s", h.gpus, h.gpus > 1 ? "s" : "", cpu ? ", not used" : "");
+    else fprintf(c->to, "no GPU");
+    fprintf(c->to, " · %s\n", h.blas);
+}
+
+/* How far ids that others made were checked, where that is not all. */
+static void head_ids(const sk_console *c, sk_arena *a)
+{
+    int64_t first = 0, all = 0;
+    for (int i = 0; i < 2; i++) {
+        const sk_id_check *d = &c->s->ids[i];
+        if (d->store && d->store->ready_made) first += d->first, all += d->store->n_tokens;
+    }
+    if (!all) return;
+    if (first == all) fprintf(c->to, " · all ids checked");
+    else
+        fprintf(c->to,
+                " · %s ids checked, from the first to the last, the rest in the first minutes",
+                sk_commas(a, first));
+}
+
+static void head_data(const sk_console *c, sk_arena *a)
+{
+    const sk_setup *s = c->s;
+    label(c, "data");
+    fprintf(c->to, "%s", s->train.describe);
+    if (s->tokenizer && !s->train.ready_made)
+        fprintf(c->to, " → %s tokens (vocab %s)",
+                sk_tokenizer_is_byte(s->tokenizer) ? "byte" : "BPE",
+                sk_commas(a, sk_tokenizer_vocab(s->tokenizer)));
+    fprintf(c->to, " · train %s",
+            sk_commas(a, s->train.tokens ? s->train.n_tokens : s->train.n_rows));
+    if (s->has_val)
+        fprintf(c->to, " · val %s", sk_commas(a, s->val.tokens ? s->val.n_tokens : s->val.n_rows));
+    head_ids(c, a);
+    fprintf(c->to, "\n");
+}
+
+static void head_model(const sk_console *c, sk_arena *a)
+{
+    const sk_hyper *h = &c->s->job->hyper;
+    label(c, "model");
+    fprintf(c->to, "%s · %lld layers · %lld wide", h->arch, (long long)h->num_hidden_layers,
+            (long long)h->hidden_size);
+    if (h->num_attention_heads) fprintf(c->to, " · %lld heads", (long long)h->num_attention_heads);
+    if (c->s->tokenizer) fprintf(c->to, " · ctx %lld", (long long)c->s->job->seq);
+    fprintf(c->to, " · %s parameters · %s", sk_commas(a, c->s->n_params),
+            sk_dtype_name(c->s->job->dtype));
+    if (*c->t->from) fprintf(c->to, " · from step %lld", (long long)c->t->step);
+    else if (*c->s->job->model_dir) fprintf(c->to, " · from %s", c->s->job->model_dir);
+    fprintf(c->to, "\n");
+}
+
+static void head_layout(const sk_console *c, sk_arena *a)
+{
+    const sk_setup *s = c->s;
+    label(c, "layout");
+    if (s->n_ranks == 1) fprintf(c->to, "1 rank");
+    else fprintf(c->to, "%d ranks = %s", s->n_ranks, sk_layout_short(a, &s->layout));
+    if (s->n_micro > 1 && !s->layout.n_micro) fprintf(c->to, " · %d micro-batches", s->n_micro);
+    fprintf(c->to, " · %d thread%s%s%s\n", s->threads, s->threads == 1 ? "" : "s",
+            s->n_ranks == 1 ? "" : " each", s->threads_omp ? " (OMP_NUM_THREADS)" : "");
+}
+
+static void head_memory(const sk_console *c, sk_arena *a)
+{
+    const sk_program *p = c->s->programs[0];
+    for (int r = 1; r < c->s->n_ranks; r++)
+        if (c->s->programs[r]->own_bytes > p->own_bytes) p = c->s->programs[r];
+    label(c, "memory");
+    fprintf(c->to, "per rank %s =", sk_bytes(a, p->own_bytes));
+    const char *gap = " ";
+    for (int k = 0; k < SK_N_KINDS; k++) {
+        if (!p->kind_bytes[k]) continue;
+        fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, p->kind_bytes[k]));
+        gap = " + ";
+    }
+    if (p->file_bytes) fprintf(c->to, " · file %s", sk_bytes(a, p->file_bytes));
+    if (p->twin_bytes)
+        fprintf(c->to, " · weights shared by %d ranks of a host",
+                p->groups[p->layout.shard_axis].n);
+    fprintf(c->to, "\n");
+}
+
+static void head_program(const sk_console *c, sk_arena *a)
+{
+    const sk_program *p = c->s->programs[0];
+    int calls = 0, messages = 0;
+    for (int i = 0; i < p->n_train; i++) {
+        calls += p->insts.v[i].act == SK_DO_START;
+        messages += p->insts.v[i].act == SK_DO_SEND || p->insts.v[i].act == SK_DO_RECV;
+    }
+    label(c, "program");
+    fprintf(c->to, "rank 0: %d instructions a step · %d collectives", p->n_train, calls);
+    if (messages) fprintf(c->to, " · %d messages", messages);
+    fprintf(c->to, " · the step has %sFLOP\n", short_number(a, c->s->flops, " "));
+}
+
+/* What the second program is for, and what it costs in memory. */
+static void head_room(const sk_console *c, sk_arena *a)
+{
+    const sk_graph *small = &c->s->graph;
+    if (!c->s->roomy || !c->s->job->dropless) return;
+    label(c, "experts");
+    fprintf(c->to, "%s places each in a sequence; steps that need more are run again with %s\n",
+            sk_commas(a, small->size['x']), sk_commas(a, small->size['t']));
+}
+
+void sk_console_head(sk_console *c)
+{
+    sk_arena a = {0};
+    const sk_job *job = c->s->job;
+    fprintf(c->to, "%sskein " SK_VERSION "%s   %s%s%s%s   run %s   %sCtrl-C saves and stops%s\n",
+            paint(c, BOLD), paint(c, PLAIN), job->model_name, *job->source ? " (" : "", job->source,
+            *job->source ? ")" : "", c->t->dir, paint(c, DIM), paint(c, PLAIN));
+    head_machine(c, &a);
+    head_data(c, &a);
+    head_model(c, &a);
+    head_layout(c, &a);
+    head_memory(c, &a);
+    head_program(c, &a);
+    head_room(c, &a);
+    fflush(c->to);
+    sk_arena_end(&a);
+}
+
+/* --- rows --- */
+
+/* The line of the bar, empty; without escape sequences where there are no colours. */
+static void wipe(const sk_console *c)
+{
+    if (c->colour) fprintf(c->to, "\r\033[K");
+    else fprintf(c->to, "\r%*s\r", c->width - 1, "");
+}
+
+void sk_console_clear(sk_console *c)
+{
+    if (c->bar) wipe(c);
+    c->bar = false;
+}
+
+/* Infinite: not known.  The first step is not like the others.  By rank 0's clock: this process
+ * sees several steps at once. */
+static double seconds_left(const sk_console *c)
+{
+    int64_t n = c->last.step - c->first;
+    if (c->steps && c->last.step >= c->steps) return 0;
+    if (!c->steps || n < 1) return INFINITY;
+    return (c->last.at - c->began) / (double)n * (double)(c->steps - c->last.step);
+}
+
+static void put_head(sk_console *c)
+{
+    if (c->headed) return;
+    fprintf(c->to,
+            "\n%s  step     loss      val        lr   |grad|   tok/s    MFU  mem MiB  exposed     "
+            "eta%s\n",
+            paint(c, DIM), paint(c, PLAIN));
+    c->headed = true;
+}
+
+/* Five places; 0: it is not known. */
+static void put_mfu(const sk_console *c, double percent)
+{
+    if (percent > 0) fprintf(c->to, percent < 9.95 ? "%3.1f %%" : "%3.0f %%", percent);
+    else fprintf(c->to, "    –");
+}
+
+static void put_row(sk_console *c, const sk_record *r, double val)
+{
+    sk_arena a = {0};
+    const sk_record *sum = &c->since; /* one step alone says little about speed */
+    double s = sum->seconds > 0 ? sum->seconds : 1e-9;
+    double mem = (double)sk_device_bytes(c->s->programs[0]) / 1048576;
+    sk_console_clear(c);
+    put_head(c);
+    fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
+    if (isnan(val)) fprintf(c->to, "      –");
+    else fprintf(c->to, "%s%7.4f%s", paint(c, GREEN), val, paint(c, PLAIN));
+    fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm,
+            short_number(&a, sum->tokens / s, ""));
+    put_mfu(c, r->mfu > 0 ? 100 * sum->mfu / s : 0);
+    fprintf(c->to, "  %7.1f   ", mem);
+    if (c->s->n_ranks > 1 || sum->waited > 0) fprintf(c->to, "%5.1f %%", 100 * sum->waited / s);
+    else fprintf(c->to, "      –"); /* nobody to wait for */
+    double left = seconds_left(c);
+    fprintf(c->to, " %7s%s%s\n", clock_text(&a, left), *r->text ? "   " : "", r->text);
+    fflush(c->to);
+    if (c->n_spark == SK_SPARK) memmove(c->spark, c->spark + 1, sizeof c->spark - sizeof *c->spark);
+    else c->n_spark++;
+    c->spark[c->n_spark - 1] = r->loss;
+    c->since = (sk_record){0};
+    sk_arena_end(&a);
+}
+
+static void flush_row(sk_console *c, double val)
+{
+    if (c->waiting) put_row(c, &c->row, val);
+    c->waiting = false;
+}
+
+static bool val_due(const sk_console *c, int64_t step)
+{
+    int64_t every = c->s->job->val_every;
+    if (!c->s->has_val || !every) return false;
+    return step == c->steps || sk_loop_due(every, SK_VAL_TIMES, step, c->steps);
+}
+
+static void on_step(sk_console *c, const sk_record *r)
+{
+    int64_t every = c->s->job->log_every;
+    flush_row(c, NAN);
+    if (!c->first) {
+        c->first = r->step;
+        c->began = r->at;
+    }
+    c->last = *r;
+    c->since.seconds += r->seconds;
+    c->since.tokens += r->tokens;
+    c->since.waited += r->waited;
+    c->since.mfu += r->seconds * r->mfu;
+    bool val = val_due(c, r->step);
+    bool due = val || r->step == c->first || r->step == c->steps ||
+               sk_loop_due(every, ROWS, r->step, c->steps ? c->steps : r->step + 1);
+    if (every < 0 && (!c->steps || (c->s->has_val && c->s->job->val_every < 0)))
+        due = val || r->step == c->first; /* the rows of the validations are enough */
+    if (!every || !due) return;
+    if (!val) {
+        put_row(c, r, NAN);
+        return;
+    }
+    c->row = *r;
+    c->waiting = true;
+}
+
+static void on_val(sk_console *c, const sk_record *r)
+{
+    c->val = r->loss;
+    if (isnan(c->best) || r->loss < c->best) {
+        c->best = r->loss;
+        c->best_at = r->step;
+    }
+    flush_row(c, r->loss);
+}
+
+static void on_warning(sk_console *c, const sk_record *r)
+{
+    flush_row(c, NAN);
+    sk_console_clear(c);
+    fprintf(c->to, "%swarning%s   %s\n", paint(c, YELLOW), paint(c, PLAIN), r->text);
+    fflush(c->to);
+    c->warnings++;
+}
+
+static void on_device(const sk_console *c, const sk_record *r)
+{
+    label(c, "device");
+    fprintf(c->to, "%s\n", r->text);
+    fflush(c->to);
+}
+
+void sk_console_record(sk_console *c, const sk_record *r)
+{
+    switch (r->kind) {
+    case SK_REC_STEP:
+        on_step(c, r);
+        break;
+    case SK_REC_VAL:
+        on_val(c, r);
+        break;
+    case SK_REC_STEPS:
+        c->steps = r->step;
+        break;
+    case SK_REC_DEVICE:
+        sk_console_clear(c);
+        on_device(c, r);
+        break;
+    case SK_REC_WARN:
+        on_warning(c, r);
+        break;
+    case SK_REC_SAVED:
+    case SK_REC_SAMPLE:
+    case SK_REC_FINAL:
+        flush_row(c, NAN);
+        break;
+    }
+}
+
+/* --- the bar --- */
+
+static void put_bar(const sk_console *c, double part)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int n = (int)(part * BAR * 8), full = n / 8 > BAR ? BAR : n / 8, used = full;
+    fprintf(c->to, "▕");
+    for (int i = 0; i < full; i++) fprintf(c->to, "█");
+    if (full < BAR && n % 8) fprintf(c->to, "%s", eighths[n % 8]), used++;
+    fprintf(c->to, "%*s▏", BAR - used, "");
+}
+
+static void put_spark(const sk_console *c)
+{
+    static const char *const steps[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < c->n_spark; i++) {
+        low = fmin(low, c->spark[i]);
+        high = fmax(high, c->spark[i]);
+    }
+    for (int i = 0; i < c->n_spark; i++)
+        fprintf(c->to, "%s",
+                steps[high > low ? (int)(7.99 * (c->spark[i] - low) / (high - low)) : 0]);
+}
+
+/* As nvidia-smi would say it. */
+static void put_gpu(const sk_console *c, const sk_nvml *g)
+{
+    if (g->busy >= 0) fprintf(c->to, "  GPU %d %%", g->busy);
+    if (g->watts > 0) fprintf(c->to, " %.0f W", g->watts);
+    if (g->celsius > 0) fprintf(c->to, " %d °C", g->celsius);
+}
+
+void sk_console_tick(sk_console *c)
+{
+    double now = sk_now();
+    if (!c->tty || !c->last.step || now - c->drawn < BAR_S || c->width < 90) return;
+    sk_arena a = {0};
+    c->drawn = now;
+    sk_console_clear(c);
+    fprintf(c->to, "%6lld ", (long long)c->last.step);
+    if (c->steps) {
+        double part = (double)c->last.step / (double)c->steps;
+        put_bar(c, part);
+        fprintf(c->to, " %2.0f %%", 100 * part);
+    }
+    fprintf(c->to, "  loss %.3f ", c->last.loss);
+    put_spark(c);
+    fprintf(c->to, "  %s tok/s",
+            short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0, ""));
+    if (c->last.gpu.bytes && c->width >= 110) put_gpu(c, &c->last.gpu);
+    if (isfinite(seconds_left(c))) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
+    fflush(c->to);
+    c->bar = true;
+    sk_arena_end(&a);
+}
+
+/* --- samples and the end --- */
+
+void sk_console_sample(sk_console *c, const char *prompt, const char *text)
+{
+    flush_row(c, NAN);
+    sk_console_clear(c);
+    fprintf(c->to, "          ▸ %s\"%s\"%s%s%s%s\n", paint(c, DIM), prompt, paint(c, PLAIN),
+            paint(c, BOLD), text, paint(c, PLAIN));
+    fflush(c->to);
+}
+
+static void done_loss(const sk_console *c)
+{
+    bool bytes = c->s->tokenizer && sk_tokenizer_is_byte(c->s->tokenizer);
+    if (isnan(c->val)) {
+        if (c->last.step) fprintf(c->to, "   loss %.4f", c->last.loss);
+        return;
+    }
+    const char *unit = bytes ? "byte" : c->s->tokenizer ? "token" : "sample";
+    fprintf(c->to, "   val %.4f nats/%s", c->val, unit);
+    if (bytes) fprintf(c->to, " (%.3f bits/byte)", c->val / log(2));
+    if (c->best < c->val) fprintf(c->to, "   best %.4f @%lld", c->best, (long long)c->best_at);
+}
+
+static void done_again(const sk_console *c)
+{
+    const sk_fallback_stats *t = c->t->tally;
+    if (!c->s->roomy) return;
+    label(c, c->s->job->dropless ? "experts" : "gist");
+    fprintf(c->to, "%lld of %lld steps were run again with room\n",
+            (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
+}
+
+/* The pool is the plan, to the byte; the rest is CUDA's, and what others have there. */
+static void done_gpu(const sk_console *c, sk_arena *a)
+{
+    int64_t planned = sk_device_bytes(c->s->programs[0]), pool = atomic_load(&c->t->desk->gpu.pool);
+    if (!pool) return;
+    label(c, "");
+    fprintf(c->to,
+            "GPU of rank 0: %s planned %s %s allocated · CUDA and others there had %s before, and "
+            "took %s by the end of the first step\n",
+            sk_bytes(a, planned), planned == pool ? "=" : "but", sk_bytes(a, pool),
+            sk_bytes(a, c->t->desk->gpu.before), sk_bytes(a, c->t->desk->gpu.since));
+}
+
+void sk_console_done(sk_console *c, const char *model_dir)
+{
+    sk_arena a = {0};
+    int64_t planned = 0, mapped = 0, n = c->last.step ? c->last.step - c->first + 1 : 0;
+    for (int r = 0; r < c->s->n_ranks; r++) {
+        planned += c->s->programs[r]->own_bytes;
+        mapped += sk_heap_own(c->t->heaps, r);
+    }
+    flush_row(c, NAN);
+    sk_console_clear(c);
+    fprintf(c->to, "\n");
+    label(c, "done");
+    fprintf(c->to, "%lld steps in %s", (long long)n,
+            took_text(&a, c->t->desk->began > 0 ? sk_now() - c->t->desk->began : 0));
+    done_loss(c);
+    fprintf(c->to, "\n");
+    done_again(c);
+    label(c, "check");
+    fprintf(c->to, "memory %s planned %s %s mapped, all ranks", sk_bytes(&a, planned),
+            planned == mapped ? "=" : "but", sk_bytes(&a, mapped));
+    if (c->t->desk->began > 0 && sk_proc_age() > 0)
+        fprintf(c->to, "   first instruction %.2f s after the start",
+                sk_proc_age() - (sk_now() - c->t->desk->began));
+    fprintf(c->to, "\n");
+    done_gpu(c, &a);
+    label(c, "saved");
+    fprintf(c->to, "%s/\n", model_dir);
+    if (c->s->tokenizer) {
+        label(c, "next");
+        fprintf(c->to, "skein sample %s --prompt \"%s\"\n", c->t->dir, c->s->job->sample_prompt);
+    }
+    fflush(c->to);
+    sk_arena_end(&a);
+}

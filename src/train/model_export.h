@@ -1,0 +1,49 @@
+/* export.h - models out of running heaps, checkpoints and directories, as Hugging Face directories.
+ *
+ * sk_export_boxes() reads the memory of all ranks, so they must stand still: rank 0
+ * calls it between two barriers. */
+#ifndef SK_TRAIN_MODEL_EXPORT_H
+#define SK_TRAIN_MODEL_EXPORT_H
+
+#include "comm/comm.h"
+#include "train/checkpoint.h"
+#include "train/skipped_batches.h"
+#include "train/setup.h"
+
+/* Parameters to the front: the graph has them by name, the optimizer's state it has not.  Returns
+ * how many there are. */
+int sk_shards_sort(const sk_graph *g, sk_tensor_shard *boxes, int n);
+
+/* boxes[r], n[r]: what rank r keeps (sk_program_shards).  `tokens`: a directory with what goes with
+ * the tokenizer (companions.h); it may be missing. */
+sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_tensor_shard *const *boxes,
+                          const int *n, const char *tokens, const char *dir);
+/* `tokenizer`: as data.tokenizer names it; "" writes none; NULL: the run's, with what it kept. */
+sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
+                               const char *dir);
+/* Out of another model directory; `tokenizer` as above, "" copies its own if it has one. */
+sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, sk_dtype type,
+                          const char *dir, sk_hyper *hyper);
+/* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which
+ * are more than steps where stages update on their own, the scale of gradients and the steps that
+ * were skipped (scale.h), batches that are left out, what it reads in which order, and its
+ * tokenizer. */
+typedef struct sk_extra {
+    int64_t steps, updates, good, skipped;
+    bool pending; /* the last step's gradient waits for a late optimizer */
+    double scale;
+    sk_skipped_batches left;
+    const char *data; /* sk_store_digest; "": not said */
+    /* Which windows a step reads: 0 and "" are not said, by a checkpoint that is older than these.
+     */
+    int64_t batch, seq, windows;
+    const char *order;
+    const char *tokenizer; /* "": none */
+} sk_extra;
+char *sk_extra_print(sk_arena *a, const sk_extra *x);
+/* `where` for messages; what is not said is 0, updates are one a step then. */
+sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_t step,
+                        sk_extra *out);
+const char *sk_extra_tokenizer(const char *extra); /* "": none */
+
+#endif

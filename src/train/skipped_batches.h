@@ -1,0 +1,32 @@
+/* left.h - batches that are left out of a training.
+ *
+ * With train.nonfinite=rollback a step whose numbers are not finite sends the run back to its
+ * newest checkpoint, and its batch is never used again.  Steps are counted on without a gap; step k
+ * reads the k-th batch of those that are left in:
+ *
+ *     left out: 3, 4        step   0 1 2 3 4 5
+ *                           batch  0 1 2 5 6 7
+ *
+ * A checkpoint has the list in its extra, "left=3,4", so a run that is resumed knows it. */
+#ifndef SK_TRAIN_SKIPPED_BATCHES_H
+#define SK_TRAIN_SKIPPED_BATCHES_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SK_SKIPPED_MOST = 256 };
+
+typedef struct sk_skipped_batches {
+    int n;
+    int64_t v[SK_SKIPPED_MOST]; /* rising */
+} sk_skipped_batches;
+
+int64_t sk_batch_of_step(const sk_skipped_batches *l, int64_t step); /* what a step reads */
+bool sk_skipped_batches_add(sk_skipped_batches *l, int64_t batch);   /* false: there is no room */
+char *sk_skipped_batches_print(sk_arena *a, const sk_skipped_batches *l); /* "3,4"; "": none */
+bool sk_skipped_batches_read(const char *text,
+                             sk_skipped_batches *l); /* false: that is no such text */
+
+#endif
