@@ -1,4 +1,4 @@
-# skein_cuda: parts/op/*.cu and src/device/*.cu, beside libskein and not inside it.
+# skein_cuda: all *.cu files of src/ and parts/, beside libskein and not inside it.
 # Compiling needs nvcc and no GPU.  Without nvcc everything else is built all the same.  It takes
 # three times as long as all the rest, so ./start asks for it only where a GPU could run it.
 find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
@@ -45,7 +45,7 @@ endif()
 
 # parts/KIND/NAME.cu is the GPU half of a part, or a part that only a GPU has; their tables are made
 # like all others.
-file(GLOB cuda_sources CONFIGURE_DEPENDS src/*/*.cu)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/*.cu)
 file(GLOB halves RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS parts/*/*.cu)
 if(cuda_sources)
   find_package(CUDAToolkit REQUIRED)

@@ -3,7 +3,7 @@
 # that a part that comes or goes rewrites its table and nothing else.
 file(GLOB part_files RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS parts/*/*.c)
 file(GLOB part_folders LIST_DIRECTORIES true RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS parts/*)
-file(GLOB part_headers CONFIGURE_DEPENDS src/*/*.h)
+file(GLOB_RECURSE part_headers CONFIGURE_DEPENDS src/*.h)
 list(SORT part_files)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/parts)
 

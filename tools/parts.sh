@@ -15,7 +15,7 @@ out=$1 what=$2
 shift 2
 
 # The header that declares the array $1, as an #include line; empty if none does.
-header() { grep -lF "$1[]" src/*/*.h 2>/dev/null | head -n 1 | sed 's|^src/\(.*\)|#include "\1"|'; }
+header() { grep -rlF --include='*.h' "$1[]" src | sort | head -n 1 | sed 's|^src/\(.*\)|#include "\1"|'; }
 
 symbol() { # parts/op/add.c -> sk_op_add, parts/op/add.cu -> sk_kernel_add, parts/optim/sgd.cu -> sk_optim_kernel_sgd
     s=${1#parts/}

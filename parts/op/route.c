@@ -1,5 +1,6 @@
 /* route.c - to which experts a token goes by its logits, and where it stands in their queues: see
  * kernel/cpu/router.h, and route_biased.c for more than logits. */
+#include "graph/infer_route.h"
 #include "kernel/cpu/router.h"
 
 static void cpu(const sk_args *a) { sk_route(a, NULL); }

@@ -4,6 +4,7 @@
  * So nothing that is learnt by the loss depends on the bias, and its derivative is zero.  A bias
  * that is nudged instead of trained (graph.h) gets the load of the experts as its gradient, so that
  * it falls where too many tokens went and rises elsewhere. */
+#include "graph/infer_route.h"
 #include "kernel/cpu/router.h"
 
 static void cpu(const sk_args *a) { sk_route(a, a->in[1].data); }

@@ -2,7 +2,6 @@
 #include "graph/graph.h"
 #include "base/strings.h"
 #include "graph/dims.h"
-#include "model/model.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -7,48 +7,35 @@
  *     "vc,bt->btc"          embedding: rows of the first, chosen by the second
  *     "*->*"                element by element, any shape
  *
- * Operands that share a letter are split together along it.  A letter that does
- * not reach an output is summed away: split along it, that output is a partial
- * sum (or maximum, with SK_OP_MAX) and layout/ adds the reduction.  '!' behind a
- * letter keeps it whole on every rank.  A letter that stands only in an output
- * is new there: its size comes from `infer` or from the call.  '*' stands for
- * the dims that are left over in the first operand that has it.  This one line
- * is the whole sharding rule.
+ * This line is the whole sharding rule:
  *
- * Kernels see pieces.  A view carries the piece's sizes, its strides, where it
- * starts in the logical tensor (`at`) and the logical sizes (`full`), so that an
- * embedding knows which rows it owns and dropout draws by logical index.  Pieces
- * may be empty.  Views are dense (last dim has step 1).  A kernel is called once
- * per thread of the team with (part, of) and does its share; outputs whose bit is
- * set in `add` are added to instead of written (only ops with SK_OP_ADDS).
+ *     letter    Operands that share a letter are split together along it.  A letter that is missing
+ *               in an output is reduced: split along it, that output is a partial sum (or maximum,
+ *               with SK_OP_MAX), and layout/ adds the reduction.  A letter that stands only in an
+ *               output is new there: its size comes from `infer` or from the call.
+ *     '!'       behind a letter: the dim is not split, each rank has all of it.
+ *     '^'       behind a letter of one operand: this operand is gathered along the letter while the
+ *               others are split.  "bthrd,bt^hzd->bthrd" is attention of a rank's queries over all
+ *               keys.  In a result: each rank makes all of it, as a partial sum.
+ *     '*'       stands for the dims that are left over in the first operand that has it.
  *
- * '^' behind a letter of one operand keeps that operand whole while the others are split along the
- * letter: "bthrd,bt^hzd->bthrd" is attention of my queries over all keys.  In a result it
- * says that each rank makes all of it, and only a part of the sum.
+ * Kernels see shards: kernel/args.h.  Outputs may be added to only with SK_OP_ADDS.  In canonical
+ * order a sum over several letters goes by the reduction blocks of the first missing letter, as the
+ * dims line reads; the other letters go one element after the other inside a block.
  *
- * In canonical order a sum over letters is taken in the order of base/reduction_blocks.h: the first
- * missing letter (as the dims line reads) goes by cells, the others one element after the other
- * inside.  sk_view_reduction_blocks() says where the cells of a piece end; in fast order a piece is
- * one cell.
- *
- * `samples` are shapes worth trying.  test/parts/op.c takes every op through
- * shapes, gradient against central differences in float64, split against whole
- * along every letter, threads against one, add against write, and every dtype;
- * an op needs no test of its own to get these. */
+ * `samples` are shapes worth trying.  test/parts/op.c takes every op through shapes, gradient
+ * against central differences in float64, split against not split along every letter, threads
+ * against one, add against write, and every dtype; an op needs no test of its own to get these. */
 #ifndef SK_GRAPH_OP_H
 #define SK_GRAPH_OP_H
 
 #include "base/arena.h"
-#include "base/reduction_blocks.h"
 #include "base/status.h"
-#include "base/zigzag.h"
-#include "tensor/dtype.h"
+#include "kernel/args.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { SK_MAX_DIM = 6, SK_MAX_IN = 6, SK_MAX_OUT = 3, SK_MAX_ATTR = 6 };
 
 typedef struct sk_tensor sk_tensor;
 typedef struct sk_node sk_node;
@@ -58,30 +45,6 @@ typedef struct sk_shape {
     int n;
     int64_t d[SK_MAX_DIM];
 } sk_shape;
-
-typedef struct sk_view {
-    void *data;
-    sk_dtype type;
-    int n;                      /* dims */
-    int64_t size[SK_MAX_DIM];   /* of this piece */
-    int64_t step[SK_MAX_DIM];   /* elements between neighbours along a dim */
-    int64_t at[SK_MAX_DIM];     /* where the piece starts in the logical tensor */
-    int64_t full[SK_MAX_DIM];   /* logical sizes */
-    uint8_t cells[SK_MAX_DIM];  /* of the logical dim, in canonical order; 0 in fast order */
-    uint8_t zigzag[SK_MAX_DIM]; /* ranks that the dim is dealt to by base/zigzag.h; 0: in order */
-} sk_view;
-
-typedef struct sk_args {
-    sk_view in[SK_MAX_IN], out[SK_MAX_OUT];
-    int n_in, n_out;
-    const char *dims; /* this node's letters, spelled out: "btc,cf->btf" */
-    double attr[SK_MAX_ATTR];
-    unsigned add;          /* bit o: out[o] += */
-    int part, of;          /* this thread of the team */
-    void *scratch;         /* this thread's own, as many bytes as .scratch asked for */
-    uint64_t seed, stream; /* for ops that draw random numbers */
-    bool validation;       /* dropout passes on what it gets */
-} sk_args;
 
 enum {
     SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
@@ -140,63 +103,7 @@ typedef struct sk_op {
 extern const sk_op *const sk_op_parts[]; /* every file in parts/op, by name; NULL ends it */
 const sk_op *sk_op_find(const char *name);
 
-static inline int64_t sk_count(const sk_view *v)
-{
-    int64_t n = 1;
-    for (int i = 0; i < v->n; i++) n *= v->size[i];
-    return n;
-}
-
-/* Product of the sizes of dims [from, to). */
-static inline int64_t sk_span(const sk_view *v, int from, int to)
-{
-    int64_t n = 1;
-    for (int i = from; i < to; i++) n *= v->size[i];
-    return n;
-}
-
-/* This thread's share [*from, *to) of n things. */
-static inline void sk_share(const sk_args *a, int64_t n, int64_t *from, int64_t *to)
-{
-    *from = n * a->part / a->of;
-    *to = n * (a->part + 1) / a->of;
-}
-
 static inline int sk_op_outs(const sk_op *op) { return op->n_out ? op->n_out : 1; }
-
-/* Logical index of the element at position i (counted in the piece's own order). */
-SK_BOTH int64_t sk_logical(const sk_view *v, int64_t i)
-{
-    int64_t index = 0, step = 1;
-    for (int k = v->n - 1; k >= 0; k--) {
-        int64_t at = v->at[k] + i % v->size[k];
-        index += (v->zigzag[k] ? sk_zigzag(at, v->full[k], v->zigzag[k]) : at) * step;
-        i /= v->size[k];
-        step *= v->full[k];
-    }
-    return index;
-}
-
-/* Where the cells of dim d end in this piece: border[0] = 0 to border[n] = size[d]; returns n, a
- * power of two.  1 in fast order, and for an empty piece. */
-int sk_view_reduction_blocks(const sk_view *v, int d, int64_t border[SK_REDUCTION_BLOCKS_MAX + 1]);
-
-/* Is this canonical order?  Then every operand that has dims has cells. */
-static inline bool sk_args_canonical(const sk_args *a)
-{
-    for (int i = 0; i < a->n_in + a->n_out; i++) {
-        const sk_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
-        for (int d = 0; d < v->n; d++)
-            if (v->cells[d]) return true;
-    }
-    return false;
-}
-
-/* Operand i, or result i - n_in. */
-static inline const sk_view *sk_args_view(const sk_args *a, int i)
-{
-    return i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
-}
 
 /* The letter of op->types for operand i, or for result i - n_in, of so many operands. */
 char sk_op_type(const sk_op *op, int n_in, int i);
@@ -204,9 +111,6 @@ char sk_op_type(const sk_op *op, int n_in, int i);
  * the first that it does not.  In canonical order floats must be f32: sums that are rounded to less
  * before they meet others would depend on where they were cut. */
 sk_status sk_op_takes(const sk_op *op, const sk_args *a);
-
-/* Fill steps for a dense piece of the given sizes. */
-void sk_view_dense(sk_view *v);
 
 /* Run one op's CPU kernel for one thread, staging through `real` when an operand has a
  * storage type the kernel does not know (bf16, f16). */

@@ -31,7 +31,8 @@
 #ifndef SK_KERNEL_KERNEL_LAUNCH_H
 #define SK_KERNEL_KERNEL_LAUNCH_H
 
-#include "graph/op.h"
+#include "base/status.h"
+#include "kernel/args.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -20,7 +20,6 @@
 
 #include "kernel/cuda/cublaslt.h"
 #include "kernel/kernel_launch.h"
-#include "graph/op.h"
 
 #ifdef __cplusplus
 extern "C" {

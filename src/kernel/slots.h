@@ -8,7 +8,7 @@
 #ifndef SK_KERNEL_SLOTS_H
 #define SK_KERNEL_SLOTS_H
 
-#include "graph/op.h"
+#include "kernel/args.h"
 
 enum { SK_MOST_SLOTS = 1 << 24 };
 

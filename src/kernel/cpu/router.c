@@ -1,37 +1,20 @@
 /* route.c - see route.h. */
 #include "kernel/cpu/router.h"
-#include "base/zigzag.h"
 #include "kernel/slots.h"
 #include "kernel/cpu/vecmath.h"
 
-void sk_route_infer(sk_graph *g, const sk_node *n)
-{
-    int64_t experts = g->size[(int)n->letters_in[0][2] & 127];
-    double choices = n->attr[0], room = n->attr[1];
-    if (choices < 1 || choices > (double)experts)
-        sk_graph_fail(g, SK_ECONF, "%s: a token has %g choices among %lld experts (%s)",
-                      n->op->name, choices, (long long)experts, n->where);
-    else if (room < 1 || room * (double)experts > SK_MOST_SLOTS)
-        sk_graph_fail(g, SK_ECONF,
-                      "%s: %lld experts with room for %g tokens each have %g slots; 1 to %d are "
-                      "possible: lower capacity_factor or train.seq (%s)",
-                      n->op->name, (long long)experts, room, room * (double)experts, SK_MOST_SLOTS,
-                      n->where);
-    else sk_graph_size(g, n->letters_out[0][2], (int64_t)choices);
-}
-
-/* Room to work: of one thread. */
-typedef struct desk {
+/* The scratch memory of one thread. */
+typedef struct scratch {
     real *score;             /* of one token, with a bias */
     int32_t *chosen, *queue; /* choices of all tokens of a sequence; tokens of each expert so far */
-} desk;
+} scratch;
 
-static desk desk_of(const sk_args *a)
+static scratch scratch_of(const sk_args *a)
 {
     int64_t experts = a->in[0].size[2];
     real *score = a->scratch;
     int32_t *queue = (int32_t *)(void *)(score + experts);
-    return (desk){score, queue + experts, queue};
+    return (scratch){score, queue + experts, queue};
 }
 
 size_t sk_route_scratch(const sk_args *a)
@@ -77,7 +60,7 @@ static void gates(const real *logit, int64_t experts, const int32_t *chosen, int
     for (int64_t k = 0; k < choices; k++) gate[k] /= sum;
 }
 
-static void choices_of(const sk_args *a, const real *logit, const real *bias, const desk *d)
+static void choices_of(const sk_args *a, const real *logit, const real *bias, const scratch *d)
 {
     int64_t time = a->in[0].size[1], experts = a->in[0].size[2], choices = a->out[0].size[2];
     for (int64_t t = 0; t < time; t++) {
@@ -88,7 +71,7 @@ static void choices_of(const sk_args *a, const real *logit, const real *bias, co
 }
 
 /* Slots of the tokens [from, to) of one sequence. */
-static void queue_up(const sk_args *a, int64_t from, int64_t to, const desk *d, real *slot)
+static void queue_up(const sk_args *a, int64_t from, int64_t to, const scratch *d, real *slot)
 {
     int64_t time = a->in[0].size[1], experts = a->in[0].size[2], choices = a->out[0].size[2];
     int64_t room = (int64_t)a->attr[1];
@@ -106,7 +89,7 @@ static void sequence(const sk_args *a, const real *bias, int64_t b, int64_t from
     int64_t time = a->in[0].size[1], experts = a->in[0].size[2], choices = a->out[0].size[2];
     const real *logit = (const real *)a->in[0].data + b * time * experts;
     real *gate = (real *)a->out[1].data + b * time * choices;
-    desk d = desk_of(a);
+    scratch d = scratch_of(a);
     choices_of(a, logit, bias, &d);
     for (int64_t t = from; t < to; t++)
         gates(logit + t * experts, experts, d.chosen + t * choices, choices, a->attr[2] != 0,

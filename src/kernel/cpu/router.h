@@ -16,14 +16,11 @@
 #ifndef SK_KERNEL_ROUTER_H
 #define SK_KERNEL_ROUTER_H
 
-#include "graph/graph.h"
+#include "kernel/args.h"
 
 /* The bias has a number for each expert, or is NULL.  Threads own tokens; each makes the choices of
  * all tokens of its sequences, and the gates of its own.  Needs sk_route_scratch(). */
 void sk_route(const sk_args *a, const real *bias);
 size_t sk_route_scratch(const sk_args *a);
-
-/* Refuse attributes that cannot be, and give k its size. */
-void sk_route_infer(sk_graph *g, const sk_node *n);
 
 #endif
