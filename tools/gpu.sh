@@ -3,7 +3,7 @@
 #
 # Builds test/cuda/parts.cu with nvcc and gcc alone, without CMake, into build/gpu and runs it:
 # for a machine with a GPU that lacks the libraries of a full build.  Only what the pairs need is
-# compiled: base, graph, device, and the ops that have a .cu beside their .c, these a second time in
+# compiled: base, kernel, graph, device, and the ops that have a .cu beside their .c, these a second time in
 # float64.  Products on the CPU are OpenBLAS's where it is there, else those of test/lib/plain; where
 # its header or library lies in no usual place, say CPATH=... LIBRARY_PATH=... LD_LIBRARY_PATH=...
 # ARCH=sm_80 builds for another GPU than the one that is here (without any: sm_90).  Exit code 77:
@@ -43,7 +43,7 @@ compile() {
 
 gcc_flags="-std=c11 -D_GNU_SOURCE -Isrc $blas -O3 -march=x86-64-v3 -ffp-contract=fast \
     -fopenmp-simd -fno-math-errno -fno-trapping-math -Wall -Wextra"
-both="src/base/*.c src/tensor/dtype.c src/kernel/cpu/tree_gemm.c src/kernel/cpu/causal_attention.c src/graph/*.c"
+both="src/base/*.c src/tensor/dtype.c src/kernel/*.c src/kernel/cpu/*.c src/graph/*.c"
 # shellcheck disable=SC2086
 compile "$out" "$CC $gcc_flags" $both src/device/device.c src/device/cpu.c $ops "$out"/*_table.c
 # shellcheck disable=SC2086
@@ -55,7 +55,7 @@ objcopy --keep-global-symbol=sk_op64_find "$out/ops64.o"
 # shellcheck disable=SC2086
 compile "$out" "nvcc -std=c++17 -Isrc -O3 -arch=$ARCH \
     -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions" \
-    src/device/*.cu src/graph/*.cu $kernels test/cuda/parts.cu
+    src/device/*.cu src/kernel/cuda/*.cu $kernels test/cuda/parts.cu
 # shellcheck disable=SC2086
 nvcc -arch="$ARCH" "$out"/*.o -o "$out/parts_cuda" $libs -lm -lpthread -ldl
 echo "built $out/parts_cuda for $ARCH"

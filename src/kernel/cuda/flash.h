@@ -8,10 +8,10 @@
  * products instead of five.
  *
  * There are two of each: bf16 and f16 with d a multiple of 8 up to 128 go through tensor cores
- * (flash.cu), everything else up to d = 256 through f32 arithmetic in f32 tiles (flash_plain.cu),
- * which is the truth for f32.
+ * (flash_forward.cu, flash_backward.cu), everything else up to d = 256 through f32 arithmetic in
+ * f32 tiles (flash_plain.cu), which is the reference for f32.
  *
- * r query heads share a key and a value.  Positions are as in attend.h. */
+ * r query heads share a key and a value.  Positions are as in causal_attention.h. */
 #ifndef SK_KERNEL_FLASH_H
 #define SK_KERNEL_FLASH_H
 
@@ -36,14 +36,18 @@ typedef struct sk_flash {
 } sk_flash;
 
 sk_status sk_flash_forward(const sk_flash *f, const sk_launch *l);
-sk_status sk_flash_backward(const sk_flash *f, const sk_launch *l); /* room: 8 bytes a row of lse */
+sk_status sk_flash_backward(const sk_flash *f,
+                            const sk_launch *l); /* workspace: 8 bytes a row of lse */
 
 /* "flash": through tensor cores; "flash f32": not. */
 const char *sk_flash_name(const sk_flash *f);
 /* Our own kernels do it, where cuDNN's were wanted and did not. */
 void sk_flash_took(const sk_flash *f, const char *why, double slower, sk_variant *took);
 
-/* What the plain half offers the other. */
+/* The kernels that sk_flash_forward() and sk_flash_backward() choose from.  rows: lse and the sum
+ * of dy * y of each row. */
+sk_status sk_flash_mma_forward(const sk_flash *f, cudaStream_t s);
+sk_status sk_flash_mma_backward(const sk_flash *f, const float2 *rows, cudaStream_t s);
 sk_status sk_flash_plain_forward(const sk_flash *f, cudaStream_t s);
 sk_status sk_flash_plain_backward(const sk_flash *f, const float2 *rows, cudaStream_t s);
 

@@ -10,16 +10,16 @@
 
 enum { SIDE = 16, THREADS = SIDE * SIDE, ROWS = 64, WEIGHTS = ROWS + 4 };
 
-template <int D> struct plain_room {
+template <int D> struct plain_tiles {
     float mine[ROWS * (D + 4)], other[ROWS * (D + 4)];
     float weight[ROWS * WEIGHTS];
     float2 row[ROWS]; /* backward: of the queries, whichever side they are on */
     int place[ROWS];  /* of the other side */
 };
 
-template <int D> struct plain_grad_room {
+template <int D> struct plain_grad_tiles {
     float second[ROWS * (D + 4)]; /* dy beside queries, values beside keys */
-    plain_room<D> r;
+    plain_tiles<D> r;
 };
 
 /* Rows [0, here) of d elements; the rest of the tile becomes 0. */
@@ -186,7 +186,7 @@ template <int D>
 static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant__ sk_flash f)
 {
     extern __shared__ __align__(16) char shared[];
-    plain_room<D> &room = *reinterpret_cast<plain_room<D> *>(shared);
+    plain_tiles<D> &buf = *reinterpret_cast<plain_tiles<D> *>(shared);
     int ty = (int)threadIdx.x / SIDE, d = (int)f.d;
     int64_t tiles = (f.time.q_n + ROWS - 1) / ROWS, end = (f.time.k_n + ROWS - 1) / ROWS;
     int64_t head = blockIdx.x / tiles, tile = tiles - 1 - blockIdx.x % tiles; /* long ones first */
@@ -200,24 +200,24 @@ static __global__ void __launch_bounds__(THREADS) forward(const __grid_constant_
         top[i] = -INFINITY;
         mine[i] = sk_place(f.time, f.time.q_at, f.time.q_n, at + ty + SIDE * i, -1);
     }
-    fetch<D>(room.mine, sk_any{(void *)f.q, f.type}, sk_head(f.at_q, b, g, j) + at * f.at_q.time,
+    fetch<D>(buf.mine, sk_any{(void *)f.q, f.type}, sk_head(f.at_q, b, g, j) + at * f.at_q.time,
              f.at_q.time, here, d);
     for (int64_t n = sk_next_k(f.time, 0, end, ROWS, last); n < end;
          n = sk_next_k(f.time, n + 1, end, ROWS, last)) {
         int64_t from = kv + n * ROWS * f.at_kv.time, there = f.time.k_n - n * ROWS;
         float s[4][4];
-        fetch<D>(room.other, k, from, f.at_kv.time, there, d);
+        fetch<D>(buf.other, k, from, f.at_kv.time, there, d);
         if (threadIdx.x < ROWS)
-            room.place[threadIdx.x] =
+            buf.place[threadIdx.x] =
                 sk_place(f.time, f.time.k_at, f.time.k_n, n * ROWS + threadIdx.x, INT32_MAX);
         __syncthreads();
-        meet<D>(room.mine, room.other, d, s);
-        soften<D>(s, sum, top, all, room.place, mine, scale);
-        show(room.weight, s);
+        meet<D>(buf.mine, buf.other, d, s);
+        soften<D>(s, sum, top, all, buf.place, mine, scale);
+        show(buf.weight, s);
         __syncthreads();
-        fetch<D>(room.other, v, from, f.at_kv.time, there, d);
+        fetch<D>(buf.other, v, from, f.at_kv.time, there, d);
         __syncthreads();
-        weigh<D>(room.weight, room.other, sum);
+        weigh<D>(buf.weight, buf.other, sum);
         __syncthreads();
     }
     end_rows<D>(f, sk_head(f.at_y, b, g, j) + at * f.at_y.time, head * f.time.q_n + at, here, sum,
@@ -231,8 +231,8 @@ static __global__ void __launch_bounds__(THREADS)
     grad_kv(const __grid_constant__ sk_flash f, const float2 *rows)
 {
     extern __shared__ __align__(16) char shared[];
-    plain_grad_room<D> &two = *reinterpret_cast<plain_grad_room<D> *>(shared);
-    plain_room<D> &room = two.r;
+    plain_grad_tiles<D> &two = *reinterpret_cast<plain_grad_tiles<D> *>(shared);
+    plain_tiles<D> &buf = two.r;
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE, d = (int)f.d;
     int64_t k_tiles = (f.time.k_n + ROWS - 1) / ROWS, tiles = (f.time.q_n + ROWS - 1) / ROWS;
     int64_t group = blockIdx.x / k_tiles, tile = blockIdx.x % k_tiles, at = tile * ROWS;
@@ -244,44 +244,43 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int i = 0; i < 4; i++)
         mine[i] = sk_place(f.time, f.time.k_at, f.time.k_n, at + ty + SIDE * i, INT32_MAX);
-    fetch<D>(room.mine, sk_any{(void *)f.k, f.type}, from, f.at_kv.time, here, d);
+    fetch<D>(buf.mine, sk_any{(void *)f.k, f.type}, from, f.at_kv.time, here, d);
     fetch<D>(two.second, sk_any{(void *)f.v, f.type}, from, f.at_kv.time, here, d);
     for (int64_t n = sk_next_q(f.time, 0, end, tiles, ROWS, first); n < end;
          n = sk_next_q(f.time, n + 1, end, tiles, ROWS, first)) {
         int64_t j = n / tiles, to = n % tiles * ROWS, there = f.time.q_n - to;
         int64_t from_q = sk_head(f.at_q, b, g, j) + to * f.at_q.time;
         float s[4][4], ds[4][4];
-        fetch<D>(room.other, q, from_q, f.at_q.time, there, d);
+        fetch<D>(buf.other, q, from_q, f.at_q.time, there, d);
         if (threadIdx.x < ROWS) {
             int64_t i = to + threadIdx.x;
-            room.row[threadIdx.x] =
+            buf.row[threadIdx.x] =
                 sk_row_at(rows, (group * f.r + j) * f.time.q_n + i, i < f.time.q_n);
-            room.place[threadIdx.x] = sk_place(f.time, f.time.q_at, f.time.q_n, i, -1);
+            buf.place[threadIdx.x] = sk_place(f.time, f.time.q_at, f.time.q_n, i, -1);
         }
         __syncthreads();
-        meet<D>(room.mine, room.other, d, s);
+        meet<D>(buf.mine, buf.other, d, s);
         __syncthreads();
-        fetch<D>(room.other, dy, sk_head(f.at_y, b, g, j) + to * f.at_y.time, f.at_y.time, there,
-                 d);
+        fetch<D>(buf.other, dy, sk_head(f.at_y, b, g, j) + to * f.at_y.time, f.at_y.time, there, d);
         __syncthreads();
-        meet<D>(two.second, room.other, d, ds);
+        meet<D>(two.second, buf.other, d, ds);
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int c = 0; c < 4; c++) {
-                float2 row = room.row[tx + SIDE * c];
-                bool sees = mine[i] <= room.place[tx + SIDE * c];
+                float2 row = buf.row[tx + SIDE * c];
+                bool sees = mine[i] <= buf.place[tx + SIDE * c];
                 s[i][c] = sees ? expf(s[i][c] * scale - row.x) : 0;
                 ds[i][c] = s[i][c] * (ds[i][c] - row.y) * scale;
             }
-        show(room.weight, s);
+        show(buf.weight, s);
         __syncthreads();
-        weigh<D>(room.weight, room.other, dv);
+        weigh<D>(buf.weight, buf.other, dv);
         __syncthreads();
-        show(room.weight, ds);
-        fetch<D>(room.other, q, from_q, f.at_q.time, there, d);
+        show(buf.weight, ds);
+        fetch<D>(buf.other, q, from_q, f.at_q.time, there, d);
         __syncthreads();
-        weigh<D>(room.weight, room.other, dk);
+        weigh<D>(buf.weight, buf.other, dk);
         __syncthreads();
     }
     put_rows<D>(sk_any{f.dk, f.type}, from, f.at_kv.time, here, d, dk, 1, f.add_kv);
@@ -293,8 +292,8 @@ static __global__ void __launch_bounds__(THREADS)
     grad_q(const __grid_constant__ sk_flash f, const float2 *rows)
 {
     extern __shared__ __align__(16) char shared[];
-    plain_grad_room<D> &two = *reinterpret_cast<plain_grad_room<D> *>(shared);
-    plain_room<D> &room = two.r;
+    plain_grad_tiles<D> &two = *reinterpret_cast<plain_grad_tiles<D> *>(shared);
+    plain_tiles<D> &buf = two.r;
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE, d = (int)f.d;
     int64_t tiles = (f.time.q_n + ROWS - 1) / ROWS, end = (f.time.k_n + ROWS - 1) / ROWS;
     int64_t head = blockIdx.x / tiles, tile = tiles - 1 - blockIdx.x % tiles, at = tile * ROWS;
@@ -310,34 +309,34 @@ static __global__ void __launch_bounds__(THREADS)
         mine[i] = sk_place(f.time, f.time.q_at, f.time.q_n, me, -1);
         row[i] = sk_row_at(rows, head * f.time.q_n + me, me < f.time.q_n);
     }
-    fetch<D>(room.mine, sk_any{(void *)f.q, f.type}, from, f.at_q.time, here, d);
+    fetch<D>(buf.mine, sk_any{(void *)f.q, f.type}, from, f.at_q.time, here, d);
     fetch<D>(two.second, sk_any{(void *)f.dy, f.type}, sk_head(f.at_y, b, g, j) + at * f.at_y.time,
              f.at_y.time, here, d);
     for (int64_t n = sk_next_k(f.time, 0, end, ROWS, last); n < end;
          n = sk_next_k(f.time, n + 1, end, ROWS, last)) {
         int64_t to = kv + n * ROWS * f.at_kv.time, there = f.time.k_n - n * ROWS;
         float s[4][4], ds[4][4];
-        fetch<D>(room.other, v, to, f.at_kv.time, there, d);
+        fetch<D>(buf.other, v, to, f.at_kv.time, there, d);
         if (threadIdx.x < ROWS)
-            room.place[threadIdx.x] =
+            buf.place[threadIdx.x] =
                 sk_place(f.time, f.time.k_at, f.time.k_n, n * ROWS + threadIdx.x, INT32_MAX);
         __syncthreads();
-        meet<D>(two.second, room.other, d, ds);
+        meet<D>(two.second, buf.other, d, ds);
         __syncthreads();
-        fetch<D>(room.other, k, to, f.at_kv.time, there, d);
+        fetch<D>(buf.other, k, to, f.at_kv.time, there, d);
         __syncthreads();
-        meet<D>(room.mine, room.other, d, s);
+        meet<D>(buf.mine, buf.other, d, s);
 #pragma unroll
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int c = 0; c < 4; c++) {
-                bool sees = room.place[tx + SIDE * c] <= mine[i];
+                bool sees = buf.place[tx + SIDE * c] <= mine[i];
                 float p = sees ? expf(s[i][c] * scale - row[i].x) : 0;
                 ds[i][c] = p * (ds[i][c] - row[i].y) * scale;
             }
-        show(room.weight, ds);
+        show(buf.weight, ds);
         __syncthreads();
-        weigh<D>(room.weight, room.other, dq);
+        weigh<D>(buf.weight, buf.other, dq);
         __syncthreads();
     }
     put_rows<D>(sk_any{f.dq, f.type}, from, f.at_q.time, here, d, dq, 1, f.add_q);
@@ -345,44 +344,25 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches */
 
-static sk_status room_for(const sk_flash *f, const void *kernel, size_t bytes)
-{
-    cudaError_t e =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    if (e == cudaSuccess) return SK_OK;
-    (void)cudaGetLastError();
-    return sk_fail(SK_EIO, "%s: a block needs %zu bytes of shared memory: %s", f->op, bytes,
-                   cudaGetErrorString(e));
-}
-
-static sk_status blocks_of(const sk_flash *f, int64_t rows, int64_t heads, unsigned *out)
-{
-    int64_t n = (rows + ROWS - 1) / ROWS * heads;
-    *out = (unsigned)n;
-    if (n <= INT32_MAX) return SK_OK;
-    return sk_fail(SK_ECONF, "%s: %lld blocks are more than one launch can have", f->op,
-                   (long long)n);
-}
-
 template <int D> static sk_status start_forward(const sk_flash *f, cudaStream_t s)
 {
     unsigned blocks;
-    SK_TRY(room_for(f, (const void *)forward<D>, sizeof(plain_room<D>)));
-    SK_TRY(blocks_of(f, f->time.q_n, f->b * f->h * f->r, &blocks));
-    if (blocks) forward<D><<<blocks, THREADS, sizeof(plain_room<D>), s>>>(*f);
+    SK_TRY(sk_flash_shared_memory(f, (const void *)forward<D>, sizeof(plain_tiles<D>)));
+    SK_TRY(sk_flash_blocks(f, (f->time.q_n + ROWS - 1) / ROWS * f->b * f->h * f->r, &blocks));
+    if (blocks) forward<D><<<blocks, THREADS, sizeof(plain_tiles<D>), s>>>(*f);
     return sk_cuda_launched(f->op);
 }
 
 template <int D>
 static sk_status start_backward(const sk_flash *f, const float2 *rows, cudaStream_t s)
 {
-    size_t bytes = sizeof(plain_grad_room<D>);
+    size_t bytes = sizeof(plain_grad_tiles<D>);
     unsigned blocks;
-    SK_TRY(room_for(f, (const void *)grad_kv<D>, bytes));
-    SK_TRY(room_for(f, (const void *)grad_q<D>, bytes));
-    SK_TRY(blocks_of(f, f->time.k_n, f->b * f->h, &blocks));
+    SK_TRY(sk_flash_shared_memory(f, (const void *)grad_kv<D>, bytes));
+    SK_TRY(sk_flash_shared_memory(f, (const void *)grad_q<D>, bytes));
+    SK_TRY(sk_flash_blocks(f, (f->time.k_n + ROWS - 1) / ROWS * f->b * f->h, &blocks));
     if (blocks) grad_kv<D><<<blocks, THREADS, bytes, s>>>(*f, rows);
-    SK_TRY(blocks_of(f, f->time.q_n, f->b * f->h * f->r, &blocks));
+    SK_TRY(sk_flash_blocks(f, (f->time.q_n + ROWS - 1) / ROWS * f->b * f->h * f->r, &blocks));
     if (blocks) grad_q<D><<<blocks, THREADS, bytes, s>>>(*f, rows);
     return sk_cuda_launched(f->op);
 }

@@ -74,7 +74,8 @@ typedef struct sk_ending {
     float lse;
 } sk_ending;
 
-/* The row's exponentials against `top` (natural) add up to sum; see blend() in attend.c. */
+/* The row's exponentials against `top` (natural) add up to sum; see blend() in causal_attention.c.
+ */
 static __device__ inline sk_ending sk_end_row(float top, float sum, bool merge, float was_lse)
 {
     sk_ending e = {};
@@ -105,6 +106,26 @@ static __device__ inline float2 sk_row_at(const float2 *rows, int64_t i, bool th
 static __device__ inline int64_t sk_head(sk_steps s, int64_t b, int64_t g, int64_t j)
 {
     return b * s.batch + g * s.group + j * s.head;
+}
+
+/* Allows a kernel so many bytes of shared memory. */
+static inline sk_status sk_flash_shared_memory(const sk_flash *f, const void *kernel, size_t bytes)
+{
+    cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (e == cudaSuccess) return SK_OK;
+    (void)cudaGetLastError();
+    return sk_fail(SK_EIO, "%s: a block needs %zu bytes of shared memory: %s", f->op, bytes,
+                   cudaGetErrorString(e));
+}
+
+/* The grid of a launch. */
+static inline sk_status sk_flash_blocks(const sk_flash *f, int64_t n, unsigned *out)
+{
+    *out = (unsigned)n;
+    if (n <= INT32_MAX) return SK_OK;
+    return sk_fail(SK_ECONF, "%s: %lld blocks are more than one launch can have", f->op,
+                   (long long)n);
 }
 
 #endif

@@ -1,7 +1,7 @@
-/* cuda.h - what GPU halves of optimizers share; only parts/optim/NAME.cu and
+/* optim_pass.h - what GPU halves of optimizers share; only parts/optim/NAME.cu and
  * run/gpu/inst_kernels.cu include it.
  *
- * A pass is a struct of what all elements of a piece have in common, made once a block by one
+ * A pass is a struct of what all elements of a shard have in common, made once a block by one
  * thread, and of what happens to one element:
  *
  *     struct apply {
@@ -14,14 +14,13 @@
  *     static sk_status first(...) { return sk_pass<apply>("sgd", j, l); }
  *
  * g comes scaled.  Four elements lie in one access: 16 bytes of f32, 8 of a narrow type, so that
- * threads of a warp read one run in each tensor.  Pieces that do not begin at such a place, and the
- * last elements of a piece, go one by one. */
+ * threads of a warp read one run in each tensor.  Shards that do not begin at such an address,
+ * and the last elements of a shard, go one by one. */
 #ifndef SK_KERNEL_OPTIM_PASS_H
 #define SK_KERNEL_OPTIM_PASS_H
 
 #include "base/fixed.h"
-#include "base/rng.h"
-#include "kernel/cuda/cuda.h"
+#include "kernel/cuda/stochastic_rounding.h"
 #include "kernel/optim_kernel.h"
 
 #include <type_traits>
@@ -101,8 +100,8 @@ static __device__ inline sk_fixed sk_block_sum(sk_fixed x)
 static __device__ inline void sk_join(double *to, double x) { *to += x; }
 static __device__ inline void sk_join(sk_fixed *to, sk_fixed x) { sk_fixed_join(to, x); }
 
-/* The piece that a chunk is of: the last whose first chunk is not behind it.  All lanes of a warp
- * ask together, 32 places at a time: two looks for a thousand pieces. */
+/* The shard that a chunk belongs to: the last whose first chunk is not behind it.  All lanes of a
+ * warp ask together, 32 places at a time: two steps for a thousand shards. */
 template <typename P> static __device__ inline int sk_piece_with(const P *pieces, int n, int64_t c)
 {
     int lane = threadIdx.x % 32, from = 0;
@@ -116,80 +115,7 @@ template <typename P> static __device__ inline int sk_piece_with(const P *pieces
     return from;
 }
 
-/* ---- lots: narrow state is rounded by them, by logical place (run/cpu/optimize.c) */
-
-/* As base/zigzag.c. */
-static __device__ inline int64_t sk_zigzag_there(int64_t i, int64_t time, int p)
-{
-    if (p <= 1) return i;
-    int64_t r = ((i + 1) * p - 1) / time, from = time * r / p, to = time * (r + 1) / p;
-    int64_t early = (from + 1) / 2, middle = from + (to + 1) / 2 - early;
-    return i < middle ? early + i - from : time - to / 2 + i - middle;
-}
-
-/* As sk_logical(). */
-static __device__ __noinline__ int64_t sk_logical_there(const sk_view *v, int64_t i)
-{
-    int64_t index = 0, step = 1;
-    for (int k = v->n - 1; k >= 0; k--) {
-        int64_t at = v->at[k] + i % v->size[k];
-        index += (v->zigzag[k] ? sk_zigzag_there(at, v->full[k], v->zigzag[k]) : at) * step;
-        i /= v->size[k];
-        step *= v->full[k];
-    }
-    return index;
-}
-
-/* Is the piece one run of the logical tensor? */
-static __device__ inline bool sk_is_run(const sk_view *v)
-{
-    bool run = true;
-    for (int k = 0; k < v->n; k++)
-        run = run && !v->zigzag[k] && (!k || (!v->at[k] && v->size[k] == v->full[k]));
-    return run;
-}
-
-typedef struct sk_rounding {
-    uint64_t key[SK_MAX_STATE];
-    const sk_view *shape;
-    int64_t first, row; /* logical place of the piece, if it is a run; sizes of the last dim */
-    bool run;
-} sk_rounding;
-
-static __device__ inline uint64_t sk_rounding_bits(uint64_t key, uint64_t at)
-{
-    return sk_rng(key, 0, at / 4).a >> 16 * (at % 4);
-}
-
-/* The lots of four places in a row, from `at` on. */
-static __device__ inline uint64_t sk_rounding_from(uint64_t key, uint64_t at)
-{
-    uint64_t lots = sk_rounding_bits(key, at);
-    int known = 16 * (4 - (int)(at % 4));
-    return known == 64 ? lots : lots | sk_rng(key, 0, at / 4 + 1).a << known;
-}
-
-/* Lots of the elements i to i + 3 of a piece that goes to its next row among them. */
-static __device__ __noinline__ uint64_t sk_rounding_across(const sk_rounding *l, int s, int64_t i,
-                                                           int64_t n)
-{
-    uint64_t lots = 0;
-    for (int e = 0; e < 4 && i + e < n; e++)
-        lots |= (sk_rounding_bits(l->key[s], (uint64_t)sk_logical_there(l->shape, i + e)) & 0xffff)
-                << 16 * e;
-    return lots;
-}
-
-/* As sk_to_bf16_stochastic(). */
-static __device__ inline unsigned short sk_drawn(float f, unsigned lot)
-{
-    unsigned u = __float_as_uint(f);
-    if ((u & 0x7f800000u) == 0x7f800000u)
-        return (unsigned short)(u >> 16 | (u & 0x7fffffu ? 0x40u : 0));
-    return (unsigned short)((u + (lot & 0xffffu)) >> 16);
-}
-
-/* ---- a block's share of a piece */
+/* ---- a block's share of a shard */
 
 /* Where it lies; i counts from there. */
 template <typename G, typename S> struct sk_share_of {
@@ -206,9 +132,9 @@ template <class P> struct sk_common {
     P pass;
     float scale;
     bool skip, packs;
-    int64_t from; /* the first element, in the piece */
+    int64_t from; /* the first element, in the shard */
     int n;
-    sk_rounding lots;
+    sk_rounding rounding;
 };
 
 template <class P, typename G, typename S> static __device__ bool sk_packs(const sk_update *p)
@@ -225,17 +151,6 @@ template <class P, typename G, typename S> static __device__ bool sk_packs(const
 static __device__ inline bool sk_skips(const sk_update_job *j, const sk_update *p)
 {
     return j->pulse->skip && !(p->scale > 0);
-}
-
-static __device__ inline void sk_rounding_begin(const sk_update_job *j, const sk_update *p,
-                                                int64_t step, sk_rounding *l)
-{
-    const sk_view *v = l->shape = &p->shape;
-    l->run = sk_is_run(v);
-    l->row = v->n ? v->size[v->n - 1] : 1;
-    l->first = l->run ? sk_logical_there(v, 0) : 0;
-    for (int s = 0; s < SK_MAX_STATE; s++)
-        l->key[s] = sk_rng(j->seed, p->name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;
 }
 
 template <class P, typename G, typename S>
@@ -255,7 +170,7 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
     c->packs = sk_packs<P, G, S>(p);
     c->scale = p->scale > 0 ? p->scale / loss_scale : pulse->scale;
     c->pass = P::begin(f);
-    if (sizeof(S) == 2 && P::WRITES && !c->skip) sk_rounding_begin(j, p, step, &c->lots);
+    if (sizeof(S) == 2 && P::WRITES && !c->skip) sk_rounding_begin(j, p, step, &c->rounding);
 }
 
 template <class P, typename G, typename S>
@@ -334,7 +249,7 @@ template <class P, int V>
 static __device__ inline void sk_leave_states(const sk_common<P> &c, __nv_bfloat16 *const *to,
                                               int i, const sk_some<V> &x)
 {
-    const sk_rounding &l = c.lots;
+    const sk_rounding &l = c.rounding;
     if (!P::WRITES) return;
     int64_t place = c.from + i;
     bool across = !l.run && place % l.row + V > l.row;
@@ -344,12 +259,12 @@ static __device__ inline void sk_leave_states(const sk_common<P> &c, __nv_bfloat
 #pragma unroll
     for (int s = 0; s < SK_MAX_STATE; s++) {
         if (!(P::WRITES >> s & 1)) continue;
-        uint64_t lots = across   ? sk_rounding_across(&l, s, place, c.from + c.n)
+        uint64_t bits = across   ? sk_rounding_across(&l, s, place, c.from + c.n)
                         : V == 1 ? sk_rounding_bits(l.key[s], at)
                                  : sk_rounding_from(l.key[s], at);
         alignas(16) unsigned short to_s[V];
 #pragma unroll
-        for (int e = 0; e < V; e++) to_s[e] = sk_drawn(x.s[s][e], (unsigned)(lots >> 16 * e));
+        for (int e = 0; e < V; e++) to_s[e] = sk_drawn(x.s[s][e], (unsigned)(bits >> 16 * e));
         typedef typename sk_word<2 * V>::is word;
         *reinterpret_cast<word *>(to[s] + i) = *reinterpret_cast<const word *>(to_s);
     }
@@ -364,7 +279,7 @@ static __device__ inline void sk_some_leave(const sk_common<P> &c, const sk_shar
     sk_narrow<V>(o, i, x.w);
 }
 
-/* Nothing is updated, but the weights go home all the same. */
+/* No update is made, but the narrow weights are written all the same. */
 template <typename G, typename S>
 static __device__ void sk_narrow_only(const sk_share_of<G, S> &o, int n, int quads)
 {
@@ -427,8 +342,8 @@ template <class P, typename G, typename S, typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     sk_pass_chunk(const __grid_constant__ sk_update_job j, A *partial)
 {
-    __shared__ alignas(16) char room[sizeof(sk_common<P>)];
-    sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(room);
+    __shared__ alignas(16) char shared[sizeof(sk_common<P>)];
+    sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(shared);
     const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
     A sum[P::SUMS + 1] = {};
     if (threadIdx.x == 0) sk_begin<P, G, S>(&j, p, &c);
@@ -445,7 +360,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     }
 }
 
-/* A block a piece: its chunks added up. */
+/* One block a shard: the sums of its chunks are added up. */
 template <typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK)
     sk_pass_sums(const __grid_constant__ sk_update_job j, const A *partial, int n_sums)
