@@ -13,7 +13,7 @@ typedef struct group {
     const real *x;
     const int32_t *pos;
     real *memory, *y;
-    int64_t time, room, queries, d, step_x, step_memory, step_y;
+    int64_t time, positions, queries, d, step_x, step_memory, step_y;
 } group;
 
 static group group_at(const sk_args *a, int64_t i)
@@ -27,7 +27,7 @@ static group group_at(const sk_args *a, int64_t i)
         .memory = (real *)m->data + (b * m->size[1] * heads + h) * 2 * d,
         .y = (real *)a->out[0].data + (b * time * heads + h) * r * d,
         .time = time,
-        .room = m->size[1],
+        .positions = m->size[1],
         .queries = r,
         .d = d,
         .step_x = heads * slots * d,
@@ -36,7 +36,10 @@ static group group_at(const sk_args *a, int64_t i)
     };
 }
 
-static bool outside(const group *g, int64_t t) { return g->pos[t] < 0 || g->pos[t] >= g->room; }
+static bool outside(const group *g, int64_t t)
+{
+    return g->pos[t] < 0 || g->pos[t] >= g->positions;
+}
 
 static void remember(const group *g)
 {

@@ -9,7 +9,7 @@
 enum { WARPS = 8, THREADS = 32 * WARPS, EACH = 4, MOST = 256, HELD = MOST / 32 };
 
 typedef struct shape {
-    int64_t time, room, heads, queries, d;
+    int64_t time, positions, heads, queries, d;
 } shape;
 
 template <typename T>
@@ -21,9 +21,9 @@ static __global__ void __launch_bounds__(THREADS)
     int later = 0;
     for (int64_t i = t + 1 + threadIdx.x; i < s.time; i += THREADS)
         later |= pos[b * s.time + i] == at;
-    if (__syncthreads_or(later) || at < 0 || at >= s.room) return;
+    if (__syncthreads_or(later) || at < 0 || at >= s.positions) return;
     const T *from = x + (b * s.time + t) * s.heads * one;
-    T *to = memory + (b * s.room + at) * n;
+    T *to = memory + (b * s.positions + at) * n;
     for (int64_t i = threadIdx.x; i < n; i += THREADS) {
         int64_t h = i / (2 * s.d), c = i % (2 * s.d);
         to[i] = from[h * one + s.queries * s.d + c];
@@ -81,10 +81,10 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t j = blockIdx.x % s.queries, h = blockIdx.x / s.queries % s.heads;
     int64_t bt = blockIdx.x / s.queries / s.heads, b = bt / s.time, n = (int64_t)pos[bt] + 1;
     const T *query = x + ((bt * s.heads + h) * (s.queries + 2) + j) * s.d;
-    const T *keys = memory + (b * s.room * s.heads + h) * 2 * s.d;
+    const T *keys = memory + (b * s.positions * s.heads + h) * 2 * s.d;
     float q[HELD], scale = 1 / sqrtf((float)s.d);
     part p = {-INFINITY, 0, {}};
-    if (n < 1 || n > s.room) n = 0; /* padding: its result is 0 */
+    if (n < 1 || n > s.positions) n = 0; /* padding: its result is 0 */
     for (int c = 0; c < HELD; c++)
         q[c] = lane + 32 * c < s.d ? scale * (float)query[lane + 32 * c] : 0;
     for (int64_t i = warp * EACH; i < n; i += WARPS * EACH)

@@ -74,7 +74,7 @@ static size_t scratch(const sk_args *a)
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static size_t room(const sk_args *a)
+static size_t workspace(const sk_args *a)
 {
     const sk_view *x = &a->in[0];
     int64_t t = x->size[1], r = x->size[3] - 2, d = x->size[4], groups = x->size[0] * x->size[2];
@@ -112,7 +112,7 @@ const sk_op sk_op_attention_grad = {
     .types = "xxfx>x",
     .flops = flops,
     .scratch = scratch,
-    .room = room,
+    .workspace = workspace,
     .cpu = cpu,
     .samples = samples,
 };

@@ -67,7 +67,7 @@ static size_t scratch(const sk_args *a)
     return sk_attend_grad_scratch(&t);
 }
 
-static size_t room(const sk_args *a) /* two numbers a row: kernel/cuda/flash.h */
+static size_t workspace(const sk_args *a) /* two numbers a row: kernel/cuda/flash.h */
 {
     const sk_view *lse = &a->in[3];
     size_t need = 8 * (size_t)sk_count(lse);
@@ -102,7 +102,7 @@ const sk_op sk_op_attention_kv_grad = {
     .flags = SK_OP_ADDS,
     .flops = flops,
     .scratch = scratch,
-    .room = room,
+    .workspace = workspace,
     .cpu = cpu,
     .samples = samples,
 };

@@ -1,9 +1,9 @@
 /* balance.cu - the GPU half of balance.c: in double, like there.
  *
- * A warp takes a stretch of a sequence and adds up, in its own part of the room, the probabilities
- * of each expert and how often it was the first choice.  A block a sequence adds up the stretches,
- * and one block the sequences, all in a fixed order.  In canonical order a sequence has stretches
- * by its length alone, and sequences are added up by the cells of b. */
+ * A warp takes a stretch of a sequence and adds up, in its own part of the workspace, the
+ * probabilities of each expert and how often it was the first choice.  A block a sequence adds up
+ * the stretches, and one block the sequences, all in a fixed order.  In canonical order a sequence
+ * has stretches by its length alone, and sequences are added up by the cells of b. */
 #include "kernel/cuda/ordered_reduce.h"
 #include "kernel/cuda/cuda_experts.h"
 

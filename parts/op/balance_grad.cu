@@ -1,5 +1,5 @@
 /* balance_grad.cu - the GPU half of balance_grad.c: a warp a token.  First choices are counted into
- * the room (whole numbers: it does not matter who counts first), then each token is looked at
+ * the workspace (whole numbers: it does not matter who counts first), then each token is looked at
  * again. */
 #include "kernel/cuda/cuda_experts.h"
 

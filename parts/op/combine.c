@@ -20,11 +20,11 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     const char *bank = y->letters_in[0];
     double experts = (double)g->size[(int)bank[0] & 127],
-           room = (double)g->size[(int)bank[2] & 127];
+           capacity = (double)g->size[(int)bank[2] & 127];
     char *dims = sk_print(g->arena, "bt!c,bt!k!,bt!k!->%cb%cc", bank[0], bank[2]);
     dx[2] = sk_apply(g, "combine_grad_gate", .in = {y->in[0], dy[0], y->in[1]})->out[0];
     dx[0] = sk_apply(g, "combine_grad_rows", .in = {dy[0], y->in[1], y->in[2]}, .dims = dims,
-                     .attr = {experts, room})
+                     .attr = {experts, capacity})
                 ->out[0];
 }
 

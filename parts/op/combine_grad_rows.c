@@ -1,6 +1,6 @@
 /* combine_grad_rows.c - the gradient of each expert's row: its token's, times the gate.
  *
- * Attributes as of dispatch: experts, room. */
+ * Attributes as of dispatch: experts, capacity. */
 #include "graph/graph.h"
 #include "kernel/slots.h"
 

@@ -356,11 +356,11 @@ const sk_op sk_op_contract = {
     .doc = "product of two tensors, summed over the letters missing in the result",
     .n_in = 2,
     .types = "ff>f",
-    .flags = SK_OP_ADDS | SK_OP_HEAVY,
+    .flags = SK_OP_ADDS | SK_OP_HEAVY | SK_OP_FP8,
     .grad = grad,
     .flops = flops,
     .scratch = scratch,
-    .room = sk_fp8_workspace,
+    .workspace = sk_fp8_workspace,
     .cpu = cpu,
     .samples = samples,
 };

@@ -7,7 +7,7 @@
  *     tiles   m, n and k in line, with any steps and any mix of types, such as f32 weights of a
  *             router against bf16 rows.  A block makes 64 x 64 results, or 128 x 16 where there are
  *             few columns; where that leaves the GPU idle, k is cut in parts, whose sums are put
- *             into the room and added in the order of the parts.
+ *             into the workspace and added in the order of the parts.
  *     walk    everything else, and what is tiny: a thread makes one result and walks the letters.
  *
  * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, kernel/fp8_product.h
@@ -192,7 +192,7 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(tiles t)
     }
 }
 
-/* Cuts k where there are too few tiles, as far as the room goes. */
+/* Cuts k where there are too few tiles, as far as the workspace goes. */
 static void cut(tiles *t, const sk_launch *l)
 {
     int64_t whole = t->n_tiles * t->m_tiles * t->batches, parts = (ENOUGH + whole - 1) / whole;
@@ -353,15 +353,16 @@ static sk_status prepare_plain(const sk_args *a, const sk_launch *l, const float
 
 typedef sk_status doer(const sk_product *p, const sk_launch *l, bool *done);
 
-/* The room behind the copies. */
+/* The workspace behind the copies. */
 static sk_status rest_of(const char *dims, const sk_fp8_plan *f, const sk_launch *l,
                          sk_launch *rest)
 {
     if (f->bytes > l->workspace_bytes)
-        return sk_fail(SK_ECONF,
-                       "contract: '%s' in 8 bits takes a room of %zu bytes and has %zu; leave out "
-                       "train.matmul=fp8",
-                       dims, f->bytes, l->workspace_bytes);
+        return sk_fail(
+            SK_ECONF,
+            "contract: '%s' in 8 bits takes a workspace of %zu bytes and has %zu; leave out "
+            "train.matmul=fp8",
+            dims, f->bytes, l->workspace_bytes);
     *rest = *l;
     rest->workspace += f->bytes;
     rest->workspace_bytes -= f->bytes;
@@ -387,12 +388,12 @@ static sk_status do_eight(const sk_product *p, const sk_launch *l, doer *act, bo
 }
 
 /* The contraction of the copies in 16 bits. */
-static sk_args widened(const sk_args *a, const sk_fp8_plan *f, char *room)
+static sk_args widened(const sk_args *a, const sk_fp8_plan *f, char *workspace)
 {
     sk_args wide = *a;
     wide.attr[0] = 0;
     for (int i = 0; i < 2; i++) {
-        wide.in[i].data = room + f->at[i];
+        wide.in[i].data = workspace + f->at[i];
         wide.in[i].type = f->type;
     }
     return wide;
@@ -418,7 +419,7 @@ static sk_status launch_eight(const sk_args *a, const sk_launch *l)
     return launch_plain(&wide, &rest, (const float *)l->workspace);
 }
 
-/* Where there is no room, the launch says so. */
+/* Where the workspace is too small, the launch says so. */
 static sk_status prepare_eight(const sk_args *a, const sk_launch *l, sk_variant *took)
 {
     sk_fp8_plan f;

@@ -3,7 +3,7 @@
  * The bank is "ebxc", experts first: so each expert's rows of all sequences lie in line for one
  * matrix product, and a layout that splits both b and e over one axis cuts this node along b and
  * the experts along e, which is the all-to-all of Lepikhin et al. 2020 (GShard).  Attributes:
- * experts, room of each in a sequence. */
+ * experts, capacity of each in a sequence. */
 #include "graph/graph.h"
 #include "kernel/slots.h"
 

@@ -1,4 +1,4 @@
-/* drops.c - how many elements are negative: of route's slots, the choices that found no room. */
+/* drops.c - how many elements are negative: of route's slots, the choices whose expert was full. */
 #include "graph/graph.h"
 
 static void cpu(const sk_args *a)

@@ -1,4 +1,5 @@
-/* drops.cu - the GPU half of drops.c: blocks count into the room, and one thread writes the sum. */
+/* drops.cu - the GPU half of drops.c: blocks count into the workspace, and one thread writes the
+ * sum. */
 #include "kernel/cuda/cuda.h"
 
 enum { BLOCK = 256, BLOCKS = 1024 };

@@ -1,11 +1,11 @@
 /* embedding_grad.cu - the GPU half of embedding_grad.c.
  *
- * Places of ids are sorted by word, stably: a radix sort of its own in the room, nine bits a pass,
- * whose counts are the only numbers that atomics make.  Then the sorted places are cut into tiles
- * of as many rows, so that a word which every second place has costs no more than one that is rare:
- * a warp adds up the rows of a tile, in order, for a strip of columns.  A word that lies within a
- * tile is written at once; of one that goes on across tiles each leaves a partial sum, and a second
- * kernel adds those up in order.
+ * Places of ids are sorted by word, stably: a radix sort of its own in the workspace, nine bits a
+ * pass, whose counts are the only numbers that atomics make.  Then the sorted places are cut into
+ * tiles of as many rows, so that a word which every second place has costs no more than one that is
+ * rare: a warp adds up the rows of a tile, in order, for a strip of columns.  A word that lies
+ * within a tile is written at once; of one that goes on across tiles each leaves a partial sum, and
+ * a second kernel adds those up in order.
  *
  * Words that no place has are zeroed before, all at once.  Ids of other pieces of the vocabulary
  * get the number behind the last word, and nobody adds them.  More places than ROUND go in rounds,
@@ -334,17 +334,21 @@ static sk_status by_cells(const sk_args *a, const sort &k, const sk_launch *l)
 
 /* ---- rounds */
 
-/* n places, in the room: partial sums, then what is sorted. */
+/* n places, in the workspace: partial sums, then what is sorted. */
 template <typename T>
 static sk_status one_round(const sk_args *a, int64_t from, int n, bool add, const sk_launch *l)
 {
     const sk_view *table = &a->out[0];
     cudaStream_t s = (cudaStream_t)l->stream;
-    int32_t *room = (int32_t *)(l->workspace + PARTS), words = (int32_t)table->size[0];
+    int32_t *sorting = (int32_t *)(l->workspace + PARTS), words = (int32_t)table->size[0];
     int tiles = (n + TILE - 1) / TILE;
     int64_t cols = table->size[1], pad = (int64_t)tiles * TILE;
     const T *dy = (const T *)a->in[0].data + from * cols;
-    sort k = {{room, room + pad}, {room + 2 * pad, room + 3 * pad}, room + 4 * pad, n, tiles};
+    sort k = {{sorting, sorting + pad},
+              {sorting + 2 * pad, sorting + 3 * pad},
+              sorting + 4 * pad,
+              n,
+              tiles};
     SK_TRY(sort_ids(&k, (const int32_t *)a->in[1].data + from, table->at[0], words, s));
     if (canonical(a)) return by_cells(a, k, l);
     job j = {dy, k.a.word, k.a.place, n, WARP, words, cols, (float *)l->workspace, sk_any_of(table),

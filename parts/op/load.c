@@ -1,10 +1,10 @@
 /* load.c - how much more than its share each expert was chosen: E * its choices - all choices.
  *
- * Counted are all slots of route, also of choices that found no room.  Times E, because the share
- * itself need not be a whole number: so the result is one, exact in f32 to 2^24, and pieces of a
- * batch add up in any order.  Beyond, sums go by cells like all others.
+ * Counted are all slots of route, also of choices whose expert was full.  Times E, because the
+ * share itself need not be a whole number: so the result is one, exact in f32 to 2^24, and pieces
+ * of a batch add up in any order.  Beyond, sums go by cells like all others.
  *
- * The call names the letters, as in "btk->g".  Attribute: the room of an expert.  Threads own
+ * The call names the letters, as in "btk->g".  Attribute: the capacity of an expert.  Threads own
  * experts and look at every slot. */
 #include "graph/graph.h"
 #include "kernel/slots.h"
@@ -12,8 +12,8 @@
 
 typedef struct strip {
     const sk_view *slot;
-    int64_t room, experts; /* of all */
-    int64_t first, n;      /* experts of mine */
+    int64_t capacity, experts; /* of all */
+    int64_t first, n;          /* experts of mine */
 } strip;
 
 static void one_cell(const void *how, int64_t from, int64_t to, real *y)
@@ -21,7 +21,7 @@ static void one_cell(const void *how, int64_t from, int64_t to, real *y)
     const strip *s = how;
     int64_t count[SK_SUM_COLUMNS] = {0}, all = 0, row = sk_span(s->slot, 1, s->slot->n);
     for (int64_t i = from * row; i < to * row; i++) {
-        int64_t e = sk_slot_expert(s->slot, i, s->room, s->experts);
+        int64_t e = sk_slot_expert(s->slot, i, s->capacity, s->experts);
         all += e >= 0;
         if (e >= s->first && e < s->first + s->n) count[e - s->first]++;
     }

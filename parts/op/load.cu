@@ -1,5 +1,5 @@
-/* load.cu - the GPU half of load.c: choices are counted in the room, lanes of a warp that met the
- * same expert at once.  Whole numbers: it does not matter who counts first.  In canonical order
+/* load.cu - the GPU half of load.c: choices are counted in the workspace, lanes of a warp that met
+ * the same expert at once.  Whole numbers: it does not matter who counts first.  In canonical order
  * they are counted cell by cell; in fast order there is one cell. */
 #include "kernel/cuda/cuda_slots.h"
 
@@ -8,7 +8,7 @@ enum { BLOCK = 256 };
 typedef unsigned long long tally;
 
 static __global__ void __launch_bounds__(BLOCK)
-    count(sk_any slot, const __grid_constant__ sk_borders cells, int room, int experts,
+    count(sk_any slot, const __grid_constant__ sk_borders cells, int capacity, int experts,
           tally *counts)
 {
     unsigned lane = threadIdx.x % 32;
@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int64_t at = cells.at[blockIdx.y] + (int64_t)blockIdx.x * BLOCK; at < n;
          at += (int64_t)gridDim.x * BLOCK) {
         int64_t i = at + threadIdx.x;
-        int e = i < n ? sk_cuda_slot_expert(slot, i, room, experts) : -1;
+        int e = i < n ? sk_cuda_slot_expert(slot, i, capacity, experts) : -1;
         unsigned same = __match_any_sync(~0u, e), any = __ballot_sync(~0u, e >= 0);
         if (e >= 0 && !(same & ((1u << lane) - 1))) atomicAdd(&counts[e], (tally)__popc(same));
         if (lane == 0 && any) atomicAdd(&counts[experts], (tally)__popc(any));

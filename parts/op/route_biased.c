@@ -17,7 +17,7 @@ static double flops(const sk_args *a)
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     char *dims = sk_print(g->arena, "%s->%s", y->letters_out[0], y->letters_in[1]);
-    if (y->in[1]->nudge != 0)
+    if (y->in[1]->bias_update != 0)
         dx[1] = sk_apply(g, "load", .in = {y->out[0]}, .dims = dims, .attr = {y->attr[1]})->out[0];
     if (!dy[1]) return;
     dx[0] = sk_apply(g, "route_grad", .in = {y->in[0], y->out[0], dy[1]},

@@ -2,8 +2,8 @@
  *
  * With g the softmax and d its gradient (zero at experts not chosen), each logit gets
  * g (d - sum of g d).  Among the chosen only, the others get nothing.  The slot tells the expert
- * even of a choice that found no room (kernel/cpu/router.h).  Attributes: room, 1 for the chosen
- * only. */
+ * even of a choice whose expert was full (kernel/cpu/router.h).  Attributes: capacity, 1 for the
+ * chosen only. */
 #include "graph/graph.h"
 #include "kernel/slots.h"
 #include "kernel/cpu/vecmath.h"

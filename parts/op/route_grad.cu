@@ -5,7 +5,7 @@
 typedef struct job {
     sk_any logit, slot, d, to;
     int64_t tokens;
-    int experts, choices, room;
+    int experts, choices, capacity;
     bool among;
 } job;
 
@@ -15,7 +15,7 @@ static __device__ inline float gate_grad(const job &j, int64_t i, int e, bool *c
     float d = 0;
     *chosen = false;
     for (int64_t k = i * j.choices; k < (i + 1) * j.choices; k++) {
-        if (sk_cuda_slot_expert(j.slot, k, j.room, j.experts) != e) continue;
+        if (sk_cuda_slot_expert(j.slot, k, j.capacity, j.experts) != e) continue;
         d += sk_get(j.d, k);
         *chosen = true;
     }
@@ -61,7 +61,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     j.d = sk_any_of(&a->in[2]), j.to = sk_any_of(to);
     j.tokens = sk_span(to, 0, to->n - 1);
     j.experts = (int)to->size[to->n - 1], j.choices = (int)slot->size[slot->n - 1];
-    j.room = (int)a->attr[0], j.among = a->attr[1] != 0;
+    j.capacity = (int)a->attr[0], j.among = a->attr[1] != 0;
     if (!j.tokens) return SK_OK;
     logit_grad<<<sk_row_grid<1>(j.tokens), sk_row_block<1>(), 0, (cudaStream_t)l->stream>>>(j);
     return sk_cuda_launched("route_grad");

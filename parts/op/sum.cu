@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(BLOCK)
     part[blockIdx.y * n + o] = (float)sum;
 }
 
-/* As many results at a time as the room has place for. */
+/* As many results at a time as the workspace has place for. */
 static sk_status by_cells(const sk_args *a, const wheels &stay, const wheels &go,
                           const sk_borders &cells, const sk_launch *l)
 {

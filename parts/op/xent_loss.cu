@@ -1,6 +1,6 @@
 /* xent_loss.cu - the GPU half of xent_loss.c: in double, like there.  Blocks add up their rows into
- * the room, and one block adds up the blocks, both in a fixed order.  In canonical order a block
- * has a cell, whose sums are rounded. */
+ * the workspace, and one block adds up the blocks, both in a fixed order.  In canonical order a
+ * block has a cell, whose sums are rounded. */
 #include "kernel/cuda/ordered_reduce.h"
 #include "kernel/cuda/cuda_rows.h"
 

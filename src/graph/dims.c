@@ -144,7 +144,7 @@ sk_status sk_dims_bind(sk_graph *g, sk_node *n, const char *dims)
         char *letters = o < 0 ? n->letters_in[i] : n->letters_out[o];
         if (i) *at++ = o ? ',' : '-';
         if (!o) *at++ = '>';
-        SK_TRY(spell(n, p, len, &b, letters, &at, n->whole,
+        SK_TRY(spell(n, p, len, &b, letters, &at, n->not_split,
                      o < 0 ? &n->gathered_in[i] : &n->gathered_out[o]));
     }
     n->dims = text;

@@ -36,8 +36,8 @@ typedef enum sk_phase { SK_FORWARD, SK_BACKWARD } sk_phase;
 typedef enum sk_sum_kind {
     SK_SUM_LOSS,   /* of all tokens */
     SK_SUM_WEIGHT, /* of tokens: what the loss is divided by */
-    SK_SUM_AUX,    /* losses that only steer training, such as the balance of experts */
-    SK_SUM_DROPS,  /* choices of experts that found no room */
+    SK_SUM_AUX,    /* auxiliary losses, such as the balance of experts */
+    SK_SUM_DROPS,  /* choices of experts that were full */
     SK_N_SUMS
 } sk_sum_kind;
 
@@ -50,10 +50,11 @@ struct sk_tensor {
     sk_node *from; /* the node that makes it, NULL for inputs and parameters */
     double init;   /* parameters: standard deviation; negative: the constant -init - 1 (so -2 is
                       ones, -1 is zeros) */
-    double nudge;  /* parameters: 0, or the size of a step that is taken instead of the optimizer's,
-                      against the sign of the gradient; such a gradient need not be the loss's, and
-                      is neither divided by tokens nor part of the norm */
-    int layer;     /* of the node that makes it; parameters: where they were declared */
+    double bias_update; /* parameters: 0, or the size of a step against the sign of the gradient,
+                           which is taken instead of the optimizer's (the bias of a router).  The
+                           gradient need not be the loss's, is not divided by tokens, and is no part
+                           of the norm */
+    int layer;          /* of the node that makes it; parameters: where they were declared */
 };
 
 struct sk_node {
@@ -61,8 +62,8 @@ struct sk_node {
     const char *dims;                           /* spelled out: "btc!,c!->btc" */
     char letters_in[SK_MAX_IN][SK_MAX_DIM + 1]; /* the same, taken apart, without '!' */
     char letters_out[SK_MAX_OUT][SK_MAX_DIM + 1];
-    char whole[2 * SK_MAX_DIM * SK_MAX_IN];              /* letters marked '!' */
-    uint8_t gathered_in[SK_MAX_IN], far_out[SK_MAX_OUT]; /* bit d: that dim is marked '^' */
+    char not_split[2 * SK_MAX_DIM * SK_MAX_IN];               /* letters marked '!' */
+    uint8_t gathered_in[SK_MAX_IN], gathered_out[SK_MAX_OUT]; /* bit d: that dim is marked '^' */
     sk_tensor *in[SK_MAX_IN], *out[SK_MAX_OUT];
     int n_in, n_out;
     double attr[SK_MAX_ATTR];
@@ -79,7 +80,7 @@ struct sk_graph {
     char story[512];
     int64_t size[128]; /* of each letter; 0: unknown */
     char batch;        /* the letter that micro-batches cut; 'b' */
-    char cut[64];      /* letters that a layout will split: ops may write themselves otherwise */
+    char cut[64];      /* letters that a layout will split (sk_op.split) */
     char dealt;        /* a letter whose places are dealt in zigzag (base/zigzag.h), or 0 */
     int zigzag;        /* to so many ranks */
     bool keep_cheap;   /* results of cheap ops are kept for the backward half */
@@ -139,10 +140,10 @@ void sk_graph_sum(sk_graph *g, sk_sum_kind which, sk_tensor *scalar);
  * "loss_scale". */
 void sk_graph_grad(sk_graph *g);
 
-/* Part of the above: results of cheap ops are made again for the backward half instead of kept. */
+/* Part of the above: results of cheap ops are recomputed for the backward half instead of kept. */
 void sk_graph_recompute(sk_graph *g);
 
-/* Keep results and weights in a type of 16 bits, where nothing speaks against it; after the
+/* Store results and weights in a type of 16 bits, with the exceptions of precision.c; after the
  * gradient. */
 void sk_graph_store(sk_graph *g, sk_dtype type);
 

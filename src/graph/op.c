@@ -52,7 +52,7 @@ sk_status sk_op_takes(const sk_op *op, const sk_args *a)
     return SK_OK;
 }
 
-static bool foreign(const sk_view *v) { return v->type == SK_BF16 || v->type == SK_F16; }
+static bool is_narrow(const sk_view *v) { return v->type == SK_BF16 || v->type == SK_F16; }
 
 static size_t staged(const sk_view *v, bool wide)
 {
@@ -63,8 +63,8 @@ static size_t staged(const sk_view *v, bool wide)
 size_t sk_op_stage(const sk_args *a)
 {
     size_t n = 0;
-    for (int i = 0; i < a->n_in; i++) n += staged(&a->in[i], foreign(&a->in[i]));
-    for (int o = 0; o < a->n_out; o++) n += staged(&a->out[o], foreign(&a->out[o]));
+    for (int i = 0; i < a->n_in; i++) n += staged(&a->in[i], is_narrow(&a->in[i]));
+    for (int o = 0; o < a->n_out; o++) n += staged(&a->out[o], is_narrow(&a->out[o]));
     return n;
 }
 
@@ -75,19 +75,19 @@ size_t sk_op_scratch(const sk_op *op, const sk_args *a)
 }
 
 /* A place for the wide form, in the order of the operands. */
-static void move_to(sk_view *v, char **room)
+static void move_to(sk_view *v, char **workspace)
 {
-    if (!foreign(v)) return;
-    v->data = *room;
+    if (!is_narrow(v)) return;
+    v->data = *workspace;
     v->type = SK_F32;
-    *room += staged(v, true);
+    *workspace += staged(v, true);
 }
 
-sk_args sk_op_widened(const sk_args *a, char *room)
+sk_args sk_op_widened(const sk_args *a, char *workspace)
 {
     sk_args b = *a;
-    for (int i = 0; i < b.n_in; i++) move_to(&b.in[i], &room);
-    for (int o = 0; o < b.n_out; o++) move_to(&b.out[o], &room);
+    for (int i = 0; i < b.n_in; i++) move_to(&b.in[i], &workspace);
+    for (int o = 0; o < b.n_out; o++) move_to(&b.out[o], &workspace);
     return b;
 }
 

@@ -47,15 +47,16 @@ typedef struct sk_shape {
 } sk_shape;
 
 enum {
-    SK_OP_LINEAR = 1, /* partial sums in all inputs give a partial sum */
-    SK_OP_ADDS = 2,   /* can add to its outputs */
-    SK_OP_MAX = 4,    /* missing letters are reduced by maximum, not by sum */
-    SK_OP_SUM = 8,    /* this is the sum of two tensors; autodiff uses it to join gradients */
-    SK_OP_HEAVY = 16, /* long enough to hide what moves: run in turns where the layout overlaps */
-    SK_OP_CHEAP = 32, /* made again for the backward pass rather than kept */
+    SK_OP_LINEAR = 1,     /* partial sums in all inputs give a partial sum */
+    SK_OP_ADDS = 2,       /* can add to its outputs */
+    SK_OP_MAX = 4,        /* missing letters are reduced by maximum, not by sum */
+    SK_OP_SUM = 8,        /* this is the sum of two tensors; autodiff uses it to join gradients */
+    SK_OP_HEAVY = 16,     /* long enough to hide communication: `overlap` runs it in chunks */
+    SK_OP_CHEAP = 32,     /* its results are recomputed for the backward pass rather than kept */
     SK_OP_RECOMPUTE = 64, /* the same, where the layout says "recompute selective" */
     SK_OP_EXACT = 128,    /* decides on small differences: reads and makes f32 in any precision */
-    SK_OP_ZEROS = 256     /* many elements of its results are 0 */
+    SK_OP_ZEROS = 256,    /* many elements of its results are 0 */
+    SK_OP_FP8 = 512       /* a product; with attr[0] 1 its operands are rounded to 8 bits */
 };
 
 typedef struct sk_sample {
@@ -64,8 +65,8 @@ typedef struct sk_sample {
     const char *fresh;         /* sizes of letters new in the output: "v10" */
     double attr[SK_MAX_ATTR];
     bool positive; /* inputs drawn from (0.5, 1.5) instead of (-1, 1) */
-    bool coarse;   /* operands are rounded by what is in a piece: pieces and gradients agree with
-                      the whole only roughly */
+    bool coarse;   /* operands are rounded by what is in a shard: shards and gradients agree with
+                      the result that is not split only roughly */
 } sk_sample;
 
 typedef struct sk_op {
@@ -76,26 +77,26 @@ typedef struct sk_op {
     /* Element types that a GPU half takes, a letter for each operand, '>', and one for each result:
      * 'x' the type of operand 0, one of f32, bf16 and f16; 'f' any of these; '4' f32; 'i' i32; 's'
      * i32 or any of these.  "xi>f" is embedding_grad.  NULL: 'x' for all.  The CPU half takes every
-     * mix, for kernel.c widens what is narrow. */
+     * mix: op.c widens what is narrow. */
     const char *types;
     unsigned stats;   /* bit o: output o is f32 whatever the inputs are */
     unsigned signs;   /* bit i: of input i it reads only whether elements are above 0 */
     unsigned reuse;   /* bit i: output 0 may take over the memory of input i */
     unsigned changes; /* bit i: input i is changed in place: a memory (SK_MEMORY) */
-    /* Sizes of new letters, from the call; the graph is there to be written (sk_graph_size). */
+    /* Sizes of new letters, from the call; it writes them to the graph (sk_graph_size). */
     void (*infer)(sk_graph *g, const sk_node *n);
-    /* Write other nodes instead of this one, which the layout wants to split along `letter` and the
-     * op keeps whole: result o goes to out[o].  attr[0]: the letter that the layout deals, one that
-     * the op keeps whole too, is dealt in zigzag to so many ranks, if over 1.  NULL: it works on
-     * the whole. */
+    /* The layout splits `letter`, which this op marks '!': write other nodes instead of this one,
+     * which can be split along it.  Result o goes to out[o].  attr[0] over 1: the letter that the
+     * layout deals in zigzag (base/zigzag.h), also one marked '!', is dealt to so many ranks.
+     * NULL: operands are gathered. */
     void (*split)(sk_graph *g, char letter, sk_tensor *const *in, const double *attr,
                   sk_tensor **out);
     /* dy[o] is NULL where no gradient arrives; leave dx[i] NULL where none flows. */
     void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
-    double (*flops)(const sk_args *a);   /* of the whole piece; NULL: one per element of output 0 */
+    double (*flops)(const sk_args *a);   /* of the shard; NULL: one per element of output 0 */
     size_t (*scratch)(const sk_args *a); /* bytes per thread; NULL: none */
-    size_t (*room)(
-        const sk_args *a); /* bytes of a GPU beyond SK_WORKSPACE (kernel.h); NULL: none */
+    /* Bytes that the GPU half needs beyond SK_WORKSPACE (kernel/kernel_launch.h); NULL: none. */
+    size_t (*workspace)(const sk_args *a);
     void (*cpu)(const sk_args *a);
     const sk_sample *samples; /* a sample without inputs ends the list */
 } sk_op;
@@ -112,14 +113,16 @@ char sk_op_type(const sk_op *op, int n_in, int i);
  * before they meet others would depend on where they were cut. */
 sk_status sk_op_takes(const sk_op *op, const sk_args *a);
 
-/* Run one op's CPU kernel for one thread, staging through `real` when an operand has a
- * storage type the kernel does not know (bf16, f16). */
+/* Run the CPU kernel of an op for one thread.  Where an operand has a storage type that kernels do
+ * not know (bf16, f16), part 0 runs all of it on copies in `real`, and the other threads do
+ * nothing. */
 void sk_op_run_cpu(const sk_op *op, const sk_args *a);
-/* The same in steps, for a team: operands with a place in a room of all threads instead of their
- * own; each thread widens its share of what is read, runs the kernel on the wide ones, and
- * narrows its share of what was written; all have ended one step before the next begins. */
-size_t sk_op_stage(const sk_args *a); /* bytes of that room, once for the team; 0: none is narrow */
-sk_args sk_op_widened(const sk_args *a, char *room);
+/* The same in steps, for a team of threads.  Copies of narrow operands lie in one workspace of the
+ * team.  Each thread widens its share of what is read (sk_op_widen), runs the kernel on the wide
+ * copies (sk_op_widened), and narrows its share of what was written (sk_op_narrowed); a barrier
+ * stands between two steps. */
+size_t sk_op_stage(const sk_args *a); /* bytes of that workspace; 0: no operand is narrow */
+sk_args sk_op_widened(const sk_args *a, char *workspace);
 void sk_op_widen(const sk_args *a, const sk_args *wide, int part, int of);
 void sk_op_narrowed(const sk_op *op, const sk_args *a, const sk_args *wide, int part, int of);
 size_t sk_op_scratch(const sk_op *op, const sk_args *a); /* bytes for one thread, staging too */

@@ -1,16 +1,15 @@
-/* precision.c - in which type each tensor is kept.
+/* precision.c - the storage type of each tensor.
  *
- * Models are written in f32.  With a narrower type, results and weights are kept in it and kernels
- * still compute in f32: they widen what they read and narrow what they write (kernel.c).  Kept
- * in f32 are the sums of the graph, statistics that an op makes in f32 anyway, what ops that
- * decide on small differences read and make (routers, with the weights in front of them), and what
- * is nudged.  Where a GPU's kernel needs operands and results of one type (op->types) and one of
- * them is kept in f32, all are: such as the sum of two gradients that meet at a router's logits.
+ * Models are written in f32.  With a narrower type, results and weights are stored in it and
+ * kernels still compute in f32: they widen what they read and narrow what they write (op.c).  These
+ * stay in f32: the sums of the graph; statistics (op->stats); operands and results of ops that
+ * decide on small differences (SK_OP_EXACT: routers, with the weights in front of them); and
+ * parameters with a bias update.  Where a GPU kernel needs operands and results of one type
+ * (op->types) and one of them stays in f32, all do: for example the sum of two gradients of a
+ * router's logits.
  *
- * Products may be taken in 8 bits besides: those of the blocks with their weights. */
+ * The products of the blocks with their weights may be taken in 8 bits besides (SK_OP_FP8). */
 #include "graph/graph.h"
-
-#include <string.h>
 
 static void keep_wide(sk_tensor *t, sk_dtype narrow)
 {
@@ -62,9 +61,9 @@ void sk_graph_store(sk_graph *g, sk_dtype type)
     }
     for (int w = 0; w < SK_N_SUMS; w++)
         if (g->sum[w]) keep_wide(g->sum[w], type);
-    for (bool again = true; again;) {
-        again = false;
-        for (int i = 0; i < g->nodes.n; i++) again |= agree(g->nodes.v[i], type);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < g->nodes.n; i++) changed |= agree(g->nodes.v[i], type);
     }
 }
 
@@ -90,7 +89,7 @@ int sk_graph_fp8(sk_graph *g)
     int marked = 0;
     for (int i = 0; i < g->nodes.n; i++) {
         sk_node *n = g->nodes.v[i];
-        if (strcmp(n->op->name, "contract")) continue;
+        if (!(n->op->flags & SK_OP_FP8)) continue;
         bool first = of_block(g, n->in[0]), second = of_block(g, n->in[1]);
         if (first == second || n->in[first]->role != SK_VALUE || decides(g, n->out[0])) continue;
         n->attr[0] = 1;

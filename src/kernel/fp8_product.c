@@ -45,23 +45,24 @@ size_t sk_fp8_workspace(const sk_args *a)
     return f.bytes > wide.bytes ? f.bytes : wide.bytes;
 }
 
-static sk_lt_matrix copy_of(const sk_args *a, const sk_fp8_plan *f, char *room, int i, int64_t rows)
+static sk_lt_matrix copy_of(const sk_args *a, const sk_fp8_plan *f, char *workspace, int i,
+                            int64_t rows)
 {
-    return (sk_lt_matrix){.data = room + f->at[i],
+    return (sk_lt_matrix){.data = workspace + f->at[i],
                           .type = SK_U8,
                           .e5m2 = sk_fp8_gradient(a, i),
                           .ld = f->k,
                           .step = rows * f->k};
 }
 
-sk_product sk_fp8_product(const sk_args *a, const sk_fp8_plan *f, char *room)
+sk_product sk_fp8_product(const sk_args *a, const sk_fp8_plan *f, char *workspace)
 {
     sk_product p = f->p;
-    const float *down = (const float *)(const void *)room + SK_FP8_DOWN;
+    const float *down = (const float *)(const void *)workspace + SK_FP8_DOWN;
     int first = p.crossed;
     p.k = f->k;
-    p.a = copy_of(a, f, room, first, p.m);
-    p.b = copy_of(a, f, room, !first, p.n);
+    p.a = copy_of(a, f, workspace, first, p.m);
+    p.b = copy_of(a, f, workspace, !first, p.n);
     p.b.turned = true;
     p.a_scale = down + SK_FP8_SLOT * first;
     p.b_scale = down + SK_FP8_SLOT * !first;

@@ -42,10 +42,10 @@ extern "C" {
 enum { SK_WORKSPACE = 64 << 20, SK_WORKSPACE_ALIGN = 256 };
 
 typedef struct sk_launch {
-    void *stream;         /* a cudaStream_t */
-    char *room;           /* on the device, aligned */
-    size_t room_bytes;    /* SK_WORKSPACE, and what the op asked for */
-    const uint64_t *step; /* on the device */
+    void *stream;           /* a cudaStream_t */
+    char *workspace;        /* on the device, aligned */
+    size_t workspace_bytes; /* SK_WORKSPACE, and what the op asked for */
+    const uint64_t *step;   /* on the device */
 } sk_launch;
 
 /* Elements of an operand whose type is known when the kernel runs: for what is read once a row. */

@@ -60,7 +60,8 @@ typedef struct sk_update {
     int delay, update;  /* as in sk_inst: count, update */
     float scale;        /* over 0: instead of pulse->scale, and / loss_scale */
     float decay;        /* of this piece */
-    float nudge;        /* not 0: a step of this size against the sign of the gradient instead */
+    float bias_update;  /* not 0: a step of this size against the sign of the gradient instead
+                           (router  bias update) */
     bool owner;         /* sums of this piece count */
     const void *before; /* sums of the pass before, [SK_MAX_SUM] of double; or NULL */
     void *after;        /* where sums of this pass go; or NULL.  Ordered: of sk_fixed, both */

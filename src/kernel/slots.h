@@ -1,10 +1,10 @@
 /* slots.h - rows of tokens to and from the slots of experts: what four kernels share.
  *
- * A slot is a number, expert * room + place, where room is the logical size of x; what is negative
- * or too large is no slot, and its row is nowhere.  Slots are "btk" and either real numbers, as an
- * op makes them (exact up to 2^24), or i32, as the samples of the ops have them.  Banks of rows
- * are "ebxc" and may be pieces of one along any letter: rows of other pieces are left out, so that
- * the pieces' results add up.  Two tokens in one slot are added up. */
+ * A slot is a number, expert * capacity + place, where capacity is the logical size of x; what is
+ * negative or too large is no slot, and its row is nowhere.  Slots are "btk" and either real
+ * numbers, as an op makes them (exact up to 2^24), or i32, as the samples of the ops have them.
+ * Banks of rows are "ebxc" and may be pieces of one along any letter: rows of other pieces are left
+ * out, so that the pieces' results add up.  Two tokens in one slot are added up. */
 #ifndef SK_KERNEL_SLOTS_H
 #define SK_KERNEL_SLOTS_H
 
@@ -14,8 +14,9 @@ enum { SK_MOST_SLOTS = 1 << 24 };
 
 int64_t sk_slot(const sk_view *slot, int64_t i); /* -1: none */
 
-/* The expert of a slot, also of -1 - expert, which is a choice that found no room; -1: no slot. */
-int64_t sk_slot_expert(const sk_view *slot, int64_t i, int64_t room, int64_t experts);
+/* The expert of a slot, also of -1 - expert, which is a choice that found its expert full; -1: no
+ * slot. */
+int64_t sk_slot_expert(const sk_view *slot, int64_t i, int64_t capacity, int64_t experts);
 
 /* The row of a bank that holds the slot, of sequence b of the piece; -1: elsewhere. */
 int64_t sk_slot_row(const sk_view *bank, int64_t slot, int64_t b);

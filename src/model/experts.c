@@ -62,7 +62,7 @@ static sk_node *route(sk_graph *g, const sk_hyper *h, sk_tensor *y, int i, bool 
     double among = among_chosen ? 1 : 0, speed = h->router_bias_update_speed;
     if (speed == 0) return sk_apply(g, "route", .in = {y}, .attr = {choices, places, among});
     sk_tensor *bias = sk_param_f(g, "g", SK_ZEROS, "h.%d.router.bias", i);
-    bias->nudge = speed;
+    bias->bias_update = speed;
     return sk_apply(g, "route_biased", .in = {y, bias}, .attr = {choices, places, among});
 }
 

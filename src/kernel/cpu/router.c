@@ -74,13 +74,14 @@ static void choices_of(const sk_args *a, const real *logit, const real *bias, co
 static void queue_up(const sk_args *a, int64_t from, int64_t to, const scratch *d, real *slot)
 {
     int64_t time = a->in[0].size[1], experts = a->in[0].size[2], choices = a->out[0].size[2];
-    int64_t room = (int64_t)a->attr[1];
+    int64_t capacity = (int64_t)a->attr[1];
     memset(d->queue, 0, (size_t)experts * sizeof *d->queue);
     for (int64_t k = 0; k < choices; k++)
         for (int64_t at = 0; at < time; at++) {
             int64_t t = sk_zigzag_index(at, time, a->in[0].zigzag[1]);
             int64_t i = t * choices + k, e = d->chosen[i], place = d->queue[e]++;
-            if (t >= from && t < to) slot[i] = (real)(place < room ? e * room + place : -1 - e);
+            if (t >= from && t < to)
+                slot[i] = (real)(place < capacity ? e * capacity + place : -1 - e);
         }
 }
 

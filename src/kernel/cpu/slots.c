@@ -13,21 +13,21 @@ int64_t sk_slot(const sk_view *slot, int64_t i)
     return s >= 0 && s < SK_MOST_SLOTS ? (int64_t)s : -1;
 }
 
-int64_t sk_slot_expert(const sk_view *slot, int64_t i, int64_t room, int64_t experts)
+int64_t sk_slot_expert(const sk_view *slot, int64_t i, int64_t capacity, int64_t experts)
 {
     bool whole = slot->type == SK_I32;
     double s =
         whole ? (double)((const int32_t *)slot->data)[i] : (double)((const real *)slot->data)[i];
     if (!(s > -SK_MOST_SLOTS && s < SK_MOST_SLOTS) || (s > -1 && s < 0)) return -1;
-    int64_t e = s < 0 ? (int64_t)(-1 - s) : (int64_t)s / room;
+    int64_t e = s < 0 ? (int64_t)(-1 - s) : (int64_t)s / capacity;
     return e < experts ? e : -1;
 }
 
 int64_t sk_slot_row(const sk_view *bank, int64_t slot, int64_t b)
 {
-    int64_t room = bank->full[2];
-    if (slot < 0 || !room) return -1;
-    int64_t e = slot / room - bank->at[0], place = slot % room - bank->at[2];
+    int64_t capacity = bank->full[2];
+    if (slot < 0 || !capacity) return -1;
+    int64_t e = slot / capacity - bank->at[0], place = slot % capacity - bank->at[2];
     if (e < 0 || e >= bank->size[0] || place < 0 || place >= bank->size[2]) return -1;
     return (e * bank->size[1] + b) * bank->size[2] + place;
 }

@@ -3,8 +3,8 @@
  *
  * A block takes a strip of columns and every gridDim.y-th batch of rows; threads above each other
  * add their sums in shared memory, and the block leaves SUMS rows of partial sums in the
- * room: [gridDim.y][SUMS][n] in f32.  sk_columns_end adds those up, in double, and writes.  With
- * one block above each strip the first kernel writes itself.
+ * workspace: [gridDim.y][SUMS][n] in f32.  sk_columns_end adds those up, in double, and writes.
+ * With one block above each strip the first kernel writes itself.
  *
  * What is summed is a struct F with
  *
@@ -91,7 +91,8 @@ static __global__ void __launch_bounds__(SK_COLUMNS_BLOCK)
 }
 
 /* Sums over `rows` rows of n elements; V: 1, or elements of a pack where rows are aligned to it.
- * Partial sums take at most 4 * SUMS * V * SK_COLUMNS_BLOCKS * SK_COLUMNS_ACROSS bytes of room. */
+ * Partial sums take at most 4 * SUMS * V * SK_COLUMNS_BLOCKS * SK_COLUMNS_ACROSS bytes of
+ * workspace. */
 template <typename F, int V>
 static sk_status sk_columns(const char *op, F f, int64_t rows, int64_t n, sk_columns_out out,
                             const sk_launch *l)

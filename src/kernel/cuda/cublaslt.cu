@@ -339,8 +339,8 @@ typedef struct job {
     lt *at;
     const sk_product *p;
     cudaStream_t stream;
-    void *room;
-    size_t room_bytes;
+    void *workspace;
+    size_t workspace_bytes;
     cublasStatus_t st; /* the first that was not good */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c, d; /* in its words: our b, our a, c', d' */
@@ -437,8 +437,8 @@ static cublasStatus_t multiply(const job *j, const cublasLtMatmulAlgo_t *algo)
     const float *alpha = p->alpha_at ? p->alpha_at : &p->alpha,
                 *beta = p->alpha_at ? p->beta_at : &p->beta;
     return lib.cublasLtMatmul(j->at->handle, j->desc, alpha, p->b.data, j->a, p->a.data, j->b, beta,
-                              c_of(p).data, j->c, p->d.data, j->d, algo, j->room, j->room_bytes,
-                              j->stream);
+                              c_of(p).data, j->c, p->d.data, j->d, algo, j->workspace,
+                              j->workspace_bytes, j->stream);
 }
 
 /* ---- choosing */
@@ -465,7 +465,7 @@ static cublasStatus_t preference(const job *j, cublasLtMatmulPreference_t *out)
 {
     const sk_product *p = j->p;
     cublasStatus_t st = lib.cublasLtMatmulPreferenceCreate(out);
-    want(*out, &st, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)j->room_bytes);
+    want(*out, &st, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (uint64_t)j->workspace_bytes);
     want(*out, &st, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     want(*out, &st, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)alignment(p->b.data));
@@ -486,7 +486,7 @@ static int proposals(const job *j, cublasLtMatmulHeuristicResult_t *out, int mos
                                                 pref, most, out, &n);
     if (pref) lib.cublasLtMatmulPreferenceDestroy(pref);
     for (int i = 0; !st && i < n; i++)
-        if (!out[i].state && out[i].workspaceSize <= j->room_bytes && exact(&out[i].algo))
+        if (!out[i].state && out[i].workspaceSize <= j->workspace_bytes && exact(&out[i].algo))
             out[good++] = out[i];
     return good;
 }
@@ -614,7 +614,7 @@ static void check(const job *j, entry *e)
     memset(&r, 0, sizeof r);
     bool fine = !lib.cublasLtMatmulAlgoCheck(j->at->handle, j->desc, j->a, j->b, j->c, j->d,
                                              &e->algo, &r) &&
-                r.workspaceSize <= j->room_bytes && exact(&e->algo);
+                r.workspaceSize <= j->workspace_bytes && exact(&e->algo);
     e->st = fine ? BEST : BLANK;
 }
 
@@ -717,8 +717,8 @@ static sk_status act(job *j, bool prepares, bool *has)
     return SK_OK;
 }
 
-static sk_status go(const sk_product *p, void *stream, void *room, size_t room_bytes, bool prepares,
-                    bool *out)
+static sk_status go(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
+                    bool prepares, bool *out)
 {
     bool has = false;
     job j = {};
@@ -726,8 +726,9 @@ static sk_status go(const sk_product *p, void *stream, void *room, size_t room_b
     sk_assert(((uintptr_t)p->a_scale | (uintptr_t)p->b_scale) % ALIGN == 0);
     j.p = p;
     j.stream = (cudaStream_t)stream;
-    j.room = room;
-    j.room_bytes = room_bytes < (size_t)SK_LT_WORKSPACE ? room_bytes : (size_t)SK_LT_WORKSPACE;
+    j.workspace = workspace;
+    j.workspace_bytes =
+        workspace_bytes < (size_t)SK_LT_WORKSPACE ? workspace_bytes : (size_t)SK_LT_WORKSPACE;
     pthread_mutex_lock(&lock);
     sk_status st = enter(&j.at);
     if (!st) st = act(&j, prepares, &has);
@@ -739,15 +740,16 @@ static sk_status go(const sk_product *p, void *stream, void *room, size_t room_b
     return SK_OK;
 }
 
-sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran)
+sk_status sk_lt_run(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
+                    bool *ran)
 {
-    return go(p, stream, room, room_bytes, false, ran);
+    return go(p, stream, workspace, workspace_bytes, false, ran);
 }
 
-sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t room_bytes,
+sk_status sk_lt_prepare(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
                         bool *found)
 {
-    return go(p, stream, room, room_bytes, true, found);
+    return go(p, stream, workspace, workspace_bytes, true, found);
 }
 
 /* ---- for people */

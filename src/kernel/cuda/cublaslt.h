@@ -80,10 +80,11 @@ typedef struct sk_product {
     bool crossed; /* for who planned it: a is the second operand of the contraction */
 } sk_product;
 
-/* room: on the device, aligned to 256 bytes.  ran, found: NULL if having no algorithm is a failure.
- * sk_lt_run() waits for nothing and may be recorded; sk_lt_prepare() may not. */
-sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran);
-sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t room_bytes,
+/* workspace: on the device, aligned to 256 bytes.  ran, found: NULL if having no algorithm is a
+ * failure. sk_lt_run() waits for nothing and may be recorded; sk_lt_prepare() may not. */
+sk_status sk_lt_run(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
+                    bool *ran);
+sk_status sk_lt_prepare(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
                         bool *found);
 
 #ifdef __cplusplus

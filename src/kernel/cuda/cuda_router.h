@@ -3,7 +3,7 @@
  *
  * choose(): a thread a token.  It goes through the experts one after the other, as the CPU does,
  * because a sum in another order could turn a choice between equals.  A warp brings the logits of
- * its 32 tokens into shared memory first, if they have room.  Experts are left where slots will be.
+ * its 32 tokens into shared memory first, if they fit there.  Experts are left where slots will be.
  *
  * queue(): a block a sequence.  Its warps share the choices in the order in which places are given,
  * count the experts in their shares, learn from those before them where their own queues begin,
@@ -18,7 +18,7 @@ typedef struct sk_route_job {
     sk_any logit, bias, gate; /* bias.data NULL: none */
     float *slot;
     int64_t tokens, time;
-    int experts, choices, room, zigzag;
+    int experts, choices, capacity, zigzag;
     bool among;  /* gates among the chosen only */
     bool staged; /* in shared memory */
 } sk_route_job;
@@ -153,16 +153,16 @@ static __device__ inline void sk_queue_starts(const sk_route_job &j, const float
     __syncthreads();
 }
 
-/* rooms: counters of each sequence; NULL: in shared memory. */
+/* counters: of each sequence; NULL: in shared memory. */
 template <int MOST>
-static __global__ void __launch_bounds__(MOST) sk_route_queue(sk_route_job j, int *rooms)
+static __global__ void __launch_bounds__(MOST) sk_route_queue(sk_route_job j, int *counters)
 {
     extern __shared__ int counts[];
     int warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
     int n = (int)j.time * j.choices, share = (n + 32 * warps - 1) / (32 * warps) * 32;
     int from = min(n, warp * share), to = min(n, from + share);
     float *slot = j.slot + (int64_t)blockIdx.x * n;
-    int *queue = rooms ? rooms + (int64_t)blockIdx.x * warps * j.experts : counts;
+    int *queue = counters ? counters + (int64_t)blockIdx.x * warps * j.experts : counts;
     sk_queue_starts(j, slot, queue, from, to);
     queue += warp * j.experts;
     for (int at = from; at < to; at += 32) {
@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__(MOST) sk_route_queue(sk_route_job j, in
         __syncwarp();
         if (there && !below) queue[e] += __popc(same);
         __syncwarp();
-        if (there) slot[i] = (float)(place < j.room ? e * j.room + place : -1 - e);
+        if (there) slot[i] = (float)(place < j.capacity ? e * j.capacity + place : -1 - e);
     }
 }
 
@@ -196,7 +196,7 @@ static inline sk_status sk_route_job_of(const char *op, const sk_args *a, sk_rou
     j->time = x->size[1];
     j->experts = (int)x->size[2];
     j->choices = (int)a->out[0].size[2];
-    j->room = (int)a->attr[1];
+    j->capacity = (int)a->attr[1];
     j->zigzag = x->zigzag[1];
     j->among = a->attr[2] != 0;
     return SK_OK;
@@ -206,16 +206,16 @@ static sk_status sk_cuda_queue(const char *op, const sk_route_job *j, const sk_l
 {
     size_t one = (size_t)j->experts * sizeof(int), sequences = (size_t)(j->tokens / j->time);
     int64_t warps = j->time * j->choices / 64 + 1; /* two rounds for each, or more */
-    int *rooms = NULL;
+    int *counters = NULL;
     if (warps > 32) warps = 32;
     while (warps > 1 && (size_t)warps * one > SK_ROUTE_SHARED) warps--;
-    if (one > SK_ROUTE_SHARED) rooms = (int *)l->workspace;
-    if (rooms && one * sequences > l->workspace_bytes)
+    if (one > SK_ROUTE_SHARED) counters = (int *)l->workspace;
+    if (counters && one * sequences > l->workspace_bytes)
         return sk_fail(SK_ECONF, "%s: %lld sequences with %d experts, too many for the CUDA kernel",
                        op, (long long)sequences, j->experts);
     sk_route_queue<SK_ROUTE_THREADS>
-        <<<(unsigned)sequences, (unsigned)(32 * warps), rooms ? 0 : one *(size_t)warps,
-           (cudaStream_t)l->stream>>>(*j, rooms);
+        <<<(unsigned)sequences, (unsigned)(32 * warps), counters ? 0 : one *(size_t)warps,
+           (cudaStream_t)l->stream>>>(*j, counters);
     return sk_cuda_launched(op);
 }
 

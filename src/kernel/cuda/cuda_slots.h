@@ -26,19 +26,19 @@ static __device__ inline int sk_cuda_slot(sk_any slot, int64_t i)
     return s >= 0 && s < SK_MOST_SLOTS ? (int)s : -1;
 }
 
-static __device__ inline int sk_cuda_slot_expert(sk_any slot, int64_t i, int room, int experts)
+static __device__ inline int sk_cuda_slot_expert(sk_any slot, int64_t i, int capacity, int experts)
 {
     bool whole = slot.type == SK_I32;
     double s = whole ? (double)((const int32_t *)slot.data)[i] : (double)sk_get(slot, i);
     if (!(s > -SK_MOST_SLOTS && s < SK_MOST_SLOTS) || (s > -1 && s < 0)) return -1;
-    int e = s < 0 ? (int)(-1 - s) : (int)s / room;
+    int e = s < 0 ? (int)(-1 - s) : (int)s / capacity;
     return e < experts ? e : -1;
 }
 
 /* A bank "ebxc" or a piece of one; of its columns nothing is known here. */
 typedef struct sk_bank {
     int sequences;
-    int room;                /* of an expert, in all pieces */
+    int capacity;            /* of an expert, in all pieces */
     int first, experts;      /* of this piece */
     int first_place, places; /* of this piece */
 } sk_bank;
@@ -51,9 +51,9 @@ static inline sk_bank sk_bank_of(const sk_view *v)
 
 static __device__ inline int64_t sk_cuda_slot_row(const sk_bank &k, int slot, int64_t b)
 {
-    if (slot < 0 || !k.room) return -1;
-    int e = (int)((unsigned)slot / (unsigned)k.room);
-    int place = slot - e * k.room - k.first_place;
+    if (slot < 0 || !k.capacity) return -1;
+    int e = (int)((unsigned)slot / (unsigned)k.capacity);
+    int place = slot - e * k.capacity - k.first_place;
     e -= k.first;
     if (e < 0 || e >= k.experts || place < 0 || place >= k.places) return -1;
     return ((int64_t)e * k.sequences + b) * k.places + place;
@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(SK_SLOT_BLOCK)
     }
 }
 
-/* As many rows of the bank at a time as the room has place to mark. */
+/* As many rows of the bank at a time as the workspace has place to mark. */
 template <typename T, int V>
 static sk_status sk_scatter_rounds(const char *op, sk_scatter j, const void *x, const sk_view *bank,
                                    const sk_launch *l)
@@ -232,7 +232,7 @@ typedef struct sk_terms {
             int slot = sk_cuda_slot(j.slot, i), in_cell = 0;
             int64_t at = sk_cuda_slot_row(j.bank, slot, t / (unsigned)j.time);
             if (at < 0) continue;
-            while (slot / j.bank.room - j.bank.first >= experts.at[in_cell + 1]) in_cell++;
+            while (slot / j.bank.capacity - j.bank.first >= experts.at[in_cell + 1]) in_cell++;
             add((int)at, in_cell, j.gate.data ? sk_get(j.gate, i) : 1);
         }
     }

@@ -75,7 +75,8 @@ typedef struct unit {
 struct sk_sdpa_plan {
     sk_sdpa_shape s;
     int device, form;
-    size_t asked, workspace, room;
+    size_t asked;                      /* the most that all of the workspace may take */
+    size_t cudnn_workspace, workspace; /* cuDNN's own part; all of it */
     unit u;
     desc plan;
     char story[1024];
@@ -464,7 +465,7 @@ static bool repeats(desc config)
 }
 
 /* The plan of an engine's config; NULL, and a note, if there is none or it needs too much. */
-static desc plan_of(maker *m, desc config, int device, size_t room, size_t *workspace)
+static desc plan_of(maker *m, desc config, int device, size_t most, size_t *workspace)
 {
     int64_t bytes = 0, got = 0;
     cudnnStatus_t st = CUDNN_STATUS_SUCCESS;
@@ -479,20 +480,20 @@ static desc plan_of(maker *m, desc config, int device, size_t room, size_t *work
         st =
             lib.get(x, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got, &bytes);
     if (st) failed(m, st, "asking for the workspace");
-    if (good(m) && (size_t)bytes <= room) {
+    if (good(m) && (size_t)bytes <= most) {
         *workspace = (size_t)bytes;
         return x;
     }
     if (good(m))
         snprintf(m->note, sizeof m->note, "an engine wants %lld bytes of scratch, %zu are there",
-                 (long long)bytes, room);
+                 (long long)bytes, most);
     else memcpy(m->note, m->story, sizeof m->note);
     *m->story = 0; /* another engine may do */
     return NULL;
 }
 
 static desc first_plan(maker *m, sk_sdpa_plan *p, desc graph, cudnnBackendHeurMode_t mode,
-                       size_t room)
+                       size_t most)
 {
     desc configs[MOST_CONFIGS], plan = NULL;
     int64_t n = 0;
@@ -509,7 +510,7 @@ static desc first_plan(maker *m, sk_sdpa_plan *p, desc graph, cudnnBackendHeurMo
     for (int64_t i = 0; good(m) && i < n && !plan; i++)
         if (p->form == 0 && !repeats(configs[i]))
             snprintf(m->note, sizeof m->note, "an engine does not always give the same bits");
-        else plan = plan_of(m, configs[i], p->device, room, &p->workspace);
+        else plan = plan_of(m, configs[i], p->device, most, &p->cudnn_workspace);
     if (!n && !*m->note) snprintf(m->note, sizeof m->note, "no engine takes the graph");
     return plan;
 }
@@ -517,7 +518,7 @@ static desc first_plan(maker *m, sk_sdpa_plan *p, desc graph, cudnnBackendHeurMo
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* Row sums, and dq in f32 where it is gathered there: before the workspace. */
-static size_t own_room(const sk_sdpa_plan *p)
+static size_t own_bytes(const sk_sdpa_plan *p)
 {
     const unit *u = &p->u;
     size_t rows_of = (size_t)(u->n * u->hq * u->t) * sizeof(float);
@@ -530,7 +531,7 @@ static void build(sk_sdpa_plan *p)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     maker m = {};
-    size_t own = own_room(p);
+    size_t own = own_bytes(p);
     m.type = p->s.type == SK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
     if (p->s.backward) backward(&m, &p->u, p->form);
     else forward(&m, &p->u);
@@ -540,7 +541,7 @@ static void build(sk_sdpa_plan *p)
         *m.story = 0;
         p->plan = first_plan(&m, p, graph, modes[i], p->asked - own);
     }
-    p->room = own + p->workspace;
+    p->workspace = own + p->cudnn_workspace;
     if (p->plan) return; /* what it was made of stays */
     snprintf(p->story, sizeof p->story, "%s", *m.story ? m.story : m.note);
     while (m.n_all) lib.destroy(m.all[--m.n_all]);
@@ -558,17 +559,17 @@ static int64_t head_bytes(const sk_sdpa_shape *s, int form)
 }
 
 /* The most of n, in equal parts, that fit; at least 1. */
-static int64_t part_of(int64_t n, int64_t bytes, size_t room)
+static int64_t part_of(int64_t n, int64_t bytes, size_t most)
 {
     int64_t k = n;
-    while (k > 1 && (n % k || k * bytes > (int64_t)room)) k--;
+    while (k > 1 && (n % k || k * bytes > (int64_t)most)) k--;
     return k;
 }
 
 /* Whole sequences, with all their heads. */
-static unit by_batch(const sk_sdpa_shape *s, int64_t bytes, size_t room)
+static unit by_batch(const sk_sdpa_shape *s, int64_t bytes, size_t most)
 {
-    int64_t x = 3 * s->h * s->d, y = s->h * s->d, n = part_of(s->b, bytes * s->h, room);
+    int64_t x = 3 * s->h * s->d, y = s->h * s->d, n = part_of(s->b, bytes * s->h, most);
     unit u = {n, s->h, s->h, s->t, s->d};
     u.x_seq = s->t * x, u.x_head = 3 * s->d, u.x_time = x;
     u.y_seq = s->t * y, u.y_head = s->d, u.y_time = y, u.l_seq = s->h * s->t;
@@ -578,9 +579,9 @@ static unit by_batch(const sk_sdpa_shape *s, int64_t bytes, size_t room)
 }
 
 /* One sequence after the other; groups of heads are what cuDNN takes for sequences. */
-static unit by_group(const sk_sdpa_shape *s, int64_t bytes, size_t room)
+static unit by_group(const sk_sdpa_shape *s, int64_t bytes, size_t most)
 {
-    int64_t x = (s->r + 2) * s->d, y = s->r * s->d, n = part_of(s->h, bytes * s->r, room);
+    int64_t x = (s->r + 2) * s->d, y = s->r * s->d, n = part_of(s->h, bytes * s->r, most);
     unit u = {n, s->r, 1, s->t, s->d};
     u.x_seq = x, u.x_head = s->d, u.x_time = s->h * x;
     u.y_seq = y, u.y_head = s->d, u.y_time = s->h * y, u.l_seq = s->r * s->t;
@@ -591,9 +592,9 @@ static unit by_group(const sk_sdpa_shape *s, int64_t bytes, size_t room)
 }
 
 /* One group of heads after the other, of all sequences: fewer calls where sequences are many. */
-static unit by_column(const sk_sdpa_shape *s, int64_t bytes, size_t room)
+static unit by_column(const sk_sdpa_shape *s, int64_t bytes, size_t most)
 {
-    int64_t x = (s->r + 2) * s->d, y = s->r * s->d, n = part_of(s->b, bytes * s->r, room);
+    int64_t x = (s->r + 2) * s->d, y = s->r * s->d, n = part_of(s->b, bytes * s->r, most);
     unit u = {n, s->r, 1, s->t, s->d};
     u.x_seq = s->t * s->h * x, u.x_head = s->d, u.x_time = s->h * x;
     u.y_seq = s->t * s->h * y, u.y_head = s->d, u.y_time = s->h * y, u.l_seq = s->h * s->r * s->t;
@@ -604,14 +605,14 @@ static unit by_column(const sk_sdpa_shape *s, int64_t bytes, size_t room)
 }
 
 /* The ways to cut a shape into calls, the one with the fewest first; returns how many there are. */
-static int units_of(const sk_sdpa_shape *s, int form, size_t room, unit out[2])
+static int units_of(const sk_sdpa_shape *s, int form, size_t most, unit out[2])
 {
     int64_t bytes = head_bytes(s, form);
-    if (s->r == 1 && bytes * s->h <= (int64_t)room) {
-        out[0] = by_batch(s, bytes, room);
+    if (s->r == 1 && bytes * s->h <= (int64_t)most) {
+        out[0] = by_batch(s, bytes, most);
         return 1;
     }
-    unit group = by_group(s, bytes, room), column = by_column(s, bytes, room);
+    unit group = by_group(s, bytes, most), column = by_column(s, bytes, most);
     bool fewer = column.outer * column.inner < group.outer * group.inner;
     out[0] = fewer ? column : group;
     out[1] = group;
@@ -626,12 +627,12 @@ static int form_of(const sk_sdpa_shape *s)
     return s->backward && form ? atoi(form) : 0;
 }
 
-static bool same(const sk_sdpa_plan *p, const sk_sdpa_shape *s, int device, int form, size_t room)
+static bool same(const sk_sdpa_plan *p, const sk_sdpa_shape *s, int device, int form, size_t most)
 {
     const sk_sdpa_shape *q = &p->s;
     return q->type == s->type && q->b == s->b && q->t == s->t && q->h == s->h && q->r == s->r &&
            q->d == s->d && q->backward == s->backward && p->device == device && p->form == form &&
-           p->asked == room;
+           p->asked == most;
 }
 
 /* Is there a handle for the device? */
@@ -653,22 +654,22 @@ static bool known(const sk_sdpa_shape *s)
            s->r > 0 && s->d > 0 && s->d % 8 == 0;
 }
 
-static sk_sdpa_plan *find(const sk_sdpa_shape *s, size_t room)
+static sk_sdpa_plan *find(const sk_sdpa_shape *s, size_t most)
 {
     int device = 0, form = form_of(s);
     if (!lib.prop && cudaGetDevice(&device)) (void)cudaGetLastError();
     for (sk_sdpa_plan *p = plans; p; p = p->next)
-        if (same(p, s, device, form, room)) return p;
+        if (same(p, s, device, form, most)) return p;
     sk_sdpa_plan *p = (sk_sdpa_plan *)calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->s = *s, p->device = device, p->form = form, p->asked = room;
+    p->s = *s, p->device = device, p->form = form, p->asked = most;
     if (!known(s))
         snprintf(p->story, sizeof p->story,
                  "not bf16 or f16, d not a multiple of 8, or t below 64");
     else if (!ready(device)) snprintf(p->story, sizeof p->story, "%s", lib.story);
     else {
         unit ways[2];
-        int n = units_of(s, form, room, ways);
+        int n = units_of(s, form, most, ways);
         for (int i = 0; i < n && !p->plan; i++) {
             p->u = ways[i];
             build(p);
@@ -678,10 +679,10 @@ static sk_sdpa_plan *find(const sk_sdpa_shape *s, size_t room)
     return plans = p;
 }
 
-sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t room)
+sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t most)
 {
     pthread_mutex_lock(&lock);
-    sk_sdpa_plan *p = find(s, room);
+    sk_sdpa_plan *p = find(s, most);
     pthread_mutex_unlock(&lock);
     return p && p->plan ? p : NULL;
 }
@@ -699,7 +700,7 @@ const char *sk_sdpa_reason(const sk_sdpa_shape *s)
     return story;
 }
 
-size_t sk_sdpa_workspace(const sk_sdpa_plan *p) { return p->room; }
+size_t sk_sdpa_workspace(const sk_sdpa_plan *p) { return p->workspace; }
 
 /* ---- running */
 
@@ -716,7 +717,7 @@ static void bind(binding *b, int64_t id, const void *at)
 }
 
 /* Where everything is in call (outer, inner). */
-static binding places(const sk_sdpa_plan *p, const sk_sdpa_data *a, char *room, int64_t outer,
+static binding places(const sk_sdpa_plan *p, const sk_sdpa_data *a, char *workspace, int64_t outer,
                       int64_t inner, float *numbers)
 {
     const unit *u = &p->u;
@@ -732,8 +733,8 @@ static binding places(const sk_sdpa_plan *p, const sk_sdpa_data *a, char *room, 
     if (!p->s.backward) return b;
     bind(&b, ONE, &numbers[2]), bind(&b, DO, (const char *)a->dy + 2 * y);
     bind(&b, DQ, dqkv), bind(&b, DK, dqkv + 2 * r * d), bind(&b, DV, dqkv + 2 * (r + 1) * d);
-    bind(&b, SUMS, room);
-    if (p->form) bind(&b, GATHER, room + round_up(4 * u->n * u->hq * u->t, 256));
+    bind(&b, SUMS, workspace);
+    if (p->form) bind(&b, GATHER, workspace + round_up(4 * u->n * u->hq * u->t, 256));
     return b;
 }
 
@@ -753,25 +754,25 @@ static cudnnStatus_t call(const sk_sdpa_plan *p, const binding *b, void *workspa
     return st;
 }
 
-static cudnnStatus_t all_calls(const sk_sdpa_plan *p, const sk_sdpa_data *data, char *room,
+static cudnnStatus_t all_calls(const sk_sdpa_plan *p, const sk_sdpa_data *data, char *workspace,
                                void *stream)
 {
     float numbers[] = {(float)(1 / sqrt((double)p->s.d)), -INFINITY, 1};
-    char *workspace = p->workspace ? room + own_room(p) : NULL;
+    char *cudnn_part = p->cudnn_workspace ? workspace + own_bytes(p) : NULL;
     cudnnStatus_t st = lib.set_stream(lib.handle[p->device], (cudaStream_t)stream);
     for (int64_t o = 0; !st && o < p->u.outer; o++)
         for (int64_t i = 0; !st && i < p->u.inner; i++) {
-            binding b = places(p, data, room, o, i, numbers);
-            st = call(p, &b, workspace);
+            binding b = places(p, data, workspace, o, i, numbers);
+            st = call(p, &b, cudnn_part);
         }
     return st;
 }
 
-sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *room, void *stream)
+sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *workspace, void *stream)
 {
     char last[512] = "";
     pthread_mutex_lock(&lock); /* a handle is for one thread at a time */
-    cudnnStatus_t st = all_calls(p, data, room, stream);
+    cudnnStatus_t st = all_calls(p, data, workspace, stream);
     if (st) lib.last(last, sizeof last);
     pthread_mutex_unlock(&lock);
     if (!st) return SK_OK;
@@ -812,9 +813,9 @@ struct sk_sdpa_plan {
     int none;
 };
 
-sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t room)
+sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t most)
 {
-    (void)s, (void)room;
+    (void)s, (void)most;
     return NULL;
 }
 
@@ -830,9 +831,9 @@ size_t sk_sdpa_workspace(const sk_sdpa_plan *p)
     return 0;
 }
 
-sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *room, void *stream)
+sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *workspace, void *stream)
 {
-    (void)p, (void)data, (void)room, (void)stream;
+    (void)p, (void)data, (void)workspace, (void)stream;
     return sk_fail(SK_EBUG, "attention: built without cuDNN's headers");
 }
 

@@ -9,8 +9,8 @@
  * bf16 or f16; aligned to 16 bytes.  A call may become several plans' worth of work, one after the
  * other: with r > 1 it goes one sequence at a time or one group of heads at a time, whichever are
  * fewer, as heads of packed groups have no single stride; and the deterministic gradient keeps a
- * square of t x t for every head it has under way, so that it goes by as many heads as the room
- * has space for.
+ * square of t x t for every head it has under way, so that it goes by as many heads as the
+ * workspace has space for.
  *
  * SKEIN_SDPA_FORM=1 takes another gradient, which adds up dq by atomics: faster, and not the same
  * bits in every run.  It is there to be measured. */
@@ -38,15 +38,15 @@ typedef struct sk_sdpa_data { /* on the device */
 
 typedef struct sk_sdpa_plan sk_sdpa_plan;
 
-/* The plan for this shape on the current device that needs at most `room` bytes of scratch: made
+/* The plan for this shape on the current device that needs at most `most` bytes of workspace: made
  * when first asked for, which takes up to a second, and kept for the life of the process.  NULL:
  * there is none, and sk_sdpa_reason() says why. */
-sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t room);
+sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t most);
 const char *sk_sdpa_reason(const sk_sdpa_shape *s);
 size_t sk_sdpa_workspace(const sk_sdpa_plan *p); /* bytes of scratch */
 
-/* Puts the work into the stream.  `room` is aligned to 256 bytes. */
-sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *room, void *stream);
+/* Puts the work into the stream.  `workspace` is aligned to 256 bytes. */
+sk_status sk_sdpa_run(sk_sdpa_plan *p, const sk_sdpa_data *data, char *workspace, void *stream);
 
 #ifdef __cplusplus
 }

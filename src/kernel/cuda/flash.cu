@@ -93,7 +93,7 @@ sk_status sk_flash_backward(const sk_flash *f, const sk_launch *l)
     SK_TRY(check(f));
     if (f->b * f->h * f->d == 0) return SK_OK;
     if ((size_t)n * sizeof *rows > l->workspace_bytes)
-        return sk_fail(SK_EBUG, "%s: %lld rows need %lld bytes of room, %zu are there", f->op,
+        return sk_fail(SK_EBUG, "%s: %lld rows need %lld bytes of workspace, %zu are there", f->op,
                        (long long)n, (long long)n * 8, l->workspace_bytes);
     SK_TRY(SK_FLOAT(f->type, sums<T>(f, rows, n, s)));
     if (!quick(f)) return sk_flash_plain_backward(f, rows, s);

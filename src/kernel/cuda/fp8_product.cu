@@ -80,7 +80,7 @@ typedef struct sums {
     const float *part[2];
     int parts[2];
     bool e5m2[2];
-    float *line; /* the first of the room */
+    float *line; /* the first of the workspace */
 } sums;
 
 static __global__ void __launch_bounds__(BLOCK) settle(sums j)

@@ -386,9 +386,10 @@ static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, 
     size_t need = sums ? (size_t)j->chunks * each : 0;
     SK_TRY(sk_update_takes(optim, j));
     if (j->chunks > INT32_MAX || need > l->workspace_bytes)
-        return sk_fail(SK_ECONF,
-                       "%s: %lld chunks of weights need %zu bytes for their sums, the room has %zu",
-                       optim, (long long)j->chunks, need, l->workspace_bytes);
+        return sk_fail(
+            SK_ECONF,
+            "%s: %lld chunks of weights need %zu bytes for their sums, the workspace has %zu",
+            optim, (long long)j->chunks, need, l->workspace_bytes);
     return SK_OK;
 }
 
@@ -412,10 +413,10 @@ template <class P>
 static sk_status sk_pass(const char *optim, const sk_update_job *j, const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
-    char *room = P::SUMS > 0 && j->sums ? l->workspace : NULL;
-    SK_TRY(sk_pass_fits(optim, j, l, room != NULL));
-    if (j->ordered) sk_pass_all<P, float>(j, (sk_fixed *)room, s);
-    else SK_FLOAT(j->grad_type, sk_pass_all<P, T>(j, (double *)room, s));
+    char *workspace = P::SUMS > 0 && j->sums ? l->workspace : NULL;
+    SK_TRY(sk_pass_fits(optim, j, l, workspace != NULL));
+    if (j->ordered) sk_pass_all<P, float>(j, (sk_fixed *)workspace, s);
+    else SK_FLOAT(j->grad_type, sk_pass_all<P, T>(j, (double *)workspace, s));
     return sk_cuda_launched(optim);
 }
 

@@ -4,9 +4,9 @@
  * Inside a cell a kernel adds in an order of its own, which depends on nothing but places counted
  * from the cell's beginning.  The sums of cells then meet in pairs: in one thread as they end
  * (sk_pairs, or sk_branches where only some cells have anything to add), or as partial sums in the
- * room, [cells][sums][n], which sk_ordered_end adds up.  Sums of columns are sk_ordered_columns, of
- * the same structs F as kernel/cuda/column_sums.h: rows of a cell in blocks of 64, and these one
- * after the other, as the CPU adds them.
+ * workspace, [cells][sums][n], which sk_ordered_end adds up.  Sums of columns are
+ * sk_ordered_columns, of the same structs F as kernel/cuda/column_sums.h: rows of a cell in blocks
+ * of 64, and these one after the other, as the CPU adds them.
  *
  * There is one kernel for all sizes that may be cut, and it moves single elements: with packs here
  * and single elements there, a compiler might fuse products with sums in one and not in the other.
@@ -135,8 +135,8 @@ static __global__ void __launch_bounds__(SK_CELLS_ACROSS *SK_CELLS_TALL)
         part[((int64_t)blockIdx.y * F::SUMS + k) * width + at] = all[k];
 }
 
-/* Sums of rows of n elements, by cells of rows; as many columns at a time as the room has place
- * for. */
+/* Sums of rows of n elements, by cells of rows; as many columns at a time as the workspace has
+ * place for. */
 template <typename F>
 static sk_status sk_ordered_columns(const char *op, F f, const sk_borders &cells, int64_t n,
                                     sk_columns_out out, const sk_launch *l)

@@ -234,7 +234,8 @@ static __global__ void __launch_bounds__(BLOCK) join_parts(const __grid_constant
     }
 }
 
-/* Gives subtrees to blocks of their own where there are too few tiles, as far as the room goes. */
+/* Gives subtrees to blocks of their own where there are too few tiles, as far as the workspace
+ * goes. */
 static void cut(tiles *t, int64_t k, const sk_launch *l)
 {
     int64_t whole = t->n_tiles * t->m_tiles * t->batches;
