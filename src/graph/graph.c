@@ -15,7 +15,10 @@ const sk_op *sk_op_find(const char *name)
     return NULL;
 }
 
-void sk_graph_init(sk_graph *g, sk_arena *a) { *g = (sk_graph){.arena = a, .batch = 'b'}; }
+void sk_graph_init(sk_graph *g, sk_arena *a)
+{
+    *g = (sk_graph){.arena = a, .batch = SK_LETTER_BATCH};
+}
 
 sk_status sk_graph_fail(sk_graph *g, sk_status code, const char *fmt, ...)
 {
@@ -112,7 +115,7 @@ bool sk_tensor_is_data(const sk_tensor *t)
 bool sk_graph_is_sequences(const sk_graph *g)
 {
     for (int i = 0; i < g->tensors.n; i++)
-        if (sk_tensor_is_data(g->tensors.v[i]) && strchr(g->tensors.v[i]->letters, 't'))
+        if (sk_tensor_is_data(g->tensors.v[i]) && strchr(g->tensors.v[i]->letters, SK_LETTER_TIME))
             return true;
     return false;
 }

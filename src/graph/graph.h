@@ -23,6 +23,9 @@
 extern "C" {
 #endif
 
+/* The letters that mean the same in every model; the others are the model's own. */
+enum { SK_LETTER_BATCH = 'b', SK_LETTER_TIME = 't', SK_LETTER_EXPERTS = 'e' };
+
 typedef enum sk_role {
     SK_VALUE,  /* made by a node */
     SK_INPUT,  /* filled from outside for every micro-batch */
@@ -79,7 +82,7 @@ struct sk_graph {
     sk_status status; /* first mistake, kept */
     char story[512];
     int64_t size[128]; /* of each letter; 0: unknown */
-    char batch;        /* the letter that micro-batches cut; 'b' */
+    char batch;        /* the letter that micro-batches split: SK_LETTER_BATCH */
     char cut[64];      /* letters that a layout will split (sk_op.split) */
     char dealt;        /* a letter whose places are dealt in zigzag (base/zigzag.h), or 0 */
     int zigzag;        /* to so many ranks */

@@ -1,8 +1,8 @@
-/* layout.h - how one model lies over many ranks, as data.
+/* layout.h - how one model is sharded over many ranks, as data.
  *
  * A mesh has named axes, slowest first; a rank is a point in it.  A layout says
  * which letters are split over which axis, over which axis parameters, gradients
- * or optimizer state are sharded, and over which axis the layers are staged.
+ * or optimizer state are sharded, and over which axis the layers are pipelined.
  *
  *     dp=2 tp=2 pp=2 zero=3 micro=8 schedule=1f1b order: pp dp tp
  *
@@ -16,7 +16,7 @@
  *
  * Each word is a part, parts/word/NAME.c (word.h); `skein list word` shows all of them, both forms.
  *
- * Axis names are the user's.  Sizes need not divide: piece i of n over p ranks
+ * Axis names are the user's.  Sizes need not divide: shard i of n over p ranks
  * is [n*i/p, n*(i+1)/p), and may be empty. */
 #ifndef SK_LAYOUT_LAYOUT_H
 #define SK_LAYOUT_LAYOUT_H
@@ -41,12 +41,12 @@ typedef struct sk_mesh {
 
 typedef enum sk_shard { SK_SHARD_NONE, SK_SHARD_STATE, SK_SHARD_GRADS, SK_SHARD_PARAMS } sk_shard;
 
-/* Where a letter is split and an op needs all of it of one operand (attention: all keys):
- * gather that operand; or exchange the split for one along another letter and back (Ulysses); or
- * pass the pieces round and work on one after the other (ring). */
+/* Where a letter is split and an op needs a gathered operand along it (attention: all keys): gather
+ * the operand; or exchange the split for one along another letter and back (Ulysses); or pass the
+ * shards round a ring and work on one after the other (ring attention). */
 typedef enum sk_by { SK_BY_GATHER, SK_BY_EXCHANGE, SK_BY_RING } sk_by;
 
-/* Memories, the nearest first; and what may live in another than the first. */
+/* Where data is placed, the device first; and the kinds of data that may be offloaded. */
 typedef enum sk_placement { SK_DEVICE, SK_HOST, SK_FILE, SK_N_PLACEMENTS } sk_placement;
 typedef enum sk_offload_kind {
     SK_STATE,
@@ -70,29 +70,30 @@ typedef struct sk_layout {
     int chunks;                      /* of layers a stage has; 0: not said */
     int n_micro;                     /* micro-batches per step; 0: not said */
     bool balance;                    /* chunks of equal cost instead of equal numbers of layers */
-    sk_by by[SK_MAX_AXES];           /* how an axis splits letters that some operand needs whole */
-    int prefetch;                    /* layers whose sharded weights are gathered ahead */
+    sk_by by[SK_MAX_AXES];           /* how an axis serves gathered operands */
+    int prefetch;                    /* layers whose sharded weights are gathered in advance */
     sk_placement home[SK_N_OFFLOAD_KINDS]; /* optimizer state, weights, gradients, activations */
-    int tiles;                             /* in which weights outside come; 0: whole */
+    int tiles;                             /* in which offloaded weights come; 0: not cut */
     bool home_said;                        /* the text says it, if only "none" */
-    int overlap;                    /* turns of a product that waits for other ranks; 0: one */
-    int slices;                     /* that wide results are made and used in; 0: one */
-    bool keep;                      /* weights gathered for the forward pass serve the backward */
-    char again[SK_SCHEDULE_NAME];   /* made again for the backward pass: "full", "selective" or
-                                       the name of an op; empty: nothing */
-    int again_blocks;               /* full: the first of each stage; 0: all */
-    bool again_said;                /* the text says it, if only "none" */
-    bool partition;                 /* results are kept for the backward pass as pieces, cut over
-                                       the axes whose ranks would all keep the same */
-    bool keep_cheap;                /* results of cheap ops are kept, not made again */
-    char keep_ops[64];              /* those of these alone: "bias_gelu+layernorm" */
-    int gist;                       /* results kept in fewer bits; below 100 also those with zeros,
-                                       with room for so many per cent of their elements; 0: none */
-    bool canonical;                 /* sums in the order of base/reduction_blocks.h */
-    char weights_as[SK_CODEC_NAME]; /* codec of weights that are gathered; empty: as they are */
-    char grads_as[SK_CODEC_NAME];   /* and of gradients that are summed over the shard axis, or
-                                       over the first that splits the batch */
-    bool feedback;                  /* what that codec lost is added to the next gradient */
+    int overlap;                  /* chunks of a product that waits for other ranks; 0: one */
+    int slices;                   /* sequence chunks that wide results are made in; 0: one */
+    bool keep;                    /* weights gathered for the forward pass serve the backward */
+    char again[SK_SCHEDULE_NAME]; /* recomputed for the backward pass: "full", "selective" or
+                                      the name of an op; empty: nothing */
+    int again_blocks;             /* full: the first of each stage; 0: all */
+    bool again_said;              /* the text says it, if only "none" */
+    bool partition;               /* saved activations are sharded over the axes whose ranks
+                                      would all keep the same */
+    bool keep_cheap;              /* results of cheap ops are kept, not recomputed */
+    char keep_ops[64];            /* those of these alone: "bias_gelu+layernorm" */
+    int gist;                     /* saved activations in fewer bits; below 100 also those with
+                                      zeros, with space for so many per cent of their elements;
+                                      0: none */
+    bool canonical;               /* deterministic sums, in the order of base/reduction_blocks.h */
+    char weights_as[SK_CODEC_NAME]; /* codec of gathered weights; empty: none */
+    char grads_as[SK_CODEC_NAME];   /* codec of gradients that are reduced over the shard axis,
+                                        or over the first that splits the batch */
+    bool feedback;                  /* error feedback of that codec */
     int copy; /* ranks side by side along the shard axis that keep a second copy of gathered weights
                  for the rest of a step, split over them; 0: none */
     int own[SK_MOST_WORDS]; /* of words without a member above: sk_word_value() */
@@ -104,7 +105,7 @@ const char *sk_layout_alias(const char *word);
 /* n_ranks > 0: the layout must use exactly that many. */
 sk_status sk_layout_read(const char *text, int n_ranks, sk_layout *out);
 char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */
-/* Are results packed into room that may be too little for a step? */
+/* Are activations packed into space that may be too small for some step? */
 static inline bool sk_layout_may_fill(const sk_layout *l) { return l->gist > 0 && l->gist < 100; }
 char *sk_layout_short(sk_arena *a, const sk_layout *l); /* "dp 2 · tp 2 · zero 3" */
 
@@ -112,33 +113,35 @@ int sk_mesh_ranks(const sk_mesh *m);
 void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);
 int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES]);
 int sk_mesh_axis(const sk_mesh *m, const char *name); /* -1: none */
-bool sk_layout_offloads(const sk_layout *l);          /* something lives outside of the device */
+bool sk_layout_offloads(const sk_layout *l); /* something is placed outside of the device */
 bool sk_layout_splits(const sk_layout *l, int axis, char letter);
-/* Does the axis split letters other than the batch?  Then ranks along it have results alike. */
+/* Does the axis split letters other than the batch?  Then ranks along it have replicated results.
+ */
 bool sk_layout_repeats(const sk_layout *l, int axis);
-/* The axis that is the k-th to cut dims: the mesh's last axis first.  Last of all cuts, of the
- * batch, an axis that splits other letters too (experts: it must be free to exchange one for the
- * other); of other dims, the axis that shards parameters (its pieces lie side by side). */
+/* The axis that is the k-th to split dims: the mesh's last axis first.  One axis comes last of all:
+ * for the batch, an axis that splits other letters too (experts: it must be free to exchange one
+ * for the other); for other dims, the axis that shards parameters (its shards lie side by side). */
 int sk_layout_cutter(const sk_layout *l, bool batch, int k);
 /* The axis over which gradients may be encoded: the shard axis, or the first that splits the batch;
  * -1: none. */
 int sk_layout_code_axis(const sk_layout *l, char batch);
 
-/* Does some operand or result need all of the letter while others are split along it? */
+/* Is the letter marked '^': some operand is gathered along it while others are split? */
 bool sk_node_gathers(const sk_node *n, char letter);
 
-/* To be said to a graph before a model writes it: which letters will be split, and whether results
- * of cheap ops are kept. */
+/* Tells a graph, before a model writes it, which letters will be split and whether results of cheap
+ * ops are kept. */
 void sk_layout_expect(const sk_layout *l, sk_graph *g);
-/* And after: does the model have what is split?  Letters that short words imply may be missing as
- * long as their axis has something to do, so that one text serves many models. */
+/* After the model is written: does it have the letters that are split?  Letters that short words
+ * imply may be missing as long as their axis has something to do, so that one text serves many
+ * models. */
 sk_status sk_layout_suits_model(const sk_layout *l, const sk_graph *g);
 int sk_letter_reduction_blocks(const sk_graph *g, char letter); /* in canonical order */
-/* Words that are allowed but have nothing to do here, and why ("zero=3 has nothing to do: ...;
- * ..."); NULL: there are none. */
+/* Words that are valid but have no effect here, and why ("zero=3 has nothing to do: ...; ...");
+ * NULL: there are none. */
 char *sk_layout_idle(sk_arena *a, const sk_layout *l);
 
-/* --- states: what each axis does to one tensor --- */
+/* --- states: how one tensor is sharded over each axis --- */
 
 typedef enum sk_how { SK_REPLICATE, SK_SPLIT, SK_PARTIAL, SK_PARTIAL_MAX } sk_how;
 
@@ -147,38 +150,39 @@ typedef struct sk_state {
 } sk_state;
 
 bool sk_state_equal(const sk_state *a, const sk_state *b);
-/* "b/dp f/tp sum/dp": for people; "whole" if nothing is done. */
+/* "b/dp f/tp sum/dp": for people; "whole" if it is replicated over all axes. */
 char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const sk_state *s);
 
 typedef struct sk_extent {
     int n;
     int64_t size[SK_MAX_DIM], at[SK_MAX_DIM], full[SK_MAX_DIM];
-    int cells[SK_MAX_DIM][3]; /* canonical order: from which to which cell, of how many */
+    int cells[SK_MAX_DIM][3]; /* canonical order: from which to which reduction block, of how
+                                 many */
 } sk_extent;
 
-/* The piece of a tensor that a rank has.  Micro-batch `micro` of n_micro cuts the batch letter
- * before any axis does; micro < 0 takes the whole batch. */
+/* The shard of a tensor that a rank has.  Micro-batch `micro` of n_micro splits the batch letter
+ * before any axis does; micro < 0 takes all of the batch. */
 sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
                       const int *coord, int micro, int n_micro);
 void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to);
 
-/* --- spreading: states for every tensor and node of a graph --- */
+/* --- sharding propagation: states for every tensor and node of a graph --- */
 
 typedef struct sk_node_sharding {
     sk_state in[SK_MAX_IN], out[SK_MAX_OUT];
-    char letter[SK_MAX_AXES]; /* the letter this node is cut along, per axis; 0: none */
+    char letter[SK_MAX_AXES]; /* the letter this node is split along, per axis; 0: none */
 } sk_node_sharding;
 
 typedef struct sk_sharding {
     sk_node_sharding *node; /* by node id */
     sk_state *made;         /* by tensor id: as produced; parameters: as used */
     int *chunk;             /* by node id: chunk of layers, in the order of the flow */
-    int *stage;             /* by node id: where that chunk sits */
+    int *stage;             /* by node id: the pipeline stage of that chunk */
     int n_stages, n_chunks;
 } sk_sharding;
 
-/* The whole of "parallelism": one pass over the nodes in order.  place[n_chunks]: the stage of each
- * chunk of layers. */
+/* All of "parallelism": one pass over the nodes in order.  place[n_chunks]: the stage of each chunk
+ * of layers. */
 sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
                        int n_chunks, sk_sharding *out);
 

@@ -1,4 +1,5 @@
-/* print.c - a layout as text: the long form, which reads back, and a few words for people. */
+/* layout_print.c - a layout as text: the long form, which reads back, and a few words for people.
+ */
 #include "layout/layout_private.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* inside.h - what reading, validating and printing a layout share.  Private to layout/. */
+/* layout_private.h - what reading, validating and printing a layout share.  Private to layout/. */
 #ifndef SK_LAYOUT_LAYOUT_PRIVATE_H
 #define SK_LAYOUT_LAYOUT_PRIVATE_H
 

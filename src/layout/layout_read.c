@@ -1,4 +1,4 @@
-/* text.c - reading layouts: sentences and one line of short words, by the table of word.h.
+/* layout_read.c - reading layouts: sentences and one line of short words, by the table of word.h.
  *
  * A line whose first word begins a sentence of the table is a sentence, with clauses behind it; any
  * other is the line of short words.  Of these the axes are made first, in their order, since other

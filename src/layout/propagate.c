@@ -1,29 +1,34 @@
-/* spread.c - from "which letters are split" to a state for every tensor and node.
+/* propagate.c - sharding propagation: from "which letters are split" to a state for every tensor
+ * and node.
  *
- * For each axis a node is cut along at most one of its letters: one that the
- * layout splits over that axis and that the op does not keep whole.  Operands
- * that have the letter come split, the others whole; results that have it are
- * split, the others are partial.  A node without such a letter works on whole
- * operands.  A linear one whose operands are all partial passes that on: so gradients of
- * branches are joined first and reduced once (not in canonical order, where each sum is
- * finished before the next).  In the forward pass a partial sum does not leave its layer: what goes
- * from block to block would be kept as each rank's own sum, whole beside it, and reduced for every
+ * For each axis a node is split along at most one of its letters: one that the layout splits over
+ * that axis and that the op does not mark '!'.  Operands that have the letter come split, the
+ * others replicated; results that have it are split, the others are partial sums.  A node without
+ * such a letter works on replicated operands.
+ *
+ * A linear node whose operands are all partial has partial results: so the gradients of branches
+ * are added first and reduced once.  Not in canonical order, where each sum is finished before the
+ * next. In the forward pass a partial sum does not leave its layer: what goes from block to block
+ * would be kept as each rank's own partial sum, beside the reduced one, and reduced for every
  * reader.
  *
- * If an axis splits several of a node's letters, one along which a weight and an activation
- * lie side by side wins (experts: the tokens travel, not the weights).  Then, where there are
- * weights, the first that the layout names ("h f v t": time only where nothing else is);
- * elsewhere the one for which the fewest elements move.  A weight lies as its first reader wants
- * it. */
+ * If an axis splits several letters of a node, the choice is:
+ *   1. a letter that a weight and all other operands and results have (experts: the tokens travel,
+ *      not the weights);
+ *   2. where there are weights, the first that the layout names ("h f v t": time only where nothing
+ *      else is);
+ *   3. elsewhere the one for which the fewest elements are communicated.
+ * A weight is split as its first reader wants it. */
 #include "layout/layout.h"
 #include "layout/stage_assignment.h"
 
 #include <string.h>
 
-static bool has(const char *letters, unsigned far, char letter)
+/* Is an operand with these letters split along the letter?  gathered: bits of dims marked '^'. */
+static bool has(const char *letters, unsigned gathered, char letter)
 {
     const char *p = strchr(letters, letter);
-    return p && !(far >> (p - letters) & 1);
+    return p && !(gathered >> (p - letters) & 1);
 }
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -41,7 +46,7 @@ bool sk_node_gathers(const sk_node *n, char letter)
     return false;
 }
 
-/* The first letter that a result leaves out, as the dims line reads. */
+/* The first letter that a result lacks, as the dims line reads. */
 static char first_missing(const sk_node *n, int o)
 {
     for (const char *p = n->dims; *p && *p != '-'; p++)
@@ -49,7 +54,8 @@ static char first_missing(const sk_node *n, int o)
     return 0;
 }
 
-/* In canonical order a sum goes by the cells of one letter, and only that one may be cut. */
+/* In canonical order a sum goes by the reduction blocks of one letter, and only that one may be
+ * split. */
 static bool in_order(const sk_node *n, char letter)
 {
     if (sk_node_gathers(n, letter)) return false;
@@ -58,7 +64,7 @@ static bool in_order(const sk_node *n, char letter)
     return true;
 }
 
-static bool may_cut(const sk_layout *l, const sk_node *n, char letter)
+static bool may_split(const sk_layout *l, const sk_node *n, char letter)
 {
     if (strchr(n->not_split, letter)) return false;
     bool there = false;
@@ -81,11 +87,12 @@ static bool beside_weight(const sk_node *n, char letter)
     return weight;
 }
 
-/* Instead of `letter`: one that all operands have, and that nobody needs whole. */
+/* Instead of `letter` (Ulysses): one that all operands have, and that no operand is gathered along.
+ */
 static char exchanged(const sk_graph *g, const sk_layout *l, const sk_node *n, char letter)
 {
     for (const char *p = n->dims; *p && *p != ','; p++) {
-        bool everywhere = is_letter(*p) && *p != letter && *p != g->batch && may_cut(l, n, *p);
+        bool everywhere = is_letter(*p) && *p != letter && *p != g->batch && may_split(l, n, *p);
         for (int i = 0; i < n->n_in && everywhere; i++)
             everywhere = has(n->letters_in[i], n->gathered_in[i], *p);
         if (everywhere) return *p;
@@ -93,7 +100,8 @@ static char exchanged(const sk_graph *g, const sk_layout *l, const sk_node *n, c
     return letter;
 }
 
-/* A gradient is cut as its weight is: along the letter that splits it, or along one it lacks. */
+/* A gradient is split as its weight is: along the same letter, or along one that the weight lacks.
+ */
 static bool fits_weight(const sk_sharding *sp, const sk_node *n, int axis, char letter)
 {
     for (int o = 0; o < n->n_out; o++) {
@@ -122,8 +130,8 @@ static double elements(const sk_graph *g, const sk_tensor *t)
     return n;
 }
 
-/* Elements that the ranks of an axis move so that an operand is split along the letter, or whole if
- * it lacks it. */
+/* Elements that the ranks of an axis communicate so that an operand is split along the letter, or
+ * replicated if it lacks it. */
 static double to_bring(const sk_graph *g, const sk_sharding *sp, const sk_node *n, int i, int axis,
                        int p, char letter)
 {
@@ -148,7 +156,7 @@ static double to_move(const sk_graph *g, const sk_sharding *sp, const sk_node *n
     return sum;
 }
 
-/* The letter to cut along, or 0. */
+/* The letter to split the node along, or 0. */
 static char choose(const sk_graph *g, const sk_layout *l, const sk_sharding *sp, const sk_node *n,
                    int axis)
 {
@@ -157,7 +165,7 @@ static char choose(const sk_graph *g, const sk_layout *l, const sk_sharding *sp,
     for (const char *p = l->split[axis]; *p; p++) {
         if (!fits_weight(sp, n, axis, *p)) continue;
         if (l->by[axis] == SK_BY_EXCHANGE && sk_node_gathers(n, *p)) return exchanged(g, l, n, *p);
-        if (!may_cut(l, n, *p)) continue;
+        if (!may_split(l, n, *p)) continue;
         if (beside_weight(n, *p)) return *p;
         double cost = 0; /* where there are weights, the first letter is the one */
         if (!has_weight(n)) cost = to_move(g, sp, n, axis, l->mesh.size[axis], *p);
@@ -166,10 +174,10 @@ static char choose(const sk_graph *g, const sk_layout *l, const sk_sharding *sp,
     return found;
 }
 
-static void set(sk_state *s, int axis, const char *letters, unsigned far, char letter,
+static void set(sk_state *s, int axis, const char *letters, unsigned gathered, char letter,
                 sk_how otherwise)
 {
-    bool split = letter && has(letters, far, letter);
+    bool split = letter && has(letters, gathered, letter);
     s->how[axis] = (uint8_t)(split ? SK_SPLIT : otherwise);
     s->dim[axis] = (uint8_t)(split ? strchr(letters, letter) - letters : 0);
 }
@@ -179,13 +187,14 @@ static bool all_partial(const sk_sharding *sp, const sk_node *n, int axis)
     for (int i = 0; i < n->n_in; i++) {
         const sk_tensor *t = n->in[i];
         if (t->role != SK_VALUE || sp->made[t->id].how[axis] != SK_PARTIAL) return false;
-        if (sp->stage[t->from->id] != sp->stage[n->id]) return false; /* it was settled to travel */
+        if (sp->stage[t->from->id] != sp->stage[n->id])
+            return false; /* it was reduced before it was sent */
         if (n->phase == SK_FORWARD && t->from->layer != n->layer) return false;
     }
     return true;
 }
 
-/* Pieces go round one ring only; over a second axis they are gathered. */
+/* Shards go round one ring only; over a second axis they are gathered. */
 static bool goes_round(const sk_layout *l, const sk_node_sharding *s, const sk_node *n, int axis)
 {
     for (int a = 0; a < axis; a++)
@@ -201,20 +210,22 @@ static void one_axis(const sk_graph *g, const sk_layout *l, sk_sharding *sp, con
     bool pass = !l->canonical && n->op->flags & SK_OP_LINEAR && all_partial(sp, n, axis);
     bool idle = pass || axis == l->stage_axis || l->mesh.size[axis] == 1;
     char letter = idle ? 0 : choose(g, l, sp, n, axis);
+    sk_assert(!letter || strchr(n->dims, letter));
     sk_how missing = !letter                    ? SK_REPLICATE
                      : n->op->flags & SK_OP_MAX ? SK_PARTIAL_MAX
                                                 : SK_PARTIAL;
     s->letter[axis] = letter;
-    unsigned far = goes_round(l, s, n, axis) ? 0 : ~0u; /* pieces come by, one after the other */
+    /* In a ring the shards of a gathered operand come one after the other: it stays split. */
+    unsigned gathered = goes_round(l, s, n, axis) ? 0 : ~0u;
     for (int i = 0; i < n->n_in; i++)
-        set(&s->in[i], axis, n->letters_in[i], n->gathered_in[i] & far, letter,
+        set(&s->in[i], axis, n->letters_in[i], n->gathered_in[i] & gathered, letter,
             pass ? SK_PARTIAL : SK_REPLICATE);
     for (int o = 0; o < n->n_out; o++)
-        set(&s->out[o], axis, n->letters_out[o], n->gathered_out[o] & far, letter,
+        set(&s->out[o], axis, n->letters_out[o], n->gathered_out[o] & gathered, letter,
             pass ? SK_PARTIAL : missing);
 }
 
-/* A memory lies as its letters say: the first of them that the axis splits. */
+/* A memory is split along the first of its letters that the axis splits. */
 static void memory_state(const sk_layout *l, const sk_tensor *t, sk_state *s)
 {
     for (int axis = 0; axis < l->mesh.n; axis++) {
@@ -256,7 +267,9 @@ sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const
         if (g->tensors.v[i]->role == SK_MEMORY) memory_state(l, g->tensors.v[i], &sp.made[i]);
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *n = g->nodes.v[i];
+        sk_assert(n->id == i && n->layer < g->n_layers);
         sp.chunk[i] = chunk_of[n->layer];
+        sk_assert(sp.chunk[i] >= 0 && sp.chunk[i] < n_chunks);
         sp.stage[i] = place[sp.chunk[i]];
         for (int axis = 0; axis < l->mesh.n; axis++) one_axis(g, l, &sp, n, axis);
         for (int o = 0; o < n->n_out; o++) sp.made[n->out[o]->id] = sp.node[i].out[o];

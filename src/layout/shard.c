@@ -1,38 +1,9 @@
-/* mesh.c - ranks as points, and the pieces they hold. */
+/* shard.c - which shard of a tensor a rank holds, by the state of the tensor and the layout. */
 #include "layout/layout.h"
 #include "base/reduction_blocks.h"
 #include "base/strings.h"
 
 #include <string.h>
-
-int sk_mesh_ranks(const sk_mesh *m)
-{
-    int n = 1;
-    for (int a = 0; a < m->n; a++) n *= m->size[a];
-    return n;
-}
-
-void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES])
-{
-    for (int a = m->n - 1; a >= 0; a--) {
-        coord[a] = rank % m->size[a];
-        rank /= m->size[a];
-    }
-}
-
-int sk_mesh_rank(const sk_mesh *m, const int coord[SK_MAX_AXES])
-{
-    int rank = 0;
-    for (int a = 0; a < m->n; a++) rank = rank * m->size[a] + coord[a];
-    return rank;
-}
-
-int sk_mesh_axis(const sk_mesh *m, const char *name)
-{
-    for (int a = 0; a < m->n; a++)
-        if (!strcmp(m->name[a], name)) return a;
-    return -1;
-}
 
 bool sk_layout_splits(const sk_layout *l, int axis, char letter)
 {
@@ -41,19 +12,21 @@ bool sk_layout_splits(const sk_layout *l, int axis, char letter)
 
 bool sk_layout_repeats(const sk_layout *l, int axis)
 {
-    const char *letters = l->split[axis];
-    return axis != l->stage_axis && l->mesh.size[axis] > 1 && letters[strspn(letters, "b")];
+    const char *letters = l->split[axis], batch[] = {SK_LETTER_BATCH, 0};
+    return axis != l->stage_axis && l->mesh.size[axis] > 1 && letters[strspn(letters, batch)];
 }
 
 void sk_cut(int64_t n, int i, int p, int64_t *from, int64_t *to)
 {
+    sk_assert(p > 0);
     *from = n * i / p;
     *to = n * (i + 1) / p;
 }
 
 static bool cuts_last(const sk_layout *l, bool batch, int axis)
 {
-    return batch ? l->split[axis][0] == 'b' && l->split[axis][1] : axis == l->shard_axis;
+    return batch ? l->split[axis][0] == SK_LETTER_BATCH && l->split[axis][1]
+                 : axis == l->shard_axis;
 }
 
 int sk_layout_cutter(const sk_layout *l, bool batch, int k)
@@ -94,8 +67,9 @@ char *sk_state_print(sk_arena *a, const sk_mesh *m, const char *letters, const s
     return o.s ? o.s : sk_strdup(a, "whole");
 }
 
-/* Only what an axis splits before all else makes ops write themselves otherwise: "h f v t" leaves
- * attention to h.  Time is dealt in zigzag where ranks keep their own part of the queries. */
+/* Only the first letter of an axis makes ops write themselves otherwise (sk_op.split): with
+ * "h f v t" attention is split along h.  Time is dealt in zigzag where each rank keeps its own part
+ * of the queries. */
 void sk_layout_expect(const sk_layout *l, sk_graph *g)
 {
     int dealt = 1;
@@ -105,10 +79,10 @@ void sk_layout_expect(const sk_layout *l, sk_graph *g)
         char letter = l->split[a][0];
         if (!letter || a == l->stage_axis || l->mesh.size[a] == 1) continue;
         if (!strchr(g->cut, letter)) g->cut[strlen(g->cut)] = letter;
-        if (letter == 't' && l->by[a] != SK_BY_EXCHANGE) dealt *= l->mesh.size[a];
+        if (letter == SK_LETTER_TIME && l->by[a] != SK_BY_EXCHANGE) dealt *= l->mesh.size[a];
     }
     if (dealt == 1 || dealt > UINT8_MAX || l->canonical) return;
-    g->dealt = 't';
+    g->dealt = SK_LETTER_TIME;
     g->zigzag = dealt;
 }
 
@@ -118,7 +92,7 @@ int sk_letter_reduction_blocks(const sk_graph *g, char letter)
                                letter == g->batch ? SK_REDUCTION_BLOCKS_MAX : 16);
 }
 
-/* In canonical order pieces are whole cells, dealt as the tree goes. */
+/* In canonical order shards are whole reduction blocks, assigned as the tree of sums goes. */
 sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters, const sk_state *s,
                       const int *coord, int micro, int n_micro)
 {
@@ -140,7 +114,9 @@ sk_extent sk_shard_of(const sk_graph *g, const sk_layout *l, const char *letters
             from += lo;
             sk_tree_part(&cells[0], &cells[1], coord[a], l->mesh.size[a]);
         }
+        sk_assert(from >= 0 && from <= to && to <= e.full[d]);
         if (l->canonical) {
+            sk_assert(0 <= cells[0] && cells[0] <= cells[1] && cells[1] <= cells[2]);
             from = e.full[d] * cells[0] / cells[2];
             to = e.full[d] * cells[1] / cells[2];
         }

@@ -1,4 +1,4 @@
-/* stages.c - see stages.h. */
+/* stage_assignment.c - see stage_assignment.h. */
 #include "layout/stage_assignment.h"
 #include "layout/layout.h"
 
@@ -20,7 +20,7 @@ static int even(const sk_graph *g, int n_chunks, int layer)
 
 /* --- by cost --- */
 
-static sk_view whole(const sk_graph *g, const sk_tensor *t, const char *letters)
+static sk_view not_split(const sk_graph *g, const sk_tensor *t, const char *letters)
 {
     sk_view v = {.type = t->type, .n = (int)strlen(letters)};
     for (int d = 0; d < v.n; d++) v.size[d] = v.full[d] = g->size[(int)letters[d] & 127];
@@ -31,8 +31,8 @@ static sk_view whole(const sk_graph *g, const sk_tensor *t, const char *letters)
 static double node_cost(const sk_graph *g, const sk_node *n)
 {
     sk_args a = {.n_in = n->n_in, .n_out = n->n_out, .dims = n->dims, .of = 1};
-    for (int i = 0; i < n->n_in; i++) a.in[i] = whole(g, n->in[i], n->letters_in[i]);
-    for (int o = 0; o < n->n_out; o++) a.out[o] = whole(g, n->out[o], n->letters_out[o]);
+    for (int i = 0; i < n->n_in; i++) a.in[i] = not_split(g, n->in[i], n->letters_in[i]);
+    for (int o = 0; o < n->n_out; o++) a.out[o] = not_split(g, n->out[o], n->letters_out[o]);
     memcpy(a.attr, n->attr, sizeof a.attr);
     return sk_op_flops(n->op, &a);
 }

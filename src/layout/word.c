@@ -225,10 +225,11 @@ bool sk_axis_claims(const sk_word_ask *ask, const char *name)
 
 bool sk_words_gathered(const sk_layout *l) { return l->shard == SK_SHARD_PARAMS; }
 
-/* A product that is cut along the batch, time or experts waits for nobody. */
+/* A product that is split along the batch, time or experts needs no communication. */
 static bool repeats(const sk_layout *l, int axis)
 {
-    return l->split[axis][strspn(l->split[axis], "bte")];
+    const char free[] = {SK_LETTER_BATCH, SK_LETTER_TIME, SK_LETTER_EXPERTS, 0};
+    return l->split[axis][strspn(l->split[axis], free)];
 }
 
 bool sk_words_repeated(const sk_layout *l)
