@@ -1,4 +1,4 @@
-/* recompute.c - results that are cheaper to make twice than to keep.
+/* recompute_cheap.c - results that are cheaper to make twice than to keep.
  *
  * A backward node that reads the result of a cheap op (a norm, an activation
  * function) gets a copy of that op right before it, so that the forward result

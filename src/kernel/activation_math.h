@@ -1,4 +1,4 @@
-/* activate.h - the formulas of activation functions and their slopes, for CPU and GPU.
+/* activation_math.h - the formulas of activation functions and their slopes, for CPU and GPU.
  *
  *     y  = sk_activate(SK_FORMULA_SILU, x);
  *     dx = dy * sk_activate_slope(SK_FORMULA_SILU, x);

@@ -1,4 +1,4 @@
-/* attend.h - causal attention of one query head, for the ops that have it.
+/* causal_attention.h - causal attention of one query head, for the ops that have it.
  *
  * Queries and keys are each a piece of the same time, and need not be the same piece: with time
  * split over ranks, queries stay and keys come, all at once or piece by piece around a

@@ -1,4 +1,4 @@
-/* pair.c - from a codec to its GPU half, and what that takes. */
+/* codec_kernel.c - from a codec to its GPU half, and what that takes. */
 #include "kernel/codec_kernel.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fp8.c - where the copies of a contraction in 8 bits lie; see fp8.h. */
+/* fp8_product.c - where the copies of a contraction in 8 bits lie; see fp8_product.h. */
 #include "kernel/fp8_product.h"
 
 enum { STEP = 16 }; /* tensor cores want sizes that are multiples of it */

@@ -1,4 +1,4 @@
-/* fp8.h - contractions in 8 bits: which they are, and what a GPU does with them.
+/* fp8_product.h - contractions in 8 bits: which they are, and what a GPU does with them.
  *
  * contract with attr[0] 1 rounds its operands to floats of 8 bits (tensor/fp8_format.h) before it
  * multiplies.  Tensor cores of Hopper take such operands as they are, twice as fast as 16 bits, but

@@ -1,4 +1,4 @@
-/* pair.c - from an op, and from a product of matrices, to its GPU half. */
+/* kernel_launch.c - from an op, and from a product of matrices, to its GPU half. */
 #include "kernel/kernel_launch.h"
 #include "kernel/product.h"
 

@@ -1,4 +1,4 @@
-/* kernel.h - the GPU half of an op.
+/* kernel_launch.h - the GPU half of an op.
  *
  * parts/op/NAME.c is complete alone and is the truth; parts/op/NAME.cu beside it defines
  *

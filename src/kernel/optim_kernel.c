@@ -1,4 +1,4 @@
-/* pair.c - from an optimizer to its GPU half, and what that takes. */
+/* optim_kernel.c - from an optimizer to its GPU half, and what that takes. */
 #include "kernel/optim_kernel.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* kernel.h - the GPU half of an optimizer.
+/* optim_kernel.h - the GPU half of an optimizer.
  *
  * parts/optim/NAME.c is complete alone and is the truth; parts/optim/NAME.cu beside it defines
  *

@@ -1,4 +1,4 @@
-/* build.c - the phrases that models share. */
+/* blocks.c - the phrases that models share. */
 #include "model/blocks.h"
 #include "kernel/activation.h"
 

@@ -1,4 +1,4 @@
-/* build.h - the phrases that models share. */
+/* blocks.h - the phrases that models share. */
 #ifndef SK_MODEL_BLOCKS_H
 #define SK_MODEL_BLOCKS_H
 

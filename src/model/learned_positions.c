@@ -1,4 +1,4 @@
-/* learned.c - see learned.h. */
+/* learned_positions.c - see learned_positions.h. */
 #include "model/learned_positions.h"
 
 static int64_t hidden(const sk_hyper *h)

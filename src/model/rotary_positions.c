@@ -1,4 +1,4 @@
-/* rotary.c - see rotary.h. */
+/* rotary_positions.c - see rotary_positions.h. */
 #include "model/rotary_positions.h"
 
 #include <string.h>

@@ -35,7 +35,7 @@ static bool sharded(const sk_graph *g, char letter)
     return false;
 }
 
-/* May attention be cut along `letter` instead of one that it needs whole?  See spread.c. */
+/* May attention be cut along `letter` instead of one that it needs whole?  See propagate.c. */
 static bool everywhere(const sk_node *n, char letter)
 {
     bool all = !strchr(n->not_split, letter) && !sk_node_gathers(n, letter);

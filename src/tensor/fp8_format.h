@@ -1,4 +1,4 @@
-/* fp8.h - floats of 8 bits, and the scale that a tensor has in them.
+/* fp8_format.h - floats of 8 bits, and the scale that a tensor has in them.
  *
  *     e4m3   4 bits of exponent, 3 of fraction, up to 448: weights and what flows forward
  *     e5m2   5 and 2, up to 57344: gradients, whose sizes lie further apart

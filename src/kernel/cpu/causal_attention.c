@@ -1,4 +1,4 @@
-/* attend.c - see attend.h.
+/* causal_attention.c - see causal_attention.h.
  *
  * Scores of a block are a matrix with a row per query and a column per key that the
  * last query sees, in stored order.  The same walk over the keys therefore finds the same columns

@@ -1,4 +1,4 @@
-/* blas.h - the BLAS calls for `real`: single precision, or double in the float64 build. */
+/* gemm.h - the BLAS calls for `real`: single precision, or double in the float64 build. */
 #ifndef SK_KERNEL_GEMM_H
 #define SK_KERNEL_GEMM_H
 

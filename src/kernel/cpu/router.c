@@ -1,4 +1,4 @@
-/* route.c - see route.h. */
+/* router.c - see router.h. */
 #include "kernel/cpu/router.h"
 #include "kernel/slots.h"
 #include "kernel/cpu/vecmath.h"

@@ -1,4 +1,4 @@
-/* route.h - to which experts a token goes, and where it stands in their queues: what two kernels
+/* router.h - to which experts a token goes, and where it stands in their queues: what two kernels
  * share.
  *
  * A token chooses the k experts with the largest scores (of equals the first).  An expert has a

@@ -1,5 +1,5 @@
-/* bulk.h - rows that a GPU's copy engine brings into shared memory while threads work; only GPU
- * halves include it.
+/* bulk_copy.h - rows that a GPU's copy engine brings into shared memory while threads work; only
+ * GPU halves include it.
  *
  * A block is blockDim.y groups of blockDim.x threads, whole warps, and each group has R rows at a
  * time and a ring of stages for the rows to come.  Its first lanes ask for them, one for each

@@ -1,5 +1,5 @@
-/* bulk_asm.h - the instructions under bulk.h: copies of a run of bytes by the copy engine of
- * Hopper and later, and the barriers in shared memory that count the bytes that came.
+/* bulk_copy_asm.h - the instructions under bulk_copy.h: copies of a run of bytes by the copy engine
+ * of Hopper and later, and the barriers in shared memory that count the bytes that came.
  *
  * A barrier has one arrival a turn, sk_bulk_expect's, and its turn ends when as many bytes came as
  * were expected.  Turns are numbered 0, 1, 0, 1. */

@@ -1,4 +1,4 @@
-/* codec_cuda.h - what GPU halves of codecs share; only parts/codec/NAME.cu include it.
+/* codec_rows.h - what GPU halves of codecs share; only parts/codec/NAME.cu include it.
  *
  * A codec is a struct of what happens to one element:
  *

@@ -1,4 +1,4 @@
-/* columns.cu - the end of a sum over rows: partial sums of blocks added up.  See columns.h.
+/* column_sums.cu - the end of a sum over rows: partial sums of blocks added up.  See column_sums.h.
  *
  * There are a few hundred of them at most for every column, and few columns: 32 threads share a
  * column, each adds every 32nd part, and one adds their sums in order. */

@@ -1,5 +1,5 @@
-/* columns.h - sums of columns on a GPU: over all rows, in a fixed order; only GPU halves include
- * it.
+/* column_sums.h - sums of columns on a GPU: over all rows, in a fixed order; only GPU halves
+ * include it.
  *
  * A block takes a strip of columns and every gridDim.y-th batch of rows; threads above each other
  * add their sums in shared memory, and the block leaves SUMS rows of partial sums in the

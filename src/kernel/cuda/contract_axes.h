@@ -1,5 +1,5 @@
-/* axes.h - letters of a contraction (kernel/product.h) as a kernel sees them; only GPU halves
- * include it. */
+/* contract_axes.h - letters of a contraction (kernel/product.h) as a kernel sees them; only GPU
+ * halves include it. */
 #ifndef SK_KERNEL_CONTRACT_AXES_H
 #define SK_KERNEL_CONTRACT_AXES_H
 

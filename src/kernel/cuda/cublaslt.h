@@ -1,4 +1,4 @@
-/* lt.h - one product of matrices on an NVIDIA GPU, by cuBLASLt.
+/* cublaslt.h - one product of matrices on an NVIDIA GPU, by cuBLASLt.
  *
  *     d[m, n] = after(alpha a[m, k] b[k, n] + beta c[m, n])          `batch` times
  *

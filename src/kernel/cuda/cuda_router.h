@@ -1,5 +1,5 @@
-/* cuda_route.h - the GPU's side of route.h: the same choices and the same gates, bit for bit, from
- * logits in f32.
+/* cuda_router.h - the GPU's side of router.h: the same choices and the same gates, bit for bit,
+ * from logits in f32.
  *
  * choose(): a thread a token.  It goes through the experts one after the other, as the CPU does,
  * because a sum in another order could turn a choice between equals.  A warp brings the logits of

@@ -1,4 +1,4 @@
-/* sdpa.h - causal attention by cuDNN, on hosts that have it.
+/* cudnn_sdpa.h - causal attention by cuDNN, on hosts that have it.
  *
  * cuDNN is opened when the first plan is asked for, not linked: without it, with SKEIN_CUDNN=0,
  * or for a shape it has no engine for, sk_sdpa_plan() says no and the caller uses kernels of its

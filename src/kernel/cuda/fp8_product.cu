@@ -1,4 +1,5 @@
-/* fp8.cu - copies of operands in 8 bits, for contractions that are taken so; see fp8.h.
+/* fp8_product.cu - copies of operands in 8 bits, for contractions that are taken so; see
+ * fp8_product.h.
  *
  *     largest   a part of the largest magnitude for each block; what a maximum is does not depend
  *               on the order, so the same numbers give the same bits

@@ -1,4 +1,5 @@
-/* cuda_cells.cu - the end of a sum in canonical order: cells meet in pairs.  See cuda_cells.h. */
+/* ordered_reduce.cu - the end of a sum in canonical order: cells meet in pairs.  See
+ * ordered_reduce.h. */
 #include "kernel/cuda/ordered_reduce.h"
 
 enum { BLOCK = 256 };

@@ -1,4 +1,4 @@
-/* cuda_cells.h - sums in canonical order (base/reduction_blocks.h) on a GPU; only GPU halves
+/* ordered_reduce.h - sums in canonical order (base/reduction_blocks.h) on a GPU; only GPU halves
  * include it.
  *
  * Inside a cell a kernel adds in an order of its own, which depends on nothing but places counted
