@@ -59,7 +59,7 @@ static void infer(sk_graph *g, const sk_node *n)
     sk_graph_size(g, n->letters_out[0][3], slots - 2);
 }
 
-/* Queries stay with their piece of time, keys and values go where they are needed. */
+/* Queries stay with their shard of time, keys and values go where they are needed. */
 static void split(sk_graph *g, char letter, sk_tensor *const *in, const double *attr,
                   sk_tensor **out)
 {

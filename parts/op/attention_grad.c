@@ -1,4 +1,4 @@
-/* attention_grad.c - the gradient of attention, with its probabilities computed again.
+/* attention_grad.c - the gradient of attention, with its probabilities recomputed.
  *
  * Keys and values of a head group gather from all its queries, so a thread owns
  * whole groups: it clears their gradient, and every query head adds to it

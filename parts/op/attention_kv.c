@@ -1,11 +1,11 @@
-/* attention_kv.c - causal attention of my piece of the queries over keys and values from anywhere.
+/* attention_kv.c - causal attention of this rank's queries over keys and values of other ranks.
  *
- * This is what attention becomes where time is split: '^' leaves the keys whole (the layout gathers
- * them) while queries, result and lse stay cut.  Around a ring the same kernel gets
- * the keys piece by piece: with both bits of `add` set, y and lse hold the result over the keys
- * seen so far and these keys are blended in, weighed by their sums of exponentials; a sum of
- * results it is not, so SK_OP_ADDS is not promised.  Keys of the future change nothing.
- * attr[0]: time is stored as base/zigzag.h deals it to so many ranks; up to 1: in order. */
+ * This is what attention becomes where time is split: keys are a gathered operand ('^') while
+ * queries, result and lse stay split.  In ring attention the same kernel gets one shard of the keys
+ * after the other: with both bits of `add` set, y and lse hold the result over the keys seen so
+ * far, and these keys are merged in, weighted by their sums of exponentials.  That is no sum of
+ * results, so the op has no SK_OP_ADDS. Keys of the future change nothing. attr[0]: time is stored
+ * as base/zigzag.h deals it to so many ranks; up to 1: in order. */
 #include "graph/graph.h"
 #include "kernel/causal_attention.h"
 

@@ -1,9 +1,10 @@
 /* attention_kv_grad.c - the gradient of attention_kv.
  *
- * dq is that of my queries; dkv is what my queries alone give to the keys and values that are
- * here: a partial sum, which the layout adds up and cuts.  As y and lse are over all keys,
- * it may be called with the keys piece by piece, adding to dq each time.  A thread owns
- * whole head groups, as keys gather from all their queries.  attr[0]: as attention_kv's. */
+ * dq is that of this rank's queries; dkv is what these queries alone give to the keys and values: a
+ * partial sum, which the layout reduces and scatters.  As y and lse are over all keys, the op may
+ * be called with one shard of the keys after the other, adding to dq each time.  A thread owns
+ * whole head groups, since the gradient of a key is a sum over all queries of its group.  attr[0]:
+ * as attention_kv's. */
 #include "graph/graph.h"
 #include "kernel/kernel_launch.h"
 #include "kernel/causal_attention.h"

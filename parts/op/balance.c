@@ -2,8 +2,9 @@
  *
  * Of each sequence: coefficient * T * E * sum over experts of (share of the T first choices) *
  * (mean probability).  It is coefficient * T when all is even.  The first choice is the largest
- * logit, whether the expert was full or not; shares have no gradient.  Sequences are added up by
- * the cells of b. Attribute: the coefficient.  One thread does it: a few exponentials per token. */
+ * logit, whether the expert was full or not; shares have no gradient.  Sequences are summed by the
+ * reduction blocks of b.  Attribute: the coefficient.  One thread does it: a few exponentials per
+ * token. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 

@@ -3,7 +3,7 @@
  * A warp takes a stretch of a sequence and adds up, in its own part of the workspace, the
  * probabilities of each expert and how often it was the first choice.  A block a sequence adds up
  * the stretches, and one block the sequences, all in a fixed order.  In canonical order a sequence
- * has stretches by its length alone, and sequences are added up by the cells of b. */
+ * has stretches by its length alone, and sequences are added up by the reduction blocks of b. */
 #include "kernel/cuda/ordered_reduce.h"
 #include "kernel/cuda/cuda_experts.h"
 

@@ -1,6 +1,6 @@
-/* combine.c - what the experts made of a token, weighted by its gates and added up.
+/* combine.c - the outputs of a token's experts, weighted by its gates and summed.
  *
- * A rank that has some of the experts brings a part of the sum. */
+ * A rank that has some of the experts makes a partial sum. */
 #include "graph/graph.h"
 #include "kernel/slots.h"
 

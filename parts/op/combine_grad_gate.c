@@ -1,8 +1,8 @@
 /* combine_grad_gate.c - the gradient of a gate: the product of the token's gradient and the row of
  * the slot, summed over c.
  *
- * A slot lies with one expert: the sum over e, the first missing letter, has one term, and a rank
- * without that expert brings a zero. */
+ * A slot belongs to one expert: the sum over e, the first missing letter, has one term, and a rank
+ * without that expert adds a zero. */
 #include "graph/graph.h"
 #include "kernel/slots.h"
 

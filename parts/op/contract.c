@@ -1,4 +1,4 @@
-/* contract.c - every product-and-sum of two tensors, told by its letters.
+/* contract.c - every product-and-sum of two tensors, described by its letters.
  *
  * "btc,cf->btf" is a linear layer, "bhqd,bhkd->bhqk" attention scores,
  * "ecd,edf->ecf" a bank of experts.  The gradient of a contraction is two more
@@ -15,7 +15,7 @@
  * recipe, so that a layout that forces one or the other changes no bit.
  *
  * attr[0] 1: in 8 bits (tensor/fp8_format.h).  Both operands are rounded first, each with one scale
- * for the piece that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the
+ * for the shard that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the
  * first or the second is a gradient, and rounded as such. */
 #include "kernel/fp8_product.h"
 #include "graph/graph.h"
@@ -124,7 +124,8 @@ static bool canonical(const sk_args *a)
     return false;
 }
 
-/* Where the cells of the summed letters end, all flattened: those of the first, times the rest. */
+/* Where the reduction blocks of the summed letters end, all flattened: those of the first, times
+ * the rest. */
 static int borders(const sk_letters *k, int64_t border[SK_REDUCTION_BLOCKS_MAX + 1])
 {
     int64_t inner = 1;

@@ -245,7 +245,7 @@ static bool is_in(const sk_letters *l, char name)
     return false;
 }
 
-/* The piece of the work that begins `at`, without the letters of `outer`; both NULL: all of it.
+/* The part of the work that begins `at`, without the letters of `outer`; both NULL: all of it.
  * line: of kernel/fp8_product.h, if the sums are to be multiplied by its BOTH; else NULL. */
 static sk_status by_hand(const sk_args *a, const sk_launch *l, const float *line, const int64_t *at,
                          const sk_letters *outer)

@@ -1,7 +1,8 @@
-/* dispatch.c - each token's row to the slots that route gave it; slots of nobody are zero.
+/* dispatch.c - copies each token's row to the slots that route gave it; slots without a token are
+ * zero.
  *
- * The bank is "ebxc", experts first: so each expert's rows of all sequences lie in line for one
- * matrix product, and a layout that splits both b and e over one axis cuts this node along b and
+ * The bank is "ebxc", experts first: so each expert's rows of all sequences are contiguous for one
+ * matrix product, and a layout that splits both b and e over one axis splits this node along b and
  * the experts along e, which is the all-to-all of Lepikhin et al. 2020 (GShard).  Attributes:
  * experts, capacity of each in a sequence. */
 #include "graph/graph.h"

@@ -1,9 +1,8 @@
 /* dropout.c - zeros with probability p, the rest scaled by 1/(1-p) (Srivastava et al. 2014).
  *
- * Which elements fall depends on seed, step and logical position alone, so a
- * cut tensor loses the same ones as a whole one, and the gradient is dropout
- * again.  attr: p, and a number that tells this place in the model from others.
- * When validating nothing falls. */
+ * Which elements are dropped depends on seed, step and logical index alone, so no layout changes
+ * it, and the gradient is dropout again. attr: p, and a number that tells this dropout of the model
+ * from others.  In validation nothing is dropped. */
 #include "graph/graph.h"
 #include "base/rng.h"
 

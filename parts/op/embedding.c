@@ -1,8 +1,8 @@
 /* embedding.c - rows of a table, chosen by ids.
  *
- * The table may be a piece of the vocabulary: an id that lies elsewhere gives a
- * row of zeros, so that the pieces' results add up to the whole one.  In canonical order the
- * whole adds a zero too: the pieces' sum knows no -0. */
+ * The table may be a shard of the vocabulary: an id of another shard gives a row of zeros, so that
+ * the sum over the shards is the result.  In canonical order a table that is not split adds a zero
+ * too, because a sum of shards is never -0. */
 #include "graph/graph.h"
 
 static void put_row(real *restrict y, const real *restrict w, int64_t n, bool add, bool canonical)

@@ -1,7 +1,7 @@
 /* embedding.cu - the GPU half of embedding.c.
  *
  * Threads keep their columns and go down the ids, four of them under way at a time.  In canonical
- * order a zero is added, as pieces' sums have it. */
+ * order a zero is added, as shards' sums have it. */
 #include "kernel/cuda/map.h"
 
 enum { DEPTH = 4 };
@@ -10,7 +10,7 @@ typedef struct job {
     const void *w;
     const int32_t *id;
     void *y;
-    int64_t rows, n, first, size; /* of the result; of the table's piece */
+    int64_t rows, n, first, size; /* of the result; of the table's shard */
     bool add, zero;               /* added to what is there; to a zero */
 } job;
 

@@ -4,7 +4,7 @@
  * of the ids whatever the number of threads.
  *
  * In canonical order the ids are sorted first (by row, then by place), so that each row of the
- * table is one sum over cells; cells without this id have nothing to add to it. */
+ * table is one sum over reduction blocks; blocks without this id have nothing to add to it. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 
@@ -16,7 +16,7 @@ typedef struct sorted {
     const real *dy;    /* its first column of mine */
     int64_t cols, n;   /* between two rows; columns of mine */
     int64_t *end, *at; /* the ids of row r are at places at[end[r - 1]] to at[end[r]] */
-    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1]; /* of cells, in places */
+    int64_t border[SK_REDUCTION_BLOCKS_MAX + 1]; /* of reduction blocks, in places */
 } sorted;
 
 static void add_one(const sorted *s, int64_t place, real *restrict y)
@@ -38,7 +38,7 @@ static void add_places(const sorted *s, const int64_t *from, const int64_t *to, 
 static void add_cells(const sorted *s, const int64_t *border, int cells, const int64_t *from,
                       const int64_t *to, real *y);
 
-/* y += the same over cells, from the right. */
+/* y += the same over reduction blocks, from the right. */
 static void join_cells(const sorted *s, const int64_t *border, int cells, const int64_t *from,
                        const int64_t *to, real *y)
 {
@@ -47,7 +47,8 @@ static void join_cells(const sorted *s, const int64_t *border, int cells, const 
     for (int64_t c = 0; c < s->n; c++) y[c] += right[c];
 }
 
-/* The same over the cells of `border`, some of which have no hit: their zeros need no adding. */
+/* The same over the reduction blocks of `border`, some of which have no hit: their zeros need no
+ * adding. */
 static void add_cells(const sorted *s, const int64_t *border, int cells, const int64_t *from,
                       const int64_t *to, real *y)
 {

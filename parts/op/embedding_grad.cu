@@ -7,13 +7,13 @@
  * within a tile is written at once; of one that goes on across tiles each leaves a partial sum, and
  * a second kernel adds those up in order.
  *
- * Words that no place has are zeroed before, all at once.  Ids of other pieces of the vocabulary
+ * Words that no place has are zeroed before, all at once.  Ids of other shards of the vocabulary
  * get the number behind the last word, and nobody adds them.  More places than ROUND go in rounds,
  * which add to one another.
  *
  * In canonical order (kernel/cuda/ordered_reduce.h) a thread has a word and a column: it adds up
- * the word's rows inside a cell in order, and cells in pairs; those without the word have nothing
- * to add. So it has the CPU's bits. */
+ * the word's rows inside a reduction block in order, and reduction blocks in pairs; those without
+ * the word have nothing to add. So it has the CPU's bits. */
 #include "kernel/cuda/ordered_reduce.h"
 
 enum { ROUND = 1 << 20, TILE = 1024, DIGIT = 9, N_DIGITS = 1 << DIGIT };

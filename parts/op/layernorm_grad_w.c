@@ -2,7 +2,8 @@
  *
  * Threads own columns.  Rows are summed in blocks and the blocks' sums added, so
  * that the rounding error grows with the square root of the number of rows.  In canonical order
- * the blocks begin anew in every cell of the first dim, and the cells' sums meet in pairs. */
+ * the blocks begin anew in every reduction block of the first dim, and the sums of the reduction
+ * blocks are added in pairs. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 

@@ -1,8 +1,8 @@
 /* load.c - how much more than its share each expert was chosen: E * its choices - all choices.
  *
  * Counted are all slots of route, also of choices whose expert was full.  Times E, because the
- * share itself need not be a whole number: so the result is one, exact in f32 to 2^24, and pieces
- * of a batch add up in any order.  Beyond, sums go by cells like all others.
+ * share itself need not be a whole number: so the result is one, exact in f32 to 2^24, and shards
+ * of a batch add up in any order.  Beyond, sums go by reduction blocks like all others.
  *
  * The call names the letters, as in "btk->g".  Attribute: the capacity of an expert.  Threads own
  * experts and look at every slot. */

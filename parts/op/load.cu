@@ -1,6 +1,6 @@
 /* load.cu - the GPU half of load.c: choices are counted in the workspace, lanes of a warp that met
  * the same expert at once.  Whole numbers: it does not matter who counts first.  In canonical order
- * they are counted cell by cell; in fast order there is one cell. */
+ * each reduction block is counted by itself; in fast order there is one. */
 #include "kernel/cuda/cuda_slots.h"
 
 enum { BLOCK = 256 };

@@ -1,8 +1,8 @@
 /* rename.c - the same elements, a dim under another letter.
  *
  * A product of queries and keys has time twice, and each needs a letter of its own: the call names
- * both, as in "bt!hd->bs!hd".  The two letters are kept whole, since nothing says that they are
- * split alike. */
+ * both, as in "bt!hd->bs!hd".  Both letters are marked '!', since nothing says that they are split
+ * alike. */
 #include "graph/graph.h"
 
 static void infer(sk_graph *g, const sk_node *n)

@@ -1,4 +1,4 @@
-/* residual.c - y = x + h + bias: the end of a block, in one pass over memory. */
+/* residual.c - y = x + h + bias: the end of a transformer block, in one pass over memory. */
 #include "graph/graph.h"
 
 static void cpu(const sk_args *a)

@@ -2,9 +2,9 @@
  *
  * In every head, d elements form the pairs (i, i + d/2), and pair i is turned by
  * the angle pos / theta^(2i/d), or as kernel/rope.h says, where attr is explained too.  Of the s
- * slots of a head the last holds values and is only copied.  The gradient turns
- * back.  Sines are the dear part: rows of one time usually have one position,
- * so time is the outer loop and the table is made anew only when pos changes. */
+ * slots of a head the last holds values and is only copied.  The gradient turns the other way.
+ * Sines are the expensive part: rows of one time usually have one position, so time is the outer
+ * loop, and the table of sines is computed only when pos changes. */
 #include "kernel/rope.h"
 #include "graph/graph.h"
 

@@ -1,4 +1,4 @@
-/* route.c - to which experts a token goes by its logits, and where it stands in their queues: see
+/* route.c - the experts of a token by its logits, and its place in their queues: see
  * kernel/cpu/router.h, and route_biased.c for more than logits. */
 #include "graph/infer_route.h"
 #include "kernel/cpu/router.h"

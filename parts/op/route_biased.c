@@ -1,9 +1,9 @@
-/* route_biased.c - route, by scores that a bias for each expert was added to (Wang et al. 2024):
+/* route_biased.c - route by scores with a bias for each expert (Wang et al. 2024):
  * the softmax of the logits plus the bias chooses, gates are those of the logits alone.
  *
- * So nothing that is learnt by the loss depends on the bias, and its derivative is zero.  A bias
- * that is nudged instead of trained (graph.h) gets the load of the experts as its gradient, so that
- * it falls where too many tokens went and rises elsewhere. */
+ * So the loss does not depend on the bias, whose derivative is zero.  A bias with a bias update
+ * (sk_tensor.bias_update) gets the load of the experts as its gradient: it falls where too many
+ * tokens went and rises elsewhere. */
 #include "graph/infer_route.h"
 #include "kernel/cpu/router.h"
 

@@ -1,7 +1,7 @@
-/* row_max.c - the largest element of each row; -infinity for a piece without columns.
+/* row_max.c - the largest element of each row; -infinity for a shard without columns.
  *
- * The zero that is added turns -0 into 0, so that it does not matter which of the two a piece has
- * seen first. */
+ * The zero that is added turns -0 into 0, so that it does not matter which of the two a shard saw
+ * first. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 

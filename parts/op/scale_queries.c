@@ -1,4 +1,4 @@
-/* scale_queries.c - queries of packed heads times a number; keys and values pass.
+/* scale_queries.c - queries of packed heads times a number; keys and values are copied.
  *
  * Attention divides its scores by sqrt(d).  Scores of any other scale are those of scaled queries,
  * whichever kernel computes them and wherever the keys come from: GPT-2's scale_attn_weights and

@@ -3,7 +3,7 @@
  * attr: scale, and 1 if row t of the last two dims sees columns 0 to t alone (causal attention over
  * scores of queries and keys); the others become 0.  The gradient reads the result only, so scores
  * need not be kept.  The op attention does the same without ever having the scores in memory; this
- * one is for models that are written out. */
+ * one is for models that compute scores themselves. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 

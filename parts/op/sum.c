@@ -1,4 +1,4 @@
-/* sum.c - the sum over the letters that the result leaves out.
+/* sum.c - the sum over the letters that the result lacks.
  *
  * The call names the letters.  Keeping the last ones, "bthsd->hsd", is the
  * gradient of a bias and runs at memory speed: threads own columns, rows are
@@ -6,8 +6,8 @@
  * with the square root of the number of rows.  Every other pattern is walked
  * like an odometer.
  *
- * In canonical order the blocks begin anew in every cell of the first letter that goes, and the
- * cells' sums meet in pairs. */
+ * In canonical order the blocks begin anew in every reduction block of the first letter that is
+ * summed, and the sums of the reduction blocks are added in pairs. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 
@@ -115,7 +115,7 @@ static double turn(const odometer *w, int64_t from, int64_t to, double sum)
     return sum;
 }
 
-/* In canonical order: dim d goes by cells, each place of it has `inner` elements. */
+/* In canonical order: dim d goes by reduction blocks, each place of it has `inner` elements. */
 static real turn_cells(const odometer *w, int d, int64_t inner)
 {
     int64_t border[SK_REDUCTION_BLOCKS_MAX + 1];

@@ -5,8 +5,8 @@
  * result, or a block where many elements make one.  Dims that go together, or stay together, and
  * lie beside each other are taken for one.
  *
- * In canonical order (kernel/cuda/ordered_reduce.h) both go by the cells of the first letter that
- * goes, and have the CPU's bits. */
+ * In canonical order (kernel/cuda/ordered_reduce.h) both go by the reduction blocks of the first
+ * letter that goes, and have the CPU's bits. */
 #include "kernel/cuda/ordered_reduce.h"
 
 enum { BLOCK = 256, LONG = 64 }; /* elements that are worth a block */
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Of results [first, first + n) what cell blockIdx.y adds. */
+/* Of results [first, first + n) what reduction block blockIdx.y adds. */
 static __global__ void __launch_bounds__(BLOCK)
     turn_cells(const float *x, const wheels stay, const wheels go,
                const __grid_constant__ sk_borders cells, int64_t first, int64_t n, float *part)

@@ -1,8 +1,8 @@
-/* unpack.c - packed heads taken apart: queries here, keys with values there.
+/* unpack.c - packed heads split into two tensors: queries, and keys with values.
  *
  * Of the s slots of a head group the first r = s - 2 are queries, the last two the key and the
- * value (z = 2).  One tensor is good for speed as long as all of it goes the same way;
- * where time is split only keys and values travel. */
+ * value (z = 2).  One tensor is faster as long as it is not communicated; where time is split only
+ * keys and values are sent. */
 #include "graph/graph.h"
 
 static void cpu(const sk_args *a)

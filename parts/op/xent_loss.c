@@ -1,8 +1,8 @@
 /* xent_loss.c - the sum of w * (m + log s - t) over all rows, and the sum of w.
  *
- * The division by the sum of weights waits for the end of the global step.
- * One thread adds up, in double: a logarithm per token costs microseconds.
- * In canonical order each cell's sum is rounded, and the cells' sums meet in pairs. */
+ * The division by the sum of weights is done at the end of the global step.  One thread sums, in
+ * double: a logarithm per token costs microseconds.  In canonical order the sum of each reduction
+ * block is rounded, and these sums are added in pairs. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 

@@ -1,6 +1,6 @@
 /* xent_loss.cu - the GPU half of xent_loss.c: in double, like there.  Blocks add up their rows into
  * the workspace, and one block adds up the blocks, both in a fixed order.  In canonical order a
- * block has a cell, whose sums are rounded. */
+ * thread block has a reduction block, whose sums are rounded. */
 #include "kernel/cuda/ordered_reduce.h"
 #include "kernel/cuda/cuda_rows.h"
 
@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(BLOCK) rows_of(terms x, sums *part, int
     if (threadIdx.x == 0) part[blockIdx.x] = y;
 }
 
-/* part: [cells][2] */
+/* part: [reduction blocks][2] */
 static __global__ void __launch_bounds__(BLOCK)
     cells_of(terms x, const __grid_constant__ sk_borders cells, float *part)
 {

@@ -2,13 +2,13 @@
  *
  * With m any shift per row (row_max makes exp safe), the loss of a row is
  * m + log(s) - t, where s = sum of exp(logit - m) and t = the target's logit.
- * Both are sums over the vocabulary, so each rank brings those of its piece.
+ * Both are sums over the vocabulary, so each rank makes those of its shard.
  * m has no gradient: the loss does not depend on it.
  *
- * In canonical order the vocabulary goes by cells, and a cell in lanes that are counted from where
- * it begins: as fast as the compiler's own vectors, and the same bits wherever the cell lies.
- * Of a small vocabulary all exponentials are made first, because its cells are no longer than
- * what is left over behind vectors. */
+ * In canonical order the vocabulary is summed by reduction blocks, and a block in lanes that are
+ * counted from its first element: as fast as the compiler's own vectors, and the same bits wherever
+ * the block lies.  Of a small vocabulary all exponentials are made first, because its reduction
+ * blocks are no longer than what is left over behind vectors. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 
@@ -94,7 +94,7 @@ static void cpu(const sk_args *a)
     for (int64_t r = from; r < to; r++) {
         int64_t at = target[r] - first;
         t[r] = at >= 0 && at < n ? ((const real *)v->data)[r * n + at] : 0;
-        if (canonical) t[r] += 0; /* no -0: other pieces' zeros may join it, or may not */
+        if (canonical) t[r] += 0; /* no -0: other shards' zeros may join it, or may not */
     }
 }
 

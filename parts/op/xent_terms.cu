@@ -1,7 +1,8 @@
 /* xent_terms.cu - the GPU half of xent_terms.c: rows are read once, in packs.  Threads add up what
  * they have, then meet in a fixed order.
  *
- * In canonical order a warp has a cell of a row, its lanes counted from where the cell begins. */
+ * In canonical order a warp has a reduction block of a row, its lanes counted from the first
+ * element of the block. */
 #include "kernel/cuda/ordered_reduce.h"
 #include "kernel/cuda/cuda_rows.h"
 

@@ -1,7 +1,7 @@
 /* causal_attention.h - causal attention of one query head, for the ops that have it.
  *
- * Queries and keys are each a piece of the same time, and need not be the same piece: with time
- * split over ranks, queries stay and keys come, all at once or piece by piece around a
+ * Queries and keys are each a shard of the same time, and need not be the same shard: with time
+ * split over ranks, queries stay and keys come, all at once or one shard after the other around a
  * ring.  A query sees the keys whose position is not above its own.  Positions are
  * stored indices, or base/zigzag.h's if time was dealt so.
  *

@@ -5,8 +5,8 @@
  *     extern "C" const sk_kernel sk_kernel_NAME = {"NAME", launch};
  *
  * and the build makes the table from the files.  launch() sees the same sk_args as the CPU half,
- * with these differences: the data of the views are addresses on the device; one call does the
- * whole piece, so that `part`, `of` and `scratch` mean nothing; and the step, for who draws random
+ * with these differences: the data of the views are addresses on the device; one call does all of
+ * the shard, so that `part`, `of` and `scratch` mean nothing; and the step, for who draws random
  * numbers, is read on the device from l->step and not from `stream`, because what was launched
  * once is recorded and played again in other steps.
  *

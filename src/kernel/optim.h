@@ -1,12 +1,11 @@
-/* optim.h - an optimizer is a few passes over a piece of one parameter.
+/* optim.h - an optimizer is a few passes over a shard of one parameter.
  *
- * A parameter may lie whole on this rank or be cut in pieces over many; the
- * optimizer must not care.  Each pass sees this rank's piece and may return
- * sums; the engine adds them over the ranks that hold the other pieces and
- * gives the totals to the next pass.  So LARS, LAMB and NovoGrad, which need
- * the norm of the whole, are written as if the whole were here, and every
- * ZeRO stage is only a different way of cutting.  A pass may be called for
- * several parts of a piece by several threads: it must treat elements alike.
+ * A parameter may be replicated or sharded over many ranks; the optimizer must not care.  Each pass
+ * sees this rank's shard and may return sums; the engine adds them over the ranks that hold the
+ * other shards and gives the totals to the next pass.  So LARS, LAMB and NovoGrad, which need the
+ * norm of a parameter, are written as if all of it were here, and every ZeRO stage is only a
+ * different way of sharding.  A pass may be called for several parts of a shard by several threads:
+ * it must treat elements alike.
  *
  * The optimizer declares its numbers (knobs) with their defaults, ranges and help; their values
  * reach the passes by index, on the CPU and on a GPU:

@@ -4,21 +4,22 @@
  *
  *     extern "C" const sk_optim_kernel sk_optim_kernel_NAME = {"NAME", {first, second}};
  *
- * One launch takes one pass over many pieces at once, from a table on the device.  Pieces are cut
+ * One launch takes one pass over many shards at once, from a table on the device.  Shards are cut
  * into chunks of SK_UPDATE_CHUNK elements, counted through the table: each says which chunk is its
- * first, and a block of threads searches for the piece that its chunk is of.  So 768 elements cost
+ * first, and a block of threads searches for the shard that its chunk is of.  So 768 elements cost
  * one block and 80 million cost ten thousand, and none of them idles.
  *
- *     for (int i = 0; i < n; chunk += sk_update_chunks(piece[i++].n)) piece[i].chunk = chunk;
+ *     for (int i = 0; i < n; chunk += sk_update_chunks(pieces[i++].n)) pieces[i].chunk = chunk;
  *     job.chunks = chunk;
  *
- * Numbers that differ from step to step are in the pulse, on the device, so that a recorded step
- * can be played again: the host writes the first half of it before a step, and CLIP the second,
- * which updates read.  Between them the host is not asked.
+ * Numbers that differ from step to step are the step scalars (sk_step_scalars), on the device, so
+ * that a CUDA graph of a step can be launched again: the host writes the first half of them before
+ * a step, and CLIP the second, which updates read.  Between these the host does nothing.
  *
  * A pass does what that of parts/optim/NAME.c does, and what run/cpu/optimize.c does around it: it
- * nudges, rounds narrow state by lot, writes narrow weights, and if pulse->skip says so only these
- * are written.  Updates with a scale of their own are made before CLIP and are never skipped. */
+ * takes bias updates, rounds narrow state stochastically, and writes narrow weights; with
+ * pulse->skip it only does the last.  Updates with a scale of their own are made before CLIP and
+ * are never skipped. */
 #ifndef SK_KERNEL_OPTIM_KERNEL_H
 #define SK_KERNEL_OPTIM_KERNEL_H
 
@@ -33,7 +34,7 @@ typedef struct sk_step_scalars {
     uint64_t step;   /* what kernels draw random numbers by: sk_launch.step points here */
     int64_t updates; /* of the optimizer before this step */
     double lr, loss_scale;
-    int32_t full;                          /* by PACK: something found no room; the host writes 0 */
+    int32_t full;                          /* by PACK: some values did not fit; the host writes 0 */
     double loss, tokens, aux, drops, norm; /* by CLIP, as in sk_step_out; norm is grad_norm */
     float scale; /* for gradients: mean, clipped, without the loss scale */
     int32_t finite, again;
@@ -48,10 +49,10 @@ static inline int64_t sk_update_chunks(int64_t n)
     return (n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
 }
 
-/* One piece of a parameter in one pass of an optimizer, in a table on the device. */
+/* One shard of a parameter in one pass of an optimizer, in a table on the device. */
 typedef struct sk_update {
     int64_t n;
-    int64_t chunk; /* the first of this piece; the table is in their order */
+    int64_t chunk; /* the first of this shard; the table is in their order */
     float *param;  /* the master, or the weights where they are f32 */
     const void *grad;
     void *state[SK_MAX_STATE];
@@ -59,26 +60,26 @@ typedef struct sk_update {
     sk_dtype grad_type, state_type, narrow_type;
     int delay, update;  /* as in sk_inst: count, update */
     float scale;        /* over 0: instead of pulse->scale, and / loss_scale */
-    float decay;        /* of this piece */
+    float decay;        /* of this shard */
     float bias_update;  /* not 0: a step of this size against the sign of the gradient instead
                            (router  bias update) */
-    bool owner;         /* sums of this piece count */
+    bool owner;         /* sums of this shard count */
     const void *before; /* sums of the pass before, [SK_MAX_SUM] of double; or NULL */
     void *after;        /* where sums of this pass go; or NULL.  Ordered: of sk_fixed, both */
-    uint64_t name;      /* hash of the tensor's name: by it and the place lots are drawn */
-    sk_view shape;      /* of the piece; data means nothing */
+    uint64_t name;      /* hash of the tensor's name, for the random bits of stochastic rounding */
+    sk_view shape;      /* of the shard; data means nothing */
 } sk_update;
 
-/* One pass over several pieces at once. */
+/* One pass over several shards at once. */
 typedef struct sk_update_job {
     const sk_update *pieces; /* on the device */
     int n_pieces;
-    int64_t chunks;                              /* of all pieces */
-    sk_dtype grad_type, state_type, narrow_type; /* of all pieces; narrow SK_F32: there are none */
+    int64_t chunks;                              /* of all shards */
+    sk_dtype grad_type, state_type, narrow_type; /* of all shards; narrow SK_F32: there are none */
     bool sums;                                   /* this pass leaves sums in pieces[i].after */
-    bool ordered; /* canonical: bits of elements and of sums are the same however pieces are cut */
+    bool ordered; /* canonical: bits of elements and of sums are the same however shards are cut */
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */
-    uint64_t seed;           /* of lots */
+    uint64_t seed;           /* of stochastic rounding */
     const sk_step_scalars *pulse;
 } sk_update_job;
 

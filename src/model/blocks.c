@@ -1,4 +1,4 @@
-/* blocks.c - the phrases that models share. */
+/* blocks.c - see blocks.h. */
 #include "model/blocks.h"
 #include "kernel/activation.h"
 

@@ -1,4 +1,5 @@
-/* blocks.h - the phrases that models share. */
+/* blocks.h - what decoders are built from: blocks, attention, MLPs, the head and its loss, names of
+ * tensors in Hugging Face files. */
 #ifndef SK_MODEL_BLOCKS_H
 #define SK_MODEL_BLOCKS_H
 
@@ -49,8 +50,8 @@ void sk_hf_in_layer(sk_arena *a, const char *prefix, int layer, const sk_hf_row 
 typedef void sk_hf_own(sk_arena *a, const sk_hyper *h, int layer, int k, sk_hf *out);
 
 /* Cross entropy of logits "...v" against i32 targets, weighted by token: sets g->loss (a sum) and
- * g->weight.  The pieces (maximum, sum of exponentials, target's logit) are plain reductions over
- * v, so that a split vocabulary needs nothing special. */
+ * g->weight.  Its terms (maximum, sum of exponentials, target's logit) are plain reductions over v,
+ * so that a split vocabulary needs nothing special. */
 void sk_cross_entropy(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights);
 
 #endif

@@ -23,8 +23,8 @@ typedef struct sk_experts {
 void sk_experts_sizes(sk_graph *g, const sk_hyper *h, sk_mode mode);
 
 /* The router of layer i.  With router_bias_update_speed it has a bias (parts/op/route_biased.c),
- * nudged against the load of its experts.  When training, its balance goes to the sum of aux and
- * the choices that find no room to drops; when decoding there is room for all. */
+ * which is updated against the load of its experts.  In training, its balance goes to the sum of
+ * aux and the number of dropped choices to drops; in decoding no choice is dropped. */
 sk_experts sk_experts_route(sk_graph *g, const sk_hyper *h, sk_tensor *x, int i, sk_mode mode,
                             bool among_chosen);
 sk_tensor *sk_experts_send(sk_graph *g, sk_experts m, sk_tensor *x);

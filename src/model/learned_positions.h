@@ -1,5 +1,6 @@
-/* learned_positions.h - the phrases of decoders with learned positions (Radford et al. 2019): layer
- * norm, biases, dropout, a head that is tied or not.  A model brings the second half of its blocks.
+/* learned_positions.h - what decoders with learned positions are built from (Radford et al. 2019):
+ * layer norm, biases, dropout, a head that is tied or not.  A model brings the second half of its
+ * blocks.
  *
  *     static sk_tensor *block(...) { x = sk_learned_attend(g, h, x, pos, i, mode); ... }
  *     static void build(...) { sk_learned_sizes(g, h); sk_learned_build(g, h, mode, block); }

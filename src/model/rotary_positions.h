@@ -1,5 +1,6 @@
-/* rotary_positions.h - the phrases of decoders with rotary positions (Touvron et al. 2023): RMS
- * norm, grouped keys, biases or none, a gated MLP.  A model brings the second half of its blocks.
+/* rotary_positions.h - what decoders with rotary positions are built from (Touvron et al. 2023):
+ * RMS norm, grouped keys, biases or none, a gated MLP.  A model brings the second half of its
+ * blocks.
  *
  *     static sk_tensor *block(...) { x = sk_rotary_attend(g, h, x, pos, i, mode); ... }
  *     static void build(...) { sk_rotary_sizes(g, h); sk_rotary_build(g, h, mode, block); }

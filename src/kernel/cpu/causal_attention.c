@@ -8,7 +8,7 @@
  * The gradient computes the probabilities again (Dao et al. 2022), p = exp(scale q.k - lse), with
  * delta = sum of dy * y over d:
  *     dv += p' dy      ds = p (dy v' - delta) scale      dq = ds k      dk += ds' q
- * As lse is over all keys, every piece of keys can do so by itself. */
+ * As lse is over all keys, every shard of keys can do so by itself. */
 #include "kernel/causal_attention.h"
 #include "base/zigzag.h"
 #include "kernel/cpu/gemm.h"
@@ -16,7 +16,7 @@
 
 enum { ROWS = SK_ATTEND_ROWS };
 
-typedef struct rows { /* of one block: where in the piece, and the first one's position */
+typedef struct rows { /* of one block: where in the shard, and the first one's position */
     int64_t at, n, pos;
 } rows;
 
@@ -24,7 +24,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- who sees whom */
 
-/* Position of query i of the piece, and how many in the piece go on from there. */
+/* Position of query i of the shard, and how many in the shard go on from there. */
 static int64_t query_run(const sk_times *t, int64_t i, int64_t *n)
 {
     int64_t pos = sk_zigzag_run(t->q_at + i, t->full, t->deal, n);

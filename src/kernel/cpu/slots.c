@@ -117,7 +117,7 @@ static int terms_of(const table *t, int64_t i)
     return n;
 }
 
-/* One term's columns, into its cell's part. */
+/* The columns of one term, added to the part of its reduction block. */
 static int take(const table *t, int parts, const term *x, int64_t from, int64_t n)
 {
     bool more = parts && t->cell[parts - 1] == x->cell;

@@ -3,18 +3,19 @@
  * The usual shape of a fast product, with k cut where the tree allows it:
  *
  *     for each block of c         at most HIGH x WIDE
- *       for each block of k       at most DEEP, a subtree of cells or a piece of one cell
+ *       for each block of k       at most DEEP, a subtree of reduction blocks or a part of one
  *         pack b of the block     [panel][k][cols]
  *         for each strip of rows  at most STRIP
  *           pack a of the strip   [panel][k][rows], stays in L2
- *           for each tile         a kernel per cell, its sums in registers
+ *           for each tile         a kernel per reduction block, its sums in registers
  *
- * Finished cells meet like the carries of a binary counter: slot l of a tile holds the sum of 2^l
- * cells until the next 2^l are done.  A block of k is 2^hot cells, counted from the first, so
- * slots below `hot` are empty whenever a block ends: all tiles use the same ones, in L1.  Slots
- * from there on wait for the next block, and each tile has its own.  Where one cell is longer than
- * DEEP its chain stops and goes on: storing an f32 and loading it again changes no bit.  Where all
- * cells fit into one block, which is most forward passes, nothing waits.
+ * Finished reduction blocks are added like the carries of a binary counter: slot l of a tile holds
+ * the sum of 2^l reduction blocks until the next 2^l are done.  A block of k is 2^hot reduction
+ * blocks, counted from the first, so slots below `hot` are empty whenever a block ends: all tiles
+ * use the same ones, in L1.  Slots from there on wait for the next block, and each tile has its
+ * own.  Where one reduction block is longer than DEEP its chain stops and goes on: storing an f32
+ * and loading it again changes no bit.  Where all reduction blocks fit into one block, which is
+ * most forward passes, nothing waits.
  *
  * Threads cut m or n, whichever has more tiles. */
 #include "kernel/cpu/tree_gemm.h"
@@ -40,12 +41,12 @@ typedef struct plan {
     const kernel *q;
     int64_t high, wide, strip, deep; /* the largest blocks; multiples of the tile but for deep */
     int levels, hot;
-    bool cut;                              /* cells are longer than a block */
+    bool cut;                              /* reduction blocks are longer than a block */
     int own;                               /* slots of each tile's own */
     float *pack_a, *pack_b, *slots, *kept; /* kept: [row of tiles][column of tiles][own] */
 } plan;
 
-/* A stretch of k: the cells [first, last), or a piece of the cell `first`. */
+/* A stretch of k: the reduction blocks [first, last), or a part of the reduction block `first`. */
 typedef struct stretch {
     int64_t from, to;
     int first, last;
@@ -91,7 +92,9 @@ static const kernel *choose(sk_tree_set set)
 
 /* --- plan --- */
 
-/* The longest stretch of k that `cells` cells take, where such groups begin at the first. */
+/* The longest stretch of k that `cells` reduction blocks take, where such groups begin at the
+ * first.
+ */
 static int64_t longest(const sk_tree_gemm *g, int cells)
 {
     int64_t most = 0;
@@ -231,7 +234,7 @@ static int carries(int cell)
     return n;
 }
 
-/* One cell, or a piece of one. */
+/* One reduction block, or a part of one. */
 static void run_cell(const plan *p, const stretch *s, int cell, const float *a, const float *b,
                      float *const *slots)
 {
@@ -299,7 +302,7 @@ static void run_strip(const plan *p, const area *block, const stretch *s, int64_
     const sk_tree_gemm *g = &p->g;
     int64_t k = s->to - s->from, rows = least(block->i + block->rows - i, p->strip);
     bool last = s->last == g->cells && s->to == g->k;
-    if (k) /* a piece without elements may have no address */
+    if (k) /* a shard without elements may have no address */
         pack(p->q, p->q->rows, rows, k, g->a.at + i * g->a.row + s->from * g->a.col, g->a.row,
              g->a.col, p->pack_a);
     for (int64_t y = 0; y < block->cols; y += p->q->cols)

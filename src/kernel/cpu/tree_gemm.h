@@ -1,14 +1,15 @@
 /* tree_gemm.h - the matrix product of order=canonical: c = a b, every element by one recipe.
  *
- * The k dim is cut at given borders into cells (base/reduction_blocks.h).  One element of c is
+ * The k dim is cut at given borders into reduction blocks (base/reduction_blocks.h).  One element
+ * of c is
  *
- *     inside a cell     s = 0; for k ascending: s = fma(a[k], b[k], s)
- *     over the cells    ((s0 + s1) + (s2 + s3)) + ...       a perfect tree of pairs
+ *     inside a reduction block     s = 0; for k ascending: s = fma(a[k], b[k], s)
+ *     over the reduction blocks    ((s0 + s1) + (s2 + s3)) + ...       a perfect tree of pairs
  *     at last           c = sum, or c = c + sum
  *
- * in f32.  An empty cell is a 0 that is added like the others.  Nothing else touches an element,
- * so its bits do not depend on how m and n are cut, on threads, on steps in memory, or
- * on the processor: registers may hold 14 x 32 sums or one.
+ * in f32.  An empty reduction block is a 0 that is added like the others.  Nothing else touches an
+ * element, so its bits do not depend on how m and n are cut, on threads, on steps in memory, or on
+ * the processor: registers may hold 14 x 32 sums or one.
  *
  *     sk_tree_gemm g = {.m = 2, .n = 3, .k = 4, .a = {a, 4, 1}, .b = {b, 3, 1}, .c = c,
  *                       .c_row = 3, .c_col = 1, .cells = 2, .border = (int64_t[]){0, 2, 4},

@@ -112,7 +112,7 @@ typedef void sk_sum_block(const void *how, int64_t from, int64_t to, real *y);
 
 enum { SK_SUM_COLUMNS = 1024 }; /* at most; a few buffers of them lie in L1 */
 
-/* n columns summed over a dim whose cells have these borders, in the order of
+/* n columns summed over a dim whose reduction blocks have these borders, in the order of
  * base/reduction_blocks.h. */
 static inline void sk_sum_blocks(sk_sum_block *one, const void *how, const int64_t *border,
                                  int cells, real *y, int64_t n)

@@ -36,7 +36,7 @@ enum { SK_CODE_WARPS = 8 };
 typedef struct sk_code_plan {
     int64_t rows, row, bytes; /* as in the job, or all of it as one row */
     int64_t blocks, total;    /* of a row; of all */
-    int64_t piece;            /* bytes from a piece to the next */
+    int64_t piece;            /* bytes from a shard to the next */
 } sk_code_plan;
 
 typedef struct sk_code_at { /* one block */

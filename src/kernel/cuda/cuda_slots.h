@@ -8,7 +8,7 @@
  * has. With one, which is all that route makes, the row is a copy; with more, the other choices of
  * the sequence are looked through.  A row of the bank has the same sum wherever the bank is cut.
  *
- * Gathering in canonical order goes by the cells of e, as slots.c does it. */
+ * Gathering in canonical order goes by the reduction blocks of e, as slots.c does it. */
 #ifndef SK_KERNEL_CUDA_SLOTS_H
 #define SK_KERNEL_CUDA_SLOTS_H
 
@@ -35,12 +35,12 @@ static __device__ inline int sk_cuda_slot_expert(sk_any slot, int64_t i, int cap
     return e < experts ? e : -1;
 }
 
-/* A bank "ebxc" or a piece of one; of its columns nothing is known here. */
+/* A bank "ebxc" or a shard of one; of its columns nothing is known here. */
 typedef struct sk_bank {
     int sequences;
-    int capacity;            /* of an expert, in all pieces */
-    int first, experts;      /* of this piece */
-    int first_place, places; /* of this piece */
+    int capacity;            /* of an expert, in all shards */
+    int first, experts;      /* of this shard */
+    int first_place, places; /* of this shard */
 } sk_bank;
 
 static inline sk_bank sk_bank_of(const sk_view *v)
@@ -212,7 +212,7 @@ static __global__ void __launch_bounds__(SK_SLOT_BLOCK)
 
 enum { SK_SLOT_CHOICES = 64 }; /* of a token, in canonical order */
 
-/* A token's choices that are here, by cell, and in their order inside of one. */
+/* A token's choices that are here, by reduction block, and in their order inside of one. */
 typedef struct sk_terms {
     int n, row[SK_SLOT_CHOICES], cell[SK_SLOT_CHOICES];
     float gate[SK_SLOT_CHOICES];

@@ -124,8 +124,8 @@ static __device__ __forceinline__ const T *right(const T *tile, int row, int c)
     return tile + (row + lane / 16 * 8 + lane % 8) * (D + GAP) + c + lane / 8 % 2 * 8;
 }
 
-/* c += a times the columns of tile rows [0, N), over elements [at, at + 16): for M pieces of 16
- * rows at once, as what is loaded then serves them all. */
+/* c += a times the columns of tile rows [0, N), over elements [at, at + 16): for M times 16 rows at
+ * once, so that what is loaded serves them all. */
 template <int D, int M, int N, typename T>
 static __device__ __forceinline__ void meet(float (&c)[M][N / 8][4], const uint32_t (&a)[M][4],
                                             const T *tile, int at)

@@ -17,14 +17,14 @@ static __device__ inline int64_t sk_run_at(int64_t i, int64_t full, int deal, in
     return i < middle ? early + i - from : late + i - middle;
 }
 
-/* Position of element i of a piece that starts at stored index `at`; `none` outside of it. */
+/* Position of element i of a shard that starts at stored index `at`; `none` outside of it. */
 static __device__ inline int sk_place(const sk_times &t, int64_t at, int64_t n, int64_t i, int none)
 {
     int64_t run;
     return i < n ? (int)sk_run_at(at + i, t.full, t.deal, &run) : none;
 }
 
-/* Lowest and highest position of elements [from, to) of a piece; not empty. */
+/* Lowest and highest position of elements [from, to) of a shard; not empty. */
 static __device__ inline int2 sk_reach(const sk_times &t, int64_t at, int64_t from, int64_t to)
 {
     int2 reach = make_int2(INT32_MAX, -1);

@@ -9,7 +9,7 @@
  * too, and sum, which is of dx as it was rounded.  dx may lie where x, dy or res lies.  x, w, dy,
  * res and dx are of `type`; the others of any float type.  The workspace holds partial sums of
  * columns: at most 16 MiB, and in canonical order all that there is.  Then rows are worked on one
- * by one, and sums go by the cells of the first dim of x. */
+ * by one, and sums go by the reduction blocks of the first dim of x. */
 #ifndef SK_KERNEL_NORM_GRAD_H
 #define SK_KERNEL_NORM_GRAD_H
 

@@ -1,4 +1,4 @@
-/* ordered_reduce.cu - the end of a sum in canonical order: cells meet in pairs.  See
+/* ordered_reduce.cu - the end of a sum in canonical order: reduction blocks are added in pairs. See
  * ordered_reduce.h. */
 #include "kernel/cuda/ordered_reduce.h"
 

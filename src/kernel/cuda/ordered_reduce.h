@@ -1,12 +1,13 @@
 /* ordered_reduce.h - sums in canonical order (base/reduction_blocks.h) on a GPU; only GPU halves
  * include it.
  *
- * Inside a cell a kernel adds in an order of its own, which depends on nothing but places counted
- * from the cell's beginning.  The sums of cells then meet in pairs: in one thread as they end
- * (sk_pairs, or sk_branches where only some cells have anything to add), or as partial sums in the
- * workspace, [cells][sums][n], which sk_ordered_end adds up.  Sums of columns are
- * sk_ordered_columns, of the same structs F as kernel/cuda/column_sums.h: rows of a cell in blocks
- * of 64, and these one after the other, as the CPU adds them.
+ * Inside a reduction block a kernel adds in an order of its own, which depends on nothing but
+ * places counted from the reduction block's beginning.  The sums of reduction blocks then are added
+ * in pairs: in one thread as they end (sk_pairs, or sk_branches where only some reduction blocks
+ * have anything to add), or as partial sums in the workspace, [reduction blocks][sums][n], which
+ * sk_ordered_end adds up.  Sums of columns are sk_ordered_columns, of the same structs F as
+ * kernel/cuda/column_sums.h: rows of a reduction block in blocks of 64, and these one after the
+ * other, as the CPU adds them.
  *
  * There is one kernel for all sizes that may be cut, and it moves single elements: with packs here
  * and single elements there, a compiler might fuse products with sums in one and not in the other.
@@ -16,9 +17,9 @@
 
 #include "kernel/cuda/column_sums.h"
 
-/* Where cells end: the first begins at at[0] = 0. */
+/* Where reduction blocks end: the first begins at at[0] = 0. */
 typedef struct sk_borders {
-    int n; /* cells, a power of two */
+    int n; /* reduction blocks, a power of two */
     int64_t at[SK_REDUCTION_BLOCKS_MAX + 1];
 } sk_borders;
 
@@ -31,14 +32,14 @@ static inline sk_borders sk_borders_of(const sk_view *v, int d, int64_t inner)
     return b;
 }
 
-/* Sums over cells that end one after the other, of V columns: a counter in binary, in which the sum
- * of every subtree waits for that of its neighbour. */
+/* Sums over reduction blocks that end one after the other, of V columns: a counter in binary, in
+ * which the sum of every subtree waits for that of its neighbour. */
 template <int V> struct sk_pairs {
     enum { LEVELS = 6 };
     float waits[LEVELS][V];
 
     /* Cell i, counted from 0, came to s; s becomes the sum of the largest subtree that ends with
-     * it: with the last cell, of all. */
+     * it: with the last reduction block, of all. */
     __device__ inline void end(int i, float *s)
     {
         int level = 0;
@@ -54,10 +55,10 @@ template <int V> struct sk_pairs {
 static_assert(1 << sk_pairs<1>::LEVELS == SK_REDUCTION_BLOCKS_MAX,
               "a level for every bit of a cell");
 
-/* The same, where cells that have nothing are left out: a zero needs no adding.  Subtrees that are
- * not complete yet lie above each other, each smaller than the one below. */
+/* The same, where reduction blocks that have nothing are left out: a zero needs no adding. Subtrees
+ * that are not complete yet lie above each other, each smaller than the one below. */
 template <int V> struct sk_branches {
-    int n, first[sk_pairs<V>::LEVELS + 1]; /* their first cells */
+    int n, first[sk_pairs<V>::LEVELS + 1]; /* their first reduction blocks */
     float sum[sk_pairs<V>::LEVELS + 1][V];
 
     __device__ inline sk_branches() : n(0) {}
@@ -69,7 +70,8 @@ template <int V> struct sk_branches {
         for (int e = 0; e < V; e++) sum[n - 1][e] += sum[n][e];
     }
 
-    /* The next cell that has something; two cells meet at the highest bit in which they differ. */
+    /* The next reduction block that has something; the subtrees of two blocks join at the highest
+     * bit in which their numbers differ. */
     __device__ inline void add(int cell, const float *s)
     {
         while (n > 1 && (first[n - 2] ^ first[n - 1]) < (first[n - 1] ^ cell)) meet();
@@ -99,14 +101,14 @@ static __device__ inline float sk_ordered_sum(const float *x, int64_t step, int 
     return s;
 }
 
-/* Columns [first, first + n) of out = partial sums [cells][sums][n]. */
+/* Columns [first, first + n) of out = partial sums [reduction blocks][sums][n]. */
 sk_status sk_ordered_end(const char *op, const float *part, int cells, int sums, int64_t first,
                          int64_t n, sk_columns_out out, cudaStream_t s);
 
 enum { SK_CELLS_ACROSS = 32, SK_CELLS_TALL = 8, SK_CELLS_ROWS = 64 };
 
-/* Columns [first, first + width) of rows of n elements.  The blocks of rows of a cell are summed by
- * threads above each other, eight at a time. */
+/* Columns [first, first + width) of rows of n elements.  The blocks of rows of a reduction block
+ * are summed by threads above each other, eight at a time. */
 template <typename F>
 static __global__ void __launch_bounds__(SK_CELLS_ACROSS *SK_CELLS_TALL)
     sk_ordered_down(F f, const __grid_constant__ sk_borders cells, int64_t n, int64_t first,
@@ -135,8 +137,8 @@ static __global__ void __launch_bounds__(SK_CELLS_ACROSS *SK_CELLS_TALL)
         part[((int64_t)blockIdx.y * F::SUMS + k) * width + at] = all[k];
 }
 
-/* Sums of rows of n elements, by cells of rows; as many columns at a time as the workspace has
- * place for. */
+/* Sums of rows of n elements, by reduction blocks of rows; as many columns at a time as the
+ * workspace has place for. */
 template <typename F>
 static sk_status sk_ordered_columns(const char *op, F f, const sk_borders &cells, int64_t n,
                                     sk_columns_out out, const sk_launch *l)

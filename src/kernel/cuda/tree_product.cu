@@ -1,10 +1,11 @@
 /* tree_product.cu - see tree_product.h.
  *
  * tiles   m, n and k in line, with any steps.  A block of 256 threads makes 128 x 128 results, 8 x
- * 8 in a thread, and brings 16 of k at a time into shared memory, whatever cells are in it, while
- * it adds up the 16 before; a sum is put aside where its cell ends.  Where that leaves the GPU
- * idle, blocks take subtrees of the cells, and a second kernel ends the tree: no bit depends on how
- * many. walk    everything else, and what is tiny: a thread makes one result and walks the letters.
+ * 8 in a thread, and brings 16 of k at a time into shared memory, whatever reduction blocks are in
+ * it, while it adds up the 16 before; a sum is put aside where its reduction block ends.  Where
+ * that leaves the GPU idle, blocks take subtrees of the reduction blocks, and a second kernel ends
+ * the tree: no bit depends on how many. walk    everything else, and what is tiny: a thread makes
+ * one result and walks the letters.
  */
 #include "kernel/cuda/contract_axes.h"
 #include "kernel/cuda/ordered_reduce.h"
@@ -171,7 +172,7 @@ static __device__ void keep(const tiles &t, int64_t z, int64_t m0, int64_t n0, i
         }
 }
 
-typedef struct stretch { /* cells of a block */
+typedef struct stretch { /* reduction blocks of a block */
     const int64_t *border;
     int cell, cells; /* the one at hand, of how many */
 } stretch;

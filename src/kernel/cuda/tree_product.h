@@ -1,6 +1,6 @@
 /* tree_product.h - contractions of canonical order on a GPU, by the recipe of
- * kernel/cpu/tree_gemm.h and so with the CPU's bits: fmaf one after the other inside a cell, cells
- * as a tree of pairs. */
+ * kernel/cpu/tree_gemm.h and so with the CPU's bits: fmaf one after the other inside a reduction
+ * block, reduction blocks as a tree of pairs. */
 #ifndef SK_KERNEL_TREE_PRODUCT_H
 #define SK_KERNEL_TREE_PRODUCT_H
 
