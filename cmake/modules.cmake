@@ -36,7 +36,7 @@ function(skein_mpi_module wrapper)
     OUTPUT ${file}
     COMMAND ${with_our_compiler} ${wrapper} -std=c11 -D_GNU_SOURCE ${module_flags} -O2 -fPIC -shared
             -I${CMAKE_SOURCE_DIR}/src -Wl,-z,relro,-z,now -o ${file} ${CMAKE_SOURCE_DIR}/module/mpi.c
-    DEPENDS module/mpi.c src/comm/wire.h src/comm/comm.h
+    DEPENDS module/mpi.c src/comm/wire.h src/comm/comm.h src/coll/call.h src/coll/kinds.h
     COMMENT "Module skein_${name}.so" VERBATIM)
   add_custom_target(skein_${name} ALL DEPENDS ${file})
   set_property(GLOBAL APPEND PROPERTY skein_modules skein_${name})

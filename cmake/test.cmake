@@ -14,7 +14,7 @@ if(SKEIN_TEST_SCALE GREATER 1)
 endif()
 string(CONCAT quick
   "^((base|tensor|graph|program|plan|parts|schedule|optim|data|op|fuzz)_.*"
-  "|device_cpu|comm_(alias|choose|foreign|fuse|prove.*|stream|swap)|layout_(cases|moe|skip|text|words)"
+  "|device_cpu|comm_(alias|choose|prove.*|stream|swap)|layout_(cases|moe|skip|text|words)"
   "|run_(aside|fuse|team)|train_(checkpoint|codec|hf|rate|scale)|cli_(api|conf|errors)|cmd_(idle|plan)|api_(graph|run))$")
 
 set(environment

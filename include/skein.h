@@ -283,7 +283,8 @@ typedef enum skein_kind {
     SKEIN_ALL_GATHER,     /* src: my part, dst: n */
     SKEIN_BROADCAST,      /* src: n on the root, dst: n */
     SKEIN_REDUCE,         /* src: n, dst: n on the root */
-    SKEIN_ALL_TO_ALL = 7  /* src: n, part j goes to rank j; dst: p times my part, by sender */
+    SKEIN_ALL_TO_ALL = 7, /* src: n, part j goes to rank j; dst: p times my part, by sender */
+    SKEIN_SCAN = 9        /* src, dst: n elements on all; dst: the reduction over ranks 0 to mine */
 } skein_kind;
 
 typedef enum skein_reduction { SKEIN_SUM, SKEIN_MAX, SKEIN_MIN, SKEIN_MEAN } skein_reduction;

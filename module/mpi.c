@@ -9,6 +9,7 @@
  * described as blocks of LONG bytes and a rest, by a type of its own.  MPI keeps the order
  * of messages with equal tags.  As many bits of a tag are used as MPI_TAG_UB allows; the
  * standard promises the 15 that must differ. */
+#include "coll/call.h"
 #include "comm/wire.h"
 
 #include <limits.h>
@@ -248,31 +249,31 @@ static int call(const job *j, sk_coll_kind kind)
     }
 }
 
-static sk_status native(sk_wire *w, sk_coll_kind kind, sk_reduce op, sk_dtype type, int root,
-                        const int *ranks, int n, const void *src, void *dst, const int64_t *counts)
+static sk_status native(sk_wire *w, const sk_native_call *c)
 {
-    bool sums = kind == SK_ALLREDUCE || kind == SK_REDUCE_SCATTER || kind == SK_REDUCE;
-    job j = {.root = root, .src = src, .dst = dst};
-    if (kind == SK_ALLTOALLV || !type_of(type, sums, &j.type) || (sums && !op_of(op, &j.op)))
+    bool sums = c->kind == SK_ALLREDUCE || c->kind == SK_REDUCE_SCATTER || c->kind == SK_REDUCE;
+    job j = {.root = c->root, .src = c->src, .dst = c->dst};
+    if (c->kind >= SK_ALLTOALLV || !type_of(c->type, sums, &j.type) ||
+        (sums && !op_of(c->reduce, &j.op)))
         return mpi.fail(SK_EUSAGE, SK_HERE,
                         "%s: %s has no collective of kind %d, reduction %d for type %d; choose "
                         "another algorithm than mpi",
-                        w->name, mpi.library, (int)kind, (int)op, (int)type);
-    j.t = find_team(ranks, n);
+                        w->name, mpi.library, (int)c->kind, (int)c->reduce, (int)c->type);
+    j.t = find_team(c->ranks, c->n);
     if (!j.t)
-        return mpi.fail(SK_EPEER, SK_HERE, "%s: no communicator for %d ranks in %s", w->name, n,
+        return mpi.fail(SK_EPEER, SK_HERE, "%s: no communicator for %d ranks in %s", w->name, c->n,
                         mpi.library);
-    if (!set_counts(j.t, kind, counts))
+    if (!set_counts(j.t, c->kind, c->counts))
         return mpi.fail(SK_EUSAGE, SK_HERE,
                         "%s: %s counts elements in an int; choose another algorithm than mpi",
                         w->name, mpi.library);
     MPI_Comm_rank(j.t->comm, &j.me);
     int size = 0;
     MPI_Type_size(j.type, &size);
-    j.in_place = (kind == SK_ALLGATHER || j.me == root) &&
-                 src == (char *)dst + (int64_t)j.t->starts[j.me] * size;
-    int rc = call(&j, kind);
-    return rc ? no(rc, "collective", root, counts[0]) : SK_OK;
+    j.in_place = (c->kind == SK_ALLGATHER || j.me == c->root) &&
+                 c->src == (char *)c->dst + (int64_t)j.t->starts[j.me] * size;
+    int rc = call(&j, c->kind);
+    return rc ? no(rc, "collective", c->root, c->counts[0]) : SK_OK;
 }
 
 /* --- the beginning and the end --- */

@@ -60,7 +60,7 @@ static void look(const sk_heaps *h, int n, seen *to)
                        .step = atomic_load(&l->step),
                        .pc = atomic_load(&l->pc),
                        .waits_for = atomic_load(&l->waits_for),
-                       .beat = atomic_load(&l->beat),
+                       .beat = atomic_load(&l->heartbeat),
                        .state = state >= 0 && state < N_STATES ? state : N_STATES,
                        .process = sk_process_state(l),
                        .since = newest > 0 && newest < now ? now - newest : 0};

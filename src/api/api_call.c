@@ -14,8 +14,9 @@ _Static_assert(sizeof(sk_coll_call) + sizeof(sk_seg) <= SK_CALL_BYTES, "a call h
 _Static_assert((int)SKEIN_ALL_REDUCE == SK_ALLREDUCE && (int)SKEIN_REDUCE == SK_REDUCE &&
                    (int)SKEIN_REDUCE_SCATTER == SK_REDUCE_SCATTER &&
                    (int)SKEIN_ALL_GATHER == SK_ALLGATHER && (int)SKEIN_BROADCAST == SK_BROADCAST &&
-                   (int)SKEIN_ALL_TO_ALL == SK_ALLTOALL && (int)SKEIN_MEAN == SK_MEAN &&
-                   (int)SKEIN_MIN == SK_MINIMUM && (int)SKEIN_MAX == SK_MAXIMUM,
+                   (int)SKEIN_ALL_TO_ALL == SK_ALLTOALL && (int)SKEIN_SCAN == SK_SCAN &&
+                   (int)SKEIN_MEAN == SK_MEAN && (int)SKEIN_MIN == SK_MINIMUM &&
+                   (int)SKEIN_MAX == SK_MAXIMUM,
                "public numbers are those of comm.h");
 
 enum { TAG = 1 }; /* of messages */
@@ -35,7 +36,7 @@ static sk_status check_fields(const skein_comm *c, const asked *q)
 {
     const skein_call *k = &q->call;
     int p = c->world->n;
-    bool kind = k->kind <= SKEIN_REDUCE || k->kind == SKEIN_ALL_TO_ALL;
+    bool kind = k->kind <= SKEIN_REDUCE || k->kind == SKEIN_ALL_TO_ALL || k->kind == SKEIN_SCAN;
     if (!kind || k->type > SKEIN_U8 || k->reduction > SKEIN_MEAN || k->root < 0 || k->root >= p)
         return sk_fail(SK_EUSAGE, "%s: kind %d, type %d, reduction %d, root %d of %d ranks", q->who,
                        (int)k->kind, (int)k->type, (int)k->reduction, k->root, p);

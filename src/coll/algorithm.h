@@ -11,17 +11,11 @@
  *     SK_DST   what the caller gets
  *     SK_TMP   scratch, tmp_cells of them, each with room for the largest chunk
  *
- *     kind             chunks             SRC cells        DST cells
- *     all-reduce       `cells`, chosen    all              all (holds a copy of SRC at the start)
- *                      by the algorithm
- *     reduce-scatter   n, one a member    all              [0]: mine
- *     all-gather       n                  [0]: mine        all
- *     broadcast        `cells`            all, on the root all (on the root: holds SRC)
- *     reduce           `cells`            all              all, on the root
- *     gather           n                  [0]: mine        all, on the root
- *     scatter          n                  all, on the root [0]: mine
- *     all-to-all       n: chunk j of SRC is for member j; chunk i of DST came from member i.
- *                      The exchange of two dims is one too, packed
+ * By the row of the kind (coll/kinds.h): a part is one cell, [0], and then chunks are the n
+ * members' parts; a whole is all chunks, `cells` of them, a number that the algorithm chooses if
+ * neither operand is a part; blocks are n chunks, chunk j of SRC for member j, chunk i of DST from
+ * member i (an exchange of two dims is packed into such blocks).  Operands of the root have no
+ * cells elsewhere.  DST of kinds that are `copied` holds a copy of SRC at the start.
  *
  * A step works on `n` cells in a row, of chunks `chunk`, `chunk` + 1, ... (that is
  * what gives cells of TMP their size; for all-to-all every chunk has one size, but of a
@@ -49,7 +43,7 @@
 #ifndef SK_COLL_ALGORITHM_H
 #define SK_COLL_ALGORITHM_H
 
-#include "comm/comm.h"
+#include "coll/call.h"
 
 enum { SK_COLL_AXES = 4 };
 
@@ -130,17 +124,6 @@ extern const sk_coll *const sk_coll_parts[]; /* in the order of names, NULL at t
 int sk_coll_find(const char *name);          /* index, or -1 */
 bool sk_coll_can(const sk_coll *c, const sk_coll_ask *a);
 sk_coll_cost sk_coll_price(const sk_coll *c, const sk_coll_ask *a); /* zero for one member */
-
-/* Does the kind add?  If not, the order of sums means nothing and every algorithm gives the same
- * bits. */
-static inline bool sk_kind_sums(sk_coll_kind k)
-{
-    return k == SK_ALLREDUCE || k == SK_REDUCE_SCATTER || k == SK_REDUCE;
-}
-static inline bool sk_kind_rooted(sk_coll_kind k)
-{
-    return k == SK_BROADCAST || k == SK_REDUCE || k == SK_GATHER || k == SK_SCATTER;
-}
 
 /* --- writing lists (coll/steps.c) --- */
 

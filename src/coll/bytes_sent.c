@@ -1,5 +1,6 @@
-/* left.c - bytes that must leave a member for a call, where what moves them cannot be looked at. */
-#include "comm/endpoint.h"
+/* bytes_sent.c - bytes that must leave a member for a call, where what moves them cannot be looked
+ * at. */
+#include "coll/collectives.h"
 
 /* Elements of a segment; the least that any way of doing it needs. */
 static int64_t of_segment(const sk_group *g, const sk_coll_call *call, const sk_seg *s)

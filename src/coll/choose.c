@@ -41,16 +41,10 @@ int sk_hosts_count(const int *ranks, int n, const int *host_of)
 /* What a member does of a whole vector read and a whole vector written. */
 static double shm_share(sk_coll_kind kind, int n)
 {
-    switch (kind) {
-    case SK_REDUCE_SCATTER:
-    case SK_REDUCE:
-        return (1 + 1.0 / n) / 2;
-    case SK_GATHER:
-    case SK_SCATTER:
-        return 1.0 / n;
-    default:
-        return 1;
-    }
+    const sk_kind_row *row = &sk_kind_rows[kind];
+    if (row->origin == SK_FROM_FIRST) return (n + 3.0) / 4; /* reads n / 2 vectors of n */
+    if (sk_kind_sums(kind)) return row->dst == SK_OPERAND_WHOLE ? 1 : (1 + 1.0 / n) / 2;
+    return sk_kind_rooted(kind) && sk_kind_cut(kind) ? 1.0 / n : 1;
 }
 
 /* How far away so many bytes are: 0 in cache, 1 in memory, by the logarithm between. */

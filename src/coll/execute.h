@@ -1,15 +1,16 @@
-/* play.h - playing a step list: the way of collectives that are not done directly in the heaps.
+/* execute.h - executing a step list: the way of collectives that are not done directly in the
+ * heaps.
  *
  * Messages between ranks of one host go through the heaps: the receiver copies or
  * adds straight out of the sender's memory.  Messages between hosts go over the
- * wire.  A play is split phase: begin() sends what can be sent, each go() does what
- * has become possible, without waiting.
+ * wire.  An execution is split phase: begin() sends what can be sent, each
+ * progress() does what has become possible, without waiting.
  *
  * What the caller has is used where it lies if its chunks are in a row there: one
  * segment, or segments that follow each other, and for what is cut into the
  * members' parts one segment with outer 1 (all-to-all: whose n the members
  * divide; an exchange: the side whose chunks are not interleaved).  Everything else is packed into
- * the room of the call first, and unpacked in the end.
+ * the workspace of the call first, and unpacked in the end.
  *
  * Sums of bf16 and f16 are rounded wherever a list writes them: at every hop of
  * RECV_SUM and SUM, once in a TREE.  A mean is the sum, divided in the end. */
@@ -30,15 +31,5 @@ int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type,
  * ignored by kinds that have none; host_of NULL: one host. */
 void sk_coll_ask_for(sk_coll_kind kind, const int *ranks, int n, int me, int root,
                      const int *host_of, sk_coll_ask *out);
-
-/* --- for comm.c: a play is in comm/endpoint.h --- */
-
-/* The next sk_execute_progress() will wait for the other members: a library's own collective.  Only
- * sk_comm_wait() may call it then. */
-struct sk_execution;
-bool sk_execute_blocks(const struct sk_execution *p);
-
-/* Looks after messages on the wire (comm/p2p.c); nothing under way: two loads. */
-sk_status sk_p2p_progress(sk_comm *c);
 
 #endif

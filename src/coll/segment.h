@@ -7,7 +7,7 @@
 #ifndef SK_COLL_SEGMENT_H
 #define SK_COLL_SEGMENT_H
 
-#include "comm/comm.h"
+#include "coll/call.h"
 
 static inline int64_t sk_even_at(int64_t n, int i, int p) { return n * i / p; }
 static inline int64_t sk_even_part(int64_t n, int i, int p)

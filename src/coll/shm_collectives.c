@@ -9,6 +9,7 @@
  *                      destinations: 2S, and 2pS of memory in all; the least possible while each
  *                      member keeps a copy
  *     reduce           the same p-th, stored on the root: S + S/p
+ *     scan             the same p-th, summed for each member: S (p + 3) / 2
  *     broadcast        the same p-th, copied from the root to all others: S/p + S(p-1)/p
  *     reduce-scatter   part u, summed: S + S/p
  *     all-gather, scatter, all-to-all   what member u gets, copied
@@ -19,9 +20,8 @@
  * that moves them: sources of a sum that are not the share's owner's, results that are not stored
  * in its memory, copies between two members.  Of an all-reduce that is 2S(p-1) on all ranks.
  */
-#include "comm/endpoint.h"
+#include "coll/collectives.h"
 #include "coll/streaming_copy.h"
-#include "comm/fuse.h"
 #include "coll/sum_kernels.h"
 
 enum {
@@ -34,13 +34,13 @@ typedef struct job {
     sk_comm *c;
     const sk_group *g;
     const sk_coll_call *call;
-    int64_t size;         /* of an element */
-    int64_t at, from, to; /* counted off so far; the window that is mine */
+    const void *const *peers; /* the calls of all members */
+    const char *const *shown; /* what they show, if only my own result is made */
+    int64_t size;             /* of an element */
+    int64_t at, from, to;     /* counted off so far; the window that is mine */
     int share;
-    bool own; /* only my own result, from what is shown */
-    bool fused;
-    sk_partial *notes; /* by thread of the team */
-    int64_t *moved;    /* likewise: bytes from one member's memory to another's */
+    bool own;       /* only my own result, from what is shown */
+    int64_t *moved; /* by thread of the team: bytes from one member's memory to another's */
     int thread;
 } job;
 
@@ -59,16 +59,21 @@ static bool clip(job *j, int64_t *n, int64_t *skip)
 
 static char *heap_of(const job *j, int i) { return sk_heap_base(j->c->heaps, j->g->ranks[i]); }
 
+static const sk_coll_call *call_of(const job *j, int i)
+{
+    return i == j->g->me ? j->call : j->peers[i];
+}
+
 /* Segment s of member i's source; `before`: bytes of the segments before it in what is shown. */
 static const char *source(const job *j, int i, int s, int64_t before)
 {
-    if (j->own) return j->c->shown[i] + before;
-    return heap_of(j, i) + j->c->calls[i]->segs[s].src;
+    if (j->shown) return j->shown[i] + before;
+    return heap_of(j, i) + call_of(j, i)->segs[s].src;
 }
 
 static char *target(const job *j, int i, int s)
 {
-    return heap_of(j, i) + j->c->calls[i]->segs[s].dst;
+    return heap_of(j, i) + call_of(j, i)->segs[s].dst;
 }
 
 /* `across`: from one member's memory to another's. */
@@ -85,40 +90,54 @@ static void copy(job *j, char *to, const char *from, int64_t n, bool across)
     count(j, across, n);
 }
 
-static void add_up(job *j, const void *const *src, int n_dst, void *const *dst, int64_t n)
+static void add_up(job *j, int terms, const void *const *src, int n_dst, void *const *dst,
+                   int64_t n)
 {
     const sk_coll_call *call = j->call;
     sk_reduce op = j->g->n == 1 ? SK_SUM : call->reduce; /* whatever it is: of one */
-    if (j->fused) sk_fuse(call, j->g->n, src, n_dst, dst, n, &j->notes[j->thread]);
-    else sk_sum(call->type, op, j->g->n, src, n_dst, dst, n);
+    sk_sum(call->type, op, terms, src, n_dst, dst, n);
 }
 
-/* Bytes of dst for those of src. */
-static int64_t cast_bytes(const job *j, int64_t bytes)
+/* --- the whole on every member: all-reduce, reduce, broadcast, scan --- */
+
+/* Does member i's destination get this share? */
+static bool wanted(const job *j, int i)
 {
-    return j->fused ? bytes / j->size * (int64_t)sk_dtype_size(sk_fuse_type(j->call)) : bytes;
+    if (j->shown && i != j->g->me) return false;
+    return sk_kind_gets(j->call->kind, i == j->call->root);
 }
 
-/* --- the whole on every member: all-reduce, reduce, broadcast --- */
-
-/* Sum of one segment over all sources to the destinations that count. */
-static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
+/* A stretch of one segment, summed over the first `terms` sources to destinations [from, to) as far
+ * as they are wanted. */
+static void sum_to(job *j, int s, int64_t before, int64_t skip, int64_t n, int terms, int from,
+                   int to)
 {
-    const sk_coll_call *call = j->call;
-    int n_dst = 0, p = j->g->n;
-    const void **src = j->c->src + j->thread * j->c->n_ranks;
-    void **dst = j->c->dst + j->thread * j->c->n_ranks;
-    for (int i = 0; i < p; i++) {
+    int n_dst = 0;
+    const void **src = j->c->collectives->src + j->thread * j->c->n_ranks;
+    void **dst = j->c->collectives->dst + j->thread * j->c->n_ranks;
+    for (int i = 0; i < terms; i++) {
         src[i] = source(j, i, s, before) + skip;
         count(j, i != j->share, n);
     }
-    for (int i = 0; i < p; i++) {
-        bool wanted = call->kind == SK_ALLREDUCE ? !j->own || i == j->g->me : i == call->root;
-        if (!wanted) continue;
-        dst[n_dst++] = target(j, i, s) + cast_bytes(j, skip);
-        count(j, i != j->share, cast_bytes(j, n));
+    for (int i = from; i < to; i++) {
+        if (!wanted(j, i)) continue;
+        dst[n_dst++] = target(j, i, s) + skip;
+        count(j, i != j->share, n);
     }
-    add_up(j, src, n_dst, dst, n / j->size);
+    add_up(j, terms, src, n_dst, dst, n / j->size);
+}
+
+/* Of a scan the last member's result first: in place it is written where the source was, which only
+ * later members need. */
+static void sum_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
+{
+    int p = j->g->n;
+    if (sk_kind_rows[j->call->kind].origin != SK_FROM_FIRST) {
+        sum_to(j, s, before, skip, n, p, 0, p);
+        return;
+    }
+    for (int i = p - 1; i >= 0; i--)
+        if (wanted(j, i)) sum_to(j, s, before, skip, n, i + 1, i, i + 1);
 }
 
 static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
@@ -126,7 +145,7 @@ static void send_all(job *j, int s, int64_t before, int64_t skip, int64_t n)
     const char *from = source(j, j->call->root, s, before) + skip;
     bool far = sk_seg_count(&j->call->segs[s]) * j->size * j->g->n >= FAR_AWAY;
     for (int i = 0; i < j->g->n; i++) {
-        if (j->own && i != j->g->me) continue;
+        if (!wanted(j, i)) continue;
         char *to = target(j, i, s) + skip;
         if (to == from) continue;
         count(j, i != j->call->root, n);
@@ -153,7 +172,7 @@ static void whole(job *j)
 static void scatter_sum(job *j)
 {
     const sk_coll_call *call = j->call;
-    const void **src = j->c->src + j->thread * j->c->n_ranks;
+    const void **src = j->c->collectives->src + j->thread * j->c->n_ranks;
     int64_t before = 0;
     int p = j->g->n;
     for (int i = 0; i < call->n_segs; i++) {
@@ -161,14 +180,14 @@ static void scatter_sum(job *j)
         sk_rows part = sk_seg_rows(s, j->share, p);
         int64_t row = s->inner * j->size, lo = part.at * row, run = part.n * row;
         char *to = target(j, j->share, i);
-        for (int64_t o = 0; o < s->outer; o++, to += cast_bytes(j, run)) {
+        for (int64_t o = 0; o < s->outer; o++, to += run) {
             int64_t n = run, skip;
             if (!clip(j, &n, &skip)) continue;
             for (int k = 0; k < p; k++) {
                 src[k] = source(j, k, i, before) + o * s->n * row + lo + skip;
                 count(j, k != j->share, n);
             }
-            add_up(j, src, 1, (void *[]){to + cast_bytes(j, skip)}, n / j->size);
+            add_up(j, p, src, 1, (void *[]){to + skip}, n / j->size);
         }
         before += sk_seg_count(s) * j->size;
     }
@@ -252,7 +271,7 @@ static void turn(job *j, int to)
 
 static int64_t *counts_of(const job *j, int i)
 {
-    return (int64_t *)(void *)(heap_of(j, i) + j->c->calls[i]->counts);
+    return (int64_t *)(void *)(heap_of(j, i) + call_of(j, i)->counts);
 }
 
 static void turn_some(job *j, int to)
@@ -272,46 +291,33 @@ static void turn_some(job *j, int to)
 
 /* --- shares --- */
 
-static bool same_everywhere(sk_coll_kind kind)
-{
-    return kind == SK_ALLREDUCE || kind == SK_REDUCE || kind == SK_BROADCAST;
-}
-
 static void run(job *j)
 {
     const sk_coll_call *call = j->call;
+    const sk_kind_row *row = &sk_kind_rows[call->kind];
     int u = j->share;
-    if (same_everywhere(call->kind)) whole(j);
-    else if (call->kind == SK_REDUCE_SCATTER) scatter_sum(j);
-    else if (call->kind == SK_ALLGATHER) collect(j, u);
-    else if (call->kind == SK_GATHER) move_part(j, u, u, call->root, true);
-    else if (call->kind == SK_SCATTER) move_part(j, u, call->root, u, false);
-    else if (call->kind == SK_ALLTOALL) turn(j, u);
-    else turn_some(j, u);
+    if (!sk_kind_cut(call->kind)) whole(j);
+    else if (row->counts) turn_some(j, u);
+    else if (row->src == SK_OPERAND_BLOCKS) turn(j, u);
+    else if (row->origin == SK_FROM_ALL) scatter_sum(j);
+    else if (row->dst == SK_OPERAND_PART) move_part(j, u, call->root, u, false);
+    else if (row->dst == SK_OPERAND_ROOT) move_part(j, u, u, call->root, true);
+    else collect(j, u);
 }
 
 /* Bytes that share u counts off. */
 static int64_t length(const job *j)
 {
+    const sk_kind_row *row = &sk_kind_rows[j->call->kind];
+    bool part =
+        row->dst == SK_OPERAND_PART || (row->src == SK_OPERAND_PART && row->dst == SK_OPERAND_ROOT);
     int64_t n = 0;
     for (int i = 0; i < j->call->n_segs; i++) {
         const sk_seg *s = &j->call->segs[i];
-        int64_t part = s->outer * sk_seg_rows(s, j->share, j->g->n).n * s->inner;
-        switch (j->call->kind) {
-        case SK_REDUCE_SCATTER:
-        case SK_GATHER:
-        case SK_SCATTER:
-            n += part;
-            break;
-        case SK_ALLTOALL:
-            n += sk_seg_gets(s, j->share, j->g->n);
-            break;
-        case SK_ALLTOALLV: /* at most */
-            n += sk_seg_count(s) * j->g->n;
-            break;
-        default:
-            n += sk_seg_count(s);
-        }
+        if (part) n += s->outer * sk_seg_rows(s, j->share, j->g->n).n * s->inner;
+        else if (row->counts) n += sk_seg_count(s) * j->g->n; /* at most */
+        else if (row->src == SK_OPERAND_BLOCKS) n += sk_seg_gets(s, j->share, j->g->n);
+        else n += sk_seg_count(s);
     }
     return n * j->size;
 }
@@ -334,80 +340,82 @@ static void part_of(void *ctx, int part, int of)
 static void share_out(sk_comm *c, job *j)
 {
     int n = c->team ? sk_threads_count(c->team) : 1;
-    j->moved = c->moved;
+    j->moved = c->collectives->moved;
     if (n > 1 && j->to - j->from >= TEAM_BYTES) sk_threads_run(c->team, part_of, j);
     else run(j);
     for (int i = 0; i < n; i++) {
-        c->left += c->moved[i];
-        c->moved[i] = 0;
+        c->bytes_sent += j->moved[i];
+        j->moved[i] = 0;
     }
 }
 
-/* The share's partial sums belong to the member whose share it is, whoever did it. */
-__attribute__((noinline)) static void share_fused(sk_comm *c, job *j)
+static job job_of(sk_comm *c, const sk_sync *s, int share)
 {
-    sk_partial notes[SK_THREADS_MAX] = {0}, sum = {0};
-    j->fused = true;
-    j->notes = notes;
-    share_out(c, j);
-    if (!j->call->partial) return;
-    for (int i = 0; i < SK_THREADS_MAX; i++) {
-        sum.squares += notes[i].squares;
-        sum.bad += notes[i].bad;
-    }
-    memcpy(heap_of(j, j->share) + c->calls[j->share]->partial, &sum, sizeof sum);
+    const sk_coll_call *call = ((const sk_call_state *)(const void *)s)->call;
+    return (job){.c = c,
+                 .g = &c->groups[s->group].group,
+                 .call = call,
+                 .share = share,
+                 .size = (int64_t)sk_dtype_size(call->type)};
 }
 
-void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u)
+void sk_shm_share(sk_comm *c, const sk_sync *s, const void *const *peers, int u)
 {
-    job j = {.c = c, .g = g, .call = call, .share = u, .size = (int64_t)sk_dtype_size(call->type)};
-    if (call->common) return;
+    job j = job_of(c, s, u);
+    sk_assert(u >= 0 && u < j.g->n);
+    if (j.call->common) return;
     int64_t n = length(&j);
+    j.peers = peers;
     j.to = n;
-    if (same_everywhere(call->kind)) {
-        j.from = border(n, u, g->n);
-        j.to = border(n, u + 1, g->n);
+    if (!sk_kind_cut(j.call->kind)) { /* share u is the u-th stretch, for all members */
+        j.from = border(n, u, j.g->n);
+        j.to = border(n, u + 1, j.g->n);
     }
-    if (sk_fuse_wanted(call)) share_fused(c, &j);
-    else share_out(c, &j);
+    share_out(c, &j);
 }
 
-void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call)
+void sk_shm_result(sk_comm *c, const sk_sync *s, const char *const *shown)
 {
     int64_t moved = 0;
-    job j = {.c = c, .g = g, .call = call, .share = g->me, .own = true, .moved = &moved};
-    bool root = g->me == call->root;
-    if (call->common) return;
-    j.size = (int64_t)sk_dtype_size(call->type);
+    job j = job_of(c, s, c->groups[s->group].group.me);
+    sk_coll_kind kind = j.call->kind;
+    bool root = j.share == j.call->root;
+    if (j.call->common || !sk_kind_gets(kind, root)) return;
+    j.shown = shown;
+    j.moved = &moved;
     j.to = INT64_MAX;
-    if (call->kind == SK_GATHER && root) collect(&j, g->me);
-    else if (!root && (call->kind == SK_REDUCE || call->kind == SK_GATHER)) return;
+    if (kind == SK_GATHER) collect(&j, j.share); /* the root makes all shares */
     else run(&j);
-    c->left += moved;
+    c->bytes_sent += moved;
 }
 
-static bool has_source(const sk_group *g, const sk_coll_call *call)
+/* Everybody's, unless one member has all or gets all. */
+bool sk_shm_needs(const sk_comm *c, const sk_sync *s, int i)
 {
-    return (call->kind != SK_BROADCAST && call->kind != SK_SCATTER) || g->me == call->root;
+    const sk_coll_call *call = ((const sk_call_state *)(const void *)s)->call;
+    bool root = c->groups[s->group].group.me == call->root;
+    if (sk_kind_rows[call->kind].src == SK_OPERAND_ROOT) return !root && i == call->root;
+    return sk_kind_gets(call->kind, root);
 }
 
 /* Elements of a segment of my src. */
-static int64_t shown(const sk_group *g, const sk_coll_call *call, const sk_seg *s)
+static int64_t shown_count(const job *j, const sk_seg *s)
 {
-    bool part = call->kind == SK_ALLGATHER || call->kind == SK_GATHER;
-    if (part) return s->outer * sk_seg_rows(s, g->me, g->n).n * s->inner;
-    return sk_seg_gives(s, g->me, g->n); /* without a swap: all of it */
+    if (sk_kind_rows[j->call->kind].src == SK_OPERAND_PART)
+        return s->outer * sk_seg_rows(s, j->g->me, j->g->n).n * s->inner;
+    return sk_seg_gives(s, j->g->me, j->g->n); /* without a swap: all of it */
 }
 
-int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to)
+void sk_shm_show(sk_comm *c, const sk_sync *s, char *to)
 {
-    int64_t at = 0, size = (int64_t)sk_dtype_size(call->type);
-    if (!has_source(g, call) || call->common) return 0;
-    for (int i = 0; i < call->n_segs; i++) {
-        const sk_seg *s = &call->segs[i];
-        int64_t n = shown(g, call, s) * size;
-        memcpy(to + at, c->base + s->src, (size_t)n);
+    job j = job_of(c, s, 0);
+    if (!sk_kind_gives(j.call->kind, j.g->me == j.call->root) || j.call->common) return;
+    int64_t at = 0;
+    for (int i = 0; i < j.call->n_segs; i++) {
+        const sk_seg *seg = &j.call->segs[i];
+        int64_t n = shown_count(&j, seg) * j.size;
+        sk_assert(at + n <= SK_TINY);
+        memcpy(to + at, c->base + seg->src, (size_t)n);
         at += n;
     }
-    return at;
 }

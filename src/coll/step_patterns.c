@@ -1,4 +1,4 @@
-/* pattern.c - what several algorithms do: direct exchange, and cubes with distance 1 first.
+/* step_patterns.c - what several algorithms do: direct exchange, and cubes with distance 1 first.
  *
  * In a cube, partners at distance 1 add first, then those at 2, 4 ...: so a
  * partial sum is always that of an aligned block of members, which is the tree's. */
@@ -46,8 +46,9 @@ static void swap_all(sk_steps *s)
 static void to_root(sk_steps *s)
 {
     const sk_coll_ask *a = &s->ask;
-    bool sums = a->kind == SK_REDUCE;
+    bool sums = sk_kind_sums(a->kind);
     int chunk = sums ? 0 : a->me;
+    if (sums) s->cells = 1;
     if (a->me != a->root) {
         sk_steps_send(s, a->root, sk_src(0), chunk, 1);
         return;
@@ -65,7 +66,8 @@ static void to_root(sk_steps *s)
 static void from_root(sk_steps *s)
 {
     const sk_coll_ask *a = &s->ask;
-    bool cut = a->kind == SK_SCATTER;
+    bool cut = sk_kind_cut(a->kind);
+    if (!cut) s->cells = 1;
     if (a->me != a->root) {
         sk_steps_recv(s, a->root, sk_dst(0), cut ? a->me : 0, 1);
         return;
@@ -77,54 +79,42 @@ static void from_root(sk_steps *s)
     if (cut) sk_steps_copy(s, sk_dst(0), sk_src(a->me), a->me, 1);
 }
 
+/* scan: what the members before me have; the tree comes in a round of its own, because in place it
+ * writes what is sent. */
+static void sum_before(sk_steps *s)
+{
+    const sk_coll_ask *a = &s->ask;
+    s->cells = 1;
+    for (int peer = a->me + 1; peer < a->n; peer++) sk_steps_send(s, peer, sk_src(0), 0, 1);
+    for (int peer = 0; peer < a->me; peer++) sk_steps_recv(s, peer, sk_tmp(peer), 0, 1);
+    sk_steps_next(s);
+    if (a->me) sk_steps_tree(s, sk_dst(0), sk_tmp(0), a->me + 1, sk_src(0), a->me, 0);
+}
+
 void sk_steps_direct(sk_steps *s)
 {
-    switch (s->ask.kind) {
-    case SK_ALLREDUCE:
+    const sk_kind_row *row = &sk_kind_rows[s->ask.kind];
+    if (row->src == SK_OPERAND_BLOCKS) swap_all(s);
+    else if (row->origin == SK_FROM_FIRST) sum_before(s);
+    else if (row->src == SK_OPERAND_ROOT) from_root(s);
+    else if (row->dst == SK_OPERAND_ROOT) to_root(s);
+    else if (row->dst == SK_OPERAND_PART) sum_mine(s, sk_dst(0));
+    else if (row->src == SK_OPERAND_PART) show_mine(s, sk_src(0));
+    else {
         sum_mine(s, sk_dst(s->ask.me));
         show_mine(s, sk_dst(s->ask.me));
-        break;
-    case SK_REDUCE_SCATTER:
-        sum_mine(s, sk_dst(0));
-        break;
-    case SK_ALLGATHER:
-        show_mine(s, sk_src(0));
-        break;
-    case SK_BROADCAST:
-        s->cells = 1;
-        from_root(s);
-        break;
-    case SK_SCATTER:
-        from_root(s);
-        break;
-    case SK_REDUCE:
-        s->cells = 1;
-        to_root(s);
-        break;
-    case SK_GATHER:
-        to_root(s);
-        break;
-    default:
-        swap_all(s);
-        break;
     }
 }
 
 sk_coll_cost sk_price_direct(const sk_coll_ask *a)
 {
+    const sk_kind_row *row = &sk_kind_rows[a->kind];
     double n = a->n, part = (n - 1) / n;
-    switch (a->kind) {
-    case SK_ALLREDUCE:
-        return (sk_coll_cost){2, 2 * part, part};
-    case SK_REDUCE_SCATTER:
-        return (sk_coll_cost){1, part, part};
-    case SK_BROADCAST:
-        return (sk_coll_cost){1, n - 1, 0};
-    case SK_REDUCE:
+    bool sums = sk_kind_sums(a->kind);
+    if (sk_kind_cut(a->kind)) return (sk_coll_cost){1, part, sums ? part : 0};
+    if (row->origin == SK_FROM_FIRST || row->dst == SK_OPERAND_ROOT)
         return (sk_coll_cost){1, n - 1, n - 1};
-    default:
-        return (sk_coll_cost){1, part, 0};
-    }
+    return sums ? (sk_coll_cost){2, 2 * part, part} : (sk_coll_cost){1, n - 1, 0};
 }
 
 /* --- exchanges of whole sums --- */

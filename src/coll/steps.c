@@ -1,5 +1,5 @@
 /* steps.c - writing step lists, and asking algorithms for them. */
-#include "coll/algorithm.h"
+#include "coll/execute.h"
 
 #include <string.h>
 
@@ -34,15 +34,43 @@ sk_coll_cost sk_coll_price(const sk_coll *c, const sk_coll_ask *a)
     return c->price(a);
 }
 
+/* --- asking --- */
+
+static int host_at(const int *ranks, int i, const int *host_of) { return host_of[ranks[i]]; }
+
+/* Members per host if all have as many and in a row; else 0. */
+static int even_hosts(const int *ranks, int n, const int *host_of)
+{
+    int each = 1;
+    while (each < n && host_at(ranks, each, host_of) == host_at(ranks, 0, host_of)) each++;
+    if (each == n || n % each) return 0;
+    for (int i = 0; i < n; i += each)
+        for (int j = 0; j < n; j++)
+            if ((host_at(ranks, i, host_of) == host_at(ranks, j, host_of)) !=
+                (j / each == i / each))
+                return 0;
+    return each;
+}
+
+void sk_coll_ask_for(sk_coll_kind kind, const int *ranks, int n, int me, int root,
+                     const int *host_of, sk_coll_ask *out)
+{
+    *out = (sk_coll_ask){.kind = kind, .n = n, .me = me, .root = sk_kind_rooted(kind) ? root : 0};
+    int each = host_of && n > 1 ? even_hosts(ranks, n, host_of) : 0;
+    if (!each) return;
+    out->n_axes = 2;
+    out->axes[0] = n / each;
+    out->axes[1] = each;
+}
+
 /* --- lists --- */
 
-/* Nobody to talk to: what is mine is all there is.  An all-reduce and a broadcast find it in DST.
- */
+/* Nobody to talk to: what is mine is all there is.  Kinds that are
+ * `copied` find it in DST. */
 static void alone(sk_steps *s)
 {
-    sk_coll_kind kind = s->ask.kind;
     s->cells = 1;
-    if (kind != SK_ALLREDUCE && kind != SK_BROADCAST) sk_steps_copy(s, sk_dst(0), sk_src(0), 0, 1);
+    if (!sk_kind_rows[s->ask.kind].copied) sk_steps_copy(s, sk_dst(0), sk_src(0), 0, 1);
 }
 
 void sk_steps_build(const sk_coll *c, const sk_coll_ask *a, sk_arena *arena, sk_steps *out)

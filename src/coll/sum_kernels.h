@@ -13,7 +13,7 @@
 #ifndef SK_COLL_SUM_KERNELS_H
 #define SK_COLL_SUM_KERNELS_H
 
-#include "comm/comm.h"
+#include "coll/call.h"
 
 bool sk_sum_can(sk_dtype type, sk_reduce op); /* any type; not SK_ADASUM */
 void sk_sum(sk_dtype type, sk_reduce op, int n_src, const void *const *src, int n_dst,

@@ -8,47 +8,11 @@
  * tells where it is.  Nothing has a name and nothing is left behind.  Ranks of
  * other hosts are reached by a wire (comm/wire.h).
  *
- * An operation is a list of segments (sk_seg) that lies in the caller's heap.
- * A segment is a buffer seen as [outer][n][inner] elements; the middle dim is
- * cut over the group of p: member i owns [n*i/p, n*(i+1)/p), its part.  With a grid
- * (`cut`) the n rows are whole cells of a logical dim, and parts are what
- * sk_tree_part() of base/reduction_blocks.h deals to the members: some may be empty.
- *
- *     all-reduce       src, dst: [outer][n][inner] on all; dst may equal src
- *     reduce-scatter   src: whole, dst: my part, dense [outer][mine][inner]; dst may be my place
- *                      inside src when outer is 1
- *     all-gather       src: my part, dense, dst: whole; src may be my place inside dst when
- *                      outer is 1
- *     broadcast        src: whole on the root (ignored elsewhere), dst: whole; dst may equal src
- *     reduce           src: whole on all, dst: whole on the root (ignored elsewhere)
- *     gather           src: my part, dst: whole on the root;  the mirror of scatter
- *     scatter          src: whole on the root, dst: my part
- *     all-to-all       src: whole; part j of it goes to member j.  dst: what came from member 0,
- *                      then from member 1 ..., each dense [outer][mine][inner].  Never in place
- *     exchange         an all-to-all of a segment with `swap`: a tensor
- *                      [outer][n][mid][n2][inner] that is split along one of n and n2, and is
- *                      split along the other afterwards.  src: dense, my part of the first and
- *                      all of the second; dst: dense, all of the first and my part of the
- *                      second; the dims keep their order.  Each dim has a cut of its own.
- *                      Never in place
- *     all-to-all-v     the same, but how much goes to whom is known only now: n is the room of one
- *                      block in rows of `inner` elements, src and dst are [p][n][inner], and
- *                      counts[j] (call->counts, p numbers of 64 bits in the heap) rows of block j
- *                      go to member j; what came is told in the p numbers behind them
- *
- * Sums are taken in the order of a binary tree over the group's members, ((0 1)
- * (2 3)) ((4 5) 6), in f32 for bf16 and f16.  So every rank gets the same bits, and the
- * algorithms marked SK_ORDER_TREE (coll/algorithm.h) give these bits on one host and on
- * many, whatever the size.
- *
- * sk_comm_start() only announces (split phase); sk_comm_wait() does the work and
- * returns when every member is done with my buffers.  Starts and waits on one
- * group happen in the same order on all its members; at most SK_COMM_FLIGHT are
- * in flight on a group.  What goes over a wire needs somebody to look after it:
- * sk_comm_progress() between two pieces of work, sk_comm_test() to see whether a
- * call is done.  send announces a buffer, recv copies it out of the
- * sender's heap, sent waits until the receiver has it; messages between two
- * ranks keep their order; at most SK_COMM_FLIGHT are unreceived on one pair.
+ * send announces a buffer, recv copies it out of the sender's heap, sent waits until
+ * the receiver has it; messages between two ranks keep their order; at most
+ * SK_COMM_FLIGHT are unreceived on one pair.  What goes over a wire needs somebody to
+ * look after it: sk_comm_progress() between two pieces of work.  Collectives are one
+ * room above: coll/call.h.
  *
  * Waiting: spin, then yield, then sleep; every wait looks at the abort word and
  * at the deadline.  Whoever fails first writes the story on the board and
@@ -70,81 +34,6 @@ enum {
     SK_SMALL_BYTES = 4096
 };
 
-typedef enum sk_coll_kind {
-    SK_ALLREDUCE,
-    SK_REDUCE_SCATTER,
-    SK_ALLGATHER,
-    SK_BROADCAST,
-    SK_REDUCE,
-    SK_GATHER,
-    SK_SCATTER,
-    SK_ALLTOALL,
-    SK_ALLTOALLV,
-    SK_N_COLLS
-} sk_coll_kind;
-extern const char *const sk_coll_names[SK_N_COLLS]; /* "allreduce" ... as on the command line */
-
-/* SK_MEAN: the sum, divided by the number of members, in the type summed in.  SK_ADASUM: a sum
- * that forgets what two gradients have in common (parts/coll/adasum.c); needs such an algorithm. */
-typedef enum sk_reduce {
-    SK_SUM,
-    SK_MAXIMUM,
-    SK_MINIMUM,
-    SK_MEAN,
-    SK_ADASUM,
-    SK_N_REDUCES
-} sk_reduce;
-
-/* Rows that are the cells [from, to) of a logical dim: cell c of it is the rows
- * [full*c/cells, full*(c+1)/cells). */
-typedef struct sk_grid {
-    int64_t full;
-    int32_t cells, from, to; /* cells 0: there are none, the rows are cut evenly */
-    int32_t none;            /* no padding: grids are compared as bytes */
-} sk_grid;
-
-/* Which dim of an exchange is split before, and which after. */
-typedef enum sk_swap { SK_NO_SWAP, SK_SWAP_N_N2, SK_SWAP_N2_N } sk_swap;
-
-/* All but src and dst is the same on all members. */
-typedef struct sk_seg {
-    int64_t src, dst; /* byte offsets in this rank's heap */
-    int64_t outer, n, inner;
-    sk_grid cut;     /* of n */
-    sk_swap swap;    /* all-to-all only; without it the rest is not looked at */
-    int64_t mid, n2; /* between n and inner */
-    sk_grid cut2;    /* of n2 */
-} sk_seg;
-
-/* Of the elements that one member summed (its part, or its p-th of all), as they were stored before
- * a cast: what the norm of a gradient and a check for overflow need. */
-typedef struct sk_partial {
-    double squares; /* sum of squares of those that are finite */
-    int64_t bad;    /* how many are not */
-} sk_partial;
-
-/* One collective of the program, in the heap from before the first step, so that peers can read it.
- */
-typedef struct sk_coll_call {
-    int64_t id; /* tells calls apart: a hash of what it is; members must agree */
-    sk_coll_kind kind;
-    sk_reduce reduce;
-    sk_dtype type;
-    int32_t group, n_segs; /* group: index in the table given to sk_comm_open */
-    int32_t algorithm; /* index in sk_coll_parts (coll/algorithm.h); -1: directly in the heaps */
-    int32_t root;      /* broadcast, reduce, gather, scatter: a member, not a rank */
-    int32_t common;    /* all-gather in place, directly in the heaps: dst is one memory on all
-                          members (sk_heap_aliases), nothing is copied, they only meet */
-    int64_t room, room_bytes; /* scratch in this rank's heap: sk_coll_workspace() says how much */
-    int64_t counts;           /* all-to-all-v: where the 2p counts lie in this rank's heap */
-    /* While a sum is in registers, directly in the heaps (algorithm -1) of all-reduce, reduce and
-     * reduce-scatter, floating types only: */
-    int32_t cast;    /* 1 + the type of dst; 0: that of src */
-    float scale;     /* every sum is multiplied with it; 0: not */
-    int64_t partial; /* where in this rank's heap an sk_partial of its share lies; 0: none */
-    sk_seg segs[];
-} sk_coll_call;
-
 typedef struct sk_group {
     int n, me;        /* members; which of them I am */
     const int *ranks; /* in mesh order */
@@ -156,7 +45,7 @@ typedef struct sk_rank_state {
     atomic_llong step;      /* the step it is in; -1 before the first */
     atomic_llong pc;        /* instruction it is at */
     atomic_llong waits_for; /* rank it waits for; -1: none */
-    atomic_llong beat;      /* changes whenever it does something */
+    atomic_llong heartbeat; /* changes whenever it does something */
     atomic_ullong hash;     /* of its program, model and version: compared before step 1 */
     atomic_int state;       /* 0 starting, 1 ready, 2 running, 3 done, 4 failed */
     struct {                /* flight ring: the last instructions */
@@ -223,12 +112,6 @@ typedef struct sk_comm_opts {
 sk_status sk_comm_open(sk_heaps *h, const sk_comm_opts *o, sk_comm **out);
 void sk_comm_close(sk_comm *c);
 
-sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in my heap */
-sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
-/* Over, if it is played; in the heaps: all members have come, so wait() begins at once. */
-sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done);
-double
-sk_comm_finished_at(const sk_comm *c); /* when what was waited for last was over; 0: in that wait */
 sk_status sk_comm_progress(sk_comm *c); /* look after what is in flight; nothing to do: one load */
 
 sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_t bytes);

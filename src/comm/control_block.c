@@ -25,10 +25,10 @@ static size_t round_up(size_t x, size_t to) { return (x + to - 1) / to * to; }
 static sk_control_block_head shape(int n_ranks, size_t extra_bytes)
 {
     size_t n = (size_t)n_ranks, word = round_up(sizeof(sk_control_block_head), SK_FLAG_BYTES);
-    size_t ranks = round_up(word + sizeof(sk_word), SK_FLAG_BYTES);
+    size_t ranks = round_up(word + sizeof(sk_abort_word), SK_FLAG_BYTES);
     size_t slots = round_up(ranks + n * sizeof(struct sk_rank_block), 4096);
-    size_t pairs = slots + n * SK_COMM_GROUPS * sizeof(sk_slot);
-    size_t extra = round_up(pairs + n * n * sizeof(sk_pair), 4096);
+    size_t pairs = slots + n * SK_COMM_GROUPS * sizeof(sk_group_slot);
+    size_t extra = round_up(pairs + n * n * sizeof(sk_channel), 4096);
     return (sk_control_block_head){.magic = NAME,
                                    .version = SK_CONTROL_BLOCK_VERSION,
                                    .n_ranks = n_ranks,
@@ -39,8 +39,8 @@ static sk_control_block_head shape(int n_ranks, size_t extra_bytes)
                                    .extra_at = (int64_t)extra,
                                    .extra_bytes = (int64_t)extra_bytes,
                                    .rank_bytes = sizeof(struct sk_rank_block),
-                                   .slot_bytes = sizeof(sk_slot),
-                                   .pair_bytes = sizeof(sk_pair)};
+                                   .slot_bytes = sizeof(sk_group_slot),
+                                   .pair_bytes = sizeof(sk_channel)};
 }
 
 static sk_status map_board(sk_heaps *h, const sk_control_block_head *s, bool writing)
@@ -52,10 +52,10 @@ static sk_status map_board(sk_heaps *h, const sk_control_block_head *s, bool wri
                        s->n_ranks, strerror(errno));
     h->board_bytes = bytes;
     h->head = (sk_control_block_head *)(void *)p;
-    h->word = (sk_word *)(void *)(p + s->word_at);
+    h->abort = (sk_abort_word *)(void *)(p + s->word_at);
     h->ranks = (struct sk_rank_block *)(void *)(p + s->ranks_at);
-    h->slots = (sk_slot *)(void *)(p + s->slots_at);
-    h->pairs = (sk_pair *)(void *)(p + s->pairs_at);
+    h->slots = (sk_group_slot *)(void *)(p + s->slots_at);
+    h->channels = (sk_channel *)(void *)(p + s->pairs_at);
     h->extra = p + s->extra_at;
     return SK_OK;
 }
@@ -259,14 +259,14 @@ void *sk_heaps_extra(const sk_heaps *h) { return h->extra; }
 sk_rank_state *sk_heaps_rank_state(const sk_heaps *h, int rank) { return &h->ranks[rank].line; }
 sk_bell *sk_heaps_bell(const sk_heaps *h, int rank) { return &h->ranks[rank].bell; }
 
-sk_slot *sk_heaps_slot(const sk_heaps *h, int rank, int group)
+sk_group_slot *sk_heaps_slot(const sk_heaps *h, int rank, int group)
 {
     return &h->slots[(size_t)rank * SK_COMM_GROUPS + (size_t)group];
 }
 
-sk_pair *sk_heaps_pair(const sk_heaps *h, int from, int to)
+sk_channel *sk_heaps_channel(const sk_heaps *h, int from, int to)
 {
-    return &h->pairs[(size_t)from * (size_t)h->n + (size_t)to];
+    return &h->channels[(size_t)from * (size_t)h->n + (size_t)to];
 }
 
 /* --- bells --- */
@@ -290,7 +290,7 @@ void sk_bell_ring(sk_bell *b)
 /* Only atomics, memcpy and futex calls: a signal handler may call it. */
 bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story)
 {
-    sk_word *b = h->word;
+    sk_abort_word *b = h->abort;
     int quiet = QUIET;
     if (!atomic_compare_exchange_strong(&b->word, &quiet, TELLING)) return false;
     size_t n = strlen(story);
@@ -306,13 +306,13 @@ bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story)
 
 bool sk_heaps_quiet(const sk_heaps *h)
 {
-    return atomic_load_explicit(&h->word->word, memory_order_relaxed) == QUIET;
+    return atomic_load_explicit(&h->abort->word, memory_order_relaxed) == QUIET;
 }
 
 /* A rank killed in the middle of its story leaves TELLING for ever: wait for it, but not long. */
 bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **story)
 {
-    const sk_word *b = h->word;
+    const sk_abort_word *b = h->abort;
     int word = atomic_load(&b->word);
     if (word == QUIET) return false;
     for (double end = sk_now() + 0.1; word != TOLD && sk_now() < end; word = atomic_load(&b->word))
@@ -324,5 +324,5 @@ bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char 
     return true;
 }
 
-void sk_heaps_ask_stop(sk_heaps *h) { atomic_store(&h->word->stop, 1); }
-bool sk_heaps_stop_asked(const sk_heaps *h) { return atomic_load(&h->word->stop) != 0; }
+void sk_heaps_ask_stop(sk_heaps *h) { atomic_store(&h->abort->stop, 1); }
+bool sk_heaps_stop_asked(const sk_heaps *h) { return atomic_load(&h->abort->stop) != 0; }

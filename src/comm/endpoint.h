@@ -1,52 +1,26 @@
-/* inside.h - one rank's end of the communication; private to comm/. */
+/* endpoint.h - one rank's end of the communication; private to comm/ and coll/. */
 #ifndef SK_COMM_ENDPOINT_H
 #define SK_COMM_ENDPOINT_H
 
-#include "coll/algorithm.h"
-#include "coll/segment.h"
 #include "comm/heap.h"
+#include "comm/shm_sync.h"
 #include "comm/wire.h"
 #include "base/threads.h"
 
-/* How a call is done.  All members find the same. */
-typedef enum sk_way {
-    SK_WAY_ALONE,   /* a group of one */
-    SK_WAY_TINY,    /* shown in the flag's lines, everybody makes its own result */
-    SK_WAY_FLAGS,   /* in the heaps: all have come, shares, all are done */
-    SK_WAY_TICKETS, /* the same with more ranks than cores: whoever runs takes the next share */
-    SK_WAY_EXECUTE  /* a step list */
-} sk_way;
-
-typedef struct sk_call_state { /* a call that was looked at before */
-    const sk_coll_call *call;
-    char head[sizeof(sk_coll_call)]; /* as it was then, with its first segment */
-    sk_seg first;
-    int64_t bytes; /* of all segments */
-    uint64_t sign; /* hash of all that members must agree upon */
-    sk_way way;
-    /* by tickets: where the members' calls lie, and the sum of what they say if that is so */
-    const sk_coll_call **calls;
-    uint64_t says, signs; /* what I say of mine; of all, once calls are known */
-    struct sk_call_state *next;
-} sk_call_state;
-enum { SK_CALL_BUCKETS = 256 }; /* buckets of calls that are remembered */
-
-typedef struct sk_execution sk_execution; /* a step list that is being played: play.c */
-
-typedef struct sk_group_state { /* a group, and my counts in it */
-    sk_group group;
-    uint64_t hash, posted, waited;
-    uint64_t met, tiny; /* calls by tickets that were started; tiny ones that were done */
-    sk_call_state *flight[SK_COMM_FLIGHT];
-    /* by tickets: the meeting's signs when its last call was over, in even and odd laps; known? */
-    uint64_t before[SK_COMM_FLIGHT][2];
-    bool seen[SK_COMM_FLIGHT][2];
-    uint64_t lap[SK_COMM_FLIGHT];       /* by tickets: the number among those */
-    uint64_t together;                  /* tiny: everybody is known to have come to this number */
-    bool here;                          /* the heaps of all members are on this host */
-    double over_at[SK_COMM_FLIGHT];     /* when a play was over; 0: not yet */
-    sk_execution *play[SK_COMM_FLIGHT]; /* those that are played, by number mod SK_COMM_FLIGHT */
-} sk_group_state;
+/* What coll/ gives to comm/, which knows no collectives.  Set by the first collective of an
+ * endpoint (sk_comm.client), so that a rank that only sends and receives has none. */
+typedef struct sk_comm_client {
+    /* Advance all that is in flight, without waiting.  Called by whoever waits for anything. */
+    sk_status (*progress)(sk_comm *c);
+    /* Share u of a call; peers[i]: the call of member i, in its heap. */
+    void (*share)(sk_comm *c, const sk_sync *s, const void *const *peers, int u);
+    /* Tiny calls: copies my operand to `to`; makes my result out of what all members showed. */
+    void (*show)(sk_comm *c, const sk_sync *s, char *to);
+    void (*result)(sk_comm *c, const sk_sync *s, const char *const *shown);
+    bool (*needs)(const sk_comm *c, const sk_sync *s, int i); /* does it read what i shows? */
+    /* The call of rank `peer`, at `theirs`, is not mine: fails with a message. */
+    sk_status (*differ)(sk_comm *c, const sk_sync *s, int peer, const void *theirs);
+} sk_comm_client;
 
 struct sk_comm {
     sk_arena arena;
@@ -60,27 +34,23 @@ struct sk_comm {
     const int *host_of;                                /* NULL: one host */
     const char *(*where)(void *ctx, int rank, int pc); /* NULL: instructions have no text */
     void *where_ctx;
-    int playing;         /* plays that are not over */
-    double over_at;      /* when the last call that was waited for was over, if it was played */
-    struct sk_p2p *post; /* mail.c: messages under way on the wire */
-    struct sk_executor *stage; /* play.c: lists and plays that are kept for the next time */
-    sk_rank_state *line;
-    sk_group_state *groups;
-    char *base;
+    sk_rank_state *state; /* mine, in the control block */
+    char *base;           /* of my heap */
     int64_t bytes;
-    int64_t left;     /* bytes so far: sk_comm_bytes_sent */
-    sk_threads *team; /* NULL: alone */
-    sk_call_state *known[SK_CALL_BUCKETS];
-    const sk_coll_call **calls, **table; /* per member, of the collective at hand; room for them */
-    const void **src; /* room for pointers, n_ranks for each thread of the team */
-    void **dst;
-    int64_t *moved;     /* for each thread of the team, 0 between calls: shm.c */
-    const char **shown; /* per member: its tiny data; NULL: use the heaps */
+    int64_t bytes_sent; /* so far: sk_comm_bytes_sent */
+    sk_threads *team;   /* may help with large calls; NULL: none */
+    struct sk_p2p *p2p; /* p2p.c: messages in flight on the wire; NULL: no wire */
+    sk_group_state *groups;
+    const void **peers; /* shm_sync.c: by member, for the call at hand */
+    const char **shown;
+    const sk_comm_client *client;       /* NULL: no collective so far */
+    struct sk_collectives *collectives; /* coll/: its state */
+    int in_flight;                      /* calls that need client->progress() */
 };
 
 /* --- wait.c --- */
 
-/* After sk_fail: put my story on the board, or drop it if somebody else was first. */
+/* After sk_fail: put my message into the control block, or drop it if somebody else was first. */
 sk_status sk_comm_report(sk_comm *c, sk_status code);
 /* Until *flag, raised by the rank `peer`, is at least `least`. */
 sk_status sk_await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int peer);
@@ -119,51 +89,16 @@ static inline uint64_t sk_own_count(const atomic_ullong *flag)
     return atomic_load_explicit(flag, memory_order_relaxed);
 }
 
-/* --- shapes --- */
+/* --- comm.c --- */
 
-int64_t sk_call_count(const sk_coll_call *call); /* elements of all segments */
+bool sk_on_this_host(const sk_comm *c, int rank); /* its heap is mapped */
 /* Is [at, at + count * size) inside my heap? */
 bool sk_in_heap(const sk_comm *c, int64_t at, int64_t count, size_t size);
 
-/* --- mail.c --- */
+/* --- p2p.c --- */
 
-bool sk_on_this_host(const sk_comm *c, int rank); /* its heap is mapped */
 sk_status sk_p2p_open(sk_comm *c);
-void sk_p2p_close(sk_comm *c);
-
-/* --- play.c --- */
-
-sk_status sk_executor_open(sk_comm *c);
-void sk_executor_close(sk_comm *c);
-/* number: the how-manieth call on the group.  go() never waits; *waits_for: a rank it could not go
- * on for, or -1. */
-sk_status sk_execute_begin(sk_comm *c, sk_group_state *m, const sk_coll_call *call, uint64_t number,
-                           sk_execution **out);
-sk_status sk_execute_progress(sk_comm *c, sk_execution *p, bool *over, int *waits_for);
-void sk_execute_end(sk_comm *c, sk_execution *p);
-
-/* --- shm.c: the work of one collective, in the heaps; all have come, c->calls is filled --- */
-
-/* Share u of n: everything that lands in member u's memory or, where the result is the same
- * everywhere, the u-th part of it.  Any member may do any share. */
-void sk_shm_share(sk_comm *c, const sk_group *g, const sk_coll_call *call, int u);
-/* My own result only, out of c->shown. */
-void sk_shm_mine(sk_comm *c, const sk_group *g, const sk_coll_call *call);
-/* What I show: all my segments of SRC, one after the other.  Returns bytes; 0 if I have none. */
-int64_t sk_shm_show(const sk_comm *c, const sk_group *g, const sk_coll_call *call, char *to);
-
-/* --- left.c --- */
-
-/* Bytes that must leave this member for a call that a library does with its own means, so that
- * nobody sees what it moves; of all-to-all-v, as its counts say now. */
-int64_t sk_call_bytes_sent(const sk_comm *c, const sk_group *g, const sk_coll_call *call);
-
-/* --- meet.c: how members of one host come together over a call --- */
-
-void sk_sync_start(sk_comm *c, sk_group_state *m, const sk_call_state *k);
-sk_status sk_sync_wait(sk_comm *c, sk_group_state *m, sk_call_state *k);
-bool sk_sync_test(sk_comm *c, const sk_group_state *m, const sk_call_state *k);
-sk_status sk_comm_differ(sk_comm *c, const sk_coll_call *mine, int peer,
-                         const sk_coll_call *theirs);
+/* Advances messages on the wire; nothing in flight: two loads. */
+sk_status sk_p2p_progress(sk_comm *c);
 
 #endif

@@ -30,7 +30,7 @@ typedef struct sk_control_block_head {
 } sk_control_block_head;
 
 /* The abort word and the story. */
-typedef struct sk_word {
+typedef struct sk_abort_word {
     _Alignas(SK_FLAG_BYTES) atomic_int word, stop;
     int code, rank; /* these and the story: valid once the word says told */
     char story[SK_REPORT_BYTES];
@@ -38,7 +38,7 @@ typedef struct sk_word {
      * raised by the last. */
     _Alignas(SK_FLAG_BYTES) atomic_ullong entered;
     _Alignas(SK_FLAG_BYTES) atomic_ullong passed;
-} sk_word;
+} sk_abort_word;
 
 enum {
     SK_TINY = 8 << 10,
@@ -65,7 +65,7 @@ typedef struct sk_ticket_counts {
 } sk_ticket_counts;
 
 /* One rank's end of one group. */
-typedef struct sk_slot {
+typedef struct sk_group_slot {
     _Alignas(SK_FLAG_BYTES) atomic_ullong posted; /* collectives started */
     atomic_ullong members;                        /* hash of who is in the group */
     atomic_ullong met;                            /* those among them that went by tickets */
@@ -74,16 +74,16 @@ typedef struct sk_slot {
     _Alignas(SK_FLAG_BYTES) atomic_ullong done; /* collectives of which I did my share */
     sk_ticket_counts meeting[SK_COMM_FLIGHT];   /* the first member's only */
     sk_tiny tiny[SK_TINY_SLOTS];
-} sk_slot;
+} sk_group_slot;
 
 /* Messages from one rank to another. */
-typedef struct sk_pair {
+typedef struct sk_channel {
     _Alignas(SK_FLAG_BYTES) atomic_ullong sent; /* written by the sender, like note */
-    struct sk_note {
+    struct sk_message {
         int64_t at, bytes, tag; /* at: in the sender's heap */
     } note[SK_COMM_FLIGHT];
     _Alignas(SK_FLAG_BYTES) atomic_ullong received; /* written by the receiver */
-} sk_pair;
+} sk_channel;
 
 /* Where a rank sleeps.  `ring` is the one word with many writers: who publishes something and
  * sees the rank asleep adds 1 and wakes the futex. */
@@ -106,13 +106,13 @@ struct sk_heaps {
     int fd; /* of the board */
     sk_control_block_head *head;
     size_t board_bytes;
-    sk_word *word;
+    sk_abort_word *abort;
     struct sk_rank_block {
         sk_rank_state line;
         sk_bell bell;
     } * ranks;
-    sk_slot *slots;
-    sk_pair *pairs;
+    sk_group_slot *slots;
+    sk_channel *channels;
     void *extra;
 };
 
@@ -152,8 +152,8 @@ sk_status sk_control_block_map(sk_heaps *h, int fd, bool writing);
 bool sk_heaps_quiet(const sk_heaps *h); /* no abort so far; one load */
 int sk_heaps_ranks(const sk_heaps *h);
 bool sk_heaps_crowded(const sk_heaps *h); /* more ranks than cores: do not spin */
-sk_slot *sk_heaps_slot(const sk_heaps *h, int rank, int group);
-sk_pair *sk_heaps_pair(const sk_heaps *h, int from, int to);
+sk_group_slot *sk_heaps_slot(const sk_heaps *h, int rank, int group);
+sk_channel *sk_heaps_channel(const sk_heaps *h, int from, int to);
 sk_bell *sk_heaps_bell(const sk_heaps *h, int rank);
 void sk_bell_ring(sk_bell *b);                                 /* wake the rank if it sleeps */
 void sk_bell_sleep(sk_bell *b, unsigned seen, double seconds); /* until rung since `seen` */

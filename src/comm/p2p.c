@@ -6,7 +6,6 @@
  * nothing by itself, so whoever waits while messages are under way must call
  * sk_p2p_progress() now and then: the receiver of a long one waits for that. */
 #include "comm/endpoint.h"
-#include "coll/execute.h"
 #include "base/hash.h"
 
 /* Tags of the wire: plays have the lower half of what fits into SK_WIRE_TAG_BITS. */
@@ -23,12 +22,6 @@ typedef struct sk_p2p {
     int *leader, n_hosts, me; /* the first rank of each host; which host is mine */
 } sk_p2p;
 
-bool sk_on_this_host(const sk_comm *c, int rank)
-{
-    if (c->host_of && c->host_of[rank] != c->host_of[c->rank]) return false;
-    return sk_heap_base(c->heaps, rank) != NULL;
-}
-
 /* --- opening --- */
 
 static bool is_new(const sk_comm *c, const sk_p2p *p, int rank)
@@ -42,7 +35,7 @@ sk_status sk_p2p_open(sk_comm *c)
 {
     if (!c->wire) return SK_OK;
     if (!c->host_of) return sk_fail(SK_EBUG, "comm: a wire needs a table of hosts");
-    sk_p2p *p = c->post = sk_new(&c->arena, sk_p2p);
+    sk_p2p *p = c->p2p = sk_new(&c->arena, sk_p2p);
     p->lanes = sk_many(&c->arena, lane *, c->n_ranks);
     p->busy = sk_many(&c->arena, int, c->n_ranks);
     p->leader = sk_many(&c->arena, int, c->n_ranks);
@@ -52,8 +45,6 @@ sk_status sk_p2p_open(sk_comm *c)
         if (sk_on_this_host(c, p->leader[i])) p->me = i;
     return SK_OK;
 }
-
-void sk_p2p_close(sk_comm *c) { c->post = NULL; } /* all of it lies in the arena of c */
 
 /* --- over the wire --- */
 
@@ -71,7 +62,7 @@ static sk_status look_at(sk_comm *c, lane *l)
 
 sk_status sk_p2p_progress(sk_comm *c)
 {
-    sk_p2p *p = c->post;
+    sk_p2p *p = c->p2p;
     for (int i = p ? p->n_busy - 1 : -1; i >= 0; i--) {
         lane *l = p->lanes[p->busy[i]];
         SK_TRY(look_at(c, l));
@@ -134,14 +125,14 @@ static int64_t wire_tag(int64_t tag)
 
 static lane *lane_to(sk_comm *c, int to)
 {
-    lane **l = &c->post->lanes[to];
+    lane **l = &c->p2p->lanes[to];
     if (!*l) *l = sk_new(&c->arena, lane);
     return *l;
 }
 
 static sk_status send_far(sk_comm *c, int to, int64_t tag, int64_t at, int64_t bytes)
 {
-    sk_p2p *p = c->post;
+    sk_p2p *p = c->p2p;
     lane *l = lane_to(c, to);
     if (l->sent >= SK_COMM_FLIGHT) SK_TRY(await_gone(c, l, l->sent - SK_COMM_FLIGHT + 1, to));
     sk_req r = -1;
@@ -195,13 +186,13 @@ sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_
                                c->rank, (long long)bytes, to);
         return sk_comm_report(c, st);
     }
-    c->left += bytes;
+    c->bytes_sent += bytes;
     if (!sk_on_this_host(c, to)) return send_far(c, to, tag, at, bytes);
-    sk_pair *p = sk_heaps_pair(c->heaps, c->rank, to);
+    sk_channel *p = sk_heaps_channel(c->heaps, c->rank, to);
     uint64_t k = sk_own_count(&p->sent);
     if (k >= SK_COMM_FLIGHT) /* the note's place must have been read */
         SK_TRY(sk_await(c, &p->received, k - SK_COMM_FLIGHT + 1, to));
-    p->note[k % SK_COMM_FLIGHT] = (struct sk_note){.at = at, .bytes = bytes, .tag = tag};
+    p->note[k % SK_COMM_FLIGHT] = (struct sk_message){.at = at, .bytes = bytes, .tag = tag};
     atomic_store(&p->sent, k + 1);
     sk_bell_ring(sk_heaps_bell(c->heaps, to));
     return SK_OK;
@@ -211,10 +202,10 @@ sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t by
 {
     SK_TRY(check_peer(c, from, bytes));
     if (!sk_on_this_host(c, from)) return recv_far(c, from, tag, data, bytes);
-    sk_pair *p = sk_heaps_pair(c->heaps, from, c->rank);
+    sk_channel *p = sk_heaps_channel(c->heaps, from, c->rank);
     uint64_t k = sk_own_count(&p->received);
     SK_TRY(sk_await(c, &p->sent, k + 1, from));
-    const struct sk_note *note = &p->note[k % SK_COMM_FLIGHT];
+    const struct sk_message *note = &p->note[k % SK_COMM_FLIGHT];
     if (note->tag != tag || note->bytes != bytes)
         return wrong_message(c, from, tag, bytes, note->tag, note->bytes);
     if (bytes) memcpy(data, (const char *)sk_heap_base(c->heaps, from) + note->at, (size_t)bytes);
@@ -226,15 +217,15 @@ sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t by
 int64_t sk_comm_sends(const sk_comm *c, int to)
 {
     if (sk_on_this_host(c, to))
-        return (int64_t)sk_own_count(&sk_heaps_pair(c->heaps, c->rank, to)->sent);
-    return c->post && c->post->lanes[to] ? (int64_t)c->post->lanes[to]->sent : 0;
+        return (int64_t)sk_own_count(&sk_heaps_channel(c->heaps, c->rank, to)->sent);
+    return c->p2p && c->p2p->lanes[to] ? (int64_t)c->p2p->lanes[to]->sent : 0;
 }
 
 sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)
 {
     SK_TRY(check_peer(c, to, 0));
     if (count <= 0) return SK_OK;
-    const sk_pair *p = sk_heaps_pair(c->heaps, c->rank, to);
+    const sk_channel *p = sk_heaps_channel(c->heaps, c->rank, to);
     lane *l = sk_on_this_host(c, to) ? NULL : lane_to(c, to);
     uint64_t sent = l ? l->sent : sk_own_count(&p->sent);
     if ((uint64_t)count > sent) {
@@ -263,7 +254,7 @@ static int absent(const sk_comm *c, uint64_t k)
  * the last rank that enters wakes the others. */
 static sk_status meet_here(sk_comm *c)
 {
-    sk_word *w = c->heaps->word;
+    sk_abort_word *w = c->heaps->abort;
     atomic_ullong *mine = &sk_heaps_bell(c->heaps, c->rank)->barrier;
     uint64_t k = sk_own_count(mine) + 1, n = (uint64_t)c->heaps->n_here;
     atomic_store_explicit(mine, k, memory_order_release);
@@ -279,7 +270,7 @@ static sk_status meet_here(sk_comm *c)
  * Manber 1988). */
 static sk_status meet_far(sk_comm *c)
 {
-    const sk_p2p *p = c->post;
+    const sk_p2p *p = c->p2p;
     for (int d = 1; d < p->n_hosts; d *= 2) {
         int to = p->leader[(p->me + d) % p->n_hosts];
         int from = p->leader[(p->me - d + p->n_hosts) % p->n_hosts];
@@ -295,7 +286,7 @@ static sk_status meet_far(sk_comm *c)
 sk_status sk_comm_barrier(sk_comm *c)
 {
     SK_TRY(meet_here(c));
-    if (!c->post || c->post->n_hosts == 1) return SK_OK;
-    if (c->post->leader[c->post->me] == c->rank) SK_TRY(meet_far(c));
+    if (!c->p2p || c->p2p->n_hosts == 1) return SK_OK;
+    if (c->p2p->leader[c->p2p->me] == c->rank) SK_TRY(meet_far(c));
     return meet_here(c);
 }

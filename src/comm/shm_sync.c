@@ -1,26 +1,11 @@
-/* meet.c - how the members of a group on one host come together over a call.
- *
- * tiny      I show my operand beside a number in my own lines, wait until the others show theirs,
- *           and make my result from copies.  One way of the bytes, nobody waits at the end: lines
- *           are used in turns, and whoever shows number t is done with all before it.  A rank
- *           that shows and waits for nobody, like the root of a broadcast, may be SK_TINY_SLOTS - 1
- *           calls ahead of the slowest.
- * flags     start() raises `posted`; wait() sees everybody's, does my share with the others' memory
- *           in place, raises `done`, and sees everybody's.  One line per rank and flag.
- * tickets   with more ranks than cores a rank that waits keeps another from working.  So the last
- *           that comes goes on at once: shares are taken from a common counter, and whoever runs
- *           takes the next one.  Sums do not depend on who does them.  A rank is scheduled once a
- *           call, which is the least.
- *
- * That members agree (same call, kind, type, shapes, members) is checked in every
- * call, by a hash that each shows. */
+/* shm_sync.c - members of one host meet over a call: tiny operands, flags, tickets (shm_sync.h). */
 #include "comm/endpoint.h"
 
 enum {
     ALL_AT_ONCE = 32 << 10
 }; /* bytes read of all members, below which one rank does all shares */
 
-static sk_slot *slot_of(const sk_comm *c, const sk_group_state *m, int group, int i)
+static sk_group_slot *slot_of(const sk_comm *c, const sk_group_state *m, int group, int i)
 {
     return sk_heaps_slot(c->heaps, m->group.ranks[i], group);
 }
@@ -31,69 +16,51 @@ static void ring_others(sk_comm *c, const sk_group_state *m)
         if (i != m->group.me) sk_bell_ring(sk_heaps_bell(c->heaps, m->group.ranks[i]));
 }
 
-static const sk_coll_call *call_at(const sk_comm *c, const sk_group_state *m, int i, int64_t at)
+static const void *call_at(const sk_comm *c, const sk_group_state *m, int i, int64_t at)
 {
-    const char *heap = sk_heap_base(c->heaps, m->group.ranks[i]);
-    return (const sk_coll_call *)(const void *)(heap + at);
+    return (const char *)sk_heap_base(c->heaps, m->group.ranks[i]) + at;
 }
 
-static void post(sk_comm *c, const sk_group_state *m, const sk_call_state *k, uint64_t number)
+static void post(sk_comm *c, const sk_group_state *m, const sk_sync *k, uint64_t number)
 {
-    sk_slot *s = slot_of(c, m, k->call->group, m->group.me);
-    s->call[number % SK_COMM_FLIGHT] = (const char *)k->call - c->base;
+    sk_group_slot *s = slot_of(c, m, k->group, m->group.me);
+    s->call[number % SK_COMM_FLIGHT] = k->at;
     s->sign[number % SK_COMM_FLIGHT] = k->sign;
 }
 
-/* Fills c->calls with what each member posted, if it is what I posted. */
-static sk_status agree(sk_comm *c, const sk_group_state *m, const sk_call_state *k, uint64_t number)
+/* Fills c->peers with what each member posted, if it is what I posted. */
+static sk_status agree(sk_comm *c, const sk_group_state *m, const sk_sync *k, uint64_t number)
 {
-    c->calls = c->table;
     for (int i = 0; i < m->group.n; i++) {
-        const sk_slot *s = slot_of(c, m, k->call->group, i);
-        c->calls[i] = call_at(c, m, i, s->call[number % SK_COMM_FLIGHT]);
+        const sk_group_slot *s = slot_of(c, m, k->group, i);
+        c->peers[i] = call_at(c, m, i, s->call[number % SK_COMM_FLIGHT]);
         if (s->sign[number % SK_COMM_FLIGHT] != k->sign)
-            return sk_comm_differ(c, k->call, m->group.ranks[i], c->calls[i]);
+            return c->client->differ(c, k, m->group.ranks[i], c->peers[i]);
     }
     return SK_OK;
 }
 
 /* --- tiny --- */
 
-/* Whom must I see?  Everybody, unless one has all. */
-static bool needs(const sk_coll_call *call, const sk_group *g, int i)
-{
-    bool root = g->me == call->root;
-    switch (call->kind) {
-    case SK_BROADCAST:
-    case SK_SCATTER:
-        return !root && i == call->root;
-    case SK_REDUCE:
-    case SK_GATHER:
-        return root;
-    default:
-        return true;
-    }
-}
-
 static sk_status await_tiny(sk_comm *c, const sk_group_state *m, int group, int i, uint64_t t)
 {
     return sk_await(c, &slot_of(c, m, group, i)->tiny[t % SK_TINY_SLOTS].seq, t, m->group.ranks[i]);
 }
 
-static void show(sk_comm *c, const sk_group_state *m, const sk_call_state *k, uint64_t t)
+static void show(sk_comm *c, const sk_group_state *m, const sk_sync *k, uint64_t t)
 {
-    sk_tiny *mine = &slot_of(c, m, k->call->group, m->group.me)->tiny[t % SK_TINY_SLOTS];
-    sk_shm_show(c, &m->group, k->call, mine->data);
+    sk_tiny *mine = &slot_of(c, m, k->group, m->group.me)->tiny[t % SK_TINY_SLOTS];
+    c->client->show(c, k, mine->data);
     mine->sign = k->sign;
-    mine->call = (const char *)k->call - c->base;
+    mine->call = k->at;
     sk_raise(c, &mine->seq, t);
     ring_others(c, m);
 }
 
-static sk_status tiny(sk_comm *c, sk_group_state *m, const sk_call_state *k)
+static sk_status tiny(sk_comm *c, sk_group_state *m, const sk_sync *k)
 {
     const sk_group *g = &m->group;
-    int group = k->call->group;
+    int group = k->group;
     uint64_t t = ++m->tiny;
     if (m->together + SK_TINY_SLOTS <= t) { /* is everybody done with what I write over? */
         for (int i = 0; i < g->n; i++)
@@ -105,15 +72,13 @@ static sk_status tiny(sk_comm *c, sk_group_state *m, const sk_call_state *k)
         int i = (g->me + j) % g->n;
         const sk_tiny *theirs = &slot_of(c, m, group, i)->tiny[t % SK_TINY_SLOTS];
         c->shown[i] = theirs->data;
-        if (j && !needs(k->call, g, i)) continue;
+        if (j && !c->client->needs(c, k, i)) continue;
         SK_TRY(await_tiny(c, m, group, i, t));
         if (theirs->sign != k->sign)
-            return sk_comm_differ(c, k->call, g->ranks[i], call_at(c, m, i, theirs->call));
+            return c->client->differ(c, k, g->ranks[i], call_at(c, m, i, theirs->call));
     }
-    if (!sk_kind_rooted(k->call->kind)) m->together = t;
-    c->calls = c->table;
-    c->calls[g->me] = k->call;
-    sk_shm_mine(c, g, k->call);
+    if (!k->rooted) m->together = t;
+    c->client->result(c, k, c->shown);
     return SK_OK;
 }
 
@@ -123,18 +88,18 @@ static sk_status await_all(sk_comm *c, const sk_group_state *m, int group, bool 
 {
     for (int j = 1; j < m->group.n; j++) { /* beginning after me, so that not all eye the same */
         int i = (m->group.me + j) % m->group.n;
-        const sk_slot *s = slot_of(c, m, group, i);
+        const sk_group_slot *s = slot_of(c, m, group, i);
         SK_TRY(sk_await(c, done ? &s->done : &s->posted, m->waited + 1, m->group.ranks[i]));
     }
     return SK_OK;
 }
 
-static sk_status by_flags(sk_comm *c, sk_group_state *m, const sk_call_state *k)
+static sk_status by_flags(sk_comm *c, sk_group_state *m, const sk_sync *k)
 {
-    int group = k->call->group;
+    int group = k->group;
     SK_TRY(await_all(c, m, group, false));
     SK_TRY(agree(c, m, k, m->waited));
-    sk_shm_share(c, &m->group, k->call, m->group.me);
+    c->client->share(c, k, c->peers, m->group.me);
     sk_raise(c, &slot_of(c, m, group, m->group.me)->done, m->waited + 1);
     ring_others(c, m);
     return await_all(c, m, group, true);
@@ -167,36 +132,38 @@ static uint64_t take(atomic_ullong *taken, uint64_t end, bool all, uint64_t *fro
     return end;
 }
 
-/* Where the others' calls lie.  Reading it costs a line of each, so it is remembered: if the sum of
- * what everybody says is the same as then, nothing has changed. */
-static sk_status look_up(sk_comm *c, sk_group_state *m, sk_call_state *k, const sk_ticket_counts *t,
-                         size_t at, int odd)
+/* Where the members' calls lie.  Reading it costs a cache line of each, so it is remembered: if the
+ * sum of what everybody says is the same as then, nothing has changed. */
+static sk_status look_up(sk_comm *c, sk_group_state *m, sk_sync *k, const sk_ticket_counts *t,
+                         size_t at, int odd, const void *const **peers)
 {
     uint64_t sum = atomic_load(&t->signs[odd]) - m->before[at][odd];
-    c->calls = k->calls;
+    *peers = k->known;
     if (m->seen[at][odd] && k->signs == sum) return SK_OK;
     SK_TRY(agree(c, m, k, m->waited));
+    *peers = c->peers;
     if (!m->seen[at][odd]) return SK_OK;
-    memcpy(k->calls, c->table, sizeof *c->table * (size_t)m->group.n);
+    memcpy(k->known, c->peers, sizeof *c->peers * (size_t)m->group.n);
     k->signs = sum;
     return SK_OK;
 }
 
-static sk_status by_tickets(sk_comm *c, sk_group_state *m, sk_call_state *k)
+static sk_status by_tickets(sk_comm *c, sk_group_state *m, sk_sync *k)
 {
     const sk_group *g = &m->group;
-    int group = k->call->group, n = g->n;
+    int group = k->group, n = g->n;
     uint64_t number = m->lap[m->waited % SK_COMM_FLIGHT], lap = number / SK_COMM_FLIGHT;
     uint64_t end = (lap + 1) * (uint64_t)n, from = 0, to = 0;
     size_t at = number % SK_COMM_FLIGHT;
     int odd = (int)(lap & 1);
     sk_ticket_counts *t = &slot_of(c, m, group, 0)->meeting[at];
     if (!sk_reached(&t->came, end)) SK_TRY(sk_await(c, &t->came, end, somebody(c, m, group)));
+    const void *const *peers = NULL;
     for (bool first = true;
          (to = take(&t->taken, end, k->bytes * n < ALL_AT_ONCE, &from)) > from;) {
-        if (first) SK_TRY(look_up(c, m, k, t, at, odd));
+        if (first) SK_TRY(look_up(c, m, k, t, at, odd, &peers));
         first = false;
-        for (uint64_t u = from; u < to; u++) sk_shm_share(c, g, k->call, (int)(u % (uint64_t)n));
+        for (uint64_t u = from; u < to; u++) c->client->share(c, k, peers, (int)(u % (uint64_t)n));
         if (atomic_fetch_add(&t->finished, to - from) + to - from == end) ring_others(c, m);
     }
     if (!sk_reached(&t->finished, end))
@@ -208,10 +175,21 @@ static sk_status by_tickets(sk_comm *c, sk_group_state *m, sk_call_state *k)
 
 /* --- all of them --- */
 
-void sk_sync_start(sk_comm *c, sk_group_state *m, const sk_call_state *k)
+void sk_sync_open(sk_comm *c, int group)
 {
-    int group = k->call->group;
-    sk_slot *mine = slot_of(c, m, group, m->group.me);
+    sk_group_state *m = &c->groups[group];
+    sk_group_slot *s = slot_of(c, m, group, m->group.me);
+    atomic_store(&s->members, m->hash);
+    for (int i = 0; i < SK_TINY_SLOTS; i++)
+        if (sk_own_count(&s->tiny[i].seq) > m->tiny) m->tiny = sk_own_count(&s->tiny[i].seq);
+    m->posted = m->waited = sk_own_count(&s->posted);
+    m->met = sk_own_count(&s->met);
+}
+
+void sk_sync_start(sk_comm *c, sk_group_state *m, const sk_sync *k)
+{
+    int group = k->group;
+    sk_group_slot *mine = slot_of(c, m, group, m->group.me);
     post(c, m, k, m->posted);
     if (k->way == SK_WAY_TINY || k->way == SK_WAY_ALONE) {
         atomic_store_explicit(&mine->posted, m->posted + 1, memory_order_release);
@@ -230,20 +208,19 @@ void sk_sync_start(sk_comm *c, sk_group_state *m, const sk_call_state *k)
     ring_others(c, m);
 }
 
-sk_status sk_sync_wait(sk_comm *c, sk_group_state *m, sk_call_state *k)
+sk_status sk_sync_wait(sk_comm *c, sk_group_state *m, sk_sync *k)
 {
     if (k->way == SK_WAY_TINY) return tiny(c, m, k);
     if (k->way == SK_WAY_TICKETS) return by_tickets(c, m, k);
     if (k->way == SK_WAY_FLAGS) return by_flags(c, m, k);
-    c->calls = c->table;
-    c->calls[0] = k->call;
-    sk_shm_share(c, &m->group, k->call, 0);
+    c->peers[0] = call_at(c, m, 0, k->at);
+    c->client->share(c, k, c->peers, 0);
     return SK_OK;
 }
 
-bool sk_sync_test(sk_comm *c, const sk_group_state *m, const sk_call_state *k)
+bool sk_sync_test(sk_comm *c, const sk_group_state *m, const sk_sync *k)
 {
-    int group = k->call->group;
+    int group = k->group;
     for (int i = 0; i < m->group.n; i++)
         if (!sk_reached(&slot_of(c, m, group, i)->posted, m->waited + 1)) return false;
     return true;

@@ -53,7 +53,7 @@ static sk_status hushed(void)
 sk_status sk_comm_report(sk_comm *c, sk_status code)
 {
     if (sk_heaps_abort(c->heaps, code, c->rank, sk_error())) {
-        atomic_store(&c->line->state, FAILED);
+        atomic_store(&c->state->state, FAILED);
         return code;
     }
     int first = -1; /* told once more by who told it: still its story */
@@ -221,7 +221,7 @@ sk_status sk_backoff_wait(sk_comm *c, sk_backoff *p)
         return SK_OK;
     }
     double now = look_at_clock(p);
-    atomic_store_explicit(&c->line->waits_for, p->peer, memory_order_relaxed);
+    atomic_store_explicit(&c->state->waits_for, p->peer, memory_order_relaxed);
     if (now - p->since < (p->poll ? POLL_YIELD_S : YIELD_S)) {
         sched_yield();
         return p->turns % LOOK_EVERY ? SK_OK : look(c, p);
@@ -233,7 +233,7 @@ sk_status sk_backoff_wait(sk_comm *c, sk_backoff *p)
 
 void sk_backoff_end(sk_comm *c, sk_backoff *p)
 {
-    if (p->since > 0) atomic_store_explicit(&c->line->waits_for, -1, memory_order_relaxed);
+    if (p->since > 0) atomic_store_explicit(&c->state->waits_for, -1, memory_order_relaxed);
     if (p->armed) disarm(sk_heaps_bell(c->heaps, c->rank), p);
     *p = (sk_backoff){.peer = p->peer};
 }
@@ -242,7 +242,7 @@ void sk_backoff_end(sk_comm *c, sk_backoff *p)
 __attribute__((noinline)) static sk_status await_slowly(sk_comm *c, const atomic_ullong *flag,
                                                         uint64_t least, int peer)
 {
-    sk_backoff p = {.turns = SPINS, .peer = peer, .poll = c->playing || c->post};
+    sk_backoff p = {.turns = SPINS, .peer = peer, .poll = c->in_flight || c->p2p};
     sk_status st = SK_OK;
     while (!st && !sk_reached(flag, least)) {
         st = sk_comm_progress(c); /* somebody may need what I have under way before it can come */

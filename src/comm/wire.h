@@ -20,8 +20,9 @@
 
 #include "comm/comm.h"
 
-enum { SK_WIRE_ABI = 1, SK_WIRE_REQS = 4096, SK_WIRE_TAG_BITS = 15 };
+enum { SK_WIRE_ABI = 2, SK_WIRE_REQS = 4096, SK_WIRE_TAG_BITS = 15 };
 
+struct sk_native_call;
 typedef int sk_req; /* a message under way: 0 .. SK_WIRE_REQS - 1; -1: none */
 
 struct sk_wire {
@@ -36,13 +37,10 @@ struct sk_wire {
     sk_status (*recv)(sk_wire *w, int from, int64_t tag, void *data, int64_t most, sk_req *r);
     /* Over?  Then the request is gone and *bytes (if asked for) is what came. */
     sk_status (*test)(sk_wire *w, sk_req r, bool *done, int64_t *bytes);
-    /* The library's own collective on all members of a group, blocking; NULL if it has none at
-     * all, SK_EUSAGE if it has none for this kind, reduction or type.  ranks: of the group, in
-     * order.  counts: elements of each member's part; of everything, counts[0] alone, for
-     * all-reduce, broadcast and reduce.  src may be dst, or what comm.h allows inside it, where
-     * the result is not a part. */
-    sk_status (*native)(sk_wire *w, sk_coll_kind kind, sk_reduce op, sk_dtype type, int root,
-                        const int *ranks, int n, const void *src, void *dst, const int64_t *counts);
+    /* The library's own collective on all members of a group, blocking (coll/call.h says what is
+     * asked for); NULL if it has none at all, SK_EUSAGE if it has none for this kind, reduction or
+     * type. */
+    sk_status (*native)(sk_wire *w, const struct sk_native_call *call);
     void (*abort)(sk_wire *w, int code); /* end the job, now, everywhere; does not return */
     void (*close)(sk_wire *w);           /* all ranks together */
 };

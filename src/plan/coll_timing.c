@@ -57,7 +57,7 @@ static int roots(const sk_coll_spec *s)
 }
 
 /* The source is only my part. */
-static bool part_in(sk_coll_kind k) { return k == SK_ALLGATHER || k == SK_GATHER; }
+static bool part_in(sk_coll_kind k) { return sk_kind_rows[k].src == SK_OPERAND_PART; }
 
 /* --- where things lie --- */
 
@@ -212,7 +212,7 @@ static void lay_calls(timer *t, int64_t id)
 
 /* --- is it right? --- */
 
-enum { REDUCED = -1 }; /* in place of a rank: the result of the reduction */
+/* In place of a rank: -n stands for the reduction over the first n ranks. */
 
 typedef struct pattern {
     char elements[PERIOD * 8];
@@ -230,21 +230,21 @@ static double value(const sk_coll_spec *s, int rank, int i)
     return (double)((i * 7 + rank * 13) % span);
 }
 
-static double reduced(const sk_coll_spec *s, int i)
+static double reduced(const sk_coll_spec *s, int n, int i)
 {
     double x = value(s, 0, i);
     if (s->reduce == SK_ADASUM) return x;
-    for (int r = 1; r < s->n_ranks; r++) {
+    for (int r = 1; r < n; r++) {
         double y = value(s, r, i);
         x = s->reduce == SK_MAXIMUM ? fmax(x, y) : s->reduce == SK_MINIMUM ? fmin(x, y) : x + y;
     }
-    return s->reduce == SK_MEAN ? x / s->n_ranks : x;
+    return s->reduce == SK_MEAN ? x / n : x;
 }
 
 static void draw(const sk_coll_spec *s, int rank, pattern *out)
 {
     double x[PERIOD];
-    for (int i = 0; i < PERIOD; i++) x[i] = rank == REDUCED ? reduced(s, i) : value(s, rank, i);
+    for (int i = 0; i < PERIOD; i++) x[i] = rank < 0 ? reduced(s, -rank, i) : value(s, rank, i);
     sk_convert(out->elements, s->type, x, SK_F64, PERIOD);
 }
 
@@ -284,11 +284,14 @@ static int64_t count_wrong(const timer *t, const sk_coll_call *call)
     const char *dst = t->base + call->segs[0].dst;
     int64_t n = whole(s), from = edge(s, t->rank), mine = part(s, t->rank), wrong = 0;
     int64_t size = (int64_t)sk_dtype_size(s->type);
-    if ((s->kind == SK_REDUCE || s->kind == SK_GATHER) && t->rank != call->root) return 0;
-    if (s->kind == SK_ALLREDUCE || s->kind == SK_REDUCE) return differ(s, REDUCED, dst, 0, n);
-    if (s->kind == SK_REDUCE_SCATTER) return differ(s, REDUCED, dst, from, mine);
-    if (s->kind == SK_BROADCAST) return differ(s, call->root, dst, 0, n);
-    if (s->kind == SK_SCATTER) return differ(s, call->root, dst, from, mine);
+    const sk_kind_row *row = &sk_kind_rows[s->kind];
+    bool part_out = row->dst == SK_OPERAND_PART;
+    if (!sk_kind_gets(s->kind, t->rank == call->root)) return 0;
+    if (sk_kind_sums(s->kind) || row->origin == SK_FROM_ROOT) {
+        int whose =
+            sk_kind_sums(s->kind) ? -sk_kind_terms(s->kind, t->rank, s->n_ranks) : call->root;
+        return differ(s, whose, dst, part_out ? from : 0, part_out ? mine : n);
+    }
     bool whole_out = part_in(s->kind); /* all-gather, gather; else what all-to-all brought me */
     for (int r = 0; r < s->n_ranks; r++)
         wrong += whole_out ? differ(s, r, dst + edge(s, r) * size, edge(s, r), part(s, r))

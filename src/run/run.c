@@ -575,7 +575,7 @@ static void note(sk_run *r, int pc, double now)
     r->line->ring[at].micro = r->p->insts.v[pc].micro;
     r->line->ring[at].at = now;
     atomic_store_explicit(&r->line->pc, pc, memory_order_relaxed);
-    atomic_fetch_add_explicit(&r->line->beat, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->line->heartbeat, 1, memory_order_relaxed);
 }
 
 /* Who measures alone is not to count what others on the core do. */

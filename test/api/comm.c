@@ -55,6 +55,8 @@ static int64_t try_call(skein_comm *c, skein_kind kind, int64_t n, const char *a
     int st = skein_comm_call(c, &k);
     if (kind == SKEIN_ALL_REDUCE || (kind == SKEIN_REDUCE && me == root))
         for (int64_t i = 0; i < n; i++) wrong += dst[i] != summed(p, i, how);
+    if (kind == SKEIN_SCAN)
+        for (int64_t i = 0; i < n; i++) wrong += dst[i] != summed(me + 1, i, how);
     if (kind == SKEIN_REDUCE_SCATTER)
         for (int64_t i = 0; i < mine; i++) wrong += dst[i] != summed(p, from + i, how);
     if (kind == SKEIN_BROADCAST)
@@ -71,10 +73,11 @@ static int64_t try_call(skein_comm *c, skein_kind kind, int64_t n, const char *a
 static int every_call(skein_comm *c, void *ctx)
 {
     static const skein_kind kinds[] = {SKEIN_ALL_REDUCE, SKEIN_REDUCE_SCATTER, SKEIN_ALL_GATHER,
-                                       SKEIN_BROADCAST,  SKEIN_REDUCE,         SKEIN_ALL_TO_ALL};
+                                       SKEIN_BROADCAST,  SKEIN_REDUCE,         SKEIN_ALL_TO_ALL,
+                                       SKEIN_SCAN};
     static const int64_t sizes[] = {0, 1, 3, 64, 1000, MOST};
     (void)ctx;
-    for (int k = 0; k < 6; k++)
+    for (int k = 0; k < 7; k++)
         for (int s = 0; s < 6; s++)
             for (int a = 0; a < N_ALGORITHMS; a++)
                 for (int inside = 0; inside < 2; inside++) {

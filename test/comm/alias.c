@@ -5,6 +5,7 @@
  * cannot be are refused.  Ranks then update pieces of common memory in turns, meet in a common
  * all-gather, and every one must see the whole, as threads and as processes, spinning and crowded.
  * Output: "alias: N checks, N bad". */
+#include "coll/call.h"
 #include "comm/heap.h"
 
 #include <pthread.h>

@@ -6,6 +6,7 @@
  *
  * Output: each failed check, then "boot: N checks, N bad"; with join one line per rank. */
 #include "base/clock.h"
+#include "coll/call.h"
 #include "comm/control_block.h"
 #include "comm/boot.h"
 

@@ -285,6 +285,8 @@ static double want_at(const trial *t, int i, int me, int p, int64_t j)
         int64_t part = dims[0] * part_of(t, i, me) * dims[2];
         return value(t, (int)(j / part), whole_at(t, i, me, j % part));
     }
+    case SK_SCAN:
+        return reduced(t, me + 1, j);
     case SK_ALLTOALLV: {
         int64_t block = dims[1] * dims[2], from = j / block, at = j % block;
         if (at >= rows_to(t, (int)from, me, dims[1]) * dims[2]) return 1e9;
@@ -315,7 +317,7 @@ static void place_seg(rank_ctx *c, const trial *t, made *m, int i)
     int64_t before = t->edge[i][0][m->me] * s->inner * size;
     bool fits = s->outer == 1 || !(part_in(t->kind) || part_out(t->kind));
     char *src = take(c, most), *dst = src;
-    if (!t->in_place || !fits || t->kind >= SK_ALLTOALL) dst = take(c, most);
+    if (!t->in_place || !fits || sk_kind_blocks(t->kind)) dst = take(c, most);
     else if (part_in(t->kind)) src += before;
     else if (part_out(t->kind)) dst += before;
     s->src = src - c->heap;
@@ -412,7 +414,7 @@ static bool check_case(rank_ctx *c, const trial *t, const made *m)
     bool good = true;
     for (int i = 0; good && i < t->n_segs; i++) good = check_seg(c, t, m, i);
     if (good && !guarded(c->heap + m->call->room + m->call->room_bytes))
-        good = wrong(c, t, "written behind the room", m->call->room_bytes);
+        good = wrong(c, t, "written behind the workspace", m->call->room_bytes);
     const int64_t *counts = (const void *)(c->heap + m->call->counts);
     for (int i = 0; good && t->kind == SK_ALLTOALLV && i < c->n; i++)
         if (counts[c->n + i] != rows_to(t, i, m->me, t->dims[0][1])) good = wrong(c, t, "count", i);
@@ -663,7 +665,7 @@ static void run_flight(rank_ctx *c, int k)
 
 /* --- messages --- */
 
-static void run_mail(rank_ctx *c, int64_t bytes)
+static void run_messages(rank_ctx *c, int64_t bytes)
 {
     char *out = take(c, bytes), *in = take(c, bytes);
     int next = (c->rank + 1) % c->n, last = (c->rank + c->n - 1) % c->n;
@@ -681,12 +683,12 @@ static void run_mail(rank_ctx *c, int64_t bytes)
     }
     c->failed = st != SK_OK;
     if (c->rank == 0) atomic_fetch_add(&tally->cases, 1);
-    if (st) wrong(c, &t, "mail failed", bytes);
+    if (st) wrong(c, &t, "messages failed", bytes);
 }
 
 /* --- what must fail --- */
 
-/* A ring of f32 whose call is not the same on all, or whose room is too small. */
+/* A ring of f32 whose call is not the same on all, or whose workspace is too small. */
 static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_room)
 {
     trial t = {.kind = SK_ALLREDUCE, .algorithm = sk_coll_find("ring"), .n_segs = 1};
@@ -713,8 +715,8 @@ static void whole_matrix(rank_ctx *c)
     if (!c->failed) run_orders(c);
     for (int k = 0; k < 6 && c->n > 1 && !c->failed; k++) run_flight(c, 11 * k + c->n);
     c->used = 0;
-    if (!c->failed) run_mail(c, 100);
-    if (!c->failed) run_mail(c, 100000);
+    if (!c->failed) run_messages(c, 100);
+    if (!c->failed) run_messages(c, 100000);
     if (!c->failed && sk_comm_barrier(c->comm)) wrong(c, &(trial){0}, "barrier", 0);
 }
 
@@ -866,7 +868,7 @@ static void run_all(void)
     run_job("uneven hosts", 5, false, 2, false);
     run_job("mixed hosts", 6, false, 2, true);
     run_failing("other programs", differ, "their programs or their members of the group differ");
-    run_failing("a small room", squeeze, "its room is");
+    run_failing("a small workspace", squeeze, "its workspace is");
 }
 
 int main(int argc, char **argv)

@@ -150,7 +150,7 @@ static void lay(sk_arena *a, machine *m, int me)
     struct rank *r = &m->r[me];
     uint64_t *whole = sk_many(a, uint64_t, 4 * l->cells + l->tmp_cells);
     for (int i = 0; i < 4 * l->cells + l->tmp_cells; i++) whole[i] = scramble(drawn++);
-    bool twins = k == SK_ALLREDUCE || (k == SK_BROADCAST && me == l->ask.root);
+    bool twins = k == SK_ALLREDUCE || k == SK_SCAN || (k == SK_BROADCAST && me == l->ask.root);
     r->src = whole;
     r->dst = m->in_place && twins ? whole : whole + 2 * l->cells;
     r->tmp = whole + 4 * l->cells;
@@ -269,10 +269,11 @@ static bool turn(machine *m)
 static uint64_t wanted(const machine *m, int me, int at)
 {
     const sk_coll_ask *ask = &m->lists[me].ask;
-    int chunk = one_dst(ask->kind) || ask->kind >= SK_ALLTOALL ? me : at;
+    int chunk = one_dst(ask->kind) || sk_kind_blocks(ask->kind) ? me : at;
     uint64_t v[FEW], sum = 0;
-    for (int i = 0; i < m->n; i++) sum += v[i] = given(i, chunk);
-    if (sk_kind_sums(ask->kind)) return m->c->order == SK_ORDER_TREE ? add_tree(m, v, m->n) : sum;
+    int n = ask->kind == SK_SCAN ? me + 1 : m->n;
+    for (int i = 0; i < n; i++) sum += v[i] = given(i, chunk);
+    if (sk_kind_sums(ask->kind)) return m->c->order == SK_ORDER_TREE ? add_tree(m, v, n) : sum;
     bool from_root = ask->kind == SK_BROADCAST || ask->kind == SK_SCATTER;
     return given(from_root ? ask->root : at, chunk);
 }

@@ -8,6 +8,7 @@
  * Output: "swap: N checks, N bad". */
 #include "base/reduction_blocks.h"
 #include "base/threads.h"
+#include "coll/call.h"
 #include "comm/comm.h"
 
 #include <pthread.h>

@@ -265,7 +265,8 @@ static sk_status leaving(job *j, sk_comm *c, int rank)
     SK_TRY(sk_comm_recv(c, 1, 1, NULL, 0));
     sk_backoff p = {.peer = -1};
     sk_status st = SK_OK;
-    while (!st && !sk_reached(&sk_heaps_pair(c->heaps, 2, 0)->sent, 1)) st = sk_backoff_wait(c, &p);
+    while (!st && !sk_reached(&sk_heaps_channel(c->heaps, 2, 0)->sent, 1))
+        st = sk_backoff_wait(c, &p);
     sk_backoff_end(c, &p);
     return st;
 }

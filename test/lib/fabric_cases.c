@@ -192,8 +192,8 @@ static int before_of(const rank *k) { return (k->p.rank + k->p.n_ranks - 1) % k-
 static void make_program(rank *k)
 {
     make_groups(k);
-    for (sk_coll_kind kind = 0; kind < SK_N_COLLS; kind++)
-        for (int g = 0; kind != SK_ALLTOALLV && g < GROUPS; g++)
+    for (sk_coll_kind kind = 0; kind <= SK_ALLTOALL; kind++) /* the others are not for GPUs */
+        for (int g = 0; g < GROUPS; g++)
             if (k->p.groups[g].n > 1 || g == 1) add_kind(k, kind, g);
     *sk_push(&k->arena, &k->p.insts) = (sk_inst){.act = SK_DO_SEND, .peer = next_of(k)};
     *sk_push(&k->arena, &k->p.insts) = (sk_inst){.act = SK_DO_RECV, .peer = before_of(k)};

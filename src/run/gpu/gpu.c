@@ -887,7 +887,7 @@ static sk_status walk(sk_run *r, int from, int to)
     SK_TRY(await(r));
     lap("a section is done", begin);
     hear(r);
-    atomic_fetch_add_explicit(&r->line->beat, to - from, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->line->heartbeat, to - from, memory_order_relaxed);
     SK_TRY(read_waits(r, from, to));
     if (g->away) SK_TRY(sk_offload_end(g->away, from, to));
     return read_marks(r, from, to, begin);
