@@ -45,7 +45,7 @@ gcc_flags="-std=c11 -D_GNU_SOURCE -Isrc $blas -O3 -march=x86-64-v3 -ffp-contract
     -fopenmp-simd -fno-math-errno -fno-trapping-math -Wall -Wextra"
 both="src/base/*.c src/tensor/dtype.c src/kernel/*.c src/kernel/cpu/*.c src/graph/*.c"
 # shellcheck disable=SC2086
-compile "$out" "$CC $gcc_flags" $both src/device/device.c src/device/cpu.c $ops "$out"/*_table.c
+compile "$out" "$CC $gcc_flags" $both src/device/device.c test/lib/cpu_device.c $ops "$out"/*_table.c
 # shellcheck disable=SC2086
 compile "$out/64" "$CC $gcc_flags -DSK_REAL=double" $both $ops "$out"/op_table.c \
     "$out"/model_table.c

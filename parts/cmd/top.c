@@ -142,7 +142,7 @@ static int culprit(const frame *f)
         char p = f->is[r].process;
         if (p == 'T' || p == 't' || (over(p) && f->is[r].state != DONE)) return r;
         sk_hang b = sk_hang_find(f->board, r);
-        if (b.n > 1 && !b.circle) votes[b.rank]++;
+        if (b.n > 1 && !b.cycle) votes[b.rank]++;
     }
     for (int r = 0; r < f->n; r++)
         if (votes[r] > most) most = votes[best = r];
@@ -157,7 +157,7 @@ static void victims(const frame *f, int root, sk_out *o)
     sk_out who = {.arena = f->arena};
     for (int r = 0; r < f->n; r++) {
         sk_hang b = sk_hang_find(f->board, r);
-        if (r == root || b.circle || b.rank != root) continue;
+        if (r == root || b.cycle || b.rank != root) continue;
         sk_out_add(&who, "%s%d", n++ ? ", " : "", r);
         longest = fmax(longest, f->is[r].since);
     }

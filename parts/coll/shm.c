@@ -1,6 +1,6 @@
 /* shm.c - the ranks of one host read and write each other's heaps.
  *
- * Not played: coll/shm_collectives.c does it without messages.  What it does is what the list
+ * Not executed: coll/shm_collectives.c does it without messages.  What it does is what the list
  * of `direct` says, with loads and stores for messages: every member sums its share
  * over all in the order of the tree and stores it to all. */
 #include "coll/algorithm.h"

@@ -1,4 +1,4 @@
-/* file.c - whole files in one call, and writing that survives a crash. */
+/* file_io.c - whole files in one call, and writing that survives a crash. */
 #include "base/file_io.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* file.h - whole files in one call, and writing that survives a crash.
+/* file_io.h - whole files in one call, and writing that survives a crash.
  *
  * A size that comes from outside is checked before it reaches an arena: only
  * plain files are read, never directories, FIFOs or devices. */

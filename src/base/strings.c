@@ -1,4 +1,4 @@
-/* text.c - text that grows in an arena, and reading numbers strictly. */
+/* strings.c - text that grows in an arena, and reading numbers strictly. */
 #include "base/strings.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* text.h - text that grows in an arena, and reading numbers strictly.
+/* strings.h - text that grows in an arena, and reading numbers strictly.
  *
  *     sk_out o = {.arena = a};
  *     sk_out_add(&o, "%d ranks\n", n);

@@ -1,4 +1,4 @@
-/* team.c - a generation counter starts a job, a countdown ends it. */
+/* threads.c - a generation counter starts a job, a countdown ends it. */
 #include "base/threads.h"
 #include "base/status.h"
 

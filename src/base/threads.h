@@ -1,8 +1,8 @@
-/* team.h - the threads of one rank.
+/* threads.h - the threads of one rank.
  *
  * sk_threads_run() calls work(ctx, part, of) once on every thread, the caller
  * being part 0, and returns when all are done.  Threads spin briefly between
- * jobs and then sleep, so that a team costs nothing while its rank waits. */
+ * jobs and then sleep, so that they cost nothing while its rank waits. */
 #ifndef SK_BASE_THREADS_H
 #define SK_BASE_THREADS_H
 

@@ -1,4 +1,4 @@
-/* adasum.c - two passes over two vectors: products, then the combination.
+/* adasum_kernel.c - two passes over two vectors: products, then the combination.
  *
  * The compiler may contract p * a + q * b into fma(p, a, q * b) or fma(q, b, p * a), which differ:
  * two ranks with a and b swapped would drift apart.  For f32 and halves p and q are rounded to

@@ -1,4 +1,4 @@
-/* adasum.h - adding two gradients without counting twice what they have in common.
+/* adasum_kernel.h - adding two gradients without counting twice what they have in common.
  *
  *     out = (1 - a.b / 2 a.a) a + (1 - a.b / 2 b.b) b        (Maleki et al. 2021)
  *

@@ -1,8 +1,8 @@
-/* coll.h - a collective algorithm: one file in parts/coll, a list of steps for each member.
+/* algorithm.h - a collective algorithm: one file in parts/coll, a list of steps for each member.
  *
  * An algorithm says, for one member of n, what it sends, receives and adds, in
- * rounds.  The same list is proved (coll/prove.h: on paper, all members), counted
- * and priced (its closed form is tested against the list), drawn, and played on
+ * rounds.  The same list is proved (coll/prove.h: without data, all members), counted
+ * and priced (its closed form is tested against the list), drawn, and executed on
  * any wire (coll/execute.h).  Nothing in a list depends on data, sizes or time.
  *
  * A list moves chunks.  What an operand is made of:
@@ -114,7 +114,7 @@ typedef struct sk_coll {
     bool (*can)(const sk_coll_ask *a); /* NULL: every n */
     void (*build)(sk_steps *s);        /* of member s->ask.me; NULL: native */
     sk_coll_cost (*price)(const sk_coll_ask *a);
-    bool native;    /* not played: done directly in the heaps (shm), or by a library (mpi) */
+    bool native;    /* not executed: done directly in the heaps (shm), or by a library (mpi) */
     bool no_halves; /* does not sum types of 16 bits */
     bool packs;     /* messages are index-value streams where that is shorter (sparse) */
     bool adasum;    /* for SK_ADASUM, and only for it */

@@ -203,6 +203,7 @@ void sk_buffer_layout_make(const sk_compiled_schedule *s, sk_dtype type, const s
     lay_chunks(s, segs, n_segs, out, at);
     find_packed(s, segs, n_segs, placed, out);
     lay_workspace(s, type, out);
+    sk_assert(out->tmp <= out->staging && out->staging <= out->src && out->src <= out->dst);
 }
 
 int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type, const sk_seg *segs,

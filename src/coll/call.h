@@ -64,7 +64,7 @@ typedef struct sk_coll_call {
 
 sk_status sk_comm_start(sk_comm *c, const sk_coll_call *call); /* call lies in my heap */
 sk_status sk_comm_wait(sk_comm *c, const sk_coll_call *call);
-/* Over, if it is played; in the heaps: all members have come, so wait() begins at once. */
+/* Over, if it is executed; in the heaps: all members have come, so wait() begins at once. */
 sk_status sk_comm_test(sk_comm *c, const sk_coll_call *call, bool *done);
 double
 sk_comm_finished_at(const sk_comm *c); /* when what was waited for last was over; 0: in that wait */

@@ -6,7 +6,7 @@
  *
  *     one host      directly in the heaps (-1): the floor, and any list is dearer
  *     several       the cheapest list that can do it and sums in the order of the tree
- *     pinned        that one, or a story that names those that can
+ *     pinned        that one, or an error that names those that can
  *
  * A list costs, with S the bytes of the whole vector:
  *
@@ -88,7 +88,7 @@ double sk_call_price(const sk_costs *c, int algorithm, const sk_coll_ask *ask, i
 /* An index in sk_coll_parts, SK_BUILTIN or SK_NO_CHOICE.  seconds may be NULL. */
 int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce reduce, int64_t bytes,
               double *seconds);
-/* The same with a pin, and with a story where there is no choice. */
+/* The same with a pin, and with an error where there is no choice. */
 sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
                          sk_reduce reduce, int64_t bytes, int *algorithm);
 

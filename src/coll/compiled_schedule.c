@@ -64,6 +64,7 @@ static void number_messages(sk_arena *a, sk_compiled_schedule *s)
         else if (receives(t)) s->ordinal[i] = got[t->peer]++;
     }
     for (int j = 0; j < n; j++) s->box[j + 1] = s->box[j] + sent[j];
+    sk_assert(!sent[s->steps.ask.me] && !got[s->steps.ask.me]);
 }
 
 /* Cells of the staging buffer: a stream takes n, and n more where it is not packed. */

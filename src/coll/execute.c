@@ -82,6 +82,7 @@ static bool next_round(sk_execution *e, int *waits_for)
     int round = e->hi < n ? sk_exec_step(e, e->hi)->round : SK_NEVER;
     *waits_for = find_due(e, round);
     if (*waits_for >= 0) return false;
+    sk_assert(e->hi <= n);
     e->lo = e->hi;
     while (e->hi < n && sk_exec_step(e, e->hi)->round == round) e->hi++;
     return true;
@@ -92,6 +93,7 @@ static bool next_round(sk_execution *e, int *waits_for)
 static void finish(sk_comm *c, sk_execution *e)
 {
     const sk_buffer_layout *s = &e->layout;
+    sk_assert(!e->over && !e->n_out && e->lo == e->hi);
     if (e->call->reduce == SK_MEAN && sk_kind_sums(e->call->kind) &&
         sk_kind_gets(e->call->kind, e->layout.me == e->call->root))
         sk_sum_divide(e->call->type, e->space[SK_DST], sk_buffer_layout_bytes(s, SK_DST) / s->size,
@@ -254,6 +256,7 @@ sk_status sk_execute_begin(sk_comm *c, sk_group_state *m, const sk_call_state *s
                     &ask);
     SK_TRY(check(c, a, call, &ask));
     sk_execution *e = execution_for(c, schedule_for(c, a, &ask));
+    sk_assert(e->schedule->steps.ask.me == m->group.me && number == m->posted);
     e->call = call;
     e->sync = &state->sync;
     e->group = m;

@@ -8,6 +8,7 @@
 char *sk_exec_cell(const sk_execution *e, sk_cell c)
 {
     const sk_buffer_layout *s = &e->layout;
+    sk_assert(c.at >= 0 && c.at < e->cap_cells);
     if (c.space == SK_TMP) return e->space[SK_TMP] + c.at * s->largest;
     if (sk_buffer_layout_is_part(s->kind, c.space)) return e->space[c.space];
     return e->space[c.space] + (s->at ? s->at[c.at] : c.at * s->largest);

@@ -157,6 +157,7 @@ sk_status sk_exec_send(sk_comm *c, sk_execution *e, int i, bool *done)
     bool here = sk_on_this_host(c, to);
     load l = load_of(e, i, here);
     sk_step_state *now = &e->states[i];
+    sk_assert(now->phase == SK_STEP_NEW && e->n_out < e->cap_steps);
     now->req = -1;
     if (here) post_note(c, e, i, &l);
     else {
@@ -188,6 +189,7 @@ sk_status sk_exec_test_sends(sk_comm *c, sk_execution *e)
         bool done = false;
         SK_TRY(arrived(c, e, e->out[k], &done));
         if (!done) continue;
+        sk_assert(e->states[e->out[k]].phase == SK_STEP_IN_FLIGHT);
         e->states[e->out[k]].phase = SK_STEP_DONE;
         e->out[k] = e->out[--e->n_out];
     }

@@ -1,4 +1,4 @@
-/* prove.h - running step lists on paper: are they right, and what do they cost?
+/* prove.h - step lists walked without data: are they right, and what do they cost?
  *
  * The lists of all members are walked together.  A cell holds a set of members'
  * contributions to one chunk and the shape of the sum that made it.  Proved are:

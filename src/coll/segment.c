@@ -1,4 +1,4 @@
-/* cut.c - which rows of a segment belong to whom. */
+/* segment.c - which rows of a segment belong to whom. */
 #include "coll/segment.h"
 #include "base/reduction_blocks.h"
 

@@ -1,8 +1,8 @@
-/* cut.h - which rows of a segment belong to whom, evenly or by cells; for comm/ and those who plan
- * its calls.
+/* segment.h - which rows of a segment belong to whom, evenly or by cells; for coll/ and those who
+ * plan its calls.
  *
- * Everything that is cut asks here, so that a member's part is the same rows in the heaps, in a
- * played list and in what members check.  The even cut is inline and costs one branch: it is in
+ * Everything that is cut asks here, so that a member's part is the same rows in the heaps, in an
+ * executed list and in what members check.  The even cut is inline and costs one branch: it is in
  * the way of every small call. */
 #ifndef SK_COLL_SEGMENT_H
 #define SK_COLL_SEGMENT_H

@@ -1,4 +1,4 @@
-/* shm.c - the work of a collective in the heaps of one host.
+/* shm_collectives.c - the work of a collective in the heaps of one host.
  *
  * Every share is a row of stretches: copy this run, or sum these runs into those.
  * They are counted off one after the other, and a window of that count can be done

@@ -1,4 +1,4 @@
-/* stream.c - packing and unpacking of index-value streams.
+/* sparse_stream.c - packing and unpacking of index-value streams.
  *
  * Everything that comes from outside is checked before it is used: kind, count, length, and that
  * row numbers rise and exist.  Numbers and values are moved with memcpy, because behind an odd

@@ -1,4 +1,5 @@
-/* stream.h - a vector of rows that are mostly zero, as bytes: the messages of parts/coll/sparse.c.
+/* sparse_stream.h - a vector of rows that are mostly zero, as bytes: the messages of
+ * parts/coll/sparse.c.
  *
  * A gradient of an embedding has a row for every word and numbers only in the rows of words that
  * were read.  A packed vector is a head of 16 bytes and then whichever is shorter:

@@ -1,4 +1,4 @@
-/* copy.c - copying between heaps. */
+/* streaming_copy.c - copying between heaps. */
 #include "coll/streaming_copy.h"
 
 #include <stdint.h>

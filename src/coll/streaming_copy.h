@@ -1,4 +1,4 @@
-/* copy.h - copying between heaps.
+/* streaming_copy.h - copying between heaps.
  *
  * Up to a megabyte it is memcpy().  What is longer would only push everything else
  * out of the cache, so its stores go past it: that saves reading each line before

@@ -1,4 +1,4 @@
-/* sum.c - the kernels under the reductions.
+/* sum_kernels.c - the kernels under the reductions.
  *
  * Written with the vector types of gcc and clang: a loop over a variable number
  * of sources, with the sums kept in registers, is not something their vectorisers

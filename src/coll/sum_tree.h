@@ -4,7 +4,7 @@
  *     VEC         a vector as it is added           ADD, MAX, MIN   of two of VEC
  *     OPEN, SHUT  from one to the other, by pointers   LANE   one of VEC
  *
- * Two vectors of every source at a time, added as the tree of comm.h says: pairs,
+ * Two vectors of every source at a time, added as the tree of coll/call.h says: pairs,
  * pairs of pairs, up to eight sources in registers; more sources go by blocks of
  * eight, which is the same tree. */
 

@@ -1,10 +1,10 @@
-/* boot.c - joining the other ranks: wire, hosts, door, heaps.
+/* boot.c - joining the other ranks: wire, hosts, rendezvous, heaps.
  *
- * Every rank shows a card.  With a wire rank 0 collects the cards and sends all of
+ * Every rank sends a hello.  With a wire rank 0 collects the hellos and sends all of
  * them out along a binomial tree, together with a name for the job that it has
- * drawn; each host then meets at its own door.  Without a wire there is one door
- * for all, and the first rank collects the cards there.  Either way all ranks see
- * the same cards and number the hosts alike. */
+ * drawn; each host then has a rendezvous of its own.  Without a wire there is one
+ * for all, and the first rank collects the hellos there.  Either way all ranks see
+ * the same hellos and number the hosts alike. */
 #include "comm/boot.h"
 #include "comm/rendezvous.h"
 #include "comm/heap.h"
@@ -101,7 +101,7 @@ static sk_status open_wire(sk_boot *b)
                    b->wire->n_ranks, cure(b));
 }
 
-/* --- cards and hosts --- */
+/* --- hellos and hosts --- */
 
 /* Processes of one machine that can hand each other descriptors and see each other's pids. */
 static uint64_t machine_hash(void)
@@ -123,36 +123,37 @@ static uint64_t machine_hash(void)
 static sk_hello my_card(const sk_boot *b)
 {
     const char *host = getenv("SKEIN_HOST");
-    sk_hello card = {.machine = machine_hash(),
-                     .host = host && *host ? sk_hash_text(host) : 0,
-                     .rank = b->rank,
-                     .n_ranks = b->n_ranks,
-                     .pid = getpid()};
+    sk_hello hello = {.machine = machine_hash(),
+                      .host = host && *host ? sk_hash_text(host) : 0,
+                      .rank = b->rank,
+                      .n_ranks = b->n_ranks,
+                      .pid = getpid()};
     cpu_set_t may;
-    _Static_assert(sizeof may == sizeof card.cores, "one bit for each processor of a cpu_set_t");
-    if (!sched_getaffinity(0, sizeof may, &may)) memcpy(card.cores, &may, sizeof may);
-    return card;
+    _Static_assert(sizeof may == sizeof hello.cores, "one bit for each processor of a cpu_set_t");
+    if (!sched_getaffinity(0, sizeof may, &may)) memcpy(hello.cores, &may, sizeof may);
+    return hello;
 }
 
 /* Cores that the ranks of this host may use together.  A launcher that binds each to one core must
  * not make them believe that they share it, and all must believe the same. */
-static int count_cores(const sk_boot *b, const sk_hello *cards)
+static int count_cores(const sk_boot *b, const sk_hello *hellos)
 {
     int n = 0;
     for (int w = 0; w < 16; w++) {
         uint64_t any = 0;
-        for (int i = 0; i < b->n_local; i++) any |= cards[b->locals[i]].cores[w];
+        for (int i = 0; i < b->n_local; i++) any |= hellos[b->locals[i]].cores[w];
         n += __builtin_popcountll(any);
     }
     return n;
 }
 
-static void number_hosts(sk_boot *b, const sk_hello *cards)
+static void number_hosts(sk_boot *b, const sk_hello *hellos)
 {
     b->n_hosts = b->n_local = 0;
     for (int r = 0; r < b->n_ranks; r++) {
         int k = 0;
-        while (k < r && (cards[k].machine != cards[r].machine || cards[k].host != cards[r].host))
+        while (k < r &&
+               (hellos[k].machine != hellos[r].machine || hellos[k].host != hellos[r].host))
             k++;
         b->host_of[r] = k < r ? b->host_of[k] : b->n_hosts++;
     }
@@ -162,8 +163,8 @@ static void number_hosts(sk_boot *b, const sk_hello *cards)
         if (r == b->rank) b->local = b->n_local;
         b->locals[b->n_local++] = r;
     }
-    b->cores = count_cores(b, cards);
-    for (int i = 0; i < b->n_local; i++) b->pids[i] = cards[b->locals[i]].pid;
+    b->cores = count_cores(b, hellos);
+    for (int i = 0; i < b->n_local; i++) b->pids[i] = hellos[b->locals[i]].pid;
 }
 
 /* --- meeting --- */
@@ -194,12 +195,12 @@ static void tell_late(void *ctx, const char *missing)
                               sk_boot_command(b->arena))));
 }
 
-static sk_status meet(sk_boot *b, sk_hello *cards, double until)
+static sk_status meet(sk_boot *b, sk_hello *hellos, double until)
 {
     char name[128];
     snprintf(name, sizeof name, "skein-%ld-%s-%d", (long)getuid(), b->job, b->host);
-    return sk_rendezvous_join(b->arena, name, b->locals, b->n_local, b->local, cards, until,
-                              b->late ? tell_late : NULL, b, &b->door);
+    return sk_rendezvous_join(b->arena, name, b->locals, b->n_local, b->local, hellos, until,
+                              b->late ? tell_late : NULL, b, &b->rendezvous);
 }
 
 static sk_status draw_name(sk_boot *b)
@@ -211,31 +212,32 @@ static sk_status draw_name(sk_boot *b)
     return SK_OK;
 }
 
-/* By wire: everybody knows everybody before anybody goes to a door. */
-static sk_status meet_hosts(sk_boot *b, sk_hello *cards, double until)
+/* By wire: everybody knows everybody before the rendezvous of each host. */
+static sk_status meet_hosts(sk_boot *b, sk_hello *hellos, double until)
 {
-    size_t all = (size_t)b->n_ranks * sizeof *cards;
-    if (b->rank) SK_TRY(say(b, 0, TAG_CARD, &cards[b->rank], sizeof *cards, until));
+    size_t all = (size_t)b->n_ranks * sizeof *hellos;
+    if (b->rank) SK_TRY(say(b, 0, TAG_CARD, &hellos[b->rank], sizeof *hellos, until));
     for (int r = 1; !b->rank && r < b->n_ranks; r++)
-        SK_TRY(hear(b, r, TAG_CARD, &cards[r], sizeof *cards, until));
+        SK_TRY(hear(b, r, TAG_CARD, &hellos[r], sizeof *hellos, until));
     if (!b->rank) SK_TRY(draw_name(b));
     SK_TRY(tell_tree(b, b->job, sizeof b->job, until));
-    SK_TRY(tell_tree(b, cards, all, until));
-    number_hosts(b, cards);
+    SK_TRY(tell_tree(b, hellos, all, until));
+    number_hosts(b, hellos);
     sk_hello *local = sk_many(b->arena, sk_hello, b->n_local);
-    for (int i = 0; i < b->n_local; i++) local[i] = cards[b->locals[i]];
+    for (int i = 0; i < b->n_local; i++) local[i] = hellos[b->locals[i]];
     return meet(b, local, until);
 }
 
-/* All at one door. */
-static sk_status meet_here(sk_boot *b, sk_hello *cards, double until)
+/* One rendezvous of all. */
+static sk_status meet_here(sk_boot *b, sk_hello *hellos, double until)
 {
     for (int r = 0; r < b->n_ranks; r++) b->locals[r] = r;
     b->n_local = b->n_ranks;
     b->local = b->rank;
-    SK_TRY(meet(b, cards, until));
-    SK_TRY(sk_rendezvous_bcast(b->door, cards, (size_t)b->n_ranks * sizeof *cards, NULL, 0, until));
-    number_hosts(b, cards);
+    SK_TRY(meet(b, hellos, until));
+    SK_TRY(sk_rendezvous_bcast(b->rendezvous, hellos, (size_t)b->n_ranks * sizeof *hellos, NULL, 0,
+                               until));
+    number_hosts(b, hellos);
     if (b->n_hosts == 1) return SK_OK;
     int other = 0;
     while (!b->host_of[other]) other++;
@@ -247,24 +249,25 @@ static sk_status meet_here(sk_boot *b, sk_hello *cards, double until)
 
 sk_status sk_boot_join(sk_boot *b, double timeout_s)
 {
-    sk_assert(b->n_ranks > 1 && !b->door);
-    sk_proc_files(b->n_ranks + 64); /* sockets at the door, and a process for each rank to watch */
+    sk_assert(b->n_ranks > 1 && !b->rendezvous);
+    sk_proc_files(b->n_ranks +
+                  64); /* sockets of the rendezvous, and a process for each rank to watch */
     b->timeout_s = timeout_s;
     b->host_of = sk_many(b->arena, int, b->n_ranks);
     b->locals = sk_many(b->arena, int, b->n_ranks);
     b->pids = sk_many(b->arena, int, b->n_ranks);
-    sk_hello *cards = sk_many(b->arena, sk_hello, b->n_ranks);
-    cards[b->rank] = my_card(b);
+    sk_hello *hellos = sk_many(b->arena, sk_hello, b->n_ranks);
+    hellos[b->rank] = my_card(b);
     SK_TRY(open_wire(b));
-    if (b->wire) SK_TRY(meet_hosts(b, cards, deadline(b)));
-    else SK_TRY(meet_here(b, cards, deadline(b)));
+    if (b->wire) SK_TRY(meet_hosts(b, hellos, deadline(b)));
+    else SK_TRY(meet_here(b, hellos, deadline(b)));
     return SK_OK;
 }
 
 sk_status sk_boot_bcast(sk_boot *b, void *data, size_t bytes)
 {
     if (b->wire) SK_TRY(tell_tree(b, data, bytes, deadline(b)));
-    else SK_TRY(sk_rendezvous_bcast(b->door, data, bytes, NULL, 0, deadline(b)));
+    else SK_TRY(sk_rendezvous_bcast(b->rendezvous, data, bytes, NULL, 0, deadline(b)));
     return SK_OK;
 }
 
@@ -282,9 +285,9 @@ static sk_status make_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     sk_status st = sk_heaps_make(q, &fd, out);
     n.code = (int32_t)st;
     if (st) snprintf(n.story, sizeof n.story, "%.1000s", sk_error_line());
-    sk_status told = sk_rendezvous_bcast(b->door, &n, sizeof n, NULL, 0, deadline(b));
+    sk_status told = sk_rendezvous_bcast(b->rendezvous, &n, sizeof n, NULL, 0, deadline(b));
     if (!st && !told && b->n_local > 1)
-        told = sk_rendezvous_bcast(b->door, &n, 1, (int[]){(*out)->fd, fd}, 2, deadline(b));
+        told = sk_rendezvous_bcast(b->rendezvous, &n, 1, (int[]){(*out)->fd, fd}, 2, deadline(b));
     if (fd >= 0) close(fd);
     if (!st && told) {
         sk_heaps_close(*out);
@@ -298,13 +301,13 @@ static sk_status take_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
 {
     news n = {0};
     int fds[2] = {-1, -1};
-    SK_TRY(sk_rendezvous_bcast(b->door, &n, sizeof n, NULL, 0, deadline(b)));
+    SK_TRY(sk_rendezvous_bcast(b->rendezvous, &n, sizeof n, NULL, 0, deadline(b)));
     n.story[sizeof n.story - 1] = 0;
     if (n.code) { /* the first rank tells it */
         sk_error_set("");
         return SK_EPEER;
     }
-    SK_TRY(sk_rendezvous_bcast(b->door, &n, 1, fds, 2, deadline(b)));
+    SK_TRY(sk_rendezvous_bcast(b->rendezvous, &n, 1, fds, 2, deadline(b)));
     sk_status st = sk_heaps_map(q, fds[0], fds[1], out);
     close(fds[1]);
     return st;
@@ -332,8 +335,8 @@ bool sk_boot_speaks(const sk_boot *b) { return first_to(b, "story"); }
 
 void sk_boot_leave(sk_boot *b)
 {
-    sk_rendezvous_close(b->door);
-    b->door = NULL;
+    sk_rendezvous_close(b->rendezvous);
+    b->rendezvous = NULL;
     if (b->wire) b->wire->close(b->wire);
     b->wire = NULL;
 }

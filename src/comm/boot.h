@@ -13,13 +13,13 @@
  * real torchrun under anything.  A batch script is no rank.  A world of one is no
  * world: skein then forks its own ranks.  Otherwise sources that disagree, or a
  * library that sees another number of ranks than the launcher started, end the
- * job with a story that holds the command to use instead.
+ * job with an error report that holds the command to use instead.
  *
- * Ranks of one host share memory: they meet at a socket that has no file
+ * Ranks of one host share memory: their rendezvous is a socket that has no file
  * (abstract, name made of the job), and the first of them hands out the memfds.
  * Two ranks are on one host if their machine is the same (boot id, network and
  * process namespaces, user), and their SKEIN_HOST, if set: so one machine can
- * play several.  Several hosts need the wire (comm/wire.h) of the MPI that started
+ * stand for several.  Several hosts need the wire (comm/wire.h) of the MPI that started
  * us.  If the launcher says that all ranks are on this host, no MPI is opened;
  * SKEIN_HOST or SKEIN_WIRE=openmpi|mpich opens it all the same.
  *
@@ -59,19 +59,21 @@ typedef struct sk_boot {
     sk_wire *wire;                  /* NULL: all ranks are on this host */
     char job[64];                   /* alike on all ranks, unlike other jobs of this machine */
     double timeout_s;
-    struct sk_rendezvous *door; /* the meeting of this host's ranks */
+    struct sk_rendezvous *rendezvous; /* of this host's ranks */
 } sk_boot;
 
 /* The environment only.  Nobody started us: n_ranks 0 and SK_OK. */
 sk_status sk_boot_detect(sk_arena *a, sk_boot *out);
 /* Meet the others: opens the wire if there is one, finds hosts, meets the ranks of this host.  No
- * wait in here or below takes longer than timeout_s (0: no limit); the story says who is missing.
+ * wait in here or below takes longer than timeout_s (0: no limit); the error report says who is
+ * missing.
  */
 sk_status sk_boot_join(sk_boot *b, double timeout_s);
 /* Rank 0's bytes to all. */
 sk_status sk_boot_bcast(sk_boot *b, void *data, size_t bytes);
 /* Like sk_heaps_open_aliased, on every rank: bytes[] by rank of the world; heaps of this host are
- * mapped by all its ranks, sk_heap_base() of others is NULL.  Each host has a board of its own. */
+ * mapped by all its ranks, sk_heap_base() of others is NULL.  Each host has a control block of its
+ * own. */
 sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins, size_t extra_bytes,
                         sk_heaps **out);
 /* The end, on all ranks together (MPI_Finalize waits for everybody).  Not after a failure. */
@@ -82,7 +84,7 @@ void sk_boot_leave(sk_boot *b);
  * it live for a second after it has spoken. */
 bool sk_boot_speaks(const sk_boot *b);
 
-/* For stories: this process's own command line as a shell would read it, and what the program
+/* For error reports: this process's own command line as a shell would read it, and what the program
  * that starts ranks is called here. */
 const char *sk_boot_command(sk_arena *a);
 const char *sk_boot_program(sk_arena *a, const char *by);

@@ -4,8 +4,8 @@
  * maps (a plain shared mapping when ranks are threads).  A collective therefore
  * needs no staging: each rank says where in its own heap the operands lie and
  * the ranks of a host read and write each other's heaps directly.  Beside the
- * heaps there is one board, also shared: the abort word, and a line per rank that
- * tells where it is.  Nothing has a name and nothing is left behind.  Ranks of
+ * heaps there is one control block, also shared: the abort word, and the state of each
+ * rank.  Nothing has a name and nothing is left behind.  Ranks of
  * other hosts are reached by a wire (comm/wire.h).
  *
  * send announces a buffer, recv copies it out of the sender's heap, sent waits until
@@ -15,7 +15,7 @@
  * room above: coll/call.h.
  *
  * Waiting: spin, then yield, then sleep; every wait looks at the abort word and
- * at the deadline.  Whoever fails first writes the story on the board and
+ * at the deadline.  Whoever fails first writes the error report into the control block and
  * raises the abort word; the others return SK_EPEER and stay quiet. */
 #ifndef SK_COMM_COMM_H
 #define SK_COMM_COMM_H
@@ -39,7 +39,7 @@ typedef struct sk_group {
     const int *ranks; /* in mesh order */
 } sk_group;
 
-/* A rank's line on the board.  Written by the rank alone, read by anyone. */
+/* A rank's state in the control block.  Written by the rank alone, read by anyone. */
 typedef struct sk_rank_state {
     _Alignas(64) atomic_llong pid;
     atomic_llong step;      /* the step it is in; -1 before the first */
@@ -48,7 +48,7 @@ typedef struct sk_rank_state {
     atomic_llong heartbeat; /* changes whenever it does something */
     atomic_ullong hash;     /* of its program, model and version: compared before step 1 */
     atomic_int state;       /* 0 starting, 1 ready, 2 running, 3 done, 4 failed */
-    struct {                /* flight ring: the last instructions */
+    struct {                /* flight recorder: the last instructions */
         int32_t pc, micro;
         double at;
     } ring[SK_FLIGHT_RECORDS];
@@ -81,11 +81,13 @@ void sk_heaps_close(sk_heaps *h);
 void *sk_heap_base(const sk_heaps *h, int rank);
 char *const *sk_heap_bases(const sk_heaps *h);      /* by rank; NULL: on another host */
 int64_t sk_heap_bytes(const sk_heaps *h, int rank); /* really mapped for the plan */
-int64_t sk_heap_own(const sk_heaps *h, int rank);   /* of these, without what a twin keeps */
+int64_t sk_heap_own(const sk_heaps *h,
+                    int rank); /* of these, without what another rank keeps for it */
 void *sk_heaps_extra(const sk_heaps *h);
 sk_rank_state *sk_heaps_rank_state(const sk_heaps *h, int rank);
 
-/* The abort word and the one story of the job.  First caller wins; returns whether it was me. */
+/* The abort word and the one error report of the job.  First caller wins; returns whether it was
+ * me. */
 bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story);
 bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **story);
 /* Ask all ranks to stop at the next step boundary (Ctrl-C); and has that been asked? */
@@ -104,7 +106,8 @@ typedef struct sk_comm_opts {
     sk_wire *wire;           /* to ranks whose heaps are not here; NULL: all are */
     const int *host_of;      /* rank -> host; NULL: one host */
     struct sk_threads *team; /* threads of this rank that may help with large calls; NULL: none */
-    /* The text of an instruction of a rank, for stories only; NULL, or returns NULL: the number. */
+    /* The text of an instruction of a rank, for error reports only; NULL, or returns NULL: the
+     * number. */
     const char *(*where)(void *ctx, int rank, int pc);
     void *where_ctx;
 } sk_comm_opts;

@@ -1,4 +1,4 @@
-/* board.c - the control area: made, mapped by others, looked at from outside. */
+/* control_block.c - the control block: made, mapped by others, looked at from outside. */
 #include "comm/heap.h"
 #include "base/clock.h"
 
@@ -102,7 +102,7 @@ sk_status sk_control_block_make(sk_heaps *h, size_t extra_bytes)
     return SK_OK;
 }
 
-/* --- the board that somebody else made --- */
+/* --- the control block that somebody else made --- */
 
 /* Everything up to the pid must be as this program would have written it. */
 static sk_status check_head(int fd, sk_control_block_head *s)
@@ -156,8 +156,8 @@ sk_control_block_info sk_control_block_info_of(const sk_heaps *h)
 
 /* --- looking from outside --- */
 
-/* Calls see(a board that process pid has open, what) for each of them; the descriptor is closed
- * afterwards. */
+/* Calls see(a control block that process pid has open, what) for each of them; the descriptor is
+ * closed afterwards. */
 typedef void see_fn(int fd, int pid, void *what);
 
 static void each_board(int pid, see_fn *see, void *what)
@@ -309,7 +309,8 @@ bool sk_heaps_quiet(const sk_heaps *h)
     return atomic_load_explicit(&h->abort->word, memory_order_relaxed) == QUIET;
 }
 
-/* A rank killed in the middle of its story leaves TELLING for ever: wait for it, but not long. */
+/* A rank killed in the middle of its error report leaves TELLING for ever: wait for it, but not
+ * long. */
 bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **story)
 {
     const sk_abort_word *b = h->abort;

@@ -1,4 +1,4 @@
-/* blame.c - who keeps us waiting: chains of waits, processes and their ends. */
+/* hang_diagnosis.c - who keeps us waiting: chains of waits, processes and their ends. */
 #include "comm/hang_diagnosis.h"
 #include "base/clock.h"
 #include "base/proc.h"
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { DONE = 3, SEATS = 4096 };
+enum { DONE = 3, WATCHED = 4096 };
 #define ROUND_S 0.1  /* between two looks at all ranks, */
 #define EACH_S  2e-3 /* or so much for each of them: every process looks at all others */
 
@@ -60,38 +60,38 @@ sk_hang sk_hang_find(const sk_heaps *h, int peer)
     sk_hang b = {.rank = peer};
     while (b.n <= ranks) { /* a chain that is longer than all ranks comes back to itself */
         const sk_rank_state *l = sk_heaps_rank_state(h, b.rank);
-        if (b.n < SK_HANG_CHAIN) b.way[b.n] = b.rank;
+        if (b.n < SK_HANG_CHAIN) b.chain[b.n] = b.rank;
         b.n++;
         long long next = atomic_load(&l->waits_for);
         if (next < 0 || next >= ranks || cannot_move(sk_process_state(l))) return b;
         b.rank = (int)next;
     }
-    b.circle = true;
+    b.cycle = true;
     return b;
 }
 
 /* --- ends --- */
 
 /* A process that was seen alive.  One table for this process: threads share it. */
-typedef struct seat {
+typedef struct watch {
     long long pid;  /* 0: empty */
     int fd;         /* -1: the kernel has no pidfds; then kill(pid, 0) */
     double over_at; /* when its end was seen; 0: not yet */
-} seat;
+} watch;
 
-static seat seats[SEATS];
+static watch watched[WATCHED];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void begin_seat(seat *s, long long pid, double now)
+static void begin_seat(watch *s, long long pid, double now)
 {
     if (s->pid && s->fd >= 0) close(s->fd);
     s->pid = 0;
     int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     bool gone = fd < 0 && kill((pid_t)pid, 0) && errno == ESRCH;
-    *s = (seat){.pid = pid, .fd = fd, .over_at = gone ? now : 0};
+    *s = (watch){.pid = pid, .fd = fd, .over_at = gone ? now : 0};
 }
 
-static bool is_over(const seat *s)
+static bool is_over(const watch *s)
 {
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
     if (s->fd >= 0) return poll(&p, 1, 0) == 1;
@@ -102,7 +102,7 @@ static bool is_over(const seat *s)
 static double over_for(const sk_heaps *h, int rank, double now)
 {
     long long pid = atomic_load(&sk_heaps_rank_state(h, rank)->pid);
-    seat *s = &seats[rank % SEATS];
+    watch *s = &watched[rank % WATCHED];
     if (pid <= 0 || pid == getpid()) return -1;
     if (s->pid != pid) begin_seat(s, pid, now);
     if (s->over_at <= 0 && is_over(s)) s->over_at = now;

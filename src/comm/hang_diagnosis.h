@@ -1,10 +1,11 @@
-/* blame.h - who keeps us waiting?  Read from the board, /proc and pidfds; writes nothing.
+/* hang_diagnosis.h - who keeps us waiting?  Read from the control block, /proc and pidfds; writes
+ * nothing.
  *
- * A rank that waits says for whom on its line.  Following these words from rank
+ * A rank that waits says for whom in its state.  Following these words from rank
  * to rank leads to the one that waits for nobody, or that cannot wait because it is
  * stopped or dead.  That one is named, not its neighbours, which are victims too.
  *
- *     rank 0 waits for 2, 2 waits for 3, 3 is stopped: rank 3 is to blame
+ *     rank 0 waits for 2, 2 waits for 3, 3 is stopped: rank 3 is the cause
  *
  * Liveness comes from the kernel and not from flags: a dead rank's memory looks
  * just as before.  A pidfd is opened once for every process of this host and kept
@@ -19,10 +20,10 @@
 enum { SK_HANG_CHAIN = 8 };
 
 typedef struct sk_hang {
-    int rank;               /* the root; of a circle: its first */
-    bool circle;            /* everybody waits for somebody */
-    int way[SK_HANG_CHAIN]; /* the first ranks on the way, the root among them if there is room */
-    int n;                  /* ranks on the way; may be more than SK_HANG_CHAIN */
+    int rank;                 /* the root; of a cycle: its first */
+    bool cycle;               /* everybody waits for somebody */
+    int chain[SK_HANG_CHAIN]; /* the first ranks on the way, the root among them if there is room */
+    int n;                    /* ranks on the way; may be more than SK_HANG_CHAIN */
 } sk_hang;
 
 /* Whom a rank that waits for `peer` waits for in the end. */

@@ -132,7 +132,7 @@ static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, siz
     return SK_OK;
 }
 
-/* What the heaps of this host take: in the plan, in the mapping, and is there a twin? */
+/* What the heaps of this host take: in the plan, in the mapping, and is there an alias? */
 static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size_t *total,
                          bool *twins)
 {

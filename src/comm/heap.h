@@ -1,11 +1,11 @@
-/* heap.h - what lies in the shared control area; private to comm/.
+/* heap.h - heaps and what lies in the control block; private to comm/ and coll/.
  *
  * The area is apart from the heaps, so that a heap holds exactly the planned
  * bytes.  Every flag is a 64-bit count that only grows, has one writer and 128
  * bytes of its own (x86 fetches lines in pairs).  A count of k says that the
  * first k things happened; it is stored after what it announces.
  *
- *     head | word | line, bell of each rank | slot[rank][group] | pair[from][to] | extra
+ *     head | word | state, bell of each rank | slot[rank][group] | channel[from][to] | extra
  *
  * The area is a sparse memfd (comm/control_block.h).  Head, word, lines and extra are
  * reserved when it is made; slots and pairs that are never used are never touched
@@ -29,10 +29,10 @@ typedef struct sk_control_block_head {
     char label[SK_LABEL];
 } sk_control_block_head;
 
-/* The abort word and the story. */
+/* The abort word and the error report. */
 typedef struct sk_abort_word {
     _Alignas(SK_FLAG_BYTES) atomic_int word, stop;
-    int code, rank; /* these and the story: valid once the word says told */
+    int code, rank; /* these and the report: valid once the word says told */
     char story[SK_REPORT_BYTES];
     /* The barrier of this host's ranks: entries so far, by all of them; barriers that all entered,
      * raised by the last. */
@@ -91,7 +91,7 @@ typedef struct sk_bell {
     _Alignas(SK_FLAG_BYTES) atomic_uint asleep;
     atomic_uint ring;
     _Alignas(SK_FLAG_BYTES) atomic_ullong barrier; /* barriers this rank entered */
-    char notice[SK_SMALL_BYTES];                   /* share.c: read between two barriers */
+    char notice[SK_SMALL_BYTES];                   /* small_bcast.c: read between two barriers */
 } sk_bell;
 
 struct sk_heaps {
@@ -103,7 +103,7 @@ struct sk_heaps {
     int64_t *bytes;
     int *twin; /* rank that keeps the first twin_bytes of its heap: itself, or whose they are */
     int64_t *twin_bytes;
-    int fd; /* of the board */
+    int fd; /* of the control block */
     sk_control_block_head *head;
     size_t board_bytes;
     sk_abort_word *abort;
@@ -128,12 +128,13 @@ typedef struct sk_heaps_ask {
 } sk_heaps_ask;
 
 /* Two ways to the same heaps: the first rank of a host makes them, the others map what it hands
- * to them, its board (h->fd) and *heap_fd: -1 if no other process needs it, else close it when it
- * is handed out.  sk_heaps_map owns board_fd from now on, also if it fails, and never heap_fd. */
+ * to them, its control block (h->fd) and *heap_fd: -1 if no other process needs it, else close it
+ * when it is handed out.  sk_heaps_map owns board_fd from now on, also if it fails, and never
+ * heap_fd. */
 sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out);
 sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out);
 
-/* alias.c: heaps that begin with another's memory. */
+/* heap_alias.c: heaps that begin with another's memory. */
 bool sk_heap_aliased(const sk_heaps_ask *q, int r); /* here, and the first bytes are not its own */
 size_t sk_heap_alias_bytes(const sk_heaps_ask *q, int r); /* how many */
 sk_status sk_heap_aliases_check(const sk_heaps_ask *q);
@@ -142,7 +143,7 @@ sk_status sk_heap_aliases_map(sk_heaps *h, const sk_heaps_ask *q, int fd, const 
 /* Are the first `end` bytes of these heaps one memory? */
 bool sk_heaps_same(const sk_heaps *h, const int *ranks, int n, int64_t end);
 
-/* board.c: the control area of h->n ranks, new or the one behind fd, which it owns.
+/* control_block.c: the control block of h->n ranks, new or the one behind fd, which it owns.
  * After a failure sk_heaps_close still ends what there is. */
 sk_status sk_control_block_make(sk_heaps *h, size_t extra_bytes);
 /* Why the kernel gave no shared memory, and for EFBIG what nobody would guess. */

@@ -1,6 +1,6 @@
-/* alias.c - heaps of one host that begin with the same memory.
+/* heap_alias.c - heaps of one host that begin with the same memory.
  *
- * Ranks that keep equal weights need them once.  A twin's heap has all its
+ * Ranks that keep equal weights need them once.  An aliased heap has all its
  * addresses; its first bytes are a second mapping of the pages of the rank that
  * keeps them, and its own pages below them are never reserved.  So offsets, views
  * and peers know nothing of it.  Both begin on a 2 MiB boundary of the memfd and of

@@ -1,4 +1,5 @@
-/* look.c - which launcher started this process, as which rank of how many: the environment.
+/* launcher_detection.c - which launcher started this process, as which rank of how many: the
+ * environment.
  *
  * Launchers nest.  sbatch and salloc give their script SLURM_PROCID=0 and the
  * SLURM_NTASKS of the allocation, but the script is no rank: what makes a rank is

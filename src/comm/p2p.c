@@ -1,6 +1,6 @@
-/* mail.c - messages between two ranks, and the barrier of all.
+/* p2p.c - messages between two ranks (send and recv), and the barrier of all.
  *
- * Between ranks of one host a message is a note in the pair's ring, and the
+ * Between ranks of one host a message is a record in a ring of the control block, and the
  * receiver copies out of the sender's heap.  Between hosts it goes over the wire:
  * send() hands it over, sent() and sk_p2p_progress() look after it.  A wire does
  * nothing by itself, so whoever waits while messages are under way must call
@@ -8,16 +8,17 @@
 #include "comm/endpoint.h"
 #include "base/hash.h"
 
-/* Tags of the wire: plays have the lower half of what fits into SK_WIRE_TAG_BITS. */
-enum { MAIL_TAG = 1 << (SK_WIRE_TAG_BITS - 1), BARRIER_TAG };
+/* Tags of the wire: executions of step lists have the lower half of what fits into
+ * SK_WIRE_TAG_BITS. */
+enum { P2P_TAG = 1 << (SK_WIRE_TAG_BITS - 1), BARRIER_TAG };
 
-typedef struct lane { /* messages to one rank of another host */
+typedef struct send_window { /* messages to one rank of another host */
     uint64_t sent, gone;
     sk_req req[SK_COMM_FLIGHT];
-} lane;
+} send_window;
 
 typedef struct sk_p2p {
-    lane **lanes;             /* by rank; NULL: never sent to */
+    send_window **windows;    /* by rank; NULL: never sent to */
     int *busy, n_busy;        /* ranks to which messages are under way */
     int *leader, n_hosts, me; /* the first rank of each host; which host is mine */
 } sk_p2p;
@@ -36,7 +37,7 @@ sk_status sk_p2p_open(sk_comm *c)
     if (!c->wire) return SK_OK;
     if (!c->host_of) return sk_fail(SK_EBUG, "comm: a wire needs a table of hosts");
     sk_p2p *p = c->p2p = sk_new(&c->arena, sk_p2p);
-    p->lanes = sk_many(&c->arena, lane *, c->n_ranks);
+    p->windows = sk_many(&c->arena, send_window *, c->n_ranks);
     p->busy = sk_many(&c->arena, int, c->n_ranks);
     p->leader = sk_many(&c->arena, int, c->n_ranks);
     for (int r = 0; r < c->n_ranks; r++)
@@ -50,8 +51,8 @@ sk_status sk_p2p_open(sk_comm *c)
 
 static sk_status told(sk_comm *c, sk_status st) { return st ? sk_comm_report(c, st) : SK_OK; }
 
-/* Drops what has gone from the front of a lane. */
-static sk_status look_at(sk_comm *c, lane *l)
+/* Drops messages that have gone from the front of a send window. */
+static sk_status look_at(sk_comm *c, send_window *l)
 {
     for (bool done = true; l->gone < l->sent; l->gone++) {
         SK_TRY(told(c, c->wire->test(c->wire, l->req[l->gone % SK_COMM_FLIGHT], &done, NULL)));
@@ -64,15 +65,15 @@ sk_status sk_p2p_progress(sk_comm *c)
 {
     sk_p2p *p = c->p2p;
     for (int i = p ? p->n_busy - 1 : -1; i >= 0; i--) {
-        lane *l = p->lanes[p->busy[i]];
+        send_window *l = p->windows[p->busy[i]];
         SK_TRY(look_at(c, l));
         if (l->gone == l->sent) p->busy[i] = p->busy[--p->n_busy];
     }
     return SK_OK;
 }
 
-/* Until the first `count` messages of a lane have gone. */
-static sk_status await_gone(sk_comm *c, lane *l, uint64_t count, int to)
+/* Until the first `count` messages of a send window have gone. */
+static sk_status await_gone(sk_comm *c, send_window *l, uint64_t count, int to)
 {
     sk_backoff p = {.peer = to, .poll = true};
     sk_status st = SK_OK;
@@ -120,20 +121,20 @@ static sk_status begin(sk_comm *c, bool out, int peer, int64_t tag, void *data, 
 static int64_t wire_tag(int64_t tag)
 {
     uint64_t hash = sk_hash(SK_HASH_SEED, &tag, sizeof tag);
-    return (int64_t)(hash << SK_WIRE_TAG_BITS | MAIL_TAG);
+    return (int64_t)(hash << SK_WIRE_TAG_BITS | P2P_TAG);
 }
 
-static lane *lane_to(sk_comm *c, int to)
+static send_window *window_to(sk_comm *c, int to)
 {
-    lane **l = &c->p2p->lanes[to];
-    if (!*l) *l = sk_new(&c->arena, lane);
+    send_window **l = &c->p2p->windows[to];
+    if (!*l) *l = sk_new(&c->arena, send_window);
     return *l;
 }
 
-static sk_status send_far(sk_comm *c, int to, int64_t tag, int64_t at, int64_t bytes)
+static sk_status send_wire(sk_comm *c, int to, int64_t tag, int64_t at, int64_t bytes)
 {
     sk_p2p *p = c->p2p;
-    lane *l = lane_to(c, to);
+    send_window *l = window_to(c, to);
     if (l->sent >= SK_COMM_FLIGHT) SK_TRY(await_gone(c, l, l->sent - SK_COMM_FLIGHT + 1, to));
     sk_req r = -1;
     SK_TRY(begin(c, true, to, wire_tag(tag), c->base + at, bytes, &r));
@@ -142,6 +143,7 @@ static sk_status send_far(sk_comm *c, int to, int64_t tag, int64_t at, int64_t b
         while (i < p->n_busy && p->busy[i] != to) i++;
         if (i == p->n_busy) p->busy[p->n_busy++] = to;
     }
+    sk_assert(l->sent - l->gone < SK_COMM_FLIGHT && p->n_busy <= c->n_ranks);
     l->req[l->sent++ % SK_COMM_FLIGHT] = r;
     return SK_OK;
 }
@@ -157,7 +159,7 @@ static sk_status wrong_message(sk_comm *c, int from, int64_t tag, int64_t bytes,
     return sk_comm_report(c, st);
 }
 
-static sk_status recv_far(sk_comm *c, int from, int64_t tag, void *data, int64_t bytes)
+static sk_status recv_wire(sk_comm *c, int from, int64_t tag, void *data, int64_t bytes)
 {
     sk_req r = -1;
     int64_t got = 0;
@@ -187,10 +189,11 @@ sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_
         return sk_comm_report(c, st);
     }
     c->bytes_sent += bytes;
-    if (!sk_on_this_host(c, to)) return send_far(c, to, tag, at, bytes);
+    if (!sk_on_this_host(c, to)) return send_wire(c, to, tag, at, bytes);
     sk_channel *p = sk_heaps_channel(c->heaps, c->rank, to);
     uint64_t k = sk_own_count(&p->sent);
-    if (k >= SK_COMM_FLIGHT) /* the note's place must have been read */
+    sk_assert(sk_own_count(&p->received) <= k);
+    if (k >= SK_COMM_FLIGHT) /* the record's place must have been read */
         SK_TRY(sk_await(c, &p->received, k - SK_COMM_FLIGHT + 1, to));
     p->note[k % SK_COMM_FLIGHT] = (struct sk_message){.at = at, .bytes = bytes, .tag = tag};
     atomic_store(&p->sent, k + 1);
@@ -201,14 +204,14 @@ sk_status sk_comm_send(sk_comm *c, int to, int64_t tag, const void *data, int64_
 sk_status sk_comm_recv(sk_comm *c, int from, int64_t tag, void *data, int64_t bytes)
 {
     SK_TRY(check_peer(c, from, bytes));
-    if (!sk_on_this_host(c, from)) return recv_far(c, from, tag, data, bytes);
+    if (!sk_on_this_host(c, from)) return recv_wire(c, from, tag, data, bytes);
     sk_channel *p = sk_heaps_channel(c->heaps, from, c->rank);
     uint64_t k = sk_own_count(&p->received);
     SK_TRY(sk_await(c, &p->sent, k + 1, from));
-    const struct sk_message *note = &p->note[k % SK_COMM_FLIGHT];
-    if (note->tag != tag || note->bytes != bytes)
-        return wrong_message(c, from, tag, bytes, note->tag, note->bytes);
-    if (bytes) memcpy(data, (const char *)sk_heap_base(c->heaps, from) + note->at, (size_t)bytes);
+    const struct sk_message *m = &p->note[k % SK_COMM_FLIGHT];
+    if (m->tag != tag || m->bytes != bytes)
+        return wrong_message(c, from, tag, bytes, m->tag, m->bytes);
+    if (bytes) memcpy(data, (const char *)sk_heap_base(c->heaps, from) + m->at, (size_t)bytes);
     atomic_store(&p->received, k + 1);
     sk_bell_ring(sk_heaps_bell(c->heaps, from));
     return SK_OK;
@@ -218,7 +221,7 @@ int64_t sk_comm_sends(const sk_comm *c, int to)
 {
     if (sk_on_this_host(c, to))
         return (int64_t)sk_own_count(&sk_heaps_channel(c->heaps, c->rank, to)->sent);
-    return c->p2p && c->p2p->lanes[to] ? (int64_t)c->p2p->lanes[to]->sent : 0;
+    return c->p2p && c->p2p->windows[to] ? (int64_t)c->p2p->windows[to]->sent : 0;
 }
 
 sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)
@@ -226,7 +229,7 @@ sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)
     SK_TRY(check_peer(c, to, 0));
     if (count <= 0) return SK_OK;
     const sk_channel *p = sk_heaps_channel(c->heaps, c->rank, to);
-    lane *l = sk_on_this_host(c, to) ? NULL : lane_to(c, to);
+    send_window *l = sk_on_this_host(c, to) ? NULL : window_to(c, to);
     uint64_t sent = l ? l->sent : sk_own_count(&p->sent);
     if ((uint64_t)count > sent) {
         sk_status st = sk_fail(SK_EBUG, "rank %d waits for %lld sends to rank %d and made %llu",
@@ -239,8 +242,8 @@ sk_status sk_comm_sent(sk_comm *c, int to, int64_t count)
 
 /* --- the barrier --- */
 
-/* A rank of this host that has not entered barrier k, for stories: the counter says only how many
- * did. */
+/* A rank of this host that has not entered barrier k, for error reports: the counter says only how
+ * many did. */
 static int absent(const sk_comm *c, uint64_t k)
 {
     for (int i = 1; i < c->n_ranks; i++) {
@@ -252,7 +255,7 @@ static int absent(const sk_comm *c, uint64_t k)
 
 /* All ranks of this host.  One counter, so that a barrier of n ranks costs n steps and not n * n;
  * the last rank that enters wakes the others. */
-static sk_status meet_here(sk_comm *c)
+static sk_status barrier_here(sk_comm *c)
 {
     sk_abort_word *w = c->heaps->abort;
     atomic_ullong *mine = &sk_heaps_bell(c->heaps, c->rank)->barrier;
@@ -268,7 +271,7 @@ static sk_status meet_here(sk_comm *c)
 
 /* First ranks of hosts: dissemination, log2 rounds of one empty message (Hensgen, Finkel and
  * Manber 1988). */
-static sk_status meet_far(sk_comm *c)
+static sk_status barrier_hosts(sk_comm *c)
 {
     const sk_p2p *p = c->p2p;
     for (int d = 1; d < p->n_hosts; d *= 2) {
@@ -285,8 +288,8 @@ static sk_status meet_far(sk_comm *c)
 
 sk_status sk_comm_barrier(sk_comm *c)
 {
-    SK_TRY(meet_here(c));
+    SK_TRY(barrier_here(c));
     if (!c->p2p || c->p2p->n_hosts == 1) return SK_OK;
-    if (c->p2p->leader[c->p2p->me] == c->rank) SK_TRY(meet_far(c));
-    return meet_here(c);
+    if (c->p2p->leader[c->p2p->me] == c->rank) SK_TRY(barrier_hosts(c));
+    return barrier_here(c);
 }

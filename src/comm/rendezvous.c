@@ -1,4 +1,4 @@
-/* door.c - where the ranks of one host meet. */
+/* rendezvous.c - where the ranks of one host meet. */
 #include "comm/rendezvous.h"
 #include "base/clock.h"
 #include "base/strings.h"
@@ -16,7 +16,7 @@ enum { MAGIC = 0x736b6431, PIECE = 32 << 10, MOST_FDS = 2 };
 typedef struct hello {
     uint32_t magic; /* also the version */
     uint32_t bytes; /* of this struct */
-    sk_hello card;
+    sk_hello hello;
 } hello;
 
 struct sk_rendezvous {
@@ -186,25 +186,25 @@ static sk_status nobody(const sk_rendezvous *d)
                    missing(d), d->n_ranks, waited_s(d));
 }
 
-static sk_status welcome(sk_rendezvous *d, int fd, const hello *h, sk_hello *cards)
+static sk_status welcome(sk_rendezvous *d, int fd, const hello *h, sk_hello *hellos)
 {
     int i = 1;
-    while (i < d->n && d->ranks[i] != h->card.rank) i++;
-    if (h->magic != MAGIC || h->bytes != sizeof *h || h->card.n_ranks != d->n_ranks || i == d->n ||
+    while (i < d->n && d->ranks[i] != h->hello.rank) i++;
+    if (h->magic != MAGIC || h->bytes != sizeof *h || h->hello.n_ranks != d->n_ranks || i == d->n ||
         d->fds[i] >= 0) {
         close(fd);
         return sk_fail(SK_ECONF,
                        "boot: process %d came as rank %d of %d to a job of %d ranks (%s)%s; give "
                        "each job its own SKEIN_JOB, and use one program",
-                       h->card.pid, h->card.rank, h->card.n_ranks, d->n_ranks, d->name,
+                       h->hello.pid, h->hello.rank, h->hello.n_ranks, d->n_ranks, d->name,
                        i < d->n && d->fds[i] >= 0 ? ", where that rank has come already" : "");
     }
     d->fds[i] = fd;
-    cards[i] = h->card;
+    hellos[i] = h->hello;
     return SK_OK;
 }
 
-static sk_status let_in(sk_rendezvous *d, int door, sk_hello *cards, double until)
+static sk_status let_in(sk_rendezvous *d, int door, sk_hello *hellos, double until)
 {
     hello h = {0};
     long uid;
@@ -218,7 +218,7 @@ static sk_status let_in(sk_rendezvous *d, int door, sk_hello *cards, double unti
         close(fd);
         return SK_OK;
     }
-    return welcome(d, fd, &h, cards);
+    return welcome(d, fd, &h, hellos);
 }
 
 /* Is it time to say who is missing? */
@@ -229,7 +229,7 @@ static void say_late(sk_rendezvous *d, const char *who)
     d->late = NULL;
 }
 
-static sk_status await_all(sk_rendezvous *d, sk_hello *cards, double until)
+static sk_status await_all(sk_rendezvous *d, sk_hello *hellos, double until)
 {
     int door = -1;
     sk_status st = d->n > 1 ? open_door(d, &door) : SK_OK;
@@ -238,7 +238,7 @@ static sk_status await_all(sk_rendezvous *d, sk_hello *cards, double until)
         if (!ready(door, POLLIN, quiet < until ? quiet : until)) {
             say_late(d, missing(d));
             if (sk_now() >= until) st = nobody(d);
-        } else st = let_in(d, door, cards, until);
+        } else st = let_in(d, door, hellos, until);
         left = 0;
         for (int i = 1; i < d->n; i++) left += d->fds[i] < 0;
     }
@@ -249,7 +249,7 @@ static sk_status await_all(sk_rendezvous *d, sk_hello *cards, double until)
 /* --- the others --- */
 
 /* Not there yet: ECONNREFUSED.  Its queue is full: EAGAIN. */
-static sk_status knock(sk_rendezvous *d, double until)
+static sk_status try_connect(sk_rendezvous *d, double until)
 {
     struct sockaddr_un at;
     socklen_t n = address(d->name, &at);
@@ -277,9 +277,9 @@ static sk_status knock(sk_rendezvous *d, double until)
 
 static sk_status enter(sk_rendezvous *d, const sk_hello *mine, double until)
 {
-    hello h = {.magic = MAGIC, .bytes = sizeof h, .card = *mine};
+    hello h = {.magic = MAGIC, .bytes = sizeof h, .hello = *mine};
     long uid = -1;
-    SK_TRY(knock(d, until));
+    SK_TRY(try_connect(d, until));
     if (!same_user(d->fds[0], &uid))
         return sk_fail(SK_ECONF,
                        "boot: the door %s was opened by user %ld, this is user %ld; all ranks of "
@@ -291,7 +291,7 @@ static sk_status enter(sk_rendezvous *d, const sk_hello *mine, double until)
 /* --- the whole --- */
 
 sk_status sk_rendezvous_join(sk_arena *a, const char *name, const int *ranks, int n, int me,
-                             sk_hello *cards, double until, sk_rendezvous_late *late, void *ctx,
+                             sk_hello *hellos, double until, sk_rendezvous_late *late, void *ctx,
                              sk_rendezvous **out)
 {
     sk_rendezvous *d = sk_new(a, sk_rendezvous);
@@ -300,13 +300,13 @@ sk_status sk_rendezvous_join(sk_arena *a, const char *name, const int *ranks, in
                          .ranks = ranks,
                          .n = n,
                          .me = me,
-                         .n_ranks = cards[me].n_ranks,
+                         .n_ranks = hellos[me].n_ranks,
                          .fds = sk_many(a, int, n),
                          .began = sk_now(),
                          .late = late,
                          .ctx = ctx};
     for (int i = 0; i < n; i++) d->fds[i] = -1;
-    sk_status st = me ? enter(d, &cards[me], until) : await_all(d, cards, until);
+    sk_status st = me ? enter(d, &hellos[me], until) : await_all(d, hellos, until);
     if (st) {
         sk_rendezvous_close(d);
         return sk_trail(st, SK_HERE);

@@ -1,13 +1,12 @@
-/* door.h - where the ranks of one host meet; private to comm/.
+/* rendezvous.h - where the ranks of one host meet; private to comm/.
  *
  * The first of them listens at an abstract socket: it has no file, is seen in its
- * network namespace only and is gone with the process.  The others knock until
- * it is there and show a card.  Only processes of the same user are let in, and only
- * to a door that the same user opened.  When all have come the name is given
- * up and what remains is one connection from the first to each of the others, for
- * bytes and for descriptors.
+ * network namespace only and is gone with the process.  The others try to
+ * connect until it is there, and send a hello.  Only processes of the same user are let in, and
+ * only to a socket that the same user opened.  When all have come the name is given up and what
+ * remains is one connection from the first to each of the others, for bytes and for descriptors.
  *
- * `until` is the end of patience in seconds of sk_now().  Who has waited for SK_RENDEZVOUS_QUIET_S
+ * `until` is the deadline in seconds of sk_now().  Who has waited for SK_RENDEZVOUS_QUIET_S
  * of it calls `late` once, with who is missing: somebody may be waiting for nobody. */
 #ifndef SK_COMM_RENDEZVOUS_H
 #define SK_COMM_RENDEZVOUS_H
@@ -29,10 +28,10 @@ typedef struct sk_rendezvous sk_rendezvous;
 #define SK_RENDEZVOUS_QUIET_S 1.5 /* seconds */
 typedef void sk_rendezvous_late(void *ctx, const char *missing);
 
-/* ranks[n]: who comes, of a world of n_ranks; I am number me and the first listens.  cards[n]:
+/* ranks[n]: who comes, of a world of n_ranks; I am number me and the first listens.  hellos[n]:
  * mine is given, the first gets all of them. */
 sk_status sk_rendezvous_join(sk_arena *a, const char *name, const int *ranks, int n, int me,
-                             sk_hello *cards, double until, sk_rendezvous_late *late, void *ctx,
+                             sk_hello *hellos, double until, sk_rendezvous_late *late, void *ctx,
                              sk_rendezvous **out);
 /* From the first to all others: bytes, and n_fds descriptors (at most 2), which the others own. */
 sk_status sk_rendezvous_bcast(sk_rendezvous *d, void *data, size_t bytes, int *fds, int n_fds,

@@ -107,7 +107,7 @@ static sk_status by_flags(sk_comm *c, sk_group_state *m, const sk_sync *k)
 
 /* --- tickets --- */
 
-/* A rank that may not have come, for stories; the counter tells only how many did. */
+/* A rank that may not have come, for error reports; the counter tells only how many did. */
 static int somebody(const sk_comm *c, const sk_group_state *m, int group)
 {
     for (int i = 0; i < m->group.n; i++) {
@@ -189,6 +189,7 @@ void sk_sync_open(sk_comm *c, int group)
 void sk_sync_start(sk_comm *c, sk_group_state *m, const sk_sync *k)
 {
     int group = k->group;
+    sk_assert(m->here && m->posted - m->waited < SK_COMM_FLIGHT);
     sk_group_slot *mine = slot_of(c, m, group, m->group.me);
     post(c, m, k, m->posted);
     if (k->way == SK_WAY_TINY || k->way == SK_WAY_ALONE) {
@@ -210,6 +211,7 @@ void sk_sync_start(sk_comm *c, sk_group_state *m, const sk_sync *k)
 
 sk_status sk_sync_wait(sk_comm *c, sk_group_state *m, sk_sync *k)
 {
+    sk_assert(m->waited < m->posted && k->group < c->n_groups);
     if (k->way == SK_WAY_TINY) return tiny(c, m, k);
     if (k->way == SK_WAY_TICKETS) return by_tickets(c, m, k);
     if (k->way == SK_WAY_FLAGS) return by_flags(c, m, k);

@@ -1,11 +1,11 @@
-/* share.c - a few bytes from rank 0 to all, or from all to rank 0.
+/* small_bcast.c - a few bytes from rank 0 to all, or from all to rank 0.
  *
- * Every rank has a notice on the board of its host.  Between hosts they go over
+ * Every rank has a notice in the control block of its host.  Between hosts they go over
  * the wire, to and from the first rank of a host; barriers make sure that nobody
  * reads what is not written yet or writes what is still being read. */
 #include "comm/endpoint.h"
 
-enum { SHARE_TAG = (1 << (SK_WIRE_TAG_BITS - 1)) + 2 };
+enum { BCAST_TAG = (1 << (SK_WIRE_TAG_BITS - 1)) + 2 };
 
 static char *notice_of(const sk_comm *c, int rank) { return sk_heaps_bell(c->heaps, rank)->notice; }
 
@@ -27,8 +27,8 @@ static sk_status move(sk_comm *c, bool out, int peer, void *data, size_t bytes)
     for (bool done = false; !st && !done;) {
         if (req >= 0) st = w->test(w, req, &done, NULL);
         else
-            st = out ? w->send(w, peer, SHARE_TAG, data, n, &req)
-                     : w->recv(w, peer, SHARE_TAG, data, n, &req);
+            st = out ? w->send(w, peer, BCAST_TAG, data, n, &req)
+                     : w->recv(w, peer, BCAST_TAG, data, n, &req);
         if (st) st = sk_comm_report(c, st);
         else if (!done) st = sk_comm_progress(c);
         if (!st && !done) st = sk_backoff_wait(c, &p);

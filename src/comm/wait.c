@@ -31,7 +31,7 @@ enum {
     FAILED = 4,
     PLACE = 360,
     WAY = 160,
-    ACCUSED = 800
+    CAUSE = 800
 };
 #define YIELD_S      1e-3
 #define POLL_YIELD_S 20e-3  /* something is on the wire, which rings no bell */
@@ -43,8 +43,8 @@ enum {
 
 /* --- failing --- */
 
-/* Somebody else told the story: SK_EPEER without words. */
-static sk_status hushed(void)
+/* Somebody else reported the error: SK_EPEER without words. */
+static sk_status quiet_failure(void)
 {
     sk_error_set("");
     return SK_EPEER;
@@ -56,12 +56,12 @@ sk_status sk_comm_report(sk_comm *c, sk_status code)
         atomic_store(&c->state->state, FAILED);
         return code;
     }
-    int first = -1; /* told once more by who told it: still its story */
+    int first = -1; /* told once more by who told it: still its report */
     if (sk_heaps_aborted(c->heaps, NULL, &first, NULL) && first == c->rank) return code;
-    return hushed();
+    return quiet_failure();
 }
 
-/* --- stories --- */
+/* --- error reports --- */
 
 /* "in step 7, instruction 97 B0 op ..": where a rank is, by its line. */
 static void place(const sk_comm *c, int rank, char to[PLACE])
@@ -88,12 +88,12 @@ static sk_status peer_died(sk_comm *c, int peer)
 }
 
 /* "rank 2, which waits for rank 3, which waits for .." */
-static void way(const sk_hang *b, char to[WAY])
+static void chain_text(const sk_hang *b, char to[WAY])
 {
     int n = 0;
     for (int i = 0; i < b->n && i < SK_HANG_CHAIN && n < WAY - 40; i++)
         n += snprintf(to + n, (size_t)(WAY - n), "%srank %d", i ? ", which waits for " : "",
-                      b->way[i]);
+                      b->chain[i]);
     if (b->n > SK_HANG_CHAIN && n < WAY - 20) snprintf(to + n, (size_t)(WAY - n), ", and so on");
 }
 
@@ -114,8 +114,8 @@ static double at_it(const sk_rank_state *l, double now)
     return n ? now - l->ring[(n - 1) % SK_FLIGHT_RECORDS].at : 0;
 }
 
-/* The one to blame: what its process does, since when, where, and what helps. */
-static void accuse(const sk_comm *c, int rank, double now, char to[ACCUSED])
+/* The rank that is the cause: what its process does, since when, where, and what helps. */
+static void describe_cause(const sk_comm *c, int rank, double now, char to[CAUSE])
 {
     const sk_rank_state *l = sk_heaps_rank_state(c->heaps, rank);
     long long pid = atomic_load(&l->pid);
@@ -124,18 +124,18 @@ static void accuse(const sk_comm *c, int rank, double now, char to[ACCUSED])
     place(c, rank, its);
     advice(c, process, pid, hint, sizeof hint);
     if (at_it(l, now) > 0) snprintf(since, sizeof since, " since %.1f s", at_it(l, now));
-    snprintf(to, ACCUSED, "; rank %d (pid %lld) is %s%s %s; %s", rank, pid,
+    snprintf(to, CAUSE, "; rank %d (pid %lld) is %s%s %s; %s", rank, pid,
              sk_process_state_name(process), since, its, hint);
 }
 
 static sk_status too_long(sk_comm *c, const sk_backoff *p, double now)
 {
-    char mine[PLACE], who[WAY] = "several ranks", more[ACCUSED] = "";
+    char mine[PLACE], who[WAY] = "several ranks", more[CAUSE] = "";
     sk_hang b = sk_hang_find(c->heaps, p->peer < 0 ? c->rank : p->peer);
     place(c, c->rank, mine);
-    if (p->peer >= 0) way(&b, who);
-    if (b.circle) snprintf(more, sizeof more, ": they wait for each other");
-    else if (b.rank != c->rank) accuse(c, b.rank, now, more);
+    if (p->peer >= 0) chain_text(&b, who);
+    if (b.cycle) snprintf(more, sizeof more, ": they wait for each other");
+    else if (b.rank != c->rank) describe_cause(c, b.rank, now, more);
     sk_status st = sk_fail(SK_EPEER, "rank %d waited %.3g s %s, for %s%s", c->rank, now - p->since,
                            mine, who, more);
     return sk_comm_report(c, st);
@@ -204,13 +204,13 @@ static sk_status nap(sk_comm *c, sk_backoff *p)
     sk_bell_sleep(bell, p->seen, p->poll ? POLL_S : sleep_s(c));
     disarm(bell, p);
     look_at_clock(p);
-    if (!sk_heaps_quiet(c->heaps)) return hushed();
+    if (!sk_heaps_quiet(c->heaps)) return quiet_failure();
     return look(c, p);
 }
 
 sk_status sk_backoff_wait(sk_comm *c, sk_backoff *p)
 {
-    if (!sk_heaps_quiet(c->heaps)) return hushed();
+    if (!sk_heaps_quiet(c->heaps)) return quiet_failure();
     if (p->turns < MANY) p->turns++;
     if (p->turns <= SPINS && !c->crowded) {
         pause_cpu();
@@ -256,7 +256,7 @@ sk_status sk_await(sk_comm *c, const atomic_ullong *flag, uint64_t least, int pe
 {
     for (int i = c->crowded ? SPINS : 0; i < SPINS; i++) {
         if (sk_reached(flag, least)) return SK_OK;
-        if (atomic_load_explicit(c->aborted, memory_order_relaxed)) return hushed();
+        if (atomic_load_explicit(c->aborted, memory_order_relaxed)) return quiet_failure();
         pause_cpu();
     }
     return sk_reached(flag, least) ? SK_OK : await_slowly(c, flag, least, peer);

@@ -47,7 +47,7 @@ struct sk_wire {
 
 /* What a module exports under the name sk_wire_module.  rank and n_ranks are what the library
  * says; the boot compares them with what the launcher said.  `fail` is the program's own
- * sk_fail_at, which a module uses for its stories: it is linked with nothing of skein. */
+ * sk_fail_at, which a module uses for its error reports: it is linked with nothing of skein. */
 typedef sk_status sk_wire_fail_fn(sk_status code, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 typedef sk_status sk_wire_open_fn(sk_wire_fail_fn *fail, sk_wire **out);

@@ -1,4 +1,4 @@
-/* blas.c - waking the BLAS that this processor deserves. */
+/* blas_setup.c - waking the BLAS that this processor deserves. */
 #include "device/blas_setup.h"
 #include "base/proc.h"
 

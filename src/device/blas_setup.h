@@ -1,4 +1,4 @@
-/* blas.h - waking the BLAS that this processor deserves.
+/* blas_setup.h - waking the BLAS that this processor deserves.
  *
  * OpenBLAS picks its kernels when it is loaded.  A version older than the
  * processor may not know it and fall back to SSE3 code, four times slower than

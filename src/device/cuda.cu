@@ -265,16 +265,16 @@ static sk_status cuda_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
     return SK_OK;
 }
 
-/* ---- tapes: CUDA graphs.  Only what this thread does is recorded. */
+/* ---- CUDA graphs.  Only what this thread does is recorded. */
 
-static sk_status cuda_tape_begin(sk_device *d, sk_stream *s)
+static sk_status cuda_graph_begin(sk_device *d, sk_stream *s)
 {
     TRY(d, enter(d));
     TRY(d, cudaStreamBeginCapture((cudaStream_t)s, cudaStreamCaptureModeThreadLocal));
     return SK_OK;
 }
 
-static sk_status cuda_tape_end(sk_device *d, sk_stream *s, sk_device_graph **out)
+static sk_status cuda_graph_end(sk_device *d, sk_stream *s, sk_device_graph **out)
 {
     cudaGraph_t g = NULL;
     cudaGraphExec_t x = NULL;
@@ -287,14 +287,14 @@ static sk_status cuda_tape_end(sk_device *d, sk_stream *s, sk_device_graph **out
     return SK_OK;
 }
 
-static sk_status cuda_tape_play(sk_device *d, sk_device_graph *t, sk_stream *s)
+static sk_status cuda_graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s)
 {
     TRY(d, enter(d));
     TRY(d, cudaGraphLaunch((cudaGraphExec_t)t, (cudaStream_t)s));
     return SK_OK;
 }
 
-static void cuda_tape_close(sk_device *d, sk_device_graph *t)
+static void cuda_graph_close(sk_device *d, sk_device_graph *t)
 {
     (void)enter(d);
     (void)cudaGraphExecDestroy((cudaGraphExec_t)t);
@@ -369,6 +369,6 @@ const sk_device_kind sk_device_cuda = {
     cuda_copy,        cuda_stream_open,  cuda_stream_close, cuda_stream_sync,   cuda_event_open,
     cuda_event_close, cuda_event_record, cuda_event_wait,   cuda_event_seconds, cuda_zero,
     cuda_stream_done, cuda_pinned_open,  cuda_pinned_close, cuda_pin,           cuda_unpin,
-    cuda_tape_begin,  cuda_tape_end,     cuda_tape_play,    cuda_tape_close,    cuda_count,
+    cuda_graph_begin, cuda_graph_end,    cuda_graph_launch, cuda_graph_close,   cuda_count,
     cuda_enter,       cuda_event_mark,   cuda_tools,        cuda_event_done,
 };

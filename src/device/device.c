@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Not there where skein_cuda was not linked; its address is then NULL. */
+/* Not there where skein_cuda, or the tests' test/lib/cpu_device.c, was not linked; the address is
+ * then NULL. */
 #pragma weak sk_device_cuda
+#pragma weak sk_device_cpu
 
 static const sk_device_kind *const kinds[] = {&sk_device_cpu, &sk_device_cuda};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -86,7 +88,7 @@ sk_status sk_device_open(const char *name, sk_device **out)
 void sk_device_close(sk_device *d)
 {
     if (!d) return;
-    for (int i = 0; i < d->tapes.n; i++) d->kind->graph_close(d, d->tapes.v[i]);
+    for (int i = 0; i < d->graphs.n; i++) d->kind->graph_close(d, d->graphs.v[i]);
     for (int i = 0; i < d->events.n; i++) d->kind->event_close(d, d->events.v[i]);
     for (int i = 0; i < d->streams.n; i++) d->kind->stream_close(d, d->streams.v[i]);
     for (int i = 0; i < d->pools.n; i++)
@@ -177,7 +179,7 @@ sk_status sk_device_zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
     return SK_OK;
 }
 
-/* ---- streams, tapes and events */
+/* ---- streams, graphs and events */
 
 sk_status sk_stream_open(sk_device *d, sk_stream **out)
 {
@@ -237,14 +239,14 @@ sk_status sk_stream_done(sk_device *d, sk_stream *s, bool *out)
     return SK_OK;
 }
 
-static sk_status no_tapes(const sk_device *d)
+static sk_status no_graphs(const sk_device *d)
 {
     return sk_fail(SK_EBUG, "device '%s' records nothing", d->name);
 }
 
 sk_status sk_device_graph_begin(sk_device *d, sk_stream *s)
 {
-    if (!d->kind->graph_begin) return no_tapes(d);
+    if (!d->kind->graph_begin) return no_graphs(d);
     SK_TRY(d->kind->graph_begin(d, s));
     return SK_OK;
 }
@@ -252,15 +254,15 @@ sk_status sk_device_graph_begin(sk_device *d, sk_stream *s)
 sk_status sk_device_graph_end(sk_device *d, sk_stream *s, sk_device_graph **out)
 {
     sk_device_graph *t = NULL;
-    if (!d->kind->graph_end) return no_tapes(d);
+    if (!d->kind->graph_end) return no_graphs(d);
     SK_TRY(d->kind->graph_end(d, s, &t));
-    *out = *sk_push(&d->arena, &d->tapes) = t;
+    *out = *sk_push(&d->arena, &d->graphs) = t;
     return SK_OK;
 }
 
 sk_status sk_device_graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s)
 {
-    if (!d->kind->graph_launch) return no_tapes(d);
+    if (!d->kind->graph_launch) return no_graphs(d);
     SK_TRY(d->kind->graph_launch(d, t, s));
     return SK_OK;
 }

@@ -1,6 +1,6 @@
 /* device.h - where tensors live and where kernels run: a memory, streams, events.
  *
- * A rank opens one device by name ("cpu", "cuda", "cuda:1"), takes one pool of as many bytes as
+ * A rank opens one device by name ("cuda", "cuda:1"), takes one pool of as many bytes as
  * its memory plan says, opens its streams and events, and then only copies and launches: nothing
  * is allocated during a run.  Pools, streams and events that are still open go with the device.
  *
@@ -16,15 +16,15 @@
  * events.  A call may return before its work is done, so memory that it reads or writes must be
  * left alone until sk_stream_sync() or an event says so.  A failure of the work itself (a kernel
  * that went astray) is told by a later call, at the latest by sk_stream_sync(); after it the
- * device takes no more work.  On the CPU all is done when the call returns.
+ * device takes no more work.
  *
  * One device per rank and one thread that speaks to it: the thread that opened it.  Kernels are
  * launched from that thread; copies and events may also be given by another one, to streams that
  * are its own.
  *
- * An implementation is one sk_device_kind.  The CPU is always there.  src/device/cuda.cu is in
- * the program if skein_cuda was linked, and without it the name "cuda" is refused with a sentence;
- * so the same sources, and with skein_cuda the same program, run with and without a GPU. */
+ * An implementation is one sk_device_kind.  src/device/cuda.cu is in the program if skein_cuda was
+ * linked, and without it the name "cuda" is refused with a sentence; so the same sources, and with
+ * skein_cuda the same program, run with and without a GPU. */
 #ifndef SK_DEVICE_DEVICE_H
 #define SK_DEVICE_DEVICE_H
 
@@ -91,8 +91,9 @@ sk_status sk_stream_sync(sk_device *d, sk_stream *s); /* until all it was given 
 
 sk_status sk_stream_done(sk_device *d, sk_stream *s, bool *out); /* is it?  Does not wait. */
 
-/* A tape: what is given to a stream, and to streams that wait for events of it, is recorded instead
- * of done, and played again and again with one call.  Not every kind of device can. */
+/* A device graph (a CUDA graph): what is given to a stream, and to streams that wait for events of
+ * it, is recorded instead of done, and launched again and again with one call.  Not every kind of
+ * device can. */
 sk_status sk_device_graph_begin(sk_device *d, sk_stream *s);
 sk_status sk_device_graph_end(sk_device *d, sk_stream *s, sk_device_graph **out);
 sk_status sk_device_graph_launch(sk_device *d, sk_device_graph *t, sk_stream *s);
@@ -102,10 +103,11 @@ sk_status sk_event_open(sk_device *d, sk_event **out);
 sk_status sk_event_record(sk_device *d, sk_event *e, sk_stream *s);
 sk_status sk_event_wait(sk_device *d, sk_event *e, sk_stream *s); /* later work of s waits for e */
 sk_status sk_event_done(sk_device *d, sk_event *e, bool *out);    /* is it behind us?  No wait. */
-/* A record for the clock: on a tape it is made anew whenever the tape is played.  Nobody waits for
+/* A record for the clock: in a device graph it is made anew at every launch.  Nobody waits for
  * it. */
 sk_status sk_event_mark(sk_device *d, sk_event *e, sk_stream *s);
-/* Seconds between two recorded places that are behind us: sync first.  On a tape, marks only. */
+/* Seconds between two recorded places that are behind us: sync first.  In a device graph, marks
+ * only. */
 sk_status sk_event_seconds(sk_device *d, sk_event *from, sk_event *to, double *out);
 
 /* ---- for those who write a kind */
@@ -168,7 +170,7 @@ struct sk_device {
     struct {
         sk_device_graph **v;
         int n, cap;
-    } tapes;
+    } graphs;
     struct {
         void **v;
         int n, cap;

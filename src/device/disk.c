@@ -21,7 +21,7 @@ struct sk_disk {
     int64_t bytes;
     char *bounce, *map;
     bool direct;
-    sk_ring *ring;
+    sk_uring *ring;
     char *dir;
 };
 

@@ -1,4 +1,4 @@
-/* ring.c - the two queues that io_uring shares with the kernel. */
+/* io_uring.c - the two queues that io_uring shares with the kernel. */
 #include "device/io_uring.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct sk_ring {
+struct sk_uring {
     int fd;
     struct io_uring_params p;
     char *rings; /* both queues in one mapping */
@@ -18,7 +18,7 @@ struct sk_ring {
     struct io_uring_sqe *sqes;
 };
 
-static unsigned *at(const sk_ring *r, unsigned offset)
+static unsigned *at(const sk_uring *r, unsigned offset)
 {
     return (unsigned *)(void *)(r->rings + offset);
 }
@@ -39,7 +39,7 @@ static void *map(int fd, size_t bytes, uint64_t at)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static bool map_all(sk_ring *r)
+static bool map_all(sk_uring *r)
 {
     size_t sq = r->p.sq_off.array + r->p.sq_entries * sizeof(unsigned);
     size_t cq = r->p.cq_off.cqes + r->p.cq_entries * sizeof(struct io_uring_cqe);
@@ -50,9 +50,9 @@ static bool map_all(sk_ring *r)
     return r->rings && r->sqes;
 }
 
-sk_ring *sk_uring_open(int most)
+sk_uring *sk_uring_open(int most)
 {
-    sk_ring *r = calloc(1, sizeof *r);
+    sk_uring *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     r->fd = (int)syscall(SYS_io_uring_setup, (unsigned)most, &r->p);
     if (r->fd >= 0 && map_all(r)) return r;
@@ -60,7 +60,7 @@ sk_ring *sk_uring_open(int most)
     return NULL;
 }
 
-void sk_uring_close(sk_ring *r)
+void sk_uring_close(sk_uring *r)
 {
     if (!r) return;
     if (r->sqes) munmap(r->sqes, r->p.sq_entries * sizeof *r->sqes);
@@ -69,7 +69,7 @@ void sk_uring_close(sk_ring *r)
     free(r);
 }
 
-static long enter(const sk_ring *r, unsigned submit, unsigned wait)
+static long enter(const sk_uring *r, unsigned submit, unsigned wait)
 {
     long n;
     do
@@ -79,7 +79,7 @@ static long enter(const sk_ring *r, unsigned submit, unsigned wait)
     return n;
 }
 
-bool sk_uring_begin(sk_ring *r, int fd, bool write, void *data, unsigned bytes, int64_t where,
+bool sk_uring_begin(sk_uring *r, int fd, bool write, void *data, unsigned bytes, int64_t where,
                     int tag)
 {
     unsigned tail = *at(r, r->p.sq_off.tail), mask = *at(r, r->p.sq_off.ring_mask);
@@ -95,7 +95,7 @@ bool sk_uring_begin(sk_ring *r, int fd, bool write, void *data, unsigned bytes, 
     return enter(r, 1, 0) == 1;
 }
 
-int sk_uring_end(sk_ring *r, int *done)
+int sk_uring_end(sk_uring *r, int *done)
 {
     unsigned *head = at(r, r->p.cq_off.head), mask = *at(r, r->p.cq_off.ring_mask);
     while (*head == load(at(r, r->p.cq_off.tail)))

@@ -1,4 +1,4 @@
-/* tool.h - libraries that a kind of device opens at run time, for people who ask what is there.
+/* library.h - libraries that a kind of device opens at run time, for people who ask what is there.
  *
  * Private to device/ but for sk_device_libraries() in device.h. */
 #ifndef SK_DEVICE_LIBRARY_H
@@ -15,7 +15,7 @@ typedef struct sk_device_library {
     bool here;              /* it is open */
     char version[24];       /* "9.19.0" */
     char path[512];
-    char why[256]; /* it is not: the story; "": nobody needed it so far */
+    char why[256]; /* it is not: the reason; "": nobody needed it so far */
 } sk_device_library;
 
 /* `open`: try to, if it is not.  Of cublaslt.cu, cudnn_sdpa.cu and nccl.cu. */

@@ -1,4 +1,4 @@
-/* nccl.h - the door to NCCL, NVIDIA's library of collectives between GPUs.
+/* nccl.h - the interface to NCCL, NVIDIA's library of collectives between GPUs.
  *
  * The library is opened when the first run with several GPUs asks for it (libnccl.so.2, 2.18 or
  * newer) and nothing is linked: the same program runs where it is missing.  src/device/nccl.cu
@@ -18,8 +18,8 @@
  * f16 two at a time in f32 and rounds after each member, in an order of its own: sums of a run
  * repeat on the same machine, but are not those of the host (coll/sum_kernels.c).
  *
- * A circle whose calls are on a tape (device.h) can only be left when the tape is closed: NCCL
- * waits for that.  `name` must live as long as the circle.
+ * A circle whose calls are in a device graph (device.h) can only be left when the graph is closed:
+ * NCCL waits for that.  `name` must live as long as the circle.
  *
  * Waiting for ever: abort() ends what a circle has on the device, whatever the others do. */
 #ifndef SK_DEVICE_NCCL_H

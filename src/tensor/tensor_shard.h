@@ -23,6 +23,6 @@ typedef struct sk_tensor_shard {
     bool mine;     /* this rank writes it: every element of a logical tensor has one owner */
 } sk_tensor_shard;
 
-char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for stories */
+char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for error reports */
 
 #endif

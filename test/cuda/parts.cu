@@ -862,7 +862,7 @@ int main(int argc, char **argv)
     rest += g.cpu;
     if (*rest && **rest >= '0' && **rest <= '9') seed = strtoull(*rest++, NULL, 10);
     setenv("SKEIN_GEMM_SEARCH", "0", 0); /* hundreds of shapes, each of them once */
-    sk_status st = sk_device_open(g.cpu ? "cpu" : "cuda:0", &g.d);
+    sk_status st = sk_device_open(g.cpu ? sk_device_cpu.name : "cuda:0", &g.d);
     if (st == SK_ECONF) return skipped();
     if (!st) st = all(&g, rest);
     if (st) printf("%s\n", sk_error());

@@ -106,6 +106,7 @@ static void streams(sk_device *d)
 int main(void)
 {
     sk_device *d = NULL;
+    CHECK(!strcmp(sk_device_cpu.name, "cpu")); /* links test/lib/cpu_device.c */
     names();
     CHECK(!sk_device_open("cpu", &d));
     if (d) facts(d), pools(d), streams(d);

@@ -380,8 +380,8 @@ void sk_fabric_watch_heaps(sk_fabric *f, const sk_heaps *h) { f->heaps = h; }
  * let go when it ends. */
 static void close_tapes(sk_device *d)
 {
-    for (int i = 0; i < d->tapes.n; i++) d->kind->graph_close(d, d->tapes.v[i]);
-    d->tapes.n = 0;
+    for (int i = 0; i < d->graphs.n; i++) d->kind->graph_close(d, d->graphs.v[i]);
+    d->graphs.n = 0;
 }
 
 static void *end_one(void *circle)

@@ -1,4 +1,5 @@
-/* cpu.c - the host as a device: pools are its memory, streams are done as soon as asked.
+/* cpu_device.c - the host as a device, for tests: pools are its memory, streams are done as soon as
+ * asked.  Linked where a test names sk_device_cpu.
  *
  * Pools start on a 2 MiB boundary and ask for huge pages: kernels walk through all of a pool every
  * step, and with 4 KiB pages the walk misses the TLB once per page.  The kernel of the system
