@@ -12,8 +12,8 @@
 #include "train/fits.h"
 #include "train/host_peak.h"
 #include "train/idle.h"
-#include "train/synthetic.h"
 #include "train/setup.h"
+#include "train/synthetic.h"
 
 #include <math.h>
 #include <string.h>

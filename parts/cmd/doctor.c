@@ -10,10 +10,10 @@
 #include "train/host_peak.h"
 
 #include <dlfcn.h>
-#include <sched.h>
 #include <glob.h>
-#include <string.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -6,8 +6,8 @@
 #include "cli/cmd.h"
 #include "run/run.h"
 #include "train/checkpoint.h"
-#include "train/model_export.h"
 #include "train/hf.h"
+#include "train/model_export.h"
 #include "train/rundir.h"
 #include "train/setup.h"
 
@@ -55,13 +55,13 @@ static sk_status save(sk_arena *a, import *m, const sk_tensor_shard *boxes, int 
         .config = m->t.config,
         .layout = sk_layout_print(a, &m->setup.layout),
         .extra = sk_extra_print(a, &(sk_extra){.tokenizer = none ? "" : job->data_tokenizer})};
-    SK_TRY(sk_ckpt_begin(m->t.home, 0, 0, name));
+    SK_TRY(sk_ckpt_begin(m->t.ckpt_dir, 0, 0, name));
     sk_status status = sk_ckpt_write_rank(m->t.ckpt, name, 0, &share, &report);
     if (status) {
-        sk_ckpt_abandon(m->t.home, name);
+        sk_ckpt_abandon(m->t.ckpt_dir, name);
         return sk_trail(status, SK_HERE);
     }
-    return sk_ckpt_commit(m->t.home, name, 1, &st);
+    return sk_ckpt_commit(m->t.ckpt_dir, name, 1, &st);
 }
 
 static sk_status keep_tokens(sk_arena *a, const import *m)
@@ -107,7 +107,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     sk_status st = import_all(a, job, m);
     if (m->run) sk_run_close(m->run);
     sk_heaps_close(m->heaps);
-    if (m->t.home) sk_ckpt_close(m->t.home);
+    if (m->t.ckpt_dir) sk_ckpt_close(m->t.ckpt_dir);
     return st;
 }
 

@@ -4,17 +4,17 @@
  * cost what a few do.  Bytes are those of the memory plan: a run maps exactly as
  * many. */
 #include "base/strings.h"
-#include "program/acts.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "cli/picture.h"
 #include "plan/peak.h"
 #include "plan/price.h"
+#include "program/acts.h"
 #include "plan/simulator.h"
 #include "plan/budget.h"
-#include "train/relayout.h"
 #include "train/host.h"
 #include "train/idle.h"
+#include "train/relayout.h"
 #include "train/setup.h"
 
 #include <limits.h>

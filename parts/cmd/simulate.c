@@ -13,8 +13,8 @@
 #include "run/trace.h"
 #include "train/host_peak.h"
 #include "train/idle.h"
-#include "train/synthetic.h"
 #include "train/setup.h"
+#include "train/synthetic.h"
 
 #include <errno.h>
 #include <math.h>

@@ -11,11 +11,11 @@
 #include "cli/cmd.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
-#include "train/model_export.h"
+#include "train/checksums.h"
 #include "train/hf.h"
 #include "train/hf_config.h"
+#include "train/model_export.h"
 #include "train/rundir.h"
-#include "train/checksums.h"
 
 #include <libgen.h>
 #include <math.h>

@@ -5,8 +5,8 @@
  * of text, or with a newline if it has none. */
 #include "data/data.h"
 #include "base/strings.h"
-#include "data/format.h"
 #include "data/data_files.h"
+#include "data/format.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* api_call.c - collectives and messages of a communicator. */
 #include "api/communicator.h"
 #include "base/clock.h"
+#include "coll/choose.h"
 #include "coll/segment.h"
 #include "coll/execute.h"
-#include "coll/choose.h"
 #include "coll/sum_kernels.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
 #include "api/running.h"
 #include "base/clock.h"
 #include "run/flight.h"
-#include "train/model_export.h"
 #include "train/fits.h"
 #include "train/hf.h"
+#include "train/model_export.h"
 
 #include <errno.h>
 #include <time.h>

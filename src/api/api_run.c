@@ -69,8 +69,8 @@ static sk_status suits(const skein_program *p, int flags)
                        "are known",
                        flags);
     const char *key = *job->relayout                        ? "train.relayout"
-                      : p->setup.roomy && job->dropless     ? "train.dropless"
-                      : p->setup.roomy                      ? "gist=PERCENT of the layout"
+                      : p->setup.fallback && job->dropless  ? "train.dropless"
+                      : p->setup.fallback                   ? "gist=PERCENT of the layout"
                       : !strcmp(job->nonfinite, "rollback") ? "train.nonfinite=rollback"
                       : job->time_limit > 0                 ? "train.time"
                       : *job->resume                        ? "resume"

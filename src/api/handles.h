@@ -9,10 +9,10 @@
 #ifndef SK_API_HANDLES_H
 #define SK_API_HANDLES_H
 
-#include "skein.h"
 #include "base/arena.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "skein.h"
 #include "train/setup.h"
 
 #include <stdatomic.h>

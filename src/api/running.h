@@ -10,8 +10,8 @@
 
 #include "api/handles.h"
 #include "run/run.h"
-#include "train/lr_schedule.h"
 #include "train/loss_scale.h"
+#include "train/lr_schedule.h"
 
 #include <semaphore.h>
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-/* ask.c - reading the words of a command, and tables. */
+/* argv.c - reading the words of a command, and tables. */
 #include "cli/argv.h"
 #include "base/file_io.h"
 #include "base/strings.h"

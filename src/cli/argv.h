@@ -1,4 +1,4 @@
-/* ask.h - what commands share in reading their words and showing tables.
+/* argv.h - what commands share in reading their words and showing tables.
  *
  * Commands about a job (train, explain, plan ...) take a FILE.yaml, key=value
  * words and options of their own: sk_argv_job().  The others take options and

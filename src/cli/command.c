@@ -1,4 +1,4 @@
-/* api.c - include/skein.h: finds a command's part and runs it.
+/* command.c - include/skein.h: finds a command's part and runs it.
  *
  * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
  * of its own (signals, printing the story) is there, all else is here. */

@@ -1,4 +1,4 @@
-/* conf_words.c - the words of a command line as settings, options and the rest. */
+/* conf_args.c - the words of a command line as settings, options and the rest. */
 #include "cli/setting.h"
 #include "data/data_files.h"
 

@@ -1,4 +1,4 @@
-/* picture_pipe.c - the tasks of a step in time, as the walk on paper met them.
+/* picture_pipeline.c - the tasks of a step in time, as the walk on paper met them.
  *
  * A row is a stage, shown by its first rank; without a pipeline, one of each class of ranks that
  * were walked.  A box is a run of ops of one micro-batch, chunk and duty in the rank's own program,

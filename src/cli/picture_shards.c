@@ -1,4 +1,4 @@
-/* picture_piece.c - one parameter as a rectangle, cut as its ranks keep and update it.
+/* picture_shards.c - one parameter as a rectangle, cut as its ranks keep and update it.
  *
  * The first dim runs down, all the others together across.  On the left the pieces that are
  * kept from step to step, on the right those that the optimizer works on.  A piece that is cut

@@ -48,7 +48,7 @@ void sk_conf_help_line(sk_out *o, const char *name, const char *doc, const char 
 /* conf_hint.c: " - did you mean x?" or "" */
 const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options);
 
-/* conf_yaml.c and conf_words.c: two ways to say settings. */
+/* conf_yaml.c and conf_args.c: two ways to say settings. */
 sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out);
 sk_status sk_conf_args(sk_arena *a, int argc, char **argv, sk_settings *out, sk_conf_rest *rest,
                        const char **file);

@@ -2,17 +2,17 @@
  * bytes, and of the Llama 2 family, whose symbols are characters in the manner of sentencepiece.
  *
  * Text is cut at added tokens, normalized, cut into words, and in each word neighbours are merged,
- * the earliest learned pair first.  tokenizer.c, normalize.c and split.c read these tables from
- * tokenizer.json; bpe.c only uses them.  Words are remembered during a call, so that running text
- * costs little more than the cutting; a word of n bytes costs O(n log n) whatever it holds. */
+ * the earliest learned pair first.  tokenizer.c, normalize.c and pre_tokenizer.c read these tables
+ * from tokenizer.json; bpe.c only uses them.  Words are remembered during a call, so that running
+ * text costs little more than the cutting; a word of n bytes costs O(n log n) whatever it holds. */
 #ifndef SK_DATA_BPE_H
 #define SK_DATA_BPE_H
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "base/file_io.h"
 #include "data/normalize.h"
+
+#include <pcre2.h>
 
 enum { SK_BPE_SPLITS = 8, SK_BPE_WORD = 1 << 24 };
 

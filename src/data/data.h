@@ -150,7 +150,7 @@ sk_status sk_store_fit(sk_store *s, int64_t vocab);
  * MiB; of more, 4096 blocks of 64 KiB, spread evenly from the first byte to the last. */
 enum { SK_DIGEST = 32, SK_DIGEST_BLOCKS = 4096, SK_DIGEST_BLOCK = 64 << 10 };
 void sk_store_digest(const sk_store *s, char to[SK_DIGEST]);
-/* Is every id of a store below its vocabulary?  (check.c)  At the start all ids of 256 MiB are
+/* Is every id of a store below its vocabulary?  (id_check.c)  At the start all ids of 256 MiB are
  * checked, or as many of more, then the rest, for some seconds at a time: done == store->n_tokens
  * says that all were.  An id that is not is SK_EDATA with file, byte and id.  Stores whose ids were
  * made here need no check. */

@@ -1,4 +1,4 @@
-/* read.c - lists of files, whole files with gzip undone, mapped files. */
+/* data_files.c - lists of files, whole files with gzip undone, mapped files. */
 #include "data/data_files.h"
 
 #include <dirent.h>

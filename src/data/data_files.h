@@ -1,4 +1,4 @@
-/* read.h - bytes from outside, for the sources and the tokenizer.
+/* data_files.h - bytes from outside, for the sources and the tokenizer.
  *
  * Names become sorted lists of plain files, files become bytes (gzip is undone
  * on the way), and large token files are mapped.  Every size is checked against

@@ -1,4 +1,4 @@
-/* check.c - ids outside of the vocabulary, found long before their windows come.
+/* id_check.c - ids outside of the vocabulary, found long before their windows come.
  *
  * A file of ids does not say how many there are, and the feed looks only at what it copies.  At the
  * start all ids are checked of up to 256 MiB, of more as many in blocks from the first to the last,

@@ -1,4 +1,4 @@
-/* split.c - see split.h. */
+/* pre_tokenizer.c - see pre_tokenizer.h. */
 #include "data/pre_tokenizer.h"
 #include "base/strings.h"
 #include "data/data_files.h"

@@ -1,4 +1,4 @@
-/* split.h - the pre_tokenizer of tokenizer.json: how text is cut into words.
+/* pre_tokenizer.h - the pre_tokenizer of tokenizer.json: how text is cut into words.
  *
  * Byte-level files have ByteLevel, alone or after Split and Digits; files in the manner of
  * sentencepiece have Metaspace, or none at all. */

@@ -2,8 +2,8 @@
 #include "data/data.h"
 #include "base/hash.h"
 #include "base/strings.h"
-#include "data/format.h"
 #include "data/data_files.h"
+#include "data/format.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -178,24 +178,24 @@ static sk_status nothing_fits(const sk_setup *s, const sk_way *ways, int n)
                    sk_layout_short(s->arena, &least->layout));
 }
 
-/* A run without drops has a second program of the same layout, with room for all: the larger one
- * chooses. */
-static sk_status choose_roomy(sk_setup *s)
+/* A dropless run has a fallback program of the same layout (relayout.h), which needs more memory:
+ * the layout is chosen for that one. */
+static sk_status choose_for_fallback(sk_setup *s)
 {
     sk_job *job = sk_new(s->arena, sk_job);
-    sk_setup *roomy = sk_new(s->arena, sk_setup);
+    sk_setup *fallback = sk_new(s->arena, sk_setup);
     *job = *s->job;
     job->hyper.capacity_factor = 0;
     job->dropless = 0;
     job->stays_here = true;
-    SK_TRY(sk_setup_layout(s->arena, job, roomy));
-    s->layout = roomy->layout;
+    SK_TRY(sk_setup_layout(s->arena, job, fallback));
+    s->layout = fallback->layout;
     return SK_OK;
 }
 
 sk_status sk_budget_choose(sk_setup *s)
 {
-    if (s->job->dropless) return choose_roomy(s);
+    if (s->job->dropless) return choose_for_fallback(s);
     sk_machine m;
     sk_way *ways = NULL;
     int n = 0;

@@ -1,4 +1,4 @@
-/* sums.c - checksums.json, beside the files of a model directory. */
+/* checksums.c - checksums.json, beside the files of a model directory. */
 #include "train/checksums.h"
 #include "base/hash.h"
 #include "base/strings.h"

@@ -1,4 +1,4 @@
-/* sums.h - checksums.json, beside the files of a model directory.
+/* checksums.h - checksums.json, beside the files of a model directory.
  *
  *     {"format":"skein-checksums","major":1,
  *     "files":[

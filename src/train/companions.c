@@ -2,8 +2,8 @@
 #include "train/companions.h"
 #include "base/strings.h"
 #include "tensor/strict.h"
-#include "train/folder.h"
 #include "train/checksums.h"
+#include "train/folder.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -41,8 +41,8 @@ sk_status sk_companions_for(sk_arena *a, const char *tokenizer, const char *mode
  * gets the ids. */
 sk_status sk_companions_write(sk_arena *a, int dir, const sk_companions *c, const char *config);
 
-/* RUN/tokenizer/, which appears at once with sums of its files (sums.h), in the place of an older
- * one that skein wrote; none if there is nothing to keep.  Of somebody else's: SK_ECREATE. */
+/* RUN/tokenizer/, which appears at once with sums of its files (checksums.h), in the place of an
+ * older one that skein wrote; none if there is nothing to keep.  Of somebody else's: SK_ECREATE. */
 sk_status sk_companions_keep(sk_arena *a, const char *run, const sk_companions *c);
 /* The tokenizer that was named, or what a run kept of it (NULL: nothing) if that is gone. */
 const char *sk_companions_tokenizer(sk_arena *a, const char *tokenizer, const char *kept);

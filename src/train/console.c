@@ -1,32 +1,16 @@
-/* report.c - what a person sees of a run. */
-#include "train/console.h"
+/* console.c - what a person sees of a run while it goes on: rows, the bar, samples, the end. */
+#include "train/console_style.h"
 #include "base/clock.h"
 #include "base/proc.h"
 #include "base/strings.h"
-#include "train/host.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 enum { ROWS = 12, BAR = 30 };
 #define BAR_S 0.1 /* seconds between two drawings of the bar */
-
-typedef enum tone { PLAIN, DIM, BOLD, GREEN, YELLOW, CYAN } tone;
-
-static const char *paint(const sk_console *c, tone t)
-{
-    static const char *const codes[] = {"\033[0m",  "\033[2m",  "\033[1m",
-                                        "\033[32m", "\033[33m", "\033[36m"};
-    return c->colour ? codes[t] : "";
-}
-
-static void label(const sk_console *c, const char *word)
-{
-    fprintf(c->to, "%s%-10s%s", paint(c, CYAN), word, paint(c, PLAIN));
-}
 
 /* "1:05", "1:02:09", "12 d" */
 static char *clock_text(sk_arena *a, double seconds)
@@ -44,15 +28,6 @@ static char *took_text(sk_arena *a, double seconds)
     return seconds < 9.95 ? sk_print(a, "%.1f s", seconds) : clock_text(a, seconds);
 }
 
-/* 7612 -> "7.6k", or "7.6 k" with a gap before the unit */
-static char *short_number(sk_arena *a, double x, const char *gap)
-{
-    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
-    int u = 0;
-    while (x >= 999.5 && u < 5) x /= 1000, u++;
-    return sk_print(a, x < 99.95 && u ? "%.1f%s%s" : "%.0f%s%s", x, gap, units[u]);
-}
-
 void sk_console_open(sk_console *c, FILE *to, const sk_training *t)
 {
     struct winsize w = {0};
@@ -61,145 +36,6 @@ void sk_console_open(sk_console *c, FILE *to, const sk_training *t)
     c->colour = sk_proc_colour(fileno(to));
     c->width = c->tty && !ioctl(fileno(to), TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 100;
 }
-
-/* --- the head --- */
-
-static void head_machine(const sk_console *c, sk_arena *a)
-{
-    sk_host h;
-    sk_host_detect(&h);
-    label(c, "machine");
-    fprintf(c->to, "%d core%s %s %s · %s · ", h.cores, h.cores == 1 ? "" : "s", h.cpu, h.isa,
-            sk_bytes(a, h.memory));
-    bool cpu = !strcmp(c->s->job->device, "cpu") || !*c->s->job->device;
-    if (h.gpus)
-        fprintf(c->to, "%d GPU%s%s", h.gpus, h.gpus > 1 ? "s" : "", cpu ? ", not used" : "");
-    else fprintf(c->to, "no GPU");
-    fprintf(c->to, " · %s\n", h.blas);
-}
-
-/* How far ids that others made were checked, where that is not all. */
-static void head_ids(const sk_console *c, sk_arena *a)
-{
-    int64_t first = 0, all = 0;
-    for (int i = 0; i < 2; i++) {
-        const sk_id_check *d = &c->s->ids[i];
-        if (d->store && d->store->ready_made) first += d->first, all += d->store->n_tokens;
-    }
-    if (!all) return;
-    if (first == all) fprintf(c->to, " · all ids checked");
-    else
-        fprintf(c->to,
-                " · %s ids checked, from the first to the last, the rest in the first minutes",
-                sk_commas(a, first));
-}
-
-static void head_data(const sk_console *c, sk_arena *a)
-{
-    const sk_setup *s = c->s;
-    label(c, "data");
-    fprintf(c->to, "%s", s->train.describe);
-    if (s->tokenizer && !s->train.ready_made)
-        fprintf(c->to, " → %s tokens (vocab %s)",
-                sk_tokenizer_is_byte(s->tokenizer) ? "byte" : "BPE",
-                sk_commas(a, sk_tokenizer_vocab(s->tokenizer)));
-    fprintf(c->to, " · train %s",
-            sk_commas(a, s->train.tokens ? s->train.n_tokens : s->train.n_rows));
-    if (s->has_val)
-        fprintf(c->to, " · val %s", sk_commas(a, s->val.tokens ? s->val.n_tokens : s->val.n_rows));
-    head_ids(c, a);
-    fprintf(c->to, "\n");
-}
-
-static void head_model(const sk_console *c, sk_arena *a)
-{
-    const sk_hyper *h = &c->s->job->hyper;
-    label(c, "model");
-    fprintf(c->to, "%s · %lld layers · %lld wide", h->arch, (long long)h->num_hidden_layers,
-            (long long)h->hidden_size);
-    if (h->num_attention_heads) fprintf(c->to, " · %lld heads", (long long)h->num_attention_heads);
-    if (c->s->tokenizer) fprintf(c->to, " · ctx %lld", (long long)c->s->job->seq);
-    fprintf(c->to, " · %s parameters · %s", sk_commas(a, c->s->n_params),
-            sk_dtype_name(c->s->job->dtype));
-    if (*c->t->from) fprintf(c->to, " · from step %lld", (long long)c->t->step);
-    else if (*c->s->job->model_dir) fprintf(c->to, " · from %s", c->s->job->model_dir);
-    fprintf(c->to, "\n");
-}
-
-static void head_layout(const sk_console *c, sk_arena *a)
-{
-    const sk_setup *s = c->s;
-    label(c, "layout");
-    if (s->n_ranks == 1) fprintf(c->to, "1 rank");
-    else fprintf(c->to, "%d ranks = %s", s->n_ranks, sk_layout_short(a, &s->layout));
-    if (s->n_micro > 1 && !s->layout.n_micro) fprintf(c->to, " · %d micro-batches", s->n_micro);
-    fprintf(c->to, " · %d thread%s%s%s\n", s->threads, s->threads == 1 ? "" : "s",
-            s->n_ranks == 1 ? "" : " each", s->threads_omp ? " (OMP_NUM_THREADS)" : "");
-}
-
-static void head_memory(const sk_console *c, sk_arena *a)
-{
-    const sk_program *p = c->s->programs[0];
-    for (int r = 1; r < c->s->n_ranks; r++)
-        if (c->s->programs[r]->own_bytes > p->own_bytes) p = c->s->programs[r];
-    label(c, "memory");
-    fprintf(c->to, "per rank %s =", sk_bytes(a, p->own_bytes));
-    const char *gap = " ";
-    for (int k = 0; k < SK_N_KINDS; k++) {
-        if (!p->kind_bytes[k]) continue;
-        fprintf(c->to, "%s%s %s", gap, sk_kind_names[k], sk_bytes(a, p->kind_bytes[k]));
-        gap = " + ";
-    }
-    if (p->file_bytes) fprintf(c->to, " · file %s", sk_bytes(a, p->file_bytes));
-    if (p->twin_bytes)
-        fprintf(c->to, " · weights shared by %d ranks of a host",
-                p->groups[p->layout.shard_axis].n);
-    fprintf(c->to, "\n");
-}
-
-static void head_program(const sk_console *c, sk_arena *a)
-{
-    const sk_program *p = c->s->programs[0];
-    int calls = 0, messages = 0;
-    for (int i = 0; i < p->n_train; i++) {
-        calls += p->insts.v[i].act == SK_DO_START;
-        messages += p->insts.v[i].act == SK_DO_SEND || p->insts.v[i].act == SK_DO_RECV;
-    }
-    label(c, "program");
-    fprintf(c->to, "rank 0: %d instructions a step · %d collectives", p->n_train, calls);
-    if (messages) fprintf(c->to, " · %d messages", messages);
-    fprintf(c->to, " · the step has %sFLOP\n", short_number(a, c->s->flops, " "));
-}
-
-/* What the second program is for, and what it costs in memory. */
-static void head_room(const sk_console *c, sk_arena *a)
-{
-    const sk_graph *small = &c->s->graph;
-    if (!c->s->roomy || !c->s->job->dropless) return;
-    label(c, "experts");
-    fprintf(c->to, "%s places each in a sequence; steps that need more are run again with %s\n",
-            sk_commas(a, small->size['x']), sk_commas(a, small->size['t']));
-}
-
-void sk_console_head(sk_console *c)
-{
-    sk_arena a = {0};
-    const sk_job *job = c->s->job;
-    fprintf(c->to, "%sskein " SK_VERSION "%s   %s%s%s%s   run %s   %sCtrl-C saves and stops%s\n",
-            paint(c, BOLD), paint(c, PLAIN), job->model_name, *job->source ? " (" : "", job->source,
-            *job->source ? ")" : "", c->t->dir, paint(c, DIM), paint(c, PLAIN));
-    head_machine(c, &a);
-    head_data(c, &a);
-    head_model(c, &a);
-    head_layout(c, &a);
-    head_memory(c, &a);
-    head_program(c, &a);
-    head_room(c, &a);
-    fflush(c->to);
-    sk_arena_end(&a);
-}
-
-/* --- rows --- */
 
 /* The line of the bar, empty; without escape sequences where there are no colours. */
 static void wipe(const sk_console *c)
@@ -230,7 +66,7 @@ static void put_head(sk_console *c)
     fprintf(c->to,
             "\n%s  step     loss      val        lr   |grad|   tok/s    MFU  mem MiB  exposed     "
             "eta%s\n",
-            paint(c, DIM), paint(c, PLAIN));
+            sk_console_paint(c, SK_TONE_DIM), sk_console_paint(c, SK_TONE_PLAIN));
     c->headed = true;
 }
 
@@ -251,9 +87,11 @@ static void put_row(sk_console *c, const sk_record *r, double val)
     put_head(c);
     fprintf(c->to, "%6lld  %7.4f  ", (long long)r->step, r->loss);
     if (isnan(val)) fprintf(c->to, "      –");
-    else fprintf(c->to, "%s%7.4f%s", paint(c, GREEN), val, paint(c, PLAIN));
+    else
+        fprintf(c->to, "%s%7.4f%s", sk_console_paint(c, SK_TONE_GREEN), val,
+                sk_console_paint(c, SK_TONE_PLAIN));
     fprintf(c->to, "  %8.1e %8.3f %7s  ", r->lr, r->grad_norm,
-            short_number(&a, sum->tokens / s, ""));
+            sk_short_number(&a, sum->tokens / s, ""));
     put_mfu(c, r->mfu > 0 ? 100 * sum->mfu / s : 0);
     fprintf(c->to, "  %7.1f   ", mem);
     if (c->s->n_ranks > 1 || sum->waited > 0) fprintf(c->to, "%5.1f %%", 100 * sum->waited / s);
@@ -322,14 +160,15 @@ static void on_warning(sk_console *c, const sk_record *r)
 {
     flush_row(c, NAN);
     sk_console_clear(c);
-    fprintf(c->to, "%swarning%s   %s\n", paint(c, YELLOW), paint(c, PLAIN), r->text);
+    fprintf(c->to, "%swarning%s   %s\n", sk_console_paint(c, SK_TONE_YELLOW),
+            sk_console_paint(c, SK_TONE_PLAIN), r->text);
     fflush(c->to);
     c->warnings++;
 }
 
 static void on_device(const sk_console *c, const sk_record *r)
 {
-    label(c, "device");
+    sk_console_label(c, "device");
     fprintf(c->to, "%s\n", r->text);
     fflush(c->to);
 }
@@ -360,8 +199,6 @@ void sk_console_record(sk_console *c, const sk_record *r)
         break;
     }
 }
-
-/* --- the bar --- */
 
 static void put_bar(const sk_console *c, double part)
 {
@@ -410,7 +247,7 @@ void sk_console_tick(sk_console *c)
     fprintf(c->to, "  loss %.3f ", c->last.loss);
     put_spark(c);
     fprintf(c->to, "  %s tok/s",
-            short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0, ""));
+            sk_short_number(&a, c->last.seconds > 0 ? c->last.tokens / c->last.seconds : 0, ""));
     if (c->last.gpu.bytes && c->width >= 110) put_gpu(c, &c->last.gpu);
     if (isfinite(seconds_left(c))) fprintf(c->to, "  %s left", clock_text(&a, seconds_left(c)));
     fflush(c->to);
@@ -418,14 +255,13 @@ void sk_console_tick(sk_console *c)
     sk_arena_end(&a);
 }
 
-/* --- samples and the end --- */
-
 void sk_console_sample(sk_console *c, const char *prompt, const char *text)
 {
     flush_row(c, NAN);
     sk_console_clear(c);
-    fprintf(c->to, "          ▸ %s\"%s\"%s%s%s%s\n", paint(c, DIM), prompt, paint(c, PLAIN),
-            paint(c, BOLD), text, paint(c, PLAIN));
+    fprintf(c->to, "          ▸ %s\"%s\"%s%s%s%s\n", sk_console_paint(c, SK_TONE_DIM), prompt,
+            sk_console_paint(c, SK_TONE_PLAIN), sk_console_paint(c, SK_TONE_BOLD), text,
+            sk_console_paint(c, SK_TONE_PLAIN));
     fflush(c->to);
 }
 
@@ -444,9 +280,9 @@ static void done_loss(const sk_console *c)
 
 static void done_again(const sk_console *c)
 {
-    const sk_fallback_stats *t = c->t->tally;
-    if (!c->s->roomy) return;
-    label(c, c->s->job->dropless ? "experts" : "gist");
+    const sk_fallback_stats *t = c->t->fallback_stats;
+    if (!c->s->fallback) return;
+    sk_console_label(c, c->s->job->dropless ? "experts" : "gist");
     fprintf(c->to, "%lld of %lld steps were run again with room\n",
             (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
 }
@@ -454,14 +290,15 @@ static void done_again(const sk_console *c)
 /* The pool is the plan, to the byte; the rest is CUDA's, and what others have there. */
 static void done_gpu(const sk_console *c, sk_arena *a)
 {
-    int64_t planned = sk_device_bytes(c->s->programs[0]), pool = atomic_load(&c->t->desk->gpu.pool);
+    int64_t planned = sk_device_bytes(c->s->programs[0]),
+            pool = atomic_load(&c->t->channel->gpu.pool);
     if (!pool) return;
-    label(c, "");
+    sk_console_label(c, "");
     fprintf(c->to,
             "GPU of rank 0: %s planned %s %s allocated · CUDA and others there had %s before, and "
             "took %s by the end of the first step\n",
             sk_bytes(a, planned), planned == pool ? "=" : "but", sk_bytes(a, pool),
-            sk_bytes(a, c->t->desk->gpu.before), sk_bytes(a, c->t->desk->gpu.since));
+            sk_bytes(a, c->t->channel->gpu.before), sk_bytes(a, c->t->channel->gpu.since));
 }
 
 void sk_console_done(sk_console *c, const char *model_dir)
@@ -475,24 +312,24 @@ void sk_console_done(sk_console *c, const char *model_dir)
     flush_row(c, NAN);
     sk_console_clear(c);
     fprintf(c->to, "\n");
-    label(c, "done");
+    sk_console_label(c, "done");
     fprintf(c->to, "%lld steps in %s", (long long)n,
-            took_text(&a, c->t->desk->began > 0 ? sk_now() - c->t->desk->began : 0));
+            took_text(&a, c->t->channel->began > 0 ? sk_now() - c->t->channel->began : 0));
     done_loss(c);
     fprintf(c->to, "\n");
     done_again(c);
-    label(c, "check");
+    sk_console_label(c, "check");
     fprintf(c->to, "memory %s planned %s %s mapped, all ranks", sk_bytes(&a, planned),
             planned == mapped ? "=" : "but", sk_bytes(&a, mapped));
-    if (c->t->desk->began > 0 && sk_proc_age() > 0)
+    if (c->t->channel->began > 0 && sk_proc_age() > 0)
         fprintf(c->to, "   first instruction %.2f s after the start",
-                sk_proc_age() - (sk_now() - c->t->desk->began));
+                sk_proc_age() - (sk_now() - c->t->channel->began));
     fprintf(c->to, "\n");
     done_gpu(c, &a);
-    label(c, "saved");
+    sk_console_label(c, "saved");
     fprintf(c->to, "%s/\n", model_dir);
     if (c->s->tokenizer) {
-        label(c, "next");
+        sk_console_label(c, "next");
         fprintf(c->to, "skein sample %s --prompt \"%s\"\n", c->t->dir, c->s->job->sample_prompt);
     }
     fflush(c->to);

@@ -100,7 +100,7 @@ static const char *advise(sk_arena *a, const sk_setup *s, int rank, bool device,
 {
     change all[MOST_CHANGES];
     const char *least = "";
-    bool plain = !*s->job->relayout && !s->roomy; /* others have a second program */
+    bool plain = !*s->job->relayout && !s->fallback; /* others have a second program */
     int n = plain ? list_changes(s, device, all) : 0;
     for (int i = 0; i < n; i++) {
         int64_t bytes = 0;

@@ -1,41 +1,46 @@
-/* desk.c - what the ranks of a run and their launcher tell each other. */
+/* launcher_channel.c - shared memory between the ranks of a run and their launcher. */
 #include "train/launcher_channel.h"
+#include "base/status.h"
 
 #include <unistd.h>
 
-void sk_channel_decide(sk_channel *d, int64_t step, sk_decision v)
+void sk_channel_decide(sk_channel *c, int64_t step, sk_decision d)
 {
-    atomic_store(&d->word[step & 1].steps, v.steps);
-    atomic_store(&d->word[step & 1].stop, v.stop);
-    atomic_store(&d->word[step & 1].save, v.save);
+    sk_assert(step >= 0);
+    atomic_store(&c->decision[step & 1].steps, d.steps);
+    atomic_store(&c->decision[step & 1].stop, d.stop);
+    atomic_store(&c->decision[step & 1].save, d.save);
 }
 
-sk_decision sk_channel_decision(sk_channel *d, int64_t step)
+sk_decision sk_channel_decision(sk_channel *c, int64_t step)
 {
-    return (sk_decision){.steps = atomic_load(&d->word[step & 1].steps),
-                         .stop = atomic_load(&d->word[step & 1].stop) != 0,
-                         .save = atomic_load(&d->word[step & 1].save) != 0};
+    sk_assert(step >= 0);
+    return (sk_decision){.steps = atomic_load(&c->decision[step & 1].steps),
+                         .stop = atomic_load(&c->decision[step & 1].stop) != 0,
+                         .save = atomic_load(&c->decision[step & 1].save) != 0};
 }
 
-/* Only steps are dropped at once; for the rest a slow console is waited for, but not for ever. */
-bool sk_channel_put(sk_channel *d, const sk_record *r)
+/* Only records of steps are dropped at once; for the rest a slow console is waited for, up to a
+ * timeout. */
+bool sk_channel_put(sk_channel *c, const sk_record *r)
 {
-    unsigned long long head = atomic_load(&d->head);
-    int patience = r->kind == SK_REC_STEP ? 0 : 1000; /* milliseconds */
-    while (head - atomic_load(&d->tail) >= SK_CHANNEL_RECORDS) {
-        if (!patience--) return false;
+    unsigned long long head = atomic_load(&c->head);
+    int timeout = r->kind == SK_REC_STEP ? 0 : 1000; /* milliseconds */
+    while (head - atomic_load(&c->tail) >= SK_CHANNEL_RECORDS) {
+        if (!timeout--) return false;
         usleep(1000);
     }
-    d->ring[head % SK_CHANNEL_RECORDS] = *r;
-    atomic_store(&d->head, head + 1);
+    c->ring[head % SK_CHANNEL_RECORDS] = *r;
+    atomic_store(&c->head, head + 1);
     return true;
 }
 
-bool sk_channel_take(sk_channel *d, sk_record *out)
+bool sk_channel_take(sk_channel *c, sk_record *out)
 {
-    unsigned long long tail = atomic_load(&d->tail);
-    if (tail == atomic_load(&d->head)) return false;
-    *out = d->ring[tail % SK_CHANNEL_RECORDS];
-    atomic_store(&d->tail, tail + 1);
+    unsigned long long tail = atomic_load(&c->tail), head = atomic_load(&c->head);
+    sk_assert(head - tail <= SK_CHANNEL_RECORDS);
+    if (tail == head) return false;
+    *out = c->ring[tail % SK_CHANNEL_RECORDS];
+    atomic_store(&c->tail, tail + 1);
     return true;
 }

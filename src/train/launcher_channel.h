@@ -1,18 +1,18 @@
-/* desk.h - what the ranks of a run and their launcher tell each other, in shared memory.
+/* launcher_channel.h - shared memory through which the ranks of a run and their launcher talk.
  *
- * Three things lie on the desk (sk_heaps_extra):
+ * It lies beside the heaps (sk_heaps_extra) and holds three things:
  *
- * Decisions that must be alike on all ranks.  Rank 0 writes the word for the end
- * of step k before it begins step k, into slot k mod 2; every rank reads it when
- * it has done step k.  A step holds a sum over all ranks, so the word is there by
- * then; and rank 0 cannot begin step k + 2, which would overwrite it, before all
- * have begun step k + 1.  So a decision costs nothing, and is one step late.
+ * Decisions that must be alike on all ranks.  Rank 0 writes the decision for the end of step k
+ * before it begins step k, into slot k mod 2; every rank reads it when it has done step k.  A step
+ * contains a sum over all ranks, so the decision is there by then; and rank 0 cannot begin step
+ * k + 2, which would overwrite the slot, before all ranks have begun step k + 1.  So a decision
+ * costs no communication, and takes effect one step late.
  *
- * The phases of a save: the name of the checkpoint, what each rank reports.
+ * The phases of a save: the name of the checkpoint, and whether it was begun.
  *
- * Records for the console: a ring with one writer (rank 0) and one reader (the
- * launcher).  Records of steps are dropped when the reader is slow; metrics.jsonl,
- * which rank 0 writes itself, has them all. */
+ * Records for the console: a ring buffer with one writer (rank 0) and one reader (the launcher).
+ * Records of steps are dropped when the reader is slow; metrics.jsonl, which rank 0 writes itself,
+ * has them all. */
 #ifndef SK_TRAIN_LAUNCHER_CHANNEL_H
 #define SK_TRAIN_LAUNCHER_CHANNEL_H
 
@@ -26,8 +26,8 @@ enum { SK_CHANNEL_RECORDS = 1024, SK_WHY = 256 };
 
 typedef struct sk_decision {
     int64_t steps; /* of the whole training; 0: not known yet */
-    bool stop;     /* save and leave */
-    bool save;     /* by the clock: pace.h */
+    bool stop;     /* save, then end the run */
+    bool save;     /* a checkpoint is due by the clock: save_interval.h */
 } sk_decision;
 
 typedef enum sk_record_kind {
@@ -36,7 +36,7 @@ typedef enum sk_record_kind {
     SK_REC_STEPS,  /* the number of steps was chosen: step */
     SK_REC_DEVICE, /* text: the GPU of rank 0, once it is open */
     SK_REC_SAVED,  /* text: the checkpoint */
-    SK_REC_WARN,   /* text: what went wrong and is survived */
+    SK_REC_WARN,   /* text: what went wrong; training goes on */
     SK_REC_SAMPLE, /* text: a model directory to sample from, and to remove */
     SK_REC_FINAL   /* text: the model directory that stays */
 } sk_record_kind;
@@ -47,11 +47,11 @@ typedef struct sk_record {
     double loss, grad_norm, lr, tokens;
     double seconds;            /* from the end of the step before to the end of this one */
     double at;                 /* when it was over: sk_now() of rank 0's host */
-    double waited;             /* of them, waiting for others or moving bytes */
-    double copied, uncovered;  /* copies between memories; of them, time waited for */
+    double waited;             /* part of `seconds`: waiting for other ranks or moving bytes */
+    double copied, uncovered;  /* seconds of copies between memories; the exposed part of them */
     double mfu;                /* of the peak; 0: not known */
-    double scale;              /* of gradients in this step: scale.h */
-    int64_t skipped, left_out; /* steps that changed nothing, batches that are not used, so far */
+    double scale;              /* of the loss in this step: loss_scale.h */
+    int64_t skipped, left_out; /* so far: steps that changed nothing, skipped batches */
     sk_nvml gpu;               /* of rank 0, at most a few seconds old; bytes 0: not known */
     char text[SK_WHY];
 } sk_record;
@@ -60,7 +60,7 @@ typedef struct sk_channel {
     struct {
         atomic_llong steps;
         atomic_int stop, save;
-    } word[2];
+    } decision[2];
     struct {
         char name[SK_CKPT_NAME];
         bool begun;
@@ -76,11 +76,11 @@ typedef struct sk_channel {
     sk_record ring[SK_CHANNEL_RECORDS];
 } sk_channel;
 
-void sk_channel_decide(sk_channel *d, int64_t step, sk_decision v);
-sk_decision sk_channel_decision(sk_channel *d, int64_t step);
+void sk_channel_decide(sk_channel *c, int64_t step, sk_decision d);
+sk_decision sk_channel_decision(sk_channel *c, int64_t step);
 
 /* Returns false if the record was dropped. */
-bool sk_channel_put(sk_channel *d, const sk_record *r);
-bool sk_channel_take(sk_channel *d, sk_record *out); /* false: none is waiting */
+bool sk_channel_put(sk_channel *c, const sk_record *r);
+bool sk_channel_take(sk_channel *c, sk_record *out); /* false: none is waiting */
 
 #endif

@@ -1,4 +1,4 @@
-/* scale.c - halve and skip, double and go on. */
+/* loss_scale.c - halve and skip, double and go on. */
 #include "train/loss_scale.h"
 
 #include <math.h>

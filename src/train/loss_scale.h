@@ -1,4 +1,4 @@
-/* scale.h - the factor of gradients in a type with few exponents, and what follows from a step
+/* loss_scale.h - the factor of gradients in a type with few exponents, and what follows from a step
  * whose numbers are not finite.
  *
  * Small gradients vanish in f16, so the loss is multiplied on its way back, and they are divided

@@ -1,4 +1,4 @@
-/* rate.c - the learning rate of a step. */
+/* lr_schedule.c - the learning rate of a step. */
 #include "train/lr_schedule.h"
 #include "base/strings.h"
 

@@ -1,4 +1,4 @@
-/* rate.h - the learning rate of a step.
+/* lr_schedule.h - the learning rate of a step.
  *
  * A linear rise over the first `warmup` steps, reaching lr on the last of them,
  * then one of:

@@ -91,7 +91,8 @@ typedef struct sk_ckpt {
 char *sk_manifest_print(sk_arena *a, const sk_ckpt *c);
 /* Texts and arrays go to the arena.  `whole`: tensors must be covered exactly once. */
 sk_status sk_manifest_parse(sk_arena *a, const char *where, sk_text text, bool whole, sk_ckpt *out);
-/* What other lists of files share (sums.h): an entry, and the last line with the sum of the rest.
+/* What other lists of files share (checksums.h): an entry, and the last line with the sum of the
+ * rest.
  */
 void sk_manifest_file_print(sk_out *o, const sk_ckpt_file *f, bool first);
 sk_status sk_manifest_file_parse(sk_arena *a, const char *where, const struct json_t *j,

@@ -1,4 +1,4 @@
-/* export.c - models as Hugging Face directories. */
+/* model_export.c - models as Hugging Face directories. */
 #include "train/model_export.h"
 #include "base/file_io.h"
 #include "data/data_files.h"
@@ -224,8 +224,8 @@ char *sk_extra_print(sk_arena *a, const sk_extra *x)
                     "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
                     "data=%s batch=%lld seq=%lld windows=%lld order=%s tokenizer=%s",
                     (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
-                    (long long)x->skipped, sk_skipped_batches_print(a, &x->left), x->pending,
-                    x->data ? x->data : "", (long long)x->batch, (long long)x->seq,
+                    (long long)x->skipped, sk_skipped_batches_print(a, &x->skipped_batches),
+                    x->pending, x->data ? x->data : "", (long long)x->batch, (long long)x->seq,
                     (long long)x->windows, x->order ? x->order : "",
                     x->tokenizer ? x->tokenizer : "");
 }
@@ -273,7 +273,7 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
     if (!strcmp(key, "windows")) return read_whole(value, &x->windows);
     if (!strcmp(key, "order")) x->order = sk_strdup(a, value);
     if (!strcmp(key, "scale")) return read_scale(value, &x->scale);
-    if (!strcmp(key, "left")) return sk_skipped_batches_read(value, &x->left);
+    if (!strcmp(key, "left")) return sk_skipped_batches_read(value, &x->skipped_batches);
     if (!strcmp(key, "data")) x->data = sk_strdup(a, value);
     if (strcmp(key, "pending")) return true;
     bool good = read_whole(value, &pending) && pending <= 1;

@@ -1,4 +1,5 @@
-/* export.h - models out of running heaps, checkpoints and directories, as Hugging Face directories.
+/* model_export.h - models out of running heaps, checkpoints and directories, as Hugging Face
+ * directories.
  *
  * sk_export_boxes() reads the memory of all ranks, so they must stand still: rank 0
  * calls it between two barriers. */
@@ -7,8 +8,8 @@
 
 #include "comm/comm.h"
 #include "train/checkpoint.h"
-#include "train/skipped_batches.h"
 #include "train/setup.h"
+#include "train/skipped_batches.h"
 
 /* Parameters to the front: the graph has them by name, the optimizer's state it has not.  Returns
  * how many there are. */
@@ -26,13 +27,13 @@ sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, 
                           const char *dir, sk_hyper *hyper);
 /* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which
  * are more than steps where stages update on their own, the scale of gradients and the steps that
- * were skipped (scale.h), batches that are left out, what it reads in which order, and its
+ * were skipped (loss_scale.h), batches that are left out, what it reads in which order, and its
  * tokenizer. */
 typedef struct sk_extra {
     int64_t steps, updates, good, skipped;
     bool pending; /* the last step's gradient waits for a late optimizer */
     double scale;
-    sk_skipped_batches left;
+    sk_skipped_batches skipped_batches;
     const char *data; /* sk_store_digest; "": not said */
     /* Which windows a step reads: 0 and "" are not said, by a checkpoint that is older than these.
      */

@@ -327,7 +327,7 @@ static sk_status unpacked(const sk_setup *s, sk_job *job)
     return SK_OK;
 }
 
-static sk_status make_roomy(sk_setup *s, bool all)
+static sk_status make_fallback(sk_setup *s, bool all)
 {
     sk_job *job = sk_new(s->arena, sk_job);
     *job = *s->job;
@@ -335,9 +335,9 @@ static sk_status make_roomy(sk_setup *s, bool all)
     job->dropless = 0;
     job->stays_here = true;
     if (sk_layout_may_fill(&s->layout)) SK_TRY(unpacked(s, job));
-    s->roomy = sk_new(s->arena, sk_setup);
-    SK_TRY(sk_setup_program(s->arena, job, all, s->roomy));
-    if (all || !memcmp(s->class_of, s->roomy->class_of, sizeof(int) * (size_t)s->n_ranks))
+    s->fallback = sk_new(s->arena, sk_setup);
+    SK_TRY(sk_setup_program(s->arena, job, all, s->fallback));
+    if (all || !memcmp(s->class_of, s->fallback->class_of, sizeof(int) * (size_t)s->n_ranks))
         return SK_OK;
     return sk_fail(SK_ECONF,
                    "train.dropless: ranks that are alike are not alike with room for "
@@ -345,9 +345,9 @@ static sk_status make_roomy(sk_setup *s, bool all)
                    s->n_ranks);
 }
 
-static sk_status number_roomy(sk_setup *s)
+static sk_status number_fallback(sk_setup *s)
 {
-    sk_setup *q = s->roomy;
+    sk_setup *q = s->fallback;
     int before = 0, most = 0;
     q->runs = sk_many(s->arena, sk_program *, s->n_ranks);
     for (int r = 0; r < s->n_ranks; r++) {
@@ -370,16 +370,16 @@ sk_status sk_fallback_plan(sk_setup *s, bool all)
     if (room && !sk_layout_may_fill(&s->layout)) return SK_OK;
     SK_TRY(all_here(s, s->job->dropless ? "train.dropless" : "gist"));
     SK_TRY(nothing_owed(s));
-    SK_TRY(make_roomy(s, all));
+    SK_TRY(make_fallback(s, all));
     for (int r = 0; r < s->n_ranks; r++) {
-        sk_program *p = s->programs[r], *q = s->roomy->programs[r];
+        sk_program *p = s->programs[r], *q = s->fallback->programs[r];
         if (!p) continue;
         SK_TRY(same_places(p, q));
         int64_t most = p->heap_bytes > q->heap_bytes ? p->heap_bytes : q->heap_bytes;
         grow(p, most);
         grow(q, most);
     }
-    return all ? number_roomy(s) : SK_OK;
+    return all ? number_fallback(s) : SK_OK;
 }
 
 void sk_relayout_data(sk_setup *s)

@@ -49,7 +49,7 @@ const sk_setup *sk_relayout_setup(const sk_setup *s, int phase);
 /* What sk_run_open gets. */
 const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);
 
-/* For a setup with programs: plans the same with room for all, and makes s->roomy.  Programs of
+/* For a setup with programs: plans the same with room for all, and makes s->fallback.  Programs of
  * both get the bytes of the larger one.  `all` is that of sk_setup_program. */
 sk_status sk_fallback_plan(sk_setup *s, bool all);
 

@@ -1,37 +1,18 @@
-/* rundir.c - the directory of a run. */
+/* rundir.c - the directory of a run: its name, making it, what lies in it. */
 #include "train/rundir.h"
 #include "base/file_io.h"
-#include "base/strings.h"
-#include "tensor/strict.h"
-#include "train/companions.h"
-#include "train/model_export.h"
-#include "train/folder.h"
-#include "train/hf.h"
 #include "train/checksums.h"
+#include "train/companions.h"
+#include "train/folder.h"
+#include "train/rundir_resume.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <libgen.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static bool is_checkpoint(sk_arena *a, const char *path)
-{
-    return sk_is_file(sk_print(a, "%s/MANIFEST.json", path));
-}
-
-static sk_status put_path(char *to, const char *from)
-{
-    if (strlen(from) >= PATH_MAX - 64) return sk_fail(SK_ECREATE, "%s: name too long", from);
-    memmove(to, from, strlen(from) + 1);
-    return SK_OK;
-}
-
-/* --- names --- */
 
 /* runs/1115-0142-demo; -2, -3 ... if it is there. */
 static const char *fresh_name(sk_arena *a, const sk_job *job)
@@ -54,7 +35,7 @@ bool sk_rundir_resumed(const sk_job *job, char *to)
     const char *path = NULL;
     if (*job->run) path = job->run;
     else if (!strcmp(job->resume, "auto")) path = "runs/last";
-    else if (*job->resume && !is_checkpoint(&a, job->resume)) path = job->resume;
+    else if (*job->resume && !sk_resume_is_checkpoint(&a, job->resume)) path = job->resume;
     bool there = path && sk_is_dir(path) && strlen(path) < PATH_MAX - 64;
     if (there) {
         char aim[PATH_MAX];
@@ -66,194 +47,6 @@ bool sk_rundir_resumed(const sk_job *job, char *to)
     sk_arena_end(&a);
     return there;
 }
-
-/* --- resuming --- */
-
-/* The key 0 would leave tensors of the model behind; that other ones are missing is found out when
- * they are read. */
-static sk_status same_bias(const sk_job *job, const sk_training *t, const sk_ckpt *c)
-{
-    double was = c->state.hyper.router_bias_update_speed;
-    if (was == 0 || job->hyper.router_bias_update_speed != 0) return SK_OK;
-    return sk_fail(SK_ECONF,
-                   "%s has routers with a bias (model.router_bias_update_speed=%g), this run has "
-                   "none: set the key; 1e-12 keeps a bias as it is",
-                   t->from, was);
-}
-
-/* Fields that change how training goes on, or where it began, but not what the weights compute. */
-static bool is_free(const sk_field *f, const sk_hyper *h)
-{
-    static const char *const names[] = {"embd_pdrop",           "resid_pdrop",
-                                        "attn_pdrop",           "capacity_factor",
-                                        "router_aux_loss_coef", "router_bias_update_speed",
-                                        "initializer_range"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(f->name, names[i])) return true;
-    return h->rope_theta > 0 && !strcmp(f->name, "max_position_embeddings"); /* it has no weights */
-}
-
-/* With every value that was left out, also by a checkpoint that is older than its field. */
-static sk_hyper complete(const sk_model *m, const sk_hyper *from)
-{
-    sk_hyper h = *from;
-    const sk_field *f;
-    for (int i = 0; (f = sk_model_field(m, i)); i++) {
-        if (f->own) continue; /* its default is its own */
-        if (f->kind == SK_FIELD_BOOL || sk_field_given(f, from)) continue; /* false is a value */
-        if (f->kind == SK_FIELD_TEXT) sk_field_set_text(f, &h, sk_field_print(f, &m->usual).s);
-        else sk_field_set_number(f, &h, sk_field_number(f, &m->usual));
-    }
-    if (!from->num_key_value_heads) h.num_key_value_heads = sk_hyper_key_heads(from);
-    if (!from->head_dim) h.head_dim = sk_hyper_head_dim(from);
-    return h;
-}
-
-/* Tensors of the same names and sizes do not make it the same model: another activation or base of
- * the rotation would go on with weights that were trained under the first. */
-static sk_status same_model(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
-                            const char **note)
-{
-    sk_out o = {.arena = a};
-    if (strcmp(c->state.hyper.arch, job->model->name))
-        return sk_fail(SK_EDATA,
-                       "%s holds a model of arch '%s', this run's is '%s': name the same model, or "
-                       "another run=DIR without --resume",
-                       t->from, sk_strict_show(c->state.hyper.arch).s, job->model->name);
-    sk_hyper was = complete(job->model, &c->state.hyper), is = complete(job->model, &job->hyper);
-    const sk_field *f;
-    for (int i = 0; (f = sk_model_field(job->model, i)); i++) {
-        sk_field_text x = sk_field_print(f, &was), y = sk_field_print(f, &is);
-        if (!is_free(f, &is) && strcmp(x.s, y.s))
-            sk_out_add(
-                &o, "\nmodel.%s was %s and is %s: weights go on in another model than that of %s",
-                f->name, x.s, y.s, t->from);
-    }
-    if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
-    return SK_OK;
-}
-
-/* Windows are numbered: other data under the same numbers would be trained on in silence, some
- * twice and some never. */
-static sk_status same_data(const sk_job *job, const sk_training *t, const sk_extra *x)
-{
-    if (!*x->data || !*t->data || !strcmp(x->data, t->data) || job->data_changed) return SK_OK;
-    return sk_fail(SK_EDATA,
-                   "data.train (%s) is not what %s was trained on: its tokens and their sum are "
-                   "%s, they were %s; bring the data back, or say data.changed=1 to go on with "
-                   "these",
-                   job->data_train, t->from, t->data, x->data);
-}
-
-/* A step reads windows by its number, batch, seed and order alone, so that with another of these
- * the position is another: what repeats or is left out is told, key by key. */
-static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
-                       const sk_extra *x, const char **note)
-{
-    static const char anew[] = "some of this epoch come twice and some not at all";
-    bool shuffled = !strcmp(job->data_order, "shuffle"), other = strcmp(x->data, t->data) != 0;
-    uint64_t batch = (uint64_t)sk_batch_of_step(&x->left, c->state.step);
-    uint64_t was = batch * (uint64_t)x->batch, is = batch * (uint64_t)job->batch;
-    sk_out o = {.arena = a};
-    if (x->batch && x->batch != job->batch)
-        sk_out_add(
-            &o,
-            "\ntrain.batch was %lld and is %lld: the run goes on at window %llu of the data, "
-            "not %llu; %llu %s",
-            (long long)x->batch, (long long)job->batch, (unsigned long long)is,
-            (unsigned long long)was, (unsigned long long)(is > was ? is - was : was - is),
-            is > was ? "are left out" : "come twice");
-    if (x->seq && x->seq != job->seq)
-        sk_out_add(&o, "\ntrain.seq was %lld and is %lld: windows are cut anew, so that %s",
-                   (long long)x->seq, (long long)job->seq, anew);
-    if (*x->order && strcmp(x->order, job->data_order))
-        sk_out_add(&o, "\ndata.order was %s and is %s: %s", sk_strict_show(x->order).s,
-                   job->data_order, anew);
-    else if (shuffled && c->state.seed != job->seed)
-        sk_out_add(&o, "\ntrain.seed was %llu and is %llu: data are shuffled anew, so that %s",
-                   (unsigned long long)c->state.seed, (unsigned long long)job->seed, anew);
-    if (x->windows && x->windows != t->windows && x->seq == job->seq && !other)
-        sk_out_add(
-            &o,
-            "\ndata.val or data.val_fraction is another: there were %lld windows to train on "
-            "and are %lld; %s, and some that were trained on may be validated on",
-            (long long)x->windows, (long long)t->windows, anew);
-    if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
-}
-
-sk_status sk_rundir_verify(sk_arena *a, const char *path, bool deep, sk_ckpt *c, sk_extra *x)
-{
-    SK_TRY(sk_ckpt_verify(path, deep));
-    SK_TRY(sk_ckpt_read(a, path, c));
-    SK_TRY(sk_hf_check_ckpt(c));
-    return sk_extra_read(a, path, c->state.extra, c->state.step, x);
-}
-
-/* Steps, tokens, updates and the number of steps that an earlier part of the run chose.  job: to be
- * the same model; NULL: it is, the checkpoint is this run's own. */
-static sk_status read_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
-{
-    sk_ckpt c;
-    sk_extra x;
-    SK_TRY(sk_rundir_verify(a, t->from, false, &c, &x));
-    if (job) SK_TRY(same_model(a, job, t, &c, note));
-    if (job) SK_TRY(same_bias(job, t, &c));
-    if (job) SK_TRY(same_data(job, t, &x));
-    if (job) same_order(a, job, t, &c, &x, note);
-    t->step = c.state.step;
-    t->tokens = c.state.tokens;
-    t->updates = x.updates;
-    if (!t->steps) t->steps = x.steps;
-    t->scale = x.scale;
-    t->good = x.good;
-    t->skipped = x.skipped;
-    t->left = x.left;
-    t->pending = x.pending;
-    return SK_OK;
-}
-
-static sk_status newest(sk_arena *a, const char *dir, sk_training *t, const char **note)
-{
-    sk_ckpt_found f = {0};
-    SK_TRY(sk_ckpt_find(a, dir, -1, false, &f));
-    if (f.skipped) *note = sk_print(a, "resuming from step %lld; %s", (long long)f.step, f.why);
-    return put_path(t->from, f.path);
-}
-
-static sk_status no_checkpoint(const char *run)
-{
-    return sk_fail(SK_EDATA,
-                   "resume: %s has no checkpoint to go on from: it ended before the first (see "
-                   "ckpt.every); without --resume it begins anew at step 1, and metrics.jsonl "
-                   "stays as metrics.jsonl.1",
-                   run);
-}
-
-/* Where the state comes from: a checkpoint, the newest of a run, or nowhere. */
-static sk_status find_state(sk_arena *a, const sk_job *job, sk_training *t, const char **note)
-{
-    int64_t *steps;
-    int n = 0;
-    if (*job->resume && strcmp(job->resume, "auto")) {
-        if (is_checkpoint(a, job->resume)) return put_path(t->from, job->resume);
-        if (!sk_is_dir(job->resume))
-            return sk_fail(SK_EDATA, "resume=%s: there is no such run or checkpoint", job->resume);
-        SK_TRY(sk_ckpt_list(a, sk_print(a, "%s/ckpt", job->resume), &steps, &n));
-        if (!n) return no_checkpoint(job->resume);
-        return newest(a, sk_print(a, "%s/ckpt", job->resume), t, note);
-    }
-    SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
-    if (!n && *job->resume) return no_checkpoint(t->dir);
-    if (!n) return SK_OK;
-    if (!*job->resume)
-        return sk_fail(SK_ECREATE,
-                       "run %s already has checkpoints, the newest of step %lld; continue it with "
-                       "--resume, or name another run=DIR",
-                       t->dir, (long long)steps[0]);
-    return newest(a, t->ckpt, t, note);
-}
-
-/* --- what is in the way --- */
 
 static const char first_line[] = "# The job as it was run; written by skein.\n";
 
@@ -322,8 +115,6 @@ static void sweep(const char *dir)
     if (d) closedir(d);
 }
 
-/* --- making --- */
-
 /* Best effort: a convenience for people. */
 static void link_last(const char *dir)
 {
@@ -343,7 +134,7 @@ static sk_status enter_old(sk_arena *a, const sk_job *job, sk_training *t, bool 
         return sk_fail(SK_EDATA, "resume: there is no run %s; without --resume it is begun",
                        *job->run ? job->run : "runs/last");
     if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
-    if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
+    if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->ckpt_dir));
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
     if (n) return SK_OK;
     if (!*job->resume && sk_is_dir(sk_print(a, "%s/final", t->dir)))
@@ -361,14 +152,14 @@ sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const c
     bool resumes = *job->resume && sk_rundir_resumed(job, old);
     *note = "";
     t->steps = job->time_limit > 0 ? 0 : job->steps;
-    SK_TRY(put_path(t->dir, resumes ? old : *job->run ? job->run : fresh_name(a, job)));
+    SK_TRY(sk_resume_put_path(t->dir, resumes ? old : *job->run ? job->run : fresh_name(a, job)));
     snprintf(t->ckpt, sizeof t->ckpt, "%.*s/ckpt", PATH_MAX - 64, t->dir);
     SK_TRY(enter_old(a, job, t, resumes));
-    SK_TRY(find_state(a, job, t, note));
-    if (*t->from) SK_TRY(read_state(a, job, t, note));
+    SK_TRY(sk_resume_find(a, job, t, note));
+    if (*t->from) SK_TRY(sk_resume_read(a, job, t, note));
     SK_TRY(check_places(a, job, t));
     SK_TRY(sk_dir_make(t->dir));
-    if (!t->home) SK_TRY(sk_ckpt_open(t->ckpt, &t->home));
+    if (!t->ckpt_dir) SK_TRY(sk_ckpt_open(t->ckpt, &t->ckpt_dir));
     sweep(t->dir);
     link_last(t->dir);
     return SK_OK;
@@ -379,13 +170,13 @@ sk_status sk_rundir_restart(sk_arena *a, sk_training *t)
     int64_t *steps;
     int n = 0;
     const char *note;
-    sk_ckpt_close(t->home);
-    t->home = NULL;
-    SK_TRY(sk_ckpt_open(t->ckpt, &t->home)); /* sweeps what was being written */
+    sk_ckpt_close(t->ckpt_dir);
+    t->ckpt_dir = NULL;
+    SK_TRY(sk_ckpt_open(t->ckpt, &t->ckpt_dir)); /* sweeps what was being written */
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
     if (!n) return SK_OK;
-    SK_TRY(newest(a, t->ckpt, t, &note));
-    return read_state(a, NULL, t, NULL);
+    SK_TRY(sk_resume_newest(a, t->ckpt, t, &note));
+    return sk_resume_read(a, NULL, t, NULL);
 }
 
 sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk_training *out)
@@ -398,10 +189,10 @@ sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk
     for (int i = 0; i < n; i++) {
         const char *path = sk_print(a, "%s/step-%010lld", t->ckpt, (long long)steps[i]);
         if (steps[i] > most || sk_ckpt_verify(path, true)) continue;
-        SK_TRY(put_path(out->from, path));
+        SK_TRY(sk_resume_put_path(out->from, path));
         break;
     }
-    if (*out->from) return read_state(a, NULL, out, NULL);
+    if (*out->from) return sk_resume_read(a, NULL, out, NULL);
     return sk_fail(SK_ENUM, "there is no checkpoint so far to go back to; ckpt.every=N makes one "
                             "every N steps");
 }
@@ -416,8 +207,6 @@ sk_status sk_rundir_config(const sk_training *t, const char *text)
     sk_arena_end(&a);
     return st;
 }
-
-/* --- what goes with the tokens --- */
 
 static const char *if_dir(const char *path) { return sk_is_dir(path) ? path : NULL; }
 
@@ -434,7 +223,8 @@ const char *sk_rundir_resumed_tokenizer(sk_arena *a, const sk_job *job)
     if (sk_rundir_resumed(job, run)) found = if_dir(sk_print(a, "%s/tokenizer", run));
     if (found || !strcmp(job->resume, "auto")) return found;
     found = if_dir(sk_print(a, "%s/tokenizer", job->resume));
-    return found || !is_checkpoint(a, job->resume) ? found : sk_rundir_tokenizer(a, job->resume);
+    return found || !sk_resume_is_checkpoint(a, job->resume) ? found
+                                                             : sk_rundir_tokenizer(a, job->resume);
 }
 
 /* Is it the tokenizer that was kept? */
@@ -470,8 +260,6 @@ void sk_rundir_remove(const char *dir)
     rmdir(dir);
 }
 
-/* --- what others look for in it --- */
-
 const char *sk_rundir_model(sk_arena *a, const char *what)
 {
     const char *final = sk_print(a, "%s/final", what);
@@ -488,7 +276,7 @@ static bool is_preset(const char *name)
 sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
 {
     sk_ckpt_found f = {0};
-    if (is_checkpoint(a, what)) {
+    if (sk_resume_is_checkpoint(a, what)) {
         *out = what;
         return SK_OK;
     }

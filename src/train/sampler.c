@@ -1,4 +1,4 @@
-/* sample.c - text from a model directory, one token at a time. */
+/* sampler.c - text from a model directory, one token at a time. */
 #include "train/sampler.h"
 #include "base/file_io.h"
 #include "base/rng.h"

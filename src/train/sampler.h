@@ -1,4 +1,4 @@
-/* sample.h - text from a model directory, one token at a time.
+/* sampler.h - text from a model directory, one token at a time.
  *
  *     sk_sampler *s;
  *     SK_TRY(sk_sampler_open("runs/last/final", &opts, &s));

@@ -1,4 +1,4 @@
-/* pace.c - when to save a checkpoint, by the clock. */
+/* save_interval.c - when to save a checkpoint, by the clock. */
 #include "train/save_interval.h"
 
 #include <math.h>

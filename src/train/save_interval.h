@@ -1,11 +1,11 @@
-/* pace.h - when to save a checkpoint, by the clock (ckpt.every=10m).
+/* save_interval.h - when to save a checkpoint, by the clock (ckpt.every=10m).
  *
  * A save is due when `every` seconds have passed since the last one and when all saves so far, with
  * the next one, which is taken to be like the last, cost at most SK_SAVE_INTERVAL_COST of the time.
  * So a large model on a slow disk saves less often than it was asked to, and a crash costs more;
  * only the first save is a step into the dark, and what it takes beyond its part is made up for.
  *
- * One rank has the clock, and tells the others (desk.h). */
+ * One rank has the clock, and tells the others (launcher_channel.h). */
 #ifndef SK_TRAIN_SAVE_INTERVAL_H
 #define SK_TRAIN_SAVE_INTERVAL_H
 

@@ -7,9 +7,9 @@
 #ifndef SK_TRAIN_SETUP_H
 #define SK_TRAIN_SETUP_H
 
-#include "run/run.h"
 #include "data/data.h"
 #include "program/program.h"
+#include "run/run.h"
 #include "train/job.h"
 
 typedef struct sk_setup {
@@ -42,8 +42,8 @@ typedef struct sk_setup {
     sk_id_check ids[2];   /* of `data`, and of validation data of their own: sk_setup_check */
     struct sk_relayout *relayout; /* train/relayout.h: job->relayout; NULL: the layout stays */
     /* train/relayout.h: job->dropless; NULL: not asked for, or there is room for all anyway */
-    struct sk_setup *roomy;
-    sk_program **runs; /* of a roomy one: what sk_run_open gets, by rank */
+    struct sk_setup *fallback;
+    sk_program **runs; /* of a fallback one: what sk_run_open gets, by rank */
 } sk_setup;
 
 /* `all`: a program for every rank, verified together; else one for each class, which costs the

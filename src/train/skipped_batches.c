@@ -1,4 +1,4 @@
-/* left.c - batches that are left out of a training. */
+/* skipped_batches.c - batches that are left out of a training. */
 #include "train/skipped_batches.h"
 #include "base/strings.h"
 

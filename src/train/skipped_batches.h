@@ -1,4 +1,4 @@
-/* left.h - batches that are left out of a training.
+/* skipped_batches.h - batches that are left out of a training.
  *
  * With train.nonfinite=rollback a step whose numbers are not finite sends the run back to its
  * newest checkpoint, and its batch is never used again.  Steps are counted on without a gap; step k

@@ -1,4 +1,4 @@
-/* made_up.c - inputs of every kind out of a counter. */
+/* synthetic.c - inputs of every kind out of a counter. */
 #include "train/synthetic.h"
 #include "base/rng.h"
 #include "data/data.h"

@@ -1,4 +1,4 @@
-/* made_up.h - data that nobody has to read: numbers from (step, row, column), the same under any
+/* synthetic.h - data that nobody has to read: numbers from (step, row, column), the same under any
  * layout.  For measuring steps where there are no data. */
 #ifndef SK_TRAIN_SYNTHETIC_H
 #define SK_TRAIN_SYNTHETIC_H

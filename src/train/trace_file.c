@@ -1,4 +1,4 @@
-/* draw.c - trace.json of a run. */
+/* trace_file.c - trace.json of a run. */
 #include "train/trace_file.h"
 #include "base/file_io.h"
 #include "base/strings.h"

@@ -1,4 +1,4 @@
-/* draw.h - trace.json of a run: the last step of all ranks, by the clock.
+/* trace_file.h - trace.json of a run: the last step of all ranks, by the clock.
  *
  * Every rank writes its piece into the run directory, rank 0 puts them together.
  * Ranks of one host share a clock; on several, steps begin together at zero. */

@@ -89,13 +89,14 @@ static void left_out(void)
         if (batch == 3 || batch == 4 || batch == 7) continue;
         check(sk_batch_of_step(&l, step++) == batch);
     }
-    char *extra = sk_extra_print(&a, &(sk_extra){.skipped = 5, .left = l, .tokenizer = "left=1"});
+    char *extra =
+        sk_extra_print(&a, &(sk_extra){.skipped = 5, .skipped_batches = l, .tokenizer = "left=1"});
     sk_extra x;
-    check(!sk_extra_read(&a, "here", extra, 9, &x) && x.skipped == 5 && x.left.n == 3);
-    check(!memcmp(x.left.v, l.v, 3 * sizeof *l.v) && !strcmp(x.tokenizer, "left=1"));
+    check(!sk_extra_read(&a, "here", extra, 9, &x) && x.skipped == 5 && x.skipped_batches.n == 3);
+    check(!memcmp(x.skipped_batches.v, l.v, 3 * sizeof *l.v) && !strcmp(x.tokenizer, "left=1"));
     check(!strcmp(sk_extra_tokenizer(extra), "left=1") && x.updates == 0 && !*x.data);
     check(!sk_extra_read(&a, "here", "steps=3 updates=4 tokenizer=a tokenizer=b", 9, &x));
-    check(x.steps == 3 && x.updates == 4 && !x.skipped && !x.left.n &&
+    check(x.steps == 3 && x.updates == 4 && !x.skipped && !x.skipped_batches.n &&
           !x.pending); /* an older one */
     check(!strcmp(x.tokenizer, "a tokenizer=b"));
     check(!sk_extra_read(&a, "here", "", 9, &x) && x.updates == 9 && !*x.tokenizer);

@@ -1,0 +1,178 @@
+/* conf_keys.c - the table of keys. */
+#include "cli/conf_key.h"
+#include "cli/setting.h"
+#include "kernel/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+#define KEY(key_name, key_kind, field, ...)                                         \
+    {                                                                               \
+        .name = key_name, .kind = SK_KEY_##key_kind, .at = offsetof(sk_job, field), \
+        .size = sizeof(((sk_job *)0)->field), __VA_ARGS__                           \
+    }
+#define DEFAULT(text, help)   .default_text = text, .doc = help
+#define FROM(lowest, highest) .least = lowest, .most = highest
+#define HUGE_COUNT            1e15
+
+const sk_conf_key sk_conf_table[] = {
+    KEY("data.train", TEXT, data_train,
+        DEFAULT("kjv", "training data: file, directory, glob or name (kjv, fashion-mnist)")),
+    KEY("data.val", TEXT, data_val,
+        DEFAULT("", "validation data, likewise; empty: those that data.train brings, or its end"),
+        .off = ""),
+    KEY("data.tokenizer", TEXT, data_tokenizer,
+        DEFAULT("byte", "byte, or where tokenizer.json is; a model directory brings its own")),
+    KEY("data.format", TEXT, data_format,
+        DEFAULT("auto", "auto: by content and name; text: plain text, whatever it looks like"),
+        .one_of = "auto text"),
+    KEY("data.dtype", TEXT, data_dtype,
+        DEFAULT("auto", "of token files without a header: uint16 or uint32; auto: from their ids"),
+        .one_of = "auto uint16 uint32"),
+    KEY("data.order", TEXT, data_order,
+        DEFAULT("shuffle", "order of samples: shuffle or sequential"),
+        .one_of = "shuffle sequential"),
+    KEY("data.val_fraction", REAL, data_val_fraction,
+        DEFAULT("0.1", "part of data.train that is held out for validation"), FROM(0, 0.9),
+        .off = "0"),
+    KEY("data.changed", INT, data_changed,
+        DEFAULT("0", "1: resume although data.train is not what the checkpoint was trained on"),
+        FROM(0, 1), .on = "1", .off = "0"),
+    KEY("train.steps", INT, steps, DEFAULT("200", "optimizer steps"), FROM(1, HUGE_COUNT)),
+    KEY("train.batch", INT, batch,
+        DEFAULT("12", "global batch size: sequences per step, over all ranks"), FROM(1, 1e9)),
+    KEY("train.seq", INT, seq,
+        DEFAULT("256", "sequence length in tokens; by default at most what the model has"),
+        FROM(1, 1e9)),
+    KEY("train.micro_batch", INT, micro_batch,
+        DEFAULT("0", "sequences per micro-batch; 0: as the layout says"), FROM(0, 1e9)),
+    KEY("train.dtype", DTYPE, dtype,
+        DEFAULT("f32", "type of weights and activations: f32, bf16 or f16"),
+        .one_of = "f32 bf16 f16"),
+    KEY("train.matmul", TEXT, matmul,
+        DEFAULT("same", "matrix products with weights of blocks: same (as train.dtype), or fp8"),
+        .one_of = "same fp8"),
+    KEY("train.nonfinite", TEXT, nonfinite,
+        DEFAULT("stop", "loss or gradients not finite: stop, skip the step, or rollback"),
+        .one_of = "stop skip rollback"),
+    KEY("train.scratch", TEXT, scratch,
+        DEFAULT("", "folder for tensors that are offloaded to a file; empty: the run directory")),
+    KEY("train.seed", INT, seed,
+        DEFAULT("1", "seed of initial weights, dropout and the order of samples"), FROM(0, 9e18)),
+    KEY("train.threads", INT, threads,
+        DEFAULT(
+            "0",
+            "CPU threads per rank; 0: OMP_NUM_THREADS, or the host's cores divided by its ranks"),
+        FROM(0, 256)),
+    KEY("train.time", SECONDS, time_limit,
+        DEFAULT("0", "choose the number of steps to take about 90, 90s, 2m or 1h; 0: train.steps"),
+        FROM(0, 1e9), .off = "0"),
+    KEY("train.relayout", TEXT, relayout,
+        DEFAULT("", "change the layout from a step on: \"100: dp=2 tp=2, 200: dp=4\""), .off = ""),
+    KEY("train.dropless", INT, dropless,
+        DEFAULT("0", "1: a step that drops tokens of a full expert runs again with room for all"),
+        FROM(0, 1), .on = "1", .off = "0"),
+    KEY("optim.name", TEXT, optim_name, DEFAULT("adamw", "optimizer: skein list optim")),
+    KEY("optim.state", DTYPE, state_dtype,
+        DEFAULT("f32", "type of the optimizer state: f32, or bf16 with stochastic rounding"),
+        .one_of = "f32 bf16"),
+    KEY("optim.lr", REAL, lr, DEFAULT("1e-3", "peak learning rate"), FROM(0, 1e6), .knob = "lr"),
+    KEY("optim.min_lr", REAL, min_lr, DEFAULT("0", "learning rate at the end of the schedule"),
+        FROM(0, 1e6)),
+    KEY("optim.clip", REAL, clip,
+        DEFAULT("1", "gradients are clipped to this global norm; 0: never"), FROM(0, 1e9),
+        .off = "0", .after_knobs = true),
+    KEY("optim.late", INT, late,
+        DEFAULT("0", "1: an update overlaps the next step, on the host (offload=state)"),
+        FROM(0, 1), .on = "1", .off = "0"),
+    KEY("optim.schedule", TEXT, schedule,
+        DEFAULT("cosine", "learning rate after warmup: constant, cosine or linear"),
+        .one_of = "constant cosine linear"),
+    KEY("optim.warmup", INT, warmup,
+        DEFAULT("10", "steps of linear warmup to the peak learning rate"), FROM(0, HUGE_COUNT),
+        .off = "0"),
+    KEY("layout", LAYOUT, layout,
+        DEFAULT("", "how ranks share the work: words (skein help layout), lines, or a file; empty: "
+                    "dp=RANKS")),
+    KEY("device", TEXT, device,
+        DEFAULT("cpu", "cpu, or cuda: a GPU of this host for each rank; cuda:1: that one")),
+    KEY("budget", BYTES, budget,
+        DEFAULT("0",
+                "bytes of memory per rank: recomputation and sharding are chosen to fit; 0: any"),
+        FROM(0, 1e18), .off = "0"),
+    KEY("comm.algorithm", TEXT, algorithm,
+        DEFAULT("auto", "algorithm of all collectives (skein list coll); auto: by cost")),
+    KEY("comm.timeout", SECONDS, timeout,
+        DEFAULT("0", "longest wait for another rank; 0: from the predicted time of a step"),
+        FROM(0, 1e9), .off = "0"),
+    KEY("order", TEXT, order,
+        DEFAULT("fast", "order of sums: fast, or canonical: the same bits under any layout"),
+        .one_of = "fast canonical"),
+    KEY("ranks", INT, ranks, DEFAULT("1", "processes on this host; also -n"), FROM(1, 1 << 20)),
+    KEY("run", TEXT, run, DEFAULT("", "the run directory; empty: runs/<time>-<name>")),
+    KEY("resume", TEXT, resume, DEFAULT("", "checkpoint to resume; auto: the newest of the run"),
+        .on = "auto", .off = ""),
+    KEY("ckpt.every", EVERY, ckpt_every,
+        DEFAULT("10m", "interval of checkpoints: time (10m; costs at most 1 % of the run) or "
+                       "steps; 0: only at the end"),
+        FROM(0, HUGE_COUNT), .off = "0"),
+    KEY("ckpt.keep", INT, ckpt_keep, DEFAULT("2", "checkpoints to keep; 0: all"),
+        FROM(0, HUGE_COUNT)),
+    KEY("log.every", INT, log_every,
+        DEFAULT("-1", "steps between two rows of the console; 0: never, -1: chosen"),
+        FROM(-1, HUGE_COUNT), .off = "0"),
+    KEY("log.trace", INT, trace, DEFAULT("0", "1: write trace.json, the last step of all ranks"),
+        FROM(0, 1), .on = "1", .off = "0"),
+    KEY("val.every", INT, val_every,
+        DEFAULT("-1", "steps between two validations; 0: never, -1: chosen"), FROM(-1, HUGE_COUNT),
+        .off = "0"),
+    KEY("val.batches", INT, val_batches, DEFAULT("-1", "batches per validation; -1: chosen"),
+        FROM(-1, HUGE_COUNT)),
+    KEY("sample.every", INT, sample_every,
+        DEFAULT("-1", "steps between two samples; 0: never, -1: chosen"), FROM(-1, HUGE_COUNT),
+        .off = "0"),
+    KEY("sample.prompt", TEXT, sample_prompt, DEFAULT("In the beginning", "prompt of samples")),
+};
+const int sk_n_conf_keys = sizeof sk_conf_table / sizeof *sk_conf_table;
+
+const sk_conf_key *sk_conf_find(const char *name)
+{
+    for (int i = 0; i < sk_n_conf_keys; i++)
+        if (!strcmp(sk_conf_table[i].name, name)) return &sk_conf_table[i];
+    return NULL;
+}
+
+bool sk_conf_is_key(const char *name)
+{
+    return sk_conf_find(name) || sk_conf_knob(name) || !strcmp(name, "model") ||
+           (!strncmp(name, "model.", 6) && name[6]);
+}
+
+bool sk_conf_is_section(const char *name)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < sk_n_conf_keys; i++)
+        if (!strncmp(sk_conf_table[i].name, name, n) && sk_conf_table[i].name[n] == '.')
+            return true;
+    return false;
+}
+
+const char *sk_conf_on(const char *name)
+{
+    const sk_conf_key *k = sk_conf_find(name);
+    const sk_knob *own = k ? NULL : sk_conf_knob(name);
+    return k ? k->on : own ? sk_conf_knob_on(own) : NULL;
+}
+
+const char *sk_conf_off(const char *name)
+{
+    const sk_conf_key *k = sk_conf_find(name);
+    if (!k && !strncmp(name, "model.", 6)) return "false";
+    const sk_knob *own = k ? NULL : sk_conf_knob(name);
+    return k ? k->off : own ? sk_conf_knob_off(own) : NULL;
+}
+
+const char *sk_conf_name(sk_arena *a, int i)
+{
+    return i < sk_n_conf_keys ? sk_conf_table[i].name : sk_conf_knob_name(a, i - sk_n_conf_keys);
+}

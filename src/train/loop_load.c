@@ -1,0 +1,95 @@
+/* loop_load.c - what a run begins from: init, a model directory or a checkpoint. */
+#include "train/loop_state.h"
+#include "run/run.h"
+#include "train/hf.h"
+#include "train/loss_scale.h"
+#include "train/metrics.h"
+
+static int64_t most_bytes(const sk_loop *l)
+{
+    int64_t most = 0;
+    for (int r = 0; r < l->s->n_ranks; r++)
+        if (sk_device_bytes(l->s->programs[r]) > most) most = sk_device_bytes(l->s->programs[r]);
+    return most;
+}
+
+static sk_status load_model(sk_loop *l)
+{
+    const sk_job *job = l->s->job;
+    int n = 0;
+    const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
+    SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n));
+    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model));
+    for (int i = 0; i < l->n_model; i++)
+        if (!sk_loop_all_finite(&l->boxes[i]))
+            return sk_fail(SK_ENUM,
+                           "%s: '%s' has numbers that are not finite in %s; skein verify %s tells "
+                           "whether they are in the file",
+                           job->model_dir, l->boxes[i].name, sk_dtype_name(l->boxes[i].type),
+                           job->model_dir);
+    return SK_OK;
+}
+
+static const char *aside_text(sk_loop *l)
+{
+    const sk_metrics *m = &l->metrics;
+    if (!l->done)
+        return sk_print(&l->arena, "metrics.jsonl of an earlier beginning is now %s", m->aside);
+    if (!m->n_again)
+        return sk_print(&l->arena,
+                        "the end of metrics.jsonl is no whole line of a step; it is now in %s",
+                        m->aside);
+    return sk_print(&l->arena,
+                    "the run had come %lld steps (%.3g s) past the checkpoint of step %lld: they "
+                    "are done again, and their lines are now in %s",
+                    (long long)m->n_again, m->again_s, (long long)l->done, m->aside);
+}
+
+static sk_status open_metrics(sk_loop *l)
+{
+    if (l->rank) return SK_OK;
+    const char *path = sk_print(&l->arena, "%s/metrics.jsonl", l->t->dir);
+    sk_metrics_close(&l->metrics);
+    SK_TRY(sk_metrics_open(&l->metrics, path, most_bytes(l), l->done));
+    if (*l->metrics.aside) sk_loop_note(l, SK_REC_WARN, aside_text(l));
+    return SK_OK;
+}
+
+/* Everything a checkpoint has.  A loss scale that it does not have stays as it is. */
+sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
+{
+    SK_TRY(sk_ckpt_load(t->from, l->boxes, l->n_boxes));
+    l->done = l->tried = l->saved = t->step;
+    l->tokens = (double)t->tokens;
+    bool drops = t->pending && !l->s->job->late; /* that update was counted and is never made */
+    l->updates = t->updates - drops;
+    l->scale.skipped = t->skipped;
+    l->scale.skips = 0;
+    sk_run_set_pending(l->run, t->pending && l->s->job->late);
+    if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;
+    SK_TRY(sk_run_push(l->run));
+    SK_TRY(open_metrics(l));
+    return sk_run_barrier(l->run);
+}
+
+/* Weights are initialised and state is zero in any case; a checkpoint or a model directory then
+ * overwrites what it holds. */
+sk_status sk_loop_first_weights(sk_loop *l)
+{
+    const sk_job *job = l->s->job;
+    SK_TRY(sk_run_init(l->run, job->seed));
+    l->scale = sk_loss_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
+                                   (double)(job->batch * job->seq));
+    l->skipped_batches = l->t->skipped_batches;
+    if (*l->t->from && l->t->pending && !job->late && !l->rank)
+        sk_loop_note(l, SK_REC_WARN,
+                     "the gradient that a late optimizer left in the checkpoint is dropped; "
+                     "optim.late=1 would take it");
+    if (*l->t->from) return sk_loop_load_state(l, l->t);
+    if (*job->model_dir) {
+        SK_TRY(load_model(l));
+        SK_TRY(sk_run_push(l->run));
+    }
+    SK_TRY(open_metrics(l));
+    return sk_run_barrier(l->run);
+}

@@ -1,0 +1,139 @@
+/* loop_nonfinite.c - numbers that are not finite: stop, skip the step, or roll back to the newest
+ * checkpoint and skip the batch (train.nonfinite). */
+#include "train/loop_state.h"
+#include "run/run.h"
+#include "train/loss_scale.h"
+#include "train/rundir.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *newest(sk_loop *l)
+{
+    return l->tried < 0 ? "none" : sk_print(&l->arena, "that of step %lld", (long long)l->tried);
+}
+
+/* The checkpoint that rank 0 found, as it is broadcast to the other ranks. */
+typedef struct found {
+    sk_status code;
+    char why[SK_WHY];
+    bool first; /* it is the one that the run began from */
+    bool pending;
+    int64_t step, tokens, updates, good, skipped;
+    double scale;
+} found;
+
+static found find_checkpoint(sk_loop *l)
+{
+    sk_training *t = sk_new(&l->arena, sk_training);
+    found f = {.code = sk_rundir_rollback(&l->arena, l->t, l->done, t)};
+    if (f.code) {
+        snprintf(f.why, sizeof f.why, "%s", sk_error_line());
+        return f;
+    }
+    return (found){.first = !strcmp(t->from, l->t->from),
+                   .step = t->step,
+                   .tokens = t->tokens,
+                   .updates = t->updates,
+                   .good = t->good,
+                   .skipped = t->skipped,
+                   .pending = t->pending,
+                   .scale = t->scale};
+}
+
+static sk_status share_checkpoint(sk_loop *l, sk_training *t)
+{
+    found f = {0};
+    if (!l->rank) f = find_checkpoint(l);
+    SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), &f, sizeof f));
+    if (f.code) return sk_fail(f.code, "%s", f.why);
+    *t = *l->t;
+    t->step = f.step;
+    t->tokens = f.tokens;
+    t->updates = f.updates;
+    t->good = f.good;
+    t->skipped = f.skipped;
+    t->pending = f.pending;
+    t->scale = f.scale;
+    if (!f.first)
+        snprintf(t->from, sizeof t->from, "%.*s/step-%010lld", PATH_MAX - 64, l->t->ckpt,
+                 (long long)f.step);
+    return SK_OK;
+}
+
+/* All ranks have synchronised since they last touched weights.  `what` is wrong with `step`, which
+ * counts from 0. */
+static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
+{
+    sk_training *t = sk_new(&l->arena, sk_training);
+    int64_t batch = sk_batch_of_step(&l->skipped_batches, step);
+    sk_status st = share_checkpoint(l, t);
+    if (st == SK_ENUM) return sk_fail(st, "%s; %s", what, sk_error_line());
+    if (st) return sk_trail(st, SK_HERE);
+    l->rollbacks++;
+    l->rollbacks_in_row = t->step == l->rollback_step ? l->rollbacks_in_row + 1 : 1;
+    l->rollback_step = t->step;
+    if (l->rollbacks_in_row > SK_LOSS_SCALE_SKIPS ||
+        !sk_skipped_batches_add(&l->skipped_batches, batch))
+        return sk_fail(
+            SK_ENUM,
+            "%s; the run went back to the checkpoint of step %lld %d times in a row, and "
+            "left out %d batches in all: no more. A lower optim.lr, a longer "
+            "optim.warmup or optim.clip=1 may help",
+            what, (long long)t->step, l->rollbacks_in_row - 1, l->skipped_batches.n);
+    SK_TRY(sk_loop_load_state(l, t));
+    if (l->rank) return SK_OK;
+    sk_loop_note(
+        l, SK_REC_WARN,
+        sk_print(&l->arena,
+                 "%s: all ranks go back to the checkpoint of step %lld and leave batch %lld out",
+                 what, (long long)l->done, (long long)batch + 1));
+    return SK_OK;
+}
+
+/* Do stages update within the step?  Then weights have changed, whatever the numbers of the step
+ * are.
+ */
+static bool is_async(const sk_loop *l) { return l->own->apart; }
+
+static sk_status bad_numbers(sk_loop *l, const sk_step_out *out)
+{
+    const char *what = sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g",
+                                (long long)l->done + 1, out->loss, out->grad_norm);
+    if (l->scale.policy == SK_ROLLBACK) return roll_back(l, l->done, what);
+    return sk_fail(
+        SK_ENUM,
+        "%s; they must be finite. %s; the newest checkpoint is "
+        "%s. optim.lr is %g: a lower one, a longer optim.warmup or optim.clip=1 may help",
+        what,
+        is_async(l) ? "Stages update on their own within a step: weights were changed, and "
+                      "no step can be skipped"
+                    : "Weights were not changed",
+        newest(l), l->s->job->lr);
+}
+
+/* All ranks see the same sums, and so decide alike. */
+sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out)
+{
+    double before = l->scale.value;
+    if (!sk_loss_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && is_async(l)))
+        return bad_numbers(l, out);
+    if (out->finite || l->rank) return SK_OK;
+    sk_loop_note(
+        l, SK_REC_WARN,
+        sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g: skipped by all ranks%s",
+                 (long long)l->done + 1, out->loss, out->grad_norm,
+                 l->scale.value < before
+                     ? sk_print(&l->arena, ", gradients are scaled by %g now", l->scale.value)
+                     : ""));
+    return SK_OK;
+}
+
+sk_status sk_loop_bad_state(sk_loop *l, const char *what)
+{
+    if (l->scale.policy == SK_ROLLBACK && l->done) return roll_back(l, l->done - 1, what);
+    return sk_fail(SK_ENUM,
+                   "%s; it is not saved, the newest checkpoint is %s. optim.lr is %g: a lower one, "
+                   "a longer optim.warmup or optim.clip=1 may help",
+                   what, newest(l), l->s->job->lr);
+}

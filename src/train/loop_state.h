@@ -1,0 +1,113 @@
+/* loop_state.h - the training loop of one rank: its state, and what its files do for each other.
+ *
+ *     loop.c            the order of everything: steps, validation, saves, exports, the end
+ *     loop_open.c       opening the run of a rank; another layout between two steps
+ *     loop_peak.c       GPUs, and the peak flops that MFU is over
+ *     loop_load.c       what a run begins from: init, a model directory, a checkpoint
+ *     loop_step.c       a step, its decision, its report; validation
+ *     loop_nonfinite.c  numbers that are not finite: stop, skip, roll back
+ *     loop_save.c       checkpoints
+ *     loop_export.c     model directories, for samples and for others
+ *
+ * Private to these files.  Functions that return sk_status are called by all ranks together, unless
+ * their comment says otherwise. */
+#ifndef SK_TRAIN_LOOP_STATE_H
+#define SK_TRAIN_LOOP_STATE_H
+
+#include "run/flight.h"
+#include "run/run.h"
+#include "train/loop.h"
+#include "train/loss_scale.h"
+#include "train/lr_schedule.h"
+#include "train/metrics.h"
+#include "train/save_interval.h"
+
+struct sk_rank_report; /* loop_save.c */
+
+typedef struct sk_loop {
+    const sk_training *t;
+    const sk_setup *s; /* of the phase */
+    int phase;         /* train/relayout.h */
+    sk_channel *channel;
+    int rank;
+    sk_arena arena;        /* of this rank */
+    sk_arena life;         /* of the phase: run and boxes */
+    const sk_program *own; /* of the phase */
+    sk_run *run;
+    sk_run *fallback;                   /* with room for all choices (relayout.h); NULL: none */
+    sk_flight_book book, fallback_book; /* the text of instructions, for error reports */
+    sk_lr_schedule lr_schedule;
+    sk_loss_scale scale;
+    sk_skipped_batches skipped_batches;
+    int64_t rollback_step; /* of the checkpoint that the run rolled back to last; -1: never */
+    int rollbacks;
+    int rollbacks_in_row; /* of these, to `rollback_step` without another one in between */
+    int64_t done;         /* steps */
+    int64_t tried;        /* the step of the last save that was tried, alike on all ranks */
+    int64_t saved;        /* rank 0: the step of the newest checkpoint; -1: none */
+    double tokens;
+    int64_t updates;        /* of the optimizer */
+    double started;         /* when the loop began */
+    double second_at;       /* when its second step began */
+    sk_tensor_shard *boxes; /* parameters first, then state */
+    int n_boxes, n_model;
+    int64_t save_bytes;             /* of a checkpoint, all ranks */
+    struct sk_rank_report *reports; /* rank 0: of all ranks, on a save */
+    int bad_saves;                  /* in a row */
+    char why_not[SK_WHY];           /* rank 0: why the last save failed */
+    sk_save_interval save_interval; /* rank 0: of saves by the clock */
+    double clock_rate;              /* how fast that clock runs: 1 except in tests */
+    double step_s;                  /* the last step took */
+    bool told_late;                 /* the warning about late saves was given */
+    sk_metrics metrics;             /* rank 0 */
+    bool on_gpu;
+    sk_nvml gpu;       /* rank 0: as it was at `gpu_polled` */
+    double gpu_polled; /* sk_now(); 0: never */
+    char uuid[48];     /* of its GPU */
+} sk_loop;
+
+/* loop_state.c */
+void sk_loop_note(sk_loop *l, sk_record_kind kind, const char *text); /* to the console */
+int sk_loop_host_of(const sk_loop *l, int rank);
+int sk_loop_place_on_host(const sk_loop *l); /* ranks of its host that come before this one */
+/* For sk_comm_small_gather: on rank 0, which reads them, room for `bytes` of every rank; else NULL.
+ */
+void *sk_loop_gather_buffer(sk_loop *l, size_t bytes);
+int64_t sk_loop_box_bytes(const sk_tensor_shard *b); /* 0: this rank does not own it */
+bool sk_loop_all_finite(const sk_tensor_shard *b);
+
+/* loop_open.c */
+void sk_loop_enter_phase(sk_loop *l, int phase);
+sk_status sk_loop_open_run(sk_loop *l);
+void sk_loop_close_run(sk_loop *l);
+void sk_loop_clear_flight(sk_loop *l); /* before another program runs */
+sk_status sk_loop_change_layout(sk_loop *l);
+
+/* loop_peak.c */
+sk_status sk_loop_detect_gpus(sk_loop *l);
+sk_status sk_loop_find_peak(sk_loop *l);
+void sk_loop_report_memory(sk_loop *l);
+void sk_loop_poll_gpu(sk_loop *l);
+
+/* loop_load.c */
+sk_status sk_loop_first_weights(sk_loop *l);
+sk_status sk_loop_load_state(sk_loop *l, const sk_training *t);
+
+/* loop_step.c */
+sk_status sk_loop_step(sk_loop *l);
+sk_status sk_loop_decision(sk_loop *l, sk_decision *d);
+sk_status sk_loop_validate(sk_loop *l);
+
+/* loop_nonfinite.c.  The run may have rolled back afterwards: l->rollbacks tells. */
+sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out);
+sk_status sk_loop_bad_state(sk_loop *l, const char *what);
+
+/* loop_save.c */
+sk_status sk_loop_save(sk_loop *l); /* the run may have rolled back afterwards */
+double sk_loop_clock(const sk_loop *l);
+void sk_loop_after_save(sk_loop *l, double began); /* rank 0 */
+
+/* loop_export.c */
+sk_status sk_loop_export(sk_loop *l, const char *name, sk_record_kind kind);
+
+#endif

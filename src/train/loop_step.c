@@ -1,0 +1,172 @@
+/* loop_step.c - one step, its decision and its report; validation. */
+#include "train/loop_state.h"
+#include "base/clock.h"
+#include "run/run.h"
+#include "train/idle.h"
+#include "train/lr_schedule.h"
+#include "train/metrics.h"
+#include "train/save_interval.h"
+
+#include <stdio.h>
+
+enum { VAL_BATCHES = 8 };
+#define TRY_S 2.0 /* seconds of steps that train.time is judged by, and at least TRY_N of them */
+#define TRY_N 6
+#define SPARE 0.06 /* part of train.time for validation, samples and saves */
+
+/* train.time: from the time of the steps so far, how many fit in all?  The first is slower and does
+ * not count. */
+static int64_t choose_steps(const sk_loop *l)
+{
+    int64_t n = l->done - l->t->step - 1;
+    double now = sk_now(), spent = now - l->second_at, limit = l->s->job->time_limit;
+    if (n < TRY_N || (spent < TRY_S && spent < 0.1 * limit)) return 0;
+    double left = (1 - SPARE) * limit - (now - l->started);
+    int64_t more = (int64_t)(left * (double)n / spent);
+    return l->done + 1 + (more > 0 ? more : 0); /* the decision is read one step from now */
+}
+
+/* A save that would become due while the step runs comes after it. */
+static void decide(sk_loop *l)
+{
+    sk_decision d = {.steps = l->lr_schedule.steps, .stop = sk_heaps_stop_asked(l->t->heaps)};
+    d.save =
+        sk_loop_clock(l) + l->clock_rate * l->step_s >= sk_save_interval_next(&l->save_interval);
+    if (!d.steps) d.steps = choose_steps(l);
+    sk_channel_decide(l->channel, l->done, d);
+}
+
+/* The decision on the step just done; a new number of steps is told to the console. */
+sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
+{
+    *d = sk_channel_decision(l->channel, l->done - 1);
+    if (l->t->wire) SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), d, sizeof *d));
+    if (l->lr_schedule.steps || !d->steps) return SK_OK;
+    l->lr_schedule.steps = d->steps;
+    sk_record r = {.kind = SK_REC_STEPS, .step = d->steps};
+    if (!l->rank) sk_channel_put(l->channel, &r);
+    return SK_OK;
+}
+
+/* The text after the row of the step: experts, loss scale. */
+static void describe_extras(const sk_loop *l, const sk_choices *c, sk_record *r)
+{
+    char experts[96] = "", scale[96] = "";
+    if (c->all > 0)
+        snprintf(experts, sizeof experts, "aux %.4f  drops %.1f %%%s", c->aux,
+                 100 * c->drops / c->all, c->again ? ", run again" : "");
+    if (l->scale.moves)
+        snprintf(scale, sizeof scale, "scale %g, %lld skipped", r->scale, (long long)r->skipped);
+    snprintf(r->text, sizeof r->text, "%s%s%s", experts, *experts && *scale ? "  " : "", scale);
+}
+
+static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, double seconds)
+{
+    sk_choices c = {.aux = out->aux,
+                    .drops = out->drops,
+                    .all = l->s->choices,
+                    .twice = l->fallback != NULL,
+                    .again = out->again};
+    double peak = l->channel->peak;
+    bool works = !sk_idle(l->own); /* else its clock says nothing about a step */
+    sk_loop_poll_gpu(l);
+    sk_record r = {.kind = SK_REC_STEP,
+                   .step = l->done,
+                   .loss = out->loss,
+                   .grad_norm = out->grad_norm,
+                   .lr = in->lr,
+                   .scale = in->loss_scale,
+                   .skipped = l->scale.skipped,
+                   .left_out = l->skipped_batches.n,
+                   .tokens = out->tokens,
+                   .seconds = seconds,
+                   .at = sk_now(),
+                   .waited = out->waited,
+                   .copied = out->copied,
+                   .uncovered = out->uncovered,
+                   .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
+                   .gpu = l->gpu};
+    describe_extras(l, &c, &r);
+    bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
+    if (!ok) sk_loop_note(l, SK_REC_WARN, l->metrics.why);
+    sk_channel_put(l->channel, &r);
+}
+
+static sk_status switch_program(sk_loop *l, sk_run *from, sk_run *to)
+{
+    sk_loop_clear_flight(l);
+    atomic_store(&l->t->fallback_stats->fallback[l->rank], to == l->fallback);
+    return sk_run_switch(from, to);
+}
+
+/* Run the step once more, with room for all: the first try has changed nothing.  The drops that are
+ * reported are those of the first try. */
+static sk_status run_fallback(sk_loop *l, const sk_step_in *in, sk_step_out *out)
+{
+    sk_step_out tried = *out;
+    SK_TRY(switch_program(l, l->run, l->fallback));
+    SK_TRY(sk_run_step(l->fallback, in, out));
+    SK_TRY(switch_program(l, l->fallback, l->run));
+    out->drops = tried.drops;
+    out->waited += tried.waited;
+    out->again = true;
+    return SK_OK;
+}
+
+static void count(sk_loop *l, const sk_step_out *out)
+{
+    atomic_fetch_add(&l->t->fallback_stats->steps, 1);
+    if (out->again) atomic_fetch_add(&l->t->fallback_stats->again, 1);
+}
+
+sk_status sk_loop_step(sk_loop *l)
+{
+    int64_t each = l->own->n_updates;
+    sk_step_in in = {.step = l->done,
+                     .lr = sk_lr_at(&l->lr_schedule, l->done),
+                     .shift = l->updates - l->done * each,
+                     .loss_scale = l->scale.value,
+                     .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
+    sk_step_out out = {0};
+    if (l->done == l->t->step + 1) l->second_at = sk_now();
+    if (!l->rank) decide(l);
+    double start = sk_now();
+    SK_TRY(sk_run_step(l->run, &in, &out));
+    if (out.again) SK_TRY(run_fallback(l, &in, &out));
+    double seconds = l->step_s = sk_now() - start;
+    int rollbacks = l->rollbacks;
+    SK_TRY(sk_loop_check_numbers(l, &out));
+    if (l->rollbacks != rollbacks) return SK_OK;
+    if (l->done == l->t->step) {
+        SK_TRY(sk_loop_find_peak(l));
+        sk_loop_report_memory(l);
+    }
+    l->done++;
+    l->tokens += out.tokens;
+    if (out.finite) l->updates += each;
+    if (l->rank) return SK_OK;
+    count(l, &out);
+    report(l, &out, &in, seconds);
+    return SK_OK;
+}
+
+sk_status sk_loop_validate(sk_loop *l)
+{
+    int64_t n = l->s->job->val_batches;
+    double loss = 0, tokens = 0;
+    if (n < 0) {
+        n = l->s->val_feed.n_windows / l->s->job->batch;
+        n = n < 1 ? 1 : n > VAL_BATCHES ? VAL_BATCHES : n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sk_step_out out = {0};
+        SK_TRY(sk_run_validate(l->run, i, &out));
+        loss += out.loss * out.tokens;
+        tokens += out.tokens;
+    }
+    if (l->rank || tokens <= 0) return SK_OK;
+    sk_record r = {.kind = SK_REC_VAL, .step = l->done, .loss = loss / tokens};
+    sk_metrics_val(&l->metrics, &r);
+    sk_channel_put(l->channel, &r);
+    return SK_OK;
+}
