@@ -1,6 +1,6 @@
 /* bench.c - `skein bench`: how long collectives and training steps take on this host.
  *
- * Ranks are processes, data are made up from (step, row, column), so nothing is
+ * Ranks are processes, data are synthetic (train/synthetic.h), so nothing is
  * read and nothing is left behind.  Every layout of `bench step` starts from the
  * weights and sees the data of the one-rank run that it is compared with. */
 #include "base/strings.h"
@@ -30,13 +30,13 @@ static const char help[] =
     "coll times collectives between processes of this host: allreduce, reduce_scatter, allgather,\n"
     "broadcast (bcast), reduce, gather, scatter, alltoall, alltoallv.  Sizes are bytes of the\n"
     "whole buffer of one rank (1k = 1000, 1Ki = 1024) of f32; 4..256Mi are the powers of four\n"
-    "from the first to the last.  A time is the median over samples, for S seconds (usual: 0.2),\n"
-    "of calls one after the other; with --fresh all ranks write their data anew before each call.\n"
+    "from the first to the last.  A time is the median over samples, for S seconds (default 0.2),\n"
+    "of calls one after the other; with --fresh all ranks rewrite their data before each call.\n"
     "busbw is algbw times 2(n-1)/n for allreduce, 1 for broadcast and reduce, (n-1)/n for the\n"
-    "others; predicted_us is what the machine says in skein simulate (usual: as calibrated, or\n"
+    "others; predicted_us is what skein simulate predicts (default machine: as calibrated, or\n"
     "cpu); wrong counts elements that differ from the known result.  Algorithms: skein list coll.\n"
-    "--calibrate measures this host (for S seconds, usual: 20) and writes a machine for --cluster\n"
-    "to FILE, or to where everything looks for it.\n\n"
+    "--calibrate measures this host (for S seconds, default 20) and writes a machine for\n"
+    "--cluster to FILE, or to the place where all commands look for it.\n\n"
     "step times training steps of a job under each layout; `--layouts all` takes every product of\n"
     "dp, tp, pp and zero for -n ranks.  loss_delta is the largest relative difference of a loss\n"
     "from that of one rank; mfu is over the peak of all that is used: of GPUs by their data sheet\n"
@@ -59,8 +59,8 @@ typedef struct bench {
     const char *layouts[MAX_LAYOUTS];
     int n, steps;
     int64_t late; /* optim.late, which one rank without an offload cannot have */
-    bool all; /* layouts were not named one by one: those that do not fit the model are passed over
-               */
+    bool all;     /* layouts were not named one by one: those that do not fit the model are skipped
+                   */
     bool ops, shapes;   /* a table of these instead */
     bool told;          /* why no peak is kept */
     sk_step_timing one; /* on one rank */
@@ -76,7 +76,9 @@ static const char *const op_columns[] = {"layout",    "op",      "kernel", "laun
                                          "share_pct", "us_each", "tflops", "gb_s"};
 enum { OP_COLS = sizeof op_columns / sizeof *op_columns };
 
-/* What the cores that are used have: kept, or measured now.  Trouble with that is told once. */
+/* The peak of the cores that are used: cached, or measured now.  A problem with that is reported
+ * once.
+ */
 static double host_peak(bench *b, const sk_setup *s)
 {
     sk_arena *a = b->table->arena;
@@ -130,7 +132,7 @@ static void add_op(bench *b, const char *layout, const sk_op_time *x, double ste
     sk_table_add(b->table, cells);
 }
 
-/* A step with the clock on, op by op; then what is left of it, and a step without. */
+/* A traced step, op by op; then the rest of its time, and a step that is not traced. */
 static sk_status time_ops(bench *b, sk_arena *tmp, const char *layout, const sk_setup *s,
                           const sk_step_timing *t)
 {
@@ -183,7 +185,7 @@ static sk_status one_layout(bench *b, sk_arena *tmp, const char *layout, bool re
     b->job->late = reference ? 0 : b->late;
     sk_status st = sk_setup_program(tmp, b->job, true, s);
     if (st == SK_ECONF && b->all && !reference) {
-        fprintf(stderr, "skein: passed over \"%s\": %s\n", layout, sk_error_line());
+        fprintf(stderr, "skein: skipped \"%s\": %s\n", layout, sk_error_line());
         return SK_OK;
     }
     if (st) return sk_trail(st, SK_HERE);
@@ -249,7 +251,7 @@ static sk_status read_step(bench *b, sk_arena *a, int argc, char **argv, const c
 {
     static const sk_option options[] = {
         {"layouts", "all: every product of dp, tp, pp and zero for -n ranks", true},
-        {"steps", "measured steps; 10 if not said", true},
+        {"steps", "measured steps (10)", true},
         {"ops", "a table of the time by op instead", false},
         {"shapes", "the same by op and shapes", false},
         {"o", "csv, json or md instead of text", true},

@@ -1,6 +1,6 @@
 /* coll.c - `skein coll`: the algorithms of collectives, proved, counted and drawn.
  *
- * Everything is read from the step lists that a run would play; nothing runs.  The
+ * Everything is read from the step lists that a run would execute; nothing runs.  The
  * rounds of a drawing are those of the senders. */
 #include "base/strings.h"
 #include "cli/argv.h"
@@ -136,7 +136,7 @@ typedef struct messages {
     int rounds;
 } messages;
 
-/* The how-manieth receive from a peer: its other end. */
+/* The other end of the n-th receive from a peer. */
 static const sk_step *receive(const sk_steps *l, int from, int turn)
 {
     for (int i = 0; i < l->list.n; i++) {

@@ -1,4 +1,4 @@
-/* doctor.c - `skein doctor`: what this machine has, what would be used, and why. */
+/* doctor.c - `skein doctor`: what this host has, what skein would use, and why. */
 #include "base/threads.h"
 #include "base/strings.h"
 #include "cli/argv.h"
@@ -89,7 +89,7 @@ static sk_status measure(int cores, sk_peak_rate *best)
     return SK_OK;
 }
 
-/* What MFU is over.  A spread is told where it is not small, and why nothing is kept. */
+/* The peaks that MFU is over; a large spread, and why a peak could not be stored. */
 static void peak(sk_table *t, const char *what, int cores)
 {
     sk_arena *a = t->arena;
@@ -117,7 +117,7 @@ static void processor(sk_table *t, const sk_host *h)
     sk_arena *a = t->arena;
     say(t, "processor", sk_print(a, "%s, %s", h->cpu, h->isa), "used: kernels and BLAS");
     say(t, "cores", sk_print(a, "%d", h->cores),
-        "ranks x threads; usual: cores / ranks threads each");
+        "ranks x threads; default: cores / ranks threads each");
     say(t, "memory", sk_print(a, "%s, %s free", sk_bytes(a, h->memory), sk_bytes(a, h->available)),
         "heaps of all ranks must fit: skein plan");
     say(t, "BLAS", h->blas, "used for matrix products");
@@ -237,8 +237,8 @@ static void newest(sk_arena *a, const char *pattern, unsigned *v, const char **p
     globfree(&g);
 }
 
-/* The newest in the usual places; only told, never taken: a run should not depend on which Python
- * is there. */
+/* The newest in the common places; shown, but never used: a run should not depend on which Python
+ * is installed. */
 static const char *find_cudnn(sk_arena *a, unsigned *v)
 {
     static const struct {
@@ -332,7 +332,7 @@ static void read_rows(sk_table *t, FILE *from)
     }
 }
 
-/* CUDA is asked by a child: this process stays without it, and outlives a driver that hangs up. */
+/* A child process asks CUDA: this process stays without it, and survives a driver that hangs. */
 static void ask_cuda(sk_table *t)
 {
     int ends[2];
@@ -363,7 +363,7 @@ static void gpus(sk_table *t, const sk_host *h)
     bool built = sk_device_known("cuda");
     if (!nvcc && !access("/usr/local/cuda/bin/nvcc", X_OK)) nvcc = "/usr/local/cuda/bin/nvcc";
     say(t, "nvcc", nvcc ? nvcc : "not found",
-        nvcc ? "compiles the GPU half when skein is built" : "needed to build the GPU half");
+        nvcc ? "compiles the CUDA part when skein is built" : "needed to build the CUDA part");
     say(t, "GPU half", built ? "in this program" : "not in this program",
         built  ? "device=cuda"
         : nvcc ? "device=cpu only; cmake --preset release && cmake --build --preset release adds it"
@@ -378,7 +378,7 @@ static void gpus(sk_table *t, const sk_host *h)
     if (built) ask_cuda(t);
 }
 
-/* A name is known whether its data are there or not: opening them tells. */
+/* A name is known whether its data are installed or not: opening them shows it. */
 static void data(sk_table *t)
 {
     for (const sk_source *const *s = sk_source_parts; *s; s++) {
@@ -414,7 +414,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 
 const sk_cmd sk_cmd_doctor = {
     .name = "doctor",
-    .doc = "what this machine has, and what would be used",
+    .doc = "what this host has, and what skein would use",
     .help = "usage: skein doctor [-o csv|json|md]\n\n"
             "Looks for processor features, BLAS, launchers, MPI, Slurm, GPUs and their libraries,\n"
             "known data sets.  Measures the peak of a core and of all cores, over which MFU is\n"

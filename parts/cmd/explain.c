@@ -15,7 +15,7 @@ static const char usage[] =
     "    skein explain model=tiny layout=\"dp=2 tp=2\" --rank 3\n";
 
 static const sk_option options[] = {
-    {"rank", "whose program; 0 if not said", true},
+    {"rank", "the rank whose program is shown (0)", true},
     {"pass", "how far to compile: list, graph, layout, a pass, or program (default)", true},
     {0},
 };

@@ -1,4 +1,4 @@
-/* list.c - the parts on the shelves, one line each, from their own words. */
+/* list.c - `skein list`: the parts of each kind, with their one-line documentation. */
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
@@ -35,7 +35,7 @@ static const char *knobs_of(sk_arena *a, const sk_optim *o)
     return text.s ? text.s : "";
 }
 
-/* How a word is said, and what it is for. */
+/* The forms of a word, and what it is for. */
 static const char *forms_of(sk_arena *a, const sk_word *w)
 {
     const char *about = sk_word_about(a, w);

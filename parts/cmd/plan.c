@@ -1,4 +1,4 @@
-/* plan.c - `skein plan`: what a layout needs, known before anything runs.
+/* plan.c - `skein plan`: what a layout needs, before anything runs.
  *
  * Compiles one program per class of equal ranks, so that sixteen thousand ranks
  * cost what a few do.  Bytes are those of the memory plan: a run maps exactly as
@@ -24,16 +24,16 @@ static const char usage[] =
     "usage: skein plan [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
     "                  [-o csv|json|md] [--svg FILE [--tensor NAME]]\n\n"
     "Bytes per rank by kind, flops and bytes on the wire of a step, for each class of ranks with\n"
-    "equal programs; with --cluster also whether it fits there, and the time of a step on paper\n"
-    "(skein simulate tells more).  --svg draws it: mesh, pieces of a parameter, pipeline, memory;\n"
-    "without --cluster its time is counted in blocks.  Needs no data and no devices.\n"
+    "equal programs; with --cluster also whether it fits there, and the predicted time of a\n"
+    "step (skein simulate tells more).  --svg draws it: mesh, shards of a parameter, pipeline,\n"
+    "memory; without --cluster its time is counted in blocks.  Needs no data and no devices.\n"
     "    skein plan model=gpt2 layout=\"dp=64 tp=8 zero=1\" train.batch=512 --cluster h100-8\n";
 
 static const sk_option options[] = {
     {"cluster", "a machine that skein simulate knows, or its file", true},
     {"o", "csv, json or md instead of text", true},
-    {"svg", "draw mesh, pieces, pipeline and memory there (doc/pictures.md)", true},
-    {"tensor", "the parameter whose pieces are drawn; usual: the largest", true},
+    {"svg", "draw mesh, shards, pipeline and memory to a file (doc/pictures.md)", true},
+    {"tensor", "the parameter whose shards are drawn; default: the largest", true},
     {0},
 };
 
@@ -132,7 +132,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
     printf(" · packing loses %.1f %%\n", 100 * lost);
 }
 
-/* The step on paper, and where. */
+/* The simulated step, and its machine. */
 typedef struct walked {
     sk_machine machine;
     sk_simulation paper;
@@ -164,15 +164,15 @@ static void there(sk_arena *a, const walked *w, int64_t most)
 {
     const sk_machine *m = &w->machine;
     const sk_simulation *p = &w->paper;
-    printf("there     %s: %s of %s a rank, %s\n", m->name, sk_bytes(a, most),
+    printf("cluster   %s: %s of %s per rank, %s\n", m->name, sk_bytes(a, most),
            m->memory ? sk_bytes(a, m->memory) : "unknown memory",
            m->memory && most > m->memory ? "does not fit" : "fits");
-    printf("step      %.4g s on paper · busy %.1f %% · exposed %.1f %% · bubble %.1f %%\n",
+    printf("step      %.4g s predicted · busy %.1f %% · exposed %.1f %% · bubble %.1f %%\n",
            p->seconds, 100 * p->busy / p->seconds, 100 * p->exposed / p->seconds,
            100 * p->bubble / p->seconds);
 }
 
-/* It does not fit there: the fastest ways that would. */
+/* It does not fit there: the fastest options that would. */
 static sk_status would_fit(sk_arena *a, sk_setup *s, const sk_machine *m, int64_t most)
 {
     enum { SAID = 3 };
@@ -185,7 +185,7 @@ static sk_status would_fit(sk_arena *a, sk_setup *s, const sk_machine *m, int64_
         printf("%s %s: %s a rank, %.4g s\n", said++ ? "         " : "would fit",
                sk_layout_short(a, &ways[i].layout), sk_bytes(a, ways[i].bytes), ways[i].seconds);
     }
-    if (!said) printf("would fit nothing of %d ways to shard and recompute; take more ranks\n", n);
+    if (!said) printf("would fit none of %d options to shard and recompute; take more ranks\n", n);
     return SK_OK;
 }
 
@@ -220,7 +220,7 @@ static const char *shared(sk_arena *a, const sk_setup *s)
     return sk_print(a, " · weights shared by %d ranks of a host", s->layout.mesh.size[axis]);
 }
 
-/* What ranks have in other memories than the device's. */
+/* Offloaded bytes: host memory and files. */
 static void say_outside(sk_arena *a, const sk_setup *s)
 {
     int64_t host = 0, file = 0;
@@ -230,8 +230,8 @@ static void say_outside(sk_arena *a, const sk_setup *s)
         if (p->kind_bytes[SK_HOSTED] > host) host = p->kind_bytes[SK_HOSTED];
         if (p->file_bytes > file) file = p->file_bytes;
     }
-    printf("outside   %s of the host's memory · %s of a file, each at most a rank\n",
-           sk_bytes(a, host), sk_bytes(a, file));
+    printf("offloaded %s to host memory · %s to a file, each at most per rank\n", sk_bytes(a, host),
+           sk_bytes(a, file));
 }
 
 /* For people: the same in a few lines above the table. */
@@ -242,8 +242,8 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->n_params), s->flops);
     conventions(s);
-    printf("layout    %d ranks = %s · %d micro-batches · %d kind%s of rank\n", s->n_ranks,
-           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "s" : "");
+    printf("layout    %d ranks = %s · %d micro-batches · %d class%s of ranks\n", s->n_ranks,
+           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "es" : "");
     if (idle) printf("warning   %s\n", idle);
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));
@@ -280,5 +280,6 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     return sk_table_print(&t, format, stdout);
 }
 
-const sk_cmd sk_cmd_plan = {
-    .name = "plan", .doc = "memory, work and traffic of a layout, before running", .run = run};
+const sk_cmd sk_cmd_plan = {.name = "plan",
+                            .doc = "memory, flops and communication of a layout, before running",
+                            .run = run};

@@ -1,4 +1,4 @@
-/* sample.c - `skein sample`: text from a model directory or a run. */
+/* sample.c - `skein sample`: generate text from a model directory or a run. */
 #include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/argv.h"
@@ -34,11 +34,9 @@ static sk_status write_text(sk_sampler *s, const char *prompt, int64_t tokens)
     }
     putchar('\n');
     if (sk_sampler_cut(s))
-        fprintf(
-            stderr,
-            "note: the text is longer than the model's %lld positions; what is drawn follows from "
-            "its end alone\n",
-            (long long)sk_sampler_cut(s));
+        fprintf(stderr,
+                "note: the text is longer than the model's %lld positions; only its end is seen\n",
+                (long long)sk_sampler_cut(s));
     sk_arena_end(&a);
     return SK_OK;
 }
@@ -102,7 +100,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 
 const sk_cmd sk_cmd_sample = {
     .name = "sample",
-    .doc = "text from a model directory or a run",
+    .doc = "generate text from a model directory or a run",
     .help =
         "usage: skein sample DIR [--prompt TEXT] [--tokens N] [--temp T] [--seed S] "
         "[--ignore-eos]\n\n"

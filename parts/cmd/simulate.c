@@ -1,7 +1,7 @@
-/* simulate.c - `skein simulate`: the programs of all ranks, run on paper.
+/* simulate.c - `skein simulate`: the programs of all ranks, simulated.
  *
- * Compiles one program per shape of rank and walks one rank per class of equal
- * ones (plan/rank_classes.h) above SMALL ranks, every rank below.  Needs no data, no
+ * Compiles one program per shape of rank and simulates one rank per class of equal
+ * ranks (plan/rank_classes.h) above SMALL ranks, every rank below.  Needs no data, no
  * devices, and no more time for sixteen thousand ranks than for eight. */
 #include "base/clock.h"
 #include "base/strings.h"
@@ -25,7 +25,7 @@ enum { SMALL = 64 };
 static const char usage[] =
     "usage: skein simulate [FILE.yaml] [key=value ...] [-n RANKS] [--cluster NAME|FILE]\n"
     "                      [--trace FILE] [--fold yes|no] [-o csv|json|md]\n\n"
-    "Runs the programs that skein train would run, on paper: the time of a step, how much of it\n"
+    "Simulates the programs that skein train would run: the time of a step, how much of it\n"
     "is work, exposed communication and bubble, bytes on the wire, and a trace for\n"
     "chrome://tracing or ui.perfetto.dev.  Needs no data and no devices.  mfu is that of a run:\n"
     "flops of the model over the peak of all that is used, of GPUs by their data sheet in 16 "
@@ -36,11 +36,12 @@ static const char usage[] =
 
 static const sk_option options[] = {
     {"cluster",
-     "cpu (usual, or what bench coll --calibrate found), a100-8, h100-8, h200-8, b200-8, unit, "
+     "cpu (default, or what bench coll --calibrate measured), a100-8, h100-8, h200-8, b200-8, "
+     "unit, "
      "here (measured now), or a file",
      true},
-    {"trace", "write the step there, in Chrome's trace format", true},
-    {"fold", "yes or no: walk one rank of each class of equal ones; usual: above 64 ranks", true},
+    {"trace", "write the step to this file, in Chrome's trace format", true},
+    {"fold", "yes or no: simulate one rank per class of equal ranks (above 64 ranks)", true},
     {"o", "csv, json or md instead of text", true},
     {0},
 };
@@ -56,7 +57,7 @@ typedef struct simulation {
     sk_profile profile; /* of `here` */
     sk_call_times calls;
     const char *trace; /* NULL: none */
-    const char *fold;  /* "yes", "no"; NULL: if there are many */
+    const char *fold;  /* "yes", "no"; NULL: above SMALL ranks */
 } simulation;
 
 /* The rate at which one thread reads one part of memory and writes another. */
@@ -112,7 +113,7 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
 /* Half of the memory and a minute: a run of the same job takes no less. */
 static sk_status measure_ranks(simulation *s, const sk_simulate_in *in)
 {
-    const double patience = 30;
+    const double timeout = 30;
     sk_run_opts o = {.fill = sk_synthetic_fill,
                      .fill_ctx = s->job,
                      .seed = s->job->seed,
@@ -124,12 +125,12 @@ static sk_status measure_ranks(simulation *s, const sk_simulate_in *in)
                        .machine = &s->machine,
                        .opts = &o,
                        .memory = s->machine.memory / 2,
-                       .patience = patience};
+                       .patience = timeout};
     SK_TRY(sk_profile_ranks(s->arena, &p, &s->profile));
     return sk_time_calls(s->arena, in->programs, s->profile.n_shapes, &s->calls);
 }
 
-/* What a run on such machines would divide by; on this one it does divide by it. */
+/* The peak flops that MFU of a run on such machines is over. */
 static void find_peak(simulation *s)
 {
     const sk_setup *u = s->setup;
@@ -197,7 +198,7 @@ static double mfu(const simulation *s)
     return s->peak > 0 ? s->setup->flops / s->paper.seconds / s->peak : 0;
 }
 
-/* What the layout leaves without work, as a sentence; NULL: nothing. */
+/* Ranks without work (train/idle.h), as a sentence; NULL: none. */
 static const char *idle_text(const simulation *s)
 {
     int n = 0;
@@ -302,7 +303,7 @@ static void summary(const simulation *s, const char *idle)
     if (s->here) measured(s);
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->setup->n_params), s->setup->flops);
-    printf("layout    %d ranks = %s · %d micro-batches · %d walked\n", s->setup->n_ranks,
+    printf("layout    %d ranks = %s · %d micro-batches · %d simulated\n", s->setup->n_ranks,
            sk_layout_short(a, &s->setup->layout), s->setup->n_micro, p->n);
     if (idle) printf("warning   %s\n", idle);
     if (s->machine.unit) printf("step      %g units\n", p->seconds);
@@ -314,7 +315,8 @@ static void summary(const simulation *s, const char *idle)
         100 * p->busy / step, 100 * p->exposed / step, 100 * p->bubble / step);
     traffic(s);
     if (p->copied > 0)
-        printf("copies    %.4g s between memories, %.1f %% of it beside work (mean of ranks)\n",
+        printf("copies    %.4g s between memories, %.1f %% of it overlapped with work (mean of "
+               "ranks)\n",
                p->copied, 100 * (1 - p->uncovered / p->copied));
     printf("memory    %s on the fullest rank%s\n\n", sk_bytes(a, most),
            !room         ? ""
@@ -342,8 +344,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         fprintf(
             stderr,
             "skein: warning: the flops of %s are those of 16-bit products, and train.dtype is f32: "
-            "times are too short, and mfu is over the peak of those; train.dtype=bf16 is what they "
-            "are for\n",
+            "times are too short, and mfu is over the peak of 16-bit products; train.dtype=bf16 "
+            "matches them\n",
             s.machine.name);
     SK_TRY(walk(&s));
     if (s.trace) SK_TRY(write_trace(&s));
@@ -354,4 +356,4 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 }
 
 const sk_cmd sk_cmd_simulate = {
-    .name = "simulate", .doc = "a step of any layout on any machine, on paper", .run = run};
+    .name = "simulate", .doc = "the predicted step of any layout on any machine", .run = run};

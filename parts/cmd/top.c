@@ -1,11 +1,11 @@
-/* top.c - `skein top`: how a running job stands, also a stuck one.
+/* top.c - `skein top`: the state of a running job, even of one that hangs.
  *
- * Reads the board of the job (comm/control_block.h) through /proc, mapped read only: the job
- * does not notice.  Two looks LOOK_S apart make a frame: what changed in between is
- * alive.  A frame ends with a verdict that names the rank all others wait for
- * (comm/hang_diagnosis.h).  Instructions get their text by compiling the run's config.yaml
- * again; if the hash of that program is not the one on the board, only their
- * numbers are shown. */
+ * Reads the control block of the job (comm/control_block.h) through /proc, mapped read only: the
+ * job does not notice.  Two samples LOOK_S apart make a frame: ranks that changed in
+ * between are alive.  A frame ends with a diagnosis that names the rank that all others
+ * wait for (comm/hang_diagnosis.h).  Instructions get their text by compiling the run's
+ * config.yaml again; if the hash of that program is not the one in the control block,
+ * only their numbers are shown. */
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/proc.h"
@@ -134,7 +134,7 @@ static const sk_program *program_of(const frame *f, int rank)
 
 /* --- the verdict --- */
 
-/* The rank that is to blame: dead or stopped first, else the one most others wait for. */
+/* The rank that holds up the others: dead or stopped first, else the one most others wait for. */
 static int culprit(const frame *f)
 {
     int best = -1, most = 0, *votes = sk_many(f->arena, int, f->n);
@@ -204,7 +204,7 @@ static bool ended(const frame *f)
 static const char *verdict(const frame *f)
 {
     sk_out o = {.arena = f->arena};
-    const char *story = NULL;
+    const char *report = NULL;
     int root = culprit(f), moving = 0;
     double still = INFINITY; /* the rank that moved last did so then */
     for (int r = 0; r < f->n; r++) {
@@ -212,8 +212,8 @@ static const char *verdict(const frame *f)
         if (f->is[r].since > 0) still = fmin(still, f->is[r].since);
     }
     bool bad = root >= 0 && strchr("TtXZ", f->is[root].process);
-    if (sk_heaps_aborted(f->board, NULL, NULL, &story))
-        sk_out_add(&o, "failed: %.*s", (int)strcspn(story, "\n"), story);
+    if (sk_heaps_aborted(f->board, NULL, NULL, &report))
+        sk_out_add(&o, "failed: %.*s", (int)strcspn(report, "\n"), report);
     else if (count_state(f, DONE) == f->n) sk_out_add(&o, "done");
     else if (ended(f)) sk_out_add(&o, "all ranks have ended");
     else if (bad || (root >= 0 && !moving && still > STUCK_S && isfinite(still)))
@@ -410,13 +410,13 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 
 const sk_cmd sk_cmd_top = {
     .name = "top",
-    .doc = "how a running job stands: every rank, and who keeps the others waiting",
+    .doc = "the state of a running job: every rank, and which one the others wait for",
     .help = "usage: skein top [PID | RUNDIR] [--once] [-o csv|json|md|text]\n\n"
-            "PID is any process of the job.  Without a word the job of this host, or a table of "
-            "the jobs if\nthere are several.  On a terminal it is shown anew every second until "
-            "the job ends; --once, a\npipe or -o: once.  The job is not disturbed, also one that "
-            "hangs.  `since`: seconds at this\ninstruction; `process`: R runs, S sleeps, T is "
-            "stopped, D waits for a disk.  Of a job with device=cuda the GPUs of this host are "
+            "PID is any process of the job.  Without an argument the job of this host, or a table "
+            "of the\njobs if there are several.  On a terminal it is refreshed every second until "
+            "the job ends;\n--once, a pipe or -o: once.  The job is not disturbed, even if it "
+            "hangs.  `since`: seconds at\nthis instruction; `process`: R runs, S sleeps, T is "
+            "stopped, D waits for a disk.  Of a job\nwith device=cuda the GPUs of this host are "
             "shown too.\n    skein top runs/last --once\n",
     .run = run,
 };

@@ -1,4 +1,5 @@
-/* train.c - `skein train`: a whole run, on this host or as one rank of many. */
+/* train.c - `skein train`: a run on this host, or one rank of a run that another launcher started.
+ */
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
@@ -12,14 +13,13 @@ static const char usage[] =
     "usage: skein train [FILE.yaml] [key=value ...] [-n RANKS] [--resume]\n\n"
     "Trains, prints progress and samples, and leaves a run directory: config.yaml, metrics.jsonl,\n"
     "checkpoints, and final/, a Hugging Face directory.  Ctrl-C saves and exits with code 75;\n"
-    "--resume goes on where it was, on the same layout or another.  Under mpirun, srun or a\n"
+    "--resume continues, under the same layout or another.  Under mpirun, srun or a\n"
     "torchrun-style environment every process becomes one rank of theirs.\n"
     "    skein train example/demo.yaml -n 2 layout=\"dp=2 zero=1\"\n";
 
 static const sk_option options[] = {
-    {"restarts", "begin again this often, without progress in between, when a rank is killed (0)",
-     true},
-    {"launch", "process (usual) or thread: what a rank is", true},
+    {"restarts", "restarts without progress in between, when ranks are killed (0)", true},
+    {"launch", "what a rank is: process (default) or thread", true},
     {0},
 };
 
@@ -66,11 +66,11 @@ static sk_status read_opts(sk_conf_rest *rest, sk_launch_opts *o)
     return SK_OK;
 }
 
-/* One of many ranks failed: one of them says why, and those on other hosts must not wait. */
+/* One of many ranks failed: one of them reports why, and those on other hosts must not wait. */
 static sk_status fail_together(const sk_boot *b, sk_status st)
 {
     if (st == SK_ESTOP) return st;
-    if (!*sk_error_line()) usleep(LINGER_US); /* another speaks: let it go first */
+    if (!*sk_error_line()) usleep(LINGER_US); /* another rank reports: let it go first */
     else if (sk_boot_speaks(b)) {
         fprintf(stderr, "skein: %s\n", st == SK_EBUG ? sk_error() : sk_error_line());
         usleep(LINGER_US);
@@ -103,7 +103,9 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     sk_boot boot = {0};
     sk_status st = sk_boot_detect(a, &boot);
-    bool many = st || boot.n_ranks > 1; /* who cannot tell how many there are is not alone */
+    bool many =
+        st || boot.n_ranks >
+                  1; /* a launcher that cannot tell how many ranks there are has more than one */
     if (!st) st = train(a, argc, argv, &boot);
     return st && many ? fail_together(&boot, st) : st;
 }

@@ -1,10 +1,10 @@
-/* verify.c - `skein verify`: are these files whole and what they say they are?
+/* verify.c - `skein verify`: are these files complete and undamaged?
  *
- * Every byte is read.  A checkpoint is held against its manifest, a tensor file
+ * Every byte is read.  A checkpoint is checked against its manifest, a tensor file
  * against its own header, a model directory against the model that its config
  * names: shapes, and numbers that must be finite.  Files that skein exported are
- * held to checksums.json beside them; where there is none a flipped bit cannot be
- * seen, and the verdict says so. */
+ * checked against checksums.json beside them; where there is none a flipped bit cannot
+ * be seen, and the result says so. */
 #include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/argv.h"
@@ -68,11 +68,11 @@ static sk_status verify_model(sk_arena *a, const char *path, const char **what, 
     return SK_OK;
 }
 
-/* The rows so far, and the first story of what is not good. */
+/* The rows so far, and the first error. */
 typedef struct checks {
     sk_table t;
     sk_status status;
-    const char *story;
+    const char *report;
     int n_bad;
 } checks;
 
@@ -81,7 +81,7 @@ static sk_status verify_checkpoint(sk_arena *a, const char *path, const char **w
     sk_ckpt c;
     sk_extra x;
     SK_TRY(sk_rundir_verify(a, path, true, &c, &x));
-    *what = "checkpoint, every byte as written";
+    *what = "checkpoint, all checksums match";
     return SK_OK;
 }
 
@@ -93,9 +93,9 @@ static void put(checks *c, const char *path, const char *verdict, const char *wh
 
 static void bad(checks *c, const char *path, sk_status st)
 {
-    const char *story = sk_strdup(c->t.arena, sk_error_line());
-    if (!c->n_bad++) c->status = st, c->story = story;
-    put(c, path, "bad", story);
+    const char *report = sk_strdup(c->t.arena, sk_error_line());
+    if (!c->n_bad++) c->status = st, c->report = report;
+    put(c, path, "bad", report);
 }
 
 static void one(checks *c, const char *path);
@@ -149,8 +149,8 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     for (int i = 0; i < n; i++) one(&c, words[i]);
     SK_TRY(sk_table_print(&c.t, format, stdout));
     if (c.n_bad > 1)
-        return sk_fail(c.status, "%d of %d are bad, the first: %s", c.n_bad, c.t.rows.n, c.story);
-    return c.n_bad ? sk_fail(c.status, "%s", c.story) : SK_OK;
+        return sk_fail(c.status, "%d of %d are bad, the first: %s", c.n_bad, c.t.rows.n, c.report);
+    return c.n_bad ? sk_fail(c.status, "%s", c.report) : SK_OK;
 }
 
 const sk_cmd sk_cmd_verify = {
@@ -158,10 +158,10 @@ const sk_cmd sk_cmd_verify = {
     .doc = "check checkpoints, runs, models and tensor files",
     .help = "usage: skein verify PATH ... [-o csv|json|md]\n\n"
             "PATH is a checkpoint, a run (all its checkpoints and final/), a Hugging Face "
-            "directory or a\n.safetensors file.  Each gets a line, in order, whatever becomes of "
-            "the others; where one is\nbad the exit code is that of the first, 65 for damage and "
-            "79 for numbers that are not\nfinite.  A model without checksums.json, which skein "
-            "writes beside what it exports, is read\nwhole and called not checksummed.\n"
+            "directory or a\n.safetensors file.  Each gets a line, in order, even if others are "
+            "bad; where one is bad the\nexit code is that of the first, 65 for damage and 79 for "
+            "numbers that are not finite.  A\nmodel without checksums.json, which skein writes "
+            "beside what it exports, is read completely\nand called not checksummed.\n"
             "    skein verify runs/last\n",
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* adamw.cu - the GPU half of adamw.c: 28 bytes an element cross the memory, with gradients and
+/* adamw.cu - the CUDA kernel of adamw.c: 28 bytes an element cross the memory, with gradients and
  * weights of bf16 and a master. */
 #include "kernel/cuda/optim_pass.h"
 

@@ -55,8 +55,8 @@ const sk_optim sk_optim_ademamix = {
               SK_EPS(1e-8),
               SK_DECAY(0.1),
               {"beta3", 0.9999, .most = SK_BELOW_ONE, .doc = "decay of the slow average"},
-              {"alpha", 5, .most = 1e3, .doc = "weight of the slow average in the direction"},
+              {"alpha", 5, .most = 1e3, .doc = "weight of the slow average in the update"},
               {"mix_warmup", 0, .most = 1e9, .whole = true,
-               .doc = "steps until the slow average counts in full"}},
+               .doc = "steps until the slow average has its full weight"}},
     .pass = {apply},
 };

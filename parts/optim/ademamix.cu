@@ -1,4 +1,4 @@
-/* ademamix.cu - the GPU half of ademamix.c. */
+/* ademamix.cu - the CUDA kernel of ademamix.c. */
 #include "kernel/cuda/optim_pass.h"
 
 enum { LR, BETA1, BETA2, EPS, DECAY, BETA3, ALPHA, MIX_WARMUP };

@@ -1,4 +1,4 @@
-/* lamb.cu - the GPU half of lamb.c.  The first pass leaves the direction and, in double, the two
+/* lamb.cu - the CUDA kernel of lamb.c.  The first pass leaves the direction and, in double, the two
  * squared norms; the second takes the step. */
 #include "kernel/cuda/optim_pass.h"
 

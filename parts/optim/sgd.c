@@ -18,7 +18,7 @@ static void apply(sk_piece *p)
 
 const sk_optim sk_optim_sgd = {
     .name = "sgd",
-    .doc = "gradient descent with momentum",
+    .doc = "stochastic gradient descent with momentum",
     .n_state = 1,
     .state = {"m"},
     .knobs = {SK_LR(0.1), SK_MOMENTUM(0.9), SK_DECAY(0)},

@@ -1,4 +1,4 @@
-/* sgd.cu - the GPU half of sgd.c. */
+/* sgd.cu - the CUDA kernel of sgd.c. */
 #include "kernel/cuda/optim_pass.h"
 
 enum { LR, MOMENTUM, DECAY };

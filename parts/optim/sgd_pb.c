@@ -1,4 +1,4 @@
-/* sgd_pb.c - momentum for gradients that come late (Kosson et al. 2020).
+/* sgd_pb.c - momentum for delayed gradients (Kosson et al. 2020).
  *
  * A gradient that is D updates old has missed D updates in which momentum would have
  * carried it on.  Spike compensation gives it that share at once, and momentum the rest:
@@ -36,12 +36,12 @@ static void ahead(sk_piece *p)
     for (int64_t i = 0; i < p->n; i++) w[i] -= far * v[i];
 }
 
-#define SPIKE "sgd-pb: spike compensation of late gradients"
-#define AHEAD "sgd-pb: forward passes read weights as they will be"
+#define SPIKE "sgd-pb: spike compensation of delayed gradients"
+#define AHEAD "sgd-pb: forward passes read predicted weights"
 
 const sk_optim sk_optim_sgd_pb = {
     .name = "sgd-pb",
-    .doc = "sgd for late gradients: spike compensation, weight prediction",
+    .doc = "SGD for delayed gradients: spike compensation, weight prediction",
     .n_state = 1,
     .state = {"v"},
     .knobs = {SK_LR(0.1),

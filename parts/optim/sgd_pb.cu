@@ -1,4 +1,4 @@
-/* sgd_pb.cu - the GPU half of sgd_pb.c. */
+/* sgd_pb.cu - the CUDA kernel of sgd_pb.c. */
 #include "kernel/cuda/optim_pass.h"
 
 enum { LR, MOMENTUM, DECAY, COMPENSATE, PREDICT };

@@ -1,9 +1,9 @@
 /* dualpipe_v.c - DeepSeek 2025 (DualPipe-V): DualPipe cut in half, every chunk kept once.
  *
- * Two chunks a stage, folded.  In the steady state a forward of one chunk stands beside a backward
- * of the other, so that a device can compute the one while bytes of the other travel; here they are
- * neighbours in the list.  Backwards are whole (B) there, and in halves at both ends, where
- * somebody waits for I.  The rule wants 2p micro-batches: of fewer, the tasks of those
+ * Two chunks per stage in V shape.  In the steady state a forward of one chunk is next to a
+ * backward of the other, so that a device can compute the one while bytes of the other travel; here
+ * they are neighbours in the list.  Backwards are not split (B) there, and split at both ends,
+ * where another stage waits for I.  The rule wants 2p micro-batches: of fewer, the tasks of those
  * that do not exist are left out.  Run one after the other the bubble is (p-1)(F+B-2W); as pairs
  * that take F&B, DeepSeek's (p-1)(F&B+B-3W).  Both count the times of chunks. */
 #include "program/schedule.h"
@@ -11,7 +11,7 @@
 typedef struct line { /* one stage */
     sk_tasks *tasks;
     int n_micro, chunk[2], f[2], b[2]; /* f, b: the next micro-batch, by chunk */
-    sk_tasks halves;                   /* I that were done, each owing its W */
+    sk_tasks halves;                   /* I that were done, whose W is still to come */
     int paid;                          /* how many of them */
 } line;
 
@@ -71,7 +71,7 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_dualpipe_v = {
     .name = "dualpipe-v",
-    .doc = "folded; forwards beside backwards of the other chunk",
+    .doc = "V-shaped; forwards overlap backwards of the other chunk",
     .bubble = "(p-1)/6m",
     .memory = "p + 1/2",
     .chunks = 2,

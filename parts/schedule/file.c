@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { LONGEST = 32 }; /* a word that is quoted in a story is cut here */
+enum { LONGEST = 32 }; /* a word that is quoted in an error is cut here */
 
 typedef struct reader {
     const sk_pipe *pipe;
@@ -49,8 +49,8 @@ static sk_status read_task(const reader *r, int stage, sk_tasks *to)
     bool ok = letter && read_number(&s, end, &micro);
     if (ok && s < end && *s == '.') ok = (s++, read_number(&s, end, &lap));
     if (!ok || s != end)
-        return wrong(r, "is no task: F, B, I or W, a micro-batch, and perhaps a chunk (F3, F3.1)",
-                     -1, 0);
+        return wrong(
+            r, "is no task: F, B, I or W, a micro-batch, and optionally a chunk (F3, F3.1)", -1, 0);
     if (micro >= r->pipe->n_micro) return wrong(r, "micro-batch", micro, r->pipe->n_micro);
     if (lap >= r->pipe->n_chunks) return wrong(r, "chunk", lap, r->pipe->n_chunks);
     sk_task_add(to, (sk_duty)(letter - letters), micro, lap * r->pipe->n_stages + stage);
@@ -102,6 +102,6 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_file = {
     .name = "file",
-    .doc = "as a file says: schedule=./order.txt",
+    .doc = "read from a file: schedule=./order.txt",
     .emit = emit,
 };

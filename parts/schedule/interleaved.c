@@ -32,7 +32,7 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_interleaved = {
     .name = "interleaved",
-    .doc = "1f1b over v chunks a stage",
+    .doc = "1f1b over v chunks per stage",
     .bubble = "(p-1)/(v m)",
     .memory = "p + (p-1)/v",
     .emit = emit,

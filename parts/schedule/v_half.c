@@ -1,7 +1,7 @@
 /* v_half.c - Qi et al. 2024 (V-Half): half of 1F1B's memory, half of its bubble.
  *
- * Two chunks a stage, folded: the first stage has the first chunk and the last.  The chunks of a
- * stage that wait longest stand beside those that wait least, so all stages have the same peak.
+ * Two chunks per stage in V shape: the first stage has the first chunk and the last.  The chunks of
+ * a stage that wait longest stand beside those that wait least, so all stages have the same peak.
  * F and I take 2 units a stage on the way up and 1 on the way down.  A stage's F and I must not
  * meet in a period of 6: with these steps they never do, if I waits 1 unit (4 for even p) more
  * at the fold.  The bubble is 3p-4 units of 6m for p > 2. */
@@ -27,7 +27,7 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_v_half = {
     .name = "v-half",
-    .doc = "folded; half the memory of 1f1b, half its bubble",
+    .doc = "V-shaped; half the memory of 1f1b, half its bubble",
     .bubble = "(3p-4)/6m",
     .memory = "p/2 + 1",
     .chunks = 2,

@@ -1,9 +1,9 @@
 /* v_min.c - Qi et al. 2024 (V-Min): a third of 1F1B's memory, two thirds of its bubble.
  *
- * Two chunks a stage, folded.  A micro-batch goes through all forwards and all I without a pause,
- * so nothing lives longer than it must.  On a stage F and I keep out of each other's way in a
- * period of 6, but for p a multiple of 3, where I begins two units later.  The bubble is
- * 4p-5 units of 6m, or 4p-3 where 3 divides p. */
+ * Two chunks per stage in V shape.  A micro-batch goes through all forwards and all I without a
+ * pause, so nothing lives longer than it must.  On a stage F and I keep out of each other's way in
+ * a period of 6, but for p a multiple of 3, where I begins two units later.  The bubble is 4p-5
+ * units of 6m, or 4p-3 where 3 divides p. */
 #include "program/schedule.h"
 
 extern const sk_schedule sk_schedule_v_min;
@@ -23,7 +23,7 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_v_min = {
     .name = "v-min",
-    .doc = "folded; a third of the memory of 1f1b, two thirds of its bubble",
+    .doc = "V-shaped; a third of the memory of 1f1b, two thirds of its bubble",
     .bubble = "(4p-5)/6m",
     .memory = "(p+4)/3",
     .chunks = 2,

@@ -21,7 +21,7 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_zb_h1 = {
     .name = "zb-h1",
-    .doc = "1f1b, weight halves fill the bubble",
+    .doc = "1f1b, weight gradients fill the bubble",
     .bubble = "(p-1)/3m",
     .memory = "p",
     .chunks = 1,

@@ -1,11 +1,11 @@
 /* zb_v.c - Qi et al. 2023, section 6 (ZB-V): no bubble with 1F1B's memory.
  *
- * Two chunks a stage, folded, so that the first stage computes the loss and can begin backwards
- * early.  Its list has five parts: first chunks until second ones come back; both in turn;
- * second chunks forward and backward; the steady state F I W of one and of the other; and
- * I alone while W still can wait.  With F = I = W no stage waits between its first task and
- * its last, if there are 2p-1 micro-batches; with fewer, the tasks of those that do not exist
- * are left out. */
+ * Two chunks per stage in V shape, so that the first stage computes the loss and can begin
+ * backwards early.  Its list has five parts: first chunks until second ones come back; both in
+ * turn; second chunks forward and backward; the steady state F I W of one and of the other; and I
+ * alone while W still can wait.  With F = I = W no stage waits between its first task and its last,
+ * if there are 2p-1 micro-batches; with fewer, the tasks of those that do not exist are left out.
+ */
 #include "program/schedule.h"
 
 typedef struct line { /* one stage */
@@ -60,7 +60,7 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 
 const sk_schedule sk_schedule_zb_v = {
     .name = "zb-v",
-    .doc = "folded; no stage waits once it has begun",
+    .doc = "V-shaped; no stage waits once it has begun",
     .bubble = "0",
     .memory = "p",
     .chunks = 2,

@@ -63,7 +63,7 @@ static sk_status read_idx(sk_arena *a, const char *path, int dims, int64_t *n, i
         total *= d[i];
     }
     if ((size_t)total != t.n - 4 - 4 * (size_t)found)
-        return sk_fail(SK_EDATA, "%s: the header promises %lld bytes, the file holds %lld", path,
+        return sk_fail(SK_EDATA, "%s: the header says %lld bytes, the file has %lld", path,
                        (long long)total, (long long)t.n - 4 - 4 * found);
     *n = d[0], *size = total / d[0], *bytes = h + 4 + 4 * found;
     return SK_OK;
@@ -127,7 +127,7 @@ static bool brings_val(const char *what)
 
 const sk_source sk_source_idx = {
     .name = "idx",
-    .doc = "images with labels in IDX files (MNIST and its kin), also .gz",
+    .doc = "images with labels in IDX files (MNIST and the like), also .gz",
     .known = "fashion-mnist",
     .knows = knows,
     .open = open_idx,

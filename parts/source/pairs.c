@@ -164,7 +164,8 @@ static sk_status weights(const sk_feed *f, const sk_feed_box *b, void *to)
 
 const sk_source sk_source_pairs = {
     .name = "pairs",
-    .doc = "JSON lines with a \"prompt\" and a \"completion\", which alone counts; also .gz",
+    .doc = "JSON lines with a \"prompt\" and a \"completion\", whose tokens alone are in the loss; "
+           "also .gz",
     .knows = knows,
     .open = open_pairs,
     .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},

@@ -178,8 +178,8 @@ static sk_status open_raw(const sk_mapped *m, int said, shard *out)
                        "there is no header",
                        m->path, (long long)m->size, width, 8 * width,
                        said || width == 2 ? ""
-                                          : " (as uint16 every second id would be next to 0; "
-                                            "data.dtype=uint16 says that they are meant so)");
+                                          : " (as uint16 every second id would be almost 0; "
+                                            "data.dtype=uint16 reads them so)");
     *out = (shard){m, 0, m->size / width, width, true};
     return SK_OK;
 }
@@ -202,7 +202,8 @@ static sk_status open_one(sk_arena *a, const char *path, int said, shard *out)
     SK_TRY(index ? open_megatron(a, index, out) : open_plain(a, path, said, out));
     if (!said || said == out->width) return SK_OK;
     sk_mapped_close(out->map);
-    return sk_fail(SK_EDATA, "%s says itself that its ids have %d bytes, data.dtype=uint%d says %d",
+    return sk_fail(SK_EDATA,
+                   "the header of %s says that its ids have %d bytes, data.dtype=uint%d says %d",
                    path, out->width, 8 * said, said);
 }
 
@@ -291,7 +292,7 @@ static const char *assumption(const sk_store *s)
     if (s->said_bytes) return s->token_bytes == 2 ? " · uint16" : " · uint32";
     if (!s->assumed) return "";
     return s->token_bytes == 2 ? " · uint16 assumed"
-                               : " · uint32 assumed: as uint16 every second id would be next to 0";
+                               : " · uint32 assumed: as uint16 every second id would be almost 0";
 }
 
 static sk_status open_tokens(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,

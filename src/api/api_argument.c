@@ -43,7 +43,7 @@ sk_status sk_struct_to_caller(const char *who, void *out, const void *ours, size
     return SK_OK;
 }
 
-sk_status sk_take(const char *who, const void *in, void *ours, size_t bytes)
+sk_status sk_struct_from_caller(const char *who, const void *in, void *ours, size_t bytes)
 {
     size_t theirs = 0;
     SK_TRY(sized(who, in, &theirs));

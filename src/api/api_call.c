@@ -123,7 +123,7 @@ static sk_status look_at(const skein_comm *c, const char *who, const skein_call 
 {
     *q = (asked){.who = who};
     SK_TRY(sk_communicator_check(c, who));
-    SK_TRY(sk_take(who, call, &q->call, sizeof q->call));
+    SK_TRY(sk_struct_from_caller(who, call, &q->call, sizeof q->call));
     SK_TRY(check_fields(c, q));
     measure(c, q);
     SK_TRY(check_memory(q));
@@ -170,6 +170,7 @@ static sk_status begin(skein_comm *c, const asked *q, const char *src, const cha
 
 static sk_status end_oldest(skein_comm *c)
 {
+    sk_assert(c->waited < c->posted && c->posted - c->waited <= SK_CALLS_OPEN);
     int64_t workspace = c->workspace[c->waited % SK_CALLS_OPEN];
     SK_TRY(sk_communicator_error(c, sk_comm_wait(c->comm, slot(c, c->waited))));
     if (workspace) sk_comm_memory_free(c, workspace);

@@ -1,5 +1,6 @@
 /* api_feed.c - the batch of a run: inputs as the caller feeds them, shards as ranks load them. */
 #include "api/running.h"
+#include "base/strings.h"
 
 #include <string.h>
 
@@ -53,18 +54,26 @@ static sk_run_input *find(const skein_run *r, const char *name)
 
 /* --- the caller --- */
 
-/* Positions and weights have values that nearly everybody means. */
+/* Does a source of data declare an input of this name, type and kind? */
+static bool declared_as(const sk_run_input *in, sk_input_kind kind)
+{
+    for (const sk_source *const *s = sk_source_parts; *s; s++)
+        for (const sk_feed_input *f = (*s)->inputs; f->name; f++)
+            if (f->kind == kind && f->type == in->type && !strcmp(f->name, in->name)) return true;
+    return false;
+}
+
+/* Positions, and weights of one, need not be fed. */
 static bool has_default(const sk_run_input *in)
 {
-    return (!strcmp(in->name, "pos") && in->type == SK_I32) ||
-           (!strcmp(in->name, "weights") && in->type == SK_F32);
+    return declared_as(in, SK_INPUT_PLACES) || declared_as(in, SK_INPUT_ONES);
 }
 
 /* Ids choose rows of tables and classes of logits. */
 static sk_status check_ids(const skein_run *r, const sk_run_input *in, const int32_t *ids)
 {
     int64_t most = r->program->setup.graph.size['v'];
-    if (in->type != SK_I32 || !strcmp(in->name, "pos") || !most) return SK_OK;
+    if (in->type != SK_I32 || declared_as(in, SK_INPUT_PLACES) || !most) return SK_OK;
     for (int64_t i = 0; i < in->count; i++)
         if (ids[i] < 0 || ids[i] >= most)
             return sk_fail(SK_EDATA,
@@ -112,28 +121,40 @@ void sk_inputs_used(skein_run *r)
     for (int i = 0; i < r->n_inputs; i++) *r->inputs[i].fed = false;
 }
 
-/* What sources of data know to fill, and with which dims. */
+/* Does a source of data fill this tensor? */
+static bool is_filled(const sk_tensor *t)
+{
+    for (const sk_source *const *s = sk_source_parts; *s; s++)
+        for (const sk_feed_input *f = (*s)->inputs; f->name; f++)
+            if (!strcmp(f->name, t->name) && !strcmp(f->letters, t->letters) && f->type == t->type)
+                return true;
+    return false;
+}
+
+/* "idx: pixels bx, targets b, ...; text: ..." */
+static const char *declared(sk_arena *a)
+{
+    sk_out o = {.arena = a};
+    for (const sk_source *const *s = sk_source_parts; *s; s++) {
+        sk_out_add(&o, "%s%s:", o.n ? "; " : "", (*s)->name);
+        for (const sk_feed_input *f = (*s)->inputs; f->name; f++)
+            sk_out_add(&o, "%s %s \"%s\"", f == (*s)->inputs ? "" : ",", f->name, f->letters);
+    }
+    return o.s ? o.s : "";
+}
+
 sk_status sk_inputs_suit(const skein_run *r)
 {
-    static const struct {
-        const char *name, *letters;
-        sk_dtype type;
-    } known[] = {{"tokens", "bt", SK_I32}, {"pos", "bt", SK_I32},     {"targets", "bt", SK_I32},
-                 {"targets", "b", SK_I32}, {"weights", "bt", SK_F32}, {"weights", "b", SK_F32},
-                 {"pixels", "bx", SK_F32}};
     for (int i = 0; i < r->n_inputs; i++) {
         const sk_tensor *t = sk_graph_find(&r->program->setup.graph, r->inputs[i].name);
-        bool good = false;
-        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-            good = good || (!strcmp(known[k].name, t->name) &&
-                            !strcmp(known[k].letters, t->letters) && known[k].type == t->type);
-        if (!good)
-            return sk_fail(
-                SK_ECONF,
-                "SKEIN_DATA: no data fill the input '%s' \"%s\" of %s; feed it, or have "
-                "tokens, pos, targets, weights \"bt\", or pixels \"bx\" with targets and "
-                "weights \"b\"",
-                t->name, t->letters, sk_dtype_name(t->type));
+        sk_arena tmp = {0};
+        if (is_filled(t)) continue;
+        sk_status st = sk_fail(SK_ECONF,
+                               "SKEIN_DATA: no data fill the input '%s' \"%s\" of %s; feed it, or "
+                               "have those of one source (%s)",
+                               t->name, t->letters, sk_dtype_name(t->type), declared(&tmp));
+        sk_arena_end(&tmp);
+        return st;
     }
     return SK_OK;
 }

@@ -1,11 +1,11 @@
-/* api_memory.c - memory that the ranks of a communicator reach, given out and taken back. */
+/* api_memory.c - an allocator for memory that all ranks of a communicator can reach. */
 #include "api/communicator.h"
 
 #include <string.h>
 
 enum { LINE = 64, FIRST = SK_CALL_SLOTS * SK_CALL_BYTES };
 
-/* The gap before block i, or behind the last. */
+/* The free gap before block i, or after the last. */
 static int64_t gap_at(const skein_comm *c, int i)
 {
     return i ? c->given.v[i - 1].at + c->given.v[i - 1].bytes : FIRST;
@@ -27,6 +27,8 @@ int64_t sk_comm_memory_alloc(skein_comm *c, int64_t bytes)
     sk_push(&c->arena, &c->given);
     memmove(&c->given.v[i + 1], &c->given.v[i], (size_t)(c->given.n - 1 - i) * sizeof *c->given.v);
     c->given.v[i] = (sk_comm_memory_block){at, bytes};
+    sk_assert(at >= FIRST && at + bytes <= c->bytes);
+    sk_assert(i + 1 == c->given.n || at + bytes <= c->given.v[i + 1].at);
     return at;
 }
 

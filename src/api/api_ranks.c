@@ -131,7 +131,11 @@ void sk_ranks_poll(sk_ranks *r)
     }
 }
 
-bool sk_rank_over(const sk_ranks *r, int rank) { return !r->v[rank].alive; }
+bool sk_rank_over(const sk_ranks *r, int rank)
+{
+    sk_assert(rank >= 0 && rank < r->n);
+    return !r->v[rank].alive;
+}
 
 static int count_alive(const sk_ranks *r)
 {

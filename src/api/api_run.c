@@ -6,6 +6,7 @@
 #include "api/running.h"
 #include "device/blas_setup.h"
 #include "train/fits.h"
+#include "train/layout_cause.h"
 
 #include <errno.h>
 #include <math.h>
@@ -48,6 +49,7 @@ static sk_status hear(skein_run *r)
 sk_status sk_run_request(skein_run *r, sk_request_kind kind)
 {
     if (r->broken) return sk_heaps_failure(r->heaps);
+    sk_assert(r->started && r->ranks.n > 0);
     r->control->kind = kind;
     r->control->number++;
     for (int k = 0; k < r->ranks.n; k++) sem_post(&r->slots[k].go);
@@ -68,9 +70,10 @@ static sk_status suits(const skein_program *p, int flags)
                        "skein_run_open: flags are %d; SKEIN_PROCESSES and SKEIN_DATA "
                        "are known",
                        flags);
-    const char *key = *job->relayout                        ? "train.relayout"
-                      : p->setup.fallback && job->dropless  ? "train.dropless"
-                      : p->setup.fallback                   ? "gist=PERCENT of the layout"
+    const sk_layout *l = &p->setup.layout;
+    const char *key = *job->relayout                       ? "train.relayout"
+                      : p->setup.fallback && job->dropless ? "train.dropless"
+                      : p->setup.fallback ? sk_layout_cause(p->setup.arena, l, sk_layout_may_fill)
                       : !strcmp(job->nonfinite, "rollback") ? "train.nonfinite=rollback"
                       : job->time_limit > 0                 ? "train.time"
                       : *job->resume                        ? "resume"

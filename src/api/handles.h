@@ -36,7 +36,7 @@
 sk_status sk_struct_to_caller(const char *who, void *out, const void *ours, size_t bytes);
 /* The other way: ours gets what the caller's struct has, and 0 beyond it.  What we do not know must
  * be 0. */
-sk_status sk_take(const char *who, const void *in, void *ours, size_t bytes);
+sk_status sk_struct_from_caller(const char *who, const void *in, void *ours, size_t bytes);
 
 /* A box of a dense tensor of `full` sizes, to or from dense memory of its own, from type to type.
  */

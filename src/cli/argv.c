@@ -69,11 +69,10 @@ static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, s
     if (layout && !ranks) job->ranks = 0;
     if (!ranks || layout || !sk_layout_read(job->layout, (int)job->ranks, &l)) return SK_OK;
     if (job->layout[0] && job->layout[strspn(job->layout, "dp=0123456789")])
-        return sk_fail(
-            SK_EUSAGE,
-            "the layout of %s is \"%s\", which is not for %lld ranks; say the new one too: "
-            "layout=...",
-            dir, job->layout, (long long)job->ranks);
+        return sk_fail(SK_EUSAGE,
+                       "the layout of %s is \"%s\", which is not for %lld ranks; give the new one "
+                       "too: layout=...",
+                       dir, job->layout, (long long)job->ranks);
     job->layout[0] = 0; /* plain data parallelism: of so many ranks now */
     return SK_OK;
 }

@@ -1,7 +1,7 @@
 /* cmd.h - a command part: `skein NAME ...`.
  *
  * argv holds the words after the command's name.  A command prints its result
- * on stdout and returns a status; main prints the story of a failure once, on
+ * on stdout and returns a status; main prints the error report of a failure once, on
  * stderr, and exits with its code. */
 #ifndef SK_CLI_CMD_H
 #define SK_CLI_CMD_H

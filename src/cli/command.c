@@ -1,7 +1,7 @@
 /* command.c - include/skein.h: finds a command's part and runs it.
  *
  * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
- * of its own (signals, printing the story) is there, all else is here. */
+ * of its own (signals, printing the error report) is there, all else is here. */
 #include "skein.h"
 #include "base/proc.h"
 #include "base/strings.h"
@@ -22,7 +22,7 @@ static void usage(FILE *to)
             "usage: skein COMMAND [arguments]      skein help COMMAND|KEY|WORD of a layout\n\n");
     for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
         fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
-    fprintf(to, "\nTwo words to begin with: skein train\n");
+    fprintf(to, "\nTo begin: skein train\n");
 }
 
 static const sk_cmd *find(const char *name)
@@ -75,7 +75,7 @@ static sk_status help(sk_arena *a, int n, char **words)
     }
     const char *keys = sk_conf_help_on(a, words[0]), *say = sk_layout_alias(words[0]);
     if (!keys && say)
-        return sk_fail(SK_EUSAGE, "help: \"%.80s\" is said here with %s", words[0], say);
+        return sk_fail(SK_EUSAGE, "help: \"%.80s\" is written as %s here", words[0], say);
     const char *hint = keys || near(a, words[0]) ? "" : sk_conf_hint(a, words[0], NULL);
     if (*hint) return sk_fail(SK_EUSAGE, "help: there is no key '%s'%s", words[0], hint);
     if (!keys) return unknown(a, words[0]);

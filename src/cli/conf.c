@@ -22,9 +22,9 @@ const sk_setting *sk_setting_find(const sk_settings *s, const char *name)
     return NULL;
 }
 
-/* train.steps and train.time say how long in two ways: steps of the command line win over a time of
- * the file, and on the command line only one of them can be meant.  A file may have both, as
- * config.yaml has: there the time is what was asked for. */
+/* train.steps and train.time are two ways to give the length: steps of the command line win over a
+ * time of the file, and the command line may have only one of them.  A file may have both, as
+ * config.yaml has: then the time counts. */
 static sk_status how_long(const sk_settings *s, sk_job *job)
 {
     const sk_setting *steps = sk_setting_find(s, "train.steps");
@@ -72,7 +72,7 @@ static sk_status complete(sk_arena *a, const sk_settings *s, sk_job *job)
     return SK_OK;
 }
 
-/* All that is said, and every key that needs no model. */
+/* All settings, and every key that needs no model. */
 static sk_status read_keys(sk_arena *a, int argc, char **argv, sk_job *job, sk_conf_rest *rest,
                            sk_settings *all)
 {

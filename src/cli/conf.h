@@ -3,7 +3,7 @@
  * One table in conf.c has every key: its field of sk_job, type, range, default
  * and one line of help.  The file comes first, then the words in order; the
  * last word on a key wins, but a key twice in the file is an error, and so is a
- * key that nobody knows: the story names the place and the nearest key.
+ * unknown key: the error names the place and the nearest key.
  *
  *     skein train demo.yaml train.steps=500 --optim.lr=3e-4 --resume -n 4
  *

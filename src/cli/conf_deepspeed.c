@@ -5,12 +5,14 @@
  * counterpart, and the number of ranks stands elsewhere. */
 #include "cli/setting.h"
 #include "data/data_files.h"
+#include "layout/word.h"
 #include "tensor/strict.h"
 
 #include <jansson.h>
 #include <string.h>
 
-/* %s: the value.  A key with a dot is a member of an object. */
+/* A key of DeepSpeed (with a dot: a member of an object) and what to write here; %s is the value.
+ */
 typedef struct same {
     const char *key, *say;
 } same;
@@ -29,6 +31,7 @@ static const same keys[] = {
     {0},
 };
 
+/* Words of a layout: those that the table of words has. */
 static const same words[] = {
     {"zero_optimization.stage", "zero=%s"},
     {"gradient_accumulation_steps", "micro=%s"},
@@ -43,7 +46,7 @@ static const json_t *member(sk_arena *a, const json_t *root, const char *key)
     return json_object_get(root, key);
 }
 
-/* NULL: nothing that could be said here. */
+/* NULL: nothing that has an equivalent here. */
 static const char *value(sk_arena *a, const json_t *v)
 {
     const char *s = json_string_value(v);
@@ -52,9 +55,17 @@ static const char *value(sk_arena *a, const json_t *v)
     return json_is_true(v) || (s && strcmp(s, "auto") && strcmp(s, "none")) ? "" : NULL;
 }
 
+/* Is "WORD=..." or "KEY=..." known? */
+static bool is_known(sk_arena *a, const char *say)
+{
+    const char *name = sk_print(a, "%.*s", (int)strcspn(say, "="), say);
+    return sk_word_find(name) || sk_conf_is_key(name);
+}
+
 static void list(sk_out *o, const json_t *root, const same *k)
 {
     for (; k->key; k++) {
+        if (!is_known(o->arena, k->say)) continue;
         const char *s = value(o->arena, member(o->arena, root, k->key)), *at = strstr(k->say, "%s");
         if (!s || (at && !*s)) continue;
         sk_out_add(o, " %.*s%s", at ? (int)(at - k->say) : (int)strlen(k->say), k->say,
@@ -77,7 +88,7 @@ sk_status sk_conf_no_deepspeed(sk_arena *a, const char *path, const char *text, 
     json_decref(root);
     if (!is) return SK_OK;
     return sk_fail(SK_EUSAGE,
-                   "command line: %s is a config of DeepSpeed, which is not read here; the same is "
-                   "said with layout=\"dp=N%s\"%s",
+                   "command line: %s is a config of DeepSpeed, which skein does not read; its "
+                   "equivalent is layout=\"dp=N%s\"%s",
                    path, layout.s ? layout.s : "", said.s ? said.s : "");
 }

@@ -31,8 +31,8 @@ static void help_lines(sk_out *o, const char *name)
 }
 
 static const char model_help[] =
-    "  model                a preset, a directory with config.json (preset:X and ./X where\n"
-    "                       both are there), or names such as\n"
+    "  model                a preset, a directory with config.json (preset:X or ./X where\n"
+    "                       both exist), or sizes such as\n"
     "                       model.hidden_size=128 (nano)\n";
 
 static void word_lines(sk_out *o, const sk_word *w)
@@ -52,7 +52,7 @@ static void layout_help(sk_out *o, const char *name)
     size_t n = strcspn(name, "="); /* zero=3: zero */
     for (const sk_word *const *w = sk_word_parts; *w; w++)
         if (all || (!strncmp((*w)->name, name, n) && !(*w)->name[n])) word_lines(o, *w);
-    if (all) sk_out_add(o, "The long form, and what goes with what: doc/layout.md\n");
+    if (all) sk_out_add(o, "Long forms and exclusions: doc/layout.md\n");
 }
 
 char *sk_conf_help_on(sk_arena *a, const char *name)

@@ -107,7 +107,7 @@ static sk_status of_others(sk_arena *a, const sk_optim *o, const sk_setting *s, 
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s%s", own.s ? ", " : "", section, sk_knob_key(p));
     return sk_fail(SK_EUSAGE,
-                   "command line: %s is for other optimizers: %s has no such number; it has %s",
+                   "command line: %s is for other optimizers: %s has no such key; it has %s",
                    s->key, o->name, own.s ? own.s : "none");
 }
 

@@ -99,7 +99,7 @@ static sk_status clash(sk_arena *a, const sk_setting *s, const char *name)
     if (!said || (sk_data_has(name, "config.yaml") && !sk_data_has(name, "config.json")))
         return SK_OK;
     return sk_fail(sk_setting_code(s),
-                   "%s: model \"%s\" is a preset, and a directory of that name is here too; say "
+                   "%s: model \"%s\" is a preset, and a directory of that name is here too; use "
                    "model=./%s for the directory, or model=preset:%s",
                    sk_setting_where(a, s, true), name, name, name);
 }
@@ -271,7 +271,7 @@ sk_status sk_conf_model(sk_arena *a, const sk_settings *all, sk_job *job)
     sk_settings own = {0};
     for (int i = 0; i < all->n; i++) {
         const sk_setting *s = &all->v[i];
-        if (!strcmp(s->key, "model")) own.n = 0; /* a new start: what was said before is void */
+        if (!strcmp(s->key, "model")) own.n = 0; /* a new start: earlier settings do not count */
         if (!strcmp(s->key, "model") || !strncmp(s->key, "model.", 6)) *sk_push(a, &own) = *s;
     }
     SK_TRY(start(a, &own, job));

@@ -104,7 +104,7 @@ sk_status sk_conf_is_paste(sk_arena *a, const char *path, const char *text, size
     if (!sk_data_has(dir, "model.safetensors") && !sk_data_has(dir, "model.safetensors.index.json"))
         return SK_OK;
     return sk_fail(SK_EUSAGE,
-                   "command line: %s is the config of a model that lies beside it; say model=%s to "
-                   "train it, or model=%s model.weights= for its sizes alone",
+                   "command line: %s is the config of a model in the same directory; use model=%s "
+                   "to train it, or model=%s model.weights= for its sizes alone",
                    path, dir, dir);
 }

@@ -127,7 +127,7 @@ static sk_status set_dtype(sk_arena *a, const sk_conf_key *k, const sk_setting *
     return SK_OK;
 }
 
-/* "resume: no" and "optim.clip: off" are said like this in YAML. */
+/* "resume: no" and "optim.clip: off", as YAML users write it. */
 static const char *switched(const sk_conf_key *k, const char *value)
 {
     if (k->off && sk_conf_among("no off false", value)) return k->off;
@@ -139,6 +139,8 @@ sk_status sk_conf_set(sk_arena *a, const sk_conf_key *k, sk_setting s, sk_job *j
 {
     void *to = (char *)job + k->at;
     bool ok = true;
+    sk_assert(k->at + k->size <= sizeof *job);
+    sk_assert(k->kind > SK_KEY_BYTES || k->size == 8); /* int64_t, double */
     s.value = switched(k, s.value);
     switch (k->kind) {
     case SK_KEY_INT:

@@ -38,7 +38,7 @@ static sk_status next(reader *r, yaml_event_t *e)
                    r->parser.problem ? r->parser.problem : "out of memory", r->hint);
 }
 
-/* A scalar's text; NULL with a story in *status. */
+/* The text of a scalar; NULL with an error in *status. */
 static const char *text(const reader *r, const yaml_event_t *e, sk_status *status)
 {
     const char *s = (const char *)e->data.scalar.value;

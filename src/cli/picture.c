@@ -132,7 +132,7 @@ static sk_status find_tensor(sk_arena *a, const sk_picture *in, const sk_tensor 
     }
     if (most >= 0) return SK_OK;
     if (in->tensor) return no_tensor(a, g, in->tensor);
-    return sk_fail(SK_ECONF, "model %s has no parameters: there are no pieces to draw",
+    return sk_fail(SK_ECONF, "model %s has no parameters: there are no shards to draw",
                    in->setup->job->model_name);
 }
 

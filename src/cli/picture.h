@@ -1,13 +1,13 @@
 /* picture.h - one SVG that shows what a layout makes of a job, for `skein plan --svg`.
  *
  * Four panels under each other, all read from what a run would execute: the mesh with its
- * stages and hosts; the pieces of one parameter and who holds them; the tasks of a step on
- * paper; the memory of each kind of rank, instruction by instruction.
+ * stages and hosts; the shards of one parameter and the ranks that hold them; the tasks of a
+ * simulated step; the memory of each class of ranks, instruction by instruction.
  *
- * The file is plain text without scripts: it brings its own paper, light or dark as the reader
- * likes it.  However many ranks there are it stays under a megabyte: where a panel would grow it
- * shows a sample, and says which.  Elements that tests count have a class ("rank", "piece",
- * "task", "memory") and, for memory, the exact bytes as data- attributes. */
+ * The file is plain text without scripts, in light and dark colours.  However many ranks there
+ * are it stays under a megabyte: a panel that would grow shows a sample, and says which.  Elements
+ * that tests count have a class ("rank", "piece", "task", "memory") and, for memory, the exact
+ * bytes as data- attributes. */
 #ifndef SK_CLI_PICTURE_H
 #define SK_CLI_PICTURE_H
 
@@ -17,7 +17,7 @@
 
 typedef struct sk_picture {
     const sk_setup *setup;      /* with the program of each class */
-    const sk_machine *machine;  /* that the paper was walked on */
+    const sk_machine *machine;  /* that was simulated */
     const sk_simulation *paper; /* with its trace */
     const int *host_of;         /* rank -> host; NULL: not known */
     const char *tensor;         /* a parameter; NULL: the largest */

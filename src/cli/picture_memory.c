@@ -132,7 +132,7 @@ static void add_class(sk_arena *a, profiles *l, const sk_setup *s, int rank, int
         .program = s->programs[rank], .class = s->class_of[rank], .classes = 1, .ranks = ranks};
 }
 
-/* Classes that differ only in who owns a piece look the same here. */
+/* Classes that differ only in which rank owns a shard look the same here. */
 static profiles collect(sk_arena *a, const sk_setup *s)
 {
     profiles l = {0};
@@ -300,9 +300,9 @@ sk_status sk_picture_memory(sk_sheet *s, const sk_picture *in)
     sk_sheet_note(s, "dashed: the heap, as planned and mapped; the red dot: most bytes alive; the "
                      "rest of the heap is holes between buffers");
     if (n < l.n)
-        sk_sheet_note(
-            s,
-            sk_print(s->arena, "a sample: %d of %d kinds of rank, the fullest among them", n, l.n));
+        sk_sheet_note(s, sk_print(s->arena,
+                                  "a sample: %d of %d classes of ranks, the fullest among them", n,
+                                  l.n));
     put_keys(s);
     for (int i = 0; i < n; i++) {
         plot *t = sk_new(s->arena, plot);

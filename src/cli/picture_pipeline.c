@@ -1,10 +1,10 @@
-/* picture_pipeline.c - the tasks of a step in time, as the walk on paper met them.
+/* picture_pipeline.c - the tasks of a simulated step, over time.
  *
- * A row is a stage, shown by its first rank; without a pipeline, one of each class of ranks that
- * were walked.  A box is a run of ops of one micro-batch, chunk and duty in the rank's own program,
- * from the first that takes time to the last; the strip at its foot is as long as the share of
- * that time in which the rank waits.  What no task fills is left blank.  A long step is drawn
- * with its middle left out: the beginning and the end are what differs between schedules. */
+ * A row is a stage, shown by its first rank; without a pipeline, a simulated rank of each class.  A
+ * box is a run of ops of one micro-batch, chunk and task kind in the program of the rank, from the
+ * first that takes time to the last; the strip at its foot is as long as the part of that time in
+ * which the rank waits.  Time without a task is blank.  Of a long step the middle is not drawn: the
+ * beginning and the end are what differs between schedules. */
 #include "cli/picture.h"
 
 #include <math.h>

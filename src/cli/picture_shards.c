@@ -1,10 +1,10 @@
 /* picture_shards.c - one parameter as a rectangle, cut as its ranks keep and update it.
  *
- * The first dim runs down, all the others together across.  On the left the pieces that are
- * kept from step to step, on the right those that the optimizer works on.  A piece that is cut
- * along a dim inside the others comes back many times across: then the first few are drawn.
- * Ranks that have the same piece share a box; where the cuts are too many for the paper, the first
- * and the last are drawn, all equally high or wide. */
+ * The first dim runs down, all the others together across.  On the left the shards that are
+ * kept from step to step, on the right those that the optimizer updates.  A shard that is cut
+ * along an inner dim appears many times across: then the first few are drawn.  Ranks that have
+ * the same shard share a box; where there are too many cuts to draw, the first and the last are
+ * drawn, all equally high or wide. */
 #include "cli/picture.h"
 
 #include <stdlib.h>
@@ -141,7 +141,7 @@ static sk_status agrees(const sk_setup *s, const sk_tensor *t)
             sk_extent box = sk_shard_of(&s->graph, &s->layout, t->letters,
                                         state_of(&s->layout, q, update), p->coord, -1, s->n_micro);
             if (!same_box(&box, &p->bufs.v[update ? q->shard : q->stored].box))
-                return sk_fail(SK_EBUG, "picture: rank %d keeps another piece of '%s' than drawn",
+                return sk_fail(SK_EBUG, "picture: rank %d keeps another shard of '%s' than drawn",
                                r, t->name);
         }
     }
@@ -374,7 +374,7 @@ sk_status sk_picture_shards(sk_sheet *s, const sk_picture *in, const sk_tensor *
     const sk_graph *g = &in->setup->graph;
     SK_TRY(agrees(in->setup, t));
     sk_sheet_title(s,
-                   sk_print(s->arena, "2  pieces of %s: %s", t->name, shape_words(s->arena, g, t)));
+                   sk_print(s->arena, "2  shards of %s: %s", t->name, shape_words(s->arena, g, t)));
     sk_sheet_note(s,
                   sk_print(s->arena, "%s; down: the first dim, across: the others together",
                            in->tensor ? "as asked for" : "the largest parameter (--tensor NAME)"));

@@ -36,8 +36,8 @@ bool sk_conf_is_section(const char *name);
 /* What `--key` and `--no-key` without a value mean; NULL: they need one. */
 const char *sk_conf_on(const char *name), *sk_conf_off(const char *name);
 const char *sk_conf_name(sk_arena *a, int i); /* of a key that is no model's; NULL past the end */
-/* "from 0 to 1"; has a digit one of the letters of units behind it?; is the word one of
- * those of a list with spaces between them? */
+/* "from 0 to 1"; is there a unit after the digits?; is the word in a list that is separated by
+ * spaces? */
 const char *sk_conf_range(sk_arena *a, double least, double most);
 bool sk_conf_has_unit(const char *s);
 bool sk_conf_among(const char *words, const char *word);
@@ -48,7 +48,7 @@ void sk_conf_help_line(sk_out *o, const char *name, const char *doc, const char 
 /* conf_hint.c: " - did you mean x?" or "" */
 const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options);
 
-/* conf_yaml.c and conf_args.c: two ways to say settings. */
+/* conf_yaml.c and conf_args.c: settings of a file, and of the command line. */
 sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out);
 sk_status sk_conf_args(sk_arena *a, int argc, char **argv, sk_settings *out, sk_conf_rest *rest,
                        const char **file);
@@ -66,7 +66,7 @@ const char *sk_conf_knob_on(const sk_knob *k), *sk_conf_knob_off(const sk_knob *
 /* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every optimizer that has the key. */
 const char *sk_conf_knob_default(sk_arena *a, const char *key);
 void sk_conf_knob_help(sk_out *o, int i);
-/* The numbers of the job's optimizer: its own defaults, and what is said. */
+/* The numbers of the job's optimizer: its defaults, and what the settings change. */
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);
 void sk_conf_knobs_print(sk_out *o, const sk_job *job);
 

@@ -26,7 +26,7 @@ typedef struct sk_store_file {
     int64_t start, at; /* byte `at` of it is byte `start` of all */
 } sk_store_file;
 
-/* What the user says of data that do not say it themselves. */
+/* What the user says about data that do not say it themselves. */
 typedef struct sk_data_hint {
     int id_bytes; /* data.dtype, of ids without a header: 2, 4; 0: find out */
     bool text;    /* data.format=text: plain text, whatever it looks like */
@@ -124,7 +124,7 @@ typedef struct sk_source {
 } sk_source;
 extern const sk_source *const sk_source_parts[];
 
-/* Open `what` with the first source that knows it; a story naming what was tried if none does. */
+/* Open `what` with the first source that knows it; an error naming what was tried if none does. */
 sk_status sk_store_open(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
                         sk_store *out);
 sk_status sk_store_open_as(sk_arena *a, const char *what, const sk_tokenizer *t, bool validation,
@@ -137,14 +137,14 @@ bool sk_store_brings_val(const char *what); /* has its source validation data of
 sk_status sk_store_text(sk_arena *a, const sk_tokenizer *t, sk_text text, const size_t *ends,
                         int64_t n_docs, sk_store *out);
 /* The input of this name; NULL: the store has none.  The first of any source of this name, type and
- * number of dims: for data that are made up. */
+ * number of dims: for synthetic data. */
 const sk_feed_input *sk_store_input(const sk_store *s, const char *name);
 const sk_feed_input *sk_source_input(const char *name, sk_dtype type, int dims);
 /* Has the store what `who` ("model nano") reads under this name, of `size` numbers along the last
  * letter?  A sentence if it has not. */
 sk_status sk_store_offers(const sk_store *s, const char *who, const char *name, const char *letters,
                           sk_dtype type, int64_t size);
-/* Hold a store to a model of `vocab` ids: a story if its tokenizer has more. */
+/* Check a store against a model of `vocab` ids: an error if its tokenizer has more. */
 sk_status sk_store_fit(sk_store *s, int64_t vocab);
 /* What the samples are: their number and a sum, "4404412:1c291ca3".  All bytes are summed up to 256
  * MiB; of more, 4096 blocks of 64 KiB, spread evenly from the first byte to the last. */
@@ -160,7 +160,7 @@ typedef struct sk_id_check {
 } sk_id_check;
 sk_status sk_id_check_begin(sk_id_check *c, const sk_store *s);
 sk_status sk_id_check_more(sk_id_check *c, double seconds);
-/* The story of one that is not, token `at`. */
+/* The error for one that is not, token `at`. */
 sk_status sk_store_outside(const sk_store *s, int64_t at, uint32_t id);
 /* The last `fraction` of a store (tokens or rows), and the rest. */
 void sk_store_cut(const sk_store *s, double fraction, sk_store *head, sk_store *tail);
@@ -173,7 +173,7 @@ typedef struct sk_feed { /* a store seen as an endless sequence of global batche
     int64_t n_windows; /* windows (or rows) per epoch */
 } sk_feed;
 
-/* Fails with a story if the store is shorter than one window. */
+/* Fails if the store is shorter than one window. */
 sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch, uint64_t seed,
                        bool shuffle);
 

@@ -259,13 +259,13 @@ static sk_status inflate_all(unpacking *u)
         if (rc == Z_STREAM_END) inflateReset(&u->z), first = false;
         else if ((rc == Z_OK || rc == Z_BUF_ERROR) && !early) continue;
         else if (!first && !u->z.total_out)
-            return sk_fail(
-                SK_EDATA, "%s: damaged: behind the packed data is something that is none", u->path);
+            return sk_fail(SK_EDATA, "%s: damaged: bytes after the end of the compressed data",
+                           u->path);
         else
             return sk_fail(SK_EDATA, "%s: damaged: %s", u->path,
                            rc == Z_MEM_ERROR ? "no memory to unpack it"
                            : u->z.msg        ? u->z.msg
-                                             : "the packed data ends early");
+                                             : "the compressed data end early");
     }
     return u->n > u->limit ? too_large(u->path, u->limit) : SK_OK;
 }

@@ -32,6 +32,7 @@ sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch
 
 int64_t sk_feed_window(const sk_feed *f, int64_t step, int64_t row)
 {
+    sk_assert(f->n_windows > 0 && step >= 0 && row >= 0);
     uint64_t n = (uint64_t)f->n_windows, at = (uint64_t)step * (uint64_t)f->batch + (uint64_t)row;
     if (!f->shuffle) return (int64_t)(at % n);
     return (int64_t)sk_rng_permute(f->seed, SHUFFLE + 4 * (at / n), at % n, n);

@@ -31,7 +31,7 @@ sk_status sk_store_outside(const sk_store *s, int64_t at, uint32_t id)
                    "%s: the token at byte %lld is %u, ids must be below %lld; was the file made "
                    "with another tokenizer%s%s%s?",
                    path, (long long)byte, id, (long long)s->vocab,
-                   assumed ? ", or of other ids than uint" : "",
+                   assumed ? ", or with ids of another size than uint" : "",
                    !assumed              ? ""
                    : s->token_bytes == 2 ? "16"
                                          : "32",

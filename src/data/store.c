@@ -10,7 +10,7 @@
 
 enum { MAX_KNOWN = 32, BLOCKS = SK_DIGEST_BLOCKS, BLOCK = SK_DIGEST_BLOCK };
 
-/* Why no source wanted it: one story for the person who typed the name. */
+/* Why no source could read it: one error for the person who typed the name. */
 static sk_status unknown(sk_arena *a, const char *what)
 {
     const char *known[MAX_KNOWN];

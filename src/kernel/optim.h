@@ -62,15 +62,15 @@ typedef struct sk_knob {
 #define SK_BELOW_ONE (1 - 0x1p-53)
 #define SK_LR(x) {.name = "lr", .usual = x, .role = SK_KNOB_LR} /* optim.lr: cli/conf.c */
 #define SK_BETAS(x, y) \
-    {.name = "beta1", .usual = x, .most = SK_BELOW_ONE, .doc = "decay of the two moments", \
+    {.name = "beta1", .usual = x, .most = SK_BELOW_ONE, .doc = "decay rates of the two moments", \
      .key = "betas"}, \
     {.name = "beta2", .usual = y, .most = SK_BELOW_ONE, .key = "betas"}
 #define SK_EPS(x) {.name = "eps", .usual = x, .most = 1, \
                    .doc = "added to the root of the second moment"}
 #define SK_MOMENTUM(x) {.name = "momentum", .usual = x, .most = 1, \
-                        .doc = "for optimizers with one moment"}
+                        .doc = "decay rate of the momentum"}
 #define SK_DECAY(x) {.name = "decay", .usual = x, .most = 1e6, \
-                     .doc = "on tensors of two or more dims only", .key = "weight_decay", \
+                     .doc = "of tensors with two or more dims only", .key = "weight_decay", \
                      .role = SK_KNOB_DECAY}
 /* clang-format on */
 

@@ -171,14 +171,15 @@ static sk_status nothing_fits(const sk_setup *s, const sk_way *ways, int n)
     const sk_way *least = ways;
     for (int i = 1; i < n; i++)
         if (ways[i].bytes < least->bytes) least = &ways[i];
-    return sk_fail(SK_ECONF,
-                   "budget is %s a rank, and the least of %d ways needs %s (%s); more ranks, more "
-                   "micro-batches or a smaller train.batch would help",
-                   sk_bytes(s->arena, s->job->budget), n, sk_bytes(s->arena, least->bytes),
-                   sk_layout_short(s->arena, &least->layout));
+    return sk_fail(
+        SK_ECONF,
+        "budget is %s per rank, and the smallest of %d options needs %s (%s); more ranks, more "
+        "micro-batches or a smaller train.batch would help",
+        sk_bytes(s->arena, s->job->budget), n, sk_bytes(s->arena, least->bytes),
+        sk_layout_short(s->arena, &least->layout));
 }
 
-/* A dropless run has a fallback program of the same layout (relayout.h), which needs more memory:
+/* A dropless run has a fallback program of the same layout (fallback.h), which needs more memory:
  * the layout is chosen for that one. */
 static sk_status choose_for_fallback(sk_setup *s)
 {

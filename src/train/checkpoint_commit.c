@@ -56,7 +56,7 @@ static sk_status merge(sk_arena *a, sk_ckpt *c)
         if (!sk_manifest_covered(&c->tensors.v[i]))
             return sk_fail(
                 SK_EBUG,
-                "checkpoint: the %d boxes that ranks own of '%s' do not cover it exactly "
+                "checkpoint: the %d shards that ranks own of '%s' do not cover it exactly "
                 "once",
                 c->tensors.v[i].boxes.n, c->tensors.v[i].name);
     return SK_OK;

@@ -105,7 +105,7 @@ static sk_status read_sums(sk_arena *a, const char *where, sk_text text, files *
     static const sk_strict most = {.depth = 4, .objects = 100000, .values = 1000000};
     json_t *root = NULL;
     if (text.n < sizeof first_line || strncmp(text.s, first_line, sizeof first_line - 1))
-        return sk_fail(SK_EDATA, "%s is no list of sums that this skein reads", where);
+        return sk_fail(SK_EDATA, "%s is no list of checksums that this skein reads", where);
     SK_TRY(sk_manifest_sealed(where, text));
     SK_TRY(sk_strict_json(where, text.s, text.n, &most, &root));
     const json_t *list = json_object_get(root, "files");

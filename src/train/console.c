@@ -282,8 +282,8 @@ static void done_again(const sk_console *c)
 {
     const sk_fallback_stats *t = c->t->fallback_stats;
     if (!c->s->fallback) return;
-    sk_console_label(c, c->s->job->dropless ? "experts" : "gist");
-    fprintf(c->to, "%lld of %lld steps were run again with room\n",
+    sk_console_label(c, "fallback");
+    fprintf(c->to, "%lld of %lld steps were run again, with room for all\n",
             (long long)atomic_load(&t->again), (long long)atomic_load(&t->steps));
 }
 

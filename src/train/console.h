@@ -1,11 +1,11 @@
 /* console.h - what a person sees of a run.
  *
- * A header (machine, data, model, layout, memory, program), a table with a row
- * now and then, a bar at the bottom while standard output is a terminal, samples
- * as they come, and at the end where everything lies.  Colours and other escape
+ * A header (machine, data, model, layout, memory, program), a table with a row every log.every
+ * steps, a progress bar at the bottom while standard output is a terminal, samples, and at the end
+ * the paths of everything that was written.  Colours and other escape
  * sequences only on a terminal, without NO_COLOR; piped, or with TERM=dumb, the same
  * lines come plain and without the bar.
- * The console never stops the ranks: they leave records (launcher_channel.h) and go on. */
+ * The console never stops the ranks: they write records (launcher_channel.h) and continue. */
 #ifndef SK_TRAIN_CONSOLE_H
 #define SK_TRAIN_CONSOLE_H
 

@@ -3,6 +3,7 @@
 #include "base/proc.h"
 #include "base/strings.h"
 #include "device/blas_setup.h"
+#include "train/layout_cause.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +13,9 @@ enum { FILES = 64 };       /* open at once beside one for each rank */
 
 /* A change of the job: what is not said stays. */
 typedef struct change {
-    bool full;     /* recompute=full */
-    bool sharded;  /* zero=3 */
-    bool away;     /* offload=state */
+    bool full;     /* recompute everything */
+    bool sharded;  /* shard weights, too */
+    bool away;     /* offload the optimizer state */
     int n_micro;   /* 0: as it is */
     int64_t micro; /* sequences per micro-batch and rank, for n_micro */
 } change;
@@ -26,21 +27,28 @@ static int64_t need(const sk_program *p, bool device)
     return p->gpu ? p->kind_bytes[SK_HOSTED] : p->own_bytes;
 }
 
-/* The bytes of a rank after a change; false if the job cannot be changed so. */
-static bool weigh(const sk_setup *s, const change *c, int rank, bool device, int64_t *bytes)
+/* The layout after a change. */
+static sk_layout changed(const sk_setup *s, const change *c)
 {
-    sk_arena tmp = {0};
     sk_layout l = s->layout;
-    sk_compile_opts o = sk_setup_opts(s);
-    sk_program *p = NULL;
     if (c->full) snprintf(l.again, sizeof l.again, "full"), l.again_blocks = 0;
     if (c->sharded) {
         l.shard = SK_SHARD_PARAMS;
         if (l.shard_axis < 0) l.shard_axis = sk_mesh_axis(&l.mesh, "dp");
     }
     if (c->away) l.home[SK_STATE] = SK_HOST;
-    if (c->n_micro) o.n_micro = c->n_micro;
     if (c->n_micro && l.n_micro) l.n_micro = c->n_micro;
+    return l;
+}
+
+/* The bytes of a rank after a change; false if the job cannot be changed so. */
+static bool weigh(const sk_setup *s, const change *c, int rank, bool device, int64_t *bytes)
+{
+    sk_arena tmp = {0};
+    sk_layout l = changed(s, c);
+    sk_compile_opts o = sk_setup_opts(s);
+    sk_program *p = NULL;
+    if (c->n_micro) o.n_micro = c->n_micro;
     bool can = !sk_compile(&tmp, &s->graph, &l, &o, rank, &p);
     if (can) *bytes = need(p, device);
     sk_arena_end(&tmp);
@@ -50,14 +58,11 @@ static bool weigh(const sk_setup *s, const change *c, int rank, bool device, int
 /* "recompute=full zero=3 in the layout and train.micro_batch=2" */
 static const char *name_of(sk_arena *a, const sk_setup *s, const change *c)
 {
+    sk_layout l = changed(s, c);
     sk_out o = {.arena = a};
-    bool micro_word = c->n_micro && s->layout.n_micro;
-    if (micro_word) sk_out_add(&o, "micro=%d", c->n_micro);
-    if (c->full) sk_out_add(&o, "%srecompute=full", o.n ? " " : "");
-    if (c->sharded) sk_out_add(&o, "%szero=3", o.n ? " " : "");
-    if (c->away) sk_out_add(&o, "%soffload=state", o.n ? " " : "");
-    if (o.n) sk_out_add(&o, " in the layout");
-    if (c->n_micro && !micro_word)
+    const char *words = sk_layout_added(a, &s->layout, &l);
+    if (*words) sk_out_add(&o, "%s in the layout", words);
+    if (c->n_micro && !s->layout.n_micro)
         sk_out_add(&o, "%strain.micro_batch=%lld", o.n ? " and " : "", (long long)c->micro);
     return o.s;
 }
@@ -107,8 +112,8 @@ static const char *advise(sk_arena *a, const sk_setup *s, int rank, bool device,
         if (!weigh(s, &all[i], rank, device, &bytes)) continue;
         const char *name = name_of(a, s, &all[i]);
         if (bytes <= have)
-            return sk_print(a, "%s needs %s a rank and fits", name, sk_bytes(a, bytes));
-        least = sk_print(a, "%s still needs %s a rank; ", name, sk_bytes(a, bytes));
+            return sk_print(a, "%s needs %s per rank and fits", name, sk_bytes(a, bytes));
+        least = sk_print(a, "%s still needs %s per rank; ", name, sk_bytes(a, bytes));
     }
     return sk_print(a, "%stake more ranks%s, or a smaller model", least,
                     device ? "" : " on more hosts");
@@ -146,8 +151,8 @@ static sk_status fits_files(const sk_setup *s)
     int64_t need = s->n_ranks + FILES, have = sk_proc_files(need);
     if (need <= have) return SK_OK;
     return sk_fail(SK_EIO,
-                   "files: %d ranks need %lld that are open at once, this process may have %lld; "
-                   "raise ulimit -n, or take fewer ranks",
+                   "files: %d ranks need %lld open files, this process may have %lld; raise ulimit "
+                   "-n, or take fewer ranks",
                    s->n_ranks, (long long)need, (long long)have);
 }
 

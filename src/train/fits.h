@@ -1,10 +1,9 @@
-/* fits.h - is there memory for the plan?  Asked before the start, and answered with numbers.
+/* fits.h - is there enough memory for the plan?  Checked before the start.
  *
- * The plan knows what every rank takes, by kind, before anything is mapped.  Where
- * that is more than there is, the story names the fullest rank, what it needs and
- * has, the kind that is the bulk, and a change that would fit: smaller
- * micro-batches, recomputation, sharding, or all of them.  Each change is compiled,
- * so its bytes are those a run would map. */
+ * The plan has the bytes of every rank, by kind, before anything is mapped.  Where they are more
+ * than is free, the error report names the fullest rank, what it needs and has, the largest kind,
+ * and a change that would fit: smaller micro-batches, recomputation, sharding, or all of them. Each
+ * change is compiled, so its bytes are those that a run would map. */
 #ifndef SK_TRAIN_FITS_H
 #define SK_TRAIN_FITS_H
 

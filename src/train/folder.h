@@ -17,7 +17,8 @@ sk_status sk_folder_write(int dir, const char *name, mode_t mode, const char *te
 /* Rename `tmp` to `final` and sync the parent.  A directory that is already there is swapped:
  * then *old is true and `tmp` is now the name of the old one. */
 sk_status sk_folder_publish(int parent, const char *tmp, const char *final, bool *old);
-/* Remove a directory of plain files.  Silent: it runs while another story is being told. */
+/* Remove a directory of plain files.  Silent: it runs while another error is being reported.
+ */
 void sk_folder_sweep(int parent, const char *name);
 uint64_t sk_folder_nonce(void);
 

@@ -87,7 +87,7 @@ static const char *read_entries(sk_arena *a, table *t, const sk_text *x)
     for (s += n; strncmp(s, "sum ", 4); t->n++) {
         entry e;
         if (t->n == ENTRIES || !(s = read_entry(s, &e)) || (t->n && e.busy <= t->v[t->n - 1].busy))
-            return "has a line that no peak looks like";
+            return "has a malformed line";
         t->v[t->n] = e;
     }
     sum = sk_print(a, "sum %08x\n", sk_crc32c(0, x->s, (size_t)(s - x->s)));
@@ -118,8 +118,8 @@ static const char *read_table(sk_arena *a, table *t)
     }
     if (fd >= 0) close(fd);
     if (wrong || st) t->n = 0;
-    if (wrong) return sk_print(a, "%s %s: the peak is measured anew", t->path, wrong);
-    return st ? sk_print(a, "%s: the peak is measured anew", survived(a)) : NULL;
+    if (wrong) return sk_print(a, "%s %s: the peak is measured again", t->path, wrong);
+    return st ? sk_print(a, "%s: the peak is measured again", survived(a)) : NULL;
 }
 
 static entry *look_up(table *t, int busy)
@@ -173,7 +173,7 @@ static void wait_for(int fd)
 static sk_status lock(sk_arena *a, const table *t, int *fd)
 {
     if (!t->path)
-        return sk_fail(SK_EIO, "neither XDG_CACHE_HOME nor HOME names a folder to keep it in");
+        return sk_fail(SK_EIO, "neither XDG_CACHE_HOME nor HOME names a folder to store it in");
     SK_TRY(sk_dir_make(sk_print(a, "%.*s", (int)(strrchr(t->path, '/') - t->path), t->path)));
     SK_TRY(sk_file_own(sk_print(a, "%s.lock", t->path), 0, fd));
     wait_for(*fd);
@@ -198,7 +198,7 @@ sk_kept_peak sk_host_peak_keep(sk_arena *a, int busy, double flops)
     if (fd >= 0) close(fd);
     if (st)
         out.why = sk_print(a,
-                           "the peak of this host cannot be kept, so each run measures its own "
+                           "the peak of this host cannot be stored, so each run measures its own "
                            "and their MFUs cannot be compared: %s",
                            survived(a));
     return out;

@@ -42,12 +42,11 @@ static char *short_letter(sk_arena *a, const sk_setup *s, int axis)
         int64_t has = places(s, *c), cut = pieces(&s->layout, *c);
         if (m->size[axis] < 2 || has < 1 || has >= cut) continue;
         int64_t rest = cut / m->size[axis], fits = has / rest;
-        return sk_print(a,
-                        "%s=%d cuts letter %c%s in %lld, and %lld %s there; take %lld or more of "
-                        "it, or %s=%lld",
-                        m->name[axis], m->size[axis], *c, key_of(s, *c), (long long)cut,
-                        (long long)has, has == 1 ? "is" : "are", (long long)cut, m->name[axis],
-                        (long long)(fits > 1 ? fits : 1));
+        return sk_print(
+            a,
+            "%s=%d splits letter %c%s in %lld, and its size is %lld; take %lld or more, or %s=%lld",
+            m->name[axis], m->size[axis], *c, key_of(s, *c), (long long)cut, (long long)has,
+            (long long)cut, m->name[axis], (long long)(fits > 1 ? fits : 1));
     }
     return NULL;
 }
@@ -81,7 +80,7 @@ static void say_axes(sk_out *o, const sk_setup *s)
     for (int i = 0; i < l->mesh.n; i++) {
         if (l->mesh.size[i] < 2 || *l->split[i] || i == l->shard_axis || i == l->stage_axis)
             continue;
-        sk_out_add(o, "%saxis %s of %d splits nothing: its ranks do the same work",
+        sk_out_add(o, "%saxis %s of %d splits nothing: its ranks repeat the same work",
                    o->n ? "; " : "", l->mesh.name[i], l->mesh.size[i]);
     }
 }

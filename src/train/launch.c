@@ -121,7 +121,7 @@ static bool restart(sk_launcher *l)
     l->kill_at = 0;
     sk_launch_heaps(l->t.heaps);
     sk_launch_warn(l, sk_print(l->arena, "%s", report));
-    sk_launch_warn(l, sk_print(l->arena, "beginning again from step %lld", (long long)l->t.step));
+    sk_launch_warn(l, sk_print(l->arena, "restarting from step %lld", (long long)l->t.step));
     return true;
 }
 

@@ -162,8 +162,8 @@ void sk_launch_head(sk_launcher *l, const char *note)
     if (places && l->job->seq > places)
         sk_launch_warn(
             l, sk_print(l->arena,
-                        "train.seq is %lld, and the model says max_position_embeddings=%lld; "
-                        "model.max_position_embeddings=%lld says what it is trained for",
+                        "train.seq is %lld, and the model has max_position_embeddings=%lld; "
+                        "model.max_position_embeddings=%lld records the longer sequences",
                         (long long)l->job->seq, (long long)places, (long long)l->job->seq));
     if (lost_config(l))
         sk_launch_warn(l, sk_print(l->arena, "%s/config.yaml is gone: the job is that of %s",

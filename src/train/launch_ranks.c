@@ -94,6 +94,7 @@ static sk_status start_process(sk_launcher *l, sk_launched_rank *s)
 static sk_status start_one(sk_launcher *l, int rank)
 {
     sk_launched_rank *s = &l->ranks[rank];
+    sk_assert(!s->alive);
     *s = (sk_launched_rank){.l = l, .rank = rank, .fd = -1};
     if (l->as_threads) {
         int err = pthread_create(&s->thread, NULL, be_thread, s);

@@ -9,7 +9,7 @@
  * over the wire, and the run directory must be visible on all hosts.
  *
  * With train.dropless a step in which an expert was full changes nothing and is run once more, with
- * the same data and random numbers, by the fallback program (relayout.h), which has room for all.
+ * the same data and random numbers, by the fallback program (fallback.h), which has room for all.
  *
  * A save that fails is a warning and training goes on; several in a row end it.  Numbers that are
  * not finite end it too, before the weights are changed; or the step is skipped, or all ranks roll
@@ -23,7 +23,7 @@
 #include "train/setup.h"
 #include "train/skipped_batches.h"
 
-/* After the channel in shared memory: steps that ran the fallback program (relayout.h). */
+/* After the channel in shared memory: steps that ran the fallback program (fallback.h). */
 typedef struct sk_fallback_stats {
     atomic_llong steps, again; /* by rank 0: done; of them run again by the fallback program */
     atomic_int fallback[];     /* by rank: does it run the fallback program now? */

@@ -34,10 +34,10 @@ static const char *aside_text(sk_loop *l)
 {
     const sk_metrics *m = &l->metrics;
     if (!l->done)
-        return sk_print(&l->arena, "metrics.jsonl of an earlier beginning is now %s", m->aside);
+        return sk_print(&l->arena, "metrics.jsonl of an earlier start is now %s", m->aside);
     if (!m->n_again)
         return sk_print(&l->arena,
-                        "the end of metrics.jsonl is no whole line of a step; it is now in %s",
+                        "the end of metrics.jsonl is no complete line of a step; it is now in %s",
                         m->aside);
     return sk_print(&l->arena,
                     "the run had come %lld steps (%.3g s) past the checkpoint of step %lld: they "
@@ -58,6 +58,7 @@ static sk_status open_metrics(sk_loop *l)
 /* Everything a checkpoint has.  A loss scale that it does not have stays as it is. */
 sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
 {
+    sk_assert(*t->from && t->step >= 0);
     SK_TRY(sk_ckpt_load(t->from, l->boxes, l->n_boxes));
     l->done = l->tried = l->saved = t->step;
     l->tokens = (double)t->tokens;
@@ -83,8 +84,8 @@ sk_status sk_loop_first_weights(sk_loop *l)
     l->skipped_batches = l->t->skipped_batches;
     if (*l->t->from && l->t->pending && !job->late && !l->rank)
         sk_loop_note(l, SK_REC_WARN,
-                     "the gradient that a late optimizer left in the checkpoint is dropped; "
-                     "optim.late=1 would take it");
+                     "the checkpoint holds a gradient that was not applied yet (optim.late=1); it "
+                     "is dropped, optim.late=1 would apply it");
     if (*l->t->from) return sk_loop_load_state(l, l->t);
     if (*job->model_dir) {
         SK_TRY(load_model(l));

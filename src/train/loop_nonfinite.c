@@ -77,8 +77,8 @@ static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
         !sk_skipped_batches_add(&l->skipped_batches, batch))
         return sk_fail(
             SK_ENUM,
-            "%s; the run went back to the checkpoint of step %lld %d times in a row, and "
-            "left out %d batches in all: no more. A lower optim.lr, a longer "
+            "%s; the run rolled back to the checkpoint of step %lld %d times in a row and skipped "
+            "%d batches in all, which is the limit. A lower optim.lr, a longer "
             "optim.warmup or optim.clip=1 may help",
             what, (long long)t->step, l->rollbacks_in_row - 1, l->skipped_batches.n);
     SK_TRY(sk_loop_load_state(l, t));
@@ -86,8 +86,8 @@ static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
     sk_loop_note(
         l, SK_REC_WARN,
         sk_print(&l->arena,
-                 "%s: all ranks go back to the checkpoint of step %lld and leave batch %lld out",
-                 what, (long long)l->done, (long long)batch + 1));
+                 "%s: all ranks roll back to the checkpoint of step %lld and skip batch %lld", what,
+                 (long long)l->done, (long long)batch + 1));
     return SK_OK;
 }
 
@@ -106,8 +106,8 @@ static sk_status bad_numbers(sk_loop *l, const sk_step_out *out)
         "%s; they must be finite. %s; the newest checkpoint is "
         "%s. optim.lr is %g: a lower one, a longer optim.warmup or optim.clip=1 may help",
         what,
-        is_async(l) ? "Stages update on their own within a step: weights were changed, and "
-                      "no step can be skipped"
+        is_async(l) ? "Stages update asynchronously within a step: weights were changed, and no "
+                      "step can be skipped"
                     : "Weights were not changed",
         newest(l), l->s->job->lr);
 }
@@ -119,13 +119,13 @@ sk_status sk_loop_check_numbers(sk_loop *l, const sk_step_out *out)
     if (!sk_loss_scale_step(&l->scale, out->loss, out->finite) || (!out->finite && is_async(l)))
         return bad_numbers(l, out);
     if (out->finite || l->rank) return SK_OK;
-    sk_loop_note(
-        l, SK_REC_WARN,
-        sk_print(&l->arena, "step %lld: loss %g, norm of the gradient %g: skipped by all ranks%s",
-                 (long long)l->done + 1, out->loss, out->grad_norm,
-                 l->scale.value < before
-                     ? sk_print(&l->arena, ", gradients are scaled by %g now", l->scale.value)
-                     : ""));
+    sk_loop_note(l, SK_REC_WARN,
+                 sk_print(&l->arena,
+                          "step %lld: loss %g, norm of the gradient %g: skipped by all ranks%s",
+                          (long long)l->done + 1, out->loss, out->grad_norm,
+                          l->scale.value < before
+                              ? sk_print(&l->arena, ", the loss scale is now %g", l->scale.value)
+                              : ""));
     return SK_OK;
 }
 

@@ -88,6 +88,7 @@ void sk_loop_close_run(sk_loop *l)
 
 void sk_loop_enter_phase(sk_loop *l, int phase)
 {
+    sk_assert(phase >= l->phase && !l->run);
     l->phase = phase;
     l->s = sk_relayout_setup(l->t->setup, phase);
 }

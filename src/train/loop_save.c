@@ -157,11 +157,11 @@ void sk_loop_after_save(sk_loop *l, double began)
     double wait = sk_save_interval_next(p) - p->last;
     if (p->every <= 0 || l->told_late || wait < 1.01 * p->every) return;
     l->told_late = true;
-    sk_loop_note(
-        l, SK_REC_WARN,
-        sk_print(&l->arena,
-                 "the run stood still for %.2f s to save step %lld: the next checkpoint comes in "
-                 "%.2f s, not %g s, so that saving takes at most %g %% of the time; "
-                 "ckpt.every=STEPS saves whatever it takes",
-                 p->stall, (long long)l->done, wait, p->every, 100 * SK_SAVE_INTERVAL_COST));
+    sk_loop_note(l, SK_REC_WARN,
+                 sk_print(&l->arena,
+                          "training stopped for %.2f s to save step %lld: the next checkpoint "
+                          "comes in %.2f s, not %g s, so that saving takes at most %g %% of the "
+                          "time; ckpt.every=STEPS saves at any cost",
+                          p->stall, (long long)l->done, wait, p->every,
+                          100 * SK_SAVE_INTERVAL_COST));
 }

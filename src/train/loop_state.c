@@ -20,9 +20,9 @@ int sk_loop_place_on_host(const sk_loop *l)
     return l->t->host_of ? n : l->rank;
 }
 
-/* For sk_comm_small_gather: room for what all ranks say, on rank 0, which reads it. */
 void *sk_loop_gather_buffer(sk_loop *l, size_t bytes)
 {
+    sk_assert(bytes > 0);
     return l->rank ? NULL : sk_alloc_n(&l->arena, bytes, (size_t)l->s->n_ranks);
 }
 

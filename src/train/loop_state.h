@@ -34,7 +34,7 @@ typedef struct sk_loop {
     sk_arena life;         /* of the phase: run and boxes */
     const sk_program *own; /* of the phase */
     sk_run *run;
-    sk_run *fallback;                   /* with room for all choices (relayout.h); NULL: none */
+    sk_run *fallback;                   /* with room for all choices (fallback.h); NULL: none */
     sk_flight_book book, fallback_book; /* the text of instructions, for error reports */
     sk_lr_schedule lr_schedule;
     sk_loss_scale scale;

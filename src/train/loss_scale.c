@@ -1,5 +1,6 @@
-/* loss_scale.c - halve and skip, double and go on. */
+/* loss_scale.c - halve the factor and skip the step, or double it after many good ones. */
 #include "train/loss_scale.h"
+#include "base/status.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static void grow(sk_loss_scale *s)
 
 bool sk_loss_scale_step(sk_loss_scale *s, double loss, bool finite)
 {
+    sk_assert(s->value > 0 && (s->moves || s->value == 1));
     if (finite) {
         s->skips = 0;
         grow(s);

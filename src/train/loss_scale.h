@@ -1,12 +1,13 @@
-/* loss_scale.h - the factor of gradients in a type with few exponents, and what follows from a step
- * whose numbers are not finite.
+/* loss_scale.h - dynamic loss scaling in f16, and what follows from a step whose numbers are not
+ * finite.
  *
- * Small gradients vanish in f16, so the loss is multiplied on its way back, and they are divided
- * again before the optimizer.  A step that overflows changes nothing: all ranks see it in the same
- * sums, skip it and go on with half the factor; after SK_LOSS_SCALE_GROWTH good ones in a row it is
- * doubled. In other types the factor is 1, and what follows is the job's word (train.nonfinite):
- * stop; skip, but not for ever; or rollback, which the factor leaves to the loop: a loss that is
- * not finite is no fault of the factor, so in f16 too only gradients are the factor's business. */
+ * Small gradients underflow in f16, so the loss is multiplied by a factor before the backward pass,
+ * and gradients are divided by it before the optimizer.  A step that overflows changes nothing: all
+ * ranks see it in the same sums, skip it and continue with half the factor; after
+ * SK_LOSS_SCALE_GROWTH good ones in a row it is doubled. In other types the factor is 1, and what
+ * follows is the job's word (train.nonfinite): stop; skip, but not for ever; or rollback, which the
+ * factor leaves to the loop: a loss that is not finite is no fault of the factor, so in f16 too
+ * only gradients are the factor's business. */
 #ifndef SK_TRAIN_LOSS_SCALE_H
 #define SK_TRAIN_LOSS_SCALE_H
 

@@ -23,6 +23,7 @@ sk_status sk_lr_find(const char *name, sk_lr_kind *out)
 
 double sk_lr_at(const sk_lr_schedule *r, int64_t step)
 {
+    sk_assert(step >= 0);
     if (step < r->warmup) return r->lr * (double)(step + 1) / (double)r->warmup;
     if (r->kind == SK_LR_CONSTANT || !r->steps) return r->lr;
     if (step >= r->steps) return r->min_lr;

@@ -198,7 +198,7 @@ sk_status sk_manifest_file_parse(sk_arena *a, const char *where, const json_t *j
     f->n_crc = f->bytes / SK_ST_CHUNK + (f->bytes % SK_ST_CHUNK != 0);
     if (f->bytes <= 0 || !crc || strlen(crc) != 8 * (size_t)f->n_crc ||
         strspn(crc, "0123456789abcdef") != strlen(crc))
-        return sk_fail(SK_EDATA, "%s: size and sums of '%s' do not fit together", where, name);
+        return sk_fail(SK_EDATA, "%s: size and checksums of '%s' do not fit together", where, name);
     f->name = sk_strdup(a, name);
     f->crc = sk_many(a, uint32_t, f->n_crc);
     for (int64_t i = 0; i < f->n_crc; i++) {
@@ -245,12 +245,12 @@ static sk_status read_tensor(sk_arena *a, const char *where, const json_t *j, co
     bool good = true;
     for (size_t d = 0; d < (size_t)t->n; d++) good &= whole_number(full, d, &t->full[d]);
     if (!good || !sk_manifest_count(t->full, t->n, &count))
-        return sk_fail(SK_EDATA, "%s: the sizes of '%s' make no tensor", where, name);
+        return sk_fail(SK_EDATA, "%s: the sizes of '%s' are not those of a tensor", where, name);
     t->boxes.n = t->boxes.cap = (int)json_array_size(boxes);
     t->boxes.v = sk_many(a, sk_ckpt_box, t->boxes.n);
     for (int i = 0; i < t->boxes.n; i++)
         if (!read_box(json_array_get(boxes, (size_t)i), c, t, &t->boxes.v[i]))
-            return sk_fail(SK_EDATA, "%s: box %d of '%s' lies outside of its tensor or its file",
+            return sk_fail(SK_EDATA, "%s: shard %d of '%s' lies outside of its tensor or its file",
                            where, i, name);
     return SK_OK;
 }
@@ -314,13 +314,13 @@ static sk_status read_lists(sk_arena *a, const char *where, const json_t *root, 
     c->tensors.n = c->tensors.cap = (int)json_array_size(list);
     c->tensors.v = sk_many(a, sk_ckpt_tensor, c->tensors.n);
     if (whole && c->state.hyper.num_hidden_layers > c->tensors.n)
-        return sk_fail(SK_EDATA, "%s: %lld layers and %d tensors cannot be", where,
+        return sk_fail(SK_EDATA, "%s: %lld layers and %d tensors do not go together", where,
                        (long long)c->state.hyper.num_hidden_layers, c->tensors.n);
     for (int i = 0; i < c->tensors.n; i++) {
         sk_ckpt_tensor *t = &c->tensors.v[i];
         SK_TRY(read_tensor(a, where, json_array_get(list, (size_t)i), c, t));
         if (whole && !sk_manifest_covered(t))
-            return sk_fail(SK_EDATA, "%s: the boxes of '%s' do not cover it exactly once", where,
+            return sk_fail(SK_EDATA, "%s: the shards of '%s' do not cover it exactly once", where,
                            t->name);
     }
     sk_manifest_sort(c);

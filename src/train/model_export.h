@@ -25,10 +25,9 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
 /* Out of another model directory; `tokenizer` as above, "" copies its own if it has one. */
 sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, sk_dtype type,
                           const char *dir, sk_hyper *hyper);
-/* What checkpoint.extra holds of a run: the number of steps it goes for, the updates so far, which
- * are more than steps where stages update on their own, the scale of gradients and the steps that
- * were skipped (loss_scale.h), batches that are left out, what it reads in which order, and its
- * tokenizer. */
+/* What checkpoint.extra holds of a run: its number of steps, the updates so far (more than steps
+ * where stages update asynchronously), the loss scale and the skipped steps (loss_scale.h), skipped
+ * batches, what it reads in which order, and its tokenizer. */
 typedef struct sk_extra {
     int64_t steps, updates, good, skipped;
     bool pending; /* the last step's gradient waits for a late optimizer */

@@ -1,14 +1,13 @@
 /* relayout.c - phases of a run: read, planned beforehand, and the move between two. */
 #include "train/relayout.h"
 #include "base/strings.h"
+#include "train/layout_cause.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MOVE_TAG = -11 };
-
-/* --- the text --- */
 
 /* Does "STEP:" begin here?  Returns what is behind it, or NULL. */
 static const char *step_at(const char *s, int64_t *step)
@@ -65,10 +64,8 @@ static sk_status next_phase(const sk_setup *s, const char **text, int64_t before
     return SK_OK;
 }
 
-/* --- planning --- */
-
-/* The story of a layout that fails tells which phase it is of. */
-static sk_status told(sk_setup *s, int64_t step, sk_status st)
+/* The error report of a layout that fails names its phase. */
+static sk_status in_phase(sk_setup *s, int64_t step, sk_status st)
 {
     if (!st) return SK_OK;
     const char *why = sk_strdup(s->arena, sk_error_line());
@@ -89,24 +86,27 @@ static sk_status same_ranks(const sk_setup *s, const char *text)
 }
 
 /* Two programs of one run find what they keep at the same places of one heap. */
-static sk_status all_here(const sk_setup *s, const char *key)
+sk_status sk_relayout_all_here(const sk_setup *s, const char *key)
 {
     if (!sk_layout_offloads(&s->layout)) return SK_OK;
     return sk_fail(SK_ECONF,
-                   "%s: a run that changes its program keeps all in the device's memory; leave out "
-                   "offload (%s)",
-                   key, sk_layout_short(s->arena, &s->layout));
+                   "%s: a run that changes its program keeps everything in the device's memory; "
+                   "leave out '%s'",
+                   key, sk_layout_cause(s->arena, &s->layout, sk_layout_offloads));
 }
 
-/* Heaps begin with one memory for a whole run, or with their own. */
+static bool shares_weights(const sk_layout *l) { return l->replica; }
+
+/* A heap begins with memory that ranks share, or with its own, for all of a run. */
 static sk_status no_replica(const sk_setup *s)
 {
     for (int r = 0; r < s->n_ranks; r++)
         if (s->programs[r]->twin_bytes)
             return sk_fail(SK_ECONF,
                            "the layout keeps one copy of the weights per host, %lld bytes of rank "
-                           "%d; a run whose layout changes cannot: leave out 'replica'",
-                           (long long)s->programs[r]->twin_bytes, r);
+                           "%d; a run whose layout changes cannot: leave out '%s'",
+                           (long long)s->programs[r]->twin_bytes, r,
+                           sk_layout_cause(s->arena, &s->layout, shares_weights));
     return SK_OK;
 }
 
@@ -121,7 +121,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
-    SK_TRY(all_here(*out, "train.relayout"));
+    SK_TRY(sk_relayout_all_here(*out, "train.relayout"));
     return no_replica(*out);
 }
 
@@ -134,12 +134,10 @@ static sk_status add_phase(sk_setup *s, sk_relayout *l, int64_t step, const char
 {
     sk_run_phase *p = sk_push(s->arena, l);
     p->from = step;
-    SK_TRY(told(s, step, make_setup(s, layout, &p->setup)));
+    SK_TRY(in_phase(s, step, make_setup(s, layout, &p->setup)));
     return sk_moves_make(s->arena, programs_of(p - 1), programs_of(p), s->n_ranks, s->job->host_of,
                          &p->moves);
 }
-
-/* --- bytes --- */
 
 /* Of a rank's heap, over all phases and moves. */
 static int64_t largest(const sk_relayout *l, int rank)
@@ -154,26 +152,24 @@ static int64_t largest(const sk_relayout *l, int rank)
     return most;
 }
 
-static void grow(sk_program *p, int64_t to)
+void sk_relayout_grow(sk_program *p, int64_t to)
 {
     int64_t more = to - p->heap_bytes;
     p->heap_bytes += more;
     p->own_bytes += more;
     p->kind_bytes[SK_SCRATCH] += more;
-    p->kind_at[SK_HOSTED] += more; /* where nothing is: all_here() */
+    p->kind_at[SK_HOSTED] += more; /* where nothing is: sk_relayout_all_here() */
 }
 
 static void grow_all(sk_relayout *l, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
         int64_t most = largest(l, r);
-        for (int i = 0; i < l->n; i++) grow(l->v[i].setup->programs[r], most);
+        for (int i = 0; i < l->n; i++) sk_relayout_grow(l->v[i].setup->programs[r], most);
     }
 }
 
-/* --- numbers of groups --- */
-
-static sk_program *renumbered(sk_arena *a, const sk_program *p, int before)
+sk_program *sk_relayout_renumbered(sk_arena *a, const sk_program *p, int before)
 {
     sk_program *q = sk_new(a, sk_program);
     *q = *p;
@@ -200,7 +196,7 @@ static sk_status number_groups(sk_setup *s, sk_relayout *l)
         int most = 0;
         l->v[i].runs = sk_many(s->arena, sk_program *, s->n_ranks);
         for (int r = 0; r < s->n_ranks; r++) {
-            l->v[i].runs[r] = before ? renumbered(s->arena, p[r], before) : p[r];
+            l->v[i].runs[r] = before ? sk_relayout_renumbered(s->arena, p[r], before) : p[r];
             if (p[r]->n_groups > most) most = p[r]->n_groups;
         }
         before += most;
@@ -211,7 +207,7 @@ static sk_status number_groups(sk_setup *s, sk_relayout *l)
                    l->n, before, SK_COMM_GROUPS);
 }
 
-/* Each phase was chosen to fit, but two meet in a move. */
+/* Each phase was chosen to fit, but a move needs the memory of two. */
 static sk_status fits(const sk_setup *s)
 {
     int64_t most = 0;
@@ -220,7 +216,7 @@ static sk_status fits(const sk_setup *s)
     if (!s->job->budget || most <= s->job->budget) return SK_OK;
     return sk_fail(
         SK_ECONF,
-        "train.relayout: budget is %s a rank, and where layouts change %s are needed; a "
+        "train.relayout: budget is %s per rank, and %s are needed where the layout changes; a "
         "smaller train.batch, or stopping and resuming with the other layout, would help",
         sk_bytes(s->arena, s->job->budget), sk_bytes(s->arena, most));
 }
@@ -231,7 +227,7 @@ sk_status sk_relayout_plan(sk_setup *s)
     const char *text = s->job->relayout;
     sk_push(s->arena, l)->setup = s;
     SK_TRY(no_replica(s));
-    SK_TRY(all_here(s, "train.relayout"));
+    SK_TRY(sk_relayout_all_here(s, "train.relayout"));
     for (int64_t step = 0; *text;) {
         char *layout = NULL;
         SK_TRY(next_phase(s, &text, step, &step, &layout));
@@ -242,144 +238,6 @@ sk_status sk_relayout_plan(sk_setup *s)
     SK_TRY(number_groups(s, l));
     s->relayout = l;
     return SK_OK;
-}
-
-/* --- the same with room for all --- */
-
-static sk_status no_experts(const sk_setup *s)
-{
-    return sk_fail(SK_ECONF,
-                   "train.dropless is 1, but model %s has no experts that could be full: leave it "
-                   "out, or choose a mixture of experts",
-                   s->job->model_name);
-}
-
-static sk_status both_asked(const sk_setup *s)
-{
-    if (!s->job->dropless)
-        return sk_fail(SK_ECONF,
-                       "the layout has gist=%d and train.relayout is \"%.60s\"; one run has one of "
-                       "them: leave one out, or say gist without a number",
-                       s->layout.gist, s->job->relayout);
-    return sk_fail(SK_ECONF,
-                   "train.dropless is 1 and train.relayout is \"%.60s\"; one run has one of them: "
-                   "leave one out, or set model.capacity_factor=0, which never drops",
-                   s->job->relayout);
-}
-
-/* The step that had no room has taken what was owed into account already, and changed it. */
-static sk_status nothing_owed(const sk_setup *s)
-{
-    if (!s->layout.feedback) return SK_OK;
-    return sk_fail(SK_ECONF,
-                   "%s runs a step again that had no room, and feedback has changed what is owed "
-                   "by then; leave out feedback%s",
-                   s->job->dropless ? "train.dropless" : "layout: gist of a number",
-                   s->job->dropless ? ", or set model.capacity_factor=0, which never drops"
-                                    : ", or say gist without a number");
-}
-
-/* Does the buffer hold the same from step to step, in every program of a model? */
-static bool stays(const sk_buffer *b)
-{
-    return b->keep && (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
-}
-
-static bool same_buffer(const sk_buffer *x, const sk_buffer *y)
-{
-    bool same = !strcmp(x->name, y->name) && x->offset == y->offset && x->bytes == y->bytes &&
-                x->common == y->common && x->box.n == y->box.n;
-    for (int d = 0; same && d < x->box.n; d++)
-        same = x->box.at[d] == y->box.at[d] && x->box.size[d] == y->box.size[d];
-    return same;
-}
-
-static sk_status same_places(const sk_program *p, const sk_program *q)
-{
-    int i = 0, k = 0;
-    while (true) {
-        while (i < p->bufs.n && !stays(&p->bufs.v[i])) i++;
-        while (k < q->bufs.n && !stays(&q->bufs.v[k])) k++;
-        bool more = i < p->bufs.n && k < q->bufs.n;
-        if (!more && i == p->bufs.n && k == q->bufs.n && p->twin_bytes == q->twin_bytes)
-            return SK_OK;
-        if (!more || !same_buffer(&p->bufs.v[i], &q->bufs.v[k])) break;
-        i++, k++;
-    }
-    return sk_fail(SK_ECONF,
-                   "train.dropless: with room for all, '%s' of rank %d would lie elsewhere in this "
-                   "layout; name the cuts of its letters in the layout, or set "
-                   "model.capacity_factor=0",
-                   i < p->bufs.n ? p->bufs.v[i].name : "the weights", p->rank);
-}
-
-/* Nothing is packed, and all is made again, so that it takes no more memory than what is packed. */
-static sk_status unpacked(const sk_setup *s, sk_job *job)
-{
-    sk_layout l = s->layout;
-    l.gist = l.again_blocks = 0;
-    snprintf(l.again, sizeof l.again, "full");
-    const char *text = sk_layout_print(s->arena, &l);
-    if (strlen(text) >= sizeof job->layout)
-        return sk_fail(SK_ECONF, "layout: gist=%d needs a shorter text", s->layout.gist);
-    memcpy(job->layout, text, strlen(text) + 1);
-    job->budget = 0;
-    return SK_OK;
-}
-
-static sk_status make_fallback(sk_setup *s, bool all)
-{
-    sk_job *job = sk_new(s->arena, sk_job);
-    *job = *s->job;
-    if (job->dropless) job->hyper.capacity_factor = 0;
-    job->dropless = 0;
-    job->stays_here = true;
-    if (sk_layout_may_fill(&s->layout)) SK_TRY(unpacked(s, job));
-    s->fallback = sk_new(s->arena, sk_setup);
-    SK_TRY(sk_setup_program(s->arena, job, all, s->fallback));
-    if (all || !memcmp(s->class_of, s->fallback->class_of, sizeof(int) * (size_t)s->n_ranks))
-        return SK_OK;
-    return sk_fail(SK_ECONF,
-                   "train.dropless: ranks that are alike are not alike with room for "
-                   "all, and %d ranks are too many to plan one by one; leave it out",
-                   s->n_ranks);
-}
-
-static sk_status number_fallback(sk_setup *s)
-{
-    sk_setup *q = s->fallback;
-    int before = 0, most = 0;
-    q->runs = sk_many(s->arena, sk_program *, s->n_ranks);
-    for (int r = 0; r < s->n_ranks; r++) {
-        if (s->programs[r]->n_groups > before) before = s->programs[r]->n_groups;
-        if (q->programs[r]->n_groups > most) most = q->programs[r]->n_groups;
-    }
-    for (int r = 0; r < s->n_ranks; r++) q->runs[r] = renumbered(s->arena, q->programs[r], before);
-    if (before + most <= SK_COMM_GROUPS) return SK_OK;
-    return sk_fail(SK_ECONF,
-                   "train.dropless: two programs have %d groups of ranks, %d can be; set "
-                   "model.capacity_factor=0",
-                   before + most, SK_COMM_GROUPS);
-}
-
-sk_status sk_fallback_plan(sk_setup *s, bool all)
-{
-    if (*s->job->relayout) return both_asked(s);
-    if (s->job->dropless && s->choices <= 0) return no_experts(s);
-    bool room = !s->job->dropless || s->graph.size['x'] >= s->graph.size['t'];
-    if (room && !sk_layout_may_fill(&s->layout)) return SK_OK;
-    SK_TRY(all_here(s, s->job->dropless ? "train.dropless" : "gist"));
-    SK_TRY(nothing_owed(s));
-    SK_TRY(make_fallback(s, all));
-    for (int r = 0; r < s->n_ranks; r++) {
-        sk_program *p = s->programs[r], *q = s->fallback->programs[r];
-        if (!p) continue;
-        SK_TRY(same_places(p, q));
-        int64_t most = p->heap_bytes > q->heap_bytes ? p->heap_bytes : q->heap_bytes;
-        grow(p, most);
-        grow(q, most);
-    }
-    return all ? number_fallback(s) : SK_OK;
 }
 
 void sk_relayout_data(sk_setup *s)
@@ -405,6 +263,7 @@ int sk_relayout_at(const sk_setup *s, int64_t done)
 
 const sk_setup *sk_relayout_setup(const sk_setup *s, int phase)
 {
+    sk_assert(!phase || (s->relayout && phase < s->relayout->n));
     return phase ? s->relayout->v[phase].setup : s;
 }
 
@@ -413,9 +272,7 @@ const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank)
     return phase ? s->relayout->v[phase].runs[rank] : s->programs[rank];
 }
 
-/* --- the move --- */
-
-static sk_status send_far(const sk_moves *m, int rank, char *heap, sk_comm *c)
+static sk_status send_remote(const sk_moves *m, int rank, char *heap, sk_comm *c)
 {
     int64_t at = m->v[rank].out_at;
     for (int q = 0; q < m->n_ranks; q++) {
@@ -428,7 +285,7 @@ static sk_status send_far(const sk_moves *m, int rank, char *heap, sk_comm *c)
     return SK_OK;
 }
 
-static sk_status take_far(const sk_moves *m, int rank, char *heap, sk_comm *c)
+static sk_status recv_remote(const sk_moves *m, int rank, char *heap, sk_comm *c)
 {
     char *message = heap + m->v[rank].in_at;
     for (int q = 0; q < m->n_ranks; q++) {
@@ -444,17 +301,15 @@ sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm
 {
     char *const *base = sk_heap_bases(heaps);
     SK_TRY(sk_comm_barrier(c));
-    SK_TRY(send_far(m, rank, base[rank], c));
+    SK_TRY(send_remote(m, rank, base[rank], c));
     sk_move_gather(m, rank, base);
-    SK_TRY(take_far(m, rank, base[rank], c));
+    SK_TRY(recv_remote(m, rank, base[rank], c));
     for (int q = 0; q < m->n_ranks; q++) /* of the steps too: nothing is under way afterwards */
         if (q != rank) SK_TRY(sk_comm_sent(c, q, sk_comm_sends(c, q)));
     SK_TRY(sk_comm_barrier(c));
     sk_move_place(m, rank, base[rank]);
     return SK_OK;
 }
-
-/* --- for people --- */
 
 static void moved(const sk_moves *m, int64_t *own, int64_t *others, int64_t *room)
 {
@@ -474,9 +329,9 @@ char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase)
     const char *layout = sk_layout_short(a, &p->setup->layout);
     if (!phase) return sk_print(a, "from the start %s", layout);
     moved(&p->moves, &own, &others, &room);
-    return sk_print(a, "from step %lld %s · %s stay on their ranks, %s move · room %s a rank",
-                    (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others),
-                    sk_bytes(a, room));
+    return sk_print(
+        a, "from step %lld %s · %s stay on their ranks, %s move · workspace %s per rank",
+        (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, room));
 }
 
 char *sk_relayout_print(sk_arena *a, const sk_setup *s)

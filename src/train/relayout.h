@@ -1,25 +1,17 @@
-/* relayout.h - a run whose layout changes on the way.
+/* relayout.h - a run whose layout changes.
  *
  *     train.relayout="100: dp=2 tp=2, 200: dp=4"
  *
- * With 100 steps done, before the next begins, the run goes on under another layout;
- * a run that is resumed begins in the phase of its step.  The number of ranks stays.
- * All phases are parsed, compiled and verified before the run starts, and so are the
- * moves between them (program/move.h): a rank's heap has the bytes of its largest
- * moment, which may be a move, and the programs of all phases are told so (the last
- * region, scratch, is longer).  "planned = mapped" therefore holds for such runs too.
+ * After 100 steps the run continues under another layout; a run that is resumed begins
+ * in the phase of its step.  The number of ranks stays.  All phases are parsed, compiled
+ * and verified before the run starts, and so are the moves between them
+ * (program/move.h): the heap of a rank has the bytes of its largest moment, which may be
+ * a move, and the programs of all phases are enlarged to that (the last region, scratch,
+ * is longer).  "planned = mapped" therefore holds for such runs too.
  *
- * Phases run over the same heaps and the same board.  What members of a group count
- * there belongs to that group, so every phase has group numbers of its own: its
- * programs run as copies (`runs`) whose numbers begin behind those of the phases before.
- *
- * train.dropless is a second program over the same heaps too, but of the same layout:
- * the model with room for every choice of an expert (capacity_factor 0).  A step is
- * tried in the small room; if a choice found none, no rank has updated anything, and
- * the step is run once more in the large one (train/loop.c).  What both keep, weights,
- * gradients and optimizer state, does not depend on the room and lies at the same
- * places, which is checked; so nothing moves, and replicas stay what they are.  A layout
- * with gist=N has such a second program too, which packs nothing and makes all again. */
+ * Phases share heaps and control block.  Counters there belong to a group, so every phase
+ * has group numbers of its own: its programs run as copies (`runs`) whose numbers begin
+ * after those of the phases before. */
 #ifndef SK_TRAIN_RELAYOUT_H
 #define SK_TRAIN_RELAYOUT_H
 
@@ -49,10 +41,6 @@ const sk_setup *sk_relayout_setup(const sk_setup *s, int phase);
 /* What sk_run_open gets. */
 const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);
 
-/* For a setup with programs: plans the same with room for all, and makes s->fallback.  Programs of
- * both get the bytes of the larger one.  `all` is that of sk_setup_program. */
-sk_status sk_fallback_plan(sk_setup *s, bool all);
-
 /* Everything this rank keeps, into the places of the next phase; on all ranks together, between
  * two steps.  The comm is still that of the old phase, and is idle afterwards. */
 sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm *c);
@@ -60,5 +48,13 @@ sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm
 /* A line for each phase: its step, its layout, what moves into it.  "" without phases. */
 char *sk_relayout_print(sk_arena *a, const sk_setup *s);
 char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase); /* no newline */
+
+/* --- also for the fallback program (fallback.c): two programs of a run over the same heaps --- */
+
+/* Nothing is offloaded; `key` is what asks for the second program. */
+sk_status sk_relayout_all_here(const sk_setup *s, const char *key);
+void sk_relayout_grow(sk_program *p, int64_t to); /* bytes of the heap */
+/* A copy whose groups are numbered after `before` others. */
+sk_program *sk_relayout_renumbered(sk_arena *a, const sk_program *p, int before);
 
 #endif

@@ -1,6 +1,6 @@
 /* restore.c - reading checkpoints: verified chunks, intersected boxes.
  *
- * An asked box meets stored boxes of its tensor; each meeting is a job.  Jobs
+ * A requested box intersects stored boxes of its tensor; each intersection is a job.  Jobs
  * go in file order, and bytes pass through one buffer of one chunk whose CRC
  * was checked, so that memory stays at 4 MiB and most files are read once, in
  * order.  Stored boxes are disjoint (the manifest's reader proved it), so an

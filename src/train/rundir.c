@@ -131,7 +131,7 @@ static sk_status enter_old(sk_arena *a, const sk_job *job, sk_training *t, bool 
     int64_t *steps;
     int n = 0;
     if (!strcmp(job->resume, "auto") && !resumes)
-        return sk_fail(SK_EDATA, "resume: there is no run %s; without --resume it is begun",
+        return sk_fail(SK_EDATA, "resume: there is no run %s; without --resume it is started",
                        *job->run ? job->run : "runs/last");
     if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
     if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->ckpt_dir));
@@ -192,9 +192,14 @@ sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk
         SK_TRY(sk_resume_put_path(out->from, path));
         break;
     }
-    if (*out->from) return sk_resume_read(a, NULL, out, NULL);
-    return sk_fail(SK_ENUM, "there is no checkpoint so far to go back to; ckpt.every=N makes one "
-                            "every N steps");
+    if (*out->from) {
+        SK_TRY(sk_resume_read(a, NULL, out, NULL));
+        sk_assert(out->step <= most);
+        return SK_OK;
+    }
+    return sk_fail(
+        SK_ENUM,
+        "there is no checkpoint yet to roll back to; ckpt.every=N makes one every N steps");
 }
 
 sk_status sk_rundir_config(const sk_training *t, const char *text)

@@ -4,9 +4,8 @@
  *       config.yaml  metrics.jsonl  rank0.log ...  tokenizer/  ckpt/  final/
  *     runs/last -> 1115-0142-demo
  *
- * A run that was not named gets the time and the name of its config or model.  A
- * directory that holds checkpoints is continued only when asked (resume), never
- * begun anew over them. */
+ * A run without a name gets the time and the name of its config or model.  A directory
+ * that holds checkpoints is continued only when asked (resume), and never overwritten. */
 #ifndef SK_TRAIN_RUNDIR_H
 #define SK_TRAIN_RUNDIR_H
 
@@ -20,10 +19,10 @@ bool sk_rundir_resumed(const sk_job *job, char *to);
  * of the checkpoints.  `note` gets sentences about checkpoints that were passed over and about
  * another model, or "". */
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
-/* After ranks died: the lock anew, and the newest checkpoint of the run itself if it has one. */
+/* After ranks died: takes the lock again, and the newest checkpoint of the run if it has one. */
 sk_status sk_rundir_restart(sk_arena *a, sk_training *t);
-/* While ranks run: the newest whole checkpoint of the run with at most so many steps done, or the
- * one it began from.  *out is t with what that one says; SK_ENUM: there is none. */
+/* While ranks run: the newest complete checkpoint of the run with at most `most` steps done, or the
+ * one it began from.  *out is t with the state of that checkpoint; SK_ENUM: there is none. */
 sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk_training *out);
 sk_status sk_rundir_config(const sk_training *t, const char *text);
 void sk_rundir_remove(const char *dir); /* a directory of plain files */

@@ -21,7 +21,7 @@ sk_status sk_resume_put_path(char *to, const char *from)
     return SK_OK;
 }
 
-/* The key 0 would leave tensors of the model behind; that other ones are missing is found out when
+/* The key 0 would ignore tensors of the checkpoint; tensors that are missing there are found when
  * they are read. */
 static sk_status same_bias(const sk_job *job, const sk_training *t, const sk_ckpt *c)
 {
@@ -77,32 +77,33 @@ static sk_status same_model(sk_arena *a, const sk_job *job, const sk_training *t
     for (int i = 0; (f = sk_model_field(job->model, i)); i++) {
         sk_field_text x = sk_field_print(f, &was), y = sk_field_print(f, &is);
         if (!is_free(f, &is) && strcmp(x.s, y.s))
-            sk_out_add(
-                &o, "\nmodel.%s was %s and is %s: weights go on in another model than that of %s",
-                f->name, x.s, y.s, t->from);
+            sk_out_add(&o,
+                       "\nmodel.%s was %s and is %s: the weights continue in another model than "
+                       "that of %s",
+                       f->name, x.s, y.s, t->from);
     }
     if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
     return SK_OK;
 }
 
-/* Windows are numbered: other data under the same numbers would be trained on in silence, some
- * twice and some never. */
+/* Windows are numbered: with other data under the same numbers some would silently be read twice
+ * and some never. */
 static sk_status same_data(const sk_job *job, const sk_training *t, const sk_extra *x)
 {
     if (!*x->data || !*t->data || !strcmp(x->data, t->data) || job->data_changed) return SK_OK;
-    return sk_fail(SK_EDATA,
-                   "data.train (%s) is not what %s was trained on: its tokens and their sum are "
-                   "%s, they were %s; bring the data back, or say data.changed=1 to go on with "
-                   "these",
-                   job->data_train, t->from, t->data, x->data);
+    return sk_fail(
+        SK_EDATA,
+        "data.train (%s) is not what %s was trained on: its tokens and their checksum are %s, they "
+        "were %s; restore the data, or set data.changed=1 to continue with these",
+        job->data_train, t->from, t->data, x->data);
 }
 
-/* A step reads windows by its number, batch, seed and order alone, so that with another of these
- * the position is another: what repeats or is left out is told, key by key. */
+/* Which windows a step reads follows from its number, batch, seed and order alone.  With another of
+ * these the position changes: a note says what is repeated or skipped, key by key. */
 static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, const sk_ckpt *c,
                        const sk_extra *x, const char **note)
 {
-    static const char anew[] = "some of this epoch come twice and some not at all";
+    static const char anew[] = "some samples of this epoch are read twice and some not at all";
     bool shuffled = !strcmp(job->data_order, "shuffle"), other = strcmp(x->data, t->data) != 0;
     uint64_t batch = (uint64_t)sk_batch_of_step(&x->skipped_batches, c->state.step);
     uint64_t was = batch * (uint64_t)x->batch, is = batch * (uint64_t)job->batch;
@@ -114,22 +115,22 @@ static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, con
             "not %llu; %llu %s",
             (long long)x->batch, (long long)job->batch, (unsigned long long)is,
             (unsigned long long)was, (unsigned long long)(is > was ? is - was : was - is),
-            is > was ? "are left out" : "come twice");
+            is > was ? "are skipped" : "are read twice");
     if (x->seq && x->seq != job->seq)
-        sk_out_add(&o, "\ntrain.seq was %lld and is %lld: windows are cut anew, so that %s",
+        sk_out_add(&o, "\ntrain.seq was %lld and is %lld: windows are cut differently, so that %s",
                    (long long)x->seq, (long long)job->seq, anew);
     if (*x->order && strcmp(x->order, job->data_order))
         sk_out_add(&o, "\ndata.order was %s and is %s: %s", sk_strict_show(x->order).s,
                    job->data_order, anew);
     else if (shuffled && c->state.seed != job->seed)
-        sk_out_add(&o, "\ntrain.seed was %llu and is %llu: data are shuffled anew, so that %s",
+        sk_out_add(&o,
+                   "\ntrain.seed was %llu and is %llu: the order of samples is another, so that %s",
                    (unsigned long long)c->state.seed, (unsigned long long)job->seed, anew);
     if (x->windows && x->windows != t->windows && x->seq == job->seq && !other)
-        sk_out_add(
-            &o,
-            "\ndata.val or data.val_fraction is another: there were %lld windows to train on "
-            "and are %lld; %s, and some that were trained on may be validated on",
-            (long long)x->windows, (long long)t->windows, anew);
+        sk_out_add(&o,
+                   "\ndata.val or data.val_fraction was changed: there were %lld windows to train "
+                   "on and are %lld; %s, and some that were trained on may be validated on",
+                   (long long)x->windows, (long long)t->windows, anew);
     if (o.n) *note = sk_print(a, "%s%s", *note, o.s);
 }
 
@@ -174,11 +175,11 @@ sk_status sk_resume_newest(sk_arena *a, const char *dir, sk_training *t, const c
 
 static sk_status no_checkpoint(const char *run)
 {
-    return sk_fail(SK_EDATA,
-                   "resume: %s has no checkpoint to go on from: it ended before the first (see "
-                   "ckpt.every); without --resume it begins anew at step 1, and metrics.jsonl "
-                   "stays as metrics.jsonl.1",
-                   run);
+    return sk_fail(
+        SK_EDATA,
+        "resume: %s has no checkpoint to resume: it ended before the first (see ckpt.every); "
+        "without --resume it starts again at step 1, and metrics.jsonl is kept as metrics.jsonl.1",
+        run);
 }
 
 /* Where the state comes from: a checkpoint, the newest of a run, or nowhere. */

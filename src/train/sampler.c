@@ -80,7 +80,7 @@ static sk_status make_program(sk_sampler *s, const char *dir)
     s->model->build(g, &s->hyper, SK_DECODE);
     SK_TRY(sk_graph_status(g));
     if (!g->logits || !sk_graph_is_sequences(g))
-        return sk_fail(SK_EDATA, "%s: a model of kind %s makes no text", dir, s->model->name);
+        return sk_fail(SK_EDATA, "%s: a model of kind %s generates no text", dir, s->model->name);
     SK_TRY(sk_layout_read("dp=1", 1, &s->layout));
     return sk_compile(&s->arena, g, &s->layout, &o, 0, &s->program);
 }

@@ -1,5 +1,6 @@
 /* save_interval.c - when to save a checkpoint, by the clock. */
 #include "train/save_interval.h"
+#include "base/status.h"
 
 #include <math.h>
 
@@ -11,6 +12,7 @@ double sk_save_interval_next(const sk_save_interval *p)
 
 void sk_save_interval_saved(sk_save_interval *p, double now, double stall)
 {
+    sk_assert(now >= p->began && stall >= 0);
     p->last = now;
     p->stall = stall;
     p->spent += stall;

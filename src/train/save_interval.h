@@ -1,11 +1,12 @@
 /* save_interval.h - when to save a checkpoint, by the clock (ckpt.every=10m).
  *
- * A save is due when `every` seconds have passed since the last one and when all saves so far, with
- * the next one, which is taken to be like the last, cost at most SK_SAVE_INTERVAL_COST of the time.
- * So a large model on a slow disk saves less often than it was asked to, and a crash costs more;
- * only the first save is a step into the dark, and what it takes beyond its part is made up for.
+ * A save is due when `every` seconds have passed since the last one, and when all saves so far
+ * together with the next one (assumed to cost as much as the last) take at most
+ * SK_SAVE_INTERVAL_COST of the time.  So a large model on a slow disk saves less often than asked,
+ * and a crash loses more steps.  Only the cost of the first save is unknown; what it takes beyond
+ * its part delays the second.
  *
- * One rank has the clock, and tells the others (launcher_channel.h). */
+ * Rank 0 has the clock and decides for all (launcher_channel.h). */
 #ifndef SK_TRAIN_SAVE_INTERVAL_H
 #define SK_TRAIN_SAVE_INTERVAL_H
 

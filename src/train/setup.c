@@ -4,6 +4,7 @@
 #include "base/strings.h"
 #include "plan/budget.h"
 #include "train/host.h"
+#include "train/layout_cause.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static double graph_flops(const sk_graph *g)
     return sum;
 }
 
-/* What drops are counted of: the slots of every layer that routes. */
+/* The choices that could be dropped: slots of every layer with a router. */
 static double count_choices(const sk_graph *g)
 {
     double sum = 0;
@@ -61,13 +62,13 @@ static sk_status make_products(sk_setup *s)
     if (strcmp(job->matmul, "fp8")) return SK_OK;
     if (job->dtype != SK_BF16 && job->dtype != SK_F16)
         return sk_fail(SK_ECONF,
-                       "train.matmul is fp8 and train.dtype %s: what is kept more exactly than 16 "
-                       "bits would be lost in products of 8; train.dtype=bf16 is needed, or f16",
+                       "train.matmul is fp8 and train.dtype %s: products of 8 bits need operands "
+                       "of 16 bits; train.dtype=bf16 is needed, or f16",
                        sk_dtype_name(job->dtype));
     if (!sk_graph_fp8(&s->graph))
         return sk_fail(SK_ECONF,
-                       "train.matmul is fp8, and model %s has no products of weights inside of "
-                       "blocks; leave it out",
+                       "train.matmul is fp8, and model %s has no products with weights of blocks; "
+                       "leave it out",
                        job->model_name);
     return SK_OK;
 }
@@ -108,8 +109,8 @@ static int64_t micro_needed(const sk_setup *s)
     return n > s->job->batch ? s->job->batch : n;
 }
 
-/* The layout's own word first; then what train.micro_batch makes necessary; then twice as many as
- * stages, which keeps a pipeline busy 2s / (3s - 1) of the time or more. */
+/* The number of the layout first; then what train.micro_batch makes necessary; then twice as many
+ * as stages, which keeps a pipeline busy 2s / (3s - 1) of the time or more. */
 static int choose_micro(const sk_setup *s)
 {
     const sk_layout *l = &s->layout;
@@ -120,6 +121,8 @@ static int choose_micro(const sk_setup *s)
     return (int)(n > batch ? batch : n);
 }
 
+static bool says_micro(const sk_layout *l) { return l->n_micro != 0; }
+
 /* Two keys for one number. */
 static sk_status same_micro(const sk_setup *s)
 {
@@ -128,10 +131,11 @@ static sk_status same_micro(const sk_setup *s)
     if (!said || !job->micro_batch || micro_needed(s) == said) return SK_OK;
     return sk_fail(SK_ECONF,
                    "train.micro_batch is %lld, which makes %lld micro-batches of train.batch=%lld "
-                   "over %lld rank%s, and the layout says micro=%d; leave one of them out",
+                   "over %lld rank%s, and the layout says %s; leave one of them out",
                    (long long)job->micro_batch, (long long)micro_needed(s), (long long)job->batch,
                    (long long)sk_batch_shards(&s->layout, s->graph.batch),
-                   sk_batch_shards(&s->layout, s->graph.batch) > 1 ? "s" : "", said);
+                   sk_batch_shards(&s->layout, s->graph.batch) > 1 ? "s" : "",
+                   sk_layout_cause(s->arena, &s->layout, says_micro));
 }
 
 /* Ranks that share the cores of a host, where most of them sit. */
@@ -200,15 +204,15 @@ static sk_status find_optim(sk_setup *s)
                    near ? "'?)" : "");
 }
 
-/* Stages that update on their own know neither the norm of all gradients nor whether, at the end of
- * the step, it shall be taken back. */
+/* Stages that update asynchronously know neither the global gradient norm nor whether the step will
+ * be skipped or run again. */
 static sk_status check_async(const sk_setup *s)
 {
     const sk_schedule *x = sk_schedule_find(s->layout.schedule);
     if (!x || !x->apart) return SK_OK;
     if (s->job->clip > 0)
         return sk_fail(SK_ECONF,
-                       "optim.clip is %g: gradients are clipped by the norm of all, and stages of "
+                       "optim.clip is %g: clipping needs the global gradient norm, and stages of "
                        "schedule %s update before it is known; optim.clip=0 is needed",
                        s->job->clip, x->name);
     if (s->job->dtype == SK_F16)
@@ -219,10 +223,10 @@ static sk_status check_async(const sk_setup *s)
             x->name);
     if (sk_layout_may_fill(&s->layout))
         return sk_fail(SK_ECONF,
-                       "layout: gist=%d runs a step again whose results find no room, before its "
-                       "update, and stages of schedule %s update in the middle; gist without a "
-                       "number keeps only signs",
-                       s->layout.gist, x->name);
+                       "layout: %s runs a step again whose results find no room, before its "
+                       "update, and stages of schedule %s update in the middle; leave it out, or "
+                       "choose a value with which no step is run again",
+                       sk_layout_cause(s->arena, &s->layout, sk_layout_may_fill), x->name);
     if (s->job->dropless)
         return sk_fail(SK_ECONF,
                        "train.dropless runs a step again before its update, and stages of schedule "

@@ -2,8 +2,8 @@
  *
  * All of it is made once, in the launcher, before the ranks start; they inherit
  * it.  sk_setup_program() needs no data and no device, so `explain` and `plan`
- * call it alone; sk_setup_data() opens what the job trains on and holds it to the
- * model.  Programs are proved (sk_verify) before anything runs. */
+ * call it alone; sk_setup_data() opens what the job trains on and checks it against the
+ * model.  Programs are verified (sk_verify) before anything runs. */
 #ifndef SK_TRAIN_SETUP_H
 #define SK_TRAIN_SETUP_H
 
@@ -41,9 +41,9 @@ typedef struct sk_setup {
     const char *val_note; /* why there is none although it is wanted, or little of it; NULL: none */
     sk_id_check ids[2];   /* of `data`, and of validation data of their own: sk_setup_check */
     struct sk_relayout *relayout; /* train/relayout.h: job->relayout; NULL: the layout stays */
-    /* train/relayout.h: job->dropless; NULL: not asked for, or there is room for all anyway */
+    /* train/fallback.h; NULL: not needed */
     struct sk_setup *fallback;
-    sk_program **runs; /* of a fallback one: what sk_run_open gets, by rank */
+    sk_program **runs; /* of a fallback: what sk_run_open gets, by rank */
 } sk_setup;
 
 /* `all`: a program for every rank, verified together; else one for each class, which costs the

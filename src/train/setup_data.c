@@ -75,8 +75,8 @@ static sk_status open_val(sk_setup *s)
     if (s->val_feed.n_windows < rows)
         s->val_note =
             sk_print(s->arena,
-                     "validation takes %lld sequences and the data hold %lld (%lld %s): "
-                     "some count more than once",
+                     "validation takes %lld sequences and the data have %lld (%lld %s): some count "
+                     "more than once",
                      (long long)rows, (long long)s->val_feed.n_windows, (long long)n, unit);
     return SK_OK;
 }

@@ -2,6 +2,7 @@
  * and verified. */
 #include "train/setup.h"
 #include "program/alike.h"
+#include "train/fallback.h"
 #include "train/relayout.h"
 
 #include <string.h>
@@ -59,7 +60,7 @@ static sk_status compile_shapes(sk_setup *s)
 {
     s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
     if (s->n_classes >= 0) return compile_firsts(s);
-    SK_TRY(sk_setup_compile(s, 0, &s->programs[0])); /* it may know a better story */
+    SK_TRY(sk_setup_compile(s, 0, &s->programs[0])); /* it may have a better error report */
     return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
 }
 
@@ -82,8 +83,8 @@ static sk_status compile(sk_setup *s, sk_status (*some)(sk_setup *s))
     return some(s);
 }
 
-/* Nobody has seen this program so far but as one of its class.  Common weights lie in another
- * rank's memory: then both must be seen. */
+/* So far only the program of its class was verified.  Shared weights lie in the memory of another
+ * rank: then both programs are verified together. */
 static sk_status verify_own(const sk_setup *s, int rank, const sk_program *own)
 {
     sk_arena tmp = {0};
@@ -107,7 +108,7 @@ sk_status sk_setup_own_program(const sk_setup *s, sk_arena *a, int rank, const s
     return SK_OK;
 }
 
-/* With one program that has room for what the other has not. */
+/* Is there a fallback program (fallback.h)? */
 static bool has_fallback(const sk_setup *s)
 {
     return s->job->dropless || sk_layout_may_fill(&s->layout);
@@ -129,7 +130,8 @@ sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *o
 
 enum { MOST_HERE = 1 << 16 }; /* ranks of a run on one host: more threads than most systems have */
 
-/* What moves from layout to layout, and what two programs have in one heap, is each rank's own. */
+/* Moves between layouts, and two programs in one heap, differ from rank to rank: then all ranks are
+ * compiled. */
 sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     SK_TRY(sk_setup_layout(a, job, out));
@@ -144,6 +146,7 @@ sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
 
 const sk_program *sk_setup_program_of(const sk_setup *s, int rank)
 {
+    sk_assert(rank >= 0 && rank < s->n_ranks && s->class_of[rank] < s->n_classes);
     const sk_program *own = s->programs[rank];
     return own ? own : s->programs[s->first_of[s->class_of[rank]]];
 }

@@ -1,5 +1,6 @@
-/* skipped_batches.c - batches that are left out of a training. */
+/* skipped_batches.c - batches that a training skips. */
 #include "train/skipped_batches.h"
+#include "base/status.h"
 #include "base/strings.h"
 
 #include <stdlib.h>
@@ -7,7 +8,11 @@
 
 int64_t sk_batch_of_step(const sk_skipped_batches *l, int64_t step)
 {
-    for (int i = 0; i < l->n && l->v[i] <= step; i++) step++;
+    sk_assert(step >= 0 && l->n >= 0 && l->n <= SK_SKIPPED_MOST);
+    for (int i = 0; i < l->n && l->v[i] <= step; i++) {
+        sk_assert(!i || l->v[i - 1] < l->v[i]);
+        step++;
+    }
     return step;
 }
 

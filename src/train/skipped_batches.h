@@ -1,10 +1,10 @@
-/* skipped_batches.h - batches that are left out of a training.
+/* skipped_batches.h - batches that a training skips.
  *
- * With train.nonfinite=rollback a step whose numbers are not finite sends the run back to its
- * newest checkpoint, and its batch is never used again.  Steps are counted on without a gap; step k
- * reads the k-th batch of those that are left in:
+ * With train.nonfinite=rollback a run whose numbers are not finite rolls back to its newest
+ * checkpoint, and the batch of that step is never used again.  Steps are counted without a gap;
+ * step k reads the k-th batch of those that are not skipped:
  *
- *     left out: 3, 4        step   0 1 2 3 4 5
+ *     skipped: 3, 4         step   0 1 2 3 4 5
  *                           batch  0 1 2 5 6 7
  *
  * A checkpoint has the list in its extra, "left=3,4", so a run that is resumed knows it. */
@@ -23,10 +23,9 @@ typedef struct sk_skipped_batches {
     int64_t v[SK_SKIPPED_MOST]; /* rising */
 } sk_skipped_batches;
 
-int64_t sk_batch_of_step(const sk_skipped_batches *l, int64_t step); /* what a step reads */
-bool sk_skipped_batches_add(sk_skipped_batches *l, int64_t batch);   /* false: there is no room */
+int64_t sk_batch_of_step(const sk_skipped_batches *l, int64_t step); /* that the step reads */
+bool sk_skipped_batches_add(sk_skipped_batches *l, int64_t batch);   /* false: the list is full */
 char *sk_skipped_batches_print(sk_arena *a, const sk_skipped_batches *l); /* "3,4"; "": none */
-bool sk_skipped_batches_read(const char *text,
-                             sk_skipped_batches *l); /* false: that is no such text */
+bool sk_skipped_batches_read(const char *text, sk_skipped_batches *l); /* false: not such a text */
 
 #endif

@@ -1,5 +1,5 @@
-/* synthetic.h - data that nobody has to read: numbers from (step, row, column), the same under any
- * layout.  For measuring steps where there are no data. */
+/* synthetic.h - synthetic inputs: numbers from (step, row, column), the same under any layout.  For
+ * measuring steps without data. */
 #ifndef SK_TRAIN_SYNTHETIC_H
 #define SK_TRAIN_SYNTHETIC_H
 

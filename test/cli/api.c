@@ -1,4 +1,4 @@
-/* api.c - skein.h: commands in process, their codes, their stories; the header stands alone. */
+/* api.c - skein.h: commands in process, their codes, their reports; the header stands alone. */
 #include "skein.h" /* first, so that it is seen to need nothing before it */
 
 #include "base/status.h"
@@ -14,13 +14,13 @@
 
 static int checks;
 
-#define CHECK(cond)                                                                               \
-    do {                                                                                          \
-        checks++;                                                                                 \
-        if (!(cond)) {                                                                            \
-            fprintf(stderr, "%s:%d: %s; the story: %s\n", __FILE__, __LINE__, #cond, sk_error()); \
-            exit(1);                                                                              \
-        }                                                                                         \
+#define CHECK(cond)                                                                                \
+    do {                                                                                           \
+        checks++;                                                                                  \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s; the report: %s\n", __FILE__, __LINE__, #cond, sk_error()); \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static char dir[] = "/tmp/skein-api-XXXXXX", heard[1 << 16];

@@ -1,4 +1,4 @@
-/* The configuration: files and words to jobs, jobs to text and back, and a story for every way to
+/* The configuration: files and words to jobs, jobs to text and back, and a report for every way to
  * get it wrong.  Two small models of its own stand in for the shelf. */
 #include "base/file_io.h"
 #include "base/strings.h"
@@ -106,7 +106,7 @@ static void check_at(int line, bool ok, const char *what)
     checks++;
     if (ok) return;
     bad++;
-    printf("test/cli/conf.c:%d: %s\n  last story: %s\n", line, what, sk_error());
+    printf("test/cli/conf.c:%d: %s\n  last report: %s\n", line, what, sk_error());
 }
 #define check(x)   check_at(__LINE__, (x), #x)
 #define same(x, y) check_at(__LINE__, !strcmp((x), (y)), #x " is " #y)
@@ -206,7 +206,7 @@ static void optimizers(void)
     check(knob("momentum") == 0.5 && knob("decay") == 0); /* what was said for others */
     refused(file("optim: {momentum: 2}"), SK_ECONF, "momentum is \"2\"; a number from 0 to 1");
     refused(load("optim.name=sgd optim.betas=0.9,0.9"), SK_EUSAGE,
-            "sgd has no such number; it has optim.lr, optim.momentum, optim.weight_decay");
+            "sgd has no such key; it has optim.lr, optim.momentum, optim.weight_decay");
     refused(load("optim.name=sgd-pb optim.predict=0.5"), SK_EUSAGE, "a whole number from 0 to 1");
     check(!load("optim.name=sgd-pb --optim.predict optim.compensate=off --no-optim.weight_decay"));
     check(knob("predict") == 1 && knob("compensate") == 0 && knob("decay") == 0);
@@ -560,7 +560,7 @@ static void pasted(void)
     check(!load(path) && job.model == &turn && job.hyper.rope_factor == 4 && !*job.model_dir);
     refused(load(sk_print(&arena, "model=%s", path)), SK_EUSAGE, "is a file");
     put("model.safetensors", "");
-    refused(load(path), SK_EUSAGE, sk_print(&arena, "say model=%s to train it", dir));
+    refused(load(path), SK_EUSAGE, sk_print(&arena, "use model=%s to train it", dir));
     check(!unlink(path) && !unlink(sk_print(&arena, "%s/model.safetensors", dir)));
 }
 

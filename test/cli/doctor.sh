@@ -58,17 +58,17 @@ equal "$first" "$bench" || fail "a run's whole MFU is $first tokens per second, 
 # A file that is not right is told and replaced; where nothing can be stored a run says so once.
 sed -i 's/^1 [0-9.]*/1 9.9/' "$file"
 whole "$temp/cache" c >/dev/null
-[ "$(grep -c "^warning .*$file has a wrong sum: the peak is measured anew" "$temp/said")" = 1 ] || fail "a bad file: $(cat "$temp/said")"
+[ "$(grep -c "^warning .*$file has a wrong sum: the peak is measured again" "$temp/said")" = 1 ] || fail "a bad file: $(cat "$temp/said")"
 whole "$temp/cache" d >/dev/null
 ! grep 'peak' "$temp/said" || fail "the bad file is still there: $(cat "$file")"
 printf 'skein peak 1, elsewhere, Z80, 1 cores, none\n1 1e+11 3\nsum 00000000\n' >"$file"
 said=$("$skein" doctor)
-grep -q '^peak of a core .*another host or BLAS (skein peak 1, elsewhere.*measured anew' <<<"$said" || fail "a foreign file: $said"
+grep -q '^peak of a core .*another host or BLAS (skein peak 1, elsewhere.*measured again' <<<"$said" || fail "a foreign file: $said"
 touch "$temp/flat"
 whole "$temp/flat" e >/dev/null
-[ "$(grep -c '^warning .*cannot be kept' "$temp/said")" = 1 ] || fail "no place: $(cat "$temp/said")"
+[ "$(grep -c '^warning .*cannot be stored' "$temp/said")" = 1 ] || fail "no place: $(cat "$temp/said")"
 said=$(XDG_CACHE_HOME=$temp/flat "$skein" doctor)
-[ "$(grep -c '^peak of .*measured now.*cannot be kept' <<<"$said")" -ge 1 ] || fail "no place: $said"
+[ "$(grep -c '^peak of .*measured now.*cannot be stored' <<<"$said")" -ge 1 ] || fail "no place: $said"
 ! grep 'stored peak' <<<"$said" || fail "nothing is stored: $said"
 
 grep -q '^cuDNN' <<<"$said" || { echo "doctor: data, peak of a core ${one[*]} GFLOP/s; built without CUDA"; exit 0; }

@@ -3,7 +3,7 @@
 #
 # Mistakes on the command line and in files, data that are too short or not what they should be,
 # a full disk, Ctrl-C, and a rank that is killed.  Each case says which code must come out and
-# which words the story must have; a story has one line on standard error.
+# which words the report must have; a report has one line on standard error.
 set -eu
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
 cd "$(dirname "$0")/../.."
@@ -27,17 +27,17 @@ bad() {
     wrong=$((wrong + 1))
 }
 
-# Code, words that the story must have (a|b: both), command
+# Code, words that the report must have (a|b: both), command
 case_of() {
     local want=$1 words=$2 rc=0 word
     shift 2
     cases=$((cases + 1))
     timeout 60 "$skein" "$@" >out 2>err </dev/null || rc=$?
     [ $rc = "$want" ] || bad "skein $*: exit code $rc, $want is needed: $(head -n 3 err)"
-    [ "$(grep -c '^skein: ' err)" = 1 ] || bad "skein $*: not one story: $(cat err)"
+    [ "$(grep -c '^skein: ' err)" = 1 ] || bad "skein $*: not one report: $(cat err)"
     IFS='|' read -r -a list <<<"$words"
     for word in "${list[@]}"; do
-        grep -qF -- "$word" err || bad "skein $*: the story lacks '$word': $(cat err)"
+        grep -qF -- "$word" err || bad "skein $*: the report lacks '$word': $(cat err)"
     done
 }
 
@@ -71,7 +71,7 @@ said_of() { # words that the answer must have (a|b: both), command
 }
 said_of "usage: skein train|optim.lr" help train
 said_of "skein bench step" help bench step
-said_of "learning rate at its peak (adamw 0.001" help optim.lr
+said_of "peak learning rate (adamw 0.001" help optim.lr
 said_of "ckpt.every|ckpt.keep" help ckpt
 said_of 'tp=N|tensor parallel|layout="tp=2"' help tp
 said_of 'zero=0|1 shards optimizer state|layout="dp=2 zero=3"' help zero=3
@@ -205,7 +205,7 @@ said_of "table.csv · " train "${small[@]}" data.train=table.csv data.format=tex
 head -c 300 text >little
 said_of "no validation: data.val_fraction=0.1 of the data are 30 tokens, and 33 are needed" train "${small[@]}" \
     data.train=little val.every=1 train.steps=1 run=little1
-said_of "validation takes 4 sequences and the data hold 2 (90 tokens)" train "${small[@]}" \
+said_of "validation takes 4 sequences and the data have 2 (90 tokens)" train "${small[@]}" \
     data.train=little data.val_fraction=0.3 val.every=1 train.steps=1 run=little2
 
 # ---- models that are not what they should be
@@ -272,7 +272,7 @@ cases=$((cases + 1))
 grep -q -- --resume err1 || bad "Ctrl-C: no word on how to go on: $(cat err1)"
 compgen -G "mine/ckpt/step-*" >/dev/null || bad "Ctrl-C: nothing was saved"
 
-# ---- a rank is killed: the others stop at once, and one story names it
+# ---- a rank is killed: the others stop at once, and one report names it
 for launch in 2 4; do
     "$skein" train "${small[@]}" train.steps=1000000 -n $launch run=kill$launch >out1 2>err1 &
     pid=$!
@@ -287,11 +287,11 @@ for launch in 2 4; do
     [ $rc = 69 ] || bad "a killed rank: exit code $rc, 69 is needed: $(cat err1)"
     [ $took -lt 1000 ] || bad "a killed rank: the others took $took ms, 1000 are allowed"
     grep -qE "^skein: rank $((launch - 1)) died: signal 9 .* in step [0-9]+, instruction .*rank$((launch - 1)).log" err1 ||
-        bad "a killed rank: the story is $(cat err1)"
-    [ "$(grep -c '^skein: ' err1)" = 1 ] || bad "a killed rank: not one story: $(cat err1)"
+        bad "a killed rank: the report is $(cat err1)"
+    [ "$(grep -c '^skein: ' err1)" = 1 ] || bad "a killed rank: not one report: $(cat err1)"
 done
 
-case_of 64 "optim.betas is for other optimizers: sgd has no such number" plan model=tiny optim.name=sgd optim.betas=0.9,0.99
+case_of 64 "optim.betas is for other optimizers: sgd has no such key" plan model=tiny optim.name=sgd optim.betas=0.9,0.99
 
 # ---- how long, by two keys; how many ranks, and a layout for others
 case_of 64 "train.steps is 5 and train.time is 3s" train "${small[@]}" train.steps=5 train.time=3s run=both

@@ -1,7 +1,7 @@
 #!/bin/bash
 # bench.sh - skein bench coll: every collective and algorithm comes out right and in form.
 #
-# Times are not judged, only that they are numbers in order.  Wrong command lines have stories, a
+# Times are not judged, only that they are numbers in order.  Wrong command lines have reports, a
 # calibrated machine is one that every command can read.
 set -eu
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export XDG_CONFIG_HOME=$work/config
-points=0 stories=0
+points=0 reports=0
 
 fail() {
     echo "bench: $*"
@@ -36,17 +36,17 @@ coll() {
     points=$((points + $(wc -l <out.csv) - 1))
 }
 
-# Words that the story must have, then the words of the command.
-story() {
+# Words that the report must have, then the words of the command.
+report() {
     local rc=0 words=$1 word
     shift
     "$skein" bench coll "$@" >out 2>err || rc=$?
     [ $rc = 64 ] || fail "$*: exit code $rc, 64 is needed: $(cat err)"
     IFS='|' read -r -a list <<<"$words"
     for word in "${list[@]}"; do
-        grep -qF -- "$word" err || fail "$*: the story lacks '$word': $(cat err)"
+        grep -qF -- "$word" err || fail "$*: the report lacks '$word': $(cat err)"
     done
-    stories=$((stories + 1))
+    reports=$((reports + 1))
 }
 
 all=allreduce,reduce_scatter,allgather,broadcast,reduce,gather,scatter,alltoall,alltoallv,scan
@@ -65,14 +65,14 @@ for n in 3 4; do
 done
 coll 2 --sizes 64 --algorithm ring,direct -n 4
 
-story "did you mean ring?|direct|shm" --algorithm rng
-story "cannot do broadcast|those that can:|shm" --algorithm ring --op broadcast
-story "--op allreduc|did you mean allreduce?|alltoallv" --op allreduc
-story '--sizes has "6"' --sizes 4,6
-story '--sizes has "64..4"' --sizes 64..4
-story '-n is "0"' -n 0
-story '--seconds is "-1"' --seconds -1
-story 'one word too many' machine.txt
+report "did you mean ring?|direct|shm" --algorithm rng
+report "cannot do broadcast|those that can:|shm" --algorithm ring --op broadcast
+report "--op allreduc|did you mean allreduce?|alltoallv" --op allreduc
+report '--sizes has "6"' --sizes 4,6
+report '--sizes has "64..4"' --sizes 64..4
+report '-n is "0"' -n 0
+report '--seconds is "-1"' --seconds -1
+report 'one word too many' machine.txt
 
 "$skein" bench coll --calibrate machine.txt --seconds 0.5 -o csv >out.csv 2>err || fail "calibrate: $(cat err)"
 grep -q '^shm_tiny,' out.csv || fail "calibrate: $(cat out.csv)"
@@ -107,4 +107,4 @@ awk -v plan="$plan" -v direct="$direct" -v sparse="$sparse" -v twice="$twice" -v
     exit !(direct == plan && heaps >= plan && heaps < 1.001 * plan && sparse < 0.6 * plan && twice > 1.3 * plan)
 }' || fail "bytes: plan $plan, heaps $heaps, direct $direct, sparse $sparse, recursive_doubling $twice: $(cat err)"
 
-echo "bench: $points points, 0 wrong, $stories stories, 2 calibrated"
+echo "bench: $points points, 0 wrong, $reports reports, 2 calibrated"

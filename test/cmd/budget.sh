@@ -62,7 +62,7 @@ for ((i = 0; i < ${SKEIN_LONG:+16} + 4; i++)); do
     if "$skein" plan $model layout="$base" budget=$((least - 1)) >/dev/null 2>"$temp/err"; then
         fail "$model, $base: $least bytes are the least, and one less was said to fit"
     fi
-    grep -q "the least of .* ways needs" "$temp/err" || fail "another story: $(cat "$temp/err")"
+    grep -q "the smallest of .* options needs" "$temp/err" || fail "another report: $(cat "$temp/err")"
     refused=$((refused + 1))
 done
 
@@ -81,7 +81,7 @@ for words in "layout=dp=2 gist=60" "layout=dp=2|train.dropless=1" "layout=dp=2|t
     IFS='|' read -ra more <<<"$words"
     if "$skein" plan model=switch-tiny model.num_hidden_layers=4 train.batch=8 train.seq=64 "${more[@]}" \
         budget=1300KiB >"$temp/said" 2>&1; then fail "$words: 1300 KiB were enough"; fi
-    grep -q "the least of .* ways needs" "$temp/said" || fail "$words: another story: $(cat "$temp/said")"
+    grep -q "the smallest of .* options needs" "$temp/said" || fail "$words: another report: $(cat "$temp/said")"
     if grep -q "offload" "$temp/said"; then fail "$words: $(cat "$temp/said")"; fi
 done
 

@@ -20,11 +20,11 @@ idle() { # layout, words that must be said, further keys
         grep -qE "warning.*$words" said || fail "$how $layout does not say $words: $(cat said)"
     done
 }
-idle dp=64 "63 of 64 ranks have nothing to do: dp=64 cuts letter b \(train.batch\) in 64, and 1 is there; .*dp=1" train.batch=1
+idle dp=64 "63 of 64 ranks have nothing to do: dp=64 splits letter b \(train.batch\) in 64, and its size is 1; .*dp=1" train.batch=1
 idle "dp=4 micro=4" "3 of 4 ranks .*letter b \(train.batch over micro-batches\)" train.batch=4
-idle "cp=8 dp=2" "8 of 16 ranks .*cp=8 cuts letter t \(train.seq\) in 8, and 4 are there; .*cp=4" train.batch=4 train.seq=4
+idle "cp=8 dp=2" "8 of 16 ranks .*cp=8 splits letter t \(train.seq\) in 8, and its size is 4; .*cp=4" train.batch=4 train.seq=4
 idle pp=8 "6 of 8 ranks .*pp=8 makes 8 stages, and the model has 2 layers.*pp=2" train.batch=8
-idle "mesh x=2" "axis x of 2 splits nothing: its ranks do the same work" train.batch=4
+idle "mesh x=2" "axis x of 2 splits nothing: its ranks repeat the same work" train.batch=4
 idle "dp=8; mesh x=2" "8 of 16 ranks .*; axis x of 2 splits nothing" train.batch=4
 idle "micro=4096" "4092 of 4096 micro-batches are empty: train.batch is 4" train.batch=4
 idle "dp=2 schedule=1f1b" "schedule 1f1b has nothing to do: there is one stage" train.batch=4
@@ -45,7 +45,7 @@ grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said |
 [ "$(grep -c '"mfu":null' idle/metrics.jsonl)" = 3 ] || fail "MFU of no work: $(cat idle/metrics.jsonl)"
 # shellcheck disable=SC2086
 "$skein" train $job layout="mesh x=2; micro 5" train.steps=2 run=twice >said 2>&1 || fail "$(cat said)"
-grep -q '^warning   axis x of 2 splits nothing: its ranks do the same work; 1 of 5 micro-batches are' said ||
+grep -q '^warning   axis x of 2 splits nothing: its ranks repeat the same work; 1 of 5 micro-batches are' said ||
     fail "train: $(cat said)"
 # What the steps never come to: the end of the warmup, a layout; also where the steps are chosen on the way.
 said() { grep -qF "$1" said || fail "train does not say $1: $(cat said)"; }

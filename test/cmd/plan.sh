@@ -53,8 +53,8 @@ for t in 16384 32768 65536; do
     awk -v x="$squares" 'BEGIN { exit !(x > 1 && x < 1.1) }' || { echo "plan: $squares squares of $t x $t"; exit 1; }
 done
 
-# Ranks that differ only in what they own are planned once: compile time goes with the kinds.
-kinds=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
-    sed -n 's/.* · \([0-9]*\) kinds* of rank$/\1/p')
-echo "plan: 8192 ranks are of $kinds kinds"
-[ "$kinds" = 32 ]
+# Ranks that differ only in what they own are planned once: compile time goes with the classes.
+classes=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
+    sed -n 's/.* · \([0-9]*\) class[es]* of ranks$/\1/p')
+echo "plan: 8192 ranks are of $classes classes"
+[ "$classes" = 32 ]

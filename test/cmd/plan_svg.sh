@@ -150,7 +150,7 @@ sed -n 's/.*class="piece .*<title>.*: ranks* \([0-9 ]*\) (.*/\1/p' a.svg | tr ' 
 rows=$("$skein" explain "${small[@]}" layout="dp=2 tp=3 zero=1" --rank 0 | grep -o 'wte\[[0-9]*,' | head -n 1)
 same "rows of rank 0" "wte[$(sed -n 's/.*<title>wte\[0:\([0-9]*\), 0:32\]: ranks 0 3 .*/\1/p' a.svg)," "$rows"
 plan "${small[@]}" layout="tp=2" --tensor h.3.qkv.w
-grep -q 'pieces of h.3.qkv.w: ' a.svg || bad "not the tensor that was asked for"
+grep -q 'shards of h.3.qkv.w: ' a.svg || bad "not the tensor that was asked for"
 
 # --- many ranks: a sample, and it says so
 

@@ -249,7 +249,7 @@ static void bad_gz_ends(void)
     for (size_t i = 0; i < 4; i++) {
         memcpy(two + one.n, ends[i], sizes[i]);
         refused(load(put("h.gz", two, one.n + sizes[i]), NULL, &s), SK_EDATA,
-                "h.gz: damaged: behind the packed data");
+                "h.gz: damaged: bytes after the end");
     }
 }
 
@@ -479,7 +479,7 @@ static void raw_files(void)
     int32_t ids[8];
     check(!sk_store_fit(&s, 256) && !sk_feed_open(&f, &s, 8, 1, 1, false));
     refused(sk_feed_fill(&f, "tokens", 0, 0, 1, 0, 8, ids), SK_EDATA,
-            "or of other ids than uint32 (data.dtype)");
+            "or with ids of another size than uint32 (data.dtype)");
     const char *path = sk_print(&arena, "%s/wide.bin", dir);
     check(!sk_store_open_as(&arena, path, NULL, false, (sk_data_hint){.id_bytes = 2}, &s) &&
           s.n_tokens == 2 * N);
@@ -490,14 +490,14 @@ static void raw_files(void)
     for (size_t more = 1; more < 4; more++) {
         path = put("stray.bin", wide, sizeof wide - 4 + more);
         refused(load(path, NULL, &s), SK_EDATA, "no multiple of 4: it cannot be raw uint32");
-        refused(load(path, NULL, &s), SK_EDATA, "every second id would be next to 0");
+        refused(load(path, NULL, &s), SK_EDATA, "every second id would be almost 0");
     }
     check(!load(put("narrow.bin", narrow, sizeof narrow - 2), NULL, &s) && s.n_tokens == N - 1);
     path = put_llmc("head.bin", 20240520, 1, 100, 2);
     check(!sk_store_open_as(&arena, path, NULL, false, (sk_data_hint){.id_bytes = 2}, &s) &&
           !s.assumed);
     refused(sk_store_open_as(&arena, path, NULL, false, (sk_data_hint){.id_bytes = 4}, &s),
-            SK_EDATA, "says itself that its ids have 2 bytes, data.dtype=uint32");
+            SK_EDATA, "says that its ids have 2 bytes, data.dtype=uint32");
 }
 
 /* A folder of shards has its own validation data; a README in it is no text to train on. */
@@ -602,7 +602,7 @@ static void images(void)
     refused(sk_feed_fill(&f, "targets", 0, 0, 1, 0, 1, y), SK_EDATA, "label of sample 0 is 3");
     names[7] = 3;
     put_gz("pics/train-labels-idx1-ubyte.gz", names, sizeof names);
-    refused(load(path, NULL, &s), SK_EDATA, "promises 3 bytes, the file holds 4");
+    refused(load(path, NULL, &s), SK_EDATA, "says 3 bytes, the file has 4");
     names[3] = 9;
     put_gz("pics/train-labels-idx1-ubyte.gz", names, sizeof names);
     refused(load(path, NULL, &s), SK_EDATA, "no IDX file of bytes");

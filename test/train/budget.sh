@@ -35,18 +35,18 @@ done
 awk 'NR == 1 { first = $1 } { d = $1 - first; if (d > 1e-5 || d < -1e-5) exit bad = 1 }
     END { exit bad || NR != 4 }' losses || { cat losses; echo "other losses"; exit 1; }
 train 78 1000 model=switch-tiny layout=dp=2 train.dropless=1 model.capacity_factor=0.5
-grep -q 'budget is .* and the least of' out || { cat out; exit 1; }
+grep -q 'budget is .* and the smallest of' out || { cat out; exit 1; }
 train 0 700 model=tiny layout=dp=2
 train 78 200 model=tiny layout="dp=2 zero=2 recompute=none offload=none" # not taken back
-grep -q 'the least of 6 ways needs .* (dp 2 · zero 3 · slices 16)' out || { cat out; exit 1; }
+grep -q 'the smallest of 6 options needs .* (dp 2 · zero 3 · slices 16)' out || { cat out; exit 1; }
 for words in "train.dropless=1 model.capacity_factor=0.5 model=switch-tiny layout=dp=2" "model=tiny layout=dp=2;gist=20" \
     "model=tiny layout=dp=2 train.relayout=2:pp=2;micro=2"; do # such runs cannot offload, and were not asked to
     IFS=' ' read -r -a list <<<"$words"
     train 78 500 "${list[@]//;/ }"
-    grep -q 'budget is .* and the least of' out || { cat out; exit 1; }
+    grep -q 'budget is .* and the smallest of' out || { cat out; exit 1; }
 done
 change="2: pp=2 micro=4, 3: dp=2 zero=3"
 train 0 1200 model=tiny layout=dp=2 train.relayout="$change"
 train 78 800 model=tiny layout=dp=2 train.relayout="$change"
-grep -q 'budget is .* where layouts change' out || { cat out; exit 1; }
+grep -q 'budget is .* where the layout changes' out || { cat out; exit 1; }
 echo "budget: $runs runs, none maps more"

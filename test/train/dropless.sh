@@ -40,7 +40,7 @@ counted() { # run, steps; sets again
     paste -d ' ' <(values "$1" drops) <(values "$1" again) |
         awk '($1 > 0) != $2 { wrong = 1 } END { exit wrong }' || fail "$1: drops, and not run again"
     [ "$(values "$1" again | wc -l)" = "$2" ] || fail "$1: not every step tells whether it was run again"
-    grep -q "experts.* $again of $2 steps were run again with room" "$1.out" ||
+    grep -q "fallback .*$again of $2 steps were run again, with room" "$1.out" ||
         { cat "$1.out"; fail "$1: the console does not say that $again of $2 were run again"; }
 }
 
@@ -139,7 +139,7 @@ job+=(train.steps=5000) # long enough to be killed for sure
 storm dies
 if [ $rc = 0 ] || [ ! -s dies/flight.txt ] || ! grep -q 'died: signal 9' dies.err; then
     cat dies.out dies.err
-    fail "dies: exit code $rc, and no story"
+    fail "dies: exit code $rc, and no report"
 fi
 job+=(train.steps=20)
 
@@ -184,13 +184,13 @@ train room train.dropless=1 # there is room for all anyway: one program, nothing
 [ "$(values room again | wc -l)" = 0 ] || fail "room: a second program was made"
 
 # --- what cannot be ---
-refused() { # part of the story, then the words
-    local story=$1
+refused() { # part of the report, then the words
+    local report=$1
     shift
     rc=0
     timeout 20 "$skein" train "${job[@]}" run=refused "$@" >refused.out 2>&1 || rc=$?
     [ $rc = 78 ] || [ $rc = 64 ] || { cat refused.out; fail "'$*': exit code $rc, 78 or 64 is needed"; }
-    grep -qF "$story" refused.out || { cat refused.out; fail "'$*': the story lacks '$story'"; }
+    grep -qF "$report" refused.out || { cat refused.out; fail "'$*': the report lacks '$report'"; }
     [ ! -e refused ] || fail "'$*': something was begun"
 }
 refused 'has no experts' model=tiny train.dropless=1

@@ -3,7 +3,7 @@
 #
 # Numbers of ranks that do not fit, variables of two launchers that disagree, a module of another
 # MPI, hosts that nothing connects, ranks that never come.  Each case says which exit code must
-# come out and which words the story must have; however many ranks there are, one tells it.
+# come out and which words the report must have; however many ranks there are, one tells it.
 set -eu
 cd "$(dirname "$0")/../.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -27,7 +27,7 @@ bad() {
     wrong=$((wrong + 1))
 }
 
-# Exit code, words that the story must have (a|b: both), command
+# Exit code, words that the report must have (a|b: both), command
 case_of() {
     local want=$1 words=$2 rc=0 word list
     shift 2
@@ -35,10 +35,10 @@ case_of() {
     rm -rf run
     timeout 100 "$@" >out 2>err </dev/null || rc=$?
     [ $rc = "$want" ] || bad "$*: exit code $rc, $want is needed"
-    [ "$(grep -c '^skein: ' err)" = 1 ] || bad "$*: not one story"
+    [ "$(grep -c '^skein: ' err)" = 1 ] || bad "$*: not one report"
     IFS='|' read -r -a list <<<"$words"
     for word in "${list[@]}"; do
-        grep '^skein: ' err | grep -qF -- "$word" || bad "$*: the story lacks '$word'"
+        grep '^skein: ' err | grep -qF -- "$word" || bad "$*: the report lacks '$word'"
     done
 }
 

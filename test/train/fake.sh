@@ -76,8 +76,8 @@ while IFS='|' read -r by fault words; do
     # shellcheck disable=SC2086
     eval good gpu "$fault" $words device=cuda
     near cpu gpu "$by"
-    grep -q "skipped by all\|go back to the checkpoint of step 4" gpu.out || fail "$words: $(grep "step" gpu.out)"
-    cmp <(grep -o "skipped.*\|all ranks go.*" cpu.out) <(grep -o "skipped.*\|all ranks go.*" gpu.out) || fail "$words: another story"
+    grep -q "skipped by all\|roll back to the checkpoint of step 4" gpu.out || fail "$words: $(grep "step" gpu.out)"
+    cmp <(grep -o "skipped.*\|all ranks roll.*" cpu.out) <(grep -o "skipped.*\|all ranks roll.*" gpu.out) || fail "$words: another report"
 done <<'END'
 1e-5|nan:5:0|train.nonfinite=skip
 1e-5|inf:5:0|train.nonfinite=rollback

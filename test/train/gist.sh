@@ -39,7 +39,7 @@ for layout in "dp=2" "pp=2 micro=4" "tp=2 micro=2" "dp=2 zero=3"; do
     same plain close
     [ "$(again roomy)" = 0 ] || fail "$layout: $(again roomy) steps had no room in 60 per cent"
     [ "$(again close)" = 6 ] || fail "$layout: $(again close) of 6 steps had no room in 5 per cent"
-    grep -q "gist      6 of 6 steps were run again" close.out || fail "$layout: the end does not tell"
+    grep -q "fallback  6 of 6 steps were run again" close.out || fail "$layout: the end does not tell"
     [ "$(bytes roomy)" -lt "$(bytes plain)" ] || fail "$layout: $(bytes roomy) bytes, without it $(bytes plain)"
     rm -rf plain roomy close
 done
@@ -51,8 +51,8 @@ train two layout="dp=2 tp=2" order=canonical
 same one two
 refused "gist=60 and train.relayout" layout="dp=2 gist=60" train.relayout="3: tp=2"
 refused "gist=60 runs a step again" layout="pp=2 micro=4 schedule=pipedream gist=60" optim.clip=0
-refused "gist of a number runs a step again .* leave out feedback" layout="dp=2 gist=60 grads=int4 feedback"
-refused "train.dropless runs a step again .* leave out feedback" layout="dp=2 grads=int4 feedback" train.dropless=1
+refused "gist=60 runs a step again .* leave out .feedback" layout="dp=2 gist=60 grads=int4 feedback"
+refused "train.dropless runs a step again .* leave out .feedback" layout="dp=2 grads=int4 feedback" train.dropless=1
 train owed layout="dp=2 grads=int4 feedback"
 train signs layout="dp=2 gist grads=int4 feedback"
 same owed signs

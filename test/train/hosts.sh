@@ -123,7 +123,7 @@ export OMPI_MCA_odls_base_sigkill_timeout=4 # s from the SIGTERM of Open MPI to 
 
 told() { grep -c '^skein: stopped after step [0-9]*, everything is saved' "$1.err"; }
 
-# Run, process, signal, exit codes, how often the story is told: after SIGTERM Open MPI listens no
+# Run, process, signal, exit codes, how often the report is told: after SIGTERM Open MPI listens no
 # more and gives its own code; Hydra, asked to pass a signal on, loses every third job's code.
 stop() {
     local rc=0
@@ -135,13 +135,13 @@ stop() {
     wait "$2" || rc=$?
     pids=()
     case " $4 " in *" $rc "*) ;; *) cat "$1.out" "$1.err"; fail "SIG$3: exit code $rc, $4 is needed" ;; esac
-    [ "$5" = any ] || [ "$(told "$1")" = "$5" ] || { cat "$1.err"; fail "SIG$3: not one story"; }
+    [ "$5" = any ] || [ "$(told "$1")" = "$5" ] || { cat "$1.err"; fail "SIG$3: not one report"; }
     compgen -G "$1/ckpt/step-*" >/dev/null || { cat "$1.out" "$1.err"; fail "SIG$3: nothing saved"; }
 }
 
 stopped() { # openmpi, mpich or self; the signal; the way to go on
-    local codes=75 stories=1
-    case $1:$2 in openmpi:TERM) codes=1 stories=any ;; mpich:*) codes="75 0" ;; esac
+    local codes=75 reports=1
+    case $1:$2 in openmpi:TERM) codes=1 reports=any ;; mpich:*) codes="75 0" ;; esac
     rm -rf stop
     words=(train "${job[@]}" "${long[@]}" run=stop)
     command=("$skein" "${words[@]}")
@@ -149,7 +149,7 @@ stopped() { # openmpi, mpich or self; the signal; the way to go on
     [ "$1" = self ] || command=("${command[@]:2}") # without timeout: the signal is for mpirun
     "${command[@]}" >stop.out 2>stop.err </dev/null &
     pids=($!)
-    stop stop $! "$2" "$codes" $stories
+    stop stop $! "$2" "$codes" $reports
     train stop "$3" "${long[@]}" --resume
     same stop long "stopped under $1 by SIG$2, resumed by $3"
 }

@@ -74,12 +74,12 @@ static void judge(const char *what, const char *how)
     sk_extra x;
     write_manifest();
     sk_status shallow = sk_rundir_verify(&a, path, false, &c, &x);
-    char *story = sk_strdup(&a, shallow ? sk_error_line() : "");
+    char *report = sk_strdup(&a, shallow ? sk_error_line() : "");
     /* deep asks the same and more: only what is taken can come out another way */
     sk_status deep = shallow ? shallow : sk_rundir_verify(&a, path, true, &c, &x);
     bool right =
-        shallow == deep && (shallow == SK_EDATA ? *story != 0 : !shallow && same_bytes(&a));
-    if (!right) printf("%s %s: resume %d, verify %d: %s\n", what, how, shallow, deep, story);
+        shallow == deep && (shallow == SK_EDATA ? *report != 0 : !shallow && same_bytes(&a));
+    if (!right) printf("%s %s: resume %d, verify %d: %s\n", what, how, shallow, deep, report);
     check(right);
     refused += shallow != SK_OK, taken += shallow == SK_OK;
     sk_arena_end(&a);

@@ -40,7 +40,7 @@ for layout in "dp=2" "tp=2" "pp=2 micro=2" "dp=2 zero=3" "pp=2 dp=2 tp=2 zero=2 
             fi
             good "$name" layout="$layout" train.nonfinite=$policy
             if [ $policy = skip ]; then told "$name" "step 8: .* skipped by all ranks"; else
-                told "$name" "step 8: .* all ranks go back to the checkpoint of step 5 and leave batch 8 out"
+                told "$name" "step 8: .* all ranks roll back to the checkpoint of step 5 and skip batch 8"
             fi
             [ "$(losses "$name" | wc -l)" = 12 ] || fail "$name: steps are told twice"
             [ -z "$first" ] || same "$first" "$name"
@@ -74,15 +74,15 @@ for from in 10 5; do
     good "from $from" layout="dp=2" train.nonfinite=rollback --resume
     same "dp=2 rollback 0" "from $from"
 done
-grep -q "go back" "$temp/from 5.out" || fail "from 5: it did not come by the batch"
-if grep -q "go back" "$temp/from 10.out"; then fail "from 10: it does not know what is left out"; fi
+grep -q "roll back" "$temp/from 5.out" || fail "from 5: it did not come by the batch"
+if grep -q "roll back" "$temp/from 10.out"; then fail "from 10: it does not know what is left out"; fi
 good moved order=canonical layout="dp=2" train.relayout="6: tp=2" train.nonfinite=rollback
 same one moved
-told moved "go back to the checkpoint of step 5"
+told moved "roll back to the checkpoint of step 5"
 
 # f16, where gradients are the scale's business.
 fault=nan:8:1 good f16 layout="dp=2" train.dtype=f16 train.nonfinite=rollback
-told f16 "skipped by all ranks, gradients are scaled by 64 now"
+told f16 "skipped by all ranks, the loss scale is now 64"
 grep -q '"step":8,.*"scale":128,"skipped":1,' "$temp/f16/metrics.jsonl" || fail "f16: metrics.jsonl"
 grep -q '"step":9,.*"scale":64,"skipped":1,' "$temp/f16/metrics.jsonl" || fail "f16: metrics.jsonl"
 fault='' good row layout="dp=2" train.dtype=f16 log.every=1
@@ -94,14 +94,14 @@ if grep -q "scale" "$temp/plain.out"; then fail "f32: the console tells of a sca
 code=0
 fault=nan:3:0 train early layout="dp=2" train.nonfinite=rollback || code=$?
 [ $code = 79 ] || fail "early: exit code $code"
-told early "step 3: .*there is no checkpoint so far to go back to; ckpt.every=N"
+told early "step 3: .*there is no checkpoint yet to roll back to; ckpt.every=N"
 code=0
 fault='' train hopeless layout="dp=2" optim.name=sgd optim.lr=1e6 optim.clip=0 optim.warmup=0 train.nonfinite=rollback \
     train.steps=60 ckpt.every=1 || code=$?
 [ $code = 79 ] || fail "hopeless: exit code $code: $(tail -3 "$temp/hopeless.out")"
-told hopeless "went back to the checkpoint of step [0-9]* 20 times in a row, and left out [0-9]* batches in all: no more"
+told hopeless "rolled back to the checkpoint of step [0-9]* 20 times in a row and skipped [0-9]* batches in all"
 
-# Where stages update within a step it cannot be skipped, and the story does not say that weights are as they were.
+# Where stages update within a step it cannot be skipped, and the report does not say that weights are as they were.
 for how in "pipedream micro=4" "pipedream micro=1" "pipedream-2bw micro=2"; do
     pipe=(layout="pp=2 schedule=$how" model.tie_word_embeddings=false optim.clip=0) name="pipe $how"
     code=0
@@ -109,7 +109,7 @@ for how in "pipedream micro=4" "pipedream micro=1" "pipedream-2bw micro=2"; do
     [ $code = 79 ] || fail "$name: exit code $code"
     told "$name" "step 8: .* weights were changed, and no step can be skipped; the newest checkpoint is that of step 5"
     fault=nan:8:0 good "$name back" "${pipe[@]}" train.nonfinite=rollback
-    told "$name back" "go back to the checkpoint of step 5 and leave batch 8 out"
+    told "$name back" "roll back to the checkpoint of step 5 and skip batch 8"
 done
 
 # State that is not finite is not saved: the run ends, or goes back and leaves the batch out that made it.
@@ -124,11 +124,11 @@ fault=state:12:1 train last layout="dp=2 zero=3" || code=$?
 [ ! -e "$temp/last/final" ] || fail "last: a model that is not finite was written"
 for type in f32 bf16; do
     fault=state:10:1 good "back $type" layout="dp=2 zero=3" train.dtype=$type train.nonfinite=rollback
-    told "back $type" "after step 10 '.*' is not finite any more: all ranks go back to the checkpoint of step 5 and leave batch 10 out"
+    told "back $type" "after step 10 '.*' is not finite any more: all ranks roll back to the checkpoint of step 5 and skip batch 10"
     fault=nan:10:1 good "grad $type" layout="dp=2 zero=3" train.dtype=$type train.nonfinite=rollback
     same "back $type" "grad $type"
     fault=state:12:1 good "end $type" layout="dp=2 zero=3" train.dtype=$type train.nonfinite=rollback
-    told "end $type" "go back to the checkpoint of step 10 and leave batch 12 out"
+    told "end $type" "roll back to the checkpoint of step 10 and skip batch 12"
 done
 
 # Weights to begin with that are not finite: told by their name, before a step.

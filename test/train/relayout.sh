@@ -139,17 +139,17 @@ for mpi in openmpi mpich; do
 done
 
 # what cannot be
-refused() { # part of the story, then the words
-    local story=$1
+refused() { # part of the report, then the words
+    local report=$1
     shift
     rc=0
     timeout 20 "$skein" train "${job[@]}" run=refused "$@" >refused.out 2>&1 || rc=$?
     [ $rc = 78 ] || { cat refused.out; fail "'$*': exit code $rc, 78 is needed"; }
-    grep -qF "$story" refused.out || { cat refused.out; fail "'$*': the story lacks '$story'"; }
+    grep -qF "$report" refused.out || { cat refused.out; fail "'$*': the report lacks '$report'"; }
     [ ! -e refused ] || fail "'$*': something was begun"
-    stories=$((stories + 1))
+    reports=$((reports + 1))
 }
-stories=0
+reports=0
 refused 'has 2 ranks, the run has 4' train.relayout="10: dp=2"
 refused 'steps must rise' train.relayout="10: dp=4, 10: tp=4"
 refused 'steps must rise' train.relayout="0: tp=4"
@@ -159,5 +159,5 @@ refused 'from step 20 on: layout' train.relayout="10: tp=4, 20: xx"
 refused "leave out 'replica'" train.relayout="10: replica dp=4"
 refused "leave out 'replica'" layout="replica dp=4"
 echo "$n chains of three layouts within $(sort -g worst | tail -n 1) of one rank, planned = mapped;" \
-    "the same bytes from 5 checkpoints, stopped, and with $kills ranks killed; on two hosts by:${mpis:- no MPI is here}; $stories refusals"
+    "the same bytes from 5 checkpoints, stopped, and with $kills ranks killed; on two hosts by:${mpis:- no MPI is here}; $reports refusals"
 [ "$kills" -ge 1 ]

@@ -110,12 +110,12 @@ told() { # words that must be said (none: no warning at all), words of the comma
     grep -qF "warning   $words" other.out || [ -z "$words" ] || { cat other.out; fail "resume $*: nobody says '$words'"; }
 }
 told ""
-told "train.batch was 4 and is 6: the run goes on at window 120 of the data, not 80; 40 are left out" train.batch=6
-told "train.batch was 4 and is 2: the run goes on at window 40 of the data, not 80; 40 come twice" train.batch=2
-told "train.seq was 32 and is 16: windows are cut anew" train.seq=16
-told "train.seed was 1 and is 7: data are shuffled anew" train.seed=7
-told "data.order was shuffle and is sequential: some of this epoch come twice" data.order=sequential
-told "data.val or data.val_fraction is another: there were " data.val_fraction=0.3
+told "train.batch was 4 and is 6: the run goes on at window 120 of the data, not 80; 40 are skipped" train.batch=6
+told "train.batch was 4 and is 2: the run goes on at window 40 of the data, not 80; 40 are read twice" train.batch=2
+told "train.seq was 32 and is 16: windows are cut differently" train.seq=16
+told "train.seed was 1 and is 7: the order of samples is another" train.seed=7
+told "data.order was shuffle and is sequential: some samples of this epoch are read twice" data.order=sequential
+told "data.val or data.val_fraction was changed: there were " data.val_fraction=0.3
 
 # words about the model are held against the run's own, not against the default one
 train llama model=llama-tiny train.steps=2

@@ -1,7 +1,7 @@
 #!/bin/bash
 # rundir.sh - the directory of a run: whose files, who may read them, what is never lost.
 #
-# Each case says which exit code must come out and which words the story must have, and then looks
+# Each case says which exit code must come out and which words the report must have, and then looks
 # at the files.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -20,14 +20,14 @@ bad() {
     wrong=$((wrong + 1))
 }
 
-# Code, words that the story must have (a|b: both), command
+# Code, words that the report must have (a|b: both), command
 case_of() {
     local want=$1 words=$2 rc=0 word
     shift 2
     cases=$((cases + 1))
     "$@" >out 2>err </dev/null || rc=$?
     [ $rc = "$want" ] || bad "$*: exit code $rc, $want is needed: $(tail -n 3 out err)"
-    [ "$want" = 0 ] || [ "$(grep -c '^skein: ' err)" = 1 ] || bad "$*: not one story: $(cat err)"
+    [ "$want" = 0 ] || [ "$(grep -c '^skein: ' err)" = 1 ] || bad "$*: not one report: $(cat err)"
     IFS='|' read -r -a list <<<"$words"
     for word in "${list[@]}"; do
         grep -qF -- "$word" out err || bad "$*: '$word' is not said: $(cat out err)"
@@ -81,21 +81,21 @@ case_of 74 "all 300 steps are done and the model is in part/final|the last check
 train 0 "so that saving takes at most 1 % of the time" run=pace train.steps=200 ckpt.every=0.01s ckpt.keep=0
 saves=$(find pace/ckpt -name 'step-*' | wc -l)
 { [ "$saves" -ge 2 ] && [ "$saves" -le 30 ]; } || bad "ckpt.every=0.01s: $saves checkpoints of 200 steps"
-[ "$(grep -c "stood still" out)" = 1 ] || bad "it is not said once"
+[ "$(grep -c "training stopped for" out)" = 1 ] || bad "it is not said once"
 
 # ---- --resume without a checkpoint is an error; what was measured is kept
 lines() { cat "$@" | grep -c '"loss"'; }
 train 0 "" run=cut ckpt.every=0
 rm -r cut/ckpt/step-*
 cp cut/metrics.jsonl before
-train 65 "cut has no checkpoint|without --resume it begins anew" run=cut --resume
+train 65 "cut has no checkpoint|without --resume it starts again" run=cut --resume
 cmp before cut/metrics.jsonl || bad "--resume touched the metrics"
 train 65 "cut has no checkpoint" resume=cut
 train 65 "there is no run nowhere" run=nowhere --resume
 [ ! -e nowhere ] || bad "--resume made a directory"
 train 73 "cut has a model in final/ and no checkpoint" run=cut
 rm -r cut/final
-train 0 "metrics.jsonl of an earlier beginning is now metrics.jsonl.1" run=cut
+train 0 "metrics.jsonl of an earlier start is now metrics.jsonl.1" run=cut
 cmp before cut/metrics.jsonl.1 || bad "lines were lost"
 [ "$(lines cut/metrics.jsonl)" = 4 ] || bad "a run that begins anew has $(lines cut/metrics.jsonl) steps"
 
@@ -115,7 +115,7 @@ train 0 "" run=named ckpt.every=2
 mv named/ckpt/step-0000000002 named/ckpt/step-0000000009
 train 0 "resuming from step 4|step 9 is not usable|it was renamed" run=named train.steps=5 --resume
 
-# ---- stray names in ckpt/ cost no try; when nothing is good, the story says why
+# ---- stray names in ckpt/ cost no try; when nothing is good, the report says why
 train 0 "" run=stray
 mkdir stray/ckpt/step-9999999999
 : >stray/ckpt/step-0000000500
@@ -133,7 +133,7 @@ case_of 65 "stray: a run that has no checkpoint and no final/" "$skein" verify s
 # ---- half a line at the end of the metrics is no step
 train 0 "" run=half
 printf '{"step":' >>half/metrics.jsonl
-train 0 "the end of metrics.jsonl is no whole line of a step; it is now in metrics.jsonl.1" run=half --resume
+train 0 "the end of metrics.jsonl is no complete line of a step; it is now in metrics.jsonl.1" run=half --resume
 
 # ---- other data under the same name
 cp text words
@@ -160,7 +160,7 @@ grep -q 'steps: 5' calm/config.yaml || bad "--resume did not write config.yaml"
 
 # ---- the same tensors under another arithmetic are told, another arch is refused
 cp -r calm same
-train 0 "model.norm_eps was 1e-05 and is 0.001: weights go on in another model than that of same/ckpt/step-0000000005|model.hidden_act was |and is relu:" \
+train 0 "model.norm_eps was 1e-05 and is 0.001: the weights continue in another model than that of same/ckpt/step-0000000005|model.hidden_act was |and is relu:" \
     run=same train.steps=6 --resume model.norm_eps=1e-3 model.hidden_act=relu
 train 0 "" run=same train.steps=7 --resume model.norm_eps=1e-3 model.hidden_act=relu model.resid_pdrop=0.1
 ! grep -q "another model" out || bad "the same model is called another"

@@ -78,7 +78,7 @@ rm -rf "$temp/later/final"
 # shellcheck disable=SC2086
 "$skein" train $job optim.late=0 layout=dp=1 train.steps=8 resume=auto run="$temp/later" >"$temp/said" 2>&1 ||
     fail "in time from now on: $(tail -3 "$temp/said")"
-grep -q "late optimizer left in the checkpoint is dropped" "$temp/said" || fail "no word of the gradient: $(cat "$temp/said")"
+grep -q "holds a gradient that was not applied yet" "$temp/said" || fail "no word of the gradient: $(cat "$temp/said")"
 grep -q 'updates=7 ' "$temp"/later/ckpt/step-0000000008/MANIFEST.json || fail "a dropped gradient is counted"
 # shellcheck disable=SC2086
 "$skein" bench step $shape optim.late=1 layout=offload=state --steps 1 >"$temp/said" 2>&1 || fail "bench step, late: $(cat "$temp/said")"
@@ -88,16 +88,16 @@ cp -r "$temp/near-fast" "$temp/moved"
 "$skein" train $job layout="dp=2 zero=3 offload=all:file" train.steps=5 resume=auto run="$temp/moved" >"$temp/said" 2>&1 ||
     fail "resumed behind a file: $(tail -3 "$temp/said")"
 
-# stories
-refused() { # words of the story, arguments
-    local story=$1
+# reports
+refused() { # words of the report, arguments
+    local report=$1
     shift
     # shellcheck disable=SC2086
     if "$skein" train $job "$@" run="$temp/no" >"$temp/said" 2>&1; then fail "not refused: $*"; fi
-    grep -q "$story" "$temp/said" || fail "another story for $*: $(cat "$temp/said")"
+    grep -q "$report" "$temp/said" || fail "another report for $*: $(cat "$temp/said")"
 }
 refused "cannot open a file there" layout="$away" train.scratch="$temp/nowhere"
-refused "leave out offload" layout="offload=state" train.relayout="2: offload=none"
+refused "leave out .offload" layout="offload=state" train.relayout="2: offload=none"
 refused "say offload=state" layout=dp=2 optim.late=1
 
 for command in "bench step --steps 1" "simulate --cluster here"; do # which open files too
@@ -105,7 +105,7 @@ for command in "bench step --steps 1" "simulate --cluster here"; do # which open
     if "$skein" $command $shape layout="$away" train.scratch="$temp/nowhere" >"$temp/said" 2>&1; then
         fail "$command does not look at train.scratch"
     fi
-    grep -q "cannot open a file there" "$temp/said" || fail "another story of $command: $(cat "$temp/said")"
+    grep -q "cannot open a file there" "$temp/said" || fail "another report of $command: $(cat "$temp/said")"
 done
 "$skein" import "$temp/near-fast/final" optim.late=1 run="$temp/brought" >"$temp/said" 2>&1 || fail "import: $(cat "$temp/said")"
 
