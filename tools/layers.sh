@@ -5,7 +5,8 @@
 # line of the room they serve and may lean on it and on what is below.  Every
 # include in quotes names a room ("room/file.h"), and nothing in src/ names a part:
 # the engine does not know what is on the shelves.  include/skein.h is the one
-# header without a room: everyone above may speak it, so it may include nothing.
+# header without a room: everyone above may speak it, so it may include nothing.  Folders inside
+# of a room ("run/gpu/fabric.h") belong to that room.
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck disable=SC2016  # the dollars are awk's

@@ -8,7 +8,7 @@
 #include "cli/bench_coll.h"
 #include "cli/cmd.h"
 #include "plan/op_times.h"
-#include "plan/coll_timing.h"
+#include "plan/step_timing.h"
 #include "train/fits.h"
 #include "train/host_peak.h"
 #include "train/idle.h"

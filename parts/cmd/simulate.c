@@ -113,7 +113,7 @@ static sk_status measure_here(sk_arena *a, sk_machine *m)
 /* Half of the memory and a minute: a run of the same job takes no less. */
 static sk_status measure_ranks(simulation *s, const sk_simulate_in *in)
 {
-    const double timeout = 30;
+    const double seconds = 30;
     sk_run_opts o = {.fill = sk_synthetic_fill,
                      .fill_ctx = s->job,
                      .seed = s->job->seed,
@@ -125,7 +125,7 @@ static sk_status measure_ranks(simulation *s, const sk_simulate_in *in)
                        .machine = &s->machine,
                        .opts = &o,
                        .memory = s->machine.memory / 2,
-                       .patience = timeout};
+                       .seconds = seconds};
     SK_TRY(sk_profile_ranks(s->arena, &p, &s->profile));
     return sk_time_calls(s->arena, in->programs, s->profile.n_shapes, &s->calls);
 }
@@ -156,7 +156,7 @@ static sk_status walk(simulation *s)
     sk_simulate_in in = {.machine = &s->machine,
                          .programs = programs,
                          .shape_of = shape_of,
-                         .fold = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
+                         .by_class = s->fold ? !strcmp(s->fold, "yes") : s->setup->n_ranks > SMALL,
                          .trace = s->trace != NULL};
     if (s->here) SK_TRY(measure_ranks(s, &in));
     in.seconds = s->profile.seconds;
@@ -281,7 +281,7 @@ static void measured(const simulation *s)
 {
     const sk_profile *p = &s->profile;
     printf("work      measured: %d of %d programs, on %d ranks without each other; %d calls\n",
-           p->measured, p->n_shapes, p->seats, s->calls.n);
+           p->measured, p->n_shapes, p->slots, s->calls.n);
     if (p->why) printf("          priced, not measured: %s\n", p->why);
 }
 

@@ -1,6 +1,7 @@
 /* api_life.c - one rank of a run: it opens its end and then serves requests. */
 #include "api/running.h"
 #include "base/clock.h"
+#include "plan/deadline.h"
 #include "run/flight.h"
 #include "train/fits.h"
 #include "train/hf.h"
@@ -44,7 +45,7 @@ static sk_status begin(life *l)
                      .fill_ctx = data ? (void *)s : (void *)l->r,
                      .seed = job->seed,
                      .knobs = sk_setup_knobs(job),
-                     .timeout_s = job->timeout,
+                     .timeout_s = sk_timeout(job->timeout, s->programs[l->rank], l->r->heaps),
                      .scratch = *job->scratch ? job->scratch : NULL,
                      .where = sk_flight_where,
                      .where_ctx = &l->book,

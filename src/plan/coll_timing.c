@@ -1,4 +1,4 @@
-/* timing.c - collectives and steps by the clock.
+/* coll_timing.c - collectives by the clock.
  *
  * What lies in the heap of a rank that times collectives:
  *
@@ -8,7 +8,6 @@
  * something took, so that all of them choose the same batch, and on the samples.
  * It stands at the same place for all points; the rest is laid anew for each. */
 #include "plan/coll_timing.h"
-#include "run/slow_kernels.h"
 #include "base/clock.h"
 #include "coll/execute.h"
 #include "plan/workers.h"
@@ -19,7 +18,6 @@
 #include <string.h>
 
 enum {
-    WARM = 2, /* steps */
     MOST = 201,
     LEAST = 9,
     ROOTS = 8,    /* a batch goes through so many roots at most */
@@ -27,7 +25,7 @@ enum {
     LINE = 64,
     PAGE = 4096
 };
-static const double usual_seconds = 0.2, batch_seconds = 200e-6, timeout_s = 300;
+static const double default_seconds = 0.2, batch_seconds = 200e-6, timeout_s = 300;
 
 static int by_size(const void *a, const void *b)
 {
@@ -377,7 +375,7 @@ static sk_status estimate(timer *t, int batch, double best[2])
 
 static sk_status choose_batch(timer *t, int *batch, int *samples)
 {
-    double best[2], seconds = t->spec->seconds > 0 ? t->spec->seconds : usual_seconds;
+    double best[2], seconds = t->spec->seconds > 0 ? t->spec->seconds : default_seconds;
     int n = roots(t->spec);
     SK_TRY(estimate(t, 1, best));
     *batch = best[0] < batch_seconds / 2 ? (int)(batch_seconds / best[0]) + 1 : 1;
@@ -476,114 +474,6 @@ sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out)
         j.out = sk_heaps_extra(j.heaps);
         st = sk_workers_run(j.heaps, n_ranks, coll_rank, &j);
         if (!st) memcpy(out, j.out, (size_t)n * sizeof *out);
-        sk_heaps_close(j.heaps);
-    }
-    sk_arena_end(&tmp);
-    return st;
-}
-
-/* --- steps --- */
-
-typedef struct step_note {
-    double seconds[SK_TIMED_STEPS], waited, total, loss[SK_TIMED_STEPS], tokens;
-    double cores; /* a step */
-    int64_t wire;
-    sk_device_facts device; /* of a GPU */
-    char slow[SK_TIMED_WORDS];
-} step_note;
-
-typedef struct step_job {
-    const sk_program *const *programs;
-    const sk_run_opts *opts;
-    sk_heaps *heaps;
-    double lr;
-    int steps;
-    step_note *notes; /* by rank, shared */
-} step_job;
-
-static sk_status steps_of(step_job *j, sk_run *run, step_note *note)
-{
-    sk_step_out out = {0};
-    SK_TRY(sk_run_init(run, j->opts->seed));
-    SK_TRY(sk_run_barrier(run));
-    double before = 0;
-    for (int s = 0; s < j->steps; s++) {
-        if (s == WARM) before = sk_worked_all();
-        SK_TRY(sk_run_step(run, &(sk_step_in){.step = s, .lr = j->lr}, &out));
-        note->loss[s] = out.loss;
-        note->seconds[s] = out.seconds;
-        note->tokens = out.tokens;
-        note->wire = out.wire;
-        if (s < WARM) continue;
-        note->waited += out.waited;
-        note->total += out.seconds;
-    }
-    note->cores = (sk_worked_all() - before) / (j->steps - WARM);
-    sk_gpu_usage gpu;
-    if (sk_run_gpu_usage(run, &gpu)) note->device = gpu.facts;
-    return SK_OK;
-}
-
-static sk_status step_rank(void *ctx, int rank)
-{
-    step_job *j = ctx;
-    sk_arena a = {0};
-    sk_run *run = NULL;
-    SK_TRY(sk_run_open(&a, j->programs[rank], j->heaps, j->opts, &run));
-    const char *slow = sk_run_slow_kernels(&a, run);
-    snprintf(j->notes[rank].slow, SK_TIMED_WORDS, "%s", slow ? slow : "");
-    sk_status st = steps_of(j, run, &j->notes[rank]);
-    sk_run_close(run);
-    sk_arena_end(&a);
-    return st;
-}
-
-/* Ranks that share a GPU share its peak. */
-static bool counts(const step_job *j, int rank)
-{
-    for (int r = 0; r < rank; r++)
-        if (!strcmp(j->notes[r].device.uuid, j->notes[rank].device.uuid)) return false;
-    return true;
-}
-
-static void read_notes(const step_job *j, int n_ranks, sk_step_timing *out)
-{
-    double sorted[SK_TIMED_STEPS], waited = 0, total = 0;
-    int n = j->steps - WARM;
-    memcpy(sorted, j->notes[0].seconds + WARM, sizeof *sorted * (size_t)n);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
-    for (int r = 0; r < n_ranks; r++) {
-        waited += j->notes[r].waited;
-        total += j->notes[r].total;
-    }
-    *out = (sk_step_timing){.seconds = at(sorted, n, 0.5),
-                            .waited = total > 0 ? waited / total : 0,
-                            .tokens = j->notes[0].tokens,
-                            .n = j->steps};
-    for (int r = 0; r < n_ranks; r++) {
-        out->wire += j->notes[r].wire;
-        out->cores += j->notes[r].cores;
-        for (int k = 0; k < 2 && counts(j, r); k++) out->peak[k] += j->notes[r].device.flops[k];
-    }
-    memcpy(out->loss, j->notes[0].loss, sizeof out->loss);
-    memcpy(out->slow, j->notes[0].slow, sizeof out->slow);
-}
-
-sk_status sk_time_steps(const sk_program *const *programs, const sk_run_opts *o, double lr,
-                        int steps, sk_step_timing *out)
-{
-    sk_arena tmp = {0};
-    int n = programs[0]->n_ranks;
-    int64_t *heap = sk_many(&tmp, int64_t, n);
-    step_job j = {.programs = programs, .opts = o, .lr = lr, .steps = steps + WARM};
-    sk_assert(steps > 0 && j.steps <= SK_TIMED_STEPS);
-    sk_heap_aliases twins = sk_program_twins(&tmp, programs, n, heap);
-    size_t notes = sizeof(step_note) * (size_t)n;
-    sk_status st = sk_heaps_open_aliased(n, heap, twins, true, notes, &j.heaps);
-    if (!st) {
-        j.notes = sk_heaps_extra(j.heaps);
-        st = sk_workers_run(j.heaps, n, step_rank, &j);
-        if (!st) read_notes(&j, n, out);
         sk_heaps_close(j.heaps);
     }
     sk_arena_end(&tmp);

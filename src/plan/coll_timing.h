@@ -1,4 +1,4 @@
-/* timing.h - how long collectives and steps really take on this host.
+/* coll_timing.h - how long collectives really take on this host.
  *
  * A collective is timed on ranks that are processes (crew.h), each kept on one core,
  * rank r on the r-th, counted round if there are more ranks than cores.  All points
@@ -16,14 +16,12 @@
  *
  * Kinds with a root go from root to root within a batch, so that a call cannot
  * begin before the one before it is over.  That is how the usual harnesses of MPI
- * libraries sample too, so numbers can stand side by side.
- *
- * Steps are those of sk_run_step. */
+ * libraries sample too, so numbers can stand side by side. */
 #ifndef SK_PLAN_COLL_TIMING_H
 #define SK_PLAN_COLL_TIMING_H
 
 #include "coll/algorithm.h"
-#include "run/run.h"
+#include "comm/comm.h"
 
 typedef struct sk_coll_spec {
     sk_coll_kind kind;
@@ -55,23 +53,5 @@ sk_status sk_time_colls(const sk_coll_spec *specs, int n, sk_coll_timing *out);
 int64_t sk_time_heap(const sk_coll_spec *specs, int n, const int *host_of);
 sk_status sk_time_rank(sk_heaps *h, const sk_comm_opts *ends, const sk_coll_spec *specs, int n,
                        sk_coll_timing *out);
-
-enum { SK_TIMED_STEPS = 256, SK_TIMED_WORDS = 1024 };
-
-typedef struct sk_step_timing {
-    double seconds; /* median step */
-    double waited;  /* of a step, as a fraction: mean over steps and ranks */
-    double tokens;  /* of a step */
-    double cores;   /* seconds of cores that all ranks took for a step, mean over steps */
-    int64_t wire;   /* bytes that left all ranks in the last step, as counted */
-    double peak[2]; /* of all GPUs that are used, as in sk_device_facts; 0: not known */
-    char slow[SK_TIMED_WORDS]; /* of rank 0: run/slow_kernels.h; "": nothing */
-    int n;
-    double loss[SK_TIMED_STEPS];
-} sk_step_timing;
-
-/* `steps` after two more to warm up; losses are of all. */
-sk_status sk_time_steps(const sk_program *const *programs, const sk_run_opts *o, double lr,
-                        int steps, sk_step_timing *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* deadline.c - the priced step, and how much longer than that is a hang. */
 #include "plan/deadline.h"
+#include "base/proc.h"
 
 #include <math.h>
 
@@ -40,4 +41,12 @@ double sk_deadline(const sk_program *p, int cores, int ranks_here)
     double saved = (double)(p->kind_bytes[SK_WEIGHTS] + p->kind_bytes[SK_OPTIM]) * p->n_ranks;
     return SK_TIMEOUT_LEAST_S + SK_TIMEOUT_TIMES * shared_step(p, cores, ranks_here) +
            saved / SK_SLOW_DISK;
+}
+
+/* All ranks of this host share its cores. */
+double sk_timeout(double asked, const sk_program *p, const sk_heaps *h)
+{
+    int here = 0;
+    for (int k = 0; k < p->n_ranks; k++) here += sk_heap_base(h, k) != NULL;
+    return asked > 0 ? asked : sk_deadline(p, sk_proc_cores(), here);
 }

@@ -16,6 +16,7 @@
 #ifndef SK_PLAN_DEADLINE_H
 #define SK_PLAN_DEADLINE_H
 
+#include "comm/comm.h"
 #include "program/program.h"
 #include "plan/machine.h"
 
@@ -25,6 +26,10 @@
 
 /* Seconds.  cores: of this host, shared by the ranks_here that sit on it. */
 double sk_deadline(const sk_program *p, int cores, int ranks_here);
+
+/* For sk_run_opts.timeout_s: the seconds that the user asked for, or, where that is 0, the deadline
+ * of a rank with this program and these heaps. */
+double sk_timeout(double asked, const sk_program *p, const sk_heaps *h);
 
 /* A rank's training step by the machine's prices, waits for others not counted. */
 double sk_priced_step(const sk_program *p, const sk_machine *m);

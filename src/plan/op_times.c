@@ -2,8 +2,9 @@
 #include "plan/op_times.h"
 #include "program/acts.h"
 #include "base/strings.h"
+#include "plan/deadline.h"
 #include "plan/workers.h"
-#include "run/gpu/gpu.h"
+#include "program/fuse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +42,8 @@ static void add_shapes(sk_out *o, const sk_program *p, const sk_inst *first, con
     }
 }
 
-static const char *name_of(sk_arena *a, const sk_run *r, int pc, bool shapes)
+static const char *name_of(sk_arena *a, const sk_program *p, int pc, bool shapes)
 {
-    const sk_program *p = r->p;
     const sk_inst *in = &p->insts.v[pc];
     const sk_launch_plan *l = sk_launch_of(p, pc), *f = l && l->by ? l : NULL;
     const sk_inst *first = f ? &p->insts.v[f->pcs[0]] : in;
@@ -83,18 +83,20 @@ static void add_time(sk_op_times *t, const sk_op_time *x, double by)
     to->bytes += by * x->bytes;
 }
 
-static void add_inst(sk_arena *a, const sk_run *r, int pc, bool shapes, sk_op_times *t)
+static void add_inst(sk_arena *a, sk_run *r, int pc, bool shapes, sk_op_times *t)
 {
-    const sk_inst *in = &r->p->insts.v[pc];
-    int at = r->gpu ? sk_gpu_at(r, pc) : pc;
-    const sk_launch_plan *l = sk_launch_of(r->p, at), *f = l && l->by ? l : NULL;
+    const sk_program *p = sk_run_program(r);
+    const sk_inst *in = &p->insts.v[pc];
+    const double *times = sk_run_times(r);
+    int at = sk_run_launch_at(r, pc);
+    const char *kernel = sk_run_kernel_name(r, at);
+    const sk_launch_plan *l = sk_launch_of(p, at), *f = l && l->by ? l : NULL;
     sk_op_time x = {.launches = at == pc, .flops = in->flops};
-    snprintf(x.name, sizeof x.name, "%s", name_of(a, r, at, shapes));
-    if (r->gpu && sk_gpu_took(r, at)->name)
-        snprintf(x.kernel, sizeof x.kernel, "%s", sk_gpu_took(r, at)->name);
-    if (at == pc) x.seconds = r->times[2 * pc + 1] - r->times[2 * pc];
-    if (!f) x.bytes = inst_bytes(r->p, pc);
-    else if (at == pc) x.bytes = (double)sk_launch_bytes(r->p, f);
+    snprintf(x.name, sizeof x.name, "%s", name_of(a, p, at, shapes));
+    if (kernel) snprintf(x.kernel, sizeof x.kernel, "%s", kernel);
+    if (at == pc) x.seconds = times[2 * pc + 1] - times[2 * pc];
+    if (!f) x.bytes = inst_bytes(p, pc);
+    else if (at == pc) x.bytes = (double)sk_launch_bytes(p, f);
     add_time(t, &x, 1);
 }
 
@@ -126,7 +128,8 @@ static sk_status traced_steps(const ops_job *j, sk_run *run, sk_op_times *note)
         if (s < WARM) continue;
         sk_arena a = {0};
         note->seconds += out.seconds;
-        for (int pc = 0; pc < run->p->n_train; pc++) add_inst(&a, run, pc, j->shapes, note);
+        for (int pc = 0; pc < sk_run_program(run)->n_train; pc++)
+            add_inst(&a, run, pc, j->shapes, note);
         sk_arena_end(&a);
     }
     return SK_OK;
@@ -137,7 +140,9 @@ static sk_status ops_rank(void *ctx, int rank)
     const ops_job *j = ctx;
     sk_arena a = {0};
     sk_run *run = NULL;
-    SK_TRY(sk_run_open(&a, j->programs[rank], j->heaps, &j->opts, &run));
+    sk_run_opts o = j->opts;
+    o.timeout_s = sk_timeout(o.timeout_s, j->programs[rank], j->heaps);
+    SK_TRY(sk_run_open(&a, j->programs[rank], j->heaps, &o, &run));
     sk_status st = traced_steps(j, run, &j->notes[rank]);
     sk_run_close(run);
     sk_arena_end(&a);

@@ -1,4 +1,4 @@
-/* profile.c - ranks without each other, by the clock. */
+/* profile.c - timing the instructions of ranks that run without each other. */
 #include "plan/profile.h"
 #include "base/clock.h"
 #include "base/proc.h"
@@ -10,23 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 1, STEPS = 3, MOST_SEATS = 64 };
+enum { WARM = 1, STEPS = 3, MOST_SLOTS = 64 };
 
 typedef struct profiling {
     const sk_profile_in *in;
     sk_heaps *heaps;
-    int walkers, seats;
-    int rank[MOST_SEATS];     /* by seat */
-    int64_t room[MOST_SEATS]; /* where a seat's seconds begin in `notes` */
-    float *notes;             /* shared: [seat][step][instruction] */
+    int workers, slots;
+    int rank[MOST_SLOTS];      /* by slot */
+    int64_t first[MOST_SLOTS]; /* where the seconds of a slot begin in `notes` */
+    float *notes;              /* shared: [slot][step][instruction] */
 } profiling;
 
-static const sk_program *program_of(const profiling *p, int seat)
+static const sk_program *program_of(const profiling *p, int slot)
 {
-    return p->in->programs[p->in->shape_of[p->rank[seat]]];
+    return p->in->programs[p->in->shape_of[p->rank[slot]]];
 }
 
-/* --- who is sat down --- */
+/* --- which ranks get a slot --- */
 
 typedef struct budget {
     int64_t memory;
@@ -36,88 +36,89 @@ typedef struct budget {
 static bool afford(const profiling *p, budget *b, int rank)
 {
     const sk_program *q = p->in->programs[p->in->shape_of[rank]];
-    double seconds = sk_priced_step(q, p->in->machine) * (WARM + STEPS) * q->threads / p->walkers;
-    if (p->seats == MOST_SEATS || q->heap_bytes > b->memory || seconds > b->seconds) return false;
+    double seconds = sk_priced_step(q, p->in->machine) * (WARM + STEPS) * q->threads / p->workers;
+    if (p->slots == MOST_SLOTS || q->heap_bytes > b->memory || seconds > b->seconds) return false;
     b->memory -= q->heap_bytes;
     b->seconds -= seconds;
     return true;
 }
 
-static void sit(profiling *p, int rank) { p->rank[p->seats++] = rank; }
+static void place(profiling *p, int rank) { p->rank[p->slots++] = rank; }
 
 /* One of each shape first, so that little memory is enough for many ranks; then the others. */
-static void sit_down(profiling *p, sk_profile *out, bool *seated, bool *known)
+static void fill_slots(profiling *p, sk_profile *out, bool *placed, bool *known)
 {
-    budget b = {p->in->memory, p->in->patience};
+    budget b = {p->in->memory, p->in->seconds};
     for (int turn = 0; turn < 2; turn++)
         for (int r = 0; r < p->in->n_ranks; r++) {
             int shape = p->in->shape_of[r];
-            if (seated[r] || (turn == 0 && known[shape]) || !afford(p, &b, r)) continue;
+            if (placed[r] || (turn == 0 && known[shape]) || !afford(p, &b, r)) continue;
             if (turn && !known[shape]) continue;
             out->measured += !known[shape];
-            seated[r] = known[shape] = true;
-            sit(p, r);
+            placed[r] = known[shape] = true;
+            place(p, r);
         }
 }
 
 /* --- one core --- */
 
-typedef struct seat {
+typedef struct slot {
     sk_run *run;
     int pc, end;
-} seat;
+} slot;
 
-static void take_times(const profiling *p, int at, int step, const seat *s)
+static void take_times(const profiling *p, int at, int step, const slot *s)
 {
-    float *to = p->notes + p->room[at] + (int64_t)step * s->end;
+    float *to = p->notes + p->first[at] + (int64_t)step * s->end;
     const double *times = sk_run_times(s->run);
     for (int i = 0; i < s->end; i++) to[i] = (float)(times[2 * i + 1] - times[2 * i]);
 }
 
-static sk_status one_step(const profiling *p, int walker, seat *seats, int64_t step)
+static sk_status one_step(const profiling *p, int worker, slot *slots, int64_t step)
 {
-    for (int i = walker; i < p->seats; i += p->walkers) seats[i].pc = 0;
+    for (int i = worker; i < p->slots; i += p->workers) slots[i].pc = 0;
     for (bool going = true; going;) {
         going = false;
-        for (int i = walker; i < p->seats; i += p->walkers) {
-            if (seats[i].pc == seats[i].end) continue;
-            SK_TRY(sk_run_until_wait(seats[i].run, step, &seats[i].pc));
+        for (int i = worker; i < p->slots; i += p->workers) {
+            if (slots[i].pc == slots[i].end) continue;
+            SK_TRY(sk_run_until_wait(slots[i].run, step, &slots[i].pc));
             going = true;
         }
     }
     return SK_OK;
 }
 
-static sk_status steps_of(const profiling *p, int walker, seat *seats)
+static sk_status steps_of(const profiling *p, int worker, slot *slots)
 {
     for (int step = 0; step < WARM + STEPS; step++) {
-        SK_TRY(one_step(p, walker, seats, step));
-        for (int i = walker; step >= WARM && i < p->seats; i += p->walkers)
-            take_times(p, i, step - WARM, &seats[i]);
+        SK_TRY(one_step(p, worker, slots, step));
+        for (int i = worker; step >= WARM && i < p->slots; i += p->workers)
+            take_times(p, i, step - WARM, &slots[i]);
     }
     return SK_OK;
 }
 
-static sk_status open_seat(const profiling *p, sk_arena *a, int at, seat *s)
+static sk_status open_slot(const profiling *p, sk_arena *a, int at, slot *s)
 {
     sk_run_opts o = *p->in->opts;
     o.alone = o.trace = true;
-    o.seat = at;
+    o.slot = at;
     s->end = program_of(p, at)->n_train;
+    o.timeout_s = sk_timeout(o.timeout_s, program_of(p, at), p->heaps);
     SK_TRY(sk_run_open(a, program_of(p, at), p->heaps, &o, &s->run));
     return sk_run_init(s->run, o.seed);
 }
 
-static sk_status walk(void *ctx, int walker)
+static sk_status walk(void *ctx, int worker)
 {
     const profiling *p = ctx;
     sk_arena a = {0};
-    seat seats[MOST_SEATS] = {0};
+    slot slots[MOST_SLOTS] = {0};
     sk_status st = SK_OK;
-    for (int i = walker; !st && i < p->seats; i += p->walkers) st = open_seat(p, &a, i, &seats[i]);
-    if (!st) st = steps_of(p, walker, seats);
-    for (int i = 0; i < p->seats; i++)
-        if (seats[i].run) sk_run_close(seats[i].run);
+    for (int i = worker; !st && i < p->slots; i += p->workers) st = open_slot(p, &a, i, &slots[i]);
+    if (!st) st = steps_of(p, worker, slots);
+    for (int i = 0; i < p->slots; i++)
+        if (slots[i].run) sk_run_close(slots[i].run);
     sk_arena_end(&a);
     return st ? sk_trail(st, SK_HERE) : SK_OK;
 }
@@ -132,12 +133,12 @@ static int by_size(const void *a, const void *b)
 
 static double median_of(const profiling *p, int shape, int pc)
 {
-    float v[MOST_SEATS * STEPS];
+    float v[MOST_SLOTS * STEPS];
     int n = 0;
-    for (int i = 0; i < p->seats; i++) {
+    for (int i = 0; i < p->slots; i++) {
         if (p->in->shape_of[p->rank[i]] != shape) continue;
         int64_t end = program_of(p, i)->n_train;
-        for (int s = 0; s < STEPS; s++) v[n++] = p->notes[p->room[i] + s * end + pc];
+        for (int s = 0; s < STEPS; s++) v[n++] = p->notes[p->first[i] + s * end + pc];
     }
     sk_assert(n > 0);
     qsort(v, (size_t)n, sizeof *v, by_size);
@@ -156,15 +157,15 @@ static void take_medians(sk_arena *a, const profiling *p, const bool *known, sk_
 
 static sk_status measure(sk_arena *a, profiling *p, const bool *known, sk_profile *out)
 {
-    int64_t heap[MOST_SEATS], notes = 0;
-    for (int i = 0; i < p->seats; i++) {
+    int64_t heap[MOST_SLOTS], notes = 0;
+    for (int i = 0; i < p->slots; i++) {
         heap[i] = program_of(p, i)->heap_bytes;
-        p->room[i] = notes;
+        p->first[i] = notes;
         notes += (int64_t)program_of(p, i)->n_train * STEPS;
     }
-    SK_TRY(sk_heaps_open(p->seats, heap, true, (size_t)notes * sizeof *p->notes, &p->heaps));
+    SK_TRY(sk_heaps_open(p->slots, heap, true, (size_t)notes * sizeof *p->notes, &p->heaps));
     p->notes = sk_heaps_extra(p->heaps);
-    sk_status st = sk_workers_run(p->heaps, p->walkers, walk, p);
+    sk_status st = sk_workers_run(p->heaps, p->workers, walk, p);
     if (!st) take_medians(a, p, known, out);
     sk_heaps_close(p->heaps);
     return st;
@@ -179,13 +180,13 @@ sk_status sk_profile_ranks(sk_arena *a, const sk_profile_in *in, sk_profile *out
     for (int r = 0; r < in->n_ranks; r++)
         if (in->shape_of[r] >= out->n_shapes) out->n_shapes = in->shape_of[r] + 1;
     p->in = in;
-    p->walkers = cores < 1 ? 1 : cores < in->n_ranks ? cores : in->n_ranks;
+    p->workers = cores < 1 ? 1 : cores < in->n_ranks ? cores : in->n_ranks;
     out->seconds = sk_many(a, double *, out->n_shapes);
-    bool *seated = sk_many(&tmp, bool, in->n_ranks), *known = sk_many(&tmp, bool, out->n_shapes);
-    sit_down(p, out, seated, known);
-    out->seats = p->seats;
-    if (p->walkers > p->seats) p->walkers = p->seats;
-    sk_status st = p->seats ? measure(a, p, known, out) : SK_OK;
+    bool *placed = sk_many(&tmp, bool, in->n_ranks), *known = sk_many(&tmp, bool, out->n_shapes);
+    fill_slots(p, out, placed, known);
+    out->slots = p->slots;
+    if (p->workers > p->slots) p->workers = p->slots;
+    sk_status st = p->slots ? measure(a, p, known, out) : SK_OK;
     if (out->measured < out->n_shapes)
         out->why = sk_print(a, "%d of %d programs, whose heaps or steps are too large to try",
                             out->n_shapes - out->measured, out->n_shapes);

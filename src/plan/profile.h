@@ -19,13 +19,13 @@ typedef struct sk_profile_in {
     const sk_machine *machine; /* to know beforehand how long a step may take */
     const sk_run_opts *opts;   /* fill, seed and knobs */
     int64_t memory;            /* bytes that may be taken */
-    double patience;           /* seconds that all of it may take, by the machine's prices */
+    double seconds;            /* that all of it may take, by the machine's prices */
 } sk_profile_in;
 
 typedef struct sk_profile {
     double **seconds; /* by shape, then by instruction; NULL: not measured, price it */
     int n_shapes, measured;
-    int seats;       /* ranks that were run */
+    int slots;       /* ranks that were run */
     const char *why; /* some are not measured; NULL: all are */
 } sk_profile;
 

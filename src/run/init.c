@@ -1,7 +1,7 @@
 /* init.c - initial values of parameters, the same on any layout. */
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/gpu/gpu.h"
+#include "run/backend.h"
 
 /* Is the buffer in memory of this rank's own, for it to fill?  What it has in common with its twin
  * is there when the twin has filled it, and all have met. */
@@ -65,7 +65,7 @@ static void init_rows(void *ctx, int part, int of)
 static void init_buffer(sk_run *r, const sk_tensor *t, int buf, uint64_t seed)
 {
     init_job j = {
-        .t = t, .v = sk_buffer_view(r->p, buf, sk_run_tier(r, buf)), .std = (real)t->init};
+        .t = t, .v = sk_buffer_view(r->p, buf, sk_run_memory(r, buf)), .std = (real)t->init};
     j.key = sk_rng(seed, sk_hash_text(t->name), 0).a;
     sk_threads_run(r->team, init_rows, &j);
 }
@@ -77,8 +77,8 @@ sk_status sk_run_init(sk_run *r, uint64_t seed)
         const sk_param_plan *q = &p->params.v[i];
         if (sk_run_keeps(p, q->stored)) init_buffer(r, q->tensor, q->stored, seed);
         if (q->master >= 0) init_buffer(r, q->tensor, q->master, seed);
-        if (r->gpu) SK_TRY(sk_gpu_push_one(r, q->stored));
-        if (r->gpu && q->master >= 0) SK_TRY(sk_gpu_push_one(r, q->master));
+        SK_TRY(r->backend->push_buffer(r, q->stored));
+        if (q->master >= 0) SK_TRY(r->backend->push_buffer(r, q->master));
     }
     return SK_OK;
 }

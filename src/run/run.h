@@ -37,10 +37,10 @@ typedef struct sk_run_opts {
     const int *host_of; /* rank -> host; NULL: one host */
     const char *(*where)(void *ctx, int rank, int pc); /* an instruction of any rank, for stories */
     void *where_ctx;
-    /* Nobody else is there: waits and messages move nothing, what would have come is made up, and
-     * the heap is the seat-th of those given.  For measuring (plan/profile.h). */
+    /* No other rank runs: waits and messages move nothing, synthetic data stands for what other
+     * ranks would have sent, and the heap is that of `slot`.  For measuring (plan/profile.h). */
     bool alone;
-    int seat;
+    int slot;
     const char *device; /* of a program for a GPU: "cuda:0" */
     /* The GPU has `free` bytes, less than the program needs: a story; NULL: a short one. */
     sk_status (*no_room)(void *ctx, const sk_program *p, const char *device, int64_t free);
@@ -134,6 +134,10 @@ double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receive
 double *sk_run_times(sk_run *r);
 /* By instruction: the name of such a launch (a fusion, an optimizer), or NULL; NULL on the CPU. */
 const char *const *sk_run_launch_names(const sk_run *r);
+int sk_run_launch_at(const sk_run *r, int pc); /* the instruction at whose place its launch is */
+/* Which of its kernels the launch of an op takes: "cuDNN", "own" ..; NULL: there is no launch of
+ * its own, or there are no others. */
+const char *sk_run_kernel_name(const sk_run *r, int pc);
 
 /* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
  * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that a twin keeps

@@ -1,7 +1,8 @@
 /* slow.c - launches of a GPU that did not get the fast kernel, and what that costs a step. */
 #include "run/slow_kernels.h"
 #include "base/strings.h"
-#include "run/gpu/gpu.h"
+#include "program/fuse.h"
+#include "run/backend.h"
 
 #include <string.h>
 
@@ -22,7 +23,7 @@ static const sk_inst *first_of(const sk_run *r, int pc)
 
 static const sk_variant *slow_at(const sk_run *r, int pc)
 {
-    const sk_variant *v = sk_gpu_took(r, pc);
+    const sk_variant *v = r->backend->variant(r, pc);
     return v->name && v->wanted && v->slower > 1 ? v : NULL;
 }
 
@@ -57,7 +58,7 @@ const char *sk_run_slow_kernels(sk_arena *a, const sk_run *r)
 {
     sk_out o = {.arena = a};
     double all = 0;
-    if (!r->gpu) return NULL;
+    if (!r->backend->variant) return NULL;
     for (int pc = 0; pc < r->p->n_train; pc++) all += r->p->insts.v[pc].flops;
     for (int pc = 0; pc < r->p->n_train; pc++) {
         double more = 0;

@@ -1,5 +1,6 @@
 /* loop_open.c - opening and closing a rank's run, and changing the layout between two steps. */
 #include "train/loop_state.h"
+#include "plan/deadline.h"
 #include "run/flight.h"
 #include "run/run.h"
 #include "train/fault.h"
@@ -53,6 +54,7 @@ static sk_status open_fallback(sk_loop *l)
     sk_run_opts o = run_opts(l, &l->fallback_book);
     if (!s) return SK_OK;
     l->fallback_book.all = (const sk_program *const *)s->programs;
+    o.timeout_s = sk_timeout(o.timeout_s, s->runs[l->rank], l->t->heaps);
     SK_TRY(sk_run_open(&l->life, s->runs[l->rank], l->t->heaps, &o, &l->fallback));
     return sk_run_barrier(l->fallback);
 }
@@ -70,6 +72,7 @@ sk_status sk_loop_open_run(sk_loop *l)
     l->book.mine = l->own;
     l->book.all = (const sk_program *const *)l->s->programs;
     const sk_program *p = l->phase ? sk_relayout_run(l->t->setup, l->phase, l->rank) : l->own;
+    o.timeout_s = sk_timeout(o.timeout_s, p, l->t->heaps);
     SK_TRY(sk_run_open(&l->life, p, l->t->heaps, &o, &l->run));
     sk_run_shards(l->run, &l->life, &l->boxes, &l->n_boxes);
     l->n_model = sk_shards_sort(&l->s->graph, l->boxes, l->n_boxes);

@@ -597,12 +597,12 @@ static sk_status decodes(world *w, const code_case *t)
     return SK_OK;
 }
 
-static sk_status forgets(world *w, int32_t skip)
+static sk_status resets_feedback(world *w, int32_t skip)
 {
     static const int64_t sizes[] = {1, 0, 100003, 256};
     sk_feedback_reset_job j = {};
     size_t at[4];
-    world_clear(w, "forget");
+    world_clear(w, "reset_feedback");
     for (int i = 0; i < 4; i++) {
         at[i] = drawn(w, sizes[i], SK_F32, i, (uint64_t)i, 1);
         j.data[i] = (float *)(w->base + at[i]), j.count[i] = sizes[i];
@@ -611,7 +611,7 @@ static sk_status forgets(world *w, int32_t skip)
     size_t s = place(w, 1, SK_I32, 0);
     memcpy(w->image + s, &skip, sizeof skip);
     SK_TRY(twice(w, [&]() {
-        return sk_inst_kernels_find()->forget(&j, (int32_t *)(w->base + s), w->g->s);
+        return sk_inst_kernels_find()->reset_feedback(&j, (int32_t *)(w->base + s), w->g->s);
     }));
     for (int i = 0; i < 4 && skip; i++) memset(w->image + at[i], 0, (size_t)sizes[i] * 4);
     untouched(w);
@@ -640,8 +640,8 @@ static sk_status codecs(const gpu *g)
                 SK_TRY(decodes(&w, &t));
             }
     }
-    SK_TRY(forgets(&w, 0));
-    SK_TRY(forgets(&w, 1));
+    SK_TRY(resets_feedback(&w, 0));
+    SK_TRY(resets_feedback(&w, 1));
     world_close(&w);
     return SK_OK;
 }

@@ -840,21 +840,21 @@ static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n
     return SK_OK;
 }
 
-typedef struct forget_call {
+typedef struct reset_call {
     sk_feedback_reset_job job;
     const int32_t *skip;
-} forget_call;
+} reset_call;
 
-static void do_forget(void *what)
+static void do_reset_feedback(void *what)
 {
-    forget_call *c = what;
+    reset_call *c = what;
     for (int k = 0; k < c->job.n && *c->skip; k++)
         memset(c->job.data[k], 0, (size_t)c->job.count[k] * sizeof(float));
 }
 
-static sk_status forget(const sk_feedback_reset_job *j, const int32_t *skip, void *stream)
+static sk_status reset_feedback(const sk_feedback_reset_job *j, const int32_t *skip, void *stream)
 {
-    append(stream, do_forget, &(forget_call){*j, skip}, sizeof(forget_call), false);
+    append(stream, do_reset_feedback, &(reset_call){*j, skip}, sizeof(reset_call), false);
     return SK_OK;
 }
 
@@ -869,7 +869,7 @@ const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
                                               .gather = gather,
                                               .pack = pack,
                                               .unpack = unpack,
-                                              .forget = forget};
+                                              .reset_feedback = reset_feedback};
 
 /* --- what is joined --- */
 

@@ -65,7 +65,7 @@ sk_status sk_comm_streams_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *
     *out = s;
     share_gpu(r);
     SK_TRY(open_events(a, s, r->times != NULL));
-    SK_TRY(sk_fabric_open(a, r->p, d, r->comm, r->patience, &s->fabric));
+    SK_TRY(sk_fabric_open(a, r->p, d, r->comm, r->timeout_s, &s->fabric));
     sk_fabric_watch_heaps(s->fabric, r->heaps);
     sk_status st = sk_fabric_warm_up(s->fabric, base, l);
     if (!st) return SK_OK;

@@ -1,6 +1,7 @@
 /* away.c - copies between a GPU and the memories beside it, and the optimizer on the host. */
 #include "run/gpu/gpu_offload.h"
 #include "base/clock.h"
+#include "run/cpu/optimize.h"
 #include "run/gpu/gpu.h"
 
 #include <stdatomic.h>
@@ -337,7 +338,7 @@ static sk_status end_haul(sk_offload *w, copying *c, int pc)
 {
     sk_run *r = w->r;
     double before = sk_now();
-    SK_TRY(sk_background_wait(r->copier, c->in->copy, r->patience));
+    SK_TRY(sk_background_wait(r->copier, c->in->copy, r->timeout_s));
     double waited = sk_now() - before, end = sk_background_times(r->copier, c->in->copy)[1];
     double took = end - c->began;
     r->copied += took;

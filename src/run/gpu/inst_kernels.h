@@ -94,7 +94,7 @@ typedef struct sk_inst_kernels {
     sk_status (*gather)(void *to, int64_t to_step, const void *from, int64_t from_step,
                         int64_t unit, int64_t units, void *stream);
     /* Behind CLIP: where *skip says so, on the device, nothing is owed any more. */
-    sk_status (*forget)(const sk_feedback_reset_job *j, const int32_t *skip, void *stream);
+    sk_status (*reset_feedback)(const sk_feedback_reset_job *j, const int32_t *skip, void *stream);
 } sk_inst_kernels;
 
 extern const sk_inst_kernels sk_inst_kernels_cuda;

@@ -1,223 +1,12 @@
-/* optimize.c - the end of a step: sums over gradients, clipping, the optimizer's passes. */
+/* optim_passes.c - the passes of an optimizer over the pieces of parameters that a rank updates, on
+ * the host. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "run/run_state.h"
+#include "run/cpu/optimize.h"
 #include "run/ordered_sums.h"
 
-#include <math.h>
 #include <string.h>
-
-enum { SMALL = 1 << 14 }; /* smaller pieces are not worth the team */
-
-/* --- sums and clipping --- */
-
-static double squares(const real *x, int64_t n)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i += 4096) {
-        int64_t end = i + 4096 < n ? i + 4096 : n;
-        real part = 0;
-#pragma omp simd reduction(+ : part)
-        for (int64_t k = i; k < end; k++) part += x[k] * x[k];
-        sum += (double)part;
-    }
-    return sum;
-}
-
-/* Every element once, and only of gradients of the loss. */
-static bool in_norm(const sk_param_plan *q) { return q->owner && q->tensor->bias_update == 0; }
-
-/* Elements of a buffer as f32, some at a time. */
-typedef void see(void *ctx, const real *x, int64_t n);
-static void see_part(const sk_run *r, int buf, int part, int of, see *f, void *ctx)
-{
-    const sk_buffer *b = &r->p->bufs.v[buf];
-    size_t size = sk_dtype_size(b->type);
-    const char *data = sk_run_data(r, buf);
-    int64_t n = b->bytes / (int64_t)size, at = n * part / of, end = n * (part + 1) / of, m;
-    real wide[SK_BLOCK];
-    if (b->type == SK_F32) f(ctx, (const real *)(const void *)data + at, end - at);
-    for (; b->type != SK_F32 && at < end; at += m) {
-        m = end - at < SK_BLOCK ? end - at : SK_BLOCK;
-        sk_convert(wide, SK_F32, data + (size_t)at * size, b->type, m);
-        f(ctx, wide, m);
-    }
-}
-
-static void see_finite(void *ctx, const real *x, int64_t n)
-{
-    real bad = 0;
-#pragma omp simd reduction(+ : bad)
-    for (int64_t i = 0; i < n; i++) bad += x[i] * 0;
-    *(double *)ctx += (double)bad;
-}
-
-static void see_squares(void *ctx, const real *x, int64_t n) { *(double *)ctx += squares(x, n); }
-static void see_exactly(void *ctx, const real *x, int64_t n) { sk_exact_add_squares(ctx, x, n); }
-
-/* Gradients outside of the device were seen before, by SQUARES. */
-static void norm_part(void *ctx, int part, int of)
-{
-    sk_run *r = ctx;
-    double *sum = &r->partial[part][0];
-    *sum = 0;
-    for (int i = 0; i < r->p->params.n; i++) {
-        const sk_param_plan *q = &r->p->params.v[i];
-        double *one = &r->squares[i * of + part];
-        if (!in_norm(q)) continue;
-        if (!r->p->bufs.v[q->grad_shard].tier) {
-            *one = 0;
-            see_part(r, q->grad_shard, part, of, see_squares, one);
-        }
-        *sum += *one;
-    }
-}
-
-static void exact_part(void *ctx, int part, int of)
-{
-    sk_run *r = ctx;
-    for (int i = 0; i < r->p->params.n; i++) {
-        const sk_param_plan *q = &r->p->params.v[i];
-        if (in_norm(q) && !r->p->bufs.v[q->grad_shard].tier)
-            see_part(r, q->grad_shard, part, of, see_exactly, &r->exact[part]);
-    }
-}
-
-static void far_part(void *ctx, int part, int of)
-{
-    const sk_bound_inst *j = ctx;
-    sk_run *r = j->r;
-    double *one = &r->squares[j->in->param * of + part];
-    *one = 0;
-    if (!in_norm(&r->p->params.v[j->in->param]))
-        see_part(r, j->in->in[0], part, of, see_finite, one);
-    else if (r->p->layout.canonical)
-        see_part(r, j->in->in[0], part, of, see_exactly, &r->exact[part]);
-    else see_part(r, j->in->in[0], part, of, see_squares, one);
-}
-
-/* What another rank counts is here too, and this rank updates its own copy: a number that is not
- * finite here alone must be seen by all. */
-static void copies_part(void *ctx, int part, int of)
-{
-    sk_run *r = ctx;
-    r->partial[part][1] = 0;
-    for (int i = 0; i < r->p->params.n; i++) {
-        const sk_param_plan *q = &r->p->params.v[i];
-        if (in_norm(q) || q->tensor->bias_update != 0) continue;
-        if (r->p->bufs.v[q->grad_shard].tier) r->partial[part][1] += r->squares[i * of + part];
-        else see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
-    }
-}
-
-/* 0, or NaN. */
-static double copies(sk_run *r)
-{
-    double bad = 0;
-    sk_threads_run(r->team, copies_part, r);
-    for (int i = 0; i < r->p->threads; i++) bad += r->partial[i][1];
-    return bad;
-}
-
-void sk_do_squares(sk_run *r, const sk_inst *in)
-{
-    sk_threads_run(r->team, far_part, &(sk_bound_inst){r, in});
-}
-
-double sk_offloaded_squares(const sk_run *r)
-{
-    double sum = 0;
-    for (int i = 0; i < r->p->params.n; i++) {
-        const sk_param_plan *q = &r->p->params.v[i];
-        if (q->tensor->bias_update != 0 || !r->p->bufs.v[q->grad_shard].tier) continue;
-        for (int t = 0; t < r->p->threads; t++) sum += r->squares[i * r->p->threads + t];
-    }
-    return sum;
-}
-
-static void squares_exactly(sk_run *r, int buf)
-{
-    sk_exact sum = {0};
-    sk_threads_run(r->team, exact_part, r);
-    for (int i = 0; i < r->p->threads; i++) {
-        sk_exact_merge(&sum, &r->exact[i]);
-        r->exact[i] = (sk_exact){0};
-    }
-    memcpy(sk_run_data(r, buf), sum.limb, sizeof sum.limb);
-}
-
-void sk_do_stats(sk_run *r, const sk_inst *in)
-{
-    const sk_program *p = r->p;
-    double *s = sk_run_data(r, in->out[0]);
-    memset(s, 0, (size_t)p->bufs.v[in->out[0]].bytes);
-    if (in->out[1] >= 0) squares_exactly(r, in->out[1]);
-    else if (in->training) {
-        sk_threads_run(r->team, norm_part, r);
-        for (int i = 0; i < p->threads; i++) s[SK_STAT_NORM] += r->partial[i][0];
-    }
-    if (in->training) s[SK_STAT_NORM] += copies(r);
-    if (r->full) s[SK_STAT_NORM] += INFINITY;
-    for (int w = 0; w < SK_N_SUMS; w++) {
-        const sk_sum_plan *sum = &p->sums[w];
-        for (int i = 0; sum->counts && i < sum->n; i++) {
-            double x = (double)*(real *)sk_run_data(r, sum->buf[i]);
-            if (!sum->cell) s[SK_STAT_SUMS + w] = x;
-            else if (sum->cell[i] >= 0) s[SK_STAT_SUMS + p->n_sums + sum->cell[i]] = x;
-        }
-    }
-}
-
-/* The sums are known: everybody finds the same loss and norm. */
-static void take_sums(sk_run *r, const sk_inst *in)
-{
-    const double *s = sk_run_data(r, in->in[0]);
-    int64_t cells = r->p->bufs.v[in->in[0]].box.size[0] - SK_STAT_SUMS - r->p->n_sums;
-    double sum[SK_N_SUMS] = {0};
-    memcpy(sum, s + SK_STAT_SUMS, sizeof *sum * (size_t)r->p->n_sums);
-    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = s[SK_STAT_NORM];
-    double loss =
-        cells ? sk_tree_sum_blocks(s + SK_STAT_SUMS + r->p->n_sums, (int)cells) : sum[SK_SUM_LOSS];
-    if (in->in[1] >= 0) {
-        sk_exact acc;
-        memcpy(acc.limb, sk_run_data(r, in->in[1]), sizeof acc.limb);
-        squares += sk_exact_value(&acc); /* beside copies(): 0 or NaN */
-    }
-    r->out.loss = loss / tokens;
-    r->out.tokens = sum[SK_SUM_WEIGHT];
-    r->out.aux = sum[SK_SUM_AUX] / tokens;
-    r->out.drops = sum[SK_SUM_DROPS];
-    r->out.grad_norm = sqrt(squares) / tokens / r->loss_scale;
-    r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
-}
-
-/* What a step lost that is not taken has the same faults: all begin anew. */
-static void forget_errors(const sk_run *r)
-{
-    for (int i = 0; i < r->p->params.n; i++) {
-        int error = r->p->params.v[i].error;
-        if (error >= 0) memset(sk_run_data(r, error), 0, (size_t)r->p->bufs.v[error].bytes);
-    }
-}
-
-void sk_do_clip(sk_run *r, const sk_inst *in)
-{
-    double most = r->opts.knobs.clip;
-    take_sums(r, in);
-    r->out.again = in->training && ((r->opts.no_drops && r->out.drops > 0) ||
-                                    (r->opts.no_full && !isfinite(r->out.grad_norm)));
-    if (!in->training) return;
-    double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
-    double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
-    r->scale = (float)((factor < 1 ? factor : 1) / tokens / r->loss_scale);
-    if (in->scale > 0) { /* the updates are made; the norm is of the newest */
-        r->out.grad_norm *= tokens * (double)in->scale;
-        r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
-    }
-    r->skip = !r->opts.alone && (!r->out.finite || r->out.again);
-    if (r->skip) forget_errors(r);
-}
 
 float sk_run_knob(const sk_run *r, int k, bool decays)
 {
@@ -428,7 +217,7 @@ void sk_do_predict(sk_run *r, const sk_inst *in)
     name_state(r, in, q, &j); /* narrow state is only read: what is not changed is not rounded */
     j.shape = sk_buffer_view(r->p, q->shard, r->base);
     memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
-    if (j.piece.n < SMALL) update_part(&j, 0, 1);
+    if (j.piece.n < SK_SMALL_PIECE) update_part(&j, 0, 1);
     else sk_threads_run(r->team, update_part, &j);
 }
 
@@ -460,7 +249,7 @@ static sk_status update_late(void *ctx)
     name_state(r, f->in, q, &j);
     j.type = SK_F32;
     j.shape = sk_buffer_view(r->p, q->master, r->base);
-    if (!r->helpers || j.piece.n < SMALL) late_part(&j, 0, 1);
+    if (!r->helpers || j.piece.n < SK_SMALL_PIECE) late_part(&j, 0, 1);
     else sk_threads_run(r->helpers, late_part, &j);
     return SK_OK;
 }
@@ -468,7 +257,8 @@ static sk_status update_late(void *ctx)
 sk_status sk_do_join(sk_run *r)
 {
     double before = sk_now();
-    for (int i = 0; i < r->p->params.n; i++) SK_TRY(sk_background_wait(r->updater, i, r->patience));
+    for (int i = 0; i < r->p->params.n; i++)
+        SK_TRY(sk_background_wait(r->updater, i, r->timeout_s));
     r->waited += sk_now() - before;
     return SK_OK;
 }
@@ -495,7 +285,7 @@ static void pend_part(void *ctx, int part, int of)
     const sk_run *r = f->r;
     int64_t n = r->p->bufs.v[f->in->out[0]].bytes / (int64_t)sizeof(real);
     pend_job j = {(real *)sk_run_data(r, f->in->out[0]) + n * part / of, r->skip ? 0 : r->scale};
-    see_part(r, f->in->in[0], part, of, pend_some, &j);
+    sk_see_part(r, f->in->in[0], part, of, pend_some, &j);
 }
 
 void sk_do_pend(sk_run *r, const sk_inst *in)
@@ -528,7 +318,7 @@ static void update(sk_run *r, const sk_inst *in)
         update_by_cells(r, in, &j);
         return;
     }
-    int parts = j.piece.n < SMALL ? 1 : p->threads;
+    int parts = j.piece.n < SK_SMALL_PIECE ? 1 : p->threads;
     if (parts == 1) update_part(&j, 0, 1);
     else sk_threads_run(r->team, update_part, &j);
     if (in->out[1] < 0) return;

@@ -1,0 +1,194 @@
+/* gpu_section.c - a training or validation step on a GPU: batches, issue or replay, waiting. */
+#include "base/clock.h"
+#include "run/batch.h"
+#include "run/gpu/gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096 };
+
+static sk_status issue_all(sk_run *r, int from, int to)
+{
+    const sk_gpu *g = r->gpu;
+    if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[from], g->compute));
+    for (int pc = from; pc < to; pc++) {
+        sk_event *const *wait = &g->waits[2 * pc];
+        if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
+        if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
+        sk_status st = sk_gpu_issue(r, pc);
+        if (st) return sk_trail(st, SK_HERE);
+        if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
+        if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
+    }
+    return sk_comm_streams_join(g->streams, from, to);
+}
+
+/* After a failure the stream must not stay as it is; what its end says then is not the story. */
+static sk_status record(sk_run *r, int from, int to, sk_device_graph **out)
+{
+    sk_gpu *g = r->gpu;
+    char said[2048];
+    SK_TRY(sk_device_graph_begin(g->d, g->compute));
+    sk_status st = issue_all(r, from, to);
+    if (!st) return sk_device_graph_end(g->d, g->compute, out);
+    snprintf(said, sizeof said, "%s", sk_error());
+    sk_device_graph *part = NULL;
+    (void)sk_device_graph_end(g->d, g->compute, &part);
+    sk_error_set(said);
+    return st;
+}
+
+/* The first time as it is, so that everything is loaded; then recorded, and played from there on.
+ * What the host has a hand in is walked every time. */
+static sk_status give(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    sk_gpu_section *s = &g->sections[from > 0];
+    if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to))
+        return issue_all(r, from, to);
+    if (!s->graph) SK_TRY(record(r, from, to, &s->graph));
+    return sk_device_graph_launch(g->d, s->graph, g->compute);
+}
+
+/* --- batches and step scalars --- */
+
+/* `data`: what the batch says; otherwise the rest. */
+static sk_status read_batches(sk_run *r, int from, int to, bool data, char *stage)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in) == data)
+            SK_TRY(sk_batch_load(r, in, stage + r->gpu->stage_at[pc]));
+    }
+    return SK_OK;
+}
+
+static sk_status fill_stage(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    SK_TRY(read_batches(r, from, to, false, g->stage));
+    if (from || g->ahead_batch != r->batch) return read_batches(r, from, to, true, g->stage);
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        if (in->act == SK_DO_LOAD && sk_batch_is_data(r, in))
+            memcpy(g->stage + g->stage_at[pc], g->ahead + g->stage_at[pc],
+                   (size_t)r->p->bufs.v[in->out[0]].bytes);
+    }
+    return SK_OK;
+}
+
+/* While the GPU works.  What cannot be read is told when its step comes. */
+static void read_ahead(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    if (from || !r->p->n_train) return; /* what is sampled depends on what came before */
+    r->batch++;
+    g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
+    r->batch--;
+}
+
+static void tell(const sk_run *r)
+{
+    *r->gpu->told = (sk_step_scalars){.step = (uint64_t)r->step,
+                                      .updates = r->step * r->p->n_updates + r->shift,
+                                      .lr = r->lr,
+                                      .loss_scale = r->loss_scale};
+}
+
+static void hear(sk_run *r)
+{
+    const sk_step_scalars *t = r->gpu->told;
+    r->out.loss = t->loss;
+    r->out.tokens = t->tokens;
+    r->out.grad_norm = t->norm;
+    r->out.aux = t->aux;
+    r->out.drops = t->drops;
+    r->out.finite = t->finite;
+    r->out.again = t->again;
+    r->skip = t->skip;
+}
+
+static sk_status read_waits(sk_run *r, int from, int to)
+{
+    const sk_gpu *g = r->gpu;
+    for (int pc = from; pc < to; pc++) {
+        double seconds = 0;
+        if (!g->waits[2 * pc]) continue;
+        SK_TRY(sk_event_seconds(g->d, g->waits[2 * pc], g->waits[2 * pc + 1], &seconds));
+        r->waited += seconds;
+    }
+    return SK_OK;
+}
+
+/* When each instruction ran, by the GPU's own clock, from where the host began. */
+static sk_status read_marks(sk_run *r, int from, int to, double begin)
+{
+    const sk_gpu *g = r->gpu;
+    if (!g->marks) return SK_OK;
+    for (int pc = from; pc < to; pc++) {
+        double at[2];
+        for (int k = 0; k < 2; k++)
+            SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at[k]));
+        r->times[2 * pc] = begin + at[0];
+        r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another's: nothing */
+    }
+    return sk_comm_streams_times(g->streams, g->marks[from], from, to, begin, r->moving);
+}
+
+/* Alone a rank sleeps until the GPU is done; with others it looks whether they are well. */
+static sk_status await(sk_run *r)
+{
+    sk_gpu *g = r->gpu;
+    for (bool done = !g->streams; !done;) {
+        sk_status st = sk_stream_done(g->d, g->compute, &done);
+        if (!st && !done) st = sk_comm_streams_watch(g->streams);
+        if (st) return sk_trail(st, SK_HERE);
+        if (!done) usleep(20);
+    }
+    return sk_stream_sync(g->d, g->compute);
+}
+
+/* Where memory of the host is short, what lies on the device need not lie here too. */
+void sk_gpu_hide(sk_run *r)
+{
+    size_t bytes = (size_t)r->p->kind_at[SK_HOSTED] / PAGE * PAGE;
+    if (bytes && madvise(r->base, bytes, MADV_REMOVE)) madvise(r->base, bytes, MADV_DONTNEED);
+    r->gpu->shown = false;
+}
+
+static sk_status walk(sk_run *r, int from, int to)
+{
+    sk_gpu *g = r->gpu;
+    double begin = sk_now();
+    if (g->offload && g->shown) sk_gpu_hide(r);
+    SK_TRY(fill_stage(r, from, to));
+    sk_gpu_lap("batches are read", begin);
+    tell(r);
+    if (g->offload) SK_TRY(sk_offload_begin(g->offload));
+    SK_TRY(sk_device_copy(g->d, g->scalars, g->told, sizeof *g->told, g->compute));
+    SK_TRY(give(r, from, to));
+    SK_TRY(sk_device_copy(g->d, g->told, g->scalars, sizeof *g->told, g->compute));
+    read_ahead(r, from, to);
+    SK_TRY(await(r));
+    sk_gpu_lap("a section is done", begin);
+    hear(r);
+    atomic_fetch_add_explicit(&r->line->heartbeat, to - from, memory_order_relaxed);
+    SK_TRY(read_waits(r, from, to));
+    if (g->offload) SK_TRY(sk_offload_end(g->offload, from, to));
+    return read_marks(r, from, to, begin);
+}
+
+/* After a failure the other ranks do not come to what is under way: nobody waits for it. */
+sk_status sk_gpu_execute(sk_run *r, int from, int to)
+{
+    sk_status st = walk(r, from, to);
+    for (int pc = from; !st && pc < to; pc++) r->wire_device += r->p->insts.v[pc].wire;
+    if (!st) return SK_OK;
+    sk_comm_streams_abort(r->gpu->streams);
+    return sk_trail(st, SK_HERE);
+}
+
+sk_status sk_gpu_watch(sk_run *r) { return sk_comm_streams_watch(r->gpu->streams); }
