@@ -11,7 +11,7 @@
 #include "plan/price.h"
 #include "program/acts.h"
 #include "plan/simulator.h"
-#include "plan/budget.h"
+#include "train/budget_choice.h"
 #include "train/host.h"
 #include "train/idle.h"
 #include "train/relayout.h"
@@ -154,7 +154,7 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
     sk_simulate_in in = {.machine = &out->machine,
                          .programs = programs,
                          .shape_of = shape_of,
-                         .fold = true,
+                         .by_class = true,
                          .trace = trace};
     return sk_simulate(a, &in, &out->paper);
 }
@@ -176,14 +176,14 @@ static void there(sk_arena *a, const walked *w, int64_t most)
 static sk_status would_fit(sk_arena *a, sk_setup *s, const sk_machine *m, int64_t most)
 {
     enum { SAID = 3 };
-    sk_way *ways = NULL;
+    sk_budget_option *found = NULL;
     int n = 0, said = 0;
     if (!m->memory || most <= m->memory) return SK_OK;
-    SK_TRY(sk_budget_ways(s, m, m->memory, &ways, &n));
+    SK_TRY(sk_setup_options(s, m, m->memory, &found, &n));
     for (int i = 0; i < n && said < SAID; i++) {
-        if (ways[i].bytes > m->memory) continue;
+        if (found[i].bytes > m->memory) continue;
         printf("%s %s: %s a rank, %.4g s\n", said++ ? "         " : "would fit",
-               sk_layout_short(a, &ways[i].layout), sk_bytes(a, ways[i].bytes), ways[i].seconds);
+               sk_layout_short(a, &found[i].layout), sk_bytes(a, found[i].bytes), found[i].seconds);
     }
     if (!said) printf("would fit none of %d options to shard and recompute; take more ranks\n", n);
     return SK_OK;

@@ -114,7 +114,8 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein
     o.host_of = sk_machine_hosts(a, &m, s->n_ranks);
     o.costs = &m.costs;
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
-    sk_simulate_in in = {.machine = &m, .programs = programs, .shape_of = shape_of, .fold = true};
+    sk_simulate_in in = {
+        .machine = &m, .programs = programs, .shape_of = shape_of, .by_class = true};
     SK_TRY(sk_simulate(a, &in, &paper));
     *out = (skein_simulation){.seconds = paper.seconds,
                               .busy = paper.busy,

@@ -1,29 +1,35 @@
-/* budget.h - what fits into so many bytes a rank: recomputation and sharding, chosen before the
- * start.
+/* budget.h - options to run a layout in so many bytes a rank: recomputation, sharding, offload.
  *
- * A job with a budget gets the fastest of all ways that fit: every level of sharding from the
- * layout's own on, with nothing made again, the core of attention, the first 1, 2, 4 ... blocks of
- * each stage, or all, and with wide results whole, in 4 slices or in 16.  If none fits, optimizer
- * state, gradients, activations and weights are offloaded to the host, one after the other, with
- * nothing or all made again and wide results whole or in 16 slices.  Each way is compiled, so
- * its bytes are those that a run maps, and walked on paper for its time.  What the layout says
- * itself is not taken back. */
+ * Every level of sharding from the layout's own on is combined with no recomputation, the core of
+ * attention, the first 1, 2, 4 ... blocks of each stage, or all of them, and with wide results
+ * whole, in 4 sequence chunks or in 16.  If none of these options fits, optimizer state, gradients,
+ * activations and weights are offloaded to the host, one after the other, with no or full
+ * recomputation and wide results whole or in 16 chunks.  Each option is compiled, so its bytes are
+ * those that a run maps, and simulated for its time.  What the layout says itself stays. */
 #ifndef SK_PLAN_BUDGET_H
 #define SK_PLAN_BUDGET_H
 
 #include "plan/machine.h"
-#include "train/setup.h"
+#include "program/program.h"
 
-typedef struct sk_way {
+typedef struct sk_budget_in {
+    const sk_graph *graph;
+    const sk_layout *layout;
+    const sk_compile_opts *opts;
+    const sk_machine *machine;
+    int64_t bytes; /* that a rank may use of its device */
+    bool
+        may_offload; /* the job can run with offloaded buffers, and the layout does not forbid it */
+} sk_budget_in;
+
+typedef struct sk_budget_option {
     sk_layout layout;
-    int64_t bytes;  /* of the fullest rank */
-    double seconds; /* of a step, on paper */
-} sk_way;
+    int64_t bytes;  /* of the rank that needs the most */
+    double seconds; /* of a step, simulated */
+} sk_budget_option;
 
-/* All ways to run the job of a setup that has a layout and a graph, the fastest first; those that
- * offload are among them only if no other one fits into `bytes`. */
-sk_status sk_budget_ways(sk_setup *s, const sk_machine *m, int64_t bytes, sk_way **ways, int *n);
-/* Takes the first that fits into job->budget for its layout; a story if none does. */
-sk_status sk_budget_choose(sk_setup *s);
+/* All options, the fastest first, whether they fit or not; those that offload are among them only
+ * if no other one fits. */
+sk_status sk_budget_options(sk_arena *a, const sk_budget_in *in, sk_budget_option **out, int *n);
 
 #endif

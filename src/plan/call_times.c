@@ -1,4 +1,4 @@
-/* calls.c - timing the collectives of a job. */
+/* call_times.c - timing the collectives of a job. */
 #include "plan/call_times.h"
 #include "plan/coll_timing.h"
 
@@ -51,7 +51,7 @@ static void thin(sk_call_times *t)
     t->n = kept;
 }
 
-/* Those of one group size, on one crew. */
+/* Those of one group size, by one set of processes. */
 static sk_status time_some(sk_arena *a, sk_timed_call *v, int n)
 {
     sk_coll_spec *specs = sk_many(a, sk_coll_spec, n);
@@ -82,7 +82,7 @@ sk_status sk_time_calls(sk_arena *a, const sk_program *const *programs, int n, s
     return SK_OK;
 }
 
-/* Between two sizes by the logarithm; beyond the ends by the bytes. */
+/* Between two timed sizes interpolated by logarithms; beyond the largest proportional to bytes. */
 static double between(const sk_timed_call *x, const sk_timed_call *y, int64_t bytes)
 {
     if (!x) return y->seconds;

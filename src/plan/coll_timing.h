@@ -1,8 +1,8 @@
 /* coll_timing.h - how long collectives really take on this host.
  *
- * A collective is timed on ranks that are processes (crew.h), each kept on one core,
- * rank r on the r-th, counted round if there are more ranks than cores.  All points
- * of one call share the ranks and their heaps.  For each point:
+ * A collective is timed on ranks that are processes (workers.h), each bound to one core:
+ * rank r to core r modulo their number.  All points of one call share the ranks and their heaps.
+ * For each point:
  *
  *     once     buffers get a known pattern, results are compared element by element, then all is
  *              zeroed (repeated sums in place stay finite), unless time depends on the numbers
@@ -15,8 +15,8 @@
  * writes its source anew before every call, then all meet; only the call is timed.
  *
  * Kinds with a root go from root to root within a batch, so that a call cannot
- * begin before the one before it is over.  That is how the usual harnesses of MPI
- * libraries sample too, so numbers can stand side by side. */
+ * begin before the one before it is over.  Benchmarks of MPI libraries sample in the
+ * same way, so their numbers can be compared. */
 #ifndef SK_PLAN_COLL_TIMING_H
 #define SK_PLAN_COLL_TIMING_H
 

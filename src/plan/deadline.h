@@ -1,17 +1,16 @@
 /* deadline.h - how long a rank may keep another waiting before that is called a hang.
  *
- * Nobody should have to choose this number.  The program is known, so its step
- * is priced on the preset `cpu` (plan/machine.h): every instruction of the rank
- * and its share of every collective, times the crowd, since all ranks of the host
- * share its cores.  Allowed are
+ * No user should have to choose this number.  The program is known, so its step is priced on the
+ * preset `cpu` (plan/machine.h): every instruction of the rank and its share of every collective,
+ * multiplied where the ranks of the host outnumber its cores.  Allowed are
  *
  *     SK_TIMEOUT_LEAST_S + SK_TIMEOUT_TIMES * priced step + bytes of a checkpoint / SK_SLOW_DISK
  *
- * The preset is kind (80 Gflop/s a thread), machines are shared, sanitizers slow:
+ * The preset is optimistic (80 Gflop/s a thread), machines are shared and sanitizers are slow:
  * hence the factor.  The last term is there because ranks wait at a barrier while
  * rank 0 writes a model or the others their share.  A small model gets 20 s; GPT-2 124M
  * on two ranks of one thread 475 s, its step of 3072 tokens being priced at 15 s.  A rank
- * that dies is seen in milliseconds whatever the deadline is; this is for those that
+ * that dies is noticed in milliseconds whatever the deadline is; the deadline is for ranks that
  * live and do not come. */
 #ifndef SK_PLAN_DEADLINE_H
 #define SK_PLAN_DEADLINE_H
@@ -24,7 +23,7 @@
 #define SK_TIMEOUT_TIMES   20.0
 #define SK_SLOW_DISK       20e6 /* bytes per second */
 
-/* Seconds.  cores: of this host, shared by the ranks_here that sit on it. */
+/* Seconds.  cores: of this host, shared by ranks_here ranks. */
 double sk_deadline(const sk_program *p, int cores, int ranks_here);
 
 /* For sk_run_opts.timeout_s: the seconds that the user asked for, or, where that is 0, the deadline

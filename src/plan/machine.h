@@ -1,13 +1,13 @@
-/* machine.h - what a machine costs, as a few numbers: for choosing algorithms and for running
- * programs on paper.
+/* machine.h - what a machine costs, as a few numbers: for choosing algorithms and for simulating
+ * programs.
  *
  * A rank computes at `flops` and reads and writes its memory at `memory_rate`;
  * an instruction takes the longer of the two, and `overhead` on top.  Ranks r
- * and q sit on one host when r / ranks_per_host is the same; a message of S bytes
+ * and q are on one host when r / ranks_per_host is the same; a message of S bytes
  * costs alpha + S * beta on the link between them.  What collectives cost is said by
  * `collectives`:
  *
- *     chosen     the algorithm that the compiler froze, by coll/choose.h: skein's own engine
+ *     chosen     the algorithm that the compiler chose (coll/choose.h): skein's own collectives
  *     best       the cheapest of the closed forms below, as libraries choose it
  *     ring       the ring always
  *
@@ -18,7 +18,7 @@
  *     two-level  scatter inside, all-reduce S/g between, gather inside
  *
  * Where the bytes of a link depend on their number, or links share a switch, the forms
- * are too kind.
+ * are too optimistic.
  *
  * A machine is a name (`cpu`, `h100-8` ...: sk_machines), or a file:
  *
@@ -84,9 +84,9 @@ typedef struct sk_machine {
     bool unit;
 } sk_machine;
 
-/* Whom a collective reaches. */
+/* The members of a collective, and their hosts. */
 typedef struct sk_reach {
-    int n, hosts, most; /* members; hosts they sit on; the most on one of them */
+    int n, hosts, most; /* members; hosts they are on; the most on one of them */
 } sk_reach;
 
 /* A built-in name, or a file. */
@@ -103,7 +103,7 @@ extern const sk_machine sk_machines[];
 /* What mfu is over: the peak of so many ranks. */
 double sk_machine_peak(const sk_machine *m, int ranks, int threads);
 double sk_machine_work(const sk_machine *m, double flops, int64_t bytes, int threads);
-/* `chosen` and one host: in the heaps; else by the closed forms. */
+/* `chosen` and one host: in shared memory; else by the closed forms. */
 double sk_machine_coll(const sk_machine *m, sk_coll_kind kind, int64_t bytes, sk_reach reach);
 double sk_machine_copy(const sk_machine *m, int64_t bytes, bool file);
 double sk_machine_host(const sk_machine *m, int64_t bytes); /* work of the host's processor */

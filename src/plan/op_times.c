@@ -1,4 +1,4 @@
-/* ops.c - where the time of a step goes, op by op. */
+/* op_times.c - where the time of a step goes, op by op. */
 #include "plan/op_times.h"
 #include "program/acts.h"
 #include "base/strings.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 3 }; /* on a GPU the first step loads, the second records */
+enum { WARM = 3 }; /* steps; on a GPU the first loads kernels, the second is captured */
 
 /* --- bytes --- */
 

@@ -1,10 +1,10 @@
-/* ops.h - where the time of a step goes, op by op.
+/* op_times.h - where the time of a step goes, op by op.
  *
- * Ranks run as in sk_time_steps, but traced; every launch of a step is one of a kind: an op, what
- * several ops were joined to on a GPU, or another act of the engine.  Times are by the clock of
- * whoever does the work: on a GPU between marks in the stream, which also has the waits for other
- * streams.  Bytes are those of the operands as they are planned, read or written once each, and of
- * exchanges those that leave the rank: an op that picks rows of a table counts all of it. */
+ * Ranks run as in sk_time_steps, but traced.  Every launch of a step is counted under a name: an
+ * op, a fusion of several ops on a GPU, or another instruction.  On a GPU times are those between
+ * events in the stream, and include waits for other streams.  Bytes are those of the operands as
+ * they are planned, each read or written once; of communication, those that leave the rank.  An op
+ * that picks rows of a table counts all of the table. */
 #ifndef SK_PLAN_OP_TIMES_H
 #define SK_PLAN_OP_TIMES_H
 

@@ -109,7 +109,7 @@ static sk_status open_slot(const profiling *p, sk_arena *a, int at, slot *s)
     return sk_run_init(s->run, o.seed);
 }
 
-static sk_status walk(void *ctx, int worker)
+static sk_status run_slots(void *ctx, int worker)
 {
     const profiling *p = ctx;
     sk_arena a = {0};
@@ -165,7 +165,7 @@ static sk_status measure(sk_arena *a, profiling *p, const bool *known, sk_profil
     }
     SK_TRY(sk_heaps_open(p->slots, heap, true, (size_t)notes * sizeof *p->notes, &p->heaps));
     p->notes = sk_heaps_extra(p->heaps);
-    sk_status st = sk_workers_run(p->heaps, p->workers, walk, p);
+    sk_status st = sk_workers_run(p->heaps, p->workers, run_slots, p);
     if (!st) take_medians(a, p, known, out);
     sk_heaps_close(p->heaps);
     return st;

@@ -1,11 +1,11 @@
-/* profile.h - what every instruction takes on this host, measured: for running programs on paper.
+/* profile.h - what every instruction takes on this host, measured for a simulation.
  *
- * The ranks of a job are sat down on the cores of this host, rank r on core r mod cores, as many
- * as memory and patience allow and at least one of every shape.  Each core is one process; its
- * ranks take turns, one goes on until it would wait for others, as they do when they share the
- * core.  So caches are as crowded and neighbours as busy as in the job itself, only bytes between
- * ranks do not move: what would have come is made up (sk_run_opts.alone).  After a step to warm up,
- * the median of a few steps, over all ranks of a shape. */
+ * The ranks of a job get slots on the cores of this host, rank r on core r mod cores: as many as
+ * memory and time allow, and at least one of every shape.  Each core is one process.  Its ranks
+ * take turns: one goes on until it would wait for others, as ranks do that share a core.  So caches
+ * are as full and neighbours as busy as in the job itself; only bytes between ranks do not move,
+ * and synthetic data stands for them (sk_run_opts.alone).  After one step to warm up, the median of
+ * a few steps is taken, over all ranks of a shape. */
 #ifndef SK_PLAN_PROFILE_H
 #define SK_PLAN_PROFILE_H
 

@@ -1,4 +1,4 @@
-/* fold.c - partition refinement over the mesh. */
+/* rank_classes.c - partition refinement over the mesh. */
 #include "plan/rank_classes.h"
 #include "base/hash.h"
 
@@ -6,34 +6,34 @@
 
 static uint64_t mix(uint64_t h, uint64_t x) { return sk_hash(h, &x, sizeof x); }
 
-typedef struct folding {
+typedef struct refinement {
     const sk_layout *l;
     const sk_machine *m;
-    int n, room;          /* ranks; places in the table, a power of two */
-    uint64_t *now, *next; /* marks of the ranks */
-    uint64_t *keys;       /* table of marks seen */
+    int n, size;          /* ranks; places in the hash table, a power of two */
+    uint64_t *now, *next; /* hashes of the ranks: what each has seen so far */
+    uint64_t *keys;       /* hash table: marks seen */
     int *ids;             /* and their classes; -1: free */
-} folding;
+} refinement;
 
 /* Numbers for marks, in order of first appearance. */
-static int number(folding *f, const uint64_t *marks, int *fold_of)
+static int number(refinement *f, const uint64_t *marks, int *class_of)
 {
     int n = 0;
-    memset(f->ids, -1, sizeof *f->ids * (size_t)f->room);
+    memset(f->ids, -1, sizeof *f->ids * (size_t)f->size);
     for (int r = 0; r < f->n; r++) {
-        unsigned at = (unsigned)marks[r] & (unsigned)(f->room - 1);
-        while (f->ids[at] >= 0 && f->keys[at] != marks[r]) at = (at + 1) & (unsigned)(f->room - 1);
+        unsigned at = (unsigned)marks[r] & (unsigned)(f->size - 1);
+        while (f->ids[at] >= 0 && f->keys[at] != marks[r]) at = (at + 1) & (unsigned)(f->size - 1);
         if (f->ids[at] < 0) {
             f->keys[at] = marks[r];
             f->ids[at] = n++;
         }
-        fold_of[r] = f->ids[at];
+        class_of[r] = f->ids[at];
     }
     return n;
 }
 
-/* What the members of one group see in it. */
-static uint64_t group_mark(const folding *f, int first, int axis, int stride, int members)
+/* A hash of the classes and hosts that the members of one group see in it. */
+static uint64_t group_mark(const refinement *f, int first, int axis, int stride, int members)
 {
     uint64_t ordered = 0, any = 0;
     int host = -1, hosts = 0;
@@ -48,8 +48,9 @@ static uint64_t group_mark(const folding *f, int first, int axis, int stride, in
     return mix(ordered, any);
 }
 
-/* So many side by side along an axis are a group: the first of them speaks for all. */
-static void mark_groups(folding *f, int axis, int stride, int members)
+/* `members` ranks side by side along an axis are a group; its hash is computed once, at the first.
+ */
+static void mark_groups(refinement *f, int axis, int stride, int members)
 {
     for (int r = 0; r < f->n; r++) {
         if (r / stride % f->l->mesh.size[axis] % members) continue;
@@ -59,7 +60,7 @@ static void mark_groups(folding *f, int axis, int stride, int members)
     }
 }
 
-static void round_of(folding *f)
+static void round_of(refinement *f)
 {
     const sk_mesh *m = &f->l->mesh;
     int stride = 1;
@@ -74,22 +75,22 @@ static void round_of(folding *f)
     f->next = swap;
 }
 
-int sk_rank_classes(const sk_layout *l, const int *shape_of, const sk_machine *m, int *fold_of)
+int sk_rank_classes(const sk_layout *l, const int *shape_of, const sk_machine *m, int *class_of)
 {
     sk_arena tmp = {0};
-    folding f = {.l = l, .m = m, .n = sk_mesh_ranks(&l->mesh), .room = 16};
-    while (f.room < 2 * f.n) f.room *= 2;
+    refinement f = {.l = l, .m = m, .n = sk_mesh_ranks(&l->mesh), .size = 16};
+    while (f.size < 2 * f.n) f.size *= 2;
     f.now = sk_many(&tmp, uint64_t, f.n);
     f.next = sk_many(&tmp, uint64_t, f.n);
-    f.keys = sk_many(&tmp, uint64_t, f.room);
-    f.ids = sk_many(&tmp, int, f.room);
+    f.keys = sk_many(&tmp, uint64_t, f.size);
+    f.ids = sk_many(&tmp, int, f.size);
     for (int r = 0; r < f.n; r++) f.now[r] = mix(0, (uint64_t)shape_of[r]);
-    for (int before = 0, n = number(&f, f.now, fold_of); n != before;) {
+    for (int before = 0, n = number(&f, f.now, class_of); n != before;) {
         before = n;
         round_of(&f);
-        n = number(&f, f.now, fold_of);
+        n = number(&f, f.now, class_of);
     }
-    int n = number(&f, f.now, fold_of);
+    int n = number(&f, f.now, class_of);
     sk_arena_end(&tmp);
     return n;
 }

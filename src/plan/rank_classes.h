@@ -1,4 +1,4 @@
-/* fold.h - which ranks live the same step, so that one of them can be walked for all.
+/* rank_classes.h - classes of ranks whose steps are equal, so that one of each is simulated.
  *
  * Equal programs are not enough: ranks must also meet equal partners.  Classes
  * are refined until every rank of a class sees, along every axis, the same classes
@@ -12,7 +12,7 @@
 #include "layout/layout.h"
 #include "plan/machine.h"
 
-/* fold_of[n_ranks] is filled with classes in order of their first rank; returns how many. */
-int sk_rank_classes(const sk_layout *l, const int *shape_of, const sk_machine *m, int *fold_of);
+/* class_of[n_ranks] is filled with classes in order of their first rank; returns how many. */
+int sk_rank_classes(const sk_layout *l, const int *shape_of, const sk_machine *m, int *class_of);
 
 #endif

@@ -1,20 +1,19 @@
-/* paper.h - running the programs of all ranks on paper: the second reader of program.h.
+/* simulator.h - simulating a training step of all ranks, from their programs.
  *
- * The walk means by every instruction what verify and run mean.  START announces
- * and goes on; WAIT ends when all members have announced and the bytes have moved;
- * SEND goes on; RECV ends when the message is there; SENT ends when the receiver
- * has taken the first `count`.  What each takes is the machine's word; a collective is
- * priced by the algorithm that the compiler froze in it, if the machine says `chosen`.  A group
- * moves one call at a time, different groups do not disturb each other, and so do
- * not messages.
+ * Instructions mean what they mean for verify and run.  START announces a collective and goes on;
+ * WAIT ends when all members have announced it and the bytes have moved; SEND goes on; RECV ends
+ * when the message has arrived; SENT ends when the receiver has taken the first `sent` messages.
+ * The machine says how long each instruction takes; a collective is priced by the algorithm that
+ * the compiler chose for it, if the machine says `chosen`.  A group moves one call at a time;
+ * different groups, and messages, do not slow each other down.
  *
- * A rank's step is busy + exposed + bubble: instructions; bytes under way that
- * it waits for; waiting for others to come.  On a machine without overlap the
- * bytes move only while somebody waits for them.
+ * The step of a rank is busy + exposed + bubble: its instructions; bytes under way that it waits
+ * for; waiting for other ranks to come.  On a machine without overlap bytes move only while a rank
+ * waits for them.
  *
- * Ranks whose steps are equal by symmetry are walked once (fold.h): the cost does
- * not depend on the number of ranks.  Bytes are counted by the closed forms, and
- * add up over the ranks to the last one whether folded or not. */
+ * Of ranks whose steps are equal by symmetry one is simulated (rank_classes.h), so the cost does
+ * not depend on the number of ranks.  Bytes are counted by closed forms: their sum over all ranks
+ * is exact, whether by class or rank by rank. */
 #ifndef SK_PLAN_SIMULATOR_H
 #define SK_PLAN_SIMULATOR_H
 
@@ -28,11 +27,11 @@ typedef struct sk_simulate_in {
     const int *shape_of;               /* by rank; NULL: programs are by rank */
     double *const *seconds; /* by shape: what instructions take; NULL, also of one: price them */
     const sk_call_times *calls; /* what calls in the heaps take; NULL: price them */
-    bool fold;                  /* walk one rank of each class */
+    bool by_class;              /* simulate one rank of each class */
     bool trace;                 /* keep the times of every instruction */
 } sk_simulate_in;
 
-typedef struct sk_simulated_rank { /* a rank that was walked */
+typedef struct sk_simulated_rank { /* a rank that was simulated */
     const sk_program *program;     /* its own, or that of its shape */
     int rank, ranks, stage;        /* ranks: how many it stands for */
     double busy, exposed, bubble;
@@ -55,7 +54,7 @@ typedef struct sk_simulation {
     int *at; /* by rank: its place in v */
 } sk_simulation;
 
-/* One program per shape: what sk_simulate needs for any number of ranks. */
+/* One program per shape: all that sk_simulate needs, for any number of ranks. */
 sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                               const sk_compile_opts *o, const sk_program *const **programs,
                               int **shape_of);

@@ -1,4 +1,4 @@
-/* crew.c - fork, work, wait. */
+/* workers.c - fork, work, wait. */
 #include "plan/workers.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static _Noreturn void be(sk_heaps *h, int rank, sk_worker_task *task, void *ctx, pid_t parent)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing is left behind, however the caller ends */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no worker outlives the caller, however that ends */
     if (getppid() != parent) _exit(SK_EPEER);
     sk_status st = task(ctx, rank);
     if (st) sk_heaps_abort(h, st, rank, sk_error_line());
@@ -21,13 +21,13 @@ static _Noreturn void be(sk_heaps *h, int rank, sk_worker_task *task, void *ctx,
 
 static void over(sk_heaps *h, int rank, int how)
 {
-    char story[160];
+    char report[160];
     if (WIFEXITED(how) && !WEXITSTATUS(how)) return;
     if (WIFSIGNALED(how))
-        snprintf(story, sizeof story, "rank %d died: signal %d (%s)", rank, WTERMSIG(how),
+        snprintf(report, sizeof report, "rank %d died: signal %d (%s)", rank, WTERMSIG(how),
                  strsignal(WTERMSIG(how)));
-    else snprintf(story, sizeof story, "rank %d ended with code %d", rank, WEXITSTATUS(how));
-    sk_heaps_abort(h, SK_EPEER, rank, story); /* unless it told its own story */
+    else snprintf(report, sizeof report, "rank %d ended with code %d", rank, WEXITSTATUS(how));
+    sk_heaps_abort(h, SK_EPEER, rank, report); /* unless it wrote its own report */
 }
 
 sk_status sk_workers_run(sk_heaps *h, int n_ranks, sk_worker_task *task, void *ctx)
@@ -44,7 +44,7 @@ sk_status sk_workers_run(sk_heaps *h, int n_ranks, sk_worker_task *task, void *c
         sk_heaps_abort(h, SK_EIO, alive, strerror(errno));
         break;
     }
-    while (alive) { /* in the order in which they end: who dies first must be told first */
+    while (alive) { /* in the order in which they end: the first failure is the one to report */
         pid_t pid = wait(&how);
         if (pid < 0 && errno == EINTR) continue;
         if (pid < 0) break;
@@ -53,8 +53,8 @@ sk_status sk_workers_run(sk_heaps *h, int n_ranks, sk_worker_task *task, void *c
     }
     sk_arena_end(&tmp);
     sk_status code;
-    const char *story;
-    if (sk_heaps_aborted(h, &code, NULL, &story)) return sk_fail(code, "%s", story);
+    const char *report;
+    if (sk_heaps_aborted(h, &code, NULL, &report)) return sk_fail(code, "%s", report);
     return SK_OK;
 }
 

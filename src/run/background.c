@@ -1,4 +1,4 @@
-/* aside.c - a queue and the thread that empties it. */
+/* background.c - a queue of tasks and the thread that executes them. */
 #include "run/background.h"
 #include "base/clock.h"
 
@@ -10,7 +10,7 @@
 
 typedef struct task {
     int number;
-    sk_background_task *deed;
+    sk_background_task *run;
     void *ctx;
 } task;
 
@@ -19,13 +19,13 @@ struct sk_background {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     int n;
-    task *queue; /* a ring of n: a number is under way once at most */
+    task *queue; /* a ring buffer of n: each number is under way at most once */
     int head, len;
     bool *busy;
     double *times;
     bool closing;
-    bool stuck;   /* something took longer than anybody waits */
-    char *failed; /* the first story; all that follows is answered with it */
+    bool stuck;   /* a task took longer than the timeout */
+    char *failed; /* the first error; every later wait returns it */
 };
 
 static void do_one(sk_background *a)
@@ -35,7 +35,7 @@ static void do_one(sk_background *a)
     a->len--;
     pthread_mutex_unlock(&a->lock);
     a->times[2 * t.number] = sk_now();
-    sk_status st = t.deed(t.ctx);
+    sk_status st = t.run(t.ctx);
     a->times[2 * t.number + 1] = sk_now();
     pthread_mutex_lock(&a->lock);
     if (st && !a->failed) a->failed = strdup(sk_error_line());
@@ -81,7 +81,7 @@ sk_status sk_background_open(int n, sk_background **out)
 {
     sk_background *a = make(n);
     pthread_condattr_t attr;
-    if (!a) return sk_fail(SK_EIO, "no memory for a thread beside the rank");
+    if (!a) return sk_fail(SK_EIO, "no memory for a background worker");
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -91,7 +91,7 @@ sk_status sk_background_open(int n, sk_background **out)
     int error = pthread_create(&a->thread, NULL, serve, a);
     if (error) {
         release(a);
-        return sk_fail(SK_EIO, "cannot start a thread beside the rank: %s", strerror(error));
+        return sk_fail(SK_EIO, "cannot start a background worker: %s", strerror(error));
     }
     *out = a;
     return SK_OK;
@@ -104,7 +104,7 @@ void sk_background_close(sk_background *a)
     a->closing = true;
     pthread_cond_signal(&a->work);
     pthread_mutex_unlock(&a->lock);
-    if (a->stuck) { /* it may never end, and the story has to be told: all of it stays */
+    if (a->stuck) { /* the task may never end, and the error must be reported: leak all of it */
         pthread_detach(a->thread);
         return;
     }
@@ -115,11 +115,11 @@ void sk_background_close(sk_background *a)
     release(a);
 }
 
-void sk_background_begin(sk_background *a, int number, sk_background_task *deed, void *ctx)
+void sk_background_begin(sk_background *a, int number, sk_background_task *run, void *ctx)
 {
     pthread_mutex_lock(&a->lock);
-    sk_assert(number < a->n && !a->busy[number] && a->len < a->n);
-    a->queue[(a->head + a->len++) % a->n] = (task){number, deed, ctx};
+    sk_assert(0 <= number && number < a->n && !a->busy[number] && a->len < a->n);
+    a->queue[(a->head + a->len++) % a->n] = (task){number, run, ctx};
     a->busy[number] = true;
     pthread_cond_signal(&a->work);
     pthread_mutex_unlock(&a->lock);
@@ -138,13 +138,14 @@ static struct timespec in_seconds(double s)
 sk_status sk_background_wait(sk_background *a, int number, double timeout_s)
 {
     struct timespec until = in_seconds(timeout_s);
+    sk_assert(0 <= number && number < a->n);
     int error = 0;
     sk_status st = SK_OK;
     pthread_mutex_lock(&a->lock);
     while (a->busy[number] && !error) error = pthread_cond_timedwait(&a->done, &a->lock, &until);
     if (a->failed) st = sk_fail(SK_EIO, "%s", a->failed);
     else if ((a->stuck = a->busy[number]))
-        st = sk_fail(SK_EIO, "what was begun beside the rank took over %.0f s; is a disk stuck?",
+        st = sk_fail(SK_EIO, "a task of the background worker took over %.0f s; is a disk stuck?",
                      timeout_s);
     pthread_mutex_unlock(&a->lock);
     return st;

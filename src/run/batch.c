@@ -1,11 +1,11 @@
-/* batch.c - inputs of the graph, where an instruction wants them. */
+/* batch.c - what LOAD instructions read: the inputs of the graph. */
 #include "run/batch.h"
 #include "base/zigzag.h"
 
 #include <string.h>
 
-/* Places of a letter that is dealt in zigzag: row by row, the runs that lie together.  The letter
- * is the last one of every input that has it. */
+/* A sequence letter that is distributed in zigzag order: row by row, the runs of positions that are
+ * contiguous in the whole.  The letter is the last one of every input that has it. */
 static sk_status load_dealt(sk_run *r, const sk_buffer *b, char *to)
 {
     sk_extent box = b->box;

@@ -1,7 +1,7 @@
-/* flight.h - where a rank is and what it did last, in words, from its line on the board.
+/* flight.h - the flight recorder of a rank, in words: where it is and what it did last.
  *
- * The line and its ring live in shared memory and are written before each
- * instruction, so they can be read after the rank has died, or while it hangs. */
+ * The record of a rank (comm/control_block.h) lies in shared memory and is written before each
+ * instruction, so it can be read after the rank has died, or while it hangs. */
 #ifndef SK_RUN_FLIGHT_H
 #define SK_RUN_FLIGHT_H
 

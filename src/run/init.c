@@ -3,8 +3,8 @@
 #include "base/rng.h"
 #include "run/backend.h"
 
-/* Is the buffer in memory of this rank's own, for it to fill?  What it has in common with its twin
- * is there when the twin has filled it, and all have met. */
+/* Does this rank keep the buffer in memory of its own?  Weights that it shares with another rank of
+ * the host are filled by that rank; a barrier follows. */
 bool sk_run_keeps(const sk_program *p, int buf)
 {
     return p->twin == p->rank || !p->bufs.v[buf].common;
@@ -24,7 +24,7 @@ static uint32_t mix(uint32_t x) /* Murmur's last steps: every bit of x reaches e
     return x ^ x >> 16;
 }
 
-/* Near enough to normal, and cheap: the sum of four 16-bit numbers (Irwin-Hall), scaled to unit
+/* Close to normal, and cheap: the sum of four 16-bit numbers (Irwin-Hall), scaled to unit
  * deviation.  Plain 32-bit arithmetic that the compiler vectorises: a large model's weights are
  * drawn faster than their pages can be touched. */
 static real draw(uint64_t key, uint64_t index)

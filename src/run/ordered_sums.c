@@ -1,4 +1,4 @@
-/* order.c - see order.h. */
+/* ordered_sums.c - reduction blocks of a view, one after the other. */
 #include "run/ordered_sums.h"
 
 typedef struct walk {
@@ -9,8 +9,8 @@ typedef struct walk {
     void *ctx;
 } walk;
 
-/* One cell: its rows, one after the other. */
-static void one_cell(const walk *w, const int *cell)
+/* One block: its rows, one after the other. */
+static void one_block(const walk *w, const int *cell)
 {
     const sk_view *v = w->v;
     int d = v->n - 1;
@@ -42,6 +42,6 @@ void sk_visit_reduction_blocks(const sk_view *v, int part, int of,
             cell[d] = (int)(rest % w.n[d]);
             rest /= w.n[d];
         }
-        one_cell(&w, cell);
+        one_block(&w, cell);
     }
 }

@@ -1,7 +1,9 @@
-/* order.h - sums of a step in canonical order: the same bits on any layout.  Private to run/.
+/* ordered_sums.h - sums of a step in deterministic order (order=canonical): the same bits on any
+ * layout.  Private to run/.
  *
- * Sums over the elements of a parameter are taken cell by cell (base/reduction_blocks.h, along
- * every dim), in double, and cells are added as integers, which no order can change. */
+ * Sums over the elements of a parameter are taken in double for each reduction block
+ * (base/reduction_blocks.h, along every dim); blocks are added as integers, whose order does not
+ * matter. */
 #ifndef SK_RUN_ORDERED_SUMS_H
 #define SK_RUN_ORDERED_SUMS_H
 
@@ -9,7 +11,7 @@
 #include "graph/op.h"
 #include "kernel/optim.h"
 
-/* The tree over the cells of the loss; n is a power of two. */
+/* The binary tree over the reduction blocks of the loss; n is a power of two. */
 SK_BOTH double sk_tree_sum_blocks(const double *cells, int n)
 {
     float sum[SK_REDUCTION_BLOCKS_MAX];
@@ -19,8 +21,8 @@ SK_BOTH double sk_tree_sum_blocks(const double *cells, int n)
     return n ? (double)sum[0] : 0;
 }
 
-/* Runs of elements that lie together in one cell, cell after cell: calls visit(ctx, from, n, last)
- * for the share (part, of) of the cells; `last` ends a cell. */
+/* Calls visit(ctx, from, n, last) for every run of contiguous elements of one reduction block,
+ * block after block, of the share (part, of) of all blocks; `last` ends a block. */
 void sk_visit_reduction_blocks(const sk_view *v, int part, int of,
                                void (*visit)(void *ctx, int64_t from, int64_t n, bool last),
                                void *ctx);

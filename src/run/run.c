@@ -98,6 +98,7 @@ static sk_status open_workers(sk_run *r)
 static sk_status open_all(sk_run *r, sk_arena *a)
 {
     SK_TRY(r->backend->open(a, r));
+    sk_assert(r->device);
     prepare_args(r, a);
     SK_TRY(r->backend->prepare(a, r));
     SK_TRY(open_comm(r));
@@ -230,6 +231,7 @@ sk_status sk_run_switch(sk_run *from, sk_run *to)
 static sk_status execute(sk_run *r, int from, int to)
 {
     double begin = sk_now();
+    sk_assert(0 <= from && from <= to && to <= r->p->insts.n);
     r->waited = r->copied = r->uncovered = 0;
     r->wire_device = 0;
     r->skip = r->full = false;

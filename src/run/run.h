@@ -1,11 +1,12 @@
-/* run.h - executing one rank's program over its heap.
+/* run.h - executing the program of one rank.
  *
- * The rank's planned memory is its heap (comm/comm.h); sk_run_open lays the
- * tables of calls into it, starts the rank's thread team and makes the rank's
- * end of the communication.  After that nothing is allocated: a step walks the
- * instructions once.  Learning rate, seed and step are inputs, so that nothing
- * is ever recompiled for them.  The last instructions are kept in the flight
- * ring on the rank's line of the board. */
+ * The planned memory of a rank is its heap (comm/comm.h).  sk_run_open writes the tables of
+ * collectives into it, starts the threads of the rank and opens its end of the communication.
+ * After that nothing is allocated: a step executes the instructions once.  Learning rate, seed and
+ * step are inputs, so nothing is ever recompiled for them.  The last instructions are in the flight
+ * recorder (run/flight.h).
+ *
+ * The host's processor or a GPU executes the program: run/backend.h. */
 #ifndef SK_RUN_RUN_H
 #define SK_RUN_RUN_H
 
@@ -16,7 +17,7 @@
 
 typedef struct sk_run sk_run;
 
-/* Fill one input of the graph for the piece `box`, dense: i32 or f32 as the tensor says.  Rows
+/* Fills one input of the graph for the part `box` of it, dense: i32 or f32 as the tensor says. Rows
  * (the batch letter) count within the global batch of the step. */
 typedef sk_status sk_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                           int64_t step, bool validation, void *to);
@@ -31,28 +32,30 @@ typedef struct sk_run_opts {
     void *fill_ctx;
     uint64_t seed;
     sk_knobs knobs;
-    double timeout_s;   /* longest wait for a peer; 0: 60 */
+    double timeout_s;   /* longest wait for a peer; 0: 60.  plan/deadline.h finds a better one */
     bool trace;         /* keep times of every instruction of the last step: sk_run_times */
     sk_wire *wire;      /* to ranks of other hosts; NULL: there are none */
     const int *host_of; /* rank -> host; NULL: one host */
-    const char *(*where)(void *ctx, int rank, int pc); /* an instruction of any rank, for stories */
+    const char *(*where)(void *ctx, int rank,
+                         int pc); /* an instruction of any rank, for error reports */
     void *where_ctx;
     /* No other rank runs: waits and messages move nothing, synthetic data stands for what other
      * ranks would have sent, and the heap is that of `slot`.  For measuring (plan/profile.h). */
     bool alone;
     int slot;
     const char *device; /* of a program for a GPU: "cuda:0" */
-    /* The GPU has `free` bytes, less than the program needs: a story; NULL: a short one. */
+    /* The GPU has `free` bytes, less than the program needs: returns an error with advice.  NULL:
+     * a short error is returned. */
     sk_status (*no_room)(void *ctx, const sk_program *p, const char *device, int64_t free);
     void *no_room_ctx;
     /* Another run of this rank over the same heap, which is closed after this one; or NULL.  On a
      * GPU both have one pool: see sk_run_switch. */
     const sk_run *beside;
-    const char *scratch; /* folder of the file tier; NULL: $TMPDIR, or /tmp */
-    bool no_drops; /* a training step in which a choice found no room updates nothing: out.again */
-    bool no_full;  /* the same of results that were packed (program/pack.c) and found no room */
-    /* NULL, or: called before every instruction of a step that reads `batch`.  For tests, which
-     * break things here. */
+    const char *scratch; /* folder of the file that buffers are offloaded to; NULL: $TMPDIR, /tmp */
+    bool no_drops; /* a training step in which experts dropped tokens updates nothing: out.again */
+    bool no_full;  /* the same if packed results (program/pack.c) did not fit */
+    /* NULL, or: called before every instruction of a step that reads `batch`.  For fault injection
+     * by tests. */
     void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);
     void *before_ctx;
 } sk_run_opts;
@@ -60,9 +63,9 @@ typedef struct sk_run_opts {
 typedef struct sk_step_in {
     int64_t step; /* from 0 */
     double lr;
-    int64_t shift; /* updates made before, less those of `step` steps of this program; mostly 0 */
-    double loss_scale; /* that gradients are multiplied by on their way; 0: 1 */
-    int64_t ahead;     /* its data are those of a step so many later: batches were left out */
+    int64_t shift;     /* updates made so far, less `step` times those of a step; mostly 0 */
+    double loss_scale; /* gradients are multiplied by it in the backward pass; 0: 1 */
+    int64_t ahead;     /* batches that were skipped before: the data are those of step + ahead */
 } sk_step_in;
 
 typedef struct sk_step_out {
@@ -70,84 +73,87 @@ typedef struct sk_step_out {
     double tokens;            /* sum of token weights */
     double grad_norm;         /* of the mean loss, before clipping */
     double aux;               /* mean auxiliary loss (of routers), not part of loss */
-    double drops;             /* choices of experts that found no room */
-    double seconds, waited;   /* this rank's step; of which waiting for others or moving bytes */
-    double copied, uncovered; /* seconds of copies between memories; of which this rank waited */
+    double drops;             /* choices of experts that were dropped for lack of capacity */
+    double seconds, waited;   /* of this rank; of these, waiting for others or moving bytes */
+    double copied, uncovered; /* seconds of copies between memories; of these, waited for */
     int64_t wire; /* bytes that this rank moved to others, counted: sk_comm_bytes_sent */
     bool finite;  /* loss and norm are numbers; if not, no update was made, on any rank */
-    bool again;   /* no_drops, no_full, and there were some: no update was made, on any rank */
+    bool again;   /* no_drops or no_full applied: no update was made, on any rank */
 } sk_step_out;
 
-/* Opens this rank's end; compares program hashes with all ranks before it returns. */
+/* All ranks call it together; it compares the hashes of their programs before it returns. */
 sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_run_opts *o,
                       sk_run **out);
 void sk_run_close(sk_run *r);
 
-/* Parameters by the counter RNG, the same numbers on any layout.  Optimizer state is zero because
- * heaps come zeroed.  Weights that ranks have in common are filled by the one that keeps them: a
- * barrier must follow before anybody reads them. */
+/* Initial values of parameters by the counter RNG: the same numbers on any layout.  Optimizer state
+ * is zero because heaps come zeroed.  Weights that ranks share are filled by the rank that keeps
+ * them: a barrier must follow before anybody reads them. */
 sk_status sk_run_init(sk_run *r, uint64_t seed);
-/* Who fills the boxes of a run pushes them to its device, and who reads them pulls them before; on
- * the CPU they are one. */
+/* After shards of a run were written push copies them to its device; before they are read pull
+ * copies them from there.  On the CPU both do nothing. */
 sk_status sk_run_push(sk_run *r);
 sk_status sk_run_pull(sk_run *r);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
-/* Of a run that is alone: goes on from instruction *pc until one has been passed that waits for
- * others, or the training step is over (*pc is n_train).  Updates happen, at a rate of zero. */
+/* Of a run that is alone: executes from instruction *pc up to the first one that waits for other
+ * ranks, that one included, or to the end of the training step (*pc is n_train).  Updates happen,
+ * at a learning rate of zero. */
 sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc);
 sk_status sk_run_validate(sk_run *r, int64_t step, sk_step_out *out); /* forward only */
 /* One forward pass of a program without loss (sampling): instructions of the only section. */
 sk_status sk_run_forward(sk_run *r, int64_t step);
 void *sk_run_data(const sk_run *r, int buf); /* where a buffer lies */
-/* The first bytes of a buffer become these, between two instructions.  For tests. */
+/* Overwrites the first bytes of a buffer, between two instructions.  For tests. */
 sk_status sk_run_poke(const sk_run *r, int buf, const void *data, size_t bytes);
-/* SK_DISK_BOUNCE bytes of the heap that are free between steps, if there is a file tier; or NULL.
- */
+/* SK_DISK_BOUNCE bytes of the heap that are free between steps, if buffers are offloaded to a file;
+ * or NULL. */
 void *sk_run_bounce(const sk_run *r);
 const sk_program *sk_run_program(const sk_run *r);
 
-/* The GPU that a run is on, and what it took of its memory.  What it took is seen in what is left,
- * so others that come and go meanwhile are in it. */
+/* The GPU of a run, and how much of its memory is used.  All numbers are differences of what is
+ * free, so memory that other processes take or give back meanwhile is in them. */
 typedef struct sk_gpu_usage {
     const char *name; /* "cuda:0" */
     sk_device_facts facts;
     int64_t pool;   /* bytes of the plan, as asked for */
-    int64_t before; /* in use before the pool: the context of this process, and all others */
+    int64_t before; /* used before the pool: by the context of this process and by others */
     int64_t taken;  /* by the pool; the GPU gives whole pages of 2 MiB */
-    int64_t since;  /* since then: what libraries and kernels keep for themselves */
+    int64_t since;  /* since then: by libraries and kernels */
 } sk_gpu_usage;
 
-bool sk_run_gpu_usage(sk_run *r, sk_gpu_usage *out); /* false: the run is on the CPU, or failed */
+bool sk_run_gpu_usage(sk_run *r, sk_gpu_usage *out); /* false: not on a GPU, or it failed */
 sk_status sk_run_barrier(sk_run *r);
-/* Two runs of one rank may be open over one heap, if what their programs keep lies at the same
- * places and their groups have different numbers: the one that was opened last may run, until all
- * ranks come here together.  Nothing of `from` is under way afterwards, and `to` may run. */
+/* Two runs of one rank may be open over one heap if their kept buffers lie at the same offsets and
+ * their groups have different numbers.  The one that was opened last may execute steps until all
+ * ranks call this together: then nothing of `from` is under way, and `to` may execute. */
 sk_status sk_run_switch(sk_run *from, sk_run *to);
-/* Did the last step leave gradients for an optimizer that is late?  Who fills the boxes anew says
- * what is true of them; at first there are none. */
+/* Did the last step leave gradients for an optimizer that runs a step late?  At first not; after
+ * shards are loaded the caller says whether gradients are among them. */
 bool sk_run_pending(const sk_run *r);
 void sk_run_set_pending(sk_run *r, bool pending);
-sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for what else ranks tell each other */
-double *sk_run_moving(sk_run *r); /* the same for the bytes of waits and receives */
-/* [2 * n_train]: start and end of each instruction, or NULL.  On a GPU by its clock; one launch may
- * be for several instructions: it has all of their time, and the others none. */
+sk_comm *sk_run_comm(sk_run *r);  /* this rank's end, for other messages between ranks */
+double *sk_run_moving(sk_run *r); /* as sk_run_times: when the bytes of WAIT and RECV moved */
+/* [2 * n_train]: start and end of each instruction, or NULL.  On a GPU by its clock.  A launch for
+ * several instructions counts at one of them; the others take no time. */
 double *sk_run_times(sk_run *r);
-/* By instruction: the name of such a launch (a fusion, an optimizer), or NULL; NULL on the CPU. */
+/* By instruction: the name of such a launch (a fusion, an optimizer), or NULL.  NULL on the CPU. */
 const char *const *sk_run_launch_names(const sk_run *r);
 int sk_run_launch_at(const sk_run *r, int pc); /* the instruction at whose place its launch is */
 /* Which of its kernels the launch of an op takes: "cuDNN", "own" ..; NULL: there is no launch of
  * its own, or there are no others. */
 const char *sk_run_kernel_name(const sk_run *r, int pc);
 
-/* The boxes of parameters and optimizer state that this rank keeps, for checkpoints: names are
- * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that a twin keeps
- * are not among them. */
-void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **boxes, int *n);
+/* The shards of parameters and optimizer state that this rank keeps, for checkpoints: names are
+ * "wte" and "wte.adamw.m".  `mine` marks the one owner of each element.  Weights that another rank
+ * of the host keeps for this one are not among them. */
+void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *n);
 /* The same from a program alone, without data: for planning and conversion. */
-void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **boxes,
+void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **shards,
                        int *n);
-/* Of these, the weights, in the order of parameters; p is of any rank of the class of `rank`. */
+/* Only the weights, in the order of parameters; p is the program of any rank of the class of
+ * `rank`.
+ */
 void sk_program_weight_shards(const sk_program *p, int rank, sk_arena *a, void *base,
-                              sk_tensor_shard **boxes, int *n);
+                              sk_tensor_shard **shards, int *n);
 
 #endif

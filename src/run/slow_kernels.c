@@ -1,4 +1,4 @@
-/* slow.c - launches of a GPU that did not get the fast kernel, and what that costs a step. */
+/* slow_kernels.c - launches that did not get the fast kernel, and what that costs a step. */
 #include "run/slow_kernels.h"
 #include "base/strings.h"
 #include "program/fuse.h"
@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-static const double A_TENTH = 0.1; /* of a step is worth a word */
+static const double A_TENTH = 0.1; /* of a step is worth a warning */
 
-/* Arithmetic of the launch at pc: of all that were joined to it. */
+/* Flops of the launch at pc: of all ops that are fused in it. */
 static double flops_at(const sk_run *r, int pc)
 {
     const sk_launch_plan *l = sk_launch_of(r->p, pc);

@@ -1,8 +1,8 @@
-/* slow.h - no slow path in silence: what of a step runs on other kernels of a GPU than it should.
+/* slow_kernels.h - which ops of a step run on slower GPU kernels than they should, for a warning.
  *
- * Kernels say in prepare() which of theirs they take and, if another one was wanted, about how much
- * longer this one takes (kernel/kernel_launch.h).  Weighed by the arithmetic of a step, what costs
- * more than a tenth of it is worth a warning. */
+ * An op says in prepare() which of its kernels it takes and, if it wanted another one, about how
+ * many times longer this one takes (kernel/kernel_launch.h).  Ops are weighed by their flops: what
+ * makes a step a tenth longer is worth a warning. */
 #ifndef SK_RUN_SLOW_KERNELS_H
 #define SK_RUN_SLOW_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* trace.c - a step as a picture. */
+/* trace.c - a step as a timeline. */
 #include "run/trace.h"
 #include "program/acts.h"
 

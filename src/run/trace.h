@@ -1,10 +1,10 @@
-/* trace.h - a step as a picture: Chrome's trace format, which Perfetto also reads.
+/* trace.h - a step as a timeline in Chrome's trace format, which Perfetto also reads.
  *
  * A process is a rank; its first thread is what the rank does, the others are the
  * bytes under way: one for each group, one for each stage that messages come from.
  * Slices of one thread never overlap: times are rounded to 1/64 of a microsecond,
- * which adds up exactly in binary.  The same writer serves a walk on paper and the
- * clock of a real run (sk_run_times). */
+ * which adds up exactly in binary.  The same writer serves simulations (plan/simulator.h) and the
+ * times of a real run (sk_run_times). */
 #ifndef SK_RUN_TRACE_H
 #define SK_RUN_TRACE_H
 

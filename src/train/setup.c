@@ -2,7 +2,7 @@
 #include "train/setup.h"
 #include "base/threads.h"
 #include "base/strings.h"
-#include "plan/budget.h"
+#include "train/budget_choice.h"
 #include "train/host.h"
 #include "train/layout_cause.h"
 

@@ -509,7 +509,7 @@ static void folded(const sk_machine *m, const char *layout)
         return;
     sk_simulate_in in = {.machine = m, .programs = programs, .shape_of = shape_of};
     must(sk_simulate(&arena, &in, &all), layout);
-    in.fold = true;
+    in.by_class = true;
     must(sk_simulate(&arena, &in, &few), layout);
     check(all.seconds == few.seconds && all.wire == few.wire, layout, few.seconds, all.seconds);
     check(few.n <= all.n, layout, few.n, all.n);

@@ -344,7 +344,7 @@ static sk_status stats(world *w, int n_pieces, int poison)
     return SK_OK;
 }
 
-/* One step's numbers as run/cpu/optimize.c has them. */
+/* One step's numbers as run/cpu/grad_norm.c has them. */
 static sk_step_scalars clipped(const sk_clip_job *j, const double *s, sk_step_scalars p)
 {
     double tokens = s[2] > 0 ? s[2] : 1;

@@ -1150,7 +1150,7 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
 }
 
 /* State of bf16 is computed on in f32, and rounded by lots of its logical places:
- * run/cpu/optimize.c.
+ * run/cpu/optim_passes.c.
  */
 static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
 {

@@ -1,12 +1,12 @@
-/* fake_gpu.h - for tests: a GPU that is none, so that its executor (run/gpu/gpu.c) runs everywhere.
+/* fake_gpu.h - for tests: a GPU that is none, so that the GPU backend (run/gpu/gpu.h) runs
+ * everywhere.
  *
  * The device "cuda" of a program that calls sk_fake_gpu() has a memory of its own, which begins
- * with NaN, and a thread for every stream: what is given to one happens later, and the later the
- * more `delay_us` says, by lot.  Kernels, codecs and updates are the CPU halves, and take the types
- * that the real ones take, no others.  So what is
- * ordered only by luck shows.  Tapes are as strict as CUDA graphs: a stream that has not joined, an
- * event of before and a stream that does not come back are told.  Ranks that are threads of one
- * process meet by lib/fake_nccl.h. */
+ * with NaN, and a thread for every stream.  Work on a stream is delayed at random, up to delay_us,
+ * so that a missing order shows.  Kernels, codecs and updates are those of the CPU, and take the
+ * types that the real ones take, no others.  Captured graphs are as strict as CUDA graphs: a stream
+ * that has not joined, an event from before the capture and a stream that does not come back are
+ * errors.  Ranks that are threads of one process communicate by lib/fake_nccl.h. */
 #ifndef SK_TEST_FAKE_GPU_H
 #define SK_TEST_FAKE_GPU_H
 

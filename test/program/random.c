@@ -66,7 +66,7 @@ static sk_status simulate(sk_arena *a, const sk_trial *t, const sk_graph *g, sk_
     SK_TRY(sk_simulate(a, &in, &many));
     SK_TRY(sk_simulate_compile(a, g, &l, &o, &in.programs, &shape_of));
     in.shape_of = shape_of;
-    in.fold = true;
+    in.by_class = true;
     SK_TRY(sk_simulate(a, &in, &few));
     if (few.wire == many.wire && few.flops <= many.flops * (1 + 1e-9) &&
         few.flops >= many.flops * (1 - 1e-9))

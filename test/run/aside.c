@@ -1,5 +1,7 @@
-/* aside.c - things done beside a rank: in order, with their times; a failure is told by every
- * wait after it, and one that never ends by the first, which holds nobody. */
+/* aside.c - the background worker of a rank: tasks run in order and have times; every wait
+ * after a failure returns its error, and a task that never ends fails the first wait and blocks no
+ * close.
+ */
 #include "run/background.h"
 #include "base/clock.h"
 #include "lib/check.h"

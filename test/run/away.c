@@ -1,9 +1,9 @@
-/* away.c - a GPU's program with memories beside it, on a GPU that is none (lib/fake_gpu.h).
+/* away.c - offload from a GPU to the host and to a file, on a fake GPU (lib/fake_gpu.h).
  *
- * Every model with state, weights, gradients and results in the host's memory and in a file, with
- * tiles, 16 bits, two passes, a late optimizer and a step that is skipped: weights and state at the
- * end are those of the same program that has all on the device, to the bit; losses too.  Streams
- * linger by lot, so that what nobody ordered happens in any order. */
+ * Every model with state, weights, gradients and activations in the host's memory and in a file,
+ * with tiles, 16 bits, two passes, a late optimizer and a step that is skipped: weights and state
+ * at the end are those of the same program without offload, to the bit; losses too.  Streams are
+ * delayed at random, so that operations without an order happen in any order. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/ranks.h"

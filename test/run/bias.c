@@ -1,4 +1,4 @@
-/* bias.c - a router's bias: nudged by the load of its experts, and by nothing else.
+/* bias.c - bias updates of a router: by the load of its experts, and by nothing else.
  *
  * After every step each number of a bias has gone by the speed against the sign of load - mean;
  * loads become even where they were not; a bias that is too small to change a choice changes no bit

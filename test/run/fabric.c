@@ -1,4 +1,4 @@
-/* fabric.c - calls and messages of run/gpu/fabric.c between GPUs that are none (lib/fake_gpu.h,
+/* fabric.c - collectives and messages of run/gpu/fabric.h between fake GPUs (lib/fake_gpu.h,
  * lib/fake_nccl.h): packing, parts, roots and ids are tried without a GPU.  test/cuda/fabric.cu
  * takes the same cases through NCCL. */
 #include "lib/check.h"

@@ -1,10 +1,10 @@
-/* gpu.c - programs of several ranks on GPUs that are none (lib/fake_gpu.h), against the same
- * programs on CPUs.
+/* gpu.c - programs of several ranks on fake GPUs (lib/fake_gpu.h), against the same programs on
+ * CPUs.
  *
- * Codecs with and without feedback, a second copy of weights, a step that is skipped (what is owed
- * is forgotten), 16 bits with a loss scale; pipelines whose forward passes read weights as they
- * will be.  Kernels are the CPU halves, so that with two ranks, where a sum has one order, weights,
- * state and what is owed are the same to the bit; with more, losses are near. */
+ * Codecs with and without error feedback, a second copy of weights, a step that is skipped (which
+ * resets the error feedback), 16 bits with a loss scale; pipelines with weight prediction.  Kernels
+ * are those of the CPU.  With two ranks, where a sum has one order, weights, state and error
+ * feedback are the same to the bit; with more, losses are near. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"

@@ -1,8 +1,8 @@
-/* joined.c - what a GPU joins to one launch, run on a GPU that is none (lib/fake_gpu.h).
+/* joined.c - fused launches, executed on a fake GPU (lib/fake_gpu.h).
  *
- * Every model under layouts of one rank that put other things between neighbours, keep their
- * results, take them apart or make them again: losses, norms and weights with all that can be
- * joined are near those with nothing joined.  In f16, where sums that are rounded once instead of
+ * Every model under layouts of one rank that put other instructions between those to fuse, keep
+ * their results, split them or recompute them: losses, norms and weights with all fusions are near
+ * those without any.  In f16, where sums that are rounded once instead of
  * twice differ little, and in f32. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"

@@ -1,5 +1,5 @@
-/* luck.c - a GPU whose calls fail (lib/fake_gpu.h): one by one, from the first to the last of a
- * run of three steps.  Whichever it is, the run ends soon, with that call's own story. */
+/* luck.c - fault injection: each call to the (fake) GPU fails once, from the first to the last
+ * of a run of three steps.  Whichever it is, the run ends soon, with the error of that call. */
 #include "base/clock.h"
 #include "lib/check.h"
 #include "lib/fake_gpu.h"

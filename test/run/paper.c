@@ -1,8 +1,8 @@
-/* paper.c - what programs cost on paper, against closed forms.
+/* paper.c - what simulated programs cost, against closed forms.
  *
- * Bubbles of pipelines on the unit machine; bytes of every kind of parallelism,
- * alone and multiplied; folded against unfolded, to the last bit; sixteen thousand
- * ranks in a second; the identities every walk must keep. */
+ * Bubbles of pipelines on the unit machine; bytes of every kind of parallelism, alone and
+ * multiplied; one rank of each class against all ranks, to the last bit; sixteen thousand ranks in
+ * a second; the identities that every simulation must keep. */
 #include "lib/ranks.h"
 
 #include "base/rng.h"
@@ -48,7 +48,7 @@ static bool must(sk_status st, const char *what)
     return !st;
 }
 
-/* --- one trial on paper --- */
+/* --- one simulated trial --- */
 
 typedef struct paper {
     sk_trial t;
@@ -83,7 +83,7 @@ static bool walk(paper *k, const sk_machine *m, bool fold)
               k->t.layout))
         return false;
     sk_simulate_in in = {
-        .machine = m, .programs = k->programs, .shape_of = k->shape_of, .fold = fold};
+        .machine = m, .programs = k->programs, .shape_of = k->shape_of, .by_class = fold};
     return must(sk_simulate(&arena, &in, &k->p), k->t.layout);
 }
 

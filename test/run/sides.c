@@ -1,8 +1,9 @@
-/* sides.c - programs of several ranks on GPUs that are none (lib/fake_gpu.h, lib/fake_nccl.h).
+/* sides.c - comm streams: programs of several ranks on fake GPUs (lib/fake_gpu.h,
+ * lib/fake_nccl.h).
  *
- * Collectives and messages go beside the stream that computes, the first step as it is, the second
- * recorded, the others played.  Copies and calls linger by lot.  Losses are those of the same
- * layout on the CPU, and weights are near: what is ordered by luck shows. */
+ * Collectives and messages are on streams beside the compute stream; the first step is issued, the
+ * second captured, the others are replayed.  Copies and calls are delayed at random, so that a
+ * missing order shows: losses must be those of the same layout on the CPU, and weights near. */
 #include "base/clock.h"
 #include "lib/check.h"
 #include "lib/fake_gpu.h"

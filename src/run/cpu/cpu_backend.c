@@ -52,7 +52,7 @@ static sk_status open_cpu(sk_arena *a, sk_run *r)
 typedef struct op_job {
     const sk_op *op;
     const sk_args *args;
-    const sk_args *narrow; /* as they are kept, where kernels see them wider */
+    const sk_args *narrow; /* as stored; args are then copies in f32 that the kernel sees */
     char *scratch;
     int64_t each;
 } op_job;
@@ -130,16 +130,16 @@ static sk_status end_copy(sk_run *r, const sk_inst *in)
 
 /* --- collectives and messages --- */
 
-/* Bytes over a wire move from the start on, by the looks after each instruction; those in the heaps
- * move while it is waited for. */
+/* Bytes to other hosts move from START on, since sk_comm_progress is called after each instruction;
+ * those in shared memory move during the wait. */
 static void note_moving(sk_run *r, const sk_inst *in, double before)
 {
     double over = sk_comm_finished_at(r->comm), *at = &r->moving[2 * (in - r->p->insts.v)];
     if (in->act == SK_DO_START) r->began[in->call] = before;
     if (in->act != SK_DO_WAIT && in->act != SK_DO_RECV) return;
-    bool played = in->act == SK_DO_WAIT && over > 0;
-    at[0] = played ? r->began[in->call] : before;
-    at[1] = played ? over : sk_now();
+    bool listed = in->act == SK_DO_WAIT && over > 0;
+    at[0] = listed ? r->began[in->call] : before;
+    at[1] = listed ? over : sk_now();
 }
 
 /* Synthetic data in place of what other ranks would have sent: numbers that slow no kernel down,
@@ -199,7 +199,7 @@ static sk_status exchange(sk_run *r, const sk_inst *in)
 
 /* --- one instruction --- */
 
-/* The end of a step: run/cpu/optimize.c. */
+/* The end of a step: run/cpu/optimize.h. */
 static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
 {
     switch (in->act) {
@@ -256,7 +256,7 @@ static sk_status one(sk_run *r, int pc)
     }
 }
 
-/* A note in the flight ring: what a stuck or dead rank was doing. */
+/* A record for the flight recorder: what a stuck or dead rank was doing. */
 static void note(sk_run *r, int pc, double now)
 {
     unsigned at =
@@ -268,7 +268,7 @@ static void note(sk_run *r, int pc, double now)
     atomic_fetch_add_explicit(&r->line->heartbeat, 1, memory_order_relaxed);
 }
 
-/* Who measures alone is not to count what others on the core do. */
+/* A measurement must not count what other processes do on the same core. */
 static double read_clock(const sk_run *r)
 {
     return r->opts.alone && r->p->threads == 1 ? sk_worked() : sk_now();
@@ -280,7 +280,7 @@ static sk_status step_one(sk_run *r, int pc)
     note(r, pc, now);
     if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
     sk_status st = one(r, pc);
-    if (!st && r->comm) st = sk_comm_progress(r->comm); /* a step list in flight goes on here */
+    if (!st && r->comm) st = sk_comm_progress(r->comm); /* collectives to other hosts go on here */
     if (st) return sk_trail(st, SK_HERE);
     if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = read_clock(r);
     return SK_OK;

@@ -1,8 +1,9 @@
-/* code.c - encoding and decoding.
+/* encode.c - encoding and decoding.
  *
  * Rows may be few and long (experts) or many and short, so threads share runs of SK_CODEC_RUN
- * elements: whole blocks, but for the last of a row.  What is rounded once is written as fmaf(),
- * here and in codecs, so that a GPU (kernel/cuda/codec_rows.h) finds the same bytes. */
+ * elements: whole blocks of the codec, but for the last of a row.  Where a product and a sum are
+ * rounded once the code says fmaf(), here and in codecs, so that a GPU (kernel/cuda/codec_rows.h)
+ * computes the same bytes. */
 #include "run/cpu/encode.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ typedef struct code_job {
     float scale;
     sk_dtype type;
     int64_t rows, row, bytes; /* bytes: of an encoded row */
-    int64_t pieces;           /* that are summed */
+    int64_t pieces;           /* encoded pieces that DECODE adds up */
 } code_job;
 
 typedef struct code_run { /* elements [from, from + n) of a row */
@@ -54,7 +55,7 @@ static char *element(const code_job *j, int64_t at)
     return j->x + at * (int64_t)sk_dtype_size(j->type);
 }
 
-/* What is lost of a run is what it was, less what it has become. */
+/* The error feedback of a run: its values less what is decoded from its code. */
 static void encode_run(const code_job *j, code_run r)
 {
     float x[RUN], y[RUN], *error = j->error ? j->error + r.at : NULL, unscale = 1 / j->scale;

@@ -18,7 +18,7 @@ static double squares(const real *x, int64_t n)
     return sum;
 }
 
-/* Every element once, and only of gradients of the loss. */
+/* Every element counts once, at its owner; bias updates of routers are no gradients of the loss. */
 static bool in_norm(const sk_param_plan *q) { return q->owner && q->tensor->bias_update == 0; }
 
 void sk_see_part(const sk_run *r, int buf, int part, int of, sk_see_elements *f, void *ctx)
@@ -47,7 +47,7 @@ static void see_finite(void *ctx, const real *x, int64_t n)
 static void see_squares(void *ctx, const real *x, int64_t n) { *(double *)ctx += squares(x, n); }
 static void see_exactly(void *ctx, const real *x, int64_t n) { sk_exact_add_squares(ctx, x, n); }
 
-/* Gradients outside of the device were seen before, by SQUARES. */
+/* Offloaded gradients were summed before, by SQUARES. */
 static void norm_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
@@ -75,7 +75,7 @@ static void exact_part(void *ctx, int part, int of)
     }
 }
 
-static void far_part(void *ctx, int part, int of)
+static void offloaded_part(void *ctx, int part, int of)
 {
     const sk_bound_inst *j = ctx;
     sk_run *r = j->r;
@@ -88,8 +88,8 @@ static void far_part(void *ctx, int part, int of)
     else sk_see_part(r, j->in->in[0], part, of, see_squares, one);
 }
 
-/* What another rank counts is here too, and this rank updates its own copy: a number that is not
- * finite here alone must be seen by all. */
+/* Copies of gradients that another rank counts.  This rank updates its own copy of the weights with
+ * them, so if they are not finite here alone, all ranks must know. */
 static void copies_part(void *ctx, int part, int of)
 {
     sk_run *r = ctx;
@@ -102,7 +102,7 @@ static void copies_part(void *ctx, int part, int of)
     }
 }
 
-/* 0, or NaN. */
+/* 0, or NaN if a copy is not finite. */
 static double copies(sk_run *r)
 {
     double bad = 0;
@@ -113,7 +113,7 @@ static double copies(sk_run *r)
 
 void sk_do_squares(sk_run *r, const sk_inst *in)
 {
-    sk_threads_run(r->team, far_part, &(sk_bound_inst){r, in});
+    sk_threads_run(r->team, offloaded_part, &(sk_bound_inst){r, in});
 }
 
 double sk_offloaded_squares(const sk_run *r)
@@ -160,7 +160,7 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
     }
 }
 
-/* The sums are known: everybody finds the same loss and norm. */
+/* The sums over all ranks are known: every rank computes the same loss and norm. */
 static void take_sums(sk_run *r, const sk_inst *in)
 {
     const double *s = sk_run_data(r, in->in[0]);
@@ -173,7 +173,7 @@ static void take_sums(sk_run *r, const sk_inst *in)
     if (in->in[1] >= 0) {
         sk_exact acc;
         memcpy(acc.limb, sk_run_data(r, in->in[1]), sizeof acc.limb);
-        squares += sk_exact_value(&acc); /* beside copies(): 0 or NaN */
+        squares += sk_exact_value(&acc); /* to what copies() left: 0 or NaN */
     }
     r->out.loss = loss / tokens;
     r->out.tokens = sum[SK_SUM_WEIGHT];
@@ -183,8 +183,8 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
 }
 
-/* What a step lost that is not taken has the same faults: all begin anew. */
-static void forget_errors(const sk_run *r)
+/* The error feedback of a skipped step is as bad as its gradients: it begins anew. */
+static void reset_feedback(const sk_run *r)
 {
     for (int i = 0; i < r->p->params.n; i++) {
         int error = r->p->params.v[i].error;
@@ -202,10 +202,10 @@ void sk_do_clip(sk_run *r, const sk_inst *in)
     double tokens = r->out.tokens > 0 ? r->out.tokens : 1;
     double factor = most > 0 ? most / (r->out.grad_norm + 1e-6) : 1;
     r->scale = (float)((factor < 1 ? factor : 1) / tokens / r->loss_scale);
-    if (in->scale > 0) { /* the updates are made; the norm is of the newest */
+    if (in->scale > 0) { /* updates were made already; the norm is that of the newest */
         r->out.grad_norm *= tokens * (double)in->scale;
         r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
     }
     r->skip = !r->opts.alone && (!r->out.finite || r->out.again);
-    if (r->skip) forget_errors(r);
+    if (r->skip) reset_feedback(r);
 }

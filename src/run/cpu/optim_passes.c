@@ -24,12 +24,12 @@ float sk_run_decay(const sk_run *r)
 
 typedef struct update_job {
     sk_run *r;
-    sk_piece piece; /* its gradient, if it is of f32 */
+    sk_piece piece; /* its .grad is used only if that is f32 */
     const void *grad;
     sk_dtype type; /* of the gradient, and of the weights that are narrower than the master */
-    void *narrow;  /* where the result goes too; or NULL */
-    uint64_t name; /* of the tensor, hashed */
-    void *state[SK_MAX_STATE]; /* narrow, of bf16; NULL: as the piece says */
+    void *narrow;  /* the weights in that type, written too; or NULL */
+    uint64_t name; /* hash of the name of the tensor */
+    void *state[SK_MAX_STATE]; /* state kept in bf16; NULL: f32, as the piece says */
     sk_view shape;             /* of the piece */
     void (*pass)(sk_piece *p);
 } update_job;
@@ -40,23 +40,24 @@ static real *widen_state(const update_job *j, int s, int64_t from, int64_t n, re
     return to;
 }
 
-/* Up to SK_BLOCK elements that lie together, from logical place `at` on: a draw has the lots of
- * four, and they are drawn apart from the rounding, which is done by vectors then. */
+/* Stochastic rounding of up to SK_BLOCK contiguous elements, the first at logical index `at`.  One
+ * random number has the bits for four elements.  All are drawn before the rounding, so that the
+ * rounding is vectorised. */
 static void round_run(uint64_t key, int64_t at, const real *restrict x, uint16_t *restrict to,
                       int64_t n)
 {
-    uint16_t lots[SK_BLOCK + 8];
+    uint16_t bits[SK_BLOCK + 8];
     int64_t skip = at % 4;
     for (int64_t i = 0; i < skip + n; i += 4) {
         uint64_t four = sk_rng(key, 0, (uint64_t)(at + i) / 4).a;
-        for (int k = 0; k < 4; k++) lots[i + k] = (uint16_t)(four >> 16 * k);
+        for (int k = 0; k < 4; k++) bits[i + k] = (uint16_t)(four >> 16 * k);
     }
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = sk_to_bf16_stochastic((float)x[i], lots[skip + i]);
+    for (int64_t i = 0; i < n; i++) to[i] = sk_to_bf16_stochastic((float)x[i], bits[skip + i]);
 }
 
-/* Rounded by lot: what changes by less than half a step each time must not stand still.  Lots go by
- * logical place, so they fall alike on any layout. */
+/* Stochastic rounding: state that changes by less than half a unit in the last place each time must
+ * still move.  Random bits go by logical index, so they are the same on any layout. */
 static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, const real *x)
 {
     uint16_t *to = (uint16_t *)j->state[s] + from;
@@ -72,7 +73,8 @@ static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, co
     }
 }
 
-/* A pass over n elements from `from` on; narrow gradients are widened some at a time. */
+/* A pass over n elements from `from` on; gradients that are not f32 are converted a block at a
+ * time. */
 static void pass_over(const update_job *j, const double *totals, int64_t from, int64_t n,
                       double *sum)
 {
@@ -99,7 +101,7 @@ static void pass_over(const update_job *j, const double *totals, int64_t from, i
     }
 }
 
-/* This thread's elements. */
+/* The elements of one thread. */
 static void update_share(const update_job *j, int part, int of, int64_t *from, int64_t *to)
 {
     *from = j->piece.n * part / of / 16 * 16;
@@ -124,7 +126,7 @@ static void update_part(void *ctx, int part, int of)
     if (j->narrow) narrow_master(ctx, part, of);
 }
 
-/* The sums of the parameter at hand in a buffer that has a place for every parameter. */
+/* The sums of this parameter in a buffer that has an entry for every parameter. */
 static double *sums_of(const sk_run *r, const sk_inst *in, int buf)
 {
     return (double *)sk_run_data(r, buf) + r->place[in->param] * SK_MAX_SUM;
@@ -143,37 +145,37 @@ static void totals(const sk_run *r, const sk_inst *in, double sum[SK_MAX_SUM])
                                         : sums_of(r, in, in->in[1])[s];
 }
 
-/* A pass that leaves sums, in canonical order: run by run, summed by cells. */
-typedef struct cell_job {
+/* A pass that leaves sums, in deterministic order: summed by reduction blocks. */
+typedef struct block_job {
     const update_job *job;
     sk_fixed *total;
-    double cell[SK_MAX_SUM];
-} cell_job;
+    double sum[SK_MAX_SUM];
+} block_job;
 
-static void cell_run(void *ctx, int64_t from, int64_t n, bool last)
+static void block_run(void *ctx, int64_t from, int64_t n, bool last)
 {
-    cell_job *c = ctx;
+    block_job *c = ctx;
     double sum[SK_MAX_SUM];
     pass_over(c->job, NULL, from, n, sum);
-    for (int s = 0; s < SK_MAX_SUM; s++) c->cell[s] += sum[s];
+    for (int s = 0; s < SK_MAX_SUM; s++) c->sum[s] += sum[s];
     if (!last) return;
-    for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_add(&c->total[s], c->cell[s]);
-    memset(c->cell, 0, sizeof c->cell);
+    for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_add(&c->total[s], c->sum[s]);
+    memset(c->sum, 0, sizeof c->sum);
 }
 
-static void cell_part(void *ctx, int part, int of)
+static void block_part(void *ctx, int part, int of)
 {
     const update_job *j = ctx;
-    cell_job c = {.job = j, .total = j->r->fixed[part]};
+    block_job c = {.job = j, .total = j->r->fixed[part]};
     memset(c.total, 0, sizeof j->r->fixed[part]);
-    sk_visit_reduction_blocks(&j->shape, part, of, cell_run, &c);
+    sk_visit_reduction_blocks(&j->shape, part, of, block_run, &c);
 }
 
-static void update_by_cells(sk_run *r, const sk_inst *in, update_job *j)
+static void update_by_blocks(sk_run *r, const sk_inst *in, update_job *j)
 {
     const sk_param_plan *q = &r->p->params.v[in->param];
     sk_fixed *sums = fixed_of(r, in, in->out[1]);
-    sk_threads_run(r->team, cell_part, j);
+    sk_threads_run(r->team, block_part, j);
     for (int s = 0; s < SK_MAX_SUM; s++)
         for (int t = 0; t < r->p->threads && q->owner; t++) {
             sk_fixed_join(&sums[s], r->fixed[t][s]); /* zeroed before the pass */
@@ -188,7 +190,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
     sk_piece x = {.n = shard->bytes / (int64_t)sk_dtype_size(shard->type),
                   .param = sk_run_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                   .grad = sk_run_data(r, in->in[0]),
-                  .scale = in->beside      ? 1 /* it was scaled before */
+                  .scale = in->beside      ? 1 /* PEND has scaled it */
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->beside,
@@ -214,15 +216,16 @@ void sk_do_predict(sk_run *r, const sk_inst *in)
 {
     const sk_param_plan *q = &r->p->params.v[in->param];
     update_job j = {.r = r, .pass = r->p->optim->ahead, .piece = piece_of(r, in), .type = SK_F32};
-    name_state(r, in, q, &j); /* narrow state is only read: what is not changed is not rounded */
+    name_state(r, in, q, &j); /* bf16 state is only read here, so it is not rounded again */
     j.shape = sk_buffer_view(r->p, q->shard, r->base);
     memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
     if (j.piece.n < SK_SMALL_PIECE) update_part(&j, 0, 1);
     else sk_threads_run(r->team, update_part, &j);
 }
 
-/* A step of fixed size against the sign of the gradient, whatever the optimizer is. */
-static void nudge(const sk_run *r, const sk_inst *in, const sk_param_plan *q)
+/* The bias update of a router: a step of fixed size against the sign of the gradient, whatever the
+ * optimizer is. */
+static void bias_update(const sk_run *r, const sk_inst *in, const sk_param_plan *q)
 {
     const real *grad = sk_run_data(r, in->in[0]);
     real *w = sk_run_data(r, in->out[0]), step = (real)q->tensor->bias_update;
@@ -239,7 +242,7 @@ static void late_part(void *ctx, int part, int of)
     pass_over(j, j->piece.sum, from, to - from, sum);
 }
 
-/* On the thread beside the rank; with more where the rank's own have nothing to do. */
+/* Executed by the background worker; with r->helpers where the threads of the rank are idle. */
 static sk_status update_late(void *ctx)
 {
     const sk_bound_inst *f = ctx;
@@ -300,14 +303,14 @@ static void update(sk_run *r, const sk_inst *in)
     update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
     bool last = q->master >= 0 && !p->optim->pass[in->pass + 1];
     if (q->tensor->bias_update != 0) {
-        if (!r->skip) nudge(r, in, q);
+        if (!r->skip) bias_update(r, in, q);
         return;
     }
     j.piece = piece_of(r, in);
     j.grad = j.piece.grad;
     j.type = p->bufs.v[in->in[0]].type;
     if (last) j.narrow = sk_run_data(r, in->out[0]);
-    if (r->skip) { /* a copy of the weights goes home all the same */
+    if (r->skip) { /* the weights are copied back to where they live all the same */
         if (last) sk_threads_run(r->team, narrow_master, &j);
         return;
     }
@@ -315,7 +318,7 @@ static void update(sk_run *r, const sk_inst *in)
     name_state(r, in, q, &j);
     totals(r, in, j.piece.sum);
     if (in->out[1] >= 0 && p->layout.canonical) {
-        update_by_cells(r, in, &j);
+        update_by_blocks(r, in, &j);
         return;
     }
     int parts = j.piece.n < SK_SMALL_PIECE ? 1 : p->threads;

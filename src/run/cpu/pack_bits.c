@@ -1,4 +1,4 @@
-/* pack.c - results in fewer bits, while they wait for the backward pass. */
+/* pack_bits.c - activations in fewer bits, while they wait for the backward pass. */
 #include "run/cpu/pack_bits.h"
 #include "program/program.h"
 
@@ -111,7 +111,7 @@ static void ones_part(void *ctx, int part, int of)
         }
 }
 
-static void spread_part(void *ctx, int part, int of)
+static void unpack_part(void *ctx, int part, int of)
 {
     sk_pack_job *j = ctx;
     size_t size = sk_dtype_size(j->type);
@@ -136,5 +136,5 @@ void sk_unpack(sk_threads *team, sk_pack_job j)
     }
     sk_threads_run(team, count_part, &j);
     add_up(&j);
-    sk_threads_run(team, spread_part, &j);
+    sk_threads_run(team, unpack_part, &j);
 }

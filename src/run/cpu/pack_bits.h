@@ -1,13 +1,13 @@
-/* pack.h - results in fewer bits, while they wait for the backward pass (program/pack.c).
+/* pack_bits.h - activations in fewer bits, while they wait for the backward pass (program/pack.c).
  *
- * A bit an element, in lines of 64 bytes, and behind them, if there is room for any, the elements
- * whose bit is set, one after the other:
+ * Packed are one bit for each element, in lines of 64 bytes, and behind them, if there is room for
+ * any, the elements whose bit is set, one after the other:
  *
  *     room 0     bit: the element is above 0          unpacked: 1 or 0
  *     room > 0   bit: the element is not (plus) 0     unpacked: the same bits
  *
- * A team does it; each thread has a share of whole words of 64 elements.  Elements that find no
- * room are left out, and unpacked as 0. */
+ * Each thread has a share of whole words of 64 elements.  Elements beyond the room are dropped, and
+ * unpacked as 0. */
 #ifndef SK_RUN_PACK_BITS_H
 #define SK_RUN_PACK_BITS_H
 

@@ -21,7 +21,7 @@ static int64_t row_at(const sk_view *part, const sk_view *whole, int64_t i)
 static int64_t row_of(const sk_view *v) { return v->n ? v->size[v->n - 1] : 1; }
 static int64_t rows_of(const sk_view *v) { return row_of(v) ? sk_count(v) / row_of(v) : 0; }
 
-/* Copy the part of a box that another box asks for, row by row. */
+/* Copies the part of `from` that `to` is, row by row. */
 static void slice(const sk_view *from, const sk_view *to)
 {
     size_t size = sk_dtype_size(to->type), bytes = (size_t)row_of(to) * size;

@@ -1,4 +1,4 @@
-/* sides.c - collectives and messages beside the stream that computes. */
+/* comm_streams.c - collectives and messages on streams beside the compute stream. */
 #include "run/gpu/comm_streams.h"
 
 #include <pthread.h>
@@ -12,8 +12,8 @@ struct sk_comm_streams {
     sk_fabric *fabric;
     sk_stream *compute;
     char *base;
-    sk_event **ready; /* by instruction that begins something: compute has come here */
-    sk_event **over;  /* by the same: it is done */
+    sk_event **ready; /* by START, SEND, RECV: the compute stream has come here */
+    sk_event **over;  /* by the same: the bytes have moved */
     sk_event **marks; /* [2 * instruction] of the same, for traces: it begins, it ends; or NULL */
     int *begun;       /* by call: the instruction that started it last; -1: none */
 };
@@ -23,9 +23,9 @@ static bool begins(const sk_inst *in)
     return in->act == SK_DO_START || in->act == SK_DO_SEND || in->act == SK_DO_RECV;
 }
 
-/* Ranks that share a GPU: NCCL takes those of one host for rivals, so each says that it is another
- * host, and they meet on the loop of this one.  Tests have ranks that are threads, which share the
- * environment too. */
+/* NCCL refuses two ranks of one host on one GPU.  So ranks that share a GPU say that each is a host
+ * of its own, and connect over the loopback interface.  In tests ranks are threads, which share the
+ * environment too: hence the lock. */
 static void share_gpu(const sk_run *r)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,7 +60,7 @@ sk_status sk_comm_streams_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *
 {
     sk_comm_streams *s = sk_new(a, sk_comm_streams);
     *out = NULL;
-    if (r->p->n_ranks == 1) return SK_OK; /* all ranks meet here, also those with nothing to say */
+    if (r->p->n_ranks == 1) return SK_OK; /* all ranks open it, also those that exchange nothing */
     *s = (sk_comm_streams){.p = r->p, .d = d, .compute = compute, .base = base};
     *out = s;
     share_gpu(r);
@@ -88,49 +88,49 @@ sk_status sk_comm_streams_watch(sk_comm_streams *s)
     return s ? sk_fabric_watch(s->fabric) : SK_OK;
 }
 
-/* The side waits for compute, does it, and says when it is over. */
-static sk_status leave(sk_comm_streams *s, int pc, sk_stream *side)
+/* The comm stream waits for the compute stream; then the call; then finished() records its end. */
+static sk_status begin(sk_comm_streams *s, int pc, sk_stream *on)
 {
     SK_TRY(sk_event_record(s->d, s->ready[pc], s->compute));
-    SK_TRY(sk_event_wait(s->d, s->ready[pc], side));
-    return s->marks ? sk_event_mark(s->d, s->marks[2 * pc], side) : SK_OK;
+    SK_TRY(sk_event_wait(s->d, s->ready[pc], on));
+    return s->marks ? sk_event_mark(s->d, s->marks[2 * pc], on) : SK_OK;
 }
 
-static sk_status over(sk_comm_streams *s, int pc, sk_stream *side)
+static sk_status finished(sk_comm_streams *s, int pc, sk_stream *on)
 {
-    if (s->marks) SK_TRY(sk_event_mark(s->d, s->marks[2 * pc + 1], side));
-    return sk_event_record(s->d, s->over[pc], side);
+    if (s->marks) SK_TRY(sk_event_mark(s->d, s->marks[2 * pc + 1], on));
+    return sk_event_record(s->d, s->over[pc], on);
 }
 
 static sk_status start(sk_comm_streams *s, int pc, const sk_inst *in)
 {
     const sk_call_plan *c = &s->p->calls.v[in->call];
-    sk_stream *side = sk_fabric_stream(s->fabric, in->call);
-    sk_launch l = {.stream = side,
+    sk_stream *on = sk_fabric_stream(s->fabric, in->call);
+    sk_launch l = {.stream = on,
                    .workspace = c->room < 0 ? NULL : s->base + s->p->bufs.v[c->room].offset,
                    .workspace_bytes = (size_t)c->room_bytes};
     s->begun[in->call] = pc;
-    SK_TRY(leave(s, pc, side));
+    SK_TRY(begin(s, pc, on));
     SK_TRY(sk_fabric_start(s->fabric, in->call, s->base, &l));
-    return over(s, pc, side);
+    return finished(s, pc, on);
 }
 
 static sk_status message(sk_comm_streams *s, int pc, const sk_inst *in, bool out)
 {
     int me = s->p->rank, buf = out ? in->in[0] : in->out[0];
     const sk_buffer *b = &s->p->bufs.v[buf];
-    sk_stream *way = out ? sk_fabric_pair_stream(s->fabric, me, in->peer)
-                         : sk_fabric_pair_stream(s->fabric, in->peer, me);
+    sk_stream *on = out ? sk_fabric_pair_stream(s->fabric, me, in->peer)
+                        : sk_fabric_pair_stream(s->fabric, in->peer, me);
     char *data = s->base + b->offset;
-    SK_TRY(leave(s, pc, way));
-    if (out) SK_TRY(sk_fabric_send(s->fabric, in->peer, data, b->bytes, in->tag, way));
-    else SK_TRY(sk_fabric_recv(s->fabric, in->peer, data, b->bytes, in->tag, way));
-    SK_TRY(over(s, pc, way));
+    SK_TRY(begin(s, pc, on));
+    if (out) SK_TRY(sk_fabric_send(s->fabric, in->peer, data, b->bytes, in->tag, on));
+    else SK_TRY(sk_fabric_recv(s->fabric, in->peer, data, b->bytes, in->tag, on));
+    SK_TRY(finished(s, pc, on));
     return out ? SK_OK : sk_event_wait(s->d, s->over[pc], s->compute);
 }
 
-/* The first `count` sends to this peer in the section that pc is of: their way goes in order, so
- * the last of them tells. */
+/* Waits for the first `sent` sends to this peer in the section of pc.  Their stream executes in
+ * order, so it is enough to wait for the last of them. */
 static sk_status sent(sk_comm_streams *s, int pc, const sk_inst *in)
 {
     int64_t n = 0;
@@ -176,7 +176,7 @@ static int begun_by(const sk_program *p, int pc)
     return of;
 }
 
-/* The bytes of a call are drawn where it is waited for, those of a message where it comes in. */
+/* The bytes of a collective are shown at its WAIT, those of a message at its RECV. */
 sk_status sk_comm_streams_times(const sk_comm_streams *s, sk_event *zero, int from, int to,
                                 double begin, double *moving)
 {

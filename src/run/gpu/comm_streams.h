@@ -1,9 +1,10 @@
-/* sides.h - the streams of a GPU beside the one that computes.
+/* comm_streams.h - the communication streams of a GPU.
  *
- * Collectives and messages go on streams of their own (fabric.h says why).  What they read is there
- * when the computing stream has come to the instruction that starts them, and what they bring is
- * waited for by the instruction that says so: both by events.  At the end of a section the
- * computing stream waits for all, so that a recorded section is whole.  Private to run/. */
+ * Collectives and messages are put on streams of their own (fabric.h says why).  Events keep the
+ * order: a comm stream waits until the compute stream has come to the instruction that starts the
+ * call, and the compute stream waits for the call at the instruction that says so.  At the end of a
+ * section the compute stream waits for all comm streams, so that a captured section is complete.
+ * Private to run/gpu/. */
 #ifndef SK_RUN_COMM_STREAMS_H
 #define SK_RUN_COMM_STREAMS_H
 
@@ -12,7 +13,7 @@
 
 typedef struct sk_comm_streams sk_comm_streams;
 
-/* All ranks come here together; NULL in *out where a program exchanges nothing. */
+/* All ranks call it together; NULL in *out where there is one rank. */
 sk_status sk_comm_streams_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *compute, char *base,
                                const sk_launch *l, sk_comm_streams **out);
 void sk_comm_streams_close(sk_comm_streams *s); /* NULL is fine */
@@ -20,9 +21,9 @@ void sk_comm_streams_close(sk_comm_streams *s); /* NULL is fine */
 sk_status sk_comm_streams_issue(sk_comm_streams *s, int pc);
 sk_status sk_comm_streams_join(sk_comm_streams *s, int from,
                                int to);              /* compute waits for all of the section */
-sk_status sk_comm_streams_watch(sk_comm_streams *s); /* the host waits: is all well? */
-/* Of a traced section that is over: when bytes moved, by instruction; seconds from `zero`, which is
- * `begin`. */
+sk_status sk_comm_streams_watch(sk_comm_streams *s); /* while the host waits: are all ranks well? */
+/* Of a traced section that is over: when bytes moved, by instruction.  The event `zero` was at the
+ * time `begin`. */
 sk_status sk_comm_streams_times(const sk_comm_streams *s, sk_event *zero, int from, int to,
                                 double begin, double *moving);
 void sk_comm_streams_abort(sk_comm_streams *s);

@@ -53,8 +53,9 @@ static sk_status code(const sk_run *r, const sk_inst *in, int pc)
     return (encode ? g->codecs[pc]->encode : g->codecs[pc]->decode)(&j, g->compute);
 }
 
-/* In canonical order the loss goes by cells of the batch, one a micro-batch. */
-static sk_status cells(const sk_run *r, double *to)
+/* With order=canonical the loss is summed by reduction blocks of the batch, one for each
+ * micro-batch. */
+static sk_status loss_blocks(const sk_run *r, double *to)
 {
     const sk_gpu *g = r->gpu;
     for (int w = 0; w < SK_N_SUMS; w++) {
@@ -85,7 +86,7 @@ static sk_status stats(const sk_run *r, const sk_inst *in)
         SK_TRY(sk_device_zero(g->d, j.exact, (size_t)r->p->bufs.v[in->out[1]].bytes, g->compute));
     }
     SK_TRY(g->inst->stats(&j, &g->launch));
-    return cells(r, j.out + SK_STAT_SUMS + r->p->n_sums);
+    return loss_blocks(r, j.out + SK_STAT_SUMS + r->p->n_sums);
 }
 
 static sk_status clip(const sk_run *r, const sk_inst *in)
@@ -141,7 +142,7 @@ sk_status sk_gpu_issue(sk_run *r, int pc)
     case SK_DO_CLIP:
         return clip(r, in);
     case SK_DO_UPDATE:
-        if (!g->updates[pc].n_pieces) return SK_OK; /* went with one before */
+        if (!g->updates[pc].n_pieces) return SK_OK; /* part of an earlier launch */
         return g->optim->pass[in->pass](&g->updates[pc], &g->launch);
     case SK_DO_AHEAD:
         return g->updates[pc].n_pieces ? g->optim->ahead(&g->updates[pc], &g->launch) : SK_OK;

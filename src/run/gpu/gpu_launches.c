@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-/* The launch of an instruction: some have a room of their own.  As large wherever it lies, since
- * cuDNN's plans are made for a size: another one would be another plan. */
+/* Some instructions have a workspace of their own.  Its size does not depend on its alignment,
+ * since cuDNN chooses a plan by the size. */
 sk_launch sk_gpu_launch(const sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
@@ -25,6 +25,7 @@ static sk_status prepare_one(sk_run *r, int pc)
     const sk_fused *f = g->fused[pc];
     const sk_kernel *k = g->inside[pc] ? NULL : g->kernels[pc];
     sk_launch l = sk_gpu_launch(r, pc);
+    sk_assert(!f || sk_launch_of(r->p, pc)); /* the program plans every fusion */
     sk_variant *took = &g->variant[pc];
     if (f && f->by->prepare) SK_TRY(f->by->prepare(f->args, f->n, &l, took));
     else if (k && k->prepare) SK_TRY(k->prepare(&r->args[pc], &l, took));
@@ -32,7 +33,7 @@ static sk_status prepare_one(sk_run *r, int pc)
     return SK_OK;
 }
 
-/* Who is part of whose launch. */
+/* At whose place each instruction is launched. */
 static void place_launches(sk_arena *a, sk_run *r)
 {
     sk_gpu *g = r->gpu;
@@ -45,7 +46,8 @@ static void place_launches(sk_arena *a, sk_run *r)
     }
 }
 
-/* What needs the host alone, on a thread of its own. */
+/* The part of the preparation that needs only the host (sk_kernel.early) has a thread of its own.
+ */
 typedef struct helper {
     sk_run *r;
     pthread_t thread;
@@ -63,7 +65,7 @@ static void early_one(const sk_run *r, int pc)
 static void *prepare_early(void *ctx)
 {
     const helper *h = ctx;
-    if (sk_device_enter(h->r->gpu->d)) return NULL; /* then it is done in its turn */
+    if (sk_device_enter(h->r->gpu->d)) return NULL; /* then prepare() does it */
     for (int pc = 0; pc < h->r->p->insts.n; pc++) early_one(h->r, pc);
     return NULL;
 }

@@ -28,13 +28,13 @@ static sk_status refuse(const sk_run *r, int pc, const char *what)
     return st;
 }
 
-/* Weights are foreseen where they and the state are. */
+/* Weight prediction (AHEAD) needs weights and state on the GPU. */
 static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
-    bool away = r->p->bufs.v[in->out[0]].tier;
-    for (int i = 0; i < SK_MAX_IN; i++) away |= in->in[i] >= 0 && r->p->bufs.v[in->in[i]].tier;
-    if (away)
+    bool offloaded = r->p->bufs.v[in->out[0]].tier;
+    for (int i = 0; i < SK_MAX_IN; i++) offloaded |= in->in[i] >= 0 && r->p->bufs.v[in->in[i]].tier;
+    if (offloaded)
         return refuse(r, pc,
                       "weights are not foreseen from what lives outside of the GPU; leave "
                       "out offload=");
@@ -44,7 +44,7 @@ static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
     return SK_OK;
 }
 
-/* In canonical order the optimizer is always the GPU's: the host's rounds otherwise. */
+/* With order=canonical the GPU must execute the optimizer: the host rounds otherwise. */
 static sk_status check_order(const sk_run *r, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
@@ -56,7 +56,7 @@ static sk_status check_order(const sk_run *r, int pc)
         "the GPU does, with other roundings; keep weights, gradients and state on the GPU");
 }
 
-/* What is done on a GPU; the rest is a sentence. */
+/* Refuses instructions that the GPU backend does not execute. */
 static sk_status check_inst(const sk_run *r, sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
@@ -98,7 +98,7 @@ static sk_status find_kernels(sk_arena *a, sk_run *r, sk_gpu *g)
 
 /* --- memory --- */
 
-/* Batches lie one behind the other: two loads of a step never share a place. */
+/* Pinned memory for batches: each LOAD of a step has a place of its own. */
 static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     int64_t at = 0;
@@ -117,7 +117,7 @@ static sk_status open_stage(sk_arena *a, sk_run *r, sk_gpu *g)
     return SK_OK;
 }
 
-/* Of two runs over one heap the second has its memory in the pool of the first. */
+/* Of two runs over one heap the second one uses the pool of the first. */
 static sk_status open_pool(const sk_run *r, sk_gpu *g, int64_t bytes)
 {
     sk_device_facts f;
@@ -188,7 +188,7 @@ static bool waits(const sk_inst *in)
     return in->act == SK_DO_WAIT || in->act == SK_DO_RECV || in->act == SK_DO_SENT;
 }
 
-/* How long the computing stream stands still for others is measured in every step. */
+/* How long the compute stream waits for other ranks is measured in every step. */
 static sk_status open_waits(sk_arena *a, sk_run *r, sk_gpu *g)
 {
     g->waits = sk_many(a, sk_event *, 2 * r->p->insts.n);

@@ -1,4 +1,4 @@
-/* away.c - copies between a GPU and the memories beside it, and the optimizer on the host. */
+/* gpu_offload.c - copies between a GPU, the host and a file, and the optimizer on the host. */
 #include "run/gpu/gpu_offload.h"
 #include "base/clock.h"
 #include "run/cpu/optimize.h"
@@ -14,47 +14,47 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { IN, OUT, WAYS }; /* to the device, from it */
+enum { IN, OUT, DIRECTIONS }; /* to the device, from it */
 enum { NAP_US = 20, PAGE = 4096 };
 
 typedef struct copying { /* by copy */
     sk_offload *w;
     const sk_inst *in;        /* that began it */
-    sk_event *ready;          /* compute has come to the COPY */
+    sk_event *ready;          /* the compute stream has come to the COPY */
     sk_event *begin, *over;   /* of the copy itself, on its stream */
-    sk_event *before, *after; /* compute's wait for it */
-    int64_t order;            /* among those of its way in this section */
-    int first[WAYS];          /* of a file: copies that must be over before; -1: none */
+    sk_event *before, *after; /* the wait of the compute stream for it */
+    int64_t order;            /* among those of its direction in this section */
+    int first[DIRECTIONS];    /* of a file: copies that must be over before it; -1: none */
     double began;             /* of a file: when its bytes began to move */
     double waited;            /* by the host */
 } copying;
 
 typedef struct slot {
     char *data;
-    sk_event *used; /* behind the latest copy from it or to it */
+    sk_event *used; /* recorded after the latest copy from it or to it */
 } slot;
 
 struct sk_offload {
     sk_run *r;
     sk_device *d;
-    sk_stream *compute, *way[WAYS];
-    sk_stream *disk;        /* of the thread beside the rank */
-    char *base;             /* of the pool */
-    sk_step_scalars *pulse; /* on the device */
-    sk_step_scalars *heard; /* pinned: what CLIP said */
-    double *far;            /* pinned: for STATS */
+    sk_stream *compute, *copy_stream[DIRECTIONS];
+    sk_stream *disk;          /* of the background worker */
+    char *base;               /* of the pool */
+    sk_step_scalars *scalars; /* on the device */
+    sk_step_scalars *clip;    /* pinned: the results of CLIP */
+    double *squares;          /* pinned: of offloaded gradients, for STATS */
     copying *copies;
-    int64_t given[WAYS]; /* in this section */
-    int due[WAYS];       /* the latest given of those the program has waited for; -1: the host has
-                            waited for all of them */
-    sk_event *clipped;   /* what CLIP said is here */
-    bool asked;          /* and the host has not looked at it */
-    int made, seen;      /* sums of the optimizer: made by the host and not told; as they are on the
-                            device.  -1: none */
+    int64_t given[DIRECTIONS]; /* copies begun in this section */
+    int due[DIRECTIONS]; /* the latest copy that the program has waited for and the host has not;
+                            -1: none */
+    sk_event *clipped;   /* the results of CLIP have arrived */
+    bool unread;         /* and the host has not read them */
+    int made, seen;      /* sums of the optimizer: computed by the host and not copied yet; as they
+                            are on the device.  -1: none */
     sk_event *begun;     /* the section */
     double begun_at;
     slot slots[SK_OFFLOAD_SLOTS];
-    int64_t turn; /* of slots */
+    int64_t next_slot;
     atomic_bool stop;
 };
 
@@ -91,18 +91,18 @@ typedef struct touch_job {
     size_t bytes;
 } touch_job;
 
-/* Pages come as zeros when they are touched, which takes longer than to pin them. */
+/* The kernel zeroes pages when they are first touched, which takes longer than pinning them. */
 static void touch_part(void *ctx, int part, int of)
 {
     const touch_job *j = ctx;
     size_t n = j->bytes / PAGE, at = n * (size_t)part / (size_t)of,
            end = n * ((size_t)part + 1) / (size_t)of;
     if (at < end && madvise(j->base + at * PAGE, (end - at) * PAGE, MADV_POPULATE_WRITE))
-        return; /* then they come when they are pinned */
+        return; /* then pinning touches them */
 }
 
-/* One stretch, since a copy must not cross the border of two.  The page where it begins may be
- * shared with the device's addresses, which are the rank's own too. */
+/* One region, since a copy must not cross the border of two.  Its first page may also hold
+ * addresses of the device's part; these belong to this rank too. */
 static void pin_host(sk_offload *w)
 {
     const sk_program *p = w->r->p;
@@ -151,12 +151,12 @@ static sk_status open_slots(sk_offload *w)
 static sk_status open_all(sk_arena *a, sk_offload *w)
 {
     void *numbers = NULL;
-    for (int k = 0; k < WAYS; k++) SK_TRY(sk_stream_open(w->d, &w->way[k]));
+    for (int k = 0; k < DIRECTIONS; k++) SK_TRY(sk_stream_open(w->d, &w->copy_stream[k]));
     SK_TRY(sk_event_open(w->d, &w->clipped));
     SK_TRY(sk_event_open(w->d, &w->begun));
-    SK_TRY(sk_pinned_open(w->d, sizeof *w->heard + sizeof *w->far, &numbers));
-    w->heard = numbers;
-    w->far = (double *)(void *)(w->heard + 1);
+    SK_TRY(sk_pinned_open(w->d, sizeof *w->clip + sizeof *w->squares, &numbers));
+    w->clip = numbers;
+    w->squares = (double *)(void *)(w->clip + 1);
     SK_TRY(open_copies(a, w));
     SK_TRY(open_slots(w));
     pin_host(w);
@@ -164,7 +164,7 @@ static sk_status open_all(sk_arena *a, sk_offload *w)
 }
 
 sk_status sk_offload_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *compute, char *base,
-                          sk_step_scalars *pulse, sk_offload **out)
+                          sk_step_scalars *scalars, sk_offload **out)
 {
     *out = NULL;
     if (!sk_offload_any(r->p, 0, r->p->insts.n)) return SK_OK;
@@ -173,7 +173,7 @@ sk_status sk_offload_open(sk_arena *a, sk_run *r, sk_device *d, sk_stream *compu
     w->d = d;
     w->compute = compute;
     w->base = base;
-    w->pulse = pulse;
+    w->scalars = scalars;
     *out = w;
     return open_all(a, w);
 }
@@ -185,7 +185,7 @@ void sk_offload_stop(sk_offload *w)
 
 /* --- waiting --- */
 
-/* `watch`: by the rank's own thread, which looks whether the others are well. */
+/* `watch`: on the thread of the rank, which checks meanwhile whether the other ranks are well. */
 static sk_status await(sk_offload *w, sk_event *e, bool watch)
 {
     bool done = false;
@@ -199,10 +199,10 @@ static sk_status await(sk_offload *w, sk_event *e, bool watch)
     return SK_OK;
 }
 
-/* The host is to touch its memory: copies that the program has waited for are over. */
+/* Before the host touches its memory: waits for the copies that the program has waited for. */
 static sk_status settle(sk_offload *w)
 {
-    for (int k = 0; k < WAYS; k++) {
+    for (int k = 0; k < DIRECTIONS; k++) {
         if (w->due[k] < 0) continue;
         copying *c = &w->copies[w->due[k]];
         double before = sk_now();
@@ -221,7 +221,7 @@ static char *place(const sk_offload *w, int buf)
     return (b->tier ? w->r->base : w->base) + b->offset;
 }
 
-static int way_of(const sk_program *p, const sk_inst *in)
+static int direction_of(const sk_program *p, const sk_inst *in)
 {
     return p->bufs.v[in->out[0]].tier == SK_DEVICE ? IN : OUT;
 }
@@ -229,20 +229,20 @@ static int way_of(const sk_program *p, const sk_inst *in)
 static sk_status copy(sk_offload *w, copying *c)
 {
     const sk_inst *in = c->in;
-    int k = way_of(w->r->p, in);
+    int k = direction_of(w->r->p, in);
     SK_TRY(sk_event_record(w->d, c->ready, w->compute));
-    SK_TRY(sk_event_wait(w->d, c->ready, w->way[k]));
-    SK_TRY(sk_event_record(w->d, c->begin, w->way[k]));
+    SK_TRY(sk_event_wait(w->d, c->ready, w->copy_stream[k]));
+    SK_TRY(sk_event_record(w->d, c->begin, w->copy_stream[k]));
     SK_TRY(sk_device_copy(w->d, place(w, in->out[0]), place(w, in->in[0]),
-                          (size_t)w->r->p->bufs.v[in->out[0]].bytes, w->way[k]));
+                          (size_t)w->r->p->bufs.v[in->out[0]].bytes, w->copy_stream[k]));
     c->order = w->given[k]++;
-    return sk_event_record(w->d, c->over, w->way[k]);
+    return sk_event_record(w->d, c->over, w->copy_stream[k]);
 }
 
-/* A stream goes in order, so of each way the host need only wait for the latest. */
+/* A stream executes in order, so the host needs to wait only for the latest copy of a direction. */
 static sk_status copied(sk_offload *w, copying *c)
 {
-    int k = way_of(w->r->p, c->in), *due = &w->due[k];
+    int k = direction_of(w->r->p, c->in), *due = &w->due[k];
     SK_TRY(sk_event_record(w->d, c->before, w->compute));
     SK_TRY(sk_event_wait(w->d, c->over, w->compute));
     SK_TRY(sk_event_record(w->d, c->after, w->compute));
@@ -250,7 +250,7 @@ static sk_status copied(sk_offload *w, copying *c)
     return SK_OK;
 }
 
-/* --- copies to and from the file, by the thread beside the rank --- */
+/* --- copies to and from the file, by the background worker --- */
 
 static int64_t part_of(int64_t bytes, int64_t at)
 {
@@ -259,7 +259,7 @@ static int64_t part_of(int64_t bytes, int64_t at)
 
 static sk_status take_slot(sk_offload *w, slot **out)
 {
-    *out = &w->slots[w->turn++ % SK_OFFLOAD_SLOTS];
+    *out = &w->slots[w->next_slot++ % SK_OFFLOAD_SLOTS];
     return await(w, (*out)->used, false);
 }
 
@@ -279,7 +279,7 @@ static sk_status from_file(copying *c, int64_t at, char *to, int64_t bytes)
     return sk_event_record(w->d, c->over, w->disk);
 }
 
-/* Slots are filled ahead of the disk, and emptied in the order in which they were filled. */
+/* Slots are filled ahead of the disk, and written in the order in which they were filled. */
 static sk_status to_file(copying *c, int64_t at, char *from, int64_t bytes)
 {
     sk_offload *w = c->w;
@@ -302,11 +302,11 @@ static sk_status to_file(copying *c, int64_t at, char *from, int64_t bytes)
     return SK_OK;
 }
 
-/* The host's memory at the other end may be that of copies which the program has waited for. */
+/* Between file and host.  Copies that the program has waited for may use the same host memory. */
 static sk_status with_host(copying *c, const sk_buffer *from, const sk_buffer *to)
 {
     sk_run *r = c->w->r;
-    for (int k = 0; k < WAYS; k++)
+    for (int k = 0; k < DIRECTIONS; k++)
         if (c->first[k] >= 0) SK_TRY(await(c->w, c->w->copies[c->first[k]].over, false));
     c->began = sk_now();
     return from->tier == SK_FILE
@@ -314,7 +314,7 @@ static sk_status with_host(copying *c, const sk_buffer *from, const sk_buffer *t
                : sk_disk_write(r->disk, to->offset, r->base + from->offset, from->bytes);
 }
 
-static sk_status haul(void *ctx)
+static sk_status file_copy(void *ctx)
 {
     copying *c = ctx;
     const sk_buffer *v = c->w->r->p->bufs.v, *from = &v[c->in->in[0]], *to = &v[c->in->out[0]];
@@ -325,16 +325,17 @@ static sk_status haul(void *ctx)
     return with_host(c, from, to);
 }
 
-static sk_status begin_haul(sk_offload *w, copying *c)
+static sk_status begin_file_copy(sk_offload *w, copying *c)
 {
     SK_TRY(sk_event_record(w->d, c->ready, w->compute));
     memcpy(c->first, w->due, sizeof c->first);
-    sk_background_begin(w->r->copier, c->in->copy, haul, c);
+    sk_background_begin(w->r->copier, c->in->copy, file_copy, c);
     return SK_OK;
 }
 
-/* What has gone to a slot has left the device; what has come to one is on its way there. */
-static sk_status end_haul(sk_offload *w, copying *c, int pc)
+/* Bytes that are in a slot have left the device; those read from the file are on their way to it.
+ */
+static sk_status end_file_copy(sk_offload *w, copying *c, int pc)
 {
     sk_run *r = w->r;
     double before = sk_now();
@@ -348,22 +349,22 @@ static sk_status end_haul(sk_offload *w, copying *c, int pc)
     return r->p->bufs.v[c->in->out[0]].tier ? SK_OK : sk_event_wait(w->d, c->over, w->compute);
 }
 
-/* --- what the host does --- */
+/* --- instructions of the host --- */
 
 sk_status sk_offload_clipped(sk_offload *w)
 {
-    SK_TRY(sk_device_copy(w->d, w->heard, w->pulse, sizeof *w->heard, w->compute));
-    w->asked = true;
+    SK_TRY(sk_device_copy(w->d, w->clip, w->scalars, sizeof *w->clip, w->compute));
+    w->unread = true;
     return sk_event_record(w->d, w->clipped, w->compute);
 }
 
-static sk_status hear(sk_offload *w)
+static sk_status read_clip(sk_offload *w)
 {
-    if (!w->asked) return SK_OK;
+    if (!w->unread) return SK_OK;
     SK_TRY(await(w, w->clipped, true));
-    w->asked = false;
-    w->r->scale = w->heard->scale;
-    w->r->skip = w->heard->skip;
+    w->unread = false;
+    w->r->scale = w->clip->scale;
+    w->r->skip = w->clip->skip;
     return SK_OK;
 }
 
@@ -371,13 +372,13 @@ sk_status sk_offload_squares(sk_offload *w, const double **out)
 {
     *out = NULL;
     if (!w->r->p->layout.home[SK_GRAD]) return SK_OK;
-    *w->far = sk_offloaded_squares(w->r);
-    *out = &w->pulse->more;
-    return sk_device_copy(w->d, &w->pulse->more, w->far, sizeof *w->far, w->compute);
+    *w->squares = sk_offloaded_squares(w->r);
+    *out = &w->scalars->more;
+    return sk_device_copy(w->d, &w->scalars->more, w->squares, sizeof *w->squares, w->compute);
 }
 
-/* Sums of an optimizer of several passes lie with the engine's own numbers on the device; those
- * that the host makes are at the same place of the heap until ranks add them up. */
+/* Sums of an optimizer with several passes lie on the device.  Those that the host computes are at
+ * the same offset of the heap until ranks add them up. */
 static sk_status take_sums(sk_offload *w, const sk_inst *in)
 {
     const sk_buffer *v = w->r->p->bufs.v;
@@ -409,11 +410,11 @@ sk_status sk_offload_start(sk_offload *w, const sk_inst *in)
 
 static sk_status update(sk_offload *w, const sk_inst *in)
 {
-    if (in->beside) { /* its memory is the optimizer's alone until JOIN */
+    if (in->beside) { /* until JOIN only the optimizer uses that memory */
         sk_do_update(w->r, in);
         return SK_OK;
     }
-    SK_TRY(hear(w));
+    SK_TRY(read_clip(w));
     SK_TRY(settle(w));
     SK_TRY(take_sums(w, in));
     sk_do_update(w->r, in);
@@ -427,9 +428,9 @@ sk_status sk_offload_issue(sk_offload *w, int pc)
     copying *c = in->copy < 0 ? NULL : &w->copies[in->copy];
     switch (in->act) {
     case SK_DO_COPY:
-        return of_file(r->p, in) ? begin_haul(w, c) : copy(w, c);
+        return of_file(r->p, in) ? begin_file_copy(w, c) : copy(w, c);
     case SK_DO_COPIED:
-        return of_file(r->p, in) ? end_haul(w, c, pc) : copied(w, c);
+        return of_file(r->p, in) ? end_file_copy(w, c, pc) : copied(w, c);
     case SK_DO_UPDATE:
         return update(w, in);
     case SK_DO_JOIN:
@@ -439,7 +440,7 @@ sk_status sk_offload_issue(sk_offload *w, int pc)
         sk_do_narrow(r, in);
         return SK_OK;
     case SK_DO_PEND:
-        SK_TRY(hear(w));
+        SK_TRY(read_clip(w));
         SK_TRY(settle(w));
         sk_do_pend(r, in);
         return SK_OK;
@@ -454,15 +455,15 @@ sk_status sk_offload_issue(sk_offload *w, int pc)
 
 sk_status sk_offload_begin(sk_offload *w)
 {
-    for (int k = 0; k < WAYS; k++) w->given[k] = 0, w->due[k] = -1;
+    for (int k = 0; k < DIRECTIONS; k++) w->given[k] = 0, w->due[k] = -1;
     for (int i = 0; i < w->r->p->n_copies; i++) w->copies[i].waited = 0;
-    w->asked = false;
+    w->unread = false;
     w->made = w->seen = -1;
     w->begun_at = sk_now();
     return sk_event_record(w->d, w->begun, w->compute);
 }
 
-/* Of the seconds that a copy took, as many were not hidden as compute or the host waited. */
+/* Of the seconds of a copy, those are exposed that the compute stream or the host waited. */
 static sk_status read_times(sk_offload *w, copying *c, int pc)
 {
     sk_run *r = w->r;

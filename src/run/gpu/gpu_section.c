@@ -26,8 +26,8 @@ static sk_status issue_all(sk_run *r, int from, int to)
     return sk_comm_streams_join(g->streams, from, to);
 }
 
-/* After a failure the stream must not stay as it is; what its end says then is not the story. */
-static sk_status record(sk_run *r, int from, int to, sk_device_graph **out)
+/* After a failure the capture must be ended too; the error of that end is not the one to report. */
+static sk_status capture(sk_run *r, int from, int to, sk_device_graph **out)
 {
     sk_gpu *g = r->gpu;
     char said[2048];
@@ -41,21 +41,22 @@ static sk_status record(sk_run *r, int from, int to, sk_device_graph **out)
     return st;
 }
 
-/* The first time as it is, so that everything is loaded; then recorded, and played from there on.
- * What the host has a hand in is walked every time. */
-static sk_status give(sk_run *r, int from, int to)
+/* The first time instructions are issued one by one, so that all kernels are loaded; then they are
+ * captured as a CUDA graph, which is launched from there on.  Sections in which the host takes part
+ * are issued every time. */
+static sk_status launch(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     sk_gpu_section *s = &g->sections[from > 0];
     if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to))
         return issue_all(r, from, to);
-    if (!s->graph) SK_TRY(record(r, from, to, &s->graph));
+    if (!s->graph) SK_TRY(capture(r, from, to, &s->graph));
     return sk_device_graph_launch(g->d, s->graph, g->compute);
 }
 
 /* --- batches and step scalars --- */
 
-/* `data`: what the batch says; otherwise the rest. */
+/* `data`: only data of the batch; else only the scalars. */
 static sk_status read_batches(sk_run *r, int from, int to, bool data, char *stage)
 {
     for (int pc = from; pc < to; pc++) {
@@ -80,17 +81,17 @@ static sk_status fill_stage(sk_run *r, int from, int to)
     return SK_OK;
 }
 
-/* While the GPU works.  What cannot be read is told when its step comes. */
+/* The data of the next step, while the GPU works.  If they cannot be read, that step reports it. */
 static void read_ahead(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
-    if (from || !r->p->n_train) return; /* what is sampled depends on what came before */
+    if (from || !r->p->n_train) return; /* sampling: the next input depends on this output */
     r->batch++;
     g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
     r->batch--;
 }
 
-static void tell(const sk_run *r)
+static void write_scalars(const sk_run *r)
 {
     *r->gpu->told = (sk_step_scalars){.step = (uint64_t)r->step,
                                       .updates = r->step * r->p->n_updates + r->shift,
@@ -98,7 +99,7 @@ static void tell(const sk_run *r)
                                       .loss_scale = r->loss_scale};
 }
 
-static void hear(sk_run *r)
+static void read_scalars(sk_run *r)
 {
     const sk_step_scalars *t = r->gpu->told;
     r->out.loss = t->loss;
@@ -123,7 +124,7 @@ static sk_status read_waits(sk_run *r, int from, int to)
     return SK_OK;
 }
 
-/* When each instruction ran, by the GPU's own clock, from where the host began. */
+/* When each instruction ran by the clock of the GPU, counted from the host's `begin`. */
 static sk_status read_marks(sk_run *r, int from, int to, double begin)
 {
     const sk_gpu *g = r->gpu;
@@ -133,12 +134,14 @@ static sk_status read_marks(sk_run *r, int from, int to, double begin)
         for (int k = 0; k < 2; k++)
             SK_TRY(sk_event_seconds(g->d, g->marks[from], g->marks[pc + k], &at[k]));
         r->times[2 * pc] = begin + at[0];
-        r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another's: nothing */
+        r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another launch: no time */
     }
     return sk_comm_streams_times(g->streams, g->marks[from], from, to, begin, r->moving);
 }
 
-/* Alone a rank sleeps until the GPU is done; with others it looks whether they are well. */
+/* A job of one rank sleeps until the GPU is done; else the host checks whether other ranks are
+ * well.
+ */
 static sk_status await(sk_run *r)
 {
     sk_gpu *g = r->gpu;
@@ -151,7 +154,8 @@ static sk_status await(sk_run *r)
     return sk_stream_sync(g->d, g->compute);
 }
 
-/* Where memory of the host is short, what lies on the device need not lie here too. */
+/* A run that offloads is short of host memory: buffers that are on the device need no host pages.
+ */
 void sk_gpu_hide(sk_run *r)
 {
     size_t bytes = (size_t)r->p->kind_at[SK_HOSTED] / PAGE * PAGE;
@@ -159,32 +163,32 @@ void sk_gpu_hide(sk_run *r)
     r->gpu->shown = false;
 }
 
-static sk_status walk(sk_run *r, int from, int to)
+static sk_status execute(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     double begin = sk_now();
     if (g->offload && g->shown) sk_gpu_hide(r);
     SK_TRY(fill_stage(r, from, to));
     sk_gpu_lap("batches are read", begin);
-    tell(r);
+    write_scalars(r);
     if (g->offload) SK_TRY(sk_offload_begin(g->offload));
     SK_TRY(sk_device_copy(g->d, g->scalars, g->told, sizeof *g->told, g->compute));
-    SK_TRY(give(r, from, to));
+    SK_TRY(launch(r, from, to));
     SK_TRY(sk_device_copy(g->d, g->told, g->scalars, sizeof *g->told, g->compute));
     read_ahead(r, from, to);
     SK_TRY(await(r));
     sk_gpu_lap("a section is done", begin);
-    hear(r);
+    read_scalars(r);
     atomic_fetch_add_explicit(&r->line->heartbeat, to - from, memory_order_relaxed);
     SK_TRY(read_waits(r, from, to));
     if (g->offload) SK_TRY(sk_offload_end(g->offload, from, to));
     return read_marks(r, from, to, begin);
 }
 
-/* After a failure the other ranks do not come to what is under way: nobody waits for it. */
+/* After a failure other ranks do not come to the calls that are under way: they are aborted. */
 sk_status sk_gpu_execute(sk_run *r, int from, int to)
 {
-    sk_status st = walk(r, from, to);
+    sk_status st = execute(r, from, to);
     for (int pc = from; !st && pc < to; pc++) r->wire_device += r->p->insts.v[pc].wire;
     if (!st) return SK_OK;
     sk_comm_streams_abort(r->gpu->streams);

@@ -1,4 +1,4 @@
-/* takes.c - the types that an instruction meets, against what its GPU half takes. */
+/* gpu_support.c - the types of an instruction's operands, against what its GPU kernel takes. */
 #include "run/gpu/gpu_support.h"
 #include "kernel/codec_kernel.h"
 #include "kernel/optim_kernel.h"
@@ -15,7 +15,7 @@ static sk_status op_takes(const sk_program *p, const sk_inst *in)
     return sk_op_takes(in->node->op, &a);
 }
 
-/* Operands as run/gpu/gpu.c reads them: the gradient, sums, then the state. */
+/* Operands as gpu_tables.c reads them: the gradient, sums, then the state. */
 static sk_status update_takes(const sk_program *p, const sk_inst *in)
 {
     if (sk_offload_does(p, in)) return SK_OK; /* the host does it */

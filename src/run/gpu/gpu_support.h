@@ -1,9 +1,9 @@
-/* takes.h - does a GPU do this instruction, with the types that it meets?
+/* gpu_support.h - does the GPU backend execute this instruction, with the types of its operands?
  *
  * What GPU halves take is declared where a host can read it: sk_op.types of ops, sk_update_takes()
- * of optimizers, sk_code_takes() of codecs, sk_inst_kernel_takes() of the engine's own kernels.  So
- * a program can be held to it without a device: run/gpu/gpu.c does it before the first launch, and
- * test/parts/types.c does it for every model that is shipped. */
+ * of optimizers, sk_code_takes() of codecs, sk_inst_kernel_takes() of the kernels of other
+ * instructions. So a program can be checked without a device: gpu_memory.c does it before the first
+ * launch, and test/parts/types.c for every model that is shipped. */
 #ifndef SK_RUN_GPU_SUPPORT_H
 #define SK_RUN_GPU_SUPPORT_H
 

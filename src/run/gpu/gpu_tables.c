@@ -10,7 +10,8 @@ static void *sums_at(const sk_run *r, const sk_inst *in, int buf)
     return buf < 0 ? NULL : (char *)sk_gpu_data(r, buf) + r->place[in->param] * each * 8;
 }
 
-/* AHEAD has the weights in the place of the gradient (kernel/optim_kernel.h). */
+/* AHEAD has the weights as its first operand, where UPDATE has the gradient
+ * (kernel/optim_kernel.h). */
 static sk_update piece_of(const sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
@@ -40,7 +41,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
     return u;
 }
 
-/* As many as the program says are one launch. */
+/* The updates from pc on that the program puts into one launch; returns how many. */
 static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job *job)
 {
     const sk_inst *v = r->p->insts.v;
@@ -75,7 +76,8 @@ static int count_updates(const sk_program *p)
     return n;
 }
 
-/* Every element once, and only of gradients of the loss; copies are looked at all the same. */
+/* Gradients of the loss.  Those that this rank owns count in the norm; copies are only checked for
+ * values that are not finite. */
 static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
 {
     int n = 0;
@@ -92,7 +94,7 @@ static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
     return n;
 }
 
-/* What encoding has lost so far, of all parameters. */
+/* The error feedback of all parameters. */
 static sk_feedback_reset_job *gather_errors(sk_arena *a, const sk_run *r)
 {
     int n = 0;

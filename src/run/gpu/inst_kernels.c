@@ -1,4 +1,5 @@
-/* acts.c - the engine's own work on a GPU, if it is linked, and what that takes. */
+/* inst_kernels.c - the kernels of instructions that are no ops, if skein_cuda is linked, and the
+ * types that they take. */
 #include "run/gpu/inst_kernels.h"
 
 /* In skein_cuda; where that is not linked, its address is NULL. */

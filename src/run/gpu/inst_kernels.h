@@ -1,9 +1,9 @@
-/* acts.h - what the engine itself does on a GPU: everything in a program that is not an op.
+/* inst_kernels.h - the GPU kernels of instructions that are no ops.
  *
- * src/run/gpu/inst_kernels.cu fills one sk_inst_kernels, and the executor (run/gpu/gpu.c) calls it;
- * libskein asks for it weakly, like for all of skein_cuda.  As with ops, a call puts work into a
- * stream and returns; nothing waits, nothing is allocated, and sums are taken in a fixed order.
- * Updates are in kernel/optim_kernel.h, and so are the pulse and how pieces are cut into chunks. */
+ * inst_kernels.cu fills one sk_inst_kernels; libskein refers to it weakly, as to all of skein_cuda.
+ * As with ops, a call puts work on a stream and returns: nothing waits, nothing is allocated, and
+ * sums are taken in a fixed order.  Updates are in kernel/optim_kernel.h, and so are the step
+ * scalars and the chunks that pieces are cut into. */
 #ifndef SK_RUN_INST_KERNELS_H
 #define SK_RUN_INST_KERNELS_H
 
@@ -14,13 +14,13 @@
 extern "C" {
 #endif
 
-/* One gradient, as STATS sees it. */
+/* One gradient, as STATS reads it. */
 typedef struct sk_norm_piece {
     const void *data;
     int64_t n;
     int64_t chunk; /* the first of this piece, as in sk_update */
     sk_dtype type;
-    bool counts; /* in the norm; if not, it is only looked at for what is not finite */
+    bool counts; /* in the norm; if not, it is only checked for values that are not finite */
 } sk_norm_piece;
 
 typedef struct sk_stats_job {
@@ -28,30 +28,30 @@ typedef struct sk_stats_job {
     int n_pieces;
     int64_t chunks;              /* of all pieces */
     double *out;                 /* on the device: norm squared, then n_sums sums */
-    int64_t out_n;               /* numbers there; those that nobody fills become 0 */
+    int64_t out_n;               /* numbers there; those that are not filled become 0 */
     const float *sum[SK_N_SUMS]; /* on the device, scalars; NULL: not counted here */
     int n_sums;
-    int32_t *full; /* on the device, or NULL: what pack() says; makes the norm infinite, and is put
-                      back to 0 */
+    int32_t *full; /* on the device, or NULL: set by pack(); makes the norm infinite, and is reset
+                      to 0 */
     const double *more; /* on the device, or NULL: added to the norm squared */
-    int64_t *exact; /* on the device, zeroed, or NULL; canonical: the squares of pieces that count
-                       go here (base/exact.h), and the norm has only what is not finite of the
-                       others */
+    int64_t *exact; /* on the device, zeroed, or NULL.  order=canonical: the squares of pieces that
+                       count are added here (base/exact.h), and the norm has only what is not
+                       finite of the others */
 } sk_stats_job;
 
 typedef struct sk_clip_job {
     const double *sums; /* what STATS left, added over all ranks */
     int n_sums;
     bool train;  /* a training step: decide on scale and skip */
-    float scale; /* over 0: updates were made already, with this factor; see run/cpu/optimize.c */
+    float scale; /* over 0: updates were made already, with this factor; see run/cpu/grad_norm.c */
     double clip; /* 0: none */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_step_scalars *pulse;
     const int64_t *exact; /* squares that are to be added, as STATS left them; or NULL */
-    int cells;            /* of the loss, behind the sums; 0: it is one of them */
+    int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
 } sk_clip_job;
 
-/* What encoding has lost (feedback), of up to so many parameters: travels with the launch. */
+/* The error feedback of up to so many parameters: kernel arguments of one launch. */
 enum { SK_FEEDBACK_RESET_MOST = 128 };
 typedef struct sk_feedback_reset_job {
     int n;
@@ -72,28 +72,28 @@ typedef struct sk_tree_job {
 } sk_tree_job;
 
 typedef struct sk_inst_kernels {
-    /* to = the part of from that the box of `to` says; the box of `from` in `to` = from.  Bytes
-     * are copied: any type. */
+    /* slice: `to` is the part of `from` that its box says.  paste: `from` is written to its box in
+     * `to`.  Bytes are copied: any type. */
     sk_status (*slice)(const sk_view *from, const sk_view *to, void *stream);
     sk_status (*paste)(const sk_view *from, const sk_view *to, void *stream);
     sk_status (*add)(void *to, const void *from, int64_t n, sk_dtype type, void *stream);
     sk_status (*tree)(const sk_tree_job *j, void *stream);
     sk_status (*convert)(void *to, sk_dtype to_type, const void *from, sk_dtype type, int64_t n,
                          void *stream);
-    /* Small numbers of both signs, whether they are read as bf16 or as f32: algorithms are timed
-     * on them, for zeros are faster than what comes. */
+    /* Small numbers of both signs, whether they are read as bf16 or as f32.  Algorithms are timed
+     * on them, because zeros are faster than real data. */
     sk_status (*noise)(void *to, int64_t bytes, void *stream);
     sk_status (*stats)(const sk_stats_job *j, const sk_launch *l);
     sk_status (*clip)(const sk_clip_job *j, const sk_launch *l);
     sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
-                      int32_t *full, const sk_launch *l); /* *full = 1 where room was short */
+                      int32_t *full, const sk_launch *l); /* *full = 1 if values did not fit */
     sk_status (*unpack)(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
                         const sk_launch *l);
-    /* `units` blocks of `unit` bytes, every `from_step` and `to_step` bytes apart: what a
-     * collective needs before it and behind it, where a piece does not lie in one run. */
+    /* `units` blocks of `unit` bytes, every `from_step` and `to_step` bytes apart: what
+     * collectives need before and after them, where data is not contiguous. */
     sk_status (*gather)(void *to, int64_t to_step, const void *from, int64_t from_step,
                         int64_t unit, int64_t units, void *stream);
-    /* Behind CLIP: where *skip says so, on the device, nothing is owed any more. */
+    /* After CLIP: if *skip, on the device, is set, the error feedback becomes 0. */
     sk_status (*reset_feedback)(const sk_feedback_reset_job *j, const int32_t *skip, void *stream);
 } sk_inst_kernels;
 

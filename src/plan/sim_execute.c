@@ -1,0 +1,284 @@
+/* sim_execute.c - the ranks of a simulation execute their instructions, each by its own clock.
+ *
+ * A rank that cannot go on is passed over and tried again.  What it waits for is fixed by order and
+ * not by time, so the result does not depend on which rank is tried first. */
+#include "plan/sim_state.h"
+#include "program/acts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The real rank that a message goes to or comes from: it has the same distance from w as `peer` has
+ * from the rank whose program this is. */
+static int partner(const sk_sim *k, const sk_sim_rank *w, int peer)
+{
+    const sk_mesh *m = &k->l->mesh;
+    int coord[SK_MAX_AXES];
+    sk_mesh_coords(m, peer, coord);
+    for (int a = 0; a < m->n; a++)
+        coord[a] = (coord[a] - w->p->coord[a] + w->coord[a] + m->size[a]) % m->size[a];
+    return sk_mesh_rank(m, coord);
+}
+
+static sk_sim_channel *channel_to(sk_sim *k, sk_sim_rank *from, int to)
+{
+    for (int i = 0; i < from->channels.n; i++)
+        if (from->channels.v[i].to == to) return &from->channels.v[i];
+    sk_sim_channel *q = sk_push(k->arena, &from->channels);
+    *q = (sk_sim_channel){.to = to};
+    return q;
+}
+
+/* --- what instructions take --- */
+
+/* The unit machine: the first op of a block pays for all of it. */
+static double unit_cost(sk_sim_rank *w, const sk_inst *in)
+{
+    int last = w->p->graph->n_layers - 1;
+    if (in->act != SK_DO_OP || in->layer < 1 || in->layer >= last) return 0;
+    int *paid = &w->charged[SK_N_WORKS * in->layer + (int)in->work];
+    if (*paid == in->micro + 1) return 0;
+    *paid = in->micro + 1;
+    return in->work == SK_WORK_B ? 2 : 1;
+}
+
+static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    if (k->m->unit) return unit_cost(w, in);
+    if (w->seconds) return w->seconds[w->pc];
+    const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
+    if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
+    if (l)
+        return sk_machine_work(k->m, sk_launch_flops(w->p, l), sk_launch_bytes(w->p, l),
+                               w->p->threads);
+    if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].tier == SK_HOST)
+        return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
+    return sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);
+}
+
+/* --- instructions --- */
+
+static void work(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    double c = cost(k, w, in);
+    w->out->flops += in->flops;
+    if (in->beside) {
+        w->updating = fmax(w->updating, w->now) + c;
+        return;
+    }
+    w->now += c;
+    w->out->busy += c;
+}
+
+/* The clock of w goes on to `end`.  The other members came at `ready`, and bytes moved from then
+ * on: only that time is exposed communication, the wait before it is part of the bubble. */
+static void wait_for(sk_sim_rank *w, double ready, double end)
+{
+    double skew = fmin(fmax(ready - w->now, 0), fmax(end - w->now, 0));
+    if (end <= w->now) return;
+    w->out->exposed += end - w->now - skew;
+    w->now = end;
+}
+
+static void note_moving(sk_sim_rank *w, double begin, double end)
+{
+    if (!w->out->moving) return;
+    w->out->moving[2 * w->pc] = begin;
+    w->out->moving[2 * w->pc + 1] = end;
+}
+
+/* The request that the members of a group, which are in the order of their hosts, make to an
+ * algorithm. */
+static sk_coll_ask ask_of(const sk_sim_group *c, const sk_call_plan *plan)
+{
+    sk_coll_ask ask = {.kind = plan->kind, .n = c->reach.n, .root = plan->root};
+    if (c->reach.hosts < 2 || c->reach.n != c->reach.hosts * c->reach.most) return ask;
+    ask.n_axes = 2;
+    ask.axes[0] = c->reach.hosts;
+    ask.axes[1] = c->reach.most;
+    return ask;
+}
+
+/* Priced by the algorithm that the compiler chose.  The program may be that of another rank of the
+ * same shape, whose group is spread otherwise over hosts: where its algorithm does not fit, the one
+ * that would be chosen here. */
+static double call_cost(const sk_sim *k, const sk_sim_group *c, const sk_call_plan *plan,
+                        int64_t bytes)
+{
+    double seconds = INFINITY;
+    sk_coll_ask ask = ask_of(c, plan);
+    if (k->in->calls && plan->algorithm < 0 && !plan->common && c->reach.hosts < 2)
+        seconds = sk_call_seconds(k->in->calls, plan->kind, c->reach.n, bytes);
+    if (seconds >= 0 && isfinite(seconds)) return seconds;
+    seconds = INFINITY;
+    if (k->m->unit || !k->m->chosen || plan->algorithm < 0)
+        return sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+    if (sk_coll_can(sk_coll_parts[plan->algorithm], &ask))
+        seconds = sk_call_price(&k->m->costs, plan->algorithm, &ask, c->reach.hosts, bytes);
+    else sk_choose(&k->m->costs, &ask, c->reach.hosts, plan->reduce, bytes, &seconds);
+    return isfinite(seconds) ? seconds : sk_machine_coll(k->m, plan->kind, bytes, c->reach);
+}
+
+/* When the last member announces a call, it is known when its bytes move. */
+static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    const sk_call_plan *plan = &w->p->calls.v[in->call];
+    sk_sim_group *c = &k->groups[w->group[plan->group]];
+    int seq = w->posted[plan->group]++;
+    work(k, w, in);
+    while (c->calls.n <= seq) (void)sk_push(k->arena, &c->calls);
+    sk_sim_call *m = &c->calls.v[seq];
+    m->ready = fmax(m->ready, w->now);
+    if (++m->announced < c->members) return;
+    m->cost = call_cost(k, c, plan, sk_call_bytes(plan));
+    m->begin = fmax(m->ready, c->free);
+    m->end = c->free = m->begin + m->cost;
+    c->wire += sk_call_wire(plan, c->reach.n);
+}
+
+/* A call in shared memory is work of its members' cores.  Where members outnumber the cores, its
+ * price is what all cores need for all members. */
+static void use_core(const sk_sim *k, sk_sim_rank *w, int n, bool here, double price)
+{
+    double cores = (double)k->m->costs.cores;
+    if (here) w->core += price * fmin(1, cores / n);
+    else w->between += price;
+}
+
+static bool finish(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    int group = w->p->calls.v[in->call].group;
+    sk_sim_group *c = &k->groups[w->group[group]];
+    int seq = w->done[group];
+    sk_assert(seq < w->posted[group]);
+    sk_sim_call *m = &c->calls.v[seq];
+    if (m->announced < c->members) return false;
+    w->done[group]++;
+    double begin = m->begin, end = m->end;
+    if (!k->m->overlap) {
+        begin = fmax(m->ready, w->now);
+        end = begin + m->cost;
+    }
+    note_moving(w, begin, end);
+    wait_for(w, m->ready, end);
+    use_core(k, w, c->reach.n, c->reach.hosts < 2, m->cost);
+    return true;
+}
+
+static void send(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    int to = partner(k, w, in->peer);
+    sk_sim_channel *q = channel_to(k, w, k->at[to]);
+    bool one_host = w->rank / k->m->ranks_per_host == to / k->m->ranks_per_host;
+    work(k, w, in);
+    double free = q->n ? fmax(w->now, q->v[q->n - 1].arrived) : w->now;
+    double took = sk_machine_send(k->m, w->p->bufs.v[in->in[0]].bytes, one_host);
+    *(sk_sim_message *)sk_push(k->arena, q) =
+        (sk_sim_message){.sent = w->now, .arrived = free + took};
+    k->out->wire_sends += in->wire * w->out->ranks;
+}
+
+static bool receive(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    int from = partner(k, w, in->peer);
+    sk_sim_channel *q = channel_to(k, &k->w[k->at[from]], (int)(w - k->w));
+    bool one_host = w->rank / k->m->ranks_per_host == from / k->m->ranks_per_host;
+    if (q->taken == q->n) return false;
+    sk_sim_message *m = &q->v[q->taken++];
+    double took = sk_machine_send(k->m, w->p->bufs.v[in->out[0]].bytes, one_host);
+    double end = k->m->overlap ? m->arrived : fmax(m->sent, w->now) + took;
+    note_moving(w, end - took, end);
+    wait_for(w, m->sent, end);
+    use_core(k, w, 1, one_host, took);
+    m->taken = w->now;
+    return true;
+}
+
+static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    sk_sim_channel *q = channel_to(k, w, k->at[partner(k, w, in->peer)]);
+    if (q->taken < in->sent) return false;
+    if (in->sent) wait_for(w, INFINITY, q->v[in->sent - 1].taken);
+    return true;
+}
+
+/* Copies between memories go one after the other, beside everything else. */
+static void begin_copy(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
+{
+    const sk_buffer *from = &w->p->bufs.v[in->in[0]], *to = &w->p->bufs.v[in->out[0]];
+    bool file = from->tier == SK_FILE || to->tier == SK_FILE;
+    double took = sk_machine_copy(k->m, from->bytes, file);
+    w->copying = fmax(w->copying, w->now) + took;
+    w->copied[2 * in->copy] = w->copying - took;
+    w->copied[2 * in->copy + 1] = w->copying;
+    w->out->copied += took;
+}
+
+static void end_copy(sk_sim_rank *w, const sk_inst *in)
+{
+    const double *at = &w->copied[2 * in->copy];
+    double before = w->now;
+    note_moving(w, at[0], at[1]);
+    wait_for(w, w->now, at[1]);
+    w->out->uncovered += w->now - before;
+}
+
+/* False: another rank must go on first. */
+static bool step(sk_sim *k, sk_sim_rank *w)
+{
+    const sk_inst *in = &w->p->insts.v[w->pc];
+    double before = w->now;
+    bool went = true;
+    switch (in->act) {
+    case SK_DO_START:
+        announce(k, w, in);
+        break;
+    case SK_DO_WAIT:
+        went = finish(k, w, in);
+        break;
+    case SK_DO_SEND:
+        send(k, w, in);
+        break;
+    case SK_DO_RECV:
+        went = receive(k, w, in);
+        break;
+    case SK_DO_SENT:
+        went = sent(k, w, in);
+        break;
+    case SK_DO_JOIN:
+        wait_for(w, w->now, w->updating);
+        break;
+    case SK_DO_COPY:
+        begin_copy(k, w, in);
+        break;
+    case SK_DO_COPIED:
+        end_copy(w, in);
+        break;
+    default:
+        work(k, w, in);
+    }
+    if (!went) return false;
+    if (w->out->times) {
+        w->out->times[2 * w->pc] = before;
+        w->out->times[2 * w->pc + 1] = w->now;
+    }
+    w->out->wire += in->wire;
+    w->pc++;
+    return true;
+}
+
+sk_status sk_sim_execute(sk_sim *k)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int i = 0; i < k->n; i++)
+            while (k->w[i].pc < k->w[i].end && step(k, &k->w[i])) moved = true;
+    }
+    for (int i = 0; i < k->n; i++) {
+        const sk_sim_rank *w = &k->w[i];
+        if (w->pc < w->end)
+            return sk_fail(SK_EBUG, "P3: rank %d waits for ever at%s", w->rank,
+                           sk_inst_print(w->p, w->pc, k->arena));
+    }
+    return SK_OK;
+}

@@ -1,0 +1,75 @@
+/* sim_state.h - the state of a simulation.  Private to plan/.
+ *
+ * Every rank, or every class of equal ranks, has a clock and a place in its program.  Here "rank"
+ * means one of these, and sk_simulated_rank.ranks says how many real ones it stands for. */
+#ifndef SK_PLAN_SIM_STATE_H
+#define SK_PLAN_SIM_STATE_H
+
+#include "plan/simulator.h"
+
+typedef struct sk_sim_call { /* one collective of a group */
+    int announced;           /* members that have come to START */
+    double ready;            /* when the last of them came */
+    double begin, end;       /* when the bytes moved, on machines that overlap */
+    double cost;
+} sk_sim_call;
+
+typedef struct sk_sim_group { /* a group, or all groups whose members are of the same classes */
+    int group, members;       /* members: simulated ranks */
+    int64_t places;           /* real ranks in all of these groups */
+    sk_reach reach;
+    double free; /* when the newest complete call was over */
+    int64_t wire;
+    struct {
+        sk_sim_call *v;
+        int n, cap;
+    } calls; /* the k-th is complete when every member has announced its k-th */
+} sk_sim_group;
+
+typedef struct sk_sim_message {
+    double sent, arrived, taken;
+} sk_sim_message;
+
+typedef struct sk_sim_channel { /* messages to one rank */
+    sk_sim_message *v;
+    int n, cap, taken, to;
+} sk_sim_channel;
+
+typedef struct sk_sim_rank {
+    const sk_program *p;
+    sk_simulated_rank *out;
+    int rank, pc, end;
+    int coord[SK_MAX_AXES];
+    double now;
+    int *group;         /* by group of the program: index in sk_sim.groups; -1: not a member */
+    int *posted, *done; /* by group: calls announced and finished */
+    struct {
+        sk_sim_channel *v;
+        int n, cap;
+    } channels;
+    const double *seconds; /* by instruction, measured; NULL: priced */
+    double core;           /* seconds of a core that its calls on the host took */
+    double between;        /* seconds of its calls on links between hosts */
+    double updating;       /* when the newest update of the background worker is over */
+    double copying;        /* when the newest copy between memories is over */
+    double *copied;        /* by copy: when it began and was over */
+    int *charged; /* unit machine: [SK_N_WORKS * layer + work] -> 1 + micro last paid for */
+} sk_sim_rank;
+
+typedef struct sk_sim {
+    sk_arena *arena;
+    const sk_simulate_in *in;
+    const sk_machine *m;
+    const sk_layout *l;
+    int n, n_ranks; /* simulated; real */
+    sk_sim_rank *w;
+    int *at; /* by real rank: the simulated one */
+    sk_sim_group *groups;
+    int n_groups;
+    sk_simulation *out;
+} sk_sim;
+
+/* sim_execute.c: all ranks to the end of their programs. */
+sk_status sk_sim_execute(sk_sim *k);
+
+#endif

@@ -1,0 +1,172 @@
+/* stats_kernels.cu - STATS: the norm of gradients and the sums of a step; CLIP: what follows from
+ * them. */
+#include "base/exact.h"
+#include "run/gpu/inst_kernels_cuda.h"
+#include "run/ordered_sums.h"
+
+/* ---- STATS */
+
+enum { STAT_PER_SM = 6, STAT_BLOCKS = 132 * STAT_PER_SM }; /* fixed: the same sums on any GPU */
+
+/* The share of this thread of the sum of squares of n elements; if they do not count, 0 or NaN.
+ * Sums of FLIGHT packs are in f32, as those of 4,096 elements are on a CPU. */
+template <typename T> static __device__ double squares(const T *x, int64_t n, float counts)
+{
+    const int V = 16 / (int)sizeof(T);
+    double sum = 0;
+    int64_t full = (uintptr_t)x % 16 ? 0 : n / V;
+    for (int64_t i = threadIdx.x; i < full; i += BLOCK * FLIGHT) {
+        float v[FLIGHT][V], part = 0;
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (i + k * BLOCK < full) sk_take<V>(x + (i + k * BLOCK) * V, v[k]);
+            else
+                for (int e = 0; e < V; e++) v[k][e] = 0;
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++)
+#pragma unroll
+            for (int e = 0; e < V; e++) part += v[k][e] * (v[k][e] * counts);
+        sum += (double)part;
+    }
+    for (int64_t i = full * V + threadIdx.x; i < n; i += BLOCK) {
+        float v = (float)x[i];
+        sum += (double)(v * (v * counts));
+    }
+    return sum;
+}
+
+/* As in base/exact.c: squares of mantissas are added to a bin for each exponent, and the bins to
+ * the limbs once a chunk.  Sums of integers: the order of atomics does not matter. */
+static __device__ void exact_chunk(const float *x, int64_t n, unsigned long long *bin,
+                                   sk_exact *acc)
+{
+    const unsigned odd = 255;
+    __syncthreads(); /* the bins of the chunk before have been read */
+    for (int e = threadIdx.x; e <= (int)odd; e += BLOCK) bin[e] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
+        unsigned u = __float_as_uint(x[i]), e = sk_exact_exponent(u);
+        if (e < odd) atomicAdd(&bin[e], (unsigned long long)sk_exact_square(u));
+        else
+            atomicAdd((unsigned long long *)&acc->limb[u << 9 ? SK_EXACT_NAN : SK_EXACT_INF], 1ull);
+    }
+    __syncthreads();
+    for (unsigned e = 0; e < odd && !threadIdx.x; e++)
+        if (bin[e]) sk_exact_at(acc, e, bin[e]);
+    if (!threadIdx.x) sk_exact_carry(acc);
+}
+
+static __global__ void __launch_bounds__(BLOCK)
+    exact_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, int64_t *out)
+{
+    __shared__ sk_exact acc;
+    __shared__ unsigned long long bin[256];
+    if (threadIdx.x < SK_EXACT_LIMBS) acc.limb[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t c = blockIdx.x; c < chunks; c += gridDim.x) {
+        const sk_norm_piece p = pieces[sk_piece_with(pieces, n_pieces, c)];
+        int64_t from = (c - p.chunk) * SK_UPDATE_CHUNK, n = p.n - from;
+        if (p.counts)
+            exact_chunk((const float *)p.data + from, n < SK_UPDATE_CHUNK ? n : SK_UPDATE_CHUNK,
+                        bin, &acc);
+    }
+    __syncthreads();
+    if (threadIdx.x < SK_EXACT_LIMBS)
+        atomicAdd((unsigned long long *)&out[threadIdx.x],
+                  (unsigned long long)acc.limb[threadIdx.x]);
+}
+
+/* Each block has a share of all chunks, piece after piece.  exact: exact_share() sums the pieces
+ * that count. */
+static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
+    stats_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, double *partial,
+                bool exact)
+{
+    int64_t c = chunks * blockIdx.x / gridDim.x, end = chunks * (blockIdx.x + 1) / gridDim.x;
+    double sum = 0;
+    for (int k = sk_piece_with(pieces, n_pieces, c); c < end; k++) {
+        const sk_norm_piece p = pieces[k];
+        int64_t from = (c - p.chunk) * SK_UPDATE_CHUNK, to = (end - p.chunk) * SK_UPDATE_CHUNK;
+        float counts = p.counts ? 1 : 0;
+        if (to > p.n) to = p.n;
+        if (exact && p.counts) to = from;
+        if (p.type == SK_BF16)
+            sum += squares((const __nv_bfloat16 *)p.data + from, to - from, counts);
+        else if (p.type == SK_F16) sum += squares((const __half *)p.data + from, to - from, counts);
+        else sum += squares((const float *)p.data + from, to - from, counts);
+        c = p.chunk + (p.n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
+    }
+    sum = sk_block_sum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(BLOCK)
+    stats_end(const __grid_constant__ sk_stats_job j, const double *partial, int n)
+{
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += BLOCK) sum += partial[i];
+    sum = sk_block_sum(sum);
+    for (int64_t i = 1 + (int)threadIdx.x; i < j.out_n; i += BLOCK)
+        j.out[i] = i <= j.n_sums && j.sum[i - 1] ? (double)*j.sum[i - 1] : 0;
+    if (threadIdx.x) return;
+    if (j.more) sum += *j.more;
+    if (j.full && *j.full) sum += INFINITY;
+    if (j.full) *j.full = 0;
+    j.out[0] = sum;
+}
+
+sk_status sk_gpu_stats(const sk_stats_job *j, const sk_launch *l)
+{
+    cudaStream_t s = (cudaStream_t)l->stream;
+    double *partial = (double *)l->workspace;
+    int blocks = j->chunks < STAT_BLOCKS ? (int)j->chunks : (int)STAT_BLOCKS;
+    if (blocks)
+        stats_share<<<(unsigned)blocks, BLOCK, 0, s>>>(j->pieces, j->n_pieces, j->chunks, partial,
+                                                       j->exact != NULL);
+    if (blocks && j->exact)
+        exact_share<<<(unsigned)blocks, BLOCK, 0, s>>>(j->pieces, j->n_pieces, j->chunks, j->exact);
+    stats_end<<<1, BLOCK, 0, s>>>(*j, partial, blocks);
+    return sk_cuda_launched("stats");
+}
+
+/* ---- CLIP: take_sums() and sk_do_clip() of run/cpu/grad_norm.c, by one thread */
+
+static __device__ void take_sums(const sk_clip_job *j, double loss_scale)
+{
+    sk_step_scalars *p = j->pulse;
+    double sum[SK_N_SUMS] = {0};
+    for (int i = 0; i < j->n_sums; i++) sum[i] = j->sums[1 + i];
+    double tokens = sum[SK_SUM_WEIGHT] > 0 ? sum[SK_SUM_WEIGHT] : 1, squares = j->sums[0];
+    if (j->cells) sum[SK_SUM_LOSS] = sk_tree_sum_blocks(j->sums + 1 + j->n_sums, j->cells);
+    if (j->exact) squares += sk_exact_value((const sk_exact *)j->exact);
+    p->loss = sum[SK_SUM_LOSS] / tokens;
+    p->tokens = sum[SK_SUM_WEIGHT];
+    p->aux = sum[SK_SUM_AUX] / tokens;
+    p->drops = sum[SK_SUM_DROPS];
+    p->norm = sqrt(squares) / tokens / loss_scale;
+    p->finite = isfinite(p->loss) && isfinite(p->norm);
+    p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
+}
+
+static __global__ void clip_one(const __grid_constant__ sk_clip_job j)
+{
+    sk_step_scalars *p = j.pulse;
+    double loss_scale = p->loss_scale > 0 ? p->loss_scale : 1;
+    take_sums(&j, loss_scale);
+    if (!j.train) return;
+    double tokens = p->tokens > 0 ? p->tokens : 1;
+    double factor = j.clip > 0 ? j.clip / (p->norm + 1e-6) : 1;
+    p->scale = (float)((factor < 1 ? factor : 1) / tokens / loss_scale);
+    if (j.scale > 0) { /* updates were made already; the norm is that of the newest */
+        p->norm *= tokens * (double)j.scale;
+        p->finite = isfinite(p->loss) && isfinite(p->norm);
+    }
+    p->skip = !j.alone && (!p->finite || p->again);
+}
+
+sk_status sk_gpu_clip(const sk_clip_job *j, const sk_launch *l)
+{
+    clip_one<<<1, 1, 0, (cudaStream_t)l->stream>>>(*j);
+    return sk_cuda_launched("clip");
+}

@@ -1,0 +1,68 @@
+/* budget_choice.c - the fastest layout of a job that fits into its budget. */
+#include "train/budget_choice.h"
+#include "base/strings.h"
+
+/* A run that changes its program keeps all buffers in the memory of the device. */
+static bool may_offload(const sk_setup *s)
+{
+    const sk_layout *l = &s->layout;
+    return !l->home_said && !l->replica && !sk_layout_may_fill(l) && !*s->job->relayout &&
+           !s->job->stays_here;
+}
+
+sk_status sk_setup_options(sk_setup *s, const sk_machine *m, int64_t bytes,
+                           sk_budget_option **options, int *n)
+{
+    sk_compile_opts o = sk_setup_opts(s);
+    sk_budget_in in = {.graph = &s->graph,
+                       .layout = &s->layout,
+                       .opts = &o,
+                       .machine = m,
+                       .bytes = bytes,
+                       .may_offload = may_offload(s)};
+    return sk_budget_options(s->arena, &in, options, n);
+}
+
+static sk_status nothing_fits(const sk_setup *s, const sk_budget_option *v, int n)
+{
+    const sk_budget_option *least = v;
+    for (int i = 1; i < n; i++)
+        if (v[i].bytes < least->bytes) least = &v[i];
+    return sk_fail(SK_ECONF,
+                   "budget is %s per rank, and the smallest of %d options needs %s (%s); more ranks, more "
+                   "micro-batches or a smaller train.batch would help",
+                   sk_bytes(s->arena, s->job->budget), n, sk_bytes(s->arena, least->bytes),
+                   sk_layout_short(s->arena, &least->layout));
+}
+
+/* A dropless run has a fallback program of the same layout (fallback.h), which needs more memory:
+ * the layout is chosen for that one. */
+static sk_status choose_for_fallback(sk_setup *s)
+{
+    sk_job *job = sk_new(s->arena, sk_job);
+    sk_setup *fallback = sk_new(s->arena, sk_setup);
+    *job = *s->job;
+    job->hyper.capacity_factor = 0;
+    job->dropless = 0;
+    job->stays_here = true;
+    SK_TRY(sk_setup_layout(s->arena, job, fallback));
+    s->layout = fallback->layout;
+    return SK_OK;
+}
+
+sk_status sk_budget_choose(sk_setup *s)
+{
+    if (s->job->dropless) return choose_for_fallback(s);
+    sk_machine m;
+    sk_budget_option *options = NULL;
+    int n = 0;
+    SK_TRY(sk_machine_read(s->arena, "cpu", &m)); /* the preset: all hosts must choose alike */
+    if (s->job->costs) m.costs = *s->job->costs;
+    SK_TRY(sk_setup_options(s, &m, s->job->budget, &options, &n));
+    for (int i = 0; i < n; i++)
+        if (options[i].bytes <= s->job->budget) {
+            s->layout = options[i].layout;
+            return SK_OK;
+        }
+    return nothing_fits(s, options, n);
+}
