@@ -1,7 +1,7 @@
-/* linear_dgelu.c - the gradient that comes back through a product, and that of GELU before it.
+/* linear_dgelu.c - the gradient of a product, and that of the GELU before it.
  *
- * Only where linear_gelu kept what GELU was taken of, with its bias: operand 1 of the gradient has
- * no address then.  The result must not lie where that was kept: cuBLASLt reads it while it writes
+ * Only where linear_gelu stored the input of GELU, with its bias: operand 1 of the gradient has no
+ * address then.  The result must not overlap that input: cuBLASLt reads it while it writes
  * (gradients of GPT-2 came out 8 % too short).  With the sum over the rows, which is the bias's
  * gradient, in the same epilogue it took twice as long. */
 #include "kernel/product.h"

@@ -1,8 +1,8 @@
 /* linear_gelu.c - a product, its bias and GELU, in the product's own epilogue.
  *
- * Where the backward pass needs what GELU was taken of, the epilogue keeps that too, with the bias
- * in it; so those who read it there are told that there is no bias left to add: their operand 1
- * has no address.  In f32 all stays as it is: there exactness counts. */
+ * Where the backward pass needs the input of GELU, the epilogue stores that too, with the bias
+ * added; so the ops that read it there get operand 1, the bias, without an address: nothing is left
+ * to add.  Not in f32, where results must match the ops alone. */
 #include "kernel/product.h"
 #include "program/fuse.h"
 

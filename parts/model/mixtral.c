@@ -1,7 +1,7 @@
 /* mixtral.c - Jiang et al. 2024: Llama's block (see llama.c), whose MLP is a bank of experts.
  *
  * Each token goes to the k experts with the largest logits, and their results are weighted by the
- * softmax of those logits.  By default there is room for every token, as in Mixtral: every
+ * softmax of those logits.  By default an expert has capacity for every token, as in Mixtral: every
  * expert's bank is then as long as the sequence, most of it zeros that are multiplied too.  A
  * capacity_factor of 1 costs k / experts of that, and drops choices.  n_shared_experts more take
  * every token (Dai et al. 2024, DeepSeekMoE), and expert_groups makes the gates two levels deep

@@ -1,9 +1,9 @@
 /* switch.c - Fedus et al. 2021: GPT-2's block (see gpt2.c), whose MLP is a bank of experts.
  *
- * Each token goes to the one expert with the largest logit, if that has room, and the result is
- * weighted by the softmax of all logits; a token without room passes by on the residual.  Experts
- * are as in the paper: ReLU, no biases (the block's last bias is common to all).  expert_groups
- * makes the gates two levels deep.  Letters as in model/learned_positions.h and model/experts.h. */
+ * Each token goes to the one expert with the largest logit, if that is not full, and the result is
+ * weighted by the softmax of all logits; a dropped token keeps its residual.  Experts are as in the
+ * paper: ReLU, no biases (the block's last bias is common to all).  expert_groups makes the gates
+ * two levels deep.  Letters as in model/learned_positions.h and model/experts.h. */
 #include "model/experts.h"
 #include "model/learned_positions.h"
 

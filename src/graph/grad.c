@@ -1,10 +1,10 @@
 /* grad.c - the backward half of a graph, by walking the forward half from its end.
  *
- * Each op brings the rule for itself; here gradients that meet are joined and
- * those that reach a parameter are marked as contributions to it.  A join
- * stands on the layer of the node that brought the second gradient, so that in
- * a pipeline both are joined before they cross to the stage below.  Nodes whose
- * results nobody wants (the gradient of an input) are dropped at the end. */
+ * Each op has the rule for itself (sk_op.grad); here several gradients of one tensor are added, and
+ * those of a parameter are marked as contributions to it.  The sum of two gradients is on the layer
+ * of the node that made the second one, so that in a pipeline they are added before they are sent
+ * to the stage before.  Nodes whose results are not used (the gradient of an input) are dropped at
+ * the end. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@ static const sk_op *join_op(void)
     return NULL;
 }
 
-/* A contribution to a parameter must be a result of its own: the program adds it up in place. */
+/* A contribution to a parameter must be a result of a new node: the program accumulates it in
+ * place. */
 static void into_param(sk_graph *g, sk_tensor *param, sk_tensor *d, int first_new)
 {
     sk_node *n = d->from;
@@ -43,6 +44,7 @@ static void one_node(sk_graph *g, sk_node *y, sk_tensor **d)
     for (int o = 0; o < y->n_out; o++) any |= (dy[o] = d[y->out[o]->id]) != NULL;
     if (!any || !y->op->grad) return;
     int first_new = g->nodes.n;
+    sk_assert(y->phase == SK_FORWARD);
     g->layer = y->layer;
     y->op->grad(g, y, dy, dx);
     for (int i = 0; i < y->n_in && !g->status; i++)
@@ -79,8 +81,8 @@ static void mark_output(sk_graph *g, sk_node *n, int o, sk_tensor *seed, sk_tens
     if (to && (to == g->loss || to == g->aux)) d[n->out[o]->id] = seed;
 }
 
-/* The graph's own outputs are summed over micro-batches like gradients.  Every part of the loss
- * and of aux begins with the same seed. */
+/* The graph's own outputs are summed over micro-batches like gradients.  The gradients of all parts
+ * of the loss and of aux start from the same seed. */
 static void mark_outputs(sk_graph *g, sk_tensor *seed, sk_tensor **d)
 {
     for (int i = 0; i < g->nodes.n; i++)
@@ -96,7 +98,7 @@ void sk_graph_grad(sk_graph *g)
     }
     int n_forward = g->nodes.n;
     sk_tensor **d = sk_many(g->arena, sk_tensor *, g->tensors.n); /* of forward tensors */
-    mark_outputs(g, sk_input(g, "loss_scale", "", SK_F32), d);
+    mark_outputs(g, sk_input(g, SK_LOSS_SCALE, "", SK_F32), d);
     g->phase = SK_BACKWARD;
     for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d);
     if (!g->status) drop_dead(g);

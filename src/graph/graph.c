@@ -48,7 +48,7 @@ void sk_graph_size(sk_graph *g, char letter, int64_t size)
     else *s = size;
 }
 
-/* So many elements that sums over tensors, in bytes, still are numbers. */
+/* Bounds the elements of a tensor, so that bytes of all tensors do not overflow. */
 static void not_endless(sk_graph *g, const sk_tensor *t)
 {
     const int64_t most = (int64_t)1 << 50;
@@ -109,7 +109,7 @@ sk_tensor *sk_graph_find(const sk_graph *g, const char *name)
 
 bool sk_tensor_is_data(const sk_tensor *t)
 {
-    return t->role == SK_INPUT && strcmp(t->name, "loss_scale") != 0; /* that one is grad.c's */
+    return t->role == SK_INPUT && strcmp(t->name, SK_LOSS_SCALE) != 0;
 }
 
 bool sk_graph_is_sequences(const sk_graph *g)
@@ -162,6 +162,8 @@ static sk_status fill_in(sk_graph *g, sk_node *n, const char *name, const sk_cal
     n->op = sk_op_find(name);
     if (!n->op) return sk_fail(SK_ECONF, "no operation is called '%s'", name);
     n->n_in = n->op->n_in;
+    sk_assert(n->n_in <= SK_MAX_IN && sk_op_outs(n->op) <= SK_MAX_OUT);
+
     n->n_out = sk_op_outs(n->op);
     memcpy(n->in, call->in, sizeof n->in);
     memcpy(n->attr, call->attr, sizeof n->attr);
@@ -181,9 +183,9 @@ static sk_status all_sized(const sk_graph *g, const sk_node *n)
     return SK_OK;
 }
 
-/* A letter that this op keeps whole and the layout will split, if the op can be written otherwise.
+/* A letter that this op marks '!' and the layout will split, if the op has .split.
  */
-static char torn(const sk_graph *g, const sk_node *n)
+static char needs_split(const sk_graph *g, const sk_node *n)
 {
     for (const char *p = g->cut; n->op->split && *p; p++)
         if (strchr(n->not_split, *p)) return *p;
@@ -202,10 +204,10 @@ sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call cal
     if (!bad && !g->status) bad = all_sized(g, n);
     if (bad) sk_graph_fail(g, bad, "%s (%s)", sk_error_line(), where);
     if (g->status) return harmless(g, n);
-    if (torn(g, n)) {
+    if (needs_split(g, n)) {
         /* Also where another axis named a letter of it before. */
         if (g->dealt && strchr(n->not_split, g->dealt)) n->attr[0] = g->zigzag;
-        n->op->split(g, torn(g, n), n->in, n->attr, n->out);
+        n->op->split(g, needs_split(g, n), n->in, n->attr, n->out);
         return g->status ? harmless(g, n) : n; /* only to hand over its results */
     }
     *sk_push(g->arena, &g->nodes) = n;

@@ -26,6 +26,9 @@ extern "C" {
 /* The letters that mean the same in every model; the others are the model's own. */
 enum { SK_LETTER_BATCH = 'b', SK_LETTER_TIME = 't', SK_LETTER_EXPERTS = 'e' };
 
+/* The input that seeds the gradient (sk_graph_grad). */
+#define SK_LOSS_SCALE "loss_scale"
+
 typedef enum sk_role {
     SK_VALUE,  /* made by a node */
     SK_INPUT,  /* filled from outside for every micro-batch */
@@ -126,21 +129,21 @@ sk_status sk_graph_status(const sk_graph *g);
 sk_status sk_graph_fail(sk_graph *g, sk_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 sk_tensor *sk_graph_find(const sk_graph *g, const char *name);
-/* Is it an input that comes with the data?  Have these the letter t: is a sample a sequence? */
+/* Is it an input that comes with the data?  Is a sample a sequence: do such inputs have the letter
+ * of time? */
 bool sk_tensor_is_data(const sk_tensor *t);
 bool sk_graph_is_sequences(const sk_graph *g);
 sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
 
-/* Count a scalar, the result of a forward node of an op that adds, to one of the graph's sums.
- * Several nodes may bring a part, one a layer, say: g->sum[which] is the tensor of the first, and
- * `into` of every one of them is that tensor.  Setting g->loss and g->weight by hand, as
+/* Add a scalar, the result of a forward node of an op with SK_OP_ADDS, to one of the graph's sums.
+ * Several nodes may make a part of it, for example one a layer: g->sum[which] is the tensor of the
+ * first, and `into` of every one of them is that tensor.  Setting g->loss and g->weight by hand, as
  * sk_cross_entropy does, means the same for one part. */
 void sk_graph_sum(sk_graph *g, sk_sum_kind which, sk_tensor *scalar);
 
 /* Add the backward half: for every parameter that the loss depends on, nodes whose
  * outputs go `into` it.  The gradient is that of the *sums* of the loss and of aux; the program
- * divides by the token count of the whole step.  Its seed is an input of the graph named
- * "loss_scale". */
+ * divides by the token count of the whole step.  Its seed is the input SK_LOSS_SCALE. */
 void sk_graph_grad(sk_graph *g);
 
 /* Part of the above: results of cheap ops are recomputed for the backward half instead of kept. */

@@ -95,6 +95,8 @@ sk_args sk_op_widened(const sk_args *a, char *workspace)
 static void convert_part(const sk_view *to, const sk_view *from, int part, int of)
 {
     int64_t n = sk_count(to), at = n * part / of, end = n * (part + 1) / of;
+    sk_assert(n == sk_count(from) && part >= 0 && part < of);
+
     if (to->type == from->type) return;
     sk_convert((char *)to->data + (size_t)at * sk_dtype_size(to->type), to->type,
                (const char *)from->data + (size_t)at * sk_dtype_size(from->type), from->type,

@@ -1,9 +1,8 @@
-/* recompute_cheap.c - results that are cheaper to make twice than to keep.
+/* recompute_cheap.c - results that are cheaper to recompute than to keep.
  *
  * A backward node that reads the result of a cheap op (a norm, an activation
- * function) gets a copy of that op right before it, so that the forward result
- * dies at its last forward use.  The operands of a cheap op are kept anyway:
- * its own gradient reads them. */
+ * function) gets a copy of that op right before it, so that the forward result is freed after its
+ * last forward use.  The operands of a cheap op are kept anyway: its own gradient reads them. */
 #include "graph/graph.h"
 
 #include <string.h>

@@ -26,6 +26,8 @@ static size_t copy_bytes(const sk_args *a, const sk_fp8_plan *f, int i)
 void sk_fp8_plan_of(const sk_args *a, bool wide, sk_fp8_plan *out)
 {
     *out = (sk_fp8_plan){.parts = SK_FP8_LINE};
+    sk_assert(a->n_in == 2 && a->n_out == 1);
+
     out->eight = !wide && as_product(a, &out->p);
     out->type = a->out[0].type == SK_F16 ? SK_F16 : SK_BF16;
     if (out->eight) out->k = (out->p.k + STEP - 1) / STEP * STEP;

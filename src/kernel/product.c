@@ -7,6 +7,8 @@ static void note(sk_letters *all, char name, const sk_view *v, int who, int dim)
 {
     int i = 0;
     while (i < all->n && all->v[i].name != name) i++;
+    sk_assert(i < SK_MAX_LETTER && dim < SK_MAX_DIM);
+
     if (i == all->n) all->v[all->n++] = (sk_letter){.name = name, .view = v, .dim = dim};
     all->v[i].size = v->size[dim];
     all->v[i].step[who] = v->step[dim];
@@ -171,6 +173,7 @@ static void *further(const sk_lt_matrix *x, int64_t n)
 sk_product sk_product_at(const sk_product *p, const int64_t at[3])
 {
     sk_product q = *p;
+    sk_assert(p->m > 0 && p->n > 0 && p->k > 0);
     q.a.data = further(&p->a, at[p->crossed ? SK_B : SK_A]);
     q.b.data = further(&p->b, at[p->crossed ? SK_A : SK_B]);
     q.d.data = further(&p->d, at[SK_OUT]);

@@ -78,6 +78,7 @@ void sk_layout_expect(const sk_layout *l, sk_graph *g)
     for (int a = 0; a < l->mesh.n; a++) {
         char letter = l->split[a][0];
         if (!letter || a == l->stage_axis || l->mesh.size[a] == 1) continue;
+        sk_assert(strlen(g->cut) + 1 < sizeof g->cut);
         if (!strchr(g->cut, letter)) g->cut[strlen(g->cut)] = letter;
         if (letter == SK_LETTER_TIME && l->by[a] != SK_BY_EXCHANGE) dealt *= l->mesh.size[a];
     }

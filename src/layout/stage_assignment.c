@@ -53,8 +53,7 @@ static int chunks_under(const double *cost, int n, double most, int *chunk_of)
     return chunk + 1;
 }
 
-/* The least `most` is the cost of some run of layers: all of them are tried, cheapest first by
- * halving between bounds until two neighbours in double arithmetic are left. */
+/* The least `most`, by bisection. */
 static void balanced(const double *cost, int n, int n_chunks, int *chunk_of)
 {
     double lo = 0, hi = 0;
@@ -81,5 +80,6 @@ int *sk_stages_assign(sk_arena *a, const sk_graph *g, int n_chunks, bool balance
     }
     for (int i = 0; i < g->nodes.n; i++) cost[g->nodes.v[i]->layer] += node_cost(g, g->nodes.v[i]);
     balanced(cost, g->n_layers, n_chunks, chunk_of);
+    for (int i = 0; i < g->n_layers; i++) sk_assert(chunk_of[i] >= 0 && chunk_of[i] < n_chunks);
     return chunk_of;
 }

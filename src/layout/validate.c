@@ -1,8 +1,8 @@
 /* validate.c - does a layout make sense: alone, for a model, for a schedule and a device?
  *
- * Words say it themselves (word.h); here they are asked.  A letter that no tensor has would change
- * nothing in silence.  "tp=2" implies more letters than some models have; an axis that finds none
- * of its letters is a mistake all the same. */
+ * The words of the table decide (word.h).  A letter that no tensor has would silently change
+ * nothing, so it is refused.  "tp=2" implies more letters than some models have; an axis that finds
+ * none of its letters is refused all the same. */
 #include "layout/layout_private.h"
 
 #include <ctype.h>

@@ -24,8 +24,8 @@ static void check(sk_graph *g, const sk_hyper *h)
                       h->router_bias_update_speed);
 }
 
-/* Places of an expert in a sequence: its even share of all choices times the factor.  It cannot be
- * chosen more than once by a token, so that `time` is room for all. */
+/* The capacity of an expert in a sequence: its even share of all choices times the factor.  A token
+ * chooses an expert at most once, so a capacity of `time` never drops a choice. */
 static int64_t room(const sk_hyper *h, int64_t time, sk_mode mode)
 {
     double share = (double)h->num_experts_per_tok * (double)time / (double)h->num_local_experts;

@@ -1,4 +1,4 @@
-/* experts.h - the phrases of mixtures of experts, shared by the models that have them.
+/* experts.h - mixtures of experts: what the models that have them are built from.
  *
  *     sk_experts m = sk_experts_route(g, h, x, i, mode, true);
  *     sk_tensor *rows = sk_experts_send(g, m, x);            "btc" -> "ebxc"
@@ -6,10 +6,10 @@
  *     sk_tensor *y = sk_experts_collect(g, m, rows);         "ebxc" -> "btc"
  *
  * Letters: e experts, x places of an expert in a sequence, k choices of a token, u groups of
- * experts; and g, experts as the router counts them: as many as e, but split by nobody who splits
- * experts, because every rank that has a token must know all of its logits.
- * Routing goes by sequence, so that no layout and no micro-batch changes a decision.
- * Weights of a bank begin with a long dim, "fec" or "cef": shards are cut along the first one. */
+ * experts; and g, experts as the router counts them: as many as e, but not split where experts are,
+ * because every rank that has a token must have all of its logits. Routing goes by sequence, so
+ * that no layout and no micro-batch changes a decision. Weights of a bank begin with a long dim,
+ * "fec" or "cef": shards are cut along the first one. */
 #ifndef SK_MODEL_EXPERTS_H
 #define SK_MODEL_EXPERTS_H
 

@@ -1,5 +1,6 @@
 /* hyper.c - see hyper.h. */
 #include "model/hyper.h"
+#include "base/status.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -67,7 +68,12 @@ const sk_field *sk_hyper_field(const char *name)
     return NULL;
 }
 
-static void *place(const sk_field *f, sk_hyper *h) { return (char *)h + f->at; }
+static void *place(const sk_field *f, sk_hyper *h)
+{
+    sk_assert(f->at + f->bytes <= sizeof *h);
+    return (char *)h + f->at;
+}
+
 static const void *look(const sk_field *f, const sk_hyper *h) { return (const char *)h + f->at; }
 
 double sk_field_number(const sk_field *f, const sk_hyper *h)

@@ -52,7 +52,7 @@ typedef struct sk_hyper {
     int64_t num_local_experts, num_experts_per_tok;
     int64_t n_shared_experts; /* experts that every token goes to */
     int64_t expert_groups;    /* two-level gating; 0: one level */
-    double capacity_factor;   /* room of an expert over its even share; 0: for every token */
+    double capacity_factor;   /* capacity of an expert over its even share; 0: for every token */
     double router_aux_loss_coef;
     double router_bias_update_speed; /* of a bias that only chooses; 0: there is none */
     sk_own own[SK_MAX_OWN];          /* of the model part's own fields */

@@ -1,5 +1,6 @@
 /* router.c - see router.h. */
 #include "kernel/cpu/router.h"
+#include "base/status.h"
 #include "kernel/slots.h"
 #include "kernel/cpu/vecmath.h"
 
@@ -75,7 +76,9 @@ static void queue_up(const sk_args *a, int64_t from, int64_t to, const scratch *
 {
     int64_t time = a->in[0].size[1], experts = a->in[0].size[2], choices = a->out[0].size[2];
     int64_t capacity = (int64_t)a->attr[1];
+    sk_assert(capacity > 0 && capacity * experts <= SK_MOST_SLOTS); /* exact in f32 */
     memset(d->queue, 0, (size_t)experts * sizeof *d->queue);
+
     for (int64_t k = 0; k < choices; k++)
         for (int64_t at = 0; at < time; at++) {
             int64_t t = sk_zigzag_index(at, time, a->in[0].zigzag[1]);
