@@ -458,12 +458,13 @@ sk_status sk_emit_tiers(sk_emit *e)
 {
     tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
     if (!sk_layout_offloads(e->l)) return SK_OK;
+    sk_number(e->p); /* copies that begin at one place go by the numbers of their buffers */
     int n = e->p->bufs.n;
     find_groups(&x);
     find_uses(&x);
     x.ready = sk_many(e->tmp, int, n + 1);
     memset(x.ready, -1, sizeof(int) * (size_t)n);
-    for (int i = n - 1; i >= 0; i--) { /* tiles, which come behind it, before the whole */
+    for (int i = n - 1; i >= 0; i--) { /* parts, which are behind it, before the whole */
         if (unit(e->p, i) != i) continue;
         sk_placement home = home_of(&x, sk_buffer_root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);
