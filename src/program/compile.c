@@ -10,6 +10,7 @@
  *     split-backward after both      regions and clones move nodes between the halves
  *     saved, packed after those      what is recomputed is not saved, in pieces or in fewer bits
  *     params after edges             stages that share a weight are those that read it
+ *     ring, overlap, slices, tiles   each takes ops that are still whole, and splits them
  *     weight stash after lower       who reads which version of a weight is known
  *     first gather after lower       the order of gathers in a step is known
  *     accumulate after weight stash  behind an update a sum begins anew
@@ -19,6 +20,7 @@
  *     algorithms after waits         the workspace of a call lives from start to wait
  *     offload after waits            a stay on the device ends where a call is waited for
  *     numbering after all of them    the order in which buffers were created is of no importance
+ *                                    (offload, which goes by numbers, begins with it too)
  *     memory after numbering         lives are known
  *     launches after memory          the proof compares places */
 #include "base/threads.h"
@@ -103,6 +105,7 @@ static const struct pass {
     {"lower", "instructions of all tasks, with communication", sk_lower},
     {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
     {"overlap", "products in chunks, beside the collectives they wait for", sk_overlap_chunks},
+    {"slices", "regions in sequence chunks: wide results are never whole", sk_sequence_chunks},
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
     {"weight-stash", "versions of weights that change within a step", sk_stash_weights},
     {"first-gather", "later gathers of a weight come from a second copy", sk_find_first_gathers},

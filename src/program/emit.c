@@ -38,6 +38,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
                   .layer = place->layer,
                   .phase = place->phase,
                   .work = place->work,
+                  .region = place->region,
                   .turns = 1,
                   .ring = -1,
                   .call = -1,
@@ -57,7 +58,8 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
                            .micro = e->at.micro,
                            .layer = e->at.layer,
                            .phase = e->at.phase,
-                           .work = e->at.work};
+                           .work = e->at.work,
+                           .region = e->at.region};
     sk_inst *in = sk_push(e->tmp, &e->p->insts);
     *in = sk_inst_like(&place, act);
     return in;
@@ -79,37 +81,9 @@ int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kin
     return e->p->bufs.n - 1;
 }
 
-/* What the slice at work has of a box; returns where it begins, in elements. */
-static int64_t cut_slice(const sk_emit *e, sk_extent *box)
-{
-    int per = e->slice.per, groups = e->slice.n / per;
-    int64_t from, to, row = sk_box_count(box, 1, box->n), at;
-    sk_cut(box->size[0], e->slice.i / per, groups, &from, &to);
-    box->at[0] += from;
-    box->size[0] = to - from;
-    at = from * row;
-    if (per == 1) return at;
-    sk_cut(box->size[1], e->slice.i % per, per, &from, &to);
-    box->at[1] += from;
-    box->size[1] = to - from;
-    return at + from * sk_box_count(box, 2, box->n);
-}
-
 sk_extent sk_emit_box(const sk_emit *e, const sk_tensor *t, const sk_state *s, int micro)
 {
-    sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, micro, e->p->n_micro);
-    if (e->slice.n && t->letters[0] == e->g->batch) cut_slice(e, &box);
-    return box;
-}
-
-int sk_emit_slice_at(sk_emit *e, int whole)
-{
-    sk_buffer w = e->p->bufs.v[whole];
-    int64_t at = cut_slice(e, &w.box);
-    int part = sk_emit_buffer(e, w.name, w.tensor, w.kind, w.type, w.box);
-    e->p->bufs.v[part].within = whole;
-    e->p->bufs.v[part].part_at = at * (int64_t)sk_dtype_size(w.type);
-    return part;
+    return sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, micro, e->p->n_micro);
 }
 
 int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro)
@@ -241,6 +215,7 @@ void sk_emit_stand_at(sk_emit *e, const sk_inst *in)
     e->at.layer = in->layer;
     e->at.phase = in->phase;
     e->at.work = in->work;
+    e->at.region = in->region;
 }
 
 void sk_emit_start(sk_emit *e, int call, sk_flies flies)

@@ -33,11 +33,11 @@ typedef struct sk_cuts { /* parts of a buffer, one behind the other */
 } sk_cuts;
 
 /* Nodes of one layer that make and use results with a letter that only they have (hidden width,
- * words): run slice by slice along the batch, so that such results are never whole. */
+ * words): run in chunks along the batch, so that such results are never whole. */
 typedef struct sk_region {
     int layer;
     char letter;
-    char next;           /* the letter behind the batch, if slices may cut it as well; else 0 */
+    char next;           /* the letter behind the batch, if chunks may cut it as well; else 0 */
     const sk_tensor *of; /* one of the wide results */
     sk_ints nodes[2];    /* by phase, in the order of the graph */
     sk_ints again;       /* clones that the backward nodes call for, chunk by chunk */
@@ -92,6 +92,7 @@ typedef struct sk_place {
     int micro, layer;
     sk_phase phase;
     sk_duty work;
+    int region; /* what is being written is of this region: inst.region */
 } sk_place;
 
 /* What `lower` and the passes behind it share. */
@@ -113,12 +114,6 @@ typedef struct sk_emit {
     int gathered_layer;    /* whose weights are there; -1: none */
     sk_ints layers;        /* of the task being written, in its order */
     struct {
-        int i, n;          /* the slice at work, of so many; n = 0: none is */
-        int per;           /* of them a row of the batch has; 1: a slice has one or more rows */
-        int *whole;        /* tensor id -> 1 + the buffer that slices of it are parts of */
-        sk_at_hand **hand; /* tensor id -> of this slice */
-    } slice;
-    struct {
         sk_leaf *v;
         int n, cap;
         int *order, n_order; /* by parameter: its place in the order in which gradients are first
@@ -131,10 +126,8 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act);
 int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, sk_dtype type,
                    sk_extent box);
 int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro);
-/* The piece of a tensor that an instruction sees: of the slice at work, if there is one. */
 sk_extent sk_emit_box(const sk_emit *e, const sk_tensor *t, const sk_state *s, int micro);
 int sk_emit_part(sk_emit *e, int whole, int i, int n); /* the i-th of n parts along dim 0 */
-int sk_emit_slice_at(sk_emit *e, int whole);           /* the part that is the slice at work */
 int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
                  const char *what);
 void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner);
@@ -219,15 +212,15 @@ bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);     /* false: it is not pac
 void sk_emit_unpack_for(sk_emit *e, const sk_node *n);   /* what the node reads */
 void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes); /* of a task that is written */
 
-/* regions.c: which nodes are run slice by slice. */
+/* regions.c: which nodes are run in sequence chunks. */
 sk_status sk_emit_regions_open(sk_emit *e);
 
-/* slices.c: running them.  All nodes of the region, of this node's phase. */
+/* sequence_chunks.c: all nodes of a region, of this node's phase; and the pass that runs them in
+ * chunks. */
 sk_status sk_emit_region(sk_emit *e, const sk_node *n);
-/* Instructions that slices add to one a node and micro-batch, at least; counting ends at enough. */
+sk_status sk_sequence_chunks(sk_emit *e);
+/* Instructions that chunks add to one a node and micro-batch, at least; counting ends at enough. */
 int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough);
-bool sk_emit_outside(const sk_emit *e, const sk_tensor *t); /* not made in the slice at work */
-sk_status sk_emit_need_slice(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
 
 /* A call moves elements of one type: what is kept in f32, what is narrower and what is encoded go
  * apart. */
@@ -300,13 +293,17 @@ void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
 typedef int sk_rewriter(void *ctx, const sk_inst *old, int pc);
 sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx);
 
-/* split_rows.c: instructions (OP, SLICE, START with call.by_rows) in chunks of the batch: for each
- * chunk, all of them. */
+/* split_rows.c: instructions in chunks of the batch: for each chunk, all of them. */
+typedef struct sk_part {
+    int whole, chunk, buf;
+} sk_part;
 typedef struct sk_chunks {
     int n;
-    sk_flies flies; /* of calls */
+    int per;          /* of them a row of the batch has; 0 or 1: a chunk has one or more rows */
+    sk_flies flies;   /* of calls */
+    const char *wide; /* of a region: by tensor, never whole; else NULL */
     struct {
-        sk_cuts *v;
+        sk_part *v;
         int n, cap;
     } parts; /* of buffers, so far */
 } sk_chunks;

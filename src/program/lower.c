@@ -33,9 +33,7 @@ static sk_status output(sk_emit *e, const sk_node *n, int o, int *buf, bool *add
         *buf = sk_emit_grad_target(e, e->plan.param_of[into->id], n, made);
     else if (into) *buf = output_target(e, into);
     else {
-        int whole = e->slice.n ? e->slice.whole[t->id] - 1 : -1;
-        *buf = whole >= 0 ? sk_emit_slice_at(e, whole)
-                          : sk_emit_piece(e, t, SK_ACTS, made, e->at.micro);
+        *buf = sk_emit_piece(e, t, SK_ACTS, made, e->at.micro);
         sk_emit_have(e, t, made, *buf);
     }
     return SK_OK;
@@ -77,17 +75,15 @@ sk_status sk_emit_node(sk_emit *e, const sk_node *n)
     inst->node = n;
     inst->ring = ring_axis(e, n);
     inst->add = adds;
-    inst->turn = e->slice.i;
-    inst->turns = e->slice.n ? e->slice.n : 1;
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
-    return e->slice.n ? SK_OK : sk_emit_made(e, n);
+    return e->at.region ? SK_OK : sk_emit_made(e, n);
 }
 
 sk_status sk_emit_clone(sk_emit *e, const sk_node *n)
 {
     int layer = e->at.layer;
-    bool region = e->plan.region_of && e->plan.region_of[n->id] && !e->slice.n;
+    bool region = e->plan.region_of && e->plan.region_of[n->id] && !e->at.region;
     sk_assert(sk_is_clone(e, n) && e->at.phase == SK_BACKWARD);
     SK_TRY(region ? sk_emit_region(e, n) : sk_emit_node(e, n));
     e->at.layer = layer;
@@ -259,8 +255,6 @@ sk_status sk_lower(sk_emit *e)
 {
     sk_program *p = e->p;
     e->hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n * p->n_micro);
-    e->slice.whole = sk_many(e->tmp, int, e->g->tensors.n + 1);
-    e->slice.hand = sk_many(e->tmp, sk_at_hand *, e->g->tensors.n + 1);
     if (p->optim) SK_TRY(train_section(e));
     p->n_train = p->insts.n;
     if (e->opts->validate || !p->optim) SK_TRY(forward_section(e));

@@ -89,8 +89,9 @@ typedef struct sk_inst {
     int task;        /* which of its section; -1: none, it stands before or behind all */
     int unit;        /* instructions that were written as one, and are not torn apart */
     bool beside;     /* UPDATE: of the gradient before; the rank goes on meanwhile */
-    int turn, turns; /* OP: of a node that is run over parts: for every rank of a ring, or of
-                        the batch, beside collectives or slice by slice */
+    int turn, turns; /* OP: of a node that is run over parts: for every rank of a ring, in
+                        overlap chunks, sequence chunks or tiles; 1: it is whole */
+    int region;      /* neighbours with one number run in sequence chunks together; 0: none */
     int ring;        /* OP: the axis round which operands go; -1: none do */
     int call;        /* START, WAIT */
     int room;        /* OP: buffer of scratch, where a GPU needs more than SK_WORKSPACE; else -1 */

@@ -18,7 +18,6 @@ sk_state sk_state_settled(const sk_state *s)
 
 static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 {
-    if (e->slice.n && t->role != SK_PARAM) return &e->slice.hand[t->id];
     return &e->hand[t->id * e->p->n_micro + e->at.micro];
 }
 
@@ -356,7 +355,6 @@ sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
     *buf = sk_emit_find(e, t, want);
     if (*buf >= 0) return SK_OK;
-    if (sk_emit_outside(e, t)) return sk_emit_need_slice(e, t, want, buf);
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         sk_state now;

@@ -3,31 +3,65 @@
  * The batch is the first dim, so a chunk of it is a part of each buffer that lies in line.  An op
  * runs on the parts of all operands that have the batch; what it sums over the batch is added to
  * from chunk to chunk.  A collective that leaves the batch alone becomes one a chunk, on like parts
- * of both of its buffers, and no byte more is sent. */
+ * of both of its buffers, and no byte more is sent.
+ *
+ * In a region (sk_chunks.wide) what is wide, and what is made of results for readers inside, has a
+ * buffer of its own in every chunk; what has nothing to do with chunks (a weight is gathered) is
+ * done once, in the first. */
 #include "program/emit.h"
+#include "coll/segment.h"
+
+/* What chunk i has of a box; returns where that begins, in elements. */
+static int64_t cut_box(const sk_chunks *x, int chunk, sk_extent *box)
+{
+    int per = x->per ? x->per : 1;
+    int64_t from, to, at;
+    sk_cut(box->size[0], chunk / per, x->n / per, &from, &to);
+    at = from * sk_box_count(box, 1, box->n);
+    box->at[0] += from;
+    box->size[0] = to - from;
+    if (per == 1) return at;
+    sk_cut(box->size[1], chunk % per, per, &from, &to);
+    box->at[1] += from;
+    box->size[1] = to - from;
+    return at + from * sk_box_count(box, 2, box->n);
+}
 
 static int find_part(const sk_chunks *x, int whole, int chunk)
 {
-    for (int k = 0; k < x->parts.n; k++)
-        if (x->parts.v[k].whole == whole) return x->parts.v[k].first + chunk;
+    for (int k = x->parts.n - 1; k >= 0; k--)
+        if (x->parts.v[k].whole == whole && x->parts.v[k].chunk == chunk) return x->parts.v[k].buf;
     return -1;
 }
 
-/* What chunks write is read as the same parts (verify counts on that); what others wrote has parts
- * of its own for each reader. */
-static int read_part(sk_emit *e, const sk_chunks *x, int whole, int chunk)
+/* A buffer of its own, or a part of the whole. */
+static int make_part(sk_emit *e, const sk_chunks *x, int whole, int chunk, bool own)
 {
-    int part = find_part(x, whole, chunk);
-    return part >= 0 ? part : sk_emit_part(e, whole, chunk, x->n);
+    sk_buffer w = e->p->bufs.v[whole];
+    int64_t at = cut_box(x, chunk, &w.box) * (int64_t)sk_dtype_size(w.type);
+    int part = sk_emit_buffer(e, w.name, w.tensor, w.kind, w.type, w.box);
+    if (own) return part;
+    e->p->bufs.v[part].within = whole;
+    e->p->bufs.v[part].part_at = at;
+    return part;
 }
 
-static int write_part(sk_emit *e, sk_chunks *x, int whole, int chunk)
+static int keep_part(sk_emit *e, sk_chunks *x, int whole, int chunk, bool own)
 {
-    if (find_part(x, whole, chunk) < 0) {
-        *sk_push(e->tmp, &x->parts) = (sk_cuts){whole, e->p->bufs.n, x->n};
-        for (int k = 0; k < x->n; k++) sk_emit_part(e, whole, k, x->n);
-    }
-    return find_part(x, whole, chunk);
+    int part = find_part(x, whole, chunk);
+    if (part >= 0) return part;
+    part = make_part(e, x, whole, chunk, own);
+    *sk_push(e->tmp, &x->parts) = (sk_part){whole, chunk, part};
+    return part;
+}
+
+/* What chunks write is read as the same part.  Of what others wrote readers in a region share a
+ * part, and those in a run of overlap have one each. */
+static int read_part(sk_emit *e, sk_chunks *x, int whole, int chunk)
+{
+    int part = find_part(x, whole, chunk);
+    if (part >= 0) return part;
+    return x->wide ? keep_part(e, x, whole, chunk, false) : make_part(e, x, whole, chunk, false);
 }
 
 static void split_op(sk_emit *e, sk_chunks *x, sk_inst *in, int chunk)
@@ -37,47 +71,62 @@ static void split_op(sk_emit *e, sk_chunks *x, sk_inst *in, int chunk)
     for (int i = 0; i < n->n_in; i++)
         if (n->letters_in[i][0] == batch) in->in[i] = read_part(e, x, in->in[i], chunk);
     for (int o = 0; o < n->n_out; o++) {
-        if (n->letters_out[o][0] == batch) in->out[o] = write_part(e, x, in->out[o], chunk);
+        bool own = x->wide && x->wide[n->out[o]->id];
+        if (n->letters_out[o][0] == batch) in->out[o] = keep_part(e, x, in->out[o], chunk, own);
         else if (chunk) in->add |= 1u << o;
     }
     in->turn = chunk;
     in->turns = x->n;
 }
 
-/* The same collective on parts: fewer rows in front of the dim that it cuts. */
+/* The same collective on parts: fewer rows in front of the dims that it cuts. */
 static int split_call(sk_emit *e, sk_chunks *x, int call, int chunk)
 {
     sk_program *p = e->p;
     sk_call_plan c = p->calls.v[call];
     sk_call_seg s = c.segs[0];
-    sk_assert(c.by_rows && c.n_segs == 1 && !c.n_then);
+    sk_assert(c.n_segs == 1 && !c.n_then);
     int64_t *rows = c.kind == SK_ALLREDUCE ? &s.n : &s.outer;
-    int64_t whole = p->bufs.v[s.src].box.size[0];
-    s.dst = write_part(e, x, s.dst, chunk);
+    sk_extent whole = p->bufs.v[s.src].box;
     s.src = read_part(e, x, s.src, chunk);
-    *rows = *rows / whole * p->bufs.v[s.src].box.size[0];
+    s.dst = keep_part(e, x, s.dst, chunk, x->wide != NULL);
+    const sk_extent *part = &p->bufs.v[s.src].box;
+    for (int d = 0; d < 2 && d < whole.n; d++)
+        if (part->size[d] != whole.size[d]) *rows = *rows / whole.size[d] * part->size[d];
     c.segs = sk_new(p->arena, sk_call_seg);
     *c.segs = s;
-    c.elements = s.outer * s.n * s.inner;
+    sk_seg shape = sk_call_shape(&s);
+    c.elements = s.swap ? sk_seg_whole(&shape) / p->groups[c.group].n : s.outer * s.n * s.inner;
     c.flies = x->flies;
     *sk_push(e->tmp, &p->calls) = c;
     return p->calls.n - 1;
 }
 
+/* Does it move something that chunks have made? */
+static bool moves_part(const sk_emit *e, const sk_chunks *x, const sk_inst *in, int chunk)
+{
+    if (in->act != SK_DO_START && in->act != SK_DO_SLICE) return false;
+    int src = in->act == SK_DO_START ? e->p->calls.v[in->call].segs[0].src : in->in[0];
+    return !x->wide || find_part(x, src, chunk) >= 0;
+}
+
 static void split_inst(sk_emit *e, sk_chunks *x, sk_inst in, int chunk)
 {
     if (in.act == SK_DO_OP) split_op(e, x, &in, chunk);
-    else if (in.act == SK_DO_START) in.call = split_call(e, x, in.call, chunk);
+    else if (!moves_part(e, x, &in, chunk)) {
+        if (chunk) return;
+    } else if (in.act == SK_DO_START) in.call = split_call(e, x, in.call, chunk);
     else {
-        sk_assert(in.act == SK_DO_SLICE);
         in.in[0] = read_part(e, x, in.in[0], chunk);
-        in.out[0] = write_part(e, x, in.out[0], chunk);
+        in.out[0] = keep_part(e, x, in.out[0], chunk, x->wide != NULL);
     }
     *sk_push(e->tmp, &e->p->insts) = in;
 }
 
 void sk_split_rows(sk_emit *e, sk_chunks *x, const sk_inst *v, int n)
 {
-    for (int chunk = 0; chunk < x->n; chunk++)
+    for (int chunk = 0; chunk < x->n; chunk++) {
+        if (x->wide) x->parts.n = 0;
         for (int k = 0; k < n; k++) split_inst(e, x, v[k], chunk);
+    }
 }

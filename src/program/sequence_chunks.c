@@ -1,0 +1,116 @@
+/* sequence_chunks.c - a region's nodes run in chunks, so that wide results are never whole.
+ *
+ *     forward:   for each chunk: hidden = x w1, act, y[chunk] = hidden w2
+ *     backward:  for each chunk: hidden again, its gradient, dx[chunk], dw1 += , dw2 +=
+ *
+ * A chunk is some rows of the batch, or, of a batch with fewer rows than chunks, some places of one
+ * row: parts of every buffer that lie in line.  Lowering brings what the region reads from
+ * elsewhere first, whole; then it writes the nodes one behind the other, marked (inst.region).  The
+ * pass repeats what is marked for each chunk (split_rows.c): what is wide has a buffer a chunk,
+ * other results are written into parts of a whole buffer, a sum over ranks inside of a region is
+ * taken once a chunk. */
+#include "program/emit.h"
+
+/* --- lowering --- */
+
+/* Is it made elsewhere, or in the other phase? */
+static bool brought(const sk_emit *e, const sk_node *first, const sk_tensor *t)
+{
+    if (t->role == SK_PARAM || e->plan.wide[t->id]) return false;
+    if (!t->from || t->from->phase != first->phase) return true;
+    return e->plan.region_of[t->from->id] != e->plan.region_of[first->id];
+}
+
+static sk_status bring(sk_emit *e, const sk_node *first, const sk_ints *nodes)
+{
+    for (int i = 0; i < nodes->n; i++) {
+        const sk_node *n = e->g->nodes.v[nodes->v[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            int buf = -1;
+            if (brought(e, first, n->in[k]))
+                SK_TRY(sk_emit_need(e, n->in[k], &e->sp->node[n->id].in[k], &buf));
+        }
+    }
+    return SK_OK;
+}
+
+/* Behind the last chunk there is of a result what its node wrote; of what is wide, nothing. */
+static void close_results(sk_emit *e, const sk_ints *nodes)
+{
+    for (int i = 0; i < nodes->n; i++) {
+        const sk_node *n = e->g->nodes.v[nodes->v[i]];
+        for (int o = 0; o < n->n_out; o++) {
+            if (e->plan.wide[n->out[o]->id]) sk_emit_forget(e, n->out[o]);
+            else if (!n->into[o]) sk_emit_trim(e, n->out[o]);
+        }
+    }
+}
+
+sk_status sk_emit_region(sk_emit *e, const sk_node *n)
+{
+    int index = e->plan.region_of[n->id] - 1;
+    const sk_region *r = &e->plan.regions.v[index];
+    const sk_ints *nodes = &r->nodes[n->phase];
+    sk_assert(!e->at.region);
+    e->at.layer = n->layer;
+    if (n->phase == SK_BACKWARD) SK_TRY(bring(e, n, &r->again));
+    SK_TRY(bring(e, n, nodes));
+    e->at.region = 1 + 2 * index + (int)n->phase;
+    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_emit_node(e, e->g->nodes.v[nodes->v[i]]));
+    e->at.region = 0;
+    if (n->phase == SK_BACKWARD) close_results(e, &r->again);
+    close_results(e, nodes);
+    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_emit_made(e, e->g->nodes.v[nodes->v[i]]));
+    return SK_OK;
+}
+
+/* --- chunks --- */
+
+/* At least as many as the layout says, if there are places for them. */
+static sk_chunks count_chunks(const sk_emit *e, const sk_region *r, int micro)
+{
+    sk_extent box = sk_emit_box(e, r->of, &e->sp->made[r->of->id], micro);
+    int64_t want = e->l->slices, rows = box.size[0], places = r->next ? box.size[1] : 1;
+    int64_t per = rows && rows < want ? (want + rows - 1) / rows : 1;
+    if (per > places) per = places ? places : 1;
+    if (rows > want) rows = want;
+    return (sk_chunks){.n = (int)(rows ? rows * per : 1), .per = (int)per, .wide = e->plan.wide};
+}
+
+int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < e->plan.regions.n; i++) {
+        const sk_region *r = &e->plan.regions.v[i];
+        int64_t nodes = r->nodes[SK_FORWARD].n + r->nodes[SK_BACKWARD].n;
+        for (int m = 0; m < e->p->n_micro && sum < enough; m++)
+            sum += nodes * (count_chunks(e, r, m).n - 1);
+    }
+    return sum;
+}
+
+typedef struct sequence {
+    sk_emit *e;
+    int n; /* instructions of the old list */
+} sequence;
+
+static int write(void *ctx, const sk_inst *old, int pc)
+{
+    const sequence *x = ctx;
+    int region = old[pc].region, end = pc + 1;
+    if (!region) {
+        *sk_push(x->e->tmp, &x->e->p->insts) = old[pc];
+        return end;
+    }
+    while (end < x->n && old[end].region == region && old[end].task == old[pc].task) end++;
+    const sk_region *r = &x->e->plan.regions.v[(region - 1) / 2];
+    sk_chunks chunks = count_chunks(x->e, r, old[pc].micro);
+    sk_split_rows(x->e, &chunks, &old[pc], end - pc);
+    return end;
+}
+
+sk_status sk_sequence_chunks(sk_emit *e)
+{
+    sequence x = {e, e->p->insts.n};
+    return e->plan.regions.n ? sk_rewrite(e, write, &x) : SK_OK;
+}
