@@ -217,7 +217,7 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
     FIX(a, &p->insts);
     FIX(a, &p->bufs);
     FIX(a, &p->calls);
-    if (!st && text) *text = p->insts.n ? sk_program_print(p, a) : sk_emit_print(&e, a);
+    if (!st && text) *text = p->insts.n ? sk_program_print_marks(p, a) : sk_emit_print(&e, a);
     sk_arena_end(&tmp);
     *out = p;
     return st ? sk_trail(st, SK_HERE) : SK_OK;

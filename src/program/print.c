@@ -68,10 +68,24 @@ static void tail(sk_out *o, const sk_program *p, int pc)
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);
-    sk_out_add(o, "\n");
 }
 
-char *sk_program_print(const sk_program *p, sk_arena *a)
+/* By what passes know of each other: the table in program.h. */
+static void marks(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    static const char *const flies[] = {"at once", "in its task", "on"};
+    if (in->task >= 0) sk_out_add(o, "  task=%d unit=%d", in->task, in->unit);
+    if (in->turns > 1) sk_out_add(o, " turn=%d/%d", in->turn, in->turns);
+    if (in->ring >= 0) sk_out_add(o, " ring=%s", p->layout.mesh.name[in->ring]);
+    if (in->region) sk_out_add(o, " region=%d", in->region);
+    if (in->again) sk_out_add(o, " recomputed");
+    if (in->act != SK_DO_START) return;
+    const sk_call_plan *c = &p->calls.v[in->call];
+    sk_out_add(o, " flies=%s%s", flies[c->flies], c->by_rows ? " by-rows" : "");
+    if (c->n_then) sk_out_add(o, " then=%d", c->n_then);
+}
+
+static char *print(const sk_program *p, sk_arena *a, bool with_marks)
 {
     sk_out o = {.arena = a};
     sk_arena tmp = {0};
@@ -84,7 +98,12 @@ char *sk_program_print(const sk_program *p, sk_arena *a)
         if (pc == p->n_train) sk_out_add(&o, p->n_train ? "-- validation\n" : "-- forward\n");
         sk_out_add(&o, "%s", sk_inst_print(p, pc, &tmp));
         tail(&o, p, pc);
+        if (with_marks) marks(&o, p, &p->insts.v[pc]);
+        sk_out_add(&o, "\n");
     }
     sk_arena_end(&tmp);
     return o.s;
 }
+
+char *sk_program_print(const sk_program *p, sk_arena *a) { return print(p, a, false); }
+char *sk_program_print_marks(const sk_program *p, sk_arena *a) { return print(p, a, true); }

@@ -24,6 +24,25 @@
  *       from one memory to another, and each that is begun is waited for in its section
  *   P11 instructions that are one launch on a GPU may be: nothing between them touches what they do
  *
+ * Attributes: passes ask nothing about each other; what one must know of another is written here or
+ * in sk_plan (emit.h), by the passes named first, for those behind the arrow.
+ *   node.region      sk_plan.region_of: its chunked region       regions -> lower, overlap, tiles
+ *   node.half        sk_plan.weight_half                         split-backward, regions -> lower
+ *   tensor.wide      sk_plan.wide: inside a region, never whole  regions -> lower, slices
+ *   saved.form       sk_plan.recomputed, cut_after (in pieces), packs (in fewer bits): what the
+ *                    backward pass finds   recompute, regions, saved, packed -> params, lower
+ *   inst.region      instructions that run in chunks together    lower -> slices
+ *   inst.ring        the axis round which operands go            lower -> ring
+ *   inst.unit        what is not torn apart                      lower, overlap -> overlap, buckets
+ *   inst.turns       1: whole      ring, overlap, slices, tiles -> those behind; offload, verify
+ *   call.by_rows     may be split along the batch                lower -> overlap
+ *   call.flies       how long it may be in flight                lower, overlap, buckets -> waits
+ *   call.then        what belongs to its end                     lower, buckets -> waits
+ *   param.home       sk_layout.home: where kinds of data live    words -> params, tiles, offload
+ *
+ * Two more have no name of their own yet: what a buffer is to a sum (sk_node.into and
+ * sk_param_plan.grad say it), and which weights a call gathers (params.c decides while it writes).
+ *
  * Every call has its algorithm from the compiler (coll/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
 #ifndef SK_PROGRAM_PROGRAM_H
@@ -357,8 +376,9 @@ void sk_inst_args(const sk_program *p, const sk_inst *in, void *base, sk_args *o
 
 /* Listings. */
 char *sk_program_print(const sk_program *p, sk_arena *a);
-char *sk_program_memory(const sk_program *p, sk_arena *a);     /* bytes by kind */
-char *sk_inst_print(const sk_program *p, int pc, sk_arena *a); /* one line, no newline */
+char *sk_program_print_marks(const sk_program *p, sk_arena *a); /* with the attributes above */
+char *sk_program_memory(const sk_program *p, sk_arena *a);      /* bytes by kind */
+char *sk_inst_print(const sk_program *p, int pc, sk_arena *a);  /* one line, no newline */
 uint64_t
 sk_program_hash(const sk_program *p); /* alike on all ranks: model, layout, version, choices */
 
