@@ -1,5 +1,6 @@
 /* chunks.c - stage assignment: the schedule says how many chunks of layers a stage has and where
- * each sits; sharding is propagated over the graph that is so divided (layout/propagate.c). */
+ * each sits; sharding is propagated over the graph that is so divided (layout/propagate.c).  And
+ * the order of every stage's tasks. */
 #include "program/emit.h"
 
 /* Sets of stages are bits. */
@@ -29,4 +30,28 @@ sk_status sk_assign_chunks(sk_emit *e)
     e->plan.place = sk_many(e->tmp, int, n);
     for (int c = 0; c < n; c++) e->plan.place[c] = sk_schedule_place(s, stages, c);
     return sk_propagate(e->p->arena, e->g, l, e->plan.place, n, &e->p->spread);
+}
+
+static sk_tasks *no_tasks(sk_emit *e)
+{
+    sk_tasks *tasks = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
+    for (int s = 0; s < e->sp->n_stages; s++) tasks[s].arena = e->tmp;
+    return tasks;
+}
+
+/* Of a training step as the schedule says; of a validation step all chunks of a micro-batch, then
+ * the next. */
+sk_status sk_order_tasks(sk_emit *e)
+{
+    sk_tasks *train = e->tasks_of[true] = no_tasks(e), *forward = e->tasks_of[false] = no_tasks(e);
+    sk_pipe pipe = {.n_stages = e->sp->n_stages,
+                    .n_chunks = e->sp->n_chunks / e->sp->n_stages,
+                    .n_micro = e->p->n_micro,
+                    .file = e->l->schedule};
+    for (int m = 0; m < e->p->n_micro; m++)
+        for (int c = 0; c < e->sp->n_chunks; c++)
+            sk_task_add(&forward[e->plan.place[c]], SK_WORK_F, m, c);
+    if (!e->opts->optim) return SK_OK;
+    SK_TRY(e->plan.schedule->emit(&pipe, train));
+    return sk_schedule_check(e->plan.schedule, &pipe, train);
 }

@@ -8,7 +8,8 @@
  *     regions after chunks           states say whether the batch is cut alike
  *     recompute after regions        what exists in sequence chunks only is recomputed
  *     split-backward after both      regions and clones move nodes between the halves
- *     saved, packed after those      what is recomputed is not saved, in pieces or in fewer bits
+ *     pieces, packed after those     what is recomputed is not saved, in pieces or in fewer bits
+ *     saved after all of them        who reads what in which task; gathered weights of params
  *     params after edges             stages that share a weight are those that read it
  *     ring, overlap, slices, tiles   each takes ops that are still whole, and splits them
  *     weight stash after lower       who reads which version of a weight is known
@@ -92,16 +93,18 @@ static const struct pass {
 } passes[] = {
     {"refusals", "words that do not go with model, schedule, device or dtype", goes_together},
     {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
+    {"tasks", "the order of tasks on every stage", sk_order_tasks},
     {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
     {"regions", "nodes that run in sequence chunks", sk_emit_regions_open},
     {"recompute", "clones of nodes in the backward pass, instead of saved results", sk_recompute},
     {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
     {"length", "is the program short enough?", sk_check_length},
-    {"saved", "results that are kept in pieces for the backward pass", sk_emit_pieces_open},
-    {"packed", "results that are kept in fewer bits", sk_emit_pack_open},
+    {"pieces", "results that are saved in pieces", sk_emit_pieces_open},
+    {"packed", "results that are saved in fewer bits", sk_emit_pack_open},
     {"codecs", "encodings of weights and gradients on the wire", sk_emit_codecs},
     {"params", "weights, gradients, optimizer state: shards and owners", sk_emit_params},
     {"sums", "where loss and counts are added up", sk_plan_sums},
+    {"saved", "what tasks leave to later tasks, in which form", sk_find_saved},
     {"lower", "instructions of all tasks, with communication", sk_lower},
     {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
     {"overlap", "products in chunks, beside the collectives they wait for", sk_overlap_chunks},

@@ -3,12 +3,14 @@
 #define SK_PROGRAM_EMIT_H
 
 #include "program/program.h"
+#include "program/saved.h"
 #include "program/schedule.h"
 
 /* A tensor may be at hand in several states for one micro-batch. */
 typedef struct sk_at_hand {
     sk_state state;
     int buf;
+    bool saved; /* for a later task */
     struct sk_at_hand *next;
 } sk_at_hand;
 
@@ -72,11 +74,13 @@ typedef struct sk_plan {
     char *recomputed; /* tensor id -> SK_BY_CLONE, SK_BY_TWIN; 0: it is not */
     /* split-backward */
     char *weight_half; /* by node: belongs to the weight half of a backward pass */
-    /* saved */
+    /* pieces */
     int *cut_after; /* tensor id -> 1 + the forward node after which only a piece of it is saved;
                        0: it is not saved.  NULL: the layout does not say so */
     /* packed */
-    char *packs; /* tensor id -> it is saved in fewer bits, and how: pack.c */
+    sk_form *packs; /* tensor id -> SK_SIGNS, SK_ZEROS; SK_AS_MADE: it is not packed */
+    /* saved */
+    sk_saved_set saved;
     /* codecs */
     const sk_codec *weights_as, *grads_as; /* NULL: as they are */
     bool narrow_model;                     /* some weights are narrower than f32 */
@@ -109,10 +113,11 @@ typedef struct sk_emit {
     sk_tasks *tasks;       /* of the section at work, by stage */
     sk_tasks *tasks_of[2]; /* of the validation and the training section; NULL: none */
     sk_at_hand **hand;     /* [tensor * n_micro + micro] */
-    int *packed;           /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;        /* [layer][width]: the call that makes its sharded weights whole */
-    int gathered_layer;    /* whose weights are there; -1: none */
-    sk_ints layers;        /* of the task being written, in its order */
+    int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
+    int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
+    int *gathering;     /* [layer][width]: the call that makes its sharded weights whole */
+    int gathered_layer; /* whose weights are there; -1: none */
+    sk_ints layers;     /* of the task being written, in its order */
     struct {
         sk_leaf *v;
         int n, cap;
@@ -153,11 +158,10 @@ int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buff
 /* As it was made, or came, or was kept. */
 int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);
 int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src);
+bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
 void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand */
-void sk_emit_trim(sk_emit *e, const sk_tensor *t);   /* only as it was made, or came */
-/* Nothing of it that is whole over an axis which the state splits. */
-void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s);
-sk_state sk_state_settled(const sk_state *s); /* partial becomes whole */
+sk_state sk_state_settled(const sk_state *s);        /* partial becomes whole */
+bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes);
 
 /* cross.c: messages between stages. */
 int sk_emit_rank_of_stage(const sk_emit *e, int stage); /* with my other coordinates */
@@ -178,6 +182,8 @@ sk_status sk_emit_window(sk_emit *e, int *window);
 sk_status sk_emit_made(sk_emit *e, const sk_node *n);
 
 sk_status sk_emit_short(const sk_emit *e); /* instructions and buffers are not too many */
+/* Is the node written by the task?  Clones are not: their readers call for them. */
+bool sk_emit_in_task(const sk_emit *e, const sk_node *n, sk_task t);
 
 /* Bring its operands, run it. */
 sk_status sk_emit_node(sk_emit *e, const sk_node *n);
@@ -199,6 +205,11 @@ static inline bool sk_is_clone(const sk_emit *e, const sk_node *n)
     return n && sk_node_is_clone(e->p, n);
 }
 
+/* saved.c, keep_saved.c: what tasks leave to later ones, see saved.h. */
+sk_status sk_find_saved(sk_emit *e);
+bool sk_is_saved_as(const sk_emit *e, const sk_tensor *t, sk_form form);
+void sk_keep_saved(sk_emit *e, sk_task t); /* the task is written: the rest is not at hand */
+
 /* pieces.c: what is kept for the backward pass, as a piece. */
 sk_status sk_emit_pieces_open(sk_emit *e);
 void sk_emit_pieces(sk_emit *e, const sk_node *n); /* a forward node is written */
@@ -207,10 +218,9 @@ bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t);
 bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s); /* false: as made */
 /* pack.c: results that are kept in fewer bits. */
 sk_status sk_emit_pack_open(sk_emit *e);
-void sk_emit_pack(sk_emit *e, const sk_node *n);         /* what the node has made */
-bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);     /* false: it is not packed */
-void sk_emit_unpack_for(sk_emit *e, const sk_node *n);   /* what the node reads */
-void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes); /* of a task that is written */
+void sk_emit_pack(sk_emit *e, const sk_node *n);       /* what the node has made */
+bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);   /* false: it is not packed */
+void sk_emit_unpack_for(sk_emit *e, const sk_node *n); /* what the node reads */
 
 /* regions.c: which nodes are run in sequence chunks. */
 sk_status sk_emit_regions_open(sk_emit *e);
@@ -221,6 +231,8 @@ sk_status sk_emit_region(sk_emit *e, const sk_node *n);
 sk_status sk_sequence_chunks(sk_emit *e);
 /* Instructions that chunks add to one a node and micro-batch, at least; counting ends at enough. */
 int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough);
+/* Is an operand of the region with this first node made elsewhere, or in the other phase? */
+bool sk_emit_brought(const sk_emit *e, const sk_node *first, const sk_tensor *t);
 
 /* A call moves elements of one type: what is kept in f32, what is narrower and what is encoded go
  * apart. */
@@ -276,6 +288,7 @@ sk_status sk_emit_rooms(sk_emit *e);
 
 /* chunks.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
 sk_status sk_assign_chunks(sk_emit *e);
+sk_status sk_order_tasks(sk_emit *e);
 sk_status sk_find_edges(sk_emit *e);
 sk_status sk_split_backward(sk_emit *e);
 sk_status sk_plan_sums(sk_emit *e);

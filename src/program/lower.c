@@ -97,7 +97,7 @@ static const sk_ints *nodes_of(const sk_emit *e, sk_task t)
     return &e->plan.of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
 }
 
-static bool in_task(const sk_emit *e, const sk_node *n, sk_task t)
+bool sk_emit_in_task(const sk_emit *e, const sk_node *n, sk_task t)
 {
     if (sk_is_clone(e, n)) return false;
     return t.work < SK_WORK_I || e->plan.weight_half[n->id] == (t.work == SK_WORK_W);
@@ -110,7 +110,7 @@ static void list_layers(sk_emit *e, sk_task t)
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *node = e->g->nodes.v[nodes->v[i]];
         int n = e->layers.n;
-        if (in_task(e, node, t) && (!n || e->layers.v[n - 1] != node->layer))
+        if (sk_emit_in_task(e, node, t) && (!n || e->layers.v[n - 1] != node->layer))
             *sk_push(e->tmp, &e->layers) = node->layer;
     }
 }
@@ -121,11 +121,12 @@ static sk_status receive_all(sk_emit *e, sk_task t)
     const sk_ints *nodes = nodes_of(e, t);
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        for (int k = 0; k < n->n_in && in_task(e, n, t); k++) {
+        for (int k = 0; k < n->n_in && sk_emit_in_task(e, n, t); k++) {
             const sk_tensor *x = n->in[k];
             if (!x->from || e->sp->stage[x->from->id] == e->p->stage) continue;
             sk_state now;
-            if (sk_emit_source(e, x, &now) < 0) SK_TRY(sk_emit_receive(e, x));
+            bool here = sk_emit_find(e, x, &e->sp->node[n->id].in[k]) >= 0;
+            if (!here && sk_emit_source(e, x, &now) < 0) SK_TRY(sk_emit_receive(e, x));
         }
     }
     return SK_OK;
@@ -140,17 +141,6 @@ static sk_status is_short(const sk_emit *e, int64_t n)
         "layout: the program of rank %d would have over %d instructions or buffers; "
         "take fewer micro-batches (there are %d), slices, turns or tiles, or more stages",
         e->p->rank, MOST_INSTS, e->p->n_micro);
-}
-
-/* Blocks that are recomputed read what was saved as it was made: copies that were gathered or cut
- * for a forward reader are given up. */
-static void trim_blocks(sk_emit *e, const sk_ints *nodes)
-{
-    for (int i = 0; i < nodes->n; i++) {
-        const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        for (int k = 0; sk_recomputes_block(e, n) && k < n->n_in; k++)
-            if (n->in[k]->role == SK_VALUE) sk_emit_trim(e, n->in[k]);
-    }
 }
 
 sk_status sk_emit_short(const sk_emit *e)
@@ -172,7 +162,7 @@ static sk_status task(sk_emit *e, sk_task t)
     SK_TRY(receive_all(e, t));
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        if (!in_task(e, n, t)) continue;
+        if (!sk_emit_in_task(e, n, t)) continue;
         if (layer >= 0 && n->layer != layer) sk_emit_task_end(e);
         layer = n->layer;
         e->at.unit++;
@@ -185,8 +175,7 @@ static sk_status task(sk_emit *e, sk_task t)
         SK_TRY(sk_emit_short(e));
     }
     sk_emit_task_end(e);
-    if (e->training && t.work == SK_WORK_F) trim_blocks(e, nodes);
-    sk_emit_pack_end(e, nodes);
+    if (e->training) sk_keep_saved(e, t);
     return SK_OK;
 }
 
@@ -196,8 +185,7 @@ static void section_begin(sk_emit *e, bool training)
 {
     e->training = training;
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
-    e->tasks = e->tasks_of[training] = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
-    for (int s = 0; s < e->sp->n_stages; s++) e->tasks[s].arena = e->tmp;
+    e->tasks = e->tasks_of[training];
 }
 
 static sk_status do_tasks(sk_emit *e)
@@ -214,13 +202,7 @@ static sk_status do_tasks(sk_emit *e)
 
 static sk_status train_section(sk_emit *e)
 {
-    sk_pipe pipe = {.n_stages = e->sp->n_stages,
-                    .n_chunks = e->sp->n_chunks / e->sp->n_stages,
-                    .n_micro = e->p->n_micro,
-                    .file = e->l->schedule};
     section_begin(e, true);
-    SK_TRY(e->plan.schedule->emit(&pipe, e->tasks));
-    SK_TRY(sk_schedule_check(e->plan.schedule, &pipe, e->tasks));
     e->p->n_updates = 1;
     SK_TRY(sk_emit_async(e));
     SK_TRY(sk_emit_late(e));
@@ -230,13 +212,9 @@ static sk_status train_section(sk_emit *e)
     return SK_OK;
 }
 
-/* All chunks of a micro-batch, then the next. */
 static sk_status forward_section(sk_emit *e)
 {
     section_begin(e, false);
-    for (int m = 0; m < e->p->n_micro; m++)
-        for (int c = 0; c < e->sp->n_chunks; c++)
-            sk_task_add(&e->tasks[e->plan.place[c]], SK_WORK_F, m, c);
     SK_TRY(do_tasks(e));
     if (e->g->loss) sk_emit_report(e);
     return SK_OK;

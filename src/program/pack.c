@@ -8,13 +8,11 @@
  *     zeros    many elements are 0 (SK_OP_ZEROS): a bit an element says which are not, and these
  *              lie behind one another, in room for the part of them that the layout says
  *
- * It is packed where it is made.  At the end of a forward task the result itself is forgotten, and
- * a backward task that reads it finds the packed one and unpacks it, for itself alone.  Bits of
- * the run do not change.  A step in which more elements are not 0 than there is room for makes no
- * update: its norm is infinite on all ranks (run.c), and it is run again by another program. */
+ * It is packed where it is made.  The forward task leaves only the packed one (saved.h), and a
+ * backward task that reads it unpacks it, for itself alone.  Bits of the run do not change.  A step
+ * in which more elements are not 0 than there is room for makes no update: its norm is infinite on
+ * all ranks (run.c), and it is run again by another program. */
 #include "program/emit.h"
-
-enum { SIGNS = 1, ZEROS };
 
 /* Who reads a tensor, from one look at all nodes. */
 typedef struct readers {
@@ -36,20 +34,21 @@ static readers *look_at_readers(sk_emit *e)
     return all;
 }
 
-/* What is sent, or summed over ranks before it is read, is kept as it is. */
-static int way_of(const sk_emit *e, const sk_tensor *t, const readers *r)
+/* What is sent, or summed over ranks before it is read, is saved as made. */
+static sk_form form_of(const sk_emit *e, const sk_tensor *t, const readers *r)
 {
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
-    if (t->role != SK_VALUE || t->type == SK_I32 || e->plan.recomputed[t->id] || r->far) return 0;
-    if (!r->by_sign && !r->in_full) return 0;
-    if (!sk_state_equal(&settled, &e->sp->made[t->id])) return 0;
-    if (!r->in_full) return SIGNS;
-    return e->l->gist < 100 && t->from->op->flags & SK_OP_ZEROS ? ZEROS : 0;
+    if (t->role != SK_VALUE || t->type == SK_I32 || e->plan.recomputed[t->id] || r->far)
+        return SK_AS_MADE;
+    if (!r->by_sign && !r->in_full) return SK_AS_MADE;
+    if (!sk_state_equal(&settled, &e->sp->made[t->id])) return SK_AS_MADE;
+    if (!r->in_full) return SK_SIGNS;
+    return e->l->gist < 100 && t->from->op->flags & SK_OP_ZEROS ? SK_ZEROS : SK_AS_MADE;
 }
 
 sk_status sk_emit_pack_open(sk_emit *e)
 {
-    e->plan.packs = sk_many(e->tmp, char, e->g->tensors.n + 1);
+    e->plan.packs = sk_many(e->tmp, sk_form, e->g->tensors.n + 1);
     e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro + 1);
     if (!e->l->gist || !e->opts->optim) return SK_OK;
     const readers *all = look_at_readers(e);
@@ -58,7 +57,7 @@ sk_status sk_emit_pack_open(sk_emit *e)
         bool here = n->phase == SK_FORWARD && e->sp->stage[i] == e->p->stage;
         for (int o = 0; here && o < n->n_out; o++)
             if (!n->into[o])
-                e->plan.packs[n->out[o]->id] = (char)way_of(e, n->out[o], &all[n->out[o]->id]);
+                e->plan.packs[n->out[o]->id] = form_of(e, n->out[o], &all[n->out[o]->id]);
     }
     return SK_OK;
 }
@@ -73,7 +72,7 @@ static int room_for(sk_emit *e, const sk_tensor *t, int buf, int64_t *values)
 {
     const sk_buffer *b = &e->p->bufs.v[buf];
     int64_t size = (int64_t)sk_dtype_size(b->type), n = b->bytes / size;
-    *values = e->plan.packs[t->id] == ZEROS ? (n * e->l->gist + 99) / 100 : 0;
+    *values = e->plan.packs[t->id] == SK_ZEROS ? (n * e->l->gist + 99) / 100 : 0;
     sk_extent box = {.n = 1, .size = {sk_pack_bits(n) + *values * size}};
     box.full[0] = box.size[0];
     return sk_emit_buffer(e, sk_print(e->p->arena, "%s packed", t->name), NULL, SK_ACTS, SK_U8,
@@ -85,7 +84,8 @@ void sk_emit_pack(sk_emit *e, const sk_node *n)
     for (int o = 0; e->training && n->phase == SK_FORWARD && o < n->n_out; o++) {
         const sk_tensor *t = n->out[o];
         int64_t values = 0;
-        int buf = e->plan.packs[t->id] ? sk_emit_find(e, t, &e->sp->made[t->id]) : -1;
+        bool packs = e->plan.packs[t->id] && sk_is_saved_as(e, t, e->plan.packs[t->id]);
+        int buf = packs ? sk_emit_find(e, t, &e->sp->made[t->id]) : -1;
         if (buf < 0 || !e->p->bufs.v[buf].bytes) continue;
         int to = room_for(e, t, buf, &values);
         sk_inst *in = sk_emit_inst(e, SK_DO_PACK);
@@ -119,16 +119,4 @@ void sk_emit_unpack_for(sk_emit *e, const sk_node *n)
         if (e->plan.packs[n->in[k]->id] &&
             sk_emit_find(e, n->in[k], &e->sp->made[n->in[k]->id]) < 0)
             sk_emit_unpack(e, n->in[k]);
-}
-
-void sk_emit_pack_end(sk_emit *e, const sk_ints *nodes)
-{
-    for (int i = 0; e->training && i < nodes->n; i++) {
-        const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        for (int o = 0; o < n->n_out; o++)
-            if (e->plan.packs[n->out[o]->id] && *packed_of(e, n->out[o]))
-                sk_emit_forget(e, n->out[o]);
-        for (int k = 0; k < n->n_in; k++)
-            if (e->plan.packs[n->in[k]->id] && *packed_of(e, n->in[k])) sk_emit_forget(e, n->in[k]);
-    }
 }

@@ -371,7 +371,10 @@ void sk_emit_close_layer(sk_emit *e)
     e->gathered_layer = -1;
     if (!sharded(e, SK_SHARD_PARAMS)) return;
     *gathering(e, e->at.layer) = NOT_BEGUN;
-    if (e->l->keep && e->training && e->at.work == SK_WORK_F && sk_emit_same_weights(e)) return;
-    for (int k = 0; k < uses->n; k++)
-        if (!awaited(e, uses->v[k])) sk_emit_forget(e, e->p->params.v[uses->v[k]].tensor);
+    bool forward = e->training && e->at.work == SK_WORK_F && sk_emit_same_weights(e);
+    for (int k = 0; k < uses->n; k++) {
+        const sk_tensor *t = e->p->params.v[uses->v[k]].tensor;
+        bool saved = forward && sk_is_saved_as(e, t, SK_GATHERED);
+        if (!saved && !awaited(e, uses->v[k])) sk_emit_forget(e, t);
+    }
 }

@@ -4,7 +4,7 @@
  * Tensor parallelism leaves results whole between its products: the ranks of the axis keep the same
  * bytes.  Where the layout says "keep results in pieces", a result that the backward pass will read
  * is cut after its last reader of the forward pass: a slice goes along the first dim behind the
- * batch that no other axis cuts, and what is whole is given up.  A reader of the backward pass
+ * batch that no other axis cuts, and only that is saved (saved.h).  A reader of the backward pass
  * finds the piece and gathers it, as it would anything that is split (reshard.c).  A result that is
  * split anyway (sequence parallelism) gives up what was gathered of it.
  *
@@ -96,7 +96,6 @@ static void cut(sk_emit *e, const sk_tensor *t)
     if (buf < 0 || partial(&now)) return;
     if (cuts && sk_emit_find(e, t, &piece) < 0)
         sk_emit_have(e, t, &piece, sk_emit_slice(e, t, &piece, buf));
-    sk_emit_narrow(e, t, &piece);
 }
 
 void sk_emit_pieces(sk_emit *e, const sk_node *n)

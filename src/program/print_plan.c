@@ -39,6 +39,21 @@ static void print_param(sk_out *o, const sk_emit *e, const sk_param_plan *q, sk_
                q->owner ? ", owner" : "");
 }
 
+static void print_task(sk_out *o, const char *before, sk_task t)
+{
+    sk_out_add(o, "%s%c%d", before, "FBIWU"[t.work], t.chunk);
+}
+
+static void print_saved(sk_out *o, const sk_emit *e, const sk_saved *r, sk_arena *tmp)
+{
+    sk_out_add(o, "saved %s \"%s\" %s, %s,", r->tensor->name, r->tensor->letters,
+               sk_state_print(tmp, &e->l->mesh, r->tensor->letters, &r->state),
+               sk_form_names[r->form]);
+    print_task(o, " ", r->from);
+    print_task(o, " -> ", r->to);
+    sk_out_add(o, "\n");
+}
+
 char *sk_emit_print(const sk_emit *e, sk_arena *a)
 {
     sk_arena tmp = {0};
@@ -47,6 +62,7 @@ char *sk_emit_print(const sk_emit *e, sk_arena *a)
                e->p->n_ranks, e->p->stage, e->sp->n_stages, e->sp->n_chunks,
                e->plan.schedule->name);
     for (int i = 0; i < e->g->nodes.n; i++) print_node(&o, e, e->g->nodes.v[i], &tmp);
+    for (int i = 0; i < e->plan.saved.n; i++) print_saved(&o, e, &e->plan.saved.v[i], &tmp);
     for (int i = 0; i < e->p->params.n; i++) print_param(&o, e, &e->p->params.v[i], &tmp);
     sk_arena_end(&tmp);
     return o.s;

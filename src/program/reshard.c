@@ -16,6 +16,18 @@ sk_state sk_state_settled(const sk_state *s)
     return out;
 }
 
+/* `s` is `made`, but for partial sums that are complete over some of their axes. */
+bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes)
+{
+    for (int a = 0; a < n_axes; a++) {
+        bool sum = made->how[a] == SK_PARTIAL || made->how[a] == SK_PARTIAL_MAX;
+        bool same =
+            s->how[a] == made->how[a] && (s->how[a] != SK_SPLIT || s->dim[a] == made->dim[a]);
+        if (!same && !(sum && s->how[a] == SK_REPLICATE)) return false;
+    }
+    return true;
+}
+
 static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
 {
     return &e->hand[t->id * e->p->n_micro + e->at.micro];
@@ -36,30 +48,6 @@ int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s)
 }
 
 void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
-
-void sk_emit_trim(sk_emit *e, const sk_tensor *t)
-{
-    sk_state now;
-    int buf = sk_emit_source(e, t, &now);
-    if (buf < 0) return;
-    sk_emit_forget(e, t);
-    sk_emit_have(e, t, &now, buf);
-}
-
-static bool wider(const sk_state *x, const sk_state *than)
-{
-    for (int a = 0; a < SK_MAX_AXES; a++)
-        if (x->how[a] == SK_REPLICATE && than->how[a] == SK_SPLIT) return true;
-    return false;
-}
-
-void sk_emit_narrow(sk_emit *e, const sk_tensor *t, const sk_state *s)
-{
-    for (sk_at_hand **h = hand_of(e, t); *h;) {
-        if (wider(&(*h)->state, s)) *h = (*h)->next;
-        else h = &(*h)->next;
-    }
-}
 
 static bool cut_by(const sk_state *s, int axis, int dim)
 {
@@ -123,7 +111,7 @@ int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
 }
 
 /* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
-static bool wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
+bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
 {
     return e->plan.as_part[t->id] >> axis & 1;
 }
@@ -195,7 +183,7 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     }
     if (from == SK_PARTIAL || from == SK_PARTIAL_MAX) {
         next.how[a] = SK_REPLICATE;
-        if (wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
+        if (sk_emit_wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
         *buf = collective(e, t, now, &next, a, *buf);
         if (t->role == SK_VALUE) relabel(e, t, *buf, a);
         *now = next;
@@ -317,22 +305,10 @@ static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want
     return SK_OK;
 }
 
-/* As it was made, but for partial sums that are complete over some of their axes. */
-static bool partly_settled(const sk_state *s, const sk_state *made, int n_axes)
-{
-    for (int a = 0; a < n_axes; a++) {
-        bool sum = made->how[a] == SK_PARTIAL || made->how[a] == SK_PARTIAL_MAX;
-        bool same =
-            s->how[a] == made->how[a] && (s->how[a] != SK_SPLIT || s->dim[a] == made->dim[a]);
-        if (!same && !(sum && s->how[a] == SK_REPLICATE)) return false;
-    }
-    return true;
-}
-
 static int find_partly_settled(sk_emit *e, const sk_tensor *t, sk_state *now)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
-        if (partly_settled(&h->state, &e->sp->made[t->id], e->l->mesh.n)) {
+        if (sk_state_partly_settled(&h->state, &e->sp->made[t->id], e->l->mesh.n)) {
             *now = h->state;
             return h->buf;
         }

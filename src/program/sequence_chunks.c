@@ -14,7 +14,7 @@
 /* --- lowering --- */
 
 /* Is it made elsewhere, or in the other phase? */
-static bool brought(const sk_emit *e, const sk_node *first, const sk_tensor *t)
+bool sk_emit_brought(const sk_emit *e, const sk_node *first, const sk_tensor *t)
 {
     if (t->role == SK_PARAM || e->plan.wide[t->id]) return false;
     if (!t->from || t->from->phase != first->phase) return true;
@@ -27,11 +27,20 @@ static sk_status bring(sk_emit *e, const sk_node *first, const sk_ints *nodes)
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int k = 0; k < n->n_in; k++) {
             int buf = -1;
-            if (brought(e, first, n->in[k]))
+            if (sk_emit_brought(e, first, n->in[k]))
                 SK_TRY(sk_emit_need(e, n->in[k], &e->sp->node[n->id].in[k], &buf));
         }
     }
     return SK_OK;
+}
+
+static void trim(sk_emit *e, const sk_tensor *t) /* only as it was made, or came */
+{
+    sk_state now;
+    int buf = sk_emit_source(e, t, &now);
+    if (buf < 0) return;
+    sk_emit_forget(e, t);
+    sk_emit_have(e, t, &now, buf);
 }
 
 /* Behind the last chunk there is of a result what its node wrote; of what is wide, nothing. */
@@ -41,7 +50,7 @@ static void close_results(sk_emit *e, const sk_ints *nodes)
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int o = 0; o < n->n_out; o++) {
             if (e->plan.wide[n->out[o]->id]) sk_emit_forget(e, n->out[o]);
-            else if (!n->into[o]) sk_emit_trim(e, n->out[o]);
+            else if (!n->into[o]) trim(e, n->out[o]);
         }
     }
 }
