@@ -28,11 +28,12 @@ static sk_status nothing_fits(const sk_setup *s, const sk_budget_option *v, int 
     const sk_budget_option *least = v;
     for (int i = 1; i < n; i++)
         if (v[i].bytes < least->bytes) least = &v[i];
-    return sk_fail(SK_ECONF,
-                   "budget is %s per rank, and the smallest of %d options needs %s (%s); more ranks, more "
-                   "micro-batches or a smaller train.batch would help",
-                   sk_bytes(s->arena, s->job->budget), n, sk_bytes(s->arena, least->bytes),
-                   sk_layout_short(s->arena, &least->layout));
+    return sk_fail(
+        SK_ECONF,
+        "budget is %s per rank, and the smallest of %d options needs %s (%s); more ranks, more "
+        "micro-batches or a smaller train.batch would help",
+        sk_bytes(s->arena, s->job->budget), n, sk_bytes(s->arena, least->bytes),
+        sk_layout_short(s->arena, &least->layout));
 }
 
 /* A dropless run has a fallback program of the same layout (fallback.h), which needs more memory:
