@@ -5,7 +5,7 @@
 #include "coll/algorithm.h"
 #include "layout/word.h"
 #include "kernel/optim.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -216,7 +216,7 @@ static sk_status draw(sk_arena *a, const sk_setup *s, const sk_conf_rest *rest, 
 static const char *shared(sk_arena *a, const sk_setup *s)
 {
     int axis = s->layout.shard_axis;
-    if (!sk_setup_program_of(s, 0)->twin_bytes) return "";
+    if (!sk_setup_program_of(s, 0)->shared_bytes) return "";
     return sk_print(a, " · weights shared by %d ranks of a host", s->layout.mesh.size[axis]);
 }
 

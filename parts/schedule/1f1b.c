@@ -2,7 +2,7 @@
  *
  * Stage s runs p-s-1 forwards ahead, then alternates.  The bubble is GPipe's,
  * but only min(p-s, m) micro-batches are in flight. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 static void stage(sk_tasks *t, int s, int ahead, int n_micro)
 {

@@ -6,7 +6,7 @@
  * where another stage waits for I.  The rule wants 2p micro-batches: of fewer, the tasks of those
  * that do not exist are left out.  Run one after the other the bubble is (p-1)(F+B-2W); as pairs
  * that take F&B, DeepSeek's (p-1)(F&B+B-3W).  Both count the times of chunks. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 typedef struct line { /* one stage */
     sk_tasks *tasks;
@@ -15,7 +15,7 @@ typedef struct line { /* one stage */
     int paid;                          /* how many of them */
 } line;
 
-static void add(line *l, sk_duty work, int micro, int chunk)
+static void add(line *l, sk_task_kind work, int micro, int chunk)
 {
     if (micro < l->n_micro) sk_task_add(l->tasks, work, micro, chunk);
 }

@@ -10,7 +10,7 @@
  * What the list says as a whole (a task twice, a W before its I, stages that wait for
  * each other) is for sk_schedule_check(). */
 #include "base/file_io.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ static sk_status read_task(const reader *r, int stage, sk_tasks *to)
             r, "is no task: F, B, I or W, a micro-batch, and optionally a chunk (F3, F3.1)", -1, 0);
     if (micro >= r->pipe->n_micro) return wrong(r, "micro-batch", micro, r->pipe->n_micro);
     if (lap >= r->pipe->n_chunks) return wrong(r, "chunk", lap, r->pipe->n_chunks);
-    sk_task_add(to, (sk_duty)(letter - letters), micro, lap * r->pipe->n_stages + stage);
+    sk_task_add(to, (sk_task_kind)(letter - letters), micro, lap * r->pipe->n_stages + stage);
     return SK_OK;
 }
 

@@ -2,7 +2,7 @@
  *
  * Every micro-batch is in flight at once.  Backwards run in the reverse order, so that
  * what was computed last, and may still be in a cache, is used first. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 {

@@ -5,10 +5,10 @@
  * the bubble is 1F1B's over v; the price is v times the messages, and a few more chunks in
  * flight.  The order is made for whole groups of p micro-batches: those of the last
  * group that do not exist are left out, which can only make everybody wait less. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 /* The k-th forward, or backward, of a stage that has whole groups. */
-static void add(sk_tasks *t, const sk_pipe *pipe, int stage, sk_duty work, int k)
+static void add(sk_tasks *t, const sk_pipe *pipe, int stage, sk_task_kind work, int k)
 {
     int p = pipe->n_stages, v = pipe->n_chunks, lap = k % (p * v) / p;
     int micro = k / (p * v) * p + k % p;

@@ -4,7 +4,7 @@
  * backward pass reads what its stage has by then, p-s-1 updates after its forward pass.
  * Nothing is kept twice, and the gradient is not quite that of any weights; optimizer
  * sgd-pb mends what that costs (spike compensation, linear weight prediction). */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 static void stage(sk_tasks *t, int s, int ahead, int n_micro)
 {
@@ -30,6 +30,6 @@ const sk_schedule sk_schedule_pb = {
     .bubble = "(p-1)/m",
     .memory = "p",
     .chunks = 1,
-    .apart = true,
+    .async = true,
     .emit = emit,
 };

@@ -5,7 +5,7 @@
  * reads the same ones, which stage s keeps until then: p-s versions.  So the gradient is that of
  * weights which are p-s-1 updates old.  With stages that start together and stop together
  * once a step, the bubble is that of 1F1B over all micro-batches of the step: take many. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 static int saw(int micro, int ahead) { return micro > ahead ? micro - ahead : 0; }
 
@@ -33,6 +33,6 @@ const sk_schedule sk_schedule_pipedream = {
     .bubble = "(p-1)/m",
     .memory = "p",
     .chunks = 1,
-    .apart = true,
+    .async = true,
     .emit = emit,
 };

@@ -8,7 +8,7 @@
  *
  * That version is there when the first of them comes, and the one before it is not needed
  * any more.  The first two groups of a step read the weights that the step began with. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 static int group(int micro, int each) { return micro / each; }
 
@@ -37,6 +37,6 @@ const sk_schedule sk_schedule_pipedream_2bw = {
     .bubble = "(p-1)/m",
     .memory = "p",
     .chunks = 1,
-    .apart = true,
+    .async = true,
     .emit = emit,
 };

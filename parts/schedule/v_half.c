@@ -5,14 +5,14 @@
  * F and I take 2 units a stage on the way up and 1 on the way down.  A stage's F and I must not
  * meet in a period of 6: with these steps they never do, if I waits 1 unit (4 for even p) more
  * at the fold.  The bubble is 3p-4 units of 6m for p > 2. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 extern const sk_schedule sk_schedule_v_half;
 
 /* Up in steps of 2, then down in steps of 1. */
 static int along(int p, int n, int fold) { return n < p ? 2 * n : n + p - 1 + fold; }
 
-static int when(const sk_pipe *pipe, sk_duty work, int chunk)
+static int when(const sk_pipe *pipe, sk_task_kind work, int chunk)
 {
     int p = pipe->n_stages;
     if (work == SK_WORK_F) return along(p, chunk, 0);

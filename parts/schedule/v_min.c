@@ -4,11 +4,11 @@
  * pause, so nothing lives longer than it must.  On a stage F and I keep out of each other's way in
  * a period of 6, but for p a multiple of 3, where I begins two units later.  The bubble is 4p-5
  * units of 6m, or 4p-3 where 3 divides p. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 extern const sk_schedule sk_schedule_v_min;
 
-static int when(const sk_pipe *pipe, sk_duty work, int chunk)
+static int when(const sk_pipe *pipe, sk_task_kind work, int chunk)
 {
     int n = 2 * pipe->n_stages;
     if (work == SK_WORK_F) return chunk;

@@ -6,7 +6,7 @@
  * alone while W still can wait.  With F = I = W no stage waits between its first task and its last,
  * if there are 2p-1 micro-batches; with fewer, the tasks of those that do not exist are left out.
  */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 typedef struct line { /* one stage */
     sk_tasks *tasks;
@@ -14,7 +14,7 @@ typedef struct line { /* one stage */
     int next[SK_WORK_W + 1][2]; /* micro-batch, by work and chunk */
 } line;
 
-static void add(line *l, sk_duty work, int which)
+static void add(line *l, sk_task_kind work, int which)
 {
     int micro = l->next[work][which]++;
     if (micro < l->n_micro) sk_task_add(l->tasks, work, micro, l->chunk[which]);

@@ -1,6 +1,6 @@
 /* chunks.c - virtual stages: each stage has several chunks of layers (Narayanan et al. 2021). */
 #include "layout/word.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <stdio.h>
 

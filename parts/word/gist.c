@@ -1,5 +1,5 @@
 /* gist.c - saved activations in fewer bits (Jain et al. 2018): signs; below 100 per cent also what
- * has many zeros (src/program/pack.c). */
+ * has many zeros (src/program/saved_packed.c). */
 #include "layout/word.h"
 
 #include <stdio.h>

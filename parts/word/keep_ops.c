@@ -83,7 +83,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 static bool claims(const sk_word_ask *ask)
 {
     const sk_layout *l = ask->layout; /* a model without time has no norms */
-    return l->keep_cheap && !*l->again && l->slices < 2 && !l->canonical &&
+    return l->keep_cheap && !*l->recompute && l->slices < 2 && !l->canonical &&
            sk_words_letter(ask->graph, 't');
 }
 

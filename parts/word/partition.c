@@ -1,5 +1,5 @@
 /* partition.c - saved activations that are alike on several ranks are cut among them
- * (src/program/pieces.c, doc/memory.md). */
+ * (src/program/saved_pieces.c, doc/memory.md). */
 #include "layout/word.h"
 
 #include <stdio.h>

@@ -12,27 +12,27 @@ static sk_status set(sk_reading *r, const char *value)
     l->again_said = true;
     if (!strcmp(value, "none")) return SK_OK;
     bool blocks = *value >= '0' && *value <= '9';
-    if (!blocks && (!*value || strlen(value) >= sizeof l->again))
+    if (!blocks && (!*value || strlen(value) >= sizeof l->recompute))
         return sk_fail(SK_ECONF,
                        "layout: recompute=%.40s; none, selective, full, a number of blocks or the "
                        "name of an op is needed",
                        value);
-    snprintf(l->again, sizeof l->again, "%s", blocks ? "full" : value);
-    return blocks ? sk_word_int("recompute", value, 1, 0, &l->again_blocks) : SK_OK;
+    snprintf(l->recompute, sizeof l->recompute, "%s", blocks ? "full" : value);
+    return blocks ? sk_word_int("recompute", value, 1, 0, &l->recompute_blocks) : SK_OK;
 }
 
-static bool on(const sk_layout *l) { return *l->again; }
+static bool on(const sk_layout *l) { return *l->recompute; }
 
 static void clear(sk_layout *l)
 {
-    *l->again = 0;
-    l->again_blocks = 0;
+    *l->recompute = 0;
+    l->recompute_blocks = 0;
 }
 
 static void print(const sk_layout *l, sk_out *o)
 {
-    if (l->again_blocks) sk_out_add(o, "recompute %d blocks", l->again_blocks);
-    else if (*l->again) sk_out_add(o, "recompute %s", l->again);
+    if (l->recompute_blocks) sk_out_add(o, "recompute %d blocks", l->recompute_blocks);
+    else if (*l->recompute) sk_out_add(o, "recompute %s", l->recompute);
 }
 
 /* The op must be there, and in a block: the rest is saved. */
@@ -40,18 +40,19 @@ static sk_status has_op(const sk_layout *l, const sk_graph *g)
 {
     const char *names[64];
     int n = 0;
-    if (!strcmp(l->again, "full") || !strcmp(l->again, "selective")) return SK_OK;
+    if (!strcmp(l->recompute, "full") || !strcmp(l->recompute, "selective")) return SK_OK;
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *x = g->nodes.v[i];
         if (x->phase != SK_FORWARD || x->layer < 1 || x->layer >= g->n_layers - 1) continue;
-        if (!strcmp(x->op->name, l->again)) return SK_OK;
+        if (!strcmp(x->op->name, l->recompute)) return SK_OK;
         if (n < 64) names[n++] = x->op->name;
     }
-    const char *near = sk_nearest(l->again, names, n);
+    const char *near = sk_nearest(l->recompute, names, n);
     return sk_fail(SK_ECONF,
                    "layout: recompute=%s, and no block of the model has such an op%s%s%s; none, "
                    "selective and full go with any",
-                   l->again, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+                   l->recompute, near ? " (did you mean '" : "", near ? near : "",
+                   near ? "'?)" : "");
 }
 
 static sk_status fits(const sk_word_ask *ask)
@@ -76,7 +77,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 static bool claims(const sk_word_ask *ask)
 {
     const sk_layout *l = ask->layout;
-    return !strcmp(l->again, "full") && !l->again_blocks && !l->home[SK_KEPT];
+    return !strcmp(l->recompute, "full") && !l->recompute_blocks && !l->home[SK_KEPT];
 }
 
 const sk_word sk_word_recompute = {

@@ -1,6 +1,6 @@
 /* schedule.c - the order of the tasks of a pipeline: parts/schedule, or a file. */
 #include "layout/word.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -155,8 +155,8 @@ static sk_status begin(skein_comm *c, const asked *q, const char *src, const cha
                            .n_segs = 1,
                            .algorithm = q->algorithm,
                            .root = k->root,
-                           .room = *workspace,
-                           .room_bytes = q->workspace};
+                           .workspace = *workspace,
+                           .workspace_bytes = q->workspace};
     call->segs[0] = (sk_seg){.src = q->src_bytes ? src - c->base : 0,
                              .dst = q->dst_bytes ? dst - c->base : 0,
                              .outer = 1,

@@ -91,7 +91,7 @@ static sk_status open_heaps(skein_run *r)
     int64_t control = lines(sizeof *r->control), slots = s->n_ranks * lines(sizeof *r->slots);
     int64_t *bytes = sk_many(&r->arena, int64_t, s->n_ranks);
     sk_heap_aliases twins =
-        sk_program_twins(&r->arena, (const sk_program *const *)s->programs, s->n_ranks, bytes);
+        sk_program_shared(&r->arena, (const sk_program *const *)s->programs, s->n_ranks, bytes);
     bool shared = (r->flags & SKEIN_PROCESSES) != 0;
     sk_inputs_list(r);
     SK_TRY(sk_heaps_open_aliased(s->n_ranks, bytes, twins, shared,
@@ -179,7 +179,7 @@ void skein_run_close(skein_run *r)
 /* All ranks saw the same sums. */
 static sk_status numbers(skein_run *r, const sk_step_out *out)
 {
-    bool apart = r->program->setup.programs[0]->apart;
+    bool apart = r->program->setup.programs[0]->async;
     if (sk_loss_scale_step(&r->scale, out->loss, out->finite) && (out->finite || !apart))
         return SK_OK;
     return sk_fail(SK_ENUM, "step %lld: loss %g, norm of the gradient %g; they must be finite. %s",

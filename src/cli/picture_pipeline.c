@@ -14,7 +14,7 @@ enum { LABEL = 90, WIDE = SK_SHEET_WIDE - 2 * SK_SHEET_LEFT - LABEL, HIGH = 22, 
 enum { MOST_ROWS = 16, MOST_TASKS = 150, BREAK = 20, SHADES = 4 }; /* tasks of a row */
 
 typedef struct task {
-    sk_duty work;
+    sk_task_kind work;
     int micro, chunk;
     double begin, end, waits;
 } task;

@@ -56,9 +56,10 @@ typedef struct sk_coll_call {
     int32_t root;      /* broadcast, reduce, gather, scatter: a member, not a rank */
     int32_t common;    /* all-gather in place, directly in the heaps: dst is one memory on all
                           members (sk_heap_aliases), nothing is copied, they only meet */
-    int64_t room, room_bytes; /* scratch in this rank's heap: sk_coll_workspace() says how much */
-    int64_t counts;           /* all-to-all-v: where the 2p counts lie in this rank's heap */
-    int64_t spare[2];         /* 0; the size of a call is part of every memory plan */
+    int64_t workspace,
+        workspace_bytes; /* scratch in this rank's heap: sk_coll_workspace() says how much */
+    int64_t counts;      /* all-to-all-v: where the 2p counts lie in this rank's heap */
+    int64_t spare[2];    /* 0; the size of a call is part of every memory plan */
     sk_seg segs[];
 } sk_coll_call;
 

@@ -226,13 +226,15 @@ static sk_execution *execution_for(sk_comm *c, const sk_compiled_schedule *s)
 static sk_status check_workspace(const sk_comm *c, const sk_execution *e)
 {
     const sk_coll_call *k = e->call;
-    if (k->room_bytes >= e->layout.bytes && sk_in_heap(c, k->room, k->room_bytes, 1)) return SK_OK;
+    if (k->workspace_bytes >= e->layout.bytes && sk_in_heap(c, k->workspace, k->workspace_bytes, 1))
+        return SK_OK;
     return sk_fail(
         SK_EBUG,
         "call %llx (%s by %s): its workspace is %lld bytes at %lld in a heap of %lld, rank "
         "%d needs %lld",
-        (long long)k->id, sk_coll_names[k->kind], e->schedule->coll->name, (long long)k->room_bytes,
-        (long long)k->room, (long long)c->bytes, c->rank, (long long)e->layout.bytes);
+        (long long)k->id, sk_coll_names[k->kind], e->schedule->coll->name,
+        (long long)k->workspace_bytes, (long long)k->workspace, (long long)c->bytes, c->rank,
+        (long long)e->layout.bytes);
 }
 
 /* The sends of the first round; what comes is looked at in sk_execute_progress. */

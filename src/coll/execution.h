@@ -57,7 +57,7 @@ static inline int sk_exec_rank(const sk_execution *e, int member)
 }
 static inline char *sk_exec_workspace(char *base, const sk_coll_call *call)
 {
-    return base + (call->room + 63) / 64 * 64;
+    return base + (call->workspace + 63) / 64 * 64;
 }
 
 /* --- execute_local.c: cells, copies and sums --- */

@@ -75,21 +75,21 @@ typedef struct sk_layout {
     sk_placement home[SK_N_OFFLOAD_KINDS]; /* optimizer state, weights, gradients, activations */
     int tiles;                             /* in which offloaded weights come; 0: not cut */
     bool home_said;                        /* the text says it, if only "none" */
-    int overlap;                  /* chunks of a product that waits for other ranks; 0: one */
-    int slices;                   /* sequence chunks that wide results are made in; 0: one */
-    bool keep;                    /* weights gathered for the forward pass serve the backward */
-    char again[SK_SCHEDULE_NAME]; /* recomputed for the backward pass: "full", "selective" or
+    int overlap;                      /* chunks of a product that waits for other ranks; 0: one */
+    int slices;                       /* sequence chunks that wide results are made in; 0: one */
+    bool keep;                        /* weights gathered for the forward pass serve the backward */
+    char recompute[SK_SCHEDULE_NAME]; /* recomputed for the backward pass: "full", "selective" or
                                       the name of an op; empty: nothing */
-    int again_blocks;             /* full: the first of each stage; 0: all */
-    bool again_said;              /* the text says it, if only "none" */
-    bool partition;               /* saved activations are sharded over the axes whose ranks
-                                      would all keep the same */
-    bool keep_cheap;              /* results of cheap ops are kept, not recomputed */
-    char keep_ops[64];            /* those of these alone: "bias_gelu+layernorm" */
-    int gist;                     /* saved activations in fewer bits; below 100 also those with
-                                      zeros, with space for so many per cent of their elements;
-                                      0: none */
-    bool canonical;               /* deterministic sums, in the order of base/reduction_blocks.h */
+    int recompute_blocks;             /* full: the first of each stage; 0: all */
+    bool again_said;                  /* the text says it, if only "none" */
+    bool partition;                   /* saved activations are sharded over the axes whose ranks
+                                          would all keep the same */
+    bool keep_cheap;                  /* results of cheap ops are kept, not recomputed */
+    char keep_ops[64];                /* those of these alone: "bias_gelu+layernorm" */
+    int gist;                         /* saved activations in fewer bits; below 100 also those with
+                                          zeros, with space for so many per cent of their elements;
+                                          0: none */
+    bool canonical; /* deterministic sums, in the order of base/reduction_blocks.h */
     char weights_as[SK_CODEC_NAME]; /* codec of gathered weights; empty: none */
     char grads_as[SK_CODEC_NAME];   /* codec of gradients that are reduced over the shard axis,
                                         or over the first that splits the batch */

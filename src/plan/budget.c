@@ -18,8 +18,8 @@ static void add(list *l, const sk_layout *layout, const char *again, int blocks)
     if (l->n == MOST_OPTIONS) return;
     sk_budget_option *w = &l->v[l->n++];
     w->layout = *layout;
-    snprintf(w->layout.again, sizeof w->layout.again, "%s", again);
-    w->layout.again_blocks = blocks;
+    snprintf(w->layout.recompute, sizeof w->layout.recompute, "%s", again);
+    w->layout.recompute_blocks = blocks;
 }
 
 /* Blocks of the fullest stage. */
@@ -33,7 +33,7 @@ static int blocks_of(const sk_budget_in *in)
 static void add_recomputation(list *l, const sk_budget_in *in, const sk_layout *layout)
 {
     if (layout->again_said) { /* the user said it */
-        add(l, layout, layout->again, layout->again_blocks);
+        add(l, layout, layout->recompute, layout->recompute_blocks);
         return;
     }
     add(l, layout, "", 0);
@@ -79,7 +79,7 @@ static void add_offload(list *l, const sk_layout *layout)
             sk_layout w = with;
             if (k & 1 && !w.slices && !w.canonical) w.slices = MOST_CHUNKS;
             bool again = k & 2 && !w.again_said;
-            add(l, &w, again ? "full" : w.again, again ? 0 : w.again_blocks);
+            add(l, &w, again ? "full" : w.recompute, again ? 0 : w.recompute_blocks);
         }
     }
 }

@@ -2,7 +2,8 @@
  *
  * What lies in the heap of a rank that times collectives:
  *
- *     note call | numbers of the note | its room | counts | a call for each root | src | dst | room
+ *     note call | numbers of the note | its workspace | counts | a call for each root | src | dst |
+ * workspace
  *
  * The note is an all-reduce of a few doubles by which ranks agree: on how long
  * something took, so that all of them choose the same batch, and on the samples.
@@ -60,8 +61,9 @@ static bool part_in(sk_coll_kind k) { return sk_kind_rows[k].src == SK_OPERAND_P
 /* --- where things lie --- */
 
 typedef struct place {
-    int64_t note, numbers, note_room, note_room_bytes; /* alike for all points of n_ranks */
-    int64_t counts, calls, call_bytes, src, dst, room, room_bytes, end;
+    int64_t note, numbers, note_workspace,
+        note_workspace_bytes; /* alike for all points of n_ranks */
+    int64_t counts, calls, call_bytes, src, dst, workspace, workspace_bytes, end;
 } place;
 
 static int64_t take(int64_t *at, int64_t bytes, int64_t align)
@@ -71,8 +73,8 @@ static int64_t take(int64_t *at, int64_t bytes, int64_t align)
     return here;
 }
 
-/* Most room that any member needs. */
-static int64_t most_room(const sk_coll_spec *s, const sk_seg *seg, const int *host_of)
+/* Most workspace that any member needs. */
+static int64_t most_workspace(const sk_coll_spec *s, const sk_seg *seg, const int *host_of)
 {
     int64_t most = 0;
     if (s->algorithm < 0 ||
@@ -109,15 +111,15 @@ static place arrange(const sk_coll_spec *s, const int *host_of)
     p.call_bytes = (p.call_bytes + LINE - 1) / LINE * LINE;
     p.note = take(&at, p.call_bytes, LINE);
     p.numbers = take(&at, MOST * (int64_t)sizeof(double), LINE);
-    p.note_room_bytes = most_room(&note, &numbers, host_of);
-    p.note_room = take(&at, p.note_room_bytes, LINE);
+    p.note_workspace_bytes = most_workspace(&note, &numbers, host_of);
+    p.note_workspace = take(&at, p.note_workspace_bytes, LINE);
     p.counts = take(&at, 2 * n * (int64_t)sizeof(int64_t), LINE);
     p.calls = take(&at, roots(s) * p.call_bytes, LINE);
     p.src = take(&at, s->bytes + n * size, PAGE);   /* all-to-all: n parts, each rounded up */
     at = (at + PAGE - 1) / PAGE * PAGE + 33 * LINE; /* not in the cache sets of src */
     p.dst = take(&at, s->bytes + n * size, LINE);
-    p.room_bytes = most_room(s, &seg, host_of);
-    p.room = take(&at, p.room_bytes, PAGE);
+    p.workspace_bytes = most_workspace(s, &seg, host_of);
+    p.workspace = take(&at, p.workspace_bytes, PAGE);
     p.end = at;
     return p;
 }
@@ -173,8 +175,8 @@ static sk_status agree(timer *t, sk_reduce reduce, double *v, int n)
                            .type = SK_F64,
                            .n_segs = 1,
                            .algorithm = t->note_algorithm,
-                           .room = t->at.note_room,
-                           .room_bytes = t->at.note_room_bytes};
+                           .workspace = t->at.note_workspace,
+                           .workspace_bytes = t->at.note_workspace_bytes};
     note->segs[0] =
         (sk_seg){.src = t->at.numbers, .dst = t->at.numbers, .outer = 1, .n = n, .inner = 1};
     memcpy(numbers, v, (size_t)n * sizeof *v);
@@ -201,8 +203,8 @@ static void lay_calls(timer *t, int64_t id)
                                .n_segs = 1,
                                .algorithm = s->algorithm,
                                .root = r,
-                               .room = t->at.room,
-                               .room_bytes = t->at.room_bytes,
+                               .workspace = t->at.workspace,
+                               .workspace_bytes = t->at.workspace_bytes,
                                .counts = t->at.counts};
         call->segs[0] = shape(s, src, dst);
     }

@@ -169,7 +169,7 @@ sk_status sk_time_ops(const sk_program *const *programs, const sk_run_opts *o, d
     ops_job j = {.programs = programs, .opts = *o, .lr = lr, .steps = steps, .shapes = shapes};
     sk_assert(steps > 0);
     j.opts.trace = true;
-    sk_heap_aliases twins = sk_program_twins(&tmp, programs, n, heap);
+    sk_heap_aliases twins = sk_program_shared(&tmp, programs, n, heap);
     size_t notes = sizeof *out * (size_t)n;
     sk_status st = sk_heaps_open_aliased(n, heap, twins, true, notes, &j.heaps);
     if (!st) {

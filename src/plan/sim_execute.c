@@ -62,7 +62,7 @@ static void work(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     double c = cost(k, w, in);
     w->out->flops += in->flops;
-    if (in->beside) {
+    if (in->background) {
         w->updating = fmax(w->updating, w->now) + c;
         return;
     }

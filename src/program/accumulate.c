@@ -9,7 +9,7 @@
  * sums, and each node that contributes to a parameter has a sum of its own.  The ADD of a leaf
  * becomes the ADDs of the subtrees that it completes; the sum ends in the leaf of the first
  * micro-batch.  Where the tasks end, the sums of the nodes that share a parameter are added. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct sum { /* of the gradient of a parameter; in deterministic order, 
 } sum;
 
 typedef struct sums {
-    sk_emit *e;
+    sk_lowering *e;
     sk_program *p;
     bool ordered;
     struct {
@@ -187,11 +187,11 @@ static void rebind_all(sums *x)
     }
 }
 
-sk_status sk_accumulate(sk_emit *e)
+sk_status sk_accumulate(sk_lowering *e)
 {
     sk_program *p = e->p;
     int n = p->insts.n, n_train = p->n_train;
-    if (!sk_emit_per_task(e)) return SK_OK;
+    if (!sk_lower_per_task(e)) return SK_OK;
     sums x = {.e = e, .p = p, .ordered = e->l->canonical};
     x.of_param = sk_many(e->tmp, int, p->params.n + 1);
     x.bind = sk_many(e->tmp, int, p->bufs.n + 1);

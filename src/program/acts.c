@@ -23,7 +23,7 @@ static void plain_operands(const sk_program *p, const sk_inst *in, sk_visit *vis
     (void)p;
     visit_in(in, SK_READS, visit, ctx);
     visit_out(in, SK_WRITES, visit, ctx);
-    if (in->room >= 0) visit(ctx, (int *)&in->room, SK_WRITES);
+    if (in->workspace >= 0) visit(ctx, (int *)&in->workspace, SK_WRITES);
 }
 
 static void add_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
@@ -38,7 +38,7 @@ static void paste_operands(const sk_program *p, const sk_inst *in, sk_visit *vis
 {
     (void)p;
     visit_in(in, SK_READS, visit, ctx);
-    visit_out(in, SK_WRITES | (in->turn + 1 < in->turns ? SK_PART : 0), visit, ctx);
+    visit_out(in, SK_WRITES | (in->part + 1 < in->parts ? SK_PART : 0), visit, ctx);
 }
 
 static void call_operands(const sk_program *p, const sk_inst *in, unsigned src, unsigned dst,
@@ -49,7 +49,7 @@ static void call_operands(const sk_program *p, const sk_inst *in, unsigned src, 
         visit(ctx, &c->segs[s].src, src);
         visit(ctx, &c->segs[s].dst, dst);
     }
-    if (c->room >= 0) visit(ctx, (int *)&c->room, dst);
+    if (c->workspace >= 0) visit(ctx, (int *)&c->workspace, dst);
 }
 
 static void start_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
@@ -80,7 +80,7 @@ static void copied_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
  * the passes before it only name them.  An update beside the step holds what it works on. */
 static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
-    unsigned hold = in->beside ? SK_HOLDS : 0;
+    unsigned hold = in->background ? SK_HOLDS : 0;
     bool master = in->out[2] >= 0, last = !p->optim->pass[in->pass + 1];
     if (in->in[0] >= 0) visit(ctx, (int *)&in->in[0], SK_READS | hold);
     if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
@@ -264,8 +264,8 @@ static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     if (p->params.v[in->param].tensor->bias_update != 0) sk_out_add(o, "nudge ");
     else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
-    if (in->beside) sk_out_add(o, "beside the step, ");
-    sk_print_operands(o, p, in->beside ? &in->out[2] : in->out, 1);
+    if (in->background) sk_out_add(o, "beside the step, ");
+    sk_print_operands(o, p, in->background ? &in->out[2] : in->out, 1);
     if (p->n_updates > 1) sk_out_add(o, ", %d late", in->delay);
 }
 

@@ -3,8 +3,8 @@
 #include "base/hash.h"
 #include "coll/segment.h"
 #include "coll/execute.h"
-#include "program/emit.h"
-#include "program/rooms.h"
+#include "program/lowering.h"
+#include "program/workspaces.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -52,7 +52,7 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
 }
 
 /* Scratch for lists that are played: planned from start to wait. */
-static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
+static void plan_room(sk_lowering *e, int call, const sk_coll_ask *ask)
 {
     sk_program *p = e->p;
     sk_call_plan *c = &p->calls.v[call];
@@ -60,26 +60,26 @@ static void plan_room(sk_emit *e, int call, const sk_coll_ask *ask)
     sk_mark mark = sk_arena_mark(p->arena);
     sk_seg *segs = sk_many(p->arena, sk_seg, c->n_segs + 1);
     for (int i = 0; i < c->n_segs; i++) segs[i] = sk_call_shape(&c->segs[i]);
-    c->room_bytes = sk_coll_workspace(how, ask, c->type, segs, c->n_segs);
+    c->workspace_bytes = sk_coll_workspace(how, ask, c->type, segs, c->n_segs);
     sk_arena_back(p->arena, mark);
-    if (!c->room_bytes) return;
-    sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
-    c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+    if (!c->workspace_bytes) return;
+    sk_extent box = {.n = 1, .size = {c->workspace_bytes}, .full = {c->workspace_bytes}};
+    c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
 /* Between GPUs NCCL finds its own way, and needs what lies in pieces packed. */
-static void plan_gpu(sk_emit *e, int call)
+static void plan_gpu(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     c->algorithm = SK_BUILTIN;
-    c->room_bytes = sk_room_call(c, e->p->groups[c->group].n);
-    if (!c->room_bytes) return;
-    sk_extent box = {.n = 1, .size = {c->room_bytes}, .full = {c->room_bytes}};
-    c->room = sk_emit_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+    c->workspace_bytes = sk_room_call(c, e->p->groups[c->group].n);
+    if (!c->workspace_bytes) return;
+    sk_extent box = {.n = 1, .size = {c->workspace_bytes}, .full = {c->workspace_bytes}};
+    c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
 /* Only ranks of one host can have one memory. */
-static sk_status meet_here(const sk_emit *e, const sk_group *g, int hosts)
+static sk_status meet_here(const sk_lowering *e, const sk_group *g, int hosts)
 {
     if (hosts == 1) return SK_OK;
     const char *axis = e->l->mesh.name[e->l->shard_axis];
@@ -102,7 +102,7 @@ static sk_status sums_type(const sk_call_plan *c)
                    a->name, sk_dtype_name(c->type), c->what);
 }
 
-static sk_status choose(sk_emit *e, int call)
+static sk_status choose(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     const sk_group *g = &e->p->groups[c->group];
@@ -122,7 +122,7 @@ static sk_status choose(sk_emit *e, int call)
     return SK_OK;
 }
 
-static uint64_t choices(const sk_emit *e)
+static uint64_t choices(const sk_lowering *e)
 {
     const sk_compile_opts *o = e->opts;
     const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
@@ -136,7 +136,7 @@ static uint64_t choices(const sk_emit *e)
 }
 
 /* In the order of starts. */
-sk_status sk_choose_algorithms(sk_emit *e)
+sk_status sk_choose_algorithms(sk_lowering *e)
 {
     sk_program *p = e->p;
     for (int pc = 0; pc < p->insts.n; pc++) {

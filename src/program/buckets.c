@@ -6,12 +6,12 @@
  * reduced together; the calls fly until the tasks end (waits.c).  Gradients that are reduced task
  * by task (grads.c) are not seen here. */
 #include "program/acts.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 typedef struct buckets {
-    sk_emit *e;
+    sk_lowering *e;
     int *param_of; /* by buffer: whose gradient it is, or -1 */
     int *last;     /* by parameter: the instruction that writes its gradient last, or -1 */
     int pc;
@@ -57,8 +57,8 @@ static void complete(buckets *x, int param)
 {
     const sk_param_plan *q = &x->e->p->params.v[param];
     *sk_push(x->e->tmp, &x->full) = (sk_grad_at){param, q->grad, q->grad_shard};
-    x->bytes += sk_emit_logical(x->e, q->tensor);
-    if (x->bytes >= sk_emit_bucket(x->e)) flush(x);
+    x->bytes += sk_lower_logical(x->e, q->tensor);
+    if (x->bytes >= sk_lower_bucket(x->e)) flush(x);
 }
 
 typedef struct writer { /* gradients that an instruction completes, in the order of its results */
@@ -79,7 +79,7 @@ static void see_complete(void *ctx, int *buf, unsigned how)
 /* All instructions of a unit are written: [from, to) of the old list. */
 static void end_unit(buckets *x, const sk_inst *old, int from, int to)
 {
-    sk_emit_stand_at(x->e, &old[to - 1]);
+    sk_lower_stand_at(x->e, &old[to - 1]);
     for (int pc = from; pc < to; pc++) {
         writer w = {x, pc};
         sk_operands(x->e->p, &old[pc], see_complete, &w);
@@ -95,13 +95,13 @@ static int unit_end(const sk_inst *old, int pc, int to)
 
 static void train_section(buckets *x, const sk_inst *old, int to)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     bool inside = false;
     int n_tasks = e->tasks_of[true] ? e->tasks_of[true][e->p->stage].n : 0;
     for (int pc = 0, end; pc < to; pc = end) {
         end = unit_end(old, pc, to);
         if (inside && old[pc].task < 0 && x->full.n) { /* where the tasks end */
-            sk_emit_stand_at(e, &e->p->insts.v[e->p->insts.n - 1]);
+            sk_lower_stand_at(e, &e->p->insts.v[e->p->insts.n - 1]);
             e->at.task = n_tasks;
             flush(x);
         }
@@ -111,12 +111,12 @@ static void train_section(buckets *x, const sk_inst *old, int to)
     }
 }
 
-sk_status sk_fill_buckets(sk_emit *e)
+sk_status sk_fill_buckets(sk_lowering *e)
 {
     sk_program *p = e->p;
     int n = p->insts.n, n_train = p->n_train;
     buckets x = {.e = e};
-    if (!e->opts->optim || sk_emit_per_task(e)) return SK_OK;
+    if (!e->opts->optim || sk_lower_per_task(e)) return SK_OK;
     find_last_writes(&x, 0, n_train);
     sk_inst *old = sk_grow(e->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
     memcpy(old, p->insts.v, sizeof *old * (size_t)n);

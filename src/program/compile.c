@@ -27,7 +27,7 @@
 #include "base/threads.h"
 #include "base/strings.h"
 #include "layout/word.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 #include "program/pass.h"
 
 #include <string.h>
@@ -40,13 +40,13 @@ const sk_optim *sk_optim_find(const char *name)
 }
 
 /* Words of a layout that are good alone, and not for this model, schedule, device or dtype. */
-static sk_status goes_together(sk_emit *e)
+static sk_status goes_together(sk_lowering *e)
 {
     const sk_schedule *s = sk_schedule_find(e->l->schedule);
     sk_word_ask ask = {.layout = e->l,
                        .graph = e->g,
                        .optim = e->opts->optim,
-                       .async = s && s->apart,
+                       .async = s && s->async,
                        .late = e->opts->optim && e->opts->late,
                        .gpu = e->p->gpu};
     for (int i = 0; i < e->g->tensors.n && ask.dtype == SK_F32; i++) {
@@ -56,7 +56,7 @@ static sk_status goes_together(sk_emit *e)
     return sk_layout_fits(&ask);
 }
 
-static sk_status count_flops(sk_emit *e)
+static sk_status count_flops(sk_lowering *e)
 {
     const sk_program *p = e->p;
     for (int i = 0; i < p->insts.n; i++) {
@@ -69,19 +69,19 @@ static sk_status count_flops(sk_emit *e)
     return SK_OK;
 }
 
-static sk_status place_waits(sk_emit *e)
+static sk_status place_waits(sk_lowering *e)
 {
     sk_place_waits(e->p, e->tmp);
     return SK_OK;
 }
 
-static sk_status number(sk_emit *e)
+static sk_status number(sk_lowering *e)
 {
     sk_number(e->p);
     return SK_OK;
 }
 
-static sk_status plan_memory(sk_emit *e)
+static sk_status plan_memory(sk_lowering *e)
 {
     sk_plan_memory(e->p);
     return SK_OK;
@@ -89,20 +89,20 @@ static sk_status plan_memory(sk_emit *e)
 
 static const struct pass {
     const char *name, *doc;
-    sk_status (*run)(sk_emit *e);
+    sk_status (*run)(sk_lowering *e);
 } passes[] = {
     {"refusals", "words that do not go with model, schedule, device or dtype", goes_together},
     {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
     {"tasks", "the order of tasks on every stage", sk_order_tasks},
     {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
-    {"regions", "nodes that run in sequence chunks", sk_emit_regions_open},
+    {"regions", "nodes that run in sequence chunks", sk_find_regions},
     {"recompute", "clones of nodes in the backward pass, instead of saved results", sk_recompute},
     {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
     {"length", "is the program short enough?", sk_check_length},
-    {"pieces", "results that are saved in pieces", sk_emit_pieces_open},
-    {"packed", "results that are saved in fewer bits", sk_emit_pack_open},
-    {"codecs", "encodings of weights and gradients on the wire", sk_emit_codecs},
-    {"params", "weights, gradients, optimizer state: shards and owners", sk_emit_params},
+    {"pieces", "results that are saved in pieces", sk_plan_pieces},
+    {"packed", "results that are saved in fewer bits", sk_plan_packed},
+    {"codecs", "encodings of weights and gradients on the wire", sk_choose_codecs},
+    {"params", "weights, gradients, optimizer state: shards and owners", sk_plan_params},
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"saved", "what tasks leave to later tasks, in which form", sk_find_saved},
     {"lower", "instructions of all tasks, with communication", sk_lower},
@@ -118,8 +118,8 @@ static const struct pass {
     {"messages", "order of messages between stages, and their arrival", sk_order_messages},
     {"waits", "where calls are waited for", place_waits},
     {"algorithms", "how collectives are done, and their workspace", sk_choose_algorithms},
-    {"offload", "copies from and to other memories", sk_emit_tiers},
-    {"workspaces", "scratch of GPU launches that need much", sk_emit_rooms},
+    {"offload", "copies from and to other memories", sk_place_offload_copies},
+    {"workspaces", "scratch of GPU launches that need much", sk_plan_workspaces},
     {"numbering", "buffers by first use, calls by start", number},
     {"flops", "operations of each instruction", count_flops},
     {"memory", "the place of every buffer", plan_memory},
@@ -164,7 +164,7 @@ const char *sk_pass_doc(int i)
     return !nth_step(i, &s) ? NULL : s.word ? s.pass->doc : s.station->doc;
 }
 
-static sk_status run_passes(sk_emit *e, const char *last)
+static sk_status run_passes(sk_lowering *e, const char *last)
 {
     step s;
     for (int i = 0; nth_step(i, &s); i++) {
@@ -208,19 +208,19 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
     SK_TRY(sk_graph_status(g));
     sk_program *p = new_program(a, g, l, o, rank);
     sk_arena tmp = {0};
-    sk_emit e = {.p = p,
-                 .tmp = &tmp,
-                 .g = g,
-                 .l = &p->layout,
-                 .opts = o,
-                 .sp = &p->spread,
-                 .at = {.task = -1},
-                 .gathered_layer = -1};
+    sk_lowering e = {.p = p,
+                     .tmp = &tmp,
+                     .g = g,
+                     .l = &p->layout,
+                     .opts = o,
+                     .sp = &p->spread,
+                     .at = {.task = -1},
+                     .gathered_layer = -1};
     sk_status st = run_passes(&e, last);
     FIX(a, &p->insts);
     FIX(a, &p->bufs);
     FIX(a, &p->calls);
-    if (!st && text) *text = p->insts.n ? sk_program_print_marks(p, a) : sk_emit_print(&e, a);
+    if (!st && text) *text = p->insts.n ? sk_program_print_marks(p, a) : sk_lower_print(&e, a);
     sk_arena_end(&tmp);
     *out = p;
     return st ? sk_trail(st, SK_HERE) : SK_OK;

@@ -1,9 +1,9 @@
 /* edges.c - who reads each tensor, on which stage and in which phase, from one look at the graph.
  */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 /* What the passes ask about a tensor again and again: one look at the graph answers it. */
-static void index_tensors(sk_emit *e)
+static void index_tensors(sk_lowering *e)
 {
     int all = e->g->tensors.n;
     e->plan.read_by = sk_many(e->tmp, uint64_t, all);
@@ -26,7 +26,7 @@ static void index_tensors(sk_emit *e)
     }
 }
 
-static void index_chunks(sk_emit *e)
+static void index_chunks(sk_lowering *e)
 {
     e->plan.of_chunk = sk_many(e->tmp, sk_ints, 2 * e->sp->n_chunks);
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -35,7 +35,7 @@ static void index_chunks(sk_emit *e)
     }
 }
 
-static void index_layers(sk_emit *e)
+static void index_layers(sk_lowering *e)
 {
     e->plan.crosses = sk_many(e->tmp, char, e->g->tensors.n + 1);
     e->plan.stage_of_layer = sk_many(e->tmp, int, e->g->n_layers + 1);
@@ -49,7 +49,7 @@ static void index_layers(sk_emit *e)
     }
 }
 
-sk_status sk_find_edges(sk_emit *e)
+sk_status sk_find_edges(sk_lowering *e)
 {
     e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     index_tensors(e);

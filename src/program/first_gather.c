@@ -10,12 +10,12 @@
  * calls over all ranks start first, those in the small group behind them.  A validation step does
  * not keep copies. */
 #include "coll/segment.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 typedef struct gathers {
-    sk_emit *e;
+    sk_lowering *e;
     sk_program *p;
     int *copy;     /* by parameter: this rank's part of its second copy, or -1 */
     char *dropped; /* by buffer: encoded weights that nobody sends any more */
@@ -36,24 +36,24 @@ static void leave_part(gathers *x, int call, const sk_call_seg *s)
     box.at[0] += mine.at;
     box.size[0] = mine.n;
     const char *name = sk_print(x->p->arena, "%s.copy", whole.name);
-    int copy = sk_emit_buffer(x->e, name, NULL, SK_WIRE, whole.type, box);
+    int copy = sk_lower_buffer(x->e, name, NULL, SK_WIRE, whole.type, box);
     x->copy[s->param - 1] = copy;
-    sk_emit_then(x->e, call, (sk_then){.act = SK_DO_SLICE, .from = s->dst, .to = copy});
+    sk_lower_then(x->e, call, (sk_then){.act = SK_DO_SLICE, .from = s->dst, .to = copy});
 }
 
 static void add_seg(gathers *x, int call, const sk_call_seg *s, const sk_call_plan *of)
 {
-    sk_emit_seg(x->e, call, s->src, s->dst, s->outer, s->n, s->inner);
+    sk_lower_seg(x->e, call, s->src, s->dst, s->outer, s->n, s->inner);
     sk_call_plan *c = &x->p->calls.v[call];
     c->segs[c->n_segs - 1] = *s;
     for (int i = 0; i < of->n_then; i++)
-        if (of->then[i].from == s->dst) sk_emit_then(x->e, call, of->then[i]);
+        if (of->then[i].from == s->dst) sk_lower_then(x->e, call, of->then[i]);
 }
 
 /* A call like this one, without segments. */
 static int like(gathers *x, const sk_call_plan *of, int group)
 {
-    int call = sk_emit_call(x->e, of->kind, of->reduce, of->type, group, of->what);
+    int call = sk_lower_call(x->e, of->kind, of->reduce, of->type, group, of->what);
     x->p->calls.v[call].flies = of->flies;
     x->p->calls.v[call].param_set = of->param_set;
     return call;
@@ -112,7 +112,7 @@ static void drop_encoders(gathers *x)
     x->p->insts.n = kept;
 }
 
-sk_status sk_find_first_gathers(sk_emit *e)
+sk_status sk_find_first_gathers(sk_lowering *e)
 {
     sk_program *p = e->p;
     if (!p->near) return SK_OK;

@@ -4,7 +4,7 @@
  * makes of a gradient.  The first instruction of a section that writes a place of such a buffer
  * does not add: it sets the place, so that nothing has to be zeroed.  (Nobody adds to what is
  * empty.) */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -44,7 +44,7 @@ static sk_status one_inst(first *x, sk_inst *in)
     return SK_OK;
 }
 
-sk_status sk_find_first_writes(sk_emit *e)
+sk_status sk_find_first_writes(sk_lowering *e)
 {
     first x = {e->p, e->tmp, sk_many(e->tmp, struct written, e->p->bufs.n + 1)};
     for (int pc = 0; pc < e->p->insts.n; pc++) {

@@ -92,9 +92,9 @@ static bool any_meet(const sk_program *p, const int *a, int n_a, unsigned silent
 static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
                      const sk_inst *between)
 {
-    return sk_act_row_of(between)->plain && late->room < 0 &&
-           !any_meet(p, late->in, SK_MAX_IN, 0, &between->room, 1) &&
-           !any_meet(p, late->out, SK_MAX_OUT, silent, &between->room, 1) &&
+    return sk_act_row_of(between)->plain && late->workspace < 0 &&
+           !any_meet(p, late->in, SK_MAX_IN, 0, &between->workspace, 1) &&
+           !any_meet(p, late->out, SK_MAX_OUT, silent, &between->workspace, 1) &&
            !any_meet(p, late->in, SK_MAX_IN, 0, between->out, SK_MAX_OUT) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, between->out, SK_MAX_OUT) &&
            !any_meet(p, late->out, SK_MAX_OUT, silent, between->in, SK_MAX_IN);
@@ -145,7 +145,7 @@ static bool proved_all(const sk_fuse_site *s, const sk_fuse_set *x)
     for (int i = 0; i < x->n; i++) {
         int pc = x->pcs[i];
         if (pc < s->from || pc >= s->to || (i && pc <= x->pcs[i - 1])) return false;
-        if (s->p->insts.v[pc].room >= 0) return false; /* it is there for this one alone */
+        if (s->p->insts.v[pc].workspace >= 0) return false; /* it is there for this one alone */
         if (!proved_one(s, x, i)) return false;
     }
     return true;

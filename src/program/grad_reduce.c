@@ -4,71 +4,71 @@
  * Where the optimizer sees a piece, the sum over the shard axis is a reduce-scatter, and other axes
  * see only pieces.  Gradients may be encoded on their way (code.c).  In deterministic order axes
  * are taken as they cut the batch, the finest first: that is the order of the tree. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
-static sk_param_plan *plan_of(const sk_emit *e, int param) { return &e->p->params.v[param]; }
+static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->params.v[param]; }
 
 /* Is this gradient summed over the shard axis by a reduce-scatter?  Where nothing is split over
  * that axis every rank has the whole sum already, and its piece is a slice. */
-static bool scattered(const sk_emit *e, const sk_param_plan *q)
+static bool scattered(const sk_lowering *e, const sk_param_plan *q)
 {
-    return sk_emit_is_cut(e, q) &&
+    return sk_lower_is_cut(e, q) &&
            e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PARTIAL;
 }
 
 /* The axis whose turn is the k-th: in canonical order the finest cut of the batch first; otherwise
  * the shard axis, so that the others see only pieces. */
-static int turn(const sk_emit *e, int k)
+static int turn(const sk_lowering *e, int k)
 {
     const sk_layout *l = e->l;
     return sk_layout_cutter(l, l->canonical, l->mesh.n - 1 - k);
 }
 
-static bool partial_over(const sk_emit *e, const sk_param_plan *q, int axis)
+static bool partial_over(const sk_lowering *e, const sk_param_plan *q, int axis)
 {
-    if (axis == e->l->shard_axis && sk_emit_is_cut(e, q)) return false; /* scattered or sliced */
-    if (axis == sk_emit_code_axis(e) && sk_emit_grads_as(e, q)) return false; /* sum_coded() */
+    if (axis == e->l->shard_axis && sk_lower_is_cut(e, q)) return false; /* scattered or sliced */
+    if (axis == sk_lower_code_axis(e) && sk_lower_grads_as(e, q)) return false; /* sum_coded() */
     return e->plan.grad_made[q->tensor->id].how[axis] == SK_PARTIAL;
 }
 
 /* Encoded rows go to their owners, who decode and sum them: one more gradient for the call. */
-static void join_coded(sk_emit *e, int *call, const sk_param_plan *q, int whole, int piece)
+static void join_coded(sk_lowering *e, int *call, const sk_param_plan *q, int whole, int piece)
 {
-    const sk_codec *c = sk_emit_grads_as(e, q);
-    int axis = sk_emit_code_axis(e), n = e->l->mesh.size[axis];
+    const sk_codec *c = sk_lower_grads_as(e, q);
+    int axis = sk_lower_code_axis(e), n = e->l->mesh.size[axis];
     if (*call < 0)
-        *call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, SK_U8, axis,
-                             sk_print(e->p->arena, "grads from %s", q->tensor->name));
-    int code = sk_emit_encode(e, c, whole, q->error, false), came = sk_emit_code(e, c, piece, n);
+        *call = sk_lower_call(e, SK_ALLTOALL, SK_SUM, SK_U8, axis,
+                              sk_print(e->p->arena, "grads from %s", q->tensor->name));
+    int code = sk_lower_encode(e, c, whole, q->error, false), came = sk_lower_code(e, c, piece, n);
     const sk_extent box = e->p->bufs.v[code].box;
-    sk_emit_rows(e, *call, code, came, &box, 0);
-    sk_emit_then(e, *call, (sk_then){SK_DO_DECODE, came, piece, n, c});
+    sk_lower_rows(e, *call, code, came, &box, 0);
+    sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, came, piece, n, c});
 }
 
 /* One more gradient for one of the calls on an axis; the first opens it. */
-static void join_scatter(sk_emit *e, int *calls, const sk_param_plan *q, int whole, int piece)
+static void join_scatter(sk_lowering *e, int *calls, const sk_param_plan *q, int whole, int piece)
 {
     int *call = &calls[sk_narrow(q->tensor)];
-    if (sk_emit_grads_as(e, q)) {
+    if (sk_lower_grads_as(e, q)) {
         join_coded(e, &calls[SK_CODED], q, whole, piece);
         return;
     }
     const sk_extent *box = &e->p->bufs.v[whole].box;
     if (*call < 0)
-        *call = sk_emit_call(e, SK_REDUCE_SCATTER, SK_SUM, q->tensor->type, e->l->shard_axis,
-                             sk_print(e->p->arena, "grads from %s", q->tensor->name));
-    sk_emit_rows(e, *call, whole, piece, box, 0);
+        *call = sk_lower_call(e, SK_REDUCE_SCATTER, SK_SUM, q->tensor->type, e->l->shard_axis,
+                              sk_print(e->p->arena, "grads from %s", q->tensor->name));
+    sk_lower_rows(e, *call, whole, piece, box, 0);
 }
 
-static void join_sum(sk_emit *e, int *call, int axis, const sk_param_plan *q, int buf)
+static void join_sum(sk_lowering *e, int *call, int axis, const sk_param_plan *q, int buf)
 {
     const sk_extent *box = &e->p->bufs.v[buf].box;
     if (*call < 0)
-        *call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, axis,
-                             sk_print(e->p->arena, "grads from %s", q->tensor->name));
-    sk_emit_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
+        *call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, axis,
+                              sk_print(e->p->arena, "grads from %s", q->tensor->name));
+    sk_lower_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
 }
 
 /* --- encoded sums that every rank wants whole --- */
@@ -84,22 +84,22 @@ typedef struct codeds {
 } codeds;
 
 /* Is it encoded, and not cut? */
-static bool wants_coded(const sk_emit *e, const sk_param_plan *q)
+static bool wants_coded(const sk_lowering *e, const sk_param_plan *q)
 {
-    return e->l->shard_axis < 0 && sk_emit_grads_as(e, q);
+    return e->l->shard_axis < 0 && sk_lower_grads_as(e, q);
 }
 
-static void add_coded(sk_emit *e, codeds *all, const sk_param_plan *q, int whole)
+static void add_coded(sk_lowering *e, codeds *all, const sk_param_plan *q, int whole)
 {
-    const sk_group *g = &e->p->groups[sk_emit_code_axis(e)];
-    coded x = {.q = q, .whole = whole, .part = sk_emit_part(e, whole, g->me, g->n), .error = -1};
+    const sk_group *g = &e->p->groups[sk_lower_code_axis(e)];
+    coded x = {.q = q, .whole = whole, .part = sk_lower_part(e, whole, g->me, g->n), .error = -1};
     if (q->error >= 0) {
         const sk_buffer part = e->p->bufs.v[x.part], w = e->p->bufs.v[whole];
         sk_extent box = e->p->bufs.v[q->error].box;
         int64_t row = sk_box_count(&w.box, 1, w.box.n) * (int64_t)sizeof(real);
         box.at[1] = part.box.at[0];
         box.size[1] = part.box.size[0];
-        x.error = sk_emit_buffer(e, e->p->bufs.v[q->error].name, NULL, SK_OPTIM, SK_F32, box);
+        x.error = sk_lower_buffer(e, e->p->bufs.v[q->error].name, NULL, SK_OPTIM, SK_F32, box);
         e->p->bufs.v[x.error].within = q->error;
         e->p->bufs.v[x.error].part_at = (part.box.at[0] - w.box.at[0]) * row;
         e->p->bufs.v[x.error].keep = true;
@@ -109,30 +109,30 @@ static void add_coded(sk_emit *e, codeds *all, const sk_param_plan *q, int whole
 
 /* Rows to their owners, who sum them; sums back to all.  What is lost of a sum its owner adds to
  * what was lost of its own part of it. */
-static void sum_coded(sk_emit *e, const codeds *all)
+static void sum_coded(sk_lowering *e, const codeds *all)
 {
-    int axis = sk_emit_code_axis(e), there = -1, back = -1;
+    int axis = sk_lower_code_axis(e), there = -1, back = -1;
     for (int i = 0; i < all->n; i++)
         join_coded(e, &there, all->v[i].q, all->v[i].whole, all->v[i].part);
-    if (there >= 0) sk_emit_start(e, there, SK_FLIES_NOT);
+    if (there >= 0) sk_lower_start(e, there, SK_FLIES_NOT);
     for (int i = 0; i < all->n; i++) {
         const coded *x = &all->v[i];
-        const sk_codec *c = sk_emit_grads_as(e, x->q);
+        const sk_codec *c = sk_lower_grads_as(e, x->q);
         if (back < 0)
-            back = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
-                                sk_print(e->p->arena, "sums from %s", x->q->tensor->name));
-        int code = sk_emit_encode(e, c, x->part, x->error, true);
-        int came = sk_emit_code(e, c, x->whole, 1);
+            back = sk_lower_call(e, SK_ALLGATHER, SK_SUM, SK_U8, axis,
+                                 sk_print(e->p->arena, "sums from %s", x->q->tensor->name));
+        int code = sk_lower_encode(e, c, x->part, x->error, true);
+        int came = sk_lower_code(e, c, x->whole, 1);
         const sk_extent box = e->p->bufs.v[came].box;
-        sk_emit_rows(e, back, code, came, &box, 0);
-        sk_emit_then(e, back, (sk_then){SK_DO_DECODE, came, x->whole, 1, c});
+        sk_lower_rows(e, back, code, came, &box, 0);
+        sk_lower_then(e, back, (sk_then){SK_DO_DECODE, came, x->whole, 1, c});
     }
-    if (back >= 0) sk_emit_start(e, back, SK_FLIES_NOT);
+    if (back >= 0) sk_lower_start(e, back, SK_FLIES_NOT);
 }
 
 /* --- a list of gradients --- */
 
-static void reduce_coded(sk_emit *e, const sk_grad_at *v, int n)
+static void reduce_coded(sk_lowering *e, const sk_grad_at *v, int n)
 {
     codeds all = {0};
     for (int i = 0; i < n; i++)
@@ -141,13 +141,13 @@ static void reduce_coded(sk_emit *e, const sk_grad_at *v, int n)
     sum_coded(e, &all);
 }
 
-static void start_all(sk_emit *e, const int *calls, sk_flies flies)
+static void start_all(sk_lowering *e, const int *calls, sk_flies flies)
 {
     for (int w = 0; w < SK_WIDTHS; w++)
-        if (calls[w] >= 0) sk_emit_start(e, calls[w], flies);
+        if (calls[w] >= 0) sk_lower_start(e, calls[w], flies);
 }
 
-static void sum_over(sk_emit *e, const sk_grad_at *v, int n, int axis, bool cut, sk_flies flies)
+static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool cut, sk_flies flies)
 {
     int calls[SK_WIDTHS] = {-1, -1, -1};
     for (int i = 0; i < n; i++) {
@@ -159,20 +159,20 @@ static void sum_over(sk_emit *e, const sk_grad_at *v, int n, int axis, bool cut,
 }
 
 /* What is not scattered is whole on every rank, whose piece is a part of it or a slice. */
-static void scatter(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies)
+static void scatter(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
     int calls[SK_WIDTHS] = {-1, -1, -1};
     for (int i = 0; i < n; i++) {
         const sk_param_plan *q = plan_of(e, v[i].param);
-        if (!sk_emit_is_cut(e, q)) continue;
+        if (!sk_lower_is_cut(e, q)) continue;
         if (scattered(e, q)) join_scatter(e, calls, q, v[i].whole, v[i].piece);
         else if (e->p->bufs.v[v[i].piece].within != v[i].whole)
-            sk_emit_move(e, SK_DO_SLICE, v[i].whole, v[i].piece);
+            sk_lower_move(e, SK_DO_SLICE, v[i].whole, v[i].piece);
     }
     start_all(e, calls, flies);
 }
 
-void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies)
+void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
     bool cut = e->l->shard_axis < 0;
     reduce_coded(e, v, n);

@@ -1,8 +1,8 @@
 /* keep_saved.c - the saved set decides: when a task is written, what no record names is no longer
  * at hand (saved.h). */
-#include "program/emit.h"
+#include "program/lowering.h"
 
-bool sk_is_saved_as(const sk_emit *e, const sk_tensor *t, sk_form form)
+bool sk_is_saved_as(const sk_lowering *e, const sk_tensor *t, sk_form form)
 {
     const sk_saved_set *all = &e->plan.saved;
     for (int i = all->first[t->id] - 1; i >= 0; i = all->v[i].next)
@@ -11,12 +11,12 @@ bool sk_is_saved_as(const sk_emit *e, const sk_tensor *t, sk_form form)
 }
 
 /* The place of a task among those of this stage, or -1. */
-static int place_of(const sk_emit *e, sk_task t, int micro)
+static int place_of(const sk_lowering *e, sk_task t, int micro)
 {
     return e->task_at[(micro * e->sp->n_chunks + t.chunk) * SK_N_WORKS + (int)t.work] - 1;
 }
 
-static void index_tasks(sk_emit *e)
+static void index_tasks(sk_lowering *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
     e->task_at = sk_many(e->tmp, int, e->p->n_micro * e->sp->n_chunks * SK_N_WORKS + 1);
@@ -28,14 +28,14 @@ static void index_tasks(sk_emit *e)
 
 /* What the record names; or, where overlap chunks of this micro-batch brought it otherwise or an
  * empty piece was not packed, the tensor as made. */
-static void mark(sk_emit *e, const sk_tensor *t, const sk_saved *r)
+static void mark(sk_lowering *e, const sk_tensor *t, const sk_saved *r)
 {
     sk_at_hand *hand = e->hand[t->id * e->p->n_micro + e->at.micro], *h;
     sk_state now;
     bool packed = r->form == SK_SIGNS || r->form == SK_ZEROS;
     if (packed && e->packed[t->id * e->p->n_micro + e->at.micro]) return;
-    if (packed || sk_emit_find(e, t, &r->state) < 0) {
-        int buf = sk_emit_source(e, t, &now);
+    if (packed || sk_lower_find(e, t, &r->state) < 0) {
+        int buf = sk_lower_source(e, t, &now);
         sk_assert(buf >= 0); /* what is read later is at hand */
     } else now = r->state;
     for (h = hand; !sk_state_equal(&h->state, &now);) h = h->next;
@@ -43,7 +43,7 @@ static void mark(sk_emit *e, const sk_tensor *t, const sk_saved *r)
 }
 
 /* Records of tasks that are written, to tasks that are not. */
-static void keep(sk_emit *e, const sk_tensor *t)
+static void keep(sk_lowering *e, const sk_tensor *t)
 {
     const sk_saved_set *all = &e->plan.saved;
     if (t->role == SK_PARAM || t->role == SK_MEMORY) return;
@@ -59,7 +59,7 @@ static void keep(sk_emit *e, const sk_tensor *t)
         else *at = (*at)->next;
 }
 
-void sk_keep_saved(sk_emit *e, sk_task t)
+void sk_keep_saved(sk_lowering *e, sk_task t)
 {
     const sk_ints *nodes = &e->plan.of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
     if (!e->task_at) index_tasks(e);

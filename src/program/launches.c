@@ -4,7 +4,7 @@
  * stands behind the memory plan.  In deterministic order nothing is joined: what is depends on the
  * layout, and so would bits. */
 #include "program/acts.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 #include "program/fuse.h"
 
 #include <stdint.h>
@@ -73,7 +73,7 @@ static sk_args *args_of(sk_arena *a, const sk_program *p)
     return args;
 }
 
-sk_status sk_join_launches(sk_emit *e)
+sk_status sk_join_launches(sk_lowering *e)
 {
     sk_program *p = e->p;
     if (!p->gpu) return SK_OK;

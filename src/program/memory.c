@@ -20,8 +20,8 @@
 #include "device/disk.h"
 #include "kernel/kernel_launch.h"
 #include "program/acts.h"
-#include "program/alike.h"
-#include "program/emit.h"
+#include "program/class_program.h"
+#include "program/lowering.h"
 
 #include <limits.h>
 #include <string.h>
@@ -148,15 +148,15 @@ static int64_t place_kept(sk_program *p, sk_kind kind, int64_t at)
 static int64_t place_weights(sk_program *p)
 {
     int coord[SK_MAX_AXES];
-    p->twin = p->rank;
-    p->twin_bytes = pages(place_some(p, SK_WEIGHTS, true, 0));
-    if (p->twin_bytes) {
+    p->shares_with = p->rank;
+    p->shared_bytes = pages(place_some(p, SK_WEIGHTS, true, 0));
+    if (p->shared_bytes) {
         memcpy(coord, p->coord, sizeof coord);
         coord[p->layout.shard_axis] = 0;
-        p->twin = sk_mesh_rank(&p->layout.mesh, coord);
+        p->shares_with = sk_mesh_rank(&p->layout.mesh, coord);
     }
-    int64_t end = place_kept(p, SK_WEIGHTS, p->twin_bytes);
-    if (p->twin == p->rank) p->kind_at[SK_WEIGHTS] = 0;
+    int64_t end = place_kept(p, SK_WEIGHTS, p->shared_bytes);
+    if (p->shares_with == p->rank) p->kind_at[SK_WEIGHTS] = 0;
     return end;
 }
 
@@ -351,15 +351,15 @@ void sk_plan_memory(sk_program *p)
     }
 }
 
-sk_heap_aliases sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
-                                 int64_t *bytes)
+sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs, int n,
+                                  int64_t *bytes)
 {
     int *of = sk_many(a, int, n);
     int64_t *first = sk_many(a, int64_t, n), *ghost = sk_many(a, int64_t, n);
     for (int r = 0; r < n; r++) {
         bytes[r] = programs[r]->heap_bytes;
         of[r] = sk_program_twin(programs[r], r);
-        first[r] = programs[r]->twin_bytes;
+        first[r] = programs[r]->shared_bytes;
         ghost[r] = programs[r]->gpu ? programs[r]->kind_at[SK_HOSTED] : 0;
     }
     return (sk_heap_aliases){of, first, ghost};

@@ -9,7 +9,7 @@
  * stage, whose messages share a pair of ranks, as far as the window goes: two stages that each wait
  * for the other to receive would wait for ever.  Where the tasks of a section end, all messages
  * have arrived. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ typedef struct lane { /* messages to one rank: how many were sent, how many have
 } lane;
 
 typedef struct mail {
-    sk_emit *e;
+    sk_lowering *e;
     sk_program *p;
     inbox *inbox;  /* by stage */
     int *stage_of; /* by rank: the stage whose messages it sends here, or -1 */
@@ -105,29 +105,29 @@ static void receive(mail *x, const sk_inst *in)
 
 /* --- what other stages send me, in which order --- */
 
-static sk_phase phase_of(sk_duty w) { return w == SK_WORK_F ? SK_FORWARD : SK_BACKWARD; }
+static sk_phase phase_of(sk_task_kind w) { return w == SK_WORK_F ? SK_FORWARD : SK_BACKWARD; }
 
 /* What a chunk makes for me in one phase, in graph order. */
-static void index_crossing(const sk_emit *e, sk_ints *by_chunk)
+static void index_crossing(const sk_lowering *e, sk_ints *by_chunk)
 {
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         if (e->sp->stage[i] == e->p->stage) continue;
         for (int o = 0; o < n->n_out; o++)
-            if (!n->into[o] && sk_emit_readers(e, n->out[o]) >> e->p->stage & 1)
+            if (!n->into[o] && sk_lower_readers(e, n->out[o]) >> e->p->stage & 1)
                 *sk_push(e->tmp, &by_chunk[2 * e->sp->chunk[i] + (int)n->phase]) = n->out[o]->id;
     }
 }
 
 static void fill_inboxes(mail *x)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     sk_ints *by_chunk = sk_many(e->tmp, sk_ints, 2 * e->sp->n_chunks);
     index_crossing(e, by_chunk);
     x->inbox = sk_many(e->tmp, inbox, e->sp->n_stages);
     for (int s = 0; s < e->sp->n_stages; s++) {
         if (s == e->p->stage) continue;
-        x->stage_of[sk_emit_rank_of_stage(e, s)] = s;
+        x->stage_of[sk_lower_rank_of_stage(e, s)] = s;
         for (int k = 0; k < e->tasks[s].n; k++) {
             sk_task t = e->tasks[s].v[k];
             if (t.work >= SK_WORK_W) continue; /* weights' gradients go nowhere */
@@ -139,7 +139,7 @@ static void fill_inboxes(mail *x)
 }
 
 /* The most messages that one task sends to one stage. */
-static int most_messages(const sk_emit *e)
+static int most_messages(const sk_lowering *e)
 {
     int most = 1, stages = e->sp->n_stages;
     int *sent = sk_many(e->tmp, int, 2 * e->sp->n_chunks * stages);
@@ -155,7 +155,7 @@ static int most_messages(const sk_emit *e)
     return most;
 }
 
-static int first_window(const sk_emit *e)
+static int first_window(const sk_lowering *e)
 {
     int window = e->sp->n_chunks > e->sp->n_stages ? SK_LANE : 2 * most_messages(e);
     return window < SK_LANE ? window : SK_LANE;
@@ -165,7 +165,7 @@ static int first_window(const sk_emit *e)
 
 static void index_recvs(mail *x, int from, int to)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     x->recv_of = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro);
     for (int pc = from; pc < to; pc++)
         if (x->old[pc].act == SK_DO_RECV && x->stage_of[x->old[pc].peer] >= 0)
@@ -184,12 +184,12 @@ static void one_inst(mail *x, const sk_inst *in)
 
 static sk_status section(mail *x, bool training, int from, int to)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     int n_tasks = 0;
     e->training = training;
     e->tasks = e->tasks_of[training];
     if (e->tasks) n_tasks = e->tasks[e->p->stage].n;
-    if (e->tasks) SK_TRY(sk_emit_window(e, &x->window));
+    if (e->tasks) SK_TRY(sk_lower_window(e, &x->window));
     memset(x->stage_of, -1, sizeof *x->stage_of * (size_t)e->p->n_ranks);
     if (e->tasks) fill_inboxes(x);
     index_recvs(x, from, to);
@@ -205,7 +205,7 @@ static sk_status section(mail *x, bool training, int from, int to)
     return SK_OK;
 }
 
-sk_status sk_order_messages(sk_emit *e)
+sk_status sk_order_messages(sk_lowering *e)
 {
     sk_program *p = e->p;
     int n = p->insts.n, n_train = p->n_train;

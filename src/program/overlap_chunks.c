@@ -17,7 +17,7 @@
  *
  *     all chunks of its gathers; what else stands before its ops; for each chunk, the ops and the
  *     reductions of their results, pulled up from where they are read first; what stands behind */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -36,7 +36,7 @@ typedef struct run { /* units one behind the other */
 } run;
 
 typedef struct overlap {
-    sk_emit *e;
+    sk_lowering *e;
     const sk_inst *old;
     int n;
     int *moved_by; /* by buffer: 1 + the first START or SLICE that reads it */
@@ -46,7 +46,7 @@ typedef struct overlap {
 /* --- what is to be done --- */
 
 /* Whoever has the batch has it first, and a result without it can be added up. */
-static bool by_rows(const sk_emit *e, const sk_node *n)
+static bool by_rows(const sk_lowering *e, const sk_node *n)
 {
     char b = e->g->batch;
     bool some = false;
@@ -64,7 +64,7 @@ static bool by_rows(const sk_emit *e, const sk_node *n)
     return some;
 }
 
-static int chunks_of(const sk_emit *e, const sk_inst *op)
+static int chunks_of(const sk_lowering *e, const sk_inst *op)
 {
     int i = 0;
     while (op->node->letters_in[i][0] != e->g->batch) i++;
@@ -87,7 +87,7 @@ static bool read_unit(const overlap *x, int pc, stop *s)
     for (; s->to < x->n && old[s->to].task == old[pc].task && old[s->to].unit == old[pc].unit;
          s->to++)
         if (old[s->to].act == SK_DO_OP && !sk_is_clone(x->e, old[s->to].node) &&
-            old[s->to].turns == 1)
+            old[s->to].parts == 1)
             s->at = s->to;
     if (s->at < 0 || old[pc].task < 0) return false;
     s->op = &old[s->at];
@@ -264,7 +264,7 @@ static void see_move(overlap *x, int buf, int pc)
     if (!x->moved_by[buf]) x->moved_by[buf] = pc + 1;
 }
 
-sk_status sk_overlap_chunks(sk_emit *e)
+sk_status sk_overlap_chunks(sk_lowering *e)
 {
     const sk_program *p = e->p;
     overlap x = {.e = e, .n = p->insts.n};

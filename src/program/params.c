@@ -11,34 +11,34 @@
  * Gathers and sums may be of encoded pieces (code.c).
  * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
  * in place, and to gather them is only to meet. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { NOT_BEGUN = -1, NOTHING = -2 }; /* instead of a call */
 
-static int *gathering(const sk_emit *e, int layer) { return &e->gathering[SK_WIDTHS * layer]; }
+static int *gathering(const sk_lowering *e, int layer) { return &e->gathering[SK_WIDTHS * layer]; }
 
-static bool sharded(const sk_emit *e, sk_shard level)
+static bool sharded(const sk_lowering *e, sk_shard level)
 {
     return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0 &&
            e->l->mesh.size[e->l->shard_axis] > 1; /* one rank has all, and nobody to meet */
 }
 
-bool sk_emit_per_task(const sk_emit *e)
+bool sk_lower_per_task(const sk_lowering *e)
 {
     return e->opts->optim &&
-           (e->l->canonical || e->plan.schedule->apart || sharded(e, SK_SHARD_GRADS));
+           (e->l->canonical || e->plan.schedule->async || sharded(e, SK_SHARD_GRADS));
 }
 
 /* --- parameters --- */
 
 /* A part of a kept buffer: my cut of dim 0 over the shard axis. */
-static int part_of(sk_emit *e, int whole, const sk_tensor *t, const sk_state *cut)
+static int part_of(sk_lowering *e, int whole, const sk_tensor *t, const sk_state *cut)
 {
     sk_program *p = e->p;
-    int part = sk_emit_piece(e, t, p->bufs.v[whole].kind, cut, -1);
+    int part = sk_lower_piece(e, t, p->bufs.v[whole].kind, cut, -1);
     sk_buffer *b = &p->bufs.v[part], *w = &p->bufs.v[whole];
     b->keep = true;
     b->within = whole;
@@ -48,16 +48,17 @@ static int part_of(sk_emit *e, int whole, const sk_tensor *t, const sk_state *cu
     return part;
 }
 
-static int kept(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, const sk_state *s)
+static int kept(sk_lowering *e, const char *name, const sk_tensor *t, sk_kind kind,
+                const sk_state *s)
 {
-    int b = sk_emit_piece(e, t, kind, s, -1);
+    int b = sk_lower_piece(e, t, kind, s, -1);
     e->p->bufs.v[b].name = name;
     e->p->bufs.v[b].keep = true;
     return b;
 }
 
 /* What the optimizer keeps, in a type of its own. */
-static int kept_state(sk_emit *e, const char *name, const sk_param_plan *q, sk_dtype type)
+static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, sk_dtype type)
 {
     int b = kept(e, name, q->tensor, SK_OPTIM, &q->update);
     sk_buffer *x = &e->p->bufs.v[b];
@@ -68,7 +69,7 @@ static int kept_state(sk_emit *e, const char *name, const sk_param_plan *q, sk_d
 
 /* The rank that speaks for a piece that several have: the first along every axis that repeats it.
  */
-static bool first_of(const sk_emit *e, const sk_state *s, uint64_t stages)
+static bool first_of(const sk_lowering *e, const sk_state *s, uint64_t stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
@@ -79,21 +80,21 @@ static bool first_of(const sk_emit *e, const sk_state *s, uint64_t stages)
 }
 
 /* The optimizer sees a piece of what kernels see; a scalar cannot be cut. */
-bool sk_emit_is_cut(const sk_emit *e, const sk_param_plan *q)
+bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q)
 {
     return sharded(e, SK_SHARD_STATE) && q->update.how[e->l->shard_axis] == SK_SPLIT &&
            q->used.how[e->l->shard_axis] != SK_SPLIT;
 }
 
-static void plan_grad(sk_emit *e, sk_param_plan *q)
+static void plan_grad(sk_lowering *e, sk_param_plan *q)
 {
     const sk_tensor *t = q->tensor;
     sk_program *p = e->p;
     const char *name = sk_print(p->arena, "%s.grad", t->name);
     q->grad = -1;
-    if (!sk_emit_per_task(e)) {
+    if (!sk_lower_per_task(e)) {
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
-        q->grad_shard = sk_emit_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
+        q->grad_shard = sk_lower_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
     q->n_state = t->bias_update != 0 ? 0 : e->opts->optim->n_state;
     for (int s = 0; s < q->n_state; s++) {
@@ -102,7 +103,7 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
         q->state[s] = kept_state(e, name, q, e->opts->state_type);
         p->bufs.v[q->state[s]].zero = true;
     }
-    if (!e->opts->late || !sk_emit_hosted(e, t) || q->n_state == SK_MAX_STATE) return;
+    if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return;
     name = sk_print(p->arena, "%s.%s.pending", t->name, e->opts->optim->name);
     q->state[q->n_state] = kept_state(e, name, q, SK_F32);
     p->bufs.v[q->state[q->n_state++]].zero = true;
@@ -110,7 +111,7 @@ static void plan_grad(sk_emit *e, sk_param_plan *q)
 
 /* Groups of tied stages are numbered by the order of the parameters that need them, on all ranks.
  */
-static int tie_group(sk_emit *e, uint64_t set, uint64_t *sets, int *n_sets)
+static int tie_group(sk_lowering *e, uint64_t set, uint64_t *sets, int *n_sets)
 {
     int i = 0;
     if ((set & (set - 1)) == 0) return -1;
@@ -120,7 +121,7 @@ static int tie_group(sk_emit *e, uint64_t set, uint64_t *sets, int *n_sets)
 }
 
 /* The members of a group along an axis: the stages of a set, or those near me, or all. */
-static void make_group(sk_emit *e, int i, int axis, uint64_t set)
+static void make_group(sk_lowering *e, int i, int axis, uint64_t set)
 {
     sk_program *p = e->p;
     const sk_mesh *m = &e->l->mesh;
@@ -140,7 +141,7 @@ static void make_group(sk_emit *e, int i, int axis, uint64_t set)
     p->groups[i].ranks = ranks;
 }
 
-static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
+static void make_groups(sk_lowering *e, const uint64_t *sets, int n_sets)
 {
     sk_program *p = e->p;
     int axes = e->l->mesh.n;
@@ -157,7 +158,7 @@ static void make_groups(sk_emit *e, const uint64_t *sets, int n_sets)
 }
 
 /* Contributions are added up in place: they must be made alike, and cut as the weight is. */
-static sk_status grad_fits(const sk_emit *e, const sk_param_plan *q, const sk_state *made)
+static sk_status grad_fits(const sk_lowering *e, const sk_param_plan *q, const sk_state *made)
 {
     const sk_tensor *t = q->tensor;
     const sk_state *first = &e->plan.grad_made[t->id];
@@ -174,7 +175,7 @@ static sk_status grad_fits(const sk_emit *e, const sk_param_plan *q, const sk_st
     return SK_OK;
 }
 
-static sk_status grads_fit(const sk_emit *e)
+static sk_status grads_fit(const sk_lowering *e)
 {
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
@@ -188,12 +189,12 @@ static sk_status grads_fit(const sk_emit *e)
 }
 
 /* Common memory needs a piece for each rank: what cannot be cut is everybody's own. */
-static bool is_common(const sk_emit *e, const sk_param_plan *q)
+static bool is_common(const sk_lowering *e, const sk_param_plan *q)
 {
-    return e->l->replica && sk_emit_is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
+    return e->l->replica && sk_lower_is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
 }
 
-static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int tie)
+static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, int tie)
 {
     sk_program *p = e->p;
     sk_param_plan *q = sk_push(p->arena, &p->params);
@@ -214,15 +215,15 @@ static sk_status plan_param(sk_emit *e, const sk_tensor *t, uint64_t set, int ti
     }
     bool cut = sharded(e, SK_SHARD_PARAMS);
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
-    q->shard = cut || !sk_emit_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
+    q->shard = cut || !sk_lower_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
     p->bufs.v[q->stored].common = is_common(e, q);
     q->owner = first_of(e, &q->update, set);
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
-    if (t->type != SK_F32 || sk_emit_hosted(e, t))
+    if (t->type != SK_F32 || sk_lower_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     plan_grad(e, q);
-    if (e->l->feedback && sk_emit_grads_as(e, q)) sk_emit_error(e, q, set);
+    if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;
 }
 
@@ -235,7 +236,7 @@ static void add_use(sk_arena *a, sk_ints *list, int param)
 
 /* For every (phase, layer) of this stage, the parameters its nodes read, also those that are
  * written again in the backward pass. */
-static void index_uses(sk_emit *e)
+static void index_uses(sk_lowering *e)
 {
     sk_program *p = e->p;
     e->plan.uses = sk_many(p->arena, sk_ints, 2 * (e->g->n_layers + 1));
@@ -253,7 +254,7 @@ static void index_uses(sk_emit *e)
     }
 }
 
-sk_status sk_emit_params(sk_emit *e)
+sk_status sk_plan_params(sk_lowering *e)
 {
     sk_program *p = e->p;
     uint64_t sets[64];
@@ -285,38 +286,38 @@ sk_status sk_emit_params(sk_emit *e)
 
 /* --- sharded weights, made whole for one layer of one task --- */
 
-static const sk_ints *uses_of(const sk_emit *e, int layer)
+static const sk_ints *uses_of(const sk_lowering *e, int layer)
 {
     return &e->plan.uses[2 * layer + (int)e->at.phase];
 }
 
 /* One weight more for a layer's call; the first opens it. */
-static void join_gather(sk_emit *e, int layer, int param)
+static void join_gather(sk_lowering *e, int layer, int param)
 {
     sk_program *p = e->p;
     const sk_param_plan *q = &p->params.v[param];
-    const sk_codec *codec = sk_emit_weights_as(e, q);
+    const sk_codec *codec = sk_lower_weights_as(e, q);
     int *call = gathering(e, layer) + (codec ? SK_CODED : sk_narrow(q->tensor));
     if (*call == NOTHING) {
-        *call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, codec ? SK_U8 : q->tensor->type,
-                             e->l->shard_axis, sk_print(p->arena, "weights of layer %d", layer));
+        *call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, codec ? SK_U8 : q->tensor->type,
+                              e->l->shard_axis, sk_print(p->arena, "weights of layer %d", layer));
         p->calls.v[*call].param_set = layer + 1;
     }
-    int whole = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1), src = q->stored, dst = whole;
+    int whole = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1), src = q->stored, dst = whole;
     if (codec) {
-        src = sk_emit_encode(e, codec, src, -1, false);
-        dst = sk_emit_code(e, codec, whole, 1);
-        sk_emit_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec});
+        src = sk_lower_encode(e, codec, src, -1, false);
+        dst = sk_lower_code(e, codec, whole, 1);
+        sk_lower_then(e, *call, (sk_then){SK_DO_DECODE, dst, whole, 1, codec});
     }
     const sk_extent box = p->bufs.v[dst].box;
-    sk_emit_rows(e, *call, src, dst, &box, 0);
+    sk_lower_rows(e, *call, src, dst, &box, 0);
     sk_call_plan *c = &p->calls.v[*call];
     c->segs[c->n_segs - 1].param = param + 1;
-    sk_emit_have(e, q->tensor, &q->used, whole);
+    sk_lower_have(e, q->tensor, &q->used, whole);
 }
 
 /* Starts gathering what a layer reads and is not at hand. */
-static void begin_gather(sk_emit *e, int layer)
+static void begin_gather(sk_lowering *e, int layer)
 {
     const sk_ints *uses = uses_of(e, layer);
     int *calls = gathering(e, layer);
@@ -324,15 +325,15 @@ static void begin_gather(sk_emit *e, int layer)
     for (int w = 0; w < SK_WIDTHS; w++) calls[w] = NOTHING;
     for (int k = 0; k < uses->n; k++) {
         const sk_param_plan *q = &e->p->params.v[uses->v[k]];
-        if (sk_emit_is_cut(e, q) && sk_emit_find(e, q->tensor, &q->used) < 0)
+        if (sk_lower_is_cut(e, q) && sk_lower_find(e, q->tensor, &q->used) < 0)
             join_gather(e, layer, uses->v[k]);
     }
     for (int w = 0; w < SK_WIDTHS; w++)
-        if (calls[w] != NOTHING) sk_emit_start(e, calls[w], SK_FLIES_IN_TASK);
+        if (calls[w] != NOTHING) sk_lower_start(e, calls[w], SK_FLIES_IN_TASK);
 }
 
 /* This layer's weights, and the start of those of the next ones in this task. */
-static void open_layer(sk_emit *e)
+static void open_layer(sk_lowering *e)
 {
     int at = 0;
     while (at < e->layers.n && e->layers.v[at] != e->at.layer) at++;
@@ -342,18 +343,18 @@ static void open_layer(sk_emit *e)
 }
 
 /* The buffer that has a parameter as kernels see it. */
-int sk_emit_gathered(sk_emit *e, int param)
+int sk_lower_gathered(sk_lowering *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
-    if (!sharded(e, SK_SHARD_PARAMS) || !sk_emit_is_cut(e, q)) return q->stored;
+    if (!sharded(e, SK_SHARD_PARAMS) || !sk_lower_is_cut(e, q)) return q->stored;
     if (e->gathered_layer != e->at.layer) open_layer(e);
-    int buf = sk_emit_find(e, q->tensor, &q->used);
+    int buf = sk_lower_find(e, q->tensor, &q->used);
     sk_assert(buf >= 0);
     return buf;
 }
 
 /* Does a layer that was begun ahead count on this weight (tied: it was at hand then)? */
-static bool awaited(const sk_emit *e, int param)
+static bool awaited(const sk_lowering *e, int param)
 {
     for (int i = 0; i < e->layers.n; i++) {
         const sk_ints *uses = uses_of(e, e->layers.v[i]);
@@ -365,16 +366,16 @@ static bool awaited(const sk_emit *e, int param)
 }
 
 /* The layer is done: its weights are given up, or kept for the backward pass. */
-void sk_emit_close_layer(sk_emit *e)
+void sk_lower_close_layer(sk_lowering *e)
 {
     const sk_ints *uses = uses_of(e, e->at.layer);
     e->gathered_layer = -1;
     if (!sharded(e, SK_SHARD_PARAMS)) return;
     *gathering(e, e->at.layer) = NOT_BEGUN;
-    bool forward = e->training && e->at.work == SK_WORK_F && sk_emit_same_weights(e);
+    bool forward = e->training && e->at.work == SK_WORK_F && sk_lower_same_weights(e);
     for (int k = 0; k < uses->n; k++) {
         const sk_tensor *t = e->p->params.v[uses->v[k]].tensor;
         bool saved = forward && sk_is_saved_as(e, t, SK_GATHERED);
-        if (!saved && !awaited(e, uses->v[k])) sk_emit_forget(e, t);
+        if (!saved && !awaited(e, uses->v[k])) sk_lower_forget(e, t);
     }
 }

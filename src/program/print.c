@@ -40,9 +40,9 @@ char *sk_program_memory(const sk_program *p, sk_arena *a)
     if (p->kind_bytes[SK_HOSTED])
         sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "host", p->kind_bytes[SK_HOSTED]);
     if (p->file_bytes) sk_out_add(&o, "memory %-12s %14" PRId64 "\n", "file", p->file_bytes);
-    if (p->twin != p->rank)
+    if (p->shares_with != p->rank)
         sk_out_add(&o, "memory %-12s %14" PRId64 " of weights with rank %d\n", "shared",
-                   p->twin_bytes, p->twin);
+                   p->shared_bytes, p->shares_with);
     return o.s;
 }
 
@@ -62,9 +62,9 @@ static void tail(sk_out *o, const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
     print_launch(o, p, pc);
-    if (in->room >= 0)
-        sk_out_add(o, "  room[%" PRId64 "]@%" PRIx64, p->bufs.v[in->room].bytes,
-                   p->bufs.v[in->room].offset);
+    if (in->workspace >= 0)
+        sk_out_add(o, "  room[%" PRId64 "]@%" PRIx64, p->bufs.v[in->workspace].bytes,
+                   p->bufs.v[in->workspace].offset);
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);
@@ -75,7 +75,7 @@ static void marks(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     static const char *const flies[] = {"at once", "in its task", "on"};
     if (in->task >= 0) sk_out_add(o, "  task=%d unit=%d", in->task, in->unit);
-    if (in->turns > 1) sk_out_add(o, " turn=%d/%d", in->turn, in->turns);
+    if (in->parts > 1) sk_out_add(o, " turn=%d/%d", in->part, in->parts);
     if (in->ring >= 0) sk_out_add(o, " ring=%s", p->layout.mesh.name[in->ring]);
     if (in->region) sk_out_add(o, " region=%d", in->region);
     if (in->node && in->node->id >= p->graph->nodes.n) sk_out_add(o, " clone");

@@ -1,9 +1,9 @@
 /* print_plan.c - what the first passes have decided, as text: one line a node, with its chunk and
  * stage, the states of its results, and what becomes of these after the forward pass. */
 #include "base/strings.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
-static void print_fate(sk_out *o, const sk_emit *e, const sk_tensor *t)
+static void print_fate(sk_out *o, const sk_lowering *e, const sk_tensor *t)
 {
     if (e->plan.wide && e->plan.wide[t->id]) sk_out_add(o, ", in sequence chunks");
     if (e->plan.recomputed && e->plan.recomputed[t->id]) sk_out_add(o, ", recomputed");
@@ -11,7 +11,7 @@ static void print_fate(sk_out *o, const sk_emit *e, const sk_tensor *t)
     if (e->plan.packs && e->plan.packs[t->id]) sk_out_add(o, ", saved in fewer bits");
 }
 
-static void print_node(sk_out *o, const sk_emit *e, const sk_node *n, sk_arena *tmp)
+static void print_node(sk_out *o, const sk_lowering *e, const sk_node *n, sk_arena *tmp)
 {
     sk_out_add(o, "%5d %c chunk %d stage %d layer %d  %s", n->id,
                n->phase == SK_FORWARD ? 'F' : 'B', e->sp->chunk[n->id], e->sp->stage[n->id],
@@ -30,7 +30,7 @@ static void print_node(sk_out *o, const sk_emit *e, const sk_node *n, sk_arena *
     sk_out_add(o, "\n");
 }
 
-static void print_param(sk_out *o, const sk_emit *e, const sk_param_plan *q, sk_arena *tmp)
+static void print_param(sk_out *o, const sk_lowering *e, const sk_param_plan *q, sk_arena *tmp)
 {
     const sk_mesh *m = &e->l->mesh;
     sk_out_add(o, "param %s \"%s\" used %s", q->tensor->name, q->tensor->letters,
@@ -44,7 +44,7 @@ static void print_task(sk_out *o, const char *before, sk_task t)
     sk_out_add(o, "%s%c%d", before, "FBIWU"[t.work], t.chunk);
 }
 
-static void print_saved(sk_out *o, const sk_emit *e, const sk_saved *r, sk_arena *tmp)
+static void print_saved(sk_out *o, const sk_lowering *e, const sk_saved *r, sk_arena *tmp)
 {
     sk_out_add(o, "saved %s \"%s\" %s, %s,", r->tensor->name, r->tensor->letters,
                sk_state_print(tmp, &e->l->mesh, r->tensor->letters, &r->state),
@@ -54,7 +54,7 @@ static void print_saved(sk_out *o, const sk_emit *e, const sk_saved *r, sk_arena
     sk_out_add(o, "\n");
 }
 
-char *sk_emit_print(const sk_emit *e, sk_arena *a)
+char *sk_lower_print(const sk_lowering *e, sk_arena *a)
 {
     sk_arena tmp = {0};
     sk_out o = {.arena = a};

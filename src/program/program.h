@@ -53,7 +53,7 @@
 #include "graph/graph.h"
 #include "layout/layout.h"
 #include "kernel/optim.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 typedef enum sk_kind {
     SK_WEIGHTS,
@@ -104,16 +104,16 @@ typedef struct sk_inst {
     unsigned add;                       /* bit o: out[o] is added to */
     int micro, layer;
     sk_phase phase;
-    sk_duty work;    /* of the task it belongs to */
-    int task;        /* which of its section; -1: none, it stands before or behind all */
-    int unit;        /* instructions that were written as one, and are not torn apart */
-    bool beside;     /* UPDATE: of the gradient before; the rank goes on meanwhile */
-    int turn, turns; /* OP: of a node that is run over parts: for every rank of a ring, in
-                        overlap chunks, sequence chunks or tiles; 1: it is whole */
-    int region;      /* neighbours with one number run in sequence chunks together; 0: none */
-    int ring;        /* OP: the axis round which operands go; -1: none do */
-    int call;        /* START, WAIT */
-    int room;        /* OP: buffer of scratch, where a GPU needs more than SK_WORKSPACE; else -1 */
+    sk_task_kind work; /* of the task it belongs to */
+    int task;          /* which of its section; -1: none, it stands before or behind all */
+    int unit;          /* instructions that were written as one, and are not torn apart */
+    bool background;   /* UPDATE: of the gradient before; the rank goes on meanwhile */
+    int part, parts;   /* OP: of a node that is run over parts: for every rank of a ring, in
+                          overlap chunks, sequence chunks or tiles; 1: it is whole */
+    int region;        /* neighbours with one number run in sequence chunks together; 0: none */
+    int ring;          /* OP: the axis round which operands go; -1: none do */
+    int call;          /* START, WAIT */
+    int workspace;   /* OP: buffer of scratch, where a GPU needs more than SK_WORKSPACE; else -1 */
     int copy;        /* COPY, COPIED: which */
     int peer;        /* SEND, RECV, SENT: rank */
     int64_t tag;     /* SEND, RECV: what it is */
@@ -163,8 +163,8 @@ typedef struct sk_call_plan {
     int64_t elements; /* of all segments */
     int algorithm;    /* index in sk_coll_parts, or SK_BUILTIN; known at its start */
     int root;         /* of kinds that have one: a member */
-    int room;         /* buffer of scratch from start to wait, or -1 */
-    int64_t room_bytes;
+    int workspace;    /* buffer of scratch from start to wait, or -1 */
+    int64_t workspace_bytes;
     bool common;    /* all-gather of what is one memory on all members: they only meet */
     bool ordered;   /* canonical: a sum by the tree of comm.h, whoever takes it */
     sk_flies flies; /* written where the call is, read by waits.c */
@@ -255,7 +255,7 @@ typedef struct sk_program {
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;          /* the graph has these */
     int n_updates;       /* of every weight in a step */
-    bool apart;          /* they are made before the sums of the step are known */
+    bool async;          /* they are made before the sums of the step are known */
     bool late;           /* the optimizer runs beside the next step, on the host */
     int logits;          /* of a program for sampling; -1 otherwise */
     int stats;           /* buffer of the sums over all ranks; 0: none */
@@ -278,8 +278,8 @@ typedef struct sk_program {
                        device is no GPU */
     /* Common weights are the heap's first pages, and those of rank `twin`.  A rank whose twin is
      * another one counts them nowhere: its regions begin behind them. */
-    int twin;
-    int64_t twin_bytes;
+    int shares_with;
+    int64_t shared_bytes;
     int64_t own_bytes; /* heap_bytes, less what the twin keeps: memory that this rank takes */
 } sk_program;
 
@@ -330,8 +330,8 @@ int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */
-sk_heap_aliases sk_program_twins(sk_arena *a, const sk_program *const *programs, int n,
-                                 int64_t *bytes);
+sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs, int n,
+                                  int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
 /* Does the node compute a forward result once more, for the backward pass (recompute_clones.c)? */
@@ -363,11 +363,11 @@ sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
  * be, and P4 to P10. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
 sk_status sk_verify_rank(const sk_program *own, const sk_program *of_class);
-sk_status sk_verify_one(const sk_program *p);   /* P4 to P10: what one program shows alone */
-sk_status sk_verify_tiers(const sk_program *p); /* of these, P10 */
+sk_status sk_verify_one(const sk_program *p);     /* P4 to P10: what one program shows alone */
+sk_status sk_verify_offload(const sk_program *p); /* of these, P10 */
 sk_status sk_verify_launches(const sk_program *p);
-sk_status sk_verify_twin(const sk_program *p); /* of these, P9; and what two programs show */
-sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks);
+sk_status sk_verify_shared(const sk_program *p); /* of these, P9; and what two programs show */
+sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks);
 sk_status sk_verify_pair(const sk_program *p, const sk_program *twin); /* of these, one rank */
 
 /* The view that an instruction's operand stands for; data is base + offset. */

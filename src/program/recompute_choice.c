@@ -11,12 +11,12 @@
  *
  * Results before the first block and behind the last are saved, as is what adds to a sum.  The
  * choice is plan.recomputed; recompute_clones.c writes the nodes. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 /* Is a result read by forward nodes of its own layer alone? */
-static bool stays_inside(const sk_emit *e, const sk_tensor *t)
+static bool stays_inside(const sk_lowering *e, const sk_tensor *t)
 {
     if (e->plan.read_forward[t->id] & ~(1ull << e->p->stage)) return false;
     return !e->plan.crosses[t->id];
@@ -30,7 +30,7 @@ static bool adds_up(const sk_node *n)
 }
 
 /* The index of a layer among the blocks of its stage, from 0; chunks of a stage count on. */
-static int block_of(const sk_emit *e, int layer)
+static int block_of(const sk_lowering *e, int layer)
 {
     int n = 0;
     for (int k = 1; k < layer; k++) n += e->plan.stage_of_layer[k] == e->plan.stage_of_layer[layer];
@@ -38,25 +38,25 @@ static int block_of(const sk_emit *e, int layer)
 }
 
 /* Does the word name this forward node? */
-static bool chosen(const sk_emit *e, const sk_node *n)
+static bool chosen(const sk_lowering *e, const sk_node *n)
 {
     const sk_layout *l = e->l;
     if (n->layer < 1 || n->layer >= e->g->n_layers - 1) return false;
-    if (!strcmp(l->again, "selective")) return n->op->flags & SK_OP_RECOMPUTE;
-    if (strcmp(l->again, "full") != 0) return !strcmp(n->op->name, l->again);
-    return !l->again_blocks || block_of(e, n->layer) < l->again_blocks;
+    if (!strcmp(l->recompute, "selective")) return n->op->flags & SK_OP_RECOMPUTE;
+    if (strcmp(l->recompute, "full") != 0) return !strcmp(n->op->name, l->recompute);
+    return !l->recompute_blocks || block_of(e, n->layer) < l->recompute_blocks;
 }
 
-bool sk_recomputes_block(const sk_emit *e, const sk_node *n)
+bool sk_recomputes_block(const sk_lowering *e, const sk_node *n)
 {
-    return !strcmp(e->l->again, "full") && chosen(e, n);
+    return !strcmp(e->l->recompute, "full") && chosen(e, n);
 }
 
 /* --- what only recomputed results would read --- */
 
 enum { BY_BACKWARD = 1, BY_AGAIN }; /* who reads a result after the forward pass */
 
-static bool operands_stay(const sk_emit *e, const sk_node *n, const char *read)
+static bool operands_stay(const sk_lowering *e, const sk_node *n, const char *read)
 {
     for (int k = 0; k < n->n_in; k++) {
         const sk_tensor *x = n->in[k];
@@ -68,7 +68,7 @@ static bool operands_stay(const sk_emit *e, const sk_node *n, const char *read)
 
 /* Of a forward node: would its result be saved only to compute others again, and are its operands
  * saved anyway? */
-static bool feeds_again(const sk_emit *e, const sk_node *n, const char *read)
+static bool feeds_again(const sk_lowering *e, const sk_node *n, const char *read)
 {
     if (n->n_out > 1 || n->layer < 1 || n->layer >= e->g->n_layers - 1 || adds_up(n)) return false;
     return read[n->out[0]->id] == BY_AGAIN && stays_inside(e, n->out[0]) &&
@@ -76,7 +76,7 @@ static bool feeds_again(const sk_emit *e, const sk_node *n, const char *read)
 }
 
 /* Readers first. */
-static void choose_what_feeds(sk_emit *e)
+static void choose_what_feeds(sk_lowering *e)
 {
     char *read = sk_many(e->tmp, char, e->g->tensors.n + 1);
     for (int i = e->g->nodes.n - 1; i >= 0; i--) {
@@ -91,7 +91,7 @@ static void choose_what_feeds(sk_emit *e)
     }
 }
 
-static void choose_by_word(sk_emit *e)
+static void choose_by_word(sk_lowering *e)
 {
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
@@ -100,12 +100,12 @@ static void choose_by_word(sk_emit *e)
         for (int o = 0; o < n->n_out; o++)
             if (stays_inside(e, n->out[o])) e->plan.recomputed[n->out[o]->id] = SK_BY_CLONE;
     }
-    if (!strcmp(e->l->again, "selective")) choose_what_feeds(e);
+    if (!strcmp(e->l->recompute, "selective")) choose_what_feeds(e);
 }
 
 /* --- regions --- */
 
-const sk_node *sk_recompute_twin(const sk_emit *e, const sk_node *n)
+const sk_node *sk_recompute_twin(const sk_lowering *e, const sk_node *n)
 {
     const sk_graph *g = e->p->graph;
     const sk_ints *all = &e->plan.of_chunk[2 * e->sp->chunk[n->id] + 1];
@@ -119,7 +119,7 @@ const sk_node *sk_recompute_twin(const sk_emit *e, const sk_node *n)
 }
 
 /* A cheap operand of a region's forward node, if a backward node computes it anyway. */
-static void choose_cheap(sk_emit *e, const sk_tensor *t)
+static void choose_cheap(sk_lowering *e, const sk_tensor *t)
 {
     const sk_node *n = t->from;
     if (t->role != SK_VALUE || e->plan.wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
@@ -128,7 +128,7 @@ static void choose_cheap(sk_emit *e, const sk_tensor *t)
     if (sk_recompute_twin(e, n)) e->plan.recomputed[t->id] = SK_BY_TWIN;
 }
 
-static void choose_by_region(sk_emit *e, const sk_region *r)
+static void choose_by_region(sk_lowering *e, const sk_region *r)
 {
     for (int i = 0; i < r->nodes[SK_FORWARD].n; i++) {
         const sk_node *n = e->g->nodes.v[r->nodes[SK_FORWARD].v[i]];
@@ -138,11 +138,11 @@ static void choose_by_region(sk_emit *e, const sk_region *r)
     }
 }
 
-sk_status sk_recompute(sk_emit *e)
+sk_status sk_recompute(sk_lowering *e)
 {
     e->plan.recomputed = sk_many(e->tmp, char, e->g->tensors.n + 1);
     if (!e->opts->optim) return SK_OK;
-    if (*e->l->again) choose_by_word(e);
+    if (*e->l->recompute) choose_by_word(e);
     for (int i = 0; i < e->plan.regions.n; i++) choose_by_region(e, &e->plan.regions.v[i]);
     sk_clone_recomputed(e);
     return SK_OK;

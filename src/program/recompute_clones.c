@@ -20,12 +20,12 @@
  * The given graph is shared by ranks and by the search for a layout and stays as it is.  Backward
  * nodes of the stage and their results are copied; forward nodes and other stages are shared.  Ids
  * of originals do not change, those of clones come behind. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 typedef struct clones {
-    sk_emit *e;
+    sk_lowering *e;
     sk_graph *g;           /* expanded */
     sk_node **of, **whole; /* given node -> its clone; -> its clone in a region of clones */
     const sk_node **twin;  /* given tensor -> a backward node that computes the same, or NULL */
@@ -59,7 +59,7 @@ static void *copied(sk_arena *a, const void *from, size_t bytes)
 
 static void copy_graph(clones *x)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     const sk_graph *given = e->p->graph;
     sk_arena *a = e->p->arena;
     sk_graph *g = x->g = sk_new(a, sk_graph);
@@ -144,7 +144,7 @@ static sk_node *clone_whole(clones *x, const sk_node *of, int region)
 /* All of a region, but what adds to a sum: that has grown already. */
 static void clone_region(clones *x, int of)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     const sk_ints forward = e->plan.regions.v[of - 1].nodes[SK_FORWARD];
     sk_region r = e->plan.regions.v[of - 1];
     r.nodes[SK_FORWARD] = r.nodes[SK_BACKWARD] = r.again = (sk_ints){0};
@@ -205,7 +205,7 @@ static void rewire_chunk(clones *x, sk_ints *all)
 
 static void extend_nodes(clones *x)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     int n = e->p->graph->nodes.n;
     EXTEND(e->p->arena, e->sp->node, x->origin, n);
     EXTEND(e->p->arena, e->sp->chunk, x->origin, n);
@@ -218,7 +218,7 @@ static void extend_nodes(clones *x)
 
 static void extend_tensors(clones *x)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     int n = e->p->graph->tensors.n;
     EXTEND(e->p->arena, e->sp->made, x->tensor_origin, n);
     EXTEND(e->tmp, e->plan.read_by, x->tensor_origin, n);
@@ -243,7 +243,7 @@ static void list_again(clones *x, sk_region *r)
             *sk_push(x->e->tmp, &r->again) = x->of[r->nodes[SK_FORWARD].v[i]]->id;
 }
 
-void sk_clone_recomputed(sk_emit *e)
+void sk_clone_recomputed(sk_lowering *e)
 {
     clones x = {.e = e};
     int any = 0, nodes = e->g->nodes.n;

@@ -13,18 +13,18 @@
  * In a training step wide results are not saved: the backward pass computes them again.  The cheap
  * result that a region begins with (a norm) is not saved either, since a backward node computes it
  * anyway, for the gradient of the weight: its twin (recompute_choice.c). */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 /* --- what a region is --- */
 
-static bool has_wide(const sk_emit *e, const sk_tensor *t, char letter)
+static bool has_wide(const sk_lowering *e, const sk_tensor *t, char letter)
 {
     return t->role == SK_VALUE && t->letters[0] == e->g->batch && strchr(t->letters, letter);
 }
 
-static bool touches(const sk_emit *e, const sk_node *n, char letter)
+static bool touches(const sk_lowering *e, const sk_node *n, char letter)
 {
     for (int k = 0; k < n->n_in; k++)
         if (has_wide(e, n->in[k], letter)) return true;
@@ -42,7 +42,7 @@ static unsigned cutters(const sk_state *s, int dim)
 }
 
 /* One operand or result that has the batch: where, and cut by whom? */
-static void look(const sk_emit *e, sk_region *r, const char *letters, const sk_state *s)
+static void look(const sk_lowering *e, sk_region *r, const char *letters, const sk_state *s)
 {
     const char *at = strchr(letters, e->g->batch);
     if (!at) return;
@@ -59,7 +59,7 @@ static bool independent(const sk_node *n, char letter)
 }
 
 /* Results: rows of the batch; or what can be added up. */
-static void look_at_results(sk_emit *e, sk_region *r, const sk_node *n)
+static void look_at_results(sk_lowering *e, sk_region *r, const sk_node *n)
 {
     int sums = 0;
     for (int o = 0; o < n->n_out; o++) {
@@ -72,7 +72,7 @@ static void look_at_results(sk_emit *e, sk_region *r, const sk_node *n)
     r->bad |= n->phase == SK_FORWARD && sums && sums < n->n_out;
 }
 
-static void look_at_node(sk_emit *e, sk_region *r, const sk_node *n)
+static void look_at_node(sk_lowering *e, sk_region *r, const sk_node *n)
 {
     *sk_push(e->tmp, &r->nodes[n->phase]) = n->id;
     r->bad |= e->plan.region_of[n->id] || !independent(n, e->g->batch);
@@ -90,7 +90,7 @@ static void look_at_node(sk_emit *e, sk_region *r, const sk_node *n)
 }
 
 /* Wide results are used up in the layer, and all by this stage. */
-static void look_at_readers(const sk_emit *e, sk_region *r)
+static void look_at_readers(const sk_lowering *e, sk_region *r)
 {
     uint64_t here = 1ull << e->p->stage;
     for (int p = 0; p < 2; p++)
@@ -105,7 +105,7 @@ static void look_at_readers(const sk_emit *e, sk_region *r)
         }
 }
 
-static void look_at_places(const sk_emit *e, sk_region *r)
+static void look_at_places(const sk_lowering *e, sk_region *r)
 {
     if (r->next == r->letter || r->next == e->g->dealt) r->next = 0;
     for (int p = 0; p < 2; p++)
@@ -142,7 +142,7 @@ static int span(const sk_ints *all, const char *in, int *from)
 
 /* What does not need the region goes before it, the rest behind; false: the region needs some of
  * that. */
-static bool sort_row(sk_emit *e, const sk_region *r, sk_phase phase, row *w)
+static bool sort_row(sk_lowering *e, const sk_region *r, sk_phase phase, row *w)
 {
     const sk_ints *mine = &r->nodes[phase];
     char *in = sk_many(e->tmp, char, e->g->nodes.n + 1);
@@ -162,7 +162,7 @@ static bool sort_row(sk_emit *e, const sk_region *r, sk_phase phase, row *w)
     return true;
 }
 
-static void put_row(sk_emit *e, const row *w)
+static void put_row(sk_lowering *e, const row *w)
 {
     const sk_ints *parts[] = {&w->before, &w->mine, &w->behind};
     int at = w->from;
@@ -173,7 +173,7 @@ static void put_row(sk_emit *e, const row *w)
         }
 }
 
-static void keep_region(sk_emit *e, sk_region *r)
+static void keep_region(sk_lowering *e, sk_region *r)
 {
     *sk_push(e->tmp, &e->plan.regions) = *r;
     for (int p = 0; p < 2; p++)
@@ -186,7 +186,7 @@ static void keep_region(sk_emit *e, sk_region *r)
         }
 }
 
-static void judge(sk_emit *e, sk_region *r)
+static void judge(sk_lowering *e, sk_region *r)
 {
     row rows[2];
     look_at_readers(e, r);
@@ -199,7 +199,7 @@ static void judge(sk_emit *e, sk_region *r)
     keep_region(e, r);
 }
 
-static void find_by(sk_emit *e, char letter)
+static void find_by(sk_lowering *e, char letter)
 {
     sk_region *by_layer = sk_many(e->tmp, sk_region, e->g->n_layers + 1);
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -212,7 +212,7 @@ static void find_by(sk_emit *e, char letter)
         if (by_layer[k].letter) judge(e, &by_layer[k]);
 }
 
-sk_status sk_emit_regions_open(sk_emit *e)
+sk_status sk_find_regions(sk_lowering *e)
 {
     int nodes = e->g->nodes.n + 1, tensors = e->g->tensors.n + 1;
     if (e->l->slices < 2) return SK_OK;

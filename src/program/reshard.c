@@ -4,7 +4,7 @@
  * reduce-scatter, split -> whole an all-gather, whole -> split a local slice,
  * split along one dim -> split along another an all-to-all.  What was
  * made once for a micro-batch is kept at hand for the next who needs it. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -28,26 +28,26 @@ bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes
     return true;
 }
 
-static sk_at_hand **hand_of(sk_emit *e, const sk_tensor *t)
+static sk_at_hand **hand_of(sk_lowering *e, const sk_tensor *t)
 {
     return &e->hand[t->id * e->p->n_micro + e->at.micro];
 }
 
-void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf)
+void sk_lower_have(sk_lowering *e, const sk_tensor *t, const sk_state *s, int buf)
 {
     sk_at_hand *h = sk_new(e->tmp, sk_at_hand), **list = hand_of(e, t);
     *h = (sk_at_hand){.state = *s, .buf = buf, .next = *list};
     *list = h;
 }
 
-int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s)
+int sk_lower_find(sk_lowering *e, const sk_tensor *t, const sk_state *s)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
         if (sk_state_equal(&h->state, s)) return h->buf;
     return -1;
 }
 
-void sk_emit_forget(sk_emit *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
+void sk_lower_forget(sk_lowering *e, const sk_tensor *t) { *hand_of(e, t) = NULL; }
 
 static bool cut_by(const sk_state *s, int axis, int dim)
 {
@@ -56,7 +56,7 @@ static bool cut_by(const sk_state *s, int axis, int dim)
 
 /* A dim can be gathered or cut over an axis only while no axis that cuts later, and so finer,
  * splits it. */
-static bool finest(const sk_emit *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
+static bool finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
 {
     for (int k = e->l->mesh.n - 1; k >= 0; k--) {
         int a = sk_layout_cutter(e->l, t->letters[dim] == e->g->batch, k);
@@ -68,8 +68,8 @@ static bool finest(const sk_emit *e, const sk_tensor *t, const sk_state *s, int 
 
 /* Must this axis's split of a dim be undone?  If it is not wanted, or if one that cuts before it
  * changes: then it is cut again afterwards. */
-static bool undone(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want,
-                   int axis)
+static bool undone(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
+                   const sk_state *want, int axis)
 {
     int d = now->dim[axis];
     if (now->how[axis] != SK_SPLIT) return false;
@@ -82,55 +82,55 @@ static bool undone(const sk_emit *e, const sk_tensor *t, const sk_state *now, co
 }
 
 /* One collective over one axis, from `from` (buffer src) to `to` (the returned buffer). */
-static int collective(sk_emit *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
+static int collective(sk_lowering *e, const sk_tensor *t, const sk_state *from, const sk_state *to,
                       int axis, int src)
 {
     bool gather = from->how[axis] == SK_SPLIT, whole = !gather && to->how[axis] == SK_REPLICATE;
     sk_reduce reduce = from->how[axis] == SK_PARTIAL_MAX ? SK_MAXIMUM : SK_SUM;
-    int dst = whole ? src : sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
+    int dst = whole ? src : sk_lower_piece(e, t, SK_ACTS, to, e->at.micro);
     const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
     int d = gather ? from->dim[axis] : to->dim[axis];
-    int call = sk_emit_call(e,
-                            gather  ? SK_ALLGATHER
-                            : whole ? SK_ALLREDUCE
-                                    : SK_REDUCE_SCATTER,
-                            reduce, t->type, axis, t->name);
-    if (whole) sk_emit_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
-    else sk_emit_rows(e, call, src, dst, box, d);
-    sk_emit_start(e, call, SK_FLIES_NOT);
+    int call = sk_lower_call(e,
+                             gather  ? SK_ALLGATHER
+                             : whole ? SK_ALLREDUCE
+                                     : SK_REDUCE_SCATTER,
+                             reduce, t->type, axis, t->name);
+    if (whole) sk_lower_seg(e, call, src, dst, 1, sk_box_count(box, 0, box->n), 1);
+    else sk_lower_rows(e, call, src, dst, box, d);
+    sk_lower_start(e, call, SK_FLIES_NOT);
     return dst;
 }
 
-int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src)
+int sk_lower_slice(sk_lowering *e, const sk_tensor *t, const sk_state *to, int src)
 {
-    int dst = sk_emit_piece(e, t, SK_ACTS, to, e->at.micro);
-    sk_inst *in = sk_emit_inst(e, SK_DO_SLICE);
+    int dst = sk_lower_piece(e, t, SK_ACTS, to, e->at.micro);
+    sk_inst *in = sk_lower_inst(e, SK_DO_SLICE);
     in->in[0] = src;
     in->out[0] = dst;
     return dst;
 }
 
 /* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
-bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis)
+bool sk_lower_wanted_partial(const sk_lowering *e, const sk_tensor *t, int axis)
 {
     return e->plan.as_part[t->id] >> axis & 1;
 }
 
 /* Reduced in place: what was partial is whole from now on, under every name it has. */
-static void relabel(sk_emit *e, const sk_tensor *t, int buf, int axis)
+static void relabel(sk_lowering *e, const sk_tensor *t, int buf, int axis)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
         if (h->buf == buf) h->state.how[axis] = SK_REPLICATE;
 }
 
-static int copy_of(sk_emit *e, const sk_tensor *t, const sk_state *s, int src)
+static int copy_of(sk_lowering *e, const sk_tensor *t, const sk_state *s, int src)
 {
-    return sk_emit_slice(e, t, s, src); /* a slice of everything */
+    return sk_lower_slice(e, t, s, src); /* a slice of everything */
 }
 
 /* Can axis `a` go from one dim to another at once? */
-static bool moves(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want,
-                  int a)
+static bool moves(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
+                  const sk_state *want, int a)
 {
     if (want->how[a] != SK_SPLIT || now->dim[a] == want->dim[a] || t->role == SK_PARAM)
         return false;
@@ -140,25 +140,25 @@ static bool moves(const sk_emit *e, const sk_tensor *t, const sk_state *now, con
 }
 
 /* From a split along one dim to a split along another, over axis `a`. */
-static sk_status exchange(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+static sk_status exchange(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                           int a, int *buf)
 {
     sk_state next = *now, whole = *now;
     next.dim[a] = want->dim[a];
     whole.how[a] = SK_REPLICATE;
-    sk_extent box = sk_emit_box(e, t, &whole, e->at.micro);
-    int dst = sk_emit_piece(e, t, SK_ACTS, &next, e->at.micro);
-    int call = sk_emit_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
-    sk_emit_swap(e, call, *buf, dst, &box, now->dim[a], next.dim[a]);
-    sk_emit_start(e, call, SK_FLIES_NOT);
+    sk_extent box = sk_lower_box(e, t, &whole, e->at.micro);
+    int dst = sk_lower_piece(e, t, SK_ACTS, &next, e->at.micro);
+    int call = sk_lower_call(e, SK_ALLTOALL, SK_SUM, t->type, a, t->name);
+    sk_lower_swap(e, call, *buf, dst, &box, now->dim[a], next.dim[a]);
+    sk_lower_start(e, call, SK_FLIES_NOT);
     *buf = dst;
     *now = next;
     return SK_OK;
 }
 
 /* Undo a split over axis `a`. */
-static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want, int a,
-                        int *buf)
+static sk_status gather(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+                        int a, int *buf)
 {
     if (moves(e, t, now, want, a)) return exchange(e, t, now, want, a, buf);
     sk_state next = *now;
@@ -169,7 +169,7 @@ static sk_status gather(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_
 }
 
 /* Bring axis `a` of the tensor to the wanted state; unwanted splits are undone already. */
-static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+static sk_status one_axis(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                           int a, int *buf)
 {
     sk_how from = (sk_how)now->how[a], to = (sk_how)want->how[a];
@@ -183,14 +183,14 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     }
     if (from == SK_PARTIAL || from == SK_PARTIAL_MAX) {
         next.how[a] = SK_REPLICATE;
-        if (sk_emit_wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
+        if (sk_lower_wanted_partial(e, t, a)) *buf = copy_of(e, t, now, *buf);
         *buf = collective(e, t, now, &next, a, *buf);
         if (t->role == SK_VALUE) relabel(e, t, *buf, a);
         *now = next;
     }
     if (to == SK_SPLIT) {
         next.how[a] = SK_SPLIT, next.dim[a] = want->dim[a];
-        *buf = sk_emit_slice(e, t, &next, *buf);
+        *buf = sk_lower_slice(e, t, &next, *buf);
         *now = next;
     }
     if (now->how[a] != want->how[a])
@@ -199,14 +199,15 @@ static sk_status one_axis(sk_emit *e, const sk_tensor *t, sk_state *now, const s
     return SK_OK;
 }
 
-static bool batch_dim(const sk_emit *e, const sk_tensor *t, const sk_state *s, int a)
+static bool batch_dim(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int a)
 {
     return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
 }
 
 /* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
  */
-static int one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want)
+static int one_step(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
+                    const sk_state *want)
 {
     int axis = -1;
     for (int a = 0; a < e->l->mesh.n; a++) {
@@ -225,17 +226,18 @@ static int one_step(const sk_emit *e, const sk_tensor *t, const sk_state *now, c
 
 /* Can the batch be cut into chunks, and this be done chunk by chunk?  What only a saved piece asks
  * for is not: bits stay as without pieces. */
-static bool by_rows(const sk_emit *e, const sk_tensor *t, const sk_state *now, const sk_state *want)
+static bool by_rows(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
+                    const sk_state *want)
 {
     sk_state settled = sk_state_settled(now);
     int axis = t->letters[0] == e->g->batch ? one_step(e, t, now, want) : -1;
-    if (axis < 0 || sk_emit_kept_piece(e, t)) return false;
+    if (axis < 0 || sk_lower_kept_piece(e, t)) return false;
     return now->how[axis] == SK_SPLIT || want->how[axis] != SK_REPLICATE ||
            sk_state_equal(want, &settled);
 }
 
 /* What cuts last is gathered first; several rounds, since the batch has an order of its own. */
-static sk_status gather_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+static sk_status gather_all(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                             int *buf)
 {
     for (bool more = true; more;) {
@@ -250,7 +252,7 @@ static sk_status gather_all(sk_emit *e, const sk_tensor *t, sk_state *now, const
 }
 
 /* Was the letter that was summed away the batch?  In canonical order there is only one. */
-static bool batch_summed(const sk_emit *e, const sk_tensor *t, const sk_state *s)
+static bool batch_summed(const sk_lowering *e, const sk_tensor *t, const sk_state *s)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
         if (t->from && s->how[a] == SK_PARTIAL)
@@ -260,7 +262,7 @@ static bool batch_summed(const sk_emit *e, const sk_tensor *t, const sk_state *s
 
 /* Sums that shall be whole, while pieces are small, the finest cut first: that is the order of the
  * tree.  In canonical order several sums are finished so before anything is cut. */
-static sk_status sum_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk_state *want,
+static sk_status sum_all(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                          int *buf)
 {
     int n = e->l->mesh.n, sums = 0;
@@ -277,7 +279,7 @@ static sk_status sum_all(sk_emit *e, const sk_tensor *t, sk_state *now, const sk
     return SK_OK;
 }
 
-static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_state *want,
+static sk_status reshard(sk_lowering *e, const sk_tensor *t, sk_state now, const sk_state *want,
                          int *buf)
 {
     int n = e->l->mesh.n;
@@ -291,21 +293,21 @@ static sk_status reshard(sk_emit *e, const sk_tensor *t, sk_state now, const sk_
     return SK_OK;
 }
 
-static int load(sk_emit *e, const sk_tensor *t, const sk_state *want)
+static int load(sk_lowering *e, const sk_tensor *t, const sk_state *want)
 {
-    int buf = sk_emit_piece(e, t, SK_ACTS, want, e->at.micro);
-    sk_emit_inst(e, SK_DO_LOAD)->out[0] = buf;
+    int buf = sk_lower_piece(e, t, SK_ACTS, want, e->at.micro);
+    sk_lower_inst(e, SK_DO_LOAD)->out[0] = buf;
     return buf;
 }
 
-static sk_status need_param(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
+static sk_status need_param(sk_lowering *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
-    *buf = sk_emit_gathered(e, e->plan.param_of[t->id]);
+    *buf = sk_lower_gathered(e, e->plan.param_of[t->id]);
     SK_TRY(reshard(e, t, e->sp->made[t->id], want, buf));
     return SK_OK;
 }
 
-static int find_partly_settled(sk_emit *e, const sk_tensor *t, sk_state *now)
+static int find_partly_settled(sk_lowering *e, const sk_tensor *t, sk_state *now)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
         if (sk_state_partly_settled(&h->state, &e->sp->made[t->id], e->l->mesh.n)) {
@@ -315,35 +317,35 @@ static int find_partly_settled(sk_emit *e, const sk_tensor *t, sk_state *now)
     return -1;
 }
 
-int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now)
+int sk_lower_source(sk_lowering *e, const sk_tensor *t, sk_state *now)
 {
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     *now = e->sp->made[t->id];
-    int buf = sk_emit_find(e, t, now);
-    if (buf < 0) *now = settled, buf = sk_emit_find(e, t, &settled);
+    int buf = sk_lower_find(e, t, now);
+    if (buf < 0) *now = settled, buf = sk_lower_find(e, t, &settled);
     if (buf < 0) buf = find_partly_settled(e, t, now);
-    if (buf < 0 && sk_emit_piece_state(e, t, now)) buf = sk_emit_find(e, t, now);
+    if (buf < 0 && sk_lower_piece_state(e, t, now)) buf = sk_lower_find(e, t, now);
     return buf;
 }
 
-sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf)
+sk_status sk_lower_need(sk_lowering *e, const sk_tensor *t, const sk_state *want, int *buf)
 {
     if (t->role == SK_PARAM) return need_param(e, t, want, buf);
-    *buf = sk_emit_find(e, t, want);
+    *buf = sk_lower_find(e, t, want);
     if (*buf >= 0) return SK_OK;
     if (t->role == SK_INPUT) *buf = load(e, t, want);
     else {
         sk_state now;
-        *buf = sk_emit_source(e, t, &now);
+        *buf = sk_lower_source(e, t, &now);
         bool rows = *buf >= 0 && by_rows(e, t, &now, want);
         if (*buf < 0) {
-            if (sk_is_clone(e, t->from)) SK_TRY(sk_emit_clone(e, t->from));
-            else if (!sk_emit_unpack(e, t)) SK_TRY(sk_emit_receive(e, t));
-            *buf = sk_emit_source(e, t, &now);
+            if (sk_is_clone(e, t->from)) SK_TRY(sk_lower_clone(e, t->from));
+            else if (!sk_lower_unpack(e, t)) SK_TRY(sk_lower_receive(e, t));
+            *buf = sk_lower_source(e, t, &now);
         }
         SK_TRY(reshard(e, t, now, want, buf));
         if (rows) e->p->calls.v[e->p->calls.n - 1].by_rows = true; /* the one that reshard wrote */
     }
-    sk_emit_have(e, t, want, *buf);
+    sk_lower_have(e, t, want, *buf);
     return SK_OK;
 }

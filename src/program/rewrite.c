@@ -1,9 +1,9 @@
 /* rewrite.c - the list of instructions, written anew by a pass. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
-sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx)
+sk_status sk_rewrite(sk_lowering *e, sk_rewriter *write, void *ctx)
 {
     sk_program *p = e->p;
     int n = p->insts.n, n_train = p->n_train;
@@ -13,7 +13,7 @@ sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx)
     for (int pc = 0; pc < n;) {
         if (pc == n_train) p->n_train = p->insts.n;
         pc = write(ctx, old, pc);
-        SK_TRY(sk_emit_short(e));
+        SK_TRY(sk_lower_short(e));
     }
     if (n == n_train) p->n_train = p->insts.n;
     return SK_OK;

@@ -6,7 +6,7 @@
  * an earlier task left, there is a record.  What overlap chunks bring ahead of its first reader is
  * not looked at: lower.c finds it or brings it, the record is that of its source. */
 #include "program/saved.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ typedef struct item { /* a tensor at hand in one state */
 } item;
 
 typedef struct walk {
-    sk_emit *e;
+    sk_lowering *e;
     sk_arena *tmp;
     item **hand;            /* tensor id -> */
     item **inside, **local; /* the same inside of a region; `local` is NULL outside of one */
@@ -61,7 +61,7 @@ static item *source(const walk *x, const sk_tensor *t)
     if (!h) h = find(x, t, &settled);
     for (item *i = h ? NULL : *hand_of(x, t); i && !h; i = i->next)
         if (sk_state_partly_settled(&i->state, made, x->e->l->mesh.n)) h = i;
-    if (!h && sk_emit_piece_state(x->e, t, &piece)) h = find(x, t, &piece);
+    if (!h && sk_lower_piece_state(x->e, t, &piece)) h = find(x, t, &piece);
     return h;
 }
 
@@ -97,7 +97,7 @@ static void use(walk *x, const sk_tensor *t, const item *h)
  * gathered is another buffer.  Returns the buffer that has the wanted state. */
 static int reshard(walk *x, const sk_tensor *t, const item *from, const sk_state *want)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     sk_state now = from->state;
     int buf = from->buf, sums = 0;
     for (int a = 0; a < e->l->mesh.n; a++)
@@ -108,7 +108,7 @@ static int reshard(walk *x, const sk_tensor *t, const item *from, const sk_state
         bool whole = want->how[a] == SK_REPLICATE || now.how[a] == SK_PARTIAL_MAX ||
                      (e->l->canonical && sums > 1 && want->how[a] == SK_SPLIT);
         if (!partial || !whole) continue;
-        if (sk_emit_wanted_partial(e, t, a)) buf = x->n_bufs++;
+        if (sk_lower_wanted_partial(e, t, a)) buf = x->n_bufs++;
         now.how[a] = SK_REPLICATE;
         for (item *h = *hand_of(x, t); h; h = h->next)
             if (h->buf == buf) h->state.how[a] = SK_REPLICATE;
@@ -189,11 +189,11 @@ static void node(walk *x, const sk_node *n)
 
 static void bring(walk *x, const sk_node *first, const sk_ints *nodes)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int k = 0; k < n->n_in; k++)
-            if (sk_emit_brought(e, first, n->in[k])) need(x, n->in[k], &e->sp->node[n->id].in[k]);
+            if (sk_lower_brought(e, first, n->in[k])) need(x, n->in[k], &e->sp->node[n->id].in[k]);
     }
 }
 
@@ -232,7 +232,7 @@ static void forget(walk *x, const sk_ints *nodes)
 /* All nodes of it, of this node's phase; one sequence chunk is like another. */
 static void region(walk *x, const sk_node *n)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     const sk_region *r = &e->plan.regions.v[e->plan.region_of[n->id] - 1];
     const sk_ints *nodes = &r->nodes[n->phase];
     if (n->phase == SK_BACKWARD) bring(x, n, &r->again);
@@ -260,7 +260,7 @@ static bool wider(const sk_state *s, const sk_state *than)
 static void cut(walk *x, const sk_tensor *t)
 {
     sk_state piece;
-    bool cuts = sk_emit_piece_state(x->e, t, &piece);
+    bool cuts = sk_lower_piece_state(x->e, t, &piece);
     const item *h = source(x, t);
     sk_state settled = h ? sk_state_settled(&h->state) : piece;
     if (!h || !sk_state_equal(&h->state, &settled)) return;
@@ -315,7 +315,7 @@ static void weights(walk *x, int layer, sk_phase phase)
     for (int k = 0; k < uses->n; k++) {
         const sk_param_plan *q = &x->e->p->params.v[uses->v[k]];
         const item *h = x->hand[q->tensor->id];
-        if (!sk_emit_is_cut(x->e, q)) continue;
+        if (!sk_lower_is_cut(x->e, q)) continue;
         if (!h) have(x, q->tensor, &q->used, -1);
         else if (h->since != x->at) record(x, q->tensor, &q->used, SK_GATHERED, h->since);
     }
@@ -333,7 +333,7 @@ static void give_up_weights(walk *x, int layer, sk_phase phase)
 
 static void one_node(walk *x, const sk_node *n)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     for (int k = 0; k < n->n_in; k++)
         if (e->plan.packs[n->in[k]->id] && !find(x, n->in[k], &e->sp->made[n->in[k]->id]))
             unpack(x, n->in[k]);
@@ -345,19 +345,19 @@ static void one_node(walk *x, const sk_node *n)
 
 static void one_task(walk *x)
 {
-    const sk_emit *e = x->e;
+    const sk_lowering *e = x->e;
     sk_task t = x->tasks[x->at];
     const sk_ints *nodes = &e->plan.of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
     bool sharded = e->l->shard == SK_SHARD_PARAMS;
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        if (!sk_emit_in_task(e, n, t)) continue;
+        if (!sk_lower_in_task(e, n, t)) continue;
         if (sharded) weights(x, n->layer, n->phase);
         one_node(x, n);
     }
     for (int i = 0; i < nodes->n && sharded; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        if (sk_emit_in_task(e, n, t)) give_up_weights(x, n->layer, n->phase);
+        if (sk_lower_in_task(e, n, t)) give_up_weights(x, n->layer, n->phase);
     }
     end_task(x, nodes);
 }
@@ -367,7 +367,7 @@ typedef struct order { /* the tasks of one micro-batch on this stage, as the sch
     int n, cap;
 } order;
 
-static void walk_tasks(sk_emit *e, const order *tasks)
+static void walk_tasks(sk_lowering *e, const order *tasks)
 {
     sk_arena tmp = {0};
     int all = e->g->tensors.n + 1;
@@ -382,7 +382,7 @@ static void walk_tasks(sk_emit *e, const order *tasks)
     sk_arena_end(&tmp);
 }
 
-static order *orders_of(const sk_emit *e)
+static order *orders_of(const sk_lowering *e)
 {
     const sk_tasks *mine = &e->tasks_of[true][e->p->stage];
     order *all = sk_many(e->tmp, order, e->p->n_micro);
@@ -400,7 +400,7 @@ static bool same_order(const order *a, const order *b)
 }
 
 /* Micro-batches whose tasks come in one order leave the same. */
-sk_status sk_find_saved(sk_emit *e)
+sk_status sk_find_saved(sk_lowering *e)
 {
     e->plan.saved.first = sk_many(e->tmp, int, e->g->tensors.n + 1);
     if (!e->opts->optim) return SK_OK;

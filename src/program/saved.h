@@ -20,7 +20,7 @@
 #define SK_PROGRAM_SAVED_H
 
 #include "layout/layout.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 typedef enum sk_form {
     SK_AS_MADE,  /* as its node makes it, or a sum over ranks of that, or as it came */

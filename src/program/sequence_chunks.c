@@ -9,53 +9,53 @@
  * pass repeats what is marked for each chunk (split_rows.c): what is wide has a buffer a chunk,
  * other results are written into parts of a whole buffer, a sum over ranks inside of a region is
  * taken once a chunk. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 /* --- lowering --- */
 
 /* Is it made elsewhere, or in the other phase? */
-bool sk_emit_brought(const sk_emit *e, const sk_node *first, const sk_tensor *t)
+bool sk_lower_brought(const sk_lowering *e, const sk_node *first, const sk_tensor *t)
 {
     if (t->role == SK_PARAM || e->plan.wide[t->id]) return false;
     if (!t->from || t->from->phase != first->phase) return true;
     return e->plan.region_of[t->from->id] != e->plan.region_of[first->id];
 }
 
-static sk_status bring(sk_emit *e, const sk_node *first, const sk_ints *nodes)
+static sk_status bring(sk_lowering *e, const sk_node *first, const sk_ints *nodes)
 {
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int k = 0; k < n->n_in; k++) {
             int buf = -1;
-            if (sk_emit_brought(e, first, n->in[k]))
-                SK_TRY(sk_emit_need(e, n->in[k], &e->sp->node[n->id].in[k], &buf));
+            if (sk_lower_brought(e, first, n->in[k]))
+                SK_TRY(sk_lower_need(e, n->in[k], &e->sp->node[n->id].in[k], &buf));
         }
     }
     return SK_OK;
 }
 
-static void trim(sk_emit *e, const sk_tensor *t) /* only as it was made, or came */
+static void trim(sk_lowering *e, const sk_tensor *t) /* only as it was made, or came */
 {
     sk_state now;
-    int buf = sk_emit_source(e, t, &now);
+    int buf = sk_lower_source(e, t, &now);
     if (buf < 0) return;
-    sk_emit_forget(e, t);
-    sk_emit_have(e, t, &now, buf);
+    sk_lower_forget(e, t);
+    sk_lower_have(e, t, &now, buf);
 }
 
 /* Behind the last chunk there is of a result what its node wrote; of what is wide, nothing. */
-static void close_results(sk_emit *e, const sk_ints *nodes)
+static void close_results(sk_lowering *e, const sk_ints *nodes)
 {
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
         for (int o = 0; o < n->n_out; o++) {
-            if (e->plan.wide[n->out[o]->id]) sk_emit_forget(e, n->out[o]);
+            if (e->plan.wide[n->out[o]->id]) sk_lower_forget(e, n->out[o]);
             else if (!n->into[o]) trim(e, n->out[o]);
         }
     }
 }
 
-sk_status sk_emit_region(sk_emit *e, const sk_node *n)
+sk_status sk_lower_region(sk_lowering *e, const sk_node *n)
 {
     int index = e->plan.region_of[n->id] - 1;
     const sk_region *r = &e->plan.regions.v[index];
@@ -65,20 +65,20 @@ sk_status sk_emit_region(sk_emit *e, const sk_node *n)
     if (n->phase == SK_BACKWARD) SK_TRY(bring(e, n, &r->again));
     SK_TRY(bring(e, n, nodes));
     e->at.region = 1 + 2 * index + (int)n->phase;
-    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_emit_node(e, e->g->nodes.v[nodes->v[i]]));
+    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_lower_node(e, e->g->nodes.v[nodes->v[i]]));
     e->at.region = 0;
     if (n->phase == SK_BACKWARD) close_results(e, &r->again);
     close_results(e, nodes);
-    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_emit_made(e, e->g->nodes.v[nodes->v[i]]));
+    for (int i = 0; i < nodes->n; i++) SK_TRY(sk_lower_made(e, e->g->nodes.v[nodes->v[i]]));
     return SK_OK;
 }
 
 /* --- chunks --- */
 
 /* At least as many as the layout says, if there are places for them. */
-static sk_chunks count_chunks(const sk_emit *e, const sk_region *r, int micro)
+static sk_chunks count_chunks(const sk_lowering *e, const sk_region *r, int micro)
 {
-    sk_extent box = sk_emit_box(e, r->of, &e->sp->made[r->of->id], micro);
+    sk_extent box = sk_lower_box(e, r->of, &e->sp->made[r->of->id], micro);
     int64_t want = e->l->slices, rows = box.size[0], places = r->next ? box.size[1] : 1;
     int64_t per = rows && rows < want ? (want + rows - 1) / rows : 1;
     if (per > places) per = places ? places : 1;
@@ -86,7 +86,7 @@ static sk_chunks count_chunks(const sk_emit *e, const sk_region *r, int micro)
     return (sk_chunks){.n = (int)(rows ? rows * per : 1), .per = (int)per, .wide = e->plan.wide};
 }
 
-int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough)
+int64_t sk_lower_regions_insts(sk_lowering *e, int64_t enough)
 {
     int64_t sum = 0;
     for (int i = 0; i < e->plan.regions.n; i++) {
@@ -99,7 +99,7 @@ int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough)
 }
 
 typedef struct sequence {
-    sk_emit *e;
+    sk_lowering *e;
     int n; /* instructions of the old list */
 } sequence;
 
@@ -118,7 +118,7 @@ static int write(void *ctx, const sk_inst *old, int pc)
     return end;
 }
 
-sk_status sk_sequence_chunks(sk_emit *e)
+sk_status sk_sequence_chunks(sk_lowering *e)
 {
     sequence x = {e, e->p->insts.n};
     return e->plan.regions.n ? sk_rewrite(e, write, &x) : SK_OK;

@@ -4,10 +4,10 @@
  * that only weight gradients of their own layer wait for.  The backward nodes of a region run at
  * once, so all of them, and what they need, belong to the input half.  A clone of
  * recompute_clones.c belongs to the half of its first reader. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 /* What another layer reads is of the input half. */
-static void mark_crossing(const sk_emit *e, char *early)
+static void mark_crossing(const sk_lowering *e, char *early)
 {
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
@@ -16,13 +16,13 @@ static void mark_crossing(const sk_emit *e, char *early)
     }
 }
 
-static bool in_region(const sk_emit *e, const sk_node *n)
+static bool in_region(const sk_lowering *e, const sk_node *n)
 {
     return e->plan.region_of && e->plan.region_of[n->id] && !sk_is_clone(e, n);
 }
 
 /* Readers first. */
-static void split_chunk(sk_emit *e, const sk_ints *nodes, char *early)
+static void split_chunk(sk_lowering *e, const sk_ints *nodes, char *early)
 {
     for (int i = nodes->n - 1; i >= 0; i--) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
@@ -33,7 +33,7 @@ static void split_chunk(sk_emit *e, const sk_ints *nodes, char *early)
     }
 }
 
-sk_status sk_split_backward(sk_emit *e)
+sk_status sk_split_backward(sk_lowering *e)
 {
     char *early = sk_many(e->tmp, char, e->g->tensors.n + 1);
     e->plan.weight_half = sk_many(e->tmp, char, e->g->nodes.n + 1);

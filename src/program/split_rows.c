@@ -8,7 +8,7 @@
  * In a region (sk_chunks.wide) what is wide, and what is made of results for readers inside, has a
  * buffer of its own in every chunk; what has nothing to do with chunks (a weight is gathered) is
  * done once, in the first. */
-#include "program/emit.h"
+#include "program/lowering.h"
 #include "coll/segment.h"
 
 /* What chunk i has of a box; returns where that begins, in elements. */
@@ -35,18 +35,18 @@ static int find_part(const sk_chunks *x, int whole, int chunk)
 }
 
 /* A buffer of its own, or a part of the whole. */
-static int make_part(sk_emit *e, const sk_chunks *x, int whole, int chunk, bool own)
+static int make_part(sk_lowering *e, const sk_chunks *x, int whole, int chunk, bool own)
 {
     sk_buffer w = e->p->bufs.v[whole];
     int64_t at = cut_box(x, chunk, &w.box) * (int64_t)sk_dtype_size(w.type);
-    int part = sk_emit_buffer(e, w.name, w.tensor, w.kind, w.type, w.box);
+    int part = sk_lower_buffer(e, w.name, w.tensor, w.kind, w.type, w.box);
     if (own) return part;
     e->p->bufs.v[part].within = whole;
     e->p->bufs.v[part].part_at = at;
     return part;
 }
 
-static int keep_part(sk_emit *e, sk_chunks *x, int whole, int chunk, bool own)
+static int keep_part(sk_lowering *e, sk_chunks *x, int whole, int chunk, bool own)
 {
     int part = find_part(x, whole, chunk);
     if (part >= 0) return part;
@@ -57,14 +57,14 @@ static int keep_part(sk_emit *e, sk_chunks *x, int whole, int chunk, bool own)
 
 /* What chunks write is read as the same part.  Of what others wrote readers in a region share a
  * part, and those in a run of overlap have one each. */
-static int read_part(sk_emit *e, sk_chunks *x, int whole, int chunk)
+static int read_part(sk_lowering *e, sk_chunks *x, int whole, int chunk)
 {
     int part = find_part(x, whole, chunk);
     if (part >= 0) return part;
     return x->wide ? keep_part(e, x, whole, chunk, false) : make_part(e, x, whole, chunk, false);
 }
 
-static void split_op(sk_emit *e, sk_chunks *x, sk_inst *in, int chunk)
+static void split_op(sk_lowering *e, sk_chunks *x, sk_inst *in, int chunk)
 {
     const sk_node *n = in->node;
     char batch = e->g->batch;
@@ -75,12 +75,12 @@ static void split_op(sk_emit *e, sk_chunks *x, sk_inst *in, int chunk)
         if (n->letters_out[o][0] == batch) in->out[o] = keep_part(e, x, in->out[o], chunk, own);
         else if (chunk) in->add |= 1u << o;
     }
-    in->turn = chunk;
-    in->turns = x->n;
+    in->part = chunk;
+    in->parts = x->n;
 }
 
 /* The same collective on parts: fewer rows in front of the dims that it cuts. */
-static int split_call(sk_emit *e, sk_chunks *x, int call, int chunk)
+static int split_call(sk_lowering *e, sk_chunks *x, int call, int chunk)
 {
     sk_program *p = e->p;
     sk_call_plan c = p->calls.v[call];
@@ -103,14 +103,14 @@ static int split_call(sk_emit *e, sk_chunks *x, int call, int chunk)
 }
 
 /* Does it move something that chunks have made? */
-static bool moves_part(const sk_emit *e, const sk_chunks *x, const sk_inst *in, int chunk)
+static bool moves_part(const sk_lowering *e, const sk_chunks *x, const sk_inst *in, int chunk)
 {
     if (in->act != SK_DO_START && in->act != SK_DO_SLICE) return false;
     int src = in->act == SK_DO_START ? e->p->calls.v[in->call].segs[0].src : in->in[0];
     return !x->wide || find_part(x, src, chunk) >= 0;
 }
 
-static void split_inst(sk_emit *e, sk_chunks *x, sk_inst in, int chunk)
+static void split_inst(sk_lowering *e, sk_chunks *x, sk_inst in, int chunk)
 {
     if (in.act == SK_DO_OP) split_op(e, x, &in, chunk);
     else if (!moves_part(e, x, &in, chunk)) {
@@ -123,7 +123,7 @@ static void split_inst(sk_emit *e, sk_chunks *x, sk_inst in, int chunk)
     *sk_push(e->tmp, &e->p->insts) = in;
 }
 
-void sk_split_rows(sk_emit *e, sk_chunks *x, const sk_inst *v, int n)
+void sk_split_rows(sk_lowering *e, sk_chunks *x, const sk_inst *v, int n)
 {
     for (int chunk = 0; chunk < x->n; chunk++) {
         if (x->wide) x->parts.n = 0;

@@ -1,7 +1,7 @@
 /* sum_plan.c - where the sums of the graph (loss, tokens, ...) are added up, and by whom. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
-static bool makes(const sk_emit *e, const sk_tensor *sum)
+static bool makes(const sk_lowering *e, const sk_tensor *sum)
 {
     for (int i = 0; i < e->g->nodes.n; i++)
         for (int o = 0; o < e->g->nodes.v[i]->n_out; o++)
@@ -10,7 +10,7 @@ static bool makes(const sk_emit *e, const sk_tensor *sum)
 }
 
 /* A sum is counted where it is made, once along every axis that repeats it. */
-static bool counts(const sk_emit *e, const sk_tensor *sum)
+static bool counts(const sk_lowering *e, const sk_tensor *sum)
 {
     const sk_state *s = &e->sp->made[sum->id];
     for (int a = 0; a < e->l->mesh.n; a++)
@@ -19,7 +19,7 @@ static bool counts(const sk_emit *e, const sk_tensor *sum)
 }
 
 /* The cell of the batch at which this rank's piece of a micro-batch begins; -1: it has none. */
-static int first_cell(const sk_emit *e, const sk_tensor *sum, int micro)
+static int first_cell(const sk_lowering *e, const sk_tensor *sum, int micro)
 {
     const sk_state *made = &e->sp->made[sum->id];
     const char batch[] = {e->g->batch, 0};
@@ -30,7 +30,7 @@ static int first_cell(const sk_emit *e, const sk_tensor *sum, int micro)
     return box.size[0] ? box.cells[0][0] : -1;
 }
 
-static void plan_sum(sk_emit *e, int which)
+static void plan_sum(sk_lowering *e, int which)
 {
     const sk_tensor *t = e->g->sum[which];
     sk_sum_plan *s = &e->p->sums[which];
@@ -42,13 +42,13 @@ static void plan_sum(sk_emit *e, int which)
     s->buf = sk_many(a, int, s->n);
     s->cell = apart ? sk_many(a, int, s->n) : NULL;
     for (int i = 0; i < s->n; i++) {
-        s->buf[i] = sk_emit_piece(e, t, SK_WIRE, &(sk_state){0}, -1);
+        s->buf[i] = sk_lower_piece(e, t, SK_WIRE, &(sk_state){0}, -1);
         e->p->bufs.v[s->buf[i]].keep = true;
         if (apart) s->cell[i] = first_cell(e, t, i);
     }
 }
 
-sk_status sk_plan_sums(sk_emit *e)
+sk_status sk_plan_sums(sk_lowering *e)
 {
     for (int w = 0; w < SK_N_SUMS; w++) {
         if (e->g->sum[w]) e->p->n_sums = w + 1;

@@ -10,30 +10,30 @@
  * of weights that lack the one before it.  The first step, and one behind a step that was skipped,
  * has nothing to begin with and updates nothing. */
 #include "base/exact.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
-static int numbers(sk_emit *e, const char *name, sk_dtype type, int64_t n)
+static int numbers(sk_lowering *e, const char *name, sk_dtype type, int64_t n)
 {
     sk_extent box = {.n = 1, .size = {n}, .full = {n}};
-    int b = sk_emit_buffer(e, name, NULL, SK_WIRE, type, box);
+    int b = sk_lower_buffer(e, name, NULL, SK_WIRE, type, box);
     e->p->bufs.v[b].keep = true;
     return b;
 }
 
-static void reduce_world(sk_emit *e, int buf, const char *what)
+static void reduce_world(sk_lowering *e, int buf, const char *what)
 {
     sk_program *p = e->p;
     if (p->n_ranks == 1) return;
-    int call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, p->world, what);
-    sk_emit_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
-    sk_emit_start(e, call, SK_FLIES_NOT);
+    int call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, p->world, what);
+    sk_lower_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
+    sk_lower_start(e, call, SK_FLIES_NOT);
 }
 
 /* In canonical order the loss goes by cells of the batch, and squares are added as integers:
  * neither depends on who adds first. */
-static void stats(sk_emit *e)
+static void stats(sk_lowering *e)
 {
     sk_program *p = e->p;
     int cells = e->l->canonical ? sk_letter_reduction_blocks(e->g, e->g->batch) : 0;
@@ -43,29 +43,29 @@ static void stats(sk_emit *e)
     for (int i = 0; e->training && e->l->home[SK_GRAD] && i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         if (q->tensor->bias_update != 0) continue;
-        sk_inst *in = sk_emit_inst(e, SK_DO_SQUARES);
+        sk_inst *in = sk_lower_inst(e, SK_DO_SQUARES);
         in->in[0] = q->grad_shard;
         in->param = i;
         in->layer = q->tensor->layer;
     }
-    sk_inst *in = sk_emit_inst(e, SK_DO_STATS);
+    sk_inst *in = sk_lower_inst(e, SK_DO_STATS);
     in->out[0] = p->stats;
     in->out[1] = squares;
     in->training = e->training;
     reduce_world(e, p->stats, "loss and norm");
     if (exact) reduce_world(e, squares, "squares");
-    in = sk_emit_inst(e, SK_DO_CLIP);
+    in = sk_lower_inst(e, SK_DO_CLIP);
     in->in[0] = p->stats;
     in->in[1] = squares;
     in->training = e->training;
 }
 
-sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
+sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass)
 {
     const sk_program *p = e->p;
     const sk_param_plan *q = &p->params.v[param];
     const sk_extent *box = &p->bufs.v[q->shard].box;
-    sk_inst *in = sk_emit_inst(e, SK_DO_UPDATE);
+    sk_inst *in = sk_lower_inst(e, SK_DO_UPDATE);
     in->param = param;
     in->pass = pass;
     in->in[0] = q->grad_shard;
@@ -77,34 +77,34 @@ sk_inst *sk_emit_pass(sk_emit *e, int param, int pass)
     return in;
 }
 
-static bool is_late(const sk_emit *e, int param)
+static bool is_late(const sk_lowering *e, int param)
 {
-    return e->p->late && sk_emit_hosted(e, e->p->params.v[param].tensor);
+    return e->p->late && sk_lower_hosted(e, e->p->params.v[param].tensor);
 }
 
 /* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  A nudged
  * tensor takes its step in the first. */
-static void one_pass(sk_emit *e, int pass, int before, int after)
+static void one_pass(sk_lowering *e, int pass, int before, int after)
 {
     sk_program *p = e->p;
-    if (after >= 0) sk_emit_inst(e, SK_DO_ZERO)->out[0] = after;
+    if (after >= 0) sk_lower_inst(e, SK_DO_ZERO)->out[0] = after;
     for (int i = 0; i < p->params.n; i++) {
         if ((p->params.v[i].tensor->bias_update != 0 && pass) || is_late(e, i)) continue;
-        sk_inst *in = sk_emit_pass(e, i, pass);
+        sk_inst *in = sk_lower_pass(e, i, pass);
         in->in[1] = before;
         in->out[1] = after;
     }
     if (after >= 0) reduce_world(e, after, "sums of the optimizer");
 }
 
-static void meet(sk_emit *e, int *call)
+static void meet(sk_lowering *e, int *call)
 {
     if (*call < 0) return;
-    sk_emit_start(e, *call, SK_FLIES_NOT);
+    sk_lower_start(e, *call, SK_FLIES_NOT);
     *call = -1;
 }
 
-static void whole_weights(sk_emit *e, int narrow)
+static void whole_weights(sk_lowering *e, int narrow)
 {
     sk_program *p = e->p;
     int64_t bytes = 0;
@@ -114,12 +114,12 @@ static void whole_weights(sk_emit *e, int narrow)
         const sk_extent *box = &p->bufs.v[q->stored].box;
         if (q->shard == q->stored || sk_narrow(q->tensor) != narrow) continue;
         if (call < 0)
-            call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
-                                sk_print(p->arena, "weights from %s", q->tensor->name));
-        sk_emit_rows(e, call, q->shard, q->stored, box, 0);
+            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, q->tensor->type, e->l->shard_axis,
+                                 sk_print(p->arena, "weights from %s", q->tensor->name));
+        sk_lower_rows(e, call, q->shard, q->stored, box, 0);
         p->calls.v[call].common = p->bufs.v[q->stored].common;
-        bytes += sk_emit_logical(e, q->tensor);
-        if (bytes < sk_emit_bucket(e) || p->calls.v[call].common)
+        bytes += sk_lower_logical(e, q->tensor);
+        if (bytes < sk_lower_bucket(e) || p->calls.v[call].common)
             continue; /* one meeting is enough */
         meet(e, &call);
         bytes = 0;
@@ -128,14 +128,14 @@ static void whole_weights(sk_emit *e, int narrow)
 }
 
 /* After the update each rank has its piece; kernels want the whole. */
-void sk_emit_whole_weights(sk_emit *e)
+void sk_lower_whole_weights(sk_lowering *e)
 {
     for (int w = 0; w < SK_WIDTHS; w++) whole_weights(e, w);
 }
 
 /* --- a late optimizer --- */
 
-static sk_status may_be_late(const sk_emit *e)
+static sk_status may_be_late(const sk_lowering *e)
 {
     const sk_optim *o = e->opts->optim;
     if (o->pass[1] || o->n_sums || !o->n_state || o->n_state >= SK_MAX_STATE)
@@ -145,7 +145,7 @@ static sk_status may_be_late(const sk_emit *e)
     return SK_OK;
 }
 
-sk_status sk_emit_late(sk_emit *e)
+sk_status sk_lower_late(sk_lowering *e)
 {
     sk_program *p = e->p;
     p->late = e->opts->late;
@@ -156,30 +156,30 @@ sk_status sk_emit_late(sk_emit *e)
     for (int i = 0; i < p->params.n; i++) {
         if (!is_late(e, i)) continue;
         const sk_param_plan *q = &p->params.v[i];
-        sk_inst *in = sk_emit_pass(e, i, 0);
+        sk_inst *in = sk_lower_pass(e, i, 0);
         in->in[0] = q->state[q->n_state - 1];
         in->in[2 + q->n_state - 1] = -1;
         in->out[0] = -1;
         in->scale = 1;
-        in->beside = true;
+        in->background = true;
     }
     return SK_OK;
 }
 
 /* What the late updates made becomes the weights; the gradient waits for the next step. */
-static void take_late(sk_emit *e)
+static void take_late(sk_lowering *e)
 {
     sk_program *p = e->p;
-    sk_emit_inst(e, SK_DO_JOIN);
+    sk_lower_inst(e, SK_DO_JOIN);
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         if (!is_late(e, i)) continue;
-        sk_inst *in = sk_emit_inst(e, SK_DO_NARROW);
+        sk_inst *in = sk_lower_inst(e, SK_DO_NARROW);
         in->in[0] = q->master;
         in->out[0] = q->shard;
         in->param = i;
         in->layer = q->tensor->layer;
-        in = sk_emit_inst(e, SK_DO_PEND);
+        in = sk_lower_inst(e, SK_DO_PEND);
         in->in[0] = q->grad_shard;
         in->out[0] = q->state[q->n_state - 1];
         in->param = i;
@@ -188,14 +188,14 @@ static void take_late(sk_emit *e)
     e->at.layer = 0;
 }
 
-void sk_emit_update(sk_emit *e)
+void sk_lower_update(sk_lowering *e)
 {
     sk_program *p = e->p;
     e->at.phase = SK_BACKWARD;
     e->at.micro = -1;
     e->at.layer = 0;
     stats(e);
-    if (p->apart) return; /* tasks have updated already */
+    if (p->async) return; /* tasks have updated already */
     int64_t n = 0;        /* a place for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
@@ -207,20 +207,20 @@ void sk_emit_update(sk_emit *e)
         before = after;
     }
     if (p->late) take_late(e);
-    sk_emit_whole_weights(e);
+    sk_lower_whole_weights(e);
 }
 
-void sk_emit_update_task(sk_emit *e, sk_task t)
+void sk_lower_update_task(sk_lowering *e, sk_task t)
 {
     e->at.work = t.work;
     e->at.micro = t.micro;
     e->at.layer = 0;
     e->at.phase = SK_BACKWARD;
-    for (int i = 0; i < e->p->params.n; i++) sk_emit_pass(e, i, 0);
-    sk_emit_whole_weights(e);
+    for (int i = 0; i < e->p->params.n; i++) sk_lower_pass(e, i, 0);
+    sk_lower_whole_weights(e);
 }
 
-void sk_emit_report(sk_emit *e)
+void sk_lower_report(sk_lowering *e)
 {
     e->at.task = -1;
     e->at.micro = -1;

@@ -6,7 +6,7 @@
  * until the instruction that waits for its arrival.  Kept buffers, tables of
  * calls and scratch live always; they are sorted once, so that a transient
  * buffer meets them by bisection. */
-#include "program/rooms.h"
+#include "program/workspaces.h"
 #include "program/acts.h"
 #include "coll/segment.h"
 
@@ -76,8 +76,8 @@ static bool room_fits(const sk_program *p, const sk_call_plan *c)
     int n = 0;
     while (sk_coll_parts[n]) n++;
     if (c->algorithm < SK_BUILTIN || c->algorithm >= n) return false;
-    if (c->room < 0) return c->room_bytes == 0;
-    return c->room < p->bufs.n && p->bufs.v[c->room].bytes >= c->room_bytes &&
+    if (c->workspace < 0) return c->workspace_bytes == 0;
+    return c->workspace < p->bufs.n && p->bufs.v[c->workspace].bytes >= c->workspace_bytes &&
            (c->algorithm >= 0 || p->gpu);
 }
 
@@ -95,7 +95,7 @@ static sk_status calls_fit(const sk_program *p)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: call %d (%s) has algorithm %d and needs %" PRId64
                            " bytes of room, which it has not got",
-                           p->rank, i, c->what, c->algorithm, c->room_bytes);
+                           p->rank, i, c->what, c->algorithm, c->workspace_bytes);
         for (int s = 0; s < c->n_segs; s++)
             if (!seg_fits(p, c, &c->segs[s]))
                 return sk_fail(SK_EBUG,
@@ -114,7 +114,8 @@ static sk_status launches_fit(const sk_program *p)
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         int64_t need = sk_room_launch(p, in);
-        if (in->room >= p->bufs.n || (in->room >= 0 ? p->bufs.v[in->room].bytes : 0) < need)
+        if (in->workspace >= p->bufs.n ||
+            (in->workspace >= 0 ? p->bufs.v[in->workspace].bytes : 0) < need)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: instruction %d (%s) needs %" PRId64
                            " bytes of room on the GPU, which it has not got",
@@ -483,14 +484,14 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         if (in->act != SK_DO_OP) continue;
-        if (in->turn != turn[in->node->id])
+        if (in->part != turn[in->node->id])
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
-                           in->node->out[0]->name, in->turn, in->turns, turn[in->node->id]);
-        turn[in->node->id] = (in->turn + 1) % in->turns;
+                           in->node->out[0]->name, in->part, in->parts, turn[in->node->id]);
+        turn[in->node->id] = (in->part + 1) % in->parts;
         if (in->node->phase != in->phase)
             return sk_fail(SK_EBUG, "P8: rank %d: instruction %d makes '%s' in the wrong phase",
                            p->rank, pc, in->node->out[0]->name);
-        runs[in->node->id] += in->turn + 1 == in->turns;
+        runs[in->node->id] += in->part + 1 == in->parts;
     }
     for (int i = 0; i < g->nodes.n; i++) {
         bool here = p->spread.stage[i] == p->stage;
@@ -580,8 +581,8 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
     if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
     SK_TRY(updated_once(p, a));
-    SK_TRY(sk_verify_twin(p));
-    SK_TRY(sk_verify_tiers(p));
+    SK_TRY(sk_verify_shared(p));
+    SK_TRY(sk_verify_offload(p));
     SK_TRY(sk_verify_launches(p));
     return SK_OK;
 }

@@ -10,7 +10,7 @@
  * that started before are waited for first.  Instructions that belong to the end of a call
  * (call.then: decoding, the part of a gathered weight that is kept) follow its wait. */
 #include "program/acts.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 

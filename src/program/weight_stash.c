@@ -17,7 +17,7 @@
  * tensors, no weights that several stages share. */
 #include "layout/word.h"
 #include "program/acts.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct part { /* of stored weights, and the same part of another version
 } part;
 
 typedef struct stash {
-    sk_emit *e;
+    sk_lowering *e;
     sk_program *p;
     const sk_tasks *tasks; /* of this stage */
     int at, made;          /* the task at hand; updates before it */
@@ -54,10 +54,10 @@ static int seen_by(const sk_tasks *tasks, int micro)
     return -1;
 }
 
-bool sk_emit_same_weights(const sk_emit *e)
+bool sk_lower_same_weights(const sk_lowering *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
-    if (!e->plan.schedule->apart || !e->training) return true;
+    if (!e->plan.schedule->async || !e->training) return true;
     sk_task f = mine->v[e->at.task];
     for (int i = e->at.task; i < mine->n; i++) {
         sk_task t = mine->v[i];
@@ -67,7 +67,7 @@ bool sk_emit_same_weights(const sk_emit *e)
     return false;
 }
 
-static sk_status possible(const sk_emit *e)
+static sk_status possible(const sk_lowering *e)
 {
     const char *name = e->plan.schedule->name, *tied = NULL;
     const sk_tasks *mine = &e->tasks[e->p->stage];
@@ -97,20 +97,20 @@ static sk_status possible(const sk_emit *e)
     return SK_OK;
 }
 
-sk_status sk_emit_async(sk_emit *e)
+sk_status sk_lower_async(sk_lowering *e)
 {
     const sk_tasks *mine = &e->tasks[e->p->stage];
-    if (!e->plan.schedule->apart) return SK_OK;
+    if (!e->plan.schedule->async) return SK_OK;
     SK_TRY(possible(e));
     e->p->n_updates = 0;
     for (int i = 0; i < mine->n; i++) e->p->n_updates += mine->v[i].work == SK_WORK_U;
-    e->p->apart = true;
+    e->p->async = true;
     return SK_OK;
 }
 
 /* --- setting up --- */
 
-static int *unset(sk_emit *e, int n)
+static int *unset(sk_lowering *e, int n)
 {
     int *v = sk_many(e->tmp, int, n + 1);
     memset(v, -1, sizeof *v * (size_t)(n + 1));
@@ -159,10 +159,10 @@ static void begin(stash *x)
 static int predict_one(stash *x, int param, int delay)
 {
     const sk_param_plan *q = &x->p->params.v[param];
-    bool cut = sk_emit_is_cut(x->e, q);
-    int to = sk_emit_piece(x->e, q->tensor, SK_WIRE, cut ? &q->update : &q->used, -1);
+    bool cut = sk_lower_is_cut(x->e, q);
+    int to = sk_lower_piece(x->e, q->tensor, SK_WIRE, cut ? &q->update : &q->used, -1);
     const sk_extent *box = &x->p->bufs.v[to].box;
-    sk_inst *in = sk_emit_inst(x->e, SK_DO_AHEAD);
+    sk_inst *in = sk_lower_inst(x->e, SK_DO_AHEAD);
     in->param = param;
     in->in[0] = q->shard;
     for (int s = 0; s < q->n_state; s++) in->in[2 + s] = q->state[s];
@@ -178,7 +178,7 @@ static int predict_one(stash *x, int param, int delay)
  * gather it. */
 static void predict(stash *x, sk_task t)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     sk_program *p = x->p;
     int call = -1;
     for (int i = 0; i < p->params.n; i++) {
@@ -187,13 +187,13 @@ static void predict(stash *x, sk_task t)
         if (!(x->reads[i] & 1u << SK_FORWARD) || q->tensor->bias_update != 0) continue;
         int piece = *to = predict_one(x, i, x->delay[t.micro]);
         if (q->shard == q->stored) continue;
-        *to = sk_emit_piece(e, q->tensor, SK_WIRE, &q->used, -1);
+        *to = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1);
         if (call < 0)
-            call = sk_emit_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
-                                sk_print(p->arena, "weights ahead from %s", q->tensor->name));
-        sk_emit_rows(e, call, piece, *to, &p->bufs.v[*to].box, 0);
+            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, SK_F32, e->l->shard_axis,
+                                 sk_print(p->arena, "weights ahead from %s", q->tensor->name));
+        sk_lower_rows(e, call, piece, *to, &p->bufs.v[*to].box, 0);
     }
-    if (call >= 0) sk_emit_start(e, call, SK_FLIES_NOT);
+    if (call >= 0) sk_lower_start(e, call, SK_FLIES_NOT);
 }
 
 /* --- weight stashing --- */
@@ -215,10 +215,10 @@ static void copy_wanted(stash *x)
     unsigned phases = wanted(x);
     for (int i = 0; i < x->p->params.n; i++) {
         const sk_param_plan *q = &x->p->params.v[i];
-        bool shard = q->shard == q->stored && sk_emit_is_cut(x->e, q);
+        bool shard = q->shard == q->stored && sk_lower_is_cut(x->e, q);
         if (!(x->reads[i] & phases)) continue;
-        int copy = sk_emit_piece(x->e, q->tensor, SK_WIRE, shard ? &q->update : &q->used, -1);
-        sk_emit_move(x->e, SK_DO_SLICE, q->stored, copy);
+        int copy = sk_lower_piece(x->e, q->tensor, SK_WIRE, shard ? &q->update : &q->used, -1);
+        sk_lower_move(x->e, SK_DO_SLICE, q->stored, copy);
         x->old[x->made * x->p->params.n + i] = copy;
     }
 }
@@ -241,7 +241,7 @@ static int part_in(stash *x, int of, int whole)
     for (int i = 0; i < x->parts.n; i++)
         if (x->parts.v[i].of == of && x->parts.v[i].whole == whole) return x->parts.v[i].buf;
     const sk_buffer b = x->p->bufs.v[of];
-    int buf = sk_emit_buffer(x->e, b.name, b.tensor, x->p->bufs.v[whole].kind, b.type, b.box);
+    int buf = sk_lower_buffer(x->e, b.name, b.tensor, x->p->bufs.v[whole].kind, b.type, b.box);
     x->p->bufs.v[buf].within = whole;
     x->p->bufs.v[buf].part_at = b.part_at;
     *sk_push(x->e->tmp, &x->parts) = (part){of, whole, buf};
@@ -261,7 +261,7 @@ static void bind(void *ctx, int *buf, unsigned how)
 /* --- tasks in order --- */
 
 /* Places of a micro-batch that the loss is summed over, on all ranks. */
-static double places(const sk_emit *e, int micro)
+static double places(const sk_lowering *e, int micro)
 {
     double n = 1;
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -278,7 +278,7 @@ static double places(const sk_emit *e, int micro)
 
 static void next_task(stash *x)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     if (x->at >= 0) x->made += x->tasks->v[x->at].work == SK_WORK_U;
     sk_task t = x->tasks->v[++x->at];
     e->at = (sk_place){.task = x->at,
@@ -304,12 +304,12 @@ static void one_inst(stash *x, sk_inst in)
     *sk_push(x->e->tmp, &x->p->insts) = in;
 }
 
-sk_status sk_stash_weights(sk_emit *e)
+sk_status sk_stash_weights(sk_lowering *e)
 {
     sk_program *p = e->p;
     int n = p->insts.n, n_train = p->n_train;
     stash x = {.e = e, .p = p};
-    if (!p->apart) return SK_OK;
+    if (!p->async) return SK_OK;
     begin(&x);
     sk_inst *old = sk_grow(e->tmp, NULL, 0, sizeof *old * (size_t)(n + 1));
     memcpy(old, p->insts.v, sizeof *old * (size_t)n);

@@ -11,12 +11,12 @@
  *
  * Each row goes to its product and comes back once, as without tiles; another order of sums makes
  * other last bits.  Ops that another pass has split (inst.turns, node.region) stay as they are. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 typedef struct tiles {
-    sk_emit *e;
+    sk_lowering *e;
     const sk_inst *op; /* at work */
     char letter;
     int n, i; /* tiles of it, and the one at work */
@@ -38,11 +38,11 @@ static bool has_rows(const sk_tensor *t)
 }
 
 /* The weight of a node, read or with its gradient written, or NULL. */
-static const sk_tensor *weight_of(const sk_emit *e, const sk_node *n)
+static const sk_tensor *weight_of(const sk_lowering *e, const sk_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
         if (has_rows(n->in[i])) return n->in[i];
-    for (int o = 0; o < n->n_out && !sk_emit_per_task(e); o++) /* then it comes and goes whole */
+    for (int o = 0; o < n->n_out && !sk_lower_per_task(e); o++) /* then it comes and goes whole */
         if (has_rows(n->into[o])) return n->into[o];
     return NULL;
 }
@@ -72,13 +72,13 @@ static sk_extent cut(const tiles *x, int whole, int d)
 static int apart(const tiles *x, int whole, int d)
 {
     const sk_buffer w = x->e->p->bufs.v[whole];
-    return sk_emit_buffer(x->e, w.name, w.tensor, SK_ACTS, w.type, cut(x, whole, d));
+    return sk_lower_buffer(x->e, w.name, w.tensor, SK_ACTS, w.type, cut(x, whole, d));
 }
 
 static void push(const tiles *x, sk_inst in)
 {
-    in.turn = x->i;
-    in.turns = x->n;
+    in.part = x->i;
+    in.parts = x->n;
     *sk_push(x->e->tmp, &x->e->p->insts) = in;
 }
 
@@ -92,7 +92,7 @@ static void move(const tiles *x, sk_act act, int from, int to)
 
 /* Files are read and written by pages: if all tiles of a buffer are on pages, each can come alone.
  */
-static bool come_alone(const sk_emit *e, int whole, int first, int n)
+static bool come_alone(const sk_lowering *e, int whole, int first, int n)
 {
     const sk_buffer *w = &e->p->bufs.v[whole];
     sk_placement home = e->l->home[w->kind == SK_WEIGHTS ? SK_PARAMS : SK_GRAD];
@@ -103,11 +103,11 @@ static bool come_alone(const sk_emit *e, int whole, int first, int n)
 
 static int rows(tiles *x, int whole)
 {
-    sk_emit *e = x->e;
+    sk_lowering *e = x->e;
     for (int k = 0; k < x->cuts.n; k++)
         if (x->cuts.v[k].whole == whole && x->cuts.v[k].n == x->n) return x->cuts.v[k].first + x->i;
     int first = e->p->bufs.n;
-    for (int k = 0; k < x->n; k++) sk_emit_part(e, whole, k, x->n);
+    for (int k = 0; k < x->n; k++) sk_lower_part(e, whole, k, x->n);
     bool alone = come_alone(e, whole, first, x->n);
     for (int k = 0; k < x->n; k++) e->p->bufs.v[first + k].tile = alone;
     *sk_push(e->tmp, &x->cuts) = (sk_cuts){whole, first, x->n};
@@ -138,10 +138,10 @@ static void write_tile(tiles *x)
             move(x, SK_DO_PASTE, op.out[o], x->op->out[o]);
 }
 
-static int count_tiles(const sk_emit *e, const sk_inst *in)
+static int count_tiles(const sk_lowering *e, const sk_inst *in)
 {
     const int *region = e->plan.region_of;
-    bool whole = in->act == SK_DO_OP && in->turns == 1 && !(region && region[in->node->id]);
+    bool whole = in->act == SK_DO_OP && in->parts == 1 && !(region && region[in->node->id]);
     const sk_tensor *w = whole ? weight_of(e, in->node) : NULL;
     if (!w || !may_cut(in->node, w->letters[0])) return 1;
     const sk_param_plan *q = &e->p->params.v[e->plan.param_of[w->id]];
@@ -160,7 +160,7 @@ static int write(void *ctx, const sk_inst *old, int pc)
     return pc + 1;
 }
 
-sk_status sk_weight_tiles(sk_emit *e)
+sk_status sk_weight_tiles(sk_lowering *e)
 {
     tiles x = {.e = e};
     return e->l->tiles > 1 ? sk_rewrite(e, write, &x) : SK_OK;

@@ -1,6 +1,6 @@
 /* flight.c - where a rank is, and its last instructions. */
 #include "run/flight.h"
-#include "program/alike.h"
+#include "program/class_program.h"
 
 #include <stdio.h>
 

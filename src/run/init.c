@@ -7,7 +7,7 @@
  * the host are filled by that rank; a barrier follows. */
 bool sk_run_keeps(const sk_program *p, int buf)
 {
-    return p->twin == p->rank || !p->bufs.v[buf].common;
+    return p->shares_with == p->rank || !p->bufs.v[buf].common;
 }
 
 typedef struct init_job {

@@ -53,7 +53,7 @@ typedef struct sk_run_opts {
     const sk_run *beside;
     const char *scratch; /* folder of the file that buffers are offloaded to; NULL: $TMPDIR, /tmp */
     bool no_drops; /* a training step in which experts dropped tokens updates nothing: out.again */
-    bool no_full;  /* the same if packed results (program/pack.c) did not fit */
+    bool no_full;  /* the same if packed results (program/saved_packed.c) did not fit */
     /* NULL, or: called before every instruction of a step that reads `batch`.  For fault injection
      * by tests. */
     void (*before)(void *ctx, const sk_run *r, int64_t batch, int pc);

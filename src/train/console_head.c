@@ -116,7 +116,7 @@ static void head_memory(const sk_console *c, sk_arena *a)
         gap = " + ";
     }
     if (p->file_bytes) fprintf(c->to, " · file %s", sk_bytes(a, p->file_bytes));
-    if (p->twin_bytes)
+    if (p->shared_bytes)
         fprintf(c->to, " · weights shared by %d ranks of a host",
                 p->groups[p->layout.shard_axis].n);
     fprintf(c->to, "\n");

@@ -73,7 +73,7 @@ static sk_status same_places(const sk_program *p, const sk_program *q)
         while (i < p->bufs.n && !stays(&p->bufs.v[i])) i++;
         while (k < q->bufs.n && !stays(&q->bufs.v[k])) k++;
         bool more = i < p->bufs.n && k < q->bufs.n;
-        if (!more && i == p->bufs.n && k == q->bufs.n && p->twin_bytes == q->twin_bytes)
+        if (!more && i == p->bufs.n && k == q->bufs.n && p->shared_bytes == q->shared_bytes)
             return SK_OK;
         if (!more || !same_buffer(&p->bufs.v[i], &q->bufs.v[k])) break;
         i++, k++;
@@ -90,8 +90,8 @@ static sk_status same_places(const sk_program *p, const sk_program *q)
 static sk_status unpacked(const sk_setup *s, sk_job *job)
 {
     sk_layout l = s->layout;
-    l.gist = l.again_blocks = 0;
-    snprintf(l.again, sizeof l.again, "full");
+    l.gist = l.recompute_blocks = 0;
+    snprintf(l.recompute, sizeof l.recompute, "full");
     const char *text = sk_layout_print(s->arena, &l);
     if (strlen(text) >= sizeof job->layout)
         return sk_fail(SK_ECONF, "layout: %s needs a shorter text",

@@ -31,7 +31,7 @@ static int64_t need(const sk_program *p, bool device)
 static sk_layout changed(const sk_setup *s, const change *c)
 {
     sk_layout l = s->layout;
-    if (c->full) snprintf(l.again, sizeof l.again, "full"), l.again_blocks = 0;
+    if (c->full) snprintf(l.recompute, sizeof l.recompute, "full"), l.recompute_blocks = 0;
     if (c->sharded) {
         l.shard = SK_SHARD_PARAMS;
         if (l.shard_axis < 0) l.shard_axis = sk_mesh_axis(&l.mesh, "dp");

@@ -3,7 +3,7 @@
 #include "train/launcher.h"
 #include "base/file_io.h"
 #include "base/proc.h"
-#include "program/alike.h"
+#include "program/class_program.h"
 #include "run/flight.h"
 #include "train/fits.h"
 #include "train/loop.h"

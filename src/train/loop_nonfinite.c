@@ -94,7 +94,7 @@ static sk_status roll_back(sk_loop *l, int64_t step, const char *what)
 /* Do stages update within the step?  Then weights have changed, whatever the numbers of the step
  * are.
  */
-static bool is_async(const sk_loop *l) { return l->own->apart; }
+static bool is_async(const sk_loop *l) { return l->own->async; }
 
 static sk_status bad_numbers(sk_loop *l, const sk_step_out *out)
 {

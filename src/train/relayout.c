@@ -101,11 +101,11 @@ static bool shares_weights(const sk_layout *l) { return l->replica; }
 static sk_status no_replica(const sk_setup *s)
 {
     for (int r = 0; r < s->n_ranks; r++)
-        if (s->programs[r]->twin_bytes)
+        if (s->programs[r]->shared_bytes)
             return sk_fail(SK_ECONF,
                            "the layout keeps one copy of the weights per host, %lld bytes of rank "
                            "%d; a run whose layout changes cannot: leave out '%s'",
-                           (long long)s->programs[r]->twin_bytes, r,
+                           (long long)s->programs[r]->shared_bytes, r,
                            sk_layout_cause(s->arena, &s->layout, shares_weights));
     return SK_OK;
 }

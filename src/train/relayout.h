@@ -5,7 +5,7 @@
  * After 100 steps the run continues under another layout; a run that is resumed begins
  * in the phase of its step.  The number of ranks stays.  All phases are parsed, compiled
  * and verified before the run starts, and so are the moves between them
- * (program/move.h): the heap of a rank has the bytes of its largest moment, which may be
+ * (program/relayout_moves.h): the heap of a rank has the bytes of its largest moment, which may be
  * a move, and the programs of all phases are enlarged to that (the last region, scratch,
  * is longer).  "planned = mapped" therefore holds for such runs too.
  *
@@ -15,7 +15,7 @@
 #ifndef SK_TRAIN_RELAYOUT_H
 #define SK_TRAIN_RELAYOUT_H
 
-#include "program/move.h"
+#include "program/relayout_moves.h"
 #include "train/setup.h"
 
 typedef struct sk_run_phase {

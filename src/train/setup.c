@@ -209,7 +209,7 @@ static sk_status find_optim(sk_setup *s)
 static sk_status check_async(const sk_setup *s)
 {
     const sk_schedule *x = sk_schedule_find(s->layout.schedule);
-    if (!x || !x->apart) return SK_OK;
+    if (!x || !x->async) return SK_OK;
     if (s->job->clip > 0)
         return sk_fail(SK_ECONF,
                        "optim.clip is %g: clipping needs the global gradient norm, and stages of "

@@ -1,7 +1,7 @@
 /* setup_programs.c - the programs of a job: compiled for all ranks or for one rank of each class,
  * and verified. */
 #include "train/setup.h"
-#include "program/alike.h"
+#include "program/class_program.h"
 #include "train/fallback.h"
 #include "train/relayout.h"
 
@@ -90,8 +90,8 @@ static sk_status verify_own(const sk_setup *s, int rank, const sk_program *own)
     sk_arena tmp = {0};
     sk_program *twin = NULL;
     SK_TRY(sk_verify_rank(own, s->programs[rank]));
-    if (own->twin == rank) return SK_OK;
-    sk_status st = compile_one(s, &tmp, own->twin, &twin);
+    if (own->shares_with == rank) return SK_OK;
+    sk_status st = compile_one(s, &tmp, own->shares_with, &twin);
     if (!st) st = sk_verify_pair(own, twin);
     sk_arena_end(&tmp);
     return st;

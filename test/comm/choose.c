@@ -442,8 +442,9 @@ static void placed(const world *w, const int *host_of)
             const sk_group *g = &w->p[r]->groups[c->group];
             bool apart = sk_hosts_count(g->ranks, g->n, host_of) > 1;
             check((c->algorithm >= 0) == apart, c->what, c->algorithm, apart);
-            check((c->room >= 0) == (c->room_bytes > 0), "room", (double)c->room_bytes, 0);
-            if (c->algorithm < 0) check(c->room < 0, "no room", c->room, -1);
+            check((c->workspace >= 0) == (c->workspace_bytes > 0), "room",
+                  (double)c->workspace_bytes, 0);
+            if (c->algorithm < 0) check(c->workspace < 0, "no room", c->workspace, -1);
             lists += apart;
         }
     check(lists > 0, "calls between hosts", lists, 1);

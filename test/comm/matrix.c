@@ -363,9 +363,9 @@ static void make(rank_ctx *c, trial *t, made *m)
     for (int i = 0; i < t->n_segs; i++) fill_seg(c, t, m, i);
     for (int i = 0; i < c->n; i++) ranks[i] = t->group == REVERSED ? c->n - 1 - i : i;
     sk_coll_ask_for(t->kind, ranks, c->n, m->me, t->root, c->host_of, &ask);
-    m->call->room_bytes = sk_coll_workspace(a, &ask, t->type, m->call->segs, t->n_segs);
-    m->call->room = take(c, m->call->room_bytes) - c->heap;
-    memset(c->heap + m->call->room, 0xa5, (size_t)m->call->room_bytes + GUARD);
+    m->call->workspace_bytes = sk_coll_workspace(a, &ask, t->type, m->call->segs, t->n_segs);
+    m->call->workspace = take(c, m->call->workspace_bytes) - c->heap;
+    memset(c->heap + m->call->workspace, 0xa5, (size_t)m->call->workspace_bytes + GUARD);
     int64_t *counts = (void *)take(c, 2 * c->n * 8);
     m->call->counts = (char *)counts - c->heap;
     for (int j = 0; t->kind == SK_ALLTOALLV && j < c->n; j++)
@@ -413,8 +413,8 @@ static bool check_case(rank_ctx *c, const trial *t, const made *m)
 {
     bool good = true;
     for (int i = 0; good && i < t->n_segs; i++) good = check_seg(c, t, m, i);
-    if (good && !guarded(c->heap + m->call->room + m->call->room_bytes))
-        good = wrong(c, t, "written behind the workspace", m->call->room_bytes);
+    if (good && !guarded(c->heap + m->call->workspace + m->call->workspace_bytes))
+        good = wrong(c, t, "written behind the workspace", m->call->workspace_bytes);
     const int64_t *counts = (const void *)(c->heap + m->call->counts);
     for (int i = 0; good && t->kind == SK_ALLTOALLV && i < c->n; i++)
         if (counts[c->n + i] != rows_to(t, i, m->me, t->dims[0][1])) good = wrong(c, t, "count", i);
@@ -697,7 +697,7 @@ static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_room)
     t.dims[0][1] = 1000;
     make(c, &t, &m);
     m.call->id = id;
-    m.call->room_bytes -= less_room;
+    m.call->workspace_bytes -= less_room;
     SK_TRY(sk_comm_start(c->comm, m.call));
     return sk_comm_wait(c->comm, m.call);
 }

@@ -1,6 +1,6 @@
 /* libFuzzer target: a file with the schedule of a pipeline. */
 #include "lib/fuzz.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -160,7 +160,7 @@ static const char *reference(const sk_trial *t, bool in_order)
     sk_layout l;
     if (t->late) return in_order ? "offload=state; canonical order" : "offload=state";
     if (in_order) return "dp=1; canonical order";
-    if (sk_layout_read(t->layout, 0, &l) || !sk_schedule_find(l.schedule)->apart) return "dp=1";
+    if (sk_layout_read(t->layout, 0, &l) || !sk_schedule_find(l.schedule)->async) return "dp=1";
     snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s%s",
              l.stage_axis < 0 ? 1 : l.mesh.size[l.stage_axis], l.n_micro ? l.n_micro : 1,
              l.schedule, l.balance ? " balance" : "");
@@ -531,7 +531,8 @@ static void features(counts *c, const pair *p, const outcome *o)
     count(c, strncmp(p->layout, "mesh", 4) ? "short form" : "long form", p);
     for (const sk_word *const *w = sk_word_parts; *w; w++)
         if (sk_word_on(*w, &l)) count_f(c, p, "word %s%s", (*w)->name, (*w)->value ? "=" : "");
-    if (*l.again) count_f(c, p, "recompute %s%s", l.again, l.again_blocks ? ", some blocks" : "");
+    if (*l.recompute)
+        count_f(c, p, "recompute %s%s", l.recompute, l.recompute_blocks ? ", some blocks" : "");
     if (*l.weights_as) count_f(c, p, "weights as %s", l.weights_as);
     if (*l.grads_as) count_f(c, p, "grads as %s%s", l.grads_as, l.feedback ? ", feedback" : "");
     for (int w = 0; w < SK_N_OFFLOAD_KINDS; w++)

@@ -266,7 +266,7 @@ static int made_again(const sk_program *p, const char *letters)
     int n = 0;
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];
-        n += in->node && sk_node_is_clone(p, in->node) && in->turns > 1 &&
+        n += in->node && sk_node_is_clone(p, in->node) && in->parts > 1 &&
              !strcmp(in->node->out[0]->letters, letters);
     }
     return n;

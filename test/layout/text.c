@@ -15,7 +15,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
     bool same = a->mesh.n == b->mesh.n && a->shard == b->shard && a->shard_axis == b->shard_axis &&
                 a->stage_axis == b->stage_axis && !strcmp(a->schedule, b->schedule) &&
                 a->n_micro == b->n_micro && a->replica == b->replica && a->overlap == b->overlap &&
-                !strcmp(a->again, b->again) && a->again_blocks == b->again_blocks &&
+                !strcmp(a->recompute, b->recompute) && a->recompute_blocks == b->recompute_blocks &&
                 a->prefetch == b->prefetch && a->tiles == b->tiles &&
                 !memcmp(a->home, b->home, sizeof a->home) && a->partition == b->partition &&
                 a->keep == b->keep && a->keep_cheap == b->keep_cheap &&

@@ -12,7 +12,7 @@
 #include "lib/draw.h"
 #include "lib/measure.h"
 
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <stdlib.h>
 
@@ -95,7 +95,7 @@ static sk_status look_at(subject *s)
     s->ask = (sk_word_ask){.layout = &s->layout,
                            .graph = &s->graph,
                            .optim = sk_optim_find(s->trial.optim ? s->trial.optim : "adamw"),
-                           .async = sk_schedule_find(s->layout.schedule)->apart,
+                           .async = sk_schedule_find(s->layout.schedule)->async,
                            .gpu = s->trial.gpu,
                            .dtype = s->trial.dtype};
     return SK_OK;

@@ -4,7 +4,7 @@
 #include "base/strings.h"
 #include "kernel/activation.h"
 #include "layout/word.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -478,9 +478,9 @@ static bool read_plan(plan *p, char *to)
     if (strlen(to) > TEXT - 8 || sk_layout_read(to, 0, &p->layout)) return false;
     const sk_schedule *s = sk_schedule_find(p->layout.schedule);
     p->ask.layout = &p->layout;
-    p->ask.async = s->apart;
-    p->ask.stale = s->apart && !strcmp(s->name, "pb");
-    return !sk_layout_fits(&p->ask) && (!s->apart || may_part(p));
+    p->ask.async = s->async;
+    p->ask.stale = s->async && !strcmp(s->name, "pb");
+    return !sk_layout_fits(&p->ask) && (!s->async || may_part(p));
 }
 
 /* A phrase of a word is kept if the layout is still one: so words that exclude each other need not

@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "device/device.h"
 #include "program/program.h"
-#include "program/rooms.h"
+#include "program/workspaces.h"
 #include "run/gpu/fabric.h"
 
 #include <pthread.h>
@@ -130,7 +130,8 @@ static void add_case(rank *k, sk_coll_kind kind, sk_reduce reduce, sk_dtype type
 {
     int number = k->p.calls.n, p = k->p.groups[group].n, me = k->p.groups[group].me;
     int64_t size = (int64_t)sk_dtype_size(type), end = number % 2 ? size : 0, skip;
-    sk_call_plan c = {.kind = kind, .reduce = reduce, .type = type, .group = group, .room = -1};
+    sk_call_plan c = {
+        .kind = kind, .reduce = reduce, .type = type, .group = group, .workspace = -1};
     c.what =
         sk_print(&k->arena, "case %d, %s of %s", number, sk_coll_names[kind], sk_dtype_name(type));
     c.root = number % p;

@@ -10,7 +10,7 @@ static double stored(const sk_program *p, sk_kind kind, sk_kind other)
     double bytes = 0;
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
-        bool elsewhere = b->common && p->twin != p->rank;
+        bool elsewhere = b->common && p->shares_with != p->rank;
         if (b->keep && !elsewhere && (b->kind == kind || b->kind == other))
             bytes += (double)b->bytes;
     }

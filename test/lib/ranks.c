@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "program/alike.h"
+#include "program/class_program.h"
 #include "train/fault.h"
 
 #include <math.h>
@@ -282,7 +282,7 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
     sk_heaps *heaps = NULL;
     rank_job *jobs = sk_many(a, rank_job, n);
     sk_status st = SK_OK;
-    sk_heap_aliases twins = sk_program_twins(a, (const sk_program *const *)p, n, t->heap_bytes);
+    sk_heap_aliases twins = sk_program_shared(a, (const sk_program *const *)p, n, t->heap_bytes);
     SK_TRY(sk_heaps_open_aliased(n, t->heap_bytes, twins, false, 64, &heaps));
     for (int r = 0; r < n; r++) {
         if (sk_heap_own(heaps, r) != p[r]->own_bytes)

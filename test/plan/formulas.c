@@ -176,7 +176,7 @@ static int drawn_again(const sk_program *p, int pc)
     const sk_inst *f = &p->insts.v[pc];
     int at = -1;
     if (f->act != SK_DO_OP || strcmp(f->node->op->name, "dropout")) return -1;
-    if (!strcmp(p->layout.again, "full")) return -1;
+    if (!strcmp(p->layout.recompute, "full")) return -1;
     if (f->phase != SK_FORWARD || f->layer < 1 || pc >= p->n_train) return -1;
     for (int i = pc + 1; i < p->n_train && at < 0; i++) {
         const sk_inst *b = &p->insts.v[i];

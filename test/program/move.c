@@ -13,7 +13,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
-#include "program/move.h"
+#include "program/relayout_moves.h"
 
 #include <stdlib.h>
 

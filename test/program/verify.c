@@ -463,7 +463,7 @@ static int middle_turn(const sk_program *p)
     for (int i = 0; i < 500; i++) {
         int pc = pick(p->insts.n);
         const sk_inst *in = &p->insts.v[pc];
-        if (in->act == SK_DO_OP && in->turn && in->turn + 1 < in->turns) return pc;
+        if (in->act == SK_DO_OP && in->part && in->part + 1 < in->parts) return pc;
     }
     return -1;
 }
@@ -488,7 +488,7 @@ static bool wrong_part(sk_program *p)
 
 static int some_common(const sk_program *p)
 {
-    for (int i = 0; p->twin_bytes && i < 100; i++) {
+    for (int i = 0; p->shared_bytes && i < 100; i++) {
         int q = pick(p->params.n);
         if (p->bufs.v[p->params.v[q].shard].bytes) return q;
     }
@@ -508,7 +508,7 @@ static bool other_piece(sk_program *p)
 
 static bool whole_updated(sk_program *p)
 {
-    int pc = p->twin_bytes ? find(p, SK_DO_UPDATE) : -1;
+    int pc = p->shared_bytes ? find(p, SK_DO_UPDATE) : -1;
     if (pc < 0) return false;
     p->insts.v[pc].out[0] = p->params.v[p->insts.v[pc].param].stored;
     return true;
@@ -521,7 +521,7 @@ static bool common_moved(sk_program *p)
     sk_buffer *whole = &p->bufs.v[p->params.v[q].stored];
     switch (pick(3)) {
     case 0:
-        p->twin_bytes += 4096;
+        p->shared_bytes += 4096;
         return true;
     case 1:
         whole->common = false;
@@ -535,9 +535,9 @@ static bool common_moved(sk_program *p)
 
 static bool other_twin(sk_program *p)
 {
-    if (!p->twin_bytes || p->twin == p->rank) return false;
-    p->twin = pick(2) ? p->n_ranks : (p->twin + 1) % p->n_ranks;
-    return p->twin != p->rank;
+    if (!p->shared_bytes || p->shares_with == p->rank) return false;
+    p->shares_with = pick(2) ? p->n_ranks : (p->shares_with + 1) % p->n_ranks;
+    return p->shares_with != p->rank;
 }
 
 static bool gather_copies(sk_program *p)
@@ -559,7 +559,7 @@ static int last_read(const sk_program *p, int buf, int before)
 /* Moved right behind the update of what it reads, or the update right behind it. */
 static bool together(sk_program *p, bool update_moves)
 {
-    int update = p->twin_bytes ? find(p, SK_DO_UPDATE) : -1;
+    int update = p->shared_bytes ? find(p, SK_DO_UPDATE) : -1;
     if (update < 0) return false;
     int read = last_read(p, p->params.v[p->insts.v[update].param].stored, update);
     for (int i = read; !update_moves && read >= 0 && i < update; i++) swap(p, i, i + 1);
@@ -590,24 +590,24 @@ static bool other_codec(sk_program *p)
 static sk_inst *roomy(sk_program *p)
 {
     int n = 0, at;
-    for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].room >= 0;
+    for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].workspace >= 0;
     at = pick(n);
     for (int pc = 0; pc < p->insts.n; pc++)
-        if (p->insts.v[pc].room >= 0 && !at--) return &p->insts.v[pc];
+        if (p->insts.v[pc].workspace >= 0 && !at--) return &p->insts.v[pc];
     return NULL;
 }
 
 static bool small_room(sk_program *p)
 {
     const sk_inst *in = roomy(p);
-    if (in) p->bufs.v[in->room].bytes -= 1 + pick(100000);
+    if (in) p->bufs.v[in->workspace].bytes -= 1 + pick(100000);
     return in != NULL;
 }
 
 static bool lose_room(sk_program *p)
 {
     sk_inst *in = roomy(p);
-    if (in) in->room = -1;
+    if (in) in->workspace = -1;
     return in != NULL;
 }
 
@@ -740,7 +740,7 @@ static int mutant(int kind, int which)
     int r = pick(w.n), found = -1;
     if (kind >= N_LAUNCHES) w.p[r]->launches.n = 0; /* their numbers are of the list as it was */
     if (kinds[kind].apply(w.p[r])) {
-        bool seen = !by_p9(kind) || sk_verify_twin(w.p[r]) == SK_EBUG;
+        bool seen = !by_p9(kind) || sk_verify_shared(w.p[r]) == SK_EBUG;
         seen &= unmasked(&w, r);
         sk_status st = sk_verify((const sk_program *const *)w.p, w.n);
         found = seen && st == SK_EBUG && sk_error_line()[0] == 'P';

@@ -10,7 +10,7 @@
 
 #include "base/file_io.h"
 #include "base/strings.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -408,7 +408,7 @@ static void there_and_back(const char *name, int p, int v, int m)
 }
 
 /* A pattern in which a chunk begins before the one it needs can have no list. */
-static int backwards(const sk_pipe *p, sk_duty work, int chunk)
+static int backwards(const sk_pipe *p, sk_task_kind work, int chunk)
 {
     (void)work;
     return p->n_stages - chunk;

@@ -29,8 +29,8 @@ static sk_status write_tables(sk_run *r)
                                .algorithm = c->algorithm,
                                .root = c->root,
                                .common = c->common,
-                               .room = c->room < 0 ? 0 : p->bufs.v[c->room].offset,
-                               .room_bytes = c->room_bytes};
+                               .workspace = c->workspace < 0 ? 0 : p->bufs.v[c->workspace].offset,
+                               .workspace_bytes = c->workspace_bytes};
         for (int s = 0; s < c->n_segs; s++) {
             call->segs[s] = sk_call_shape(&c->segs[s]);
             call->segs[s].src = p->bufs.v[c->segs[s].src].offset;

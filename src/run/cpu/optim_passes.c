@@ -190,10 +190,10 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
     sk_piece x = {.n = shard->bytes / (int64_t)sk_dtype_size(shard->type),
                   .param = sk_run_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                   .grad = sk_run_data(r, in->in[0]),
-                  .scale = in->beside      ? 1 /* PEND has scaled it */
+                  .scale = in->background  ? 1 /* PEND has scaled it */
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
-                  .step = r->step * p->n_updates + r->shift + in->update + !in->beside,
+                  .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .delay = in->delay};
     for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; p->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, k, q->decay);
@@ -334,7 +334,7 @@ static void update(sk_run *r, const sk_inst *in)
 
 void sk_do_update(sk_run *r, const sk_inst *in)
 {
-    if (!in->beside) update(r, in);
+    if (!in->background) update(r, in);
     else if (r->pending)
         sk_background_begin(r->updater, in->param, update_late, sk_bind_inst(r, in));
 }

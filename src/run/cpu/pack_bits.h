@@ -1,4 +1,5 @@
-/* pack_bits.h - activations in fewer bits, while they wait for the backward pass (program/pack.c).
+/* pack_bits.h - activations in fewer bits, while they wait for the backward pass
+ * (program/saved_packed.c).
  *
  * Packed are one bit for each element, in lines of 64 bytes, and behind them, if there is room for
  * any, the elements whose bit is set, one after the other:

@@ -107,8 +107,9 @@ static sk_status start(sk_comm_streams *s, int pc, const sk_inst *in)
     const sk_call_plan *c = &s->p->calls.v[in->call];
     sk_stream *on = sk_fabric_stream(s->fabric, in->call);
     sk_launch l = {.stream = on,
-                   .workspace = c->room < 0 ? NULL : s->base + s->p->bufs.v[c->room].offset,
-                   .workspace_bytes = (size_t)c->room_bytes};
+                   .workspace =
+                       c->workspace < 0 ? NULL : s->base + s->p->bufs.v[c->workspace].offset,
+                   .workspace_bytes = (size_t)c->workspace_bytes};
     s->begun[in->call] = pc;
     SK_TRY(begin(s, pc, on));
     SK_TRY(sk_fabric_start(s->fabric, in->call, s->base, &l));

@@ -5,7 +5,7 @@
  * elements into the workspace, which for outer 1 is also where it begins in the whole, so that one
  * formula serves both. */
 #include "coll/segment.h"
-#include "program/rooms.h"
+#include "program/workspaces.h"
 #include "run/gpu/fabric_state.h"
 
 typedef struct job {

@@ -107,8 +107,8 @@ static sk_status warm_call(sk_fabric *f, int call, char *base, const sk_launch *
 {
     const sk_call_plan *c = &f->p->calls.v[call];
     sk_launch own = *l;
-    if (c->room >= 0) own.workspace = base + f->p->bufs.v[c->room].offset;
-    if (c->room >= 0) own.workspace_bytes = (size_t)c->room_bytes;
+    if (c->workspace >= 0) own.workspace = base + f->p->bufs.v[c->workspace].offset;
+    if (c->workspace >= 0) own.workspace_bytes = (size_t)c->workspace_bytes;
     return sk_fabric_start(f, call, base, &own);
 }
 

@@ -410,7 +410,7 @@ sk_status sk_offload_start(sk_offload *w, const sk_inst *in)
 
 static sk_status update(sk_offload *w, const sk_inst *in)
 {
-    if (in->beside) { /* until JOIN only the optimizer uses that memory */
+    if (in->background) { /* until JOIN only the optimizer uses that memory */
         sk_do_update(w->r, in);
         return SK_OK;
     }

@@ -2,8 +2,8 @@
  *
  * The layout says which buffers live in the memory of the host or in a file (offload); the compiler
  * writes the copies, and gives the optimizer's instructions to the host where state is offloaded
- * (program/tiers.c).  An instruction works on one memory (P10): kernels see the pool, the host sees
- * its region of the heap, and only copies see both.  So four rules keep the order:
+ * (program/offload_copies.c).  An instruction works on one memory (P10): kernels see the pool, the
+ * host sees its region of the heap, and only copies see both.  So four rules keep the order:
  *
  *   COPY    is put on a stream of its direction, behind all that the compute stream was given
  *           before: its source is computed, and nobody reads what its destination held

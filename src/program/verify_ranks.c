@@ -11,7 +11,7 @@
  * to.  A rank may be walked by the program of another rank of its class (sk_classes): groups and
  * peers are then those that lie to the rank as they lie to the other one (alike.c).  That its own
  * program is the one that was walked is for sk_verify_rank to prove. */
-#include "program/alike.h"
+#include "program/class_program.h"
 #include "base/hash.h"
 #include "base/strings.h"
 
@@ -333,7 +333,7 @@ sk_status sk_verify(const sk_program *const *programs, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++)
         if (programs[r]->rank == r) SK_TRY(sk_verify_one(programs[r]));
-    SK_TRY(sk_verify_twins(programs, n_ranks));
+    SK_TRY(sk_verify_shared_all(programs, n_ranks));
     SK_TRY(together(programs, n_ranks));
     return SK_OK;
 }

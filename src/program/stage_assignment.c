@@ -1,13 +1,13 @@
 /* chunks.c - stage assignment: the schedule says how many chunks of layers a stage has and where
  * each sits; sharding is propagated over the graph that is so divided (layout/propagate.c).  And
  * the order of every stage's tasks. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 /* Sets of stages are bits. */
 enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
 enum { MOST_TASKS = 1 << 20 }; /* of a phase, of all stages */
 
-sk_status sk_assign_chunks(sk_emit *e)
+sk_status sk_assign_chunks(sk_lowering *e)
 {
     const sk_layout *l = e->l;
     int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
@@ -32,7 +32,7 @@ sk_status sk_assign_chunks(sk_emit *e)
     return sk_propagate(e->p->arena, e->g, l, e->plan.place, n, &e->p->spread);
 }
 
-static sk_tasks *no_tasks(sk_emit *e)
+static sk_tasks *no_tasks(sk_lowering *e)
 {
     sk_tasks *tasks = sk_many(e->tmp, sk_tasks, e->sp->n_stages);
     for (int s = 0; s < e->sp->n_stages; s++) tasks[s].arena = e->tmp;
@@ -41,7 +41,7 @@ static sk_tasks *no_tasks(sk_emit *e)
 
 /* Of a training step as the schedule says; of a validation step all chunks of a micro-batch, then
  * the next. */
-sk_status sk_order_tasks(sk_emit *e)
+sk_status sk_order_tasks(sk_lowering *e)
 {
     sk_tasks *train = e->tasks_of[true] = no_tasks(e), *forward = e->tasks_of[false] = no_tasks(e);
     sk_pipe pipe = {.n_stages = e->sp->n_stages,

@@ -14,9 +14,9 @@
  * So kept bytes fall to 1/n, and each gather costs (n-1)/n of the whole on the wire; the bits are
  * the same.  Partial sums that nobody has finished are kept as they are, and so is what has no dim
  * as long as the axis. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
-static bool is_cut(const sk_emit *e, const sk_state *s, int d)
+static bool is_cut(const sk_lowering *e, const sk_state *s, int d)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
         if (s->how[a] == SK_SPLIT && s->dim[a] == d) return true;
@@ -24,7 +24,7 @@ static bool is_cut(const sk_emit *e, const sk_state *s, int d)
 }
 
 /* The dim to cut over an axis, or -1.  In canonical order there are no more pieces than cells. */
-static int dim_for(const sk_emit *e, const sk_tensor *t, const sk_state *s, int axis)
+static int dim_for(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis)
 {
     for (int d = 0; t->letters[d]; d++) {
         char letter = t->letters[d];
@@ -35,7 +35,7 @@ static int dim_for(const sk_emit *e, const sk_tensor *t, const sk_state *s, int 
     return -1;
 }
 
-bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s)
+bool sk_lower_piece_state(const sk_lowering *e, const sk_tensor *t, sk_state *s)
 {
     bool any = false;
     *s = sk_state_settled(&e->sp->made[t->id]);
@@ -49,13 +49,13 @@ bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s)
     return any;
 }
 
-bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t)
+bool sk_lower_kept_piece(const sk_lowering *e, const sk_tensor *t)
 {
     return e->plan.cut_after && e->plan.cut_after[t->id] && e->at.phase == SK_BACKWARD;
 }
 
 /* What the backward pass of this stage reads. */
-static char *find_kept(const sk_emit *e)
+static char *find_kept(const sk_lowering *e)
 {
     char *kept = sk_many(e->tmp, char, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -66,7 +66,7 @@ static char *find_kept(const sk_emit *e)
     return kept;
 }
 
-sk_status sk_emit_pieces_open(sk_emit *e)
+sk_status sk_plan_pieces(sk_lowering *e)
 {
     if (!e->l->partition || !e->opts->optim) return SK_OK;
     const char *kept = find_kept(e);
@@ -88,17 +88,17 @@ static bool partial(const sk_state *s)
     return !sk_state_equal(s, &settled);
 }
 
-static void cut(sk_emit *e, const sk_tensor *t)
+static void cut(sk_lowering *e, const sk_tensor *t)
 {
     sk_state now, piece;
-    bool cuts = sk_emit_piece_state(e, t, &piece);
-    int buf = sk_emit_source(e, t, &now);
+    bool cuts = sk_lower_piece_state(e, t, &piece);
+    int buf = sk_lower_source(e, t, &now);
     if (buf < 0 || partial(&now)) return;
-    if (cuts && sk_emit_find(e, t, &piece) < 0)
-        sk_emit_have(e, t, &piece, sk_emit_slice(e, t, &piece, buf));
+    if (cuts && sk_lower_find(e, t, &piece) < 0)
+        sk_lower_have(e, t, &piece, sk_lower_slice(e, t, &piece, buf));
 }
 
-void sk_emit_pieces(sk_emit *e, const sk_node *n)
+void sk_lower_pieces(sk_lowering *e, const sk_node *n)
 {
     for (int k = 0; e->plan.cut_after && k < n->n_in; k++)
         if (e->plan.cut_after[n->in[k]->id] == n->id + 1) cut(e, n->in[k]);

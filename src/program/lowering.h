@@ -1,10 +1,10 @@
 /* emit.h - what the passes that write a program share.  Private to program/. */
-#ifndef SK_PROGRAM_EMIT_H
-#define SK_PROGRAM_EMIT_H
+#ifndef SK_PROGRAM_LOWERING_H
+#define SK_PROGRAM_LOWERING_H
 
 #include "program/program.h"
 #include "program/saved.h"
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 /* A tensor may be at hand in several states for one micro-batch. */
 typedef struct sk_at_hand {
@@ -95,12 +95,12 @@ typedef struct sk_place {
     int unit; /* what is written as one, in the task */
     int micro, layer;
     sk_phase phase;
-    sk_duty work;
+    sk_task_kind work;
     int region; /* what is being written is of this region: inst.region */
 } sk_place;
 
 /* What `lower` and the passes behind it share. */
-typedef struct sk_emit {
+typedef struct sk_lowering {
     sk_program *p;
     sk_arena *tmp;     /* what only the passes need, and lists of the program while they grow */
     const sk_graph *g; /* the given one; from `recompute` on, with clones */
@@ -124,115 +124,120 @@ typedef struct sk_emit {
         int *order, n_order; /* by parameter: its place in the order in which gradients are first
                                 made, from 1 on; 0: not made yet */
     } leaves; /* gradients of the layer at work, where they are reduced task by task */
-} sk_emit;
+} sk_lowering;
 
 /* emit.c */
-sk_inst *sk_emit_inst(sk_emit *e, sk_act act);
-int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, sk_dtype type,
-                   sk_extent box);
-int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro);
-sk_extent sk_emit_box(const sk_emit *e, const sk_tensor *t, const sk_state *s, int micro);
-int sk_emit_part(sk_emit *e, int whole, int i, int n); /* the i-th of n parts along dim 0 */
-int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
-                 const char *what);
-void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner);
+sk_inst *sk_lower_inst(sk_lowering *e, sk_act act);
+int sk_lower_buffer(sk_lowering *e, const char *name, const sk_tensor *t, sk_kind kind,
+                    sk_dtype type, sk_extent box);
+int sk_lower_piece(sk_lowering *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro);
+sk_extent sk_lower_box(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int micro);
+int sk_lower_part(sk_lowering *e, int whole, int i, int n); /* the i-th of n parts along dim 0 */
+int sk_lower_call(sk_lowering *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
+                  const char *what);
+void sk_lower_seg(sk_lowering *e, int call, int src, int dst, int64_t outer, int64_t n,
+                  int64_t inner);
 /* The same for a box that the call cuts along dim d: the side that has all of it. */
-void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, int d);
+void sk_lower_rows(sk_lowering *e, int call, int src, int dst, const sk_extent *box, int d);
 /* And for an all-to-all: split along `from` before, along `to` afterwards. */
-void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to);
+void sk_lower_swap(sk_lowering *e, int call, int src, int dst, const sk_extent *box, int from,
+                   int to);
 /* The call is complete and starts here; waits.c places its wait. */
-void sk_emit_start(sk_emit *e, int call, sk_flies flies);
-void sk_emit_move(sk_emit *e, sk_act act, int from, int to); /* of one operand and one result */
-void sk_emit_stand_at(sk_emit *e, const sk_inst *in); /* what is written now is of its task */
-sk_inst sk_inst_like(const sk_inst *in, sk_act act);  /* another act at the same place of a task */
-sk_grid sk_box_grid(const sk_extent *b, int d);       /* dim d by cells, in canonical order */
+void sk_lower_start(sk_lowering *e, int call, sk_flies flies);
+void sk_lower_move(sk_lowering *e, sk_act act, int from,
+                   int to);                                /* of one operand and one result */
+void sk_lower_stand_at(sk_lowering *e, const sk_inst *in); /* what is written now is of its task */
+sk_inst sk_inst_like(const sk_inst *in, sk_act act); /* another act at the same place of a task */
+sk_grid sk_box_grid(const sk_extent *b, int d);      /* dim d by cells, in canonical order */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
-int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t); /* bytes of the whole tensor */
-int64_t sk_emit_bucket(const sk_emit *e);                      /* bytes that fill a bucket */
+int64_t sk_lower_logical(const sk_lowering *e, const sk_tensor *t); /* bytes of the whole tensor */
+int64_t sk_lower_bucket(const sk_lowering *e);                      /* bytes that fill a bucket */
 
 /* reshard.c: a buffer of the tensor in the wanted state, for the micro-batch at work. */
-sk_status sk_emit_need(sk_emit *e, const sk_tensor *t, const sk_state *want, int *buf);
-void sk_emit_have(sk_emit *e, const sk_tensor *t, const sk_state *s, int buf);
-int sk_emit_find(sk_emit *e, const sk_tensor *t, const sk_state *s); /* its buffer at hand, or -1 */
+sk_status sk_lower_need(sk_lowering *e, const sk_tensor *t, const sk_state *want, int *buf);
+void sk_lower_have(sk_lowering *e, const sk_tensor *t, const sk_state *s, int buf);
+int sk_lower_find(sk_lowering *e, const sk_tensor *t,
+                  const sk_state *s); /* its buffer at hand, or -1 */
 /* As it was made, or came, or was kept. */
-int sk_emit_source(sk_emit *e, const sk_tensor *t, sk_state *now);
-int sk_emit_slice(sk_emit *e, const sk_tensor *t, const sk_state *to, int src);
-bool sk_emit_wanted_partial(const sk_emit *e, const sk_tensor *t, int axis);
-void sk_emit_forget(sk_emit *e, const sk_tensor *t); /* nothing of it is at hand */
-sk_state sk_state_settled(const sk_state *s);        /* partial becomes whole */
+int sk_lower_source(sk_lowering *e, const sk_tensor *t, sk_state *now);
+int sk_lower_slice(sk_lowering *e, const sk_tensor *t, const sk_state *to, int src);
+bool sk_lower_wanted_partial(const sk_lowering *e, const sk_tensor *t, int axis);
+void sk_lower_forget(sk_lowering *e, const sk_tensor *t); /* nothing of it is at hand */
+sk_state sk_state_settled(const sk_state *s);             /* partial becomes whole */
 bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes);
 
 /* cross.c: messages between stages. */
-int sk_emit_rank_of_stage(const sk_emit *e, int stage); /* with my other coordinates */
-int64_t sk_message_tag(const sk_emit *e, int tensor, int micro);
-sk_status sk_emit_send(sk_emit *e, const sk_tensor *t);    /* to all other stages that read it */
-sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t); /* of the micro-batch at work */
-void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf); /* send */
-void sk_emit_take(sk_emit *e, int peer, int64_t tag, int buf); /* receive */
-void sk_emit_arrived(sk_emit *e, int peer); /* all that was sent to it so far has arrived */
+int sk_lower_rank_of_stage(const sk_lowering *e, int stage); /* with my other coordinates */
+int64_t sk_message_tag(const sk_lowering *e, int tensor, int micro);
+sk_status sk_lower_send(sk_lowering *e, const sk_tensor *t); /* to all other stages that read it */
+sk_status sk_lower_receive(sk_lowering *e, const sk_tensor *t); /* of the micro-batch at work */
+void sk_lower_post_send(sk_lowering *e, int peer, int64_t tag, int buf); /* send */
+void sk_lower_recv(sk_lowering *e, int peer, int64_t tag, int buf);      /* receive */
+void sk_lower_wait_sent(sk_lowering *e, int peer); /* all that was sent to it so far has arrived */
 
 /* Stages that read a tensor in the section at work. */
-uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t);
+uint64_t sk_lower_readers(const sk_lowering *e, const sk_tensor *t);
 
 /* window.c: widens the window until no stage of the section waits for ever. */
-sk_status sk_emit_window(sk_emit *e, int *window);
+sk_status sk_lower_window(sk_lowering *e, int *window);
 
 /* lower.c: what follows when results are there. */
-sk_status sk_emit_made(sk_emit *e, const sk_node *n);
+sk_status sk_lower_made(sk_lowering *e, const sk_node *n);
 
-sk_status sk_emit_short(const sk_emit *e); /* instructions and buffers are not too many */
+sk_status sk_lower_short(const sk_lowering *e); /* instructions and buffers are not too many */
 /* Is the node written by the task?  Clones are not: their readers call for them. */
-bool sk_emit_in_task(const sk_emit *e, const sk_node *n, sk_task t);
+bool sk_lower_in_task(const sk_lowering *e, const sk_node *n, sk_task t);
 
 /* Bring its operands, run it. */
-sk_status sk_emit_node(sk_emit *e, const sk_node *n);
+sk_status sk_lower_node(sk_lowering *e, const sk_node *n);
 
 /* The same of a clone that a node of the backward task at work calls for. */
-sk_status sk_emit_clone(sk_emit *e, const sk_node *n);
+sk_status sk_lower_clone(sk_lowering *e, const sk_node *n);
 
 /* recompute_choice.c: results that are computed again in the backward pass instead of saved: by a
  * clone of their node, or by a backward node that computes the same anyway, if it comes before. */
 enum { SK_BY_CLONE = 1, SK_BY_TWIN };
-sk_status sk_recompute(sk_emit *e);
-bool sk_recomputes_block(const sk_emit *e, const sk_node *n); /* the node is in such a block */
+sk_status sk_recompute(sk_lowering *e);
+bool sk_recomputes_block(const sk_lowering *e, const sk_node *n); /* the node is in such a block */
 /* The backward node that computes the same as a forward one, or NULL (graph/recompute_cheap.c). */
-const sk_node *sk_recompute_twin(const sk_emit *e, const sk_node *n);
+const sk_node *sk_recompute_twin(const sk_lowering *e, const sk_node *n);
 /* recompute_clones.c */
-void sk_clone_recomputed(sk_emit *e);
-static inline bool sk_is_clone(const sk_emit *e, const sk_node *n)
+void sk_clone_recomputed(sk_lowering *e);
+static inline bool sk_is_clone(const sk_lowering *e, const sk_node *n)
 {
     return n && sk_node_is_clone(e->p, n);
 }
 
 /* saved.c, keep_saved.c: what tasks leave to later ones, see saved.h. */
-sk_status sk_find_saved(sk_emit *e);
-bool sk_is_saved_as(const sk_emit *e, const sk_tensor *t, sk_form form);
-void sk_keep_saved(sk_emit *e, sk_task t); /* the task is written: the rest is not at hand */
+sk_status sk_find_saved(sk_lowering *e);
+bool sk_is_saved_as(const sk_lowering *e, const sk_tensor *t, sk_form form);
+void sk_keep_saved(sk_lowering *e, sk_task t); /* the task is written: the rest is not at hand */
 
 /* pieces.c: what is kept for the backward pass, as a piece. */
-sk_status sk_emit_pieces_open(sk_emit *e);
-void sk_emit_pieces(sk_emit *e, const sk_node *n); /* a forward node is written */
+sk_status sk_plan_pieces(sk_lowering *e);
+void sk_lower_pieces(sk_lowering *e, const sk_node *n); /* a forward node is written */
 /* Is it gathered only because a piece was kept?  Then nodes take no turns for it: bits stay. */
-bool sk_emit_kept_piece(const sk_emit *e, const sk_tensor *t);
-bool sk_emit_piece_state(const sk_emit *e, const sk_tensor *t, sk_state *s); /* false: as made */
+bool sk_lower_kept_piece(const sk_lowering *e, const sk_tensor *t);
+bool sk_lower_piece_state(const sk_lowering *e, const sk_tensor *t,
+                          sk_state *s); /* false: as made */
 /* pack.c: results that are kept in fewer bits. */
-sk_status sk_emit_pack_open(sk_emit *e);
-void sk_emit_pack(sk_emit *e, const sk_node *n);       /* what the node has made */
-bool sk_emit_unpack(sk_emit *e, const sk_tensor *t);   /* false: it is not packed */
-void sk_emit_unpack_for(sk_emit *e, const sk_node *n); /* what the node reads */
+sk_status sk_plan_packed(sk_lowering *e);
+void sk_lower_pack(sk_lowering *e, const sk_node *n);       /* what the node has made */
+bool sk_lower_unpack(sk_lowering *e, const sk_tensor *t);   /* false: it is not packed */
+void sk_lower_unpack_for(sk_lowering *e, const sk_node *n); /* what the node reads */
 
 /* regions.c: which nodes are run in sequence chunks. */
-sk_status sk_emit_regions_open(sk_emit *e);
+sk_status sk_find_regions(sk_lowering *e);
 
 /* sequence_chunks.c: all nodes of a region, of this node's phase; and the pass that runs them in
  * chunks. */
-sk_status sk_emit_region(sk_emit *e, const sk_node *n);
-sk_status sk_sequence_chunks(sk_emit *e);
+sk_status sk_lower_region(sk_lowering *e, const sk_node *n);
+sk_status sk_sequence_chunks(sk_lowering *e);
 /* Instructions that chunks add to one a node and micro-batch, at least; counting ends at enough. */
-int64_t sk_emit_regions_insts(sk_emit *e, int64_t enough);
+int64_t sk_lower_regions_insts(sk_lowering *e, int64_t enough);
 /* Is an operand of the region with this first node made elsewhere, or in the other phase? */
-bool sk_emit_brought(const sk_emit *e, const sk_node *first, const sk_tensor *t);
+bool sk_lower_brought(const sk_lowering *e, const sk_node *first, const sk_tensor *t);
 
 /* A call moves elements of one type: what is kept in f32, what is narrower and what is encoded go
  * apart. */
@@ -240,71 +245,72 @@ enum { SK_CODED = 2, SK_WIDTHS };
 static inline int sk_narrow(const sk_tensor *t) { return t->type != SK_F32; }
 
 /* code.c: tensors encoded on their way. */
-sk_status sk_emit_codecs(sk_emit *e);
-int sk_emit_code_axis(const sk_emit *e); /* over which gradients are; -1: none */
+sk_status sk_choose_codecs(sk_lowering *e);
+int sk_lower_code_axis(const sk_lowering *e); /* over which gradients are; -1: none */
 /* By what a tensor's rows are encoded, or NULL: there is no gain. */
-const sk_codec *sk_emit_weights_as(const sk_emit *e, const sk_param_plan *q);
-const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q);
+const sk_codec *sk_lower_weights_as(const sk_lowering *e, const sk_param_plan *q);
+const sk_codec *sk_lower_grads_as(const sk_lowering *e, const sk_param_plan *q);
 /* Bytes for `times` as many encoded rows as the buffer has; the same, filled. */
-int sk_emit_code(sk_emit *e, const sk_codec *c, int buf, int times);
-int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds);
-void sk_emit_then(sk_emit *e, int call, sk_then what); /* once the call has been waited for */
-void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages); /* plan where losses are kept */
+int sk_lower_code(sk_lowering *e, const sk_codec *c, int buf, int times);
+int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool adds);
+void sk_lower_then(sk_lowering *e, int call, sk_then what); /* once the call has been waited for */
+void sk_lower_error(sk_lowering *e, sk_param_plan *q,
+                    uint64_t stages); /* plan where losses are kept */
 
 /* params.c: where parameters lie. */
-sk_status sk_emit_params(sk_emit *e);
-bool sk_emit_is_cut(const sk_emit *e, const sk_param_plan *q); /* the optimizer sees a piece */
-bool sk_emit_per_task(const sk_emit *e);     /* gradients are reduced task by task */
-int sk_emit_gathered(sk_emit *e, int param); /* the buffer that has it as kernels see it */
-void sk_emit_close_layer(sk_emit *e);
+sk_status sk_plan_params(sk_lowering *e);
+bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a piece */
+bool sk_lower_per_task(const sk_lowering *e);     /* gradients are reduced task by task */
+int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
+void sk_lower_close_layer(sk_lowering *e);
 
 /* weight_stash.c: weights that change within a step; a pass behind `lower`. */
-sk_status sk_emit_async(sk_emit *e); /* may the stages of this layout update on their own? */
+sk_status sk_lower_async(sk_lowering *e); /* may the stages of this layout update on their own? */
 /* Does the backward pass read the version of the weights that the forward task at work reads? */
-bool sk_emit_same_weights(const sk_emit *e);
-sk_status sk_stash_weights(sk_emit *e);
+bool sk_lower_same_weights(const sk_lowering *e);
+sk_status sk_stash_weights(sk_lowering *e);
 
 /* grads.c: where gradients go. */
-int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made);
-void sk_emit_task_end(sk_emit *e);
-void sk_emit_grads_end(sk_emit *e);
+int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_state *made);
+void sk_lower_task_end(sk_lowering *e);
+void sk_lower_grads_end(sk_lowering *e);
 
 /* update.c: sums, clipping, the optimizer, and weights made whole again. */
-void sk_emit_update(sk_emit *e);
-void sk_emit_update_task(sk_emit *e, sk_task t); /* of a stage that updates on its own */
-sk_inst *sk_emit_pass(sk_emit *e, int param, int pass);
-void sk_emit_whole_weights(sk_emit *e); /* from the pieces that were updated */
-void sk_emit_report(sk_emit *e);
-sk_status sk_emit_late(sk_emit *e); /* the updates of the step before begin */
+void sk_lower_update(sk_lowering *e);
+void sk_lower_update_task(sk_lowering *e, sk_task t); /* of a stage that updates on its own */
+sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass);
+void sk_lower_whole_weights(sk_lowering *e); /* from the pieces that were updated */
+void sk_lower_report(sk_lowering *e);
+sk_status sk_lower_late(sk_lowering *e); /* the updates of the step before begin */
 
 enum { SK_FILE_PAGE = 4096 };
 
 /* tiers.c: copies from and to other memories, around the instructions that are written. */
-bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t); /* its optimizer runs on the host */
-sk_status sk_emit_tiers(sk_emit *e);
+bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t); /* its optimizer runs on the host */
+sk_status sk_place_offload_copies(sk_lowering *e);
 
 /* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
-sk_status sk_emit_rooms(sk_emit *e);
+sk_status sk_plan_workspaces(sk_lowering *e);
 
 /* chunks.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
-sk_status sk_assign_chunks(sk_emit *e);
-sk_status sk_order_tasks(sk_emit *e);
-sk_status sk_find_edges(sk_emit *e);
-sk_status sk_split_backward(sk_emit *e);
-sk_status sk_plan_sums(sk_emit *e);
-sk_status sk_check_length(sk_emit *e);
-sk_status sk_lower(sk_emit *e);
+sk_status sk_assign_chunks(sk_lowering *e);
+sk_status sk_order_tasks(sk_lowering *e);
+sk_status sk_find_edges(sk_lowering *e);
+sk_status sk_split_backward(sk_lowering *e);
+sk_status sk_plan_sums(sk_lowering *e);
+sk_status sk_check_length(sk_lowering *e);
+sk_status sk_lower(sk_lowering *e);
 
 /* print_plan.c: what is decided about nodes and tensors, before there are instructions. */
-char *sk_emit_print(const sk_emit *e, sk_arena *a);
+char *sk_lower_print(const sk_lowering *e, sk_arena *a);
 
 /* grad_reduce.c: over all axes over which they are partial. */
-void sk_reduce_grads(sk_emit *e, const sk_grad_at *v, int n, sk_flies flies);
+void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
 
 /* rewrite.c: the list of instructions written anew.  `write` writes what stands for old[pc] and
  * some behind it, and returns the place of the first that it has not read. */
 typedef int sk_rewriter(void *ctx, const sk_inst *old, int pc);
-sk_status sk_rewrite(sk_emit *e, sk_rewriter *write, void *ctx);
+sk_status sk_rewrite(sk_lowering *e, sk_rewriter *write, void *ctx);
 
 /* split_rows.c: instructions in chunks of the batch: for each chunk, all of them. */
 typedef struct sk_part {
@@ -320,37 +326,37 @@ typedef struct sk_chunks {
         int n, cap;
     } parts; /* of buffers, so far */
 } sk_chunks;
-void sk_split_rows(sk_emit *e, sk_chunks *x, const sk_inst *v, int n);
+void sk_split_rows(sk_lowering *e, sk_chunks *x, const sk_inst *v, int n);
 
 /* overlap_chunks.c: products beside the collectives that they wait for. */
-sk_status sk_overlap_chunks(sk_emit *e);
+sk_status sk_overlap_chunks(sk_lowering *e);
 
 /* ring_attention.c, weight_tiles.c: ops whose operands go round an axis, products of weights that
  * come in tiles. */
-sk_status sk_ring_attention(sk_emit *e);
-sk_status sk_weight_tiles(sk_emit *e);
+sk_status sk_ring_attention(sk_lowering *e);
+sk_status sk_weight_tiles(sk_lowering *e);
 /* first_gather.c: later gathers of a weight are served from a second copy. */
-sk_status sk_find_first_gathers(sk_emit *e);
+sk_status sk_find_first_gathers(sk_lowering *e);
 
 /* accumulate.c, first_write.c, buckets.c: sums over micro-batches; first and last writes. */
-sk_status sk_accumulate(sk_emit *e);
-sk_status sk_find_first_writes(sk_emit *e);
-sk_status sk_fill_buckets(sk_emit *e);
+sk_status sk_accumulate(sk_lowering *e);
+sk_status sk_find_first_writes(sk_lowering *e);
+sk_status sk_fill_buckets(sk_lowering *e);
 
 /* messages.c: their order, and when their arrival is waited for. */
-sk_status sk_order_messages(sk_emit *e);
+sk_status sk_order_messages(sk_lowering *e);
 
 /* waits.c: waits of calls, and what belongs to their ends. */
 void sk_place_waits(sk_program *p, sk_arena *tmp);
 
 /* algorithms.c: how calls are done, and the workspace that takes. */
-sk_status sk_choose_algorithms(sk_emit *e);
+sk_status sk_choose_algorithms(sk_lowering *e);
 
 /* number.c: buffers by first use, calls by start. */
 void sk_number(sk_program *p);
 
 /* launches.c: what a GPU does in one launch, once all has its place. */
-sk_status sk_join_launches(sk_emit *e);
+sk_status sk_join_launches(sk_lowering *e);
 
 /* memory.c: offsets. */
 void sk_plan_memory(sk_program *p);

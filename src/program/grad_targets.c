@@ -7,17 +7,17 @@
  * and micro-batches the upper.  Then each layer of a task leaves its gradient in a buffer of its
  * own, a leaf, which is reduced and added to the accumulator; accumulate.c decides which leaves are
  * added to which. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
-static sk_param_plan *plan_of(const sk_emit *e, int param) { return &e->p->params.v[param]; }
+static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->params.v[param]; }
 
 /* --- task by task --- */
 
 /* The leaf that a node's contribution is added to; in deterministic order each node has its own.
  * Leaves are reduced in the order in which a step first makes their gradients. */
-static sk_leaf *leaf_of(sk_emit *e, int param, const sk_node *n)
+static sk_leaf *leaf_of(sk_lowering *e, int param, const sk_node *n)
 {
     bool ordered = e->l->canonical;
     int at = e->leaves.n;
@@ -37,27 +37,27 @@ static sk_leaf *leaf_of(sk_emit *e, int param, const sk_node *n)
     return x;
 }
 
-static int task_target(sk_emit *e, int param, const sk_node *n)
+static int task_target(sk_lowering *e, int param, const sk_node *n)
 {
     sk_leaf *x = leaf_of(e, param, n);
     const sk_param_plan *q = plan_of(e, param);
     if (x->grad.whole >= 0) return x->grad.whole;
-    x->grad.piece = sk_emit_piece(e, q->tensor, SK_GRADS, &q->update, -1);
+    x->grad.piece = sk_lower_piece(e, q->tensor, SK_GRADS, &q->update, -1);
     x->grad.whole = x->grad.piece;
-    if (sk_emit_is_cut(e, q)) x->grad.whole = sk_emit_piece(e, q->tensor, SK_GRADS, &q->used, -1);
+    if (sk_lower_is_cut(e, q)) x->grad.whole = sk_lower_piece(e, q->tensor, SK_GRADS, &q->used, -1);
     return x->grad.whole;
 }
 
 /* Called when the backward half of one layer of one micro-batch is written. */
-void sk_emit_task_end(sk_emit *e)
+void sk_lower_task_end(sk_lowering *e)
 {
-    sk_emit_close_layer(e);
+    sk_lower_close_layer(e);
     if (!e->training || !e->leaves.n) return;
     sk_grad_at *made = sk_many(e->tmp, sk_grad_at, e->leaves.n);
     for (int i = 0; i < e->leaves.n; i++) made[i] = e->leaves.v[i].grad;
     sk_reduce_grads(e, made, e->leaves.n, SK_FLIES_NOT);
     for (int i = 0; i < e->leaves.n; i++) {
-        sk_inst *in = sk_emit_inst(e, SK_DO_ADD);
+        sk_inst *in = sk_lower_inst(e, SK_DO_ADD);
         in->in[0] = made[i].piece;
         in->out[0] = plan_of(e, made[i].param)->grad_shard;
         in->param = made[i].param;
@@ -68,16 +68,16 @@ void sk_emit_task_end(sk_emit *e)
 
 /* --- both --- */
 
-int sk_emit_grad_target(sk_emit *e, int param, const sk_node *n, const sk_state *made)
+int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_state *made)
 {
     sk_param_plan *q = plan_of(e, param);
     sk_assert(sk_state_equal(made, &e->plan.grad_made[q->tensor->id])); /* see grads_fit */
-    if (sk_emit_per_task(e)) return task_target(e, param, n);
+    if (sk_lower_per_task(e)) return task_target(e, param, n);
     return q->grad;
 }
 
 /* Parameters that several stages share: every stage has a part of the sum. */
-static void reduce_tied(sk_emit *e)
+static void reduce_tied(sk_lowering *e)
 {
     sk_program *p = e->p;
     for (int g = p->world + 1; g < p->n_groups; g++) {
@@ -88,15 +88,16 @@ static void reduce_tied(sk_emit *e)
             if (q->tie_group != g) continue;
             int *call = &calls[sk_narrow(q->tensor)];
             if (*call < 0)
-                *call = sk_emit_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, g, "tied grads");
-            sk_emit_seg(e, *call, q->grad_shard, q->grad_shard, 1, sk_box_count(box, 0, box->n), 1);
+                *call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, q->tensor->type, g, "tied grads");
+            sk_lower_seg(e, *call, q->grad_shard, q->grad_shard, 1, sk_box_count(box, 0, box->n),
+                         1);
         }
         for (int w = 0; w < SK_WIDTHS; w++)
-            if (calls[w] >= 0) sk_emit_start(e, calls[w], SK_FLIES_NOT);
+            if (calls[w] >= 0) sk_lower_start(e, calls[w], SK_FLIES_NOT);
     }
 }
 
-void sk_emit_grads_end(sk_emit *e)
+void sk_lower_grads_end(sk_lowering *e)
 {
     e->at.task = -1;
     reduce_tied(e);

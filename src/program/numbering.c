@@ -5,7 +5,7 @@
  * the order in which instructions first name them, results before operands; what no instruction
  * names is dropped.  So a pass may be rewritten without another program. */
 #include "program/acts.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -63,7 +63,7 @@ static void renumber_call(const numbering *x, sk_call_plan *c)
         renumber(x, &c->segs[s].src);
         renumber(x, &c->segs[s].dst);
     }
-    renumber(x, &c->room);
+    renumber(x, &c->workspace);
 }
 
 static void renumber_param(const numbering *x, sk_param_plan *q)
@@ -84,7 +84,7 @@ static void renumber_insts(const numbering *x, int *copy)
         sk_inst *in = &x->p->insts.v[pc];
         for (int i = 0; i < SK_MAX_IN; i++) renumber(x, &in->in[i]);
         for (int o = 0; o < SK_MAX_OUT; o++) renumber(x, &in->out[o]);
-        renumber(x, &in->room);
+        renumber(x, &in->workspace);
         if (in->call >= 0) in->call = x->call[in->call];
         if (in->act == SK_DO_COPY) copy[in->copy] = n_copies++;
         if (in->copy >= 0) in->copy = copy[in->copy];

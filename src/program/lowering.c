@@ -1,7 +1,7 @@
 /* emit.c - instructions, buffers and calls, one at a time. */
-#include "program/emit.h"
+#include "program/lowering.h"
 #include "kernel/kernel_launch.h"
-#include "program/rooms.h"
+#include "program/workspaces.h"
 #include "coll/segment.h"
 
 #include <stdio.h>
@@ -17,14 +17,14 @@ int64_t sk_box_count(const sk_extent *b, int from, int to)
     return n;
 }
 
-int64_t sk_emit_logical(const sk_emit *e, const sk_tensor *t)
+int64_t sk_lower_logical(const sk_lowering *e, const sk_tensor *t)
 {
     int64_t n = (int64_t)sk_dtype_size(t->type);
     for (const char *p = t->letters; *p; p++) n *= e->g->size[(int)*p & 127];
     return n;
 }
 
-int64_t sk_emit_bucket(const sk_emit *e)
+int64_t sk_lower_bucket(const sk_lowering *e)
 {
     return e->opts->bucket_bytes ? e->opts->bucket_bytes : 8 << 20;
 }
@@ -39,10 +39,10 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
                   .phase = place->phase,
                   .work = place->work,
                   .region = place->region,
-                  .turns = 1,
+                  .parts = 1,
                   .ring = -1,
                   .call = -1,
-                  .room = -1,
+                  .workspace = -1,
                   .copy = -1,
                   .peer = -1,
                   .param = -1};
@@ -51,7 +51,7 @@ sk_inst sk_inst_like(const sk_inst *place, sk_act act)
     return in;
 }
 
-sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
+sk_inst *sk_lower_inst(sk_lowering *e, sk_act act)
 {
     const sk_inst place = {.task = e->at.task,
                            .unit = e->at.unit,
@@ -65,8 +65,8 @@ sk_inst *sk_emit_inst(sk_emit *e, sk_act act)
     return in;
 }
 
-int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kind, sk_dtype type,
-                   sk_extent box)
+int sk_lower_buffer(sk_lowering *e, const char *name, const sk_tensor *t, sk_kind kind,
+                    sk_dtype type, sk_extent box)
 {
     sk_buffer *b = sk_push(e->tmp, &e->p->bufs);
     *b = (sk_buffer){.name = name,
@@ -81,18 +81,18 @@ int sk_emit_buffer(sk_emit *e, const char *name, const sk_tensor *t, sk_kind kin
     return e->p->bufs.n - 1;
 }
 
-sk_extent sk_emit_box(const sk_emit *e, const sk_tensor *t, const sk_state *s, int micro)
+sk_extent sk_lower_box(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int micro)
 {
     return sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, micro, e->p->n_micro);
 }
 
-int sk_emit_piece(sk_emit *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro)
+int sk_lower_piece(sk_lowering *e, const sk_tensor *t, sk_kind kind, const sk_state *s, int micro)
 {
-    sk_extent box = sk_emit_box(e, t, s, micro);
-    return sk_emit_buffer(e, t->name, t, kind, t->type, box);
+    sk_extent box = sk_lower_box(e, t, s, micro);
+    return sk_lower_buffer(e, t->name, t, kind, t->type, box);
 }
 
-int sk_emit_part(sk_emit *e, int whole, int i, int n)
+int sk_lower_part(sk_lowering *e, int whole, int i, int n)
 {
     sk_buffer w = e->p->bufs.v[whole];
     sk_extent box = w.box;
@@ -100,7 +100,7 @@ int sk_emit_part(sk_emit *e, int whole, int i, int n)
     sk_cut(w.box.size[0], i, n, &from, &to);
     box.at[0] += from;
     box.size[0] = to - from;
-    int part = sk_emit_buffer(e, w.name, w.tensor, w.kind, w.type, box);
+    int part = sk_lower_buffer(e, w.name, w.tensor, w.kind, w.type, box);
     e->p->bufs.v[part].within = whole;
     e->p->bufs.v[part].part_at = from * row;
     return part;
@@ -112,8 +112,8 @@ static bool sums(sk_reduce reduce, sk_dtype type)
     return (reduce == SK_SUM || reduce == SK_MEAN) && (type == SK_F32 || type == SK_F64);
 }
 
-int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
-                 const char *what)
+int sk_lower_call(sk_lowering *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type, int group,
+                  const char *what)
 {
     sk_call_plan *c = sk_push(e->tmp, &e->p->calls);
     *c = (sk_call_plan){.kind = kind,
@@ -122,12 +122,13 @@ int sk_emit_call(sk_emit *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype type,
                         .group = group,
                         .what = what,
                         .algorithm = SK_BUILTIN,
-                        .room = -1,
+                        .workspace = -1,
                         .ordered = e->l->canonical && sk_kind_sums(kind) && sums(reduce, type)};
     return e->p->calls.n - 1;
 }
 
-void sk_emit_seg(sk_emit *e, int call, int src, int dst, int64_t outer, int64_t n, int64_t inner)
+void sk_lower_seg(sk_lowering *e, int call, int src, int dst, int64_t outer, int64_t n,
+                  int64_t inner)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     if ((c->n_segs & (c->n_segs - 1)) == 0) /* full at 0, 1, 2, 4, ...: double */
@@ -146,19 +147,20 @@ sk_grid sk_box_grid(const sk_extent *box, int d)
                      .to = box->cells[d][1]};
 }
 
-void sk_emit_rows(sk_emit *e, int call, int src, int dst, const sk_extent *box, int d)
+void sk_lower_rows(sk_lowering *e, int call, int src, int dst, const sk_extent *box, int d)
 {
-    sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, d), box->size[d],
-                sk_box_count(box, d + 1, box->n));
+    sk_lower_seg(e, call, src, dst, sk_box_count(box, 0, d), box->size[d],
+                 sk_box_count(box, d + 1, box->n));
     sk_call_plan *c = &e->p->calls.v[call];
     c->segs[c->n_segs - 1].cut = sk_box_grid(box, d);
 }
 
-void sk_emit_swap(sk_emit *e, int call, int src, int dst, const sk_extent *box, int from, int to)
+void sk_lower_swap(sk_lowering *e, int call, int src, int dst, const sk_extent *box, int from,
+                   int to)
 {
     int a = from < to ? from : to, b = from < to ? to : from;
-    sk_emit_seg(e, call, src, dst, sk_box_count(box, 0, a), box->size[a],
-                sk_box_count(box, b + 1, box->n));
+    sk_lower_seg(e, call, src, dst, sk_box_count(box, 0, a), box->size[a],
+                 sk_box_count(box, b + 1, box->n));
     sk_call_plan *c = &e->p->calls.v[call];
     sk_call_seg *s = &c->segs[c->n_segs - 1];
     c->elements -= s->outer * s->n * s->inner;
@@ -189,25 +191,26 @@ int64_t sk_call_bytes(const sk_call_plan *c)
     return c->common ? 0 : c->elements * (int64_t)sk_dtype_size(c->type);
 }
 
-sk_status sk_emit_rooms(sk_emit *e)
+sk_status sk_plan_workspaces(sk_lowering *e)
 {
     for (int pc = 0; e->p->gpu && pc < e->p->insts.n; pc++) {
         int64_t bytes = sk_room_launch(e->p, &e->p->insts.v[pc]);
         if (!bytes) continue;
         sk_extent box = {.n = 1, .size = {bytes}, .full = {bytes}};
-        e->p->insts.v[pc].room = sk_emit_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
+        e->p->insts.v[pc].workspace =
+            sk_lower_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
     }
     return SK_OK;
 }
 
-void sk_emit_move(sk_emit *e, sk_act act, int from, int to)
+void sk_lower_move(sk_lowering *e, sk_act act, int from, int to)
 {
-    sk_inst *in = sk_emit_inst(e, act);
+    sk_inst *in = sk_lower_inst(e, act);
     in->in[0] = from;
     in->out[0] = to;
 }
 
-void sk_emit_stand_at(sk_emit *e, const sk_inst *in)
+void sk_lower_stand_at(sk_lowering *e, const sk_inst *in)
 {
     e->at.task = in->task;
     e->at.unit = in->unit;
@@ -218,13 +221,13 @@ void sk_emit_stand_at(sk_emit *e, const sk_inst *in)
     e->at.region = in->region;
 }
 
-void sk_emit_start(sk_emit *e, int call, sk_flies flies)
+void sk_lower_start(sk_lowering *e, int call, sk_flies flies)
 {
     e->p->calls.v[call].flies = flies;
-    sk_emit_inst(e, SK_DO_START)->call = call;
+    sk_lower_inst(e, SK_DO_START)->call = call;
 }
 
-void sk_emit_then(sk_emit *e, int call, sk_then what)
+void sk_lower_then(sk_lowering *e, int call, sk_then what)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     c->then = sk_grow(e->tmp, c->then, sizeof what * (size_t)c->n_then,

@@ -16,18 +16,25 @@
  * F and B says which version it reads, and those that are still to be read are kept.  The
  * pipeline is filled at the beginning of a step and drained at its end, so that between steps
  * nothing is under way. */
-#ifndef SK_PROGRAM_SCHEDULE_H
-#define SK_PROGRAM_SCHEDULE_H
+#ifndef SK_PROGRAM_PIPELINE_SCHEDULE_H
+#define SK_PROGRAM_PIPELINE_SCHEDULE_H
 
 #include "base/arena.h"
 #include "base/status.h"
 
 #include <stdbool.h>
 
-typedef enum sk_duty { SK_WORK_F, SK_WORK_B, SK_WORK_I, SK_WORK_W, SK_WORK_U, SK_N_WORKS } sk_duty;
+typedef enum sk_task_kind {
+    SK_WORK_F,
+    SK_WORK_B,
+    SK_WORK_I,
+    SK_WORK_W,
+    SK_WORK_U,
+    SK_N_WORKS
+} sk_task_kind;
 
 typedef struct sk_task {
-    sk_duty work;
+    sk_task_kind work;
     int micro, chunk; /* chunk of the whole pipeline; U: the newest micro-batch in it */
     int version;      /* of the weights it reads */
 } sk_task;
@@ -48,7 +55,7 @@ typedef struct sk_schedule {
     const char *bubble, *memory; /* closed forms (doc/pipelines.md), or NULL */
     int chunks;                  /* a stage, if the schedule fixes it; 0: as the layout says */
     bool folded;
-    bool apart; /* stages update on their own, in the middle of a step */
+    bool async; /* stages update on their own, in the middle of a step */
     /* Fills tasks[stage] for every stage: each chunk and micro-batch once forward (F) and once
      * backward (B, or I and later W). */
     sk_status (*emit)(const sk_pipe *pipe, sk_tasks *tasks);
@@ -57,9 +64,9 @@ typedef struct sk_schedule {
 extern const sk_schedule *const sk_schedule_parts[];
 const sk_schedule *sk_schedule_find(const char *name); /* with a '/': the part that reads files */
 int sk_schedule_place(const sk_schedule *s, int n_stages, int chunk); /* its stage */
-void sk_task_add(sk_tasks *t, sk_duty work, int micro, int chunk);
+void sk_task_add(sk_tasks *t, sk_task_kind work, int micro, int chunk);
 /* The same, of weights of one version. */
-void sk_task_see(sk_tasks *t, sk_duty work, int micro, int chunk, int version);
+void sk_task_see(sk_tasks *t, sk_task_kind work, int micro, int chunk, int version);
 
 /* A schedule from the life of one micro-batch (the building block of Qi et al. 2024): the forward
  * and the input half of every chunk begin at `when`, those of the next micro-batch `every` units
@@ -68,7 +75,7 @@ void sk_task_see(sk_tasks *t, sk_duty work, int micro, int chunk, int version);
  * be more than the `most`-th without its W. */
 typedef struct sk_weave {
     int every, most;
-    int (*when)(const sk_pipe *pipe, sk_duty work, int chunk);
+    int (*when)(const sk_pipe *pipe, sk_task_kind work, int chunk);
 } sk_weave;
 sk_status sk_schedule_weave(const sk_schedule *s, const sk_pipe *pipe, const sk_weave *w,
                             sk_tasks *tasks);

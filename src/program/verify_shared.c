@@ -6,7 +6,7 @@
  * others entered it after theirs.  And it may read again after a common call that
  * it entered after its last write.  That holds for each program by itself; P1 says that
  * all make the same calls. */
-#include "program/alike.h"
+#include "program/class_program.h"
 #include "program/acts.h"
 #include "base/reduction_blocks.h"
 
@@ -41,16 +41,16 @@ static sk_status placed(const sk_program *p)
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
         if (b->within >= 0 || !b->bytes || b->tier || (b->first < 0 && !b->keep)) continue;
-        bool good = b->common ? b->kind == SK_WEIGHTS && b->offset + b->bytes <= p->twin_bytes
-                              : b->offset >= p->twin_bytes;
+        bool good = b->common ? b->kind == SK_WEIGHTS && b->offset + b->bytes <= p->shared_bytes
+                              : b->offset >= p->shared_bytes;
         if (!good)
             return sk_fail(SK_EBUG,
                            "P9: rank %d: '%s' at %" PRId64 "+%" PRId64 " lies on the wrong side of "
                            "%" PRId64 ", where common weights end",
-                           p->rank, b->name, b->offset, b->bytes, p->twin_bytes);
+                           p->rank, b->name, b->offset, b->bytes, p->shared_bytes);
     }
     for (int i = 0; i < p->calls.n; i++)
-        if (p->calls.v[i].table_at < p->twin_bytes)
+        if (p->calls.v[i].table_at < p->shared_bytes)
             return sk_fail(SK_EBUG, "P9: rank %d: the table of call %d lies in common weights",
                            p->rank, i);
     return SK_OK;
@@ -155,7 +155,7 @@ static sk_status section(watch *w, int from, int to)
     return SK_OK;
 }
 
-sk_status sk_verify_twin(const sk_program *p)
+sk_status sk_verify_shared(const sk_program *p)
 {
     sk_arena tmp = {0};
     watch w = {.p = p};
@@ -173,7 +173,7 @@ sk_status sk_verify_twin(const sk_program *p)
 
 sk_status sk_verify_pair(const sk_program *p, const sk_program *t)
 {
-    bool same = p->twin_bytes == t->twin_bytes && t->twin == t->rank &&
+    bool same = p->shared_bytes == t->shared_bytes && t->shares_with == t->rank &&
                 p->params.n == t->params.n && p->groups[p->layout.shard_axis].ranks[0] == t->rank;
     for (int i = 0; same && i < p->params.n; i++) {
         const sk_buffer *a = &p->bufs.v[p->params.v[i].stored],
@@ -188,7 +188,7 @@ sk_status sk_verify_pair(const sk_program *p, const sk_program *t)
                    p->rank, t->rank);
 }
 
-sk_status sk_verify_twins(const sk_program *const *programs, int n_ranks)
+sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
         int twin = sk_program_twin(programs[r], r);

@@ -16,7 +16,7 @@
  * of the buffer, only that part is copied. Copies are done in the order in which they were begun.
  */
 #include "program/acts.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ typedef struct stay {
 } stay;
 
 typedef struct tiers {
-    sk_emit *e;
+    sk_lowering *e;
     sk_program *p;
     sk_arena *tmp;
     int *group, *begin; /* instruction -> group; group -> its first instruction */
@@ -84,7 +84,7 @@ static bool has_home(const sk_buffer *b)
            (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
 }
 
-bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
+bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t)
 {
     return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->bias_update == 0;
 }
@@ -93,7 +93,7 @@ bool sk_emit_hosted(const sk_emit *e, const sk_tensor *t)
 static sk_placement works_on(const tiers *x, const sk_inst *in)
 {
     bool host = sk_act_row_of(in)->host;
-    if (in->act == SK_DO_UPDATE) host = sk_emit_hosted(x->e, x->p->params.v[in->param].tensor);
+    if (in->act == SK_DO_UPDATE) host = sk_lower_hosted(x->e, x->p->params.v[in->param].tensor);
     return host ? SK_HOST : SK_DEVICE;
 }
 
@@ -108,7 +108,7 @@ static int unit(const sk_program *p, int buf)
 
 static bool same_group(const tiers *x, const sk_inst *a, const sk_inst *b)
 {
-    if (x->e->l->tiles > 1 && (a->turn != b->turn || a->turns != b->turns)) return false;
+    if (x->e->l->tiles > 1 && (a->part != b->part || a->parts != b->parts)) return false;
     return a->micro == b->micro && a->phase == b->phase && a->layer == b->layer &&
            a->work == b->work;
 }
@@ -418,7 +418,7 @@ static int by_pc(const void *a, const void *b)
 static void put(tiers *x, const note *n, const sk_inst *beside)
 {
     sk_inst *in =
-        sk_emit_inst(x->e, n->rank == STORE || n->rank == FETCH ? SK_DO_COPY : SK_DO_COPIED);
+        sk_lower_inst(x->e, n->rank == STORE || n->rank == FETCH ? SK_DO_COPY : SK_DO_COPIED);
     in->micro = beside->micro;
     in->layer = beside->layer;
     in->phase = beside->phase;
@@ -454,7 +454,7 @@ static void merge(tiers *x)
     sk_assert(next == x->notes.n);
 }
 
-sk_status sk_emit_tiers(sk_emit *e)
+sk_status sk_place_offload_copies(sk_lowering *e)
 {
     tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
     if (!sk_layout_offloads(e->l)) return SK_OK;

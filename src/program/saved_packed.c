@@ -12,7 +12,7 @@
  * backward task that reads it unpacks it, for itself alone.  Bits of the run do not change.  A step
  * in which more elements are not 0 than there is room for makes no update: its norm is infinite on
  * all ranks (run.c), and it is run again by another program. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 /* Who reads a tensor, from one look at all nodes. */
 typedef struct readers {
@@ -20,7 +20,7 @@ typedef struct readers {
     bool far;             /* some are of another chunk */
 } readers;
 
-static readers *look_at_readers(sk_emit *e)
+static readers *look_at_readers(sk_lowering *e)
 {
     readers *all = sk_many(e->tmp, readers, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -35,7 +35,7 @@ static readers *look_at_readers(sk_emit *e)
 }
 
 /* What is sent, or summed over ranks before it is read, is saved as made. */
-static sk_form form_of(const sk_emit *e, const sk_tensor *t, const readers *r)
+static sk_form form_of(const sk_lowering *e, const sk_tensor *t, const readers *r)
 {
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     if (t->role != SK_VALUE || t->type == SK_I32 || e->plan.recomputed[t->id] || r->far)
@@ -46,7 +46,7 @@ static sk_form form_of(const sk_emit *e, const sk_tensor *t, const readers *r)
     return e->l->gist < 100 && t->from->op->flags & SK_OP_ZEROS ? SK_ZEROS : SK_AS_MADE;
 }
 
-sk_status sk_emit_pack_open(sk_emit *e)
+sk_status sk_plan_packed(sk_lowering *e)
 {
     e->plan.packs = sk_many(e->tmp, sk_form, e->g->tensors.n + 1);
     e->packed = sk_many(e->tmp, int, e->g->tensors.n * e->p->n_micro + 1);
@@ -62,33 +62,33 @@ sk_status sk_emit_pack_open(sk_emit *e)
     return SK_OK;
 }
 
-static int *packed_of(sk_emit *e, const sk_tensor *t)
+static int *packed_of(sk_lowering *e, const sk_tensor *t)
 {
     return &e->packed[t->id * e->p->n_micro + e->at.micro];
 }
 
 /* Bits first, in lines, then the elements that are not 0. */
-static int room_for(sk_emit *e, const sk_tensor *t, int buf, int64_t *values)
+static int room_for(sk_lowering *e, const sk_tensor *t, int buf, int64_t *values)
 {
     const sk_buffer *b = &e->p->bufs.v[buf];
     int64_t size = (int64_t)sk_dtype_size(b->type), n = b->bytes / size;
     *values = e->plan.packs[t->id] == SK_ZEROS ? (n * e->l->gist + 99) / 100 : 0;
     sk_extent box = {.n = 1, .size = {sk_pack_bits(n) + *values * size}};
     box.full[0] = box.size[0];
-    return sk_emit_buffer(e, sk_print(e->p->arena, "%s packed", t->name), NULL, SK_ACTS, SK_U8,
-                          box);
+    return sk_lower_buffer(e, sk_print(e->p->arena, "%s packed", t->name), NULL, SK_ACTS, SK_U8,
+                           box);
 }
 
-void sk_emit_pack(sk_emit *e, const sk_node *n)
+void sk_lower_pack(sk_lowering *e, const sk_node *n)
 {
     for (int o = 0; e->training && n->phase == SK_FORWARD && o < n->n_out; o++) {
         const sk_tensor *t = n->out[o];
         int64_t values = 0;
         bool packs = e->plan.packs[t->id] && sk_is_saved_as(e, t, e->plan.packs[t->id]);
-        int buf = packs ? sk_emit_find(e, t, &e->sp->made[t->id]) : -1;
+        int buf = packs ? sk_lower_find(e, t, &e->sp->made[t->id]) : -1;
         if (buf < 0 || !e->p->bufs.v[buf].bytes) continue;
         int to = room_for(e, t, buf, &values);
-        sk_inst *in = sk_emit_inst(e, SK_DO_PACK);
+        sk_inst *in = sk_lower_inst(e, SK_DO_PACK);
         in->in[0] = buf;
         in->out[0] = to;
         in->values = values;
@@ -96,27 +96,27 @@ void sk_emit_pack(sk_emit *e, const sk_node *n)
     }
 }
 
-bool sk_emit_unpack(sk_emit *e, const sk_tensor *t)
+bool sk_lower_unpack(sk_lowering *e, const sk_tensor *t)
 {
     if (e->at.phase != SK_BACKWARD || !e->training || !e->plan.packs[t->id] || !*packed_of(e, t))
         return false;
     int from = *packed_of(e, t) - 1;
-    int to = sk_emit_piece(e, t, SK_ACTS, &e->sp->made[t->id], e->at.micro);
-    sk_inst *in = sk_emit_inst(e, SK_DO_UNPACK);
+    int to = sk_lower_piece(e, t, SK_ACTS, &e->sp->made[t->id], e->at.micro);
+    sk_inst *in = sk_lower_inst(e, SK_DO_UNPACK);
     in->in[0] = from;
     in->out[0] = to;
     const sk_buffer *b = &e->p->bufs.v[from], *x = &e->p->bufs.v[to];
     int64_t size = (int64_t)sk_dtype_size(x->type);
     in->values = (b->bytes - sk_pack_bits(x->bytes / size)) / size;
-    sk_emit_have(e, t, &e->sp->made[t->id], to);
+    sk_lower_have(e, t, &e->sp->made[t->id], to);
     return true;
 }
 
 /* What is read has to be at hand before a node is written, in turns or not. */
-void sk_emit_unpack_for(sk_emit *e, const sk_node *n)
+void sk_lower_unpack_for(sk_lowering *e, const sk_node *n)
 {
     for (int k = 0; k < n->n_in; k++)
         if (e->plan.packs[n->in[k]->id] &&
-            sk_emit_find(e, n->in[k], &e->sp->made[n->in[k]->id]) < 0)
-            sk_emit_unpack(e, n->in[k]);
+            sk_lower_find(e, n->in[k], &e->sp->made[n->in[k]->id]) < 0)
+            sk_lower_unpack(e, n->in[k]);
 }

@@ -74,7 +74,7 @@ static sk_status all_home(const sk_program *p, const watch *w, int pc)
                    p->rank, w->under_way, pc);
 }
 
-sk_status sk_verify_tiers(const sk_program *p)
+sk_status sk_verify_offload(const sk_program *p)
 {
     sk_arena tmp = {0};
     watch w = {.begun = sk_many(&tmp, int, p->n_copies + 1)};

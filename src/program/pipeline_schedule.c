@@ -2,7 +2,7 @@
  *
  * Everything here is on paper and in whole numbers, so that all ranks, which each make the
  * lists of all stages for themselves, make the same ones. */
-#include "program/schedule.h"
+#include "program/pipeline_schedule.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -24,12 +24,12 @@ int sk_schedule_place(const sk_schedule *s, int n_stages, int chunk)
     return s->folded && lap % 2 ? n_stages - 1 - at : at;
 }
 
-void sk_task_add(sk_tasks *t, sk_duty work, int micro, int chunk)
+void sk_task_add(sk_tasks *t, sk_task_kind work, int micro, int chunk)
 {
     sk_task_see(t, work, micro, chunk, 0);
 }
 
-void sk_task_see(sk_tasks *t, sk_duty work, int micro, int chunk, int version)
+void sk_task_see(sk_tasks *t, sk_task_kind work, int micro, int chunk, int version)
 {
     *sk_push(t->arena, t) =
         (sk_task){.work = work, .micro = micro, .chunk = chunk, .version = version};
@@ -58,7 +58,7 @@ typedef struct loom {
     strand *strands;
 } loom;
 
-static int *end_of(const loom *l, sk_duty work, int chunk, int micro)
+static int *end_of(const loom *l, sk_task_kind work, int chunk, int micro)
 {
     return (work == SK_WORK_F ? l->f_end : l->i_end) + (ptrdiff_t)chunk * l->pipe->n_micro + micro;
 }
@@ -108,7 +108,7 @@ static int by_time(const void *x, const void *y)
     return (a->task.micro > b->task.micro) - (a->task.micro < b->task.micro);
 }
 
-static void string_up(loom *l, const sk_schedule *s, int chunk, sk_duty work)
+static void string_up(loom *l, const sk_schedule *s, int chunk, sk_task_kind work)
 {
     strand *to = &l->strands[sk_schedule_place(s, l->pipe->n_stages, chunk)];
     int first = l->weave->when(l->pipe, work, chunk);
@@ -269,7 +269,7 @@ static sk_status updates(const book *b, int stage)
         made += t.work == SK_WORK_U;
         owed = t.work == SK_WORK_U ? 0 : owed + (t.work != SK_WORK_F);
     }
-    if (b->s->apart ? !owed : !made) return SK_OK;
+    if (b->s->async ? !owed : !made) return SK_OK;
     return sk_fail(SK_ECONF, "schedule %s, stage %d: %s", b->s->name, stage,
                    owed ? "the last backward passes are in no update"
                         : "has updates, and is not one of those that do");

@@ -8,8 +8,8 @@
  * NCCL adds in an order of its own.  Of a sum that is ordered every member adds up a share: what
  * the others have of it comes into the room, one step behind the other, and is added as comm.h's
  * tree goes. */
-#ifndef SK_PROGRAM_ROOMS_H
-#define SK_PROGRAM_ROOMS_H
+#ifndef SK_PROGRAM_WORKSPACES_H
+#define SK_PROGRAM_WORKSPACES_H
 
 #include "coll/segment.h"
 #include "program/program.h"

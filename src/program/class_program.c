@@ -1,5 +1,5 @@
 /* alike.c - one program for all ranks of a class. */
-#include "program/alike.h"
+#include "program/class_program.h"
 #include "program/acts.h"
 
 #include <stdlib.h>
@@ -44,8 +44,8 @@ int sk_program_members(const sk_program *p, int rank, int group, int *members)
 int sk_program_twin(const sk_program *p, int rank)
 {
     int coord[SK_MAX_AXES];
-    if (rank == p->rank) return p->twin;
-    if (p->twin == p->rank) return rank;
+    if (rank == p->rank) return p->shares_with;
+    if (p->shares_with == p->rank) return rank;
     sk_mesh_coords(&p->layout.mesh, rank, coord);
     coord[p->layout.shard_axis] = 0;
     return sk_mesh_rank(&p->layout.mesh, coord);
@@ -58,7 +58,7 @@ const sk_program *sk_program_as(sk_arena *a, const sk_program *p, int rank)
     *q = *p;
     q->rank = rank;
     sk_mesh_coords(&p->layout.mesh, rank, q->coord);
-    q->twin = sk_program_twin(p, rank);
+    q->shares_with = sk_program_twin(p, rank);
     q->insts.v = sk_many(a, sk_inst, p->insts.n);
     memcpy(q->insts.v, p->insts.v, sizeof *p->insts.v * (size_t)p->insts.n);
     for (int i = 0; i < p->insts.n; i++) {
@@ -114,8 +114,8 @@ static sk_status same_numbers(const sk_program *a, const sk_program *b)
         return unlike(a, b, "the number of instructions, buffers, calls or groups of stage",
                       a->stage);
     bool places = a->heap_bytes == b->heap_bytes && a->file_bytes == b->file_bytes &&
-                  a->own_bytes == b->own_bytes && a->twin_bytes == b->twin_bytes &&
-                  a->twin == sk_program_twin(b, a->rank) && a->stats == b->stats;
+                  a->own_bytes == b->own_bytes && a->shared_bytes == b->shared_bytes &&
+                  a->shares_with == sk_program_twin(b, a->rank) && a->stats == b->stats;
     for (int k = 0; places && k < SK_N_KINDS; k++)
         places = a->kind_at[k] == b->kind_at[k] && a->kind_bytes[k] == b->kind_bytes[k];
     return places ? SK_OK : unlike(a, b, "the heap of stage", a->stage);

@@ -9,8 +9,8 @@
  * the scratch of a list depends on the member (sk_program_stands).
  *
  * `p` is the program of any rank of the class of `rank`. */
-#ifndef SK_PROGRAM_ALIKE_H
-#define SK_PROGRAM_ALIKE_H
+#ifndef SK_PROGRAM_CLASS_PROGRAM_H
+#define SK_PROGRAM_CLASS_PROGRAM_H
 
 #include "program/program.h"
 

@@ -1,11 +1,11 @@
 /* cross.c - tensors that go from stage to stage: a message is sent when its tensor is made, and
  * received where a task begins that reads it.  In which order messages are taken, and when their
  * arrival is waited for, messages.c decides. */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
-int sk_emit_rank_of_stage(const sk_emit *e, int stage)
+int sk_lower_rank_of_stage(const sk_lowering *e, int stage)
 {
     int coord[SK_MAX_AXES];
     memcpy(coord, e->p->coord, sizeof coord);
@@ -13,63 +13,63 @@ int sk_emit_rank_of_stage(const sk_emit *e, int stage)
     return sk_mesh_rank(&e->l->mesh, coord);
 }
 
-int64_t sk_message_tag(const sk_emit *e, int tensor, int micro)
+int64_t sk_message_tag(const sk_lowering *e, int tensor, int micro)
 {
     return (int64_t)tensor * e->p->n_micro + micro;
 }
 
-uint64_t sk_emit_readers(const sk_emit *e, const sk_tensor *t)
+uint64_t sk_lower_readers(const sk_lowering *e, const sk_tensor *t)
 {
     return e->training ? e->plan.read_by[t->id] : e->plan.read_forward[t->id];
 }
 
-void sk_emit_post(sk_emit *e, int peer, int64_t tag, int buf)
+void sk_lower_post_send(sk_lowering *e, int peer, int64_t tag, int buf)
 {
-    sk_inst *in = sk_emit_inst(e, SK_DO_SEND);
+    sk_inst *in = sk_lower_inst(e, SK_DO_SEND);
     in->peer = peer;
     in->in[0] = buf;
     in->tag = tag;
     in->wire = e->p->bufs.v[buf].bytes;
 }
 
-void sk_emit_take(sk_emit *e, int peer, int64_t tag, int buf)
+void sk_lower_recv(sk_lowering *e, int peer, int64_t tag, int buf)
 {
-    sk_inst *in = sk_emit_inst(e, SK_DO_RECV);
+    sk_inst *in = sk_lower_inst(e, SK_DO_RECV);
     in->peer = peer;
     in->out[0] = buf;
     in->tag = tag;
 }
 
-void sk_emit_arrived(sk_emit *e, int peer)
+void sk_lower_wait_sent(sk_lowering *e, int peer)
 {
-    sk_inst *in = sk_emit_inst(e, SK_DO_SENT);
+    sk_inst *in = sk_lower_inst(e, SK_DO_SENT);
     in->peer = peer;
     in->sent = SK_SENT_ALL;
 }
 
-sk_status sk_emit_send(sk_emit *e, const sk_tensor *t)
+sk_status sk_lower_send(sk_lowering *e, const sk_tensor *t)
 {
-    uint64_t to = sk_emit_readers(e, t) & ~(1ull << e->p->stage);
+    uint64_t to = sk_lower_readers(e, t) & ~(1ull << e->p->stage);
     if (!to) return SK_OK;
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     int buf = -1;
-    SK_TRY(sk_emit_need(e, t, &settled, &buf));
+    SK_TRY(sk_lower_need(e, t, &settled, &buf));
     for (int s = 0; s < e->sp->n_stages; s++)
         if (to >> s & 1)
-            sk_emit_post(e, sk_emit_rank_of_stage(e, s), sk_message_tag(e, t->id, e->at.micro),
-                         buf);
+            sk_lower_post_send(e, sk_lower_rank_of_stage(e, s),
+                               sk_message_tag(e, t->id, e->at.micro), buf);
     return SK_OK;
 }
 
-sk_status sk_emit_receive(sk_emit *e, const sk_tensor *t)
+sk_status sk_lower_receive(sk_lowering *e, const sk_tensor *t)
 {
     int stage = e->sp->stage[t->from->id];
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
     if (stage == e->p->stage)
         return sk_fail(SK_EBUG, "'%s' of micro-batch %d is needed on stage %d before it is made",
                        t->name, e->at.micro, stage);
-    int buf = sk_emit_piece(e, t, SK_ACTS, &settled, e->at.micro);
-    sk_emit_take(e, sk_emit_rank_of_stage(e, stage), sk_message_tag(e, t->id, e->at.micro), buf);
-    sk_emit_have(e, t, &settled, buf);
+    int buf = sk_lower_piece(e, t, SK_ACTS, &settled, e->at.micro);
+    sk_lower_recv(e, sk_lower_rank_of_stage(e, stage), sk_message_tag(e, t->id, e->at.micro), buf);
+    sk_lower_have(e, t, &settled, buf);
     return SK_OK;
 }

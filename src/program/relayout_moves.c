@@ -5,7 +5,7 @@
  * of preference: what a holder has of it becomes a copy, what is left around that
  * (at most two boxes a dim) is asked of the holders after it.  So no element is
  * copied twice, and one that nobody has is noticed. */
-#include "program/move.h"
+#include "program/relayout_moves.h"
 
 #include <stdlib.h>
 #include <string.h>

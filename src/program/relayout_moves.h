@@ -24,8 +24,8 @@
  *
  * Everything here is a function of programs and memory: nothing waits, nothing is allocated while
  * moving, and a test needs no ranks. */
-#ifndef SK_PROGRAM_MOVE_H
-#define SK_PROGRAM_MOVE_H
+#ifndef SK_PROGRAM_RELAYOUT_MOVES_H
+#define SK_PROGRAM_RELAYOUT_MOVES_H
 
 #include "program/program.h"
 

@@ -1,6 +1,6 @@
 /* rooms.c - the room of a call between GPUs, where what does not lie in one run is packed, and of a
  * launch. */
-#include "program/rooms.h"
+#include "program/workspaces.h"
 #include "kernel/kernel_launch.h"
 
 enum { LINE = 256 }; /* what is taken of a room begins on such a line */

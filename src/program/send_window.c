@@ -10,7 +10,7 @@
  * order in which no rank waits; and as each rank's order is fixed and waiting changes no message,
  * no other order ends otherwise.  The window is doubled until that is so, up to what a lane holds.
  */
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ typedef struct kind { /* of tasks: a chunk's forward pass, or half of its backwa
 } kind;
 
 typedef struct paper {
-    const sk_emit *e;
+    const sk_lowering *e;
     sk_arena arena;
     kind *kinds; /* [3 * chunk + F, I, W] */
     struct {
@@ -69,13 +69,13 @@ static need message_to(paper *p, const sk_tensor *t, int to)
 /* In the order of the graph, in which tasks send. */
 static need *list_messages(paper *p)
 {
-    const sk_emit *e = p->e;
+    const sk_lowering *e = p->e;
     need *of = sk_many(&p->arena, need, e->g->tensors.n * e->sp->n_stages);
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         for (int o = 0; o < n->n_out; o++)
             for (int s = 0; s < e->sp->n_stages; s++)
-                if (!n->into[o] && s != e->sp->stage[i] && sk_emit_readers(e, n->out[o]) >> s & 1)
+                if (!n->into[o] && s != e->sp->stage[i] && sk_lower_readers(e, n->out[o]) >> s & 1)
                     of[n->out[o]->id * e->sp->n_stages + s] = message_to(p, n->out[o], s);
     }
     return of;
@@ -83,7 +83,7 @@ static need *list_messages(paper *p)
 
 static void list_needs(paper *p, const need *of)
 {
-    const sk_emit *e = p->e;
+    const sk_lowering *e = p->e;
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         int stage = e->sp->stage[i];
@@ -171,7 +171,7 @@ static sk_status too_far(const paper *p)
                    p->e->plan.schedule->name, p->e->p->n_micro, s, SK_LANE);
 }
 
-sk_status sk_emit_window(sk_emit *e, int *window)
+sk_status sk_lower_window(sk_lowering *e, int *window)
 {
     int stages = e->sp->n_stages;
     if (stages == 1) return SK_OK;

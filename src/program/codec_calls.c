@@ -13,7 +13,7 @@
  * tensor has a dim more, in front, that counts them.  Only their sum matters, so another layout may
  * have another number of parts. */
 #include "base/strings.h"
-#include "program/emit.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ static sk_status find_codec(const char *name, const sk_codec **out)
                    near ? "'?)" : "");
 }
 
-sk_status sk_emit_codecs(sk_emit *e)
+sk_status sk_choose_codecs(sk_lowering *e)
 {
     const sk_layout *l = e->l;
     SK_TRY(find_codec(l->weights_as, &e->plan.weights_as));
@@ -43,38 +43,38 @@ sk_status sk_emit_codecs(sk_emit *e)
     return SK_OK;
 }
 
-int sk_emit_code_axis(const sk_emit *e) { return sk_layout_code_axis(e->l, e->g->batch); }
+int sk_lower_code_axis(const sk_lowering *e) { return sk_layout_code_axis(e->l, e->g->batch); }
 
 /* Weights that are kept wide among narrow ones are those that rounding would hurt. */
-static bool shrinks(const sk_emit *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
+static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
 {
     sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
     int64_t row = sk_box_count(&box, 1, box.n), size = (int64_t)sk_dtype_size(t->type);
-    int axis = sk_emit_code_axis(e);
+    int axis = sk_lower_code_axis(e);
     if (!c || axis < 0 || e->l->mesh.size[axis] < 2 || box.n < 2 || t->bias_update != 0)
         return false;
     if (t->type == SK_F32 && e->plan.narrow_model) return false;
     return sk_codec_bytes(c, row) < row * size;
 }
 
-const sk_codec *sk_emit_weights_as(const sk_emit *e, const sk_param_plan *q)
+const sk_codec *sk_lower_weights_as(const sk_lowering *e, const sk_param_plan *q)
 {
-    return sk_emit_is_cut(e, q) && shrinks(e, e->plan.weights_as, q->tensor, &q->used)
+    return sk_lower_is_cut(e, q) && shrinks(e, e->plan.weights_as, q->tensor, &q->used)
                ? e->plan.weights_as
                : NULL;
 }
 
-const sk_codec *sk_emit_grads_as(const sk_emit *e, const sk_param_plan *q)
+const sk_codec *sk_lower_grads_as(const sk_lowering *e, const sk_param_plan *q)
 {
-    int axis = sk_emit_code_axis(e);
+    int axis = sk_lower_code_axis(e);
     if (axis < 0 || e->plan.grad_made[q->tensor->id].how[axis] != SK_PARTIAL) return NULL;
-    if (e->l->shard_axis >= 0 && !sk_emit_is_cut(e, q)) return NULL;
+    if (e->l->shard_axis >= 0 && !sk_lower_is_cut(e, q)) return NULL;
     return shrinks(e, e->plan.grads_as, q->tensor, &q->used) ? e->plan.grads_as : NULL;
 }
 
 /* --- instructions --- */
 
-int sk_emit_code(sk_emit *e, const sk_codec *c, int buf, int times)
+int sk_lower_code(sk_lowering *e, const sk_codec *c, int buf, int times)
 {
     const sk_buffer b = e->p->bufs.v[buf];
     int64_t bytes = sk_codec_bytes(c, sk_box_count(&b.box, 1, b.box.n));
@@ -83,13 +83,13 @@ int sk_emit_code(sk_emit *e, const sk_codec *c, int buf, int times)
                      .at = {times > 1 ? 0 : b.box.at[0]},
                      .full = {times > 1 ? times * b.box.size[0] : b.box.full[0], bytes}};
     const char *name = sk_print(e->p->arena, "%s.%s", b.name, c->name);
-    return sk_emit_buffer(e, name, NULL, SK_WIRE, SK_U8, box);
+    return sk_lower_buffer(e, name, NULL, SK_WIRE, SK_U8, box);
 }
 
-int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds)
+int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool adds)
 {
-    int code = sk_emit_code(e, c, buf, 1);
-    sk_inst *in = sk_emit_inst(e, SK_DO_ENCODE);
+    int code = sk_lower_code(e, c, buf, 1);
+    sk_inst *in = sk_lower_inst(e, SK_DO_ENCODE);
     in->in[0] = buf;
     in->out[0] = code;
     in->in[1] = in->out[1] = error;
@@ -102,7 +102,7 @@ int sk_emit_encode(sk_emit *e, const sk_codec *c, int buf, int error, bool adds)
 
 /* Which part of the sum this rank's gradient is, of how many: one for each place along the axes
  * over which it is partial, and for each stage that has the weight. */
-static int part_of_sum(const sk_emit *e, const sk_param_plan *q, uint64_t stages, int *n)
+static int part_of_sum(const sk_lowering *e, const sk_param_plan *q, uint64_t stages, int *n)
 {
     int at = 0;
     *n = 1;
@@ -123,7 +123,7 @@ static int part_of_sum(const sk_emit *e, const sk_param_plan *q, uint64_t stages
 }
 
 /* Of ranks that have the same part, the first along each axis. */
-static bool tells(const sk_emit *e, const sk_param_plan *q)
+static bool tells(const sk_lowering *e, const sk_param_plan *q)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
         if (a != e->l->stage_axis && q->used.how[a] == SK_REPLICATE && e->p->coord[a] &&
@@ -132,7 +132,7 @@ static bool tells(const sk_emit *e, const sk_param_plan *q)
     return true;
 }
 
-void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages)
+void sk_lower_error(sk_lowering *e, sk_param_plan *q, uint64_t stages)
 {
     int n = 0, at = part_of_sum(e, q, stages, &n);
     const sk_tensor *t = q->tensor;
@@ -145,7 +145,7 @@ void sk_emit_error(sk_emit *e, sk_param_plan *q, uint64_t stages)
         box.full[d + 1] = of.full[d];
     }
     const char *name = sk_print(e->p->arena, "%s.error", t->name);
-    q->error = sk_emit_buffer(e, name, NULL, SK_OPTIM, SK_F32, box);
+    q->error = sk_lower_buffer(e, name, NULL, SK_OPTIM, SK_F32, box);
     q->tells = tells(e, q);
     e->p->bufs.v[q->error].keep = true;
     e->p->bufs.v[q->error].zero = true;
