@@ -57,3 +57,8 @@ uint64_t sk_program_hash(const sk_program *p)
     sk_arena_end(&tmp);
     return h;
 }
+
+int64_t sk_call_table_bytes(const sk_call_plan *c)
+{
+    return (int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)c->n_segs);
+}

@@ -351,7 +351,8 @@ static inline const sk_launch_plan *sk_launch_of(const sk_program *p, int pc)
 int64_t sk_launch_bytes(const sk_program *p, const sk_launch_plan *l);
 int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent, int n);
 double sk_launch_flops(const sk_program *p, const sk_launch_plan *l);
-int64_t sk_call_bytes(const sk_call_plan *c); /* that move; none of a common one */
+int64_t sk_call_table_bytes(const sk_call_plan *c); /* of what the executor reads in the heap */
+int64_t sk_call_bytes(const sk_call_plan *c);       /* that move; none of a common one */
 /* That leave all n members together: the sum of sk_inst.wire over them. */
 int64_t sk_call_wire(const sk_call_plan *c, int n);
 sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
@@ -364,6 +365,8 @@ sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
 sk_status sk_verify_rank(const sk_program *own, const sk_program *of_class);
 sk_status sk_verify_one(const sk_program *p);     /* P4 to P10: what one program shows alone */
+sk_status sk_verify_places(const sk_program *p);  /* of these, P6 */
+sk_status sk_verify_work(const sk_program *p);    /* of these, P8 */
 sk_status sk_verify_offload(const sk_program *p); /* of these, P10 */
 sk_status sk_verify_launches(const sk_program *p);
 sk_status sk_verify_shared(const sk_program *p); /* of these, P9; and what two programs show */

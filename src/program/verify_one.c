@@ -1,5 +1,5 @@
-/* verify_one.c - what can be proved about one rank's program alone: P4 to P8 (P9: verify_twin.c,
- * P10: verify_tiers.c).
+/* verify_one.c - what can be proved about one rank's program alone: P4, P5 and P7 here; P6 in
+ * verify_places.c, P8 in verify_work.c, P9 in verify_shared.c, P10 in verify_offload.c.
  *
  * Live ranges are worked out anew from the instructions, not taken from the
  * memory plan: a buffer lives from its first to its last use, one that was sent
@@ -13,116 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- P6: places --- */
-
-static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
-
-/* Where a memory's places are: the device and the host share the heap. */
-static void region(const sk_program *p, sk_placement tier, int64_t *from, int64_t *to)
-{
-    *from = tier == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
-    *to = tier == SK_HOST     ? p->heap_bytes
-          : tier == SK_DEVICE ? p->kind_at[SK_HOSTED]
-                              : p->file_bytes;
-}
-
-static sk_status in_heap(const sk_program *p)
-{
-    for (int i = 0; i < p->bufs.n; i++) {
-        const sk_buffer *b = &p->bufs.v[i], *w = b->within >= 0 ? &p->bufs.v[b->within] : NULL;
-        if (!is_used(b)) continue;
-        int64_t from, to;
-        region(p, b->tier, &from, &to);
-        if (b->offset < from || b->bytes < 0 || b->offset + b->bytes > to)
-            return sk_fail(SK_EBUG,
-                           "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64
-                           " outside of the %s, which is %" PRId64 " to %" PRId64,
-                           p->rank, b->name, b->offset, b->bytes, sk_placement_names[b->tier], from,
-                           to);
-        if (w && w->tier != b->tier)
-            return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies in another memory", p->rank,
-                           w->name);
-        if (w && (b->offset < w->offset || b->offset + b->bytes > w->offset + w->bytes))
-            return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies outside of it", p->rank,
-                           w->name);
-    }
-    return SK_OK;
-}
-
-static int64_t table_bytes(const sk_call_plan *c)
-{
-    return (int64_t)(sizeof(sk_coll_call) + sizeof(sk_seg) * (size_t)c->n_segs);
-}
-
-/* Does a segment's buffer have the size that the collective will read or write? */
-static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_seg *s)
-{
-    const sk_group *g = &p->groups[c->group];
-    int64_t size = (int64_t)sk_dtype_size(c->type);
-    sk_seg shape = sk_call_shape(s);
-    int64_t all = sk_seg_count(&shape) * size,
-            part = s->outer * sk_seg_rows(&shape, g->me, g->n).n * s->inner * size;
-    if (c->kind == SK_ALLTOALL)
-        return p->bufs.v[s->src].bytes == sk_seg_gives(&shape, g->me, g->n) * size &&
-               p->bufs.v[s->dst].bytes == sk_seg_gets(&shape, g->me, g->n) * size;
-    return p->bufs.v[s->src].bytes == (c->kind == SK_ALLGATHER ? part : all) &&
-           p->bufs.v[s->dst].bytes == (c->kind == SK_REDUCE_SCATTER ? part : all);
-}
-
-/* Is there scratch for the algorithm, and is it one? */
-static bool room_fits(const sk_program *p, const sk_call_plan *c)
-{
-    int n = 0;
-    while (sk_coll_parts[n]) n++;
-    if (c->algorithm < SK_BUILTIN || c->algorithm >= n) return false;
-    if (c->workspace < 0) return c->workspace_bytes == 0;
-    return c->workspace < p->bufs.n && p->bufs.v[c->workspace].bytes >= c->workspace_bytes &&
-           (c->algorithm >= 0 || p->gpu);
-}
-
-static sk_status calls_fit(const sk_program *p)
-{
-    for (int i = 0; i < p->calls.n; i++) {
-        const sk_call_plan *c = &p->calls.v[i];
-        if (c->group < 0 || c->group >= p->n_groups || p->groups[c->group].me < 0)
-            return sk_fail(SK_EBUG, "P6: rank %d: call %d (%s) names group %d of %d", p->rank, i,
-                           c->what, c->group, p->n_groups);
-        if (c->table_at < 0 || c->table_at + table_bytes(c) > p->heap_bytes)
-            return sk_fail(SK_EBUG, "P6: rank %d: the table of call %d (%s) leaves the heap",
-                           p->rank, i, c->what);
-        if (!room_fits(p, c))
-            return sk_fail(SK_EBUG,
-                           "P6: rank %d: call %d (%s) has algorithm %d and needs %" PRId64
-                           " bytes of room, which it has not got",
-                           p->rank, i, c->what, c->algorithm, c->workspace_bytes);
-        for (int s = 0; s < c->n_segs; s++)
-            if (!seg_fits(p, c, &c->segs[s]))
-                return sk_fail(SK_EBUG,
-                               "P6: rank %d: call %d (%s) moves [%" PRId64 "][%" PRId64 "][%" PRId64
-                               "] between '%s' and '%s', which have other sizes",
-                               p->rank, i, c->what, c->segs[s].outer, c->segs[s].n,
-                               c->segs[s].inner, p->bufs.v[c->segs[s].src].name,
-                               p->bufs.v[c->segs[s].dst].name);
-    }
-    return SK_OK;
-}
-
-/* Has every launch on a GPU the room that its op asks for? */
-static sk_status launches_fit(const sk_program *p)
-{
-    for (int pc = 0; pc < p->insts.n; pc++) {
-        const sk_inst *in = &p->insts.v[pc];
-        int64_t need = sk_room_launch(p, in);
-        if (in->workspace >= p->bufs.n ||
-            (in->workspace >= 0 ? p->bufs.v[in->workspace].bytes : 0) < need)
-            return sk_fail(SK_EBUG,
-                           "P6: rank %d: instruction %d (%s) needs %" PRId64
-                           " bytes of room on the GPU, which it has not got",
-                           p->rank, pc, in->node ? in->node->op->name : "no op", need);
-    }
-    return SK_OK;
-}
 
 /* --- lives --- */
 
@@ -242,7 +132,8 @@ static sk_status fixed_spans(const sk_program *p, sk_arena *a, spans *s)
         if (b->keep && b->within < 0) add_span(a, s, place(p, b), b->bytes, b->name);
     }
     for (int i = 0; i < p->calls.n; i++)
-        add_span(a, s, p->calls.v[i].table_at, table_bytes(&p->calls.v[i]), "table of a call");
+        add_span(a, s, p->calls.v[i].table_at, sk_call_table_bytes(&p->calls.v[i]),
+                 "table of a call");
     add_span(a, s, p->kind_at[SK_SCRATCH], sk_scratch_bytes(p), "scratch");
     add_span(a, s, p->kind_at[SK_HOSTED], p->bounce_bytes, "the way to the file");
     if (s->n) qsort(s->v, (size_t)s->n, sizeof *s->v, by_place);
@@ -475,112 +366,15 @@ static sk_status sends_kept(const sk_program *p, const lives *l, sk_arena *a)
     return SK_OK;
 }
 
-/* --- P8: nothing left out, nothing twice --- */
-
-static sk_status nodes_run(const sk_program *p, int from, int to, bool backward, sk_arena *a)
-{
-    const sk_graph *g = p->expanded;
-    int *runs = sk_many(a, int, g->nodes.n + 1), *turn = sk_many(a, int, g->nodes.n + 1);
-    for (int pc = from; pc < to; pc++) {
-        const sk_inst *in = &p->insts.v[pc];
-        if (in->act != SK_DO_OP) continue;
-        if (in->part != turn[in->node->id])
-            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
-                           in->node->out[0]->name, in->part, in->parts, turn[in->node->id]);
-        turn[in->node->id] = (in->part + 1) % in->parts;
-        if (in->node->phase != in->phase)
-            return sk_fail(SK_EBUG, "P8: rank %d: instruction %d makes '%s' in the wrong phase",
-                           p->rank, pc, in->node->out[0]->name);
-        runs[in->node->id] += in->part + 1 == in->parts;
-    }
-    for (int i = 0; i < g->nodes.n; i++) {
-        bool here = p->spread.stage[i] == p->stage;
-        int want = here && (backward || g->nodes.v[i]->phase == SK_FORWARD) ? p->n_micro : 0;
-        if (runs[i] != want)
-            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is made %d times in %d micro-batches",
-                           p->rank, g->nodes.v[i]->out[0]->name, runs[i], want);
-    }
-    return SK_OK;
-}
-
-static sk_status updated_once(const sk_program *p, sk_arena *a)
-{
-    int *passes = sk_many(a, int, p->params.n + 1), n_passes = 0;
-    bool clipped = false;
-    while (p->optim && p->optim->pass[n_passes]) n_passes++;
-    for (int pc = 0; pc < p->insts.n; pc++) {
-        const sk_inst *in = &p->insts.v[pc];
-        clipped |= in->act == SK_DO_CLIP;
-        if (in->act != SK_DO_UPDATE) continue;
-        int k = passes[in->param]++;
-        if (clipped != (in->scale == 0) || pc >= p->n_train || in->pass != k % n_passes ||
-            in->update != k / n_passes)
-            return sk_fail(SK_EBUG, "P8: rank %d: pass %d over '%s' is out of order", p->rank,
-                           in->pass, p->params.v[in->param].tensor->name);
-    }
-    for (int i = 0; i < p->params.n; i++) {
-        int want = p->n_updates * (p->params.v[i].tensor->bias_update != 0 ? 1 : n_passes);
-        if (passes[i] != want)
-            return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
-                           p->rank, p->params.v[i].tensor->name, passes[i], want);
-    }
-    return SK_OK;
-}
-
-/* Does an encoded buffer have the rows of the other, as many times as it says? */
-static sk_status code_fits(const sk_program *p, int pc)
-{
-    const sk_inst *in = &p->insts.v[pc];
-    bool to = in->act == SK_DO_ENCODE;
-    const sk_buffer *x = &p->bufs.v[to ? in->in[0] : in->out[0]];
-    const sk_buffer *code = &p->bufs.v[to ? in->out[0] : in->in[0]];
-    int64_t rows = x->box.size[0], all = x->bytes / (int64_t)sk_dtype_size(x->type);
-    int64_t row = rows ? all / rows : 0, times = to ? 1 : in->pieces;
-    bool fits = in->codec && code->bytes == times * rows * sk_codec_bytes(in->codec, row);
-    if (in->in[1] >= 0)
-        fits &=
-            p->bufs.v[in->in[1]].bytes == all * (int64_t)sizeof(float) && in->in[1] == in->out[1];
-    if (fits) return SK_OK;
-    return sk_fail(SK_EBUG,
-                   "P6: rank %d: instruction %d (%s): '%s' has %" PRId64 " bytes for %" PRId64
-                   " times %" PRId64 " rows of %" PRId64 " elements",
-                   p->rank, pc, sk_act_row_of(in)->name, code->name, code->bytes, times, rows, row);
-}
-
-/* And what comes encoded is decoded. */
-static sk_status codes_fit(const sk_program *p, sk_arena *a)
-{
-    char *decoded = sk_many(a, char, p->bufs.n + 1);
-    for (int pc = 0; pc < p->insts.n; pc++) {
-        sk_act act = p->insts.v[pc].act;
-        if (act != SK_DO_ENCODE && act != SK_DO_DECODE) continue;
-        SK_TRY(code_fits(p, pc));
-        if (act == SK_DO_DECODE) decoded[p->insts.v[pc].in[0]]++;
-    }
-    for (int i = 0; i < p->calls.n; i++)
-        for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
-            if (decoded[p->calls.v[i].segs[s].dst] != 1)
-                return sk_fail(SK_EBUG,
-                               "P8: rank %d: '%s' comes by call %d and is decoded %d times",
-                               p->rank, p->bufs.v[p->calls.v[i].segs[s].dst].name, i,
-                               decoded[p->calls.v[i].segs[s].dst]);
-    return SK_OK;
-}
-
 static sk_status all_of(const sk_program *p, sk_arena *a)
 {
     lives l;
-    SK_TRY(in_heap(p));
-    SK_TRY(calls_fit(p));
-    SK_TRY(launches_fit(p));
-    SK_TRY(codes_fit(p, a));
+    SK_TRY(sk_verify_places(p));
     SK_TRY(find_lives(p, a, &l));
     SK_TRY(no_overlap(p, &l, a));
     SK_TRY(in_order(p, a));
     SK_TRY(sends_kept(p, &l, a));
-    if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
-    if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
-    SK_TRY(updated_once(p, a));
+    SK_TRY(sk_verify_work(p));
     SK_TRY(sk_verify_shared(p));
     SK_TRY(sk_verify_offload(p));
     SK_TRY(sk_verify_launches(p));

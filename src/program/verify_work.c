@@ -1,0 +1,111 @@
+/* verify_work.c - P8: nothing is left out and nothing is done twice: nodes, updates, codes. */
+#include "program/acts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static sk_status nodes_run(const sk_program *p, int from, int to, bool backward, sk_arena *a)
+{
+    const sk_graph *g = p->expanded;
+    int *runs = sk_many(a, int, g->nodes.n + 1), *turn = sk_many(a, int, g->nodes.n + 1);
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (in->act != SK_DO_OP) continue;
+        if (in->part != turn[in->node->id])
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
+                           in->node->out[0]->name, in->part, in->parts, turn[in->node->id]);
+        turn[in->node->id] = (in->part + 1) % in->parts;
+        if (in->node->phase != in->phase)
+            return sk_fail(SK_EBUG, "P8: rank %d: instruction %d makes '%s' in the wrong phase",
+                           p->rank, pc, in->node->out[0]->name);
+        runs[in->node->id] += in->part + 1 == in->parts;
+    }
+    for (int i = 0; i < g->nodes.n; i++) {
+        bool here = p->spread.stage[i] == p->stage;
+        int want = here && (backward || g->nodes.v[i]->phase == SK_FORWARD) ? p->n_micro : 0;
+        if (runs[i] != want)
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is made %d times in %d micro-batches",
+                           p->rank, g->nodes.v[i]->out[0]->name, runs[i], want);
+    }
+    return SK_OK;
+}
+
+static sk_status updated_once(const sk_program *p, sk_arena *a)
+{
+    int *passes = sk_many(a, int, p->params.n + 1), n_passes = 0;
+    bool clipped = false;
+    while (p->optim && p->optim->pass[n_passes]) n_passes++;
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        clipped |= in->act == SK_DO_CLIP;
+        if (in->act != SK_DO_UPDATE) continue;
+        int k = passes[in->param]++;
+        if (clipped != (in->scale == 0) || pc >= p->n_train || in->pass != k % n_passes ||
+            in->update != k / n_passes)
+            return sk_fail(SK_EBUG, "P8: rank %d: pass %d over '%s' is out of order", p->rank,
+                           in->pass, p->params.v[in->param].tensor->name);
+    }
+    for (int i = 0; i < p->params.n; i++) {
+        int want = p->n_updates * (p->params.v[i].tensor->bias_update != 0 ? 1 : n_passes);
+        if (passes[i] != want)
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
+                           p->rank, p->params.v[i].tensor->name, passes[i], want);
+    }
+    return SK_OK;
+}
+
+/* Does an encoded buffer have the rows of the other, as many times as it says? */
+static sk_status code_fits(const sk_program *p, int pc)
+{
+    const sk_inst *in = &p->insts.v[pc];
+    bool to = in->act == SK_DO_ENCODE;
+    const sk_buffer *x = &p->bufs.v[to ? in->in[0] : in->out[0]];
+    const sk_buffer *code = &p->bufs.v[to ? in->out[0] : in->in[0]];
+    int64_t rows = x->box.size[0], all = x->bytes / (int64_t)sk_dtype_size(x->type);
+    int64_t row = rows ? all / rows : 0, times = to ? 1 : in->pieces;
+    bool fits = in->codec && code->bytes == times * rows * sk_codec_bytes(in->codec, row);
+    if (in->in[1] >= 0)
+        fits &=
+            p->bufs.v[in->in[1]].bytes == all * (int64_t)sizeof(float) && in->in[1] == in->out[1];
+    if (fits) return SK_OK;
+    return sk_fail(SK_EBUG,
+                   "P6: rank %d: instruction %d (%s): '%s' has %" PRId64 " bytes for %" PRId64
+                   " times %" PRId64 " rows of %" PRId64 " elements",
+                   p->rank, pc, sk_act_row_of(in)->name, code->name, code->bytes, times, rows, row);
+}
+
+/* And what comes encoded is decoded. */
+static sk_status codes_fit(const sk_program *p, sk_arena *a)
+{
+    char *decoded = sk_many(a, char, p->bufs.n + 1);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        sk_act act = p->insts.v[pc].act;
+        if (act != SK_DO_ENCODE && act != SK_DO_DECODE) continue;
+        SK_TRY(code_fits(p, pc));
+        if (act == SK_DO_DECODE) decoded[p->insts.v[pc].in[0]]++;
+    }
+    for (int i = 0; i < p->calls.n; i++)
+        for (int s = 0; p->calls.v[i].type == SK_U8 && s < p->calls.v[i].n_segs; s++)
+            if (decoded[p->calls.v[i].segs[s].dst] != 1)
+                return sk_fail(SK_EBUG,
+                               "P8: rank %d: '%s' comes by call %d and is decoded %d times",
+                               p->rank, p->bufs.v[p->calls.v[i].segs[s].dst].name, i,
+                               decoded[p->calls.v[i].segs[s].dst]);
+    return SK_OK;
+}
+
+static sk_status all_work(const sk_program *p, sk_arena *a)
+{
+    SK_TRY(codes_fit(p, a));
+    if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
+    if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
+    return updated_once(p, a);
+}
+
+sk_status sk_verify_work(const sk_program *p)
+{
+    sk_arena tmp = {0};
+    sk_status st = all_work(p, &tmp);
+    sk_arena_end(&tmp);
+    return st;
+}
