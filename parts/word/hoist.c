@@ -49,13 +49,9 @@ static bool depend(const sk_program *p, const sk_inst *a, const sk_inst *b)
     return m.found;
 }
 
-/* A gather of weights: from kept shards, or from codes of them that ENCODE has just written. */
-static bool gathers(const sk_program *p, const sk_inst *in)
+static bool gathers(const sk_program *p, const sk_inst *in) /* weights of a layer */
 {
-    if (in->act != SK_DO_START) return false;
-    const sk_call_plan *c = &p->calls.v[in->call];
-    return c->kind == SK_ALLGATHER && c->flies == SK_FLIES_IN_TASK && c->n_segs &&
-           p->bufs.v[c->segs[0].dst].kind == SK_WIRE;
+    return in->act == SK_DO_START && p->calls.v[in->call].param_set;
 }
 
 static bool starts_gather(const sk_program *p, const sk_inst *in)

@@ -78,7 +78,7 @@ static void marks(sk_out *o, const sk_program *p, const sk_inst *in)
     if (in->parts > 1) sk_out_add(o, " turn=%d/%d", in->part, in->parts);
     if (in->ring >= 0) sk_out_add(o, " ring=%s", p->layout.mesh.name[in->ring]);
     if (in->region) sk_out_add(o, " region=%d", in->region);
-    if (in->node && in->node->id >= p->graph->nodes.n) sk_out_add(o, " clone");
+    if (in->node && sk_node_is_clone(p, in->node)) sk_out_add(o, " clone");
     if (in->act != SK_DO_START) return;
     const sk_call_plan *c = &p->calls.v[in->call];
     sk_out_add(o, " flies=%s%s", flies[c->flies], c->by_rows ? " by-rows" : "");

@@ -14,7 +14,7 @@
  *   P5  every buffer is written before it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is under way, nobody touches its buffers
- *   P8  every node runs once a micro-batch, all its turns in order, clones in the backward pass;
+ *   P8  every node runs once a micro-batch, all its parts in order, clones in the backward pass;
  *       and the optimizer makes every pass over every parameter once, after the sums are known; or,
  *       where stages update on their own, once an update, in their order
  *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
@@ -24,24 +24,24 @@
  *       from one memory to another, and each that is begun is waited for in its section
  *   P11 instructions that are one launch on a GPU may be: nothing between them touches what they do
  *
- * Attributes: passes ask nothing about each other; what one must know of another is written here or
- * in sk_plan (emit.h), by the passes named first, for those behind the arrow.
+ * Attributes: passes ask nothing about each other; what one must know of another is written here,
+ * in sk_plan (lowering.h) or in the saved set (saved.h), by the passes named first, for those
+ * behind the arrow.
  *   node.region      sk_plan.region_of: its chunked region       regions -> lower, overlap, tiles
- *   node.half        sk_plan.weight_half                         split-backward, regions -> lower
- *   tensor.wide      sk_plan.wide: inside a region, never whole  regions -> lower, slices
- *   saved.form       sk_plan.recomputed, cut_after (in pieces), packs (in fewer bits): what the
- *                    backward pass finds   recompute, regions, saved, packed -> params, lower
+ *   node.half        sk_plan.weight_half                         split-backward -> lower, saved
+ *   tensor.wide      sk_plan.wide: inside a region, never whole  regions -> recompute, slices
+ *   saved.form       sk_saved.form: as made, a piece, signs, zeros, gathered
+ *                                                                saved -> lower
  *   inst.region      instructions that run in chunks together    lower -> slices
  *   inst.ring        the axis round which operands go            lower -> ring
  *   inst.unit        what is not torn apart                      lower, overlap -> overlap, buckets
- *   inst.turns       1: whole      ring, overlap, slices, tiles -> those behind; offload, verify
+ *   inst.parts       1: whole      ring, overlap, slices, tiles -> those behind; offload, verify
+ *   inst.param       of ADD: the gradient, or what is a leaf of it  lower -> accumulate
  *   call.by_rows     may be split along the batch                lower -> overlap
  *   call.flies       how long it may be in flight                lower, overlap, buckets -> waits
- *   call.then        what belongs to its end                     lower, buckets -> waits
+ *   call.then        what belongs to its end                     lower, first-gather -> waits
+ *   call.param_set   the weights of a layer that it gathers      lower -> first-gather, hoist
  *   param.home       sk_layout.home: where kinds of data live    words -> params, tiles, offload
- *
- * Two more have no name of their own yet: what a buffer is to a sum (sk_node.into and
- * sk_param_plan.grad say it), and which weights a call gathers (params.c decides while it writes).
  *
  * Every call has its algorithm from the compiler (coll/choose.h), so that ranks cannot
  * disagree about it: members of a group see the same bytes, hosts and costs. */
@@ -276,8 +276,8 @@ typedef struct sk_program {
     } launches;
     int *launch_of; /* by instruction: 1 + the launch it is part of; 0: one of its own.  NULL: the
                        device is no GPU */
-    /* Common weights are the heap's first pages, and those of rank `twin`.  A rank whose twin is
-     * another one counts them nowhere: its regions begin behind them. */
+    /* Common weights are the heap's first pages, and those of rank `shares_with`.  A rank that
+     * shares with another one counts them nowhere: its regions begin behind them. */
     int shares_with;
     int64_t shared_bytes;
     int64_t own_bytes; /* heap_bytes, less what the twin keeps: memory that this rank takes */
