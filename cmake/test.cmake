@@ -125,7 +125,7 @@ if(TARGET skein_cuda)
     skein_test_name(${file} name)
     skein_test_program(${name} ${file} "skein_cuda;skein_testlib")
   endforeach()
-  skein_test_program(op_canonical_cuda ${CMAKE_SOURCE_DIR}/test/op_canonical.c
+  skein_test_program(op_canonical_cuda ${CMAKE_SOURCE_DIR}/test/op/canonical.c
                      "skein_cuda;skein_testlib" cuda)
   # The ops in float64 beside those in float: one object of which only sk_op64_find is seen.
   set(ops64 ${CMAKE_BINARY_DIR}/ops64.o)
