@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/threads.h"
 #include "device/device.h"
+#include "graph/op.h"
 #include "kernel/cuda/xent_rows.h"
 #include "lib/go_on.h"
 #include "lib/on_gpu.h"

@@ -63,7 +63,7 @@ static int sized(sk_graph *g, char letter, int64_t n)
 static void operands(void)
 {
     mistake("no operation is called 'warp'", sk_apply(g, "warp", .in = {d.x}));
-    mistake("model/blocks.c:", sk_apply(g, "warp", .in = {d.x})); /* and where it was said */
+    mistake("graph/build.c:", sk_apply(g, "warp", .in = {d.x})); /* and where it was said */
     mistake("operand 1 is missing", sk_apply(g, "add", .in = {d.x}));
     mistake("'*' is \"cf\" in operand 1 'w' and \"btc\" before",
             sk_apply(g, "add", .in = {d.x, d.w}));
