@@ -72,7 +72,7 @@ if(cuda_sources)
   target_link_libraries(skein_cuda PRIVATE $<BUILD_INTERFACE:skein_flags>
                                    PUBLIC skein CUDA::cudart_static ${CMAKE_DL_LIBS})
   # libskein asks for these weakly; nobody else would fetch them out of the archive.
-  foreach(symbol device_cuda kernel_parts optim_kernel_parts codec_kernel_parts acts_cuda lt_run
+  foreach(symbol device_cuda kernel_parts optim_kernel_parts codec_kernel_parts inst_kernels_cuda lt_run
                  norm_grad xent_rows nccl_cuda)
     target_link_options(skein_cuda INTERFACE LINKER:-u,sk_${symbol})
   endforeach()
