@@ -97,7 +97,7 @@ static void train_section(buckets *x, const sk_inst *old, int to)
 {
     sk_lowering *e = x->e;
     bool inside = false;
-    int n_tasks = e->tasks_of[true] ? e->tasks_of[true][e->p->stage].n : 0;
+    int n_tasks = e->plan.tasks[true] ? e->plan.tasks[true][e->p->stage].n : 0;
     for (int pc = 0, end; pc < to; pc = end) {
         end = unit_end(old, pc, to);
         if (inside && old[pc].task < 0 && x->full.n) { /* where the tasks end */

@@ -1,8 +1,10 @@
 /* compile.c - model + layout -> the program of one rank, by passes.
  *
- * The table below is the compiler: passes run in this order, each in a file of its own.  The first
- * ones decide about nodes and tensors, `lower` writes instructions, and those behind it rewrite the
- * list.  `skein explain --pass NAME` prints the program after any of them.
+ * The tables below are the compiler: passes run in this order, each in a file of its own.  The
+ * first ones decide about nodes and tensors, `lower` writes instructions, and those behind it
+ * rewrite the list.  `skein explain --pass NAME` prints the program after any of them.  Passes that
+ * ask nothing about the rank run once for a layout (sk_plan_graph), and the compilations of all
+ * ranks share what they decide.
  *
  *     chunks before propagation      partial sums are settled where a stage ends
  *     regions after chunks           states say whether the batch is cut alike
@@ -87,21 +89,29 @@ static sk_status plan_memory(sk_lowering *e)
     return SK_OK;
 }
 
-static const struct pass {
+typedef struct station {
     const char *name, *doc;
     sk_status (*run)(sk_lowering *e);
-} passes[] = {
+} station;
+
+/* Once for all ranks: these ask nothing about the rank, and write to the plan alone. */
+static const station for_all[] = {
     {"refusals", "words that do not go with model, schedule, device or dtype", goes_together},
     {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
     {"tasks", "the order of tasks on every stage", sk_order_tasks},
     {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
+    {"codecs", "encodings of weights and gradients on the wire", sk_choose_codecs},
+};
+enum { N_FOR_ALL = sizeof for_all / sizeof *for_all };
+
+/* For each rank. */
+static const station for_one[] = {
     {"regions", "nodes that run in sequence chunks", sk_find_regions},
     {"recompute", "clones of nodes in the backward pass, instead of saved results", sk_recompute},
     {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
     {"length", "is the program short enough?", sk_check_length},
     {"pieces", "results that are saved in pieces", sk_plan_pieces},
     {"packed", "results that are saved in fewer bits", sk_plan_packed},
-    {"codecs", "encodings of weights and gradients on the wire", sk_choose_codecs},
     {"params", "weights, gradients, optimizer state: shards and owners", sk_plan_params},
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"saved", "what tasks leave to later tasks, in which form", sk_find_saved},
@@ -125,11 +135,18 @@ static const struct pass {
     {"memory", "the place of every buffer", plan_memory},
     {"launches", "what a GPU does in one launch", sk_join_launches},
 };
-enum { N_PASSES = sizeof passes / sizeof *passes };
+enum { N_FOR_ONE = sizeof for_one / sizeof *for_one };
 
-/* A pass in its order: one of the table, or one that a word brings to run behind it. */
+static const station *station_at(int i)
+{
+    if (i < N_FOR_ALL) return &for_all[i];
+    return i < N_FOR_ALL + N_FOR_ONE ? &for_one[i - N_FOR_ALL] : NULL;
+}
+
+/* A pass in its order: one of the tables, or one that a word brings to run behind it. */
 typedef struct step {
-    const struct pass *station;
+    const station *of;
+    bool for_all;
     const sk_word *word; /* NULL: the station itself */
     const sk_pass *pass;
 } step;
@@ -137,20 +154,21 @@ typedef struct step {
 /* The i-th, of all words; returns false behind the last. */
 static bool nth_step(int i, step *out)
 {
-    for (const struct pass *s = passes; s < passes + N_PASSES; s++) {
-        *out = (step){.station = s};
+    const station *s;
+    for (int k = 0; (s = station_at(k)); k++) {
+        *out = (step){.of = s, .for_all = k < N_FOR_ALL};
         if (i-- == 0) return true;
         for (const sk_word *const *w = sk_word_parts; *w; w++)
-            for (int k = 0; k < SK_WORD_PASSES && (*w)->pass[k]; k++) {
-                if (strcmp((*w)->pass[k]->station, s->name) != 0) continue;
-                *out = (step){s, *w, (*w)->pass[k]};
+            for (int j = 0; j < SK_WORD_PASSES && (*w)->pass[j]; j++) {
+                if (strcmp((*w)->pass[j]->station, s->name) != 0) continue;
+                *out = (step){s, k < N_FOR_ALL, *w, (*w)->pass[j]};
                 if (i-- == 0) return true;
             }
     }
     return false;
 }
 
-static const char *name_of(const step *s) { return s->word ? s->word->name : s->station->name; }
+static const char *name_of(const step *s) { return s->word ? s->word->name : s->of->name; }
 
 const char *sk_pass_name(int i)
 {
@@ -161,18 +179,20 @@ const char *sk_pass_name(int i)
 const char *sk_pass_doc(int i)
 {
     step s;
-    return !nth_step(i, &s) ? NULL : s.word ? s.pass->doc : s.station->doc;
+    return !nth_step(i, &s) ? NULL : s.word ? s.pass->doc : s.of->doc;
 }
 
-static sk_status run_passes(sk_lowering *e, const char *last)
+/* Those for all ranks or those of one, all or up to `last`. */
+static sk_status run_passes(sk_lowering *e, bool all_ranks, const char *last, bool *stopped)
 {
     step s;
-    for (int i = 0; nth_step(i, &s); i++) {
-        if (!s.word) SK_TRY(s.station->run(e));
+    for (int i = 0; !*stopped && nth_step(i, &s); i++) {
+        if (s.for_all != all_ranks) continue;
+        if (!s.word) SK_TRY(s.of->run(e));
         else if (sk_word_on(s.word, e->l)) SK_TRY(s.pass->list(e->p, e->tmp));
-        if (last && !strcmp(last, name_of(&s))) return SK_OK;
+        *stopped = last && !strcmp(last, name_of(&s));
     }
-    return last ? sk_fail(SK_EUSAGE, "no pass is called '%s'", last) : SK_OK;
+    return SK_OK;
 }
 
 static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *l,
@@ -196,6 +216,35 @@ static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *
     return p;
 }
 
+static sk_status make_plan(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                           const sk_compile_opts *o, const char *last, bool *stopped,
+                           const sk_graph_plan **out)
+{
+    SK_TRY(sk_graph_status(g));
+    sk_graph_plan *plan = sk_new(a, sk_graph_plan);
+    sk_program *p = new_program(a, g, l, o, 0); /* of any rank: for what ranks have in common */
+    *plan = (sk_graph_plan){.graph = g, .layout = *l, .opts = *o, .n_micro = p->n_micro};
+    sk_lowering e = {.p = p, .tmp = a, .g = g, .l = &plan->layout, .opts = o, .sp = &plan->spread};
+    SK_TRY(run_passes(&e, true, last, stopped));
+    plan->plan = e.plan;
+    *out = plan;
+    return SK_OK;
+}
+
+sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                        const sk_compile_opts *o, const sk_graph_plan **out)
+{
+    bool stopped = false;
+    return make_plan(a, g, l, o, NULL, &stopped, out);
+}
+
+static bool is_of(const sk_graph_plan *plan, const sk_graph *g, const sk_compile_opts *o,
+                  int n_micro)
+{
+    return plan->graph == g && plan->opts.optim == o->optim && plan->n_micro == n_micro &&
+           plan->opts.validate == o->validate && plan->opts.gpu == o->gpu;
+}
+
 /* Lists that grew beside what is given up, at the lengths they have now. */
 #define FIX(arena, list)                                                            \
     ((list)->v = sk_grow((arena), (list)->v, sizeof *(list)->v * (size_t)(list)->n, \
@@ -205,8 +254,13 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                          const sk_compile_opts *o, int rank, const char *last, sk_program **out,
                          char **text)
 {
-    SK_TRY(sk_graph_status(g));
+    const sk_graph_plan *plan = o->plan;
+    bool stopped = false;
+    if (!plan) SK_TRY(make_plan(a, g, l, o, last, &stopped, &plan));
     sk_program *p = new_program(a, g, l, o, rank);
+    sk_assert(is_of(plan, g, o, p->n_micro));
+    p->plan = plan;
+    p->spread = plan->spread;
     sk_arena tmp = {0};
     sk_lowering e = {.p = p,
                      .tmp = &tmp,
@@ -214,9 +268,11 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                      .l = &p->layout,
                      .opts = o,
                      .sp = &p->spread,
+                     .plan = plan->plan,
                      .at = {.task = -1},
                      .gathered_layer = -1};
-    sk_status st = run_passes(&e, last);
+    sk_status st = run_passes(&e, false, last, &stopped);
+    if (!st && last && !stopped) st = sk_fail(SK_EUSAGE, "no pass is called '%s'", last);
     FIX(a, &p->insts);
     FIX(a, &p->bufs);
     FIX(a, &p->calls);
@@ -233,8 +289,10 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
 }
 
 sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
-                           const sk_compile_opts *o, int rank, const char *pass, char **text)
+                           const sk_compile_opts *o, int rank, const char *last, char **text)
 {
     sk_program *p;
-    return compile(a, g, l, o, rank, pass, &p, text);
+    sk_compile_opts own = *o;
+    own.plan = NULL; /* the last pass may be one of those that make the plan */
+    return compile(a, g, l, &own, rank, last, &p, text);
 }

@@ -185,7 +185,7 @@ static void section_begin(sk_lowering *e, bool training)
 {
     e->training = training;
     memset(e->hand, 0, sizeof *e->hand * (size_t)(e->g->tensors.n * e->p->n_micro));
-    e->tasks = e->tasks_of[training];
+    e->tasks = e->plan.tasks[training];
 }
 
 static sk_status do_tasks(sk_lowering *e)

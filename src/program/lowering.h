@@ -49,19 +49,27 @@ typedef struct sk_region {
 
 /* What the passes before `lower` decide about nodes and tensors.  Each member is written by the
  * pass that its heading names and only read afterwards; passes know of each other by these alone.
- */
+ * The first members are of all ranks: made once (sk_graph_plan), and const, since the compilations
+ * of many ranks read the same arrays.  The others are of this rank's stage. */
 typedef struct sk_plan {
     /* chunks */
     const sk_schedule *schedule;
-    int *place; /* by chunk: its stage */
-    /* edges */
-    uint64_t *read_by;      /* tensor id -> set of stages that read it */
-    uint64_t *read_forward; /* the same, of forward nodes alone */
-    unsigned *as_part;      /* tensor id -> set of axes over which somebody reads a partial sum */
-    sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
-    sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order (regions moves some) */
-    char *crosses;     /* tensor id -> forward nodes of other layers read it */
-    int *stage_of_layer;
+    const int *place; /* by chunk: its stage */
+    /* tasks */
+    const sk_tasks *tasks[2]; /* of the validation and the training section, by stage */
+    /* edges; from `recompute` on the arrays by tensor are copies that have clones too */
+    const uint64_t *read_by;      /* tensor id -> set of stages that read it */
+    const uint64_t *read_forward; /* the same, of forward nodes alone */
+    const unsigned *as_part;      /* tensor id -> axes over which somebody reads a partial sum */
+    const sk_state *grad_made;    /* tensor id -> its gradient before any reduction */
+    const sk_ints *of_chunk; /* [2 * chunk + phase]: its nodes, in graph order; regions has a copy
+                                in which it moves some, recompute one that has clones too */
+    const char *crosses;     /* tensor id -> forward nodes of other layers read it */
+    const int *stage_of_layer;
+    /* codecs */
+    const sk_codec *weights_as, *grads_as; /* NULL: as they are */
+    bool narrow_model;                     /* some weights are narrower than f32 */
+
     /* regions; recompute adds those of clones */
     struct {
         sk_region *v;
@@ -81,9 +89,6 @@ typedef struct sk_plan {
     sk_form *packs; /* tensor id -> SK_SIGNS, SK_ZEROS; SK_AS_MADE: it is not packed */
     /* saved */
     sk_saved_set saved;
-    /* codecs */
-    const sk_codec *weights_as, *grads_as; /* NULL: as they are */
-    bool narrow_model;                     /* some weights are narrower than f32 */
     /* params */
     int *param_of; /* tensor id -> index in p->params, or -1 */
     sk_ints *uses; /* [2 * layer + phase]: parameters read there */
@@ -99,6 +104,15 @@ typedef struct sk_place {
     int region; /* what is being written is of this region: inst.region */
 } sk_place;
 
+struct sk_graph_plan {
+    const sk_graph *graph;
+    sk_layout layout;
+    sk_compile_opts opts;
+    int n_micro;
+    sk_sharding spread;
+    sk_plan plan; /* its first members */
+};
+
 /* What `lower` and the passes behind it share. */
 typedef struct sk_lowering {
     sk_program *p;
@@ -106,12 +120,11 @@ typedef struct sk_lowering {
     const sk_graph *g; /* the given one; from `recompute` on, with clones */
     const sk_layout *l;
     const sk_compile_opts *opts;
-    sk_sharding *sp;
+    sk_sharding *sp; /* arrays of the plan; from `recompute` on copies that have clones too */
     sk_plan plan;
     sk_place at;
     bool training;         /* this section makes gradients */
-    sk_tasks *tasks;       /* of the section at work, by stage */
-    sk_tasks *tasks_of[2]; /* of the validation and the training section; NULL: none */
+    const sk_tasks *tasks; /* of the section at work, by stage */
     sk_at_hand **hand;     /* [tensor * n_micro + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */

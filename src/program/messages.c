@@ -187,7 +187,7 @@ static sk_status section(mail *x, bool training, int from, int to)
     sk_lowering *e = x->e;
     int n_tasks = 0;
     e->training = training;
-    e->tasks = e->tasks_of[training];
+    e->tasks = e->plan.tasks[training];
     if (e->tasks) n_tasks = e->tasks[e->p->stage].n;
     if (e->tasks) SK_TRY(sk_lower_window(e, &x->window));
     memset(x->stage_of, -1, sizeof *x->stage_of * (size_t)e->p->n_ranks);

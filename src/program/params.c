@@ -260,6 +260,7 @@ sk_status sk_plan_params(sk_lowering *e)
     uint64_t sets[64];
     int n_sets = 0;
     p->world = e->l->mesh.n;
+    e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->tensors.n; i++) {
         const sk_tensor *t = e->g->tensors.v[i];
         e->plan.param_of[i] = -1;

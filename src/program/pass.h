@@ -1,6 +1,6 @@
 /* pass.h - a pass that a word of a layout brings along.
  *
- * compile.c has the table of stations.  A word (layout/word.h) that rewrites the program names the
+ * compile.c has the tables of stations.  A word (layout/word.h) that rewrites the program names the
  * station behind which its pass runs; the pass runs only in layouts that say the word.  So a
  * technique that needs no new instruction and no new attribute is one file: parts/word/hoist.c.
  * What a pass may know of the others stands in the program: the attributes of instructions, calls

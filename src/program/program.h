@@ -216,13 +216,19 @@ typedef struct sk_sum_plan {
 
 enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of SK_DO_STATS; behind the sums, the cells of the loss */
 
+/* What a layout makes of a graph for all ranks alike: stages, states of tensors, who reads what,
+ * tasks.  Made once, by the passes that compile.c says so of, and shared by the compilations of
+ * all ranks; it lives as long as their programs. */
+typedef struct sk_graph_plan sk_graph_plan;
+
 typedef struct sk_program {
     sk_arena *arena;
     const sk_graph *graph;    /* as given */
     const sk_graph *expanded; /* with clones of what is recomputed: its nodes are those of
                                  instructions.  The given graph, if there are none */
     sk_layout layout;
-    sk_sharding spread;
+    const sk_graph_plan *plan;
+    sk_sharding spread; /* of the plan, or a copy that has clones too */
     const sk_optim *optim;
     int rank, n_ranks, n_micro, stage;
     int coord[SK_MAX_AXES];
@@ -284,17 +290,18 @@ typedef struct sk_program {
 } sk_program;
 
 typedef struct sk_compile_opts {
-    const sk_optim *optim; /* NULL: forward only */
-    int n_micro;           /* 0: from the layout, or 1 */
-    int threads;           /* per rank */
-    int64_t bucket_bytes;  /* gradients are reduced in buckets of about this size; 0: 8 MiB */
-    bool validate;         /* add the validation section */
-    const int *host_of;    /* rank -> host; NULL: one host */
-    const sk_costs *costs; /* to choose algorithms by; NULL: the preset */
-    int pin;               /* sk_pin_find(); 0: choose */
-    sk_dtype state_type;   /* of the optimizer's state: f32 or bf16 */
-    bool late;             /* a step's update runs beside the next step (ZeRO-Offload) */
-    bool gpu;              /* the device is a GPU */
+    const sk_optim *optim;     /* NULL: forward only */
+    int n_micro;               /* 0: from the layout, or 1 */
+    int threads;               /* per rank */
+    int64_t bucket_bytes;      /* gradients are reduced in buckets of about this size; 0: 8 MiB */
+    bool validate;             /* add the validation section */
+    const int *host_of;        /* rank -> host; NULL: one host */
+    const sk_costs *costs;     /* to choose algorithms by; NULL: the preset */
+    int pin;                   /* sk_pin_find(); 0: choose */
+    sk_dtype state_type;       /* of the optimizer's state: f32 or bf16 */
+    bool late;                 /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool gpu;                  /* the device is a GPU */
+    const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;
 
 /* Scratch of a GPU: what changes from step to step; a table of updates and of gradients, so many
@@ -309,6 +316,10 @@ static inline int64_t sk_device_bytes(const sk_program *p)
 
 int64_t sk_scratch_bytes(const sk_program *p);
 int64_t sk_room_at(const sk_program *p); /* gpu: where the room begins in the heap */
+
+/* For many ranks: the plan that they share, to be given to sk_compile in its options. */
+sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,
+                        const sk_compile_opts *o, const sk_graph_plan **out);
 
 /* The program of one rank.  The graph has its gradient already when optim is given. */
 sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,

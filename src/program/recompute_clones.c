@@ -194,24 +194,29 @@ static void rewire_chunk(clones *x, sk_ints *all)
 
 /* --- what is known of originals, for clones as well --- */
 
-#define EXTEND(arena, array, origins, n_old)                                                       \
-    do {                                                                                           \
-        size_t one_ = sizeof *(array), old_ = (size_t)(n_old);                                     \
-        if (!(array)) break;                                                                       \
-        (array) = sk_grow((arena), (array), one_ * old_, one_ * (old_ + (size_t)(origins).n + 1)); \
-        for (int i_ = 0; i_ < (origins).n; i_++)                                                   \
-            (array)[old_ + (size_t)i_] = (array)[(origins).v[i_]];                                 \
-    } while (0)
+/* A copy of an array by node or tensor, with what clones have of their originals behind it.  The
+ * array itself may be one that all ranks share. */
+static void *extended(sk_arena *a, const void *array, size_t size, int n, const sk_ints *origins)
+{
+    if (!array) return NULL;
+    char *out = sk_alloc_n(a, size, (size_t)(n + origins->n + 1));
+    if (n) memcpy(out, array, size * (size_t)n);
+    for (int i = 0; i < origins->n; i++)
+        memcpy(out + size * (size_t)(n + i), out + size * (size_t)origins->v[i], size);
+    return out;
+}
 
 static void extend_nodes(clones *x)
 {
     sk_lowering *e = x->e;
+    sk_sharding *sp = e->sp;
+    const sk_ints *of = &x->origin;
     int n = e->p->graph->nodes.n;
-    EXTEND(e->p->arena, e->sp->node, x->origin, n);
-    EXTEND(e->p->arena, e->sp->chunk, x->origin, n);
-    EXTEND(e->p->arena, e->sp->stage, x->origin, n);
-    EXTEND(e->tmp, e->plan.region_of, x->origin, n);
-    EXTEND(e->tmp, e->plan.moved, x->origin, n);
+    sp->node = extended(e->p->arena, sp->node, sizeof *sp->node, n, of);
+    sp->chunk = extended(e->p->arena, sp->chunk, sizeof *sp->chunk, n, of);
+    sp->stage = extended(e->p->arena, sp->stage, sizeof *sp->stage, n, of);
+    e->plan.region_of = extended(e->tmp, e->plan.region_of, sizeof *e->plan.region_of, n, of);
+    e->plan.moved = extended(e->tmp, e->plan.moved, sizeof *e->plan.moved, n, of);
     for (int i = 0; e->plan.region_of && i < x->region.n; i++)
         e->plan.region_of[n + i] = x->region.v[i];
 }
@@ -219,20 +224,22 @@ static void extend_nodes(clones *x)
 static void extend_tensors(clones *x)
 {
     sk_lowering *e = x->e;
+    const sk_ints *of = &x->tensor_origin;
     int n = e->p->graph->tensors.n;
-    EXTEND(e->p->arena, e->sp->made, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.read_by, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.read_forward, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.as_part, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.grad_made, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.recomputed, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.wide, x->tensor_origin, n);
-    EXTEND(e->tmp, e->plan.param_of, x->tensor_origin, n);
+    uint64_t *read_by = extended(e->tmp, e->plan.read_by, sizeof *read_by, n, of);
+    uint64_t *forward = extended(e->tmp, e->plan.read_forward, sizeof *forward, n, of);
+    e->sp->made = extended(e->p->arena, e->sp->made, sizeof *e->sp->made, n, of);
+    e->plan.as_part = extended(e->tmp, e->plan.as_part, sizeof *e->plan.as_part, n, of);
+    e->plan.grad_made = extended(e->tmp, e->plan.grad_made, sizeof *e->plan.grad_made, n, of);
+    e->plan.recomputed = extended(e->tmp, e->plan.recomputed, sizeof *e->plan.recomputed, n, of);
+    e->plan.wide = extended(e->tmp, e->plan.wide, sizeof *e->plan.wide, n, of);
     for (int i = n; i < x->g->tensors.n; i++) {
-        e->plan.read_by[i] = 1ull << e->p->stage; /* clones go to no other stage */
-        e->plan.read_forward[i] = 0;
+        read_by[i] = 1ull << e->p->stage; /* clones go to no other stage */
+        forward[i] = 0;
         e->plan.recomputed[i] = 0;
     }
+    e->plan.read_by = read_by;
+    e->plan.read_forward = forward;
 }
 
 /* Clones that the backward half of a region computes, the last first. */
@@ -257,8 +264,10 @@ void sk_clone_recomputed(sk_lowering *e)
     for (int i = 0; i < e->g->tensors.n; i++)
         if (e->plan.recomputed[i] == SK_BY_TWIN)
             x.twin[i] = sk_recompute_twin(e, e->g->tensors.v[i]->from);
+    sk_ints *lists = copied(e->tmp, e->plan.of_chunk, sizeof *lists * 2 * (size_t)e->sp->n_chunks);
     for (int c = e->sp->n_chunks - 1; c >= 0; c--)
-        if (e->plan.place[c] == e->p->stage) rewire_chunk(&x, &e->plan.of_chunk[2 * c + 1]);
+        if (e->plan.place[c] == e->p->stage) rewire_chunk(&x, &lists[2 * c + 1]);
+    e->plan.of_chunk = lists;
     for (int i = 0; i < e->plan.regions.n; i++) list_again(&x, &e->plan.regions.v[i]);
     extend_nodes(&x);
     extend_tensors(&x);

@@ -122,8 +122,9 @@ static bool reads_one_of(const sk_node *n, const char *set)
     return false;
 }
 
-typedef struct row { /* nodes of a phase from the region's first to its last */
-    sk_ints *all, before, mine, behind;
+typedef struct row {    /* nodes of a phase from the region's first to its last */
+    const sk_ints *all; /* of its chunk: this rank's own list */
+    sk_ints before, mine, behind;
     int from;
 } row;
 
@@ -212,10 +213,22 @@ static void find_by(sk_lowering *e, char letter)
         if (by_layer[k].letter) judge(e, &by_layer[k]);
 }
 
+/* A copy of the lists of all chunks: ranks share those of the plan, and regions move nodes. */
+static sk_ints *own_lists(sk_lowering *e)
+{
+    int lists = 2 * e->sp->n_chunks;
+    sk_ints *own = sk_many(e->tmp, sk_ints, lists);
+    for (int i = 0; i < lists; i++)
+        for (int k = 0; k < e->plan.of_chunk[i].n; k++)
+            *sk_push(e->tmp, &own[i]) = e->plan.of_chunk[i].v[k];
+    return own;
+}
+
 sk_status sk_find_regions(sk_lowering *e)
 {
     int nodes = e->g->nodes.n + 1, tensors = e->g->tensors.n + 1;
     if (e->l->slices < 2) return SK_OK;
+    e->plan.of_chunk = own_lists(e);
     e->plan.region_of = sk_many(e->tmp, int, nodes);
     e->plan.moved = sk_many(e->tmp, char, nodes);
     e->plan.wide = sk_many(e->tmp, char, tensors);

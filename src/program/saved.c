@@ -384,7 +384,7 @@ static void walk_tasks(sk_lowering *e, const order *tasks)
 
 static order *orders_of(const sk_lowering *e)
 {
-    const sk_tasks *mine = &e->tasks_of[true][e->p->stage];
+    const sk_tasks *mine = &e->plan.tasks[true][e->p->stage];
     order *all = sk_many(e->tmp, order, e->p->n_micro);
     for (int i = 0; i < mine->n; i++)
         if (mine->v[i].work != SK_WORK_U) *sk_push(e->tmp, &all[mine->v[i].micro]) = mine->v[i];

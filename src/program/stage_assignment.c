@@ -27,9 +27,10 @@ sk_status sk_assign_chunks(sk_lowering *e)
                        stages, each, e->p->n_micro, MOST_TASKS);
     e->plan.schedule = s;
     int n = each * stages;
-    e->plan.place = sk_many(e->tmp, int, n);
-    for (int c = 0; c < n; c++) e->plan.place[c] = sk_schedule_place(s, stages, c);
-    return sk_propagate(e->p->arena, e->g, l, e->plan.place, n, &e->p->spread);
+    int *place = sk_many(e->tmp, int, n);
+    for (int c = 0; c < n; c++) place[c] = sk_schedule_place(s, stages, c);
+    e->plan.place = place;
+    return sk_propagate(e->tmp, e->g, l, place, n, e->sp);
 }
 
 static sk_tasks *no_tasks(sk_lowering *e)
@@ -43,7 +44,9 @@ static sk_tasks *no_tasks(sk_lowering *e)
  * the next. */
 sk_status sk_order_tasks(sk_lowering *e)
 {
-    sk_tasks *train = e->tasks_of[true] = no_tasks(e), *forward = e->tasks_of[false] = no_tasks(e);
+    sk_tasks *train = no_tasks(e), *forward = no_tasks(e);
+    e->plan.tasks[true] = train;
+    e->plan.tasks[false] = forward;
     sk_pipe pipe = {.n_stages = e->sp->n_stages,
                     .n_chunks = e->sp->n_chunks / e->sp->n_stages,
                     .n_micro = e->p->n_micro,

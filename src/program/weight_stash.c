@@ -141,7 +141,7 @@ static void begin(stash *x)
 {
     sk_arena *tmp = x->e->tmp;
     int micros = x->p->n_micro, params = x->p->params.n;
-    x->tasks = &x->e->tasks_of[true][x->p->stage];
+    x->tasks = &x->e->plan.tasks[true][x->p->stage];
     x->at = -1;
     x->seen = sk_many(tmp, int, micros);
     x->delay = sk_many(tmp, int, micros);

@@ -26,6 +26,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
 static sk_status compile_one(const sk_setup *s, sk_arena *a, int rank, sk_program **out)
 {
     sk_compile_opts o = sk_setup_opts(s);
+    o.plan = s->plan;
     return sk_compile(a, &s->graph, &s->layout, &o, rank, out);
 }
 
@@ -77,6 +78,8 @@ static sk_status compile_classes(sk_setup *s)
 
 static sk_status compile(sk_setup *s, sk_status (*some)(sk_setup *s))
 {
+    sk_compile_opts o = sk_setup_opts(s);
+    SK_TRY(sk_plan_graph(s->arena, &s->graph, &s->layout, &o, &s->plan));
     s->programs = sk_many(s->arena, sk_program *, s->n_ranks);
     s->class_of = sk_many(s->arena, int, s->n_ranks);
     s->first_of = sk_many(s->arena, int, s->n_ranks);

@@ -87,6 +87,7 @@ sk_status sk_trial_compile(sk_arena *a, const sk_trial *t, sk_graph *g, sk_progr
     sk_trial_options(t, &o);
     *n_ranks = sk_mesh_ranks(&l.mesh);
     *programs = sk_many(a, sk_program *, *n_ranks);
+    SK_TRY(sk_plan_graph(a, g, &l, &o, &o.plan));
     for (int r = 0; r < *n_ranks; r++) SK_TRY(sk_compile(a, g, &l, &o, r, &(*programs)[r]));
     SK_TRY(sk_verify((const sk_program *const *)*programs, *n_ranks));
     return verify_classes(*programs, *n_ranks);
