@@ -195,9 +195,8 @@ sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l
     sk_compile_opts shared = *o;
     if (!o->plan) SK_TRY(sk_plan_graph(a, g, l, o, &shared.plan));
     int ranks = sk_mesh_ranks(&l->mesh), made = 0;
-    int n_micro = o->n_micro ? o->n_micro : l->n_micro ? l->n_micro : 1;
     *shape_of = sk_many(a, int, ranks);
-    int n = sk_shapes(g, l, n_micro, *shape_of);
+    int n = sk_shapes(shared.plan, *shape_of);
     sk_program **p = sk_many(a, sk_program *, n < 0 ? 1 : n);
     if (n < 0) {
         SK_TRY(sk_compile(a, g, l, &shared, 0, p)); /* its error message may say more */

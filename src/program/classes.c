@@ -3,75 +3,98 @@
  * A program depends on the rank's stage, on the sizes of its pieces, and, for
  * what it owns, on being first along an axis; where its pieces lie is only a
  * coordinate.  Sizes are looked at letter by letter: along every set of axes that
- * may cut a letter together, in the order in which they cut (sk_layout_cutter).
- * They are worked out once per combination of coordinates, not per rank, so that
+ * cut the letter in some state in use, in the order in which they cut (sk_layout_cutter).
+ * States in use are those of nodes, of what is saved in pieces, and of what the optimizer
+ * updates; what is in between, where a tensor goes from one to another, is cut by some of the same
+ * axes.  Sizes are worked out once per combination of coordinates, not per rank, so that
  * sixteen thousand ranks take a few milliseconds. */
 #include "base/hash.h"
-#include "program/program.h"
+#include "program/lowering.h"
 
 #include <string.h>
 
 enum { MOST = 1024 }; /* classes */
 
-typedef struct cutter { /* the axes that may cut one letter */
-    int axis[SK_MAX_AXES], n;
+typedef struct cutter { /* the axes that cut one letter */
+    int axis[SK_MAX_AXES + 1], n;
     uint64_t *key; /* of the sizes, by combination of coordinates */
 } cutter;
 
+typedef struct cuts { /* by letter: the axes that cut it in states in use, as bits */
+    const sk_layout *l;
+    unsigned of[128];
+} cuts;
+
 static uint64_t fold(uint64_t h, int64_t x) { return sk_hash(h, &x, sizeof x); }
 
-/* Optimizer state, gradients or parameters are cut along dim 0 over the shard axis, encoded sums
- * over that axis or another: which one, or -1. */
-static int shard_axis(const sk_graph *g, const sk_layout *l)
+/* --- states in use --- */
+
+static void see(cuts *c, const char *letters, const sk_state *s)
 {
-    if (l->shard != SK_SHARD_NONE && l->shard_axis >= 0) return l->shard_axis;
-    return *l->grads_as ? sk_layout_code_axis(l, g->batch) : -1;
+    for (int a = 0; a < c->l->mesh.n; a++)
+        if (s->how[a] == SK_SPLIT && a != c->l->stage_axis && c->l->mesh.size[a] > 1)
+            c->of[(int)letters[s->dim[a]] & 127] |= 1u << a;
 }
 
-static bool sharded(const sk_graph *g, char letter)
+static void see_nodes(cuts *c, const sk_graph_plan *plan)
 {
-    for (int i = 0; i < g->tensors.n; i++)
-        if (g->tensors.v[i]->role == SK_PARAM && g->tensors.v[i]->letters[0] == letter) return true;
-    return false;
-}
-
-/* May attention be cut along `letter` instead of one that it needs whole?  See propagate.c. */
-static bool everywhere(const sk_node *n, char letter)
-{
-    bool all = !strchr(n->not_split, letter) && !sk_node_gathers(n, letter);
-    for (int i = 0; i < n->n_in; i++) all &= strchr(n->letters_in[i], letter) != NULL;
-    return all;
-}
-
-static bool exchanged(const sk_graph *g, const sk_layout *l, int axis, char letter)
-{
-    if (l->by[axis] != SK_BY_EXCHANGE || letter == g->batch) return false;
+    const sk_graph *g = plan->graph;
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *n = g->nodes.v[i];
-        for (const char *p = l->split[axis]; *p; p++)
-            if (sk_node_gathers(n, *p) && everywhere(n, letter)) return true;
+        const sk_node_sharding *s = &plan->spread.node[i];
+        for (int k = 0; k < n->n_in; k++) see(c, n->in[k]->letters, &s->in[k]);
+        for (int o = 0; o < n->n_out; o++)
+            see(c, n->into[o] ? n->into[o]->letters : n->out[o]->letters, &s->out[o]);
     }
-    return false;
 }
 
-/* Results that are kept may be cut along any long dim but the batch; see pieces.c. */
-static bool kept_in_pieces(const sk_graph *g, const sk_layout *l, int axis, char letter)
+/* Tensors as they are made, saved (each as if it were) and updated. */
+static void see_tensors(cuts *c, const sk_graph_plan *plan, sk_arena *tmp)
 {
-    return l->partition && sk_layout_repeats(l, axis) && letter != g->batch &&
-           g->size[(int)letter & 127] >= l->mesh.size[axis];
+    const sk_graph *g = plan->graph;
+    sk_sharding sp = plan->spread;
+    sk_lowering e = {.g = g, .l = &plan->layout, .opts = &plan->opts, .sp = &sp};
+    if (plan->layout.partition && plan->opts.optim) {
+        e.plan.cut_after = sk_many(tmp, int, g->tensors.n + 1);
+        for (int i = 0; i < g->tensors.n; i++) e.plan.cut_after[i] = 1;
+    }
+    for (int i = 0; i < g->tensors.n; i++) {
+        const sk_tensor *t = g->tensors.v[i];
+        sk_state s = sp.made[i];
+        see(c, t->letters, &s);
+        if (t->role == SK_VALUE && sk_lower_piece_state(&e, t, &s)) see(c, t->letters, &s);
+        if (t->role != SK_PARAM) continue;
+        s = sk_update_state(&e, t);
+        see(c, t->letters, &s);
+    }
 }
 
-static void find_axes(const sk_graph *g, const sk_layout *l, char letter, cutter *c)
+/* Sums of encoded gradients that are not sharded: each rank of the axis sums some of the rows that
+ * others left.  Which axis, or -1. */
+static int code_axis(const sk_graph_plan *plan, char letter)
 {
-    int shard = sharded(g, letter) ? shard_axis(g, l) : -1;
+    const sk_layout *l = &plan->layout;
+    int axis = *l->grads_as && l->shard_axis < 0 ? sk_layout_code_axis(l, plan->graph->batch) : -1;
+    if (axis < 0 || l->mesh.size[axis] < 2) return -1;
+    for (int i = 0; i < plan->graph->tensors.n; i++) {
+        const sk_tensor *t = plan->graph->tensors.v[i];
+        if (t->role == SK_PARAM && t->letters[0] == letter) return axis;
+    }
+    return -1;
+}
+
+static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter, cutter *c)
+{
+    const sk_layout *l = &plan->layout;
     for (int k = 0; k < l->mesh.n; k++) {
-        int a = sk_layout_cutter(l, letter == g->batch, k);
-        bool cuts = sk_layout_splits(l, a, letter) || exchanged(g, l, a, letter) ||
-                    kept_in_pieces(g, l, a, letter);
-        if (cuts && a != shard && a != l->stage_axis && l->mesh.size[a] > 1) c->axis[c->n++] = a;
+        int a = sk_layout_cutter(l, letter == plan->graph->batch, k);
+        if (in_use->of[(int)letter & 127] >> a & 1) c->axis[c->n++] = a;
     }
-    if (shard >= 0 && l->mesh.size[shard] > 1) c->axis[c->n++] = shard; /* what others left */
+    int last = code_axis(plan, letter);
+    if (last >= 0) c->axis[c->n++] = last;
 }
+
+/* --- sizes --- */
 
 /* The size of a piece that the axes of a set cut out of the k-th of n / pieces; in canonical order
  * the n elements are cells. */
@@ -109,7 +132,7 @@ static void fill(sk_arena *a, const sk_mesh *m, cutter *c, int64_t n, int pieces
     for (int i = 0; i < c->n; i++) all *= m->size[c->axis[i]];
     c->key = sk_many(a, uint64_t, all);
     for (int at = 0; at < all; at++) {
-        int coord[SK_MAX_AXES], rest = at;
+        int coord[SK_MAX_AXES + 1], rest = at;
         for (int i = 0; i < c->n; i++) {
             coord[i] = rest % m->size[c->axis[i]];
             rest /= m->size[c->axis[i]];
@@ -118,22 +141,27 @@ static void fill(sk_arena *a, const sk_mesh *m, cutter *c, int64_t n, int pieces
     }
 }
 
-static int make_cutters(sk_arena *a, const sk_graph *g, const sk_layout *l, int n_micro,
-                        cutter *out)
+static int make_cutters(sk_arena *a, const sk_graph_plan *plan, cutter *out)
 {
+    const sk_graph *g = plan->graph;
+    cuts in_use = {.l = &plan->layout};
     int n = 0;
+    see_nodes(&in_use, plan);
+    see_tensors(&in_use, plan, a);
     for (int letter = 'A'; letter <= 'z'; letter++) {
         cutter c = {0};
         if (g->size[letter] < 1) continue;
-        find_axes(g, l, (char)letter, &c);
+        find_axes(plan, &in_use, (char)letter, &c);
         if (!c.n) continue;
-        int pieces = letter == g->batch && n_micro > 1 ? n_micro : 1;
-        int cells = l->canonical ? sk_letter_reduction_blocks(g, (char)letter) : 0;
-        fill(a, &l->mesh, &c, g->size[letter], pieces, cells);
+        int pieces = letter == g->batch && plan->n_micro > 1 ? plan->n_micro : 1;
+        int cells = plan->layout.canonical ? sk_letter_reduction_blocks(g, (char)letter) : 0;
+        fill(a, &plan->layout.mesh, &c, g->size[letter], pieces, cells);
         out[n++] = c;
     }
     return n;
 }
+
+/* --- keys --- */
 
 /* Causal work along time depends on the place, not only on the size, unless it is dealt evenly.
  * Dealt over two axes only the sum is even, not every turn of a ring over one of them. */
@@ -174,17 +202,17 @@ static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, i
     return key;
 }
 
-static int classify(const sk_graph *g, const sk_layout *l, int n_micro, bool owners, int *class_of)
+static int classify(const sk_graph_plan *plan, bool owners, int *class_of)
 {
     sk_arena tmp = {0};
     cutter cutters[128];
     uint64_t keys[MOST];
-    int n = 0, ranks = sk_mesh_ranks(&l->mesh);
-    int n_cutters = make_cutters(&tmp, g, l, n_micro, cutters);
+    const sk_mesh *mesh = &plan->layout.mesh;
+    int n = 0, ranks = sk_mesh_ranks(mesh), n_cutters = make_cutters(&tmp, plan, cutters);
     for (int r = 0; r < ranks; r++) {
         int coord[SK_MAX_AXES], c = 0;
-        sk_mesh_coords(&l->mesh, r, coord);
-        uint64_t key = key_of(g, l, cutters, n_cutters, coord, owners);
+        sk_mesh_coords(mesh, r, coord);
+        uint64_t key = key_of(plan->graph, &plan->layout, cutters, n_cutters, coord, owners);
         while (c < n && keys[c] != key) c++;
         if (c == MOST) {
             n = -1;
@@ -197,12 +225,6 @@ static int classify(const sk_graph *g, const sk_layout *l, int n_micro, bool own
     return n;
 }
 
-int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of)
-{
-    return classify(g, l, n_micro, true, class_of);
-}
+int sk_classes(const sk_graph_plan *plan, int *class_of) { return classify(plan, true, class_of); }
 
-int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of)
-{
-    return classify(g, l, n_micro, false, shape_of);
-}
+int sk_shapes(const sk_graph_plan *plan, int *shape_of) { return classify(plan, false, shape_of); }

@@ -194,6 +194,16 @@ static bool is_common(const sk_lowering *e, const sk_param_plan *q)
     return e->l->replica && sk_lower_is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
 }
 
+sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t)
+{
+    sk_state s = e->sp->made[t->id];
+    int a = e->l->shard_axis;
+    if (!sharded(e, SK_SHARD_STATE) || !t->letters[0]) return s;
+    if (s.how[a] != SK_SPLIT) s.dim[a] = 0; /* what a letter splits over it needs no cut more */
+    s.how[a] = SK_SPLIT;
+    return s;
+}
+
 static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, int tie)
 {
     sk_program *p = e->p;
@@ -207,12 +217,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .grad = -1,
                          .grad_shard = -1,
                          .error = -1};
-    q->update = q->used;
-    if (sharded(e, SK_SHARD_STATE) && t->letters[0]) {
-        int a = e->l->shard_axis; /* what a letter splits over it needs no cut more */
-        if (q->used.how[a] != SK_SPLIT) q->update.dim[a] = 0;
-        q->update.how[a] = SK_SPLIT;
-    }
+    q->update = sk_update_state(e, t);
     bool cut = sharded(e, SK_SHARD_PARAMS);
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !sk_lower_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);

@@ -334,10 +334,10 @@ sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
 
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
  * is filled; returns how many classes there are, or -1 if there are over a thousand. */
-int sk_classes(const sk_graph *g, const sk_layout *l, int n_micro, int *class_of);
+int sk_classes(const sk_graph_plan *plan, int *class_of);
 /* The same, but for who owns a piece: ranks with equal numbers have equal instructions and buffers.
  * Enough to price a program, and fewer. */
-int sk_shapes(const sk_graph *g, const sk_layout *l, int n_micro, int *shape_of);
+int sk_shapes(const sk_graph_plan *plan, int *shape_of);
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */

@@ -59,7 +59,7 @@ static sk_status compile_firsts(sk_setup *s)
 
 static sk_status compile_shapes(sk_setup *s)
 {
-    s->n_classes = sk_shapes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    s->n_classes = sk_shapes(s->plan, s->class_of);
     if (s->n_classes >= 0) return compile_firsts(s);
     SK_TRY(sk_setup_compile(s, 0, &s->programs[0])); /* it may have a better error report */
     return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
@@ -68,7 +68,7 @@ static sk_status compile_shapes(sk_setup *s)
 /* With few ranks a class, classes save nothing. */
 static sk_status compile_classes(sk_setup *s)
 {
-    s->n_classes = sk_classes(&s->graph, &s->layout, s->n_micro, s->class_of);
+    s->n_classes = sk_classes(s->plan, s->class_of);
     if (s->n_classes < 0 || 2 * s->n_classes > s->n_ranks) return compile_all(s);
     SK_TRY(compile_firsts(s));
     if (!sk_program_stands(s->programs[0])) return compile_all(s);

@@ -95,8 +95,7 @@ static bool classes_hold(const sk_trial *t)
     sk_program **p = NULL;
     int n = 0, class_of[SK_TEST_RANKS], shape_of[SK_TEST_RANKS];
     bool ok = !sk_trial_compile(&a, t, &g, &p, &n);
-    ok = ok && sk_classes(&g, &p[0]->layout, p[0]->n_micro, class_of) > 0 &&
-         sk_shapes(&g, &p[0]->layout, p[0]->n_micro, shape_of) > 0;
+    ok = ok && sk_classes(p[0]->plan, class_of) > 0 && sk_shapes(p[0]->plan, shape_of) > 0;
     for (int r = 0; ok && r < n; r++)
         for (int q = 0; ok && q < r; q++) {
             ok = shape_of[r] != shape_of[q] || same_program(p[r], p[q]);

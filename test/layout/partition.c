@@ -153,7 +153,7 @@ static void shapes(const char *layout, int64_t seq)
     sk_trial t = trial("llama", layout);
     t.seq = seq;
     check(!sk_trial_compile(&a, &t, &g, &p, &n));
-    check(n && sk_shapes(&g, &p[0]->layout, p[0]->n_micro, shape) > 0);
+    check(n && sk_shapes(p[0]->plan, shape) > 0);
     for (int r = 0; r < n; r++)
         for (int s = 0; s < r; s++) {
             bool same = p[r]->bufs.n == p[s]->bufs.n;

@@ -67,7 +67,7 @@ static sk_status verify_classes(sk_program *const *programs, int n)
     const sk_program **firsts = sk_many(&tmp, const sk_program *, n), *p = programs[0];
     int *class_of = sk_many(&tmp, int, n);
     int classes = 0;
-    if (sk_program_stands(p)) classes = sk_classes(p->graph, &p->layout, p->n_micro, class_of);
+    if (sk_program_stands(p)) classes = sk_classes(p->plan, class_of);
     for (int r = n - 1; r >= 0 && classes > 0; r--) firsts[class_of[r]] = programs[r];
     const sk_program **by_rank = sk_many(&tmp, const sk_program *, n);
     for (int r = 0; r < n && classes > 0; r++) by_rank[r] = firsts[class_of[r]];

@@ -715,7 +715,7 @@ static int like(const world *w, int r)
 {
     int class_of[64];
     const sk_program *p = w->p[0];
-    if (sk_classes(&w->graph, &p->layout, p->n_micro, class_of) < 0) return -1;
+    if (sk_classes(p->plan, class_of) < 0) return -1;
     for (int i = 1; i < w->n; i++)
         if (class_of[(r + i) % w->n] == class_of[r]) return (r + i) % w->n;
     return -1;
