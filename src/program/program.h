@@ -120,7 +120,7 @@ typedef struct sk_inst {
     int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far, until messages.c */
     int64_t values;  /* PACK, UNPACK: elements that there is room for */
     int64_t pieces;  /* DECODE: how many are summed */
-    int param, pass; /* UPDATE, AHEAD */
+    int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
     bool adds_error; /* ENCODE: what is lost is added to what was */
