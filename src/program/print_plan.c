@@ -58,6 +58,10 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a)
 {
     sk_arena tmp = {0};
     sk_out o = {.arena = a};
+    if (!e->plan.schedule) { /* before `chunks` */
+        sk_out_add(&o, "rank %d of %d\n", e->p->rank, e->p->n_ranks);
+        return o.s;
+    }
     sk_out_add(&o, "rank %d of %d, stage %d of %d, %d chunks, schedule %s\n", e->p->rank,
                e->p->n_ranks, e->p->stage, e->sp->n_stages, e->sp->n_chunks,
                e->plan.schedule->name);

@@ -330,7 +330,7 @@ sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const s
 const char *sk_pass_name(int i);
 const char *sk_pass_doc(int i);
 sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
-                           const sk_compile_opts *o, int rank, const char *pass, char **text);
+                           const sk_compile_opts *o, int rank, const char *last, char **text);
 
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
  * is filled; returns how many classes there are, or -1 if there are over a thousand. */
