@@ -3,7 +3,7 @@
 #
 # src/LAYERS lists the rooms from the ground up; the kinds of parts stand on the
 # line of the room they serve and may lean on it and on what is below.  Every
-# include in quotes names a room ("room/file.h"), and nothing in src/ names a part:
+# include in quotes names a room ("ROOM/FILE.h"), and nothing in src/ names a part:
 # the engine does not know what is on the shelves.  include/skein.h is the one
 # header without a room: everyone above may speak it, so it may include nothing.  Folders inside
 # of a room ("run/gpu/fabric.h") belong to that room.

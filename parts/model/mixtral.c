@@ -5,7 +5,8 @@
  * expert's bank is then as long as the sequence, most of it zeros that are multiplied too.  A
  * capacity_factor of 1 costs k / experts of that, and drops choices.  n_shared_experts more take
  * every token (Dai et al. 2024, DeepSeekMoE), and expert_groups makes the gates two levels deep
- * (two_level.c).  Letters as in model/rotary_positions.h and model/experts.h, and j shared experts.
+ * (parts/op/two_level.c).  Letters as in model/rotary_positions.h and model/experts.h, and j shared
+ * experts.
  */
 #include "model/experts.h"
 #include "model/rotary_positions.h"

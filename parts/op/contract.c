@@ -10,9 +10,9 @@
  * take batches, rows or columns of the result: no sum crosses threads, and each
  * calls BLAS for itself (run/ keeps BLAS single-threaded).
  *
- * In canonical order (op.h) neither may choose its own order of adding: kernel/cpu/tree_gemm.h
- * takes the place of BLAS for every shape that lies in line, and the odometer adds by the same
- * recipe, so that a layout that forces one or the other changes no bit.
+ * In canonical order (graph/op.h) neither may choose its own order of adding:
+ * kernel/cpu/tree_gemm.h takes the place of BLAS for every shape that lies in line, and the
+ * odometer adds by the same recipe, so that a layout that forces one or the other changes no bit.
  *
  * attr[0] 1: in 8 bits (tensor/fp8_format.h).  Both operands are rounded first, each with one scale
  * for the shard that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the

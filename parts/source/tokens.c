@@ -9,7 +9,7 @@
  * A directory has train.bin and val.bin, or shards with the word train or val in their names.
  * One file is mapped, so that its size does not matter; several (a glob of
  * shards) are read into memory.  None of them says how many ids there are: the
- * feed checks each id that it copies, and id_check.c all of them, early. */
+ * feed checks each id that it copies, and data/id_check.c all of them, early. */
 #include "data/data.h"
 #include "base/strings.h"
 #include "data/data_files.h"

@@ -36,7 +36,7 @@
  * build() sees n > 1 only.
  *
  * Sums: a step adds two operands, or with SK_STEP_TREE any number in the order of
- * the tree (comm.h).  a + b has the bits of b + a, so what matters is only which
+ * the tree (call.h).  a + b has the bits of b + a, so what matters is only which
  * partial sums meet.  SK_ORDER_TREE is a promise, proved for n up to 33: the
  * result is that of the tree.  Only such algorithms are chosen by themselves;
  * the others must be asked for. */

@@ -14,7 +14,7 @@
  *
  * (Hockney 1994; `each` is the o of LogP, Culler et al. 1993: the time of a core that
  * every message takes from its sender and its receiver).  rounds, sent and summed
- * are the closed forms of the algorithm (coll.h).  How many messages there are, and
+ * are the closed forms of the algorithm (algorithm.h).  How many messages there are, and
  * what share of all leaves the host, is counted in the lists of a few members (the first or the
  * root, the last of the first host, the last; the dearest counts), when hosts are equal and hold
  * neighbours; otherwise everything counts as leaving.

@@ -16,8 +16,8 @@
  * that a CUDA graph of a step can be launched again: the host writes the first half of them before
  * a step, and CLIP the second, which updates read.  Between these the host does nothing.
  *
- * A pass does what that of parts/optim/NAME.c does, and what run/cpu/optimize.c does around it: it
- * takes bias updates, rounds narrow state stochastically, and writes narrow weights; with
+ * A pass does what that of parts/optim/NAME.c does, and what run/cpu/optim_passes.c does around it:
+ * it takes bias updates, rounds narrow state stochastically, and writes narrow weights; with
  * pulse->skip it only does the last.  Updates with a scale of their own are made before CLIP and
  * are never skipped. */
 #ifndef SK_KERNEL_OPTIM_KERNEL_H

@@ -4,7 +4,8 @@
  * n (second and result), k (summed).  Where the letters of a kind lie in line, they act like one
  * dim; where that holds of m, n and k and each operand has one of its two dims dense, the
  * contraction is a product of matrices, once for each element of the batch.  parts/op/contract.c
- * gives these to BLAS, contract.cu to cuBLASLt, and both walk the letters where it is not so.
+ * gives these to BLAS, parts/op/contract.cu to cuBLASLt, and both walk the letters where it is not
+ * so.
  *
  * For who joins a contraction with its neighbours on a GPU:
  *

@@ -8,7 +8,7 @@
  * Letters: b batch, t time, c width, d head width, f hidden, v words, and when decoding n
  * remembered positions of z = 2 (key, value).  h counts key heads: each has r queries, so that a
  * head group (r queries, one key, one value: s = r + 2 slots) is never torn apart by a split.
- * Weights begin with a long dim (see gpt2.c in parts/model). */
+ * Weights begin with a long dim (see parts/model/gpt2.c). */
 #ifndef SK_MODEL_ROTARY_POSITIONS_H
 #define SK_MODEL_ROTARY_POSITIONS_H
 

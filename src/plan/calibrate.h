@@ -1,6 +1,6 @@
 /* calibrate.h - the numbers of coll/choose.h, measured on this host.
  *
- * Ranks are processes (timing.h).  Measured are: small calls in the heaps between two
+ * Ranks are processes (coll_timing.h).  Measured are: small calls in the heaps between two
  * ranks, between as many as there are cores, and between more than that; sums and
  * copies in the heaps, in cache and out of it, and where the cache ends; and step lists
  * played between two ranks, for alpha, beta and gamma.  A line a + S b is laid through each by

@@ -31,7 +31,8 @@ typedef struct sk_coll_spec {
                       reduce-scatter or all-to-all, output of an all-gather */
     int n_ranks;
     int algorithm;  /* index in sk_coll_parts; -1: directly in the heaps */
-    bool in_place;  /* where comm.h allows it: all-reduce, broadcast, reduce-scatter, all-gather */
+    bool in_place;  /* where coll/algorithm.h allows it: all-reduce, broadcast, reduce-scatter,
+                       all-gather */
     bool fresh;     /* see above */
     double seconds; /* for the samples; 0: 0.2 */
 } sk_coll_spec;

@@ -1,7 +1,7 @@
 /* peak.h - where a program needs the most memory, and what lies there then.
  *
  * Weights, gradients, state and tables are always there.  Results come and go; they share one
- * region of the heap, which is as large as the packing of memory.c makes it.  The peak is
+ * region of the heap, which is as large as the packing of program/memory.c makes it.  The peak is
  * the instruction at which most bytes of them live; what the region has beyond that is lost. */
 #ifndef SK_PLAN_PEAK_H
 #define SK_PLAN_PEAK_H

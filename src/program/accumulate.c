@@ -1,9 +1,9 @@
 /* accumulate.c - the pass that adds up gradients over micro-batches, where tasks reduce them.
  *
  * A task leaves each gradient in a buffer of its own, a leaf, and the emitter adds every leaf to
- * the accumulator of the parameter, by an ADD that names parameter and node (grads.c).  This pass
- * makes the first leaf the accumulator itself and drops its ADD.  Behind an update the sum begins
- * anew.
+ * the accumulator of the parameter, by an ADD that names parameter and node (grad_targets.c).  This
+ * pass makes the first leaf the accumulator itself and drops its ADD.  Behind an update the sum
+ * begins anew.
  *
  * In deterministic order (base/reduction_blocks.h) micro-batches are the upper part of a tree of
  * sums, and each node that contributes to a parameter has a sum of its own.  The ADD of a leaf

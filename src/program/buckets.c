@@ -4,7 +4,7 @@
  * as one with that instruction (inst.unit: a run of overlap chunks, a region, the messages of a
  * node's results) is not torn apart.  Complete gradients wait until a bucket is full, then they are
  * reduced together; the calls fly until the tasks end (waits.c).  Gradients that are reduced task
- * by task (grads.c) are not seen here. */
+ * by task (grad_targets.c) are not seen here. */
 #include "program/acts.h"
 #include "program/lowering.h"
 

@@ -1,4 +1,4 @@
-/* alike.c - one program for all ranks of a class. */
+/* class_program.c - one program for all ranks of a class. */
 #include "program/class_program.h"
 #include "program/acts.h"
 

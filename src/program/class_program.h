@@ -1,4 +1,4 @@
-/* alike.h - one program for all ranks of a class.
+/* class_program.h - one program for all ranks of a class.
  *
  * Ranks of a class (sk_classes) have the same program but for their coordinates: the same
  * instructions, buffers and calls, pieces of the same sizes at other places of the logical

@@ -1,4 +1,4 @@
-/* code.c - compressed edges: tensors encoded on their way (coll/codec.h).
+/* codec_calls.c - compressed edges: tensors encoded on their way (coll/codec.h).
  *
  *     weights   my shard -> encode -> all-gather of bytes -> decode, my own too: all ranks compute
  *               with the same values

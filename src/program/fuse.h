@@ -7,7 +7,7 @@
  *     const sk_fuse sk_fuse_NAME = {"NAME", "what it does", match, launch, prepare};
  *
  * match() looks at the instruction `pc` and says which ones become one launch, pc among them; the
- * engine then proves that this changes nothing (sk_fuse_plan) and if it cannot, leaves them as they
+ * engine then proves that this changes nothing (sk_fuse_section) and if it cannot, leaves them as they
  * are.  The launch takes place where the last of them stands: so none of what stands between may
  * touch what the earlier ones read or write, and nothing that a later one writes may lie where an
  * earlier one still reads.  Memory stays as it was planned; a result that nobody else reads need

@@ -2,8 +2,8 @@
  * time, joined into one call an axis and element type.
  *
  * Where the optimizer sees a piece, the sum over the shard axis is a reduce-scatter, and other axes
- * see only pieces.  Gradients may be encoded on their way (code.c).  In deterministic order axes
- * are taken as they cut the batch, the finest first: that is the order of the tree. */
+ * see only pieces.  Gradients may be encoded on their way (codec_calls.c).  In deterministic order
+ * axes are taken as they cut the batch, the finest first: that is the order of the tree. */
 #include "program/lowering.h"
 
 #include <string.h>

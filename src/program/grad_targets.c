@@ -1,4 +1,5 @@
-/* grads.c - where the gradient of a parameter goes, and gradients that are reduced task by task.
+/* grad_targets.c - where the gradient of a parameter goes, and gradients that are reduced task by
+ * task.
  *
  * Usually a gradient is added up over micro-batches in one buffer and reduced when the last
  * contribution is there (buckets.c).  Task by task instead are reduced: sharded gradients, of which

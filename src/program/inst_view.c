@@ -1,4 +1,4 @@
-/* view.c - what an instruction's operands are, for kernels and for counting. */
+/* inst_view.c - what an instruction's operands are, for kernels and for counting. */
 #include "base/hash.h"
 #include "base/version.h"
 #include "program/program.h"

@@ -1,4 +1,4 @@
-/* emit.c - instructions, buffers and calls, one at a time. */
+/* lowering.c - instructions, buffers and calls, one at a time. */
 #include "program/lowering.h"
 #include "kernel/kernel_launch.h"
 #include "program/workspaces.h"

@@ -1,4 +1,4 @@
-/* emit.h - what the passes that write a program share.  Private to program/. */
+/* lowering.h - what the passes that write a program share.  Private to program/. */
 #ifndef SK_PROGRAM_LOWERING_H
 #define SK_PROGRAM_LOWERING_H
 
@@ -139,7 +139,7 @@ typedef struct sk_lowering {
     } leaves; /* gradients of the layer at work, where they are reduced task by task */
 } sk_lowering;
 
-/* emit.c */
+/* lowering.c */
 sk_inst *sk_lower_inst(sk_lowering *e, sk_act act);
 int sk_lower_buffer(sk_lowering *e, const char *name, const sk_tensor *t, sk_kind kind,
                     sk_dtype type, sk_extent box);
@@ -180,7 +180,7 @@ void sk_lower_forget(sk_lowering *e, const sk_tensor *t); /* nothing of it is at
 sk_state sk_state_settled(const sk_state *s);             /* partial becomes whole */
 bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes);
 
-/* cross.c: messages between stages. */
+/* stage_messages.c: messages between stages. */
 int sk_lower_rank_of_stage(const sk_lowering *e, int stage); /* with my other coordinates */
 int64_t sk_message_tag(const sk_lowering *e, int tensor, int micro);
 sk_status sk_lower_send(sk_lowering *e, const sk_tensor *t); /* to all other stages that read it */
@@ -192,7 +192,7 @@ void sk_lower_wait_sent(sk_lowering *e, int peer); /* all that was sent to it so
 /* Stages that read a tensor in the section at work. */
 uint64_t sk_lower_readers(const sk_lowering *e, const sk_tensor *t);
 
-/* window.c: widens the window until no stage of the section waits for ever. */
+/* send_window.c: widens the window until no stage of the section waits for ever. */
 sk_status sk_lower_window(sk_lowering *e, int *window);
 
 /* lower.c: what follows when results are there. */
@@ -227,14 +227,14 @@ sk_status sk_find_saved(sk_lowering *e);
 bool sk_is_saved_as(const sk_lowering *e, const sk_tensor *t, sk_form form);
 void sk_keep_saved(sk_lowering *e, sk_task t); /* the task is written: the rest is not at hand */
 
-/* pieces.c: what is kept for the backward pass, as a piece. */
+/* saved_pieces.c: what is kept for the backward pass, as a piece. */
 sk_status sk_plan_pieces(sk_lowering *e);
 void sk_lower_pieces(sk_lowering *e, const sk_node *n); /* a forward node is written */
 /* Is it gathered only because a piece was kept?  Then nodes take no turns for it: bits stay. */
 bool sk_lower_kept_piece(const sk_lowering *e, const sk_tensor *t);
 bool sk_lower_piece_state(const sk_lowering *e, const sk_tensor *t,
                           sk_state *s); /* false: as made */
-/* pack.c: results that are kept in fewer bits. */
+/* saved_packed.c: results that are kept in fewer bits. */
 sk_status sk_plan_packed(sk_lowering *e);
 void sk_lower_pack(sk_lowering *e, const sk_node *n);       /* what the node has made */
 bool sk_lower_unpack(sk_lowering *e, const sk_tensor *t);   /* false: it is not packed */
@@ -257,7 +257,7 @@ bool sk_lower_brought(const sk_lowering *e, const sk_node *first, const sk_tenso
 enum { SK_CODED = 2, SK_WIDTHS };
 static inline int sk_narrow(const sk_tensor *t) { return t->type != SK_F32; }
 
-/* code.c: tensors encoded on their way. */
+/* codec_calls.c: tensors encoded on their way. */
 sk_status sk_choose_codecs(sk_lowering *e);
 int sk_lower_code_axis(const sk_lowering *e); /* over which gradients are; -1: none */
 /* By what a tensor's rows are encoded, or NULL: there is no gain. */
@@ -284,7 +284,7 @@ sk_status sk_lower_async(sk_lowering *e); /* may the stages of this layout updat
 bool sk_lower_same_weights(const sk_lowering *e);
 sk_status sk_stash_weights(sk_lowering *e);
 
-/* grads.c: where gradients go. */
+/* grad_targets.c: where gradients go. */
 int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_state *made);
 void sk_lower_task_end(sk_lowering *e);
 void sk_lower_grads_end(sk_lowering *e);
@@ -299,14 +299,14 @@ sk_status sk_lower_late(sk_lowering *e); /* the updates of the step before begin
 
 enum { SK_FILE_PAGE = 4096 };
 
-/* tiers.c: copies from and to other memories, around the instructions that are written. */
+/* offload_copies.c: copies from and to other memories, around the instructions that are written. */
 bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t); /* its optimizer runs on the host */
 sk_status sk_place_offload_copies(sk_lowering *e);
 
-/* emit.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
+/* lowering.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
 sk_status sk_plan_workspaces(sk_lowering *e);
 
-/* chunks.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
+/* stage_assignment.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
 sk_status sk_assign_chunks(sk_lowering *e);
 sk_status sk_order_tasks(sk_lowering *e);
 sk_status sk_find_edges(sk_lowering *e);
@@ -366,7 +366,7 @@ void sk_place_waits(sk_program *p, sk_arena *tmp);
 /* algorithms.c: how calls are done, and the workspace that takes. */
 sk_status sk_choose_algorithms(sk_lowering *e);
 
-/* number.c: buffers by first use, calls by start. */
+/* numbering.c: buffers by first use, calls by start. */
 void sk_number(sk_program *p);
 
 /* launches.c: what a GPU does in one launch, once all has its place. */

@@ -5,7 +5,7 @@
  * stage, so such a RECV moves up to here from the task that needs it.
  *
  * A sender keeps the buffer of a message until it has arrived (SENT), and may be two tasks ahead of
- * each receiver, or more where that would end in a deadlock (window.c); with several chunks a
+ * each receiver, or more where that would end in a deadlock (send_window.c); with several chunks a
  * stage, whose messages share a pair of ranks, as far as the window goes: two stages that each wait
  * for the other to receive would wait for ever.  Where the tasks of a section end, all messages
  * have arrived. */

@@ -1,4 +1,4 @@
-/* number.c - the numbering pass: buffers by their first use, calls and copies by their start.
+/* numbering.c - the numbering pass: buffers by their first use, calls and copies by their start.
  *
  * Passes create buffers and calls in an order of their own.  Behind this pass nothing of that order
  * is left: kept buffers come first, in the order in which they were planned; then all others, in

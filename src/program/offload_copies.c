@@ -1,4 +1,5 @@
-/* tiers.c - what lives outside of the device is brought when it is needed (ZeRO-Offload, Infinity).
+/* offload_copies.c - what lives outside of the device is brought when it is needed (ZeRO-Offload,
+ * Infinity).
  *
  * The layout says where optimizer state, weights, gradients and activations live: their home.  An
  * instruction works on one memory: the device's; the optimizer and the squares of gradients on the

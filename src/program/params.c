@@ -8,7 +8,7 @@
  *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
  *     shard params    weights cut:    gather per layer and task; gradient cut as above
  *
- * Gathers and sums may be of encoded pieces (code.c).
+ * Gathers and sums may be of encoded pieces (codec_calls.c).
  * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
  * in place, and to gather them is only to meet. */
 #include "program/lowering.h"

@@ -1,4 +1,4 @@
-/* schedule.c - what schedules share: finding one, adding a task, weaving, and the check.
+/* pipeline_schedule.c - what schedules share: finding one, adding a task, weaving, and the check.
  *
  * Everything here is on paper and in whole numbers, so that all ranks, which each make the
  * lists of all stages for themselves, make the same ones. */

@@ -1,4 +1,4 @@
-/* schedule.h - in which order the stages of a pipeline work on their micro-batches.
+/* pipeline_schedule.h - in which order the stages of a pipeline work on their micro-batches.
  *
  * The layers are dealt to chunks in the order of the flow; a stage has one chunk, or several.
  * Chunk c sits on stage c mod p, or, folded, first up and then down again:

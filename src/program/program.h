@@ -98,7 +98,7 @@ enum { SK_SENT_ALL = -1 };
 typedef struct sk_inst {
     sk_act act;
     const sk_node
-        *node; /* OP; ADD of a gradient to its sum, with param, from grads.c to accumulate.c
+        *node; /* OP; ADD of a gradient to its sum, with param, from grad_targets.c to accumulate.c
                 */
     int in[SK_MAX_IN], out[SK_MAX_OUT]; /* buffers; -1 ends the list */
     unsigned add;                       /* bit o: out[o] is added to */
@@ -135,7 +135,7 @@ typedef struct sk_call_seg {
     int src, dst; /* buffers */
     int64_t outer, n, inner;
     sk_grid cut;  /* canonical order: the n rows as cells */
-    sk_swap swap; /* all-to-all that re-splits a tensor: from one dim to another, see comm.h */
+    sk_swap swap; /* all-to-all that re-splits a tensor: from one dim to another, see coll/call.h */
     int64_t mid, n2;
     sk_grid cut2;
     int param; /* of a gather of weights: 1 + the parameter; 0: none.  Written by params.c, read by
@@ -166,14 +166,15 @@ typedef struct sk_call_plan {
     int workspace;    /* buffer of scratch from start to wait, or -1 */
     int64_t workspace_bytes;
     bool common;    /* all-gather of what is one memory on all members: they only meet */
-    bool ordered;   /* canonical: a sum by the tree of comm.h, whoever takes it */
+    bool ordered;   /* canonical: a sum by the tree of coll/call.h, whoever takes it */
     sk_flies flies; /* written where the call is, read by waits.c */
     bool by_rows;   /* it alone brings a tensor to the state that is wanted, and leaves the batch
                        alone: it can be split along it */
     int param_set;  /* calls that gather the weights of a layer together: 1 + the layer; 0: it is no
                        such call.  Written by params.c, read by first_gather.c */
-    sk_then *then; /* written by code.c and first_gather.c; instructions behind the wait, by waits.c
-                    */
+    sk_then *then;  /* written by codec_calls.c and first_gather.c; instructions behind the wait, by
+                     * waits.c
+                     */
     int n_then;
 } sk_call_plan;
 

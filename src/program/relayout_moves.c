@@ -1,4 +1,4 @@
-/* move.c - copies that bring what a run keeps from one layout to another.
+/* relayout_moves.c - copies that bring what a run keeps from one layout to another.
  *
  * All kept boxes of the old programs are sorted by name, so that the holders of a
  * tensor stand side by side.  A box that is needed is covered by them in the order

@@ -1,4 +1,5 @@
-/* move.h - what a run keeps, moved from one layout to another: a list of copies, made beforehand.
+/* relayout_moves.h - what a run keeps, moved from one layout to another: a list of copies, made
+ * beforehand.
  *
  * Weights, the optimizer's state and memories lie as the old programs say, and shall
  * lie as the new ones say, in the same heaps.  For every kept buffer of the new

@@ -248,7 +248,7 @@ static void region(walk *x, const sk_node *n)
     for (int i = 0; i < nodes->n; i++) send(x, e->g->nodes.v[nodes->v[i]]);
 }
 
-/* --- what forms give up, see pieces.c and pack.c --- */
+/* --- what forms give up, see saved_pieces.c and saved_packed.c --- */
 
 static bool wider(const sk_state *s, const sk_state *than)
 {

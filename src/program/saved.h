@@ -12,8 +12,8 @@
  * decides about saved activations is a form of a record, and nothing else:
  *
  *     recompute=full   a block reads what goes from block to block as made, never a gathered copy
- *     partition        a piece (pieces.c)
- *     gist             signs or zeros (pack.c)
+ *     partition        a piece (saved_pieces.c)
+ *     gist             signs or zeros (saved_packed.c)
  *     keep             a gathered weight (params.c), unless the backward pass reads another
  *                      version of it */
 #ifndef SK_PROGRAM_SAVED_H

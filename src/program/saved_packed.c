@@ -1,4 +1,4 @@
-/* pack.c - kept results in fewer bits, without loss (Jain et al. 2018, "Gist").
+/* saved_packed.c - kept results in fewer bits, without loss (Jain et al. 2018, "Gist").
  *
  * A forward result that only the backward pass still needs waits there for most of a step.  Two
  * kinds of it need not wait in full:
@@ -11,7 +11,7 @@
  * It is packed where it is made.  The forward task leaves only the packed one (saved.h), and a
  * backward task that reads it unpacks it, for itself alone.  Bits of the run do not change.  A step
  * in which more elements are not 0 than there is room for makes no update: its norm is infinite on
- * all ranks (run.c), and it is run again by another program. */
+ * all ranks (run/run.c), and it is run again by another program. */
 #include "program/lowering.h"
 
 /* Who reads a tensor, from one look at all nodes. */

@@ -1,5 +1,5 @@
-/* pieces.c - what is kept for the backward pass, as a piece a rank (ZeRO-R, Rajbhandari et al.
- * 2020).
+/* saved_pieces.c - what is kept for the backward pass, as a piece a rank (ZeRO-R, Rajbhandari et
+ * al. 2020).
  *
  * Tensor parallelism leaves results whole between its products: the ranks of the axis keep the same
  * bytes.  Where the layout says "keep results in pieces", a result that the backward pass will read

@@ -1,9 +1,9 @@
-/* window.c - how many messages a stage may be ahead of the one that receives them.
+/* send_window.c - how many messages a stage may be ahead of the one that receives them.
  *
  * The buffer of a message is kept until it has arrived, so a sender should not be far ahead: two
- * tasks are enough where every stage sends to the next (cross.c).  Where a message passes over
- * stages without layers, or a schedule's file lets stages differ by more, a sender that waited that
- * soon could wait for ever: it does not receive meanwhile, and its receiver may wait for that.
+ * tasks are enough where every stage sends to the next (stage_messages.c).  Where a message passes
+ * over stages without layers, or a schedule's file lets stages differ by more, a sender that waited
+ * that soon could wait for ever: it does not receive meanwhile, and its receiver may wait for that.
  *
  * So the section is run on paper, task by task, under a window: a task runs when all that it reads
  * has been sent and there is room for all that it sends.  If every task comes to run, there is an

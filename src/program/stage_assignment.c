@@ -1,6 +1,6 @@
-/* chunks.c - stage assignment: the schedule says how many chunks of layers a stage has and where
- * each sits; sharding is propagated over the graph that is so divided (layout/propagate.c).  And
- * the order of every stage's tasks. */
+/* stage_assignment.c - stage assignment: the schedule says how many chunks of layers a stage has
+ * and where each sits; sharding is propagated over the graph that is so divided
+ * (layout/propagate.c).  And the order of every stage's tasks. */
 #include "program/lowering.h"
 
 /* Sets of stages are bits. */

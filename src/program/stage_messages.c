@@ -1,6 +1,6 @@
-/* cross.c - tensors that go from stage to stage: a message is sent when its tensor is made, and
- * received where a task begins that reads it.  In which order messages are taken, and when their
- * arrival is waited for, messages.c decides. */
+/* stage_messages.c - tensors that go from stage to stage: a message is sent when its tensor is
+ * made, and received where a task begins that reads it.  In which order messages are taken, and
+ * when their arrival is waited for, messages.c decides. */
 #include "program/lowering.h"
 
 #include <string.h>

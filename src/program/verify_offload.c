@@ -1,4 +1,4 @@
-/* verify_tiers.c - P10: memories beside the device's. */
+/* verify_offload.c - P10: memories beside the device's. */
 #include "program/program.h"
 #include "program/acts.h"
 

@@ -1,4 +1,4 @@
-/* verify.c - the programs of all ranks, walked on paper before the first byte moves.
+/* verify_ranks.c - the programs of all ranks, walked on paper before the first byte moves.
  *
  * P1, P2 and P3 run all programs together: calls and messages are matched as
  * they would be, and if no rank can go on before all are done, the ranks that
@@ -9,8 +9,8 @@
  * The walk takes time and memory in proportion to the instructions of all ranks: the members of a
  * group share one record of each call, with counts, and a rank knows only the ranks that it sends
  * to.  A rank may be walked by the program of another rank of its class (sk_classes): groups and
- * peers are then those that lie to the rank as they lie to the other one (alike.c).  That its own
- * program is the one that was walked is for sk_verify_rank to prove. */
+ * peers are then those that lie to the rank as they lie to the other one (class_program.c).  That
+ * its own program is the one that was walked is for sk_verify_rank to prove. */
 #include "program/class_program.h"
 #include "base/hash.h"
 #include "base/strings.h"

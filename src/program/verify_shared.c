@@ -1,4 +1,4 @@
-/* verify_twin.c - P9: weights that several ranks have in one memory.
+/* verify_shared.c - P9: weights that several ranks have in one memory.
  *
  * Nobody can see what the others do to common weights, so the order is proved from
  * calls alone.  A call over the shard axis or over all ranks ends when all its members

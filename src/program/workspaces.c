@@ -1,5 +1,5 @@
-/* rooms.c - the room of a call between GPUs, where what does not lie in one run is packed, and of a
- * launch. */
+/* workspaces.c - the room of a call between GPUs, where what does not lie in one run is packed, and
+ * of a launch. */
 #include "program/workspaces.h"
 #include "kernel/kernel_launch.h"
 

@@ -1,4 +1,4 @@
-/* rooms.h - the room of a launch on a GPU that needs more than all have, and of a call between
+/* workspaces.h - the room of a launch on a GPU that needs more than all have, and of a call between
  * GPUs.
  *
  * NCCL moves runs of memory.  Where a member's part of a segment lies in pieces, it is packed into
@@ -6,8 +6,8 @@
  * from start to wait.
  *
  * NCCL adds in an order of its own.  Of a sum that is ordered every member adds up a share: what
- * the others have of it comes into the room, one step behind the other, and is added as comm.h's
- * tree goes. */
+ * the others have of it comes into the room, one step behind the other, and is added as
+ * coll/call.h's tree goes. */
 #ifndef SK_PROGRAM_WORKSPACES_H
 #define SK_PROGRAM_WORKSPACES_H
 

@@ -1,4 +1,4 @@
-/* piece.c - sizes as text. */
+/* tensor_shard.c - sizes as text. */
 #include "tensor/tensor_shard.h"
 #include "base/strings.h"
 

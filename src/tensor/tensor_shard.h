@@ -1,4 +1,4 @@
-/* piece.h - a box of a logical tensor, lying somewhere in memory.
+/* tensor_shard.h - a box of a logical tensor, lying somewhere in memory.
  *
  * Checkpoints, imports and exports all speak of these: the logical tensor's
  * name and sizes, the box [at, at + size) that is here, and where its first

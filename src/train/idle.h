@@ -1,8 +1,8 @@
 /* idle.h - ranks without work, and work that is repeated.
  *
- * Shards may be empty (layout.h), so a layout with more ranks than the size of a letter, or with
- * more stages than the model has layers, is correct but wastes ranks.  A warning says so before a
- * run starts:
+ * Shards may be empty (layout/layout.h), so a layout with more ranks than the size of a letter, or
+ * with more stages than the model has layers, is correct but wastes ranks.  A warning says so
+ * before a run starts:
  *
  *     63 of 64 ranks have nothing to do: dp=64 splits letter b (train.batch) in 64, and its size
  *     is 1; take 64 or more, or dp=1

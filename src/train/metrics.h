@@ -29,8 +29,8 @@
  * step counts from 1; tokens is the sum since the beginning of the training; mfu
  * is a fraction: flops of the model's graph (forward and backward, once, whatever
  * is recomputed or replicated) per second, over the peak of all that is used: of a GPU the data
- * sheet's (device.h), of a CPU the highest rate of matrix products that was ever measured on its
- * cores (host_peak.h); null if that is not known or rank 0, whose clock it is, has no work;
+ * sheet's (device/device.h), of a CPU the highest rate of matrix products that was ever measured on
+ * its cores (host_peak.h); null if that is not known or rank 0, whose clock it is, has no work;
  * exposed_pct is the part of the step in which rank 0 waited for others or moved bytes; scale is
  * the factor of gradients in this step (loss_scale.h); skipped counts steps that changed nothing,
  * left_out batches that are not used (skipped_batches.h), since the beginning.  A number that is

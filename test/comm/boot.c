@@ -1,4 +1,4 @@
-/* boot.c - the test of comm/launcher_detection.c, boot.c, door.c and board.c.
+/* boot.c - the test of comm/launcher_detection.c, boot.c, rendezvous.c and control_block.c.
  *
  *     comm_boot           environments as launchers make them, then real meetings of processes
  *     comm_boot join      one rank under a launcher (test/comm/boot_mpi.sh): joins, shares, maps

@@ -4,7 +4,7 @@
 # Four ranks on one host without MPI, on one host and on two with it (SKEIN_HOST plays hosts):
 # who is where, who sees whose heap, what is shared.  Then a library that does not belong to the
 # launcher, and a forgotten WORLD_SIZE: one story with the command to use, exit code 78.  What
-# srun says needs its daemons and is tested as an environment in comm_boot.c.
+# srun says needs its daemons and is tested as an environment in boot.c.
 set -eu
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
 export TSAN_OPTIONS=${TSAN_OPTIONS:-}:detect_deadlocks=0:ignore_noninstrumented_modules=1 # nor what it locks

@@ -1,4 +1,4 @@
-/* prove2.c - proofs of what the walk over all algorithms (comm_prove.c) does not ask for:
+/* prove2.c - proofs of what the walk over all algorithms (prove.c) does not ask for:
  * meshes that are given, links that differ, and which links carry how much.
  * Output: each failed check, then "prove2: N checks, N bad". */
 #include "coll/prove.h"

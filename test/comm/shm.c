@@ -438,7 +438,7 @@ static double pick(sk_reduce op, double a, double x)
     return a + x;
 }
 
-/* The order of comm.h, by halves: cut at the largest power of two. */
+/* The order of coll/call.h, by halves: cut at the largest power of two. */
 static double tree(sk_reduce op, const double *x, int n, bool wide)
 {
     int half = 1;

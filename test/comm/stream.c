@@ -1,9 +1,10 @@
 /* stream.c - the test of coll/sparse_stream.c and coll/adasum_kernel.c.
  *
  * Packed vectors come back to the bit for all types, rows, sizes and densities; their length is
- * the closed form of stream.h; every cut, every changed byte of the head and every bad row number
- * is refused or harmless.  Adasum meets its definition in long double, does not care which operand
- * comes first, and may write onto one.  Output: each failed check, then "stream: N checks, N bad".
+ * the closed form of sparse_stream.h; every cut, every changed byte of the head and every bad row
+ * number is refused or harmless.  Adasum meets its definition in long double, does not care which
+ * operand comes first, and may write onto one.  Output: each failed check, then "stream: N checks,
+ * N bad".
  */
 #include "base/rng.h"
 #include "coll/adasum_kernel.h"

@@ -4,7 +4,7 @@
  * came from.  On 1 to 9 ranks a tensor goes from one split to the other and back, in calls that
  * are under way together on two groups; some are large enough to be divided among the threads of
  * a rank.  Then cuts that are not sound, or not those of the other members, must be refused
- * with a story.  (Every algorithm and type: comm_matrix.c.)
+ * with a story.  (Every algorithm and type: matrix.c.)
  * Output: "swap: N checks, N bad". */
 #include "base/reduction_blocks.h"
 #include "base/threads.h"

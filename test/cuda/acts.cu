@@ -1,7 +1,7 @@
 /* What the engine itself does on a GPU, and the GPU halves of optimizers and codecs, against the
  * CPU: several sizes and types, aligned and one element off.
  *
- * As in parts_cuda.cu all data of a case lie in one pool, written from an image on the host that is
+ * As in parts.cu all data of a case lie in one pool, written from an image on the host that is
  * NaN where there is nothing, and read back whole: bytes changed outside of the results are found.
  * Every case runs twice and must give the same bits.  Copies, packed results and codes must have
  * the bits of the CPU, but that what is no number may be another one where it is decoded; numbers
@@ -741,7 +741,7 @@ static void twin_close(twin *t)
     for (int s = 0; s < SK_MAX_STATE; s++) free(t->state[s]);
 }
 
-/* What optimize.c does with narrow state after a pass; x becomes what is kept. */
+/* What optim_passes.c does with narrow state after a pass; x becomes what is kept. */
 static void narrow_state(const optim_case *c, const twin *t, int s, int64_t step)
 {
     uint64_t key = sk_rng(11, t->u.name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;

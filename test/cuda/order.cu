@@ -1,4 +1,4 @@
-/* order.cu - canonical order in the engine's own work on a GPU: sums over members as comm.h's
+/* order.cu - canonical order in the engine's own work on a GPU: sums over members as coll/call.h's
  * tree goes, squares without rounding, the loss by cells, updates that do not see where a piece was
  * cut.  All to the bit.  Exit code 77: there is no GPU. */
 #include "base/exact.h"

@@ -1,6 +1,6 @@
 /* letters.c - random letters over random axes: the losses of one rank.
  *
- * Where layout_random.c draws products of the usual techniques, this draws
+ * Where random.c draws products of the usual techniques, this draws
  * layouts that nobody would write: any letters over any axis, stages and shards
  * over any axis.  The compiler refuses none, and all give the losses of one rank.  Pairs of a
  * model and a layout that were wrong once come first, whatever the seed.

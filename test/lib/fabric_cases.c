@@ -213,7 +213,7 @@ static double value(const sk_call_plan *c, int i, int seg, int64_t e)
     return sums(c->kind) ? 12.0 * (double)(h >> 20 & 3) : (double)(h >> 20 & 127);
 }
 
-/* Members [i, i + n), as comm.h's tree goes, rounded at every branch. */
+/* Members [i, i + n), as coll/call.h's tree goes, rounded at every branch. */
 static double branch(const sk_call_plan *c, int i, int n, int seg, int64_t e)
 {
     int left = 1;

@@ -683,7 +683,7 @@ static sk_status add(void *to, const void *from, int64_t n, sk_dtype type, void 
     return SK_OK;
 }
 
-/* As comm.h adds: the largest power of two of members first. */
+/* As coll/call.h adds: the largest power of two of members first. */
 static double branch(const double *x, int n, bool single)
 {
     int left = 1;

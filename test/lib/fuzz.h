@@ -1,6 +1,6 @@
 /* fuzz.h - what the fuzzers of parsers share.
  *
- * test/fuzz_NAME.c gives LLVMFuzzerTestOneInput() the bytes of one file, and checks what the parser
+ * test/fuzz/NAME.c gives LLVMFuzzerTestOneInput() the bytes of one file, and checks what the parser
  * says of them.  It is built twice:
  *
  *     preset `fuzz`      with libFuzzer, the address and the undefined-behaviour sanitizer

@@ -2,9 +2,9 @@
  *
  * Every op of parts, by its own samples, is cut along every letter that it lets be cut, into 2 to 5
  * parts as base/reduction_blocks.h deals them.  Results that have the letter must be the slices of
- * the whole; those that have summed it away, added up in the order of comm.h's tree, must be the
- * whole.  A result whose first missing letter is another one is not cut there by the engine: such
- * cases are counted as left out.  The whole itself must be what fast order gives, to rounding.
+ * the whole; those that have summed it away, added up in the order of coll/call.h's tree, must be
+ * the whole.  A result whose first missing letter is another one is not cut there by the engine:
+ * such cases are counted as left out.  The whole itself must be what fast order gives, to rounding.
  * Operands start at odd addresses, each at another, so that bits which depend on where vectors
  * begin show up; some numbers are -0, which a sum with a part of nothing would turn into 0.
  * Samples that are coarse are left out: a piece has a scale of its own.
@@ -321,7 +321,7 @@ static char summed(const sk_node *y, int o)
     return 0;
 }
 
-/* Add parts up in part 0, in the order of comm.h's tree. */
+/* Add parts up in part 0, in the order of coll/call.h's tree. */
 static void combine(sk_view *part, int n, bool largest)
 {
     int left = 1;

@@ -5,7 +5,7 @@
  * declares (run/gpu/gpu_support.h): operands and results of ops, gradients, state and weights of
  * updates, elements of codecs and of the engine's own kernels.  Presets, options of models, layouts
  * and optimizers are words of the command line; each is tried in f32, bf16 and f16.  Last come all
- * (op, types) that were met: parts_cuda.cu launches them on a GPU. */
+ * (op, types) that were met: test/cuda/parts.cu launches them on a GPU. */
 #include "lib/check.h"
 
 #include "base/strings.h"

@@ -2,7 +2,7 @@
  *
  * The pairs of lib/draw.h with up to 64 stages, micro-batches and ranks, more stages than layers,
  * batches and micro-batches that do not divide: the programs of all ranks are written and verified
- * on paper, none is run (layout_random.c does that with smaller ones); and the simulator walks
+ * on paper, none is run (test/layout/random.c does that with smaller ones); and the simulator walks
  * them.  A layout that cannot be is refused with a sentence about the user's text (exit code 78);
  * what verify finds (P1 to P10, exit code 70) is a fault of the compiler, whatever was drawn.
  *

@@ -1,5 +1,5 @@
 #!/bin/bash
-# train_fp8.sh - products of the blocks in 8 bits: the loss stays near that of bf16, in pieces too; what
+# fp8.sh - products of the blocks in 8 bits: the loss stays near that of bf16, in pieces too; what
 # is marked, what is refused, and the room that a plan has for it.
 set -eu
 cd "$(dirname "$0")/../.."

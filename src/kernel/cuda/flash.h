@@ -51,7 +51,7 @@ sk_status sk_flash_mma_backward(const sk_flash *f, const float2 *rows, cudaStrea
 sk_status sk_flash_plain_forward(const sk_flash *f, cudaStream_t s);
 sk_status sk_flash_plain_backward(const sk_flash *f, const float2 *rows, cudaStream_t s);
 
-/* The packed form of attention.c: [b, t, h, r + 2, d]. */
+/* The packed form of parts/op/attention.c: [b, t, h, r + 2, d]. */
 static inline void sk_flash_packed(sk_flash *f, const sk_view *x)
 {
     int64_t t = x->size[1], h = x->size[2], s = x->size[3], d = x->size[4], r = s - 2;
@@ -61,7 +61,8 @@ static inline void sk_flash_packed(sk_flash *f, const sk_view *x)
     f->at_y = sk_steps{t * h * r * d, r * d, d, h * r * d};
 }
 
-/* The forms of attention_kv.c: queries [b, t, h, r, d] and keys with values [b, t, h, 2, d]. */
+/* The forms of parts/op/attention_kv.c: queries [b, t, h, r, d] and keys with values [b, t, h, 2,
+ * d]. */
 static inline void sk_flash_apart(sk_flash *f, const sk_view *q, const sk_view *kv)
 {
     int64_t t = q->size[1], h = q->size[2], r = q->size[3], d = q->size[4];

@@ -2,7 +2,7 @@
  * optimizers include it.
  *
  * The bits of an element depend on its logical index, the tensor's name, the seed and the step, as
- * on the CPU (run/cpu/optimize.c), so no layout changes them. */
+ * on the CPU (run/cpu/optim_passes.c), so no layout changes them. */
 #ifndef SK_KERNEL_STOCHASTIC_ROUNDING_H
 #define SK_KERNEL_STOCHASTIC_ROUNDING_H
 

@@ -17,7 +17,7 @@
  *     gather, scatter, all-to-all ncclSend and ncclRecv, and a copy of what stays on this rank
  *
  *     sums in fixed order         (order=canonical) every member gets its share of all others, adds
- *                                 them up by the tree of comm.h, and sends the sum to all
+ *                                 them up by the tree of coll/call.h, and sends the sum to all
  *                                 (all-reduce)
  *
  * An all-gather of weights that ranks of a host share is an ordinary one, in place: GPUs share no

@@ -214,7 +214,7 @@ static sk_status unpack_blocks(const job *j, const part *x)
     return SK_OK;
 }
 
-/* --- sums in the order of comm.h's tree: each member adds up a share --- */
+/* --- sums in the order of coll/call.h's tree: each member adds up a share --- */
 
 static sk_status move_shares(const job *j, const part *x)
 {

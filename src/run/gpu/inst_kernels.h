@@ -59,7 +59,7 @@ typedef struct sk_feedback_reset_job {
     int64_t count[SK_FEEDBACK_RESET_MOST];
 } sk_feedback_reset_job;
 
-/* A sum over members in the order of comm.h's tree: of f32 or f64. */
+/* A sum over members in the order of coll/call.h's tree: of f32 or f64. */
 typedef struct sk_tree_job {
     void *to;         /* may be `mine` */
     const void *mine; /* what this member has */
