@@ -1,9 +1,9 @@
 /* accumulate.c - the pass that adds up gradients over micro-batches, where tasks reduce them.
  *
- * A task leaves each gradient in a buffer of its own, a leaf, and the emitter adds every leaf to
- * the accumulator of the parameter, by an ADD that names parameter and node (grad_targets.c).  This
+ * A task leaves each gradient in a buffer of its own, a leaf, and `lower` adds every leaf to the
+ * accumulator of the parameter, by an ADD that names parameter and node (grad_targets.c).  This
  * pass makes the first leaf the accumulator itself and drops its ADD.  Behind an update the sum
- * begins anew.
+ * starts from zero again.
  *
  * In deterministic order (base/reduction_blocks.h) micro-batches are the upper part of a tree of
  * sums, and each node that contributes to a parameter has a sum of its own.  The ADD of a leaf
@@ -52,8 +52,8 @@ static sum *sum_of(sums *x, const sk_inst *add)
     return s;
 }
 
-/* The leaf in which a sum ends: the accumulator itself, or, of a parameter's further nodes, added
- * to it where the tasks end. */
+/* The leaf that holds the final sum: the accumulator itself, or, of a parameter's further nodes,
+ * added to it where the tasks end. */
 static void begin_sum(sums *x, sum *s, int leaf)
 {
     bool first = x->of_param[s->param] - 1 == s - x->all.v;
@@ -91,7 +91,8 @@ static int parent(int n, int *lo, int *hi)
     }
 }
 
-/* Adds a leaf to what it meets on its way up the tree; what waits for its other half stays. */
+/* Adds a leaf to the subtrees that it completes, upwards; a subtree whose other half is not there
+ * yet waits. */
 static void climb(sums *x, sum *s, const sk_inst *add)
 {
     int lo = add->micro, hi = lo + 1, n = x->p->n_micro, buf = add->in[0];
@@ -108,7 +109,7 @@ static void climb(sums *x, sum *s, const sk_inst *add)
     }
 }
 
-/* What several nodes of this stage contributed to one parameter. */
+/* Adds what several nodes of this stage contributed to one parameter. */
 static void join_nodes(sums *x)
 {
     sk_inst place = x->p->insts.v[x->p->insts.n - 1];
@@ -144,7 +145,7 @@ static void rebind(const sums *x, int *buf)
     if (*buf >= 0) *buf = x->bind[*buf];
 }
 
-/* Parts of a leaf are parts of what it became, and are called like it. */
+/* Parts of a leaf are parts of the accumulator that it became, and take its name. */
 static void rebind_parts(sums *x)
 {
     for (int i = 0; i < x->p->bufs.n; i++) {
@@ -156,7 +157,7 @@ static void rebind_parts(sums *x)
     }
 }
 
-/* What a sum or a part of it is encoded to, or decoded from, is called after it. */
+/* Buffers that a sum or a part of it is encoded to, or decoded from, take its name. */
 static void name_code(sums *x, int code, int of, const sk_codec *codec)
 {
     if (!x->is_sum[sk_buffer_root(x->p, of)]) return;

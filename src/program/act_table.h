@@ -16,47 +16,46 @@ SK_ACT(PASTE, .name = "paste", .operands = paste_operands, .plain = true, .bytes
 SK_ACT(ADD, .name = "add", .operands = add_operands, .plain = true)
 /* out[0] = 0 */
 SK_ACT(ZERO, .name = "zero", .plain = true)
-/* announce call */
+/* start a call: a collective */
 SK_ACT(START, .name = "start", .operands = start_operands, .moves = true, .print = print_call)
-/* finish call */
+/* wait for the call */
 SK_ACT(WAIT, .name = "wait", .operands = wait_operands, .moves = true, .print = print_call)
-/* in[0] to a stage */
+/* send in[0] to a rank of another stage */
 SK_ACT(SEND, .name = "send", .moves = true, .print = print_send)
-/* out[0] from a stage */
+/* receive out[0] from a rank of another stage */
 SK_ACT(RECV, .name = "recv", .moves = true, .print = print_recv)
 /* the first `sent` sends of this step to peer have arrived */
 SK_ACT(SENT, .name = "sent", .moves = true, .print = print_sent)
-/* out[0] = {squared gradients, sums of the graph, cells of the loss}, my share; out[1]: squared
- * gradients as an exact number, in canonical order */
+/* out[0] = {squared gradients, sums of the graph, reduction blocks of the loss}, as this rank has
+ * them; out[1]: squared gradients as an exact number, in deterministic order */
 SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
 /* from in[0], in[1]: loss, norm, and the factor for gradients */
 SK_ACT(CLIP, .name = "clip")
-/* one pass of the optimizer over one parameter's piece: in[] gradient, sums of the pass before,
- * state; out[] weights, sums of this pass, master */
+/* one pass of the optimizer over this rank's shard of one parameter: in[] gradient, sums of the
+ * pass before, state; out[] weights, sums of this pass, master */
 SK_ACT(UPDATE, .name = "update", .operands = update_operands, .host = true, .print = print_update)
-/* out[0] = in[0], a parameter's piece, as it may be `delay` updates later; in[] as of an update
- * */
+/* out[0] = in[0], a shard of a parameter, predicted `delay` updates ahead; in[] as of an update */
 SK_ACT(AHEAD, .name = "ahead")
-/* updates that were begun beside the rank are done */
+/* wait until the updates in the background are done */
 SK_ACT(JOIN, .name = "join", .operands = join_operands)
 /* out[0] = in[0], weights from their master */
 SK_ACT(NARROW, .name = "narrow", .host = true)
 /* out[0] = the gradient in[0], scaled: for the update of the next step */
 SK_ACT(PEND, .name = "pend", .host = true)
-/* of a gradient that lives outside of the device, for the next STATS */
+/* squares of an offloaded gradient, for the next STATS */
 SK_ACT(SQUARES, .name = "squares", .host = true)
-/* begin to copy in[0] to out[0], in another memory; copies go in order */
+/* start to copy in[0] to out[0], in another memory; copies are done in the order of their starts */
 SK_ACT(COPY, .name = "copy", .operands = copy_operands, .moves = true, .print = print_copy)
-/* that copy is done */
+/* wait until that copy is done */
 SK_ACT(COPIED, .name = "copied", .operands = copied_operands, .moves = true, .print = print_copy)
-/* out[0] = in[0] in fewer bits: a bit an element, and room for `values` elements that are not
- * 0; without, the bit says whether it is above 0 */
+/* out[0] = in[0] in fewer bits: one bit an element, set where it is not 0, and space for `values`
+ * such elements; with values 0, the bit is set where the element is above 0 */
 SK_ACT(PACK, .name = "pack", .bytes = pack_bytes)
-/* out[0] = what was packed; of bits alone (values 0), 1 or 0 */
+/* out[0] = what was packed; with values 0, each element is 1 or 0 */
 SK_ACT(UNPACK, .name = "unpack")
-/* out[0] = in[0] row by row, as bytes; out[1] = in[1], what was lost so far: it is added to
- * in[0] before, and what is lost now replaces it; adds_error: it is not, and what is lost now
- * is added to it */
+/* out[0] = in[0] row by row, as bytes.  Error feedback: in[1] is the error so far, added to in[0]
+ * before it is encoded; out[1], the same buffer, is the error now.  adds_error: in[1] is not added
+ * to in[0], and the error now is added to it */
 SK_ACT(ENCODE, .name = "encode", .print = print_encode)
-/* out[0] = the sum of `pieces` pieces that lie encoded in in[0], in their order */
+/* out[0] = the sum of `pieces` encoded shards in in[0], in their order */
 SK_ACT(DECODE, .name = "decode", .print = print_decode)

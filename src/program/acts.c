@@ -77,7 +77,8 @@ static void copied_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
 }
 
 /* State and master are read and written.  Weights that have a master are written in the last pass;
- * the passes before it only name them.  An update beside the step holds what it works on. */
+ * the passes before it only name them.  An update in the background holds its operands until JOIN.
+ */
 static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     unsigned hold = in->background ? SK_HOLDS : 0;
@@ -92,7 +93,7 @@ static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
     if (master) visit(ctx, (int *)&in->out[2], SK_READS | SK_WRITES | hold);
 }
 
-/* Updates beside the step end. */
+/* Updates in the background end. */
 static void join_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     (void)in;
@@ -103,7 +104,7 @@ static void join_operands(const sk_program *p, const sk_inst *in, sk_visit *visi
     }
 }
 
-/* Sums of the graph, and gradients; those outside the device have SQUARES instead. */
+/* Sums of the graph, and gradients; offloaded ones have SQUARES instead. */
 static void stats_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     plain_operands(p, in, visit, ctx);
@@ -124,8 +125,8 @@ void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *
 
 static int64_t bytes_of(const sk_program *p, int buf) { return buf < 0 ? 0 : p->bufs.v[buf].bytes; }
 
-/* An op touches no more elements of an operand than it does operations: a table of words is not
- * read whole to look up a few. */
+/* An op touches no more elements of an operand than it does operations: an embedding table is not
+ * read as a whole to look up a few rows. */
 static int64_t op_bytes(const sk_program *p, const sk_inst *in)
 {
     int64_t sum = 0;
@@ -149,13 +150,13 @@ static int64_t paste_bytes(const sk_program *p, const sk_inst *in)
     return 2 * bytes_of(p, in->in[0]);
 }
 
-/* Counted, then packed. */
+/* The input is read twice: counted, then packed. */
 static int64_t pack_bytes(const sk_program *p, const sk_inst *in)
 {
     return 2 * bytes_of(p, in->in[0]) + bytes_of(p, in->out[0]);
 }
 
-/* Scalars do not count: which rank adds up the sums of the graph changes no price. */
+/* Scalars do not count: the price must not depend on which rank adds up the sums of the graph. */
 static int64_t stats_bytes(const sk_program *p, const sk_inst *in)
 {
     int64_t sum = 0;

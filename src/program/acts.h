@@ -15,9 +15,9 @@ enum {
     SK_READS = 1,
     SK_WRITES = 2,
     SK_PART = 4,  /* it writes a part: the buffer is not complete yet */
-    SK_HOLDS = 8, /* others may touch the operand until the instruction that frees it */
+    SK_HOLDS = 8, /* others may use the operand until the instruction that frees it */
     SK_FREES = 16,
-    SK_BESIDE = 32 /* a read that may go on while others read the operand: a copy under way */
+    SK_BESIDE = 32 /* a read that may overlap with reads by others: a copy in flight */
 };
 
 /* Called for each operand: `buf` points at its number in the program, which a pass that owns the
@@ -30,22 +30,22 @@ typedef struct sk_act_row {
     void (*operands)(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx);
     int64_t (*bytes)(const sk_program *p, const sk_inst *in);         /* NULL: of all operands */
     void (*print)(sk_out *o, const sk_program *p, const sk_inst *in); /* NULL: out <- in */
-    bool plain; /* works on its operands alone, on the device, and at once */
-    bool host;  /* works on the host's memory, where its first operand lies outside the device */
+    bool plain; /* works on its operands alone, on the device, synchronously */
+    bool host;  /* works on the host if its first operand is offloaded */
     bool moves; /* communication: no work of the device */
 } sk_act_row;
 extern const sk_act_row sk_act_rows[SK_N_ACTS];
 
 static inline const sk_act_row *sk_act_row_of(const sk_inst *in) { return &sk_act_rows[in->act]; }
 
-/* All operands of an instruction: in[], out[], workspace, segments of calls, and what has no place
- * among these (STATS reads sums and gradients). */
+/* All operands of an instruction: in[], out[], workspace, segments of calls, and operands that have
+ * no field (STATS reads sums and gradients). */
 void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx);
 
 /* Bytes of memory that an instruction reads and writes; 0 of communication. */
 int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in);
 
-/* The memory an instruction works on, once buffers have theirs. */
+/* The memory that an instruction works on; only after buffers have their placement. */
 sk_placement sk_inst_memory(const sk_program *p, const sk_inst *in);
 
 /* "name[2,3]@40, ...": up to n operands, -1 ends the list. */

@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  Of
- * an all-reduce any member may have the larger share of what does not divide, so none is said to.
- */
+/* Bytes that leave this rank at least: 2S(p-1)/p for an all-reduce, half of it for the others.  If
+ * the size of an all-reduce does not divide, any member may have the larger share, so none is
+ * assumed to. */
 static int64_t least_bytes(const sk_program *p, const sk_call_plan *c)
 {
     const sk_group *g = &p->groups[c->group];
@@ -43,7 +43,7 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
     for (int i = 0; i < c->n_segs; i++) {
         sk_seg s = sk_call_shape(&c->segs[i]);
         sum += s.swap ? sk_seg_whole(&s) : ways * (n - 1) * sk_seg_count(&s);
-        for (int m = 0; m < n && s.swap; m++) { /* each keeps a block, of its own size */
+        for (int m = 0; m < n && s.swap; m++) { /* each keeps a block; sizes differ */
             sk_block own = sk_seg_block(&s, m, m, n);
             sum -= sk_block_count(&own);
         }
@@ -51,7 +51,7 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
     return sum * (int64_t)sk_dtype_size(c->type);
 }
 
-/* Scratch for lists that are played: planned from start to wait. */
+/* Workspace of calls that are executed as step lists; it lives from start to wait. */
 static void plan_room(sk_lowering *e, int call, const sk_coll_ask *ask)
 {
     sk_program *p = e->p;
@@ -67,7 +67,8 @@ static void plan_room(sk_lowering *e, int call, const sk_coll_ask *ask)
     c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
-/* Between GPUs NCCL finds its own way, and needs what lies in pieces packed. */
+/* Between GPUs NCCL chooses the algorithm; it needs contiguous data, so the workspace is for
+ * packing. */
 static void plan_gpu(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
@@ -78,7 +79,7 @@ static void plan_gpu(sk_lowering *e, int call)
     c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
-/* Only ranks of one host can have one memory. */
+/* Only ranks of one host can share memory. */
 static sk_status meet_here(const sk_lowering *e, const sk_group *g, int hosts)
 {
     if (hosts == 1) return SK_OK;
@@ -91,7 +92,7 @@ static sk_status meet_here(const sk_lowering *e, const sk_group *g, int hosts)
         g->n, axis, hosts, axis);
 }
 
-/* Only a pinned one can be wrong here. */
+/* Only an algorithm that the user pinned can fail here. */
 static sk_status sums_type(const sk_call_plan *c)
 {
     const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
@@ -126,13 +127,13 @@ static uint64_t choices(const sk_lowering *e)
 {
     const sk_compile_opts *o = e->opts;
     const sk_costs *c = o->costs ? o->costs : &sk_costs_preset;
-    if (!o->host_of && !o->pin) return 0; /* all in the heaps, whatever they cost */
+    if (!o->host_of && !o->pin) return 0; /* one host: all in shared memory */
     uint64_t h = sk_hash(1, &o->pin, sizeof o->pin);
     if (o->host_of) h = sk_hash(h, o->host_of, sizeof(int) * (size_t)e->p->n_ranks);
     for (int i = 0; sk_coll_parts[i]; i++)
         h = sk_hash(h, sk_coll_parts[i]->name, strlen(sk_coll_parts[i]->name));
     return sk_hash(h, c, offsetof(sk_costs, host)) |
-           1; /* numbers: there is no padding among them */
+           1; /* numbers only: the struct has no padding */
 }
 
 /* In the order of starts. */

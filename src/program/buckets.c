@@ -1,10 +1,10 @@
 /* buckets.c - the pass that reduces gradients in buckets, while the backward pass goes on.
  *
- * A gradient is complete behind the last instruction of the step that writes it; what was written
- * as one with that instruction (inst.unit: a run of overlap chunks, a region, the messages of a
- * node's results) is not torn apart.  Complete gradients wait until a bucket is full, then they are
- * reduced together; the calls fly until the tasks end (waits.c).  Gradients that are reduced task
- * by task (grad_targets.c) are not seen here. */
+ * A gradient is complete behind the last instruction of the step that writes it; instructions of
+ * the same unit (inst.unit: a run of overlap chunks, a region, the messages of a node's results)
+ * stay together.  Complete gradients wait until a bucket is full, then they are reduced together;
+ * the calls stay in flight until the tasks end (waits.c).  Gradients that are reduced in every task
+ * (grad_targets.c) are not handled here. */
 #include "program/acts.h"
 #include "program/lowering.h"
 

@@ -7,7 +7,7 @@
 
 bool sk_program_stands(const sk_program *p) { return p->gpu || !p->choices; }
 
-/* --- who lies where --- */
+/* --- ranks and their peers --- */
 
 int sk_program_peer(const sk_program *p, int rank, int peer)
 {
@@ -28,7 +28,8 @@ static int by_rank(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A line of the mesh, or a block of it, moves with the rank; a whole line may turn round. */
+/* A group is a line of the mesh, or a block of it.  It is shifted to the coordinates of the rank,
+ * modulo the length of the line if the group is the whole line. */
 int sk_program_members(const sk_program *p, int rank, int group, int *members)
 {
     const sk_group *g = &p->groups[group];
@@ -95,7 +96,7 @@ bool sk_call_alike(const sk_call_plan *a, const sk_call_plan *b, bool placed)
     return same;
 }
 
-/* --- a program and the one it was taken for --- */
+/* --- a program, and that of its class --- */
 
 static sk_status unlike(const sk_program *own, const sk_program *p, const char *what, int i)
 {
@@ -147,7 +148,7 @@ static bool same_inst(const sk_program *own, const sk_program *p, int pc)
            (!message || a->peer == sk_program_peer(p, own->rank, b->peer));
 }
 
-/* A part lies where the rank's place in the group says. */
+/* Where a part begins depends on the rank's place in the group. */
 static bool same_buffer(const sk_buffer *a, const sk_buffer *b)
 {
     bool same = a->bytes == b->bytes && a->kind == b->kind && a->type == b->type &&

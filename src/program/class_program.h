@@ -1,12 +1,12 @@
 /* class_program.h - one program for all ranks of a class.
  *
  * Ranks of a class (sk_classes) have the same program but for their coordinates: the same
- * instructions, buffers and calls, pieces of the same sizes at other places of the logical
- * tensors, groups and peers that lie to the rank as they lie to the other one.  So a job of many
- * ranks compiles one program of each class to plan and to verify with, and every rank its own.
+ * instructions, buffers and calls, shards of the same sizes at other places of the logical tensors,
+ * groups and peers at the same relative coordinates.  So a job of many ranks compiles one program
+ * of each class to plan and to verify with, and every rank compiles its own to run.
  *
- * Not where a call is played as a step list, between hosts or because one is pinned, on the CPU:
- * the scratch of a list depends on the member (sk_program_stands).
+ * That does not hold on the CPU if a call is executed as a step list, between hosts or because an
+ * algorithm is pinned: the workspace of a list depends on the member (sk_program_stands).
  *
  * `p` is the program of any rank of the class of `rank`. */
 #ifndef SK_PROGRAM_CLASS_PROGRAM_H
@@ -21,14 +21,15 @@ bool sk_program_stands(const sk_program *p);
 int sk_program_peer(const sk_program *p, int rank, int peer);
 /* Who is in the group of `rank`, ascending; members has room for n_ranks.  Returns how many. */
 int sk_program_members(const sk_program *p, int rank, int group, int *members);
-int sk_program_twin(const sk_program *p, int rank); /* who keeps its common weights */
+int sk_program_twin(const sk_program *p, int rank); /* the rank that keeps its shared weights */
 /* p with the number, the coordinates and the peers of `rank`: to print its instructions. */
 const sk_program *sk_program_as(sk_arena *a, const sk_program *p, int rank);
 
-/* Do members of a group make the same call?  placed: also of the same cells (canonical order). */
+/* Do members of a group make the same call?  placed: also on the same reduction blocks
+ * (deterministic order). */
 bool sk_call_alike(const sk_call_plan *a, const sk_call_plan *b, bool placed);
 
-/* Is `own` the program that p stands for?  Then what sk_verify showed with p, it showed of own. */
+/* Is `own` the program that p stands for?  Then what sk_verify has proved of p holds for `own`. */
 sk_status sk_program_alike(const sk_program *own, const sk_program *p);
 
 #endif

@@ -115,7 +115,7 @@ static int64_t size_of(const sk_mesh *m, const cutter *c, const int *coord, unsi
     return cells ? n * end / cells - n * first / cells : size;
 }
 
-/* Sizes of all pieces of n that a rank with these coordinates may have. */
+/* Sizes of all shards of n that a rank with these coordinates may have. */
 static uint64_t sizes(const sk_mesh *m, const cutter *c, const int *coord, int64_t n, int pieces,
                       int cells)
 {
@@ -175,8 +175,8 @@ static bool uneven_work(const sk_graph *g, const sk_layout *l, int axis)
            (ring && g->zigzag != l->mesh.size[axis]);
 }
 
-/* Neighbours of a ring pass pieces on: ranks along it are alike, or each is one of its own.  What
- * is kept in pieces may be cut unevenly over it. */
+/* Ranks of a ring pass shards on to each other: all ranks along it are of one class, or each is a
+ * class of its own.  Saved shards may be split unevenly over it. */
 static bool uneven_ring(const sk_layout *l, int axis)
 {
     return l->by[axis] == SK_BY_RING && l->partition;
@@ -187,7 +187,7 @@ static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, i
 {
     uint64_t key = 0;
     for (int a = 0; a < l->mesh.n; a++) {
-        bool keeps = l->replica && a == l->shard_axis; /* the first has the weights of all */
+        bool keeps = l->replica && a == l->shard_axis; /* the first rank keeps the weights of all */
         if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a))
             key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);

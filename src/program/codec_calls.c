@@ -5,19 +5,19 @@
  *     gradients all rows -> encode -> all-to-all of bytes -> decode and sum: my rows; where every
  *               rank wants all of them -> encode the sums -> all-gather of bytes -> decode
  *
- * Rows of dim 0 are encoded one by one, so what is cut along it is cut alike before and after.
- * Tensors of one dim, and those that would not shrink, stay as they are.
+ * Rows of dim 0 are encoded one by one, so a split along dim 0 is the same before and after
+ * encoding.  Tensors of one dim, and those that would not become smaller, are not encoded.
  *
  * What encoding loses of a gradient may be kept and added to the next one (error feedback, Seide et
- * al. 2014).  A gradient is a sum of parts that ranks have, and so is what was lost of it: its
- * tensor has a dim more, in front, that counts them.  Only their sum matters, so another layout may
- * have another number of parts. */
+ * al. 2014).  A gradient is a sum of one term per rank, and so is the error: its tensor has one
+ * more dim, in front, with an entry for each term.  Only their sum matters, so another layout may
+ * have another number of terms. */
 #include "base/strings.h"
 #include "program/lowering.h"
 
 #include <string.h>
 
-/* --- which --- */
+/* --- which tensors are encoded --- */
 
 static sk_status find_codec(const char *name, const sk_codec **out)
 {
@@ -45,7 +45,7 @@ sk_status sk_choose_codecs(sk_lowering *e)
 
 int sk_lower_code_axis(const sk_lowering *e) { return sk_layout_code_axis(e->l, e->g->batch); }
 
-/* Weights that are kept wide among narrow ones are those that rounding would hurt. */
+/* Weights that stay f32 in a model of narrower ones are those that rounding would harm. */
 static bool shrinks(const sk_lowering *e, const sk_codec *c, const sk_tensor *t, const sk_state *s)
 {
     sk_extent box = sk_shard_of(e->g, e->l, t->letters, s, e->p->coord, -1, e->p->n_micro);
@@ -98,10 +98,10 @@ int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool 
     return code;
 }
 
-/* --- what was lost --- */
+/* --- error feedback --- */
 
-/* Which part of the sum this rank's gradient is, of how many: one for each place along the axes
- * over which it is partial, and for each stage that has the weight. */
+/* Which term of the sum this rank's gradient is, and of how many: one for each coordinate along the
+ * axes over which it is partial, and for each stage that has the weight. */
 static int part_of_sum(const sk_lowering *e, const sk_param_plan *q, uint64_t stages, int *n)
 {
     int at = 0;
@@ -122,7 +122,7 @@ static int part_of_sum(const sk_lowering *e, const sk_param_plan *q, uint64_t st
     return at;
 }
 
-/* Of ranks that have the same part, the first along each axis. */
+/* Of the ranks that have the same term, the first along each axis. */
 static bool tells(const sk_lowering *e, const sk_param_plan *q)
 {
     for (int a = 0; a < e->l->mesh.n; a++)

@@ -41,7 +41,7 @@ const sk_optim *sk_optim_find(const char *name)
     return NULL;
 }
 
-/* Words of a layout that are good alone, and not for this model, schedule, device or dtype. */
+/* Words of a layout that are valid, but not with this model, schedule, device or dtype. */
 static sk_status goes_together(sk_lowering *e)
 {
     const sk_schedule *s = sk_schedule_find(e->l->schedule);
@@ -151,7 +151,7 @@ typedef struct step {
     const sk_pass *pass;
 } step;
 
-/* The i-th, of all words; returns false behind the last. */
+/* The i-th pass to run, those of all words counted; returns false behind the last. */
 static bool nth_step(int i, step *out)
 {
     const station *s;

@@ -2,7 +2,7 @@
  */
 #include "program/lowering.h"
 
-/* What the passes ask about a tensor again and again: one look at the graph answers it. */
+/* What the passes ask about a tensor many times is found here in one pass over the graph. */
 static void index_tensors(sk_lowering *e)
 {
     int all = e->g->tensors.n;

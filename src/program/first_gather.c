@@ -1,14 +1,14 @@
 /* first_gather.c - the pass that serves later gathers of a weight from a second copy (ZeRO++, hpZ).
  *
- * The emitter gathers a sharded weight over all ranks of the shard axis wherever a layer of a task
+ * `lower` gathers a sharded weight over all ranks of the shard axis wherever a layer of a task
  * reads it (call.param_set).  With a second copy, the first gather of a weight in a training step
- * leaves a part of what came on each rank of the small group that keeps the copy together
+ * leaves a part of the result on each rank of the small group that keeps the copy together
  * (program.near).  A later gather of the same weight reads these parts, and its call runs in the
  * small group alone.  What is encoded stays encoded in the copy: it is not encoded again.
  *
- * Weights of one set may be gathered for the first time or not.  The call of a set is then divided:
- * calls over all ranks start first, those in the small group behind them.  A validation step does
- * not keep copies. */
+ * Of the weights of one set some may be gathered for the first time and others not.  The call of
+ * the set is then split into two: calls over all ranks start first, those in the small group after
+ * them.  A validation step does not keep copies. */
 #include "coll/segment.h"
 #include "program/lowering.h"
 
@@ -22,7 +22,7 @@ typedef struct gathers {
     struct {
         sk_inst *v;
         int n, cap;
-    } later; /* starts in the small group, of the set at hand */
+    } later; /* starts in the small group, of the current set */
 } gathers;
 
 /* This rank's part of the second copy, taken where the gather ends. */
@@ -59,7 +59,7 @@ static int like(gathers *x, const sk_call_plan *of, int group)
     return call;
 }
 
-/* Divides a call: first gathers of the step stay, the others go to the small group. */
+/* Splits a call: the first gathers of the step stay, the others go to the small group. */
 static void divide(gathers *x, const sk_inst *start, int *first, int *near)
 {
     const sk_call_plan of = x->p->calls.v[start->call];

@@ -1,9 +1,8 @@
 /* first_write.c - the pass that finds the first contribution to every sum.
  *
- * Passes before it let every node add to gradients, to the sums of the graph and to what a task
- * makes of a gradient.  The first instruction of a section that writes a place of such a buffer
- * does not add: it sets the place, so that nothing has to be zeroed.  (Nobody adds to what is
- * empty.) */
+ * Passes before it let every node add to gradients, to the sums of the graph and to the gradients
+ * of a task.  The first instruction of a section that writes a place of such a buffer does not add:
+ * it sets the place, so that nothing has to be zeroed.  (Empty buffers are left out.) */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -17,7 +16,7 @@ typedef struct first {
     } * of;
 } first;
 
-/* Was some of the place written before?  Now all of it is. */
+/* Was some of this range written before?  Marks all of it as written. */
 static bool written(first *x, int buf)
 {
     struct written *w = &x->of[sk_buffer_root(x->p, buf)];
@@ -29,7 +28,7 @@ static bool written(first *x, int buf)
     return false;
 }
 
-/* An update uses a gradient up: what comes behind it is summed anew. */
+/* An update consumes a gradient: the next contribution starts a new sum. */
 static sk_status one_inst(first *x, sk_inst *in)
 {
     if (in->act == SK_DO_UPDATE) x->of[sk_buffer_root(x->p, in->in[0])].n = 0;

@@ -1,4 +1,4 @@
-/* fuse.c - which neighbours a GPU does in one launch, and the proof that they may. */
+/* fuse.c - which instructions a GPU executes in one launch, and the proof that this is correct. */
 #include "program/fuse.h"
 #include "program/acts.h"
 
@@ -13,7 +13,7 @@ static void count_reads(const sk_program *p, int from, int to, int *reads, int *
         const sk_inst *in = &p->insts.v[pc];
         for (int i = 0; i < SK_MAX_IN; i++)
             if (in->in[i] >= 0 && !reads[in->in[i]]++) reader[in->in[i]] = pc;
-        for (int o = 0; o < SK_MAX_OUT; o++) /* what is added to is read, as long as it lives */
+        for (int o = 0; o < SK_MAX_OUT; o++) /* a buffer that is added to is also read */
             if (in->out[o] >= 0 && in->add >> o & 1) reads[in->out[o]] += 2;
     }
     for (int i = 0; i < p->calls.n; i++)
@@ -21,7 +21,7 @@ static void count_reads(const sk_program *p, int from, int to, int *reads, int *
             reads[p->calls.v[i].segs[k].src] += 2;
             reads[p->calls.v[i].segs[k].dst] += 2;
         }
-    for (int i = 0; i < p->bufs.n; i++) /* a part is read as the whole, and the other way round */
+    for (int i = 0; i < p->bufs.n; i++) /* reads of a part count for the whole, and vice versa */
         if (p->bufs.v[i].within >= 0) reads[i] += 2, reads[p->bufs.v[i].within] += 2;
 }
 
@@ -78,7 +78,8 @@ static bool meet(const sk_program *p, int a, int b)
            y->offset < x->offset + x->bytes && x->bytes && y->bytes;
 }
 
-/* Does one of the buffers in `a` lie where one of `b` does?  Those in `silent` are not touched. */
+/* Does one of the buffers in `a` overlap in memory with one of `b`?  Those in `silent` are not
+ * written. */
 static bool any_meet(const sk_program *p, const int *a, int n_a, unsigned silent, const int *b,
                      int n_b)
 {
@@ -88,7 +89,7 @@ static bool any_meet(const sk_program *p, const int *a, int n_a, unsigned silent
     return false;
 }
 
-/* May `late` be done only after `between`? */
+/* May `late` move behind `between`? */
 static bool may_wait(const sk_program *p, const sk_inst *late, unsigned silent,
                      const sk_inst *between)
 {
@@ -107,7 +108,8 @@ static bool has(const int *v, int n, int x)
     return false;
 }
 
-/* Where a later one writes an earlier one must not read any more; its own operand it may. */
+/* A later instruction must not write where an earlier one of the launch reads; its own operand it
+ * may overwrite. */
 static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then, unsigned silent)
 {
     for (int o = 0; o < SK_MAX_OUT && then->out[o] >= 0; o++)
@@ -118,7 +120,7 @@ static bool apart(const sk_program *p, const sk_inst *first, const sk_inst *then
     return true;
 }
 
-/* What is not written is read by none but these. */
+/* A result that is not written is read by instructions of the launch only. */
 static bool unheard(const sk_fuse_site *s, const sk_fuse_set *x, int buf)
 {
     int n = 0;
@@ -145,13 +147,13 @@ static bool proved_all(const sk_fuse_site *s, const sk_fuse_set *x)
     for (int i = 0; i < x->n; i++) {
         int pc = x->pcs[i];
         if (pc < s->from || pc >= s->to || (i && pc <= x->pcs[i - 1])) return false;
-        if (s->p->insts.v[pc].workspace >= 0) return false; /* it is there for this one alone */
+        if (s->p->insts.v[pc].workspace >= 0) return false; /* its workspace is its own */
         if (!proved_one(s, x, i)) return false;
     }
     return true;
 }
 
-/* May these be one launch, or without the last of them? */
+/* Can these be proved to be one launch, perhaps without the last ones? */
 static bool proved(const sk_fuse_site *s, sk_fuse_set *x)
 {
     int least = x->least ? x->least : x->n;
@@ -184,7 +186,7 @@ static void join(const sk_fuse *by, sk_fuse_site *s, sk_program *p, const sk_fus
     if (by->settle) by->settle(s, x);
 }
 
-/* The longest that can be proved, of all that the parts propose. */
+/* The longest launch that can be proved, of all that the parts propose. */
 static void try_at(sk_fuse_site *s, sk_program *p, int pc)
 {
     sk_fuse_set best = {0};
@@ -192,7 +194,7 @@ static void try_at(sk_fuse_site *s, sk_program *p, int pc)
     for (const sk_fuse *const *part = sk_fuse_parts; *part; part++) {
         sk_fuse_set x = {0};
         if (!wanted((*part)->name) || !(*part)->match(s, pc, &x)) continue;
-        if (x.n <= best.n || !proved(s, &x) || x.n <= best.n) continue; /* it may be shorter now */
+        if (x.n <= best.n || !proved(s, &x) || x.n <= best.n) continue; /* proved() may cut it */
         by = *part;
         best = x;
     }

@@ -1,25 +1,26 @@
-/* grad_reduce.c - gradients that are parts of sums, reduced over all axes: a list of them at a
- * time, joined into one call an axis and element type.
+/* grad_reduce.c - gradients that are partial sums, reduced over all axes: a list of gradients
+ * becomes one call per axis and element type.
  *
- * Where the optimizer sees a piece, the sum over the shard axis is a reduce-scatter, and other axes
- * see only pieces.  Gradients may be encoded on their way (codec_calls.c).  In deterministic order
- * axes are taken as they cut the batch, the finest first: that is the order of the tree. */
+ * Where the optimizer sees a shard, the sum over the shard axis is a reduce-scatter, and the
+ * reductions over other axes are of shards.  Gradients may be encoded on their way (codec_calls.c).
+ * In deterministic order axes are reduced in the order in which they split the batch, the finest
+ * first: that is the order of the tree. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->params.v[param]; }
 
-/* Is this gradient summed over the shard axis by a reduce-scatter?  Where nothing is split over
- * that axis every rank has the whole sum already, and its piece is a slice. */
+/* Is this gradient summed over the shard axis by a reduce-scatter?  If nothing is split over that
+ * axis, every rank has the complete sum already, and its shard is a slice of it. */
 static bool scattered(const sk_lowering *e, const sk_param_plan *q)
 {
     return sk_lower_is_cut(e, q) &&
            e->plan.grad_made[q->tensor->id].how[e->l->shard_axis] == SK_PARTIAL;
 }
 
-/* The axis whose turn is the k-th: in canonical order the finest cut of the batch first; otherwise
- * the shard axis, so that the others see only pieces. */
+/* The k-th axis to reduce over: in deterministic order the finest split of the batch first;
+ * otherwise the shard axis first, so that the others reduce only shards. */
 static int turn(const sk_lowering *e, int k)
 {
     const sk_layout *l = e->l;
@@ -71,9 +72,9 @@ static void join_sum(sk_lowering *e, int *call, int axis, const sk_param_plan *q
     sk_lower_seg(e, *call, buf, buf, 1, sk_box_count(box, 0, box->n), 1);
 }
 
-/* --- encoded sums that every rank wants whole --- */
+/* --- encoded sums that every rank needs complete --- */
 
-typedef struct coded { /* a gradient, my rows of it, and where losses of these rows are kept */
+typedef struct coded { /* a gradient, this rank's rows of it, and the error of these rows */
     const sk_param_plan *q;
     int whole, part, error;
 } coded;
@@ -83,7 +84,7 @@ typedef struct codeds {
     int n, cap;
 } codeds;
 
-/* Is it encoded, and not cut? */
+/* Is it encoded, and not sharded? */
 static bool wants_coded(const sk_lowering *e, const sk_param_plan *q)
 {
     return e->l->shard_axis < 0 && sk_lower_grads_as(e, q);
@@ -107,8 +108,8 @@ static void add_coded(sk_lowering *e, codeds *all, const sk_param_plan *q, int w
     *(coded *)sk_push(e->tmp, all) = x;
 }
 
-/* Rows to their owners, who sum them; sums back to all.  What is lost of a sum its owner adds to
- * what was lost of its own part of it. */
+/* Rows to their owners, who sum them; sums back to all.  The owner of a row adds the error of
+ * encoding the sum to the error of its own term. */
 static void sum_coded(sk_lowering *e, const codeds *all)
 {
     int axis = sk_lower_code_axis(e), there = -1, back = -1;
@@ -158,7 +159,8 @@ static void sum_over(sk_lowering *e, const sk_grad_at *v, int n, int axis, bool 
     start_all(e, calls, flies);
 }
 
-/* What is not scattered is whole on every rank, whose piece is a part of it or a slice. */
+/* A gradient that was not scattered is complete on every rank; the rank's shard is a part or a
+ * slice of it. */
 static void scatter(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
     int calls[SK_WIDTHS] = {-1, -1, -1};

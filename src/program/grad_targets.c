@@ -1,20 +1,20 @@
-/* grad_targets.c - where the gradient of a parameter goes, and gradients that are reduced task by
+/* grad_targets.c - where the gradient of a parameter goes, and gradients that are reduced in every
  * task.
  *
  * Usually a gradient is added up over micro-batches in one buffer and reduced when the last
- * contribution is there (buckets.c).  Task by task instead are reduced: sharded gradients, of which
- * each rank keeps its piece; all gradients where stages update on their own; and all in
- * deterministic order (base/reduction_blocks.h), where ranks are the lower part of the tree of sums
- * and micro-batches the upper.  Then each layer of a task leaves its gradient in a buffer of its
- * own, a leaf, which is reduced and added to the accumulator; accumulate.c decides which leaves are
- * added to which. */
+ * contribution is there (buckets.c).  Three kinds are reduced in every task instead: sharded
+ * gradients, of which each rank keeps its shard; all gradients where stages update asynchronously;
+ * and all in deterministic order (base/reduction_blocks.h), where ranks are the lower part of the
+ * tree of sums and micro-batches the upper.  Then each layer of a task leaves its gradient in a
+ * buffer of its own, a leaf, which is reduced and added to the accumulator; accumulate.c decides
+ * which leaves are added to which. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 static sk_param_plan *plan_of(const sk_lowering *e, int param) { return &e->p->params.v[param]; }
 
-/* --- task by task --- */
+/* --- gradients that are reduced in every task --- */
 
 /* The leaf that a node's contribution is added to; in deterministic order each node has its own.
  * Leaves are reduced in the order in which a step first makes their gradients. */
@@ -67,7 +67,7 @@ void sk_lower_task_end(sk_lowering *e)
     e->leaves.n = 0;
 }
 
-/* --- both --- */
+/* --- both kinds --- */
 
 int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_state *made)
 {
@@ -77,7 +77,7 @@ int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_s
     return q->grad;
 }
 
-/* Parameters that several stages share: every stage has a part of the sum. */
+/* Parameters that several stages share: every stage has a partial sum. */
 static void reduce_tied(sk_lowering *e)
 {
     sk_program *p = e->p;

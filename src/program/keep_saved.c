@@ -1,5 +1,5 @@
-/* keep_saved.c - the saved set decides: when a task is written, what no record names is no longer
- * at hand (saved.h). */
+/* keep_saved.c - applies the saved set: after a task is written, tensors that no record names are
+ * no longer available (saved.h). */
 #include "program/lowering.h"
 
 bool sk_is_saved_as(const sk_lowering *e, const sk_tensor *t, sk_form form)
@@ -26,8 +26,8 @@ static void index_tasks(sk_lowering *e)
     }
 }
 
-/* What the record names; or, where overlap chunks of this micro-batch brought it otherwise or an
- * empty piece was not packed, the tensor as made. */
+/* The buffer that the record names; or the tensor as made, if overlap chunks of this micro-batch
+ * brought it in another form or an empty shard was not packed. */
 static void mark(sk_lowering *e, const sk_tensor *t, const sk_saved *r)
 {
     sk_at_hand *hand = e->hand[t->id * e->p->n_micro + e->at.micro], *h;
@@ -36,13 +36,13 @@ static void mark(sk_lowering *e, const sk_tensor *t, const sk_saved *r)
     if (packed && e->packed[t->id * e->p->n_micro + e->at.micro]) return;
     if (packed || sk_lower_find(e, t, &r->state) < 0) {
         int buf = sk_lower_source(e, t, &now);
-        sk_assert(buf >= 0); /* what is read later is at hand */
+        sk_assert(buf >= 0); /* what is read later is available */
     } else now = r->state;
     for (h = hand; !sk_state_equal(&h->state, &now);) h = h->next;
     h->saved = true;
 }
 
-/* Records of tasks that are written, to tasks that are not. */
+/* Records from tasks that are written to tasks that are not. */
 static void keep(sk_lowering *e, const sk_tensor *t)
 {
     const sk_saved_set *all = &e->plan.saved;

@@ -1,15 +1,15 @@
-/* launches.c - the pass that decides what a GPU does in one launch.
+/* launches.c - the pass that decides which instructions a GPU executes in one launch.
  *
- * It needs no GPU: the proof that neighbours may be joined compares places in the heap, so the pass
- * stands behind the memory plan.  In deterministic order nothing is joined: what is depends on the
- * layout, and so would bits. */
+ * It needs no GPU: the proof that instructions may be fused compares offsets in the heap, so the
+ * pass runs after the memory plan.  In deterministic order nothing is fused: what can be fused
+ * depends on the layout, and so would the bits of the results. */
 #include "program/acts.h"
 #include "program/lowering.h"
 #include "program/fuse.h"
 
 #include <stdint.h>
 
-/* --- updates, one behind the other --- */
+/* --- consecutive updates --- */
 
 static bool is_update(const sk_program *p, const sk_inst *in)
 {
@@ -30,7 +30,7 @@ static types types_of(const sk_program *p, const sk_inst *in)
     return t;
 }
 
-/* May this update go with the one before? */
+/* May this update be in the launch of the one before? */
 static bool goes_with(const sk_program *p, const sk_inst *a, const sk_inst *b)
 {
     if (b->act != a->act || a->pass != b->pass || a->update != b->update || !is_update(p, b))
@@ -41,7 +41,7 @@ static bool goes_with(const sk_program *p, const sk_inst *a, const sk_inst *b)
     return x.grad == y.grad && x.narrow == y.narrow && (x.state == y.state || nudged);
 }
 
-/* Updates from pc on that are one launch: none, one or more. */
+/* How many updates from pc on are one launch. */
 static int updates_at(const sk_program *p, int pc, int to)
 {
     int n = 0;
@@ -63,7 +63,7 @@ static void join_updates(sk_program *p, int from, int to)
 
 /* --- the pass --- */
 
-/* Addresses are compared, never read: any base serves that is as aligned as a device's. */
+/* Addresses are compared, never read: any base with the alignment of a device's will do. */
 static sk_args *args_of(sk_arena *a, const sk_program *p)
 {
     void *base = (void *)(uintptr_t)SK_WORKSPACE;

@@ -1,9 +1,9 @@
 /* lower.c - the pass that writes instructions, task by task.
  *
  * The schedule gives the order of tasks (forward or backward of a micro-batch in a chunk of
- * layers); a task is the chunk's nodes in graph order, each with its operands brought
- * into the state it needs.  Then gradients are reduced, the optimizer runs, and
- * weights are made whole again.  Straight passes over arrays, nothing clever. */
+ * layers); a task is the chunk's nodes in graph order, each with its operands resharded to the
+ * state it needs.  Then gradients are reduced, the optimizer runs, and weights are gathered again.
+ */
 #include "base/threads.h"
 #include "base/strings.h"
 #include "program/lowering.h"
@@ -39,7 +39,7 @@ static sk_status output(sk_lowering *e, const sk_node *n, int o, int *buf, bool 
     return SK_OK;
 }
 
-/* Its results are written: other stages may have theirs. */
+/* The results of a node are written: they are sent to other stages that read them. */
 sk_status sk_lower_made(sk_lowering *e, const sk_node *n)
 {
     for (int o = 0; o < n->n_out; o++)
@@ -47,7 +47,7 @@ sk_status sk_lower_made(sk_lowering *e, const sk_node *n)
     return SK_OK;
 }
 
-/* The axis round which operands go that the node needs whole, or -1. */
+/* The axis of the ring over which the node's operands travel, or -1. */
 static int ring_axis(const sk_lowering *e, const sk_node *n)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
@@ -90,8 +90,8 @@ sk_status sk_lower_clone(sk_lowering *e, const sk_node *n)
     return SK_OK;
 }
 
-/* The nodes of a task: these, less those of the other half of a backward pass, and less clones,
- * which their readers call for. */
+/* The nodes that a task may have; those of the other half of a backward pass, and clones, which are
+ * written where they are read, are left out by sk_lower_in_task. */
 static const sk_ints *nodes_of(const sk_lowering *e, sk_task t)
 {
     return &e->plan.of_chunk[2 * t.chunk + (t.work != SK_WORK_F)];
@@ -115,7 +115,7 @@ static void list_layers(sk_lowering *e, sk_task t)
     }
 }
 
-/* A task begins when all that it reads of other stages is there. */
+/* A task begins by receiving all that it reads of other stages. */
 static sk_status receive_all(sk_lowering *e, sk_task t)
 {
     const sk_ints *nodes = nodes_of(e, t);
@@ -132,7 +132,7 @@ static sk_status receive_all(sk_lowering *e, sk_task t)
     return SK_OK;
 }
 
-/* A program lies in memory as a whole, about 3 KiB an instruction while it is made. */
+/* All instructions are in memory at once, about 3 KiB each while the program is compiled. */
 static sk_status is_short(const sk_lowering *e, int64_t n)
 {
     if (n <= MOST_INSTS) return SK_OK;
@@ -220,7 +220,8 @@ static sk_status forward_section(sk_lowering *e)
     return SK_OK;
 }
 
-/* One instruction a node and micro-batch, and what regions add: known before any is written. */
+/* At least one instruction per node and micro-batch, and those that regions add: known before any
+ * is written. */
 sk_status sk_check_length(sk_lowering *e)
 {
     int64_t nodes = 0;

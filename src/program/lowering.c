@@ -106,7 +106,7 @@ int sk_lower_part(sk_lowering *e, int whole, int i, int n)
     return part;
 }
 
-/* Does the order in which it is taken change bits? */
+/* Does the result depend on the order of the reduction? */
 static bool sums(sk_reduce reduce, sk_dtype type)
 {
     return (reduce == SK_SUM || reduce == SK_MEAN) && (type == SK_F32 || type == SK_F64);
@@ -171,7 +171,7 @@ void sk_lower_swap(sk_lowering *e, int call, int src, int dst, const sk_extent *
     s->n2 = box->size[b];
     const sk_group *g = &e->p->groups[c->group];
     sk_seg shape = sk_call_shape(s);
-    c->elements += sk_seg_whole(&shape) / g->n; /* as each member has them, on the average */
+    c->elements += sk_seg_whole(&shape) / g->n; /* per member, on average */
 }
 
 sk_seg sk_call_shape(const sk_call_seg *s)

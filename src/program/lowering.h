@@ -6,7 +6,7 @@
 #include "program/saved.h"
 #include "program/pipeline_schedule.h"
 
-/* A tensor may be at hand in several states for one micro-batch. */
+/* A tensor may be available in several states for one micro-batch. */
 typedef struct sk_at_hand {
     sk_state state;
     int buf;
@@ -18,33 +18,34 @@ typedef struct sk_ints {
     int *v, n, cap;
 } sk_ints;
 
-enum { SK_LANE = SK_COMM_FLIGHT / 2 }; /* messages to one rank that may be under way */
+enum { SK_LANE = SK_COMM_FLIGHT / 2 }; /* messages to one rank that may be in flight */
 
 typedef struct sk_grad_at { /* a gradient to be reduced: as nodes make it, as the optimizer sees it
                              */
     int param, whole, piece;
 } sk_grad_at;
 
-typedef struct sk_leaf { /* the gradient that a layer of a task makes, or one node of it */
+typedef struct sk_leaf { /* the gradient that a layer of a task computes, or one node of the layer
+                          */
     const sk_node *node;
     sk_grad_at grad;
 } sk_leaf;
 
-typedef struct sk_cuts { /* parts of a buffer, one behind the other */
+typedef struct sk_cuts { /* consecutive parts of a buffer */
     int whole, first, n;
 } sk_cuts;
 
-/* Nodes of one layer that make and use results with a letter that only they have (hidden width,
- * words): run in chunks along the batch, so that such results are never whole. */
+/* Nodes of one layer that produce and read results with a letter that only they have (hidden width,
+ * vocabulary).  They run in chunks along the batch, so that such results never exist as a whole. */
 typedef struct sk_region {
     int layer;
     char letter;
-    char next;           /* the letter behind the batch, if chunks may cut it as well; else 0 */
+    char next;           /* the letter behind the batch, if chunks may split it as well; else 0 */
     const sk_tensor *of; /* one of the wide results */
     sk_ints nodes[2];    /* by phase, in the order of the graph */
-    sk_ints again;       /* clones that the backward nodes call for, chunk by chunk */
+    sk_ints again;       /* clones that the backward nodes read, recomputed in every chunk */
     bool known, bad;     /* while regions are looked for */
-    unsigned cut[2];     /* axes that cut the batch, and the next letter */
+    unsigned cut[2];     /* axes that split the batch, and the next letter */
 } sk_region;
 
 /* What the passes before `lower` decide about nodes and tensors.  Each member is written by the
@@ -77,14 +78,14 @@ typedef struct sk_plan {
     } regions;
     int *region_of; /* by node: 1 + its region; 0: none.  NULL: there are none */
     char *moved;    /* by node: in a region, or written before or after one */
-    char *wide;     /* tensor id -> it is inside a region, and never whole */
-    /* recompute, which also puts clones into of_chunk */
+    char *wide;     /* tensor id -> it is inside a region, and never exists as a whole */
+    /* recompute, which also adds clones to of_chunk */
     char *recomputed; /* tensor id -> SK_BY_CLONE, SK_BY_TWIN; 0: it is not */
     /* split-backward */
     char *weight_half; /* by node: belongs to the weight half of a backward pass */
     /* pieces */
-    int *cut_after; /* tensor id -> 1 + the forward node after which only a piece of it is saved;
-                       0: it is not saved.  NULL: the layout does not say so */
+    int *cut_after; /* tensor id -> 1 + the forward node after which only a shard of it is saved; 0:
+                       it is not saved.  NULL: the layout does not ask for it */
     /* packed */
     sk_form *packs; /* tensor id -> SK_SIGNS, SK_ZEROS; SK_AS_MADE: it is not packed */
     /* saved */
@@ -97,11 +98,11 @@ typedef struct sk_plan {
 /* Where in the step instructions are being written. */
 typedef struct sk_place {
     int task; /* of the section; -1: none */
-    int unit; /* what is written as one, in the task */
+    int unit; /* instructions of the task that stay together */
     int micro, layer;
     sk_phase phase;
     sk_task_kind work;
-    int region; /* what is being written is of this region: inst.region */
+    int region; /* of the instructions that are being written: inst.region */
 } sk_place;
 
 struct sk_graph_plan {
@@ -128,15 +129,15 @@ typedef struct sk_lowering {
     sk_at_hand **hand;     /* [tensor * n_micro + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;     /* [layer][width]: the call that makes its sharded weights whole */
-    int gathered_layer; /* whose weights are there; -1: none */
+    int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
+    int gathered_layer; /* whose weights are gathered; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
     struct {
         sk_leaf *v;
         int n, cap;
         int *order, n_order; /* by parameter: its place in the order in which gradients are first
                                 made, from 1 on; 0: not made yet */
-    } leaves; /* gradients of the layer at work, where they are reduced task by task */
+    } leaves; /* gradients of the current layer, where they are reduced in every task */
 } sk_lowering;
 
 /* lowering.c */
@@ -150,7 +151,7 @@ int sk_lower_call(sk_lowering *e, sk_coll_kind kind, sk_reduce reduce, sk_dtype 
                   const char *what);
 void sk_lower_seg(sk_lowering *e, int call, int src, int dst, int64_t outer, int64_t n,
                   int64_t inner);
-/* The same for a box that the call cuts along dim d: the side that has all of it. */
+/* The same for a box that the call splits along dim d; the box is that of the unsplit side. */
 void sk_lower_rows(sk_lowering *e, int call, int src, int dst, const sk_extent *box, int d);
 /* And for an all-to-all: split along `from` before, along `to` afterwards. */
 void sk_lower_swap(sk_lowering *e, int call, int src, int dst, const sk_extent *box, int from,
@@ -159,61 +160,63 @@ void sk_lower_swap(sk_lowering *e, int call, int src, int dst, const sk_extent *
 void sk_lower_start(sk_lowering *e, int call, sk_flies flies);
 void sk_lower_move(sk_lowering *e, sk_act act, int from,
                    int to);                                /* of one operand and one result */
-void sk_lower_stand_at(sk_lowering *e, const sk_inst *in); /* what is written now is of its task */
-sk_inst sk_inst_like(const sk_inst *in, sk_act act); /* another act at the same place of a task */
-sk_grid sk_box_grid(const sk_extent *b, int d);      /* dim d by cells, in canonical order */
+void sk_lower_stand_at(sk_lowering *e, const sk_inst *in); /* writes into its task from now on */
+sk_inst sk_inst_like(const sk_inst *in, sk_act act); /* another act of the same task and layer */
+sk_grid sk_box_grid(const sk_extent *b, int d);      /* reduction blocks of dim d */
 int64_t sk_box_count(const sk_extent *b, int from,
                      int to); /* product of sizes of dims [from, to) */
 int64_t sk_lower_logical(const sk_lowering *e, const sk_tensor *t); /* bytes of the whole tensor */
 int64_t sk_lower_bucket(const sk_lowering *e);                      /* bytes that fill a bucket */
 
-/* reshard.c: a buffer of the tensor in the wanted state, for the micro-batch at work. */
+/* reshard.c: a buffer of the tensor in the wanted state, for the current micro-batch. */
 sk_status sk_lower_need(sk_lowering *e, const sk_tensor *t, const sk_state *want, int *buf);
 void sk_lower_have(sk_lowering *e, const sk_tensor *t, const sk_state *s, int buf);
 int sk_lower_find(sk_lowering *e, const sk_tensor *t,
-                  const sk_state *s); /* its buffer at hand, or -1 */
-/* As it was made, or came, or was kept. */
+                  const sk_state *s); /* its buffer, if it is available; else -1 */
+/* As it was computed, received or saved. */
 int sk_lower_source(sk_lowering *e, const sk_tensor *t, sk_state *now);
 int sk_lower_slice(sk_lowering *e, const sk_tensor *t, const sk_state *to, int src);
 bool sk_lower_wanted_partial(const sk_lowering *e, const sk_tensor *t, int axis);
-void sk_lower_forget(sk_lowering *e, const sk_tensor *t); /* nothing of it is at hand */
-sk_state sk_state_settled(const sk_state *s);             /* partial becomes whole */
+void sk_lower_forget(sk_lowering *e, const sk_tensor *t); /* it is not available any more */
+sk_state sk_state_settled(const sk_state *s);             /* partial becomes replicated */
 bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes);
 
 /* stage_messages.c: messages between stages. */
-int sk_lower_rank_of_stage(const sk_lowering *e, int stage); /* with my other coordinates */
+int sk_lower_rank_of_stage(const sk_lowering *e, int stage); /* same coordinates otherwise */
 int64_t sk_message_tag(const sk_lowering *e, int tensor, int micro);
 sk_status sk_lower_send(sk_lowering *e, const sk_tensor *t); /* to all other stages that read it */
-sk_status sk_lower_receive(sk_lowering *e, const sk_tensor *t); /* of the micro-batch at work */
+sk_status sk_lower_receive(sk_lowering *e, const sk_tensor *t); /* of the current micro-batch */
 void sk_lower_post_send(sk_lowering *e, int peer, int64_t tag, int buf); /* send */
 void sk_lower_recv(sk_lowering *e, int peer, int64_t tag, int buf);      /* receive */
-void sk_lower_wait_sent(sk_lowering *e, int peer); /* all that was sent to it so far has arrived */
+void sk_lower_wait_sent(sk_lowering *e, int peer); /* until all that was sent has arrived */
 
-/* Stages that read a tensor in the section at work. */
+/* Stages that read a tensor in the current section. */
 uint64_t sk_lower_readers(const sk_lowering *e, const sk_tensor *t);
 
-/* send_window.c: widens the window until no stage of the section waits for ever. */
+/* send_window.c: widens the window until the section has no deadlock. */
 sk_status sk_lower_window(sk_lowering *e, int *window);
 
-/* lower.c: what follows when results are there. */
+/* lower.c: what follows a node whose results are written. */
 sk_status sk_lower_made(sk_lowering *e, const sk_node *n);
 
 sk_status sk_lower_short(const sk_lowering *e); /* instructions and buffers are not too many */
-/* Is the node written by the task?  Clones are not: their readers call for them. */
+/* Is the node written by the task?  Clones are not: they are written where they are read. */
 bool sk_lower_in_task(const sk_lowering *e, const sk_node *n, sk_task t);
 
-/* Bring its operands, run it. */
+/* Reshards its operands and writes its instruction. */
 sk_status sk_lower_node(sk_lowering *e, const sk_node *n);
 
-/* The same of a clone that a node of the backward task at work calls for. */
+/* The same for a clone that a node of the current backward task reads. */
 sk_status sk_lower_clone(sk_lowering *e, const sk_node *n);
 
-/* recompute_choice.c: results that are computed again in the backward pass instead of saved: by a
- * clone of their node, or by a backward node that computes the same anyway, if it comes before. */
+/* recompute_choice.c: results that are recomputed in the backward pass instead of saved: by a clone
+ * of their node, or by a backward node that computes the same value anyway, if it runs before the
+ * reader. */
 enum { SK_BY_CLONE = 1, SK_BY_TWIN };
 sk_status sk_recompute(sk_lowering *e);
 bool sk_recomputes_block(const sk_lowering *e, const sk_node *n); /* the node is in such a block */
-/* The backward node that computes the same as a forward one, or NULL (graph/recompute_cheap.c). */
+/* The backward node that computes the same value as a forward one, or NULL
+ * (graph/recompute_cheap.c). */
 const sk_node *sk_recompute_twin(const sk_lowering *e, const sk_node *n);
 /* recompute_clones.c */
 void sk_clone_recomputed(sk_lowering *e);
@@ -225,20 +228,21 @@ static inline bool sk_is_clone(const sk_lowering *e, const sk_node *n)
 /* saved.c, keep_saved.c: what tasks leave to later ones, see saved.h. */
 sk_status sk_find_saved(sk_lowering *e);
 bool sk_is_saved_as(const sk_lowering *e, const sk_tensor *t, sk_form form);
-void sk_keep_saved(sk_lowering *e, sk_task t); /* the task is written: the rest is not at hand */
+void sk_keep_saved(sk_lowering *e, sk_task t); /* after a task: what is not saved is gone */
 
-/* saved_pieces.c: what is kept for the backward pass, as a piece. */
+/* saved_pieces.c: results that are saved for the backward pass as shards. */
 sk_status sk_plan_pieces(sk_lowering *e);
 void sk_lower_pieces(sk_lowering *e, const sk_node *n); /* a forward node is written */
-/* Is it gathered only because a piece was kept?  Then nodes take no turns for it: bits stay. */
+/* Is it gathered only because a shard was saved?  Then its readers are not split into overlap
+ * chunks, so that results keep their bits. */
 bool sk_lower_kept_piece(const sk_lowering *e, const sk_tensor *t);
 bool sk_lower_piece_state(const sk_lowering *e, const sk_tensor *t,
                           sk_state *s); /* false: as made */
-/* saved_packed.c: results that are kept in fewer bits. */
+/* saved_packed.c: results that are saved in fewer bits. */
 sk_status sk_plan_packed(sk_lowering *e);
-void sk_lower_pack(sk_lowering *e, const sk_node *n);       /* what the node has made */
+void sk_lower_pack(sk_lowering *e, const sk_node *n);       /* packs results of the node */
 bool sk_lower_unpack(sk_lowering *e, const sk_tensor *t);   /* false: it is not packed */
-void sk_lower_unpack_for(sk_lowering *e, const sk_node *n); /* what the node reads */
+void sk_lower_unpack_for(sk_lowering *e, const sk_node *n); /* unpacks what the node reads */
 
 /* regions.c: which nodes are run in sequence chunks. */
 sk_status sk_find_regions(sk_lowering *e);
@@ -247,30 +251,31 @@ sk_status sk_find_regions(sk_lowering *e);
  * chunks. */
 sk_status sk_lower_region(sk_lowering *e, const sk_node *n);
 sk_status sk_sequence_chunks(sk_lowering *e);
-/* Instructions that chunks add to one a node and micro-batch, at least; counting ends at enough. */
+/* How many instructions chunks add at least, beyond one per node and micro-batch; counting stops at
+ * `enough`. */
 int64_t sk_lower_regions_insts(sk_lowering *e, int64_t enough);
 /* Is an operand of the region with this first node made elsewhere, or in the other phase? */
 bool sk_lower_brought(const sk_lowering *e, const sk_node *first, const sk_tensor *t);
 
-/* A call moves elements of one type: what is kept in f32, what is narrower and what is encoded go
- * apart. */
+/* A call moves elements of one type: f32, narrower and encoded weights have separate calls. */
 enum { SK_CODED = 2, SK_WIDTHS };
 static inline int sk_narrow(const sk_tensor *t) { return t->type != SK_F32; }
 
 /* codec_calls.c: tensors encoded on their way. */
 sk_status sk_choose_codecs(sk_lowering *e);
-int sk_lower_code_axis(const sk_lowering *e); /* over which gradients are; -1: none */
-/* By what a tensor's rows are encoded, or NULL: there is no gain. */
+int sk_lower_code_axis(const sk_lowering *e); /* of encoded gradients; -1: none */
+/* The codec for a tensor's rows; NULL: it would not become smaller. */
 const sk_codec *sk_lower_weights_as(const sk_lowering *e, const sk_param_plan *q);
 const sk_codec *sk_lower_grads_as(const sk_lowering *e, const sk_param_plan *q);
-/* Bytes for `times` as many encoded rows as the buffer has; the same, filled. */
+/* A buffer for `times` as many encoded rows as the buffer has; the same, with the instruction that
+ * encodes. */
 int sk_lower_code(sk_lowering *e, const sk_codec *c, int buf, int times);
 int sk_lower_encode(sk_lowering *e, const sk_codec *c, int buf, int error, bool adds);
-void sk_lower_then(sk_lowering *e, int call, sk_then what); /* once the call has been waited for */
+void sk_lower_then(sk_lowering *e, int call, sk_then what); /* after the wait for the call */
 void sk_lower_error(sk_lowering *e, sk_param_plan *q,
-                    uint64_t stages); /* plan where losses are kept */
+                    uint64_t stages); /* plans the buffer of error feedback */
 
-/* params.c: where parameters lie. */
+/* params.c: where parameters are stored. */
 sk_status sk_plan_params(sk_lowering *e);
 sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t); /* as the optimizer sees it */
 bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a piece */
@@ -279,8 +284,8 @@ int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as k
 void sk_lower_close_layer(sk_lowering *e);
 
 /* weight_stash.c: weights that change within a step; a pass behind `lower`. */
-sk_status sk_lower_async(sk_lowering *e); /* may the stages of this layout update on their own? */
-/* Does the backward pass read the version of the weights that the forward task at work reads? */
+sk_status sk_lower_async(sk_lowering *e); /* may the stages of this layout update asynchronously? */
+/* Does the backward pass read the version of the weights that the current forward task reads? */
 bool sk_lower_same_weights(const sk_lowering *e);
 sk_status sk_stash_weights(sk_lowering *e);
 
@@ -289,13 +294,13 @@ int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_s
 void sk_lower_task_end(sk_lowering *e);
 void sk_lower_grads_end(sk_lowering *e);
 
-/* update.c: sums, clipping, the optimizer, and weights made whole again. */
+/* update.c: sums, clipping, the optimizer, and the gather of updated weights. */
 void sk_lower_update(sk_lowering *e);
-void sk_lower_update_task(sk_lowering *e, sk_task t); /* of a stage that updates on its own */
+void sk_lower_update_task(sk_lowering *e, sk_task t); /* of a stage that updates asynchronously */
 sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass);
-void sk_lower_whole_weights(sk_lowering *e); /* from the pieces that were updated */
+void sk_lower_whole_weights(sk_lowering *e); /* gathers the shards that were updated */
 void sk_lower_report(sk_lowering *e);
-sk_status sk_lower_late(sk_lowering *e); /* the updates of the step before begin */
+sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the step before */
 
 enum { SK_FILE_PAGE = 4096 };
 
@@ -303,7 +308,8 @@ enum { SK_FILE_PAGE = 4096 };
 bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t); /* its optimizer runs on the host */
 sk_status sk_place_offload_copies(sk_lowering *e);
 
-/* lowering.c: where a launch on a GPU asks for more room than all have, it is a buffer. */
+/* lowering.c: a launch on a GPU that needs more workspace than the common one has a buffer for it.
+ */
 sk_status sk_plan_workspaces(sk_lowering *e);
 
 /* stage_assignment.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
@@ -321,20 +327,20 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a);
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
 
-/* rewrite.c: the list of instructions written anew.  `write` writes what stands for old[pc] and
- * some behind it, and returns the place of the first that it has not read. */
+/* rewrite.c: the list of instructions, rewritten.  `write` writes what replaces old[pc] and perhaps
+ * some instructions behind it, and returns the index of the first that it has not consumed. */
 typedef int sk_rewriter(void *ctx, const sk_inst *old, int pc);
 sk_status sk_rewrite(sk_lowering *e, sk_rewriter *write, void *ctx);
 
-/* split_rows.c: instructions in chunks of the batch: for each chunk, all of them. */
+/* split_rows.c: instructions repeated for each chunk of the batch. */
 typedef struct sk_part {
     int whole, chunk, buf;
 } sk_part;
 typedef struct sk_chunks {
     int n;
-    int per;          /* of them a row of the batch has; 0 or 1: a chunk has one or more rows */
+    int per; /* how many chunks a row of the batch has; 0 or 1: a chunk has one or more rows */
     sk_flies flies;   /* of calls */
-    const char *wide; /* of a region: by tensor, never whole; else NULL */
+    const char *wide; /* of a region, by tensor: it never exists as a whole; else NULL */
     struct {
         sk_part *v;
         int n, cap;
@@ -342,11 +348,11 @@ typedef struct sk_chunks {
 } sk_chunks;
 void sk_split_rows(sk_lowering *e, sk_chunks *x, const sk_inst *v, int n);
 
-/* overlap_chunks.c: products beside the collectives that they wait for. */
+/* overlap_chunks.c: products that overlap with the collectives that they wait for. */
 sk_status sk_overlap_chunks(sk_lowering *e);
 
-/* ring_attention.c, weight_tiles.c: ops whose operands go round an axis, products of weights that
- * come in tiles. */
+/* ring_attention.c, weight_tiles.c: ops whose operands travel around a ring; products of weights
+ * that are fetched in tiles. */
 sk_status sk_ring_attention(sk_lowering *e);
 sk_status sk_weight_tiles(sk_lowering *e);
 /* first_gather.c: later gathers of a weight are served from a second copy. */
@@ -360,16 +366,16 @@ sk_status sk_fill_buckets(sk_lowering *e);
 /* messages.c: their order, and when their arrival is waited for. */
 sk_status sk_order_messages(sk_lowering *e);
 
-/* waits.c: waits of calls, and what belongs to their ends. */
+/* waits.c: waits of calls, and the instructions that follow them. */
 void sk_place_waits(sk_program *p, sk_arena *tmp);
 
-/* algorithms.c: how calls are done, and the workspace that takes. */
+/* algorithms.c: the algorithms of calls, and their workspace. */
 sk_status sk_choose_algorithms(sk_lowering *e);
 
 /* numbering.c: buffers by first use, calls by start. */
 void sk_number(sk_program *p);
 
-/* launches.c: what a GPU does in one launch, once all has its place. */
+/* launches.c: which instructions a GPU executes in one launch, once buffers have offsets. */
 sk_status sk_join_launches(sk_lowering *e);
 
 /* memory.c: offsets. */

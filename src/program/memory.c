@@ -1,22 +1,20 @@
-/* memory.c - every buffer gets its place before the first step.
+/* memory.c - the offset of every buffer, planned before the first step.
  *
- * The heap is cut into one region a kind: weights, gradients, optimizer state,
- * wire (sums and tables of calls), activations, scratch.  Activations come last
- * but for scratch because their region ends with the transient buffers of every
- * kind (gathered weights and whole gradients too: they share its holes).
- * Transient buffers are placed in the order
- * in which they begin to live, each in the smallest hole that fits (a list of
- * holes sorted by address, holes that meet are joined): one pass, and the
- * forward-backward shape of a step leaves few odd holes; two orders of what begins at one
- * instruction are tried.  An op that may work in
- * place takes over its operand's memory when the operand dies there.
+ * The heap is cut into one region a kind: weights, gradients, optimizer state, wire (sums and
+ * tables of calls), activations, scratch.  Activations come last but for scratch because their
+ * region ends with the transient buffers of every kind (gathered weights and whole gradients too:
+ * they share its holes).  Transient buffers are placed in the order in which their lives begin,
+ * each in the smallest hole that fits (a list of holes sorted by address; adjacent holes are
+ * merged).  One pass is enough: the forward-backward shape of a step leaves few small holes.  For
+ * buffers whose lives begin at the same instruction two orders are tried.  An op that may work in
+ * place takes over its operand's memory if the operand is not read later.
  *
- * Behind scratch lies what lives in the host's memory: first a room through which bytes go to and
- * from the file tier, then kept buffers of all kinds, then transient ones.  The file's places are
- * planned likewise, by pages.
+ * Behind scratch is the host's memory: first a bounce buffer for transfers to and from the file,
+ * then kept buffers of all kinds, then transient ones.  Offsets in the file are planned in the same
+ * way, in whole pages.
  *
- * Weights that are common to the ranks of a host come first of all and fill whole
- * pages, so that all heaps can begin with the same ones (comm/heap_alias.c). */
+ * Weights that the ranks of a host share come first of all and fill whole pages, so that all heaps
+ * can begin with the same pages (comm/heap_alias.c). */
 #include "device/disk.h"
 #include "kernel/kernel_launch.h"
 #include "program/acts.h"
@@ -26,7 +24,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* LARGE: common weights that end on a huge page, which costs 3 % at most. */
+/* LARGE: from this size on shared weights are padded to a huge page, which costs 3 % at most. */
 enum { ALIGN = SK_WORKSPACE_ALIGN };
 enum { LINE = 64, PAGE = 4096, BOUNCE = SK_DISK_BOUNCE, HUGE = 2 << 20, LARGE = 64 << 20 };
 
@@ -61,7 +59,8 @@ static void lifetimes(sk_program *p)
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         sk_operands(p, in, use, &(life){p, pc});
-        /* A GPU joins neighbours to one launch, across loads: no load may lie where one works. */
+        /* A GPU may fuse instructions across a LOAD: what is loaded must not overlap with their
+         * buffers. */
         if (p->gpu && in->act == SK_DO_LOAD)
             p->bufs.v[in->out[0]].first = pc < p->n_train ? 0 : p->n_train;
     }
@@ -78,7 +77,7 @@ typedef struct holes {
     sk_arena *arena;
     hole *v;
     int n, cap;
-    int64_t top; /* end of what was ever used */
+    int64_t top; /* the highest end so far */
 } holes;
 
 static int64_t take(holes *h, int64_t size)
@@ -123,7 +122,7 @@ static void give(holes *h, int64_t at, int64_t size)
     }
 }
 
-/* --- places --- */
+/* --- offsets --- */
 
 static int64_t place_some(sk_program *p, sk_kind kind, bool common, int64_t at)
 {
@@ -144,7 +143,7 @@ static int64_t place_kept(sk_program *p, sk_kind kind, int64_t at)
     return place_some(p, kind, false, at);
 }
 
-/* Common weights first, and nothing else on their pages. */
+/* Shared weights first, and nothing else on their pages. */
 static int64_t place_weights(sk_program *p)
 {
     int coord[SK_MAX_AXES];
@@ -160,7 +159,7 @@ static int64_t place_weights(sk_program *p)
     return end;
 }
 
-/* Does input r die here, and could its memory be that of output 0? */
+/* Is input r read here for the last time, and could output 0 take its memory? */
 static bool dies(const sk_program *p, const sk_inst *in, int r, int pc)
 {
     const sk_buffer *x = &p->bufs.v[in->in[r]], *y = &p->bufs.v[in->out[0]];
@@ -187,7 +186,7 @@ typedef struct events {
     int *first, *next_first, *last, *next_last; /* linked lists of buffers by instruction */
 } events;
 
-/* Buffers that begin to live at one instruction are placed one by one: in which order? */
+/* In which order are buffers placed whose lives begin at the same instruction? */
 typedef enum begin_order { AS_NUMBERED, LARGEST_FIRST } begin_order;
 
 static void index_events(const sk_program *p, sk_placement tier, begin_order by, sk_arena *a,
@@ -212,7 +211,7 @@ static void index_events(const sk_program *p, sk_placement tier, begin_order by,
     }
 }
 
-/* Bytes that a buffer takes where it lies. */
+/* Bytes that a buffer takes in its memory. */
 static int64_t taken_by(const sk_buffer *b)
 {
     return b->tier == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
@@ -241,7 +240,7 @@ static int64_t place_by(sk_program *p, sk_placement tier, int64_t base, begin_or
     return top;
 }
 
-/* No order is the best for all programs: the one that takes least. */
+/* No order is the best for all programs: the one that needs least memory is taken. */
 static int64_t place_transient(sk_program *p, sk_placement tier, int64_t base)
 {
     int64_t best = place_by(p, tier, base, AS_NUMBERED);
@@ -272,7 +271,8 @@ static int64_t larger(int64_t most, size_t need)
     return n > most ? n : most;
 }
 
-/* An op's own scratch each thread has; the room where operands are made wide, a team has once. */
+/* Every thread has scratch for the op; the threads of a rank share one area for operands converted
+ * to f32. */
 static void scratch_need(sk_program *p)
 {
     for (int i = 0; i < p->insts.n; i++) {
@@ -307,7 +307,7 @@ int64_t sk_room_at(const sk_program *p)
     return round_up(p->kind_at[SK_SCRATCH] + tables(p), ALIGN);
 }
 
-/* All that lives in one of the other memories, from `at` on; returns where it ends. */
+/* All buffers of one of the other memories, from `at` on; returns where they end. */
 static int64_t place_away(sk_program *p, sk_placement tier, int64_t at)
 {
     for (int i = 0; i < p->bufs.n; i++) {

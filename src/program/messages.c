@@ -1,14 +1,15 @@
 /* messages.c - the pass that orders messages and waits for their arrival.
  *
- * Between two ranks messages keep their order.  A receiver takes those before the one it needs
- * first, in the order in which the other stage's tasks send them: the schedule says that for every
- * stage, so such a RECV moves up to here from the task that needs it.
+ * Between two ranks messages keep their order.  Before the message that it needs, a receiver must
+ * receive all that were sent earlier, in the order in which the other stage's tasks send them.  The
+ * schedule gives that order for every stage.  So the RECV of an earlier message moves up to here
+ * from the task that needs it.
  *
  * A sender keeps the buffer of a message until it has arrived (SENT), and may be two tasks ahead of
- * each receiver, or more where that would end in a deadlock (send_window.c); with several chunks a
- * stage, whose messages share a pair of ranks, as far as the window goes: two stages that each wait
- * for the other to receive would wait for ever.  Where the tasks of a section end, all messages
- * have arrived. */
+ * each receiver, or more where two would end in a deadlock (send_window.c).  With several chunks
+ * per stage, whose messages share a pair of ranks, it may be ahead by the whole window: otherwise
+ * two stages could each wait for the other to receive.  Where the tasks of a section end, all
+ * messages have arrived. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ typedef struct inbox { /* what another stage sends here, in order */
 
 typedef struct lane { /* messages to one rank: how many were sent, how many have arrived */
     int peer, sends, arrived;
-    int recent[SK_LANE]; /* buffers of the newest */
+    int recent[SK_LANE]; /* buffers of the newest messages */
 } lane;
 
 typedef struct mail {
@@ -28,13 +29,13 @@ typedef struct mail {
     sk_program *p;
     inbox *inbox;  /* by stage */
     int *stage_of; /* by rank: the stage whose messages it sends here, or -1 */
-    int *recv_of;  /* by tag: its RECV in the list as it was */
+    int *recv_of;  /* by tag: its RECV in the old list */
     struct {
         lane *v;
         int n, cap;
     } lanes;
     int window;
-    sk_inst *old; /* the list as it was */
+    sk_inst *old; /* the old list */
     char *moved;  /* by instruction of it: written already */
 } mail;
 
@@ -49,8 +50,8 @@ static lane *lane_to(mail *x, int peer)
     return l;
 }
 
-/* Wait until the first `count` messages are there, the oldest first: the buffer of each must live
- * until it has arrived. */
+/* Waits until the first `count` messages have arrived, the oldest first: the buffer of each lives
+ * until then. */
 static void arrived(mail *x, lane *l, int count, const sk_inst *place)
 {
     while (l->arrived < count) {
@@ -103,11 +104,11 @@ static void receive(mail *x, const sk_inst *in)
     *sk_push(x->e->tmp, &x->p->insts) = *in;
 }
 
-/* --- what other stages send me, in which order --- */
+/* --- what other stages send to this one, in which order --- */
 
 static sk_phase phase_of(sk_task_kind w) { return w == SK_WORK_F ? SK_FORWARD : SK_BACKWARD; }
 
-/* What a chunk makes for me in one phase, in graph order. */
+/* What a chunk sends to this stage in one phase, in graph order. */
 static void index_crossing(const sk_lowering *e, sk_ints *by_chunk)
 {
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -130,7 +131,7 @@ static void fill_inboxes(mail *x)
         x->stage_of[sk_lower_rank_of_stage(e, s)] = s;
         for (int k = 0; k < e->tasks[s].n; k++) {
             sk_task t = e->tasks[s].v[k];
-            if (t.work >= SK_WORK_W) continue; /* weights' gradients go nowhere */
+            if (t.work >= SK_WORK_W) continue; /* weight gradients are not sent */
             const sk_ints *made = &by_chunk[2 * t.chunk + (int)phase_of(t.work)];
             for (int i = 0; i < made->n; i++)
                 *sk_push(e->tmp, &x->inbox[s]) = sk_message_tag(e, made->v[i], t.micro);
@@ -161,7 +162,7 @@ static int first_window(const sk_lowering *e)
     return window < SK_LANE ? window : SK_LANE;
 }
 
-/* --- the list anew --- */
+/* --- the new list --- */
 
 static void index_recvs(mail *x, int from, int to)
 {

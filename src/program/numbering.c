@@ -3,7 +3,7 @@
  * Passes create buffers and calls in an order of their own.  Behind this pass nothing of that order
  * is left: kept buffers come first, in the order in which they were planned; then all others, in
  * the order in which instructions first name them, results before operands; what no instruction
- * names is dropped.  So a pass may be rewritten without another program. */
+ * names is dropped.  So a pass can be rewritten without changing the program. */
 #include "program/acts.h"
 #include "program/lowering.h"
 
@@ -26,7 +26,7 @@ static void name_buf(numbering *x, int old)
 
 typedef struct naming {
     numbering *x;
-    unsigned only; /* operands that are so used; 0: all */
+    unsigned only; /* only operands with one of these flags; 0: all */
 } naming;
 
 static void name_operand(void *ctx, int *buf, unsigned how)

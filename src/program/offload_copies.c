@@ -1,21 +1,22 @@
-/* offload_copies.c - what lives outside of the device is brought when it is needed (ZeRO-Offload,
- * Infinity).
+/* offload_copies.c - the pass that copies offloaded buffers to the device when they are needed
+ * (ZeRO-Offload, ZeRO-Infinity).
  *
- * The layout says where optimizer state, weights, gradients and activations live: their home.  An
- * instruction works on one memory: the device's; the optimizer and the squares of gradients on the
- * host's, if what they work on lives there or farther.  All instructions are written when this pass
- * begins.  A use of a buffer away from home becomes a use of a copy:
+ * The layout gives the placement of optimizer state, weights, gradients and activations: their
+ * home.  An instruction works in one memory: the device's; or the host's, for the optimizer and the
+ * squares of gradients, if their operands are placed on the host or in the file.  All instructions
+ * are written when this pass begins.  A use of a buffer outside of its home becomes a use of a
+ * copy:
  *
- *     copy home -> here      some groups of instructions ahead (`prefetch`, usually one)
+ *     copy home -> here      some groups of instructions ahead (`prefetch`, by default one)
  *     copied                 right before the first use
  *     ... uses ...
  *     copy here -> home      right behind the last, if one of them wrote
  *     copied                 some groups later, or before the next use
  *
- * A stay is a run of uses by neighbouring groups; a group is a layer of a task, or of the update;
- * of what comes in tiles (weight_tiles.c) each tile is one.  If all uses of a stay are of one part
- * of the buffer, only that part is copied. Copies are done in the order in which they were begun.
- */
+ * A stay is a sequence of uses by neighbouring groups: the time that one copy exists.  A group is a
+ * layer of a task, or of the update; for a weight that is fetched in tiles (weight_tiles.c) each
+ * tile is a group.  If all uses in a stay are of one part of the buffer, only that part is copied.
+ * Copies are done in the order in which they were started. */
 #include "program/acts.h"
 #include "program/lowering.h"
 
@@ -24,7 +25,7 @@
 
 enum {
     NEAR = 1,     /* groups between two uses of one stay */
-    LEAST = 1024, /* bytes of a result that is worth a copy */
+    LEAST = 1024, /* bytes of the smallest result that is offloaded */
     STORE,
     STORED,
     FETCH,
@@ -67,12 +68,13 @@ typedef struct tiers {
         note *v;
         int n, cap;
     } notes;
-    int *ready; /* by buffer: since this instruction its home has been written by tiles; or -1 */
-    int there;  /* the home of the buffer at hand has been written: since this instruction */
+    int *ready; /* by buffer: from this instruction on its home has the tiles that were written; or
+                   -1 */
+    int there;  /* of the current buffer: from this instruction on its home is up to date */
     int stored; /* the note of a copy home that is not waited for, or -1 */
 } tiers;
 
-/* --- where things live, and where instructions work --- */
+/* --- placement of buffers and instructions --- */
 
 static sk_offload_kind ware_of(const sk_buffer *b)
 {
@@ -90,7 +92,7 @@ bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t)
     return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->bias_update == 0;
 }
 
-/* The memory that an instruction will work on: buffers have none yet. */
+/* The memory that an instruction will work in: buffers have no placement yet. */
 static sk_placement works_on(const tiers *x, const sk_inst *in)
 {
     bool host = sk_act_row_of(in)->host;
@@ -98,7 +100,7 @@ static sk_placement works_on(const tiers *x, const sk_inst *in)
     return host ? SK_HOST : SK_DEVICE;
 }
 
-/* What is brought on its own: a buffer, or a tile of one. */
+/* What is copied on its own: a buffer, or a tile of one. */
 static int unit(const sk_program *p, int buf)
 {
     while (p->bufs.v[buf].within >= 0 && !p->bufs.v[buf].tile) buf = p->bufs.v[buf].within;
@@ -142,7 +144,7 @@ static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writ
 {
     if (*slot < 0) return;
     const sk_buffer *b = &x->p->bufs.v[*slot];
-    if (!b->tensor) return; /* numbers of the engine's own are seen from everywhere */
+    if (!b->tensor) return; /* the engine's own buffers are accessible from all memories */
     int r = unit(x->p, *slot), n = x->uses.n;
     *sk_push(x->tmp, &x->uses) = (use){slot, *slot, from, to, reads, writes, at, -1};
     if (x->head[r] < 0) x->head[r] = n;
@@ -150,7 +152,7 @@ static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writ
     x->tail[r] = n;
 }
 
-/* Where it is known that the k-th message to a rank has arrived. */
+/* The instruction after which the k-th message to a rank has arrived. */
 static int arrival(const tiers *x, int pc, int peer, int64_t k)
 {
     for (int i = pc; i < section_end(x, pc); i++) {
@@ -160,13 +162,13 @@ static int arrival(const tiers *x, int pc, int peer, int64_t k)
     return section_end(x, pc) - 1;
 }
 
-typedef struct user { /* an instruction, and until when it holds what it does */
+typedef struct user { /* an instruction, and until when it holds its operands */
     tiers *x;
     int from, to;
     sk_placement at;
 } user;
 
-/* What is freed was held until here; what is read beside others needs no copy to wait. */
+/* An operand that is freed was held until here; for one with SK_BESIDE no copy has to wait. */
 static void note_use(void *ctx, int *buf, unsigned how)
 {
     const user *u = ctx;
@@ -194,8 +196,8 @@ static void list_uses(tiers *x)
     }
 }
 
-/* A buffer that the device works on in tiles and whole (a tied weight, sliced at one end) comes
- * whole.  True: there was one. */
+/* A buffer that the device uses in tiles and as a whole (a tied weight, tiled at one end) is copied
+ * as a whole.  Returns true if there was one. */
 static bool drop_tiles(tiers *x)
 {
     bool any = false;
@@ -220,8 +222,8 @@ static void find_uses(tiers *x)
     if (drop_tiles(x)) list_uses(x);
 }
 
-/* Made long before it is read: a result that the backward pass reads, a gradient that waits for its
- * other half. */
+/* Computed long before it is read: a result that the backward pass reads, a gradient that waits for
+ * another contribution. */
 static bool waits_long(const tiers *x, int buf)
 {
     int u = x->head[buf];
@@ -253,15 +255,15 @@ static int add_note(tiers *x, int pc, int beside, int rank, int copy, int from, 
     return x->notes.n - 1;
 }
 
-/* Files are read and written by pages. */
+/* Files are read and written in pages. */
 static bool on_pages(const sk_program *p, int buf, int part)
 {
-    if (part == buf) return true; /* all of it, or a tile that was looked at */
+    if (part == buf) return true; /* all of it, or a tile that was checked */
     int64_t at = sk_buffer_begin(p, part), end = at + p->bufs.v[part].bytes;
     return at % SK_FILE_PAGE == 0 && (end % SK_FILE_PAGE == 0 || end == p->bufs.v[buf].bytes);
 }
 
-/* What a stay copies: the one part that all its uses name, or all. */
+/* What a stay copies: the one part that all its uses name, or the whole buffer. */
 static int extent(const tiers *x, const stay *s, int buf, sk_placement home)
 {
     int as = x->uses.v[s->first].as;
@@ -283,7 +285,7 @@ static int clone(tiers *x, int of, sk_placement at, int within, int64_t part_at)
     return x->p->bufs.n - 1;
 }
 
-/* Operands of the stay name the copy, or the same part of it. */
+/* Makes the operands of the stay name the copy, or the same part of it. */
 static void rename_uses(tiers *x, const stay *s, int what, int copy)
 {
     int first = x->p->bufs.n;
@@ -299,7 +301,7 @@ static void rename_uses(tiers *x, const stay *s, int what, int copy)
     }
 }
 
-/* The first use of the whole buffer, of which a tile went home, from `pc` on. */
+/* The first use from `pc` on of the whole buffer, of which a tile was copied home. */
 static int whole_used(const tiers *x, int part, int pc)
 {
     int buf = sk_buffer_root(x->p, part);
@@ -308,7 +310,7 @@ static int whole_used(const tiers *x, int part, int pc)
     return x->p->insts.n;
 }
 
-/* A copy home that is under way is waited for before `pc`, if not before. */
+/* A copy home that is in flight is waited for before `pc` at the latest. */
 static void settle(tiers *x, int pc)
 {
     if (x->stored < 0) return;
@@ -356,7 +358,9 @@ static void close_stay(tiers *x, const stay *s, int buf, sk_placement home, bool
     if (writes && (more || x->p->bufs.v[sk_buffer_root(x->p, buf)].keep)) store(x, s, what, copy);
 }
 
-/* What comes and goes is whole before it leaves for the first time; what is added to is. */
+/* Does the use belong to the same stay?  Yes if its group is near.  A transient buffer also stays
+ * until the last instruction that only writes it, so that it is complete before it is first copied
+ * home; an instruction that adds to it may be in a later stay. */
 static bool joins(const tiers *x, const stay *s, const use *y)
 {
     bool kept = x->p->bufs.v[sk_buffer_root(x->p, y->as)].keep;
@@ -384,7 +388,8 @@ static void plan_buffer(tiers *x, int buf, sk_placement home)
         }
         if (y.at == home) {
             settle(x, y.from);
-            x->there = y.to + 1; /* also if it only reads: a copy has both its ends alone */
+            x->there = y.to + 1; /* also if it only reads: nothing else uses source or destination
+                                    of a copy in flight */
             continue;
         }
         if (s.first < 0) s = (stay){u, u, y.from, y.to, y.at};
@@ -404,7 +409,7 @@ static bool leaves(const tiers *x, int buf, sk_placement home)
     return false;
 }
 
-/* --- the list anew --- */
+/* --- the new list --- */
 
 static int by_pc(const void *a, const void *b)
 {
@@ -415,7 +420,7 @@ static int by_pc(const void *a, const void *b)
     return (x->copy > y->copy) - (x->copy < y->copy);
 }
 
-/* It stands where its neighbour does, so that pictures and listings show it there. */
+/* It takes task and layer of its neighbour, so that pictures and listings show it there. */
 static void put(tiers *x, const note *n, const sk_inst *beside)
 {
     sk_inst *in =
@@ -459,13 +464,13 @@ sk_status sk_place_offload_copies(sk_lowering *e)
 {
     tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
     if (!sk_layout_offloads(e->l)) return SK_OK;
-    sk_number(e->p); /* copies that begin at one place go by the numbers of their buffers */
+    sk_number(e->p); /* copies that start together: by buffer number */
     int n = e->p->bufs.n;
     find_groups(&x);
     find_uses(&x);
     x.ready = sk_many(e->tmp, int, n + 1);
     memset(x.ready, -1, sizeof(int) * (size_t)n);
-    for (int i = n - 1; i >= 0; i--) { /* parts, which are behind it, before the whole */
+    for (int i = n - 1; i >= 0; i--) { /* parts before their whole */
         if (unit(e->p, i) != i) continue;
         sk_placement home = home_of(&x, sk_buffer_root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);

@@ -1,22 +1,23 @@
-/* overlap_chunks.c - the pass that runs products beside the collectives that they wait for.
+/* overlap_chunks.c - the pass that overlaps products with the collectives that they wait for.
  *
- * Where an axis splits what a product needs whole, or leaves it a partial sum, the rank would wait
- * for bytes before the work or after it.  In chunks along the batch it does both at once:
+ * If an operand of a product must be gathered over an axis, or its result reduced, the rank would
+ * wait for the collective before the product or after it.  In chunks along the batch both run at
+ * the same time:
  *
  *     gathered:  start g0, start g1, wait g0, work 0, wait g1, work 1
  *     reduced:   work 0, start s0, work 1, start s1, ... wait s0, s1 where the result is read
  *
- * so that all but one chunk can hide.  Partial sums are often added to others before they are
- * reduced (residuals, branches of a gradient), and several products may read what is gathered: such
- * neighbours, a run, are split together and hide more.  The gradient of a weight, which sums over
- * the batch, adds from chunk to chunk; in deterministic order, where the order of that sum is
- * fixed, it stays whole.
+ * so that the communication of all but one chunk is hidden.  Partial sums are often added to others
+ * before they are reduced (residuals, branches of a gradient), and several products may read what
+ * is gathered: such a run of neighbouring nodes is split together and hides more.  The gradient of
+ * a weight, which sums over the batch, adds from chunk to chunk; in deterministic order, where the
+ * order of that sum is fixed, it is not split.
  *
- * `lower` has written every node as a unit: what brings its operands, the op, what takes its
- * results away.  Calls that may be split have call.by_rows.  A run is written as
+ * `lower` has written every node as a unit: what reshards its operands, the op, what sends its
+ * results.  Calls that may be split have call.by_rows.  A run is written as
  *
- *     all chunks of its gathers; what else stands before its ops; for each chunk, the ops and the
- *     reductions of their results, pulled up from where they are read first; what stands behind */
+ *     all chunks of its gathers; other instructions before its ops; for each chunk, the ops and the
+ *     reductions of their results, moved up from where they are read first; the rest */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -24,12 +25,12 @@
 typedef struct stop { /* one node of a run */
     const sk_inst *op;
     int from, at, to; /* its unit in the list, and the op */
-    sk_ints gathers;  /* STARTs that bring operands of the run, and can begin before it */
+    sk_ints gathers;  /* STARTs that gather operands of the run, and can move before it */
     int copy, reduce; /* SLICE and START that reduce the result, or -1 */
 } stop;
 
 enum { MOST = 8 };
-typedef struct run { /* units one behind the other */
+typedef struct run { /* consecutive units */
     stop v[MOST];
     int n;
     sk_chunks chunks;
@@ -43,9 +44,10 @@ typedef struct overlap {
     char *pulled;  /* by instruction: written already */
 } overlap;
 
-/* --- what is to be done --- */
+/* --- finding runs --- */
 
-/* Whoever has the batch has it first, and a result without it can be added up. */
+/* Operands with the batch have it as their first dim, and a result without it can be accumulated
+ * over chunks. */
 static bool by_rows(const sk_lowering *e, const sk_node *n)
 {
     char b = e->g->batch;
@@ -120,7 +122,7 @@ static bool written(const overlap *x, int from, int to, int buf)
     return false;
 }
 
-/* Calls that bring operands of the op, from what is there when the run begins. */
+/* Calls that gather operands of the op, from sources that exist when the run begins. */
 static void find_gathers(const overlap *x, int begin, stop *s)
 {
     for (int pc = s->from; pc < s->at; pc++) {
@@ -137,8 +139,8 @@ static void find_gathers(const overlap *x, int begin, stop *s)
     }
 }
 
-/* May a node read this of the nodes before it?  What they make or gather it must read as they do.
- */
+/* May a node of the run read this buffer?  If earlier nodes of the run produce or gather it, the
+ * node must read it in the same chunks. */
 static bool reads_alike(const overlap *x, const run *r, const stop *s, int i)
 {
     const sk_tensor *t = s->op->node->in[i];
@@ -170,7 +172,7 @@ static bool joins(const overlap *x, const run *r, const stop *s)
     return true;
 }
 
-/* Is there something to hide behind this node? */
+/* Does this node have communication to hide? */
 static bool hides(const overlap *x, const run *r, const stop *s)
 {
     for (int k = 0; k < r->n; k++)
@@ -180,14 +182,14 @@ static bool hides(const overlap *x, const run *r, const stop *s)
     return s->reduce >= 0;
 }
 
-/* From this unit on, as far as there is something to hide. */
+/* The run from this unit on, as far as there is communication to hide. */
 static bool find_run(overlap *x, int pc, run *r)
 {
     stop s;
     if (!read_unit(x, pc, &s) || !(s.op->node->op->flags & SK_OP_HEAVY)) return false;
     r->chunks = (sk_chunks){.n = chunks_of(x->e, s.op), .flies = SK_FLIES_IN_TASK};
     if (r->chunks.n < 2) return false;
-    while (x->old[s.from].act == SK_DO_UNPACK) s.from++; /* what is saved in fewer bits is there */
+    while (x->old[s.from].act == SK_DO_UNPACK) s.from++; /* packed results are unpacked before */
     int begin = s.from;
     do {
         find_reduce(x, &s);
@@ -198,7 +200,7 @@ static bool find_run(overlap *x, int pc, run *r)
     return r->n;
 }
 
-/* --- doing it --- */
+/* --- rewriting --- */
 
 static void write_gathers(overlap *x, run *r)
 {

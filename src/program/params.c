@@ -1,16 +1,16 @@
-/* params.c - parameters: where they lie, who owns them, and how sharded ones are made whole.
+/* params.c - parameters: where they are stored, who owns them, and how sharded ones are gathered.
  *
- * A parameter has a used state (what kernels see) and an update state (what the
- * optimizer sees): the same, or cut once more along dim 0 over the shard axis.
+ * A parameter has a used state (what kernels see) and an update state (what the optimizer sees):
+ * the same, or sharded in addition along dim 0 over the shard axis.
  *
  *     shard nothing   weights used,   gradient used,   all-reduce at the end
  *     shard state     weights used,   gradient used,   reduce-scatter at the end, gather weights
  *     shard grads     weights used,   gradient cut:    reduce-scatter per task, gather weights
  *     shard params    weights cut:    gather per layer and task; gradient cut as above
  *
- * Gathers and sums may be of encoded pieces (codec_calls.c).
- * Ranks along the shard axis may have their weights in one memory (replica): each updates its piece
- * in place, and to gather them is only to meet. */
+ * Gathers and reductions may be of encoded shards (codec_calls.c).  Ranks along the shard axis may
+ * share one copy of the weights in memory (replica): each updates its shard in place, and the
+ * gather is only a synchronisation. */
 #include "program/lowering.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static int *gathering(const sk_lowering *e, int layer) { return &e->gathering[SK
 static bool sharded(const sk_lowering *e, sk_shard level)
 {
     return e->opts->optim && e->l->shard >= level && e->l->shard_axis >= 0 &&
-           e->l->mesh.size[e->l->shard_axis] > 1; /* one rank has all, and nobody to meet */
+           e->l->mesh.size[e->l->shard_axis] > 1; /* a single rank has nothing to gather */
 }
 
 bool sk_lower_per_task(const sk_lowering *e)
@@ -34,7 +34,7 @@ bool sk_lower_per_task(const sk_lowering *e)
 
 /* --- parameters --- */
 
-/* A part of a kept buffer: my cut of dim 0 over the shard axis. */
+/* A part of a kept buffer: this rank's shard of dim 0 over the shard axis. */
 static int part_of(sk_lowering *e, int whole, const sk_tensor *t, const sk_state *cut)
 {
     sk_program *p = e->p;
@@ -57,7 +57,7 @@ static int kept(sk_lowering *e, const char *name, const sk_tensor *t, sk_kind ki
     return b;
 }
 
-/* What the optimizer keeps, in a type of its own. */
+/* The state of the optimizer, which has a type of its own. */
 static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, sk_dtype type)
 {
     int b = kept(e, name, q->tensor, SK_OPTIM, &q->update);
@@ -67,8 +67,8 @@ static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, 
     return b;
 }
 
-/* The rank that speaks for a piece that several have: the first along every axis that repeats it.
- */
+/* Is this rank the owner of a shard that several have?  The owner is the first along every axis
+ * over which it is replicated. */
 static bool first_of(const sk_lowering *e, const sk_state *s, uint64_t stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
@@ -79,7 +79,7 @@ static bool first_of(const sk_lowering *e, const sk_state *s, uint64_t stages)
     return true;
 }
 
-/* The optimizer sees a piece of what kernels see; a scalar cannot be cut. */
+/* The optimizer sees a shard of what kernels see; a scalar cannot be sharded. */
 bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q)
 {
     return sharded(e, SK_SHARD_STATE) && q->update.how[e->l->shard_axis] == SK_SPLIT &&
@@ -120,7 +120,8 @@ static int tie_group(sk_lowering *e, uint64_t set, uint64_t *sets, int *n_sets)
     return (set >> e->p->stage & 1) ? e->p->world + 1 + i : -1;
 }
 
-/* The members of a group along an axis: the stages of a set, or those near me, or all. */
+/* The members of a group along an axis: the stages of a set, or those in the small group of the
+ * second copy, or all. */
 static void make_group(sk_lowering *e, int i, int axis, uint64_t set)
 {
     sk_program *p = e->p;
@@ -157,7 +158,8 @@ static void make_groups(sk_lowering *e, const uint64_t *sets, int n_sets)
     if (p->near) make_group(e, p->near, e->l->shard_axis, 0);
 }
 
-/* Contributions are added up in place: they must be made alike, and cut as the weight is. */
+/* Contributions are added up in place: they must all have the same state, and be split as the
+ * weight is. */
 static sk_status grad_fits(const sk_lowering *e, const sk_param_plan *q, const sk_state *made)
 {
     const sk_tensor *t = q->tensor;
@@ -188,7 +190,8 @@ static sk_status grads_fit(const sk_lowering *e)
     return SK_OK;
 }
 
-/* Common memory needs a piece for each rank: what cannot be cut is everybody's own. */
+/* Shared memory needs a shard for each rank: every rank has its own copy of a weight that cannot be
+ * sharded. */
 static bool is_common(const sk_lowering *e, const sk_param_plan *q)
 {
     return e->l->replica && sk_lower_is_cut(e, q) && e->l->mesh.size[e->l->shard_axis] > 1;
@@ -239,8 +242,8 @@ static void add_use(sk_arena *a, sk_ints *list, int param)
     *sk_push(a, list) = param;
 }
 
-/* For every (phase, layer) of this stage, the parameters its nodes read, also those that are
- * written again in the backward pass. */
+/* For every (phase, layer) of this stage, the parameters its nodes read, including clones of
+ * recomputed nodes in the backward pass. */
 static void index_uses(sk_lowering *e)
 {
     sk_program *p = e->p;
@@ -290,14 +293,14 @@ sk_status sk_plan_params(sk_lowering *e)
     return SK_OK;
 }
 
-/* --- sharded weights, made whole for one layer of one task --- */
+/* --- sharded weights, gathered for one layer of one task --- */
 
 static const sk_ints *uses_of(const sk_lowering *e, int layer)
 {
     return &e->plan.uses[2 * layer + (int)e->at.phase];
 }
 
-/* One weight more for a layer's call; the first opens it. */
+/* Adds a weight to a layer's call; the first weight creates it. */
 static void join_gather(sk_lowering *e, int layer, int param)
 {
     sk_program *p = e->p;
@@ -322,7 +325,7 @@ static void join_gather(sk_lowering *e, int layer, int param)
     sk_lower_have(e, q->tensor, &q->used, whole);
 }
 
-/* Starts gathering what a layer reads and is not at hand. */
+/* Starts the gather of weights that a layer reads and that are not available. */
 static void begin_gather(sk_lowering *e, int layer)
 {
     const sk_ints *uses = uses_of(e, layer);
@@ -338,7 +341,7 @@ static void begin_gather(sk_lowering *e, int layer)
         if (calls[w] != NOTHING) sk_lower_start(e, calls[w], SK_FLIES_IN_TASK);
 }
 
-/* This layer's weights, and the start of those of the next ones in this task. */
+/* Gathers this layer's weights, and starts the gathers of the next layers of this task. */
 static void open_layer(sk_lowering *e)
 {
     int at = 0;
@@ -348,7 +351,7 @@ static void open_layer(sk_lowering *e)
     e->gathered_layer = e->at.layer;
 }
 
-/* The buffer that has a parameter as kernels see it. */
+/* The buffer with a parameter as kernels see it. */
 int sk_lower_gathered(sk_lowering *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
@@ -359,7 +362,7 @@ int sk_lower_gathered(sk_lowering *e, int param)
     return buf;
 }
 
-/* Does a layer that was begun ahead count on this weight (tied: it was at hand then)? */
+/* Does a layer whose gather has started rely on this weight (tied: it was available then)? */
 static bool awaited(const sk_lowering *e, int param)
 {
     for (int i = 0; i < e->layers.n; i++) {
@@ -371,7 +374,7 @@ static bool awaited(const sk_lowering *e, int param)
     return false;
 }
 
-/* The layer is done: its weights are given up, or kept for the backward pass. */
+/* The layer is done: its weights are freed, or kept for the backward pass. */
 void sk_lower_close_layer(sk_lowering *e)
 {
     const sk_ints *uses = uses_of(e, e->at.layer);

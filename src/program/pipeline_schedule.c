@@ -1,7 +1,8 @@
-/* pipeline_schedule.c - what schedules share: finding one, adding a task, weaving, and the check.
+/* pipeline_schedule.c - what schedules share: finding one, adding a task, interleaving W tasks, and
+ * the check.
  *
- * Everything here is on paper and in whole numbers, so that all ranks, which each make the
- * lists of all stages for themselves, make the same ones. */
+ * Every rank computes the lists of all stages for itself.  All arithmetic is in integers, so that
+ * all ranks get the same lists. */
 #include "program/pipeline_schedule.h"
 
 #include <limits.h>
@@ -35,7 +36,7 @@ void sk_task_see(sk_tasks *t, sk_task_kind work, int micro, int chunk, int versi
         (sk_task){.work = work, .micro = micro, .chunk = chunk, .version = version};
 }
 
-/* --- weaving --- */
+/* --- interleaving W tasks --- */
 
 enum { NEVER = INT_MAX };
 
@@ -45,9 +46,9 @@ typedef struct strand { /* one stage */
         int64_t when;
         sk_task task;
     } * order;
-    sk_tasks halves; /* I that were done, each owing its W */
-    int paid;        /* how many of them */
-    int flying;      /* F without their W */
+    sk_tasks halves; /* I tasks that are done, whose W is due */
+    int paid;        /* how many of these W are done */
+    int flying;      /* F tasks whose W is not done */
 } strand;
 
 typedef struct loom {
@@ -73,7 +74,7 @@ static int ready_at(const loom *l, sk_task t)
     return later(forward, *end_of(l, SK_WORK_I, t.chunk + 1, t.micro));
 }
 
-/* The next task in order, if it can start now; else a W that is owed. */
+/* The next task in order, if it can start now; else a W that is due. */
 static bool choose(const loom *l, strand *s, sk_task *out)
 {
     bool owes = s->paid < s->halves.n;
@@ -275,7 +276,7 @@ static sk_status updates(const book *b, int stage)
                         : "has updates, and is not one of those that do");
 }
 
-/* The chunk whose task of the same kind must be over first, or -1. */
+/* The chunk whose task of the same kind must be done before, or -1. */
 static int before(const book *b, sk_task t)
 {
     if (t.work == SK_WORK_F) return t.chunk - 1;
@@ -300,7 +301,7 @@ static bool advance(const book *b, int stage, int *at)
     return *at > from;
 }
 
-/* Each stage goes as far as it can, until nobody moves. */
+/* Every stage runs as far as it can, until no stage makes progress. */
 static sk_status comes_to_its_end(const book *b, int *at)
 {
     bool moves = true;

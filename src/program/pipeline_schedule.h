@@ -1,21 +1,21 @@
 /* pipeline_schedule.h - in which order the stages of a pipeline work on their micro-batches.
  *
- * The layers are dealt to chunks in the order of the flow; a stage has one chunk, or several.
- * Chunk c sits on stage c mod p, or, folded, first up and then down again:
+ * The layers are assigned to chunks in forward order; a stage has one chunk, or several.  Chunk c
+ * is on stage c mod p, or, folded, up and then down again:
  *
  *     p = 3, 2 chunks a stage       stage 0 1 2 0 1 2        folded: 0 1 2 2 1 0
  *
  * A schedule gives the order of every stage's tasks.  The backward pass of a chunk is one task (B),
- * or two: its input half (I), on which the stage below waits, and its weight half (W), which
+ * or two: its input half (I), for which the stage before it waits, and its weight half (W), which
  * can come any time later (Qi et al. 2023).  Programs are written from these lists alone, and
- * verify proves that no stage waits for ever.
+ * verify proves that there is no deadlock.
  *
- * Usually weights change once a step, after all micro-batches.  In a schedule whose stages
- * update on their own (Narayanan et al. 2019, 2021) a stage's list has updates too (U), each of
- * what was added up since the one before.  After its k-th, a stage has weights of version k; every
- * F and B says which version it reads, and those that are still to be read are kept.  The
- * pipeline is filled at the beginning of a step and drained at its end, so that between steps
- * nothing is under way. */
+ * Usually weights change once a step, after all micro-batches.  In a schedule with asynchronous
+ * updates (Narayanan et al. 2019, 2021) a stage's list has updates too (U), each with the gradients
+ * accumulated since the one before.  After its k-th, a stage has weights of version k; every F and
+ * B says which version it reads, and versions that are still to be read are kept.  The pipeline is
+ * filled at the beginning of a step and drained at its end, so that no task is in flight between
+ * steps. */
 #ifndef SK_PROGRAM_PIPELINE_SCHEDULE_H
 #define SK_PROGRAM_PIPELINE_SCHEDULE_H
 
@@ -55,7 +55,7 @@ typedef struct sk_schedule {
     const char *bubble, *memory; /* closed forms (doc/pipelines.md), or NULL */
     int chunks;                  /* a stage, if the schedule fixes it; 0: as the layout says */
     bool folded;
-    bool async; /* stages update on their own, in the middle of a step */
+    bool async; /* stages update asynchronously, within a step */
     /* Fills tasks[stage] for every stage: each chunk and micro-batch once forward (F) and once
      * backward (B, or I and later W). */
     sk_status (*emit)(const sk_pipe *pipe, sk_tasks *tasks);
@@ -70,9 +70,9 @@ void sk_task_see(sk_tasks *t, sk_task_kind work, int micro, int chunk, int versi
 
 /* A schedule from the life of one micro-batch (the building block of Qi et al. 2024): the forward
  * and the input half of every chunk begin at `when`, those of the next micro-batch `every` units
- * later; all tasks take one unit.  That gives the order of F and I on each stage.  Idle times
- * are then squeezed out, and W is woven in: where a stage would wait, and before an F that would
- * be more than the `most`-th without its W. */
+ * later; all tasks take one unit.  That gives the order of F and I on each stage.  Idle times are
+ * then removed, and W tasks are inserted: where a stage would wait, and before an F that would
+ * exceed `most` F tasks whose W is not done. */
 typedef struct sk_weave {
     int every, most;
     int (*when)(const sk_pipe *pipe, sk_task_kind work, int chunk);
@@ -80,9 +80,9 @@ typedef struct sk_weave {
 sk_status sk_schedule_weave(const sk_schedule *s, const sk_pipe *pipe, const sk_weave *w,
                             sk_tasks *tasks);
 
-/* Is every task there once, on its stage, W behind its I, B and I behind their F, does every
- * stage come to its end; and where stages update on their own, is every backward pass in an
- * update, and no task ahead of its weights? */
+/* Checks that every task is there once, on its stage, W after its I, B and I after their F, and
+ * that there is no deadlock; with asynchronous updates, also that every backward pass is in an
+ * update, and that no task reads weights that do not exist yet. */
 sk_status sk_schedule_check(const sk_schedule *s, const sk_pipe *pipe, const sk_tasks *tasks);
 
 #endif

@@ -70,7 +70,7 @@ static void tail(sk_out *o, const sk_program *p, int pc)
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);
 }
 
-/* By what passes know of each other: the table in program.h. */
+/* The attributes that passes exchange: the table in program.h. */
 static void marks(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     static const char *const flies[] = {"at once", "in its task", "on"};

@@ -1,5 +1,5 @@
 /* print_plan.c - what the first passes have decided, as text: one line a node, with its chunk and
- * stage, the states of its results, and what becomes of these after the forward pass. */
+ * stage, the states of its results, and whether these are saved, and how. */
 #include "base/strings.h"
 #include "program/lowering.h"
 

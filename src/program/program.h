@@ -9,20 +9,21 @@
  * Invariants, each checked by verify and broken by a test:
  *   P1  the members of a group make the same calls on it, in the same order
  *   P2  every send has its receive: same pair, order, tag and bytes
- *   P3  no rank waits for ever
+ *   P3  there is no deadlock
  *   P4  buffers that live at the same time do not overlap
  *   P5  every buffer is written before it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
- *   P7  while a collective or a message is under way, nobody touches its buffers
+ *   P7  while a collective or a message is in flight, no instruction uses its buffers
  *   P8  every node runs once a micro-batch, all its parts in order, clones in the backward pass;
  *       and the optimizer makes every pass over every parameter once, after the sums are known; or,
- *       where stages update on their own, once an update, in their order
- *   P9  weights that ranks have in one memory lie alike on all of them; only the optimizer writes
- *       them, each rank a piece of its own, after a call that nobody enters before its last read,
- *       and they are read again after a call that all enter after their last write
- *   P10 an instruction works on one memory: the device's, or the optimizer the host's; a copy goes
- *       from one memory to another, and each that is begun is waited for in its section
- *   P11 instructions that are one launch on a GPU may be: nothing between them touches what they do
+ *       with asynchronous updates, once an update, in their order
+ *   P9  weights that ranks share in one memory have the same offset on all of them; only the
+ *       optimizer writes them, each rank its own shard, after a call that no rank enters before its
+ *       last read; and they are read again after a call that all enter after their last write
+ *   P10 an instruction works in one memory: the device's, or the optimizer in the host's; a copy
+ *       goes from one memory to another, and each that is started is waited for in its section
+ *   P11 instructions of one launch on a GPU may be executed together: no instruction between them
+ *       uses what they write or writes what they read
  *
  * Attributes: passes ask nothing about each other; what one must know of another is written here,
  * in sk_plan (lowering.h) or in the saved set (saved.h), by the passes named first, for those
@@ -33,13 +34,13 @@
  *   saved.form       sk_saved.form: as made, a piece, signs, zeros, gathered
  *                                                                saved -> lower
  *   inst.region      instructions that run in chunks together    lower -> slices
- *   inst.ring        the axis round which operands go            lower -> ring
- *   inst.unit        what is not torn apart                      lower, overlap -> overlap, buckets
- *   inst.parts       1: whole      ring, overlap, slices, tiles -> those behind; offload, verify
+ *   inst.ring        the axis of the ring of its operands        lower -> ring
+ *   inst.unit        instructions that stay together             lower, overlap -> overlap, buckets
+ *   inst.parts       1: not split  ring, overlap, slices, tiles -> those behind; offload, verify
  *   inst.param       of ADD: the gradient, or what is a leaf of it  lower -> accumulate
  *   call.by_rows     may be split along the batch                lower -> overlap
  *   call.flies       how long it may be in flight                lower, overlap, buckets -> waits
- *   call.then        what belongs to its end                     lower, first-gather -> waits
+ *   call.then        instructions that follow its wait           lower, first-gather -> waits
  *   call.param_set   the weights of a layer that it gathers      lower -> first-gather, hoist
  *   param.home       sk_layout.home: where kinds of data live    words -> params, tiles, offload
  *
@@ -73,14 +74,14 @@ typedef struct sk_buffer {
     sk_kind kind;
     sk_dtype type;
     sk_extent box;
-    int64_t bytes;     /* of the piece; memory is taken in lines of 64 */
+    int64_t bytes;     /* of the shard; memory is allocated in lines of 64 */
     int64_t offset;    /* in the heap, or in the file */
     int first, last;   /* instructions between which it lives; kept buffers: always */
-    sk_placement tier; /* the memory it lies in; the host's is a region of the heap */
+    sk_placement tier; /* the memory that has it; the host's is a region of the heap */
     bool keep;         /* from step to step */
-    bool common;       /* one memory with the ranks along the shard axis: sk_layout.replica */
-    bool zero;  /* must be zeros before the first step (optimizer state, memories); heaps come so */
-    bool tile;  /* a part that is brought alone, where all lives outside of the device */
+    bool common;       /* shared with the ranks along the shard axis: sk_layout.replica */
+    bool zero;  /* must be zero before the first step (optimizer state, memories); new heaps are */
+    bool tile;  /* a part that is fetched alone, of an offloaded buffer */
     int within; /* a part of this buffer, or -1 */
     int64_t part_at; /* bytes from its start */
 } sk_buffer;
@@ -106,25 +107,26 @@ typedef struct sk_inst {
     sk_phase phase;
     sk_task_kind work; /* of the task it belongs to */
     int task;          /* which of its section; -1: none, it stands before or behind all */
-    int unit;          /* instructions that were written as one, and are not torn apart */
-    bool background;   /* UPDATE: of the gradient before; the rank goes on meanwhile */
-    int part, parts;   /* OP: of a node that is run over parts: for every rank of a ring, in
-                          overlap chunks, sequence chunks or tiles; 1: it is whole */
-    int region;        /* neighbours with one number run in sequence chunks together; 0: none */
-    int ring;          /* OP: the axis round which operands go; -1: none do */
-    int call;          /* START, WAIT */
+    int unit;          /* instructions that stay together have the same number */
+    bool background;   /* UPDATE: with the gradient of the step before, in the background */
+    int part, parts; /* OP: of a node that runs in parts: steps of a ring, overlap chunks, sequence
+                        chunks or tiles; 1: it is not split */
+    int region; /* consecutive instructions with the same number run in sequence chunks together; 0:
+                   none */
+    int ring;   /* OP: the axis of the ring over which operands travel; -1: none */
+    int call;   /* START, WAIT */
     int workspace;   /* OP: buffer of scratch, where a GPU needs more than SK_WORKSPACE; else -1 */
     int copy;        /* COPY, COPIED: which */
     int peer;        /* SEND, RECV, SENT: rank */
     int64_t tag;     /* SEND, RECV: what it is */
-    int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far, until messages.c */
-    int64_t values;  /* PACK, UNPACK: elements that there is room for */
+    int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far (before messages.c) */
+    int64_t values;  /* PACK, UNPACK: elements that there is space for */
     int64_t pieces;  /* DECODE: how many are summed */
     int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
-    bool adds_error; /* ENCODE: what is lost is added to what was */
-    int update;      /* UPDATE, AHEAD: how many came before it in the step */
+    bool adds_error; /* ENCODE: the error is added to the error so far */
+    int update;      /* UPDATE, AHEAD: how many precede it in the step */
     float scale;     /* UPDATE, CLIP: of gradients; 0: as the sums say */
     const sk_codec *codec; /* ENCODE, DECODE */
     double flops;
@@ -134,7 +136,7 @@ typedef struct sk_inst {
 typedef struct sk_call_seg {
     int src, dst; /* buffers */
     int64_t outer, n, inner;
-    sk_grid cut;  /* canonical order: the n rows as cells */
+    sk_grid cut;  /* deterministic order: the n rows as reduction blocks */
     sk_swap swap; /* all-to-all that re-splits a tensor: from one dim to another, see coll/call.h */
     int64_t mid, n2;
     sk_grid cut2;
@@ -142,10 +144,10 @@ typedef struct sk_call_seg {
                   first_gather.c */
 } sk_call_seg;
 
-/* How long a call may stay in flight: not at all, until the end of its task, or on. */
+/* How long a call may stay in flight: not at all, until the end of its task, or longer. */
 typedef enum sk_flies { SK_FLIES_NOT, SK_FLIES_IN_TASK, SK_FLIES_ON } sk_flies;
 
-typedef struct sk_then { /* an instruction that belongs to the end of a call */
+typedef struct sk_then { /* an instruction that follows the wait for a call */
     sk_act act;
     int from, to; /* buffers */
     int64_t pieces;
@@ -159,17 +161,17 @@ typedef struct sk_call_plan {
     int group, n_segs;
     sk_call_seg *segs;
     const char *what; /* "grads h.3.qkv.w ..": for people */
-    int64_t table_at; /* where its sk_coll_call lies in the heap */
+    int64_t table_at; /* offset of its sk_coll_call in the heap */
     int64_t elements; /* of all segments */
     int algorithm;    /* index in sk_coll_parts, or SK_BUILTIN; known at its start */
     int root;         /* of kinds that have one: a member */
     int workspace;    /* buffer of scratch from start to wait, or -1 */
     int64_t workspace_bytes;
-    bool common;    /* all-gather of what is one memory on all members: they only meet */
-    bool ordered;   /* canonical: a sum by the tree of coll/call.h, whoever takes it */
-    sk_flies flies; /* written where the call is, read by waits.c */
-    bool by_rows;   /* it alone brings a tensor to the state that is wanted, and leaves the batch
-                       alone: it can be split along it */
+    bool common;    /* all-gather of shared memory: members only synchronise */
+    bool ordered;   /* deterministic order: a sum by the tree of coll/call.h, on any device */
+    sk_flies flies; /* written with the call, read by waits.c */
+    bool by_rows;   /* the only call of a reshard, and it does not touch the batch dim: it can be
+                       split along the batch */
     int param_set;  /* calls that gather the weights of a layer together: 1 + the layer; 0: it is no
                        such call.  Written by params.c, read by first_gather.c */
     sk_then *then;  /* written by codec_calls.c and first_gather.c; instructions behind the wait, by
@@ -178,8 +180,8 @@ typedef struct sk_call_plan {
     int n_then;
 } sk_call_plan;
 
-/* Instructions that a GPU does in one launch: neighbours that a part of parts/fuse joins, where the
- * last of them stands; or updates of the optimizer, one behind the other, where the first stands.
+/* Instructions that a GPU executes in one launch: those that a part of parts/fuse joins, launched
+ * in the place of the last; or consecutive updates of the optimizer, in the place of the first.
  * Written by launches.c; the executor issues them and decides nothing. */
 enum { SK_MOST_FUSED = 8 };
 typedef struct sk_launch_plan {
@@ -193,29 +195,30 @@ typedef struct sk_param_plan {
     const sk_tensor *tensor;
     sk_state used, update;            /* as kernels see it; as the optimizer sees it (sharded) */
     int stored;                       /* buffer that keeps it: used or update state */
-    int shard;                        /* the piece to update: stored itself or a part of it */
+    int shard;                        /* the shard to update: stored itself or a part of it */
     int master;                       /* the same in f32, where weights are narrower; or -1 */
-    int grad, grad_shard;             /* accumulated gradient; the piece that matches shard */
-    int state[SK_MAX_STATE], n_state; /* of the optimizer; none of a nudged tensor.  Where it is
-                                         late, the last is the gradient that waits for it */
-    int error;   /* what encoding lost of the gradient; [parts of the sum] in front; or -1 */
-    bool owner;  /* this rank counts the piece in sums over the logical tensor */
-    bool writes; /* this rank writes the stored piece in a checkpoint */
-    bool tells;  /* this rank writes the error: of its part of the sum */
+    int grad, grad_shard;             /* accumulated gradient; the part that matches shard */
+    int state[SK_MAX_STATE], n_state; /* of the optimizer; none for the bias of a router.  With
+                                         delayed updates the last is the pending gradient */
+    int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
+    bool owner;  /* this rank counts the shard in sums over the logical tensor */
+    bool writes; /* this rank writes the stored shard to a checkpoint */
+    bool tells;  /* this rank writes the error of its term of the sum */
     bool decay;
     int tie_group; /* group of stages that share it, or -1 */
 } sk_param_plan;
 
 /* A sum of the graph (loss, tokens, ...): scalars that this rank adds to, none if nothing here
- * contributes.  One; or, of the loss in canonical order, one a micro-batch, each a subtree of
- * the sum over the batch that begins at a cell. */
+ * contributes.  One scalar; for the loss in deterministic order, one per micro-batch, each a
+ * subtree of the sum over the batch that begins at a reduction block. */
 typedef struct sk_sum_plan {
     int n, *buf;
-    int *cell;   /* canonical: -1 where a micro-batch is empty here; NULL otherwise */
-    bool counts; /* here, and not on a rank that has the same */
+    int *cell;   /* deterministic order: its reduction block, -1 where a micro-batch is empty here;
+                    else NULL */
+    bool counts; /* this rank counts it, not another one that has the same */
 } sk_sum_plan;
 
-enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of SK_DO_STATS; behind the sums, the cells of the loss */
+enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of STATS; then reduction blocks of the loss */
 
 /* What a layout makes of a graph for all ranks alike: stages, states of tensors, who reads what,
  * tasks.  Made once, by the passes that compile.c says so of, and shared by the compilations of
@@ -258,36 +261,35 @@ typedef struct sk_program {
     sk_group *groups; /* one per axis, then the world, then one per set of tied stages, then near */
     int n_groups;
     int world; /* the group of all */
-    int near;  /* of the ranks that keep a copy of weights together; 0: none */
+    int near;  /* of the ranks that keep a second copy of weights together; 0: none */
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;          /* the graph has these */
     int n_updates;       /* of every weight in a step */
-    bool async;          /* they are made before the sums of the step are known */
-    bool late;           /* the optimizer runs beside the next step, on the host */
+    bool async;          /* updates happen before the sums of the step are known */
+    bool late;           /* delayed updates: the optimizer runs during the next step, on the host */
     int logits;          /* of a program for sampling; -1 otherwise */
     int stats;           /* buffer of the sums over all ranks; 0: none */
-    uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, nothing pinned */
-    int64_t stage_bytes; /* scratch: first a room of all threads, where narrow operands are wide */
+    uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, no pin */
+    int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
+                            f32 */
     int64_t scratch_per_thread;
     bool gpu; /* the device is a GPU: scratch is laid out for it (memory.c) */
-    int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without a gap */
+    int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without gaps */
     int64_t heap_bytes;                                  /* of addresses */
     int64_t file_bytes;                                  /* of the file tier */
-    int64_t
-        bounce_bytes; /* of the host's memory, first: what moves to and from the file passes here
-                       */
+    int64_t bounce_bytes; /* the bounce buffer of the file, first in the host's memory */
     int n_copies;
     struct {
         sk_launch_plan *v;
         int n, cap;
     } launches;
-    int *launch_of; /* by instruction: 1 + the launch it is part of; 0: one of its own.  NULL: the
-                       device is no GPU */
-    /* Common weights are the heap's first pages, and those of rank `shares_with`.  A rank that
-     * shares with another one counts them nowhere: its regions begin behind them. */
+    int *launch_of; /* by instruction: 1 + the launch it is part of; 0: its own.  NULL: the device
+                       is no GPU */
+    /* Shared weights are the first pages of the heap, which are those of rank `shares_with`.  A
+     * rank that shares with another one does not count them: its regions begin behind them. */
     int shares_with;
     int64_t shared_bytes;
-    int64_t own_bytes; /* heap_bytes, less what the twin keeps: memory that this rank takes */
+    int64_t own_bytes; /* heap_bytes less what `shares_with` keeps: what this rank takes */
 } sk_program;
 
 typedef struct sk_compile_opts {
@@ -305,18 +307,18 @@ typedef struct sk_compile_opts {
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;
 
-/* Scratch of a GPU: what changes from step to step; a table of updates and of gradients, so many
- * bytes each; the room of launches. */
+/* Scratch of a GPU: the scalars of a step; tables of updates and of gradients, of this many bytes
+ * each; the workspace of launches. */
 enum { SK_STEP_SCALARS_BYTES = 4096, SK_UPDATE_BYTES = 512, SK_NORM_BYTES = 64 };
 
-/* Memory of the device that a rank takes; the rest of its own is the host's. */
+/* Device memory that a rank takes; the rest of its memory is the host's. */
 static inline int64_t sk_device_bytes(const sk_program *p)
 {
     return p->own_bytes - p->kind_bytes[SK_HOSTED];
 }
 
 int64_t sk_scratch_bytes(const sk_program *p);
-int64_t sk_room_at(const sk_program *p); /* gpu: where the room begins in the heap */
+int64_t sk_room_at(const sk_program *p); /* gpu: where the workspace begins in the heap */
 
 /* For many ranks: the plan that they share, to be given to sk_compile in its options. */
 sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,
@@ -326,7 +328,7 @@ sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,
 sk_status sk_compile(sk_arena *a, const sk_graph *g, const sk_layout *l, const sk_compile_opts *o,
                      int rank, sk_program **out);
 
-/* The passes of the compiler, in order; NULL behind the last.  And what there is after one of them,
+/* The passes of the compiler, in order; NULL behind the last.  And the program after one of them,
  * as text. */
 const char *sk_pass_name(int i);
 const char *sk_pass_doc(int i);
@@ -344,9 +346,9 @@ int sk_shapes(const sk_graph_plan *plan, int *shape_of);
  * program may stand for another rank of its class. */
 sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs, int n,
                                   int64_t *bytes);
-/* Of a packed buffer: bytes of the bits of n elements, whole lines; values lie behind. */
+/* Of a packed buffer: bytes of the bits of n elements, in whole lines; the values follow. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
-/* Does the node compute a forward result once more, for the backward pass (recompute_clones.c)? */
+/* Does the node recompute a forward result for the backward pass (recompute_clones.c)? */
 static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 {
     return n->id >= p->graph->nodes.n;
@@ -354,29 +356,29 @@ static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 /* The buffer that this one is a part of, if it is one; and where it begins there, in bytes. */
 int sk_buffer_root(const sk_program *p, int buf);
 int64_t sk_buffer_begin(const sk_program *p, int buf);
-/* The launch that an instruction is part of; NULL: it is one of its own. */
+/* The launch that an instruction is part of; NULL: it has its own. */
 static inline const sk_launch_plan *sk_launch_of(const sk_program *p, int pc)
 {
     return p->launch_of && p->launch_of[pc] ? &p->launches.v[p->launch_of[pc] - 1] : NULL;
 }
-/* Bytes that a launch reads from outside and writes; what stays inside costs nothing. */
+/* Bytes that a launch reads from outside and writes; what stays inside of the launch is free. */
 int64_t sk_launch_bytes(const sk_program *p, const sk_launch_plan *l);
 int64_t sk_ops_bytes(const sk_program *p, const int *pcs, const unsigned *silent, int n);
 double sk_launch_flops(const sk_program *p, const sk_launch_plan *l);
 int64_t sk_call_table_bytes(const sk_call_plan *c); /* of what the executor reads in the heap */
-int64_t sk_call_bytes(const sk_call_plan *c);       /* that move; none of a common one */
-/* That leave all n members together: the sum of sk_inst.wire over them. */
+int64_t sk_call_bytes(const sk_call_plan *c);       /* that move; 0 for shared memory */
+/* Bytes that leave all n members: the sum of sk_inst.wire over them. */
 int64_t sk_call_wire(const sk_call_plan *c, int n);
-sk_seg sk_call_shape(const sk_call_seg *s); /* for comm, without places */
+sk_seg sk_call_shape(const sk_call_seg *s); /* for coll/, without addresses */
 
-/* Prove P1 to P10 for the programs of all ranks.  One sentence on the first that fails.
- * programs[r] may be that of another rank of r's class (sk_classes), whose own place in the list
- * holds it as well: then P1 to P3 are proved of all ranks, the rest of the programs that are there,
- * and sk_verify_rank proves, where rank r compiles its own program, that it is as it was taken to
- * be, and P4 to P10. */
+/* Prove P1 to P11 for the programs of all ranks.  One sentence on the first that fails.
+ * programs[r] may be that of another rank of r's class (sk_classes), which must be in the list at
+ * its own rank: then P1 to P3 are proved for all ranks, the rest for the programs that are given.
+ * sk_verify_rank, called where rank r compiles its own program, proves that it is the one of its
+ * class, and P4 to P11. */
 sk_status sk_verify(const sk_program *const *programs, int n_ranks);
 sk_status sk_verify_rank(const sk_program *own, const sk_program *of_class);
-sk_status sk_verify_one(const sk_program *p);     /* P4 to P10: what one program shows alone */
+sk_status sk_verify_one(const sk_program *p);     /* P4 to P11, which need only one program */
 sk_status sk_verify_places(const sk_program *p);  /* of these, P6 */
 sk_status sk_verify_work(const sk_program *p);    /* of these, P8 */
 sk_status sk_verify_offload(const sk_program *p); /* of these, P10 */
@@ -395,6 +397,6 @@ char *sk_program_print_marks(const sk_program *p, sk_arena *a); /* with the attr
 char *sk_program_memory(const sk_program *p, sk_arena *a);      /* bytes by kind */
 char *sk_inst_print(const sk_program *p, int pc, sk_arena *a);  /* one line, no newline */
 uint64_t
-sk_program_hash(const sk_program *p); /* alike on all ranks: model, layout, version, choices */
+sk_program_hash(const sk_program *p); /* equal on all ranks: model, layout, version, choices */
 
 #endif

@@ -1,16 +1,16 @@
-/* recompute_choice.c - which forward results are computed again in the backward pass instead of
- * saved (activation recomputation, Chen et al. 2016).
+/* recompute_choice.c - which forward results are recomputed in the backward pass instead of saved
+ * (activation recomputation, Chen et al. 2016).
  *
- *     full        all that stays inside a block; what goes from block to block is saved
+ *     full        all that is read inside of a block only; what goes from block to block is saved
  *     selective   results of ops that are cheap for their size: the core of attention; and what
  *                 only these would read, if their operands are saved anyway (the scores of
- *                 attention that is written out)
+ *                 attention that is written as separate ops)
  *     an op       its results
  *     regions     results that exist in sequence chunks only, and the cheap result that a region
  *                 begins with
  *
- * Results before the first block and behind the last are saved, as is what adds to a sum.  The
- * choice is plan.recomputed; recompute_clones.c writes the nodes. */
+ * Results before the first block and behind the last are saved, as are results that are added to a
+ * sum.  The choice is plan.recomputed; recompute_clones.c writes the nodes. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static int block_of(const sk_lowering *e, int layer)
     return n;
 }
 
-/* Does the word name this forward node? */
+/* Does the layout's word name this forward node? */
 static bool chosen(const sk_lowering *e, const sk_node *n)
 {
     const sk_layout *l = e->l;
@@ -52,7 +52,7 @@ bool sk_recomputes_block(const sk_lowering *e, const sk_node *n)
     return !strcmp(e->l->recompute, "full") && chosen(e, n);
 }
 
-/* --- what only recomputed results would read --- */
+/* --- results that only recomputed nodes would read --- */
 
 enum { BY_BACKWARD = 1, BY_AGAIN }; /* who reads a result after the forward pass */
 
@@ -66,8 +66,8 @@ static bool operands_stay(const sk_lowering *e, const sk_node *n, const char *re
     return true;
 }
 
-/* Of a forward node: would its result be saved only to compute others again, and are its operands
- * saved anyway? */
+/* Of a forward node: would its result be saved only to recompute others, and are its operands saved
+ * anyway? */
 static bool feeds_again(const sk_lowering *e, const sk_node *n, const char *read)
 {
     if (n->n_out > 1 || n->layer < 1 || n->layer >= e->g->n_layers - 1 || adds_up(n)) return false;
@@ -118,7 +118,7 @@ const sk_node *sk_recompute_twin(const sk_lowering *e, const sk_node *n)
     return NULL;
 }
 
-/* A cheap operand of a region's forward node, if a backward node computes it anyway. */
+/* A cheap operand of a region's forward node, if a backward node computes the same value anyway. */
 static void choose_cheap(sk_lowering *e, const sk_tensor *t)
 {
     const sk_node *n = t->from;

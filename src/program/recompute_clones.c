@@ -1,25 +1,25 @@
 /* recompute_clones.c - recomputation as ordinary nodes: the graph of this rank's stage, expanded.
  *
- * For every forward result that is computed again (plan.recomputed) and that a backward node of the
+ * For every forward result that is recomputed (plan.recomputed) and that a backward node of the
  * stage needs, the expanded graph has a clone of the node that makes it.  The clone belongs to the
  * backward phase; it has the name, attributes, layer, chunk and states of the original, so that
- * dropout draws the same numbers and nothing is propagated anew; its operands are clones again, or
- * what was saved.  Backward nodes read clones instead of originals:
+ * dropout draws the same numbers and sharding is not propagated again.  Its operands are clones
+ * too, or saved tensors.  Backward nodes read clones instead of originals:
  *
  *     forward    x -> norm -> t -> product -> y
  *     backward   x -> norm' -> t' -> product' -> y', and dy, y' -> ...
  *
- * Nodes behind the pass see nothing but nodes: a sharded weight is gathered for a clone as for any
- * other, a sum over ranks is taken, pieces go round.  A clone is written where its first reader in
- * the task needs it (reshard.c), so that it lives as short as possible.
+ * Later passes see ordinary nodes: for a clone too, a sharded weight is gathered, a partial sum is
+ * reduced, operands travel around a ring.  A clone is written where its first reader in the task
+ * needs it (reshard.c), so that its life is short.
  *
- * A region (regions.c) is recomputed twice over: inside of its backward half, sequence chunk by
- * sequence chunk, the clones of what is wide (region.again); and as a region of clones, if somebody
- * else needs a result of it.
+ * A region (regions.c) is recomputed in two ways: in its backward half, the clones of wide results,
+ * sequence chunk by sequence chunk (region.again); and as a region of clones, if a node outside
+ * needs a result of it.
  *
- * The given graph is shared by ranks and by the search for a layout and stays as it is.  Backward
+ * The given graph is shared by ranks and by the search for a layout, and is not changed.  Backward
  * nodes of the stage and their results are copied; forward nodes and other stages are shared.  Ids
- * of originals do not change, those of clones come behind. */
+ * of originals do not change; clones have higher ids. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -28,9 +28,9 @@ typedef struct clones {
     sk_lowering *e;
     sk_graph *g;           /* expanded */
     sk_node **of, **whole; /* given node -> its clone; -> its clone in a region of clones */
-    const sk_node **twin;  /* given tensor -> a backward node that computes the same, or NULL */
-    char *passed;          /* by given node: it stands earlier in the backward pass */
-    sk_ints *list;         /* the nodes of the chunk at work, in their new order */
+    const sk_node **twin;  /* given tensor -> a backward node with the same value */
+    char *passed;          /* by given node: it runs earlier in the backward pass */
+    sk_ints *list;         /* the nodes of the current chunk, in their new order */
     sk_ints origin;        /* by clone: the node that it is a clone of */
     sk_ints tensor_origin; /* by result of a clone */
     sk_ints region;        /* by clone: 1 + its region, or 0 */
@@ -141,7 +141,7 @@ static sk_node *clone_whole(clones *x, const sk_node *of, int region)
     return x->whole[of->id] = add_clone(x, of, in, region);
 }
 
-/* All of a region, but what adds to a sum: that has grown already. */
+/* All nodes of a region, but those that add to a sum: they must not add twice. */
 static void clone_region(clones *x, int of)
 {
     sk_lowering *e = x->e;
@@ -158,7 +158,7 @@ static void clone_region(clones *x, int of)
     }
 }
 
-/* The backward node that computes the same as a cheap forward one, if it comes before. */
+/* The backward node that computes the same value as a cheap forward one, if it runs before. */
 static const sk_node *twin_before(const clones *x, const sk_tensor *t)
 {
     const sk_node *twin = x->twin[t->id];
@@ -192,7 +192,7 @@ static void rewire_chunk(clones *x, sk_ints *all)
     }
 }
 
-/* --- what is known of originals, for clones as well --- */
+/* --- properties of originals, copied for clones --- */
 
 /* A copy of an array by node or tensor, with what clones have of their originals behind it.  The
  * array itself may be one that all ranks share. */

@@ -1,18 +1,18 @@
-/* regions.c - which nodes are run slice by slice, found by letters alone.
+/* regions.c - which nodes run in sequence chunks, found by letters alone.
  *
- * A result is wide if it has a letter that nothing between layers has: the hidden width of an MLP,
- * the words of logits.  A region is all nodes of a layer, forward and backward, that read or make
- * results with one such letter.  It can be run in slices if
+ * A result is wide if it has a letter that no tensor between layers has: the hidden width of an
+ * MLP, the vocabulary of logits.  A region is all nodes of a layer, forward and backward, that read
+ * or produce results with one such letter.  It can run in chunks if
  *   - rows of the batch, and the places behind it (time), are independent of one another in all of
- *     its nodes, which leaves out attention, routers and what experts do;
- *   - what sums over the batch adds to a gradient or a sum of the graph;
- *   - every node sees the batch cut alike over the ranks;
- *   - no other node stands between its nodes that needs some of them and is needed by others.
- * Otherwise it is run as it would be without the word.
+ *     its nodes, which excludes attention, routers and experts;
+ *   - results that sum over the batch are added to a gradient or a sum of the graph;
+ *   - the batch is split over the ranks in the same way for every node;
+ *   - no node outside depends on some of its nodes while others depend on it.
+ * Otherwise it runs as without the word.
  *
- * In a training step wide results are not saved: the backward pass computes them again.  The cheap
- * result that a region begins with (a norm) is not saved either, since a backward node computes it
- * anyway, for the gradient of the weight: its twin (recompute_choice.c). */
+ * In a training step wide results are not saved: the backward pass recomputes them.  The cheap
+ * result that a region begins with (a norm) is not saved either, since a backward node computes the
+ * same value anyway, for the gradient of the weight (recompute_choice.c). */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static unsigned cutters(const sk_state *s, int dim)
     return set;
 }
 
-/* One operand or result that has the batch: where, and cut by whom? */
+/* Of an operand or result that has the batch: is it the first dim, and which axes split it? */
 static void look(const sk_lowering *e, sk_region *r, const char *letters, const sk_state *s)
 {
     const char *at = strchr(letters, e->g->batch);
@@ -58,7 +58,7 @@ static bool independent(const sk_node *n, char letter)
     return !letter || (!strchr(n->not_split, letter) && !sk_node_gathers(n, letter));
 }
 
-/* Results: rows of the batch; or what can be added up. */
+/* Results have rows of the batch, or can be accumulated over chunks. */
 static void look_at_results(sk_lowering *e, sk_region *r, const sk_node *n)
 {
     int sums = 0;
@@ -89,7 +89,7 @@ static void look_at_node(sk_lowering *e, sk_region *r, const sk_node *n)
     look_at_results(e, r, n);
 }
 
-/* Wide results are used up in the layer, and all by this stage. */
+/* Wide results are read in their layer only, all on this stage. */
 static void look_at_readers(const sk_lowering *e, sk_region *r)
 {
     uint64_t here = 1ull << e->p->stage;
@@ -113,7 +113,7 @@ static void look_at_places(const sk_lowering *e, sk_region *r)
             if (!independent(e->g->nodes.v[r->nodes[p].v[i]], r->next)) r->next = 0;
 }
 
-/* --- its place among the others --- */
+/* --- moving other nodes out of the region --- */
 
 static bool reads_one_of(const sk_node *n, const char *set)
 {
@@ -128,7 +128,7 @@ typedef struct row {    /* nodes of a phase from the region's first to its last 
     int from;
 } row;
 
-/* From which place on to before which one its nodes stand: another region may have moved some. */
+/* The range of positions of the region's nodes; another region may have moved some. */
 static int span(const sk_ints *all, const char *in, int *from)
 {
     int to = 0;
@@ -141,8 +141,8 @@ static int span(const sk_ints *all, const char *in, int *from)
     return to;
 }
 
-/* What does not need the region goes before it, the rest behind; false: the region needs some of
- * that. */
+/* Nodes that do not depend on the region move before it, the rest behind it; false: the region
+ * depends on some of the rest. */
 static bool sort_row(sk_lowering *e, const sk_region *r, sk_phase phase, row *w)
 {
     const sk_ints *mine = &r->nodes[phase];

@@ -1,10 +1,9 @@
 /* relayout_moves.c - copies that bring what a run keeps from one layout to another.
  *
- * All kept boxes of the old programs are sorted by name, so that the holders of a
- * tensor stand side by side.  A box that is needed is covered by them in the order
- * of preference: what a holder has of it becomes a copy, what is left around that
- * (at most two boxes a dim) is asked of the holders after it.  So no element is
- * copied twice, and one that nobody has is noticed. */
+ * All kept boxes of the old programs are sorted by name, so that the holders of a tensor stand side
+ * by side.  A box that is needed is covered by them in the order of preference: what a holder has
+ * of it becomes a copy, the rest around it (at most two boxes per dim) is taken from the holders
+ * after it.  So no element is copied twice, and one that nobody has is noticed. */
 #include "program/relayout_moves.h"
 
 #include <stdlib.h>
@@ -24,8 +23,8 @@ bool sk_moves_far(const sk_moves *m, int a, int b)
 typedef struct item { /* a buffer that is kept from step to step */
     const sk_buffer *buf;
     int rank;
-    bool owner; /* of those that have the piece, the one that counts as having it */
-    bool parts; /* dim 0 counts parts of a sum */
+    bool owner; /* of the ranks that have the shard, the owner */
+    bool parts; /* dim 0: terms of a sum */
 } item;
 
 typedef struct items {
@@ -125,7 +124,7 @@ typedef struct cover {
     int64_t missing; /* elements that nobody has */
 } cover;
 
-/* Steps of a dense piece in bytes, and where the corner of a box lies in it. */
+/* Strides of a dense shard in bytes, and the offset of the corner of a box in it. */
 static int64_t corner(const sk_buffer *b, const box *at, int64_t step[SK_MAX_DIM])
 {
     int64_t each = (int64_t)sk_dtype_size(b->type), first = 0;
@@ -137,7 +136,7 @@ static int64_t corner(const sk_buffer *b, const box *at, int64_t step[SK_MAX_DIM
     return first;
 }
 
-/* The inner dims that lie side by side in both become one run. */
+/* Inner dims that are contiguous in both become one run. */
 static void join(sk_move_copy *c, int64_t each)
 {
     c->run = each;
@@ -169,7 +168,7 @@ static void add_copy(cover *k, const item *holder, const box *common)
     count_bytes(k, holder->rank, volume(common, dst->box.n) * each);
 }
 
-/* `need` out of the holders from number `at` on. */
+/* Takes `need` from the holders, from number `at` on. */
 static void cover_box(cover *k, const box *need, int at)
 {
     int n = k->need->buf->box.n;
@@ -193,7 +192,7 @@ static void cover_box(cover *k, const box *need, int at)
     }
 }
 
-/* How gladly a holder is asked: 0 is best. */
+/* The preference for a holder: 0 is best. */
 static int distance(const cover *k, const item *h)
 {
     if (h->rank == k->rank) return 0;
@@ -229,7 +228,7 @@ static sk_status same_tensor(const cover *k)
     return SK_OK;
 }
 
-/* All old parts that go into this one; none of a loss that is kept from now on. */
+/* All old terms that are added to this one; none if there was no error feedback before. */
 static void cover_parts(cover *k, box need)
 {
     const sk_extent *now = &k->need->buf->box;
@@ -254,7 +253,7 @@ static sk_status cover_item(cover *k, const items *old)
                    (long long)k->missing);
 }
 
-/* --- the whole --- */
+/* --- all ranks --- */
 
 static int64_t heap_of(const sk_program *const *p, int rank) { return lines(p[rank]->heap_bytes); }
 
@@ -277,7 +276,7 @@ static sk_status make_one(sk_arena *a, sk_arena *tmp, const items *old, const sk
     return SK_OK;
 }
 
-/* Room for messages: all that go out at once, those that come in one after the other. */
+/* Space for messages: outgoing ones all at once, incoming ones one after the other. */
 static void place_messages(sk_moves *m)
 {
     for (int r = 0; r < m->n_ranks; r++) {
@@ -338,7 +337,7 @@ static void copy_runs(const sk_move_copy *c, int d, char *to, const int64_t *to_
         copy_runs(c, d + 1, to + i * to_step[d], to_step, from + i * from_step[d], from_step, add);
 }
 
-/* Steps of the same rectangle when it lies dense; returns its bytes. */
+/* Strides of the same rectangle when it is dense; returns its bytes. */
 static int64_t dense(const sk_move_copy *c, int64_t step[SK_MAX_DIM])
 {
     int64_t each = c->run;

@@ -1,16 +1,15 @@
-/* relayout_moves.h - what a run keeps, moved from one layout to another: a list of copies, made
- * beforehand.
+/* relayout_moves.h - weights and state of a run, moved from one layout to another: a list of
+ * copies, planned in advance.
  *
- * Weights, the optimizer's state and memories lie as the old programs say, and shall
- * lie as the new ones say, in the same heaps.  For every kept buffer of the new
- * program a rank needs a box; it takes each part of it from a rank that has it
- * already: itself, else the owner on its host, else any rank of its host, else the
- * owner.  What two boxes have in common is a rectangle, so a copy is a strided one.  What encoding
- * lost of gradients is parts of a sum, and their number may change: old part k of n is added
- * to part k*m/n of the m new ones.
+ * Weights, the optimizer's state and memories are where the old programs have them, and must go to
+ * where the new ones have them, in the same heaps.  For every kept buffer of the new program a rank
+ * needs a box; it takes each part of it from a rank that has it already: itself, else the owner on
+ * its host, else any rank of its host, else the owner.  What two boxes have in common is a
+ * rectangle, so a copy is a strided one.  Error feedback has several terms of a sum, and their
+ * number may change: old term k of n is added to term k*m/n of the m new ones.
  *
- * Old and new places overlap, so the new state is gathered first in a stage, and put
- * into its place when all ranks have gathered theirs:
+ * Old and new places overlap, so the new state is first collected in a staging area, and copied to
+ * its place when all ranks have collected theirs:
  *
  *     heap   | old program           |
  *            | new program      |
@@ -31,17 +30,17 @@
 #include "program/program.h"
 
 typedef struct sk_move_copy {
-    bool add;         /* numbers of f32, to what is there */
+    bool add;         /* add f32 numbers to what is there */
     int from;         /* rank */
-    int64_t src, dst; /* first byte: in the heap of that rank; in mine, on the stage */
-    int n;            /* dims around a run, the slowest first */
-    int64_t count[SK_MAX_DIM], src_step[SK_MAX_DIM], dst_step[SK_MAX_DIM]; /* steps in bytes */
-    int64_t run; /* bytes that lie side by side in both */
+    int64_t src, dst; /* first byte: in the heap of that rank; in the staging area of this one */
+    int n;            /* dims outside of a run, the slowest first */
+    int64_t count[SK_MAX_DIM], src_step[SK_MAX_DIM], dst_step[SK_MAX_DIM]; /* strides in bytes */
+    int64_t run; /* bytes that are contiguous in both */
 } sk_move_copy;
 
-typedef struct sk_move_spot { /* from the stage to where the new program has it */
+typedef struct sk_move_spot { /* from the staging area to where the new program has it */
     int64_t from, to, bytes;
-    bool zero; /* before anything is added to it on the stage */
+    bool zero; /* before anything is added to it in the staging area */
 } sk_move_spot;
 
 typedef struct sk_move { /* of one rank */
@@ -69,14 +68,15 @@ sk_status sk_moves_make(sk_arena *a, const sk_program *const *from, const sk_pro
                         int n_ranks, const int *host_of, sk_moves *out);
 
 bool sk_moves_far(const sk_moves *m, int a, int b); /* these two share no memory */
-/* All that is near, onto the stage.  heaps[r]: NULL for ranks of other hosts. */
+/* Copies all that ranks of this host have to the staging area.  heaps[r]: NULL for ranks of other
+ * hosts. */
 void sk_move_gather(const sk_moves *m, int rank, char *const *heaps);
 /* The message of rank `from` to rank `to`: its bytes; written from the heap of `from`; read into
- * the stage of `to`. */
+ * the staging area of `to`. */
 int64_t sk_move_bytes(const sk_moves *m, int from, int to);
 void sk_move_pack(const sk_moves *m, int from, int to, const char *heap, char *message);
 void sk_move_unpack(const sk_moves *m, int from, int to, char *heap, const char *message);
-/* From the stage into place; nobody may look at the old state any more. */
+/* From the staging area into place; no rank may read the old state any more. */
 void sk_move_place(const sk_moves *m, int rank, char *heap);
 
 #endif

@@ -1,9 +1,8 @@
-/* reshard.c - a tensor is needed in another state than it has: the whole of communication.
+/* reshard.c - a tensor is needed in another state than it has: nearly all of communication.
  *
- * Axis by axis: partial -> whole is an all-reduce, partial -> split a
- * reduce-scatter, split -> whole an all-gather, whole -> split a local slice,
- * split along one dim -> split along another an all-to-all.  What was
- * made once for a micro-batch is kept at hand for the next who needs it. */
+ * Axis by axis: partial -> replicated is an all-reduce, partial -> split a reduce-scatter, split ->
+ * replicated an all-gather, replicated -> split a local slice, split along one dim -> split along
+ * another an all-to-all.  The result is available to later readers of the same micro-batch. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -16,7 +15,7 @@ sk_state sk_state_settled(const sk_state *s)
     return out;
 }
 
-/* `s` is `made`, but for partial sums that are complete over some of their axes. */
+/* Is `s` equal to `made`, except for partial sums that are complete over some of their axes? */
 bool sk_state_partly_settled(const sk_state *s, const sk_state *made, int n_axes)
 {
     for (int a = 0; a < n_axes; a++) {
@@ -54,8 +53,8 @@ static bool cut_by(const sk_state *s, int axis, int dim)
     return s->how[axis] == SK_SPLIT && s->dim[axis] == dim;
 }
 
-/* A dim can be gathered or cut over an axis only while no axis that cuts later, and so finer,
- * splits it. */
+/* A dim can be gathered or split over an axis only while no axis that comes later, and so splits
+ * finer, splits it. */
 static bool finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
 {
     for (int k = e->l->mesh.n - 1; k >= 0; k--) {
@@ -66,8 +65,8 @@ static bool finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, 
     return true;
 }
 
-/* Must this axis's split of a dim be undone?  If it is not wanted, or if one that cuts before it
- * changes: then it is cut again afterwards. */
+/* Must this axis's split of a dim be undone?  Yes if it is not wanted, or if an axis that splits
+ * the dim before it changes: then it is split again afterwards. */
 static bool undone(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
                    const sk_state *want, int axis)
 {
@@ -88,7 +87,7 @@ static int collective(sk_lowering *e, const sk_tensor *t, const sk_state *from, 
     bool gather = from->how[axis] == SK_SPLIT, whole = !gather && to->how[axis] == SK_REPLICATE;
     sk_reduce reduce = from->how[axis] == SK_PARTIAL_MAX ? SK_MAXIMUM : SK_SUM;
     int dst = whole ? src : sk_lower_piece(e, t, SK_ACTS, to, e->at.micro);
-    const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the uncut side */
+    const sk_extent *box = &e->p->bufs.v[gather ? dst : src].box; /* the unsplit side */
     int d = gather ? from->dim[axis] : to->dim[axis];
     int call = sk_lower_call(e,
                              gather  ? SK_ALLGATHER
@@ -110,13 +109,14 @@ int sk_lower_slice(sk_lowering *e, const sk_tensor *t, const sk_state *to, int s
     return dst;
 }
 
-/* Does somebody want this tensor as the partial sum it is?  Then it is not reduced in place. */
+/* Does a node read this tensor as a partial sum?  Then it is not reduced in place. */
 bool sk_lower_wanted_partial(const sk_lowering *e, const sk_tensor *t, int axis)
 {
     return e->plan.as_part[t->id] >> axis & 1;
 }
 
-/* Reduced in place: what was partial is whole from now on, under every name it has. */
+/* Reduced in place: the buffer is complete from now on, in every state under which it is available.
+ */
 static void relabel(sk_lowering *e, const sk_tensor *t, int buf, int axis)
 {
     for (sk_at_hand *h = *hand_of(e, t); h; h = h->next)
@@ -125,10 +125,10 @@ static void relabel(sk_lowering *e, const sk_tensor *t, int buf, int axis)
 
 static int copy_of(sk_lowering *e, const sk_tensor *t, const sk_state *s, int src)
 {
-    return sk_lower_slice(e, t, s, src); /* a slice of everything */
+    return sk_lower_slice(e, t, s, src); /* a slice of the replicated tensor */
 }
 
-/* Can axis `a` go from one dim to another at once? */
+/* Can the split over axis `a` move from one dim to another by one all-to-all? */
 static bool moves(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
                   const sk_state *want, int a)
 {
@@ -204,8 +204,8 @@ static bool batch_dim(const sk_lowering *e, const sk_tensor *t, const sk_state *
     return s->how[a] == SK_SPLIT && t->letters[s->dim[a]] == e->g->batch;
 }
 
-/* The axis over which one collective leads from state to state and leaves the batch alone, or -1.
- */
+/* The axis over which a single collective leads from one state to the other without touching the
+ * batch dim, or -1. */
 static int one_step(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
                     const sk_state *want)
 {
@@ -224,8 +224,8 @@ static int one_step(const sk_lowering *e, const sk_tensor *t, const sk_state *no
     return axis;
 }
 
-/* Can the batch be cut into chunks, and this be done chunk by chunk?  What only a saved piece asks
- * for is not: bits stay as without pieces. */
+/* Can this be done in chunks of the batch?  Not if it is needed only because a shard was saved:
+ * results keep the bits that they have without shards. */
 static bool by_rows(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
                     const sk_state *want)
 {
@@ -236,7 +236,8 @@ static bool by_rows(const sk_lowering *e, const sk_tensor *t, const sk_state *no
            sk_state_equal(want, &settled);
 }
 
-/* What cuts last is gathered first; several rounds, since the batch has an order of its own. */
+/* The axis that splits last is gathered first; in several rounds, since the batch has another order
+ * of axes. */
 static sk_status gather_all(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                             int *buf)
 {
@@ -251,7 +252,7 @@ static sk_status gather_all(sk_lowering *e, const sk_tensor *t, sk_state *now, c
     return SK_OK;
 }
 
-/* Was the letter that was summed away the batch?  In canonical order there is only one. */
+/* Was the batch the letter that was summed over?  In deterministic order there is only one. */
 static bool batch_summed(const sk_lowering *e, const sk_tensor *t, const sk_state *s)
 {
     for (int a = 0; a < e->l->mesh.n; a++)
@@ -260,8 +261,8 @@ static bool batch_summed(const sk_lowering *e, const sk_tensor *t, const sk_stat
     return false;
 }
 
-/* Sums that shall be whole, while pieces are small, the finest cut first: that is the order of the
- * tree.  In canonical order several sums are finished so before anything is cut. */
+/* Completes partial sums while shards are small, the finest split first: that is the order of the
+ * tree.  In deterministic order several sums are completed in this way before anything is split. */
 static sk_status sum_all(sk_lowering *e, const sk_tensor *t, sk_state *now, const sk_state *want,
                          int *buf)
 {

@@ -1,4 +1,4 @@
-/* rewrite.c - the list of instructions, written anew by a pass. */
+/* rewrite.c - the list of instructions, rewritten by a pass. */
 #include "program/lowering.h"
 
 #include <string.h>

@@ -1,11 +1,12 @@
-/* ring_attention.c - the pass for ops over pieces that go round (Liu et al. 2023, ring attention).
+/* ring_attention.c - the pass for ops whose operands travel around a ring (Liu et al. 2023, ring
+ * attention).
  *
- * Some operands are needed whole and are split over an axis "by ring": `lower` writes one op on the
- * pieces of this rank, and marks it (inst.ring).  Each rank begins with its own piece and passes on
- * what it has, so that after p turns all have been everywhere; the op carries its results from turn
- * to turn.  Results that belong to the travelling pieces (the gradient of keys) travel behind them,
- * and one turn more, home.  What goes to the next rank in turn j is sent before the work of turn j,
- * so that both go on at once. */
+ * Some operands are needed complete and are split over an axis "by ring": `lower` writes one op on
+ * the shards of this rank, and marks it (inst.ring).  Each rank begins with its own shard and
+ * passes on what it has, so that after p steps every rank has seen all shards; the op accumulates
+ * its results from step to step.  Results that belong to the travelling shards (the gradient of
+ * keys) travel behind them, and one step more, back to their owner.  What goes to the next rank in
+ * step j is sent before the work of step j, so that both overlap. */
 #include "program/lowering.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct ring {
     sk_lowering *e;
     const sk_inst *op; /* as it was written */
     int axis, p, next, prev;
-    int in[SK_MAX_IN], out[SK_MAX_OUT]; /* of the turn at work */
+    int in[SK_MAX_IN], out[SK_MAX_OUT]; /* of the current step */
 } ring;
 
 static int neighbour(const sk_lowering *e, int axis, int delta)
@@ -25,7 +26,7 @@ static int neighbour(const sk_lowering *e, int axis, int delta)
     return sk_mesh_rank(&e->l->mesh, coord);
 }
 
-/* The piece of the rank `turn` places before me. */
+/* The shard of the rank that is `turn` places before this one. */
 static int piece_of_turn(const ring *r, const sk_tensor *t, const sk_state *s, int turn)
 {
     sk_lowering *e = r->e;
@@ -41,7 +42,7 @@ static int64_t tag_of(const ring *r, const sk_tensor *t, int turn)
     return ((int64_t)(turn + 1) << 40) + sk_message_tag(r->e, t->id, r->op->micro);
 }
 
-/* Operands that travel: on, and the next ones here. */
+/* Sends the travelling operands on, and receives the next ones. */
 static void send_operands(ring *r, int turn)
 {
     const sk_node *n = r->op->node;
@@ -60,7 +61,7 @@ static void take_operands(ring *r, int turn)
     }
 }
 
-/* The last to come is my own piece, where the op was to write it. */
+/* The last to arrive is this rank's own shard, in the op's original result. */
 static void pass_results(ring *r, int turn)
 {
     const sk_node *n = r->op->node;

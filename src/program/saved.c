@@ -1,10 +1,10 @@
-/* saved.c - which tensors tasks leave to later tasks of the same micro-batch: see saved.h.
+/* saved.c - which tensors tasks save for later tasks of the same micro-batch: see saved.h.
  *
  * The pass goes through the tasks of one micro-batch as lower.c will, with states instead of
- * buffers: a node finds its operands at hand, or they are loaded, received, unpacked, recomputed
- * and brought into the state that it needs, which is at hand from then on.  Where a node finds what
- * an earlier task left, there is a record.  What overlap chunks bring ahead of its first reader is
- * not looked at: lower.c finds it or brings it, the record is that of its source. */
+ * buffers: the operands of a node are available, or they are loaded, received, unpacked, recomputed
+ * and resharded to the state that it needs, in which they are available from then on.  If a node
+ * reads what an earlier task saved, there is a record.  What overlap chunks gather before its first
+ * reader is ignored here: the record is that of its source. */
 #include "program/saved.h"
 #include "program/lowering.h"
 
@@ -13,10 +13,10 @@
 const char *const sk_form_names[SK_N_FORMS] = {"as made", "a piece", "signs", "without zeros",
                                                "gathered"};
 
-typedef struct item { /* a tensor at hand in one state */
+typedef struct item { /* a tensor that is available in one state */
     sk_state state;
     int buf;   /* items with equal numbers are one buffer */
-    int since; /* the task that brought it */
+    int since; /* the task that made it available */
     sk_form form;
     struct item *next;
 } item;
@@ -26,13 +26,13 @@ typedef struct walk {
     sk_arena *tmp;
     item **hand;            /* tensor id -> */
     item **inside, **local; /* the same inside of a region; `local` is NULL outside of one */
-    char *opened;           /* tensor id -> a result of the region at work that others read */
-    int *packed;            /* tensor id -> 1 + the task that packed it */
+    char *opened; /* tensor id -> a result of the current region that nodes outside read */
+    int *packed;  /* tensor id -> 1 + the task that packed it */
     sk_task *tasks;
     int at, n_bufs;
 } walk;
 
-/* --- at hand --- */
+/* --- available tensors --- */
 
 static item **hand_of(const walk *x, const sk_tensor *t)
 {
@@ -91,10 +91,10 @@ static void use(walk *x, const sk_tensor *t, const item *h)
     if (h->since != x->at && !x->local) record(x, t, &h->state, h->form, h->since);
 }
 
-/* --- bringing a tensor into a state, see reshard.c --- */
+/* --- resharding a tensor, see reshard.c --- */
 
-/* A sum over ranks is taken in place, unless somebody reads the partial sum; what is then cut or
- * gathered is another buffer.  Returns the buffer that has the wanted state. */
+/* A sum over ranks is taken in place, unless a node reads the partial sum; a split or gathered
+ * tensor is another buffer.  Returns the buffer that has the wanted state. */
 static int reshard(walk *x, const sk_tensor *t, const item *from, const sk_state *want)
 {
     const sk_lowering *e = x->e;
@@ -206,7 +206,8 @@ static void open_results(walk *x, const sk_ints *nodes, bool open)
     }
 }
 
-/* Results that others read are at hand as the region left them, sums over ranks perhaps taken. */
+/* Results that nodes outside read are available as the region left them, reduced over ranks or not.
+ */
 static void close_results(walk *x, const sk_ints *nodes)
 {
     for (int i = 0; i < nodes->n; i++) {
@@ -229,7 +230,7 @@ static void forget(walk *x, const sk_ints *nodes)
     }
 }
 
-/* All nodes of it, of this node's phase; one sequence chunk is like another. */
+/* All nodes of a region, of this node's phase; one sequence chunk stands for all. */
 static void region(walk *x, const sk_node *n)
 {
     const sk_lowering *e = x->e;
@@ -248,7 +249,7 @@ static void region(walk *x, const sk_node *n)
     for (int i = 0; i < nodes->n; i++) send(x, e->g->nodes.v[nodes->v[i]]);
 }
 
-/* --- what forms give up, see saved_pieces.c and saved_packed.c --- */
+/* --- tensors that forms replace, see saved_pieces.c and saved_packed.c --- */
 
 static bool wider(const sk_state *s, const sk_state *than)
 {
@@ -308,7 +309,7 @@ static void end_task(walk *x, const sk_ints *nodes)
 
 /* --- gathered weights --- */
 
-/* Of a layer: what is not at hand is gathered. */
+/* Of a layer: weights that are not available are gathered. */
 static void weights(walk *x, int layer, sk_phase phase)
 {
     const sk_ints *uses = &x->e->plan.uses[2 * layer + (int)phase];
@@ -321,7 +322,7 @@ static void weights(walk *x, int layer, sk_phase phase)
     }
 }
 
-/* The forward pass keeps them if the layout says so; a backward task gives them up. */
+/* The forward pass keeps them if the layout says so; a backward task frees them. */
 static void give_up_weights(walk *x, int layer, sk_phase phase)
 {
     const sk_ints *uses = &x->e->plan.uses[2 * layer + (int)phase];
@@ -399,7 +400,7 @@ static bool same_order(const order *a, const order *b)
     return true;
 }
 
-/* Micro-batches whose tasks come in one order leave the same. */
+/* Micro-batches whose tasks are in the same order save the same. */
 sk_status sk_find_saved(sk_lowering *e)
 {
     e->plan.saved.first = sk_many(e->tmp, int, e->g->tensors.n + 1);

@@ -1,20 +1,20 @@
-/* saved_packed.c - kept results in fewer bits, without loss (Jain et al. 2018, "Gist").
+/* saved_packed.c - saved results in fewer bits, without loss (Jain et al. 2018, "Gist").
  *
- * A forward result that only the backward pass still needs waits there for most of a step.  Two
- * kinds of it need not wait in full:
+ * A forward result that only the backward pass still needs is stored for most of a step.  Two kinds
+ * of results need less memory meanwhile:
  *
  *     signs    all its backward readers ask only whether an element is above 0 (sk_op.signs): one
  *              bit an element; what is read instead of it is 1 or 0
  *     zeros    many elements are 0 (SK_OP_ZEROS): a bit an element says which are not, and these
- *              lie behind one another, in room for the part of them that the layout says
+ *              are stored compactly, with space for the fraction that the layout gives
  *
- * It is packed where it is made.  The forward task leaves only the packed one (saved.h), and a
- * backward task that reads it unpacks it, for itself alone.  Bits of the run do not change.  A step
- * in which more elements are not 0 than there is room for makes no update: its norm is infinite on
- * all ranks (run/run.c), and it is run again by another program. */
+ * It is packed where it is made.  The forward task saves only the packed one (saved.h), and a
+ * backward task that reads it unpacks it, for itself alone.  The results of the run keep their
+ * bits.  A step in which more elements are not 0 than there is space for makes no update: its norm
+ * is infinite on all ranks (STATS), and it runs again with another program (train/fallback.h). */
 #include "program/lowering.h"
 
-/* Who reads a tensor, from one look at all nodes. */
+/* Who reads a tensor, from one pass over all nodes. */
 typedef struct readers {
     int by_sign, in_full; /* backward nodes */
     bool far;             /* some are of another chunk */
@@ -34,7 +34,7 @@ static readers *look_at_readers(sk_lowering *e)
     return all;
 }
 
-/* What is sent, or summed over ranks before it is read, is saved as made. */
+/* A tensor that is sent, or reduced over ranks before it is read, is saved as made. */
 static sk_form form_of(const sk_lowering *e, const sk_tensor *t, const readers *r)
 {
     sk_state settled = sk_state_settled(&e->sp->made[t->id]);
@@ -67,7 +67,7 @@ static int *packed_of(sk_lowering *e, const sk_tensor *t)
     return &e->packed[t->id * e->p->n_micro + e->at.micro];
 }
 
-/* Bits first, in lines, then the elements that are not 0. */
+/* First the bits, in whole lines, then the elements that are not 0. */
 static int room_for(sk_lowering *e, const sk_tensor *t, int buf, int64_t *values)
 {
     const sk_buffer *b = &e->p->bufs.v[buf];
@@ -112,7 +112,7 @@ bool sk_lower_unpack(sk_lowering *e, const sk_tensor *t)
     return true;
 }
 
-/* What is read has to be at hand before a node is written, in turns or not. */
+/* Operands must be unpacked before a node is written, whether it runs in chunks or not. */
 void sk_lower_unpack_for(sk_lowering *e, const sk_node *n)
 {
     for (int k = 0; k < n->n_in; k++)

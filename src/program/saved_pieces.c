@@ -1,19 +1,19 @@
-/* saved_pieces.c - what is kept for the backward pass, as a piece a rank (ZeRO-R, Rajbhandari et
- * al. 2020).
+/* saved_pieces.c - results saved for the backward pass as one shard per rank (ZeRO-R, Rajbhandari
+ * et al. 2020).
  *
- * Tensor parallelism leaves results whole between its products: the ranks of the axis keep the same
- * bytes.  Where the layout says "keep results in pieces", a result that the backward pass will read
- * is cut after its last reader of the forward pass: a slice goes along the first dim behind the
- * batch that no other axis cuts, and only that is saved (saved.h).  A reader of the backward pass
- * finds the piece and gathers it, as it would anything that is split (reshard.c).  A result that is
- * split anyway (sequence parallelism) gives up what was gathered of it.
+ * Tensor parallelism leaves results replicated between its products: the ranks of the axis would
+ * save the same bytes.  Where the layout says "keep results in pieces", a result that the backward
+ * pass will read is sliced after its last reader of the forward pass, along the first dim behind
+ * the batch that no other axis splits, and only the slice is saved (saved.h).  A reader of the
+ * backward pass finds the shard and gathers it, like any tensor that is split (reshard.c).  Of a
+ * result that is split anyway (sequence parallelism) the gathered copy is freed.
  *
  *     forward    x whole -> readers -> slice x/tp, kept
  *     backward   gather x/tp -> readers
  *
- * So kept bytes fall to 1/n, and each gather costs (n-1)/n of the whole on the wire; the bits are
- * the same.  Partial sums that nobody has finished are kept as they are, and so is what has no dim
- * as long as the axis. */
+ * So saved bytes fall to 1/n, and each gather costs (n-1)/n of the tensor on the wire; results keep
+ * their bits.  Partial sums that are not reduced yet are saved as they are, and so are tensors
+ * without a dim as long as the axis. */
 #include "program/lowering.h"
 
 static bool is_cut(const sk_lowering *e, const sk_state *s, int d)
@@ -23,7 +23,8 @@ static bool is_cut(const sk_lowering *e, const sk_state *s, int d)
     return false;
 }
 
-/* The dim to cut over an axis, or -1.  In canonical order there are no more pieces than cells. */
+/* The dim to split over an axis, or -1.  In deterministic order there are no more shards than
+ * reduction blocks. */
 static int dim_for(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis)
 {
     for (int d = 0; t->letters[d]; d++) {

@@ -2,21 +2,21 @@
  *
  * The buffer of a message is kept until it has arrived, so a sender should not be far ahead: two
  * tasks are enough where every stage sends to the next (stage_messages.c).  Where a message passes
- * over stages without layers, or a schedule's file lets stages differ by more, a sender that waited
- * that soon could wait for ever: it does not receive meanwhile, and its receiver may wait for that.
+ * over stages without layers, or a schedule's file lets stages differ by more, a sender that waits
+ * that soon could deadlock: it does not receive meanwhile, and its receiver may wait for a message
+ * from it.
  *
- * So the section is run on paper, task by task, under a window: a task runs when all that it reads
- * has been sent and there is room for all that it sends.  If every task comes to run, there is an
- * order in which no rank waits; and as each rank's order is fixed and waiting changes no message,
- * no other order ends otherwise.  The window is doubled until that is so, up to what a lane holds.
- */
+ * So the section is simulated, task by task, with a window: a task runs when all that it reads has
+ * been sent and the window has space for all that it sends.  If every task runs, there is an order
+ * without deadlock; and since each rank's order is fixed and waiting changes no message, no other
+ * order can deadlock.  The window is doubled until that holds, up to SK_LANE messages. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 typedef struct edge { /* what the tasks of one chunk and phase send to one stage */
     int from, to, n;  /* stages; messages of a task */
-    int *start;       /* by micro-batch: messages of the lane before its own; -1: not sent yet */
+    int *start;       /* by micro-batch: messages to that stage before its own; -1: not sent yet */
 } edge;
 
 typedef struct need { /* a message that a task receives */
@@ -107,7 +107,7 @@ static bool can_run(const paper *p, const kind *k, int micro, int window)
     return true;
 }
 
-/* Who receives a message has received all that were sent before it. */
+/* A rank that receives a message has received all that were sent before it. */
 static void run(paper *p, const kind *k, int micro)
 {
     for (int i = 0; i < k->needs.n; i++) {
@@ -122,7 +122,7 @@ static void run(paper *p, const kind *k, int micro)
     }
 }
 
-/* A B is both halves: nothing of its weight half waits for its own stage's messages. */
+/* A B task is both halves; its weight half receives no messages. */
 static bool advance(paper *p, int stage, int window)
 {
     const sk_tasks *list = &p->e->tasks[stage];

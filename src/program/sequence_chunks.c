@@ -1,19 +1,19 @@
-/* sequence_chunks.c - a region's nodes run in chunks, so that wide results are never whole.
+/* sequence_chunks.c - a region's nodes run in chunks, so that wide results never exist as a whole.
  *
  *     forward:   for each chunk: hidden = x w1, act, y[chunk] = hidden w2
  *     backward:  for each chunk: hidden again, its gradient, dx[chunk], dw1 += , dw2 +=
  *
- * A chunk is some rows of the batch, or, of a batch with fewer rows than chunks, some places of one
- * row: parts of every buffer that lie in line.  Lowering brings what the region reads from
- * elsewhere first, whole; then it writes the nodes one behind the other, marked (inst.region).  The
- * pass repeats what is marked for each chunk (split_rows.c): what is wide has a buffer a chunk,
- * other results are written into parts of a whole buffer, a sum over ranks inside of a region is
- * taken once a chunk. */
+ * A chunk is some rows of the batch, or, of a batch with fewer rows than chunks, some positions of
+ * one row: contiguous parts of every buffer.  Lowering first reshards all that the region reads
+ * from elsewhere; then it writes the nodes one after the other, marked (inst.region).  The pass
+ * repeats what is marked for each chunk (split_rows.c): wide results have one buffer per chunk,
+ * other results are written into parts of one buffer, and a reduction over ranks inside of a region
+ * is done once per chunk. */
 #include "program/lowering.h"
 
 /* --- lowering --- */
 
-/* Is it made elsewhere, or in the other phase? */
+/* Is it computed outside of the region, or in the other phase? */
 bool sk_lower_brought(const sk_lowering *e, const sk_node *first, const sk_tensor *t)
 {
     if (t->role == SK_PARAM || e->plan.wide[t->id]) return false;
@@ -34,7 +34,7 @@ static sk_status bring(sk_lowering *e, const sk_node *first, const sk_ints *node
     return SK_OK;
 }
 
-static void trim(sk_lowering *e, const sk_tensor *t) /* only as it was made, or came */
+static void trim(sk_lowering *e, const sk_tensor *t) /* only as computed or received */
 {
     sk_state now;
     int buf = sk_lower_source(e, t, &now);
@@ -43,7 +43,7 @@ static void trim(sk_lowering *e, const sk_tensor *t) /* only as it was made, or 
     sk_lower_have(e, t, &now, buf);
 }
 
-/* Behind the last chunk there is of a result what its node wrote; of what is wide, nothing. */
+/* After the last chunk a result is available as its node wrote it; a wide result is not. */
 static void close_results(sk_lowering *e, const sk_ints *nodes)
 {
     for (int i = 0; i < nodes->n; i++) {
@@ -75,7 +75,7 @@ sk_status sk_lower_region(sk_lowering *e, const sk_node *n)
 
 /* --- chunks --- */
 
-/* At least as many as the layout says, if there are places for them. */
+/* At least as many as the layout says, if there are enough positions. */
 static sk_chunks count_chunks(const sk_lowering *e, const sk_region *r, int micro)
 {
     sk_extent box = sk_lower_box(e, r->of, &e->sp->made[r->of->id], micro);

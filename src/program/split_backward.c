@@ -6,7 +6,7 @@
  * recompute_clones.c belongs to the half of its first reader. */
 #include "program/lowering.h"
 
-/* What another layer reads is of the input half. */
+/* A node whose result another layer reads is in the input half. */
 static void mark_crossing(const sk_lowering *e, char *early)
 {
     for (int i = 0; i < e->g->nodes.n; i++) {

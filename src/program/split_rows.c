@@ -1,17 +1,17 @@
 /* split_rows.c - instructions in chunks along the batch.
  *
- * The batch is the first dim, so a chunk of it is a part of each buffer that lies in line.  An op
- * runs on the parts of all operands that have the batch; what it sums over the batch is added to
- * from chunk to chunk.  A collective that leaves the batch alone becomes one a chunk, on like parts
- * of both of its buffers, and no byte more is sent.
+ * The batch is the first dim, so a chunk of it is a contiguous part of each buffer.  An op runs on
+ * the parts of all operands that have the batch; what it sums over the batch is added to from chunk
+ * to chunk.  A collective that does not touch the batch dim becomes one per chunk, on the same
+ * parts of both of its buffers, and the bytes sent stay the same.
  *
- * In a region (sk_chunks.wide) what is wide, and what is made of results for readers inside, has a
- * buffer of its own in every chunk; what has nothing to do with chunks (a weight is gathered) is
- * done once, in the first. */
+ * In a region (sk_chunks.wide) wide results, and resharded copies for readers inside, have a buffer
+ * of their own in every chunk; instructions that do not depend on chunks (the gather of a weight)
+ * are written once, in the first chunk. */
 #include "program/lowering.h"
 #include "coll/segment.h"
 
-/* What chunk i has of a box; returns where that begins, in elements. */
+/* The box of chunk i; returns where it begins, in elements. */
 static int64_t cut_box(const sk_chunks *x, int chunk, sk_extent *box)
 {
     int per = x->per ? x->per : 1;
@@ -55,8 +55,8 @@ static int keep_part(sk_lowering *e, sk_chunks *x, int whole, int chunk, bool ow
     return part;
 }
 
-/* What chunks write is read as the same part.  Of what others wrote readers in a region share a
- * part, and those in a run of overlap have one each. */
+/* What chunks write is read as the same part.  For buffers written elsewhere, readers in a region
+ * share one part, and readers in a run of overlap chunks have one each. */
 static int read_part(sk_lowering *e, sk_chunks *x, int whole, int chunk)
 {
     int part = find_part(x, whole, chunk);
@@ -79,7 +79,7 @@ static void split_op(sk_lowering *e, sk_chunks *x, sk_inst *in, int chunk)
     in->parts = x->n;
 }
 
-/* The same collective on parts: fewer rows in front of the dims that it cuts. */
+/* The same collective on parts: fewer rows in front of the dims that it splits. */
 static int split_call(sk_lowering *e, sk_chunks *x, int call, int chunk)
 {
     sk_program *p = e->p;
@@ -102,7 +102,7 @@ static int split_call(sk_lowering *e, sk_chunks *x, int call, int chunk)
     return p->calls.n - 1;
 }
 
-/* Does it move something that chunks have made? */
+/* Does it move a buffer that chunks have written? */
 static bool moves_part(const sk_lowering *e, const sk_chunks *x, const sk_inst *in, int chunk)
 {
     if (in->act != SK_DO_START && in->act != SK_DO_SLICE) return false;

@@ -1,6 +1,6 @@
 /* stage_assignment.c - stage assignment: the schedule says how many chunks of layers a stage has
- * and where each sits; sharding is propagated over the graph that is so divided
- * (layout/propagate.c).  And the order of every stage's tasks. */
+ * and where each is placed; sharding is propagated over the divided graph (layout/propagate.c).
+ * And the order of every stage's tasks. */
 #include "program/lowering.h"
 
 /* Sets of stages are bits. */
@@ -12,7 +12,7 @@ sk_status sk_assign_chunks(sk_lowering *e)
     const sk_layout *l = e->l;
     int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
     const sk_schedule *s = sk_schedule_find(l->schedule);
-    sk_assert(s); /* parts/word/schedule.c has looked for it */
+    sk_assert(s); /* parts/word/schedule.c has found it */
     int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
     if (stages > MOST_STAGES || each > MOST_CHUNKS)
         return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",

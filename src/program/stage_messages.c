@@ -1,6 +1,6 @@
 /* stage_messages.c - tensors that go from stage to stage: a message is sent when its tensor is
- * made, and received where a task begins that reads it.  In which order messages are taken, and
- * when their arrival is waited for, messages.c decides. */
+ * computed, and received at the beginning of a task that reads it.  messages.c decides in which
+ * order messages are received, and where their arrival is waited for. */
 #include "program/lowering.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@ static bool makes(const sk_lowering *e, const sk_tensor *sum)
     return false;
 }
 
-/* A sum is counted where it is made, once along every axis that repeats it. */
+/* A sum is counted where it is computed, once along every axis over which it is replicated. */
 static bool counts(const sk_lowering *e, const sk_tensor *sum)
 {
     const sk_state *s = &e->sp->made[sum->id];
@@ -18,7 +18,8 @@ static bool counts(const sk_lowering *e, const sk_tensor *sum)
     return true;
 }
 
-/* The cell of the batch at which this rank's piece of a micro-batch begins; -1: it has none. */
+/* The reduction block of the batch at which this rank's shard of a micro-batch begins; -1: it has
+ * none. */
 static int first_cell(const sk_lowering *e, const sk_tensor *sum, int micro)
 {
     const sk_state *made = &e->sp->made[sum->id];

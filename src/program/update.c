@@ -1,14 +1,13 @@
-/* update.c - the end of a step: sums, clipping, the optimizer, weights made whole again.
+/* update.c - the end of a step: sums, clipping, the optimizer, the gather of updated weights.
  *
- * Sums over logical tensors (the global norm, an optimizer's own) are taken over
- * the pieces of all ranks, every element counted once: a piece that several
- * ranks have is counted by its owner.
+ * Sums over logical tensors (the global norm, an optimizer's own) are taken over the shards of all
+ * ranks, every element counted once: a shard that several ranks have is counted by its owner.
  *
- * An optimizer that is late (ZeRO-Offload's delayed update) works on the host beside the step: it
- * begins with the gradient that the step before left, and when this step's own is known, the
- * weights are taken from the masters and the gradient is left for the next.  So each gradient is
- * of weights that lack the one before it.  The first step, and one behind a step that was skipped,
- * has nothing to begin with and updates nothing. */
+ * Delayed updates (optim.late; ZeRO-Offload's delayed parameter update) run on the host during a
+ * step: they use the gradient of the step before.  When the step's own gradient is known, the
+ * weights are copied from the masters, and the gradient is kept for the next step.  So each
+ * gradient is computed with weights that lack the update before it.  The first step, and one after
+ * a skipped step, has no gradient to begin with and updates nothing. */
 #include "base/exact.h"
 #include "program/lowering.h"
 
@@ -31,8 +30,8 @@ static void reduce_world(sk_lowering *e, int buf, const char *what)
     sk_lower_start(e, call, SK_FLIES_NOT);
 }
 
-/* In canonical order the loss goes by cells of the batch, and squares are added as integers:
- * neither depends on who adds first. */
+/* In deterministic order the loss is summed by reduction blocks of the batch, and squares are added
+ * as integers: neither depends on the order of ranks. */
 static void stats(sk_lowering *e)
 {
     sk_program *p = e->p;
@@ -82,8 +81,8 @@ static bool is_late(const sk_lowering *e, int param)
     return e->p->late && sk_lower_hosted(e, e->p->params.v[param].tensor);
 }
 
-/* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  A nudged
- * tensor takes its step in the first. */
+/* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  The bias of
+ * a router is updated in the first pass. */
 static void one_pass(sk_lowering *e, int pass, int before, int after)
 {
     sk_program *p = e->p;
@@ -120,20 +119,20 @@ static void whole_weights(sk_lowering *e, int narrow)
         p->calls.v[call].common = p->bufs.v[q->stored].common;
         bytes += sk_lower_logical(e, q->tensor);
         if (bytes < sk_lower_bucket(e) || p->calls.v[call].common)
-            continue; /* one meeting is enough */
+            continue; /* one synchronisation is enough */
         meet(e, &call);
         bytes = 0;
     }
     meet(e, &call);
 }
 
-/* After the update each rank has its piece; kernels want the whole. */
+/* After the update each rank has its shard; kernels need all of the weight. */
 void sk_lower_whole_weights(sk_lowering *e)
 {
     for (int w = 0; w < SK_WIDTHS; w++) whole_weights(e, w);
 }
 
-/* --- a late optimizer --- */
+/* --- delayed updates --- */
 
 static sk_status may_be_late(const sk_lowering *e)
 {
@@ -166,7 +165,7 @@ sk_status sk_lower_late(sk_lowering *e)
     return SK_OK;
 }
 
-/* What the late updates made becomes the weights; the gradient waits for the next step. */
+/* The results of delayed updates become the weights; the gradient is kept for the next step. */
 static void take_late(sk_lowering *e)
 {
     sk_program *p = e->p;
@@ -196,7 +195,7 @@ void sk_lower_update(sk_lowering *e)
     e->at.layer = 0;
     stats(e);
     if (p->async) return; /* tasks have updated already */
-    int64_t n = 0;        /* a place for every parameter of the graph, so that ranks agree on it */
+    int64_t n = 0;        /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
     for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
         bool sums = p->optim->n_sums && p->optim->pass[pass + 1];

@@ -1,4 +1,4 @@
-/* verify_offload.c - P10: memories beside the device's. */
+/* verify_offload.c - P10: offloaded buffers and their copies. */
 #include "program/program.h"
 #include "program/acts.h"
 
@@ -12,7 +12,7 @@ static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
                    sk_placement_names[p->bufs.v[buf].tier]);
 }
 
-/* Numbers of the engine's own are seen from everywhere. */
+/* The engine's own buffers are accessible from all memories. */
 static bool lies(const sk_program *p, int buf, sk_placement tier)
 {
     return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].tier == tier;
@@ -32,7 +32,7 @@ static void look(void *ctx, int *buf, unsigned how)
     e->st = wrong(e->p, e->pc, *buf, how & SK_WRITES ? "writes" : "reads");
 }
 
-/* Only the optimizer and its sums work on another memory than the device's: on the host's. */
+/* Only the optimizer and its sums may work in the host's memory instead of the device's. */
 static sk_status one_memory(const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];

@@ -1,11 +1,10 @@
 /* verify_one.c - what can be proved about one rank's program alone: P4, P5 and P7 here; P6 in
  * verify_places.c, P8 in verify_work.c, P9 in verify_shared.c, P10 in verify_offload.c.
  *
- * Live ranges are worked out anew from the instructions, not taken from the
- * memory plan: a buffer lives from its first to its last use, one that was sent
- * until the instruction that waits for its arrival.  Kept buffers, tables of
- * calls and scratch live always; they are sorted once, so that a transient
- * buffer meets them by bisection. */
+ * Live ranges are computed again from the instructions, not taken from the memory plan: a buffer is
+ * live from its first to its last use, a buffer that was sent until the instruction that waits for
+ * its arrival.  Kept buffers, tables of calls and scratch are always live; they are sorted once, so
+ * that a transient buffer is compared with them by bisection. */
 #include "program/workspaces.h"
 #include "program/acts.h"
 #include "coll/segment.h"
@@ -14,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- lives --- */
+/* --- live ranges --- */
 
 typedef struct lives {
     int *first, *last; /* by buffer; -1: never */
@@ -91,7 +90,7 @@ static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
 
 /* --- P4: no overlap --- */
 
-/* Places of the file are counted on behind those of the heap. */
+/* Offsets in the file are counted behind those of the heap. */
 static int64_t place(const sk_program *p, const sk_buffer *b)
 {
     return b->offset + (b->tier == SK_FILE ? p->heap_bytes : 0);
@@ -124,7 +123,7 @@ static sk_status overlap(const sk_program *p, const char *x, const char *y, int6
                    p->rank, x, y, at);
 }
 
-/* What lives always, sorted; these must be apart from one another. */
+/* Ranges that are always live, sorted; they must not overlap. */
 static sk_status fixed_spans(const sk_program *p, sk_arena *a, spans *s)
 {
     for (int i = 0; i < p->bufs.n; i++) {
@@ -155,7 +154,8 @@ static const span *touched(const spans *s, int64_t at, int64_t end)
     return lo && s->v[lo - 1].end > at ? &s->v[lo - 1] : NULL;
 }
 
-/* The one overlap that is meant: an op works in place on an operand that dies there. */
+/* The one overlap that is allowed: an op works in place on an operand that it reads for the last
+ * time. */
 static bool in_place(const sk_program *p, const lives *l, int x, int y)
 {
     int pc = l->first[y];
@@ -210,9 +210,9 @@ static sk_status no_overlap(const sk_program *p, const lives *l, sk_arena *a)
     return SK_OK;
 }
 
-/* --- P5: written before read; P7: left alone while others may read or write it --- */
+/* --- P5: written before read; P7: not used while others may read or write it --- */
 
-/* Parts are written and given away one by one.  What has no parts is one part. */
+/* Parts are written, and held by calls, one by one.  A buffer without parts is one part. */
 typedef struct marks {
     char *written;   /* by buffer */
     int64_t *filled; /* by buffer: bytes of its parts that are written */
@@ -244,7 +244,7 @@ static sk_status reads(const sk_program *p, const marks *m, int buf, int pc)
                    p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, p->bufs.v[buf].name);
 }
 
-/* Does it share bytes with something that is away? */
+/* Does it share bytes with a buffer in flight? */
 static bool meets(const sk_program *p, const marks *m, int buf)
 {
     const sk_buffer *b = &p->bufs.v[buf];
@@ -266,7 +266,7 @@ static sk_status untouched(const sk_program *p, const marks *m, int buf, int pc)
                    p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, p->bufs.v[buf].name);
 }
 
-/* At a start the buffers of a call are given away, at its end they come back. */
+/* From the start of a call to its wait its buffers are in flight. */
 static void mark_away(const sk_program *p, marks *m, int buf, bool away)
 {
     int kept = 0;
@@ -300,7 +300,7 @@ static void mark(void *ctx, int *buf, unsigned how)
     if (how & SK_WRITES && !(how & (SK_HOLDS | SK_PART))) write(e->p, e->m, *buf);
 }
 
-/* All operands are looked at before one is marked: a call may work in place. */
+/* All operands are checked before one is marked: a call may work in place. */
 static sk_status one_inst(const sk_program *p, marks *m, int pc)
 {
     eye e = {p, m, pc, SK_OK};
@@ -309,7 +309,7 @@ static sk_status one_inst(const sk_program *p, marks *m, int pc)
     return e.st;
 }
 
-/* Weights, the optimizer's state and zeroed memory are there from the start. */
+/* Weights, the optimizer's state and zeroed memory are written before the first step. */
 static bool given(const sk_buffer *b)
 {
     return b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);

@@ -7,7 +7,7 @@
 
 static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
 
-/* Where a memory's places are: the device and the host share the heap. */
+/* The range of offsets of a memory: the device and the host share the heap. */
 static void region(const sk_program *p, sk_placement tier, int64_t *from, int64_t *to)
 {
     *from = tier == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
@@ -54,7 +54,7 @@ static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_s
            p->bufs.v[s->dst].bytes == (c->kind == SK_REDUCE_SCATTER ? part : all);
 }
 
-/* Is there scratch for the algorithm, and is it one? */
+/* Does the algorithm exist, and is there workspace for it? */
 static bool room_fits(const sk_program *p, const sk_call_plan *c)
 {
     int n = 0;
@@ -92,7 +92,7 @@ static sk_status calls_fit(const sk_program *p)
     return SK_OK;
 }
 
-/* Has every launch on a GPU the room that its op asks for? */
+/* Does every launch on a GPU have the workspace that its op needs? */
 static sk_status launches_fit(const sk_program *p)
 {
     for (int pc = 0; pc < p->insts.n; pc++) {

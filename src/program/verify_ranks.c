@@ -1,16 +1,15 @@
-/* verify_ranks.c - the programs of all ranks, walked on paper before the first byte moves.
+/* verify_ranks.c - the programs of all ranks, simulated together before the first byte moves.
  *
- * P1, P2 and P3 run all programs together: calls and messages are matched as
- * they would be, and if no rank can go on before all are done, the ranks that
- * wait are named.  A wait is what it is in comm/: first until all members have
- * started the call, then until all have done their share of it.  What can be
- * proved about one program alone is in verify_one.c.
+ * P1, P2 and P3 run all programs together: calls and messages are matched as they would be, and in
+ * a deadlock the ranks that wait are named.  A wait is what it is in comm/: first until all members
+ * have started the call, then until all have done their share of it.  What can be proved about one
+ * program alone is in verify_one.c.
  *
  * The walk takes time and memory in proportion to the instructions of all ranks: the members of a
  * group share one record of each call, with counts, and a rank knows only the ranks that it sends
- * to.  A rank may be walked by the program of another rank of its class (sk_classes): groups and
- * peers are then those that lie to the rank as they lie to the other one (class_program.c).  That
- * its own program is the one that was walked is for sk_verify_rank to prove. */
+ * to.  A rank may be simulated with the program of another rank of its class (sk_classes): groups
+ * and peers are then those at the same relative coordinates (class_program.c).  sk_verify_rank
+ * proves that its own program is the one that was simulated. */
 #include "program/class_program.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -33,7 +32,7 @@ typedef struct lane { /* messages from a rank to another */
  * the number of members. */
 typedef struct calls {
     struct {
-        const sk_call_plan *call; /* as the first that started it has it */
+        const sk_call_plan *call; /* as the first rank that started it has it */
         int rank;                 /* who that is */
         int64_t posted, shared;
     } v[SK_COMM_FLIGHT];
@@ -60,15 +59,15 @@ typedef struct walk {
     const sk_program *const *p;
     int n;
     walker *w;
-    int *room; /* for the members of a group */
+    int *room; /* space for the members of a group */
     sk_arena *arena;
-    bool moved; /* somebody went on, or did its share of a call */
+    bool moved; /* some rank made progress */
 } walk;
 
 static bool same_call(const walk *k, int me, int other, const sk_call_plan *a,
                       const sk_call_plan *b)
 {
-    /* cells that a class has, not where they lie: see sk_verify_rank */
+    /* reduction blocks of a class, not their offsets: see sk_verify_rank */
     bool placed = k->p[me]->rank == me && k->p[other]->rank == other;
     return sk_call_alike(a, b, placed) && a->group == b->group;
 }
@@ -88,8 +87,8 @@ static sk_status differ(const walk *k, int me, int other, const sk_call_plan *a,
 
 /* --- calls --- */
 
-/* The first start of a rank on a group: do its members know it as the same group?  Asked once for
- * all that have the same list of members. */
+/* The first start of a rank on a group: do all members have the same list of members?  Checked once
+ * per list. */
 static sk_status join(walk *k, int r, const sk_call_plan *c)
 {
     circle *mine = &k->w[r].groups[c->group], *first = &k->w[mine->first].groups[c->group];
@@ -137,7 +136,7 @@ static bool all_did(const circle *g, int64_t count, int64_t seq)
     return count >= (seq / SK_COMM_FLIGHT + 1) * g->n;
 }
 
-/* 1: went on, 0: must wait, -1: failed */
+/* 1: made progress, 0: must wait, -1: failed */
 static int step_wait(walk *k, int r, const sk_call_plan *c, sk_status *st)
 {
     circle *g = &k->w[r].groups[c->group];
@@ -194,7 +193,7 @@ static int step_message(walk *k, int r, const sk_inst *in, sk_status *st)
     }
     if (in->act == SK_DO_RECV) return step_recv(k, r, peer, in, st);
     lane *q = lane_to(k, r, peer);
-    /* counts are per section; both sections begin with nothing under way */
+    /* counts are per section; both sections begin with nothing in flight */
     if (in->act == SK_DO_SENT) return q->taken >= in->sent;
     *(message *)sk_push(k->arena, q) = (message){in->tag, k->p[r]->bufs.v[in->in[0]].bytes};
     return 1;

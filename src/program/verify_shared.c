@@ -1,11 +1,10 @@
-/* verify_shared.c - P9: weights that several ranks have in one memory.
+/* verify_shared.c - P9: weights that several ranks share in one memory.
  *
- * Nobody can see what the others do to common weights, so the order is proved from
- * calls alone.  A call over the shard axis or over all ranks ends when all its members
- * have come.  So a rank may write its piece after a call that it entered after its last read: the
- * others entered it after theirs.  And it may read again after a common call that
- * it entered after its last write.  That holds for each program by itself; P1 says that
- * all make the same calls. */
+ * A program does not show what other ranks do to shared weights, so the order is proved from calls
+ * alone.  A call over the shard axis or over all ranks ends after all its members have entered it.
+ * So a rank may write its shard after a call that it entered after its last read: the others
+ * entered it after theirs.  And it may read again after such a call that it entered after its last
+ * write.  That holds for each program by itself; P1 says that all make the same calls. */
 #include "program/class_program.h"
 #include "program/acts.h"
 #include "base/reduction_blocks.h"
@@ -15,13 +14,13 @@
 
 typedef struct watch {
     const sk_program *p;
-    int read;     /* the newest instruction that reads common weights */
+    int read;     /* the newest instruction that reads shared weights */
     bool met;     /* a call that began after it has ended */
     int *started; /* by call */
     int *written; /* by buffer: 1 + the newest instruction that wrote it; 0: gathered since */
 } watch;
 
-/* The common buffer that this one is or is a part of, or -1. */
+/* The shared buffer that this one is or is a part of, or -1. */
 static int common_of(const sk_program *p, int buf)
 {
     while (buf >= 0 && p->bufs.v[buf].within >= 0) buf = p->bufs.v[buf].within;
@@ -34,7 +33,7 @@ static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
                    p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, what, p->bufs.v[buf].name);
 }
 
-/* --- places --- */
+/* --- offsets --- */
 
 static sk_status placed(const sk_program *p)
 {
@@ -56,7 +55,7 @@ static sk_status placed(const sk_program *p)
     return SK_OK;
 }
 
-/* Is the piece to update my cut of dim 0, which no other member of the shard axis has? */
+/* Is the shard to update this rank's part of dim 0, which no other member of the shard axis has? */
 static bool is_my_piece(const sk_program *p, const sk_param_plan *q)
 {
     const sk_group *g = &p->groups[p->layout.shard_axis];
@@ -115,7 +114,7 @@ static sk_status see_start(watch *w, int pc)
     return SK_OK;
 }
 
-/* Does its end tell that all who share have begun it? */
+/* Does its end imply that all ranks that share the weights have entered it? */
 static bool gathers_all(const sk_program *p, const sk_call_plan *c)
 {
     return (c->group == p->layout.shard_axis || c->group == p->world) &&

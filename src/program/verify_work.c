@@ -1,4 +1,4 @@
-/* verify_work.c - P8: nothing is left out and nothing is done twice: nodes, updates, codes. */
+/* verify_work.c - P8: nothing is left out and nothing is done twice: nodes, updates, encodings. */
 #include "program/acts.h"
 
 #include <inttypes.h>
@@ -74,7 +74,7 @@ static sk_status code_fits(const sk_program *p, int pc)
                    p->rank, pc, sk_act_row_of(in)->name, code->name, code->bytes, times, rows, row);
 }
 
-/* And what comes encoded is decoded. */
+/* And what was received encoded is decoded. */
 static sk_status codes_fit(const sk_program *p, sk_arena *a)
 {
     char *decoded = sk_many(a, char, p->bufs.n + 1);

@@ -1,9 +1,9 @@
 /* waits.c - the pass that places the wait of every call.
  *
- * Passes before this one write only the start of a call.  A call that does not fly is waited for at
- * once.  A call that flies (call.flies) is waited for
+ * Passes before this one write only the start of a call.  A call that may not stay in flight
+ * (call.flies) is waited for at once, the others
  *   - before the first instruction that touches one of its buffers or what is made of them;
- *   - where it flies within its task only: at the task's end at the latest;
+ *   - if it may be in flight within its task only: at the end of the task;
  *   - before another call starts, if SK_COMM_FLIGHT / 2 calls are in flight;
  *   - where the tasks of its section end.
  * Waits on one communicator keep the order of starts, on all ranks alike: calls on the same group
@@ -52,8 +52,8 @@ static void hold(waits *x, const sk_call_plan *c, int how)
 
 /* --- writing --- */
 
-/* An instruction of a call's end stands with the work that waits for it; behind the last task, with
- * what came before. */
+/* An instruction that follows a wait takes the task and layer of the instruction that needs it;
+ * after the last task, of the one before. */
 static sk_inst *put(waits *x, sk_act act)
 {
     const sk_inst *last = x->p->insts.n ? &x->p->insts.v[x->p->insts.n - 1] : x->at;
@@ -76,7 +76,7 @@ static void wait(waits *x, int call)
     }
 }
 
-/* The call at this place among those in flight, after earlier ones of its group. */
+/* Waits for the call at this index of those in flight, after earlier ones of its group. */
 static void land(waits *x, int at)
 {
     int kept = 0, group = x->p->calls.v[x->flying[at]].group;
@@ -117,7 +117,8 @@ static void touch(void *ctx, int *buf, unsigned how)
         if (names(x->p, &x->p->calls.v[x->flying[i]], *buf)) x->before |= 1u << i;
 }
 
-/* The oldest first; a landing takes others of its group along, so places are found anew. */
+/* The oldest first; a wait removes earlier calls of its group too, so indices are searched again.
+ */
 static void land_touched(waits *x)
 {
     do {

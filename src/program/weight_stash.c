@@ -1,20 +1,21 @@
 /* weight_stash.c - asynchronous updates: weight stashing and weight prediction.
  *
- * Where stages update on their own within a step, tasks of a stage read weights of several versions
- * (task.version, from the schedule): a backward pass reads those of its forward pass (weight
- * stashing: PipeDream), or both read an older common version (double buffering: PipeDream-2BW).
+ * Where stages update asynchronously within a step, tasks of a stage read weights of several
+ * versions (task.version, from the schedule): a backward pass reads those of its forward pass
+ * (weight stashing: PipeDream), or both read the same older version (double buffering:
+ * PipeDream-2BW).
  *
- * The emitter knows no versions: every task reads the stored weights, and an update task has one
- * UPDATE a parameter.  This pass goes over the tasks in order:
+ * `lower` ignores versions: every task reads the stored weights, and an update task has one UPDATE
+ * a parameter.  This pass goes over the tasks in order:
  *   - an update task begins with copies of the weights that later tasks still read; a copy lives
  *     until its last reader, as any buffer does, and where weights are sharded it is of the shard;
  *   - a task that reads an older version reads the copy instead of the stored weights;
- *   - an optimizer that predicts weights (optim.ahead) is asked what they will be when the gradient
+ *   - an optimizer that predicts weights (optim.ahead) computes what they will be when the gradient
  *     arrives, and the forward pass reads that instead (Kosson et al. 2020);
  *   - UPDATE learns its number, its delay and the scale of its gradients; CLIP that of the newest.
  *
- * Stages do not meet for these updates: no norm of all gradients, no sums of an optimizer over
- * tensors, no weights that several stages share. */
+ * Stages do not synchronise for these updates: there is no norm of all gradients, no sum of an
+ * optimizer over tensors, and no weight that several stages share. */
 #include "layout/word.h"
 #include "program/acts.h"
 #include "program/lowering.h"
@@ -29,7 +30,7 @@ typedef struct stash {
     sk_lowering *e;
     sk_program *p;
     const sk_tasks *tasks; /* of this stage */
-    int at, made;          /* the task at hand; updates before it */
+    int at, made;          /* the current task; updates before it */
     int *seen;             /* by micro-batch: the version that its forward pass reads */
     int *delay;            /* by micro-batch: updates between its forward and its backward pass */
     int *old;              /* [version][parameter]: a copy, or -1 */
@@ -40,11 +41,11 @@ typedef struct stash {
         part *v;
         int n, cap;
     } parts;
-    double places; /* that gradients were added up of since the last update */
+    double places; /* of the loss whose gradients were accumulated since the last update */
     float scale;   /* of the newest update */
 } stash;
 
-/* --- what the emitter asks --- */
+/* --- what `lower` asks --- */
 
 /* The version that a forward pass reads. */
 static int seen_by(const sk_tasks *tasks, int micro)
@@ -174,7 +175,7 @@ static int predict_one(stash *x, int param, int delay)
     return to;
 }
 
-/* Each rank predicts the piece whose optimizer state it has; ranks that store all of the weight
+/* Each rank predicts the shard whose optimizer state it has; ranks that store all of the weight
  * gather it. */
 static void predict(stash *x, sk_task t)
 {
@@ -223,7 +224,7 @@ static void copy_wanted(stash *x)
     }
 }
 
-/* Where the task at hand finds a parameter. */
+/* Where the current task finds a parameter. */
 static int version_of(const stash *x, int param)
 {
     sk_task t = x->tasks->v[x->at];
@@ -260,7 +261,7 @@ static void bind(void *ctx, int *buf, unsigned how)
 
 /* --- tasks in order --- */
 
-/* Places of a micro-batch that the loss is summed over, on all ranks. */
+/* Positions of a micro-batch that the loss is summed over, on all ranks. */
 static double places(const sk_lowering *e, int micro)
 {
     double n = 1;

@@ -1,29 +1,28 @@
-/* weight_tiles.c - the pass for products of weights that are larger than the device has room for
- * (ZeRO-Infinity).
+/* weight_tiles.c - the pass for products of weights that do not fit on the device (ZeRO-Infinity).
  *
- * A weight that lives outside of the device comes as one buffer for each of its products.  In tiles
- * it comes in rows, some at a time, and the product is done by tiles along the letter of its first
- * dim, as ranks that split this letter would do it, one after the other:
+ * An offloaded weight is copied to the device for each of its products.  In tiles only some of its
+ * rows are copied at a time, and the product runs in tiles along the letter of the first dim, like
+ * ranks that split this letter, one after the other:
  *
  *     the letter is summed away    y += x[tile] w[tile]      x[tile] is a slice of x
  *     the letter is in the result  y[tile] = x w[tile]       pasted into y
  *     the weight's gradient        dw[tile] = x[tile] dy     rows of the gradient
  *
- * Each row goes to its product and comes back once, as without tiles; another order of sums makes
- * other last bits.  Ops that another pass has split (inst.turns, node.region) stay as they are. */
+ * Each row is copied as often as without tiles; another order of sums changes the last bits.  Ops
+ * that another pass has split (inst.parts, node.region) stay as they are. */
 #include "program/lowering.h"
 
 #include <string.h>
 
 typedef struct tiles {
     sk_lowering *e;
-    const sk_inst *op; /* at work */
+    const sk_inst *op; /* the current one */
     char letter;
-    int n, i; /* tiles of it, and the one at work */
+    int n, i; /* tiles of it, and the current one */
     struct {
         sk_cuts *v;
         int n, cap;
-    } cuts; /* parts of kept buffers: the same in all their products */
+    } cuts; /* parts of kept buffers, the same in all their products */
 } tiles;
 
 static int place_of(const char *letters, char letter)
@@ -42,12 +41,12 @@ static const sk_tensor *weight_of(const sk_lowering *e, const sk_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
         if (has_rows(n->in[i])) return n->in[i];
-    for (int o = 0; o < n->n_out && !sk_lower_per_task(e); o++) /* then it comes and goes whole */
+    for (int o = 0; o < n->n_out && !sk_lower_per_task(e); o++) /* else it is not tiled */
         if (has_rows(n->into[o])) return n->into[o];
     return NULL;
 }
 
-/* May it be cut along the letter, results without it being added up? */
+/* Can it be split along the letter, with results without the letter accumulated? */
 static bool may_cut(const sk_node *n, char letter)
 {
     if (strchr(n->not_split, letter) || sk_node_gathers(n, letter) || n->op->flags & SK_OP_MAX)
@@ -90,8 +89,8 @@ static void move(const tiles *x, sk_act act, int from, int to)
     push(x, in);
 }
 
-/* Files are read and written by pages: if all tiles of a buffer are on pages, each can come alone.
- */
+/* Files are read and written in pages: if all tiles of a buffer begin on pages, each can be copied
+ * alone. */
 static bool come_alone(const sk_lowering *e, int whole, int first, int n)
 {
     const sk_buffer *w = &e->p->bufs.v[whole];

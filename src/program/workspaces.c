@@ -1,9 +1,9 @@
-/* workspaces.c - the room of a call between GPUs, where what does not lie in one run is packed, and
- * of a launch. */
+/* workspaces.c - the workspace of a call between GPUs, for packing what is not contiguous, and of a
+ * launch. */
 #include "program/workspaces.h"
 #include "kernel/kernel_launch.h"
 
-enum { LINE = 256 }; /* what is taken of a room begins on such a line */
+enum { LINE = 256 }; /* alignment inside of a workspace */
 
 static int64_t lines(int64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
 

@@ -1,13 +1,13 @@
-/* workspaces.h - the room of a launch on a GPU that needs more than all have, and of a call between
- * GPUs.
+/* workspaces.h - the workspace of a launch on a GPU that needs more than the common one, and of a
+ * call between GPUs.
  *
- * NCCL moves runs of memory.  Where a member's part of a segment lies in pieces, it is packed into
- * the call's room before, or unpacked from there behind (run/gpu/fabric.h); the plan keeps the room
- * from start to wait.
+ * NCCL moves contiguous memory.  A member's part of a segment that is not contiguous is packed into
+ * the call's workspace before the call, or unpacked from there after it (run/gpu/fabric.h); the
+ * workspace lives from start to wait.
  *
- * NCCL adds in an order of its own.  Of a sum that is ordered every member adds up a share: what
- * the others have of it comes into the room, one step behind the other, and is added as
- * coll/call.h's tree goes. */
+ * NCCL adds in an order of its own.  For a sum in deterministic order every member adds up a share:
+ * the terms of the other members are received into the workspace, at a fixed stride, and added in
+ * the order of coll/call.h's tree. */
 #ifndef SK_PROGRAM_WORKSPACES_H
 #define SK_PROGRAM_WORKSPACES_H
 
@@ -24,7 +24,7 @@ int64_t sk_room_got(const sk_call_plan *c, const sk_seg *s, int me, int p);
 int64_t sk_room_of(const sk_call_plan *c, int me, int p);
 /* The most that any member of the group needs; 0 for most calls. */
 int64_t sk_room_call(const sk_call_plan *c, int group_size);
-/* Bytes of a launch's own room, which may begin anywhere; 0: what all have will do. */
+/* Bytes of a launch's own workspace, which may begin anywhere; 0: the common one is enough. */
 int64_t sk_room_launch(const sk_program *p, const sk_inst *in);
 
 #endif
