@@ -1,5 +1,5 @@
 /* balance.c - stages of equal cost instead of equal numbers of layers
- * (src/layout/stage_assignment.c). */
+ * (src/layout/stage_balance.c). */
 #include "layout/word.h"
 
 static bool works(const sk_layout *l) { return l->stage_axis >= 0; }

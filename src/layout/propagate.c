@@ -20,7 +20,7 @@
  *   3. elsewhere the one for which the fewest elements are communicated.
  * A weight is split as its first reader wants it. */
 #include "layout/layout.h"
-#include "layout/stage_assignment.h"
+#include "layout/stage_balance.h"
 
 #include <string.h>
 

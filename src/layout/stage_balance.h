@@ -1,6 +1,6 @@
-/* stage_assignment.h - which layers of a model form which chunk of a pipeline. */
-#ifndef SK_LAYOUT_STAGE_ASSIGNMENT_H
-#define SK_LAYOUT_STAGE_ASSIGNMENT_H
+/* stage_balance.h - which layers of a model form which chunk of a pipeline. */
+#ifndef SK_LAYOUT_STAGE_BALANCE_H
+#define SK_LAYOUT_STAGE_BALANCE_H
 
 #include "graph/graph.h"
 

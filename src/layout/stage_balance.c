@@ -1,5 +1,5 @@
-/* stage_assignment.c - see stage_assignment.h. */
-#include "layout/stage_assignment.h"
+/* stage_balance.c - see stage_balance.h. */
+#include "layout/stage_balance.h"
 #include "layout/layout.h"
 
 #include <string.h>
