@@ -146,13 +146,6 @@ static sk_status hoist(sk_program *p, sk_arena *tmp)
 
 static const sk_pass pass = {"buckets", "first gathers of a task start in the task before", hoist};
 
-static bool claims(const sk_word_ask *ask)
-{
-    const sk_layout *l = ask->layout;
-    return sk_axis_size(l, l->shard_axis) > 1 && sk_axis_size(l, l->stage_axis) == 1 &&
-           !sk_layout_offloads(l) && (!l->keep || l->n_micro > 1);
-}
-
 const sk_word sk_word_hoist = {
     .name = "hoist",
     .doc = "the first weights of a task are gathered during the task before",
@@ -165,6 +158,5 @@ const sk_word sk_word_hoist = {
     .about = "weights that are gathered, and every rank has them whole",
     .cure = "zero=3 (shard params over AXIS)",
     .lowers = SK_LOWERS_WAITING,
-    .claims = claims,
     .pass = {&pass},
 };

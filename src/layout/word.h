@@ -11,6 +11,7 @@
  *         .value = "N", .kind = SK_WORD_INT, .least = 1, .most = 4096, .off = 1,
  *         .sentence = {"results in N slices"},
  *         .example = "dp=2 slices=4",
+ *         .place = 170, a number that no other word has: where its sentence is printed
  *     };
  *
  * In a sentence, a word with capitals or '|' is a placeholder; with "..." behind it, it stands for

@@ -168,6 +168,17 @@ static bool nth_step(int i, step *out)
     return false;
 }
 
+bool sk_pass_station(const char *name)
+{
+    bool open = false;
+    for (int i = 0; i < (int)(sizeof for_one / sizeof *for_one); i++) {
+        open |= !strcmp(for_one[i].name, "lower");
+        if (open && !strcmp(for_one[i].name, name)) return true;
+        if (!strcmp(for_one[i].name, "buckets")) break;
+    }
+    return false;
+}
+
 static const char *name_of(const step *s) { return s->word ? s->word->name : s->of->name; }
 
 const char *sk_pass_name(int i)

@@ -18,4 +18,8 @@ typedef struct sk_pass {
     sk_status (*list)(sk_program *p, sk_arena *tmp);
 } sk_pass;
 
+/* May a pass of a word run behind this one?  From `lower`, which writes the list, to `buckets`:
+ * what follows orders messages, places waits and plans memory for the list as it is then. */
+bool sk_pass_station(const char *name);
+
 #endif

@@ -39,8 +39,8 @@
  *   inst.parts       1: not split  ring, overlap, slices, tiles -> those behind; offload, verify
  *   inst.param       of ADD: the gradient, or what is a leaf of it  lower -> accumulate
  *   call.by_rows     may be split along the batch                lower -> overlap
- *   call.flies       how long it may be in flight                lower, overlap, buckets -> waits
- *   call.then        instructions that follow its wait           lower, first-gather -> waits
+ *   call.flies       how long it may be in flight   lower, overlap, first-gather, buckets, hoist ->
+ * waits call.then        instructions that follow its wait           lower, first-gather -> waits
  *   call.param_set   the weights of a layer that it gathers      lower -> first-gather, hoist
  *   param.home       sk_layout.home: where kinds of data live    words -> params, tiles, offload
  *

@@ -1,3 +1,4 @@
+#include "program/pass.h"
 /* words.c - the table of words: it is sound, all of it is drawn, and every word does what it
  * says it is for.
  *
@@ -30,7 +31,12 @@ static void sound(void)
         fine &= w->kind != SK_WORD_OTHER || (w->on && (w->set || w->say));
         fine &= !w->works || (w->about && w->cure);
         fine &= !w->claims || w->lowers;
-        if (!fine) printf("the word %s lacks something\n", w->name);
+        for (int i = 0; i < SK_WORD_PASSES && w->pass[i]; i++)
+            fine &= sk_pass_station(w->pass[i]->station);
+        if (!fine)
+            printf("the word %s lacks a doc, an example, a .place, a form, a cure, or a known "
+                   "station\n",
+                   w->name);
         check(fine);
         for (const sk_word *const *q = p + 1; *q; q++) {
             check(w->place != (*q)->place);
