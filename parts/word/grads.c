@@ -43,9 +43,11 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return sk_dice_one_in(d, 8);
 }
 
+/* Ranks along the axis have gradients to sum where it splits the batch. */
 static bool claims(const sk_word_ask *ask)
 {
-    return sk_axis_size(ask->layout, sk_layout_code_axis(ask->layout, 'b')) > 1 &&
+    int axis = sk_layout_code_axis(ask->layout, 'b');
+    return sk_axis_size(ask->layout, axis) > 1 && strchr(ask->layout->split[axis], 'b') &&
            ask->dtype == SK_F32;
 }
 

@@ -44,10 +44,14 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return true;
 }
 
+/* Time that another axis splits too leaves shards of a few uneven rows. */
 static bool claims(const sk_word_ask *ask)
 {
     const sk_layout *l = ask->layout;
-    return l->mesh.size[find(l, true)] > 1 && sk_words_letter(ask->graph, 't') && !l->partition &&
+    int axis = find(l, true);
+    for (int a = 0; a < l->mesh.n; a++)
+        if (a != axis && l->mesh.size[a] > 1 && strchr(l->split[a], 't')) return false;
+    return l->mesh.size[axis] > 1 && sk_words_letter(ask->graph, 't') && !l->partition &&
            !l->home[SK_KEPT];
 }
 

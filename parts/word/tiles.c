@@ -27,9 +27,10 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
     return works(l) && sk_dice_one_in(d, 2);
 }
 
+/* Each chunk of overlap would fetch the tiles anew. */
 static bool claims(const sk_word_ask *ask)
 {
-    return !ask->layout->shard && sk_words_letter(ask->graph, 't');
+    return !ask->layout->shard && ask->layout->overlap < 2 && sk_words_letter(ask->graph, 't');
 }
 
 const sk_word sk_word_tiles = {

@@ -213,6 +213,7 @@ bool sk_axis_claims(const sk_word_ask *ask, const char *name)
 {
     const sk_mesh *m = &ask->layout->mesh;
     int axis = sk_mesh_axis(m, name);
+    if (axis < 0) return false;
     int chunks = ask->layout->chunks ? ask->layout->chunks : 2; /* the most of a schedule */
     bool cuts =
         axis == ask->layout->stage_axis && ask->graph->n_layers - 2 >= m->size[axis] * chunks;
