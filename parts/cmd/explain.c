@@ -72,6 +72,10 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     const char *pass = sk_conf_option(&rest, "pass"), *text = sk_conf_option(&rest, "rank");
     if (!pass) pass = "program";
     if (!strcmp(pass, "list")) {
+        if (argc > 2)
+            return sk_fail(SK_EUSAGE,
+                           "command line: --pass list names the passes of every program; "
+                           "leave out the rest");
         list_passes();
         return SK_OK;
     }

@@ -42,6 +42,12 @@ static bool on(const sk_layout *l)
     return false;
 }
 
+static void print_brief(const sk_layout *l, sk_out *o)
+{
+    for (int a = 0; a < l->mesh.n; a++)
+        if (l->by[a]) sk_out_add(o, "%sby %s", o->n ? " · " : "", ways[l->by[a]]);
+}
+
 static void clear(sk_layout *l) { memset(l->by, 0, sizeof l->by); }
 
 static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
@@ -62,6 +68,7 @@ const sk_word sk_word_by = {
     .doc = "how attention under cp comes to all keys: gathered (default), by all-to-all, in a ring",
     .value = "gather|exchange|ring",
     .sentence = {"by gather|exchange|ring"},
+    .print_brief = print_brief,
     .clause_of = "split",
     .example = "cp=2 by=ring",
     .kind = SK_WORD_OTHER,

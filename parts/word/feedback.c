@@ -9,6 +9,7 @@ const sk_word sk_word_feedback = {
     .sentence = {"with feedback"},
     .clause_of = "encode gradients",
     .example = "dp=2 grads=int4 feedback",
+    .brief = "", /* grads says it */
     .kind = SK_WORD_FLAG,
     .at = offsetof(sk_layout, feedback),
     .place = 150,

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const sk_word sk_word_offload;
-
 static int find(const char *const *names, int n, const char *name)
 {
     int i = 0;
@@ -25,7 +23,9 @@ static sk_status put(sk_layout *l, const char *what, const char *where)
     if (t < SK_HOST)
         return sk_fail(SK_ECONF, "layout: cannot offload to \"%s\"; host or file", where);
     for (int i = all ? 0 : w; i < (all ? SK_N_OFFLOAD_KINDS : w + 1); i++) {
-        if (l->home[i]) return sk_word_twice(&sk_word_offload);
+        if (l->home[i])
+            return sk_fail(SK_ECONF, "layout: offload names %s twice; name each kind once, or all",
+                           sk_offload_kind_names[i]);
         l->home[i] = (sk_placement)t;
     }
     return SK_OK;

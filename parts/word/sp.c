@@ -70,6 +70,7 @@ const sk_word sk_word_sp = {
     .set = set,
     .on = on,
     .clear = clear,
+    .brief = "sp",
     .idle = idle,
     .lowers = SK_LOWERS_SAVED,
     .claims = claims,

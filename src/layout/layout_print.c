@@ -56,6 +56,15 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l)
     return o.s;
 }
 
+/* A word for people: its own form, or its name and number. */
+static void print_brief(const sk_word *w, const sk_layout *l, sk_out *o)
+{
+    if (w->print_brief) w->print_brief(l, o);
+    else if (w->brief && sk_word_on(w, l)) fill(w, l, w->brief, o);
+    else if (plain(w) && !w->no_short && sk_word_on(w, l))
+        sk_out_add(o, w->kind == SK_WORD_INT ? "%s %d" : "%s", w->name, sk_word_value(w, l));
+}
+
 char *sk_layout_short(sk_arena *a, const sk_layout *l)
 {
     const sk_word *words[SK_MOST_WORDS + 1];
@@ -66,9 +75,7 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     sk_words_in_order(true, words);
     for (int i = 0; words[i]; i++) {
         sk_out part = {.arena = a};
-        if (words[i]->print_brief) words[i]->print_brief(l, &part);
-        else if (words[i]->brief && sk_word_on(words[i], l))
-            fill(words[i], l, words[i]->brief, &part);
+        print_brief(words[i], l, &part);
         if (part.n) sk_out_add(&o, "%s%s", o.n ? " · " : "", part.s);
     }
     return o.s ? o.s : sk_strdup(a, "1 rank");

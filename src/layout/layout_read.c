@@ -411,6 +411,17 @@ static sk_status read_shorts(sk_reading *r, tokens *t)
 
 /* --- both --- */
 
+/* "keep" begins sentences and is a short word too: what is behind it tells which. */
+static bool is_sentence(const tokens *t)
+{
+    const sk_word *flag = find_short(t->w[0], false), *w;
+    sk_phrase s;
+    if (!is_verb(t->w[0])) return false;
+    if (!flag || needs_value(flag)) return true;
+    return t->n == 1 ? find(t, 0, NULL, &w, &s)
+                     : !strchr(t->w[1], '=') && !find_short(t->w[1], false);
+}
+
 static sk_status read_text(sk_reading *r, const char *text)
 {
     bool shorted = false;
@@ -420,7 +431,7 @@ static sk_status read_text(sk_reading *r, const char *text)
         if (p[said] == '#')
             len += strcspn(p + said, "\n"); /* a comment reaches to the line's end */
         SK_TRY(take_tokens(p, said, &t));
-        if (t.n && is_verb(t.w[0])) SK_TRY(read_sentence(r, &t));
+        if (t.n && is_sentence(&t)) SK_TRY(read_sentence(r, &t));
         else if (t.n && shorted)
             return sk_fail(SK_ECONF, "layout: two lines of short words; put them in one");
         else if (t.n) {

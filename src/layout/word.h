@@ -105,7 +105,7 @@ struct sk_word {
     const char *letters; /* AXIS: what it splits */
     bool again;          /* may be said more than once; .set looks after it */
     int place;           /* sentences are printed in this order; AXIS: slowest first */
-    const char *brief;   /* for sk_layout_short(): "slices N"; NULL: is not shown */
+    const char *brief;   /* for sk_layout_short(): "slices N"; NULL: name and number */
     int brief_place;     /* 0: place */
 
     /* Reading and printing.  Each may be NULL where the kind says enough. */

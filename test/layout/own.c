@@ -128,9 +128,9 @@ int main(void)
     reads("dp=2; agree every 4 steps", "mesh dp=2\nsplit b over dp\nagree every 4 steps\n",
           "dp 2 · every 4");
     reads("pp=2 eager micro=3", "mesh pp=2\nstages over pp schedule 1f1b eagerly micro 3\n",
-          "pp 2 · micro 3 · 1f1b");
+          "pp 2 · eager · micro 3 · 1f1b");
     reads("mesh a=2; stages over a eagerly", "mesh a=2\nstages over a schedule 1f1b eagerly\n",
-          "a 2 · 1f1b");
+          "a 2 · eager · 1f1b");
     reads("tp=2 rows=3 order: rows tp",
           "mesh rows=3 tp=2\nsplit c over rows\nsplit h f v over tp\n", "rows 3 · tp 2");
     refused("dp=2 evry=4", "did you mean \"every\"");

@@ -245,6 +245,9 @@ static const struct {
     {"tp=2 partiton=2", "did you mean \"partition\"", 0},
     {"tp=2; keep results", "keep results in pieces", 0},
     {"keep=cheap keep=cheap", "said twice", 0},
+    {"keep dp=2", "keep is about weights that are gathered", 0}, /* a flag, not the verb */
+    {"keep", "keep is about weights that are gathered", 0},
+    {"keep nothing", "\"keep\" reads", 0},
     {"keep=", "takes no value", 0},
     {"keep=dear", "'dear' is no op whose results are made again", 0},
     {"keep=bias_gelu+contract", "'contract' is no op whose results are made again", 0},
@@ -276,7 +279,7 @@ static const struct {
     {"dp=2 cp=2 by=magic", "gather, exchange or ring", 0},
     {"dp=2 offload=stat", "cannot offload \"stat\"", 0},
     {"dp=2 offload=state:tape", "cannot offload to \"tape\"", 0},
-    {"dp=2 offload=state+all", "said twice", 0},
+    {"dp=2 offload=state+all", "offload names state twice", 0},
     {"dp=2 tiles=2", "say offload=weights+state too", 0},
     {"dp=2 zero=3 offload=all tiles=2", "a rank keeps whole", 0},
     {"weights in tiles", "reads \"weights in N tiles\"", 0},

@@ -1,5 +1,6 @@
 /* gpu_issue.c - one instruction, put on its stream. */
 #include "run/gpu/gpu.h"
+#include "program/acts.h"
 
 static sk_status load(const sk_run *r, const sk_inst *in, int pc)
 {
@@ -27,9 +28,11 @@ static sk_status rearrange(const sk_run *r, const sk_inst *in)
     case SK_DO_PACK:
         return g->inst->pack(sk_gpu_data(r, from), sk_gpu_data(r, to), r->p->bufs.v[from].type,
                              sk_gpu_count(r, from), in->values, &g->scalars->full, &g->launch);
-    default:
+    case SK_DO_UNPACK:
         return g->inst->unpack(sk_gpu_data(r, to), sk_gpu_data(r, from), r->p->bufs.v[to].type,
                                sk_gpu_count(r, to), in->values, &g->launch);
+    default:
+        return sk_fail(SK_EBUG, "%s has no meaning on a GPU", sk_act_row_of(in)->name);
     }
 }
 
