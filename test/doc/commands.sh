@@ -13,6 +13,8 @@
 #     <!-- varies: REGEX -->      what this extended regular expression finds is the same as anything else
 #                                 that it finds (times, pids); blanks are then counted as one
 #     <!-- within: 1e-5 -->       numbers with a point may be off by this, relatively (sums in another order)
+#     <!-- more: WHAT -->         lines that the page does not have may be printed anywhere, because a new part (WHAT)
+#                                 prints them; blanks are then counted as one, since columns grow wider
 #     <!-- instead: COMMAND -->   this is run in its place, because the shown one takes long, or builds
 #     <!-- with: WORDS -->        and these words behind the command, for the same reason
 #     <!-- works: WHAT -->        commands, one a line, whose output is not shown: they must exit with 0

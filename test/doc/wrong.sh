@@ -37,6 +37,12 @@ cat >"$temp/good.md" <<'END_OF_PAGE'
 
 | 7 | 8 |
 
+<!-- more: codecs -->
+
+    $ skein list codec
+      bf16 fraction of 7 bits, the range of f32: 2 bytes an element
+      fp8   e4m3, a scale for 128 elements: 1.016 bytes an element
+
 <!-- not run: takes days -->
 
     skein train model=tiny layout="dp=2 zero=1" train.steps=1000000000 -n 2
@@ -64,7 +70,7 @@ wrong() { # what, sed script, what must be said
 }
 
 try "$temp/good.md" || { cat "$temp/said"; echo "the good page fails"; exit 1; }
-grep -q "^5 commands run, 0 wrong, 2 not run: 1 needs a_program" "$temp/said" || { cat "$temp/said"; exit 1; }
+grep -q "^6 commands run, 0 wrong, 2 not run: 1 needs a_program" "$temp/said" || { cat "$temp/said"; exit 1; }
 
 wrong "a number" 's/0.516/0.517/' "wrong.md:6"
 wrong "a line too many" '/^      int8/a\      int9' "program  nothing"
@@ -72,6 +78,9 @@ wrong "a line too few" '/^      int8/d' "page     nothing"
 wrong "the last line behind any" 's/^    3$/    4/' "program  3"
 wrong "a loss" 's/5.07651/5.07661/' "loss 5.07661 of 12"
 wrong "a count beside a loss" 's/of 12 in 99/of 13 in 99/' "loss 5.07651 of 13"
+wrong "a line among more" 's/e4m3/e5m2/' "page       fp8   e5m2"
+wrong "a line that more does not have" '/^      fp8/a\      fp9' "program  nothing"
+wrong "more in another order" '/^      bf16/d; /^      fp8/a\      bf16  fraction of 7 bits, the range of f32: 2 bytes an element' "page       "
 wrong "a file" 's/^7 8/7 9/' "program  | 7 | 9 |"
 wrong "a table" 's/^| 7/| 6/' "page     | 6 | 8 |"
 wrong "a block that says nothing of itself" '/works:/d; s/^<!-- with.*/<p>/' "neither run nor marked: skein plan"
@@ -85,7 +94,7 @@ wrong "an option in a sentence" 's/--svg/--swg/' "skein plan does not know --swg
 wrong "a file in a sentence" 's/pictures/picture/' "there is no doc/picture.md"
 wrong "a command that fails" 's/train.batch=4/train.botch=4/' "train.botch"
 
-sed 's/0.516/0.517/; /^      int8/d; s/of 12 in 99/of 13 in 99/; s/^| 7/| 6/' "$temp/good.md" >"$temp/wrong.md"
+sed 's/0.516/0.517/; /^      int8/d; s/e4m3/e5m2/; s/of 12 in 99/of 13 in 99/; s/^| 7/| 6/' "$temp/good.md" >"$temp/wrong.md"
 try --update "$temp/wrong.md" && { echo "an update hides that a page was wrong"; exit 1; }
 try "$temp/wrong.md" || { cat "$temp/said"; echo "an updated page fails"; exit 1; }
 diff "$temp/good.md" "$temp/wrong.md" >"$temp/said" || true

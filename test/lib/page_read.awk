@@ -20,7 +20,7 @@ function marker(text,    key, value) {
     key = value = text
     sub(/:.*/, "", key)
     sub(/^[^:]*: */, "", value)
-    if (key !~ /^(needs|not run|instead|with|works|output of|varies|within|file|test|text)$/ || text !~ /^[^:]+: *./) {
+    if (key !~ /^(needs|not run|instead|with|works|output of|varies|within|more|file|test|text)$/ || text !~ /^[^:]+: *./) {
         wrong(NR, "an unknown marker: " text)
     } else if (key == "varies") {
         varies[++n_varies] = value
@@ -116,6 +116,7 @@ function rules(    i, k, seen) {
         print "varies " varies[k] >(dir "/rule." n)
     }
     if ("instead" in mark) print "instead" >(dir "/rule." n)
+    if ("more" in mark) print "more" >(dir "/rule." n)
     if ("within" in mark) print "within " mark["within"] >(dir "/rule." n)
 }
 

@@ -3,14 +3,14 @@
 #     awk -v page=PAGE -v first=LINE -v new=FILE [-v renew=1] -f page_same.awk RULES WANT GOT
 #
 # The two are laid side by side with the fewest differences.  A line "..." of the page is any number
-# of lines.  What a rule says varies is the same everywhere; numbers with a point are the same within what
+# of lines; with the rule "more" any lines may stand anywhere.  What a rule says varies is the same everywhere; numbers with a point are the same within what
 # "within" says.  Prints the lines that differ and exits 1; into NEW goes what the page should
 # say: its own line where that is good, else the program's; with renew the program's wherever there is one.
 
 function plain(s,    k) {
     sub(/[ \t\r]+$/, "", s)
     for (k = 1; k <= n_varies; k++) gsub(varies[k], "#", s)
-    if (n_varies) gsub(/  +/, " ", s)
+    if (n_varies || more) gsub(/  +/, " ", s)
     return s
 }
 
@@ -38,7 +38,7 @@ function change(i, j,    a, b) { # one line for another; less than the loss of a
     sub(/^ +/, "", b)
     sub(/ .*/, "", a)
     sub(/ .*/, "", b)
-    return a == b ? 0.9 : 0.95
+    return a == b ? 0.9 : more ? 1.1 : 0.95
 }
 
 function least(c, by) { if (c < best) { best = c; how = by } }
@@ -57,7 +57,8 @@ function lay(    i, j) {
                 if (i && j && same(i, j)) least(cost[i - 1, j - 1], "same")
                 else if (i && j) least(cost[i - 1, j - 1] + change(i, j), "other")
                 if (i) least(cost[i - 1, j] + 1, "less")
-                if (j) least(cost[i, j - 1] + 1, "more")
+                if (j && more) least(cost[i, j - 1], "any")
+                else if (j) least(cost[i, j - 1] + 1, "more")
             }
             cost[i, j] = best
             way[i, j] = how
@@ -85,6 +86,7 @@ function tell(    i, j, k, w, said) {
 
 FILENAME == ARGV[1] {
     if ($1 == "varies") varies[++n_varies] = substr($0, 8)
+    if ($1 == "more") more = 1
     if ($1 == "within") within = $2 + 0
     if ($1 == "instead") renew = 0
     next
