@@ -18,37 +18,6 @@ typedef struct range {
     int from, to;
 } range;
 
-typedef struct meeting { /* of an operand of one instruction with the operands of another */
-    const sk_program *p;
-    const sk_inst *other;
-    int buf;
-    unsigned how;
-    bool found;
-} meeting;
-
-static void see_second(void *ctx, int *buf, unsigned how)
-{
-    meeting *m = ctx;
-    if (sk_buffer_root(m->p, *buf) == sk_buffer_root(m->p, m->buf) && ((how | m->how) & SK_WRITES))
-        m->found = true;
-}
-
-static void see_first(void *ctx, int *buf, unsigned how)
-{
-    meeting *m = ctx;
-    m->buf = *buf;
-    m->how = how;
-    sk_operands(m->p, m->other, see_second, m);
-}
-
-/* One of the two writes what the other touches: their order matters. */
-static bool depend(const sk_program *p, const sk_inst *a, const sk_inst *b)
-{
-    meeting m = {.p = p, .other = b};
-    sk_operands(p, a, see_first, &m);
-    return m.found;
-}
-
 static bool gathers(const sk_program *p, const sk_inst *in) /* weights of a layer */
 {
     return in->act == SK_DO_START && p->calls.v[in->call].param_set;
@@ -101,11 +70,12 @@ static int hoist_one(sk_program *p, sk_arena *tmp, int pc, range before, int to)
 {
     const sk_inst *v = p->insts.v;
     int from = pc;
-    while (from > before.to && v[from - 1].act == SK_DO_ENCODE && depend(p, &v[from - 1], &v[pc]))
+    while (from > before.to && v[from - 1].act == SK_DO_ENCODE &&
+           sk_insts_depend(p, &v[from - 1], &v[pc]))
         from--;
     for (int i = to; i < from; i++)
         for (int k = from; k <= pc; k++)
-            if (depend(p, &v[i], &v[k])) return 0;
+            if (sk_insts_depend(p, &v[i], &v[k])) return 0;
     p->calls.v[v[pc].call].flies = SK_FLIES_ON;
     move(p, tmp, from, pc, to);
     return pc + 1 - from;

@@ -294,3 +294,35 @@ const sk_act_row sk_act_rows[SK_N_ACTS] = {
 #include "program/act_table.h"
 #undef SK_ACT
 };
+
+/* --- two instructions --- */
+
+typedef struct meeting { /* of an operand of one instruction with the operands of another */
+    const sk_program *p;
+    const sk_inst *other;
+    int buf;
+    unsigned how;
+    bool found;
+} meeting;
+
+static void see_second(void *ctx, int *buf, unsigned how)
+{
+    meeting *m = ctx;
+    if (sk_buffer_root(m->p, *buf) == sk_buffer_root(m->p, m->buf) && ((how | m->how) & SK_WRITES))
+        m->found = true;
+}
+
+static void see_first(void *ctx, int *buf, unsigned how)
+{
+    meeting *m = ctx;
+    m->buf = *buf;
+    m->how = how;
+    sk_operands(m->p, m->other, see_second, m);
+}
+
+bool sk_insts_depend(const sk_program *p, const sk_inst *a, const sk_inst *b)
+{
+    meeting m = {.p = p, .other = b};
+    sk_operands(p, a, see_first, &m);
+    return m.found;
+}

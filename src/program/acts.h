@@ -42,6 +42,9 @@ static inline const sk_act_row *sk_act_row_of(const sk_inst *in) { return &sk_ac
  * no field (STATS reads sums and gradients). */
 void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx);
 
+/* Does one of the two write what the other reads or writes?  Then their order matters. */
+bool sk_insts_depend(const sk_program *p, const sk_inst *a, const sk_inst *b);
+
 /* Bytes of memory that an instruction reads and writes; 0 of communication. */
 int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in);
 
