@@ -85,12 +85,19 @@ sk_status sk_blas_reserve(int callers)
     return SK_OK;
 }
 
-const char *sk_blas_name(void)
+static char blas_name[96];
+
+static void find_name(void)
 {
-    static char name[96];
     const char *config = openblas_get_config(), *end = strchr(config, ' ');
     end = end ? strchr(end + 1, ' ') : NULL;
-    snprintf(name, sizeof name, "%.*s %s", end ? (int)(end - config) : 40, config,
+    snprintf(blas_name, sizeof blas_name, "%.*s %s", end ? (int)(end - config) : 40, config,
              openblas_get_corename());
-    return name;
+}
+
+const char *sk_blas_name(void) /* ranks may be threads */
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_name);
+    return blas_name;
 }

@@ -1,10 +1,10 @@
 #!/bin/bash
 # canonical.sh - order=canonical: one run of 20 steps on many layouts ends in the same bytes.
 #
-#     test/train/canonical.sh [SKEIN [DEVICE]]      DEVICE: cpu, or cuda
+#     test/train/canonical.sh [DEVICE]      cpu, or cuda
 set -eu
-device=${2:-cpu}
-skein=$(realpath "${1:-build/release/skein}")
+device=${1:-cpu}
+skein=$(realpath "${SKEIN:-build/release/skein}")
 text=$(realpath "$(dirname "$0")/../../example/one_file.c")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
