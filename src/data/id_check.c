@@ -94,10 +94,12 @@ static sk_status check_until(sk_id_check *c, void *buf, double until)
 {
     const sk_store *s = c->store;
     int64_t most = PART / s->token_bytes;
-    while (c->done < s->n_tokens && (until <= 0 || sk_now() < until)) {
+    while (c->done < s->n_tokens) {
         int64_t left = s->n_tokens - c->done, n = left < most ? left : most;
         SK_TRY(look(s, c->done, n, buf));
         c->done += n;
+        if (until > 0 && sk_now() >= until)
+            break; /* one part at least: calls must come to an end */
     }
     return SK_OK;
 }
@@ -121,7 +123,8 @@ sk_status sk_id_check_more(sk_id_check *c, double seconds)
 {
     if (!c->store || c->done == c->store->n_tokens) return SK_OK;
     sk_arena a = {0};
-    sk_status status = check_until(c, sk_alloc(&a, PART), sk_now() + seconds);
+    void *buf = sk_alloc(&a, PART);
+    sk_status status = check_until(c, buf, sk_now() + seconds);
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
