@@ -50,7 +50,7 @@ static sk_status map_board(sk_heaps *h, const sk_control_block_head *s, bool wri
     if (p == MAP_FAILED)
         return sk_fail(SK_EIO, "heaps: cannot map %zu bytes for the board of %d ranks: %s", bytes,
                        s->n_ranks, strerror(errno));
-    h->board_bytes = bytes;
+    h->control_block_bytes = bytes;
     h->head = (sk_control_block_head *)(void *)p;
     h->abort = (sk_abort_word *)(void *)(p + s->word_at);
     h->ranks = (struct sk_rank_block *)(void *)(p + s->ranks_at);

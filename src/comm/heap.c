@@ -202,7 +202,7 @@ static sk_heaps *blank(const sk_heaps_ask *q)
     h->base = sk_many(&h->arena, char *, h->n);
     h->bytes = sk_many(&h->arena, int64_t, h->n);
     h->twin = sk_many(&h->arena, int, h->n);
-    h->twin_bytes = sk_many(&h->arena, int64_t, h->n);
+    h->alias_bytes = sk_many(&h->arena, int64_t, h->n);
     memcpy(h->bytes, q->bytes, (size_t)h->n * sizeof *h->bytes);
     return h;
 }
@@ -229,10 +229,10 @@ sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out)
     return SK_OK;
 }
 
-sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out)
+sk_status sk_heaps_map(const sk_heaps_ask *q, int control_block_fd, int heap_fd, sk_heaps **out)
 {
     sk_heaps *h = blank(q);
-    sk_status st = sk_control_block_map(h, board_fd, true);
+    sk_status st = sk_control_block_map(h, control_block_fd, true);
     if (!st) st = old_heaps(h, q, heap_fd);
     SK_TRY(settle(h, st, out));
     return SK_OK;
@@ -262,7 +262,7 @@ void sk_heaps_close(sk_heaps *h)
 {
     if (!h) return;
     if (h->room) munmap(h->room, h->room_bytes);
-    if (h->head) munmap(h->head, h->board_bytes);
+    if (h->head) munmap(h->head, h->control_block_bytes);
     if (h->fd >= 0) close(h->fd);
     sk_arena a = h->arena; /* h itself lies in it */
     sk_arena_end(&a);

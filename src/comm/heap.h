@@ -101,11 +101,11 @@ struct sk_heaps {
     size_t room_bytes;
     char **base; /* NULL for ranks of other hosts */
     int64_t *bytes;
-    int *twin; /* rank that keeps the first twin_bytes of its heap: itself, or whose they are */
-    int64_t *twin_bytes;
+    int *twin; /* rank that keeps the first alias_bytes of its heap: itself, or whose they are */
+    int64_t *alias_bytes;
     int fd; /* of the control block */
     sk_control_block_head *head;
-    size_t board_bytes;
+    size_t control_block_bytes;
     sk_abort_word *abort;
     struct sk_rank_block {
         sk_rank_state line;
@@ -129,10 +129,10 @@ typedef struct sk_heaps_ask {
 
 /* Two ways to the same heaps: the first rank of a host makes them, the others map what it hands
  * to them, its control block (h->fd) and *heap_fd: -1 if no other process needs it, else close it
- * when it is handed out.  sk_heaps_map owns board_fd from now on, also if it fails, and never
- * heap_fd. */
+ * when it is handed out.  sk_heaps_map owns control_block_fd from now on, also if it fails, and
+ * never heap_fd. */
 sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out);
-sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out);
+sk_status sk_heaps_map(const sk_heaps_ask *q, int control_block_fd, int heap_fd, sk_heaps **out);
 
 /* heap_alias.c: heaps that begin with another's memory. */
 bool sk_heap_aliased(const sk_heaps_ask *q, int r); /* here, and the first bytes are not its own */

@@ -22,7 +22,7 @@ size_t sk_heap_alias_bytes(const sk_heaps_ask *q, int r)
     return sk_heap_aliased(q, r) ? (size_t)q->twins.bytes[r] : 0;
 }
 
-static bool twin_good(const sk_heaps_ask *q, int r)
+static bool alias_good(const sk_heaps_ask *q, int r)
 {
     int64_t n = q->twins.bytes[r];
     int of = q->twins.of[r];
@@ -33,7 +33,7 @@ static bool twin_good(const sk_heaps_ask *q, int r)
 sk_status sk_heap_aliases_check(const sk_heaps_ask *q)
 {
     for (int r = 0; r < q->n_ranks; r++)
-        if (sk_heap_aliased(q, r) && !twin_good(q, r))
+        if (sk_heap_aliased(q, r) && !alias_good(q, r))
             return sk_fail(SK_EBUG,
                            "heaps: the first %lld bytes of rank %d shall be those of rank %d: no "
                            "whole pages, more than one of them has, or not its own",
@@ -45,13 +45,13 @@ sk_status sk_heap_aliases_map(sk_heaps *h, const sk_heaps_ask *q, int fd, const 
 {
     for (int r = 0; r < h->n; r++) {
         h->twin[r] = q->twins.of ? q->twins.of[r] : r; /* of other hosts too: they count alike */
-        h->twin_bytes[r] = q->twins.of ? q->twins.bytes[r] : 0;
+        h->alias_bytes[r] = q->twins.of ? q->twins.bytes[r] : 0;
         if (!sk_heap_aliased(q, r)) continue;
         off_t at = h->base[h->twin[r]] - map;
         if (mmap(h->base[r], sk_heap_alias_bytes(q, r), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_FIXED, fd, at) == MAP_FAILED)
             return sk_fail(SK_EIO, "heaps: cannot map %lld bytes of rank %d for rank %d: %s",
-                           (long long)h->twin_bytes[r], h->twin[r], r, strerror(errno));
+                           (long long)h->alias_bytes[r], h->twin[r], r, strerror(errno));
     }
     return SK_OK;
 }
@@ -59,11 +59,11 @@ sk_status sk_heap_aliases_map(sk_heaps *h, const sk_heaps_ask *q, int fd, const 
 bool sk_heaps_same(const sk_heaps *h, const int *ranks, int n, int64_t end)
 {
     for (int i = 0; i < n; i++)
-        if (h->twin[ranks[i]] != h->twin[ranks[0]] || h->twin_bytes[ranks[i]] < end) return false;
+        if (h->twin[ranks[i]] != h->twin[ranks[0]] || h->alias_bytes[ranks[i]] < end) return false;
     return true;
 }
 
 int64_t sk_heap_own(const sk_heaps *h, int rank)
 {
-    return h->bytes[rank] - (h->twin[rank] == rank ? 0 : h->twin_bytes[rank]);
+    return h->bytes[rank] - (h->twin[rank] == rank ? 0 : h->alias_bytes[rank]);
 }

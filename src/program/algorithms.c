@@ -73,7 +73,7 @@ static void plan_gpu(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     c->algorithm = SK_BUILTIN;
-    c->workspace_bytes = sk_room_call(c, e->p->groups[c->group].n);
+    c->workspace_bytes = sk_workspace_call(c, e->p->groups[c->group].n);
     if (!c->workspace_bytes) return;
     sk_extent box = {.n = 1, .size = {c->workspace_bytes}, .full = {c->workspace_bytes}};
     c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);

@@ -42,7 +42,7 @@ int sk_program_members(const sk_program *p, int rank, int group, int *members)
     return g->n;
 }
 
-int sk_program_twin(const sk_program *p, int rank)
+int sk_program_weight_owner(const sk_program *p, int rank)
 {
     int coord[SK_MAX_AXES];
     if (rank == p->rank) return p->shares_with;
@@ -59,7 +59,7 @@ const sk_program *sk_program_as(sk_arena *a, const sk_program *p, int rank)
     *q = *p;
     q->rank = rank;
     sk_mesh_coords(&p->layout.mesh, rank, q->coord);
-    q->shares_with = sk_program_twin(p, rank);
+    q->shares_with = sk_program_weight_owner(p, rank);
     q->insts.v = sk_many(a, sk_inst, p->insts.n);
     memcpy(q->insts.v, p->insts.v, sizeof *p->insts.v * (size_t)p->insts.n);
     for (int i = 0; i < p->insts.n; i++) {
@@ -116,7 +116,7 @@ static sk_status same_numbers(const sk_program *a, const sk_program *b)
                       a->stage);
     bool places = a->heap_bytes == b->heap_bytes && a->file_bytes == b->file_bytes &&
                   a->own_bytes == b->own_bytes && a->shared_bytes == b->shared_bytes &&
-                  a->shares_with == sk_program_twin(b, a->rank) && a->stats == b->stats;
+                  a->shares_with == sk_program_weight_owner(b, a->rank) && a->stats == b->stats;
     for (int k = 0; places && k < SK_N_KINDS; k++)
         places = a->kind_at[k] == b->kind_at[k] && a->kind_bytes[k] == b->kind_bytes[k];
     return places ? SK_OK : unlike(a, b, "the heap of stage", a->stage);

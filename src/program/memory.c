@@ -299,10 +299,10 @@ static int64_t tables(const sk_program *p)
 int64_t sk_scratch_bytes(const sk_program *p)
 {
     if (!p->gpu) return p->stage_bytes + p->scratch_per_thread * p->threads;
-    return sk_room_at(p) + SK_WORKSPACE - p->kind_at[SK_SCRATCH];
+    return sk_workspace_at(p) + SK_WORKSPACE - p->kind_at[SK_SCRATCH];
 }
 
-int64_t sk_room_at(const sk_program *p)
+int64_t sk_workspace_at(const sk_program *p)
 {
     return round_up(p->kind_at[SK_SCRATCH] + tables(p), ALIGN);
 }
@@ -358,7 +358,7 @@ sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs
     int64_t *first = sk_many(a, int64_t, n), *ghost = sk_many(a, int64_t, n);
     for (int r = 0; r < n; r++) {
         bytes[r] = programs[r]->heap_bytes;
-        of[r] = sk_program_twin(programs[r], r);
+        of[r] = sk_program_weight_owner(programs[r], r);
         first[r] = programs[r]->shared_bytes;
         ghost[r] = programs[r]->gpu ? programs[r]->kind_at[SK_HOSTED] : 0;
     }

@@ -318,7 +318,7 @@ static inline int64_t sk_device_bytes(const sk_program *p)
 }
 
 int64_t sk_scratch_bytes(const sk_program *p);
-int64_t sk_room_at(const sk_program *p); /* gpu: where the workspace begins in the heap */
+int64_t sk_workspace_at(const sk_program *p); /* gpu: where the workspace begins in the heap */
 
 /* For many ranks: the plan that they share, to be given to sk_compile in its options. */
 sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,

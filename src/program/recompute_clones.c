@@ -262,8 +262,8 @@ void sk_clone_recomputed(sk_lowering *e)
     x.twin = sk_many(e->tmp, const sk_node *, e->g->tensors.n + 1);
     x.passed = sk_many(e->tmp, char, nodes + 1);
     for (int i = 0; i < e->g->tensors.n; i++)
-        if (e->plan.recomputed[i] == SK_BY_TWIN)
-            x.twin[i] = sk_recompute_twin(e, e->g->tensors.v[i]->from);
+        if (e->plan.recomputed[i] == SK_BY_BACKWARD)
+            x.twin[i] = sk_backward_equal(e, e->g->tensors.v[i]->from);
     sk_ints *lists = copied(e->tmp, e->plan.of_chunk, sizeof *lists * 2 * (size_t)e->sp->n_chunks);
     for (int c = e->sp->n_chunks - 1; c >= 0; c--)
         if (e->plan.place[c] == e->p->stage) rewire_chunk(&x, &lists[2 * c + 1]);

@@ -97,7 +97,7 @@ static sk_status launches_fit(const sk_program *p)
 {
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        int64_t need = sk_room_launch(p, in);
+        int64_t need = sk_workspace_launch(p, in);
         if (in->workspace >= p->bufs.n ||
             (in->workspace >= 0 ? p->bufs.v[in->workspace].bytes : 0) < need)
             return sk_fail(SK_EBUG,

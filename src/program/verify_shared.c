@@ -190,7 +190,7 @@ sk_status sk_verify_pair(const sk_program *p, const sk_program *t)
 sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
-        int twin = sk_program_twin(programs[r], r);
+        int twin = sk_program_weight_owner(programs[r], r);
         if (twin < 0 || twin >= n_ranks)
             return sk_fail(SK_EBUG, "P9: rank %d has weights of rank %d of %d", r, twin, n_ranks);
         bool own = programs[r]->rank == r && programs[twin]->rank == twin;

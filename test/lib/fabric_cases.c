@@ -429,7 +429,7 @@ static sk_status open_rank(rank *k)
                       .timeout_s = k->timeout_s};
     for (int i = 0; i < k->p.calls.n; i++) {
         const sk_call_plan *c = &k->p.calls.v[i];
-        int64_t need = sk_room_call(c, k->p.groups[c->group].n);
+        int64_t need = sk_workspace_call(c, k->p.groups[c->group].n);
         if (need > room) room = need;
     }
     if (room < 256) room = 256;

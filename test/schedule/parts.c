@@ -25,7 +25,7 @@ static sk_status make(sk_arena *a, const sk_schedule *s, const sk_pipe *pipe, li
 {
     memset(out, 0, sizeof *out);
     for (int i = 0; i < pipe->n_stages; i++) out->of[i].arena = a;
-    SK_TRY(s->emit(pipe, out->of));
+    SK_TRY(s->list_tasks(pipe, out->of));
     return sk_schedule_check(s, pipe, out->of);
 }
 
@@ -329,7 +329,7 @@ static sk_status says(const char *text, int chunks, const sk_schedule *as)
     lists l = {0};
     l.of[0].arena = l.of[1].arena = &a;
     check(!sk_file_replace(path, text, strlen(text)));
-    sk_status st = sk_schedule_find(path)->emit(&pipe, l.of);
+    sk_status st = sk_schedule_find(path)->list_tasks(&pipe, l.of);
     if (!st) st = sk_schedule_check(as, &pipe, l.of);
     sk_arena_end(&a);
     return st;
@@ -373,11 +373,11 @@ static void stories(void)
     sk_pipe pipe = {.n_stages = 1, .n_chunks = 2, .n_micro = 1};
     lists l = {0};
     fails(sk_schedule_check(sk_schedule_find("gpipe"), &pipe, l.of), SK_ECONF, "1 chunks a stage");
-    fails(sk_schedule_find("file")->emit(&pipe, l.of), SK_ECONF, "no file is named");
+    fails(sk_schedule_find("file")->list_tasks(&pipe, l.of), SK_ECONF, "no file is named");
     pipe.file = "/nowhere/order.txt";
     sk_arena a = {0};
     l.of[0].arena = &a;
-    fails(sk_schedule_find(pipe.file)->emit(&pipe, l.of), SK_EIO, "/nowhere/order.txt");
+    fails(sk_schedule_find(pipe.file)->list_tasks(&pipe, l.of), SK_EIO, "/nowhere/order.txt");
     sk_arena_end(&a);
 }
 

@@ -220,28 +220,28 @@ static sk_status move_shares(const job *j, const part *x)
 {
     const sk_nccl *d = j->f->nccl;
     char *from = x->given ? x->given : x->src;
-    int64_t mine = sk_room_share(j->c, &x->s, j->me, j->p).n * j->size;
+    int64_t mine = sk_workspace_share(j->c, &x->s, j->me, j->p).n * j->size;
     for (int k = 0; k < j->p; k++) {
-        sk_rows his = sk_room_share(j->c, &x->s, k, j->p);
+        sk_rows his = sk_workspace_share(j->c, &x->s, k, j->p);
         if (k == j->me) continue;
         if (his.n)
             SK_TRY(
                 d->send(j->r->handle, from + his.at * j->size, his.n * j->size, k, j->l->stream));
         if (mine)
-            SK_TRY(d->recv(j->r->handle, x->got + k * sk_room_step(j->c, &x->s, j->me, j->p), mine,
-                           k, j->l->stream));
+            SK_TRY(d->recv(j->r->handle, x->got + k * sk_workspace_stride(j->c, &x->s, j->me, j->p),
+                           mine, k, j->l->stream));
     }
     return SK_OK;
 }
 
 static sk_status add_shares(const job *j, const part *x)
 {
-    sk_rows mine = sk_room_share(j->c, &x->s, j->me, j->p);
+    sk_rows mine = sk_workspace_share(j->c, &x->s, j->me, j->p);
     char *from = x->given ? x->given : x->src;
     sk_tree_job t = {.to = x->dst + (j->c->kind == SK_ALLREDUCE ? mine.at * j->size : 0),
                      .mine = from + mine.at * j->size,
                      .room = x->got,
-                     .step = sk_room_step(j->c, &x->s, j->me, j->p),
+                     .step = sk_workspace_stride(j->c, &x->s, j->me, j->p),
                      .me = j->me,
                      .members = j->p,
                      .n = mine.n,
@@ -254,9 +254,9 @@ static sk_status add_shares(const job *j, const part *x)
 static sk_status tell_shares(const job *j, const part *x)
 {
     const sk_nccl *d = j->f->nccl;
-    sk_rows mine = sk_room_share(j->c, &x->s, j->me, j->p);
+    sk_rows mine = sk_workspace_share(j->c, &x->s, j->me, j->p);
     for (int k = 0; k < j->p; k++) {
-        sk_rows his = sk_room_share(j->c, &x->s, k, j->p);
+        sk_rows his = sk_workspace_share(j->c, &x->s, k, j->p);
         if (k == j->me) continue;
         if (mine.n)
             SK_TRY(d->send(j->r->handle, x->dst + mine.at * j->size, mine.n * j->size, k,
@@ -330,8 +330,8 @@ static sk_status phase(const job *j, char *base, sk_status (*act)(const job *j, 
         const sk_call_seg *g = &j->c->segs[i];
         part x = {
             .s = sk_call_shape(g), .src = base + b[g->src].offset, .dst = base + b[g->dst].offset};
-        int64_t given = sk_room_given(j->c, &x.s, j->me, j->p),
-                got = sk_room_got(j->c, &x.s, j->me, j->p);
+        int64_t given = sk_workspace_send(j->c, &x.s, j->me, j->p),
+                got = sk_workspace_recv(j->c, &x.s, j->me, j->p);
         if (given) x.given = room;
         if (got) x.got = room + given;
         SK_TRY(act(j, &x));
@@ -378,7 +378,7 @@ sk_status sk_fabric_start(sk_fabric *f, int call, char *base, const sk_launch *l
     sk_assert(!f->gone && g->me >= 0);
     if (g->n == 1) return phase(&j, base, keep);
     j.r = &f->comms.v[f->comm_of[c->group]];
-    int64_t need = sk_room_of(c, g->me, g->n);
+    int64_t need = sk_workspace_member(c, g->me, g->n);
     if (need > (int64_t)l->workspace_bytes) return no_room(&j, need);
     SK_TRY(f->nccl->mark(j.r->mark, call + 1, l->stream));
     if (need) SK_TRY(phase(&j, base, pack));

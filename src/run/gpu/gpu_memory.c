@@ -167,7 +167,7 @@ static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
     *g->told = (sk_step_scalars){0};
     g->scalars = (sk_step_scalars *)(void *)(g->base + p->kind_at[SK_SCRATCH]);
     g->launch = (sk_launch){.stream = g->compute,
-                            .workspace = g->base + sk_room_at(p),
+                            .workspace = g->base + sk_workspace_at(p),
                             .workspace_bytes = SK_WORKSPACE,
                             .step = &g->scalars->step};
     return open_stage(a, r, g);

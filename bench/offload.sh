@@ -1,7 +1,7 @@
 #!/bin/bash
 # tiers.sh - how much of the copies between memories is hidden behind work.
 #
-#     bench/tiers.sh [STEPS]
+#     bench/offload.sh [STEPS]
 #
 # A model whose weights are over four times its device's pool, with everything it keeps in the host's memory or
 # in a file, many micro-batches a step, beside the same model with room for all.  One row a way: bytes of the
