@@ -276,7 +276,7 @@ typedef struct sk_program {
     bool gpu; /* the device is a GPU: scratch is laid out for it (memory.c) */
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without gaps */
     int64_t heap_bytes;                                  /* of addresses */
-    int64_t file_bytes;                                  /* of the file tier */
+    int64_t file_bytes;                                  /* of the offload file */
     int64_t bounce_bytes; /* the bounce buffer of the file, first in the host's memory */
     int n_copies;
     struct {
@@ -385,7 +385,7 @@ sk_status sk_verify_offload(const sk_program *p); /* of these, P10 */
 sk_status sk_verify_launches(const sk_program *p);
 sk_status sk_verify_shared(const sk_program *p); /* of these, P9; and what two programs show */
 sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks);
-sk_status sk_verify_pair(const sk_program *p, const sk_program *twin); /* of these, one rank */
+sk_status sk_verify_pair(const sk_program *p, const sk_program *owner); /* of these, one rank */
 
 /* The view that an instruction's operand stands for; data is base + offset. */
 sk_view sk_buffer_view(const sk_program *p, int buf, void *base);

@@ -533,7 +533,7 @@ static bool common_moved(sk_program *p)
     }
 }
 
-static bool other_twin(sk_program *p)
+static bool other_owner(sk_program *p)
 {
     if (!p->shared_bytes || p->shares_with == p->rank) return false;
     p->shares_with = pick(2) ? p->n_ranks : (p->shares_with + 1) % p->n_ranks;
@@ -696,7 +696,7 @@ static const struct {
     {"a piece of common weights that is not its own", other_piece},
     {"an update of all common weights", whole_updated},
     {"common weights in another place", common_moved},
-    {"common weights of another rank", other_twin},
+    {"common weights of another rank", other_owner},
     {"a gather of common weights that copies", gather_copies},
     {"common weights read after their update", read_late},
     {"an update of common weights that waits for nobody", update_early},
