@@ -109,8 +109,9 @@ static void place(sk_heaps *h, const sk_heaps_ask *q, char *map)
 /* The first bytes of a heap that need no memory of its own here. */
 static size_t elsewhere(const sk_heaps_ask *q, int r)
 {
-    size_t twin = sk_heap_alias_bytes(q, r), ghost = q->twins.ghost ? (size_t)q->twins.ghost[r] : 0;
-    return !here(q, r) ? 0 : twin > ghost ? twin : ghost;
+    size_t alias = sk_heap_alias_bytes(q, r),
+           ghost = q->aliases.ghost ? (size_t)q->aliases.ghost[r] : 0;
+    return !here(q, r) ? 0 : alias > ghost ? alias : ghost;
 }
 
 static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, size_t total)
@@ -134,18 +135,18 @@ static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, siz
 
 /* What the heaps of this host take: in the plan, in the mapping, and is there an alias? */
 static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size_t *total,
-                         bool *twins)
+                         bool *aliased)
 {
     *need = 0;
     *total = 0;
-    *twins = false;
+    *aliased = false;
     for (int r = 0; r < h->n; r++) {
         if (q->bytes[r] < 0 || q->bytes[r] > INT64_MAX / 4 - *need)
             return sk_fail(SK_EBUG, "heaps: rank %d asks for %lld bytes", r,
                            (long long)q->bytes[r]);
         *need += (int64_t)here(q, r) - (int64_t)elsewhere(q, r);
         *total += stride(q, r);
-        *twins |= sk_heap_aliased(q, r);
+        *aliased |= sk_heap_aliased(q, r);
         h->n_here += stride(q, r) > 0;
     }
     return sk_heap_aliases_check(q);
@@ -156,10 +157,10 @@ static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
     size_t total = 0;
     int64_t need = 0;
     char *map = NULL;
-    bool twins = false;
-    SK_TRY(measure(h, q, &need, &total, &twins));
+    bool aliased = false;
+    SK_TRY(measure(h, q, &need, &total, &aliased));
     SK_TRY(check_memory(&h->arena, h->n_here, need));
-    bool shared = (q->shared && h->n_here > 1) || twins; /* only a file can be mapped twice */
+    bool shared = (q->shared && h->n_here > 1) || aliased; /* only a file can be mapped twice */
     *fd = shared ? memfd_create("skein", MFD_CLOEXEC) : -1;
     if (shared && (*fd < 0 || ftruncate(*fd, (off_t)total)))
         return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total,
@@ -175,9 +176,9 @@ static sk_status old_heaps(sk_heaps *h, const sk_heaps_ask *q, int fd)
     size_t total = 0;
     int64_t need = 0;
     char *map = NULL;
-    bool twins = false;
+    bool aliased = false;
     struct stat st = {0};
-    SK_TRY(measure(h, q, &need, &total, &twins));
+    SK_TRY(measure(h, q, &need, &total, &aliased));
     if (fstat(fd, &st) || (size_t)st.st_size != total)
         return sk_fail(SK_EBUG, "heaps: %lld bytes were handed over, %zu are needed",
                        (long long)st.st_size, total);
@@ -201,7 +202,7 @@ static sk_heaps *blank(const sk_heaps_ask *q)
     h->cores = q->cores > 0 ? q->cores : sk_proc_cores();
     h->base = sk_many(&h->arena, char *, h->n);
     h->bytes = sk_many(&h->arena, int64_t, h->n);
-    h->twin = sk_many(&h->arena, int, h->n);
+    h->alias_of = sk_many(&h->arena, int, h->n);
     h->alias_bytes = sk_many(&h->arena, int64_t, h->n);
     memcpy(h->bytes, q->bytes, (size_t)h->n * sizeof *h->bytes);
     return h;
@@ -244,13 +245,13 @@ sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t e
     return sk_heaps_open_aliased(n_ranks, bytes, (sk_heap_aliases){0}, shared, extra_bytes, out);
 }
 
-sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases twins,
+sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases aliases,
                                 bool shared, size_t extra_bytes, sk_heaps **out)
 {
     sk_heaps_ask q = {.n_ranks = n_ranks,
                       .bytes = bytes,
                       .shared = shared,
-                      .twins = twins,
+                      .aliases = aliases,
                       .extra_bytes = extra_bytes};
     int fd = -1;
     SK_TRY(sk_heaps_make(&q, &fd, out));

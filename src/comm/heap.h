@@ -33,7 +33,7 @@ typedef struct sk_control_block_head {
 typedef struct sk_abort_word {
     _Alignas(SK_FLAG_BYTES) atomic_int word, stop;
     int code, rank; /* these and the report: valid once the word says told */
-    char story[SK_REPORT_BYTES];
+    char report[SK_REPORT_BYTES];
     /* The barrier of this host's ranks: entries so far, by all of them; barriers that all entered,
      * raised by the last. */
     _Alignas(SK_FLAG_BYTES) atomic_ullong entered;
@@ -101,7 +101,8 @@ struct sk_heaps {
     size_t room_bytes;
     char **base; /* NULL for ranks of other hosts */
     int64_t *bytes;
-    int *twin; /* rank that keeps the first alias_bytes of its heap: itself, or whose they are */
+    int *
+        alias_of; /* rank that keeps the first alias_bytes of its heap: itself, or whose they are */
     int64_t *alias_bytes;
     int fd; /* of the control block */
     sk_control_block_head *head;
@@ -123,7 +124,7 @@ typedef struct sk_heaps_ask {
     const bool *here;     /* which of them are on this host; NULL: all */
     bool shared;          /* ranks are processes */
     int cores;            /* that the ranks of this host may use; 0: those of this process */
-    sk_heap_aliases twins;
+    sk_heap_aliases aliases;
     size_t extra_bytes;
 } sk_heaps_ask;
 

@@ -35,10 +35,10 @@ sk_status sk_launch_open_heaps(sk_launcher *l)
     /* shared memory beside the heaps */
     size_t stats = (sizeof(sk_channel) + 63) / 64 * 64;
     size_t extra = stats + sizeof(sk_fallback_stats) + (size_t)n * sizeof(atomic_int);
-    sk_heap_aliases twins =
+    sk_heap_aliases aliases =
         sk_program_shared(l->arena, (const sk_program *const *)l->setup.programs, n, bytes);
-    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, extra, &l->t.heaps));
-    else SK_TRY(sk_heaps_open_aliased(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
+    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, aliases, extra, &l->t.heaps));
+    else SK_TRY(sk_heaps_open_aliased(n, bytes, aliases, !l->as_threads, extra, &l->t.heaps));
     sk_heaps_label(l->t.heaps, l->t.dir);
     char *at = sk_heaps_extra(l->t.heaps);
     l->t.channel = (sk_channel *)(void *)at;
