@@ -135,7 +135,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
 /* The simulated step, and its machine. */
 typedef struct walked {
     sk_machine machine;
-    sk_simulation paper;
+    sk_simulation simulated;
 } walked;
 
 static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mine, bool trace,
@@ -156,14 +156,14 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
                          .shape_of = shape_of,
                          .by_class = true,
                          .trace = trace};
-    return sk_simulate(a, &in, &out->paper);
+    return sk_simulate(a, &in, &out->simulated);
 }
 
 /* On another machine: what fits, and the step. */
 static void there(sk_arena *a, const walked *w, int64_t most)
 {
     const sk_machine *m = &w->machine;
-    const sk_simulation *p = &w->paper;
+    const sk_simulation *p = &w->simulated;
     printf("cluster   %s: %s of %s per rank, %s\n", m->name, sk_bytes(a, most),
            m->memory ? sk_bytes(a, m->memory) : "unknown memory",
            m->memory && most > m->memory ? "does not fit" : "fits");
@@ -203,11 +203,11 @@ static sk_status draw(sk_arena *a, const sk_setup *s, const sk_conf_rest *rest, 
 {
     if (!sk_conf_option(rest, "cluster")) {
         SK_TRY(walk(a, s, "unit", true, true, w));
-        if (w->paper.seconds <= 0) SK_TRY(walk(a, s, "cpu", true, true, w));
+        if (w->simulated.seconds <= 0) SK_TRY(walk(a, s, "cpu", true, true, w));
     }
     sk_picture in = {.setup = s,
                      .machine = &w->machine,
-                     .paper = &w->paper,
+                     .simulated = &w->simulated,
                      .host_of = hosts(a, s, &w->machine),
                      .tensor = sk_conf_option(rest, "tensor")};
     return sk_picture_write(a, &in, sk_conf_option(rest, "svg"));

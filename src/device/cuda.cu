@@ -4,7 +4,7 @@
  * the whole device.  Streams do not wait for the legacy default stream, so what is ordered is only
  * what device.h says is ordered.  The run time is linked in and looks for the driver when the
  * first call comes; without driver or GPU that call fails, with a sentence, and nothing else does.
- * Closing ignores what the run time answers: the work is over or has failed with its own story. */
+ * Closing ignores what the run time answers: the work is over or has failed with its own error. */
 #include "device/device.h"
 #include "base/strings.h"
 

@@ -704,7 +704,7 @@ static size_t keep(world *w, int64_t n, sk_dtype type, int shift, uint64_t strea
     return at;
 }
 
-/* Piece 2 is nudged, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
+/* Shard 2 is a router bias, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
 static void twin_open(optim_case *c, int i)
 {
     twin *t = &c->v[i];
@@ -837,7 +837,7 @@ static sk_status optim_pass(optim_case *c, int pass)
             sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
         table[i] = *u;
         if (pass && u->bias_update != 0)
-            table[i].n = 0; /* nudged once: the chunks stay, and are empty */
+            table[i].n = 0; /* a bias is updated once: the chunks stay, and are empty */
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));

@@ -82,7 +82,7 @@ static void one(const char *dir)
     sk_disk_close(d);
 }
 
-static void stories(const char *dir)
+static void error_messages(const char *dir)
 {
     sk_disk *d = NULL;
     struct statvfs v = {0};
@@ -140,7 +140,7 @@ int main(void)
     if (!access("/dev/shm", W_OK)) one("/dev/shm");
     unsetenv("SKEIN_DISK");
     if (!access("/dev/shm", W_OK)) one("/dev/shm");
-    stories(dir);
+    error_messages(dir);
     long_name(dir);
     limited(dir);
     free(bounce);

@@ -1,5 +1,5 @@
-/* parts.c - the schedules, on paper: what is in their lists, how long they take and what
- * they keep, against the closed forms of their papers.
+/* parts.c - the schedules, without running them: what is in their lists, how long they take and
+ * what they keep, against the closed forms of their papers.
  *
  * The replay here is not the engine's: a task starts when its stage is free and what it needs is
  * there.  F, I and W of a chunk take one unit each, B two.  Counted are: the idle time of the
@@ -353,7 +353,7 @@ static void files(void)
     fails(says("F0.1", 1, &line), SK_ECONF, "'F0.1' has chunk 1; there are 1");
 }
 
-static void stories(void)
+static void error_messages(void)
 {
     fails(says("F0 F1 B0 B1\nF0 F0 B0 F1 B1", 1, &line), SK_ECONF, "stage 1: F0 does again");
     fails(says("F0 F1 B0 B1\nF0 I0 B0 F1 B1", 1, &line), SK_ECONF, "stage 1: B0 does again");
@@ -432,7 +432,7 @@ int main(void)
     parts();
     costs();
     files();
-    stories();
+    error_messages();
     there_and_back("1f1b", 4, 1, 9);
     there_and_back("zb-h1", 4, 1, 9);
     there_and_back("interleaved", 3, 3, 8);
