@@ -152,7 +152,7 @@ static bool same_inst(const sk_program *own, const sk_program *p, int pc)
 static bool same_buffer(const sk_buffer *a, const sk_buffer *b)
 {
     bool same = a->bytes == b->bytes && a->kind == b->kind && a->type == b->type &&
-                a->tier == b->tier && a->keep == b->keep && a->common == b->common &&
+                a->placement == b->placement && a->keep == b->keep && a->common == b->common &&
                 a->within == b->within && a->box.n == b->box.n;
     for (int d = 0; same && d < a->box.n; d++) same = a->box.size[d] == b->box.size[d];
     return same && (a->within >= 0 || a->offset == b->offset);

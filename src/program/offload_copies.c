@@ -279,7 +279,7 @@ static int clone(copies *x, int of, sk_placement at, int within, int64_t part_at
 {
     sk_buffer b = x->p->bufs.v[of];
     b.keep = b.zero = b.common = b.tile = false;
-    b.tier = at;
+    b.placement = at;
     b.within = within;
     b.part_at = part_at;
     *sk_push(x->tmp, &x->p->bufs) = b;
@@ -475,11 +475,11 @@ sk_status sk_place_offload_copies(sk_lowering *e)
         if (unit(e->p, i) != i) continue;
         sk_placement home = home_of(&x, sk_buffer_root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);
-        e->p->bufs.v[i].tier = home;
+        e->p->bufs.v[i].placement = home;
     }
     for (int i = 0; i < e->p->bufs.n; i++)
         if (e->p->bufs.v[i].within >= 0)
-            e->p->bufs.v[i].tier = e->p->bufs.v[sk_buffer_root(e->p, i)].tier;
+            e->p->bufs.v[i].placement = e->p->bufs.v[sk_buffer_root(e->p, i)].placement;
     merge(&x);
     return SK_OK;
 }

@@ -74,12 +74,12 @@ typedef struct sk_buffer {
     sk_kind kind;
     sk_dtype type;
     sk_extent box;
-    int64_t bytes;     /* of the shard; memory is allocated in lines of 64 */
-    int64_t offset;    /* in the heap, or in the file */
-    int first, last;   /* instructions between which it lives; kept buffers: always */
-    sk_placement tier; /* the memory that has it; the host's is a region of the heap */
-    bool keep;         /* from step to step */
-    bool common;       /* shared with the ranks along the shard axis: sk_layout.replica */
+    int64_t bytes;          /* of the shard; memory is allocated in lines of 64 */
+    int64_t offset;         /* in the heap, or in the file */
+    int first, last;        /* instructions between which it lives; kept buffers: always */
+    sk_placement placement; /* the memory that has it; the host's is a region of the heap */
+    bool keep;              /* from step to step */
+    bool common;            /* shared with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zero before the first step (optimizer state, memories); new heaps are */
     bool tile;  /* a part that is fetched alone, of an offloaded buffer */
     int within; /* a part of this buffer, or -1 */

@@ -8,12 +8,12 @@
 static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
 
 /* The range of offsets of a memory: the device and the host share the heap. */
-static void region(const sk_program *p, sk_placement tier, int64_t *from, int64_t *to)
+static void region(const sk_program *p, sk_placement placement, int64_t *from, int64_t *to)
 {
-    *from = tier == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
-    *to = tier == SK_HOST     ? p->heap_bytes
-          : tier == SK_DEVICE ? p->kind_at[SK_HOSTED]
-                              : p->file_bytes;
+    *from = placement == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
+    *to = placement == SK_HOST     ? p->heap_bytes
+          : placement == SK_DEVICE ? p->kind_at[SK_HOSTED]
+                                   : p->file_bytes;
 }
 
 static sk_status in_heap(const sk_program *p)
@@ -22,14 +22,14 @@ static sk_status in_heap(const sk_program *p)
         const sk_buffer *b = &p->bufs.v[i], *w = b->within >= 0 ? &p->bufs.v[b->within] : NULL;
         if (!is_used(b)) continue;
         int64_t from, to;
-        region(p, b->tier, &from, &to);
+        region(p, b->placement, &from, &to);
         if (b->offset < from || b->bytes < 0 || b->offset + b->bytes > to)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64
                            " outside of the %s, which is %" PRId64 " to %" PRId64,
-                           p->rank, b->name, b->offset, b->bytes, sk_placement_names[b->tier], from,
-                           to);
-        if (w && w->tier != b->tier)
+                           p->rank, b->name, b->offset, b->bytes, sk_placement_names[b->placement],
+                           from, to);
+        if (w && w->placement != b->placement)
             return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies in another memory", p->rank,
                            w->name);
         if (w && (b->offset < w->offset || b->offset + b->bytes > w->offset + w->bytes))

@@ -39,7 +39,7 @@ static sk_status placed(const sk_program *p)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->within >= 0 || !b->bytes || b->tier || (b->first < 0 && !b->keep)) continue;
+        if (b->within >= 0 || !b->bytes || b->placement || (b->first < 0 && !b->keep)) continue;
         bool good = b->common ? b->kind == SK_WEIGHTS && b->offset + b->bytes <= p->shared_bytes
                               : b->offset >= p->shared_bytes;
         if (!good)

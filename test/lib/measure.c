@@ -51,7 +51,7 @@ static double saved(sk_arena *a, const sk_program *p)
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
         if (b->keep || b->kind != SK_ACTS || !l.v[i].forward || !l.v[i].backward) continue;
-        if (b->tier != SK_DEVICE) continue;
+        if (b->placement != SK_DEVICE) continue;
         change[l.v[i].first] += (double)b->bytes;
         change[l.v[i].last + 1] -= (double)b->bytes;
     }

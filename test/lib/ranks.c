@@ -273,7 +273,7 @@ static void poison(const sk_program *p, char *base)
     memset(base + from, 0xff, (size_t)(p->heap_bytes - from));
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->zero && b->tier != SK_FILE && b->offset >= from) /* files begin as zeros */
+        if (b->zero && b->placement != SK_FILE && b->offset >= from) /* files begin as zeros */
             memset(base + b->offset, 0, (size_t)b->bytes);
     }
 }

@@ -440,7 +440,8 @@ static bool wrong_memory(sk_program *p)
     int op = find(p, SK_DO_OP), from = pick(p->bufs.n);
     for (int i = 0; op >= 0 && i < p->bufs.n; i++) {
         int b = (from + i) % p->bufs.n;
-        if (!p->bufs.v[b].tier || !p->bufs.v[b].keep || p->bufs.v[b].kind != SK_WEIGHTS) continue;
+        if (!p->bufs.v[b].placement || !p->bufs.v[b].keep || p->bufs.v[b].kind != SK_WEIGHTS)
+            continue;
         p->insts.v[op].in[0] = b;
         return true;
     }

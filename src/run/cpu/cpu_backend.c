@@ -108,9 +108,9 @@ static sk_status copy(void *ctx)
     const sk_bound_inst *j = ctx;
     sk_run *r = j->r;
     const sk_buffer *from = &r->p->bufs.v[j->in->in[0]], *to = &r->p->bufs.v[j->in->out[0]];
-    if (from->tier == SK_FILE)
+    if (from->placement == SK_FILE)
         return sk_disk_read(r->disk, r->base + to->offset, from->offset, to->bytes);
-    if (to->tier == SK_FILE)
+    if (to->placement == SK_FILE)
         return sk_disk_write(r->disk, to->offset, r->base + from->offset, from->bytes);
     memcpy(r->base + to->offset, r->base + from->offset, (size_t)to->bytes);
     return SK_OK;
