@@ -173,13 +173,13 @@ static team *find_team(const int *ranks, int n)
     for (team *t = mpi.teams; t; t = t->next)
         if (t->n == n && !memcmp(t->ranks, ranks, bytes)) return t;
     team *t = calloc(1, sizeof *t);
-    int *room = calloc(3, bytes);
-    if (!t || !room) {
+    int *ints = calloc(3, bytes);
+    if (!t || !ints) {
         free(t);
-        free(room);
+        free(ints);
         return NULL;
     }
-    *t = (team){.n = n, .ranks = room, .counts = room + n, .starts = room + 2 * n};
+    *t = (team){.n = n, .ranks = ints, .counts = ints + n, .starts = ints + 2 * n};
     memcpy(t->ranks, ranks, bytes);
     if (make_comm(t)) return NULL;
     t->next = mpi.teams;

@@ -298,7 +298,7 @@ static void summary(const simulation *s, const char *idle)
     const sk_simulation *p = &s->simulated;
     sk_arena *a = s->arena;
     double step = p->seconds > 0 ? p->seconds : 1;
-    int64_t most = fullest(s), room = s->machine.memory;
+    int64_t most = fullest(s), memory = s->machine.memory;
     printf("machine   %s · %s\n", s->machine.name, s->machine.doc);
     if (s->here) measured(s);
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
@@ -319,9 +319,9 @@ static void summary(const simulation *s, const char *idle)
                "ranks)\n",
                p->copied, 100 * (1 - p->uncovered / p->copied));
     printf("memory    %s on the fullest rank%s\n\n", sk_bytes(a, most),
-           !room         ? ""
-           : most > room ? sk_print(a, ": does not fit in %s", sk_bytes(a, room))
-                         : sk_print(a, " of %s: fits", sk_bytes(a, room)));
+           !memory         ? ""
+           : most > memory ? sk_print(a, ": does not fit in %s", sk_bytes(a, memory))
+                           : sk_print(a, " of %s: fits", sk_bytes(a, memory)));
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)

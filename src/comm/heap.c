@@ -71,14 +71,14 @@ static void make_huge(int fd, char *map, size_t at, size_t skip, size_t bytes, d
 /* Addresses on a 2 MiB boundary, then the mapping into them. */
 static sk_status map_heaps(sk_heaps *h, int fd, size_t total, char **map)
 {
-    h->room_bytes = total + HUGE;
-    h->room =
-        mmap(NULL, h->room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (h->room == MAP_FAILED) {
-        h->room = NULL;
+    h->reserved_bytes = total + HUGE;
+    h->reserved = mmap(NULL, h->reserved_bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (h->reserved == MAP_FAILED) {
+        h->reserved = NULL;
         return sk_fail(SK_EIO, "heaps: no %zu bytes of addresses: %s", total, strerror(errno));
     }
-    *map = (char *)round_up((size_t)h->room, HUGE);
+    *map = (char *)round_up((size_t)h->reserved, HUGE);
     int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED);
     if (mmap(*map, total, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
         return sk_fail(SK_EIO, "heaps: cannot map %zu bytes for %d ranks: %s", total, h->n,
@@ -92,7 +92,7 @@ static size_t here(const sk_heaps_ask *q, int r)
     return q->here && !q->here[r] ? 0 : (size_t)q->bytes[r];
 }
 
-/* Room that the heap of rank r takes in the mapping.  A plan of no bytes has a place too. */
+/* Bytes that the heap of rank r takes in the mapping.  A plan of no bytes has a place too. */
 static size_t stride(const sk_heaps_ask *q, int r)
 {
     return q->here && !q->here[r] ? 0 : round_up((size_t)q->bytes[r] + 1, HUGE);
@@ -262,7 +262,7 @@ sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_alias
 void sk_heaps_close(sk_heaps *h)
 {
     if (!h) return;
-    if (h->room) munmap(h->room, h->room_bytes);
+    if (h->reserved) munmap(h->reserved, h->reserved_bytes);
     if (h->head) munmap(h->head, h->control_block_bytes);
     if (h->fd >= 0) close(h->fd);
     sk_arena a = h->arena; /* h itself lies in it */

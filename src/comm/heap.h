@@ -97,8 +97,8 @@ typedef struct sk_bell {
 struct sk_heaps {
     sk_arena arena;
     int n, n_here, cores; /* ranks of the world, of this host */
-    void *room;           /* the reserved addresses, and the mapping inside them */
-    size_t room_bytes;
+    void *reserved;       /* addresses, with the mapping inside */
+    size_t reserved_bytes;
     char **base; /* NULL for ranks of other hosts */
     int64_t *bytes;
     int *

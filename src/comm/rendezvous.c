@@ -54,7 +54,7 @@ typedef struct parcel { /* one message: bytes, and descriptors with the first */
     struct iovec io;
     union {
         struct cmsghdr align;
-        char room[CMSG_SPACE(MOST_FDS * sizeof(int))];
+        char bytes[CMSG_SPACE(MOST_FDS * sizeof(int))];
     } control;
 } parcel;
 

@@ -191,9 +191,10 @@ bool sk_data_is_tokens(const char *dir)
     return sk_data_has_shards(dir, false) || sk_data_has_shards(dir, true);
 }
 
-/* Is it gzip?  And the room to begin with: the size of a plain file, or what a gzip file says at
- * its end, unless that is much: it need not be true, and room grows with what is unpacked. */
-static sk_status room(int fd, const char *path, int64_t size, bool *gz, int64_t *out)
+/* Is it gzip?  And the capacity to begin with: the size of a plain file, or what a gzip file says
+ * at its end, unless that is much: it need not be true, and the capacity grows with what is
+ * unpacked. */
+static sk_status first_capacity(int fd, const char *path, int64_t size, bool *gz, int64_t *out)
 {
     uint8_t head[2], tail[4];
     *out = size, *gz = false;
@@ -287,7 +288,7 @@ sk_status sk_data_read(sk_arena *a, const char *path, int64_t limit, sk_text *ou
     bool gz = false;
     unpacking u = {.arena = a, .path = path, .limit = limit};
     SK_TRY(sk_file_open(path, &u.fd, &u.size));
-    sk_status status = room(u.fd, path, u.size, &gz, &u.cap);
+    sk_status status = first_capacity(u.fd, path, u.size, &gz, &u.cap);
     if (!status && !gz && u.size > limit) status = too_large(path, limit);
     if (!status) {
         if (u.cap > limit) u.cap = limit;

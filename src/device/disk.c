@@ -63,13 +63,13 @@ static int64_t free_bytes(const sk_disk *d)
     return statvfs(d->dir, &v) ? INT64_MAX : (int64_t)(v.f_bavail * v.f_frsize);
 }
 
-static sk_status no_room(const sk_disk *d, int error)
+static sk_status no_space(const sk_disk *d, int error)
 {
     sk_arena a = {0};
     if (error != ENOSPC && error != EDQUOT) return failed(d, "get its bytes", error);
     sk_status st =
         sk_fail(SK_EIO,
-                "the offload file needs %s a rank in '%s', where %s are free; make room, "
+                "the offload file needs %s a rank in '%s', where %s are free; make space, "
                 "name another folder (train.scratch) or offload less",
                 sk_bytes(&a, d->bytes), d->dir, sk_bytes(&a, free_bytes(d)));
     sk_arena_end(&a);
@@ -92,12 +92,12 @@ static sk_status open_all(sk_disk *d)
 {
     SK_TRY(open_file(d));
     SK_TRY(allowed(d));
-    if (d->bytes > free_bytes(d)) return no_room(d, ENOSPC); /* others may need what there is */
+    if (d->bytes > free_bytes(d)) return no_space(d, ENOSPC); /* others may need what there is */
     int error = posix_fallocate(d->fd, 0, d->bytes);
     if (error == EINVAL ||
         error == EOPNOTSUPP) /* it can promise nothing: a full disk is told late */
         error = ftruncate(d->fd, d->bytes) ? errno : 0;
-    if (error) return no_room(d, error);
+    if (error) return no_space(d, error);
     d->map = mmap(NULL, (size_t)d->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
     if (d->map == MAP_FAILED) {
         d->map = NULL;

@@ -122,12 +122,12 @@ static sk_status same_numbers(const sk_program *a, const sk_program *b)
     return places ? SK_OK : unlike(a, b, "the heap of stage", a->stage);
 }
 
-static bool same_group(const sk_program *own, const sk_program *p, int i, int *room)
+static bool same_group(const sk_program *own, const sk_program *p, int i, int *members)
 {
     const sk_group *g = &own->groups[i];
-    int n = sk_program_members(p, own->rank, i, room);
+    int n = sk_program_members(p, own->rank, i, members);
     bool same = g->n == n && (g->me < 0) == (p->groups[i].me < 0);
-    for (int k = 0; same && k < n; k++) same = g->ranks[k] == room[k];
+    for (int k = 0; same && k < n; k++) same = g->ranks[k] == members[k];
     return same;
 }
 
@@ -184,10 +184,10 @@ static sk_status same_lists(const sk_program *own, const sk_program *p)
 sk_status sk_program_alike(const sk_program *own, const sk_program *p)
 {
     sk_arena tmp = {0};
-    int *room = sk_many(&tmp, int, p->n_ranks);
+    int *members = sk_many(&tmp, int, p->n_ranks);
     sk_status st = same_numbers(own, p);
     for (int i = 0; !st && i < p->n_groups; i++)
-        if (!same_group(own, p, i, room)) st = unlike(own, p, "group", i);
+        if (!same_group(own, p, i, members)) st = unlike(own, p, "group", i);
     if (!st) st = same_lists(own, p);
     sk_arena_end(&tmp);
     return st;

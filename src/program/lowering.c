@@ -198,7 +198,7 @@ sk_status sk_plan_workspaces(sk_lowering *e)
         if (!bytes) continue;
         sk_extent box = {.n = 1, .size = {bytes}, .full = {bytes}};
         e->p->insts.v[pc].workspace =
-            sk_lower_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
+            sk_lower_buffer(e, "workspace of a launch", NULL, SK_ACTS, SK_U8, box);
     }
     return SK_OK;
 }

@@ -55,7 +55,7 @@ static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_s
 }
 
 /* Does the algorithm exist, and is there workspace for it? */
-static bool room_fits(const sk_program *p, const sk_call_plan *c)
+static bool workspace_fits(const sk_program *p, const sk_call_plan *c)
 {
     int n = 0;
     while (sk_coll_parts[n]) n++;
@@ -75,10 +75,10 @@ static sk_status calls_fit(const sk_program *p)
         if (c->table_at < 0 || c->table_at + sk_call_table_bytes(c) > p->heap_bytes)
             return sk_fail(SK_EBUG, "P6: rank %d: the table of call %d (%s) leaves the heap",
                            p->rank, i, c->what);
-        if (!room_fits(p, c))
+        if (!workspace_fits(p, c))
             return sk_fail(SK_EBUG,
                            "P6: rank %d: call %d (%s) has algorithm %d and needs %" PRId64
-                           " bytes of room, which it has not got",
+                           " bytes of workspace, which it has not got",
                            p->rank, i, c->what, c->algorithm, c->workspace_bytes);
         for (int s = 0; s < c->n_segs; s++)
             if (!seg_fits(p, c, &c->segs[s]))
@@ -102,7 +102,7 @@ static sk_status launches_fit(const sk_program *p)
             (in->workspace >= 0 ? p->bufs.v[in->workspace].bytes : 0) < need)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: instruction %d (%s) needs %" PRId64
-                           " bytes of room on the GPU, which it has not got",
+                           " bytes of workspace on the GPU, which it has not got",
                            p->rank, pc, in->node ? in->node->op->name : "no op", need);
     }
     return SK_OK;

@@ -311,27 +311,27 @@ sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm
     return SK_OK;
 }
 
-static void moved(const sk_moves *m, int64_t *own, int64_t *others, int64_t *room)
+static void moved(const sk_moves *m, int64_t *own, int64_t *others, int64_t *buffer)
 {
-    *own = *others = *room = 0;
+    *own = *others = *buffer = 0;
     for (int r = 0; r < m->n_ranks; r++) {
         int64_t bytes = m->v[r].end - m->v[r].stage_at;
         *own += m->v[r].own;
         *others += m->v[r].near + m->v[r].far;
-        if (bytes > *room) *room = bytes;
+        if (bytes > *buffer) *buffer = bytes;
     }
 }
 
 char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase)
 {
     const sk_run_phase *p = &s->relayout->v[phase];
-    int64_t own, others, room;
+    int64_t own, others, buffer;
     const char *layout = sk_layout_short(a, &p->setup->layout);
     if (!phase) return sk_print(a, "from the start %s", layout);
-    moved(&p->moves, &own, &others, &room);
+    moved(&p->moves, &own, &others, &buffer);
     return sk_print(
         a, "from step %lld %s · %s stay on their ranks, %s move · workspace %s per rank",
-        (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, room));
+        (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, buffer));
 }
 
 char *sk_relayout_print(sk_arena *a, const sk_setup *s)

@@ -432,7 +432,7 @@ static sk_status compile(world *w, const char *layout, const sk_compile_opts *mo
     return sk_verify((const sk_program *const *)w->p, w->n);
 }
 
-/* Calls between hosts have a list and room for it, those inside one have neither. */
+/* Calls between hosts have a list and a workspace for it, those inside one have neither. */
 static void placed(const world *w, const int *host_of)
 {
     int lists = 0;
@@ -442,9 +442,9 @@ static void placed(const world *w, const int *host_of)
             const sk_group *g = &w->p[r]->groups[c->group];
             bool apart = sk_hosts_count(g->ranks, g->n, host_of) > 1;
             check((c->algorithm >= 0) == apart, c->what, c->algorithm, apart);
-            check((c->workspace >= 0) == (c->workspace_bytes > 0), "room",
+            check((c->workspace >= 0) == (c->workspace_bytes > 0), "workspace",
                   (double)c->workspace_bytes, 0);
-            if (c->algorithm < 0) check(c->workspace < 0, "no room", c->workspace, -1);
+            if (c->algorithm < 0) check(c->workspace < 0, "no workspace", c->workspace, -1);
             lists += apart;
         }
     check(lists > 0, "calls between hosts", lists, 1);

@@ -689,7 +689,7 @@ static void run_messages(rank_ctx *c, int64_t bytes)
 /* --- what must fail --- */
 
 /* A ring of f32 whose call is not the same on all, or whose workspace is too small. */
-static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_room)
+static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_workspace)
 {
     trial t = {.kind = SK_ALLREDUCE, .algorithm = sk_coll_find("ring"), .n_segs = 1};
     made m;
@@ -697,7 +697,7 @@ static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_room)
     t.dims[0][1] = 1000;
     make(c, &t, &m);
     m.call->id = id;
-    m.call->workspace_bytes -= less_room;
+    m.call->workspace_bytes -= less_workspace;
     SK_TRY(sk_comm_start(c->comm, m.call));
     return sk_comm_wait(c->comm, m.call);
 }

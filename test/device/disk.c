@@ -91,7 +91,7 @@ static void error_messages(const char *dir)
     int64_t free_bytes = (int64_t)(v.f_bavail * v.f_frsize);
     if (free_bytes < (int64_t)4 << 40) /* of larger disks a file this large may be had, or not */
         fails(sk_disk_open(dir, free_bytes + free_bytes / 4 + (1 << 30), bounce, &d), SK_EIO,
-              "make room");
+              "make space");
     check(!d);
 }
 

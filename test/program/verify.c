@@ -20,7 +20,7 @@ static uint64_t seed, drawn;
 static int n_classed; /* mutants that had another rank of their class */
 static int pick(int n) { return n > 0 ? (int)(sk_rng(seed, 0, drawn++).a % (uint64_t)n) : 0; }
 
-enum { TIE = 1, GPU = 2 }; /* GPU: sequences so long that launches need a room of their own */
+enum { TIE = 1, GPU = 2 }; /* GPU: sequences so long that launches need a workspace of their own */
 static const struct {
     const char *model, *layout;
     unsigned what;
@@ -587,8 +587,8 @@ static bool other_codec(sk_program *p)
     return true;
 }
 
-/* A launch that has a room of its own, or NULL. */
-static sk_inst *roomy(sk_program *p)
+/* A launch that has a workspace of its own, or NULL. */
+static sk_inst *own_workspace(sk_program *p)
 {
     int n = 0, at;
     for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].workspace >= 0;
@@ -598,16 +598,16 @@ static sk_inst *roomy(sk_program *p)
     return NULL;
 }
 
-static bool small_room(sk_program *p)
+static bool small_workspace(sk_program *p)
 {
-    const sk_inst *in = roomy(p);
+    const sk_inst *in = own_workspace(p);
     if (in) p->bufs.v[in->workspace].bytes -= 1 + pick(100000);
     return in != NULL;
 }
 
-static bool lose_room(sk_program *p)
+static bool lose_workspace(sk_program *p)
 {
-    sk_inst *in = roomy(p);
+    sk_inst *in = own_workspace(p);
     if (in) in->workspace = -1;
     return in != NULL;
 }
@@ -674,8 +674,8 @@ static const struct {
     {"a group with other members", wrong_members},
     {"a segment of another size", wrong_segment},
     {"a call of another kind", wrong_kind},
-    {"a launch with too little room", small_room},
-    {"the room of a launch lost", lose_room},
+    {"a launch with too little workspace", small_workspace},
+    {"the workspace of a launch lost", lose_workspace},
     {"another tag", wrong_tag},
     {"a message of another size", wrong_bytes},
     {"a message with another rank", wrong_peer},

@@ -83,10 +83,10 @@ template <int R> struct sk_ring {
     }
 };
 
-/* Stages of R rows for each of so many groups that fit into `room` bytes; two in any case. */
-static inline int sk_ring_stages(int groups, int arrays, int r, int64_t bytes, int64_t room)
+/* Stages of R rows for each of so many groups that fit into `limit` bytes; two in any case. */
+static inline int sk_ring_stages(int groups, int arrays, int r, int64_t bytes, int64_t limit)
 {
-    int64_t fit = (room - SK_RING_BARRIERS) / (groups * arrays * r * bytes);
+    int64_t fit = (limit - SK_RING_BARRIERS) / (groups * arrays * r * bytes);
     return fit > SK_RING_STAGES ? SK_RING_STAGES : fit < 2 ? 2 : (int)fit;
 }
 

@@ -84,16 +84,16 @@ static void run_op(sk_run *r, int pc)
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
     a->validation = r->validation;
-    char *room = r->base + r->p->kind_at[SK_SCRATCH];
+    char *scratch = r->base + r->p->kind_at[SK_SCRATCH];
     op_job j = {.op = r->p->insts.v[pc].node->op,
                 .args = a,
-                .scratch = room + r->p->stage_bytes,
+                .scratch = scratch + r->p->stage_bytes,
                 .each = r->p->scratch_per_thread};
     if (!sk_op_stage(a)) {
         sk_threads_run(r->team, op_part, &j);
         return;
     }
-    sk_args wide = sk_op_widened(a, room);
+    sk_args wide = sk_op_widened(a, scratch);
     j.narrow = a;
     j.args = &wide;
     sk_threads_run(r->team, widen_part, &j);

@@ -65,11 +65,11 @@ static sk_status copy_part(const job *j, const sk_seg *s, int i, char *whole, ch
 }
 
 /* From the whole to the workspace, or back: all parts but `but`. */
-static sk_status copy_parts(const job *j, const sk_seg *s, char *whole, char *room, int but,
+static sk_status copy_parts(const job *j, const sk_seg *s, char *whole, char *packed, int but,
                             bool back)
 {
     for (int i = 0; i < j->p; i++)
-        if (i != but) SK_TRY(copy_part(j, s, i, whole, room + part_at(j, s, i), back));
+        if (i != but) SK_TRY(copy_part(j, s, i, whole, packed + part_at(j, s, i), back));
     return SK_OK;
 }
 
@@ -240,7 +240,7 @@ static sk_status add_shares(const job *j, const part *x)
     char *from = x->given ? x->given : x->src;
     sk_tree_job t = {.to = x->dst + (j->c->kind == SK_ALLREDUCE ? mine.at * j->size : 0),
                      .mine = from + mine.at * j->size,
-                     .room = x->got,
+                     .terms = x->got,
                      .step = sk_workspace_stride(j->c, &x->s, j->me, j->p),
                      .me = j->me,
                      .members = j->p,
@@ -325,17 +325,17 @@ static sk_status unpack(const job *j, const part *x)
 static sk_status phase(const job *j, char *base, sk_status (*act)(const job *j, const part *x))
 {
     const sk_buffer *b = j->f->p->bufs.v;
-    char *room = j->l->workspace;
+    char *workspace = j->l->workspace;
     for (int i = 0; i < j->c->n_segs; i++) {
         const sk_call_seg *g = &j->c->segs[i];
         part x = {
             .s = sk_call_shape(g), .src = base + b[g->src].offset, .dst = base + b[g->dst].offset};
         int64_t given = sk_workspace_send(j->c, &x.s, j->me, j->p),
                 got = sk_workspace_recv(j->c, &x.s, j->me, j->p);
-        if (given) x.given = room;
-        if (got) x.got = room + given;
+        if (given) x.given = workspace;
+        if (got) x.got = workspace + given;
         SK_TRY(act(j, &x));
-        room += given + got;
+        workspace += given + got;
     }
     return SK_OK;
 }

@@ -61,12 +61,12 @@ typedef struct sk_feedback_reset_job {
 
 /* A sum over members in the order of coll/call.h's tree: of f32 or f64. */
 typedef struct sk_tree_job {
-    void *to;         /* may be `mine` */
-    const void *mine; /* what this member has */
-    const char *room; /* what the others have: of member k, k steps from here */
-    int64_t step;     /* bytes */
-    int me, members;  /* fewer than 2^20 */
-    int64_t n;        /* elements */
+    void *to;          /* may be `mine` */
+    const void *mine;  /* what this member has */
+    const char *terms; /* what the others have: of member k, k steps from here */
+    int64_t step;      /* bytes */
+    int me, members;   /* fewer than 2^20 */
+    int64_t n;         /* elements */
     sk_dtype type;
     bool mean; /* divided by the number of members */
 } sk_tree_job;
@@ -85,9 +85,9 @@ typedef struct sk_inst_kernels {
     sk_status (*noise)(void *to, int64_t bytes, void *stream);
     sk_status (*stats)(const sk_stats_job *j, const sk_launch *l);
     sk_status (*clip)(const sk_clip_job *j, const sk_launch *l);
-    sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
+    sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l); /* *full = 1 if values did not fit */
-    sk_status (*unpack)(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
+    sk_status (*unpack)(void *data, const char *packed, sk_dtype type, int64_t n, int64_t capacity,
                         const sk_launch *l);
     /* `units` blocks of `unit` bytes, every `from_step` and `to_step` bytes apart: what
      * collectives need before and after them, where data is not contiguous. */
