@@ -152,7 +152,7 @@ static int cuda_tools(bool open, sk_device_library *out)
 
 /* ---- pools */
 
-static sk_status no_room(sk_device *d, size_t bytes)
+static sk_status no_memory(sk_device *d, size_t bytes)
 {
     size_t available = 0, all = 0;
     TRY(d, cudaMemGetInfo(&available, &all));
@@ -172,7 +172,7 @@ static sk_status cuda_pool_open(sk_device *d, size_t bytes, void **base)
     cudaError_t e = cudaMalloc(base, bytes);
     if (e == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return no_room(d, bytes);
+        return no_memory(d, bytes);
     }
     TRY(d, e);
     return SK_OK;

@@ -133,8 +133,8 @@ static sk_status open_pool(const sk_run *r, sk_gpu *g, int64_t bytes)
     }
     SK_TRY(sk_device_look(g->d, &f));
     g->left[0] = f.available;
-    if (f.available < bytes && r->opts.no_room)
-        return r->opts.no_room(r->opts.no_room_ctx, r->p, sk_device_name(g->d), f.available);
+    if (f.available < bytes && r->opts.no_memory)
+        return r->opts.no_memory(r->opts.no_memory_ctx, r->p, sk_device_name(g->d), f.available);
     SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
     SK_TRY(sk_device_look(g->d, &f));
     g->left[1] = f.available;
