@@ -228,3 +228,12 @@ static int classify(const sk_graph_plan *plan, bool owners, int *class_of)
 int sk_classes(const sk_graph_plan *plan, int *class_of) { return classify(plan, true, class_of); }
 
 int sk_shapes(const sk_graph_plan *plan, int *shape_of) { return classify(plan, false, shape_of); }
+
+sk_status sk_too_many_shapes(const sk_graph_plan *plan)
+{
+    return sk_fail(SK_ECONF,
+                   "layout: the %d ranks have more than %d different programs, which is the "
+                   "limit; take axes that divide train.batch, train.seq and the sizes of the "
+                   "model evenly, or fewer ranks",
+                   sk_mesh_ranks(&plan->layout.mesh), MOST);
+}

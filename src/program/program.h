@@ -336,11 +336,12 @@ sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
                            const sk_compile_opts *o, int rank, const char *last, char **text);
 
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
- * is filled; returns how many classes there are, or -1 if there are over a thousand. */
+ * is filled; returns how many classes there are, or -1 if there are over 1024. */
 int sk_classes(const sk_graph_plan *plan, int *class_of);
 /* The same, but for who owns a piece: ranks with equal numbers have equal instructions and buffers.
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph_plan *plan, int *shape_of);
+sk_status sk_too_many_shapes(const sk_graph_plan *plan); /* the refusal, where that returned -1 */
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */

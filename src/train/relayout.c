@@ -78,10 +78,11 @@ static sk_status same_ranks(const sk_setup *s, const char *text)
     SK_TRY(sk_layout_read(text, 0, &l));
     int n = sk_mesh_ranks(&l.mesh);
     if (n != s->n_ranks)
-        return sk_fail(SK_ECONF,
-                       "the layout \"%s\" has %d ranks, the run has %d; the number of ranks cannot "
-                       "change within a run",
-                       text, n, s->n_ranks);
+        return sk_fail(
+            SK_ECONF,
+            "the layout \"%s\" has %d rank%s, the run has %d; the number of ranks cannot "
+            "change within a run",
+            text, n, sk_plural(n), s->n_ranks);
     return SK_OK;
 }
 
@@ -121,7 +122,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
-    SK_TRY(sk_relayout_all_here(*out, "train.relayout"));
+    SK_TRY(sk_relayout_all_here(*out, "layout")); /* in_phase() names the key */
     return no_replica(*out);
 }
 

@@ -62,7 +62,7 @@ static sk_status compile_shapes(sk_setup *s)
     s->n_classes = sk_shapes(s->plan, s->class_of);
     if (s->n_classes >= 0) return compile_firsts(s);
     SK_TRY(sk_setup_compile(s, 0, &s->programs[0])); /* it may have a better error report */
-    return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+    return sk_too_many_shapes(s->plan);
 }
 
 /* With few ranks a class, classes save nothing. */
