@@ -280,8 +280,9 @@ static void traffic(const simulation *s)
 static void measured(const simulation *s)
 {
     const sk_profile *p = &s->profile;
-    printf("work      measured: %d of %d programs, on %d ranks without each other; %d calls\n",
-           p->measured, p->n_shapes, p->slots, s->calls.n);
+    printf("work      measured: %d of %d program%s, on %d rank%s without each other; %d call%s\n",
+           p->measured, p->n_shapes, sk_plural(p->n_shapes), p->slots, sk_plural(p->slots),
+           s->calls.n, sk_plural(s->calls.n));
     if (p->why) printf("          priced, not measured: %s\n", p->why);
 }
 
@@ -303,8 +304,9 @@ static void summary(const simulation *s, const char *idle)
     if (s->here) measured(s);
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->setup->n_params), s->setup->flops);
-    printf("layout    %d ranks = %s · %d micro-batches · %d simulated\n", s->setup->n_ranks,
-           sk_layout_short(a, &s->setup->layout), s->setup->n_micro, p->n);
+    printf("layout    %d rank%s = %s · %d micro-batch%s · %d simulated\n", s->setup->n_ranks,
+           sk_plural(s->setup->n_ranks), sk_layout_short(a, &s->setup->layout), s->setup->n_micro,
+           s->setup->n_micro > 1 ? "es" : "", p->n);
     if (idle) printf("warning   %s\n", idle);
     if (s->machine.unit) printf("step      %g units\n", p->seconds);
     else

@@ -297,8 +297,8 @@ static sk_status show(frame *f, const char *format)
 {
     const char *dir = run_dir(f->arena, f->heaps);
     if (!format) {
-        printf("job %d · %d ranks · %s\n", sk_control_block_info_of(f->heaps).pid, f->n,
-               *dir ? dir : "no run directory");
+        printf("job %d · %d rank%s · %s\n", sk_control_block_info_of(f->heaps).pid, f->n,
+               sk_plural(f->n), *dir ? dir : "no run directory");
         show_layout(f);
         show_gpus(f);
     }
@@ -386,8 +386,8 @@ static sk_status find_job(sk_arena *a, const char *word, int *pid)
     *pid = find_run(a, word, pids, n);
     if (*pid) return SK_OK;
     if (!word) return sk_fail(SK_EUSAGE, "top: no job of skein runs on this host");
-    return sk_fail(SK_EUSAGE, "top: no job trains in %s now; there are %d jobs on this host", word,
-                   n);
+    return sk_fail(SK_EUSAGE, "top: no job trains in %s now; %d job%s on this host", word, n,
+                   sk_plural(n));
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)

@@ -324,9 +324,12 @@ static const char *small_print(const drawing *d)
 {
     sk_out o = {.arena = d->sheet->arena};
     int down = d->down.n - 1, across = d->across.n - 1;
-    sk_out_add(&o, "%d different piece%s", d->list.n, d->list.n == 1 ? "" : "s");
-    if (d->list.empty) sk_out_add(&o, " · %d ranks have an empty one", d->list.empty);
-    if (d->list.absent) sk_out_add(&o, " · %d ranks on other stages", d->list.absent);
+    sk_out_add(&o, "%d different shard%s", d->list.n, sk_plural(d->list.n));
+    if (d->list.empty)
+        sk_out_add(&o, " · %d rank%s an empty one", d->list.empty,
+                   d->list.empty == 1 ? " has" : "s have");
+    if (d->list.absent)
+        sk_out_add(&o, " · %d rank%s on other stages", d->list.absent, sk_plural(d->list.absent));
     if (d->down.shown < down) sk_out_add(&o, " · a sample: %d of %d down", d->down.shown, down);
     if (d->across.shown < across)
         sk_out_add(&o, " · a sample: %d of %d across", d->across.shown, across);

@@ -39,10 +39,11 @@ static sk_status check_memory(sk_arena *a, int n, int64_t need)
 {
     int64_t has = sk_proc_available();
     if (need <= has) return SK_OK;
-    return sk_fail(SK_EIO,
-                   "heaps: %d ranks need %s (%lld bytes), this host can give %s; use more hosts, "
-                   "a smaller micro-batch, or shard or recompute more",
-                   n, sk_bytes(a, need), (long long)need, sk_bytes(a, has));
+    return sk_fail(
+        SK_EIO,
+        "heaps: %d rank%s need%s %s (%lld bytes), this host can give %s; use more hosts, "
+        "a smaller micro-batch, or shard or recompute more",
+        n, sk_plural(n), n == 1 ? "s" : "", sk_bytes(a, need), (long long)need, sk_bytes(a, has));
 }
 
 /* Make bytes from `at` really there.  0, or errno.  fd < 0: private memory comes when touched. */

@@ -1,5 +1,6 @@
 /* data_files.c - lists of files, whole files with gzip undone, mapped files. */
 #include "data/data_files.h"
+#include "base/strings.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -142,8 +143,8 @@ sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out)
 const char *sk_paths_repeated(sk_arena *a, const sk_paths *p)
 {
     if (!p->again) return "";
-    return sk_print(a, " · %d more name%s of the same file%s", p->again, p->again > 1 ? "s" : "",
-                    p->n > 1 ? "s" : "");
+    return sk_print(a, " · %d more name%s of the same file%s", p->again, sk_plural(p->again),
+                    sk_plural(p->n));
 }
 
 bool sk_data_has_word(const char *name, const char *word)

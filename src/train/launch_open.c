@@ -148,10 +148,10 @@ static sk_status set_up(sk_launcher *l, const char **note)
     l->endings = sk_many(l->arena, struct pollfd, l->setup.n_ranks);
     if (l->boot && l->boot->n_ranks != l->setup.n_ranks)
         return sk_fail(SK_ECONF,
-                       "the layout has %d ranks, %s started %d; give layout= a product of %d, or "
+                       "the layout has %d rank%s, %s started %d; give layout= a product of %d, or "
                        "start %d",
-                       l->setup.n_ranks, l->boot->by, l->boot->n_ranks, l->boot->n_ranks,
-                       l->setup.n_ranks);
+                       l->setup.n_ranks, sk_plural(l->setup.n_ranks), l->boot->by, l->boot->n_ranks,
+                       l->boot->n_ranks, l->setup.n_ranks);
     if (sk_launcher_leads(l)) SK_TRY(sk_fits_host(&l->setup, l->as_threads && !l->boot));
     if (!sk_launcher_leads(l))
         return SK_OK; /* its data are opened after rank 0 has prepared them */
