@@ -278,7 +278,7 @@ void sk_lower_error(sk_lowering *e, sk_param_plan *q,
 /* params.c: where parameters are stored. */
 sk_status sk_plan_params(sk_lowering *e);
 sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t); /* as the optimizer sees it */
-bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a piece */
+bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a shard */
 bool sk_lower_per_task(const sk_lowering *e);     /* gradients are reduced task by task */
 int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
 void sk_lower_close_layer(sk_lowering *e);

@@ -31,7 +31,7 @@
  *   node.region      sk_plan.region_of: its chunked region       regions -> lower, overlap, tiles
  *   node.half        sk_plan.weight_half                         split-backward -> lower, saved
  *   tensor.wide      sk_plan.wide: inside a region, never whole  regions -> recompute, slices
- *   saved.form       sk_saved.form: as made, a piece, signs, zeros, gathered
+ *   saved.form       sk_saved.form: as made, a shard, signs, zeros, gathered
  *                                                                saved -> lower
  *   inst.region      instructions that run in chunks together    lower -> slices
  *   inst.ring        the axis of the ring of its operands        lower -> ring
@@ -338,7 +338,7 @@ sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
  * is filled; returns how many classes there are, or -1 if there are over 1024. */
 int sk_classes(const sk_graph_plan *plan, int *class_of);
-/* The same, but for who owns a piece: ranks with equal numbers have equal instructions and buffers.
+/* The same, but for who owns a shard: ranks with equal numbers have equal instructions and buffers.
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph_plan *plan, int *shape_of);
 sk_status sk_too_many_shapes(const sk_graph_plan *plan); /* the refusal, where that returned -1 */

@@ -91,7 +91,7 @@ static sk_status see_write(watch *w, int pc, int o)
     if (c < 0) return SK_OK;
     const sk_param_plan *q = in->act == SK_DO_UPDATE ? &w->p->params.v[in->param] : NULL;
     if (!q || o || in->out[0] != q->shard || !is_my_piece(w->p, q))
-        return wrong(w->p, pc, c, "writes more than its piece of");
+        return wrong(w->p, pc, c, "writes more than its shard of");
     if (!w->met) return wrong(w->p, pc, c, "writes, while others may read it,");
     w->written[c] = pc + 1;
     return SK_OK;

@@ -17,8 +17,8 @@ static int64_t places(const sk_setup *s, char letter)
     return (n + m - 1) / m;
 }
 
-/* Pieces that all axes together cut a letter in. */
-static int64_t pieces(const sk_layout *l, char letter)
+/* Shards that all axes together cut a letter in. */
+static int64_t shards(const sk_layout *l, char letter)
 {
     int64_t n = 1;
     for (int i = 0; i < l->mesh.n; i++)
@@ -34,12 +34,12 @@ static const char *key_of(const sk_setup *s, char letter)
     return letter == 't' ? " (train.seq)" : "";
 }
 
-/* Does this axis cut a letter in more pieces than it has places?  Says so. */
+/* Does this axis cut a letter in more shards than it has places?  Says so. */
 static char *short_letter(sk_arena *a, const sk_setup *s, int axis)
 {
     const sk_mesh *m = &s->layout.mesh;
     for (const char *c = s->layout.split[axis]; *c; c++) {
-        int64_t has = places(s, *c), cut = pieces(&s->layout, *c);
+        int64_t has = places(s, *c), cut = shards(&s->layout, *c);
         if (m->size[axis] < 2 || has < 1 || has >= cut) continue;
         int64_t rest = cut / m->size[axis], fits = has / rest;
         return sk_print(

@@ -238,17 +238,18 @@ static void run(int p, int wrong, void (*todo)(rank *r), const char *words)
 
 int main(void)
 {
-    static const char *const words[] = {"the 8 rows of segment 0 are not the cells 0 to 3 of 4",
-                                        "cells -1 to 2",
-                                        "in 9223372036854775807 rows",
-                                        "cells 0 to 1 of 1 in 9 rows",
-                                        "only all-to-all has one",
-                                        "has swap 3",
-                                        "leaves the heap",
-                                        "leaves the heap",
-                                        "overlaps itself",
-                                        "their programs or their members of the group differ",
-                                        "their programs or their members of the group differ"};
+    static const char *const words[] = {
+        "the 8 rows of segment 0 are not the reduction blocks 0 to 3 of 4",
+        "blocks -1 to 2",
+        "in 9223372036854775807 rows",
+        "blocks 0 to 1 of 1 in 9 rows",
+        "only all-to-all has one",
+        "has swap 3",
+        "leaves the heap",
+        "leaves the heap",
+        "overlaps itself",
+        "their programs or their members of the group differ",
+        "their programs or their members of the group differ"};
     alarm(100);
     for (int p = 1; p <= MOST; p++) run(p, -1, swap_all, NULL);
     for (int i = 0; i < 11; i++) run(i < 9 ? 1 : 2, i, do_wrong, words[i]);

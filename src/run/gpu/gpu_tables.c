@@ -1,4 +1,4 @@
-/* gpu_tables.c - tables that kernels read from the device: the pieces of parameters that updates
+/* gpu_tables.c - tables that kernels read from the device: the shards of parameters that updates
  * work on, the gradients that STATS sums, and the error feedback that CLIP resets. */
 #include "base/hash.h"
 #include "run/cpu/optimize.h"
