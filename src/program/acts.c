@@ -263,7 +263,7 @@ static void print_copy(sk_out *o, const sk_program *p, const sk_inst *in)
 
 static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
 {
-    if (p->params.v[in->param].tensor->bias_update != 0) sk_out_add(o, "nudge ");
+    if (p->params.v[in->param].tensor->bias_update != 0) sk_out_add(o, "bias update ");
     else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
     if (in->background) sk_out_add(o, "beside the step, ");
     sk_print_operands(o, p, in->background ? &in->out[2] : in->out, 1);
