@@ -32,7 +32,7 @@ endif()
 set(flags
     -ffp-contract=fast -fopenmp-simd -fno-math-errno -fno-trapping-math
     -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes
-    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # so that stories say src/run/run.c:88
+    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # so that error reports say src/run/run.c:88
 if(arch)
   list(APPEND flags -march=${arch})
 endif()

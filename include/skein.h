@@ -83,7 +83,7 @@ const char *sk_error(void);
  * a process.  `train` makes its ranks by fork() unless "--launch=thread" is among the words.  While
  * it trains, SIGINT, SIGTERM, SIGHUP and SIGUSR1 mean "save and stop", SIGPIPE and SIGXFSZ are
  * ignored; afterwards they mean again what they meant before.  Standard streams that are closed are
- * opened on /dev/null.  What the program does and this does not: print the story of a failure, and
+ * opened on /dev/null.  What the program does and this does not: print the error report, and
  * start itself again when an old OpenBLAS does not know the processor (OPENBLAS_CORETYPE) or
  * address space is limited (OPENBLAS_NUM_THREADS=1). */
 int sk_command(int n_words, const char *const words[]); /* 0, or the exit code */

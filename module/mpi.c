@@ -3,7 +3,7 @@
  * Compiled once for every MPI that is found, into skein_openmpi.so and skein_mpich.so,
  * and opened at run time (comm/wire.c): the program itself links no MPI, so one program
  * runs under any of them.  A module is linked with nothing of skein either; it tells its
- * stories through the function it is given.
+ * error reports through the function it is given.
  *
  * A message is one MPI_Isend and one MPI_Irecv.  Counts of MPI are ints, so a long message is
  * described as blocks of LONG bytes and a rest, by a type of its own.  MPI keeps the order
@@ -46,7 +46,7 @@ static struct {
     team *teams;
 } mpi;
 
-/* --- stories --- */
+/* --- error reports --- */
 
 static sk_status no(int code, const char *what, int peer, int64_t bytes)
 {
@@ -173,13 +173,13 @@ static team *find_team(const int *ranks, int n)
     for (team *t = mpi.teams; t; t = t->next)
         if (t->n == n && !memcmp(t->ranks, ranks, bytes)) return t;
     team *t = calloc(1, sizeof *t);
-    int *room = calloc(3, bytes);
-    if (!t || !room) {
+    int *ints = calloc(3, bytes);
+    if (!t || !ints) {
         free(t);
-        free(room);
+        free(ints);
         return NULL;
     }
-    *t = (team){.n = n, .ranks = room, .counts = room + n, .starts = room + 2 * n};
+    *t = (team){.n = n, .ranks = ints, .counts = ints + n, .starts = ints + 2 * n};
     memcpy(t->ranks, ranks, bytes);
     if (make_comm(t)) return NULL;
     t->next = mpi.teams;

@@ -113,14 +113,14 @@ static sk_status read_ask(sk_arena *a, const words *w, const sk_coll *c, sk_coll
     ask->n = ask->n_axes ? product : RANKS;
     SK_TRY(read_number("-n", w->n, 1, MOST, &ask->n));
     if (ask->n > MOST || (ask->n_axes && product != ask->n))
-        return sk_fail(SK_EUSAGE, "command line: --axes %s make %d ranks, not %d", w->axes, product,
-                       ask->n > MOST ? MOST : ask->n);
+        return sk_fail(SK_EUSAGE, "command line: --axes %s make %d rank%s, not %d", w->axes,
+                       product, sk_plural(product), ask->n > MOST ? MOST : ask->n);
     SK_TRY(read_number("--root", w->root, 0, ask->n - 1, &ask->root));
     SK_TRY(read_number("--parts", w->parts, 1, 1024, &ask->parts));
     if (sk_coll_can(c, ask)) return SK_OK;
-    return sk_fail(SK_EUSAGE, "%s does no %s on %d ranks%s%s; it does %s: %s", c->name,
-                   sk_coll_names[ask->kind], ask->n, w->axes ? " = " : "", w->axes ? w->axes : "",
-                   kinds_of(a, c), c->doc);
+    return sk_fail(SK_EUSAGE, "%s does no %s on %d rank%s%s%s; it does %s: %s", c->name,
+                   sk_coll_names[ask->kind], ask->n, sk_plural(ask->n), w->axes ? " = " : "",
+                   w->axes ? w->axes : "", kinds_of(a, c), c->doc);
 }
 
 /* --- messages --- */
@@ -227,8 +227,8 @@ static void put_head(const sk_coll *c, const sk_coll_ask *ask, int wide, int hig
             "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"%s\"/></marker>",
             i, colours[i]);
     printf("</defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
-           "<text x=\"12\" y=\"20\" font-size=\"14\">%s %s on %d ranks</text>\n",
-           c->name, sk_coll_names[ask->kind], ask->n);
+           "<text x=\"12\" y=\"20\" font-size=\"14\">%s %s on %d rank%s</text>\n",
+           c->name, sk_coll_names[ask->kind], ask->n, sk_plural(ask->n));
 }
 
 static void put_grid(int n, int rounds)
@@ -282,9 +282,9 @@ static sk_status put_proof(sk_arena *a, const sk_coll *c, const sk_steps *list, 
     const sk_coll_ask *ask = &list->ask;
     sk_coll_cost price = sk_coll_price(c, ask);
     bool ordered = sk_kind_sums(ask->kind) && c->order == SK_ORDER_TREE;
-    printf("%s: %s\n%s on %d ranks: proved%s; chunks %d, messages %lld\n", c->name, c->doc,
-           sk_coll_names[ask->kind], ask->n, ordered ? ", sums in the order of the tree" : "",
-           list->cells, (long long)p->messages);
+    printf("%s: %s\n%s on %d rank%s: proved%s; chunks %d, messages %lld\n", c->name, c->doc,
+           sk_coll_names[ask->kind], ask->n, sk_plural(ask->n),
+           ordered ? ", sums in the order of the tree" : "", list->cells, (long long)p->messages);
     return put_cost(a, &p->cost, &price);
 }
 

@@ -103,7 +103,7 @@ static void peak(sk_table *t, const char *what, int cores)
     sk_kept_peak kept = sk_host_peak_keep(a, cores, p.flops);
     if (!kept.why)
         sk_out_add(&o, "stored peak, best of %lld measurement%s; ", (long long)kept.times,
-                   kept.times == 1 ? "" : "s");
+                   sk_plural(kept.times));
     sk_out_add(&o, "measured now %.1f; f32 products of 256 x 256, one thread a core",
                1e-9 * p.flops);
     if (p.spread > 0.05) sk_out_add(&o, "; noisy, half take over %.0f %% longer", 100 * p.spread);
@@ -369,9 +369,9 @@ static void gpus(sk_table *t, const sk_host *h)
         : nvcc ? "device=cpu only; cmake --preset release && cmake --build --preset release adds it"
                : "device=cpu only; install nvcc and build again");
     say(t, "NVIDIA driver",
-        !driver ? "no driver"
-                : sk_print(a, "%s, %d GPU%s", *version ? version : driver, h->gpus,
-                           h->gpus == 1 ? "" : "s"),
+        !driver
+            ? "no driver"
+            : sk_print(a, "%s, %d GPU%s", *version ? version : driver, h->gpus, sk_plural(h->gpus)),
         driver && h->gpus ? "runs kernels"
         : h->gpus ? "there are GPUs, but no libcuda.so.1: in a container, start it with them"
                   : "not needed for device=cpu");

@@ -135,7 +135,7 @@ static void say_peak(sk_arena *a, const sk_setup *s, int64_t most)
 /* The simulated step, and its machine. */
 typedef struct walked {
     sk_machine machine;
-    sk_simulation paper;
+    sk_simulation simulated;
 } walked;
 
 static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mine, bool trace,
@@ -156,14 +156,14 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *where, bool mi
                          .shape_of = shape_of,
                          .by_class = true,
                          .trace = trace};
-    return sk_simulate(a, &in, &out->paper);
+    return sk_simulate(a, &in, &out->simulated);
 }
 
 /* On another machine: what fits, and the step. */
 static void there(sk_arena *a, const walked *w, int64_t most)
 {
     const sk_machine *m = &w->machine;
-    const sk_simulation *p = &w->paper;
+    const sk_simulation *p = &w->simulated;
     printf("cluster   %s: %s of %s per rank, %s\n", m->name, sk_bytes(a, most),
            m->memory ? sk_bytes(a, m->memory) : "unknown memory",
            m->memory && most > m->memory ? "does not fit" : "fits");
@@ -203,11 +203,11 @@ static sk_status draw(sk_arena *a, const sk_setup *s, const sk_conf_rest *rest, 
 {
     if (!sk_conf_option(rest, "cluster")) {
         SK_TRY(walk(a, s, "unit", true, true, w));
-        if (w->paper.seconds <= 0) SK_TRY(walk(a, s, "cpu", true, true, w));
+        if (w->simulated.seconds <= 0) SK_TRY(walk(a, s, "cpu", true, true, w));
     }
     sk_picture in = {.setup = s,
                      .machine = &w->machine,
-                     .paper = &w->paper,
+                     .simulated = &w->simulated,
                      .host_of = hosts(a, s, &w->machine),
                      .tensor = sk_conf_option(rest, "tensor")};
     return sk_picture_write(a, &in, sk_conf_option(rest, "svg"));
@@ -242,8 +242,9 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->n_params), s->flops);
     conventions(s);
-    printf("layout    %d ranks = %s · %d micro-batches · %d class%s of ranks\n", s->n_ranks,
-           sk_layout_short(a, &s->layout), s->n_micro, s->n_classes, s->n_classes > 1 ? "es" : "");
+    printf("layout    %d rank%s = %s · %d micro-batch%s · %d class%s of ranks\n", s->n_ranks,
+           sk_plural(s->n_ranks), sk_layout_short(a, &s->layout), s->n_micro,
+           s->n_micro > 1 ? "es" : "", s->n_classes, s->n_classes > 1 ? "es" : "");
     if (idle) printf("warning   %s\n", idle);
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));

@@ -52,7 +52,7 @@ typedef struct simulation {
     sk_setup *setup;
     sk_machine machine;
     double peak; /* flops per second of all ranks */
-    sk_simulation paper;
+    sk_simulation simulated;
     bool here;          /* measure instructions */
     sk_profile profile; /* of `here` */
     sk_call_times calls;
@@ -161,14 +161,14 @@ static sk_status walk(simulation *s)
     if (s->here) SK_TRY(measure_ranks(s, &in));
     in.seconds = s->profile.seconds;
     in.calls = s->here ? &s->calls : NULL;
-    return sk_simulate(s->arena, &in, &s->paper);
+    return sk_simulate(s->arena, &in, &s->simulated);
 }
 
 static sk_status write_trace(const simulation *s)
 {
-    sk_trace_rank *r = sk_many(s->arena, sk_trace_rank, s->paper.n);
-    for (int i = 0; i < s->paper.n; i++) {
-        const sk_simulated_rank *p = &s->paper.v[i];
+    sk_trace_rank *r = sk_many(s->arena, sk_trace_rank, s->simulated.n);
+    for (int i = 0; i < s->simulated.n; i++) {
+        const sk_simulated_rank *p = &s->simulated.v[i];
         r[i] = (sk_trace_rank){.program = p->program,
                                .rank = p->rank,
                                .ranks = p->ranks,
@@ -178,7 +178,7 @@ static sk_status write_trace(const simulation *s)
     }
     FILE *to = fopen(s->trace, "we");
     if (!to) return sk_fail(SK_ECREATE, "cannot create '%s': %s", s->trace, strerror(errno));
-    sk_status st = sk_trace_write(to, r, s->paper.n, 0);
+    sk_status st = sk_trace_write(to, r, s->simulated.n, 0);
     if (fclose(to) && !st) st = sk_fail(SK_EIO, "cannot write '%s': %s", s->trace, strerror(errno));
     return st;
 }
@@ -195,15 +195,15 @@ static double tokens(const simulation *s)
  */
 static double mfu(const simulation *s)
 {
-    return s->peak > 0 ? s->setup->flops / s->paper.seconds / s->peak : 0;
+    return s->peak > 0 ? s->setup->flops / s->simulated.seconds / s->peak : 0;
 }
 
 /* Ranks without work (train/idle.h), as a sentence; NULL: none. */
 static const char *idle_text(const simulation *s)
 {
     int n = 0;
-    for (int i = 0; i < s->paper.n; i++)
-        if (sk_idle(s->paper.v[i].program)) n += s->paper.v[i].ranks;
+    for (int i = 0; i < s->simulated.n; i++)
+        if (sk_idle(s->simulated.v[i].program)) n += s->simulated.v[i].ranks;
     return sk_idle_text(s->arena, s->setup, n);
 }
 
@@ -217,7 +217,7 @@ static void add_row(sk_table *t, const simulation *s, const char *name, const sk
                     double flops, int64_t wire, int64_t memory)
 {
     sk_arena *a = t->arena;
-    double step = s->paper.seconds;
+    double step = s->simulated.seconds;
     bool works = !r->program || !sk_idle(r->program); /* the row of all has none */
     const char *cells[COLS] = {name,
                                sk_print(a, "%d", r->ranks),
@@ -240,16 +240,16 @@ static void add_row(sk_table *t, const simulation *s, const char *name, const sk
 static int64_t fullest(const simulation *s)
 {
     int64_t most = 0;
-    for (int i = 0; i < s->paper.n; i++)
-        if (sk_device_bytes(s->paper.v[i].program) > most)
-            most = sk_device_bytes(s->paper.v[i].program);
+    for (int i = 0; i < s->simulated.n; i++)
+        if (sk_device_bytes(s->simulated.v[i].program) > most)
+            most = sk_device_bytes(s->simulated.v[i].program);
     return most;
 }
 
 /* The first row is the whole job: means of the times, sums of flops and bytes, the most memory. */
 static sk_status table(const simulation *s, const char *format)
 {
-    const sk_simulation *p = &s->paper;
+    const sk_simulation *p = &s->simulated;
     sk_table t = {.arena = s->arena, .head = columns, .n_cols = COLS};
     sk_simulated_rank all = {.ranks = s->setup->n_ranks,
                              .stage = -1,
@@ -265,7 +265,7 @@ static sk_status table(const simulation *s, const char *format)
 
 static void traffic(const simulation *s)
 {
-    const sk_simulation *p = &s->paper;
+    const sk_simulation *p = &s->simulated;
     const sk_mesh *m = &s->setup->layout.mesh;
     sk_arena *a = s->arena;
     printf("wire      %s in all", sk_bytes(a, p->wire));
@@ -280,8 +280,9 @@ static void traffic(const simulation *s)
 static void measured(const simulation *s)
 {
     const sk_profile *p = &s->profile;
-    printf("work      measured: %d of %d programs, on %d ranks without each other; %d calls\n",
-           p->measured, p->n_shapes, p->slots, s->calls.n);
+    printf("work      measured: %d of %d program%s, on %d rank%s without each other; %d call%s\n",
+           p->measured, p->n_shapes, sk_plural(p->n_shapes), p->slots, sk_plural(p->slots),
+           s->calls.n, sk_plural(s->calls.n));
     if (p->why) printf("          priced, not measured: %s\n", p->why);
 }
 
@@ -295,16 +296,17 @@ static bool slower_than_told(const sk_machine *m, const sk_job *job)
 
 static void summary(const simulation *s, const char *idle)
 {
-    const sk_simulation *p = &s->paper;
+    const sk_simulation *p = &s->simulated;
     sk_arena *a = s->arena;
     double step = p->seconds > 0 ? p->seconds : 1;
-    int64_t most = fullest(s), room = s->machine.memory;
+    int64_t most = fullest(s), memory = s->machine.memory;
     printf("machine   %s · %s\n", s->machine.name, s->machine.doc);
     if (s->here) measured(s);
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->setup->n_params), s->setup->flops);
-    printf("layout    %d ranks = %s · %d micro-batches · %d simulated\n", s->setup->n_ranks,
-           sk_layout_short(a, &s->setup->layout), s->setup->n_micro, p->n);
+    printf("layout    %d rank%s = %s · %d micro-batch%s · %d simulated\n", s->setup->n_ranks,
+           sk_plural(s->setup->n_ranks), sk_layout_short(a, &s->setup->layout), s->setup->n_micro,
+           s->setup->n_micro > 1 ? "es" : "", p->n);
     if (idle) printf("warning   %s\n", idle);
     if (s->machine.unit) printf("step      %g units\n", p->seconds);
     else
@@ -319,9 +321,9 @@ static void summary(const simulation *s, const char *idle)
                "ranks)\n",
                p->copied, 100 * (1 - p->uncovered / p->copied));
     printf("memory    %s on the fullest rank%s\n\n", sk_bytes(a, most),
-           !room         ? ""
-           : most > room ? sk_print(a, ": does not fit in %s", sk_bytes(a, room))
-                         : sk_print(a, " of %s: fits", sk_bytes(a, room)));
+           !memory         ? ""
+           : most > memory ? sk_print(a, ": does not fit in %s", sk_bytes(a, memory))
+                           : sk_print(a, " of %s: fits", sk_bytes(a, memory)));
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)

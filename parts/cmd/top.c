@@ -39,7 +39,7 @@ typedef struct seen { /* a rank at one look */
 
 typedef struct frame {
     sk_arena *arena;
-    sk_heaps *board;
+    sk_heaps *heaps;
     sk_setup *setup; /* NULL: the programs are not known */
     uint64_t *hash;  /* of the programs of each phase */
     int n;
@@ -72,9 +72,9 @@ static void take(frame *f, double seconds)
     f->was = sk_many(f->arena, seen, f->n);
     f->is = sk_many(f->arena, seen, f->n);
     double start = sk_now();
-    look(f->board, f->n, f->was);
+    look(f->heaps, f->n, f->was);
     usleep((useconds_t)(seconds * 1e6));
-    look(f->board, f->n, f->is);
+    look(f->heaps, f->n, f->is);
     f->dt = sk_now() - start;
 }
 
@@ -82,19 +82,19 @@ static bool over(char process) { return process == 'X' || process == 'Z'; }
 static bool moved(const frame *f, int r) { return f->is[r].beat != f->was[r].beat; }
 
 /* The run directory as the job means it: its label may be relative to where it was started. */
-static const char *run_dir(sk_arena *a, const sk_heaps *board)
+static const char *run_dir(sk_arena *a, const sk_heaps *heaps)
 {
     char path[PATH_MAX];
-    sk_control_block_info b = sk_control_block_info_of(board);
+    sk_control_block_info b = sk_control_block_info_of(heaps);
     if (!*b.label) return "";
     const char *dir = *b.label == '/' ? b.label : sk_print(a, "/proc/%d/cwd/%s", b.pid, b.label);
     return sk_strdup(a, realpath(dir, path) ? path : b.label);
 }
 
 /* The job's own config, compiled as it was.  Best effort: NULL if anything is missing. */
-static sk_setup *compile(sk_arena *a, const sk_heaps *board)
+static sk_setup *compile(sk_arena *a, const sk_heaps *heaps)
 {
-    char *config = sk_print(a, "%s/config.yaml", run_dir(a, board));
+    char *config = sk_print(a, "%s/config.yaml", run_dir(a, heaps));
     sk_job *job = sk_new(a, sk_job);
     sk_setup *s = sk_new(a, sk_setup);
     if (config[0] != '/' || !sk_is_file(config)) return NULL;
@@ -102,7 +102,7 @@ static sk_setup *compile(sk_arena *a, const sk_heaps *board)
         sk_error_set("");
         return NULL;
     }
-    return s->n_ranks == sk_control_block_info_of(board).n_ranks ? s : NULL;
+    return s->n_ranks == sk_control_block_info_of(heaps).n_ranks ? s : NULL;
 }
 
 static int n_phases(const sk_setup *s) { return s->relayout ? s->relayout->n : 1; }
@@ -110,7 +110,7 @@ static int n_phases(const sk_setup *s) { return s->relayout ? s->relayout->n : 1
 /* The phase whose program a rank has opened; -1: not known. */
 static int phase_of(const frame *f, int rank)
 {
-    uint64_t theirs = atomic_load(&sk_heaps_rank_state(f->board, rank)->hash);
+    uint64_t theirs = atomic_load(&sk_heaps_rank_state(f->heaps, rank)->hash);
     if (!f->setup) return -1;
     int by_step = sk_relayout_at(f->setup, f->is ? f->is[rank].step : 0);
     if (f->hash[by_step] == theirs) return by_step; /* a layout may come back */
@@ -141,7 +141,7 @@ static int culprit(const frame *f)
     for (int r = 0; r < f->n; r++) {
         char p = f->is[r].process;
         if (p == 'T' || p == 't' || (over(p) && f->is[r].state != DONE)) return r;
-        sk_hang b = sk_hang_find(f->board, r);
+        sk_hang b = sk_hang_find(f->heaps, r);
         if (b.n > 1 && !b.cycle) votes[b.rank]++;
     }
     for (int r = 0; r < f->n; r++)
@@ -156,7 +156,7 @@ static void victims(const frame *f, int root, sk_out *o)
     double longest = 0;
     sk_out who = {.arena = f->arena};
     for (int r = 0; r < f->n; r++) {
-        sk_hang b = sk_hang_find(f->board, r);
+        sk_hang b = sk_hang_find(f->heaps, r);
         if (r == root || b.cycle || b.rank != root) continue;
         sk_out_add(&who, "%s%d", n++ ? ", " : "", r);
         longest = fmax(longest, f->is[r].since);
@@ -171,7 +171,7 @@ static void blame(const frame *f, int root, sk_out *o)
     const seen *s = &f->is[root];
     sk_out_add(o, "stuck: rank %d is %s", root, sk_process_state_name(s->process));
     if (s->process == 'T') sk_out_add(o, " (kill -CONT %lld)", s->pid);
-    sk_out_add(o, " %s", sk_flight_place(NULL, sk_heaps_rank_state(f->board, root), f->arena));
+    sk_out_add(o, " %s", sk_flight_place(NULL, sk_heaps_rank_state(f->heaps, root), f->arena));
     if (!over(s->process) && s->since > 0) sk_out_add(o, " since %.3g s", s->since);
     victims(f, root, o);
 }
@@ -212,7 +212,7 @@ static const char *verdict(const frame *f)
         if (f->is[r].since > 0) still = fmin(still, f->is[r].since);
     }
     bool bad = root >= 0 && strchr("TtXZ", f->is[root].process);
-    if (sk_heaps_aborted(f->board, NULL, NULL, &report))
+    if (sk_heaps_aborted(f->heaps, NULL, NULL, &report))
         sk_out_add(&o, "failed: %.*s", (int)strcspn(report, "\n"), report);
     else if (count_state(f, DONE) == f->n) sk_out_add(&o, "done");
     else if (ended(f)) sk_out_add(&o, "all ranks have ended");
@@ -295,10 +295,10 @@ static void show_gpus(const frame *f)
 
 static sk_status show(frame *f, const char *format)
 {
-    const char *dir = run_dir(f->arena, f->board);
+    const char *dir = run_dir(f->arena, f->heaps);
     if (!format) {
-        printf("job %d · %d ranks · %s\n", sk_control_block_info_of(f->board).pid, f->n,
-               *dir ? dir : "no run directory");
+        printf("job %d · %d rank%s · %s\n", sk_control_block_info_of(f->heaps).pid, f->n,
+               sk_plural(f->n), *dir ? dir : "no run directory");
         show_layout(f);
         show_gpus(f);
     }
@@ -326,10 +326,10 @@ static sk_status watch(frame *f, const char *format, bool once)
 
 /* --- which job --- */
 
-static frame open_frame(sk_arena *a, sk_heaps *board)
+static frame open_frame(sk_arena *a, sk_heaps *heaps)
 {
-    frame f = {.arena = a, .board = board, .n = sk_control_block_info_of(board).n_ranks};
-    f.setup = compile(a, board);
+    frame f = {.arena = a, .heaps = heaps, .n = sk_control_block_info_of(heaps).n_ranks};
+    f.setup = compile(a, heaps);
     if (!f.setup) return f;
     f.hash = sk_many(a, uint64_t, n_phases(f.setup));
     for (int i = 0; i < n_phases(f.setup); i++)
@@ -386,8 +386,8 @@ static sk_status find_job(sk_arena *a, const char *word, int *pid)
     *pid = find_run(a, word, pids, n);
     if (*pid) return SK_OK;
     if (!word) return sk_fail(SK_EUSAGE, "top: no job of skein runs on this host");
-    return sk_fail(SK_EUSAGE, "top: no job trains in %s now; there are %d jobs on this host", word,
-                   n);
+    return sk_fail(SK_EUSAGE, "top: no job trains in %s now; %d job%s on this host", word, n,
+                   sk_plural(n));
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -395,16 +395,16 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     const char *words[1], *format = NULL, *once = NULL;
     const sk_argv_option options[] = {{"-o", &format, false}, {"--once", &once, true}, {0}};
     int n = 0, pid = 0, *pids;
-    sk_heaps *board;
+    sk_heaps *heaps;
     SK_TRY(sk_argv_words(a, argc, argv, options, words, 1, &n));
     if (format && !strcmp(format, "text")) format = NULL;
     SK_TRY(find_job(a, n ? words[0] : NULL, &pid));
     int jobs = n ? 0 : sk_control_block_jobs(a, &pids);
     if (jobs > 1) return show_jobs(a, pids, jobs, format);
-    SK_TRY(sk_control_block_open(pid, &board));
-    frame f = open_frame(a, board);
+    SK_TRY(sk_control_block_open(pid, &heaps));
+    frame f = open_frame(a, heaps);
     sk_status st = watch(&f, format, once || format || !sk_proc_screen(STDOUT_FILENO));
-    sk_heaps_close(board);
+    sk_heaps_close(heaps);
     return st;
 }
 

@@ -36,8 +36,8 @@ static sk_status join(sk_boot *b, sk_job *job, const sk_launch_opts *o)
                        "starts itself; %s started these",
                        b->by);
     if (job->ranks > 0 && job->ranks != b->n_ranks)
-        return sk_fail(SK_EUSAGE, "command line: -n %lld, but %s started %d ranks; leave -n away",
-                       (long long)job->ranks, b->by, b->n_ranks);
+        return sk_fail(SK_EUSAGE, "command line: -n %lld, but %s started %d rank%s; leave -n away",
+                       (long long)job->ranks, b->by, b->n_ranks, sk_plural(b->n_ranks));
     b->late = tell_late;
     SK_TRY(sk_boot_join(b, job->timeout > 0 ? job->timeout : MEET_S));
     job->ranks = b->n_ranks;

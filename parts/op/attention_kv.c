@@ -102,7 +102,7 @@ static const sk_sample samples[] = {
 
 const sk_op sk_op_attention_kv = {
     .name = "attention_kv",
-    .doc = "causal attention of a piece of the queries over all keys; also gives log-sum-exp",
+    .doc = "causal attention of a shard of the queries over all keys; also gives log-sum-exp",
     .flags = SK_OP_RECOMPUTE,
     .dims = "bthr!d!,bt^hz!d!->bthrd,bhrt",
     .n_in = 2,

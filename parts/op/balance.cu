@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(BLOCK)
     if (threadIdx.x == 0) sk_put(y, 0, (add ? sk_get(y, 0) : 0) + (float)(coefficient * all));
 }
 
-/* In canonical order: a thread a cell. */
+/* In canonical order: a thread for each reduction block. */
 static __global__ void __launch_bounds__(SK_REDUCTION_BLOCKS_MAX)
     finish_cells(job j, double coefficient, const __grid_constant__ sk_borders cells, sk_any y,
                  bool add)

@@ -215,7 +215,7 @@ static real sum_cell(const walk *w, int cell)
     return sum;
 }
 
-/* Cells [from, to), a subtree. */
+/* Reduction blocks [from, to), a subtree. */
 static real sum_tree(const walk *w, int from, int to)
 {
     if (to - from == 1) return sum_cell(w, from);

@@ -284,8 +284,8 @@ static sk_status check(const sk_args *a)
 {
     if (sk_fp8_is(a) && sk_args_canonical(a))
         return sk_fail(SK_ECONF,
-                       "contract: '%s' in 8 bits has a scale for each piece, and canonical order "
-                       "knows no pieces; leave out train.matmul=fp8 or order=canonical",
+                       "contract: '%s' in 8 bits has a scale for each shard, so its bits "
+                       "depend on the layout; leave out train.matmul=fp8 or order=canonical",
                        a->dims);
     return SK_OK;
 }

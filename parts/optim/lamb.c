@@ -1,7 +1,7 @@
 /* lamb.c - You et al. 2020: Adam's direction, scaled per parameter so that the
  * step is a fixed fraction of the weight's own norm.  Two passes: the first
  * leaves the direction and the two squared norms, which the engine adds over the
- * pieces; the second takes the step. */
+ * shards; the second takes the step. */
 #include "kernel/optim.h"
 
 #include <math.h>

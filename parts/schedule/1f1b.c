@@ -14,7 +14,7 @@ static void stage(sk_tasks *t, int s, int ahead, int n_micro)
     }
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     for (int s = 0; s < pipe->n_stages; s++)
         stage(&tasks[s], s, pipe->n_stages - s - 1, pipe->n_micro);
@@ -27,5 +27,5 @@ const sk_schedule sk_schedule_1f1b = {
     .bubble = "(p-1)/m",
     .memory = "p",
     .chunks = 1,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

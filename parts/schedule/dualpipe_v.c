@@ -53,7 +53,7 @@ static void drain(line *l, int p, int s)
     for (int i = 0; i <= s; i++) weight(l);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     int p = pipe->n_stages, n = pipe->n_micro < 2 * p ? 2 * p : pipe->n_micro;
     for (int s = 0; s < p; s++) {
@@ -76,5 +76,5 @@ const sk_schedule sk_schedule_dualpipe_v = {
     .memory = "p + 1/2",
     .chunks = 2,
     .folded = true,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

@@ -87,7 +87,7 @@ static sk_status read_lines(reader *r, sk_tasks *tasks)
                    r->pipe->file, stage, n);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     if (!pipe->file || !strchr(pipe->file, '/'))
         return sk_fail(SK_ECONF, "schedule file: no file is named; write its path, with a '/': "
@@ -103,5 +103,5 @@ static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
 const sk_schedule sk_schedule_file = {
     .name = "file",
     .doc = "read from a file: schedule=./order.txt",
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

@@ -4,7 +4,7 @@
  * what was computed last, and may still be in a cache, is used first. */
 #include "program/pipeline_schedule.h"
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     for (int s = 0; s < pipe->n_stages; s++) {
         for (int m = 0; m < pipe->n_micro; m++) sk_task_add(&tasks[s], SK_WORK_F, m, s);
@@ -19,5 +19,5 @@ const sk_schedule sk_schedule_gpipe = {
     .bubble = "(p-1)/m",
     .memory = "m",
     .chunks = 1,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

@@ -16,7 +16,7 @@ static void add(sk_tasks *t, const sk_pipe *pipe, int stage, sk_task_kind work, 
     if (micro < pipe->n_micro) sk_task_add(t, work, micro, lap * p + stage);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     int p = pipe->n_stages, v = pipe->n_chunks, n = (pipe->n_micro + p - 1) / p * p * v;
     for (int s = 0; s < p; s++) {
@@ -35,5 +35,5 @@ const sk_schedule sk_schedule_interleaved = {
     .doc = "1f1b over v chunks per stage",
     .bubble = "(p-1)/(v m)",
     .memory = "p + (p-1)/v",
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

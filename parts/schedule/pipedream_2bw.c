@@ -25,7 +25,7 @@ static void stage(sk_tasks *t, int s, const sk_pipe *pipe)
     }
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     for (int s = 0; s < pipe->n_stages; s++) stage(&tasks[s], s, pipe);
     return SK_OK;
@@ -38,5 +38,5 @@ const sk_schedule sk_schedule_pipedream_2bw = {
     .memory = "p",
     .chunks = 1,
     .async = true,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

@@ -19,7 +19,7 @@ static int when(const sk_pipe *pipe, sk_task_kind work, int chunk)
     return 3 * p - 1 + along(p, 2 * p - 1 - chunk, p % 2 ? 1 : 4);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     sk_weave w = {.every = 6, .most = 2 * (pipe->n_stages / 2 + 1), .when = when};
     return sk_schedule_weave(&sk_schedule_v_half, pipe, &w, tasks);
@@ -32,5 +32,5 @@ const sk_schedule sk_schedule_v_half = {
     .memory = "p/2 + 1",
     .chunks = 2,
     .folded = true,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

@@ -15,7 +15,7 @@ static int when(const sk_pipe *pipe, sk_task_kind work, int chunk)
     return n + (n - 1 - chunk) + (pipe->n_stages % 3 ? 0 : 2);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     sk_weave w = {.every = 6, .most = 2 * ((pipe->n_stages + 4) / 3), .when = when};
     return sk_schedule_weave(&sk_schedule_v_min, pipe, &w, tasks);
@@ -28,5 +28,5 @@ const sk_schedule sk_schedule_v_min = {
     .memory = "(p+4)/3",
     .chunks = 2,
     .folded = true,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

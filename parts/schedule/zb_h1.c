@@ -13,7 +13,7 @@ static int when(const sk_pipe *pipe, sk_task_kind work, int stage)
     return work == SK_WORK_F ? stage : p + 2 * (p - 1 - stage);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     sk_weave w = {.every = 3, .most = pipe->n_stages, .when = when};
     return sk_schedule_weave(&sk_schedule_zb_h1, pipe, &w, tasks);
@@ -25,5 +25,5 @@ const sk_schedule sk_schedule_zb_h1 = {
     .bubble = "(p-1)/3m",
     .memory = "p",
     .chunks = 1,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

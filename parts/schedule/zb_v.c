@@ -41,7 +41,7 @@ static void drain(line *l, int p, int s, int n)
     while (l->next[SK_WORK_W][0] < n) add(l, SK_WORK_W, 0);
 }
 
-static sk_status emit(const sk_pipe *pipe, sk_tasks *tasks)
+static sk_status list_tasks(const sk_pipe *pipe, sk_tasks *tasks)
 {
     int p = pipe->n_stages, n = pipe->n_micro < 2 * p - 1 ? 2 * p - 1 : pipe->n_micro;
     for (int s = 0; s < p; s++) {
@@ -65,5 +65,5 @@ const sk_schedule sk_schedule_zb_v = {
     .memory = "p",
     .chunks = 2,
     .folded = true,
-    .emit = emit,
+    .list_tasks = list_tasks,
 };

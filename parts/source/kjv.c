@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-enum { ROOM = 5 << 20, MOST = 80 << 20 };
+enum { FIRST_BYTES = 5 << 20, MOST = 80 << 20 };
 
 static bool knows(const char *what) { return !strcmp(what, "kjv"); }
 
@@ -37,7 +37,7 @@ static int launch(int to, int to_close, pid_t *pid)
 
 static sk_status drain(sk_arena *a, int from, char **text, size_t *n)
 {
-    size_t cap = ROOM;
+    size_t cap = FIRST_BYTES;
     *text = sk_alloc(a, cap);
     for (;;) {
         if (*n == cap) {

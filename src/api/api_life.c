@@ -50,8 +50,8 @@ static sk_status begin(life *l)
                      .where = sk_flight_where,
                      .where_ctx = &l->book,
                      .device = job->device,
-                     .no_room = sk_fits_device,
-                     .no_room_ctx = (void *)s};
+                     .no_memory = sk_fits_device,
+                     .no_memory_ctx = (void *)s};
     SK_TRY(sk_run_open(&l->arena, s->programs[l->rank], l->r->heaps, &o, &l->run));
     SK_TRY(sk_run_init(l->run, job->seed));
     if (*job->model_dir) SK_TRY(load_model(l));

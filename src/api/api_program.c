@@ -105,7 +105,7 @@ int skein_program_text(skein_program *p, int rank, const char **out)
 static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein_simulation *out)
 {
     sk_machine m;
-    sk_simulation paper = {0};
+    sk_simulation simulated = {0};
     const sk_program *const *programs = NULL;
     int *shape_of = NULL;
     SK_TRY(sk_machine_read(a, machine, &m));
@@ -116,13 +116,13 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein
     SK_TRY(sk_simulate_compile(a, &s->graph, &s->layout, &o, &programs, &shape_of));
     sk_simulate_in in = {
         .machine = &m, .programs = programs, .shape_of = shape_of, .by_class = true};
-    SK_TRY(sk_simulate(a, &in, &paper));
-    *out = (skein_simulation){.seconds = paper.seconds,
-                              .busy = paper.busy,
-                              .exposed = paper.exposed,
-                              .bubble = paper.bubble,
-                              .flops = paper.flops,
-                              .wire = paper.wire,
+    SK_TRY(sk_simulate(a, &in, &simulated));
+    *out = (skein_simulation){.seconds = simulated.seconds,
+                              .busy = simulated.busy,
+                              .exposed = simulated.exposed,
+                              .bubble = simulated.bubble,
+                              .flops = simulated.flops,
+                              .wire = simulated.wire,
                               .memory = m.memory};
     return SK_OK;
 }

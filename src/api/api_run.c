@@ -90,11 +90,11 @@ static sk_status open_heaps(skein_run *r)
     const sk_setup *s = &r->program->setup;
     int64_t control = lines(sizeof *r->control), slots = s->n_ranks * lines(sizeof *r->slots);
     int64_t *bytes = sk_many(&r->arena, int64_t, s->n_ranks);
-    sk_heap_aliases twins =
+    sk_heap_aliases aliases =
         sk_program_shared(&r->arena, (const sk_program *const *)s->programs, s->n_ranks, bytes);
     bool shared = (r->flags & SKEIN_PROCESSES) != 0;
     sk_inputs_list(r);
-    SK_TRY(sk_heaps_open_aliased(s->n_ranks, bytes, twins, shared,
+    SK_TRY(sk_heaps_open_aliased(s->n_ranks, bytes, aliases, shared,
                                  (size_t)(control + slots + sk_inputs_bytes(r)), &r->heaps));
     char *extra = sk_heaps_extra(r->heaps);
     r->control = (sk_run_control *)(void *)extra;

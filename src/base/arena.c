@@ -33,13 +33,13 @@ static struct sk_block *block_new(size_t size, struct sk_block *below)
 
 static size_t round_up(size_t x, size_t to) { return (x + to - 1) / to * to; }
 static size_t align_of(size_t bytes) { return bytes >= LINE ? LINE : SMALL; }
-static size_t room_of(size_t bytes) { return round_up(bytes, align_of(bytes)); }
+static size_t padded(size_t bytes) { return round_up(bytes, align_of(bytes)); }
 
-/* Room that is not zeroed yet. */
+/* Memory that is not zeroed yet. */
 static unsigned char *take(sk_arena *a, size_t bytes)
 {
     sk_assert(bytes < SIZE_MAX / 4);
-    size_t need = room_of(bytes);
+    size_t need = padded(bytes);
     struct sk_block *b = a->top;
     size_t at = b ? round_up(b->used, align_of(bytes)) : 0;
     if (!b || at > b->size || b->size - at < need) {
@@ -52,7 +52,7 @@ static unsigned char *take(sk_arena *a, size_t bytes)
     return b->data + at;
 }
 
-void *sk_alloc(sk_arena *a, size_t bytes) { return memset(take(a, bytes), 0, room_of(bytes)); }
+void *sk_alloc(sk_arena *a, size_t bytes) { return memset(take(a, bytes), 0, padded(bytes)); }
 
 void *sk_alloc_n(sk_arena *a, size_t size, size_t n)
 {
@@ -65,8 +65,8 @@ void *sk_alloc_n(sk_arena *a, size_t size, size_t n)
 static bool grows_here(sk_arena *a, const unsigned char *old, size_t old_bytes, size_t new_bytes)
 {
     struct sk_block *b = a->top;
-    if (!b || !old_bytes || old + room_of(old_bytes) != b->data + b->used) return false;
-    size_t at = b->used - room_of(old_bytes), need = room_of(new_bytes);
+    if (!b || !old_bytes || old + padded(old_bytes) != b->data + b->used) return false;
+    size_t at = b->used - padded(old_bytes), need = padded(new_bytes);
     if (at % align_of(new_bytes) || need > b->size - at) return false;
     b->used = at + need;
     return true;
@@ -78,7 +78,7 @@ void *sk_grow(sk_arena *a, void *old, size_t old_bytes, size_t new_bytes)
     bool here = grows_here(a, old, old_bytes, new_bytes);
     unsigned char *p = here ? old : take(a, new_bytes);
     if (!here && old_bytes) memcpy(p, old, old_bytes);
-    memset(p + old_bytes, 0, room_of(new_bytes) - old_bytes);
+    memset(p + old_bytes, 0, padded(new_bytes) - old_bytes);
     return p;
 }
 

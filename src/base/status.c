@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char story[4096], line[2048], told[2048];
-static _Thread_local size_t story_len;
+static _Thread_local char report[4096], line[2048], told[2048];
+static _Thread_local size_t report_len;
 
 static void add(const char *fmt, va_list ap)
 {
-    int n = vsnprintf(story + story_len, sizeof story - story_len, fmt, ap);
-    if (n > 0) story_len += (size_t)n;
-    if (story_len >= sizeof story) story_len = sizeof story - 1;
+    int n = vsnprintf(report + report_len, sizeof report - report_len, fmt, ap);
+    if (n > 0) report_len += (size_t)n;
+    if (report_len >= sizeof report) report_len = sizeof report - 1;
 }
 
 static void addf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -38,9 +38,9 @@ static void calm(char *s)
 sk_status sk_fail_at(sk_status code, const char *where, const char *fmt, ...)
 {
     va_list ap;
-    story_len = 0;
+    report_len = 0;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap); /* apart: an argument may be the old story or line */
+    vsnprintf(line, sizeof line, fmt, ap); /* apart: an argument may be the old report or line */
     va_end(ap);
     calm(line);
     addf("%s\n  at %s", line, where);
@@ -59,17 +59,17 @@ void sk_bug(const char *where, const char *what)
     abort();
 }
 
-const char *sk_error(void) { return story; }
+const char *sk_error(void) { return report; }
 
 const char *sk_error_line(void)
 {
-    const char *end = strstr(story, "\n  at ");
-    snprintf(told, sizeof told, "%.*s", (int)(end ? end - story : (long)strlen(story)), story);
+    const char *end = strstr(report, "\n  at ");
+    snprintf(told, sizeof told, "%.*s", (int)(end ? end - report : (long)strlen(report)), report);
     return told;
 }
 
 void sk_error_set(const char *text)
 {
-    story_len = 0;
+    report_len = 0;
     addf("%s", text);
 }

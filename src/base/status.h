@@ -3,7 +3,7 @@
  * A doer returns sk_status; 0 is success.  The function that first knows what
  * went wrong calls sk_fail() with a sentence for the person at the terminal:
  * the thing, what was found, what was needed, a hint.  Everyone above only adds
- * where it passed, with SK_TRY().  Nobody prints: main() prints the whole story
+ * where it passed, with SK_TRY().  Nobody prints: main() prints the whole error report
  * once, with the rank in front.
  *
  * The value of a status is the exit code of the process, so that the first to
@@ -50,10 +50,10 @@ void sk_bug(const char *where, const char *what) __attribute__((noreturn));
 
 /* The last failure on this thread: the sentence, then one "at file:line" per
  * frame it came through.  Empty if nothing failed.  sk_error_line() is the
- * sentence alone; sk_error_set() adopts a story told on another thread or rank. */
+ * sentence alone; sk_error_set() adopts an error report of another thread or rank. */
 const char *sk_error(void);
 const char *sk_error_line(void);
-void sk_error_set(const char *story);
+void sk_error_set(const char *report);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* strings.h - text that grows in an arena, and reading numbers strictly.
  *
  *     sk_out o = {.arena = a};
- *     sk_out_add(&o, "%d ranks\n", n);
+ *     sk_out_add(&o, "%d rank%s\n", n, sk_plural(n));
  *     puts(o.s);
  */
 #ifndef SK_BASE_STRINGS_H
@@ -36,6 +36,8 @@ const char *sk_nearest(const char *word, const char *const *candidates, int n);
 
 /* "1.5 GiB", "312 B": into the arena. */
 char *sk_bytes(sk_arena *a, int64_t bytes);
+/* The ending of a noun: "%d rank%s". */
+static inline const char *sk_plural(int64_t n) { return n == 1 ? "" : "s"; }
 /* 4404412 -> "4,404,412" */
 char *sk_commas(sk_arena *a, int64_t n);
 

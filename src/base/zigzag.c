@@ -17,7 +17,7 @@ int64_t sk_zigzag_run(int64_t i, int64_t time, int p, int64_t *n)
 }
 
 /* Early chunks up to S(r) took (S(r)+1)/2 positions from the front, late ones S(r)/2 from the back:
- * so position x is early in the piece with index 2x, the one z before the last late in that with
+ * so position x is early in the shard with index 2x, the one z before the last late in that with
  * 2z+1. */
 int64_t sk_zigzag_index(int64_t position, int64_t time, int p)
 {

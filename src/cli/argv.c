@@ -70,9 +70,9 @@ static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, s
     if (!ranks || layout || !sk_layout_read(job->layout, (int)job->ranks, &l)) return SK_OK;
     if (job->layout[0] && job->layout[strspn(job->layout, "dp=0123456789")])
         return sk_fail(SK_EUSAGE,
-                       "the layout of %s is \"%s\", which is not for %lld ranks; give the new one "
+                       "the layout of %s is \"%s\", which is not for %lld rank%s; give the new one "
                        "too: layout=...",
-                       dir, job->layout, (long long)job->ranks);
+                       dir, job->layout, (long long)job->ranks, sk_plural(job->ranks));
     job->layout[0] = 0; /* plain data parallelism: of so many ranks now */
     return SK_OK;
 }

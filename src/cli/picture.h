@@ -16,11 +16,11 @@
 #include "train/setup.h"
 
 typedef struct sk_picture {
-    const sk_setup *setup;      /* with the program of each class */
-    const sk_machine *machine;  /* that was simulated */
-    const sk_simulation *paper; /* with its trace */
-    const int *host_of;         /* rank -> host; NULL: not known */
-    const char *tensor;         /* a parameter; NULL: the largest */
+    const sk_setup *setup;          /* with the program of each class */
+    const sk_machine *machine;      /* that was simulated */
+    const sk_simulation *simulated; /* with its trace */
+    const int *host_of;             /* rank -> host; NULL: not known */
+    const char *tensor;             /* a parameter; NULL: the largest */
 } sk_picture;
 
 sk_status sk_picture_write(sk_arena *a, const sk_picture *in, const char *path);

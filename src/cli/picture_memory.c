@@ -50,7 +50,7 @@ static int64_t total(const moment *m)
 
 static bool transient(const sk_buffer *b)
 {
-    return !b->keep && b->within < 0 && b->first >= 0 && !b->tier;
+    return !b->keep && b->within < 0 && b->first >= 0 && !b->placement;
 }
 
 /* The operand whose memory the first result of an instruction took over, or NULL. */
@@ -240,8 +240,8 @@ static void put_words(const plot *t)
         "<text x=\"%d\" y=\"%d\">heap %s B = peak %s B + packing loss %s B (%.1f %%)</text>\n"
         "<text class=\"mono\" font-size=\"9\" x=\"%d\" y=\"%d\"><title>%s</title>peak: %s"
         "</text>\n",
-        t->x, t->y - HIGH - 42, f->class, like, p->stage, f->ranks, f->ranks > 1 ? "s" : "",
-        p->rank, t->x, t->y - HIGH - 28, sk_commas(a, p->own_bytes), sk_commas(a, f->peak_bytes),
+        t->x, t->y - HIGH - 42, f->class, like, p->stage, f->ranks, sk_plural(f->ranks), p->rank,
+        t->x, t->y - HIGH - 28, sk_commas(a, p->own_bytes), sk_commas(a, f->peak_bytes),
         sk_commas(a, loss), p->own_bytes ? 100.0 * (double)loss / (double)p->own_bytes : 0, t->x,
         t->y - HIGH - 14, sk_sheet_text(a, line, 400), sk_sheet_text(a, line, 92));
 }

@@ -215,7 +215,8 @@ void sk_picture_mesh(sk_sheet *s, const sk_picture *in)
     int rows = product(&g, 0, g.down), columns = product(&g, g.down, g.mesh->n), drawn;
     if (g.wrapped) rows = (g.shown[0] + MOST_ACROSS - 1) / MOST_ACROSS, columns = MOST_ACROSS;
     drawn = g.wrapped ? g.shown[0] : rows * columns;
-    sk_sheet_title(s, sk_print(s->arena, "1  mesh: %d ranks", in->setup->n_ranks));
+    sk_sheet_title(s, sk_print(s->arena, "1  mesh: %d rank%s", in->setup->n_ranks,
+                               sk_plural(in->setup->n_ranks)));
     sk_sheet_note(s, in->host_of
                          ? "a box: rank and coordinates; a frame: one host"
                          : "a box: rank and coordinates; --cluster tells who shares a host");

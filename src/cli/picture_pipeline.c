@@ -116,7 +116,7 @@ static const sk_simulated_rank *first_of_stage(const sk_simulation *p, int stage
 /* Too many: the first and the last half. */
 static void choose_rows(chart *c)
 {
-    const sk_simulation *p = c->in->paper;
+    const sk_simulation *p = c->in->simulated;
     bool pipe = c->in->setup->layout.stage_axis >= 0;
     c->all = pipe ? c->stages : p->n;
     for (int i = 0; i < c->all; i++) {
@@ -132,7 +132,7 @@ static void choose_view(chart *c)
     int most = 0;
     for (int i = 0; i < c->n; i++)
         if (c->of[i].n > most) most = c->of[i].n;
-    v->seconds = c->in->paper->seconds;
+    v->seconds = c->in->simulated->seconds;
     v->left = v->right = v->seconds;
     v->scale = v->seconds > 0 ? WIDE / v->seconds : 0;
     if (most <= MOST_TASKS) return;
@@ -270,7 +270,7 @@ static void put_keys(chart *c)
 
 static const char *title(const chart *c)
 {
-    const sk_simulation *p = c->in->paper;
+    const sk_simulation *p = c->in->simulated;
     const sk_layout *l = &c->in->setup->layout;
     double step = p->seconds > 0 ? p->seconds : 1;
     return sk_print(c->sheet->arena, "3  %s: %s, bubble %.1f %%, exposed %.1f %% of the step",

@@ -10,21 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDE = 540, HIGH = 230, LIST = 12, REPEATS = 8 }; /* LIST: ranks named of a piece */
+enum { WIDE = 540, HIGH = 230, LIST = 12, REPEATS = 8 }; /* LIST: ranks named of a shard */
 enum { MOST_CUTS = 24, FIRST = 16, LAST = 4, BREAK = 14 };
 
-typedef struct piece {
+typedef struct shard {
     sk_extent box;
     int n, ranks[LIST];     /* who has it: how many, and the first of them */
     int coord[SK_MAX_AXES]; /* of the first */
     unsigned same;          /* bit a: all have this coordinate along axis a */
-} piece;
+} shard;
 
-typedef struct pieces {
-    piece *v;
+typedef struct shards {
+    shard *v;
     int n, cap;
-    int empty, absent; /* ranks with nothing of it: an empty piece; another stage */
-} pieces;
+    int empty, absent; /* ranks with nothing of it: an empty shard; another stage */
+} shards;
 
 typedef struct ruler { /* from places in the tensor to places on the paper */
     int64_t *cut;
@@ -37,7 +37,7 @@ typedef struct drawing {
     sk_sheet *sheet;
     const sk_picture *in;
     const sk_tensor *tensor;
-    pieces list;
+    shards list;
     int x, y;
     int inner;       /* the last dim, behind the first, along which something is cut; 0: none */
     int64_t outer;   /* how often the dims before it repeat the pattern across */
@@ -84,20 +84,20 @@ static bool is_empty(const sk_extent *b)
     return false;
 }
 
-/* Neighbours mostly have the piece after the last one: look there first. */
-static piece *find_piece(sk_arena *a, pieces *l, const sk_extent *box, int *hint)
+/* Neighbours mostly have the shard after the last one: look there first. */
+static shard *find_shard(sk_arena *a, shards *l, const sk_extent *box, int *hint)
 {
     for (int i = 0; i < l->n; i++) {
         int at = (*hint + 1 + i) % l->n;
         if (same_box(&l->v[at].box, box)) return *hint = at, &l->v[at];
     }
-    piece *new = sk_push(a, l);
+    shard *new = sk_push(a, l);
     new->box = *box;
     *hint = l->n - 1;
     return new;
 }
 
-static void add_holder(piece *p, const sk_mesh *m, int rank, const int *coord)
+static void add_holder(shard *p, const sk_mesh *m, int rank, const int *coord)
 {
     if (!p->n) {
         memcpy(p->coord, coord, sizeof p->coord);
@@ -109,11 +109,11 @@ static void add_holder(piece *p, const sk_mesh *m, int rank, const int *coord)
     p->n++;
 }
 
-static pieces collect(sk_arena *a, const sk_setup *s, const sk_tensor *t, bool update)
+static shards collect(sk_arena *a, const sk_setup *s, const sk_tensor *t, bool update)
 {
     const sk_layout *l = &s->layout;
     const sk_param_plan **plans = plans_by_stage(a, s, t);
-    pieces list = {0};
+    shards list = {0};
     int hint = -1, coord[SK_MAX_AXES] = {0};
     for (int r = 0; r < s->n_ranks; r++) {
         sk_mesh_coords(&l->mesh, r, coord);
@@ -125,7 +125,7 @@ static pieces collect(sk_arena *a, const sk_setup *s, const sk_tensor *t, bool u
         sk_extent box =
             sk_shard_of(&s->graph, l, t->letters, state_of(l, q, update), coord, -1, s->n_micro);
         if (is_empty(&box)) list.empty++;
-        else add_holder(find_piece(a, &list, &box, &hint), &l->mesh, r, coord);
+        else add_holder(find_shard(a, &list, &box, &hint), &l->mesh, r, coord);
     }
     return list;
 }
@@ -197,7 +197,7 @@ static void find_inner(drawing *d)
     d->repeats = d->outer < REPEATS ? d->outer : REPEATS;
 }
 
-/* Where the piece lies across in repetition o; false: nowhere. */
+/* Where the shard lies across in repetition o; false: nowhere. */
 static bool span_of(const drawing *d, const sk_extent *b, int64_t o, int64_t *from, int64_t *to)
 {
     int64_t index = o;
@@ -235,7 +235,7 @@ static void measure(drawing *d)
 
 /* --- words --- */
 
-static const char *holders(const drawing *d, const piece *p)
+static const char *holders(const drawing *d, const shard *p)
 {
     sk_out o = {.arena = d->sheet->arena};
     if (p->n == d->in->setup->n_ranks) return p->n == 1 ? "rank 0" : "all ranks";
@@ -245,7 +245,7 @@ static const char *holders(const drawing *d, const piece *p)
     return o.s;
 }
 
-static const char *where_they_are(const drawing *d, const piece *p)
+static const char *where_they_are(const drawing *d, const shard *p)
 {
     const sk_mesh *m = &d->in->setup->layout.mesh;
     sk_out o = {.arena = d->sheet->arena};
@@ -256,7 +256,7 @@ static const char *where_they_are(const drawing *d, const piece *p)
                     p->n == 1 ? "rank" : "ranks");
 }
 
-static const char *places(const drawing *d, const piece *p)
+static const char *places(const drawing *d, const shard *p)
 {
     sk_out o = {.arena = d->sheet->arena};
     sk_out_add(&o, "%s[", d->tensor->name);
@@ -268,7 +268,7 @@ static const char *places(const drawing *d, const piece *p)
 }
 
 /* The fullest sentence that the box has room for. */
-static const char *label(const drawing *d, const piece *p, double wide, double high)
+static const char *label(const drawing *d, const shard *p, double wide, double high)
 {
     const char *choice[] = {holders(d, p), where_they_are(d, p),
                             sk_print(d->sheet->arena, "%d", p->n == 1 ? p->ranks[0] : p->n)};
@@ -282,7 +282,7 @@ static const char *label(const drawing *d, const piece *p, double wide, double h
 
 static void put_box(const drawing *d, int i, double x, double y, double wide, double high)
 {
-    const piece *p = &d->list.v[i];
+    const shard *p = &d->list.v[i];
     sk_arena *a = d->sheet->arena;
     const char *title =
         sk_print(a, "%s: %s (%s)", places(d, p), holders(d, p), where_they_are(d, p));
@@ -299,7 +299,7 @@ static void put_box(const drawing *d, int i, double x, double y, double wide, do
                    x + wide / 2, y + high / 2 + 3, sk_sheet_text(a, words, 120));
 }
 
-/* A piece is one box, or one in each repetition; boxes that meet are one. */
+/* A shard is one box, or one in each repetition; boxes that meet are one. */
 static void put_piece(const drawing *d, int i)
 {
     const sk_extent *b = &d->list.v[i].box;
@@ -324,9 +324,12 @@ static const char *small_print(const drawing *d)
 {
     sk_out o = {.arena = d->sheet->arena};
     int down = d->down.n - 1, across = d->across.n - 1;
-    sk_out_add(&o, "%d different piece%s", d->list.n, d->list.n == 1 ? "" : "s");
-    if (d->list.empty) sk_out_add(&o, " · %d ranks have an empty one", d->list.empty);
-    if (d->list.absent) sk_out_add(&o, " · %d ranks on other stages", d->list.absent);
+    sk_out_add(&o, "%d different shard%s", d->list.n, sk_plural(d->list.n));
+    if (d->list.empty)
+        sk_out_add(&o, " · %d rank%s an empty one", d->list.empty,
+                   d->list.empty == 1 ? " has" : "s have");
+    if (d->list.absent)
+        sk_out_add(&o, " · %d rank%s on other stages", d->list.absent, sk_plural(d->list.absent));
     if (d->down.shown < down) sk_out_add(&o, " · a sample: %d of %d down", d->down.shown, down);
     if (d->across.shown < across)
         sk_out_add(&o, " · a sample: %d of %d across", d->across.shown, across);

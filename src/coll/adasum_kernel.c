@@ -57,11 +57,11 @@ static void mix_f64(double p, double q, const double *a, const double *b, double
 }
 
 /* A stretch of floats: where it is, or a converted copy of halves. */
-static const float *floats(sk_dtype type, const void *x, int64_t at, int64_t n, float *room)
+static const float *floats(sk_dtype type, const void *x, int64_t at, int64_t n, float *converted)
 {
     if (type == SK_F32) return (const float *)x + at;
-    sk_convert(room, SK_F32, (const uint16_t *)x + at, type, n);
-    return room;
+    sk_convert(converted, SK_F32, (const uint16_t *)x + at, type, n);
+    return converted;
 }
 
 static void dots_block(sk_dtype type, const void *a, const void *b, int64_t at, int64_t n, dots *d)

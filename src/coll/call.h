@@ -23,11 +23,11 @@
 
 #include "coll/kinds.h"
 #include "comm/comm.h"
-/* Rows that are the cells [from, to) of a logical dim: cell c of it is the rows
+/* Rows that are the reduction blocks [from, to) of a logical dim: block c of it is the rows
  * [full*c/cells, full*(c+1)/cells). */
 typedef struct sk_grid {
     int64_t full;
-    int32_t cells, from, to; /* cells 0: there are none, the rows are cut evenly */
+    int32_t cells, from, to; /* blocks; cells 0: there are none, the rows are cut evenly */
     int32_t none;            /* no padding: grids are compared as bytes */
 } sk_grid;
 

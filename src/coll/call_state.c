@@ -107,9 +107,9 @@ static bool readable(const sk_comm *c, int rank, const sk_coll_call *call)
            call->n_segs <= left / (int64_t)sizeof(sk_seg);
 }
 
-static void describe(char *out, size_t room, const sk_coll_call *call)
+static void describe(char *out, size_t size, const sk_coll_call *call)
 {
-    snprintf(out, room, "call %llx (%s of %s, group %d, %d segments, %lld elements)",
+    snprintf(out, size, "call %llx (%s of %s, group %d, %d segments, %lld elements)",
              (long long)call->id, call->kind < SK_N_COLLS ? sk_coll_names[call->kind] : "?",
              call->type < SK_N_DTYPES ? sk_dtype_name(call->type) : "?", call->group, call->n_segs,
              (long long)sk_call_count(call));

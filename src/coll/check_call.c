@@ -119,11 +119,12 @@ static sk_status check_common(const sk_comm *c, const sk_group_state *m, const s
 static sk_status check_cut(const sk_coll_call *call, int i, int64_t n, const sk_grid *g)
 {
     if (sk_grid_good(g, n)) return SK_OK;
-    return sk_fail(SK_EBUG,
-                   "call %llx (%s): the %lld rows of segment %d are not the cells %d to %d of %d "
-                   "in %lld rows",
-                   (long long)call->id, sk_coll_names[call->kind], (long long)n, i, g->from, g->to,
-                   g->cells, (long long)g->full);
+    return sk_fail(
+        SK_EBUG,
+        "call %llx (%s): the %lld rows of segment %d are not the reduction blocks %d to %d of %d "
+        "in %lld rows",
+        (long long)call->id, sk_coll_names[call->kind], (long long)n, i, g->from, g->to, g->cells,
+        (long long)g->full);
 }
 
 static sk_status check_cuts(const sk_coll_call *call, int i)

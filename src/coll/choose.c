@@ -215,9 +215,9 @@ static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce re
                      what, sum, ask->n, hosts, able_ones);
     else
         st = sk_fail(SK_ECONF,
-                     "comm.algorithm: %s does not do %s%s for %d ranks on %d host%s; these do: %s",
+                     "comm.algorithm: %s does not do %s%s for %d rank%s on %d host%s; these do: %s",
                      sk_algorithm_name(pin == SK_BUILTIN ? SK_BUILTIN : pin - 1), what, sum, ask->n,
-                     hosts, hosts > 1 ? "s" : "", able_ones);
+                     sk_plural(ask->n), hosts, sk_plural(hosts), able_ones);
     sk_arena_end(&tmp);
     return st;
 }

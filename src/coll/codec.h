@@ -7,7 +7,7 @@
  *
  * A row of n elements is whole blocks and one that may be shorter, so any part of a row that
  * begins at a block can be encoded and decoded alone.  Tensors are encoded row by row of their
- * first dim: pieces that are cut along it are pieces of the encoded tensor too, and the
+ * first dim: shards that are cut along it are shards of the encoded tensor too, and the
  * collectives that move them are the usual ones, on bytes.
  *
  * A number that is not finite makes its block not finite: a step that blew up is still seen. */

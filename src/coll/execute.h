@@ -19,8 +19,8 @@
 
 #include "coll/algorithm.h"
 
-/* Bytes of scratch in the heap that a call needs on this member (call->room_bytes at least): the
- * cells of SK_TMP, room for what a wire receives before it is added, packed copies of segments
+/* Bytes of scratch in the heap that a call needs on this member (call->workspace_bytes at least):
+ * the cells of SK_TMP, room for what a wire receives before it is added, packed copies of segments
  * that are not one dense stretch.  Known before the start, so it is planned like everything: src
  * and dst of the segments are not looked at. */
 int64_t sk_coll_workspace(const sk_coll *c, const sk_coll_ask *a, sk_dtype type, const sk_seg *segs,

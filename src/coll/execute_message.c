@@ -33,10 +33,10 @@ static sk_status told(sk_comm *c, sk_status st) { return st ? sk_comm_report(c, 
 
 /* --- outboxes --- */
 
-static sk_outbox open_box(char *room, int n)
+static sk_outbox open_box(char *memory, int n)
 {
     int64_t head = round_up((n + 1) * (int64_t)sizeof(int), LINE);
-    return (sk_outbox){(const int *)(const void *)room, (sk_note *)(void *)(room + head)};
+    return (sk_outbox){(const int *)(const void *)memory, (sk_note *)(void *)(memory + head)};
 }
 
 /* My outbox, empty. */

@@ -1,5 +1,5 @@
-/* segment.h - which rows of a segment belong to whom, evenly or by cells; for coll/ and those who
- * plan its calls.
+/* segment.h - which rows of a segment belong to whom, evenly or by reduction blocks; for coll/ and
+ * those who plan its calls.
  *
  * Everything that is cut asks here, so that a member's part is the same rows in the heaps, in an
  * executed list and in what members check.  The even cut is inline and costs one branch: it is in

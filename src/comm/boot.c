@@ -275,7 +275,7 @@ sk_status sk_boot_bcast(sk_boot *b, void *data, size_t bytes)
 
 typedef struct news { /* from the first rank of a host: how it went */
     int32_t code;
-    char story[1020];
+    char report[1020];
 } news;
 
 static sk_status make_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
@@ -284,7 +284,7 @@ static sk_status make_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     int fd = -1;
     sk_status st = sk_heaps_make(q, &fd, out);
     n.code = (int32_t)st;
-    if (st) snprintf(n.story, sizeof n.story, "%.1000s", sk_error_line());
+    if (st) snprintf(n.report, sizeof n.report, "%.1000s", sk_error_line());
     sk_status told = sk_rendezvous_bcast(b->rendezvous, &n, sizeof n, NULL, 0, deadline(b));
     if (!st && !told && b->n_local > 1)
         told = sk_rendezvous_bcast(b->rendezvous, &n, 1, (int[]){(*out)->fd, fd}, 2, deadline(b));
@@ -293,7 +293,7 @@ static sk_status make_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
         sk_heaps_close(*out);
         *out = NULL;
     }
-    if (st && told) return sk_fail(st, "%s", n.story);
+    if (st && told) return sk_fail(st, "%s", n.report);
     return st ? st : told;
 }
 
@@ -302,7 +302,7 @@ static sk_status take_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     news n = {0};
     int fds[2] = {-1, -1};
     SK_TRY(sk_rendezvous_bcast(b->rendezvous, &n, sizeof n, NULL, 0, deadline(b)));
-    n.story[sizeof n.story - 1] = 0;
+    n.report[sizeof n.report - 1] = 0;
     if (n.code) { /* the first rank tells it */
         sk_error_set("");
         return SK_EPEER;
@@ -313,8 +313,8 @@ static sk_status take_heaps(sk_boot *b, const sk_heaps_ask *q, sk_heaps **out)
     return st;
 }
 
-sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins, size_t extra_bytes,
-                        sk_heaps **out)
+sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases aliases,
+                        size_t extra_bytes, sk_heaps **out)
 {
     bool *here = sk_many(b->arena, bool, b->n_ranks);
     for (int r = 0; r < b->n_ranks; r++) here[r] = b->host_of[r] == b->host;
@@ -323,7 +323,7 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins,
                       .here = here,
                       .shared = true,
                       .cores = b->cores,
-                      .twins = twins,
+                      .aliases = aliases,
                       .extra_bytes = extra_bytes};
     SK_TRY(b->local ? take_heaps(b, &q, out) : make_heaps(b, &q, out));
     for (int i = 0; i < b->n_local; i++) /* a death before the first call is seen too */
@@ -331,7 +331,7 @@ sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins,
     return SK_OK;
 }
 
-bool sk_boot_speaks(const sk_boot *b) { return first_to(b, "story"); }
+bool sk_boot_speaks(const sk_boot *b) { return first_to(b, "report"); }
 
 void sk_boot_leave(sk_boot *b)
 {

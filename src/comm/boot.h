@@ -28,7 +28,7 @@
  *     if (b.n_ranks) {
  *         SK_TRY(sk_boot_join(&b, 60));
  *         SK_TRY(sk_boot_bcast(&b, &seed, sizeof seed));
- *         SK_TRY(sk_boot_heaps(&b, bytes, twins, extra, &heaps));
+ *         SK_TRY(sk_boot_heaps(&b, bytes, aliases, extra, &heaps));
  *         sk_comm_opts o = {.rank = b.rank, .wire = b.wire, .host_of = b.host_of, ...};
  *         ...
  *         sk_boot_leave(&b);
@@ -74,8 +74,8 @@ sk_status sk_boot_bcast(sk_boot *b, void *data, size_t bytes);
 /* Like sk_heaps_open_aliased, on every rank: bytes[] by rank of the world; heaps of this host are
  * mapped by all its ranks, sk_heap_base() of others is NULL.  Each host has a control block of its
  * own. */
-sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases twins, size_t extra_bytes,
-                        sk_heaps **out);
+sk_status sk_boot_heaps(sk_boot *b, const int64_t *bytes, sk_heap_aliases aliases,
+                        size_t extra_bytes, sk_heaps **out);
 /* The end, on all ranks together (MPI_Finalize waits for everybody).  Not after a failure. */
 void sk_boot_leave(sk_boot *b);
 

@@ -75,7 +75,7 @@ typedef struct sk_comm sk_comm;   /* one rank's end */
  * memory for the caller (metrics and the like), see sk_heaps_extra. */
 sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t extra_bytes,
                         sk_heaps **out);
-sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases twins,
+sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases aliases,
                                 bool shared, size_t extra_bytes, sk_heaps **out);
 void sk_heaps_close(sk_heaps *h);
 void *sk_heap_base(const sk_heaps *h, int rank);
@@ -88,8 +88,8 @@ sk_rank_state *sk_heaps_rank_state(const sk_heaps *h, int rank);
 
 /* The abort word and the one error report of the job.  First caller wins; returns whether it was
  * me. */
-bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story);
-bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **story);
+bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *report);
+bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **report);
 /* Ask all ranks to stop at the next step boundary (Ctrl-C); and has that been asked? */
 void sk_heaps_ask_stop(sk_heaps *h);
 bool sk_heaps_stop_asked(const sk_heaps *h);

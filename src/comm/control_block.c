@@ -43,14 +43,14 @@ static sk_control_block_head shape(int n_ranks, size_t extra_bytes)
                                    .pair_bytes = sizeof(sk_channel)};
 }
 
-static sk_status map_board(sk_heaps *h, const sk_control_block_head *s, bool writing)
+static sk_status map_block(sk_heaps *h, const sk_control_block_head *s, bool writing)
 {
     size_t bytes = (size_t)(s->extra_at + s->extra_bytes);
     char *p = mmap(NULL, bytes, writing ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, h->fd, 0);
     if (p == MAP_FAILED)
-        return sk_fail(SK_EIO, "heaps: cannot map %zu bytes for the board of %d ranks: %s", bytes,
-                       s->n_ranks, strerror(errno));
-    h->board_bytes = bytes;
+        return sk_fail(SK_EIO, "heaps: cannot map %zu bytes for the control block of %d ranks: %s",
+                       bytes, s->n_ranks, strerror(errno));
+    h->control_block_bytes = bytes;
     h->head = (sk_control_block_head *)(void *)p;
     h->abort = (sk_abort_word *)(void *)(p + s->word_at);
     h->ranks = (struct sk_rank_block *)(void *)(p + s->ranks_at);
@@ -85,12 +85,12 @@ sk_status sk_control_block_make(sk_heaps *h, size_t extra_bytes)
     h->fd = memfd_create(NAME, MFD_CLOEXEC);
     if (h->fd < 0 || ftruncate(h->fd, all) || reserve(h->fd, 0, s.slots_at) ||
         reserve(h->fd, s.extra_at, s.extra_bytes))
-        return sk_fail(SK_EIO,
-                       "heaps: the board of %d ranks needs %lld bytes, the kernel refused: %s; "
-                       "free some memory, or use fewer ranks on this host",
-                       h->n, (long long)(s.slots_at + s.extra_bytes),
-                       sk_control_block_refusal(errno));
-    SK_TRY(map_board(h, &s, true));
+        return sk_fail(
+            SK_EIO,
+            "heaps: the control block of %d ranks needs %lld bytes, the kernel refused: %s; "
+            "free some memory, or use fewer ranks on this host",
+            h->n, (long long)(s.slots_at + s.extra_bytes), sk_control_block_refusal(errno));
+    SK_TRY(map_block(h, &s, true));
     clock_gettime(CLOCK_REALTIME, &t);
     s.started = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
     s.pid = getpid();
@@ -110,20 +110,22 @@ static sk_status check_head(int fd, sk_control_block_head *s)
     struct stat st;
     if (fstat(fd, &st) || pread(fd, s, sizeof *s, 0) != (ssize_t)sizeof *s ||
         memcmp(s->magic, NAME, sizeof NAME))
-        return sk_fail(SK_EDATA, "board: this is no board of skein");
+        return sk_fail(SK_EDATA, "control block: it was not made by skein");
     if (s->version != SK_CONTROL_BLOCK_VERSION)
-        return sk_fail(SK_EDATA,
-                       "board: version %d, this program knows %d; use the program that runs the "
-                       "job",
-                       s->version, SK_CONTROL_BLOCK_VERSION);
+        return sk_fail(
+            SK_EDATA,
+            "control block: version %d, this program knows %d; use the program that runs the "
+            "job",
+            s->version, SK_CONTROL_BLOCK_VERSION);
     sk_control_block_head mine = {0};
     if (s->n_ranks > 0 && s->n_ranks <= 1 << 20 && s->extra_bytes >= 0 &&
         s->extra_bytes <= st.st_size)
         mine = shape(s->n_ranks, (size_t)s->extra_bytes);
     if (memcmp(&mine, s, offsetof(sk_control_block_head, pid)) ||
         s->extra_at + s->extra_bytes > st.st_size)
-        return sk_fail(SK_EDATA, "board: its parts lie elsewhere than in this program; use the "
-                                 "program that runs the job");
+        return sk_fail(SK_EDATA,
+                       "control block: its parts lie elsewhere than in this program; use the "
+                       "program that runs the job");
     s->label[SK_LABEL - 1] = 0;
     return SK_OK;
 }
@@ -134,9 +136,9 @@ sk_status sk_control_block_map(sk_heaps *h, int fd, bool writing)
     h->fd = fd;
     SK_TRY(check_head(fd, &s));
     if (h->n && h->n != s.n_ranks)
-        return sk_fail(SK_EBUG, "board: it has %d ranks, %d are needed", s.n_ranks, h->n);
+        return sk_fail(SK_EBUG, "control block: it has %d ranks, %d are needed", s.n_ranks, h->n);
     h->n = s.n_ranks;
-    SK_TRY(map_board(h, &s, writing));
+    SK_TRY(map_block(h, &s, writing));
     return SK_OK;
 }
 
@@ -160,7 +162,7 @@ sk_control_block_info sk_control_block_info_of(const sk_heaps *h)
  * closed afterwards. */
 typedef void see_fn(int fd, int pid, void *what);
 
-static void each_board(int pid, see_fn *see, void *what)
+static void each_block(int pid, see_fn *see, void *what)
 {
     char path[300], to[sizeof NAME + 16];
     snprintf(path, sizeof path, "/proc/%d/fd", pid);
@@ -198,12 +200,13 @@ static void keep_newest(int fd, int pid, void *what)
 sk_status sk_control_block_open(int pid, sk_heaps **out)
 {
     newest w = {.fd = -1};
-    each_board(pid, keep_newest, &w);
+    each_block(pid, keep_newest, &w);
     if (w.fd < 0)
-        return sk_fail(SK_EIO,
-                       "board: process %d holds no board that can be read: it is no job of skein, "
-                       "has ended, or belongs to another user",
-                       pid);
+        return sk_fail(
+            SK_EIO,
+            "control block: process %d has none that can be read: it is no job of skein, "
+            "has ended, or belongs to another user",
+            pid);
     sk_arena a = {0};
     sk_heaps *h = sk_new(&a, sk_heaps);
     h->arena = a;
@@ -246,7 +249,7 @@ int sk_control_block_jobs(sk_arena *a, int **pids)
     found w = {.arena = a};
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && (e = readdir(d));)
-        if (*e->d_name >= '1' && *e->d_name <= '9') each_board(atoi(e->d_name), note_job, &w);
+        if (*e->d_name >= '1' && *e->d_name <= '9') each_block(atoi(e->d_name), note_job, &w);
     if (d) closedir(d);
     *pids = sk_many(a, int, w.n + 1);
     for (int i = 0; i < w.n; i++) (*pids)[i] = w.v[i].pid;
@@ -288,15 +291,15 @@ void sk_bell_ring(sk_bell *b)
 /* --- the abort word --- */
 
 /* Only atomics, memcpy and futex calls: a signal handler may call it. */
-bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *story)
+bool sk_heaps_abort(sk_heaps *h, sk_status code, int rank, const char *report)
 {
     sk_abort_word *b = h->abort;
     int quiet = QUIET;
     if (!atomic_compare_exchange_strong(&b->word, &quiet, TELLING)) return false;
-    size_t n = strlen(story);
-    if (n >= sizeof b->story) n = sizeof b->story - 1;
-    memcpy(b->story, story, n);
-    b->story[n] = 0;
+    size_t n = strlen(report);
+    if (n >= sizeof b->report) n = sizeof b->report - 1;
+    memcpy(b->report, report, n);
+    b->report[n] = 0;
     b->code = (int)code;
     b->rank = rank;
     atomic_store(&b->word, TOLD);
@@ -311,7 +314,7 @@ bool sk_heaps_quiet(const sk_heaps *h)
 
 /* A rank killed in the middle of its error report leaves TELLING for ever: wait for it, but not
  * long. */
-bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **story)
+bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char **report)
 {
     const sk_abort_word *b = h->abort;
     int word = atomic_load(&b->word);
@@ -321,7 +324,7 @@ bool sk_heaps_aborted(const sk_heaps *h, sk_status *code, int *rank, const char 
     bool told = word == TOLD;
     if (code) *code = told ? (sk_status)b->code : SK_EPEER;
     if (rank) *rank = told ? b->rank : -1;
-    if (story) *story = told ? b->story : "a rank died while it was telling why";
+    if (report) *report = told ? b->report : "a rank died while it was telling why";
     return true;
 }
 

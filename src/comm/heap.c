@@ -39,10 +39,11 @@ static sk_status check_memory(sk_arena *a, int n, int64_t need)
 {
     int64_t has = sk_proc_available();
     if (need <= has) return SK_OK;
-    return sk_fail(SK_EIO,
-                   "heaps: %d ranks need %s (%lld bytes), this host can give %s; use more hosts, "
-                   "a smaller micro-batch, or shard or recompute more",
-                   n, sk_bytes(a, need), (long long)need, sk_bytes(a, has));
+    return sk_fail(
+        SK_EIO,
+        "heaps: %d rank%s need%s %s (%lld bytes), this host can give %s; use more hosts, "
+        "a smaller micro-batch, or shard or recompute more",
+        n, sk_plural(n), n == 1 ? "s" : "", sk_bytes(a, need), (long long)need, sk_bytes(a, has));
 }
 
 /* Make bytes from `at` really there.  0, or errno.  fd < 0: private memory comes when touched. */
@@ -71,14 +72,14 @@ static void make_huge(int fd, char *map, size_t at, size_t skip, size_t bytes, d
 /* Addresses on a 2 MiB boundary, then the mapping into them. */
 static sk_status map_heaps(sk_heaps *h, int fd, size_t total, char **map)
 {
-    h->room_bytes = total + HUGE;
-    h->room =
-        mmap(NULL, h->room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (h->room == MAP_FAILED) {
-        h->room = NULL;
+    h->reserved_bytes = total + HUGE;
+    h->reserved = mmap(NULL, h->reserved_bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (h->reserved == MAP_FAILED) {
+        h->reserved = NULL;
         return sk_fail(SK_EIO, "heaps: no %zu bytes of addresses: %s", total, strerror(errno));
     }
-    *map = (char *)round_up((size_t)h->room, HUGE);
+    *map = (char *)round_up((size_t)h->reserved, HUGE);
     int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED);
     if (mmap(*map, total, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
         return sk_fail(SK_EIO, "heaps: cannot map %zu bytes for %d ranks: %s", total, h->n,
@@ -92,7 +93,7 @@ static size_t here(const sk_heaps_ask *q, int r)
     return q->here && !q->here[r] ? 0 : (size_t)q->bytes[r];
 }
 
-/* Room that the heap of rank r takes in the mapping.  A plan of no bytes has a place too. */
+/* Bytes that the heap of rank r takes in the mapping.  A plan of no bytes has a place too. */
 static size_t stride(const sk_heaps_ask *q, int r)
 {
     return q->here && !q->here[r] ? 0 : round_up((size_t)q->bytes[r] + 1, HUGE);
@@ -109,8 +110,9 @@ static void place(sk_heaps *h, const sk_heaps_ask *q, char *map)
 /* The first bytes of a heap that need no memory of its own here. */
 static size_t elsewhere(const sk_heaps_ask *q, int r)
 {
-    size_t twin = sk_heap_alias_bytes(q, r), ghost = q->twins.ghost ? (size_t)q->twins.ghost[r] : 0;
-    return !here(q, r) ? 0 : twin > ghost ? twin : ghost;
+    size_t alias = sk_heap_alias_bytes(q, r),
+           ghost = q->aliases.ghost ? (size_t)q->aliases.ghost[r] : 0;
+    return !here(q, r) ? 0 : alias > ghost ? alias : ghost;
 }
 
 static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, size_t total)
@@ -134,18 +136,18 @@ static sk_status fill(sk_heaps *h, const sk_heaps_ask *q, int fd, char *map, siz
 
 /* What the heaps of this host take: in the plan, in the mapping, and is there an alias? */
 static sk_status measure(sk_heaps *h, const sk_heaps_ask *q, int64_t *need, size_t *total,
-                         bool *twins)
+                         bool *aliased)
 {
     *need = 0;
     *total = 0;
-    *twins = false;
+    *aliased = false;
     for (int r = 0; r < h->n; r++) {
         if (q->bytes[r] < 0 || q->bytes[r] > INT64_MAX / 4 - *need)
             return sk_fail(SK_EBUG, "heaps: rank %d asks for %lld bytes", r,
                            (long long)q->bytes[r]);
         *need += (int64_t)here(q, r) - (int64_t)elsewhere(q, r);
         *total += stride(q, r);
-        *twins |= sk_heap_aliased(q, r);
+        *aliased |= sk_heap_aliased(q, r);
         h->n_here += stride(q, r) > 0;
     }
     return sk_heap_aliases_check(q);
@@ -156,10 +158,10 @@ static sk_status new_heaps(sk_heaps *h, const sk_heaps_ask *q, int *fd)
     size_t total = 0;
     int64_t need = 0;
     char *map = NULL;
-    bool twins = false;
-    SK_TRY(measure(h, q, &need, &total, &twins));
+    bool aliased = false;
+    SK_TRY(measure(h, q, &need, &total, &aliased));
     SK_TRY(check_memory(&h->arena, h->n_here, need));
-    bool shared = (q->shared && h->n_here > 1) || twins; /* only a file can be mapped twice */
+    bool shared = (q->shared && h->n_here > 1) || aliased; /* only a file can be mapped twice */
     *fd = shared ? memfd_create("skein", MFD_CLOEXEC) : -1;
     if (shared && (*fd < 0 || ftruncate(*fd, (off_t)total)))
         return sk_fail(SK_EIO, "heaps: no memfd of %zu bytes: %s", total,
@@ -175,9 +177,9 @@ static sk_status old_heaps(sk_heaps *h, const sk_heaps_ask *q, int fd)
     size_t total = 0;
     int64_t need = 0;
     char *map = NULL;
-    bool twins = false;
+    bool aliased = false;
     struct stat st = {0};
-    SK_TRY(measure(h, q, &need, &total, &twins));
+    SK_TRY(measure(h, q, &need, &total, &aliased));
     if (fstat(fd, &st) || (size_t)st.st_size != total)
         return sk_fail(SK_EBUG, "heaps: %lld bytes were handed over, %zu are needed",
                        (long long)st.st_size, total);
@@ -201,8 +203,8 @@ static sk_heaps *blank(const sk_heaps_ask *q)
     h->cores = q->cores > 0 ? q->cores : sk_proc_cores();
     h->base = sk_many(&h->arena, char *, h->n);
     h->bytes = sk_many(&h->arena, int64_t, h->n);
-    h->twin = sk_many(&h->arena, int, h->n);
-    h->twin_bytes = sk_many(&h->arena, int64_t, h->n);
+    h->alias_of = sk_many(&h->arena, int, h->n);
+    h->alias_bytes = sk_many(&h->arena, int64_t, h->n);
     memcpy(h->bytes, q->bytes, (size_t)h->n * sizeof *h->bytes);
     return h;
 }
@@ -229,10 +231,10 @@ sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out)
     return SK_OK;
 }
 
-sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out)
+sk_status sk_heaps_map(const sk_heaps_ask *q, int control_block_fd, int heap_fd, sk_heaps **out)
 {
     sk_heaps *h = blank(q);
-    sk_status st = sk_control_block_map(h, board_fd, true);
+    sk_status st = sk_control_block_map(h, control_block_fd, true);
     if (!st) st = old_heaps(h, q, heap_fd);
     SK_TRY(settle(h, st, out));
     return SK_OK;
@@ -244,13 +246,13 @@ sk_status sk_heaps_open(int n_ranks, const int64_t *bytes, bool shared, size_t e
     return sk_heaps_open_aliased(n_ranks, bytes, (sk_heap_aliases){0}, shared, extra_bytes, out);
 }
 
-sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases twins,
+sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_aliases aliases,
                                 bool shared, size_t extra_bytes, sk_heaps **out)
 {
     sk_heaps_ask q = {.n_ranks = n_ranks,
                       .bytes = bytes,
                       .shared = shared,
-                      .twins = twins,
+                      .aliases = aliases,
                       .extra_bytes = extra_bytes};
     int fd = -1;
     SK_TRY(sk_heaps_make(&q, &fd, out));
@@ -261,8 +263,8 @@ sk_status sk_heaps_open_aliased(int n_ranks, const int64_t *bytes, sk_heap_alias
 void sk_heaps_close(sk_heaps *h)
 {
     if (!h) return;
-    if (h->room) munmap(h->room, h->room_bytes);
-    if (h->head) munmap(h->head, h->board_bytes);
+    if (h->reserved) munmap(h->reserved, h->reserved_bytes);
+    if (h->head) munmap(h->head, h->control_block_bytes);
     if (h->fd >= 0) close(h->fd);
     sk_arena a = h->arena; /* h itself lies in it */
     sk_arena_end(&a);

@@ -33,7 +33,7 @@ typedef struct sk_control_block_head {
 typedef struct sk_abort_word {
     _Alignas(SK_FLAG_BYTES) atomic_int word, stop;
     int code, rank; /* these and the report: valid once the word says told */
-    char story[SK_REPORT_BYTES];
+    char report[SK_REPORT_BYTES];
     /* The barrier of this host's ranks: entries so far, by all of them; barriers that all entered,
      * raised by the last. */
     _Alignas(SK_FLAG_BYTES) atomic_ullong entered;
@@ -97,15 +97,16 @@ typedef struct sk_bell {
 struct sk_heaps {
     sk_arena arena;
     int n, n_here, cores; /* ranks of the world, of this host */
-    void *room;           /* the reserved addresses, and the mapping inside them */
-    size_t room_bytes;
+    void *reserved;       /* addresses, with the mapping inside */
+    size_t reserved_bytes;
     char **base; /* NULL for ranks of other hosts */
     int64_t *bytes;
-    int *twin; /* rank that keeps the first twin_bytes of its heap: itself, or whose they are */
-    int64_t *twin_bytes;
+    int *
+        alias_of; /* rank that keeps the first alias_bytes of its heap: itself, or whose they are */
+    int64_t *alias_bytes;
     int fd; /* of the control block */
     sk_control_block_head *head;
-    size_t board_bytes;
+    size_t control_block_bytes;
     sk_abort_word *abort;
     struct sk_rank_block {
         sk_rank_state line;
@@ -123,16 +124,16 @@ typedef struct sk_heaps_ask {
     const bool *here;     /* which of them are on this host; NULL: all */
     bool shared;          /* ranks are processes */
     int cores;            /* that the ranks of this host may use; 0: those of this process */
-    sk_heap_aliases twins;
+    sk_heap_aliases aliases;
     size_t extra_bytes;
 } sk_heaps_ask;
 
 /* Two ways to the same heaps: the first rank of a host makes them, the others map what it hands
  * to them, its control block (h->fd) and *heap_fd: -1 if no other process needs it, else close it
- * when it is handed out.  sk_heaps_map owns board_fd from now on, also if it fails, and never
- * heap_fd. */
+ * when it is handed out.  sk_heaps_map owns control_block_fd from now on, also if it fails, and
+ * never heap_fd. */
 sk_status sk_heaps_make(const sk_heaps_ask *q, int *heap_fd, sk_heaps **out);
-sk_status sk_heaps_map(const sk_heaps_ask *q, int board_fd, int heap_fd, sk_heaps **out);
+sk_status sk_heaps_map(const sk_heaps_ask *q, int control_block_fd, int heap_fd, sk_heaps **out);
 
 /* heap_alias.c: heaps that begin with another's memory. */
 bool sk_heap_aliased(const sk_heaps_ask *q, int r); /* here, and the first bytes are not its own */

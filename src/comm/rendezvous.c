@@ -54,7 +54,7 @@ typedef struct parcel { /* one message: bytes, and descriptors with the first */
     struct iovec io;
     union {
         struct cmsghdr align;
-        char room[CMSG_SPACE(MOST_FDS * sizeof(int))];
+        char bytes[CMSG_SPACE(MOST_FDS * sizeof(int))];
     } control;
 } parcel;
 
@@ -123,7 +123,7 @@ static sk_status get(sk_rendezvous *d, int i, void *data, size_t bytes, int *fds
         n = recvmsg(d->fds[i], &p.head, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR) return broken(d, i, strerror(errno));
     }
-    if (!n && bytes) return broken(d, i, "it left; it has the story");
+    if (!n && bytes) return broken(d, i, "it left; it prints the error report");
     if (n != (ssize_t)bytes || unpack(&p, fds, n_fds) != n_fds)
         return broken(d, i, "a message was cut");
     return SK_OK;

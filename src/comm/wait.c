@@ -97,12 +97,12 @@ static void chain_text(const sk_hang *b, char to[WAY])
     if (b->n > SK_HANG_CHAIN && n < WAY - 20) snprintf(to + n, (size_t)(WAY - n), ", and so on");
 }
 
-static void advice(const sk_comm *c, char process, long long pid, char *to, size_t room)
+static void advice(const sk_comm *c, char process, long long pid, char *to, size_t size)
 {
-    if (process == 'T') snprintf(to, room, "kill -CONT %lld would let it go on", pid);
-    else if (process == 'Z' || process == 'X') snprintf(to, room, "its end was told by nobody");
+    if (process == 'T') snprintf(to, size, "kill -CONT %lld would let it go on", pid);
+    else if (process == 'Z' || process == 'X') snprintf(to, size, "its end was told by nobody");
     else
-        snprintf(to, room,
+        snprintf(to, size,
                  "it hangs, or is slower than comm.timeout=%g allows (gdb -p %lld shows where)",
                  c->timeout_s, pid);
 }

@@ -1,5 +1,6 @@
 /* data_files.c - lists of files, whole files with gzip undone, mapped files. */
 #include "data/data_files.h"
+#include "base/strings.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -142,8 +143,8 @@ sk_status sk_data_list(sk_arena *a, const char *what, sk_paths *out)
 const char *sk_paths_repeated(sk_arena *a, const sk_paths *p)
 {
     if (!p->again) return "";
-    return sk_print(a, " · %d more name%s of the same file%s", p->again, p->again > 1 ? "s" : "",
-                    p->n > 1 ? "s" : "");
+    return sk_print(a, " · %d more name%s of the same file%s", p->again, sk_plural(p->again),
+                    sk_plural(p->n));
 }
 
 bool sk_data_has_word(const char *name, const char *word)
@@ -191,9 +192,10 @@ bool sk_data_is_tokens(const char *dir)
     return sk_data_has_shards(dir, false) || sk_data_has_shards(dir, true);
 }
 
-/* Is it gzip?  And the room to begin with: the size of a plain file, or what a gzip file says at
- * its end, unless that is much: it need not be true, and room grows with what is unpacked. */
-static sk_status room(int fd, const char *path, int64_t size, bool *gz, int64_t *out)
+/* Is it gzip?  And the capacity to begin with: the size of a plain file, or what a gzip file says
+ * at its end, unless that is much: it need not be true, and the capacity grows with what is
+ * unpacked. */
+static sk_status first_capacity(int fd, const char *path, int64_t size, bool *gz, int64_t *out)
 {
     uint8_t head[2], tail[4];
     *out = size, *gz = false;
@@ -287,7 +289,7 @@ sk_status sk_data_read(sk_arena *a, const char *path, int64_t limit, sk_text *ou
     bool gz = false;
     unpacking u = {.arena = a, .path = path, .limit = limit};
     SK_TRY(sk_file_open(path, &u.fd, &u.size));
-    sk_status status = room(u.fd, path, u.size, &gz, &u.cap);
+    sk_status status = first_capacity(u.fd, path, u.size, &gz, &u.cap);
     if (!status && !gz && u.size > limit) status = too_large(path, limit);
     if (!status) {
         if (u.cap > limit) u.cap = limit;

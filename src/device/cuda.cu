@@ -4,7 +4,7 @@
  * the whole device.  Streams do not wait for the legacy default stream, so what is ordered is only
  * what device.h says is ordered.  The run time is linked in and looks for the driver when the
  * first call comes; without driver or GPU that call fails, with a sentence, and nothing else does.
- * Closing ignores what the run time answers: the work is over or has failed with its own story. */
+ * Closing ignores what the run time answers: the work is over or has failed with its own error. */
 #include "device/device.h"
 #include "base/strings.h"
 
@@ -152,7 +152,7 @@ static int cuda_tools(bool open, sk_device_library *out)
 
 /* ---- pools */
 
-static sk_status no_room(sk_device *d, size_t bytes)
+static sk_status no_memory(sk_device *d, size_t bytes)
 {
     size_t available = 0, all = 0;
     TRY(d, cudaMemGetInfo(&available, &all));
@@ -172,7 +172,7 @@ static sk_status cuda_pool_open(sk_device *d, size_t bytes, void **base)
     cudaError_t e = cudaMalloc(base, bytes);
     if (e == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return no_room(d, bytes);
+        return no_memory(d, bytes);
     }
     TRY(d, e);
     return SK_OK;

@@ -29,7 +29,8 @@ static int64_t pages(int64_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 static sk_status failed(const sk_disk *d, const char *what, int error)
 {
-    return sk_fail(SK_EIO, "the file tier in '%s': cannot %s: %s", d->dir, what, strerror(error));
+    return sk_fail(SK_EIO, "the offload file in '%s': cannot %s: %s", d->dir, what,
+                   strerror(error));
 }
 
 /* --- opening --- */
@@ -39,7 +40,7 @@ static int nameless(const char *dir, int more)
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | more, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/.tier-XXXXXX", dir) >= (int)sizeof path) {
+    if (snprintf(path, sizeof path, "%s/.offload-XXXXXX", dir) >= (int)sizeof path) {
         errno = ENAMETOOLONG;
         return -1;
     }
@@ -62,14 +63,15 @@ static int64_t free_bytes(const sk_disk *d)
     return statvfs(d->dir, &v) ? INT64_MAX : (int64_t)(v.f_bavail * v.f_frsize);
 }
 
-static sk_status no_room(const sk_disk *d, int error)
+static sk_status no_space(const sk_disk *d, int error)
 {
     sk_arena a = {0};
     if (error != ENOSPC && error != EDQUOT) return failed(d, "get its bytes", error);
-    sk_status st = sk_fail(SK_EIO,
-                           "the file tier needs %s a rank in '%s', where %s are free; make room, "
-                           "name another folder (train.scratch) or offload less",
-                           sk_bytes(&a, d->bytes), d->dir, sk_bytes(&a, free_bytes(d)));
+    sk_status st =
+        sk_fail(SK_EIO,
+                "the offload file needs %s a rank in '%s', where %s are free; make space, "
+                "name another folder (train.scratch) or offload less",
+                sk_bytes(&a, d->bytes), d->dir, sk_bytes(&a, free_bytes(d)));
     sk_arena_end(&a);
     return st;
 }
@@ -81,7 +83,7 @@ static sk_status allowed(const sk_disk *d)
     if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur == RLIM_INFINITY) return SK_OK;
     if ((uint64_t)d->bytes <= (uint64_t)most.rlim_cur) return SK_OK;
     return sk_fail(SK_EIO,
-                   "the file tier needs a file of %lld bytes a rank, this process may write %llu; "
+                   "the offload file needs %lld bytes a rank, this process may write %llu; "
                    "raise the limit (ulimit -f) or offload less",
                    (long long)d->bytes, (unsigned long long)most.rlim_cur);
 }
@@ -90,12 +92,12 @@ static sk_status open_all(sk_disk *d)
 {
     SK_TRY(open_file(d));
     SK_TRY(allowed(d));
-    if (d->bytes > free_bytes(d)) return no_room(d, ENOSPC); /* others may need what there is */
+    if (d->bytes > free_bytes(d)) return no_space(d, ENOSPC); /* others may need what there is */
     int error = posix_fallocate(d->fd, 0, d->bytes);
     if (error == EINVAL ||
         error == EOPNOTSUPP) /* it can promise nothing: a full disk is told late */
         error = ftruncate(d->fd, d->bytes) ? errno : 0;
-    if (error) return no_room(d, error);
+    if (error) return no_space(d, error);
     d->map = mmap(NULL, (size_t)d->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
     if (d->map == MAP_FAILED) {
         d->map = NULL;
@@ -112,7 +114,7 @@ sk_status sk_disk_open(const char *dir, int64_t bytes, void *bounce, sk_disk **o
     if (d) d->dir = strdup(dir);
     if (!d || !d->dir) {
         free(d);
-        return sk_fail(SK_EIO, "no memory for a file tier");
+        return sk_fail(SK_EIO, "no memory for an offload file");
     }
     d->fd = -1;
     d->bytes = pages(bytes);

@@ -1,9 +1,9 @@
 /* disk.h - a file as a memory: bytes at offsets, read and written past the page cache.
  *
  * The file has no name and is gone with the process.  All its bytes are had from the disk when it
- * is opened, so that it cannot be full in the middle of a run; they are zeros.  Bytes pass a room
- * of the caller's, on pages, in slots: with io_uring several are under way at a time, where the
- * kernel has none of it one after the other.
+ * is opened, so that it cannot be full in the middle of a run; they are zeros.  Bytes pass a
+ * bounce buffer of the caller's, on pages, in slots: with io_uring several are under way at a time,
+ * and one after the other where the kernel has no io_uring.
  *
  * The file is mapped too, for those who look at it or fill it between copies (checkpoints, first
  * values); sk_disk_settle() must be called before copies go on. */

@@ -18,11 +18,11 @@ typedef struct rates {
 static struct {
     bool here;
     int (*init)(void);
-    int (*driver)(char *to, unsigned room);
+    int (*driver)(char *to, unsigned size);
     int (*count)(unsigned *out);
     int (*at)(unsigned index, void **out);
     int (*by_uuid)(const char *uuid, void **out);
-    int (*name)(void *gpu, char *to, unsigned room);
+    int (*name)(void *gpu, char *to, unsigned size);
     int (*memory)(void *gpu, memory *out);
     int (*rates)(void *gpu, rates *out);
     int (*power)(void *gpu, unsigned *milliwatts);

@@ -25,14 +25,14 @@ sk_status sk_graph_fail(sk_graph *g, sk_status code, const char *fmt, ...)
     va_list ap;
     if (g->status) return g->status;
     va_start(ap, fmt);
-    vsnprintf(g->story, sizeof g->story, fmt, ap);
+    vsnprintf(g->report, sizeof g->report, fmt, ap);
     va_end(ap);
     return g->status = code;
 }
 
 sk_status sk_graph_status(const sk_graph *g)
 {
-    return g->status ? sk_fail(g->status, "%s", g->story) : SK_OK;
+    return g->status ? sk_fail(g->status, "%s", g->report) : SK_OK;
 }
 
 void sk_graph_size(sk_graph *g, char letter, int64_t size)
@@ -243,7 +243,7 @@ char *sk_graph_print(const sk_graph *g, sk_arena *a)
                    sk_dtype_name(t->type));
         for (const char *p = t->letters; *p; p++)
             sk_out_add(&o, " %c=%" PRId64, *p, g->size[(int)*p & 127]);
-        if (t->bias_update != 0) sk_out_add(&o, " nudged by %g", t->bias_update);
+        if (t->bias_update != 0) sk_out_add(&o, " bias update %g", t->bias_update);
         sk_out_add(&o, "\n");
     }
     for (int i = 0; i < g->nodes.n; i++) {

@@ -83,7 +83,7 @@ struct sk_node {
 struct sk_graph {
     sk_arena *arena;
     sk_status status; /* first mistake, kept */
-    char story[512];
+    char report[512];
     int64_t size[128]; /* of each letter; 0: unknown */
     char batch;        /* the letter that micro-batches split: SK_LETTER_BATCH */
     char cut[64];      /* letters that a layout will split (sk_op.split) */

@@ -26,7 +26,7 @@ static void check(sk_graph *g, const sk_hyper *h)
 
 /* The capacity of an expert in a sequence: its even share of all choices times the factor.  A token
  * chooses an expert at most once, so a capacity of `time` never drops a choice. */
-static int64_t room(const sk_hyper *h, int64_t time, sk_mode mode)
+static int64_t capacity(const sk_hyper *h, int64_t time, sk_mode mode)
 {
     double share = (double)h->num_experts_per_tok * (double)time / (double)h->num_local_experts;
     double places = ceil(h->capacity_factor * share);
@@ -41,7 +41,7 @@ void sk_experts_sizes(sk_graph *g, const sk_hyper *h, sk_mode mode)
     sk_graph_size(g, 'e', h->num_local_experts);
     sk_graph_size(g, 'g', h->num_local_experts);
     sk_graph_size(g, 'k', h->num_experts_per_tok);
-    sk_graph_size(g, 'x', room(h, g->size['t'], mode));
+    sk_graph_size(g, 'x', capacity(h, g->size['t'], mode));
     if (h->expert_groups) sk_graph_size(g, 'u', h->expert_groups);
 }
 

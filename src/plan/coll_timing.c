@@ -317,8 +317,8 @@ static sk_status check(timer *t, int64_t *wrong)
 {
     const sk_coll_spec *s = t->spec;
     const sk_coll_call *call = call_of(t, 1 % roots(s));
-    size_t room = (size_t)s->bytes + (size_t)s->n_ranks * sk_dtype_size(s->type);
-    memset(t->base + t->at.dst, 0xff, room);
+    size_t bytes = (size_t)s->bytes + (size_t)s->n_ranks * sk_dtype_size(s->type);
+    memset(t->base + t->at.dst, 0xff, bytes);
     write_source(t, call);
     SK_TRY(sk_comm_barrier(t->comm));
     SK_TRY(do_call(t, call));
@@ -326,8 +326,8 @@ static sk_status check(timer *t, int64_t *wrong)
     SK_TRY(agree(t, SK_SUM, &all, 1)); /* after it all have looked */
     *wrong = (int64_t)all;
     if (looks_at_data(s)) return SK_OK;
-    memset(t->base + t->at.src, 0, room);
-    memset(t->base + t->at.dst, 0, room);
+    memset(t->base + t->at.src, 0, bytes);
+    memset(t->base + t->at.dst, 0, bytes);
     return SK_OK;
 }
 

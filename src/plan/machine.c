@@ -159,15 +159,15 @@ static bool set(sk_machine *m, const key *k, const char *value)
     return true;
 }
 
-static const char *needed(const key *k, char *room, size_t n)
+static const char *needed(const key *k, char *text, size_t n)
 {
     if (k->form == VERSION) return "1, the only one this skein knows,";
     if (k->form == TEXT) return "a name";
     if (k->form == YES_NO) return "yes or no";
     if (k->form == COLLS) return "best, ring or chosen";
-    snprintf(room, n, "a number from %g to %g%s", k->least, k->most,
+    snprintf(text, n, "a number from %g to %g%s", k->least, k->most,
              k->form == SPEED ? ", or 0" : "");
-    return room;
+    return text;
 }
 
 static sk_status unknown(const line *l)
@@ -188,7 +188,7 @@ static const sk_machine *find(const char *name)
 
 static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
 {
-    char room[80];
+    char text[80];
     int i = 0;
     if (!strcmp(l->key, "like")) {
         const sk_machine *base = find(l->value);
@@ -205,7 +205,7 @@ static sk_status apply(const line *l, sk_machine *m, uint64_t *seen)
     *seen |= (uint64_t)1 << i;
     if (set(m, &keys[i], l->value)) return SK_OK;
     return sk_fail(SK_ECONF, "%s:%d: %s is '%s'; %s is needed", l->path, l->number, l->key,
-                   l->value, needed(&keys[i], room, sizeof room));
+                   l->value, needed(&keys[i], text, sizeof text));
 }
 
 /* "key: value   # remark" -> key and value; false: neither that nor empty.  An empty line leaves

@@ -169,9 +169,9 @@ sk_status sk_time_ops(const sk_program *const *programs, const sk_run_opts *o, d
     ops_job j = {.programs = programs, .opts = *o, .lr = lr, .steps = steps, .shapes = shapes};
     sk_assert(steps > 0);
     j.opts.trace = true;
-    sk_heap_aliases twins = sk_program_shared(&tmp, programs, n, heap);
+    sk_heap_aliases aliases = sk_program_shared(&tmp, programs, n, heap);
     size_t notes = sizeof *out * (size_t)n;
-    sk_status st = sk_heaps_open_aliased(n, heap, twins, true, notes, &j.heaps);
+    sk_status st = sk_heaps_open_aliased(n, heap, aliases, true, notes, &j.heaps);
     if (!st) {
         j.notes = sk_heaps_extra(j.heaps);
         st = sk_workers_run(j.heaps, n, ops_rank, &j);

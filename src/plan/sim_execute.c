@@ -51,7 +51,7 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     if (l)
         return sk_machine_work(k->m, sk_launch_flops(w->p, l), sk_launch_bytes(w->p, l),
                                w->p->threads);
-    if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].tier == SK_HOST)
+    if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
     return sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);
 }
@@ -206,7 +206,7 @@ static bool sent(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 static void begin_copy(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     const sk_buffer *from = &w->p->bufs.v[in->in[0]], *to = &w->p->bufs.v[in->out[0]];
-    bool file = from->tier == SK_FILE || to->tier == SK_FILE;
+    bool file = from->placement == SK_FILE || to->placement == SK_FILE;
     double took = sk_machine_copy(k->m, from->bytes, file);
     w->copying = fmax(w->copying, w->now) + took;
     w->copied[2 * in->copy] = w->copying - took;

@@ -200,7 +200,7 @@ sk_status sk_simulate_compile(sk_arena *a, const sk_graph *g, const sk_layout *l
     sk_program **p = sk_many(a, sk_program *, n < 0 ? 1 : n);
     if (n < 0) {
         SK_TRY(sk_compile(a, g, l, &shared, 0, p)); /* its error message may say more */
-        return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+        return sk_too_many_shapes(shared.plan);
     }
     for (int r = 0; r < ranks && made < n; r++) {
         if ((*shape_of)[r] != made) continue; /* shapes are numbered as they appear */

@@ -112,9 +112,9 @@ sk_status sk_time_steps(const sk_program *const *programs, const sk_run_opts *o,
     int64_t *heap = sk_many(&tmp, int64_t, n);
     step_job j = {.programs = programs, .opts = o, .lr = lr, .steps = steps + WARM};
     sk_assert(steps > 0 && j.steps <= SK_TIMED_STEPS);
-    sk_heap_aliases twins = sk_program_shared(&tmp, programs, n, heap);
+    sk_heap_aliases aliases = sk_program_shared(&tmp, programs, n, heap);
     size_t notes = sizeof(step_note) * (size_t)n;
-    sk_status st = sk_heaps_open_aliased(n, heap, twins, true, notes, &j.heaps);
+    sk_status st = sk_heaps_open_aliased(n, heap, aliases, true, notes, &j.heaps);
     if (!st) {
         j.notes = sk_heaps_extra(j.heaps);
         st = sk_workers_run(j.heaps, n, step_rank, &j);

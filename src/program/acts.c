@@ -188,7 +188,7 @@ int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in)
 
 sk_placement sk_inst_memory(const sk_program *p, const sk_inst *in)
 {
-    return sk_act_row_of(in)->host && p->bufs.v[in->in[0]].tier ? SK_HOST : SK_DEVICE;
+    return sk_act_row_of(in)->host && p->bufs.v[in->in[0]].placement ? SK_HOST : SK_DEVICE;
 }
 
 /* --- print --- */
@@ -258,12 +258,12 @@ static void print_copy(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     sk_out_add(o, "#%d ", in->copy);
     sk_print_operands(o, p, in->in, 1);
-    sk_out_add(o, " to the %s", sk_placement_names[p->bufs.v[in->out[0]].tier]);
+    sk_out_add(o, " to the %s", sk_placement_names[p->bufs.v[in->out[0]].placement]);
 }
 
 static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
 {
-    if (p->params.v[in->param].tensor->bias_update != 0) sk_out_add(o, "nudge ");
+    if (p->params.v[in->param].tensor->bias_update != 0) sk_out_add(o, "bias update ");
     else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
     if (in->background) sk_out_add(o, "beside the step, ");
     sk_print_operands(o, p, in->background ? &in->out[2] : in->out, 1);

@@ -52,7 +52,7 @@ int64_t sk_call_wire(const sk_call_plan *c, int n)
 }
 
 /* Workspace of calls that are executed as step lists; it lives from start to wait. */
-static void plan_room(sk_lowering *e, int call, const sk_coll_ask *ask)
+static void plan_workspace(sk_lowering *e, int call, const sk_coll_ask *ask)
 {
     sk_program *p = e->p;
     sk_call_plan *c = &p->calls.v[call];
@@ -64,7 +64,7 @@ static void plan_room(sk_lowering *e, int call, const sk_coll_ask *ask)
     sk_arena_back(p->arena, mark);
     if (!c->workspace_bytes) return;
     sk_extent box = {.n = 1, .size = {c->workspace_bytes}, .full = {c->workspace_bytes}};
-    c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+    c->workspace = sk_lower_buffer(e, "workspace of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
 /* Between GPUs NCCL chooses the algorithm; it needs contiguous data, so the workspace is for
@@ -73,10 +73,10 @@ static void plan_gpu(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
     c->algorithm = SK_BUILTIN;
-    c->workspace_bytes = sk_room_call(c, e->p->groups[c->group].n);
+    c->workspace_bytes = sk_workspace_call(c, e->p->groups[c->group].n);
     if (!c->workspace_bytes) return;
     sk_extent box = {.n = 1, .size = {c->workspace_bytes}, .full = {c->workspace_bytes}};
-    c->workspace = sk_lower_buffer(e, "room of a call", NULL, SK_WIRE, SK_U8, box);
+    c->workspace = sk_lower_buffer(e, "workspace of a call", NULL, SK_WIRE, SK_U8, box);
 }
 
 /* Only ranks of one host can share memory. */
@@ -119,7 +119,7 @@ static sk_status choose(sk_lowering *e, int call)
     if (c->common) return meet_here(e, g, hosts);
     SK_TRY(sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
     SK_TRY(sums_type(c));
-    if (c->algorithm >= 0) plan_room(e, call, &ask);
+    if (c->algorithm >= 0) plan_workspace(e, call, &ask);
     return SK_OK;
 }
 

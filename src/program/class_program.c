@@ -42,7 +42,7 @@ int sk_program_members(const sk_program *p, int rank, int group, int *members)
     return g->n;
 }
 
-int sk_program_twin(const sk_program *p, int rank)
+int sk_program_weight_owner(const sk_program *p, int rank)
 {
     int coord[SK_MAX_AXES];
     if (rank == p->rank) return p->shares_with;
@@ -59,7 +59,7 @@ const sk_program *sk_program_as(sk_arena *a, const sk_program *p, int rank)
     *q = *p;
     q->rank = rank;
     sk_mesh_coords(&p->layout.mesh, rank, q->coord);
-    q->shares_with = sk_program_twin(p, rank);
+    q->shares_with = sk_program_weight_owner(p, rank);
     q->insts.v = sk_many(a, sk_inst, p->insts.n);
     memcpy(q->insts.v, p->insts.v, sizeof *p->insts.v * (size_t)p->insts.n);
     for (int i = 0; i < p->insts.n; i++) {
@@ -116,18 +116,18 @@ static sk_status same_numbers(const sk_program *a, const sk_program *b)
                       a->stage);
     bool places = a->heap_bytes == b->heap_bytes && a->file_bytes == b->file_bytes &&
                   a->own_bytes == b->own_bytes && a->shared_bytes == b->shared_bytes &&
-                  a->shares_with == sk_program_twin(b, a->rank) && a->stats == b->stats;
+                  a->shares_with == sk_program_weight_owner(b, a->rank) && a->stats == b->stats;
     for (int k = 0; places && k < SK_N_KINDS; k++)
         places = a->kind_at[k] == b->kind_at[k] && a->kind_bytes[k] == b->kind_bytes[k];
     return places ? SK_OK : unlike(a, b, "the heap of stage", a->stage);
 }
 
-static bool same_group(const sk_program *own, const sk_program *p, int i, int *room)
+static bool same_group(const sk_program *own, const sk_program *p, int i, int *members)
 {
     const sk_group *g = &own->groups[i];
-    int n = sk_program_members(p, own->rank, i, room);
+    int n = sk_program_members(p, own->rank, i, members);
     bool same = g->n == n && (g->me < 0) == (p->groups[i].me < 0);
-    for (int k = 0; same && k < n; k++) same = g->ranks[k] == room[k];
+    for (int k = 0; same && k < n; k++) same = g->ranks[k] == members[k];
     return same;
 }
 
@@ -152,7 +152,7 @@ static bool same_inst(const sk_program *own, const sk_program *p, int pc)
 static bool same_buffer(const sk_buffer *a, const sk_buffer *b)
 {
     bool same = a->bytes == b->bytes && a->kind == b->kind && a->type == b->type &&
-                a->tier == b->tier && a->keep == b->keep && a->common == b->common &&
+                a->placement == b->placement && a->keep == b->keep && a->common == b->common &&
                 a->within == b->within && a->box.n == b->box.n;
     for (int d = 0; same && d < a->box.n; d++) same = a->box.size[d] == b->box.size[d];
     return same && (a->within >= 0 || a->offset == b->offset);
@@ -184,10 +184,10 @@ static sk_status same_lists(const sk_program *own, const sk_program *p)
 sk_status sk_program_alike(const sk_program *own, const sk_program *p)
 {
     sk_arena tmp = {0};
-    int *room = sk_many(&tmp, int, p->n_ranks);
+    int *members = sk_many(&tmp, int, p->n_ranks);
     sk_status st = same_numbers(own, p);
     for (int i = 0; !st && i < p->n_groups; i++)
-        if (!same_group(own, p, i, room)) st = unlike(own, p, "group", i);
+        if (!same_group(own, p, i, members)) st = unlike(own, p, "group", i);
     if (!st) st = same_lists(own, p);
     sk_arena_end(&tmp);
     return st;

@@ -1,10 +1,10 @@
 /* classes.c - which ranks have equal programs, found without compiling any.
  *
- * A program depends on the rank's stage, on the sizes of its pieces, and, for
- * what it owns, on being first along an axis; where its pieces lie is only a
+ * A program depends on the rank's stage, on the sizes of its shards, and, for
+ * what it owns, on being first along an axis; where its shards lie is only a
  * coordinate.  Sizes are looked at letter by letter: along every set of axes that
  * cut the letter in some state in use, in the order in which they cut (sk_layout_cutter).
- * States in use are those of nodes, of what is saved in pieces, and of what the optimizer
+ * States in use are those of nodes, of what is saved in shards, and of what the optimizer
  * updates; what is in between, where a tensor goes from one to another, is cut by some of the same
  * axes.  Sizes are worked out once per combination of coordinates, not per rank, so that
  * sixteen thousand ranks take a few milliseconds. */
@@ -96,8 +96,8 @@ static void find_axes(const sk_graph_plan *plan, const cuts *in_use, char letter
 
 /* --- sizes --- */
 
-/* The size of a piece that the axes of a set cut out of the k-th of n / pieces; in canonical order
- * the n elements are cells. */
+/* The size of the shard that the axes of a set cut out of the k-th of n / pieces; in canonical
+ * order the n elements are reduction blocks. */
 static int64_t size_of(const sk_mesh *m, const cutter *c, const int *coord, unsigned set, int k,
                        int64_t n, int pieces, int cells)
 {
@@ -228,3 +228,12 @@ static int classify(const sk_graph_plan *plan, bool owners, int *class_of)
 int sk_classes(const sk_graph_plan *plan, int *class_of) { return classify(plan, true, class_of); }
 
 int sk_shapes(const sk_graph_plan *plan, int *shape_of) { return classify(plan, false, shape_of); }
+
+sk_status sk_too_many_shapes(const sk_graph_plan *plan)
+{
+    return sk_fail(SK_ECONF,
+                   "layout: the %d ranks have more than %d different programs, which is the "
+                   "limit; take axes that divide train.batch, train.seq and the sizes of the "
+                   "model evenly, or fewer ranks",
+                   sk_mesh_ranks(&plan->layout.mesh), MOST);
+}

@@ -74,7 +74,7 @@ int sk_fuse_next(const sk_fuse_site *s, int pc, const char *op, int in, int buf,
 static bool meet(const sk_program *p, int a, int b)
 {
     const sk_buffer *x = &p->bufs.v[a], *y = &p->bufs.v[b];
-    return x->tier == y->tier && x->offset < y->offset + y->bytes &&
+    return x->placement == y->placement && x->offset < y->offset + y->bytes &&
            y->offset < x->offset + x->bytes && x->bytes && y->bytes;
 }
 

@@ -36,9 +36,9 @@ static bool goes_with(const sk_program *p, const sk_inst *a, const sk_inst *b)
     if (b->act != a->act || a->pass != b->pass || a->update != b->update || !is_update(p, b))
         return false;
     types x = types_of(p, a), y = types_of(p, b);
-    bool nudged = p->params.v[a->param].tensor->bias_update != 0 ||
-                  p->params.v[b->param].tensor->bias_update != 0;
-    return x.grad == y.grad && x.narrow == y.narrow && (x.state == y.state || nudged);
+    bool bias = p->params.v[a->param].tensor->bias_update != 0 ||
+                p->params.v[b->param].tensor->bias_update != 0;
+    return x.grad == y.grad && x.narrow == y.narrow && (x.state == y.state || bias);
 }
 
 /* How many updates from pc on are one launch. */

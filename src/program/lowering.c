@@ -194,11 +194,11 @@ int64_t sk_call_bytes(const sk_call_plan *c)
 sk_status sk_plan_workspaces(sk_lowering *e)
 {
     for (int pc = 0; e->p->gpu && pc < e->p->insts.n; pc++) {
-        int64_t bytes = sk_room_launch(e->p, &e->p->insts.v[pc]);
+        int64_t bytes = sk_workspace_launch(e->p, &e->p->insts.v[pc]);
         if (!bytes) continue;
         sk_extent box = {.n = 1, .size = {bytes}, .full = {bytes}};
         e->p->insts.v[pc].workspace =
-            sk_lower_buffer(e, "room of a launch", NULL, SK_ACTS, SK_U8, box);
+            sk_lower_buffer(e, "workspace of a launch", NULL, SK_ACTS, SK_U8, box);
     }
     return SK_OK;
 }

@@ -80,7 +80,7 @@ typedef struct sk_plan {
     char *moved;    /* by node: in a region, or written before or after one */
     char *wide;     /* tensor id -> it is inside a region, and never exists as a whole */
     /* recompute, which also adds clones to of_chunk */
-    char *recomputed; /* tensor id -> SK_BY_CLONE, SK_BY_TWIN; 0: it is not */
+    char *recomputed; /* tensor id -> SK_BY_CLONE, SK_BY_BACKWARD; 0: it is not */
     /* split-backward */
     char *weight_half; /* by node: belongs to the weight half of a backward pass */
     /* pieces */
@@ -212,12 +212,12 @@ sk_status sk_lower_clone(sk_lowering *e, const sk_node *n);
 /* recompute_choice.c: results that are recomputed in the backward pass instead of saved: by a clone
  * of their node, or by a backward node that computes the same value anyway, if it runs before the
  * reader. */
-enum { SK_BY_CLONE = 1, SK_BY_TWIN };
+enum { SK_BY_CLONE = 1, SK_BY_BACKWARD };
 sk_status sk_recompute(sk_lowering *e);
 bool sk_recomputes_block(const sk_lowering *e, const sk_node *n); /* the node is in such a block */
 /* The backward node that computes the same value as a forward one, or NULL
  * (graph/recompute_cheap.c). */
-const sk_node *sk_recompute_twin(const sk_lowering *e, const sk_node *n);
+const sk_node *sk_backward_equal(const sk_lowering *e, const sk_node *n);
 /* recompute_clones.c */
 void sk_clone_recomputed(sk_lowering *e);
 static inline bool sk_is_clone(const sk_lowering *e, const sk_node *n)
@@ -278,7 +278,7 @@ void sk_lower_error(sk_lowering *e, sk_param_plan *q,
 /* params.c: where parameters are stored. */
 sk_status sk_plan_params(sk_lowering *e);
 sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t); /* as the optimizer sees it */
-bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a piece */
+bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a shard */
 bool sk_lower_per_task(const sk_lowering *e);     /* gradients are reduced task by task */
 int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
 void sk_lower_close_layer(sk_lowering *e);

@@ -128,7 +128,7 @@ static int64_t place_some(sk_program *p, sk_kind kind, bool common, int64_t at)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         sk_buffer *b = &p->bufs.v[i];
-        if (!b->keep || b->within >= 0 || b->kind != kind || b->common != common || b->tier)
+        if (!b->keep || b->within >= 0 || b->kind != kind || b->common != common || b->placement)
             continue;
         b->offset = at;
         at += lines(b->bytes);
@@ -189,7 +189,7 @@ typedef struct events {
 /* In which order are buffers placed whose lives begin at the same instruction? */
 typedef enum begin_order { AS_NUMBERED, LARGEST_FIRST } begin_order;
 
-static void index_events(const sk_program *p, sk_placement tier, begin_order by, sk_arena *a,
+static void index_events(const sk_program *p, sk_placement placement, begin_order by, sk_arena *a,
                          events *ev)
 {
     ev->first = sk_many(a, int, p->insts.n + 1);
@@ -200,7 +200,7 @@ static void index_events(const sk_program *p, sk_placement tier, begin_order by,
     memset(ev->last, -1, sizeof(int) * (size_t)(p->insts.n + 1));
     for (int i = p->bufs.n - 1; i >= 0; i--) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->keep || b->within >= 0 || b->first < 0 || b->tier != tier) continue;
+        if (b->keep || b->within >= 0 || b->first < 0 || b->placement != placement) continue;
         int *at = &ev->first[b->first];
         while (by == LARGEST_FIRST && *at >= 0 && p->bufs.v[*at].bytes > b->bytes)
             at = &ev->next_first[*at];
@@ -214,16 +214,16 @@ static void index_events(const sk_program *p, sk_placement tier, begin_order by,
 /* Bytes that a buffer takes in its memory. */
 static int64_t taken_by(const sk_buffer *b)
 {
-    return b->tier == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
+    return b->placement == SK_FILE ? round_up(b->bytes, SK_FILE_PAGE) : lines(b->bytes);
 }
 
-static int64_t place_by(sk_program *p, sk_placement tier, int64_t base, begin_order by)
+static int64_t place_by(sk_program *p, sk_placement placement, int64_t base, begin_order by)
 {
     sk_arena tmp = {0};
     events ev;
     holes h = {.arena = &tmp};
     char *taken = sk_many(&tmp, char, p->bufs.n + 1);
-    index_events(p, tier, by, &tmp, &ev);
+    index_events(p, placement, by, &tmp, &ev);
     for (int pc = 0; pc < p->insts.n; pc++) {
         int heir = dying_input(p, &p->insts.v[pc], pc), out = p->insts.v[pc].out[0];
         for (int i = ev.first[pc]; i >= 0; i = ev.next_first[i]) {
@@ -241,11 +241,11 @@ static int64_t place_by(sk_program *p, sk_placement tier, int64_t base, begin_or
 }
 
 /* No order is the best for all programs: the one that needs least memory is taken. */
-static int64_t place_transient(sk_program *p, sk_placement tier, int64_t base)
+static int64_t place_transient(sk_program *p, sk_placement placement, int64_t base)
 {
-    int64_t best = place_by(p, tier, base, AS_NUMBERED);
-    int64_t other = place_by(p, tier, base, LARGEST_FIRST);
-    return other < best ? other : place_by(p, tier, base, AS_NUMBERED);
+    int64_t best = place_by(p, placement, base, AS_NUMBERED);
+    int64_t other = place_by(p, placement, base, LARGEST_FIRST);
+    return other < best ? other : place_by(p, placement, base, AS_NUMBERED);
 }
 
 static void place_parts(sk_program *p)
@@ -299,24 +299,24 @@ static int64_t tables(const sk_program *p)
 int64_t sk_scratch_bytes(const sk_program *p)
 {
     if (!p->gpu) return p->stage_bytes + p->scratch_per_thread * p->threads;
-    return sk_room_at(p) + SK_WORKSPACE - p->kind_at[SK_SCRATCH];
+    return sk_workspace_at(p) + SK_WORKSPACE - p->kind_at[SK_SCRATCH];
 }
 
-int64_t sk_room_at(const sk_program *p)
+int64_t sk_workspace_at(const sk_program *p)
 {
     return round_up(p->kind_at[SK_SCRATCH] + tables(p), ALIGN);
 }
 
 /* All buffers of one of the other memories, from `at` on; returns where they end. */
-static int64_t place_away(sk_program *p, sk_placement tier, int64_t at)
+static int64_t place_away(sk_program *p, sk_placement placement, int64_t at)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         sk_buffer *b = &p->bufs.v[i];
-        if (!b->keep || b->within >= 0 || b->tier != tier) continue;
+        if (!b->keep || b->within >= 0 || b->placement != placement) continue;
         b->offset = at;
         at += taken_by(b);
     }
-    return at + place_transient(p, tier, at);
+    return at + place_transient(p, placement, at);
 }
 
 static int64_t place_host(sk_program *p, int64_t at)
@@ -358,7 +358,7 @@ sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs
     int64_t *first = sk_many(a, int64_t, n), *ghost = sk_many(a, int64_t, n);
     for (int r = 0; r < n; r++) {
         bytes[r] = programs[r]->heap_bytes;
-        of[r] = sk_program_twin(programs[r], r);
+        of[r] = sk_program_weight_owner(programs[r], r);
         first[r] = programs[r]->shared_bytes;
         ghost[r] = programs[r]->gpu ? programs[r]->kind_at[SK_HOSTED] : 0;
     }

@@ -51,7 +51,7 @@ typedef struct stay {
     sk_placement at;
 } stay;
 
-typedef struct tiers {
+typedef struct copies {
     sk_lowering *e;
     sk_program *p;
     sk_arena *tmp;
@@ -72,11 +72,11 @@ typedef struct tiers {
                    -1 */
     int there;  /* of the current buffer: from this instruction on its home is up to date */
     int stored; /* the note of a copy home that is not waited for, or -1 */
-} tiers;
+} copies;
 
 /* --- placement of buffers and instructions --- */
 
-static sk_offload_kind ware_of(const sk_buffer *b)
+static sk_offload_kind kind_of(const sk_buffer *b)
 {
     return b->kind == SK_WEIGHTS ? SK_PARAMS : b->kind == SK_GRADS ? SK_GRAD : SK_STATE;
 }
@@ -93,7 +93,7 @@ bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t)
 }
 
 /* The memory that an instruction will work in: buffers have no placement yet. */
-static sk_placement works_on(const tiers *x, const sk_inst *in)
+static sk_placement works_on(const copies *x, const sk_inst *in)
 {
     bool host = sk_act_row_of(in)->host;
     if (in->act == SK_DO_UPDATE) host = sk_lower_hosted(x->e, x->p->params.v[in->param].tensor);
@@ -109,14 +109,14 @@ static int unit(const sk_program *p, int buf)
 
 /* --- groups --- */
 
-static bool same_group(const tiers *x, const sk_inst *a, const sk_inst *b)
+static bool same_group(const copies *x, const sk_inst *a, const sk_inst *b)
 {
     if (x->e->l->tiles > 1 && (a->part != b->part || a->parts != b->parts)) return false;
     return a->micro == b->micro && a->phase == b->phase && a->layer == b->layer &&
            a->work == b->work;
 }
 
-static void find_groups(tiers *x)
+static void find_groups(copies *x)
 {
     const sk_program *p = x->p;
     x->group = sk_many(x->tmp, int, p->insts.n + 1);
@@ -132,15 +132,16 @@ static void find_groups(tiers *x)
     x->begin[x->n_groups] = p->insts.n;
 }
 
-static int section_begin(const tiers *x, int pc) { return pc < x->p->n_train ? 0 : x->p->n_train; }
-static int section_end(const tiers *x, int pc)
+static int section_begin(const copies *x, int pc) { return pc < x->p->n_train ? 0 : x->p->n_train; }
+static int section_end(const copies *x, int pc)
 {
     return pc < x->p->n_train ? x->p->n_train : x->p->insts.n;
 }
 
 /* --- uses --- */
 
-static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writes, sk_placement at)
+static void add_use(copies *x, int *slot, int from, int to, bool reads, bool writes,
+                    sk_placement at)
 {
     if (*slot < 0) return;
     const sk_buffer *b = &x->p->bufs.v[*slot];
@@ -153,7 +154,7 @@ static void add_use(tiers *x, int *slot, int from, int to, bool reads, bool writ
 }
 
 /* The instruction after which the k-th message to a rank has arrived. */
-static int arrival(const tiers *x, int pc, int peer, int64_t k)
+static int arrival(const copies *x, int pc, int peer, int64_t k)
 {
     for (int i = pc; i < section_end(x, pc); i++) {
         const sk_inst *in = &x->p->insts.v[i];
@@ -163,7 +164,7 @@ static int arrival(const tiers *x, int pc, int peer, int64_t k)
 }
 
 typedef struct user { /* an instruction, and until when it holds its operands */
-    tiers *x;
+    copies *x;
     int from, to;
     sk_placement at;
 } user;
@@ -176,7 +177,7 @@ static void note_use(void *ctx, int *buf, unsigned how)
     add_use(u->x, buf, u->from, u->to, how & SK_READS, how & SK_WRITES, u->at);
 }
 
-static void inst_uses(tiers *x, int pc)
+static void inst_uses(copies *x, int pc)
 {
     sk_inst *in = &x->p->insts.v[pc];
     user u = {x, pc, pc, works_on(x, in)};
@@ -185,7 +186,7 @@ static void inst_uses(tiers *x, int pc)
     sk_operands(x->p, in, note_use, &u);
 }
 
-static void list_uses(tiers *x)
+static void list_uses(copies *x)
 {
     sk_program *p = x->p;
     x->uses.n = 0;
@@ -198,7 +199,7 @@ static void list_uses(tiers *x)
 
 /* A buffer that the device uses in tiles and as a whole (a tied weight, tiled at one end) is copied
  * as a whole.  Returns true if there was one. */
-static bool drop_tiles(tiers *x)
+static bool drop_tiles(copies *x)
 {
     bool any = false;
     for (int i = 0; i < x->p->bufs.n; i++) {
@@ -209,7 +210,7 @@ static bool drop_tiles(tiers *x)
     return any;
 }
 
-static void find_uses(tiers *x)
+static void find_uses(copies *x)
 {
     sk_program *p = x->p;
     x->head = sk_many(x->tmp, int, p->bufs.n + 1);
@@ -224,7 +225,7 @@ static void find_uses(tiers *x)
 
 /* Computed long before it is read: a result that the backward pass reads, a gradient that waits for
  * another contribution. */
-static bool waits_long(const tiers *x, int buf)
+static bool waits_long(const copies *x, int buf)
 {
     int u = x->head[buf];
     if (u < 0 || x->uses.v[u].from >= x->p->n_train || x->p->bufs.v[buf].bytes < LEAST)
@@ -237,10 +238,10 @@ static bool waits_long(const tiers *x, int buf)
     return false;
 }
 
-static sk_placement home_of(const tiers *x, int buf)
+static sk_placement home_of(const copies *x, int buf)
 {
     const sk_buffer *b = &x->p->bufs.v[buf];
-    if (has_home(b)) return x->e->l->home[ware_of(b)];
+    if (has_home(b)) return x->e->l->home[kind_of(b)];
     if (b->keep || !b->tensor || (b->kind != SK_ACTS && b->kind != SK_GRADS)) return SK_DEVICE;
     sk_placement home = x->e->l->home[b->kind == SK_ACTS ? SK_KEPT : SK_GRAD];
     return home && waits_long(x, buf) ? home : SK_DEVICE;
@@ -249,7 +250,7 @@ static sk_placement home_of(const tiers *x, int buf)
 /* --- stays --- */
 
 /* Before instruction `pc`, in the section of `beside`. */
-static int add_note(tiers *x, int pc, int beside, int rank, int copy, int from, int to)
+static int add_note(copies *x, int pc, int beside, int rank, int copy, int from, int to)
 {
     *sk_push(x->tmp, &x->notes) = (note){pc, beside >= x->p->n_train, rank, copy, from, to};
     return x->notes.n - 1;
@@ -264,7 +265,7 @@ static bool on_pages(const sk_program *p, int buf, int part)
 }
 
 /* What a stay copies: the one part that all its uses name, or the whole buffer. */
-static int extent(const tiers *x, const stay *s, int buf, sk_placement home)
+static int extent(const copies *x, const stay *s, int buf, sk_placement home)
 {
     int as = x->uses.v[s->first].as;
     if (home == SK_FILE && !on_pages(x->p, buf, as)) return buf;
@@ -274,11 +275,11 @@ static int extent(const tiers *x, const stay *s, int buf, sk_placement home)
     }
 }
 
-static int clone(tiers *x, int of, sk_placement at, int within, int64_t part_at)
+static int clone(copies *x, int of, sk_placement at, int within, int64_t part_at)
 {
     sk_buffer b = x->p->bufs.v[of];
     b.keep = b.zero = b.common = b.tile = false;
-    b.tier = at;
+    b.placement = at;
     b.within = within;
     b.part_at = part_at;
     *sk_push(x->tmp, &x->p->bufs) = b;
@@ -286,7 +287,7 @@ static int clone(tiers *x, int of, sk_placement at, int within, int64_t part_at)
 }
 
 /* Makes the operands of the stay name the copy, or the same part of it. */
-static void rename_uses(tiers *x, const stay *s, int what, int copy)
+static void rename_uses(copies *x, const stay *s, int what, int copy)
 {
     int first = x->p->bufs.n;
     for (int u = s->first;; u = x->uses.v[u].next) {
@@ -302,7 +303,7 @@ static void rename_uses(tiers *x, const stay *s, int what, int copy)
 }
 
 /* The first use from `pc` on of the whole buffer, of which a tile was copied home. */
-static int whole_used(const tiers *x, int part, int pc)
+static int whole_used(const copies *x, int part, int pc)
 {
     int buf = sk_buffer_root(x->p, part);
     for (int u = part == buf ? -1 : x->head[buf]; u >= 0; u = x->uses.v[u].next)
@@ -311,7 +312,7 @@ static int whole_used(const tiers *x, int part, int pc)
 }
 
 /* A copy home that is in flight is waited for before `pc` at the latest. */
-static void settle(tiers *x, int pc)
+static void settle(copies *x, int pc)
 {
     if (x->stored < 0) return;
     const note n = x->notes.v[x->stored];
@@ -326,7 +327,7 @@ static void settle(tiers *x, int pc)
     x->stored = -1;
 }
 
-static void fetch(tiers *x, const stay *s, int what, int copy)
+static void fetch(copies *x, const stay *s, int what, int copy)
 {
     int ahead = x->e->l->prefetch ? x->e->l->prefetch : 1;
     int g = x->group[s->from] - ahead, pc = g < 0 ? 0 : x->begin[g];
@@ -337,13 +338,13 @@ static void fetch(tiers *x, const stay *s, int what, int copy)
     x->there = s->from + 1;
 }
 
-static void store(tiers *x, const stay *s, int what, int copy)
+static void store(copies *x, const stay *s, int what, int copy)
 {
     x->stored = add_note(x, s->to + 1, s->to, STORE, x->p->n_copies++, copy, what);
 }
 
 /* `more`: the buffer is used again in this section. */
-static void close_stay(tiers *x, const stay *s, int buf, sk_placement home, bool more)
+static void close_stay(copies *x, const stay *s, int buf, sk_placement home, bool more)
 {
     const use *first = &x->uses.v[s->first];
     int what = extent(x, s, buf, home), copy = clone(x, what, s->at, -1, 0);
@@ -361,7 +362,7 @@ static void close_stay(tiers *x, const stay *s, int buf, sk_placement home, bool
 /* Does the use belong to the same stay?  Yes if its group is near.  A transient buffer also stays
  * until the last instruction that only writes it, so that it is complete before it is first copied
  * home; an instruction that adds to it may be in a later stay. */
-static bool joins(const tiers *x, const stay *s, const use *y)
+static bool joins(const copies *x, const stay *s, const use *y)
 {
     bool kept = x->p->bufs.v[sk_buffer_root(x->p, y->as)].keep;
     bool near = y->from <= s->to || x->group[y->from] - x->group[s->to] <= NEAR;
@@ -370,7 +371,7 @@ static bool joins(const tiers *x, const stay *s, const use *y)
 }
 
 /* All uses of a buffer, in order. */
-static void plan_buffer(tiers *x, int buf, sk_placement home)
+static void plan_buffer(copies *x, int buf, sk_placement home)
 {
     const sk_buffer *b = &x->p->bufs.v[sk_buffer_root(x->p, buf)];
     bool given = b->keep && (b->zero || b->kind == SK_WEIGHTS || b->kind == SK_OPTIM);
@@ -402,7 +403,7 @@ static void plan_buffer(tiers *x, int buf, sk_placement home)
     if (whole != buf && x->there > x->ready[whole]) x->ready[whole] = x->there;
 }
 
-static bool leaves(const tiers *x, int buf, sk_placement home)
+static bool leaves(const copies *x, int buf, sk_placement home)
 {
     for (int u = x->head[buf]; u >= 0; u = x->uses.v[u].next)
         if (x->uses.v[u].at != home) return true;
@@ -421,7 +422,7 @@ static int by_pc(const void *a, const void *b)
 }
 
 /* It takes task and layer of its neighbour, so that pictures and listings show it there. */
-static void put(tiers *x, const note *n, const sk_inst *beside)
+static void put(copies *x, const note *n, const sk_inst *beside)
 {
     sk_inst *in =
         sk_lower_inst(x->e, n->rank == STORE || n->rank == FETCH ? SK_DO_COPY : SK_DO_COPIED);
@@ -434,7 +435,7 @@ static void put(tiers *x, const note *n, const sk_inst *beside)
     in->out[0] = n->to;
 }
 
-static void put_all(tiers *x, int *next, int pc, int section, const sk_inst *beside)
+static void put_all(copies *x, int *next, int pc, int section, const sk_inst *beside)
 {
     for (; *next < x->notes.n; ++*next) {
         const note *n = &x->notes.v[*next];
@@ -443,7 +444,7 @@ static void put_all(tiers *x, int *next, int pc, int section, const sk_inst *bes
     }
 }
 
-static void merge(tiers *x)
+static void merge(copies *x)
 {
     sk_program *p = x->p;
     int n = p->insts.n, n_train = p->n_train, next = 0;
@@ -462,7 +463,7 @@ static void merge(tiers *x)
 
 sk_status sk_place_offload_copies(sk_lowering *e)
 {
-    tiers x = {.e = e, .p = e->p, .tmp = e->tmp};
+    copies x = {.e = e, .p = e->p, .tmp = e->tmp};
     if (!sk_layout_offloads(e->l)) return SK_OK;
     sk_number(e->p); /* copies that start together: by buffer number */
     int n = e->p->bufs.n;
@@ -474,11 +475,11 @@ sk_status sk_place_offload_copies(sk_lowering *e)
         if (unit(e->p, i) != i) continue;
         sk_placement home = home_of(&x, sk_buffer_root(e->p, i));
         if (leaves(&x, i, home)) plan_buffer(&x, i, home);
-        e->p->bufs.v[i].tier = home;
+        e->p->bufs.v[i].placement = home;
     }
     for (int i = 0; i < e->p->bufs.n; i++)
         if (e->p->bufs.v[i].within >= 0)
-            e->p->bufs.v[i].tier = e->p->bufs.v[sk_buffer_root(e->p, i)].tier;
+            e->p->bufs.v[i].placement = e->p->bufs.v[sk_buffer_root(e->p, i)].placement;
     merge(&x);
     return SK_OK;
 }

@@ -58,7 +58,7 @@ typedef struct sk_schedule {
     bool async; /* stages update asynchronously, within a step */
     /* Fills tasks[stage] for every stage: each chunk and micro-batch once forward (F) and once
      * backward (B, or I and later W). */
-    sk_status (*emit)(const sk_pipe *pipe, sk_tasks *tasks);
+    sk_status (*list_tasks)(const sk_pipe *pipe, sk_tasks *tasks);
 } sk_schedule;
 
 extern const sk_schedule *const sk_schedule_parts[];

@@ -63,7 +63,7 @@ static void tail(sk_out *o, const sk_program *p, int pc)
     const sk_inst *in = &p->insts.v[pc];
     print_launch(o, p, pc);
     if (in->workspace >= 0)
-        sk_out_add(o, "  room[%" PRId64 "]@%" PRIx64, p->bufs.v[in->workspace].bytes,
+        sk_out_add(o, "  workspace[%" PRId64 "]@%" PRIx64, p->bufs.v[in->workspace].bytes,
                    p->bufs.v[in->workspace].offset);
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);

@@ -62,9 +62,9 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a)
         sk_out_add(&o, "rank %d of %d\n", e->p->rank, e->p->n_ranks);
         return o.s;
     }
-    sk_out_add(&o, "rank %d of %d, stage %d of %d, %d chunks, schedule %s\n", e->p->rank,
+    sk_out_add(&o, "rank %d of %d, stage %d of %d, %d chunk%s, schedule %s\n", e->p->rank,
                e->p->n_ranks, e->p->stage, e->sp->n_stages, e->sp->n_chunks,
-               e->plan.schedule->name);
+               sk_plural(e->sp->n_chunks), e->plan.schedule->name);
     for (int i = 0; i < e->g->nodes.n; i++) print_node(&o, e, e->g->nodes.v[i], &tmp);
     for (int i = 0; i < e->plan.saved.n; i++) print_saved(&o, e, &e->plan.saved.v[i], &tmp);
     for (int i = 0; i < e->p->params.n; i++) print_param(&o, e, &e->p->params.v[i], &tmp);

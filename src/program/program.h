@@ -31,7 +31,7 @@
  *   node.region      sk_plan.region_of: its chunked region       regions -> lower, overlap, tiles
  *   node.half        sk_plan.weight_half                         split-backward -> lower, saved
  *   tensor.wide      sk_plan.wide: inside a region, never whole  regions -> recompute, slices
- *   saved.form       sk_saved.form: as made, a piece, signs, zeros, gathered
+ *   saved.form       sk_saved.form: as made, a shard, signs, zeros, gathered
  *                                                                saved -> lower
  *   inst.region      instructions that run in chunks together    lower -> slices
  *   inst.ring        the axis of the ring of its operands        lower -> ring
@@ -74,12 +74,12 @@ typedef struct sk_buffer {
     sk_kind kind;
     sk_dtype type;
     sk_extent box;
-    int64_t bytes;     /* of the shard; memory is allocated in lines of 64 */
-    int64_t offset;    /* in the heap, or in the file */
-    int first, last;   /* instructions between which it lives; kept buffers: always */
-    sk_placement tier; /* the memory that has it; the host's is a region of the heap */
-    bool keep;         /* from step to step */
-    bool common;       /* shared with the ranks along the shard axis: sk_layout.replica */
+    int64_t bytes;          /* of the shard; memory is allocated in lines of 64 */
+    int64_t offset;         /* in the heap, or in the file */
+    int first, last;        /* instructions between which it lives; kept buffers: always */
+    sk_placement placement; /* the memory that has it; the host's is a region of the heap */
+    bool keep;              /* from step to step */
+    bool common;            /* shared with the ranks along the shard axis: sk_layout.replica */
     bool zero;  /* must be zero before the first step (optimizer state, memories); new heaps are */
     bool tile;  /* a part that is fetched alone, of an offloaded buffer */
     int within; /* a part of this buffer, or -1 */
@@ -276,7 +276,7 @@ typedef struct sk_program {
     bool gpu; /* the device is a GPU: scratch is laid out for it (memory.c) */
     int64_t kind_at[SK_N_KINDS], kind_bytes[SK_N_KINDS]; /* regions of the heap, without gaps */
     int64_t heap_bytes;                                  /* of addresses */
-    int64_t file_bytes;                                  /* of the file tier */
+    int64_t file_bytes;                                  /* of the offload file */
     int64_t bounce_bytes; /* the bounce buffer of the file, first in the host's memory */
     int n_copies;
     struct {
@@ -318,7 +318,7 @@ static inline int64_t sk_device_bytes(const sk_program *p)
 }
 
 int64_t sk_scratch_bytes(const sk_program *p);
-int64_t sk_room_at(const sk_program *p); /* gpu: where the workspace begins in the heap */
+int64_t sk_workspace_at(const sk_program *p); /* gpu: where the workspace begins in the heap */
 
 /* For many ranks: the plan that they share, to be given to sk_compile in its options. */
 sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,
@@ -336,11 +336,12 @@ sk_status sk_compile_until(sk_arena *a, const sk_graph *g, const sk_layout *l,
                            const sk_compile_opts *o, int rank, const char *last, char **text);
 
 /* Ranks with equal numbers have the same program but for their coordinates.  class_of[n_ranks]
- * is filled; returns how many classes there are, or -1 if there are over a thousand. */
+ * is filled; returns how many classes there are, or -1 if there are over 1024. */
 int sk_classes(const sk_graph_plan *plan, int *class_of);
-/* The same, but for who owns a piece: ranks with equal numbers have equal instructions and buffers.
+/* The same, but for who owns a shard: ranks with equal numbers have equal instructions and buffers.
  * Enough to price a program, and fewer. */
 int sk_shapes(const sk_graph_plan *plan, int *shape_of);
+sk_status sk_too_many_shapes(const sk_graph_plan *plan); /* the refusal, where that returned -1 */
 
 /* What the heaps of these programs are opened with: bytes[n] is filled.  As for sk_verify, a
  * program may stand for another rank of its class. */
@@ -385,7 +386,7 @@ sk_status sk_verify_offload(const sk_program *p); /* of these, P10 */
 sk_status sk_verify_launches(const sk_program *p);
 sk_status sk_verify_shared(const sk_program *p); /* of these, P9; and what two programs show */
 sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks);
-sk_status sk_verify_pair(const sk_program *p, const sk_program *twin); /* of these, one rank */
+sk_status sk_verify_pair(const sk_program *p, const sk_program *owner); /* of these, one rank */
 
 /* The view that an instruction's operand stands for; data is base + offset. */
 sk_view sk_buffer_view(const sk_program *p, int buf, void *base);

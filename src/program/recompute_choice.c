@@ -105,7 +105,7 @@ static void choose_by_word(sk_lowering *e)
 
 /* --- regions --- */
 
-const sk_node *sk_recompute_twin(const sk_lowering *e, const sk_node *n)
+const sk_node *sk_backward_equal(const sk_lowering *e, const sk_node *n)
 {
     const sk_graph *g = e->p->graph;
     const sk_ints *all = &e->plan.of_chunk[2 * e->sp->chunk[n->id] + 1];
@@ -125,7 +125,7 @@ static void choose_cheap(sk_lowering *e, const sk_tensor *t)
     if (t->role != SK_VALUE || e->plan.wide[t->id] || !(n->op->flags & SK_OP_CHEAP)) return;
     if (n->out[0] != t || n->phase != SK_FORWARD || e->plan.region_of[n->id]) return;
     if (e->sp->stage[n->id] != e->p->stage || e->plan.crosses[t->id]) return;
-    if (sk_recompute_twin(e, n)) e->plan.recomputed[t->id] = SK_BY_TWIN;
+    if (sk_backward_equal(e, n)) e->plan.recomputed[t->id] = SK_BY_BACKWARD;
 }
 
 static void choose_by_region(sk_lowering *e, const sk_region *r)

@@ -28,7 +28,7 @@ typedef struct clones {
     sk_lowering *e;
     sk_graph *g;           /* expanded */
     sk_node **of, **whole; /* given node -> its clone; -> its clone in a region of clones */
-    const sk_node **twin;  /* given tensor -> a backward node with the same value */
+    const sk_node **equal; /* given tensor -> a backward node with the same value */
     char *passed;          /* by given node: it runs earlier in the backward pass */
     sk_ints *list;         /* the nodes of the current chunk, in their new order */
     sk_ints origin;        /* by clone: the node that it is a clone of */
@@ -159,22 +159,22 @@ static void clone_region(clones *x, int of)
 }
 
 /* The backward node that computes the same value as a cheap forward one, if it runs before. */
-static const sk_node *twin_before(const clones *x, const sk_tensor *t)
+static const sk_node *equal_before(const clones *x, const sk_tensor *t)
 {
-    const sk_node *twin = x->twin[t->id];
-    return twin && x->passed[twin->id] ? twin : NULL;
+    const sk_node *equal = x->equal[t->id];
+    return equal && x->passed[equal->id] ? equal : NULL;
 }
 
 /* What a node of the backward pass reads instead of a tensor of the given graph. */
 static sk_tensor *instead(clones *x, sk_tensor *t)
 {
-    const sk_node *from = t->from, *twin;
+    const sk_node *from = t->from, *equal;
     if (!from || !x->e->plan.recomputed[t->id]) return x->g->tensors.v[t->id];
     if (region_of(x, from) && !x->e->plan.wide[t->id]) {
         if (!x->whole[from->id]) clone_region(x, region_of(x, from));
         return x->whole[from->id]->out[place_of(t)];
     }
-    if (!x->of[from->id] && (twin = twin_before(x, t))) return x->g->tensors.v[twin->out[0]->id];
+    if (!x->of[from->id] && (equal = equal_before(x, t))) return x->g->tensors.v[equal->out[0]->id];
     return clone(x, from)->out[place_of(t)];
 }
 
@@ -259,11 +259,11 @@ void sk_clone_recomputed(sk_lowering *e)
     copy_graph(&x);
     x.of = sk_many(e->tmp, sk_node *, nodes + 1);
     x.whole = sk_many(e->tmp, sk_node *, nodes + 1);
-    x.twin = sk_many(e->tmp, const sk_node *, e->g->tensors.n + 1);
+    x.equal = sk_many(e->tmp, const sk_node *, e->g->tensors.n + 1);
     x.passed = sk_many(e->tmp, char, nodes + 1);
     for (int i = 0; i < e->g->tensors.n; i++)
-        if (e->plan.recomputed[i] == SK_BY_TWIN)
-            x.twin[i] = sk_recompute_twin(e, e->g->tensors.v[i]->from);
+        if (e->plan.recomputed[i] == SK_BY_BACKWARD)
+            x.equal[i] = sk_backward_equal(e, e->g->tensors.v[i]->from);
     sk_ints *lists = copied(e->tmp, e->plan.of_chunk, sizeof *lists * 2 * (size_t)e->sp->n_chunks);
     for (int c = e->sp->n_chunks - 1; c >= 0; c--)
         if (e->plan.place[c] == e->p->stage) rewire_chunk(&x, &lists[2 * c + 1]);

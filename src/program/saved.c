@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-const char *const sk_form_names[SK_N_FORMS] = {"as made", "a piece", "signs", "without zeros",
+const char *const sk_form_names[SK_N_FORMS] = {"as made", "a shard", "signs", "without zeros",
                                                "gathered"};
 
 typedef struct item { /* a tensor that is available in one state */

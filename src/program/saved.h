@@ -4,7 +4,7 @@
  * record says which tensor a task saves, in which state, in which form, and for which task:
  *
  *     saved bias.5 "bthsd" h/tp, as made, F0 -> I0
- *     saved residual.8 "btc" t/tp, a piece, F0 -> I0
+ *     saved residual.8 "btc" t/tp, a shard, F0 -> I0
  *     saved residual.8 "btc" whole, gathered, I0 -> W0
  *
  * Invariant: when a task is written, the tensors of its micro-batch that are available and that it
@@ -12,7 +12,7 @@
  * decision about saved activations is a form of a record, and nothing else:
  *
  *     recompute=full   a block reads what goes from block to block as made, never a gathered copy
- *     partition        a piece (saved_pieces.c): a shard of a replicated tensor
+ *     partition        a shard (saved_pieces.c) of a replicated tensor
  *     gist             signs or zeros (saved_packed.c)
  *     keep             a gathered weight (params.c), unless the backward pass reads another
  *                      version of it */

@@ -68,7 +68,7 @@ static int *packed_of(sk_lowering *e, const sk_tensor *t)
 }
 
 /* First the bits, in whole lines, then the elements that are not 0. */
-static int room_for(sk_lowering *e, const sk_tensor *t, int buf, int64_t *values)
+static int packed_buffer(sk_lowering *e, const sk_tensor *t, int buf, int64_t *values)
 {
     const sk_buffer *b = &e->p->bufs.v[buf];
     int64_t size = (int64_t)sk_dtype_size(b->type), n = b->bytes / size;
@@ -87,7 +87,7 @@ void sk_lower_pack(sk_lowering *e, const sk_node *n)
         bool packs = e->plan.packs[t->id] && sk_is_saved_as(e, t, e->plan.packs[t->id]);
         int buf = packs ? sk_lower_find(e, t, &e->sp->made[t->id]) : -1;
         if (buf < 0 || !e->p->bufs.v[buf].bytes) continue;
-        int to = room_for(e, t, buf, &values);
+        int to = packed_buffer(e, t, buf, &values);
         sk_inst *in = sk_lower_inst(e, SK_DO_PACK);
         in->in[0] = buf;
         in->out[0] = to;

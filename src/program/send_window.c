@@ -31,7 +31,7 @@ typedef struct kind { /* of tasks: a chunk's forward pass, or half of its backwa
     } needs;
 } kind;
 
-typedef struct paper {
+typedef struct dry_run {
     const sk_lowering *e;
     sk_arena arena;
     kind *kinds; /* [3 * chunk + F, I, W] */
@@ -41,18 +41,18 @@ typedef struct paper {
     } edges;
     int *sent, *got; /* [from * n_stages + to] */
     int *at;         /* by stage: its next task */
-} paper;
+} dry_run;
 
-static int lane(const paper *p, int from, int to) { return from * p->e->sp->n_stages + to; }
+static int lane(const dry_run *p, int from, int to) { return from * p->e->sp->n_stages + to; }
 
-static kind *kind_of(const paper *p, int node)
+static kind *kind_of(const dry_run *p, int node)
 {
     bool backward = p->e->g->nodes.v[node]->phase == SK_BACKWARD;
     return &p->kinds[3 * p->e->sp->chunk[node] + (backward ? 1 + p->e->plan.weight_half[node] : 0)];
 }
 
 /* The message that brings a tensor to a stage: of the edge of its chunk, phase and reader. */
-static need message_to(paper *p, const sk_tensor *t, int to)
+static need message_to(dry_run *p, const sk_tensor *t, int to)
 {
     kind *k = kind_of(p, t->from->id);
     int from = p->e->sp->stage[t->from->id];
@@ -67,7 +67,7 @@ static need message_to(paper *p, const sk_tensor *t, int to)
 }
 
 /* In the order of the graph, in which tasks send. */
-static need *list_messages(paper *p)
+static need *list_messages(dry_run *p)
 {
     const sk_lowering *e = p->e;
     need *of = sk_many(&p->arena, need, e->g->tensors.n * e->sp->n_stages);
@@ -81,7 +81,7 @@ static need *list_messages(paper *p)
     return of;
 }
 
-static void list_needs(paper *p, const need *of)
+static void list_needs(dry_run *p, const need *of)
 {
     const sk_lowering *e = p->e;
     for (int i = 0; i < e->g->nodes.n; i++) {
@@ -95,7 +95,7 @@ static void list_needs(paper *p, const need *of)
     }
 }
 
-static bool can_run(const paper *p, const kind *k, int micro, int window)
+static bool can_run(const dry_run *p, const kind *k, int micro, int window)
 {
     for (int i = 0; i < k->needs.n; i++)
         if (p->edges.v[k->needs.v[i].edge].start[micro] < 0) return false;
@@ -108,7 +108,7 @@ static bool can_run(const paper *p, const kind *k, int micro, int window)
 }
 
 /* A rank that receives a message has received all that were sent before it. */
-static void run(paper *p, const kind *k, int micro)
+static void run(dry_run *p, const kind *k, int micro)
 {
     for (int i = 0; i < k->needs.n; i++) {
         const edge *x = &p->edges.v[k->needs.v[i].edge];
@@ -123,7 +123,7 @@ static void run(paper *p, const kind *k, int micro)
 }
 
 /* A B task is both halves; its weight half receives no messages. */
-static bool advance(paper *p, int stage, int window)
+static bool advance(dry_run *p, int stage, int window)
 {
     const sk_tasks *list = &p->e->tasks[stage];
     int from = p->at[stage];
@@ -143,7 +143,7 @@ static bool advance(paper *p, int stage, int window)
     return p->at[stage] > from;
 }
 
-static bool comes_to_its_end(paper *p, int window)
+static bool comes_to_its_end(dry_run *p, int window)
 {
     int stages = p->e->sp->n_stages;
     memset(p->sent, 0, sizeof *p->sent * (size_t)(stages * stages));
@@ -160,7 +160,7 @@ static bool comes_to_its_end(paper *p, int window)
     return true;
 }
 
-static sk_status too_far(const paper *p)
+static sk_status too_far(const dry_run *p)
 {
     int s = 0;
     while (p->at[s] == p->e->tasks[s].n) s++;
@@ -175,7 +175,7 @@ sk_status sk_lower_window(sk_lowering *e, int *window)
 {
     int stages = e->sp->n_stages;
     if (stages == 1) return SK_OK;
-    paper p = {.e = e};
+    dry_run p = {.e = e};
     p.kinds = sk_many(&p.arena, kind, 3 * e->sp->n_chunks);
     p.sent = sk_many(&p.arena, int, stages *stages);
     p.got = sk_many(&p.arena, int, stages *stages);

@@ -55,6 +55,6 @@ sk_status sk_order_tasks(sk_lowering *e)
         for (int c = 0; c < e->sp->n_chunks; c++)
             sk_task_add(&forward[e->plan.place[c]], SK_WORK_F, m, c);
     if (!e->opts->optim) return SK_OK;
-    SK_TRY(e->plan.schedule->emit(&pipe, train));
+    SK_TRY(e->plan.schedule->list_tasks(&pipe, train));
     return sk_schedule_check(e->plan.schedule, &pipe, train);
 }

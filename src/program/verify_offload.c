@@ -9,26 +9,26 @@ static sk_status wrong(const sk_program *p, int pc, int buf, const char *what)
     return sk_fail(SK_EBUG,
                    "P10: rank %d: instruction %d (%s) %s '%s', which lies in the %s's memory",
                    p->rank, pc, sk_act_row_of(&p->insts.v[pc])->name, what, p->bufs.v[buf].name,
-                   sk_placement_names[p->bufs.v[buf].tier]);
+                   sk_placement_names[p->bufs.v[buf].placement]);
 }
 
 /* The engine's own buffers are accessible from all memories. */
-static bool lies(const sk_program *p, int buf, sk_placement tier)
+static bool lies(const sk_program *p, int buf, sk_placement placement)
 {
-    return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].tier == tier;
+    return buf < 0 || !p->bufs.v[buf].tensor || p->bufs.v[buf].placement == placement;
 }
 
 typedef struct eye {
     const sk_program *p;
     int pc;
-    sk_placement tier;
+    sk_placement placement;
     sk_status st;
 } eye;
 
 static void look(void *ctx, int *buf, unsigned how)
 {
     eye *e = ctx;
-    if (e->st || how & SK_FREES || !how || lies(e->p, *buf, e->tier)) return;
+    if (e->st || how & SK_FREES || !how || lies(e->p, *buf, e->placement)) return;
     e->st = wrong(e->p, e->pc, *buf, how & SK_WRITES ? "writes" : "reads");
 }
 
@@ -51,7 +51,7 @@ static sk_status one_copy(const sk_program *p, watch *w, int pc)
     const sk_inst *in = &p->insts.v[pc];
     const sk_buffer *from = &p->bufs.v[in->in[0]], *to = &p->bufs.v[in->out[0]];
     bool begins = in->act == SK_DO_COPY;
-    if (from->tier == to->tier || from->bytes != to->bytes)
+    if (from->placement == to->placement || from->bytes != to->bytes)
         return wrong(p, pc, in->in[0], "copies within a memory, or to another size,");
     if (begins == (w->begun[in->copy] > 0))
         return wrong(p, pc, in->in[0], begins ? "copies again" : "waits for nothing of");

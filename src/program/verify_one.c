@@ -93,7 +93,7 @@ static sk_status find_lives(const sk_program *p, sk_arena *a, lives *l)
 /* Offsets in the file are counted behind those of the heap. */
 static int64_t place(const sk_program *p, const sk_buffer *b)
 {
-    return b->offset + (b->tier == SK_FILE ? p->heap_bytes : 0);
+    return b->offset + (b->placement == SK_FILE ? p->heap_bytes : 0);
 }
 
 typedef struct span {

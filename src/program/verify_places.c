@@ -8,12 +8,12 @@
 static bool is_used(const sk_buffer *b) { return b->first >= 0 || b->keep; }
 
 /* The range of offsets of a memory: the device and the host share the heap. */
-static void region(const sk_program *p, sk_placement tier, int64_t *from, int64_t *to)
+static void region(const sk_program *p, sk_placement placement, int64_t *from, int64_t *to)
 {
-    *from = tier == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
-    *to = tier == SK_HOST     ? p->heap_bytes
-          : tier == SK_DEVICE ? p->kind_at[SK_HOSTED]
-                              : p->file_bytes;
+    *from = placement == SK_HOST ? p->kind_at[SK_HOSTED] + p->bounce_bytes : 0;
+    *to = placement == SK_HOST     ? p->heap_bytes
+          : placement == SK_DEVICE ? p->kind_at[SK_HOSTED]
+                                   : p->file_bytes;
 }
 
 static sk_status in_heap(const sk_program *p)
@@ -22,14 +22,14 @@ static sk_status in_heap(const sk_program *p)
         const sk_buffer *b = &p->bufs.v[i], *w = b->within >= 0 ? &p->bufs.v[b->within] : NULL;
         if (!is_used(b)) continue;
         int64_t from, to;
-        region(p, b->tier, &from, &to);
+        region(p, b->placement, &from, &to);
         if (b->offset < from || b->bytes < 0 || b->offset + b->bytes > to)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: '%s' lies at %" PRId64 "+%" PRId64
                            " outside of the %s, which is %" PRId64 " to %" PRId64,
-                           p->rank, b->name, b->offset, b->bytes, sk_placement_names[b->tier], from,
-                           to);
-        if (w && w->tier != b->tier)
+                           p->rank, b->name, b->offset, b->bytes, sk_placement_names[b->placement],
+                           from, to);
+        if (w && w->placement != b->placement)
             return sk_fail(SK_EBUG, "P6: rank %d: a part of '%s' lies in another memory", p->rank,
                            w->name);
         if (w && (b->offset < w->offset || b->offset + b->bytes > w->offset + w->bytes))
@@ -55,7 +55,7 @@ static bool seg_fits(const sk_program *p, const sk_call_plan *c, const sk_call_s
 }
 
 /* Does the algorithm exist, and is there workspace for it? */
-static bool room_fits(const sk_program *p, const sk_call_plan *c)
+static bool workspace_fits(const sk_program *p, const sk_call_plan *c)
 {
     int n = 0;
     while (sk_coll_parts[n]) n++;
@@ -75,10 +75,10 @@ static sk_status calls_fit(const sk_program *p)
         if (c->table_at < 0 || c->table_at + sk_call_table_bytes(c) > p->heap_bytes)
             return sk_fail(SK_EBUG, "P6: rank %d: the table of call %d (%s) leaves the heap",
                            p->rank, i, c->what);
-        if (!room_fits(p, c))
+        if (!workspace_fits(p, c))
             return sk_fail(SK_EBUG,
                            "P6: rank %d: call %d (%s) has algorithm %d and needs %" PRId64
-                           " bytes of room, which it has not got",
+                           " bytes of workspace, which it has not got",
                            p->rank, i, c->what, c->algorithm, c->workspace_bytes);
         for (int s = 0; s < c->n_segs; s++)
             if (!seg_fits(p, c, &c->segs[s]))
@@ -97,12 +97,12 @@ static sk_status launches_fit(const sk_program *p)
 {
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
-        int64_t need = sk_room_launch(p, in);
+        int64_t need = sk_workspace_launch(p, in);
         if (in->workspace >= p->bufs.n ||
             (in->workspace >= 0 ? p->bufs.v[in->workspace].bytes : 0) < need)
             return sk_fail(SK_EBUG,
                            "P6: rank %d: instruction %d (%s) needs %" PRId64
-                           " bytes of room on the GPU, which it has not got",
+                           " bytes of workspace on the GPU, which it has not got",
                            p->rank, pc, in->node ? in->node->op->name : "no op", need);
     }
     return SK_OK;

@@ -59,7 +59,7 @@ typedef struct walk {
     const sk_program *const *p;
     int n;
     walker *w;
-    int *room; /* space for the members of a group */
+    int *member_list; /* space for the members of a group */
     sk_arena *arena;
     bool moved; /* some rank made progress */
 } walk;
@@ -93,9 +93,9 @@ static sk_status join(walk *k, int r, const sk_call_plan *c)
 {
     circle *mine = &k->w[r].groups[c->group], *first = &k->w[mine->first].groups[c->group];
     bool asked = first->all && first->members == mine->members;
-    int n = asked ? 0 : sk_program_members(k->p[r], r, c->group, k->room);
+    int n = asked ? 0 : sk_program_members(k->p[r], r, c->group, k->member_list);
     for (int i = 0; i < n; i++) {
-        int m = k->room[i];
+        int m = k->member_list[i];
         if (k->w[m].groups[c->group].members == mine->members) continue;
         return sk_fail(SK_EBUG,
                        "P1: rank %d calls '%s' on group %d with rank %d, which has other "
@@ -294,17 +294,17 @@ static sk_status enter(walk *k, int r)
             *g = (circle){.members = theirs->members, .first = theirs->first, .n = k->n, .me = r};
             continue;
         }
-        g->n = sk_program_members(p, r, i, k->room);
+        g->n = sk_program_members(p, r, i, k->member_list);
         g->me = -1;
         for (int j = 0; j < g->n; j++) {
-            if (k->room[j] < 0 || k->room[j] >= k->n)
-                return sk_fail(SK_EBUG, "P1: rank %d has rank %d of %d in group %d", r, k->room[j],
-                               k->n, i);
-            if (k->room[j] == r) g->me = j;
+            if (k->member_list[j] < 0 || k->member_list[j] >= k->n)
+                return sk_fail(SK_EBUG, "P1: rank %d has rank %d of %d in group %d", r,
+                               k->member_list[j], k->n, i);
+            if (k->member_list[j] == r) g->me = j;
         }
         if (p->rank == r && p->groups[i].me != g->me) g->me = -1;
-        g->first = g->n ? k->room[0] : -1;
-        g->members = sk_hash(SK_HASH_SEED, k->room, sizeof *k->room * (size_t)g->n);
+        g->first = g->n ? k->member_list[0] : -1;
+        g->members = sk_hash(SK_HASH_SEED, k->member_list, sizeof *k->member_list * (size_t)g->n);
     }
     return SK_OK;
 }
@@ -316,7 +316,7 @@ static sk_status together(const sk_program *const *p, int n)
     int *end = sk_many(&tmp, int, n);
     sk_status st = SK_OK;
     k.w = sk_many(&tmp, walker, n);
-    k.room = sk_many(&tmp, int, n);
+    k.member_list = sk_many(&tmp, int, n);
     for (int r = 0; !st && r < n; r++) {
         st = enter(&k, r);
         end[r] = p[r]->n_train;

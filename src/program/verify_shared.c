@@ -39,7 +39,7 @@ static sk_status placed(const sk_program *p)
 {
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->within >= 0 || !b->bytes || b->tier || (b->first < 0 && !b->keep)) continue;
+        if (b->within >= 0 || !b->bytes || b->placement || (b->first < 0 && !b->keep)) continue;
         bool good = b->common ? b->kind == SK_WEIGHTS && b->offset + b->bytes <= p->shared_bytes
                               : b->offset >= p->shared_bytes;
         if (!good)
@@ -91,7 +91,7 @@ static sk_status see_write(watch *w, int pc, int o)
     if (c < 0) return SK_OK;
     const sk_param_plan *q = in->act == SK_DO_UPDATE ? &w->p->params.v[in->param] : NULL;
     if (!q || o || in->out[0] != q->shard || !is_my_piece(w->p, q))
-        return wrong(w->p, pc, c, "writes more than its piece of");
+        return wrong(w->p, pc, c, "writes more than its shard of");
     if (!w->met) return wrong(w->p, pc, c, "writes, while others may read it,");
     w->written[c] = pc + 1;
     return SK_OK;
@@ -170,13 +170,14 @@ sk_status sk_verify_shared(const sk_program *p)
 
 /* --- two ranks --- */
 
-sk_status sk_verify_pair(const sk_program *p, const sk_program *t)
+sk_status sk_verify_pair(const sk_program *p, const sk_program *owner)
 {
-    bool same = p->shared_bytes == t->shared_bytes && t->shares_with == t->rank &&
-                p->params.n == t->params.n && p->groups[p->layout.shard_axis].ranks[0] == t->rank;
+    bool same = p->shared_bytes == owner->shared_bytes && owner->shares_with == owner->rank &&
+                p->params.n == owner->params.n &&
+                p->groups[p->layout.shard_axis].ranks[0] == owner->rank;
     for (int i = 0; same && i < p->params.n; i++) {
         const sk_buffer *a = &p->bufs.v[p->params.v[i].stored],
-                        *b = &t->bufs.v[t->params.v[i].stored];
+                        *b = &owner->bufs.v[owner->params.v[i].stored];
         same = a->common == b->common && !strcmp(a->name, b->name) &&
                (!a->common || (!memcmp(&a->box, &b->box, sizeof a->box) && a->offset == b->offset));
     }
@@ -184,17 +185,17 @@ sk_status sk_verify_pair(const sk_program *p, const sk_program *t)
     return sk_fail(SK_EBUG,
                    "P9: the weights of rank %d do not lie as those of rank %d, with which "
                    "it has them in one memory",
-                   p->rank, t->rank);
+                   p->rank, owner->rank);
 }
 
 sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
-        int twin = sk_program_twin(programs[r], r);
-        if (twin < 0 || twin >= n_ranks)
-            return sk_fail(SK_EBUG, "P9: rank %d has weights of rank %d of %d", r, twin, n_ranks);
-        bool own = programs[r]->rank == r && programs[twin]->rank == twin;
-        if (twin != r && own) SK_TRY(sk_verify_pair(programs[r], programs[twin]));
+        int owner = sk_program_weight_owner(programs[r], r);
+        if (owner < 0 || owner >= n_ranks)
+            return sk_fail(SK_EBUG, "P9: rank %d has weights of rank %d of %d", r, owner, n_ranks);
+        bool own = programs[r]->rank == r && programs[owner]->rank == owner;
+        if (owner != r && own) SK_TRY(sk_verify_pair(programs[r], programs[owner]));
     }
     return SK_OK;
 }

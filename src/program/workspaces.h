@@ -16,15 +16,15 @@
 
 /* The share of member i, in elements: of a reduce-scatter its part, of an all-reduce the i-th of p
  * equal parts, of a reduce all of it on the root. */
-sk_rows sk_room_share(const sk_call_plan *c, const sk_seg *s, int i, int p);
-int64_t sk_room_step(const sk_call_plan *c, const sk_seg *s, int me, int p); /* bytes */
+sk_rows sk_workspace_share(const sk_call_plan *c, const sk_seg *s, int i, int p);
+int64_t sk_workspace_stride(const sk_call_plan *c, const sk_seg *s, int me, int p); /* bytes */
 /* Bytes for what member `me` of p gives, packed; for what it gets; for all segments of a call. */
-int64_t sk_room_given(const sk_call_plan *c, const sk_seg *s, int me, int p);
-int64_t sk_room_got(const sk_call_plan *c, const sk_seg *s, int me, int p);
-int64_t sk_room_of(const sk_call_plan *c, int me, int p);
+int64_t sk_workspace_send(const sk_call_plan *c, const sk_seg *s, int me, int p);
+int64_t sk_workspace_recv(const sk_call_plan *c, const sk_seg *s, int me, int p);
+int64_t sk_workspace_member(const sk_call_plan *c, int me, int p);
 /* The most that any member of the group needs; 0 for most calls. */
-int64_t sk_room_call(const sk_call_plan *c, int group_size);
+int64_t sk_workspace_call(const sk_call_plan *c, int group_size);
 /* Bytes of a launch's own workspace, which may begin anywhere; 0: the common one is enough. */
-int64_t sk_room_launch(const sk_program *p, const sk_inst *in);
+int64_t sk_workspace_launch(const sk_program *p, const sk_inst *in);
 
 #endif

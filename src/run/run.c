@@ -172,7 +172,7 @@ const sk_program *sk_run_program(const sk_run *r) { return r->p; }
 
 char *sk_run_memory(const sk_run *r, int buf)
 {
-    return r->p->bufs.v[buf].tier == SK_FILE ? sk_disk_map(r->disk) : r->base;
+    return r->p->bufs.v[buf].placement == SK_FILE ? sk_disk_map(r->disk) : r->base;
 }
 
 void *sk_run_data(const sk_run *r, int buf)

@@ -46,8 +46,8 @@ typedef struct sk_run_opts {
     const char *device; /* of a program for a GPU: "cuda:0" */
     /* The GPU has `free` bytes, less than the program needs: returns an error with advice.  NULL:
      * a short error is returned. */
-    sk_status (*no_room)(void *ctx, const sk_program *p, const char *device, int64_t free);
-    void *no_room_ctx;
+    sk_status (*no_memory)(void *ctx, const sk_program *p, const char *device, int64_t free);
+    void *no_memory_ctx;
     /* Another run of this rank over the same heap, which is closed after this one; or NULL.  On a
      * GPU both have one pool: see sk_run_switch. */
     const sk_run *beside;

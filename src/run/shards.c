@@ -8,7 +8,7 @@ static void shard_of(const sk_program *p, char *base, char *file, int buf, bool 
                      sk_tensor_shard *out)
 {
     const sk_buffer *b = &p->bufs.v[buf];
-    if (b->tier == SK_FILE) base = file;
+    if (b->placement == SK_FILE) base = file;
     *out = (sk_tensor_shard){.name = b->name,
                              .type = b->type,
                              .n = b->box.n,

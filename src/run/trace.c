@@ -111,7 +111,7 @@ static void what(trace *t, const sk_trace_rank *r, const sk_inst *in)
     if (in->call >= 0) quoted(t->to, p->calls.v[in->call].what);
     else if (in->peer >= 0) fprintf(t->to, "rank %d", in->peer);
     else if (in->copy >= 0)
-        fprintf(t->to, "to the %s ", sk_placement_names[p->bufs.v[in->out[0]].tier]);
+        fprintf(t->to, "to the %s ", sk_placement_names[p->bufs.v[in->out[0]].placement]);
     if (in->call < 0 && in->peer < 0 && in->out[0] >= 0) quoted(t->to, p->bufs.v[in->out[0]].name);
 }
 

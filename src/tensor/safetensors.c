@@ -343,7 +343,7 @@ static sk_status reserve(sk_st_writer *w)
     do e = posix_fallocate(w->fd, 0, (off_t)w->bytes);
     while (e == EINTR);
     if (e)
-        return sk_fail(SK_EIO, "%s: no room for %lld bytes: %s", w->where, (long long)w->bytes,
+        return sk_fail(SK_EIO, "%s: no space for %lld bytes: %s", w->where, (long long)w->bytes,
                        strerror(e));
     return SK_OK;
 }
@@ -386,7 +386,7 @@ static void sum(sk_st_writer *w, const char *p, size_t n)
 {
     int64_t at = w->at;
     while (n) {
-        size_t room = (size_t)(SK_ST_CHUNK - at % SK_ST_CHUNK), k = n < room ? n : room;
+        size_t in_chunk = (size_t)(SK_ST_CHUNK - at % SK_ST_CHUNK), k = n < in_chunk ? n : in_chunk;
         uint32_t *crc = &w->crc[at / SK_ST_CHUNK];
         *crc = sk_crc32c(*crc, p, k);
         p += k, n -= k, at += (int64_t)k;
@@ -402,7 +402,8 @@ sk_status sk_st_write(sk_st_writer *w, const void *data, size_t n)
         ssize_t put = pwrite(w->fd, p, n < 1 << 30 ? n : 1 << 30, (off_t)w->at);
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
-            return sk_fail(SK_EIO, "%s: writing: %s", w->where, put ? strerror(errno) : "no room");
+            return sk_fail(SK_EIO, "%s: writing: %s", w->where,
+                           put ? strerror(errno) : "no space left");
         p += put, n -= (size_t)put, w->at += put;
     }
     return SK_OK;

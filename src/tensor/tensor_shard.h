@@ -2,7 +2,7 @@
  *
  * Checkpoints, imports and exports all speak of these: the logical tensor's
  * name and sizes, the box [at, at + size) that is here, and where its first
- * element lies.  Pieces are dense. */
+ * element lies.  Shards are dense. */
 #ifndef SK_TENSOR_TENSOR_SHARD_H
 #define SK_TENSOR_TENSOR_SHARD_H
 

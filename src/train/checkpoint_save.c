@@ -18,11 +18,11 @@ static sk_status preflight(const sk_ckpt_dir *h, int64_t bytes)
     struct statvfs v;
     if (!bytes) return SK_OK;
     if (fstatvfs(h->fd, &v)) return sk_fail(SK_EIO, "%s: %s", h->dir, strerror(errno));
-    double room = (double)v.f_bavail * (double)v.f_frsize, need = 1.1 * (double)bytes;
-    if (room < need)
+    double free_bytes = (double)v.f_bavail * (double)v.f_frsize, need = 1.1 * (double)bytes;
+    if (free_bytes < need)
         return sk_fail(SK_EIO,
-                       "%s: %.0f bytes free, a checkpoint needs %.0f: make room or save less",
-                       h->dir, room, need);
+                       "%s: %.0f bytes free, a checkpoint needs %.0f: free some space or save less",
+                       h->dir, free_bytes, need);
     return SK_OK;
 }
 

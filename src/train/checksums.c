@@ -35,15 +35,15 @@ static sk_status sum_file(sk_arena *a, int dir, const char *name, sk_ckpt_file *
     SK_TRY(sk_strict_open(dir, name, name, &fd, &out->bytes));
     out->n_crc = (out->bytes + SK_ST_CHUNK - 1) / SK_ST_CHUNK;
     out->crc = sk_many(a, uint32_t, out->n_crc);
-    sk_arena room = {0};
-    unsigned char *buf = sk_alloc(&room, SK_ST_CHUNK);
+    sk_arena tmp = {0};
+    unsigned char *buf = sk_alloc(&tmp, SK_ST_CHUNK);
     for (int64_t k = 0; k < out->n_crc && !st; k++) {
         int64_t at = k * SK_ST_CHUNK, left = out->bytes - at;
         size_t n = (size_t)(left < SK_ST_CHUNK ? left : SK_ST_CHUNK);
         st = sk_file_pread(fd, name, buf, n, at);
         if (!st) out->crc[k] = sk_crc32c(0, buf, n);
     }
-    sk_arena_end(&room);
+    sk_arena_end(&tmp);
     close(fd);
     return st;
 }

@@ -313,7 +313,7 @@ void sk_console_done(sk_console *c, const char *model_dir)
     sk_console_clear(c);
     fprintf(c->to, "\n");
     sk_console_label(c, "done");
-    fprintf(c->to, "%lld steps in %s", (long long)n,
+    fprintf(c->to, "%lld step%s in %s", (long long)n, sk_plural(n),
             took_text(&a, c->t->channel->began > 0 ? sk_now() - c->t->channel->began : 0));
     done_loss(c);
     fprintf(c->to, "\n");

@@ -34,11 +34,10 @@ static void head_machine(const sk_console *c, sk_arena *a)
     sk_host h;
     sk_host_detect(&h);
     sk_console_label(c, "machine");
-    fprintf(c->to, "%d core%s %s %s · %s · ", h.cores, h.cores == 1 ? "" : "s", h.cpu, h.isa,
+    fprintf(c->to, "%d core%s %s %s · %s · ", h.cores, sk_plural(h.cores), h.cpu, h.isa,
             sk_bytes(a, h.memory));
     bool cpu = !strcmp(c->s->job->device, "cpu") || !*c->s->job->device;
-    if (h.gpus)
-        fprintf(c->to, "%d GPU%s%s", h.gpus, h.gpus > 1 ? "s" : "", cpu ? ", not used" : "");
+    if (h.gpus) fprintf(c->to, "%d GPU%s%s", h.gpus, sk_plural(h.gpus), cpu ? ", not used" : "");
     else fprintf(c->to, "no GPU");
     fprintf(c->to, " · %s\n", h.blas);
 }
@@ -80,9 +79,11 @@ static void head_model(const sk_console *c, sk_arena *a)
 {
     const sk_hyper *h = &c->s->job->hyper;
     sk_console_label(c, "model");
-    fprintf(c->to, "%s · %lld layers · %lld wide", h->arch, (long long)h->num_hidden_layers,
-            (long long)h->hidden_size);
-    if (h->num_attention_heads) fprintf(c->to, " · %lld heads", (long long)h->num_attention_heads);
+    fprintf(c->to, "%s · %lld layer%s · %lld wide", h->arch, (long long)h->num_hidden_layers,
+            sk_plural(h->num_hidden_layers), (long long)h->hidden_size);
+    if (h->num_attention_heads)
+        fprintf(c->to, " · %lld head%s", (long long)h->num_attention_heads,
+                sk_plural(h->num_attention_heads));
     if (c->s->tokenizer) fprintf(c->to, " · ctx %lld", (long long)c->s->job->seq);
     fprintf(c->to, " · %s parameters · %s", sk_commas(a, c->s->n_params),
             sk_dtype_name(c->s->job->dtype));
@@ -98,7 +99,7 @@ static void head_layout(const sk_console *c, sk_arena *a)
     if (s->n_ranks == 1) fprintf(c->to, "1 rank");
     else fprintf(c->to, "%d ranks = %s", s->n_ranks, sk_layout_short(a, &s->layout));
     if (s->n_micro > 1 && !s->layout.n_micro) fprintf(c->to, " · %d micro-batches", s->n_micro);
-    fprintf(c->to, " · %d thread%s%s%s\n", s->threads, s->threads == 1 ? "" : "s",
+    fprintf(c->to, " · %d thread%s%s%s\n", s->threads, sk_plural(s->threads),
             s->n_ranks == 1 ? "" : " each", s->threads_omp ? " (OMP_NUM_THREADS)" : "");
 }
 
@@ -131,8 +132,9 @@ static void head_program(const sk_console *c, sk_arena *a)
         messages += p->insts.v[i].act == SK_DO_SEND || p->insts.v[i].act == SK_DO_RECV;
     }
     sk_console_label(c, "program");
-    fprintf(c->to, "rank 0: %d instructions a step · %d collectives", p->n_train, calls);
-    if (messages) fprintf(c->to, " · %d messages", messages);
+    fprintf(c->to, "rank 0: %d instructions a step · %d collective%s", p->n_train, calls,
+            sk_plural(calls));
+    if (messages) fprintf(c->to, " · %d message%s", messages, sk_plural(messages));
     fprintf(c->to, " · the step has %sFLOP\n", sk_short_number(a, c->s->flops, " "));
 }
 

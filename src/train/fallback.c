@@ -141,8 +141,8 @@ sk_status sk_fallback_plan(sk_setup *s, bool all)
 {
     if (*s->job->relayout) return both_asked(s);
     if (s->job->dropless && s->choices <= 0) return no_experts(s);
-    bool room = !s->job->dropless || s->graph.size['x'] >= s->graph.size['t'];
-    if (room && !sk_layout_may_fill(&s->layout)) return SK_OK;
+    bool for_all = !s->job->dropless || s->graph.size['x'] >= s->graph.size['t'];
+    if (for_all && !sk_layout_may_fill(&s->layout)) return SK_OK;
     SK_TRY(sk_relayout_all_here(s, asked_by(s)));
     SK_TRY(no_feedback(s));
     SK_TRY(make_fallback(s, all));

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FILES = 64 };       /* open at once beside one for each rank */
-#define BOARD (20LL << 20) /* what a rank shares beside its memory; as much for the job itself */
+enum { FILES = 64 }; /* open at once beside one for each rank */
+#define CONTROL_BLOCK \
+    (20LL << 20) /* what a rank shares beside its memory; as much for the job itself */
 
 /* A change of the job: what is not said stays. */
 typedef struct change {
@@ -168,7 +169,8 @@ sk_status sk_fits_host(const sk_setup *s, bool threads)
         here++;
     }
     if (all <= have) /* every process maps the memory of all */
-        return sk_blas_fits(s->threads * (threads ? here : 1), all + BOARD * (1 + s->n_ranks));
+        return sk_blas_fits(s->threads * (threads ? here : 1),
+                            all + CONTROL_BLOCK * (1 + s->n_ranks));
     sk_arena *a = s->arena;
     const char *together =
         here > 1 ? sk_print(a, "%d ranks need %s, ", here, sk_bytes(a, all)) : "";

@@ -17,7 +17,7 @@ sk_status sk_fits_host(const sk_setup *s, bool threads);
 /* "9.8 GiB = weights 1.6 GiB + ..., most of it activations": of the memory that ranks compute in.
  */
 char *sk_fits_kinds(sk_arena *a, const sk_program *p);
-/* sk_run_opts.no_room: a GPU has `free` bytes, less than p needs.  ctx: the sk_setup. */
+/* sk_run_opts.no_memory: a GPU has `free` bytes, less than p needs.  ctx: the sk_setup. */
 sk_status sk_fits_device(void *ctx, const sk_program *p, const char *device, int64_t free);
 
 #endif

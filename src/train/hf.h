@@ -10,7 +10,7 @@
  *     sk_hf_shape *shapes = sk_hf_shapes(&arena, &graph, &n);
  *     SK_TRY(sk_hf_load(dir, model, &hyper, shapes, n, boxes, n_boxes));
  *
- * Loading fills any boxes, so every rank reads only its pieces, through a
+ * Loading fills any boxes, so every rank reads only its shards, through a
  * window of 1 MiB, from model.safetensors or from the shards that
  * model.safetensors.index.json names.  f32, bf16, f16 and f64 are converted.
  * Every element comes from exactly one place, or the load fails and says which

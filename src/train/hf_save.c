@@ -32,8 +32,8 @@ typedef struct saver {
     void *ctx;
     const char *held; /* the logical tensor that `whole` holds */
     sk_tensor_shard whole;
-    sk_arena room; /* for that one */
-    char *out;     /* SK_HF_WINDOW bytes on their way to the file */
+    sk_arena whole_arena; /* for that one */
+    char *out;            /* SK_HF_WINDOW bytes on their way to the file */
     int64_t used;
 } saver;
 
@@ -48,13 +48,13 @@ static sk_status flush(saver *s)
 static sk_status hold(saver *s, const sk_hf_place *p)
 {
     if (s->held && !strcmp(s->held, p->e.name)) return SK_OK;
-    sk_arena_end(&s->room);
+    sk_arena_end(&s->whole_arena);
     s->held = p->e.name;
     s->whole = (sk_tensor_shard){.name = p->e.name, .type = SK_F32, .n = p->n};
     for (int d = 0; d < p->n; d++) s->whole.full[d] = s->whole.size[d] = p->s->full[d];
     SK_TRY(s->read(s->ctx, &s->whole));
     if (s->whole.data) return SK_OK; /* lent */
-    s->whole.data = sk_many(&s->room, real, sk_hf_volume(p->s->full, p->n));
+    s->whole.data = sk_many(&s->whole_arena, real, sk_hf_volume(p->s->full, p->n));
     return s->read(s->ctx, &s->whole);
 }
 
@@ -203,7 +203,7 @@ sk_status sk_hf_save(const char *dir, const sk_model *m, const sk_hyper *h,
                .ctx = ctx};
     sk_status status = sk_hf_list_places(&a, m, h, shapes, n_shapes, &all);
     if (!status) status = save(&s, dir, &all);
-    sk_arena_end(&s.room);
+    sk_arena_end(&s.whole_arena);
     sk_arena_end(&a);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }

@@ -68,7 +68,7 @@ enum { SIDE = 256, PARTS = 256, SAMPLES = 1 << 14, LEAST = 9, FASTEST = 200 };
 typedef struct peak {
     double seconds;
     double rate[PARTS], spread[PARTS]; /* flops per second of each thread */
-    float *room;                       /* three matrices for each thread */
+    float *matrices;                   /* three matrices for each thread */
     double *took;                      /* and SAMPLES times */
 } peak;
 
@@ -86,7 +86,7 @@ static void multiply(void *ctx, int part, int of)
 {
     peak *p = ctx;
     (void)of;
-    float *a = p->room + 3L * SIDE * SIDE * part, *b = a + SIDE * SIDE, *c = b + SIDE * SIDE;
+    float *a = p->matrices + 3L * SIDE * SIDE * part, *b = a + SIDE * SIDE, *c = b + SIDE * SIDE;
     double *took = p->took + (long)SAMPLES * part;
     for (int i = 0; i < SIDE * SIDE; i++) a[i] = b[i] = 1.0f / (float)(1 + i % 7);
     double begin = sk_now(), warm = begin + 0.2 * p->seconds, end = begin + p->seconds;
@@ -112,7 +112,7 @@ sk_status sk_host_peak(int threads, double seconds, sk_peak_rate *out)
     SK_TRY(sk_blas_reserve(threads)); /* each calls BLAS for itself: no threads within it */
     peak *p = sk_new(&a, peak);
     p->seconds = seconds;
-    p->room = sk_many(&a, float, 3L * SIDE * SIDE * threads);
+    p->matrices = sk_many(&a, float, 3L * SIDE * SIDE * threads);
     p->took = sk_many(&a, double, 1L * SAMPLES * threads);
     sk_threads *team = sk_threads_open(threads);
     sk_threads_run(team, multiply, p);

@@ -17,8 +17,8 @@ static int64_t places(const sk_setup *s, char letter)
     return (n + m - 1) / m;
 }
 
-/* Pieces that all axes together cut a letter in. */
-static int64_t pieces(const sk_layout *l, char letter)
+/* Shards that all axes together cut a letter in. */
+static int64_t shards(const sk_layout *l, char letter)
 {
     int64_t n = 1;
     for (int i = 0; i < l->mesh.n; i++)
@@ -34,12 +34,12 @@ static const char *key_of(const sk_setup *s, char letter)
     return letter == 't' ? " (train.seq)" : "";
 }
 
-/* Does this axis cut a letter in more pieces than it has places?  Says so. */
+/* Does this axis cut a letter in more shards than it has places?  Says so. */
 static char *short_letter(sk_arena *a, const sk_setup *s, int axis)
 {
     const sk_mesh *m = &s->layout.mesh;
     for (const char *c = s->layout.split[axis]; *c; c++) {
-        int64_t has = places(s, *c), cut = pieces(&s->layout, *c);
+        int64_t has = places(s, *c), cut = shards(&s->layout, *c);
         if (m->size[axis] < 2 || has < 1 || has >= cut) continue;
         int64_t rest = cut / m->size[axis], fits = has / rest;
         return sk_print(
@@ -60,7 +60,7 @@ static char *short_stages(sk_arena *a, const sk_setup *s)
     return sk_print(a,
                     "%s=%d makes %d stages, and the model has %lld layer%s to put there; take a "
                     "deeper model, or %s=%lld",
-                    m->name[axis], m->size[axis], m->size[axis], layers, layers == 1 ? "" : "s",
+                    m->name[axis], m->size[axis], m->size[axis], layers, sk_plural(layers),
                     m->name[axis], layers > 1 ? layers : 1);
 }
 
@@ -70,7 +70,7 @@ static void say_ranks(sk_out *o, const sk_setup *s, int n)
     if (!n) return;
     for (int i = 0; i < s->layout.mesh.n && !why; i++) why = short_letter(o->arena, s, i);
     if (!why) why = short_stages(o->arena, s);
-    sk_out_add(o, "%d of %d ranks have nothing to do: %s", n, s->n_ranks,
+    sk_out_add(o, "%d of %d ranks %s nothing to do: %s", n, s->n_ranks, n == 1 ? "has" : "have",
                why ? why : "the layout has more ranks than the model has parts; take fewer");
 }
 
@@ -89,8 +89,8 @@ static void say_micro(sk_out *o, const sk_setup *s)
 {
     long long batch = (long long)s->job->batch;
     if (s->n_micro <= batch) return;
-    sk_out_add(o, "%s%lld of %d micro-batches are empty: train.batch is %lld", o->n ? "; " : "",
-               s->n_micro - batch, s->n_micro, batch);
+    sk_out_add(o, "%s%lld of %d micro-batches %s empty: train.batch is %lld", o->n ? "; " : "",
+               s->n_micro - batch, s->n_micro, s->n_micro - batch == 1 ? "is" : "are", batch);
 }
 
 /* Words of the layout that have nothing to do. */

@@ -48,7 +48,7 @@ typedef struct sk_job {
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */
     char order[SK_NAME];           /* "fast" or "canonical" */
     char device[32];               /* cpu, cuda or cuda:N */
-    char scratch[PATH_MAX];        /* folder of the file tier; "": the run directory */
+    char scratch[PATH_MAX];        /* folder of the offload file; "": the run directory */
     char run[PATH_MAX];            /* run directory; "": runs/<time>-<name> */
     sk_every ckpt_every;           /* never: only at the end */
     int64_t ckpt_keep;             /* 0: all */

@@ -170,6 +170,7 @@ void sk_launch_head(sk_launcher *l, const char *note)
                                    l->t.dir, l->job->source));
     sk_launch_warn_lines(l, note);
     if (l->t.steps && l->t.step >= l->t.steps)
-        sk_launch_warn(l, sk_print(l->arena, "%lld steps are done already and train.steps is %lld",
-                                   (long long)l->t.step, (long long)l->t.steps));
+        sk_launch_warn(l,
+                       sk_print(l->arena, "the run is at step %lld already and train.steps is %lld",
+                                (long long)l->t.step, (long long)l->t.steps));
 }

@@ -35,10 +35,10 @@ sk_status sk_launch_open_heaps(sk_launcher *l)
     /* shared memory beside the heaps */
     size_t stats = (sizeof(sk_channel) + 63) / 64 * 64;
     size_t extra = stats + sizeof(sk_fallback_stats) + (size_t)n * sizeof(atomic_int);
-    sk_heap_aliases twins =
+    sk_heap_aliases aliases =
         sk_program_shared(l->arena, (const sk_program *const *)l->setup.programs, n, bytes);
-    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, twins, extra, &l->t.heaps));
-    else SK_TRY(sk_heaps_open_aliased(n, bytes, twins, !l->as_threads, extra, &l->t.heaps));
+    if (l->boot) SK_TRY(sk_boot_heaps(l->boot, bytes, aliases, extra, &l->t.heaps));
+    else SK_TRY(sk_heaps_open_aliased(n, bytes, aliases, !l->as_threads, extra, &l->t.heaps));
     sk_heaps_label(l->t.heaps, l->t.dir);
     char *at = sk_heaps_extra(l->t.heaps);
     l->t.channel = (sk_channel *)(void *)at;
@@ -148,10 +148,10 @@ static sk_status set_up(sk_launcher *l, const char **note)
     l->endings = sk_many(l->arena, struct pollfd, l->setup.n_ranks);
     if (l->boot && l->boot->n_ranks != l->setup.n_ranks)
         return sk_fail(SK_ECONF,
-                       "the layout has %d ranks, %s started %d; give layout= a product of %d, or "
+                       "the layout has %d rank%s, %s started %d; give layout= a product of %d, or "
                        "start %d",
-                       l->setup.n_ranks, l->boot->by, l->boot->n_ranks, l->boot->n_ranks,
-                       l->setup.n_ranks);
+                       l->setup.n_ranks, sk_plural(l->setup.n_ranks), l->boot->by, l->boot->n_ranks,
+                       l->boot->n_ranks, l->setup.n_ranks);
     if (sk_launcher_leads(l)) SK_TRY(sk_fits_host(&l->setup, l->as_threads && !l->boot));
     if (!sk_launcher_leads(l))
         return SK_OK; /* its data are opened after rank 0 has prepared them */

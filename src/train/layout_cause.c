@@ -4,11 +4,17 @@
 
 #include <string.h>
 
+/* On one line, as messages are: a word may print several sentences, each on a line of its own. */
 static const char *sentence(sk_arena *a, const sk_word *w, const sk_layout *l)
 {
-    sk_out o = {.arena = a};
+    sk_out o = {.arena = a}, line = {.arena = a};
     w->print(l, &o);
-    return o.s ? o.s : "";
+    for (const char *s = o.s ? o.s : ""; *s; s += *s == '\n') {
+        int n = (int)strcspn(s, "\n");
+        sk_out_add(&line, "%s%.*s", line.n ? "; " : "", n, s);
+        s += n;
+    }
+    return line.s ? line.s : "";
 }
 
 /* The short form of a word whose values are no numbers, if one of .tries says the same; else NULL.

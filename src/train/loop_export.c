@@ -24,13 +24,13 @@ static int64_t message_bytes(int64_t left) { return left < SK_DISK_BOUNCE ? left
 static sk_status send_box(sk_loop *l, const sk_tensor_shard *b)
 {
     sk_comm *c = sk_run_comm(l->run);
-    char *room = sk_run_bounce(l->run);
+    char *bounce = sk_run_bounce(l->run);
     for (int64_t at = 0, n; at < sk_loop_box_bytes(b); at += n) {
         char *from = (char *)b->data + at;
         n = message_bytes(sk_loop_box_bytes(b) - at);
-        if (room) from = memcpy(room, from, (size_t)n);
+        if (bounce) from = memcpy(bounce, from, (size_t)n);
         SK_TRY(sk_comm_send(c, 0, EXPORT_TAG, from, n));
-        if (room) SK_TRY(sk_comm_sent(c, 0, sk_comm_sends(c, 0)));
+        if (bounce) SK_TRY(sk_comm_sent(c, 0, sk_comm_sends(c, 0)));
     }
     return SK_OK;
 }

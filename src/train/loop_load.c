@@ -39,10 +39,11 @@ static const char *aside_text(sk_loop *l)
         return sk_print(&l->arena,
                         "the end of metrics.jsonl is no complete line of a step; it is now in %s",
                         m->aside);
-    return sk_print(&l->arena,
-                    "the run had come %lld steps (%.3g s) past the checkpoint of step %lld: they "
-                    "are done again, and their lines are now in %s",
-                    (long long)m->n_again, m->again_s, (long long)l->done, m->aside);
+    return sk_print(
+        &l->arena,
+        "the run had come %lld step%s (%.3g s) past the checkpoint of step %lld; what it "
+        "did since is done again, and its lines are now in %s",
+        (long long)m->n_again, sk_plural(m->n_again), m->again_s, (long long)l->done, m->aside);
 }
 
 static sk_status open_metrics(sk_loop *l)

@@ -41,8 +41,8 @@ static sk_run_opts run_opts(const sk_loop *l, sk_flight_book *book)
                      .wire = l->t->wire,
                      .host_of = l->t->host_of,
                      .device = job->device,
-                     .no_room = sk_fits_device,
-                     .no_room_ctx = (void *)l->s};
+                     .no_memory = sk_fits_device,
+                     .no_memory_ctx = (void *)l->s};
     sk_fault_arm(&o, l->rank);
     return o;
 }

@@ -51,8 +51,8 @@ static const char *device_line(sk_arena *a, const sk_gpu_usage *g, int ranks, in
         sk_out_add(&o, "%s%s %s", gap, tools[i].name, tools[i].version);
         gap = ", ";
     }
-    sk_out_add(&o, " · %d rank%s", ranks, ranks > 1 ? "s" : "");
-    if (ranks > 1) sk_out_add(&o, " on %d GPU%s", gpus, gpus > 1 ? "s" : "");
+    sk_out_add(&o, " · %d rank%s", ranks, sk_plural(ranks));
+    if (ranks > 1) sk_out_add(&o, " on %d GPU%s", gpus, sk_plural(gpus));
     return o.s;
 }
 

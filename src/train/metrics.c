@@ -124,31 +124,31 @@ static number json(double x)
     return t;
 }
 
-static void print_choices(const sk_choices *c, char *to, size_t room)
+static void print_choices(const sk_choices *c, char *to, size_t size)
 {
     const char *again = !c->twice ? "" : c->again ? ",\"again\":1" : ",\"again\":0";
-    if (c->all <= 0) snprintf(to, room, "%s", again);
+    if (c->all <= 0) snprintf(to, size, "%s", again);
     else
-        snprintf(to, room, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s,
+        snprintf(to, size, ",\"aux\":%s,\"drops\":%.0f,\"drop_pct\":%.4g%s", json(c->aux).s,
                  c->drops, 100 * c->drops / c->all, again);
 }
 
-static void print_copies(const sk_record *r, char *to, size_t room)
+static void print_copies(const sk_record *r, char *to, size_t size)
 {
     *to = 0;
     if (r->copied > 0)
-        snprintf(to, room, ",\"copy_ms\":%.4g,\"copy_hidden_pct\":%.3g", 1e3 * r->copied,
+        snprintf(to, size, ",\"copy_ms\":%.4g,\"copy_hidden_pct\":%.3g", 1e3 * r->copied,
                  100 * fmax(0, 1 - r->uncovered / r->copied));
 }
 
-static void print_gpu(const sk_nvml *g, char *to, size_t room)
+static void print_gpu(const sk_nvml *g, char *to, size_t size)
 {
     size_t n = 0;
     *to = 0;
-    if (g->bytes) n += (size_t)snprintf(to, room, ",\"gpu_mem\":%lld", (long long)g->used);
+    if (g->bytes) n += (size_t)snprintf(to, size, ",\"gpu_mem\":%lld", (long long)g->used);
     if (g->bytes && g->busy >= 0)
-        n += (size_t)snprintf(to + n, room - n, ",\"gpu_util\":%d", g->busy);
-    if (g->watts > 0) snprintf(to + n, room - n, ",\"gpu_watt\":%.4g", g->watts);
+        n += (size_t)snprintf(to + n, size - n, ",\"gpu_util\":%d", g->busy);
+    if (g->watts > 0) snprintf(to + n, size - n, ",\"gpu_watt\":%.4g", g->watts);
 }
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)

@@ -92,9 +92,9 @@ static sk_status read_heaps(void *ctx, sk_tensor_shard *whole)
 static gather collect(sk_arena *a, const sk_setup *s, sk_tensor_shard *const *boxes, const int *n)
 {
     gather g = {0};
-    int room = 0;
-    for (int r = 0; r < s->n_ranks; r++) room += n[r];
-    g.boxes = sk_many(a, sk_tensor_shard, room);
+    int most = 0;
+    for (int r = 0; r < s->n_ranks; r++) most += n[r];
+    g.boxes = sk_many(a, sk_tensor_shard, most);
     for (int r = 0; r < s->n_ranks; r++)
         for (int i = 0; i < n[r]; i++)
             if (boxes[r][i].mine && sk_graph_find(&s->graph, boxes[r][i].name))

@@ -78,10 +78,11 @@ static sk_status same_ranks(const sk_setup *s, const char *text)
     SK_TRY(sk_layout_read(text, 0, &l));
     int n = sk_mesh_ranks(&l.mesh);
     if (n != s->n_ranks)
-        return sk_fail(SK_ECONF,
-                       "the layout \"%s\" has %d ranks, the run has %d; the number of ranks cannot "
-                       "change within a run",
-                       text, n, s->n_ranks);
+        return sk_fail(
+            SK_ECONF,
+            "the layout \"%s\" has %d rank%s, the run has %d; the number of ranks cannot "
+            "change within a run",
+            text, n, sk_plural(n), s->n_ranks);
     return SK_OK;
 }
 
@@ -121,7 +122,7 @@ static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
     SK_TRY(sk_setup_program(s->arena, job, true, *out));
-    SK_TRY(sk_relayout_all_here(*out, "train.relayout"));
+    SK_TRY(sk_relayout_all_here(*out, "layout")); /* in_phase() names the key */
     return no_replica(*out);
 }
 
@@ -311,27 +312,27 @@ sk_status sk_relayout_move(const sk_moves *m, int rank, sk_heaps *heaps, sk_comm
     return SK_OK;
 }
 
-static void moved(const sk_moves *m, int64_t *own, int64_t *others, int64_t *room)
+static void moved(const sk_moves *m, int64_t *own, int64_t *others, int64_t *buffer)
 {
-    *own = *others = *room = 0;
+    *own = *others = *buffer = 0;
     for (int r = 0; r < m->n_ranks; r++) {
         int64_t bytes = m->v[r].end - m->v[r].stage_at;
         *own += m->v[r].own;
         *others += m->v[r].near + m->v[r].far;
-        if (bytes > *room) *room = bytes;
+        if (bytes > *buffer) *buffer = bytes;
     }
 }
 
 char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase)
 {
     const sk_run_phase *p = &s->relayout->v[phase];
-    int64_t own, others, room;
+    int64_t own, others, buffer;
     const char *layout = sk_layout_short(a, &p->setup->layout);
     if (!phase) return sk_print(a, "from the start %s", layout);
-    moved(&p->moves, &own, &others, &room);
+    moved(&p->moves, &own, &others, &buffer);
     return sk_print(
         a, "from step %lld %s · %s stay on their ranks, %s move · workspace %s per rank",
-        (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, room));
+        (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, buffer));
 }
 
 char *sk_relayout_print(sk_arena *a, const sk_setup *s)

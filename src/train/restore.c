@@ -111,8 +111,8 @@ static sk_status reader_get(reader *r, int file, int64_t at, size_t n, void *to)
     char *p = to;
     while (n) {
         SK_TRY(reader_chunk(r, file, at / SK_ST_CHUNK));
-        size_t from = (size_t)(at % SK_ST_CHUNK), room = SK_ST_CHUNK - from,
-               k = n < room ? n : room;
+        size_t from = (size_t)(at % SK_ST_CHUNK), in_chunk = SK_ST_CHUNK - from,
+               k = n < in_chunk ? n : in_chunk;
         memcpy(p, r->buf + from, k);
         p += k, n -= k, at += (int64_t)k;
     }

@@ -130,11 +130,12 @@ static sk_status same_micro(const sk_setup *s)
     int said = s->layout.n_micro;
     if (!said || !job->micro_batch || micro_needed(s) == said) return SK_OK;
     return sk_fail(SK_ECONF,
-                   "train.micro_batch is %lld, which makes %lld micro-batches of train.batch=%lld "
+                   "train.micro_batch is %lld, which makes %lld micro-batch%s of train.batch=%lld "
                    "over %lld rank%s, and the layout says %s; leave one of them out",
-                   (long long)job->micro_batch, (long long)micro_needed(s), (long long)job->batch,
+                   (long long)job->micro_batch, (long long)micro_needed(s),
+                   micro_needed(s) > 1 ? "es" : "", (long long)job->batch,
                    (long long)sk_batch_shards(&s->layout, s->graph.batch),
-                   sk_batch_shards(&s->layout, s->graph.batch) > 1 ? "s" : "",
+                   sk_plural(sk_batch_shards(&s->layout, s->graph.batch)),
                    sk_layout_cause(s->arena, &s->layout, says_micro));
 }
 

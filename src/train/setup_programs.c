@@ -62,7 +62,7 @@ static sk_status compile_shapes(sk_setup *s)
     s->n_classes = sk_shapes(s->plan, s->class_of);
     if (s->n_classes >= 0) return compile_firsts(s);
     SK_TRY(sk_setup_compile(s, 0, &s->programs[0])); /* it may have a better error report */
-    return sk_fail(SK_ECONF, "layout: the ranks have too many different programs");
+    return sk_too_many_shapes(s->plan);
 }
 
 /* With few ranks a class, classes save nothing. */
@@ -91,11 +91,11 @@ static sk_status compile(sk_setup *s, sk_status (*some)(sk_setup *s))
 static sk_status verify_own(const sk_setup *s, int rank, const sk_program *own)
 {
     sk_arena tmp = {0};
-    sk_program *twin = NULL;
+    sk_program *owner = NULL;
     SK_TRY(sk_verify_rank(own, s->programs[rank]));
     if (own->shares_with == rank) return SK_OK;
-    sk_status st = compile_one(s, &tmp, own->shares_with, &twin);
-    if (!st) st = sk_verify_pair(own, twin);
+    sk_status st = compile_one(s, &tmp, own->shares_with, &owner);
+    if (!st) st = sk_verify_pair(own, owner);
     sk_arena_end(&tmp);
     return st;
 }

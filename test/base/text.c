@@ -102,7 +102,7 @@ static void pretty(void)
     check(o.n == 6000 && strlen(o.s) == 6000 && !strncmp(o.s + 5990, "5,6,7,8,9,", 10));
 }
 
-/* --- stories --- */
+/* --- error messages --- */
 
 static sk_status inner(const char *what) { return sk_fail(SK_EDATA, "%s is wrong", what); }
 static sk_status outer(const char *what)
@@ -111,7 +111,7 @@ static sk_status outer(const char *what)
     return SK_OK;
 }
 
-static void stories(void)
+static void error_messages(void)
 {
     check(outer("this") == SK_EDATA);
     check(!strcmp(sk_error_line(), "this is wrong"));
@@ -133,7 +133,7 @@ static void stories(void)
     check(strlen(sk_error()) < 4096);
     sk_error_set("told elsewhere");
     check(!strcmp(sk_error_line(), "told elsewhere"));
-    sk_fail(SK_EDATA, "it said: %s", sk_error()); /* a story within a story */
+    sk_fail(SK_EDATA, "it said: %s", sk_error()); /* an error message within an error message */
     check(!strcmp(sk_error_line(), "it said: told elsewhere"));
     sk_fail(SK_EDATA, "once more: %s", sk_error_line());
     check(!strcmp(sk_error_line(), "once more: it said: told elsewhere"));
@@ -289,7 +289,7 @@ int main(void)
     reals();
     near_names();
     pretty();
-    stories();
+    error_messages();
     arenas();
     permutations();
     draws();

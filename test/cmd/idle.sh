@@ -45,7 +45,7 @@ grep -q '^warning   2 of 4 ranks have nothing to do: pp=4 makes 4 stages' said |
 [ "$(grep -c '"mfu":null' idle/metrics.jsonl)" = 3 ] || fail "MFU of no work: $(cat idle/metrics.jsonl)"
 # shellcheck disable=SC2086
 "$skein" train $job layout="mesh x=2; micro 5" train.steps=2 run=twice >said 2>&1 || fail "$(cat said)"
-grep -q '^warning   axis x of 2 splits nothing: its ranks repeat the same work; 1 of 5 micro-batches are' said ||
+grep -q '^warning   axis x of 2 splits nothing: its ranks repeat the same work; 1 of 5 micro-batches is' said ||
     fail "train: $(cat said)"
 # What the steps never come to: the end of the warmup, a layout; also where the steps are chosen on the way.
 said() { grep -qF "$1" said || fail "train does not say $1: $(cat said)"; }

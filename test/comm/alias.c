@@ -1,8 +1,8 @@
 /* alias.c - heaps of one host that begin with the same memory.
  *
- * Writes of one twin are seen by all and by nobody else, also through a second mapping of the
- * same memory as another process has; what a twin does not keep is not reserved; twins that
- * cannot be are refused.  Ranks then update pieces of common memory in turns, meet in a common
+ * Writes through one alias are seen by all and by nobody else, also through a second mapping of the
+ * same memory as another process has; what is an alias is not reserved; aliases that
+ * cannot be are refused.  Ranks then update shards of common memory in turns, meet in a common
  * all-gather, and every one must see the whole, as threads and as processes, spinning and crowded.
  * Output: "alias: N checks, N bad". */
 #include "coll/call.h"
@@ -28,7 +28,7 @@ static bool check(bool good, const char *what, int line)
     return good;
 }
 
-static const int of[RANKS] = {0, 0, 0, 3}; /* the last has no twin */
+static const int of[RANKS] = {0, 0, 0, 3}; /* the last is no alias */
 static int64_t shared[RANKS] = {COMMON, COMMON, COMMON, 0};
 static const int64_t bytes[RANKS] = {COMMON + REST, COMMON + 2 * REST, COMMON, MIB};
 
@@ -37,7 +37,7 @@ static sk_heaps_ask ask(bool processes)
     return (sk_heaps_ask){.n_ranks = RANKS,
                           .bytes = bytes,
                           .shared = processes,
-                          .twins = {.of = of, .bytes = shared},
+                          .aliases = {.of = of, .bytes = shared},
                           .extra_bytes = 64};
 }
 
@@ -77,7 +77,7 @@ static void places(bool processes)
     CHECK(!sk_heaps_map(&q, dup(h->fd), fd, &other));
     look(h, other);
     CHECK(!fstat(fd, &st));
-    CHECK(st.st_blocks * 512 == planned); /* nothing of the twins' own was touched */
+    CHECK(st.st_blocks * 512 == planned); /* nothing of their own pages was touched */
     CHECK(sk_heaps_same(h, (int[]){0, 2, 1}, 3, COMMON));
     CHECK(!sk_heaps_same(h, (int[]){0, 2, 1}, 3, COMMON + 1));
     CHECK(!sk_heaps_same(h, (int[]){0, 3}, 2, 4));
@@ -86,21 +86,21 @@ static void places(bool processes)
     sk_heaps_close(h);
 }
 
-static void refused(const int *twin, const int64_t *common)
+static void refused(const int *alias_of, const int64_t *common)
 {
     sk_heaps *h = NULL;
-    CHECK(sk_heaps_open_aliased(RANKS, bytes, (sk_heap_aliases){twin, common, NULL}, false, 0,
+    CHECK(sk_heaps_open_aliased(RANKS, bytes, (sk_heap_aliases){alias_of, common, NULL}, false, 0,
                                 &h) == SK_EBUG);
     CHECK(!h);
 }
 
-static void stories(void)
+static void error_messages(void)
 {
-    refused((int[]){0, 0, 1, 3}, shared);                                    /* a twin of a twin */
-    refused((int[]){0, 0, 9, 3}, shared);                                    /* of nobody */
-    refused(of, (int64_t[]){COMMON, COMMON, COMMON - PAGE, 0});              /* not as many */
-    refused(of, (int64_t[]){COMMON + 8, COMMON + 8, COMMON + 8, 0});         /* no whole pages */
-    refused(of, (int64_t[]){2 * COMMON, 2 * COMMON, 2 * COMMON, 0});         /* more than it has */
+    refused((int[]){0, 0, 1, 3}, shared);                            /* an alias of an alias */
+    refused((int[]){0, 0, 9, 3}, shared);                            /* of nobody */
+    refused(of, (int64_t[]){COMMON, COMMON, COMMON - PAGE, 0});      /* not as many */
+    refused(of, (int64_t[]){COMMON + 8, COMMON + 8, COMMON + 8, 0}); /* no whole pages */
+    refused(of, (int64_t[]){2 * COMMON, 2 * COMMON, 2 * COMMON, 0}); /* more than it has */
     refused((int[]){0, 0, 0, 0}, (int64_t[]){COMMON, COMMON, COMMON, PAGE}); /* not as many */
 }
 
@@ -187,8 +187,8 @@ static void meet(int n, bool processes)
     int64_t all[6] = {0}, common[6] = {0};
     sk_heaps *h = NULL;
     for (int r = 0; r < n; r++) all[r] = COMMON + REST, common[r] = COMMON;
-    sk_heap_aliases twins = {(int[]){0, 0, 0, 0, 0, 0}, common, NULL};
-    if (!CHECK(!sk_heaps_open_aliased(n, all, twins, processes, 64, &h))) return;
+    sk_heap_aliases aliases = {(int[]){0, 0, 0, 0, 0, 0}, common, NULL};
+    if (!CHECK(!sk_heaps_open_aliased(n, all, aliases, processes, 64, &h))) return;
     for (int r = 0; r < n; r++) jobs[r] = (rank_job){.heaps = h, .rank = r, .n = n};
     if (processes) be_processes(jobs, n);
     else {
@@ -205,7 +205,7 @@ int main(void)
         places(processes);
         for (int n = 1; n <= 6; n++) meet(n, processes);
     }
-    stories();
+    error_messages();
     printf("alias: %d checks, %d bad\n", atomic_load(&checks), atomic_load(&bad));
     return atomic_load(&bad) != 0;
 }

@@ -320,7 +320,7 @@ static void act(const cast *c, int r, const char *words, sk_status code)
     _exit(0);
 }
 
-/* Starts the ranks; the caller waits.  Those who tell the story of `code` exit with 7. */
+/* Starts the ranks; the caller waits.  Those who print the report of `code` exit with 7. */
 static int start_ranks(const cast *c, const char *words, sk_status code, pid_t *pid)
 {
     int n = 0;
@@ -393,7 +393,7 @@ static void one_name(void)
     end_ranks(one, n);
 }
 
-/* --- boards --- */
+/* --- control blocks --- */
 
 static void watcher(int pid)
 {
@@ -413,8 +413,8 @@ static void watcher(int pid)
     _exit(0);
 }
 
-/* 64 ranks of which nobody does anything: the board costs less than a MiB. */
-static void board_cost(void)
+/* 64 ranks of which nobody does anything: the control block costs less than a MiB. */
+static void control_block_cost(void)
 {
     char path[64], to[64] = "";
     struct stat st = {0};
@@ -426,15 +426,15 @@ static void board_cost(void)
     CHECK(st.st_size > 1 << 20 && st.st_blocks > 0 && st.st_blocks * 512 < 1 << 20);
 }
 
-static void boards(void)
+static void control_blocks(void)
 {
     int64_t bytes[64] = {0};
     sk_heaps *h = NULL;
     pid_t me = getpid();
     int how = 0;
-    at = "boards";
+    at = "control blocks";
     if (!CHECK(!sk_heaps_open(64, bytes, true, 4096, &h))) return;
-    board_cost();
+    control_block_cost();
     sk_heaps_label(h, "runs/x");
     strcpy(sk_heaps_extra(h), "extra");
     atomic_store(&sk_heaps_rank_state(h, 63)->step, 12);
@@ -451,7 +451,7 @@ int main(int argc, char **argv)
     tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (argc > 1 && !strcmp(argv[1], "join")) return join();
     if (argc > 2 && !strcmp(argv[1], "has")) return !sk_wire_has(argv[2]);
-    boards();
+    control_blocks();
     environments();
     names();
     meetings();

@@ -3,7 +3,7 @@
 #
 # Four ranks on one host without MPI, on one host and on two with it (SKEIN_HOST plays hosts):
 # who is where, who sees whose heap, what is shared.  Then a library that does not belong to the
-# launcher, and a forgotten WORLD_SIZE: one story with the command to use, exit code 78.  What
+# launcher, and a forgotten WORLD_SIZE: one error report with the command to use, exit code 78.  What
 # srun says needs its daemons and is tested as an environment in boot.c.
 set -eu
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # what an MPI leaks is not ours to find
@@ -36,7 +36,7 @@ try() {
 
 # The line of a rank: rank, then the rest
 line() { grep -qx "rank $1 of 4 by $mpi, $2, 0 bad" "$temp/out" || bad "no line: rank $1 of 4 by $mpi, $2"; }
-word() { grep -qF -- "$1" "$temp/out" || bad "the story lacks: $1"; }
+word() { grep -qF -- "$1" "$temp/out" || bad "the message lacks: $1"; }
 
 # ranks, host, then the program: one application of mpirun
 app() {

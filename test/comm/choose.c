@@ -432,7 +432,7 @@ static sk_status compile(world *w, const char *layout, const sk_compile_opts *mo
     return sk_verify((const sk_program *const *)w->p, w->n);
 }
 
-/* Calls between hosts have a list and room for it, those inside one have neither. */
+/* Calls between hosts have a list and a workspace for it, those inside one have neither. */
 static void placed(const world *w, const int *host_of)
 {
     int lists = 0;
@@ -442,9 +442,9 @@ static void placed(const world *w, const int *host_of)
             const sk_group *g = &w->p[r]->groups[c->group];
             bool apart = sk_hosts_count(g->ranks, g->n, host_of) > 1;
             check((c->algorithm >= 0) == apart, c->what, c->algorithm, apart);
-            check((c->workspace >= 0) == (c->workspace_bytes > 0), "room",
+            check((c->workspace >= 0) == (c->workspace_bytes > 0), "workspace",
                   (double)c->workspace_bytes, 0);
-            if (c->algorithm < 0) check(c->workspace < 0, "no room", c->workspace, -1);
+            if (c->algorithm < 0) check(c->workspace < 0, "no workspace", c->workspace, -1);
             lists += apart;
         }
     check(lists > 0, "calls between hosts", lists, 1);
@@ -478,16 +478,16 @@ static void programs(void)
             "adasum does not do", "these do: ");
 }
 
-/* On paper a call costs what its algorithm costs. */
+/* In the simulator a call costs what its algorithm costs. */
 static double step_of(const sk_machine *m, int pin)
 {
     world *w = sk_new(&arena, world);
-    sk_simulation paper;
+    sk_simulation simulated;
     sk_compile_opts o = {.host_of = sk_machine_hosts(&arena, m, 4), .costs = &m->costs, .pin = pin};
     if (!must(compile(w, "dp=4", &o), "dp=4")) return 0;
     sk_simulate_in in = {.machine = m, .programs = (const sk_program *const *)w->p};
-    if (!must(sk_simulate(&arena, &in, &paper), "walk")) return 0;
-    return paper.exposed;
+    if (!must(sk_simulate(&arena, &in, &simulated), "walk")) return 0;
+    return simulated.exposed;
 }
 
 /* One rank of each class stands for the others also where calls are chosen by hosts. */
@@ -516,7 +516,7 @@ static void folded(const sk_machine *m, const char *layout)
     check(few.n <= all.n, layout, few.n, all.n);
 }
 
-static void paper(void)
+static void simulated_calls(void)
 {
     sk_machine m;
     must(sk_machine_read(&arena, "cpu", &m), "cpu");
@@ -551,7 +551,7 @@ int main(void)
     files();
     fits();
     programs();
-    paper();
+    simulated_calls();
     sk_arena_end(&arena);
     printf("choose: %d checks, %d bad\n", checks, bad);
     return bad != 0;

@@ -689,7 +689,7 @@ static void run_messages(rank_ctx *c, int64_t bytes)
 /* --- what must fail --- */
 
 /* A ring of f32 whose call is not the same on all, or whose workspace is too small. */
-static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_room)
+static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_workspace)
 {
     trial t = {.kind = SK_ALLREDUCE, .algorithm = sk_coll_find("ring"), .n_segs = 1};
     made m;
@@ -697,7 +697,7 @@ static sk_status run_bad(rank_ctx *c, int64_t id, int64_t less_room)
     t.dims[0][1] = 1000;
     make(c, &t, &m);
     m.call->id = id;
-    m.call->workspace_bytes -= less_room;
+    m.call->workspace_bytes -= less_workspace;
     SK_TRY(sk_comm_start(c->comm, m.call));
     return sk_comm_wait(c->comm, m.call);
 }
@@ -773,7 +773,7 @@ static void run_job(const char *name, int n, bool processes, int hosts, bool mix
     int64_t bytes[MAX_RANKS] = {0};
     int host_of[MAX_RANKS];
     sk_heaps *h = NULL;
-    const char *story = NULL;
+    const char *message = NULL;
     sk_office *office = hosts ? sk_office_open(n) : NULL;
     for (int r = 0; r < n; r++) bytes[r] = n > 16 ? 4 * HEAP : HEAP, host_of[r] = 0;
     for (int r = 0; hosts && r < n; r++) host_of[r] = mixed ? r % hosts : r * hosts / n;
@@ -791,30 +791,30 @@ static void run_job(const char *name, int n, bool processes, int hosts, bool mix
                           .host_of = office ? host_of : NULL};
     if (processes) run_processes(c, n);
     else run_threads(c, n);
-    if (sk_heaps_aborted(h, NULL, NULL, &story)) {
+    if (sk_heaps_aborted(h, NULL, NULL, &message)) {
         atomic_fetch_add(&tally->wrong, 1);
-        fprintf(stderr, "%s of %d: %s\n", name, n, story);
+        fprintf(stderr, "%s of %d: %s\n", name, n, message);
     }
-    if (office && !story) sk_office_close(office);
+    if (office && !message) sk_office_close(office);
     sk_heaps_close(h);
 }
 
-/* Three threads of which one does something else; the story must hold these words. */
+/* Three threads of which one does something else; the message must hold these words. */
 static void run_failing(const char *name, void (*todo)(rank_ctx *c), const char *words)
 {
     rank_ctx c[3];
     int64_t bytes[3] = {HEAP, HEAP, HEAP};
     sk_heaps *h = NULL;
-    const char *story = "";
+    const char *message = "";
     sk_assert(!sk_heaps_open(3, bytes, false, 64, &h));
     for (int r = 0; r < 3; r++)
         c[r] = (rank_ctx){.todo = todo, .heaps = h, .name = name, .rank = r, .n = 3};
     run_threads(c, 3);
-    sk_heaps_aborted(h, NULL, NULL, &story);
+    sk_heaps_aborted(h, NULL, NULL, &message);
     atomic_fetch_add(&tally->cases, 1);
-    if (!strstr(story, words)) {
+    if (!strstr(message, words)) {
         atomic_fetch_add(&tally->wrong, 1);
-        fprintf(stderr, "%s: the story is \"%s\"\n", name, story);
+        fprintf(stderr, "%s: the message is \"%s\"\n", name, message);
     }
     sk_heaps_close(h);
 }

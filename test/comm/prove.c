@@ -1,4 +1,5 @@
-/* prove.c - every algorithm on 1 to 33 ranks, on paper; and what the prover must not believe.
+/* prove.c - every algorithm on 1 to 33 ranks, proved without a run; and what the prover must
+ * refuse.
  *
  * Each list is proved, its counted cost compared with the closed form, and for few
  * ranks also run by a small machine of this file's own, in random orders of
@@ -150,15 +151,16 @@ static void lay(sk_arena *a, machine *m, int me)
     struct rank *r = &m->r[me];
     uint64_t *whole = sk_many(a, uint64_t, 4 * l->cells + l->tmp_cells);
     for (int i = 0; i < 4 * l->cells + l->tmp_cells; i++) whole[i] = scramble(drawn++);
-    bool twins = k == SK_ALLREDUCE || k == SK_SCAN || (k == SK_BROADCAST && me == l->ask.root);
+    bool same_buffer =
+        k == SK_ALLREDUCE || k == SK_SCAN || (k == SK_BROADCAST && me == l->ask.root);
     r->src = whole;
-    r->dst = m->in_place && twins ? whole : whole + 2 * l->cells;
+    r->dst = m->in_place && same_buffer ? whole : whole + 2 * l->cells;
     r->tmp = whole + 4 * l->cells;
     if (m->in_place && k == SK_REDUCE_SCATTER) r->dst = r->src + me;
     if (m->in_place && k == SK_ALLGATHER) r->src = r->dst + me;
     for (int i = 0; i < (one_src(k) ? 1 : l->cells); i++) {
         r->src[i] = given(me, one_src(k) ? me : i);
-        if (twins) r->dst[i] = r->src[i];
+        if (same_buffer) r->dst[i] = r->src[i];
     }
     r->done = sk_many(a, bool, l->list.n + 1);
     r->turn = sk_many(a, int, l->list.n + 1);
@@ -500,7 +502,7 @@ static sk_steps *two(sk_arena *a, sk_coll_kind kind, int cells)
     return l;
 }
 
-static void stories(sk_arena *a)
+static void error_messages(sk_arena *a)
 {
     const sk_coll *c = sk_coll_parts[sk_coll_find("ring")];
     sk_proof p;
@@ -563,7 +565,7 @@ int main(void)
     each(&a, FEW, run);
     per_way = getenv("SKEIN_LONG") ? 40 : 2;
     each(&a, FEW, mutants);
-    stories(&a);
+    error_messages(&a);
     order_is_seen(&a);
     check(n_mutants > 1000 && !n_missed);
     sk_arena_end(&a);

@@ -148,8 +148,8 @@ static sk_heaps *run_job(const char *name, int n, bool processes, job *work)
 static void run_good(const char *name, int n, bool processes, job *work)
 {
     sk_heaps *h = run_job(name, n, processes, work);
-    const char *story = NULL;
-    if (!CHECK(!sk_heaps_aborted(h, NULL, NULL, &story))) fprintf(stderr, "%s\n", story);
+    const char *message = NULL;
+    if (!CHECK(!sk_heaps_aborted(h, NULL, NULL, &message))) fprintf(stderr, "%s\n", message);
     sk_heaps_close(h);
 }
 
@@ -693,9 +693,9 @@ static void run_bad(const char *name, int n, bool processes, job *work, sk_statu
     sk_heaps *h = run_job(name, n, processes, work);
     sk_status told = SK_OK;
     int who = -1, firsts = 0;
-    const char *story = "";
+    const char *message = "";
     const outcome *o = sk_heaps_extra(h);
-    CHECK(sk_heaps_aborted(h, &told, &who, &story));
+    CHECK(sk_heaps_aborted(h, &told, &who, &message));
     CHECK(told == code);
     for (int r = 0; r < n; r++) {
         int st = atomic_load(&o->status[r]);
@@ -704,7 +704,8 @@ static void run_bad(const char *name, int n, bool processes, job *work, sk_statu
     }
     CHECK(code == SK_EPEER || (firsts == 1 && atomic_load(&o->status[who]) == (int)code));
     for (int i = 0; i < n_words; i++)
-        if (!CHECK(strstr(story, words[i]))) fprintf(stderr, "  no '%s' in: %s\n", words[i], story);
+        if (!CHECK(strstr(message, words[i])))
+            fprintf(stderr, "  no '%s' in: %s\n", words[i], message);
     sk_heaps_close(h);
 }
 #define WORDS(...) \

@@ -4,7 +4,7 @@
  * came from.  On 1 to 9 ranks a tensor goes from one split to the other and back, in calls that
  * are under way together on two groups; some are large enough to be divided among the threads of
  * a rank.  Then cuts that are not sound, or not those of the other members, must be refused
- * with a story.  (Every algorithm and type: matrix.c.)
+ * with an error message.  (Every algorithm and type: matrix.c.)
  * Output: "swap: N checks, N bad". */
 #include "base/reduction_blocks.h"
 #include "base/threads.h"
@@ -214,14 +214,14 @@ static void *be(void *arg)
     return NULL;
 }
 
-/* The story, if there is one, must hold these words; NULL: there must be none. */
+/* The message, if there is one, must hold these words; NULL: there must be none. */
 static void run(int p, int wrong, void (*todo)(rank *r), const char *words)
 {
     int64_t bytes[MOST];
     rank r[MOST];
     pthread_t t[MOST];
     sk_heaps *h = NULL;
-    const char *story = NULL;
+    const char *message = NULL;
     for (int i = 0; i < p; i++) bytes[i] = HEAP;
     sk_assert(!sk_heaps_open(p, bytes, false, 0, &h));
     for (int i = 0; i < p; i++) {
@@ -229,26 +229,27 @@ static void run(int p, int wrong, void (*todo)(rank *r), const char *words)
         sk_assert(!pthread_create(&t[i], NULL, be, &r[i]));
     }
     for (int i = 0; i < p; i++) pthread_join(t[i], NULL);
-    sk_heaps_aborted(h, NULL, NULL, &story);
-    bool good = words ? story && strstr(story, words) : !story;
-    if (!check(good, "story", p, wrong)) fprintf(stderr, "  %s\n", story ? story : "none");
+    sk_heaps_aborted(h, NULL, NULL, &message);
+    bool good = words ? message && strstr(message, words) : !message;
+    if (!check(good, "message", p, wrong)) fprintf(stderr, "  %s\n", message ? message : "none");
     for (int i = 0; words && i < p; i++) check(r[i].st != SK_OK, "not refused", p, wrong);
     sk_heaps_close(h);
 }
 
 int main(void)
 {
-    static const char *const words[] = {"the 8 rows of segment 0 are not the cells 0 to 3 of 4",
-                                        "cells -1 to 2",
-                                        "in 9223372036854775807 rows",
-                                        "cells 0 to 1 of 1 in 9 rows",
-                                        "only all-to-all has one",
-                                        "has swap 3",
-                                        "leaves the heap",
-                                        "leaves the heap",
-                                        "overlaps itself",
-                                        "their programs or their members of the group differ",
-                                        "their programs or their members of the group differ"};
+    static const char *const words[] = {
+        "the 8 rows of segment 0 are not the reduction blocks 0 to 3 of 4",
+        "blocks -1 to 2",
+        "in 9223372036854775807 rows",
+        "blocks 0 to 1 of 1 in 9 rows",
+        "only all-to-all has one",
+        "has swap 3",
+        "leaves the heap",
+        "leaves the heap",
+        "overlaps itself",
+        "their programs or their members of the group differ",
+        "their programs or their members of the group differ"};
     alarm(100);
     for (int p = 1; p <= MOST; p++) run(p, -1, swap_all, NULL);
     for (int i = 0; i < 11; i++) run(i < 9 ? 1 : 2, i, do_wrong, words[i]);

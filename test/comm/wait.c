@@ -108,15 +108,15 @@ static void end(job *j)
     while (wait(NULL) > 0) continue;
 }
 
-static const char *story_of(job *j)
+static const char *report_of(job *j)
 {
-    const char *story = "";
-    return sk_heaps_aborted(j->heaps, NULL, NULL, &story) ? story : "";
+    const char *message = "";
+    return sk_heaps_aborted(j->heaps, NULL, NULL, &message) ? message : "";
 }
 
 static void says(job *j, const char *words)
 {
-    if (!CHECK(strstr(story_of(j), words))) printf("  no '%s' in: %s\n", words, story_of(j));
+    if (!CHECK(strstr(report_of(j), words))) printf("  no '%s' in: %s\n", words, report_of(j));
 }
 
 static int status_of(job *j, int rank)
@@ -277,7 +277,7 @@ static void test_leaving(void)
     begin(j);
     end(j);
     for (int r = 0; r < 3; r++) CHECK(status_of(j, r) == SK_OK);
-    CHECK(!*story_of(j));
+    CHECK(!*report_of(j));
     sk_heaps_close(j->heaps);
 }
 
@@ -301,7 +301,7 @@ static void test_absent(void)
     kill(j->pid[0], SIGCONT);
     end(j);
     CHECK(status_of(j, 0) == SK_OK);
-    CHECK(!*story_of(j));
+    CHECK(!*report_of(j));
     sk_heaps_close(j->heaps);
 }
 
@@ -341,7 +341,7 @@ static void test_threads(void)
     CHECK(status_of(j, 0) == SK_EPEER && status_of(j, 1) == SK_OK);
     says(j, "rank 0 waited 0.4");
     says(j, "rank 1 (pid ");
-    CHECK(!strstr(story_of(j), "died"));
+    CHECK(!strstr(report_of(j), "died"));
     sk_heaps_close(j->heaps);
 }
 

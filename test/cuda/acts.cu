@@ -308,7 +308,7 @@ static size_t piece(stat_case *c, int64_t n, sk_dtype type, int shift, bool coun
     return at;
 }
 
-/* poison: 1, of a piece that does not count; 2, room was short */
+/* poison: 1, of a piece that does not count; 2, the capacity was short */
 static sk_status stats(world *w, int n_pieces, int poison)
 {
     static const int64_t sizes[] = {1, 767, 0, 768, 16385, 8192, 100000};
@@ -336,7 +336,7 @@ static sk_status stats(world *w, int n_pieces, int poison)
     memcpy(have, w->back + out, sizeof have);
     check(w, !memcmp(have + 1, want + 1, 8 * sizeof *have), "sums are wrong");
     if (poison == 1 && n_pieces > 3) check(w, isnan(have[0]), "infinity was not seen");
-    else if (poison == 2) check(w, isinf(have[0]), "short room was not seen");
+    else if (poison == 2) check(w, isinf(have[0]), "a short capacity was not seen");
     else check(w, fabs(have[0] - c.squares) <= 1e-6 * c.squares, "the norm is off");
     memcpy(w->back + out, w->image + out, sizeof have);
     memset(w->image + full, 0, 4);
@@ -392,8 +392,8 @@ static sk_status clips(world *w, unsigned bits)
 
 /* ---- PACK */
 
-/* As run/cpu/pack_bits.c; tells whether there was room. */
-static bool packed(const char *data, char *to, sk_dtype type, int64_t n, int64_t room)
+/* As run/cpu/pack_bits.c; tells whether all fit. */
+static bool packed(const char *data, char *to, sk_dtype type, int64_t n, int64_t capacity)
 {
     size_t size = sk_dtype_size(type);
     char *values = to + (n + 511) / 512 * 64;
@@ -402,15 +402,15 @@ static bool packed(const char *data, char *to, sk_dtype type, int64_t n, int64_t
     for (int64_t i = 0; i < n; i++) {
         uint32_t raw = 0;
         memcpy(&raw, data + (size_t)i * size, size);
-        if (room ? !raw : !(value(data, type, i) > 0)) continue;
+        if (capacity ? !raw : !(value(data, type, i) > 0)) continue;
         to[i / 8] = (char)(to[i / 8] | 1 << i % 8);
-        if (room && at < room) memcpy(values + (size_t)at * size, &raw, size);
+        if (capacity && at < capacity) memcpy(values + (size_t)at * size, &raw, size);
         at++;
     }
-    return !room || at <= room;
+    return !capacity || at <= capacity;
 }
 
-static void unpacked(char *data, const char *from, sk_dtype type, int64_t n, int64_t room)
+static void unpacked(char *data, const char *from, sk_dtype type, int64_t n, int64_t capacity)
 {
     size_t size = sk_dtype_size(type);
     const char *values = from + (n + 511) / 512 * 64;
@@ -419,20 +419,20 @@ static void unpacked(char *data, const char *from, sk_dtype type, int64_t n, int
     for (int64_t i = 0; i < n; i++) {
         memset(data + (size_t)i * size, 0, size);
         if (!(from[i / 8] >> i % 8 & 1)) continue;
-        if (!room) sk_convert(data + (size_t)i * size, type, &one, SK_F32, 1);
-        else if (at < room) memcpy(data + (size_t)i * size, values + (size_t)at * size, size);
+        if (!capacity) sk_convert(data + (size_t)i * size, type, &one, SK_F32, 1);
+        else if (at < capacity) memcpy(data + (size_t)i * size, values + (size_t)at * size, size);
         at++;
     }
 }
 
-static sk_status packs(world *w, sk_dtype type, int64_t n, int shift, int64_t room)
+static sk_status packs(world *w, sk_dtype type, int64_t n, int shift, int64_t capacity)
 {
     static const double odd[] = {0, NAN, -0.0, INFINITY, -INFINITY, 1e-7, 0, 0};
     size_t size = sk_dtype_size(type);
     int32_t full = 0;
     world_clear(w, "pack");
     size_t a = drawn(w, n, type, shift, 1, 1), b = drawn(w, n, type, shift, 2, 1);
-    size_t c = place(w, (n + 511) / 512 * 64 + room * (int64_t)size, SK_U8, 0);
+    size_t c = place(w, (n + 511) / 512 * 64 + capacity * (int64_t)size, SK_U8, 0);
     size_t f = place(w, 1, SK_I32, 0);
     memcpy(w->image + f, &full, 4);
     for (int64_t i = 0; i < n; i++)
@@ -441,13 +441,13 @@ static sk_status packs(world *w, sk_dtype type, int64_t n, int shift, int64_t ro
                        SK_F64, 1);
     SK_TRY(twice(w, [&]() {
         const sk_inst_kernels *x = sk_inst_kernels_find();
-        SK_TRY(
-            x->pack(w->base + a, w->base + c, type, n, room, (int32_t *)(w->base + f), &w->g->l));
-        return x->unpack(w->base + b, w->base + c, type, n, room, &w->g->l);
+        SK_TRY(x->pack(w->base + a, w->base + c, type, n, capacity, (int32_t *)(w->base + f),
+                       &w->g->l));
+        return x->unpack(w->base + b, w->base + c, type, n, capacity, &w->g->l);
     }));
-    full = !packed(w->image + a, w->image + c, type, n, room);
+    full = !packed(w->image + a, w->image + c, type, n, capacity);
     memcpy(w->image + f, &full, 4);
-    unpacked(w->image + b, w->image + c, type, n, room);
+    unpacked(w->image + b, w->image + c, type, n, capacity);
     untouched(w);
     return SK_OK;
 }
@@ -464,8 +464,8 @@ static sk_status sums(const gpu *g)
     for (unsigned bits = 0; bits < 2048; bits++) SK_TRY(clips(&w, bits));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int i = 0; i < 18; i++) {
-            int64_t n = sizes[k], room = i / 6 == 0 ? 0 : i / 6 == 1 ? n / 3 + 1 : n + 5;
-            SK_TRY(packs(&w, floats[i % 3], n, i / 3 % 2, room));
+            int64_t n = sizes[k], capacity = i / 6 == 0 ? 0 : i / 6 == 1 ? n / 3 + 1 : n + 5;
+            SK_TRY(packs(&w, floats[i % 3], n, i / 3 % 2, capacity));
         }
     world_close(&w);
     return SK_OK;
@@ -704,7 +704,7 @@ static size_t keep(world *w, int64_t n, sk_dtype type, int shift, uint64_t strea
     return at;
 }
 
-/* Piece 2 is nudged, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
+/* Shard 2 is a router bias, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
 static void twin_open(optim_case *c, int i)
 {
     twin *t = &c->v[i];
@@ -837,7 +837,7 @@ static sk_status optim_pass(optim_case *c, int pass)
             sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
         table[i] = *u;
         if (pass && u->bias_update != 0)
-            table[i].n = 0; /* nudged once: the chunks stay, and are empty */
+            table[i].n = 0; /* a bias is updated once: the chunks stay, and are empty */
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));

@@ -7,8 +7,8 @@
  * have the same bits, but for cuDNN's form 1, which promises nothing; cuDNN's are also recorded and
  * played.  Where cuDNN has no plan, the reason is told and nothing is bad: it need not be there.
  *
- * The second table is times of large shapes, also with less room for cuDNN's gradient, which then
- * goes in more calls. */
+ * The second table is times of large shapes, also with less workspace for cuDNN's gradient, which
+ * then goes in more calls. */
 #include "base/rng.h"
 #include "kernel/cuda/cudnn_sdpa.h"
 #include "kernel/cuda/flash.h"
@@ -51,8 +51,8 @@ typedef struct place {
     sk_dtype type;
     void *x, *y, *dy, *dx;
     float *lse;
-    char *room;
-    size_t room_bytes;
+    char *workspace;
+    size_t workspace_bytes;
 } place;
 
 static void *on_device(size_t bytes)
@@ -62,14 +62,14 @@ static void *on_device(size_t bytes)
     return p;
 }
 
-static place make_place(const sizes *s, sk_dtype type, size_t room)
+static place make_place(const sizes *s, sk_dtype type, size_t workspace)
 {
     size_t e = sk_dtype_size(type);
     place p = {type, on_device(e * (size_t)s->x()), on_device(e * (size_t)s->y()),
                on_device(e * (size_t)s->y()), on_device(e * (size_t)s->x())};
     p.lse = (float *)on_device(4 * (size_t)s->rows());
-    p.room = (char *)on_device(room);
-    p.room_bytes = room;
+    p.workspace = (char *)on_device(workspace);
+    p.workspace_bytes = workspace;
     must(cudaMemsetAsync(p.x, 0, e * (size_t)s->x(), stream), "cudaMemsetAsync");
     must(cudaMemsetAsync(p.y, 0, e * (size_t)s->y(), stream), "cudaMemsetAsync");
     must(cudaMemsetAsync(p.dy, 0, e * (size_t)s->y(), stream), "cudaMemsetAsync");
@@ -79,7 +79,7 @@ static place make_place(const sizes *s, sk_dtype type, size_t room)
 
 static void drop_place(place *p)
 {
-    void *all[] = {p->x, p->y, p->dy, p->dx, p->lse, p->room};
+    void *all[] = {p->x, p->y, p->dy, p->dx, p->lse, p->workspace};
     for (void *x : all) must(cudaFree(x), "cudaFree");
 }
 
@@ -89,7 +89,7 @@ typedef struct way {
     const char *name;
     bool cudnn;
     int form;
-    size_t room; /* the most that cuDNN gets; 0: all there is */
+    size_t workspace; /* the most that cuDNN gets; 0: all there is */
 } way;
 
 static sk_flash own_args(const sizes *s, const place *p)
@@ -108,7 +108,7 @@ static sk_flash own_args(const sizes *s, const place *p)
 
 static bool run(const way *w, const sizes *s, const place *p, bool backward)
 {
-    sk_launch l = {stream, p->room, p->room_bytes, NULL};
+    sk_launch l = {stream, p->workspace, p->workspace_bytes, NULL};
     if (!w->cudnn) {
         sk_flash f = own_args(s, p);
         must(backward ? sk_flash_backward(&f, &l) : sk_flash_forward(&f, &l), "our own");
@@ -117,9 +117,9 @@ static bool run(const way *w, const sizes *s, const place *p, bool backward)
     sk_sdpa_shape shape = {p->type, s->b, s->t, s->h, s->r, s->d, backward};
     sk_sdpa_data data = {p->x, p->dy, p->y, p->dx, p->lse};
     setenv("SKEIN_SDPA_FORM", w->form ? "1" : "0", 1);
-    sk_sdpa_plan *plan = sk_sdpa_find(&shape, w->room ? w->room : p->room_bytes);
+    sk_sdpa_plan *plan = sk_sdpa_find(&shape, w->workspace ? w->workspace : p->workspace_bytes);
     if (!plan) return false;
-    must(sk_sdpa_run(plan, &data, p->room, stream), "cuDNN");
+    must(sk_sdpa_run(plan, &data, p->workspace, stream), "cuDNN");
     return true;
 }
 
@@ -130,12 +130,13 @@ static const char *why_not(const way *w, const sizes *s, const place *p, bool ba
     return sk_sdpa_reason(&shape);
 }
 
-static size_t room_of(const way *w, const sizes *s, const place *p, bool backward)
+static size_t workspace_of(const way *w, const sizes *s, const place *p, bool backward)
 {
     sk_sdpa_shape shape = {p->type, s->b, s->t, s->h, s->r, s->d, backward};
     if (!w->cudnn) return backward ? 8 * (size_t)s->rows() : 0;
     setenv("SKEIN_SDPA_FORM", w->form ? "1" : "0", 1);
-    return sk_sdpa_workspace(sk_sdpa_find(&shape, w->room ? w->room : p->room_bytes));
+    return sk_sdpa_workspace(
+        sk_sdpa_find(&shape, w->workspace ? w->workspace : p->workspace_bytes));
 }
 
 /* ---- against the CPU */
@@ -264,7 +265,8 @@ static void one_forward(const way *w, const sizes *s, place *p, const truth *t, 
     }
     std::vector<char> y = take(p->y, bytes), lse = take(p->lse, 4 * t->lse.size());
     double a = error(y, p->type, t->y, s->d, 1, 0, 1), b = error(lse, SK_F32, t->lse, 1, 1, 0, 1);
-    printf("  %-22s forward: y %.2e  lse %.2e  room %zu\n", w->name, a, b, room_of(w, s, p, false));
+    printf("  %-22s forward: y %.2e  lse %.2e  workspace %zu\n", w->name, a, b,
+           workspace_of(w, s, p, false));
     judge(a <= worst && b <= 1e-4, "too far from the CPU");
     run(w, s, p, false);
     judge(take(p->y, bytes) == y && take(p->lse, 4 * t->lse.size()) == lse,
@@ -287,8 +289,8 @@ static void one_backward(const way *w, const sizes *s, place *p, const truth *t,
     double a = error(dx, p->type, t->dx, s->d, r + 2, 0, r);
     double b = error(dx, p->type, t->dx, s->d, r + 2, r, r + 1);
     double c = error(dx, p->type, t->dx, s->d, r + 2, r + 1, r + 2);
-    printf("  %-22s backward: dq %.2e  dk %.2e  dv %.2e  room %zu\n", w->name, a, b, c,
-           room_of(w, s, p, true));
+    printf("  %-22s backward: dq %.2e  dk %.2e  dv %.2e  workspace %zu\n", w->name, a, b, c,
+           workspace_of(w, s, p, true));
     judge(a <= worst && b <= worst && c <= worst, "too far from the CPU");
     bool same = true;
     for (int i = 0; i < 5; i++) {
@@ -304,7 +306,7 @@ static void compare(const sizes *s, sk_dtype type)
 {
     static const way ways[] = {{"our own", false, 0, 0},
                                {"cuDNN", true, 0, 0},
-                               {"cuDNN, little room", true, 0, 3 << 20},
+                               {"cuDNN, little workspace", true, 0, 3 << 20},
                                {"cuDNN, form 1", true, 1, 0}};
     truth t = make_truth(s, type);
     place p = make_place(s, type, (size_t)512 << 20);
@@ -315,7 +317,7 @@ static void compare(const sizes *s, sk_dtype type)
     for (const way &w : ways) {
         if (w.cudnn && type == SK_F32) continue;
         double worst = type == SK_F32 ? 1e-5 : 1e-2;
-        if (w.form == 0 && !w.room) one_forward(&w, s, &p, &t, worst);
+        if (w.form == 0 && !w.workspace) one_forward(&w, s, &p, &t, worst);
         one_backward(&w, s, &p, &t, worst);
     }
     fflush(stdout);
@@ -355,9 +357,9 @@ static void line(const way *w, const sizes *s, const place *p, bool backward)
         printf("  %-22s %-8s none: %s\n", w->name, backward ? "backward" : "forward",
                why_not(w, s, p, backward));
     else
-        printf("  %-22s %-8s %8.3f ms %7.1f TFLOP/s  room %zu\n", w->name,
+        printf("  %-22s %-8s %8.3f ms %7.1f TFLOP/s  workspace %zu\n", w->name,
                backward ? "backward" : "forward", ms, 1e-9 * flops / ms,
-               room_of(w, s, p, backward));
+               workspace_of(w, s, p, backward));
 }
 
 static void race(const sizes *s, sk_dtype type)
@@ -379,7 +381,7 @@ static void race(const sizes *s, sk_dtype type)
            (long long)s->r, (long long)s->d, sk_dtype_name(type));
     for (const way &w : ways) {
         if (w.cudnn && type == SK_F32) continue;
-        if (!w.form && !w.room) line(&w, s, &p, false);
+        if (!w.form && !w.workspace) line(&w, s, &p, false);
         line(&w, s, &p, true);
     }
     fflush(stdout);

@@ -74,13 +74,13 @@ template <typename T> static sk_status members(gpu *g, int p, sk_dtype type, boo
         for (int i = 0; i < N + 7; i++) x[k][i] = (T)drawn((uint64_t)k, i);
     for (int me = 0; me < p; me += 1 + p / 3) {
         sk_tree_job j = {};
-        char *room, *mine;
+        char *terms, *mine;
         g->used = 0;
-        SK_TRY(put(g, x, sizeof x, 0, &room));
+        SK_TRY(put(g, x, sizeof x, 0, &terms));
         SK_TRY(put(g, x[me], sizeof x[me], (int)sizeof(T), &mine));
-        SK_TRY(sk_device_zero(g->d, room + me * (int64_t)sizeof x[0], sizeof x[0], g->s));
+        SK_TRY(sk_device_zero(g->d, terms + me * (int64_t)sizeof x[0], sizeof x[0], g->s));
         j.to = mine, j.mine = mine; /* in place */
-        j.room = room, j.step = sizeof x[0], j.me = me, j.members = p;
+        j.terms = terms, j.step = sizeof x[0], j.me = me, j.members = p;
         j.n = N, j.type = type, j.mean = mean;
         SK_TRY(sk_inst_kernels_find()->tree(&j, g->s));
         SK_TRY(get(g, got, mine, sizeof got));

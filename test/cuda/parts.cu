@@ -654,7 +654,7 @@ static sk_status shape(gpu *g, const sk_kernel *k, const sk_op *op, const sk_sam
     double worst[3] = {0}, speed[3] = {0};
     trial t;
     if (!build(&t, k, op, s, wanted))
-        return sk_fail(SK_EBUG, "%s: the sample cannot be built: %s", op->name, t.g.story);
+        return sk_fail(SK_EBUG, "%s: the sample cannot be built: %s", op->name, t.g.report);
     unsigned adds = op->flags & SK_OP_ADDS ? (1u << t.y->n_out) - 1 : 0;
     for (int i = 0; i < (timed ? 2 : 3); i++) {
         variant v = {types[i], 0, 0, 0, timed};

@@ -1,5 +1,5 @@
 /* The data room: every format is written here and read back, orders are checked against their
- * definition, and files that lie are refused with a story. */
+ * definition, and files that lie are refused with an error message. */
 #include "base/file_io.h"
 #include "base/rng.h"
 #include "base/strings.h"
@@ -23,11 +23,11 @@ static void check_at(int line, bool ok, const char *what)
     checks++;
     if (ok) return;
     bad++;
-    printf("test/data/feed.c:%d: %s\n  last story: %s\n", line, what, sk_error());
+    printf("test/data/feed.c:%d: %s\n  last error: %s\n", line, what, sk_error());
 }
 #define check(x) check_at(__LINE__, (x), #x)
 
-/* The call fails with this code, and the story holds these words. */
+/* The call fails with this code, and the message holds these words. */
 #define refused(call, code, words) \
     check_at(__LINE__, (call) == (code) && strstr(sk_error_line(), words), #call " -> " #words)
 
@@ -785,7 +785,8 @@ static void bad_bpes(void)
     refused(tokenizer(deep, &t), SK_EDATA, "not JSON");
 }
 
-/* Every prefix, and many one-byte changes, of a good file: a story or a tokenizer, never a crash.
+/* Every prefix, and many one-byte changes, of a good file: an error message or a tokenizer, never a
+ * crash.
  */
 static void mangled_bpes(void)
 {

@@ -82,7 +82,7 @@ static void one(const char *dir)
     sk_disk_close(d);
 }
 
-static void stories(const char *dir)
+static void error_messages(const char *dir)
 {
     sk_disk *d = NULL;
     struct statvfs v = {0};
@@ -91,7 +91,7 @@ static void stories(const char *dir)
     int64_t free_bytes = (int64_t)(v.f_bavail * v.f_frsize);
     if (free_bytes < (int64_t)4 << 40) /* of larger disks a file this large may be had, or not */
         fails(sk_disk_open(dir, free_bytes + free_bytes / 4 + (1 << 30), bounce, &d), SK_EIO,
-              "make room");
+              "make space");
     check(!d);
 }
 
@@ -140,7 +140,7 @@ int main(void)
     if (!access("/dev/shm", W_OK)) one("/dev/shm");
     unsetenv("SKEIN_DISK");
     if (!access("/dev/shm", W_OK)) one("/dev/shm");
-    stories(dir);
+    error_messages(dir);
     long_name(dir);
     limited(dir);
     free(bounce);

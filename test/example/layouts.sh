@@ -33,7 +33,7 @@ try() { # name, run file, arguments: plan, explain, train, compare with one rank
     paste -d ' ' "$temp/one" "$temp/many" | awk -v name="$name" -v ranks="$ranks" '
         { off = $2 / $1 - 1; off = off < 0 ? -off : off; if (off > worst) worst = off }
         END {
-            printf "%-14s %d ranks, losses agree to %.0e\n", name, ranks, worst
+            printf "%-14s %d %s, losses agree to %.0e\n", name, ranks, ranks == 1 ? "rank" : "ranks", worst
             exit !(worst <= 1e-5)
         }'
     rm -rf "$temp/run-many" "$temp/many"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# kill.sh - kill -9 of a random rank at random moments: one story, soon, nothing left.
+# kill.sh - kill -9 of a random rank at random moments: one error report, soon, nothing left.
 #
 # Four ranks train a tiny model without an end.  After each kill the job must end with code 69
-# and a story that names the rank and where it was; no process and no shared memory may stay.
+# and an error message that names the rank and where it was; no process and no shared memory may stay.
 set -eu
 cd "$(dirname "$0")/../.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -50,8 +50,8 @@ for ((i = 0; i < rounds; i++)); do
     [ $rc = 69 ] || fail "rank $victim killed: exit code $rc, 69 is needed"
     [ $took -le $limit ] || fail "rank $victim killed: it took $took ms"
     grep -qE "^skein: rank $victim died: signal 9 .*(in step [0-9]+, instruction [0-9]+ |before the first step)" \
-        "$run.err" || fail "rank $victim killed: the story does not say so"
-    [ "$(grep -c '^skein: ' "$run.err")" = 1 ] || fail "more than one story"
+        "$run.err" || fail "rank $victim killed: the message does not say so"
+    [ "$(grep -c '^skein: ' "$run.err")" = 1 ] || fail "more than one error report"
     ! pgrep -f "run=$run" >/dev/null || fail "rank $victim killed: a process is left"
     if grep -q "before the first step" "$run.err"; then early=$((early + 1)); fi
     [ $took -le $worst ] || worst=$took

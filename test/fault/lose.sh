@@ -55,7 +55,7 @@ for ((i = 0; i < rounds; i++)); do
         [ $rc = 0 ] || fail "--resume: exit code $rc"
         cmp -s before <(head -n "$(grep -c . <(awk -F'[:,]' -v n=$((10#$newest)) '$2 <= n' before))" run/metrics.jsonl
             cat run/metrics.jsonl.1 2>/dev/null || true) || fail "lines were lost"
-        lost=$(sed -nE 's/.* had come [0-9]+ steps \(([0-9.e+-]+) s\) past .*/\1/p' more.out)
+        lost=$(sed -nE 's/.* had come [0-9]+ steps? \(([0-9.e+-]+) s\) past .*/\1/p' more.out)
         lost=$(awk -v s="${lost:-0}" -v c=$clock 'BEGIN { print s * c / 60 }')
     fi
     [ -z "${SKEIN_LONG:-}" ] || echo "killed after $(awk -v s=$after 'BEGIN { printf "%4.1f", s / 60 }') min: $(awk -v l="$lost" 'BEGIN { printf "%4.1f", l }') min lost, $((10#${newest:-0})) steps kept"

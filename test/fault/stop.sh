@@ -1,7 +1,7 @@
 #!/bin/bash
 # stop.sh - kill -STOP of a random rank at random moments: a hang is named, not waited for.
 #
-# With comm.timeout=2 the job must end with code 69 and a story that names the stopped rank,
+# With comm.timeout=2 the job must end with code 69 and an error message that names the stopped rank,
 # its process and its instruction, whoever noticed first; the stopped process must be gone.
 # While it hangs, `skein top` says the same.
 set -eu
@@ -55,7 +55,7 @@ for ((i = 0; i < rounds; i++)); do
     [ $rc = 69 ] || fail "rank $victim stopped: exit code $rc, 69 is needed"
     [ $took -le $limit ] || fail "rank $victim stopped: it took $took ms"
     grep -qE "rank $victim \(pid ${ranks[victim]}\) is stopped.*(in step [0-9]+, instruction [0-9]+ |before the first step)" \
-        "$run.err" || fail "rank $victim stopped: the story does not say so"
+        "$run.err" || fail "rank $victim stopped: the message does not say so"
     ! pgrep -f "run=$run" >/dev/null || fail "rank $victim stopped: a process is left"
     [ $took -le $worst ] || worst=$took
     rm -rf "$run"

@@ -28,12 +28,12 @@ static void open_desk(desk *d)
     d->ids = sk_input(g, "ids", "bt", SK_I32);
 }
 
-/* The mistake has been made: is its story right, is it kept, and is the rest harmless? */
+/* The mistake has been made: is its message right, is it kept, and is the rest harmless? */
 static void close_desk(desk *d, const char *where, const char *words)
 {
     sk_graph *g = &d->g;
     int nodes = g->nodes.n;
-    story_at(where, sk_graph_status(g), SK_ECONF, words);
+    fails_at(where, sk_graph_status(g), SK_ECONF, words);
     sk_tensor *y = sk_contract(g, "btc,cf->btf", d->x, d->w);
     y = sk_apply(g, "no such op either", .in = {y})->out[0];
     y = sk_apply(g, "add", .in = {y, y})->out[0];
@@ -41,7 +41,7 @@ static void close_desk(desk *d, const char *where, const char *words)
     sk_graph_size(g, 'b', 99);
     sk_graph_grad(g);
     check_at(where, g->nodes.n == nodes && g->size['b'] == 2, "nothing happens after a mistake");
-    story_at(where, sk_graph_status(g), SK_ECONF, words);
+    fails_at(where, sk_graph_status(g), SK_ECONF, words);
     sk_arena_end(&d->arena);
 }
 

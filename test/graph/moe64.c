@@ -416,7 +416,7 @@ static void param_gradient(const sk_graph *g, void **data, const sk_tensor *p)
     evaluate(g, data);
 }
 
-/* A nudged tensor does not get the derivative, which is zero, but the load: what slots say. */
+/* A router bias does not get the derivative, which is zero, but the load: what slots say. */
 static void load_gradient(const sk_graph *g, void **data, const sk_tensor *bias, int64_t choices)
 {
     const sk_node *route = NULL;

@@ -1,5 +1,5 @@
-/* cases.c - layouts that somebody might think of: each gives the losses of one rank, or a
- * story.
+/* cases.c - layouts that somebody might think of: each gives the losses of one rank, or an
+ * error message.
  *
  * Beside the shelf's models there is one with what they lack (a parameter
  * without dims, one used three times on three layers), and an optimizer with
@@ -87,7 +87,7 @@ typedef enum what { GPT, LLAMA, MLP, ODD, THREE, N_WHAT } what;
 static const struct layout_case {
     what model;
     const char *layout;
-    const char *story; /* NULL: it runs */
+    const char *message; /* NULL: it runs */
 } cases[] = {
     /* axes with the user's names */
     {GPT, "mesh a=2 z=2; split b over a; split h f over z", NULL},
@@ -250,7 +250,7 @@ static bool told(const struct layout_case *c)
     sk_status st = sk_layout_read(c->layout, 0, &l);
     if (!st) st = sk_trial_graph(&a, &t, &g);
     if (!st) st = sk_layout_suits_model(&l, &g);
-    bool ok = c->story ? st == SK_ECONF && strstr(sk_error_line(), c->story) : !st;
+    bool ok = c->message ? st == SK_ECONF && strstr(sk_error_line(), c->message) : !st;
     if (!ok) printf("  \"%s\": status %d, %s\n", c->layout, (int)st, st ? sk_error() : "accepted");
     sk_arena_end(&a);
     return ok;
@@ -279,10 +279,10 @@ static bool as_expected(const struct layout_case *c, const sk_trial *one)
     t.layout = c->layout;
     t.bucket_bytes = 2000;
     sk_status st = sk_trial_run(&t);
-    if (!st && !c->story) return same(one, &t);
-    if (st == SK_ECONF && c->story && strstr(sk_error_line(), c->story)) return true;
-    printf("  status %d%s%s: %s\n", (int)st, c->story ? ", expected: " : "",
-           c->story ? c->story : "", st ? sk_error() : "it ran");
+    if (!st && !c->message) return same(one, &t);
+    if (st == SK_ECONF && c->message && strstr(sk_error_line(), c->message)) return true;
+    printf("  status %d%s%s: %s\n", (int)st, c->message ? ", expected: " : "",
+           c->message ? c->message : "", st ? sk_error() : "it ran");
     return false;
 }
 

@@ -2,8 +2,8 @@
  * of weights near by (ZeRO++, Wang et al. 2023).
  *
  * Losses stay near those of the same layout without codecs, two runs have the same bits, ranks that
- * keep equal weights keep the same bits, and bytes on the wire are counted: on paper by closed
- * form, and in the run. */
+ * keep equal weights keep the same bits, and bytes on the wire are counted: in the simulator by
+ * closed form, and in the run. */
 #include "lib/check.h"
 #include "lib/ranks.h"
 
@@ -339,7 +339,7 @@ static sk_status try(const char *layout)
     return sk_trial_run(&t);
 }
 
-static void stories(void)
+static void error_messages(void)
 {
     fails(try("dp=2 zero=3 weights=in8"), SK_ECONF, "did you mean 'int8'");
     fails(try("dp=2 zero=2 weights=int8"), SK_ECONF, "use zero=3");
@@ -397,7 +397,7 @@ int main(void)
     conserved("dp=2 cp=2", "grads=int8", 0);
     conserved("pp=2 dp=2 zero=3 micro=2", "grads=int4", 0);
     zero_plus_plus();
-    stories();
+    error_messages();
     poisoned("dp=2 zero=2 grads=int4 feedback");
     poisoned("dp=3 grads=int4 feedback");
     printf("compressed edges: %d runs, losses at most %.1e apart, %d checks, %d bad\n", runs,

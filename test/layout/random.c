@@ -65,7 +65,7 @@ static const char *const verdicts[] = {
 
 typedef struct outcome {
     verdict verdict;
-    char story[1000];
+    char message[1000];
     double worst; /* relative difference of a loss */
     bool drops;
 } outcome;
@@ -75,7 +75,7 @@ static void tell(outcome *o, const char *fmt, ...)
 {
     va_list list;
     va_start(list, fmt);
-    vsnprintf(o->story, sizeof o->story, fmt, list);
+    vsnprintf(o->message, sizeof o->message, fmt, list);
     va_end(list);
 }
 
@@ -118,7 +118,7 @@ static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
                  many->loss[s], many->n_ranks, one->norm[s], many->norm[s]);
         o->worst = fmax(o->worst, loss);
     }
-    return !*o->story;
+    return !*o->message;
 }
 
 static bool same_bits(const sk_trial *a, const sk_trial *b, const char *what, outcome *o)
@@ -136,7 +136,7 @@ static bool same_bits(const sk_trial *a, const sk_trial *b, const char *what, ou
         tell(o, "%s: %lld weights and states have an owner, %lld on %d", what,
              (long long)a->elements, (long long)b->elements, b->n_ranks);
     else if (a->digest != b->digest) tell(o, "%s: other bits in weights or state", what);
-    return !*o->story;
+    return !*o->message;
 }
 
 /* The same ranks with weights of their own. */
@@ -149,7 +149,7 @@ static bool replica_holds(const sk_trial *t, outcome *o)
     l.replica = false;
     own.layout = sk_layout_print(&a, &l);
     if (sk_trial_run(&own)) tell(o, "without replica: %.900s", sk_error());
-    bool same = !*o->story && same_bits(&own, t, "without replica", o);
+    bool same = !*o->message && same_bits(&own, t, "without replica", o);
     sk_arena_end(&a);
     return same;
 }
@@ -187,8 +187,8 @@ static bool sensitive(const sk_trial *one, bool codes)
     for (int k = 0; k < 6; k++) {
         sk_trial off = *one;
         outcome o = {0};
-        off.nudge = one->dtype || codes ? 4e-3 : 1e-6;
-        off.nudges = k;
+        off.perturb = one->dtype || codes ? 4e-3 : 1e-6;
+        off.perturb_seed = k;
         if (sk_trial_run(&off) || !near(one, &off, &o)) return true;
     }
     return false;
@@ -216,7 +216,7 @@ static bool fast_agrees(const sk_trial *one, outcome *o)
     sk_trial fast = alone(one, false);
     if (sk_model_routes(one->model) || (!sk_trial_run(&fast) && near(&fast, one, o))) return true;
     o->verdict = WRONG;
-    if (!*o->story) tell(o, "on one rank, in fast order: %.900s", sk_error());
+    if (!*o->message) tell(o, "on one rank, in fast order: %.900s", sk_error());
     return false;
 }
 
@@ -328,7 +328,7 @@ static outcome try(const pair *p, double timeout_s)
 typedef struct shrinker {
     pair best;
     verdict verdict;
-    char kind[TEXT]; /* of its story, where that says more than numbers */
+    char kind[TEXT]; /* of its message, where that says more than numbers */
     time_t until;
     int tries;
 } shrinker;
@@ -336,7 +336,7 @@ typedef struct shrinker {
 static bool same_failure(const shrinker *s, const outcome *o)
 {
     char kind[TEXT];
-    sk_sentence_kind(o->story, kind, sizeof kind);
+    sk_sentence_kind(o->message, kind, sizeof kind);
     return o->verdict == s->verdict && (o->verdict == WRONG || !strcmp(kind, s->kind));
 }
 
@@ -405,7 +405,7 @@ static void trim(char *text)
 static void shrink(pair *p, const outcome *o)
 {
     shrinker s = {.best = *p, .verdict = o->verdict, .until = time(NULL) + 120};
-    sk_sentence_kind(o->story, s.kind, sizeof s.kind);
+    sk_sentence_kind(o->message, s.kind, sizeof s.kind);
     for (bool any = true; any;) {
         any = shrink_text(&s, true, ";");
         for (int layout = 1; layout >= 0; layout--) {
@@ -421,7 +421,7 @@ static void shrink(pair *p, const outcome *o)
 
 static void show(const pair *p, const outcome *o)
 {
-    printf("%s: %s\n  layout_random --pair \"%s\" \"%s\"\n", verdicts[o->verdict], o->story,
+    printf("%s: %s\n  layout_random --pair \"%s\" \"%s\"\n", verdicts[o->verdict], o->message,
            p->model, p->layout);
 }
 
@@ -578,7 +578,7 @@ static bool may_refuse(const char *kind)
 }
 
 typedef struct totals {
-    counts seen, stories;
+    counts seen, refusals;
     int end[N_VERDICTS], bad;
     double worst;
 } totals;
@@ -588,8 +588,8 @@ static void take(totals *t, attempt *a)
     outcome o = end(a);
     pair *p = &a->p;
     char kind[200];
-    sk_sentence_kind(o.story, kind, sizeof kind);
-    if (o.verdict == REFUSED) count(&t->stories, kind, p);
+    sk_sentence_kind(o.message, kind, sizeof kind);
+    if (o.verdict == REFUSED) count(&t->refusals, kind, p);
     if (o.verdict == REFUSED && !may_refuse(kind)) o.verdict = UNLISTED;
     if (o.verdict == FINE) features(&t->seen, p, &o), t->worst = fmax(t->worst, o.worst);
     t->end[o.verdict]++;
@@ -623,14 +623,14 @@ static int run_pairs(int n, bool all_features)
         pair p = sk_pair_draw(seed, (uint64_t)i, &most);
         if (i < n) *a = begin(&p, 60);
     }
-    for (int i = 0; i < t.stories.n; i++)
-        printf("refused %d times: %s\n  layout_random --pair \"%s\" \"%s\"\n", t.stories.v[i].n,
-               t.stories.v[i].name, t.stories.v[i].first.model, t.stories.v[i].first.layout);
+    for (int i = 0; i < t.refusals.n; i++)
+        printf("refused %d times: %s\n  layout_random --pair \"%s\" \"%s\"\n", t.refusals.v[i].n,
+               t.refusals.v[i].name, t.refusals.v[i].first.model, t.refusals.v[i].first.layout);
     qsort(t.seen.v, (size_t)t.seen.n, sizeof *t.seen.v, by_name);
     show_counts(&t.seen, all_features);
     printf("layouts: %d random pairs (seed %llu), %d features, worst difference of a loss %.1e, "
-           "%d refused with %d kinds of stories, %d undecided, %d bad\n",
-           n, (unsigned long long)seed, t.seen.n, t.worst, t.end[REFUSED], t.stories.n,
+           "%d refused with %d kinds of refusals, %d undecided, %d bad\n",
+           n, (unsigned long long)seed, t.seen.n, t.worst, t.end[REFUSED], t.refusals.n,
            t.end[UNDECIDED], t.bad);
     return t.bad || t.end[REFUSED] > n / 4 || t.end[UNDECIDED] > n / 20;
 }

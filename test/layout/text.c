@@ -1,4 +1,4 @@
-/* text.c - layouts as words: two forms that mean the same, there and back, and a story for
+/* text.c - layouts as words: two forms that mean the same, there and back, and an error message for
  * every way to get it wrong. */
 #include "lib/check.h"
 #include "lib/ranks.h"
@@ -32,7 +32,7 @@ static bool same_layout(const sk_layout *a, const sk_layout *b)
 
 static const struct {
     const char *brief, *full;
-} twins[] = {
+} both_forms[] = {
     {"", "mesh dp=1"},
     {"dp=2", "mesh dp=2; split b over dp"},
     {"tp=4", "mesh tp=4; split h f v over tp"},
@@ -102,17 +102,17 @@ static const struct {
 
 static void forms(void)
 {
-    for (size_t i = 0; i < sizeof twins / sizeof *twins; i++) {
+    for (size_t i = 0; i < sizeof both_forms / sizeof *both_forms; i++) {
         sk_layout a = {0}, b = {0}, c = {0};
-        check(!sk_layout_read(twins[i].brief, 0, &a));
-        check(!sk_layout_read(twins[i].full, 0, &b));
+        check(!sk_layout_read(both_forms[i].brief, 0, &a));
+        check(!sk_layout_read(both_forms[i].full, 0, &b));
         bool same = same_layout(&a, &b);
-        if (!same) printf("\"%s\" and \"%s\" differ\n", twins[i].brief, twins[i].full);
+        if (!same) printf("\"%s\" and \"%s\" differ\n", both_forms[i].brief, both_forms[i].full);
         check(same);
         char *text = sk_layout_print(&arena, &a);
         check(!sk_layout_read(text, sk_mesh_ranks(&a.mesh), &c));
         same = same_layout(&a, &c);
-        if (!same) printf("\"%s\" comes back from\n%s", twins[i].brief, text);
+        if (!same) printf("\"%s\" comes back from\n%s", both_forms[i].brief, text);
         check(same);
         check(!strcmp(text, sk_layout_print(&arena, &c)));
     }
@@ -152,7 +152,7 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · slices 4 · recompute full"));
 }
 
-/* --- stories --- */
+/* --- error messages --- */
 
 static const struct {
     const char *text, *words;
@@ -305,7 +305,7 @@ static const struct {
     {"dp=2 mesh a=2", "\"mesh\" begins a sentence", 0},
 };
 
-static void stories(void)
+static void error_messages(void)
 {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sk_layout l = {.n_micro = 77};
@@ -327,7 +327,7 @@ static void stories(void)
 }
 
 /* What only the compiler can know. */
-static void compile_story(const char *layout, const char *words)
+static void compile_refused(const char *layout, const char *words)
 {
     sk_arena a = {0};
     sk_graph g;
@@ -341,10 +341,10 @@ static void compile_story(const char *layout, const char *words)
 
 static void compile_stories(void)
 {
-    compile_story("pp=2 schedule=gpip", "did you mean 'gpipe'");
-    compile_story("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
-    compile_story("pp=65", "at most 64");
-    compile_story("pp=2 schedule=zb-v chunks=3", "has 2 chunks a stage, not 3");
+    compile_refused("pp=2 schedule=gpip", "did you mean 'gpipe'");
+    compile_refused("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
+    compile_refused("pp=65", "at most 64");
+    compile_refused("pp=2 schedule=zb-v chunks=3", "has 2 chunks a stage, not 3");
 }
 
 /* --- anything at all --- */
@@ -442,7 +442,7 @@ int main(void)
     forms();
     together();
     names();
-    stories();
+    error_messages();
     compile_stories();
     noise();
     sk_arena_end(&arena);

@@ -16,16 +16,16 @@ static inline void check_at(const char *where, bool ok, const char *what)
     checks++;
     if (ok) return;
     bad++;
-    printf("%s: %s\n  last story: %.300s\n", where, what, sk_error());
+    printf("%s: %s\n  last error: %.300s\n", where, what, sk_error());
 }
 
 /* The call must fail with this code, and its sentence must hold these words. */
-static inline void story_at(const char *where, sk_status got, sk_status want, const char *words)
+static inline void fails_at(const char *where, sk_status got, sk_status want, const char *words)
 {
     checks++;
     if (got == want && strstr(sk_error_line(), words)) return;
     bad++;
-    printf("%s: status %d, %d is wanted, with \"%s\" in the story\n  last story: %.300s\n", where,
+    printf("%s: status %d, %d is wanted, with \"%s\" in the message\n  last error: %.300s\n", where,
            (int)got, (int)want, words, sk_error());
 }
 
@@ -33,6 +33,6 @@ static inline void story_at(const char *where, sk_status got, sk_status want, co
 static inline bool due(int at, int n) { return at % n == 0 || getenv("SKEIN_LONG"); }
 
 #define check(x)                 check_at(SK_HERE, (x), #x)
-#define fails(call, code, words) story_at(SK_HERE, (call), (code), (words))
+#define fails(call, code, words) fails_at(SK_HERE, (call), (code), (words))
 
 #endif

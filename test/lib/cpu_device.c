@@ -46,7 +46,7 @@ static sk_status cpu_look(sk_device *d, sk_device_facts *out)
 
 static size_t round_up(size_t x, size_t to) { return (x + to - 1) / to * to; }
 
-static sk_status no_room(sk_device *d, size_t bytes, int64_t available, const char *why)
+static sk_status no_memory(sk_device *d, size_t bytes, int64_t available, const char *why)
 {
     sk_arena a = {0};
     sk_status st =
@@ -63,11 +63,11 @@ static sk_status cpu_pool_open(sk_device *d, size_t bytes, void **base)
 {
     sk_device_facts f = {0};
     SK_TRY(cpu_look(d, &f));
-    if (bytes > (uint64_t)f.available) return no_room(d, bytes, f.available, "the host is full");
+    if (bytes > (uint64_t)f.available) return no_memory(d, bytes, f.available, "the host is full");
     size_t all = round_up(bytes, HUGE), mapped = all + HUGE;
     char *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return no_room(d, bytes, f.available, strerror(errno));
+    if (p == MAP_FAILED) return no_memory(d, bytes, f.available, strerror(errno));
     size_t before = round_up((size_t)p, HUGE) - (size_t)p;
     if (before) munmap(p, before);
     if (before < HUGE) munmap(p + before + all, HUGE - before);

@@ -421,26 +421,26 @@ static sk_status free_bytes(rank *k, int64_t *out)
 
 static sk_status open_rank(rank *k)
 {
-    int64_t room = 0;
-    void *at_room, *base;
+    int64_t bytes = 0;
+    void *workspace, *base;
     sk_comm_opts o = {.rank = k->p.rank,
                       .groups = k->p.groups,
                       .n_groups = k->p.n_groups,
                       .timeout_s = k->timeout_s};
     for (int i = 0; i < k->p.calls.n; i++) {
         const sk_call_plan *c = &k->p.calls.v[i];
-        int64_t need = sk_room_call(c, k->p.groups[c->group].n);
-        if (need > room) room = need;
+        int64_t need = sk_workspace_call(c, k->p.groups[c->group].n);
+        if (need > bytes) bytes = need;
     }
-    if (room < 256) room = 256;
+    if (bytes < 256) bytes = 256;
     k->image = sk_alloc(&k->arena, (size_t)k->bytes);
     k->back = sk_alloc(&k->arena, (size_t)k->bytes);
     SK_TRY(sk_device_open(k->device, &k->d));
     SK_TRY(sk_pool_open(k->d, (size_t)k->bytes, &base));
-    SK_TRY(sk_pool_open(k->d, (size_t)room, &at_room));
+    SK_TRY(sk_pool_open(k->d, (size_t)bytes, &workspace));
     SK_TRY(sk_stream_open(k->d, &k->s));
     k->base = base;
-    k->l = (sk_launch){.stream = k->s, .workspace = at_room, .workspace_bytes = (size_t)room};
+    k->l = (sk_launch){.stream = k->s, .workspace = workspace, .workspace_bytes = (size_t)bytes};
     SK_TRY(sk_comm_open(k->heaps, &o, &k->comm));
     SK_TRY(free_bytes(k, &k->before));
     SK_TRY(sk_comm_barrier(k->comm));

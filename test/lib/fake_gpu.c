@@ -403,9 +403,9 @@ static sk_status zero(sk_device *d, void *to, size_t bytes, sk_stream *s)
     return SK_OK;
 }
 
-/* A pool begins with NaN, and most of it is a room of 64 MiB for launches that few of them touch:
- * so it is one piece of memory of 0xff, mapped again and again, of which a page that is written is
- * copied first. */
+/* A pool begins with NaN, and most of it is a workspace of 64 MiB for launches that few of them
+ * touch: so it is one piece of memory of 0xff, mapped again and again, of which a page that is
+ * written is copied first. */
 static int blank(void)
 {
     static int fd = -1;
@@ -702,7 +702,7 @@ static void do_tree(void *what)
         sk_assert(j->members <= 64);
         for (int k = 0; k < j->members; k++)
             sk_convert(&x[k], SK_F64,
-                       (k == j->me ? (const char *)j->mine : j->room + k * j->step) +
+                       (k == j->me ? (const char *)j->mine : j->terms + k * j->step) +
                            i * (int64_t)size,
                        j->type, 1);
         y = branch(x, j->members, j->type == SK_F32);
@@ -822,20 +822,20 @@ static void do_pack(void *what)
     sk_threads_close(alone);
 }
 
-static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
+static sk_status pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l)
 {
     SK_TRY(lucky());
-    pack_call c = {{(void *)(uintptr_t)data, packed, type, n, room, {0}}, full};
+    pack_call c = {{(void *)(uintptr_t)data, packed, type, n, capacity, {0}}, full};
     append(l->stream, do_pack, &c, sizeof c, false);
     return SK_OK;
 }
 
-static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
+static sk_status unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t capacity,
                         const sk_launch *l)
 {
     SK_TRY(lucky());
-    pack_call c = {{data, (char *)(uintptr_t)packed, type, n, room, {0}}, NULL};
+    pack_call c = {{data, (char *)(uintptr_t)packed, type, n, capacity, {0}}, NULL};
     append(l->stream, do_pack, &c, sizeof c, false);
     return SK_OK;
 }
@@ -951,9 +951,10 @@ static bool keeps_apart(const sk_product *p, const sk_product *x)
 }
 
 /* Only what somebody joined comes here: ops of the fake are the CPU's. */
-sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_bytes, bool *ran)
+sk_status sk_lt_run(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
+                    bool *ran)
 {
-    (void)room, (void)room_bytes;
+    (void)workspace, (void)workspace_bytes;
     for (int64_t i = 0; i < p->batch; i++) {
         sk_product q = nth(p, i);
         for (int64_t k = 0; k < p->batch; k++) {
@@ -966,10 +967,10 @@ sk_status sk_lt_run(const sk_product *p, void *stream, void *room, size_t room_b
     return SK_OK;
 }
 
-sk_status sk_lt_prepare(const sk_product *p, void *stream, void *room, size_t room_bytes,
+sk_status sk_lt_prepare(const sk_product *p, void *stream, void *workspace, size_t workspace_bytes,
                         bool *found)
 {
-    (void)p, (void)stream, (void)room, (void)room_bytes;
+    (void)p, (void)stream, (void)workspace, (void)workspace_bytes;
     if (found) *found = true;
     return SK_OK;
 }

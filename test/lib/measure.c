@@ -51,7 +51,7 @@ static double saved(sk_arena *a, const sk_program *p)
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
         if (b->keep || b->kind != SK_ACTS || !l.v[i].forward || !l.v[i].backward) continue;
-        if (b->tier != SK_DEVICE) continue;
+        if (b->placement != SK_DEVICE) continue;
         change[l.v[i].first] += (double)b->bytes;
         change[l.v[i].last + 1] -= (double)b->bytes;
     }
@@ -72,7 +72,7 @@ static double flops(const sk_program *p)
 sk_status sk_measure(sk_arena *a, sk_program **programs, int n_ranks, double out[SK_N_LOWERS])
 {
     sk_machine m;
-    sk_simulation paper;
+    sk_simulation simulated;
     sk_simulate_in in = {.machine = &m, .programs = (const sk_program *const *)programs};
     for (int i = 0; i < SK_N_LOWERS; i++) out[i] = 0;
     for (int r = 0; r < n_ranks; r++) {
@@ -86,8 +86,8 @@ sk_status sk_measure(sk_arena *a, sk_program **programs, int n_ranks, double out
     SK_TRY(sk_machine_read(a, "h100-8", &m));
     m.overhead = m.costs.inside.alpha = m.costs.inside.each = 0;
     m.costs.between.alpha = m.costs.between.each = 0;
-    SK_TRY(sk_simulate(a, &in, &paper));
-    out[SK_LOWERS_WIRE] = (double)paper.wire;
-    out[SK_LOWERS_WAITING] = (paper.exposed + paper.bubble + paper.uncovered) * n_ranks;
+    SK_TRY(sk_simulate(a, &in, &simulated));
+    out[SK_LOWERS_WIRE] = (double)simulated.wire;
+    out[SK_LOWERS_WAITING] = (simulated.exposed + simulated.bubble + simulated.uncovered) * n_ranks;
     return SK_OK;
 }

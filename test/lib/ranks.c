@@ -124,7 +124,7 @@ typedef struct rank_job {
     const sk_program *p;
     sk_heaps *heaps;
     sk_status status;
-    char story[512];
+    char message[512];
     uint64_t digest;
     int64_t elements;
     pthread_t thread;
@@ -174,16 +174,16 @@ static void digest(rank_job *j, const sk_run *run, sk_arena *a)
     }
 }
 
-static void nudge(const sk_trial *t, const sk_run *run, sk_arena *a)
+static void perturb(const sk_trial *t, const sk_run *run, sk_arena *a)
 {
     sk_tensor_shard *boxes;
     int n;
     sk_run_shards(run, a, &boxes, &n);
-    for (int k = 0; k < n && t->nudge > 0; k++)
+    for (int k = 0; k < n && t->perturb > 0; k++)
         for (int64_t i = 0; i < box_count(&boxes[k]); i++) {
-            double u = sk_rng_uniform((uint64_t)t->nudges, sk_hash_text(boxes[k].name),
+            double u = sk_rng_uniform((uint64_t)t->perturb_seed, sk_hash_text(boxes[k].name),
                                       place_of(&boxes[k], i));
-            ((real *)boxes[k].data)[i] *= (real)(1 + t->nudge * (2 * u - 1));
+            ((real *)boxes[k].data)[i] *= (real)(1 + t->perturb * (2 * u - 1));
         }
 }
 
@@ -229,9 +229,9 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     sk_step_out out = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     SK_TRY(sk_run_init(*run, 11));
-    if (t->nudge > 0) SK_TRY(sk_run_pull(*run));
-    nudge(t, *run, a);
-    if (t->nudge > 0) SK_TRY(sk_run_push(*run));
+    if (t->perturb > 0) SK_TRY(sk_run_pull(*run));
+    perturb(t, *run, a);
+    if (t->perturb > 0) SK_TRY(sk_run_push(*run));
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
         SK_TRY(sk_run_step(
@@ -257,7 +257,7 @@ static void *rank_main(void *arg)
     sk_run *run = NULL;
     j->status = life(j, &run, &a);
     if (j->status) {
-        snprintf(j->story, sizeof j->story, "rank %d: %.490s", j->p->rank, sk_error());
+        snprintf(j->message, sizeof j->message, "rank %d: %.490s", j->p->rank, sk_error());
         sk_heaps_abort(j->heaps, j->status, j->p->rank, sk_error());
     }
     if (run) sk_run_close(run);
@@ -273,7 +273,7 @@ static void poison(const sk_program *p, char *base)
     memset(base + from, 0xff, (size_t)(p->heap_bytes - from));
     for (int i = 0; i < p->bufs.n; i++) {
         const sk_buffer *b = &p->bufs.v[i];
-        if (b->zero && b->tier != SK_FILE && b->offset >= from) /* files begin as zeros */
+        if (b->zero && b->placement != SK_FILE && b->offset >= from) /* files begin as zeros */
             memset(base + b->offset, 0, (size_t)b->bytes);
     }
 }
@@ -283,8 +283,8 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
     sk_heaps *heaps = NULL;
     rank_job *jobs = sk_many(a, rank_job, n);
     sk_status st = SK_OK;
-    sk_heap_aliases twins = sk_program_shared(a, (const sk_program *const *)p, n, t->heap_bytes);
-    SK_TRY(sk_heaps_open_aliased(n, t->heap_bytes, twins, false, 64, &heaps));
+    sk_heap_aliases aliases = sk_program_shared(a, (const sk_program *const *)p, n, t->heap_bytes);
+    SK_TRY(sk_heaps_open_aliased(n, t->heap_bytes, aliases, false, 64, &heaps));
     for (int r = 0; r < n; r++) {
         if (sk_heap_own(heaps, r) != p[r]->own_bytes)
             st = sk_fail(SK_EBUG, "rank %d: plan %lld bytes, mapped %lld", r,
@@ -300,9 +300,9 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
     }
     for (int r = 0; r < n && !st; r++)
         if (jobs[r].status && jobs[r].status != SK_EPEER)
-            st = sk_fail(jobs[r].status, "%s", jobs[r].story);
+            st = sk_fail(jobs[r].status, "%s", jobs[r].message);
     for (int r = 0; r < n && !st; r++)
-        if (jobs[r].status) st = sk_fail(jobs[r].status, "%s", jobs[r].story);
+        if (jobs[r].status) st = sk_fail(jobs[r].status, "%s", jobs[r].message);
     sk_heaps_close(heaps);
     return st;
 }

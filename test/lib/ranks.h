@@ -25,10 +25,11 @@ typedef struct sk_trial {
     int64_t bucket_bytes;
     double clip;
     double timeout_s; /* longest wait for a peer; 0: 60 */
-    double nudge; /* initial weights are off by up to this part of them: how much do losses care? */
-    int nudges;   /* which way: another number, other weights */
-    double lr;    /* 0: 1e-3 */
-    sk_dtype dtype; /* that results and weights are kept in */
+    double
+        perturb; /* initial weights are off by up to this part of them: how much do losses care? */
+    int perturb_seed; /* which way: another number, other weights */
+    double lr;        /* 0: 1e-3 */
+    sk_dtype dtype;   /* that results and weights are kept in */
     double loss_scale;
     sk_dtype state_type; /* of the optimizer */
     bool late;           /* updates run beside the next step */

@@ -64,7 +64,7 @@ grep -q 'leave out its shared experts, its groups of experts$' deep.note || fail
 ! grep -q note mixtral.note || fail "a note of nothing: $(cat mixtral.note)"
 grep -q '"n_shared_experts": 2' deep.hf/config.json || fail "no shared experts in config.json"
 
-refused() { # words of the story, then words of train
+refused() { # words of the message, then words of train
     local words=$1
     shift
     ! "$skein" train "$@" data.train=text train.steps=1 run=no >out 2>&1 || fail "not refused: $*"

@@ -512,7 +512,7 @@ static void rewriting(void)
     dealt_later();
 }
 
-static void stories(void)
+static void error_messages(void)
 {
     sk_node *y;
     sk_graph g = graph(-1, "", &y);
@@ -549,7 +549,7 @@ int main(void)
     future();
     threads();
     rewriting();
-    stories();
+    error_messages();
     sk_arena_end(&arena);
     printf("attention_kv: %d checks, %d bad\n", checks, bad);
     return bad != 0;

@@ -50,14 +50,14 @@ static void random_model(sk_trial *t)
 }
 
 /* A random product of three axes that is n. */
-static void random_layout(int n, char *text, size_t room)
+static void random_layout(int n, char *text, size_t size)
 {
     static const char *const orders[] = {"pp dp tp", "dp pp tp", "pp tp dp", "tp dp pp"};
     int dp, tp, pp;
     do dp = pick(1, 4), tp = pick(1, 4), pp = pick(1, 4);
     while (dp * tp * pp != n);
     int zero = pick(0, 3), micro = pick(1, 3), order = pick(0, 3);
-    snprintf(text, room, "dp=%d tp=%d pp=%d zero=%d micro=%d order: %s", dp, tp, pp, zero, micro,
+    snprintf(text, size, "dp=%d tp=%d pp=%d zero=%d micro=%d order: %s", dp, tp, pp, zero, micro,
              orders[order]);
 }
 

@@ -1,10 +1,11 @@
 /* random.c - what a layout says is compiled into programs that are right, or refused.
  *
  * The pairs of lib/draw.h with up to 64 stages, micro-batches and ranks, more stages than layers,
- * batches and micro-batches that do not divide: the programs of all ranks are written and verified
- * on paper, none is run (test/layout/random.c does that with smaller ones); and the simulator walks
- * them.  A layout that cannot be is refused with a sentence about the user's text (exit code 78);
- * what verify finds (P1 to P10, exit code 70) is a fault of the compiler, whatever was drawn.
+ * batches and micro-batches that do not divide: the programs of all ranks are compiled and
+ * verified, none is run (test/layout/random.c does that with smaller ones); and the simulator
+ * executes them.  A layout that cannot be is refused with a sentence about the user's text (exit
+ * code 78); what verify finds (P1 to P10, exit code 70) is a fault of the compiler, whatever was
+ * drawn.
  *
  * Schedules of files are drawn too: any order that stages could work in, so that they are as far
  * apart as that allows.
@@ -71,7 +72,7 @@ static sk_status simulate(sk_arena *a, const sk_trial *t, const sk_graph *g, sk_
     if (few.wire == many.wire && few.flops <= many.flops * (1 + 1e-9) &&
         few.flops >= many.flops * (1 - 1e-9))
         return SK_OK;
-    return sk_fail(SK_EBUG, "%lld bytes and %g flop on paper, folded %lld and %g",
+    return sk_fail(SK_EBUG, "%lld bytes and %g flop for all ranks, by classes %lld and %g",
                    (long long)many.wire, many.flops, (long long)few.wire, few.flops);
 }
 

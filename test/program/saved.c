@@ -16,10 +16,10 @@ static const struct line {
     const char *has, *lacks; /* in lines that begin with "saved"; NULL: nothing is asked */
 } lines[] = {
     {LLAMA, "tp=2", "as made, F0 -> B0", "gathered"},
-    {LLAMA, "tp=2 sp", "gathered, F0 -> B0", "a piece"},
+    {LLAMA, "tp=2 sp", "gathered, F0 -> B0", "a shard"},
     {LLAMA, "tp=2 sp recompute=full", "as made, F0 -> B0",
      "attention"}, /* none inside of a block */
-    {LLAMA, "tp=2 partition", "a piece, F0 -> B0", "signs"},
+    {LLAMA, "tp=2 partition", "a shard, F0 -> B0", "signs"},
     {LLAMA, "tp=2 sp pp=2 micro=2 schedule=zb-h1", "gathered, I0 -> W0", "B0"},
     {LLAMA, "pp=2 micro=2 schedule=zb-v", "as made, I3 -> W3", "-> B"},
     {LLAMA, "dp=2 zero=3", "as made, F0 -> B0", "gathered"},

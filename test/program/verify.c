@@ -20,7 +20,7 @@ static uint64_t seed, drawn;
 static int n_classed; /* mutants that had another rank of their class */
 static int pick(int n) { return n > 0 ? (int)(sk_rng(seed, 0, drawn++).a % (uint64_t)n) : 0; }
 
-enum { TIE = 1, GPU = 2 }; /* GPU: sequences so long that launches need a room of their own */
+enum { TIE = 1, GPU = 2 }; /* GPU: sequences so long that launches need a workspace of their own */
 static const struct {
     const char *model, *layout;
     unsigned what;
@@ -440,7 +440,8 @@ static bool wrong_memory(sk_program *p)
     int op = find(p, SK_DO_OP), from = pick(p->bufs.n);
     for (int i = 0; op >= 0 && i < p->bufs.n; i++) {
         int b = (from + i) % p->bufs.n;
-        if (!p->bufs.v[b].tier || !p->bufs.v[b].keep || p->bufs.v[b].kind != SK_WEIGHTS) continue;
+        if (!p->bufs.v[b].placement || !p->bufs.v[b].keep || p->bufs.v[b].kind != SK_WEIGHTS)
+            continue;
         p->insts.v[op].in[0] = b;
         return true;
     }
@@ -533,7 +534,7 @@ static bool common_moved(sk_program *p)
     }
 }
 
-static bool other_twin(sk_program *p)
+static bool other_owner(sk_program *p)
 {
     if (!p->shared_bytes || p->shares_with == p->rank) return false;
     p->shares_with = pick(2) ? p->n_ranks : (p->shares_with + 1) % p->n_ranks;
@@ -586,8 +587,8 @@ static bool other_codec(sk_program *p)
     return true;
 }
 
-/* A launch that has a room of its own, or NULL. */
-static sk_inst *roomy(sk_program *p)
+/* A launch that has a workspace of its own, or NULL. */
+static sk_inst *own_workspace(sk_program *p)
 {
     int n = 0, at;
     for (int pc = 0; pc < p->insts.n; pc++) n += p->insts.v[pc].workspace >= 0;
@@ -597,16 +598,16 @@ static sk_inst *roomy(sk_program *p)
     return NULL;
 }
 
-static bool small_room(sk_program *p)
+static bool small_workspace(sk_program *p)
 {
-    const sk_inst *in = roomy(p);
+    const sk_inst *in = own_workspace(p);
     if (in) p->bufs.v[in->workspace].bytes -= 1 + pick(100000);
     return in != NULL;
 }
 
-static bool lose_room(sk_program *p)
+static bool lose_workspace(sk_program *p)
 {
-    sk_inst *in = roomy(p);
+    sk_inst *in = own_workspace(p);
     if (in) in->workspace = -1;
     return in != NULL;
 }
@@ -673,8 +674,8 @@ static const struct {
     {"a group with other members", wrong_members},
     {"a segment of another size", wrong_segment},
     {"a call of another kind", wrong_kind},
-    {"a launch with too little room", small_room},
-    {"the room of a launch lost", lose_room},
+    {"a launch with too little workspace", small_workspace},
+    {"the workspace of a launch lost", lose_workspace},
     {"another tag", wrong_tag},
     {"a message of another size", wrong_bytes},
     {"a message with another rank", wrong_peer},
@@ -696,7 +697,7 @@ static const struct {
     {"a piece of common weights that is not its own", other_piece},
     {"an update of all common weights", whole_updated},
     {"common weights in another place", common_moved},
-    {"common weights of another rank", other_twin},
+    {"common weights of another rank", other_owner},
     {"a gather of common weights that copies", gather_copies},
     {"common weights read after their update", read_late},
     {"an update of common weights that waits for nobody", update_early},

@@ -135,7 +135,7 @@ static void hosted(const char *layout)
     runs++;
 }
 
-/* One rank cannot read its data while the others wait for it in a call: its story is told, and
+/* One rank cannot read its data while the others wait for it in a call: its message is told, and
  * soon. */
 static void failing(const char *layout)
 {

@@ -1,5 +1,5 @@
-/* parts.c - the schedules, on paper: what is in their lists, how long they take and what
- * they keep, against the closed forms of their papers.
+/* parts.c - the schedules, without running them: what is in their lists, how long they take and
+ * what they keep, against the closed forms of their papers.
  *
  * The replay here is not the engine's: a task starts when its stage is free and what it needs is
  * there.  F, I and W of a chunk take one unit each, B two.  Counted are: the idle time of the
@@ -25,7 +25,7 @@ static sk_status make(sk_arena *a, const sk_schedule *s, const sk_pipe *pipe, li
 {
     memset(out, 0, sizeof *out);
     for (int i = 0; i < pipe->n_stages; i++) out->of[i].arena = a;
-    SK_TRY(s->emit(pipe, out->of));
+    SK_TRY(s->list_tasks(pipe, out->of));
     return sk_schedule_check(s, pipe, out->of);
 }
 
@@ -329,7 +329,7 @@ static sk_status says(const char *text, int chunks, const sk_schedule *as)
     lists l = {0};
     l.of[0].arena = l.of[1].arena = &a;
     check(!sk_file_replace(path, text, strlen(text)));
-    sk_status st = sk_schedule_find(path)->emit(&pipe, l.of);
+    sk_status st = sk_schedule_find(path)->list_tasks(&pipe, l.of);
     if (!st) st = sk_schedule_check(as, &pipe, l.of);
     sk_arena_end(&a);
     return st;
@@ -353,7 +353,7 @@ static void files(void)
     fails(says("F0.1", 1, &line), SK_ECONF, "'F0.1' has chunk 1; there are 1");
 }
 
-static void stories(void)
+static void error_messages(void)
 {
     fails(says("F0 F1 B0 B1\nF0 F0 B0 F1 B1", 1, &line), SK_ECONF, "stage 1: F0 does again");
     fails(says("F0 F1 B0 B1\nF0 I0 B0 F1 B1", 1, &line), SK_ECONF, "stage 1: B0 does again");
@@ -373,11 +373,11 @@ static void stories(void)
     sk_pipe pipe = {.n_stages = 1, .n_chunks = 2, .n_micro = 1};
     lists l = {0};
     fails(sk_schedule_check(sk_schedule_find("gpipe"), &pipe, l.of), SK_ECONF, "1 chunks a stage");
-    fails(sk_schedule_find("file")->emit(&pipe, l.of), SK_ECONF, "no file is named");
+    fails(sk_schedule_find("file")->list_tasks(&pipe, l.of), SK_ECONF, "no file is named");
     pipe.file = "/nowhere/order.txt";
     sk_arena a = {0};
     l.of[0].arena = &a;
-    fails(sk_schedule_find(pipe.file)->emit(&pipe, l.of), SK_EIO, "/nowhere/order.txt");
+    fails(sk_schedule_find(pipe.file)->list_tasks(&pipe, l.of), SK_EIO, "/nowhere/order.txt");
     sk_arena_end(&a);
 }
 
@@ -432,7 +432,7 @@ int main(void)
     parts();
     costs();
     files();
-    stories();
+    error_messages();
     there_and_back("1f1b", 4, 1, 9);
     there_and_back("zb-h1", 4, 1, 9);
     there_and_back("interleaved", 3, 3, 8);

@@ -105,7 +105,7 @@ without_pmi() { # nodes
     rm -rf way
     timeout 100 srun -N "$1" -n 4 --mpi=none "$skein" "${job[@]}" layout=dp=4 run=way >out 2>&1 </dev/null || rc=$?
     [ $rc = 78 ] || { cat out; fail "srun --mpi=none: exit code $rc, 78 is needed"; }
-    [ "$(grep -c '^skein: ' out)" = 1 ] || { cat out; fail "srun --mpi=none: not one story"; }
+    [ "$(grep -c '^skein: ' out)" = 1 ] || { cat out; fail "srun --mpi=none: not one error report"; }
     for pmi in pmix pmi2; do
         grep '^skein: ' out | grep -qF "srun --mpi=$pmi -n 4 $words" ||
             { cat out; fail "srun --mpi=none: no command with --mpi=$pmi"; }

@@ -155,24 +155,25 @@ static void marks(void)
     sk_arena_end(&arena);
 }
 
-/* ---- the room of a GPU */
+/* ---- the workspace of a GPU */
 
 /* cuBLASLt wants each scale on 16 bytes. */
 static void scale_places(const sk_args *a)
 {
-    static _Alignas(SK_FP8_LINE) char room[SK_FP8_LINE];
+    static _Alignas(SK_FP8_LINE) char workspace[SK_FP8_LINE];
     sk_fp8_plan f;
     sk_args x = *a;
     x.out[0].data = NULL;
     sk_fp8_plan_of(&x, false, &f);
-    sk_product p = sk_fp8_product(&x, &f, room);
+    sk_product p = sk_fp8_product(&x, &f, workspace);
     const char *of_a = (const char *)p.a_scale, *of_b = (const char *)p.b_scale;
     expect((uintptr_t)of_a % 16 == 0 && (uintptr_t)of_b % 16 == 0 && of_a != of_b, "places", 0, 0);
-    expect(of_a >= room && of_b >= room && of_a < room + sizeof room && of_b < room + sizeof room,
+    expect(of_a >= workspace && of_b >= workspace && of_a < workspace + sizeof workspace &&
+               of_b < workspace + sizeof workspace,
            "first line", 0, 0);
 }
 
-static void rooms(void)
+static void workspaces(void)
 {
     static const struct {
         int64_t m, k, n;
@@ -189,7 +190,7 @@ static void rooms(void)
         int64_t k = of[i].eight ? (of[i].k + 15) / 16 * 16 : 2 * of[i].k;
         size_t need = (size_t)((of[i].m + of[i].n) * k);
         expect(f.eight == of[i].eight, "in 8 bits", (double)of[i].m, f.eight);
-        expect(sk_fp8_workspace(&x) == wide.bytes && f.bytes % SK_FP8_LINE == 0, "room", 0, 0);
+        expect(sk_fp8_workspace(&x) == wide.bytes && f.bytes % SK_FP8_LINE == 0, "workspace", 0, 0);
         expect(!wide.eight && wide.type == SK_BF16 && wide.bytes >= f.bytes, "either", 0, 0);
         expect(f.bytes >= need && f.bytes < need + 8192, "bytes", (double)need, (double)f.bytes);
         expect(f.at[1] >= f.at[0] + (size_t)(of[i].m * k), "apart", 0, (double)f.at[1]);
@@ -198,7 +199,7 @@ static void rooms(void)
         expect(!f.eight && f.bytes == wide.bytes, "not aligned", 0, f.eight);
         scale_places(&x);
         x.attr[0] = 0;
-        expect(!sk_fp8_workspace(&x), "no room", 0, 0);
+        expect(!sk_fp8_workspace(&x), "no workspace", 0, 0);
     }
 }
 
@@ -210,7 +211,7 @@ int main(void)
     }
     for (int gradient = 0; gradient < 3; gradient++) contraction(gradient);
     marks();
-    rooms();
+    workspaces();
     printf("fp8: %d checks, %d bad\n", n_checks, n_bad);
     return n_bad != 0;
 }

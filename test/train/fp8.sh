@@ -1,6 +1,6 @@
 #!/bin/bash
 # fp8.sh - products of the blocks in 8 bits: the loss stays near that of bf16, in pieces too; what
-# is marked, what is refused, and the room that a plan has for it.
+# is marked, what is refused, and the workspace that a plan has for it.
 set -eu
 cd "$(dirname "$0")/../.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
@@ -50,10 +50,10 @@ if train f32 model=tiny train.matmul=fp8; then fail "f32 was taken"; fi
 grep -q "train.dtype=bf16 is needed" "$temp/f32.out" || fail "$(cat "$temp/f32.out")"
 if train fp4 model=tiny train.matmul=fp4; then fail "fp4 was taken"; fi
 
-# A GPU has a room for the copies: here those of the widest gradient, 16384 x (768 + 3072) elements, in 16
+# A GPU has a workspace for the copies: here those of the widest gradient, 16384 x (768 + 3072) elements, in 16
 # bits, should it come to that.
-room=$("$skein" explain model=gpt2 train.dtype=bf16 device=cuda train.batch=256 train.seq=64 train.matmul=fp8 |
-    sed -n 's/.* = contract(.*  room\[\([0-9]*\)\].*/\1/p' | sort -n | tail -1)
-more=$((${room:-0} - (64 << 20)))
-((more >= 125829120 && more < 125829120 + 65536)) || fail "a room of $more bytes for 125829120"
-echo "fp8: nano $(loss nano-fp8), and bf16 $(loss nano-same); pieces, overflows, room"
+workspace=$("$skein" explain model=gpt2 train.dtype=bf16 device=cuda train.batch=256 train.seq=64 train.matmul=fp8 |
+    sed -n 's/.* = contract(.*  workspace\[\([0-9]*\)\].*/\1/p' | sort -n | tail -1)
+more=$((${workspace:-0} - (64 << 20)))
+((more >= 125829120 && more < 125829120 + 65536)) || fail "a workspace of $more bytes for 125829120"
+echo "fp8: nano $(loss nano-fp8), and bf16 $(loss nano-same); pieces, overflows, workspace"

@@ -30,7 +30,7 @@ template <int R> struct sk_ring {
     int row, rows, step;             /* the group's first row now */
     int arrays, bytes, size, stages; /* bytes of a row; size of a stage */
     int stage;
-    unsigned turn;
+    unsigned phase; /* parity of the barriers */
     char *first;    /* the group's stages */
     uint64_t *full; /* and their barriers */
 
@@ -52,7 +52,7 @@ template <int R> struct sk_ring {
         : from{x, y, z}, rows((int)all), arrays(z   ? 3
                                                 : y ? 2
                                                     : 1),
-          bytes(bytes_of_row), size(arrays * R * bytes_of_row), stages(of), stage(0), turn(0)
+          bytes(bytes_of_row), size(arrays * R * bytes_of_row), stages(of), stage(0), phase(0)
     {
         int group = (int)threadIdx.y, groups = (int)blockDim.y;
         row = ((int)blockIdx.x * groups + group) * R, step = (int)gridDim.x * groups * R;
@@ -67,7 +67,7 @@ template <int R> struct sk_ring {
         for (int s = 0; s < stages; s++) ask(row + (int64_t)s * step, s);
     }
 
-    __device__ void wait() const { sk_bulk_wait(full + stage, turn); }
+    __device__ void wait() const { sk_bulk_wait(full + stage, phase); }
 
     __device__ const char *at(int array, int i) const
     {
@@ -79,14 +79,14 @@ template <int R> struct sk_ring {
     {
         ask(row + (int64_t)stages * step, stage);
         row += step;
-        if (++stage == stages) stage = 0, turn ^= 1;
+        if (++stage == stages) stage = 0, phase ^= 1;
     }
 };
 
-/* Stages of R rows for each of so many groups that fit into `room` bytes; two in any case. */
-static inline int sk_ring_stages(int groups, int arrays, int r, int64_t bytes, int64_t room)
+/* Stages of R rows for each of so many groups that fit into `limit` bytes; two in any case. */
+static inline int sk_ring_stages(int groups, int arrays, int r, int64_t bytes, int64_t limit)
 {
-    int64_t fit = (room - SK_RING_BARRIERS) / (groups * arrays * r * bytes);
+    int64_t fit = (limit - SK_RING_BARRIERS) / (groups * arrays * r * bytes);
     return fit > SK_RING_STAGES ? SK_RING_STAGES : fit < 2 ? 2 : (int)fit;
 }
 
@@ -139,10 +139,10 @@ template <int N> struct sk_sums {
     }
 
     /* The sums over the group, in every thread.  Its threads meet at a barrier. */
-    __device__ void add_up(float (&x)[N], int turn)
+    __device__ void add_up(float (&x)[N], int set)
     {
         int quads = ((int)blockDim.x + 127) / 128, lane = (int)threadIdx.x % 32;
-        float(*mine)[N] = v[turn] + threadIdx.y * quads * 4;
+        float(*mine)[N] = v[set] + threadIdx.y * quads * 4;
         float sum = sk_warp_fold(x);
         if (lane % (32 / N) == 0) mine[threadIdx.x / 32][lane / (32 / N)] = sum;
         if (blockDim.x == 32) __syncwarp();

@@ -1,8 +1,8 @@
 /* bulk_copy_asm.h - the instructions under bulk_copy.h: copies of a run of bytes by the copy engine
  * of Hopper and later, and the barriers in shared memory that count the bytes that came.
  *
- * A barrier has one arrival a turn, sk_bulk_expect's, and its turn ends when as many bytes came as
- * were expected.  Turns are numbered 0, 1, 0, 1. */
+ * A barrier has one arrival a phase, sk_bulk_expect's, and its phase ends when as many bytes came
+ * as were expected.  Phases are numbered 0, 1, 0, 1. */
 #ifndef SK_KERNEL_BULK_COPY_ASM_H
 #define SK_KERNEL_BULK_COPY_ASM_H
 
@@ -49,8 +49,8 @@ static __device__ inline void sk_group_sync(int id, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* Waits for the end of the turn. */
-static __device__ inline void sk_bulk_wait(uint64_t *bar, unsigned turn)
+/* Waits for the end of the phase. */
+static __device__ inline void sk_bulk_wait(uint64_t *bar, unsigned phase)
 {
     asm volatile("{\n"
                  ".reg .pred done;\n"
@@ -58,7 +58,7 @@ static __device__ inline void sk_bulk_wait(uint64_t *bar, unsigned turn)
                  "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                  "@!done bra again;\n"
                  "}" ::"r"(sk_bulk_place(bar)),
-                 "r"(turn)
+                 "r"(phase)
                  : "memory");
 }
 

@@ -23,7 +23,7 @@ void sk_cudnn_failed(maker *m, cudnnStatus_t st, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    snprintf(m->story, sizeof m->story, "%s: %s; %s", what, sk_cudnn.text(st), last);
+    snprintf(m->report, sizeof m->report, "%s: %s; %s", what, sk_cudnn.text(st), last);
 }
 
 desc sk_cudnn_make(maker *m, cudnnBackendDescriptorType_t type)

@@ -22,7 +22,7 @@ enum { Q = 1, K, V, O, STATS, SCALE, HIDDEN, DO, DQ, DK, DV, SUMS, ONE, GATHER, 
 /* The functions of libcudnn that are used. */
 typedef struct library {
     bool tried, here;
-    char story[256];
+    char report[256];
     cudnnStatus_t (*create)(cudnnHandle_t *);
     cudnnStatus_t (*set_stream)(cudnnHandle_t, cudaStream_t);
     cudnnStatus_t (*make)(cudnnBackendDescriptorType_t, desc *);
@@ -53,15 +53,15 @@ typedef struct unit {
 /* ---- descriptors: after the first failure nothing is done, and its report is kept */
 
 typedef struct maker {
-    char story[1024]; /* why nothing can be made */
-    char note[1024];  /* why the last engine was not taken */
+    char report[1024]; /* why nothing can be made */
+    char note[1024];   /* why the last engine was not taken */
     desc all[MOST_DESCS], ops[MOST_OPS];
     int n_all, n_ops;
     int64_t n_hidden; /* tensors that are nowhere in memory */
     cudnnDataType_t type;
 } maker;
 
-static inline bool good(const maker *m) { return !*m->story; }
+static inline bool good(const maker *m) { return !*m->report; }
 
 void sk_cudnn_failed(maker *m, cudnnStatus_t st, const char *fmt, ...);
 desc sk_cudnn_make(maker *m, cudnnBackendDescriptorType_t type);

@@ -3,7 +3,7 @@
  * Engines have notes about whether they give the same bits every time; those of the two forms are
  * alike (9.19), so that it is the form that decides, and test/cuda/attend.cu looks at the bits.
  *
- * Failures are reported in the plan's story with the descriptor, the attribute and what cuDNN
+ * The plan's report of a failure has the descriptor, the attribute and what cuDNN
  * itself says; nobody prints them but the test. */
 #include "kernel/cuda/cudnn_private.h"
 #include "device/library.h"
@@ -32,7 +32,7 @@ struct sk_sdpa_plan {
     size_t cudnn_workspace, workspace; /* cuDNN's own part; all of it */
     unit u;
     desc plan;
-    char story[1024];
+    char report[1024];
     sk_sdpa_plan *next;
 };
 
@@ -48,17 +48,18 @@ static void *open_file(void)
     const char *wish = getenv("SKEIN_CUDNN");
     void *so = NULL;
     if (wish && !strcmp(wish, "0")) {
-        snprintf(sk_cudnn.story, sizeof sk_cudnn.story, "SKEIN_CUDNN=0");
+        snprintf(sk_cudnn.report, sizeof sk_cudnn.report, "SKEIN_CUDNN=0");
         return NULL;
     }
     if (wish && strchr(wish, '/')) {
         so = dlopen(wish, RTLD_NOW | RTLD_LOCAL);
         if (!so)
-            snprintf(sk_cudnn.story, sizeof sk_cudnn.story, "SKEIN_CUDNN=%s: %s", wish, dlerror());
+            snprintf(sk_cudnn.report, sizeof sk_cudnn.report, "SKEIN_CUDNN=%s: %s", wish,
+                     dlerror());
         return so;
     }
     for (int i = 0; i < 3 && !so; i++) so = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!so) snprintf(sk_cudnn.story, sizeof sk_cudnn.story, "libcudnn.so.9 was not found");
+    if (!so) snprintf(sk_cudnn.report, sizeof sk_cudnn.report, "libcudnn.so.9 was not found");
     return so;
 }
 
@@ -84,7 +85,7 @@ static bool open_library(void)
     void *so = open_file();
     for (size_t i = 0; so && i < sizeof calls / sizeof *calls; i++) {
         void *f = dlsym(so, calls[i].name);
-        if (!f) snprintf(sk_cudnn.story, sizeof sk_cudnn.story, "cuDNN has no %s", calls[i].name);
+        if (!f) snprintf(sk_cudnn.report, sizeof sk_cudnn.report, "cuDNN has no %s", calls[i].name);
         if (!f) return false;
         memcpy(calls[i].to, &f, sizeof f);
     }
@@ -142,8 +143,8 @@ static desc plan_of(maker *m, desc config, int device, size_t most, size_t *work
     if (good(m))
         snprintf(m->note, sizeof m->note, "an engine wants %lld bytes of scratch, %zu are there",
                  (long long)bytes, most);
-    else memcpy(m->note, m->story, sizeof m->note);
-    *m->story = 0; /* another engine may do */
+    else memcpy(m->note, m->report, sizeof m->note);
+    *m->report = 0; /* another engine may do */
     return NULL;
 }
 
@@ -193,12 +194,12 @@ static void build(sk_sdpa_plan *p)
     desc graph = graph_of(&m, p->device);
     bool asks = good(&m) && own < p->asked;
     for (int i = 0; asks && i < 2 && !p->plan; i++) {
-        *m.story = 0;
+        *m.report = 0;
         p->plan = first_plan(&m, p, graph, modes[i], p->asked - own);
     }
     p->workspace = own + p->cudnn_workspace;
     if (p->plan) return; /* what it was made of stays */
-    snprintf(p->story, sizeof p->story, "%s", *m.story ? m.story : m.note);
+    snprintf(p->report, sizeof p->report, "%s", *m.report ? m.report : m.note);
     while (m.n_all) sk_cudnn.destroy(m.all[--m.n_all]);
 }
 
@@ -299,7 +300,7 @@ static bool ready(int device)
     if (sk_cudnn.handle[device]) return true;
     cudnnStatus_t st = sk_cudnn.create(&sk_cudnn.handle[device]);
     if (!st) return true;
-    snprintf(sk_cudnn.story, sizeof sk_cudnn.story, "cudnnCreate: %s", sk_cudnn.text(st));
+    snprintf(sk_cudnn.report, sizeof sk_cudnn.report, "cudnnCreate: %s", sk_cudnn.text(st));
     return false;
 }
 
@@ -319,9 +320,9 @@ static sk_sdpa_plan *find(const sk_sdpa_shape *s, size_t most)
     if (!p) return NULL;
     p->s = *s, p->device = device, p->form = form, p->asked = most;
     if (!known(s))
-        snprintf(p->story, sizeof p->story,
+        snprintf(p->report, sizeof p->report,
                  "not bf16 or f16, d not a multiple of 8, or t below 64");
-    else if (!ready(device)) snprintf(p->story, sizeof p->story, "%s", sk_cudnn.story);
+    else if (!ready(device)) snprintf(p->report, sizeof p->report, "%s", sk_cudnn.report);
     else {
         unit ways[2];
         int n = units_of(s, form, most, ways);
@@ -344,15 +345,15 @@ sk_sdpa_plan *sk_sdpa_find(const sk_sdpa_shape *s, size_t most)
 
 const char *sk_sdpa_reason(const sk_sdpa_shape *s)
 {
-    const char *story = "nobody asked";
+    const char *report = "nobody asked";
     pthread_mutex_lock(&lock);
     for (sk_sdpa_plan *p = plans; p; p = p->next) { /* the newest first */
         if (!same(p, s, p->device, form_of(s), p->asked)) continue;
-        story = p->story;
+        report = p->report;
         break;
     }
     pthread_mutex_unlock(&lock);
-    return story;
+    return report;
 }
 
 size_t sk_sdpa_workspace(const sk_sdpa_plan *p) { return p->workspace; }
@@ -447,7 +448,8 @@ void sk_sdpa_about(bool open, sk_device_library *out)
     pthread_mutex_lock(&lock);
     if (!sk_cudnn.tried && open) sk_cudnn.here = open_library();
     out->here = sk_cudnn.tried && sk_cudnn.here;
-    if (sk_cudnn.tried && !sk_cudnn.here) snprintf(out->why, sizeof out->why, "%s", sk_cudnn.story);
+    if (sk_cudnn.tried && !sk_cudnn.here)
+        snprintf(out->why, sizeof out->why, "%s", sk_cudnn.report);
     pthread_mutex_unlock(&lock);
     if (!out->here) return;
     unsigned v = (unsigned)sk_cudnn.version();

@@ -92,7 +92,8 @@ template <typename F> static sk_status fit(F f, int n, size_t bytes, const limit
                                  cudaSharedmemCarveoutMaxShared);
     if (!e) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(in_sm, f, n, bytes);
     if (!e && *in_sm) return SK_OK;
-    return sk_fail(SK_EIO, "xent_rows: no room for a block of %d threads and %lld bytes: %s", n,
+    return sk_fail(SK_EIO,
+                   "xent_rows: no shared memory for a block of %d threads and %lld bytes: %s", n,
                    (long long)bytes, cudaGetErrorString(e));
 }
 

@@ -84,16 +84,16 @@ static void run_op(sk_run *r, int pc)
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
     a->validation = r->validation;
-    char *room = r->base + r->p->kind_at[SK_SCRATCH];
+    char *scratch = r->base + r->p->kind_at[SK_SCRATCH];
     op_job j = {.op = r->p->insts.v[pc].node->op,
                 .args = a,
-                .scratch = room + r->p->stage_bytes,
+                .scratch = scratch + r->p->stage_bytes,
                 .each = r->p->scratch_per_thread};
     if (!sk_op_stage(a)) {
         sk_threads_run(r->team, op_part, &j);
         return;
     }
-    sk_args wide = sk_op_widened(a, room);
+    sk_args wide = sk_op_widened(a, scratch);
     j.narrow = a;
     j.args = &wide;
     sk_threads_run(r->team, widen_part, &j);
@@ -108,9 +108,9 @@ static sk_status copy(void *ctx)
     const sk_bound_inst *j = ctx;
     sk_run *r = j->r;
     const sk_buffer *from = &r->p->bufs.v[j->in->in[0]], *to = &r->p->bufs.v[j->in->out[0]];
-    if (from->tier == SK_FILE)
+    if (from->placement == SK_FILE)
         return sk_disk_read(r->disk, r->base + to->offset, from->offset, to->bytes);
-    if (to->tier == SK_FILE)
+    if (to->placement == SK_FILE)
         return sk_disk_write(r->disk, to->offset, r->base + from->offset, from->bytes);
     memcpy(r->base + to->offset, r->base + from->offset, (size_t)to->bytes);
     return SK_OK;

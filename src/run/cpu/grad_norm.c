@@ -57,7 +57,7 @@ static void norm_part(void *ctx, int part, int of)
         const sk_param_plan *q = &r->p->params.v[i];
         double *one = &r->squares[i * of + part];
         if (!in_norm(q)) continue;
-        if (!r->p->bufs.v[q->grad_shard].tier) {
+        if (!r->p->bufs.v[q->grad_shard].placement) {
             *one = 0;
             sk_see_part(r, q->grad_shard, part, of, see_squares, one);
         }
@@ -70,7 +70,7 @@ static void exact_part(void *ctx, int part, int of)
     sk_run *r = ctx;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (in_norm(q) && !r->p->bufs.v[q->grad_shard].tier)
+        if (in_norm(q) && !r->p->bufs.v[q->grad_shard].placement)
             sk_see_part(r, q->grad_shard, part, of, see_exactly, &r->exact[part]);
     }
 }
@@ -97,7 +97,7 @@ static void copies_part(void *ctx, int part, int of)
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
         if (in_norm(q) || q->tensor->bias_update != 0) continue;
-        if (r->p->bufs.v[q->grad_shard].tier) r->partial[part][1] += r->squares[i * of + part];
+        if (r->p->bufs.v[q->grad_shard].placement) r->partial[part][1] += r->squares[i * of + part];
         else sk_see_part(r, q->grad_shard, part, of, see_finite, &r->partial[part][1]);
     }
 }
@@ -121,7 +121,7 @@ double sk_offloaded_squares(const sk_run *r)
     double sum = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (q->tensor->bias_update != 0 || !r->p->bufs.v[q->grad_shard].tier) continue;
+        if (q->tensor->bias_update != 0 || !r->p->bufs.v[q->grad_shard].placement) continue;
         for (int t = 0; t < r->p->threads; t++) sum += r->squares[i * r->p->threads + t];
     }
     return sum;

@@ -7,7 +7,7 @@
 
 #include "run/run_state.h"
 
-/* Pieces with fewer elements are not worth waking the threads. */
+/* Shards with fewer elements are not worth waking the threads. */
 enum { SK_SMALL_PIECE = 1 << 14 };
 
 /* grad_norm.c */

@@ -27,11 +27,11 @@ static uint64_t look(const sk_pack_job *j, int64_t word)
     const float *x = (const float *)j->data + word * WORD;
     const uint32_t *wide = (const uint32_t *)j->data + word * WORD;
     const uint16_t *narrow = (const uint16_t *)j->data + word * WORD;
-    if (j->type == SK_F32 && !j->room)
+    if (j->type == SK_F32 && !j->capacity)
         for (int i = 0; i < n; i++) bits |= (uint64_t)(x[i] > 0) << i;
     else if (j->type == SK_F32)
         for (int i = 0; i < n; i++) bits |= (uint64_t)(wide[i] != 0) << i;
-    else if (!j->room) /* the sign is the first bit; NaNs are beyond infinity */
+    else if (!j->capacity) /* the sign is the first bit; NaNs are beyond infinity */
         for (int i = 0; i < n; i++) {
             uint16_t most = j->type == SK_BF16 ? 0x7f80 : 0x7c00;
             bits |= (uint64_t)(narrow[i] > 0 && narrow[i] <= most) << i;
@@ -80,7 +80,7 @@ static void values_part(void *ctx, int part, int of)
     int64_t from, end, at = j->from[part];
     share(j, part, of, &from, &end);
     for (int64_t w = from; w < end; w++)
-        for (uint64_t left = bits[w]; left && at < j->room; left &= left - 1, at++) {
+        for (uint64_t left = bits[w]; left && at < j->capacity; left &= left - 1, at++) {
             const char *x =
                 (const char *)j->data + (size_t)(w * WORD + __builtin_ctzll(left)) * size;
             memcpy(to + (size_t)at * size, x, size);
@@ -90,10 +90,10 @@ static void values_part(void *ctx, int part, int of)
 bool sk_pack(sk_threads *team, sk_pack_job j)
 {
     sk_threads_run(team, bits_part, &j);
-    if (!j.room) return true;
+    if (!j.capacity) return true;
     add_up(&j);
     sk_threads_run(team, values_part, &j);
-    return j.from[SK_THREADS_MAX] <= j.room;
+    return j.from[SK_THREADS_MAX] <= j.capacity;
 }
 
 static void ones_part(void *ctx, int part, int of)
@@ -122,7 +122,7 @@ static void unpack_part(void *ctx, int part, int of)
     for (int64_t w = from; w < end; w++) {
         char *to = (char *)j->data + (size_t)(w * WORD) * size;
         memset(to, 0, (size_t)elements_of(j, w) * size);
-        for (uint64_t left = bits[w]; left && at < j->room; left &= left - 1, at++)
+        for (uint64_t left = bits[w]; left && at < j->capacity; left &= left - 1, at++)
             memcpy(to + (size_t)__builtin_ctzll(left) * size, from_values + (size_t)at * size,
                    size);
     }
@@ -130,7 +130,7 @@ static void unpack_part(void *ctx, int part, int of)
 
 void sk_unpack(sk_threads *team, sk_pack_job j)
 {
-    if (!j.room) {
+    if (!j.capacity) {
         sk_threads_run(team, ones_part, &j);
         return;
     }

@@ -79,14 +79,14 @@ static void add(sk_run *r, const sk_inst *in)
     sk_threads_run(r->team, add_part, &j);
 }
 
-static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t room)
+static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t capacity)
 {
     const sk_buffer *b = &r->p->bufs.v[wide];
     return (sk_pack_job){.data = sk_run_data(r, wide),
                          .packed = sk_run_data(r, packed),
                          .type = b->type,
                          .n = b->bytes / (int64_t)sk_dtype_size(b->type),
-                         .room = room};
+                         .capacity = capacity};
 }
 
 bool sk_do_rearrange(sk_run *r, const sk_inst *in)

@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(BLOCK) tree_some(const __grid_constant_
     if (i >= j.n) return;
     for (int k = 0; k < j.members; k++) {
         int l = 0;
-        x = ((const T *)(k == j.me ? j.mine : j.room + k * j.step))[i];
+        x = ((const T *)(k == j.me ? j.mine : j.terms + k * j.step))[i];
         for (; k >> l & 1; l++) x = slot[l] + x;
         slot[l] = x;
     }

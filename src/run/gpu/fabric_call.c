@@ -65,11 +65,11 @@ static sk_status copy_part(const job *j, const sk_seg *s, int i, char *whole, ch
 }
 
 /* From the whole to the workspace, or back: all parts but `but`. */
-static sk_status copy_parts(const job *j, const sk_seg *s, char *whole, char *room, int but,
+static sk_status copy_parts(const job *j, const sk_seg *s, char *whole, char *packed, int but,
                             bool back)
 {
     for (int i = 0; i < j->p; i++)
-        if (i != but) SK_TRY(copy_part(j, s, i, whole, room + part_at(j, s, i), back));
+        if (i != but) SK_TRY(copy_part(j, s, i, whole, packed + part_at(j, s, i), back));
     return SK_OK;
 }
 
@@ -220,28 +220,28 @@ static sk_status move_shares(const job *j, const part *x)
 {
     const sk_nccl *d = j->f->nccl;
     char *from = x->given ? x->given : x->src;
-    int64_t mine = sk_room_share(j->c, &x->s, j->me, j->p).n * j->size;
+    int64_t mine = sk_workspace_share(j->c, &x->s, j->me, j->p).n * j->size;
     for (int k = 0; k < j->p; k++) {
-        sk_rows his = sk_room_share(j->c, &x->s, k, j->p);
+        sk_rows his = sk_workspace_share(j->c, &x->s, k, j->p);
         if (k == j->me) continue;
         if (his.n)
             SK_TRY(
                 d->send(j->r->handle, from + his.at * j->size, his.n * j->size, k, j->l->stream));
         if (mine)
-            SK_TRY(d->recv(j->r->handle, x->got + k * sk_room_step(j->c, &x->s, j->me, j->p), mine,
-                           k, j->l->stream));
+            SK_TRY(d->recv(j->r->handle, x->got + k * sk_workspace_stride(j->c, &x->s, j->me, j->p),
+                           mine, k, j->l->stream));
     }
     return SK_OK;
 }
 
 static sk_status add_shares(const job *j, const part *x)
 {
-    sk_rows mine = sk_room_share(j->c, &x->s, j->me, j->p);
+    sk_rows mine = sk_workspace_share(j->c, &x->s, j->me, j->p);
     char *from = x->given ? x->given : x->src;
     sk_tree_job t = {.to = x->dst + (j->c->kind == SK_ALLREDUCE ? mine.at * j->size : 0),
                      .mine = from + mine.at * j->size,
-                     .room = x->got,
-                     .step = sk_room_step(j->c, &x->s, j->me, j->p),
+                     .terms = x->got,
+                     .step = sk_workspace_stride(j->c, &x->s, j->me, j->p),
                      .me = j->me,
                      .members = j->p,
                      .n = mine.n,
@@ -254,9 +254,9 @@ static sk_status add_shares(const job *j, const part *x)
 static sk_status tell_shares(const job *j, const part *x)
 {
     const sk_nccl *d = j->f->nccl;
-    sk_rows mine = sk_room_share(j->c, &x->s, j->me, j->p);
+    sk_rows mine = sk_workspace_share(j->c, &x->s, j->me, j->p);
     for (int k = 0; k < j->p; k++) {
-        sk_rows his = sk_room_share(j->c, &x->s, k, j->p);
+        sk_rows his = sk_workspace_share(j->c, &x->s, k, j->p);
         if (k == j->me) continue;
         if (mine.n)
             SK_TRY(d->send(j->r->handle, x->dst + mine.at * j->size, mine.n * j->size, k,
@@ -325,17 +325,17 @@ static sk_status unpack(const job *j, const part *x)
 static sk_status phase(const job *j, char *base, sk_status (*act)(const job *j, const part *x))
 {
     const sk_buffer *b = j->f->p->bufs.v;
-    char *room = j->l->workspace;
+    char *workspace = j->l->workspace;
     for (int i = 0; i < j->c->n_segs; i++) {
         const sk_call_seg *g = &j->c->segs[i];
         part x = {
             .s = sk_call_shape(g), .src = base + b[g->src].offset, .dst = base + b[g->dst].offset};
-        int64_t given = sk_room_given(j->c, &x.s, j->me, j->p),
-                got = sk_room_got(j->c, &x.s, j->me, j->p);
-        if (given) x.given = room;
-        if (got) x.got = room + given;
+        int64_t given = sk_workspace_send(j->c, &x.s, j->me, j->p),
+                got = sk_workspace_recv(j->c, &x.s, j->me, j->p);
+        if (given) x.given = workspace;
+        if (got) x.got = workspace + given;
         SK_TRY(act(j, &x));
-        room += given + got;
+        workspace += given + got;
     }
     return SK_OK;
 }
@@ -364,7 +364,7 @@ static sk_status sum_in_order(const job *j, char *base)
     return j->c->kind == SK_ALLREDUCE ? move_all(j, base, tell_shares) : SK_OK;
 }
 
-static sk_status no_room(const job *j, int64_t need)
+static sk_status no_memory(const job *j, int64_t need)
 {
     return sk_fail(SK_EBUG, "nccl: '%s' needs a workspace of %lld bytes, %lld are there",
                    j->c->what, (long long)need, (long long)j->l->workspace_bytes);
@@ -378,8 +378,8 @@ sk_status sk_fabric_start(sk_fabric *f, int call, char *base, const sk_launch *l
     sk_assert(!f->gone && g->me >= 0);
     if (g->n == 1) return phase(&j, base, keep);
     j.r = &f->comms.v[f->comm_of[c->group]];
-    int64_t need = sk_room_of(c, g->me, g->n);
-    if (need > (int64_t)l->workspace_bytes) return no_room(&j, need);
+    int64_t need = sk_workspace_member(c, g->me, g->n);
+    if (need > (int64_t)l->workspace_bytes) return no_memory(&j, need);
     SK_TRY(f->nccl->mark(j.r->mark, call + 1, l->stream));
     if (need) SK_TRY(phase(&j, base, pack));
     if (c->ordered) SK_TRY(sum_in_order(&j, base));

@@ -137,16 +137,16 @@ static int64_t read_mark(const sk_fabric_comm *r)
 
 /* The first call that is under way, as "'grads h.3' in group 'dp' (ranks 0 1)"; returns how many.
  */
-static int under_way(const sk_fabric *f, char *to, size_t room)
+static int under_way(const sk_fabric *f, char *to, size_t size)
 {
     int n = 0;
-    snprintf(to, room, "nothing");
+    snprintf(to, size, "nothing");
     for (int i = 0; i < f->comms.n; i++) {
         const sk_fabric_comm *r = &f->comms.v[i];
         int64_t at = read_mark(r);
         if (at <= 0 || n++) continue;
-        if (r->group < 0) snprintf(to, room, "%s, tag %lld", r->name, (long long)at - 1);
-        else snprintf(to, room, "'%s' in %s", f->p->calls.v[at - 1].what, r->name);
+        if (r->group < 0) snprintf(to, size, "%s, tag %lld", r->name, (long long)at - 1);
+        else snprintf(to, size, "'%s' in %s", f->p->calls.v[at - 1].what, r->name);
     }
     return n;
 }

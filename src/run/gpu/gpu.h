@@ -12,7 +12,7 @@
  *
  *     gpu_backend.c   open, close, kept buffers between host and device: the table sk_backend_gpu
  *     gpu_memory.c    the pool, pinned memory, events; which kernels the instructions have
- *     gpu_tables.c    the pieces of parameters and gradients that kernels read from the device
+ *     gpu_tables.c    the shards of parameters and gradients that kernels read from the device
  *     gpu_launches.c  one launch for several instructions; the search for algorithms
  *     gpu_issue.c     one instruction to its stream
  *     gpu_section.c   a step: batches, capture and replay, waiting, times */
@@ -60,8 +60,8 @@ struct sk_gpu {
     char *ahead;            /* batches of the next training step, read while this one runs */
     int64_t ahead_batch;    /* which step's; -1: none */
     sk_update_job *updates; /* by instruction: the launch of UPDATE or AHEAD that stands there; no
-                               pieces: it is part of another one */
-    sk_stats_job stats;     /* pieces and chunks of all gradients */
+                               shards: it is part of another one */
+    sk_stats_job stats;     /* shards and chunks of all gradients */
     sk_norm_piece *grads;   /* the tables of these two, as they are written to the device */
     sk_update *pieces;
     int n_pieces;

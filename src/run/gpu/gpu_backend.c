@@ -43,7 +43,7 @@ static void close_gpu(sk_run *r)
 /* Kept gradients and buffers of collectives hold nothing of value between steps. */
 static bool is_seen(const sk_buffer *b)
 {
-    return b->keep && b->within < 0 && !b->tier && b->kind != SK_GRADS && b->kind != SK_WIRE;
+    return b->keep && b->within < 0 && !b->placement && b->kind != SK_GRADS && b->kind != SK_WIRE;
 }
 
 static sk_status move_one(sk_run *r, int buf, bool back)
@@ -79,7 +79,7 @@ static sk_status push(sk_run *r) { return move_kept(r, false); }
 static sk_status write_buffer(const sk_run *r, int buf, const void *data, size_t bytes)
 {
     const sk_gpu *g = r->gpu;
-    if (r->p->bufs.v[buf].tier) { /* it lies in the memory of the host, or in a file */
+    if (r->p->bufs.v[buf].placement) { /* it lies in the memory of the host, or in a file */
         memcpy(sk_run_data(r, buf), data, bytes);
         return SK_OK;
     }
@@ -94,7 +94,7 @@ static sk_status push_buffer(sk_run *r, int buf)
 {
     sk_gpu *g = r->gpu;
     while (r->p->bufs.v[buf].within >= 0) buf = r->p->bufs.v[buf].within;
-    if (r->p->bufs.v[buf].tier) return SK_OK;
+    if (r->p->bufs.v[buf].placement) return SK_OK;
     SK_TRY(move_one(r, buf, false));
     SK_TRY(sk_stream_sync(g->d, g->compute));
     g->both += r->p->bufs.v[buf].bytes;

@@ -11,11 +11,11 @@ sk_launch sk_gpu_launch(const sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
     sk_launch l = g->launch;
-    int room = r->p->insts.v[pc].workspace;
-    if (room < 0) return l;
-    int64_t at = r->p->bufs.v[room].offset, skip = -at & (SK_WORKSPACE_ALIGN - 1);
+    int buf = r->p->insts.v[pc].workspace;
+    if (buf < 0) return l;
+    int64_t at = r->p->bufs.v[buf].offset, skip = -at & (SK_WORKSPACE_ALIGN - 1);
     l.workspace = g->base + at + skip;
-    l.workspace_bytes = (size_t)(r->p->bufs.v[room].bytes - SK_WORKSPACE_ALIGN);
+    l.workspace_bytes = (size_t)(r->p->bufs.v[buf].bytes - SK_WORKSPACE_ALIGN);
     return l;
 }
 

@@ -32,8 +32,9 @@ static sk_status refuse(const sk_run *r, int pc, const char *what)
 static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
 {
     const sk_inst *in = &r->p->insts.v[pc];
-    bool offloaded = r->p->bufs.v[in->out[0]].tier;
-    for (int i = 0; i < SK_MAX_IN; i++) offloaded |= in->in[i] >= 0 && r->p->bufs.v[in->in[i]].tier;
+    bool offloaded = r->p->bufs.v[in->out[0]].placement;
+    for (int i = 0; i < SK_MAX_IN; i++)
+        offloaded |= in->in[i] >= 0 && r->p->bufs.v[in->in[i]].placement;
     if (offloaded)
         return refuse(r, pc,
                       "weights are not foreseen from what lives outside of the GPU; leave "
@@ -132,8 +133,8 @@ static sk_status open_pool(const sk_run *r, sk_gpu *g, int64_t bytes)
     }
     SK_TRY(sk_device_look(g->d, &f));
     g->left[0] = f.available;
-    if (f.available < bytes && r->opts.no_room)
-        return r->opts.no_room(r->opts.no_room_ctx, r->p, sk_device_name(g->d), f.available);
+    if (f.available < bytes && r->opts.no_memory)
+        return r->opts.no_memory(r->opts.no_memory_ctx, r->p, sk_device_name(g->d), f.available);
     SK_TRY(sk_pool_open(g->d, (size_t)bytes, &base));
     SK_TRY(sk_device_look(g->d, &f));
     g->left[1] = f.available;
@@ -167,7 +168,7 @@ static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
     *g->told = (sk_step_scalars){0};
     g->scalars = (sk_step_scalars *)(void *)(g->base + p->kind_at[SK_SCRATCH]);
     g->launch = (sk_launch){.stream = g->compute,
-                            .workspace = g->base + sk_room_at(p),
+                            .workspace = g->base + sk_workspace_at(p),
                             .workspace_bytes = SK_WORKSPACE,
                             .step = &g->scalars->step};
     return open_stage(a, r, g);

@@ -63,7 +63,7 @@ struct sk_offload {
 static bool by_host(const sk_program *p, const sk_inst *in)
 {
     return in->act == SK_DO_JOIN || in->act == SK_DO_NARROW || in->act == SK_DO_PEND ||
-           in->act == SK_DO_SQUARES || (in->act == SK_DO_UPDATE && p->bufs.v[in->in[0]].tier);
+           in->act == SK_DO_SQUARES || (in->act == SK_DO_UPDATE && p->bufs.v[in->in[0]].placement);
 }
 
 bool sk_offload_does(const sk_program *p, const sk_inst *in)
@@ -81,7 +81,7 @@ bool sk_offload_any(const sk_program *p, int from, int to)
 /* A copy to a file or from one. */
 static bool of_file(const sk_program *p, const sk_inst *in)
 {
-    return p->bufs.v[in->in[0]].tier == SK_FILE || p->bufs.v[in->out[0]].tier == SK_FILE;
+    return p->bufs.v[in->in[0]].placement == SK_FILE || p->bufs.v[in->out[0]].placement == SK_FILE;
 }
 
 /* --- opening --- */
@@ -218,12 +218,12 @@ static sk_status settle(sk_offload *w)
 static char *place(const sk_offload *w, int buf)
 {
     const sk_buffer *b = &w->r->p->bufs.v[buf];
-    return (b->tier ? w->r->base : w->base) + b->offset;
+    return (b->placement ? w->r->base : w->base) + b->offset;
 }
 
 static int direction_of(const sk_program *p, const sk_inst *in)
 {
-    return p->bufs.v[in->out[0]].tier == SK_DEVICE ? IN : OUT;
+    return p->bufs.v[in->out[0]].placement == SK_DEVICE ? IN : OUT;
 }
 
 static sk_status copy(sk_offload *w, copying *c)
@@ -309,7 +309,7 @@ static sk_status with_host(copying *c, const sk_buffer *from, const sk_buffer *t
     for (int k = 0; k < DIRECTIONS; k++)
         if (c->first[k] >= 0) SK_TRY(await(c->w, c->w->copies[c->first[k]].over, false));
     c->began = sk_now();
-    return from->tier == SK_FILE
+    return from->placement == SK_FILE
                ? sk_disk_read(r->disk, r->base + to->offset, from->offset, to->bytes)
                : sk_disk_write(r->disk, to->offset, r->base + from->offset, from->bytes);
 }
@@ -318,9 +318,9 @@ static sk_status file_copy(void *ctx)
 {
     copying *c = ctx;
     const sk_buffer *v = c->w->r->p->bufs.v, *from = &v[c->in->in[0]], *to = &v[c->in->out[0]];
-    if (to->tier == SK_DEVICE)
+    if (to->placement == SK_DEVICE)
         return from_file(c, from->offset, c->w->base + to->offset, to->bytes);
-    if (from->tier == SK_DEVICE)
+    if (from->placement == SK_DEVICE)
         return to_file(c, to->offset, c->w->base + from->offset, from->bytes);
     return with_host(c, from, to);
 }
@@ -346,7 +346,7 @@ static sk_status end_file_copy(sk_offload *w, copying *c, int pc)
     r->uncovered += waited < took ? waited : took;
     r->waited += waited;
     if (r->moving) r->moving[2 * pc] = c->began, r->moving[2 * pc + 1] = end;
-    return r->p->bufs.v[c->in->out[0]].tier ? SK_OK : sk_event_wait(w->d, c->over, w->compute);
+    return r->p->bufs.v[c->in->out[0]].placement ? SK_OK : sk_event_wait(w->d, c->over, w->compute);
 }
 
 /* --- instructions of the host --- */

@@ -1,4 +1,4 @@
-/* gpu_tables.c - tables that kernels read from the device: the pieces of parameters that updates
+/* gpu_tables.c - tables that kernels read from the device: the shards of parameters that updates
  * work on, the gradients that STATS sums, and the error feedback that CLIP resets. */
 #include "base/hash.h"
 #include "run/cpu/optimize.h"
@@ -83,7 +83,7 @@ static int gather_grads(const sk_run *r, sk_norm_piece *to, sk_stats_job *job)
     int n = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        if (q->tensor->bias_update != 0 || r->p->bufs.v[q->grad_shard].tier) continue;
+        if (q->tensor->bias_update != 0 || r->p->bufs.v[q->grad_shard].placement) continue;
         to[n] = (sk_norm_piece){.data = sk_gpu_data(r, q->grad_shard),
                                 .n = sk_gpu_count(r, q->grad_shard),
                                 .type = r->p->bufs.v[q->grad_shard].type,
@@ -103,7 +103,7 @@ static sk_feedback_reset_job *gather_errors(sk_arena *a, const sk_run *r)
     for (int i = 0; i < r->p->params.n; i++) {
         int error = r->p->params.v[i].error;
         if (error < 0) continue;
-        sk_assert(!r->p->bufs.v[error].tier);
+        sk_assert(!r->p->bufs.v[error].placement);
         sk_feedback_reset_job *j = &v[n / SK_FEEDBACK_RESET_MOST];
         j->data[j->n] = sk_gpu_data(r, error);
         j->count[j->n++] = sk_gpu_count(r, error);

@@ -3,7 +3,7 @@
  * inst_kernels.cu fills one sk_inst_kernels; libskein refers to it weakly, as to all of skein_cuda.
  * As with ops, a call puts work on a stream and returns: nothing waits, nothing is allocated, and
  * sums are taken in a fixed order.  Updates are in kernel/optim_kernel.h, and so are the step
- * scalars and the chunks that pieces are cut into. */
+ * scalars and the chunks that shards are cut into. */
 #ifndef SK_RUN_INST_KERNELS_H
 #define SK_RUN_INST_KERNELS_H
 
@@ -18,7 +18,7 @@ extern "C" {
 typedef struct sk_norm_piece {
     const void *data;
     int64_t n;
-    int64_t chunk; /* the first of this piece, as in sk_update */
+    int64_t chunk; /* the first of this shard, as in sk_update */
     sk_dtype type;
     bool counts; /* in the norm; if not, it is only checked for values that are not finite */
 } sk_norm_piece;
@@ -26,7 +26,7 @@ typedef struct sk_norm_piece {
 typedef struct sk_stats_job {
     const sk_norm_piece *pieces; /* on the device */
     int n_pieces;
-    int64_t chunks;              /* of all pieces */
+    int64_t chunks;              /* of all shards */
     double *out;                 /* on the device: norm squared, then n_sums sums */
     int64_t out_n;               /* numbers there; those that are not filled become 0 */
     const float *sum[SK_N_SUMS]; /* on the device, scalars; NULL: not counted here */
@@ -34,7 +34,7 @@ typedef struct sk_stats_job {
     int32_t *full; /* on the device, or NULL: set by pack(); makes the norm infinite, and is reset
                       to 0 */
     const double *more; /* on the device, or NULL: added to the norm squared */
-    int64_t *exact; /* on the device, zeroed, or NULL.  order=canonical: the squares of pieces that
+    int64_t *exact; /* on the device, zeroed, or NULL.  order=canonical: the squares of shards that
                        count are added here (base/exact.h), and the norm has only what is not
                        finite of the others */
 } sk_stats_job;
@@ -61,12 +61,12 @@ typedef struct sk_feedback_reset_job {
 
 /* A sum over members in the order of coll/call.h's tree: of f32 or f64. */
 typedef struct sk_tree_job {
-    void *to;         /* may be `mine` */
-    const void *mine; /* what this member has */
-    const char *room; /* what the others have: of member k, k steps from here */
-    int64_t step;     /* bytes */
-    int me, members;  /* fewer than 2^20 */
-    int64_t n;        /* elements */
+    void *to;          /* may be `mine` */
+    const void *mine;  /* what this member has */
+    const char *terms; /* what the others have: of member k, k steps from here */
+    int64_t step;      /* bytes */
+    int me, members;   /* fewer than 2^20 */
+    int64_t n;         /* elements */
     sk_dtype type;
     bool mean; /* divided by the number of members */
 } sk_tree_job;
@@ -85,9 +85,9 @@ typedef struct sk_inst_kernels {
     sk_status (*noise)(void *to, int64_t bytes, void *stream);
     sk_status (*stats)(const sk_stats_job *j, const sk_launch *l);
     sk_status (*clip)(const sk_clip_job *j, const sk_launch *l);
-    sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
+    sk_status (*pack)(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l); /* *full = 1 if values did not fit */
-    sk_status (*unpack)(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
+    sk_status (*unpack)(void *data, const char *packed, sk_dtype type, int64_t n, int64_t capacity,
                         const sk_launch *l);
     /* `units` blocks of `unit` bytes, every `from_step` and `to_step` bytes apart: what
      * collectives need before and after them, where data is not contiguous. */

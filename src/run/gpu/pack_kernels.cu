@@ -12,7 +12,7 @@ typedef struct packed_data {
     unsigned char *bits;
     char *values;
     int64_t n, bytes; /* bytes of bits: whole words of 64 elements */
-    int64_t room;
+    int64_t capacity;
     unsigned most; /* a bit is set if the element, read as an unsigned integer, is 1 to this */
     unsigned one;  /* what a set bit is unpacked to where no values are kept */
     bool packs;
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 /* count[i] becomes the sum of those before it; by one block, BLOCK of them at a time. */
 static __global__ void __launch_bounds__(BLOCK)
-    add_up(int64_t *count, int64_t n, int64_t room, int32_t *full)
+    add_up(int64_t *count, int64_t n, int64_t capacity, int32_t *full)
 {
     int64_t base = 0;
     for (int64_t i = 0; i < n; i += BLOCK) {
@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(BLOCK)
         if (i + threadIdx.x < n) count[i + threadIdx.x] = base + before;
         base += all;
     }
-    if (full && threadIdx.x == 0 && base > room) *full = 1;
+    if (full && threadIdx.x == 0 && base > capacity) *full = 1;
 }
 
 template <typename U>
@@ -132,7 +132,7 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             if (!(bits >> e & 1)) continue;
-            if (at < p.room) ((U *)p.values)[at] = x[e];
+            if (at < p.capacity) ((U *)p.values)[at] = x[e];
             at++;
         }
         base += all;
@@ -155,10 +155,10 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             bool set = bits >> e & 1;
-            x[e] = !set          ? (U)0
-                   : !before     ? (U)p.one
-                   : at < p.room ? ((const U *)p.values)[at]
-                                 : (U)0;
+            x[e] = !set              ? (U)0
+                   : !before         ? (U)p.one
+                   : at < p.capacity ? ((const U *)p.values)[at]
+                                     : (U)0;
             at += set;
         }
         if (byte < p.bytes) leave_bits(p, byte, x);
@@ -167,16 +167,17 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 static sk_status lay_out(const char *what, void *data, char *packed, sk_dtype type, int64_t n,
-                         int64_t room, const sk_launch *l, packed_data *p)
+                         int64_t capacity, const sk_launch *l, packed_data *p)
 {
     size_t need = (size_t)blocks_for(n, SEGMENT) * sizeof(int64_t);
     SK_TRY(sk_inst_kernel_takes(what, type));
-    if (room && need > l->workspace_bytes)
-        return sk_fail(SK_ECONF, "%s: %lld elements need %zu bytes to be counted, the room has %zu",
+    if (capacity && need > l->workspace_bytes)
+        return sk_fail(SK_ECONF,
+                       "%s: %lld elements need %zu bytes to be counted, the workspace has %zu",
                        what, (long long)n, need, l->workspace_bytes);
     *p = packed_data{data, (unsigned char *)packed, packed + (n + 511) / 512 * 64,
-                     n,    (n + 63) / 64 * 8,       room};
-    p->most = room ? ~0u : type == SK_F32 ? 0x7f800000u : type == SK_BF16 ? 0x7f80u : 0x7c00u;
+                     n,    (n + 63) / 64 * 8,       capacity};
+    p->most = capacity ? ~0u : type == SK_F32 ? 0x7f800000u : type == SK_BF16 ? 0x7f80u : 0x7c00u;
     p->one = type == SK_F32 ? 0x3f800000u : type == SK_BF16 ? 0x3f80u : 0x3c00u;
     p->packs = !((uintptr_t)data % 16);
     return SK_OK;
@@ -186,34 +187,34 @@ template <typename U>
 static void pack_as(const packed_data &p, int32_t *full, int64_t *count, cudaStream_t s)
 {
     unsigned blocks = blocks_for(p.n, SEGMENT);
-    pack_bits<U><<<blocks, BLOCK, 0, s>>>(p, p.room ? count : NULL);
-    if (!p.room) return;
-    add_up<<<1, BLOCK, 0, s>>>(count, blocks, p.room, full);
+    pack_bits<U><<<blocks, BLOCK, 0, s>>>(p, p.capacity ? count : NULL);
+    if (!p.capacity) return;
+    add_up<<<1, BLOCK, 0, s>>>(count, blocks, p.capacity, full);
     pack_values<U><<<blocks, BLOCK, 0, s>>>(p, count);
 }
 
-sk_status sk_gpu_pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t room,
+sk_status sk_gpu_pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l)
 {
     packed_data p;
     cudaStream_t s = (cudaStream_t)l->stream;
-    SK_TRY(lay_out("pack", (void *)data, packed, type, n, room, l, &p));
+    SK_TRY(lay_out("pack", (void *)data, packed, type, n, capacity, l, &p));
     if (n && type == SK_F32) pack_as<unsigned>(p, full, (int64_t *)l->workspace, s);
     else if (n) pack_as<unsigned short>(p, full, (int64_t *)l->workspace, s);
     return sk_cuda_launched("pack");
 }
 
-sk_status sk_gpu_unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t room,
+sk_status sk_gpu_unpack(void *data, const char *packed, sk_dtype type, int64_t n, int64_t capacity,
                         const sk_launch *l)
 {
     packed_data p;
     cudaStream_t s = (cudaStream_t)l->stream;
-    int64_t *count = room ? (int64_t *)l->workspace : NULL;
+    int64_t *count = capacity ? (int64_t *)l->workspace : NULL;
     unsigned blocks = blocks_for(n, SEGMENT);
-    SK_TRY(lay_out("unpack", data, (char *)packed, type, n, room, l, &p));
+    SK_TRY(lay_out("unpack", data, (char *)packed, type, n, capacity, l, &p));
     if (!n) return SK_OK;
-    if (room) count_bits<<<blocks, BLOCK, 0, s>>>(p, count);
-    if (room) add_up<<<1, BLOCK, 0, s>>>(count, blocks, room, NULL);
+    if (capacity) count_bits<<<blocks, BLOCK, 0, s>>>(p, count);
+    if (capacity) add_up<<<1, BLOCK, 0, s>>>(count, blocks, capacity, NULL);
     if (type == SK_F32) unpack_values<unsigned><<<blocks, BLOCK, 0, s>>>(p, count);
     else unpack_values<unsigned short><<<blocks, BLOCK, 0, s>>>(p, count);
     return sk_cuda_launched("unpack");

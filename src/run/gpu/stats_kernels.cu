@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(BLOCK)
                   (unsigned long long)acc.limb[threadIdx.x]);
 }
 
-/* Each block has a share of all chunks, piece after piece.  exact: exact_share() sums the pieces
+/* Each block has a share of all chunks, shard after shard.  exact: exact_share() sums the shards
  * that count. */
 static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
     stats_share(const sk_norm_piece *pieces, int n_pieces, int64_t chunks, double *partial,

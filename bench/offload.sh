@@ -1,12 +1,12 @@
 #!/bin/bash
-# tiers.sh - how much of the copies between memories is hidden behind work.
+# offload.sh - how much of the copies between memories is hidden behind work.
 #
-#     bench/tiers.sh [STEPS]
+#     bench/offload.sh [STEPS]
 #
 # A model whose weights are over four times its device's pool, with everything it keeps in the host's memory or
-# in a file, many micro-batches a step, beside the same model with room for all.  One row a way: bytes of the
+# in a file, many micro-batches a step, beside the same model with memory for all.  One row a way: bytes of the
 # device, seconds a step (median; the first step is left out), copies a step, and the part of them that the rank did
-# not wait for. .
+# not wait for.
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")

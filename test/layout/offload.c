@@ -1,4 +1,4 @@
-/* tiers.c - what lives outside of the device: less of the device's memory, the same bits.
+/* offload.c - what lives outside of the device: less of the device's memory, the same bits.
  *
  * Every model under layouts of every family, with state, weights, gradients and activations in the
  * host's memory and in a file: losses, norms, weights and state at the end are those of the same
@@ -88,7 +88,7 @@ static void one(const sk_trial *plain, const char *way)
     copies++;
 }
 
-/* Weights that come in tiles: other orders of sums, so near; and a device with less room than the
+/* Weights that come in tiles: other orders of sums, so near; and a device with less memory than the
  * largest weight. */
 static void tiles(void)
 {
@@ -167,6 +167,6 @@ int main(int argc, char **argv)
     tiles();
     small_device();
     refusals();
-    printf("tiers: %d runs, %d checks, %d bad\n", copies, checks, bad);
+    printf("offload: %d runs, %d checks, %d bad\n", copies, checks, bad);
     return bad > 0;
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
-# tiers.sh - a model far larger than its device's memory trains there, with a file behind it.
+# offload.sh - a model far larger than its device's memory trains there, with a file behind it.
 #
-# Weights, gradients, state and activations live in a file; the device is to have room for a quarter
+# Weights, gradients, state and activations live in a file; the device is to have memory for a quarter
 # of the weights alone at most.  Losses, the final model and a resumed run are those of a run that
-# has room for all, to the bit.  A folder that is not there is told before the first step;
+# has memory for all, to the bit.  A folder that is not there is told before the first step;
 # nothing is left behind by a run that is killed.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -119,5 +119,5 @@ for _ in {1..100}; do
 done
 kill -9 "$pid"
 wait "$pid" 2>/dev/null || true
-[ -z "$(find "$temp/killed" -name '.tier*')" ] || fail "a killed run left its file"
-echo "tiers: weights of $weights bytes behind a pool of $pool, same bits in both orders"
+[ -z "$(find "$temp/killed" -name '.offload*')" ] || fail "a killed run left its file"
+echo "offload: weights of $weights bytes behind a pool of $pool, same bits in both orders"

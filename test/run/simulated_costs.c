@@ -1,4 +1,4 @@
-/* paper.c - what simulated programs cost, against closed forms.
+/* simulated_costs.c - what simulated programs cost, against closed forms.
  *
  * Bubbles of pipelines on the unit machine; bytes of every kind of parallelism, alone and
  * multiplied; one rank of each class against all ranks, to the last bit; sixteen thousand ranks in
@@ -50,14 +50,14 @@ static bool must(sk_status st, const char *what)
 
 /* --- one simulated trial --- */
 
-typedef struct paper {
+typedef struct simulated {
     sk_trial t;
     sk_graph g;
     sk_layout l;
     sk_simulation p;
     const sk_program *const *programs;
     int *shape_of;
-} paper;
+} simulated;
 
 static const sk_machine *machine(const char *name)
 {
@@ -74,7 +74,7 @@ static sk_compile_opts opts(const sk_trial *t)
                              .threads = 1};
 }
 
-static bool walk(paper *k, const sk_machine *m, bool fold)
+static bool walk(simulated *k, const sk_machine *m, bool fold)
 {
     sk_compile_opts o = opts(&k->t);
     if (!must(sk_layout_read(k->t.layout, 0, &k->l), k->t.layout)) return false;
@@ -102,7 +102,7 @@ static void bubble(const char *schedule, int p, int m, int per_stage)
     char text[128];
     sk_mark mark = sk_arena_mark(&arena);
     snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s", p, m, schedule);
-    paper k = {.t = small("llama-tiny", (int64_t)p * per_stage, m, text)};
+    simulated k = {.t = small("llama-tiny", (int64_t)p * per_stage, m, text)};
     if (walk(&k, machine("unit"), p % 2)) {
         double ideal = 3.0 * m * per_stage;
         same(text, k.p.seconds, ideal + 3.0 * (p - 1) * per_stage);
@@ -161,7 +161,7 @@ static double replay(const sk_schedule *s, const sk_pipe *pipe)
     sk_tasks *tasks = sk_many(&arena, sk_tasks, pipe->n_stages);
     double end = 0;
     for (int i = 0; i < pipe->n_stages; i++) tasks[i].arena = &arena;
-    if (!must(s->emit(pipe, tasks), s->name)) return -1;
+    if (!must(s->list_tasks(pipe, tasks), s->name)) return -1;
     for (bool went = true; went;) {
         went = false;
         for (int i = 0; i < pipe->n_stages; i++)
@@ -177,7 +177,7 @@ static void one_schedule(const sk_schedule *s, int p, int v, int m)
     sk_mark mark = sk_arena_mark(&arena);
     sk_pipe pipe = {.n_stages = p, .n_chunks = v, .n_micro = m};
     snprintf(text, sizeof text, "pp=%d micro=%d schedule=%s chunks=%d", p, m, s->name, v);
-    paper k = {.t = small("llama-tiny", (int64_t)p * v, m, text)};
+    simulated k = {.t = small("llama-tiny", (int64_t)p * v, m, text)};
     if (walk(&k, machine("unit"), p % 2)) same(text, k.p.seconds, replay(s, &pipe));
     sk_arena_back(&arena, mark);
 }
@@ -197,7 +197,7 @@ static void all_schedules(void)
 
 /* --- bytes --- */
 
-static int64_t params(const paper *k, const char *only)
+static int64_t params(const simulated *k, const char *only)
 {
     int64_t sum = 0;
     for (int i = 0; i < k->g.tensors.n; i++) {
@@ -212,19 +212,19 @@ static int64_t params(const paper *k, const char *only)
 }
 
 /* Parameters that tensor parallelism keeps whole on every rank: those with the width alone. */
-static int64_t norms(const paper *k)
+static int64_t norms(const simulated *k)
 {
     return 4 * k->t.hyper.hidden_size * (2 * k->t.hyper.num_hidden_layers + 1);
 }
 
-static int64_t along(const paper *k, const char *axis)
+static int64_t along(const simulated *k, const char *axis)
 {
     int a = sk_mesh_axis(&k->l.mesh, axis);
     return a < 0 ? 0 : k->p.wire_axis[a];
 }
 
 /* The sum over the programs of all ranks must be what the walk counted. */
-static void sums(const paper *k)
+static void sums(const simulated *k)
 {
     sk_compile_opts o = opts(&k->t);
     int64_t sum = 0;
@@ -244,7 +244,7 @@ static void bytes(int dp, int tp, int pp, int zero, int m, bool fold)
     char text[128];
     sk_mark mark = sk_arena_mark(&arena);
     snprintf(text, sizeof text, "dp=%d tp=%d pp=%d zero=%d micro=%d", dp, tp, pp, zero, m);
-    paper k = {.t = small("llama-tiny", 4, 7 * dp, text)};
+    simulated k = {.t = small("llama-tiny", 4, 7 * dp, text)};
     if (walk(&k, machine("cpu"), fold)) {
         const sk_hyper *h = &k.t.hyper;
         int64_t S = params(&k, NULL) + (tp - 1) * norms(&k); /* over the cells, with copies */
@@ -267,7 +267,7 @@ static void bytes(int dp, int tp, int pp, int zero, int m, bool fold)
 
 /* --- the other techniques, on 2 or 4 ranks; bytes of all ranks --- */
 
-static int64_t elements(const paper *k, const char *letters)
+static int64_t elements(const simulated *k, const char *letters)
 {
     int64_t n = 4;
     for (const char *p = letters; *p; p++) n *= k->g.size[(int)*p];
@@ -281,7 +281,7 @@ static void sequence_bytes(int tp)
 {
     char text[64];
     snprintf(text, sizeof text, "tp=%d sp", tp);
-    paper k = {.t = small("llama-tiny", 4, 6, text)};
+    simulated k = {.t = small("llama-tiny", 4, 6, text)};
     if (!walk(&k, machine("cpu"), true)) return;
     int64_t L = k.t.hyper.num_hidden_layers, wide = elements(&k, "btc"),
             tokens = elements(&k, "bt");
@@ -295,7 +295,7 @@ static void sequence_bytes(int tp)
 static void uneven_bytes(const char *layout, bool fold)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = small("tiny", 2, 2, layout)};
+    simulated k = {.t = small("tiny", 2, 2, layout)};
     if (walk(&k, machine("cpu"), fold)) sums(&k);
     sk_arena_back(&arena, mark);
 }
@@ -306,7 +306,7 @@ static void context_bytes(int cp, const char *by)
 {
     char text[64];
     snprintf(text, sizeof text, "cp=%d by=%s", cp, by);
-    paper k = {.t = small("llama-tiny", 4, 6, text)};
+    simulated k = {.t = small("llama-tiny", 4, 6, text)};
     if (!walk(&k, machine("cpu"), true)) return;
     int64_t L = k.t.hyper.num_hidden_layers, kv = elements(&k, "bthzd"), q = elements(&k, "bthrd");
     int64_t grads = 2 * (cp - 1) * params(&k, NULL), axis = grads, sends = 0;
@@ -324,7 +324,7 @@ static void expert_bytes(int ep)
 {
     char text[64];
     snprintf(text, sizeof text, "ep=%d", ep);
-    paper k = {.t = small("switch-tiny", 4, 4, text)};
+    simulated k = {.t = small("switch-tiny", 4, 4, text)};
     k.t.hyper.capacity_factor = 1;
     if (!walk(&k, machine("cpu"), true)) return;
     int64_t L = k.t.hyper.num_hidden_layers, rest = 0, bank = elements(&k, "ebxc");
@@ -341,7 +341,7 @@ static void expert_bytes(int ep)
 static void hybrid_bytes(void)
 {
     const char *text = "mesh r=2 s=2; split b over r; split b over s; shard state over s";
-    paper k = {.t = small("llama-tiny", 4, 8, text)};
+    simulated k = {.t = small("llama-tiny", 4, 8, text)};
     if (!walk(&k, machine("cpu"), true)) return;
     int64_t S = params(&k, NULL);
     same(text, (double)along(&k, "s"), (double)(2 * 2 * S));
@@ -430,7 +430,7 @@ static void folded(int per_host, bool overlap)
 {
     char text[240];
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {0};
+    simulated k = {0};
     sk_machine m = *machine(overlap ? "h100-8" : "cpu");
     random_trial(&k.t, text, sizeof text);
     m.ranks_per_host = per_host;
@@ -454,7 +454,7 @@ static void folded(int per_host, bool overlap)
 static void identities(const char *layout, const char *name)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = small("tiny", 4, 8, layout)};
+    simulated k = {.t = small("tiny", 4, 8, layout)};
     if (walk(&k, machine(name), true)) {
         for (int i = 0; i < k.p.n; i++) {
             const sk_simulated_rank *r = &k.p.v[i];
@@ -471,7 +471,7 @@ static void overlap(void)
 {
     sk_machine with = *machine("h100-8"), without = with;
     without.overlap = false;
-    paper k = {.t = small("tiny", 6, 8, "dp=8")};
+    simulated k = {.t = small("tiny", 6, 8, "dp=8")};
     k.t.bucket_bytes = 4096;
     if (!walk(&k, &with, true)) return;
     double hidden = k.p.seconds;
@@ -490,8 +490,8 @@ static void turns(bool sp, int n, bool by_themselves)
     m.overhead = m.costs.inside.alpha = 0;
     m.flops = 1e9;
     snprintf(text, sizeof text, "tp=2 %s overlap=%d", sp ? "sp" : "", n);
-    paper one = {.t = small("llama-tiny", 3, 8, sp ? "tp=2 sp" : "tp=2")},
-          k = {.t = small("llama-tiny", 3, 8, text)};
+    simulated one = {.t = small("llama-tiny", 3, 8, sp ? "tp=2 sp" : "tp=2")},
+              k = {.t = small("llama-tiny", 3, 8, text)};
     if (!walk(&one, &m, true) || !walk(&k, &m, true)) return;
     int shown = n > 8 ? 8 : n; /* rows of the batch */
     double L = 3, calls = sp ? 10 * L + 3 : 4 * L + 1;
@@ -559,7 +559,7 @@ static void causal(const sk_simulation *p, const sk_simulated_rank *r)
 static void traces(const char *layout, const char *name)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = small("tiny", 5, 8, layout)};
+    simulated k = {.t = small("tiny", 5, 8, layout)};
     sk_compile_opts o = opts(&k.t);
     o.bucket_bytes = k.t.bucket_bytes = 4096;
     if (walk(&k, machine(name), true)) {
@@ -690,7 +690,7 @@ static void closed_forms(void)
 static void ranks_price(const char *layout)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = small("tiny", 4, 8, layout)};
+    simulated k = {.t = small("tiny", 4, 8, layout)};
     if (walk(&k, machine("cpu"), false))
         for (int i = 0; i < k.p.n; i++) {
             sk_price_rank p;
@@ -729,7 +729,7 @@ static void prices(void)
     check(r.n == 6 && r.hosts == 3 && r.most == 3, "reach", r.hosts, 3);
 }
 
-static void refuses(const char *text, const char *story)
+static void refuses(const char *text, const char *message)
 {
     char path[] = "/tmp/skein-machine-XXXXXX";
     int fd = mkstemp(path);
@@ -739,8 +739,8 @@ static void refuses(const char *text, const char *story)
     fclose(f);
     sk_status st = sk_machine_read(&arena, path, &m);
     remove(path);
-    bool ok = story ? st == SK_ECONF && strstr(sk_error_line(), story) : !st;
-    check(ok, text, (double)st, story ? SK_ECONF : 0);
+    bool ok = message ? st == SK_ECONF && strstr(sk_error_line(), message) : !st;
+    check(ok, text, (double)st, message ? SK_ECONF : 0);
     if (!ok) printf("  %s\n", sk_error_line());
 }
 
@@ -762,7 +762,7 @@ static void files(void)
 
 static void many(void)
 {
-    paper k = {.t = {.batch = 256 * 64, .seq = 4096, .layout = "pp=8 dp=256 tp=8 micro=64"}};
+    simulated k = {.t = {.batch = 256 * 64, .seq = 4096, .layout = "pp=8 dp=256 tp=8 micro=64"}};
     k.t.model = sk_model_preset("llama-7b", &k.t.hyper);
     const sk_machine *m = machine("h100-8");
     clock_t start = clock(); /* of this process: others may be busy */
@@ -771,8 +771,8 @@ static void many(void)
     check(took < LIMIT_S, "16384 ranks, seconds", took, LIMIT_S);
     same("16384 ranks, classes", k.p.n, 8);
     check(k.p.seconds > 0.1 && k.p.seconds < 100, "16384 ranks, step", k.p.seconds, 1);
-    printf("paper: 16384 ranks in %.3f s: step %.3f s, exposed %.1f%%, bubble %.1f%%\n", took,
-           k.p.seconds, 100 * k.p.exposed / k.p.seconds, 100 * k.p.bubble / k.p.seconds);
+    printf("simulated_costs: 16384 ranks in %.3f s: step %.3f s, exposed %.1f%%, bubble %.1f%%\n",
+           took, k.p.seconds, 100 * k.p.exposed / k.p.seconds, 100 * k.p.bubble / k.p.seconds);
 }
 
 /* What `skein plan` and `skein simulate` compile and walk, of layouts whose ranks differ more: the
@@ -780,14 +780,14 @@ static void many(void)
 static void plenty(const char *layout, double limit)
 {
     sk_mark mark = sk_arena_mark(&arena);
-    paper k = {.t = {.batch = 16384, .seq = 4096, .layout = layout}};
+    simulated k = {.t = {.batch = 16384, .seq = 4096, .layout = layout}};
     k.t.model = sk_model_preset("llama-7b", &k.t.hyper);
     const sk_machine *m = machine("h100-8");
     clock_t start = clock();
     if (walk(&k, m, true)) {
         double took = (double)(clock() - start) / CLOCKS_PER_SEC;
         check(took < limit * LIMIT_S, layout, took, limit * LIMIT_S);
-        printf("paper: %s in %.3f s\n", layout, took);
+        printf("simulated_costs: %s in %.3f s\n", layout, took);
     }
     sk_arena_back(&arena, mark);
 }
@@ -820,6 +820,6 @@ int main(void)
     plenty("pp=8 dp=128 tp=8 zero=3 micro=64", 2);
     plenty("pp=32 dp=64 tp=8 zero=3 micro=256", 8);
     sk_arena_end(&arena);
-    printf("paper: %d checks, %d bad\n", checks, bad);
+    printf("simulated_costs: %d checks, %d bad\n", checks, bad);
     return bad != 0;
 }
