@@ -32,7 +32,7 @@ static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
 
 const sk_word sk_word_gist = {
     .name = "gist",
-    .doc = "saved activations in fewer bits; N: per cent of room for those with zeros",
+    .doc = "saved activations in fewer bits; N: per cent of capacity for those with zeros",
     .value = "[=N]",
     .sentence = {"encode kept results", "encode kept results in N percent"},
     .example = "dp=2 gist=60",
