@@ -182,13 +182,21 @@ static bool uneven_ring(const sk_layout *l, int axis)
     return l->by[axis] == SK_BY_RING && l->partition;
 }
 
+/* A shard of offloaded gradients is copied with the tiles that it lies in: their number depends on
+ * its place, not only on its size. */
+static bool placed_in_tiles(const sk_layout *l, int axis)
+{
+    return l->tiles > 1 && l->home[SK_GRAD] && axis == l->shard_axis;
+}
+
 static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, int n,
                        const int *coord, bool owners)
 {
     uint64_t key = 0;
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first rank keeps the weights of all */
-        if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a))
+        if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a) ||
+            placed_in_tiles(l, a))
             key = fold(key, coord[a]);
         else if (owners || keeps) key = fold(key, coord[a] == 0);
         if (a == l->shard_axis && l->copy > 1) key = fold(key, coord[a] % l->copy);

@@ -58,7 +58,7 @@ grep -q '^broadcast,16384,2,shm,' out.csv || fail "bcast: $(cat out.csv)"
 coll 3 --sizes 4..16,1Mi -n 5
 coll 10 --op $all --sizes 4Ki -n 3 --fresh
 for n in ${SKEIN_LONG:+3} 4; do
-    coll 0 --op $all --sizes 4,4000 --algorithm all -n $n
+    coll 0 --op $all --sizes 4,4000 --algorithm all -n "$n"
     for name in shm ring direct; do
         grep -q ",$n,$name," out.csv || fail "--algorithm all has no $name"
     done

@@ -8,7 +8,7 @@
  * rank on the same kind of device, which must be near to the CPU.  Where ranks keep one copy of the
  * weights (replica), every bit is that of the same ranks with copies of their own.
  *
- *     layout_random [--features] [SEED [COUNT]]     seed 1; 100 pairs, 2000 with SKEIN_LONG
+ *     layout_random [--features] [SEED [COUNT]]     seed 1; 100 pairs, 800 with SKEIN_LONG
  *     layout_random --pair "MODEL" "LAYOUT"         one pair; both texts as they are printed here
  *
  * Some pairs are refused with a sentence: those are counted by its kind, and it must be on a list
@@ -654,7 +654,7 @@ int main(int argc, char **argv)
     if (argc == 4 && !strcmp(argv[1], "--pair")) return run_one(argv[2], argv[3]);
     seed = argc > at ? strtoull(argv[at], NULL, 10) : 1;
     return run_pairs(argc > at + 1          ? atoi(argv[at + 1])
-                     : getenv("SKEIN_LONG") ? 2000
+                     : getenv("SKEIN_LONG") ? 800
                                             : 100,
                      all_features);
 }
