@@ -33,6 +33,7 @@ const sk_word sk_word_canonical = {
     .sentence = {"canonical order"},
     .no_short = true,
     .example = "dp=2; canonical order",
+    .brief = "canonical",
     .kind = SK_WORD_FLAG,
     .at = offsetof(sk_layout, canonical),
     .place = 240,

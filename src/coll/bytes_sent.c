@@ -16,7 +16,7 @@ static int64_t of_segment(const sk_group *g, const sk_coll_call *call, const sk_
         return mine * (g->n - 1);
     case SK_BROADCAST: /* a chain: all but the last hand it on */
         return (g->me + g->n - call->root) % g->n == g->n - 1 ? 0 : all;
-    case SK_SCAN: /* a chain, too */
+    case SK_SCAN: /* a chain, too: the least; doubling sends more */
         return g->me == g->n - 1 ? 0 : all;
     case SK_REDUCE:
         return root ? 0 : all;

@@ -1,8 +1,8 @@
 /* layout_read.c - reading layouts: sentences and one line of short words, by the table of word.h.
  *
- * A line whose first word begins a sentence of the table is a sentence, with clauses behind it; any
- * other is the line of short words.  Of these the axes are made first, in their order, since other
- * words speak of them. */
+ * A line whose first word begins a sentence of the table is a sentence, with clauses behind it,
+ * unless that word is a flag too and short words follow; any other is the line of short words.  Of
+ * these the axes are made first, in their order, since other words speak of them. */
 #include "layout/layout_private.h"
 
 #include <ctype.h>
@@ -418,8 +418,11 @@ static bool is_sentence(const tokens *t)
     sk_phrase s;
     if (!is_verb(t->w[0])) return false;
     if (!flag || needs_value(flag)) return true;
-    return t->n == 1 ? find(t, 0, NULL, &w, &s)
-                     : !strchr(t->w[1], '=') && !find_short(t->w[1], false);
+    for (int i = 1; i < t->n; i++) {
+        const sk_word *next = find_short(t->w[i], false);
+        if (strchr(t->w[i], '=') || (next && !needs_value(next))) return false;
+    }
+    return t->n > 1 || find(t, 0, NULL, &w, &s);
 }
 
 static sk_status read_text(sk_reading *r, const char *text)

@@ -105,7 +105,8 @@ struct sk_word {
     const char *letters; /* AXIS: what it splits */
     bool again;          /* may be said more than once; .set looks after it */
     int place;           /* sentences are printed in this order; AXIS: slowest first */
-    const char *brief;   /* for sk_layout_short(): "slices N"; NULL: name and number */
+    const char *brief;   /* for sk_layout_short(): "slices N"; NULL: the name of a flag, name and
+                            number of an int */
     int brief_place;     /* 0: place */
 
     /* Reading and printing.  Each may be NULL where the kind says enough. */

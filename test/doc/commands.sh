@@ -157,6 +157,12 @@ compare() { # page, directory, number, line, first line of the output, kind
         [ "$(cat "$2/code.$3" 2>/dev/null)" = 0 ] || { tell "$1:$4" "\$ $(cat "$2/said.$3")"; tail -n 5 "$2/got.$3"; }
         return
     fi
+    # With "more" a message of an error would be one line more.
+    if grep -qx more "$2/rule.$3" && [ "$(cat "$2/code.$3" 2>/dev/null)" != 0 ]; then
+        tell "$1:$4" "\$ $(head -n 1 "$2/said.$3"): exit code $(cat "$2/code.$3")"
+        tail -n 5 "$2/got.$3"
+        return
+    fi
     if awk -v page="$1" -v first="$5" -v new="$2/new.$3" -v renew=$renew -f test/lib/page_same.awk \
         "$2/rule.$3" "$2/want.$3" "$2/got.$3" >"$2/differs"; then
         [ $renew = 0 ] || cmp -s "$2/want.$3" "$2/new.$3" || echo "$3" >>"$2/stale"

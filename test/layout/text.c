@@ -247,6 +247,7 @@ static const struct {
     {"keep=cheap keep=cheap", "said twice", 0},
     {"keep dp=2", "keep is about weights that are gathered", 0}, /* a flag, not the verb */
     {"keep", "keep is about weights that are gathered", 0},
+    {"keep nothing dp=2 zero=3", "unknown word \"nothing\"", 0},
     {"keep nothing", "\"keep\" reads", 0},
     {"keep=", "takes no value", 0},
     {"keep=dear", "'dear' is no op whose results are made again", 0},

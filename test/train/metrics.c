@@ -8,8 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef __SANITIZE_ADDRESS__ /* whose strict checks of strings read the rest of the file for every \
-                               line */
+/* The strict checks of ASan read the rest of the file for every line: there the time says nothing.
+ */
+#ifdef __SANITIZE_ADDRESS__
 enum { STEPS = 6000, DONE = 4000 };
 #else
 enum { STEPS = 60000, DONE = 40000 };

@@ -29,7 +29,7 @@ typedef struct update_job {
     sk_dtype type; /* of the gradient, and of the weights that are narrower than the master */
     void *narrow;  /* the weights in that type, written too; or NULL */
     uint64_t name; /* hash of the name of the tensor */
-    void *state[SK_MAX_STATE]; /* state kept in bf16; NULL: f32, as the shard says */
+    void *state[SK_MAX_STATE]; /* state kept in bf16; NULL: f32, as the piece says */
     sk_view shape;             /* of the shard */
     void (*pass)(sk_piece *p);
 } update_job;

@@ -364,7 +364,7 @@ static sk_status sum_in_order(const job *j, char *base)
     return j->c->kind == SK_ALLREDUCE ? move_all(j, base, tell_shares) : SK_OK;
 }
 
-static sk_status no_memory(const job *j, int64_t need)
+static sk_status small_workspace(const job *j, int64_t need)
 {
     return sk_fail(SK_EBUG, "nccl: '%s' needs a workspace of %lld bytes, %lld are there",
                    j->c->what, (long long)need, (long long)j->l->workspace_bytes);
@@ -379,7 +379,7 @@ sk_status sk_fabric_start(sk_fabric *f, int call, char *base, const sk_launch *l
     if (g->n == 1) return phase(&j, base, keep);
     j.r = &f->comms.v[f->comm_of[c->group]];
     int64_t need = sk_workspace_member(c, g->me, g->n);
-    if (need > (int64_t)l->workspace_bytes) return no_memory(&j, need);
+    if (need > (int64_t)l->workspace_bytes) return small_workspace(&j, need);
     SK_TRY(f->nccl->mark(j.r->mark, call + 1, l->stream));
     if (need) SK_TRY(phase(&j, base, pack));
     if (c->ordered) SK_TRY(sum_in_order(&j, base));

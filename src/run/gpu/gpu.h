@@ -60,8 +60,8 @@ struct sk_gpu {
     char *ahead;            /* batches of the next training step, read while this one runs */
     int64_t ahead_batch;    /* which step's; -1: none */
     sk_update_job *updates; /* by instruction: the launch of UPDATE or AHEAD that stands there; no
-                               shards: it is part of another one */
-    sk_stats_job stats;     /* shards and chunks of all gradients */
+                               pieces: it is part of another one */
+    sk_stats_job stats;     /* pieces and chunks of all gradients */
     sk_norm_piece *grads;   /* the tables of these two, as they are written to the device */
     sk_update *pieces;
     int n_pieces;
