@@ -57,7 +57,7 @@ static bool clip(job *j, int64_t *n, int64_t *skip)
 
 /* --- where things lie --- */
 
-static char *heap_of(const job *j, int i) { return sk_heap_base(j->c->heaps, j->g->ranks[i]); }
+static char *heap_of(const job *j, int i) { return j->c->heaps->base[j->g->ranks[i]]; }
 
 static const sk_coll_call *call_of(const job *j, int i)
 {

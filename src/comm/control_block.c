@@ -260,12 +260,6 @@ int sk_control_block_jobs(sk_arena *a, int **pids)
 
 void *sk_heaps_extra(const sk_heaps *h) { return h->extra; }
 sk_rank_state *sk_heaps_rank_state(const sk_heaps *h, int rank) { return &h->ranks[rank].line; }
-sk_bell *sk_heaps_bell(const sk_heaps *h, int rank) { return &h->ranks[rank].bell; }
-
-sk_group_slot *sk_heaps_slot(const sk_heaps *h, int rank, int group)
-{
-    return &h->slots[(size_t)rank * SK_COMM_GROUPS + (size_t)group];
-}
 
 sk_channel *sk_heaps_channel(const sk_heaps *h, int from, int to)
 {
@@ -281,9 +275,8 @@ void sk_bell_sleep(sk_bell *b, unsigned seen, double seconds)
     syscall(SYS_futex, &b->ring, FUTEX_WAIT, seen, &t, NULL, 0);
 }
 
-void sk_bell_ring(sk_bell *b)
+void sk_bell_wake(sk_bell *b)
 {
-    if (!atomic_load(&b->asleep)) return;
     atomic_fetch_add(&b->ring, 1);
     syscall(SYS_futex, &b->ring, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

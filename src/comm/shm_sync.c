@@ -18,7 +18,7 @@ static void ring_others(sk_comm *c, const sk_group_state *m)
 
 static const void *call_at(const sk_comm *c, const sk_group_state *m, int i, int64_t at)
 {
-    return (const char *)sk_heap_base(c->heaps, m->group.ranks[i]) + at;
+    return c->heaps->base[m->group.ranks[i]] + at;
 }
 
 static void post(sk_comm *c, const sk_group_state *m, const sk_sync *k, uint64_t number)
