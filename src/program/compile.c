@@ -179,7 +179,46 @@ bool sk_pass_station(const char *name)
     return false;
 }
 
-static const char *name_of(const step *s) { return s->word ? s->word->name : s->of->name; }
+static const char *name_of(const step *s)
+{
+    return !s->word ? s->of->name : s->pass->name ? s->pass->name : s->word->name;
+}
+
+static bool another_has(const sk_pass *pass, const char *name)
+{
+    step s;
+    for (int i = 0; nth_step(i, &s); i++)
+        if (s.pass != pass && !strcmp(name_of(&s), name)) return true;
+    return false;
+}
+
+sk_status sk_pass_check(const sk_word *w)
+{
+    for (int i = 0; i < SK_WORD_PASSES && w->pass[i]; i++) {
+        const sk_pass *pass = w->pass[i];
+        const char *name = pass->name ? pass->name : w->name;
+        if (!pass->doc || !pass->list)
+            return sk_fail(SK_EBUG, "the pass %s of the word %s has no .%s", name, w->name,
+                           pass->doc ? "list" : "doc");
+        if (!pass->station || !sk_pass_station(pass->station))
+            return sk_fail(SK_EBUG,
+                           "the pass %s of the word %s has the station '%s'; a pass from lower to "
+                           "buckets is needed, see skein explain --pass list",
+                           name, w->name, pass->station ? pass->station : "");
+        if (another_has(pass, name))
+            return sk_fail(SK_EBUG,
+                           "the pass %s of the word %s has the name of another pass; sk_pass.name "
+                           "gives it one of its own",
+                           name, w->name);
+    }
+    return SK_OK;
+}
+
+static sk_status check_words(void)
+{
+    for (const sk_word *const *w = sk_word_parts; *w; w++) SK_TRY(sk_pass_check(*w));
+    return SK_OK;
+}
 
 const char *sk_pass_name(int i)
 {
@@ -193,6 +232,15 @@ const char *sk_pass_doc(int i)
     return !nth_step(i, &s) ? NULL : s.word ? s.pass->doc : s.of->doc;
 }
 
+/* The one to stop behind is of a word that the layout does not say. */
+static sk_status did_not_run(const step *s)
+{
+    return sk_fail(SK_EUSAGE,
+                   "the pass '%s' did not run, for the layout does not say '%s'; as in "
+                   "layout=\"%s\"",
+                   name_of(s), s->word->name, s->word->example);
+}
+
 /* Those for all ranks or those of one, all or up to `last`. */
 static sk_status run_passes(sk_lowering *e, bool all_ranks, const char *last, bool *stopped)
 {
@@ -202,6 +250,7 @@ static sk_status run_passes(sk_lowering *e, bool all_ranks, const char *last, bo
         if (!s.word) SK_TRY(s.of->run(e));
         else if (sk_word_on(s.word, e->l)) SK_TRY(s.pass->list(e->p, e->tmp));
         *stopped = last && !strcmp(last, name_of(&s));
+        if (*stopped && s.word && !sk_word_on(s.word, e->l)) return did_not_run(&s);
     }
     return SK_OK;
 }
@@ -232,6 +281,7 @@ static sk_status make_plan(sk_arena *a, const sk_graph *g, const sk_layout *l,
                            const sk_graph_plan **out)
 {
     SK_TRY(sk_graph_status(g));
+    SK_TRY(check_words());
     sk_graph_plan *plan = sk_new(a, sk_graph_plan);
     sk_program *p = new_program(a, g, l, o, 0); /* of any rank: for what ranks have in common */
     *plan = (sk_graph_plan){.graph = g, .layout = *l, .opts = *o, .n_micro = p->n_micro};

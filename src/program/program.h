@@ -39,9 +39,11 @@
  *   inst.parts       1: not split  ring, overlap, slices, tiles -> those behind; offload, verify
  *   inst.param       of ADD: the gradient, or what is a leaf of it  lower -> accumulate
  *   call.by_rows     may be split along the batch                lower -> overlap
- *   call.flies       how long it may be in flight   lower, overlap, first-gather, buckets, hoist ->
- * waits call.then        instructions that follow its wait           lower, first-gather -> waits
- *   call.param_set   the weights of a layer that it gathers      lower -> first-gather, hoist
+ *   call.flies       how long it may be in flight                lower, overlap, first-gather,
+ *                                                                buckets, passes of words -> waits
+ *   call.then        instructions that follow its wait           lower, first-gather -> waits
+ *   call.param_set   the weights of a layer that it gathers      lower -> first-gather,
+ *                                                                passes of words
  *   param.home       sk_layout.home: where kinds of data live    words -> params, tiles, offload
  *
  * Every call has its algorithm from the compiler (coll/choose.h), so that ranks cannot
