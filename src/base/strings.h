@@ -33,6 +33,9 @@ bool sk_read_plain(const char *s, double *out); /* a real that has no units: a r
 
 /* The candidate nearest to `word` by edit distance, or NULL if none is near. */
 const char *sk_nearest(const char *word, const char *const *candidates, int n);
+/* All that are as near as that one, up to `most`; returns how many. */
+int sk_nearest_all(const char *word, const char *const *candidates, int n, const char **out,
+                   int most);
 
 /* "1.5 GiB", "312 B": into the arena. */
 char *sk_bytes(sk_arena *a, int64_t bytes);

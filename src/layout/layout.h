@@ -108,6 +108,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */
 /* Are activations packed into space that may be too small for some step? */
 static inline bool sk_layout_may_fill(const sk_layout *l) { return l->gist > 0 && l->gist < 100; }
 char *sk_layout_short(sk_arena *a, const sk_layout *l); /* "dp 2 · tp 2 · zero 3" */
+char *sk_layout_title(sk_arena *a, const sk_layout *l); /* "4 ranks = " and that; "1 rank" */
 
 int sk_mesh_ranks(const sk_mesh *m);
 void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);

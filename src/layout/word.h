@@ -7,10 +7,10 @@
  *
  *     const sk_word sk_word_slices = {
  *         .name = "slices",
- *         .doc = "wide results are computed and used in N slices along the batch",
+ *         .doc = "logits and hidden layers are computed and used in N slices along the batch ...",
  *         .value = "N", .kind = SK_WORD_INT, .least = 1, .most = 4096, .off = 1,
  *         .sentence = {"results in N slices"},
- *         .example = "dp=2 slices=4",
+ *         .example = "slices=4",
  *         .place = 170, a number that no other word has: where its sentence is printed
  *     };
  *

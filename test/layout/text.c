@@ -132,6 +132,7 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · tp 4"));
     check(!sk_layout_read("dp=1", 1, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "1 rank"));
+    check(!strcmp(sk_layout_title(&arena, &l), "1 rank"));
     check(!sk_layout_read("pp=2 dp=2 zero=2 micro=4", 4, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "pp 2 · dp 2 · zero 2 · micro 4 · 1f1b"));
     check(!sk_layout_read("dp=2 replica", 2, &l));
