@@ -9,7 +9,7 @@
 static sk_status set(sk_reading *r, const char *value)
 {
     sk_layout *l = r->l;
-    l->again_said = true;
+    l->recompute_said = true;
     if (!strcmp(value, "none")) return SK_OK;
     bool blocks = *value >= '0' && *value <= '9';
     if (!blocks && (!*value || strlen(value) >= sizeof l->recompute))

@@ -81,7 +81,7 @@ typedef struct sk_layout {
     char recompute[SK_SCHEDULE_NAME]; /* recomputed for the backward pass: "full", "selective" or
                                       the name of an op; empty: nothing */
     int recompute_blocks;             /* full: the first of each stage; 0: all */
-    bool again_said;                  /* the text says it, if only "none" */
+    bool recompute_said;              /* the text says it, if only "none" */
     bool partition;                   /* saved activations are sharded over the axes whose ranks
                                           would all keep the same */
     bool keep_cheap;                  /* results of cheap ops are kept, not recomputed */

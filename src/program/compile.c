@@ -118,7 +118,7 @@ static const station for_one[] = {
     {"lower", "instructions of all tasks, with communication", sk_lower},
     {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
     {"overlap", "products in chunks, beside the collectives they wait for", sk_overlap_chunks},
-    {"slices", "regions in sequence chunks: wide results are never whole", sk_sequence_chunks},
+    {"slices", "regions in sequence chunks: wide results are never whole", sk_slice_regions},
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
     {"weight-stash", "versions of weights that change within a step", sk_stash_weights},
     {"first-gather", "later gathers of a weight come from a second copy", sk_find_first_gathers},

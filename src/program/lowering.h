@@ -250,7 +250,7 @@ sk_status sk_find_regions(sk_lowering *e);
 /* sequence_chunks.c: all nodes of a region, of this node's phase; and the pass that runs them in
  * chunks. */
 sk_status sk_lower_region(sk_lowering *e, const sk_node *n);
-sk_status sk_sequence_chunks(sk_lowering *e);
+sk_status sk_slice_regions(sk_lowering *e);
 /* How many instructions chunks add at least, beyond one per node and micro-batch; counting stops at
  * `enough`. */
 int64_t sk_lower_regions_insts(sk_lowering *e, int64_t enough);

@@ -341,7 +341,7 @@ static void compile_refused(const char *layout, const char *words)
     sk_arena_end(&a);
 }
 
-static void compile_stories(void)
+static void compile_errors(void)
 {
     compile_refused("pp=2 schedule=gpip", "did you mean 'gpipe'");
     compile_refused("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
@@ -445,7 +445,7 @@ int main(void)
     together();
     names();
     error_messages();
-    compile_stories();
+    compile_errors();
     noise();
     sk_arena_end(&arena);
     printf("layout text: %d checks, %d failed\n", checks, bad);

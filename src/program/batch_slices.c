@@ -118,7 +118,7 @@ static int write(void *ctx, const sk_inst *old, int pc)
     return end;
 }
 
-sk_status sk_sequence_chunks(sk_lowering *e)
+sk_status sk_slice_regions(sk_lowering *e)
 {
     sequence x = {e, e->p->insts.n};
     return e->plan.regions.n ? sk_rewrite(e, write, &x) : SK_OK;
