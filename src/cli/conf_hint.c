@@ -123,7 +123,7 @@ static const char *in_layout(sk_arena *a, const char *last)
     static const char as_in[] = "as in \"";
     const sk_word *w = sk_word_find(last);
     const char *say = w ? NULL : sk_layout_alias(last), *from = say ? strstr(say, as_in) : NULL;
-    if (w) return sk_print(a, "layout=\"%s\"", w->example);
+    if (w) return sk_print(a, "layout=\"%s\"", sk_or_empty(w->example));
     if (from) from += strlen(as_in);
     return from ? sk_print(a, "layout=\"%.*s\"", (int)strcspn(from, "\""), from) : NULL;
 }

@@ -321,12 +321,12 @@ static sk_status no_value(const char *word)
     if (!is_verb(word) && !w) return unknown(word);
     if (!is_verb(word))
         return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, %s=%s, as in \"%s\"", word, word,
-                       w->value, w->example);
+                       w->value, sk_or_empty(w->example));
     return sk_fail(SK_ECONF,
                    "layout: \"%s\" begins a sentence; put it on a line of its own, or behind a "
                    "';'%s%s%s",
-                   word, w ? ", or give it a value, as in \"" : "", w ? w->example : "",
-                   w ? "\"" : "");
+                   word, w ? ", or give it a value, as in \"" : "",
+                   w ? sk_or_empty(w->example) : "", w ? "\"" : "");
 }
 
 static bool needs_value(const sk_word *w)
