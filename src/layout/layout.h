@@ -76,7 +76,7 @@ typedef struct sk_layout {
     int tiles;                             /* in which offloaded weights come; 0: not cut */
     bool home_said;                        /* the text says it, if only "none" */
     int overlap;                      /* chunks of a product that waits for other ranks; 0: one */
-    int slices;                       /* sequence chunks that wide results are made in; 0: one */
+    int slices;                       /* of the batch that wide results are made in; 0: one */
     bool keep;                        /* weights gathered for the forward pass serve the backward */
     char recompute[SK_SCHEDULE_NAME]; /* recomputed for the backward pass: "full", "selective" or
                                       the name of an op; empty: nothing */

@@ -1,6 +1,6 @@
 /* word.h - a word of a layout, as a part: parts/word/NAME.c defines `const sk_word sk_word_NAME`.
  *
- * A word has a short form ("overlap=4") and sentences ("overlap in 4 turns").  Reading, printing,
+ * A word has a short form ("overlap=4") and sentences ("overlap in 4 chunks").  Reading, printing,
  * hints, help, `skein list word`, exclusions and the random pairs of the tests (test/lib/draw.c)
  * come from the table; nothing outside of parts/word spells a word.  A new flag or integer needs no
  * member of sk_layout either: its value is sk_layout.own[], and sk_word_value() reads it.

@@ -54,7 +54,7 @@ static int shard_axis(const sk_layout *l, char batch)
     return best;
 }
 
-/* Wide results whole, or in sequence chunks; what the layout says is not changed, nor is
+/* Wide results whole, or in slices; what the layout says is not changed, nor is
  * order=canonical. */
 static void add_slices(list *l, const sk_budget_in *in, const sk_layout *layout)
 {

@@ -199,7 +199,8 @@ static void shape(sk_out *o, const sk_program *p, int buf)
     const sk_buffer *b = &p->bufs.v[buf];
     sk_out_add(o, "%s[", b->name);
     for (int i = 0; i < b->box.n; i++) sk_out_add(o, "%s%" PRId64, i ? "," : "", b->box.size[i]);
-    sk_out_add(o, "]@%" PRIx64, (uint64_t)b->offset);
+    sk_out_add(o, "]");
+    if (p->heap_bytes) sk_out_add(o, "@%" PRIx64, (uint64_t)b->offset); /* places are known */
 }
 
 void sk_print_operands(sk_out *o, const sk_program *p, const int *v, int n)
