@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { FILES = 64 }; /* open at once beside one for each rank */
-#define CONTROL_BLOCK \
-    (20LL << 20) /* what a rank shares beside its memory; as much for the job itself */
+/* Bytes that a rank shares beside its memory; as much for the job itself. */
+#define CONTROL_BLOCK (20LL << 20)
 
 /* A change of the job: what is not said stays. */
 typedef struct change {

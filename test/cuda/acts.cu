@@ -6,7 +6,7 @@
  * Every case runs twice and must give the same bits.  Copies, packed results and codes must have
  * the bits of the CPU, but that what is no number may be another one where it is decoded; numbers
  * may be off by 1e-5 of 1 + |x|, narrow ones by their own rounding too; and state that is rounded
- * by lot falls otherwise only where the last bit of f32 differs, which one in a thousand elements
+ * stochastically differs only where the last bit of f32 differs, which one in a thousand elements
  * may.  The only argument is a seed. */
 #include "base/rng.h"
 #include "base/strings.h"
@@ -135,9 +135,9 @@ static double off(world *w, size_t at, sk_dtype type, const float *want, int64_t
     return worst;
 }
 
-/* State that was rounded by lot: the part of the elements that differ, 1 if one does by more than
- * one unit in the last place.  Where a small difference of large numbers is left, the last bits of
- * f32 are several units of it: 1e-6 is allowed beside. */
+/* State that was rounded stochastically: the part of the elements that differ, 1 if one does by
+ * more than one unit in the last place.  Where a small difference of large numbers is left, the
+ * last bits of f32 are several units of it: 1e-6 is allowed beside. */
 static double off_by_lot(world *w, size_t at, const uint16_t *want, int64_t n)
 {
     int64_t differ = 0, far = 0;
