@@ -126,6 +126,7 @@ static sk_status choose(const skein_comm *c, asked *q)
     SK_TRY(sk_choose_call(&sk_costs_preset, pin, &ask, hosts, (sk_reduce)k->reduction,
                           k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
     const sk_coll *a = q->algorithm < 0 ? NULL : sk_coll_parts[q->algorithm];
+    if (a) SK_TRY(sk_choose_wired(a, w->host_of != NULL));
     if (a && !(a->native && a->build))
         q->workspace = sk_coll_workspace(a, &ask, (sk_dtype)k->type, &seg, 1);
     return SK_OK;
