@@ -110,7 +110,11 @@ static sk_status dispatch(sk_arena *a, int n, char **words)
 int sk_command(int n_words, const char *const words[])
 {
     sk_arena a = {0};
-    int n = n_words > 0 ? n_words : 0;
+    int n = n_words > 0 ? n_words : 0, given = 0;
+    while (words && given < n && words[given]) given++;
+    if (given < n && !words) return (int)sk_fail(SK_EUSAGE, "sk_command: words is NULL");
+    if (given < n)
+        return (int)sk_fail(SK_EUSAGE, "sk_command: word %d of %d is NULL", given + 1, n);
     char **copy = sk_many(&a, char *, n + 1); /* commands may change their words */
     for (int i = 0; i < n; i++) copy[i] = sk_strdup(&a, words[i]);
     sk_error_set("");
