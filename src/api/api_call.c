@@ -380,7 +380,7 @@ int skein_send_recv(skein_comm *c, int to, const void *src, int from, void *dst,
                             "is from oneself",
                             to, from, c->rank);
     if (to == c->rank) {
-        memmove(dst, src, (size_t)bytes);
+        if (bytes) memmove(dst, src, (size_t)bytes);
         return SK_OK;
     }
     return (int)message(c, __func__, to, src, from, dst, bytes);

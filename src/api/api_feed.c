@@ -85,6 +85,7 @@ static sk_status check_ids(const skein_run *r, const sk_run_input *in, const int
 
 int skein_run_feed(skein_run *r, const char *input, const void *data, int64_t n)
 {
+    SK_ENTER;
     SK_NEED(r);
     SK_NEED(input);
     SK_NEED(data);

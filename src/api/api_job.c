@@ -49,6 +49,7 @@ static sk_status load(skein_job *job, int n, char **words)
 
 int skein_job_open(skein_graph *g, int n_words, const char *const words[], skein_job **out)
 {
+    SK_ENTER;
     SK_NEED(out);
     if (n_words < 0 || n_words > WORDS || (n_words && !words))
         return (int)sk_fail(SK_EUSAGE, "skein_job_open: %d words; 0 to %d are possible", n_words,
@@ -88,6 +89,7 @@ void skein_job_close(skein_job *job)
 
 int skein_layout_read(const char *text, int n_ranks, skein_layout **out)
 {
+    SK_ENTER;
     SK_NEED(text);
     SK_NEED(out);
     if (n_ranks < 0)

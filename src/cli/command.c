@@ -3,6 +3,7 @@
  * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
  * of its own (signals, printing the error report) is there, all else is here. */
 #include "skein.h"
+#include "base/entry.h"
 #include "base/proc.h"
 #include "base/strings.h"
 #include "base/version.h"
@@ -109,6 +110,7 @@ static sk_status dispatch(sk_arena *a, int n, char **words)
 
 int sk_command(int n_words, const char *const words[])
 {
+    SK_ENTER;
     sk_arena a = {0};
     int n = n_words > 0 ? n_words : 0, given = 0;
     while (words && given < n && words[given]) given++;
