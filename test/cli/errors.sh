@@ -95,6 +95,12 @@ for algorithm in ring double_tree torus rabenseifner; do
 done
 case_of 78 "ring adds in an order of its own" explain model=tiny layout="dp=2" order=canonical comm.algorithm=ring
 case_of 78 "adasum combines by adasum|this allreduce sums" plan model=tiny layout="dp=2" comm.algorithm=adasum
+case_of 78 "order=canonical|offload=state the host|order=fast" plan model=tiny device=cuda order=canonical layout=offload=state
+case_of 78 "order=canonical|offload=grads the host" explain model=tiny device=cuda order=canonical layout=offload=grads
+case_of 78 "does not begin with a step" simulate model=tiny train.relayout=nonsense
+case_of 78 "has 3 ranks, the run has 1" simulate model=tiny train.relayout="5: dp=3"
+case_of 78 "leave out 'offload=state'" simulate model=switch-tiny train.dropless=1 layout=offload=state
+case_of 78 "leave out 'offload=state'" simulate model=tiny layout="offload=state gist=50"
 case_of 78 "in f32|train.dtype is bf16" plan model=tiny order=canonical train.dtype=bf16
 case_of 78 "untie it" plan model=tiny optim.clip=0 layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "typo.yaml:3:3|optim.learning_rat" train typo.yaml
