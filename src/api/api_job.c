@@ -25,7 +25,9 @@ static sk_status whole_graph(const skein_graph *g)
 static bool ranks_said(int n, char **words)
 {
     for (int i = 0; i < n; i++)
-        if (!strncmp(words[i], "-n", 2) || !strncmp(words[i], "ranks=", 6)) return true;
+        if (!strncmp(words[i], "-n", 2) || !strncmp(words[i], "ranks=", 6) ||
+            !strcmp(words[i], "--ranks") || !strncmp(words[i], "--ranks=", 8))
+            return true;
     return false;
 }
 

@@ -396,6 +396,14 @@ static void late_mistakes(void)
         skein_graph_close(g);
     }
     skein_job *job = NULL;
+    skein_program *p = NULL;
+    const char *const one_rank[] = {"ranks=1", "--ranks=1", "-n1"};
+    for (int i = 0; i < 3; i++) { /* however it is said */
+        check(!skein_job_open(NULL, WORDS("model=tiny", one_rank[i], "layout=dp=2"), &job));
+        fails((sk_status)skein_plan(job, NULL, &p), SK_ECONF, "rank");
+        skein_job_close(job);
+        job = NULL;
+    }
     skein_graph *g = mlp();
     fails((sk_status)skein_job_open(g, WORDS("model=tiny"), &job), SK_EUSAGE, "leave it out");
     fails((sk_status)skein_job_open(g, WORDS("model.hidden_size=3"), &job), SK_EUSAGE,

@@ -57,7 +57,7 @@ done
 words=(model=tiny model.num_hidden_layers=13 train.batch=1 train.seq=5 optim.clip=0
     layout="zero=3 gist=5 slices=2 dp=7 micro=5")
 for rank in 0 5; do
-    planned=$("$skein" plan "${words[@]}" -o csv | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == 2 { print $at["scratch_bytes"] }')
+    planned=$("$skein" plan "${words[@]}" -o csv 2>/dev/null | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == 2 { print $at["scratch_bytes"] }')
     said=$("$skein" explain "${words[@]}" --rank $rank 2>/dev/null | awk '$1 == "memory" && $2 == "scratch" { print $3 }')
     [ "$said" = "$planned" ] || { echo "plan: scratch of rank $rank is $planned bytes, explain says $said"; exit 1; }
 done
