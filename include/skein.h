@@ -32,6 +32,8 @@
  *              they were asked of and live as long.  What is passed in is copied.
  *   Threads    One thread at a time uses an object; different objects do not disturb each other.
  *              A communicator belongs to the thread that is its rank.  Errors are per thread.
+ *              A thread needs a stack of 256 KiB.  Its locale and its floating-point environment
+ *              change nothing, and are kept; only sums of a communicator round as the thread does.
  *   Processes  SKEIN_PROCESSES forks: call it before other threads run.  Ranks end with the process
  *              that made them.
  *   Names      skein_ and SKEIN_ are other programs' to use; of sk_, only what is declared here.
@@ -117,7 +119,8 @@ int skein_graph_open(const char *name, skein_graph **out);
 void skein_graph_close(skein_graph *g);
 int skein_graph_status(const skein_graph *g);
 void skein_graph_size(skein_graph *g, char letter, int64_t size);
-/* What is made from now on is of this layer, from 0 on; pipelines cut between layers. */
+/* What is made from now on is of this layer, from 0 on; pipelines cut between layers.  A layer
+ * reads results of its own and of layers before it. */
 void skein_graph_layer(skein_graph *g, int layer);
 /* SKEIN_I32 or SKEIN_F32. */
 skein_tensor *skein_input(skein_graph *g, const char *name, const char *letters, skein_dtype type);

@@ -3,7 +3,7 @@
 #include "cli/argv.h"
 #include "cli/cmd.h"
 #include "layout/word.h"
-#include "train/setup.h"
+#include "train/relayout.h"
 
 #include <string.h>
 
@@ -50,7 +50,11 @@ static bool is_pass(const char *name)
 static sk_status print_program(sk_arena *a, sk_setup *s, int rank)
 {
     sk_program *p = s->programs[rank];
-    if (!p || p->rank != rank) SK_TRY(sk_setup_compile(s, rank, &p));
+    if (!p || p->rank != rank) {
+        SK_TRY(sk_setup_compile(s, rank, &p));
+        /* its heap has room for the fallback, as that of the first rank of its class */
+        if (s->fallback) sk_relayout_grow(p, sk_setup_program_of(s, rank)->heap_bytes);
+    }
     fputs(sk_program_print(p, a), stdout);
     return SK_OK;
 }

@@ -34,7 +34,7 @@ static void cpu(const sk_args *a)
 static void infer(sk_graph *g, const sk_node *n)
 {
     if (sk_activation_formula(n->attr[0]) == SK_N_FORMULAS)
-        sk_graph_fail(g, SK_EBUG, "act: %g stands for no activation function (%s)", n->attr[0],
+        sk_graph_fail(g, SK_ECONF, "act: %g stands for no activation function (%s)", n->attr[0],
                       n->where);
 }
 

@@ -28,6 +28,13 @@ static void cpu(const sk_args *a)
         loops[f](x + from, dy + from, dx + from, to - from < BLOCK ? (int)(to - from) : BLOCK);
 }
 
+static void infer(sk_graph *g, const sk_node *n)
+{
+    if (sk_activation_formula(n->attr[0]) == SK_N_FORMULAS)
+        sk_graph_fail(g, SK_ECONF, "act_grad: %g stands for no activation function (%s)",
+                      n->attr[0], n->where);
+}
+
 static double flops(const sk_args *a) { return 14 * (double)sk_count(&a->out[0]); }
 
 static const sk_sample samples[] = {
@@ -44,6 +51,7 @@ const sk_op sk_op_act_grad = {
     .dims = "*,*->*",
     .n_in = 2,
     .reuse = 1 | 2,
+    .infer = infer,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

@@ -112,6 +112,7 @@ const sk_op sk_op_attention = {
     .infer = infer,
     .split = split,
     .grad = grad,
+    .no_grad = 2,
     .flops = flops,
     .scratch = scratch,
     .cpu = cpu,

@@ -111,6 +111,7 @@ const sk_op sk_op_attention_kv = {
     .stats = 2,
     .infer = infer,
     .grad = grad,
+    .no_grad = 2,
     .flops = flops,
     .scratch = scratch,
     .cpu = cpu,

@@ -1,14 +1,8 @@
 /* combine_grad_rows.c - the gradient of each expert's row: its token's, times the gate.
  *
  * Attributes as of dispatch: experts, capacity. */
-#include "graph/graph.h"
+#include "graph/infer_route.h"
 #include "kernel/slots.h"
-
-static void infer(sk_graph *g, const sk_node *n)
-{
-    sk_graph_size(g, n->letters_out[0][0], (int64_t)n->attr[0]);
-    sk_graph_size(g, n->letters_out[0][2], (int64_t)n->attr[1]);
-}
 
 static void cpu(const sk_args *a)
 {
@@ -28,7 +22,7 @@ const sk_op sk_op_combine_grad_rows = {
     .dims = "bt!c,bt!k!,bt!k!->ebxc",
     .n_in = 3,
     .types = "xsf>x",
-    .infer = infer,
+    .infer = sk_slots_infer,
     .cpu = cpu,
     .samples = samples,
 };

@@ -5,14 +5,8 @@
  * matrix product, and a layout that splits both b and e over one axis splits this node along b and
  * the experts along e, which is the all-to-all of Lepikhin et al. 2020 (GShard).  Attributes:
  * experts, capacity of each in a sequence. */
-#include "graph/graph.h"
+#include "graph/infer_route.h"
 #include "kernel/slots.h"
-
-static void infer(sk_graph *g, const sk_node *n)
-{
-    sk_graph_size(g, n->letters_out[0][0], (int64_t)n->attr[0]);
-    sk_graph_size(g, n->letters_out[0][2], (int64_t)n->attr[1]);
-}
 
 static void cpu(const sk_args *a) { sk_slots_scatter(a, &a->in[0], &a->in[1], NULL, &a->out[0]); }
 
@@ -34,7 +28,7 @@ const sk_op sk_op_dispatch = {
     .dims = "bt!c,bt!k!->ebxc",
     .n_in = 2,
     .types = "xs>x",
-    .infer = infer,
+    .infer = sk_slots_infer,
     .grad = grad,
     .cpu = cpu,
     .samples = samples,

@@ -6,6 +6,16 @@
 #include "graph/graph.h"
 #include "base/rng.h"
 
+static void infer(sk_graph *g, const sk_node *n)
+{
+    if (!(n->attr[0] >= 0 && n->attr[0] < 1))
+        sk_graph_fail(g, SK_ECONF, "dropout: p is %g; a number from 0 to below 1 is needed (%s)",
+                      n->attr[0], n->where);
+    if (!(n->attr[1] >= 0 && n->attr[1] <= INT32_MAX))
+        sk_graph_fail(g, SK_ECONF, "dropout: its number is %g; 0 to %d is needed (%s)", n->attr[1],
+                      INT32_MAX, n->where);
+}
+
 static void cpu(const sk_args *a)
 {
     const sk_view *v = &a->in[0];
@@ -47,6 +57,7 @@ const sk_op sk_op_dropout = {
     .n_in = 1,
     .flags = SK_OP_RECOMPUTE,
     .reuse = 1,
+    .infer = infer,
     .grad = grad,
     .flops = flops,
     .cpu = cpu,

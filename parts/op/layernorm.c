@@ -61,6 +61,7 @@ const sk_op sk_op_layernorm = {
     .flags = SK_OP_CHEAP,
     .stats = 6,
     .grad = grad,
+    .no_grad = 6,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

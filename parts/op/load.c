@@ -43,6 +43,13 @@ static void cpu(const sk_args *a)
     }
 }
 
+static void infer(sk_graph *g, const sk_node *n)
+{
+    if (!(n->attr[0] >= 1 && n->attr[0] <= SK_MOST_SLOTS))
+        sk_graph_fail(g, SK_ECONF, "load: an expert has room for %g tokens; 1 to %d is needed (%s)",
+                      n->attr[0], SK_MOST_SLOTS, n->where);
+}
+
 static double flops(const sk_args *a) { return 2 * (double)sk_count(&a->in[0]); }
 
 static const sk_sample samples[] = {
@@ -60,6 +67,7 @@ const sk_op sk_op_load = {
     .types = "s>f",
     .flags = SK_OP_ADDS | SK_OP_EXACT,
     .stats = 1,
+    .infer = infer,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

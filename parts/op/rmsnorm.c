@@ -52,6 +52,7 @@ const sk_op sk_op_rmsnorm = {
     .flags = SK_OP_CHEAP,
     .stats = 2,
     .grad = grad,
+    .no_grad = 2,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

@@ -42,6 +42,7 @@ const sk_op sk_op_route_biased = {
     .stats = 3,
     .infer = sk_route_infer,
     .grad = grad,
+    .no_grad = 1,
     .flops = flops,
     .scratch = sk_route_scratch,
     .cpu = cpu,

@@ -166,6 +166,14 @@ static void cpu(const sk_args *a)
     else by_strips(a);
 }
 
+/* "bthsd->hsd" read backwards. */
+static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
+{
+    const char *arrow = strstr(y->dims, "->");
+    char *dims = sk_print(g->arena, "%s->%.*s", arrow + 2, (int)(arrow - y->dims), y->dims);
+    dx[0] = sk_apply(g, "spread", .in = {dy[0]}, .dims = dims)->out[0];
+}
+
 static double flops(const sk_args *a) { return (double)sk_count(&a->in[0]); }
 
 static const sk_sample samples[] = {
@@ -189,6 +197,7 @@ const sk_op sk_op_sum = {
     .types = "x>f",
     .flags = SK_OP_LINEAR | SK_OP_ADDS,
     .infer = infer,
+    .grad = grad,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

@@ -29,7 +29,7 @@ static void infer(sk_graph *g, const sk_node *n)
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     if (!dy[0] || !dy[1])
-        sk_graph_fail(g, SK_EBUG,
+        sk_graph_fail(g, SK_ECONF,
                       "unpack: a gradient comes back for %s only; attention gives both (%s)",
                       dy[0] ? "queries" : "keys", y->where);
     else dx[0] = sk_apply(g, "unpack_grad", .in = {dy[0], dy[1]})->out[0];

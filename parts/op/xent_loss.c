@@ -80,6 +80,7 @@ const sk_op sk_op_xent_loss = {
     .flags = SK_OP_ADDS,
     .stats = 3,
     .grad = grad,
+    .no_grad = 2,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

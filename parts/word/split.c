@@ -3,10 +3,24 @@
 
 #include <string.h>
 
+/* A short word, as dp=2, implies letters, and they may be said again. */
+static sk_status not_again(const sk_reading *r, const char *letters)
+{
+    bool implied = r->first >= 0 && r->axis >= r->first;
+    for (const char *p = letters; *p && !implied; p++)
+        if (sk_layout_splits(r->l, r->axis, *p) || strchr(p + 1, *p))
+            return sk_fail(SK_ECONF, "layout: letter '%c' is split over '%s' twice", *p,
+                           r->l->mesh.name[r->axis]);
+    return SK_OK;
+}
+
 static sk_status say(sk_reading *r, const sk_phrase *s)
 {
     SK_TRY(sk_axis_find(r->l, s->v[0], &r->axis));
-    for (int i = 0; i < s->n_many; i++) SK_TRY(sk_axis_split(r->l, r->axis, s->many[i]));
+    for (int i = 0; i < s->n_many; i++) {
+        SK_TRY(not_again(r, s->many[i]));
+        SK_TRY(sk_axis_split(r->l, r->axis, s->many[i]));
+    }
     return SK_OK;
 }
 

@@ -126,6 +126,7 @@ static sk_status choose(const skein_comm *c, asked *q)
     SK_TRY(sk_choose_call(&sk_costs_preset, pin, &ask, hosts, (sk_reduce)k->reduction,
                           k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
     const sk_coll *a = q->algorithm < 0 ? NULL : sk_coll_parts[q->algorithm];
+    if (a) SK_TRY(sk_choose_wired(a, w->host_of != NULL));
     if (a && !(a->native && a->build))
         q->workspace = sk_coll_workspace(a, &ask, (sk_dtype)k->type, &seg, 1);
     return SK_OK;
@@ -379,7 +380,7 @@ int skein_send_recv(skein_comm *c, int to, const void *src, int from, void *dst,
                             "is from oneself",
                             to, from, c->rank);
     if (to == c->rank) {
-        memmove(dst, src, (size_t)bytes);
+        if (bytes) memmove(dst, src, (size_t)bytes);
         return SK_OK;
     }
     return (int)message(c, __func__, to, src, from, dst, bytes);

@@ -69,11 +69,24 @@ static bool has_default(const sk_run_input *in)
     return declared_as(in, SK_INPUT_PLACES) || declared_as(in, SK_INPUT_ONES);
 }
 
+/* Positions begin at 0. */
+static sk_status check_places(const sk_run_input *in, const int32_t *at)
+{
+    for (int64_t i = 0; i < in->count; i++)
+        if (at[i] < 0)
+            return sk_fail(SK_EDATA,
+                           "input '%s': element %lld is %d; positions from 0 on are "
+                           "possible",
+                           in->name, (long long)i, at[i]);
+    return SK_OK;
+}
+
 /* Ids choose rows of tables and classes of logits. */
 static sk_status check_ids(const skein_run *r, const sk_run_input *in, const int32_t *ids)
 {
     int64_t most = r->program->setup.graph.size['v'];
-    if (in->type != SK_I32 || declared_as(in, SK_INPUT_PLACES) || !most) return SK_OK;
+    if (in->type == SK_I32 && declared_as(in, SK_INPUT_PLACES)) return check_places(in, ids);
+    if (in->type != SK_I32 || !most) return SK_OK;
     for (int64_t i = 0; i < in->count; i++)
         if (ids[i] < 0 || ids[i] >= most)
             return sk_fail(SK_EDATA,
@@ -85,6 +98,7 @@ static sk_status check_ids(const skein_run *r, const sk_run_input *in, const int
 
 int skein_run_feed(skein_run *r, const char *input, const void *data, int64_t n)
 {
+    SK_ENTER;
     SK_NEED(r);
     SK_NEED(input);
     SK_NEED(data);

@@ -7,13 +7,15 @@
 #include "base/strings.h"
 #include "model/blocks.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { NAME_BYTES = 200 };
+
+/* In any locale. */
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /* --- mistakes --- */
 
@@ -76,7 +78,7 @@ void skein_graph_close(skein_graph *g)
 void skein_graph_size(skein_graph *g, char letter, int64_t size)
 {
     if (!open_for(g)) return;
-    if (!isalpha((unsigned char)letter)) {
+    if (!is_letter(letter)) {
         mistake(g, "graph %s: a letter is needed for a dim, not character %d", g->name, letter);
         return;
     }
@@ -124,14 +126,14 @@ static bool good_leaf(skein_graph *g, const char *name, const char *letters)
     if (!name || !letters) return mistake(g, "graph %s: name or letters are NULL", g->name);
     size_t n = strlen(name);
     bool good = n > 0 && n < NAME_BYTES;
-    for (const char *p = name; good && *p; p++) good = isgraph((unsigned char)*p) != 0;
+    for (const char *p = name; good && *p; p++) good = *p > ' ' && *p <= '~';
     if (!good)
         return mistake(g,
                        "graph %s: \"%.40s\" is no name; 1 to %d visible ASCII characters are "
                        "needed",
                        g->name, name, NAME_BYTES - 1);
     for (const char *p = letters; *p; p++)
-        if (!isalpha((unsigned char)*p) || p - letters >= SK_MAX_DIM)
+        if (!is_letter(*p) || p - letters >= SK_MAX_DIM)
             return mistake(g, "graph %s: '%s' has the dims \"%.20s\"; up to %d letters are needed",
                            g->name, name, letters, SK_MAX_DIM);
     if (!strcmp(name, "loss_scale"))
@@ -175,6 +177,11 @@ static bool good_operand(skein_graph *g, const char *op, int i, const skein_tens
     if (!t) return mistake(g, "graph %s: %s: operand %d is NULL", g->name, op, i);
     if (t->graph != g)
         return mistake(g, "graph %s: %s: operand %d is of another graph", g->name, op, i);
+    const sk_build_record *from = &g->records.v[t->record];
+    if (from->of == SK_OF_OP && from->layer > g->layer)
+        return mistake(g,
+                       "graph %s: %s: layer %d reads a result of layer %d (%s); layers must rise",
+                       g->name, op, g->layer, from->layer, from->name);
     bool ids = t->type == SK_I32;
     if (type != 's' && ids != (type == 'i'))
         return mistake(g, "graph %s: %s: operand %d has %s, it needs %s", g->name, op, i,
@@ -211,6 +218,10 @@ skein_tensor *skein_apply(skein_graph *g, const char *op, const char *dims, int 
                        "graph %s: %s: %d operands and %d numbers; it takes %d operands and up "
                        "to %d numbers",
                        g->name, op, in ? n_in : 0, n_attr, o->n_in, SK_MAX_ATTR);
+    for (int i = 0; i < n_attr; i++)
+        if (!isfinite(attr[i]))
+            return mistake(g, "graph %s: %s: number %d is %g; a finite one is needed", g->name, op,
+                           i, attr[i]);
     if (o->changes)
         return mistake(g, "graph %s: %s changes its operands, which no training does", g->name, op);
     for (int i = 0; i < n_in; i++)

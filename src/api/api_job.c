@@ -25,7 +25,9 @@ static sk_status whole_graph(const skein_graph *g)
 static bool ranks_said(int n, char **words)
 {
     for (int i = 0; i < n; i++)
-        if (!strncmp(words[i], "-n", 2) || !strncmp(words[i], "ranks=", 6)) return true;
+        if (!strncmp(words[i], "-n", 2) || !strncmp(words[i], "ranks=", 6) ||
+            !strcmp(words[i], "--ranks") || !strncmp(words[i], "--ranks=", 8))
+            return true;
     return false;
 }
 
@@ -49,6 +51,7 @@ static sk_status load(skein_job *job, int n, char **words)
 
 int skein_job_open(skein_graph *g, int n_words, const char *const words[], skein_job **out)
 {
+    SK_ENTER;
     SK_NEED(out);
     if (n_words < 0 || n_words > WORDS || (n_words && !words))
         return (int)sk_fail(SK_EUSAGE, "skein_job_open: %d words; 0 to %d are possible", n_words,
@@ -88,6 +91,7 @@ void skein_job_close(skein_job *job)
 
 int skein_layout_read(const char *text, int n_ranks, skein_layout **out)
 {
+    SK_ENTER;
     SK_NEED(text);
     SK_NEED(out);
     if (n_ranks < 0)

@@ -109,6 +109,7 @@ static void answer(const life *l, long long number, sk_status st)
 
 sk_status sk_rank_life(void *ctx, int rank)
 {
+    SK_ENTER;
     life l = {.r = ctx, .rank = rank};
     sk_status st = begin(&l);
     answer(&l, 1, st);

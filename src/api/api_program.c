@@ -25,6 +25,7 @@ static sk_status make(skein_program *p, const skein_layout *l, bool all)
 
 static sk_status open_program(skein_job *job, const skein_layout *l, bool all, skein_program **out)
 {
+    SK_ENTER;
     sk_arena a = {0};
     skein_program *p = sk_new(&a, skein_program);
     p->arena = a;
@@ -94,6 +95,7 @@ int skein_program_memory(const skein_program *p, int rank, skein_memory *out)
 
 int skein_program_text(skein_program *p, int rank, const char **out)
 {
+    SK_ENTER;
     SK_NEED(p);
     SK_NEED(out);
     SK_TELL(good_rank(__func__, p, rank));
@@ -129,6 +131,7 @@ static sk_status walk(sk_arena *a, const sk_setup *s, const char *machine, skein
 
 int skein_program_simulate(const skein_program *p, const char *machine, skein_simulation *out)
 {
+    SK_ENTER;
     SK_NEED(p);
     SK_NEED(machine);
     SK_NEED(out);

@@ -144,6 +144,7 @@ static sk_status open_run(skein_run *r)
 
 int skein_run_open(skein_program *p, int flags, skein_run **out)
 {
+    SK_ENTER;
     SK_NEED(p);
     SK_NEED(out);
     SK_TELL(suits(p, flags));
@@ -190,6 +191,7 @@ static sk_status numbers(skein_run *r, const sk_step_out *out)
 
 static sk_status step(skein_run *r, skein_step *out)
 {
+    SK_ENTER; /* not around on_step, which is the caller's */
     int64_t each = r->program->setup.programs[0]->n_updates;
     double lr = r->own_lr >= 0 ? r->own_lr : sk_lr_at(&r->rate, r->done);
     SK_TRY(sk_inputs_check(r));
@@ -242,6 +244,7 @@ int skein_run_steps(skein_run *r, int64_t n, skein_on_step *on_step, void *ctx)
 
 int skein_run_validate(skein_run *r, double *loss)
 {
+    SK_ENTER;
     SK_NEED(r);
     SK_NEED(loss);
     const sk_setup *s = &r->program->setup;
@@ -264,6 +267,7 @@ int skein_run_validate(skein_run *r, double *loss)
 
 int skein_run_rate(skein_run *r, double lr)
 {
+    SK_ENTER;
     SK_NEED(r);
     if (!isfinite(lr))
         return (int)sk_fail(SK_EUSAGE, "skein_run_rate: the learning rate is %g", lr);

@@ -105,6 +105,7 @@ static int64_t move(const sk_tensor_shard *b, float *whole, bool out)
 
 int skein_run_read(skein_run *r, const char *name, float *to, int64_t n)
 {
+    SK_ENTER;
     SK_NEED(r);
     SK_NEED(name);
     SK_NEED(to);
@@ -125,6 +126,7 @@ int skein_run_read(skein_run *r, const char *name, float *to, int64_t n)
 
 int skein_run_write(skein_run *r, const char *name, const float *from, int64_t n)
 {
+    SK_ENTER;
     SK_NEED(r);
     SK_NEED(name);
     SK_NEED(from);

@@ -10,6 +10,7 @@
 #define SK_API_HANDLES_H
 
 #include "base/arena.h"
+#include "base/entry.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "skein.h"

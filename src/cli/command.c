@@ -3,6 +3,7 @@
  * `skein COMMAND ...` is main.c around sk_command(): what belongs to a process
  * of its own (signals, printing the error report) is there, all else is here. */
 #include "skein.h"
+#include "base/entry.h"
 #include "base/proc.h"
 #include "base/strings.h"
 #include "base/version.h"
@@ -109,8 +110,13 @@ static sk_status dispatch(sk_arena *a, int n, char **words)
 
 int sk_command(int n_words, const char *const words[])
 {
+    SK_ENTER;
     sk_arena a = {0};
-    int n = n_words > 0 ? n_words : 0;
+    int n = n_words > 0 ? n_words : 0, given = 0;
+    while (words && given < n && words[given]) given++;
+    if (given < n && !words) return (int)sk_fail(SK_EUSAGE, "sk_command: words is NULL");
+    if (given < n)
+        return (int)sk_fail(SK_EUSAGE, "sk_command: word %d of %d is NULL", given + 1, n);
     char **copy = sk_many(&a, char *, n + 1); /* commands may change their words */
     for (int i = 0; i < n; i++) copy[i] = sk_strdup(&a, words[i]);
     sk_error_set("");

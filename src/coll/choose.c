@@ -208,7 +208,12 @@ static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce re
     const char *what = sk_coll_names[ask->kind];
     const char *sum = sk_kind_sums(ask->kind) && reduce == SK_ADASUM ? " of adasum" : "";
     sk_status st;
-    if (pin == SK_PIN_NONE)
+    const sk_coll *a = pin > 0 ? sk_coll_parts[pin - 1] : NULL;
+    if (a && sk_coll_can(a, ask)) /* not the number of ranks, but the reduction */
+        st = sk_fail(SK_ECONF, "comm.algorithm: %s %s, and this %s %s; these do it: %s", a->name,
+                     a->adasum ? "combines by adasum" : "sums", what,
+                     a->adasum ? "sums" : "combines by adasum", able_ones);
+    else if (pin == SK_PIN_NONE)
         st = sk_fail(SK_ECONF,
                      "no algorithm does %s%s for %d ranks on %d hosts unless it is asked for by "
                      "name (comm.algorithm, or skein_call.algorithm); these can: %s",
@@ -238,6 +243,15 @@ sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int
         fits = able(sk_coll_parts[*algorithm], ask, reduce);
     }
     return fits ? SK_OK : refuse(pin, ask, hosts, reduce);
+}
+
+sk_status sk_choose_wired(const sk_coll *c, bool wire)
+{
+    if (!c->native || c->build || wire) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "comm.algorithm: %s goes through the wire of a library that connects hosts, and "
+                   "all ranks are on one host; leave it out, or take shm",
+                   c->name);
 }
 
 sk_status sk_pin_find(const char *key, const char *name, int *pin)

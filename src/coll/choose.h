@@ -92,6 +92,8 @@ int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce re
 sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
                          sk_reduce reduce, int64_t bytes, int *algorithm);
 
+/* Can it run without a wire, among ranks of one host?  A library's own collective cannot. */
+sk_status sk_choose_wired(const sk_coll *c, bool wire);
 /* "" and "auto": SK_PIN_NONE.  key: what the caller named it in, for the error */
 sk_status sk_pin_find(const char *key, const char *name, int *pin);
 const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: "shm" */

@@ -17,16 +17,20 @@ static const sk_op *join_op(void)
 }
 
 /* A contribution to a parameter must be a result of a new node: the program accumulates it in
- * place. */
+ * place.  Where a rule passes on the gradient that it was given, as that of add does, the
+ * contribution is a copy. */
 static void into_param(sk_graph *g, sk_tensor *param, sk_tensor *d, int first_new)
 {
     sk_node *n = d->from;
     int o = 0;
     if (g->status) return;
     while (n && o < n->n_out && n->out[o] != d) o++;
-    if (!n || n->id < first_new || n->into[o])
-        sk_graph_fail(g, SK_EBUG, "the gradient of '%s' is not a result of its own", param->name);
-    else n->into[o] = param;
+    if (!n || n->id < first_new || n->into[o]) {
+        char *dims = sk_print(g->arena, "%s->%s", d->letters, d->letters);
+        n = sk_apply(g, "spread", .in = {d}, .dims = dims);
+        o = 0;
+    }
+    n->into[o] = param;
 }
 
 static void receive(sk_graph *g, sk_tensor **d, sk_tensor *x, sk_tensor *dx, int first_new)
@@ -37,12 +41,40 @@ static void receive(sk_graph *g, sk_tensor **d, sk_tensor *x, sk_tensor *dx, int
         d[x->id] = sk_apply(g, join_op()->name, .in = {d[x->id], dx})->out[0];
 }
 
-static void one_node(sk_graph *g, sk_node *y, sk_tensor **d)
+/* Which tensors depend on a parameter? */
+static char *depends(const sk_graph *g)
+{
+    char *learns = sk_many(g->arena, char, g->tensors.n + 1);
+    for (int i = 0; i < g->tensors.n; i++) learns[i] = g->tensors.v[i]->role == SK_PARAM;
+    for (int i = 0; i < g->nodes.n; i++) {
+        const sk_node *n = g->nodes.v[i];
+        bool any = false;
+        for (int k = 0; k < n->n_in; k++) any |= learns[n->in[k]->id];
+        for (int o = 0; o < n->n_out; o++) learns[n->out[o]->id] = any;
+    }
+    return learns;
+}
+
+/* A gradient that arrives where the op has no rule for it may end only where no parameter is
+ * behind the op: anywhere else the gradients of these parameters would be wrong. */
+static bool has_rule(sk_graph *g, const sk_node *y, sk_tensor *const *dy, const char *learns)
+{
+    unsigned none = y->op->grad ? y->op->no_grad : ~0u;
+    for (int o = 0; o < y->n_out; o++)
+        if (dy[o] && none >> o & 1 && learns[y->out[o]->id])
+            sk_graph_fail(g, SK_ECONF,
+                          "%s has no gradient for its result %d, '%s', and the loss needs it for "
+                          "the parameters behind it; use other ops (%s)",
+                          y->op->name, o, y->out[o]->name, y->where);
+    return y->op->grad && !g->status;
+}
+
+static void one_node(sk_graph *g, sk_node *y, sk_tensor **d, const char *learns)
 {
     sk_tensor *dy[SK_MAX_OUT] = {0}, *dx[SK_MAX_IN] = {0};
     bool any = false;
     for (int o = 0; o < y->n_out; o++) any |= (dy[o] = d[y->out[o]->id]) != NULL;
-    if (!any || !y->op->grad) return;
+    if (!any || !has_rule(g, y, dy, learns)) return;
     int first_new = g->nodes.n;
     sk_assert(y->phase == SK_FORWARD);
     g->layer = y->layer;
@@ -74,6 +106,24 @@ static void drop_dead(sk_graph *g)
     g->nodes.n = kept;
 }
 
+/* A parameter that is read is updated, so it needs a gradient. */
+static void all_learn(sk_graph *g)
+{
+    char *has = sk_many(g->arena, char, g->tensors.n + 1);
+    for (int i = 0; i < g->nodes.n; i++)
+        for (int o = 0; o < g->nodes.v[i]->n_out; o++)
+            if (g->nodes.v[i]->into[o]) has[g->nodes.v[i]->into[o]->id] = 1;
+    for (int i = 0; i < g->nodes.n; i++)
+        for (int k = 0; k < g->nodes.v[i]->n_in; k++) {
+            const sk_tensor *t = g->nodes.v[i]->in[k];
+            if (t->role == SK_PARAM && !has[t->id])
+                sk_graph_fail(g, SK_ECONF,
+                              "parameter '%s' is read by %s, and the loss has no gradient for it; "
+                              "leave it out, or let the loss depend on it (%s)",
+                              t->name, g->nodes.v[i]->op->name, g->nodes.v[i]->where);
+        }
+}
+
 static void mark_output(sk_graph *g, sk_node *n, int o, sk_tensor *seed, sk_tensor **d)
 {
     if (n->out[o] == g->loss || n->out[o] == g->weight) n->into[o] = n->out[o];
@@ -98,10 +148,12 @@ void sk_graph_grad(sk_graph *g)
     }
     int n_forward = g->nodes.n;
     sk_tensor **d = sk_many(g->arena, sk_tensor *, g->tensors.n); /* of forward tensors */
+    const char *learns = depends(g);
     mark_outputs(g, sk_input(g, SK_LOSS_SCALE, "", SK_F32), d);
     g->phase = SK_BACKWARD;
-    for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d);
+    for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d, learns);
     if (!g->status) drop_dead(g);
+    if (!g->status) all_learn(g);
     if (!g->status && !g->keep_cheap) sk_graph_recompute(g);
     g->phase = SK_FORWARD;
 }

@@ -10,4 +10,8 @@
  * are out of range, and gives k (the third letter of the results) its size. */
 void sk_route_infer(sk_graph *g, const sk_node *n);
 
+/* For ops whose result is a bank of slots.  Attributes: experts, capacity of each: the sizes of the
+ * first and of the third letter. */
+void sk_slots_infer(sk_graph *g, const sk_node *n);
+
 #endif

@@ -91,8 +91,10 @@ typedef struct sk_op {
      * NULL: operands are gathered. */
     void (*split)(sk_graph *g, char letter, sk_tensor *const *in, const double *attr,
                   sk_tensor **out);
-    /* dy[o] is NULL where no gradient arrives; leave dx[i] NULL where none flows. */
+    /* dy[o] is NULL where no gradient arrives; leave dx[i] NULL where none flows.  A graph whose
+     * loss needs the gradient of an op without a rule is refused. */
     void (*grad)(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx);
+    unsigned no_grad; /* bit o: the rule takes no gradient of output o (statistics, choices) */
     double (*flops)(const sk_args *a);   /* of the shard; NULL: one per element of output 0 */
     size_t (*scratch)(const sk_args *a); /* bytes per thread; NULL: none */
     /* Bytes that the GPU half needs beyond SK_WORKSPACE (kernel/kernel_launch.h); NULL: none. */

@@ -347,6 +347,9 @@ static sk_status collect(tokens *t, shorts *s)
         if (w->kind != SK_WORD_ORDER) continue;
         s->ordered = s->v[--s->n].word;
         while (++i < t->n) s->order[s->n_order++] = t->w[i];
+        if (!s->n_order)
+            return sk_fail(SK_ECONF, "layout: no axes are behind \"%s\"; %s is needed", w->name,
+                           w->value);
     }
     return SK_OK;
 }
@@ -382,7 +385,12 @@ static sk_status make_axes(sk_reading *r, const shorts *s)
                            s->order[i]);
         for (int k = 0; k < i; k++)
             if (!strcmp(s->order[i], s->order[k])) return sk_word_twice(w);
+        int before = r->l->mesh.n;
         SK_TRY(make_axis(r, s, w));
+        if (r->l->mesh.n == before)
+            return sk_fail(SK_ECONF,
+                           "layout: \"%s\" names '%s', and the line has no %s=N; leave it out",
+                           s->ordered->name, w->name, w->name);
     }
     for (int i = 0; words[i]; i++) {
         bool done = words[i]->kind != SK_WORD_AXIS;

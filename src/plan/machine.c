@@ -280,7 +280,10 @@ sk_status sk_machine_read(sk_arena *a, const char *what, sk_machine *out)
     if (sk_is_file(what)) return read_file(a, what, out);
     sk_out o = {.arena = a};
     for (m = sk_machines; *m->name; m++) sk_out_add(&o, "%s%s", o.n ? ", " : "", m->name);
-    return sk_fail(SK_EUSAGE, "machine '%.200s' is neither a file nor one of: %s", what, o.s);
+    return sk_fail(SK_EUSAGE,
+                   "machine '%.200s' is neither a file nor one of: %s (and, for skein simulate, "
+                   "here)",
+                   what, o.s);
 }
 
 /* --- writing --- */

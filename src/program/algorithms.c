@@ -103,6 +103,29 @@ static sk_status sums_type(const sk_call_plan *c)
                    a->name, sk_dtype_name(c->type), c->what);
 }
 
+/* In canonical order a sum of floats goes by the tree.  Maxima and sums of integers are exact in
+ * any order; adasum is a reduction of its own. */
+static sk_status keeps_order(const sk_lowering *e, const sk_call_plan *c)
+{
+    const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
+    bool rounds = sk_kind_sums(c->kind) && c->reduce == SK_SUM && c->type != SK_I64;
+    if (!e->l->canonical || !a || a->order == SK_ORDER_TREE || !rounds) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "comm.algorithm: %s adds in an order of its own, and order=canonical needs "
+                   "that of the tree for '%s'; leave comm.algorithm out, or take order=fast",
+                   a->name, c->what);
+}
+
+/* A library's own collective goes through its wire, which ranks of one host do not have. */
+static sk_status has_wire(const sk_lowering *e, const sk_call_plan *c)
+{
+    const sk_coll *a = c->algorithm >= 0 ? sk_coll_parts[c->algorithm] : NULL;
+    const int *host_of = e->opts->host_of;
+    bool far = false;
+    for (int r = 1; host_of && r < e->p->n_ranks; r++) far |= host_of[r] != host_of[0];
+    return a && !far ? sk_choose_wired(a, false) : SK_OK;
+}
+
 static sk_status choose(sk_lowering *e, int call)
 {
     sk_call_plan *c = &e->p->calls.v[call];
@@ -119,6 +142,8 @@ static sk_status choose(sk_lowering *e, int call)
     if (c->common) return meet_here(e, g, hosts);
     SK_TRY(sk_choose_call(o->costs, o->pin, &ask, hosts, c->reduce, bytes, &c->algorithm));
     SK_TRY(sums_type(c));
+    SK_TRY(keeps_order(e, c));
+    SK_TRY(has_wire(e, c));
     if (c->algorithm >= 0) plan_workspace(e, call, &ask);
     return SK_OK;
 }

@@ -1,6 +1,7 @@
 /* launch_ranks.c - the ranks of this launcher: starting them, waiting for them, reporting how they
  * ended. */
 #include "train/launcher.h"
+#include "base/entry.h"
 #include "base/file_io.h"
 #include "base/proc.h"
 #include "program/class_program.h"
@@ -53,6 +54,7 @@ static _Noreturn void be_process(sk_launcher *l, int rank, pid_t parent, int log
 
 static void *be_thread(void *arg)
 {
+    SK_ENTER;
     sk_launched_rank *s = arg;
     s->code = sk_loop_rank(&s->l->t, s->rank);
     atomic_store(&s->left, true);

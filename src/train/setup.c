@@ -236,6 +236,20 @@ static sk_status check_async(const sk_setup *s)
     return SK_OK;
 }
 
+/* With order=canonical the GPU must execute the optimizer: the host rounds otherwise. */
+static sk_status check_order(const sk_setup *s)
+{
+    const sk_placement *home = s->layout.home;
+    bool state = home[SK_STATE] && s->optim->n_state;
+    bool gpu = !strncmp(s->job->device, "cuda", strlen("cuda"));
+    if (!s->layout.canonical || !gpu || !(state || home[SK_GRAD])) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "device=cuda: with order=canonical all layouts give the same bits, and with "
+                   "offload=%s the host would do work of the GPU, with other roundings; leave it "
+                   "out, or take order=fast",
+                   sk_offload_kind_names[state ? SK_STATE : SK_GRAD]);
+}
+
 static sk_status check_device(const sk_job *job)
 {
     const char *d = job->device;
@@ -253,6 +267,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
     SK_TRY(check_async(out));
+    SK_TRY(check_order(out));
     SK_TRY(make_graph(out));
     return job->budget ? sk_budget_choose(out) : SK_OK;
 }

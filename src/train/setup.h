@@ -51,6 +51,9 @@ typedef struct sk_setup {
  * same for two ranks as for sixteen thousand.  A job whose layout changes needs all: the bytes of
  * its moves are each rank's own. */
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out);
+/* After sk_setup_layout(): the programs of a job that has more than one for a rank (train.relayout,
+ * train.dropless, words with a fallback), refused as a run would refuse them; else nothing. */
+sk_status sk_setup_second_programs(sk_setup *s);
 /* For a run: a program for each class (sk_classes), verified as those of all ranks.  A rank then
  * makes its own with sk_setup_own_program, which proves that it is the one that was verified: what
  * a job of n ranks compiles before it starts does not grow with n.  A job that needs all, has all.

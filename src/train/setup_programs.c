@@ -125,6 +125,11 @@ static sk_status add_programs(sk_setup *s, bool all)
     return *s->job->relayout ? sk_relayout_plan(s) : SK_OK;
 }
 
+sk_status sk_setup_second_programs(sk_setup *s)
+{
+    return *s->job->relayout || has_fallback(s) ? add_programs(s, false) : SK_OK;
+}
+
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
 {
     SK_TRY(sk_setup_layout(a, job, out));

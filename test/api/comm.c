@@ -210,6 +210,8 @@ static int wrong_arguments(skein_comm *c, void *ctx)
     k.algorithm = "no-such";
     if (!skein_comm_call(c, &k) || !strstr(sk_error_line(), "skein_call.algorithm 'no-such'"))
         return 7;
+    k.algorithm = "mpi"; /* there is no wire; the communicator goes on */
+    if (skein_comm_call(c, &k) != SK_ECONF || !strstr(sk_error_line(), "one host")) return 20;
     k.algorithm = NULL;
     k.size = 3;
     if (skein_comm_call(c, &k) != SK_EUSAGE || !strstr(sk_error_line(), "sizeof")) return 8;

@@ -140,6 +140,124 @@ static void own_loss(void)
     skein_graph_close(g);
 }
 
+/* --- gradients --- */
+
+enum { ROWS = 2, WIDE = 4, POINTS = ROWS * 3 };
+
+static skein_tensor *one_op(skein_graph *g, const char *op, const char *dims, skein_tensor *a,
+                            skein_tensor *b)
+{
+    return skein_apply(g, op, dims, b ? 2 : 1, (skein_tensor *[]){a, b}, 0, NULL);
+}
+
+/* The loss of `how`: 's' multiplies rows by their sum; 'a' adds a parameter to another; 'l' takes
+ * the sum itself for the loss; 'm' multiplies rows by their largest element; 'n' by the mean that
+ * layernorm hands out; 'd' reads a parameter that the loss does not use; 'i' takes the largest of
+ * inputs, behind which there are no parameters. */
+static skein_graph *own_model(char how)
+{
+    skein_graph *g = NULL;
+    check(!skein_graph_open("own", &g));
+    skein_graph_size(g, 'x', 3);
+    skein_graph_size(g, 'c', WIDE);
+    skein_graph_size(g, 'v', CLASSES);
+    skein_tensor *x = skein_input(g, "x", "bx", SKEIN_F32);
+    skein_tensor *weights = skein_input(g, "weights", "b", SKEIN_F32);
+    skein_tensor *w = skein_param(g, "w", "xc", 0.5), *row = NULL;
+    if (how == 'a') w = one_op(g, "add", NULL, w, skein_param(g, "w2", "xc", 0.5));
+    skein_tensor *h = skein_contract(g, "bx,xc->bc", x, w);
+    if (how == 'd') skein_contract(g, "bx,xc->bc", x, skein_param(g, "dead", "xc", 0.1));
+    if (how == 's') row = one_op(g, "sum", "bc->b", h, NULL);
+    if (how == 'm') row = one_op(g, "row_max", NULL, h, NULL);
+    if (how == 'i') row = one_op(g, "row_max", NULL, x, NULL);
+    if (how == 'n') {
+        skein_tensor *in[] = {h, skein_param(g, "nw", "c", SKEIN_ONES),
+                              skein_param(g, "nb", "c", SKEIN_ZEROS)};
+        h = skein_apply(g, "layernorm", NULL, 3, in, 0, NULL);
+        row = skein_result(h, 1);
+    }
+    if (row) h = skein_contract(g, "bc,b->bc", h, row);
+    if (how == 'l')
+        skein_loss(g, one_op(g, "sum", "bc->", h, NULL), one_op(g, "sum", "b->", weights, NULL));
+    else
+        skein_cross_entropy(g, skein_contract(g, "bc,cv->bv", h, skein_param(g, "head", "cv", 0.5)),
+                            skein_input(g, "targets", "b", SKEIN_I32), weights);
+    check(!skein_graph_status(g));
+    return g;
+}
+
+static double own_loss_at(skein_run *run, char how, const float *w, skein_step *s)
+{
+    const float x[POINTS] = {1, -2, 0.5f, 0.3f, 0.7f, -1};
+    const int32_t t[ROWS] = {1, 3};
+    const float ones[ROWS] = {1, 1};
+    double loss = 0;
+    check(!skein_run_write(run, "w", w, 3 * WIDE) && !skein_run_feed(run, "x", x, POINTS));
+    check(!skein_run_feed(run, "weights", ones, ROWS));
+    check(how == 'l' || !skein_run_feed(run, "targets", t, ROWS));
+    check(!(s ? skein_run_step(run, s) : skein_run_validate(run, &loss)));
+    return loss;
+}
+
+/* A step of plain SGD against central differences of the loss. */
+static void true_gradient(char how, const char *layout)
+{
+    enum { N = 3 * WIDE };
+    skein_graph *g = own_model(how);
+    skein_job *job = NULL;
+    skein_program *p = NULL;
+    skein_run *run = NULL;
+    float w[N], moved[N];
+    skein_step s = {.size = sizeof s};
+    check(!skein_job_open(g,
+                          WORDS("train.batch=2", "train.seq=1", "optim.name=sgd", "optim.lr=1",
+                                "optim.momentum=0", "optim.clip=0", "optim.warmup=0",
+                                "optim.schedule=constant", layout),
+                          &job));
+    check(!skein_compile(job, NULL, &p) && !skein_run_open(p, 0, &run));
+    check(run && !skein_run_read(run, "w", w, N));
+    float want[N];
+    for (int i = 0; run && i < N; i++) {
+        const float step = 1e-2f;
+        memcpy(moved, w, sizeof w);
+        moved[i] = w[i] + step;
+        double up = own_loss_at(run, how, moved, NULL);
+        moved[i] = w[i] - step;
+        want[i] = (float)((up - own_loss_at(run, how, moved, NULL)) / (2 * (double)step));
+    }
+    if (run) own_loss_at(run, how, w, &s);
+    check(run && !skein_run_read(run, "w", moved, N));
+    for (int i = 0; run && i < N; i++) check(fabsf(w[i] - moved[i] - want[i]) < 2e-3f);
+    skein_run_close(run);
+    skein_program_close(p);
+    skein_job_close(job);
+    skein_graph_close(g);
+}
+
+static void no_gradient(char how, const char *words)
+{
+    skein_graph *g = own_model(how);
+    skein_job *job = NULL;
+    skein_program *p = NULL;
+    check(!skein_job_open(g, WORDS("train.batch=2", "train.seq=1"), &job));
+    fails((sk_status)skein_compile(job, NULL, &p), SK_ECONF, words);
+    skein_job_close(job);
+    skein_graph_close(g);
+}
+
+static void gradients(void)
+{
+    true_gradient('s', "layout=dp=1");
+    true_gradient('s', "layout=mesh tp=2; split c over tp");
+    true_gradient('s', "layout=dp=2 zero=3");
+    true_gradient('a', "layout=dp=2");
+    true_gradient('l', "layout=mesh tp=2; split c over tp");
+    true_gradient('i', "layout=dp=1");
+    no_gradient('m', "row_max has no gradient");
+    no_gradient('n', "layernorm has no gradient for its result 1");
+    no_gradient('d', "parameter 'dead' is read by contract");
+}
+
 /* --- plans --- */
 
 static void plans(void)
@@ -226,6 +344,7 @@ static void mistakes(void)
     MISTAKE("letters", skein_param(g, "v", "xfx1", 1));
     MISTAKE("letters", skein_param(g, "v", "abcdefg", 1));
     MISTAKE("no name", skein_param(g, "a b", "x", 1));
+    MISTAKE("no name", skein_param(g, "a\xe9", "x", 1));
     MISTAKE("loss_scale", skein_input(g, "loss_scale", "b", SKEIN_F32));
     MISTAKE("type", skein_input(g, "y", "b", SKEIN_BF16));
     MISTAKE("train.batch", skein_graph_size(g, 'b', 3));
@@ -236,6 +355,13 @@ static void mistakes(void)
     MISTAKE("no result 1", skein_result(skein_contract(g, "bx,xf->bf", x, w), 1));
     MISTAKE("numbers",
             skein_apply(g, "contract", "bx,xf->bf", 2, (skein_tensor *[]){x, w}, 99, attr));
+    const double endless = INFINITY;
+    MISTAKE("number 0 is inf",
+            skein_apply(g, "dropout", NULL, 1, (skein_tensor *[]){x}, 1, &endless));
+    MISTAKE("layer 2 reads a result of layer 5 (contract); layers must rise",
+            skein_graph_layer(g, 5);
+            skein_tensor *y = skein_contract(g, "bx,xf->bf", x, w); skein_graph_layer(g, 2);
+            one_op(g, "relu", NULL, y, NULL));
     MISTAKE("two losses", skein_loss(g, x, x); skein_loss(g, x, x));
     skein_graph_close(other);
     check(!skein_contract(NULL, "", NULL, NULL) && !skein_input(NULL, "", "", SKEIN_F32));
@@ -270,6 +396,14 @@ static void late_mistakes(void)
         skein_graph_close(g);
     }
     skein_job *job = NULL;
+    skein_program *p = NULL;
+    const char *const one_rank[] = {"ranks=1", "--ranks=1", "-n1"};
+    for (int i = 0; i < 3; i++) { /* however it is said */
+        check(!skein_job_open(NULL, WORDS("model=tiny", one_rank[i], "layout=dp=2"), &job));
+        fails((sk_status)skein_plan(job, NULL, &p), SK_ECONF, "rank");
+        skein_job_close(job);
+        job = NULL;
+    }
     skein_graph *g = mlp();
     fails((sk_status)skein_job_open(g, WORDS("model=tiny"), &job), SK_EUSAGE, "leave it out");
     fails((sk_status)skein_job_open(g, WORDS("model.hidden_size=3"), &job), SK_EUSAGE,
@@ -366,6 +500,7 @@ int main(void)
 {
     said_twice();
     own_loss();
+    gradients();
     plans();
     mistakes();
     late_mistakes();

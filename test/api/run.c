@@ -330,6 +330,8 @@ static void runs(void)
     fails((sk_status)skein_run_feed(NULL, "tokens", ids, 3), SK_EUSAGE, "NULL");
     ids[5] = IDS;
     fails((sk_status)skein_run_feed(run, "tokens", ids, BATCH * SEQ), SK_EDATA, "element 5 is 256");
+    ids[5] = INT32_MIN;
+    fails((sk_status)skein_run_feed(run, "pos", ids, BATCH * SEQ), SK_EDATA, "positions from 0");
     feed(run, 0);
     fails((sk_status)skein_run_step(run, &s), SK_EUSAGE, "sizeof");
     s.size = 24; /* of an older header: it gets as much as it has room for */

@@ -59,6 +59,8 @@ static void words(void)
 
 static void mistakes(void)
 {
+    CHECK(sk_command(1, NULL) == SK_EUSAGE && strstr(sk_error(), "words is NULL"));
+    CHECK(RUN("list", NULL) == SK_EUSAGE && strstr(sk_error(), "word 2 of 2 is NULL"));
     CHECK(RUN("trian") == SK_EUSAGE && strstr(sk_error_line(), "train"));
     CHECK(!strchr(sk_error_line(), '\n') && strstr(sk_error(), "\n  at "));
     CHECK(RUN("plan", "model=tiny", "layout=dq=2") == SK_ECONF && strstr(sk_error_line(), "dp"));

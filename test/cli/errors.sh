@@ -89,6 +89,18 @@ printf 'model: tiny\noptim:\n  learning_rat: 3\n' >typo.yaml
 case_of 78 "optim.clip=0 is needed|pipedream" plan model=llama-tiny layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "train.dtype=bf16 is needed" plan model=llama-tiny optim.clip=0 train.dtype=f16 layout="pp=2 micro=4 schedule=pb"
 case_of 78 "mpi does not sum bf16|train.dtype=f32" plan model=tiny layout="dp=2" comm.algorithm=mpi train.dtype=bf16
+case_of 78 "mpi goes through the wire|on one host|shm" plan model=tiny layout="dp=2" comm.algorithm=mpi
+for algorithm in ring double_tree torus rabenseifner; do
+    case_of 78 "$algorithm adds in an order of its own|order=fast" plan model=tiny layout="dp=4" train.batch=4 order=canonical comm.algorithm=$algorithm
+done
+case_of 78 "ring adds in an order of its own" explain model=tiny layout="dp=2" order=canonical comm.algorithm=ring
+case_of 78 "adasum combines by adasum|this allreduce sums" plan model=tiny layout="dp=2" comm.algorithm=adasum
+case_of 78 "order=canonical|offload=state the host|order=fast" plan model=tiny device=cuda order=canonical layout=offload=state
+case_of 78 "order=canonical|offload=grads the host" explain model=tiny device=cuda order=canonical layout=offload=grads
+case_of 78 "does not begin with a step" simulate model=tiny train.relayout=nonsense
+case_of 78 "has 3 ranks, the run has 1" simulate model=tiny train.relayout="5: dp=3"
+case_of 78 "leave out 'offload=state'" simulate model=switch-tiny train.dropless=1 layout=offload=state
+case_of 78 "leave out 'offload=state'" simulate model=tiny layout="offload=state gist=50"
 case_of 78 "in f32|train.dtype is bf16" plan model=tiny order=canonical train.dtype=bf16
 case_of 78 "untie it" plan model=tiny optim.clip=0 layout="pp=2 micro=4 schedule=pipedream"
 case_of 78 "typo.yaml:3:3|optim.learning_rat" train typo.yaml

@@ -53,6 +53,15 @@ for t in 16384 32768 65536; do
     awk -v x="$squares" 'BEGIN { exit !(x > 1 && x < 1.1) }' || { echo "plan: $squares squares of $t x $t"; exit 1; }
 done
 
+# explain tells the memory of plan, also of a rank whose class another one stands for, and with a second program.
+words=(model=tiny model.num_hidden_layers=13 train.batch=1 train.seq=5 optim.clip=0
+    layout="zero=3 gist=5 slices=2 dp=7 micro=5")
+for rank in 0 5; do
+    planned=$("$skein" plan "${words[@]}" -o csv 2>/dev/null | awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } NR == 2 { print $at["scratch_bytes"] }')
+    said=$("$skein" explain "${words[@]}" --rank $rank 2>/dev/null | awk '$1 == "memory" && $2 == "scratch" { print $3 }')
+    [ "$said" = "$planned" ] || { echo "plan: scratch of rank $rank is $planned bytes, explain says $said"; exit 1; }
+done
+
 # Ranks that differ only in what they own are planned once: compile time goes with the classes.
 classes=$("$skein" plan model=llama-7b layout="pp=8 dp=128 tp=8 zero=3" train.batch=1024 |
     sed -n 's/.* · \([0-9]*\) class[es]* of ranks$/\1/p')

@@ -300,9 +300,9 @@ static void adasum(void)
         must(sk_choose_call(c, SK_PIN_NONE, &a, hosts, SK_ADASUM, 4096, &alg), "adasum");
         check(alg == own && own >= 0, "adasum", alg, own);
         REFUSED(sk_choose_call(c, pinned("direct"), &a, hosts, SK_ADASUM, 4096, &alg), SK_ECONF,
-                "direct does not do allreduce of adasum", "these do: adasum");
+                "direct sums, and this allreduce combines by adasum", "these do it: adasum");
         REFUSED(sk_choose_call(c, own + 1, &a, hosts, SK_SUM, 4096, &alg), SK_ECONF,
-                "adasum does not do allreduce");
+                "adasum combines by adasum, and this allreduce sums");
     }
 }
 
@@ -476,7 +476,7 @@ static void programs(void)
     REFUSED(sk_verify((const sk_program *const *)two->p, 4), SK_EBUG, "P1:", "by ");
     world *bad_pin = sk_new(&arena, world);
     REFUSED(compile(bad_pin, layout, &(sk_compile_opts){.pin = pinned("adasum")}), SK_ECONF,
-            "adasum does not do", "these do: ");
+            "adasum combines by adasum", "these do it: ");
 }
 
 /* In the simulator a call costs what its algorithm costs. */

@@ -399,23 +399,15 @@ static const struct {
     const char *op;
     double (*at)(const trial *t, int64_t i);
 } definitions[] = {
-    {"attention", attention},
-    {"attention_cache", attention_cache},
-    {"bias_gelu", gelu},
-    {"contract", einsum},
-    {"embedding", embedding},
-    {"layernorm", layernorm},
-    {"load", load},
-    {"mul", einsum},
-    {"rename", same},
-    {"rmsnorm", rmsnorm},
-    {"rope", rope},
-    {"scale_queries", scale_queries},
-    {"softmax", softmax},
-    {"sum", einsum},
-    {"swiglu", swiglu},
-    {"xent_loss", xent_loss},
-    {"xent_terms", xent_terms},
+    {"attention", attention}, {"attention_cache", attention_cache},
+    {"bias_gelu", gelu},      {"contract", einsum},
+    {"embedding", embedding}, {"layernorm", layernorm},
+    {"load", load},           {"mul", einsum},
+    {"rename", same},         {"rmsnorm", rmsnorm},
+    {"rope", rope},           {"scale_queries", scale_queries},
+    {"softmax", softmax},     {"spread", einsum},
+    {"sum", einsum},          {"swiglu", swiglu},
+    {"xent_loss", xent_loss}, {"xent_terms", xent_terms},
 };
 
 static void definition(const trial *t)
@@ -761,11 +753,15 @@ static void refusals(void)
         {"bias", "bt,b->bt", "bt", "b"},
         {"bias", "bt,t->tb", "bt", "t"},
         {"sum", "bt->c", "bt", NULL},
+        {"spread", "bt->bc", "bt", NULL},
         {"rope", NULL, "bthsd", "bt"},      /* d is 5 */
         {"attention", NULL, "bthcd", NULL}, /* c is 2 */
         {"contract", "bt,tc->bx", "bt", "tc"},
         {"add", NULL, "bt", "tb"},
         {"act", NULL, "bt", NULL},              /* none */
+        {"act_grad", NULL, "bt", "bt"},         /* none */
+        {"dispatch", NULL, "bth", "bts"},       /* no experts */
+        {"load", "bt->s", "bt", NULL},          /* no room */
         {"scale_queries", NULL, "bthcd", NULL}, /* c is 2 */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -779,7 +775,35 @@ static void refusals(void)
         if (wrong[i].y) call.in[1] = sk_input(&g, "y", wrong[i].y, SK_F32);
         sk_apply_at(&g, SK_HERE, wrong[i].op, call);
         n_checks++;
-        if (!g.status) n_bad++, printf("%s of %s was not refused\n", wrong[i].op, wrong[i].x);
+        if (g.status != SK_ECONF)
+            n_bad++, printf("%s of %s was not refused\n", wrong[i].op, wrong[i].x);
+        sk_arena_end(&arena);
+    }
+}
+
+/* Numbers of a call that are out of range. */
+static void wrong_numbers(void)
+{
+    static const struct {
+        const char *op, *x;
+        double attr[2];
+    } wrong[] = {{"dropout", "bt", {2, 0}},   {"dropout", "bt", {-0.1, 0}},
+                 {"dropout", "bt", {NAN, 0}}, {"dropout", "bt", {0.5, 1e300}},
+                 {"route", "bth", {NAN, 1}},  {"route", "bth", {1, INFINITY}},
+                 {"route", "bth", {1, NAN}},  {"act", "bt", {1e300, 0}}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        sk_arena arena = {0};
+        sk_graph g;
+        sk_call call = {0};
+        sk_graph_init(&g, &arena);
+        for (const char *p = "bth"; *p; p++) sk_graph_size(&g, *p, 3);
+        call.in[0] = sk_input(&g, "x", wrong[i].x, SK_F32);
+        memcpy(call.attr, wrong[i].attr, sizeof wrong[i].attr);
+        sk_apply_at(&g, SK_HERE, wrong[i].op, call);
+        n_checks++;
+        if (g.status != SK_ECONF)
+            n_bad++,
+                printf("%s with %g %g was not refused\n", wrong[i].op, call.attr[0], call.attr[1]);
         sk_arena_end(&arena);
     }
 }
@@ -794,6 +818,7 @@ int main(void)
     }
     together();
     refusals();
+    wrong_numbers();
     free(blocks.v);
     printf("op: %d ops, %d checks, %d bad\n", n_ops, n_checks, n_bad);
     return n_bad != 0;
