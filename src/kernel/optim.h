@@ -85,6 +85,15 @@ typedef struct sk_optim {
     void (*ahead)(sk_piece *p);
 } sk_optim;
 
+/* Parameters that are updated alike: an optimizer with numbers and a rate of its own. */
+enum { SK_MAX_PARAM_GROUPS = 8, SK_GROUP_MATCH = 64 };
+typedef struct sk_param_group {
+    char match[SK_GROUP_MATCH]; /* a class (program/param_groups.c) or a pattern of names */
+    const sk_optim *optim;
+    double rate; /* times the rate of the step */
+    double knob[SK_MAX_KNOB];
+} sk_param_group;
+
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
 const sk_optim *sk_optim_find(const char *name);
 const char *sk_knob_key(const sk_knob *k); /* "betas": without the section */

@@ -305,6 +305,10 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
 enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */
+/* param_groups.c: the group of a parameter, 0 for the rest, and its optimizer. */
+int sk_lower_group(const sk_lowering *e, const sk_tensor *t);
+const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t);
+uint64_t sk_lower_groups_hash(const sk_compile_opts *o);
 bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t); /* its optimizer runs on the host */
 sk_status sk_place_offload_copies(sk_lowering *e);
 

@@ -1143,7 +1143,7 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
         const char *name = c->optim->knobs[k].name;
-        x.knob[k] = !strcmp(name, "lr")      ? (float)pulse->lr
+        x.knob[k] = !strcmp(name, "lr")      ? (float)(pulse->lr * u->rate)
                     : !strcmp(name, "decay") ? u->decay
                                              : c->job.knob[k];
     }

@@ -206,12 +206,13 @@ sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
         {"beta1", 0.9},    {"beta2", 0.95},   {"eps", 1e-8},  {"decay", 0.1},
         {"momentum", 0.9}, {"compensate", 0}, {"predict", 0}, {0}};
     sk_knobs k = {.clip = t->clip};
+    k.group[0].rate = 1;
     for (int i = 0; o->knobs[i].name; i++) {
-        k.v[i] = o->knobs[i].usual;
+        k.group[0].v[i] = o->knobs[i].usual;
         for (const struct sk_trial_knob *p = all; p->name; p++)
-            if (!strcmp(p->name, o->knobs[i].name)) k.v[i] = p->value;
+            if (!strcmp(p->name, o->knobs[i].name)) k.group[0].v[i] = p->value;
         for (const struct sk_trial_knob *p = t->knobs; p->name; p++)
-            if (!strcmp(p->name, o->knobs[i].name)) k.v[i] = p->value;
+            if (!strcmp(p->name, o->knobs[i].name)) k.group[0].v[i] = p->value;
     }
     return k;
 }
