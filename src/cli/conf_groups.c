@@ -124,6 +124,40 @@ static sk_status read_group(reader *r, char *text)
     return SK_OK;
 }
 
+/* --- what nobody says --- */
+
+static bool has_group(const sk_job *job, const char *match)
+{
+    for (int i = 0; i < job->n_groups; i++)
+        if (!strcmp(job->group[i].match, match)) return true;
+    return false;
+}
+
+static sk_param_group *add_group(sk_job *job, const char *match, const sk_optim *o)
+{
+    if (has_group(job, match) || job->n_groups == SK_MAX_PARAM_GROUPS - 1) return NULL;
+    sk_param_group *g = &job->group[job->n_groups++];
+    *g = (sk_param_group){.optim = o, .rate = 1};
+    snprintf(g->match, sizeof g->match, "%s", match);
+    return g;
+}
+
+/* An optimizer for matrices has matrices; what is left has the optimizer that it names, with the
+ * same rate and decay. */
+static void complete_groups(sk_job *job)
+{
+    const sk_optim *o = sk_optim_find(job->optim_name), *rest;
+    if (!o->whole) return;
+    sk_param_group *g = add_group(job, "matrix", o);
+    if (g) memcpy(g->knob, job->knob, sizeof g->knob);
+    rest = sk_optim_find(o->rest);
+    g = add_group(job, "rest", rest);
+    int decay = sk_optim_knob(o, "decay");
+    for (int i = 0; g && rest->knobs[i].name; i++)
+        g->knob[i] = rest->knobs[i].role == SK_KNOB_DECAY && decay >= 0 ? job->knob[decay]
+                                                                        : rest->knobs[i].usual;
+}
+
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
 {
     static const sk_setting none = {.key = "optim.groups", .file = ""};
@@ -131,7 +165,7 @@ sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
     reader r = {.arena = a, .s = said ? said : &none, .job = job};
     char *rest = sk_strdup(a, job->groups), *part;
     job->n_groups = 0;
-    if (!*trim(rest) || !sk_optim_find(job->optim_name)) return SK_OK;
+    if (!sk_optim_find(job->optim_name)) return SK_OK; /* refused later */
     while ((part = next_part(&rest, ",;\n"))) {
         r.text = sk_strdup(a, trim(part));
         if (!*r.text) continue;
@@ -142,5 +176,7 @@ sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
         *r.g = (sk_param_group){.rate = 1};
         SK_TRY(read_group(&r, part));
     }
+    job->n_groups_said = job->n_groups;
+    complete_groups(job);
     return SK_OK;
 }

@@ -85,8 +85,12 @@ static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
     bool master = in->out[2] >= 0, last = sk_last_pass(p, in);
     if (in->in[0] >= 0) visit(ctx, (int *)&in->in[0], SK_READS | hold);
     if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
-    for (int i = 2; i < SK_MAX_IN; i++)
-        if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], SK_READS | SK_WRITES | hold);
+    const sk_param_plan *q = &p->params.v[in->param];
+    int step = sk_param_whole(q) ? 2 + q->n_state : -1;
+    for (int i = 2; i < SK_MAX_IN; i++) {
+        unsigned use = i == step ? (in->pass ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
+        if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], use);
+    }
     unsigned how = !master ? SK_READS | SK_WRITES : last ? SK_WRITES : 0;
     if (in->out[0] >= 0) visit(ctx, (int *)&in->out[0], how);
     if (in->out[1] >= 0) visit(ctx, (int *)&in->out[1], SK_WRITES);

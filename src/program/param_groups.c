@@ -69,6 +69,42 @@ sk_param_class sk_param_class_of(const sk_graph *g, const sk_tensor *t)
     return most;
 }
 
+static const sk_node *reader_of(const sk_graph *g, const sk_tensor *t, int *operand)
+{
+    for (int i = 0; i < g->nodes.n; i++)
+        for (int k = 0; k < g->nodes.v[i]->n_in && g->nodes.v[i]->phase == SK_FORWARD; k++)
+            if (g->nodes.v[i]->in[k] == t && class_in(g, g->nodes.v[i], k) != SK_PARAM_VECTOR) {
+                *operand = k;
+                return g->nodes.v[i];
+            }
+    return NULL;
+}
+
+/* Kinds stand in line: "012", "102", "12", each letter as often as there is. */
+static bool in_line(const char *roles)
+{
+    char runs[SK_MAX_DIM + 1] = "";
+    for (int n = 0; *roles; roles++)
+        if (!n || runs[n - 1] != *roles) runs[n++] = *roles, runs[n] = 0;
+    return !strcmp(runs, "12") || !strcmp(runs, "012") || !strcmp(runs, "102");
+}
+
+bool sk_param_matrix(const sk_graph *g, const sk_tensor *t, char roles[SK_MAX_DIM + 1])
+{
+    int k = 0, first = 0; /* the kind of the first letter that is no '0': rows */
+    const sk_node *n = reader_of(g, t, &k);
+    memset(roles, 0, SK_MAX_DIM + 1);
+    if (!n) return false;
+    bool table = class_in(g, n, k) == SK_PARAM_EMBEDDING;
+    for (int d = 0; t->letters[d]; d++) {
+        bool other = in_others(n, k, t->letters[d]), result = in_results(n, t->letters[d]);
+        int kind = table ? (d ? 2 : 1) : other && result ? 0 : other ? 1 : 2;
+        if (kind && !first) first = kind;
+        roles[d] = !kind ? '0' : kind == first ? '1' : '2';
+    }
+    return in_line(roles);
+}
+
 static bool matches(const sk_graph *g, const sk_tensor *t, const char *match)
 {
     for (int c = 0; c < SK_PARAM_N_CLASSES; c++)

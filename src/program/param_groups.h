@@ -16,6 +16,10 @@ typedef enum sk_param_class {
 
 const char *sk_param_class_name(sk_param_class c); /* NULL behind the last */
 sk_param_class sk_param_class_of(const sk_graph *g, const sk_tensor *t);
+/* The roles of the letters of a parameter that is a matrix, or several: '1' rows, '2' columns, '0'
+ * which of them; each kind in line, '2' last.  False: it is none.  An embedding has rows of its
+ * first letter. */
+bool sk_param_matrix(const sk_graph *g, const sk_tensor *t, char roles[SK_MAX_DIM + 1]);
 /* The first of n groups that a parameter is in, from 1 on; 0: none. */
 int sk_param_group_of(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n);
 

@@ -233,6 +233,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     if (!e->opts->optim) return SK_OK;
     if (t->type != SK_F32 || sk_lower_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
+    SK_TRY(sk_whole_fits(e, q));
     plan_grad(e, q);
     if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;

@@ -296,7 +296,8 @@ typedef struct sk_program {
 } sk_program;
 
 typedef struct sk_compile_opts {
-    const sk_optim *optim;        /* of the rest, if there are groups; NULL: forward only */
+    const sk_optim *optim; /* of the rest, if there are groups; NULL: forward only */
+    const double *knob;    /* of that optimizer, in the order of its knobs; NULL: the usual */
     const sk_param_group *groups; /* the first that a parameter matches counts, from 1 on: group 0
                                      is the rest; NULL: all are in group 0 */
     int n_groups;
@@ -355,6 +356,12 @@ sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs
                                   int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, in whole lines; the values follow. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
+/* Is it updated as a whole matrix?  Then passes have one operand behind the state: the direction
+ * that the first leaves, the step that the second takes. */
+static inline bool sk_param_whole(const sk_param_plan *q)
+{
+    return q->optim && q->optim->whole && q->tensor->bias_update == 0;
+}
 /* Is this the last pass of the optimizer over the parameter of an update? */
 static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)
 {

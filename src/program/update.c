@@ -84,6 +84,7 @@ static bool is_late(const sk_lowering *e, int param)
 static bool has_pass(const sk_param_plan *q, int pass)
 {
     if (q->tensor->bias_update != 0) return pass == 0;
+    if (sk_param_whole(q)) return false; /* whole_update.c */
     for (int i = 0; i <= pass; i++)
         if (!q->optim->pass[i]) return false;
     return true;
@@ -228,6 +229,7 @@ void sk_lower_update(sk_lowering *e)
         one_pass(e, pass, before, after);
         before = after;
     }
+    sk_lower_whole_updates(e);
     if (p->late) take_late(e);
     sk_lower_whole_weights(e);
 }

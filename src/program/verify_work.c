@@ -11,6 +11,7 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         if (in->act != SK_DO_OP) continue;
+        if (in->node->id == SK_NO_NODE) continue;
         if (in->part != turn[in->node->id])
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
                            in->node->out[0]->name, in->part, in->parts, turn[in->node->id]);

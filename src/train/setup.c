@@ -78,7 +78,7 @@ static sk_status make_products(sk_setup *s)
 static sk_status check_groups(const sk_setup *s)
 {
     const sk_job *job = s->job;
-    for (int i = 0; i < job->n_groups; i++) {
+    for (int i = 0; i < job->n_groups_said; i++) {
         int n = 0;
         for (int t = 0; t < s->graph.tensors.n && !n; t++)
             n += s->graph.tensors.v[t]->role == SK_PARAM &&

@@ -195,7 +195,8 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                                            : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .delay = in->delay};
-    for (int s = 0; s < q->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
+    for (int s = 0; s < q->optim->n_state + sk_param_whole(q); s++)
+        x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; q->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, q, k, q->decay);
     return x;
 }
@@ -203,8 +204,8 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
 static void name_state(const sk_run *r, const sk_inst *in, const sk_param_plan *q, update_job *j)
 {
     j->name = sk_hash_text(q->tensor->name);
-    for (int s = 0; s < q->n_state; s++)
-        if (r->p->bufs.v[q->state[s]].type != SK_F32) j->state[s] = sk_run_data(r, in->in[2 + s]);
+    for (int s = 0; s < q->n_state + sk_param_whole(q); s++)
+        if (r->p->bufs.v[in->in[2 + s]].type != SK_F32) j->state[s] = sk_run_data(r, in->in[2 + s]);
 }
 
 typedef struct pend_job {
