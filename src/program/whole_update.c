@@ -47,6 +47,11 @@ sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q)
                        "group of its own, as in optim.groups=\"matrix: %s, rest: %s\"",
                        q->optim->name, q->tensor->name, q->tensor->letters, q->optim->name,
                        q->optim->rest);
+    if (e->opts->gpu && e->l->canonical && e->opts->state_type != SK_F32)
+        return sk_fail(SK_ECONF,
+                       "optim.state is %s: on a GPU with order=canonical, %s takes its matrices in "
+                       "f32; optim.state=f32 is needed",
+                       sk_dtype_name(e->opts->state_type), q->optim->name);
     if (sk_lower_hosted(e, q->tensor))
         return sk_fail(SK_ECONF,
                        "layout: %s works on whole matrices, on the device, and offload= keeps the "
