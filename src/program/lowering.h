@@ -308,6 +308,7 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
 enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */
+enum { SK_MOST_OWNERS = 64 }; /* ranks along the shard axis that matrices are dealt to */
 /* whole_update.c: updates by optimizers that see whole matrices. */
 sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q);
 void sk_lower_whole_updates(sk_lowering *e);

@@ -1,15 +1,16 @@
 /* whole_update.c - optimizers that see whole matrices (sk_optim.whole).
  *
- * The first pass leaves a direction in each rank's shard.  Here it is gathered over every axis that
- * cuts the matrix, what the optimizer does with the matrix becomes instructions of ops, and each
- * rank takes its shard of the result to the second pass.  A parameter may be several matrices (a
- * letter that counts experts): those letters stay cut as they are.
+ * The first pass leaves a direction in each rank's shard.  Matrices that ZeRO shards go to owners
+ * (dealt_update.c).  Here a direction is gathered over every other axis that cuts the matrix, what
+ * the optimizer does with the matrix becomes instructions of ops, and each rank takes its shard of
+ * the result to the second pass.  A parameter may be several matrices (a letter that counts
+ * experts): those letters stay cut as they are.
  *
  * Letters of a parameter are told apart by the product that reads it (param_groups.c); rows and
  * columns are then merged to one dim each, so that a matrix has the letters '1' and '2', and '0'
  * where there are several.  No letter of a graph is a digit: in canonical order such dims are one
  * reduction block, and the matrix is the same on every layout, so the bits are. */
-#include "program/lowering.h"
+#include "program/whole_update.h"
 #include "base/strings.h"
 #include "program/param_groups.h"
 
@@ -177,9 +178,9 @@ static int add_op(sk_whole *w, const char *op, const char *dims, int x, int y, d
 /* --- bringing a matrix together --- */
 
 /* Cut only along letters that count matrices. */
-static sk_state whole_state(const sk_lowering *e, const sk_param_plan *q)
+static sk_state whole_state(const sk_lowering *e, const sk_param_plan *q, const sk_state *from)
 {
-    sk_state s = q->update;
+    sk_state s = *from;
     char roles[SK_MAX_DIM + 1];
     bool matrix = sk_param_matrix(e->g, q->tensor, roles);
     sk_assert(matrix);
@@ -188,7 +189,7 @@ static sk_state whole_state(const sk_lowering *e, const sk_param_plan *q)
     return s;
 }
 
-static int direction(sk_lowering *e, const sk_param_plan *q, const sk_state *s)
+int sk_whole_direction(sk_lowering *e, const sk_param_plan *q, const sk_state *s)
 {
     const char *name = sk_print(e->p->arena, "%s.direction", q->tensor->name);
     return sk_lower_buffer(e, name, q->tensor, SK_WIRE, e->opts->state_type,
@@ -196,9 +197,9 @@ static int direction(sk_lowering *e, const sk_param_plan *q, const sk_state *s)
 }
 
 /* One axis at a time, the one that cuts finest first. */
-static int gather(sk_lowering *e, const sk_param_plan *q, const sk_state *want, int buf)
+static int gather(sk_lowering *e, const sk_param_plan *q, sk_state now, const sk_state *want,
+                  int buf)
 {
-    sk_state now = q->update;
     const sk_tensor *t = q->tensor;
     for (bool more = true; more;) {
         more = false;
@@ -207,7 +208,7 @@ static int gather(sk_lowering *e, const sk_param_plan *q, const sk_state *want, 
             if (now.how[a] != SK_SPLIT || want->how[a] == SK_SPLIT) continue;
             if (!sk_lower_finest(e, t, &now, a, d)) continue;
             now.how[a] = SK_REPLICATE;
-            int to = direction(e, q, &now), call;
+            int to = sk_whole_direction(e, q, &now), call;
             call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, e->opts->state_type, a,
                                  sk_print(e->p->arena, "direction of %s", t->name));
             sk_lower_rows(e, call, buf, to, &e->p->bufs.v[to].box, d);
@@ -262,13 +263,12 @@ static int operate(sk_lowering *e, const sk_param_plan *q, int from)
     return view(e, buf, q->tensor, &box);
 }
 
-/* From the shard of the direction to the shard of the step. */
-static int whole_step(sk_lowering *e, const sk_param_plan *q, int shard)
+int sk_whole_step(sk_lowering *e, const sk_param_plan *q, const sk_state *from, int shard)
 {
-    sk_state want = whole_state(e, q);
-    int whole = gather(e, q, &want, shard), step = operate(e, q, whole);
+    sk_state want = whole_state(e, q, from);
+    int whole = gather(e, q, *from, &want, shard), step = operate(e, q, whole);
     if (whole == shard) return step;
-    int to = direction(e, q, &q->update);
+    int to = sk_whole_direction(e, q, from);
     sk_lower_move(e, SK_DO_SLICE, step, to);
     return to;
 }
@@ -278,30 +278,39 @@ static void one_bucket(sk_lowering *e, const int *params, int n)
     sk_program *p = e->p;
     int *dir = sk_many(e->tmp, int, n + 1);
     for (int i = 0; i < n; i++) {
-        dir[i] = direction(e, &p->params.v[params[i]], &p->params.v[params[i]].update);
+        dir[i] = sk_whole_direction(e, &p->params.v[params[i]], &p->params.v[params[i]].update);
         sk_lower_pass(e, params[i], 0)->in[2 + p->params.v[params[i]].n_state] = dir[i];
     }
-    for (int i = 0; i < n; i++) dir[i] = whole_step(e, &p->params.v[params[i]], dir[i]);
+    for (int i = 0; i < n; i++) {
+        const sk_param_plan *q = &p->params.v[params[i]];
+        dir[i] = sk_whole_step(e, q, &q->update, dir[i]);
+    }
     for (int i = 0; i < n; i++)
         sk_lower_pass(e, params[i], 1)->in[2 + p->params.v[params[i]].n_state] = dir[i];
 }
 
-void sk_lower_whole_updates(sk_lowering *e)
+/* Of one group, dealt or not. */
+static void in_buckets(sk_lowering *e, int group, bool dealt)
 {
     const sk_program *p = e->p;
-    int *params = sk_many(e->tmp, int, p->params.n + 1);
+    int *params = sk_many(e->tmp, int, p->params.n + 1), n = 0;
+    int64_t bytes = 0;
+    for (int i = 0; i < p->params.n; i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (q->group != group || !sk_param_whole(q) || sk_is_dealt(e, q) != dealt) continue;
+        params[n++] = i;
+        bytes += sk_lower_logical(e, q->tensor) / (dealt ? e->l->mesh.size[e->l->shard_axis] : 1);
+        if (bytes < BUCKET) continue;
+        (dealt ? sk_lower_dealt : one_bucket)(e, params, n);
+        bytes = n = 0;
+    }
+    if (n) (dealt ? sk_lower_dealt : one_bucket)(e, params, n);
+}
+
+void sk_lower_whole_updates(sk_lowering *e)
+{
     for (int group = 0; group <= e->opts->n_groups; group++) {
-        int64_t bytes = 0;
-        int n = 0;
-        for (int i = 0; i < p->params.n; i++) {
-            const sk_param_plan *q = &p->params.v[i];
-            if (q->group != group || !sk_param_whole(q)) continue;
-            params[n++] = i;
-            bytes += sk_lower_logical(e, q->tensor);
-            if (bytes < BUCKET) continue;
-            one_bucket(e, params, n);
-            bytes = n = 0;
-        }
-        if (n) one_bucket(e, params, n);
+        in_buckets(e, group, false);
+        in_buckets(e, group, true);
     }
 }
