@@ -29,10 +29,13 @@ if(arch STREQUAL "auto")
   endif()
 endif()
 
+# Error reports say src/run/run.c:88, also where ccache gives the compiler relative names.
+file(RELATIVE_PATH up "${CMAKE_BINARY_DIR}" "${CMAKE_SOURCE_DIR}")
+string(REGEX REPLACE "/$" "" up "${up}")
 set(flags
     -ffp-contract=fast -fopenmp-simd -fno-math-errno -fno-trapping-math
     -Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes
-    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # so that error reports say src/run/run.c:88
+    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=" "-fmacro-prefix-map=${up}/=")
 if(arch)
   list(APPEND flags -march=${arch})
 endif()

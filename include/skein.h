@@ -18,7 +18,7 @@
  *     if (st) fprintf(stderr, "%s\n", sk_error_line());
  *
  * Compile and link with `pkg-config --cflags --libs skein` (libskein.so), skein-static (libskein.a)
- * or skein-cuda (libskein.a and the kernels for GPUs).  doc/library.md has three whole programs.
+ * or skein-cuda (libskein.a and the kernels for GPUs).  doc/library.md has four whole programs.
  *
  * Rules that hold everywhere
  *
@@ -139,7 +139,8 @@ void skein_loss(skein_graph *g, skein_tensor *sum, skein_tensor *weight);
  *
  * Words are "key=value" or the name of a YAML file; `skein train --help` lists the keys.  With a
  * graph there are no keys model.*.  Keys of files and of the console (run, ckpt.*, log.*, sample.*)
- * mean nothing here. */
+ * mean nothing here.  train.steps is read by optim.schedule alone, as the length that it is for: a
+ * run does as many steps as skein_run_step() and skein_run_steps() ask for. */
 
 typedef struct skein_job skein_job;
 
@@ -267,9 +268,12 @@ int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out);
 /* ---- collectives, without a model
  *
  * Every rank has `bytes` of memory that the others reach (0: 64 MiB).  What lies there, given out
- * by skein_comm_alloc, is used in place; other memory is copied through it.  All ranks make the
- * same calls in the same order.  Sums are taken in the order of a binary tree over the ranks, in
- * f32 for 16 bits, so that all ranks get the same bits.  A wrong argument is answered at once and
+ * by skein_comm_alloc, is used in place.  Other memory of the process is copied through it, so that
+ * src and dst of a call together (data of a message) are no larger than what is free of `bytes`.
+ * Memory of a GPU cannot be given.  A communicator has all ranks; there are none of a part of them.
+ * All ranks make the same calls in the same order.  Sums are taken in the order of a binary tree
+ * over the ranks, in f32 for 16 bits, so that all ranks get the same bits; sums of integers wrap,
+ * and their means are rounded towards zero.  A wrong argument is answered at once and
  * changes nothing; any other failure ends the communicator on all ranks (SKEIN_EPEER there), and so
  * does a rank that keeps the others waiting for longer than timeout_s (0: 60, below 0: no limit).
  */
@@ -277,13 +281,18 @@ int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out);
 typedef struct skein_comm skein_comm;
 typedef int skein_rank(skein_comm *c, void *ctx); /* what one rank does; 0, or its failure */
 
+/* Part i of n elements, for rank i of p, is [n*i/p, n*(i+1)/p); parts of 8 on 3 ranks have 2, 3 and
+ * 3.  src and dst do not overlap, or the call is in place: dst == src, but dst == src + my part's
+ * place of a reduce-scatter, and src == dst + my part's place of an all-gather.  An all-to-all is
+ * never in place.  (Kinds are numbered as src/coll/kinds.h numbers them; it has more.) */
 typedef enum skein_kind {
-    SKEIN_ALL_REDUCE,     /* src, dst: n elements on all; may be the same */
-    SKEIN_REDUCE_SCATTER, /* src: n, dst: my part, elements [n*i/p, n*(i+1)/p) of rank i of p */
+    SKEIN_ALL_REDUCE,     /* src, dst: n elements on all */
+    SKEIN_REDUCE_SCATTER, /* src: n, dst: my part */
     SKEIN_ALL_GATHER,     /* src: my part, dst: n */
-    SKEIN_BROADCAST,      /* src: n on the root, dst: n */
-    SKEIN_REDUCE,         /* src: n, dst: n on the root */
-    SKEIN_ALL_TO_ALL = 7, /* src: n, part j goes to rank j; dst: p times my part, by sender */
+    SKEIN_BROADCAST,      /* src: n on the root, else not read; dst: n */
+    SKEIN_REDUCE,         /* src: n; dst: n on the root, else not written */
+    SKEIN_ALL_TO_ALL = 7, /* src: n, part j goes to rank j; dst: p times my part, by sender: of 8
+                             elements on 3 ranks 6, 9 and 9 */
     SKEIN_SCAN = 9        /* src, dst: n elements on all; dst: the reduction over ranks 0 to mine */
 } skein_kind;
 
@@ -313,10 +322,12 @@ void skein_comm_close(skein_comm *c); /* not of those that skein_comm_run gave *
 int skein_comm_rank(const skein_comm *c);
 int skein_comm_ranks(const skein_comm *c);
 void skein_comm_abort(skein_comm *c, const char *why); /* all ranks return SKEIN_EPEER */
+/* Memory of this rank that the others reach, out of the `bytes` of the communicator.  No
+ * collective: ranks may ask for other sizes, in any order. */
 int skein_comm_alloc(skein_comm *c, int64_t bytes, void **out);
 int skein_comm_free(skein_comm *c, void *memory);
 
-/* At once, with any memory. */
+/* At once, with any memory of the process, copied as said above. */
 int skein_comm_call(skein_comm *c, const skein_call *call);
 int skein_all_reduce(skein_comm *c, void *data, int64_t n, skein_dtype type, skein_reduction how);
 int skein_broadcast(skein_comm *c, void *data, int64_t n, skein_dtype type, int root);
@@ -329,8 +340,8 @@ int skein_send_recv(skein_comm *c, int to, const void *src, int from, void *dst,
 
 /* In two halves, with memory of skein_comm_alloc only; up to 32 under way, which end in the order
  * in which they were started.  skein_comm_wait looks after all of them for up to `seconds` (below
- * 0: the timeout of the communicator, then it fails), and says whether this one is done; a later
- * wait may go on. */
+ * 0: the timeout of the communicator, then it fails), and says whether this one is done (`done` may
+ * be NULL); a later wait may go on. */
 int skein_comm_start(skein_comm *c, const skein_call *call, int64_t *ticket);
 int skein_comm_wait(skein_comm *c, int64_t ticket, double seconds, int *done);
 

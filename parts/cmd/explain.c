@@ -2,21 +2,25 @@
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
+#include "layout/word.h"
 #include "train/setup.h"
 
 #include <string.h>
 
 static const char usage[] =
-    "usage: skein explain [FILE.yaml] [key=value ...] [-n RANKS] [--rank R] [--pass NAME]\n\n"
+    "usage: skein explain [FILE.yaml] [key=value ...] [-n RANKS] [--rank R] [--pass NAME] "
+    "[--verify]\n\n"
     "Prints what a rank will do in one step: every instruction with its buffers, shapes, flops,\n"
     "bytes and the line of the model it comes from.  Needs no data and no devices.\n"
     "--pass shows what there is after one pass of the compiler: graph, layout, then\n"
     "those that --pass list names, in their order; program is what runs.\n"
+    "--verify proves the programs of all ranks first, as train does.\n"
     "    skein explain model=tiny layout=\"dp=2 tp=2\" --rank 3\n";
 
 static const sk_option options[] = {
     {"rank", "the rank whose program is shown (0)", true},
     {"pass", "how far to compile: list, graph, layout, a pass, or program (default)", true},
+    {"verify", "prove the programs of all ranks first (doc/program.md)", false},
     {0},
 };
 
@@ -46,7 +50,7 @@ static bool is_pass(const char *name)
 static sk_status print_program(sk_arena *a, sk_setup *s, int rank)
 {
     sk_program *p = s->programs[rank];
-    if (!p) SK_TRY(sk_setup_compile(s, rank, &p));
+    if (!p || p->rank != rank) SK_TRY(sk_setup_compile(s, rank, &p));
     fputs(sk_program_print(p, a), stdout);
     return SK_OK;
 }
@@ -59,6 +63,30 @@ static sk_status print_until(sk_arena *a, const sk_setup *s, int rank, const cha
     SK_TRY(sk_compile_until(a, &s->graph, &s->layout, &o, rank, pass, &text));
     fputs(text, stdout);
     return SK_OK;
+}
+
+/* The word's pass is to blame if the programs hold without it. */
+static sk_status blame(sk_arena *a, const sk_job *job, const sk_setup *s)
+{
+    const char *why = sk_strdup(a, sk_error_line());
+    for (const sk_word *const *w = sk_word_parts; *w; w++) {
+        if (!(*w)->pass[0] || !sk_word_on(*w, &s->layout)) continue;
+        sk_job *other = sk_new(a, sk_job);
+        sk_layout l = s->layout;
+        *other = *job;
+        sk_word_clear(*w, &l);
+        snprintf(other->layout, sizeof other->layout, "%s", sk_layout_print(a, &l));
+        if (!sk_setup_program(a, other, true, sk_new(a, sk_setup)))
+            return sk_fail(SK_EBUG, "%s; without '%s' the programs hold: it is the word's pass",
+                           why, (*w)->name);
+    }
+    return sk_fail(SK_EBUG, "%s", why);
+}
+
+static sk_status set_up(sk_arena *a, const sk_job *job, bool verify, sk_setup *s)
+{
+    sk_status st = sk_setup_program(a, job, verify, s);
+    return st == SK_EBUG && verify ? blame(a, job, s) : st;
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)
@@ -79,7 +107,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         list_passes();
         return SK_OK;
     }
-    SK_TRY(sk_setup_program(a, job, false, s));
+    SK_TRY(set_up(a, job, sk_conf_option(&rest, "verify") != NULL, s));
     if (text && (!sk_read_int(text, &rank) || rank < 0 || rank >= s->n_ranks))
         return sk_fail(SK_EUSAGE, "command line: --rank is \"%s\"; 0 to %d are there", text,
                        s->n_ranks - 1);

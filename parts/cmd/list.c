@@ -65,7 +65,7 @@ static void show_part(sk_arena *a, const char *kind, const void *part, int wide)
 {
     const head *h = part;
     const char *cost = cost_of(a, kind, part);
-    printf("  %-*s  %s", wide, h->name, h->doc);
+    printf("  %-*s  %s", wide, h->name, sk_or_empty(h->doc));
     bool below = !strcmp(kind, "coll") || !strcmp(kind, "word");
     if (*cost && below) printf("\n  %*s  %s", wide, "", cost);
     else if (*cost) printf("; %s", cost);
@@ -101,7 +101,8 @@ static void add_rows(sk_table *t, const sk_part_kind *k)
 {
     for (const void *const *p = k->parts; *p; p++) {
         const head *h = *p;
-        const char *cells[] = {k->kind, h->name, h->doc, cost_of(t->arena, k->kind, h)};
+        const char *cells[] = {k->kind, h->name, sk_or_empty(h->doc),
+                               cost_of(t->arena, k->kind, h)};
         sk_table_add(t, cells);
     }
 }

@@ -242,9 +242,9 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->n_params), s->flops);
     conventions(s);
-    printf("layout    %d rank%s = %s · %d micro-batch%s · %d class%s of ranks\n", s->n_ranks,
-           sk_plural(s->n_ranks), sk_layout_short(a, &s->layout), s->n_micro,
-           s->n_micro > 1 ? "es" : "", s->n_classes, s->n_classes > 1 ? "es" : "");
+    printf("layout    %s · %d micro-batch%s · %d class%s of ranks\n",
+           sk_layout_title(a, &s->layout), s->n_micro, s->n_micro > 1 ? "es" : "", s->n_classes,
+           s->n_classes > 1 ? "es" : "");
     if (idle) printf("warning   %s\n", idle);
     printf("memory    %s on the fullest rank · %s in all%s\n", sk_bytes(a, most), sk_bytes(a, all),
            shared(a, s));

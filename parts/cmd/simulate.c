@@ -304,8 +304,8 @@ static void summary(const simulation *s, const char *idle)
     if (s->here) measured(s);
     printf("model     %s · %s parameters · %.4g flop a step\n", s->job->model_name,
            sk_commas(a, s->setup->n_params), s->setup->flops);
-    printf("layout    %d rank%s = %s · %d micro-batch%s · %d simulated\n", s->setup->n_ranks,
-           sk_plural(s->setup->n_ranks), sk_layout_short(a, &s->setup->layout), s->setup->n_micro,
+    printf("layout    %s · %d micro-batch%s · %d simulated\n",
+           sk_layout_title(a, &s->setup->layout), s->setup->n_micro,
            s->setup->n_micro > 1 ? "es" : "", p->n);
     if (idle) printf("warning   %s\n", idle);
     if (s->machine.unit) printf("step      %g units\n", p->seconds);

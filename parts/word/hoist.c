@@ -12,8 +12,6 @@
 #include "program/acts.h"
 #include "program/pass.h"
 
-#include <string.h>
-
 typedef struct range {
     int from, to;
 } range;
@@ -46,25 +44,6 @@ static int last_layer(const sk_program *p, range task)
     return at;
 }
 
-/* [from, pc] moves to `to` and is of the task there. */
-static void move(sk_program *p, sk_arena *tmp, int from, int pc, int to)
-{
-    int n = pc + 1 - from;
-    sk_inst *v = p->insts.v, *moved = sk_many(tmp, sk_inst, n);
-    sk_inst there = v[to];
-    memcpy(moved, &v[from], sizeof *v * (size_t)n);
-    memmove(&v[to + n], &v[to], sizeof *v * (size_t)(from - to));
-    for (int i = 0; i < n; i++) {
-        v[to + i] = moved[i];
-        v[to + i].task = there.task;
-        v[to + i].unit = there.unit;
-        v[to + i].micro = there.micro;
-        v[to + i].layer = there.layer;
-        v[to + i].phase = there.phase;
-        v[to + i].work = there.work;
-    }
-}
-
 /* The gather at pc, with the encodings before it; returns how many instructions moved. */
 static int hoist_one(sk_program *p, sk_arena *tmp, int pc, range before, int to)
 {
@@ -77,7 +56,7 @@ static int hoist_one(sk_program *p, sk_arena *tmp, int pc, range before, int to)
         for (int k = from; k <= pc; k++)
             if (sk_insts_depend(p, &v[i], &v[k])) return 0;
     p->calls.v[v[pc].call].flies = SK_FLIES_ON;
-    move(p, tmp, from, pc, to);
+    sk_insts_move(p, tmp, from, pc + 1 - from, to);
     return pc + 1 - from;
 }
 
@@ -114,7 +93,8 @@ static sk_status hoist(sk_program *p, sk_arena *tmp)
     return SK_OK;
 }
 
-static const sk_pass pass = {"buckets", "first gathers of a task start in the task before", hoist};
+static const sk_pass pass = {
+    .station = "buckets", .doc = "first gathers of a task start in the task before", .list = hoist};
 
 const sk_word sk_word_hoist = {
     .name = "hoist",

@@ -29,7 +29,7 @@ static sk_status set_ops(sk_layout *l, const char *text)
         if (!op || !(op->flags & SK_OP_CHEAP))
             return sk_fail(
                 SK_ECONF,
-                "layout: keep=%s: '%s' is no op whose results are made again; keep=cheap "
+                "layout: keep=%s: '%s' is no op whose results are recomputed; keep=cheap "
                 "keeps all of those, keep alone the gathered weights",
                 text, one);
         at += n;

@@ -32,7 +32,7 @@ const sk_word sk_word_overlap = {
     .name = "overlap",
     .doc = "products run in N chunks along the batch, beside the collectives that they wait for",
     .value = "N",
-    .sentence = {"overlap in N turns"},
+    .sentence = {"overlap in N chunks", "overlap in N turns"},
     .example = "tp=2 overlap=4",
     .kind = SK_WORD_INT,
     .least = 1,

@@ -9,7 +9,7 @@
 static sk_status set(sk_reading *r, const char *value)
 {
     sk_layout *l = r->l;
-    l->again_said = true;
+    l->recompute_said = true;
     if (!strcmp(value, "none")) return SK_OK;
     bool blocks = *value >= '0' && *value <= '9';
     if (!blocks && (!*value || strlen(value) >= sizeof l->recompute))
@@ -62,7 +62,7 @@ static sk_status fits(const sk_word_ask *ask)
     if (!ask->stale) return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: schedule %s has other weights in the backward pass, so forward results "
-                   "cannot be made again there; leave out recompute, or take pipedream",
+                   "cannot be recomputed there; leave out recompute, or take pipedream",
                    ask->layout->schedule);
 }
 

@@ -7,7 +7,7 @@ static sk_status fits(const sk_word_ask *ask)
     if (!ask->stale || ask->layout->slices < 2) return SK_OK;
     return sk_fail(SK_ECONF,
                    "layout: schedule %s has other weights in the backward pass, so forward results "
-                   "cannot be made again there; leave out slices, or take pipedream",
+                   "cannot be recomputed there; leave out slices, or take pipedream",
                    ask->layout->schedule);
 }
 

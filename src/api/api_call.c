@@ -37,11 +37,21 @@ static sk_status check_fields(const skein_comm *c, const asked *q)
     const skein_call *k = &q->call;
     int p = c->world->n;
     bool kind = k->kind <= SKEIN_REDUCE || k->kind == SKEIN_ALL_TO_ALL || k->kind == SKEIN_SCAN;
-    if (!kind || k->type > SKEIN_U8 || k->reduction > SKEIN_MEAN || k->root < 0 || k->root >= p)
-        return sk_fail(SK_EUSAGE, "%s: kind %d, type %d, reduction %d, root %d of %d ranks", q->who,
-                       (int)k->kind, (int)k->type, (int)k->reduction, k->root, p);
-    if (k->n < 0 || k->n > INT64_MAX / 16 / (p + 1))
-        return sk_fail(SK_EUSAGE, "%s: %lld elements", q->who, (long long)k->n);
+    int64_t most = INT64_MAX / 16 / (p + 1);
+    if (!kind)
+        return sk_fail(SK_EUSAGE, "%s: kind is %d; skein_kind has those that there are", q->who,
+                       (int)k->kind);
+    if (k->type > SKEIN_U8)
+        return sk_fail(SK_EUSAGE, "%s: type is %d; skein_dtype has those that there are", q->who,
+                       (int)k->type);
+    if (k->reduction > SKEIN_MEAN)
+        return sk_fail(SK_EUSAGE, "%s: reduction is %d; skein_reduction has those that there are",
+                       q->who, (int)k->reduction);
+    if (k->root < 0 || k->root >= p)
+        return sk_fail(SK_EUSAGE, "%s: root is %d; ranks are 0 to %d", q->who, k->root, p - 1);
+    if (k->n < 0 || k->n > most)
+        return sk_fail(SK_EUSAGE, "%s: n is %lld elements; 0 to %lld are possible", q->who,
+                       (long long)k->n, (long long)most);
     if (sk_kind_sums((sk_coll_kind)k->kind) &&
         !sk_sum_can((sk_dtype)k->type, (sk_reduce)k->reduction))
         return sk_fail(SK_EUSAGE, "%s: reduction %d is not for %s", q->who, (int)k->reduction,
@@ -95,7 +105,9 @@ static sk_status check_memory(const asked *q)
         return sk_fail(SK_EUSAGE, "%s: %s is NULL", q->who,
                        q->src_bytes && !q->call.src ? "src" : "dst");
     if (overlap(q) && !in_place(q))
-        return sk_fail(SK_EUSAGE, "%s: src and dst overlap, and are not in place as skein.h says",
+        return sk_fail(SK_EUSAGE,
+                       "%s: src and dst overlap, and the call is not in place; skein.h has the "
+                       "rules at skein_kind",
                        q->who);
     return SK_OK;
 }
@@ -109,7 +121,7 @@ static sk_status choose(const skein_comm *c, asked *q)
     sk_seg seg = {.outer = 1, .n = k->n, .inner = 1};
     sk_coll_ask ask;
     int pin = 0, hosts = sk_hosts_count(c->ranks, w->n, w->host_of);
-    SK_TRY(sk_pin_find(k->algorithm ? k->algorithm : "", &pin));
+    SK_TRY(sk_pin_find("skein_call.algorithm", k->algorithm ? k->algorithm : "", &pin));
     sk_coll_ask_for(kind, c->ranks, w->n, c->rank, k->root, w->host_of, &ask);
     SK_TRY(sk_choose_call(&sk_costs_preset, pin, &ask, hosts, (sk_reduce)k->reduction,
                           k->n * (int64_t)sk_dtype_size((sk_dtype)k->type), &q->algorithm));
@@ -306,9 +318,12 @@ static sk_status good_peer(const skein_comm *c, const char *who, int peer, const
                            int64_t bytes)
 {
     SK_TRY(sk_communicator_check(c, who));
-    if (peer < 0 || peer >= c->world->n || bytes < 0 || (bytes && !data))
-        return sk_fail(SK_EUSAGE, "%s: %lld bytes %s and rank %d of %d", who, (long long)bytes,
-                       data ? "there" : "at NULL", peer, c->world->n);
+    if (peer < 0 || peer >= c->world->n)
+        return sk_fail(SK_EUSAGE, "%s: the other rank is %d; ranks are 0 to %d", who, peer,
+                       c->world->n - 1);
+    if (bytes < 0) return sk_fail(SK_EUSAGE, "%s: %lld bytes", who, (long long)bytes);
+    if (bytes && !data)
+        return sk_fail(SK_EUSAGE, "%s: the memory of %lld bytes is NULL", who, (long long)bytes);
     return SK_OK;
 }
 

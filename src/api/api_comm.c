@@ -3,6 +3,7 @@
 #include "api/communicator.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -162,9 +163,11 @@ static sk_status be_rank(void *ctx, int rank)
     skein_comm *c = NULL;
     SK_TRY(open_end(x->world, rank, &c));
     int code = x->f(c, x->ctx);
+    char why[80];
+    snprintf(why, sizeof why, "skein_comm_run: f returned %d on rank %d", code, rank);
     if (code) /* before the end is closed, so that nobody waits for it */
         sk_heaps_abort(x->world->heaps, (sk_status)code, rank,
-                       *sk_error_line() ? sk_error_line() : "a rank's function failed");
+                       *sk_error_line() ? sk_error_line() : why);
     skein_comm_close(c);
     return (sk_status)code;
 }

@@ -1,5 +1,6 @@
 /* api_job.c - jobs and layouts: what is read from words. */
 #include "api/handles.h"
+#include "base/strings.h"
 #include "cli/conf.h"
 
 #include <stdio.h>
@@ -96,7 +97,13 @@ int skein_layout_read(const char *text, int n_ranks, skein_layout **out)
         return (int)sk_fail(SK_ECONF, "layout: the text has %zu bytes, at most %d are possible",
                             strlen(text), SK_LAYOUT_TEXT - 1);
     sk_layout l;
-    SK_TELL(sk_layout_read(text, n_ranks, &l));
+    SK_TELL(sk_layout_read(text, 0, &l));
+    int ranks = sk_mesh_ranks(&l.mesh);
+    if (n_ranks && ranks != n_ranks)
+        return (int)sk_fail(SK_ECONF,
+                            "skein_layout_read: the layout has %d rank%s, n_ranks is %d; ask for "
+                            "%d, or change the sizes of the axes",
+                            ranks, sk_plural(ranks), n_ranks, ranks);
     sk_arena a = {0};
     skein_layout *made = sk_new(&a, skein_layout);
     made->layout = l;

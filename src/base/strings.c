@@ -112,15 +112,22 @@ static int distance(const char *a, const char *b)
     return row[m];
 }
 
+int sk_nearest_all(const char *word, const char *const *candidates, int n, const char **out,
+                   int most)
+{
+    int found = 0, least = ((int)strlen(word) + 1) / 3 + 1; /* farther ones only puzzle */
+    for (int i = 0; i < n; i++) {
+        int d = distance(word, candidates[i]);
+        if (d < least) least = d, found = 0;
+        if (d == least && found < most) out[found++] = candidates[i];
+    }
+    return found;
+}
+
 const char *sk_nearest(const char *word, const char *const *candidates, int n)
 {
     const char *best = NULL;
-    int least = ((int)strlen(word) + 1) / 3 + 2; /* farther ones only puzzle */
-    for (int i = 0; i < n; i++) {
-        int d = distance(word, candidates[i]);
-        if (d < least) least = d, best = candidates[i];
-    }
-    return best;
+    return sk_nearest_all(word, candidates, n, &best, 1) ? best : NULL;
 }
 
 char *sk_bytes(sk_arena *a, int64_t bytes)

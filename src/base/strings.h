@@ -33,10 +33,15 @@ bool sk_read_plain(const char *s, double *out); /* a real that has no units: a r
 
 /* The candidate nearest to `word` by edit distance, or NULL if none is near. */
 const char *sk_nearest(const char *word, const char *const *candidates, int n);
+/* All that are as near as that one, up to `most`; returns how many. */
+int sk_nearest_all(const char *word, const char *const *candidates, int n, const char **out,
+                   int most);
 
 /* "1.5 GiB", "312 B": into the arena. */
 char *sk_bytes(sk_arena *a, int64_t bytes);
 /* The ending of a noun: "%d rank%s". */
+/* For what may be missing, so that it is not printed as "(null)". */
+static inline const char *sk_or_empty(const char *s) { return s ? s : ""; }
 static inline const char *sk_plural(int64_t n) { return n == 1 ? "" : "s"; }
 /* 4404412 -> "4,404,412" */
 char *sk_commas(sk_arena *a, int64_t n);

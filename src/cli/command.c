@@ -21,7 +21,7 @@ static void usage(FILE *to)
             "skein " SK_VERSION " trains one model on many processors\n\n"
             "usage: skein COMMAND [arguments]      skein help COMMAND|KEY|WORD of a layout\n\n");
     for (const sk_cmd *const *c = sk_cmd_parts; *c; c++)
-        fprintf(to, "  %-10s %s\n", (*c)->name, (*c)->doc);
+        fprintf(to, "  %-10s %s\n", (*c)->name, sk_or_empty((*c)->doc));
     fprintf(to, "\nTo begin: skein train\n");
 }
 
@@ -101,7 +101,7 @@ static sk_status dispatch(sk_arena *a, int n, char **words)
         return help(a, n - 1, words + 1);
     if (!c) return unknown(a, name);
     if (c->help && wants_help(n - 1, words + 1)) { /* without, the command tells itself */
-        printf("skein %s: %s\n\n%s", c->name, c->doc, c->help);
+        printf("skein %s: %s\n\n%s", c->name, sk_or_empty(c->doc), c->help);
         return SK_OK;
     }
     return c->run(a, n - 1, words + 1);

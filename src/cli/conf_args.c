@@ -48,7 +48,8 @@ static void give(line *l, const char *name, const char *value)
 static sk_status follow(line *l, const char *name, const char **value)
 {
     if (l->at >= l->argc)
-        return sk_fail(SK_EUSAGE, "command line: \"%s\" needs a value after it", name);
+        return sk_fail(SK_EUSAGE, "command line: %s%s needs a value after it",
+                       *name == '-' ? "" : "--", name);
     *value = l->argv[l->at++];
     return SK_OK;
 }

@@ -40,9 +40,9 @@ static void word_lines(sk_out *o, const sk_word *w)
     const char *spell = sk_word_spell(o->arena, w);
     bool wide = strlen(spell) > 20;
     sk_out_add(o, "  %-*s%s%-*s%s\n", wide ? 0 : 21, spell, wide ? "\n" : "", wide ? 23 : 0, "",
-               w->doc);
+               sk_or_empty(w->doc));
     sk_out_add(o, "%-23s%s\n", "", sk_word_about(o->arena, w));
-    sk_out_add(o, "%-23sas in layout=\"%s\"\n", "", w->example);
+    sk_out_add(o, "%-23sas in layout=\"%s\"\n", "", sk_or_empty(w->example));
 }
 
 /* A word of a layout, or all of them. */

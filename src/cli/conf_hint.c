@@ -1,8 +1,9 @@
 /* conf_hint.c - what somebody may have meant with a key that is none.
  *
  * People come from other programs: their names are known here, and are told, not
- * taken, since one thing has one key.  Then the last part of a key alone (`lr`,
- * `train.lr`), then the nearest spelling of all of these. */
+ * taken, since one thing has one key.  First the parts of a key in another order (`train.data`),
+ * then the last part of a key alone (`lr`, `train.lr`), then the nearest spelling of all of these.
+ */
 #include "cli/setting.h"
 #include "layout/word.h"
 
@@ -35,7 +36,8 @@ static const struct alias {
     {"train.seed", "random_seed manual_seed"},
     {"train.threads", "num_threads n_threads omp_num_threads"},
     {"train.time", "max_time time_limit"},
-    {"data.train", "dataset data_path data_dir train_file train_data train_data_path"},
+    {"data.train",
+     "dataset data_path data_dir data_file file train_file train_data train_data_path"},
     {"data.val", "val_data eval_data validation_file valid_data_path"},
     {"data.tokenizer", "tokenizer_name tokenizer_path"},
     {"data.order", "shuffle"},
@@ -94,6 +96,17 @@ static void add_aliases(sk_arena *a, names *l, const char *section, int n_sectio
         }
 }
 
+/* "a.b" where the key is "b.a". */
+static const char *swapped(sk_arena *a, const names *l, const char *plain)
+{
+    const char *dot = strchr(plain, '.');
+    if (!dot || strchr(dot + 1, '.')) return NULL;
+    const char *other = sk_print(a, "%s.%.*s", dot + 1, (int)(dot - plain), plain);
+    for (int i = 0; i < l->n; i++)
+        if (!strcmp(l->word[i], other) && !strcmp(l->key[i], other)) return l->key[i];
+    return NULL;
+}
+
 /* The first whose last part, or whole, is exactly this. */
 static const char *exact(const names *l, const char *last)
 {
@@ -110,7 +123,7 @@ static const char *in_layout(sk_arena *a, const char *last)
     static const char as_in[] = "as in \"";
     const sk_word *w = sk_word_find(last);
     const char *say = w ? NULL : sk_layout_alias(last), *from = say ? strstr(say, as_in) : NULL;
-    if (w) return sk_print(a, "layout=\"%s\"", w->example);
+    if (w) return sk_print(a, "layout=\"%s\"", sk_or_empty(w->example));
     if (from) from += strlen(as_in);
     return from ? sk_print(a, "layout=\"%.*s\"", (int)strcspn(from, "\""), from) : NULL;
 }
@@ -126,7 +139,8 @@ const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options
     names *l = sk_new(a, names);
     add_keys(a, l, options);
     add_aliases(a, l, plain, (int)(last - plain));
-    const char *key = exact(l, last);
+    const char *key = swapped(a, l, plain);
+    if (!key) key = exact(l, last);
     if (!key) key = in_layout(a, last);
     const char *near = key ? NULL : sk_nearest(plain, l->word, l->n);
     for (int i = 0; near && !key; i++)

@@ -77,9 +77,8 @@ static void head(sk_sheet *s, const sk_picture *in)
 {
     const sk_setup *t = in->setup;
     sk_arena *a = s->arena;
-    const char *words = sk_print(a, "%s · %s parameters · %d rank%s = %s", t->job->model_name,
-                                 sk_commas(a, t->n_params), t->n_ranks, sk_plural(t->n_ranks),
-                                 sk_layout_short(a, &t->layout));
+    const char *words = sk_print(a, "%s · %s parameters · %s", t->job->model_name,
+                                 sk_commas(a, t->n_params), sk_layout_title(a, &t->layout));
     s->y = 30;
     sk_out_add(&s->out, "<text x=\"%d\" y=\"%d\" font-size=\"18\" font-weight=\"bold\">%s</text>\n",
                SK_SHEET_LEFT, s->y, sk_sheet_text(a, words, 110));

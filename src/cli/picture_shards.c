@@ -300,7 +300,7 @@ static void put_box(const drawing *d, int i, double x, double y, double wide, do
 }
 
 /* A shard is one box, or one in each repetition; boxes that meet are one. */
-static void put_piece(const drawing *d, int i)
+static void put_shard(const drawing *d, int i)
 {
     const sk_extent *b = &d->list.v[i].box;
     double top = paper_at(&d->down, b->n ? b->at[0] : 0);
@@ -360,7 +360,7 @@ static void draw(drawing *d, bool update)
                d->x, d->y - 7);
     if (d->list.n) measure(d);
     sk_out_add(&d->sheet->out, "%s</text>\n", sk_sheet_text(a, small_print(d), 110));
-    for (int i = 0; i < d->list.n; i++) put_piece(d, i);
+    for (int i = 0; i < d->list.n; i++) put_shard(d, i);
 }
 
 static const char *shape_words(sk_arena *a, const sk_graph *g, const sk_tensor *t)

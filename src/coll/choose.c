@@ -210,12 +210,12 @@ static sk_status refuse(int pin, const sk_coll_ask *ask, int hosts, sk_reduce re
     sk_status st;
     if (pin == SK_PIN_NONE)
         st = sk_fail(SK_ECONF,
-                     "no algorithm does %s%s for %d ranks on %d hosts by itself; these can be "
-                     "pinned with comm.algorithm: %s",
+                     "no algorithm does %s%s for %d ranks on %d hosts unless it is asked for by "
+                     "name (comm.algorithm, or skein_call.algorithm); these can: %s",
                      what, sum, ask->n, hosts, able_ones);
     else
         st = sk_fail(SK_ECONF,
-                     "comm.algorithm: %s does not do %s%s for %d rank%s on %d host%s; these do: %s",
+                     "the algorithm %s does not do %s%s for %d rank%s on %d host%s; these do: %s",
                      sk_algorithm_name(pin == SK_BUILTIN ? SK_BUILTIN : pin - 1), what, sum, ask->n,
                      sk_plural(ask->n), hosts, sk_plural(hosts), able_ones);
     sk_arena_end(&tmp);
@@ -240,7 +240,7 @@ sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int
     return fits ? SK_OK : refuse(pin, ask, hosts, reduce);
 }
 
-sk_status sk_pin_find(const char *name, int *pin)
+sk_status sk_pin_find(const char *key, const char *name, int *pin)
 {
     const char *names[128] = {"auto"};
     int n = 1, at = sk_coll_find(name);
@@ -250,6 +250,6 @@ sk_status sk_pin_find(const char *name, int *pin)
     if (*pin != SK_PIN_NONE) return SK_OK;
     while (n < 128 && sk_coll_parts[n - 1]) names[n] = sk_coll_parts[n - 1]->name, n++;
     const char *near = sk_nearest(name, names, n);
-    return sk_fail(SK_EUSAGE, "comm.algorithm '%.40s' is unknown%s%s%s; skein list coll shows them",
-                   name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return sk_fail(SK_EUSAGE, "%s '%.40s' is unknown%s%s%s; skein list coll shows them", key, name,
+                   near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }

@@ -92,8 +92,9 @@ int sk_choose(const sk_costs *c, const sk_coll_ask *ask, int hosts, sk_reduce re
 sk_status sk_choose_call(const sk_costs *c, int pin, const sk_coll_ask *ask, int hosts,
                          sk_reduce reduce, int64_t bytes, int *algorithm);
 
-sk_status sk_pin_find(const char *name, int *pin); /* "" and "auto": SK_PIN_NONE */
-const char *sk_algorithm_name(int algorithm);      /* SK_BUILTIN: "shm" */
+/* "" and "auto": SK_PIN_NONE.  key: what the caller named it in, for the error */
+sk_status sk_pin_find(const char *key, const char *name, int *pin);
+const char *sk_algorithm_name(int algorithm); /* SK_BUILTIN: "shm" */
 
 /* On how many hosts these ranks sit; host_of NULL: one. */
 int sk_hosts_count(const int *ranks, int n, const int *host_of);

@@ -101,8 +101,7 @@ struct sk_heaps {
     size_t reserved_bytes;
     char **base; /* NULL for ranks of other hosts */
     int64_t *bytes;
-    int *
-        alias_of; /* rank that keeps the first alias_bytes of its heap: itself, or whose they are */
+    int *alias_of; /* the rank that keeps the first alias_bytes of its heap: itself, or another */
     int64_t *alias_bytes;
     int fd; /* of the control block */
     sk_control_block_head *head;

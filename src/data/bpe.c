@@ -113,7 +113,7 @@ static void wish_for(encoder *e, int32_t i)
     if (p->key != SK_NO_PAIR) heap_push(e, (wish){p->rank, i, left, right});
 }
 
-static void word_room(encoder *e, size_t n)
+static void word_workspace(encoder *e, size_t n)
 {
     if (n <= e->cap) return;
     e->cap = 2 * n;
@@ -178,7 +178,7 @@ static sk_status spell_characters(encoder *e, const char *s, size_t n, size_t *c
 
 static sk_status merge(encoder *e, const char *s, size_t n)
 {
-    word_room(e, n);
+    word_workspace(e, n);
     e->n_heap = 0;
     if (e->b->bytes) SK_TRY(spell_bytes(e, s, n));
     else SK_TRY(spell_characters(e, s, n, &n));

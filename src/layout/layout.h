@@ -76,12 +76,12 @@ typedef struct sk_layout {
     int tiles;                             /* in which offloaded weights come; 0: not cut */
     bool home_said;                        /* the text says it, if only "none" */
     int overlap;                      /* chunks of a product that waits for other ranks; 0: one */
-    int slices;                       /* sequence chunks that wide results are made in; 0: one */
+    int slices;                       /* of the batch that wide results are made in; 0: one */
     bool keep;                        /* weights gathered for the forward pass serve the backward */
     char recompute[SK_SCHEDULE_NAME]; /* recomputed for the backward pass: "full", "selective" or
                                       the name of an op; empty: nothing */
     int recompute_blocks;             /* full: the first of each stage; 0: all */
-    bool again_said;                  /* the text says it, if only "none" */
+    bool recompute_said;              /* the text says it, if only "none" */
     bool partition;                   /* saved activations are sharded over the axes whose ranks
                                           would all keep the same */
     bool keep_cheap;                  /* results of cheap ops are kept, not recomputed */
@@ -108,6 +108,7 @@ char *sk_layout_print(sk_arena *a, const sk_layout *l); /* the long form */
 /* Are activations packed into space that may be too small for some step? */
 static inline bool sk_layout_may_fill(const sk_layout *l) { return l->gist > 0 && l->gist < 100; }
 char *sk_layout_short(sk_arena *a, const sk_layout *l); /* "dp 2 · tp 2 · zero 3" */
+char *sk_layout_title(sk_arena *a, const sk_layout *l); /* "4 ranks = " and that; "1 rank" */
 
 int sk_mesh_ranks(const sk_mesh *m);
 void sk_mesh_coords(const sk_mesh *m, int rank, int coord[SK_MAX_AXES]);

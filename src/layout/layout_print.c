@@ -80,3 +80,11 @@ char *sk_layout_short(sk_arena *a, const sk_layout *l)
     }
     return o.s ? o.s : sk_strdup(a, "1 rank");
 }
+
+char *sk_layout_title(sk_arena *a, const sk_layout *l)
+{
+    int n = sk_mesh_ranks(&l->mesh);
+    char *words = sk_layout_short(a, l);
+    if (n == 1 && !strcmp(words, "1 rank")) return words;
+    return sk_print(a, "%d rank%s = %s", n, sk_plural(n), words);
+}

@@ -293,14 +293,15 @@ typedef struct shorts { /* a line of them */
 
 static sk_status unknown(const char *word)
 {
-    const char *all[SK_MOST_WORDS], *say = sk_layout_alias(word);
+    const char *all[SK_MOST_WORDS], *near[2], *say = sk_layout_alias(word);
     int n = 0;
     for (const sk_word *const *w = sk_word_parts; *w; w++)
         if (!(*w)->no_short) all[n++] = (*w)->name;
-    const char *near = sk_nearest(word, all, n);
     if (say) return sk_fail(SK_ECONF, "layout: \"%s\" is said here with %s", word, say);
-    return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s", word,
-                   near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    n = sk_nearest_all(word, all, n, near, 2);
+    return sk_fail(SK_ECONF, "layout: unknown word \"%s\"%s%s%s%s%s", word,
+                   n ? " (did you mean \"" : "", n ? near[0] : "", n > 1 ? "\" or \"" : "",
+                   n > 1 ? near[1] : "", n ? "\"?)" : "");
 }
 
 /* Two words may have one name, of which one takes a value and the other does not. */
@@ -320,12 +321,12 @@ static sk_status no_value(const char *word)
     if (!is_verb(word) && !w) return unknown(word);
     if (!is_verb(word))
         return sk_fail(SK_ECONF, "layout: \"%s\" needs a value, %s=%s, as in \"%s\"", word, word,
-                       w->value, w->example);
+                       w->value, sk_or_empty(w->example));
     return sk_fail(SK_ECONF,
                    "layout: \"%s\" begins a sentence; put it on a line of its own, or behind a "
                    "';'%s%s%s",
-                   word, w ? ", or give it a value, as in \"" : "", w ? w->example : "",
-                   w ? "\"" : "");
+                   word, w ? ", or give it a value, as in \"" : "",
+                   w ? sk_or_empty(w->example) : "", w ? "\"" : "");
 }
 
 static bool needs_value(const sk_word *w)

@@ -169,7 +169,7 @@ const char *sk_layout_alias(const char *word)
     return NULL;
 }
 
-/* --- by lot --- */
+/* --- random phrases --- */
 
 int sk_dice_pick(sk_dice *d, int from, int to)
 {

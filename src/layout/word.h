@@ -1,16 +1,16 @@
 /* word.h - a word of a layout, as a part: parts/word/NAME.c defines `const sk_word sk_word_NAME`.
  *
- * A word has a short form ("overlap=4") and sentences ("overlap in 4 turns").  Reading, printing,
+ * A word has a short form ("overlap=4") and sentences ("overlap in 4 chunks").  Reading, printing,
  * hints, help, `skein list word`, exclusions and the random pairs of the tests (test/lib/draw.c)
  * come from the table; nothing outside of parts/word spells a word.  A new flag or integer needs no
  * member of sk_layout either: its value is sk_layout.own[], and sk_word_value() reads it.
  *
  *     const sk_word sk_word_slices = {
  *         .name = "slices",
- *         .doc = "wide results are computed and used in N slices along the batch",
+ *         .doc = "logits and hidden layers are computed and used in N slices along the batch ...",
  *         .value = "N", .kind = SK_WORD_INT, .least = 1, .most = 4096, .off = 1,
  *         .sentence = {"results in N slices"},
- *         .example = "dp=2 slices=4",
+ *         .example = "slices=4",
  *         .place = 170, a number that no other word has: where its sentence is printed
  *     };
  *

@@ -32,7 +32,7 @@ static int blocks_of(const sk_budget_in *in)
 
 static void add_recomputation(list *l, const sk_budget_in *in, const sk_layout *layout)
 {
-    if (layout->again_said) { /* the user said it */
+    if (layout->recompute_said) { /* the user said it */
         add(l, layout, layout->recompute, layout->recompute_blocks);
         return;
     }
@@ -54,7 +54,7 @@ static int shard_axis(const sk_layout *l, char batch)
     return best;
 }
 
-/* Wide results whole, or in sequence chunks; what the layout says is not changed, nor is
+/* Wide results whole, or in slices; what the layout says is not changed, nor is
  * order=canonical. */
 static void add_slices(list *l, const sk_budget_in *in, const sk_layout *layout)
 {
@@ -78,7 +78,7 @@ static void add_offload(list *l, const sk_layout *layout)
         for (int k = 0; k < 4; k++) {
             sk_layout w = with;
             if (k & 1 && !w.slices && !w.canonical) w.slices = MOST_CHUNKS;
-            bool again = k & 2 && !w.again_said;
+            bool again = k & 2 && !w.recompute_said;
             add(l, &w, again ? "full" : w.recompute, again ? 0 : w.recompute_blocks);
         }
     }

@@ -2,9 +2,9 @@
  *
  * Every level of sharding from the layout's own on is combined with no recomputation, the core of
  * attention, the first 1, 2, 4 ... blocks of each stage, or all of them, and with wide results
- * whole, in 4 sequence chunks or in 16.  If none of these options fits, optimizer state, gradients,
+ * whole, in 4 slices or in 16.  If none of these options fits, optimizer state, gradients,
  * activations and weights are offloaded to the host, one after the other, with no or full
- * recomputation and wide results whole or in 16 chunks.  Each option is compiled, so its bytes are
+ * recomputation and wide results whole or in 16 slices.  Each option is compiled, so its bytes are
  * those that a run maps, and simulated for its time.  What the layout says itself stays. */
 #ifndef SK_PLAN_BUDGET_H
 #define SK_PLAN_BUDGET_H

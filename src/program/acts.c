@@ -2,6 +2,7 @@
 #include "program/acts.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* --- operands --- */
 
@@ -202,7 +203,8 @@ static void shape(sk_out *o, const sk_program *p, int buf)
     const sk_buffer *b = &p->bufs.v[buf];
     sk_out_add(o, "%s[", b->name);
     for (int i = 0; i < b->box.n; i++) sk_out_add(o, "%s%" PRId64, i ? "," : "", b->box.size[i]);
-    sk_out_add(o, "]@%" PRIx64, (uint64_t)b->offset);
+    sk_out_add(o, "]");
+    if (p->heap_bytes) sk_out_add(o, "@%" PRIx64, (uint64_t)b->offset); /* places are known */
 }
 
 void sk_print_operands(sk_out *o, const sk_program *p, const int *v, int n)
@@ -329,4 +331,22 @@ bool sk_insts_depend(const sk_program *p, const sk_inst *a, const sk_inst *b)
     meeting m = {.p = p, .other = b};
     sk_operands(p, a, see_first, &m);
     return m.found;
+}
+
+void sk_insts_move(sk_program *p, sk_arena *tmp, int from, int n, int to)
+{
+    sk_assert(to >= 0 && to <= from && n > 0 && from + n <= p->insts.n);
+    sk_assert((to < p->n_train) == (from + n <= p->n_train));
+    sk_inst *v = p->insts.v, *moved = sk_many(tmp, sk_inst, n), there = v[to];
+    memcpy(moved, &v[from], sizeof *v * (size_t)n);
+    memmove(&v[to + n], &v[to], sizeof *v * (size_t)(from - to));
+    memcpy(&v[to], moved, sizeof *v * (size_t)n);
+    for (int i = to; i < to + n; i++) {
+        v[i].task = there.task;
+        v[i].unit = there.unit;
+        v[i].micro = there.micro;
+        v[i].layer = there.layer;
+        v[i].phase = there.phase;
+        v[i].work = there.work;
+    }
 }

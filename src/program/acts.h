@@ -45,6 +45,12 @@ void sk_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *
 /* Does one of the two write what the other reads or writes?  Then their order matters. */
 bool sk_insts_depend(const sk_program *p, const sk_inst *a, const sk_inst *b);
 
+/* n instructions from `from` on move up to `to`, before the one that is there, within a section.
+ * They become instructions of that task (task, unit, micro, layer, phase, work are those of the
+ * instruction at `to`), as later passes go by these: waits.c ends calls with their task, offload
+ * keeps buffers through a layer, the simulator and traces count layers. */
+void sk_insts_move(sk_program *p, sk_arena *tmp, int from, int n, int to);
+
 /* Bytes of memory that an instruction reads and writes; 0 of communication. */
 int64_t sk_inst_bytes(const sk_program *p, const sk_inst *in);
 

@@ -21,8 +21,8 @@ bool sk_program_stands(const sk_program *p);
 int sk_program_peer(const sk_program *p, int rank, int peer);
 /* Who is in the group of `rank`, ascending; members has room for n_ranks.  Returns how many. */
 int sk_program_members(const sk_program *p, int rank, int group, int *members);
-int sk_program_weight_owner(const sk_program *p,
-                            int rank); /* the rank whose memory has its shared weights */
+/* The rank whose memory has the shared weights of `rank`. */
+int sk_program_weight_owner(const sk_program *p, int rank);
 /* p with the number, the coordinates and the peers of `rank`: to print its instructions. */
 const sk_program *sk_program_as(sk_arena *a, const sk_program *p, int rank);
 

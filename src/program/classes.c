@@ -164,7 +164,7 @@ static int make_cutters(sk_arena *a, const sk_graph_plan *plan, cutter *out)
 /* --- keys --- */
 
 /* Causal work along time depends on the place, not only on the size, unless it is dealt evenly.
- * Dealt over two axes only the sum is even, not every turn of a ring over one of them. */
+ * Dealt over two axes only the sum is even, not every step of a ring over one of them. */
 static bool uneven_work(const sk_graph *g, const sk_layout *l, int axis)
 {
     bool ring = false;

@@ -6,9 +6,9 @@
  * ask nothing about the rank run once for a layout (sk_plan_graph), and the compilations of all
  * ranks share what they decide.
  *
- *     chunks before propagation      partial sums are settled where a stage ends
- *     regions after chunks           states say whether the batch is cut alike
- *     recompute after regions        what exists in sequence chunks only is recomputed
+ *     chunks before propagate        partial sums are settled where a stage ends
+ *     regions after propagate        states say whether the batch is cut alike
+ *     recompute after regions        what exists in slices only is recomputed
  *     split-backward after both      regions and clones move nodes between the halves
  *     pieces, packed after those     what is recomputed is not saved, in pieces or in fewer bits
  *     saved after all of them        who reads what in which task; gathered weights of params
@@ -97,7 +97,8 @@ typedef struct station {
 /* Once for all ranks: these ask nothing about the rank, and write to the plan alone. */
 static const station for_all[] = {
     {"refusals", "words that do not go with model, schedule, device or dtype", goes_together},
-    {"chunks", "layers to chunks, chunks to stages; states of all tensors", sk_assign_chunks},
+    {"chunks", "layers to chunks, chunks to stages", sk_assign_chunks},
+    {"propagate", "sharding propagation: the states of all tensors", sk_propagate_sharding},
     {"tasks", "the order of tasks on every stage", sk_order_tasks},
     {"edges", "who reads a tensor: nodes, phases, stages", sk_find_edges},
     {"codecs", "encodings of weights and gradients on the wire", sk_choose_codecs},
@@ -106,7 +107,7 @@ enum { N_FOR_ALL = sizeof for_all / sizeof *for_all };
 
 /* For each rank. */
 static const station for_one[] = {
-    {"regions", "nodes that run in sequence chunks", sk_find_regions},
+    {"regions", "nodes that run in slices of the batch", sk_find_regions},
     {"recompute", "clones of nodes in the backward pass, instead of saved results", sk_recompute},
     {"split-backward", "nodes that only weight gradients wait for", sk_split_backward},
     {"length", "is the program short enough?", sk_check_length},
@@ -116,9 +117,9 @@ static const station for_one[] = {
     {"sums", "where loss and counts are added up", sk_plan_sums},
     {"saved", "what tasks leave to later tasks, in which form", sk_find_saved},
     {"lower", "instructions of all tasks, with communication", sk_lower},
-    {"ring", "ops whose operands go round an axis, a turn for each rank", sk_ring_attention},
+    {"ring", "ops whose operands go round an axis, a step for each rank", sk_ring_attention},
     {"overlap", "products in chunks, beside the collectives they wait for", sk_overlap_chunks},
-    {"slices", "regions in sequence chunks: wide results are never whole", sk_sequence_chunks},
+    {"slices", "regions run slice by slice: wide results are never whole", sk_slice_regions},
     {"tiles", "products of weights that come a few rows at a time", sk_weight_tiles},
     {"weight-stash", "versions of weights that change within a step", sk_stash_weights},
     {"first-gather", "later gathers of a weight come from a second copy", sk_find_first_gathers},
@@ -179,7 +180,46 @@ bool sk_pass_station(const char *name)
     return false;
 }
 
-static const char *name_of(const step *s) { return s->word ? s->word->name : s->of->name; }
+static const char *name_of(const step *s)
+{
+    return !s->word ? s->of->name : s->pass->name ? s->pass->name : s->word->name;
+}
+
+static bool another_has(const sk_pass *pass, const char *name)
+{
+    step s;
+    for (int i = 0; nth_step(i, &s); i++)
+        if (s.pass != pass && !strcmp(name_of(&s), name)) return true;
+    return false;
+}
+
+sk_status sk_pass_check(const sk_word *w)
+{
+    for (int i = 0; i < SK_WORD_PASSES && w->pass[i]; i++) {
+        const sk_pass *pass = w->pass[i];
+        const char *name = pass->name ? pass->name : w->name;
+        if (!pass->doc || !pass->list)
+            return sk_fail(SK_EBUG, "the pass %s of the word %s has no .%s", name, w->name,
+                           pass->doc ? "list" : "doc");
+        if (!pass->station || !sk_pass_station(pass->station))
+            return sk_fail(SK_EBUG,
+                           "the pass %s of the word %s has the station '%s'; a pass from lower to "
+                           "buckets is needed, see skein explain --pass list",
+                           name, w->name, pass->station ? pass->station : "");
+        if (another_has(pass, name))
+            return sk_fail(SK_EBUG,
+                           "the pass %s of the word %s has the name of another pass; sk_pass.name "
+                           "gives it one of its own",
+                           name, w->name);
+    }
+    return SK_OK;
+}
+
+static sk_status check_words(void)
+{
+    for (const sk_word *const *w = sk_word_parts; *w; w++) SK_TRY(sk_pass_check(*w));
+    return SK_OK;
+}
 
 const char *sk_pass_name(int i)
 {
@@ -193,6 +233,15 @@ const char *sk_pass_doc(int i)
     return !nth_step(i, &s) ? NULL : s.word ? s.pass->doc : s.of->doc;
 }
 
+/* The one to stop behind is of a word that the layout does not say. */
+static sk_status did_not_run(const step *s)
+{
+    return sk_fail(SK_EUSAGE,
+                   "the pass '%s' did not run, for the layout does not say '%s'; as in "
+                   "layout=\"%s\"",
+                   name_of(s), s->word->name, sk_or_empty(s->word->example));
+}
+
 /* Those for all ranks or those of one, all or up to `last`. */
 static sk_status run_passes(sk_lowering *e, bool all_ranks, const char *last, bool *stopped)
 {
@@ -202,6 +251,7 @@ static sk_status run_passes(sk_lowering *e, bool all_ranks, const char *last, bo
         if (!s.word) SK_TRY(s.of->run(e));
         else if (sk_word_on(s.word, e->l)) SK_TRY(s.pass->list(e->p, e->tmp));
         *stopped = last && !strcmp(last, name_of(&s));
+        if (*stopped && s.word && !sk_word_on(s.word, e->l)) return did_not_run(&s);
     }
     return SK_OK;
 }
@@ -233,6 +283,7 @@ static sk_status make_plan(sk_arena *a, const sk_graph *g, const sk_layout *l,
                            const sk_graph_plan **out)
 {
     SK_TRY(sk_graph_status(g));
+    SK_TRY(check_words());
     sk_graph_plan *plan = sk_new(a, sk_graph_plan);
     sk_program *p = new_program(a, g, l, o, 0); /* of any rank: for what ranks have in common */
     *plan = (sk_graph_plan){.graph = g, .layout = *l, .opts = *o, .n_micro = p->n_micro};

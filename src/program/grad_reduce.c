@@ -21,7 +21,7 @@ static bool scattered(const sk_lowering *e, const sk_param_plan *q)
 
 /* The k-th axis to reduce over: in deterministic order the finest split of the batch first;
  * otherwise the shard axis first, so that the others reduce only shards. */
-static int turn(const sk_lowering *e, int k)
+static int kth_axis(const sk_lowering *e, int k)
 {
     const sk_layout *l = e->l;
     return sk_layout_cutter(l, l->canonical, l->mesh.n - 1 - k);
@@ -179,7 +179,7 @@ void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
     bool cut = e->l->shard_axis < 0;
     reduce_coded(e, v, n);
     for (int k = 0; k < e->l->mesh.n; k++) {
-        int axis = turn(e, k);
+        int axis = kth_axis(e, k);
         sum_over(e, v, n, axis, cut, flies);
         if (axis != e->l->shard_axis) continue;
         scatter(e, v, n, flies);

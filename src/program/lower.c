@@ -139,7 +139,7 @@ static sk_status is_short(const sk_lowering *e, int64_t n)
     return sk_fail(
         SK_ECONF,
         "layout: the program of rank %d would have over %d instructions or buffers; "
-        "take fewer micro-batches (there are %d), slices, turns or tiles, or more stages",
+        "take fewer micro-batches (there are %d), slices, overlap chunks or tiles, or more stages",
         e->p->rank, MOST_INSTS, e->p->n_micro);
 }
 

@@ -36,14 +36,14 @@ typedef struct sk_cuts { /* consecutive parts of a buffer */
 } sk_cuts;
 
 /* Nodes of one layer that produce and read results with a letter that only they have (hidden width,
- * vocabulary).  They run in chunks along the batch, so that such results never exist as a whole. */
+ * vocabulary).  They run in slices of the batch, so that such results never exist as a whole. */
 typedef struct sk_region {
     int layer;
     char letter;
-    char next;           /* the letter behind the batch, if chunks may split it as well; else 0 */
+    char next;           /* the letter behind the batch, if slices may split it as well; else 0 */
     const sk_tensor *of; /* one of the wide results */
     sk_ints nodes[2];    /* by phase, in the order of the graph */
-    sk_ints again;       /* clones that the backward nodes read, recomputed in every chunk */
+    sk_ints again;       /* clones that the backward nodes read, recomputed in every slice */
     bool known, bad;     /* while regions are looked for */
     unsigned cut[2];     /* axes that split the batch, and the next letter */
 } sk_region;
@@ -247,14 +247,14 @@ void sk_lower_pack(sk_lowering *e, const sk_node *n);       /* packs results of 
 bool sk_lower_unpack(sk_lowering *e, const sk_tensor *t);   /* false: it is not packed */
 void sk_lower_unpack_for(sk_lowering *e, const sk_node *n); /* unpacks what the node reads */
 
-/* regions.c: which nodes are run in sequence chunks. */
+/* regions.c: which nodes run in slices of the batch. */
 sk_status sk_find_regions(sk_lowering *e);
 
-/* sequence_chunks.c: all nodes of a region, of this node's phase; and the pass that runs them in
- * chunks. */
+/* batch_slices.c: all nodes of a region, of this node's phase; and the pass that runs them slice by
+ * slice. */
 sk_status sk_lower_region(sk_lowering *e, const sk_node *n);
-sk_status sk_sequence_chunks(sk_lowering *e);
-/* How many instructions chunks add at least, beyond one per node and micro-batch; counting stops at
+sk_status sk_slice_regions(sk_lowering *e);
+/* How many instructions slices add at least, beyond one per node and micro-batch; counting stops at
  * `enough`. */
 int64_t sk_lower_regions_insts(sk_lowering *e, int64_t enough);
 /* Is an operand of the region with this first node made elsewhere, or in the other phase? */
@@ -325,6 +325,7 @@ sk_status sk_plan_workspaces(sk_lowering *e);
 
 /* stage_assignment.c, edges.c, split_backward.c, sum_plan.c, lower.c: passes, see compile.c. */
 sk_status sk_assign_chunks(sk_lowering *e);
+sk_status sk_propagate_sharding(sk_lowering *e);
 sk_status sk_order_tasks(sk_lowering *e);
 sk_status sk_find_edges(sk_lowering *e);
 sk_status sk_split_backward(sk_lowering *e);

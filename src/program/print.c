@@ -62,9 +62,11 @@ static void tail(sk_out *o, const sk_program *p, int pc)
 {
     const sk_inst *in = &p->insts.v[pc];
     print_launch(o, p, pc);
-    if (in->workspace >= 0)
-        sk_out_add(o, "  workspace[%" PRId64 "]@%" PRIx64, p->bufs.v[in->workspace].bytes,
-                   p->bufs.v[in->workspace].offset);
+    if (in->workspace >= 0) {
+        const sk_buffer *b = &p->bufs.v[in->workspace];
+        sk_out_add(o, "  workspace[%" PRId64 "]", b->bytes);
+        if (p->heap_bytes) sk_out_add(o, "@%" PRIx64, b->offset);
+    }
     if (in->flops > 0) sk_out_add(o, "  %.3g flop", in->flops);
     if (in->wire > 0) sk_out_add(o, "  %" PRId64 " B", in->wire);
     if (in->act == SK_DO_OP) sk_out_add(o, "  %s", in->node->where);
@@ -73,15 +75,15 @@ static void tail(sk_out *o, const sk_program *p, int pc)
 /* The attributes that passes exchange: the table in program.h. */
 static void marks(sk_out *o, const sk_program *p, const sk_inst *in)
 {
-    static const char *const flies[] = {"at once", "in its task", "on"};
+    static const char *const flight[] = {"none", "task", "step"};
     if (in->task >= 0) sk_out_add(o, "  task=%d unit=%d", in->task, in->unit);
-    if (in->parts > 1) sk_out_add(o, " turn=%d/%d", in->part, in->parts);
+    if (in->parts > 1) sk_out_add(o, " part=%d/%d", in->part, in->parts);
     if (in->ring >= 0) sk_out_add(o, " ring=%s", p->layout.mesh.name[in->ring]);
     if (in->region) sk_out_add(o, " region=%d", in->region);
     if (in->node && sk_node_is_clone(p, in->node)) sk_out_add(o, " clone");
     if (in->act != SK_DO_START) return;
     const sk_call_plan *c = &p->calls.v[in->call];
-    sk_out_add(o, " flies=%s%s", flies[c->flies], c->by_rows ? " by-rows" : "");
+    sk_out_add(o, " flight=%s%s", flight[c->flies], c->by_rows ? " by-rows" : "");
     if (c->param_set) sk_out_add(o, " param-set=%d", c->param_set);
     if (c->n_then) sk_out_add(o, " then=%d", c->n_then);
 }
@@ -93,8 +95,9 @@ static char *print(const sk_program *p, sk_arena *a, bool with_marks)
     sk_out_add(&o, "rank %d of %d", p->rank, p->n_ranks);
     for (int i = 0; i < p->layout.mesh.n; i++)
         sk_out_add(&o, "  %s %d/%d", p->layout.mesh.name[i], p->coord[i], p->layout.mesh.size[i]);
-    sk_out_add(&o, "  %d micro-batches  %d instructions\n", p->n_micro, p->n_train);
-    sk_out_add(&o, "%s", sk_program_memory(p, &tmp));
+    sk_out_add(&o, "  %d micro-batch%s  %d instructions\n", p->n_micro, p->n_micro == 1 ? "" : "es",
+               p->n_train);
+    if (p->heap_bytes) sk_out_add(&o, "%s", sk_program_memory(p, &tmp)); /* from `memory` on */
     for (int pc = 0; pc < p->insts.n; pc++) {
         if (pc == p->n_train) sk_out_add(&o, p->n_train ? "-- validation\n" : "-- forward\n");
         sk_out_add(&o, "%s", sk_inst_print(p, pc, &tmp));

@@ -5,7 +5,7 @@
 
 static void print_fate(sk_out *o, const sk_lowering *e, const sk_tensor *t)
 {
-    if (e->plan.wide && e->plan.wide[t->id]) sk_out_add(o, ", in sequence chunks");
+    if (e->plan.wide && e->plan.wide[t->id]) sk_out_add(o, ", in slices");
     if (e->plan.recomputed && e->plan.recomputed[t->id]) sk_out_add(o, ", recomputed");
     if (e->plan.cut_after && e->plan.cut_after[t->id]) sk_out_add(o, ", saved in pieces");
     if (e->plan.packs && e->plan.packs[t->id]) sk_out_add(o, ", saved in fewer bits");
@@ -54,20 +54,43 @@ static void print_saved(sk_out *o, const sk_lowering *e, const sk_saved *r, sk_a
     sk_out_add(o, "\n");
 }
 
+/* In the order of a training step: "F0/1" is the forward pass of chunk 0, micro-batch 1. */
+static void print_tasks(sk_out *o, int stage, const sk_tasks *t)
+{
+    if (!t->n) return;
+    sk_out_add(o, "tasks of stage %d:", stage);
+    for (int i = 0; i < t->n; i++) {
+        print_task(o, " ", t->v[i]);
+        sk_out_add(o, "/%d", t->v[i].micro);
+    }
+    sk_out_add(o, "\n");
+}
+
+static void print_codec(sk_out *o, const char *what, const sk_codec *c)
+{
+    if (c) sk_out_add(o, "%s are sent as %s\n", what, c->name);
+}
+
 char *sk_lower_print(const sk_lowering *e, sk_arena *a)
 {
     sk_arena tmp = {0};
     sk_out o = {.arena = a};
-    if (!e->plan.schedule) { /* before `chunks` */
-        sk_out_add(&o, "rank %d of %d\n", e->p->rank, e->p->n_ranks);
+    sk_out_add(&o, "rank %d of %d", e->p->rank, e->p->n_ranks);
+    if (!e->sp->n_chunks) { /* before `propagate` */
+        if (e->plan.schedule)
+            sk_out_add(&o, ", stage %d, schedule %s", e->p->stage, e->plan.schedule->name);
+        sk_out_add(&o, "\n");
         return o.s;
     }
-    sk_out_add(&o, "rank %d of %d, stage %d of %d, %d chunk%s, schedule %s\n", e->p->rank,
-               e->p->n_ranks, e->p->stage, e->sp->n_stages, e->sp->n_chunks,
-               sk_plural(e->sp->n_chunks), e->plan.schedule->name);
+    sk_out_add(&o, ", stage %d of %d, %d chunk%s, schedule %s\n", e->p->stage, e->sp->n_stages,
+               e->sp->n_chunks, sk_plural(e->sp->n_chunks), e->plan.schedule->name);
     for (int i = 0; i < e->g->nodes.n; i++) print_node(&o, e, e->g->nodes.v[i], &tmp);
     for (int i = 0; i < e->plan.saved.n; i++) print_saved(&o, e, &e->plan.saved.v[i], &tmp);
     for (int i = 0; i < e->p->params.n; i++) print_param(&o, e, &e->p->params.v[i], &tmp);
+    for (int s = 0; e->plan.tasks[true] && s < e->sp->n_stages; s++)
+        print_tasks(&o, s, &e->plan.tasks[true][s]);
+    print_codec(&o, "weights", e->plan.weights_as);
+    print_codec(&o, "gradients", e->plan.grads_as);
     sk_arena_end(&tmp);
     return o.s;
 }

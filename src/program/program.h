@@ -28,20 +28,22 @@
  * Attributes: passes ask nothing about each other; what one must know of another is written here,
  * in sk_plan (lowering.h) or in the saved set (saved.h), by the passes named first, for those
  * behind the arrow.
- *   node.region      sk_plan.region_of: its chunked region       regions -> lower, overlap, tiles
+ *   node.region      sk_plan.region_of: it runs in slices        regions -> lower, overlap, tiles
  *   node.half        sk_plan.weight_half                         split-backward -> lower, saved
  *   tensor.wide      sk_plan.wide: inside a region, never whole  regions -> recompute, slices
  *   saved.form       sk_saved.form: as made, a shard, signs, zeros, gathered
  *                                                                saved -> lower
- *   inst.region      instructions that run in chunks together    lower -> slices
+ *   inst.region      instructions that run in slices together    lower -> slices
  *   inst.ring        the axis of the ring of its operands        lower -> ring
  *   inst.unit        instructions that stay together             lower, overlap -> overlap, buckets
  *   inst.parts       1: not split  ring, overlap, slices, tiles -> those behind; offload, verify
  *   inst.param       of ADD: the gradient, or what is a leaf of it  lower -> accumulate
  *   call.by_rows     may be split along the batch                lower -> overlap
- *   call.flies       how long it may be in flight   lower, overlap, first-gather, buckets, hoist ->
- * waits call.then        instructions that follow its wait           lower, first-gather -> waits
- *   call.param_set   the weights of a layer that it gathers      lower -> first-gather, hoist
+ *   call.flies       how long it may be in flight                lower, overlap, first-gather,
+ *                                                                buckets, passes of words -> waits
+ *   call.then        instructions that follow its wait           lower, first-gather -> waits
+ *   call.param_set   the weights of a layer that it gathers      lower -> first-gather,
+ *                                                                passes of words
  *   param.home       sk_layout.home: where kinds of data live    words -> params, tiles, offload
  *
  * Every call has its algorithm from the compiler (coll/choose.h), so that ranks cannot
@@ -109,12 +111,12 @@ typedef struct sk_inst {
     int task;          /* which of its section; -1: none, it stands before or behind all */
     int unit;          /* instructions that stay together have the same number */
     bool background;   /* UPDATE: with the gradient of the step before, in the background */
-    int part, parts; /* OP: of a node that runs in parts: steps of a ring, overlap chunks, sequence
-                        chunks or tiles; 1: it is not split */
-    int region; /* consecutive instructions with the same number run in sequence chunks together; 0:
-                   none */
-    int ring;   /* OP: the axis of the ring over which operands travel; -1: none */
-    int call;   /* START, WAIT */
+    int part, parts; /* OP: of a node that runs in parts: steps of a ring, overlap chunks, slices or
+                        tiles; 1: it is not split */
+    int region;      /* consecutive instructions with the same number run in slices together; 0:
+                        none */
+    int ring;        /* OP: the axis of the ring over which operands travel; -1: none */
+    int call;        /* START, WAIT */
     int workspace;   /* OP: buffer of scratch, where a GPU needs more than SK_WORKSPACE; else -1 */
     int copy;        /* COPY, COPIED: which */
     int peer;        /* SEND, RECV, SENT: rank */
@@ -144,7 +146,8 @@ typedef struct sk_call_seg {
                   first_gather.c */
 } sk_call_seg;
 
-/* How long a call may stay in flight: not at all, until the end of its task, or longer. */
+/* How long a call may stay in flight: not at all, until the end of its task, or until the tasks of
+ * the step end.  Listings say flight=none, task, step. */
 typedef enum sk_flies { SK_FLIES_NOT, SK_FLIES_IN_TASK, SK_FLIES_ON } sk_flies;
 
 typedef struct sk_then { /* an instruction that follows the wait for a call */

@@ -6,7 +6,7 @@
  *                 only these would read, if their operands are saved anyway (the scores of
  *                 attention that is written as separate ops)
  *     an op       its results
- *     regions     results that exist in sequence chunks only, and the cheap result that a region
+ *     regions     results that exist in slices only, and the cheap result that a region
  *                 begins with
  *
  * Results before the first block and behind the last are saved, as are results that are added to a

@@ -14,7 +14,7 @@
  * needs it (reshard.c), so that its life is short.
  *
  * A region (regions.c) is recomputed in two ways: in its backward half, the clones of wide results,
- * sequence chunk by sequence chunk (region.again); and as a region of clones, if a node outside
+ * slice by slice (region.again); and as a region of clones, if a node outside
  * needs a result of it.
  *
  * The given graph is shared by ranks and by the search for a layout, and is not changed.  Backward

@@ -1,8 +1,8 @@
-/* regions.c - which nodes run in sequence chunks, found by letters alone.
+/* regions.c - which nodes run in slices of the batch, found by letters alone.
  *
  * A result is wide if it has a letter that no tensor between layers has: the hidden width of an
  * MLP, the vocabulary of logits.  A region is all nodes of a layer, forward and backward, that read
- * or produce results with one such letter.  It can run in chunks if
+ * or produce results with one such letter.  It can run in slices if
  *   - rows of the batch, and the places behind it (time), are independent of one another in all of
  *     its nodes, which excludes attention, routers and experts;
  *   - results that sum over the batch are added to a gradient or a sum of the graph;

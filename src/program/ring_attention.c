@@ -26,60 +26,60 @@ static int neighbour(const sk_lowering *e, int axis, int delta)
     return sk_mesh_rank(&e->l->mesh, coord);
 }
 
-/* The shard of the rank that is `turn` places before this one. */
-static int piece_of_turn(const ring *r, const sk_tensor *t, const sk_state *s, int turn)
+/* The shard of the rank that is `step` places before this one. */
+static int shard_of_step(const ring *r, const sk_tensor *t, const sk_state *s, int step)
 {
     sk_lowering *e = r->e;
     int *coord = &e->p->coord[r->axis], mine = *coord;
-    *coord = (mine - turn + r->p) % r->p;
+    *coord = (mine - step + r->p) % r->p;
     int buf = sk_lower_piece(e, t, SK_ACTS, s, r->op->micro);
     *coord = mine;
     return buf;
 }
 
-static int64_t tag_of(const ring *r, const sk_tensor *t, int turn)
+static int64_t tag_of(const ring *r, const sk_tensor *t, int step)
 {
-    return ((int64_t)(turn + 1) << 40) + sk_message_tag(r->e, t->id, r->op->micro);
+    return ((int64_t)(step + 1) << 40) + sk_message_tag(r->e, t->id, r->op->micro);
 }
 
 /* Sends the travelling operands on, and receives the next ones. */
-static void send_operands(ring *r, int turn)
+static void send_operands(ring *r, int step)
 {
     const sk_node *n = r->op->node;
     for (int i = 0; i < n->n_in; i++)
         if (n->gathered_in[i])
-            sk_lower_post_send(r->e, r->next, tag_of(r, n->in[i], turn), r->in[i]);
+            sk_lower_post_send(r->e, r->next, tag_of(r, n->in[i], step), r->in[i]);
 }
 
-static void take_operands(ring *r, int turn)
+static void take_operands(ring *r, int step)
 {
     const sk_node *n = r->op->node;
     for (int i = 0; i < n->n_in; i++) {
         if (!n->gathered_in[i]) continue;
-        r->in[i] = piece_of_turn(r, n->in[i], &r->e->sp->node[n->id].in[i], turn + 1);
-        sk_lower_recv(r->e, r->prev, tag_of(r, n->in[i], turn), r->in[i]);
+        r->in[i] = shard_of_step(r, n->in[i], &r->e->sp->node[n->id].in[i], step + 1);
+        sk_lower_recv(r->e, r->prev, tag_of(r, n->in[i], step), r->in[i]);
     }
 }
 
 /* The last to arrive is this rank's own shard, in the op's original result. */
-static void pass_results(ring *r, int turn)
+static void pass_results(ring *r, int step)
 {
     const sk_node *n = r->op->node;
     for (int o = 0; o < n->n_out; o++) {
         if (!n->gathered_out[o]) continue;
         const sk_state *s = &r->e->sp->node[n->id].out[o];
-        sk_lower_post_send(r->e, r->next, tag_of(r, n->out[o], turn), r->out[o]);
-        r->out[o] = turn + 1 < r->p ? piece_of_turn(r, n->out[o], s, turn + 1) : r->op->out[o];
-        sk_lower_recv(r->e, r->prev, tag_of(r, n->out[o], turn), r->out[o]);
+        sk_lower_post_send(r->e, r->next, tag_of(r, n->out[o], step), r->out[o]);
+        r->out[o] = step + 1 < r->p ? shard_of_step(r, n->out[o], s, step + 1) : r->op->out[o];
+        sk_lower_recv(r->e, r->prev, tag_of(r, n->out[o], step), r->out[o]);
     }
 }
 
-static void work(const ring *r, int turn)
+static void work(const ring *r, int step)
 {
     sk_inst in = *r->op;
-    in.part = turn;
+    in.part = step;
     in.parts = r->p;
-    in.add = turn ? (1u << in.node->n_out) - 1 : 0;
+    in.add = step ? (1u << in.node->n_out) - 1 : 0;
     memcpy(in.in, r->in, sizeof in.in);
     memcpy(in.out, r->out, sizeof in.out);
     *sk_push(r->e->tmp, &r->e->p->insts) = in;
@@ -96,14 +96,14 @@ static void write_ring(sk_lowering *e, const sk_inst *op)
     memcpy(r.out, op->out, sizeof r.out);
     for (int o = 0; o < n->n_out; o++)
         if (n->gathered_out[o])
-            r.out[o] = piece_of_turn(&r, n->out[o], &e->sp->node[n->id].out[o], 0);
+            r.out[o] = shard_of_step(&r, n->out[o], &e->sp->node[n->id].out[o], 0);
     sk_lower_stand_at(e, op);
-    for (int turn = 0; turn < r.p; turn++) {
-        bool more = turn + 1 < r.p;
-        if (more) send_operands(&r, turn);
-        work(&r, turn);
-        if (more) take_operands(&r, turn);
-        pass_results(&r, turn);
+    for (int step = 0; step < r.p; step++) {
+        bool more = step + 1 < r.p;
+        if (more) send_operands(&r, step);
+        work(&r, step);
+        if (more) take_operands(&r, step);
+        pass_results(&r, step);
     }
     sk_lower_wait_sent(e, r.next);
 }

@@ -166,7 +166,7 @@ static void need(walk *x, const sk_tensor *t, const sk_state *want)
     have(x, t, want, buf)->form = buf == h->buf ? h->form : SK_GATHERED;
 }
 
-/* --- nodes, see lower.c and sequence_chunks.c --- */
+/* --- nodes, see lower.c and batch_slices.c --- */
 
 static void send(walk *x, const sk_node *n)
 {
@@ -230,7 +230,7 @@ static void forget(walk *x, const sk_ints *nodes)
     }
 }
 
-/* All nodes of a region, of this node's phase; one sequence chunk stands for all. */
+/* All nodes of a region, of this node's phase; one slice stands for all. */
 static void region(walk *x, const sk_node *n)
 {
     const sk_lowering *e = x->e;

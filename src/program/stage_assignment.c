@@ -1,19 +1,29 @@
 /* stage_assignment.c - stage assignment: the schedule says how many chunks of layers a stage has
- * and where each is placed; sharding is propagated over the divided graph (layout/propagate.c).
- * And the order of every stage's tasks. */
+ * and where each is placed.  Then sharding propagation over the divided graph, whose rules are in
+ * layout/propagate.c; and the order of every stage's tasks. */
 #include "program/lowering.h"
 
 /* Sets of stages are bits. */
 enum { MOST_STAGES = 64, MOST_CHUNKS = 64, MOST_MICRO = 4096 };
 enum { MOST_TASKS = 1 << 20 }; /* of a phase, of all stages */
 
+static int n_stages(const sk_layout *l)
+{
+    return l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
+}
+
+static int chunks_each(const sk_schedule *s, const sk_layout *l)
+{
+    return s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
+}
+
 sk_status sk_assign_chunks(sk_lowering *e)
 {
     const sk_layout *l = e->l;
-    int stages = l->stage_axis < 0 ? 1 : l->mesh.size[l->stage_axis];
+    int stages = n_stages(l);
     const sk_schedule *s = sk_schedule_find(l->schedule);
     sk_assert(s); /* parts/word/schedule.c has found it */
-    int each = s->chunks ? s->chunks : l->chunks ? l->chunks : 1;
+    int each = chunks_each(s, l);
     if (stages > MOST_STAGES || each > MOST_CHUNKS)
         return sk_fail(SK_ECONF, "layout: %d stages of %d chunks; at most %d of %d are supported",
                        stages, each, MOST_STAGES, MOST_CHUNKS);
@@ -30,7 +40,13 @@ sk_status sk_assign_chunks(sk_lowering *e)
     int *place = sk_many(e->tmp, int, n);
     for (int c = 0; c < n; c++) place[c] = sk_schedule_place(s, stages, c);
     e->plan.place = place;
-    return sk_propagate(e->tmp, e->g, l, place, n, e->sp);
+    return SK_OK;
+}
+
+sk_status sk_propagate_sharding(sk_lowering *e)
+{
+    int n = n_stages(e->l) * chunks_each(e->plan.schedule, e->l);
+    return sk_propagate(e->tmp, e->g, e->l, e->plan.place, n, e->sp);
 }
 
 static sk_tasks *no_tasks(sk_lowering *e)

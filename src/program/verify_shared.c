@@ -56,7 +56,7 @@ static sk_status placed(const sk_program *p)
 }
 
 /* Is the shard to update this rank's part of dim 0, which no other member of the shard axis has? */
-static bool is_my_piece(const sk_program *p, const sk_param_plan *q)
+static bool is_my_shard(const sk_program *p, const sk_param_plan *q)
 {
     const sk_group *g = &p->groups[p->layout.shard_axis];
     const sk_buffer *whole = &p->bufs.v[q->stored], *piece = &p->bufs.v[q->shard];
@@ -90,7 +90,7 @@ static sk_status see_write(watch *w, int pc, int o)
     int c = common_of(w->p, in->out[o]);
     if (c < 0) return SK_OK;
     const sk_param_plan *q = in->act == SK_DO_UPDATE ? &w->p->params.v[in->param] : NULL;
-    if (!q || o || in->out[0] != q->shard || !is_my_piece(w->p, q))
+    if (!q || o || in->out[0] != q->shard || !is_my_shard(w->p, q))
         return wrong(w->p, pc, c, "writes more than its shard of");
     if (!w->met) return wrong(w->p, pc, c, "writes, while others may read it,");
     w->written[c] = pc + 1;

@@ -7,15 +7,15 @@
 static sk_status nodes_run(const sk_program *p, int from, int to, bool backward, sk_arena *a)
 {
     const sk_graph *g = p->expanded;
-    int *runs = sk_many(a, int, g->nodes.n + 1), *turn = sk_many(a, int, g->nodes.n + 1);
+    int *runs = sk_many(a, int, g->nodes.n + 1), *next = sk_many(a, int, g->nodes.n + 1);
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         if (in->act != SK_DO_OP) continue;
         if (in->node->id == SK_NO_NODE) continue;
-        if (in->part != turn[in->node->id])
-            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is at turn %d of %d, not %d", p->rank,
-                           in->node->out[0]->name, in->part, in->parts, turn[in->node->id]);
-        turn[in->node->id] = (in->part + 1) % in->parts;
+        if (in->part != next[in->node->id])
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' runs part %d of %d, not %d", p->rank,
+                           in->node->out[0]->name, in->part, in->parts, next[in->node->id]);
+        next[in->node->id] = (in->part + 1) % in->parts;
         if (in->node->phase != in->phase)
             return sk_fail(SK_EBUG, "P8: rank %d: instruction %d makes '%s' in the wrong phase",
                            p->rank, pc, in->node->out[0]->name);

@@ -14,15 +14,15 @@
 
 #include <string.h>
 
-enum { IN_FLIGHT = SK_COMM_FLIGHT / 2 };
+enum { MOST_IN_FLIGHT = SK_COMM_FLIGHT / 2 };
 
 typedef struct waits {
     sk_program *p;
     sk_arena *tmp;
-    int flying[IN_FLIGHT], n; /* calls in flight, in the order of starts */
-    int *held;                /* by root buffer: how often calls in flight name it */
-    const sk_inst *at;        /* the instruction that is about to be written */
-    uint32_t before;          /* calls of `flying` that must be waited for before it */
+    int in_flight[MOST_IN_FLIGHT], n; /* calls in flight, in the order of starts */
+    int *held;                        /* by root buffer: how often calls in flight name it */
+    const sk_inst *at;                /* the instruction that is about to be written */
+    uint32_t before;                  /* calls of `in_flight` that must be waited for before it */
 } waits;
 
 static bool meet(const sk_program *p, int a, int b)
@@ -77,13 +77,13 @@ static void wait(waits *x, int call)
 }
 
 /* Waits for the call at this index of those in flight, after earlier ones of its group. */
-static void land(waits *x, int at)
+static void wait_for(waits *x, int at)
 {
-    int kept = 0, group = x->p->calls.v[x->flying[at]].group;
+    int kept = 0, group = x->p->calls.v[x->in_flight[at]].group;
     for (int i = 0; i < x->n; i++) {
-        int call = x->flying[i];
+        int call = x->in_flight[i];
         if (i > at || x->p->calls.v[call].group != group) {
-            x->flying[kept++] = call;
+            x->in_flight[kept++] = call;
             continue;
         }
         hold(x, &x->p->calls.v[call], -1);
@@ -92,16 +92,16 @@ static void land(waits *x, int at)
     x->n = kept;
 }
 
-static void land_all(waits *x)
+static void wait_for_all(waits *x)
 {
-    while (x->n) land(x, 0);
+    while (x->n) wait_for(x, 0);
 }
 
-static void land_group(waits *x, int group)
+static void wait_for_group(waits *x, int group)
 {
     for (int i = x->n - 1; i >= 0; i--)
-        if (x->p->calls.v[x->flying[i]].group == group) {
-            land(x, i);
+        if (x->p->calls.v[x->in_flight[i]].group == group) {
+            wait_for(x, i);
             return;
         }
 }
@@ -114,38 +114,38 @@ static void touch(void *ctx, int *buf, unsigned how)
     (void)how;
     if (!x->held[sk_buffer_root(x->p, *buf)]) return;
     for (int i = 0; i < x->n; i++)
-        if (names(x->p, &x->p->calls.v[x->flying[i]], *buf)) x->before |= 1u << i;
+        if (names(x->p, &x->p->calls.v[x->in_flight[i]], *buf)) x->before |= 1u << i;
 }
 
 /* The oldest first; a wait removes earlier calls of its group too, so indices are searched again.
  */
-static void land_touched(waits *x)
+static void wait_for_touched(waits *x)
 {
     do {
         x->before = 0;
         sk_operands(x->p, x->at, touch, x);
         int i = 0;
         while (i < x->n && !(x->before >> i & 1)) i++;
-        if (i < x->n) land(x, i);
+        if (i < x->n) wait_for(x, i);
     } while (x->before);
 }
 
 static void end_task(waits *x)
 {
     for (int i = x->n - 1; i >= 0; i--)
-        if (i < x->n && x->p->calls.v[x->flying[i]].flies == SK_FLIES_IN_TASK) land(x, i);
+        if (i < x->n && x->p->calls.v[x->in_flight[i]].flies == SK_FLIES_IN_TASK) wait_for(x, i);
 }
 
 static void start(waits *x, const sk_inst *in)
 {
     const sk_call_plan *c = &x->p->calls.v[in->call];
-    if (c->flies && x->n == IN_FLIGHT) land(x, 0);
+    if (c->flies && x->n == MOST_IN_FLIGHT) wait_for(x, 0);
     *sk_push(x->tmp, &x->p->insts) = *in;
     if (c->flies) {
         hold(x, c, 1);
-        x->flying[x->n++] = in->call;
+        x->in_flight[x->n++] = in->call;
     } else {
-        land_group(x, c->group);
+        wait_for_group(x, c->group);
         wait(x, in->call);
     }
 }
@@ -155,14 +155,14 @@ static void section(waits *x, const sk_inst *insts, int from, int to)
     int task = -1;
     for (int pc = from; pc < to; pc++) {
         x->at = &insts[pc];
-        if (insts[pc].task < 0) land_all(x);
+        if (insts[pc].task < 0) wait_for_all(x);
         else if (insts[pc].task != task) end_task(x);
         task = insts[pc].task;
-        land_touched(x);
+        wait_for_touched(x);
         if (insts[pc].act == SK_DO_START) start(x, &insts[pc]);
         else *sk_push(x->tmp, &x->p->insts) = insts[pc];
     }
-    land_all(x);
+    wait_for_all(x);
 }
 
 void sk_place_waits(sk_program *p, sk_arena *tmp)

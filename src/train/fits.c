@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { FILES = 64 }; /* open at once beside one for each rank */
-#define CONTROL_BLOCK \
-    (20LL << 20) /* what a rank shares beside its memory; as much for the job itself */
+/* Bytes that a rank shares beside its memory; as much for the job itself. */
+#define CONTROL_BLOCK (20LL << 20)
 
 /* A change of the job: what is not said stays. */
 typedef struct change {
@@ -78,7 +78,7 @@ static int list_changes(const sk_setup *s, bool device, change *out)
     int64_t now = (batch + ways * s->n_micro - 1) / (ways * s->n_micro);
     int axis =
         s->layout.shard_axis >= 0 ? s->layout.shard_axis : sk_mesh_axis(&s->layout.mesh, "dp");
-    bool again = !s->layout.again_said;
+    bool again = !s->layout.recompute_said;
     bool shard = axis >= 0 && s->layout.mesh.size[axis] > 1 && s->layout.shard < SK_SHARD_PARAMS &&
                  !s->layout.replica;
     int n = 0;

@@ -205,7 +205,7 @@ static sk_status make_layout(sk_setup *s)
     s->n_ranks = sk_mesh_ranks(&s->layout.mesh);
     SK_TRY(same_micro(s));
     s->n_micro = choose_micro(s);
-    SK_TRY(sk_pin_find(job->algorithm, &s->pin));
+    SK_TRY(sk_pin_find("comm.algorithm", job->algorithm, &s->pin));
     sk_host host;
     sk_host_detect(&host);
     s->cores = host.cores;

@@ -205,17 +205,21 @@ static int wrong_arguments(skein_comm *c, void *ctx)
     k.kind = SKEIN_ALL_TO_ALL;
     if (skein_comm_call(c, &k) != SK_EUSAGE || !strstr(sk_error_line(), "overlap")) return 5;
     k.kind = (skein_kind)99;
-    if (skein_comm_call(c, &k) != SK_EUSAGE) return 6;
+    if (skein_comm_call(c, &k) != SK_EUSAGE || !strstr(sk_error_line(), "kind is 99")) return 6;
     k.kind = SKEIN_ALL_REDUCE;
     k.algorithm = "no-such";
-    if (!skein_comm_call(c, &k) || !strstr(sk_error_line(), "no-such")) return 7;
+    if (!skein_comm_call(c, &k) || !strstr(sk_error_line(), "skein_call.algorithm 'no-such'"))
+        return 7;
     k.algorithm = NULL;
     k.size = 3;
     if (skein_comm_call(c, &k) != SK_EUSAGE || !strstr(sk_error_line(), "sizeof")) return 8;
-    if (skein_broadcast(c, x, 4, SKEIN_F32, p) != SK_EUSAGE) return 9;
+    if (skein_broadcast(c, x, 4, SKEIN_F32, p) != SK_EUSAGE || !strstr(sk_error_line(), "root is"))
+        return 9;
     if (skein_all_reduce(c, NULL, 4, SKEIN_F32, SKEIN_SUM) != SK_EUSAGE) return 10;
     if (skein_all_reduce(c, x, 4, (skein_dtype)77, SKEIN_SUM) != SK_EUSAGE) return 11;
     if (skein_send(c, skein_comm_rank(c), x, 4) != SK_EUSAGE) return 12;
+    if (skein_send(c, 99, x, 4) != SK_EUSAGE || !strstr(sk_error_line(), "rank is 99; ranks are 0"))
+        return 13;
     if (skein_recv(c, p, x, 4) != SK_EUSAGE || skein_recv(c, 0, NULL, 4) != SK_EUSAGE) return 13;
     if (skein_comm_free(c, x) != SK_EUSAGE) return 14;
     if (skein_comm_alloc(c, -1, &memory) != SK_EUSAGE || memory != x) return 15;

@@ -281,7 +281,7 @@ static void late_mistakes(void)
     check(!job);
 }
 
-/* --- calls by lot --- */
+/* --- random calls --- */
 
 static unsigned draw(unsigned n)
 {
@@ -359,7 +359,7 @@ static void random_calls(int times)
         checks++;
     }
     check(built > times / 10 && built < times);
-    printf("%d graphs by lot, %d could be compiled\n", times, built);
+    printf("%d random graphs, %d could be compiled\n", times, built);
 }
 
 int main(void)

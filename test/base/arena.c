@@ -1,6 +1,6 @@
 /* arena.c - lists that grow: in place where they can, and never over each other.
  *
- * A dozen lists are pushed to in turns drawn by lot, with other memory taken between, and after
+ * A dozen lists are pushed to in turns drawn at random, with other memory taken between, and after
  * every step each has its own numbers, zeros behind them, and large ones begin on a line. */
 #include "base/arena.h"
 #include "base/rng.h"

@@ -300,6 +300,8 @@ static void hints(void)
                                            {"optim.learning_rat", "optim.lr"},
                                            {"--learning-rate", "optim.lr"},
                                            {"train.lr", "optim.lr"},
+                                           {"train.data", "data.train"},
+                                           {"data.file", "data.train"},
                                            {"batch_size", "train.batch"},
                                            {"max_steps", "train.steps"},
                                            {"train.max_iters", "train.steps"},

@@ -1,7 +1,7 @@
 #!/bin/bash
 # budget.sh - budget= finds a way that fits whenever there is one.
 #
-# Models drawn by lot (four, with SKEIN_LONG twenty): every level of sharding with every recomputation and number
+# Models drawn at random (four, with SKEIN_LONG twenty): every level of sharding with every recomputation and number
 # of slices, and all that can be offloaded, is planned by its own words, and so the bytes of all ways are known.
 # A budget of any of them must be met, without offload if that is possible; one byte less than the least of all
 # must be refused with that number.  One of the jobs is run, too.

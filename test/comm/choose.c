@@ -260,7 +260,7 @@ static void heaps(void)
 static int pinned(const char *name)
 {
     int pin = 99;
-    must(sk_pin_find(name, &pin), name);
+    must(sk_pin_find("comm.algorithm", name, &pin), name);
     return pin;
 }
 
@@ -286,7 +286,8 @@ static void pins(void)
             "ring does not do alltoall", "these do: ", "direct");
     must(sk_choose_call(c, pinned("ring"), &lone, 1, SK_SUM, 64, &alg), "alone");
     check(alg == SK_BUILTIN, "alone", alg, SK_BUILTIN);
-    REFUSED(sk_pin_find("rign", &pin), SK_EUSAGE, "'rign' is unknown", "'ring'", "skein list coll");
+    REFUSED(sk_pin_find("comm.algorithm", "rign", &pin), SK_EUSAGE, "'rign' is unknown", "'ring'",
+            "skein list coll");
 }
 
 /* Adasum is a sum of its own: its algorithms do it, and nothing else. */

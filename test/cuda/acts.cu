@@ -6,7 +6,7 @@
  * Every case runs twice and must give the same bits.  Copies, packed results and codes must have
  * the bits of the CPU, but that what is no number may be another one where it is decoded; numbers
  * may be off by 1e-5 of 1 + |x|, narrow ones by their own rounding too; and state that is rounded
- * by lot falls otherwise only where the last bit of f32 differs, which one in a thousand elements
+ * stochastically differs only where the last bit of f32 differs, which one in a thousand elements
  * may.  The only argument is a seed. */
 #include "base/rng.h"
 #include "base/strings.h"
@@ -135,9 +135,9 @@ static double off(world *w, size_t at, sk_dtype type, const float *want, int64_t
     return worst;
 }
 
-/* State that was rounded by lot: the part of the elements that differ, 1 if one does by more than
- * one unit in the last place.  Where a small difference of large numbers is left, the last bits of
- * f32 are several units of it: 1e-6 is allowed beside. */
+/* State that was rounded stochastically: the part of the elements that differ, 1 if one does by
+ * more than one unit in the last place.  Where a small difference of large numbers is left, the
+ * last bits of f32 are several units of it: 1e-6 is allowed beside. */
 static double off_by_lot(world *w, size_t at, const uint16_t *want, int64_t n)
 {
     int64_t differ = 0, far = 0;
@@ -664,7 +664,7 @@ typedef struct twin {
     size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow, at_sum[2];
 } twin;
 
-enum { N_TWINS = 9 };
+enum { N_PARAMS = 9 };
 
 typedef struct optim_case {
     world *w;
@@ -672,7 +672,7 @@ typedef struct optim_case {
     const sk_optim_kernel *k;
     manner m;
     sk_step_scalars pulse;
-    twin v[N_TWINS];
+    twin v[N_PARAMS];
     sk_update_job j;
     size_t table;
     double worst, by_lot;
@@ -822,10 +822,10 @@ static void twin_sums(optim_case *c, twin *t, size_t at)
 static sk_status optim_pass(optim_case *c, int pass)
 {
     world *w = c->w;
-    sk_update table[N_TWINS];
+    sk_update table[N_PARAMS];
     bool last = !c->o->pass[pass + 1], adds_up = c->o->n_sums && !last;
     c->j.sums = adds_up;
-    for (int i = 0; i < N_TWINS; i++) {
+    for (int i = 0; i < N_PARAMS; i++) {
         twin *t = &c->v[i];
         sk_update *u = &t->u;
         u->narrow = last && c->m.narrow != SK_F32 ? w->base + t->at_narrow : NULL;
@@ -841,7 +841,7 @@ static sk_status optim_pass(optim_case *c, int pass)
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));
-    for (int i = 0; i < N_TWINS; i++) {
+    for (int i = 0; i < N_PARAMS; i++) {
         twin *t = &c->v[i];
         twin_pass(c, t, pass);
         if (adds_up && (!c->m.skip || c->m.scale > 0)) twin_sums(c, t, t->at_sum[pass]);
@@ -862,8 +862,8 @@ static sk_status optim_pass(optim_case *c, int pass)
 static sk_status optim_ahead(optim_case *c)
 {
     world *w = c->w;
-    sk_update table[N_TWINS];
-    for (int i = 0; i < N_TWINS; i++) {
+    sk_update table[N_PARAMS];
+    for (int i = 0; i < N_PARAMS; i++) {
         c->v[i].u.narrow = NULL;
         table[i] = c->v[i].u;
         table[i].bias_update = 0;
@@ -875,7 +875,7 @@ static sk_status optim_ahead(optim_case *c)
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->ahead(&c->j, &w->g->l); }));
-    for (int i = 0; i < N_TWINS; i++) {
+    for (int i = 0; i < N_PARAMS; i++) {
         twin *t = &c->v[i];
         sk_piece p = piece_of(c, t);
         if (c->m.grad == SK_F32 && p.n) memcpy(p.param, p.grad, (size_t)p.n * 4);
@@ -895,13 +895,13 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     c->pulse.skip = m->skip;
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
-    c->table = place(w, sizeof(sk_update) * N_TWINS, SK_U8, 0);
+    c->table = place(w, sizeof(sk_update) * N_PARAMS, SK_U8, 0);
     c->j.pulse = (sk_step_scalars *)(w->base + pulse);
     c->j.pieces = (sk_update *)(w->base + c->table);
-    c->j.n_pieces = N_TWINS, c->j.seed = 11;
+    c->j.n_pieces = N_PARAMS, c->j.seed = 11;
     c->j.grad_type = m->grad, c->j.state_type = m->state, c->j.narrow_type = m->narrow;
     for (int i = 0; c->o->knobs[i].name; i++) c->j.knob[i] = c->o->knobs[i].usual;
-    for (int i = 0; i < N_TWINS; i++) twin_open(c, i);
+    for (int i = 0; i < N_PARAMS; i++) twin_open(c, i);
 }
 
 static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, double *worst,
@@ -922,7 +922,7 @@ static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, d
     }
     if (c.worst > *worst) *worst = c.worst;
     if (c.by_lot > *by_lot) *by_lot = c.by_lot;
-    for (int i = 0; i < N_TWINS; i++) twin_close(&c.v[i]);
+    for (int i = 0; i < N_PARAMS; i++) twin_close(&c.v[i]);
     return SK_OK;
 }
 

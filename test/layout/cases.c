@@ -132,7 +132,8 @@ static const struct layout_case {
     {LLAMA, "pp=7 micro=5 schedule=gpipe", NULL},
     {GPT, "dp=2 micro=9", NULL},
     {MLP, "dp=8 zero=3 micro=2", NULL},
-    /* products in turns: more turns than rows, both kinds of sums, copies, gathers, tied, staged */
+    /* products in chunks: more chunks than rows, both kinds of sums, copies, gathers, tied, staged
+     */
     {GPT, "tp=2 overlap=2", NULL},
     {LLAMA, "tp=2 overlap=9", NULL},
     {LLAMA, "tp=3 sp overlap=2", NULL},

@@ -179,7 +179,7 @@ static void narrow_state(void)
     }
 }
 
-/* Rounded by lot a number is itself on the average, and one that bf16 has always. */
+/* Rounded stochastically a number is itself on the average, and one that bf16 has always. */
 static void lots(void)
 {
     for (int k = 0; k < 8; k++) {

@@ -97,7 +97,7 @@ static const struct {
      "mesh dp=4; split b over dp; shard params over dp; encode weights as fp8; encode gradients as "
      "f16; second copy of weights over 2 ranks"},
     {"dp=2 slices=8", "mesh dp=2; split b over dp; results in 8 slices"},
-    {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 turns"},
+    {"tp=2 sp overlap=4", "mesh tp=2; split h f v t over tp; overlap in 4 chunks"},
 };
 
 static void forms(void)
@@ -132,6 +132,7 @@ static void names(void)
     check(!strcmp(sk_layout_short(&arena, &l), "dp 2 · tp 4"));
     check(!sk_layout_read("dp=1", 1, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "1 rank"));
+    check(!strcmp(sk_layout_title(&arena, &l), "1 rank"));
     check(!sk_layout_read("pp=2 dp=2 zero=2 micro=4", 4, &l));
     check(!strcmp(sk_layout_short(&arena, &l), "pp 2 · dp 2 · zero 2 · micro 4 · 1f1b"));
     check(!sk_layout_read("dp=2 replica", 2, &l));
@@ -229,7 +230,7 @@ static const struct {
     {"mesh dp=2; recompute", "\"recompute\" reads", 0},
     {"tp=2 overlap=0", "'overlap' needs a whole number", 0},
     {"tp=2 overlap=2; overlap in 2 turns", "'overlap' is said twice", 0},
-    {"mesh tp=2; overlap 2", "overlap in N turns", 0},
+    {"mesh tp=2; overlap 2", "overlap in N chunks", 0},
     {"slices=0", "'slices' needs a whole number", 0},
     {"slices=2 slices=2", "'slices' is said twice", 0},
     {"slices=2; results in 2 slices", "'slices' is said twice", 0},
@@ -250,8 +251,8 @@ static const struct {
     {"keep nothing dp=2 zero=3", "unknown word \"nothing\"", 0},
     {"keep nothing", "\"keep\" reads", 0},
     {"keep=", "takes no value", 0},
-    {"keep=dear", "'dear' is no op whose results are made again", 0},
-    {"keep=bias_gelu+contract", "'contract' is no op whose results are made again", 0},
+    {"keep=dear", "'dear' is no op whose results are recomputed", 0},
+    {"keep=bias_gelu+contract", "'contract' is no op whose results are recomputed", 0},
     {"keep=bias_gelu keep=layernorm", "said twice", 0},
     {"tp=2 overlpa=2", "did you mean \"overlap\"", 0},
     {"dp=2 zero=4", "from 0 to 3, found \"4\"", 0},
@@ -340,7 +341,7 @@ static void compile_refused(const char *layout, const char *words)
     sk_arena_end(&a);
 }
 
-static void compile_stories(void)
+static void compile_errors(void)
 {
     compile_refused("pp=2 schedule=gpip", "did you mean 'gpipe'");
     compile_refused("dp=2 schedule=zigzag", "no schedule is called 'zigzag'");
@@ -444,7 +445,7 @@ int main(void)
     together();
     names();
     error_messages();
-    compile_stories();
+    compile_errors();
     noise();
     sk_arena_end(&arena);
     printf("layout text: %d checks, %d failed\n", checks, bad);

@@ -24,22 +24,56 @@ static int enough = 10; /* claims that are measured of a word; all, where pairs 
 
 /* --- the table --- */
 
+static void needs(const sk_word *w, bool there, const char *else_)
+{
+    if (!there) printf("the word %s: %s\n", w->name, else_);
+    check(there);
+}
+
+/* A pass of a word that is wrong is refused, whatever the mistake. */
+static sk_status list_nothing(sk_program *p, sk_arena *tmp)
+{
+    (void)p, (void)tmp;
+    return SK_OK;
+}
+
+static void refused(const char *name, sk_pass pass, const char *why)
+{
+    sk_word w = {.name = name, .pass = {&pass}};
+    check(sk_pass_check(&w) == SK_EBUG);
+    check(strstr(sk_error_line(), why) != NULL);
+}
+
+static void wrong_passes(void)
+{
+    refused("mine", (sk_pass){.station = "bucket", .doc = "d", .list = list_nothing}, "'bucket'");
+    refused("mine", (sk_pass){.station = "memory", .doc = "d", .list = list_nothing}, "'memory'");
+    refused("mine", (sk_pass){.station = "edges", .doc = "d", .list = list_nothing}, "'edges'");
+    refused("mine", (sk_pass){.doc = "d", .list = list_nothing}, "station ''");
+    refused("mine", (sk_pass){.station = "lower", .list = list_nothing}, "no .doc");
+    refused("mine", (sk_pass){.station = "lower", .doc = "d"}, "no .list");
+    sk_pass fine = {.station = "lower", .doc = "d", .list = list_nothing};
+    refused("slices", fine, "another pass"); /* a station */
+    refused("hoist", fine, "another pass");  /* the pass of a word */
+    fine.name = "slices-2";
+    check(!sk_pass_check(&(sk_word){.name = "slices", .pass = {&fine}}));
+}
+
 static void sound(void)
 {
     for (const sk_word *const *p = sk_word_parts; *p; p++) {
         const sk_word *w = *p;
-        bool fine = w->name && w->doc && w->example && w->place;
-        fine &= w->no_short ? w->sentence[0] != NULL : true;
-        fine &= w->kind != SK_WORD_OTHER || (w->on && (w->set || w->say));
-        fine &= !w->works || (w->about && w->cure);
-        fine &= !w->claims || w->lowers;
-        for (int i = 0; i < SK_WORD_PASSES && w->pass[i]; i++)
-            fine &= sk_pass_station(w->pass[i]->station);
-        if (!fine)
-            printf("the word %s lacks a doc, an example, a .place, a form, a cure, or a known "
-                   "station\n",
-                   w->name);
-        check(fine);
+        needs(w, w->doc && *w->doc, "has no .doc");
+        needs(w, w->example && *w->example, "has no .example, a whole layout");
+        needs(w, w->place, "has no .place, the number of its sentence in a printed layout");
+        needs(w, !w->no_short || w->sentence[0], "has .no_short and no .sentence");
+        needs(w, w->kind != SK_WORD_OTHER || w->on, "is SK_WORD_OTHER and has no .on");
+        needs(w, w->kind != SK_WORD_OTHER || w->set || w->say,
+              "is SK_WORD_OTHER and has neither .set nor .say");
+        needs(w, !w->works || w->about, "has .works and no .about");
+        needs(w, !w->works || w->cure, "has .works and no .cure");
+        needs(w, !w->claims || w->lowers, "has .claims and no .lowers");
+        needs(w, !sk_pass_check(w), sk_error_line());
         for (const sk_word *const *q = p + 1; *q; q++) {
             check(w->place != (*q)->place);
             check(strcmp(w->name, (*q)->name) != 0 || !w->value != !(*q)->value);
@@ -208,6 +242,7 @@ int main(int argc, char **argv)
     int n = argc > 2 ? atoi(argv[2]) : getenv("SKEIN_LONG") ? 8000 : 1500, all = 0;
     if (argc > 2 || getenv("SKEIN_LONG")) enough = n;
     sound();
+    wrong_passes();
     for (const sk_word *const *w = sk_word_parts; *w; w++) {
         if ((*w)->lowers) example(*w);
         if ((*w)->tries) tries(*w);

@@ -1,4 +1,4 @@
-/* draw.h - for tests: a model and a layout drawn by lot, as two texts.
+/* draw.h - for tests: a model and a layout drawn at random, as two texts.
  *
  *     model   "llama layers=2 keys=1 queries=3 f=17 tie=1 b=5 dtype=bf16 device=cuda optim=lamb"
  *     layout  "mesh pp=2 dp=3; split b over dp; stages over pp schedule zb-v micro 4"

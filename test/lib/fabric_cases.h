@@ -18,7 +18,7 @@ extern "C" {
  * process before it touches the device; may be NULL.  Returns how many ranks found a fault. */
 int sk_fabric_cases(int n_ranks, const char *device, bool processes, void (*before)(int rank));
 /* The last of n processes stays away from a call: the others must end, with an error message that
- * names it. taped: it was recorded before.  Needs a device that works beside the host. */
+ * names it.  taped: it was recorded before.  Needs a device that works beside the host. */
 int sk_fabric_silent(int n_ranks, const char *device, bool taped, void (*before)(int rank));
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* fake_cli.c - for tests: the program `skein` with a GPU that is none (lib/fake_gpu.h).
+/* fake_cli.c - for tests: the program `skein` with a fake GPU (lib/fake_gpu.h).
  *
  * cmake/test.cmake links it beside src/cli/main.c, by the name of the variable.  SKEIN_FUSE is
  * obeyed as ever; without it all is joined that can be. */

@@ -1150,8 +1150,8 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     return x;
 }
 
-/* State of bf16 is computed on in f32, and rounded by lots of its logical places:
- * run/cpu/optim_passes.c.
+/* State of bf16 is computed on in f32, and rounded stochastically, with random numbers of its
+ * logical places: run/cpu/optim_passes.c.
  */
 static int states_of(const pass_call *c) { return c->optim->n_state + (c->optim->whole != NULL); }
 

@@ -1,4 +1,4 @@
-/* fake_gpu.h - for tests: a GPU that is none, so that the GPU backend (run/gpu/gpu.h) runs
+/* fake_gpu.h - for tests: a fake GPU, so that the GPU backend (run/gpu/gpu.h) runs
  * everywhere.
  *
  * The device "cuda" of a program that calls sk_fake_gpu() has a memory of its own, which begins

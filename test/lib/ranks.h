@@ -28,8 +28,7 @@ typedef struct sk_trial {
     int64_t bucket_bytes;
     double clip;
     double timeout_s; /* longest wait for a peer; 0: 60 */
-    double
-        perturb; /* initial weights are off by up to this part of them: how much do losses care? */
+    double perturb;   /* initial weights are off by up to this part of them */
     int perturb_seed; /* which way: another number, other weights */
     double lr;        /* 0: 1e-3 */
     sk_dtype dtype;   /* that results and weights are kept in */

@@ -456,10 +456,10 @@ static bool other_copy(sk_program *p)
     return true;
 }
 
-/* --- turns --- */
+/* --- parts of a node --- */
 
-/* A random operation that is neither the first nor the last turn of its node, or -1. */
-static int middle_turn(const sk_program *p)
+/* A random operation that is neither the first nor the last part of its node, or -1. */
+static int middle_part(const sk_program *p)
 {
     for (int i = 0; i < 500; i++) {
         int pc = pick(p->insts.n);
@@ -469,17 +469,17 @@ static int middle_turn(const sk_program *p)
     return -1;
 }
 
-static bool lose_turn(sk_program *p)
+static bool lose_part(sk_program *p)
 {
-    int pc = middle_turn(p);
+    int pc = middle_part(p);
     if (pc >= 0) lose(p, pc);
     return pc >= 0;
 }
 
-/* A turn writes the part of the turn before it. */
+/* A part writes what the part before it writes. */
 static bool wrong_part(sk_program *p)
 {
-    int pc = middle_turn(p), *out = pc < 0 ? NULL : &p->insts.v[pc].out[0];
+    int pc = middle_part(p), *out = pc < 0 ? NULL : &p->insts.v[pc].out[0];
     if (!out || p->bufs.v[*out].within < 0) return false;
     --*out;
     return true;
@@ -692,8 +692,8 @@ static const struct {
     {"a copy begun before its source is written", copy_early},
     {"an operation on another memory", wrong_memory},
     {"a wait for another copy", other_copy},
-    {"a turn lost", lose_turn},
-    {"a turn that writes another part", wrong_part},
+    {"a part lost", lose_part},
+    {"a part that writes another one's rows", wrong_part},
     {"a piece of common weights that is not its own", other_piece},
     {"an update of all common weights", whole_updated},
     {"common weights in another place", common_moved},

@@ -479,10 +479,10 @@ static void overlap(void)
     check(hidden < k.p.seconds, "overlap", hidden, k.p.seconds);
 }
 
-/* Products in n turns: where work is long, each of the collectives beside them shows only a turn.
- * These are all of the width but the two of the word table; where bytes do not move by
+/* Products in n chunks: where work is long, each of the collectives beside them shows only a chunk.
+ * These are all of the width but the two of the embedding; where bytes do not move by
  * themselves, nothing is hidden. */
-static void turns(bool sp, int n, bool by_themselves)
+static void overlap_chunks(bool sp, int n, bool by_themselves)
 {
     char text[64];
     sk_machine m = *machine("h100-8");
@@ -504,10 +504,10 @@ static void turns(bool sp, int n, bool by_themselves)
     same(text, (double)k.p.wire, (double)one.p.wire);
 }
 
-static void all_turns(void)
+static void all_overlaps(void)
 {
     static const int n[] = {1, 2, 4, 8, 20};
-    for (size_t i = 0; i < 4 * sizeof n / sizeof *n; i++) turns(i & 1, n[i / 4], i & 2);
+    for (size_t i = 0; i < 4 * sizeof n / sizeof *n; i++) overlap_chunks(i & 1, n[i / 4], i & 2);
 }
 
 /* --- traces: what is drawn on one line never overlaps --- */
@@ -805,7 +805,7 @@ int main(void)
     identities("dp=4 pp=4 micro=4 zero=3", "h100-8");
     identities("pp=4 micro=8 schedule=gpipe", "a100-8");
     overlap();
-    all_turns();
+    all_overlaps();
     traces("dp=2 tp=2 pp=2 micro=4", "h100-8");
     traces("dp=2 pp=4 micro=4 zero=3 schedule=gpipe", "h100-8");
     traces("dp=4 tp=2 zero=2", "cpu");

@@ -1,9 +1,9 @@
 /* The product of order=canonical, bit for bit against its definition: a triple loop with fmaf and
- * a tree that is spelled out.  Shapes, steps, cells, threads and adding are drawn by lot, on every
- * instruction set of this processor, and small enough tiles that all edges are met.
- * Matrices end where their memory ends, and memory between the elements of c must stay as it was.
- * Then the op `contract`, which uses it: every way that its letters can lie, whole, by threads, and
- * as two pieces along the first summed letter whose sum must have the bits of the whole.
+ * a tree that is spelled out.  Shapes, steps, cells, threads and adding are drawn at random, on
+ * every instruction set of this processor, and small enough tiles that all edges are met. Matrices
+ * end where their memory ends, and memory between the elements of c must stay as it was. Then the
+ * op `contract`, which uses it: every way that its letters can lie, whole, by threads, and as two
+ * pieces along the first summed letter whose sum must have the bits of the whole.
  *
  *     tensor_tree_gemm --speed      the time of cblas_sgemm over ours, one thread */
 #include "base/reduction_blocks.h"

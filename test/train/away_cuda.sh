@@ -19,7 +19,7 @@ fail() { echo "$*" && exit 1; }
 shape="model=${SKEIN_AWAY_MODEL:-nano} train.batch=8 train.seq=128"
 job="$shape data.train=$temp/text train.steps=12 val.every=6 sample.every=0 log.every=0 optim.warmup=2 optim.lr=1e-4 ckpt.every=0"
 
-# Words by lot, all alike, and a small rate: no batch whose loss jumps, where bf16 is not near itself.
+# Random words, all alike, and a small rate: no batch whose loss jumps, where bf16 is not near itself.
 awk 'BEGIN {
     n = split("the a one two rank step loss layer weight moves reads writes waits sends sums turns holds takes", w, " ")
     for (x = 1; i < 60000; i++) {

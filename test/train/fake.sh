@@ -1,5 +1,5 @@
 #!/bin/bash
-# fake.sh - whole runs with device=cuda on a GPU that is none (lib/fake_gpu.h): the host's half of it.
+# fake.sh - whole runs with device=cuda on a fake GPU (lib/fake_gpu.h): the host's half of it.
 #
 # What goes on between steps: checkpoints, going on from them, another layout, steps that are run again with
 # room for all.  Losses are those of the same run on the CPU; what a resumed run ends in are the same bytes.

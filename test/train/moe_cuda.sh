@@ -2,7 +2,7 @@
 # moe_cuda.sh - on a GPU: mixtures of experts in f32, bf16 and f16 learn what they learn on the CPU.
 #
 # Losses of ten steps of small models with every option of routers, beside those of the same run on the CPU;
-# then the same in 8 bits.  SKEIN_FAKE=1 SKEIN=build/release/skein_fake walks the same runs on a GPU that is none.
+# then the same in 8 bits.  SKEIN_FAKE=1 SKEIN=build/release/skein_fake walks the same runs on a fake GPU.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -n "${SKEIN_FAKE:-}" ] || nvidia-smi -L >/dev/null 2>&1 || { echo "there is no GPU here"; exit 77; }
@@ -14,7 +14,7 @@ fail() { echo "$*" && exit 1; }
 "$skein" train model=tiny device=cuda data.train=README.md train.steps=1 train.batch=1 train.seq=16 run="$temp/first" >"$temp/said" 2>&1 ||
     ! grep -q "built without CUDA" "$temp/said" || { echo "this skein was built without CUDA"; exit 77; }
 
-# Words by lot, all alike, and a small rate: no batch whose loss jumps, where bf16 is not near itself.
+# Random words, all alike, and a small rate: no batch whose loss jumps, where bf16 is not near itself.
 awk 'BEGIN {
     n = split("the a one two rank step loss layer weight moves reads writes waits sends sums turns holds takes", w, " ")
     for (x = 1; i < 60000; i++) {

@@ -1,6 +1,8 @@
 /* cpu_backend.c - the processor of the host executes a program, instruction by instruction.
  *
- * One flat switch.  Kernels run on the threads of the rank; their arguments were computed when the
+ * One loop, and a switch on the act of an instruction: one() for ops and copies; exchange() for
+ * communication, sk_do_rearrange() for what only moves numbers, optimize() for the end of a step.
+ * Kernels run on the threads of the rank; their arguments were computed when the
  * run was opened.  Waiting for other ranks is timed apart from work, so that "exposed
  * communication" is measured and not estimated. */
 #include "base/clock.h"

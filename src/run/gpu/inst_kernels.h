@@ -18,7 +18,7 @@ extern "C" {
 typedef struct sk_norm_piece {
     const void *data;
     int64_t n;
-    int64_t chunk; /* the first of this shard, as in sk_update */
+    int64_t chunk; /* the number of its first chunk among those of all shards, as in sk_update */
     sk_dtype type;
     bool counts; /* in the norm; if not, it is only checked for values that are not finite */
 } sk_norm_piece;
@@ -46,8 +46,8 @@ typedef struct sk_clip_job {
     float scale; /* over 0: updates were made already, with this factor; see run/cpu/grad_norm.c */
     double clip; /* 0: none */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
-    sk_step_scalars *pulse;
-    const int64_t *exact; /* squares that are to be added, as STATS left them; or NULL */
+    sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
+    const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
     int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
 } sk_clip_job;
 
@@ -63,8 +63,8 @@ typedef struct sk_feedback_reset_job {
 typedef struct sk_tree_job {
     void *to;          /* may be `mine` */
     const void *mine;  /* what this member has */
-    const char *terms; /* what the others have: of member k, k steps from here */
-    int64_t step;      /* bytes */
+    const char *terms; /* what the others have: member k's at terms + k * step */
+    int64_t step;      /* bytes from one member's operand to the next */
     int me, members;   /* fewer than 2^20 */
     int64_t n;         /* elements */
     sk_dtype type;

@@ -1,14 +1,15 @@
-/* sequence_chunks.c - a region's nodes run in chunks, so that wide results never exist as a whole.
+/* batch_slices.c - a region's nodes run slice by slice, so that wide results never exist as a
+ * whole.
  *
- *     forward:   for each chunk: hidden = x w1, act, y[chunk] = hidden w2
- *     backward:  for each chunk: hidden again, its gradient, dx[chunk], dw1 += , dw2 +=
+ *     forward:   for each slice: hidden = x w1, act, y[slice] = hidden w2
+ *     backward:  for each slice: hidden recomputed, its gradient, dx[slice], dw1 += , dw2 +=
  *
- * A chunk is some rows of the batch, or, of a batch with fewer rows than chunks, some positions of
+ * A slice is some rows of the batch, or, of a batch with fewer rows than slices, some positions of
  * one row: contiguous parts of every buffer.  Lowering first reshards all that the region reads
  * from elsewhere; then it writes the nodes one after the other, marked (inst.region).  The pass
- * repeats what is marked for each chunk (split_rows.c): wide results have one buffer per chunk,
+ * repeats what is marked for each slice (split_rows.c): wide results have one buffer per slice,
  * other results are written into parts of one buffer, and a reduction over ranks inside of a region
- * is done once per chunk. */
+ * is done once per slice. */
 #include "program/lowering.h"
 
 /* --- lowering --- */
@@ -118,7 +119,7 @@ static int write(void *ctx, const sk_inst *old, int pc)
     return end;
 }
 
-sk_status sk_sequence_chunks(sk_lowering *e)
+sk_status sk_slice_regions(sk_lowering *e)
 {
     sequence x = {e, e->p->insts.n};
     return e->plan.regions.n ? sk_rewrite(e, write, &x) : SK_OK;
