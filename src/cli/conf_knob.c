@@ -80,7 +80,7 @@ static bool read_list(const sk_knob *k, const char *value, double *to)
     return !value[strspn(value, gap)];
 }
 
-static sk_status read_value(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to)
+sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to)
 {
     const char *value = s->value, *on = sk_conf_knob_on(k), *off = sk_conf_knob_off(k);
     int n = sk_knob_list(k);
@@ -102,7 +102,7 @@ static sk_status of_others(sk_arena *a, const sk_optim *o, const sk_setting *s, 
 {
     double x[SK_MAX_KNOB];
     sk_out own = {.arena = a};
-    SK_TRY(read_value(a, k, s, x));
+    SK_TRY(sk_conf_knob_read(a, k, s, x));
     if (s->file || !o) return SK_OK;
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s%s", own.s ? ", " : "", section, sk_knob_key(p));
@@ -122,7 +122,7 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
     for (int i = 0; i < s->n; i++) { /* in the order of saying: the last one wins */
         const sk_knob *any = sk_conf_knob(s->v[i].key);
         const sk_knob *own = any && o ? sk_optim_key(o, sk_knob_key(any)) : NULL;
-        if (own) SK_TRY(read_value(a, own, &s->v[i], job->knob + (own - o->knobs)));
+        if (own) SK_TRY(sk_conf_knob_read(a, own, &s->v[i], job->knob + (own - o->knobs)));
         else if (any) SK_TRY(of_others(a, o, &s->v[i], any));
     }
     return SK_OK;

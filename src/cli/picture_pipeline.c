@@ -55,7 +55,7 @@ static bool waits(const sk_inst *in)
 /* A task goes on as long as its ops have the same three numbers. */
 static task *task_of(sk_arena *a, tasks *l, const sk_program *p, const sk_inst *in)
 {
-    int chunk = in->node ? p->spread.chunk[in->node->id] : p->stage;
+    int chunk = in->node && in->node->id != SK_NO_NODE ? p->spread.chunk[in->node->id] : p->stage;
     task *t = l->n ? &l->v[l->n - 1] : NULL;
     if (t && t->work == in->work && t->micro == in->micro && t->chunk == chunk) return t;
     t = sk_push(a, l);

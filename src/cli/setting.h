@@ -68,6 +68,9 @@ const char *sk_conf_knob_default(sk_arena *a, const char *key);
 void sk_conf_knob_help(sk_out *o, int i);
 /* The numbers of the job's optimizer: its defaults, and what the settings change. */
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);
+sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to);
+/* conf_groups.c: optim.groups, read into job->group; after the knobs. */
+sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job);
 void sk_conf_knobs_print(sk_out *o, const sk_job *job);
 
 /* conf_paste.c: is this setting a key of a config.json that was pasted below `model:`?  The model

@@ -63,6 +63,8 @@ struct sk_tensor {
     int layer;          /* of the node that makes it; parameters: where they were declared */
 };
 
+enum { SK_NO_NODE = -1 }; /* id of a node that is in no graph: of an optimizer */
+
 struct sk_node {
     const sk_op *op;
     const char *dims;                           /* spelled out: "btc!,c!->btc" */

@@ -12,7 +12,20 @@
  *
  *     enum { LR, RHO };
  *     .knobs = {SK_LR(0.1), {"rho", 0.04, .least = 0, .most = 1, .doc = "curvature"}},
- *     ... p->knob[RHO] ...          $ skein train optim.name=NAME optim.rho=0.1 */
+ *     ... p->knob[RHO] ...          $ skein train optim.name=NAME optim.rho=0.1
+ *
+ * An optimizer that sees whole matrices (Muon) has two passes and `whole`: the first pass leaves a
+ * direction in the state behind its own, `whole` says what becomes of the matrix as operations on
+ * it, and the second pass takes the step.  The engine brings the matrix together, wherever it is
+ * cut, writes the operations into the program, and gives each shard its part of the result; so
+ * they run on the CPU and on a GPU, and are planned, priced and verified like those of the model:
+ *
+ *     static int whole(sk_whole *w)
+ *     {
+ *         int x = w->op(w, "unit", "rc->rc", 0, -1, 1e-7, 0);          0 is the direction
+ *         return w->op(w, "contract", "rR,Rc->rc", w->op(w, "contract", "rc,Rc->rR", x, x, 0, 0),
+ *                      x, 0, 0);                                       x x' x
+ *     } */
 #ifndef SK_KERNEL_OPTIM_H
 #define SK_KERNEL_OPTIM_H
 
@@ -74,16 +87,39 @@ typedef struct sk_knob {
                      .role = SK_KNOB_DECAY}
 /* clang-format on */
 
+/* The matrix of a parameter, to write operations on.  In dims r, R, S are rows and c, C, D columns;
+ * a parameter of several matrices, as of experts, has each of them treated alike. */
+typedef struct sk_whole sk_whole;
+struct sk_whole {
+    int64_t rows, cols;
+    const double *knob; /* in the order of sk_optim.knobs */
+    /* Writes an operation of parts/op and returns the number of its result; b -1: one operand. */
+    int (*op)(sk_whole *w, const char *op, const char *dims, int a, int b, double attr0,
+              double attr1);
+};
+
 typedef struct sk_optim {
     const char *name, *doc;
     int n_state, n_sums;
     const char *state[SK_MAX_STATE]; /* names of the state tensors: "m", "v" */
     sk_knob knobs[SK_MAX_KNOB + 1];
     void (*pass[SK_MAX_PASS + 1])(sk_piece *p); /* NULL ends the list */
+    /* NULL, or: for matrices only.  Returns the number of the result. */
+    int (*whole)(sk_whole *w);
+    const char *rest; /* with whole: the optimizer of parameters that are no matrices */
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */
     void (*ahead)(sk_piece *p);
 } sk_optim;
+
+/* Parameters that are updated alike: an optimizer with numbers and a rate of its own. */
+enum { SK_MAX_PARAM_GROUPS = 8, SK_GROUP_MATCH = 64 };
+typedef struct sk_param_group {
+    char match[SK_GROUP_MATCH]; /* a class (program/param_groups.c) or a pattern of names */
+    const sk_optim *optim;
+    double rate; /* times the rate of the step */
+    double knob[SK_MAX_KNOB];
+} sk_param_group;
 
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
 const sk_optim *sk_optim_find(const char *name);

@@ -60,6 +60,7 @@ typedef struct sk_update {
     sk_dtype grad_type, state_type, narrow_type;
     int delay, update;  /* as in sk_inst: count, update */
     float scale;        /* over 0: instead of pulse->scale, and / loss_scale */
+    double rate;        /* times the rate of the step */
     float decay;        /* of this shard */
     float bias_update;  /* not 0: a step of this size against the sign of the gradient instead
                            (router  bias update) */

@@ -50,7 +50,7 @@ static const char *name_of(sk_arena *a, const sk_program *p, int pc, bool shapes
     sk_out o = {.arena = a};
     if (f) sk_out_add(&o, "%s", f->by->name);
     else if (in->act == SK_DO_OP) sk_out_add(&o, "%s", in->node->op->name);
-    else if (in->act == SK_DO_UPDATE) sk_out_add(&o, "%s", p->optim->name);
+    else if (in->act == SK_DO_UPDATE) sk_out_add(&o, "%s", p->params.v[in->param].optim->name);
     else sk_out_add(&o, "(%s", sk_act_row_of(in)->name);
     if (in->call >= 0) sk_out_add(&o, " %s", sk_coll_names[p->calls.v[in->call].kind]);
     if (!f && in->act != SK_DO_OP && in->act != SK_DO_UPDATE) sk_out_add(&o, ")");

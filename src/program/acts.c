@@ -83,11 +83,15 @@ static void copied_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
 static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *visit, void *ctx)
 {
     unsigned hold = in->background ? SK_HOLDS : 0;
-    bool master = in->out[2] >= 0, last = !p->optim->pass[in->pass + 1];
+    bool master = in->out[2] >= 0, last = sk_last_pass(p, in);
     if (in->in[0] >= 0) visit(ctx, (int *)&in->in[0], SK_READS | hold);
     if (in->in[1] >= 0) visit(ctx, (int *)&in->in[1], SK_READS);
-    for (int i = 2; i < SK_MAX_IN; i++)
-        if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], SK_READS | SK_WRITES | hold);
+    const sk_param_plan *q = &p->params.v[in->param];
+    int step = sk_param_whole(q) ? 2 + q->n_state : -1;
+    for (int i = 2; i < SK_MAX_IN; i++) {
+        unsigned use = i == step ? (in->pass ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
+        if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], use);
+    }
     unsigned how = !master ? SK_READS | SK_WRITES : last ? SK_WRITES : 0;
     if (in->out[0] >= 0) visit(ctx, (int *)&in->out[0], how);
     if (in->out[1] >= 0) visit(ctx, (int *)&in->out[1], SK_WRITES);
@@ -266,7 +270,7 @@ static void print_copy(sk_out *o, const sk_program *p, const sk_inst *in)
 static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     if (p->params.v[in->param].tensor->bias_update != 0) sk_out_add(o, "bias update ");
-    else sk_out_add(o, "%s pass %d ", p->optim->name, in->pass);
+    else sk_out_add(o, "%s pass %d ", p->params.v[in->param].optim->name, in->pass);
     if (in->background) sk_out_add(o, "beside the step, ");
     sk_print_operands(o, p, in->background ? &in->out[2] : in->out, 1);
     if (p->n_updates > 1) sk_out_add(o, ", %d late", in->delay);

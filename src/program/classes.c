@@ -189,10 +189,24 @@ static bool placed_in_tiles(const sk_layout *l, int axis)
     return l->tiles > 1 && l->home[SK_GRAD] && axis == l->shard_axis;
 }
 
-static uint64_t key_of(const sk_graph *g, const sk_layout *l, const cutter *c, int n,
-                       const int *coord, bool owners)
+/* Owners of whole matrices have work of their own (dealt_update.c). */
+static bool deals(const sk_compile_opts *o, const sk_layout *l)
 {
+    bool whole = o->optim && o->optim->whole;
+    for (int i = 0; i < o->n_groups; i++) whole |= o->groups[i].optim->whole != NULL;
+    return whole && o->optim && l->shard >= SK_SHARD_STATE && l->shard_axis >= 0;
+}
+
+static uint64_t key_of(const sk_graph_plan *plan, const cutter *c, int n, const int *coord,
+                       bool owners)
+{
+    const sk_graph *g = plan->graph;
+    const sk_layout *l = &plan->layout;
     uint64_t key = 0;
+    if (deals(&plan->opts, l)) {
+        int at = coord[l->shard_axis];
+        key = fold(key, at < SK_MOST_OWNERS ? at : SK_MOST_OWNERS);
+    }
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first rank keeps the weights of all */
         if (a == l->stage_axis || uneven_work(g, l, a) || uneven_ring(l, a) ||
@@ -220,7 +234,7 @@ static int classify(const sk_graph_plan *plan, bool owners, int *class_of)
     for (int r = 0; r < ranks; r++) {
         int coord[SK_MAX_AXES], c = 0;
         sk_mesh_coords(mesh, r, coord);
-        uint64_t key = key_of(plan->graph, &plan->layout, cutters, n_cutters, coord, owners);
+        uint64_t key = key_of(plan, cutters, n_cutters, coord, owners);
         while (c < n && keys[c] != key) c++;
         if (c == MOST) {
             n = -1;

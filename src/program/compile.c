@@ -266,6 +266,7 @@ static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *
                       .expanded = g,
                       .layout = *l,
                       .optim = o->optim,
+                      .groups_hash = sk_lower_groups_hash(o),
                       .rank = rank,
                       .n_ranks = sk_mesh_ranks(&l->mesh),
                       .threads = threads < 1 ? 1 : threads,
@@ -303,7 +304,8 @@ sk_status sk_plan_graph(sk_arena *a, const sk_graph *g, const sk_layout *l,
 static bool is_of(const sk_graph_plan *plan, const sk_graph *g, const sk_compile_opts *o,
                   int n_micro)
 {
-    return plan->graph == g && plan->opts.optim == o->optim && plan->n_micro == n_micro &&
+    return plan->graph == g && plan->opts.optim == o->optim && plan->opts.groups == o->groups &&
+           plan->opts.n_groups == o->n_groups && plan->n_micro == n_micro &&
            plan->opts.validate == o->validate && plan->opts.gpu == o->gpu;
 }
 

@@ -24,7 +24,7 @@ typedef struct types {
 static types types_of(const sk_program *p, const sk_inst *in)
 {
     const sk_param_plan *q = &p->params.v[in->param];
-    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && !p->optim->pass[in->pass + 1];
+    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && sk_last_pass(p, in);
     types t = {p->bufs.v[in->in[0]].type, last ? p->bufs.v[in->out[0]].type : SK_F32, SK_F32};
     if (q->n_state) t.state = p->bufs.v[in->in[2 + q->n_state - 1]].type;
     return t;
@@ -35,9 +35,10 @@ static bool goes_with(const sk_program *p, const sk_inst *a, const sk_inst *b)
 {
     if (b->act != a->act || a->pass != b->pass || a->update != b->update || !is_update(p, b))
         return false;
+    const sk_param_plan *q = &p->params.v[a->param], *r = &p->params.v[b->param];
     types x = types_of(p, a), y = types_of(p, b);
-    bool bias = p->params.v[a->param].tensor->bias_update != 0 ||
-                p->params.v[b->param].tensor->bias_update != 0;
+    bool bias = q->tensor->bias_update != 0 || r->tensor->bias_update != 0;
+    if (q->group != r->group) return false; /* other numbers, and maybe another optimizer */
     return x.grad == y.grad && x.narrow == y.narrow && (x.state == y.state || bias);
 }
 

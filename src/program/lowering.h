@@ -175,6 +175,9 @@ int sk_lower_find(sk_lowering *e, const sk_tensor *t,
                   const sk_state *s); /* its buffer, if it is available; else -1 */
 /* As it was computed, received or saved. */
 int sk_lower_source(sk_lowering *e, const sk_tensor *t, sk_state *now);
+/* Can the dim be gathered over the axis: does no axis cut it finer? */
+bool sk_lower_finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis,
+                     int dim);
 int sk_lower_slice(sk_lowering *e, const sk_tensor *t, const sk_state *to, int src);
 bool sk_lower_wanted_partial(const sk_lowering *e, const sk_tensor *t, int axis);
 void sk_lower_forget(sk_lowering *e, const sk_tensor *t); /* it is not available any more */
@@ -305,6 +308,14 @@ sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the st
 enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */
+enum { SK_MOST_OWNERS = 64 }; /* ranks along the shard axis that matrices are dealt to */
+/* whole_update.c: updates by optimizers that see whole matrices. */
+sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q);
+void sk_lower_whole_updates(sk_lowering *e);
+/* param_groups.c: the group of a parameter, 0 for the rest, and its optimizer. */
+int sk_lower_group(const sk_lowering *e, const sk_tensor *t);
+const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t);
+uint64_t sk_lower_groups_hash(const sk_compile_opts *o);
 bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t); /* its optimizer runs on the host */
 sk_status sk_place_offload_copies(sk_lowering *e);
 

@@ -89,7 +89,8 @@ static bool has_home(const sk_buffer *b)
 
 bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t)
 {
-    return e->opts->optim && e->l->home[SK_STATE] && e->opts->optim->n_state && t->bias_update == 0;
+    return e->opts->optim && e->l->home[SK_STATE] && t->bias_update == 0 &&
+           sk_lower_optim(e, t)->n_state;
 }
 
 /* The memory that an instruction will work in: buffers have no placement yet. */

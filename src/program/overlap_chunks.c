@@ -94,6 +94,7 @@ static bool read_unit(const overlap *x, int pc, stop *s)
     if (s->at < 0 || old[pc].task < 0) return false;
     s->op = &old[s->at];
     const int *region = x->e->plan.region_of;
+    if (s->op->node->id == SK_NO_NODE) return false;
     return by_rows(x->e, s->op->node) && !(region && region[s->op->node->id]);
 }
 

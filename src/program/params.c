@@ -96,15 +96,14 @@ static void plan_grad(sk_lowering *e, sk_param_plan *q)
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
         q->grad_shard = sk_lower_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
-    q->n_state = t->bias_update != 0 ? 0 : e->opts->optim->n_state;
+    q->n_state = t->bias_update != 0 ? 0 : q->optim->n_state;
     for (int s = 0; s < q->n_state; s++) {
-        name =
-            sk_print(p->arena, "%s.%s.%s", t->name, e->opts->optim->name, e->opts->optim->state[s]);
+        name = sk_print(p->arena, "%s.%s.%s", t->name, q->optim->name, q->optim->state[s]);
         q->state[s] = kept_state(e, name, q, e->opts->state_type);
         p->bufs.v[q->state[s]].zero = true;
     }
     if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return;
-    name = sk_print(p->arena, "%s.%s.pending", t->name, e->opts->optim->name);
+    name = sk_print(p->arena, "%s.%s.pending", t->name, q->optim->name);
     q->state[q->n_state] = kept_state(e, name, q, SK_F32);
     p->bufs.v[q->state[q->n_state++]].zero = true;
 }
@@ -220,6 +219,10 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .grad = -1,
                          .grad_shard = -1,
                          .error = -1};
+    if (e->opts->optim) {
+        q->group = sk_lower_group(e, t);
+        q->optim = sk_lower_optim(e, t);
+    }
     q->update = sk_update_state(e, t);
     bool cut = sharded(e, SK_SHARD_PARAMS);
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
@@ -230,6 +233,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     if (!e->opts->optim) return SK_OK;
     if (t->type != SK_F32 || sk_lower_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
+    SK_TRY(sk_whole_fits(e, q));
     plan_grad(e, q);
     if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;

@@ -196,6 +196,8 @@ typedef struct sk_launch_plan {
 
 typedef struct sk_param_plan {
     const sk_tensor *tensor;
+    int group;                        /* of sk_compile_opts.groups */
+    const sk_optim *optim;            /* of that group; NULL: nothing is trained */
     sk_state used, update;            /* as kernels see it; as the optimizer sees it (sharded) */
     int stored;                       /* buffer that keeps it: used or update state */
     int shard;                        /* the shard to update: stored itself or a part of it */
@@ -235,8 +237,9 @@ typedef struct sk_program {
                                  instructions.  The given graph, if there are none */
     sk_layout layout;
     const sk_graph_plan *plan;
-    sk_sharding spread; /* of the plan, or a copy that has clones too */
-    const sk_optim *optim;
+    sk_sharding spread;    /* of the plan, or a copy that has clones too */
+    const sk_optim *optim; /* of parameters that are in no group; NULL: nothing is trained */
+    uint64_t groups_hash;  /* of the parameter groups; 0: there are none */
     int rank, n_ranks, n_micro, stage;
     int coord[SK_MAX_AXES];
     int threads;
@@ -296,7 +299,11 @@ typedef struct sk_program {
 } sk_program;
 
 typedef struct sk_compile_opts {
-    const sk_optim *optim;     /* NULL: forward only */
+    const sk_optim *optim; /* of the rest, if there are groups; NULL: forward only */
+    const double *knob;    /* of that optimizer, in the order of its knobs; NULL: the usual */
+    const sk_param_group *groups; /* the first that a parameter matches counts, from 1 on: group 0
+                                     is the rest; NULL: all are in group 0 */
+    int n_groups;
     int n_micro;               /* 0: from the layout, or 1 */
     int threads;               /* per rank */
     int64_t bucket_bytes;      /* gradients are reduced in buckets of about this size; 0: 8 MiB */
@@ -352,6 +359,17 @@ sk_heap_aliases sk_program_shared(sk_arena *a, const sk_program *const *programs
                                   int64_t *bytes);
 /* Of a packed buffer: bytes of the bits of n elements, in whole lines; the values follow. */
 static inline int64_t sk_pack_bits(int64_t n) { return (n + 511) / 512 * 64; }
+/* Is it updated as a whole matrix?  Then passes have one operand behind the state: the direction
+ * that the first leaves, the step that the second takes. */
+static inline bool sk_param_whole(const sk_param_plan *q)
+{
+    return q->optim && q->optim->whole && q->tensor->bias_update == 0;
+}
+/* Is this the last pass of the optimizer over the parameter of an update? */
+static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)
+{
+    return !p->params.v[in->param].optim->pass[in->pass + 1];
+}
 /* Does the node recompute a forward result for the backward pass (recompute_clones.c)? */
 static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 {

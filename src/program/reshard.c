@@ -55,7 +55,7 @@ static bool cut_by(const sk_state *s, int axis, int dim)
 
 /* A dim can be gathered or split over an axis only while no axis that comes later, and so splits
  * finer, splits it. */
-static bool finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
+bool sk_lower_finest(const sk_lowering *e, const sk_tensor *t, const sk_state *s, int axis, int dim)
 {
     for (int k = e->l->mesh.n - 1; k >= 0; k--) {
         int a = sk_layout_cutter(e->l, t->letters[dim] == e->g->batch, k);
@@ -136,7 +136,8 @@ static bool moves(const sk_lowering *e, const sk_tensor *t, const sk_state *now,
         return false;
     sk_state next = *now;
     next.dim[a] = want->dim[a];
-    return finest(e, t, now, a, now->dim[a]) && finest(e, t, &next, a, next.dim[a]);
+    return sk_lower_finest(e, t, now, a, now->dim[a]) &&
+           sk_lower_finest(e, t, &next, a, next.dim[a]);
 }
 
 /* From a split along one dim to a split along another, over axis `a`. */
@@ -244,7 +245,8 @@ static sk_status gather_all(sk_lowering *e, const sk_tensor *t, sk_state *now, c
     for (bool more = true; more;) {
         more = false;
         for (int a = 0; a < e->l->mesh.n; a++) {
-            if (!undone(e, t, now, want, a) || !finest(e, t, now, a, now->dim[a])) continue;
+            if (!undone(e, t, now, want, a) || !sk_lower_finest(e, t, now, a, now->dim[a]))
+                continue;
             SK_TRY(gather(e, t, now, want, a, buf));
             more = true;
         }

@@ -81,18 +81,42 @@ static bool is_late(const sk_lowering *e, int param)
     return e->p->late && sk_lower_hosted(e, e->p->params.v[param].tensor);
 }
 
+static bool has_pass(const sk_param_plan *q, int pass)
+{
+    if (q->tensor->bias_update != 0) return pass == 0;
+    if (sk_param_whole(q)) return false; /* whole_update.c */
+    for (int i = 0; i <= pass; i++)
+        if (!q->optim->pass[i]) return false;
+    return true;
+}
+
+/* Is there such a pass over any parameter of the graph, on any rank; and is there one before it
+ * that leaves sums? */
+static bool any_pass(const sk_compile_opts *o, int pass, bool sums)
+{
+    for (int g = 0; g <= o->n_groups; g++) {
+        const sk_optim *x = g ? o->groups[g - 1].optim : o->optim;
+        int n = 0;
+        while (x->pass[n]) n++;
+        if (n > pass && (!sums || x->n_sums)) return true;
+    }
+    return false;
+}
+
 /* A pass reads the totals of the pass before in[1] and leaves its own sums in out[1].  The bias of
  * a router is updated in the first pass. */
 static void one_pass(sk_lowering *e, int pass, int before, int after)
 {
     sk_program *p = e->p;
     if (after >= 0) sk_lower_inst(e, SK_DO_ZERO)->out[0] = after;
-    for (int i = 0; i < p->params.n; i++) {
-        if ((p->params.v[i].tensor->bias_update != 0 && pass) || is_late(e, i)) continue;
-        sk_inst *in = sk_lower_pass(e, i, pass);
-        in->in[1] = before;
-        in->out[1] = after;
-    }
+    for (int group = 0; group <= e->opts->n_groups; group++) /* a launch takes those of one group */
+        for (int i = 0; i < p->params.n; i++) {
+            const sk_param_plan *q = &p->params.v[i];
+            if (q->group != group || !has_pass(q, pass) || is_late(e, i)) continue;
+            sk_inst *in = sk_lower_pass(e, i, pass);
+            in->in[1] = q->optim->n_sums ? before : -1;
+            in->out[1] = q->optim->n_sums ? after : -1;
+        }
     if (after >= 0) reduce_world(e, after, "sums of the optimizer");
 }
 
@@ -134,9 +158,8 @@ void sk_lower_whole_weights(sk_lowering *e)
 
 /* --- delayed updates --- */
 
-static sk_status may_be_late(const sk_lowering *e)
+static sk_status may_be_late(const sk_optim *o)
 {
-    const sk_optim *o = e->opts->optim;
     if (o->pass[1] || o->n_sums || !o->n_state || o->n_state >= SK_MAX_STATE)
         return sk_fail(SK_ECONF,
                        "optim.late is for optimizers of one pass with state, like adamw; %s %s",
@@ -149,7 +172,8 @@ sk_status sk_lower_late(sk_lowering *e)
     sk_program *p = e->p;
     p->late = e->opts->late;
     if (!p->late) return SK_OK;
-    SK_TRY(may_be_late(e));
+    for (int i = 0; i < p->params.n; i++)
+        if (is_late(e, i)) SK_TRY(may_be_late(p->params.v[i].optim));
     e->at.phase = SK_FORWARD;
     e->at.micro = -1;
     for (int i = 0; i < p->params.n; i++) {
@@ -197,14 +221,15 @@ void sk_lower_update(sk_lowering *e)
     if (p->async) return; /* tasks have updated already */
     int64_t n = 0;        /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
-    for (int pass = 0, before = -1; p->optim->pass[pass]; pass++) {
-        bool sums = p->optim->n_sums && p->optim->pass[pass + 1];
+    for (int pass = 0, before = -1; any_pass(e->opts, pass, false); pass++) {
+        bool sums = any_pass(e->opts, pass + 1, true);
         int after = !sums             ? -1
                     : e->l->canonical ? numbers(e, "sums", SK_I64, n * SK_MAX_SUM * 2)
                                       : numbers(e, "sums", SK_F64, n * SK_MAX_SUM);
         one_pass(e, pass, before, after);
         before = after;
     }
+    sk_lower_whole_updates(e);
     if (p->late) take_late(e);
     sk_lower_whole_weights(e);
 }

@@ -11,6 +11,7 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
     for (int pc = from; pc < to; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         if (in->act != SK_DO_OP) continue;
+        if (in->node->id == SK_NO_NODE) continue;
         if (in->part != next[in->node->id])
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' runs part %d of %d, not %d", p->rank,
                            in->node->out[0]->name, in->part, in->parts, next[in->node->id]);
@@ -30,23 +31,30 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
     return SK_OK;
 }
 
+static int passes_of(const sk_param_plan *q)
+{
+    int n = 0;
+    if (q->tensor->bias_update != 0) return 1;
+    while (q->optim && q->optim->pass[n]) n++;
+    return n;
+}
+
 static sk_status updated_once(const sk_program *p, sk_arena *a)
 {
-    int *passes = sk_many(a, int, p->params.n + 1), n_passes = 0;
+    int *passes = sk_many(a, int, p->params.n + 1);
     bool clipped = false;
-    while (p->optim && p->optim->pass[n_passes]) n_passes++;
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         clipped |= in->act == SK_DO_CLIP;
         if (in->act != SK_DO_UPDATE) continue;
-        int k = passes[in->param]++;
+        int k = passes[in->param]++, n_passes = passes_of(&p->params.v[in->param]);
         if (clipped != (in->scale == 0) || pc >= p->n_train || in->pass != k % n_passes ||
             in->update != k / n_passes)
             return sk_fail(SK_EBUG, "P8: rank %d: pass %d over '%s' is out of order", p->rank,
                            in->pass, p->params.v[in->param].tensor->name);
     }
     for (int i = 0; i < p->params.n; i++) {
-        int want = p->n_updates * (p->params.v[i].tensor->bias_update != 0 ? 1 : n_passes);
+        int want = p->n_updates * passes_of(&p->params.v[i]);
         if (passes[i] != want)
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' gets %d passes of the optimizer, not %d",
                            p->rank, p->params.v[i].tensor->name, passes[i], want);

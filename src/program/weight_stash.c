@@ -79,22 +79,24 @@ static sk_status possible(const sk_lowering *e)
                        "layout: stages of schedule %s update on their own, and '%s' is on several; "
                        "untie it (model.tie_word_embeddings=false), or take 1f1b",
                        name, tied);
-    for (int i = 0; e->opts->optim->ahead && i < e->p->params.n; i++)
-        if (sk_narrow(e->p->params.v[i].tensor))
+    for (int i = 0; i < e->p->params.n; i++) {
+        const sk_param_plan *q = &e->p->params.v[i];
+        if (q->optim->ahead && sk_narrow(q->tensor))
             return sk_fail(SK_ECONF,
                            "optimizer %s foresees weights of f32, and train.dtype is %s; take sgd, "
                            "or train.dtype=f32",
-                           e->opts->optim->name, sk_dtype_name(e->p->params.v[i].tensor->type));
+                           q->optim->name, sk_dtype_name(q->tensor->type));
+        if (q->optim->pass[1])
+            return sk_fail(SK_ECONF,
+                           "optimizer %s needs sums over whole tensors, and stages of schedule %s "
+                           "do not meet for them; sgd and adamw do without",
+                           q->optim->name, name);
+    }
     sk_word_ask ask = {.layout = e->l, .async = true};
     for (int i = 0; i < mine->n; i++)
         if (mine->v[i].work == SK_WORK_B && mine->v[i].version != seen_by(mine, mine->v[i].micro))
             ask.stale = true;
     SK_TRY(sk_layout_fits(&ask));
-    if (e->opts->optim->pass[1])
-        return sk_fail(SK_ECONF,
-                       "optimizer %s needs sums over whole tensors, and stages of schedule %s do "
-                       "not meet for them; sgd and adamw do without",
-                       e->opts->optim->name, name);
     return SK_OK;
 }
 
@@ -185,7 +187,8 @@ static void predict(stash *x, sk_task t)
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
         int *to = &x->ahead[t.micro * p->params.n + i];
-        if (!(x->reads[i] & 1u << SK_FORWARD) || q->tensor->bias_update != 0) continue;
+        if (!(x->reads[i] & 1u << SK_FORWARD) || !q->optim->ahead || q->tensor->bias_update != 0)
+            continue;
         int piece = *to = predict_one(x, i, x->delay[t.micro]);
         if (q->shard == q->stored) continue;
         *to = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1);
@@ -287,7 +290,7 @@ static void next_task(stash *x)
                        .micro = t.micro,
                        .phase = t.work == SK_WORK_F ? SK_FORWARD : SK_BACKWARD};
     if (t.work == SK_WORK_B) x->places += places(e, t.micro);
-    if (t.work == SK_WORK_F && x->delay[t.micro] > 0 && e->opts->optim->ahead) predict(x, t);
+    if (t.work == SK_WORK_F && x->delay[t.micro] > 0) predict(x, t);
     if (t.work != SK_WORK_U) return;
     x->scale = (float)(1 / (x->places > 0 ? x->places : 1));
     x->places = 0;

@@ -140,7 +140,8 @@ static void write_tile(tiles *x)
 static int count_tiles(const sk_lowering *e, const sk_inst *in)
 {
     const int *region = e->plan.region_of;
-    bool whole = in->act == SK_DO_OP && in->parts == 1 && !(region && region[in->node->id]);
+    bool whole = in->act == SK_DO_OP && in->parts == 1 && in->node->id != SK_NO_NODE &&
+                 !(region && region[in->node->id]);
     const sk_tensor *w = whole ? weight_of(e, in->node) : NULL;
     if (!w || !may_cut(in->node, w->letters[0])) return 1;
     const sk_param_plan *q = &e->p->params.v[e->plan.param_of[w->id]];

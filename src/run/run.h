@@ -22,9 +22,13 @@ typedef struct sk_run sk_run;
 typedef sk_status sk_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                           int64_t step, bool validation, void *to);
 
+/* Numbers of the optimizers, by group of parameters (sk_param_plan.group). */
 typedef struct sk_knobs {
-    double v[SK_MAX_KNOB]; /* in the order of sk_optim.knobs; the rate comes with each step */
-    double clip;           /* the largest norm of all gradients; 0: any */
+    struct {
+        double v[SK_MAX_KNOB]; /* in the order of sk_optim.knobs; the rate comes with each step */
+        double rate;           /* times the rate of the step */
+    } group[SK_MAX_PARAM_GROUPS];
+    double clip; /* the largest norm of all gradients; 0: any */
 } sk_knobs;
 
 typedef struct sk_run_opts {

@@ -35,7 +35,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         }
         for (int s = 0; s < q->n_state; s++)
             shard_of(p, base, file, q->state[s], q->owner, &(*v)[(*n)++]);
-        if (p->late && q->n_state > p->optim->n_state) (*v)[*n - 1].may_lack = true;
+        if (p->late && q->optim && q->n_state > q->optim->n_state) (*v)[*n - 1].may_lack = true;
         if (q->error < 0) continue;
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;

@@ -38,11 +38,14 @@ typedef struct sk_job {
     uint64_t seed;
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */
     char optim_name[SK_NAME];
-    double lr, min_lr, clip;  /* clip 0: none */
-    double knob[SK_MAX_KNOB]; /* of the optimizer, in the order of sk_optim.knobs; but lr */
-    int64_t budget;           /* bytes a rank may take; 0: any */
-    int64_t late;             /* 1: updates run beside the next step */
-    char schedule[SK_NAME];   /* "constant", "cosine", "linear" */
+    double lr, min_lr, clip;     /* clip 0: none */
+    double knob[SK_MAX_KNOB];    /* of the optimizer, in the order of sk_optim.knobs; but lr */
+    char groups[SK_LAYOUT_TEXT]; /* optim.groups, as it was said */
+    sk_param_group group[SK_MAX_PARAM_GROUPS - 1]; /* and read: groups 1 to n_groups */
+    int n_groups, n_groups_said; /* those behind what was said are of optimizers for matrices */
+    int64_t budget;              /* bytes a rank may take; 0: any */
+    int64_t late;                /* 1: updates run beside the next step */
+    char schedule[SK_NAME];      /* "constant", "cosine", "linear" */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */

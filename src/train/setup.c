@@ -1,5 +1,6 @@
 /* setup.c - from a job to its graph, layout and optimizer. */
 #include "train/setup.h"
+#include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
 #include "train/budget_choice.h"
@@ -73,6 +74,25 @@ static sk_status make_products(sk_setup *s)
     return SK_OK;
 }
 
+/* A group that no parameter is in is a mistake: of a name, or of the order of groups. */
+static sk_status check_groups(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    for (int i = 0; i < job->n_groups_said; i++) {
+        int n = 0;
+        for (int t = 0; t < s->graph.tensors.n && !n; t++)
+            n += s->graph.tensors.v[t]->role == SK_PARAM &&
+                 sk_param_group_of(&s->graph, s->graph.tensors.v[t], job->group, job->n_groups) ==
+                     i + 1;
+        if (!n)
+            return sk_fail(SK_ECONF,
+                           "optim.groups: no parameter is in the group '%s': none matches, or all "
+                           "are in groups before it",
+                           job->group[i].match);
+    }
+    return SK_OK;
+}
+
 static sk_status make_graph(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -87,6 +107,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_store(&s->graph, job->dtype);
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
+    SK_TRY(check_groups(s));
     s->n_params = count_params(&s->graph);
     s->flops = graph_flops(&s->graph);
     s->choices = count_choices(&s->graph);
@@ -275,6 +296,11 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 sk_knobs sk_setup_knobs(const sk_job *job)
 {
     sk_knobs k = {.clip = job->clip};
-    memcpy(k.v, job->knob, sizeof k.v);
+    k.group[0].rate = 1;
+    memcpy(k.group[0].v, job->knob, sizeof job->knob);
+    for (int i = 0; i < job->n_groups; i++) {
+        k.group[i + 1].rate = job->group[i].rate;
+        memcpy(k.group[i + 1].v, job->group[i].knob, sizeof job->knob);
+    }
     return k;
 }

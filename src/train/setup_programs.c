@@ -12,6 +12,9 @@ static bool on_gpu(const sk_job *job) { return !strncmp(job->device, "cuda", 4);
 sk_compile_opts sk_setup_opts(const sk_setup *s)
 {
     return (sk_compile_opts){.optim = s->optim,
+                             .knob = s->job->knob,
+                             .groups = s->job->n_groups ? s->job->group : NULL,
+                             .n_groups = s->job->n_groups,
                              .n_micro = s->n_micro,
                              .threads = s->threads,
                              .validate = s->job->val_every != 0,

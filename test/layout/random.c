@@ -568,6 +568,8 @@ static const char *const refusals[] = {
     "rank #: device=cuda: weights are not foreseen from what lives outside of the GPU",
     "optimizer sgd-pb foresees weights of f#, and train.dtype is",
     "layout: replica keeps one copy of weights for the ranks of a host, and GPUs have no memory",
+    "optim.state is bf#: on a GPU with order=canonical, muon takes its matrices in f#",
+    "layout: muon works on whole matrices, on the device, and offload= keeps the optimizer",
 };
 
 static bool may_refuse(const char *kind)

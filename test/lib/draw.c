@@ -224,15 +224,17 @@ static sk_status read_word(sk_trial *t, double *v, const char *word)
     size_t name = eq ? (size_t)(eq - word) : strlen(word);
     const sk_model *m = eq ? NULL : sk_model_find(word);
     const sk_optim *o = strncmp(word, "optim=", 6) ? NULL : sk_optim_find(value);
+    const sk_optim *matrix = strncmp(word, "matrix=", 7) ? NULL : sk_optim_find(value);
     bool dtype = !strncmp(word, "dtype=", 6), device = !strncmp(word, "device=", 7);
     if (m) t->model = m;
     else if (o) t->optim = o->name;
+    else if (matrix) t->matrix = matrix->name;
     else if (device) t->gpu = !strcmp(value, "cuda");
     else if (!(dtype ? sk_dtype_find(value, &t->dtype)
                      : eq && (read_number(v, word, name, value) ||
                               read_knob(t, word, name, value) || read_own(t, word, name, value))))
-        return sk_fail(SK_EUSAGE, "\"%s\" is no model, optim=, dtype=, device= or key=number",
-                       word);
+        return sk_fail(SK_EUSAGE,
+                       "\"%s\" is no model, optim=, matrix=, dtype=, device= or key=number", word);
     return SK_OK;
 }
 
@@ -247,6 +249,7 @@ sk_status sk_pair_read(const sk_pair *p, sk_trial *t)
         if (*w) SK_TRY(read_word(t, v, w));
     if (!t->model) return sk_fail(SK_EUSAGE, "\"%s\" names no model", p->model);
     set_sizes(t, v);
+    sk_trial_groups(t);
     return SK_OK;
 }
 
@@ -308,6 +311,7 @@ static void draw_machine(pair *p)
     put(p, DELAY, gpu && one_in(4) ? 50 : 0);
     say(p->model, " optim=%s", optim->name);
     draw_knobs(p, optim);
+    if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
 }
 
 static bool has(const sk_model *m, const char *field)
@@ -517,7 +521,8 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     sk_assert(!sk_pair_read(p, &t));
     l.ask = (sk_word_ask){.gpu = t.gpu, .dtype = t.dtype};
     l.tied = t.hyper.tie_word_embeddings && strcmp(t.model->name, "mlp") != 0;
-    l.sums = sk_optim_find(t.optim)->pass[1];
+    l.sums = sk_optim_find(t.optim)->pass[1] != NULL;
+    for (int i = 0; i < t.n_groups; i++) l.sums |= t.groups[i].optim->pass[1] != NULL;
     draw_axes(&l, one_in(4) ? most->ranks : 8, most);
     l.brief = l.n && is_short(&l) && one_in(2);
     sk_assert(read_plan(&l, p->layout));

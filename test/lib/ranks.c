@@ -50,6 +50,8 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
     for (int r = 0; r < SK_TEST_RANKS; r++) host_of[r] = r * t->hosts / SK_TEST_RANKS;
     const sk_optim *optim = sk_optim_find(t->optim ? t->optim : "adamw");
     *o = (sk_compile_opts){.optim = t->own_optim ? t->own_optim : optim,
+                           .groups = t->n_groups ? t->groups : NULL,
+                           .n_groups = t->n_groups,
                            .n_micro = t->n_micro,
                            .threads = t->threads ? t->threads : 1,
                            .bucket_bytes = t->bucket_bytes,
@@ -200,18 +202,47 @@ static void poison_grad(void *ctx, const sk_run *r, int64_t batch, int pc)
     sk_convert(sk_run_data(r, buf), p->bufs.v[buf].type, &bad, SK_F32, 1);
 }
 
-sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
+/* The numbers of one optimizer. */
+static void numbers_of(const sk_trial *t, const sk_optim *o, double *v)
 {
     static const struct sk_trial_knob all[] = {
         {"beta1", 0.9},    {"beta2", 0.95},   {"eps", 1e-8},  {"decay", 0.1},
         {"momentum", 0.9}, {"compensate", 0}, {"predict", 0}, {0}};
-    sk_knobs k = {.clip = t->clip};
     for (int i = 0; o->knobs[i].name; i++) {
-        k.v[i] = o->knobs[i].usual;
+        v[i] = o->knobs[i].usual;
         for (const struct sk_trial_knob *p = all; p->name; p++)
-            if (!strcmp(p->name, o->knobs[i].name)) k.v[i] = p->value;
+            if (!strcmp(p->name, o->knobs[i].name)) v[i] = p->value;
         for (const struct sk_trial_knob *p = t->knobs; p->name; p++)
-            if (!strcmp(p->name, o->knobs[i].name)) k.v[i] = p->value;
+            if (!strcmp(p->name, o->knobs[i].name)) v[i] = p->value;
+    }
+}
+
+static void add_group(sk_trial *t, const char *match, const char *name, double rate)
+{
+    sk_param_group *g = &t->groups[t->n_groups++];
+    *g = (sk_param_group){.optim = sk_optim_find(name), .rate = rate};
+    snprintf(g->match, sizeof g->match, "%s", match);
+    numbers_of(t, g->optim, g->knob);
+}
+
+/* As src/cli/conf_groups.c has it. */
+void sk_trial_groups(sk_trial *t)
+{
+    const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
+    t->n_groups = 0;
+    if (t->matrix) add_group(t, "matrix", t->matrix, 0.5);
+    else if (o->whole) add_group(t, "matrix", o->name, 1);
+    if (o->whole) add_group(t, "rest", o->rest, 1);
+}
+
+sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
+{
+    sk_knobs k = {.clip = t->clip};
+    k.group[0].rate = 1;
+    numbers_of(t, o, k.group[0].v);
+    for (int i = 0; i < t->n_groups; i++) {
+        k.group[i + 1].rate = t->groups[i].rate;
+        memcpy(k.group[i + 1].v, t->groups[i].knob, sizeof t->groups[i].knob);
     }
     return k;
 }

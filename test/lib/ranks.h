@@ -20,7 +20,10 @@ typedef struct sk_trial {
     const char *layout;
     const char *optim;         /* NULL: adamw */
     const sk_optim *own_optim; /* one that is on no shelf */
-    int n_micro;               /* 0: the layout's */
+    const char *matrix;        /* the optimizer of matrices; NULL: as of the others */
+    sk_param_group groups[2];  /* by sk_trial_groups */
+    int n_groups;
+    int n_micro; /* 0: the layout's */
     int threads, steps;
     int64_t bucket_bytes;
     double clip;
@@ -64,6 +67,9 @@ sk_trial sk_trial_small(const char *model, const char *layout);
 /* The numbers of an optimizer: as said, or 0.9, 0.95, 1e-8 and a decay of 0.1, without foresight.
  */
 sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o);
+/* Once optim, matrix and knobs are known: fills t->groups.  A trial without groups needs it only if
+ * its optimizer is for matrices. */
+void sk_trial_groups(sk_trial *t);
 /* A graph with its gradient, in the arena. */
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g);
 /* What the trial says to the compiler. */

@@ -160,7 +160,7 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
     const sk_step_scalars *pulse = j->pulse;
     int64_t step = pulse->updates + p->update + 1;
     float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
-    sk_facts f = {(float)pulse->lr, p->decay, j->knob, (double)step, p->delay, {0}};
+    sk_facts f = {(float)(pulse->lr * p->rate), p->decay, j->knob, (double)step, p->delay, {0}};
     for (int s = 0; s < SK_MAX_SUM && p->before; s++)
         f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
                                  : ((const double *)p->before)[s];

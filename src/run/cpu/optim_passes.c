@@ -8,17 +8,17 @@
 
 #include <string.h>
 
-float sk_run_knob(const sk_run *r, int k, bool decays)
+float sk_run_knob(const sk_run *r, const sk_param_plan *q, int k, bool decays)
 {
-    sk_knob_role role = r->p->optim->knobs[k].role;
-    if (role == SK_KNOB_LR) return (float)r->lr;
-    return role == SK_KNOB_DECAY && !decays ? 0 : (float)r->opts.knobs.v[k];
+    sk_knob_role role = q->optim->knobs[k].role;
+    if (role == SK_KNOB_LR) return (float)(r->lr * r->opts.knobs.group[q->group].rate);
+    return role == SK_KNOB_DECAY && !decays ? 0 : (float)r->opts.knobs.group[q->group].v[k];
 }
 
-float sk_run_decay(const sk_run *r)
+float sk_run_decay(const sk_run *r, const sk_param_plan *q)
 {
-    for (int k = 0; r->p->optim->knobs[k].name; k++)
-        if (r->p->optim->knobs[k].role == SK_KNOB_DECAY) return (float)r->opts.knobs.v[k];
+    for (int k = 0; q->optim->knobs[k].name; k++)
+        if (q->optim->knobs[k].role == SK_KNOB_DECAY) return sk_run_knob(r, q, k, true);
     return 0;
 }
 
@@ -195,16 +195,17 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                                            : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .delay = in->delay};
-    for (int s = 0; s < p->optim->n_state; s++) x.state[s] = sk_run_data(r, in->in[2 + s]);
-    for (int k = 0; p->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, k, q->decay);
+    for (int s = 0; s < q->optim->n_state + sk_param_whole(q); s++)
+        x.state[s] = sk_run_data(r, in->in[2 + s]);
+    for (int k = 0; q->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, q, k, q->decay);
     return x;
 }
 
 static void name_state(const sk_run *r, const sk_inst *in, const sk_param_plan *q, update_job *j)
 {
     j->name = sk_hash_text(q->tensor->name);
-    for (int s = 0; s < q->n_state; s++)
-        if (r->p->bufs.v[q->state[s]].type != SK_F32) j->state[s] = sk_run_data(r, in->in[2 + s]);
+    for (int s = 0; s < q->n_state + sk_param_whole(q); s++)
+        if (r->p->bufs.v[in->in[2 + s]].type != SK_F32) j->state[s] = sk_run_data(r, in->in[2 + s]);
 }
 
 typedef struct pend_job {
@@ -215,7 +216,7 @@ typedef struct pend_job {
 void sk_do_predict(sk_run *r, const sk_inst *in)
 {
     const sk_param_plan *q = &r->p->params.v[in->param];
-    update_job j = {.r = r, .pass = r->p->optim->ahead, .piece = piece_of(r, in), .type = SK_F32};
+    update_job j = {.r = r, .pass = q->optim->ahead, .piece = piece_of(r, in), .type = SK_F32};
     name_state(r, in, q, &j); /* bf16 state is only read here, so it is not rounded again */
     j.shape = sk_buffer_view(r->p, q->shard, r->base);
     memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
@@ -248,7 +249,7 @@ static sk_status update_late(void *ctx)
     const sk_bound_inst *f = ctx;
     const sk_run *r = f->r;
     const sk_param_plan *q = &r->p->params.v[f->in->param];
-    update_job j = {.r = f->r, .pass = r->p->optim->pass[0], .piece = piece_of(r, f->in)};
+    update_job j = {.r = f->r, .pass = q->optim->pass[0], .piece = piece_of(r, f->in)};
     name_state(r, f->in, q, &j);
     j.type = SK_F32;
     j.shape = sk_buffer_view(r->p, q->master, r->base);
@@ -300,8 +301,8 @@ static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
-    update_job j = {.r = r, .pass = p->optim->pass[in->pass]};
-    bool last = q->master >= 0 && !p->optim->pass[in->pass + 1];
+    update_job j = {.r = r, .pass = q->optim->pass[in->pass]};
+    bool last = q->master >= 0 && sk_last_pass(p, in);
     if (q->tensor->bias_update != 0) {
         if (!r->skip) bias_update(r, in, q);
         return;

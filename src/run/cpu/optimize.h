@@ -21,9 +21,10 @@ typedef void sk_see_elements(void *ctx, const real *x, int64_t n);
 void sk_see_part(const sk_run *r, int buf, int part, int of, sk_see_elements *f, void *ctx);
 
 /* optim_passes.c */
-float sk_run_knob(const sk_run *r, int k, bool decays); /* the k-th of the optimizer */
-float sk_run_decay(const sk_run *r);                    /* of parameters that decay */
-void sk_do_update(sk_run *r, const sk_inst *in);        /* or hands it to the background worker */
+/* The k-th number of the optimizer of a parameter; and its decay, if the parameter decays. */
+float sk_run_knob(const sk_run *r, const sk_param_plan *q, int k, bool decays);
+float sk_run_decay(const sk_run *r, const sk_param_plan *q);
+void sk_do_update(sk_run *r, const sk_inst *in); /* or hands it to the background worker */
 void sk_do_predict(sk_run *r, const sk_inst *in);
 sk_status sk_do_join(sk_run *r);
 void sk_do_narrow(sk_run *r, const sk_inst *in);

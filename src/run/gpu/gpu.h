@@ -43,8 +43,8 @@ struct sk_gpu {
     sk_step_scalars *scalars;    /* on the device */
     sk_step_scalars *told;       /* pinned: what the host writes before a step and reads after it */
     const sk_inst_kernels *inst; /* of instructions that are no ops */
-    const sk_optim_kernel *optim;
-    const sk_kernel **kernels;      /* by instruction: of ops */
+    const sk_optim_kernel *optim[SK_MAX_PARAM_GROUPS]; /* by group of parameters; NULL: none here */
+    const sk_kernel **kernels;                         /* by instruction: of ops */
     sk_variant *variant;            /* by instruction: which of its kernels the launch takes */
     const sk_codec_kernel **codecs; /* by instruction: of ENCODE and DECODE */
     sk_feedback_reset_job *resets;  /* the error feedback of all parameters; the last is empty */

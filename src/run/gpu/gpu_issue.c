@@ -123,6 +123,11 @@ static sk_status compute(sk_run *r, int pc)
     return g->kernels[pc]->launch(&r->args[pc], &l);
 }
 
+static const sk_optim_kernel *optim_of(const sk_run *r, const sk_inst *in)
+{
+    return r->gpu->optim[r->p->params.v[in->param].group];
+}
+
 sk_status sk_gpu_issue(sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
@@ -146,9 +151,10 @@ sk_status sk_gpu_issue(sk_run *r, int pc)
         return clip(r, in);
     case SK_DO_UPDATE:
         if (!g->updates[pc].n_pieces) return SK_OK; /* part of an earlier launch */
-        return g->optim->pass[in->pass](&g->updates[pc], &g->launch);
+        return optim_of(r, in)->pass[in->pass](&g->updates[pc], &g->launch);
     case SK_DO_AHEAD:
-        return g->updates[pc].n_pieces ? g->optim->ahead(&g->updates[pc], &g->launch) : SK_OK;
+        if (!g->updates[pc].n_pieces) return SK_OK;
+        return optim_of(r, in)->ahead(&g->updates[pc], &g->launch);
     case SK_DO_ENCODE:
     case SK_DO_DECODE:
         return code(r, in, pc);

@@ -33,6 +33,11 @@ static sk_status prepare_one(sk_run *r, int pc)
     return SK_OK;
 }
 
+static const char *update_name(const sk_program *p, int pc)
+{
+    return p->params.v[p->insts.v[pc].param].optim->name;
+}
+
 /* At whose place each instruction is launched. */
 static void place_launches(sk_arena *a, sk_run *r)
 {
@@ -42,7 +47,7 @@ static void place_launches(sk_arena *a, sk_run *r)
     for (int pc = 0; pc < r->p->insts.n; pc++) {
         const sk_launch_plan *l = sk_launch_of(r->p, pc);
         g->at[pc] = l ? l->at : pc;
-        if (l && l->at == pc) g->names[pc] = l->by ? l->by->name : r->p->optim->name;
+        if (l && l->at == pc) g->names[pc] = l->by ? l->by->name : update_name(r->p, pc);
     }
 }
 

@@ -39,9 +39,10 @@ static sk_status check_ahead(const sk_run *r, const sk_gpu *g, int pc)
         return refuse(r, pc,
                       "weights are not foreseen from what lives outside of the GPU; leave "
                       "out offload=");
-    if (!g->optim || !g->optim->ahead)
+    const sk_param_plan *q = &r->p->params.v[in->param];
+    if (!g->optim[q->group]->ahead)
         return sk_fail(SK_ECONF, "device=cuda: the GPU half of optimizer '%s' foresees nothing",
-                       r->p->optim->name);
+                       q->optim->name);
     return SK_OK;
 }
 
@@ -89,10 +90,13 @@ static sk_status find_kernels(sk_arena *a, sk_run *r, sk_gpu *g)
     g->inst = sk_inst_kernels_find();
     g->kernels = sk_many(a, const sk_kernel *, r->p->insts.n);
     g->codecs = sk_many(a, const sk_codec_kernel *, r->p->insts.n);
-    if (r->p->optim) g->optim = sk_optim_kernel_find(r->p->optim->name);
-    if (r->p->optim && !g->optim)
-        return sk_fail(SK_ECONF, "device=cuda: the optimizer '%s' has no GPU half",
-                       r->p->optim->name);
+    for (int i = 0; r->p->optim && i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        g->optim[q->group] = sk_optim_kernel_find(q->optim->name);
+        if (!g->optim[q->group])
+            return sk_fail(SK_ECONF, "device=cuda: the optimizer '%s' has no GPU half",
+                           q->optim->name);
+    }
     for (int pc = 0; pc < r->p->insts.n; pc++) SK_TRY(check_inst(r, g, pc));
     return SK_OK;
 }

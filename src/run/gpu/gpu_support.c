@@ -20,13 +20,13 @@ static sk_status update_takes(const sk_program *p, const sk_inst *in)
 {
     if (sk_offload_does(p, in)) return SK_OK; /* the host does it */
     const sk_param_plan *q = &p->params.v[in->param];
-    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && !p->optim->pass[in->pass + 1];
+    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && sk_last_pass(p, in);
     sk_update_job j = {.grad_type = type_of(p, in->in[0]),
                        .state_type = SK_F32,
                        .narrow_type = last ? type_of(p, in->out[0]) : SK_F32,
                        .ordered = p->layout.canonical};
     if (q->n_state) j.state_type = type_of(p, in->in[2]);
-    return sk_update_takes(p->optim->name, &j);
+    return sk_update_takes(q->optim->name, &j);
 }
 
 sk_status sk_gpu_supports(const sk_program *p, int pc)

@@ -16,7 +16,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
     const sk_param_plan *q = &p->params.v[in->param];
-    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && !p->optim->pass[in->pass + 1];
+    bool last = in->act == SK_DO_UPDATE && q->master >= 0 && sk_last_pass(p, in);
     sk_update u = {.n = sk_gpu_count(r, q->shard),
                    .param = sk_gpu_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                    .grad = sk_gpu_data(r, in->in[0]),
@@ -27,14 +27,15 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .delay = in->delay,
                    .update = in->update,
                    .scale = in->scale,
-                   .decay = q->decay ? sk_run_decay(r) : 0,
+                   .rate = r->opts.knobs.group[q->group].rate,
+                   .decay = q->decay ? sk_run_decay(r, q) : 0,
                    .bias_update = (float)q->tensor->bias_update,
                    .owner = q->owner,
                    .before = sums_at(r, in, in->in[1]),
                    .after = sums_at(r, in, in->out[1]),
                    .name = sk_hash_text(q->tensor->name),
                    .shape = sk_buffer_view(p, q->shard, NULL)};
-    for (int s = 0; s < q->n_state; s++) {
+    for (int s = 0; s < q->n_state + sk_param_whole(q); s++) {
         u.state[s] = sk_gpu_data(r, in->in[2 + s]);
         u.state_type = p->bufs.v[in->in[2 + s]].type;
     }
@@ -60,7 +61,8 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
         to[n++] = u;
     } while (l && n < l->n);
     job->n_pieces = n;
-    for (int k = 0; r->p->optim->knobs[k].name; k++) job->knob[k] = sk_run_knob(r, k, false);
+    const sk_param_plan *q = &r->p->params.v[v[pc].param];
+    for (int k = 0; q->optim->knobs[k].name; k++) job->knob[k] = sk_run_knob(r, q, k, false);
     return n;
 }
 

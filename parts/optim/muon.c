@@ -1,0 +1,73 @@
+/* muon.c - Jordan et al. 2024: momentum whose matrix is made orthogonal.
+ *
+ * The first pass leaves the (Nesterov) momentum u.  Its matrix is replaced by U V' of its singular
+ * value decomposition, approximately: after division by its norm, a polynomial of degree five that
+ * drives singular values from (0, 1] towards 1 is applied five times (Newton-Schulz), with Jordan's
+ * coefficients, on the smaller side of the matrix.  Liu et al. 2025 (Moonlight): scaled by
+ * match sqrt(max(rows, cols)), the step has the root mean square of a step of AdamW, whose rate and
+ * decay it can take over; match 0 scales by sqrt(max(1, rows / cols)) instead, as Jordan does. */
+#include "kernel/optim.h"
+
+#include <math.h>
+
+enum { LR, MOMENTUM, NESTEROV, STEPS, MATCH, DECAY };
+enum { M, U }; /* momentum, and the direction between the passes */
+
+static void direction(sk_piece *p)
+{
+    real mu = p->knob[MOMENTUM], scale = p->scale, more = p->knob[NESTEROV] > 0 ? 1 : 0;
+    const real *restrict grad = p->grad;
+    real *restrict m = p->state[M], *restrict u = p->state[U];
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        real g = grad[i] * scale;
+        m[i] = mu * m[i] + g;
+        u[i] = more > 0 ? g + mu * m[i] : m[i];
+    }
+}
+
+static int orthogonalize(sk_whole *w)
+{
+    static const double a = 3.4445, b = -4.7750, c = 2.0315;
+    bool wide = w->rows <= w->cols;
+    double rows = (double)w->rows, cols = (double)w->cols;
+    double scale =
+        w->knob[MATCH] > 0 ? w->knob[MATCH] * sqrt(fmax(rows, cols)) : sqrt(fmax(1, rows / cols));
+    int steps = (int)w->knob[STEPS], x = w->op(w, "unit", "rc->rc", 0, -1, 1e-7, 0);
+    for (int i = 1; i <= steps; i++) {
+        double s = i == steps ? scale : 1;
+        int g = w->op(w, "contract", wide ? "rc,Rc->rR" : "rc,rC->cC", x, x, 0, 0);
+        int gg = w->op(w, "contract", wide ? "rR,RS->rS" : "cC,CD->cD", g, g, 0, 0);
+        int p = w->op(w, "axpby", wide ? "rR,rR->rR" : "cC,cC->cC", g, gg, b, c);
+        int px = wide ? w->op(w, "contract", "rR,Rc->rc", p, x, 0, 0)
+                      : w->op(w, "contract", "rC,Cc->rc", x, p, 0, 0);
+        x = w->op(w, "axpby", "rc,rc->rc", x, px, s * a, s);
+    }
+    return x;
+}
+
+static void apply(sk_piece *p)
+{
+    real rate = p->knob[LR], keep = 1 - rate * p->knob[DECAY];
+    real *restrict w = p->param;
+    const real *restrict u = p->state[U];
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) w[i] = keep * w[i] - rate * u[i];
+}
+
+/* clang-format off */
+const sk_optim sk_optim_muon = {
+    .name = "muon",
+    .doc = "momentum made orthogonal by Newton-Schulz, for matrices; adamw for the rest",
+    .n_state = 1,
+    .state = {"m"},
+    .knobs = {SK_LR(1e-3), SK_MOMENTUM(0.95),
+              {"nesterov", 1, 0, 1, "1: Nesterov's momentum", .whole = true},
+              {"ns_steps", 5, 1, 20, "Newton-Schulz iterations", .whole = true},
+              {"match_rms", 0.2, 0, 10, "RMS of the step, to match AdamW's; 0: Jordan's scale"},
+              SK_DECAY(0.1)},
+    .pass = {direction, apply},
+    .whole = orthogonalize,
+    .rest = "adamw",
+};
+/* clang-format on */

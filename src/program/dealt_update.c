@@ -1,0 +1,180 @@
+/* dealt_update.c - whole matrices of sharded parameters, dealt to owners.
+ *
+ * With sharded optimizer state (ZeRO) every rank has a shard of each direction.  To gather them
+ * would bring all matrices to all ranks, S bytes to each of n.  Here each matrix goes to one owner
+ * along the shard axis: one all-to-all brings shards to owners, owners work, and another one takes
+ * shards of the steps back.  2 S / n bytes leave a rank, and the work is divided too.
+ *
+ *     sent   [owner][block]   this rank's shards, those of one owner after the other
+ *     held   [source][block]  the shards of my matrices, then of their steps
+ *
+ * Blocks are as long as the longest needs, so owners are chosen by work, the largest matrix first
+ * to whom has least (LPT).  At most MOST_OWNERS ranks along the axis own something: each owner has
+ * a program of its own (classes.c). */
+#include "program/param_groups.h"
+#include "program/whole_update.h"
+
+enum { ALIGN = 64 }; /* bytes; shards begin so, as memory is laid out */
+
+typedef struct item {
+    int param, owner;
+    int64_t at;    /* bytes, in the block */
+    int64_t bytes; /* of the largest shard */
+    double work;
+    int sent; /* the shard in `sent` */
+} item;
+
+typedef struct deal {
+    sk_lowering *e;
+    int axis, n; /* ranks along it */
+    item *v;
+    int items;
+    int64_t block; /* elements */
+    int sent, held;
+} deal;
+
+bool sk_is_dealt(const sk_lowering *e, const sk_param_plan *q)
+{
+    int a = e->l->shard_axis;
+    char roles[SK_MAX_DIM + 1];
+    if (!sk_lower_is_cut(e, q) || e->l->mesh.size[a] < 2) return false;
+    if (!sk_param_matrix(e->g, q->tensor, roles)) return false;
+    return roles[q->update.dim[a]] != '0' &&
+           sk_lower_finest(e, q->tensor, &q->update, a, q->update.dim[a]);
+}
+
+/* The shard of a direction that the rank at place k along the axis has. */
+static sk_extent shard_at(const deal *d, const sk_param_plan *q, int k)
+{
+    int coord[SK_MAX_AXES];
+    for (int a = 0; a < SK_MAX_AXES; a++) coord[a] = d->e->p->coord[a];
+    coord[d->axis] = k;
+    return sk_shard_of(d->e->g, d->e->l, q->tensor->letters, &q->update, coord, -1,
+                       d->e->p->n_micro);
+}
+
+static int64_t bytes_of(const deal *d, const sk_extent *box)
+{
+    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(d->e->opts->state_type);
+}
+
+/* A product of a matrix with its smaller side: rows times columns times the smaller. */
+static double work_of(const deal *d, const sk_param_plan *q)
+{
+    char roles[SK_MAX_DIM + 1];
+    double size[3] = {1, 1, 1};
+    sk_param_matrix(d->e->g, q->tensor, roles);
+    for (int i = 0; roles[i]; i++)
+        size[roles[i] - '0'] *= (double)d->e->g->size[(int)q->tensor->letters[i] & 127];
+    return size[0] * size[1] * size[2] * (size[1] < size[2] ? size[1] : size[2]);
+}
+
+static item item_of(const deal *d, int param)
+{
+    const sk_param_plan *q = &d->e->p->params.v[param];
+    item x = {.param = param, .owner = -1, .work = work_of(d, q)};
+    for (int k = 0; k < d->n; k++) {
+        sk_extent box = shard_at(d, q, k);
+        int64_t bytes = (bytes_of(d, &box) + ALIGN - 1) / ALIGN * ALIGN;
+        if (bytes > x.bytes) x.bytes = bytes;
+    }
+    return x;
+}
+
+/* The heaviest that has no owner yet; the first of equal ones. */
+static item *heaviest(const deal *d)
+{
+    item *best = NULL;
+    for (int i = 0; i < d->items; i++)
+        if (d->v[i].owner < 0 && (!best || d->v[i].work > best->work)) best = &d->v[i];
+    return best;
+}
+
+static void choose_owners(deal *d)
+{
+    int owners = d->n < SK_MOST_OWNERS ? d->n : SK_MOST_OWNERS;
+    double *work = sk_many(d->e->tmp, double, owners);
+    int64_t *bytes = sk_many(d->e->tmp, int64_t, owners), longest = 0;
+    for (item *x; (x = heaviest(d));) {
+        int to = 0;
+        for (int k = 1; k < owners; k++)
+            if (work[k] < work[to]) to = k;
+        x->owner = to;
+        x->at = bytes[to];
+        work[to] += x->work;
+        bytes[to] += x->bytes;
+        if (bytes[to] > longest) longest = bytes[to];
+    }
+    d->block = longest / (int64_t)sk_dtype_size(d->e->opts->state_type);
+}
+
+static int blocks(const deal *d, const char *name)
+{
+    sk_extent box = {.n = 2, .size = {d->n, d->block}, .full = {d->n, d->block}};
+    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, d->e->opts->state_type, box);
+}
+
+/* A shard as a part of `in`, in the block of k. */
+static int part_of(const deal *d, const item *x, int in, int k, const sk_extent *box)
+{
+    sk_program *p = d->e->p;
+    const sk_tensor *t = p->params.v[x->param].tensor;
+    int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE,
+                            d->e->opts->state_type, *box);
+    p->bufs.v[b].within = in;
+    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(d->e->opts->state_type) + x->at;
+    return b;
+}
+
+static void exchange(const deal *d, int from, int to, const char *what)
+{
+    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, d->e->opts->state_type, d->axis, what);
+    sk_lower_seg(d->e, call, from, to, 1, d->n, d->block);
+    sk_lower_start(d->e, call, SK_FLIES_NOT);
+}
+
+/* My matrix: its shards come together over the axis, and the step is cut again. */
+static void own(const deal *d, const item *x)
+{
+    const sk_param_plan *q = &d->e->p->params.v[x->param];
+    sk_state whole = q->update;
+    whole.how[d->axis] = SK_REPLICATE;
+    int *part = sk_many(d->e->tmp, int, d->n), to = sk_whole_direction(d->e, q, &whole);
+    for (int k = 0; k < d->n; k++) {
+        sk_extent box = shard_at(d, q, k);
+        part[k] = part_of(d, x, d->held, k, &box);
+        if (bytes_of(d, &box)) sk_lower_move(d->e, SK_DO_PASTE, part[k], to);
+    }
+    int step = sk_whole_step(d->e, q, &whole, to);
+    for (int k = 0; k < d->n; k++)
+        if (d->e->p->bufs.v[part[k]].bytes) sk_lower_move(d->e, SK_DO_SLICE, step, part[k]);
+}
+
+static void pass(const deal *d, int which)
+{
+    for (int i = 0; i < d->items; i++) {
+        const sk_param_plan *q = &d->e->p->params.v[d->v[i].param];
+        sk_lower_pass(d->e, d->v[i].param, which)->in[2 + q->n_state] = d->v[i].sent;
+    }
+}
+
+void sk_lower_dealt(sk_lowering *e, const int *params, int n)
+{
+    deal d = {.e = e, .axis = e->l->shard_axis, .n = e->l->mesh.size[e->l->shard_axis], .items = n};
+    d.v = sk_many(e->tmp, item, n);
+    for (int i = 0; i < n; i++) d.v[i] = item_of(&d, params[i]);
+    choose_owners(&d);
+    d.sent = blocks(&d, "directions");
+    d.held = blocks(&d, "directions of my matrices");
+    for (int i = 0; i < n; i++) {
+        sk_extent box = shard_at(&d, &e->p->params.v[params[i]], e->p->coord[d.axis]);
+        d.v[i].sent = part_of(&d, &d.v[i], d.sent, d.v[i].owner, &box);
+    }
+    sk_lower_inst(e, SK_DO_ZERO)->out[0] = d.sent; /* what lies between shards goes along */
+    pass(&d, 0);
+    exchange(&d, d.sent, d.held, "directions to owners");
+    for (int i = 0; i < n; i++)
+        if (d.v[i].owner == e->p->coord[d.axis]) own(&d, &d.v[i]);
+    exchange(&d, d.held, d.sent, "steps from owners");
+    pass(&d, 1);
+}
