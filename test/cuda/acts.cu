@@ -762,10 +762,10 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.step = c->pulse.updates + u->update + 1;
     p.delay = u->delay;
     for (int k = 0; c->o->knobs[k].name; k++) {
-        const char *name = c->o->knobs[k].name;
-        p.knob[k] = !strcmp(name, "lr")      ? (float)c->pulse.lr
-                    : !strcmp(name, "decay") ? u->decay
-                                             : c->j.knob[k];
+        sk_knob_role role = c->o->knobs[k].role;
+        p.knob[k] = role == SK_KNOB_LR      ? (float)c->pulse.lr
+                    : role == SK_KNOB_DECAY ? u->decay
+                                            : c->j.knob[k];
     }
     return p;
 }
