@@ -891,7 +891,7 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     memset(c, 0, sizeof *c);
     world_clear(w, k->optim);
     c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
-    c->pulse.updates = 3, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
+    c->pulse.updates = 7, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
     c->pulse.skip = m->skip;
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
