@@ -141,6 +141,24 @@ static void lars(tensor *x)
     }
 }
 
+/* Algorithm 2 of the paper with its approximation; AdamW where there is no decay. */
+static void mars(tensor *x)
+{
+    double b1 = num(x, "beta1"), *last = x->slow, was[MOST];
+    double decay = x->decays ? num(x, "decay") : 0, lr = num(x, "lr");
+    memcpy(was, x->g, sizeof was);
+    for (int i = 0; i < x->n; i++)
+        x->g[i] += x->decays ? num(x, "gamma") * b1 / (1 - b1) * (x->g[i] - last[i]) : 0;
+    double length = norm(x->g, x->n);
+    for (int i = 0; i < x->n; i++) x->g[i] /= x->decays ? fmax(1, length) : 1;
+    memcpy(last, was, sizeof was);
+    moments(x);
+    for (int i = 0; i < x->n; i++) {
+        double root = sqrt(x->v[i] / fix(x, "beta2")) + num(x, "eps");
+        x->w[i] -= lr * (x->m[i] / fix(x, "beta1") / root + decay * x->w[i]);
+    }
+}
+
 static void lion(tensor *x)
 {
     double b1 = num(x, "beta1"), b2 = num(x, "beta2");
@@ -226,12 +244,19 @@ static const struct reference {
     const char *knob;
     double other;
 } references[] = {
-    {"adagrad", adagrad, 0.1, "eps", 0.1},  {"adamax", adamax, 0.05, "beta2", 0.9},
-    {"adamw", adamw, 0.05, "beta2", 0.999}, {"ademamix", ademamix, 0.05, "mix_warmup", WARMUP},
-    {"lamb", lamb, 0.05, "beta1", 0.5},     {"lars", lars, 20, "trust", 0.002},
-    {"lion", lion, 0.02, "beta1", 0.95},    {"nadam", nadam, 0.05, "momentum_decay", 0.3},
-    {"radam", radam, 0.05, "beta2", 0.7},   {"rmsprop", rmsprop, 0.02, "momentum", 0.8},
-    {"sgd", sgd, 0.02, "momentum", 0.5},    {"sgd-pb", sgd_pb, 0.02, "compensate", 0},
+    {"adagrad", adagrad, 0.1, "eps", 0.1},
+    {"adamax", adamax, 0.05, "beta2", 0.9},
+    {"adamw", adamw, 0.05, "beta2", 0.999},
+    {"ademamix", ademamix, 0.05, "mix_warmup", WARMUP},
+    {"lamb", lamb, 0.05, "beta1", 0.5},
+    {"lars", lars, 20, "trust", 0.002},
+    {"lion", lion, 0.02, "beta1", 0.95},
+    {"mars", mars, 0.05, "gamma", 0.1},
+    {"nadam", nadam, 0.05, "momentum_decay", 0.3},
+    {"radam", radam, 0.05, "beta2", 0.7},
+    {"rmsprop", rmsprop, 0.02, "momentum", 0.8},
+    {"sgd", sgd, 0.02, "momentum", 0.5},
+    {"sgd-pb", sgd_pb, 0.02, "compensate", 0},
 };
 
 static const struct reference *reference_of(const sk_optim *o)
