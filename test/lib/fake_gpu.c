@@ -1214,6 +1214,7 @@ static void do_piece(const pass_call *c, const sk_update *u)
     else if (!skip && c->job.ordered) pass_ordered(c, &x, u);
     else if (!skip) {
         c->optim->pass[c->pass](&x);
+        if (!u->owner) memset(x.sum, 0, sizeof x.sum); /* another rank counts the shard */
         if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
     }
     if (wide && !skip) narrow_state(c, u, &x);
