@@ -252,6 +252,7 @@ static const struct reference {
     {"lars", lars, 20, "trust", 0.002},
     {"lion", lion, 0.02, "beta1", 0.95},
     {"mars", mars, 0.05, "gamma", 0.1},
+    {"muon", NULL, 0, NULL, 0}, /* test/optim/whole.c */
     {"nadam", nadam, 0.05, "momentum_decay", 0.3},
     {"radam", radam, 0.05, "beta2", 0.7},
     {"rmsprop", rmsprop, 0.02, "momentum", 0.8},
