@@ -55,7 +55,7 @@ typedef struct sk_piece {
 typedef enum sk_knob_role {
     SK_KNOB_PLAIN,
     SK_KNOB_LR,   /* the rate of the step, by optim.schedule */
-    SK_KNOB_DECAY /* 0 for parameters that do not decay */
+    SK_KNOB_DECAY /* 0 for parameters that do not decay; one knob has it at most */
 } sk_knob_role;
 
 /* A number of an optimizer.  It becomes the key `optim.KEY`; help, config.yaml and the ranges that
@@ -79,12 +79,13 @@ typedef struct sk_knob {
      .key = "betas"}, \
     {.name = "beta2", .usual = y, .most = SK_BELOW_ONE, .key = "betas"}
 #define SK_EPS(x) {.name = "eps", .usual = x, .most = 1, \
-                   .doc = "added to the root of the second moment"}
+                   .doc = "added to the denominator"}
 #define SK_MOMENTUM(x) {.name = "momentum", .usual = x, .most = 1, \
                         .doc = "decay rate of the momentum"}
-#define SK_DECAY(x) {.name = "decay", .usual = x, .most = 1e6, \
-                     .doc = "of tensors with two or more dims only", .key = "weight_decay", \
-                     .role = SK_KNOB_DECAY}
+#define SK_DECAY_AS(x, as) {.name = "decay", .usual = x, .most = 1e6, \
+                            .doc = "of tensors with two or more dims only", \
+                            .key = "weight_decay", .role = as}
+#define SK_DECAY(x) SK_DECAY_AS(x, SK_KNOB_DECAY)
 /* clang-format on */
 
 /* The matrix of a parameter, to write operations on.  In dims r, R, S are rows and c, C, D columns;

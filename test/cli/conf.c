@@ -637,7 +637,7 @@ static void helps(void)
 {
     const char *help = sk_conf_help(&arena, options);
     check(strstr(help, "--rank") && strstr(help, "-o ") && strstr(help, "train.steps"));
-    check(strstr(help, "(adamw 0.001; ") != NULL);
+    check(strstr(help, "adamw 0.001; ") != NULL);
     size_t wide = 0;
     for (const char *p = help; *p;) {
         size_t n = strcspn(p, "\n");

@@ -718,6 +718,7 @@ static void twin_open(optim_case *c, int i)
     c->j.chunks += sk_update_chunks(u->n);
     u->grad_type = m->grad, u->state_type = m->state, u->narrow_type = m->narrow;
     u->delay = i == 6 ? 3 : 0, u->update = i % 2, u->scale = m->scale;
+    u->rate = i == 5 ? 0.5 : 1;
     u->decay = i == 7 ? 0 : 0.1f, u->bias_update = i == 2 ? 0.01f : 0, u->owner = i != 3;
     u->name = 77 + (uint64_t)i;
     t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
@@ -762,10 +763,10 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.step = c->pulse.updates + u->update + 1;
     p.delay = u->delay;
     for (int k = 0; c->o->knobs[k].name; k++) {
-        const char *name = c->o->knobs[k].name;
-        p.knob[k] = !strcmp(name, "lr")      ? (float)c->pulse.lr
-                    : !strcmp(name, "decay") ? u->decay
-                                             : c->j.knob[k];
+        sk_knob_role role = c->o->knobs[k].role;
+        p.knob[k] = role == SK_KNOB_LR      ? (float)(c->pulse.lr * u->rate)
+                    : role == SK_KNOB_DECAY ? u->decay
+                                            : c->j.knob[k];
     }
     return p;
 }
@@ -891,7 +892,7 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     memset(c, 0, sizeof *c);
     world_clear(w, k->optim);
     c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
-    c->pulse.updates = 3, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
+    c->pulse.updates = 7, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
     c->pulse.skip = m->skip;
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
@@ -1012,6 +1013,7 @@ static void fast_fill(fast *f, sk_dtype state)
         for (int s = 0; s < 3; s++) u->state[s] = fast_take(f, u->n, sk_dtype_size(state));
         u->narrow = fast_take(f, u->n, 2);
         u->grad_type = u->narrow_type = SK_BF16, u->state_type = state, u->owner = true;
+        u->rate = 1;
         u->shape.n = 1, u->shape.size[0] = u->shape.full[0] = u->n;
         u->after = (double *)f->base + 1000 + SK_MAX_SUM * i, u->before = u->after;
         f->norm[i] = sk_norm_piece{u->grad, u->n, u->chunk, SK_BF16, true};

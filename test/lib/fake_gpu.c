@@ -1142,10 +1142,10 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     x.step = pulse->updates + u->update + 1;
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
-        const char *name = c->optim->knobs[k].name;
-        x.knob[k] = !strcmp(name, "lr")      ? (float)(pulse->lr * u->rate)
-                    : !strcmp(name, "decay") ? u->decay
-                                             : c->job.knob[k];
+        sk_knob_role role = c->optim->knobs[k].role;
+        x.knob[k] = role == SK_KNOB_LR      ? (float)(pulse->lr * u->rate)
+                    : role == SK_KNOB_DECAY ? u->decay
+                                            : c->job.knob[k];
     }
     return x;
 }
@@ -1214,6 +1214,7 @@ static void do_piece(const pass_call *c, const sk_update *u)
     else if (!skip && c->job.ordered) pass_ordered(c, &x, u);
     else if (!skip) {
         c->optim->pass[c->pass](&x);
+        if (!u->owner) memset(x.sum, 0, sizeof x.sum); /* another rank counts the shard */
         if (u->after) memcpy(u->after, x.sum, sizeof x.sum);
     }
     if (wide && !skip) narrow_state(c, u, &x);
@@ -1265,14 +1266,12 @@ static sk_status update(int part, int pass, const sk_update_job *j, const sk_lau
     }                                                                      \
     static sk_optim_kernel optim_##n = {"", {pass_##n##_0, pass_##n##_1, pass_##n##_2}, ahead_##n};
 /* clang-format off */
-OPTIM(0) OPTIM(1) OPTIM(2) OPTIM(3) OPTIM(4) OPTIM(5) OPTIM(6) OPTIM(7)
-OPTIM(8) OPTIM(9) OPTIM(10) OPTIM(11) OPTIM(12) OPTIM(13) OPTIM(14) OPTIM(15)
-static sk_optim_kernel *const optims[] = {
-    &optim_0, &optim_1, &optim_2,  &optim_3,  &optim_4,  &optim_5,  &optim_6,  &optim_7,
-    &optim_8, &optim_9, &optim_10, &optim_11, &optim_12, &optim_13, &optim_14, &optim_15};
-const sk_optim_kernel *const sk_optim_kernel_parts[] = {
-    &optim_0, &optim_1, &optim_2,  &optim_3,  &optim_4,  &optim_5,  &optim_6,  &optim_7,
-    &optim_8, &optim_9, &optim_10, &optim_11, &optim_12, &optim_13, &optim_14, &optim_15, NULL};
+#define EIGHT(x, a) x(a##0) x(a##1) x(a##2) x(a##3) x(a##4) x(a##5) x(a##6) x(a##7)
+#define ALL(x) EIGHT(x, 0) EIGHT(x, 01) EIGHT(x, 02) EIGHT(x, 03) /* places in the table, octal */
+#define THIS(n) &optim_##n,
+ALL(OPTIM)
+static sk_optim_kernel *const optims[] = {ALL(THIS)};
+const sk_optim_kernel *const sk_optim_kernel_parts[] = {ALL(THIS) NULL};
 /* clang-format on */
 
 __attribute__((constructor)) static void name_optims(void)

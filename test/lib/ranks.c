@@ -205,9 +205,9 @@ static void poison_grad(void *ctx, const sk_run *r, int64_t batch, int pc)
 /* The numbers of one optimizer. */
 static void numbers_of(const sk_trial *t, const sk_optim *o, double *v)
 {
-    static const struct sk_trial_knob all[] = {
-        {"beta1", 0.9},    {"beta2", 0.95},   {"eps", 1e-8},  {"decay", 0.1},
-        {"momentum", 0.9}, {"compensate", 0}, {"predict", 0}, {0}};
+    static const struct sk_trial_knob all[] = {{"beta1", 0.9},    {"beta2", 0.95}, {"eps", 1e-8},
+                                               {"decay", 0.1},    {"rho", 0.5},    {"trust", 1},
+                                               {"compensate", 0}, {"predict", 0},  {0}};
     for (int i = 0; o->knobs[i].name; i++) {
         v[i] = o->knobs[i].usual;
         for (const struct sk_trial_knob *p = all; p->name; p++)

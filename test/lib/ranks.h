@@ -64,8 +64,8 @@ typedef struct sk_trial {
 /* A model of four blocks, small and with odd sizes, dropout and words that are not tied: three
  * steps of batches of 8. */
 sk_trial sk_trial_small(const char *model, const char *layout);
-/* The numbers of an optimizer: as said, or 0.9, 0.95, 1e-8 and a decay of 0.1, without foresight.
- */
+/* The numbers of an optimizer: as said, or 0.9, 0.95, 1e-8 and a decay of 0.1, without foresight;
+ * others so that steps are about as long as AdamW's. */
 sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o);
 /* Once optim, matrix and knobs are known: fills t->groups.  A trial without groups needs it only if
  * its optimizer is for matrices. */

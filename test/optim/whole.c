@@ -82,7 +82,7 @@ static void reference(const sk_param_plan *q, const sk_extent *box, history *h, 
     int64_t rows = box->size[0], experts = bank ? box->size[1] : 1, n = 1;
     for (int d = 0; d < box->n; d++) n *= box->size[d];
     double *u = malloc((size_t)n * sizeof *u), lr = 0.02, decay = 0.1;
-    for (int64_t i = 0; i < n; i++) u[i] = (m[i] - 0.9 * h->m[i]) + 0.9 * m[i];
+    for (int64_t i = 0; i < n; i++) u[i] = (m[i] - 0.95 * h->m[i]) + 0.95 * m[i];
     for (int64_t e = 0; e < experts; e++) one_matrix(u, rows, experts, n / rows / experts, e);
     for (int64_t i = 0; i < n; i++) h->w[i] = (1 - lr * decay) * h->w[i] - lr * u[i];
     free(u);
