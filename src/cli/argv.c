@@ -162,19 +162,37 @@ static int wide(const char *s)
     return n;
 }
 
+/* By its first cell that is not empty. */
+static bool is_numbers(const sk_table *t, int column)
+{
+    int r = 0;
+    while (r < t->rows.n && !*t->rows.v[r][column]) r++;
+    return r < t->rows.n && is_number(t->rows.v[r][column]);
+}
+
+/* Columns up to the last cell that is not empty: no line ends with blanks. */
+static int n_shown(const sk_table *t, const char *const *row)
+{
+    int n = t->n_cols;
+    while (n > 1 && !*row[n - 1]) n--;
+    return n;
+}
+
 static void put_text(const sk_table *t, FILE *to)
 {
     for (int r = -1; r < t->rows.n; r++) {
-        for (int c = 0; c < t->n_cols; c++) {
-            const char *cell = r < 0 ? t->head[c] : t->rows.v[r][c];
-            bool right = t->rows.n && is_number(t->rows.v[0][c]);
+        const char *const *row = r < 0 ? t->head : t->rows.v[r];
+        int n = n_shown(t, row);
+        for (int c = 0; c < n; c++) {
+            const char *cell = row[c];
+            bool right = is_numbers(t, c);
             int most = wide(t->head[c]);
             for (int k = 0; k < t->rows.n; k++)
                 if (wide(t->rows.v[k][c]) > most) most = wide(t->rows.v[k][c]);
             int gap = most - wide(cell);
             if (right) fprintf(to, "%*s%s", gap, "", cell);
-            else fprintf(to, "%s%*s", cell, c == t->n_cols - 1 ? 0 : gap, "");
-            fprintf(to, c == t->n_cols - 1 ? "\n" : "  ");
+            else fprintf(to, "%s%*s", cell, c == n - 1 ? 0 : gap, "");
+            fprintf(to, c == n - 1 ? "\n" : "  ");
         }
     }
 }

@@ -1,0 +1,296 @@
+/* sweep.c - `skein sweep`: many training jobs over values of keys, and what they say together.
+ */
+#include "base/file_io.h"
+#include "base/proc.h"
+#include "base/strings.h"
+#include "cli/cmd.h"
+#include "cli/setting.h"
+#include "cli/sweep.h"
+#include "comm/boot.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static const char usage[] =
+    "usage: skein sweep [FILE.yaml] key=value,value... [--jobs K] [run=DIR] [-o csv|json|md]\n\n"
+    "Trains once for each combination of the values of keys, each job in a run directory of its\n"
+    "own below run=DIR, and prints a table, the lowest loss first.  Values of a key:\n"
+    "    optim.lr=1e-3,3e-3                   a list\n"
+    "    optim.lr=log:1e-4:1e-1:4             four values of equal ratio; lin: equal distance\n"
+    "    train.seed=1..5                      whole numbers; the table has mean and spread of "
+    "seeds\n"
+    "    optim.betas=[0.9,0.95],[0.9,0.99]    brackets around values that hold commas: texts,\n"
+    "                                         layouts and lists need them\n"
+    "The same command, or skein sweep run=DIR alone, goes on with a sweep that was stopped or\n"
+    "killed: finished jobs are skipped, others resumed.  A job that fails is a row of the table.\n"
+    "    skein sweep model=tiny optim.lr=log:1e-3:1e-1:5 train.batch=4,16 --jobs 2 run=runs/s1\n"
+    "    skein sweep run=runs/s1 --table --target-loss 2.5\n";
+
+static const sk_option options[] = {
+    {"jobs", "jobs at once, which share the cores evenly (1)", true},
+    {"dry", "print the jobs, and start none", false},
+    {"table", "print the table of what is there, and start none", false},
+    {"random", "draw N jobs from lists and ranges, each with every train.seed", true},
+    {"seed", "of the draws (1)", true},
+    {"target-loss", "steps, tokens and seconds to this loss; against train.batch, if it varies",
+     true},
+    {"fit", "scaling law of parameters, tokens or both over the jobs", false},
+    {"predict", "loss of the best job with these keys changed, by the law: \"train.steps=400\"",
+     true},
+    {"predict-params", "loss of so many parameters, by the law", true},
+    {"predict-tokens", "loss after so many tokens, by the law", true},
+    {"predict-compute", "best parameters, tokens and loss for 6ND flop, by the law", true},
+    {"svg", "write a picture of the losses to this file", true},
+    {"o", "csv, json or md: print one table, of the fit, of the target or of the jobs", true},
+    {0},
+};
+
+enum { MOST_AT_ONCE = 1024, MOST_AXES = 32 };
+
+typedef struct ask {
+    sk_arena *arena;
+    sk_conf_rest rest;
+    sk_settings said;
+    const char *file, *format, *svg;
+    bool dry, table, fit;
+    int64_t at_once, random, seed;
+    double target;
+    sk_sweep_predict predict;
+} ask;
+
+/* ---- the command line */
+
+static sk_status read_count(const ask *q, const char *name, int64_t least, int64_t most,
+                            int64_t *out)
+{
+    const char *text = sk_conf_option(&q->rest, name);
+    if (!text) return SK_OK;
+    if (!sk_read_int(text, out) || *out < least || *out > most)
+        return sk_fail(
+            SK_EUSAGE,
+            "command line: --%s is \"%.40s\"; a whole number from %lld to %lld is needed", name,
+            text, (long long)least, (long long)most);
+    return SK_OK;
+}
+
+static sk_status read_size(const ask *q, const char *name, double *out)
+{
+    const char *text = sk_conf_option(&q->rest, name);
+    if (!text) return SK_OK;
+    if (!sk_read_real(text, out) || !(*out > 0) || !isfinite(*out))
+        return sk_fail(SK_EUSAGE, "command line: --%s is \"%.40s\"; a number above 0 is needed",
+                       name, text);
+    return SK_OK;
+}
+
+static sk_status read_options(ask *q)
+{
+    const sk_conf_rest *r = &q->rest;
+    q->at_once = q->seed = 1;
+    q->format = sk_conf_option(r, "o");
+    q->svg = sk_conf_option(r, "svg");
+    q->dry = sk_conf_option(r, "dry") != NULL;
+    q->table = sk_conf_option(r, "table") != NULL;
+    q->fit = sk_conf_option(r, "fit") != NULL;
+    q->predict.words = sk_conf_option(r, "predict");
+    SK_TRY(read_count(q, "jobs", 1, MOST_AT_ONCE, &q->at_once));
+    SK_TRY(read_count(q, "random", 1, 10000, &q->random));
+    SK_TRY(read_count(q, "seed", 0, INT64_MAX, &q->seed));
+    SK_TRY(read_size(q, "target-loss", &q->target));
+    SK_TRY(read_size(q, "predict-params", &q->predict.params));
+    SK_TRY(read_size(q, "predict-tokens", &q->predict.tokens));
+    SK_TRY(read_size(q, "predict-compute", &q->predict.compute));
+    bool asks = q->predict.words || q->predict.params > 0 || q->predict.tokens > 0 ||
+                q->predict.compute > 0;
+    if (asks && !q->fit)
+        return sk_fail(SK_EUSAGE, "command line: a prediction needs the law: --fit");
+    if (q->format && !sk_conf_among("csv json md", q->format)) /* now, not after hours of jobs */
+        return sk_fail(SK_EUSAGE, "command line: -o %s is unknown; there are csv, json and md",
+                       q->format);
+    if (q->format && q->fit && q->target > 0)
+        return sk_fail(SK_EUSAGE, "command line: -o prints one table; leave out --fit or "
+                                  "--target-loss");
+    if (sk_conf_option(r, "seed") && !q->random)
+        return sk_fail(SK_EUSAGE,
+                       "command line: --seed is that of --random; of jobs it is train.seed");
+    return SK_OK;
+}
+
+static sk_status read_words(ask *q, int argc, char **argv)
+{
+    q->rest = (sk_conf_rest){.options = options};
+    q->said = (sk_settings){0};
+    SK_TRY(sk_conf_args(q->arena, argc, argv, &q->said, &q->rest, &q->file));
+    if (q->rest.help) return SK_OK;
+    if (q->rest.n_words)
+        return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is no key=value and no FILE.yaml",
+                       q->rest.words[0]);
+    return read_options(q);
+}
+
+/* ---- the sweep they mean */
+
+static const char *fresh_dir(sk_arena *a)
+{
+    char stamp[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(stamp, sizeof stamp, "%m%d-%H%M", localtime_r(&now, &tm));
+    const char *path = sk_print(a, "runs/%s-sweep", stamp);
+    for (int i = 2; sk_is_there(path); i++) path = sk_print(a, "runs/%s-sweep-%d", stamp, i);
+    return path;
+}
+
+static const char *dir_of(const ask *q)
+{
+    const sk_setting *run = sk_setting_find(&q->said, "run");
+    if (!run || !*run->value) return NULL;
+    size_t n = strlen(run->value);
+    while (n > 1 && run->value[n - 1] == '/') n--;
+    return sk_print(q->arena, "%.*s", (int)n, run->value);
+}
+
+/* Nothing but the directory: the words that made it stand in front of these. */
+static sk_status recall(ask *q, int argc, char **argv)
+{
+    char **old = NULL;
+    int n = 0;
+    bool alone = !q->file && !q->random;
+    for (int i = 0; i < q->said.n; i++) alone &= !strcmp(q->said.v[i].key, "run");
+    if (!alone) return SK_OK;
+    if (!dir_of(q))
+        return sk_fail(SK_EUSAGE, "sweep: which keys? give some with several values, as "
+                                  "optim.lr=1e-3,3e-3, or run=DIR of a sweep: skein sweep --help");
+    SK_TRY(sk_sweep_recall(q->arena, dir_of(q), &old, &n));
+    char **words = sk_many(q->arena, char *, n + argc + 1);
+    memcpy(words, old, (size_t)n * sizeof *words);
+    memcpy(words + n, argv, (size_t)argc * sizeof *words);
+    return read_words(q, n + argc, words);
+}
+
+/* A key with one value is a word of all jobs, a key with several an axis. */
+static sk_status add_key(sk_sweep *s, const sk_setting *k)
+{
+    sk_axis x;
+    if (!strcmp(k->key, "run")) return SK_OK;
+    if (!strcmp(k->key, "resume"))
+        return sk_fail(SK_EUSAGE, "command line: a sweep resumes its jobs by itself; leave out "
+                                  "resume");
+    SK_TRY(sk_conf_axis(s->arena, k->key, k->value, &x));
+    s->said[s->n_said++] = sk_print(s->arena, "%s=%s", k->key, k->value);
+    if (x.n == 1 && !x.range) {
+        s->words[s->n_words++] = sk_print(s->arena, "%s=%s", k->key, x.values[0]);
+        return SK_OK;
+    }
+    if (s->axes.n == MOST_AXES)
+        return sk_fail(SK_EUSAGE, "command line: more than %d keys have several values", MOST_AXES);
+    *(sk_axis *)sk_push(s->arena, &s->axes) = x;
+    return SK_OK;
+}
+
+static sk_status make(const ask *q, sk_sweep *s)
+{
+    int n = q->said.n + 4;
+    *s = (sk_sweep){.arena = q->arena,
+                    .dir = dir_of(q),
+                    .file = q->file,
+                    .words = sk_many(q->arena, const char *, n),
+                    .said = sk_many(q->arena, const char *, n),
+                    .random = q->random,
+                    .seed = (uint64_t)q->seed};
+    if (!s->dir) s->dir = fresh_dir(q->arena);
+    if (q->file) s->said[s->n_said++] = q->file;
+    if (q->random) {
+        s->said[s->n_said++] = sk_print(q->arena, "--random=%lld", (long long)q->random);
+        s->said[s->n_said++] = sk_print(q->arena, "--seed=%lld", (long long)q->seed);
+    }
+    for (int i = 0; i < q->said.n; i++) /* of a key that stands twice the last counts, as always */
+        if (sk_setting_find(&q->said, q->said.v[i].key) == &q->said.v[i])
+            SK_TRY(add_key(s, &q->said.v[i]));
+    return sk_sweep_expand(s);
+}
+
+/* ---- what it shows */
+
+static sk_status look(sk_sweep *s)
+{
+    for (int i = 0; i < s->jobs.n; i++) SK_TRY(sk_sweep_look(s, &s->jobs.v[i]));
+    return SK_OK;
+}
+
+static sk_status none_done(const sk_sweep *s)
+{
+    const sk_sweep_job *j = &s->jobs.v[0];
+    return sk_fail(j->ended && j->code ? j->code : SK_EDATA,
+                   "none of the %d job%s of %s is done; the first, %s, is %s%s%s", s->jobs.n,
+                   sk_plural(s->jobs.n), s->dir, j->name, sk_sweep_state(j), *j->why ? ": " : "",
+                   j->why);
+}
+
+static sk_status show(const ask *q, sk_sweep *s)
+{
+    sk_sweep_groups g = sk_sweep_group_jobs(s);
+    bool done = g.n && g.v[0].n_done;
+    if (!q->format || (!q->fit && !(q->target > 0))) {
+        sk_table t = sk_sweep_table(s, &g, q->format != NULL);
+        if (!q->format) printf("\n");
+        SK_TRY(sk_table_print(&t, q->format, stdout));
+    }
+    bool more = q->svg || q->fit || q->target > 0;
+    if (!done) return q->table && !more ? SK_OK : none_done(s);
+    if (!q->format) sk_sweep_draw(s, &g, stdout);
+    if (q->svg) SK_TRY(sk_sweep_svg(s, &g, q->svg));
+    if (q->target > 0) SK_TRY(sk_sweep_study(s, &g, q->target, q->format));
+    if (q->fit) SK_TRY(sk_sweep_fit(s, &g, &q->predict, q->format));
+    return SK_OK;
+}
+
+static sk_status dry(const ask *q, sk_sweep *s)
+{
+    sk_table t = sk_sweep_plan(s, q->format != NULL);
+    SK_TRY(sk_table_print(&t, q->format, stdout));
+    if (!q->format) printf("%d job%s in %s\n", s->jobs.n, sk_plural(s->jobs.n), s->dir);
+    return SK_OK;
+}
+
+/* Under mpirun each of its processes would run all jobs, and each job would look for the others. */
+static sk_status check_alone(sk_arena *a)
+{
+    sk_boot boot = {0};
+    sk_status st = sk_boot_detect(a, &boot);
+    if (!st && boot.n_ranks < 2) return SK_OK;
+    return sk_fail(SK_EUSAGE,
+                   "sweep: %s started this as one of many; a sweep is one process, and "
+                   "starts its jobs itself",
+                   st || !boot.by ? "another launcher" : boot.by);
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    ask *q = sk_new(a, ask);
+    sk_sweep *s = sk_new(a, sk_sweep);
+    q->arena = a;
+    SK_TRY(read_words(q, argc, argv));
+    if (q->rest.help) {
+        printf("%s\n%s", usage, sk_conf_help(a, options));
+        return SK_OK;
+    }
+    SK_TRY(recall(q, argc, argv));
+    SK_TRY(make(q, s));
+    SK_TRY(look(s));
+    if (q->dry) return dry(q, s);
+    if (!q->table) SK_TRY(check_alone(a));
+    sk_status st = SK_OK;
+    if (!q->table) st = sk_sweep_run(s, (int)q->at_once, q->format ? stderr : stdout);
+    if (st && st != SK_ESTOP) return sk_trail(st, SK_HERE);
+    const char *stopped = sk_strdup(a, sk_error());
+    if (sk_is_dir(s->dir) && !q->table) SK_TRY(sk_sweep_csv(s));
+    sk_status shown = show(q, s);
+    if (!st) return shown;
+    sk_error_set(stopped);
+    return st;
+}
+
+const sk_cmd sk_cmd_sweep = {
+    .name = "sweep", .doc = "train over many values of keys; tables, studies, laws", .run = run};

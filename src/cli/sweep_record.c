@@ -1,0 +1,202 @@
+/* sweep_record.c - what the directory of a sweep keeps, and reading it again. */
+#include "cli/sweep.h"
+#include "base/file_io.h"
+#include "tensor/strict.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static const char format_key[] = "skein-sweep";
+static const sk_strict limits = {.depth = 3, .objects = 4, .values = 4096};
+enum { MOST_BYTES = 1 << 20 };
+
+/* ---- states */
+
+bool sk_sweep_done(const sk_sweep_job *j) { return j->ended && !j->code; }
+
+bool sk_sweep_finished(const sk_sweep_job *j)
+{
+    return !j->job || (j->ended && (!j->code || j->code == SK_ENUM));
+}
+
+const char *sk_sweep_state(const sk_sweep_job *j)
+{
+    if (!j->ended) return j->running ? "running" : j->begun ? "broken" : "waiting";
+    switch (j->code) {
+    case SK_OK:
+        return "done";
+    case SK_ENUM:
+        return "diverged";
+    case SK_ESTOP:
+        return "stopped";
+    case SK_EUSAGE:
+    case SK_EDATA:
+    case SK_ECONF:
+        return "refused";
+    default:
+        return "failed";
+    }
+}
+
+/* ---- sweep.json */
+
+sk_status sk_sweep_save(const sk_sweep *s)
+{
+    sk_out o = {.arena = s->arena};
+    sk_out_add(&o, "{\"format\": \"%s\", \"version\": 1,\n \"words\": [", format_key);
+    for (int i = 0; i < s->n_said; i++) {
+        if (i) sk_out_add(&o, ",\n  ");
+        sk_strict_quote(&o, s->said[i]);
+    }
+    sk_out_add(&o, "]}\n");
+    return sk_file_replace(sk_print(s->arena, "%s/sweep.json", s->dir), o.s, o.n);
+}
+
+static sk_status read_words(sk_arena *a, const char *path, json_t *root, char ***words, int *n)
+{
+    json_t *list = json_object_get(root, "words");
+    const char *format = json_string_value(json_object_get(root, "format"));
+    if (!format || strcmp(format, format_key) || !json_is_array(list))
+        return sk_fail(SK_EDATA, "%s is not the file of a sweep", path);
+    *n = (int)json_array_size(list);
+    *words = sk_many(a, char *, *n + 1);
+    for (int i = 0; i < *n; i++) {
+        const char *word = json_string_value(json_array_get(list, (size_t)i));
+        if (!word) return sk_fail(SK_EDATA, "%s: one of its words is no text", path);
+        (*words)[i] = sk_strdup(a, word);
+    }
+    return SK_OK;
+}
+
+sk_status sk_sweep_recall(sk_arena *a, const char *dir, char ***words, int *n)
+{
+    const char *path = sk_print(a, "%s/sweep.json", dir);
+    sk_text t;
+    json_t *root = NULL;
+    if (!sk_is_there(path))
+        return sk_fail(SK_EUSAGE,
+                       "sweep: there is no %s to go on with; give keys with several values, as "
+                       "optim.lr=1e-3,3e-3: skein sweep --help",
+                       path);
+    SK_TRY(sk_file_read(a, path, &t));
+    if (t.n > MOST_BYTES) return sk_fail(SK_EDATA, "%s is not the file of a sweep", path);
+    SK_TRY(sk_strict_json(path, t.s, t.n, &limits, &root));
+    sk_status st = read_words(a, path, root, words, n);
+    json_decref(root);
+    return st;
+}
+
+/* ---- outcome: "CODE\nerror report" */
+
+void sk_sweep_outcome(const char *dir, sk_status code, const char *why)
+{
+    sk_arena a = {0};
+    const char *text = sk_print(&a, "%d\n%s\n", (int)code, why);
+    /* Without one the job counts as broken and is started again: there is nobody to tell. */
+    if (sk_file_replace(sk_print(&a, "%s/outcome", dir), text, strlen(text))) sk_error_set("");
+    sk_arena_end(&a);
+}
+
+static sk_status read_outcome(sk_sweep *s, sk_sweep_job *j)
+{
+    const char *path = sk_print(s->arena, "%s/outcome", j->dir);
+    sk_text t = {0};
+    char *end = NULL;
+    if (!sk_is_there(path)) return SK_OK;
+    SK_TRY(sk_file_read(s->arena, path, &t));
+    long code = strtol(t.s, &end, 10);
+    if (end == t.s || *end != '\n' || code < 0 || code > 255)
+        return sk_fail(SK_EDATA, "%s is not the outcome of a job; remove it", path);
+    j->ended = true;
+    j->code = (sk_status)code;
+    end++;
+    j->why = sk_print(s->arena, "%.*s", (int)strcspn(end, "\n"), end);
+    return SK_OK;
+}
+
+/* ---- console.log */
+
+void sk_sweep_streams(const char *dir)
+{
+    sk_arena a = {0};
+    int log = -1, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null >= 0) dup2(null, 0);
+    if (!sk_file_own(sk_print(&a, "%s/console.log", dir), O_TRUNC | O_APPEND, &log)) {
+        flock(log, LOCK_EX | LOCK_NB);
+        dup2(log, 1);
+        dup2(log, 2);
+        close(log);
+    }
+    sk_arena_end(&a);
+}
+
+static bool is_running(sk_sweep *s, const sk_sweep_job *j)
+{
+    int fd = open(sk_print(s->arena, "%s/console.log", j->dir), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
+/* ---- a job as it is now */
+
+sk_status sk_sweep_look(sk_sweep *s, sk_sweep_job *j)
+{
+    j->loss = j->val = NAN;
+    if (!j->job) return SK_OK;
+    j->ended = j->running = false;
+    j->code = SK_OK;
+    j->why = "";
+    j->begun = sk_is_dir(j->dir);
+    if (!j->begun) return SK_OK;
+    SK_TRY(read_outcome(s, j));
+    j->running = !j->ended && is_running(s, j);
+    SK_TRY(sk_curve_read(s->arena, sk_print(s->arena, "%s/metrics.jsonl", j->dir), &j->curve));
+    j->loss = sk_curve_loss(&j->curve);
+    j->val = sk_curve_val(&j->curve);
+    return SK_OK;
+}
+
+/* ---- job.yaml */
+
+/* The first line of `is` that is not in `was` at the same place; "" if there is none. */
+static const char *first_change(sk_arena *a, const char *was, const char *is)
+{
+    while (*was && *is) {
+        size_t x = strcspn(was, "\n"), y = strcspn(is, "\n");
+        size_t p = strspn(was, " "), q = strspn(is, " "); /* indent */
+        if (x != y || strncmp(was, is, x))
+            return sk_print(a, "\"%.*s\" is \"%.*s\" now", (int)(x - p), was + p, (int)(y - q),
+                            is + q);
+        was += x + (was[x] != 0);
+        is += y + (is[y] != 0);
+    }
+    return *was || *is ? "its keys are others" : "";
+}
+
+/* Loaded and printed again, so that a key that is newer than the file has its default there. */
+static sk_status same_job(sk_sweep *s, const sk_sweep_job *j, char *path)
+{
+    sk_job *was = sk_new(s->arena, sk_job);
+    SK_TRY(sk_conf_load(s->arena, 1, &path, was, NULL));
+    const char *change = first_change(s->arena, sk_conf_print(s->arena, was), j->config);
+    if (!*change) return SK_OK;
+    return sk_fail(SK_ECREATE,
+                   "%s was begun as another job: %s; give the keys it was begun with, or another "
+                   "run=DIR",
+                   j->dir, change);
+}
+
+sk_status sk_sweep_keep(sk_sweep *s, const sk_sweep_job *j)
+{
+    char *path = sk_print(s->arena, "%s/job.yaml", j->dir);
+    if (sk_is_there(path)) return same_job(s, j, path);
+    SK_TRY(sk_dir_make(j->dir));
+    return sk_file_replace(path, j->config, strlen(j->config));
+}

@@ -1,0 +1,266 @@
+/* sweep_run.c - the jobs of a sweep as processes, several at once.
+ *
+ * A job is a fork of this process that runs the command `train` (sk_command), as the program would
+ * when started by hand.  It gets a share of the cores, the same in each slot, by its
+ * affinity: `train` counts the cores it may use, and its threads follow from them.
+ *
+ * Jobs die with the sweep (PR_SET_PDEATHSIG), and their ranks with them.  All of them hold the
+ * lock of the sweep's directory, which they inherit: whoever gets it knows that nobody is left. */
+#include "cli/sweep.h"
+#include "base/clock.h"
+#include "base/file_io.h"
+#include "base/proc.h"
+#include "skein.h"
+#include "train/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TICK_US = 20000 };
+#define LOCK_S 5.0 /* ranks of a sweep that was killed are gone long before */
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_SIGNALS = sizeof signals / sizeof *signals };
+static volatile sig_atomic_t asked;
+
+/* `timeout` and some shells send a signal to the process and to its group: signals within half a
+ * second count once. */
+static void on_signal(int sig)
+{
+    static double last;
+    double now = sk_now();
+    (void)sig;
+    if (asked && now - last < 0.5) return;
+    last = now;
+    asked++;
+}
+
+typedef struct slot {
+    pid_t pid; /* 0: free */
+    sk_sweep_job *job;
+    double began;
+} slot;
+
+typedef struct runner {
+    sk_sweep *s;
+    slot *slots;
+    int n_slots, next, ended, alive;
+    int lock;
+    bool told; /* jobs were asked to stop */
+    FILE *progress;
+    struct sigaction before[N_SIGNALS];
+} runner;
+
+/* ---- the job's process */
+
+/* Slot k of n: its share of the cores that the sweep may use, at least one. */
+static void own_cores(int k, int n)
+{
+    cpu_set_t all, mine;
+    if (n < 2 || sched_getaffinity(0, sizeof all, &all)) return;
+    int cores = CPU_COUNT(&all), seen = 0;
+    int from = n > cores ? k % cores : k * cores / n;
+    int to = n > cores ? from + 1 : (k + 1) * cores / n;
+    CPU_ZERO(&mine);
+    for (size_t c = 0; c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, &all)) continue;
+        if (seen >= from && seen < to) CPU_SET(c, &mine);
+        seen++;
+    }
+    sched_setaffinity(0, sizeof mine, &mine);
+}
+
+static _Noreturn void be_job(runner *r, const sk_sweep_job *j, int slot_number, bool resume,
+                             pid_t parent)
+{
+    sk_arena a = {0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(SK_EPEER);
+    for (int i = 0; i < N_SIGNALS; i++) signal(signals[i], SIG_DFL);
+    sk_sweep_streams(j->dir);
+    own_cores(slot_number, r->n_slots);
+    sk_proc_begin();
+    const char *words[] = {"train", sk_print(&a, "%s/job.yaml", j->dir),
+                           sk_print(&a, "run=%s", j->dir), "--resume"};
+    int code = sk_command(resume ? 4 : 3, words);
+    if (code) fprintf(stderr, "skein: %s\n", code == SK_EBUG ? sk_error() : sk_error_line());
+    fflush(NULL);
+    sk_sweep_outcome(j->dir, (sk_status)code, code ? sk_error_line() : "");
+    _exit(code);
+}
+
+/* ---- starting */
+
+static bool has_checkpoint(sk_sweep *s, const sk_sweep_job *j)
+{
+    int64_t *steps;
+    int n = 0;
+    if (sk_ckpt_list(s->arena, sk_print(s->arena, "%s/ckpt", j->dir), &steps, &n)) {
+        sk_error_set(""); /* `train` will say it */
+        return false;
+    }
+    return n > 0;
+}
+
+static sk_status start(runner *r, int k, sk_sweep_job *j)
+{
+    pid_t parent = getpid();
+    SK_TRY(sk_sweep_keep(r->s, j));
+    bool resume = has_checkpoint(r->s, j);
+    const char *outcome = sk_print(r->s->arena, "%s/outcome", j->dir);
+    if (unlink(outcome) && errno != ENOENT)
+        return sk_fail(SK_EIO, "cannot remove %s: %s", outcome, strerror(errno));
+    fflush(NULL); /* or the job would print it again */
+    pid_t pid = fork();
+    if (!pid) be_job(r, j, k, resume, parent);
+    if (pid < 0) return sk_fail(SK_EIO, "cannot start a job: %s", strerror(errno));
+    r->slots[k] = (slot){.pid = pid, .job = j, .began = sk_now()};
+    r->alive++;
+    return SK_OK;
+}
+
+static sk_status fill_slots(runner *r)
+{
+    for (int k = 0; k < r->n_slots; k++) {
+        while (r->next < r->s->jobs.n && sk_sweep_finished(&r->s->jobs.v[r->next])) r->next++;
+        if (r->slots[k].pid) continue;
+        if (r->next == r->s->jobs.n) return SK_OK;
+        SK_TRY(start(r, k, &r->s->jobs.v[r->next++]));
+    }
+    return SK_OK;
+}
+
+/* ---- ending */
+
+static void tell(runner *r, const sk_sweep_job *j, double seconds)
+{
+    fprintf(r->progress, "[%d/%d] %-8s %s", r->ended, r->s->jobs.n, sk_sweep_state(j), j->name);
+    if (isfinite(j->loss)) fprintf(r->progress, "  loss %.5g", j->loss);
+    if (isfinite(j->val)) fprintf(r->progress, "  val %.5g", j->val);
+    if (seconds > 0) fprintf(r->progress, "  %.1f s", seconds);
+    fprintf(r->progress, "%s%s\n", *j->why ? "  " : "", j->why);
+    fflush(r->progress);
+}
+
+static sk_status reap(runner *r)
+{
+    for (int k = 0; k < r->n_slots; k++) {
+        slot *x = &r->slots[k];
+        int status = 0;
+        if (!x->pid || waitpid(x->pid, &status, WNOHANG) != x->pid) continue;
+        sk_sweep_job *j = x->job;
+        x->pid = 0;
+        r->alive--;
+        r->ended++;
+        SK_TRY(sk_sweep_look(r->s, j));
+        if (WIFSIGNALED(status)) {
+            j->ended = true;
+            j->code = SK_EPEER;
+            j->why = sk_print(r->s->arena, "died: signal %d (%s)", WTERMSIG(status),
+                              strsignal(WTERMSIG(status)));
+        }
+        tell(r, j, sk_now() - x->began);
+    }
+    return SK_OK;
+}
+
+static void signal_jobs(const runner *r, int sig)
+{
+    for (int k = 0; k < r->n_slots; k++)
+        if (r->slots[k].pid) kill(r->slots[k].pid, sig);
+}
+
+static sk_status watch(runner *r)
+{
+    sk_status st = SK_OK;
+    for (;;) {
+        if (!st && !asked) st = fill_slots(r);
+        if (!r->alive) return st;
+        if ((asked || st) && !r->told) { /* they save, and end with SK_ESTOP */
+            signal_jobs(r, SIGTERM);
+            r->told = true;
+        }
+        if (asked > 1) signal_jobs(r, SIGKILL);
+        usleep(TICK_US);
+        sk_status one = reap(r);
+        if (!st) st = one;
+    }
+}
+
+/* ---- the whole */
+
+static sk_status take_lock(runner *r)
+{
+    const char *path = sk_print(r->s->arena, "%s/LOCK", r->s->dir);
+    double until = sk_now() + LOCK_S;
+    SK_TRY(sk_file_own(path, 0, &r->lock));
+    while (flock(r->lock, LOCK_EX | LOCK_NB)) {
+        if ((errno == EWOULDBLOCK || errno == EINTR) && sk_now() < until && !asked) {
+            usleep(TICK_US);
+            continue;
+        }
+        int err = errno;
+        close(r->lock);
+        if (err != EWOULDBLOCK)
+            return sk_fail(SK_EIO, "%s cannot be locked: %s", path, strerror(err));
+        return sk_fail(SK_ECREATE,
+                       "%s: another sweep runs jobs there; wait for it, or name another run=DIR",
+                       r->s->dir);
+    }
+    return SK_OK;
+}
+
+static void catch_signals(runner *r, bool now)
+{
+    struct sigaction act = {.sa_handler = on_signal};
+    if (now) asked = 0;
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaction(signals[i], now ? &act : &r->before[i], now ? &r->before[i] : NULL);
+}
+
+static sk_status run(runner *r)
+{
+    sk_sweep *s = r->s;
+    for (int i = 0; i < s->jobs.n; i++) { /* before the first starts */
+        sk_sweep_job *j = &s->jobs.v[i];
+        SK_TRY(sk_sweep_look(s, j));
+        if (j->begun && j->job) SK_TRY(sk_sweep_keep(s, j));
+        r->ended += j->job && sk_sweep_finished(j);
+    }
+    SK_TRY(sk_sweep_save(s)); /* not the words of a command that was refused */
+    if (r->ended) fprintf(r->progress, "[%d/%d] finished before\n", r->ended, s->jobs.n);
+    for (int i = 0; i < s->jobs.n; i++)
+        if (!s->jobs.v[i].job) r->ended++, tell(r, &s->jobs.v[i], 0);
+    sk_status st = watch(r);
+    if (st || !asked) return st;
+    int finished = 0;
+    for (int i = 0; i < s->jobs.n; i++) finished += sk_sweep_finished(&s->jobs.v[i]);
+    if (finished == s->jobs.n) return SK_OK; /* the signal came too late */
+    return sk_fail(SK_ESTOP,
+                   "stopped with %d of %d jobs finished; skein sweep run=%s goes on with the rest",
+                   finished, s->jobs.n, s->dir);
+}
+
+sk_status sk_sweep_run(sk_sweep *s, int at_once, FILE *progress)
+{
+    runner r = {.s = s, .progress = progress, .n_slots = at_once, .lock = -1};
+    if (r.n_slots > s->jobs.n) r.n_slots = s->jobs.n;
+    r.slots = sk_many(s->arena, slot, r.n_slots + 1);
+    SK_TRY(sk_dir_make(s->dir));
+    catch_signals(&r, true);
+    sk_status st = take_lock(&r);
+    if (!st) {
+        st = run(&r);
+        close(r.lock);
+    }
+    catch_signals(&r, false);
+    return st;
+}

@@ -1,0 +1,155 @@
+/* sweep_study.c - steps, tokens and seconds to a target loss; against the batch size, if that
+ * is among the keys.
+ *
+ * For each batch size the best of the other keys counts, as in Shallue et al. 2019: a learning rate
+ * that is right for one batch size is wrong for another.  Between neighbouring batch sizes
+ *
+ *     gain = log(steps before / steps) / log(batch / batch before)
+ *
+ * is 1 where a larger batch pays fully, and 0 where it does not lower the steps any more.  The line
+ * steps = S + E / batch of McCandlish et al. 2018 through all of them has the critical batch
+ * E / S: there steps are twice the least possible, and so are samples. */
+#include "cli/sweep.h"
+#include "plan/calibrate.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PERFECT 0.8
+#define NO_MORE 0.2
+
+typedef struct entry {
+    const sk_sweep_group *g;
+    double batch;
+    int n, reached;
+    double steps, steps_sd, tokens, seconds; /* means over seeds; NAN: not all reached it */
+} entry;
+
+static entry measure(sk_sweep *s, const sk_sweep_group *g, bool by_val, double target)
+{
+    entry e = {.g = g, .n = g->n, .steps = NAN, .steps_sd = NAN, .tokens = NAN, .seconds = NAN};
+    double *steps = sk_many(s->arena, double, g->n), tokens = 0, seconds = 0;
+    for (int i = 0; i < g->n; i++) {
+        sk_curve_point p;
+        if (!sk_curve_reach(&g->v[i]->curve, by_val, target, &p)) continue;
+        steps[e.reached++] = (double)p.step;
+        tokens += p.tokens;
+        seconds += p.seconds;
+    }
+    if (g->v[0]->job) e.batch = (double)g->v[0]->job->batch;
+    if (!e.reached || e.reached < e.n) return e;
+    e.steps_sd = sk_sweep_sd(steps, e.n, &e.steps);
+    e.tokens = tokens / e.n;
+    e.seconds = seconds / e.n;
+    return e;
+}
+
+static bool before(const entry *x, const entry *y)
+{
+    if (isfinite(x->steps) != isfinite(y->steps)) return isfinite(x->steps);
+    return x->steps < y->steps;
+}
+
+static void sort(entry *v, int n, bool by_batch)
+{
+    for (int i = 1; i < n; i++) {
+        entry x = v[i];
+        int k = i;
+        for (; k && (by_batch ? x.batch < v[k - 1].batch : before(&x, &v[k - 1])); k--)
+            v[k] = v[k - 1];
+        v[k] = x;
+    }
+}
+
+/* The best entry of each batch size, by batch size. */
+static int keep_best(entry *v, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < kept && v[k].batch != v[i].batch) k++;
+        if (k == kept) v[kept++] = v[i];
+        else if (before(&v[i], &v[k])) v[k] = v[i];
+    }
+    sort(v, kept, true);
+    return kept;
+}
+
+static const char *word_of(double gain)
+{
+    return gain >= PERFECT ? "perfect" : gain >= NO_MORE ? "diminishing" : "none";
+}
+
+/* Against the batch size before it that reached the target. */
+static double gain_of(const entry *v, int i)
+{
+    for (int k = i; k-- > 0;)
+        if (isfinite(v[k].steps) && isfinite(v[i].steps))
+            return log(v[k].steps / v[i].steps) / log(v[i].batch / v[k].batch);
+    return NAN;
+}
+
+static void add_row(sk_sweep *s, sk_table *t, const entry *v, int i, int batch)
+{
+    sk_arena *a = s->arena;
+    const entry *e = &v[i];
+    double gain = batch < 0 ? NAN : gain_of(v, i);
+    const char *label = sk_sweep_label(s, e->g->v[0], batch);
+    const char *cells[] = {
+        sk_print(a, "%.0f", e->batch),
+        *label ? label : "-",
+        sk_print(a, "%d/%d", e->reached, e->n),
+        isfinite(e->steps) ? sk_print(a, "%.6g", e->steps) : "",
+        sk_sweep_number(a, e->steps_sd),
+        isfinite(e->tokens) ? sk_print(a, "%.0f", e->tokens) : "",
+        isfinite(e->seconds) ? sk_print(a, "%.3f", e->seconds) : "",
+        isfinite(gain) ? sk_print(a, "%.2f", gain) : "",
+        !isfinite(e->steps) ? "not reached"
+        : isfinite(gain)    ? word_of(gain)
+                            : "",
+    };
+    sk_table_add(t, batch < 0 ? cells + 1 : cells);
+}
+
+/* Where steps stop falling. */
+static void tell_critical(const entry *v, int n, FILE *to)
+{
+    double size[64], steps[64], least, each;
+    int k = 0;
+    for (int i = 0; i < n && k < 64; i++)
+        if (isfinite(v[i].steps)) size[k] = 1 / v[i].batch, steps[k++] = v[i].steps;
+    if (k < 3) {
+        fprintf(to, "critical batch: three batch sizes that reach the target are needed\n");
+        return;
+    }
+    sk_fit_line(size, steps, k, &least, &each);
+    if (least <= 0)
+        fprintf(to, "critical batch: above %.0f; steps fall in proportion to the batch\n",
+                v[n - 1].batch);
+    else if (each <= 0)
+        fprintf(to, "critical batch: below %.0f; steps do not fall with the batch\n", v[0].batch);
+    else
+        fprintf(to, "critical batch: %.4g (steps = %.4g + %.4g / batch)\n", each / least, least,
+                each);
+}
+
+sk_status sk_sweep_study(sk_sweep *s, const sk_sweep_groups *g, double target, const char *format)
+{
+    static const char *const head[] = {"train.batch", "keys",    "reached", "steps",  "steps_sd",
+                                       "tokens",      "seconds", "gain",    "scaling"};
+    int batch = sk_sweep_axis(s, "train.batch"), n = 0;
+    bool against = batch >= 0;
+    entry *v = sk_many(s->arena, entry, g->n);
+    for (int i = 0; i < g->n; i++)
+        if (g->v[i].v[0]->job) v[n++] = measure(s, &g->v[i], g->by_val, target);
+    if (against) n = keep_best(v, n);
+    else sort(v, n, false);
+    sk_table t = {.arena = s->arena, .head = against ? head : head + 1, .n_cols = against ? 9 : 6};
+    for (int i = 0; i < n; i++) add_row(s, &t, v, i, batch);
+    if (!format)
+        printf("\nto %s %g%s\n", g->by_val ? "validation loss" : "training loss", target,
+               against ? ", the best keys of each batch size" : "");
+    SK_TRY(sk_table_print(&t, format, stdout));
+    if (!format && against) tell_critical(v, n, stdout);
+    return SK_OK;
+}

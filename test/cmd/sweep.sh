@@ -1,0 +1,198 @@
+#!/bin/bash
+# sweep.sh - skein sweep: grids and draws, tables, a job that fails, kill -9 and going on, keys that
+# are refused, studies and fits.
+set -eu
+cd "$(dirname "$0")/../.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cp example/one_file.c "$temp/text"
+cd "$temp"
+checks=0
+
+job=(model=tiny data.train=text data.order=sequential train.seq=16 train.batch=4 train.steps=6
+    optim.warmup=2 log.every=0 train.threads=1) # threads: sums are added in another order with more
+
+fail() {
+    echo "$*"
+    exit 1
+}
+
+sweep() { # words: must succeed; the output is in said
+    timeout 120 "$skein" sweep "$@" >said 2>&1 || { rc=$?; cat said; fail "sweep $*: exit code $rc"; }
+    checks=$((checks + 1))
+}
+
+refused() { # exit code, words of the sentence, words of the command
+    local want=$1 words=$2 rc=0
+    shift 2
+    timeout 60 "$skein" sweep "$@" >said 2>&1 || rc=$?
+    [ "$rc" = "$want" ] || { cat said; fail "sweep $*: exit code $rc, not $want"; }
+    grep -qF -- "$words" said || { cat said; fail "sweep $*: \"$words\" is not in its sentence"; }
+    checks=$((checks + 1))
+}
+
+said() { # a line that must be there, blanks counted as one
+    tr -s ' ' <said | sed 's/^ //' | grep -qE -- "$1" || { cat said; fail "there is no line $1"; }
+    checks=$((checks + 1))
+}
+
+loss_of() { grep -o "\"step\":$2,\"$3\":[0-9.e+-]*" "$1/metrics.jsonl" | sed 's/.*://'; }
+
+# ---- a grid with seeds, two at a time: the losses are those of train, whatever runs beside it
+sweep "${job[@]}" optim.lr=1e-3,1e-2 train.seed=1..2 run=grid --jobs 2 --svg grid.svg
+said '^\[4/4\] done'
+said '^1e-2 2/2 [0-9.]+ [0-9.e-]+ [0-9.]+ [0-9.e-]+ 6 384 [0-9.]+ done'
+[ "$(find grid -name outcome | wc -l)" = 4 ] || fail "not every job has an outcome"
+"$skein" train "${job[@]}" optim.lr=1e-2 train.seed=2 run=alone >/dev/null
+[ "$(loss_of alone 6 loss)" = "$(loss_of grid/lr=1e-2,seed=2 6 loss)" ] || fail "another loss than train's"
+[ "$(loss_of alone 6 val_loss)" = "$(loss_of grid/lr=1e-2,seed=2 6 val_loss)" ] || fail "another validation"
+[ -e grid/lr=1e-2,seed=2/final/model.safetensors ] || fail "there is no model"
+cores=$(env -u OMP_NUM_THREADS nproc) # of which each of two jobs has half
+[ "$cores" -lt 2 ] || grep -qE "^machine   ($((cores / 2))|$(((cores + 1) / 2))) core" grid/lr=1e-2,seed=1/console.log ||
+    fail "cores are not divided: $(grep '^machine' grid/lr=1e-2,seed=1/console.log)"
+head -n 1 grid/jobs.csv | grep -qx '"\?job"\?,optim.lr,train.seed,loss,val,steps,tokens,seconds,state,why' ||
+    fail "jobs.csv begins with $(head -n 1 grid/jobs.csv)"
+[ "$(wc -l <grid/jobs.csv)" = 5 ] || fail "jobs.csv has $(wc -l <grid/jobs.csv) lines"
+[ "$(grep -c 'class="job"' grid.svg)" = 2 ] || fail "the picture has other points than the table"
+python3 - <<'END' 2>/dev/null || [ ! -x "$(command -v python3)" ] || fail "grid.svg is no XML"
+import xml.dom.minidom
+xml.dom.minidom.parse("grid.svg")
+END
+
+# ---- again: nothing is trained; json of the same table; only the directory is named
+before=$(stat -c %Y.%Z grid/*/metrics.jsonl)
+sweep run=grid -o json
+[ "$before" = "$(stat -c %Y.%Z grid/*/metrics.jsonl)" ] || fail "finished jobs were run again"
+said '^\[4/4\] finished before'
+said '"optim.lr": 1e-2, "seeds": "2/2", "loss": [0-9.]+, .*"state": "done"'
+sweep run=grid/ --table -o csv
+[ "$(wc -l <said)" = 3 ] || fail "a table of two groups has $(wc -l <said) lines"
+# a larger grid in the same directory keeps what is there
+sweep "${job[@]}" optim.lr=1e-3,1e-2,1e-1 train.seed=1..2 run=grid --dry
+grep -oE 'done|waiting' said | sort | uniq -c | tr -s ' \n' ' ' | grep -qx ' 4 done 2 waiting ' ||
+    fail "an extended grid: $(cat said)"
+refused 73 '"steps: 6" is "steps: 7" now' "${job[@]}" optim.lr=1e-3,1e-2 train.seed=1..2 train.steps=7 run=grid
+sweep run=grid # what was refused is not what the directory remembers
+said '^\[4/4\] finished before'
+
+# ---- jobs that fail are rows
+sweep "${job[@]}" optim.name=sgd optim.clip=0 optim.lr=1e-3,1e6 train.micro_batch=0,8 run=mixed
+said '^1e-3 0 [0-9.]+ [0-9.]+ 6 384 [0-9.]+ done'
+said '^1e-3 8 0 0 0.000 refused train.micro_batch is 8, more than train.batch, which is 4'
+said '^1e6 0 [0-9]+ [0-9]+ [0-9.]+ diverged step'
+sweep run=mixed
+said '^\[2/4\] finished before' # the refused ones are told again, the diverged one is not tried again
+refused 79 "none of the 1 job" "${job[@]}" optim.name=sgd optim.clip=0 optim.lr=1e6 run=bad
+refused 78 "train.micro_batch is 8" "${job[@]}" train.micro_batch=8,9 run=none
+[ ! -e none ] || fail "a sweep without jobs made a directory"
+sweep "${job[@]}" "data.train=[text],[missing]" run=lost
+said '^missing 0 0 0.000 refused data'
+cp text missing # a job that was refused is tried again
+sweep run=lost
+said '^missing [0-9.]+ [0-9.]+ 6 384 [0-9.]+ done'
+
+# ---- killed with -9: its jobs die with it, and a second start goes on from their checkpoints
+long=("${job[@]}" train.steps=600 ckpt.every=50 ckpt.keep=0 val.every=0 "optim.lr=1e-3,1e-2")
+sweep "${long[@]}" run=whole --jobs 2
+"$skein" sweep "${long[@]}" run=killed --jobs 2 >/dev/null 2>&1 &
+pid=$!
+until [ -e killed/lr=1e-3/ckpt/step-0000000050 ] && [ -e killed/lr=1e-2/ckpt/step-0000000050 ]; do sleep 0.02; done
+children=$(pgrep -P $pid)
+kill -KILL $pid
+wait $pid 2>/dev/null || true
+for _ in $(seq 100); do
+    alive=0
+    for p in $children; do [ ! -d "/proc/$p" ] || alive=1; done
+    [ "$alive" = 1 ] || break
+    sleep 0.05
+done
+[ "$alive" = 0 ] || fail "jobs outlive a sweep that was killed"
+sweep run=killed --dry
+said '^lr=1e-3 1e-3 (broken|done)'
+sweep run=killed --jobs 2
+for lr in 1e-3 1e-2; do
+    cmp "whole/lr=$lr/final/model.safetensors" "killed/lr=$lr/final/model.safetensors" ||
+        fail "killed and resumed: another model"
+done
+
+# ---- asked to stop: jobs save, code 75, and the same command goes on
+"$skein" sweep "${long[@]}" train.steps=1000000 ckpt.every=10m run=stopped --jobs 2 >stop.out 2>&1 &
+pid=$!
+until [ "$(grep -c loss stopped/lr=1e-3/metrics.jsonl 2>/dev/null)" -ge 3 ] 2>/dev/null; do sleep 0.02; done
+sweep run=stopped --table -o csv
+said '^1e-3,.*,running,'
+# another sweep in the same directory waits, and is refused
+refused 73 "another sweep runs jobs there" run=stopped
+kill -TERM $pid
+rc=0
+wait $pid || rc=$?
+[ $rc = 75 ] || { cat stop.out; fail "asked to stop: exit code $rc"; }
+grep -q 'skein sweep run=stopped goes on' stop.out || fail "asked to stop: $(cat stop.out)"
+sweep run=stopped --dry
+said '(stopped|broken)'
+
+# ---- draws: as many as asked for, with every seed, the first ones the same when there are more
+sweep "${job[@]}" optim.lr=log:1e-4:1e-1 train.batch=2,4,8 train.seed=1,2 run=drawn --random 3 --seed 5 --dry -o csv
+[ "$(wc -l <said)" = 7 ] || fail "3 draws with 2 seeds: $(cat said)"
+cp said three
+sweep "${job[@]}" optim.lr=log:1e-4:1e-1 train.batch=2,4,8 train.seed=1,2 run=drawn --random 6 --seed 5 --dry -o csv
+head -n 7 said | cmp - three || fail "more draws changed the first"
+sweep "${job[@]}" optim.lr=log:1e-4:1e-1 train.batch=2,4,8 train.seed=1,2 run=drawn --random 3 --seed 6 --dry -o csv
+cmp -s said three && fail "another seed draws the same"
+sweep "${job[@]}" train.batch=2,4 run=drawn --random 9 --dry -o csv
+[ "$(wc -l <said)" = 3 ] || fail "two values are two jobs, however many are drawn: $(cat said)"
+
+# ---- keys
+refused 64 'did you mean "optim.lr"' "${job[@]}" optim.lrr=1,2
+refused 64 'did you mean "train.seed"' "${job[@]}" seed=1..3
+refused 64 'optim.lr is "a"' "${job[@]}" optim.lr=1e-3,a run=x
+refused 64 'optim.betas=[...],[...]' "${job[@]}" optim.betas=0.9,0.95 run=x
+refused 64 'has no number of values' "${job[@]}" optim.lr=log:1e-4:1e-1 run=x
+refused 64 'upwards from above 0' "${job[@]}" optim.lr=log:0:1:3 run=x
+refused 64 'LOW:HIGH:N' "${job[@]}" optim.lr=log:1:3:x run=x
+refused 64 'among other values' "${job[@]}" optim.lr=1,log:1e-2:1e-1 run=x
+refused 64 'FIRST..LAST' "${job[@]}" train.seed=3..1 run=x
+refused 64 'the value 4 twice' "${job[@]}" train.batch=4,4 run=x
+refused 64 'is empty' "${job[@]}" train.batch=4,,8 run=x
+refused 64 'resumes its jobs by itself' "${job[@]}" train.batch=4,8 resume=auto run=x
+refused 64 'more than 10000 jobs' "${job[@]}" train.seed=1..1000 optim.lr=lin:1:2:11 run=x
+refused 64 '--jobs is "0"' "${job[@]}" train.batch=4,8 --jobs 0 run=x
+refused 64 'there are csv, json and md' "${job[@]}" train.batch=4,8 -o xml run=x
+refused 64 'needs the law' "${job[@]}" train.batch=4,8 --predict-params 1e6 run=x
+refused 64 'which keys?' --jobs 2
+PMI_RANK=0 PMI_SIZE=2 refused 64 'a sweep is one process' "${job[@]}" train.batch=4,8 run=x
+refused 64 'there is no nowhere/sweep.json' run=nowhere
+[ ! -e x ] || fail "a refused command made a directory"
+[ ! -e nowhere ] || fail "looking for a sweep made a directory"
+mkdir broken
+echo '{"words": 3}' >broken/sweep.json
+refused 65 'not the file of a sweep' run=broken
+sweep "${job[@]}" "optim.betas=[0.9,0.95],[0.9,0.99]" "layout=[dp=1],[dp=2 zero=1]" train.steps=log:4:16:3 run=x --dry -o csv
+grep -q '"0.9,0.99",dp=2 zero=1,16,waiting' said || fail "brackets: $(cat said)"
+[ "$(wc -l <said)" = 13 ] || fail "2 x 2 x 3 jobs: $(cat said)"
+
+# ---- steps to a target against the batch size
+sweep "${job[@]}" train.steps=40 train.batch=2,4,8 optim.lr=1e-2,3e-2 val.every=4 run=study --target-loss 4.5
+said '^train.batch keys reached steps steps_sd tokens seconds gain scaling'
+said '^2 lr=[13]e-2 [01]/1'
+said '^critical batch'
+sweep run=study --table --target-loss 0.001 -o csv
+[ "$(grep -c 'not reached' said)" = 3 ] || fail "a loss that nobody reaches: $(cat said)"
+# all batch sizes are validated on the same sequences
+grep -h '  batches:' study/*/job.yaml | sort | uniq -c | awk '{ print $1, $3 }' >found
+printf '2 2\n2 4\n2 8\n' | cmp - found || fail "validations: $(cat found)"
+
+# ---- laws: the fit itself is tested by plan_scaling_law
+refused 65 'at least 4' run=study --table --fit
+sweep "${job[@]}" train.steps=10,20,40,80 optim.lr=1e-2 run=law --jobs 2 --fit --predict train.steps=160
+said '^loss = E \+ B / D\^beta over 4 points'
+said '^loss at N=35712 D=10240'
+sweep run=law --table --fit --predict-tokens 10240 -o csv
+said '^name,value,low,high'
+said '^beta,[0-9.]+,'
+refused 64 'says nothing about' run=law --table --fit --predict-params 1e6
+refused 64 'differ in parameters and in tokens' run=law --table --fit --predict-compute 1e12
+
+echo "$checks sweeps and lines"
