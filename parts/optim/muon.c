@@ -63,7 +63,7 @@ const sk_optim sk_optim_muon = {
     .state = {"m"},
     .knobs = {SK_LR(1e-3), SK_MOMENTUM(0.95),
               {"nesterov", 1, 0, 1, "1: Nesterov's momentum", .whole = true},
-              {"ns_steps", 5, 1, 20, "Newton-Schulz iterations", .whole = true},
+              {"ns_steps", 5, 1, 8, "Newton-Schulz iterations", .whole = true},
               {"match_rms", 0.2, 0, 10, "RMS of the step, to match AdamW's; 0: Jordan's scale"},
               SK_DECAY(0.1)},
     .pass = {direction, apply},

@@ -113,6 +113,9 @@ typedef struct sk_optim {
     void (*ahead)(sk_piece *p);
 } sk_optim;
 
+/* Arrays that passes see of a shard as `state`: the state, and a direction between the passes. */
+static inline int sk_optim_arrays(const sk_optim *o) { return o->n_state + (o->whole != NULL); }
+
 /* Parameters that are updated alike: an optimizer with numbers and a rate of its own. */
 enum { SK_MAX_PARAM_GROUPS = 8, SK_GROUP_MATCH = 64 };
 typedef struct sk_param_group {

@@ -723,7 +723,7 @@ static void twin_open(optim_case *c, int i)
     u->name = 77 + (uint64_t)i;
     t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
-    for (int s = 0; s < c->o->n_state; s++) {
+    for (int s = 0; s < sk_optim_arrays(c->o); s++) {
         bool squares = !strcmp(c->o->state[s], "v"); /* a root is taken of them */
         t->at_state[s] =
             keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, squares, &t->state[s]);
@@ -782,7 +782,7 @@ static void twin_pass(const optim_case *c, twin *t, int pass)
     memcpy(p.sum, t->sum, sizeof p.sum);
     c->o->pass[pass](&p);
     memcpy(t->sum, p.sum, sizeof p.sum);
-    for (int s = 0; s < c->o->n_state; s++) narrow_state(c, t, s, p.step);
+    for (int s = 0; s < sk_optim_arrays(c->o); s++) narrow_state(c, t, s, p.step);
 }
 
 static void see(optim_case *c, double d, double by_lot)
@@ -799,7 +799,7 @@ static void twin_compare(optim_case *c, twin *t)
     uint16_t *kept = (uint16_t *)malloc((size_t)n * 2 + 2);
     see(c, off(w, t->at_param, SK_F32, t->param, n), 0);
     if (c->m.narrow != SK_F32) see(c, off(w, t->at_narrow, c->m.narrow, t->param, n), 0);
-    for (int s = 0; s < c->o->n_state; s++) {
+    for (int s = 0; s < sk_optim_arrays(c->o); s++) {
         for (int64_t i = 0; i < n; i++) kept[i] = sk_to_bf16(t->state[s][i]);
         if (c->m.state == SK_BF16) see(c, 0, off_by_lot(w, t->at_state[s], kept, n));
         else see(c, off(w, t->at_state[s], SK_F32, t->state[s], n), 0);
@@ -834,7 +834,7 @@ static sk_status optim_pass(optim_case *c, int pass)
         u->before = pass ? (double *)(w->base + t->at_sum[pass - 1]) : NULL;
         if (pass) memcpy(w->image + t->at_sum[pass - 1], t->sum, sizeof t->sum);
         sk_convert(w->image + t->at_param, SK_F32, t->param, SK_F32, u->n);
-        for (int s = 0; s < c->o->n_state; s++)
+        for (int s = 0; s < sk_optim_arrays(c->o); s++)
             sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
         table[i] = *u;
         if (pass && u->bias_update != 0)
@@ -869,7 +869,7 @@ static sk_status optim_ahead(optim_case *c)
         table[i] = c->v[i].u;
         table[i].bias_update = 0;
         sk_convert(w->image + c->v[i].at_param, SK_F32, c->v[i].param, SK_F32, table[i].n);
-        for (int s = 0; s < c->o->n_state; s++)
+        for (int s = 0; s < sk_optim_arrays(c->o); s++)
             sk_convert(w->image + c->v[i].at_state[s], c->m.state, c->v[i].state[s], SK_F32,
                        table[i].n);
         if (c->m.grad != SK_F32) table[i].grad = NULL;

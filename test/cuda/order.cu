@@ -169,8 +169,8 @@ static sk_status lay(gpu *g, const sk_optim *o, int64_t from, int64_t n, int shi
     float *x = (float *)malloc((size_t)n * sizeof *x);
     sk_fixed none[SK_MAX_SUM] = {};
     void **at[2 + SK_MAX_STATE] = {(void **)&t->param, (void **)&t->grad};
-    for (int s = 0; s < o->n_state; s++) at[2 + s] = (void **)&t->state[s];
-    for (int k = 0; k < 2 + o->n_state; k++) {
+    for (int s = 0; s < sk_optim_arrays(o); s++) at[2 + s] = (void **)&t->state[s];
+    for (int k = 0; k < 2 + sk_optim_arrays(o); k++) {
         for (int64_t i = 0; i < n; i++) {
             x[i] = (float)(2 * sk_rng_uniform(3, (uint64_t)k, (uint64_t)(from + i)) - 1);
             if (k > 1) x[i] = fabsf(x[i]);
@@ -188,7 +188,7 @@ static sk_update update_of(const sk_optim *o, const tensor *t, int64_t n, int pa
     sk_update u = {};
     bool last = !o->pass[pass + 1];
     u.n = n, u.param = t->param, u.grad = t->grad;
-    for (int s = 0; s < o->n_state; s++) u.state[s] = t->state[s];
+    for (int s = 0; s < sk_optim_arrays(o); s++) u.state[s] = t->state[s];
     u.grad_type = u.state_type = u.narrow_type = SK_F32;
     u.decay = 0.1f, u.owner = true;
     u.before = pass ? t->sums[pass - 1] : NULL;
@@ -248,7 +248,7 @@ static sk_status updates(gpu *g, const sk_optim_kernel *k, int64_t cut)
         if (o->n_sums && o->pass[pass + 1]) SK_TRY(meet(g, t, pass, &same));
     }
     check(same, "sums of an optimizer", cut);
-    for (int s = -1; s < o->n_state; s++) {
+    for (int s = -1; s < sk_optim_arrays(o); s++) {
         const float *at[3];
         for (int i = 0; i < 3; i++) at[i] = s < 0 ? t[i].param : t[i].state[s];
         SK_TRY(get(g, whole, at[0], sizeof whole));

@@ -1153,13 +1153,11 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
 /* State of bf16 is computed on in f32, and rounded stochastically, with random numbers of its
  * logical places: run/cpu/optim_passes.c.
  */
-static int states_of(const pass_call *c) { return c->optim->n_state + (c->optim->whole != NULL); }
-
 static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
 {
     if (u->state_type == SK_F32 || u->bias_update != 0) return NULL;
-    float *wide = malloc((size_t)(states_of(c) * u->n) * sizeof *wide + 1);
-    for (int s = 0; s < states_of(c); s++) {
+    float *wide = malloc((size_t)(sk_optim_arrays(c->optim) * u->n) * sizeof *wide + 1);
+    for (int s = 0; s < sk_optim_arrays(c->optim); s++) {
         x->state[s] = wide + s * u->n;
         sk_convert(x->state[s], SK_F32, u->state[s], u->state_type, u->n);
     }
@@ -1168,7 +1166,7 @@ static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
 
 static void narrow_state(const pass_call *c, const sk_update *u, const sk_piece *x)
 {
-    for (int s = 0; s < states_of(c); s++) {
+    for (int s = 0; s < sk_optim_arrays(c->optim); s++) {
         uint64_t stream = (uint64_t)x->step * SK_MAX_STATE + (uint64_t)s;
         uint64_t key = sk_rng(c->job.seed, u->name, stream).a;
         for (int64_t i = 0; i < u->n; i++) {
@@ -1188,7 +1186,7 @@ static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_updat
         x.n = 1;
         x.param += i;
         x.grad += i;
-        for (int s = 0; s < states_of(c); s++) x.state[s] += i;
+        for (int s = 0; s < sk_optim_arrays(c->optim); s++) x.state[s] += i;
         c->optim->pass[c->pass](&x);
         for (int s = 0; s < SK_MAX_SUM && u->after && u->owner; s++)
             sk_fixed_add(&sum[s], x.sum[s]);

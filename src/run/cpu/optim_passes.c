@@ -204,8 +204,10 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
 static void name_state(const sk_run *r, const sk_inst *in, const sk_param_plan *q, update_job *j)
 {
     j->name = sk_hash_text(q->tensor->name);
-    for (int s = 0; s < q->n_state + sk_param_whole(q); s++)
-        if (r->p->bufs.v[in->in[2 + s]].type != SK_F32) j->state[s] = sk_run_data(r, in->in[2 + s]);
+    for (int s = 0; s < q->n_state + sk_param_whole(q); s++) {
+        int buf = in->in[2 + s]; /* -1: the gradient of a delayed update is no state here */
+        if (buf >= 0 && r->p->bufs.v[buf].type != SK_F32) j->state[s] = sk_run_data(r, buf);
+    }
 }
 
 typedef struct pend_job {
