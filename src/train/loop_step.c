@@ -75,6 +75,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .loss = out->loss,
                    .grad_norm = out->grad_norm,
                    .lr = in->lr,
+                   .momentum = in->momentum,
                    .scale = in->loss_scale,
                    .skipped = l->scale.skipped,
                    .left_out = l->skipped_batches.n,
@@ -124,6 +125,7 @@ sk_status sk_loop_step(sk_loop *l)
     int64_t each = l->own->n_updates;
     sk_step_in in = {.step = l->done,
                      .lr = sk_lr_at(&l->lr_schedule, l->done),
+                     .momentum = sk_lr_momentum(&l->lr_schedule, l->done),
                      .shift = l->updates - l->done * each,
                      .loss_scale = l->scale.value,
                      .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};

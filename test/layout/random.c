@@ -520,6 +520,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->fuse) count(c, "launches joined", p);
     if (t->delay_us) count(c, "slow copies", p);
     if (t->late) count(c, "late updates", p);
+    if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->state_type) count(c, "state of bf16", p);
 }
 
