@@ -114,6 +114,12 @@ static sk_status run_fallback(sk_loop *l, const sk_step_in *in, sk_step_out *out
     return SK_OK;
 }
 
+sk_status sk_loop_execute(sk_loop *l, const sk_step_in *in, sk_step_out *out)
+{
+    SK_TRY(sk_run_step(l->run, in, out));
+    return out->again ? run_fallback(l, in, out) : SK_OK;
+}
+
 static void count(sk_loop *l, const sk_step_out *out)
 {
     atomic_fetch_add(&l->t->fallback_stats->steps, 1);
@@ -133,8 +139,7 @@ sk_status sk_loop_step(sk_loop *l)
     if (l->done == l->t->step + 1) l->second_at = sk_now();
     if (!l->rank) decide(l);
     double start = sk_now();
-    SK_TRY(sk_run_step(l->run, &in, &out));
-    if (out.again) SK_TRY(run_fallback(l, &in, &out));
+    SK_TRY(sk_loop_execute(l, &in, &out));
     double seconds = l->step_s = sk_now() - start;
     int rollbacks = l->rollbacks;
     SK_TRY(sk_loop_check_numbers(l, &out));

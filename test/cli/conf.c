@@ -254,6 +254,7 @@ static void schedules(void)
     refused(load("optim.schedule=onecycle optim.warmup=5"), SK_EUSAGE,
             "optim.warmup is 5, but the schedule onecycle rises by itself");
     refused(load("optim.schedule=onecycle optim.schedule_momentum=0.9"), SK_EUSAGE, "two numbers");
+    refused(load("optim.pct_start=0.2"), SK_EUSAGE, "optim.schedule_start");
     refused(load("optim.schedul_power=3"), SK_EUSAGE, "did you mean \"optim.schedule_power\"?");
 }
 
