@@ -173,7 +173,9 @@ static bool is_ours(const char *word, bool *and_next)
 {
     const char *name = word + strspn(word, "-"), *equals = strchr(word, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    *and_next = !equals;
+    bool form = word[0] == '-' && word[1] == 'o'; /* -o csv, -ocsv */
+    *and_next = form ? !word[2] : !equals;
+    if (form) return true;
     for (const sk_option *o = options; o->name && name > word; o++)
         if (strlen(o->name) == n && !strncmp(o->name, name, n)) return true;
     return n == 8 && !strncmp(name, "optim.lr", 8) && (equals || name > word);

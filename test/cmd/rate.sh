@@ -108,4 +108,8 @@ refused 64 'unknown key' train.stepz=3
 refused 78 'begins with the weights of step 0' --resume
 refused 78 'optim.name.*nobody|nobody' optim.name=nobody
 refused 73 "cannot create the picture '/nonexistent/x.svg'" --steps 10 --svg /nonexistent/x.svg
-echo "rate: $checks checks"
+OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
+    refused 64 'started 2 ranks; skein rate starts its ranks itself, on one host: skein rate -n 2'
+"$skein" rate "${small[@]}" --steps 30 -ojson --optim.lr 0.001 >/dev/null 2>said || fail "-ojson"
+grep -q '^try  *skein train model=tiny .*val_fraction=0 optim.lr=[0-9.e-]*$' said || fail "the command: $(cat said)"
+echo "rate: $((checks + 1)) checks"
