@@ -55,13 +55,15 @@ static const sk_knob *knob_at(int i, owner *by)
     return NULL;
 }
 
+/* The first knob under the key of this name, and who declares it. */
 static const sk_knob *find_knob(const char *name, owner *by)
 {
-    const sk_knob *k = NULL;
     size_t n = sizeof section - 1;
     if (strncmp(name, section, n)) return NULL;
-    for (int i = 0; (k = knob_at(i, by)); i++)
-        if (!strcmp(sk_knob_key(k), name + n)) return k;
+    for (int i = 0; (*by = owner_at(i)).name; i++) {
+        const sk_knob *k = under(by, name + n);
+        if (k && k->role != SK_KNOB_LR) return k;
+    }
     return NULL;
 }
 
