@@ -19,12 +19,12 @@ static const char usage[] =
     "usage: skein rate [FILE.yaml] [key=value ...] [-n RANKS] [--from LR] [--to LR] [--steps N]\n"
     "                  [--stop FACTOR] [--svg FILE] [-o csv|json|md]\n\n"
     "Learning-rate range test (Smith 2015): trains the job for N steps while the rate grows\n"
-    "exponentially, shows the loss over the rate, and suggests optim.lr: the rate at which the "
-    "loss\n"
-    "falls fastest, or a tenth of the rate at which it is lowest, whichever is smaller.  The test\n"
+    "exponentially, shows the loss over the rate, and suggests optim.lr: where the loss falls\n"
+    "fastest, but at least a tenth and at most a third of the rate at which it is lowest.  The "
+    "test\n"
     "ends early when the loss diverges.  It uses the job's data, layout and device, and writes\n"
-    "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* do not "
-    "apply.\n"
+    "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* are not\n"
+    "used.\n"
     "    skein rate model=nano -n 2 --svg rate.svg\n";
 
 static const sk_option options[] = {

@@ -32,6 +32,14 @@ static double noise(const sk_range_curve *c, int lowest)
     return n > 1 ? sqrt(squares / (2.0 * (n - 1))) : 0;
 }
 
+/* The steepest point alone misleads in both directions.  In the first steps a language model learns
+ * how often words occur, which even a tiny rate does quickly; and close to the lowest point a long
+ * training diverges. */
+static double suggest(double steepest, double lowest)
+{
+    return fmax(lowest / 10, fmin(steepest, lowest / 3));
+}
+
 sk_range_advice sk_range_read(sk_arena *a, const sk_range_curve *c)
 {
     sk_range_advice o = {.smooth = sk_many(a, double, c->n + 1)};
@@ -47,6 +55,6 @@ sk_range_advice sk_range_read(sk_arena *a, const sk_range_curve *c)
     o.noise = noise(c, o.lowest);
     double drop = o.smooth[0] - o.smooth[o.lowest];
     o.falls = drop > 2 * o.noise && drop > LEAST_DROP * fabs(o.smooth[0]) && slope[o.steepest] < 0;
-    if (o.falls) o.lr = fmin(c->v[o.steepest].lr, c->v[o.lowest].lr / 10);
+    if (o.falls) o.lr = suggest(c->v[o.steepest].lr, c->v[o.lowest].lr);
     return o;
 }

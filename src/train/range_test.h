@@ -47,7 +47,8 @@ typedef struct sk_range_advice {
     int lowest, steepest; /* points: the lowest smoothed loss; the steepest descent before it */
     double noise;         /* standard deviation of a loss, from the differences of neighbours */
     bool falls;           /* the loss falls by half a per cent, and by more than twice the noise */
-    double lr; /* falls: the smaller of the steepest point's rate and a tenth of the lowest's */
+    double
+        lr; /* falls: the steepest point's, at least a tenth and at most a third of the lowest's */
 } sk_range_advice;
 
 sk_range_advice sk_range_read(sk_arena *a, const sk_range_curve *c);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int checks, bad;
 
@@ -53,6 +54,8 @@ static void quadratics(void)
             double low = c.v[d.lowest].lr * curvature, steep = c.v[d.steepest].lr * curvature;
             holds("lowest", low, low > 0.03 && low < 3);
             holds("steepest", steep, steep > 3e-3 && steep <= low);
+            holds("from a tenth to a third of the lowest's rate", d.lr * curvature,
+                  d.lr * curvature >= 0.0999 * low && d.lr * curvature <= 0.334 * low);
             holds("noise", d.noise, d.noise < 0.5 + noise);
             sk_arena_end(&a);
         }
@@ -78,6 +81,24 @@ static void silent(void)
     c.n = 0;
     d = sk_range_read(&a, &c);
     holds("no point gives no advice", d.lr, !d.falls);
+    sk_arena_end(&a);
+}
+
+/* A fast fall at tiny rates, which says little, before the one that counts: points 0 to 20 fall
+ * from 6 to 4, then to 3 at 60, then the loss rises. */
+static void two_falls(void)
+{
+    static sk_range_curve c;
+    sk_arena a = {0};
+    c = (sk_range_curve){0};
+    for (int i = 0; i < 100; i++) {
+        double loss = i < 20 ? 6 - 0.1 * i : i < 60 ? 4 - 0.025 * (i - 20) : 3 + 0.05 * (i - 60);
+        c.v[c.n++] = (sk_range_point){pow(10, 0.05 * (i - 100)), loss};
+    }
+    sk_range_advice d = sk_range_read(&a, &c);
+    holds("the first fall is the steepest", d.steepest, d.steepest < 20);
+    holds("lowest where the loss turns", d.lowest, abs(d.lowest - 60) <= 2);
+    holds("a tenth of the lowest's rate", d.lr, fabs(d.lr / (c.v[d.lowest].lr / 10) - 1) < 1e-12);
     sk_arena_end(&a);
 }
 
@@ -108,6 +129,7 @@ int main(void)
     rates();
     quadratics();
     silent();
+    two_falls();
     straight();
     printf("%d checks, %d wrong\n", checks, bad);
     return bad ? 1 : 0;
