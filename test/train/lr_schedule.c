@@ -1,5 +1,6 @@
 /* Schedules of the learning rate: every part for what holds of all, each against its closed form,
  * and the first three to the bit against the formula they had before they were parts. */
+#include "base/hash.h"
 #include "base/rng.h"
 #include "train/lr_schedule.h"
 
@@ -230,7 +231,7 @@ static void declares(const sk_lr *p)
 
 static double draw_knob(const sk_knob *k, uint64_t i)
 {
-    double most = k->most > 1000 ? 1000 : k->most, u = sk_rng_uniform(3, (uint64_t)k->name[9], i);
+    double most = k->most > 1000 ? 1000 : k->most, u = sk_rng_uniform(3, sk_hash_text(k->name), i);
     double x = i % 3   ? k->usual
                : i % 4 ? k->least + (most - k->least) * u
                : i % 8 ? k->least
