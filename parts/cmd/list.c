@@ -6,6 +6,7 @@
 #include "layout/word.h"
 #include "kernel/optim.h"
 #include "program/pipeline_schedule.h"
+#include "train/lr_schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,14 +25,23 @@ static int count(const sk_part_kind *k)
     return n;
 }
 
-/* An optimizer's own defaults, under the names of the keys. */
-static const char *knobs_of(sk_arena *a, const sk_optim *o)
+/* The default of a number, or its word. */
+static const char *default_of(sk_arena *a, const sk_knob *k)
+{
+    const char *w = k->words;
+    if (!w) return sk_print(a, "%.9g", k->usual);
+    for (int i = (int)k->usual; i > 0; i--) w += strcspn(w, " ") + 1;
+    return sk_print(a, "%.*s", (int)strcspn(w, " "), w);
+}
+
+/* The defaults of an optimizer or of a schedule, under the names of the keys. */
+static const char *knobs_of(sk_arena *a, const sk_knob *knobs)
 {
     sk_out text = {.arena = a};
-    for (const sk_knob *k = o->knobs; k->name; k += sk_knob_list(k))
-        for (int i = 0; i < sk_knob_list(k); i++)
-            sk_out_add(&text, "%s%s%s %.9g", k == o->knobs || i ? "" : ", ",
-                       i ? "" : sk_knob_key(k), i ? " and" : "", k[i].usual);
+    for (const sk_knob *k = knobs; k->name; k += sk_knob_list(k))
+        for (int i = 0; i < sk_knob_list(k) && !(i && k[i].fewer); i++)
+            sk_out_add(&text, "%s%s%s %s", k == knobs || i ? "" : ", ", i ? "" : sk_knob_key(k),
+                       i ? " and" : "", default_of(a, &k[i]));
     return text.s ? text.s : "";
 }
 
@@ -51,7 +61,8 @@ static const char *cost_of(sk_arena *a, const char *kind, const void *part)
         if (!s->bubble) return "";
         return sk_print(a, "bubble %s, %s micro-batches in flight", s->bubble, s->memory);
     }
-    if (!strcmp(kind, "optim")) return knobs_of(a, part);
+    if (!strcmp(kind, "optim")) return knobs_of(a, ((const sk_optim *)part)->knobs);
+    if (!strcmp(kind, "lr")) return knobs_of(a, ((const sk_lr *)part)->knobs);
     if (!strcmp(kind, "word")) return forms_of(a, part);
     if (strcmp(kind, "coll")) return "";
     const sk_coll *c = part;

@@ -126,9 +126,7 @@ static sk_status open_run(skein_run *r)
     SK_TRY(sk_fits_host(s, !processes));
     if (!processes) SK_TRY(sk_blas_reserve(s->n_ranks * s->threads));
     SK_TRY(open_heaps(r));
-    r->rate = (sk_lr_schedule){
-        .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = job->steps};
-    SK_TRY(sk_lr_find(job->schedule, &r->rate.kind));
+    SK_TRY(sk_setup_rates(job, job->steps, &r->rate));
     r->scale = sk_loss_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                                    (double)(job->batch * job->seq));
     r->caller = getpid();
@@ -193,10 +191,12 @@ static sk_status step(skein_run *r, skein_step *out)
 {
     SK_ENTER; /* not around on_step, which is the caller's */
     int64_t each = r->program->setup.programs[0]->n_updates;
-    double lr = r->own_lr >= 0 ? r->own_lr : sk_lr_at(&r->rate, r->done);
+    bool own = r->own_lr >= 0;
+    double lr = own ? r->own_lr : sk_lr_at(&r->rate, r->done);
     SK_TRY(sk_inputs_check(r));
     r->control->in = (sk_step_in){.step = r->done,
                                   .lr = lr,
+                                  .momentum = own ? 0 : sk_lr_momentum(&r->rate, r->done),
                                   .shift = r->updates - r->done * each,
                                   .loss_scale = r->scale.value};
     SK_TRY(sk_run_request(r, SK_REQUEST_STEP));

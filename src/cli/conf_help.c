@@ -24,8 +24,10 @@ static bool is_below(const char *name, const char *section)
 static void help_lines(sk_out *o, const char *name)
 {
     for (int i = 0; i < sk_n_conf_keys; i++) {
-        for (int k = 0; sk_conf_table[i].after_knobs && sk_conf_knob_name(o->arena, k); k++)
-            if (is_below(sk_conf_knob_name(o->arena, k), name)) sk_conf_knob_help(o, k);
+        sk_knob_owners of = sk_conf_table[i].after_knobs;
+        for (int k = 0; of && sk_conf_knob_name(o->arena, k); k++)
+            if (sk_conf_knob_owners(k) == of && is_below(sk_conf_knob_name(o->arena, k), name))
+                sk_conf_knob_help(o, k);
         if (is_below(sk_conf_table[i].name, name)) help_line(o, &sk_conf_table[i]);
     }
 }

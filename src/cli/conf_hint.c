@@ -23,6 +23,12 @@ static const struct alias {
     {"optim.clip", "grad_clip clip_grad clip_grad_norm gradient_clip gradient_clipping "
                    "gradient_clip_val max_grad_norm max_norm"},
     {"optim.schedule", "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_decay_style"},
+    {"optim.schedule_power", "power lr_power poly_power"},
+    {"optim.schedule_milestones", "milestones lr_milestones"},
+    {"optim.schedule_factor", "gamma lr_gamma lr_decay_factor"},
+    {"optim.schedule_shape", "lr_wsd_decay_style"},
+    {"optim.schedule_start", "pct_start"},
+    {"optim.schedule_div", "div_factor"},
     {"optim.warmup", "warmup_steps warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters"},
     {"optim.name", "optimizer optimizer_name optimizer_type"},
     {"train.batch", "batch_size bs global_batch_size train_batch_size per_device_train_batch_size"},

@@ -1,7 +1,8 @@
 /* conf_key.h - a key of the job: where its value goes, its type, range, default and help.
  *
  * The table in conf_keys.c has every key but those that parts declare: sizes of models
- * (conf_model.c) and hyperparameters of optimizers (conf_knob.c).  Private to conf_*.c. */
+ * (conf_model.c) and hyperparameters of optimizers and
+ * schedules (conf_knob.c).  Private to conf_*.c. */
 #ifndef SK_CLI_CONF_KEY_H
 #define SK_CLI_CONF_KEY_H
 
@@ -27,10 +28,11 @@ typedef struct sk_conf_key {
     const char *default_text; /* read like a value that somebody wrote */
     const char *doc;
     double least, most;
-    const char *one_of;   /* the only words a text may be; NULL: any */
+    const char *one_of;                       /* the only words a text may be; NULL: any */
+    const char *(*one_of_parts)(sk_arena *a); /* NULL, or: makes one_of, of names of parts */
     const char *on, *off; /* what --key and --no-key mean; NULL: a value must be given */
     const char *knob;     /* its default is that of this knob of the optimizer (kernel/optim.h) */
-    bool after_knobs;     /* keys that optimizers declare are printed before this one */
+    sk_knob_owners after_knobs; /* keys that these declare are printed before this one */
 } sk_conf_key;
 
 extern const sk_conf_key sk_conf_table[];

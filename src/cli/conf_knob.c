@@ -1,9 +1,10 @@
-/* conf_knob.c - the keys that optimizers declare: `optim.betas`, `optim.momentum` ...
+/* conf_knob.c - the keys that parts declare: `optim.betas` of optimizers, `optim.schedule_decay` of
+ * schedules of the learning rate.
  *
- * The keys are those of all optimizers together.  A job has the numbers of its own optimizer: the
- * defaults of the part, and what is said of them.  A file may say numbers of other optimizers,
- * since optim.name can be changed on the command line: they must be possible, and are left out.  On
- * the command line they are a mistake. */
+ * The keys are those of all optimizers and schedules together.  A job has the numbers of its own
+ * two: the defaults of the part, and what is said of them.  A file may say numbers of other parts,
+ * since optim.name and optim.schedule can be changed on the command line: they must be possible,
+ * and are left out.  On the command line they are a mistake. */
 #include "cli/setting.h"
 
 #include <string.h>
@@ -13,32 +14,75 @@ static const char section[] = "optim.";
 
 /* ---- the keys */
 
-/* The i-th key, by the first knob under it of the first optimizer that has it. */
-static const sk_knob *knob_at(int i)
+/* A part with knobs. */
+typedef struct owner {
+    const char *name;
+    const sk_knob *knobs;
+    sk_knob_owners of;
+} owner;
+
+/* The i-th: optimizers, then schedules; name NULL past the end. */
+static owner owner_at(int i)
 {
-    for (int o = 0; sk_optim_parts[o]; o++)
-        for (const sk_knob *k = sk_optim_parts[o]->knobs; k->name; k += sk_knob_list(k)) {
-            bool seen = k->role == SK_KNOB_LR; /* a key of conf.c */
-            for (int p = 0; p < o && !seen; p++)
-                seen = sk_optim_key(sk_optim_parts[p], sk_knob_key(k)) != NULL;
+    int n = 0;
+    while (sk_optim_parts[n]) n++;
+    if (i < n) return (owner){sk_optim_parts[i]->name, sk_optim_parts[i]->knobs, SK_KNOBS_OPTIM};
+    for (const sk_lr *const *p = sk_lr_parts; *p; p++)
+        if (n++ == i) return (owner){(*p)->name, (*p)->knobs, SK_KNOBS_LR};
+    return (owner){0};
+}
+
+/* Its first knob under a key; NULL: it has none. */
+static const sk_knob *under(const owner *o, const char *key)
+{
+    for (const sk_knob *k = o->knobs; k && k->name; k++)
+        if (!strcmp(sk_knob_key(k), key)) return k;
+    return NULL;
+}
+
+/* The i-th key, by the first knob under it of the first part that has it. */
+static const sk_knob *knob_at(int i, owner *by)
+{
+    for (int n = 0; (*by = owner_at(n)).name; n++)
+        for (const sk_knob *k = by->knobs; k->name; k += sk_knob_list(k)) {
+            bool seen = k->role == SK_KNOB_LR; /* a key of conf_keys.c */
+            for (int p = 0; p < n && !seen; p++) {
+                owner before = owner_at(p);
+                seen = under(&before, sk_knob_key(k)) != NULL;
+            }
             if (!seen && !i--) return k;
         }
     return NULL;
 }
 
-const sk_knob *sk_conf_knob(const char *name)
+/* The first knob under the key of this name, and who declares it. */
+static const sk_knob *find_knob(const char *name, owner *by)
 {
-    const sk_knob *k = NULL;
     size_t n = sizeof section - 1;
     if (strncmp(name, section, n)) return NULL;
-    for (int i = 0; (k = knob_at(i)); i++)
-        if (!strcmp(sk_knob_key(k), name + n)) return k;
+    for (int i = 0; (*by = owner_at(i)).name; i++) {
+        const sk_knob *k = under(by, name + n);
+        if (k && k->role != SK_KNOB_LR) return k;
+    }
     return NULL;
+}
+
+const sk_knob *sk_conf_knob(const char *name)
+{
+    owner by;
+    return find_knob(name, &by);
+}
+
+sk_knob_owners sk_conf_knob_owners(int i)
+{
+    owner by;
+    return knob_at(i, &by) ? by.of : SK_KNOBS_NONE;
 }
 
 const char *sk_conf_knob_name(sk_arena *a, int i)
 {
-    const sk_knob *k = knob_at(i);
+    owner by;
+    const sk_knob *k = knob_at(i, &by);
     return k ? sk_print(a, "%s%s", section, sk_knob_key(k)) : NULL;
 }
 
@@ -53,10 +97,20 @@ const char *sk_conf_knob_off(const sk_knob *k)
 
 /* ---- values */
 
+/* Which of the words it is. */
+static bool read_word(const char *words, const char *word, double *to)
+{
+    if (!sk_conf_among(words, word)) return false;
+    for (*to = 0; strcspn(words, " ") != strlen(word) || strncmp(words, word, strlen(word)); ++*to)
+        words += strcspn(words, " ") + 1;
+    return true;
+}
+
 static bool read_one(const sk_knob *k, const char *word, double *to)
 {
     int64_t whole = 0;
     double x = 0;
+    if (k->words) return read_word(k->words, word, to);
     if (k->whole ? !sk_read_int(word, &whole) : !sk_read_plain(word, &x)) return false;
     if (k->whole) x = (double)whole;
     *to = x;
@@ -71,6 +125,10 @@ static bool read_list(const sk_knob *k, const char *value, double *to)
     for (int i = 0, n = sk_knob_list(k); i < n; i++) {
         value += strspn(value, gap);
         size_t bytes = strcspn(value, gap);
+        if (!bytes && i && k[i].fewer) {
+            to[i] = 0;
+            continue;
+        }
         if (bytes >= sizeof word) return false;
         memcpy(word, value, bytes);
         word[bytes] = 0;
@@ -80,84 +138,154 @@ static bool read_list(const sk_knob *k, const char *value, double *to)
     return !value[strspn(value, gap)];
 }
 
+/* "two numbers from 0 to 1", "one of linear, cosine" */
+static const char *wanted(sk_arena *a, const sk_knob *k)
+{
+    int n = sk_knob_list(k);
+    if (k->words) return sk_print(a, "one of: %s", k->words);
+    const char *range = sk_conf_range(a, k->least, k->most);
+    if (n > 1 && k[1].fewer) return sk_print(a, "up to %d numbers %s", n, range);
+    if (n > 2) return sk_print(a, "%d numbers %s", n, range);
+    return sk_print(a, "%s %s",
+                    n == 2     ? "two numbers"
+                    : k->whole ? "a whole number"
+                               : "a number",
+                    range);
+}
+
 sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to)
 {
     const char *value = s->value, *on = sk_conf_knob_on(k), *off = sk_conf_knob_off(k);
-    int n = sk_knob_list(k);
     if (on && sk_conf_among("yes on true", value)) value = on;
     if (off && sk_conf_among("no off false", value)) value = off;
     if (read_list(k, value, to)) return SK_OK;
-    const char *what = n > 2      ? sk_print(a, "%d numbers", n)
-                       : n == 2   ? "two numbers"
-                       : k->whole ? "a whole number"
-                                  : "a number";
-    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed%s",
-                   sk_setting_where(a, s, true), s->key, s->value, what,
-                   sk_conf_range(a, k->least, k->most),
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s is needed%s",
+                   sk_setting_where(a, s, true), s->key, s->value, wanted(a, k),
                    !k->whole && sk_conf_has_unit(s->value) ? sk_conf_no_units : "");
 }
 
-/* A number of other optimizers: possible, and in a file. */
-static sk_status of_others(sk_arena *a, const sk_optim *o, const sk_setting *s, const sk_knob *k)
+/* The job's part of this kind; name NULL: the job names none that there is, which is refused later.
+ */
+static owner own_part(const sk_job *job, sk_knob_owners of)
+{
+    const char *name = of == SK_KNOBS_OPTIM ? job->optim_name : job->schedule;
+    owner o;
+    for (int i = 0; (o = owner_at(i)).name; i++)
+        if (o.of == of && !strcmp(o.name, name)) break;
+    return o;
+}
+
+/* A number of other parts: possible, and in a file. */
+static sk_status of_others(sk_arena *a, const owner *o, const sk_setting *s, const sk_knob *k)
 {
     double x[SK_MAX_KNOB];
     sk_out own = {.arena = a};
     SK_TRY(sk_conf_knob_read(a, k, s, x));
-    if (s->file || !o) return SK_OK;
+    if (s->file || !o->name) return SK_OK;
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s%s", own.s ? ", " : "", section, sk_knob_key(p));
-    return sk_fail(SK_EUSAGE,
-                   "command line: %s is for other optimizers: %s has no such key; it has %s",
-                   s->key, o->name, own.s ? own.s : "none");
+    return sk_fail(SK_EUSAGE, "command line: %s is for other %s: %s has no such key; it has %s",
+                   s->key, o->of == SK_KNOBS_OPTIM ? "optimizers" : "schedules", o->name,
+                   own.s ? own.s : "none");
+}
+
+/* The rise of a schedule that rises by itself is its own: no warmup is added to it. */
+static sk_status no_warmup(const owner *schedule, const sk_settings *s, sk_job *job)
+{
+    const sk_lr *part = schedule->name ? sk_lr_named(schedule->name) : NULL;
+    const sk_setting *said = sk_setting_find(s, "optim.warmup");
+    if (!part || !part->rises) return SK_OK;
+    if (said && !said->file && job->warmup)
+        return sk_fail(SK_EUSAGE,
+                       "command line: optim.warmup is %s, but the schedule %s rises by itself; "
+                       "leave one of them out",
+                       said->value, part->name);
+    job->warmup = 0;
+    return SK_OK;
+}
+
+static void set_defaults(const owner *o, const sk_settings *s, sk_job *job)
+{
+    double *to = o->of == SK_KNOBS_LR ? job->lr_knob : job->knob;
+    for (const sk_knob *k = o->knobs; k && k->name; k++) {
+        bool lr = k->role == SK_KNOB_LR;
+        to[k - o->knobs] = lr ? 0 : k->usual;
+        if (lr && !sk_setting_find(s, "optim.lr")) job->lr = k->usual;
+    }
 }
 
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
 {
-    const sk_optim *o = sk_optim_find(job->optim_name); /* an unknown name is refused later */
-    for (int i = 0; o && o->knobs[i].name; i++) {
-        job->knob[i] = o->knobs[i].role == SK_KNOB_LR ? 0 : o->knobs[i].usual;
-        if (o->knobs[i].role == SK_KNOB_LR && !sk_setting_find(s, "optim.lr"))
-            job->lr = o->knobs[i].usual;
-    }
+    _Static_assert((int)SK_MAX_LR_KNOB <= (int)SK_MAX_KNOB, "of_others() has room for either");
+    const owner optim = own_part(job, SK_KNOBS_OPTIM), schedule = own_part(job, SK_KNOBS_LR);
+    set_defaults(&optim, s, job);
+    set_defaults(&schedule, s, job);
     for (int i = 0; i < s->n; i++) { /* in the order of saying: the last one wins */
-        const sk_knob *any = sk_conf_knob(s->v[i].key);
-        const sk_knob *own = any && o ? sk_optim_key(o, sk_knob_key(any)) : NULL;
-        if (own) SK_TRY(sk_conf_knob_read(a, own, &s->v[i], job->knob + (own - o->knobs)));
-        else if (any) SK_TRY(of_others(a, o, &s->v[i], any));
+        owner by = {0};
+        const sk_knob *any = find_knob(s->v[i].key, &by);
+        if (!any) continue;
+        const owner *o = by.of == SK_KNOBS_LR ? &schedule : &optim;
+        double *to = by.of == SK_KNOBS_LR ? job->lr_knob : job->knob;
+        const sk_knob *own = under(o, sk_knob_key(any));
+        if (own) SK_TRY(sk_conf_knob_read(a, own, &s->v[i], to + (own - o->knobs)));
+        else SK_TRY(of_others(a, o, &s->v[i], any));
     }
-    return SK_OK;
+    return no_warmup(&schedule, s, job);
 }
 
 /* ---- printing */
 
-static void add_list(sk_out *o, const double *x, int n)
+static const char *value_text(sk_arena *a, const sk_knob *k, double x)
 {
-    for (int i = 0; i < n; i++) sk_out_add(o, "%s%s", i ? ", " : "", sk_conf_real(o->arena, x[i]));
+    const char *w = k->words;
+    if (!w) return sk_conf_real(a, x);
+    for (int i = (int)x; i > 0 && *w; i--) w += strcspn(w, " ") + 1;
+    return sk_print(a, "%.*s", (int)strcspn(w, " "), w);
 }
 
-void sk_conf_knobs_print(sk_out *to, const sk_job *job)
+/* The values of a list; zeros that may be left out at its end are. */
+static void add_list(sk_out *o, const sk_knob *k, const double *x)
 {
-    const sk_optim *o = sk_optim_find(job->optim_name);
-    for (const sk_knob *k = o ? o->knobs : NULL; k && k->name; k += sk_knob_list(k)) {
-        int n = sk_knob_list(k);
+    int n = sk_knob_list(k);
+    while (n > 1 && k[n - 1].fewer && x[n - 1] == 0) n--;
+    for (int i = 0; i < n; i++)
+        sk_out_add(o, "%s%s", i ? ", " : "", value_text(o->arena, &k[i], x[i]));
+}
+
+void sk_conf_knobs_print(sk_out *to, sk_knob_owners of, const sk_job *job)
+{
+    if (!of) return;
+    const owner o = own_part(job, of);
+    const double *values = of == SK_KNOBS_LR ? job->lr_knob : job->knob;
+    for (const sk_knob *k = o.knobs; k && k->name; k += sk_knob_list(k)) {
+        bool list = sk_knob_list(k) > 1;
         if (k->role == SK_KNOB_LR) continue;
-        sk_out_add(to, "  %s: %s", sk_knob_key(k), n > 1 ? "[" : "");
-        add_list(to, job->knob + (k - o->knobs), n);
-        sk_out_add(to, "%s\n", n > 1 ? "]" : "");
+        sk_out_add(to, "  %s: %s", sk_knob_key(k), list ? "[" : "");
+        add_list(to, k, values + (k - o.knobs));
+        sk_out_add(to, "%s\n", list ? "]" : "");
     }
 }
 
 const char *sk_conf_knob_default(sk_arena *a, const char *key)
 {
-    sk_out o = {.arena = a};
-    for (const sk_optim *const *part = sk_optim_parts; *part; part++) {
-        const sk_knob *k = sk_optim_key(*part, key);
+    sk_out text = {.arena = a};
+    owner o;
+    for (int n = 0; (o = owner_at(n)).name; n++) {
+        const sk_knob *k = under(&o, key);
         double usual[SK_MAX_KNOB];
         if (!k) continue;
         for (int i = 0; i < sk_knob_list(k); i++) usual[i] = k[i].usual;
-        sk_out_add(&o, "%s%s ", o.s ? "; " : "", (*part)->name);
-        add_list(&o, usual, sk_knob_list(k));
+        sk_out_add(&text, "%s%s ", text.s ? "; " : "", o.name);
+        add_list(&text, k, usual);
     }
+    return text.s ? text.s : "";
+}
+
+const char *sk_conf_schedules(sk_arena *a)
+{
+    sk_out o = {.arena = a};
+    for (const sk_lr *const *p = sk_lr_parts; *p; p++)
+        sk_out_add(&o, "%s%s", o.s ? " " : "", (*p)->name);
     return o.s ? o.s : "";
 }
 
@@ -180,7 +308,8 @@ void sk_conf_help_line(sk_out *o, const char *name, const char *doc, const char 
 
 void sk_conf_knob_help(sk_out *o, int i)
 {
-    const sk_knob *k = knob_at(i);
+    owner by;
+    const sk_knob *k = knob_at(i, &by);
     sk_conf_help_line(o, sk_conf_knob_name(o->arena, i), k->doc ? k->doc : "",
                       sk_conf_knob_default(o->arena, sk_knob_key(k)));
 }

@@ -109,7 +109,7 @@ char *sk_conf_print(sk_arena *a, const sk_job *job)
         if (n && (n != section || !i || strncmp(name, sk_conf_table[i - 1].name, n + 1)))
             sk_out_add(&o, "%.*s:\n", (int)n, name);
         section = n;
-        if (sk_conf_table[i].after_knobs) sk_conf_knobs_print(&o, job);
+        sk_conf_knobs_print(&o, sk_conf_table[i].after_knobs, job);
         sk_out_add(&o, "%s%s:", n ? "  " : "", n ? dot + 1 : name);
         print_key(&o, &sk_conf_table[i], job);
     }

@@ -94,9 +94,10 @@ bool sk_conf_among(const char *words, const char *word)
 static sk_status set_text(sk_arena *a, const sk_conf_key *k, const sk_setting *s, const char *value,
                           char *to)
 {
-    if (k->one_of && !sk_conf_among(k->one_of, value))
+    const char *one_of = k->one_of_parts ? k->one_of_parts(a) : k->one_of;
+    if (one_of && !sk_conf_among(one_of, value))
         return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
-                       sk_setting_where(a, s, true), k->name, value, k->one_of);
+                       sk_setting_where(a, s, true), k->name, value, one_of);
     if (strlen(value) >= k->size)
         return sk_fail(sk_setting_code(s), "%s: %s has %zu bytes, at most %zu fit",
                        sk_setting_where(a, s, true), k->name, strlen(value), k->size - 1);

@@ -137,8 +137,9 @@ static sk_status find_tensor(sk_arena *a, const sk_picture *in, const sk_tensor 
 
 /* --- the file --- */
 
-static sk_status save(const char *path, const char *text)
+sk_status sk_sheet_save(const sk_sheet *s, const char *path)
 {
+    const char *text = finish(s);
     FILE *to = fopen(path, "we");
     if (!to)
         return sk_fail(SK_ECREATE, "cannot create the picture '%s': %s", path, strerror(errno));
@@ -158,5 +159,5 @@ sk_status sk_picture_write(sk_arena *a, const sk_picture *in, const char *path)
     SK_TRY(sk_picture_shards(&s, in, t));
     sk_picture_pipeline(&s, in);
     SK_TRY(sk_picture_memory(&s, in));
-    return save(path, finish(&s));
+    return sk_sheet_save(&s, path);
 }

@@ -45,6 +45,9 @@ void sk_sheet_note(sk_sheet *s, const char *note);
 /* A coloured square with a word, at x; returns where the next one can stand. */
 int sk_sheet_key(sk_sheet *s, int x, const char *colour, const char *word);
 
+/* The sheet as a file. */
+sk_status sk_sheet_save(const sk_sheet *s, const char *path);
+
 void sk_picture_mesh(sk_sheet *s, const sk_picture *in);
 sk_status sk_picture_shards(sk_sheet *s, const sk_picture *in, const sk_tensor *t);
 void sk_picture_pipeline(sk_sheet *s, const sk_picture *in);

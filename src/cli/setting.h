@@ -59,19 +59,24 @@ void sk_conf_model_print(sk_out *o, const sk_job *job);
 const char *sk_conf_model_name(int i); /* of numbers of any model; NULL past the end */
 void sk_conf_model_help(sk_out *o);    /* their lines */
 
-/* conf_knob.c: the keys that optimizers declare (kernel/optim.h). */
+/* conf_knob.c: the keys that optimizers (kernel/optim.h) and schedules of the learning rate
+ * (train/lr_schedule.h) declare. */
+typedef enum sk_knob_owners { SK_KNOBS_NONE, SK_KNOBS_OPTIM, SK_KNOBS_LR } sk_knob_owners;
+
 const sk_knob *sk_conf_knob(const char *name);     /* of "optim.betas"; NULL: no such key */
 const char *sk_conf_knob_name(sk_arena *a, int i); /* "optim.betas"; NULL past the end */
+sk_knob_owners sk_conf_knob_owners(int i);         /* who declare the i-th key */
 const char *sk_conf_knob_on(const sk_knob *k), *sk_conf_knob_off(const sk_knob *k);
-/* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every optimizer that has the key. */
+/* "adamw 0.9, 0.95; lamb 0.9, 0.999": of every part that has the key. */
 const char *sk_conf_knob_default(sk_arena *a, const char *key);
 void sk_conf_knob_help(sk_out *o, int i);
-/* The numbers of the job's optimizer: its defaults, and what the settings change. */
+/* The numbers of the job's optimizer and schedule: their defaults, and what the settings change. */
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);
 sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to);
 /* conf_groups.c: optim.groups, read into job->group; after the knobs. */
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job);
-void sk_conf_knobs_print(sk_out *o, const sk_job *job);
+void sk_conf_knobs_print(sk_out *o, sk_knob_owners of, const sk_job *job);
+const char *sk_conf_schedules(sk_arena *a); /* the names of all schedules, with spaces between */
 
 /* conf_paste.c: is this setting a key of a config.json that was pasted below `model:`?  The model
  * that those of `own` describe.  Is the text of a file a config.json itself? */

@@ -54,8 +54,9 @@ typedef struct sk_piece {
 /* What the engine does with a knob beside handing its value on. */
 typedef enum sk_knob_role {
     SK_KNOB_PLAIN,
-    SK_KNOB_LR,   /* the rate of the step, by optim.schedule */
-    SK_KNOB_DECAY /* 0 for parameters that do not decay; one knob has it at most */
+    SK_KNOB_LR,       /* the rate of the step, by optim.schedule */
+    SK_KNOB_DECAY,    /* 0 for parameters that do not decay; one knob has it at most */
+    SK_KNOB_MOMENTUM, /* replaced in a step whose schedule has a momentum: sk_step_in.momentum */
 } sk_knob_role;
 
 /* A number of an optimizer.  It becomes the key `optim.KEY`; help, config.yaml and the ranges that
@@ -68,6 +69,8 @@ typedef struct sk_knob {
     const char *doc;    /* for help */
     const char *key;    /* NULL: the name */
     bool whole;         /* takes whole numbers only; from 0 to 1 it is a switch */
+    bool fewer;         /* in a list: numbers at its end may be left out, and are 0 */
+    const char *words;  /* NULL, or: the value is one of these, the first is 0 */
     sk_knob_role role;
 } sk_knob;
 
@@ -76,12 +79,12 @@ typedef struct sk_knob {
 #define SK_LR(x) {.name = "lr", .usual = x, .role = SK_KNOB_LR} /* optim.lr: cli/conf.c */
 #define SK_BETAS(x, y) \
     {.name = "beta1", .usual = x, .most = SK_BELOW_ONE, .doc = "decay rates of the two moments", \
-     .key = "betas"}, \
+     .key = "betas", .role = SK_KNOB_MOMENTUM}, \
     {.name = "beta2", .usual = y, .most = SK_BELOW_ONE, .key = "betas"}
 #define SK_EPS(x) {.name = "eps", .usual = x, .most = 1, \
                    .doc = "added to the denominator"}
 #define SK_MOMENTUM(x) {.name = "momentum", .usual = x, .most = 1, \
-                        .doc = "decay rate of the momentum"}
+                        .doc = "decay rate of the momentum", .role = SK_KNOB_MOMENTUM}
 #define SK_DECAY_AS(x, as) {.name = "decay", .usual = x, .most = 1e6, \
                             .doc = "of tensors with two or more dims only", \
                             .key = "weight_decay", .role = as}

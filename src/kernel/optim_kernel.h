@@ -34,7 +34,8 @@ typedef struct sk_step_scalars {
     uint64_t step;   /* what kernels draw random numbers by: sk_launch.step points here */
     int64_t updates; /* of the optimizer before this step */
     double lr, loss_scale;
-    int32_t full;                          /* by PACK: some values did not fit; the host writes 0 */
+    double momentum; /* over 0: in place of the knobs of sk_update_job.momentum */
+    int32_t full;    /* by PACK: some values did not fit; the host writes 0 */
     double loss, tokens, aux, drops, norm; /* by CLIP, as in sk_step_out; norm is grad_norm */
     float scale; /* for gradients: mean, clipped, without the loss scale */
     int32_t finite, again;
@@ -80,6 +81,7 @@ typedef struct sk_update_job {
     bool sums;                                   /* this pass leaves sums in pieces[i].after */
     bool ordered; /* canonical: bits of elements and of sums are the same however shards are cut */
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */
+    unsigned momentum;       /* bits: which of them pulse->momentum replaces */
     uint64_t seed;           /* of stochastic rounding */
     const sk_step_scalars *pulse;
 } sk_update_job;

@@ -255,6 +255,7 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
     r->batch = in->step + in->ahead;
     r->shift = in->shift;
     r->lr = in->lr;
+    r->momentum = in->momentum;
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
     r->validation = false;
     SK_TRY(execute(r, 0, r->p->n_train));
@@ -276,7 +277,7 @@ sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc)
     const sk_inst *v = r->p->insts.v;
     sk_assert(r->opts.alone && r->backend->one);
     r->step = r->batch = step;
-    r->lr = 0;
+    r->lr = r->momentum = 0;
     r->validation = r->skip = false;
     r->pending = true; /* as in most steps */
     for (bool met = false; !met && *pc < r->p->n_train; ++*pc) {

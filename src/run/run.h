@@ -67,6 +67,7 @@ typedef struct sk_run_opts {
 typedef struct sk_step_in {
     int64_t step; /* from 0 */
     double lr;
+    double momentum;   /* over 0: of this step, in place of the optimizer's (SK_KNOB_MOMENTUM) */
     int64_t shift;     /* updates made so far, less `step` times those of a step; mostly 0 */
     double loss_scale; /* gradients are multiplied by it in the backward pass; 0: 1 */
     int64_t ahead;     /* batches that were skipped before: the data are those of step + ahead */

@@ -44,6 +44,7 @@ struct sk_run {
     int64_t wire_then;     /* bytes that sk_comm had sent before the section began */
     int64_t wire_device;   /* bytes that the device itself sent in this section */
     float scale;           /* of gradients: 1 / tokens, times the factor of clipping */
+    double momentum;       /* sk_step_in.momentum */
     double lr, loss_scale; /* gradients are multiplied by loss_scale, so that small ones survive */
     int64_t step, shift;   /* as in sk_step_in */
     int64_t batch;         /* the step whose data are read */

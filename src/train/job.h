@@ -7,6 +7,7 @@
 
 #include "model/model.h"
 #include "kernel/optim.h"
+#include "train/lr_schedule.h"
 
 #include <limits.h>
 
@@ -42,10 +43,11 @@ typedef struct sk_job {
     double knob[SK_MAX_KNOB];    /* of the optimizer, in the order of sk_optim.knobs; but lr */
     char groups[SK_LAYOUT_TEXT]; /* optim.groups, as it was said */
     sk_param_group group[SK_MAX_PARAM_GROUPS - 1]; /* and read: groups 1 to n_groups */
-    int n_groups, n_groups_said; /* those behind what was said are of optimizers for matrices */
-    int64_t budget;              /* bytes a rank may take; 0: any */
-    int64_t late;                /* 1: updates run beside the next step */
-    char schedule[SK_NAME];      /* "constant", "cosine", "linear" */
+    int n_groups, n_groups_said;    /* those behind what was said are of optimizers for matrices */
+    int64_t budget;                 /* bytes a rank may take; 0: any */
+    int64_t late;                   /* 1: updates run beside the next step */
+    char schedule[SK_NAME];         /* of the learning rate: a part of parts/lr */
+    double lr_knob[SK_MAX_LR_KNOB]; /* of the schedule, in the order of sk_lr.knobs */
     int64_t warmup;
     char layout[SK_LAYOUT_TEXT];
     char relayout[SK_LAYOUT_TEXT]; /* "STEP: LAYOUT, ...": from these steps on; "": never */

@@ -45,6 +45,7 @@ typedef struct sk_record {
     sk_record_kind kind;
     int64_t step; /* steps done, so the first is 1 */
     double loss, grad_norm, lr, tokens;
+    double momentum;           /* that the schedule set; 0: the optimizer's own */
     double seconds;            /* from the end of the step before to the end of this one */
     double at;                 /* when it was over: sk_now() of rank 0's host */
     double waited;             /* part of `seconds`: waiting for other ranks or moving bytes */

@@ -4,7 +4,6 @@
 #include "run/run.h"
 #include "train/fault.h"
 #include "train/loop_state.h"
-#include "train/lr_schedule.h"
 #include "train/metrics.h"
 #include "train/relayout.h"
 #include "train/trace_file.h"
@@ -18,14 +17,6 @@ bool sk_loop_due(int64_t every, int64_t times, int64_t done, int64_t steps)
     if (!every || !steps || done >= steps) return false;
     if (every > 0) return done % every == 0;
     return done * times / steps != (done - 1) * times / steps;
-}
-
-static sk_status set_rate(sk_loop *l)
-{
-    const sk_job *job = l->s->job;
-    l->lr_schedule = (sk_lr_schedule){
-        .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = l->t->steps};
-    return sk_lr_find(job->schedule, &l->lr_schedule.kind);
 }
 
 /* A save after the last step is the save at the end: finish(). */
@@ -107,7 +98,7 @@ static sk_status train(sk_loop *l)
     sk_loop_enter_phase(l, sk_relayout_at(l->t->setup, *l->t->from ? l->t->step : 0));
     SK_TRY(sk_loop_open_run(l));
     SK_TRY(sk_loop_detect_gpus(l));
-    SK_TRY(set_rate(l));
+    SK_TRY(sk_setup_rates(l->s->job, l->t->steps, &l->lr_schedule));
     SK_TRY(sk_loop_first_weights(l));
     if (!l->rank) l->channel->began = sk_now();
     l->started = sk_now();

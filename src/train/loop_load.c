@@ -76,22 +76,26 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
 
 /* Weights are initialised and state is zero in any case; a checkpoint or a model directory then
  * overwrites what it holds. */
-sk_status sk_loop_first_weights(sk_loop *l)
+sk_status sk_loop_fresh_weights(sk_loop *l)
 {
     const sk_job *job = l->s->job;
     SK_TRY(sk_run_init(l->run, job->seed));
     l->scale = sk_loss_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                                    (double)(job->batch * job->seq));
+    if (*l->t->from || !*job->model_dir) return SK_OK;
+    SK_TRY(load_model(l));
+    return sk_run_push(l->run);
+}
+
+sk_status sk_loop_first_weights(sk_loop *l)
+{
+    SK_TRY(sk_loop_fresh_weights(l));
     l->skipped_batches = l->t->skipped_batches;
-    if (*l->t->from && l->t->pending && !job->late && !l->rank)
+    if (*l->t->from && l->t->pending && !l->s->job->late && !l->rank)
         sk_loop_note(l, SK_REC_WARN,
                      "the checkpoint holds a gradient that was not applied yet (optim.late=1); it "
                      "is dropped, optim.late=1 would apply it");
     if (*l->t->from) return sk_loop_load_state(l, l->t);
-    if (*job->model_dir) {
-        SK_TRY(load_model(l));
-        SK_TRY(sk_run_push(l->run));
-    }
     SK_TRY(open_metrics(l));
     return sk_run_barrier(l->run);
 }

@@ -35,7 +35,9 @@ static sk_run_opts run_opts(const sk_loop *l, sk_flight_book *book)
                      .seed = job->seed,
                      .knobs = sk_setup_knobs(job),
                      .timeout_s = job->timeout,
-                     .scratch = *job->scratch ? job->scratch : l->t->dir,
+                     .scratch = *job->scratch ? job->scratch
+                                : *l->t->dir  ? l->t->dir
+                                              : NULL,
                      .where = sk_flight_where,
                      .where_ctx = book,
                      .wire = l->t->wire,

@@ -9,8 +9,8 @@
  *     loop_save.c       checkpoints
  *     loop_export.c     model directories, for samples and for others
  *
- * Private to these files.  Functions that return sk_status are called by all ranks together, unless
- * their comment says otherwise. */
+ * Private to these files and to range_test.c, a training without a launcher.  Functions that return
+ * sk_status are called by all ranks together, unless their comment says otherwise. */
 #ifndef SK_TRAIN_LOOP_STATE_H
 #define SK_TRAIN_LOOP_STATE_H
 
@@ -91,9 +91,11 @@ void sk_loop_poll_gpu(sk_loop *l);
 
 /* loop_load.c */
 sk_status sk_loop_first_weights(sk_loop *l);
+sk_status sk_loop_fresh_weights(sk_loop *l); /* those of step 0; a barrier must follow */
 sk_status sk_loop_load_state(sk_loop *l, const sk_training *t);
 
 /* loop_step.c */
+sk_status sk_loop_execute(sk_loop *l, const sk_step_in *in, sk_step_out *out);
 sk_status sk_loop_step(sk_loop *l);
 sk_status sk_loop_decision(sk_loop *l, sk_decision *d);
 sk_status sk_loop_validate(sk_loop *l);

@@ -75,6 +75,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .loss = out->loss,
                    .grad_norm = out->grad_norm,
                    .lr = in->lr,
+                   .momentum = in->momentum,
                    .scale = in->loss_scale,
                    .skipped = l->scale.skipped,
                    .left_out = l->skipped_batches.n,
@@ -113,6 +114,12 @@ static sk_status run_fallback(sk_loop *l, const sk_step_in *in, sk_step_out *out
     return SK_OK;
 }
 
+sk_status sk_loop_execute(sk_loop *l, const sk_step_in *in, sk_step_out *out)
+{
+    SK_TRY(sk_run_step(l->run, in, out));
+    return out->again ? run_fallback(l, in, out) : SK_OK;
+}
+
 static void count(sk_loop *l, const sk_step_out *out)
 {
     atomic_fetch_add(&l->t->fallback_stats->steps, 1);
@@ -124,6 +131,7 @@ sk_status sk_loop_step(sk_loop *l)
     int64_t each = l->own->n_updates;
     sk_step_in in = {.step = l->done,
                      .lr = sk_lr_at(&l->lr_schedule, l->done),
+                     .momentum = sk_lr_momentum(&l->lr_schedule, l->done),
                      .shift = l->updates - l->done * each,
                      .loss_scale = l->scale.value,
                      .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
@@ -131,8 +139,7 @@ sk_status sk_loop_step(sk_loop *l)
     if (l->done == l->t->step + 1) l->second_at = sk_now();
     if (!l->rank) decide(l);
     double start = sk_now();
-    SK_TRY(sk_run_step(l->run, &in, &out));
-    if (out.again) SK_TRY(run_fallback(l, &in, &out));
+    SK_TRY(sk_loop_execute(l, &in, &out));
     double seconds = l->step_s = sk_now() - start;
     int rollbacks = l->rollbacks;
     SK_TRY(sk_loop_check_numbers(l, &out));

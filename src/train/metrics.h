@@ -13,6 +13,10 @@
  * drops are those of the try then, and nothing was lost.  A layout with gist=N has
  * "again" too.
  *
+ * A schedule of the learning rate that sets the momentum of steps too (onecycle) has
+ *
+ *     "momentum":0.91
+ *
  * And a run that has something outside of its device:
  *
  *     "copy_ms":12.5,"copy_hidden_pct":93.1

@@ -304,3 +304,11 @@ sk_knobs sk_setup_knobs(const sk_job *job)
     }
     return k;
 }
+
+sk_status sk_setup_rates(const sk_job *job, int64_t steps, sk_lr_schedule *out)
+{
+    *out = (sk_lr_schedule){
+        .lr = job->lr, .min_lr = job->min_lr, .warmup = job->warmup, .steps = steps};
+    memcpy(out->knob, job->lr_knob, sizeof out->knob);
+    return sk_lr_find(job->schedule, &out->part);
+}

@@ -67,6 +67,8 @@ sk_compile_opts sk_setup_opts(const sk_setup *s);
 /* Ranks that each take a part of every micro-batch; `batch` is the letter of its rows. */
 int64_t sk_batch_shards(const sk_layout *l, char batch);
 sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
+/* The learning rates of so many steps; 0: not known yet. */
+sk_status sk_setup_rates(const sk_job *job, int64_t steps, sk_lr_schedule *out);
 sk_status sk_setup_data(sk_setup *s);
 /* Are the ids of the data those of the model?  The first call is quick (sk_id_check_begin); the
  * others look at the rest, for some seconds each.  One process does this, not each rank. */

@@ -212,23 +212,77 @@ static void optimizers(void)
     check(knob("predict") == 1 && knob("compensate") == 0 && knob("decay") == 0);
 }
 
+static double rate_knob(const char *name)
+{
+    const sk_lr *r = sk_lr_named(job.schedule);
+    for (int k = 0; r && r->knobs[k].name; k++)
+        if (!strcmp(r->knobs[k].name, name)) return job.lr_knob[k];
+    return -1;
+}
+
+/* Schedules of the learning rate have numbers too: a list that may be short, and words. */
+static void schedules(void)
+{
+    check(!load("optim.schedule=wsd") && rate_knob("schedule_decay") == 0.2);
+    check(rate_knob("schedule_shape") == 2);
+    check(!load("optim.schedule=wsd optim.schedule_shape=linear optim.schedule_decay=0.1"));
+    check(rate_knob("schedule_shape") == 0 && rate_knob("schedule_decay") == 0.1);
+    check(!load("optim.schedule=step optim.schedule_milestones=30,60"));
+    check(rate_knob("milestone0") == 30 && rate_knob("milestone1") == 60);
+    check(rate_knob("milestone2") == 0 && rate_knob("milestone5") == 0 && job.warmup == 10);
+    check(!file("optim: {schedule: step, schedule_milestones: [5, 6, 7]}"));
+    check(rate_knob("milestone2") == 7 && rate_knob("milestone3") == 0);
+    check(!load("optim.schedule=onecycle") && job.warmup == 0 && rate_knob("low") == 0.85);
+    check(!file("optim: {schedule: onecycle, warmup: 7}") && job.warmup == 0);
+    check(!load("optim.schedule=onecycle optim.warmup=0"));
+    check(!file("optim: {schedule_power: 3, schedule: linear}")); /* for other schedules */
+    back("optim.schedule=wsd optim.schedule_shape=cosine");
+    back("optim.schedule=step optim.schedule_milestones=30,60 optim.schedule_factor=0.3");
+    back("optim.schedule=restarts optim.schedule_mult=3");
+    refused(load("optim.schedule_power=3"), SK_EUSAGE,
+            "optim.schedule_power is for other schedules: cosine has no such key; it has none");
+    refused(load("optim.schedule=wsd optim.schedule_power=3"), SK_EUSAGE,
+            "wsd has no such key; it has optim.schedule_decay, optim.schedule_shape");
+    refused(file("optim: {schedule_power: 300}"), SK_ECONF, "a number from 0 to 100");
+    refused(load("optim.schedule=wsd optim.schedule_shape=sqrt"), SK_EUSAGE,
+            "\"sqrt\"; one of: linear cosine minus_sqrt exponential is needed");
+    refused(load("optim.schedule=wsd optim.schedule_shape="), SK_EUSAGE, "one of: linear");
+    refused(load("optim.schedule=step optim.schedule_milestones="), SK_EUSAGE, "up to 6 numbers");
+    refused(load("optim.schedule=step optim.schedule_milestones=1,2,3,4,5,6,7"), SK_EUSAGE,
+            "up to 6 numbers from 0 to");
+    refused(load("optim.schedule=step optim.schedule_milestones=3,-1"), SK_EUSAGE, "up to 6");
+    refused(load("optim.schedule=onecycle optim.warmup=5"), SK_EUSAGE,
+            "optim.warmup is 5, but the schedule onecycle rises by itself");
+    refused(load("optim.schedule=onecycle optim.schedule_momentum=0.9"), SK_EUSAGE, "two numbers");
+    refused(load("optim.pct_start=0.2"), SK_EUSAGE, "optim.schedule_start");
+    refused(load("optim.schedul_power=3"), SK_EUSAGE, "did you mean \"optim.schedule_power\"?");
+}
+
 /* Every knob of every part is a key with help and a range that its default is in; optimizers that
  * share a key agree on it. */
+static void each_knob(const char *key, const char *part, const sk_knob *knobs)
+{
+    for (const sk_knob *k = knobs; k->name; k++) {
+        const char *name = sk_print(&arena, "optim.%s", sk_knob_key(k));
+        const sk_knob *any = sk_conf_knob(name), *own = knobs;
+        if (k->role == SK_KNOB_LR) continue;
+        while (strcmp(sk_knob_key(own), sk_knob_key(k))) own++;
+        const char *help = sk_conf_help_on(&arena, name);
+        check(k->least < k->most && k->usual >= k->least && k->usual <= k->most);
+        check(any && any->least == own->least && any->most == own->most);
+        check(any && any->whole == own->whole && sk_knob_list(any) == sk_knob_list(own));
+        check(own->doc && any && !strcmp(own->doc, any->doc));
+        check(help && strstr(help, own->doc) && strstr(help, part));
+        back(sk_print(&arena, "%s=%s", key, part));
+    }
+}
+
 static void every_knob(void)
 {
     for (const sk_optim *const *o = sk_optim_parts; *o; o++)
-        for (const sk_knob *k = (*o)->knobs; k->name; k++) {
-            const char *name = sk_print(&arena, "optim.%s", sk_knob_key(k));
-            if (k->role == SK_KNOB_LR) continue;
-            const sk_knob *any = sk_conf_knob(name), *own = sk_optim_key(*o, sk_knob_key(k));
-            const char *help = sk_conf_help_on(&arena, name);
-            check(k->least < k->most && k->usual >= k->least && k->usual <= k->most);
-            check(any && any->least == own->least && any->most == own->most);
-            check(any && any->whole == own->whole && sk_knob_list(any) == sk_knob_list(own));
-            check(own->doc && any && !strcmp(own->doc, any->doc));
-            check(help && strstr(help, own->doc) && strstr(help, (*o)->name));
-            back(sk_print(&arena, "optim.name=%s", (*o)->name));
-        }
+        each_knob("optim.name", (*o)->name, (*o)->knobs);
+    for (const sk_lr *const *r = sk_lr_parts; *r; r++)
+        each_knob("optim.schedule", (*r)->name, (*r)->knobs);
 }
 
 static void words(void)
@@ -347,7 +401,7 @@ static void ranges(void)
     refused(load("optim.betas=0.9,0.9,0.9"), SK_EUSAGE, "two numbers");
     refused(load("data.val_fraction=1"), SK_EUSAGE, "from 0 to 0.9");
     refused(load("data.order=sorted"), SK_EUSAGE, "one of: shuffle sequential");
-    refused(load("optim.schedule=cos"), SK_EUSAGE, "one of: constant cosine linear");
+    refused(load("optim.schedule=cos"), SK_EUSAGE, "needed is one of: constant cosine");
     refused(load("optim.schedule="), SK_EUSAGE, "one of");
     refused(load("train.dtype=i32"), SK_EUSAGE, "f32 bf16 f16");
     check(!load("train.dtype=fp16") && job.dtype == SK_F16);
@@ -654,6 +708,7 @@ int main(void)
     if (!mkdtemp(dir)) return 2;
     defaults();
     optimizers();
+    schedules();
     every_knob();
     words();
     bad_words();

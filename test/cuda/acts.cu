@@ -764,8 +764,10 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.delay = u->delay;
     for (int k = 0; c->o->knobs[k].name; k++) {
         sk_knob_role role = c->o->knobs[k].role;
+        bool cycled = c->pulse.momentum > 0 && role == SK_KNOB_MOMENTUM;
         p.knob[k] = role == SK_KNOB_LR      ? (float)(c->pulse.lr * u->rate)
                     : role == SK_KNOB_DECAY ? u->decay
+                    : cycled                ? (float)c->pulse.momentum
                                             : c->j.knob[k];
     }
     return p;
@@ -894,6 +896,7 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
     c->pulse.updates = 7, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
     c->pulse.skip = m->skip;
+    if (m->state == SK_F32) c->pulse.momentum = 0.75; /* as a schedule sets it; else the knob's */
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
     c->table = place(w, sizeof(sk_update) * N_PARAMS, SK_U8, 0);
@@ -901,7 +904,10 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     c->j.pieces = (sk_update *)(w->base + c->table);
     c->j.n_pieces = N_PARAMS, c->j.seed = 11;
     c->j.grad_type = m->grad, c->j.state_type = m->state, c->j.narrow_type = m->narrow;
-    for (int i = 0; c->o->knobs[i].name; i++) c->j.knob[i] = c->o->knobs[i].usual;
+    for (int i = 0; c->o->knobs[i].name; i++) {
+        c->j.knob[i] = c->o->knobs[i].usual;
+        if (c->o->knobs[i].role == SK_KNOB_MOMENTUM) c->j.momentum |= 1u << i;
+    }
     for (int i = 0; i < N_PARAMS; i++) twin_open(c, i);
 }
 

@@ -22,9 +22,9 @@
  * tolerance when the initial weights are off by 1e-6 of them are undecided, and such a pair must
  * match in canonical order instead.  Stages that update within a step amplify roundings likewise:
  * there is no canonical order for them, so that the first step must match, and the rest is
- * undecided where one rank with other roundings leaves the tolerance, too.  The same goes for narrow
- * types: optimizers that divide a gradient by its size (lion, lamb) turn the rounding of one that is
- * nearly 0 into a step. */
+ * undecided where one rank with other roundings leaves the tolerance, too.  The same goes for
+ * narrow types: optimizers that divide a gradient by its size (lion, lamb) turn the rounding of one
+ * that is nearly 0 into a step. */
 #include "lib/draw.h"
 
 #include "layout/word.h"
@@ -520,6 +520,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->fuse) count(c, "launches joined", p);
     if (t->delay_us) count(c, "slow copies", p);
     if (t->late) count(c, "late updates", p);
+    if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->state_type) count(c, "state of bf16", p);
 }
 

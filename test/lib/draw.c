@@ -70,6 +70,7 @@ enum key {
     DELAY,
     HOSTS,
     POSITIONS,
+    CYCLE,
     N_KEYS
 };
 static const struct {
@@ -112,6 +113,7 @@ static const struct {
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
     [POSITIONS] = {"positions", 32},
+    [CYCLE] = {"cycle", 0}, /* momentum of the first step, as a schedule sets it */
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -162,6 +164,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->clip = v[CLIP];
     t->loss_scale = v[SCALE];
     t->late = v[LATE] != 0;
+    t->cycle = v[CYCLE];
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -312,6 +315,7 @@ static void draw_machine(pair *p)
     say(p->model, " optim=%s", optim->name);
     draw_knobs(p, optim);
     if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
+    put(p, CYCLE, one_in(4) ? 0.8 : 0);
 }
 
 static bool has(const sk_model *m, const char *field)

@@ -1143,8 +1143,10 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
         sk_knob_role role = c->optim->knobs[k].role;
+        bool cycled = pulse->momentum > 0 && c->job.momentum >> k & 1;
         x.knob[k] = role == SK_KNOB_LR      ? (float)(pulse->lr * u->rate)
                     : role == SK_KNOB_DECAY ? u->decay
+                    : cycled                ? (float)pulse->momentum
                                             : c->job.knob[k];
     }
     return x;

@@ -265,10 +265,11 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     if (t->perturb > 0) SK_TRY(sk_run_push(*run));
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
-        SK_TRY(sk_run_step(
-            *run,
-            &(sk_step_in){.step = s, .lr = t->lr > 0 ? t->lr : 1e-3, .loss_scale = t->loss_scale},
-            &out));
+        sk_step_in in = {.step = s,
+                         .lr = t->lr > 0 ? t->lr : 1e-3,
+                         .momentum = t->cycle > 0 ? t->cycle + 0.1 * s / t->steps : 0,
+                         .loss_scale = t->loss_scale};
+        SK_TRY(sk_run_step(*run, &in, &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->drops += out.drops;
         if (t->after) t->after(t, *run, j->p, s);

@@ -31,6 +31,7 @@ typedef struct sk_trial {
     double perturb;   /* initial weights are off by up to this part of them */
     int perturb_seed; /* which way: another number, other weights */
     double lr;        /* 0: 1e-3 */
+    double cycle;     /* over 0: momentum of the first step; it rises from step to step */
     sk_dtype dtype;   /* that results and weights are kept in */
     double loss_scale;
     sk_dtype state_type; /* of the optimizer */

@@ -51,6 +51,8 @@ while IFS='|' read -r by words; do
 done <<'END'
 1e-5|model=tiny layout="micro=2"
 1e-5|model=tiny optim.name=lamb
+1e-5|model=tiny optim.name=sgd optim.lr=0.05 optim.schedule=onecycle optim.warmup=0
+1e-5|model=tiny optim.schedule=onecycle optim.warmup=0 layout="offload=state"
 2e-3|model=tiny train.dtype=bf16 layout="micro=2 recompute=full"
 2e-3|model=tiny train.dtype=f16 train.nonfinite=skip
 1e-5|model=tiny train.relayout="3: micro=2, 7: micro=4"

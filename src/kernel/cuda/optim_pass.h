@@ -160,7 +160,10 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
     const sk_step_scalars *pulse = j->pulse;
     int64_t step = pulse->updates + p->update + 1;
     float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
-    sk_facts f = {(float)(pulse->lr * p->rate), p->decay, j->knob, (double)step, p->delay, {0}};
+    float knob[SK_MAX_KNOB];
+    for (int k = 0; k < SK_MAX_KNOB; k++)
+        knob[k] = pulse->momentum > 0 && j->momentum >> k & 1 ? (float)pulse->momentum : j->knob[k];
+    sk_facts f = {(float)(pulse->lr * p->rate), p->decay, knob, (double)step, p->delay, {0}};
     for (int s = 0; s < SK_MAX_SUM && p->before; s++)
         f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
                                  : ((const double *)p->before)[s];

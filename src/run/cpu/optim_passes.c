@@ -12,6 +12,7 @@ float sk_run_knob(const sk_run *r, const sk_param_plan *q, int k, bool decays)
 {
     sk_knob_role role = q->optim->knobs[k].role;
     if (role == SK_KNOB_LR) return (float)(r->lr * r->opts.knobs.group[q->group].rate);
+    if (role == SK_KNOB_MOMENTUM && r->momentum > 0) return (float)r->momentum;
     return role == SK_KNOB_DECAY && !decays ? 0 : (float)r->opts.knobs.group[q->group].v[k];
 }
 

@@ -96,6 +96,7 @@ static void write_scalars(const sk_run *r)
     *r->gpu->told = (sk_step_scalars){.step = (uint64_t)r->step,
                                       .updates = r->step * r->p->n_updates + r->shift,
                                       .lr = r->lr,
+                                      .momentum = r->momentum,
                                       .loss_scale = r->loss_scale};
 }
 

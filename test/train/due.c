@@ -1,8 +1,7 @@
-/* Learning rates against closed forms, when things are due, and bytes made safe for a terminal. */
+/* When things are due, and bytes made safe for a terminal. */
 #include "base/rng.h"
 #include "train/loop.h"
 #include "train/save_interval.h"
-#include "train/lr_schedule.h"
 #include "train/sampler.h"
 
 #include <math.h>
@@ -17,32 +16,6 @@ static void near(const char *what, double got, double want)
     if (fabs(got - want) <= 1e-12 * (1 + fabs(want))) return;
     bad++;
     printf("%s is %.17g, expected %.17g\n", what, got, want);
-}
-
-static void rates(void)
-{
-    sk_lr_schedule r = {.kind = SK_LR_COSINE, .lr = 1, .min_lr = 0.1, .warmup = 10, .steps = 110};
-    near("first step of the rise", sk_lr_at(&r, 0), 0.1);
-    near("last step of the rise", sk_lr_at(&r, 9), 1);
-    near("cosine begins at the peak", sk_lr_at(&r, 10), 1);
-    near("cosine at half way", sk_lr_at(&r, 60), 0.55);
-    near("cosine at a quarter", sk_lr_at(&r, 35), 0.1 + 0.9 * 0.5 * (1 + sqrt(0.5)));
-    near("cosine at the end", sk_lr_at(&r, 110), 0.1);
-    near("cosine after the end", sk_lr_at(&r, 1000), 0.1);
-    r.kind = SK_LR_LINEAR;
-    near("linear at half way", sk_lr_at(&r, 60), 0.55);
-    near("linear one step before the end", sk_lr_at(&r, 109), 0.1 + 0.9 * 0.01);
-    r.kind = SK_LR_CONSTANT;
-    near("constant", sk_lr_at(&r, 1000), 1);
-    r = (sk_lr_schedule){.kind = SK_LR_COSINE, .lr = 2, .warmup = 0, .steps = 0};
-    near("steps not known yet", sk_lr_at(&r, 50), 2);
-    r = (sk_lr_schedule){.kind = SK_LR_COSINE, .lr = 2, .warmup = 20, .steps = 10};
-    near("a rise longer than the training", sk_lr_at(&r, 9), 1);
-    sk_lr_kind k;
-    checks += 2;
-    if (sk_lr_find("cosine", &k) || k != SK_LR_COSINE) bad++, puts("cosine is not found");
-    if (sk_lr_find("cosin", &k) != SK_ECONF || !strstr(sk_error(), "'cosine'"))
-        bad++, printf("a typo is told so: %s\n", sk_error());
 }
 
 static int times(int64_t every, int64_t n, int64_t steps)
@@ -149,7 +122,6 @@ static void texts(void)
 
 int main(void)
 {
-    rates();
     dues();
     paces();
     texts();
