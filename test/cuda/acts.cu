@@ -724,7 +724,7 @@ static void twin_open(optim_case *c, int i)
     t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) {
-        bool squares = !strcmp(c->o->state[s], "v"); /* a root is taken of them */
+        bool squares = s < c->o->n_state && !strcmp(c->o->state[s], "v"); /* roots are taken */
         t->at_state[s] =
             keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, squares, &t->state[s]);
         u->state[s] = w->base + t->at_state[s];
