@@ -29,8 +29,8 @@ SK_ACT(SENT, .name = "sent", .moves = true, .print = print_sent)
 /* out[0] = {squared gradients, sums of the graph, reduction blocks of the loss}, as this rank has
  * them; out[1]: squared gradients as an exact number, in deterministic order */
 SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
-/* from in[0], in[1]: loss, norm, and the factor for gradients */
-SK_ACT(CLIP, .name = "clip")
+/* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1 */
+SK_ACT(CLIP, .name = "clip", .print = print_clip)
 /* one pass of the optimizer over this rank's shard of one parameter: in[] gradient, sums of the
  * pass before, state; out[] weights, sums of this pass, master */
 SK_ACT(UPDATE, .name = "update", .operands = update_operands, .host = true, .print = print_update)
@@ -44,6 +44,8 @@ SK_ACT(NARROW, .name = "narrow", .host = true)
 SK_ACT(PEND, .name = "pend", .host = true)
 /* squares of an offloaded gradient, for the next STATS */
 SK_ACT(SQUARES, .name = "squares", .host = true)
+/* out[0] += the squares of in[0], a gradient of `param`, if this rank counts them */
+SK_ACT(SUMSQ, .name = "sumsq", .operands = add_operands, .plain = true)
 /* start to copy in[0] to out[0], in another memory; copies are done in the order of their starts */
 SK_ACT(COPY, .name = "copy", .operands = copy_operands, .moves = true, .print = print_copy)
 /* wait until that copy is done */

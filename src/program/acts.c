@@ -276,6 +276,16 @@ static void print_update(sk_out *o, const sk_program *p, const sk_inst *in)
     if (p->n_updates > 1) sk_out_add(o, ", %d late", in->delay);
 }
 
+/* Operands may be missing in between. */
+static void print_clip(sk_out *o, const sk_program *p, const sk_inst *in)
+{
+    for (int i = 0, n = 0; i < SK_MAX_IN; i++) {
+        if (in->in[i] < 0) continue;
+        sk_out_add(o, n++ ? ", " : " <- ");
+        shape(o, p, in->in[i]);
+    }
+}
+
 static void print_encode(sk_out *o, const sk_program *p, const sk_inst *in)
 {
     sk_print_operands(o, p, in->out, 1);

@@ -17,6 +17,7 @@
  *     weight stash after lower       who reads which version of a weight is known
  *     first gather after lower       the order of gathers in a step is known
  *     accumulate after weight stash  behind an update a sum begins anew
+ *     noise before buckets           a gradient is measured before it is reduced
  *     first write, buckets           first and last writes of a step are known
  *     messages after lower           all that is sent is known, on all stages
  *     waits after lower              a wait stands where a buffer is first touched
@@ -125,6 +126,7 @@ static const station for_one[] = {
     {"first-gather", "later gathers of a weight come from a second copy", sk_find_first_gathers},
     {"accumulate", "gradients of tasks are added up over micro-batches", sk_accumulate},
     {"first-write", "the first contribution to a sum does not add", sk_find_first_writes},
+    {"noise", "squares of the gradients of small batches, for train.noise", sk_measure_noise},
     {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},
     {"messages", "order of messages between stages, and their arrival", sk_order_messages},
     {"waits", "where calls are waited for", place_waits},
@@ -334,7 +336,8 @@ static sk_status compile(sk_arena *a, const sk_graph *g, const sk_layout *l,
                      .sp = &p->spread,
                      .plan = plan->plan,
                      .at = {.task = -1},
-                     .gathered_layer = -1};
+                     .gathered_layer = -1,
+                     .noise = -1};
     sk_status st = run_passes(&e, false, last, &stopped);
     if (!st && last && !stopped) st = sk_fail(SK_EUSAGE, "no pass is called '%s'", last);
     FIX(a, &p->insts);

@@ -56,6 +56,7 @@ void sk_lower_task_end(sk_lowering *e)
     if (!e->training || !e->leaves.n) return;
     sk_grad_at *made = sk_many(e->tmp, sk_grad_at, e->leaves.n);
     for (int i = 0; i < e->leaves.n; i++) made[i] = e->leaves.v[i].grad;
+    sk_noise_leaves(e, made, e->leaves.n);
     sk_reduce_grads(e, made, e->leaves.n, SK_FLIES_NOT);
     for (int i = 0; i < e->leaves.n; i++) {
         sk_inst *in = sk_lower_inst(e, SK_DO_ADD);

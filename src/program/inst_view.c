@@ -51,6 +51,7 @@ uint64_t sk_program_hash(const sk_program *p)
     uint64_t h = sk_hash(SK_HASH_SEED, graph, strlen(graph));
     h = sk_hash(h, layout, strlen(layout));
     h = sk_hash(h, optim, strlen(optim));
+    if (p->noise.part > 0) h = sk_hash(h, &p->noise, sizeof p->noise);
     if (p->groups_hash) h = sk_hash(h, &p->groups_hash, sizeof p->groups_hash);
     h = sk_hash(h, &p->n_micro, sizeof p->n_micro);
     h = sk_hash(h, SK_VERSION, strlen(SK_VERSION));

@@ -205,6 +205,7 @@ static sk_status train_section(sk_lowering *e)
     section_begin(e, true);
     e->p->n_updates = 1;
     SK_TRY(sk_lower_async(e));
+    SK_TRY(sk_noise_begin(e));
     SK_TRY(sk_lower_late(e));
     SK_TRY(do_tasks(e));
     sk_lower_grads_end(e);

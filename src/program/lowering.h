@@ -132,6 +132,8 @@ typedef struct sk_lowering {
     int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
     int gathered_layer; /* whose weights are gathered; -1: none */
     sk_ints layers;     /* of the task being written, in its order */
+    int noise;          /* buffer that SUMSQ adds to; -1: none */
+    int noise_micro;    /* the micro-batch that SUMSQ takes gradients of */
     struct {
         sk_leaf *v;
         int n, cap;
@@ -296,6 +298,12 @@ sk_status sk_stash_weights(sk_lowering *e);
 int sk_lower_grad_target(sk_lowering *e, int param, const sk_node *n, const sk_state *made);
 void sk_lower_task_end(sk_lowering *e);
 void sk_lower_grads_end(sk_lowering *e);
+
+/* grad_noise.c: may small batches be measured, and the number that they are added up in; gradients
+ * of a task that are about to be reduced; and the pass for those that are not reduced there. */
+sk_status sk_noise_begin(sk_lowering *e);
+void sk_noise_leaves(sk_lowering *e, const sk_grad_at *v, int n);
+sk_status sk_measure_noise(sk_lowering *e);
 
 /* update.c: sums, clipping, the optimizer, and the gather of updated weights. */
 void sk_lower_update(sk_lowering *e);

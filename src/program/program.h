@@ -124,7 +124,7 @@ typedef struct sk_inst {
     int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far (before messages.c) */
     int64_t values;  /* PACK, UNPACK: elements that there is space for */
     int64_t pieces;  /* DECODE: how many are summed */
-    int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node */
+    int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, and SUMSQ */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
     bool adds_error; /* ENCODE: the error is added to the error so far */
@@ -209,6 +209,7 @@ typedef struct sk_param_plan {
     bool owner;  /* this rank counts the shard in sums over the logical tensor */
     bool writes; /* this rank writes the stored shard to a checkpoint */
     bool tells;  /* this rank writes the error of its term of the sum */
+    bool counts; /* SUMSQ: this rank counts its gradient before any reduction */
     bool decay;
     int tie_group; /* group of stages that share it, or -1 */
 } sk_param_plan;
@@ -222,6 +223,12 @@ typedef struct sk_sum_plan {
                     else NULL */
     bool counts; /* this rank counts it, not another one that has the same */
 } sk_sum_plan;
+
+/* Gradients of small batches beside that of the whole batch (grad_noise.c): the sum over small
+ * batches of their part of the batch, and of its square.  Both 0: not measured. */
+typedef struct sk_noise {
+    double part, square;
+} sk_noise;
 
 enum { SK_STAT_NORM, SK_STAT_SUMS }; /* of STATS; then reduction blocks of the loss */
 
@@ -269,12 +276,13 @@ typedef struct sk_program {
     int world; /* the group of all */
     int near;  /* of the ranks that keep a second copy of weights together; 0: none */
     sk_sum_plan sums[SK_N_SUMS];
-    int n_sums;          /* the graph has these */
-    int n_updates;       /* of every weight in a step */
-    bool async;          /* updates happen before the sums of the step are known */
-    bool late;           /* delayed updates: the optimizer runs during the next step, on the host */
-    int logits;          /* of a program for sampling; -1 otherwise */
-    int stats;           /* buffer of the sums over all ranks; 0: none */
+    int n_sums;    /* the graph has these */
+    int n_updates; /* of every weight in a step */
+    bool async;    /* updates happen before the sums of the step are known */
+    bool late;     /* delayed updates: the optimizer runs during the next step, on the host */
+    int logits;    /* of a program for sampling; -1 otherwise */
+    int stats;     /* buffer of the sums over all ranks; 0: none */
+    sk_noise noise;
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, no pin */
     int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
                             f32 */
@@ -313,6 +321,7 @@ typedef struct sk_compile_opts {
     int pin;                   /* sk_pin_find(); 0: choose */
     sk_dtype state_type;       /* of the optimizer's state: f32 or bf16 */
     bool late;                 /* a step's update runs beside the next step (ZeRO-Offload) */
+    bool noise;                /* measure gradients of small batches (grad_noise.c) */
     bool gpu;                  /* the device is a GPU */
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;

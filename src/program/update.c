@@ -21,12 +21,14 @@ static int numbers(sk_lowering *e, const char *name, sk_dtype type, int64_t n)
     return b;
 }
 
-static void reduce_world(sk_lowering *e, int buf, const char *what)
+/* more: another buffer of the same type in the same call, or -1. */
+static void reduce_world(sk_lowering *e, int buf, int more, const char *what)
 {
     sk_program *p = e->p;
     if (p->n_ranks == 1) return;
     int call = sk_lower_call(e, SK_ALLREDUCE, SK_SUM, p->bufs.v[buf].type, p->world, what);
     sk_lower_seg(e, call, buf, buf, 1, p->bufs.v[buf].box.size[0], 1);
+    if (more >= 0) sk_lower_seg(e, call, more, more, 1, p->bufs.v[more].box.size[0], 1);
     sk_lower_start(e, call, SK_FLIES_NOT);
 }
 
@@ -51,11 +53,13 @@ static void stats(sk_lowering *e)
     in->out[0] = p->stats;
     in->out[1] = squares;
     in->training = e->training;
-    reduce_world(e, p->stats, "loss and norm");
-    if (exact) reduce_world(e, squares, "squares");
+    int noise = e->training ? e->noise : -1;
+    reduce_world(e, p->stats, noise, "loss and norm");
+    if (exact) reduce_world(e, squares, -1, "squares");
     in = sk_lower_inst(e, SK_DO_CLIP);
     in->in[0] = p->stats;
     in->in[1] = squares;
+    in->in[2] = noise;
     in->training = e->training;
 }
 
@@ -117,7 +121,7 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
             in->in[1] = q->optim->n_sums ? before : -1;
             in->out[1] = q->optim->n_sums ? after : -1;
         }
-    if (after >= 0) reduce_world(e, after, "sums of the optimizer");
+    if (after >= 0) reduce_world(e, after, -1, "sums of the optimizer");
 }
 
 static void meet(sk_lowering *e, int *call)

@@ -77,6 +77,8 @@ typedef struct sk_step_out {
     double loss;              /* mean over the tokens of the global step */
     double tokens;            /* sum of token weights */
     double grad_norm;         /* of the mean loss, before clipping */
+    double small;             /* train.noise: sum over small batches of the squared norm of their
+                                 gradient, in the units of grad_norm squared; see sk_noise */
     double aux;               /* mean auxiliary loss (of routers), not part of loss */
     double drops;             /* choices of experts that were dropped for lack of capacity */
     double seconds, waited;   /* of this rank; of these, waiting for others or moving bytes */

@@ -67,6 +67,7 @@ typedef struct sk_job {
     bool stays_here;              /* a budget may not take anything out of the device */
     int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
     int64_t dropless; /* 1: a step in which an expert was full is run again with room for all */
+    int64_t noise;    /* 1: measure the gradient noise scale */
     int64_t trace;    /* 1: keep the times of the last step: trace.json */
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */

@@ -45,15 +45,17 @@ typedef struct sk_record {
     sk_record_kind kind;
     int64_t step; /* steps done, so the first is 1 */
     double loss, grad_norm, lr, tokens;
-    double momentum;           /* that the schedule set; 0: the optimizer's own */
-    double seconds;            /* from the end of the step before to the end of this one */
-    double at;                 /* when it was over: sk_now() of rank 0's host */
-    double waited;             /* part of `seconds`: waiting for other ranks or moving bytes */
-    double copied, uncovered;  /* seconds of copies between memories; the exposed part of them */
-    double mfu;                /* of the peak; 0: not known */
-    double scale;              /* of the loss in this step: loss_scale.h */
-    int64_t skipped, left_out; /* so far: steps that changed nothing, skipped batches */
-    sk_nvml gpu;               /* of rank 0, at most a few seconds old; bytes 0: not known */
+    double momentum;              /* that the schedule set; 0: the optimizer's own */
+    double seconds;               /* from the end of the step before to the end of this one */
+    double at;                    /* when it was over: sk_now() of rank 0's host */
+    double waited;                /* part of `seconds`: waiting for other ranks or moving bytes */
+    double copied, uncovered;     /* seconds of copies between memories; the exposed part of them */
+    double mfu;                   /* of the peak; 0: not known */
+    double scale;                 /* of the loss in this step: loss_scale.h */
+    double grad_var, noise_scale; /* as metrics.h has them */
+    bool noise;                   /* these were measured: train.noise */
+    int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
+    sk_nvml gpu;                  /* of rank 0, at most a few seconds old; bytes 0: not known */
     char text[SK_WHY];
 } sk_record;
 

@@ -20,6 +20,7 @@
 #include "train/loss_scale.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
+#include "train/noise_scale.h"
 #include "train/save_interval.h"
 
 struct sk_rank_report; /* loop_save.c */
@@ -38,6 +39,7 @@ typedef struct sk_loop {
     sk_flight_book book, fallback_book; /* the text of instructions, for error reports */
     sk_lr_schedule lr_schedule;
     sk_loss_scale scale;
+    sk_noise_scale noise; /* rank 0 */
     sk_skipped_batches skipped_batches;
     int64_t rollback_step; /* of the checkpoint that the run rolled back to last; -1: never */
     int rollbacks;

@@ -7,6 +7,7 @@
 #include "train/metrics.h"
 #include "train/save_interval.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { VAL_BATCHES = 8 };
@@ -48,16 +49,29 @@ sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
     return SK_OK;
 }
 
-/* The text after the row of the step: experts, loss scale. */
+/* The text after the row of the step: experts, loss scale, noise scale. */
 static void describe_extras(const sk_loop *l, const sk_choices *c, sk_record *r)
 {
-    char experts[96] = "", scale[96] = "";
+    char experts[96] = "", scale[96] = "", noise[48] = "";
     if (c->all > 0)
         snprintf(experts, sizeof experts, "aux %.4f  drops %.1f %%%s", c->aux,
                  100 * c->drops / c->all, c->again ? ", run again" : "");
     if (l->scale.moves)
         snprintf(scale, sizeof scale, "scale %g, %lld skipped", r->scale, (long long)r->skipped);
-    snprintf(r->text, sizeof r->text, "%s%s%s", experts, *experts && *scale ? "  " : "", scale);
+    if (r->noise && isfinite(r->noise_scale))
+        snprintf(noise, sizeof noise, "noise scale %.3g", r->noise_scale);
+    else if (r->noise) snprintf(noise, sizeof noise, "noise scale –");
+    snprintf(r->text, sizeof r->text, "%s%s%s%s%s", experts, *experts && *scale ? "  " : "", scale,
+             *noise && (*experts || *scale) ? "  " : "", noise);
+}
+
+static void measure_noise(sk_loop *l, const sk_step_out *out, sk_record *r)
+{
+    r->noise = l->own->noise.part > 0;
+    if (!r->noise) return;
+    sk_noise_step(&l->noise, &l->own->noise, (double)l->s->job->batch, out);
+    r->grad_var = l->noise.now;
+    r->noise_scale = sk_noise_ratio(&l->noise);
 }
 
 static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, double seconds)
@@ -87,6 +101,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .uncovered = out->uncovered,
                    .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
                    .gpu = l->gpu};
+    measure_noise(l, out, &r);
     describe_extras(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) sk_loop_note(l, SK_REC_WARN, l->metrics.why);

@@ -141,6 +141,14 @@ static void print_copies(const sk_record *r, char *to, size_t size)
                  100 * fmax(0, 1 - r->uncovered / r->copied));
 }
 
+static void print_noise(const sk_record *r, char *to, size_t size)
+{
+    *to = 0;
+    if (r->noise)
+        snprintf(to, size, ",\"grad_var\":%s,\"noise_scale\":%s", json(r->grad_var).s,
+                 json(r->noise_scale).s);
+}
+
 static void print_gpu(const sk_nvml *g, char *to, size_t size)
 {
     size_t n = 0;
@@ -159,20 +167,21 @@ static void print_momentum(const sk_record *r, char *to, size_t size)
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[768], experts[128], momentum[40], copies[64], gpu[96], mfu[32] = "null";
+    char line[768], experts[128], momentum[40], copies[64], noise[96], gpu[96], mfu[32] = "null";
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_choices(c, experts, sizeof experts);
     print_momentum(r, momentum, sizeof momentum);
     print_copies(r, copies, sizeof copies);
+    print_noise(r, noise, sizeof noise);
     print_gpu(&r->gpu, gpu, sizeof gpu);
     if (r->mfu > 0) snprintf(mfu, sizeof mfu, "%.4g", r->mfu);
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
              "\"tok_s\":%.5g,\"mfu\":%s,\"mem_bytes\":%lld,\"exposed_pct\":%.3g,\"scale\":%.9g,"
-             "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s}\n",
+             "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
              1e3 * s, r->tokens / s, mfu, (long long)m->mem_bytes, 100 * r->waited / s, r->scale,
-             (long long)r->skipped, (long long)r->left_out, experts, momentum, copies, gpu);
+             (long long)r->skipped, (long long)r->left_out, experts, momentum, copies, noise, gpu);
     return put(m, line);
 }
 

@@ -23,6 +23,13 @@
  *
  * how long copies between memories took on rank 0, and how much of that it did not wait for.
  *
+ * And one with train.noise:
+ *
+ *     "grad_var":3.1,"noise_scale":41.7
+ *
+ * tr(Sigma) of the gradient of one sample, as this step saw it, and the ratio of its average over
+ * steps to that of |G|^2, in samples (noise_scale.h).
+ *
  * And one on a GPU, where the driver tells (device/nvml.h), at most every few seconds anew, of rank
  * 0's GPU and all who use it:
  *

@@ -23,6 +23,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .pin = s->pin,
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
+                             .noise = s->job->noise,
                              .gpu = on_gpu(s->job)};
 }
 

@@ -344,6 +344,26 @@ static sk_status stats(world *w, int n_pieces, int poison)
     return SK_OK;
 }
 
+/* Squares are added to what is there. */
+static sk_status sumsq(world *w, int64_t n, sk_dtype type, int shift)
+{
+    world_clear(w, "sumsq");
+    size_t at = drawn(w, n, type, shift, 1, 1), out = place(w, 1, SK_F64, 0);
+    double before = 2.5, want = before, have;
+    memcpy(w->image + out, &before, sizeof before);
+    for (int64_t i = 0; i < n; i++)
+        want += value(w->image + at, type, i) * value(w->image + at, type, i);
+    SK_TRY(twice(w, [&]() {
+        return sk_inst_kernels_find()->sumsq((double *)(w->base + out), w->base + at, type, n,
+                                             &w->g->l);
+    }));
+    memcpy(&have, w->back + out, sizeof have);
+    check(w, fabs(have - want) <= 1e-6 * want, "the sum of squares is off");
+    memcpy(w->back + out, w->image + out, sizeof have);
+    untouched(w);
+    return SK_OK;
+}
+
 /* One step's numbers as run/cpu/grad_norm.c has them. */
 static sk_step_scalars clipped(const sk_clip_job *j, const double *s, sk_step_scalars p)
 {
@@ -461,6 +481,8 @@ static sk_status sums(const gpu *g)
     SK_TRY(stats(&w, 40, 0));
     SK_TRY(stats(&w, 600, 0));
     SK_TRY(stats(&w, 600, 1));
+    for (int i = 0; i < 12; i++)
+        SK_TRY(sumsq(&w, i < 3 ? (int64_t)LARGE : 8190 * (i / 3) + i % 4, floats[i % 3], i % 2));
     for (unsigned bits = 0; bits < 2048; bits++) SK_TRY(clips(&w, bits));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int i = 0; i < 18; i++) {

@@ -179,6 +179,7 @@ static sk_trial alone(const sk_trial *t, bool in_order)
     one.layout = reference(t, in_order);
     one.gpu = t->gpu && in_order;
     one.threads = 1;
+    one.noise = false;
     one.bucket_bytes = 0;
     return one;
 }
@@ -222,6 +223,58 @@ static bool fast_agrees(const sk_trial *one, outcome *o)
     return false;
 }
 
+/* The micro-batch that is measured; -1: it cannot be told. */
+static int small_micro(const sk_trial *t)
+{
+    sk_arena a = {0};
+    sk_graph g;
+    sk_program **programs;
+    int n = 0, micro = -1;
+    if (sk_trial_compile(&a, t, &g, &programs, &n)) n = 0;
+    for (int r = 0; r < n; r++)
+        for (int pc = 0; pc < programs[r]->insts.n; pc++)
+            if (programs[r]->insts.v[pc].act == SK_DO_SUMSQ) micro = programs[r]->insts.v[pc].micro;
+    sk_arena_end(&a);
+    return micro;
+}
+
+/* The axes that split the batch, and micro-batches: the same small batches, and nothing else.
+ * gpipe measures the last micro-batch. */
+static void small_batches(const sk_layout *l, bool last, char text[TEXT])
+{
+    char splits[TEXT / 2] = "";
+    size_t n = (size_t)snprintf(text, TEXT, "mesh"), m = 0;
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (!sk_layout_splits(l, a, 'b')) continue;
+        n += (size_t)snprintf(text + n, TEXT - n, " %s=%d", l->mesh.name[a], l->mesh.size[a]);
+        m += (size_t)snprintf(splits + m, sizeof splits - m, "; split %s over %s", l->split[a],
+                              l->mesh.name[a]);
+    }
+    if (!m) n += (size_t)snprintf(text + n, TEXT - n, " dp=1; split b over dp");
+    snprintf(text + n, TEXT - n, "%s; micro=%d%s%s", splits, l->n_micro > 1 ? l->n_micro : 1,
+             last ? " schedule=gpipe" : "", l->canonical ? canonical : "");
+}
+
+/* In the first step, where weights are equal. */
+static bool noise_holds(const sk_trial *t, outcome *o)
+{
+    char text[TEXT];
+    sk_trial plain = alone(t, false);
+    sk_layout l = layout_of(t);
+    if (!t->noise) return true;
+    int micro = small_micro(t), n_micro = l.n_micro > 1 ? l.n_micro : 1;
+    if (micro > 0 && micro < n_micro - 1) return true;
+    small_batches(&l, micro > 0, text);
+    plain.layout = text;
+    plain.noise = true;
+    plain.late = false;
+    plain.steps = 1;
+    if (sk_trial_run(&plain)) tell(o, "noise, as %s: %.600s", text, sk_error());
+    else if (!(apart(plain.small[0], t->small[0]) < (t->dtype ? 0.2 : 1e-3)))
+        tell(o, "squares of small batches: %.9g, as %s %.9g", t->small[0], text, plain.small[0]);
+    return !*o->message;
+}
+
 static void compare(const sk_trial *t, bool in_order, outcome *o)
 {
     sk_trial one = alone(t, in_order);
@@ -232,9 +285,9 @@ static void compare(const sk_trial *t, bool in_order, outcome *o)
     }
     o->drops = one.drops > 0;
     if (in_order && !fast_agrees(&one, o)) return;
-    if (in_order ? same_bits(&one, t, "canonical order", o)
-                 : near(&one, t, o) && replica_holds(t, o))
-        return;
+    bool agree = in_order ? same_bits(&one, t, "canonical order", o)
+                          : near(&one, t, o) && replica_holds(t, o);
+    if (agree && noise_holds(t, o)) return;
     o->verdict = WRONG;
     sk_layout l = layout_of(t);
     bool codes = *l.weights_as || *l.grads_as;
@@ -521,6 +574,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->delay_us) count(c, "slow copies", p);
     if (t->late) count(c, "late updates", p);
     if (t->cycle > 0) count(c, "cycled momentum", p);
+    if (t->noise) count(c, "noise scale", p);
     if (t->state_type) count(c, "state of bf16", p);
 }
 
@@ -573,6 +627,7 @@ static const char *const refusals[] = {
     "layout: replica keeps one copy of weights for the ranks of a host, and GPUs have no memory",
     "optim.state is bf#: on a GPU with order=canonical, muon takes its matrices in f#",
     "layout: muon works on whole matrices, on the device, and offload= keeps the optimizer",
+    "train.noise",
 };
 
 static bool may_refuse(const char *kind)

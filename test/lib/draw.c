@@ -66,6 +66,7 @@ enum key {
     STATE,
     SCALE,
     LATE,
+    NOISE,
     FUSE,
     DELAY,
     HOSTS,
@@ -109,6 +110,7 @@ static const struct {
     [STATE] = {"state", 32},
     [SCALE] = {"scale", 1},
     [LATE] = {"late", 0},
+    [NOISE] = {"noise", 0},
     [FUSE] = {"fuse", 0},
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
@@ -165,6 +167,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->loss_scale = v[SCALE];
     t->late = v[LATE] != 0;
     t->cycle = v[CYCLE];
+    t->noise = v[NOISE] != 0;
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -503,6 +506,20 @@ static void draw_word(plan *p, const sk_word *w)
     if (read_plan(&with, text)) *p = with;
 }
 
+/* Are there gradients of small batches?  Mostly, if so: program/grad_noise.c refuses the rest. */
+static bool has_small_batches(const plan *p, const sk_layout *l)
+{
+    bool parts = l->n_micro > 1, sequences = false;
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (l->mesh.size[a] == 1) continue;
+        parts |= sk_layout_splits(l, a, 'b');
+        sequences |= sk_layout_splits(l, a, 't');
+    }
+    bool apart = l->canonical || l->shard >= SK_SHARD_GRADS || l->stage_axis >= 0;
+    return parts && !sequences && !p->ask.async && !l->home[SK_GRAD] && !*l->grads_as &&
+           !(apart && p->tied);
+}
+
 /* The long form of all of it, as the printer writes it. */
 static void as_printed(const plan *p, char *to)
 {
@@ -535,6 +552,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     read_plan(&l, p->layout);
     const sk_layout *x = &l.layout;
     put(p, LATE, x->home[SK_STATE] == SK_HOST && !l.sums && !l.ask.async && one_in(3));
+    put(p, NOISE, has_small_batches(&l, x) && one_in(2));
     if (one_in(3)) as_printed(&l, p->layout);
 }
 

@@ -781,6 +781,7 @@ static void do_clip(void *what)
     p->aux = sum[SK_SUM_AUX] / tokens;
     p->drops = sum[SK_SUM_DROPS];
     p->norm = sqrt(squares) / tokens / scale;
+    p->small = j->small ? *j->small / (tokens * scale * tokens * scale) : 0;
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
     if (!j->train) return;
@@ -797,6 +798,29 @@ static sk_status clip(const sk_clip_job *j, const sk_launch *l)
 {
     SK_TRY(lucky());
     append(l->stream, do_clip, j, sizeof *j, true);
+    return SK_OK;
+}
+
+typedef struct sumsq_call {
+    double *sum;
+    const void *data;
+    sk_dtype type;
+    int64_t n;
+} sumsq_call;
+
+static void do_sumsq(void *what)
+{
+    const sumsq_call *c = what;
+    for (int64_t i = 0; i < c->n; i++) {
+        double x = (double)get(c->data, c->type, i);
+        *c->sum += x * x;
+    }
+}
+
+static sk_status sumsq(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l)
+{
+    SK_TRY(lucky());
+    append(l->stream, do_sumsq, &(sumsq_call){sum, data, type, n}, sizeof(sumsq_call), false);
     return SK_OK;
 }
 
@@ -866,6 +890,7 @@ const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
                                               .convert = convert,
                                               .stats = stats,
                                               .clip = clip,
+                                              .sumsq = sumsq,
                                               .gather = gather,
                                               .pack = pack,
                                               .unpack = unpack,

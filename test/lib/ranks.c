@@ -58,6 +58,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .validate = true,
                            .state_type = t->state_type,
                            .late = t->late,
+                           .noise = t->noise,
                            .gpu = t->gpu,
                            .host_of = t->hosts > 1 ? host_of : NULL};
 }
@@ -271,6 +272,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                          .loss_scale = t->loss_scale};
         SK_TRY(sk_run_step(*run, &in, &out));
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
+        if (j->p->rank == 0) t->small[s] = out.small;
         if (j->p->rank == 0) t->drops += out.drops;
         if (t->after) t->after(t, *run, j->p, s);
     }

@@ -36,6 +36,7 @@ typedef struct sk_trial {
     double loss_scale;
     sk_dtype state_type; /* of the optimizer */
     bool late;           /* updates run beside the next step */
+    bool noise;          /* gradients of small batches are measured */
     bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
     bool fuse;           /* there, launches are joined that can be; and copies */
     int delay_us;        /* take up to so long: both for test/layout/random.c */
@@ -55,9 +56,10 @@ typedef struct sk_trial {
     void (*after)(const struct sk_trial *t, const sk_run *run, const sk_program *p, int step);
     /* results */
     double loss[SK_TEST_STEPS], norm[SK_TEST_STEPS], valid;
-    double drops;     /* choices of experts without room, all steps */
-    uint64_t digest;  /* of all weights and optimizer state at the end */
-    int64_t elements; /* that went into it */
+    double small[SK_TEST_STEPS]; /* with noise: sk_step_out.small */
+    double drops;                /* choices of experts without room, all steps */
+    uint64_t digest;             /* of all weights and optimizer state at the end */
+    int64_t elements;            /* that went into it */
     int64_t heap_bytes[SK_TEST_RANKS];
     int n_ranks;
 } sk_trial;

@@ -228,6 +228,9 @@ static sk_status optimize(sk_run *r, const sk_inst *in, int pc)
     case SK_DO_SQUARES:
         sk_do_squares(r, in);
         return SK_OK;
+    case SK_DO_SUMSQ:
+        sk_do_sumsq(r, in);
+        return SK_OK;
     default:
         return sk_fail(SK_EBUG, "instruction %d has no meaning", pc);
     }

@@ -160,6 +160,22 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
     }
 }
 
+static void sumsq_part(void *ctx, int part, int of)
+{
+    const sk_bound_inst *j = ctx;
+    double *sum = &j->r->partial[part][0];
+    *sum = 0;
+    sk_see_part(j->r, j->in->in[0], part, of, see_squares, sum);
+}
+
+void sk_do_sumsq(sk_run *r, const sk_inst *in)
+{
+    double *sum = sk_run_data(r, in->out[0]);
+    if (!r->p->params.v[in->param].counts) return;
+    sk_threads_run(r->team, sumsq_part, &(sk_bound_inst){r, in});
+    for (int i = 0; i < r->p->threads; i++) *sum += r->partial[i][0];
+}
+
 /* The sums over all ranks are known: every rank computes the same loss and norm. */
 static void take_sums(sk_run *r, const sk_inst *in)
 {
@@ -181,6 +197,8 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.drops = sum[SK_SUM_DROPS];
     r->out.grad_norm = sqrt(squares) / tokens / r->loss_scale;
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
+    double unit = tokens * r->loss_scale; /* of grad_norm */
+    r->out.small = in->in[2] < 0 ? 0 : *(double *)sk_run_data(r, in->in[2]) / (unit * unit);
 }
 
 /* The error feedback of a skipped step is as bad as its gradients: it begins anew. */

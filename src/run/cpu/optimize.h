@@ -14,6 +14,7 @@ enum { SK_SMALL_PIECE = 1 << 14 };
 void sk_do_squares(sk_run *r, const sk_inst *in);
 double sk_offloaded_squares(const sk_run *r); /* the sum of all that SQUARES saw in this step */
 void sk_do_stats(sk_run *r, const sk_inst *in);
+void sk_do_sumsq(sk_run *r, const sk_inst *in);
 void sk_do_clip(sk_run *r, const sk_inst *in);
 
 /* Calls f with the elements of a share (part, of) of a buffer as f32, a block at a time. */

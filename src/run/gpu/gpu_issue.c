@@ -96,6 +96,7 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
 {
     const sk_gpu *g = r->gpu;
     sk_clip_job j = {.sums = sk_gpu_data(r, in->in[0]),
+                     .small = in->in[2] < 0 ? NULL : sk_gpu_data(r, in->in[2]),
                      .n_sums = r->p->n_sums,
                      .exact = in->in[1] < 0 ? NULL : sk_gpu_data(r, in->in[1]),
                      .cells = (int)(sk_gpu_count(r, in->in[0]) - SK_STAT_SUMS - r->p->n_sums),
@@ -110,6 +111,14 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
     for (const sk_feedback_reset_job *f = g->resets; in->training && f->n; f++)
         SK_TRY(g->inst->reset_feedback(f, &g->scalars->skip, g->compute));
     return g->offload && in->training ? sk_offload_clipped(g->offload) : SK_OK;
+}
+
+static sk_status sumsq(const sk_run *r, const sk_inst *in)
+{
+    const sk_gpu *g = r->gpu;
+    if (!r->p->params.v[in->param].counts) return SK_OK;
+    return g->inst->sumsq(sk_gpu_data(r, in->out[0]), sk_gpu_data(r, in->in[0]),
+                          r->p->bufs.v[in->in[0]].type, sk_gpu_count(r, in->in[0]), &g->launch);
 }
 
 static sk_status compute(sk_run *r, int pc)
@@ -149,6 +158,8 @@ sk_status sk_gpu_issue(sk_run *r, int pc)
         return stats(r, in);
     case SK_DO_CLIP:
         return clip(r, in);
+    case SK_DO_SUMSQ:
+        return sumsq(r, in);
     case SK_DO_UPDATE:
         if (!g->updates[pc].n_pieces) return SK_OK; /* part of an earlier launch */
         return optim_of(r, in)->pass[in->pass](&g->updates[pc], &g->launch);

@@ -106,6 +106,7 @@ static void read_scalars(sk_run *r)
     r->out.loss = t->loss;
     r->out.tokens = t->tokens;
     r->out.grad_norm = t->norm;
+    r->out.small = t->small;
     r->out.aux = t->aux;
     r->out.drops = t->drops;
     r->out.finite = t->finite;

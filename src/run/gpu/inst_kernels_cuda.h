@@ -32,6 +32,7 @@ sk_status sk_gpu_reset_feedback(const sk_feedback_reset_job *j, const int32_t *s
 /* stats_kernels.cu */
 sk_status sk_gpu_stats(const sk_stats_job *j, const sk_launch *l);
 sk_status sk_gpu_clip(const sk_clip_job *j, const sk_launch *l);
+sk_status sk_gpu_sumsq(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l);
 /* pack_kernels.cu */
 sk_status sk_gpu_pack(const void *data, char *packed, sk_dtype type, int64_t n, int64_t capacity,
                       int32_t *full, const sk_launch *l);

@@ -1,5 +1,5 @@
-/* stats_kernels.cu - STATS: the norm of gradients and the sums of a step; CLIP: what follows from
- * them. */
+/* stats_kernels.cu - STATS: the norm of gradients and the sums of a step; SUMSQ: the squares of one
+ * gradient; CLIP: what follows from the sums. */
 #include "base/exact.h"
 #include "run/gpu/inst_kernels_cuda.h"
 #include "run/ordered_sums.h"
@@ -34,6 +34,15 @@ template <typename T> static __device__ double squares(const T *x, int64_t n, fl
         sum += (double)(v * (v * counts));
     }
     return sum;
+}
+
+/* The same of elements [from, to) of a buffer of any type. */
+static __device__ double squares_of(const void *data, sk_dtype type, int64_t from, int64_t to,
+                                    float counts)
+{
+    if (type == SK_BF16) return squares((const __nv_bfloat16 *)data + from, to - from, counts);
+    if (type == SK_F16) return squares((const __half *)data + from, to - from, counts);
+    return squares((const float *)data + from, to - from, counts);
 }
 
 /* As in base/exact.c: squares of mantissas are added to a bin for each exponent, and the bins to
@@ -91,10 +100,7 @@ static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
         float counts = p.counts ? 1 : 0;
         if (to > p.n) to = p.n;
         if (exact && p.counts) to = from;
-        if (p.type == SK_BF16)
-            sum += squares((const __nv_bfloat16 *)p.data + from, to - from, counts);
-        else if (p.type == SK_F16) sum += squares((const __half *)p.data + from, to - from, counts);
-        else sum += squares((const float *)p.data + from, to - from, counts);
+        sum += squares_of(p.data, p.type, from, to, counts);
         c = p.chunk + (p.n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
     }
     sum = sk_block_sum(sum);
@@ -130,6 +136,39 @@ sk_status sk_gpu_stats(const sk_stats_job *j, const sk_launch *l)
     return sk_cuda_launched("stats");
 }
 
+/* ---- SUMSQ */
+
+/* Each block has a share of all chunks of one gradient. */
+static __global__ void __launch_bounds__(BLOCK, STAT_PER_SM)
+    sumsq_share(const void *data, sk_dtype type, int64_t n, double *partial)
+{
+    int64_t chunks = (n + SK_UPDATE_CHUNK - 1) / SK_UPDATE_CHUNK;
+    int64_t from = chunks * blockIdx.x / gridDim.x * SK_UPDATE_CHUNK;
+    int64_t to = chunks * (blockIdx.x + 1) / gridDim.x * SK_UPDATE_CHUNK;
+    double sum = sk_block_sum(squares_of(data, type, from, to < n ? to : n, 1));
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(BLOCK) sumsq_end(double *to, const double *partial, int n)
+{
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += BLOCK) sum += partial[i];
+    sum = sk_block_sum(sum);
+    if (threadIdx.x == 0) *to += sum;
+}
+
+sk_status sk_gpu_sumsq(double *sum, const void *data, sk_dtype type, int64_t n, const sk_launch *l)
+{
+    cudaStream_t s = (cudaStream_t)l->stream;
+    double *partial = (double *)l->workspace;
+    int64_t chunks = sk_update_chunks(n);
+    int blocks = chunks < STAT_BLOCKS ? (int)chunks : (int)STAT_BLOCKS;
+    if (!blocks) return SK_OK;
+    sumsq_share<<<(unsigned)blocks, BLOCK, 0, s>>>(data, type, n, partial);
+    sumsq_end<<<1, BLOCK, 0, s>>>(sum, partial, blocks);
+    return sk_cuda_launched("sumsq");
+}
+
 /* ---- CLIP: take_sums() and sk_do_clip() of run/cpu/grad_norm.c, by one thread */
 
 static __device__ void take_sums(const sk_clip_job *j, double loss_scale)
@@ -145,6 +184,7 @@ static __device__ void take_sums(const sk_clip_job *j, double loss_scale)
     p->aux = sum[SK_SUM_AUX] / tokens;
     p->drops = sum[SK_SUM_DROPS];
     p->norm = sqrt(squares) / tokens / loss_scale;
+    p->small = j->small ? *j->small / (tokens * loss_scale * tokens * loss_scale) : 0;
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
 }

@@ -1,0 +1,25 @@
+/* noise_scale.c - gradient variance and noise scale from squared norms; see noise_scale.h. */
+#include "train/noise_scale.h"
+
+#include <math.h>
+
+#define KEPT 0.95 /* of an average, at the next step: it reaches back about 20 steps */
+
+void sk_noise_step(sk_noise_scale *x, const sk_noise *plan, double batch, const sk_step_out *out)
+{
+    double norm = out->grad_norm * out->grad_norm;
+    double square = (plan->part * norm - out->small) / (plan->part - plan->square);
+    x->now = batch * (norm - square);
+    if (!out->finite || !isfinite(x->now)) {
+        x->now = NAN;
+        return;
+    }
+    x->variance = KEPT * x->variance + (1 - KEPT) * x->now;
+    x->square = KEPT * x->square + (1 - KEPT) * square;
+    x->weight = KEPT * x->weight + (1 - KEPT);
+}
+
+double sk_noise_ratio(const sk_noise_scale *x)
+{
+    return x->weight > 0 && x->square > 0 ? x->variance / x->square : NAN;
+}
