@@ -805,7 +805,7 @@ static void refusals(const gpu *g)
 
 static sk_status open_launch(gpu *g)
 {
-    static const uint64_t step = STEP;
+    static const uint64_t step[2] = {STEP, 0}; /* and updates before it, as ops on the CPU see */
     void *base;
     if (g->cpu) return SK_OK;
     g->l.stream = g->s;
@@ -813,7 +813,8 @@ static sk_status open_launch(gpu *g)
     SK_TRY(sk_pool_open(g->d, g->l.workspace_bytes + GAP, &base));
     g->l.workspace = (char *)base + GAP;
     g->l.step = (const uint64_t *)base;
-    return sk_device_copy(g->d, base, &step, sizeof step, g->s);
+    g->l.updates = (const int64_t *)base + 1;
+    return sk_device_copy(g->d, base, step, sizeof step, g->s);
 }
 
 static bool asked(const char *op, char **ops)

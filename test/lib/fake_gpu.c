@@ -520,6 +520,7 @@ typedef struct op_call {
     const sk_op *op;
     sk_args args;
     const uint64_t *step;
+    const int64_t *updates;
 } op_call;
 
 /* A bias without an address was added before (parts/fuse/linear_gelu.c): none is left. */
@@ -537,6 +538,7 @@ static void do_op(void *what)
     c->args.part = 0;
     c->args.of = 1;
     c->args.stream = *c->step;
+    if (c->updates) c->args.updates = *c->updates;
     c->args.scratch = aligned_alloc(64, sk_op_scratch(c->op, &c->args) / 64 * 64 + 64);
     sk_op_run_cpu(c->op, &c->args);
     free(c->args.scratch);
@@ -547,7 +549,7 @@ static sk_status launch(int i, const sk_args *a, const sk_launch *l)
 {
     SK_TRY(lucky());
     SK_TRY(sk_op_takes(sk_op_parts[i - FIRST], a));
-    op_call c = {sk_op_parts[i - FIRST], *a, l->step};
+    op_call c = {sk_op_parts[i - FIRST], *a, l->step, l->updates};
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
 }

@@ -85,6 +85,7 @@ static void run_op(sk_run *r, int pc)
 {
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
+    a->updates = r->step * r->p->n_updates + r->shift;
     a->validation = r->validation;
     char *scratch = r->base + r->p->kind_at[SK_SCRATCH];
     op_job j = {.op = r->p->insts.v[pc].node->op,
