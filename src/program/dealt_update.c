@@ -27,6 +27,8 @@ typedef struct item {
 typedef struct deal {
     sk_lowering *e;
     int axis, n; /* ranks along it */
+    sk_dtype type;
+    int sums; /* totals that the passes read; -1: none */
     item *v;
     int items;
     int64_t block; /* elements */
@@ -55,7 +57,7 @@ static sk_extent shard_at(const deal *d, const sk_param_plan *q, int k)
 
 static int64_t bytes_of(const deal *d, const sk_extent *box)
 {
-    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(d->e->opts->state_type);
+    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(d->type);
 }
 
 /* A product of a matrix with its smaller side: rows times columns times the smaller. */
@@ -105,13 +107,13 @@ static void choose_owners(deal *d)
         bytes[to] += x->bytes;
         if (bytes[to] > longest) longest = bytes[to];
     }
-    d->block = longest / (int64_t)sk_dtype_size(d->e->opts->state_type);
+    d->block = longest / (int64_t)sk_dtype_size(d->type);
 }
 
 static int blocks(const deal *d, const char *name)
 {
     sk_extent box = {.n = 2, .size = {d->n, d->block}, .full = {d->n, d->block}};
-    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, d->e->opts->state_type, box);
+    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, d->type, box);
 }
 
 /* A shard as a part of `in`, in the block of k. */
@@ -119,16 +121,16 @@ static int part_of(const deal *d, const item *x, int in, int k, const sk_extent 
 {
     sk_program *p = d->e->p;
     const sk_tensor *t = p->params.v[x->param].tensor;
-    int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE,
-                            d->e->opts->state_type, *box);
+    int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE, d->type,
+                            *box);
     p->bufs.v[b].within = in;
-    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(d->e->opts->state_type) + x->at;
+    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(d->type) + x->at;
     return b;
 }
 
 static void exchange(const deal *d, int from, int to, const char *what)
 {
-    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, d->e->opts->state_type, d->axis, what);
+    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, d->type, d->axis, what);
     sk_lower_seg(d->e, call, from, to, 1, d->n, d->block);
     sk_lower_start(d->e, call, SK_FLIES_NOT);
 }
@@ -136,7 +138,7 @@ static void exchange(const deal *d, int from, int to, const char *what)
 /* My matrix: its shards come together over the axis, and the step is cut again. */
 static void own(const deal *d, const item *x)
 {
-    const sk_param_plan *q = &d->e->p->params.v[x->param];
+    sk_param_plan *q = &d->e->p->params.v[x->param];
     sk_state whole = q->update;
     whole.how[d->axis] = SK_REPLICATE;
     int *part = sk_many(d->e->tmp, int, d->n), to = sk_whole_direction(d->e, q, &whole);
@@ -152,15 +154,18 @@ static void own(const deal *d, const item *x)
 
 static void pass(const deal *d, int which)
 {
-    for (int i = 0; i < d->items; i++) {
-        const sk_param_plan *q = &d->e->p->params.v[d->v[i].param];
-        sk_lower_pass(d->e, d->v[i].param, which)->in[2 + q->n_state] = d->v[i].sent;
-    }
+    for (int i = 0; i < d->items; i++)
+        sk_whole_pass(d->e, d->v[i].param, which, d->v[i].sent, d->sums);
 }
 
-void sk_lower_dealt(sk_lowering *e, const int *params, int n)
+void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
 {
-    deal d = {.e = e, .axis = e->l->shard_axis, .n = e->l->mesh.size[e->l->shard_axis], .items = n};
+    deal d = {.e = e,
+              .axis = e->l->shard_axis,
+              .n = e->l->mesh.size[e->l->shard_axis],
+              .type = sk_whole_type(e, &e->p->params.v[*params]),
+              .sums = sums,
+              .items = n};
     d.v = sk_many(e->tmp, item, n);
     for (int i = 0; i < n; i++) d.v[i] = item_of(&d, params[i]);
     choose_owners(&d);

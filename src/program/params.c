@@ -69,7 +69,7 @@ static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, 
 
 /* Is this rank the owner of a shard that several have?  The owner is the first along every axis
  * over which it is replicated. */
-static bool first_of(const sk_lowering *e, const sk_state *s, uint64_t stages)
+bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
@@ -228,8 +228,8 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !sk_lower_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
     p->bufs.v[q->stored].common = is_common(e, q);
-    q->owner = first_of(e, &q->update, set);
-    q->writes = first_of(e, cut ? &q->update : &q->used, set);
+    q->owner = sk_lower_first(e, &q->update, set);
+    q->writes = sk_lower_first(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
     if (t->type != SK_F32 || sk_lower_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);

@@ -742,6 +742,27 @@ static sk_status convert(void *to, sk_dtype to_type, const void *from, sk_dtype 
     return SK_OK;
 }
 
+typedef struct keep_call {
+    convert_call as;
+    const int32_t *skip;
+} keep_call;
+
+static void do_keep(void *what)
+{
+    keep_call *c = what;
+    if (!*c->skip) do_convert(&c->as);
+}
+
+static sk_status keep(float *to, const void *from, sk_dtype type, int64_t n, const int32_t *skip,
+                      void *stream)
+{
+    SK_TRY(lucky());
+    SK_TRY(sk_inst_kernel_takes("keep", type));
+    append(stream, do_keep, &(keep_call){{to, from, SK_F32, type, n}, skip}, sizeof(keep_call),
+           false);
+    return SK_OK;
+}
+
 static void do_stats(void *what)
 {
     sk_stats_job *j = what;
@@ -890,6 +911,7 @@ const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
                                               .add = add,
                                               .tree = tree,
                                               .convert = convert,
+                                              .keep = keep,
                                               .stats = stats,
                                               .clip = clip,
                                               .sumsq = sumsq,
