@@ -273,6 +273,8 @@ typedef struct sk_program {
         sk_param_plan *v;
         int n, cap;
     } params;
+    int n_extras; /* behind the parameters, at params.v[params.n]: extras (graph/extra.h), which
+                     have only tensor, used, update, grad, grad_shard and owner */
     struct {
         int *v; /* kept buffers of SK_MEMORY tensors */
         int n, cap;
@@ -390,6 +392,10 @@ static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)
 {
     return !p->params.v[in->param].optim->pass[in->pass + 1];
 }
+/* Sums that contributions of nodes are added to: gradients of parameters, then extras. */
+static inline int sk_n_grads(const sk_program *p) { return p->params.n + p->n_extras; }
+/* The extra of a parameter, sk_extra_kind `kind`: an index of params.v; -1: this stage has none. */
+int sk_program_extra(const sk_program *p, const sk_tensor *param, int kind);
 /* Does the node recompute a forward result for the backward pass (recompute_clones.c)? */
 static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 {
