@@ -138,6 +138,10 @@ struct sk_whole {
     /* State with these letters, "rR", "c", "rc" or "" for a number. */
     int (*state)(sk_whole *w, const char *name, const char *letters);
     void (*keep)(sk_whole *w, int state, int value);
+    /* With sk_optim.factors: K-FAC's factor of the rows, "rR", or of the columns, "cC", of this
+     * step, summed over samples; of inputs or of gradients of results, whichever the side is.  -1:
+     * there is none, since the side is too long or several products read the parameter. */
+    int (*factor)(sk_whole *w, bool rows);
     void (*every)(sk_whole *w, int updates);
 };
 #define sk_whole_op(w, name, dims, ...) (w)->op(w, name, dims, &(sk_whole_args){__VA_ARGS__})
@@ -150,7 +154,8 @@ typedef struct sk_optim {
     void (*pass[SK_MAX_PASS + 1])(sk_piece *p); /* NULL ends the list */
     /* NULL, or: for matrices only.  Returns the number of the result. */
     int (*whole)(sk_whole *w);
-    bool exact; /* with whole: operations are in f32 in any precision, and passes keep no state */
+    bool factors; /* with whole: the backward pass leaves Kronecker factors of the matrices */
+    bool exact;   /* with whole: operations are in f32 in any precision, and passes keep no state */
     const char *rest; /* with whole: the optimizer of parameters that are no matrices */
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */

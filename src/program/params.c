@@ -269,7 +269,7 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .shard = -1,
                          .master = -1,
                          .error = -1};
-    q->owner = first_of(e, &q->update, 0);
+    q->owner = sk_lower_first(e, &q->update, 0);
     plan_sum(e, q, t->name);
 }
 

@@ -32,6 +32,7 @@ typedef struct builder {
     int64_t count; /* of matrices */
     sk_dtype type; /* that results are kept in */
     int every;
+    const int *factor; /* of rows and of columns: buffers; -1: none */
     values values;
 } builder;
 
@@ -256,6 +257,20 @@ static void keep(sk_whole *w, int state, int value)
     in->layer = b->q->tensor->layer;
 }
 
+static int add_factor(sk_whole *w, bool rows)
+{
+    builder *b = (builder *)(void *)w;
+    int buf = b->factor[!rows], several = b->several > 0;
+    char letters[4];
+    if (buf < 0) return -1;
+    spell(rows ? "rR" : "cC", 2, several, letters);
+    sk_extent box = box_of(b, letters);
+    const sk_buffer *from = &b->e->p->bufs.v[buf];
+    sk_assert(sk_box_count(&box, 0, box.n) == sk_box_count(&from->box, 0, from->box.n));
+    return add_value(b, view(b->e, buf, tensor_of(b, "factor", letters, SK_F32), &box), several,
+                     false);
+}
+
 /* --- one parameter --- */
 
 static const double *knobs_of(sk_lowering *e, const sk_param_plan *q)
@@ -275,7 +290,8 @@ static bool first_holder(const sk_lowering *e, const sk_param_plan *q, const sk_
     return sk_lower_first(e, &s, e->plan.read_by[q->tensor->id]);
 }
 
-int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from)
+int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from,
+                     const int factor[2])
 {
     const sk_extent box = e->p->bufs.v[from].box;
     bool narrow = e->opts->gpu && !e->l->canonical && sk_narrow(q->tensor) && !q->optim->exact;
@@ -283,11 +299,13 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
                        .op = add_op,
                        .state = add_state,
                        .keep = keep,
+                       .factor = add_factor,
                        .every = set_every},
                  .e = e,
                  .q = q,
                  .box = &box,
                  .count = 1,
+                 .factor = factor,
                  .type = narrow ? q->tensor->type : SK_F32};
     sk_extent matrix = merged(&b);
     char letters[4];

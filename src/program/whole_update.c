@@ -59,35 +59,54 @@ int sk_whole_direction(sk_lowering *e, const sk_param_plan *q, const sk_state *s
 }
 
 /* One axis at a time, the one that cuts finest first. */
-static int gather(sk_lowering *e, const sk_param_plan *q, sk_state now, const sk_state *want,
-                  int buf)
+static int gather(sk_lowering *e, const sk_tensor *t, const char *what, sk_whole_shard x,
+                  const sk_state *want)
 {
-    const sk_tensor *t = q->tensor;
+    sk_dtype type = e->p->bufs.v[x.buf].type;
     for (bool more = true; more;) {
         more = false;
         for (int a = 0; a < e->l->mesh.n; a++) {
-            int d = now.dim[a];
-            if (now.how[a] != SK_SPLIT || want->how[a] == SK_SPLIT) continue;
-            if (!sk_lower_finest(e, t, &now, a, d)) continue;
-            now.how[a] = SK_REPLICATE;
-            int to = sk_whole_direction(e, q, &now), call;
-            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, sk_whole_type(e, q), a,
-                                 sk_print(e->p->arena, "direction of %s", t->name));
-            sk_lower_rows(e, call, buf, to, &e->p->bufs.v[to].box, d);
+            int d = x.state.dim[a];
+            if (x.state.how[a] != SK_SPLIT || want->how[a] == SK_SPLIT) continue;
+            if (!sk_lower_finest(e, t, &x.state, a, d)) continue;
+            x.state.how[a] = SK_REPLICATE;
+            const sk_extent box = sk_lower_box(e, t, &x.state, -1);
+            int to = sk_lower_buffer(e, what, t, SK_WIRE, type, box);
+            int call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, type, a, what);
+            sk_lower_rows(e, call, x.buf, to, &box, d);
             sk_lower_start(e, call, SK_FLIES_NOT);
-            buf = to;
+            x.buf = to;
             more = true;
         }
     }
-    return buf;
+    return x.buf;
 }
 
-int sk_whole_step(sk_lowering *e, sk_param_plan *q, const sk_state *from, int shard)
+void sk_whole_factors(const sk_lowering *e, const sk_param_plan *q, sk_whole_shard factor[2])
 {
-    sk_state want = whole_state(e, q, from);
-    int whole = gather(e, q, *from, &want, shard), step = sk_whole_operate(e, q, &want, whole);
-    if (whole == shard) return step;
-    int to = sk_whole_direction(e, q, from);
+    for (int side = 0; side < 2; side++) {
+        int i = sk_whole_factor(e, q, side);
+        factor[side].buf = i < 0 ? -1 : e->p->params.v[i].grad_shard;
+        if (i >= 0) factor[side].state = e->p->params.v[i].update;
+    }
+}
+
+int sk_whole_step(sk_lowering *e, sk_param_plan *q, const sk_whole_shard *from,
+                  const sk_whole_shard *factor)
+{
+    sk_state want = whole_state(e, q, &from->state);
+    const char *what = sk_print(e->p->arena, "direction of %s", q->tensor->name);
+    int whole = gather(e, q->tensor, what, *from, &want), bufs[2] = {-1, -1};
+    for (int side = 0; side < 2; side++) {
+        if (factor[side].buf < 0) continue;
+        int i = sk_whole_factor(e, q, side);
+        sk_state all = sk_whole_factor_state(e, q, i);
+        bufs[side] =
+            gather(e, e->p->params.v[i].tensor, e->p->params.v[i].tensor->name, factor[side], &all);
+    }
+    int step = sk_whole_operate(e, q, &want, whole, bufs);
+    if (whole == from->buf) return step;
+    int to = sk_whole_direction(e, q, &from->state);
     sk_lower_move(e, SK_DO_SLICE, step, to);
     return to;
 }
@@ -110,7 +129,9 @@ static void one_bucket(sk_lowering *e, const int *params, int n, int sums)
     }
     for (int i = 0; i < n; i++) {
         sk_param_plan *q = &p->params.v[params[i]];
-        dir[i] = sk_whole_step(e, q, &q->update, dir[i]);
+        sk_whole_shard factor[2];
+        sk_whole_factors(e, q, factor);
+        dir[i] = sk_whole_step(e, q, &(sk_whole_shard){dir[i], q->update}, factor);
     }
     for (int i = 0; i < n; i++) sk_whole_pass(e, params[i], 1, dir[i], sums);
 }
