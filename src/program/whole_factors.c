@@ -30,18 +30,31 @@ int sk_whole_factor(const sk_lowering *e, const sk_param_plan *q, int side)
     return -1;
 }
 
-sk_state sk_whole_factor_state(const sk_lowering *e, const sk_param_plan *q, int factor)
+/* Axes that cut the matrices of the parameter apart cut its factors apart too. */
+sk_state sk_whole_factor_state(const sk_lowering *e, int factor, const sk_state *whole)
 {
-    const sk_param_plan *x = &e->p->params.v[factor];
-    sk_state s = x->update;
-    char roles[SK_MAX_DIM + 1];
-    sk_param_matrix(e->g, q->tensor, roles);
-    for (int a = 0; a < e->l->mesh.n; a++) {
-        if (s.how[a] != SK_SPLIT) continue;
-        const char *at = strchr(q->tensor->letters, x->tensor->letters[s.dim[a]]);
-        if (!at || roles[at - q->tensor->letters] != '0') s.how[a] = SK_REPLICATE;
-    }
+    sk_state s = e->p->params.v[factor].update;
+    for (int a = 0; a < e->l->mesh.n; a++)
+        if (s.how[a] == SK_SPLIT && whole->how[a] != SK_SPLIT) s.how[a] = SK_REPLICATE;
     return s;
+}
+
+/* Where matrices are cut apart (experts) and their factors are not, since all ranks of the axis
+ * have samples of all: s becomes the state that goes with the matrices. */
+bool sk_whole_factor_apart(const sk_lowering *e, const sk_param_plan *q, int factor,
+                           const sk_state *whole, sk_state *s)
+{
+    const char *letters = e->p->params.v[factor].tensor->letters;
+    bool any = false;
+    for (int a = 0; a < e->l->mesh.n; a++) {
+        if (whole->how[a] != SK_SPLIT || s->how[a] == SK_SPLIT) continue;
+        const char *at = strchr(letters, q->tensor->letters[whole->dim[a]]);
+        sk_assert(at);
+        s->how[a] = SK_SPLIT;
+        s->dim[a] = (uint8_t)(at - letters);
+        any = true;
+    }
+    return any;
 }
 
 bool sk_whole_factor_cut(const sk_lowering *e, int factor)
@@ -59,10 +72,7 @@ bool sk_whole_factors_dealt(const sk_lowering *e, const sk_param_plan *q)
         int i = sk_whole_factor(e, q, side);
         if (!sk_whole_factor_cut(e, i)) continue;
         const sk_param_plan *x = &e->p->params.v[i];
-        sk_state want = sk_whole_factor_state(e, q, i);
-        if (want.how[a] == SK_SPLIT ||
-            !sk_lower_finest(e, x->tensor, &x->update, a, x->update.dim[a]))
-            return false;
+        if (!sk_lower_finest(e, x->tensor, &x->update, a, x->update.dim[a])) return false;
     }
     return true;
 }

@@ -100,9 +100,13 @@ int sk_whole_step(sk_lowering *e, sk_param_plan *q, const sk_whole_shard *from,
     for (int side = 0; side < 2; side++) {
         if (factor[side].buf < 0) continue;
         int i = sk_whole_factor(e, q, side);
-        sk_state all = sk_whole_factor_state(e, q, i);
-        bufs[side] =
-            gather(e, e->p->params.v[i].tensor, e->p->params.v[i].tensor->name, factor[side], &all);
+        const sk_tensor *t = e->p->params.v[i].tensor;
+        sk_state all = sk_whole_factor_state(e, i, &want);
+        bufs[side] = gather(e, t, t->name, factor[side], &all);
+        if (!sk_whole_factor_apart(e, q, i, &want, &all)) continue;
+        int part = sk_lower_buffer(e, t->name, t, SK_WIRE, SK_F32, sk_lower_box(e, t, &all, -1));
+        sk_lower_move(e, SK_DO_SLICE, bufs[side], part);
+        bufs[side] = part;
     }
     int step = sk_whole_operate(e, q, &want, whole, bufs);
     if (whole == from->buf) return step;

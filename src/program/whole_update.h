@@ -27,9 +27,11 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
                      const int factor[2]);
 
 /* whole_factors.c: the plan of the factor of side 0, rows, or 1, columns, in params.v, -1: none;
- * the state in which the matrices of it are not cut; does ZeRO shard it. */
+ * the state that goes with matrices in state `whole`; does ZeRO shard it. */
 int sk_whole_factor(const sk_lowering *e, const sk_param_plan *q, int side);
-sk_state sk_whole_factor_state(const sk_lowering *e, const sk_param_plan *q, int factor);
+sk_state sk_whole_factor_state(const sk_lowering *e, int factor, const sk_state *whole);
+bool sk_whole_factor_apart(const sk_lowering *e, const sk_param_plan *q, int factor,
+                           const sk_state *whole, sk_state *s);
 bool sk_whole_factor_cut(const sk_lowering *e, int factor);
 bool sk_whole_factors_dealt(const sk_lowering *e, const sk_param_plan *q);
 

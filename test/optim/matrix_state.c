@@ -1,10 +1,12 @@
-/* matrix_state.c - optimizers that keep state of whole matrices: Shampoo, SOAP, Adafactor.
+/* matrix_state.c - optimizers that keep state of whole matrices: Shampoo, SOAP, Adafactor, K-FAC.
  *
  * After 20 steps the weights are those of a reference in double that is written here from the
  * papers, given the gradient of each step.  Bases of SOAP are those of the run, which are checked:
- * where a factor has less than full rank, its eigenvectors are not the only ones.  On other layouts
+ * where a factor has less than full rank, its eigenvectors are not the only ones.  So are the
+ * Kronecker factors of each step, which test/program/extras.c is for.  On other layouts
  * the bits are those of one rank in canonical order, also on a GPU.  State has the bytes of the
  * closed form, on one rank and on several in all.  A skipped step leaves it as it was. */
+#include "graph/extra.h"
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -77,8 +79,8 @@ static void eigen(double *a, double *q, int64_t n)
             }
 }
 
-/* (a + eps largest I)^(-1/4) */
-static double *fourth_root(const double *a, int64_t n, double eps)
+/* (a + eps largest I)^power */
+static double *root(const double *a, int64_t n, double eps, double power)
 {
     double *d = zeros(n * n), *q = zeros(n * n), most = 0;
     memcpy(d, a, sizeof *d * (size_t)(n * n));
@@ -87,7 +89,7 @@ static double *fourth_root(const double *a, int64_t n, double eps)
     double *qd = zeros(n * n);
     for (int64_t i = 0; i < n * n; i++) {
         double e = fmax(d[i % n * (n + 1)], 0) + eps * most;
-        qd[i] = q[i] * pow(e, -0.25);
+        qd[i] = q[i] * pow(e, power);
     }
     double *z = product(qd, false, q, true, n, n, n);
     free(d), free(q), free(qd);
@@ -134,14 +136,14 @@ static void grams(one *o, double beta, int t, bool debiased)
     free(l), free(r);
 }
 
-static void shampoo(one *o, int t)
+/* Shampoo with a power of -1/4, K-FAC with -1. */
+static void two_sided(one *o, int t, double power)
 {
     double rms = 0, *u, *z, lr = 0.003;
     average(o->mom, o->g, 0.9, t, o->m * o->n);
-    grams(o, 0.95, t, true);
     if (t % INTERVAL == 1) {
         free(o->pl), free(o->pr);
-        o->pl = fourth_root(o->l, o->m, 1e-4), o->pr = fourth_root(o->r, o->n, 1e-4);
+        o->pl = root(o->l, o->m, 1e-4, power), o->pr = root(o->r, o->n, 1e-4, power);
     }
     z = product(o->pl, false, o->mom, false, o->m, o->m, o->n);
     u = product(z, false, o->pr, false, o->m, o->n, o->n);
@@ -237,6 +239,20 @@ static void see_basis(const matrix *x, const char *name, const double *factor, d
     free(all);
 }
 
+/* Averages of the factors that the backward pass of this step left. */
+static void see_factors(const matrix *x)
+{
+    for (int kind = SK_EXTRA_KRON_A; kind <= SK_EXTRA_KRON_G; kind++) {
+        int i = sk_program_extra(x->p, x->q->tensor, kind);
+        const sk_param_plan *f = &x->p->params.v[i];
+        bool rows = strchr(f->tensor->letters, x->q->tensor->letters[0]) != NULL;
+        int64_t n = rows ? x->rows : x->cols;
+        double *now = wide_copy(x->run, x->p, f->grad_shard);
+        average(rows ? x->h->l : x->h->r, now, 0.95, x->step, x->experts * n * n);
+        free(now);
+    }
+}
+
 static double rms_of(const matrix *x)
 {
     double sum = 0;
@@ -254,7 +270,10 @@ static void one_step(const matrix *x, int64_t e, double rms)
     o.l = h->l + e * mm, o.r = h->r + e * nn;
     o.pl = memcpy(zeros(mm), h->pl + e * mm, sizeof(double) * (size_t)mm);
     o.pr = memcpy(zeros(nn), h->pr + e * nn, sizeof(double) * (size_t)nn);
-    if (!strcmp(x->q->optim->name, "shampoo")) shampoo(&o, x->step);
+    if (!strcmp(x->q->optim->name, "shampoo")) {
+        grams(&o, 0.95, x->step, true);
+        two_sided(&o, x->step, -0.25);
+    } else if (!strcmp(x->q->optim->name, "kfac")) two_sided(&o, x->step, -1);
     else if (!strcmp(x->q->optim->name, "soap")) soap(&o, x->step);
     else adafactor(&o, x->step, rms);
     paste(x, o.w, h->w, e), paste(x, o.mom, h->m, e), paste(x, o.v, h->v, e);
@@ -286,6 +305,7 @@ static void compare_one(const sk_trial *t, matrix *x, int param)
         for (int64_t i = 0; i < n; i++) x->h->w[i] = initial[param][i];
     }
     double rms = rms_of(x);
+    if (x->q->optim->factors) see_factors(x);
     for (int64_t e = 0; e < x->experts; e++) one_step(x, e, rms);
     if (!strcmp(x->q->optim->name, "soap") && x->step % INTERVAL == 1) {
         see_basis(x, "p", x->h->l, x->h->pl, x->rows);
@@ -347,6 +367,7 @@ static sk_trial trial(const char *optim, const char *model, const char *layout)
     t.hyper.num_hidden_layers = 2;
     t.hyper.embd_pdrop = t.hyper.resid_pdrop = 0;
     t.optim = optim;
+    if (sk_optim_find(optim)->factors) t.extras = 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G;
     t.lr = 0.003;
     t.steps = 5;
     set(&t, "interval", INTERVAL);
@@ -415,7 +436,8 @@ static int64_t want_bytes(const sk_program *p, const char *optim)
         int64_t cols = n / rows / several, each = 0;
         if (!sk_param_whole(q))
             bytes += 4 * n * (*q->optim->name == 'a' && q->optim->n_state == 1 ? 1 : 2);
-        else if (!strcmp(optim, "shampoo")) each = rows * cols + 2 * rows * rows + 2 * cols * cols;
+        else if (!strcmp(optim, "shampoo") || !strcmp(optim, "kfac"))
+            each = rows * cols + 2 * rows * rows + 2 * cols * cols;
         else if (!strcmp(optim, "soap")) each = 2 * rows * cols + 2 * rows * rows + 2 * cols * cols;
         else each = rows + cols;
         bytes += 4 * several * each;
@@ -445,10 +467,10 @@ static void closed_form(const char *optim, const char *layout)
 
 int main(void)
 {
-    static const char *const optims[] = {"shampoo", "soap", "adafactor"};
+    static const char *const optims[] = {"shampoo", "soap", "adafactor", "kfac"};
     sk_fake_gpu(20);
     sk_fake_nccl();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         in_double(optims[i], "gpt2");
         in_double(optims[i], "switch");
         same_bits(optims[i], "gpt2", false);

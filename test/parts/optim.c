@@ -268,6 +268,7 @@ static const struct reference {
     {"mars", mars, 0.05, "gamma", 0.1},
     {"muon", NULL, 0, NULL, 0},      /* test/optim/whole.c */
     {"adafactor", NULL, 0, NULL, 0}, /* test/optim/matrix_state.c, and those below */
+    {"kfac", NULL, 0, NULL, 0},
     {"shampoo", NULL, 0, NULL, 0},
     {"soap", NULL, 0, NULL, 0},
     {"adafactor-vector", adafactor_vector, 0.05, "decay_rate", 0.5},
