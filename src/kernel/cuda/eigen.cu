@@ -4,14 +4,13 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
 enum { BLOCK = 256, MOST_DEVICES = 64, MOST_ROWS = 30000, LINE = 256 };
 
-/* ---- the library: five of its functions, so that its header need not be installed */
+/* ---- the library: four of its functions, so that its headers need not be installed */
 
 typedef struct cusolverDnContext *handle;
-enum { EIG_MODE_VECTOR = 1, FILL_MODE_UPPER = 1 }; /* of cusolver_common.h and cublas_api.h */
+enum { EIG_MODE_VECTOR = 1, FILL_MODE_UPPER = 1 }; /* of cuSOLVER and cuBLAS */
 
 static struct {
     int (*create)(handle *);
