@@ -1,5 +1,6 @@
 /* eigen.cu - see kernel/cuda/eigen.h. */
 #include "kernel/cuda/eigen.h"
+#include "device/library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -7,12 +8,13 @@
 
 enum { BLOCK = 256, MOST_DEVICES = 64, MOST_ROWS = 30000, LINE = 256 };
 
-/* ---- the library: four of its functions, so that its headers need not be installed */
+/* ---- the library: five of its functions, so that its headers need not be installed */
 
 typedef struct cusolverDnContext *handle;
 enum { EIG_MODE_VECTOR = 1, FILL_MODE_UPPER = 1 }; /* of cuSOLVER and cuBLAS */
 
 static struct {
+    int (*version)(int *);
     int (*create)(handle *);
     int (*set_stream)(handle, cudaStream_t);
     int (*size)(handle, int jobz, int uplo, int n, const double *a, int lda, const double *w,
@@ -52,9 +54,8 @@ static sk_status open_library(void)
         void *to;
         const char *name;
     } calls[] = {
-        {&lib.create, "cusolverDnCreate"},
-        {&lib.set_stream, "cusolverDnSetStream"},
-        {&lib.size, "cusolverDnDsyevd_bufferSize"},
+        {&lib.version, "cusolverGetVersion"},     {&lib.create, "cusolverDnCreate"},
+        {&lib.set_stream, "cusolverDnSetStream"}, {&lib.size, "cusolverDnDsyevd_bufferSize"},
         {&lib.solve, "cusolverDnDsyevd"},
     };
     if (is_open) return SK_OK;
@@ -86,6 +87,26 @@ static sk_status cuda_failed(const char *what, cudaError_t e)
     (void)cudaGetLastError();
     return sk_fail(SK_EIO, "cuSOLVER: %s failed: %s (%s)", what, cudaGetErrorString(e),
                    cudaGetErrorName(e));
+}
+
+void sk_solver_about(bool open, sk_device_library *out)
+{
+    Dl_info where;
+    int v = 0;
+    out->name = "cuSOLVER";
+    out->use = "eigenvectors, which some optimizers need";
+    pthread_mutex_lock(&lock);
+    sk_status st = is_open || open ? open_library() : SK_OK;
+    out->here = is_open;
+    pthread_mutex_unlock(&lock);
+    if (st) {
+        snprintf(out->why, sizeof out->why, "%s", sk_error_line());
+        sk_error_set("");
+    }
+    if (!out->here || lib.version(&v)) return;
+    snprintf(out->version, sizeof out->version, "%d.%d.%d", v / 1000, v / 100 % 10, v % 100);
+    if (dladdr((void *)lib.solve, &where))
+        snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
 }
 
 /* The calling thread's device. */
