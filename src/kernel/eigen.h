@@ -47,7 +47,7 @@ typedef struct sk_root {
 } sk_root;
 
 /* attr: p, eps relative to the largest eigenvalue, absolute eps. */
-static inline sk_root sk_root_of(const double *attr, double largest)
+SK_BOTH sk_root sk_root_of(const double *attr, double largest)
 {
     const double tiny = 0x1p-126; /* the smallest normal f32 */
     double top = largest > tiny ? largest : tiny;

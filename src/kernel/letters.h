@@ -31,10 +31,13 @@ typedef struct sk_reduction {
     int64_t n_stay, n_go; /* elements of the result; of the operand for each of them */
 } sk_reduction;
 
+/* Dims that lie beside each other are taken for one. */
 static inline void sk_walk_add(sk_walk *w, const sk_view *v, int d)
 {
-    w->size[w->n] = v->size[d];
-    w->step[w->n++] = v->step[d];
+    int64_t size = v->size[d], step = v->step[d];
+    int k = w->n - 1;
+    if (w->n && w->step[k] == size * step) w->size[k] *= size, w->step[k] = step;
+    else w->size[w->n] = size, w->step[w->n++] = step;
 }
 
 static inline sk_reduction sk_reduction_of(const sk_args *a)
