@@ -15,6 +15,7 @@
 #include <math.h>
 
 enum { PARAMS = 64, STEPS = 20, INTERVAL = 3 };
+#define DAMPING 1e-2
 
 typedef struct history { /* of one parameter, in double */
     double *w, *m, *v, *l, *r, *pl, *pr;
@@ -143,7 +144,7 @@ static void two_sided(one *o, int t, double power)
     average(o->mom, o->g, 0.9, t, o->m * o->n);
     if (t % INTERVAL == 1) {
         free(o->pl), free(o->pr);
-        o->pl = root(o->l, o->m, 1e-4, power), o->pr = root(o->r, o->n, 1e-4, power);
+        o->pl = root(o->l, o->m, DAMPING, power), o->pr = root(o->r, o->n, DAMPING, power);
     }
     z = product(o->pl, false, o->mom, false, o->m, o->m, o->n);
     u = product(z, false, o->pr, false, o->m, o->n, o->n);
@@ -371,7 +372,7 @@ static sk_trial trial(const char *optim, const char *model, const char *layout)
     t.lr = 0.003;
     t.steps = 5;
     set(&t, "interval", INTERVAL);
-    set(&t, "damping", 1e-4);
+    set(&t, "damping", DAMPING);
     set(&t, "decay", 0.1);
     set(&t, "eps", 1e-6);
     set(&t, "beta1", 0.9);
