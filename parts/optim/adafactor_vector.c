@@ -7,20 +7,15 @@ enum { LR, DECAY, DECAY_RATE, EPS1, EPS2, CLIP };
 enum { V };
 enum { WEIGHT2, COUNT, STEP2 }; /* sums: squares of weights, their number, squares of the step */
 
-static real scaled(const sk_piece *p, int64_t i)
-{
-    real least = p->knob[EPS1] * p->knob[EPS1], v = p->state[V][i];
-    return p->grad[i] * p->scale / sqrtf(v > least ? v : least);
-}
-
 static void average(sk_piece *p)
 {
     real part = (real)pow((double)p->step, -(double)p->knob[DECAY_RATE]);
+    real least = p->knob[EPS1] * p->knob[EPS1];
     double w2 = 0, u2 = 0;
     for (int64_t i = 0; i < p->n; i++) {
-        real g = p->grad[i] * p->scale;
-        p->state[V][i] += part * (g * g - p->state[V][i]);
-        double w = (double)p->param[i], u = (double)scaled(p, i);
+        real g = p->grad[i] * p->scale, v = p->state[V][i];
+        v = p->state[V][i] = v + part * (g * g - v);
+        double w = (double)p->param[i], u = (double)(g / sqrtf(v > least ? v : least));
         w2 += w * w;
         u2 += u * u;
     }
@@ -36,7 +31,13 @@ static void apply(sk_piece *p)
     double rho = fmin((double)k[LR], 1 / sqrt((double)p->step));
     double clip = fmax(1, sqrt(p->sum[STEP2] / n) / (double)k[CLIP]);
     real rate = (real)(fmax((double)k[EPS2], rms) * rho / clip), keep = 1 - k[LR] * k[DECAY];
-    for (int64_t i = 0; i < p->n; i++) p->param[i] = keep * p->param[i] - rate * scaled(p, i);
+    real least = k[EPS1] * k[EPS1], scale = p->scale, *restrict w = p->param;
+    const real *restrict v = p->state[V], *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        real u = grad[i] * scale / sqrtf(v[i] > least ? v[i] : least);
+        w[i] = keep * w[i] - rate * u;
+    }
 }
 
 /* clang-format off */

@@ -1,4 +1,5 @@
 /* ranks.c - for tests: compile a model under a layout, run it on threads, keep the losses. */
+#include "graph/extra.h"
 #include "lib/ranks.h"
 
 #include "base/hash.h"
@@ -30,6 +31,15 @@ sk_trial sk_trial_small(const char *model, const char *layout)
     return t;
 }
 
+/* Extras that were asked for, and those of an optimizer with Kronecker factors. */
+static unsigned extras_of(const sk_trial *t)
+{
+    const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
+    bool factors = o->factors;
+    for (int i = 0; i < t->n_groups; i++) factors |= t->groups[i].optim->factors;
+    return t->extras | (factors ? 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G : 0);
+}
+
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
 {
     sk_layout l;
@@ -39,7 +49,7 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     sk_graph_size(g, 'b', t->batch);
     sk_graph_size(g, 't', t->seq);
     t->model->build(g, &t->hyper, SK_TRAIN);
-    g->extras = t->extras;
+    g->extras = extras_of(t);
     sk_graph_grad(g);
     sk_graph_store(g, t->dtype);
     return sk_graph_status(g);

@@ -368,7 +368,6 @@ static sk_trial trial(const char *optim, const char *model, const char *layout)
     t.hyper.num_hidden_layers = 2;
     t.hyper.embd_pdrop = t.hyper.resid_pdrop = 0;
     t.optim = optim;
-    if (sk_optim_find(optim)->factors) t.extras = 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G;
     t.lr = 0.003;
     t.steps = 5;
     set(&t, "interval", INTERVAL);
