@@ -18,7 +18,7 @@
  * for the shard that is here, and the product is that of the rounded numbers.  attr[1] 1 or 2: the
  * first or the second is a gradient, and rounded as such. */
 #include "kernel/fp8_product.h"
-#include "graph/graph.h"
+#include "graph/extra.h"
 #include "kernel/product.h"
 #include "kernel/cpu/gemm.h"
 #include "tensor/fp8_format.h"
@@ -316,6 +316,42 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     }
 }
 
+/* --- extras of a weight --- */
+
+/* Letters of `of` that are in `in`, or, with `not`, are not. */
+static void letters_of(const char *of, const char *in, bool not, char out[SK_MAX_DIM + 1])
+{
+    int n = 0;
+    for (; *of; of++)
+        if ((strchr(in, *of) == NULL) == not ) out[n++] = *of;
+    out[n] = 0;
+}
+
+/* x x' over all letters that the weight lacks; letters of the weight that x and the result share,
+ * as that of experts, stay: a factor for each. */
+static sk_tensor *factor(sk_graph *g, sk_tensor *x, const char *weight, const char *other)
+{
+    char mine[SK_MAX_DIM + 1], side[SK_MAX_DIM + 1], each[SK_MAX_DIM + 1];
+    letters_of(weight, x->letters, false, mine);
+    letters_of(mine, other, true, side);
+    letters_of(mine, other, false, each);
+    sk_tensor *copy = sk_with_copies(g, x, side);
+    char copies[SK_MAX_DIM + 1] = "";
+    for (int k = 0; side[k] && !g->status; k++) copies[k] = sk_letter_copy(g, side[k]);
+    return sk_contract(
+        g, sk_print(g->arena, "%s,%s->%s%s%s", x->letters, copy->letters, each, side, copies), x,
+        copy);
+}
+
+static void factors(sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i, sk_tensor *f[2])
+{
+    sk_tensor *x = y->in[1 - i];
+    f[0] = factor(g, x, y->letters_in[i], y->letters_out[0]);
+    f[1] = factor(g, dy[0], y->letters_in[i], x->letters);
+}
+
+static const sk_extra_rules extra = {.factors = factors};
+
 static const sk_sample samples[] = {
     {.in = {"m4k6", "k6n2"}, .dims = "mk,kn->mn"},
     {.in = {"m2k1", "k1n8200"}, .dims = "mk,kn->mn"}, /* more than one block */
@@ -359,6 +395,7 @@ const sk_op sk_op_contract = {
     .types = "ff>f",
     .flags = SK_OP_ADDS | SK_OP_HEAVY | SK_OP_FP8,
     .grad = grad,
+    .extra = &extra,
     .flops = flops,
     .scratch = scratch,
     .workspace = sk_fp8_workspace,

@@ -4,7 +4,7 @@
  * value decomposition, approximately: after division by its norm, a polynomial of degree five that
  * drives singular values from (0, 1] towards 1 is applied five times (Newton-Schulz), with Jordan's
  * coefficients, on the smaller side of the matrix.  Liu et al. 2025 (Moonlight): scaled by
- * match sqrt(max(rows, cols)), the step has the root mean square of a step of AdamW, whose rate and
+ * match_rms sqrt(max(rows, cols)), the step has the root mean square of a step of AdamW, whose rate and
  * decay it can take over; match 0 scales by sqrt(max(1, rows / cols)) instead, as Jordan does. */
 #include "kernel/optim.h"
 
@@ -33,15 +33,16 @@ static int orthogonalize(sk_whole *w)
     double rows = (double)w->rows, cols = (double)w->cols;
     double scale =
         w->knob[MATCH] > 0 ? w->knob[MATCH] * sqrt(fmax(rows, cols)) : sqrt(fmax(1, rows / cols));
-    int steps = (int)w->knob[STEPS], x = w->op(w, "unit", "rc->rc", 0, -1, 1e-7, 0);
+    int steps = (int)w->knob[STEPS], x = sk_whole_op(w, "unit", "rc->rc", .attr = {1e-7});
     for (int i = 1; i <= steps; i++) {
         double s = i == steps ? scale : 1;
-        int g = w->op(w, "contract", wide ? "rc,Rc->rR" : "rc,rC->cC", x, x, 0, 0);
-        int gg = w->op(w, "contract", wide ? "rR,RS->rS" : "cC,CD->cD", g, g, 0, 0);
-        int p = w->op(w, "axpby", wide ? "rR,rR->rR" : "cC,cC->cC", g, gg, b, c);
-        int px = wide ? w->op(w, "contract", "rR,Rc->rc", p, x, 0, 0)
-                      : w->op(w, "contract", "rC,Cc->rc", x, p, 0, 0);
-        x = w->op(w, "axpby", "rc,rc->rc", x, px, s * a, s);
+        int g = sk_whole_op(w, "contract", wide ? "rc,Rc->rR" : "rc,rC->cC", .in = {x, x});
+        int gg = sk_whole_op(w, "contract", wide ? "rR,RS->rS" : "cC,CD->cD", .in = {g, g});
+        int p = sk_whole_op(w, "axpby", wide ? "rR,rR->rR" : "cC,cC->cC", .in = {g, gg},
+                            .attr = {b, c});
+        int px = wide ? sk_whole_op(w, "contract", "rR,Rc->rc", .in = {p, x})
+                      : sk_whole_op(w, "contract", "rC,Cc->rc", .in = {x, p});
+        x = sk_whole_op(w, "axpby", "rc,rc->rc", .in = {x, px}, .attr = {s * a, s});
     }
     return x;
 }
@@ -66,9 +67,7 @@ const sk_optim sk_optim_muon = {
                .whole = true},
               {.name = "ns_steps", .usual = 5, .least = 1, .most = 8,
                .doc = "Newton-Schulz iterations", .whole = true},
-              {.name = "match_rms", .usual = 0.2, .most = 10,
-               .doc = "RMS of the step, to match AdamW's; 0: Jordan's scale"},
-              SK_DECAY(0.1)},
+              SK_MATCH_RMS(0.2), SK_DECAY(0.1)},
     .pass = {direction, apply},
     .whole = orthogonalize,
     .rest = "adamw",

@@ -147,7 +147,8 @@ static int cuda_tools(bool open, sk_device_library *out)
     sk_lt_about(open, &out[0]);
     sk_sdpa_about(open, &out[1]);
     sk_nccl_about(open, &out[2]);
-    return 3;
+    sk_solver_about(open, &out[3]);
+    return 4;
 }
 
 /* ---- pools */

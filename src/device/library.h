@@ -18,11 +18,12 @@ typedef struct sk_device_library {
     char why[256]; /* it is not: the reason; "": nobody needed it so far */
 } sk_device_library;
 
-/* `open`: try to, if it is not.  Of kernel/cuda/cublaslt.cu, kernel/cuda/cudnn_sdpa.cu and nccl.cu.
- */
+/* `open`: try to, if it is not.  Of kernel/cuda/cublaslt.cu, kernel/cuda/cudnn_sdpa.cu, nccl.cu and
+ * kernel/cuda/eigen.cu. */
 void sk_lt_about(bool open, sk_device_library *out);
 void sk_sdpa_about(bool open, sk_device_library *out);
 void sk_nccl_about(bool open, sk_device_library *out);
+void sk_solver_about(bool open, sk_device_library *out);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
  * of the node that made the second one, so that in a pipeline they are added before they are sent
  * to the stage before.  Nodes whose results are not used (the gradient of an input) are dropped at
  * the end. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 
 #include <string.h>
 
@@ -81,6 +81,8 @@ static void one_node(sk_graph *g, sk_node *y, sk_tensor **d, const char *learns)
     y->op->grad(g, y, dy, dx);
     for (int i = 0; i < y->n_in && !g->status; i++)
         if (dx[i]) receive(g, d, y->in[i], dx[i], first_new);
+    for (int i = 0; i < y->n_in && g->extras && !g->status; i++)
+        if (dx[i] && y->in[i]->role == SK_PARAM) sk_extra_operand(g, y, dy, i);
 }
 
 /* Backward nodes whose results are used by nobody. */

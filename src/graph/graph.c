@@ -237,7 +237,7 @@ char *sk_graph_print(const sk_graph *g, sk_arena *a)
     sk_out o = {.arena = a};
     for (int i = 0; i < g->tensors.n; i++) {
         const sk_tensor *t = g->tensors.v[i];
-        static const char *const roles[] = {"value", "input", "param", "memory"};
+        static const char *const roles[] = {"value", "input", "param", "memory", "extra"};
         if (t->role == SK_VALUE) continue;
         sk_out_add(&o, "%-6s %s \"%s\" %s", roles[t->role], t->name, t->letters,
                    sk_dtype_name(t->type));

@@ -34,6 +34,7 @@ typedef enum sk_role {
     SK_INPUT,  /* filled from outside for every micro-batch */
     SK_PARAM,  /* trained */
     SK_MEMORY, /* kept from run to run, changed in place by an op (key-value caches) */
+    SK_EXTRA,  /* what the backward pass tells besides gradients, a sum (graph/extra.h) */
 } sk_role;
 
 typedef enum sk_phase { SK_FORWARD, SK_BACKWARD } sk_phase;
@@ -56,11 +57,13 @@ struct sk_tensor {
     sk_node *from; /* the node that makes it, NULL for inputs and parameters */
     double init;   /* parameters: standard deviation; negative: the constant -init - 1 (so -2 is
                       ones, -1 is zeros) */
-    double bias_update; /* parameters: 0, or the size of a step against the sign of the gradient,
-                           which is taken instead of the optimizer's (the bias of a router).  The
-                           gradient need not be the loss's, is not divided by tokens, and is no part
-                           of the norm */
-    int layer;          /* of the node that makes it; parameters: where they were declared */
+    double bias_update;  /* parameters: 0, or the size of a step against the sign of the gradient,
+                            which is taken instead of the optimizer's (the bias of a router).  The
+                            gradient need not be the loss's, is not divided by tokens, and is no part
+                            of the norm */
+    int layer;           /* of the node that makes it; parameters: where they were declared */
+    const sk_tensor *of; /* extras: the parameter; and sk_extra_kind */
+    int extra;
 };
 
 enum { SK_NO_NODE = -1 }; /* id of a node that is in no graph: of an optimizer */
@@ -79,7 +82,7 @@ struct sk_node {
     int id, layer;
     sk_phase phase;
     sk_tensor *into[SK_MAX_OUT]; /* output o is a contribution to this parameter's gradient, or to
-                                    this output of the graph */
+                                    this output of the graph or extra of its backward half */
 };
 
 struct sk_graph {
@@ -93,9 +96,14 @@ struct sk_graph {
     int zigzag;        /* to so many ranks */
     bool keep_cheap;   /* results of cheap ops are kept for the backward half */
     char keep_ops[64]; /* those of these are: "bias_gelu+layernorm" */
-    int draws;         /* places that draw random numbers, so far: each has a number of its own */
-    int layer;         /* given to nodes made from now on */
-    int n_layers;      /* 1 + the highest layer used */
+    unsigned extras;   /* bit k: the backward half has extras of sk_extra_kind k (extra.h) */
+    char copy_of[128]; /* by letter: its copy that is never split (sk_letter_copy), or 0 */
+    /* Which parameters have Kronecker factors; NULL: all that can have them. */
+    bool (*factors_of)(const void *ctx, const sk_tensor *t);
+    const void *factors_ctx;
+    int draws;    /* places that draw random numbers, so far: each has a number of its own */
+    int layer;    /* given to nodes made from now on */
+    int n_layers; /* 1 + the highest layer used */
     sk_phase phase;
     struct {
         sk_node **v;

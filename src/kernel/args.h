@@ -47,6 +47,7 @@ typedef struct sk_args {
     int part, of;          /* this thread of the team */
     void *scratch;         /* this thread's own, as many bytes as .scratch asked for */
     uint64_t seed, stream; /* for ops that draw random numbers */
+    int64_t updates;       /* of the optimizer before this step: for ops of its own */
     bool validation;       /* dropout is the identity */
 } sk_args;
 

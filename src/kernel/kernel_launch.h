@@ -7,8 +7,8 @@
  * and the build makes the table from the files.  launch() sees the same sk_args as the CPU half,
  * with these differences: the data of the views are addresses on the device; one call does all of
  * the shard, so that `part`, `of` and `scratch` mean nothing; and the step, for who draws random
- * numbers, is read on the device from l->step and not from `stream`, because what was launched
- * once is recorded and played again in other steps.
+ * numbers, is read on the device from l->step and not from `stream`, and updates from l->updates,
+ * because what was launched once is recorded and played again in other steps.
  *
  * It puts its work into l->stream and returns; it neither waits nor allocates.  It takes the types
  * that op->types declares, which is checked before (sk_op_takes: the executor calls it once for
@@ -46,6 +46,7 @@ typedef struct sk_launch {
     char *workspace;        /* on the device, aligned */
     size_t workspace_bytes; /* SK_WORKSPACE, and what the op asked for */
     const uint64_t *step;   /* on the device */
+    const int64_t *updates; /* on the device: sk_args.updates */
 } sk_launch;
 
 /* Elements of an operand whose type is known when the kernel runs: for what is read once a row. */
@@ -74,6 +75,9 @@ typedef struct sk_kernel {
     /* Or NULL, or: what of prepare() needs the host alone, such as building a plan for a second.
      * It is called before, on a thread of its own, while others are prepared. */
     void (*early)(const sk_args *a, const sk_launch *l);
+    /* launch() waits for the device or allocates there, as cuSOLVER does: the step that has it is
+     * issued, and never recorded as a CUDA graph. */
+    bool waits;
 } sk_kernel;
 
 extern const sk_kernel *const sk_kernel_parts[]; /* every parts/op/NAME.cu; NULL ends it */

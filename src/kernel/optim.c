@@ -1,4 +1,4 @@
-/* optim.c - the knobs of optimizers, by key and by name. */
+/* optim.c - the knobs of optimizers, by key and by name, and passes that several have. */
 #include "kernel/optim.h"
 
 #include <string.h>
@@ -24,4 +24,21 @@ int sk_optim_knob(const sk_optim *o, const char *name)
     for (int k = 0; o->knobs[k].name; k++)
         if (!strcmp(o->knobs[k].name, name)) return k;
     return -1;
+}
+
+void sk_pass_gradient(sk_piece *p)
+{
+    real scale = p->scale, *restrict u = p->state[0];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) u[i] = grad[i] * scale;
+}
+
+void sk_pass_step(sk_piece *p)
+{
+    real rate = p->knob[SK_WHOLE_LR], keep = 1 - rate * p->knob[SK_WHOLE_DECAY];
+    real *restrict w = p->param;
+    const real *restrict u = p->state[0];
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) w[i] = keep * w[i] - rate * u[i];
 }

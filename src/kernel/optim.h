@@ -16,16 +16,31 @@
  *
  * An optimizer that sees whole matrices (Muon) has two passes and `whole`: the first pass leaves a
  * direction in the state behind its own, `whole` says what becomes of the matrix as operations on
- * it, and the second pass takes the step.  The engine brings the matrix together, wherever it is
+ * it, and the second pass takes the step.  One with sums has a pass before these two that leaves
+ * them, which both get.  The engine brings the matrix together, wherever it is
  * cut, writes the operations into the program, and gives each shard its part of the result; so
  * they run on the CPU and on a GPU, and are planned, priced and verified like those of the model:
  *
  *     static int whole(sk_whole *w)
  *     {
- *         int x = w->op(w, "unit", "rc->rc", 0, -1, 1e-7, 0);          0 is the direction
- *         return w->op(w, "contract", "rR,Rc->rc", w->op(w, "contract", "rc,Rc->rR", x, x, 0, 0),
- *                      x, 0, 0);                                       x x' x
- *     } */
+ *         int x = sk_whole_op(w, "unit", "rc->rc", .in = {0}, .attr = {1e-7});  0 is the direction
+ *         int gram = sk_whole_op(w, "contract", "rc,Rc->rR", .in = {x, x});
+ *         return sk_whole_op(w, "contract", "rR,Rc->rc", .in = {gram, x});     x x' x
+ *     }
+ *
+ * Such an optimizer may keep state of any shape for a matrix (Shampoo's factors, Adafactor's row
+ * and column averages).  It exists on the ranks that do the work of the matrix, in f32; checkpoints
+ * hold it as a logical tensor.  Expensive operations may run once in many updates:
+ *
+ *     int l = w->state(w, "l", "rR");                    0 before the first update
+ *     w->keep(w, l, sk_whole_op(w, "ema", "rR,rR->rR", .in = {l, gram}, .attr = {0.99}));
+ *     w->every(w, 10);
+ *     w->keep(w, root, sk_whole_op(w, "inv_root", "rR->rR", .in = {l}, .attr = {4, 1e-6}));
+ *     w->every(w, 1);
+ *
+ * A state has a number as results have, and its content is the one at that place of the program:
+ * new behind its `keep`.  Results of operations between every(n) and every(1) cannot be used
+ * elsewhere; they are kept in a state. */
 #ifndef SK_KERNEL_OPTIM_H
 #define SK_KERNEL_OPTIM_H
 
@@ -38,6 +53,7 @@ extern "C" {
 #endif
 
 enum { SK_MAX_STATE = 4, SK_MAX_SUM = 4, SK_MAX_KNOB = 8, SK_MAX_PASS = 3 };
+enum { SK_MAX_MATRIX_STATE = 8 }; /* states of whole matrices */
 
 typedef struct sk_piece {
     int64_t n;
@@ -89,18 +105,46 @@ typedef struct sk_knob {
                             .doc = "of tensors with two or more dims only", \
                             .key = "weight_decay", .role = as}
 #define SK_DECAY(x) SK_DECAY_AS(x, SK_KNOB_DECAY)
+#define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
+                         .doc = "RMS of the step, to match AdamW's; 0: the optimizer's own scale"}
+#define SK_DAMPING(x) {.name = "damping", .usual = x, .least = 1e-12, .most = 1e6, \
+                       .doc = "added to the eigenvalues of a matrix, times the largest of them"}
+#define SK_INTERVAL(x) {.name = "interval", .usual = x, .least = 1, .most = 1e6, .whole = true, \
+                        .doc = "updates from one decomposition of a matrix to the next"}
+#define SK_MAX_SIDE(x) {.name = "max_dim", .usual = x, .most = 1e6, .whole = true, \
+                        .doc = "a longer side of a matrix has no preconditioner"}
+#define SK_ADAFACTOR \
+    {.name = "decay_rate", .usual = 0.8, .most = 1, \
+     .doc = "the t-th gradient has the weight t^-decay_rate in averages"}, \
+    {.name = "eps1", .usual = 0x1p-23, .most = 1, .doc = "least root of a second moment"}, \
+    {.name = "eps2", .usual = 1e-3, .most = 1, .doc = "least RMS of weights that a step goes by"}, \
+    {.name = "clip_rms", .usual = 1, .least = 1e-6, .most = 1e6, \
+     .doc = "largest RMS of a step before the rate"}
 /* clang-format on */
 
 /* The matrix of a parameter, to write operations on.  In dims r, R, S are rows and c, C, D columns;
  * a parameter of several matrices, as of experts, has each of them treated alike. */
 typedef struct sk_whole sk_whole;
+enum { SK_WHOLE_IN = 3, SK_WHOLE_ATTR = 3 };
+typedef struct sk_whole_args {
+    int in[SK_WHOLE_IN];
+    double attr[SK_WHOLE_ATTR];
+} sk_whole_args;
 struct sk_whole {
     int64_t rows, cols;
     const double *knob; /* in the order of sk_optim.knobs */
-    /* Writes an operation of parts/op and returns the number of its result; b -1: one operand. */
-    int (*op)(sk_whole *w, const char *op, const char *dims, int a, int b, double attr0,
-              double attr1);
+    /* Writes an operation of parts/op and returns the number of its result. */
+    int (*op)(sk_whole *w, const char *op, const char *dims, const sk_whole_args *with);
+    /* State with these letters, "rR", "c", "rc" or "" for a number. */
+    int (*state)(sk_whole *w, const char *name, const char *letters);
+    void (*keep)(sk_whole *w, int state, int value);
+    /* With sk_optim.factors: K-FAC's factor of the rows, "rR", or of the columns, "cC", of this
+     * step, summed over samples; of inputs or of gradients of results, whichever the side is.  -1:
+     * there is none, since the side is too long or several products read the parameter. */
+    int (*factor)(sk_whole *w, bool rows);
+    void (*every)(sk_whole *w, int updates);
 };
+#define sk_whole_op(w, name, dims, ...) (w)->op(w, name, dims, &(sk_whole_args){__VA_ARGS__})
 
 typedef struct sk_optim {
     const char *name, *doc;
@@ -110,6 +154,8 @@ typedef struct sk_optim {
     void (*pass[SK_MAX_PASS + 1])(sk_piece *p); /* NULL ends the list */
     /* NULL, or: for matrices only.  Returns the number of the result. */
     int (*whole)(sk_whole *w);
+    bool factors; /* with whole: the backward pass leaves Kronecker factors of the matrices */
+    bool exact;   /* with whole: operations are in f32 in any precision, and passes keep no state */
     const char *rest; /* with whole: the optimizer of parameters that are no matrices */
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */
@@ -127,6 +173,13 @@ typedef struct sk_param_group {
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
 } sk_param_group;
+
+/* The passes of optimizers that leave the rest to `whole` and keep no state of elements: the
+ * direction is the gradient; the step is taken, with decoupled decay.  Their first knobs are the
+ * rate and the decay.  kernel/cuda/whole_passes.h has the GPU halves. */
+enum { SK_WHOLE_LR, SK_WHOLE_DECAY };
+void sk_pass_gradient(sk_piece *p);
+void sk_pass_step(sk_piece *p);
 
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
 const sk_optim *sk_optim_find(const char *name);

@@ -252,6 +252,14 @@ static void note_weights(sk_sharding *sp, const sk_node *n, char *seen)
     }
 }
 
+/* Partial becomes replicated: extras are reduced as gradients are. */
+static sk_state settled(sk_state s)
+{
+    for (int a = 0; a < SK_MAX_AXES; a++)
+        if (s.how[a] != SK_SPLIT) s.how[a] = SK_REPLICATE;
+    return s;
+}
+
 sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const int *place,
                        int n_chunks, sk_sharding *out)
 {
@@ -272,7 +280,11 @@ sk_status sk_propagate(sk_arena *a, const sk_graph *g, const sk_layout *l, const
         sk_assert(sp.chunk[i] >= 0 && sp.chunk[i] < n_chunks);
         sp.stage[i] = place[sp.chunk[i]];
         for (int axis = 0; axis < l->mesh.n; axis++) one_axis(g, l, &sp, n, axis);
-        for (int o = 0; o < n->n_out; o++) sp.made[n->out[o]->id] = sp.node[i].out[o];
+        for (int o = 0; o < n->n_out; o++) {
+            sp.made[n->out[o]->id] = sp.node[i].out[o];
+            if (n->into[o] && n->into[o]->role == SK_EXTRA)
+                sp.made[n->into[o]->id] = settled(sp.node[i].out[o]);
+        }
         note_weights(&sp, n, seen);
     }
     *out = sp;

@@ -53,7 +53,8 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
                                w->p->threads);
     if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
-    return sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);
+    return sk_inst_share(in) *
+           sk_machine_work(k->m, in->flops, sk_inst_bytes(w->p, in), w->p->threads);
 }
 
 /* --- instructions --- */
@@ -61,7 +62,7 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 static void work(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     double c = cost(k, w, in);
-    w->out->flops += in->flops;
+    w->out->flops += in->flops * sk_inst_share(in);
     if (in->background) {
         w->updating = fmax(w->updating, w->now) + c;
         return;

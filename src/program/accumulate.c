@@ -194,7 +194,7 @@ sk_status sk_accumulate(sk_lowering *e)
     int n = p->insts.n, n_train = p->n_train;
     if (!sk_lower_per_task(e)) return SK_OK;
     sums x = {.e = e, .p = p, .ordered = e->l->canonical};
-    x.of_param = sk_many(e->tmp, int, p->params.n + 1);
+    x.of_param = sk_many(e->tmp, int, sk_n_grads(p) + 1);
     x.bind = sk_many(e->tmp, int, p->bufs.n + 1);
     x.is_sum = sk_many(e->tmp, char, p->bufs.n + 1);
     for (int i = 0; i < p->bufs.n; i++) x.bind[i] = i;

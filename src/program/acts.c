@@ -89,7 +89,7 @@ static void update_operands(const sk_program *p, const sk_inst *in, sk_visit *vi
     const sk_param_plan *q = &p->params.v[in->param];
     int step = sk_param_whole(q) ? 2 + q->n_state : -1;
     for (int i = 2; i < SK_MAX_IN; i++) {
-        unsigned use = i == step ? (in->pass ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
+        unsigned use = i == step ? (last ? SK_READS : SK_WRITES) : SK_READS | SK_WRITES | hold;
         if (in->in[i] >= 0) visit(ctx, (int *)&in->in[i], use);
     }
     unsigned how = !master ? SK_READS | SK_WRITES : last ? SK_WRITES : 0;

@@ -35,10 +35,10 @@ static void find_last_writes(buckets *x, int from, int to)
 {
     sk_program *p = x->e->p;
     x->param_of = sk_many(x->e->tmp, int, p->bufs.n + 1);
-    x->last = sk_many(x->e->tmp, int, p->params.n + 1);
+    x->last = sk_many(x->e->tmp, int, sk_n_grads(p) + 1);
     memset(x->param_of, -1, sizeof *x->param_of * (size_t)p->bufs.n);
-    memset(x->last, -1, sizeof *x->last * (size_t)p->params.n);
-    for (int i = 0; i < p->params.n; i++)
+    memset(x->last, -1, sizeof *x->last * (size_t)sk_n_grads(p));
+    for (int i = 0; i < sk_n_grads(p); i++)
         if (p->params.v[i].grad >= 0) x->param_of[p->params.v[i].grad] = i;
     for (x->pc = from; x->pc < to; x->pc++)
         if (p->insts.v[x->pc].task >= 0) sk_operands(p, &p->insts.v[x->pc], see_write, x);

@@ -109,8 +109,9 @@ static sk_status unlike(const sk_program *own, const sk_program *p, const char *
 static sk_status same_numbers(const sk_program *a, const sk_program *b)
 {
     bool same = a->insts.n == b->insts.n && a->n_train == b->n_train && a->bufs.n == b->bufs.n &&
-                a->calls.n == b->calls.n && a->params.n == b->params.n && a->stage == b->stage &&
-                a->n_groups == b->n_groups && a->world == b->world && a->near == b->near;
+                a->calls.n == b->calls.n && a->params.n == b->params.n &&
+                a->n_extras == b->n_extras && a->stage == b->stage && a->n_groups == b->n_groups &&
+                a->world == b->world && a->near == b->near;
     if (!same)
         return unlike(a, b, "the number of instructions, buffers, calls or groups of stage",
                       a->stage);
@@ -172,7 +173,7 @@ static sk_status same_lists(const sk_program *own, const sk_program *p)
         if (!same_inst(own, p, i)) return unlike(own, p, "instruction", i);
     for (int i = 0; i < p->bufs.n; i++)
         if (!same_buffer(&own->bufs.v[i], &p->bufs.v[i])) return unlike(own, p, "buffer", i);
-    for (int i = 0; i < p->params.n; i++)
+    for (int i = 0; i < sk_n_grads(p); i++)
         if (!same_param(&own->params.v[i], &p->params.v[i])) return unlike(own, p, "parameter", i);
     for (int i = 0; i < p->calls.n; i++) {
         const sk_call_plan *a = &own->calls.v[i], *b = &p->calls.v[i];

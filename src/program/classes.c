@@ -63,7 +63,7 @@ static void see_tensors(cuts *c, const sk_graph_plan *plan, sk_arena *tmp)
         sk_state s = sp.made[i];
         see(c, t->letters, &s);
         if (t->role == SK_VALUE && sk_lower_piece_state(&e, t, &s)) see(c, t->letters, &s);
-        if (t->role != SK_PARAM) continue;
+        if (t->role != SK_PARAM && t->role != SK_EXTRA) continue;
         s = sk_update_state(&e, t);
         see(c, t->letters, &s);
     }

@@ -27,6 +27,8 @@ typedef struct item {
 typedef struct deal {
     sk_lowering *e;
     int axis, n; /* ranks along it */
+    sk_dtype type;
+    int sums; /* totals that the passes read; -1: none */
     item *v;
     int items;
     int64_t block; /* elements */
@@ -40,7 +42,8 @@ bool sk_is_dealt(const sk_lowering *e, const sk_param_plan *q)
     if (!sk_lower_is_cut(e, q) || e->l->mesh.size[a] < 2) return false;
     if (!sk_param_matrix(e->g, q->tensor, roles)) return false;
     return roles[q->update.dim[a]] != '0' &&
-           sk_lower_finest(e, q->tensor, &q->update, a, q->update.dim[a]);
+           sk_lower_finest(e, q->tensor, &q->update, a, q->update.dim[a]) &&
+           sk_whole_factors_dealt(e, q);
 }
 
 /* The shard of a direction that the rank at place k along the axis has. */
@@ -55,10 +58,11 @@ static sk_extent shard_at(const deal *d, const sk_param_plan *q, int k)
 
 static int64_t bytes_of(const deal *d, const sk_extent *box)
 {
-    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(d->e->opts->state_type);
+    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(d->type);
 }
 
-/* A product of a matrix with its smaller side: rows times columns times the smaller. */
+/* A product of a matrix with its smaller side: rows times columns times the smaller; where both
+ * sides have factors, also the cubes of these. */
 static double work_of(const deal *d, const sk_param_plan *q)
 {
     char roles[SK_MAX_DIM + 1];
@@ -66,13 +70,15 @@ static double work_of(const deal *d, const sk_param_plan *q)
     sk_param_matrix(d->e->g, q->tensor, roles);
     for (int i = 0; roles[i]; i++)
         size[roles[i] - '0'] *= (double)d->e->g->size[(int)q->tensor->letters[i] & 127];
-    return size[0] * size[1] * size[2] * (size[1] < size[2] ? size[1] : size[2]);
+    double square = size[0] * size[1] * size[2] * (size[1] < size[2] ? size[1] : size[2]);
+    if (!q->optim->exact) return square;
+    return square + size[0] * (size[1] * size[1] * size[1] + size[2] * size[2] * size[2]);
 }
 
 static item item_of(const deal *d, int param)
 {
     const sk_param_plan *q = &d->e->p->params.v[param];
-    item x = {.param = param, .owner = -1, .work = work_of(d, q)};
+    item x = {.param = param, .owner = -1};
     for (int k = 0; k < d->n; k++) {
         sk_extent box = shard_at(d, q, k);
         int64_t bytes = (bytes_of(d, &box) + ALIGN - 1) / ALIGN * ALIGN;
@@ -105,13 +111,13 @@ static void choose_owners(deal *d)
         bytes[to] += x->bytes;
         if (bytes[to] > longest) longest = bytes[to];
     }
-    d->block = longest / (int64_t)sk_dtype_size(d->e->opts->state_type);
+    d->block = longest / (int64_t)sk_dtype_size(d->type);
 }
 
 static int blocks(const deal *d, const char *name)
 {
     sk_extent box = {.n = 2, .size = {d->n, d->block}, .full = {d->n, d->block}};
-    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, d->e->opts->state_type, box);
+    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, d->type, box);
 }
 
 /* A shard as a part of `in`, in the block of k. */
@@ -119,51 +125,112 @@ static int part_of(const deal *d, const item *x, int in, int k, const sk_extent 
 {
     sk_program *p = d->e->p;
     const sk_tensor *t = p->params.v[x->param].tensor;
-    int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE,
-                            d->e->opts->state_type, *box);
+    int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE, d->type,
+                            *box);
     p->bufs.v[b].within = in;
-    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(d->e->opts->state_type) + x->at;
+    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(d->type) + x->at;
     return b;
 }
 
 static void exchange(const deal *d, int from, int to, const char *what)
 {
-    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, d->e->opts->state_type, d->axis, what);
+    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, d->type, d->axis, what);
     sk_lower_seg(d->e, call, from, to, 1, d->n, d->block);
     sk_lower_start(d->e, call, SK_FLIES_NOT);
 }
 
-/* My matrix: its shards come together over the axis, and the step is cut again. */
-static void own(const deal *d, const item *x)
+/* Shards of all ranks come together over the axis; part[n]: each of them. */
+static sk_whole_shard collect(const deal *d, const item *x, int *part)
 {
     const sk_param_plan *q = &d->e->p->params.v[x->param];
-    sk_state whole = q->update;
-    whole.how[d->axis] = SK_REPLICATE;
-    int *part = sk_many(d->e->tmp, int, d->n), to = sk_whole_direction(d->e, q, &whole);
+    sk_whole_shard to = {.state = q->update};
+    to.state.how[d->axis] = SK_REPLICATE;
+    const char *name = sk_print(d->e->p->arena, "%s of all", q->tensor->name);
+    to.buf = sk_lower_buffer(d->e, name, q->tensor, SK_WIRE, d->type,
+                             sk_lower_box(d->e, q->tensor, &to.state, -1));
     for (int k = 0; k < d->n; k++) {
         sk_extent box = shard_at(d, q, k);
         part[k] = part_of(d, x, d->held, k, &box);
-        if (bytes_of(d, &box)) sk_lower_move(d->e, SK_DO_PASTE, part[k], to);
+        if (bytes_of(d, &box)) sk_lower_move(d->e, SK_DO_PASTE, part[k], to.buf);
     }
-    int step = sk_whole_step(d->e, q, &whole, to);
+    return to;
+}
+
+/* My matrix: its direction and factors come together, and the step is cut again. */
+static void own(const deal *d, const item *x, const deal *factors)
+{
+    sk_param_plan *q = &d->e->p->params.v[x->param];
+    int *part = sk_many(d->e->tmp, int, d->n), *of_factor = sk_many(d->e->tmp, int, d->n);
+    sk_whole_shard to = collect(d, x, part), factor[2];
+    sk_whole_factors(d->e, q, factor);
+    for (int i = 0; i < factors->items; i++)
+        for (int side = 0; side < 2; side++)
+            if (factors->v[i].param == sk_whole_factor(d->e, q, side))
+                factor[side] = collect(factors, &factors->v[i], of_factor);
+    int step = sk_whole_step(d->e, q, &to, factor);
     for (int k = 0; k < d->n; k++)
         if (d->e->p->bufs.v[part[k]].bytes) sk_lower_move(d->e, SK_DO_SLICE, step, part[k]);
 }
 
 static void pass(const deal *d, int which)
 {
-    for (int i = 0; i < d->items; i++) {
-        const sk_param_plan *q = &d->e->p->params.v[d->v[i].param];
-        sk_lower_pass(d->e, d->v[i].param, which)->in[2 + q->n_state] = d->v[i].sent;
-    }
+    for (int i = 0; i < d->items; i++)
+        sk_whole_pass(d->e, d->v[i].param, which, d->v[i].sent, d->sums);
 }
 
-void sk_lower_dealt(sk_lowering *e, const int *params, int n)
+/* Factors that ZeRO shards, to the owners of their matrices. */
+static deal deal_factors(const deal *m)
 {
-    deal d = {.e = e, .axis = e->l->shard_axis, .n = e->l->mesh.size[e->l->shard_axis], .items = n};
+    sk_lowering *e = m->e;
+    deal d = {.e = e, .axis = m->axis, .n = m->n, .type = SK_F32};
+    int64_t *bytes = sk_many(e->tmp, int64_t, m->n), longest = 0;
+    d.v = sk_many(e->tmp, item, 2 * m->items + 1);
+    for (int i = 0; i < 2 * m->items; i++) {
+        int factor = sk_whole_factor(e, &e->p->params.v[m->v[i / 2].param], i % 2);
+        if (!sk_whole_factor_cut(e, factor)) continue;
+        item *x = &d.v[d.items++];
+        *x = item_of(&d, factor);
+        x->owner = m->v[i / 2].owner;
+        x->at = bytes[x->owner];
+        bytes[x->owner] += x->bytes;
+        if (bytes[x->owner] > longest) longest = bytes[x->owner];
+    }
+    d.block = longest / (int64_t)sizeof(real);
+    return d;
+}
+
+static void send_factors(deal *d)
+{
+    sk_lowering *e = d->e;
+    if (!d->items) return;
+    d->sent = blocks(d, "factors");
+    d->held = blocks(d, "factors of my matrices");
+    sk_lower_inst(e, SK_DO_ZERO)->out[0] = d->sent;
+    for (int i = 0; i < d->items; i++) {
+        const sk_param_plan *q = &e->p->params.v[d->v[i].param];
+        sk_extent box = shard_at(d, q, e->p->coord[d->axis]);
+        d->v[i].sent = part_of(d, &d->v[i], d->sent, d->v[i].owner, &box);
+        if (bytes_of(d, &box)) sk_lower_move(e, SK_DO_SLICE, q->grad_shard, d->v[i].sent);
+    }
+    exchange(d, d->sent, d->held, "factors to owners");
+}
+
+void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
+{
+    deal d = {.e = e,
+              .axis = e->l->shard_axis,
+              .n = e->l->mesh.size[e->l->shard_axis],
+              .type = sk_whole_type(e, &e->p->params.v[*params]),
+              .sums = sums,
+              .items = n};
     d.v = sk_many(e->tmp, item, n);
-    for (int i = 0; i < n; i++) d.v[i] = item_of(&d, params[i]);
+    for (int i = 0; i < n; i++) {
+        d.v[i] = item_of(&d, params[i]);
+        d.v[i].work = work_of(&d, &e->p->params.v[params[i]]);
+    }
     choose_owners(&d);
+    deal factors = deal_factors(&d);
+    send_factors(&factors);
     d.sent = blocks(&d, "directions");
     d.held = blocks(&d, "directions of my matrices");
     for (int i = 0; i < n; i++) {
@@ -174,7 +241,7 @@ void sk_lower_dealt(sk_lowering *e, const int *params, int n)
     pass(&d, 0);
     exchange(&d, d.sent, d.held, "directions to owners");
     for (int i = 0; i < n; i++)
-        if (d.v[i].owner == e->p->coord[d.axis]) own(&d, &d.v[i]);
+        if (d.v[i].owner == e->p->coord[d.axis]) own(&d, &d.v[i], &factors);
     exchange(&d, d.held, d.sent, "steps from owners");
     pass(&d, 1);
 }

@@ -29,7 +29,7 @@ static sk_status output(sk_lowering *e, const sk_node *n, int o, int *buf, bool 
     const sk_tensor *into = n->into[o], *t = n->out[o];
     const sk_state *made = &e->sp->node[n->id].out[o];
     *add = into != NULL; /* accumulate.c finds the first */
-    if (into && into->role == SK_PARAM)
+    if (into && (into->role == SK_PARAM || into->role == SK_EXTRA))
         *buf = sk_lower_grad_target(e, e->plan.param_of[into->id], n, made);
     else if (into) *buf = output_target(e, into);
     else {

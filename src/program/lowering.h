@@ -284,6 +284,8 @@ void sk_lower_error(sk_lowering *e, sk_param_plan *q,
 sk_status sk_plan_params(sk_lowering *e);
 sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t); /* as the optimizer sees it */
 bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q); /* the optimizer sees a shard */
+/* Is this rank, of those of the stages that have a shard in state s, the first? */
+bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages);
 bool sk_lower_per_task(const sk_lowering *e);     /* gradients are reduced task by task */
 int sk_lower_gathered(sk_lowering *e, int param); /* the buffer that has it as kernels see it */
 void sk_lower_close_layer(sk_lowering *e);
@@ -319,7 +321,8 @@ enum { SK_FILE_PAGE = 4096 };
 enum { SK_MOST_OWNERS = 64 }; /* ranks along the shard axis that matrices are dealt to */
 /* whole_update.c: updates by optimizers that see whole matrices. */
 sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q);
-void sk_lower_whole_updates(sk_lowering *e);
+/* sums: what the first pass of optimizers with sums left, for the passes around a matrix. */
+void sk_lower_whole_updates(sk_lowering *e, int sums);
 /* param_groups.c: the group of a parameter, 0 for the rest, and its optimizer. */
 int sk_lower_group(const sk_lowering *e, const sk_tensor *t);
 const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t);

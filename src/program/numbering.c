@@ -75,6 +75,7 @@ static void renumber_param(const numbering *x, sk_param_plan *q)
     renumber(x, &q->grad_shard);
     renumber(x, &q->error);
     for (int s = 0; s < q->n_state; s++) renumber(x, &q->state[s]);
+    for (int s = 0; s < q->n_matrix_state; s++) renumber(x, &q->matrix_state[s]);
 }
 
 static void renumber_insts(const numbering *x, int *copy)
@@ -124,7 +125,7 @@ void sk_number(sk_program *p)
     name_all(&x);
     reorder(&x, &tmp);
     renumber_insts(&x, sk_many(&tmp, int, p->n_copies + 1));
-    for (int i = 0; i < p->params.n; i++) renumber_param(&x, &p->params.v[i]);
+    for (int i = 0; i < sk_n_grads(p); i++) renumber_param(&x, &p->params.v[i]);
     for (int i = 0; i < p->memories.n; i++) renumber(&x, &p->memories.v[i]);
     for (int w = 0; w < SK_N_SUMS; w++)
         for (int i = 0; i < p->sums[w].n; i++) renumber(&x, &p->sums[w].buf[i]);

@@ -83,7 +83,7 @@ static sk_offload_kind kind_of(const sk_buffer *b)
 
 static bool has_home(const sk_buffer *b)
 {
-    return b->keep && b->tensor &&
+    return b->keep && b->tensor && b->tensor->role != SK_EXTRA &&
            (b->kind == SK_WEIGHTS || b->kind == SK_GRADS || b->kind == SK_OPTIM);
 }
 

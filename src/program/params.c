@@ -69,7 +69,7 @@ static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, 
 
 /* Is this rank the owner of a shard that several have?  The owner is the first along every axis
  * over which it is replicated. */
-static bool first_of(const sk_lowering *e, const sk_state *s, uint64_t stages)
+bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
@@ -86,16 +86,23 @@ bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q)
            q->used.how[e->l->shard_axis] != SK_SPLIT;
 }
 
-static void plan_grad(sk_lowering *e, sk_param_plan *q)
+/* The sum that nodes contribute to: the gradient of a parameter, or an extra. */
+static void plan_sum(sk_lowering *e, sk_param_plan *q, const char *name)
 {
     const sk_tensor *t = q->tensor;
-    sk_program *p = e->p;
-    const char *name = sk_print(p->arena, "%s.grad", t->name);
     q->grad = -1;
     if (!sk_lower_per_task(e)) {
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
         q->grad_shard = sk_lower_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
+}
+
+static void plan_grad(sk_lowering *e, sk_param_plan *q)
+{
+    const sk_tensor *t = q->tensor;
+    sk_program *p = e->p;
+    const char *name = sk_print(p->arena, "%s.grad", t->name);
+    plan_sum(e, q, name);
     q->n_state = t->bias_update != 0 ? 0 : q->optim->n_state;
     for (int s = 0; s < q->n_state; s++) {
         name = sk_print(p->arena, "%s.%s.%s", t->name, q->optim->name, q->optim->state[s]);
@@ -181,8 +188,9 @@ static sk_status grads_fit(const sk_lowering *e)
     for (int i = 0; i < e->g->nodes.n; i++) {
         const sk_node *n = e->g->nodes.v[i];
         for (int o = 0; o < n->n_out; o++) {
-            int q =
-                n->into[o] && n->into[o]->role == SK_PARAM ? e->plan.param_of[n->into[o]->id] : -1;
+            bool adds =
+                n->into[o] && (n->into[o]->role == SK_PARAM || n->into[o]->role == SK_EXTRA);
+            int q = adds ? e->plan.param_of[n->into[o]->id] : -1;
             if (q >= 0) SK_TRY(grad_fits(e, &e->p->params.v[q], &e->sp->node[i].out[o]));
         }
     }
@@ -228,8 +236,8 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     q->stored = kept(e, t->name, t, SK_WEIGHTS, cut ? &q->update : &q->used);
     q->shard = cut || !sk_lower_is_cut(e, q) ? q->stored : part_of(e, q->stored, t, &q->update);
     p->bufs.v[q->stored].common = is_common(e, q);
-    q->owner = first_of(e, &q->update, set);
-    q->writes = first_of(e, cut ? &q->update : &q->used, set);
+    q->owner = sk_lower_first(e, &q->update, set);
+    q->writes = sk_lower_first(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
     if (t->type != SK_F32 || sk_lower_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
@@ -237,6 +245,48 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     plan_grad(e, q);
     if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;
+}
+
+/* --- extras of the backward pass --- */
+
+int sk_program_extra(const sk_program *p, const sk_tensor *param, int kind)
+{
+    for (int i = p->params.n; i < sk_n_grads(p); i++)
+        if (p->params.v[i].tensor->of == param && p->params.v[i].tensor->extra == kind) return i;
+    return -1;
+}
+
+static void plan_extra(sk_lowering *e, const sk_tensor *t)
+{
+    sk_program *p = e->p;
+    sk_param_plan *q = sk_push(p->arena, &p->params);
+    e->plan.param_of[t->id] = p->params.n - 1;
+    *q = (sk_param_plan){.tensor = t,
+                         .used = e->sp->made[t->id],
+                         .update = sk_update_state(e, t),
+                         .tie_group = -1,
+                         .stored = -1,
+                         .shard = -1,
+                         .master = -1,
+                         .error = -1};
+    q->owner = sk_lower_first(e, &q->update, 0);
+    plan_sum(e, q, t->name);
+}
+
+/* Behind the parameters; contributions to one are all of one stage. */
+static void plan_extras(sk_lowering *e)
+{
+    sk_program *p = e->p;
+    for (int i = 0; i < e->g->nodes.n && e->opts->optim; i++) {
+        const sk_node *n = e->g->nodes.v[i];
+        for (int o = 0; o < n->n_out && e->sp->stage[i] == p->stage; o++) {
+            const sk_tensor *t = n->into[o];
+            if (!t || t->role != SK_EXTRA || e->plan.param_of[t->id] >= 0) continue;
+            plan_extra(e, t);
+            p->n_extras++;
+        }
+    }
+    p->params.n -= p->n_extras;
 }
 
 static void add_use(sk_arena *a, sk_ints *list, int param)
@@ -288,10 +338,11 @@ sk_status sk_plan_params(sk_lowering *e)
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
         if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
     }
+    plan_extras(e);
     SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);
     index_uses(e);
-    e->leaves.order = sk_many(e->tmp, int, p->params.n + 1);
+    e->leaves.order = sk_many(e->tmp, int, sk_n_grads(p) + 1);
     e->gathering = sk_many(p->arena, int, SK_WIDTHS *(e->g->n_layers + 1));
     for (int i = 0; i < SK_WIDTHS * (e->g->n_layers + 1); i++) e->gathering[i] = NOT_BEGUN;
     return SK_OK;

@@ -86,7 +86,7 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a)
                e->sp->n_chunks, sk_plural(e->sp->n_chunks), e->plan.schedule->name);
     for (int i = 0; i < e->g->nodes.n; i++) print_node(&o, e, e->g->nodes.v[i], &tmp);
     for (int i = 0; i < e->plan.saved.n; i++) print_saved(&o, e, &e->plan.saved.v[i], &tmp);
-    for (int i = 0; i < e->p->params.n; i++) print_param(&o, e, &e->p->params.v[i], &tmp);
+    for (int i = 0; i < sk_n_grads(e->p); i++) print_param(&o, e, &e->p->params.v[i], &tmp);
     for (int s = 0; e->plan.tasks[true] && s < e->sp->n_stages; s++)
         print_tasks(&o, s, &e->plan.tasks[true][s]);
     print_codec(&o, "weights", e->plan.weights_as);

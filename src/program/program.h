@@ -130,6 +130,8 @@ typedef struct sk_inst {
     bool adds_error; /* ENCODE: the error is added to the error so far */
     int update;      /* UPDATE, AHEAD: how many precede it in the step */
     float scale;     /* UPDATE, CLIP: of gradients; 0: as the sums say */
+    int every;       /* over 1: it runs in the first update of the optimizer and in every so many
+                        after it (whole_update.c); what it makes only KEEP carries out of there */
     const sk_codec *codec; /* ENCODE, DECODE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
@@ -205,6 +207,10 @@ typedef struct sk_param_plan {
     int grad, grad_shard;             /* accumulated gradient; the part that matches shard */
     int state[SK_MAX_STATE], n_state; /* of the optimizer; none for the bias of a router.  With
                                          delayed updates the last is the pending gradient */
+    int matrix_state[SK_MAX_MATRIX_STATE]; /* of whole matrices, of any shape, on ranks that do
+                                              their work; written by whole_ops.c */
+    int n_matrix_state;
+    bool keeps_matrix_state; /* this rank writes it to a checkpoint */
     int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
     bool owner;  /* this rank counts the shard in sums over the logical tensor */
     bool writes; /* this rank writes the stored shard to a checkpoint */
@@ -267,6 +273,8 @@ typedef struct sk_program {
         sk_param_plan *v;
         int n, cap;
     } params;
+    int n_extras; /* behind the parameters, at params.v[params.n]: extras (graph/extra.h), which
+                     have only tensor, used, update, grad, grad_shard and owner */
     struct {
         int *v; /* kept buffers of SK_MEMORY tensors */
         int n, cap;
@@ -374,11 +382,20 @@ static inline bool sk_param_whole(const sk_param_plan *q)
 {
     return q->optim && q->optim->whole && q->tensor->bias_update == 0;
 }
+/* The part of steps that an instruction runs in. */
+static inline double sk_inst_share(const sk_inst *in)
+{
+    return in->every > 1 ? 1.0 / in->every : 1;
+}
 /* Is this the last pass of the optimizer over the parameter of an update? */
 static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)
 {
     return !p->params.v[in->param].optim->pass[in->pass + 1];
 }
+/* Sums that contributions of nodes are added to: gradients of parameters, then extras. */
+static inline int sk_n_grads(const sk_program *p) { return p->params.n + p->n_extras; }
+/* The extra of a parameter, sk_extra_kind `kind`: an index of params.v; -1: this stage has none. */
+int sk_program_extra(const sk_program *p, const sk_tensor *param, int kind);
 /* Does the node recompute a forward result for the backward pass (recompute_clones.c)? */
 static inline bool sk_node_is_clone(const sk_program *p, const sk_node *n)
 {

@@ -88,7 +88,7 @@ static bool is_late(const sk_lowering *e, int param)
 static bool has_pass(const sk_param_plan *q, int pass)
 {
     if (q->tensor->bias_update != 0) return pass == 0;
-    if (sk_param_whole(q)) return false; /* whole_update.c */
+    if (sk_param_whole(q) && (pass || !q->optim->n_sums)) return false; /* whole_update.c */
     for (int i = 0; i <= pass; i++)
         if (!q->optim->pass[i]) return false;
     return true;
@@ -225,6 +225,7 @@ void sk_lower_update(sk_lowering *e)
     if (p->async) return; /* tasks have updated already */
     int64_t n = 0;        /* an entry for every parameter of the graph, so that ranks agree on it */
     for (int i = 0; i < e->g->tensors.n; i++) n += e->g->tensors.v[i]->role == SK_PARAM;
+    int first = -1;
     for (int pass = 0, before = -1; any_pass(e->opts, pass, false); pass++) {
         bool sums = any_pass(e->opts, pass + 1, true);
         int after = !sums             ? -1
@@ -232,8 +233,9 @@ void sk_lower_update(sk_lowering *e)
                                       : numbers(e, "sums", SK_F64, n * SK_MAX_SUM);
         one_pass(e, pass, before, after);
         before = after;
+        if (!pass) first = after;
     }
-    sk_lower_whole_updates(e);
+    sk_lower_whole_updates(e, first);
     if (p->late) take_late(e);
     sk_lower_whole_weights(e);
 }

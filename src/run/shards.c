@@ -22,7 +22,7 @@ static void shard_of(const sk_program *p, char *base, char *file, int buf, bool 
 static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file,
                         sk_tensor_shard **v, int *n)
 {
-    *v = sk_many(a, sk_tensor_shard, p->params.n * (3 + SK_MAX_STATE));
+    *v = sk_many(a, sk_tensor_shard, p->params.n * (3 + SK_MAX_STATE + SK_MAX_MATRIX_STATE));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -36,6 +36,8 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         for (int s = 0; s < q->n_state; s++)
             shard_of(p, base, file, q->state[s], q->owner, &(*v)[(*n)++]);
         if (p->late && q->optim && q->n_state > q->optim->n_state) (*v)[*n - 1].may_lack = true;
+        for (int s = 0; s < q->n_matrix_state; s++)
+            shard_of(p, base, file, q->matrix_state[s], q->keeps_matrix_state, &(*v)[(*n)++]);
         if (q->error < 0) continue;
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;

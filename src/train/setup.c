@@ -1,5 +1,6 @@
 /* setup.c - from a job to its graph, layout and optimizer. */
 #include "train/setup.h"
+#include "graph/extra.h"
 #include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
@@ -93,6 +94,25 @@ static sk_status check_groups(const sk_setup *s)
     return SK_OK;
 }
 
+/* Parameters whose optimizer asks for Kronecker factors. */
+static bool has_factors(const void *ctx, const sk_tensor *t)
+{
+    const sk_setup *s = ctx;
+    const sk_job *job = s->job;
+    int group = sk_param_group_of(&s->graph, t, job->group, job->n_groups);
+    return (group ? job->group[group - 1].optim : s->optim)->factors;
+}
+
+static void ask_factors(sk_setup *s)
+{
+    bool any = s->optim->factors;
+    for (int i = 0; i < s->job->n_groups; i++) any |= s->job->group[i].optim->factors;
+    if (!any) return;
+    s->graph.extras |= 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G;
+    s->graph.factors_of = has_factors;
+    s->graph.factors_ctx = s;
+}
+
 static sk_status make_graph(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -103,6 +123,7 @@ static sk_status make_graph(sk_setup *s)
     else job->model->build(&s->graph, &job->hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&s->graph));
     SK_TRY(make_products(s));
+    ask_factors(s);
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_store(&s->graph, job->dtype);

@@ -261,6 +261,21 @@ static sk_status converts(world *w, sk_dtype to, sk_dtype from, int64_t n, int s
     return SK_OK;
 }
 
+static sk_status keeps(world *w, sk_dtype from, int64_t n, int shift, int32_t skip)
+{
+    world_clear(w, "keep");
+    size_t a = drawn(w, n, from, shift, 1, 1), b = drawn(w, n, SK_F32, shift, 2, 1);
+    size_t s = drawn(w, 1, SK_I32, 0, 3, 1);
+    memcpy(w->image + s, &skip, sizeof skip);
+    SK_TRY(twice(w, [&]() {
+        return sk_inst_kernels_find()->keep((float *)(w->base + b), w->base + a, from, n,
+                                            (const int32_t *)(w->base + s), w->g->s);
+    }));
+    if (!skip) sk_convert(w->image + b, SK_F32, w->image + a, from, n);
+    untouched(w);
+    return SK_OK;
+}
+
 static sk_status copies(const gpu *g)
 {
     static const int64_t sizes[] = {0, 1, 767, 768, 16385, LARGE};
@@ -276,6 +291,7 @@ static sk_status copies(const gpu *g)
         for (int shift = 0; shift < 2; shift++)
             for (int a = 0; a < 3; a++) {
                 SK_TRY(adds(&w, floats[a], sizes[k], shift));
+                SK_TRY(keeps(&w, floats[a], sizes[k], shift, (int32_t)k % 2));
                 for (int b = 0; b < 3; b++)
                     SK_TRY(converts(&w, floats[a], floats[b], sizes[k], shift));
             }

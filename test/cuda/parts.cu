@@ -702,10 +702,19 @@ static const struct large {
     {"dispatch", {{"b16t512c2048", "b16t512k2%1024"}, NULL, NULL, {8, 128}}},
     {"dispatch_grad", {{"e8b16x128c2048", "b16t512k2%1024"}}},
     {"drops", {{"b64t1024k8"}}},
+    {"eigvec", {{"m512n512"}, "m!n!->mn"}},
+    {"ema", {{"m4096n4096", "m4096n4096"}, NULL, NULL, {0.9, 1, -3}}},
     {"embedding", {{"v50304c768", "b16t512%50304"}}},
     {"embedding_grad", {{"b16t512c768", "b16t512%50304"}, "btc,bt->vc", "v50304"}},
+    {"factored", {{"m4096n4096", "m4096", "n4096"}, "m!n,m!,n->mn", NULL, {1e-7}, true}},
+    {"inv_root", {{"m512n512"}, "m!n!->mn", NULL, {4, 0.01}}},
     {"load", {{"b16t1024k2%1024"}, "btk->e", "e64", {16}}},
+    {"mean_square", {{"m4096n4096"}, "m!n!->m"}},
+    {"mean_square", {{"m4096n4096"}, "m!n!->n"}},
+    {"mean_square", {{"m4096n4096"}, "m!n!->"}},
+    {"ratio", {{"m4096n4096", "m4096n4096"}, NULL, NULL, {0.1}}},
     {"rename", {{"b16t512h32d128"}, "bt!hd->bs!hd"}},
+    {"rms_clip", {{"m4096n4096"}, "m!n!->mn", NULL, {0.25}}},
     {"rope", {{"b16t512h16s3d64", "b16t512%512"}, NULL, NULL, {10000, 1}}},
     {"route", {{"b16t1024e64"}, NULL, NULL, {2, 40, 1}}},
     {"route_biased", {{"b16t1024e8", "e8"}, NULL, NULL, {2, 300, 1}}},
@@ -805,7 +814,7 @@ static void refusals(const gpu *g)
 
 static sk_status open_launch(gpu *g)
 {
-    static const uint64_t step = STEP;
+    static const uint64_t step[2] = {STEP, 0}; /* and updates before it, as ops on the CPU see */
     void *base;
     if (g->cpu) return SK_OK;
     g->l.stream = g->s;
@@ -813,7 +822,8 @@ static sk_status open_launch(gpu *g)
     SK_TRY(sk_pool_open(g->d, g->l.workspace_bytes + GAP, &base));
     g->l.workspace = (char *)base + GAP;
     g->l.step = (const uint64_t *)base;
-    return sk_device_copy(g->d, base, &step, sizeof step, g->s);
+    g->l.updates = (const int64_t *)base + 1;
+    return sk_device_copy(g->d, base, step, sizeof step, g->s);
 }
 
 static bool asked(const char *op, char **ops)

@@ -520,6 +520,7 @@ typedef struct op_call {
     const sk_op *op;
     sk_args args;
     const uint64_t *step;
+    const int64_t *updates;
 } op_call;
 
 /* A bias without an address was added before (parts/fuse/linear_gelu.c): none is left. */
@@ -537,6 +538,7 @@ static void do_op(void *what)
     c->args.part = 0;
     c->args.of = 1;
     c->args.stream = *c->step;
+    if (c->updates) c->args.updates = *c->updates;
     c->args.scratch = aligned_alloc(64, sk_op_scratch(c->op, &c->args) / 64 * 64 + 64);
     sk_op_run_cpu(c->op, &c->args);
     free(c->args.scratch);
@@ -547,7 +549,7 @@ static sk_status launch(int i, const sk_args *a, const sk_launch *l)
 {
     SK_TRY(lucky());
     SK_TRY(sk_op_takes(sk_op_parts[i - FIRST], a));
-    op_call c = {sk_op_parts[i - FIRST], *a, l->step};
+    op_call c = {sk_op_parts[i - FIRST], *a, l->step, l->updates};
     append(l->stream, do_op, &c, sizeof c, false);
     return SK_OK;
 }
@@ -740,6 +742,27 @@ static sk_status convert(void *to, sk_dtype to_type, const void *from, sk_dtype 
     return SK_OK;
 }
 
+typedef struct keep_call {
+    convert_call as;
+    const int32_t *skip;
+} keep_call;
+
+static void do_keep(void *what)
+{
+    keep_call *c = what;
+    if (!*c->skip) do_convert(&c->as);
+}
+
+static sk_status keep(float *to, const void *from, sk_dtype type, int64_t n, const int32_t *skip,
+                      void *stream)
+{
+    SK_TRY(lucky());
+    SK_TRY(sk_inst_kernel_takes("keep", type));
+    append(stream, do_keep, &(keep_call){{to, from, SK_F32, type, n}, skip}, sizeof(keep_call),
+           false);
+    return SK_OK;
+}
+
 static void do_stats(void *what)
 {
     sk_stats_job *j = what;
@@ -888,6 +911,7 @@ const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
                                               .add = add,
                                               .tree = tree,
                                               .convert = convert,
+                                              .keep = keep,
                                               .stats = stats,
                                               .clip = clip,
                                               .sumsq = sumsq,

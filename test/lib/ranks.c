@@ -1,4 +1,5 @@
 /* ranks.c - for tests: compile a model under a layout, run it on threads, keep the losses. */
+#include "graph/extra.h"
 #include "lib/ranks.h"
 
 #include "base/hash.h"
@@ -30,6 +31,15 @@ sk_trial sk_trial_small(const char *model, const char *layout)
     return t;
 }
 
+/* Extras that were asked for, and those of an optimizer with Kronecker factors. */
+static unsigned extras_of(const sk_trial *t)
+{
+    const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
+    bool factors = o->factors;
+    for (int i = 0; i < t->n_groups; i++) factors |= t->groups[i].optim->factors;
+    return t->extras | (factors ? 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G : 0);
+}
+
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
 {
     sk_layout l;
@@ -39,6 +49,7 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     sk_graph_size(g, 'b', t->batch);
     sk_graph_size(g, 't', t->seq);
     t->model->build(g, &t->hyper, SK_TRAIN);
+    g->extras = extras_of(t);
     sk_graph_grad(g);
     sk_graph_store(g, t->dtype);
     return sk_graph_status(g);
@@ -106,7 +117,7 @@ sk_status sk_trial_fill(void *ctx, const char *input, sk_dtype type, const sk_ex
         return sk_fail(SK_EIO, "data of step %d cannot be read", t->fail);
     for (int64_t r = 0; r < box->size[0]; r++)
         for (int64_t c = 0; c < cols; c++, n++) {
-            int64_t row = box->at[0] + r, col = box->n > 1 ? box->at[1] + c : 0;
+            int64_t row = t->first_row + box->at[0] + r, col = box->n > 1 ? box->at[1] + c : 0;
             bool target = !strcmp(input, "targets");
             uint64_t at = (uint64_t)(row * 100000 + col + target);
             uint64_t x = sk_rng(7, stream, at).a;

@@ -37,6 +37,8 @@ typedef struct sk_trial {
     sk_dtype state_type; /* of the optimizer */
     bool late;           /* updates run beside the next step */
     bool noise;          /* gradients of small batches are measured */
+    unsigned extras;     /* of the backward pass: bits of sk_extra_kind */
+    int64_t first_row;   /* the data of the batch begin with this row */
     bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
     bool fuse;           /* there, launches are joined that can be; and copies */
     int delay_us;        /* take up to so long: both for test/layout/random.c */

@@ -503,13 +503,13 @@ static bool asked(const char *op, char **names)
 
 static sk_status open_gpu(void)
 {
-    static const uint64_t step = STEP;
-    void *at;
+    static const uint64_t step[2] = {STEP, 0}; /* and updates before it, as ops on the CPU see */
+    uint64_t *at;
     SK_TRY(sk_device_open("cuda:0", &gpu.d));
     SK_TRY(sk_stream_open(gpu.d, &gpu.s));
-    SK_TRY(sk_pool_open(gpu.d, sizeof step, &at));
-    gpu.l = (sk_launch){.stream = gpu.s, .step = at};
-    return sk_device_copy(gpu.d, at, &step, sizeof step, gpu.s);
+    SK_TRY(sk_pool_open(gpu.d, sizeof step, (void **)&at));
+    gpu.l = (sk_launch){.stream = gpu.s, .step = at, .updates = (const int64_t *)at + 1};
+    return sk_device_copy(gpu.d, at, step, sizeof step, gpu.s);
 }
 
 static void all_on_gpu(char **names)

@@ -117,6 +117,20 @@ static void sgd(tensor *x)
     }
 }
 
+/* PyTorch's, of a tensor of one dim. */
+static void adafactor_vector(tensor *x)
+{
+    double part = pow(x->t, -num(x, "decay_rate")), lr = num(x, "lr"), up[MOST];
+    double rms = norm(x->w, x->n) / sqrt(x->n), eps = num(x, "eps1");
+    for (int i = 0; i < x->n; i++) {
+        x->v[i] = (1 - part) * x->v[i] + part * x->g[i] * x->g[i];
+        up[i] = x->g[i] / sqrt(fmax(x->v[i], eps * eps));
+    }
+    double alpha = fmax(num(x, "eps2"), rms) * fmin(lr, 1 / sqrt(x->t));
+    alpha /= fmax(1, norm(up, x->n) / sqrt(x->n) / num(x, "clip_rms"));
+    for (int i = 0; i < x->n; i++) x->w[i] = (1 - lr * num(x, "decay")) * x->w[i] - alpha * up[i];
+}
+
 /* A gradient that is D updates late gets what D steps of momentum would have made of it. */
 static void sgd_pb(tensor *x)
 {
@@ -252,7 +266,12 @@ static const struct reference {
     {"lars", lars, 20, "trust", 0.002},
     {"lion", lion, 0.02, "beta1", 0.95},
     {"mars", mars, 0.05, "gamma", 0.1},
-    {"muon", NULL, 0, NULL, 0}, /* test/optim/whole.c */
+    {"muon", NULL, 0, NULL, 0},      /* test/optim/whole.c */
+    {"adafactor", NULL, 0, NULL, 0}, /* test/optim/matrix_state.c, and those below */
+    {"kfac", NULL, 0, NULL, 0},
+    {"shampoo", NULL, 0, NULL, 0},
+    {"soap", NULL, 0, NULL, 0},
+    {"adafactor-vector", adafactor_vector, 0.05, "decay_rate", 0.5},
     {"nadam", nadam, 0.05, "momentum_decay", 0.3},
     {"radam", radam, 0.05, "beta2", 0.7},
     {"rmsprop", rmsprop, 0.02, "momentum", 0.8},

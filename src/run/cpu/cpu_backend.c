@@ -85,6 +85,7 @@ static void run_op(sk_run *r, int pc)
 {
     sk_args *a = &r->args[pc];
     a->stream = (uint64_t)r->step;
+    a->updates = sk_run_updates(r);
     a->validation = r->validation;
     char *scratch = r->base + r->p->kind_at[SK_SCRATCH];
     op_job j = {.op = r->p->insts.v[pc].node->op,
@@ -284,7 +285,7 @@ static sk_status step_one(sk_run *r, int pc)
     double now = read_clock(r);
     note(r, pc, now);
     if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
-    sk_status st = one(r, pc);
+    sk_status st = sk_run_due(r, &r->p->insts.v[pc]) ? one(r, pc) : SK_OK;
     if (!st && r->comm) st = sk_comm_progress(r->comm); /* collectives to other hosts go on here */
     if (st) return sk_trail(st, SK_HERE);
     if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = read_clock(r);

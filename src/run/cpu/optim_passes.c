@@ -197,7 +197,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .delay = in->delay};
     for (int s = 0; s < q->optim->n_state + sk_param_whole(q); s++)
-        x.state[s] = sk_run_data(r, in->in[2 + s]);
+        if (in->in[2 + s] >= 0) x.state[s] = sk_run_data(r, in->in[2 + s]);
     for (int k = 0; q->optim->knobs[k].name; k++) x.knob[k] = sk_run_knob(r, q, k, q->decay);
     return x;
 }

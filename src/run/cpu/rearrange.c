@@ -79,6 +79,23 @@ static void add(sk_run *r, const sk_inst *in)
     sk_threads_run(r->team, add_part, &j);
 }
 
+/* State of a whole matrix, in f32; not in a skipped step. */
+static void keep_part(void *ctx, int part, int of)
+{
+    pair_job *j = ctx;
+    int64_t at = j->n * part / of, end = j->n * (part + 1) / of;
+    sk_convert((real *)j->to + at, SK_F32,
+               (const char *)j->from + (size_t)at * sk_dtype_size(j->type), j->type, end - at);
+}
+
+static void keep(sk_run *r, const sk_inst *in)
+{
+    const sk_buffer *b = &r->p->bufs.v[in->in[0]];
+    pair_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
+                  b->bytes / (int64_t)sk_dtype_size(b->type), b->type};
+    if (!r->skip) sk_threads_run(r->team, keep_part, &j);
+}
+
 static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t capacity)
 {
     const sk_buffer *b = &r->p->bufs.v[wide];
@@ -101,6 +118,9 @@ bool sk_do_rearrange(sk_run *r, const sk_inst *in)
         return true;
     case SK_DO_ADD:
         add(r, in);
+        return true;
+    case SK_DO_KEEP:
+        keep(r, in);
         return true;
     case SK_DO_ZERO:
         memset(sk_run_data(r, in->out[0]), 0, (size_t)r->p->bufs.v[in->out[0]].bytes);

@@ -153,6 +153,30 @@ sk_status sk_gpu_convert(void *to, sk_dtype to_type, const void *from, sk_dtype 
     return sk_cuda_launched("convert");
 }
 
+/* ---- state of a whole matrix */
+
+template <typename F>
+static __global__ void __launch_bounds__(BLOCK)
+    keep_some(float *to, const F *from, int64_t n, const int32_t *skip)
+{
+    int64_t at = (int64_t)blockIdx.x * BLOCK * FLIGHT + threadIdx.x;
+    if (*skip) return;
+#pragma unroll
+    for (int k = 0; k < FLIGHT; k++)
+        if (at + k * BLOCK < n) to[at + k * BLOCK] = (float)from[at + k * BLOCK];
+}
+
+sk_status sk_gpu_keep(float *to, const void *from, sk_dtype type, int64_t n, const int32_t *skip,
+                      void *stream)
+{
+    cudaStream_t s = (cudaStream_t)stream;
+    SK_TRY(sk_inst_kernel_takes("keep", type));
+    if (n)
+        SK_FLOAT(type, keep_some<T>
+                 <<<blocks_for(n, BLOCK * FLIGHT), BLOCK, 0, s>>>(to, (const T *)from, n, skip));
+    return sk_cuda_launched("keep");
+}
+
 /* ---- error feedback becomes 0 */
 
 /* Mostly *skip is 0 and there is nothing to do, so blocks are few. */

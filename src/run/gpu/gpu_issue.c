@@ -23,6 +23,9 @@ static sk_status rearrange(const sk_run *r, const sk_inst *in)
     case SK_DO_ADD:
         return g->inst->add(sk_gpu_data(r, to), sk_gpu_data(r, from), sk_gpu_count(r, to),
                             r->p->bufs.v[to].type, g->compute);
+    case SK_DO_KEEP:
+        return g->inst->keep(sk_gpu_data(r, to), sk_gpu_data(r, from), r->p->bufs.v[from].type,
+                             sk_gpu_count(r, to), &g->scalars->skip, g->compute);
     case SK_DO_ZERO:
         return sk_device_zero(g->d, sk_gpu_data(r, to), (size_t)r->p->bufs.v[to].bytes, g->compute);
     case SK_DO_PACK:

@@ -174,7 +174,8 @@ static sk_status open_memory(sk_arena *a, sk_run *r, sk_gpu *g)
     g->launch = (sk_launch){.stream = g->compute,
                             .workspace = g->base + sk_workspace_at(p),
                             .workspace_bytes = SK_WORKSPACE,
-                            .step = &g->scalars->step};
+                            .step = &g->scalars->step,
+                            .updates = &g->scalars->updates};
     return open_stage(a, r, g);
 }
 

@@ -18,7 +18,7 @@ static sk_status issue_all(sk_run *r, int from, int to)
         sk_event *const *wait = &g->waits[2 * pc];
         if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
         if (wait[0]) SK_TRY(sk_event_mark(g->d, wait[0], g->compute));
-        sk_status st = sk_gpu_issue(r, pc);
+        sk_status st = sk_run_due(r, &r->p->insts.v[pc]) ? sk_gpu_issue(r, pc) : SK_OK;
         if (st) return sk_trail(st, SK_HERE);
         if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
@@ -41,6 +41,18 @@ static sk_status capture(sk_run *r, int from, int to, sk_device_graph **out)
     return st;
 }
 
+/* Has this step instructions that a CUDA graph cannot have: those of some updates only, and kernels
+ * that wait for the device? */
+static bool out_of_graph(const sk_run *r, int from, int to)
+{
+    for (int pc = from; pc < to; pc++) {
+        const sk_inst *in = &r->p->insts.v[pc];
+        const sk_kernel *k = in->act == SK_DO_OP ? r->gpu->kernels[pc] : NULL;
+        if (sk_run_due(r, in) && (in->every > 1 || (k && k->waits))) return true;
+    }
+    return false;
+}
+
 /* The first time instructions are issued one by one, so that all kernels are loaded; then they are
  * captured as a CUDA graph, which is launched from there on.  Sections in which the host takes part
  * are issued every time. */
@@ -48,7 +60,7 @@ static sk_status launch(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
     sk_gpu_section *s = &g->sections[from > 0];
-    if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to))
+    if (!s->runs++ || r->opts.before || sk_offload_any(r->p, from, to) || out_of_graph(r, from, to))
         return issue_all(r, from, to);
     if (!s->graph) SK_TRY(capture(r, from, to, &s->graph));
     return sk_device_graph_launch(g->d, s->graph, g->compute);
@@ -94,7 +106,7 @@ static void read_ahead(sk_run *r, int from, int to)
 static void write_scalars(const sk_run *r)
 {
     *r->gpu->told = (sk_step_scalars){.step = (uint64_t)r->step,
-                                      .updates = r->step * r->p->n_updates + r->shift,
+                                      .updates = sk_run_updates(r),
                                       .lr = r->lr,
                                       .momentum = r->momentum,
                                       .loss_scale = r->loss_scale};

@@ -46,6 +46,7 @@ sk_status sk_gpu_supports(const sk_program *p, int pc)
     case SK_DO_UNPACK:
         return sk_inst_kernel_takes(sk_act_row_of(in)->name, type_of(p, in->out[0]));
     case SK_DO_PACK:
+    case SK_DO_KEEP:
     case SK_DO_SUMSQ:
         return sk_inst_kernel_takes(sk_act_row_of(in)->name, type_of(p, in->in[0]));
     default:

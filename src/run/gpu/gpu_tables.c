@@ -36,6 +36,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .name = sk_hash_text(q->tensor->name),
                    .shape = sk_buffer_view(p, q->shard, NULL)};
     for (int s = 0; s < q->n_state + sk_param_whole(q); s++) {
+        if (in->in[2 + s] < 0) continue; /* a pass that only leaves sums */
         u.state[s] = sk_gpu_data(r, in->in[2 + s]);
         u.state_type = p->bufs.v[in->in[2 + s]].type;
     }

@@ -81,6 +81,9 @@ typedef struct sk_inst_kernels {
     sk_status (*tree)(const sk_tree_job *j, void *stream);
     sk_status (*convert)(void *to, sk_dtype to_type, const void *from, sk_dtype type, int64_t n,
                          void *stream);
+    /* to = from, as f32, unless *skip, on the device, is set. */
+    sk_status (*keep)(float *to, const void *from, sk_dtype type, int64_t n, const int32_t *skip,
+                      void *stream);
     /* Small numbers of both signs, whether they are read as bf16 or as f32.  Algorithms are timed
      * on them, because zeros are faster than real data. */
     sk_status (*noise)(void *to, int64_t bytes, void *stream);

@@ -25,6 +25,8 @@ sk_status sk_gpu_gather(void *to, int64_t to_step, const void *from, int64_t fro
 /* elementwise_kernels.cu */
 sk_status sk_gpu_add(void *to, const void *from, int64_t n, sk_dtype type, void *stream);
 sk_status sk_gpu_tree(const sk_tree_job *j, void *stream);
+sk_status sk_gpu_keep(float *to, const void *from, sk_dtype type, int64_t n, const int32_t *skip,
+                      void *stream);
 sk_status sk_gpu_convert(void *to, sk_dtype to_type, const void *from, sk_dtype type, int64_t n,
                          void *stream);
 sk_status sk_gpu_noise(void *to, int64_t bytes, void *stream);
