@@ -18,6 +18,12 @@ SK_BOTH double sk_ema_part(double decay, double updates)
     return (1 - decay) / (1 - pow(decay, updates));
 }
 
+/* The average takes in the newest weights.  An average of equal numbers stays that number. */
+SK_BOTH float sk_ema_step(float average, float newest, float part)
+{
+    return part == 1 ? newest : average + part * (newest - average);
+}
+
 /* The part of the newest iterate in an average whose weights are squares of the rate: the rate
  * rises linearly over `warmup` updates and stays.  (Sum of squares: of 1 to n it is
  * n (n + 1) (2 n + 1) / 6.) */

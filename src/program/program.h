@@ -16,7 +16,8 @@
  *   P7  while a collective or a message is in flight, no instruction uses its buffers
  *   P8  every node runs once a micro-batch, all its parts in order, clones in the backward pass;
  *       and the optimizer makes every pass over every parameter once, after the sums are known; or,
- *       with asynchronous updates, once an update, in their order
+ *       with asynchronous updates, once an update, in their order; averages of weights take in each
+ *       parameter once, behind its last update, and a validation step reads them in its place
  *   P9  weights that ranks share in one memory have the same offset on all of them; only the
  *       optimizer writes them, each rank its own shard, after a call that no rank enters before its
  *       last read; and they are read again after a call that all enter after their last write

@@ -896,7 +896,7 @@ static void do_average(void *what)
     const average_call *c = what;
     if (c->pulse->skip) return;
     float part = (float)sk_ema_part(c->decay, (double)(c->pulse->updates + 1));
-    for (int64_t i = 0; i < c->n; i++) c->to[i] = (1 - part) * c->to[i] + part * c->from[i];
+    for (int64_t i = 0; i < c->n; i++) c->to[i] = sk_ema_step(c->to[i], c->from[i], part);
 }
 
 static sk_status average(float *to, const float *from, int64_t n, double decay,

@@ -14,10 +14,10 @@ static void average_part(void *ctx, int part, int of)
 {
     const average_job *j = ctx;
     int64_t at = j->n * part / of, end = j->n * (part + 1) / of;
-    real *restrict to = j->to, now = j->part, keep = 1 - j->part;
+    real *restrict to = j->to, now = j->part;
     const real *restrict from = j->from;
 #pragma omp simd
-    for (int64_t i = at; i < end; i++) to[i] = keep * to[i] + now * from[i];
+    for (int64_t i = at; i < end; i++) to[i] = sk_ema_step(to[i], from[i], now);
 }
 
 /* A step that updated nothing leaves the average alone.  A delayed update is made in every step

@@ -187,7 +187,7 @@ static __global__ void __launch_bounds__(BLOCK)
     int64_t at = (int64_t)blockIdx.x * BLOCK * FLIGHT * V;
     int m = (int)(n - at < BLOCK * FLIGHT * V ? n - at : BLOCK * FLIGHT * V),
         full = packs ? m / V : 0;
-    float x[FLIGHT][V], y[FLIGHT][V], keep = 1 - part;
+    float x[FLIGHT][V], y[FLIGHT][V];
     to += at, from += at;
 #pragma unroll
     for (int k = 0; k < FLIGHT; k++) {
@@ -198,10 +198,11 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int k = 0; k < FLIGHT; k++) {
         int i = ((int)threadIdx.x + k * BLOCK);
 #pragma unroll
-        for (int e = 0; e < V; e++) x[k][e] = keep * x[k][e] + part * y[k][e];
+        for (int e = 0; e < V; e++) x[k][e] = sk_ema_step(x[k][e], y[k][e], part);
         if (i < full) sk_leave<V>(to + i * V, x[k]);
     }
-    for (int i = full * V + threadIdx.x; i < m; i += BLOCK) to[i] = keep * to[i] + part * from[i];
+    for (int i = full * V + threadIdx.x; i < m; i += BLOCK)
+        to[i] = sk_ema_step(to[i], from[i], part);
 }
 
 sk_status sk_gpu_average(float *to, const float *from, int64_t n, double decay,
