@@ -30,6 +30,16 @@ static const char *average_of(sk_arena *a, const sk_ckpt *c, const char *tensor)
     return tensor;
 }
 
+bool sk_hf_ckpt_averages(const sk_ckpt *c)
+{
+    sk_arena a = {0};
+    bool any = false;
+    for (int i = 0; i < c->tensors.n && !any; i++)
+        any = average_of(&a, c, c->tensors.v[i].name) != c->tensors.v[i].name;
+    sk_arena_end(&a);
+    return any;
+}
+
 sk_status sk_hf_from_ckpt(void *ctx, sk_tensor_shard *whole)
 {
     if (!whole->data) return SK_OK;

@@ -43,6 +43,7 @@ echo "validation and final/ read the average"
 # Checkpoints hold both: they resume to the bit, on other layouts too, and are exported as their average.
 for name in ema free; do
     "$skein" export $name/ckpt/step-0000000006 out-$name >said || fail "export: $(cat said)"
+    grep -q 'averages of its weights' said || fail "export does not say what it wrote: $(cat said)"
     same out-$name $name/final "a checkpoint is exported otherwise"
     for layout in dp=1 "dp=2 zero=3 tp=2" "dp=2 zero=1 offload=state"; do
         rm -rf resumed
