@@ -3,6 +3,7 @@
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
+#include "train/hf.h"
 #include "train/model_export.h"
 #include "train/rundir.h"
 
@@ -16,7 +17,7 @@ static void tell_extra(sk_arena *a, const sk_hyper *h)
 
 /* The newest checkpoint of a run, or the model of a directory; *path is what was taken. */
 static sk_status save(sk_arena *a, const char *what, const char *tokenizer, sk_dtype type,
-                      const char *dir, const char **path, sk_hyper *hyper)
+                      const char *dir, const char **path, sk_hyper *hyper, bool *averages)
 {
     sk_ckpt c;
     const char *model = sk_rundir_model(a, what);
@@ -27,6 +28,7 @@ static sk_status save(sk_arena *a, const char *what, const char *tokenizer, sk_d
     SK_TRY(sk_rundir_checkpoint(a, what, path));
     SK_TRY(sk_ckpt_read(a, *path, &c));
     *hyper = c.state.hyper;
+    *averages = sk_hf_ckpt_averages(&c);
     return sk_export_checkpoint(a, &c, tokenizer, type, dir);
 }
 
@@ -38,14 +40,16 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     int n = 0;
     sk_dtype type;
     sk_hyper hyper;
+    bool averages = false;
     SK_TRY(sk_argv_words(a, argc, argv, options, words, 2, &n));
     if (n != 2)
         return sk_fail(SK_EUSAGE, "export: a run, checkpoint or model directory, and a directory "
                                   "to write are needed");
     if (!sk_dtype_find(type_name, &type) || (type != SK_F32 && type != SK_BF16 && type != SK_F16))
         return sk_fail(SK_EUSAGE, "export: --dtype %s; f32, bf16 or f16 is needed", type_name);
-    SK_TRY(save(a, words[0], tokenizer, type, words[1], &path, &hyper));
+    SK_TRY(save(a, words[0], tokenizer, type, words[1], &path, &hyper, &averages));
     printf("saved %s/ from %s\n", words[1], path);
+    if (averages) printf("note: these are the averages of its weights (doc/optimizers.md)\n");
     tell_extra(a, &hyper);
     return SK_OK;
 }

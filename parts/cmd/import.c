@@ -29,7 +29,8 @@ static sk_status read_model(sk_arena *a, import *m, sk_tensor_shard **boxes, int
 {
     const sk_job *job = m->setup.job;
     sk_run_opts o = {.fill = sk_setup_fill, .fill_ctx = &m->setup};
-    int n_shapes = 0;
+    sk_tensor_shard *averages;
+    int n_shapes = 0, n_averages = 0;
     SK_TRY(sk_heaps_open(1, &m->setup.programs[0]->heap_bytes, false, 0, &m->heaps));
     SK_TRY(sk_run_open(a, m->setup.programs[0], m->heaps, &o, &m->run));
     SK_TRY(sk_run_init(m->run, job->seed));
@@ -37,7 +38,10 @@ static sk_status read_model(sk_arena *a, import *m, sk_tensor_shard **boxes, int
     *n_model = sk_shards_sort(&m->setup.graph, *boxes, *n);
     const sk_hf_shape *shapes = sk_hf_shapes(a, &m->setup.graph, &n_shapes);
     SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n_shapes));
-    return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, *boxes, *n_model);
+    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, *boxes, *n_model));
+    sk_run_average_shards(m->run, a, &averages, &n_averages);
+    return sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, averages,
+                      n_averages);
 }
 
 static sk_status save(sk_arena *a, import *m, const sk_tensor_shard *boxes, int n, int n_model)

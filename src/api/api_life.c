@@ -32,6 +32,8 @@ static sk_status load_model(life *l)
     sk_run_shards(l->run, &l->arena, &boxes, &n);
     n = sk_shards_sort(&s->graph, boxes, n);
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, boxes, n));
+    sk_run_average_shards(l->run, &l->arena, &boxes, &n);
+    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n_shapes, boxes, n));
     return sk_run_push(l->run);
 }
 

@@ -7,6 +7,7 @@
  * and are left out.  On the command line they are a mistake. */
 #include "cli/setting.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { COLUMNS = 100, INDENT = 23 };
@@ -214,8 +215,17 @@ static void set_defaults(const owner *o, const sk_settings *s, sk_job *job)
     }
 }
 
+/* An optimizer that takes only one schedule has it by default. */
+static void own_schedule(const sk_settings *s, sk_job *job)
+{
+    const sk_optim *o = sk_optim_find(job->optim_name);
+    if (o && o->schedule && !sk_setting_find(s, "optim.schedule"))
+        snprintf(job->schedule, sizeof job->schedule, "%s", o->schedule);
+}
+
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
 {
+    own_schedule(s, job);
     _Static_assert((int)SK_MAX_LR_KNOB <= (int)SK_MAX_KNOB, "of_others() has room for either");
     const owner optim = own_part(job, SK_KNOBS_OPTIM), schedule = own_part(job, SK_KNOBS_LR);
     set_defaults(&optim, s, job);

@@ -63,6 +63,7 @@ typedef struct sk_piece {
     float scale;               /* grad[i] * scale is the gradient of the mean loss, clipped */
     float knob[SK_MAX_KNOB];   /* in the order of sk_optim.knobs */
     int64_t step;              /* of the optimizer; counts from 1 */
+    int64_t warmup;            /* updates in which the rate rose from lr / warmup to lr; 0: none */
     int delay;                 /* updates since the weights that this gradient is of; usually 0 */
     double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
 } sk_piece;
@@ -156,6 +157,11 @@ typedef struct sk_optim {
     int (*whole)(sk_whole *w);
     bool factors; /* with whole: the backward pass leaves Kronecker factors of the matrices */
     bool exact;   /* with whole: operations are in f32 in any precision, and passes keep no state */
+    /* 0, or: 1 + the state that validation, samples and exported models read in place of the
+     * weights.  It begins as a copy of them, and is always f32, as all state of this optimizer. */
+    int average;
+    const char
+        *schedule;    /* NULL, or: the only schedule of the rate that it takes, and its default */
     const char *rest; /* with whole: the optimizer of parameters that are no matrices */
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */

@@ -84,6 +84,7 @@ typedef struct sk_update_job {
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */
     unsigned momentum;       /* bits: which of them pulse->momentum replaces */
     uint64_t seed;           /* of stochastic rounding */
+    int64_t warmup;          /* as in sk_piece */
     const sk_step_scalars *pulse;
 } sk_update_job;
 

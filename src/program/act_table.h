@@ -34,11 +34,13 @@ SK_ACT(CLIP, .name = "clip", .print = print_clip)
 /* one pass of the optimizer over this rank's shard of one parameter: in[] gradient, sums of the
  * pass before, state; out[] weights, sums of this pass, master */
 SK_ACT(UPDATE, .name = "update", .operands = update_operands, .host = true, .print = print_update)
+/* the average out[0] of a parameter takes in its shard in[0], as it is after the update */
+SK_ACT(AVERAGE, .name = "average", .operands = add_operands, .host = true)
 /* out[0] = in[0], a shard of a parameter, predicted `delay` updates ahead; in[] as of an update */
 SK_ACT(AHEAD, .name = "ahead")
 /* wait until the updates in the background are done */
 SK_ACT(JOIN, .name = "join", .operands = join_operands)
-/* out[0] = in[0], weights from their master */
+/* out[0] = in[0], weights from their master or from their average */
 SK_ACT(NARROW, .name = "narrow", .host = true)
 /* out[0] = the gradient in[0], scaled: for the update of the next step */
 SK_ACT(PEND, .name = "pend", .host = true)

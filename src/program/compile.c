@@ -269,6 +269,7 @@ static sk_program *new_program(sk_arena *a, const sk_graph *g, const sk_layout *
                       .layout = *l,
                       .optim = o->optim,
                       .groups_hash = sk_lower_groups_hash(o),
+                      .ema = o->optim ? o->ema : 0,
                       .rank = rank,
                       .n_ranks = sk_mesh_ranks(&l->mesh),
                       .threads = threads < 1 ? 1 : threads,
@@ -308,7 +309,8 @@ static bool is_of(const sk_graph_plan *plan, const sk_graph *g, const sk_compile
 {
     return plan->graph == g && plan->opts.optim == o->optim && plan->opts.groups == o->groups &&
            plan->opts.n_groups == o->n_groups && plan->n_micro == n_micro &&
-           plan->opts.validate == o->validate && plan->opts.gpu == o->gpu;
+           plan->opts.validate == o->validate && plan->opts.gpu == o->gpu &&
+           plan->opts.ema == o->ema;
 }
 
 /* Lists that grew beside what is given up, at the lengths they have now. */

@@ -52,6 +52,7 @@ uint64_t sk_program_hash(const sk_program *p)
     h = sk_hash(h, layout, strlen(layout));
     h = sk_hash(h, optim, strlen(optim));
     if (p->noise.part > 0) h = sk_hash(h, &p->noise, sizeof p->noise);
+    if (p->ema > 0) h = sk_hash(h, &p->ema, sizeof p->ema);
     if (p->groups_hash) h = sk_hash(h, &p->groups_hash, sizeof p->groups_hash);
     h = sk_hash(h, &p->n_micro, sizeof p->n_micro);
     h = sk_hash(h, SK_VERSION, strlen(SK_VERSION));

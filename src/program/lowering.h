@@ -315,6 +315,15 @@ void sk_lower_whole_weights(sk_lowering *e); /* gathers the shards that were upd
 void sk_lower_report(sk_lowering *e);
 sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the step before */
 
+/* averaged.c: averages of weights.  Can they be had; does the current section read the average of
+ * a parameter in its place; the shard of that, in the type of the weights; the end of a step. */
+sk_status sk_averages_fit(const sk_lowering *e);
+sk_status sk_averages_not_async(const sk_lowering *e);
+bool sk_lower_averaged(const sk_lowering *e, const sk_param_plan *q);
+int sk_lower_average(sk_lowering *e, int param);
+void sk_lower_averages(sk_lowering *e);
+bool sk_lower_is_late(const sk_lowering *e, int param); /* its updates are delayed: update.c */
+
 enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */

@@ -97,7 +97,8 @@ bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t)
 static sk_placement works_on(const copies *x, const sk_inst *in)
 {
     bool host = sk_act_row_of(in)->host;
-    if (in->act == SK_DO_UPDATE) host = sk_lower_hosted(x->e, x->p->params.v[in->param].tensor);
+    bool of_param = in->act == SK_DO_UPDATE || in->act == SK_DO_AVERAGE || in->act == SK_DO_NARROW;
+    if (of_param) host = sk_lower_hosted(x->e, x->p->params.v[in->param].tensor);
     return host ? SK_HOST : SK_DEVICE;
 }
 

@@ -226,6 +226,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .master = -1,
                          .grad = -1,
                          .grad_shard = -1,
+                         .ema = -1,
                          .error = -1};
     if (e->opts->optim) {
         q->group = sk_lower_group(e, t);
@@ -243,6 +244,10 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     SK_TRY(sk_whole_fits(e, q));
     plan_grad(e, q);
+    if (p->ema > 0) {
+        q->ema = kept_state(e, sk_print(p->arena, "%s.ema", t->name), q, SK_F32);
+        p->bufs.v[q->ema].zero = true;
+    }
     if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;
 }
@@ -268,6 +273,7 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .stored = -1,
                          .shard = -1,
                          .master = -1,
+                         .ema = -1,
                          .error = -1};
     q->owner = sk_lower_first(e, &q->update, 0);
     plan_sum(e, q, t->name);
@@ -321,6 +327,7 @@ sk_status sk_plan_params(sk_lowering *e)
     sk_program *p = e->p;
     uint64_t sets[64];
     int n_sets = 0;
+    SK_TRY(sk_averages_fit(e));
     p->world = e->l->mesh.n;
     e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->tensors.n; i++) {
@@ -367,7 +374,8 @@ static void join_gather(sk_lowering *e, int layer, int param)
                               e->l->shard_axis, sk_print(p->arena, "weights of layer %d", layer));
         p->calls.v[*call].param_set = layer + 1;
     }
-    int whole = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1), src = q->stored, dst = whole;
+    int whole = sk_lower_piece(e, q->tensor, SK_WIRE, &q->used, -1), dst = whole;
+    int src = sk_lower_averaged(e, q) ? sk_lower_average(e, param) : q->stored;
     if (codec) {
         src = sk_lower_encode(e, codec, src, -1, false);
         dst = sk_lower_code(e, codec, whole, 1);
@@ -380,6 +388,12 @@ static void join_gather(sk_lowering *e, int layer, int param)
     sk_lower_have(e, q->tensor, &q->used, whole);
 }
 
+/* Is it gathered where a layer reads it? */
+static bool comes_in_shards(const sk_lowering *e, const sk_param_plan *q)
+{
+    return sk_lower_is_cut(e, q) && (sharded(e, SK_SHARD_PARAMS) || sk_lower_averaged(e, q));
+}
+
 /* Starts the gather of weights that a layer reads and that are not available. */
 static void begin_gather(sk_lowering *e, int layer)
 {
@@ -389,7 +403,7 @@ static void begin_gather(sk_lowering *e, int layer)
     for (int w = 0; w < SK_WIDTHS; w++) calls[w] = NOTHING;
     for (int k = 0; k < uses->n; k++) {
         const sk_param_plan *q = &e->p->params.v[uses->v[k]];
-        if (sk_lower_is_cut(e, q) && sk_lower_find(e, q->tensor, &q->used) < 0)
+        if (comes_in_shards(e, q) && sk_lower_find(e, q->tensor, &q->used) < 0)
             join_gather(e, layer, uses->v[k]);
     }
     for (int w = 0; w < SK_WIDTHS; w++)
@@ -406,11 +420,23 @@ static void open_layer(sk_lowering *e)
     e->gathered_layer = e->at.layer;
 }
 
+/* A parameter of which this rank has all that kernels see. */
+static int not_gathered(sk_lowering *e, int param)
+{
+    const sk_param_plan *q = &e->p->params.v[param];
+    if (!sk_lower_averaged(e, q)) return q->stored;
+    int buf = sk_lower_find(e, q->tensor, &q->used);
+    if (buf >= 0) return buf;
+    buf = sk_lower_average(e, param);
+    sk_lower_have(e, q->tensor, &q->used, buf);
+    return buf;
+}
+
 /* The buffer with a parameter as kernels see it. */
 int sk_lower_gathered(sk_lowering *e, int param)
 {
     const sk_param_plan *q = &e->p->params.v[param];
-    if (!sharded(e, SK_SHARD_PARAMS) || !sk_lower_is_cut(e, q)) return q->stored;
+    if (!comes_in_shards(e, q)) return not_gathered(e, param);
     if (e->gathered_layer != e->at.layer) open_layer(e);
     int buf = sk_lower_find(e, q->tensor, &q->used);
     sk_assert(buf >= 0);
@@ -434,7 +460,7 @@ void sk_lower_close_layer(sk_lowering *e)
 {
     const sk_ints *uses = uses_of(e, e->at.layer);
     e->gathered_layer = -1;
-    if (!sharded(e, SK_SHARD_PARAMS)) return;
+    if (!sharded(e, SK_SHARD_PARAMS) && e->training) return;
     *gathering(e, e->at.layer) = NOT_BEGUN;
     bool forward = e->training && e->at.work == SK_WORK_F && sk_lower_same_weights(e);
     for (int k = 0; k < uses->n; k++) {

@@ -16,7 +16,8 @@
  *   P7  while a collective or a message is in flight, no instruction uses its buffers
  *   P8  every node runs once a micro-batch, all its parts in order, clones in the backward pass;
  *       and the optimizer makes every pass over every parameter once, after the sums are known; or,
- *       with asynchronous updates, once an update, in their order
+ *       with asynchronous updates, once an update, in their order; averages of weights take in each
+ *       parameter once, behind its last update, and a validation step reads them in its place
  *   P9  weights that ranks share in one memory have the same offset on all of them; only the
  *       optimizer writes them, each rank its own shard, after a call that no rank enters before its
  *       last read; and they are read again after a call that all enter after their last write
@@ -110,7 +111,8 @@ typedef struct sk_inst {
     sk_task_kind work; /* of the task it belongs to */
     int task;          /* which of its section; -1: none, it stands before or behind all */
     int unit;          /* instructions that stay together have the same number */
-    bool background;   /* UPDATE: with the gradient of the step before, in the background */
+    bool background;   /* UPDATE: with the gradient of the step before, in the background;
+                          AVERAGE: of weights that such an update has changed */
     int part, parts; /* OP: of a node that runs in parts: steps of a ring, overlap chunks, slices or
                         tiles; 1: it is not split */
     int region;      /* consecutive instructions with the same number run in slices together; 0:
@@ -124,7 +126,7 @@ typedef struct sk_inst {
     int64_t sent;    /* SENT: how many messages; SK_SENT_ALL: all so far (before messages.c) */
     int64_t values;  /* PACK, UNPACK: elements that there is space for */
     int64_t pieces;  /* DECODE: how many are summed */
-    int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, and SUMSQ */
+    int param, pass; /* UPDATE, AHEAD; param: ADD of a gradient too, as node, SUMSQ, AVERAGE */
     int delay;       /* UPDATE, AHEAD: updates between the weights that are read and this */
     bool training;   /* STATS, CLIP: with gradients */
     bool adds_error; /* ENCODE: the error is added to the error so far */
@@ -211,6 +213,7 @@ typedef struct sk_param_plan {
                                               their work; written by whole_ops.c */
     int n_matrix_state;
     bool keeps_matrix_state; /* this rank writes it to a checkpoint */
+    int ema;     /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
     int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
     bool owner;  /* this rank counts the shard in sums over the logical tensor */
     bool writes; /* this rank writes the stored shard to a checkpoint */
@@ -291,6 +294,7 @@ typedef struct sk_program {
     int logits;    /* of a program for sampling; -1 otherwise */
     int stats;     /* buffer of the sums over all ranks; 0: none */
     sk_noise noise;
+    double ema;          /* decay of the average of weights; 0: there is none */
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, no pin */
     int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
                             f32 */
@@ -330,6 +334,7 @@ typedef struct sk_compile_opts {
     sk_dtype state_type;       /* of the optimizer's state: f32 or bf16 */
     bool late;                 /* a step's update runs beside the next step (ZeRO-Offload) */
     bool noise;                /* measure gradients of small batches (grad_noise.c) */
+    double ema;                /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                  /* the device is a GPU */
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
 } sk_compile_opts;
@@ -386,6 +391,13 @@ static inline bool sk_param_whole(const sk_param_plan *q)
 static inline double sk_inst_share(const sk_inst *in)
 {
     return in->every > 1 ? 1.0 / in->every : 1;
+}
+/* The buffer that validation, samples and exported models read in place of the weights: an average
+ * of them, sharded as optimizer state is; or -1. */
+static inline int sk_param_average(const sk_param_plan *q)
+{
+    if (q->ema >= 0) return q->ema;
+    return q->optim && q->optim->average && q->n_state ? q->state[q->optim->average - 1] : -1;
 }
 /* Is this the last pass of the optimizer over the parameter of an update? */
 static inline bool sk_last_pass(const sk_program *p, const sk_inst *in)

@@ -51,6 +51,7 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
         const sk_param_plan *q = &p->params.v[i];
         add_item(a, to, p, q->stored, q->writes);
         add_item(a, to, p, q->master, q->owner);
+        add_item(a, to, p, q->ema, q->owner);
         add_parts(a, to, p, q->error, q->tells);
         for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
         for (int s = 0; s < q->n_matrix_state; s++)

@@ -80,7 +80,7 @@ sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass)
     return in;
 }
 
-static bool is_late(const sk_lowering *e, int param)
+bool sk_lower_is_late(const sk_lowering *e, int param)
 {
     return e->p->late && sk_lower_hosted(e, e->p->params.v[param].tensor);
 }
@@ -116,7 +116,7 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
     for (int group = 0; group <= e->opts->n_groups; group++) /* a launch takes those of one group */
         for (int i = 0; i < p->params.n; i++) {
             const sk_param_plan *q = &p->params.v[i];
-            if (q->group != group || !has_pass(q, pass) || is_late(e, i)) continue;
+            if (q->group != group || !has_pass(q, pass) || sk_lower_is_late(e, i)) continue;
             sk_inst *in = sk_lower_pass(e, i, pass);
             in->in[1] = q->optim->n_sums ? before : -1;
             in->out[1] = q->optim->n_sums ? after : -1;
@@ -177,11 +177,11 @@ sk_status sk_lower_late(sk_lowering *e)
     p->late = e->opts->late;
     if (!p->late) return SK_OK;
     for (int i = 0; i < p->params.n; i++)
-        if (is_late(e, i)) SK_TRY(may_be_late(p->params.v[i].optim));
+        if (sk_lower_is_late(e, i)) SK_TRY(may_be_late(p->params.v[i].optim));
     e->at.phase = SK_FORWARD;
     e->at.micro = -1;
     for (int i = 0; i < p->params.n; i++) {
-        if (!is_late(e, i)) continue;
+        if (!sk_lower_is_late(e, i)) continue;
         const sk_param_plan *q = &p->params.v[i];
         sk_inst *in = sk_lower_pass(e, i, 0);
         in->in[0] = q->state[q->n_state - 1];
@@ -200,7 +200,7 @@ static void take_late(sk_lowering *e)
     sk_lower_inst(e, SK_DO_JOIN);
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (!is_late(e, i)) continue;
+        if (!sk_lower_is_late(e, i)) continue;
         sk_inst *in = sk_lower_inst(e, SK_DO_NARROW);
         in->in[0] = q->master;
         in->out[0] = q->shard;
@@ -238,6 +238,7 @@ void sk_lower_update(sk_lowering *e)
     sk_lower_whole_updates(e, first);
     if (p->late) take_late(e);
     sk_lower_whole_weights(e);
+    sk_lower_averages(e);
 }
 
 void sk_lower_update_task(sk_lowering *e, sk_task t)

@@ -62,6 +62,43 @@ static sk_status updated_once(const sk_program *p, sk_arena *a)
     return SK_OK;
 }
 
+/* The average of a parameter takes it in once, behind its last update. */
+static sk_status averaged_once(const sk_program *p, sk_arena *a)
+{
+    int *times = sk_many(a, int, p->params.n + 1);
+    for (int pc = 0; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        if (in->act == SK_DO_AVERAGE) times[in->param] += pc < p->n_train;
+        if (in->act != SK_DO_UPDATE || !times[in->param]) continue;
+        return sk_fail(SK_EBUG, "P8: rank %d: '%s' is updated behind its average", p->rank,
+                       p->params.v[in->param].tensor->name);
+    }
+    for (int i = 0; i < p->params.n; i++)
+        if (times[i] != (p->params.v[i].ema >= 0))
+            return sk_fail(SK_EBUG, "P8: rank %d: '%s' is averaged %d times", p->rank,
+                           p->params.v[i].tensor->name, times[i]);
+    return SK_OK;
+}
+
+/* A validation step reads averages, not the weights themselves. */
+static sk_status averages_read(const sk_program *p)
+{
+    for (int pc = p->n_train; pc < p->insts.n; pc++) {
+        const sk_inst *in = &p->insts.v[pc];
+        for (int i = 0; in->act == SK_DO_OP && i < in->node->n_in; i++) {
+            const sk_buffer *b = &p->bufs.v[sk_buffer_root(p, in->in[i])];
+            if (b->kind != SK_WEIGHTS) continue;
+            for (int k = 0; k < p->params.n; k++)
+                if (b->tensor == p->params.v[k].tensor && sk_param_average(&p->params.v[k]) >= 0)
+                    return sk_fail(SK_EBUG,
+                                   "P8: rank %d: instruction %d of validation reads '%s' itself, "
+                                   "not its average",
+                                   p->rank, pc, b->name);
+        }
+    }
+    return SK_OK;
+}
+
 /* Does an encoded buffer have the rows of the other, as many times as it says? */
 static sk_status code_fits(const sk_program *p, int pc)
 {
@@ -107,6 +144,8 @@ static sk_status all_work(const sk_program *p, sk_arena *a)
     SK_TRY(codes_fit(p, a));
     if (p->n_train) SK_TRY(nodes_run(p, 0, p->n_train, true, a));
     if (p->n_train < p->insts.n) SK_TRY(nodes_run(p, p->n_train, p->insts.n, false, a));
+    SK_TRY(averaged_once(p, a));
+    if (p->n_train) SK_TRY(averages_read(p));
     return updated_once(p, a);
 }
 

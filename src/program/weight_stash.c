@@ -79,6 +79,7 @@ static sk_status possible(const sk_lowering *e)
                        "layout: stages of schedule %s update on their own, and '%s' is on several; "
                        "untie it (model.tie_word_embeddings=false), or take 1f1b",
                        name, tied);
+    SK_TRY(sk_averages_not_async(e));
     for (int i = 0; i < e->p->params.n; i++) {
         const sk_param_plan *q = &e->p->params.v[i];
         if (q->optim->ahead && sk_narrow(q->tensor))

@@ -97,7 +97,7 @@ static bool come_alone(const sk_lowering *e, int whole, int first, int n)
     sk_placement home = e->l->home[w->kind == SK_WEIGHTS ? SK_PARAMS : SK_GRAD];
     for (int i = 1; home == SK_FILE && i < n; i++)
         if (e->p->bufs.v[first + i].part_at % SK_FILE_PAGE) return false;
-    return w->keep && home != SK_DEVICE;
+    return w->keep && w->kind != SK_OPTIM && home != SK_DEVICE;
 }
 
 static int rows(tiles *x, int whole)

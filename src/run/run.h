@@ -28,7 +28,8 @@ typedef struct sk_knobs {
         double v[SK_MAX_KNOB]; /* in the order of sk_optim.knobs; the rate comes with each step */
         double rate;           /* times the rate of the step */
     } group[SK_MAX_PARAM_GROUPS];
-    double clip; /* the largest norm of all gradients; 0: any */
+    double clip;    /* the largest norm of all gradients; 0: any */
+    int64_t warmup; /* updates in which the rate rises, linearly: sk_piece.warmup */
 } sk_knobs;
 
 typedef struct sk_run_opts {
@@ -93,9 +94,9 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
                       sk_run **out);
 void sk_run_close(sk_run *r);
 
-/* Initial values of parameters by the counter RNG: the same numbers on any layout.  Optimizer state
- * is zero because heaps come zeroed.  Weights that ranks share are filled by the rank that keeps
- * them: a barrier must follow before anybody reads them. */
+/* Initial values of parameters by the counter RNG: the same numbers on any layout.  Averages begin
+ * as copies; other optimizer state is zero because heaps come zeroed.  Weights that ranks share are
+ * filled by the rank that keeps them: a barrier must follow before anybody reads them. */
 sk_status sk_run_init(sk_run *r, uint64_t seed);
 /* After shards of a run were written push copies them to its device; before they are read pull
  * copies them from there.  On the CPU both do nothing. */
@@ -157,10 +158,12 @@ void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *
 /* The same from a program alone, without data: for planning and conversion. */
 void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **shards,
                        int *n);
-/* Only the weights, in the order of parameters; p is the program of any rank of the class of
- * `rank`.
- */
-void sk_program_weight_shards(const sk_program *p, int rank, sk_arena *a, void *base,
-                              sk_tensor_shard **shards, int *n);
+/* The model, for exports and samples: the weights, in the order of parameters, or the averages in
+ * their places (sk_param_average).  p is the program of any rank of the class of `rank`. */
+void sk_program_model_shards(const sk_program *p, int rank, sk_arena *a, void *base,
+                             sk_tensor_shard **shards, int *n);
+void sk_run_model_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *n);
+/* The averages alone, by the names of their parameters: who loads weights loads these with them. */
+void sk_run_average_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *n);
 
 #endif

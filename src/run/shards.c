@@ -22,7 +22,7 @@ static void shard_of(const sk_program *p, char *base, char *file, int buf, bool 
 static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file,
                         sk_tensor_shard **v, int *n)
 {
-    *v = sk_many(a, sk_tensor_shard, p->params.n * (3 + SK_MAX_STATE + SK_MAX_MATRIX_STATE));
+    *v = sk_many(a, sk_tensor_shard, p->params.n * (4 + SK_MAX_STATE + SK_MAX_MATRIX_STATE));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -38,6 +38,10 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         if (p->late && q->optim && q->n_state > q->optim->n_state) (*v)[*n - 1].may_lack = true;
         for (int s = 0; s < q->n_matrix_state; s++)
             shard_of(p, base, file, q->matrix_state[s], q->keeps_matrix_state, &(*v)[(*n)++]);
+        if (q->ema >= 0) {
+            shard_of(p, base, file, q->ema, q->owner, &(*v)[*n]);
+            (*v)[(*n)++].like = q->tensor->name;
+        }
         if (q->error < 0) continue;
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;
@@ -61,29 +65,60 @@ static void move_shard(const sk_program *p, const int *coord, const sk_param_pla
     }
 }
 
-void sk_program_weight_shards(const sk_program *p, int rank, sk_arena *a, void *base,
-                              sk_tensor_shard **v, int *n)
+/* The weights of a parameter: the average where there is one; else the master, or what is stored.
+ */
+static void model_shards(const sk_program *p, const int *coord, const sk_param_plan *q, char *base,
+                         char *file, sk_tensor_shard *v, int *n)
 {
-    bool cut = p->layout.shard == SK_SHARD_PARAMS;
+    bool cut = p->layout.shard == SK_SHARD_PARAMS, wide = q->master >= 0;
+    int average = sk_param_average(q), own = average >= 0 ? average : q->master;
+    if (average < 0 && sk_run_keeps(p, q->stored)) {
+        shard_of(p, base, file, q->stored, q->writes && !wide, &v[*n]);
+        move_shard(p, coord, q, cut ? &q->update : &q->used, &v[(*n)++]);
+    }
+    if (own < 0) return;
+    shard_of(p, base, file, own, q->owner, &v[*n]);
+    move_shard(p, coord, q, &q->update, &v[*n]);
+    v[(*n)++].name = q->tensor->name;
+}
+
+static void list_model(const sk_program *p, int rank, sk_arena *a, void *base, void *file,
+                       sk_tensor_shard **v, int *n)
+{
     int coord[SK_MAX_AXES];
     sk_mesh_coords(&p->layout.mesh, rank, coord);
     *v = sk_many(a, sk_tensor_shard, 2 * p->params.n + 1);
     *n = 0;
-    for (int i = 0; i < p->params.n; i++) {
-        const sk_param_plan *q = &p->params.v[i];
-        bool wide = q->master >= 0;
-        if (sk_run_keeps(p, q->stored)) {
-            shard_of(p, base, NULL, q->stored, q->writes && !wide, &(*v)[*n]);
-            move_shard(p, coord, q, cut ? &q->update : &q->used, &(*v)[(*n)++]);
-        }
-        if (!wide) continue;
-        shard_of(p, base, NULL, q->master, q->owner, &(*v)[*n]);
-        move_shard(p, coord, q, &q->update, &(*v)[*n]);
+    for (int i = 0; i < p->params.n; i++)
+        model_shards(p, coord, &p->params.v[i], base, file, *v, n);
+}
+
+void sk_program_model_shards(const sk_program *p, int rank, sk_arena *a, void *base,
+                             sk_tensor_shard **v, int *n)
+{
+    list_model(p, rank, a, base, NULL, v, n);
+}
+
+static void *file_of(const sk_run *r) { return r->disk ? sk_disk_map(r->disk) : NULL; }
+
+void sk_run_model_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int *n)
+{
+    list_model(r->p, r->p->rank, a, r->base, file_of(r), v, n);
+}
+
+void sk_run_average_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int *n)
+{
+    *v = sk_many(a, sk_tensor_shard, r->p->params.n + 1);
+    *n = 0;
+    for (int i = 0; i < r->p->params.n; i++) {
+        const sk_param_plan *q = &r->p->params.v[i];
+        if (sk_param_average(q) < 0) continue;
+        shard_of(r->p, r->base, file_of(r), sk_param_average(q), q->owner, &(*v)[*n]);
         (*v)[(*n)++].name = q->tensor->name;
     }
 }
 
 void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int *n)
 {
-    list_shards(r->p, a, r->base, r->disk ? sk_disk_map(r->disk) : NULL, v, n);
+    list_shards(r->p, a, r->base, file_of(r), v, n);
 }

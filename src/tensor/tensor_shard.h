@@ -19,8 +19,9 @@ typedef struct sk_tensor_shard {
     void *data;
     bool parts; /* dim 0 counts the parts of a sum, each here one of them; what is stored may have
                    another number of them, or be missing (zeros): only the sum counts */
-    bool may_lack; /* what is stored may have none of it (zeros) */
-    bool mine;     /* this rank writes it: every element of a logical tensor has one owner */
+    const char *like; /* NULL, or: a tensor that it begins as, where what is stored lacks it */
+    bool may_lack;    /* what is stored may have none of it (zeros) */
+    bool mine;        /* this rank writes it: every element of a logical tensor has one owner */
 } sk_tensor_shard;
 
 char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for error reports */

@@ -1,5 +1,6 @@
 /* hf_save.c - a model as a Hugging Face directory, which appears at once. */
 #include "train/hf_place.h"
+#include "kernel/optim.h"
 #include "tensor/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/checksums.h"
@@ -15,9 +16,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The name of the average of a tensor, if the checkpoint has one: by the engine or by an optimizer
+ * (sk_param_average). */
+static const char *average_of(sk_arena *a, const sk_ckpt *c, const char *tensor)
+{
+    const char *name = sk_print(a, "%s.ema", tensor);
+    if (sk_manifest_find(c, name)) return name;
+    for (const sk_optim *const *o = sk_optim_parts; *o; o++) {
+        if (!(*o)->average) continue;
+        name = sk_print(a, "%s.%s.%s", tensor, (*o)->name, (*o)->state[(*o)->average - 1]);
+        if (sk_manifest_find(c, name)) return name;
+    }
+    return tensor;
+}
+
+bool sk_hf_ckpt_averages(const sk_ckpt *c)
+{
+    sk_arena a = {0};
+    bool any = false;
+    for (int i = 0; i < c->tensors.n && !any; i++)
+        any = average_of(&a, c, c->tensors.v[i].name) != c->tensors.v[i].name;
+    sk_arena_end(&a);
+    return any;
+}
+
 sk_status sk_hf_from_ckpt(void *ctx, sk_tensor_shard *whole)
 {
-    return whole->data ? sk_ckpt_fill(ctx, whole, 1) : SK_OK;
+    if (!whole->data) return SK_OK;
+    sk_arena a = {0};
+    sk_tensor_shard from = *whole;
+    from.name = average_of(&a, ctx, whole->name);
+    sk_status st = sk_ckpt_fill(ctx, &from, 1);
+    sk_arena_end(&a);
+    return st;
 }
 
 typedef struct saver {

@@ -38,7 +38,12 @@ static sk_status send_box(sk_loop *l, const sk_tensor_shard *b)
 /* What rank 0 cannot read is sent to it: the boxes of the model that this rank owns. */
 static sk_status send_model(sk_loop *l)
 {
-    for (int i = 0; i < l->n_model; i++) SK_TRY(send_box(l, &l->boxes[i]));
+    sk_mark m = sk_arena_mark(&l->arena);
+    sk_tensor_shard *boxes;
+    int n;
+    sk_run_model_shards(l->run, &l->arena, &boxes, &n);
+    for (int i = 0; i < n; i++) SK_TRY(send_box(l, &boxes[i]));
+    sk_arena_back(&l->arena, m);
     return SK_OK;
 }
 
@@ -54,7 +59,7 @@ static sk_status recv_box(sk_loop *l, int r, const sk_tensor_shard *b)
 /* The boxes of rank r into memory of rank 0's own, in the order in which rank r sends them. */
 static sk_status recv_model(sk_loop *l, int r, sk_tensor_shard **boxes, int *n)
 {
-    sk_program_weight_shards(l->s->programs[r], r, &l->arena, NULL, boxes, n);
+    sk_program_model_shards(l->s->programs[r], r, &l->arena, NULL, boxes, n);
     for (int i = 0; i < *n; i++) {
         sk_tensor_shard *b = &(*boxes)[i];
         if (!sk_loop_box_bytes(b)) continue;
@@ -70,10 +75,10 @@ static sk_status export_here(sk_loop *l, const char *path)
     int *n = sk_many(&l->arena, int, l->s->n_ranks);
     for (int r = 0; r < l->s->n_ranks; r++) {
         if (is_remote(l, r)) SK_TRY(recv_model(l, r, &boxes[r], &n[r]));
-        else if (r == l->rank) sk_run_shards(l->run, &l->arena, &boxes[r], &n[r]);
+        else if (r == l->rank) sk_run_model_shards(l->run, &l->arena, &boxes[r], &n[r]);
         else
-            sk_program_weight_shards(l->s->programs[r], r, &l->arena, sk_heap_base(l->t->heaps, r),
-                                     &boxes[r], &n[r]);
+            sk_program_model_shards(l->s->programs[r], r, &l->arena, sk_heap_base(l->t->heaps, r),
+                                    &boxes[r], &n[r]);
     }
     const char *tokens = sk_print(&l->arena, "%s/tokenizer", l->t->dir);
     return sk_export_boxes(&l->arena, l->s, boxes, n, tokens, path);

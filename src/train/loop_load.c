@@ -16,10 +16,13 @@ static int64_t most_bytes(const sk_loop *l)
 static sk_status load_model(sk_loop *l)
 {
     const sk_job *job = l->s->job;
-    int n = 0;
+    sk_tensor_shard *averages;
+    int n = 0, n_averages = 0;
     const sk_hf_shape *shapes = sk_hf_shapes(&l->arena, &l->s->graph, &n);
     SK_TRY(sk_hf_check(job->model_dir, job->model, &job->hyper, shapes, n));
     SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, l->boxes, l->n_model));
+    sk_run_average_shards(l->run, &l->arena, &averages, &n_averages);
+    SK_TRY(sk_hf_load(job->model_dir, job->model, &job->hyper, shapes, n, averages, n_averages));
     for (int i = 0; i < l->n_model; i++)
         if (!sk_loop_all_finite(&l->boxes[i]))
             return sk_fail(SK_ENUM,

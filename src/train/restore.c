@@ -218,6 +218,7 @@ static sk_status plan_box(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *
     if (!need) return SK_OK;
     if (b->parts) return plan_parts(a, c, b, need, all);
     const sk_ckpt_tensor *t = sk_manifest_find(c, b->name);
+    if (!t && b->like) t = sk_manifest_find(c, b->like);
     if (!t && b->may_lack) {
         memset(b->data, 0, (size_t)need * sk_dtype_size(b->type));
         return SK_OK;

@@ -247,6 +247,21 @@ static sk_status find_optim(sk_setup *s)
                    near ? "'?)" : "");
 }
 
+/* An optimizer whose average takes the place of a decaying rate. */
+static sk_status check_schedule(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    for (int g = 0; g <= job->n_groups; g++) {
+        const sk_optim *o = g ? job->group[g - 1].optim : s->optim;
+        if (o->schedule && strcmp(o->schedule, job->schedule) != 0)
+            return sk_fail(SK_ECONF,
+                           "optim.schedule is %s, and %s takes no other than %s, for its average "
+                           "of weights counts on the rate; optim.schedule=%s is needed",
+                           job->schedule, o->name, o->schedule, o->schedule);
+    }
+    return SK_OK;
+}
+
 /* Stages that update asynchronously know neither the global gradient norm nor whether the step will
  * be skipped or run again. */
 static sk_status check_async(const sk_setup *s)
@@ -306,6 +321,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
     *out = (sk_setup){.arena = a, .job = job};
     SK_TRY(check_device(job));
     SK_TRY(find_optim(out));
+    SK_TRY(check_schedule(out));
     sk_graph_init(&out->graph, a);
     SK_TRY(make_layout(out));
     SK_TRY(check_async(out));
@@ -316,7 +332,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 
 sk_knobs sk_setup_knobs(const sk_job *job)
 {
-    sk_knobs k = {.clip = job->clip};
+    sk_knobs k = {.clip = job->clip, .warmup = job->warmup};
     k.group[0].rate = 1;
     memcpy(k.group[0].v, job->knob, sizeof job->knob);
     for (int i = 0; i < job->n_groups; i++) {

@@ -24,6 +24,7 @@ sk_compile_opts sk_setup_opts(const sk_setup *s)
                              .state_type = s->job->state_dtype,
                              .late = s->job->late,
                              .noise = s->job->noise,
+                             .ema = s->job->ema,
                              .gpu = on_gpu(s->job)};
 }
 

@@ -380,6 +380,34 @@ static sk_status sumsq(world *w, int64_t n, sk_dtype type, int shift)
     return SK_OK;
 }
 
+/* Parts of the average by its definition: a sum of weights by powers of the decay over theirs. */
+static sk_status averages(world *w, int64_t n, int64_t updates, int shift, bool skip)
+{
+    double decay = 0.999, sum = 0, newest = 0;
+    world_clear(w, "average");
+    size_t to = drawn(w, n, SK_F32, shift, 1, 1), from = drawn(w, n, SK_F32, shift, 2, 1);
+    size_t at = place(w, sizeof(sk_step_scalars), SK_U8, 0);
+    sk_step_scalars pulse = {};
+    pulse.updates = updates, pulse.skip = skip;
+    memcpy(w->image + at, &pulse, sizeof pulse);
+    for (int64_t i = 0; i <= updates; i++) sum = decay * sum + 1;
+    newest = 1 / sum;
+    float *want = (float *)malloc((size_t)n * 4 + 4);
+    for (int64_t i = 0; i < n; i++) {
+        double x = value(w->image + to, SK_F32, i), y = value(w->image + from, SK_F32, i);
+        want[i] = (float)(skip ? x : (1 - newest) * x + newest * y);
+    }
+    SK_TRY(twice(w, [&]() {
+        return sk_inst_kernels_find()->average((float *)(w->base + to), (float *)(w->base + from),
+                                               n, decay, (sk_step_scalars *)(w->base + at),
+                                               w->g->s);
+    }));
+    check(w, off(w, to, SK_F32, want, n) <= (skip ? 0 : 1e-6), "the average is off");
+    free(want);
+    untouched(w);
+    return SK_OK;
+}
+
 /* One step's numbers as run/cpu/grad_norm.c has them. */
 static sk_step_scalars clipped(const sk_clip_job *j, const double *s, sk_step_scalars p)
 {
@@ -499,6 +527,9 @@ static sk_status sums(const gpu *g)
     SK_TRY(stats(&w, 600, 1));
     for (int i = 0; i < 12; i++)
         SK_TRY(sumsq(&w, i < 3 ? (int64_t)LARGE : 8190 * (i / 3) + i % 4, floats[i % 3], i % 2));
+    for (int i = 0; i < 16; i++) /* after the first update it is the weights */
+        SK_TRY(averages(&w, i < 2 ? (int64_t)LARGE : 4090 * (i / 4) + i % 4, i % 3 ? 50 * i : 0,
+                        i % 2, i % 8 == 7));
     for (unsigned bits = 0; bits < 2048; bits++) SK_TRY(clips(&w, bits));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int i = 0; i < 18; i++) {
@@ -800,6 +831,7 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.scale = u->scale > 0 ? u->scale / (float)c->pulse.loss_scale : c->pulse.scale;
     p.step = c->pulse.updates + u->update + 1;
     p.delay = u->delay;
+    p.warmup = c->j.warmup;
     for (int k = 0; c->o->knobs[k].name; k++) {
         sk_knob_role role = c->o->knobs[k].role;
         bool cycled = c->pulse.momentum > 0 && role == SK_KNOB_MOMENTUM;
@@ -933,7 +965,9 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     world_clear(w, k->optim);
     c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
     c->pulse.updates = 7, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
+    if (c->o->average && m->shift) c->pulse.updates = 0; /* its state begins in the first update */
     c->pulse.skip = m->skip;
+    c->j.warmup = m->grad == SK_F32 ? 0 : 20;
     if (m->state == SK_F32) c->pulse.momentum = 0.75; /* as a schedule sets it; else the knob's */
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);

@@ -589,6 +589,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->late) count(c, "late updates", p);
     if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->noise) count(c, "noise scale", p);
+    if (t->ema > 0) count(c, "averaged weights", p);
     if (t->state_type) count(c, "state of bf16", p);
 }
 
@@ -642,6 +643,7 @@ static const char *const refusals[] = {
     "optim.state is bf#: on a GPU with order=canonical, muon takes its matrices in f#",
     "layout: muon works on whole matrices, on the device, and offload= keeps the optimizer",
     "train.noise",
+    "optim.state is bf#, and the state of schedulefree is weights",
 };
 
 static bool may_refuse(const char *kind)

@@ -72,6 +72,7 @@ enum key {
     HOSTS,
     POSITIONS,
     CYCLE,
+    EMA,
     N_KEYS
 };
 static const struct {
@@ -115,6 +116,7 @@ static const struct {
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
     [POSITIONS] = {"positions", 32},
+    [EMA] = {"ema", 0},     /* decay of the average of weights */
     [CYCLE] = {"cycle", 0}, /* momentum of the first step, as a schedule sets it */
 };
 
@@ -167,6 +169,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->loss_scale = v[SCALE];
     t->late = v[LATE] != 0;
     t->cycle = v[CYCLE];
+    t->ema = v[EMA];
     t->noise = v[NOISE] != 0;
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
@@ -397,6 +400,7 @@ typedef struct plan { /* a layout that grows */
     sk_layout layout; /* all of it */
     sk_word_ask ask;
     bool tied, sums; /* of the model: weights on several stages; an optimizer that needs sums */
+    bool averages;   /* an optimizer that averages weights */
 } plan;
 
 static int all_roles(role to[MOST_ROLES])
@@ -477,7 +481,10 @@ static void say_long(const plan *p, char *to)
 }
 
 /* Updates without a flush are not for every model and optimizer: program/weight_stash.c. */
-static bool may_part(const plan *p) { return !p->sums && !(p->layout.stage_axis >= 0 && p->tied); }
+static bool may_part(const plan *p)
+{
+    return !p->sums && !p->averages && !(p->layout.stage_axis >= 0 && p->tied);
+}
 
 /* Is the text a layout that the model, the device and the schedule allow? */
 static bool read_plan(plan *p, char *to)
@@ -543,7 +550,9 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     l.ask = (sk_word_ask){.gpu = t.gpu, .dtype = t.dtype};
     l.tied = t.hyper.tie_word_embeddings && strcmp(t.model->name, "mlp") != 0;
     l.sums = sk_optim_find(t.optim)->pass[1] != NULL;
+    l.averages = sk_optim_find(t.optim)->average != 0;
     for (int i = 0; i < t.n_groups; i++) l.sums |= t.groups[i].optim->pass[1] != NULL;
+    for (int i = 0; i < t.n_groups; i++) l.averages |= t.groups[i].optim->average != 0;
     draw_axes(&l, one_in(4) ? most->ranks : 8, most);
     l.brief = l.n && is_short(&l) && one_in(2);
     sk_assert(read_plan(&l, p->layout));
@@ -552,6 +561,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     read_plan(&l, p->layout);
     const sk_layout *x = &l.layout;
     put(p, LATE, x->home[SK_STATE] == SK_HOST && !l.sums && !l.ask.async && one_in(3));
+    put(p, EMA, !l.averages && !l.ask.async && one_in(3) ? 0.75 : 0);
     put(p, NOISE, has_small_batches(&l, x) && one_in(2));
     if (one_in(3)) as_printed(&l, p->layout);
 }

@@ -11,6 +11,7 @@
 #include "kernel/cuda/xent_rows.h"
 #include "device/nccl.h"
 #include "kernel/optim_kernel.h"
+#include "kernel/weight_average.h"
 #include "run/gpu/inst_kernels.h"
 #include "run/ordered_sums.h"
 #include "run/cpu/pack_bits.h"
@@ -905,6 +906,31 @@ static sk_status reset_feedback(const sk_feedback_reset_job *j, const int32_t *s
     return SK_OK;
 }
 
+typedef struct average_call {
+    float *to;
+    const float *from;
+    int64_t n;
+    double decay;
+    const sk_step_scalars *pulse;
+} average_call;
+
+static void do_average(void *what)
+{
+    const average_call *c = what;
+    if (c->pulse->skip) return;
+    float part = (float)sk_ema_part(c->decay, (double)(c->pulse->updates + 1));
+    for (int64_t i = 0; i < c->n; i++) c->to[i] = sk_ema_step(c->to[i], c->from[i], part);
+}
+
+static sk_status average(float *to, const float *from, int64_t n, double decay,
+                         const sk_step_scalars *pulse, void *stream)
+{
+    SK_TRY(lucky());
+    average_call c = {to, from, n, decay, pulse};
+    append(stream, do_average, &c, sizeof c, false);
+    return SK_OK;
+}
+
 const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
                                               .slice = slice,
                                               .paste = paste,
@@ -915,6 +941,7 @@ const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
                                               .stats = stats,
                                               .clip = clip,
                                               .sumsq = sumsq,
+                                              .average = average,
                                               .gather = gather,
                                               .pack = pack,
                                               .unpack = unpack,
@@ -1189,6 +1216,7 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
     sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay};
     x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
     x.step = pulse->updates + u->update + 1;
+    x.warmup = c->job.warmup;
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
         sk_knob_role role = c->optim->knobs[k].role;

@@ -70,6 +70,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .state_type = t->state_type,
                            .late = t->late,
                            .noise = t->noise,
+                           .ema = t->ema,
                            .gpu = t->gpu,
                            .host_of = t->hosts > 1 ? host_of : NULL};
 }
@@ -249,7 +250,7 @@ void sk_trial_groups(sk_trial *t)
 
 sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
 {
-    sk_knobs k = {.clip = t->clip};
+    sk_knobs k = {.clip = t->clip, .warmup = t->warmup};
     k.group[0].rate = 1;
     numbers_of(t, o, k.group[0].v);
     for (int i = 0; i < t->n_groups; i++) {
@@ -270,6 +271,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     if (t->gpu) o.device = "cuda";
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
+    int64_t skipped = 0;
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     SK_TRY(sk_run_init(*run, 11));
     if (t->perturb > 0) SK_TRY(sk_run_pull(*run));
@@ -281,7 +283,9 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
                          .lr = t->lr > 0 ? t->lr : 1e-3,
                          .momentum = t->cycle > 0 ? t->cycle + 0.1 * s / t->steps : 0,
                          .loss_scale = t->loss_scale};
+        if (t->counts) in.shift = -skipped;
         SK_TRY(sk_run_step(*run, &in, &out));
+        skipped += !out.finite;
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->small[s] = out.small;
         if (j->p->rank == 0) t->drops += out.drops;

@@ -30,6 +30,9 @@ typedef struct sk_trial {
     double timeout_s; /* longest wait for a peer; 0: 60 */
     double perturb;   /* initial weights are off by up to this part of them */
     int perturb_seed; /* which way: another number, other weights */
+    double ema;       /* decay of the average of weights; 0: none */
+    bool counts;      /* skipped steps are no updates, as in a training; else all are */
+    int64_t warmup;   /* updates; the rate of the trial is the same in all of them */
     double lr;        /* 0: 1e-3 */
     double cycle;     /* over 0: momentum of the first step; it rises from step to step */
     sk_dtype dtype;   /* that results and weights are kept in */

@@ -20,7 +20,12 @@ static uint64_t seed, drawn;
 static int n_classed; /* mutants that had another rank of their class */
 static int pick(int n) { return n > 0 ? (int)(sk_rng(seed, 0, drawn++).a % (uint64_t)n) : 0; }
 
-enum { TIE = 1, GPU = 2 }; /* GPU: sequences so long that launches need a workspace of their own */
+enum {
+    TIE = 1,
+    GPU = 2,
+    EMA = 4
+}; /* GPU: sequences so long that launches need a workspace of their
+      own */
 static const struct {
     const char *model, *layout;
     unsigned what;
@@ -50,6 +55,9 @@ static const struct {
     {"llama", "pp=2 tp=2 micro=2 recompute=full", GPU},
     {"gpt2", "pp=2 dp=5 zero=1", TIE},
     {"llama", "dp=5 tp=3 zero=2 micro=2 replica", 0},
+    {"gpt2", "dp=2 zero=1", TIE | EMA},
+    {"llama", "dp=2 tp=2 zero=3 micro=2", EMA},
+    {"llama", "tp=2 offload=state", EMA},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -74,6 +82,7 @@ static sk_status compile(world *w, int i)
     t.hyper.input_size = 7;
     t.hyper.max_position_embeddings = 8;
     t.hyper.tie_word_embeddings = cases[i].what & TIE;
+    t.ema = cases[i].what & EMA ? 0.9 : 0;
     if (cases[i].what & GPU) {
         t.gpu = true;
         t.dtype = SK_BF16;
@@ -204,6 +213,7 @@ static bool lose_send(sk_program *p) { return lose_act(p, SK_DO_SEND); }
 static bool lose_wait(sk_program *p) { return lose_act(p, SK_DO_WAIT); }
 static bool lose_start(sk_program *p) { return lose_act(p, SK_DO_START); }
 static bool lose_update(sk_program *p) { return lose_act(p, SK_DO_UPDATE); }
+static bool lose_average(sk_program *p) { return lose_act(p, SK_DO_AVERAGE); }
 static bool lose_stats(sk_program *p) { return lose_act(p, SK_DO_STATS); }
 static bool lose_encode(sk_program *p) { return lose_act(p, SK_DO_ENCODE); }
 static bool lose_decode(sk_program *p) { return lose_act(p, SK_DO_DECODE); }
@@ -227,8 +237,39 @@ static bool twice(sk_program *p, sk_act act)
 }
 
 static bool update_twice(sk_program *p) { return twice(p, SK_DO_UPDATE); }
+static bool average_twice(sk_program *p) { return twice(p, SK_DO_AVERAGE); }
 static bool decode_twice(sk_program *p) { return twice(p, SK_DO_DECODE); }
 static bool op_twice(sk_program *p) { return twice(p, SK_DO_OP); }
+
+/* Before the updates: the instruction at the end of the step goes to the first of them. */
+static bool average_early(sk_program *p)
+{
+    int update = -1, pc = find(p, SK_DO_AVERAGE);
+    for (int i = 0; i < p->n_train && update < 0 && pc >= 0; i++)
+        if (p->insts.v[i].act == SK_DO_UPDATE && p->insts.v[i].param == p->insts.v[pc].param)
+            update = i;
+    if (update < 0) return false;
+    sk_inst in = p->insts.v[pc];
+    memmove(&p->insts.v[update + 1], &p->insts.v[update], sizeof in * (size_t)(pc - update));
+    p->insts.v[update] = in;
+    return true;
+}
+
+/* Validation reads the weights of the training step. */
+static bool average_unread(sk_program *p)
+{
+    for (int pc = p->n_train; pc < p->insts.n; pc++)
+        for (int i = 0; p->insts.v[pc].act == SK_DO_OP && i < SK_MAX_IN; i++)
+            for (int k = 0; k < p->params.n; k++) {
+                const sk_param_plan *q = &p->params.v[k];
+                int buf = p->insts.v[pc].in[i];
+                if (q->ema < 0 || buf < 0 || p->bufs.v[buf].tensor != q->tensor) continue;
+                if (p->bufs.v[buf].bytes != p->bufs.v[q->stored].bytes) continue;
+                p->insts.v[pc].in[i] = q->stored;
+                return true;
+            }
+    return false;
+}
 
 static bool wrong_group(sk_program *p)
 {
@@ -668,6 +709,10 @@ static const struct {
     {"one piece more decoded", decode_more},
     {"another codec", other_codec},
     {"an update made twice", update_twice},
+    {"an average lost", lose_average},
+    {"an average made twice", average_twice},
+    {"an average before its update", average_early},
+    {"weights validated instead of their average", average_unread},
     {"an operation lost", lose_op},
     {"an operation made twice", op_twice},
     {"a call on another group", wrong_group},

@@ -34,6 +34,7 @@ typedef struct sk_facts {
     double step; /* of the optimizer; counts from 1 */
     int delay;
     double before[SK_MAX_SUM];
+    double warmup; /* as in sk_piece */
 } sk_facts;
 
 /* ---- elements */
@@ -163,7 +164,13 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
     float knob[SK_MAX_KNOB];
     for (int k = 0; k < SK_MAX_KNOB; k++)
         knob[k] = pulse->momentum > 0 && j->momentum >> k & 1 ? (float)pulse->momentum : j->knob[k];
-    sk_facts f = {(float)(pulse->lr * p->rate), p->decay, knob, (double)step, p->delay, {0}};
+    sk_facts f = {(float)(pulse->lr * p->rate),
+                  p->decay,
+                  knob,
+                  (double)step,
+                  p->delay,
+                  {0},
+                  (double)j->warmup};
     for (int s = 0; s < SK_MAX_SUM && p->before; s++)
         f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
                                  : ((const double *)p->before)[s];

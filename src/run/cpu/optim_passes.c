@@ -195,6 +195,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
+                  .warmup = r->opts.knobs.warmup,
                   .delay = in->delay};
     for (int s = 0; s < q->optim->n_state + sk_param_whole(q); s++)
         if (in->in[2 + s] >= 0) x.state[s] = sk_run_data(r, in->in[2 + s]);

@@ -31,4 +31,7 @@ sk_status sk_do_join(sk_run *r);
 void sk_do_narrow(sk_run *r, const sk_inst *in);
 void sk_do_pend(sk_run *r, const sk_inst *in);
 
+/* weight_average.c */
+void sk_do_average(sk_run *r, const sk_inst *in);
+
 #endif

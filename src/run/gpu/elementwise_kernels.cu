@@ -1,5 +1,6 @@
 /* elementwise_kernels.cu - ADD, sums over members in a fixed order, conversions, error feedback,
- * noise. */
+ * averages of weights, noise. */
+#include "kernel/weight_average.h"
 #include "run/gpu/inst_kernels_cuda.h"
 
 /* ---- ADD */
@@ -194,6 +195,49 @@ sk_status sk_gpu_reset_feedback(const sk_feedback_reset_job *j, const int32_t *s
 {
     if (j->n) reset_all<<<132 * 4, BLOCK, 0, (cudaStream_t)stream>>>(*j, skip);
     return sk_cuda_launched("reset_feedback");
+}
+
+/* ---- the average of weights */
+
+template <int V>
+static __global__ void __launch_bounds__(BLOCK)
+    average_some(float *to, const float *from, int64_t n, double decay,
+                 const sk_step_scalars *pulse, bool packs)
+{
+    __shared__ float part;
+    if (pulse->skip) return;
+    if (!threadIdx.x) part = (float)sk_ema_part(decay, (double)(pulse->updates + 1));
+    __syncthreads();
+    int64_t at = (int64_t)blockIdx.x * BLOCK * FLIGHT * V;
+    int m = (int)(n - at < BLOCK * FLIGHT * V ? n - at : BLOCK * FLIGHT * V),
+        full = packs ? m / V : 0;
+    float x[FLIGHT][V], y[FLIGHT][V];
+    to += at, from += at;
+#pragma unroll
+    for (int k = 0; k < FLIGHT; k++) {
+        int i = ((int)threadIdx.x + k * BLOCK);
+        if (i < full) sk_take<V>(to + i * V, x[k]), sk_take<V>(from + i * V, y[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < FLIGHT; k++) {
+        int i = ((int)threadIdx.x + k * BLOCK);
+#pragma unroll
+        for (int e = 0; e < V; e++) x[k][e] = sk_ema_step(x[k][e], y[k][e], part);
+        if (i < full) sk_leave<V>(to + i * V, x[k]);
+    }
+    for (int i = full * V + threadIdx.x; i < m; i += BLOCK)
+        to[i] = sk_ema_step(to[i], from[i], part);
+}
+
+sk_status sk_gpu_average(float *to, const float *from, int64_t n, double decay,
+                         const sk_step_scalars *pulse, void *stream)
+{
+    const int V = sk_pack<float>();
+    bool packs = !(((uintptr_t)to | (uintptr_t)from) % 16);
+    if (n)
+        average_some<V><<<blocks_for(n, BLOCK * FLIGHT * V), BLOCK, 0, (cudaStream_t)stream>>>(
+            to, from, n, decay, pulse, packs);
+    return sk_cuda_launched("average");
 }
 
 /* ---- noise */

@@ -26,6 +26,9 @@ static sk_status rearrange(const sk_run *r, const sk_inst *in)
     case SK_DO_KEEP:
         return g->inst->keep(sk_gpu_data(r, to), sk_gpu_data(r, from), r->p->bufs.v[from].type,
                              sk_gpu_count(r, to), &g->scalars->skip, g->compute);
+    case SK_DO_NARROW:
+        return g->inst->convert(sk_gpu_data(r, to), r->p->bufs.v[to].type, sk_gpu_data(r, from),
+                                r->p->bufs.v[from].type, sk_gpu_count(r, to), g->compute);
     case SK_DO_ZERO:
         return sk_device_zero(g->d, sk_gpu_data(r, to), (size_t)r->p->bufs.v[to].bytes, g->compute);
     case SK_DO_PACK:
@@ -135,6 +138,13 @@ static sk_status compute(sk_run *r, int pc)
     return g->kernels[pc]->launch(&r->args[pc], &l);
 }
 
+static sk_status average(const sk_run *r, const sk_inst *in)
+{
+    const sk_gpu *g = r->gpu;
+    return g->inst->average(sk_gpu_data(r, in->out[0]), sk_gpu_data(r, in->in[0]),
+                            sk_gpu_count(r, in->out[0]), r->p->ema, g->scalars, g->compute);
+}
+
 static const sk_optim_kernel *optim_of(const sk_run *r, const sk_inst *in)
 {
     return r->gpu->optim[r->p->params.v[in->param].group];
@@ -169,6 +179,8 @@ sk_status sk_gpu_issue(sk_run *r, int pc)
     case SK_DO_AHEAD:
         if (!g->updates[pc].n_pieces) return SK_OK;
         return optim_of(r, in)->ahead(&g->updates[pc], &g->launch);
+    case SK_DO_AVERAGE:
+        return average(r, in);
     case SK_DO_ENCODE:
     case SK_DO_DECODE:
         return code(r, in, pc);

@@ -62,8 +62,9 @@ struct sk_offload {
 
 static bool by_host(const sk_program *p, const sk_inst *in)
 {
-    return in->act == SK_DO_JOIN || in->act == SK_DO_NARROW || in->act == SK_DO_PEND ||
-           in->act == SK_DO_SQUARES || (in->act == SK_DO_UPDATE && p->bufs.v[in->in[0]].placement);
+    bool either = in->act == SK_DO_UPDATE || in->act == SK_DO_AVERAGE || in->act == SK_DO_NARROW;
+    return in->act == SK_DO_JOIN || in->act == SK_DO_PEND || in->act == SK_DO_SQUARES ||
+           (either && p->bufs.v[in->in[0]].placement);
 }
 
 bool sk_offload_does(const sk_program *p, const sk_inst *in)
@@ -440,9 +441,10 @@ sk_status sk_offload_issue(sk_offload *w, int pc)
         sk_do_narrow(r, in);
         return SK_OK;
     case SK_DO_PEND:
+    case SK_DO_AVERAGE:
         SK_TRY(read_clip(w));
         SK_TRY(settle(w));
-        sk_do_pend(r, in);
+        (in->act == SK_DO_PEND ? sk_do_pend : sk_do_average)(r, in);
         return SK_OK;
     default:
         SK_TRY(settle(w));

@@ -51,6 +51,7 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
     int n = 0;
     *job = (sk_update_job){
         .seed = r->opts.seed, .pulse = r->gpu->scalars, .ordered = r->p->layout.canonical};
+    job->warmup = r->opts.knobs.warmup;
     do {
         sk_update u = piece_of(r, &v[pc + n]);
         u.chunk = job->chunks;

@@ -101,6 +101,9 @@ typedef struct sk_inst_kernels {
                         int64_t unit, int64_t units, void *stream);
     /* After CLIP: if *skip, on the device, is set, the error feedback becomes 0. */
     sk_status (*reset_feedback)(const sk_feedback_reset_job *j, const int32_t *skip, void *stream);
+    /* The exponential moving average `to` takes in the weights `from`; not if pulse->skip. */
+    sk_status (*average)(float *to, const float *from, int64_t n, double decay,
+                         const sk_step_scalars *pulse, void *stream);
 } sk_inst_kernels;
 
 extern const sk_inst_kernels sk_inst_kernels_cuda;

@@ -1,0 +1,35 @@
+/* weight_average.c - the exponential moving average of the weights (program/averaged.c), on the
+ * host. */
+#include "kernel/weight_average.h"
+#include "run/cpu/optimize.h"
+
+typedef struct average_job {
+    real *to;
+    const real *from;
+    int64_t n;
+    real part; /* of the newest weights */
+} average_job;
+
+static void average_part(void *ctx, int part, int of)
+{
+    const average_job *j = ctx;
+    int64_t at = j->n * part / of, end = j->n * (part + 1) / of;
+    real *restrict to = j->to, now = j->part;
+    const real *restrict from = j->from;
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) to[i] = sk_ema_step(to[i], from[i], now);
+}
+
+/* A step that updated nothing leaves the average alone.  A delayed update is made in every step
+ * behind one that left a gradient, skipped or not. */
+void sk_do_average(sk_run *r, const sk_inst *in)
+{
+    const sk_program *p = r->p;
+    int64_t updates = r->step * p->n_updates + r->shift + !in->background;
+    average_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
+                     p->bufs.v[in->out[0]].bytes / (int64_t)sizeof(real),
+                     (real)sk_ema_part(p->ema, (double)updates)};
+    if (in->background ? !r->pending : r->skip) return;
+    if (j.n < SK_SMALL_PIECE) average_part(&j, 0, 1);
+    else sk_threads_run(r->team, average_part, &j);
+}
