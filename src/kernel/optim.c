@@ -1,4 +1,4 @@
-/* optim.c - the knobs of optimizers, by key and by name. */
+/* optim.c - the knobs of optimizers, by key and by name; names of types of state. */
 #include "kernel/optim.h"
 
 #include <string.h>
@@ -24,4 +24,18 @@ int sk_optim_knob(const sk_optim *o, const char *name)
     for (int k = 0; o->knobs[k].name; k++)
         if (!strcmp(o->knobs[k].name, name)) return k;
     return -1;
+}
+
+const char *sk_state_type_name(sk_dtype t)
+{
+    return t == SK_STATE_AUTO ? "auto" : t == SK_U8 ? "int8" : sk_dtype_name(t);
+}
+
+bool sk_state_type_find(const char *name, sk_dtype *out)
+{
+    sk_dtype t = !strcmp(name, "auto") ? SK_STATE_AUTO : SK_U8;
+    if (strcmp(name, sk_state_type_name(t)) && !sk_dtype_find(name, &t)) return false;
+    if (t == SK_U8 && strcmp(name, "int8")) return false; /* "u8" */
+    *out = t;
+    return true;
 }

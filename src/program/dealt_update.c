@@ -55,7 +55,7 @@ static sk_extent shard_at(const deal *d, const sk_param_plan *q, int k)
 
 static int64_t bytes_of(const deal *d, const sk_extent *box)
 {
-    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(d->e->opts->state_type);
+    return sk_box_count(box, 0, box->n) * (int64_t)sk_dtype_size(sk_lower_direction_type(d->e));
 }
 
 /* A product of a matrix with its smaller side: rows times columns times the smaller. */
@@ -105,13 +105,13 @@ static void choose_owners(deal *d)
         bytes[to] += x->bytes;
         if (bytes[to] > longest) longest = bytes[to];
     }
-    d->block = longest / (int64_t)sk_dtype_size(d->e->opts->state_type);
+    d->block = longest / (int64_t)sk_dtype_size(sk_lower_direction_type(d->e));
 }
 
 static int blocks(const deal *d, const char *name)
 {
     sk_extent box = {.n = 2, .size = {d->n, d->block}, .full = {d->n, d->block}};
-    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, d->e->opts->state_type, box);
+    return sk_lower_buffer(d->e, name, NULL, SK_WIRE, sk_lower_direction_type(d->e), box);
 }
 
 /* A shard as a part of `in`, in the block of k. */
@@ -120,15 +120,15 @@ static int part_of(const deal *d, const item *x, int in, int k, const sk_extent 
     sk_program *p = d->e->p;
     const sk_tensor *t = p->params.v[x->param].tensor;
     int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE,
-                            d->e->opts->state_type, *box);
+                            sk_lower_direction_type(d->e), *box);
     p->bufs.v[b].within = in;
-    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(d->e->opts->state_type) + x->at;
+    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(sk_lower_direction_type(d->e)) + x->at;
     return b;
 }
 
 static void exchange(const deal *d, int from, int to, const char *what)
 {
-    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, d->e->opts->state_type, d->axis, what);
+    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, sk_lower_direction_type(d->e), d->axis, what);
     sk_lower_seg(d->e, call, from, to, 1, d->n, d->block);
     sk_lower_start(d->e, call, SK_FLIES_NOT);
 }

@@ -48,11 +48,11 @@ sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q)
                        "group of its own, as in optim.groups=\"matrix: %s, rest: %s\"",
                        q->optim->name, q->tensor->name, q->tensor->letters, q->optim->name,
                        q->optim->rest);
-    if (e->opts->gpu && e->l->canonical && e->opts->state_type != SK_F32)
+    if (e->opts->gpu && e->l->canonical && sk_lower_direction_type(e) != SK_F32)
         return sk_fail(SK_ECONF,
                        "optim.state is %s: on a GPU with order=canonical, %s takes its matrices in "
                        "f32; optim.state=f32 is needed",
-                       sk_dtype_name(e->opts->state_type), q->optim->name);
+                       sk_dtype_name(sk_lower_direction_type(e)), q->optim->name);
     if (sk_lower_hosted(e, q->tensor))
         return sk_fail(SK_ECONF,
                        "layout: %s works on whole matrices, on the device, and offload= keeps the "
@@ -192,7 +192,7 @@ static sk_state whole_state(const sk_lowering *e, const sk_param_plan *q, const 
 int sk_whole_direction(sk_lowering *e, const sk_param_plan *q, const sk_state *s)
 {
     const char *name = sk_print(e->p->arena, "%s.direction", q->tensor->name);
-    return sk_lower_buffer(e, name, q->tensor, SK_WIRE, e->opts->state_type,
+    return sk_lower_buffer(e, name, q->tensor, SK_WIRE, sk_lower_direction_type(e),
                            sk_lower_box(e, q->tensor, s, -1));
 }
 
@@ -209,7 +209,7 @@ static int gather(sk_lowering *e, const sk_param_plan *q, sk_state now, const sk
             if (!sk_lower_finest(e, t, &now, a, d)) continue;
             now.how[a] = SK_REPLICATE;
             int to = sk_whole_direction(e, q, &now), call;
-            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, e->opts->state_type, a,
+            call = sk_lower_call(e, SK_ALLGATHER, SK_SUM, sk_lower_direction_type(e), a,
                                  sk_print(e->p->arena, "direction of %s", t->name));
             sk_lower_rows(e, call, buf, to, &e->p->bufs.v[to].box, d);
             sk_lower_start(e, call, SK_FLIES_NOT);
@@ -258,7 +258,7 @@ static int operate(sk_lowering *e, const sk_param_plan *q, int from)
     sk_assert(last > 0 &&
               out->bytes / (int64_t)sk_dtype_size(out->type) ==
                   e->p->bufs.v[from].bytes / (int64_t)sk_dtype_size(e->p->bufs.v[from].type));
-    out->type = e->opts->state_type;
+    out->type = sk_lower_direction_type(e);
     out->bytes = sk_box_count(&out->box, 0, out->box.n) * (int64_t)sk_dtype_size(out->type);
     return view(e, buf, q->tensor, &box);
 }
