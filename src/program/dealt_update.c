@@ -122,13 +122,15 @@ static int part_of(const deal *d, const item *x, int in, int k, const sk_extent 
     int b = sk_lower_buffer(d->e, sk_print(p->arena, "%s.direction", t->name), t, SK_WIRE,
                             sk_lower_direction_type(d->e), *box);
     p->bufs.v[b].within = in;
-    p->bufs.v[b].part_at = k * d->block * (int64_t)sk_dtype_size(sk_lower_direction_type(d->e)) + x->at;
+    p->bufs.v[b].part_at =
+        k * d->block * (int64_t)sk_dtype_size(sk_lower_direction_type(d->e)) + x->at;
     return b;
 }
 
 static void exchange(const deal *d, int from, int to, const char *what)
 {
-    int call = sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, sk_lower_direction_type(d->e), d->axis, what);
+    int call =
+        sk_lower_call(d->e, SK_ALLTOALL, SK_SUM, sk_lower_direction_type(d->e), d->axis, what);
     sk_lower_seg(d->e, call, from, to, 1, d->n, d->block);
     sk_lower_start(d->e, call, SK_FLIES_NOT);
 }

@@ -253,10 +253,11 @@ static sk_status cover_blocks(cover *k)
         count_bytes(k, c->from, dst->bytes);
         return SK_OK;
     }
-    return sk_fail(SK_ECONF,
-                   "optim.state is int8: train.relayout cannot cut the blocks of '%s' anew; stop and "
-                   "resume with the other layout, or take optim.state=bf16",
-                   dst->name);
+    return sk_fail(
+        SK_ECONF,
+        "optim.state is int8: train.relayout cannot cut the blocks of '%s' anew; stop and "
+        "resume with the other layout, or take optim.state=bf16",
+        dst->name);
 }
 
 static sk_status cover_item(cover *k, const items *old)

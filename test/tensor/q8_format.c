@@ -108,8 +108,9 @@ static void round_trip(sk_q8 map, int64_t n, double spread, double scale)
         int64_t at = i / SK_Q8_BLOCK * SK_Q8_BLOCK;
         double s = (double)largest(x + at, n - at < SK_Q8_BLOCK ? n - at : SK_Q8_BLOCK);
         double one = (double)x[i] / s, off = fabs((double)y[i] / s - one);
-        bool raised = map == SK_Q8_UNSIGNED && one < number(map, 1); /* never 0 */
-        check(off <= (raised ? 1 : 0.5) * gap(map, one) * 1.0001);
+        bool end = map == SK_Q8_UNSIGNED ? one < number(map, 1)    /* never 0 */
+                                         : one < number(map, 129); /* there is no -1 */
+        check(off <= (end ? 1 : 0.5) * gap(map, one) * 1.0001);
         check(map == SK_Q8_SIGNED || y[i] > 0);
     }
     sk_q8_encode(map, again, n, 0, y, n);
