@@ -25,6 +25,7 @@ const sk_optim sk_optim_adagrad = {
     .doc = "rates that fall with the sum of squared gradients, for sparse features",
     .n_state = 1,
     .state = {"v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-2), SK_EPS(1e-10), SK_DECAY(0)},
     .pass = {apply},
 };

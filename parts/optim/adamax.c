@@ -29,6 +29,7 @@ const sk_optim sk_optim_adamax = {
     .doc = "Adam with the infinity norm of gradients",
     .n_state = 2,
     .state = {"m", "u"},
+    .positive = 1u << U,
     .knobs = {SK_LR(2e-3), SK_BETAS(0.9, 0.999), SK_EPS(1e-8), SK_DECAY(0)},
     .pass = {apply},
 };

@@ -29,6 +29,7 @@ const sk_optim sk_optim_adamw = {
     .doc = "Adam with decoupled weight decay",
     .n_state = 2,
     .state = {"m", "v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-3), SK_BETAS(0.9, 0.95), SK_EPS(1e-8), SK_DECAY(0.1)},
     .pass = {apply},
 };

@@ -50,6 +50,7 @@ const sk_optim sk_optim_ademamix = {
     .doc = "AdamW with a second, slow average of gradients",
     .n_state = 3,
     .state = {"m", "slow", "v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-3),
               SK_BETAS(0.9, 0.999),
               SK_EPS(1e-8),

@@ -46,6 +46,7 @@ const sk_optim sk_optim_lamb = {
     .n_state = 3,
     .n_sums = 2,
     .state = {"m", "v", "u"},
+    .positive = 1u << V,
     .knobs = {SK_LR(2e-3), SK_BETAS(0.9, 0.999), SK_EPS(1e-6), SK_DECAY(0.01)},
     .pass = {direction, apply},
 };

@@ -65,6 +65,7 @@ const sk_optim sk_optim_mars = {
     .n_state = 3,
     .n_sums = 1,
     .state = {"m", "v", "last"},
+    .positive = 1u << V,
     .knobs = {SK_LR(3e-3),
               SK_BETAS(0.95, 0.99),
               SK_EPS(1e-8),

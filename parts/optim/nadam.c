@@ -54,6 +54,7 @@ const sk_optim sk_optim_nadam = {
     .doc = "Adam with Nesterov's momentum",
     .n_state = 2,
     .state = {"m", "v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(2e-3),
               SK_BETAS(0.9, 0.999),
               SK_EPS(1e-8),

@@ -42,6 +42,7 @@ const sk_optim sk_optim_radam = {
     .doc = "Adam with a rectified rate in the first steps, instead of a warmup",
     .n_state = 2,
     .state = {"m", "v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-3), SK_BETAS(0.9, 0.999), SK_EPS(1e-8), SK_DECAY(0)},
     .pass = {apply},
 };

@@ -29,6 +29,7 @@ const sk_optim sk_optim_rmsprop = {
     .doc = "gradients over the root of their mean square, with momentum",
     .n_state = 2,
     .state = {"v", "m"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-2),
               {"rho", 0.99, .most = SK_BELOW_ONE, .doc = "decay rate of the mean square"},
               SK_EPS(1e-8),

@@ -89,17 +89,21 @@ static sk_status seen(const sk_tensor_shard *b, int rank)
 
 static int64_t move(const sk_tensor_shard *b, float *whole, bool out)
 {
-    int64_t n = 1;
-    for (int d = 0; d < b->n; d++) n *= b->size[d];
+    int64_t n = sk_shard_count(b);
+    sk_arena tmp = {0};
+    float *wide = b->q8 ? sk_many(&tmp, float, n + 1) : NULL;
+    if (wide) sk_shard_read(b, 0, wide, n);
     sk_box_copy(&(sk_box_move){.n = b->n,
                                .full = b->full,
                                .at = b->at,
                                .size = b->size,
                                .whole = whole,
                                .whole_type = SK_F32,
-                               .shard = b->data,
+                               .shard = wide ? wide : b->data,
                                .shard_type = b->type,
                                .out = out});
+    if (wide && !out) sk_q8_encode(b->q8, b->data, n, 0, wide, n);
+    sk_arena_end(&tmp);
     return n;
 }
 
@@ -161,7 +165,7 @@ int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out)
                      .type = (skein_dtype)b->type,
                      .n_dims = b->n,
                      .owner = b->mine,
-                     .data = gpu ? NULL : b->data};
+                     .data = gpu || b->q8 ? NULL : b->data};
     memcpy(p.dims, b->full, sizeof p.dims);
     memcpy(p.at, b->at, sizeof p.at);
     memcpy(p.count, b->size, sizeof p.count);

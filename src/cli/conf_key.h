@@ -18,7 +18,8 @@ typedef enum sk_key_kind {
     SK_KEY_EVERY, /* steps, or seconds with a unit: sk_every */
     SK_KEY_TEXT,
     SK_KEY_LAYOUT,
-    SK_KEY_DTYPE
+    SK_KEY_DTYPE,
+    SK_KEY_STATE /* a type of optimizer state (kernel/optim.h) */
 } sk_key_kind;
 
 typedef struct sk_conf_key {

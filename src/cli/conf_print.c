@@ -95,6 +95,9 @@ static void print_key(sk_out *o, const sk_conf_key *k, const sk_job *job)
     case SK_KEY_DTYPE:
         sk_out_add(o, " %s\n", sk_dtype_name(*(const sk_dtype *)from));
         break;
+    case SK_KEY_STATE:
+        sk_out_add(o, " %s\n", sk_state_type_name(*(const sk_dtype *)from));
+        break;
     }
 }
 

@@ -121,7 +121,9 @@ static sk_status set_layout(sk_arena *a, const sk_conf_key *k, const sk_setting 
 static sk_status set_dtype(sk_arena *a, const sk_conf_key *k, const sk_setting *s, sk_dtype *to)
 {
     sk_dtype t = SK_F32;
-    if (!sk_dtype_find(s->value, &t) || !sk_conf_among(k->one_of, sk_dtype_name(t)))
+    bool state = k->kind == SK_KEY_STATE;
+    bool known = state ? sk_state_type_find(s->value, &t) : sk_dtype_find(s->value, &t);
+    if (!known || !sk_conf_among(k->one_of, state ? sk_state_type_name(t) : sk_dtype_name(t)))
         return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; needed is one of: %s",
                        sk_setting_where(a, s, true), k->name, s->value, k->one_of);
     *to = t;
@@ -164,6 +166,7 @@ sk_status sk_conf_set(sk_arena *a, const sk_conf_key *k, sk_setting s, sk_job *j
     case SK_KEY_LAYOUT:
         return set_layout(a, k, &s, to);
     case SK_KEY_DTYPE:
+    case SK_KEY_STATE:
         return set_dtype(a, k, &s, to);
     }
     return ok ? SK_OK : sk_trail(wrong(a, k, &s), SK_HERE);

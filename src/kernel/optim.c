@@ -1,4 +1,5 @@
-/* optim.c - the knobs of optimizers, by key and by name, and passes that several have. */
+/* optim.c - the knobs of optimizers, by key and by name, passes that several have, and names of
+ * types of state. */
 #include "kernel/optim.h"
 
 #include <string.h>
@@ -41,4 +42,18 @@ void sk_pass_step(sk_piece *p)
     const real *restrict u = p->state[0];
 #pragma omp simd
     for (int64_t i = 0; i < p->n; i++) w[i] = keep * w[i] - rate * u[i];
+}
+
+const char *sk_state_type_name(sk_dtype t)
+{
+    return t == SK_STATE_AUTO ? "auto" : t == SK_U8 ? "int8" : sk_dtype_name(t);
+}
+
+bool sk_state_type_find(const char *name, sk_dtype *out)
+{
+    sk_dtype t = !strcmp(name, "auto") ? SK_STATE_AUTO : SK_U8;
+    if (strcmp(name, sk_state_type_name(t)) && !sk_dtype_find(name, &t)) return false;
+    if (t == SK_U8 && strcmp(name, "int8")) return false; /* "u8" */
+    *out = t;
+    return true;
 }

@@ -166,7 +166,15 @@ typedef struct sk_optim {
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */
     void (*ahead)(sk_piece *p);
+    unsigned positive;   /* bits: states that are never negative, as second moments */
+    sk_dtype state_type; /* that state is kept in unless optim.state says otherwise; SK_F32 */
 } sk_optim;
+
+/* Types of state: SK_F32, SK_BF16, or SK_U8: in blocks of 8 bits (tensor/q8_format.h), but for
+ * small tensors.  SK_STATE_AUTO: as each optimizer says.  By name: f32, bf16, int8, auto. */
+#define SK_STATE_AUTO ((sk_dtype)SK_N_DTYPES)
+const char *sk_state_type_name(sk_dtype t);
+bool sk_state_type_find(const char *name, sk_dtype *out);
 
 /* Arrays that passes see of a shard as `state`: the state, and a direction between the passes. */
 static inline int sk_optim_arrays(const sk_optim *o) { return o->n_state + (o->whole != NULL); }

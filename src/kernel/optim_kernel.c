@@ -19,9 +19,9 @@ sk_status sk_update_takes(const char *optim, const sk_update_job *j)
     if (j->grad_type > SK_F16)
         return sk_fail(SK_ECONF, "%s: gradients are %s; on a GPU f32, bf16 and f16 are known",
                        optim, sk_dtype_name(j->grad_type));
-    if (j->state_type > SK_BF16)
-        return sk_fail(SK_ECONF, "%s: the state is %s; on a GPU f32 and bf16 are known", optim,
-                       sk_dtype_name(j->state_type));
+    if (j->state_type > SK_BF16 && j->state_type != SK_U8)
+        return sk_fail(SK_ECONF, "%s: the state is %s; on a GPU f32, bf16 and int8 are known",
+                       optim, sk_dtype_name(j->state_type));
     if (j->narrow_type > SK_F16)
         return sk_fail(SK_ECONF, "%s: narrow weights are %s; on a GPU bf16 and f16 are known",
                        optim, sk_dtype_name(j->narrow_type));

@@ -25,6 +25,7 @@
 
 #include "kernel/kernel_launch.h"
 #include "kernel/optim.h"
+#include "tensor/q8_format.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,18 +60,19 @@ typedef struct sk_update {
     const void *grad;
     void *state[SK_MAX_STATE];
     void *narrow; /* the weights where a master is kept: written by the last pass; or NULL */
-    sk_dtype grad_type, state_type, narrow_type;
-    int delay, update;  /* as in sk_inst: count, update */
-    float scale;        /* over 0: instead of pulse->scale, and / loss_scale */
-    double rate;        /* times the rate of the step */
-    float decay;        /* of this shard */
-    float bias_update;  /* not 0: a step of this size against the sign of the gradient instead
-                           (router  bias update) */
-    bool owner;         /* sums of this shard count */
-    const void *before; /* sums of the pass before, [SK_MAX_SUM] of double; or NULL */
-    void *after;        /* where sums of this pass go; or NULL.  Ordered: of sk_fixed, both */
-    uint64_t name;      /* hash of the tensor's name, for the random bits of stochastic rounding */
-    sk_view shape;      /* of the shard; data means nothing */
+    sk_dtype grad_type, state_type, narrow_type; /* SK_U8: each state as q8 says */
+    sk_q8 q8[SK_MAX_STATE]; /* map of a state in blocks of 8 bits; 0 among those: f32 */
+    int delay, update;      /* as in sk_inst: count, update */
+    float scale;            /* over 0: instead of pulse->scale, and / loss_scale */
+    double rate;            /* times the rate of the step */
+    float decay;            /* of this shard */
+    float bias_update;      /* not 0: a step of this size against the sign of the gradient instead
+                               (router  bias update) */
+    bool owner;             /* sums of this shard count */
+    const void *before;     /* sums of the pass before, [SK_MAX_SUM] of double; or NULL */
+    void *after;            /* where sums of this pass go; or NULL.  Ordered: of sk_fixed, both */
+    uint64_t name; /* hash of the tensor's name, for the random bits of stochastic rounding */
+    sk_view shape; /* of the shard; data means nothing */
 } sk_update;
 
 /* One pass over several shards at once. */
@@ -78,7 +80,8 @@ typedef struct sk_update_job {
     const sk_update *pieces; /* on the device */
     int n_pieces;
     int64_t chunks;                              /* of all shards */
-    sk_dtype grad_type, state_type, narrow_type; /* of all shards; narrow SK_F32: there are none */
+    sk_dtype grad_type, state_type, narrow_type; /* of all shards; narrow SK_F32: there are none;
+                                                    state SK_U8: f32 shards are among them */
     bool sums;                                   /* this pass leaves sums in pieces[i].after */
     bool ordered; /* canonical: bits of elements and of sums are the same however shards are cut */
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */

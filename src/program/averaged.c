@@ -32,11 +32,11 @@ sk_status sk_averages_fit(const sk_lowering *e)
         return sk_fail(SK_ECONF,
                        "optim.ema is %g, and %s averages the weights itself; leave one of them out",
                        e->p->ema, o->name);
-    if (o && e->opts->state_type != SK_F32)
+    if (o && e->opts->state_type != SK_F32 && e->opts->state_type != SK_STATE_AUTO)
         return sk_fail(SK_ECONF,
                        "optim.state is %s, and the state of %s is weights, which need f32; leave "
                        "it out",
-                       sk_dtype_name(e->opts->state_type), o->name);
+                       sk_state_type_name(e->opts->state_type), o->name);
     return SK_OK;
 }
 

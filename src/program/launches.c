@@ -27,6 +27,9 @@ static types types_of(const sk_program *p, const sk_inst *in)
     bool last = in->act == SK_DO_UPDATE && q->master >= 0 && sk_last_pass(p, in);
     types t = {p->bufs.v[in->in[0]].type, last ? p->bufs.v[in->out[0]].type : SK_F32, SK_F32};
     if (q->n_state) t.state = p->bufs.v[in->in[2 + q->n_state - 1]].type;
+    if (t.state == SK_U8 && !p->layout.canonical) /* small tensors are f32 among those of 8 bits;
+                                                     in deterministic order by their own kernel */
+        t.state = SK_F32;
     return t;
 }
 

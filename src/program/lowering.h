@@ -335,6 +335,11 @@ void sk_lower_whole_updates(sk_lowering *e, int sums);
 /* param_groups.c: the group of a parameter, 0 for the rest, and its optimizer. */
 int sk_lower_group(const sk_lowering *e, const sk_tensor *t);
 const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t);
+/* state_blocks.c: the type of a parameter's optimizer state, and of directions of whole matrices;
+ * state number s becomes blocks of 8 bits if its type is SK_U8. */
+sk_dtype sk_lower_state_type(const sk_lowering *e, const sk_param_plan *q);
+sk_dtype sk_lower_direction_type(const sk_lowering *e);
+sk_status sk_lower_blocks(sk_lowering *e, const sk_param_plan *q, int s);
 uint64_t sk_lower_groups_hash(const sk_compile_opts *o);
 bool sk_lower_hosted(const sk_lowering *e, const sk_tensor *t); /* its optimizer runs on the host */
 sk_status sk_place_offload_copies(sk_lowering *e);

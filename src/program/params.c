@@ -97,7 +97,7 @@ static void plan_sum(sk_lowering *e, sk_param_plan *q, const char *name)
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
 }
 
-static void plan_grad(sk_lowering *e, sk_param_plan *q)
+static sk_status plan_grad(sk_lowering *e, sk_param_plan *q)
 {
     const sk_tensor *t = q->tensor;
     sk_program *p = e->p;
@@ -106,13 +106,15 @@ static void plan_grad(sk_lowering *e, sk_param_plan *q)
     q->n_state = t->bias_update != 0 ? 0 : q->optim->n_state;
     for (int s = 0; s < q->n_state; s++) {
         name = sk_print(p->arena, "%s.%s.%s", t->name, q->optim->name, q->optim->state[s]);
-        q->state[s] = kept_state(e, name, q, e->opts->state_type);
+        q->state[s] = kept_state(e, name, q, sk_lower_state_type(e, q));
         p->bufs.v[q->state[s]].zero = true;
+        SK_TRY(sk_lower_blocks(e, q, s));
     }
-    if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return;
+    if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return SK_OK;
     name = sk_print(p->arena, "%s.%s.pending", t->name, q->optim->name);
     q->state[q->n_state] = kept_state(e, name, q, SK_F32);
     p->bufs.v[q->state[q->n_state++]].zero = true;
+    return SK_OK;
 }
 
 /* Groups of tied stages are numbered by the order of the parameters that need them, on all ranks.
@@ -243,7 +245,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     if (t->type != SK_F32 || sk_lower_hosted(e, t))
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     SK_TRY(sk_whole_fits(e, q));
-    plan_grad(e, q);
+    SK_TRY(plan_grad(e, q));
     if (p->ema > 0) {
         q->ema = kept_state(e, sk_print(p->arena, "%s.ema", t->name), q, SK_F32);
         p->bufs.v[q->ema].zero = true;

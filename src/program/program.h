@@ -58,6 +58,7 @@
 #include "layout/layout.h"
 #include "kernel/optim.h"
 #include "program/pipeline_schedule.h"
+#include "tensor/q8_format.h"
 
 typedef enum sk_kind {
     SK_WEIGHTS,
@@ -76,6 +77,7 @@ typedef struct sk_buffer {
     const sk_tensor *tensor; /* NULL: the engine's own */
     sk_kind kind;
     sk_dtype type;
+    sk_q8 q8; /* optimizer state in blocks of 8 bits: its map; then type is SK_U8 */
     sk_extent box;
     int64_t bytes;          /* of the shard; memory is allocated in lines of 64 */
     int64_t offset;         /* in the heap, or in the file */
@@ -331,7 +333,8 @@ typedef struct sk_compile_opts {
     const int *host_of;        /* rank -> host; NULL: one host */
     const sk_costs *costs;     /* to choose algorithms by; NULL: the preset */
     int pin;                   /* sk_pin_find(); 0: choose */
-    sk_dtype state_type;       /* of the optimizer's state: f32 or bf16 */
+    sk_dtype state_type;       /* of the optimizer's state (kernel/optim.h); 0 is f32 */
+    int64_t q8_least;          /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
     bool late;                 /* a step's update runs beside the next step (ZeRO-Offload) */
     bool noise;                /* measure gradients of small batches (grad_noise.c) */
     double ema;                /* below 1: keep an average of the weights (averaged.c); 0: none */

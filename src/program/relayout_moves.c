@@ -221,7 +221,7 @@ static sk_status same_tensor(const cover *k)
     const sk_buffer *b = k->need->buf;
     for (int i = 0; i < k->n_holders; i++) {
         const sk_buffer *o = k->holders[i]->buf;
-        bool same = o->type == b->type && o->box.n == b->box.n;
+        bool same = o->type == b->type && o->q8 == b->q8 && o->box.n == b->box.n;
         for (int d = k->need->parts; same && d < b->box.n; d++)
             same = o->box.full[d] == b->box.full[d];
         if (!same)
@@ -242,10 +242,32 @@ static void cover_parts(cover *k, box need)
     }
 }
 
+/* Blocks of 8 bits have scales, and are only moved together: from a rank with the same shard. */
+static sk_status cover_blocks(cover *k)
+{
+    const sk_buffer *dst = k->need->buf;
+    for (int i = 0; i < k->n_holders; i++) {
+        const sk_buffer *src = k->holders[i]->buf;
+        box a = box_of(&src->box), b = box_of(&dst->box);
+        if (memcmp(&a, &b, sizeof a)) continue;
+        sk_move_copy *c = sk_push(k->arena, &k->move->copies);
+        *c = (sk_move_copy){
+            .from = k->holders[i]->rank, .src = src->offset, .dst = k->stage, .run = dst->bytes};
+        count_bytes(k, c->from, dst->bytes);
+        return SK_OK;
+    }
+    return sk_fail(
+        SK_ECONF,
+        "optim.state is int8: train.relayout cannot cut the blocks of '%s' anew; stop and "
+        "resume with the other layout, or take optim.state=bf16",
+        dst->name);
+}
+
 static sk_status cover_item(cover *k, const items *old)
 {
     list_holders(k, old);
     SK_TRY(same_tensor(k));
+    if (k->need->buf->q8) return cover_blocks(k);
     box need = box_of(&k->need->buf->box);
     k->missing = 0;
     if (k->need->parts) cover_parts(k, need);

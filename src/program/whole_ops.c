@@ -38,7 +38,7 @@ typedef struct builder {
 
 sk_dtype sk_whole_type(const sk_lowering *e, const sk_param_plan *q)
 {
-    return q->optim->exact ? SK_F32 : e->opts->state_type;
+    return q->optim->exact ? SK_F32 : sk_lower_direction_type(e);
 }
 
 /* --- shapes --- */

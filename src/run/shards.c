@@ -10,7 +10,8 @@ static void shard_of(const sk_program *p, char *base, char *file, int buf, bool 
     const sk_buffer *b = &p->bufs.v[buf];
     if (b->placement == SK_FILE) base = file;
     *out = (sk_tensor_shard){.name = b->name,
-                             .type = b->type,
+                             .type = b->q8 ? SK_F32 : b->type,
+                             .q8 = b->q8,
                              .n = b->box.n,
                              .mine = mine,
                              .data = base ? base + b->offset : NULL};

@@ -1,4 +1,4 @@
-/* tensor_shard.c - sizes as text. */
+/* tensor_shard.c - elements of a shard as f32; sizes as text. */
 #include "tensor/tensor_shard.h"
 #include "base/strings.h"
 
@@ -9,4 +9,18 @@ char *sk_sizes_print(sk_arena *a, const int64_t *size, int n)
     for (int d = 0; d < n; d++) sk_out_add(&o, d ? ", %lld" : "%lld", (long long)size[d]);
     sk_out_add(&o, "]");
     return o.s;
+}
+
+int64_t sk_shard_count(const sk_tensor_shard *b)
+{
+    int64_t n = 1;
+    for (int d = 0; d < b->n; d++) n *= b->size[d];
+    return n;
+}
+
+void sk_shard_read(const sk_tensor_shard *b, int64_t from, float *to, int64_t n)
+{
+    const char *at = (const char *)b->data + from * (int64_t)sk_dtype_size(b->type);
+    if (b->q8) sk_q8_decode(b->q8, b->data, sk_shard_count(b), from, to, n);
+    else sk_convert(to, SK_F32, at, b->type, n);
 }

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "tensor/dtype.h"
+#include "tensor/q8_format.h"
 
 enum { SK_SHARD_DIM = 6 };
 
@@ -17,12 +18,17 @@ typedef struct sk_tensor_shard {
     int n;
     int64_t full[SK_SHARD_DIM], at[SK_SHARD_DIM], size[SK_SHARD_DIM];
     void *data;
+    sk_q8 q8;   /* not 0: data are blocks of 8 bits with this map, read and written as f32 */
     bool parts; /* dim 0 counts the parts of a sum, each here one of them; what is stored may have
                    another number of them, or be missing (zeros): only the sum counts */
     const char *like; /* NULL, or: a tensor that it begins as, where what is stored lacks it */
     bool may_lack;    /* what is stored may have none of it (zeros) */
     bool mine;        /* this rank writes it: every element of a logical tensor has one owner */
 } sk_tensor_shard;
+
+int64_t sk_shard_count(const sk_tensor_shard *b); /* elements */
+/* n elements from `from` on, as f32. */
+void sk_shard_read(const sk_tensor_shard *b, int64_t from, float *to, int64_t n);
 
 char *sk_sizes_print(sk_arena *a, const int64_t *size, int n); /* "[4, 16]", for error reports */
 

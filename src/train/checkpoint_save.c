@@ -79,11 +79,26 @@ static int collect(shard *s, const sk_tensor_shard *box, int n, sk_st_tensor *t,
     return k;
 }
 
+/* Blocks of 8 bits are saved as the f32 numbers that they are: any layout reads these, and the same
+ * blocks have the same codes again. */
+static sk_status write_blocks(sk_st_writer *w, const sk_tensor_shard *b)
+{
+    float x[4096];
+    int64_t n = sk_shard_count(b), m;
+    for (int64_t i = 0; i < n; i += m) {
+        m = n - i < 4096 ? n - i : 4096;
+        sk_shard_read(b, i, x, m);
+        SK_TRY(sk_st_write(w, x, (size_t)m * sizeof *x));
+    }
+    return SK_OK;
+}
+
 static sk_status write_data(sk_st_writer *w, const sk_st_tensor *t, const sk_tensor_shard **from,
                             int n)
 {
     for (int i = 0; i < n; i++)
-        SK_TRY(sk_st_write(w, from[i]->data, (size_t)(t[i].end - t[i].begin)));
+        if (from[i]->q8) SK_TRY(write_blocks(w, from[i]));
+        else SK_TRY(sk_st_write(w, from[i]->data, (size_t)(t[i].end - t[i].begin)));
     return SK_OK;
 }
 

@@ -34,7 +34,7 @@ typedef struct sk_job {
         micro_batch; /* micro_batch: sequences per micro-batch; 0: from layout */
     sk_dtype dtype;
     char matmul[SK_NAME]; /* "same": products are taken in dtype; "fp8": those of the blocks not */
-    sk_dtype state_dtype; /* of the optimizer: f32 or bf16 */
+    sk_dtype state_dtype; /* of the optimizer (kernel/optim.h) */
     char nonfinite[SK_NAME]; /* "stop", "skip" or "rollback" */
     uint64_t seed;
     int64_t threads; /* per rank; 0: cores / ranks on this host, at least 1 */

@@ -43,7 +43,7 @@ bool sk_loop_all_finite(const sk_tensor_shard *b)
     for (int64_t i = 0; real_type && i < n; i += m) {
         float bad = 0;
         m = n - i < 1024 ? n - i : 1024;
-        sk_convert(x, SK_F32, (const char *)b->data + i * size, b->type, m);
+        sk_shard_read(b, i, x, m);
         for (int64_t k = 0; k < m; k++) bad += x[k] * 0;
         if (isnan(bad)) return false;
     }

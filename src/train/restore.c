@@ -344,11 +344,12 @@ static sk_status run_jobs(reader *r, const jobs *all)
     return SK_OK;
 }
 
-static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxes, int n)
+static sk_status fill_some(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxes, int n)
 {
     reader r;
     jobs all = {0};
-    for (int i = 0; i < n; i++) SK_TRY(plan_box(a, c, &boxes[i], &all));
+    for (int i = 0; i < n; i++)
+        if (!boxes[i].q8) SK_TRY(plan_box(a, c, &boxes[i], &all));
     if (!all.n) return SK_OK;
     qsort(all.v, (size_t)all.n, sizeof *all.v, file_order);
     sk_status status = reader_open(&r, c, a);
@@ -356,6 +357,31 @@ static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxe
     if (!status) status = run_jobs(&r, &all);
     reader_close(&r);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
+/* A scale needs all elements of its block: read as f32, then encoded. */
+static sk_status fill_blocks(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *b)
+{
+    int64_t n = sk_shard_count(b);
+    sk_tensor_shard wide = *b;
+    wide.q8 = SK_Q8_NONE;
+    wide.data = sk_alloc_n(a, sizeof(float), (size_t)n + 1);
+    SK_TRY(fill_some(a, c, &wide, 1));
+    sk_q8_encode(b->q8, b->data, n, 0, wide.data, n);
+    return SK_OK;
+}
+
+static sk_status fill(sk_arena *a, const sk_ckpt *c, const sk_tensor_shard *boxes, int n)
+{
+    SK_TRY(fill_some(a, c, boxes, n));
+    for (int i = 0; i < n; i++) {
+        if (!boxes[i].q8) continue;
+        sk_arena one = {0};
+        sk_status status = fill_blocks(&one, c, &boxes[i]);
+        sk_arena_end(&one);
+        if (status) return sk_trail(status, SK_HERE);
+    }
+    return SK_OK;
 }
 
 sk_status sk_ckpt_fill(const sk_ckpt *c, const sk_tensor_shard *boxes, int n)

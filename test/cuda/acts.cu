@@ -150,6 +150,23 @@ static double off_by_lot(world *w, size_t at, const uint16_t *want, int64_t n)
     return far || !n ? (double)(far > 0) : differ <= 3 ? 0 : (double)differ / (double)n;
 }
 
+/* Blocks of 8 bits: likewise, 1 if an element differs by more than the distance of two numbers of
+ * the map, which is at most as large as either but for the smallest of them. */
+static double off_by_code(world *w, size_t at, sk_q8 map, const float *want, int64_t n)
+{
+    int64_t differ = 0, far = 0;
+    float *have = (float *)malloc((size_t)n * 4 + 4);
+    sk_q8_decode(map, w->back + at, n, 0, have, n);
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)have[i], y = (double)want[i], d = fabs(x - y);
+        differ += d > 1e-5 * fmax(fabs(x), fabs(y));
+        far += !(d <= fmax(fabs(x), fabs(y)) * 0.75 + 2e-6);
+    }
+    free(have);
+    memcpy(w->back + at, w->image + at, (size_t)sk_q8_bytes(n));
+    return far || !n ? (double)(far > 0) : differ <= 3 ? 0 : (double)differ / (double)n;
+}
+
 static void untouched(const world *w)
 {
     check(w, !memcmp(w->back, w->image, w->used), "bytes outside of the results were changed");
@@ -773,6 +790,38 @@ static size_t keep(world *w, int64_t n, sk_dtype type, int shift, uint64_t strea
     return at;
 }
 
+/* State of 8 bits: of all shards but 1, which is as f32 as small tensors are. */
+static sk_q8 map_of(const optim_case *c, int i, int s)
+{
+    if (c->m.state != SK_U8 || s >= c->o->n_state || i == 1) return SK_Q8_NONE;
+    return c->o->positive >> s & 1 ? SK_Q8_UNSIGNED : SK_Q8_SIGNED;
+}
+
+/* State in the image, from what the CPU has. */
+static void put_state(const optim_case *c, const twin *t, int s)
+{
+    char *to = c->w->image + t->at_state[s];
+    sk_dtype type = c->m.state == SK_U8 ? SK_F32 : c->m.state;
+    if (t->u.q8[s]) sk_q8_encode(t->u.q8[s], to, t->u.n, 0, t->state[s], t->u.n);
+    else sk_convert(to, type, t->state[s], SK_F32, t->u.n);
+}
+
+static void keep_state(optim_case *c, int i, int s, uint64_t stream)
+{
+    twin *t = &c->v[i];
+    world *w = c->w;
+    bool squares = s < c->o->n_state && c->o->positive >> s & 1; /* roots are taken */
+    sk_dtype type = c->m.state == SK_U8 ? SK_F32 : c->m.state;
+    t->at_state[s] = keep(w, t->u.n, type, c->m.shift, stream, 0.5, squares, &t->state[s]);
+    t->u.q8[s] = map_of(c, i, s);
+    if (t->u.q8[s]) {
+        t->at_state[s] = place(w, sk_q8_bytes(t->u.n), SK_U8, 0);
+        put_state(c, t, s);
+        sk_q8_decode(t->u.q8[s], w->image + t->at_state[s], t->u.n, 0, t->state[s], t->u.n);
+    }
+    t->u.state[s] = w->base + t->at_state[s];
+}
+
 /* Shard 2 is a router bias, 3 is another rank's, 6 has a delay, 7 has none of the decay. */
 static void twin_open(optim_case *c, int i)
 {
@@ -792,12 +841,7 @@ static void twin_open(optim_case *c, int i)
     u->name = 77 + (uint64_t)i;
     t->at_param = keep(w, u->n, SK_F32, m->shift, stream, 1, false, &t->param);
     t->at_grad = keep(w, u->n, m->grad, m->shift, stream + 1, 1, false, &t->grad);
-    for (int s = 0; s < sk_optim_arrays(c->o); s++) {
-        bool squares = s < c->o->n_state && !strcmp(c->o->state[s], "v"); /* roots are taken */
-        t->at_state[s] =
-            keep(w, u->n, m->state, m->shift, stream + 2 + (uint64_t)s, 0.5, squares, &t->state[s]);
-        u->state[s] = w->base + t->at_state[s];
-    }
+    for (int s = 0; s < sk_optim_arrays(c->o); s++) keep_state(c, i, s, stream + 2 + (uint64_t)s);
     t->at_narrow = place(w, u->n, m->narrow, m->shift);
     for (int k = 0; k < 2; k++) t->at_sum[k] = place(w, SK_MAX_SUM, SK_F64, 0);
     u->param = (float *)(w->base + t->at_param);
@@ -815,6 +859,12 @@ static void twin_close(twin *t)
 static void narrow_state(const optim_case *c, const twin *t, int s, int64_t step)
 {
     uint64_t key = sk_rng(11, t->u.name, (uint64_t)step * SK_MAX_STATE + (uint64_t)s).a;
+    char *blocks = (char *)malloc((size_t)sk_q8_bytes(t->u.n) + 1);
+    if (t->u.q8[s]) {
+        sk_q8_encode(t->u.q8[s], blocks, t->u.n, 0, t->state[s], t->u.n);
+        sk_q8_decode(t->u.q8[s], blocks, t->u.n, 0, t->state[s], t->u.n);
+    }
+    free(blocks);
     for (int64_t i = 0; c->m.state == SK_BF16 && i < t->u.n; i++) {
         uint64_t at = (uint64_t)sk_logical(&t->u.shape, i);
         uint64_t lots = sk_rng(key, 0, at / 4).a;
@@ -873,7 +923,8 @@ static void twin_compare(optim_case *c, twin *t)
     if (c->m.narrow != SK_F32) see(c, off(w, t->at_narrow, c->m.narrow, t->param, n), 0);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) {
         for (int64_t i = 0; i < n; i++) kept[i] = sk_to_bf16(t->state[s][i]);
-        if (c->m.state == SK_BF16) see(c, 0, off_by_lot(w, t->at_state[s], kept, n));
+        if (t->u.q8[s]) see(c, 0, off_by_code(w, t->at_state[s], t->u.q8[s], t->state[s], n));
+        else if (c->m.state == SK_BF16) see(c, 0, off_by_lot(w, t->at_state[s], kept, n));
         else see(c, off(w, t->at_state[s], SK_F32, t->state[s], n), 0);
     }
     free(kept);
@@ -906,8 +957,7 @@ static sk_status optim_pass(optim_case *c, int pass)
         u->before = pass ? (double *)(w->base + t->at_sum[pass - 1]) : NULL;
         if (pass) memcpy(w->image + t->at_sum[pass - 1], t->sum, sizeof t->sum);
         sk_convert(w->image + t->at_param, SK_F32, t->param, SK_F32, u->n);
-        for (int s = 0; s < sk_optim_arrays(c->o); s++)
-            sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
+        for (int s = 0; s < sk_optim_arrays(c->o); s++) put_state(c, t, s);
         table[i] = *u;
         if (pass && u->bias_update != 0)
             table[i].n = 0; /* a bias is updated once: the chunks stay, and are empty */
@@ -941,9 +991,7 @@ static sk_status optim_ahead(optim_case *c)
         table[i] = c->v[i].u;
         table[i].bias_update = 0;
         sk_convert(w->image + c->v[i].at_param, SK_F32, c->v[i].param, SK_F32, table[i].n);
-        for (int s = 0; s < sk_optim_arrays(c->o); s++)
-            sk_convert(w->image + c->v[i].at_state[s], c->m.state, c->v[i].state[s], SK_F32,
-                       table[i].n);
+        for (int s = 0; s < sk_optim_arrays(c->o); s++) put_state(c, &c->v[i], s);
         if (c->m.grad != SK_F32) table[i].grad = NULL;
     }
     memcpy(w->image + c->table, table, sizeof table);
@@ -1023,9 +1071,15 @@ static sk_status optimizers(const gpu *g)
             m.scale = 0;
             if (i % 2) SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
         }
+        for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
+            manner m = {floats[i % 3], SK_U8, floats[i / 3 % 3], i / 9 % 2, i / 18 != 0};
+            SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+        }
         manner m = {SK_BF16, SK_F32, SK_BF16, 0, false, true};
         SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
         m.state = SK_BF16;
+        SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
+        m.state = SK_U8;
         SK_TRY(one_case(&w, *k, &m, &worst, &by_lot));
         printf("%-8s worst difference %8.1e, %8.1e of the lots fell otherwise\n", (*k)->optim,
                worst, by_lot);
@@ -1088,7 +1142,12 @@ static void fast_fill(fast *f, sk_dtype state)
         f->chunks += sk_update_chunks(u->n);
         u->param = (float *)fast_take(f, u->n, 4);
         u->grad = fast_take(f, u->n, 2);
-        for (int s = 0; s < 3; s++) u->state[s] = fast_take(f, u->n, sk_dtype_size(state));
+        for (int s = 0; s < 3; s++) {
+            bool blocks = state == SK_U8 && u->n >= SK_Q8_LEAST;
+            u->q8[s] = !blocks ? SK_Q8_NONE : s == 1 ? SK_Q8_UNSIGNED : SK_Q8_SIGNED;
+            u->state[s] = blocks ? fast_take(f, sk_q8_bytes(u->n), 1)
+                                 : fast_take(f, u->n, state == SK_BF16 ? 2 : 4);
+        }
         u->narrow = fast_take(f, u->n, 2);
         u->grad_type = u->narrow_type = SK_BF16, u->state_type = state, u->owner = true;
         u->rate = 1;
@@ -1178,6 +1237,7 @@ static sk_status speed(const gpu *g)
     free(zero);
     SK_TRY(fast_pass(&f, "adamw", 0, SK_F32, 28));
     SK_TRY(fast_pass(&f, "adamw", 0, SK_BF16, 20));
+    SK_TRY(fast_pass(&f, "adamw", 0, SK_U8, 16));
     SK_TRY(fast_pass(&f, "sgd", 0, SK_F32, 20));
     SK_TRY(fast_pass(&f, "lamb", 0, SK_F32, 26));
     SK_TRY(fast_pass(&f, "lamb", 1, SK_F32, 14));

@@ -94,7 +94,8 @@ static double apart(double a, double b)
 static double tolerance(const sk_trial *one, bool codes)
 {
     double step = one->dtype == SK_BF16 ? 0x1p-8 : one->dtype == SK_F16 ? 0x1p-11 : 0;
-    return codes ? 5e-2 : fmax(8 * step, one->state_type ? 3e-3 : 1e-5);
+    double state = one->state_type == SK_U8 ? 1e-2 : one->state_type ? 3e-3 : 1e-5;
+    return codes ? 5e-2 : fmax(8 * step, state);
 }
 
 static sk_layout layout_of(const sk_trial *t)
@@ -590,7 +591,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->noise) count(c, "noise scale", p);
     if (t->ema > 0) count(c, "averaged weights", p);
-    if (t->state_type) count(c, "state of bf16", p);
+    if (t->state_type) count_f(c, p, "state of %s", sk_state_type_name(t->state_type));
 }
 
 static void features(counts *c, const pair *p, const outcome *o)
@@ -640,6 +641,7 @@ static const char *const refusals[] = {
     "rank #: device=cuda: weights are not foreseen from what lives outside of the GPU",
     "optimizer sgd-pb foresees weights of f#, and train.dtype is",
     "layout: replica keeps one copy of weights for the ranks of a host, and GPUs have no memory",
+    "optim.state is int#: with order=canonical no layout may cut a block",
     "optim.state is bf#: on a GPU with order=canonical, muon takes its matrices in f#",
     "layout: muon works on whole matrices, on the device, and offload= keeps the optimizer",
     "train.noise",

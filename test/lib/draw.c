@@ -174,7 +174,8 @@ static void set_sizes(sk_trial *t, const double *v)
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
-    t->state_type = v[STATE] < 32 ? SK_BF16 : SK_F32;
+    t->state_type = v[STATE] < 16 ? SK_U8 : v[STATE] < 32 ? SK_BF16 : SK_F32;
+    t->q8_least = 1; /* models are small */
     if (!sk_model_routes(t->model)) return;
     h->num_local_experts = (int64_t)v[EXPERTS];
     h->num_experts_per_tok = (int64_t)v[CHOICES];
@@ -312,7 +313,7 @@ static void draw_machine(pair *p)
     put(p, THREADS, one_in(5) ? 2 : 1);
     put(p, BUCKET, one_in(2) ? 0 : pick(1, 40) * 100);
     put(p, CLIP, one_in(2) ? 1 : 0);
-    put(p, STATE, one_in(6) ? 16 : 32);
+    put(p, STATE, one_in(5) ? (one_in(2) ? 16 : 8) : 32);
     if (narrow) say(p->model, " dtype=%s", dtypes[dtype]);
     put(p, SCALE, narrow && dtype ? 256 : 1);
     if (gpu) say(p->model, " device=cuda");

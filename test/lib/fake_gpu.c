@@ -1230,7 +1230,7 @@ static sk_piece piece_of(const pass_call *c, const sk_update *u)
 }
 
 /* State of bf16 is computed on in f32, and rounded stochastically, with random numbers of its
- * logical places: run/cpu/optim_passes.c.
+ * logical places; blocks of 8 bits are decoded and encoded: run/cpu/optim_passes.c.
  */
 static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
 {
@@ -1238,7 +1238,9 @@ static float *widen_state(const pass_call *c, const sk_update *u, sk_piece *x)
     float *wide = malloc((size_t)(sk_optim_arrays(c->optim) * u->n) * sizeof *wide + 1);
     for (int s = 0; s < sk_optim_arrays(c->optim); s++) {
         x->state[s] = wide + s * u->n;
-        sk_convert(x->state[s], SK_F32, u->state[s], u->state_type, u->n);
+        sk_dtype type = u->state_type == SK_U8 ? SK_F32 : u->state_type;
+        if (u->q8[s]) sk_q8_decode(u->q8[s], u->state[s], u->n, 0, x->state[s], u->n);
+        else sk_convert(x->state[s], SK_F32, u->state[s], type, u->n);
     }
     return wide;
 }
@@ -1248,6 +1250,10 @@ static void narrow_state(const pass_call *c, const sk_update *u, const sk_piece 
     for (int s = 0; s < sk_optim_arrays(c->optim); s++) {
         uint64_t stream = (uint64_t)x->step * SK_MAX_STATE + (uint64_t)s;
         uint64_t key = sk_rng(c->job.seed, u->name, stream).a;
+        if (u->q8[s]) sk_q8_encode(u->q8[s], u->state[s], u->n, 0, x->state[s], u->n);
+        else if (u->state_type == SK_U8)
+            memcpy(u->state[s], x->state[s], (size_t)u->n * sizeof(float));
+        if (u->state_type == SK_U8) continue;
         for (int64_t i = 0; i < u->n; i++) {
             uint64_t at = (uint64_t)sk_logical(&u->shape, i), four = sk_rng(key, 0, at / 4).a;
             ((uint16_t *)u->state[s])[i] =

@@ -68,6 +68,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .bucket_bytes = t->bucket_bytes,
                            .validate = true,
                            .state_type = t->state_type,
+                           .q8_least = t->q8_least,
                            .late = t->late,
                            .noise = t->noise,
                            .ema = t->ema,
@@ -177,8 +178,11 @@ static void digest(rank_job *j, const sk_run *run, sk_arena *a)
         uint64_t name = sk_hash_text(boxes[k].name);
         size_t bytes = sk_dtype_size(boxes[k].type);
         int64_t count = boxes[k].mine ? box_count(&boxes[k]) : 0;
+        float x;
         for (int64_t i = 0; i < count; i++) {
-            uint64_t bits = sk_hash(name, (const char *)boxes[k].data + (size_t)i * bytes, bytes);
+            const char *at = (const char *)boxes[k].data + (size_t)i * bytes;
+            if (boxes[k].q8) sk_shard_read(&boxes[k], i, &x, 1), at = (const char *)&x;
+            uint64_t bits = sk_hash(name, at, bytes);
             j->digest += sk_rng(bits, 0, place_of(&boxes[k], i)).a;
         }
         j->elements += count;
@@ -195,7 +199,7 @@ static void perturb(const sk_trial *t, const sk_run *run, sk_arena *a)
     int n;
     sk_run_shards(run, a, &boxes, &n);
     for (int k = 0; k < n && t->perturb > 0; k++)
-        for (int64_t i = 0; i < box_count(&boxes[k]); i++) {
+        for (int64_t i = 0; i < box_count(&boxes[k]) && !boxes[k].q8; i++) { /* blocks are 0 */
             double u = sk_rng_uniform((uint64_t)t->perturb_seed, sk_hash_text(boxes[k].name),
                                       place_of(&boxes[k], i));
             ((real *)boxes[k].data)[i] *= (real)(1 + t->perturb * (2 * u - 1));

@@ -38,6 +38,7 @@ typedef struct sk_trial {
     sk_dtype dtype;   /* that results and weights are kept in */
     double loss_scale;
     sk_dtype state_type; /* of the optimizer */
+    int64_t q8_least;    /* as in sk_compile_opts */
     bool late;           /* updates run beside the next step */
     bool noise;          /* gradients of small batches are measured */
     unsigned extras;     /* of the backward pass: bits of sk_extra_kind */

@@ -283,6 +283,7 @@ static const struct reference {
 } references[] = {
     {"adagrad", adagrad, 0.1, "eps", 0.1},
     {"adamax", adamax, 0.05, "beta2", 0.9},
+    {"adam8bit", adamw, 0.05, "beta2", 0.95},
     {"adamw", adamw, 0.05, "beta2", 0.999},
     {"ademamix", ademamix, 0.05, "mix_warmup", WARMUP},
     {"lamb", lamb, 0.05, "beta1", 0.5},

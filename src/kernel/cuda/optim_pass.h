@@ -370,6 +370,8 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     }
 }
 
+#include "kernel/cuda/optim_blocks.h"
+
 /* One block a shard: the sums of its chunks are added up. */
 template <typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK)
@@ -413,6 +415,8 @@ template <class P, typename G, typename A>
 static void sk_pass_all(const sk_update_job *j, A *partial, cudaStream_t s)
 {
     if (j->chunks && j->state_type == SK_BF16) sk_pass_start<P, G, __nv_bfloat16>(j, partial, s);
+    else if (j->chunks && j->state_type == SK_U8)
+        sk_blocks_chunk<P, G, A><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
     else if (j->chunks) sk_pass_start<P, G, float>(j, partial, s);
     if (partial && j->n_pieces)
         sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, (const A *)partial,

@@ -30,14 +30,18 @@ typedef struct update_job {
     sk_dtype type; /* of the gradient, and of the weights that are narrower than the master */
     void *narrow;  /* the weights in that type, written too; or NULL */
     uint64_t name; /* hash of the name of the tensor */
-    void *state[SK_MAX_STATE]; /* state kept in bf16; NULL: f32, as the piece says */
+    void *state[SK_MAX_STATE]; /* state kept in bf16 or in blocks of 8 bits; NULL: f32, as the
+                                  piece says */
+    sk_q8 q8[SK_MAX_STATE];    /* the map of blocks; 0: bf16 */
+    int64_t unit;              /* elements: threads have multiples of it */
     sk_view shape;             /* of the shard */
     void (*pass)(sk_piece *p);
 } update_job;
 
 static real *widen_state(const update_job *j, int s, int64_t from, int64_t n, real *to)
 {
-    sk_convert(to, SK_F32, (const uint16_t *)j->state[s] + from, SK_BF16, n);
+    if (j->q8[s]) sk_q8_decode(j->q8[s], j->state[s], j->piece.n, from, to, n);
+    else sk_convert(to, SK_F32, (const uint16_t *)j->state[s] + from, SK_BF16, n);
     return to;
 }
 
@@ -61,6 +65,10 @@ static void round_run(uint64_t key, int64_t at, const real *restrict x, uint16_t
  * still move.  Random bits go by logical index, so they are the same on any layout. */
 static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, const real *x)
 {
+    if (j->q8[s]) {
+        sk_q8_encode(j->q8[s], j->state[s], j->piece.n, from, x, n);
+        return;
+    }
     uint16_t *to = (uint16_t *)j->state[s] + from;
     const sk_view *v = &j->shape;
     int64_t row = v->n ? v->size[v->n - 1] : 1, m;
@@ -74,13 +82,20 @@ static void narrow_state(const update_job *j, int s, int64_t from, int64_t n, co
     }
 }
 
-/* A pass over n elements from `from` on; gradients that are not f32 are converted a block at a
- * time. */
+static bool is_wide(const update_job *j)
+{
+    bool wide = j->type == SK_F32;
+    for (int s = 0; s < SK_MAX_STATE; s++) wide = wide && !j->state[s];
+    return wide;
+}
+
+/* A pass over n elements from `from` on; gradients and state that are not f32 are converted a block
+ * at a time. */
 static void pass_over(const update_job *j, const double *totals, int64_t from, int64_t n,
                       double *sum)
 {
     real wide[SK_BLOCK], state[SK_MAX_STATE][SK_BLOCK];
-    int64_t m = j->type == SK_F32 && !j->state[0] ? n : SK_BLOCK;
+    int64_t m = is_wide(j) ? n : SK_BLOCK;
     memset(sum, 0, sizeof j->piece.sum);
     for (int64_t end = from + n; from < end; from += m) {
         sk_piece p = j->piece;
@@ -105,8 +120,9 @@ static void pass_over(const update_job *j, const double *totals, int64_t from, i
 /* The elements of one thread. */
 static void update_share(const update_job *j, int part, int of, int64_t *from, int64_t *to)
 {
-    *from = j->piece.n * part / of / 16 * 16;
-    *to = part + 1 == of ? j->piece.n : j->piece.n * (part + 1) / of / 16 * 16;
+    int64_t unit = j->unit ? j->unit : 16;
+    *from = j->piece.n * part / of / unit * unit;
+    *to = part + 1 == of ? j->piece.n : j->piece.n * (part + 1) / of / unit * unit;
 }
 
 static void narrow_master(void *ctx, int part, int of)
@@ -168,8 +184,12 @@ static void block_part(void *ctx, int part, int of)
 {
     const update_job *j = ctx;
     block_job c = {.job = j, .total = j->r->fixed[part]};
+    int64_t from, to;
     memset(c.total, 0, sizeof j->r->fixed[part]);
-    sk_visit_reduction_blocks(&j->shape, part, of, block_run, &c);
+    update_share(j, part, of, &from, &to);
+    for (; j->unit && from < to; from += j->unit) /* no layout cuts these: state_blocks.c */
+        block_run(&c, from, to - from < j->unit ? to - from : j->unit, true);
+    if (!j->unit) sk_visit_reduction_blocks(&j->shape, part, of, block_run, &c);
 }
 
 static void update_by_blocks(sk_run *r, const sk_inst *in, update_job *j)
@@ -208,7 +228,10 @@ static void name_state(const sk_run *r, const sk_inst *in, const sk_param_plan *
     j->name = sk_hash_text(q->tensor->name);
     for (int s = 0; s < q->n_state + sk_param_whole(q); s++) {
         int buf = in->in[2 + s]; /* -1: the gradient of a delayed update is no state here */
-        if (buf >= 0 && r->p->bufs.v[buf].type != SK_F32) j->state[s] = sk_run_data(r, buf);
+        if (buf < 0 || r->p->bufs.v[buf].type == SK_F32) continue;
+        j->state[s] = sk_run_data(r, buf);
+        j->q8[s] = r->p->bufs.v[buf].q8;
+        if (j->q8[s]) j->unit = SK_Q8_BLOCK;
     }
 }
 
@@ -221,7 +244,7 @@ void sk_do_predict(sk_run *r, const sk_inst *in)
 {
     const sk_param_plan *q = &r->p->params.v[in->param];
     update_job j = {.r = r, .pass = q->optim->ahead, .piece = piece_of(r, in), .type = SK_F32};
-    name_state(r, in, q, &j); /* bf16 state is only read here, so it is not rounded again */
+    name_state(r, in, q, &j); /* state is only read here: rounded again, it is the same */
     j.shape = sk_buffer_view(r->p, q->shard, r->base);
     memcpy(j.piece.param, sk_run_data(r, in->in[0]), (size_t)j.piece.n * sizeof(real));
     if (j.piece.n < SK_SMALL_PIECE) update_part(&j, 0, 1);

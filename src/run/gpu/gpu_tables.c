@@ -37,8 +37,10 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .shape = sk_buffer_view(p, q->shard, NULL)};
     for (int s = 0; s < q->n_state + sk_param_whole(q); s++) {
         if (in->in[2 + s] < 0) continue; /* a pass that only leaves sums */
+        const sk_buffer *b = &p->bufs.v[in->in[2 + s]];
         u.state[s] = sk_gpu_data(r, in->in[2 + s]);
-        u.state_type = p->bufs.v[in->in[2 + s]].type;
+        u.q8[s] = b->q8;
+        if (b->type != SK_F32) u.state_type = b->type;
     }
     return u;
 }
