@@ -58,7 +58,8 @@ typedef struct sk_update {
     float *param;  /* the master, or the weights where they are f32 */
     const void *grad;
     void *state[SK_MAX_STATE];
-    void *narrow; /* the weights where a master is kept: written by the last pass; or NULL */
+    float *scalar; /* sk_optim.scalars; or NULL */
+    void *narrow;  /* the weights where a master is kept: written by the last pass; or NULL */
     sk_dtype grad_type, state_type, narrow_type;
     int delay, update;  /* as in sk_inst: count, update */
     float scale;        /* over 0: instead of pulse->scale, and / loss_scale */

@@ -86,6 +86,20 @@ bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q)
            q->used.how[e->l->shard_axis] != SK_SPLIT;
 }
 
+/* Numbers of the optimizer for the parameter as a whole: every rank that updates a shard has them,
+ * and the first of the ranks writes them to a checkpoint. */
+static void plan_scalars(sk_lowering *e, sk_param_plan *q)
+{
+    int n = q->tensor->bias_update != 0 ? 0 : sk_optim_scalars(q->optim);
+    sk_extent box = {.n = 1, .size = {n}, .full = {n}};
+    if (!n) return;
+    sk_assert(2 + sk_optim_arrays(q->optim) <= SK_IN_SCALARS);
+    const char *name = sk_print(e->p->arena, "%s.%s.scalars", q->tensor->name, q->optim->name);
+    q->scalars = sk_lower_buffer(e, name, q->tensor, SK_OPTIM, SK_F32, box);
+    e->p->bufs.v[q->scalars].keep = e->p->bufs.v[q->scalars].zero = true;
+    q->lead = first_of(e, &(sk_state){0}, e->plan.read_by[q->tensor->id]);
+}
+
 static void plan_grad(sk_lowering *e, sk_param_plan *q)
 {
     const sk_tensor *t = q->tensor;
@@ -102,6 +116,7 @@ static void plan_grad(sk_lowering *e, sk_param_plan *q)
         q->state[s] = kept_state(e, name, q, e->opts->state_type);
         p->bufs.v[q->state[s]].zero = true;
     }
+    plan_scalars(e, q);
     if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return;
     name = sk_print(p->arena, "%s.%s.pending", t->name, q->optim->name);
     q->state[q->n_state] = kept_state(e, name, q, SK_F32);
@@ -218,6 +233,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .master = -1,
                          .grad = -1,
                          .grad_shard = -1,
+                         .scalars = -1,
                          .error = -1};
     if (e->opts->optim) {
         q->group = sk_lower_group(e, t);

@@ -97,6 +97,7 @@ typedef enum sk_act {
 } sk_act;
 
 enum { SK_SENT_ALL = -1 };
+enum { SK_IN_SCALARS = SK_MAX_IN - 1 }; /* UPDATE: where in[] has the scalars of the optimizer */
 
 typedef struct sk_inst {
     sk_act act;
@@ -205,6 +206,8 @@ typedef struct sk_param_plan {
     int grad, grad_shard;             /* accumulated gradient; the part that matches shard */
     int state[SK_MAX_STATE], n_state; /* of the optimizer; none for the bias of a router.  With
                                          delayed updates the last is the pending gradient */
+    int scalars;                      /* sk_optim.scalars, one after the other; or -1 */
+    bool lead;                        /* this rank writes them to a checkpoint */
     int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
     bool owner;  /* this rank counts the shard in sums over the logical tensor */
     bool writes; /* this rank writes the stored shard to a checkpoint */

@@ -52,6 +52,7 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
         add_item(a, to, p, q->stored, q->writes);
         add_item(a, to, p, q->master, q->owner);
         add_parts(a, to, p, q->error, q->tells);
+        add_item(a, to, p, q->scalars, q->lead);
         for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
     }
     for (int i = 0; i < p->memories.n; i++) add_item(a, to, p, p->memories.v[i], true);

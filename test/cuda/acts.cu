@@ -683,6 +683,8 @@ typedef struct twin {
     sk_update u;
     float *param, *grad, *state[SK_MAX_STATE];
     double sum[SK_MAX_SUM];
+    float scalar[SK_MAX_SCALAR];
+    size_t at_scalar;
     size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow, at_sum[2];
 } twin;
 
@@ -753,6 +755,9 @@ static void twin_open(optim_case *c, int i)
     }
     t->at_narrow = place(w, u->n, m->narrow, m->shift);
     for (int k = 0; k < 2; k++) t->at_sum[k] = place(w, SK_MAX_SUM, SK_F64, 0);
+    t->at_scalar = place(w, SK_MAX_SCALAR, SK_F32, 0);
+    for (int s = 0; s < SK_MAX_SCALAR; s++) t->scalar[s] = (float)(0.25 * (i + s + 1));
+    u->scalar = c->o->scalars[0] ? (float *)(w->base + t->at_scalar) : NULL;
     u->param = (float *)(w->base + t->at_param);
     u->grad = w->base + t->at_grad;
 }
@@ -804,6 +809,8 @@ static void twin_pass(const optim_case *c, twin *t, int pass)
     if (u->bias_update != 0) return;
     sk_piece p = piece_of(c, t);
     memcpy(p.sum, t->sum, sizeof p.sum);
+    p.scalar = t->scalar;
+    if (pass == 1 && c->o->settle) c->o->settle(&p);
     c->o->pass[pass](&p);
     memcpy(t->sum, p.sum, sizeof p.sum);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) narrow_state(c, t, s, p.step);
@@ -822,6 +829,8 @@ static void twin_compare(optim_case *c, twin *t)
     int64_t n = t->u.n;
     uint16_t *kept = (uint16_t *)malloc((size_t)n * 2 + 2);
     see(c, off(w, t->at_param, SK_F32, t->param, n), 0);
+    if (t->u.scalar && t->u.bias_update == 0)
+        see(c, off(w, t->at_scalar, SK_F32, t->scalar, SK_MAX_SCALAR), 0);
     if (c->m.narrow != SK_F32) see(c, off(w, t->at_narrow, c->m.narrow, t->param, n), 0);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) {
         for (int64_t i = 0; i < n; i++) kept[i] = sk_to_bf16(t->state[s][i]);
@@ -858,11 +867,13 @@ static sk_status optim_pass(optim_case *c, int pass)
         u->before = pass ? (double *)(w->base + t->at_sum[pass - 1]) : NULL;
         if (pass) memcpy(w->image + t->at_sum[pass - 1], t->sum, sizeof t->sum);
         sk_convert(w->image + t->at_param, SK_F32, t->param, SK_F32, u->n);
+        memcpy(w->image + t->at_scalar, t->scalar, sizeof t->scalar);
         for (int s = 0; s < sk_optim_arrays(c->o); s++)
             sk_convert(w->image + t->at_state[s], c->m.state, t->state[s], SK_F32, u->n);
         table[i] = *u;
         if (pass && u->bias_update != 0)
-            table[i].n = 0; /* a bias is updated once: the chunks stay, and are empty */
+            table[i].n = 0, table[i].scalar = NULL; /* a bias is updated once: the chunks stay,
+                                                       and are empty */
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));

@@ -1162,7 +1162,7 @@ typedef struct pass_call {
 static sk_piece piece_of(const pass_call *c, const sk_update *u)
 {
     const sk_step_scalars *pulse = c->job.pulse;
-    sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay};
+    sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay, .scalar = u->scalar};
     x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
     x.step = pulse->updates + u->update + 1;
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
@@ -1233,6 +1233,7 @@ static void do_piece(const pass_call *c, const sk_update *u)
     for (int s = 0; s < SK_MAX_SUM && u->before; s++)
         x.sum[s] = c->job.ordered ? sk_fixed_value((const sk_fixed *)u->before + s)
                                   : ((const double *)u->before)[s];
+    if (u->scalar && c->pass == 1 && !skip) c->optim->settle(&x);
     if (u->bias_update != 0)
         for (int64_t i = 0; i < u->n && !skip; i++)
             u->param[i] -= grad[i] > 0 ? u->bias_update : grad[i] < 0 ? -u->bias_update : 0;

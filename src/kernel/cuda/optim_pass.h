@@ -13,6 +13,11 @@
  *     };
  *     static sk_status first(...) { return sk_pass<apply>("sgd", j, l); }
  *
+ * An optimizer with scalars settles them in front of its second pass:
+ *
+ *     struct settle { static __device__ void settle(const sk_facts &f, float *scalar) { ... } };
+ *     SK_TRY(sk_settle<settle>("novograd", j, l));
+ *
  * g comes scaled.  Four elements lie in one access: 16 bytes of f32, 8 of a narrow type, so that
  * threads of a warp read one run in each tensor.  Shards that do not begin at such an address,
  * and the last elements of a shard, go one by one. */
@@ -34,6 +39,7 @@ typedef struct sk_facts {
     double step; /* of the optimizer; counts from 1 */
     int delay;
     double before[SK_MAX_SUM];
+    const float *scalar; /* sk_optim.scalars, settled */
 } sk_facts;
 
 /* ---- elements */
@@ -153,27 +159,38 @@ static __device__ inline bool sk_skips(const sk_update_job *j, const sk_update *
     return j->pulse->skip && !(p->scale > 0);
 }
 
+/* knob[SK_MAX_KNOB] is filled, and lives as long as the facts. */
+static __device__ inline sk_facts sk_facts_of(const sk_update_job *j, const sk_update *p,
+                                              float *knob)
+{
+    const sk_step_scalars *pulse = j->pulse;
+    int64_t step = pulse->updates + p->update + 1;
+    for (int k = 0; k < SK_MAX_KNOB; k++)
+        knob[k] = pulse->momentum > 0 && j->momentum >> k & 1 ? (float)pulse->momentum : j->knob[k];
+    sk_facts f = {
+        (float)(pulse->lr * p->rate), p->decay, knob, (double)step, p->delay, {0}, p->scalar};
+    for (int s = 0; s < SK_MAX_SUM && p->before; s++)
+        f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
+                                 : ((const double *)p->before)[s];
+    return f;
+}
+
 template <class P, typename G, typename S>
 static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_update *p,
                                              sk_common<P> *c)
 {
     const sk_step_scalars *pulse = j->pulse;
-    int64_t step = pulse->updates + p->update + 1;
     float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
     float knob[SK_MAX_KNOB];
-    for (int k = 0; k < SK_MAX_KNOB; k++)
-        knob[k] = pulse->momentum > 0 && j->momentum >> k & 1 ? (float)pulse->momentum : j->knob[k];
-    sk_facts f = {(float)(pulse->lr * p->rate), p->decay, knob, (double)step, p->delay, {0}};
-    for (int s = 0; s < SK_MAX_SUM && p->before; s++)
-        f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
-                                 : ((const double *)p->before)[s];
+    const sk_facts f = sk_facts_of(j, p, knob);
     c->from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
     c->n = (int)(p->n - c->from < SK_UPDATE_CHUNK ? p->n - c->from : SK_UPDATE_CHUNK);
     c->skip = !P::AHEAD && sk_skips(j, p);
     c->packs = sk_packs<P, G, S>(p);
     c->scale = p->scale > 0 ? p->scale / loss_scale : pulse->scale;
     c->pass = P::begin(f);
-    if (sizeof(S) == 2 && P::WRITES && !c->skip) sk_rounding_begin(j, p, step, &c->rounding);
+    if (sizeof(S) == 2 && P::WRITES && !c->skip)
+        sk_rounding_begin(j, p, (int64_t)f.step, &c->rounding);
 }
 
 template <class P, typename G, typename S>
@@ -380,7 +397,23 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
     }
 }
 
+/* sk_optim.settle: one thread a shard, in a launch before the pass that reads the scalars, so that
+ * no block of that pass sees them half settled. */
+template <class P> static __global__ void sk_settle_one(const __grid_constant__ sk_update_job j)
+{
+    const sk_update *p = &j.pieces[blockIdx.x];
+    float knob[SK_MAX_KNOB];
+    if (p->scalar && !sk_skips(&j, p)) P::settle(sk_facts_of(&j, p, knob), p->scalar);
+}
+
 /* ---- launching */
+
+template <class P>
+static sk_status sk_settle(const char *optim, const sk_update_job *j, const sk_launch *l)
+{
+    if (j->n_pieces) sk_settle_one<P><<<(unsigned)j->n_pieces, 1, 0, (cudaStream_t)l->stream>>>(*j);
+    return sk_cuda_launched(optim);
+}
 
 static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, const sk_launch *l,
                                      bool sums)

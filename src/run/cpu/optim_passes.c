@@ -321,6 +321,8 @@ static void update(sk_run *r, const sk_inst *in)
     j.shape = sk_buffer_view(p, q->shard, r->base);
     name_state(r, in, q, &j);
     totals(r, in, j.piece.sum);
+    if (q->scalars >= 0) j.piece.scalar = sk_run_data(r, in->in[SK_IN_SCALARS]);
+    if (q->scalars >= 0 && in->pass == 1) q->optim->settle(&j.piece);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_blocks(r, in, &j);
         return;

@@ -20,6 +20,9 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
     sk_update u = {.n = sk_gpu_count(r, q->shard),
                    .param = sk_gpu_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                    .grad = sk_gpu_data(r, in->in[0]),
+                   .scalar = q->scalars < 0 || in->act != SK_DO_UPDATE
+                                 ? NULL
+                                 : sk_gpu_data(r, in->in[SK_IN_SCALARS]),
                    .narrow = last ? sk_gpu_data(r, in->out[0]) : NULL,
                    .grad_type = p->bufs.v[in->in[0]].type,
                    .state_type = SK_F32,
