@@ -25,3 +25,10 @@ int sk_optim_knob(const sk_optim *o, const char *name)
         if (!strcmp(o->knobs[k].name, name)) return k;
     return -1;
 }
+
+int sk_optim_phases(const sk_optim *rest, const sk_param_group *groups, int n_groups)
+{
+    for (int g = 0; g < n_groups; g++)
+        if (groups[g].optim->perturb) return 2;
+    return rest && rest->perturb ? 2 : 1;
+}

@@ -51,6 +51,7 @@ typedef struct sk_piece {
     float knob[SK_MAX_KNOB];   /* in the order of sk_optim.knobs */
     int64_t step;              /* of the optimizer; counts from 1 */
     int delay;                 /* updates since the weights that this gradient is of; usually 0 */
+    double norm;               /* of all gradients of the mean loss, before clipping */
     double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
     float *scalar;             /* sk_optim.scalars of the parameter; only settle writes them */
 } sk_piece;
@@ -120,6 +121,10 @@ typedef struct sk_optim {
     /* NULL, or: for matrices only.  Returns the number of the result. */
     int (*whole)(sk_whole *w);
     const char *rest; /* with whole: the optimizer of parameters that are no matrices */
+    /* NULL, or: a step takes two gradients of its batch.  Before the second this makes of param, a
+     * copy, the weights that it is taken at, from the first, which is not clipped; it has no state.
+     * Passes see only the second.  See program/step_phases.c. */
+    void (*perturb)(sk_piece *p);
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */
     void (*ahead)(sk_piece *p);
@@ -143,6 +148,9 @@ typedef struct sk_param_group {
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
 } sk_param_group;
+
+/* How often a step with these optimizers runs the training section: 2 if one perturbs weights. */
+int sk_optim_phases(const sk_optim *rest, const sk_param_group *groups, int n_groups);
 
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
 const sk_optim *sk_optim_find(const char *name);

@@ -34,6 +34,7 @@ typedef struct sk_step_scalars {
     uint64_t step;   /* what kernels draw random numbers by: sk_launch.step points here */
     int64_t updates; /* of the optimizer before this step */
     double lr, loss_scale;
+    int32_t phase;   /* of the step: below sk_update_job.phases */
     double momentum; /* over 0: in place of the knobs of sk_update_job.momentum */
     int32_t full;    /* by PACK: some values did not fit; the host writes 0 */
     double loss, tokens, aux, drops, norm; /* by CLIP, as in sk_step_out; norm is grad_norm */
@@ -85,6 +86,7 @@ typedef struct sk_update_job {
     float knob[SK_MAX_KNOB]; /* as sk_optim.knobs names them; lr and decay are elsewhere */
     unsigned momentum;       /* bits: which of them pulse->momentum replaces */
     uint64_t seed;           /* of stochastic rounding */
+    int phases;              /* of a step: passes act in the last, perturb in those before */
     const sk_step_scalars *pulse;
 } sk_update_job;
 
@@ -94,6 +96,8 @@ typedef struct sk_optim_kernel {
     /* Where the optimizer has it: param = the weights at `grad` (f32), or those at param if that is
      * NULL, as they will be `delay` updates later; skip or not. */
     sk_status (*ahead)(const sk_update_job *j, const sk_launch *l);
+    /* Where the optimizer has it, issued behind the last pass, which has written narrow weights. */
+    sk_status (*perturb)(const sk_update_job *j, const sk_launch *l);
 } sk_optim_kernel;
 
 extern const sk_optim_kernel *const sk_optim_kernel_parts[]; /* every parts/optim/NAME.cu */

@@ -247,7 +247,8 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     q->owner = first_of(e, &q->update, set);
     q->writes = first_of(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
-    if (t->type != SK_F32 || sk_lower_hosted(e, t))
+    bool moves = q->optim->perturb && t->bias_update == 0;
+    if (t->type != SK_F32 || sk_lower_hosted(e, t) || moves)
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     SK_TRY(sk_whole_fits(e, q));
     plan_grad(e, q);
@@ -287,6 +288,7 @@ sk_status sk_plan_params(sk_lowering *e)
     sk_program *p = e->p;
     uint64_t sets[64];
     int n_sets = 0;
+    SK_TRY(sk_plan_phases(e));
     p->world = e->l->mesh.n;
     e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->tensors.n; i++) {

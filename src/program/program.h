@@ -281,6 +281,7 @@ typedef struct sk_program {
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;    /* the graph has these */
     int n_updates; /* of every weight in a step */
+    int phases;    /* how often a step runs the training section: step_phases.c */
     bool async;    /* updates happen before the sums of the step are known */
     bool late;     /* delayed updates: the optimizer runs during the next step, on the host */
     int logits;    /* of a program for sampling; -1 otherwise */

@@ -789,6 +789,7 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.scale = u->scale > 0 ? u->scale / (float)c->pulse.loss_scale : c->pulse.scale;
     p.step = c->pulse.updates + u->update + 1;
     p.delay = u->delay;
+    p.norm = c->pulse.norm;
     for (int k = 0; c->o->knobs[k].name; k++) {
         sk_knob_role role = c->o->knobs[k].role;
         bool cycled = c->pulse.momentum > 0 && role == SK_KNOB_MOMENTUM;
@@ -922,13 +923,40 @@ static sk_status optim_ahead(optim_case *c)
     return SK_OK;
 }
 
+/* Moved weights go to where narrow ones are, which may be f32 here; the master stays. */
+static sk_status optim_perturb(optim_case *c)
+{
+    world *w = c->w;
+    sk_update table[N_PARAMS];
+    c->j.phases = 2;
+    for (int i = 0; i < N_PARAMS; i++) {
+        c->v[i].u.narrow = w->base + c->v[i].at_narrow;
+        table[i] = c->v[i].u;
+        sk_convert(w->image + c->v[i].at_param, SK_F32, c->v[i].param, SK_F32, table[i].n);
+        for (int s = 0; s < sk_optim_arrays(c->o); s++)
+            sk_convert(w->image + c->v[i].at_state[s], c->m.state, c->v[i].state[s], SK_F32,
+                       table[i].n);
+    }
+    memcpy(w->image + c->table, table, sizeof table);
+    SK_TRY(twice(w, [&]() { return c->k->perturb(&c->j, &w->g->l); }));
+    for (int i = 0; i < N_PARAMS; i++) {
+        twin *t = &c->v[i];
+        sk_piece p = piece_of(c, t);
+        if (c->m.skip || t->u.bias_update != 0) continue;
+        c->o->perturb(&p);
+        see(c, off(w, t->at_narrow, c->m.narrow, t->param, t->u.n), 0);
+    }
+    untouched(w);
+    return SK_OK;
+}
+
 static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const manner *m)
 {
     memset(c, 0, sizeof *c);
     world_clear(w, k->optim);
     c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
     c->pulse.updates = 7, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
-    c->pulse.skip = m->skip;
+    c->pulse.skip = m->skip, c->pulse.norm = 0.25;
     if (m->state == SK_F32) c->pulse.momentum = 0.75; /* as a schedule sets it; else the knob's */
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
@@ -951,6 +979,7 @@ static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, d
     case_open(&c, w, k, m);
     for (int pass = 0; c.o->pass[pass]; pass++) SK_TRY(optim_pass(&c, pass));
     if (c.o->ahead) SK_TRY(optim_ahead(&c));
+    if (c.o->perturb && !(m->scale > 0)) SK_TRY(optim_perturb(&c));
     n_checks += 2;
     if (!(c.worst <= 1e-5) || !(c.by_lot <= 1e-3)) {
         n_bad++;

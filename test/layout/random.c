@@ -628,6 +628,7 @@ static const char *const refusals[] = {
     "optim.state is bf#: on a GPU with order=canonical, muon takes its matrices in f#",
     "layout: muon works on whole matrices, on the device, and offload= keeps the optimizer",
     "train.noise",
+    "optim: a step of sam takes two gradients of its batch, and error feedback",
 };
 
 static bool may_refuse(const char *kind)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # resume.sh - what an optimizer keeps beside its arrays survives a checkpoint and another layout.
 #
-# Optimizers with scalars for each parameter (novograd), in canonical order: a run that is resumed on
+# Optimizers with scalars for each parameter (novograd) and with masters (sam), in canonical order: a run that is resumed on
 # another layout, one whose layout changes on the way, one with offloaded state and one on many ranks
 # end with the bytes of one rank that never stops; with f32 and with bf16 state.
 set -eu
@@ -27,7 +27,7 @@ same() { # run directory, the one that it must equal
     cmp "$1/final/model.safetensors" "$2/final/model.safetensors" || fail "$1: another model"
 }
 
-for o in novograd; do
+for o in novograd sam; do
     train $o optim.name=$o
     train $o-many optim.name=$o layout="dp=2 tp=2 zero=3"
     same $o-many $o

@@ -4,7 +4,8 @@
  * eight layouts: replicas, every ZeRO stage, tensor, pipeline, context and expert parallelism and
  * mixes of them; on GPUs that are none (lib/fake_gpu.h) the bits of one such GPU, near to those of
  * the CPU.  Its state has the bytes of its declaration: n_state numbers of f32 a weight, on one
- * rank, and on several in all; and its scalars, once a parameter on every rank. */
+ * rank, and on several in all; its scalars, once a parameter on every rank; and the masters that
+ * weights are moved beside. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -111,8 +112,9 @@ static void closed_form(const sk_optim *o)
         tensors += g.tensors.v[i]->role == SK_PARAM;
     }
     int64_t scalars = 4 * (int64_t)sk_optim_scalars(o) * tensors;
-    check(state_bytes(o->name, "") == (int64_t)o->n_state * 4 * params + scalars);
-    check(state_bytes(o->name, "dp=3 zero=1") == (int64_t)o->n_state * 4 * params + 3 * scalars);
+    int64_t arrays = 4 * (o->n_state + (o->perturb != NULL)) * params;
+    check(state_bytes(o->name, "") == arrays + scalars);
+    check(state_bytes(o->name, "dp=3 zero=1") == arrays + 3 * scalars);
     sk_arena_end(&a);
 }
 

@@ -159,6 +159,9 @@ static void mars(tensor *x)
     }
 }
 
+/* The base step, of whatever gradient. */
+static void sam(tensor *x) { (num(x, "base") > 0 ? sgd : adamw)(x); }
+
 /* Algorithm 1 of the paper; v is that of the tensor. */
 static void novograd(tensor *x)
 {
@@ -269,6 +272,7 @@ static const struct reference {
     {"novograd", novograd, 0.5, "beta2", 0.5},
     {"radam", radam, 0.05, "beta2", 0.7},
     {"rmsprop", rmsprop, 0.02, "momentum", 0.8},
+    {"sam", sam, 0.05, "base", 1}, /* two gradients: test/optim/sam.c */
     {"sgd", sgd, 0.02, "momentum", 0.5},
     {"sgd-pb", sgd_pb, 0.02, "compensate", 0},
 };

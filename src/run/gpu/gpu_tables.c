@@ -51,8 +51,10 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
     const sk_inst *v = r->p->insts.v;
     const sk_launch_plan *l = sk_launch_of(r->p, pc);
     int n = 0;
-    *job = (sk_update_job){
-        .seed = r->opts.seed, .pulse = r->gpu->scalars, .ordered = r->p->layout.canonical};
+    *job = (sk_update_job){.seed = r->opts.seed,
+                           .pulse = r->gpu->scalars,
+                           .ordered = r->p->layout.canonical,
+                           .phases = r->p->phases};
     do {
         sk_update u = piece_of(r, &v[pc + n]);
         u.chunk = job->chunks;
