@@ -57,3 +57,10 @@ bool sk_state_type_find(const char *name, sk_dtype *out)
     *out = t;
     return true;
 }
+
+int sk_optim_phases(const sk_optim *rest, const sk_param_group *groups, int n_groups)
+{
+    for (int g = 0; g < n_groups; g++)
+        if (groups[g].optim->perturb) return 2;
+    return rest && rest->perturb ? 2 : 1;
+}

@@ -14,6 +14,9 @@
  *     .knobs = {SK_LR(0.1), {"rho", 0.04, .least = 0, .most = 1, .doc = "curvature"}},
  *     ... p->knob[RHO] ...          $ skein train optim.name=NAME optim.rho=0.1
  *
+ * Numbers that are kept for a parameter as a whole (the second moment of NovoGrad) are `scalars`,
+ * which `settle` changes between the passes.
+ *
  * An optimizer that sees whole matrices (Muon) has two passes and `whole`: the first pass leaves a
  * direction in the state behind its own, `whole` says what becomes of the matrix as operations on
  * it, and the second pass takes the step.  One with sums has a pass before these two that leaves
@@ -52,7 +55,7 @@
 extern "C" {
 #endif
 
-enum { SK_MAX_STATE = 4, SK_MAX_SUM = 4, SK_MAX_KNOB = 8, SK_MAX_PASS = 3 };
+enum { SK_MAX_STATE = 4, SK_MAX_SUM = 4, SK_MAX_KNOB = 8, SK_MAX_PASS = 3, SK_MAX_SCALAR = 4 };
 enum { SK_MAX_MATRIX_STATE = 8 }; /* states of whole matrices */
 
 typedef struct sk_piece {
@@ -65,7 +68,9 @@ typedef struct sk_piece {
     int64_t step;              /* of the optimizer; counts from 1 */
     int64_t warmup;            /* updates in which the rate rose from lr / warmup to lr; 0: none */
     int delay;                 /* updates since the weights that this gradient is of; usually 0 */
+    double norm;               /* of all gradients of the mean loss, before clipping */
     double sum[SK_MAX_SUM];    /* totals of the pass before; returned by this pass */
+    float *scalar;             /* sk_optim.scalars of the parameter; only settle writes them */
 } sk_piece;
 
 /* What the engine does with a knob beside handing its value on. */
@@ -153,6 +158,11 @@ typedef struct sk_optim {
     const char *state[SK_MAX_STATE]; /* names of the state tensors: "m", "v" */
     sk_knob knobs[SK_MAX_KNOB + 1];
     void (*pass[SK_MAX_PASS + 1])(sk_piece *p); /* NULL ends the list */
+    /* Names of numbers that are kept once a parameter, f32, zero before step 1.  settle, called
+     * once between the first two passes, changes them by the totals of the first: the same totals
+     * on every rank that has a shard, so the same numbers.  It sees no elements. */
+    const char *scalars[SK_MAX_SCALAR + 1];
+    void (*settle)(sk_piece *p);
     /* NULL, or: for matrices only.  Returns the number of the result. */
     int (*whole)(sk_whole *w);
     bool factors; /* with whole: the backward pass leaves Kronecker factors of the matrices */
@@ -163,6 +173,10 @@ typedef struct sk_optim {
     const char
         *schedule;    /* NULL, or: the only schedule of the rate that it takes, and its default */
     const char *rest; /* with whole: the optimizer of parameters that are no matrices */
+    /* NULL, or: a step takes two gradients of its batch.  Before the second this makes of param, a
+     * copy, the weights that it is taken at, from the first, which is not clipped; it has no state.
+     * Passes see only the second.  See program/step_phases.c. */
+    void (*perturb)(sk_piece *p);
     /* NULL, or: makes of param, a copy, what it will probably be `delay` updates later.  Forward
      * passes whose gradients come late in a pipeline read that. */
     void (*ahead)(sk_piece *p);
@@ -179,6 +193,13 @@ bool sk_state_type_find(const char *name, sk_dtype *out);
 /* Arrays that passes see of a shard as `state`: the state, and a direction between the passes. */
 static inline int sk_optim_arrays(const sk_optim *o) { return o->n_state + (o->whole != NULL); }
 
+static inline int sk_optim_scalars(const sk_optim *o)
+{
+    int n = 0;
+    while (o->scalars[n]) n++;
+    return n;
+}
+
 /* Parameters that are updated alike: an optimizer with numbers and a rate of its own. */
 enum { SK_MAX_PARAM_GROUPS = 8, SK_GROUP_MATCH = 64 };
 typedef struct sk_param_group {
@@ -194,6 +215,9 @@ typedef struct sk_param_group {
 enum { SK_WHOLE_LR, SK_WHOLE_DECAY };
 void sk_pass_gradient(sk_piece *p);
 void sk_pass_step(sk_piece *p);
+
+/* How often a step with these optimizers runs the training section: 2 if one perturbs weights. */
+int sk_optim_phases(const sk_optim *rest, const sk_param_group *groups, int n_groups);
 
 extern const sk_optim *const sk_optim_parts[]; /* every file in parts/optim; NULL ends it */
 const sk_optim *sk_optim_find(const char *name);

@@ -35,6 +35,7 @@ typedef struct sk_step_scalars {
     uint64_t step;   /* what kernels draw random numbers by: sk_launch.step points here */
     int64_t updates; /* of the optimizer before this step */
     double lr, loss_scale;
+    int32_t phase;   /* of the step: below sk_update_job.phases */
     double momentum; /* over 0: in place of the knobs of sk_update_job.momentum */
     int32_t full;    /* by PACK: some values did not fit; the host writes 0 */
     double loss, tokens, aux, drops, norm; /* by CLIP, as in sk_step_out; norm is grad_norm */
@@ -42,6 +43,7 @@ typedef struct sk_step_scalars {
     float scale; /* for gradients: mean, clipped, without the loss scale */
     int32_t finite, again;
     int32_t skip; /* no update is to be made */
+    int32_t hold; /* state is left alone: skip, or a phase of the step before its last */
     double more;  /* by the host before STATS: squares of gradients that it has seen itself */
 } sk_step_scalars;
 
@@ -59,7 +61,8 @@ typedef struct sk_update {
     float *param;  /* the master, or the weights where they are f32 */
     const void *grad;
     void *state[SK_MAX_STATE];
-    void *narrow; /* the weights where a master is kept: written by the last pass; or NULL */
+    float *scalar; /* sk_optim.scalars; or NULL */
+    void *narrow;  /* the weights where a master is kept: written by the last pass; or NULL */
     sk_dtype grad_type, state_type, narrow_type; /* SK_U8: each state as q8 says */
     sk_q8 q8[SK_MAX_STATE]; /* map of a state in blocks of 8 bits; 0 among those: f32 */
     int delay, update;      /* as in sk_inst: count, update */
@@ -88,6 +91,7 @@ typedef struct sk_update_job {
     unsigned momentum;       /* bits: which of them pulse->momentum replaces */
     uint64_t seed;           /* of stochastic rounding */
     int64_t warmup;          /* as in sk_piece */
+    int phases;              /* of a step: passes act in the last, perturb in those before */
     const sk_step_scalars *pulse;
 } sk_update_job;
 
@@ -97,6 +101,8 @@ typedef struct sk_optim_kernel {
     /* Where the optimizer has it: param = the weights at `grad` (f32), or those at param if that is
      * NULL, as they will be `delay` updates later; skip or not. */
     sk_status (*ahead)(const sk_update_job *j, const sk_launch *l);
+    /* Where the optimizer has it, issued behind the last pass, which has written narrow weights. */
+    sk_status (*perturb)(const sk_update_job *j, const sk_launch *l);
 } sk_optim_kernel;
 
 extern const sk_optim_kernel *const sk_optim_kernel_parts[]; /* every parts/optim/NAME.cu */

@@ -58,13 +58,14 @@ void sk_price_program(const sk_program *p, sk_price_rank *out)
     memcpy(out->bytes, p->kind_bytes, sizeof out->bytes);
     for (int i = 0; i < p->n_train; i++) {
         const sk_inst *in = &p->insts.v[i];
-        out->flops += in->flops * sk_inst_share(in);
-        out->wire += in->wire;
+        int64_t wire = in->wire * p->phases;
+        out->flops += in->flops * sk_inst_share(in) * p->phases;
+        out->wire += wire;
         int group = in->call >= 0 ? p->calls.v[in->call].group : -1;
-        if (group < 0) out->wire_sends += in->wire;
-        else if (group < p->layout.mesh.n) out->wire_axis[group] += in->wire;
-        else if (group == p->world) out->wire_world += in->wire;
-        else if (group == p->near) out->wire_near += in->wire;
-        else out->wire_axis[p->layout.stage_axis] += in->wire;
+        if (group < 0) out->wire_sends += wire;
+        else if (group < p->layout.mesh.n) out->wire_axis[group] += wire;
+        else if (group == p->world) out->wire_world += wire;
+        else if (group == p->near) out->wire_near += wire;
+        else out->wire_axis[p->layout.stage_axis] += wire;
     }
 }

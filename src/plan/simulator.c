@@ -175,6 +175,24 @@ static void add_up(sk_sim *k)
     for (int a = 0; a < k->l->mesh.n; a++) o->wire += o->wire_axis[a];
 }
 
+/* A step of several phases does all of it as often; traces are of one. */
+static void repeat(sk_simulation *o, int phases)
+{
+    double *const sums[] = {&o->seconds, &o->busy,      &o->exposed, &o->bubble,
+                            &o->copied,  &o->uncovered, &o->flops};
+    int64_t *const bytes[] = {&o->wire, &o->wire_world, &o->wire_near, &o->wire_sends};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] *= phases;
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) *bytes[i] *= phases;
+    for (int i = 0; i < SK_MAX_AXES; i++) o->wire_axis[i] *= phases;
+    for (int i = 0; i < o->n; i++) {
+        sk_simulated_rank *r = &o->v[i];
+        double *const of_rank[] = {&r->busy,   &r->exposed,   &r->bubble,
+                                   &r->copied, &r->uncovered, &r->flops};
+        for (size_t k = 0; k < sizeof of_rank / sizeof *of_rank; k++) *of_rank[k] *= phases;
+        r->wire *= phases;
+    }
+}
+
 sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
 {
     const sk_program *p = in->programs[0];
@@ -185,6 +203,7 @@ sk_status sk_simulate(sk_arena *a, const sk_simulate_in *in, sk_simulation *out)
     SK_TRY(check_replica(&k));
     SK_TRY(sk_sim_execute(&k));
     add_up(&k);
+    if (p->phases > 1) repeat(out, p->phases);
     return SK_OK;
 }
 

@@ -32,7 +32,7 @@ SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
 /* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1 */
 SK_ACT(CLIP, .name = "clip", .print = print_clip)
 /* one pass of the optimizer over this rank's shard of one parameter: in[] gradient, sums of the
- * pass before, state; out[] weights, sums of this pass, master */
+ * pass before, state, scalars (SK_IN_SCALARS); out[] weights, sums of this pass, master */
 SK_ACT(UPDATE, .name = "update", .operands = update_operands, .host = true, .print = print_update)
 /* the average out[0] of a parameter takes in its shard in[0], as it is after the update */
 SK_ACT(AVERAGE, .name = "average", .operands = add_operands, .host = true)

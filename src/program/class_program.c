@@ -163,8 +163,8 @@ static bool same_param(const sk_param_plan *a, const sk_param_plan *b)
 {
     return a->tensor == b->tensor && a->stored == b->stored && a->master == b->master &&
            a->owner == b->owner && a->writes == b->writes && a->tells == b->tells &&
-           a->counts == b->counts && sk_state_equal(&a->used, &b->used) &&
-           sk_state_equal(&a->update, &b->update);
+           a->counts == b->counts && a->scalars == b->scalars && a->lead == b->lead &&
+           sk_state_equal(&a->used, &b->used) && sk_state_equal(&a->update, &b->update);
 }
 
 static sk_status same_lists(const sk_program *own, const sk_program *p)

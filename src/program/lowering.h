@@ -355,6 +355,7 @@ sk_status sk_order_tasks(sk_lowering *e);
 sk_status sk_find_edges(sk_lowering *e);
 sk_status sk_split_backward(sk_lowering *e);
 sk_status sk_plan_sums(sk_lowering *e);
+sk_status sk_plan_phases(sk_lowering *e);
 sk_status sk_check_length(sk_lowering *e);
 sk_status sk_lower(sk_lowering *e);
 

@@ -86,6 +86,20 @@ bool sk_lower_is_cut(const sk_lowering *e, const sk_param_plan *q)
            q->used.how[e->l->shard_axis] != SK_SPLIT;
 }
 
+/* Numbers of the optimizer for the parameter as a whole: every rank that updates a shard has them,
+ * and the first of the ranks writes them to a checkpoint. */
+static void plan_scalars(sk_lowering *e, sk_param_plan *q)
+{
+    int n = q->tensor->bias_update != 0 ? 0 : sk_optim_scalars(q->optim);
+    sk_extent box = {.n = 1, .size = {n}, .full = {n}};
+    if (!n) return;
+    sk_assert(2 + sk_optim_arrays(q->optim) <= SK_IN_SCALARS);
+    const char *name = sk_print(e->p->arena, "%s.%s.scalars", q->tensor->name, q->optim->name);
+    q->scalars = sk_lower_buffer(e, name, q->tensor, SK_OPTIM, SK_F32, box);
+    e->p->bufs.v[q->scalars].keep = e->p->bufs.v[q->scalars].zero = true;
+    q->lead = sk_lower_first(e, &(sk_state){0}, e->plan.read_by[q->tensor->id]);
+}
+
 /* The sum that nodes contribute to: the gradient of a parameter, or an extra. */
 static void plan_sum(sk_lowering *e, sk_param_plan *q, const char *name)
 {
@@ -110,6 +124,7 @@ static sk_status plan_grad(sk_lowering *e, sk_param_plan *q)
         p->bufs.v[q->state[s]].zero = true;
         SK_TRY(sk_lower_blocks(e, q, s));
     }
+    plan_scalars(e, q);
     if (!e->opts->late || !sk_lower_hosted(e, t) || q->n_state == SK_MAX_STATE) return SK_OK;
     name = sk_print(p->arena, "%s.%s.pending", t->name, q->optim->name);
     q->state[q->n_state] = kept_state(e, name, q, SK_F32);
@@ -229,6 +244,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .grad = -1,
                          .grad_shard = -1,
                          .ema = -1,
+                         .scalars = -1,
                          .error = -1};
     if (e->opts->optim) {
         q->group = sk_lower_group(e, t);
@@ -242,7 +258,8 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
     q->owner = sk_lower_first(e, &q->update, set);
     q->writes = sk_lower_first(e, cut ? &q->update : &q->used, set);
     if (!e->opts->optim) return SK_OK;
-    if (t->type != SK_F32 || sk_lower_hosted(e, t))
+    bool moves = q->optim->perturb && t->bias_update == 0;
+    if (t->type != SK_F32 || sk_lower_hosted(e, t) || moves)
         q->master = kept_state(e, sk_print(p->arena, "%s.master", t->name), q, SK_F32);
     SK_TRY(sk_whole_fits(e, q));
     SK_TRY(plan_grad(e, q));
@@ -276,6 +293,7 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .shard = -1,
                          .master = -1,
                          .ema = -1,
+                         .scalars = -1,
                          .error = -1};
     q->owner = sk_lower_first(e, &q->update, 0);
     plan_sum(e, q, t->name);
@@ -330,6 +348,7 @@ sk_status sk_plan_params(sk_lowering *e)
     uint64_t sets[64];
     int n_sets = 0;
     SK_TRY(sk_averages_fit(e));
+    SK_TRY(sk_plan_phases(e));
     p->world = e->l->mesh.n;
     e->plan.param_of = sk_many(e->tmp, int, e->g->tensors.n + 1);
     for (int i = 0; i < e->g->tensors.n; i++) {

@@ -100,6 +100,7 @@ typedef enum sk_act {
 } sk_act;
 
 enum { SK_SENT_ALL = -1 };
+enum { SK_IN_SCALARS = SK_MAX_IN - 1 }; /* UPDATE: where in[] has the scalars of the optimizer */
 
 typedef struct sk_inst {
     sk_act act;
@@ -216,6 +217,8 @@ typedef struct sk_param_plan {
     int n_matrix_state;
     bool keeps_matrix_state; /* this rank writes it to a checkpoint */
     int ema;     /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
+    int scalars; /* sk_optim.scalars, one after the other; or -1 */
+    bool lead;   /* this rank writes them to a checkpoint */
     int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
     bool owner;  /* this rank counts the shard in sums over the logical tensor */
     bool writes; /* this rank writes the stored shard to a checkpoint */
@@ -291,6 +294,7 @@ typedef struct sk_program {
     sk_sum_plan sums[SK_N_SUMS];
     int n_sums;    /* the graph has these */
     int n_updates; /* of every weight in a step */
+    int phases;    /* how often a step runs the training section: step_phases.c */
     bool async;    /* updates happen before the sums of the step are known */
     bool late;     /* delayed updates: the optimizer runs during the next step, on the host */
     int logits;    /* of a program for sampling; -1 otherwise */

@@ -53,6 +53,7 @@ static void list_items(sk_arena *a, const sk_program *p, items *to)
         add_item(a, to, p, q->master, q->owner);
         add_item(a, to, p, q->ema, q->owner);
         add_parts(a, to, p, q->error, q->tells);
+        add_item(a, to, p, q->scalars, q->lead);
         for (int s = 0; s < q->n_state; s++) add_item(a, to, p, q->state[s], q->owner);
         for (int s = 0; s < q->n_matrix_state; s++)
             add_item(a, to, p, q->matrix_state[s], q->keeps_matrix_state);

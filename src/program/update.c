@@ -73,6 +73,7 @@ sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass)
     in->pass = pass;
     in->in[0] = q->grad_shard;
     for (int s = 0; s < q->n_state; s++) in->in[2 + s] = q->state[s];
+    if (q->scalars >= 0) in->in[SK_IN_SCALARS] = q->scalars;
     in->out[0] = q->shard;
     in->out[2] = q->master;
     in->layer = q->tensor->layer;

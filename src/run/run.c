@@ -130,6 +130,7 @@ sk_status sk_run_open(sk_arena *a, const sk_program *p, sk_heaps *h, const sk_ru
     r->heaps = h;
     r->opts = *o;
     r->loss_scale = 1;
+    r->phase = p->phases - 1;
     r->timeout_s = o->timeout_s > 0 ? o->timeout_s : DEFAULT_TIMEOUT_S;
     r->line = sk_heaps_rank_state(h, slot);
     r->base = sk_heap_base(h, slot);
@@ -249,6 +250,32 @@ static sk_status execute(sk_run *r, int from, int to)
     return SK_OK;
 }
 
+/* The numbers of a step are those of its first phase, at the weights themselves; where the second
+ * is not finite they tell so.  Time and bytes are those of both. */
+static void join_phase(sk_step_out *to, const sk_step_out *x)
+{
+    if (!x->finite) to->loss = x->loss, to->grad_norm = x->grad_norm;
+    to->finite = x->finite;
+    to->again = x->again;
+    to->seconds += x->seconds;
+    to->waited += x->waited;
+    to->copied += x->copied;
+    to->uncovered += x->uncovered;
+    to->wire += x->wire;
+}
+
+/* All ranks see the same sums: they end alike. */
+static sk_status run_phases(sk_run *r, sk_step_out *out)
+{
+    for (r->phase = 0; r->phase < r->p->phases; r->phase++) {
+        SK_TRY(execute(r, 0, r->p->n_train));
+        if (r->phase) join_phase(out, &r->out);
+        else *out = r->out;
+        if (!out->finite || out->again) return SK_OK;
+    }
+    return SK_OK;
+}
+
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
 {
     r->step = in->step;
@@ -258,9 +285,8 @@ sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out)
     r->momentum = in->momentum;
     r->loss_scale = in->loss_scale > 0 ? in->loss_scale : 1;
     r->validation = false;
-    SK_TRY(execute(r, 0, r->p->n_train));
+    SK_TRY(run_phases(r, out));
     r->pending = r->p->late && !r->skip;
-    *out = r->out;
     return SK_OK;
 }
 
@@ -278,6 +304,7 @@ sk_status sk_run_until_wait(sk_run *r, int64_t step, int *pc)
     sk_assert(r->opts.alone && r->backend->one);
     r->step = r->batch = step;
     r->lr = r->momentum = 0;
+    r->phase = r->p->phases - 1;
     r->validation = r->skip = false;
     r->pending = true; /* as in most steps */
     for (bool met = false; !met && *pc < r->p->n_train; ++*pc) {

@@ -47,6 +47,7 @@ struct sk_run {
     double momentum;       /* sk_step_in.momentum */
     double lr, loss_scale; /* gradients are multiplied by loss_scale, so that small ones survive */
     int64_t step, shift;   /* as in sk_step_in */
+    int phase;             /* of the step: below sk_program.phases */
     int64_t batch;         /* the step whose data are read */
     bool validation, skip; /* skip: this step makes no update */
     bool pending;          /* the step before left gradients for a late optimizer */
@@ -56,6 +57,11 @@ struct sk_run {
     sk_exact exact[SK_THREADS_MAX];
     sk_fixed fixed[SK_THREADS_MAX][SK_MAX_SUM];
 };
+
+/* Do updates wait for another gradient of this step? */
+static inline bool sk_run_first_phase(const sk_run *r) { return r->phase + 1 < r->p->phases; }
+/* Is state of the optimizer left alone: in a skipped step, or before the last phase? */
+static inline bool sk_run_holds(const sk_run *r) { return r->skip || sk_run_first_phase(r); }
 
 /* run.c */
 sk_bound_inst *sk_bind_inst(sk_run *r, const sk_inst *in);

@@ -20,10 +20,24 @@ static void shard_of(const sk_program *p, char *base, char *file, int buf, bool 
     memcpy(out->size, b->box.size, sizeof out->size);
 }
 
+/* The scalars of an optimizer, each a tensor of one element. */
+static void scalars_of(const sk_program *p, sk_arena *a, char *base, char *file,
+                       const sk_param_plan *q, sk_tensor_shard *v, int *n)
+{
+    for (int k = 0; q->scalars >= 0 && q->optim->scalars[k]; k++) {
+        sk_tensor_shard *s = &v[(*n)++];
+        shard_of(p, base, file, q->scalars, q->lead, s);
+        s->name = sk_print(a, "%s.%s.%s", q->tensor->name, q->optim->name, q->optim->scalars[k]);
+        s->full[0] = s->size[0] = 1;
+        if (s->data) s->data = (char *)s->data + (size_t)k * sk_dtype_size(s->type);
+    }
+}
+
 static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file,
                         sk_tensor_shard **v, int *n)
 {
-    *v = sk_many(a, sk_tensor_shard, p->params.n * (4 + SK_MAX_STATE + SK_MAX_MATRIX_STATE));
+    *v = sk_many(a, sk_tensor_shard,
+                 p->params.n * (4 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -43,6 +57,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
             shard_of(p, base, file, q->ema, q->owner, &(*v)[*n]);
             (*v)[(*n)++].like = q->tensor->name;
         }
+        scalars_of(p, a, base, file, q, *v, n);
         if (q->error < 0) continue;
         shard_of(p, base, file, q->error, q->tells, &(*v)[*n]);
         (*v)[(*n)++].parts = true;

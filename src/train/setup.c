@@ -130,7 +130,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
     SK_TRY(check_groups(s));
     s->n_params = count_params(&s->graph);
-    s->flops = graph_flops(&s->graph);
+    s->flops = graph_flops(&s->graph) * sk_optim_phases(s->optim, job->group, job->n_groups);
     s->choices = count_choices(&s->graph);
     return SK_OK;
 }

@@ -32,7 +32,8 @@ typedef struct sk_setup {
     sk_program **programs;
     int64_t n_params;
     double choices; /* of experts, by all tokens and layers of a step; 0: there are no experts */
-    double flops;   /* of the model for one step: its graph, forward and backward, counted once */
+    double flops;   /* of the model for one step: its graph, forward and backward, counted once for
+                       each gradient that the optimizer takes */
     /* sk_setup_data */
     sk_tokenizer *tokenizer; /* NULL: the data are not text */
     sk_store data;           /* data.train, whole */

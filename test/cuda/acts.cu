@@ -747,6 +747,8 @@ typedef struct twin {
     sk_update u;
     float *param, *grad, *state[SK_MAX_STATE];
     double sum[SK_MAX_SUM];
+    float scalar[SK_MAX_SCALAR];
+    size_t at_scalar;
     size_t at_param, at_grad, at_state[SK_MAX_STATE], at_narrow, at_sum[2];
 } twin;
 
@@ -844,6 +846,9 @@ static void twin_open(optim_case *c, int i)
     for (int s = 0; s < sk_optim_arrays(c->o); s++) keep_state(c, i, s, stream + 2 + (uint64_t)s);
     t->at_narrow = place(w, u->n, m->narrow, m->shift);
     for (int k = 0; k < 2; k++) t->at_sum[k] = place(w, SK_MAX_SUM, SK_F64, 0);
+    t->at_scalar = place(w, SK_MAX_SCALAR, SK_F32, 0);
+    for (int s = 0; s < SK_MAX_SCALAR; s++) t->scalar[s] = (float)(0.25 * (i + s + 1));
+    u->scalar = c->o->scalars[0] ? (float *)(w->base + t->at_scalar) : NULL;
     u->param = (float *)(w->base + t->at_param);
     u->grad = w->base + t->at_grad;
 }
@@ -882,6 +887,7 @@ static sk_piece piece_of(const optim_case *c, const twin *t)
     p.step = c->pulse.updates + u->update + 1;
     p.delay = u->delay;
     p.warmup = c->j.warmup;
+    p.norm = c->pulse.norm;
     for (int k = 0; c->o->knobs[k].name; k++) {
         sk_knob_role role = c->o->knobs[k].role;
         bool cycled = c->pulse.momentum > 0 && role == SK_KNOB_MOMENTUM;
@@ -902,6 +908,8 @@ static void twin_pass(const optim_case *c, twin *t, int pass)
     if (u->bias_update != 0) return;
     sk_piece p = piece_of(c, t);
     memcpy(p.sum, t->sum, sizeof p.sum);
+    p.scalar = t->scalar;
+    if (pass == 1 && c->o->settle) c->o->settle(&p);
     c->o->pass[pass](&p);
     memcpy(t->sum, p.sum, sizeof p.sum);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) narrow_state(c, t, s, p.step);
@@ -920,6 +928,8 @@ static void twin_compare(optim_case *c, twin *t)
     int64_t n = t->u.n;
     uint16_t *kept = (uint16_t *)malloc((size_t)n * 2 + 2);
     see(c, off(w, t->at_param, SK_F32, t->param, n), 0);
+    if (t->u.scalar && t->u.bias_update == 0)
+        see(c, off(w, t->at_scalar, SK_F32, t->scalar, SK_MAX_SCALAR), 0);
     if (c->m.narrow != SK_F32) see(c, off(w, t->at_narrow, c->m.narrow, t->param, n), 0);
     for (int s = 0; s < sk_optim_arrays(c->o); s++) {
         for (int64_t i = 0; i < n; i++) kept[i] = sk_to_bf16(t->state[s][i]);
@@ -958,9 +968,11 @@ static sk_status optim_pass(optim_case *c, int pass)
         if (pass) memcpy(w->image + t->at_sum[pass - 1], t->sum, sizeof t->sum);
         sk_convert(w->image + t->at_param, SK_F32, t->param, SK_F32, u->n);
         for (int s = 0; s < sk_optim_arrays(c->o); s++) put_state(c, t, s);
+        memcpy(w->image + t->at_scalar, t->scalar, sizeof t->scalar);
         table[i] = *u;
         if (pass && u->bias_update != 0)
-            table[i].n = 0; /* a bias is updated once: the chunks stay, and are empty */
+            table[i].n = 0, table[i].scalar = NULL; /* a bias is updated once: the chunks stay,
+                                                       and are empty */
     }
     memcpy(w->image + c->table, table, sizeof table);
     SK_TRY(twice(w, [&]() { return c->k->pass[pass](&c->j, &w->g->l); }));
@@ -1007,6 +1019,33 @@ static sk_status optim_ahead(optim_case *c)
     return SK_OK;
 }
 
+/* Moved weights go to where narrow ones are, which may be f32 here; the master stays. */
+static sk_status optim_perturb(optim_case *c)
+{
+    world *w = c->w;
+    sk_update table[N_PARAMS];
+    c->j.phases = 2;
+    for (int i = 0; i < N_PARAMS; i++) {
+        c->v[i].u.narrow = w->base + c->v[i].at_narrow;
+        table[i] = c->v[i].u;
+        sk_convert(w->image + c->v[i].at_param, SK_F32, c->v[i].param, SK_F32, table[i].n);
+        for (int s = 0; s < sk_optim_arrays(c->o); s++)
+            sk_convert(w->image + c->v[i].at_state[s], c->m.state, c->v[i].state[s], SK_F32,
+                       table[i].n);
+    }
+    memcpy(w->image + c->table, table, sizeof table);
+    SK_TRY(twice(w, [&]() { return c->k->perturb(&c->j, &w->g->l); }));
+    for (int i = 0; i < N_PARAMS; i++) {
+        twin *t = &c->v[i];
+        sk_piece p = piece_of(c, t);
+        if (c->m.skip || t->u.bias_update != 0) continue;
+        c->o->perturb(&p);
+        see(c, off(w, t->at_narrow, c->m.narrow, t->param, t->u.n), 0);
+    }
+    untouched(w);
+    return SK_OK;
+}
+
 static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const manner *m)
 {
     memset(c, 0, sizeof *c);
@@ -1014,8 +1053,8 @@ static void case_open(optim_case *c, world *w, const sk_optim_kernel *k, const m
     c->w = w, c->k = k, c->o = sk_optim_find(k->optim), c->m = *m;
     c->pulse.updates = 7, c->pulse.lr = 0.01, c->pulse.loss_scale = 4, c->pulse.scale = 0.5f;
     if (c->o->average && m->shift) c->pulse.updates = 0; /* its state begins in the first update */
-    c->pulse.skip = m->skip;
     c->j.warmup = m->grad == SK_F32 ? 0 : 20;
+    c->pulse.skip = m->skip, c->pulse.norm = 0.25;
     if (m->state == SK_F32) c->pulse.momentum = 0.75; /* as a schedule sets it; else the knob's */
     size_t pulse = place(w, sizeof c->pulse, SK_U8, 0);
     memcpy(w->image + pulse, &c->pulse, sizeof c->pulse);
@@ -1038,6 +1077,7 @@ static sk_status one_case(world *w, const sk_optim_kernel *k, const manner *m, d
     case_open(&c, w, k, m);
     for (int pass = 0; c.o->pass[pass]; pass++) SK_TRY(optim_pass(&c, pass));
     if (c.o->ahead) SK_TRY(optim_ahead(&c));
+    if (c.o->perturb && !(m->scale > 0)) SK_TRY(optim_perturb(&c));
     n_checks += 2;
     if (!(c.worst <= 1e-5) || !(c.by_lot <= 1e-3)) {
         n_bad++;

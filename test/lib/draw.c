@@ -542,6 +542,9 @@ static void as_printed(const plan *p, char *to)
     sk_arena_end(&a);
 }
 
+/* Not within a step or beside the next: it needs sums of all ranks, or two gradients. */
+static bool goes_alone(const sk_optim *o) { return o->pass[1] || o->perturb; }
+
 static void draw_layout(pair *p, const sk_pair_most *most)
 {
     const sk_word *words[SK_MOST_WORDS + 1];
@@ -550,9 +553,9 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     sk_assert(!sk_pair_read(p, &t));
     l.ask = (sk_word_ask){.gpu = t.gpu, .dtype = t.dtype};
     l.tied = t.hyper.tie_word_embeddings && strcmp(t.model->name, "mlp") != 0;
-    l.sums = sk_optim_find(t.optim)->pass[1] != NULL;
+    l.sums = goes_alone(sk_optim_find(t.optim));
     l.averages = sk_optim_find(t.optim)->average != 0;
-    for (int i = 0; i < t.n_groups; i++) l.sums |= t.groups[i].optim->pass[1] != NULL;
+    for (int i = 0; i < t.n_groups; i++) l.sums |= goes_alone(t.groups[i].optim);
     for (int i = 0; i < t.n_groups; i++) l.averages |= t.groups[i].optim->average != 0;
     draw_axes(&l, one_in(4) ? most->ranks : 8, most);
     l.brief = l.n && is_short(&l) && one_in(2);

@@ -809,13 +809,15 @@ static void do_clip(void *what)
     p->finite = isfinite(p->loss) && isfinite(p->norm);
     p->again = j->train && ((j->no_drops && p->drops > 0) || (j->no_full && !isfinite(p->norm)));
     if (!j->train) return;
-    double factor = j->clip > 0 ? j->clip / (p->norm + 1e-6) : 1;
+    bool clips = j->clip > 0 && p->phase + 1 >= j->phases;
+    double factor = clips ? j->clip / (p->norm + 1e-6) : 1;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / scale);
     if (j->scale > 0) { /* the updates are made; the norm is of the newest */
         p->norm *= tokens * (double)j->scale;
         p->finite = isfinite(p->loss) && isfinite(p->norm);
     }
     p->skip = !p->finite || p->again;
+    p->hold = p->skip || p->phase + 1 < j->phases;
 }
 
 static sk_status clip(const sk_clip_job *j, const sk_launch *l)
@@ -917,7 +919,7 @@ typedef struct average_call {
 static void do_average(void *what)
 {
     const average_call *c = what;
-    if (c->pulse->skip) return;
+    if (c->pulse->hold) return;
     float part = (float)sk_ema_part(c->decay, (double)(c->pulse->updates + 1));
     for (int64_t i = 0; i < c->n; i++) c->to[i] = sk_ema_step(c->to[i], c->from[i], part);
 }
@@ -1202,21 +1204,22 @@ const sk_codec_kernel *const sk_codec_kernel_parts[] = {&codec_bf16, &codec_f16,
 
 /* --- optimizers --- */
 
-enum { AHEAD = -1 };
+enum { AHEAD = -1, PERTURB = -2 };
 
 typedef struct pass_call {
     const sk_optim *optim;
-    int pass; /* or AHEAD */
+    int pass; /* or AHEAD, PERTURB */
     sk_update_job job;
 } pass_call;
 
 static sk_piece piece_of(const pass_call *c, const sk_update *u)
 {
     const sk_step_scalars *pulse = c->job.pulse;
-    sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay};
+    sk_piece x = {.n = u->n, .param = u->param, .delay = u->delay, .scalar = u->scalar};
     x.scale = u->scale > 0 ? u->scale / (float)pulse->loss_scale : pulse->scale;
     x.step = pulse->updates + u->update + 1;
     x.warmup = c->job.warmup;
+    x.norm = pulse->norm;
     for (int s = 0; s < SK_MAX_STATE; s++) x.state[s] = u->state[s];
     for (int k = 0; c->optim->knobs[k].name; k++) {
         sk_knob_role role = c->optim->knobs[k].role;
@@ -1282,7 +1285,7 @@ static void pass_ordered(const pass_call *c, const sk_piece *all, const sk_updat
 static void do_piece(const pass_call *c, const sk_update *u)
 {
     const sk_step_scalars *pulse = c->job.pulse;
-    bool skip = pulse->skip && !(u->scale > 0);
+    bool skip = (pulse->skip || pulse->phase + 1 < c->job.phases) && !(u->scale > 0);
     float *grad = malloc((size_t)u->n * sizeof *grad + 1);
     sk_piece x = piece_of(c, u);
     float *wide = widen_state(c, u, &x);
@@ -1291,6 +1294,7 @@ static void do_piece(const pass_call *c, const sk_update *u)
     for (int s = 0; s < SK_MAX_SUM && u->before; s++)
         x.sum[s] = c->job.ordered ? sk_fixed_value((const sk_fixed *)u->before + s)
                                   : ((const double *)u->before)[s];
+    if (u->scalar && c->pass == 1 && !skip) c->optim->settle(&x);
     if (u->bias_update != 0)
         for (int64_t i = 0; i < u->n && !skip; i++)
             u->param[i] -= grad[i] > 0 ? u->bias_update : grad[i] < 0 ? -u->bias_update : 0;
@@ -1316,11 +1320,27 @@ static void foresee(const pass_call *c, const sk_update *u)
     free(wide);
 }
 
+static void move_weights(const pass_call *c, const sk_update *u)
+{
+    const sk_step_scalars *pulse = c->job.pulse;
+    if (pulse->skip || pulse->phase + 1 >= c->job.phases || u->bias_update != 0) return;
+    for (int64_t i = 0; i < u->n; i++) {
+        float w = u->param[i], g = get(u->grad, u->grad_type, i);
+        sk_piece x = piece_of(c, u);
+        x.n = 1, x.param = &w, x.grad = &g;
+        memset(x.state, 0, sizeof x.state);
+        c->optim->perturb(&x);
+        put(u->narrow, u->narrow_type, i, w);
+    }
+}
+
 static void do_pass(void *what)
 {
     const pass_call *c = what;
     for (int i = 0; i < c->job.n_pieces; i++)
-        (c->pass == AHEAD ? foresee : do_piece)(c, &c->job.pieces[i]);
+        (c->pass == AHEAD     ? foresee
+         : c->pass == PERTURB ? move_weights
+                              : do_piece)(c, &c->job.pieces[i]);
 }
 
 static sk_status update(int part, int pass, const sk_update_job *j, const sk_launch *l)
@@ -1339,15 +1359,20 @@ static sk_status update(int part, int pass, const sk_update_job *j, const sk_lau
     {                                                                           \
         return update(n, p, j, l);                                              \
     }
-#define OPTIM(n)                                                           \
-    PASS(n, 0)                                                             \
-    PASS(n, 1)                                                             \
-    PASS(n, 2)                                                             \
-    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l) \
-    {                                                                      \
-        return update(n, AHEAD, j, l);                                     \
-    }                                                                      \
-    static sk_optim_kernel optim_##n = {"", {pass_##n##_0, pass_##n##_1, pass_##n##_2}, ahead_##n};
+#define OPTIM(n)                                                             \
+    PASS(n, 0)                                                               \
+    PASS(n, 1)                                                               \
+    PASS(n, 2)                                                               \
+    static sk_status ahead_##n(const sk_update_job *j, const sk_launch *l)   \
+    {                                                                        \
+        return update(n, AHEAD, j, l);                                       \
+    }                                                                        \
+    static sk_status perturb_##n(const sk_update_job *j, const sk_launch *l) \
+    {                                                                        \
+        return update(n, PERTURB, j, l);                                     \
+    }                                                                        \
+    static sk_optim_kernel optim_##n = {                                     \
+        "", {pass_##n##_0, pass_##n##_1, pass_##n##_2}, ahead_##n, perturb_##n};
 /* clang-format off */
 #define EIGHT(x, a) x(a##0) x(a##1) x(a##2) x(a##3) x(a##4) x(a##5) x(a##6) x(a##7)
 #define ALL(x) EIGHT(x, 0) EIGHT(x, 01) EIGHT(x, 02) EIGHT(x, 03) /* places in the table, octal */

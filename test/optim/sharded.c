@@ -4,7 +4,8 @@
  * eight layouts: replicas, every ZeRO stage, tensor, pipeline, context and expert parallelism and
  * mixes of them; on GPUs that are none (lib/fake_gpu.h) the bits of one such GPU, near to those of
  * the CPU.  Its state has the bytes of its declaration: n_state numbers of f32 a weight, on one
- * rank, and on several in all. */
+ * rank, and on several in all; its scalars, once a parameter on every rank; and the masters that
+ * weights are moved beside. */
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
 #include "lib/fake_nccl.h"
@@ -100,7 +101,7 @@ static void closed_form(const sk_optim *o)
 {
     sk_arena a = {0};
     sk_graph g;
-    int64_t params = 0;
+    int64_t params = 0, tensors = 0;
     sk_trial t = trial("llama", o->name, "", false);
     check(!sk_trial_graph(&a, &t, &g));
     for (int i = 0; i < g.tensors.n; i++) {
@@ -108,9 +109,12 @@ static void closed_form(const sk_optim *o)
         int64_t n = g.tensors.v[i]->role == SK_PARAM;
         for (int d = 0; d < s.n; d++) n *= s.d[d];
         params += n;
+        tensors += g.tensors.v[i]->role == SK_PARAM;
     }
-    check(state_bytes(o->name, "") == (int64_t)o->n_state * 4 * params);
-    check(state_bytes(o->name, "dp=3 zero=1") == (int64_t)o->n_state * 4 * params);
+    int64_t scalars = 4 * (int64_t)sk_optim_scalars(o) * tensors;
+    int64_t arrays = 4 * (o->n_state + (o->perturb != NULL)) * params;
+    check(state_bytes(o->name, "") == arrays + scalars);
+    check(state_bytes(o->name, "dp=3 zero=1") == arrays + 3 * scalars);
     sk_arena_end(&a);
 }
 

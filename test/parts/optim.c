@@ -174,6 +174,21 @@ static void mars(tensor *x)
     }
 }
 
+/* The base step, of whatever gradient. */
+static void sam(tensor *x) { (num(x, "base") > 0 ? sgd : adamw)(x); }
+
+/* Algorithm 1 of the paper; v is that of the tensor. */
+static void novograd(tensor *x)
+{
+    double g = norm(x->g, x->n), b2 = num(x, "beta2");
+    x->v[0] = x->t == 1 ? g * g : b2 * x->v[0] + (1 - b2) * g * g;
+    for (int i = 0; i < x->n; i++) {
+        double up = x->g[i] / (sqrt(x->v[0]) + num(x, "eps")) + num(x, "decay") * x->w[i];
+        x->m[i] = x->t == 1 ? up : num(x, "beta1") * x->m[i] + up;
+        x->w[i] -= num(x, "lr") * x->m[i];
+    }
+}
+
 static void lion(tensor *x)
 {
     double b1 = num(x, "beta1"), b2 = num(x, "beta2");
@@ -297,9 +312,11 @@ static const struct reference {
     {"soap", NULL, 0, NULL, 0},
     {"adafactor-vector", adafactor_vector, 0.05, "decay_rate", 0.5},
     {"nadam", nadam, 0.05, "momentum_decay", 0.3},
+    {"novograd", novograd, 0.5, "beta2", 0.5},
     {"radam", radam, 0.05, "beta2", 0.7},
     {"rmsprop", rmsprop, 0.02, "momentum", 0.8},
     {"schedulefree", schedulefree, 0.05, "beta1", 0.5},
+    {"sam", sam, 0.05, "base", 1}, /* two gradients: test/optim/sam.c */
     {"sgd", sgd, 0.02, "momentum", 0.5},
     {"sgd-pb", sgd_pb, 0.02, "compensate", 0},
 };
@@ -315,6 +332,7 @@ static const struct reference *reference_of(const sk_optim *o)
 
 static tensor x;
 static real weights[MOST], grads[MOST], state[SK_MAX_STATE][MOST];
+static float scalars[SK_MAX_SCALAR];
 
 static void set_knobs(const struct reference *f, bool other)
 {
@@ -336,6 +354,7 @@ static void begin(const struct reference *f, const sk_optim *o, int n, bool deca
     x = (tensor){.o = o, .n = n, .decays = decays};
     set_knobs(f, other);
     memset(state, 0, sizeof state);
+    memset(scalars, 0, sizeof scalars);
     for (int i = 0; i < n; i++) x.w[i] = (double)(weights[i] = (real)sin(i + 1));
 }
 
@@ -363,6 +382,8 @@ static void update(int cut)
             for (int s = 0; s < SK_MAX_STATE; s++) p.state[s] = state[s] + from;
             for (int k = 0; k < SK_MAX_KNOB; k++) p.knob[k] = (float)x.knob[k];
             memcpy(p.sum, sum, sizeof sum);
+            p.scalar = scalars;
+            if (pass == 1 && !c && x.o->settle) x.o->settle(&p);
             x.o->pass[pass](&p);
             for (int s = 0; s < x.o->n_sums; s++) all[s] += p.sum[s];
         }

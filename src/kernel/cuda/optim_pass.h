@@ -13,6 +13,11 @@
  *     };
  *     static sk_status first(...) { return sk_pass<apply>("sgd", j, l); }
  *
+ * An optimizer with scalars settles them in front of its second pass:
+ *
+ *     struct settle { static __device__ void settle(const sk_facts &f, float *scalar) { ... } };
+ *     SK_TRY(sk_settle<settle>("novograd", j, l));
+ *
  * g comes scaled.  Four elements lie in one access: 16 bytes of f32, 8 of a narrow type, so that
  * threads of a warp read one run in each tensor.  Shards that do not begin at such an address,
  * and the last elements of a shard, go one by one. */
@@ -34,7 +39,9 @@ typedef struct sk_facts {
     double step; /* of the optimizer; counts from 1 */
     int delay;
     double before[SK_MAX_SUM];
-    double warmup; /* as in sk_piece */
+    double warmup;       /* as in sk_piece */
+    const float *scalar; /* sk_optim.scalars, settled */
+    double norm;         /* of all gradients, before clipping */
 } sk_facts;
 
 /* ---- elements */
@@ -125,7 +132,7 @@ template <typename G, typename S> struct sk_share_of {
     const G *grad;
     S *state[SK_MAX_STATE];
     char *narrow; /* or NULL */
-    bool narrow_f16;
+    sk_dtype narrow_type;
 };
 
 /* What one thread finds out for all. */
@@ -138,6 +145,12 @@ template <class P> struct sk_common {
     sk_rounding rounding;
 };
 
+/* Weights beside a master are f32 where it keeps them while they are moved (sk_optim.perturb). */
+static __device__ inline unsigned sk_narrow_bytes(const sk_update *p)
+{
+    return p->narrow_type == SK_F32 ? 4 : 2;
+}
+
 template <class P, typename G, typename S> static __device__ bool sk_packs(const sk_update *p)
 {
     uintptr_t f32 = (uintptr_t)p->param, grad = 0, state = 0;
@@ -146,22 +159,20 @@ template <class P, typename G, typename S> static __device__ bool sk_packs(const
     for (int s = 0; s < SK_MAX_STATE; s++)
         if ((P::READS | P::WRITES) >> s & 1) state |= (uintptr_t)p->state[s];
     return !(f32 % 16) && !(grad % (4 * sizeof(G))) && !(state % (4 * sizeof(S))) &&
-           !((uintptr_t)p->narrow % 8);
+           !((uintptr_t)p->narrow % (4 * sk_narrow_bytes(p)));
 }
 
 static __device__ inline bool sk_skips(const sk_update_job *j, const sk_update *p)
 {
-    return j->pulse->skip && !(p->scale > 0);
+    return (j->pulse->skip || j->pulse->phase + 1 < j->phases) && !(p->scale > 0);
 }
 
-template <class P, typename G, typename S>
-static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_update *p,
-                                             sk_common<P> *c)
+/* knob[SK_MAX_KNOB] is filled, and lives as long as the facts. */
+static __device__ inline sk_facts sk_facts_of(const sk_update_job *j, const sk_update *p,
+                                              float *knob)
 {
     const sk_step_scalars *pulse = j->pulse;
     int64_t step = pulse->updates + p->update + 1;
-    float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
-    float knob[SK_MAX_KNOB];
     for (int k = 0; k < SK_MAX_KNOB; k++)
         knob[k] = pulse->momentum > 0 && j->momentum >> k & 1 ? (float)pulse->momentum : j->knob[k];
     sk_facts f = {(float)(pulse->lr * p->rate),
@@ -170,17 +181,31 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
                   (double)step,
                   p->delay,
                   {0},
-                  (double)j->warmup};
+                  (double)j->warmup,
+                  p->scalar,
+                  pulse->norm};
     for (int s = 0; s < SK_MAX_SUM && p->before; s++)
         f.before[s] = j->ordered ? sk_fixed_value((const sk_fixed *)p->before + s)
                                  : ((const double *)p->before)[s];
+    return f;
+}
+
+template <class P, typename G, typename S>
+static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_update *p,
+                                             sk_common<P> *c)
+{
+    const sk_step_scalars *pulse = j->pulse;
+    float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
+    float knob[SK_MAX_KNOB];
+    const sk_facts f = sk_facts_of(j, p, knob);
     c->from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
     c->n = (int)(p->n - c->from < SK_UPDATE_CHUNK ? p->n - c->from : SK_UPDATE_CHUNK);
     c->skip = !P::AHEAD && sk_skips(j, p);
     c->packs = sk_packs<P, G, S>(p);
     c->scale = p->scale > 0 ? p->scale / loss_scale : pulse->scale;
     c->pass = P::begin(f);
-    if (sizeof(S) == 2 && P::WRITES && !c->skip) sk_rounding_begin(j, p, step, &c->rounding);
+    if (sizeof(S) == 2 && P::WRITES && !c->skip)
+        sk_rounding_begin(j, p, (int64_t)f.step, &c->rounding);
 }
 
 template <class P, typename G, typename S>
@@ -192,8 +217,8 @@ static __device__ sk_share_of<G, S> sk_share_at(const sk_update *p, int64_t from
     o.grad = (const G *)p->grad + from;
     for (int s = 0; s < SK_MAX_STATE; s++)
         o.state[s] = (P::READS | P::WRITES) >> s & 1 ? (S *)p->state[s] + from : NULL;
-    o.narrow = p->narrow ? (char *)p->narrow + 2 * from : NULL;
-    o.narrow_f16 = p->narrow_type == SK_F16;
+    o.narrow = p->narrow ? (char *)p->narrow + sk_narrow_bytes(p) * from : NULL;
+    o.narrow_type = p->narrow_type;
     return o;
 }
 
@@ -201,7 +226,8 @@ template <int V, typename G, typename S>
 static __device__ inline void sk_narrow(const sk_share_of<G, S> &o, int i, const float *w)
 {
     if (!o.narrow) return;
-    if (o.narrow_f16) sk_leave<V>((__half *)o.narrow + i, w);
+    if (o.narrow_type == SK_F32) sk_leave<V>((float *)o.narrow + i, w);
+    else if (o.narrow_type == SK_F16) sk_leave<V>((__half *)o.narrow + i, w);
     else sk_leave<V>((__nv_bfloat16 *)o.narrow + i, w);
 }
 
@@ -389,7 +415,41 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
     }
 }
 
+/* sk_optim.perturb, before the last phase of a step: moved weights beside the master. */
+template <class P, typename G>
+static __global__ void __launch_bounds__(SK_PASS_BLOCK)
+    sk_perturb_chunk(const __grid_constant__ sk_update_job j)
+{
+    const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
+    const sk_step_scalars *pulse = j.pulse;
+    float knob[SK_MAX_KNOB];
+    if (pulse->skip || pulse->phase + 1 >= j.phases || p->bias_update != 0) return;
+    const P pass = P::begin(sk_facts_of(&j, p, knob));
+    int64_t from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
+    int64_t end = p->n - from < SK_UPDATE_CHUNK ? p->n : from + SK_UPDATE_CHUNK;
+    for (int64_t i = from + threadIdx.x; i < end; i += SK_PASS_BLOCK) {
+        float g = (float)((const G *)p->grad)[i] * pulse->scale;
+        sk_put({p->narrow, p->narrow_type}, i, pass.one(p->param[i], g));
+    }
+}
+
+/* sk_optim.settle: one thread a shard, in a launch before the pass that reads the scalars, so that
+ * no block of that pass sees them half settled. */
+template <class P> static __global__ void sk_settle_one(const __grid_constant__ sk_update_job j)
+{
+    const sk_update *p = &j.pieces[blockIdx.x];
+    float knob[SK_MAX_KNOB];
+    if (p->scalar && !sk_skips(&j, p)) P::settle(sk_facts_of(&j, p, knob), p->scalar);
+}
+
 /* ---- launching */
+
+template <class P>
+static sk_status sk_settle(const char *optim, const sk_update_job *j, const sk_launch *l)
+{
+    if (j->n_pieces) sk_settle_one<P><<<(unsigned)j->n_pieces, 1, 0, (cudaStream_t)l->stream>>>(*j);
+    return sk_cuda_launched(optim);
+}
 
 static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, const sk_launch *l,
                                      bool sums)
@@ -403,6 +463,19 @@ static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, 
             "%s: %lld chunks of weights need %zu bytes for their sums, the workspace has %zu",
             optim, (long long)j->chunks, need, l->workspace_bytes);
     return SK_OK;
+}
+
+template <class P, typename G> static void sk_perturb_all(const sk_update_job *j, cudaStream_t s)
+{
+    if (j->chunks) sk_perturb_chunk<P, G><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j);
+}
+
+template <class P>
+static sk_status sk_perturb(const char *optim, const sk_update_job *j, const sk_launch *l)
+{
+    SK_TRY(sk_pass_fits(optim, j, l, false));
+    SK_FLOAT(j->grad_type, sk_perturb_all<P, T>(j, (cudaStream_t)l->stream));
+    return sk_cuda_launched(optim);
 }
 
 template <class P, typename G, typename S, typename A>

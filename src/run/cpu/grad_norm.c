@@ -212,7 +212,7 @@ static void reset_feedback(const sk_run *r)
 
 void sk_do_clip(sk_run *r, const sk_inst *in)
 {
-    double most = r->opts.knobs.clip;
+    double most = sk_run_first_phase(r) ? 0 : r->opts.knobs.clip;
     take_sums(r, in);
     r->out.again = in->training && ((r->opts.no_drops && r->out.drops > 0) ||
                                     (r->opts.no_full && !isfinite(r->out.grad_norm)));

@@ -214,6 +214,7 @@ static sk_piece piece_of(const sk_run *r, const sk_inst *in)
                   .scale = in->background  ? 1 /* PEND has scaled it */
                            : in->scale > 0 ? in->scale / (float)r->loss_scale
                                            : r->scale,
+                  .norm = r->out.grad_norm,
                   .step = r->step * p->n_updates + r->shift + in->update + !in->background,
                   .warmup = r->opts.knobs.warmup,
                   .delay = in->delay};
@@ -324,6 +325,35 @@ void sk_do_pend(sk_run *r, const sk_inst *in)
     sk_threads_run(r->team, pend_part, &(sk_bound_inst){r, in});
 }
 
+/* The weights as a copy of the master, moved; the master stays. */
+static void perturb_part(void *ctx, int part, int of)
+{
+    const update_job *j = ctx;
+    size_t size = sk_dtype_size(j->type);
+    real w[SK_BLOCK], g[SK_BLOCK];
+    int64_t from, to;
+    update_share(j, part, of, &from, &to);
+    for (int64_t m; from < to; from += m) {
+        m = to - from < SK_BLOCK ? to - from : SK_BLOCK;
+        sk_piece p = j->piece;
+        memcpy(w, p.param + from, (size_t)m * sizeof *w);
+        sk_convert(g, SK_F32, (const char *)j->grad + (size_t)from * size, j->type, m);
+        p.n = m, p.param = w, p.grad = g;
+        memset(p.state, 0, sizeof p.state);
+        j->pass(&p);
+        sk_convert((char *)j->narrow + (size_t)from * size, j->type, w, SK_F32, m);
+    }
+}
+
+/* A pass that changes nothing: the step is skipped, or another gradient is to come.  The weights
+ * are copied back to where they live all the same, or moved for that gradient. */
+static void pass_without_update(sk_run *r, const sk_param_plan *q, update_job *j)
+{
+    if (!j->narrow) return;
+    j->pass = r->skip || !sk_run_first_phase(r) ? NULL : q->optim->perturb;
+    sk_threads_run(r->team, j->pass ? perturb_part : narrow_master, j);
+}
+
 static void update(sk_run *r, const sk_inst *in)
 {
     const sk_program *p = r->p;
@@ -331,20 +361,22 @@ static void update(sk_run *r, const sk_inst *in)
     update_job j = {.r = r, .pass = q->optim->pass[in->pass]};
     bool last = q->master >= 0 && sk_last_pass(p, in);
     if (q->tensor->bias_update != 0) {
-        if (!r->skip) bias_update(r, in, q);
+        if (!r->skip && !sk_run_first_phase(r)) bias_update(r, in, q);
         return;
     }
     j.piece = piece_of(r, in);
     j.grad = j.piece.grad;
     j.type = p->bufs.v[in->in[0]].type;
     if (last) j.narrow = sk_run_data(r, in->out[0]);
-    if (r->skip) { /* the weights are copied back to where they live all the same */
-        if (last) sk_threads_run(r->team, narrow_master, &j);
+    if (r->skip || sk_run_first_phase(r)) {
+        pass_without_update(r, q, &j);
         return;
     }
     j.shape = sk_buffer_view(p, q->shard, r->base);
     name_state(r, in, q, &j);
     totals(r, in, j.piece.sum);
+    if (q->scalars >= 0) j.piece.scalar = sk_run_data(r, in->in[SK_IN_SCALARS]);
+    if (q->scalars >= 0 && in->pass == 1) q->optim->settle(&j.piece);
     if (in->out[1] >= 0 && p->layout.canonical) {
         update_by_blocks(r, in, &j);
         return;

@@ -93,7 +93,7 @@ static void keep(sk_run *r, const sk_inst *in)
     const sk_buffer *b = &r->p->bufs.v[in->in[0]];
     pair_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
                   b->bytes / (int64_t)sk_dtype_size(b->type), b->type};
-    if (!r->skip) sk_threads_run(r->team, keep_part, &j);
+    if (!sk_run_holds(r)) sk_threads_run(r->team, keep_part, &j);
 }
 
 static sk_pack_job pack_of(const sk_run *r, int wide, int packed, int64_t capacity)

@@ -29,7 +29,7 @@ void sk_do_average(sk_run *r, const sk_inst *in)
     average_job j = {sk_run_data(r, in->out[0]), sk_run_data(r, in->in[0]),
                      p->bufs.v[in->out[0]].bytes / (int64_t)sizeof(real),
                      (real)sk_ema_part(p->ema, (double)updates)};
-    if (in->background ? !r->pending : r->skip) return;
+    if (in->background ? !r->pending : sk_run_holds(r)) return;
     if (j.n < SK_SMALL_PIECE) average_part(&j, 0, 1);
     else sk_threads_run(r->team, average_part, &j);
 }

@@ -205,7 +205,7 @@ static __global__ void __launch_bounds__(BLOCK)
                  const sk_step_scalars *pulse, bool packs)
 {
     __shared__ float part;
-    if (pulse->skip) return;
+    if (pulse->hold) return;
     if (!threadIdx.x) part = (float)sk_ema_part(decay, (double)(pulse->updates + 1));
     __syncthreads();
     int64_t at = (int64_t)blockIdx.x * BLOCK * FLIGHT * V;

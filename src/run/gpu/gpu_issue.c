@@ -25,7 +25,7 @@ static sk_status rearrange(const sk_run *r, const sk_inst *in)
                             r->p->bufs.v[to].type, g->compute);
     case SK_DO_KEEP:
         return g->inst->keep(sk_gpu_data(r, to), sk_gpu_data(r, from), r->p->bufs.v[from].type,
-                             sk_gpu_count(r, to), &g->scalars->skip, g->compute);
+                             sk_gpu_count(r, to), &g->scalars->hold, g->compute);
     case SK_DO_NARROW:
         return g->inst->convert(sk_gpu_data(r, to), r->p->bufs.v[to].type, sk_gpu_data(r, from),
                                 r->p->bufs.v[from].type, sk_gpu_count(r, to), g->compute);
@@ -109,6 +109,7 @@ static sk_status clip(const sk_run *r, const sk_inst *in)
                      .train = in->training,
                      .scale = in->scale,
                      .clip = r->opts.knobs.clip,
+                     .phases = r->p->phases,
                      .no_drops = r->opts.no_drops,
                      .no_full = r->opts.no_full,
                      .alone = r->opts.alone,
@@ -150,6 +151,14 @@ static const sk_optim_kernel *optim_of(const sk_run *r, const sk_inst *in)
     return r->gpu->optim[r->p->params.v[in->param].group];
 }
 
+static sk_status issue_pass(const sk_run *r, const sk_inst *in, const sk_update_job *j)
+{
+    const sk_optim_kernel *k = optim_of(r, in);
+    SK_TRY(k->pass[in->pass](j, &r->gpu->launch));
+    bool moves = r->p->params.v[in->param].optim->perturb && sk_last_pass(r->p, in);
+    return moves ? k->perturb(j, &r->gpu->launch) : SK_OK;
+}
+
 sk_status sk_gpu_issue(sk_run *r, int pc)
 {
     const sk_gpu *g = r->gpu;
@@ -175,7 +184,7 @@ sk_status sk_gpu_issue(sk_run *r, int pc)
         return sumsq(r, in);
     case SK_DO_UPDATE:
         if (!g->updates[pc].n_pieces) return SK_OK; /* part of an earlier launch */
-        return optim_of(r, in)->pass[in->pass](&g->updates[pc], &g->launch);
+        return issue_pass(r, in, &g->updates[pc]);
     case SK_DO_AHEAD:
         if (!g->updates[pc].n_pieces) return SK_OK;
         return optim_of(r, in)->ahead(&g->updates[pc], &g->launch);

@@ -366,6 +366,7 @@ static sk_status read_clip(sk_offload *w)
     w->unread = false;
     w->r->scale = w->clip->scale;
     w->r->skip = w->clip->skip;
+    w->r->out.grad_norm = w->clip->norm;
     return SK_OK;
 }
 

@@ -97,6 +97,7 @@ static sk_status fill_stage(sk_run *r, int from, int to)
 static void read_ahead(sk_run *r, int from, int to)
 {
     sk_gpu *g = r->gpu;
+    if (sk_run_first_phase(r)) return;  /* the next section reads this batch again */
     if (from || !r->p->n_train) return; /* sampling: the next input depends on this output */
     r->batch++;
     g->ahead_batch = read_batches(r, from, to, true, g->ahead) ? -1 : r->batch;
@@ -108,6 +109,7 @@ static void write_scalars(const sk_run *r)
     *r->gpu->told = (sk_step_scalars){.step = (uint64_t)r->step,
                                       .updates = sk_run_updates(r),
                                       .lr = r->lr,
+                                      .phase = r->phase,
                                       .momentum = r->momentum,
                                       .loss_scale = r->loss_scale};
 }

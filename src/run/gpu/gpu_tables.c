@@ -20,6 +20,9 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
     sk_update u = {.n = sk_gpu_count(r, q->shard),
                    .param = sk_gpu_data(r, in->out[2] >= 0 ? in->out[2] : in->out[0]),
                    .grad = sk_gpu_data(r, in->in[0]),
+                   .scalar = q->scalars < 0 || in->act != SK_DO_UPDATE
+                                 ? NULL
+                                 : sk_gpu_data(r, in->in[SK_IN_SCALARS]),
                    .narrow = last ? sk_gpu_data(r, in->out[0]) : NULL,
                    .grad_type = p->bufs.v[in->in[0]].type,
                    .state_type = SK_F32,
@@ -51,9 +54,11 @@ static int gather_updates(const sk_run *r, int pc, sk_update *to, sk_update_job 
     const sk_inst *v = r->p->insts.v;
     const sk_launch_plan *l = sk_launch_of(r->p, pc);
     int n = 0;
-    *job = (sk_update_job){
-        .seed = r->opts.seed, .pulse = r->gpu->scalars, .ordered = r->p->layout.canonical};
-    job->warmup = r->opts.knobs.warmup;
+    *job = (sk_update_job){.seed = r->opts.seed,
+                           .pulse = r->gpu->scalars,
+                           .ordered = r->p->layout.canonical,
+                           .phases = r->p->phases,
+                           .warmup = r->opts.knobs.warmup};
     do {
         sk_update u = piece_of(r, &v[pc + n]);
         u.chunk = job->chunks;

@@ -45,6 +45,7 @@ typedef struct sk_clip_job {
     bool train;  /* a training step: decide on scale and skip */
     float scale; /* over 0: updates were made already, with this factor; see run/cpu/grad_norm.c */
     double clip; /* 0: none */
+    int phases;  /* of a step: gradients of the last are clipped */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
     const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
@@ -101,7 +102,7 @@ typedef struct sk_inst_kernels {
                         int64_t unit, int64_t units, void *stream);
     /* After CLIP: if *skip, on the device, is set, the error feedback becomes 0. */
     sk_status (*reset_feedback)(const sk_feedback_reset_job *j, const int32_t *skip, void *stream);
-    /* The exponential moving average `to` takes in the weights `from`; not if pulse->skip. */
+    /* The exponential moving average `to` takes in the weights `from`; not if pulse->hold. */
     sk_status (*average)(float *to, const float *from, int64_t n, double decay,
                          const sk_step_scalars *pulse, void *stream);
 } sk_inst_kernels;

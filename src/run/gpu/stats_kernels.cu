@@ -196,13 +196,15 @@ static __global__ void clip_one(const __grid_constant__ sk_clip_job j)
     take_sums(&j, loss_scale);
     if (!j.train) return;
     double tokens = p->tokens > 0 ? p->tokens : 1;
-    double factor = j.clip > 0 ? j.clip / (p->norm + 1e-6) : 1;
+    bool clips = j.clip > 0 && p->phase + 1 >= j.phases;
+    double factor = clips ? j.clip / (p->norm + 1e-6) : 1;
     p->scale = (float)((factor < 1 ? factor : 1) / tokens / loss_scale);
     if (j.scale > 0) { /* updates were made already; the norm is that of the newest */
         p->norm *= tokens * (double)j.scale;
         p->finite = isfinite(p->loss) && isfinite(p->norm);
     }
     p->skip = !j.alone && (!p->finite || p->again);
+    p->hold = p->skip || p->phase + 1 < j.phases;
 }
 
 sk_status sk_gpu_clip(const sk_clip_job *j, const sk_launch *l)

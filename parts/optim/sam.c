@@ -1,0 +1,72 @@
+/* sam.c - Foret et al. 2021: sharpness-aware minimisation.  A step takes the gradient at weights
+ * that are moved by `radius` (rho in the paper) along the gradient of the same batch, the worst
+ * place nearby, and goes from the weights themselves with that:
+ *
+ *     g' = grad L(w + radius g / |g|)        |g|: of all parameters together, before clipping
+ *     w = base step of g'
+ *
+ * `base` is AdamW or SGD with momentum (coupled decay), as adamw.c and sgd.c have them; SGD leaves
+ * the second moment alone.  A step costs two forward and backward passes, and weights in f32 a
+ * second copy: they are kept as masters while kernels read the moved ones. */
+#include "kernel/optim.h"
+
+#include <math.h>
+
+enum { LR, RADIUS, BASE, BETA1, BETA2, EPS, MOMENTUM, DECAY };
+enum { M, V };
+enum { ADAMW, SGD }; /* the words of `base` */
+
+static void perturb(sk_piece *p)
+{
+    real far = (real)((double)p->knob[RADIUS] / (p->norm + 1e-12)); /* as the authors' code */
+    for (int64_t i = 0; i < p->n; i++) p->param[i] += far * (p->grad[i] * p->scale);
+}
+
+static void adamw(sk_piece *p)
+{
+    const float *k = p->knob;
+    real lr = k[LR], b1 = k[BETA1], b2 = k[BETA2], eps = k[EPS], scale = p->scale;
+    double fix1 = 1 - pow((double)b1, (double)p->step), fix2 = 1 - pow((double)b2, (double)p->step);
+    real rate = (real)((double)lr / fix1), root = (real)(1 / sqrt(fix2)), keep = 1 - lr * k[DECAY];
+    real *restrict w = p->param, *restrict m = p->state[M], *restrict v = p->state[V];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        real g = grad[i] * scale;
+        m[i] = b1 * m[i] + (1 - b1) * g;
+        v[i] = b2 * v[i] + (1 - b2) * g * g;
+        w[i] = keep * w[i] - rate * m[i] / (sqrtf(v[i]) * root + eps);
+    }
+}
+
+static void sgd(sk_piece *p)
+{
+    real lr = p->knob[LR], mu = p->knob[MOMENTUM], decay = p->knob[DECAY], scale = p->scale;
+    real *restrict w = p->param, *restrict m = p->state[M];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        m[i] = mu * m[i] + grad[i] * scale + decay * w[i];
+        w[i] -= lr * m[i];
+    }
+}
+
+static void apply(sk_piece *p) { ((int)p->knob[BASE] == SGD ? sgd : adamw)(p); }
+
+const sk_optim sk_optim_sam = {
+    .name = "sam",
+    .doc = "AdamW or SGD of gradients at the worst place nearby: two gradients a step",
+    .n_state = 2,
+    .state = {"m", "v"},
+    .knobs = {SK_LR(1e-3),
+              {"radius", 0.05, .most = 1e6,
+               .doc = "rho: how far weights move for the second gradient"},
+              {"base", ADAMW, .most = SGD, .whole = true, .words = "adamw sgd",
+               .doc = "the optimizer that takes the step: adamw or sgd"},
+              SK_BETAS(0.9, 0.95),
+              SK_EPS(1e-8),
+              SK_MOMENTUM(0.9),
+              SK_DECAY(0.1)},
+    .pass = {apply},
+    .perturb = perturb,
+};
