@@ -405,7 +405,7 @@ static sk_status averages(world *w, int64_t n, int64_t updates, int shift, bool 
     size_t to = drawn(w, n, SK_F32, shift, 1, 1), from = drawn(w, n, SK_F32, shift, 2, 1);
     size_t at = place(w, sizeof(sk_step_scalars), SK_U8, 0);
     sk_step_scalars pulse = {};
-    pulse.updates = updates, pulse.skip = skip;
+    pulse.updates = updates, pulse.skip = pulse.hold = skip;
     memcpy(w->image + at, &pulse, sizeof pulse);
     for (int64_t i = 0; i <= updates; i++) sum = decay * sum + 1;
     newest = 1 / sum;
@@ -439,6 +439,7 @@ static sk_step_scalars clipped(const sk_clip_job *j, const double *s, sk_step_sc
     if (j->scale > 0) p.norm *= tokens * (double)j->scale;
     p.finite = isfinite(p.loss) && isfinite(p.norm);
     p.skip = !j->alone && (!p.finite || p.again);
+    p.hold = p.skip || p.phase + 1 < j->phases;
     return p;
 }
 
@@ -467,7 +468,8 @@ static sk_status clips(world *w, unsigned bits)
     check(w, near(q.loss, p.loss) && near(q.tokens, p.tokens) && near(q.aux, p.aux), "sums");
     check(w, near(q.drops, p.drops) && near(q.norm, p.norm), "norm or drops");
     check(w, q.scale == p.scale && q.finite == p.finite && q.again == p.again, "scale or words");
-    check(w, q.skip == p.skip && q.lr == 3 && q.updates == 7, "skip, or what is not CLIP's");
+    check(w, q.skip == p.skip && q.hold == p.hold && q.lr == 3 && q.updates == 7,
+          "skip, or what is not CLIP's");
     return SK_OK;
 }
 
