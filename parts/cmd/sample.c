@@ -54,7 +54,7 @@ static sk_status model_of(sk_arena *a, const char *what, const char **dir)
         sk_print(a, "%s/skein-sample-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(temp)) return sk_fail(SK_ECREATE, "cannot make a folder for the model: %s", temp);
     *dir = temp;
-    return sk_export_checkpoint(a, &c, NULL, SK_F32, temp);
+    return sk_export_checkpoint(a, &c, NULL, SK_F32, true, temp);
 }
 
 static sk_status run(sk_arena *a, int argc, char **argv)

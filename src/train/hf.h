@@ -58,8 +58,9 @@ sk_status sk_hf_check_ckpt(const struct sk_ckpt *c);
  * first without data: a reader that has the tensor in one piece lends it by setting data, so that
  * nothing is copied; if data stays NULL, it is asked again with room to fill. */
 typedef sk_status sk_hf_reader(void *ctx, sk_tensor_shard *whole);
-/* ctx: const sk_ckpt *.  Where it has averages of weights, these are given in their place. */
+/* ctx: const sk_ckpt *.  The second gives averages in place of weights, where it has them. */
 sk_status sk_hf_from_ckpt(void *ctx, sk_tensor_shard *whole);
+sk_status sk_hf_averages_from_ckpt(void *ctx, sk_tensor_shard *whole);
 bool sk_hf_ckpt_averages(const struct sk_ckpt *c); /* has it any? */
 
 /* `type` is that of the tensors in the file.  The directory may exist if it holds only files of an

@@ -42,6 +42,11 @@ bool sk_hf_ckpt_averages(const sk_ckpt *c)
 
 sk_status sk_hf_from_ckpt(void *ctx, sk_tensor_shard *whole)
 {
+    return whole->data ? sk_ckpt_fill(ctx, whole, 1) : SK_OK;
+}
+
+sk_status sk_hf_averages_from_ckpt(void *ctx, sk_tensor_shard *whole)
+{
     if (!whole->data) return SK_OK;
     sk_arena a = {0};
     sk_tensor_shard from = *whole;

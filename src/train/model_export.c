@@ -144,7 +144,7 @@ static sk_status find_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenize
 }
 
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
-                               const char *dir)
+                               bool averages, const char *dir)
 {
     const sk_model *m = sk_model_find(c->state.hyper.arch);
     sk_companions with;
@@ -155,7 +155,8 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
                        c->path, c->state.hyper.arch);
     SK_TRY(sk_hf_shapes_of(a, m, &c->state.hyper, &shapes, &n));
     SK_TRY(find_tokens(a, c, tokenizer, &with));
-    return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, sk_hf_from_ckpt, (void *)c, &with);
+    sk_hf_reader *read = averages ? sk_hf_averages_from_ckpt : sk_hf_from_ckpt;
+    return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, read, (void *)c, &with);
 }
 
 /* --- out of a model directory --- */

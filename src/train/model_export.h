@@ -19,9 +19,10 @@ int sk_shards_sort(const sk_graph *g, sk_tensor_shard *boxes, int n);
  * the tokenizer (companions.h); it may be missing. */
 sk_status sk_export_boxes(sk_arena *a, const sk_setup *s, sk_tensor_shard *const *boxes,
                           const int *n, const char *tokens, const char *dir);
-/* `tokenizer`: as data.tokenizer names it; "" writes none; NULL: the run's, with what it kept. */
+/* `tokenizer`: as data.tokenizer names it; "" writes none; NULL: the run's, with what it kept.
+ * `averages`: those of its weights where it has them (sk_hf_ckpt_averages), not the weights. */
 sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokenizer, sk_dtype type,
-                               const char *dir);
+                               bool averages, const char *dir);
 /* Out of another model directory; `tokenizer` as above, "" copies its own if it has one. */
 sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, sk_dtype type,
                           const char *dir, sk_hyper *hyper);

@@ -56,6 +56,12 @@ for name in ema free; do
 done
 echo "resumed on 6 layouts, moved between 6, to the bit"
 
+# The weights themselves: those of the same training without an average.
+"$skein" export ema/ckpt/step-0000000006 out-weights --training-weights >said || fail "export: $(cat said)"
+same out-weights plain/final "--training-weights"
+
+if "$skein" export ema/final out-none --training-weights >said 2>&1; then fail "weights of a model directory: it ran"; fi
+
 # A checkpoint without an average: it begins as the weights, and weights that stay keep it.
 "$skein" export plain/ckpt/step-0000000003 out-plain >said || fail "export: $(cat said)"
 train late $steps optim.ema=0.8 optim.lr=0 resume=plain/ckpt/step-0000000003
