@@ -72,6 +72,8 @@ typedef struct sk_job {
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+    /* Of the training loss, 0: none; and of rates, from layer to layer down from the head. */
+    double label_smoothing, z_loss, layer_decay;
     /* NULL, or: writes the graph in place of model->build; there is no model then, and hyper has
      * only what data are held to (vocab_size, input_size).  Letters b and t are sized. */
     void (*build)(sk_graph *g, void *ctx);

@@ -575,6 +575,9 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->late) count(c, "late updates", p);
     if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->noise) count(c, "noise scale", p);
+    if (t->smoothing > 0) count(c, "label smoothing", p);
+    if (t->z_loss > 0) count(c, "z-loss", p);
+    if (t->layer_decay > 0) count(c, "layer decay", p);
     if (t->state_type) count(c, "state of bf16", p);
 }
 
