@@ -55,6 +55,9 @@ static sk_status print_program(sk_arena *a, sk_setup *s, int rank)
         /* its heap has room for the fallback, as that of the first rank of its class */
         if (s->fallback) sk_relayout_grow(p, sk_setup_program_of(s, rank)->heap_bytes);
     }
+    if (*s->job->batch_schedule)
+        printf("-- with a batch of %lld, the first of train.batch_schedule=\"%s\"\n",
+               (long long)s->job->batch, s->job->batch_schedule);
     fputs(sk_program_print(p, a), stdout);
     return SK_OK;
 }

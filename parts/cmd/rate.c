@@ -84,7 +84,7 @@ static sk_status only_steps(sk_job *job)
                        "resume is \"%s\": a range test begins with the weights of step "
                        "0; model=DIR begins with those of a model directory",
                        job->resume);
-    job->relayout[0] = 0;
+    job->relayout[0] = job->batch_schedule[0] = 0;
     job->val_every = job->sample_every = job->trace = 0;
     job->time_limit = 0;
     return SK_OK;

@@ -309,6 +309,9 @@ static void summary(const simulation *s, const char *idle)
            sk_layout_title(a, &s->setup->layout), s->setup->n_micro,
            s->setup->n_micro > 1 ? "es" : "", p->n);
     if (idle) printf("warning   %s\n", idle);
+    if (*s->job->batch_schedule)
+        printf("batch     %lld, the first of train.batch_schedule=\"%s\"\n",
+               (long long)s->job->batch, s->job->batch_schedule);
     if (s->machine.unit) printf("step      %g units\n", p->seconds);
     else
         printf("step      %.6g s · %.4g tok/s · mfu %.1f %%\n", p->seconds, tokens(s) / step,

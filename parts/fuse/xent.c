@@ -1,6 +1,6 @@
 /* xent.c - cross-entropy and its gradient in one pass over the logits.
  *
- *     row_max + xent_terms + xent_loss + xent_loss_grad + xent_terms_grad
+ *     row_max + xent_terms + xent_loss + xent_loss_grad (or xent_z_grad) + xent_terms_grad
  *
  * A row of logits is read once and its gradient written once, where five ops read it three times.
  * Only for a vocabulary that is not split: its maximum and sums are those of the row. */
@@ -18,6 +18,15 @@ static bool whole(const sk_view *x)
     return x->n && x->size[d] == x->full[d];
 }
 
+/* The gradient of the loss: with a z-loss it reads m too. */
+static int loss_grad(const sk_fuse_site *s, int terms, int sum, int m)
+{
+    int at = sk_fuse_next(s, terms, "xent_loss_grad", 0, sum, NEAR);
+    if (at >= 0) return at;
+    at = sk_fuse_next(s, terms, "xent_z_grad", 0, sum, NEAR);
+    return at >= 0 && s->p->insts.v[at].in[3] == m ? at : -1;
+}
+
 /* xent_terms: logits, m, target.  xent_loss: m, s, t, weight.  xent_loss_grad: s, weight, scale.
  * xent_terms_grad: logits, m, target, ds, dt. */
 static bool chain(const sk_fuse_site *s, int pc, int *at)
@@ -28,7 +37,7 @@ static bool chain(const sk_fuse_site *s, int pc, int *at)
     at[TERMS] = sk_fuse_next(s, pc, "xent_terms", 0, logits, NEAR);
     if (at[TERMS] < 0 || v[at[TERMS]].in[1] != m) return false;
     at[LOSS] = sk_fuse_next(s, at[TERMS], "xent_loss", 1, v[at[TERMS]].out[0], NEAR);
-    at[LOSS_GRAD] = sk_fuse_next(s, at[TERMS], "xent_loss_grad", 0, v[at[TERMS]].out[0], NEAR);
+    at[LOSS_GRAD] = loss_grad(s, at[TERMS], v[at[TERMS]].out[0], m);
     at[TERMS_GRAD] = sk_fuse_next(s, at[TERMS], "xent_terms_grad", 0, logits, NEAR);
     if (at[LOSS] < 0 || at[LOSS_GRAD] < at[LOSS] || at[TERMS_GRAD] < at[LOSS_GRAD]) return false;
     const sk_inst *loss = &v[at[LOSS]], *dl = &v[at[LOSS_GRAD]], *dt = &v[at[TERMS_GRAD]];
@@ -69,6 +78,8 @@ static sk_status launch(const sk_args *const *a, int n, const sk_launch *l)
                      .m = a[MAX]->out[0].data,
                      .s = a[TERMS]->out[0].data,
                      .t = a[TERMS]->out[1].data,
+                     .smooth = (float)a[TERMS_GRAD]->attr[0],
+                     .z = (float)a[LOSS]->attr[0],
                      .dlogits = a[TERMS_GRAD]->out[0].data};
     (void)n;
     j.rows = j.n ? sk_count(x) / j.n : 0;

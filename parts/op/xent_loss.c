@@ -1,5 +1,8 @@
 /* xent_loss.c - the sum of w * (m + log s - t) over all rows, and the sum of w.
  *
+ * attr: z.  With it a row's loss has z * (m + log s)^2 more, the z-loss of PaLM (Chowdhery et al.
+ * 2022), which keeps the logarithm of the softmax's divisor near 0.  In validation z is 0.
+ *
  * The division by the sum of weights is done at the end of the global step.  One thread sums, in
  * double: a logarithm per token costs microseconds.  In canonical order the sum of each reduction
  * block is rounded, and these sums are added in pairs. */
@@ -13,10 +16,15 @@ typedef struct sums {
 static sums add_up(const sk_args *a, int64_t from, int64_t to)
 {
     const real *m = a->in[0].data, *s = a->in[1].data, *t = a->in[2].data, *w = a->in[3].data;
+    double z = a->validation ? 0 : a->attr[0];
     sums y = {0};
     for (int64_t i = from; i < to; i++) {
         y.weight += (double)w[i];
-        if (w[i] != 0) y.loss += (double)w[i] * ((double)m[i] - (double)t[i] + log((double)s[i]));
+        if (w[i] == 0) continue;
+        y.loss += (double)w[i] * ((double)m[i] - (double)t[i] + log((double)s[i]));
+        if (z == 0) continue;
+        double lse = (double)m[i] + log((double)s[i]);
+        y.loss += (double)w[i] * z * lse * lse;
     }
     return y;
 }
@@ -53,11 +61,16 @@ static void cpu(const sk_args *a)
 
 static double flops(const sk_args *a) { return 10 * (double)sk_count(&a->in[0]); }
 
-/* The derivatives by m of this and of xent_terms cancel; weights are data. */
+/* The derivatives by m of this and of xent_terms cancel, also with z: m + log s does not depend on
+ * m.  Weights are data. */
 static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
 {
     if (!dy[0]) return;
-    sk_node *d = sk_apply(g, "xent_loss_grad", .in = {y->in[1], y->in[3], dy[0]});
+    sk_node *d;
+    if (y->attr[0] == 0) d = sk_apply(g, "xent_loss_grad", .in = {y->in[1], y->in[3], dy[0]});
+    else
+        d = sk_apply(g, "xent_z_grad", .in = {y->in[1], y->in[3], dy[0], y->in[0]},
+                     .attr = {y->attr[0]});
     dx[1] = d->out[0];
     dx[2] = d->out[1];
 }
@@ -67,6 +80,8 @@ static const sk_sample samples[] = {
     {.in = {"b67", "b67", "b67", "b67"}, .positive = true},
     {.in = {"b21t7", "b21t7", "b21t7", "b21t7"}, .positive = true},
     {.in = {"", "", "", ""}, .positive = true},
+    {.in = {"b2t3", "b2t3", "b2t3", "b2t3"}, .positive = true, .attr = {0.25}},
+    {.in = {"b67", "b67", "b67", "b67"}, .positive = true, .attr = {1e-4}},
     {.in = {0}},
 };
 

@@ -17,6 +17,7 @@ static __device__ sums meet(sums x)
 
 typedef struct terms {
     sk_any m, s, t, w;
+    double z;
 } terms;
 
 /* Rows [r, rows), `step` apart. */
@@ -26,9 +27,10 @@ static __device__ sums add_up(const terms &x, int64_t r, int64_t rows, int64_t s
     for (; r < rows; r += step) {
         double weight = (double)sk_get(x.w, r);
         y.weight += weight;
-        if (weight != 0)
-            y.loss += weight * ((double)sk_get(x.m, r) - (double)sk_get(x.t, r) +
-                                log((double)sk_get(x.s, r)));
+        if (weight == 0) continue;
+        double m = (double)sk_get(x.m, r), ln = log((double)sk_get(x.s, r));
+        y.loss += weight * (m - (double)sk_get(x.t, r) + ln);
+        if (x.z != 0) y.loss += weight * x.z * (m + ln) * (m + ln);
     }
     return meet(y);
 }
@@ -81,7 +83,7 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     int n = blocks < BLOCKS ? (int)blocks : (int)BLOCKS;
     sums *part = (sums *)l->workspace;
     terms x = {sk_any_of(&a->in[0]), sk_any_of(&a->in[1]), sk_any_of(&a->in[2]),
-               sk_any_of(&a->in[3])};
+               sk_any_of(&a->in[3]), a->validation ? 0 : a->attr[0]};
     if (a->in[0].n && a->in[0].cells[0]) return by_cells(a, x, l);
     if (n) rows_of<<<n, BLOCK, 0, s>>>(x, part, rows);
     finish<<<1, BLOCK, 0, s>>>(part, n, sk_any_of(&a->out[0]), sk_any_of(&a->out[1]), a->add);

@@ -1,4 +1,5 @@
-/* xent_terms_grad.c - d logit = exp(logit - m) ds, and dt more at the target. */
+/* xent_terms_grad.c - d logit = exp(logit - m) ds, and dt more at the target; with attr e (label
+ * smoothing) (1 - e) dt there, and e / V of dt for each of the V words. */
 #include "graph/graph.h"
 #include "kernel/cpu/vecmath.h"
 
@@ -8,13 +9,21 @@ static void cpu(const sk_args *a)
     const real *m = a->in[1].data, *ds = a->in[3].data, *dt = a->in[4].data;
     const int32_t *target = a->in[2].data;
     int64_t n = v->size[v->n - 1], first = v->at[v->n - 1], from, to;
+    double e = a->attr[0];
     sk_share(a, sk_count(&a->in[1]), &from, &to);
     for (int64_t r = from; r < to; r++) {
         const real *x = (const real *)v->data + r * n;
         real *dx = (real *)a->out[0].data + r * n, shift = m[r], scale = ds[r];
+        int64_t at = target[r] - first;
+        if (e != 0) {
+            real more = dt[r] * (real)(e / (double)v->full[v->n - 1]);
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++) dx[i] = sk_exp(x[i] - shift) * scale + more;
+            if (at >= 0 && at < n) dx[at] += dt[r] * (real)(1 - e);
+            continue;
+        }
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) dx[i] = sk_exp(x[i] - shift) * scale;
-        int64_t at = target[r] - first;
         if (at >= 0 && at < n) dx[at] += dt[r];
     }
 }
@@ -25,6 +34,7 @@ static const sk_sample samples[] = {
     {.in = {"b2t3v8", "b2t3", "b2t3%8", "b2t3", "b2t3"}},
     {.in = {"b3v37", "b3", "b3%37", "b3", "b3"}},
     {.in = {"v5", "", "%5", "", ""}},
+    {.in = {"b3v37", "b3", "b3%37", "b3", "b3"}, .attr = {0.1}},
     {.in = {0}},
 };
 

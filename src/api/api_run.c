@@ -72,6 +72,7 @@ static sk_status suits(const skein_program *p, int flags)
                        flags);
     const sk_layout *l = &p->setup.layout;
     const char *key = *job->relayout                       ? "train.relayout"
+                      : *job->batch_schedule               ? "train.batch_schedule"
                       : p->setup.fallback && job->dropless ? "train.dropless"
                       : p->setup.fallback ? sk_layout_cause(p->setup.arena, l, sk_layout_may_fill)
                       : !strcmp(job->nonfinite, "rollback") ? "train.nonfinite=rollback"

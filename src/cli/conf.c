@@ -4,6 +4,7 @@
 #include "cli/setting.h"
 #include "data/data_files.h"
 #include "layout/word.h"
+#include "train/batch_schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,19 @@ static sk_status how_long(const sk_settings *s, sk_job *job)
     return SK_OK;
 }
 
+/* A schedule that begins at step 0 says the batch too. */
+static sk_status first_batch(const sk_settings *s, sk_job *job)
+{
+    const sk_setting *said = sk_setting_find(s, "train.batch");
+    int64_t batch = job->batch;
+    SK_TRY(sk_batch_schedule_begin(job));
+    if (!said || said->file || batch == job->batch) return SK_OK;
+    return sk_fail(sk_setting_code(said),
+                   "train.batch is %s, and train.batch_schedule begins with %lld; leave one of "
+                   "them out",
+                   said->value, (long long)job->batch);
+}
+
 /* Defaults that depend on other keys. */
 static sk_status complete(sk_arena *a, const sk_settings *s, sk_job *job)
 {
@@ -46,6 +60,7 @@ static sk_status complete(sk_arena *a, const sk_settings *s, sk_job *job)
     SK_TRY(sk_conf_knobs(a, s, job));
     SK_TRY(sk_conf_groups(a, s, job));
     SK_TRY(how_long(s, job));
+    SK_TRY(first_batch(s, job));
     if (!sk_setting_find(s, "train.seq")) {
         if (places && places < job->seq) job->seq = places;
         if (job->hyper.input_size) job->seq = 1; /* images: a sample is a row */

@@ -171,6 +171,7 @@ typedef struct sk_feed { /* a store seen as an endless sequence of global batche
     uint64_t seed;
     bool shuffle;
     int64_t n_windows; /* windows (or rows) per epoch */
+    int64_t shift;     /* added to the number of a sample, step * batch + row: the batch changed */
 } sk_feed;
 
 /* Fails if the store is shorter than one window. */

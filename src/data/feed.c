@@ -26,14 +26,16 @@ sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch
                        s->describe, (long long)s->n_tokens, (long long)seq, (long long)seq + 1);
     if (!s->tokens && s->n_rows < 1)
         return sk_fail(SK_EDATA, "data: %s has no samples, at least one is needed", s->describe);
-    *f = (sk_feed){*s, seq, batch, seed, shuffle, s->tokens ? (s->n_tokens - 1) / seq : s->n_rows};
+    *f = (sk_feed){*s, seq, batch, seed, shuffle, s->tokens ? (s->n_tokens - 1) / seq : s->n_rows,
+                   0};
     return SK_OK;
 }
 
 int64_t sk_feed_window(const sk_feed *f, int64_t step, int64_t row)
 {
     sk_assert(f->n_windows > 0 && step >= 0 && row >= 0);
-    uint64_t n = (uint64_t)f->n_windows, at = (uint64_t)step * (uint64_t)f->batch + (uint64_t)row;
+    uint64_t n = (uint64_t)f->n_windows;
+    uint64_t at = (uint64_t)(step * f->batch + row + f->shift);
     if (!f->shuffle) return (int64_t)(at % n);
     return (int64_t)sk_rng_permute(f->seed, SHUFFLE + 4 * (at / n), at % n, n);
 }

@@ -120,6 +120,9 @@ struct sk_graph {
         };
     };
     sk_tensor *logits; /* for sampling and accuracy; may be NULL */
+    /* Of cross-entropies that are made from now on (sk_cross_entropy), and whether one was made. */
+    double label_smoothing, z_loss;
+    bool cross_entropy;
 };
 
 typedef struct sk_call {

@@ -108,8 +108,11 @@ void sk_hf_in_layer(sk_arena *a, const char *prefix, int layer, const sk_hf_row 
 void sk_cross_entropy(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights)
 {
     sk_tensor *top = sk_apply(g, "row_max", .in = {logits})->out[0];
-    sk_node *terms = sk_apply(g, "xent_terms", .in = {logits, top, targets});
-    sk_node *loss = sk_apply(g, "xent_loss", .in = {top, terms->out[0], terms->out[1], weights});
+    sk_node *terms =
+        sk_apply(g, "xent_terms", .in = {logits, top, targets}, .attr = {g->label_smoothing});
+    sk_node *loss = sk_apply(g, "xent_loss", .in = {top, terms->out[0], terms->out[1], weights},
+                             .attr = {g->z_loss});
+    g->cross_entropy = true;
     g->logits = logits;
     g->loss = loss->out[0];
     g->weight = loss->out[1];

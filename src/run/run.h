@@ -28,7 +28,8 @@ typedef struct sk_knobs {
         double v[SK_MAX_KNOB]; /* in the order of sk_optim.knobs; the rate comes with each step */
         double rate;           /* times the rate of the step */
     } group[SK_MAX_PARAM_GROUPS];
-    double clip;    /* the largest norm of all gradients; 0: any */
+    double layer_decay; /* of the rate, from layer to layer down from the head; 0: none */
+    double clip;        /* the largest norm of all gradients; 0: any */
     int64_t warmup; /* updates in which the rate rises, linearly: sk_piece.warmup */
 } sk_knobs;
 

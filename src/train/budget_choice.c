@@ -1,12 +1,13 @@
 /* budget_choice.c - the fastest layout of a job that fits into its budget. */
 #include "train/budget_choice.h"
 #include "base/strings.h"
+#include "train/relayout.h"
 
 /* A run that changes its program keeps all buffers in the memory of the device. */
 static bool may_offload(const sk_setup *s)
 {
     const sk_layout *l = &s->layout;
-    return !l->home_said && !l->replica && !sk_layout_may_fill(l) && !*s->job->relayout &&
+    return !l->home_said && !l->replica && !sk_layout_may_fill(l) && !sk_relayout_asked(s->job) &&
            !s->job->stays_here;
 }
 

@@ -24,16 +24,18 @@ static sk_status no_experts(const sk_setup *s)
 
 static sk_status both_asked(const sk_setup *s)
 {
+    bool layouts = *s->job->relayout;
+    const char *key = layouts ? "train.relayout" : "train.batch_schedule";
+    const char *value = layouts ? s->job->relayout : s->job->batch_schedule;
     if (!s->job->dropless)
-        return sk_fail(
-            SK_ECONF,
-            "the layout has %s and train.relayout is \"%.60s\"; one run has one of them: "
-            "leave one out, or choose a value with which no step is run again",
-            sk_layout_cause(s->arena, &s->layout, sk_layout_may_fill), s->job->relayout);
+        return sk_fail(SK_ECONF,
+                       "the layout has %s and %s is \"%.60s\"; one run has one of them: "
+                       "leave one out, or choose a value with which no step is run again",
+                       sk_layout_cause(s->arena, &s->layout, sk_layout_may_fill), key, value);
     return sk_fail(SK_ECONF,
-                   "train.dropless is 1 and train.relayout is \"%.60s\"; one run has one of them: "
+                   "train.dropless is 1 and %s is \"%.60s\"; one run has one of them: "
                    "leave one out, or set model.capacity_factor=0, which never drops",
-                   s->job->relayout);
+                   key, value);
 }
 
 static bool has_feedback(const sk_layout *l) { return l->feedback; }
@@ -139,7 +141,7 @@ static sk_status number_fallback(sk_setup *s)
 
 sk_status sk_fallback_plan(sk_setup *s, bool all)
 {
-    if (*s->job->relayout) return both_asked(s);
+    if (sk_relayout_asked(s->job)) return both_asked(s);
     if (s->job->dropless && s->choices <= 0) return no_experts(s);
     bool for_all = !s->job->dropless || s->graph.size['x'] >= s->graph.size['t'];
     if (for_all && !sk_layout_may_fill(&s->layout)) return SK_OK;

@@ -4,6 +4,7 @@
 #include "base/strings.h"
 #include "device/blas_setup.h"
 #include "train/layout_cause.h"
+#include "train/relayout.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +107,7 @@ static const char *advise(sk_arena *a, const sk_setup *s, int rank, bool device,
 {
     change all[MOST_CHANGES];
     const char *least = "";
-    bool plain = !*s->job->relayout && !s->fallback; /* others have a second program */
+    bool plain = !sk_relayout_asked(s->job) && !s->fallback; /* others have a second program */
     int n = plain ? list_changes(s, device, all) : 0;
     for (int i = 0; i < n; i++) {
         int64_t bytes = 0;

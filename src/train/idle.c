@@ -131,7 +131,14 @@ char *sk_idle_steps(sk_arena *a, const sk_setup *s, int64_t steps)
                    job->lr * (double)steps / (double)job->warmup, job->lr);
     for (int i = 1; steps && s->relayout && i < s->relayout->n; i++) {
         const sk_run_phase *p = &s->relayout->v[i];
-        if (p->from >= steps)
+        if (p->from < steps) continue;
+        if (p->setup->job->batch != p[-1].setup->job->batch)
+            sk_out_add(&o,
+                       "%strain.batch_schedule: the batch of %lld from step %lld on is never used: "
+                       "train.steps is %lld",
+                       o.n ? "\n" : "", (long long)p->setup->job->batch, (long long)p->from,
+                       (long long)steps);
+        else
             sk_out_add(&o,
                        "%strain.relayout: the layout \"%s\" from step %lld on is never used: "
                        "train.steps is %lld",

@@ -73,6 +73,10 @@ typedef struct sk_job {
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
+    /* Of the training loss, 0: none; and of rates, from layer to layer down from the head. */
+    double label_smoothing, z_loss, layer_decay;
+    /* train/batch_schedule.h, "": the batch stays; and how rates follow it: none, sqrt, linear. */
+    char batch_schedule[SK_LAYOUT_TEXT], batch_scaling[SK_NAME];
     /* NULL, or: writes the graph in place of model->build; there is no model then, and hyper has
      * only what data are held to (vocab_size, input_size).  Letters b and t are sized. */
     void (*build)(sk_graph *g, void *ctx);

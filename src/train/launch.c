@@ -116,7 +116,7 @@ static bool restart(sk_launcher *l)
     l->t.heaps = NULL;
     if (sk_rundir_restart(l->arena, &l->t) || sk_launch_open_heaps(l)) return false;
     l->fruitless = l->t.step > before ? 0 : l->fruitless + 1;
-    l->phase = sk_relayout_at(&l->setup, l->t.step);
+    l->phase = sk_relayout_with(&l->setup, l->t.step, l->t.next.batch);
     l->killed = false;
     l->kill_at = 0;
     sk_launch_heaps(l->t.heaps);

@@ -88,14 +88,17 @@ static sk_status write_steps(sk_launcher *l, int64_t steps)
     return sk_rundir_config(&l->t, l->t.config);
 }
 
-/* Before the row of the first step under a new layout. */
-static void print_phase(sk_launcher *l, int64_t step)
+/* Before the row of the first step under a new layout, or with another batch. */
+static void print_phase(sk_launcher *l, const sk_record *r)
 {
-    int phase = sk_relayout_at(&l->setup, step - 1);
+    int phase = sk_relayout_with(&l->setup, r->step - 1, r->batch);
     if (phase == l->phase) return;
     l->phase = phase;
     sk_console_clear(&l->console);
-    fprintf(l->o->to, "%-10s%s\n", "layout", sk_relayout_line(l->arena, &l->setup, phase));
+    fprintf(l->o->to, "%-10s%s", r->batch ? "phase" : "layout",
+            sk_relayout_line(l->arena, &l->setup, phase));
+    if (l->setup.relayout->by_noise) fprintf(l->o->to, " · from step %lld", (long long)r->step - 1);
+    fprintf(l->o->to, "\n");
     fflush(l->o->to);
 }
 
@@ -132,7 +135,7 @@ void sk_launch_read_records(sk_launcher *l)
     while (sk_channel_take(l->t.channel, &r)) {
         if (is_under_way(&r)) sk_launch_settle(l);
         record_gpu(l);
-        if (r.kind == SK_REC_STEP) print_phase(l, r.step);
+        if (r.kind == SK_REC_STEP) print_phase(l, &r);
         sk_console_record(&l->console, &r);
         if (r.kind == SK_REC_STEPS && write_steps(l, r.step)) sk_launch_warn(l, sk_error_line());
         if (r.kind == SK_REC_SAMPLE) begin_sample(l, r.text, true);
@@ -153,7 +156,7 @@ void sk_launch_head(sk_launcher *l, const char *note)
     sk_console_open(&l->console, l->o->to, &l->t);
     sk_console_head(&l->console);
     fprintf(l->o->to, "%s", sk_relayout_print(l->arena, &l->setup));
-    l->phase = sk_relayout_at(&l->setup, l->t.step);
+    l->phase = sk_relayout_with(&l->setup, l->t.step, l->t.next.batch);
     const char *idle = sk_idle_setup(l->arena, &l->setup);
     int64_t places = l->job->hyper.max_position_embeddings;
     if (idle) sk_launch_warn(l, idle);

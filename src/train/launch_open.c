@@ -86,6 +86,7 @@ typedef struct found {
     bool pending;
     double scale;
     sk_skipped_batches skipped_batches;
+    sk_batch_state next;
 } found;
 
 static sk_status open_dir(sk_launcher *l, const char **note)
@@ -110,7 +111,8 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
                  .skipped = t->skipped,
                  .pending = t->pending,
                  .scale = t->scale,
-                 .skipped_batches = t->skipped_batches};
+                 .skipped_batches = t->skipped_batches,
+                 .next = t->next};
     snprintf(f->report, sizeof f->report, "%s", st ? sk_error() : "");
     const char *own = sk_strdup(l->arena, f->report);
     memcpy(f->dir, t->dir, PATH_MAX);
@@ -133,6 +135,7 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
     t->pending = f->pending;
     t->scale = f->scale;
     t->skipped_batches = f->skipped_batches;
+    t->next = f->next;
     if (st && !f->code) { /* only this rank failed: it prints why */
         sk_error_set(own);
         return st;

@@ -139,7 +139,8 @@ static const char *last_words(sk_arena *a, const char *path)
 const sk_program *sk_launch_program(const sk_launcher *l, int rank, sk_arena *a)
 {
     long long step = atomic_load(&sk_heaps_rank_state(l->t.heaps, rank)->step);
-    int phase = sk_relayout_at(&l->setup, step < 0 ? l->t.step : step);
+    uint64_t hash = atomic_load(&sk_heaps_rank_state(l->t.heaps, rank)->hash);
+    int phase = sk_relayout_of(&l->setup, step < 0 ? l->t.step : step, hash);
     if (atomic_load(&l->t.fallback_stats->fallback[rank])) return l->setup.fallback->programs[rank];
     return sk_program_as(a, sk_relayout_setup(&l->setup, phase)->programs[rank], rank);
 }

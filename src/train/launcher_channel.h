@@ -28,6 +28,7 @@ typedef struct sk_decision {
     int64_t steps; /* of the whole training; 0: not known yet */
     bool stop;     /* save, then end the run */
     bool save;     /* a checkpoint is due by the clock: save_interval.h */
+    int phase;     /* of the next step, where the noise scale says it: batch_schedule.h */
 } sk_decision;
 
 typedef enum sk_record_kind {
@@ -55,6 +56,7 @@ typedef struct sk_record {
     double grad_var, noise_scale; /* as metrics.h has them */
     bool noise;                   /* these were measured: train.noise */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
+    int64_t batch;                /* samples of this step; 0: it never changes */
     sk_nvml gpu;                  /* of rank 0, at most a few seconds old; bytes 0: not known */
     char text[SK_WHY];
 } sk_record;
@@ -62,7 +64,7 @@ typedef struct sk_record {
 typedef struct sk_channel {
     struct {
         atomic_llong steps;
-        atomic_int stop, save;
+        atomic_int stop, save, phase;
     } decision[2];
     struct {
         char name[SK_CKPT_NAME];

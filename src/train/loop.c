@@ -95,7 +95,8 @@ static sk_status run_steps(sk_loop *l)
 
 static sk_status train(sk_loop *l)
 {
-    sk_loop_enter_phase(l, sk_relayout_at(l->t->setup, *l->t->from ? l->t->step : 0));
+    l->want = sk_relayout_with(l->t->setup, *l->t->from ? l->t->step : 0, l->t->next.batch);
+    sk_loop_enter_phase(l, l->want);
     SK_TRY(sk_loop_open_run(l));
     SK_TRY(sk_loop_detect_gpus(l));
     SK_TRY(sk_setup_rates(l->s->job, l->t->steps, &l->lr_schedule));

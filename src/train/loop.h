@@ -19,6 +19,7 @@
 #define SK_TRAIN_LOOP_H
 
 #include "comm/comm.h"
+#include "train/batch_schedule.h"
 #include "train/launcher_channel.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
@@ -46,6 +47,7 @@ typedef struct sk_training {
     int64_t good, skipped;
     bool pending; /* a gradient waits for a late optimizer, when resuming */
     sk_skipped_batches skipped_batches;
+    sk_batch_state next;  /* what the next step reads, when resuming */
     int64_t updates;      /* of the optimizer, in these steps */
     int64_t steps;        /* of the whole training; 0: chosen after some steps (train.time) */
     const char *config;   /* the text of config.yaml, for checkpoints */

@@ -4,6 +4,7 @@
 #include "train/hf.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
+#include "train/relayout.h"
 
 static int64_t most_bytes(const sk_loop *l)
 {
@@ -70,6 +71,10 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
     l->updates = t->updates - drops;
     l->scale.skipped = t->skipped;
     l->scale.skips = 0;
+    l->shift = t->next.samples < 0 ? 0 : t->next.samples - t->next.index * l->s->job->batch;
+    l->changed = t->next.changed;
+    l->want = sk_relayout_with(l->t->setup, t->step, t->next.batch);
+    l->noise = (sk_noise_scale){t->next.variance, t->next.square, t->next.weight, 0};
     sk_run_set_pending(l->run, t->pending && l->s->job->late);
     if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;
     SK_TRY(sk_run_push(l->run));

@@ -21,6 +21,7 @@ typedef struct found {
     bool pending;
     int64_t step, tokens, updates, good, skipped;
     double scale;
+    sk_batch_state next;
 } found;
 
 static found find_checkpoint(sk_loop *l)
@@ -38,7 +39,8 @@ static found find_checkpoint(sk_loop *l)
                    .good = t->good,
                    .skipped = t->skipped,
                    .pending = t->pending,
-                   .scale = t->scale};
+                   .scale = t->scale,
+                   .next = t->next};
 }
 
 static sk_status share_checkpoint(sk_loop *l, sk_training *t)
@@ -55,6 +57,7 @@ static sk_status share_checkpoint(sk_loop *l, sk_training *t)
     t->skipped = f.skipped;
     t->pending = f.pending;
     t->scale = f.scale;
+    t->next = f.next;
     if (!f.first)
         snprintf(t->from, sizeof t->from, "%.*s/step-%010lld", PATH_MAX - 64, l->t->ckpt,
                  (long long)f.step);

@@ -27,11 +27,19 @@ static void count_bytes(sk_loop *l)
     sk_arena_back(&l->arena, m);
 }
 
-static sk_run_opts run_opts(const sk_loop *l, sk_flight_book *book)
+static sk_status fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
+                      int64_t step, bool validation, void *to)
+{
+    const sk_loop *l = ctx;
+    (void)type;
+    return sk_setup_fill_shifted(l->s, l->shift, input, box, step, validation, to);
+}
+
+static sk_run_opts run_opts(sk_loop *l, sk_flight_book *book)
 {
     const sk_job *job = l->s->job;
-    sk_run_opts o = {.fill = sk_setup_fill,
-                     .fill_ctx = (void *)l->s,
+    sk_run_opts o = {.fill = fill,
+                     .fill_ctx = l,
                      .seed = job->seed,
                      .knobs = sk_setup_knobs(job),
                      .timeout_s = job->timeout,
@@ -93,7 +101,7 @@ void sk_loop_close_run(sk_loop *l)
 
 void sk_loop_enter_phase(sk_loop *l, int phase)
 {
-    sk_assert(phase >= l->phase && !l->run);
+    sk_assert(phase >= 0 && !l->run);
     l->phase = phase;
     l->s = sk_relayout_setup(l->t->setup, phase);
 }
@@ -106,19 +114,56 @@ void sk_loop_clear_flight(sk_loop *l)
     atomic_store(&line->pc, 0);
 }
 
+int64_t sk_loop_samples(const sk_loop *l)
+{
+    return sk_batch_of_step(&l->skipped_batches, l->done) * l->s->job->batch + l->shift;
+}
+
+/* A run that rolled back to a step of an earlier phase keeps its layout, as any layout reads any
+ * checkpoint; but the batch is that of the step. */
+int sk_loop_next_phase(const sk_loop *l)
+{
+    const sk_relayout *x = l->t->setup->relayout;
+    int next = x && x->by_noise ? l->want : sk_relayout_at(l->t->setup, l->done);
+    return next < l->phase && !x->batches ? l->phase : next;
+}
+
+/* From neighbour to neighbour: the heap has room for each of these moves. */
+static sk_status move_to(sk_loop *l, int next)
+{
+    const sk_run_phase *v = l->t->setup->relayout->v;
+    for (int at = l->phase; at != next;) {
+        const sk_moves *m = at < next ? &v[at + 1].moves : &v[at].back;
+        SK_TRY(sk_relayout_move(m, l->rank, l->t->heaps, sk_run_comm(l->run)));
+        at += at < next ? 1 : -1;
+    }
+    return SK_OK;
+}
+
+/* Rank 0 tells the metrics; the console finds it in the records of steps. */
+static void change_batch(sk_loop *l, int64_t before, int64_t samples)
+{
+    int64_t batch = l->s->job->batch;
+    if (batch == before) return;
+    l->shift = samples - sk_batch_of_step(&l->skipped_batches, l->done) * batch;
+    l->changed = l->done;
+    if (!l->rank && !sk_metrics_batch(&l->metrics, l->done, batch))
+        sk_loop_note(l, SK_REC_WARN, l->metrics.why);
+}
+
 /* Does the next step belong to another phase?  All ranks find the same, and synchronise in the
- * move. A run that rolled back to a step of an earlier phase keeps its layout: any layout reads any
- * checkpoint. */
+ * move. */
 sk_status sk_loop_change_layout(sk_loop *l)
 {
-    int next = sk_relayout_at(l->t->setup, l->done);
-    if (next <= l->phase) return SK_OK;
-    const sk_moves *m = &l->t->setup->relayout->v[next].moves;
+    int next = sk_loop_next_phase(l);
+    int64_t batch = l->s->job->batch, samples = sk_loop_samples(l);
+    if (next == l->phase) return SK_OK;
     SK_TRY(sk_run_pull(l->run));
-    SK_TRY(sk_relayout_move(m, l->rank, l->t->heaps, sk_run_comm(l->run)));
+    SK_TRY(move_to(l, next));
     sk_loop_close_run(l);
     sk_loop_clear_flight(l);
     sk_loop_enter_phase(l, next);
+    change_batch(l, batch, samples);
     SK_TRY(sk_loop_open_run(l));
     SK_TRY(sk_run_push(l->run));
     atomic_store(&sk_heaps_rank_state(l->t->heaps, l->rank)->step, (long long)l->done);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "run/run.h"
 #include "train/model_export.h"
+#include "train/relayout.h"
 #include "train/save_interval.h"
 
 #include <stdio.h>
@@ -66,7 +67,12 @@ static sk_status commit(sk_loop *l)
                       .pending = sk_run_pending(l->run),
                       .skipped_batches = l->skipped_batches,
                       .data = l->t->data,
-                      .batch = l->s->job->batch,
+                      .batch = sk_relayout_setup(l->t->setup, sk_loop_next_phase(l))->job->batch,
+                      .next = {.samples = sk_loop_samples(l),
+                               .changed = l->changed,
+                               .variance = l->noise.variance,
+                               .square = l->noise.square,
+                               .weight = l->noise.weight},
                       .seq = l->s->job->seq,
                       .windows = l->s->feed.n_windows,
                       .order = l->s->job->data_order,

@@ -40,6 +40,9 @@ typedef struct sk_loop {
     sk_lr_schedule lr_schedule;
     sk_loss_scale scale;
     sk_noise_scale noise; /* rank 0 */
+    int64_t shift;        /* of the samples of this phase: sk_feed.shift */
+    int64_t changed;      /* steps done when the batch last changed */
+    int want;             /* the phase of the next step, if the noise scale says it */
     sk_skipped_batches skipped_batches;
     int64_t rollback_step; /* of the checkpoint that the run rolled back to last; -1: never */
     int rollbacks;
@@ -84,6 +87,8 @@ sk_status sk_loop_open_run(sk_loop *l);
 void sk_loop_close_run(sk_loop *l);
 void sk_loop_clear_flight(sk_loop *l); /* before another program runs */
 sk_status sk_loop_change_layout(sk_loop *l);
+int sk_loop_next_phase(const sk_loop *l);
+int64_t sk_loop_samples(const sk_loop *l); /* the first sample of the next step */
 
 /* loop_peak.c */
 sk_status sk_loop_detect_gpus(sk_loop *l);

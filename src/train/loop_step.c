@@ -5,6 +5,7 @@
 #include "train/idle.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
+#include "train/relayout.h"
 #include "train/save_interval.h"
 
 #include <math.h>
@@ -34,6 +35,9 @@ static void decide(sk_loop *l)
     d.save =
         sk_loop_clock(l) + l->clock_rate * l->step_s >= sk_save_interval_next(&l->save_interval);
     if (!d.steps) d.steps = choose_steps(l);
+    const sk_relayout *x = l->t->setup->relayout;
+    if (x && x->by_noise)
+        d.phase = sk_batch_next(&l->noise, l->s->job->batch, l->done - l->changed, l->phase, x->n);
     sk_channel_decide(l->channel, l->done, d);
 }
 
@@ -42,6 +46,7 @@ sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
 {
     *d = sk_channel_decision(l->channel, l->done - 1);
     if (l->t->wire) SK_TRY(sk_comm_small_bcast(sk_run_comm(l->run), d, sizeof *d));
+    l->want = d->phase;
     if (l->lr_schedule.steps || !d->steps) return SK_OK;
     l->lr_schedule.steps = d->steps;
     sk_record r = {.kind = SK_REC_STEPS, .step = d->steps};
@@ -74,6 +79,12 @@ static void measure_noise(sk_loop *l, const sk_step_out *out, sk_record *r)
     r->noise_scale = sk_noise_ratio(&l->noise);
 }
 
+static bool changes_batch(const sk_loop *l)
+{
+    const sk_relayout *x = l->t->setup->relayout;
+    return x && x->batches;
+}
+
 static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, double seconds)
 {
     sk_choices c = {.aux = out->aux,
@@ -100,6 +111,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .copied = out->copied,
                    .uncovered = out->uncovered,
                    .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
+                   .batch = changes_batch(l) ? l->s->job->batch : 0,
                    .gpu = l->gpu};
     measure_noise(l, out, &r);
     describe_extras(l, &c, &r);
@@ -145,7 +157,8 @@ sk_status sk_loop_step(sk_loop *l)
 {
     int64_t each = l->own->n_updates;
     sk_step_in in = {.step = l->done,
-                     .lr = sk_lr_at(&l->lr_schedule, l->done),
+                     .lr = sk_lr_at(&l->lr_schedule, l->done) *
+                           sk_batch_rate(l->t->setup->job, l->s->job->batch),
                      .momentum = sk_lr_momentum(&l->lr_schedule, l->done),
                      .shift = l->updates - l->done * each,
                      .loss_scale = l->scale.value,
@@ -172,14 +185,21 @@ sk_status sk_loop_step(sk_loop *l)
     return SK_OK;
 }
 
-sk_status sk_loop_validate(sk_loop *l)
+/* As many samples in all phases, rounded up to batches. */
+static int64_t val_batches(const sk_loop *l)
 {
-    int64_t n = l->s->job->val_batches;
-    double loss = 0, tokens = 0;
+    int64_t n = l->s->job->val_batches, first = l->t->setup->job->batch, now = l->s->job->batch;
     if (n < 0) {
-        n = l->s->val_feed.n_windows / l->s->job->batch;
+        n = l->s->val_feed.n_windows / first;
         n = n < 1 ? 1 : n > VAL_BATCHES ? VAL_BATCHES : n;
     }
+    return (n * first + now - 1) / now;
+}
+
+sk_status sk_loop_validate(sk_loop *l)
+{
+    int64_t n = val_batches(l);
+    double loss = 0, tokens = 0;
     for (int64_t i = 0; i < n; i++) {
         sk_step_out out = {0};
         SK_TRY(sk_run_validate(l->run, i, &out));

@@ -30,6 +30,13 @@
  * tr(Sigma) of the gradient of one sample, as this step saw it, and the ratio of its average over
  * steps to that of |G|^2, in samples (noise_scale.h).
  *
+ * And one with train.batch_schedule:
+ *
+ *     "batch":64
+ *
+ * the samples of the step.  Before the first step with another batch there is a line of its own,
+ * with the number of steps done: {"step":100,"batch":64}.
+ *
  * And one on a GPU, where the driver tells (device/nvml.h), at most every few seconds anew, of rank
  * 0's GPU and all who use it:
  *
@@ -65,6 +72,7 @@ typedef struct sk_metrics {
     char why[SK_WHY];
 } sk_metrics;
 
+bool sk_metrics_batch(sk_metrics *m, int64_t done, int64_t batch); /* it changes now */
 /* Keep the lines of the first `done` steps of what is there; the rest goes aside. */
 sk_status sk_metrics_open(sk_metrics *m, const char *path, int64_t mem_bytes, int64_t done);
 void sk_metrics_close(sk_metrics *m);

@@ -9,6 +9,7 @@
 #include "train/hf_config.h"
 #include "train/rundir.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,11 +224,13 @@ char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
     return sk_print(a,
                     "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
-                    "data=%s batch=%lld seq=%lld windows=%lld order=%s tokenizer=%s",
+                    "data=%s batch=%lld seq=%lld windows=%lld order=%s samples=%lld changed=%lld "
+                    "noise=%.17g,%.17g,%.17g tokenizer=%s",
                     (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
                     (long long)x->skipped, sk_skipped_batches_print(a, &x->skipped_batches),
                     x->pending, x->data ? x->data : "", (long long)x->batch, (long long)x->seq,
-                    (long long)x->windows, x->order ? x->order : "",
+                    (long long)x->windows, x->order ? x->order : "", (long long)x->next.samples,
+                    (long long)x->next.changed, x->next.variance, x->next.square, x->next.weight,
                     x->tokenizer ? x->tokenizer : "");
 }
 
@@ -261,6 +264,19 @@ static bool read_scale(const char *s, double *to)
     return end != s && !*end && *to >= 0 && *to <= 1e12; /* 0: not said */
 }
 
+/* Averages of the noise scale.  They may be negative; the weight is 0 to 1. */
+static bool read_noise(const char *s, sk_batch_state *x)
+{
+    double *to[] = {&x->variance, &x->square, &x->weight};
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        *to[i] = strtod(s, &end);
+        if (end == s || !isfinite(*to[i]) || *end != (i < 2 ? ',' : 0)) return false;
+        s = end + 1;
+    }
+    return x->weight >= 0 && x->weight <= 1;
+}
+
 /* One word; one that is not known is a later version's. */
 static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra *x)
 {
@@ -272,6 +288,9 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
     if (!strcmp(key, "batch")) return read_whole(value, &x->batch);
     if (!strcmp(key, "seq")) return read_whole(value, &x->seq);
     if (!strcmp(key, "windows")) return read_whole(value, &x->windows);
+    if (!strcmp(key, "samples")) return read_whole(value, &x->next.samples);
+    if (!strcmp(key, "changed")) return read_whole(value, &x->next.changed);
+    if (!strcmp(key, "noise")) return read_noise(value, &x->next);
     if (!strcmp(key, "order")) x->order = sk_strdup(a, value);
     if (!strcmp(key, "scale")) return read_scale(value, &x->scale);
     if (!strcmp(key, "left")) return sk_skipped_batches_read(value, &x->skipped_batches);
@@ -285,7 +304,11 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
 sk_status sk_extra_read(sk_arena *a, const char *where, const char *text, int64_t step,
                         sk_extra *out)
 {
-    sk_extra x = {.updates = step, .data = "", .order = "", .tokenizer = sk_extra_tokenizer(text)};
+    sk_extra x = {.updates = step,
+                  .next.samples = -1,
+                  .data = "",
+                  .order = "",
+                  .tokenizer = sk_extra_tokenizer(text)};
     for (size_t n; *text && strncmp(text, tokenizer_word, sizeof tokenizer_word - 1); text += n) {
         n = strcspn(text, " ");
         char *word = sk_print(a, "%.*s", (int)n, text), *equals = strchr(word, '=');

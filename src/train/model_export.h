@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
+#include "train/batch_schedule.h"
 
 /* Parameters to the front: the graph has them by name, the optimizer's state it has not.  Returns
  * how many there are. */
@@ -39,6 +40,7 @@ typedef struct sk_extra {
      */
     int64_t batch, seq, windows;
     const char *order;
+    sk_batch_state next;   /* what the next step reads; its .batch and .index are not printed */
     const char *tokenizer; /* "": none */
 } sk_extra;
 char *sk_extra_print(sk_arena *a, const sk_extra *x);

@@ -1,6 +1,7 @@
 /* relayout.c - phases of a run: read, planned beforehand, and the move between two. */
 #include "train/relayout.h"
 #include "base/strings.h"
+#include "train/batch_schedule.h"
 #include "train/layout_cause.h"
 
 #include <ctype.h>
@@ -8,6 +9,13 @@
 #include <string.h>
 
 enum { MOVE_TAG = -11 };
+
+bool sk_relayout_asked(const sk_job *job) { return *job->relayout || *job->batch_schedule; }
+
+static const char *asked_by(const sk_setup *s)
+{
+    return *s->job->relayout ? "train.relayout" : "train.batch_schedule";
+}
 
 /* Does "STEP:" begin here?  Returns what is behind it, or NULL. */
 static const char *step_at(const char *s, int64_t *step)
@@ -65,10 +73,12 @@ static sk_status next_phase(const sk_setup *s, const char **text, int64_t before
 }
 
 /* The error report of a layout that fails names its phase. */
-static sk_status in_phase(sk_setup *s, int64_t step, sk_status st)
+static sk_status in_phase(sk_setup *s, int64_t step, int64_t batch, sk_status st)
 {
     if (!st) return SK_OK;
     const char *why = sk_strdup(s->arena, sk_error_line());
+    if (batch != s->job->batch)
+        return sk_fail(st, "train.batch_schedule, with a batch of %lld: %s", (long long)batch, why);
     return sk_fail(st, "train.relayout, from step %lld on: %s", (long long)step, why);
 }
 
@@ -111,13 +121,15 @@ static sk_status no_replica(const sk_setup *s)
     return SK_OK;
 }
 
-static sk_status make_setup(sk_setup *s, const char *layout, sk_setup **out)
+/* layout: NULL: that of the job. */
+static sk_status make_setup(sk_setup *s, const char *layout, int64_t batch, sk_setup **out)
 {
-    SK_TRY(same_ranks(s, layout));
+    if (layout) SK_TRY(same_ranks(s, layout));
     sk_job *job = sk_new(s->arena, sk_job);
     *job = *s->job;
-    snprintf(job->layout, sizeof job->layout, "%s", layout);
-    job->relayout[0] = 0;
+    if (layout) snprintf(job->layout, sizeof job->layout, "%s", layout);
+    job->batch = batch;
+    job->relayout[0] = job->batch_schedule[0] = 0;
     job->stays_here = true;
     job->ranks = s->n_ranks;
     *out = sk_new(s->arena, sk_setup);
@@ -131,13 +143,21 @@ static const sk_program *const *programs_of(const sk_run_phase *p)
     return (const sk_program *const *)p->setup->programs;
 }
 
-static sk_status add_phase(sk_setup *s, sk_relayout *l, int64_t step, const char *layout)
+static sk_status make_moves(sk_setup *s, const sk_run_phase *from, const sk_run_phase *to,
+                            sk_moves *out)
+{
+    return sk_moves_make(s->arena, programs_of(from), programs_of(to), s->n_ranks, s->job->host_of,
+                         out);
+}
+
+static sk_status add_phase(sk_setup *s, sk_relayout *l, int64_t step, const char *layout,
+                           int64_t batch)
 {
     sk_run_phase *p = sk_push(s->arena, l);
     p->from = step;
-    SK_TRY(in_phase(s, step, make_setup(s, layout, &p->setup)));
-    return sk_moves_make(s->arena, programs_of(p - 1), programs_of(p), s->n_ranks, s->job->host_of,
-                         &p->moves);
+    SK_TRY(in_phase(s, step, batch, make_setup(s, layout, batch, &p->setup)));
+    SK_TRY(make_moves(s, p - 1, p, &p->moves));
+    return l->batches ? make_moves(s, p, p - 1, &p->back) : SK_OK;
 }
 
 /* Of a rank's heap, over all phases and moves. */
@@ -147,8 +167,10 @@ static int64_t largest(const sk_relayout *l, int rank)
     for (int i = 0; i < l->n; i++) {
         int64_t heap = l->v[i].setup->programs[rank]->heap_bytes;
         int64_t move = i ? l->v[i].moves.v[rank].end : 0;
+        int64_t back = i && l->batches ? l->v[i].back.v[rank].end : 0;
         if (heap > most) most = heap;
         if (move > most) most = move;
+        if (back > most) most = back;
     }
     return most;
 }
@@ -203,9 +225,8 @@ static sk_status number_groups(sk_setup *s, sk_relayout *l)
         before += most;
     }
     if (before <= SK_COMM_GROUPS) return SK_OK;
-    return sk_fail(SK_ECONF,
-                   "train.relayout: %d phases have %d groups of ranks, %d can be; use fewer phases",
-                   l->n, before, SK_COMM_GROUPS);
+    return sk_fail(SK_ECONF, "%s: %d phases have %d groups of ranks, %d can be; use fewer phases",
+                   asked_by(s), l->n, before, SK_COMM_GROUPS);
 }
 
 /* Each phase was chosen to fit, but a move needs the memory of two. */
@@ -217,23 +238,74 @@ static sk_status fits(const sk_setup *s)
     if (!s->job->budget || most <= s->job->budget) return SK_OK;
     return sk_fail(
         SK_ECONF,
-        "train.relayout: budget is %s per rank, and %s are needed where the layout changes; a "
+        "%s: budget is %s per rank, and %s are needed where the layout changes; a "
         "smaller train.batch, or stopping and resuming with the other layout, would help",
-        sk_bytes(s->arena, s->job->budget), sk_bytes(s->arena, most));
+        asked_by(s), sk_bytes(s->arena, s->job->budget), sk_bytes(s->arena, most));
+}
+
+typedef struct layouts {
+    struct {
+        int64_t from;
+        char *layout;
+    } * v;
+    int n, cap;
+} layouts;
+
+static sk_status read_layouts(const sk_setup *s, layouts *out)
+{
+    const char *text = s->job->relayout;
+    for (int64_t step = 0; *text;) {
+        char *layout = NULL;
+        SK_TRY(next_phase(s, &text, step, &step, &layout));
+        sk_push(s->arena, out);
+        out->v[out->n - 1].from = step;
+        out->v[out->n - 1].layout = layout;
+    }
+    return SK_OK;
+}
+
+/* A phase wherever the layout or the batch changes. */
+static sk_status add_phases(sk_setup *s, sk_relayout *l, const layouts *x, const sk_batch_list *b)
+{
+    const char *layout = NULL;
+    int64_t batch = s->job->batch;
+    int i = 0, k = b->n && !b->v[0].from; /* the first is the job's own */
+    while (i < x->n || k < b->n) {
+        int64_t step = i < x->n ? x->v[i].from : INT64_MAX;
+        if (k < b->n && b->v[k].from < step) step = b->v[k].from;
+        if (i < x->n && x->v[i].from == step) layout = x->v[i++].layout;
+        if (k < b->n && b->v[k].from == step) batch = b->v[k++].batch;
+        SK_TRY(add_phase(s, l, step, layout, batch));
+    }
+    return SK_OK;
+}
+
+static sk_status add_sizes(sk_setup *s, sk_relayout *l, const sk_batch_list *b)
+{
+    if (*s->job->relayout)
+        return sk_fail(
+            SK_ECONF,
+            "train.batch_schedule is noise and train.relayout is \"%.60s\": a batch that "
+            "changes at steps not known before goes with one layout; leave one of them "
+            "out, or say the steps",
+            s->job->relayout);
+    for (int k = 1; k < b->n; k++) SK_TRY(add_phase(s, l, 0, NULL, b->v[k].batch));
+    return SK_OK;
 }
 
 sk_status sk_relayout_plan(sk_setup *s)
 {
     sk_relayout *l = sk_new(s->arena, sk_relayout);
-    const char *text = s->job->relayout;
+    layouts x = {0};
+    sk_batch_list b;
+    SK_TRY(sk_batch_schedule_read(s->job, &b));
+    l->batches = b.n > 0;
+    l->by_noise = b.n && sk_batch_by_noise(s->job);
     sk_push(s->arena, l)->setup = s;
     SK_TRY(no_replica(s));
-    SK_TRY(sk_relayout_all_here(s, "train.relayout"));
-    for (int64_t step = 0; *text;) {
-        char *layout = NULL;
-        SK_TRY(next_phase(s, &text, step, &step, &layout));
-        SK_TRY(add_phase(s, l, step, layout));
-    }
+    SK_TRY(sk_relayout_all_here(s, asked_by(s)));
+    SK_TRY(read_layouts(s, &x));
+    SK_TRY(l->by_noise ? add_sizes(s, l, &b) : add_phases(s, l, &x, &b));
     grow_all(l, s->n_ranks);
     SK_TRY(fits(s));
     SK_TRY(number_groups(s, l));
@@ -250,6 +322,7 @@ void sk_relayout_data(sk_setup *s)
         p->val = s->val;
         p->feed = s->feed;
         p->val_feed = s->val_feed;
+        p->feed.batch = p->val_feed.batch = p->job->batch;
         p->has_val = s->has_val;
     }
 }
@@ -257,9 +330,26 @@ void sk_relayout_data(sk_setup *s)
 int sk_relayout_at(const sk_setup *s, int64_t done)
 {
     int phase = 0;
-    while (s->relayout && phase + 1 < s->relayout->n && s->relayout->v[phase + 1].from <= done)
+    if (!s->relayout || s->relayout->by_noise) return 0;
+    while (phase + 1 < s->relayout->n && s->relayout->v[phase + 1].from <= done) phase++;
+    return phase;
+}
+
+int sk_relayout_with(const sk_setup *s, int64_t done, int64_t batch)
+{
+    int phase = sk_relayout_at(s, done);
+    if (!s->relayout || !s->relayout->by_noise) return phase;
+    while (phase + 1 < s->relayout->n && s->relayout->v[phase + 1].setup->job->batch <= batch)
         phase++;
     return phase;
+}
+
+int sk_relayout_of(const sk_setup *s, int64_t done, uint64_t hash)
+{
+    if (!s->relayout || !s->relayout->by_noise) return sk_relayout_at(s, done);
+    for (int i = 0; i < s->relayout->n; i++)
+        if (sk_program_hash(s->relayout->v[i].setup->programs[0]) == hash) return i;
+    return 0;
 }
 
 const sk_setup *sk_relayout_setup(const sk_setup *s, int phase)
@@ -327,12 +417,14 @@ char *sk_relayout_line(sk_arena *a, const sk_setup *s, int phase)
 {
     const sk_run_phase *p = &s->relayout->v[phase];
     int64_t own, others, buffer;
-    const char *layout = sk_layout_short(a, &p->setup->layout);
-    if (!phase) return sk_print(a, "from the start %s", layout);
+    const char *layout = sk_layout_short(a, &p->setup->layout), *from = "from the start ";
+    const char *batch = "";
+    if (s->relayout->batches) batch = sk_print(a, "batch %lld · ", (long long)p->setup->job->batch);
+    if (!phase) return sk_print(a, "%s%s%s", from, batch, layout);
+    from = s->relayout->by_noise ? "" : sk_print(a, "from step %lld ", (long long)p->from);
     moved(&p->moves, &own, &others, &buffer);
-    return sk_print(
-        a, "from step %lld %s · %s stay on their ranks, %s move · workspace %s per rank",
-        (long long)p->from, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, buffer));
+    return sk_print(a, "%s%s%s · %s stay on their ranks, %s move · workspace %s per rank", from,
+                    batch, layout, sk_bytes(a, own), sk_bytes(a, others), sk_bytes(a, buffer));
 }
 
 char *sk_relayout_print(sk_arena *a, const sk_setup *s)

@@ -9,6 +9,10 @@
  * a move, and the programs of all phases are enlarged to that (the last region, scratch,
  * is longer).  "planned = mapped" therefore holds for such runs too.
  *
+ * A batch schedule (batch_schedule.h) is made of phases too: their programs differ in the batch,
+ * with train.relayout in the layout as well.  Such a run may go back to the phase before, by the
+ * noise scale or to a checkpoint, so there are moves in both directions.
+ *
  * Phases share heaps and control block.  Counters there belong to a group, so every phase
  * has group numbers of its own: its programs run as copies (`runs`) whose numbers begin
  * after those of the phases before. */
@@ -23,20 +27,30 @@ typedef struct sk_run_phase {
     sk_setup *setup;   /* of the first: the run's own */
     sk_program **runs; /* what sk_run_open gets, by rank */
     sk_moves moves;    /* from the phase before into this one; the first has none */
+    sk_moves back;     /* into the phase before, with a batch schedule */
 } sk_run_phase;
 
 typedef struct sk_relayout {
     sk_run_phase *v;
     int n, cap;
+    bool batches;  /* there is a batch schedule */
+    bool by_noise; /* which says no steps */
 } sk_relayout;
+
+bool sk_relayout_asked(const sk_job *job); /* has it phases? */
 
 /* For a setup whose programs of all ranks are made: reads job->relayout, plans every phase, and
  * makes s->relayout.  Programs of s get the bytes of the largest moment. */
 sk_status sk_relayout_plan(sk_setup *s);
 /* After sk_setup_data: all phases read the same data. */
 void sk_relayout_data(sk_setup *s);
-/* The phase that a run with so many steps done is in; 0 where the layout never changes. */
+/* The phase that a run with so many steps done is in; 0 where the layout never changes, and where
+ * the noise scale changes the batch. */
 int sk_relayout_at(const sk_setup *s, int64_t done);
+/* The same; by noise, the phase with this batch, or the largest below it. */
+int sk_relayout_with(const sk_setup *s, int64_t done, int64_t batch);
+/* The same of a rank whose program has this hash. */
+int sk_relayout_of(const sk_setup *s, int64_t done, uint64_t hash);
 const sk_setup *sk_relayout_setup(const sk_setup *s, int phase);
 /* What sk_run_open gets. */
 const sk_program *sk_relayout_run(const sk_setup *s, int phase, int rank);

@@ -108,7 +108,7 @@ static void same_order(sk_arena *a, const sk_job *job, const sk_training *t, con
     uint64_t batch = (uint64_t)sk_batch_of_step(&x->skipped_batches, c->state.step);
     uint64_t was = batch * (uint64_t)x->batch, is = batch * (uint64_t)job->batch;
     sk_out o = {.arena = a};
-    if (x->batch && x->batch != job->batch)
+    if (x->batch && x->batch != job->batch && t->next.samples < 0)
         sk_out_add(
             &o,
             "\ntrain.batch was %lld and is %lld: the run goes on at window %llu of the data, "
@@ -152,6 +152,14 @@ sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const c
     if (job) SK_TRY(same_model(a, job, t, &c, note));
     if (job) SK_TRY(same_bias(job, t, &c));
     if (job) SK_TRY(same_data(job, t, &x));
+    int64_t index = sk_batch_of_step(&x.skipped_batches, c.state.step);
+    bool even = x.next.samples < 0 || x.next.samples == index * x.batch; /* batches of one size */
+    bool moves = job && *job->batch_schedule;
+    t->next = x.next;
+    t->next.index = index;
+    t->next.batch = x.batch;
+    if (job && even && !moves) t->next.samples = -1;
+    if (x.next.samples < 0 && moves) t->next.samples = index * x.batch;
     if (job) same_order(a, job, t, &c, &x, note);
     t->step = c.state.step;
     t->tokens = c.state.tokens;

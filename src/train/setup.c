@@ -113,15 +113,29 @@ static void ask_factors(sk_setup *s)
     s->graph.factors_ctx = s;
 }
 
+/* Label smoothing and z-loss belong to a cross-entropy. */
+static sk_status check_loss(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    if (s->graph.cross_entropy || (job->label_smoothing == 0 && job->z_loss == 0)) return SK_OK;
+    return sk_fail(SK_ECONF,
+                   "%s is %g, and the loss of model %s is not a cross-entropy; leave it out",
+                   job->z_loss != 0 ? "train.z_loss" : "train.label_smoothing",
+                   job->z_loss != 0 ? job->z_loss : job->label_smoothing, job->model_name);
+}
+
 static sk_status make_graph(sk_setup *s)
 {
     const sk_job *job = s->job;
     sk_graph_size(&s->graph, 'b', job->batch);
     sk_graph_size(&s->graph, 't', job->seq);
     sk_layout_expect(&s->layout, &s->graph);
+    s->graph.label_smoothing = job->label_smoothing;
+    s->graph.z_loss = job->z_loss;
     if (job->build) job->build(&s->graph, job->build_ctx);
     else job->model->build(&s->graph, &job->hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&s->graph));
+    SK_TRY(check_loss(s));
     SK_TRY(make_products(s));
     ask_factors(s);
     sk_graph_grad(&s->graph);
@@ -332,7 +346,9 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 
 sk_knobs sk_setup_knobs(const sk_job *job)
 {
-    sk_knobs k = {.clip = job->clip, .warmup = job->warmup};
+    sk_knobs k = {.clip = job->clip,
+                  .warmup = job->warmup,
+                  .layer_decay = job->layer_decay < 1 ? job->layer_decay : 0};
     k.group[0].rate = 1;
     memcpy(k.group[0].v, job->knob, sizeof job->knob);
     for (int i = 0; i < job->n_groups; i++) {

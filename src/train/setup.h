@@ -78,6 +78,9 @@ sk_status sk_setup_check_more(sk_setup *s, double seconds);
 sk_status sk_setup_compile(sk_setup *s, int rank, sk_program **out); /* compile that one too */
 /* The program of a rank, or that of its class. */
 const sk_program *sk_setup_program_of(const sk_setup *s, int rank);
+/* An input of the graph, with the samples of training `shift` places further (sk_feed.shift). */
+sk_status sk_setup_fill_shifted(const sk_setup *s, int64_t shift, const char *input,
+                                const sk_extent *box, int64_t step, bool validation, void *to);
 /* For sk_run_opts.fill; ctx is the sk_setup. */
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                         int64_t step, bool validation, void *to);

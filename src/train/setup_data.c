@@ -125,15 +125,21 @@ sk_status sk_setup_check_more(sk_setup *s, double seconds)
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                         int64_t step, bool validation, void *to)
 {
-    const sk_setup *s = ctx;
-    const sk_feed *f = validation ? &s->val_feed : &s->feed;
+    (void)type;
+    return sk_setup_fill_shifted(ctx, 0, input, box, step, validation, to);
+}
+
+sk_status sk_setup_fill_shifted(const sk_setup *s, int64_t shift, const char *input,
+                                const sk_extent *box, int64_t step, bool validation, void *to)
+{
+    sk_feed f = validation ? s->val_feed : s->feed;
+    f.shift = validation ? 0 : shift;
     if (!strcmp(input, "loss_scale")) {
         *(float *)to = 1;
         return SK_OK;
     }
-    (void)type;
     sk_assert(box->n >= 1 && box->n <= 2);
     bool flat = box->n == 1;
-    return sk_feed_fill(f, input, step, box->at[0], box->size[0], flat ? 0 : box->at[1],
+    return sk_feed_fill(&f, input, step, box->at[0], box->size[0], flat ? 0 : box->at[1],
                         flat ? 1 : box->size[1], to);
 }

@@ -124,15 +124,15 @@ static bool has_fallback(const sk_setup *s)
 
 static sk_status add_programs(sk_setup *s, bool all)
 {
-    all |= *s->job->relayout != 0;
+    all |= sk_relayout_asked(s->job);
     SK_TRY(compile(s, all ? compile_all : compile_shapes));
     if (has_fallback(s)) return sk_fallback_plan(s, all);
-    return *s->job->relayout ? sk_relayout_plan(s) : SK_OK;
+    return sk_relayout_asked(s->job) ? sk_relayout_plan(s) : SK_OK;
 }
 
 sk_status sk_setup_second_programs(sk_setup *s)
 {
-    return *s->job->relayout || has_fallback(s) ? add_programs(s, false) : SK_OK;
+    return sk_relayout_asked(s->job) || has_fallback(s) ? add_programs(s, false) : SK_OK;
 }
 
 sk_status sk_setup_program(sk_arena *a, const sk_job *job, bool all, sk_setup *out)
@@ -153,7 +153,7 @@ sk_status sk_setup_run(sk_arena *a, const sk_job *job, sk_setup *out)
                        "layout: %d ranks would run on one host, where %d can; take fewer ranks or "
                        "more hosts (skein plan and simulate take any number)",
                        out->n_here, MOST_HERE);
-    if (*job->relayout || has_fallback(out)) return add_programs(out, true);
+    if (sk_relayout_asked(job) || has_fallback(out)) return add_programs(out, true);
     return compile(out, compile_classes);
 }
 

@@ -73,6 +73,9 @@ enum key {
     POSITIONS,
     CYCLE,
     EMA,
+    SMOOTH,
+    Z_LOSS,
+    DECAY,
     N_KEYS
 };
 static const struct {
@@ -118,6 +121,9 @@ static const struct {
     [POSITIONS] = {"positions", 32},
     [EMA] = {"ema", 0},     /* decay of the average of weights */
     [CYCLE] = {"cycle", 0}, /* momentum of the first step, as a schedule sets it */
+    [SMOOTH] = {"smooth", 0},
+    [Z_LOSS] = {"z", 0},
+    [DECAY] = {"layer_decay", 0},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -170,6 +176,9 @@ static void set_sizes(sk_trial *t, const double *v)
     t->late = v[LATE] != 0;
     t->cycle = v[CYCLE];
     t->ema = v[EMA];
+    t->smoothing = v[SMOOTH];
+    t->z_loss = v[Z_LOSS];
+    t->layer_decay = v[DECAY];
     t->noise = v[NOISE] != 0;
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
@@ -567,6 +576,9 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     put(p, LATE, x->home[SK_STATE] == SK_HOST && !l.sums && !l.ask.async && one_in(3));
     put(p, EMA, !l.averages && !l.ask.async && one_in(3) ? 0.75 : 0);
     put(p, NOISE, has_small_batches(&l, x) && one_in(2));
+    if (one_in(4)) put(p, SMOOTH, 0.1);
+    if (one_in(4)) put(p, Z_LOSS, 1e-2);
+    if (one_in(4)) put(p, DECAY, 0.5);
     if (one_in(3)) as_printed(&l, p->layout);
 }
 

@@ -1057,17 +1057,19 @@ static void do_xent_row(const sk_xent_job *j, int64_t r, double *x)
 {
     size_t size = sk_dtype_size(j->type), begin = (size_t)(r * j->n) * size;
     int64_t target = j->target[r] - j->at;
-    double m = -INFINITY, s = 0, w = (double)j->weight[r] * (double)*j->scale;
+    double m = -INFINITY, s = 0, all = 0, w = (double)j->weight[r] * (double)*j->scale;
     for (int64_t i = 0; i < j->n; i++) {
         x[i] = (double)get((const char *)j->logits + begin, j->type, i);
         m = fmax(m, x[i]);
     }
-    for (int64_t i = 0; i < j->n; i++) s += exp(x[i] - m);
+    for (int64_t i = 0; i < j->n; i++) s += exp(x[i] - m), all += x[i];
+    double own = 1 - (double)j->smooth, even = (double)j->smooth / (double)j->n;
+    double factor = 1 + 2 * (double)j->z * (m + log(s));
     j->m[r] = (float)m, j->s[r] = (float)s;
-    j->t[r] = target >= 0 && target < j->n ? (float)x[target] : 0;
+    j->t[r] = (float)(own * (target >= 0 && target < j->n ? x[target] : 0) + even * all);
     for (int64_t i = 0; i < j->n; i++)
         put((char *)j->dlogits + begin, j->type, i,
-            (float)(exp(x[i] - m) * w / s - (i == target ? w : 0)));
+            (float)(exp(x[i] - m) * factor * w / s - (i == target ? own * w : 0) - even * w));
 }
 
 static void do_xent(void *what)

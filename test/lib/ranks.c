@@ -48,6 +48,8 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     sk_layout_expect(&l, g);
     sk_graph_size(g, 'b', t->batch);
     sk_graph_size(g, 't', t->seq);
+    g->label_smoothing = t->smoothing;
+    g->z_loss = t->z_loss;
     t->model->build(g, &t->hyper, SK_TRAIN);
     g->extras = extras_of(t);
     sk_graph_grad(g);
@@ -254,7 +256,7 @@ void sk_trial_groups(sk_trial *t)
 
 sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
 {
-    sk_knobs k = {.clip = t->clip, .warmup = t->warmup};
+    sk_knobs k = {.clip = t->clip, .warmup = t->warmup, .layer_decay = t->layer_decay};
     k.group[0].rate = 1;
     numbers_of(t, o, k.group[0].v);
     for (int i = 0; i < t->n_groups; i++) {

@@ -55,6 +55,8 @@ typedef struct sk_trial {
         const char *name; /* NULL ends them */
         double value;
     } knobs[SK_MAX_KNOB + 1]; /* of the optimizer; others are as sk_trial_knobs says */
+    /* Of the training loss, 0: none; and of rates, from layer to layer. */
+    double smoothing, z_loss, layer_decay;
     /* NULL, or: gets every piece of weights and state at the end, once, one after the other. */
     void (*look)(void *ctx, const sk_tensor_shard *box);
     void *look_ctx;

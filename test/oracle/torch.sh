@@ -44,20 +44,21 @@ fi
 # ---- skein against PyTorch
 # At 1e-3 without warmup the loss of nano jumps to 8 and back within a step, in PyTorch too, and
 # each jump magnifies rounding a hundredfold; at 3e-4 it falls.
-against_torch() { # arch, learning rate, what to call it
+against_torch() { # arch, learning rate, what to call it, label smoothing, z-loss
     oracle make "$1" "$temp/$1"
     if ! "$skein" train model="$temp/$1" data.train="$temp/text" data.tokenizer=byte \
         data.order=sequential data.val_fraction=0 train.steps=20 train.batch=4 train.seq=256 \
         train.dtype=f32 optim.name=adamw optim.lr="$2" optim.betas=0.9,0.95 optim.eps=1e-8 \
-        optim.weight_decay=0.1 optim.clip=1 optim.schedule=constant optim.warmup=0 \
-        run="$temp/run_$1" >"$temp/said" 2>&1; then
+        train.label_smoothing="${4:-0}" train.z_loss="${5:-0}" optim.weight_decay=0.1 optim.clip=1 optim.schedule=constant optim.warmup=0 \
+        run="$temp/run_$1${4:-}" >"$temp/said" 2>&1; then
         tail -n 30 "$temp/said"
         return 1
     fi
-    oracle train "$temp/$1" "$temp/text" lr="$2" >"$temp/torch_$1"
-    oracle compare 1e-4 "$3" "$temp/run_$1/metrics.jsonl" "$temp/torch_$1"
+    oracle train "$temp/$1" "$temp/text" lr="$2" smooth="${4:-0}" z="${5:-0}" >"$temp/torch_$1"
+    oracle compare 1e-4 "$3" "$temp/run_$1${4:-}/metrics.jsonl" "$temp/torch_$1"
 }
 wrong=0
 against_torch gpt2 3e-4 "skein and PyTorch, GPT-2 nano" || wrong=1
 against_torch llama 1e-3 "skein and PyTorch, Llama with grouped keys" || wrong=1
+against_torch llama 1e-3 "the same with label smoothing and z-loss" 0.1 1e-3 || wrong=1
 exit $wrong

@@ -215,7 +215,10 @@ def train(folder, text, o):
         first = [(step * batch + i) % n_windows * seq for i in range(batch)]
         rows = torch.stack([data[a:a + seq + 1] for a in first])
         logits = model(config, p, rows[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+        loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(),
+                               label_smoothing=o["smooth"])
+        if o["z"]:
+            loss = loss + o["z"] * torch.logsumexp(logits, -1).square().mean()
         optim.zero_grad()
         loss.backward()
         # torch.nn.utils.clip_grad_norm_ adds in float32: 1.4e-5 off on 10 million numbers
@@ -270,7 +273,7 @@ def main():
     if what == "compare":
         return compare(float(plain[0]), *plain[1:])
     usual = dict(steps=20, batch=4, seq=256, lr=1e-3, beta1=0.9, beta2=0.95, eps=1e-8, decay=0.1,
-                 clip=1.0)
+                 clip=1.0, smooth=0, z=0)
     train(*plain, {**usual, **{k: float(v) for k, v in pairs.items()}})
     return 0
 

@@ -369,8 +369,10 @@ static double attention_cache(const trial *t, int64_t i)
 static double xent_loss(const trial *t, int64_t i)
 {
     double sum = 0;
-    for (int64_t k = 0; k < sk_count(&t->given.in[0]); k++)
-        sum += in(t, 3, k) * (in(t, 0, k) + log(in(t, 1, k)) - in(t, 2, k));
+    for (int64_t k = 0; k < sk_count(&t->given.in[0]); k++) {
+        double lse = in(t, 0, k) + log(in(t, 1, k));
+        sum += in(t, 3, k) * (lse - in(t, 2, k) + t->s->attr[0] * lse * lse);
+    }
     return i ? 0 : sum;
 }
 
@@ -680,6 +682,24 @@ static void one_sample(const sk_op *op, const sk_sample *s)
 
 /* A two-layer language model with tied weights: here the gradients of the cross-entropy's parts,
  * and of a parameter used twice, must come together. */
+static double smoothing, z_loss; /* of its loss */
+
+/* The loss of logits by its definition: (1 - e) nll + e / V sum of -log p + z (log sum exp)^2. */
+static double plain_loss(const sk_view *logits, const sk_view *target, const sk_view *weight)
+{
+    int64_t n = logits->size[logits->n - 1];
+    double loss = 0;
+    for (int64_t r = 0; r < sk_count(target); r++) {
+        double all = 0, even = 0;
+        for (int64_t k = 0; k < n; k++) all += exp(value(logits, r * n + k));
+        for (int64_t k = 0; k < n; k++) even += log(all) - value(logits, r * n + k);
+        double own = log(all) - value(logits, r * n + (int64_t)value(target, r));
+        loss += value(weight, r) * ((1 - smoothing) * own + smoothing / (double)n * even +
+                                    z_loss * log(all) * log(all));
+    }
+    return loss;
+}
+
 static double tiny_model(sk_graph *g, sk_view *v, sk_tensor **w, bool backward)
 {
     sk_graph_size(g, 'b', 2);
@@ -692,8 +712,9 @@ static double tiny_model(sk_graph *g, sk_view *v, sk_tensor **w, bool backward)
     sk_tensor *x = sk_apply(g, "embedding", .in = {*w, ids})->out[0];
     sk_tensor *l = sk_contract(g, "btc,vc->btv", x, *w);
     sk_tensor *m = sk_apply(g, "row_max", .in = {l})->out[0];
-    sk_node *s = sk_apply(g, "xent_terms", .in = {l, m, to});
-    sk_node *loss = sk_apply(g, "xent_loss", .in = {m, s->out[0], s->out[1], weights});
+    sk_node *s = sk_apply(g, "xent_terms", .in = {l, m, to}, .attr = {smoothing});
+    sk_node *loss =
+        sk_apply(g, "xent_loss", .in = {m, s->out[0], s->out[1], weights}, .attr = {z_loss});
     g->loss = loss->out[0];
     g->weight = loss->out[1];
     if (backward) sk_graph_grad(g);
@@ -708,11 +729,19 @@ static double tiny_model(sk_graph *g, sk_view *v, sk_tensor **w, bool backward)
         if (!strcmp(g->tensors.v[i]->name, "loss_scale"))
             v[i] = view_of(g, g->tensors.v[i], SK_F32), put(&v[i], 0, 1);
     run_nodes(g, 0, v);
-    return value(&v[g->loss->id], 0);
+    double have = value(&v[g->loss->id], 0);
+    double want = plain_loss(&v[l->id], &v[to->id], &v[weights->id]);
+    n_checks++;
+    if (!(fabs(have - want) <= (is64 ? 1e-12 : 1e-5) * fabs(want))) n_bad++;
+    if (!(fabs(have - want) <= (is64 ? 1e-12 : 1e-5) * fabs(want)))
+        printf("the loss with smoothing %g and z-loss %g is %.15g, %.15g is right\n", smoothing,
+               z_loss, have, want);
+    return have;
 }
 
-static void together(void)
+static void together(double e, double z)
 {
+    smoothing = e, z_loss = z;
     static const sk_op whole = {.name = "tied model"};
     static const sk_sample none = {.in = {0}};
     trial t = {.op = &whole, .s = &none};
@@ -816,7 +845,10 @@ int main(void)
         for (const sk_sample *s = (*op)->samples; s->in[0]; s++, n++) one_sample(*op, s);
         if (n < 2) n_bad++, printf("%s has fewer than two samples\n", (*op)->name);
     }
-    together();
+    together(0, 0);
+    together(0.1, 0);
+    together(0, 0.3);
+    together(0.2, 1e-4);
     refusals();
     wrong_numbers();
     free(blocks.v);

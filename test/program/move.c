@@ -1,7 +1,7 @@
 /* move.c - what a run keeps, moved between random pairs of layouts, byte for byte.
  *
  * Random small models with sizes that do not divide; two layouts of as many ranks,
- * {dp, tp, pp, zero} each.  Heaps are plain memory, filled with a pattern; under the
+ * {dp, tp, pp, zero} each, often with another batch.  Heaps are plain memory, filled with a pattern; under the
  * old layout every element of every kept tensor is a hash of its name and its place
  * in the whole tensor.  After the move the new layout must hold the same, and not a
  * byte outside the planned heap may have changed.  Each pair is moved on one host and
@@ -217,6 +217,7 @@ static void one_pair(int number)
     t.layout = text[0];
     check(!sk_trial_compile(&a, &t, &g[0], &p.from, &p.n));
     t.layout = text[1];
+    if (pick(0, 1)) t.batch = pick(1, 9); /* train.batch_schedule */
     check(!sk_trial_compile(&a, &t, &g[1], &p.to, &p.n));
     if (bad == before) move(&a, &p, NULL);
     if (bad == before) move(&a, &p, host_of);

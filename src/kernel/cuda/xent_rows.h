@@ -6,6 +6,10 @@
  *     m = max x,  s = sum of exp(x - m),  t = x[target]                          of each row
  *     dx = exp(x - m) w scale / s, and w scale less at the target
  *
+ * With label smoothing e, t = (1 - e) x[target] + e / n sum of x, and (1 - e) w scale are less at
+ * the target and e / n w scale everywhere; with a z-loss, the first term of dx has 1 + 2 z (m + log
+ * s) as a factor.
+ *
  * Logits are read once and gradients are written once, perhaps over the logits: the four ops read
  * them three times.  m, s and t are for xent_loss.  Everything is computed in float and rounded
  * once, as there. */
@@ -27,6 +31,7 @@ typedef struct sk_xent_job {
     const float *weight;   /* of each row */
     const float *scale;    /* one number: the gradient of the loss */
     float *m, *s, *t;      /* of each row; each may be NULL */
+    float smooth, z;       /* label smoothing and z-loss; 0: none */
     void *dlogits;         /* the logits themselves, or apart from them */
 } sk_xent_job;
 

@@ -118,16 +118,51 @@ static __device__ inline float exp_sum(const uint4 *tile, const span<T> &row, fl
     return total(sum);
 }
 
-/* The gradient of one pack.  `to` is where its row's `base` would be. */
 template <typename T>
+static __device__ inline float plain_sum(const uint4 *tile, const span<T> &row)
+{
+    constexpr int V = sk_pack<T>();
+    float sum = 0, v[V];
+#pragma unroll 2
+    for (int q = threadIdx.x; q < row.packs; q += blockDim.x) {
+        look_at(tile, row, q, v);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            if (q * V + e >= row.skip && q * V + e < row.end) sum += v[e];
+    }
+    return total(sum);
+}
+
+/* What smoothing and the z-loss change.  The target's own part of t; what all words have of t's sum
+ * over the row, and of its gradient; and of the gradient of s. */
+typedef struct softer {
+    float own, even;
+} softer;
+
+static __device__ inline softer softer_of(const sk_xent_job &j)
+{
+    return softer{1 - j.smooth, j.smooth / (float)j.n};
+}
+
+static __device__ inline float z_factor(const sk_xent_job &j, float top, float sum)
+{
+    return 1 + 2 * j.z * (top + logf(sum));
+}
+
+/* The gradient of one pack.  `to` is where its row's `base` would be. */
+template <typename T, bool SOFT>
 static __device__ inline void put_pack(const uint4 *tile, const span<T> &row, int q, int target,
-                                       float top, float ds, float d, T *to, bool alike)
+                                       float top, float ds, float d, float even, T *to, bool alike)
 {
     constexpr int V = sk_pack<T>();
     float v[V];
     look_at(tile, row, q, v);
 #pragma unroll
     for (int e = 0; e < V; e++) v[e] = sk_row_exp<T>(v[e] - top) * ds;
+    if (SOFT) {
+#pragma unroll
+        for (int e = 0; e < V; e++) v[e] -= even;
+    }
     if (target >= q * V && target < q * V + V) {
 #pragma unroll
         for (int e = 0; e < V; e++)
@@ -142,22 +177,26 @@ static __device__ inline void put_pack(const uint4 *tile, const span<T> &row, in
         if (q * V + e >= row.skip && q * V + e < row.end) to[q * V + e] = (T)v[e];
 }
 
-/* m and s by thread 0, t by the thread that has the target's pack. */
-template <typename T>
+/* m and s by thread 0, t by the thread that has the target's pack.  `all` is what other words have
+ * of t. */
+template <typename T, bool SOFT>
 static __device__ inline void put_numbers(const sk_xent_job &j, int64_t r, const uint4 *tile,
-                                          int target, float top, float sum)
+                                          int target, float top, float sum, float all)
 {
     constexpr int V = sk_pack<T>();
     if (threadIdx.x == 0) {
         if (j.m) j.m[r] = top;
         if (j.s) j.s[r] = sum;
-        if (j.t && target < 0) j.t[r] = 0;
+        if (j.t && target < 0) j.t[r] = all;
     }
-    if (j.t && target >= 0 && target / V % blockDim.x == threadIdx.x)
-        j.t[r] = (float)reinterpret_cast<const T *>(tile)[target];
+    if (j.t && target >= 0 && target / V % blockDim.x == threadIdx.x) {
+        float t = (float)reinterpret_cast<const T *>(tile)[target];
+        j.t[r] = SOFT ? softer_of(j).own * t + all : t;
+    }
 }
 
-template <typename T>
+/* SOFT: with label smoothing or a z-loss. */
+template <typename T, bool SOFT>
 static __global__ void __launch_bounds__(MOST_THREADS, 2) in_shared(sk_xent_job j, bool alike)
 {
     extern __shared__ uint4 tile[];
@@ -170,12 +209,17 @@ static __global__ void __launch_bounds__(MOST_THREADS, 2) in_shared(sk_xent_job 
         sk_async_wait();
         span<T> next = span_of<T>(j, r + gridDim.x);
         float top = largest(tile, row), sum = exp_sum(tile, row, top);
-        float d = row.weight * scale, ds = d / sum;
+        float d = row.weight * scale, ds = d / sum, even = 0, all = 0;
+        if (SOFT) {
+            softer f = softer_of(j);
+            all = f.even * plain_sum(tile, row), even = f.even * d;
+            ds *= z_factor(j, top, sum), d *= f.own;
+        }
         int target = target_of(j, row);
         T *to = (T *)j.dlogits + r * j.n - row.skip;
-        put_numbers<T>(j, r, tile, target, top, sum);
+        put_numbers<T, SOFT>(j, r, tile, target, top, sum, all);
         for (int q = me; q < row.packs || q < next.packs; q += threads) {
-            if (q < row.packs) put_pack(tile, row, q, target, top, ds, d, to, alike);
+            if (q < row.packs) put_pack<T, SOFT>(tile, row, q, target, top, ds, d, even, to, alike);
             if (q < next.packs) sk_async_copy16(&tile[q], next.base + q * V);
         }
         row = next;

@@ -6,12 +6,21 @@
 #include "run/cpu/optimize.h"
 #include "run/ordered_sums.h"
 
+#include <math.h>
 #include <string.h>
+
+/* Layers are those of the graph: 0 for what comes before the first block, the highest for the head.
+ * A tied embedding belongs to the layer that declares it. */
+double sk_run_rate(const sk_run *r, const sk_param_plan *q)
+{
+    double rate = r->opts.knobs.group[q->group].rate, decay = r->opts.knobs.layer_decay;
+    return decay > 0 ? rate * pow(decay, r->p->graph->n_layers - 1 - q->tensor->layer) : rate;
+}
 
 float sk_run_knob(const sk_run *r, const sk_param_plan *q, int k, bool decays)
 {
     sk_knob_role role = q->optim->knobs[k].role;
-    if (role == SK_KNOB_LR) return (float)(r->lr * r->opts.knobs.group[q->group].rate);
+    if (role == SK_KNOB_LR) return (float)(r->lr * sk_run_rate(r, q));
     if (role == SK_KNOB_MOMENTUM && r->momentum > 0) return (float)r->momentum;
     return role == SK_KNOB_DECAY && !decays ? 0 : (float)r->opts.knobs.group[q->group].v[k];
 }

@@ -30,7 +30,7 @@ static sk_update piece_of(const sk_run *r, const sk_inst *in)
                    .delay = in->delay,
                    .update = in->update,
                    .scale = in->scale,
-                   .rate = r->opts.knobs.group[q->group].rate,
+                   .rate = sk_run_rate(r, q),
                    .decay = q->decay ? sk_run_decay(r, q) : 0,
                    .bias_update = (float)q->tensor->bias_update,
                    .owner = q->owner,
