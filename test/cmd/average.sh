@@ -123,7 +123,7 @@ refused 64 "one run" no a b --last 1
 for bad in 0 -1 2.5 many; do refused 64 "--last is \"$bad\"" no a --last $bad; done
 refused 64 "has 1 number for 2 models" no a b --weights 1
 refused 64 "has 3 numbers for 2 models" no a b --weights 1,2,3
-for bad in 1,x 1,-1 1, nan,1 inf,1; do refused 64 "no number from 0 on" no a b --weights $bad; done
+for bad in 1,x 1,-1 "1," nan,1 inf,1; do refused 64 "no number from 0 on" no a b --weights "$bad"; done
 refused 64 "above 0" no a b --weights 0,0
 refused 64 "--dtype f64" no a b --dtype f64
 refused 64 "are needed" no
