@@ -6,7 +6,6 @@
 #include "cli/cmd.h"
 #include "cli/setting.h"
 #include "cli/sweep.h"
-#include "comm/boot.h"
 
 #include <math.h>
 #include <string.h>
@@ -162,7 +161,7 @@ static sk_status recall(ask *q, int argc, char **argv)
     if (!dir_of(q))
         return sk_fail(SK_EUSAGE, "sweep: which keys? give some with several values, as "
                                   "optim.lr=1e-3,3e-3, or run=DIR of a sweep: skein sweep --help");
-    SK_TRY(sk_sweep_recall(q->arena, dir_of(q), &old, &n));
+    SK_TRY(sk_sweep_recall(q->arena, "sweep", dir_of(q), &old, &n));
     char **words = sk_many(q->arena, char *, n + argc + 1);
     memcpy(words, old, (size_t)n * sizeof *words);
     memcpy(words + n, argv, (size_t)argc * sizeof *words);
@@ -254,18 +253,6 @@ static sk_status dry(const ask *q, sk_sweep *s)
     return SK_OK;
 }
 
-/* Under mpirun each of its processes would run all jobs, and each job would look for the others. */
-static sk_status check_alone(sk_arena *a)
-{
-    sk_boot boot = {0};
-    sk_status st = sk_boot_detect(a, &boot);
-    if (!st && boot.n_ranks < 2) return SK_OK;
-    return sk_fail(SK_EUSAGE,
-                   "sweep: %s started this as one of many; a sweep is one process, and "
-                   "starts its jobs itself",
-                   st || !boot.by ? "another launcher" : boot.by);
-}
-
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     ask *q = sk_new(a, ask);
@@ -280,7 +267,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     SK_TRY(make(q, s));
     SK_TRY(look(s));
     if (q->dry) return dry(q, s);
-    if (!q->table) SK_TRY(check_alone(a));
+    if (!q->table) SK_TRY(sk_sweep_alone(a, "sweep"));
     sk_status st = SK_OK;
     if (!q->table) st = sk_sweep_run(s, (int)q->at_once, q->format ? stderr : stdout);
     if (st && st != SK_ESTOP) return sk_trail(st, SK_HERE);

@@ -37,8 +37,7 @@ static void build(sk_graph *g, const sk_hyper *h, sk_mode mode)
         else y = sk_apply(g, "bias", .dims = sk_strdup(g->arena, dims), .in = {y, b})->out[0];
         from = to;
     }
-    sk_cross_entropy(g, y, sk_input(g, "targets", "b", SK_I32),
-                     sk_input(g, "weights", "b", SK_F32));
+    sk_classify(g, y, sk_input(g, "targets", "b", SK_I32), sk_input(g, "weights", "b", SK_F32));
 }
 
 static bool hf(sk_arena *a, const sk_hyper *h, int i, sk_hf *out)

@@ -92,7 +92,8 @@ bool sk_sweep_finished(const sk_sweep_job *j); /* nothing is left to do */
 const char *sk_sweep_state(const sk_sweep_job *j);
 /* sweep.json: the words to come back to a sweep with nothing but run=DIR. */
 sk_status sk_sweep_save(const sk_sweep *s);
-sk_status sk_sweep_recall(sk_arena *a, const char *dir, char ***words, int *n);
+/* The words of DIR/COMMAND.json, of "sweep" or "swap". */
+sk_status sk_sweep_recall(sk_arena *a, const char *command, const char *dir, char ***words, int *n);
 /* Outcome, curve and final losses of a job, as they are on disk now. */
 sk_status sk_sweep_look(sk_sweep *s, sk_sweep_job *j);
 /* Have job.yaml there; SK_ECREATE if there is one of another job. */
@@ -105,6 +106,8 @@ void sk_sweep_outcome(const char *dir, sk_status code, const char *why);
 
 /* All jobs that are not finished, at most `at_once` at a time.  SK_ESTOP: a signal came. */
 sk_status sk_sweep_run(sk_sweep *s, int at_once, FILE *progress);
+/* SK_EUSAGE if another launcher started this process as one of many. */
+sk_status sk_sweep_alone(sk_arena *a, const char *command);
 
 /* ---- results */
 

@@ -19,6 +19,9 @@ typedef struct fit {
     int n;
     sk_law law, *draws;
     int n_draws;
+    double at[2];      /* N and D of the prediction */
+    bool asked;        /* for one */
+    sk_law_point held; /* the job of that size, which the law is not fitted to; loss 0: none */
     sk_table t;
 } fit;
 
@@ -187,10 +190,35 @@ static sk_status within(const fit *f, const double at[2])
                    held[k], of[k], at[k], of[k]);
 }
 
-static sk_status predict(fit *f, const sk_sweep_groups *g, const sk_sweep_predict *p)
+/* Where the prediction is asked for.  A job that is there already is taken out of the points: it
+ * tells how good the law of the others is. */
+static sk_status aim(fit *f, const sk_sweep_groups *g, const sk_sweep_predict *p)
+{
+    int k = 0;
+    f->asked = p->words || p->params > 0 || p->tokens > 0;
+    if (!f->asked || !f->n) return SK_OK;
+    f->at[0] = p->params > 0 ? p->params : f->p[0].n;
+    f->at[1] = p->tokens > 0 ? p->tokens : f->p[0].d;
+    if (p->words) SK_TRY(predict_words(f, g, p->words, f->at));
+    while (k < f->n && (f->p[k].n != f->at[0] || f->p[k].d != f->at[1])) k++;
+    if (k == f->n) return SK_OK;
+    f->held = f->p[k];
+    for (f->n--; k < f->n; k++) {
+        f->p[k] = f->p[k + 1];
+        f->label[k] = f->label[k + 1];
+    }
+    return SK_OK;
+}
+
+static void add_one(fit *f, const char *name, const char *value)
+{
+    const char *cells[] = {name, value, "", ""};
+    sk_table_add(&f->t, cells);
+}
+
+static sk_status predict(fit *f, const sk_sweep_predict *p)
 {
     sk_arena *a = f->s->arena;
-    double at[2] = {p->params > 0 ? p->params : f->p[0].n, p->tokens > 0 ? p->tokens : f->p[0].d};
     if (p->compute > 0) {
         if (f->law.kind != SK_LAW_ND)
             return sk_fail(SK_EUSAGE, "sweep: --predict-compute needs jobs that differ in "
@@ -199,10 +227,13 @@ static sk_status predict(fit *f, const sk_sweep_groups *g, const sk_sweep_predic
         add(f, sk_print(a, "D at 6ND=%.4g", p->compute), best_d, &p->compute);
         add(f, sk_print(a, "loss at 6ND=%.4g", p->compute), best_loss, &p->compute);
     }
-    if (p->words) SK_TRY(predict_words(f, g, p->words, at));
-    if (!p->words && !(p->params > 0) && !(p->tokens > 0)) return SK_OK;
-    SK_TRY(within(f, at));
-    add(f, sk_print(a, "loss at N=%.0f D=%.0f", at[0], at[1]), get_loss, at);
+    if (!f->asked) return SK_OK;
+    SK_TRY(within(f, f->at));
+    add(f, sk_print(a, "loss at N=%.0f D=%.0f", f->at[0], f->at[1]), get_loss, f->at);
+    if (!(f->held.loss > 0)) return SK_OK;
+    double off = 100 * (sk_law_loss(&f->law, f->at[0], f->at[1]) / f->held.loss - 1);
+    add_one(f, "measured there (held out)", sk_print(a, "%.5g", f->held.loss));
+    add_one(f, "prediction off by, %", sk_print(a, "%.2f", off));
     return SK_OK;
 }
 
@@ -215,10 +246,11 @@ sk_status sk_sweep_fit(sk_sweep *s, const sk_sweep_groups *g, const sk_sweep_pre
     static const char *const head[] = {"name", "value", "low", "high"};
     fit f = {.s = s, .t = {.arena = s->arena, .head = head, .n_cols = 4}};
     SK_TRY(collect(&f, g));
+    SK_TRY(aim(&f, g, p));
     SK_TRY(sk_law_fit(s->arena, kind_of(&f), f.p, f.n, &f.law));
     f.n_draws = sk_law_draws(s->arena, &f.law, f.p, f.n, DRAWS, DRAW_SEED, &f.draws);
     add_law(&f);
-    SK_TRY(predict(&f, g, p));
+    SK_TRY(predict(&f, p));
     if (!format) {
         printf("\n%s over %d points\n", texts[f.law.kind], f.n);
         SK_TRY(show_points(&f));

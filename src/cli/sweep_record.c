@@ -12,8 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-static const char format_key[] = "skein-sweep";
-static const sk_strict limits = {.depth = 3, .objects = 4, .values = 4096};
+static const sk_strict limits = {.depth = 3, .objects = 4096, .values = 65536};
 enum { MOST_BYTES = 1 << 20 };
 
 /* ---- states */
@@ -49,7 +48,7 @@ const char *sk_sweep_state(const sk_sweep_job *j)
 sk_status sk_sweep_save(const sk_sweep *s)
 {
     sk_out o = {.arena = s->arena};
-    sk_out_add(&o, "{\"format\": \"%s\", \"version\": 1,\n \"words\": [", format_key);
+    sk_out_add(&o, "{\"format\": \"skein-sweep\", \"version\": 1,\n \"words\": [");
     for (int i = 0; i < s->n_said; i++) {
         if (i) sk_out_add(&o, ",\n  ");
         sk_strict_quote(&o, s->said[i]);
@@ -58,12 +57,13 @@ sk_status sk_sweep_save(const sk_sweep *s)
     return sk_file_replace(sk_print(s->arena, "%s/sweep.json", s->dir), o.s, o.n);
 }
 
-static sk_status read_words(sk_arena *a, const char *path, json_t *root, char ***words, int *n)
+static sk_status read_words(sk_arena *a, const char *command, const char *path, json_t *root,
+                            char ***words, int *n)
 {
     json_t *list = json_object_get(root, "words");
     const char *format = json_string_value(json_object_get(root, "format"));
-    if (!format || strcmp(format, format_key) || !json_is_array(list))
-        return sk_fail(SK_EDATA, "%s is not the file of a sweep", path);
+    if (!format || strcmp(format, sk_print(a, "skein-%s", command)) || !json_is_array(list))
+        return sk_fail(SK_EDATA, "%s is not the file of a %s", path, command);
     *n = (int)json_array_size(list);
     *words = sk_many(a, char *, *n + 1);
     for (int i = 0; i < *n; i++) {
@@ -74,20 +74,20 @@ static sk_status read_words(sk_arena *a, const char *path, json_t *root, char **
     return SK_OK;
 }
 
-sk_status sk_sweep_recall(sk_arena *a, const char *dir, char ***words, int *n)
+sk_status sk_sweep_recall(sk_arena *a, const char *command, const char *dir, char ***words, int *n)
 {
-    const char *path = sk_print(a, "%s/sweep.json", dir);
+    const char *path = sk_print(a, "%s/%s.json", dir, command);
     sk_text t;
     json_t *root = NULL;
     if (!sk_is_there(path))
         return sk_fail(SK_EUSAGE,
-                       "sweep: there is no %s to go on with; give keys with several values, as "
-                       "optim.lr=1e-3,3e-3: skein sweep --help",
-                       path);
+                       "%s: there is no %s to go on with; give the keys of a new one: skein %s "
+                       "--help",
+                       command, path, command);
     SK_TRY(sk_file_read(a, path, &t));
-    if (t.n > MOST_BYTES) return sk_fail(SK_EDATA, "%s is not the file of a sweep", path);
+    if (t.n > MOST_BYTES) return sk_fail(SK_EDATA, "%s is not the file of a %s", path, command);
     SK_TRY(sk_strict_json(path, t.s, t.n, &limits, &root));
-    sk_status st = read_words(a, path, root, words, n);
+    sk_status st = read_words(a, command, path, root, words, n);
     json_decref(root);
     return st;
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/proc.h"
+#include "comm/boot.h"
 #include "skein.h"
 #include "train/checkpoint.h"
 
@@ -263,4 +264,16 @@ sk_status sk_sweep_run(sk_sweep *s, int at_once, FILE *progress)
     }
     catch_signals(&r, false);
     return st;
+}
+
+/* Under mpirun each of its processes would run all jobs, and each job would look for the others. */
+sk_status sk_sweep_alone(sk_arena *a, const char *command)
+{
+    sk_boot boot = {0};
+    sk_status st = sk_boot_detect(a, &boot);
+    if (!st && boot.n_ranks < 2) return SK_OK;
+    return sk_fail(SK_EUSAGE,
+                   "%s: %s started this as one of many; a %s is one process, and starts its jobs "
+                   "itself",
+                   command, st || !boot.by ? "another launcher" : boot.by, command);
 }

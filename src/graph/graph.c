@@ -217,6 +217,13 @@ sk_node *sk_apply_at(sk_graph *g, const char *where, const char *op, sk_call cal
     return n;
 }
 
+bool sk_node_validates(const sk_graph *g, const sk_node *n)
+{
+    for (int w = 0; w < SK_N_SUMS; w++)
+        if (sk_sum_validates(w) && g->sum[w] && n->into[0] == g->sum[w]) return true;
+    return false;
+}
+
 void sk_graph_sum(sk_graph *g, sk_sum_kind which, sk_tensor *scalar)
 {
     sk_node *n = scalar->from;

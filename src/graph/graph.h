@@ -45,8 +45,12 @@ typedef enum sk_sum_kind {
     SK_SUM_WEIGHT, /* of tokens: what the loss is divided by */
     SK_SUM_AUX,    /* auxiliary losses, such as the balance of experts */
     SK_SUM_DROPS,  /* choices of experts that were full */
+    SK_SUM_RIGHT,  /* samples of a classifier whose class has the largest logit */
     SK_N_SUMS
 } sk_sum_kind;
+
+/* Training steps do without this one: it is made by validations alone. */
+static inline bool sk_sum_validates(int which) { return which == SK_SUM_RIGHT; }
 
 struct sk_tensor {
     const char *name;
@@ -116,7 +120,7 @@ struct sk_graph {
     union { /* scalars; see sk_graph_sum */
         sk_tensor *sum[SK_N_SUMS];
         struct {
-            sk_tensor *loss, *weight, *aux, *drops;
+            sk_tensor *loss, *weight, *aux, *drops, *right;
         };
     };
     sk_tensor *logits; /* for sampling and accuracy; may be NULL */
@@ -153,6 +157,8 @@ sk_shape sk_tensor_shape(const sk_graph *g, const sk_tensor *t);
  * first, and `into` of every one of them is that tensor.  Setting g->loss and g->weight by hand, as
  * sk_cross_entropy does, means the same for one part. */
 void sk_graph_sum(sk_graph *g, sk_sum_kind which, sk_tensor *scalar);
+/* Does the node run in validations alone: is it there for such a sum? */
+bool sk_node_validates(const sk_graph *g, const sk_node *n);
 
 /* Add the backward half: for every parameter that the loss depends on, nodes whose
  * outputs go `into` it.  The gradient is that of the *sums* of the loss and of aux; the program

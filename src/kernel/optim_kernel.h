@@ -38,8 +38,8 @@ typedef struct sk_step_scalars {
     int32_t phase;   /* of the step: below sk_update_job.phases */
     double momentum; /* over 0: in place of the knobs of sk_update_job.momentum */
     int32_t full;    /* by PACK: some values did not fit; the host writes 0 */
-    double loss, tokens, aux, drops, norm; /* by CLIP, as in sk_step_out; norm is grad_norm */
-    double small;                          /* likewise */
+    double loss, tokens, aux, drops, right, norm; /* by CLIP, as in sk_step_out; norm: grad_norm */
+    double small;                                 /* likewise */
     float scale; /* for gradients: mean, clipped, without the loss scale */
     int32_t finite, again;
     int32_t skip; /* no update is to be made */

@@ -117,3 +117,12 @@ void sk_cross_entropy(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_ten
     g->loss = loss->out[0];
     g->weight = loss->out[1];
 }
+
+void sk_classify(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights)
+{
+    sk_cross_entropy(g, logits, targets, weights);
+    if (g->status) return;
+    const sk_node *loss = g->loss->from; /* of: largest logit, sum, the target's logit, weight */
+    sk_node *right = sk_apply(g, "xent_right", .in = {loss->in[0], loss->in[2], weights});
+    if (!g->status) sk_graph_sum(g, SK_SUM_RIGHT, right->out[0]);
+}

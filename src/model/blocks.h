@@ -53,5 +53,8 @@ typedef void sk_hf_own(sk_arena *a, const sk_hyper *h, int layer, int k, sk_hf *
  * g->weight.  Its terms (maximum, sum of exponentials, target's logit) are plain reductions over v,
  * so that a split vocabulary needs nothing special. */
 void sk_cross_entropy(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights);
+/* The same for samples of one class each, whose weights are 0 or 1; also counts those that are
+ * right (SK_SUM_RIGHT), and validations have an accuracy. */
+void sk_classify(sk_graph *g, sk_tensor *logits, sk_tensor *targets, sk_tensor *weights);
 
 #endif

@@ -114,7 +114,7 @@ static void stats_operands(const sk_program *p, const sk_inst *in, sk_visit *vis
 {
     plain_operands(p, in, visit, ctx);
     for (int w = 0; w < SK_N_SUMS; w++)
-        for (int i = 0; p->sums[w].counts && i < p->sums[w].n; i++)
+        for (int i = 0; sk_sum_made(p, w, in->training) && i < p->sums[w].n; i++)
             visit(ctx, &p->sums[w].buf[i], SK_READS | SK_BESIDE);
     for (int i = 0; in->training && !p->layout.home[SK_GRAD] && i < p->params.n; i++)
         visit(ctx, &p->params.v[i].grad_shard, SK_READS | SK_BESIDE);

@@ -162,7 +162,7 @@ static sk_status task(sk_lowering *e, sk_task t)
     SK_TRY(receive_all(e, t));
     for (int i = 0; i < nodes->n; i++) {
         const sk_node *n = e->g->nodes.v[nodes->v[i]];
-        if (!sk_lower_in_task(e, n, t)) continue;
+        if (!sk_lower_in_task(e, n, t) || (e->training && sk_node_validates(e->g, n))) continue;
         if (layer >= 0 && n->layer != layer) sk_lower_task_end(e);
         layer = n->layer;
         e->at.unit++;

@@ -466,4 +466,10 @@ char *sk_inst_print(const sk_program *p, int pc, sk_arena *a);  /* one line, no 
 uint64_t
 sk_program_hash(const sk_program *p); /* equal on all ranks: model, layout, version, choices */
 
+/* Does this rank count a sum of the graph in a training step, or in a validation? */
+static inline bool sk_sum_made(const sk_program *p, int which, bool training)
+{
+    return p->sums[which].counts && !(training && sk_sum_validates(which));
+}
+
 #endif

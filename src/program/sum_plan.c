@@ -52,6 +52,7 @@ static void plan_sum(sk_lowering *e, int which)
 sk_status sk_plan_sums(sk_lowering *e)
 {
     for (int w = 0; w < SK_N_SUMS; w++) {
+        if (sk_sum_validates(w) && !e->opts->validate) continue;
         if (e->g->sum[w]) e->p->n_sums = w + 1;
         plan_sum(e, w);
     }

@@ -23,10 +23,12 @@ static sk_status nodes_run(const sk_program *p, int from, int to, bool backward,
     }
     for (int i = 0; i < g->nodes.n; i++) {
         bool here = p->spread.stage[i] == p->stage;
-        int want = here && (backward || g->nodes.v[i]->phase == SK_FORWARD) ? p->n_micro : 0;
+        const sk_node *n = g->nodes.v[i];
+        bool due = backward ? !sk_node_validates(g, n) : n->phase == SK_FORWARD;
+        int want = here && due ? p->n_micro : 0;
         if (runs[i] != want)
             return sk_fail(SK_EBUG, "P8: rank %d: '%s' is made %d times in %d micro-batches",
-                           p->rank, g->nodes.v[i]->out[0]->name, runs[i], want);
+                           p->rank, n->out[0]->name, runs[i], want);
     }
     return SK_OK;
 }

@@ -83,6 +83,7 @@ typedef struct sk_step_out {
                                  gradient, in the units of grad_norm squared; see sk_noise */
     double aux;               /* mean auxiliary loss (of routers), not part of loss */
     double drops;             /* choices of experts that were dropped for lack of capacity */
+    double right;             /* samples of a classifier whose class has the largest logit */
     double seconds, waited;   /* of this rank; of these, waiting for others or moving bytes */
     double copied, uncovered; /* seconds of copies between memories; of these, waited for */
     int64_t wire; /* bytes that this rank moved to others, counted: sk_comm_bytes_sent */

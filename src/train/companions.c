@@ -184,6 +184,11 @@ static sk_text plain_generation(sk_arena *a, const sk_companions *c)
     return (sk_text){o.s, o.n};
 }
 
+static sk_text generation_of(sk_arena *a, const sk_companions *c)
+{
+    return c->text[GENERATION].s ? c->text[GENERATION] : plain_generation(a, c);
+}
+
 static sk_status put(int dir, const char *name, sk_text text)
 {
     return sk_folder_write(dir, name, 0666, text.s, text.n);
@@ -200,12 +205,27 @@ static sk_status write_texts(int dir, const sk_companions *c)
 
 sk_status sk_companions_write(sk_arena *a, int dir, const sk_companions *c, const char *config)
 {
-    sk_text generation = c->text[GENERATION].s ? c->text[GENERATION] : plain_generation(a, c);
+    sk_text generation = generation_of(a, c);
     for (int i = 0; i < SK_N_TOKEN_IDS; i++)
         if (c->ids[i]) config = with_key(a, config, keys[i], c->ids[i]);
     SK_TRY(put(dir, "config.json", (sk_text){config, strlen(config)}));
     SK_TRY(put(dir, names[GENERATION], generation));
     return write_texts(dir, c);
+}
+
+/* ---- comparing ---- */
+
+static bool same(const char *x, const char *y) { return x && y ? !strcmp(x, y) : x == y; }
+
+/* Ids that are not said are those that config.json has by itself. */
+const char *sk_companions_differ(sk_arena *a, const sk_companions *x, const sk_companions *y)
+{
+    if (!same(x->tokenizer_json, y->tokenizer_json)) return "tokenizer.json";
+    for (int i = 0; i < GENERATION; i++)
+        if (!same(x->text[i].s, y->text[i].s)) return names[i];
+    for (int i = 0; i < SK_N_TOKEN_IDS; i++)
+        if (x->ids[i] && y->ids[i] && strcmp(x->ids[i], y->ids[i]) != 0) return keys[i];
+    return same(generation_of(a, x).s, generation_of(a, y).s) ? NULL : names[GENERATION];
 }
 
 /* ---- with a run ---- */

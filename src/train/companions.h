@@ -28,6 +28,8 @@ typedef struct sk_companions {
 
 /* Is it the name of one of these files? */
 bool sk_companions_name(const char *file);
+/* The first file, or key of config.json, in which both are not alike; NULL: none. */
+const char *sk_companions_differ(sk_arena *a, const sk_companions *x, const sk_companions *y);
 
 /* Those of a directory; none is there is no error.  tokenizer_json is left NULL. */
 sk_status sk_companions_read(sk_arena *a, const char *dir, sk_companions *out);

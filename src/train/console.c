@@ -149,6 +149,7 @@ static void on_step(sk_console *c, const sk_record *r)
 static void on_val(sk_console *c, const sk_record *r)
 {
     c->val = r->loss;
+    c->accuracy = r->accuracy;
     if (isnan(c->best) || r->loss < c->best) {
         c->best = r->loss;
         c->best_at = r->step;
@@ -275,6 +276,7 @@ static void done_loss(const sk_console *c)
     const char *unit = bytes ? "byte" : c->s->tokenizer ? "token" : "sample";
     fprintf(c->to, "   val %.4f nats/%s", c->val, unit);
     if (bytes) fprintf(c->to, " (%.3f bits/byte)", c->val / log(2));
+    if (isfinite(c->accuracy)) fprintf(c->to, ", %.2f %% right", 100 * c->accuracy);
     if (c->best < c->val) fprintf(c->to, "   best %.4f @%lld", c->best, (long long)c->best_at);
 }
 
@@ -326,9 +328,11 @@ void sk_console_done(sk_console *c, const char *model_dir)
                 sk_proc_age() - (sk_now() - c->t->channel->began));
     fprintf(c->to, "\n");
     done_gpu(c, &a);
-    sk_console_label(c, "saved");
-    fprintf(c->to, "%s/\n", model_dir);
-    if (c->s->tokenizer) {
+    if (*model_dir) {
+        sk_console_label(c, "saved");
+        fprintf(c->to, "%s/\n", model_dir);
+    }
+    if (*model_dir && c->s->tokenizer) {
         sk_console_label(c, "next");
         fprintf(c->to, "skein sample %s --prompt \"%s\"\n", c->t->dir, c->s->job->sample_prompt);
     }

@@ -34,6 +34,7 @@ typedef struct sk_console {
     sk_record row;   /* a row that waits for its validation loss */
     bool waiting;
     double val, best; /* newest and best validation loss; NaN: none */
+    double accuracy;  /* of the newest; NaN: no classifier */
     int64_t best_at;
     double spark[SK_SPARK]; /* losses of the last rows */
     int n_spark;

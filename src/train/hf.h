@@ -49,8 +49,12 @@ sk_status sk_hf_load(const char *dir, const sk_model *m, const sk_hyper *h,
 sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
                       const sk_hf_shape *shapes, int n_shapes);
 
-/* The same of a checkpoint, which is read without its tensors' bytes: its parameters are those of
- * the model that it says it holds.  An arch that is not known is left to others to refuse. */
+/* Bit t is set if a tensor of the model has sk_dtype t in the directory's files. */
+sk_status sk_hf_types(const char *dir, const sk_model *m, const sk_hyper *h,
+                      const sk_hf_shape *shapes, int n_shapes, unsigned *types);
+
+/* sk_hf_check() of a checkpoint, which is read without its tensors' bytes: its parameters are those
+ * of the model that it says it holds.  An arch that is not known is left to others to refuse. */
 struct sk_ckpt;
 sk_status sk_hf_check_ckpt(const struct sk_ckpt *c);
 

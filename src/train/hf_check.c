@@ -178,6 +178,36 @@ sk_status sk_hf_check(const char *dir, const sk_model *m, const sk_hyper *h,
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
+static sk_status types_of_file(const checker *c, const char *file, unsigned *types)
+{
+    sk_arena a = {0};
+    sk_st st;
+    sk_status status = open_file(c, &a, file, &st);
+    for (int i = 0; i < c->all->n && !status; i++) {
+        const sk_st_tensor *t = sk_hf_find_spelled(&st, c->all->v[i].e.file_name);
+        if (t) *types |= 1U << t->type;
+    }
+    if (!status) sk_st_close(&st);
+    sk_arena_end(&a);
+    return status;
+}
+
+sk_status sk_hf_types(const char *dir, const sk_model *m, const sk_hyper *h,
+                      const sk_hf_shape *shapes, int n_shapes, unsigned *types)
+{
+    sk_arena a = {0};
+    sk_hf_places all = {0};
+    files names = {0};
+    checker c = {.dir = dir, .model = m, .hyper = h, .all = &all, .files = &names};
+    sk_status status = sk_hf_list_places(&a, m, h, shapes, n_shapes, &all);
+    *types = 0;
+    if (!status) status = list_files(&a, dir, &c.index, &names);
+    for (int i = 0; i < names.n && !status; i++) status = types_of_file(&c, names.v[i], types);
+    json_decref(c.index);
+    sk_arena_end(&a);
+    return status ? sk_trail(status, SK_HERE) : SK_OK;
+}
+
 static sk_status check_shapes(sk_arena *a, const sk_ckpt *c, const sk_hf_shape *shapes, int n)
 {
     for (int i = 0; i < n; i++) {

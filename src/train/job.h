@@ -69,7 +69,8 @@ typedef struct sk_job {
     int64_t log_every, val_every, val_batches, sample_every; /* 0: never; -1: choose */
     int64_t dropless; /* 1: a step in which an expert was full is run again with room for all */
     int64_t noise;    /* 1: measure the gradient noise scale */
-    int64_t trace;    /* 1: keep the times of the last step: trace.json */
+    double stop_loss, stop_accuracy; /* a validation as good as that ends the run; 0: none does */
+    int64_t trace;                   /* 1: keep the times of the last step: trace.json */
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */
@@ -82,5 +83,11 @@ typedef struct sk_job {
     void (*build)(sk_graph *g, void *ctx);
     void *build_ctx;
 } sk_job;
+
+/* train.steps=0: one validation, on all of its data, and nothing else. */
+static inline bool sk_job_validates_only(const sk_job *j)
+{
+    return !j->steps && !(j->time_limit > 0);
+}
 
 #endif

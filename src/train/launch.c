@@ -97,7 +97,7 @@ static sk_status outcome(sk_launcher *l)
                        "stopped after step %lld, everything is saved; skein train --resume run=%s "
                        "continues",
                        (long long)l->console.last.step, l->t.dir);
-    if (l->setup.tokenizer && l->job->sample_every) sk_launch_final_sample(l);
+    if (l->setup.tokenizer && l->job->sample_every && *l->final) sk_launch_final_sample(l);
     sk_console_done(&l->console, l->final);
     return SK_OK;
 }

@@ -54,6 +54,7 @@ typedef struct sk_record {
     double mfu;                   /* of the peak; 0: not known */
     double scale;                 /* of the loss in this step: loss_scale.h */
     double grad_var, noise_scale; /* as metrics.h has them */
+    double accuracy;              /* of a validation; NAN: the model is no classifier */
     bool noise;                   /* these were measured: train.noise */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
     int64_t batch;                /* samples of this step; 0: it never changes */

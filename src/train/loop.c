@@ -73,7 +73,8 @@ static sk_status write_trace(sk_loop *l)
 static sk_status finish(sk_loop *l)
 {
     if (l->s->job->trace && l->done > l->t->step) SK_TRY(write_trace(l));
-    if (l->s->has_val && l->s->job->val_every) SK_TRY(sk_loop_validate(l));
+    if (l->s->has_val && l->s->job->val_every && l->validated != l->done)
+        SK_TRY(sk_loop_validate(l));
     if (l->tried != l->done) SK_TRY(sk_loop_save(l));
     return SK_OK;
 }
@@ -106,6 +107,7 @@ static sk_status train(sk_loop *l)
     l->clock_rate = sk_fault_clock();
     l->save_interval.every = l->s->job->ckpt_every.seconds;
     l->save_interval.began = l->save_interval.last = sk_loop_clock(l);
+    if (sk_job_validates_only(l->s->job)) return sk_loop_validate(l);
     do {
         SK_TRY(run_steps(l));
         SK_TRY(finish(l));

@@ -185,13 +185,21 @@ sk_status sk_loop_step(sk_loop *l)
     return SK_OK;
 }
 
+/* val.stop_loss, val.stop_accuracy: alike on all ranks, since each has the sums of all. */
+static bool is_reached(const sk_job *job, const sk_record *r)
+{
+    return (job->stop_loss > 0 && r->loss <= job->stop_loss) ||
+           (job->stop_accuracy > 0 && r->accuracy >= job->stop_accuracy);
+}
+
 /* As many samples in all phases, rounded up to batches. */
 static int64_t val_batches(const sk_loop *l)
 {
     int64_t n = l->s->job->val_batches, first = l->t->setup->job->batch, now = l->s->job->batch;
     if (n < 0) {
         n = l->s->val_feed.n_windows / first;
-        n = n < 1 ? 1 : n > VAL_BATCHES ? VAL_BATCHES : n;
+        if (n > VAL_BATCHES && !sk_job_validates_only(l->s->job)) n = VAL_BATCHES;
+        n = n < 1 ? 1 : n;
     }
     return (n * first + now - 1) / now;
 }
@@ -199,15 +207,23 @@ static int64_t val_batches(const sk_loop *l)
 sk_status sk_loop_validate(sk_loop *l)
 {
     int64_t n = val_batches(l);
-    double loss = 0, tokens = 0;
+    double loss = 0, tokens = 0, right = 0;
     for (int64_t i = 0; i < n; i++) {
         sk_step_out out = {0};
         SK_TRY(sk_run_validate(l->run, i, &out));
         loss += out.loss * out.tokens;
         tokens += out.tokens;
+        right += out.right;
     }
-    if (l->rank || tokens <= 0) return SK_OK;
-    sk_record r = {.kind = SK_REC_VAL, .step = l->done, .loss = loss / tokens};
+    if (tokens <= 0) return SK_OK;
+    l->validated = l->done;
+    bool classes = l->s->graph.right != NULL;
+    sk_record r = {.kind = SK_REC_VAL,
+                   .step = l->done,
+                   .loss = loss / tokens,
+                   .accuracy = classes ? right / tokens : NAN};
+    if (is_reached(l->s->job, &r)) l->lr_schedule.steps = l->done;
+    if (l->rank) return SK_OK;
     sk_metrics_val(&l->metrics, &r);
     sk_channel_put(l->channel, &r);
     return SK_OK;

@@ -204,8 +204,10 @@ bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_
 
 bool sk_metrics_val(sk_metrics *m, const sk_record *r)
 {
-    char line[128];
-    snprintf(line, sizeof line, "{\"step\":%lld,\"val_loss\":%s}\n", (long long)r->step,
-             json(r->loss).s);
+    char line[160], accuracy[56] = "";
+    if (isfinite(r->accuracy))
+        snprintf(accuracy, sizeof accuracy, ",\"val_accuracy\":%s", json(r->accuracy).s);
+    snprintf(line, sizeof line, "{\"step\":%lld,\"val_loss\":%s%s}\n", (long long)r->step,
+             json(r->loss).s, accuracy);
     return put(m, line);
 }

@@ -25,15 +25,18 @@ static void read_line(sk_arena *a, const char *line, const char *end, sk_curve *
     double step, loss, ms = 0, tokens = 0;
     int n = c->train.n;
     if (end == line || end[-1] != '}' || !number(line, end, "{\"step\":", &step)) return;
-    if (!(step >= 1 && step < 1e15)) return;
+    if (!(step >= 0 && step < 1e15)) return; /* 0: of a validation before any step */
     sk_curve_point before = n ? c->train.v[n - 1] : (sk_curve_point){0}, p = before;
     p.step = (int64_t)step;
+    p.accuracy = p.noise = NAN;
     if (number(line, end, "\"val_loss\":", &p.loss)) {
+        if (!number(line, end, "\"val_accuracy\":", &p.accuracy)) p.accuracy = NAN;
         *(sk_curve_point *)sk_push(a, &c->val) = p;
         return;
     }
     if (!number(line, end, "\"loss\":", &loss) || !number(line, end, "\"ms\":", &ms)) return;
     if (number(line, end, "\"tokens\":", &tokens) && isfinite(tokens)) p.tokens = tokens;
+    if (!number(line, end, "\"noise_scale\":", &p.noise)) p.noise = NAN;
     p.loss = loss;
     p.seconds = before.seconds + (ms > 0 && isfinite(ms) ? 1e-3 * ms : 0);
     *(sk_curve_point *)sk_push(a, &c->train) = p;
@@ -63,6 +66,11 @@ static double mean_at(const sk_curve *c, int n)
 
 double sk_curve_loss(const sk_curve *c) { return mean_at(c, c->train.n); }
 double sk_curve_val(const sk_curve *c) { return c->val.n ? c->val.v[c->val.n - 1].loss : NAN; }
+
+double sk_curve_accuracy(const sk_curve *c)
+{
+    return c->val.n ? c->val.v[c->val.n - 1].accuracy : NAN;
+}
 
 static bool reach_val(const sk_curve *c, double target, sk_curve_point *out)
 {

@@ -21,6 +21,8 @@
 typedef struct sk_curve_point {
     int64_t step;
     double loss;            /* NAN: was not finite */
+    double accuracy;        /* of a validation of a classifier; else NAN */
+    double noise;           /* noise scale, in samples (train.noise); NAN: none */
     double tokens, seconds; /* since the beginning */
 } sk_curve_point;
 
@@ -37,6 +39,7 @@ sk_status sk_curve_read(sk_arena *a, const char *path, sk_curve *out);
 
 /* At the end; NAN: there is none. */
 double sk_curve_loss(const sk_curve *c), sk_curve_val(const sk_curve *c);
+double sk_curve_accuracy(const sk_curve *c);
 
 /* Where the target is reached, by validations or by training losses; false: never. */
 bool sk_curve_reach(const sk_curve *c, bool val, double target, sk_curve_point *out);

@@ -129,8 +129,8 @@ static sk_status fits_vocab(const char *tokenizer, const sk_tokenizer *t, const 
 }
 
 /* The tokenizer that was asked for, or that of the run, and what goes with it. */
-static sk_status find_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenizer,
-                             sk_companions *out)
+sk_status sk_export_checkpoint_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenizer,
+                                      sk_companions *out)
 {
     const char *kept = tokenizer ? NULL : sk_rundir_tokenizer(a, c->path);
     sk_tokenizer *t = NULL;
@@ -155,7 +155,7 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
         return sk_fail(SK_EDATA, "%s: it holds a model '%s', which this skein does not know",
                        c->path, c->state.hyper.arch);
     SK_TRY(sk_hf_shapes_of(a, m, &c->state.hyper, &shapes, &n));
-    SK_TRY(find_tokens(a, c, tokenizer, &with));
+    SK_TRY(sk_export_checkpoint_tokens(a, c, tokenizer, &with));
     sk_hf_reader *read = averages ? sk_hf_averages_from_ckpt : sk_hf_from_ckpt;
     return sk_hf_save(dir, m, &c->state.hyper, shapes, n, type, read, (void *)c, &with);
 }
@@ -177,7 +177,7 @@ static sk_status read_directory(void *ctx, sk_tensor_shard *whole)
     return sk_hf_load(d->path, d->model, d->hyper, d->shapes, d->n_shapes, whole, 1);
 }
 
-static sk_status apart(const char *from, const char *to)
+sk_status sk_export_apart(const char *from, const char *to)
 {
     struct stat x, y;
     if (stat(from, &x) || stat(to, &y) || x.st_dev != y.st_dev || x.st_ino != y.st_ino)
@@ -187,8 +187,8 @@ static sk_status apart(const char *from, const char *to)
 
 /* The tokenizer that was asked for, or that of the directory as it is, also one that skein cannot
  * read. */
-static sk_status directory_tokens(sk_arena *a, const char *from, const char *tokenizer,
-                                  const sk_hyper *hyper, sk_companions *out)
+sk_status sk_export_model_tokens(sk_arena *a, const char *from, const char *tokenizer,
+                                 const sk_hyper *hyper, sk_companions *out)
 {
     const char *own = sk_print(a, "%s/tokenizer.json", from);
     sk_tokenizer *t = NULL;
@@ -210,11 +210,11 @@ sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, 
 {
     sk_companions with;
     directory d = {.path = from, .hyper = hyper};
-    SK_TRY(apart(from, dir));
+    SK_TRY(sk_export_apart(from, dir));
     SK_TRY(sk_hf_config(from, &d.model, hyper));
     SK_TRY(sk_hf_shapes_of(a, d.model, hyper, &d.shapes, &d.n_shapes));
     SK_TRY(sk_hf_check(from, d.model, hyper, d.shapes, d.n_shapes));
-    SK_TRY(directory_tokens(a, from, tokenizer, hyper, &with));
+    SK_TRY(sk_export_model_tokens(a, from, tokenizer, hyper, &with));
     return sk_hf_save(dir, d.model, hyper, d.shapes, d.n_shapes, type, read_directory, &d, &with);
 }
 

@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "train/checkpoint.h"
+#include "train/companions.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
 #include "train/batch_schedule.h"
@@ -27,6 +28,13 @@ sk_status sk_export_checkpoint(sk_arena *a, const sk_ckpt *c, const char *tokeni
 /* Out of another model directory; `tokenizer` as above, "" copies its own if it has one. */
 sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, sk_dtype type,
                           const char *dir, sk_hyper *hyper);
+/* What either takes along with the weights; `tokenizer` as above. */
+sk_status sk_export_checkpoint_tokens(sk_arena *a, const sk_ckpt *c, const char *tokenizer,
+                                      sk_companions *out);
+sk_status sk_export_model_tokens(sk_arena *a, const char *from, const char *tokenizer,
+                                 const sk_hyper *hyper, sk_companions *out);
+/* SK_ECREATE: both are one directory. */
+sk_status sk_export_apart(const char *from, const char *to);
 /* What checkpoint.extra holds of a run: its number of steps, the updates so far (more than steps
  * where stages update asynchronously), the loss scale and the skipped steps (loss_scale.h), skipped
  * batches, what it reads in which order, and its tokenizer. */

@@ -81,6 +81,25 @@ static sk_status open_val(sk_setup *s)
     return SK_OK;
 }
 
+/* What is asked of validations, and none would be made. */
+static sk_status check_stop(const sk_setup *s)
+{
+    const sk_job *job = s->job;
+    const char *what = sk_job_validates_only(job) ? "train.steps=0, a validation alone"
+                       : job->stop_loss > 0       ? "val.stop_loss"
+                       : job->stop_accuracy > 0   ? "val.stop_accuracy"
+                                                  : NULL;
+    if (job->stop_accuracy > 0 && !s->graph.right)
+        return sk_fail(SK_ECONF,
+                       "val.stop_accuracy is %g, and the model has no classes to get right; "
+                       "val.stop_loss is for all models",
+                       job->stop_accuracy);
+    if (what && (!s->has_val || !job->val_every))
+        return sk_fail(SK_ECONF, "%s needs validations; %s", what,
+                       s->has_val ? "val.every is 0" : "there are no validation data: data.val");
+    return SK_OK;
+}
+
 static sk_status open_data(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -99,7 +118,8 @@ static sk_status open_data(sk_setup *s)
     SK_TRY(open_stores(s));
     bool shuffle = !strcmp(job->data_order, "shuffle");
     SK_TRY(sk_feed_open(&s->feed, &s->train, job->seq, job->batch, job->seed, shuffle));
-    return s->has_val ? open_val(s) : SK_OK;
+    if (s->has_val) SK_TRY(open_val(s));
+    return check_stop(s);
 }
 
 sk_status sk_setup_data(sk_setup *s)

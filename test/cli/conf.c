@@ -374,8 +374,8 @@ static void hints(void)
 
 static void ranges(void)
 {
-    refused(load("train.steps=0"), SK_EUSAGE,
-            "train.steps is \"0\"; a whole number from 1 to 1e+15 is needed");
+    refused(load("train.steps=-1"), SK_EUSAGE,
+            "train.steps is \"-1\"; a whole number from 0 to 1e+15 is needed");
     refused(load("train.steps=abc"), SK_EUSAGE, "train.steps is \"abc\"");
     refused(load("train.steps=1.5"), SK_EUSAGE, "a whole number");
     refused(load("train.steps=99999999999999999999"), SK_EUSAGE, "a whole number");

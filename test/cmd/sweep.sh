@@ -178,6 +178,15 @@ sweep "${job[@]}" train.steps=40 train.batch=2,4,8 optim.lr=1e-2,3e-2 val.every=
 said '^train.batch keys reached steps steps_sd tokens seconds gain scaling'
 said '^2 lr=[13]e-2 [01]/1'
 said '^critical batch'
+! grep -q noise_scale said || fail "a noise scale that nobody measured: $(cat said)"
+sweep "${job[@]}" train.steps=40 train.batch=2,4,8,16 optim.lr=3e-2 val.every=4 layout=micro=2 train.noise=1 run=noisy --target-loss 4.5
+said '^critical batch: ([0-9.e+]+ \(steps = [0-9.e+]+ \+ [0-9.e+]+ / batch\)|above|below)'
+said '^noise scale: [0-9.e+]+, the median of [1-4] batch sizes? \([0-9.e+]+ to [0-9.e+]+\)'
+said '^4 - 1/1 .* [0-9.e+]+$'
+sweep run=noisy --table --target-loss 4.5 -o csv
+head -n 1 said | grep -q 'scaling,noise_scale$' || fail "csv: $(cat said)"
+sweep "${job[@]}" train.steps=20 train.batch=2,4 val.every=4 run=two --target-loss 5.3
+said '^critical batch: 2 batch sizes reach the target; 3 are needed'
 sweep run=study --table --target-loss 0.001 -o csv
 [ "$(grep -c 'not reached' said)" = 3 ] || fail "a loss that nobody reaches: $(cat said)"
 # all batch sizes are validated on the same sequences
@@ -189,7 +198,16 @@ refused 65 'at least 4' run=study --table --fit
 sweep "${job[@]}" train.steps=10,20,40,80 optim.lr=1e-2 run=law --jobs 2 --fit --predict train.steps=160
 said '^loss = E \+ B / D\^beta over 4 points'
 said '^loss at N=35712 D=10240'
+! grep -q 'held out' said || fail "a job that is not there is held out: $(cat said)"
+# a job of the size that is asked for is left out of the fit, and compared with it
+sweep "${job[@]}" train.steps=10,20,40,80,160 optim.lr=1e-2 run=law --jobs 2 --fit --predict train.steps=160
+said '^loss = E \+ B / D\^beta over 4 points'
+said '^measured there \(held out\) [0-9.]+$'
+said '^prediction off by, % -?[0-9.]+$'
+sweep run=law --table --fit
+said '^loss = E \+ B / D\^beta over 5 points'
 sweep run=law --table --fit --predict-tokens 10240 -o csv
+grep -q '^measured there (held out),' said || fail "csv: $(cat said)"
 said '^name,value,low,high'
 said '^beta,[0-9.]+,'
 refused 64 'says nothing about' run=law --table --fit --predict-params 1e6

@@ -728,6 +728,7 @@ static const struct large {
     {"two_level_grad", {{"b16t1024u8", "b16t1024e64", "b16t1024e64"}}},
     {"unpack", {{"b16t512h16s3d64"}}},
     {"unpack_grad", {{"b16t512h16r1d64", "b16t512h16z2d64"}}},
+    {"xent_right", {{"b64t1024", "b64t1024", "b64t1024"}}},
     {"xent_terms", {{"b1t512v50304", "b1t512", "b1t512%50304"}}},
     {"xent_terms_grad", {{"b1t512v50304", "b1t512", "b1t512%50304", "b1t512", "b1t512"}}},
 };

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     char **words = NULL;
     int n_words = 0;
     fuzz_file("sweep.json", data, n);
-    sk_status st = sk_sweep_recall(&a, fuzz_dir(), &words, &n_words);
+    sk_status st = sk_sweep_recall(&a, "sweep", fuzz_dir(), &words, &n_words);
     fuzz_refused(st, SK_EDATA);
     for (int i = 0; !st && i < n_words; i++) sk_assert(strlen(words[i]) <= n);
     sk_arena_end(&a);

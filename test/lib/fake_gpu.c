@@ -804,6 +804,7 @@ static void do_clip(void *what)
     p->tokens = sum[SK_SUM_WEIGHT];
     p->aux = sum[SK_SUM_AUX] / tokens;
     p->drops = sum[SK_SUM_DROPS];
+    p->right = sum[SK_SUM_RIGHT];
     p->norm = sqrt(squares) / tokens / scale;
     p->small = j->small ? *j->small / (tokens * scale * tokens * scale) : 0;
     p->finite = isfinite(p->loss) && isfinite(p->norm);

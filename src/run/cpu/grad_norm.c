@@ -152,7 +152,7 @@ void sk_do_stats(sk_run *r, const sk_inst *in)
     if (r->full) s[SK_STAT_NORM] += INFINITY;
     for (int w = 0; w < SK_N_SUMS; w++) {
         const sk_sum_plan *sum = &p->sums[w];
-        for (int i = 0; sum->counts && i < sum->n; i++) {
+        for (int i = 0; sk_sum_made(p, w, in->training) && i < sum->n; i++) {
             double x = (double)*(real *)sk_run_data(r, sum->buf[i]);
             if (!sum->cell) s[SK_STAT_SUMS + w] = x;
             else if (sum->cell[i] >= 0) s[SK_STAT_SUMS + p->n_sums + sum->cell[i]] = x;
@@ -195,6 +195,7 @@ static void take_sums(sk_run *r, const sk_inst *in)
     r->out.tokens = sum[SK_SUM_WEIGHT];
     r->out.aux = sum[SK_SUM_AUX] / tokens;
     r->out.drops = sum[SK_SUM_DROPS];
+    r->out.right = sum[SK_SUM_RIGHT];
     r->out.grad_norm = sqrt(squares) / tokens / r->loss_scale;
     r->out.finite = isfinite(r->out.loss) && isfinite(r->out.grad_norm);
     double unit = tokens * r->loss_scale; /* of grad_norm */

@@ -87,7 +87,8 @@ static sk_status stats(const sk_run *r, const sk_inst *in)
     j.full = &g->scalars->full;
     for (int w = 0; w < SK_N_SUMS; w++) {
         const sk_sum_plan *s = &r->p->sums[w];
-        if (s->counts && s->n && !s->cell) j.sum[w] = sk_gpu_data(r, s->buf[0]);
+        if (sk_sum_made(r->p, w, in->training) && s->n && !s->cell)
+            j.sum[w] = sk_gpu_data(r, s->buf[0]);
     }
     if (g->offload && in->training) SK_TRY(sk_offload_squares(g->offload, &j.more));
     if (in->out[1] >= 0) {

@@ -123,6 +123,7 @@ static void read_scalars(sk_run *r)
     r->out.small = t->small;
     r->out.aux = t->aux;
     r->out.drops = t->drops;
+    r->out.right = t->right;
     r->out.finite = t->finite;
     r->out.again = t->again;
     r->skip = t->skip;

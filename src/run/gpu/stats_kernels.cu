@@ -183,6 +183,7 @@ static __device__ void take_sums(const sk_clip_job *j, double loss_scale)
     p->tokens = sum[SK_SUM_WEIGHT];
     p->aux = sum[SK_SUM_AUX] / tokens;
     p->drops = sum[SK_SUM_DROPS];
+    p->right = sum[SK_SUM_RIGHT];
     p->norm = sqrt(squares) / tokens / loss_scale;
     p->small = j->small ? *j->small / (tokens * loss_scale * tokens * loss_scale) : 0;
     p->finite = isfinite(p->loss) && isfinite(p->norm);

@@ -1,0 +1,125 @@
+/* average.c - `skein average`: the mean of the weights of several models, as a model directory. */
+#include "base/file_io.h"
+#include "base/strings.h"
+#include "cli/argv.h"
+#include "cli/cmd.h"
+#include "train/checkpoint.h"
+#include "train/model_average.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 1024 };
+
+typedef struct ask {
+    const char *words[MOST + 1]; /* OUT, then models */
+    int n;
+    const char *weights, *last, *type;
+} ask;
+
+/* The newest checkpoints of a run, the oldest of them first. */
+static sk_status last_of(sk_arena *a, const ask *q, sk_average_of *v, int *n)
+{
+    const char *run = q->words[1], *home = sk_print(a, "%s/ckpt", run);
+    int64_t most = 0, *steps;
+    int have = 0;
+    if (!sk_read_int(q->last, &most) || most < 1 || most > MOST)
+        return sk_fail(SK_EUSAGE,
+                       "average: --last is \"%.40s\"; a whole number from 1 to %d is "
+                       "needed",
+                       q->last, MOST);
+    if (q->n != 2)
+        return sk_fail(SK_EUSAGE, "average: --last takes checkpoints of one run; %d are given",
+                       q->n - 1);
+    if (!sk_is_dir(home))
+        return sk_fail(SK_EDATA, "%s is no run: it has no ckpt/ to take the last %lld of", run,
+                       (long long)most);
+    SK_TRY(sk_ckpt_list(a, home, &steps, &have));
+    if (have < most)
+        return sk_fail(SK_EDATA,
+                       "%s has %d checkpoint%s, --last asks for %lld; a run keeps them all with "
+                       "ckpt.keep=0, one every ckpt.every steps",
+                       run, have, sk_plural(have), (long long)most);
+    *n = (int)most;
+    for (int i = 0; i < *n; i++)
+        v[i].what = sk_print(a, "%s/step-%010lld", home, (long long)steps[*n - 1 - i]);
+    return SK_OK;
+}
+
+static sk_status read_weights(sk_arena *a, const char *text, sk_average_of *v, int n)
+{
+    char *rest = sk_strdup(a, text), *word;
+    double sum = 0;
+    int k = 0;
+    while ((word = strsep(&rest, ","))) {
+        double x = 0;
+        if (!sk_read_plain(word, &x) || !isfinite(x) || x < 0)
+            return sk_fail(SK_EUSAGE, "average: \"%.40s\" of --weights is no number from 0 on",
+                           word);
+        if (k < n) v[k].weight = x, sum += x;
+        k++;
+    }
+    if (k != n)
+        return sk_fail(SK_EUSAGE, "average: --weights has %d number%s for %d model%s", k,
+                       sk_plural(k), n, sk_plural(n));
+    if (!(sum > 0) || !isfinite(sum))
+        return sk_fail(SK_EUSAGE, "average: the sum of --weights is %g; a number above 0 is needed",
+                       sum);
+    return SK_OK;
+}
+
+static sk_status read_words(sk_arena *a, int argc, char **argv, ask *q)
+{
+    const sk_argv_option options[] = {{"--weights", &q->weights, false},
+                                      {"--last", &q->last, false},
+                                      {"--dtype", &q->type, false},
+                                      {0}};
+    SK_TRY(sk_argv_words(a, argc, argv, options, q->words, MOST + 1, &q->n));
+    if (q->n < 2)
+        return sk_fail(SK_EUSAGE, "average: a directory to write, and the runs, checkpoints or "
+                                  "model directories to average are needed");
+    return SK_OK;
+}
+
+static sk_status choose_type(const ask *q, const sk_average_of *v, int n, sk_dtype *type)
+{
+    if (!q->type) return sk_average_type(v, n, type);
+    if (sk_dtype_find(q->type, type) && (*type == SK_F32 || *type == SK_BF16 || *type == SK_F16))
+        return SK_OK;
+    return sk_fail(SK_EUSAGE, "average: --dtype %.40s; f32, bf16 or f16 is needed", q->type);
+}
+
+static sk_status run(sk_arena *a, int argc, char **argv)
+{
+    ask *q = sk_new(a, ask);
+    sk_dtype type = SK_F32;
+    SK_TRY(read_words(a, argc, argv, q));
+    int n = q->n - 1;
+    sk_average_of *v = sk_many(a, sk_average_of, MOST);
+    for (int i = 0; i < n; i++) v[i].what = q->words[1 + i];
+    if (q->last) SK_TRY(last_of(a, q, v, &n));
+    for (int i = 0; i < n; i++) v[i].weight = 1;
+    if (q->weights) SK_TRY(read_weights(a, q->weights, v, n));
+    SK_TRY(sk_average_open(a, v, n));
+    SK_TRY(choose_type(q, v, n, &type));
+    SK_TRY(sk_average_save(v, n, type, q->words[0]));
+    printf("saved %s/, the mean of %d model%s in %s:\n", q->words[0], n, sk_plural(n),
+           sk_dtype_name(type));
+    for (int i = 0; i < n; i++) printf("  %-6g %s\n", v[i].weight, v[i].path);
+    return SK_OK;
+}
+
+const sk_cmd sk_cmd_average = {
+    .name = "average",
+    .doc = "the mean of the weights of runs, checkpoints or models, as a model directory",
+    .help =
+        "usage: skein average OUT MODEL... [--weights 1,2,1] [--dtype f32|bf16|f16]\n"
+        "       skein average OUT RUN --last N\n\n"
+        "MODEL is a run (its newest checkpoint), a checkpoint (RUN/ckpt/step-...) or a model\n"
+        "directory (RUN/final).  All must have one architecture, the same sizes and the same\n"
+        "tokenizer.  Sums are in float64, one tensor at a time; the type is that of the models.\n"
+        "--last N averages the newest N checkpoints of a run.\n"
+        "    skein average mean runs/a runs/b runs/c --weights 1,2,1\n"
+        "    skein average lawa runs/last --last 5\n",
+    .run = run,
+};

@@ -1,0 +1,45 @@
+/* swap.h - stochastic weight averaging in parallel (Gupta, Serrano, DeCoste 2020); between the
+ * files of `skein swap`.
+ *
+ *     phase 1   one training with large batches
+ *     phase 2   workers that go on from its weights, each on its own: small batches, another seed
+ *     phase 3   the mean of the workers' weights; all models are validated on all of data.val
+ *
+ * Every phase is a sweep (sweep.h) below the directory of the swap, and so resumed and skipped as
+ * its jobs are:
+ *
+ *     swap.json            the words that made it; once all is done, the rows of the table
+ *     large/job/           phase 1, a run directory
+ *     small/seed=2/ ...    phase 2: train.seed of phase 1 and so on
+ *     average-4/           the mean of 4 workers, a model directory
+ *     val/model=.../       a validation alone (train.steps=0) of each model
+ */
+#ifndef SK_CLI_SWAP_H
+#define SK_CLI_SWAP_H
+
+#include "cli/sweep.h"
+
+typedef struct sk_swap {
+    sk_arena *arena;
+    const char *dir, *file; /* file: NULL, or the FILE.yaml of all phases */
+    const char **words;     /* key=value that all phases have */
+    int n_words;
+    const char **large, **small; /* those of phases 1 and 2 */
+    int n_large, n_small;
+    const char **said; /* the words that all follows from, as they were written */
+    int n_said;
+    int workers, at_once;
+    FILE *progress;
+    sk_sweep one, two, three; /* the phases; jobs of three: large, workers, average */
+    const char *average;      /* the model directory of phase 3 */
+} sk_swap;
+
+/* All that is not done yet.  SK_ESTOP: a signal came. */
+sk_status sk_swap_run(sk_swap *w);
+/* The table, and swap.json with its rows. */
+sk_table sk_swap_table(sk_swap *w);
+sk_status sk_swap_save(sk_swap *w, const sk_table *rows); /* rows NULL: none so far */
+/* What the numbers say, for people. */
+void sk_swap_tell(sk_swap *w, FILE *to);
+
+#endif

@@ -1,0 +1,137 @@
+/* swap_phases.c - the three phases of a swap as sweeps. */
+#include "cli/swap.h"
+#include "base/file_io.h"
+#include "train/model_average.h"
+
+#include <string.h>
+
+enum { MORE = 4 };
+
+/* A phase: words of all phases, its own, and more that follow from where it stands. */
+static void begin(sk_swap *w, sk_sweep *s, const char *name, const char *const *own, int n_own,
+                  const char *const *more, int n_more)
+{
+    int n = 0;
+    *s = (sk_sweep){.arena = w->arena,
+                    .dir = sk_print(w->arena, "%s/%s", w->dir, name),
+                    .file = w->file,
+                    .words = sk_many(w->arena, const char *, w->n_words + n_own + n_more + 1),
+                    .said = sk_many(w->arena, const char *, w->n_words + n_own + n_more + 3)};
+    for (int i = 0; i < w->n_words; i++) s->words[n++] = w->words[i];
+    for (int i = 0; i < n_own; i++) s->words[n++] = own[i];
+    for (int i = 0; i < n_more; i++) s->words[n++] = more[i];
+    s->n_words = n;
+    if (s->file) s->said[s->n_said++] = s->file;
+    for (int i = 0; i < n; i++) s->said[s->n_said++] = s->words[i];
+}
+
+/* The only key with several values. */
+static void vary(sk_swap *w, sk_sweep *s, const char *key, const char **values, int n)
+{
+    sk_axis *x = sk_push(w->arena, &s->axes);
+    sk_out all = {.arena = w->arena};
+    for (int i = 0; i < n; i++) sk_out_add(&all, "%s[%s]", i ? "," : "", values[i]);
+    *x = (sk_axis){.key = key, .values = values, .n = n};
+    s->said[s->n_said++] = sk_print(w->arena, "%s=%s", key, all.s);
+}
+
+static sk_status all_done(const sk_sweep *s, const char *what)
+{
+    for (int i = 0; i < s->jobs.n; i++) {
+        const sk_sweep_job *j = &s->jobs.v[i];
+        if (sk_sweep_done(j)) continue;
+        return sk_fail(j->ended && j->code ? j->code : SK_EDATA,
+                       "swap: %s, %s, is %s%s%s; it is needed for the average", what, j->dir,
+                       sk_sweep_state(j), *j->why ? ": " : "", j->why);
+    }
+    return SK_OK;
+}
+
+/* All phases run, also those that are done: that compares their keys with those that they were
+ * begun with. */
+static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
+{
+    SK_TRY(sk_sweep_expand(s));
+    if (!sk_is_there(sk_print(w->arena, "%s/swap.json", w->dir))) SK_TRY(sk_swap_save(w, NULL));
+    fprintf(w->progress, "phase %d: %s, %d job%s\n", phase, what, s->jobs.n, sk_plural(s->jobs.n));
+    sk_status st = sk_sweep_run(s, w->at_once, w->progress);
+    if (st == SK_ESTOP)
+        return sk_fail(SK_ESTOP, "stopped in phase %d; skein swap run=%s goes on", phase, w->dir);
+    SK_TRY(st);
+    return all_done(s, what);
+}
+
+/* ---- 1 and 2 */
+
+static sk_status run_large(sk_swap *w)
+{
+    begin(w, &w->one, "large", w->large, w->n_large, NULL, 0);
+    return run(w, &w->one, 1, "large batches");
+}
+
+static const char *model_of(sk_swap *w, const sk_sweep_job *j)
+{
+    return sk_print(w->arena, "%s/final", j->dir);
+}
+
+/* Seeds follow that of phase 1: no worker sees the batches in its order. */
+static sk_status run_workers(sk_swap *w)
+{
+    const sk_sweep_job *first = &w->one.jobs.v[0];
+    const char *model = sk_print(w->arena, "model=%s", model_of(w, first));
+    const char **seeds = sk_many(w->arena, const char *, w->workers);
+    for (int i = 0; i < w->workers; i++)
+        seeds[i] =
+            sk_print(w->arena, "%llu", (unsigned long long)first->job->seed + 1 + (unsigned)i);
+    begin(w, &w->two, "small", w->small, w->n_small, &model, 1);
+    vary(w, &w->two, "train.seed", seeds, w->workers);
+    return run(w, &w->two, 2, "workers with small batches");
+}
+
+/* ---- 3 */
+
+/* The directory appears at once, so that one that is there is complete. */
+static sk_status average(sk_swap *w)
+{
+    sk_average_of *v = sk_many(w->arena, sk_average_of, w->workers);
+    sk_dtype type;
+    w->average = sk_print(w->arena, "%s/average-%d", w->dir, w->workers);
+    if (sk_is_dir(w->average)) return SK_OK;
+    for (int i = 0; i < w->workers; i++)
+        v[i] = (sk_average_of){.what = model_of(w, &w->two.jobs.v[i]), .weight = 1};
+    fprintf(w->progress, "phase 3: the mean of %d worker%s\n", w->workers, sk_plural(w->workers));
+    SK_TRY(sk_average_open(w->arena, v, w->workers));
+    SK_TRY(sk_average_type(v, w->workers, &type));
+    return sk_average_save(v, w->workers, type, w->average);
+}
+
+/* With the keys of phase 2, and all of data.val unless val.batches says otherwise. */
+static sk_status validate(sk_swap *w)
+{
+    static const char *const more[] = {"train.steps=0", "train.time=0", "val.every=-1",
+                                       "train.noise=0"};
+    const char **models = sk_many(w->arena, const char *, w->workers + 2);
+    int n = 0;
+    models[n++] = model_of(w, &w->one.jobs.v[0]);
+    for (int i = 0; i < w->workers; i++) models[n++] = model_of(w, &w->two.jobs.v[i]);
+    models[n++] = w->average;
+    begin(w, &w->three, "val", w->small, w->n_small, more, MORE);
+    vary(w, &w->three, "model", models, n);
+    return run(w, &w->three, 3, "validations");
+}
+
+/* A mistake in the keys of phase 2 is told before phase 1 runs for hours. */
+static sk_status check_small(sk_swap *w)
+{
+    begin(w, &w->two, "small", w->small, w->n_small, NULL, 0);
+    return sk_sweep_load(&w->two, NULL, 0, NULL, sk_new(w->arena, sk_job));
+}
+
+sk_status sk_swap_run(sk_swap *w)
+{
+    SK_TRY(check_small(w));
+    SK_TRY(run_large(w));
+    SK_TRY(run_workers(w));
+    SK_TRY(average(w));
+    return validate(w);
+}

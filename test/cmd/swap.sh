@@ -1,0 +1,154 @@
+#!/bin/bash
+# swap.sh - skein swap: three phases, the table and swap.json, going on after kill -9 and after a
+# stop, layouts of phases, other keys, workers that fail.
+set -eu
+cd "$(dirname "$0")/../.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cp example/one_file.c "$temp/text"
+cp example/layouts/tiny.yaml "$temp/tiny.yaml"
+cd "$temp"
+checks=0
+job=(model=tiny data.train=text train.seq=16 optim.warmup=2 log.every=0 train.threads=1)
+large="train.batch=16 train.steps=5"
+small="train.batch=3 train.steps=4 optim.lr=5e-4"
+
+fail() {
+    echo "$*"
+    exit 1
+}
+
+swap() { # words: must succeed; the output is in said
+    timeout 120 "$skein" swap "$@" >said 2>&1 || { rc=$?; cat said; fail "swap $*: exit code $rc"; }
+    checks=$((checks + 1))
+}
+
+refused() { # exit code, words of the sentence, words of the command
+    local want=$1 words=$2 rc=0
+    shift 2
+    timeout 60 "$skein" swap "$@" >said 2>&1 || rc=$?
+    [ "$rc" = "$want" ] || { cat said; fail "swap $*: exit code $rc, not $want"; }
+    grep -qF -- "$words" said || { cat said; fail "swap $*: \"$words\" is not in its sentence"; }
+    checks=$((checks + 1))
+}
+
+said() { # a line that must be there, blanks counted as one
+    tr -s ' ' <said | sed 's/^ //' | grep -qE -- "$1" || { cat said; fail "there is no line $1"; }
+    checks=$((checks + 1))
+}
+
+# ---- all phases: by hand it is the same
+swap "${job[@]}" run=w --large "$large" --small "$small" --workers 3 --jobs 2
+said '^large w/large/job/final 16 5 [0-9.]+ [0-9.]+ *$'
+said '^small w/small/seed=4/final 3 9 [0-9.]+ [0-9.]+ *$'
+said '^average w/average-3 9 [0-9.]+ [0-9.]+ *$'
+said '^val [0-9.]+ after phase 1, [0-9.]+ ± [0-9.e-]+ mean of workers, [0-9.]+ average'
+python3 -m json.tool w/swap.json >json 2>/dev/null || [ ! -x "$(command -v python3)" ] || fail "swap.json is no JSON"
+[ "$(grep -c '"phase"' w/swap.json)" = 5 ] || fail "swap.json has other rows than the table"
+"$skein" train "${job[@]}" train.batch=16 train.steps=5 run=one >/dev/null
+for seed in 2 3 4; do
+    "$skein" train "${job[@]}" model=one/final train.batch=3 train.steps=4 optim.lr=5e-4 train.seed=$seed run=two$seed >/dev/null
+    cmp "two$seed/final/model.safetensors" "w/small/seed=$seed/final/model.safetensors" || fail "worker $seed is another model"
+done
+"$skein" average mean two2 two3 two4 >/dev/null
+cmp mean/model.safetensors w/average-3/model.safetensors || fail "the average is another model"
+"$skein" train "${job[@]}" model=mean train.batch=3 train.steps=0 run=val >/dev/null
+loss=$(sed 's/.*val_loss"://; s/}//' val/metrics.jsonl)
+awk -v x="$loss" -v y="$(tr -s ' ' <said | awk '/^average /{print $NF}')" 'BEGIN { exit !(x - y < 6e-6 && y - x < 6e-6) }' ||
+    fail "the average's loss is $loss: $(cat said)"
+"$skein" sample w/average-3 --tokens 3 --temp 0 >/dev/null || fail "the average cannot be sampled"
+
+# ---- again: nothing is trained; forms; more workers keep those that are there
+before=$(stat -c %Y.%Z w/small/*/metrics.jsonl w/average-3/model.safetensors)
+swap run=w -o csv
+[ "$before" = "$(stat -c %Y.%Z w/small/*/metrics.jsonl w/average-3/model.safetensors)" ] || fail "what was done is done again"
+grep -q '^average,w/average-3,,9,' said || fail "csv: $(cat said)"
+swap run=w/ -o json
+grep -q '"phase": "average"' said || fail "json: $(cat said)"
+swap run=w -o md
+swap "${job[@]}" run=w --large "$large" --small "$small" --workers 4
+said '^\[3/4\] finished before'
+said '^average w/average-4 9 '
+[ "$before" = "$(stat -c %Y.%Z w/small/seed={2,3,4}/metrics.jsonl w/average-3/model.safetensors)" ] || fail "workers are trained again"
+
+# ---- other keys are refused and change nothing
+refused 73 '"steps: 4" is "steps: 5" now' "${job[@]}" run=w --large "$large" --small "$small train.steps=5" --workers 3
+refused 73 '"batch: 16" is "batch: 8" now' "${job[@]}" run=w --large "$large train.batch=8" --small "$small"
+swap run=w
+
+# ---- layouts of the phases, one worker, a FILE.yaml, a target of phase 1
+swap tiny.yaml data.train=text run=l --workers 1 --jobs 8 \
+    --large "train.batch=8 train.steps=50 val.every=2 val.stop_loss=5.3 layout='dp=2 zero=1'" \
+    --small "train.batch=4 train.steps=3 layout='tp=2 sp'"
+said '^average l/average-1 '
+cmp l/average-1/model.safetensors l/small/seed=2/final/model.safetensors || fail "the mean of one worker is another model"
+[ "$(grep -c '"ms"' l/large/job/metrics.jsonl)" -lt 50 ] || fail "phase 1 did not end at its target"
+swap "${job[@]}" train.seed=7 run=s --large "$large" --small "$small" --workers 2
+[ -d s/small/seed=8 ] && [ -d s/small/seed=9 ] || fail "seeds of workers: $(ls s/small)"
+
+# ---- killed with -9 in phase 2, and in each later moment: jobs die with it, the end is the same
+long=("${job[@]}" train.seed=1 --large "$large" --small "train.batch=3 train.steps=400 ckpt.every=50 ckpt.keep=0" --workers 3 --jobs 2)
+swap "${long[@]}" run=whole
+"$skein" swap "${long[@]}" run=killed >/dev/null 2>&1 &
+pid=$!
+until [ -e killed/small/seed=2/ckpt/step-0000000050 ]; do sleep 0.02; done
+children=$(pgrep -P $pid || true)
+kill -KILL $pid
+wait $pid 2>/dev/null || true
+for _ in $(seq 100); do
+    alive=0
+    for p in $children; do [ ! -d "/proc/$p" ] || alive=1; done
+    [ "$alive" = 1 ] || break
+    sleep 0.05
+done
+[ "$alive" = 0 ] || fail "jobs outlive a swap that was killed"
+[ ! -e killed/average-3 ] || fail "an average of workers that are not done"
+swap run=killed --jobs 2
+cmp whole/average-3/model.safetensors killed/average-3/model.safetensors || fail "killed and resumed: another average"
+for wait in 0.3 0.9 1.8; do
+    rm -rf killed
+    timeout -s KILL $wait "$skein" swap "${long[@]}" run=killed >/dev/null 2>&1 || true
+    if [ -e killed/swap.json ]; then swap run=killed --jobs 2; else swap "${long[@]}" run=killed; fi
+    cmp whole/average-3/model.safetensors killed/average-3/model.safetensors || fail "killed after $wait s: another average"
+done
+
+# ---- asked to stop: code 75, and run=DIR goes on
+rm -rf killed
+"$skein" swap "${long[@]}" run=killed >said 2>&1 &
+pid=$!
+until [ -e killed/small/seed=2/ckpt/step-0000000050 ]; do sleep 0.02; done
+kill -TERM $pid
+rc=0
+wait $pid || rc=$?
+[ "$rc" = 75 ] || [ "$rc" = 0 ] || { cat said; fail "stopped: exit code $rc"; }
+[ "$rc" = 0 ] || said 'stopped in phase 2; skein swap run=killed goes on'
+swap run=killed --jobs 2
+cmp whole/average-3/model.safetensors killed/average-3/model.safetensors || fail "stopped and resumed: another average"
+
+# ---- workers that fail, words that cannot be
+refused 79 "workers with small batches" "${job[@]}" run=bad --large "$large" --small "train.batch=3 train.steps=9 optim.name=sgd optim.lr=1e6 optim.clip=0" --workers 2
+[ ! -e bad/average-2 ] || fail "a diverged worker was averaged"
+refused 78 "micro_batch" "${job[@]}" run=no --large "$large" --small "$small train.micro_batch=9"
+[ ! -e no ] || fail "keys of phase 2 that cannot be are found after phase 1"
+refused 64 "--small is missing" "${job[@]}" run=no --large "$large"
+refused 64 "--large is missing" "${job[@]}" run=no --small "$small"
+refused 64 "seed" "${job[@]}" run=no --large "$large" --small "$small train.seed=3"
+refused 64 "model is no key of --small" "${job[@]}" run=no --large "$large" --small "$small model=tiny"
+refused 64 "run is no key of --large" "${job[@]}" run=no --large "$large run=x" --small "$small"
+refused 64 "not closed" "${job[@]}" run=no --large "$large layout='dp=2" --small "$small"
+refused 64 "key=value" "${job[@]}" run=no --large "$large word" --small "$small"
+refused 64 "resume" "${job[@]}" run=no resume=auto --large "$large" --small "$small"
+for bad in 0 1001 x 1.5; do refused 64 "--workers is \"$bad\"" "${job[@]}" run=no --large "$large" --small "$small" --workers $bad; done
+refused 64 "-o xml" "${job[@]}" run=no --large "$large" --small "$small" -o xml
+refused 64 "optim.lr" "${job[@]}" run=no --large "$large optim.lr=1e-3,2e-3" --small "$small"
+refused 64 "there is no empty/swap.json" run=empty
+mkdir -p odd
+echo '{"format": "skein-sweep", "words": []}' >odd/swap.json
+refused 65 "odd/swap.json is not the file of a swap" run=odd
+echo '{' >odd/swap.json
+refused 65 "odd/swap.json" run=odd
+refused 64 "is no key=value" "${job[@]}" run=no --large "$large" --small "$small" word
+[ ! -e no ] || fail "a refused swap made a directory"
+echo "swap: $checks checks"

@@ -1,0 +1,129 @@
+#!/bin/bash
+# validate.sh - train.steps=0 (one validation on all data), accuracy of classifiers on every layout,
+# and training that ends at a validation loss or accuracy.
+set -eu
+cd "$(dirname "$0")/../.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cp example/one_file.c "$temp/text"
+cd "$temp"
+checks=0
+
+fail() {
+    echo "$*"
+    exit 1
+}
+
+# 96 and 40 pictures of 5 by 5 with the bar of their class: labels can be learned.
+python3 - <<'END' || { echo "there is no python3 to write pictures"; exit 77; }
+import os, random, struct
+random.seed(5)
+os.mkdir("pictures")
+for name, n in (("train", 96), ("t10k", 40)):
+    pixels, labels = bytearray(), bytearray()
+    for i in range(n):
+        c = random.randrange(5)
+        labels.append(c)
+        for y in range(5):
+            for x in range(5):
+                pixels.append(min(255, (200 if x == c else 0) + random.randrange(120)))
+    open("pictures/%s-images-idx3-ubyte" % name, "wb").write(struct.pack(">IIII", 2051, n, 5, 5) + pixels)
+    open("pictures/%s-labels-idx1-ubyte" % name, "wb").write(struct.pack(">II", 2049, n) + labels)
+END
+job=(model=mlp model.input_size=25 model.hidden_size=8 model.vocab_size=5 data.train=pictures train.batch=8
+    optim.lr=0.02 log.every=0 train.threads=1)
+
+does() {
+    timeout 120 "$skein" train "$@" >said 2>&1 || { rc=$?; cat said; fail "train $*: exit code $rc"; }
+    checks=$((checks + 1))
+}
+
+refused() { # exit code, words of the sentence, words of the command
+    local want=$1 words=$2 rc=0
+    shift 2
+    timeout 60 "$skein" train "$@" >said 2>&1 || rc=$?
+    [ "$rc" = "$want" ] || { cat said; fail "train $*: exit code $rc, not $want"; }
+    grep -qF -- "$words" said || { cat said; fail "train $*: \"$words\" is not in its sentence"; }
+    checks=$((checks + 1))
+}
+
+right() { grep -o '"val_accuracy":[0-9.]*' "$1/metrics.jsonl" | tail -n 1 | sed 's/.*://'; }
+
+does "${job[@]}" train.steps=40 val.batches=5 run=a
+grep -q '% right' said || fail "the console has no accuracy: $(tail -n 4 said)"
+trained=$(right a)
+
+# ---- a validation alone: all 40 pictures, the same count on every layout, nothing else is written
+k=0
+while read -r layout; do
+    k=$((k + 1))
+    rm -rf e
+    does "${job[@]}" model=a/final train.steps=0 run=e "layout=$layout"
+    [ "$(wc -l <e/metrics.jsonl)" = 1 ] || fail "train.steps=0: $(cat e/metrics.jsonl)"
+    [ "$(right e)" = "$trained" ] || fail "$layout: $(right e) are right, not $trained"
+    [ ! -e e/final ] || fail "train.steps=0 wrote a model"
+done <<'END'
+
+dp=2
+dp=2 zero=3
+tp=5
+pp=2 micro=4 schedule=gpipe
+pp=2 micro=2 schedule=1f1b
+dp=2 tp=2
+END
+rm -rf e
+does "${job[@]}" model=a/final train.steps=0 run=e order=canonical
+[ "$(right e)" = "$trained" ] || fail "canonical order: $(right e) are right, not $trained"
+rm -rf e
+does "${job[@]}" model=a/final train.steps=0 run=e train.dtype=bf16 layout=tp=5
+awk -v x="$(right e)" -v y="$trained" 'BEGIN { exit !(x > y - 0.15 && x < y + 0.15) }' || fail "bf16: $(right e), not $trained"
+rm -rf e
+# another program counts the same: the class of the largest logit
+python3 - "$trained" <<'END' || fail "Python counts others"
+import json, math, struct, sys
+data = open("a/final/model.safetensors", "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+t = {k: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4),
+     data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+     for k, v in json.loads(data[8:8 + n]).items() if k != "__metadata__"}
+images = open("pictures/t10k-images-idx3-ubyte", "rb").read()[16:]
+labels = open("pictures/t10k-labels-idx1-ubyte", "rb").read()[8:]
+def gelu(x): return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+best = {}
+for norm in ("255", "0.5"):
+    found = 0
+    for i in range(40):
+        x = [p / 255 if norm == "255" else p / 255 * 2 - 1 for p in images[25 * i:25 * i + 25]]
+        h = [gelu(sum(w * v for w, v in zip(t["layers.0.weight"][25 * k:25 * k + 25], x)) + t["layers.0.bias"][k]) for k in range(8)]
+        y = [sum(w * v for w, v in zip(t["layers.1.weight"][8 * k:8 * k + 8], h)) + t["layers.1.bias"][k] for k in range(5)]
+        found += y.index(max(y)) == labels[i]
+    best[norm] = found / 40
+assert float(sys.argv[1]) in best.values(), (sys.argv[1], best)
+END
+
+# ---- training ends there, on two ranks, and says it once
+does "${job[@]}" train.steps=400 val.every=5 val.batches=5 val.stop_accuracy=0.9 run=s ranks=2
+last=$(tail -n 1 s/metrics.jsonl)
+grep -q val_accuracy <<<"$last" || fail "the last line is no validation: $last"
+[ "$(sort s/metrics.jsonl | uniq -d | wc -l)" = 0 ] || fail "a validation is told twice"
+steps=$(grep -c '"ms"' s/metrics.jsonl)
+[ "$steps" -lt 400 ] && [ $((steps % 5)) = 0 ] || fail "it ended after $steps steps"
+[ -e s/final/model.safetensors ] || fail "there is no model"
+does "${job[@]}" train.steps=400 val.every=5 val.stop_loss=1 run=l
+[ "$(grep -c '"ms"' l/metrics.jsonl)" -lt 400 ] || fail "val.stop_loss did not stop"
+grep val_loss l/metrics.jsonl | sed 's/.*val_loss"://; s/[,}].*//' | awk '{ last = $1; if ($1 <= 1) n++ } END { exit !(last <= 1 && n == 1) }' ||
+    fail "it did not end at the first such loss"
+
+# ---- a text model has no accuracy; what cannot work is refused
+text=(model=tiny data.train=text train.seq=16 train.batch=4 log.every=0 sample.every=0)
+does "${text[@]}" train.steps=0 run=t
+! grep -q accuracy t/metrics.jsonl || fail "text has an accuracy"
+refused 78 "no classes" "${text[@]}" val.stop_accuracy=0.5 run=n
+refused 78 "val.every is 0" "${text[@]}" train.steps=0 val.every=0 run=n
+refused 78 "val.every is 0" "${text[@]}" val.stop_loss=1 val.every=0 run=n
+refused 78 "data.val" "${text[@]}" train.steps=0 data.val_fraction=0 run=n
+refused 64 "val.stop_accuracy" "${job[@]}" val.stop_accuracy=2 run=n
+refused 64 "leave one of them out" "${text[@]}" train.steps=0 train.time=5 run=n
+echo "validate: $checks checks"
