@@ -69,20 +69,49 @@ static bool has_rule(sk_graph *g, const sk_node *y, sk_tensor *const *dy, const 
     return y->op->grad && !g->status;
 }
 
-static void one_node(sk_graph *g, sk_node *y, sk_tensor **d, const char *learns)
+/* A walk from the end of the forward half to its start. */
+typedef struct walk {
+    sk_tensor **d; /* gradients of forward tensors */
+    const char *learns;
+    int n_forward;
+    bool gradients; /* contributions to parameters are marked as their gradients */
+    sk_extra_walk extra;
+} walk;
+
+static void one_node(sk_graph *g, sk_node *y, walk *w)
 {
+    sk_tensor **d = w->d;
     sk_tensor *dy[SK_MAX_OUT] = {0}, *dx[SK_MAX_IN] = {0};
     bool any = false;
     for (int o = 0; o < y->n_out; o++) any |= (dy[o] = d[y->out[o]->id]) != NULL;
-    if (!any || !has_rule(g, y, dy, learns)) return;
+    if (!any || !has_rule(g, y, dy, w->learns)) return;
     int first_new = g->nodes.n;
     sk_assert(y->phase == SK_FORWARD);
     g->layer = y->layer;
     y->op->grad(g, y, dy, dx);
     for (int i = 0; i < y->n_in && !g->status; i++)
-        if (dx[i]) receive(g, d, y->in[i], dx[i], first_new);
-    for (int i = 0; i < y->n_in && g->extras && !g->status; i++)
-        if (dx[i] && y->in[i]->role == SK_PARAM) sk_extra_operand(g, y, dy, i);
+        if (dx[i] && (w->gradients || y->in[i]->role != SK_PARAM))
+            receive(g, d, y->in[i], dx[i], first_new);
+    for (int i = 0; i < y->n_in && w->extra.kinds && !g->status; i++)
+        if (dx[i] && y->in[i]->role == SK_PARAM) sk_extra_operand(&w->extra, g, y, dy, dx, i);
+}
+
+static void walk_back(sk_graph *g, walk *w)
+{
+    for (int i = w->n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], w);
+}
+
+/* Walks that start from columns of a root of the loss's Hessian: extras alone. */
+static void walk_columns(sk_graph *g, walk *w, sk_extra_kind k)
+{
+    int columns = sk_extra_columns(g, k);
+    for (int n = 0; n < columns && !g->status; n++) {
+        w->d = sk_many(g->arena, sk_tensor *, g->tensors.n);
+        w->gradients = false;
+        sk_extra_begin(g, &w->extra, 1u << k);
+        w->d[g->logits->id] = sk_extra_seed(g, k, n);
+        walk_back(g, w);
+    }
 }
 
 /* Backward nodes whose results are used by nobody. */
@@ -148,12 +177,15 @@ void sk_graph_grad(sk_graph *g)
         sk_graph_fail(g, SK_EBUG, "a graph without a loss or without a joining op has no gradient");
         return;
     }
-    int n_forward = g->nodes.n;
-    sk_tensor **d = sk_many(g->arena, sk_tensor *, g->tensors.n); /* of forward tensors */
-    const char *learns = depends(g);
-    mark_outputs(g, sk_input(g, SK_LOSS_SCALE, "", SK_F32), d);
+    const unsigned diagonals = 1u << SK_EXTRA_GGN | 1u << SK_EXTRA_GGN_MC;
+    walk w = {.n_forward = g->nodes.n, .learns = depends(g), .gradients = true};
+    w.d = sk_many(g->arena, sk_tensor *, g->tensors.n);
+    mark_outputs(g, sk_input(g, SK_LOSS_SCALE, "", SK_F32), w.d);
     g->phase = SK_BACKWARD;
-    for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d, learns);
+    sk_extra_begin(g, &w.extra, g->extras & ~diagonals);
+    walk_back(g, &w);
+    walk_columns(g, &w, SK_EXTRA_GGN);
+    walk_columns(g, &w, SK_EXTRA_GGN_MC);
     if (!g->status) drop_dead(g);
     if (!g->status) all_learn(g);
     if (!g->status && !g->keep_cheap) sk_graph_recompute(g);
