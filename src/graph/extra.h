@@ -6,6 +6,8 @@
  * micro-batches, reduced over the axes that split the batch, and zero at the start of a step.  It
  * is stored in f32, is not updated, and is no part of the gradient norm.
  *
+ * Some are of all parameters together (sk_tensor.of is NULL); these are never sharded.
+ *
  * What is one row a sample has the letter of all samples in front, a copy of the batch's letter
  * that is never split (sk_letter_copy): every rank adds its own rows to zeros of the others.
  *
@@ -29,6 +31,9 @@ typedef enum sk_extra_kind {
     SK_EXTRA_SAMPLES, /* gradients of single samples */
     SK_EXTRA_GGN,     /* diagonal of the generalised Gauss-Newton matrix, exact */
     SK_EXTRA_GGN_MC,  /* the same, an estimate with labels drawn from the model's distribution */
+    SK_EXTRA_TOTALS,  /* no tensor by parameter: squared norms by sample of all parameters together,
+                         of gradients and of what diagonals are made of.  Their sum is the trace of
+                         the second moment, or of the Gauss-Newton matrix */
     SK_N_EXTRAS
 } sk_extra_kind;
 
@@ -64,9 +69,13 @@ typedef struct sk_extra_walk {
         int uses, got;  /* nodes that read the parameter; those whose gradient is there */
         sk_tensor *sum; /* of the gradients by sample so far */
     } * of;             /* by tensor */
+    sk_tensor *total;   /* SK_EXTRA_TOTALS: of the parameters so far, in the order of the graph */
 } sk_extra_walk;
 
 void sk_extra_begin(sk_graph *g, sk_extra_walk *w, unsigned kinds);
+/* The total of a walk of kind k, or, for gradients, of SK_EXTRA_NORMS.  In a pipeline it arrives on
+ * the stage of the first layer. */
+void sk_extra_end(sk_graph *g, const sk_extra_walk *w, sk_extra_kind k);
 /* The extras of a parameter that is operand i of node y; called by grad.c for every one. */
 void sk_extra_operand(sk_extra_walk *w, SK_EXTRA_ARGS);
 /* How many walks the diagonal of kind k takes; and the gradient that walk n starts from, of the

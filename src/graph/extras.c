@@ -9,7 +9,7 @@ static const char *const names[SK_N_EXTRAS + 1] = {
     [SK_EXTRA_KRON_A] = "kron_a",      [SK_EXTRA_KRON_G] = "kron_g",
     [SK_EXTRA_NORMS] = "norms",        [SK_EXTRA_MOMENT] = "second_moment",
     [SK_EXTRA_SAMPLES] = "gradients",  [SK_EXTRA_GGN] = "diag_ggn",
-    [SK_EXTRA_GGN_MC] = "diag_ggn_mc",
+    [SK_EXTRA_GGN_MC] = "diag_ggn_mc", [SK_EXTRA_TOTALS] = "totals",
 };
 
 const char *sk_extra_name(sk_extra_kind k) { return names[k]; }
@@ -61,7 +61,8 @@ static sk_tensor *extra_of(sk_graph *g, const sk_tensor *param, sk_extra_kind k,
         sk_tensor *t = g->tensors.v[i];
         if (t->role == SK_EXTRA && t->of == param && t->extra == (int)k) return t;
     }
-    char *name = sk_print(g->arena, "%s.%s", param->name, sk_extra_name(k));
+    const char *name = sk_extra_name(k);
+    if (param) name = sk_print(g->arena, "%s.%s", param->name, name);
     sk_tensor *t = sk_param(g, name, dims, 0);
     t->role = SK_EXTRA;
     t->of = param;
@@ -163,7 +164,9 @@ static sk_tensor *by_rule(const sk_extra_walk *w, sk_tensor *(*rule)(SK_EXTRA_AR
 static int moment_kind(const sk_extra_walk *w)
 {
     for (int k = 0; k < SK_N_EXTRAS; k++)
-        if ((k == SK_EXTRA_MOMENT || k >= SK_EXTRA_GGN) && w->kinds >> k & 1) return k;
+        if ((k == SK_EXTRA_MOMENT || k == SK_EXTRA_GGN || k == SK_EXTRA_GGN_MC) &&
+            w->kinds >> k & 1)
+            return k;
     return -1;
 }
 
@@ -199,7 +202,8 @@ static void add_samples(sk_extra_walk *w, SK_EXTRA_ARGS)
     const sk_tensor *param = y->in[i];
     int kind = moment_kind(w);
     if (!has_sample_rule(g, y, dy, i)) return;
-    bool norms = wants(w, SK_EXTRA_NORMS), samples = wants(w, SK_EXTRA_SAMPLES);
+    bool norms = wants(w, SK_EXTRA_NORMS) || wants(w, SK_EXTRA_TOTALS);
+    bool samples = wants(w, SK_EXTRA_SAMPLES);
     sk_tensor *n = norms ? by_rule(w, rules->norms, g, y, dy, dx, i) : NULL;
     sk_tensor *m = kind >= 0 ? by_rule(w, rules->moment, g, y, dy, dx, i) : NULL;
     bool needed = samples || (norms && !n) || (kind >= 0 && !m);
@@ -207,7 +211,9 @@ static void add_samples(sk_extra_walk *w, SK_EXTRA_ARGS)
     if (g->status) return;
     if (s && norms && !n) n = norms_of(g, s);
     if (s && kind >= 0 && !m) m = moment_of(g, s);
-    if (n) contribute(g, param, SK_EXTRA_NORMS, all_rows(g, n));
+    if (n && wants(w, SK_EXTRA_TOTALS))
+        w->total = w->total ? sk_apply(g, "add", .in = {w->total, n})->out[0] : n;
+    if (n && wants(w, SK_EXTRA_NORMS)) contribute(g, param, SK_EXTRA_NORMS, all_rows(g, n));
     if (m) contribute(g, param, (sk_extra_kind)kind, m);
     if (s && samples) contribute(g, param, SK_EXTRA_SAMPLES, all_rows(g, s));
 }
@@ -221,6 +227,13 @@ void sk_extra_begin(sk_graph *g, sk_extra_walk *w, unsigned kinds)
     for (int i = 0; i < g->nodes.n; i++)
         for (int k = 0; k < g->nodes.v[i]->n_in && g->nodes.v[i]->phase == SK_FORWARD; k++)
             w->of[g->nodes.v[i]->in[k]->id].uses++;
+}
+
+void sk_extra_end(sk_graph *g, const sk_extra_walk *w, sk_extra_kind k)
+{
+    if (!w->total || g->status) return;
+    g->layer = w->total->layer;
+    contribute(g, NULL, k, all_rows(g, w->total));
 }
 
 void sk_extra_operand(sk_extra_walk *w, SK_EXTRA_ARGS)

@@ -108,9 +108,10 @@ static void walk_columns(sk_graph *g, walk *w, sk_extra_kind k)
     for (int n = 0; n < columns && !g->status; n++) {
         w->d = sk_many(g->arena, sk_tensor *, g->tensors.n);
         w->gradients = false;
-        sk_extra_begin(g, &w->extra, 1u << k);
+        sk_extra_begin(g, &w->extra, 1u << k | (g->extras & 1u << SK_EXTRA_TOTALS));
         w->d[g->logits->id] = sk_extra_seed(g, k, n);
         walk_back(g, w);
+        sk_extra_end(g, &w->extra, k);
     }
 }
 
@@ -184,6 +185,7 @@ void sk_graph_grad(sk_graph *g)
     g->phase = SK_BACKWARD;
     sk_extra_begin(g, &w.extra, g->extras & ~diagonals);
     walk_back(g, &w);
+    sk_extra_end(g, &w.extra, SK_EXTRA_NORMS);
     walk_columns(g, &w, SK_EXTRA_GGN);
     walk_columns(g, &w, SK_EXTRA_GGN_MC);
     if (!g->status) drop_dead(g);

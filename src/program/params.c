@@ -209,6 +209,7 @@ sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t)
     sk_state s = e->sp->made[t->id];
     int a = e->l->shard_axis;
     if (!sharded(e, SK_SHARD_STATE) || !t->letters[0]) return s;
+    if (t->role == SK_EXTRA && !t->of) return s; /* every rank has all of it, for reports */
     if (s.how[a] != SK_SPLIT) s.dim[a] = 0; /* what a letter splits over it needs no cut more */
     s.how[a] = SK_SPLIT;
     return s;

@@ -111,7 +111,8 @@ static sk_trial trial(const char *model, const char *layout)
     t.hyper.num_hidden_layers = 2;
     t.batch = ROWS;
     t.extras = (1u << SK_N_EXTRAS) - 1;
-    if (strcmp(model, "mlp")) t.extras &= ~(1u << SK_EXTRA_GGN);
+    if (!strcmp(model, "mlp")) t.hyper.vocab_size = 11;
+    else t.extras &= ~(1u << SK_EXTRA_GGN);
     return t;
 }
 
@@ -182,9 +183,16 @@ static bool is_extra(const char *name)
     for (int k = 0; k < SK_N_EXTRAS; k++) {
         char end[32];
         snprintf(end, sizeof end, ".%s", sk_extra_name((sk_extra_kind)k));
-        if (ends(name, end)) return true;
+        if (ends(name, end) || !strcmp(name, end + 1)) return true;
     }
     return false;
+}
+
+/* Row r of what all parameters have together. */
+static void add_total(const char *name, int r, double x)
+{
+    sk_extent rows = {.n = 1, .full = {ROWS}};
+    make(&sum, name, &rows)->v[r] += (float)x;
 }
 
 /* What the gradient of sample r says about the parameter's extras. */
@@ -207,12 +215,15 @@ static void add_sample(const logical *x, int r)
         g->v[r * x->count + i] = x->v[i];
     }
     n->v[r] = (float)square;
+    add_total("norms", r, square);
 }
 
 static bool of_rows(const char *name)
 {
     return ends(name, ".norms") || ends(name, ".gradients") || ends(name, ".second_moment");
 }
+
+static bool is_total(const char *name) { return is_extra(name) && !strchr(name, '.'); }
 
 static void single_samples(const char *model, bool tied)
 {
@@ -226,11 +237,16 @@ static void single_samples(const char *model, bool tied)
         if (!r && !strcmp(model, "mlp")) {
             factors_of_one(&one, "layers.0.w", 9, 16);
             factors_of_one(&one, "layers.1.w", 16, 16);
-            factors_of_one(&one, "layers.2.w", 16, 23);
+            factors_of_one(&one, "layers.2.w", 16, 11);
         }
         for (int i = 0; i < one.n; i++) {
-            if (!is_extra(one.v[i].name)) add_sample(&one.v[i], r);
-            if (!of_rows(one.v[i].name)) add_to(&sum, &one.v[i]);
+            const logical *x = &one.v[i];
+            double all = 0;
+            for (int64_t k = 0; k < x->count; k++) all += (double)x->v[k];
+            if (!is_extra(x->name)) add_sample(x, r);
+            if (ends(x->name, ".diag_ggn")) add_total("diag_ggn", r, all);
+            if (ends(x->name, ".diag_ggn_mc")) add_total("diag_ggn_mc", r, all);
+            if (!of_rows(x->name) && !is_total(x->name)) add_to(&sum, x);
         }
     }
 }
@@ -240,7 +256,7 @@ static void same_as(shelf *x, shelf *y, double tolerance, const char *what)
     bool same = true;
     int extras = 0;
     for (int i = 0; i < y->n; i++) {
-        bool drawn = y == &sum && ends(y->v[i].name, ".diag_ggn_mc"); /* by the row's number */
+        bool drawn = y == &sum && strstr(y->v[i].name, "diag_ggn_mc"); /* by the row's number */
         if (!drawn) same &= near(find(x, y->v[i].name), &y->v[i], tolerance);
         extras += is_extra(y->v[i].name);
     }
