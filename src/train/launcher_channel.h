@@ -17,6 +17,7 @@
 #define SK_TRAIN_LAUNCHER_CHANNEL_H
 
 #include "device/nvml.h"
+#include "train/backward_outputs.h"
 #include "train/checkpoint.h"
 #include "train/setup.h"
 
@@ -54,6 +55,7 @@ typedef struct sk_record {
     double scale;                 /* of the loss in this step: loss_scale.h */
     double grad_var, noise_scale; /* as metrics.h has them */
     bool noise;                   /* these were measured: train.noise */
+    sk_backward_sums backward;    /* train.backward */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
     sk_nvml gpu;                  /* of rank 0, at most a few seconds old; bytes 0: not known */
     char text[SK_WHY];

@@ -102,6 +102,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
                    .gpu = l->gpu};
     measure_noise(l, out, &r);
+    sk_loop_backward_sums(l, in, out, &r);
     describe_extras(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) sk_loop_note(l, SK_REC_WARN, l->metrics.why);
@@ -166,6 +167,7 @@ sk_status sk_loop_step(sk_loop *l)
     l->done++;
     l->tokens += out.tokens;
     if (out.finite) l->updates += each;
+    SK_TRY(sk_loop_backward_file(l, &in, &out));
     if (l->rank) return SK_OK;
     count(l, &out);
     report(l, &out, &in, seconds);

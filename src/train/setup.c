@@ -1,5 +1,6 @@
 /* setup.c - from a job to its graph, layout and optimizer. */
 #include "train/setup.h"
+#include "train/backward_outputs.h"
 #include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
@@ -103,6 +104,7 @@ static sk_status make_graph(sk_setup *s)
     else job->model->build(&s->graph, &job->hyper, SK_TRAIN);
     SK_TRY(sk_graph_status(&s->graph));
     SK_TRY(make_products(s));
+    SK_TRY(sk_backward_ask(s->job, &s->graph));
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));
     sk_graph_store(&s->graph, job->dtype);
