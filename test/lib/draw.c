@@ -2,6 +2,7 @@
 #include "lib/draw.h"
 
 #include "base/strings.h"
+#include "graph/extra.h"
 #include "kernel/activation.h"
 #include "layout/word.h"
 #include "program/pipeline_schedule.h"
@@ -72,6 +73,7 @@ enum key {
     HOSTS,
     POSITIONS,
     CYCLE,
+    EXTRAS,
     N_KEYS
 };
 static const struct {
@@ -115,7 +117,8 @@ static const struct {
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
     [POSITIONS] = {"positions", 32},
-    [CYCLE] = {"cycle", 0}, /* momentum of the first step, as a schedule sets it */
+    [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
+    [CYCLE] = {"cycle", 0},   /* momentum of the first step, as a schedule sets it */
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -168,6 +171,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->late = v[LATE] != 0;
     t->cycle = v[CYCLE];
     t->noise = v[NOISE] != 0;
+    t->extras = (unsigned)v[EXTRAS];
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -534,6 +538,14 @@ static void as_printed(const plan *p, char *to)
     sk_arena_end(&a);
 }
 
+/* What the backward pass tells; an exact diagonal takes a walk for each class of a sample. */
+static double draw_extras(const sk_trial *t)
+{
+    unsigned kinds = (unsigned)pick(1, (1 << SK_N_EXTRAS) - 1);
+    if (strcmp(t->model->name, "mlp") || t->hyper.vocab_size > 8) kinds &= ~(1u << SK_EXTRA_GGN);
+    return kinds;
+}
+
 static void draw_layout(pair *p, const sk_pair_most *most)
 {
     const sk_word *words[SK_MOST_WORDS + 1];
@@ -554,6 +566,8 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     put(p, LATE, x->home[SK_STATE] == SK_HOST && !l.sums && !l.ask.async && one_in(3));
     put(p, NOISE, has_small_batches(&l, x) && one_in(2));
     if (one_in(3)) as_printed(&l, p->layout);
+    bool told = !l.ask.async && !x->home[SK_GRAD] && one_in(4);
+    put(p, EXTRAS, told ? draw_extras(&t) : 0);
 }
 
 /* --- the whole --- */
