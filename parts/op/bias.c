@@ -2,7 +2,7 @@
  *
  * The call names the letters, as in "bthsd,hsd->bthsd": those of the second
  * operand are the last ones of the first. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 
 static void infer(sk_graph *g, const sk_node *n)
 {
@@ -34,6 +34,14 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[1] = sk_apply(g, "sum", .in = {dy[0]}, .dims = dims)->out[0];
 }
 
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    return sk_sum_samples(g, dy[0], y->letters_in[i]);
+}
+
+static const sk_extra_rules extra = {.sample = sample};
+
 static const sk_sample samples[] = {
     {.in = {"b2t3h2s3d4", "h2s3d4"}, .dims = "bthsd,hsd->bthsd"},
     {.in = {"b3c37", "c37"}, .dims = "bc,c->bc"},
@@ -49,6 +57,7 @@ const sk_op sk_op_bias = {
     .reuse = 1,
     .infer = infer,
     .grad = grad,
+    .extra = &extra,
     .cpu = cpu,
     .samples = samples,
 };

@@ -2,7 +2,7 @@
  *
  * 0.5 z (1 + tanh(u)) = z / (1 + exp(-2u)) with u = sqrt(2/pi) (z + 0.044715 z^3): one exp, one
  * division. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 #include "kernel/cpu/vecmath.h"
 
 #define SLOPE ((real)1.5957691216057308) /* 2 sqrt(2/pi) */
@@ -34,6 +34,14 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[1] = sk_apply(g, "sum", .in = {dx[0]}, .dims = dims)->out[0];
 }
 
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dy;
+    return sk_sum_samples(g, dx[0], y->letters_in[i]);
+}
+
+static const sk_extra_rules extra = {.sample = sample};
+
 static const sk_sample samples[] = {
     {.in = {"b2t3f8", "f8"}},
     {.in = {"b3t2k2f37", "f37"}},
@@ -48,6 +56,7 @@ const sk_op sk_op_bias_gelu = {
     .n_in = 2,
     .flags = SK_OP_CHEAP,
     .grad = grad,
+    .extra = &extra,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

@@ -350,7 +350,78 @@ static void factors(sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i, 
     f[1] = factor(g, dy[0], y->letters_in[i], x->letters);
 }
 
-static const sk_extra_rules extra = {.factors = factors};
+/* Both operands in the order of the dims line: x of the other side, or the gradient of the result.
+ */
+static sk_tensor *product(sk_graph *g, sk_tensor *a, sk_tensor *b, const char *out)
+{
+    sk_tensor *t =
+        sk_contract(g, sk_print(g->arena, "%s,%s->%s", a->letters, b->letters, out), a, b);
+    t->from->wide = true;
+    return t;
+}
+
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    return product(g, y->in[1 - i], dy[0], sk_print(g->arena, "%c%s", g->batch, y->letters_in[i]));
+}
+
+static double size_of(const sk_graph *g, const char *letters)
+{
+    double n = 1;
+    for (; *letters; letters++) n *= (double)g->size[(int)*letters & 127];
+    return n;
+}
+
+/* Letters of rows of a sample: of x, not of the weight, not the batch. */
+static void rows_of(const sk_graph *g, const sk_tensor *x, const char *weight,
+                    char out[SK_MAX_DIM + 1])
+{
+    const char batch[] = {g->batch, 0};
+    char all[SK_MAX_DIM + 1];
+    letters_of(x->letters, weight, true, all);
+    letters_of(all, batch, true, out);
+}
+
+/* Products of the rows of a sample with each other, "bts". */
+static sk_tensor *gram(sk_graph *g, sk_tensor *x, const char *rows, const char *each)
+{
+    sk_tensor *copy = sk_with_copies(g, x, rows);
+    char copies[SK_MAX_DIM + 1] = "";
+    for (int k = 0; rows[k] && !g->status; k++) copies[k] = sk_letter_copy(g, rows[k]);
+    return product(g, x, copy, sk_print(g->arena, "%c%s%s%s", g->batch, each, rows, copies));
+}
+
+/* |sum_t x_t g_t'|^2 = sum_ts (x_t x_s) (g_t g_s), where rows are few; else from the gradients. */
+static sk_tensor *norms(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    sk_tensor *x = y->in[1 - i];
+    const char *w = y->letters_in[i];
+    char rows[SK_MAX_DIM + 1], mine[SK_MAX_DIM + 1], each[SK_MAX_DIM + 1], batch[] = {g->batch, 0};
+    rows_of(g, x, w, rows);
+    letters_of(w, x->letters, false, mine);
+    letters_of(mine, dy[0]->letters, false, each);
+    double n = size_of(g, rows), in = size_of(g, mine), all = size_of(g, w);
+    double out = all / in * size_of(g, each);
+    if (n * (in + out) > all || strlen(each) + 2 * strlen(rows) + 1 > SK_MAX_DIM) return NULL;
+    return product(g, gram(g, x, rows, each), gram(g, dy[0], rows, each), batch);
+}
+
+/* Of a sample of one row: (x g')^2 = x^2 (g^2)'. */
+static sk_tensor *moment(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    sk_tensor *x = y->in[1 - i];
+    char rows[SK_MAX_DIM + 1];
+    rows_of(g, x, y->letters_in[i], rows);
+    if (*rows) return NULL;
+    sk_node *a = sk_apply(g, "mul", .in = {x, x}), *b = sk_apply(g, "mul", .in = {dy[0], dy[0]});
+    return product(g, a->out[0], b->out[0], y->letters_in[i]);
+}
+
+static const sk_extra_rules extra = {
+    .sample = sample, .norms = norms, .moment = moment, .factors = factors};
 
 static const sk_sample samples[] = {
     {.in = {"m4k6", "k6n2"}, .dims = "mk,kn->mn"},

@@ -3,7 +3,7 @@
  * The table may be a shard of the vocabulary: an id of another shard gives a row of zeros, so that
  * the sum over the shards is the result.  In canonical order a table that is not split adds a zero
  * too, because a sum of shards is never -0. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 
 static void put_row(real *restrict y, const real *restrict w, int64_t n, bool add, bool canonical)
 {
@@ -39,6 +39,18 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[0] = sk_apply(g, "embedding_grad", .in = {dy[0], y->in[1]}, .dims = dims)->out[0];
 }
 
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    const char *width = y->letters_in[i] + 1;
+    const char *d = sk_rows_marked(g, y->letters_out[0], width);
+    const char *ids = sk_rows_marked(g, y->letters_in[1], "");
+    char *dims = sk_print(g->arena, "%s,%s->%c%s", d, ids, g->batch, y->letters_in[i]);
+    return sk_apply(g, "embedding_samples", .in = {dy[0], y->in[1]}, .dims = dims)->out[0];
+}
+
+static const sk_extra_rules extra = {.sample = sample};
+
 static const sk_sample samples[] = {
     {.in = {"v10c8", "b2t3%10"}},
     {.in = {"v7c5", "b3t2k2%7"}},
@@ -54,6 +66,7 @@ const sk_op sk_op_embedding = {
     .types = "xi>x",
     .flags = SK_OP_ADDS,
     .grad = grad,
+    .extra = &extra,
     .cpu = cpu,
     .samples = samples,
 };

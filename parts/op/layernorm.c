@@ -1,7 +1,7 @@
 /* layernorm.c - each row made mean 0 and variance 1, then scaled and shifted (Ba et al. 2016).
  *
  * Mean and 1/deviation are kept for the gradient.  attr: eps. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 
 #include <math.h>
 
@@ -44,6 +44,20 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[2] = p->out[1];
 }
 
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    if (i == 2) return sk_sum_samples(g, dy[0], y->letters_in[i]);
+    const char *x = sk_rows_marked(g, y->letters_in[0], y->letters_in[i]);
+    const char *row = sk_rows_marked(g, y->letters_out[1], "");
+    char *dims =
+        sk_print(g->arena, "%s,%s,%s,%s->%c%s", x, row, row, x, g->batch, y->letters_in[i]);
+    return sk_apply(g, "norm_samples", .in = {y->in[0], y->out[1], y->out[2], dy[0]}, .dims = dims)
+        ->out[0];
+}
+
+static const sk_extra_rules extra = {.sample = sample};
+
 static const sk_sample samples[] = {
     {.in = {"b2t3c8", "c8", "c8"}, .attr = {1e-5}},
     {.in = {"b3t2k2c37", "c37", "c37"}, .attr = {1e-5}},
@@ -61,6 +75,7 @@ const sk_op sk_op_layernorm = {
     .flags = SK_OP_CHEAP,
     .stats = 6,
     .grad = grad,
+    .extra = &extra,
     .no_grad = 6,
     .flops = flops,
     .cpu = cpu,

@@ -1,5 +1,5 @@
 /* residual.c - y = x + h + bias: the end of a transformer block, in one pass over memory. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 
 static void cpu(const sk_args *a)
 {
@@ -24,6 +24,15 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[2] = sk_apply(g, "sum", .in = {dy[0]}, .dims = dims)->out[0];
 }
 
+/* Only its bias has letters of its own; what is added has those of the result. */
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    return sk_sum_samples(g, dy[0], y->letters_in[i]);
+}
+
+static const sk_extra_rules extra = {.sample = sample};
+
 static const sk_sample samples[] = {
     {.in = {"b2t3c8", "b2t3c8", "c8"}},
     {.in = {"b3t2k2c37", "b3t2k2c37", "c37"}},
@@ -38,6 +47,7 @@ const sk_op sk_op_residual = {
     .n_in = 3,
     .reuse = 1 | 2,
     .grad = grad,
+    .extra = &extra,
     .flops = flops,
     .cpu = cpu,
     .samples = samples,

@@ -1,7 +1,7 @@
 /* rmsnorm.c - each row divided by its root mean square, then scaled (Zhang and Sennrich 2019).
  *
  * 1/rms is kept for the gradient.  attr: eps. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 
 #include <math.h>
 
@@ -35,6 +35,20 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[1] = sk_apply(g, "rmsnorm_grad_w", .in = {x, rstd, dy[0]})->out[0];
 }
 
+static sk_tensor *sample(SK_EXTRA_ARGS)
+{
+    (void)dx;
+    const char *x = sk_rows_marked(g, y->letters_in[0], y->letters_in[i]);
+    const char *row = sk_rows_marked(g, y->letters_out[1], "");
+    char *dims =
+        sk_print(g->arena, "%s,%s,%s,%s->%c%s", x, row, row, x, g->batch, y->letters_in[i]);
+    return sk_apply(g, "norm_samples", .in = {y->in[0], y->out[1], y->out[1], dy[0]}, .dims = dims,
+                    .attr = {1})
+        ->out[0];
+}
+
+static const sk_extra_rules extra = {.sample = sample};
+
 static const sk_sample samples[] = {
     {.in = {"b2t3c8", "c8"}, .attr = {1e-5}},
     {.in = {"b3t2k2c37", "c37"}, .attr = {1e-5}},
@@ -52,6 +66,7 @@ const sk_op sk_op_rmsnorm = {
     .flags = SK_OP_CHEAP,
     .stats = 2,
     .grad = grad,
+    .extra = &extra,
     .no_grad = 2,
     .flops = flops,
     .cpu = cpu,

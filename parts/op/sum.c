@@ -156,14 +156,42 @@ static void by_odometer(const sk_args *a, const char *in, const char *out)
     }
 }
 
+/* The view of one place along the first dim, without that dim. */
+static void drop_first(sk_view *v, int64_t place)
+{
+    v->data = (real *)v->data + place * v->step[0];
+    v->n--;
+    for (int d = 0; d < v->n; d++) {
+        v->size[d] = v->size[d + 1];
+        v->step[d] = v->step[d + 1];
+        v->at[d] = v->at[d + 1];
+        v->full[d] = v->full[d + 1];
+        v->cells[d] = v->cells[d + 1];
+        v->zigzag[d] = v->zigzag[d + 1];
+    }
+}
+
+/* "btc->bc", sums of single samples: strips, once for each of them. */
+static void by_samples(const sk_args *a)
+{
+    for (int64_t i = 0; i < a->in[0].size[0]; i++) {
+        sk_args one = *a;
+        drop_first(&one.in[0], i);
+        drop_first(&one.out[0], i);
+        by_strips(&one);
+    }
+}
+
 static void cpu(const sk_args *a)
 {
     const sk_view *x = &a->in[0], *y = &a->out[0];
     char in[SK_MAX_DIM + 1], out[SK_MAX_DIM + 1];
     side(a->dims, in);
     side(strstr(a->dims, "->") + 2, out);
-    if (strcmp(in + x->n - y->n, out)) by_odometer(a, in, out);
-    else by_strips(a);
+    bool samples = *out && *in == *out && !strcmp(in + x->n - (y->n - 1), out + 1);
+    if (!strcmp(in + x->n - y->n, out)) by_strips(a);
+    else if (samples) by_samples(a);
+    else by_odometer(a, in, out);
 }
 
 /* "bthsd->hsd" read backwards. */
@@ -184,6 +212,9 @@ static const sk_sample samples[] = {
     {.in = {"c1100"}, .dims = "c->c"},
     {.in = {"b3t5"}, .dims = "bt->"},
     {.in = {"b3t5c7"}, .dims = "btc->cb"},
+    {.in = {"b3t5c7"}, .dims = "btc->bc"},
+    {.in = {"b2t37k3c41"}, .dims = "btkc->bc"},
+    {.in = {"b3t5"}, .dims = "bt->b"},
     {.in = {"b3t5c7"}, .dims = "btc->t"},
     {.in = {"b37t5c7"}, .dims = "btc->t"},
     {.in = {"t3c4b5"}, .dims = "tcb->bt"},

@@ -6,7 +6,7 @@
  * The division by the sum of weights is done at the end of the global step.  One thread sums, in
  * double: a logarithm per token costs microseconds.  In canonical order the sum of each reduction
  * block is rounded, and these sums are added in pairs. */
-#include "graph/graph.h"
+#include "graph/extra.h"
 #include "kernel/cpu/vecmath.h"
 
 typedef struct sums {
@@ -75,6 +75,21 @@ static void grad(sk_graph *g, sk_node *y, sk_tensor **dy, sk_tensor **dx)
     dx[2] = d->out[1];
 }
 
+static sk_tensor *curvature(sk_graph *g, const sk_node *y, sk_tensor *logits, int k, int draw)
+{
+    sk_tensor *scale = sk_graph_find(g, SK_LOSS_SCALE);
+    if (y->attr[0] != 0)
+        sk_graph_fail(
+            g, SK_ECONF,
+            "train.backward: diag_ggn has no rule for train.z_loss (%g); leave one of the "
+            "two out",
+            y->attr[0]);
+    return sk_apply(g, "xent_curvature", .in = {logits, y->in[3], scale}, .attr = {k, draw})
+        ->out[0];
+}
+
+static const sk_extra_rules extra = {.curvature = curvature};
+
 static const sk_sample samples[] = {
     {.in = {"b2t3", "b2t3", "b2t3", "b2t3"}, .positive = true},
     {.in = {"b67", "b67", "b67", "b67"}, .positive = true},
@@ -95,6 +110,7 @@ const sk_op sk_op_xent_loss = {
     .flags = SK_OP_ADDS,
     .stats = 3,
     .grad = grad,
+    .extra = &extra,
     .no_grad = 2,
     .flops = flops,
     .cpu = cpu,

@@ -87,6 +87,13 @@ const sk_conf_key sk_conf_table[] = {
     KEY("train.z_loss", REAL, z_loss,
         DEFAULT("0", "weight of the squared logarithm of the softmax's divisor, as 1e-4"),
         FROM(0, 1), .off = "0"),
+    KEY("train.backward", TEXT, backward,
+        DEFAULT("", "what the backward pass tells besides gradients: norms, second_moment, "
+                    "variance, diag_ggn, diag_ggn_mc, kron, gradients"),
+        .off = ""),
+    KEY("train.backward_every", INT, backward_every,
+        DEFAULT("0", "steps between files with these tensors, in RUN/backward; 0: none"),
+        FROM(0, HUGE_COUNT), .off = "0"),
     KEY("optim.name", TEXT, optim_name, DEFAULT("adamw", "optimizer: skein list optim")),
     KEY("optim.groups", TEXT, groups,
         DEFAULT("", "optimizers of some parameters: \"matrix: sgd lr=0.1, wte: adamw\""),

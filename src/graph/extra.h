@@ -6,6 +6,8 @@
  * micro-batches, reduced over the axes that split the batch, and zero at the start of a step.  It
  * is stored in f32, is not updated, and is no part of the gradient norm.
  *
+ * Some are of all parameters together (sk_tensor.of is NULL); these are never sharded.
+ *
  * What is one row a sample has the letter of all samples in front, a copy of the batch's letter
  * that is never split (sk_letter_copy): every rank adds its own rows to zeros of the others.
  *
@@ -22,24 +24,69 @@ extern "C" {
 #endif
 
 typedef enum sk_extra_kind {
-    SK_EXTRA_KRON_A, /* sum over rows of a a': a is the input of a product with the parameter */
-    SK_EXTRA_KRON_G, /* the same for the gradient of the product's result */
+    SK_EXTRA_KRON_A,  /* sum over rows of a a': a is the input of a product with the parameter */
+    SK_EXTRA_KRON_G,  /* the same for the gradient of the product's result */
+    SK_EXTRA_NORMS,   /* squared norms of the gradients of single samples */
+    SK_EXTRA_MOMENT,  /* sum over samples of their squared gradients, element by element */
+    SK_EXTRA_SAMPLES, /* gradients of single samples */
+    SK_EXTRA_GGN,     /* diagonal of the generalised Gauss-Newton matrix, exact */
+    SK_EXTRA_GGN_MC,  /* the same, an estimate with labels drawn from the model's distribution */
+    SK_EXTRA_TOTALS,  /* no tensor by parameter: squared norms by sample of all parameters together,
+                         of gradients and of what diagonals are made of.  Their sum is the trace of
+                         the second moment, or of the Gauss-Newton matrix */
     SK_N_EXTRAS
 } sk_extra_kind;
 
-enum { SK_FACTOR_MOST = 16384 }; /* rows of a Kronecker factor: 1 GiB */
+enum {
+    SK_FACTOR_MOST = 16384, /* rows of a Kronecker factor: 1 GiB */
+    SK_CLASSES_MOST = 64    /* of an exact diagonal: a backward pass for each */
+};
+
+/* Operand i of node y is the parameter; dy and dx are those of sk_op.grad, which ran before. */
+#define SK_EXTRA_ARGS \
+    sk_graph *g, const sk_node *y, sk_tensor *const *dy, sk_tensor *const *dx, int i
 
 typedef struct sk_extra_rules {
-    /* Kronecker factors for operand i: f[0] of the inputs, f[1] of the gradients of the result. */
+    /* The gradient of every sample: the letter of the batch, then those of the parameter. */
+    sk_tensor *(*sample)(SK_EXTRA_ARGS);
+    /* Cheaper ways to what follows from it, if there are; NULL, or NULL as the result: none.
+     * Squared norms by sample, "b"; the sum of squares over samples. */
+    sk_tensor *(*norms)(SK_EXTRA_ARGS);
+    sk_tensor *(*moment)(SK_EXTRA_ARGS);
+    /* Kronecker factors: f[0] of the inputs, f[1] of the gradients of the result. */
     void (*factors)(sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i, sk_tensor *f[2]);
+    /* Of the node that makes the loss: column k of a root of the loss's Hessian by the logits; or,
+     * with k -1, one that has the Hessian as its expectation; `draw` tells draws from others. */
+    sk_tensor *(*curvature)(sk_graph *g, const sk_node *y, sk_tensor *logits, int k, int draw);
 } sk_extra_rules;
 
-const char *sk_extra_name(sk_extra_kind k); /* "kron_a"; NULL behind the last */
+const char *sk_extra_name(sk_extra_kind k); /* "kron_a" */
 
-/* The extras of the parameter operand i of node y, whose results have the gradients dy; called by
- * sk_graph_grad for every one. */
-void sk_extra_operand(sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i);
+/* A walk over the graph from its end that makes some kinds of extras. */
+typedef struct sk_extra_walk {
+    unsigned kinds;
+    struct sk_extra_param {
+        int uses, got;  /* nodes that read the parameter; those whose gradient is there */
+        sk_tensor *sum; /* of the gradients by sample so far */
+    } * of;             /* by tensor */
+    sk_tensor *total;   /* SK_EXTRA_TOTALS: of the parameters so far, in the order of the graph */
+} sk_extra_walk;
 
+void sk_extra_begin(sk_graph *g, sk_extra_walk *w, unsigned kinds);
+/* The total of a walk of kind k, or, for gradients, of SK_EXTRA_NORMS.  In a pipeline it arrives on
+ * the stage of the first layer. */
+void sk_extra_end(sk_graph *g, const sk_extra_walk *w, sk_extra_kind k);
+/* The extras of a parameter that is operand i of node y; called by grad.c for every one. */
+void sk_extra_operand(sk_extra_walk *w, SK_EXTRA_ARGS);
+/* How many walks the diagonal of kind k takes; and the gradient that walk n starts from, of the
+ * logits. */
+int sk_extra_columns(sk_graph *g, sk_extra_kind k);
+sk_tensor *sk_extra_seed(sk_graph *g, sk_extra_kind k, int n);
+
+/* For rules: the sum of t over all but the batch and these letters, in f32.  Letters with '!'
+ * behind all but the batch and `keep`. */
+sk_tensor *sk_sum_samples(sk_graph *g, sk_tensor *t, const char *letters);
+char *sk_rows_marked(sk_graph *g, const char *letters, const char *keep);
 /* For rules: a letter of the same size that no layout splits, the same for every call; and the
  * tensor with the copies of some of its letters. */
 char sk_letter_copy(sk_graph *g, char letter);

@@ -69,20 +69,31 @@ static bool has_rule(sk_graph *g, const sk_node *y, sk_tensor *const *dy, const 
     return y->op->grad && !g->status;
 }
 
-static void one_node(sk_graph *g, sk_node *y, sk_tensor **d, const char *learns)
+/* A walk from the end of the forward half to its start. */
+typedef struct walk {
+    sk_tensor **d; /* gradients of forward tensors */
+    const char *learns;
+    bool gradients;     /* contributions to parameters are marked as their gradients */
+    sk_extra_kind kind; /* of its totals */
+    sk_extra_walk extra;
+} walk;
+
+static void one_node(sk_graph *g, sk_node *y, walk *w)
 {
+    sk_tensor **d = w->d;
     sk_tensor *dy[SK_MAX_OUT] = {0}, *dx[SK_MAX_IN] = {0};
     bool any = false;
     for (int o = 0; o < y->n_out; o++) any |= (dy[o] = d[y->out[o]->id]) != NULL;
-    if (!any || !has_rule(g, y, dy, learns)) return;
+    if (!any || !has_rule(g, y, dy, w->learns)) return;
     int first_new = g->nodes.n;
     sk_assert(y->phase == SK_FORWARD);
     g->layer = y->layer;
     y->op->grad(g, y, dy, dx);
     for (int i = 0; i < y->n_in && !g->status; i++)
-        if (dx[i]) receive(g, d, y->in[i], dx[i], first_new);
-    for (int i = 0; i < y->n_in && g->extras && !g->status; i++)
-        if (dx[i] && y->in[i]->role == SK_PARAM) sk_extra_operand(g, y, dy, i);
+        if (dx[i] && (w->gradients || y->in[i]->role != SK_PARAM))
+            receive(g, d, y->in[i], dx[i], first_new);
+    for (int i = 0; i < y->n_in && w->extra.kinds && !g->status; i++)
+        if (dx[i] && y->in[i]->role == SK_PARAM) sk_extra_operand(&w->extra, g, y, dy, dx, i);
 }
 
 /* Backward nodes whose results are used by nobody. */
@@ -141,6 +152,49 @@ static void mark_outputs(sk_graph *g, sk_tensor *seed, sk_tensor **d)
         for (int o = 0; o < g->nodes.v[i]->n_out; o++) mark_output(g, g->nodes.v[i], o, seed, d);
 }
 
+/* All walks go side by side, so that the backward nodes of a layer stand together. */
+typedef struct walks {
+    walk *v;
+    int n;
+} walks;
+
+static void walk_back(sk_graph *g, walks *all, int n_forward)
+{
+    for (int i = n_forward - 1; i >= 0; i--)
+        for (int k = 0; k < all->n && !g->status; k++) one_node(g, g->nodes.v[i], &all->v[k]);
+}
+
+/* Walks that start from columns of a root of the loss's Hessian, for extras alone. */
+static void add_columns(sk_graph *g, walks *all, sk_extra_kind kind, int columns, int n_tensors)
+{
+    for (int k = 0; k < columns && !g->status; k++) {
+        walk *w = &all->v[all->n++];
+        *w = (walk){.learns = all->v[0].learns, .kind = kind};
+        w->d = sk_many(g->arena, sk_tensor *, n_tensors);
+        sk_extra_begin(g, &w->extra, 1u << kind | (g->extras & 1u << SK_EXTRA_TOTALS));
+        w->d[g->logits->id] = sk_extra_seed(g, kind, k);
+    }
+}
+
+/* The first walk makes gradients. */
+static void walk_all(sk_graph *g)
+{
+    const unsigned diagonals = 1u << SK_EXTRA_GGN | 1u << SK_EXTRA_GGN_MC;
+    int n_forward = g->nodes.n, n_tensors = g->tensors.n;
+    int exact = sk_extra_columns(g, SK_EXTRA_GGN), drawn = sk_extra_columns(g, SK_EXTRA_GGN_MC);
+    walks all = {.v = sk_many(g->arena, walk, 1 + exact + drawn), .n = 1};
+    walk *w = all.v;
+    *w = (walk){.learns = depends(g), .gradients = true, .kind = SK_EXTRA_NORMS};
+    w->d = sk_many(g->arena, sk_tensor *, n_tensors);
+    mark_outputs(g, sk_input(g, SK_LOSS_SCALE, "", SK_F32), w->d);
+    g->phase = SK_BACKWARD;
+    sk_extra_begin(g, &w->extra, g->extras & ~diagonals);
+    add_columns(g, &all, SK_EXTRA_GGN, exact, n_tensors);
+    add_columns(g, &all, SK_EXTRA_GGN_MC, drawn, n_tensors);
+    walk_back(g, &all, n_forward);
+    for (int k = 0; k < all.n; k++) sk_extra_end(g, &all.v[k].extra, all.v[k].kind);
+}
+
 void sk_graph_grad(sk_graph *g)
 {
     if (g->status) return;
@@ -148,12 +202,7 @@ void sk_graph_grad(sk_graph *g)
         sk_graph_fail(g, SK_EBUG, "a graph without a loss or without a joining op has no gradient");
         return;
     }
-    int n_forward = g->nodes.n;
-    sk_tensor **d = sk_many(g->arena, sk_tensor *, g->tensors.n); /* of forward tensors */
-    const char *learns = depends(g);
-    mark_outputs(g, sk_input(g, SK_LOSS_SCALE, "", SK_F32), d);
-    g->phase = SK_BACKWARD;
-    for (int i = n_forward - 1; i >= 0 && !g->status; i--) one_node(g, g->nodes.v[i], d, learns);
+    walk_all(g);
     if (!g->status) drop_dead(g);
     if (!g->status) all_learn(g);
     if (!g->status && !g->keep_cheap) sk_graph_recompute(g);

@@ -85,6 +85,7 @@ struct sk_node {
     const char *where; /* file:line of the model that made it */
     int id, layer;
     sk_phase phase;
+    bool wide;                   /* its results stay in f32 (precision.c) */
     sk_tensor *into[SK_MAX_OUT]; /* output o is a contribution to this parameter's gradient, or to
                                     this output of the graph or extra of its backward half */
 };

@@ -55,7 +55,7 @@ void sk_graph_store(sk_graph *g, sk_dtype type)
     for (int i = 0; i < g->nodes.n; i++) {
         const sk_node *n = g->nodes.v[i];
         for (int o = 0; o < n->n_out; o++)
-            if (n->op->stats >> o & 1 || (n->into[o] && n->into[o]->role != SK_PARAM))
+            if (n->op->stats >> o & 1 || n->wide || (n->into[o] && n->into[o]->role != SK_PARAM))
                 keep_wide(n->out[o], type);
         if (n->op->flags & SK_OP_EXACT) keep_exact(n, type);
     }

@@ -226,6 +226,7 @@ sk_state sk_update_state(const sk_lowering *e, const sk_tensor *t)
     sk_state s = e->sp->made[t->id];
     int a = e->l->shard_axis;
     if (!sharded(e, SK_SHARD_STATE) || !t->letters[0]) return s;
+    if (t->role == SK_EXTRA && !t->of) return s; /* every rank has all of it, for reports */
     if (s.how[a] != SK_SPLIT) s.dim[a] = 0; /* what a letter splits over it needs no cut more */
     s.how[a] = SK_SPLIT;
     return s;
@@ -300,9 +301,19 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
 }
 
 /* Behind the parameters; contributions to one are all of one stage. */
-static void plan_extras(sk_lowering *e)
+static sk_status plan_extras(sk_lowering *e)
 {
     sk_program *p = e->p;
+    if (e->opts->optim && e->g->extras && e->plan.schedule->async)
+        return sk_fail(SK_ECONF,
+                       "train.backward: schedule %s updates weights between micro-batches, so what "
+                       "they tell is not of one point; take another schedule, as 1f1b",
+                       e->l->schedule);
+    if (e->opts->optim && e->g->extras && e->l->home[SK_GRAD])
+        return sk_fail(SK_ECONF,
+                       "train.backward: gradients are offloaded to the %s; leave out "
+                       "offload=grads, or train.backward",
+                       sk_placement_names[e->l->home[SK_GRAD]]);
     for (int i = 0; i < e->g->nodes.n && e->opts->optim; i++) {
         const sk_node *n = e->g->nodes.v[i];
         for (int o = 0; o < n->n_out && e->sp->stage[i] == p->stage; o++) {
@@ -313,6 +324,7 @@ static void plan_extras(sk_lowering *e)
         }
     }
     p->params.n -= p->n_extras;
+    return SK_OK;
 }
 
 static void add_use(sk_arena *a, sk_ints *list, int param)
@@ -366,7 +378,7 @@ sk_status sk_plan_params(sk_lowering *e)
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
         if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
     }
-    plan_extras(e);
+    SK_TRY(plan_extras(e));
     SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);
     index_uses(e);

@@ -207,6 +207,11 @@ static void find_by(sk_lowering *e, char letter)
         const sk_node *n = e->g->nodes.v[i];
         if (e->sp->stage[i] != e->p->stage || !touches(e, n, letter)) continue;
         by_layer[n->layer].letter = letter;
+        for (int k = 0; k < n->n_in; k++) /* the backward pass of another layer reads it, too */
+            if (has_wide(e, n->in[k], letter)) {
+                int layer = n->in[k]->from->layer;
+                by_layer[layer].bad |= layer != n->layer;
+            }
         look_at_node(e, &by_layer[n->layer], n);
     }
     for (int k = 0; k < e->g->n_layers; k++)

@@ -38,6 +38,7 @@ typedef struct sk_backend {
     sk_status (*push)(sk_run *r);
     sk_status (*pull)(sk_run *r);
     sk_status (*push_buffer)(sk_run *r, int buf); /* its first values were written */
+    sk_status (*pull_buffer)(sk_run *r, int buf); /* also gradients and extras; NULL: not needed */
     sk_status (*write)(const sk_run *r, int buf, const void *data, size_t bytes);
 
     /* NULL, all of them: every instruction is executed by itself, by the one kernel it has. */

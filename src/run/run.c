@@ -190,6 +190,10 @@ void *sk_run_bounce(const sk_run *r) { return r->disk ? r->base + r->p->kind_at[
 
 sk_status sk_run_push(sk_run *r) { return r->backend->push(r); }
 sk_status sk_run_pull(sk_run *r) { return r->backend->pull(r); }
+sk_status sk_run_pull_buffer(sk_run *r, int buf)
+{
+    return r->backend->pull_buffer ? r->backend->pull_buffer(r, buf) : SK_OK;
+}
 
 /* --- what others ask --- */
 

@@ -104,6 +104,8 @@ sk_status sk_run_init(sk_run *r, uint64_t seed);
  * copies them from there.  On the CPU both do nothing. */
 sk_status sk_run_push(sk_run *r);
 sk_status sk_run_pull(sk_run *r);
+/* One kept buffer, which may be of a kind that those leave out: gradients, extras. */
+sk_status sk_run_pull_buffer(sk_run *r, int buf);
 sk_status sk_run_step(sk_run *r, const sk_step_in *in, sk_step_out *out);
 /* Of a run that is alone: executes from instruction *pc up to the first one that waits for other
  * ranks, that one included, or to the end of the training step (*pc is n_train).  Updates happen,
@@ -167,5 +169,10 @@ void sk_program_model_shards(const sk_program *p, int rank, sk_arena *a, void *b
 void sk_run_model_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *n);
 /* The averages alone, by the names of their parameters: who loads weights loads these with them. */
 void sk_run_average_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **shards, int *n);
+
+/* Sums of the last step: gradients ("wte.grad") and extras of the backward pass (graph/extra.h), as
+ * above; buffer[k] is where shard k lies in p. */
+void sk_program_sum_shards(const sk_program *p, int rank, sk_arena *a, void *base,
+                           sk_tensor_shard **shards, int **buffer, int *n);
 
 #endif

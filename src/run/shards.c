@@ -134,6 +134,24 @@ void sk_run_average_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, in
     }
 }
 
+void sk_program_sum_shards(const sk_program *p, int rank, sk_arena *a, void *base,
+                           sk_tensor_shard **v, int **buffer, int *n)
+{
+    int coord[SK_MAX_AXES];
+    sk_mesh_coords(&p->layout.mesh, rank, coord);
+    *v = sk_many(a, sk_tensor_shard, sk_n_grads(p) + 1);
+    *buffer = sk_many(a, int, sk_n_grads(p) + 1);
+    *n = 0;
+    for (int i = 0; i < sk_n_grads(p); i++) {
+        const sk_param_plan *q = &p->params.v[i];
+        if (q->tensor->bias_update != 0) continue;
+        shard_of(p, base, NULL, q->grad_shard, q->owner, &(*v)[*n]);
+        move_shard(p, coord, q, &q->update, &(*v)[*n]);
+        (*v)[*n].name = i < p->params.n ? sk_print(a, "%s.grad", q->tensor->name) : q->tensor->name;
+        (*buffer)[(*n)++] = q->grad_shard;
+    }
+}
+
 void sk_run_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int *n)
 {
     list_shards(r->p, a, r->base, file_of(r), v, n);

@@ -17,6 +17,7 @@
 #define SK_TRAIN_LAUNCHER_CHANNEL_H
 
 #include "device/nvml.h"
+#include "train/backward_outputs.h"
 #include "train/checkpoint.h"
 #include "train/setup.h"
 
@@ -56,6 +57,7 @@ typedef struct sk_record {
     double grad_var, noise_scale; /* as metrics.h has them */
     double accuracy;              /* of a validation; NAN: the model is no classifier */
     bool noise;                   /* these were measured: train.noise */
+    sk_backward_sums backward;    /* train.backward */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
     int64_t batch;                /* samples of this step; 0: it never changes */
     sk_nvml gpu;                  /* of rank 0, at most a few seconds old; bytes 0: not known */

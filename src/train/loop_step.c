@@ -114,6 +114,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .batch = changes_batch(l) ? l->s->job->batch : 0,
                    .gpu = l->gpu};
     measure_noise(l, out, &r);
+    sk_loop_backward_sums(l, in, out, &r);
     describe_extras(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
     if (!ok) sk_loop_note(l, SK_REC_WARN, l->metrics.why);
@@ -179,6 +180,7 @@ sk_status sk_loop_step(sk_loop *l)
     l->done++;
     l->tokens += out.tokens;
     if (out.finite) l->updates += each;
+    SK_TRY(sk_loop_backward_file(l, &in, &out));
     if (l->rank) return SK_OK;
     count(l, &out);
     report(l, &out, &in, seconds);

@@ -149,6 +149,19 @@ static void print_noise(const sk_record *r, char *to, size_t size)
                  json(r->noise_scale).s);
 }
 
+static void print_backward(const sk_backward_sums *b, char *to, size_t size)
+{
+    size_t n = 0;
+    *to = 0;
+    if (b->norms)
+        n += (size_t)snprintf(to, size,
+                              ",\"sample_norm_mean\":%s,\"sample_norm_max\":%s,"
+                              "\"sample_variance\":%s",
+                              json(b->mean).s, json(b->most).s, json(b->variance).s);
+    if (b->ggn) n += (size_t)snprintf(to + n, size - n, ",\"ggn_trace\":%s", json(b->trace).s);
+    if (b->ggn_mc) snprintf(to + n, size - n, ",\"ggn_mc_trace\":%s", json(b->trace_mc).s);
+}
+
 static void print_gpu(const sk_nvml *g, char *to, size_t size)
 {
     size_t n = 0;
@@ -181,24 +194,25 @@ bool sk_metrics_batch(sk_metrics *m, int64_t done, int64_t batch)
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[800], batch[32], experts[128], momentum[40], copies[64], noise[96], gpu[96],
-        mfu[32] = "null";
+    char line[1024], batch[32], experts[128], momentum[40], copies[64], noise[96], gpu[96],
+        mfu[32] = "null", backward[240];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_batch(r, batch, sizeof batch);
     print_choices(c, experts, sizeof experts);
     print_momentum(r, momentum, sizeof momentum);
     print_copies(r, copies, sizeof copies);
     print_noise(r, noise, sizeof noise);
+    print_backward(&r->backward, backward, sizeof backward);
     print_gpu(&r->gpu, gpu, sizeof gpu);
     if (r->mfu > 0) snprintf(mfu, sizeof mfu, "%.4g", r->mfu);
     snprintf(line, sizeof line,
              "{\"step\":%lld,\"loss\":%s,\"grad_norm\":%s,\"lr\":%s,\"tokens\":%.0f,\"ms\":%.4g,"
              "\"tok_s\":%.5g,\"mfu\":%s,\"mem_bytes\":%lld,\"exposed_pct\":%.3g,\"scale\":%.9g,"
-             "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s%s}\n",
+             "\"skipped\":%lld,\"left_out\":%lld%s%s%s%s%s%s%s}\n",
              (long long)r->step, json(r->loss).s, json(r->grad_norm).s, json(r->lr).s, tokens,
              1e3 * s, r->tokens / s, mfu, (long long)m->mem_bytes, 100 * r->waited / s, r->scale,
              (long long)r->skipped, (long long)r->left_out, batch, experts, momentum, copies, noise,
-             gpu);
+             backward, gpu);
     return put(m, line);
 }
 

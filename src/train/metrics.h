@@ -40,6 +40,11 @@
  * the samples of the step.  Before the first step with another batch there is a line of its own,
  * with the number of steps done: {"step":100,"batch":64}.
  *
+ * And one with train.backward, as far as it is asked for (backward_outputs.h):
+ *
+ *     "sample_norm_mean":0.071,"sample_norm_max":0.12,"sample_variance":3.1,
+ *     "ggn_trace":41.5,"ggn_mc_trace":40.2
+ *
  * And one on a GPU, where the driver tells (device/nvml.h), at most every few seconds anew, of rank
  * 0's GPU and all who use it:
  *

@@ -1,6 +1,7 @@
 /* setup.c - from a job to its graph, layout and optimizer. */
 #include "train/setup.h"
 #include "graph/extra.h"
+#include "train/backward_outputs.h"
 #include "program/param_groups.h"
 #include "base/threads.h"
 #include "base/strings.h"
@@ -107,7 +108,7 @@ static void ask_factors(sk_setup *s)
 {
     bool any = s->optim->factors;
     for (int i = 0; i < s->job->n_groups; i++) any |= s->job->group[i].optim->factors;
-    if (!any) return;
+    if (!any || s->graph.extras >> SK_EXTRA_KRON_A & 1) return; /* train.backward: of all */
     s->graph.extras |= 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G;
     s->graph.factors_of = has_factors;
     s->graph.factors_ctx = s;
@@ -137,6 +138,7 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_graph_status(&s->graph));
     SK_TRY(check_loss(s));
     SK_TRY(make_products(s));
+    SK_TRY(sk_backward_ask(s->job, &s->graph));
     ask_factors(s);
     sk_graph_grad(&s->graph);
     SK_TRY(sk_graph_status(&s->graph));

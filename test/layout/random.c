@@ -105,6 +105,18 @@ static sk_layout layout_of(const sk_trial *t)
     return l;
 }
 
+/* Sums of absolute values of what the backward pass tells.  A drawn label can be another one. */
+static bool extras_near(const sk_trial *one, const sk_trial *many, bool codes, outcome *o)
+{
+    double limit = codes || one->dtype || one->state_type ? 0.5 : 2e-2;
+    for (int k = 0; k < SK_N_EXTRAS; k++)
+        if (k != SK_EXTRA_GGN_MC && apart(one->extra_sum[k], many->extra_sum[k]) > limit)
+            tell(o, "%s of the backward pass: sum %.9g on one rank, %.9g on %d",
+                 sk_extra_name((sk_extra_kind)k), one->extra_sum[k], many->extra_sum[k],
+                 many->n_ranks);
+    return !*o->message;
+}
+
 static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
 {
     sk_layout l = layout_of(many);
@@ -122,7 +134,7 @@ static bool near(const sk_trial *one, const sk_trial *many, outcome *o)
                  many->loss[s], many->n_ranks, one->norm[s], many->norm[s]);
         o->worst = fmax(o->worst, loss);
     }
-    return !*o->message;
+    return !*o->message && extras_near(one, many, codes, o);
 }
 
 static bool same_bits(const sk_trial *a, const sk_trial *b, const char *what, outcome *o)
@@ -140,6 +152,8 @@ static bool same_bits(const sk_trial *a, const sk_trial *b, const char *what, ou
         tell(o, "%s: %lld weights and states have an owner, %lld on %d", what,
              (long long)a->elements, (long long)b->elements, b->n_ranks);
     else if (a->digest != b->digest) tell(o, "%s: other bits in weights or state", what);
+    else if (a->extra_digest != b->extra_digest)
+        tell(o, "%s: other bits in what the backward pass tells", what);
     return !*o->message;
 }
 
@@ -595,6 +609,8 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->smoothing > 0) count(c, "label smoothing", p);
     if (t->z_loss > 0) count(c, "z-loss", p);
     if (t->layer_decay > 0) count(c, "layer decay", p);
+    for (int k = 0; k < SK_N_EXTRAS; k++)
+        if (t->extras >> k & 1) count_f(c, p, "backward %s", sk_extra_name((sk_extra_kind)k));
 }
 
 static void features(counts *c, const pair *p, const outcome *o)
@@ -650,6 +666,7 @@ static const char *const refusals[] = {
     "train.noise",
     "optim.state is bf#, and the state of schedulefree is weights",
     "optim: a step of sam takes two gradients of its batch, and error feedback",
+    "train.backward",
 };
 
 static bool may_refuse(const char *kind)

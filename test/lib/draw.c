@@ -2,6 +2,7 @@
 #include "lib/draw.h"
 
 #include "base/strings.h"
+#include "graph/extra.h"
 #include "kernel/activation.h"
 #include "layout/word.h"
 #include "program/pipeline_schedule.h"
@@ -76,6 +77,7 @@ enum key {
     SMOOTH,
     Z_LOSS,
     DECAY,
+    EXTRAS,
     N_KEYS
 };
 static const struct {
@@ -124,6 +126,7 @@ static const struct {
     [SMOOTH] = {"smooth", 0},
     [Z_LOSS] = {"z", 0},
     [DECAY] = {"layer_decay", 0},
+    [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -180,6 +183,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->z_loss = v[Z_LOSS];
     t->layer_decay = v[DECAY];
     t->noise = v[NOISE] != 0;
+    t->extras = (unsigned)v[EXTRAS];
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -554,6 +558,14 @@ static void as_printed(const plan *p, char *to)
 /* Not within a step or beside the next: it needs sums of all ranks, or two gradients. */
 static bool goes_alone(const sk_optim *o) { return o->pass[1] || o->perturb; }
 
+/* What the backward pass tells; an exact diagonal takes a walk for each class of a sample. */
+static double draw_extras(const sk_trial *t)
+{
+    unsigned kinds = (unsigned)pick(1, (1 << SK_N_EXTRAS) - 1);
+    if (strcmp(t->model->name, "mlp") || t->hyper.vocab_size > 8) kinds &= ~(1u << SK_EXTRA_GGN);
+    return kinds;
+}
+
 static void draw_layout(pair *p, const sk_pair_most *most)
 {
     const sk_word *words[SK_MOST_WORDS + 1];
@@ -580,6 +592,8 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     if (one_in(4)) put(p, Z_LOSS, 1e-2);
     if (one_in(4)) put(p, DECAY, 0.5);
     if (one_in(3)) as_printed(&l, p->layout);
+    bool told = !l.ask.async && !x->home[SK_GRAD] && one_in(4);
+    put(p, EXTRAS, told ? draw_extras(&t) : 0);
 }
 
 /* --- the whole --- */

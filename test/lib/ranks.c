@@ -143,7 +143,8 @@ typedef struct rank_job {
     sk_heaps *heaps;
     sk_status status;
     char message[512];
-    uint64_t digest;
+    uint64_t digest, extra_digest;
+    double extra_sum[SK_N_EXTRAS];
     int64_t elements;
     pthread_t thread;
 } rank_job;
@@ -193,6 +194,27 @@ static void digest(rank_job *j, const sk_run *run, sk_arena *a)
         j->t->look(j->t->look_ctx, &boxes[k]);
         pthread_mutex_unlock(&looking);
     }
+}
+
+/* The same for extras, which no checkpoint has. */
+static sk_status digest_extras(rank_job *j, sk_run *run, sk_arena *a)
+{
+    sk_tensor_shard *v;
+    int *buffer, n;
+    if (!j->p->n_extras) return SK_OK;
+    sk_program_sum_shards(j->p, j->p->rank, a, NULL, &v, &buffer, &n);
+    int first = n - j->p->n_extras;
+    for (int k = first; k < n; k++) {
+        int kind = j->p->params.v[j->p->params.n + k - first].tensor->extra;
+        SK_TRY(sk_run_pull_buffer(run, buffer[k]));
+        const float *x = sk_run_data(run, buffer[k]);
+        for (int64_t i = 0; v[k].mine && i < box_count(&v[k]); i++) {
+            uint64_t bits = sk_hash(sk_hash_text(v[k].name), &x[i], sizeof *x);
+            j->extra_digest += sk_rng(bits, 0, place_of(&v[k], i)).a;
+            j->extra_sum[kind] += fabs((double)x[i]);
+        }
+    }
+    return SK_OK;
 }
 
 static void perturb(const sk_trial *t, const sk_run *run, sk_arena *a)
@@ -302,7 +324,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     SK_TRY(sk_run_barrier(*run));
     SK_TRY(sk_run_pull(*run));
     digest(j, *run, a);
-    return SK_OK;
+    return digest_extras(j, *run, a);
 }
 
 static void *rank_main(void *arg)
@@ -351,6 +373,8 @@ static sk_status run_all(sk_trial *t, sk_arena *a, sk_program **p, int n)
     for (int r = 0; r < n && !st; r++) {
         pthread_join(jobs[r].thread, NULL);
         t->digest += jobs[r].digest;
+        t->extra_digest += jobs[r].extra_digest;
+        for (int k = 0; k < SK_N_EXTRAS; k++) t->extra_sum[k] += jobs[r].extra_sum[k];
         t->elements += jobs[r].elements;
     }
     for (int r = 0; r < n && !st; r++)
@@ -367,7 +391,8 @@ sk_status sk_trial_run(sk_trial *t)
     sk_arena a = {0};
     sk_graph g;
     sk_program **p = NULL;
-    t->digest = 0, t->elements = 0, t->drops = 0;
+    t->digest = 0, t->elements = 0, t->drops = 0, t->extra_digest = 0;
+    memset(t->extra_sum, 0, sizeof t->extra_sum);
     sk_status st = sk_trial_compile(&a, t, &g, &p, &t->n_ranks);
     if (!st) st = run_all(t, &a, p, t->n_ranks);
     sk_arena_end(&a);

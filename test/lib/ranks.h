@@ -7,6 +7,7 @@
 #ifndef SK_TEST_RANKS_H
 #define SK_TEST_RANKS_H
 
+#include "graph/extra.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "run/run.h"
@@ -64,10 +65,12 @@ typedef struct sk_trial {
     void (*after)(const struct sk_trial *t, const sk_run *run, const sk_program *p, int step);
     /* results */
     double loss[SK_TEST_STEPS], norm[SK_TEST_STEPS], valid;
-    double small[SK_TEST_STEPS]; /* with noise: sk_step_out.small */
-    double drops;                /* choices of experts without room, all steps */
-    uint64_t digest;             /* of all weights and optimizer state at the end */
-    int64_t elements;            /* that went into it */
+    double small[SK_TEST_STEPS];   /* with noise: sk_step_out.small */
+    double drops;                  /* choices of experts without room, all steps */
+    uint64_t digest;               /* of all weights and optimizer state at the end */
+    int64_t elements;              /* that went into it */
+    double extra_sum[SK_N_EXTRAS]; /* of the last step: absolute values, by kind */
+    uint64_t extra_digest;         /* and all of their bits */
     int64_t heap_bytes[SK_TEST_RANKS];
     int n_ranks;
 } sk_trial;

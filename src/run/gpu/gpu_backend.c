@@ -104,6 +104,14 @@ static sk_status push_buffer(sk_run *r, int buf)
     return SK_OK;
 }
 
+static sk_status pull_buffer(sk_run *r, int buf)
+{
+    buf = sk_buffer_root(r->p, buf);
+    if (r->p->bufs.v[buf].placement) return SK_OK;
+    SK_TRY(move_one(r, buf, true));
+    return sk_stream_sync(r->gpu->d, r->gpu->compute);
+}
+
 /* --- what others ask --- */
 
 static int launch_at(const sk_run *r, int pc) { return r->gpu->at[pc]; }
@@ -120,6 +128,7 @@ const sk_backend sk_backend_gpu = {.open = open_gpu,
                                    .push = push,
                                    .pull = pull,
                                    .push_buffer = push_buffer,
+                                   .pull_buffer = pull_buffer,
                                    .write = write_buffer,
                                    .launch_at = launch_at,
                                    .launch_names = launch_names,

@@ -1,0 +1,92 @@
+/* backward_outputs.c - train.backward as the graph and its readers see it. */
+#include "train/backward_outputs.h"
+#include "base/strings.h"
+#include "graph/extra.h"
+
+#include <string.h>
+
+#define BIT(kind) (1u << SK_EXTRA_##kind)
+
+static const struct {
+    const char *name;
+    unsigned extras;
+} outputs[] = {
+    {"norms", BIT(NORMS) | BIT(TOTALS)},
+    {"second_moment", BIT(MOMENT)},
+    {"variance", BIT(MOMENT) | BIT(TOTALS)},
+    {"diag_ggn", BIT(GGN) | BIT(TOTALS)},
+    {"diag_ggn_mc", BIT(GGN_MC) | BIT(TOTALS)},
+    {"kron", BIT(KRON_A) | BIT(KRON_G)},
+    {"gradients", BIT(SAMPLES)},
+};
+enum { N_OUTPUTS = sizeof outputs / sizeof *outputs };
+
+/* The next name of "norms, variance"; NULL: none. */
+static const char *next_name(const char **text, size_t *n)
+{
+    const char *p = *text + strspn(*text, ", ");
+    *n = strcspn(p, ", ");
+    *text = p + *n;
+    return *n ? p : NULL;
+}
+
+static sk_status unknown(const char *name, size_t n)
+{
+    char word[64];
+    const char *names[N_OUTPUTS];
+    size_t most = n < sizeof word - 1 ? n : sizeof word - 1;
+    memcpy(word, name, most);
+    word[most] = 0;
+    for (int i = 0; i < N_OUTPUTS; i++) names[i] = outputs[i].name;
+    const char *near = sk_nearest(word, names, N_OUTPUTS);
+    return sk_fail(SK_ECONF,
+                   "train.backward: \"%s\" is none of norms, second_moment, variance, diag_ggn, "
+                   "diag_ggn_mc, kron, gradients%s%s%s",
+                   word, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+}
+
+sk_status sk_backward_ask(const sk_job *job, sk_graph *g)
+{
+    const char *text = job->backward, *name;
+    size_t n;
+    while ((name = next_name(&text, &n))) {
+        int i = 0;
+        while (i < N_OUTPUTS && (strlen(outputs[i].name) != n || memcmp(outputs[i].name, name, n)))
+            i++;
+        if (i == N_OUTPUTS) return unknown(name, n);
+        g->extras |= outputs[i].extras;
+    }
+    if (job->backward_every && !*job->backward)
+        return sk_fail(SK_ECONF,
+                       "train.backward_every is %lld, and train.backward is empty; name "
+                       "what to write, as in train.backward=variance",
+                       (long long)job->backward_every);
+    return SK_OK;
+}
+
+bool sk_backward_wants(const sk_job *job, const char *name)
+{
+    const char *text = job->backward, *at;
+    size_t n;
+    while ((at = next_name(&text, &n)))
+        if (strlen(name) == n && !memcmp(name, at, n)) return true;
+    return false;
+}
+
+double sk_backward_unit(int kind, double weight, double loss_scale)
+{
+    double w = weight > 0 ? weight : 1, s = loss_scale > 0 ? loss_scale : 1;
+    switch (kind) {
+    case SK_EXTRA_NORMS:
+    case SK_EXTRA_MOMENT:
+        return 1 / (w * s) / (w * s);
+    case SK_EXTRA_KRON_A:
+        return 1 / w;
+    case SK_EXTRA_KRON_G:
+    case SK_EXTRA_GGN:
+    case SK_EXTRA_GGN_MC:
+        return 1 / w / (s * s);
+    default: /* gradients, of a batch or of samples */
+        return 1 / (w * s);
+    }
+}
