@@ -45,6 +45,7 @@ typedef struct sk_job {
     sk_param_group group[SK_MAX_PARAM_GROUPS - 1]; /* and read: groups 1 to n_groups */
     int n_groups, n_groups_said;    /* those behind what was said are of optimizers for matrices */
     int64_t budget;                 /* bytes a rank may take; 0: any */
+    int64_t adascale;               /* the batch is so many times that of optim.lr; 0: off */
     int64_t late;                   /* 1: updates run beside the next step */
     char schedule[SK_NAME];         /* of the learning rate: a part of parts/lr */
     double lr_knob[SK_MAX_LR_KNOB]; /* of the schedule, in the order of sk_lr.knobs */

@@ -53,6 +53,7 @@ typedef struct sk_record {
     double mfu;                   /* of the peak; 0: not known */
     double scale;                 /* of the loss in this step: loss_scale.h */
     double grad_var, noise_scale; /* as metrics.h has them */
+    double gain;                  /* of AdaScale; 0: off */
     bool noise;                   /* these were measured: train.noise */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */
     sk_nvml gpu;                  /* of rank 0, at most a few seconds old; bytes 0: not known */

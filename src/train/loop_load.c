@@ -63,6 +63,8 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
     SK_TRY(sk_ckpt_load(t->from, l->boxes, l->n_boxes));
     l->done = l->tried = l->saved = t->step;
     l->tokens = (double)t->tokens;
+    l->noise = t->noise;
+    l->progress = l->s->job->adascale && t->progress > 0 ? t->progress : (double)t->step;
     bool drops = t->pending && !l->s->job->late; /* that update was counted and is never made */
     l->updates = t->updates - drops;
     l->scale.skipped = t->skipped;

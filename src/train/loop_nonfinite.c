@@ -20,7 +20,8 @@ typedef struct found {
     bool first; /* it is the one that the run began from */
     bool pending;
     int64_t step, tokens, updates, good, skipped;
-    double scale;
+    double scale, progress;
+    sk_noise_scale noise;
 } found;
 
 static found find_checkpoint(sk_loop *l)
@@ -38,7 +39,9 @@ static found find_checkpoint(sk_loop *l)
                    .good = t->good,
                    .skipped = t->skipped,
                    .pending = t->pending,
-                   .scale = t->scale};
+                   .scale = t->scale,
+                   .progress = t->progress,
+                   .noise = t->noise};
 }
 
 static sk_status share_checkpoint(sk_loop *l, sk_training *t)
@@ -55,6 +58,8 @@ static sk_status share_checkpoint(sk_loop *l, sk_training *t)
     t->skipped = f.skipped;
     t->pending = f.pending;
     t->scale = f.scale;
+    t->progress = f.progress;
+    t->noise = f.noise;
     if (!f.first)
         snprintf(t->from, sizeof t->from, "%.*s/step-%010lld", PATH_MAX - 64, l->t->ckpt,
                  (long long)f.step);

@@ -62,6 +62,8 @@ static sk_status commit(sk_loop *l)
                       .updates = l->updates,
                       .scale = l->scale.moves ? l->scale.value : 0,
                       .good = l->scale.good,
+                      .noise = l->noise,
+                      .progress = l->progress,
                       .skipped = l->scale.skipped,
                       .pending = sk_run_pending(l->run),
                       .skipped_batches = l->skipped_batches,

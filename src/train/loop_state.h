@@ -39,7 +39,9 @@ typedef struct sk_loop {
     sk_flight_book book, fallback_book; /* the text of instructions, for error reports */
     sk_lr_schedule lr_schedule;
     sk_loss_scale scale;
-    sk_noise_scale noise; /* rank 0 */
+    sk_noise_scale noise;
+    double gain;     /* of the step under way: AdaScale, or 1 */
+    double progress; /* of the schedule, in steps: `done`, with AdaScale more */
     sk_skipped_batches skipped_batches;
     int64_t rollback_step; /* of the checkpoint that the run rolled back to last; -1: never */
     int rollbacks;
