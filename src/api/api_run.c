@@ -77,6 +77,7 @@ static sk_status suits(const skein_program *p, int flags)
                       : p->setup.fallback ? sk_layout_cause(p->setup.arena, l, sk_layout_may_fill)
                       : !strcmp(job->nonfinite, "rollback") ? "train.nonfinite=rollback"
                       : job->time_limit > 0                 ? "train.time"
+                      : job->adascale                       ? "optim.adascale"
                       : *job->resume                        ? "resume"
                                                             : NULL;
     if (key) return sk_fail(SK_ECONF, "skein_run_open: %s is for skein train; leave it out", key);

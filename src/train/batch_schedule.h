@@ -34,7 +34,6 @@ typedef struct sk_batch_state {
     int64_t samples; /* the first sample of it; -1: as if all batches had been of this size */
     int64_t batch;   /* samples of the next step; 0: not said */
     int64_t changed; /* steps that were done when the size last changed */
-    double variance, square, weight; /* noise_scale.h */
 } sk_batch_state;
 
 bool sk_batch_by_noise(const sk_job *job);

@@ -46,6 +46,7 @@ typedef struct sk_job {
     int n_groups, n_groups_said;    /* those behind what was said are of optimizers for matrices */
     int64_t budget;                 /* bytes a rank may take; 0: any */
     double ema;                     /* decay of the average of weights; 0: none is kept */
+    int64_t adascale;               /* the batch is so many times that of optim.lr; 0: off */
     int64_t late;                   /* 1: updates run beside the next step */
     char schedule[SK_NAME];         /* of the learning rate: a part of parts/lr */
     double lr_knob[SK_MAX_LR_KNOB]; /* of the schedule, in the order of sk_lr.knobs */
@@ -70,9 +71,9 @@ typedef struct sk_job {
     int64_t dropless; /* 1: a step in which an expert was full is run again with room for all */
     int64_t noise;    /* 1: measure the gradient noise scale */
     double stop_loss, stop_accuracy; /* a validation as good as that ends the run; 0: none does */
-    char backward[SK_LAYOUT_TEXT]; /* "norms, variance": backward_outputs.h; "": nothing */
-    int64_t backward_every;        /* steps between files of these tensors; 0: none */
-    int64_t trace;                 /* 1: keep the times of the last step: trace.json */
+    char backward[SK_LAYOUT_TEXT];   /* "norms, variance": backward_outputs.h; "": nothing */
+    int64_t backward_every;          /* steps between files of these tensors; 0: none */
+    int64_t trace;                   /* 1: keep the times of the last step: trace.json */
     char sample_prompt[256];
     double time_limit;     /* seconds; > 0: choose steps so that training takes about this long */
     char source[PATH_MAX]; /* the config file, for messages and records; "" none */

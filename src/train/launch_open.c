@@ -84,7 +84,8 @@ typedef struct found {
     char dir[PATH_MAX], ckpt[PATH_MAX], from[PATH_MAX];
     int64_t step, tokens, updates, steps, good, skipped;
     bool pending;
-    double scale;
+    double scale, progress;
+    sk_noise_scale noise;
     sk_skipped_batches skipped_batches;
     sk_batch_state next;
 } found;
@@ -111,6 +112,8 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
                  .skipped = t->skipped,
                  .pending = t->pending,
                  .scale = t->scale,
+                 .progress = t->progress,
+                 .noise = t->noise,
                  .skipped_batches = t->skipped_batches,
                  .next = t->next};
     snprintf(f->report, sizeof f->report, "%s", st ? sk_error() : "");
@@ -134,6 +137,8 @@ static sk_status share_dir(sk_launcher *l, sk_status st)
     t->skipped = f->skipped;
     t->pending = f->pending;
     t->scale = f->scale;
+    t->progress = f->progress;
+    t->noise = f->noise;
     t->skipped_batches = f->skipped_batches;
     t->next = f->next;
     if (st && !f->code) { /* only this rank failed: it prints why */

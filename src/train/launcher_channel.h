@@ -56,6 +56,7 @@ typedef struct sk_record {
     double scale;                 /* of the loss in this step: loss_scale.h */
     double grad_var, noise_scale; /* as metrics.h has them */
     double accuracy;              /* of a validation; NAN: the model is no classifier */
+    double gain;                  /* of AdaScale; 0: off */
     bool noise;                   /* these were measured: train.noise */
     sk_backward_sums backward;    /* train.backward */
     int64_t skipped, left_out;    /* so far: steps that changed nothing, skipped batches */

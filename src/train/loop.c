@@ -19,6 +19,13 @@ bool sk_loop_due(int64_t every, int64_t times, int64_t done, int64_t steps)
     return done * times / steps != (done - 1) * times / steps;
 }
 
+/* With AdaScale the schedule may come to its end before the steps do. */
+static bool is_over(const sk_loop *l)
+{
+    int64_t steps = l->lr_schedule.steps;
+    return steps && (l->done >= steps || l->progress >= (double)steps);
+}
+
 /* A save after the last step is the save at the end: finish(). */
 static bool save_due(const sk_loop *l, const sk_decision *d)
 {
@@ -81,15 +88,15 @@ static sk_status finish(sk_loop *l)
 
 static sk_status run_steps(sk_loop *l)
 {
-    while (!l->lr_schedule.steps || l->done < l->lr_schedule.steps) {
+    while (!is_over(l)) {
         sk_decision d;
         int64_t before = l->done;
         SK_TRY(sk_loop_change_layout(l));
         SK_TRY(sk_loop_step(l));
         if (l->done <= before) continue; /* the run rolled back */
         SK_TRY(sk_loop_decision(l, &d));
-        if (d.stop && l->done != l->lr_schedule.steps) return stopped(l);
-        SK_TRY(after_step(l, &d));
+        if (d.stop && !is_over(l)) return stopped(l);
+        if (!is_over(l)) SK_TRY(after_step(l, &d));
     }
     return SK_OK;
 }
@@ -111,7 +118,7 @@ static sk_status train(sk_loop *l)
     do {
         SK_TRY(run_steps(l));
         SK_TRY(finish(l));
-    } while (l->done < l->lr_schedule.steps);
+    } while (!is_over(l));
     SK_TRY(sk_loop_export(l, "final", SK_REC_FINAL));
     if (l->rank || l->saved == l->done) return SK_OK;
     return sk_fail(SK_EIO,

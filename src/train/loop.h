@@ -21,6 +21,7 @@
 #include "comm/comm.h"
 #include "train/batch_schedule.h"
 #include "train/launcher_channel.h"
+#include "train/noise_scale.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
 
@@ -45,7 +46,9 @@ typedef struct sk_training {
     int64_t step, tokens;  /* done before, when resuming */
     double scale;          /* of the loss, when resuming (loss_scale.h); 0: not known */
     int64_t good, skipped;
-    bool pending; /* a gradient waits for a late optimizer, when resuming */
+    sk_noise_scale noise; /* when resuming */
+    double progress;      /* of the schedule, when resuming; 0: not known */
+    bool pending;         /* a gradient waits for a late optimizer, when resuming */
     sk_skipped_batches skipped_batches;
     sk_batch_state next;  /* what the next step reads, when resuming */
     int64_t updates;      /* of the optimizer, in these steps */

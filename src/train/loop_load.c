@@ -67,6 +67,8 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
     SK_TRY(sk_ckpt_load(t->from, l->boxes, l->n_boxes));
     l->done = l->tried = l->saved = t->step;
     l->tokens = (double)t->tokens;
+    l->noise = t->noise;
+    l->progress = l->s->job->adascale && t->progress > 0 ? t->progress : (double)t->step;
     bool drops = t->pending && !l->s->job->late; /* that update was counted and is never made */
     l->updates = t->updates - drops;
     l->scale.skipped = t->skipped;
@@ -74,7 +76,6 @@ sk_status sk_loop_load_state(sk_loop *l, const sk_training *t)
     l->shift = t->next.samples < 0 ? 0 : t->next.samples - t->next.index * l->s->job->batch;
     l->changed = t->next.changed;
     l->want = sk_relayout_with(l->t->setup, t->step, t->next.batch);
-    l->noise = (sk_noise_scale){t->next.variance, t->next.square, t->next.weight, 0};
     sk_run_set_pending(l->run, t->pending && l->s->job->late);
     if (l->scale.moves && t->scale > 0) l->scale.value = t->scale, l->scale.good = t->good;
     SK_TRY(sk_run_push(l->run));

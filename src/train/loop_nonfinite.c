@@ -20,7 +20,8 @@ typedef struct found {
     bool first; /* it is the one that the run began from */
     bool pending;
     int64_t step, tokens, updates, good, skipped;
-    double scale;
+    double scale, progress;
+    sk_noise_scale noise;
     sk_batch_state next;
 } found;
 
@@ -40,6 +41,8 @@ static found find_checkpoint(sk_loop *l)
                    .skipped = t->skipped,
                    .pending = t->pending,
                    .scale = t->scale,
+                   .progress = t->progress,
+                   .noise = t->noise,
                    .next = t->next};
 }
 
@@ -58,6 +61,8 @@ static sk_status share_checkpoint(sk_loop *l, sk_training *t)
     t->pending = f.pending;
     t->scale = f.scale;
     t->next = f.next;
+    t->progress = f.progress;
+    t->noise = f.noise;
     if (!f.first)
         snprintf(t->from, sizeof t->from, "%.*s/step-%010lld", PATH_MAX - 64, l->t->ckpt,
                  (long long)f.step);

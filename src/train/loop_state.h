@@ -39,10 +39,12 @@ typedef struct sk_loop {
     sk_flight_book book, fallback_book; /* the text of instructions, for error reports */
     sk_lr_schedule lr_schedule;
     sk_loss_scale scale;
-    sk_noise_scale noise; /* rank 0 */
-    int64_t shift;        /* of the samples of this phase: sk_feed.shift */
-    int64_t changed;      /* steps done when the batch last changed */
-    int want;             /* the phase of the next step, if the noise scale says it */
+    int64_t shift;   /* of the samples of this phase: sk_feed.shift */
+    int64_t changed; /* steps done when the batch last changed */
+    int want;        /* the phase of the next step, if the noise scale says it */
+    sk_noise_scale noise;
+    double gain;     /* of the step under way: AdaScale, or 1 */
+    double progress; /* of the schedule, in steps: `done`, with AdaScale more */
     sk_skipped_batches skipped_batches;
     int64_t rollback_step; /* of the checkpoint that the run rolled back to last; -1: never */
     int rollbacks;

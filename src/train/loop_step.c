@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { VAL_BATCHES = 8 };
 #define TRY_S 2.0 /* seconds of steps that train.time is judged by, and at least TRY_N of them */
@@ -57,7 +58,7 @@ sk_status sk_loop_decision(sk_loop *l, sk_decision *d)
 /* The text after the row of the step: experts, loss scale, noise scale. */
 static void describe_extras(const sk_loop *l, const sk_choices *c, sk_record *r)
 {
-    char experts[96] = "", scale[96] = "", noise[48] = "";
+    char experts[96] = "", scale[96] = "", noise[64] = "";
     if (c->all > 0)
         snprintf(experts, sizeof experts, "aux %.4f  drops %.1f %%%s", c->aux,
                  100 * c->drops / c->all, c->again ? ", run again" : "");
@@ -66,17 +67,32 @@ static void describe_extras(const sk_loop *l, const sk_choices *c, sk_record *r)
     if (r->noise && isfinite(r->noise_scale))
         snprintf(noise, sizeof noise, "noise scale %.3g", r->noise_scale);
     else if (r->noise) snprintf(noise, sizeof noise, "noise scale –");
+    if (r->gain > 0)
+        snprintf(noise + strlen(noise), sizeof noise - strlen(noise), ", gain %.3g", r->gain);
     snprintf(r->text, sizeof r->text, "%s%s%s%s%s", experts, *experts && *scale ? "  " : "", scale,
              *noise && (*experts || *scale) ? "  " : "", noise);
 }
 
-static void measure_noise(sk_loop *l, const sk_step_out *out, sk_record *r)
+/* All ranks see the same sums, and so have the same estimate. */
+static void measure_noise(sk_loop *l, const sk_step_out *out)
+{
+    double batch = (double)l->s->job->batch;
+    if (l->own->noise.part > 0) sk_noise_step(&l->noise, &l->own->noise, batch, out);
+}
+
+static double gain(const sk_loop *l)
+{
+    const sk_job *job = l->s->job;
+    return job->adascale ? sk_noise_gain(&l->noise, (double)job->batch, (double)job->adascale) : 1;
+}
+
+static void report_noise(const sk_loop *l, sk_record *r)
 {
     r->noise = l->own->noise.part > 0;
     if (!r->noise) return;
-    sk_noise_step(&l->noise, &l->own->noise, (double)l->s->job->batch, out);
     r->grad_var = l->noise.now;
     r->noise_scale = sk_noise_ratio(&l->noise);
+    if (l->s->job->adascale) r->gain = l->gain;
 }
 
 static bool changes_batch(const sk_loop *l)
@@ -113,7 +129,7 @@ static void report(sk_loop *l, const sk_step_out *out, const sk_step_in *in, dou
                    .mfu = peak > 0 && works ? l->s->flops / seconds / peak : 0,
                    .batch = changes_batch(l) ? l->s->job->batch : 0,
                    .gpu = l->gpu};
-    measure_noise(l, out, &r);
+    report_noise(l, &r);
     sk_loop_backward_sums(l, in, out, &r);
     describe_extras(l, &c, &r);
     bool ok = sk_metrics_step(&l->metrics, &r, l->tokens, &c);
@@ -156,11 +172,12 @@ static void count(sk_loop *l, const sk_step_out *out)
 
 sk_status sk_loop_step(sk_loop *l)
 {
-    int64_t each = l->own->n_updates;
+    int64_t each = l->own->n_updates, at = (int64_t)l->progress;
+    l->gain = gain(l);
     sk_step_in in = {.step = l->done,
-                     .lr = sk_lr_at(&l->lr_schedule, l->done) *
+                     .lr = l->gain * sk_lr_at(&l->lr_schedule, at) *
                            sk_batch_rate(l->t->setup->job, l->s->job->batch),
-                     .momentum = sk_lr_momentum(&l->lr_schedule, l->done),
+                     .momentum = sk_lr_momentum(&l->lr_schedule, at),
                      .shift = l->updates - l->done * each,
                      .loss_scale = l->scale.value,
                      .ahead = sk_batch_of_step(&l->skipped_batches, l->done) - l->done};
@@ -178,6 +195,8 @@ sk_status sk_loop_step(sk_loop *l)
         sk_loop_report_memory(l);
     }
     l->done++;
+    l->progress += l->gain;
+    measure_noise(l, &out);
     l->tokens += out.tokens;
     if (out.finite) l->updates += each;
     SK_TRY(sk_loop_backward_file(l, &in, &out));

@@ -143,10 +143,12 @@ static void print_copies(const sk_record *r, char *to, size_t size)
 
 static void print_noise(const sk_record *r, char *to, size_t size)
 {
+    int n = 0;
     *to = 0;
     if (r->noise)
-        snprintf(to, size, ",\"grad_var\":%s,\"noise_scale\":%s", json(r->grad_var).s,
-                 json(r->noise_scale).s);
+        n = snprintf(to, size, ",\"grad_var\":%s,\"noise_scale\":%s", json(r->grad_var).s,
+                     json(r->noise_scale).s);
+    if (r->gain > 0) snprintf(to + n, size - (size_t)n, ",\"gain\":%.9g", r->gain);
 }
 
 static void print_backward(const sk_backward_sums *b, char *to, size_t size)
@@ -194,7 +196,7 @@ bool sk_metrics_batch(sk_metrics *m, int64_t done, int64_t batch)
 
 bool sk_metrics_step(sk_metrics *m, const sk_record *r, double tokens, const sk_choices *c)
 {
-    char line[1024], batch[32], experts[128], momentum[40], copies[64], noise[96], gpu[96],
+    char line[1024], batch[32], experts[128], momentum[40], copies[64], noise[128], gpu[96],
         mfu[32] = "null", backward[240];
     double s = r->seconds > 0 ? r->seconds : 1e-9;
     print_batch(r, batch, sizeof batch);

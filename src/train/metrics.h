@@ -31,7 +31,11 @@
  *     "grad_var":3.1,"noise_scale":41.7
  *
  * tr(Sigma) of the gradient of one sample, as this step saw it, and the ratio of its average over
- * steps to that of |G|^2, in samples (noise_scale.h).
+ * steps to that of |G|^2, in samples (noise_scale.h).  With optim.adascale behind them
+ *
+ *     "gain":3.2
+ *
+ * how many steps of the smaller batch this one counted for; lr has it as a factor.
  *
  * And one with train.batch_schedule:
  *

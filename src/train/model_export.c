@@ -220,17 +220,33 @@ sk_status sk_export_model(sk_arena *a, const char *from, const char *tokenizer, 
 
 /* --- extra --- */
 
+/* Averages of train.noise, and how far the schedule is; nothing if they are not measured. */
+static const char *print_noise(sk_arena *a, const sk_extra *x)
+{
+    const sk_noise_scale *n = &x->noise;
+    if (!(n->weight > 0)) return "";
+    return sk_print(a, "noise=%.17g,%.17g,%.17g progress=%.17g ", n->variance, n->square, n->weight,
+                    x->progress);
+}
+
+static bool read_noise(const char *s, sk_noise_scale *n)
+{
+    int end = 0;
+    return sscanf(s, "%lf,%lf,%lf%n", &n->variance, &n->square, &n->weight, &end) == 3 && !s[end] &&
+           isfinite(n->variance) && isfinite(n->square) && n->weight > 0 && n->weight <= 1;
+}
+
 char *sk_extra_print(sk_arena *a, const sk_extra *x)
 {
     return sk_print(a,
                     "steps=%lld updates=%lld scale=%.17g good=%lld skipped=%lld left=%s pending=%d "
-                    "data=%s batch=%lld seq=%lld windows=%lld order=%s samples=%lld changed=%lld "
-                    "noise=%.17g,%.17g,%.17g tokenizer=%s",
+                    "%sdata=%s batch=%lld seq=%lld windows=%lld order=%s samples=%lld changed=%lld "
+                    "tokenizer=%s",
                     (long long)x->steps, (long long)x->updates, x->scale, (long long)x->good,
                     (long long)x->skipped, sk_skipped_batches_print(a, &x->skipped_batches),
-                    x->pending, x->data ? x->data : "", (long long)x->batch, (long long)x->seq,
-                    (long long)x->windows, x->order ? x->order : "", (long long)x->next.samples,
-                    (long long)x->next.changed, x->next.variance, x->next.square, x->next.weight,
+                    x->pending, print_noise(a, x), x->data ? x->data : "", (long long)x->batch,
+                    (long long)x->seq, (long long)x->windows, x->order ? x->order : "",
+                    (long long)x->next.samples, (long long)x->next.changed,
                     x->tokenizer ? x->tokenizer : "");
 }
 
@@ -264,19 +280,6 @@ static bool read_scale(const char *s, double *to)
     return end != s && !*end && *to >= 0 && *to <= 1e12; /* 0: not said */
 }
 
-/* Averages of the noise scale.  They may be negative; the weight is 0 to 1. */
-static bool read_noise(const char *s, sk_batch_state *x)
-{
-    double *to[] = {&x->variance, &x->square, &x->weight};
-    for (int i = 0; i < 3; i++) {
-        char *end;
-        *to[i] = strtod(s, &end);
-        if (end == s || !isfinite(*to[i]) || *end != (i < 2 ? ',' : 0)) return false;
-        s = end + 1;
-    }
-    return x->weight >= 0 && x->weight <= 1;
-}
-
 /* One word; one that is not known is a later version's. */
 static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra *x)
 {
@@ -290,8 +293,9 @@ static bool read_word(sk_arena *a, const char *key, const char *value, sk_extra 
     if (!strcmp(key, "windows")) return read_whole(value, &x->windows);
     if (!strcmp(key, "samples")) return read_whole(value, &x->next.samples);
     if (!strcmp(key, "changed")) return read_whole(value, &x->next.changed);
-    if (!strcmp(key, "noise")) return read_noise(value, &x->next);
     if (!strcmp(key, "order")) x->order = sk_strdup(a, value);
+    if (!strcmp(key, "progress")) return read_scale(value, &x->progress);
+    if (!strcmp(key, "noise")) return read_noise(value, &x->noise);
     if (!strcmp(key, "scale")) return read_scale(value, &x->scale);
     if (!strcmp(key, "left")) return sk_skipped_batches_read(value, &x->skipped_batches);
     if (!strcmp(key, "data")) x->data = sk_strdup(a, value);

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "train/checkpoint.h"
 #include "train/companions.h"
+#include "train/noise_scale.h"
 #include "train/setup.h"
 #include "train/skipped_batches.h"
 #include "train/batch_schedule.h"
@@ -42,6 +43,8 @@ typedef struct sk_extra {
     int64_t steps, updates, good, skipped;
     bool pending; /* the last step's gradient waits for a late optimizer */
     double scale;
+    sk_noise_scale noise; /* weight 0: not measured; and then progress is not said */
+    double progress;      /* of the schedule, in steps */
     sk_skipped_batches skipped_batches;
     const char *data; /* sk_store_digest; "": not said */
     /* Which windows a step reads: 0 and "" are not said, by a checkpoint that is older than these.

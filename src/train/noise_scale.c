@@ -23,3 +23,10 @@ double sk_noise_ratio(const sk_noise_scale *x)
 {
     return x->weight > 0 && x->square > 0 ? x->variance / x->square : NAN;
 }
+
+double sk_noise_gain(const sk_noise_scale *x, double batch, double scale)
+{
+    double sigma2 = fmax(0, scale * x->variance / batch), mu2 = fmax(0, x->square);
+    double below = sigma2 / scale + mu2;
+    return below > 0 ? fmin(scale, fmax(1, (sigma2 + mu2) / below)) : 1;
+}

@@ -24,6 +24,13 @@ typedef struct sk_noise_scale {
 
 /* The numbers of a step with `batch` samples; steps that are not finite do not count. */
 void sk_noise_step(sk_noise_scale *x, const sk_noise *plan, double batch, const sk_step_out *out);
+/* AdaScale (Johnson et al. 2020): how many steps of a batch that is `scale` times smaller the next
+ * step is worth, 1 to `scale`:
+ *
+ *     (sigma^2 + mu^2) / (sigma^2 / scale + mu^2)        sigma^2 = scale tr(Sigma) / batch
+ *
+ * the variance of the smaller batch's gradient, and mu^2 = |G|^2.  1 while nothing is known. */
+double sk_noise_gain(const sk_noise_scale *x, double batch, double scale);
 double sk_noise_ratio(const sk_noise_scale *x); /* in samples; NaN: |G|^2 is lost in the noise */
 
 #endif

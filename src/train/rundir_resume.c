@@ -167,6 +167,8 @@ sk_status sk_resume_read(sk_arena *a, const sk_job *job, sk_training *t, const c
     if (!t->steps) t->steps = x.steps;
     t->scale = x.scale;
     t->good = x.good;
+    t->noise = x.noise;
+    t->progress = x.progress;
     t->skipped = x.skipped;
     t->skipped_batches = x.skipped_batches;
     t->pending = x.pending;

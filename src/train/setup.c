@@ -323,6 +323,22 @@ static sk_status check_order(const sk_setup *s)
                    sk_offload_kind_names[state ? SK_STATE : SK_GRAD]);
 }
 
+/* AdaScale goes by the variance of gradients of parts of the batch. */
+static sk_status check_adascale(const sk_job *job)
+{
+    if (!job->adascale) return SK_OK;
+    if (!job->noise)
+        return sk_fail(SK_ECONF,
+                       "optim.adascale goes by the gradients of parts of the batch, which "
+                       "nobody measures; train.noise=1 is needed");
+    if (job->adascale > 1 && job->adascale <= job->batch) return SK_OK;
+    return sk_fail(
+        SK_ECONF,
+        "optim.adascale is %lld: a number of times that train.batch, %lld, is larger than "
+        "the batch that optim.lr is for, from 2 to %lld, is needed",
+        (long long)job->adascale, (long long)job->batch, (long long)job->batch);
+}
+
 static sk_status check_device(const sk_job *job)
 {
     const char *d = job->device;
@@ -336,6 +352,7 @@ sk_status sk_setup_layout(sk_arena *a, const sk_job *job, sk_setup *out)
 {
     *out = (sk_setup){.arena = a, .job = job};
     SK_TRY(check_device(job));
+    SK_TRY(check_adascale(job));
     SK_TRY(find_optim(out));
     SK_TRY(check_schedule(out));
     sk_graph_init(&out->graph, a);

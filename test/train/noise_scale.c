@@ -80,6 +80,22 @@ static void nothing(void)
     check(x.now == 0 && sk_noise_ratio(&x) > 0); /* no noise in this one */
 }
 
+/* AdaScale: 1 without noise, all of the scale without signal, and half of the way between where
+ * both are equal at the smaller batch: (1 + 1) / (1 / 8 + 1). */
+static void gains(void)
+{
+    sk_noise_scale unknown = {0}, clear = {0, 2, 1, 0}, lost = {3, -0.1, 1, 0};
+    sk_noise_scale even = {.variance = 4, .square = 2, .weight = 1}, odd = {-1, 2, 1, 0};
+    check(sk_noise_gain(&unknown, 16, 8) == 1 && sk_noise_gain(&clear, 16, 8) == 1);
+    check(sk_noise_gain(&lost, 16, 8) == 8 && sk_noise_gain(&odd, 16, 8) == 1);
+    check(fabs(sk_noise_gain(&even, 16, 8) - 2 / 1.125) < 1e-12);
+    for (double v = 1e-3; v < 1e4; v *= 2) {
+        sk_noise_scale x = {.variance = v, .square = 1, .weight = 1};
+        double g = sk_noise_gain(&x, 16, 8);
+        check(g > 1 && g < 8 && fabs(g - (v / 2 + 1) / (v / 16 + 1)) < 1e-12 * g);
+    }
+}
+
 int main(void)
 {
     known("four of three", (int[]){3, 3, 3, 3}, 4);
@@ -87,6 +103,7 @@ int main(void)
     known("two, four and six", (int[]){2, 4, 6}, 3);
     known("a first micro-batch of three", (int[]){3}, 1);
     nothing();
+    gains();
     printf("noise_scale: %d checks, %d bad\n", checks, bad);
     return bad > 0;
 }

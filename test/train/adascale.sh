@@ -1,0 +1,71 @@
+#!/bin/bash
+# adascale.sh - optim.adascale: gains follow from the variances that the metrics tell, rates from gains and the schedule,
+# which ends the run; resuming changes no bit; SAM and other layouts can have it; and what is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+skein=$(realpath "${SKEIN:-build/release/skein}")
+[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+cp example/one_file.c "$temp/text"
+cd "$temp"
+fail() { echo "$*" && exit 1; }
+
+job=(model=tiny model.tie_word_embeddings=false data.train=text data.tokenizer=byte data.order=shuffle train.batch=16 train.seq=16
+    train.steps=40 train.noise=1 optim.name=sgd optim.lr=0.05 optim.warmup=0 optim.schedule=linear optim.min_lr=0 optim.adascale=8
+    val.every=0 sample.every=0 log.every=0 ckpt.every=5 ckpt.keep=0)
+train() { # run directory, then more words
+    local run=$1
+    shift
+    timeout 100 "$skein" train "${job[@]}" run="$run" "$@" >"$run.out" 2>&1 || { cat "$run.out"; fail "$run failed"; }
+}
+number() { sed -nE "s/.*\"$2\":(-?[0-9.e+-]+).*/\1/p" "$1/metrics.jsonl"; }
+
+# The gain of a step is that of the averages before it, and its rate that of the schedule after as many steps as gains so far.
+checked=0
+expect() { # run
+    paste -d ' ' <(number "$1" grad_norm) <(number "$1" grad_var) <(number "$1" lr) <(number "$1" gain) >got
+    awk -v S=8 -v B=16 -v T=40 '
+        function abs(x) { return x < 0 ? -x : x }
+        BEGIN { gain = 1 }
+        {
+            if (abs($4 / gain - 1) > 1e-5 || $4 < 1 || $4 > S) { print "step " NR ": gain " $4 ", not " gain; exit 1 }
+            lr = gain * 0.05 * (1 - int(at) / T)
+            if (abs($3 / lr - 1) > 1e-5) { print "step " NR ": rate " $3 ", not " lr; exit 1 }
+            at += gain; most = gain > most ? gain : most
+            var = 0.95 * var + 0.05 * $2; square = 0.95 * square + 0.05 * ($1 * $1 - $2 / B)
+            s = var > 0 ? S * var / B : 0; m = square > 0 ? square : 0
+            gain = s / S + m > 0 ? (s + m) / (s / S + m) : 1
+        }
+        END { if (!(at >= T && at - $4 < T && NR < T && most > 1.2)) { print NR " steps, progress " at ", gains up to " most; exit 1 } }
+        ' got >why || fail "$1: $(cat why)"
+    checked=$((checked + $(wc -l <got)))
+}
+
+train ref layout=dp=4
+expect ref
+train micro layout="dp=2 micro=2 zero=1"
+expect micro
+train tensor layout="dp=2 tp=2"
+expect tensor
+train sam layout=dp=4 optim.name=sam optim.base=sgd optim.lr=0.05 optim.momentum=0
+expect sam
+
+# from a checkpoint, and once more from the end
+train branch layout=dp=4 resume=ref/ckpt/step-0000000010
+cmp branch/final/model.safetensors ref/final/model.safetensors || fail "resumed: another model"
+[ "$(number branch lr | tail -n 1)" = "$(number ref lr | tail -n 1)" ] || fail "resumed: another rate"
+"$skein" train run=ref --resume >again.out 2>&1 || { cat again.out; fail "a finished run cannot be resumed"; }
+[ "$(number ref lr | wc -l)" = "$(wc -l <ref/metrics.jsonl)" ] || fail "the finished run went on"
+
+refused() { # sentence, words
+    local want=$1
+    shift
+    if "$skein" train "${job[@]}" run=no "$@" >no.out 2>&1; then fail "not refused: $*"; fi
+    grep -qF "$want" no.out || fail "refused otherwise: $(cat no.out)"
+}
+refused "train.noise=1 is needed" layout=dp=4 train.noise=0
+refused "from 2 to 16, is needed" layout=dp=4 optim.adascale=1
+refused "from 2 to 16, is needed" layout=dp=4 optim.adascale=17
+refused "take two micro-batches (micro=2)" layout=dp=1
+echo "adascale: $checked steps have the gain and the rate that they must"
