@@ -298,7 +298,7 @@ static bool noise_holds(const sk_trial *t, outcome *o)
     plain.late = false;
     plain.steps = 1;
     if (sk_trial_run(&plain)) tell(o, "noise, as %s: %.600s", text, sk_error());
-    else if (!(apart(plain.small[0], t->small[0]) < (t->dtype ? 0.2 : 1e-3)))
+    else if (!(apart(plain.small[0], t->small[0]) < (t->dtype || *l.weights_as ? 0.2 : 1e-3)))
         tell(o, "squares of small batches: %.9g, as %s %.9g", t->small[0], text, plain.small[0]);
     return !*o->message;
 }

@@ -1,11 +1,11 @@
 /* move.c - what a run keeps, moved between random pairs of layouts, byte for byte.
  *
  * Random small models with sizes that do not divide; two layouts of as many ranks,
- * {dp, tp, pp, zero} each, often with another batch.  Heaps are plain memory, filled with a pattern; under the
- * old layout every element of every kept tensor is a hash of its name and its place
- * in the whole tensor.  After the move the new layout must hold the same, and not a
- * byte outside the planned heap may have changed.  Each pair is moved on one host and
- * on two, where what is far goes by messages, and heaps of other hosts are not at hand.
+ * {dp, tp, pp, zero} each, often with another batch.  Heaps are plain memory, filled with a
+ * pattern; under the old layout every element of every kept tensor is a hash of its name and its
+ * place in the whole tensor.  After the move the new layout must hold the same, and not a byte
+ * outside the planned heap may have changed.  Each pair is moved on one host and on two, where what
+ * is far goes by messages, and heaps of other hosts are not at hand.
  *
  *     program_move [SEED [COUNT]]      default: seed 1, 60 pairs */
 #include "lib/check.h"
