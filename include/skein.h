@@ -249,7 +249,8 @@ typedef struct skein_shape {
 } skein_shape;
 
 /* One shard, where a rank keeps it.  data: dense, in memory that all ranks of the host see, valid
- * until skein_run_close, touched only between steps; NULL where it is a GPU's or a file. */
+ * until skein_run_close, touched only between steps; NULL where it is a GPU's or a file, or state
+ * of 8 bits (optim.state=int8), which skein_run_read and skein_run_write convert. */
 typedef struct skein_shard {
     int64_t size; /* of this struct, set by the caller */
     const char *name;

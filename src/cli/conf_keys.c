@@ -99,7 +99,7 @@ const sk_conf_key sk_conf_table[] = {
         DEFAULT("", "optimizers of some parameters: \"matrix: sgd lr=0.1, wte: adamw\""),
         .off = ""),
     KEY("optim.state", STATE, state_dtype,
-        DEFAULT("auto", "type of the optimizer state: f32, bf16, int8 (blocks), or auto: by name"),
+        DEFAULT("auto", "type of the optimizer state: f32, bf16, int8, or auto: its own"),
         .one_of = "auto f32 bf16 int8"),
     KEY("optim.lr", REAL, lr, DEFAULT("1e-3", "peak learning rate"), FROM(0, 1e6), .knob = "lr"),
     KEY("optim.min_lr", REAL, min_lr, DEFAULT("0", "learning rate at the end of the schedule"),

@@ -56,6 +56,12 @@ SK_BOTH float sk_q8_magnitude(sk_q8 map, int k)
     return (float)((double)(2 * n + 18 * (k - n) + 9) / (below * n));
 }
 
+/* Between magnitude k and the next. */
+SK_BOTH float sk_q8_middle(const float *magnitude, int k)
+{
+    return 0.5F * (magnitude[k] + magnitude[k + 1]);
+}
+
 /* The number of the magnitude that is nearest to `a`, of two the smaller; `most`: the last that may
  * be taken. */
 SK_BOTH int sk_q8_nearest(const float *magnitude, int most, float a)
@@ -63,7 +69,7 @@ SK_BOTH int sk_q8_nearest(const float *magnitude, int most, float a)
     int k = 0;
     for (int step = 128; step; step /= 2) {
         int next = k + step;
-        if (next <= most && a > 0.5F * (magnitude[next - 1] + magnitude[next])) k = next;
+        if (next <= most && a > sk_q8_middle(magnitude, next - 1)) k = next;
     }
     return k;
 }

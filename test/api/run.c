@@ -291,6 +291,31 @@ static void shards(void)
     skein_run_close(run);
 }
 
+/* State in blocks of 8 bits has no address; it is read and written as f32, and comes back as it was
+ * written, since its numbers are those of codes. */
+static void blocks(void)
+{
+    double loss[MOST] = {0};
+    weights w, again;
+    int hidden = 0, shown = 0;
+    skein_run *run = three_steps("dp=2 zero=1", "optim.state=int8", 0, loss);
+    read_all(run, &w);
+    for (int i = 0; i < w.n; i++)
+        check(!skein_run_write(run, w.shape[i].name, w.v[i], w.shape[i].elements));
+    read_all(run, &again);
+    for (int i = 0; i < w.n; i++)
+        check(!memcmp(w.v[i], again.v[i], (size_t)w.shape[i].elements * sizeof(float)));
+    for (int i = 0; i < skein_run_shards(run, 1); i++) {
+        skein_shard p = {.size = sizeof p};
+        check(!skein_run_shard(run, 1, i, &p) && p.type == SKEIN_F32);
+        hidden += !p.data, shown += p.data != NULL;
+    }
+    check(hidden > 0 && shown > hidden);
+    skein_run_close(run);
+    forget(&w);
+    forget(&again);
+}
+
 /* --- mistakes --- */
 
 static void jobs(void)
@@ -462,6 +487,7 @@ int main(void)
     layouts();
     carried("tp=2", "order=canonical", 0);
     carried("dp=2 zero=3", "train.dtype=bf16", 0.05);
+    blocks();
     shards();
     sk_fake_gpu(0); /* "cuda" of this program from here on */
     sk_fake_nccl();

@@ -409,6 +409,9 @@ static void ranges(void)
     check(!load("train.dtype=half") && job.dtype == SK_F16);
     check(!load("train.dtype=bfloat16 optim.state=float32") && job.dtype == SK_BF16);
     check(!load("train.dtype=torch.bfloat16 optim.state=bfloat16") && job.state_dtype == SK_BF16);
+    check(!load("optim.state=int8") && job.state_dtype == SK_U8);
+    check(!load("optim.name=adam8bit") && job.state_dtype == SK_STATE_AUTO);
+    check(load("optim.state=u8") && load("optim.state=f16") && load("train.dtype=auto"));
     check(!load("train.dtype=fp32") && job.dtype == SK_F32);
     refused(load("train.dtype=double"), SK_EUSAGE, "f32 bf16 f16");
     refused(load("train.time=2d"), SK_EUSAGE, "a time");
@@ -691,7 +694,7 @@ static void helps(void)
 {
     const char *help = sk_conf_help(&arena, options);
     check(strstr(help, "--rank") && strstr(help, "-o ") && strstr(help, "train.steps"));
-    check(strstr(help, "adamw 0.001; ") != NULL);
+    check(strstr(help, "adamw 0.001;") != NULL);
     size_t wide = 0;
     for (const char *p = help; *p;) {
         size_t n = strcspn(p, "\n");

@@ -94,8 +94,7 @@ static double apart(double a, double b)
 static double tolerance(const sk_trial *one, bool codes)
 {
     double step = one->dtype == SK_BF16 ? 0x1p-8 : one->dtype == SK_F16 ? 0x1p-11 : 0;
-    double state = one->state_type == SK_U8 ? 1e-2 : one->state_type ? 3e-3 : 1e-5;
-    return codes ? 5e-2 : fmax(8 * step, state);
+    return codes ? 5e-2 : fmax(8 * step, one->state_type ? 3e-3 : 1e-5);
 }
 
 static sk_layout layout_of(const sk_trial *t)

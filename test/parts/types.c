@@ -157,6 +157,8 @@ static const char *const options[] = {
     "optim.name=sgd",
     "optim.name=sgd-pb",
     "optim.state=bf16",
+    "optim.state=int8",
+    "optim.name=adam8bit;layout=dp=2 zero=1",
     "optim.name=lamb;optim.state=bf16;layout=dp=2 zero=1",
     "optim.name=sgd-pb;optim.clip=0;layout=pp=2 schedule=pb micro=1",
 };

@@ -134,6 +134,26 @@ static void by_blocks(void)
     check(!memcmp(shard, parts, (size_t)sk_q8_bytes(MOST)));
 }
 
+/* The table of sk_q8_encode() against the search that GPUs make: at each middle of two numbers, and
+ * at the f32 numbers on both sides of it. */
+static void as_searched(sk_q8 map)
+{
+    float magnitude[257] = {0}, x[SK_Q8_BLOCK] = {1};
+    uint8_t shard[4 + SK_Q8_BLOCK];
+    int most = map == SK_Q8_SIGNED ? SK_Q8_ONE_SIGNED : SK_Q8_ONE_UNSIGNED;
+    for (int k = 0; k <= most; k++) magnitude[k] = sk_q8_magnitude(map, k);
+    for (int k = 0; k < most; k++) {
+        float middle = sk_q8_middle(magnitude, k);
+        for (int i = 1; i < SK_Q8_BLOCK; i++) {
+            float a = middle * (1 + (float)(i / 4 - 32) * FLT_EPSILON / 8);
+            x[i] = i % 4 > 1 && map == SK_Q8_SIGNED ? -a : i % 4 ? a : middle / (float)i;
+        }
+        sk_q8_encode(map, shard, SK_Q8_BLOCK, 0, x, SK_Q8_BLOCK);
+        for (int i = 0; i < SK_Q8_BLOCK; i++)
+            check(shard[4 + i] == sk_q8_code(map, magnitude, x[i]));
+    }
+}
+
 static void odd_blocks(void)
 {
     float x[SK_Q8_BLOCK] = {0}, y[SK_Q8_BLOCK];
@@ -162,6 +182,7 @@ int main(void)
     static const int64_t counts[] = {1, 255, 256, 257, 1000, MOST};
     for (int m = SK_Q8_SIGNED; m <= SK_Q8_UNSIGNED; m++) {
         same_map((sk_q8)m);
+        as_searched((sk_q8)m);
         each_number((sk_q8)m, 1);
         each_number((sk_q8)m, FLT_MIN);
         each_number((sk_q8)m, 0.3F);

@@ -196,7 +196,7 @@ static void block_part(void *ctx, int part, int of)
     int64_t from, to;
     memset(c.total, 0, sizeof j->r->fixed[part]);
     update_share(j, part, of, &from, &to);
-    for (; j->unit && from < to; from += j->unit) /* no layout cuts these: state_blocks.c */
+    for (; j->unit && from < to; from += j->unit) /* uncut: program/state_blocks.c */
         block_run(&c, from, to - from < j->unit ? to - from : j->unit, true);
     if (!j->unit) sk_visit_reduction_blocks(&j->shape, part, of, block_run, &c);
 }
