@@ -49,6 +49,21 @@ static void whole(void)
     check(sk_curve_reach(&c, false, 62.5, &p) && p.step == 40 && p.tokens == 1280);
 }
 
+/* Accuracy of classifiers, the noise scale of train.noise, a validation before any step. */
+static void extras(void)
+{
+    sk_curve c = read_text("{\"step\":0,\"val_loss\":2.5,\"val_accuracy\":0.125}\n");
+    check(c.train.n == 0 && c.val.n == 1 && c.val.v[0].step == 0 && sk_curve_val(&c) == 2.5);
+    check(sk_curve_accuracy(&c) == 0.125);
+    c = read_text("{\"step\":1,\"loss\":2,\"ms\":1,\"grad_var\":3,\"noise_scale\":41.5}\n"
+                  "{\"step\":2,\"loss\":2,\"ms\":1,\"grad_var\":3,\"noise_scale\":null}\n"
+                  "{\"step\":3,\"loss\":2,\"ms\":1}\n"
+                  "{\"step\":3,\"val_loss\":2}\n");
+    check(c.train.n == 3 && c.train.v[0].noise == 41.5);
+    check(isnan(c.train.v[1].noise) && isnan(c.train.v[2].noise));
+    check(isnan(sk_curve_accuracy(&c)) && isnan(c.val.v[0].noise));
+}
+
 static void strange(void)
 {
     sk_curve c;
@@ -76,6 +91,7 @@ int main(void)
 {
     check(mkdtemp(dir));
     whole();
+    extras();
     strange();
     unlink(sk_print(&a, "%s/metrics.jsonl", dir));
     rmdir(dir);
