@@ -88,8 +88,7 @@ const sk_conf_key sk_conf_table[] = {
         DEFAULT("0", "weight of the squared logarithm of the softmax's divisor, as 1e-4"),
         FROM(0, 1), .off = "0"),
     KEY("train.backward", TEXT, backward,
-        DEFAULT("", "what the backward pass tells besides gradients: norms, second_moment, "
-                    "variance, diag_ggn, diag_ggn_mc, kron, gradients"),
+        DEFAULT("", "what the backward pass tells: \"norms, variance, kron\" (doc/backward.md)"),
         .off = ""),
     KEY("train.backward_every", INT, backward_every,
         DEFAULT("0", "steps between files with these tensors, in RUN/backward; 0: none"),

@@ -229,8 +229,20 @@ void sk_extra_begin(sk_graph *g, sk_extra_walk *w, unsigned kinds)
             w->of[g->nodes.v[i]->in[k]->id].uses++;
 }
 
+/* Asked for, and no parameter has them. */
+static void no_factors(sk_graph *g)
+{
+    for (int i = 0; i < g->tensors.n; i++)
+        if (g->tensors.v[i]->role == SK_EXTRA && g->tensors.v[i]->extra <= SK_EXTRA_KRON_G) return;
+    sk_graph_fail(g, SK_ECONF,
+                  "train.backward: no parameter has Kronecker factors: they are for weights that "
+                  "one product reads, with at most %d rows a side; leave out kron",
+                  SK_FACTOR_MOST);
+}
+
 void sk_extra_end(sk_graph *g, const sk_extra_walk *w, sk_extra_kind k)
 {
+    if (wants(w, SK_EXTRA_KRON_A) && !g->factors_of) no_factors(g);
     if (!w->total || g->status) return;
     g->layer = w->total->layer;
     contribute(g, NULL, k, all_rows(g, w->total));
