@@ -47,6 +47,7 @@ const sk_optim sk_optim_adafactor_vector = {
     .n_state = 1,
     .n_sums = 3,
     .state = {"v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-2), SK_DECAY(0), SK_ADAFACTOR},
     .pass = {average, apply},
 };

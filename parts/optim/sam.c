@@ -58,6 +58,7 @@ const sk_optim sk_optim_sam = {
     .doc = "AdamW or SGD of gradients at the worst place nearby: two gradients a step",
     .n_state = 2,
     .state = {"m", "v"},
+    .positive = 1u << V,
     .knobs = {SK_LR(1e-3),
               {"radius", 0.05, .most = 1e6,
                .doc = "rho: how far weights move for the second gradient"},

@@ -39,6 +39,7 @@ const sk_optim sk_optim_schedulefree = {
     .doc = "AdamW with an average of its iterates instead of a schedule of the rate",
     .n_state = 3,
     .state = {"z", "v", "x"},
+    .positive = 1u << V,
     .average = X + 1,
     .schedule = "constant",
     .knobs = {SK_LR(2.5e-3), SK_BETAS(0.9, 0.999), SK_EPS(1e-8), SK_DECAY(0)},

@@ -42,6 +42,7 @@ typedef struct overlap {
     int n;
     int *moved_by; /* by buffer: 1 + the first START or SLICE that reads it */
     char *pulled;  /* by instruction: written already */
+    char *reduced; /* by buffer: a call of an earlier run makes it, chunk by chunk */
 } overlap;
 
 /* --- finding runs --- */
@@ -167,6 +168,7 @@ static bool joins(const overlap *x, const run *r, const stop *s)
     const char *moved = x->e->plan.moved;
     if (!(n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR)) || n->layer != last->layer) return false;
     if (s->op->task != r->v[0].op->task || n->id != last->id + 1) return false;
+    if (reads_reduced(x, s)) return false;
     if (moved && (moved[n->id] || moved[last->id])) return false;
     for (int i = 0; i < n->n_in; i++)
         if (!reads_alike(x, r, s, i)) return false;
@@ -183,11 +185,20 @@ static bool hides(const overlap *x, const run *r, const stop *s)
     return s->reduce >= 0;
 }
 
+/* Such a result is complete when all its chunks have arrived: its reader is not split too. */
+static bool reads_reduced(const overlap *x, const stop *s)
+{
+    for (int i = 0; i < s->op->node->n_in; i++)
+        if (x->reduced[s->op->in[i]]) return true;
+    return false;
+}
+
 /* The run from this unit on, as far as there is communication to hide. */
 static bool find_run(overlap *x, int pc, run *r)
 {
     stop s;
     if (!read_unit(x, pc, &s) || !(s.op->node->op->flags & SK_OP_HEAVY)) return false;
+    if (reads_reduced(x, &s)) return false;
     r->chunks = (sk_chunks){.n = chunks_of(x->e, s.op), .flies = SK_FLIES_IN_TASK};
     if (r->chunks.n < 2) return false;
     while (x->old[s.from].act == SK_DO_UNPACK) s.from++; /* packed results are unpacked before */
@@ -231,6 +242,7 @@ static void write_work(overlap *x, run *r)
             v[n].out[0] = x->old[moves[m]].out[0];
             v[n++].call = x->old[moves[m]].call;
             x->pulled[moves[m]] = 1;
+            if (m) x->reduced[dst_of(x, moves[m])] = 1;
         }
     }
     sk_split_rows(x->e, &r->chunks, v, n);
@@ -274,6 +286,7 @@ sk_status sk_overlap_chunks(sk_lowering *e)
     if (e->l->overlap < 2) return SK_OK;
     x.moved_by = sk_many(e->tmp, int, p->bufs.n + 1);
     x.pulled = sk_many(e->tmp, char, p->insts.n + 1);
+    x.reduced = sk_many(e->tmp, char, p->bufs.n + 1);
     for (int pc = 0; pc < p->insts.n; pc++) {
         const sk_inst *in = &p->insts.v[pc];
         if (in->act == SK_DO_SLICE) see_move(&x, in->in[0], pc);

@@ -120,7 +120,7 @@ static void one_pass(sk_lowering *e, int pass, int before, int after)
             if (q->group != group || !has_pass(q, pass) || sk_lower_is_late(e, i)) continue;
             sk_inst *in = sk_lower_pass(e, i, pass);
             in->in[1] = q->optim->n_sums ? before : -1;
-            in->out[1] = q->optim->n_sums ? after : -1;
+            in->out[1] = q->optim->n_sums && q->optim->pass[pass + 1] ? after : -1;
         }
     if (after >= 0) reduce_world(e, after, -1, "sums of the optimizer");
 }

@@ -664,6 +664,7 @@ static const char *const refusals[] = {
     "layout: muon works on whole matrices, on the device, and offload= keeps the optimizer",
     "train.noise",
     "optim.state is bf#, and the state of schedulefree is weights",
+    "optim.state is int#, and the state of schedulefree is weights",
     "optim: a step of sam takes two gradients of its batch, and error feedback",
     "train.backward",
 };

@@ -380,9 +380,9 @@ static sk_trial trial(const char *optim, const char *model, const char *layout)
     return t;
 }
 
-static void in_double(const char *optim, const char *model)
+static void in_double(const char *optim, const char *model, const char *layout)
 {
-    sk_trial t = trial(optim, model, "dp=1"), none = trial(optim, model, "dp=1");
+    sk_trial t = trial(optim, model, layout), none = trial(optim, model, "dp=1");
     none.steps = 1;
     none.lr = 1e-30;
     none.after = see_initial;
@@ -471,8 +471,9 @@ int main(void)
     sk_fake_gpu(20);
     sk_fake_nccl();
     for (int i = 0; i < 4; i++) {
-        in_double(optims[i], "gpt2");
-        in_double(optims[i], "switch");
+        in_double(optims[i], "gpt2", "dp=1");
+        in_double(optims[i], "gpt2", "dp=1; canonical order");
+        in_double(optims[i], "switch", "dp=1");
         same_bits(optims[i], "gpt2", false);
         same_bits(optims[i], "switch", false);
         same_bits(optims[i], "llama", true);

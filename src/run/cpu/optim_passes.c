@@ -182,7 +182,7 @@ static void block_run(void *ctx, int64_t from, int64_t n, bool last)
 {
     block_job *c = ctx;
     double sum[SK_MAX_SUM];
-    pass_over(c->job, NULL, from, n, sum);
+    pass_over(c->job, c->job->piece.sum, from, n, sum);
     for (int s = 0; s < SK_MAX_SUM; s++) c->sum[s] += sum[s];
     if (!last) return;
     for (int s = 0; s < SK_MAX_SUM; s++) sk_fixed_add(&c->total[s], c->sum[s]);
