@@ -300,20 +300,35 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
     plan_sum(e, q, t->name);
 }
 
+/* Who wants extras: an optimizer with Kronecker factors, or the user. */
+static const char *asks_extras(const sk_compile_opts *o)
+{
+    for (int i = 0; i < o->n_groups; i++)
+        if (o->groups[i].optim->factors) return o->groups[i].optim->name;
+    return o->optim->factors ? o->optim->name : "train.backward";
+}
+
+static sk_status extras_fit(const sk_lowering *e)
+{
+    if (!e->opts->optim || !e->g->extras) return SK_OK;
+    const char *who = asks_extras(e->opts);
+    if (e->plan.schedule->async)
+        return sk_fail(SK_ECONF,
+                       "%s: schedule %s updates weights between micro-batches, so what they tell "
+                       "is not of one point; take another schedule, as 1f1b",
+                       who, e->l->schedule);
+    if (e->l->home[SK_GRAD])
+        return sk_fail(SK_ECONF,
+                       "%s: gradients are offloaded to the %s; leave out offload=grads, or %s", who,
+                       sk_placement_names[e->l->home[SK_GRAD]], who);
+    return SK_OK;
+}
+
 /* Behind the parameters; contributions to one are all of one stage. */
 static sk_status plan_extras(sk_lowering *e)
 {
     sk_program *p = e->p;
-    if (e->opts->optim && e->g->extras && e->plan.schedule->async)
-        return sk_fail(SK_ECONF,
-                       "train.backward: schedule %s updates weights between micro-batches, so what "
-                       "they tell is not of one point; take another schedule, as 1f1b",
-                       e->l->schedule);
-    if (e->opts->optim && e->g->extras && e->l->home[SK_GRAD])
-        return sk_fail(SK_ECONF,
-                       "train.backward: gradients are offloaded to the %s; leave out "
-                       "offload=grads, or train.backward",
-                       sk_placement_names[e->l->home[SK_GRAD]]);
+    SK_TRY(extras_fit(e));
     for (int i = 0; i < e->g->nodes.n && e->opts->optim; i++) {
         const sk_node *n = e->g->nodes.v[i];
         for (int o = 0; o < n->n_out && e->sp->stage[i] == p->stage; o++) {

@@ -34,7 +34,8 @@ static void read_line(sk_arena *a, const char *line, const char *end, sk_curve *
         *(sk_curve_point *)sk_push(a, &c->val) = p;
         return;
     }
-    if (!number(line, end, "\"loss\":", &loss) || !number(line, end, "\"ms\":", &ms)) return;
+    if (step < 1 || !number(line, end, "\"loss\":", &loss) || !number(line, end, "\"ms\":", &ms))
+        return;
     if (number(line, end, "\"tokens\":", &tokens) && isfinite(tokens)) p.tokens = tokens;
     if (!number(line, end, "\"noise_scale\":", &p.noise)) p.noise = NAN;
     p.loss = loss;

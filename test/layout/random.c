@@ -667,6 +667,7 @@ static const char *const refusals[] = {
     "optim.state is int#, and the state of schedulefree is weights",
     "optim: a step of sam takes two gradients of its batch, and error feedback",
     "train.backward",
+    "kfac: gradients are offloaded",
 };
 
 static bool may_refuse(const char *kind)

@@ -117,8 +117,7 @@ static void pass_over(const update_job *j, const double *totals, int64_t from, i
         for (int s = 0; s < SK_MAX_STATE; s++)
             if (j->state[s]) p.state[s] = widen_state(j, s, from, p.n, state[s]);
             else if (p.state[s]) p.state[s] += from;
-        if (totals) memcpy(p.sum, totals, sizeof p.sum);
-        else memset(p.sum, 0, sizeof p.sum);
+        memcpy(p.sum, totals, sizeof p.sum);
         j->pass(&p);
         for (int s = 0; s < SK_MAX_STATE; s++)
             if (j->state[s]) narrow_state(j, s, from, p.n, state[s]);
