@@ -162,6 +162,14 @@ static bool reads_alike(const overlap *x, const run *r, const stop *s, int i)
     return true;
 }
 
+/* Such a result is complete when all its chunks have arrived: its reader is not split too. */
+static bool reads_reduced(const overlap *x, const stop *s)
+{
+    for (int i = 0; i < s->op->node->n_in; i++)
+        if (x->reduced[s->op->in[i]]) return true;
+    return false;
+}
+
 static bool joins(const overlap *x, const run *r, const stop *s)
 {
     const sk_node *n = s->op->node, *last = r->v[r->n - 1].op->node;
@@ -183,14 +191,6 @@ static bool hides(const overlap *x, const run *r, const stop *s)
             for (int i = 0; i < s->op->node->n_in; i++)
                 if (s->op->in[i] == dst_of(x, r->v[k].gathers.v[g])) return true;
     return s->reduce >= 0;
-}
-
-/* Such a result is complete when all its chunks have arrived: its reader is not split too. */
-static bool reads_reduced(const overlap *x, const stop *s)
-{
-    for (int i = 0; i < s->op->node->n_in; i++)
-        if (x->reduced[s->op->in[i]]) return true;
-    return false;
 }
 
 /* The run from this unit on, as far as there is communication to hide. */
