@@ -29,7 +29,7 @@ sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q)
                        "optim.state is %s: on a GPU with order=canonical, %s takes its matrices in "
                        "f32; optim.state=f32 is needed",
                        sk_dtype_name(e->opts->state_type), q->optim->name);
-    if (sk_lower_hosted(e, q->tensor))
+    if (sk_lower_hosted(e, q->tensor) || e->l->home[SK_STATE])
         return sk_fail(SK_ECONF,
                        "layout: %s works on whole matrices, on the device, and offload= keeps the "
                        "optimizer's state elsewhere; leave it out, or choose adamw",
