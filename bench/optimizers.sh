@@ -48,9 +48,9 @@ dtype=f32
 [ "$device" = cpu ] || dtype=bf16
 fashion="model=mlp data.train=fashion-mnist train.batch=512 train.steps=1500 val.every=20 val.batches=19"
 large="model=mlp data.train=fashion-mnist train.batch=8192 train.steps=400 val.every=5 val.batches=1"
-nano="model=nano data.train=kjv train.batch=32 train.seq=256 train.dtype=$dtype train.steps=800 val.every=20 val.batches=8"
+nano="model=nano data.train=kjv train.batch=32 train.seq=128 train.dtype=$dtype train.steps=400 val.every=10 val.batches=8"
 declare -A keys=([fashion]="$fashion" [large]="$large" [nano]="$nano")
-declare -A target=([fashion]="${TARGET_FASHION:-0.37}" [large]="${TARGET_LARGE:-0.42}" [nano]="${TARGET_NANO:-1.7}")
+declare -A target=([fashion]="${TARGET_FASHION:-0.37}" [large]="${TARGET_LARGE:-0.42}" [nano]="${TARGET_NANO:-2.0}")
 if [ "$quick" = 1 ]; then
     keys[fashion]="${keys[fashion]} train.steps=80 val.every=10 val.batches=2"
     keys[large]="${keys[large]} train.steps=12 val.every=2"
