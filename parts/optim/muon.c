@@ -4,8 +4,9 @@
  * value decomposition, approximately: after division by its norm, a polynomial of degree five that
  * drives singular values from (0, 1] towards 1 is applied five times (Newton-Schulz), with Jordan's
  * coefficients, on the smaller side of the matrix.  Liu et al. 2025 (Moonlight): scaled by
- * match_rms sqrt(max(rows, cols)), the step has the root mean square of a step of AdamW, whose rate and
- * decay it can take over; match 0 scales by sqrt(max(1, rows / cols)) instead, as Jordan does. */
+ * match_rms sqrt(max(rows, cols)), the step has the root mean square of a step of AdamW, whose rate
+ * and decay it can take over; match 0 scales by sqrt(max(1, rows / cols)) instead, as Jordan does.
+ */
 #include "kernel/optim.h"
 
 #include <math.h>

@@ -30,7 +30,7 @@ typedef struct sk_knobs {
     } group[SK_MAX_PARAM_GROUPS];
     double layer_decay; /* of the rate, from layer to layer down from the head; 0: none */
     double clip;        /* the largest norm of all gradients; 0: any */
-    int64_t warmup; /* updates in which the rate rises, linearly: sk_piece.warmup */
+    int64_t warmup;     /* updates in which the rate rises, linearly: sk_piece.warmup */
 } sk_knobs;
 
 typedef struct sk_run_opts {

@@ -71,7 +71,7 @@ said_of() { # words that the answer must have (a|b: both), command
 }
 said_of "usage: skein train|optim.lr" help train
 said_of "skein bench step" help bench step
-said_of "peak learning rate (|adagrad 0.01; " help optim.lr
+said_of "peak learning rate (|adagrad 0.01;" help optim.lr
 said_of "ckpt.every|ckpt.keep" help ckpt
 said_of 'tp=N|tensor parallel|layout="tp=2"' help tp
 said_of 'zero=0|1 shards optimizer state|layout="dp=2 zero=3"' help zero=3
