@@ -170,13 +170,26 @@ static bool reads_reduced(const overlap *x, const stop *s)
     return false;
 }
 
+/* Is a result of the run moved as a whole before this node reads it?  Then the run ends there. */
+static bool moves_result(const overlap *x, const run *r, const stop *s)
+{
+    for (int pc = s->from; pc < s->at; pc++) {
+        if (x->old[pc].act != SK_DO_START || call_at(x, pc)->by_rows) continue;
+        for (int k = 0; k < r->n; k++)
+            for (int o = 0; o < SK_MAX_OUT; o++)
+                if (r->v[k].op->out[o] >= 0 && r->v[k].op->out[o] == call_at(x, pc)->segs[0].src)
+                    return true;
+    }
+    return false;
+}
+
 static bool joins(const overlap *x, const run *r, const stop *s)
 {
     const sk_node *n = s->op->node, *last = r->v[r->n - 1].op->node;
     const char *moved = x->e->plan.moved;
     if (!(n->op->flags & (SK_OP_HEAVY | SK_OP_LINEAR)) || n->layer != last->layer) return false;
     if (s->op->task != r->v[0].op->task || n->id != last->id + 1) return false;
-    if (reads_reduced(x, s)) return false;
+    if (reads_reduced(x, s) || moves_result(x, r, s)) return false;
     if (moved && (moved[n->id] || moved[last->id])) return false;
     for (int i = 0; i < n->n_in; i++)
         if (!reads_alike(x, r, s, i)) return false;
