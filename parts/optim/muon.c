@@ -5,7 +5,8 @@
  * drives singular values from (0, 1] towards 1 is applied five times (Newton-Schulz), with Jordan's
  * coefficients, on the smaller side of the matrix.  Liu et al. 2025 (Moonlight): scaled by
  * match_rms sqrt(max(rows, cols)), the step has the root mean square of a step of AdamW, whose rate
- * and decay it can take over; match 0 scales by sqrt(max(1, rows / cols)) instead, as Jordan does.
+ * and decay it can take over; match 0 scales by sqrt(max(1, outputs / inputs)) instead, as Jordan
+ * does.
  */
 #include "kernel/optim.h"
 
@@ -32,8 +33,9 @@ static int orthogonalize(sk_whole *w)
     static const double a = 3.4445, b = -4.7750, c = 2.0315;
     bool wide = w->rows <= w->cols;
     double rows = (double)w->rows, cols = (double)w->cols;
+    double out_over_in = w->rows_out ? rows / cols : cols / rows;
     double scale =
-        w->knob[MATCH] > 0 ? w->knob[MATCH] * sqrt(fmax(rows, cols)) : sqrt(fmax(1, rows / cols));
+        w->knob[MATCH] > 0 ? w->knob[MATCH] * sqrt(fmax(rows, cols)) : sqrt(fmax(1, out_over_in));
     int steps = (int)w->knob[STEPS], x = sk_whole_op(w, "unit", "rc->rc", .attr = {1e-7});
     for (int i = 1; i <= steps; i++) {
         double s = i == steps ? scale : 1;

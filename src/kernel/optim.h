@@ -138,6 +138,7 @@ typedef struct sk_whole_args {
 } sk_whole_args;
 struct sk_whole {
     int64_t rows, cols;
+    bool rows_out;      /* rows are outputs of the product that reads the parameter, not inputs */
     const double *knob; /* in the order of sk_optim.knobs */
     /* Writes an operation of parts/op and returns the number of its result. */
     int (*op)(sk_whole *w, const char *op, const char *dims, const sk_whole_args *with);
@@ -172,7 +173,7 @@ typedef struct sk_optim {
     int average;
     const char
         *schedule;    /* NULL, or: the only schedule of the rate that it takes, and its default */
-    const char *rest; /* with whole: the optimizer of parameters that are no matrices */
+    const char *rest; /* with whole, needed: the optimizer of parameters that are no matrices */
     /* NULL, or: a step takes two gradients of its batch.  Before the second this makes of param, a
      * copy, the weights that it is taken at, from the first, which is not clipped; it has no state.
      * Passes see only the second.  See program/step_phases.c. */

@@ -105,6 +105,17 @@ bool sk_param_matrix(const sk_graph *g, const sk_tensor *t, char roles[SK_MAX_DI
     return in_line(roles);
 }
 
+bool sk_param_rows_out(const sk_graph *g, const sk_tensor *t)
+{
+    int k = 0;
+    const sk_node *n = reader_of(g, t, &k);
+    for (int d = 0; n && t->letters[d]; d++) {
+        bool other = in_others(n, k, t->letters[d]), result = in_results(n, t->letters[d]);
+        if (!other || !result) return !other && result;
+    }
+    return false;
+}
+
 static bool matches(const sk_graph *g, const sk_tensor *t, const char *match)
 {
     for (int c = 0; c < SK_PARAM_N_CLASSES; c++)

@@ -20,6 +20,8 @@ sk_param_class sk_param_class_of(const sk_graph *g, const sk_tensor *t);
  * which of them; each kind in line, '2' last.  False: it is none.  An embedding has rows of its
  * first letter. */
 bool sk_param_matrix(const sk_graph *g, const sk_tensor *t, char roles[SK_MAX_DIM + 1]);
+/* Of a matrix: are its rows outputs of the product that reads it? */
+bool sk_param_rows_out(const sk_graph *g, const sk_tensor *t);
 /* The first of n groups that a parameter is in, from 1 on; 0: none. */
 int sk_param_group_of(const sk_graph *g, const sk_tensor *t, const sk_param_group *v, int n);
 

@@ -196,7 +196,10 @@ static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_
     inst->layer = n->layer;
     for (int i = 0; i < n_in; i++) {
         const struct value *v = &b->values.v[with->in[i]];
+        sk_extent box = box_of(b, letters[i]);
         sk_assert(v->every == 0 || v->every == b->every);
+        sk_assert(sk_box_count(&box, 0, box.n) == /* letters of an operand are its own */
+                  sk_box_count(&p->bufs.v[v->buf].box, 0, p->bufs.v[v->buf].box.n));
         inst->in[i] = v->buf;
         n->in[i] = (sk_tensor *)p->bufs.v[v->buf].tensor;
     }
@@ -295,7 +298,8 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
 {
     const sk_extent box = e->p->bufs.v[from].box;
     bool narrow = e->opts->gpu && !e->l->canonical && sk_narrow(q->tensor) && !q->optim->exact;
-    builder b = {.w = {.knob = knobs_of(e, q),
+    builder b = {.w = {.rows_out = sk_param_rows_out(e->g, q->tensor),
+                       .knob = knobs_of(e, q),
                        .op = add_op,
                        .state = add_state,
                        .keep = keep,

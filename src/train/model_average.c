@@ -144,7 +144,7 @@ typedef struct mean {
 
 static sk_status read_one(const sk_average_of *x, sk_tensor_shard *to)
 {
-    if (x->is_ckpt) return sk_ckpt_fill(&x->ckpt, to, 1);
+    if (x->is_ckpt) return sk_hf_averages_from_ckpt((void *)&x->ckpt, to);
     return sk_hf_load(x->path, x->model, &x->hyper, x->shapes, x->n_shapes, to, 1);
 }
 
