@@ -40,8 +40,8 @@ deadline=$(($(date +%s) + limit))
 
 both=(model=mlp data.train=fashion-mnist "device=$device" val.every=0 ckpt.every=0 log.every=0 optim.warmup=20)
 keys_small="train.batch=$small optim.lr=1e-3"
-keys_large="train.batch=$large optim.lr=4e-3"
-keys_two="train.batch=$small optim.lr=5e-4"
+keys_large="train.batch=$large optim.lr=${RATE_LARGE:-4e-3}"
+keys_two="train.batch=$small optim.lr=${RATE_TWO:-5e-4}"
 
 left() { # seconds until the deadline
     local n=$((deadline - $(date +%s)))

@@ -81,7 +81,8 @@ static double usual_numbers(const reader *r)
 
 static sk_status read_number(reader *r, char *word, double *lr)
 {
-    static const sk_knob rate = {.name = "lr", .most = 1e6};
+    static const sk_knob rate[2] = {
+        {.name = "lr", .most = 1e6}}; /* one that is empty ends a list */
     char *value = strchr(word, '=');
     if (!value || value == word || !value[1])
         return wrong(r, sk_print(r->arena, "has \"%.40s\"; KEY=VALUE is needed", word));
@@ -89,7 +90,7 @@ static sk_status read_number(reader *r, char *word, double *lr)
     sk_setting s = *r->s;
     s.key = sk_print(r->arena, "optim.groups: %s: %s", r->g->match, word);
     s.value = value;
-    if (!strcmp(word, "lr")) return sk_conf_knob_read(r->arena, &rate, &s, lr);
+    if (!strcmp(word, "lr")) return sk_conf_knob_read(r->arena, rate, &s, lr);
     const sk_knob *k = sk_optim_key(r->g->optim, word);
     if (k) return sk_conf_knob_read(r->arena, k, &s, r->g->knob + (k - r->g->optim->knobs));
     sk_out own = {.arena = r->arena};

@@ -26,7 +26,7 @@ enum { BACKWARD_TAG = -9 };
 /* The row of numbers by sample that all parameters have together; NULL: there is none here. */
 static const float *totals(sk_loop *l, sk_extra_kind k, int64_t *n)
 {
-    int i = sk_program_extra(l->own, NULL, k);
+    int i = sk_program_extra(l->own, NULL, (int)k);
     if (i < 0) return NULL;
     int buf = l->own->params.v[i].grad_shard;
     if (sk_run_pull_buffer(l->run, buf)) return NULL;
@@ -47,7 +47,7 @@ static double trace_of(sk_loop *l, sk_extra_kind k, const sk_step_in *in, const 
     int64_t n = 0;
     const float *x = totals(l, k, &n);
     *measured = x != NULL;
-    return x ? sum_of(x, n) * sk_backward_unit(k, out->tokens, in->loss_scale) : NAN;
+    return x ? sum_of(x, n) * sk_backward_unit((int)k, out->tokens, in->loss_scale) : NAN;
 }
 
 void sk_loop_backward_sums(sk_loop *l, const sk_step_in *in, const sk_step_out *out, sk_record *r)

@@ -166,7 +166,7 @@ static void factors_of_one(const shelf *s, const char *weight, int in, int out)
                     double x1 = (double)a->v[i * in + j] * (double)g->v[k * out + l];
                     double x2 = (double)w->v[i * out + k] * (double)w->v[j * out + l];
                     if (fabs(x1 - x2) > 1e-5 * most) {
-                        check(!"A G is W W'");
+                        check(false); /* A G is W W' */
                         return;
                     }
                 }

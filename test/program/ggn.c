@@ -124,7 +124,7 @@ static const float *extra(const sk_run *run, const sk_program *p, const char *na
         if (!strcmp(p->params.v[i].tensor->name, full))
             return sk_run_data(run, p->params.v[i].grad_shard);
     }
-    check(!"the extra is there");
+    check(false); /* the extra is there */
     return NULL;
 }
 
