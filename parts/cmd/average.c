@@ -89,11 +89,26 @@ static sk_status choose_type(const ask *q, const sk_average_of *v, int n, sk_dty
     return sk_fail(SK_EUSAGE, "average: --dtype %.40s; f32, bf16 or f16 is needed", q->type);
 }
 
+/* A run writes its own directory: its `final/` is not an average to be replaced. */
+static sk_status outside_runs(sk_arena *a, const char *out)
+{
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/') n--;
+    while (n && out[n - 1] != '/') n--;
+    const char *in = n ? sk_print(a, "%.*s", (int)n, out) : "./";
+    if (!sk_is_there(sk_print(a, "%smetrics.jsonl", in)) &&
+        !sk_is_there(sk_print(a, "%s../metrics.jsonl", in)))
+        return SK_OK;
+    return sk_fail(SK_ECREATE,
+                   "average: %s lies in the directory of a run; name a directory outside", out);
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     ask *q = sk_new(a, ask);
     sk_dtype type = SK_F32;
     SK_TRY(read_words(a, argc, argv, q));
+    SK_TRY(outside_runs(a, q->words[0]));
     int n = q->n - 1;
     sk_average_of *v = sk_many(a, sk_average_of, MOST);
     for (int i = 0; i < n; i++) v[i].what = q->words[1 + i];

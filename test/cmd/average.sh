@@ -127,7 +127,9 @@ for bad in 1,x 1,-1 "1," nan,1 inf,1; do refused 64 "no number from 0 on" no a b
 refused 64 "above 0" no a b --weights 0,0
 refused 64 "--dtype f64" no a b --dtype f64
 refused 64 "are needed" no
-refused 73 "one directory" a/final b a/final
+refused 73 "one directory" ab b ab
+refused 73 "in the directory of a run" a/final b
+refused 73 "in the directory of a run" a/ckpt/new a b
 mkdir mine
 echo keep >mine/notes
 refused 73 "mine" mine a b
