@@ -1,5 +1,5 @@
 /* eigvec.cu - the GPU half of eigvec.c, by cuSOLVER. */
-#include "kernel/cuda/eigen.h"
+#include "kernel/cuda/cusolver.h"
 
 enum { BLOCK = 256 };
 

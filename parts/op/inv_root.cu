@@ -1,6 +1,6 @@
 /* inv_root.cu - the GPU half of inv_root.c: eigenvectors by cuSOLVER, and their product, in double,
  * by a kernel with tiles in shared memory. */
-#include "kernel/cuda/eigen.h"
+#include "kernel/cuda/cusolver.h"
 
 #include <float.h>
 

@@ -19,7 +19,7 @@ typedef struct sk_device_library {
 } sk_device_library;
 
 /* `open`: try to, if it is not.  Of kernel/cuda/cublaslt.cu, kernel/cuda/cudnn_sdpa.cu, nccl.cu and
- * kernel/cuda/eigen.cu. */
+ * kernel/cuda/cusolver.cu. */
 void sk_lt_about(bool open, sk_device_library *out);
 void sk_sdpa_about(bool open, sk_device_library *out);
 void sk_nccl_about(bool open, sk_device_library *out);

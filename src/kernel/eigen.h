@@ -9,7 +9,7 @@
  * The solver of our own (Householder reflections to a tridiagonal matrix, then implicit QL) goes
  * one matrix a thread and has the same bits whatever the number of threads: it is for canonical
  * order.  In fast order LAPACK's dsyevd does the work, if the BLAS that is linked has it.  On a GPU
- * cuSOLVER does (kernel/cuda/eigen.h).
+ * cuSOLVER does (kernel/cuda/cusolver.h).
  *
  * A matrix that is not finite has no result: sk_eigen() returns false at once, and ops write
  * NaN. */

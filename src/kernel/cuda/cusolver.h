@@ -1,5 +1,5 @@
-/* eigen.h - eigenvectors of a symmetric matrix on an NVIDIA GPU, by cuSOLVER (cusolverDnDsyevd), in
- * double, with the order and signs of kernel/eigen.h.
+/* cusolver.h - eigenvectors of a symmetric matrix on an NVIDIA GPU, by cuSOLVER (cusolverDnDsyevd),
+ * in double, with the order and signs of kernel/eigen.h.
  *
  * cuSOLVER waits for the device, so kernels that come here have `.waits`.  The library is opened
  * when it is first needed; nothing is linked.  Its scratch comes from the launch's workspace, and
@@ -7,8 +7,8 @@
  *
  * A matrix that is not finite is replaced by zeros before cuSOLVER sees it, and noted in *bad, as
  * is one for which it finds no result: whoever writes the result writes NaN. */
-#ifndef SK_KERNEL_CUDA_EIGEN_H
-#define SK_KERNEL_CUDA_EIGEN_H
+#ifndef SK_KERNEL_CUSOLVER_H
+#define SK_KERNEL_CUSOLVER_H
 
 #include "kernel/cuda/cuda.h"
 #include "kernel/eigen.h"

@@ -1,5 +1,5 @@
-/* eigen.cu - see kernel/cuda/eigen.h. */
-#include "kernel/cuda/eigen.h"
+/* cusolver.cu - see kernel/cuda/cusolver.h. */
+#include "kernel/cuda/cusolver.h"
 #include "device/library.h"
 
 #include <dlfcn.h>
