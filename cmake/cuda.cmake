@@ -37,7 +37,8 @@ message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, "
                "sm_${CMAKE_CUDA_ARCHITECTURES}")
 
 # -Wconversion and the like are for C; here the front end of nvcc adds warnings of its own.
-set(skein_cuda_flags -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions
+# Subnormal numbers are zero, as on the CPU: src/base/entry.h.
+set(skein_cuda_flags -ftz=true -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-exceptions
     "-Xcompiler=-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=")
 if(werror)
   list(APPEND skein_cuda_flags --Werror=all-warnings)

@@ -3,6 +3,7 @@
  * Output: "api_caller: N checks, N bad". */
 #include "skein.h"
 
+#include "base/entry.h"
 #include "lib/check.h"
 
 #include <fenv.h>
@@ -75,6 +76,20 @@ static bool comma(void)
     return setlocale(LC_ALL, "de_DE.UTF-8") && !strcmp(localeconv()->decimal_point, ",");
 }
 
+/* Subnormal numbers are zero between sk_enter and sk_leave, and what the caller has behind it. */
+static float tenth(volatile float x) { return x * 0.1f; }
+
+static void subnormal(void)
+{
+    volatile float least = 0x1p-126f, below = 0x1p-127f;
+    check(tenth(least) > 0 && below + 0.0f > 0);
+    {
+        SK_ENTER;
+        check(tenth(least) == 0 && below + 0.0f == 0 && least + 0.0f > 0);
+    }
+    check(tenth(least) > 0 && below + 0.0f > 0);
+}
+
 int main(void)
 {
     double want[2];
@@ -82,6 +97,7 @@ int main(void)
     check(mkdtemp(dir) != NULL);
     snprintf(line, sizeof line, "cp example/one_file.c %s/text", dir);
     check(!system(line));
+    subnormal();
     train("layout=dp=2", 0, want);
     check(want[0] > 0);
     fesetround(FE_UPWARD);
