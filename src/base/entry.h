@@ -11,8 +11,8 @@
  * function returns.  Subnormal numbers (below 1.2e-38 in f32) are zero in this environment, as GPU
  * kernels are compiled to take them (-ftz): moments of weights that get no gradient decay until
  * they are subnormal and would stay so, outputs of GELU are often subnormal, and every vector of
- * a CPU that holds one costs about 150 cycles.  A new thread inherits the floating-point environment of its parent, but not
- * the locale: threads that write text enter too. */
+ * a CPU that holds one costs about 150 cycles.  A new thread inherits the floating-point
+ * environment of its parent, but not the locale: threads that write text enter too. */
 #ifndef SK_BASE_ENTRY_H
 #define SK_BASE_ENTRY_H
 
