@@ -1,27 +1,25 @@
 #!/bin/bash
-# swap.sh [-d cpu|cuda] [-j JOBS] [-n SEEDS] [-k WORKERS] [-t SECONDS] [-q] - SWAP beside small and large
-# batches alone, on Fashion-MNIST with a multilayer perceptron.
+# swap.sh [-n SEEDS] [-k WORKERS] [-t SECONDS] [-q] - SWAP beside small and large batches alone, on
+# Fashion-MNIST with a multilayer perceptron, on the CPU.
 #
-#   bench/swap.sh -d cpu -j 8         on 16 cores: about five minutes
-#   bench/swap.sh -d cuda -j 4        on one GPU, which the jobs share
+#   bench/swap.sh                     on 16 cores: about three minutes
 #   bench/swap.sh -q                  a look at whether all of it works, a minute on two cores
 #
-# Three contenders, each with seeds 1 to SEEDS (five): small batches alone, large batches alone, and SWAP
-# (doc/swap.md), which ends with small batches but trains its workers beside each other.  Every final model,
-# and that of phase 1, is validated on all 10,000 pictures of the test set (train.steps=0).  The table has means
-# and standard deviations over seeds, Markdown on stdout.  Seconds are those of training steps, of SWAP those of
-# phase 1 and of its slowest worker; with JOBS at once they are those of a machine that is shared evenly: compare
-# them within one table only.  -t is the most that all of it may take (480): what is not done then is left
-# out, and the rows say of how many seeds they are.  Lengths are set by EPOCHS_SMALL, EPOCHS_LARGE, EPOCHS_ONE
-# and EPOCHS_TWO (10, 20, 10, 4).  Leaves nothing behind.
+# Four contenders, each with seeds 1 to SEEDS (five): small batches on one worker, small batches data-parallel on
+# all workers, large batches data-parallel, and SWAP (doc/swap.md): large batches data-parallel, then small ones on
+# every worker by itself.  A worker has an equal part of the cores.  One contender runs at a time, so that none
+# takes cores from another.  Every final model, and that of phase 1, is validated on all 10,000 pictures of the test
+# set (train.steps=0).  The table has means and standard deviations over seeds, Markdown on stdout.  Seconds are
+# those of training steps, of SWAP those of phase 1 and of its slowest worker.  -t is the most that all of it may
+# take (480): what is not done then is left out, and the rows say of how many seeds they are.  Lengths are set by
+# EPOCHS_SMALL, EPOCHS_LARGE, EPOCHS_ONE and EPOCHS_TWO, rates by RATE_SMALL, RATE_LARGE, RATE_ONE and RATE_TWO,
+# batches by BATCH_SMALL and BATCH_LARGE.  Leaves nothing behind.
 set -eu
 cd "$(dirname "$0")/.."
 skein=$(realpath "${SKEIN:-build/release/skein}")
-device=cpu jobs=2 seeds=5 workers=8 limit=480 quick=0
-while getopts d:j:n:k:t:q o; do
+seeds=5 workers=8 limit=480 quick=0
+while getopts n:k:t:q o; do
     case $o in
-    d) device=$OPTARG ;;
-    j) jobs=$OPTARG ;;
     n) seeds=$OPTARG ;;
     k) workers=$OPTARG ;;
     t) limit=$OPTARG ;;
@@ -30,18 +28,21 @@ while getopts d:j:n:k:t:q o; do
     esac
 done
 [ -e /usr/share/datasets/fashion-mnist ] || { echo "swap.sh: needs the package dataset-fashion-mnist"; exit 77; }
-epochs=("${EPOCHS_SMALL:-10}" "${EPOCHS_LARGE:-20}" "${EPOCHS_ONE:-10}" "${EPOCHS_TWO:-4}")
+epochs=("${EPOCHS_SMALL:-10}" "${EPOCHS_LARGE:-20}" "${EPOCHS_ONE:-20}" "${EPOCHS_TWO:-2}")
 [ "$quick" = 0 ] || { seeds=2 workers=2 && epochs=(0.2 1 0.6 0.1); }
-small=128 large=4096
+small=${BATCH_SMALL:-128} large=${BATCH_LARGE:-2048}
 steps() { awk -v e="$1" -v b="$2" 'BEGIN { printf "%d", e * 60000 / b + 0.999 }'; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 deadline=$(($(date +%s) + limit))
 
-both=(model=mlp data.train=fashion-mnist "device=$device" val.every=0 ckpt.every=0 log.every=0 optim.warmup=20)
-keys_small="train.batch=$small optim.lr=1e-3"
-keys_large="train.batch=$large optim.lr=${RATE_LARGE:-4e-3}"
-keys_two="train.batch=$small optim.lr=${RATE_TWO:-5e-4}"
+cores=$(nproc)
+both=(model=mlp data.train=fashion-mnist val.every=0 ckpt.every=0 log.every=0 optim.warmup=20
+    "train.threads=$((cores > workers ? cores / workers : 1))")
+keys_small="train.batch=$small optim.lr=${RATE_SMALL:-2e-3}"
+keys_large="train.batch=$large optim.lr=${RATE_LARGE:-1e-2} layout=dp=$workers"
+keys_one="train.batch=$large optim.lr=${RATE_ONE:-1e-2} layout=dp=$workers"
+keys_two="train.batch=$small optim.lr=${RATE_TWO:-5e-4} optim.schedule=constant"
 
 left() { # seconds until the deadline
     local n=$((deadline - $(date +%s)))
@@ -53,14 +54,17 @@ run() { # words: a part of the work; what it cannot finish in time is left out
 }
 
 # ---- training
-# shellcheck disable=SC2086 # keys are words
-run sweep "${both[@]}" $keys_small train.steps="$(steps "${epochs[0]}" $small)" train.seed=1..$seeds run="$work/small" --jobs "$jobs"
-# shellcheck disable=SC2086
-run sweep "${both[@]}" $keys_large train.steps="$(steps "${epochs[1]}" $large)" train.seed=1..$seeds run="$work/large" --jobs "$jobs"
+alone() { # name, epochs, batch, keys: one seed after the other
+    # shellcheck disable=SC2086 # keys are words
+    run sweep "${both[@]}" $4 train.steps="$(steps "$2" "$3")" train.seed=1..$seeds run="$work/$1" --jobs 1
+}
+alone small "${epochs[0]}" "$small" "$keys_small"
+alone small_dp "${epochs[0]}" "$small" "$keys_small layout=dp=$workers"
+alone large "${epochs[1]}" "$large" "$keys_large"
 for seed in $(seq "$seeds"); do
-    run swap "${both[@]}" train.seed="$((100 * seed))" run="$work/swap-$seed" --workers "$workers" --jobs "$jobs" \
-        --large "$keys_large train.steps=$(steps "${epochs[2]}" $large)" \
-        --small "$keys_two train.steps=$(steps "${epochs[3]}" $small)"
+    run swap "${both[@]}" train.seed="$((100 * seed))" run="$work/swap-$seed" --workers "$workers" --jobs "$workers" \
+        --large "$keys_one train.steps=$(steps "${epochs[2]}" "$large")" \
+        --small "$keys_two train.steps=$(steps "${epochs[3]}" "$small")"
 done
 
 # ---- validations: a line "NAME SEED STEPS SECONDS MODEL" for each model
@@ -70,7 +74,7 @@ trained() { # run directory: steps and seconds of it
 models() {
     local seed dir
     for seed in $(seq "$seeds"); do
-        for dir in small large; do
+        for dir in small small_dp large; do
             [ ! -e "$work/$dir/seed=$seed/final/config.json" ] ||
                 echo "$dir $seed $(trained "$work/$dir/seed=$seed") $work/$dir/seed=$seed/final"
         done
@@ -96,7 +100,7 @@ done <"$work/models" >"$work/results"
 # ---- the table
 echo "| contender | seeds | steps | seconds | val loss | accuracy, % |"
 echo "| --- | --: | --: | --: | --: | --: |"
-awk -v small=$small -v large=$large -v k="$workers" '
+awk -v small="$small" -v large="$large" -v k="$workers" '
     { n[$1]++; for (i = 2; i <= 5; i++) { x = $i * (i == 5 ? 100 : 1); sum[$1, i] += x; sq[$1, i] += x * x } }
     function mean(c, i) { return sum[c, i] / n[c] }
     function sd(c, i,  v) { v = n[c] > 1 ? (sq[c, i] - sum[c, i] ^ 2 / n[c]) / (n[c] - 1) : 0; return v > 0 ? sqrt(v) : 0 }
@@ -106,9 +110,10 @@ awk -v small=$small -v large=$large -v k="$workers" '
             mean(c, 4), sd(c, 4), mean(c, 5), sd(c, 5)
     }
     END {
-        row("small", "small batches alone (" small ")")
-        row("large", "large batches alone (" large ")")
-        row("phase1", "SWAP, after phase 1 (" large ")")
+        row("small", "small batches (" small "), one worker")
+        row("small_dp", "small batches (" small "), dp=" k)
+        row("large", "large batches (" large "), dp=" k)
+        row("phase1", "SWAP, after phase 1 (" large "), dp=" k)
         row("worker", "SWAP, one worker (" small "), its own steps")
         row("average", "SWAP, average of " k " workers")
     }' "$work/results"
