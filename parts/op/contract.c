@@ -411,6 +411,9 @@ static const sk_sample samples[] = {
     {.in = {"k5m23", "k5n1"}, .dims = "km,kn->nm"},
     {.in = {"t3f41", "t3c7"}, .dims = "tf,tc->fc"},
     {.in = {"k7", "k7"}, .dims = "k,k->"},
+    {.in = {"b3t20s16", "b3t20s16"}, .dims = "bts,bts->b"}, /* inner products: these are long */
+    {.in = {"b2k17003", "b2k17003"}, .dims = "bk,bk->b"},
+    {.in = {"k301b3", "b3k301"}, .dims = "kb,bk->b"},
     {.in = {"m5", "n3"}, .dims = "m,n->mn"},
     {.in = {"m3a2k4b3", "k4b3n5"}, .dims = "makb,kbn->mna"}, /* these are the odometer's */
     {.in = {"m3k2l10", "l10k2n3"}, .dims = "mkl,lkn->mn"},
