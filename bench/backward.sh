@@ -32,11 +32,11 @@ ms() { # keys of a model and of a way
 }
 for model in $models; do
     ways=("" norms variance kron diag_ggn_mc)
-    [ $model != mlp ] || ways+=(diag_ggn)
-    [ $model != mlp ] && [ "$device" != cpu ] || ways+=(gradients)
+    [ "$model" != mlp ] || ways+=(diag_ggn)
+    [ "$model" != mlp ] && [ "$device" != cpu ] || ways+=(gradients)
     for round in 1 2; do
         for way in "${ways[@]}"; do echo "${way:-plain} $(ms "${!model}" train.backward="$way" "$@")"; done
-    done | awk -v model=$model '
+    done | awk -v model="$model" '
         { if (!($1 in best)) order[++n] = $1; if (!($1 in best) || $2 < best[$1]) best[$1] = $2; mem[$1] = $3 }
         END { for (i = 1; i <= n; i++) { w = order[i]
             printf "%-7s %-14s %8.1f ms %6.0f %%  %7.1f MiB\n", model, w, best[w], 100 * (best[w] / best["plain"] - 1), mem[w] / 2 ^ 20 } }'

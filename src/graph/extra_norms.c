@@ -235,6 +235,8 @@ sk_tensor *sk_gram_norms(sk_gram *m, sk_graph *g, const sk_node *y, sk_tensor *c
     for (int s = 0; s < 2; s++)
         if (u->late[s]) u->o.side[s] = dy[0];
     u->came = true;
-    for (int k = 0; k < m->n && !g->status; k++) pair(g, m, u, &m->v[k]);
+    for (int came = 0; came < 2; came++) /* what other stages wait for comes first */
+        for (int k = 0; k < m->n && !g->status; k++)
+            if (m->v[k].came == came) pair(g, m, u, &m->v[k]);
     return ++m->came == m->n && !g->status ? m->sum : NULL;
 }
