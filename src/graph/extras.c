@@ -159,9 +159,8 @@ static sk_tensor *norms_of(sk_graph *g, sk_tensor *s)
 
 static sk_tensor *moment_of(sk_graph *g, sk_tensor *s)
 {
-    sk_tensor *square = sk_apply(g, "mul", .in = {s, s})->out[0];
     char *dims = sk_print(g->arena, "%s->%s", s->letters, s->letters + 1);
-    return sk_apply(g, "sum", .in = {square}, .dims = dims)->out[0];
+    return sk_apply(g, "sum_squares", .in = {s}, .dims = dims)->out[0];
 }
 
 /* By the op's own way, where only one node reads the parameter, or from the gradients. */
