@@ -5,7 +5,7 @@
  *   a command      sk_command(): everything that the program `skein` can do
  *   a plan         skein_job_open() -> skein_plan(): memory to the byte, flops, simulated time
  *   a training     skein_graph_open() or model=NAME -> skein_compile() -> skein_run_open() ->
- *                  skein_run_feed(), skein_run_step(), skein_run_read()
+ *                  skein_run_feed(), skein_run_step(), skein_run_read(), skein_run_read_output()
  *   collectives    skein_comm_run(), skein_comm_open() or skein_comm_join()
  *
  *     const char *words[] = {"model=tiny", "layout=dp=2", "optim.lr=1e-3"};
@@ -268,6 +268,16 @@ int skein_run_write(skein_run *r, const char *name, const float *from, int64_t n
 int skein_run_shards(const skein_run *r,
                      int rank); /* how many it keeps; -1: there is no such rank */
 int skein_run_shard(const skein_run *r, int rank, int i, skein_shard *out);
+
+/* What the backward pass tells besides gradients, if the job's key train.backward names it, as in
+ * "train.backward=norms, variance": outputs of the last step, whole, as floats, in the units of
+ * doc/backward.md.  "norms" has a number for each sample of the batch, the square of the norm of
+ * its gradient; "wte.norms" the same of one parameter; "wte.variance", "wte.second_moment",
+ * "wte.diag_ggn" and "wte.diag_ggn_mc" are as the parameter, "wte.gradients" has a dim of all
+ * samples in front, "w1.kron_a" and "w1.kron_g" are factors, and "wte.grad" is the gradient. */
+int skein_run_outputs(const skein_run *r); /* how many there are; 0: none was asked for */
+int skein_run_output(const skein_run *r, int i, skein_shape *out);
+int skein_run_read_output(skein_run *r, const char *name, float *to, int64_t n);
 
 /* ---- collectives, without a model
  *

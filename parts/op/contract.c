@@ -338,9 +338,8 @@ static sk_tensor *factor(sk_graph *g, sk_tensor *x, const char *weight, const ch
     sk_tensor *copy = sk_with_copies(g, x, side);
     char copies[SK_MAX_DIM + 1] = "";
     for (int k = 0; side[k] && !g->status; k++) copies[k] = sk_letter_copy(g, side[k]);
-    return sk_contract(
-        g, sk_print(g->arena, "%s,%s->%s%s%s", x->letters, copy->letters, each, side, copies), x,
-        copy);
+    char *dims = sk_print(g->arena, "%s,%s->%s%s%s", x->letters, copy->letters, each, side, copies);
+    return sk_read_copied(g, sk_contract(g, dims, x, copy));
 }
 
 static void factors(sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i, sk_tensor *f[2])
@@ -366,13 +365,6 @@ static sk_tensor *sample(SK_EXTRA_ARGS)
     return product(g, y->in[1 - i], dy[0], sk_print(g->arena, "%c%s", g->batch, y->letters_in[i]));
 }
 
-static double size_of(const sk_graph *g, const char *letters)
-{
-    double n = 1;
-    for (; *letters; letters++) n *= (double)g->size[(int)*letters & 127];
-    return n;
-}
-
 /* Letters of rows of a sample: of x, not of the weight, not the batch. */
 static void rows_of(const sk_graph *g, const sk_tensor *x, const char *weight,
                     char out[SK_MAX_DIM + 1])
@@ -383,30 +375,7 @@ static void rows_of(const sk_graph *g, const sk_tensor *x, const char *weight,
     letters_of(all, batch, true, out);
 }
 
-/* Products of the rows of a sample with each other, "bts". */
-static sk_tensor *gram(sk_graph *g, sk_tensor *x, const char *rows, const char *each)
-{
-    sk_tensor *copy = sk_with_copies(g, x, rows);
-    char copies[SK_MAX_DIM + 1] = "";
-    for (int k = 0; rows[k] && !g->status; k++) copies[k] = sk_letter_copy(g, rows[k]);
-    return product(g, x, copy, sk_print(g->arena, "%c%s%s%s", g->batch, each, rows, copies));
-}
-
-/* |sum_t x_t g_t'|^2 = sum_ts (x_t x_s) (g_t g_s), where rows are few; else from the gradients. */
-static sk_tensor *norms(SK_EXTRA_ARGS)
-{
-    (void)dx;
-    sk_tensor *x = y->in[1 - i];
-    const char *w = y->letters_in[i];
-    char rows[SK_MAX_DIM + 1], mine[SK_MAX_DIM + 1], each[SK_MAX_DIM + 1], batch[] = {g->batch, 0};
-    rows_of(g, x, w, rows);
-    letters_of(w, x->letters, false, mine);
-    letters_of(mine, dy[0]->letters, false, each);
-    double n = size_of(g, rows), in = size_of(g, mine), all = size_of(g, w);
-    double out = all / in * size_of(g, each);
-    if (n * (in + out) > all || strlen(each) + 2 * strlen(rows) + 1 > SK_MAX_DIM) return NULL;
-    return product(g, gram(g, x, rows, each), gram(g, dy[0], rows, each), batch);
-}
+static void outer(const sk_node *y, int i, sk_outer *o) { o->side[0] = y->in[1 - i]; }
 
 /* Of a sample of one row: (x g')^2 = x^2 (g^2)'. */
 static sk_tensor *moment(SK_EXTRA_ARGS)
@@ -421,7 +390,7 @@ static sk_tensor *moment(SK_EXTRA_ARGS)
 }
 
 static const sk_extra_rules extra = {
-    .sample = sample, .norms = norms, .moment = moment, .factors = factors};
+    .sample = sample, .outer = outer, .moment = moment, .factors = factors};
 
 static const sk_sample samples[] = {
     {.in = {"m4k6", "k6n2"}, .dims = "mk,kn->mn"},
@@ -442,6 +411,9 @@ static const sk_sample samples[] = {
     {.in = {"k5m23", "k5n1"}, .dims = "km,kn->nm"},
     {.in = {"t3f41", "t3c7"}, .dims = "tf,tc->fc"},
     {.in = {"k7", "k7"}, .dims = "k,k->"},
+    {.in = {"b3t20s16", "b3t20s16"}, .dims = "bts,bts->b"}, /* inner products: these are long */
+    {.in = {"b2k17003", "b2k17003"}, .dims = "bk,bk->b"},
+    {.in = {"k301b3", "b3k301"}, .dims = "kb,bk->b"},
     {.in = {"m5", "n3"}, .dims = "m,n->mn"},
     {.in = {"m3a2k4b3", "k4b3n5"}, .dims = "makb,kbn->mna"}, /* these are the odometer's */
     {.in = {"m3k2l10", "l10k2n3"}, .dims = "mkl,lkn->mn"},

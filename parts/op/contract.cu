@@ -8,12 +8,14 @@
  *             router against bf16 rows.  A block makes 64 x 64 results, or 128 x 16 where there are
  *             few columns; where that leaves the GPU idle, k is cut in parts, whose sums are put
  *             into the workspace and added in the order of the parts.
+ *     dots    results of single numbers with a long k (kernel/cuda/dot_products.h).
  *     walk    everything else, and what is tiny: a thread makes one result and walks the letters.
  *
  * Sums are in f32, in an order that depends on the shape alone.  In 8 bits, kernel/fp8_product.h
  * says how; in canonical order, kernel/cuda/tree_product.h does all of it. */
 #include "kernel/cuda/contract_axes.h"
 #include "kernel/cuda/cuda.h"
+#include "kernel/cuda/dot_products.h"
 #include "kernel/fp8_product.h"
 #include "kernel/cuda/tree_product.h"
 
@@ -238,6 +240,27 @@ static sk_status start_tiles(const task *x, const sk_letter *m, const sk_letter 
 
 /* ---- which way */
 
+/* Is each result of the batch the sum of many products, and alone? */
+static bool is_dots(int64_t m, int64_t n, int64_t k) { return m == 1 && n == 1 && k > SHORT; }
+
+static bool takes_dots(const sk_args *a)
+{
+    sk_product p;
+    sk_letters outer;
+    return sk_contract_products(a, &p, &outer) && is_dots(p.m, p.n, p.k);
+}
+
+static sk_status start_dots(const task *t, const sk_letter *k, const sk_launch *l)
+{
+    sk_dots d = {t->data[SK_A], t->data[SK_B], t->data[SK_OUT], t->by, t->add};
+    d.batch = sk_axes_of(&t->by_kind[SK_BATCH]);
+    d.batches = sk_letters_count(&t->by_kind[SK_BATCH]);
+    d.k = k->size;
+    d.step[0] = k->step[SK_A];
+    d.step[1] = k->step[SK_B];
+    return sk_dot_products(&d, l);
+}
+
 static bool is_in(const sk_letters *l, char name)
 {
     for (int i = 0; i < l->n; i++)
@@ -268,7 +291,8 @@ static sk_status by_hand(const sk_args *a, const sk_launch *l, const float *line
     if (sk_letters_merge(&t.by_kind[SK_ROWS], &m) && sk_letters_merge(&t.by_kind[SK_COLS], &n) &&
         sk_letters_merge(&t.by_kind[SK_SUMMED], &k) && k.size &&
         (m.size * n.size > TINY || k.size > SHORT))
-        return start_tiles(&t, &m, &n, &k, l);
+        return is_dots(m.size, n.size, k.size) ? start_dots(&t, &k, l)
+                                               : start_tiles(&t, &m, &n, &k, l);
     return start_walk(&t, l);
 }
 
@@ -277,6 +301,7 @@ static sk_status by_hand(const sk_args *a, const sk_launch *l, const float *line
 static bool for_library(const sk_product *p, const sk_letters *outer)
 {
     if (sk_letters_count(outer) > MOST_LOOPS || p->batch > 65535) return false;
+    if (is_dots(p->m, p->n, p->k)) return false;
     return p->batch == 1 || (double)p->m * (double)p->n * (double)p->k >= 4096;
 }
 
@@ -320,7 +345,7 @@ static sk_status launch_plain(const sk_args *a, const sk_launch *l, const float 
 static void take_own(const sk_args *a, const char *why, sk_variant *took)
 {
     *took = sk_variant{};
-    if (a->in[0].type == SK_F32 && a->in[1].type == SK_F32) return;
+    if ((a->in[0].type == SK_F32 && a->in[1].type == SK_F32) || takes_dots(a)) return;
     took->wanted = "cuBLASLt", took->why = why, took->slower = SK_WITHOUT_TENSOR_CORES;
 }
 

@@ -49,7 +49,13 @@ static sk_tensor *sample(SK_EXTRA_ARGS)
     return sk_apply(g, "embedding_samples", .in = {dy[0], y->in[1]}, .dims = dims)->out[0];
 }
 
-static const sk_extra_rules extra = {.sample = sample};
+static void outer(const sk_node *y, int i, sk_outer *o)
+{
+    o->side[0] = y->in[1];
+    o->ids = y->letters_in[i][0];
+}
+
+static const sk_extra_rules extra = {.sample = sample, .outer = outer};
 
 static const sk_sample samples[] = {
     {.in = {"v10c8", "b2t3%10"}},

@@ -1,13 +1,15 @@
 /* sum.cu - the GPU half of sum.c.
  *
- * Keeping the last letters is a sum of columns (kernel/cuda/column_sums.h) at the speed of memory.
- * Every other pattern goes like the CPU's odometer, in double: a thread for each element of the
- * result, or a block where many elements make one.  Dims that go together, or stay together, and
- * lie beside each other are taken for one.
+ * Keeping the last letters is a sum of columns (kernel/cuda/column_sums.h) at the speed of memory;
+ * so is keeping the first and the last (kernel/cuda/sample_columns.h).  Every other pattern goes
+ * like the CPU's odometer, in double: a thread for each element of the result, or a block where
+ * many elements make one.  Dims that go together, or stay together, and lie beside each other are
+ * taken for one.
  *
  * In canonical order (kernel/cuda/ordered_reduce.h) both go by the reduction blocks of the first
  * letter that goes, and have the CPU's bits. */
 #include "kernel/cuda/ordered_reduce.h"
+#include "kernel/cuda/sample_columns.h"
 
 enum { BLOCK = 256, LONG = 64 }; /* elements that are worth a block */
 
@@ -110,6 +112,19 @@ static sk_status by_cells(const sk_args *a, const wheels &stay, const wheels &go
     return SK_OK;
 }
 
+template <typename T> struct middle { /* of "bth->bh": a row is b and t */
+    const T *x;
+    int64_t cols;
+    __device__ float operator()(int64_t r, int64_t c) const { return (float)x[r * cols + c]; }
+};
+
+/* Letters between others go, and those behind them fill a warp. */
+static bool is_middle(const wheels &stay, const wheels &go)
+{
+    return stay.n == 2 && go.n == 1 && stay.step[1] == 1 && stay.size[1] >= 32 &&
+           go.step[0] == stay.size[1] && stay.step[0] == go.size[0] * go.step[0];
+}
+
 template <typename T>
 static sk_status by_odometer(const sk_args *a, const char *in, const char *out, const sk_launch *l)
 {
@@ -132,6 +147,10 @@ static sk_status by_odometer(const sk_args *a, const char *in, const char *out, 
         int64_t inner = x->size[goes] ? n_sum / x->size[goes] : 0;
         return by_cells(a, stay, go, sk_borders_of(x, goes, inner), l);
     }
+    if (is_middle(stay, go))
+        return sk_sum_sample_columns("sum", middle<T>{(const T *)x->data, stay.size[1]},
+                                     stay.size[0], n_sum, stay.size[1], sk_any_of(&a->out[0]),
+                                     a->add & 1, l);
     bool wide = n_sum > LONG;
     int64_t blocks = wide ? n : (n + BLOCK - 1) / BLOCK;
     unsigned grid = blocks < INT32_MAX ? (unsigned)blocks : INT32_MAX; /* the kernel goes round */

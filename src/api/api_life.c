@@ -94,6 +94,9 @@ static sk_status serve(life *l)
     case SK_REQUEST_PUSH:
         st = sk_run_push(l->run);
         break;
+    case SK_REQUEST_PULL_SUM:
+        st = sk_output_pull(l->r, l->rank, l->run);
+        break;
     default:
         break;
     }

@@ -131,6 +131,7 @@ static sk_status open_run(skein_run *r)
     SK_TRY(sk_setup_rates(job, job->steps, &r->rate));
     r->scale = sk_loss_scale_begin(job->dtype, sk_nonfinite_find(job->nonfinite),
                                    (double)(job->batch * job->seq));
+    sk_outputs_list(r);
     r->caller = getpid();
     r->control->number = 1;
     r->started = true;
@@ -201,11 +202,15 @@ static sk_status step(skein_run *r, skein_step *out)
                                   .momentum = own ? 0 : sk_lr_momentum(&r->rate, r->done),
                                   .shift = r->updates - r->done * each,
                                   .loss_scale = r->scale.value};
+    r->step_finite = false;
     SK_TRY(sk_run_request(r, SK_REQUEST_STEP));
     sk_inputs_used(r);
     const sk_step_out *got = &r->control->out;
     SK_TRY(numbers(r, got));
     r->done++;
+    r->step_finite = got->finite;
+    r->step_tokens = got->tokens;
+    r->step_scale = r->control->in.loss_scale;
     if (got->finite) r->updates += each;
     *out = (skein_step){.step = r->done,
                         .loss = got->loss,

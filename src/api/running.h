@@ -20,8 +20,9 @@ typedef enum sk_request_kind {
     SK_REQUEST_BEGIN, /* what ranks do unasked: open, first weights */
     SK_REQUEST_STEP,
     SK_REQUEST_VALIDATE,
-    SK_REQUEST_PULL, /* weights and state from the device to where the caller sees them */
-    SK_REQUEST_PUSH, /* and back */
+    SK_REQUEST_PULL,     /* weights and state from the device to where the caller sees them */
+    SK_REQUEST_PUSH,     /* and back */
+    SK_REQUEST_PULL_SUM, /* a sum that an output of the backward pass is made of */
     SK_REQUEST_END
 } sk_request_kind;
 
@@ -31,6 +32,8 @@ typedef struct sk_run_control {
     long long number; /* of the request; ranks answer with it */
     sk_step_in in;
     int64_t batch;   /* of validation */
+    int output;      /* of SK_REQUEST_PULL_SUM: of this one of skein_run.outputs */
+    bool of_grad;    /* its gradient, not its sum */
     sk_step_out out; /* rank 0's */
 } sk_run_control;
 
@@ -71,6 +74,10 @@ struct skein_run {
     int n_tensors;
     sk_tensor_shard **boxes; /* by rank, what it keeps */
     int *n_boxes;
+    struct sk_backward_output *outputs; /* of the backward pass: ranks know them, too */
+    int n_outputs;
+    bool step_finite; /* the last step: its outputs can be read */
+    double step_tokens, step_scale;
     sk_lr_schedule rate;
     sk_loss_scale scale;
     double own_lr; /* below 0: by `rate` */
@@ -94,5 +101,9 @@ sk_status sk_inputs_fill(void *run, const char *input, sk_dtype type, const sk_e
 
 /* api_tensor.c: what ranks keep, by name. */
 void sk_tensors_list(skein_run *r);
+
+/* api_output.c: what the backward pass tells; and the shards of one, of a rank, from its device. */
+void sk_outputs_list(skein_run *r);
+sk_status sk_output_pull(const skein_run *r, int rank, sk_run *run);
 
 #endif

@@ -46,12 +46,21 @@ enum {
 #define SK_EXTRA_ARGS \
     sk_graph *g, const sk_node *y, sk_tensor *const *dy, sk_tensor *const *dx, int i
 
+/* The gradient of a sample as a sum over its rows of outer products: both sides have the letter of
+ * the batch, those of rows, and some of the parameter's. */
+typedef struct sk_outer {
+    sk_tensor *side[2]; /* NULL: the gradient of result 0 */
+    char ids;           /* side[0] has ids, each of which stands for a unit vector along this letter
+                           of the parameter; 0: it has numbers */
+} sk_outer;
+
 typedef struct sk_extra_rules {
     /* The gradient of every sample: the letter of the batch, then those of the parameter. */
     sk_tensor *(*sample)(SK_EXTRA_ARGS);
-    /* Cheaper ways to what follows from it, if there are; NULL, or NULL as the result: none.
-     * Squared norms by sample, "b"; the sum of squares over samples. */
-    sk_tensor *(*norms)(SK_EXTRA_ARGS);
+    /* The same as outer products, from which norms follow (extra_norms.c); NULL: it has no such
+     * form.  Operand i of node y is the parameter. */
+    void (*outer)(const sk_node *y, int i, sk_outer *o);
+    /* A cheaper way to the sum of squares over samples; NULL, or NULL as the result: none. */
     sk_tensor *(*moment)(SK_EXTRA_ARGS);
     /* Kronecker factors: f[0] of the inputs, f[1] of the gradients of the result. */
     void (*factors)(sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i, sk_tensor *f[2]);
@@ -62,14 +71,28 @@ typedef struct sk_extra_rules {
 
 const char *sk_extra_name(sk_extra_kind k); /* "kron_a" */
 
+/* How squared norms of single samples are computed, where a parameter has both ways: by Gram
+ * matrices of rows, or from gradients of samples.  Tests force one. */
+typedef enum sk_norms_by { SK_NORMS_CHEAPER, SK_NORMS_BY_GRAM, SK_NORMS_BY_SAMPLES } sk_norms_by;
+
+typedef struct sk_gram sk_gram; /* extra_norms.c */
+
+/* Gram matrices for the norms of a parameter that so many operands read, or NULL: gradients of
+ * samples are cheaper, or the only way. */
+sk_gram *sk_gram_plan(sk_graph *g, const sk_tensor *param, int uses);
+/* Operand i of node y is the parameter.  The norms "b" once all readers came; NULL: not yet. */
+sk_tensor *sk_gram_norms(sk_gram *m, sk_graph *g, const sk_node *y, sk_tensor *const *dy, int i);
+
 /* A walk over the graph from its end that makes some kinds of extras. */
 typedef struct sk_extra_walk {
     unsigned kinds;
     struct sk_extra_param {
         int uses, got;  /* nodes that read the parameter; those whose gradient is there */
         sk_tensor *sum; /* of the gradients by sample so far */
-    } * of;             /* by tensor */
-    sk_tensor *total;   /* SK_EXTRA_TOTALS: of the parameters so far, in the order of the graph */
+        sk_gram *gram;  /* norms without these; planned: at the first of the nodes */
+        bool planned;
+    } * of;           /* by tensor */
+    sk_tensor *total; /* SK_EXTRA_TOTALS: of the parameters so far, in the order of the graph */
 } sk_extra_walk;
 
 void sk_extra_begin(sk_graph *g, sk_extra_walk *w, unsigned kinds);
@@ -91,6 +114,9 @@ char *sk_rows_marked(sk_graph *g, const char *letters, const char *keep);
  * tensor with the copies of some of its letters. */
 char sk_letter_copy(sk_graph *g, char letter);
 sk_tensor *sk_with_copies(sk_graph *g, sk_tensor *t, const char *letters);
+/* Returns t.  The node that made it reads tensors themselves where sk_with_copies made others of
+ * them, under the letters of these: nothing is moved in memory but what is gathered. */
+sk_tensor *sk_read_copied(const sk_graph *g, sk_tensor *t);
 
 #ifdef __cplusplus
 }

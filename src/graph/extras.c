@@ -53,6 +53,16 @@ sk_tensor *sk_with_copies(sk_graph *g, sk_tensor *t, const char *letters)
     return sk_apply(g, "rename", .in = {t}, .dims = dims)->out[0];
 }
 
+/* Sharding is by place of a dim, and no layout splits a copy: the operand is gathered along it. */
+sk_tensor *sk_read_copied(const sk_graph *g, sk_tensor *t)
+{
+    sk_node *n = t->from;
+    for (int i = 0; i < n->n_in && !g->status; i++)
+        if (n->in[i]->from && !strcmp(n->in[i]->from->op->name, "rename"))
+            n->in[i] = n->in[i]->from->in[0];
+    return t;
+}
+
 /* --- contributions --- */
 
 static sk_tensor *extra_of(sk_graph *g, const sk_tensor *param, sk_extra_kind k, const char *dims)
@@ -149,9 +159,8 @@ static sk_tensor *norms_of(sk_graph *g, sk_tensor *s)
 
 static sk_tensor *moment_of(sk_graph *g, sk_tensor *s)
 {
-    sk_tensor *square = sk_apply(g, "mul", .in = {s, s})->out[0];
     char *dims = sk_print(g->arena, "%s->%s", s->letters, s->letters + 1);
-    return sk_apply(g, "sum", .in = {square}, .dims = dims)->out[0];
+    return sk_apply(g, "sum_squares", .in = {s}, .dims = dims)->out[0];
 }
 
 /* By the op's own way, where only one node reads the parameter, or from the gradients. */
@@ -196,17 +205,27 @@ static sk_tensor *complete(sk_extra_walk *w, SK_EXTRA_ARGS)
     return ++q->got == q->uses && !g->status ? q->sum : NULL;
 }
 
+/* Where gradients of samples are not needed for others; the same for all readers of a parameter. */
+static sk_gram *gram_of(sk_extra_walk *w, sk_graph *g, const sk_tensor *param)
+{
+    struct sk_extra_param *q = &w->of[param->id];
+    if (!q->planned) q->gram = sk_gram_plan(g, param, q->uses);
+    q->planned = true;
+    return q->gram;
+}
+
 static void add_samples(sk_extra_walk *w, SK_EXTRA_ARGS)
 {
-    const sk_extra_rules *rules = y->op->extra;
     const sk_tensor *param = y->in[i];
     int kind = moment_kind(w);
     if (!has_sample_rule(g, y, dy, i)) return;
     bool norms = wants(w, SK_EXTRA_NORMS) || wants(w, SK_EXTRA_TOTALS);
     bool samples = wants(w, SK_EXTRA_SAMPLES);
-    sk_tensor *n = norms ? by_rule(w, rules->norms, g, y, dy, dx, i) : NULL;
-    sk_tensor *m = kind >= 0 ? by_rule(w, rules->moment, g, y, dy, dx, i) : NULL;
-    bool needed = samples || (norms && !n) || (kind >= 0 && !m);
+    sk_tensor *m = kind >= 0 ? by_rule(w, y->op->extra->moment, g, y, dy, dx, i) : NULL;
+    bool needed = samples || (kind >= 0 && !m);
+    sk_gram *gram = norms && !needed ? gram_of(w, g, param) : NULL;
+    sk_tensor *n = gram ? sk_gram_norms(gram, g, y, dy, i) : NULL;
+    needed |= norms && !gram;
     sk_tensor *s = needed ? complete(w, g, y, dy, dx, i) : NULL;
     if (g->status) return;
     if (s && norms && !n) n = norms_of(g, s);

@@ -102,6 +102,7 @@ struct sk_graph {
     bool keep_cheap;   /* results of cheap ops are kept for the backward half */
     char keep_ops[64]; /* those of these are: "bias_gelu+layernorm" */
     unsigned extras;   /* bit k: the backward half has extras of sk_extra_kind k (extra.h) */
+    int norms_by;      /* sk_norms_by: how norms of single samples are made */
     char copy_of[128]; /* by letter: its copy that is never split (sk_letter_copy), or 0 */
     /* Which parameters have Kronecker factors; NULL: all that can have them. */
     bool (*factors_of)(const void *ctx, const sk_tensor *t);

@@ -163,6 +163,27 @@ static bool sort_row(sk_lowering *e, const sk_region *r, sk_phase phase, row *w)
     return true;
 }
 
+static bool is_sent(const sk_lowering *e, const sk_node *n)
+{
+    for (int o = 0; o < n->n_out; o++)
+        if (!n->into[o] && e->plan.read_by[n->out[o]->id] & ~(1ull << e->p->stage)) return true;
+    return false;
+}
+
+/* Other stages receive in the order of the graph (messages.c): results that are sent keep it. */
+static bool sends_in_order(const sk_lowering *e, const row *w)
+{
+    const sk_ints *parts[] = {&w->before, &w->mine, &w->behind};
+    int last = -1;
+    for (int p = 0; p < 3; p++)
+        for (int i = 0; i < parts[p]->n; i++) {
+            if (!is_sent(e, e->g->nodes.v[parts[p]->v[i]])) continue;
+            if (parts[p]->v[i] < last) return false;
+            last = parts[p]->v[i];
+        }
+    return true;
+}
+
 static void put_row(sk_lowering *e, const row *w)
 {
     const sk_ints *parts[] = {&w->before, &w->mine, &w->behind};
@@ -194,7 +215,7 @@ static void judge(sk_lowering *e, sk_region *r)
     look_at_places(e, r);
     if (r->bad || !r->of || !r->nodes[SK_FORWARD].n) return;
     for (int p = 0; p < 2; p++)
-        if (!sort_row(e, r, (sk_phase)p, &rows[p])) return;
+        if (!sort_row(e, r, (sk_phase)p, &rows[p]) || !sends_in_order(e, &rows[p])) return;
     for (int p = 0; p < 2; p++)
         if (rows[p].all) put_row(e, &rows[p]);
     keep_region(e, r);

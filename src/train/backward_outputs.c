@@ -73,6 +73,56 @@ bool sk_backward_wants(const sk_job *job, const char *name)
     return false;
 }
 
+/* Does the user see this extra?  An optimizer may want factors for itself. */
+static bool is_asked(const sk_job *job, const sk_tensor *t)
+{
+    bool factor = t->extra == SK_EXTRA_KRON_A || t->extra == SK_EXTRA_KRON_G;
+    bool moment = t->extra == SK_EXTRA_MOMENT;
+    return (!factor || sk_backward_wants(job, "kron")) &&
+           (!moment || sk_backward_wants(job, "second_moment"));
+}
+
+/* One or two outputs for each tensor of the graph. */
+static int list_tensor(sk_arena *a, const sk_job *job, const sk_tensor *t, sk_backward_output *v)
+{
+    int n = 0;
+    if (t->role == SK_PARAM && t->bias_update == 0) {
+        char *name = sk_print(a, "%s.grad", t->name);
+        v[n++] = (sk_backward_output){name, name, NULL, t, -1};
+    }
+    if (t->role != SK_EXTRA) return n;
+    if (t->extra == SK_EXTRA_MOMENT && sk_backward_wants(job, "variance"))
+        v[n++] = (sk_backward_output){sk_print(a, "%s.variance", t->of->name), t->name,
+                                      sk_print(a, "%s.grad", t->of->name), t, t->extra};
+    if (is_asked(job, t)) v[n++] = (sk_backward_output){t->name, t->name, NULL, t, t->extra};
+    return n;
+}
+
+int sk_backward_list(sk_arena *a, const sk_job *job, const sk_graph *g, sk_backward_output **out)
+{
+    sk_backward_output *v = sk_many(a, sk_backward_output, 2 * g->tensors.n + 1);
+    int n = 0;
+    *out = v;
+    if (!job->backward[strspn(job->backward, ", ")]) return 0;
+    for (int i = 0; i < g->tensors.n; i++) n += list_tensor(a, job, g->tensors.v[i], v + n);
+    return n;
+}
+
+bool sk_backward_is_name(const char *name)
+{
+    const char *end = strrchr(name, '.') ? strrchr(name, '.') + 1 : name;
+    for (int k = 0; k < SK_N_EXTRAS; k++)
+        if (k != SK_EXTRA_TOTALS && !strcmp(end, sk_extra_name((sk_extra_kind)k))) return true;
+    return !strcmp(end, "variance") || !strcmp(end, "grad");
+}
+
+void sk_backward_variance(float *square, const float *grad, int64_t n, int64_t samples)
+{
+    for (int64_t i = 0; i < n; i++)
+        square[i] =
+            (float)((double)samples * (double)square[i] - (double)grad[i] * (double)grad[i]);
+}
+
 double sk_backward_unit(int kind, double weight, double loss_scale)
 {
     double w = weight > 0 ? weight : 1, s = loss_scale > 0 ? loss_scale : 1;

@@ -32,6 +32,23 @@ typedef struct sk_backward_sums { /* of a step, over all parameters */
 sk_status sk_backward_ask(const sk_job *job, sk_graph *g);
 bool sk_backward_wants(const sk_job *job, const char *name);
 
+/* A tensor that the user sees, and the sums of the program (sk_program_sum_shards) it is made of.
+ */
+typedef struct sk_backward_output {
+    const char *name;      /* "h.0.fc.w.variance"; "h.0.fc.w.grad" is the gradient */
+    const char *sum;       /* "h.0.fc.w.second_moment" */
+    const char *grad;      /* of variance, which takes the gradient too; else NULL */
+    const sk_tensor *like; /* has its shape */
+    int kind;              /* of `sum`, for sk_backward_unit */
+} sk_backward_output;
+
+/* All that job->backward asks for, in the order of the graph; none, where it asks for nothing. */
+int sk_backward_list(sk_arena *a, const sk_job *job, const sk_graph *g, sk_backward_output **out);
+/* Is it the name of an output of some parameter, or of all, asked for or not? */
+bool sk_backward_is_name(const char *name);
+/* N times the second moment less the square of the gradient; both in units, into `square`. */
+void sk_backward_variance(float *square, const float *grad, int64_t n, int64_t samples);
+
 /* What the sum in the program is multiplied by: an extra of sk_extra_kind `kind`, or, with -1, a
  * gradient. */
 double sk_backward_unit(int kind, double weight, double loss_scale);

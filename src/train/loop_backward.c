@@ -161,47 +161,27 @@ static int64_t count_of(const sk_graph *g, const sk_tensor *t)
     return n;
 }
 
-static float *value_of(const file *f, const char *name, const sk_tensor *like, int kind)
-{
-    double unit = sk_backward_unit(kind, f->weight, f->scale);
-    return whole(&f->l->arena, f->all, name, count_of(&f->l->s->graph, like), unit);
-}
-
-static void put(file *f, const char *name, const sk_tensor *like, float *data)
-{
-    sk_shape s = sk_tensor_shape(&f->l->s->graph, like);
-    if (!data) return;
-    sk_st_tensor *t = &f->t[f->n];
-    *t = (sk_st_tensor){.name = name, .type = SK_F32, .n = s.n};
-    memcpy(t->size, s.d, sizeof *t->size * (size_t)s.n);
-    f->data[f->n++] = data;
-}
-
-/* N times the second moment less the square of the gradient. */
-static void put_variance(file *f, const sk_tensor *moment, const float *square)
+/* In units; NULL: no rank has any of it. */
+static float *value_of(const file *f, const sk_backward_output *o)
 {
     sk_arena *a = &f->l->arena;
-    int64_t n = count_of(&f->l->s->graph, moment);
-    float *y = sk_many(a, float, n);
-    const float *g = value_of(f, sk_print(a, "%s.grad", moment->of->name), moment, -1);
-    for (int64_t i = 0; g && square && i < n; i++)
-        y[i] =
-            (float)((double)f->l->s->job->batch * (double)square[i] - (double)g[i] * (double)g[i]);
-    put(f, sk_print(a, "%s.variance", moment->of->name), moment, g && square ? y : NULL);
+    int64_t n = count_of(&f->l->s->graph, o->like);
+    float *x = whole(a, f->all, o->sum, n, sk_backward_unit(o->kind, f->weight, f->scale));
+    if (!x || !o->grad) return x;
+    float *g = whole(a, f->all, o->grad, n, sk_backward_unit(-1, f->weight, f->scale));
+    if (g) sk_backward_variance(x, g, n, f->l->s->job->batch);
+    return g ? x : NULL;
 }
 
-static void put_tensor(file *f, const sk_tensor *t)
+static void put(file *f, const sk_backward_output *o)
 {
-    const sk_job *job = f->l->s->job;
-    if (t->role == SK_PARAM && t->bias_update == 0) {
-        char *name = sk_print(&f->l->arena, "%s.grad", t->name);
-        put(f, name, t, value_of(f, name, t, -1));
-    }
-    if (t->role != SK_EXTRA) return;
-    float *x = value_of(f, t->name, t, t->extra);
-    bool moment = t->extra == SK_EXTRA_MOMENT;
-    if (moment && sk_backward_wants(job, "variance")) put_variance(f, t, x);
-    if (!moment || sk_backward_wants(job, "second_moment")) put(f, t->name, t, x);
+    sk_shape s = sk_tensor_shape(&f->l->s->graph, o->like);
+    float *data = value_of(f, o);
+    if (!data) return;
+    sk_st_tensor *t = &f->t[f->n];
+    *t = (sk_st_tensor){.name = o->name, .type = SK_F32, .n = s.n};
+    memcpy(t->size, s.d, sizeof *t->size * (size_t)s.n);
+    f->data[f->n++] = data;
 }
 
 static sk_status write_file(file *f, int dir, const char *name)
@@ -224,13 +204,13 @@ static sk_status write_file(file *f, int dir, const char *name)
 
 static sk_status make_file(file *f)
 {
-    const sk_graph *g = &f->l->s->graph;
     sk_arena *a = &f->l->arena;
     const char *path = sk_print(a, "%s/backward", f->l->t->dir);
-    int dir;
-    f->t = sk_many(a, sk_st_tensor, 2 * g->tensors.n + 1);
-    f->data = sk_many(a, float *, 2 * g->tensors.n + 1);
-    for (int i = 0; i < g->tensors.n; i++) put_tensor(f, g->tensors.v[i]);
+    sk_backward_output *v;
+    int dir, n = sk_backward_list(a, f->l->s->job, &f->l->s->graph, &v);
+    f->t = sk_many(a, sk_st_tensor, n + 1);
+    f->data = sk_many(a, float *, n + 1);
+    for (int i = 0; i < n; i++) put(f, &v[i]);
     if (mkdir(path, 0777) && errno != EEXIST)
         return sk_fail(SK_EIO, "%s: %s", path, strerror(errno));
     SK_TRY(sk_strict_dir(path, &dir));

@@ -610,6 +610,8 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->layer_decay > 0) count(c, "layer decay", p);
     for (int k = 0; k < SK_N_EXTRAS; k++)
         if (t->extras >> k & 1) count_f(c, p, "backward %s", sk_extra_name((sk_extra_kind)k));
+    if (t->extras >> SK_EXTRA_NORMS & 1)
+        count_f(c, p, "norms by way %d of sk_norms_by", t->norms_by);
 }
 
 static void features(counts *c, const pair *p, const outcome *o)

@@ -78,6 +78,7 @@ enum key {
     Z_LOSS,
     DECAY,
     EXTRAS,
+    NORMS_BY,
     N_KEYS
 };
 static const struct {
@@ -127,6 +128,7 @@ static const struct {
     [Z_LOSS] = {"z", 0},
     [DECAY] = {"layer_decay", 0},
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
+    [NORMS_BY] = {"norms_by", 0},
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -184,6 +186,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->layer_decay = v[DECAY];
     t->noise = v[NOISE] != 0;
     t->extras = (unsigned)v[EXTRAS];
+    t->norms_by = (int)v[NORMS_BY];
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -558,10 +561,14 @@ static void as_printed(const plan *p, char *to)
 /* Not within a step or beside the next: it needs sums of all ranks, or two gradients. */
 static bool goes_alone(const sk_optim *o) { return o->pass[1] || o->perturb; }
 
-/* What the backward pass tells; an exact diagonal takes a walk for each class of a sample. */
+/* What the backward pass tells; an exact diagonal takes a walk for each class of a sample, and
+ * norms are made in a way of their own where no output needs gradients of samples. */
 static double draw_extras(const sk_trial *t)
 {
+    const unsigned norms = 1u << SK_EXTRA_NORMS | 1u << SK_EXTRA_TOTALS;
     unsigned kinds = (unsigned)pick(1, (1 << SK_N_EXTRAS) - 1);
+    if (one_in(2)) kinds &= norms | 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G;
+    if (!kinds) kinds = norms;
     if (strcmp(t->model->name, "mlp") || t->hyper.vocab_size > 8) kinds &= ~(1u << SK_EXTRA_GGN);
     return kinds;
 }
@@ -594,6 +601,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     if (one_in(3)) as_printed(&l, p->layout);
     bool told = !l.ask.async && !x->home[SK_GRAD] && one_in(4);
     put(p, EXTRAS, told ? draw_extras(&t) : 0);
+    put(p, NORMS_BY, told ? pick(0, SK_NORMS_BY_SAMPLES) : 0);
 }
 
 /* --- the whole --- */

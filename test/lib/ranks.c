@@ -52,6 +52,7 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     g->z_loss = t->z_loss;
     t->model->build(g, &t->hyper, SK_TRAIN);
     g->extras = extras_of(t);
+    g->norms_by = t->norms_by;
     sk_graph_grad(g);
     sk_graph_store(g, t->dtype);
     return sk_graph_status(g);

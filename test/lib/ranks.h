@@ -43,6 +43,7 @@ typedef struct sk_trial {
     bool late;           /* updates run beside the next step */
     bool noise;          /* gradients of small batches are measured */
     unsigned extras;     /* of the backward pass: bits of sk_extra_kind */
+    int norms_by;        /* sk_norms_by */
     int64_t first_row;   /* the data of the batch begin with this row */
     bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
     bool fuse;           /* there, launches are joined that can be; and copies */

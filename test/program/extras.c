@@ -292,6 +292,61 @@ static void canonical(const char *model, const char *const *layout)
     }
 }
 
+/* Norms without other outputs, so that gradients of samples are not there for others: by Gram
+ * matrices and from gradients, against the single samples and on other layouts. */
+static bool norms_run(const char *model, bool tied, const char *layout, int by)
+{
+    sk_trial t = trial(model, layout);
+    t.hyper.tie_word_embeddings = tied;
+    t.extras = 1u << SK_EXTRA_NORMS | 1u << SK_EXTRA_TOTALS;
+    t.norms_by = by;
+    bool ran = run_into(&one, &t);
+    check(ran);
+    return ran;
+}
+
+static void norms_near(shelf *y, double tolerance, const char *what)
+{
+    bool same = true;
+    int n = 0;
+    for (int i = 0; i < one.n; i++) {
+        const logical *x = &one.v[i];
+        if (!ends(x->name, ".norms") && strcmp(x->name, "norms")) continue;
+        const logical *z = find(y, x->name);
+        same &= z && near(x, z, tolerance);
+        n++;
+    }
+    if (!same) printf("%s\n", what);
+    check(same && n > 1);
+}
+
+static shelf by_gram;
+
+static void both_ways(const char *model, bool tied, const char *const *layout, double tolerance)
+{
+    for (int by = SK_NORMS_CHEAPER; by <= SK_NORMS_BY_SAMPLES; by++) {
+        if (norms_run(model, tied, "dp=1", by)) norms_near(&sum, tolerance, "dp=1");
+        for (int i = 0; layout[i]; i++)
+            if (norms_run(model, tied, layout[i], by)) norms_near(&sum, tolerance, layout[i]);
+    }
+}
+
+/* Bits of one rank, and others than those of the other way: it was taken. */
+static void canonical_grams(const char *model, bool tied, const char *const *layout)
+{
+    char text[128];
+    norms_run(model, tied, "dp=1; canonical order", SK_NORMS_BY_GRAM);
+    empty(&by_gram);
+    for (int i = 0; i < one.n; i++) add_to(&by_gram, &one.v[i]);
+    for (; *layout; layout++) {
+        snprintf(text, sizeof text, "%s; canonical order", *layout);
+        if (norms_run(model, tied, text, SK_NORMS_BY_GRAM)) norms_near(&by_gram, 0, text);
+    }
+    norms_run(model, tied, "dp=1; canonical order", SK_NORMS_BY_SAMPLES);
+    const logical *x = find(&one, "norms"), *y = find(&by_gram, "norms");
+    check(x && y && memcmp(x->v, y->v, ROWS * sizeof *x->v));
+}
+
 int main(void)
 {
     static const char *const mlp[] = {"dp=2",
@@ -315,15 +370,22 @@ int main(void)
     static const char *const moe[] = {"dp=2", "ep=2", "ep=2 zero=1 micro=2", "tp=2", NULL};
     single_samples("mlp", false);
     layouts("mlp", false, mlp, 2e-5);
+    both_ways("mlp", false, mlp, 2e-5);
     canonical("mlp", mlp);
     single_samples("gpt2", false);
     layouts("gpt2", false, gpt, 2e-4);
+    both_ways("gpt2", false, gpt, 2e-4);
     canonical("gpt2", gpt);
+    canonical_grams("gpt2", false, gpt);
     single_samples("gpt2", true);
     layouts("gpt2", true, gpt, 2e-4);
+    both_ways("gpt2", true, gpt, 2e-4);
+    canonical_grams("gpt2", true, gpt);
     single_samples("mixtral", false);
     layouts("mixtral", false, moe, 2e-4);
+    both_ways("mixtral", false, moe, 2e-4);
     canonical("mixtral", moe);
+    canonical_grams("mixtral", false, moe);
     printf("extras: %d checks, %d failed\n", checks, bad);
     return bad != 0;
 }
