@@ -44,7 +44,8 @@ static void one_inst(book *x)
     const sk_inst *in = &x->p->insts.v[x->pc];
     sk_operands(x->p, in, see_read, x);
     if (in->act == SK_DO_START) x->start[in->call] = every_of(in);
-    if (in->act == SK_DO_WAIT && x->start[in->call] != every_of(in) && !x->st)
+    bool waits = in->act == SK_DO_WAIT && x->start[in->call];
+    if (waits && x->start[in->call] != every_of(in) && !x->st)
         x->st = sk_fail(SK_EBUG,
                         "P1: rank %d starts '%s' in every %d updates and waits for it in every %d",
                         x->p->rank, x->p->calls.v[in->call].what, x->start[in->call], every_of(in));
