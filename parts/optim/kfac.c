@@ -7,7 +7,7 @@
  * M is the average of gradients.  A and G are sums over the samples of a step, from the labels of
  * the batch (the empirical Fisher matrix); averages weigh steps alike.  A and G are taken in, and
  * computed and reduced at all, in every `factor_interval`-th update; inverses are made anew in
- * every `interval`-th.  Pauloski et al. 2020 have ten factors to an inverse, which 1 and 10 are.  A
+ * every `interval`-th.  Pauloski et al. 2020 take ten factors to an inverse, as 1 and 10 are.  A
  * side that has no factor is left as it is.  The scale of A and G, which have the number of tokens
  * and the loss scale in them, drops out: damping is relative, and the step is scaled to the root
  * mean square of a step of AdamW. */

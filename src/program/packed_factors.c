@@ -7,6 +7,7 @@
  *
  * Nodes make factors, and products of the backward pass for them, only in every so many updates, if
  * the optimizer has a knob that says so (sk_optim.factor_interval); their calls, too. */
+#include "base/strings.h"
 #include "kernel/symmetric.h"
 #include "program/whole_update.h"
 
@@ -45,7 +46,7 @@ int sk_extra_every(const sk_lowering *e, const sk_tensor *t)
 
 /* --- instructions --- */
 
-static sk_inst *write_op(sk_lowering *e, const char *op, const char *dims, int from, int to)
+static void write_op(sk_lowering *e, const char *op, const char *dims, int from, int to)
 {
     sk_node *n = sk_new(e->p->arena, sk_node);
     *n = (sk_node){.op = sk_op_find(op),
@@ -65,13 +66,16 @@ static sk_inst *write_op(sk_lowering *e, const char *op, const char *dims, int f
     in->node = n;
     in->in[0] = from;
     in->out[0] = to;
-    return in;
 }
 
+/* "hdHD" becomes "hdH!D!->hdk!". */
 void sk_lower_sym_pack(sk_lowering *e, const sk_param_plan *q, int whole, int to)
 {
-    const char *dims = sk_print(e->p->arena, "%s->%s", q->made->letters, q->tensor->letters);
-    write_op(e, "sym_pack", dims, whole, to);
+    const char *in = q->made->letters, *out = q->tensor->letters;
+    sk_out dims = {.arena = e->p->arena};
+    for (; *in; in++) sk_out_add(&dims, "%c%s", *in, strchr(out, *in) ? "" : "!");
+    sk_out_add(&dims, "->%s!", out);
+    write_op(e, "sym_pack", dims.s, whole, to);
 }
 
 int sk_lower_sym_unpack(sk_lowering *e, int packed, const sk_tensor *t, const sk_extent *box)
@@ -84,6 +88,6 @@ int sk_lower_sym_unpack(sk_lowering *e, int packed, const sk_tensor *t, const sk
     int in = sk_lower_buffer(e, from.name, t, from.kind, from.type, rows);
     e->p->bufs.v[in].within = packed;
     int out = sk_lower_buffer(e, t->name, t, SK_WIRE, SK_F32, *box);
-    write_op(e, "sym_unpack", sk_print(e->p->arena, "%s->%s", t->letters, t->letters), in, out);
+    write_op(e, "sym_unpack", box->n == 3 ? "0r!k!->0rR!" : "r!k!->rR!", in, out);
     return out;
 }

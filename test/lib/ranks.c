@@ -72,7 +72,8 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     t->model->build(g, &t->hyper, SK_TRAIN);
     g->extras = extras_of(t);
     struct asks asks = {t, g};
-    if (!(t->extras >> SK_EXTRA_KRON_A & 1)) { /* else they are made of all, and travel whole */
+    if (!(t->extras & (1u << SK_EXTRA_KRON_A |
+                       1u << SK_EXTRA_KRON_G))) { /* else they are made of all, and travel whole */
         g->factors_of = has_factors;
         g->factors_ctx = &asks;
     }
