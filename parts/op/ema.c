@@ -1,17 +1,18 @@
 /* ema.c - running averages: of the old average and a new value, element by element.
  *
  * attr: beta, mode (0 plain, 1 unbiased, 2 decreasing, 3 sum), first: the update that is the first
- * to count, from 0 on.  kernel/average.h has the weights. */
+ * to count, from 0 on; interval: it runs in every so many updates, 0 is 1.  kernel/average.h has
+ * the weights. */
 #include "graph/graph.h"
 #include "kernel/average.h"
 
-enum { BETA, MODE, FIRST };
+enum { BETA, MODE, FIRST, INTERVAL };
 
 static void cpu(const sk_args *a)
 {
     const real *old = a->in[0].data, *fresh = a->in[1].data;
     real *y = a->out[0].data;
-    double t = (double)a->updates - a->attr[FIRST] + 1;
+    double t = sk_average_count(a->updates, a->attr[FIRST], a->attr[INTERVAL]);
     sk_average w = sk_average_of(a->attr[BETA], (int)a->attr[MODE], t);
     int64_t from, to;
     sk_share(a, sk_count(&a->out[0]), &from, &to);
@@ -38,6 +39,7 @@ static const sk_sample samples[] = {
     {.in = {"n67", "n67"}, .attr = {0.8, 2}},
     {.in = {"n67", "n67"}, .attr = {0, 3}},
     {.in = {"n67", "n67"}, .attr = {0.5, 0, 1}}, /* not yet */
+    {.in = {"n67", "n67"}, .attr = {0.9, 1, -20, 7}},
     {.in = {"", ""}, .attr = {0.5}},
     {.in = {0}},
 };

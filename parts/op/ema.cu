@@ -7,7 +7,7 @@ enum { BLOCK = 256, MOST_BLOCKS = 4096 };
 typedef struct job {
     sk_any old, fresh, y;
     int64_t n;
-    double beta, first;
+    double beta, first, interval;
     int mode;
     const int64_t *updates;
 } job;
@@ -15,7 +15,8 @@ typedef struct job {
 static __global__ void __launch_bounds__(BLOCK) ema(const job j)
 {
     __shared__ sk_average w;
-    if (!threadIdx.x) w = sk_average_of(j.beta, j.mode, (double)*j.updates - j.first + 1);
+    if (!threadIdx.x)
+        w = sk_average_of(j.beta, j.mode, sk_average_count(*j.updates, j.first, j.interval));
     __syncthreads();
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < j.n;
          i += (int64_t)gridDim.x * BLOCK)
@@ -24,9 +25,9 @@ static __global__ void __launch_bounds__(BLOCK) ema(const job j)
 
 static sk_status launch(const sk_args *a, const sk_launch *l)
 {
-    job j = {
-        sk_any_of(&a->in[0]), sk_any_of(&a->in[1]), sk_any_of(&a->out[0]), sk_count(&a->out[0]),
-        a->attr[0],           a->attr[2],           (int)a->attr[1],       l->updates};
+    job j = {sk_any_of(&a->in[0]), sk_any_of(&a->in[1]), sk_any_of(&a->out[0]),
+             sk_count(&a->out[0]), a->attr[0],           a->attr[2],
+             a->attr[3],           (int)a->attr[1],      l->updates};
     if (!j.n) return SK_OK;
     unsigned blocks = sk_cuda_blocks(j.n, BLOCK);
     if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;

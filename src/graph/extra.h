@@ -11,6 +11,10 @@
  * What is one row a sample has the letter of all samples in front, a copy of the batch's letter
  * that is never split (sk_letter_copy): every rank adds its own rows to zeros of the others.
  *
+ * Kronecker factors are symmetric.  Those that only an optimizer reads (sk_graph.factors_of) have a
+ * packed form, kernel/symmetric.h: a tensor of the same id that is in no list of the graph, with
+ * one letter, which no model has, in place of those of columns.  Programs send that.
+ *
  * An op that reads parameters declares how their extras come from its operands and the gradients of
  * its results: sk_extra_rules.  Contributions are of the sum of the loss, times the loss scale, as
  * gradients are; SCALING in doc/backward.md says what to divide them by. */

@@ -1,6 +1,7 @@
 /* extras.c - the nodes of extras (extra.h), appended while the backward half is written. */
 #include "graph/extra.h"
 #include "base/strings.h"
+#include "kernel/symmetric.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -102,6 +103,33 @@ static bool has_factors(const sk_extra_walk *w, const sk_graph *g, const sk_node
            (!g->factors_of || g->factors_of(g->factors_ctx, param));
 }
 
+/* A letter for n columns of packed rows: none that a model, a layout or an optimizer uses, and one
+ * for all factors of a size.  0: all are taken. */
+static char half_letter(sk_graph *g, int64_t n)
+{
+    for (const char *c = "3456789:;<=?@#$%&{|}~"; *c; c++) {
+        int64_t *size = &g->size[(int)*c & 127];
+        if (*size && *size != n) continue;
+        *size = n;
+        return *c;
+    }
+    return 0;
+}
+
+static void add_packed(sk_graph *g, sk_tensor *t, const sk_tensor *param)
+{
+    sk_tensor *half = sk_new(g->arena, sk_tensor);
+    int64_t n = side_of(g, t, param), dims = (int64_t)strlen(t->letters), rows = dims;
+    while (!strchr(param->letters, t->letters[rows - 1])) rows--;
+    char letter = half_letter(g, sk_symmetric_half(n));
+    if (!letter) return;
+    *half = *t;
+    half->name = sk_print(g->arena, "%s.packed", t->name);
+    half->letters[rows] = letter;
+    half->letters[rows + 1] = 0;
+    t->packed = half;
+}
+
 static void add_factors(const sk_extra_walk *w, sk_graph *g, const sk_node *y, sk_tensor *const *dy,
                         int i)
 {
@@ -112,6 +140,7 @@ static void add_factors(const sk_extra_walk *w, sk_graph *g, const sk_node *y, s
     for (int k = 0; k < 2 && f[k] && !g->status; k++) {
         if (side_of(g, f[k], param) > SK_FACTOR_MOST) continue;
         contribute(g, param, k ? SK_EXTRA_KRON_G : SK_EXTRA_KRON_A, f[k]);
+        if (g->factors_of && !g->status) add_packed(g, f[k]->from->into[0], param);
     }
 }
 

@@ -68,6 +68,7 @@ struct sk_tensor {
     int layer;           /* of the node that makes it; parameters: where they were declared */
     const sk_tensor *of; /* extras: the parameter; and sk_extra_kind */
     int extra;
+    const sk_tensor *packed; /* symmetric extras: half of it, as it travels (extra.h); NULL: none */
 };
 
 enum { SK_NO_NODE = -1 }; /* id of a node that is in no graph: of an optimizer */

@@ -1,7 +1,7 @@
 /* average.h - weights of a running average: `old` for what there was, `fresh` for what comes.
  *
- * attr: beta, mode, first.  t = updates - first + 1 counts the averages so far, this one too;
- * before the first one (t below 1) nothing changes.
+ * attr: beta, mode, first, interval.  t counts the averages so far, this one too; before the first
+ * one (t below 1) nothing changes.
  *
  *     0 plain       beta old + (1 - beta) new
  *     1 unbiased    the same with Adam's correction, of what is read and of what is written:
@@ -20,6 +20,12 @@ enum { SK_AVERAGE_PLAIN, SK_AVERAGE_UNBIASED, SK_AVERAGE_DECREASING, SK_AVERAGE_
 typedef struct sk_average {
     float old, fresh;
 } sk_average;
+
+/* t, if there is one in every `interval`-th update from update `first` on. */
+SK_BOTH double sk_average_count(int64_t updates, double first, double interval)
+{
+    return floor(((double)updates - first) / (interval > 1 ? interval : 1)) + 1;
+}
 
 SK_BOTH sk_average sk_average_of(double beta, int mode, double t)
 {

@@ -117,6 +117,9 @@ typedef struct sk_knob {
                        .doc = "added to the eigenvalues of a matrix, times the largest of them"}
 #define SK_INTERVAL(x) {.name = "interval", .usual = x, .least = 1, .most = 1e6, .whole = true, \
                         .doc = "updates from one decomposition of a matrix to the next"}
+#define SK_FACTOR_INTERVAL(x) {.name = "factor_interval", .usual = x, .least = 1, .most = 1e6, \
+                               .whole = true, \
+                               .doc = "updates from one Kronecker factor of a matrix to the next"}
 #define SK_MAX_SIDE(x) {.name = "max_dim", .usual = x, .most = 1e6, .whole = true, \
                         .doc = "a longer side of a matrix has no preconditioner"}
 #define SK_ADAFACTOR \
@@ -131,7 +134,7 @@ typedef struct sk_knob {
 /* The matrix of a parameter, to write operations on.  In dims r, R, S are rows and c, C, D columns;
  * a parameter of several matrices, as of experts, has each of them treated alike. */
 typedef struct sk_whole sk_whole;
-enum { SK_WHOLE_IN = 3, SK_WHOLE_ATTR = 3 };
+enum { SK_WHOLE_IN = 3, SK_WHOLE_ATTR = 4 };
 typedef struct sk_whole_args {
     int in[SK_WHOLE_IN];
     double attr[SK_WHOLE_ATTR];
@@ -147,7 +150,8 @@ struct sk_whole {
     void (*keep)(sk_whole *w, int state, int value);
     /* With sk_optim.factors: K-FAC's factor of the rows, "rR", or of the columns, "cC", of this
      * step, summed over samples; of inputs or of gradients of results, whichever the side is.  -1:
-     * there is none, since the side is too long or several products read the parameter. */
+     * there is none, since the side is too long or several products read the parameter.  With
+     * sk_optim.factor_interval it is used behind every(that many) alone. */
     int (*factor)(sk_whole *w, bool rows);
     void (*every)(sk_whole *w, int updates);
 };
@@ -167,7 +171,8 @@ typedef struct sk_optim {
     /* NULL, or: for matrices only.  Returns the number of the result. */
     int (*whole)(sk_whole *w);
     bool factors; /* with whole: the backward pass leaves Kronecker factors of the matrices */
-    bool exact;   /* with whole: operations are in f32 in any precision, and passes keep no state */
+    int factor_interval; /* 0, or: 1 + the knob that says in every how many updates it does */
+    bool exact; /* with whole: operations are in f32 in any precision, and passes keep no state */
     /* 0, or: 1 + the state that validation, samples and exported models read in place of the
      * weights.  It begins as a copy of them, and is always f32, as all state of this optimizer. */
     int average;

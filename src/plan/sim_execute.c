@@ -1,5 +1,8 @@
 /* sim_execute.c - the ranks of a simulation execute their instructions, each by its own clock.
  *
+ * An instruction of every n-th update (inst.every) costs an n-th of its time and bytes: a step is
+ * one on average.
+ *
  * A rank that cannot go on is passed over and tried again.  What it waits for is fixed by order and
  * not by time, so the result does not depend on which rank is tried first. */
 #include "plan/sim_state.h"
@@ -48,9 +51,9 @@ static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     if (w->seconds) return w->seconds[w->pc];
     const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
     if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
-    if (l)
-        return sk_machine_work(k->m, sk_launch_flops(w->p, l), sk_launch_bytes(w->p, l),
-                               w->p->threads);
+    if (l)                             /* all are of the same updates */
+        return sk_inst_share(in) * sk_machine_work(k->m, sk_launch_flops(w->p, l),
+                                                   sk_launch_bytes(w->p, l), w->p->threads);
     if (in->in[0] >= 0 && w->p->bufs.v[in->in[0]].placement == SK_HOST)
         return sk_machine_host(k->m, sk_inst_bytes(w->p, in));
     return sk_inst_share(in) *
@@ -131,10 +134,10 @@ static void announce(sk_sim *k, sk_sim_rank *w, const sk_inst *in)
     sk_sim_call *m = &c->calls.v[seq];
     m->ready = fmax(m->ready, w->now);
     if (++m->announced < c->members) return;
-    m->cost = call_cost(k, c, plan, sk_call_bytes(plan));
+    m->cost = sk_inst_share(in) * call_cost(k, c, plan, sk_call_bytes(plan));
     m->begin = fmax(m->ready, c->free);
     m->end = c->free = m->begin + m->cost;
-    c->wire += sk_call_wire(plan, c->reach.n);
+    c->wire += sk_inst_average(in, sk_call_wire(plan, c->reach.n));
 }
 
 /* A call in shared memory is work of its members' cores.  Where members outnumber the cores, its
@@ -263,7 +266,7 @@ static bool step(sk_sim *k, sk_sim_rank *w)
         w->out->times[2 * w->pc] = before;
         w->out->times[2 * w->pc + 1] = w->now;
     }
-    w->out->wire += in->wire;
+    w->out->wire += sk_inst_average(in, in->wire);
     w->pc++;
     return true;
 }

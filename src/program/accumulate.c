@@ -63,9 +63,10 @@ static void begin_sum(sums *x, sum *s, int leaf)
     x->is_sum[s->buf] = 1;
 }
 
-static void put_add(sums *x, const sk_inst *place, int from, int to)
+static void put_add(sums *x, const sk_inst *place, int param, int from, int to)
 {
     sk_inst in = sk_inst_like(place, SK_DO_ADD);
+    in.every = x->p->params.v[param].every;
     in.in[0] = from;
     in.out[0] = to;
     *sk_push(x->e->tmp, &x->p->insts) = in;
@@ -104,7 +105,7 @@ static void climb(sums *x, sum *s, const sk_inst *add)
         }
         int left = other == from ? s->done[other].buf : buf,
             right = other == from ? buf : s->done[other].buf;
-        put_add(x, add, right, left);
+        put_add(x, add, s->param, right, left);
         buf = left, lo = from, hi = to;
     }
 }
@@ -117,7 +118,7 @@ static void join_nodes(sums *x)
     for (int i = 0; i < x->all.n; i++) {
         const sum *s = &x->all.v[i];
         int to = x->p->params.v[s->param].grad_shard;
-        if (s->buf != to) put_add(x, &place, s->buf, to);
+        if (s->buf != to) put_add(x, &place, s->param, s->buf, to);
     }
 }
 
@@ -135,7 +136,7 @@ static void one_inst(sums *x, const sk_inst *in)
     bool first = x->ordered ? in->micro == 0 : !s->begun;
     if (first) begin_sum(x, s, in->in[0]);
     if (x->ordered) climb(x, s, in);
-    else if (!first) put_add(x, in, in->in[0], in->out[0]);
+    else if (!first) put_add(x, in, in->param, in->in[0], in->out[0]);
 }
 
 /* --- leaves that are accumulators --- */

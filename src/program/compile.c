@@ -128,6 +128,7 @@ static const station for_one[] = {
     {"first-write", "the first contribution to a sum does not add", sk_find_first_writes},
     {"noise", "squares of the gradients of small batches, for train.noise", sk_measure_noise},
     {"buckets", "gradients are reduced when complete, in buckets", sk_fill_buckets},
+    {"intervals", "what only some updates need, in these alone", sk_find_intervals},
     {"messages", "order of messages between stages, and their arrival", sk_order_messages},
     {"waits", "where calls are waited for", place_waits},
     {"algorithms", "how collectives are done, and their workspace", sk_choose_algorithms},

@@ -163,10 +163,12 @@ static void own(const deal *d, const item *x, const deal *factors)
     int *part = sk_many(d->e->tmp, int, d->n), *of_factor = sk_many(d->e->tmp, int, d->n);
     sk_whole_shard to = collect(d, x, part), factor[2];
     sk_whole_factors(d->e, q, factor);
+    d->e->at.every = factors->items ? d->e->p->params.v[factors->v[0].param].every : 0;
     for (int i = 0; i < factors->items; i++)
         for (int side = 0; side < 2; side++)
             if (factors->v[i].param == sk_whole_factor(d->e, q, side))
                 factor[side] = collect(factors, &factors->v[i], of_factor);
+    d->e->at.every = 0;
     int step = sk_whole_step(d->e, q, &to, factor);
     for (int k = 0; k < d->n; k++)
         if (d->e->p->bufs.v[part[k]].bytes) sk_lower_move(d->e, SK_DO_SLICE, step, part[k]);
@@ -203,6 +205,7 @@ static void send_factors(deal *d)
 {
     sk_lowering *e = d->e;
     if (!d->items) return;
+    e->at.every = e->p->params.v[d->v[0].param].every; /* all are of one group */
     d->sent = blocks(d, "factors");
     d->held = blocks(d, "factors of my matrices");
     sk_lower_inst(e, SK_DO_ZERO)->out[0] = d->sent;
@@ -213,6 +216,7 @@ static void send_factors(deal *d)
         if (bytes_of(d, &box)) sk_lower_move(e, SK_DO_SLICE, q->grad_shard, d->v[i].sent);
     }
     exchange(d, d->sent, d->held, "factors to owners");
+    e->at.every = 0;
 }
 
 void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)

@@ -174,7 +174,7 @@ static void scatter(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
     start_all(e, calls, flies);
 }
 
-void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
+static void reduce_all(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
 {
     bool cut = e->l->shard_axis < 0;
     reduce_coded(e, v, n);
@@ -184,5 +184,36 @@ void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
         if (axis != e->l->shard_axis) continue;
         scatter(e, v, n, flies);
         cut = true;
+    }
+}
+
+/* Symmetric extras go packed. */
+static sk_grad_at packed(sk_lowering *e, sk_grad_at at)
+{
+    const sk_param_plan *q = plan_of(e, at.param);
+    if (!q->made) return at;
+    int to = at.piece;
+    if (sk_lower_is_cut(e, q)) to = sk_lower_piece(e, q->tensor, SK_GRADS, &q->used, -1);
+    sk_lower_sym_pack(e, q, at.whole, to);
+    at.whole = to;
+    return at;
+}
+
+/* Those of some updates have calls of their own, which run in these updates alone. */
+void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies)
+{
+    char *done = sk_many(e->tmp, char, n + 1);
+    sk_grad_at *alike = sk_many(e->tmp, sk_grad_at, n + 1);
+    for (int i = 0; i < n; i++) {
+        int every = plan_of(e, v[i].param)->every, n_alike = 0;
+        if (done[i]) continue;
+        e->at.every = every;
+        for (int k = i; k < n; k++) {
+            if (plan_of(e, v[k].param)->every != every) continue;
+            alike[n_alike++] = packed(e, v[k]);
+            done[k] = 1;
+        }
+        reduce_all(e, alike, n_alike, flies);
+        e->at.every = 0;
     }
 }

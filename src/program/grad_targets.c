@@ -45,7 +45,8 @@ static int task_target(sk_lowering *e, int param, const sk_node *n)
     if (x->grad.whole >= 0) return x->grad.whole;
     x->grad.piece = sk_lower_piece(e, q->tensor, SK_GRADS, &q->update, -1);
     x->grad.whole = x->grad.piece;
-    if (sk_lower_is_cut(e, q)) x->grad.whole = sk_lower_piece(e, q->tensor, SK_GRADS, &q->used, -1);
+    if (q->made || sk_lower_is_cut(e, q))
+        x->grad.whole = sk_lower_piece(e, q->made ? q->made : q->tensor, SK_GRADS, &q->used, -1);
     return x->grad.whole;
 }
 
@@ -64,6 +65,7 @@ void sk_lower_task_end(sk_lowering *e)
         in->out[0] = plan_of(e, made[i].param)->grad_shard;
         in->param = made[i].param;
         in->node = e->leaves.v[i].node;
+        in->every = plan_of(e, made[i].param)->every;
     }
     e->leaves.n = 0;
 }

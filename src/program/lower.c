@@ -57,6 +57,13 @@ static int ring_axis(const sk_lowering *e, const sk_node *n)
     return -1;
 }
 
+/* Contributions to an extra of some updates are made in these alone. */
+static int every_of(const sk_lowering *e, const sk_node *n)
+{
+    const sk_tensor *into = n->into[0];
+    return into && into->role == SK_EXTRA ? e->p->params.v[e->plan.param_of[into->id]].every : 0;
+}
+
 sk_status sk_lower_node(sk_lowering *e, const sk_node *n)
 {
     int in[SK_MAX_IN], out[SK_MAX_OUT];
@@ -75,6 +82,7 @@ sk_status sk_lower_node(sk_lowering *e, const sk_node *n)
     inst->node = n;
     inst->ring = ring_axis(e, n);
     inst->add = adds;
+    inst->every = every_of(e, n);
     memcpy(inst->in, in, sizeof(int) * (size_t)n->n_in);
     memcpy(inst->out, out, sizeof(int) * (size_t)n->n_out);
     return e->at.region ? SK_OK : sk_lower_made(e, n);

@@ -62,6 +62,7 @@ sk_inst *sk_lower_inst(sk_lowering *e, sk_act act)
                            .region = e->at.region};
     sk_inst *in = sk_push(e->tmp, &e->p->insts);
     *in = sk_inst_like(&place, act);
+    in->every = e->at.every;
     return in;
 }
 

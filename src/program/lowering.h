@@ -103,6 +103,7 @@ typedef struct sk_place {
     sk_phase phase;
     sk_task_kind work;
     int region; /* of the instructions that are being written: inst.region */
+    int every;  /* the same: inst.every */
 } sk_place;
 
 struct sk_graph_plan {
@@ -364,6 +365,17 @@ char *sk_lower_print(const sk_lowering *e, sk_arena *a);
 
 /* grad_reduce.c: over all axes over which they are partial. */
 void sk_reduce_grads(sk_lowering *e, const sk_grad_at *v, int n, sk_flies flies);
+
+/* packed_factors.c: the tensor that an extra is reduced and sent as, itself or its packed form;
+ * the packed form of buffer `whole` into `to`, a shard of rows; the matrices of a packed buffer,
+ * with the letters "0", rows, columns; and in which updates an extra is made: sk_param_plan.every.
+ */
+const sk_tensor *sk_extra_sent(const sk_lowering *e, const sk_tensor *t);
+void sk_lower_sym_pack(sk_lowering *e, const sk_param_plan *q, int whole, int to);
+int sk_lower_sym_unpack(sk_lowering *e, int packed, const sk_tensor *t, const sk_extent *box);
+int sk_extra_every(const sk_lowering *e, const sk_tensor *t);
+/* intervals.c: what only instructions of some updates read is made in these alone. */
+sk_status sk_find_intervals(sk_lowering *e);
 
 /* rewrite.c: the list of instructions, rewritten.  `write` writes what replaces old[pc] and perhaps
  * some instructions behind it, and returns the index of the first that it has not consumed. */

@@ -105,7 +105,10 @@ static void plan_sum(sk_lowering *e, sk_param_plan *q, const char *name)
 {
     const sk_tensor *t = q->tensor;
     q->grad = -1;
-    if (!sk_lower_per_task(e)) {
+    if (!sk_lower_per_task(e) && q->made) { /* a sum that is gone once it is packed */
+        q->grad = sk_lower_piece(e, q->made, SK_GRADS, &q->used, -1);
+        q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
+    } else if (!sk_lower_per_task(e)) {
         q->grad = kept(e, name, t, SK_GRADS, &q->used);
         q->grad_shard = sk_lower_is_cut(e, q) ? part_of(e, q->grad, t, &q->update) : q->grad;
     } else q->grad_shard = kept(e, name, t, SK_GRADS, &q->update);
@@ -286,7 +289,10 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
     sk_program *p = e->p;
     sk_param_plan *q = sk_push(p->arena, &p->params);
     e->plan.param_of[t->id] = p->params.n - 1;
-    *q = (sk_param_plan){.tensor = t,
+    const sk_tensor *sent = sk_extra_sent(e, t);
+    *q = (sk_param_plan){.tensor = sent,
+                         .made = sent == t ? NULL : t,
+                         .every = sk_extra_every(e, t),
                          .used = e->sp->made[t->id],
                          .update = sk_update_state(e, t),
                          .tie_group = -1,
@@ -297,7 +303,7 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .scalars = -1,
                          .error = -1};
     q->owner = sk_lower_first(e, &q->update, 0);
-    plan_sum(e, q, t->name);
+    plan_sum(e, q, sent->name);
 }
 
 /* Who wants extras: an optimizer with Kronecker factors, or the user. */

@@ -7,11 +7,11 @@
  * is a training step, [n_train, n) a validation step (forward only).
  *
  * Invariants, each checked by verify and broken by a test:
- *   P1  the members of a group make the same calls on it, in the same order
+ *   P1  the members of a group make the same calls on it, in the same order and updates
  *   P2  every send has its receive: same pair, order, tag and bytes
  *   P3  there is no deadlock
  *   P4  buffers that live at the same time do not overlap
- *   P5  every buffer is written before it is read
+ *   P5  every buffer is written before it is read, in every update in which it is read
  *   P6  every buffer lies inside the heap, and every call moves what its buffers hold
  *   P7  while a collective or a message is in flight, no instruction uses its buffers
  *   P8  every node runs once a micro-batch, all its parts in order, clones in the backward pass;
@@ -136,7 +136,8 @@ typedef struct sk_inst {
     int update;      /* UPDATE, AHEAD: how many precede it in the step */
     float scale;     /* UPDATE, CLIP: of gradients; 0: as the sums say */
     int every;       /* over 1: it runs in the first update of the optimizer and in every so many
-                        after it (whole_update.c); what it makes only KEEP carries out of there */
+                        after it (whole_ops.c, intervals.c); what it makes only KEEP carries out
+                        of there */
     const sk_codec *codec; /* ENCODE, DECODE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
@@ -225,7 +226,10 @@ typedef struct sk_param_plan {
     bool tells;  /* this rank writes the error of its term of the sum */
     bool counts; /* SUMSQ: this rank counts its gradient before any reduction */
     bool decay;
-    int tie_group; /* group of stages that share it, or -1 */
+    int tie_group;         /* group of stages that share it, or -1 */
+    const sk_tensor *made; /* extras that travel packed (packed_factors.c): as nodes make it; grad
+                              is that, tensor and grad_shard are the packed form.  Else NULL */
+    int every;             /* extras: over 1, made in every so many updates only, as inst.every */
 } sk_param_plan;
 
 /* A sum of the graph (loss, tokens, ...): scalars that this rank adds to, none if nothing here
@@ -282,7 +286,7 @@ typedef struct sk_program {
         int n, cap;
     } params;
     int n_extras; /* behind the parameters, at params.v[params.n]: extras (graph/extra.h), which
-                     have only tensor, used, update, grad, grad_shard and owner */
+                     have only tensor, used, update, grad, grad_shard, owner, made and every */
     struct {
         int *v; /* kept buffers of SK_MEMORY tensors */
         int n, cap;
@@ -394,10 +398,19 @@ static inline bool sk_param_whole(const sk_param_plan *q)
 {
     return q->optim && q->optim->whole && q->tensor->bias_update == 0;
 }
-/* The part of steps that an instruction runs in. */
+/* The part of steps that an instruction runs in; does it run after so many updates; and its bytes
+ * on the wire, of `bytes` where it runs, in a step on average. */
 static inline double sk_inst_share(const sk_inst *in)
 {
     return in->every > 1 ? 1.0 / in->every : 1;
+}
+static inline bool sk_inst_due(const sk_inst *in, int64_t updates)
+{
+    return in->every < 2 || updates % in->every == 0;
+}
+static inline int64_t sk_inst_average(const sk_inst *in, int64_t bytes)
+{
+    return in->every > 1 ? bytes / in->every : bytes;
 }
 /* The buffer that validation, samples and exported models read in place of the weights: an average
  * of them, sharded as optimizer state is; or -1. */
@@ -450,7 +463,8 @@ sk_status sk_verify_places(const sk_program *p);  /* of these, P6 */
 sk_status sk_verify_work(const sk_program *p);    /* of these, P8 */
 sk_status sk_verify_offload(const sk_program *p); /* of these, P10 */
 sk_status sk_verify_launches(const sk_program *p);
-sk_status sk_verify_shared(const sk_program *p); /* of these, P9; and what two programs show */
+sk_status sk_verify_intervals(const sk_program *p); /* of these, P5 for inst.every */
+sk_status sk_verify_shared(const sk_program *p);    /* of these, P9; and what two programs show */
 sk_status sk_verify_shared_all(const sk_program *const *programs, int n_ranks);
 sk_status sk_verify_pair(const sk_program *p, const sk_program *owner); /* of these, one rank */
 

@@ -1,5 +1,6 @@
-/* verify_one.c - what can be proved about one rank's program alone: P4, P5 and P7 here; P6 in
- * verify_places.c, P8 in verify_work.c, P9 in verify_shared.c, P10 in verify_offload.c.
+/* verify_one.c - what can be proved about one rank's program alone: P4, P5 and P7 here; P5 of
+ * instructions of some updates in verify_intervals.c, P6 in verify_places.c, P8 in verify_work.c,
+ * P9 in verify_shared.c, P10 in verify_offload.c.
  *
  * Live ranges are computed again from the instructions, not taken from the memory plan: a buffer is
  * live from its first to its last use, a buffer that was sent until the instruction that waits for
@@ -374,6 +375,7 @@ static sk_status all_of(const sk_program *p, sk_arena *a)
     SK_TRY(no_overlap(p, &l, a));
     SK_TRY(in_order(p, a));
     SK_TRY(sends_kept(p, &l, a));
+    SK_TRY(sk_verify_intervals(p));
     SK_TRY(sk_verify_work(p));
     SK_TRY(sk_verify_shared(p));
     SK_TRY(sk_verify_offload(p));

@@ -34,6 +34,7 @@ typedef struct calls {
     struct {
         const sk_call_plan *call; /* as the first rank that started it has it */
         int rank;                 /* who that is */
+        int every;                /* inst.every of that start */
         int64_t posted, shared;
     } v[SK_COMM_FLIGHT];
 } calls;
@@ -107,8 +108,9 @@ static sk_status join(walk *k, int r, const sk_call_plan *c)
     return SK_OK;
 }
 
-static int step_start(walk *k, int r, const sk_call_plan *c, sk_status *st)
+static int step_start(walk *k, int r, const sk_inst *in, sk_status *st)
 {
+    const sk_call_plan *c = &k->p[r]->calls.v[in->call];
     circle *g = &k->w[r].groups[c->group];
     if (g->me < 0 || g->posted - g->done >= SK_COMM_FLIGHT) {
         *st = sk_fail(SK_EBUG, "P1: rank %d starts '%s' %s", r, c->what,
@@ -121,6 +123,11 @@ static int step_start(walk *k, int r, const sk_call_plan *c, sk_status *st)
     if (g->all->v[at].posted++ % g->n == 0) {
         g->all->v[at].call = c;
         g->all->v[at].rank = r;
+        g->all->v[at].every = in->every;
+    } else if (g->all->v[at].every != in->every) {
+        *st = sk_fail(SK_EBUG, "P1: rank %d calls '%s' in other updates than rank %d", r, c->what,
+                      g->all->v[at].rank);
+        return -1;
     } else if (!same_call(k, r, g->all->v[at].rank, c, g->all->v[at].call)) {
         *st = differ(k, r, g->all->v[at].rank, c, g->all->v[at].call);
         return -1;
@@ -207,7 +214,7 @@ static int step(walk *k, int r, sk_status *st)
     const sk_inst *in = &p->insts.v[k->w[r].pc];
     switch (in->act) {
     case SK_DO_START:
-        return step_start(k, r, &p->calls.v[in->call], st);
+        return step_start(k, r, in, st);
     case SK_DO_WAIT:
         return step_wait(k, r, &p->calls.v[in->call], st);
     case SK_DO_RECV:

@@ -266,23 +266,27 @@ static int add_factor(sk_whole *w, bool rows)
     int buf = b->factor[!rows], several = b->several > 0;
     char letters[4];
     if (buf < 0) return -1;
+    const sk_param_plan *q = &b->e->p->params.v[sk_whole_factor(b->e, b->q, !rows)];
     spell(rows ? "rR" : "cC", 2, several, letters);
     sk_extent box = box_of(b, letters);
+    const sk_tensor *t = tensor_of(b, "factor", letters, SK_F32);
+    b->e->at.every = q->every;
+    if (q->made) buf = sk_lower_sym_unpack(b->e, buf, t, &box);
+    b->e->at.every = 0;
     const sk_buffer *from = &b->e->p->bufs.v[buf];
     sk_assert(sk_box_count(&box, 0, box.n) == sk_box_count(&from->box, 0, from->box.n));
-    return add_value(b, view(b->e, buf, tensor_of(b, "factor", letters, SK_F32), &box), several,
-                     false);
+    int value = add_value(b, view(b->e, buf, t, &box), several, false);
+    b->values.v[value].every = q->every;
+    return value;
 }
 
 /* --- one parameter --- */
 
 static const double *knobs_of(sk_lowering *e, const sk_param_plan *q)
 {
-    if (q->group) return e->opts->groups[q->group - 1].knob;
-    if (e->opts->knob) return e->opts->knob;
-    double *usual = sk_many(e->tmp, double, SK_MAX_KNOB);
-    for (int k = 0; q->optim->knobs[k].name; k++) usual[k] = q->optim->knobs[k].usual;
-    return usual;
+    double *v = sk_many(e->tmp, double, SK_MAX_KNOB);
+    for (int k = 0; q->optim->knobs[k].name; k++) v[k] = sk_whole_knob(e, q, k);
+    return v;
 }
 
 /* Of the ranks that have these matrices and their state, is this one the first? */

@@ -102,12 +102,14 @@ int sk_whole_step(sk_lowering *e, sk_param_plan *q, const sk_whole_shard *from,
         int i = sk_whole_factor(e, q, side);
         const sk_tensor *t = e->p->params.v[i].tensor;
         sk_state all = sk_whole_factor_state(e, i, &want);
+        e->at.every = e->p->params.v[i].every;
         bufs[side] = gather(e, t, t->name, factor[side], &all);
         if (!sk_whole_factor_apart(e, q, i, &want, &all)) continue;
         int part = sk_lower_buffer(e, t->name, t, SK_WIRE, SK_F32, sk_lower_box(e, t, &all, -1));
         sk_lower_move(e, SK_DO_SLICE, bufs[side], part);
         bufs[side] = part;
     }
+    e->at.every = 0;
     int step = sk_whole_operate(e, q, &want, whole, bufs);
     if (whole == from->buf) return step;
     int to = sk_whole_direction(e, q, &from->state);

@@ -26,6 +26,9 @@ sk_dtype sk_whole_type(const sk_lowering *e, const sk_param_plan *q); /* of dire
 int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from,
                      const int factor[2]);
 
+/* packed_factors.c: the value of a knob of the parameter's optimizer. */
+double sk_whole_knob(const sk_lowering *e, const sk_param_plan *q, int knob);
+
 /* whole_factors.c: the plan of the factor of side 0, rows, or 1, columns, in params.v, -1: none;
  * the state that goes with matrices in state `whole`; does ZeRO shard it. */
 int sk_whole_factor(const sk_lowering *e, const sk_param_plan *q, int side);

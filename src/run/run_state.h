@@ -77,7 +77,7 @@ static inline int64_t sk_run_updates(const sk_run *r)
 }
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {
-    return in->every < 2 || sk_run_updates(r) % in->every == 0;
+    return sk_inst_due(in, sk_run_updates(r));
 }
 
 #endif

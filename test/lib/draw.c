@@ -307,14 +307,17 @@ static int n_parts(const void *const *v)
 }
 #define ANY(parts) (parts)[pick(0, n_parts((const void *const *)(parts)) - 1)]
 
-/* Switches are off or on; of other numbers with a range a part, towards the end that is 0. */
+/* Switches are off or on, intervals 2 or endless; of other numbers with a range a part, towards the
+ * end that is 0. */
 static void draw_knobs(pair *p, const sk_optim *o)
 {
     for (const sk_knob *k = o->knobs; k->name; k++) {
         bool free = k->role != SK_KNOB_LR && k->least < k->most && !is_key(k->name);
         double part = k->least + (k->usual - k->least) * (one_in(2) ? 0.5 : 0.75);
         if (!free) continue;
-        if (k->whole && one_in(2)) say(p->model, " %s=%g", k->name, k->most);
+        bool long_run = k->most > 1e5; /* an interval: some that end within the run, too */
+        if (k->whole && one_in(2))
+            say(p->model, " %s=%g", k->name, long_run && one_in(2) ? 2 : k->most);
         else if (!k->whole && part > k->least && one_in(4)) say(p->model, " %s=%g", k->name, part);
     }
 }

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "program/class_program.h"
+#include "program/param_groups.h"
 #include "train/fault.h"
 
 #include <math.h>
@@ -31,13 +32,31 @@ sk_trial sk_trial_small(const char *model, const char *layout)
     return t;
 }
 
+static const sk_optim *optim_of(const sk_trial *t)
+{
+    return t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
+}
+
+struct asks { /* for has_factors */
+    const sk_trial *t;
+    const sk_graph *g;
+};
+
 /* Extras that were asked for, and those of an optimizer with Kronecker factors. */
 static unsigned extras_of(const sk_trial *t)
 {
-    const sk_optim *o = t->own_optim ? t->own_optim : sk_optim_find(t->optim ? t->optim : "adamw");
-    bool factors = o->factors;
+    bool factors = optim_of(t)->factors;
     for (int i = 0; i < t->n_groups; i++) factors |= t->groups[i].optim->factors;
     return t->extras | (factors ? 1u << SK_EXTRA_KRON_A | 1u << SK_EXTRA_KRON_G : 0);
+}
+
+/* Parameters whose optimizer asks for Kronecker factors, as src/train/setup.c has it. */
+static bool has_factors(const void *ctx, const sk_tensor *x)
+{
+    const struct asks *k = ctx;
+    const sk_trial *t = k->t;
+    int group = sk_param_group_of(k->g, x, t->groups, t->n_groups);
+    return (group ? t->groups[group - 1].optim : optim_of(t))->factors;
 }
 
 sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
@@ -53,7 +72,14 @@ sk_status sk_trial_graph(sk_arena *a, const sk_trial *t, sk_graph *g)
     t->model->build(g, &t->hyper, SK_TRAIN);
     g->extras = extras_of(t);
     g->norms_by = t->norms_by;
+    struct asks asks = {t, g};
+    if (!(t->extras & (1u << SK_EXTRA_KRON_A |
+                       1u << SK_EXTRA_KRON_G))) { /* else they are made of all, and travel whole */
+        g->factors_of = has_factors;
+        g->factors_ctx = &asks;
+    }
     sk_graph_grad(g);
+    g->factors_of = NULL;
     sk_graph_store(g, t->dtype);
     return sk_graph_status(g);
 }
@@ -207,6 +233,8 @@ static sk_status digest_extras(rank_job *j, sk_run *run, sk_arena *a)
     int first = n - j->p->n_extras;
     for (int k = first; k < n; k++) {
         int kind = j->p->params.v[j->p->params.n + k - first].tensor->extra;
+        if (!(j->t->extras >> kind & 1))
+            continue; /* of an optimizer: half of it, or not this step */
         SK_TRY(sk_run_pull_buffer(run, buffer[k]));
         const float *x = sk_run_data(run, buffer[k]);
         for (int64_t i = 0; v[k].mine && i < box_count(&v[k]); i++) {

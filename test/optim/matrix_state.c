@@ -240,16 +240,20 @@ static void see_basis(const matrix *x, const char *name, const double *factor, d
     free(all);
 }
 
-/* Averages of the factors that the backward pass of this step left. */
+static int factor_interval = 1;
+
+/* Averages of the factors that the backward pass of this step left, if it did. */
 static void see_factors(const matrix *x)
 {
+    int t = (x->step - 1) / factor_interval + 1;
+    if ((x->step - 1) % factor_interval) return;
     for (int kind = SK_EXTRA_KRON_A; kind <= SK_EXTRA_KRON_G; kind++) {
         int i = sk_program_extra(x->p, x->q->tensor, kind);
         const sk_param_plan *f = &x->p->params.v[i];
         bool rows = strchr(f->tensor->letters, x->q->tensor->letters[0]) != NULL;
         int64_t n = rows ? x->rows : x->cols;
         double *now = wide_copy(x->run, x->p, f->grad_shard);
-        average(rows ? x->h->l : x->h->r, now, 0.95, x->step, x->experts * n * n);
+        average(rows ? x->h->l : x->h->r, now, 0.95, t, x->experts * n * n);
         free(now);
     }
 }
@@ -372,6 +376,7 @@ static sk_trial trial(const char *optim, const char *model, const char *layout)
     t.steps = 5;
     set(&t, "interval", INTERVAL);
     set(&t, "damping", DAMPING);
+    set(&t, "factor_interval", factor_interval);
     set(&t, "decay", 0.1);
     set(&t, "eps", 1e-6);
     set(&t, "beta1", 0.9);
@@ -481,6 +486,10 @@ int main(void)
         skipped(optims[i], true);
         closed_form(optims[i], "dp=1");
         closed_form(optims[i], "dp=3 zero=1");
+    }
+    for (factor_interval = 2; factor_interval < 5; factor_interval += 2) {
+        in_double("kfac", "gpt2", "dp=1");
+        in_double("kfac", "switch", "dp=1; canonical order");
     }
     printf("matrix_state: %d checks, %d bad\n", checks, bad);
     return bad != 0;

@@ -23,9 +23,10 @@ static int pick(int n) { return n > 0 ? (int)(sk_rng(seed, 0, drawn++).a % (uint
 enum {
     TIE = 1,
     GPU = 2,
-    EMA = 4
-}; /* GPU: sequences so long that launches need a workspace of their
-      own */
+    EMA = 4,
+    KFAC = 8 /* with factors in every second update */
+};           /* GPU: sequences so long that launches need a workspace of their
+                own */
 static const struct {
     const char *model, *layout;
     unsigned what;
@@ -58,6 +59,8 @@ static const struct {
     {"gpt2", "dp=2 zero=1", TIE | EMA},
     {"llama", "dp=2 tp=2 zero=3 micro=2", EMA},
     {"llama", "tp=2 offload=state", EMA},
+    {"gpt2", "dp=2 tp=2 zero=1 micro=2", KFAC},
+    {"mlp", "dp=3", KFAC},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -70,7 +73,9 @@ typedef struct world {
 
 static sk_status compile(world *w, int i)
 {
-    sk_trial t = {.batch = 5, .seq = 4, .layout = cases[i].layout, .bucket_bytes = 1024, .clip = 1};
+    static sk_trial t; /* plans point at its groups */
+    t = (sk_trial){
+        .batch = 5, .seq = 4, .layout = cases[i].layout, .bucket_bytes = 1024, .clip = 1};
     t.model = sk_model_find(cases[i].model);
     t.hyper = t.model->usual;
     t.hyper.hidden_size = 12;
@@ -83,6 +88,11 @@ static sk_status compile(world *w, int i)
     t.hyper.max_position_embeddings = 8;
     t.hyper.tie_word_embeddings = cases[i].what & TIE;
     t.ema = cases[i].what & EMA ? 0.9 : 0;
+    if (cases[i].what & KFAC) {
+        t.optim = "kfac";
+        t.knobs[0] = (struct sk_trial_knob){"factor_interval", 2};
+        sk_trial_groups(&t);
+    }
     if (cases[i].what & GPU) {
         t.gpu = true;
         t.dtype = SK_BF16;
@@ -688,6 +698,54 @@ static bool launch_more_updates(sk_program *p)
     return l != NULL;
 }
 
+/* --- instructions of some updates --- */
+
+static bool call_seldom(sk_program *p) /* other ranks make it as often as before */
+{
+    int pc = find_call(p);
+    if (pc < 0 || pc >= p->n_train) return false;
+    for (int i = 0; i < p->n_train; i++)
+        if (p->insts.v[i].call == p->insts.v[pc].call) p->insts.v[i].every += 3;
+    return true;
+}
+
+static bool wait_seldom(sk_program *p)
+{
+    int pc = find(p, SK_DO_WAIT);
+    if (pc < 0 || pc >= p->n_train) return false;
+    p->insts.v[pc].every += 3;
+    return true;
+}
+
+/* A random operation of a training step: of the model's forward pass, or of every second update and
+ * none of the graph's. */
+static sk_inst *find_op(const sk_program *p, bool of_model)
+{
+    int from = pick(p->n_train);
+    for (int i = 0; i < p->n_train; i++) {
+        sk_inst *in = &p->insts.v[(from + i) % p->n_train];
+        bool model = in->act == SK_DO_OP && in->node->id != SK_NO_NODE;
+        if (of_model ? model && in->phase == SK_FORWARD
+                     : in->act == SK_DO_OP && !model && in->every == 2)
+            return in;
+    }
+    return NULL;
+}
+
+static bool op_seldom(sk_program *p)
+{
+    sk_inst *in = find_op(p, true);
+    if (in) in->every = 2;
+    return in != NULL;
+}
+
+static bool op_often(sk_program *p)
+{
+    sk_inst *in = find_op(p, false);
+    if (in) in->every = 0;
+    return in != NULL;
+}
+
 static const struct {
     const char *name;
     bool (*apply)(sk_program *p);
@@ -746,6 +804,10 @@ static const struct {
     {"a gather of common weights that copies", gather_copies},
     {"common weights read after their update", read_late},
     {"an update of common weights that waits for nobody", update_early},
+    {"a call in fewer updates than others make it", call_seldom},
+    {"a call that is waited for in other updates", wait_seldom},
+    {"an operation in fewer updates than its readers", op_seldom},
+    {"an operation in more updates than its operands", op_often},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, N_LAUNCHES = 3 /* these come first */ };
 

@@ -288,7 +288,9 @@ static sk_status step_one(sk_run *r, int pc)
     double now = read_clock(r);
     note(r, pc, now);
     if (r->opts.before) r->opts.before(r->opts.before_ctx, r, r->batch, pc);
-    sk_status st = sk_run_due(r, &r->p->insts.v[pc]) ? one(r, pc) : SK_OK;
+    bool due = sk_run_due(r, &r->p->insts.v[pc]);
+    if (!due && r->moving) r->moving[2 * pc] = r->moving[2 * pc + 1] = now;
+    sk_status st = due ? one(r, pc) : SK_OK;
     if (!st && r->comm) st = sk_comm_progress(r->comm); /* collectives to other hosts go on here */
     if (st) return sk_trail(st, SK_HERE);
     if (r->times) r->times[2 * pc] = now, r->times[2 * pc + 1] = read_clock(r);

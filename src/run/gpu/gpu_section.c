@@ -23,7 +23,7 @@ static sk_status issue_all(sk_run *r, int from, int to)
         if (wait[1]) SK_TRY(sk_event_mark(g->d, wait[1], g->compute));
         if (g->marks) SK_TRY(sk_event_mark(g->d, g->marks[pc + 1], g->compute));
     }
-    return sk_comm_streams_join(g->streams, from, to);
+    return sk_comm_streams_join(g->streams, sk_run_updates(r), from, to);
 }
 
 /* After a failure the capture must be ended too; the error of that end is not the one to report. */
@@ -153,7 +153,8 @@ static sk_status read_marks(sk_run *r, int from, int to, double begin)
         r->times[2 * pc] = begin + at[0];
         r->times[2 * pc + 1] = begin + at[g->at[pc] == pc]; /* part of another launch: no time */
     }
-    return sk_comm_streams_times(g->streams, g->marks[from], from, to, begin, r->moving);
+    return sk_comm_streams_times(g->streams, g->marks[from], sk_run_updates(r), from, to, begin,
+                                 r->moving);
 }
 
 /* A job of one rank sleeps until the GPU is done; else the host checks whether other ranks are
@@ -206,7 +207,8 @@ static sk_status execute(sk_run *r, int from, int to)
 sk_status sk_gpu_execute(sk_run *r, int from, int to)
 {
     sk_status st = execute(r, from, to);
-    for (int pc = from; !st && pc < to; pc++) r->wire_device += r->p->insts.v[pc].wire;
+    for (int pc = from; !st && pc < to; pc++)
+        if (sk_run_due(r, &r->p->insts.v[pc])) r->wire_device += r->p->insts.v[pc].wire;
     if (!st) return SK_OK;
     sk_comm_streams_abort(r->gpu->streams);
     return sk_trail(st, SK_HERE);
