@@ -278,9 +278,10 @@ static bool is_preset(const char *name)
     return sk_model_preset(name, &(sk_hyper){0}) != NULL;
 }
 
-sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
+sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out, const char **passed)
 {
     sk_ckpt_found f = {0};
+    *passed = "";
     if (sk_resume_is_checkpoint(a, what)) {
         *out = what;
         return SK_OK;
@@ -298,5 +299,6 @@ sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
                        what);
     SK_TRY(sk_ckpt_find(a, home, -1, false, &f));
     *out = sk_strdup(a, f.path);
+    *passed = sk_print(a, "%.*s", (int)strcspn(f.why, "\n"), f.why);
     return SK_OK;
 }
