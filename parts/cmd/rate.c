@@ -41,6 +41,20 @@ static const sk_option options[] = {
 
 /* --- what is asked --- */
 
+static bool has_key(const char *word, const char *key)
+{
+    size_t n = strlen(key);
+    word += strspn(word, "-");
+    return !strncmp(word, key, n) && (word[n] == '=' || !word[n]);
+}
+
+static bool has_word(int argc, char **argv, const char *key)
+{
+    for (int i = 0; i < argc; i++)
+        if (has_key(argv[i], key)) return true;
+    return false;
+}
+
 static sk_status read_rate(const sk_conf_rest *rest, const char *name, double usual, double *out)
 {
     const char *text = sk_conf_option(rest, name);
@@ -90,10 +104,10 @@ static void note_stops(const sk_job *job)
 }
 
 /* What a training has and this does not. */
-static sk_status only_steps(sk_job *job, const sk_range *r)
+static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
 {
     if (*job->resume)
-        return sk_fail(SK_EUSAGE,
+        return sk_fail(in_words ? SK_EUSAGE : SK_ECONF,
                        "resume is \"%s\": a range test begins with the weights of step "
                        "0; model=DIR begins with those of a model directory",
                        job->resume);
@@ -189,13 +203,6 @@ static void add_word(sk_out *o, const char *word)
     sk_out_add(o, " '");
     for (; *word; word++) sk_out_add(o, *word == '\'' ? "'\\''" : "%c", *word);
     sk_out_add(o, "'");
-}
-
-static bool has_key(const char *word, const char *key)
-{
-    size_t n = strlen(key);
-    word += strspn(word, "-");
-    return !strncmp(word, key, n) && (word[n] == '=' || !word[n]);
 }
 
 /* Is this word an option of ours, or a key that the advice sets?  Its value may be the word after
@@ -300,7 +307,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
                        format);
     if (svg) SK_TRY(sk_picture_place(svg));
     SK_TRY(read_range(&rest, job, &r));
-    SK_TRY(only_steps(job, &r));
+    SK_TRY(only_steps(job, &r, has_word(argc, argv, "resume")));
     SK_TRY(alone(a));
     if (isatty(STDERR_FILENO)) r.tell = progress;
     SK_TRY(test(a, job, &r, c, &title));

@@ -22,7 +22,8 @@ static const char usage[] =
     "    optim.betas=[0.9,0.95],[0.9,0.99]    brackets around values that hold commas: texts,\n"
     "                                         layouts and lists need them\n"
     "The same command, or skein sweep run=DIR alone, goes on with a sweep that was stopped or\n"
-    "killed: finished jobs are skipped, others resumed.  A job that fails is a row of the table.\n"
+    "killed: finished jobs are skipped, others resumed.  A job that fails is a row of the table,\n"
+    "and unless it diverged its exit code is that of the sweep.\n"
     "    skein sweep model=tiny optim.lr=log:1e-3:1e-1:5 train.batch=4,16 --jobs 2 run=runs/s1\n"
     "    skein sweep run=runs/s1 --table --target-loss 2.5\n";
 

@@ -12,6 +12,11 @@ static sk_status check(sk_swap *w, int phase)
     sk_job *job = sk_new(w->arena, sk_job);
     sk_swap_phase(w, &s, phase);
     SK_TRY(sk_sweep_load(&s, NULL, 0, NULL, job));
+    if (*job->resume)
+        return sk_fail(SK_ECONF,
+                       "%s: resume is \"%s\", and a swap resumes its phases by itself; "
+                       "leave it out",
+                       s.file, job->resume);
     if (phase < 3 && sk_job_validates_only(job))
         return sk_fail(SK_EUSAGE, "train.steps is 0, and the phase trains; 1 or more are needed");
     return sk_sweep_rehearse(job);

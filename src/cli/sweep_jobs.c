@@ -83,6 +83,12 @@ static sk_status add_job(sk_sweep *s, const char **values)
         return SK_OK;
     }
     SK_TRY(st);
+    if (*job->resume) /* on the command line: sk_sweep_key */
+        return sk_fail(
+            SK_ECONF,
+            "%s: resume is \"%s\", and jobs of a sweep or swap are resumed by themselves; "
+            "leave it out",
+            s->file, job->resume);
     if (strlen(j->dir) >= sizeof job->run) return sk_fail(SK_ECREATE, "%s: name too long", j->dir);
     if (job->sample_every < 0) job->sample_every = 0; /* nobody reads them */
     j->job = job;

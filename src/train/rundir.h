@@ -15,6 +15,9 @@
  * there.  `to` has room for PATH_MAX. */
 bool sk_rundir_resumed(const sk_job *job, char *to);
 
+/* Refuses a `resume` of nothing, as a run would; for commands that only look at a job. */
+sk_status sk_rundir_resumable(sk_arena *a, const sk_job *job);
+
 /* Fill dir, ckpt, from, step, tokens, updates and steps of *t, make the directories, take the lock
  * of the checkpoints.  `note` gets sentences about checkpoints that were passed over and about
  * another model, or "". */

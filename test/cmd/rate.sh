@@ -147,6 +147,9 @@ refused 64 'did you mean "from"' --form 1
 refused 64 'optim.lr is 0: --from and --to are needed' optim.lr=0
 refused 64 'unknown key' train.stepz=3
 refused 64 'begins with the weights of step 0' --resume
+refused 64 'begins with the weights of step 0' resume=auto
+printf 'resume: auto\n' >resume.yaml
+refused 78 'begins with the weights of step 0' resume.yaml
 refused 78 'optim.adascale is 2: .*train.batch=2 optim.adascale=0' optim.adascale=2 train.noise=1 layout=micro=2
 refused 78 'optim.name.*nobody|nobody' optim.name=nobody
 refused 73 "cannot create the picture '/nonexistent/x.svg'" --steps 10 --svg /nonexistent/x.svg

@@ -164,6 +164,8 @@ refused 64 "run is no key of --large" "${job[@]}" run=no --large "$large run=x" 
 refused 64 "not closed" "${job[@]}" run=no --large "$large layout='dp=2" --small "$small"
 refused 64 "key=value" "${job[@]}" run=no --large "$large word" --small "$small"
 refused 64 "resume" "${job[@]}" run=no resume=auto --large "$large" --small "$small"
+echo 'resume: auto' >resume.yaml
+refused 78 'resume.yaml: resume is "auto"' resume.yaml "${job[@]}" run=no --large "$large" --small "$small"
 for bad in 0 1001 x 1.5; do refused 64 "--workers is \"$bad\"" "${job[@]}" run=no --large "$large" --small "$small" --workers $bad; done
 refused 64 "-o xml" "${job[@]}" run=no --large "$large" --small "$small" -o xml
 refused 64 "optim.lr" "${job[@]}" run=no --large "$large optim.lr=1e-3,2e-3" --small "$small"

@@ -180,6 +180,8 @@ refused 64 'FIRST..LAST' "${job[@]}" train.seed=3..1 run=x
 refused 64 'the value 4 twice' "${job[@]}" train.batch=4,4 run=x
 refused 64 'is empty' "${job[@]}" train.batch=4,,8 run=x
 refused 64 'resumes its jobs by itself' "${job[@]}" train.batch=4,8 resume=auto run=x
+echo 'resume: auto' >resume.yaml
+refused 78 'resume.yaml: resume is "auto"' resume.yaml "${job[@]}" train.batch=4,8 run=x
 refused 64 'more than 10000 jobs' "${job[@]}" train.seed=1..1000 optim.lr=lin:1:2:11 run=x
 refused 64 '--jobs is "0"' "${job[@]}" train.batch=4,8 --jobs 0 run=x
 refused 64 'there are csv, json and md' "${job[@]}" train.batch=4,8 -o xml run=x
