@@ -115,6 +115,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
         return SK_OK;
     }
     SK_TRY(set_up(a, job, sk_conf_option(&rest, "verify") != NULL, s));
+    SK_TRY(sk_argv_job_stands(s));
     if (text && (!sk_read_int(text, &rank) || rank < 0 || rank >= s->n_ranks))
         return sk_fail(SK_EUSAGE, "command line: --rank is \"%s\"; 0 to %d are there", text,
                        s->n_ranks - 1);

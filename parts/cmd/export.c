@@ -20,7 +20,7 @@ static sk_status save(sk_arena *a, const char *what, const char *tokenizer, sk_d
                       const char *dir, const char **path, sk_hyper *hyper, bool *averages)
 {
     sk_ckpt c;
-    const char *model = sk_rundir_model(a, what);
+    const char *passed, *model = sk_rundir_model(a, what);
     if (model && (model == what || !sk_is_dir(sk_print(a, "%s/ckpt", what)))) {
         if (!*averages)
             return sk_fail(SK_EUSAGE,
@@ -31,7 +31,8 @@ static sk_status save(sk_arena *a, const char *what, const char *tokenizer, sk_d
         *averages = false;
         return sk_export_model(a, model, tokenizer ? tokenizer : "", type, dir, hyper);
     }
-    SK_TRY(sk_rundir_checkpoint(a, what, path));
+    SK_TRY(sk_rundir_checkpoint(a, what, path, &passed));
+    if (*passed) fprintf(stderr, "skein: warning: %s: %s; %s is taken\n", what, passed, *path);
     SK_TRY(sk_ckpt_read(a, *path, &c));
     *hyper = c.state.hyper;
     *averages &= sk_hf_ckpt_averages(&c);

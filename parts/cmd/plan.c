@@ -270,6 +270,7 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (sk_conf_option(&rest, "tensor") && !svg)
         return sk_fail(SK_EUSAGE, "command line: --tensor says what --svg FILE draws; add --svg");
     SK_TRY(sk_setup_program(a, job, false, s));
+    SK_TRY(sk_argv_job_stands(s));
     sk_table t = {.arena = a, .head = columns(a), .n_cols = COLS};
     for (int r = 0; r < s->n_ranks; r++)
         if (s->programs[r]) add_class(&t, s, r);

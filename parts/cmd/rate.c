@@ -2,7 +2,9 @@
 #include "base/strings.h"
 #include "cli/argv.h"
 #include "cli/cmd.h"
+#include "cli/picture.h"
 #include "cli/picture_rate.h"
+#include "cli/rate_groups.h"
 #include "comm/boot.h"
 #include "train/fits.h"
 #include "train/range_test.h"
@@ -24,7 +26,7 @@ static const char usage[] =
     "test\n"
     "ends early when the loss diverges.  It uses the job's data, layout and device, and writes\n"
     "nothing but the picture: schedule, warmup, run, ckpt.*, val.*, log.* and sample.* are not\n"
-    "used.\n"
+    "used.  Rates of optim.groups keep their ratio to optim.lr, and are suggested with it.\n"
     "    skein rate model=nano -n 2 --svg rate.svg\n";
 
 static const sk_option options[] = {
@@ -38,6 +40,20 @@ static const sk_option options[] = {
 };
 
 /* --- what is asked --- */
+
+static bool has_key(const char *word, const char *key)
+{
+    size_t n = strlen(key);
+    word += strspn(word, "-");
+    return !strncmp(word, key, n) && (word[n] == '=' || !word[n]);
+}
+
+static bool has_word(int argc, char **argv, const char *key)
+{
+    for (int i = 0; i < argc; i++)
+        if (has_key(argv[i], key)) return true;
+    return false;
+}
 
 static sk_status read_rate(const sk_conf_rest *rest, const char *name, double usual, double *out)
 {
@@ -76,16 +92,37 @@ static sk_status read_range(const sk_conf_rest *rest, const sk_job *job, sk_rang
     return SK_OK;
 }
 
+/* Keys that end a training end no range test; whoever said them may count on it. */
+static void note_stops(const sk_job *job)
+{
+    const char *said = job->stop_loss > 0 ? "val.stop_loss" : "val.stop_accuracy";
+    if (job->stop_loss > 0 || job->stop_accuracy > 0)
+        fprintf(stderr,
+                "skein: note: %s does not end a range test, which validates nothing; "
+                "--stop and --steps do\n",
+                said);
+}
+
 /* What a training has and this does not. */
-static sk_status only_steps(sk_job *job)
+static sk_status only_steps(sk_job *job, const sk_range *r, bool in_words)
 {
     if (*job->resume)
-        return sk_fail(SK_ECONF,
+        return sk_fail(in_words ? SK_EUSAGE : SK_ECONF,
                        "resume is \"%s\": a range test begins with the weights of step "
                        "0; model=DIR begins with those of a model directory",
                        job->resume);
+    if (job->adascale)
+        return sk_fail(SK_ECONF,
+                       "optim.adascale is %lld: optim.lr is then the rate of a batch that is so "
+                       "many times smaller than train.batch; test that one: train.batch=%lld "
+                       "optim.adascale=0",
+                       (long long)job->adascale, (long long)(job->batch / job->adascale));
+    note_stops(job);
+    job->stop_loss = job->stop_accuracy = 0;
     job->relayout[0] = job->batch_schedule[0] = 0;
     job->val_every = job->sample_every = job->trace = 0;
+    job->warmup = 0;
+    job->steps = r->steps;
     job->time_limit = 0;
     return SK_OK;
 }
@@ -168,8 +205,9 @@ static void add_word(sk_out *o, const char *word)
     sk_out_add(o, "'");
 }
 
-/* Is this word an option of ours, or the rate?  Its value may be the word after it. */
-static bool is_ours(const char *word, bool *and_next)
+/* Is this word an option of ours, or a key that the advice sets?  Its value may be the word after
+ * it. */
+static bool is_ours(const char *word, bool groups, bool *and_next)
 {
     const char *name = word + strspn(word, "-"), *equals = strchr(word, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
@@ -178,18 +216,24 @@ static bool is_ours(const char *word, bool *and_next)
     if (form) return true;
     for (const sk_option *o = options; o->name && name > word; o++)
         if (strlen(o->name) == n && !strncmp(o->name, name, n)) return true;
-    return n == 8 && !strncmp(name, "optim.lr", 8) && (equals || name > word);
+    if (!equals && name == word) return false; /* FILE.yaml */
+    return has_key(word, "optim.lr") || (groups && has_key(word, "optim.groups"));
 }
 
-static char *train_command(sk_arena *a, int argc, char **argv, double lr)
+/* The test kept the ratios of all rates, so its advice is for all of them. */
+static char *train_command(sk_arena *a, int argc, char **argv, const sk_job *job, double lr)
 {
     sk_out o = {.arena = a};
+    sk_read_plain(sk_print(a, "%.2g", lr), &lr);
+    const char *groups = sk_rate_groups(a, job, lr);
     sk_out_add(&o, "skein train");
     for (int i = 0; i < argc; i++) {
         bool and_next;
-        if (!is_ours(argv[i], &and_next)) add_word(&o, argv[i]);
+        if (!is_ours(argv[i], groups != NULL, &and_next)) add_word(&o, argv[i]);
         else i += and_next;
     }
+    if (groups) add_word(&o, sk_print(a, "optim.groups=%s", groups));
+    if (job->min_lr > lr) sk_out_add(&o, " optim.min_lr=%.2g", job->min_lr * lr / job->lr);
     sk_out_add(&o, " optim.lr=%.2g", lr);
     return o.s;
 }
@@ -206,7 +250,7 @@ static void print_end(FILE *to, const sk_range_curve *c, const sk_range *r)
 }
 
 static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advice *d,
-                         const sk_range *r, const char *command)
+                         const sk_range *r, const char *command, bool groups)
 {
     double low = d->smooth[d->lowest], at = c->v[d->lowest].lr;
     print_end(to, c, r);
@@ -221,6 +265,9 @@ static void print_advice(FILE *to, const sk_range_curve *c, const sk_range_advic
     fprintf(to, "steepest  at %.3g\n", c->v[d->steepest].lr);
     if (d->lowest == c->n - 1 && !c->diverged)
         fprintf(to, "note      the loss is lowest at the last rate: a higher --to may show more\n");
+    if (groups)
+        fprintf(to, "note      rates are those of optim.lr; those of optim.groups keep their ratio "
+                    "to it, and are scaled alike\n");
     fprintf(to, "try       %s\n", command);
 }
 
@@ -258,19 +305,21 @@ static sk_status run(sk_arena *a, int argc, char **argv)
     if (format && strcmp(format, "csv") && strcmp(format, "json") && strcmp(format, "md"))
         return sk_fail(SK_EUSAGE, "command line: -o %.80s is unknown; there are csv, json and md",
                        format);
+    if (svg) SK_TRY(sk_picture_place(svg));
     SK_TRY(read_range(&rest, job, &r));
-    SK_TRY(only_steps(job));
+    SK_TRY(only_steps(job, &r, has_word(argc, argv, "resume")));
     SK_TRY(alone(a));
     if (isatty(STDERR_FILENO)) r.tell = progress;
     SK_TRY(test(a, job, &r, c, &title));
     sk_range_advice d = sk_range_read(a, c);
-    const char *command = d.falls ? train_command(a, argc, argv, d.lr) : "";
+    const char *command = d.falls ? train_command(a, argc, argv, job, d.lr) : "";
     if (format) SK_TRY(print_table(a, c, &d, format));
     else {
         printf("%s · %d steps from %.3g to %.3g\n", title, r.steps, r.from, r.to);
         print_curve(c, &d);
     }
-    print_advice(format ? stderr : stdout, c, &d, &r, command);
+    print_advice(format ? stderr : stdout, c, &d, &r, command,
+                 sk_rate_groups(a, job, d.lr) != NULL);
     return svg ? sk_picture_rate(a, title, c, &d, svg) : SK_OK;
 }
 

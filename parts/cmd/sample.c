@@ -44,11 +44,12 @@ static sk_status write_text(sk_sampler *s, const char *prompt, int64_t tokens)
 /* A run that has not finished: export its newest checkpoint beside it. */
 static sk_status model_of(sk_arena *a, const char *what, const char **dir)
 {
-    const char *path;
+    const char *path, *passed;
     sk_ckpt c;
     *dir = sk_rundir_model(a, what);
     if (*dir) return SK_OK;
-    SK_TRY(sk_rundir_checkpoint(a, what, &path));
+    SK_TRY(sk_rundir_checkpoint(a, what, &path, &passed));
+    if (*passed) fprintf(stderr, "skein: warning: %s: %s; %s is taken\n", what, passed, path);
     SK_TRY(sk_ckpt_read(a, path, &c));
     char *temp =
         sk_print(a, "%s/skein-sample-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");

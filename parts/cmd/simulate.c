@@ -146,6 +146,7 @@ static sk_status walk(simulation *s)
     const sk_program *const *programs = NULL;
     int *shape_of = NULL;
     SK_TRY(sk_setup_layout(s->arena, s->job, s->setup));
+    SK_TRY(sk_argv_job_stands(s->setup));
     SK_TRY(sk_setup_second_programs(s->setup)); /* refuses what a run would */
     find_peak(s);
     sk_compile_opts o = sk_setup_opts(s->setup);

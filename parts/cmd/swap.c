@@ -2,11 +2,10 @@
 #include "base/file_io.h"
 #include "base/strings.h"
 #include "cli/cmd.h"
-#include "cli/setting.h"
 #include "cli/swap.h"
+#include "cli/sweep_words.h"
 
 #include <string.h>
-#include <time.h>
 
 static const char usage[] =
     "usage: skein swap [FILE.yaml] [key=value ...] --large \"KEYS\" --small \"KEYS\" [--workers "
@@ -31,84 +30,34 @@ static const sk_option options[] = {
     {0},
 };
 
-enum { MOST_WORKERS = 1000, MOST_AT_ONCE = 1024, MOST_WORDS = 256 };
+enum { MOST_WORKERS = 1000, MOST_WORDS = 256 };
 
 typedef struct ask {
-    sk_arena *arena;
-    sk_conf_rest rest;
-    sk_settings said;
-    const char *file, *format, *large, *small;
-    int64_t workers, at_once;
+    sk_sweep_words w;
+    const char *large, *small;
+    int64_t workers;
 } ask;
 
 /* ---- the command line */
 
-static sk_status read_count(const ask *q, const char *name, int64_t most, int64_t *out)
+static sk_status read_options(ask *q)
 {
-    const char *text = sk_conf_option(&q->rest, name);
-    if (!text) return SK_OK;
-    if (!sk_read_int(text, out) || *out < 1 || *out > most)
-        return sk_fail(SK_EUSAGE,
-                       "command line: --%s is \"%.40s\"; a whole number from 1 to %lld is needed",
-                       name, text, (long long)most);
-    return SK_OK;
-}
-
-static sk_status read_words(ask *q, int argc, char **argv)
-{
-    q->rest = (sk_conf_rest){.options = options};
-    q->said = (sk_settings){0};
+    q->large = sk_conf_option(&q->w.rest, "large");
+    q->small = sk_conf_option(&q->w.rest, "small");
     q->workers = 4;
-    q->at_once = 1;
-    SK_TRY(sk_conf_args(q->arena, argc, argv, &q->said, &q->rest, &q->file));
-    if (q->rest.help) return SK_OK;
-    if (q->rest.n_words)
-        return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is no key=value and no FILE.yaml",
-                       q->rest.words[0]);
-    q->large = sk_conf_option(&q->rest, "large");
-    q->small = sk_conf_option(&q->rest, "small");
-    q->format = sk_conf_option(&q->rest, "o");
-    SK_TRY(read_count(q, "workers", MOST_WORKERS, &q->workers));
-    SK_TRY(read_count(q, "jobs", MOST_AT_ONCE, &q->at_once));
-    if (q->format && !sk_conf_among("csv json md", q->format))
-        return sk_fail(SK_EUSAGE, "command line: -o %s is unknown; there are csv, json and md",
-                       q->format);
-    return SK_OK;
-}
-
-static const char *dir_of(const ask *q)
-{
-    const sk_setting *run = sk_setting_find(&q->said, "run");
-    if (!run || !*run->value) return NULL;
-    size_t n = strlen(run->value);
-    while (n > 1 && run->value[n - 1] == '/') n--;
-    return sk_print(q->arena, "%.*s", (int)n, run->value);
-}
-
-static const char *fresh_dir(sk_arena *a)
-{
-    char stamp[32];
-    time_t now = time(NULL);
-    struct tm tm;
-    strftime(stamp, sizeof stamp, "%m%d-%H%M", localtime_r(&now, &tm));
-    const char *path = sk_print(a, "runs/%s-swap", stamp);
-    for (int i = 2; sk_is_there(path); i++) path = sk_print(a, "runs/%s-swap-%d", stamp, i);
-    return path;
+    return sk_sweep_count(&q->w, "workers", 1, MOST_WORKERS, &q->workers);
 }
 
 /* Nothing but the directory: the words that made it stand in front of these. */
-static sk_status recall(ask *q, int argc, char **argv)
+static sk_status read_words(ask *q, int argc, char **argv)
 {
-    char **old = NULL;
-    int n = 0;
-    bool alone = !q->file && !q->large && !q->small;
-    for (int i = 0; i < q->said.n; i++) alone &= !strcmp(q->said.v[i].key, "run");
-    if (!alone || !dir_of(q)) return SK_OK;
-    SK_TRY(sk_sweep_recall(q->arena, "swap", dir_of(q), &old, &n));
-    char **words = sk_many(q->arena, char *, n + argc + 1);
-    memcpy(words, old, (size_t)n * sizeof *words);
-    memcpy(words + n, argv, (size_t)argc * sizeof *words);
-    return read_words(q, n + argc, words);
+    SK_TRY(sk_sweep_read(&q->w, argc, argv));
+    if (q->w.rest.help) return SK_OK;
+    SK_TRY(read_options(q));
+    bool alone = sk_sweep_says_dir_alone(&q->w) && !q->large && !q->small;
+    if (!alone || !q->w.dir) return SK_OK;
+    SK_TRY(sk_sweep_read_again(&q->w, argc, argv));
+    return read_options(q);
 }
 
 /* ---- keys of a phase */
@@ -154,8 +103,12 @@ static sk_status read_phase(sk_arena *a, const char *phase, const char *text, co
                        "swap: --%s is missing: the keys of that phase, as \"train.batch=%s "
                        "train.steps=200\"",
                        phase, !strcmp(phase, "large") ? "4096" : "128");
-    while ((word = next_word(a, &text)) && *word)
-        if (k < MOST_WORDS) words[k++] = word;
+    while ((word = next_word(a, &text)) && *word && k < MOST_WORDS) words[k++] = word;
+    if (k == MOST_WORDS)
+        return sk_fail(SK_EUSAGE,
+                       "command line: --%s has %d words or more; fewer are needed, or a "
+                       "FILE.yaml for all phases",
+                       phase, MOST_WORDS);
     if (!word) return sk_fail(SK_EUSAGE, "command line: a quote of --%s is not closed", phase);
     SK_TRY(sk_conf_args(a, k, words, &s, &(sk_conf_rest){0}, &file));
     if (file || s.n != k)
@@ -171,13 +124,11 @@ static sk_status read_phase(sk_arena *a, const char *phase, const char *text, co
 
 static sk_status add_keys(const ask *q, sk_swap *w)
 {
-    for (int i = 0; i < q->said.n; i++) {
-        const sk_setting *k = &q->said.v[i];
-        if (sk_setting_find(&q->said, k->key) != k || !strcmp(k->key, "run")) continue;
-        if (!strcmp(k->key, "resume"))
-            return sk_fail(SK_EUSAGE, "command line: a swap resumes its phases by itself; leave "
-                                      "out resume");
-        w->words[w->n_words] = sk_print(q->arena, "%s=%s", k->key, k->value);
+    for (int i = 0; i < q->w.said.n; i++) {
+        const sk_setting *k;
+        SK_TRY(sk_sweep_key(&q->w, i, &k));
+        if (!k) continue;
+        w->words[w->n_words] = sk_print(w->arena, "%s=%s", k->key, k->value);
         w->said[w->n_said++] = w->words[w->n_words++];
     }
     return SK_OK;
@@ -185,19 +136,18 @@ static sk_status add_keys(const ask *q, sk_swap *w)
 
 static sk_status make(const ask *q, sk_swap *w)
 {
-    sk_arena *a = q->arena;
+    sk_arena *a = q->w.arena;
     *w = (sk_swap){.arena = a,
-                   .dir = dir_of(q),
-                   .file = q->file,
-                   .words = sk_many(a, const char *, q->said.n + 1),
-                   .said = sk_many(a, const char *, q->said.n + 5),
+                   .dir = sk_sweep_dir(&q->w),
+                   .file = q->w.file,
+                   .words = sk_many(a, const char *, q->w.said.n + 1),
+                   .said = sk_many(a, const char *, q->w.said.n + 5),
                    .workers = (int)q->workers,
-                   .at_once = (int)q->at_once,
-                   .progress = q->format ? stderr : stdout};
-    if (!w->dir) w->dir = fresh_dir(a);
+                   .at_once = (int)q->w.at_once,
+                   .progress = q->w.format ? stderr : stdout};
     SK_TRY(read_phase(a, "large", q->large, &w->large, &w->n_large));
     SK_TRY(read_phase(a, "small", q->small, &w->small, &w->n_small));
-    if (q->file) w->said[w->n_said++] = q->file;
+    if (w->file) w->said[w->n_said++] = w->file;
     SK_TRY(add_keys(q, w));
     w->said[w->n_said++] = sk_print(a, "--large=%s", q->large);
     w->said[w->n_said++] = sk_print(a, "--small=%s", q->small);
@@ -209,21 +159,20 @@ static sk_status run(sk_arena *a, int argc, char **argv)
 {
     ask *q = sk_new(a, ask);
     sk_swap *w = sk_new(a, sk_swap);
-    q->arena = a;
+    q->w = (sk_sweep_words){.arena = a, .command = "swap", .options = options};
     SK_TRY(read_words(q, argc, argv));
-    if (q->rest.help) {
+    if (q->w.rest.help) {
         printf("%s\n%s", usage, sk_conf_help(a, options));
         return SK_OK;
     }
-    SK_TRY(recall(q, argc, argv));
     SK_TRY(make(q, w));
     SK_TRY(sk_sweep_alone(a, "swap"));
     SK_TRY(sk_swap_run(w));
     sk_table t = sk_swap_table(w);
     SK_TRY(sk_swap_save(w, &t));
-    if (!q->format) printf("\n");
-    SK_TRY(sk_table_print(&t, q->format, stdout));
-    if (!q->format) sk_swap_tell(w, stdout);
+    if (!q->w.format) printf("\n");
+    SK_TRY(sk_table_print(&t, q->w.format, stdout));
+    if (!q->w.format) sk_swap_tell(w, stdout);
     return SK_OK;
 }
 

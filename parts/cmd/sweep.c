@@ -4,12 +4,12 @@
 #include "base/proc.h"
 #include "base/strings.h"
 #include "cli/cmd.h"
-#include "cli/setting.h"
+#include "cli/picture.h"
 #include "cli/sweep.h"
+#include "cli/sweep_words.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 static const char usage[] =
     "usage: skein sweep [FILE.yaml] key=value,value... [--jobs K] [run=DIR] [-o csv|json|md]\n\n"
@@ -22,7 +22,8 @@ static const char usage[] =
     "    optim.betas=[0.9,0.95],[0.9,0.99]    brackets around values that hold commas: texts,\n"
     "                                         layouts and lists need them\n"
     "The same command, or skein sweep run=DIR alone, goes on with a sweep that was stopped or\n"
-    "killed: finished jobs are skipped, others resumed.  A job that fails is a row of the table.\n"
+    "killed: finished jobs are skipped, others resumed.  A job that fails is a row of the table,\n"
+    "and unless it diverged its exit code is that of the sweep.\n"
     "    skein sweep model=tiny optim.lr=log:1e-3:1e-1:5 train.batch=4,16 --jobs 2 run=runs/s1\n"
     "    skein sweep run=runs/s1 --table --target-loss 2.5\n";
 
@@ -45,37 +46,23 @@ static const sk_option options[] = {
     {0},
 };
 
-enum { MOST_AT_ONCE = 1024, MOST_AXES = 32 };
+enum { MOST_AXES = 32, MOST_DRAWS = 10000 };
 
 typedef struct ask {
     sk_arena *arena;
-    sk_conf_rest rest;
-    sk_settings said;
-    const char *file, *format, *svg;
+    sk_sweep_words w;
+    const char *format, *svg;
     bool dry, table, fit;
-    int64_t at_once, random, seed;
+    int64_t random, seed;
     double target;
     sk_sweep_predict predict;
 } ask;
 
 /* ---- the command line */
 
-static sk_status read_count(const ask *q, const char *name, int64_t least, int64_t most,
-                            int64_t *out)
-{
-    const char *text = sk_conf_option(&q->rest, name);
-    if (!text) return SK_OK;
-    if (!sk_read_int(text, out) || *out < least || *out > most)
-        return sk_fail(
-            SK_EUSAGE,
-            "command line: --%s is \"%.40s\"; a whole number from %lld to %lld is needed", name,
-            text, (long long)least, (long long)most);
-    return SK_OK;
-}
-
 static sk_status read_size(const ask *q, const char *name, double *out)
 {
-    const char *text = sk_conf_option(&q->rest, name);
+    const char *text = sk_conf_option(&q->w.rest, name);
     if (!text) return SK_OK;
     if (!sk_read_real(text, out) || !(*out > 0) || !isfinite(*out))
         return sk_fail(SK_EUSAGE, "command line: --%s is \"%.40s\"; a number above 0 is needed",
@@ -85,17 +72,16 @@ static sk_status read_size(const ask *q, const char *name, double *out)
 
 static sk_status read_options(ask *q)
 {
-    const sk_conf_rest *r = &q->rest;
-    q->at_once = q->seed = 1;
-    q->format = sk_conf_option(r, "o");
+    const sk_conf_rest *r = &q->w.rest;
+    q->seed = 1;
+    q->format = q->w.format;
     q->svg = sk_conf_option(r, "svg");
     q->dry = sk_conf_option(r, "dry") != NULL;
     q->table = sk_conf_option(r, "table") != NULL;
     q->fit = sk_conf_option(r, "fit") != NULL;
     q->predict.words = sk_conf_option(r, "predict");
-    SK_TRY(read_count(q, "jobs", 1, MOST_AT_ONCE, &q->at_once));
-    SK_TRY(read_count(q, "random", 1, 10000, &q->random));
-    SK_TRY(read_count(q, "seed", 0, INT64_MAX, &q->seed));
+    SK_TRY(sk_sweep_count(&q->w, "random", 1, MOST_DRAWS, &q->random));
+    SK_TRY(sk_sweep_count(&q->w, "seed", 0, INT64_MAX, &q->seed));
     SK_TRY(read_size(q, "target-loss", &q->target));
     SK_TRY(read_size(q, "predict-params", &q->predict.params));
     SK_TRY(read_size(q, "predict-tokens", &q->predict.tokens));
@@ -104,9 +90,6 @@ static sk_status read_options(ask *q)
                 q->predict.compute > 0;
     if (asks && !q->fit)
         return sk_fail(SK_EUSAGE, "command line: a prediction needs the law: --fit");
-    if (q->format && !sk_conf_among("csv json md", q->format)) /* now, not after hours of jobs */
-        return sk_fail(SK_EUSAGE, "command line: -o %s is unknown; there are csv, json and md",
-                       q->format);
     if (q->format && q->fit && q->target > 0)
         return sk_fail(SK_EUSAGE, "command line: -o prints one table; leave out --fit or "
                                   "--target-loss");
@@ -116,66 +99,26 @@ static sk_status read_options(ask *q)
     return SK_OK;
 }
 
+/* Nothing but the directory: the words that made it stand in front of these. */
 static sk_status read_words(ask *q, int argc, char **argv)
 {
-    q->rest = (sk_conf_rest){.options = options};
-    q->said = (sk_settings){0};
-    SK_TRY(sk_conf_args(q->arena, argc, argv, &q->said, &q->rest, &q->file));
-    if (q->rest.help) return SK_OK;
-    if (q->rest.n_words)
-        return sk_fail(SK_EUSAGE, "command line: \"%.80s\" is no key=value and no FILE.yaml",
-                       q->rest.words[0]);
+    SK_TRY(sk_sweep_read(&q->w, argc, argv));
+    if (q->w.rest.help) return SK_OK;
+    SK_TRY(read_options(q));
+    if (!sk_sweep_says_dir_alone(&q->w) || q->random) return SK_OK;
+    if (!q->w.dir)
+        return sk_fail(SK_EUSAGE, "sweep: which keys? give some with several values, as "
+                                  "optim.lr=1e-3,3e-3, or run=DIR of a sweep: skein sweep --help");
+    SK_TRY(sk_sweep_read_again(&q->w, argc, argv));
     return read_options(q);
 }
 
 /* ---- the sweep they mean */
 
-static const char *fresh_dir(sk_arena *a)
-{
-    char stamp[32];
-    time_t now = time(NULL);
-    struct tm tm;
-    strftime(stamp, sizeof stamp, "%m%d-%H%M", localtime_r(&now, &tm));
-    const char *path = sk_print(a, "runs/%s-sweep", stamp);
-    for (int i = 2; sk_is_there(path); i++) path = sk_print(a, "runs/%s-sweep-%d", stamp, i);
-    return path;
-}
-
-static const char *dir_of(const ask *q)
-{
-    const sk_setting *run = sk_setting_find(&q->said, "run");
-    if (!run || !*run->value) return NULL;
-    size_t n = strlen(run->value);
-    while (n > 1 && run->value[n - 1] == '/') n--;
-    return sk_print(q->arena, "%.*s", (int)n, run->value);
-}
-
-/* Nothing but the directory: the words that made it stand in front of these. */
-static sk_status recall(ask *q, int argc, char **argv)
-{
-    char **old = NULL;
-    int n = 0;
-    bool alone = !q->file && !q->random;
-    for (int i = 0; i < q->said.n; i++) alone &= !strcmp(q->said.v[i].key, "run");
-    if (!alone) return SK_OK;
-    if (!dir_of(q))
-        return sk_fail(SK_EUSAGE, "sweep: which keys? give some with several values, as "
-                                  "optim.lr=1e-3,3e-3, or run=DIR of a sweep: skein sweep --help");
-    SK_TRY(sk_sweep_recall(q->arena, "sweep", dir_of(q), &old, &n));
-    char **words = sk_many(q->arena, char *, n + argc + 1);
-    memcpy(words, old, (size_t)n * sizeof *words);
-    memcpy(words + n, argv, (size_t)argc * sizeof *words);
-    return read_words(q, n + argc, words);
-}
-
 /* A key with one value is a word of all jobs, a key with several an axis. */
 static sk_status add_key(sk_sweep *s, const sk_setting *k)
 {
     sk_axis x;
-    if (!strcmp(k->key, "run")) return SK_OK;
-    if (!strcmp(k->key, "resume"))
-        return sk_fail(SK_EUSAGE, "command line: a sweep resumes its jobs by itself; leave out "
-                                  "resume");
     SK_TRY(sk_conf_axis(s->arena, k->key, k->value, &x));
     s->said[s->n_said++] = sk_print(s->arena, "%s=%s", k->key, k->value);
     if (x.n == 1 && !x.range) {
@@ -190,23 +133,24 @@ static sk_status add_key(sk_sweep *s, const sk_setting *k)
 
 static sk_status make(const ask *q, sk_sweep *s)
 {
-    int n = q->said.n + 4;
+    int n = q->w.said.n + 4;
     *s = (sk_sweep){.arena = q->arena,
-                    .dir = dir_of(q),
-                    .file = q->file,
+                    .dir = sk_sweep_dir(&q->w),
+                    .file = q->w.file,
                     .words = sk_many(q->arena, const char *, n),
                     .said = sk_many(q->arena, const char *, n),
                     .random = q->random,
                     .seed = (uint64_t)q->seed};
-    if (!s->dir) s->dir = fresh_dir(q->arena);
-    if (q->file) s->said[s->n_said++] = q->file;
+    if (s->file) s->said[s->n_said++] = s->file;
     if (q->random) {
         s->said[s->n_said++] = sk_print(q->arena, "--random=%lld", (long long)q->random);
         s->said[s->n_said++] = sk_print(q->arena, "--seed=%lld", (long long)q->seed);
     }
-    for (int i = 0; i < q->said.n; i++) /* of a key that stands twice the last counts, as always */
-        if (sk_setting_find(&q->said, q->said.v[i].key) == &q->said.v[i])
-            SK_TRY(add_key(s, &q->said.v[i]));
+    for (int i = 0; i < q->w.said.n; i++) {
+        const sk_setting *k;
+        SK_TRY(sk_sweep_key(&q->w, i, &k));
+        if (k) SK_TRY(add_key(s, k));
+    }
     return sk_sweep_expand(s);
 }
 
@@ -253,30 +197,54 @@ static sk_status dry(const ask *q, sk_sweep *s)
     return SK_OK;
 }
 
+/* A grid may hold pairs that do not go together, and a job that diverges has told something; all
+ * others that are not done make the exit code. */
+static sk_status tell_undone(const sk_sweep *s)
+{
+    const sk_sweep_job *first = NULL;
+    int n = 0;
+    for (int i = 0; i < s->jobs.n; i++) {
+        const sk_sweep_job *j = &s->jobs.v[i];
+        if (!j->ended || !j->code || j->code == SK_ENUM) continue;
+        if (!n++) first = j;
+    }
+    if (!n) return SK_OK;
+    return sk_fail(first->code, "%d of the %d jobs of %s %s; %s%s, is %s: %s", n, s->jobs.n, s->dir,
+                   n > 1 ? "are not done" : "is not done", n > 1 ? "the first, " : "it, ",
+                   first->name, sk_sweep_state(first), first->why);
+}
+
+/* Jobs, the table, and what the jobs say together; a stop is told last. */
+static sk_status train(const ask *q, sk_sweep *s)
+{
+    SK_TRY(sk_sweep_alone(s->arena, "sweep"));
+    SK_TRY(sk_sweep_has_all(s));
+    sk_status st = sk_sweep_run(s, (int)q->w.at_once, q->format ? stderr : stdout);
+    if (st && st != SK_ESTOP) return sk_trail(st, SK_HERE);
+    const char *stopped = sk_strdup(s->arena, sk_error());
+    if (sk_is_dir(s->dir)) SK_TRY(sk_sweep_csv(s));
+    sk_status shown = show(q, s);
+    if (!st) return shown ? shown : tell_undone(s);
+    sk_error_set(stopped);
+    return st;
+}
+
 static sk_status run(sk_arena *a, int argc, char **argv)
 {
     ask *q = sk_new(a, ask);
     sk_sweep *s = sk_new(a, sk_sweep);
     q->arena = a;
+    q->w = (sk_sweep_words){.arena = a, .command = "sweep", .options = options};
     SK_TRY(read_words(q, argc, argv));
-    if (q->rest.help) {
+    if (q->w.rest.help) {
         printf("%s\n%s", usage, sk_conf_help(a, options));
         return SK_OK;
     }
-    SK_TRY(recall(q, argc, argv));
+    if (q->svg) SK_TRY(sk_picture_place(q->svg));
     SK_TRY(make(q, s));
     SK_TRY(look(s));
     if (q->dry) return dry(q, s);
-    if (!q->table) SK_TRY(sk_sweep_alone(a, "sweep"));
-    sk_status st = SK_OK;
-    if (!q->table) st = sk_sweep_run(s, (int)q->at_once, q->format ? stderr : stdout);
-    if (st && st != SK_ESTOP) return sk_trail(st, SK_HERE);
-    const char *stopped = sk_strdup(a, sk_error());
-    if (sk_is_dir(s->dir) && !q->table) SK_TRY(sk_sweep_csv(s));
-    sk_status shown = show(q, s);
-    if (!st) return shown;
-    sk_error_set(stopped);
-    return st;
+    return q->table ? show(q, s) : train(q, s);
 }
 
 const sk_cmd sk_cmd_sweep = {

@@ -5,6 +5,7 @@
 #include "layout/layout.h"
 #include "tensor/strict.h"
 #include "train/rundir.h"
+#include "train/setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,12 @@ sk_status sk_argv_job(sk_arena *a, int argc, char **argv, const char *usage, sk_
                        rest->words[0]);
     if (*job->resume && !*job->source) return load_resumed(a, argc, argv, job, rest);
     return load(a, argc, argv, job, rest);
+}
+
+sk_status sk_argv_job_stands(const sk_setup *s)
+{
+    SK_TRY(sk_rundir_resumable(s->arena, s->job));
+    return sk_setup_validations(s);
 }
 
 /* --- the others --- */

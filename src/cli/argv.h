@@ -19,6 +19,11 @@
 sk_status sk_argv_job(sk_arena *a, int argc, char **argv, const char *usage, sk_job *job,
                       sk_conf_rest *rest);
 
+/* For commands that show a job and start nothing: refuses what `train` would, as far as it can be
+ * told without data and devices. */
+struct sk_setup;
+sk_status sk_argv_job_stands(const struct sk_setup *s);
+
 typedef struct sk_argv_option {
     const char *name;   /* "--prompt", "-o"; NULL ends the list */
     const char **value; /* gets the word after it, or "yes" for a flag */

@@ -5,8 +5,11 @@
 #include "cli/picture.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 const char *const sk_sheet_colours[SK_SHEET_COLOURS] = {"#7fb2e5", "#f2b56b", "#8fcf8a", "#e58f8f",
                                                         "#b9a5e2", "#6fcfc4", "#e8d36a", "#e59ac6",
@@ -137,12 +140,28 @@ static sk_status find_tensor(sk_arena *a, const sk_picture *in, const sk_tensor 
 
 /* --- the file --- */
 
+static sk_status no_place(const char *path, int error)
+{
+    return sk_fail(SK_ECREATE, "cannot create the picture '%s': %s", path, strerror(error));
+}
+
+sk_status sk_picture_place(const char *path)
+{
+    struct stat s;
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX] = ".";
+    if (!stat(path, &s)) return S_ISDIR(s.st_mode) ? no_place(path, EISDIR) : SK_OK;
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (stat(folder, &s) || access(folder, W_OK | X_OK)) return no_place(path, errno);
+    return S_ISDIR(s.st_mode) ? SK_OK : no_place(path, ENOTDIR);
+}
+
 sk_status sk_sheet_save(const sk_sheet *s, const char *path)
 {
     const char *text = finish(s);
     FILE *to = fopen(path, "we");
-    if (!to)
-        return sk_fail(SK_ECREATE, "cannot create the picture '%s': %s", path, strerror(errno));
+    if (!to) return no_place(path, errno);
     bool bad = fputs(text, to) < 0;
     if (fclose(to) || bad)
         return sk_fail(SK_EIO, "cannot write the picture '%s': %s", path, strerror(errno));

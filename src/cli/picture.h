@@ -23,6 +23,8 @@ typedef struct sk_picture {
     const char *tensor;             /* a parameter; NULL: the largest */
 } sk_picture;
 
+/* Could a picture be written there?  Asked before hours of work that it is to show. */
+sk_status sk_picture_place(const char *path);
 sk_status sk_picture_write(sk_arena *a, const sk_picture *in, const char *path);
 
 /* --- between the files of the picture --- */

@@ -8,6 +8,7 @@
  * Every phase is a sweep (sweep.h) below the directory of the swap, and so resumed and skipped as
  * its jobs are:
  *
+ *     LOCK                 held while it runs: sk_sweep_lock
  *     swap.json            the words that made it; once all is done, the rows of the table
  *     large/job/           phase 1, a run directory
  *     small/seed=2/ ...    phase 2: train.seed of phase 1 and so on
@@ -34,6 +35,10 @@ typedef struct sk_swap {
     const char *average;      /* the model directory of phase 3 */
 } sk_swap;
 
+/* What phase 1, 2 or 3 trains or validates, without the models that are not there before it. */
+void sk_swap_phase(sk_swap *w, sk_sweep *s, int phase);
+/* Refuses what any of the phases would refuse; nothing if phase 1 has ended already. */
+sk_status sk_swap_check(sk_swap *w);
 /* All that is not done yet.  SK_ESTOP: a signal came. */
 sk_status sk_swap_run(sk_swap *w);
 /* The table, and swap.json with its rows. */

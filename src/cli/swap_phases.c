@@ -1,11 +1,17 @@
 /* swap_phases.c - the three phases of a swap as sweeps. */
 #include "cli/swap.h"
 #include "base/file_io.h"
+#include "train/folder.h"
 #include "train/model_average.h"
 
+#include <dirent.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { MORE = 4 };
+/* Phase 3 has the keys of phase 2, and all of data.val unless val.batches says otherwise. */
+static const char *const validation[] = {"train.steps=0", "train.time=0", "val.every=-1",
+                                         "train.noise=0", "optim.adascale=0"};
+enum { MORE = sizeof validation / sizeof *validation };
 
 /* A phase: words of all phases, its own, and more that follow from where it stands. */
 static void begin(sk_swap *w, sk_sweep *s, const char *name, const char *const *own, int n_own,
@@ -23,6 +29,13 @@ static void begin(sk_swap *w, sk_sweep *s, const char *name, const char *const *
     s->n_words = n;
     if (s->file) s->said[s->n_said++] = s->file;
     for (int i = 0; i < n; i++) s->said[s->n_said++] = s->words[i];
+}
+
+void sk_swap_phase(sk_swap *w, sk_sweep *s, int phase)
+{
+    if (phase == 1) begin(w, s, "large", w->large, w->n_large, NULL, 0);
+    else if (phase == 2) begin(w, s, "small", w->small, w->n_small, NULL, 0);
+    else begin(w, s, "val", w->small, w->n_small, validation, MORE);
 }
 
 /* The only key with several values. */
@@ -65,7 +78,7 @@ static sk_status run(sk_swap *w, sk_sweep *s, int phase, const char *what)
 
 static sk_status run_large(sk_swap *w)
 {
-    begin(w, &w->one, "large", w->large, w->n_large, NULL, 0);
+    sk_swap_phase(w, &w->one, 1);
     return run(w, &w->one, 1, "large batches");
 }
 
@@ -105,33 +118,54 @@ static sk_status average(sk_swap *w)
     return sk_average_save(v, w->workers, type, w->average);
 }
 
-/* With the keys of phase 2, and all of data.val unless val.batches says otherwise. */
 static sk_status validate(sk_swap *w)
 {
-    static const char *const more[] = {"train.steps=0", "train.time=0", "val.every=-1",
-                                       "train.noise=0"};
     const char **models = sk_many(w->arena, const char *, w->workers + 2);
     int n = 0;
     models[n++] = model_of(w, &w->one.jobs.v[0]);
     for (int i = 0; i < w->workers; i++) models[n++] = model_of(w, &w->two.jobs.v[i]);
     models[n++] = w->average;
-    begin(w, &w->three, "val", w->small, w->n_small, more, MORE);
+    sk_swap_phase(w, &w->three, 3);
     vary(w, &w->three, "model", models, n);
     return run(w, &w->three, 3, "validations");
 }
 
-/* A mistake in the keys of phase 2 is told before phase 1 runs for hours. */
-static sk_status check_small(sk_swap *w)
+/* ---- all */
+
+static bool is_leftover(const char *s)
 {
-    begin(w, &w->two, "small", w->small, w->n_small, NULL, 0);
-    return sk_sweep_load(&w->two, NULL, 0, NULL, sk_new(w->arena, sk_job));
+    if (strncmp(s, "average-", 8) != 0) return false;
+    s += 8 + strspn(s + 8, "0123456789");
+    return !strncmp(s, ".tmp-", 5) && strspn(s + 5, "0123456789abcdef") == 16 && !s[5 + 16];
 }
 
-sk_status sk_swap_run(sk_swap *w)
+/* Averages that a swap was writing when it was killed; by the holder of the lock. */
+static void remove_leftovers(const char *dir)
 {
-    SK_TRY(check_small(w));
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (is_leftover(e->d_name)) sk_folder_sweep(dirfd(d), e->d_name);
+    if (d) closedir(d);
+}
+
+static sk_status run_phases(sk_swap *w)
+{
     SK_TRY(run_large(w));
     SK_TRY(run_workers(w));
     SK_TRY(average(w));
     return validate(w);
+}
+
+/* A directory that is there is locked first: whoever is at work in it is told at once. */
+sk_status sk_swap_run(sk_swap *w)
+{
+    int lock = -1;
+    bool there = sk_is_dir(w->dir);
+    if (!there) SK_TRY(sk_swap_check(w));
+    SK_TRY(sk_sweep_lock(w->arena, "swap", w->dir, w->progress, &lock));
+    remove_leftovers(w->dir);
+    sk_status st = there ? sk_swap_check(w) : SK_OK;
+    if (!st) st = run_phases(w);
+    close(lock);
+    return st ? sk_trail(st, SK_HERE) : SK_OK;
 }

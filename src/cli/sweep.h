@@ -3,6 +3,9 @@
  *     conf_axis.c        the values of a key: lists, ranges
  *     sweep_jobs.c       from axes to jobs: grid or random, each with a directory and a config
  *     sweep_record.c     what a sweep's directory keeps: sweep.json, job.yaml, outcome
+ *     sweep_words.c      words that `sweep` and `swap` read alike
+ *     sweep_lock.c       one sweep at a time in a directory
+ *     sweep_rehearse.c   what `train` would refuse, before it is started
  *     sweep_run.c        jobs as processes, several at once
  *     sweep_results.c    losses of jobs, means over seeds, tables
  *     sweep_picture.c    loss against a key, on a terminal or as SVG
@@ -96,6 +99,9 @@ sk_status sk_sweep_save(const sk_sweep *s);
 sk_status sk_sweep_recall(sk_arena *a, const char *command, const char *dir, char ***words, int *n);
 /* Outcome, curve and final losses of a job, as they are on disk now. */
 sk_status sk_sweep_look(sk_sweep *s, sk_sweep_job *j);
+/* SK_ECREATE if the directory has jobs that are none of these: jobs.csv and sweep.json would lose
+ * them. */
+sk_status sk_sweep_has_all(sk_sweep *s);
 /* Have job.yaml there; SK_ECREATE if there is one of another job. */
 sk_status sk_sweep_keep(sk_sweep *s, const sk_sweep_job *j);
 /* By the job's process: its streams are console.log, which is locked as long as it lives. */
@@ -106,6 +112,10 @@ void sk_sweep_outcome(const char *dir, sk_status code, const char *why);
 
 /* All jobs that are not finished, at most `at_once` at a time.  SK_ESTOP: a signal came. */
 sk_status sk_sweep_run(sk_sweep *s, int at_once, FILE *progress);
+/* Refuses the job if `train` would: compiles it, asks for its memory, opens its data. */
+sk_status sk_sweep_rehearse(const sk_job *job);
+/* DIR/LOCK, made with the directory.  SK_ECREATE if a sweep or swap is at work there. */
+sk_status sk_sweep_lock(sk_arena *a, const char *command, const char *dir, FILE *progress, int *fd);
 /* SK_EUSAGE if another launcher started this process as one of many. */
 sk_status sk_sweep_alone(sk_arena *a, const char *command);
 

@@ -65,8 +65,7 @@ sk_status sk_sweep_load(sk_sweep *s, const char *const *values, int n_more, char
     return sk_conf_load(a, n, words, out, NULL);
 }
 
-/* A value that a key never takes is a mistake of the command line.  Values that do not go together
- * in one job are a row of the table. */
+/* Values that do not go together in one job are a row of the table. */
 static sk_status add_job(sk_sweep *s, const char **values)
 {
     sk_sweep_job *j = sk_push(s->arena, &s->jobs);
@@ -76,7 +75,7 @@ static sk_status add_job(sk_sweep *s, const char **values)
     j->dir = sk_print(s->arena, "%s/%s", s->dir, j->name);
     j->why = "";
     sk_status st = sk_sweep_load(s, values, 0, NULL, job);
-    if (st == SK_ECONF) {
+    if (st == SK_ECONF || st == SK_EUSAGE) {
         j->ended = true;
         j->code = st;
         j->why = sk_strdup(s->arena, sk_error_line());
@@ -84,6 +83,12 @@ static sk_status add_job(sk_sweep *s, const char **values)
         return SK_OK;
     }
     SK_TRY(st);
+    if (*job->resume) /* on the command line: sk_sweep_key */
+        return sk_fail(
+            SK_ECONF,
+            "%s: resume is \"%s\", and jobs of a sweep or swap are resumed by themselves; "
+            "leave it out",
+            s->file, job->resume);
     if (strlen(j->dir) >= sizeof job->run) return sk_fail(SK_ECREATE, "%s: name too long", j->dir);
     if (job->sample_every < 0) job->sample_every = 0; /* nobody reads them */
     j->job = job;
@@ -154,6 +159,33 @@ static sk_status expand_random(sk_sweep *s)
     return SK_OK;
 }
 
+/* ---- values that are mistakes */
+
+/* Can the axis never have this job's value, whatever stands beside it?  Then no job with it loads,
+ * and the word alone is refused as well.  Asked of the first job that has the value. */
+static bool is_mistake(sk_sweep *s, int axis, int job)
+{
+    const char *value = s->jobs.v[job].values[axis];
+    for (int i = 0; i < s->jobs.n; i++) {
+        const sk_sweep_job *j = &s->jobs.v[i];
+        if (!strcmp(j->values[axis], value) && (i < job || j->code != SK_EUSAGE)) return false;
+    }
+    char *word = sk_print(s->arena, "%s=%s", s->axes.v[axis].key, value);
+    sk_status st = sk_conf_load(s->arena, 1, &word, sk_new(s->arena, sk_job), NULL);
+    sk_error_set("");
+    return st == SK_EUSAGE;
+}
+
+/* A mistake of the command line ends the sweep before the first job. */
+static sk_status check_values(sk_sweep *s)
+{
+    for (int x = 0; x < s->axes.n; x++)
+        for (int i = 0; i < s->jobs.n; i++)
+            if (s->jobs.v[i].code == SK_EUSAGE && is_mistake(s, x, i))
+                return sk_fail(SK_EUSAGE, "%s", s->jobs.v[i].why);
+    return SK_OK;
+}
+
 /* ---- validation */
 
 /* By default a validation is up to 8 batches: with several batch sizes jobs would be compared on
@@ -185,15 +217,18 @@ sk_status sk_sweep_expand(sk_sweep *s)
                            "is needed%s",
                            s->axes.v[i].key, i == seeds ? "" : ", or --random N");
     SK_TRY(s->random ? expand_random(s) : expand_grid(s));
+    SK_TRY(check_values(s));
     same_validation(s);
-    const char *why = NULL;
+    const sk_sweep_job *bad = NULL;
     bool any = false;
     for (int i = 0; i < s->jobs.n; i++) {
         sk_sweep_job *j = &s->jobs.v[i];
         any |= j->job != NULL;
         if (j->job) j->config = sk_conf_print(s->arena, j->job);
-        else if (!why) why = j->why;
+        else if (!bad) bad = j;
     }
-    if (!any) return sk_fail(SK_ECONF, "%s", why ? why : "sweep: there are no jobs");
+    if (!any)
+        return sk_fail(bad ? bad->code : SK_ECONF, "%s",
+                       bad ? bad->why : "sweep: there are no jobs");
     return SK_OK;
 }

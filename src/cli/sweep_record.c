@@ -3,6 +3,7 @@
 #include "base/file_io.h"
 #include "tensor/strict.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -191,6 +192,41 @@ static sk_status same_job(sk_sweep *s, const sk_sweep_job *j, char *path)
                    "%s was begun as another job: %s; give the keys it was begun with, or another "
                    "run=DIR",
                    j->dir, change);
+}
+
+/* ---- jobs of another sweep */
+
+static bool is_job_of(const sk_sweep *s, const char *name)
+{
+    for (int i = 0; i < s->jobs.n; i++)
+        if (!strcmp(s->jobs.v[i].name, name)) return true;
+    return false;
+}
+
+/* The first by name, so that the sentence is the same everywhere. */
+static int count_others(sk_sweep *s, const char **first)
+{
+    int n = 0;
+    DIR *d = opendir(s->dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (is_job_of(s, e->d_name)) continue;
+        if (!sk_is_there(sk_print(s->arena, "%s/%s/job.yaml", s->dir, e->d_name))) continue;
+        if (!n++ || strcmp(e->d_name, *first) < 0) *first = sk_strdup(s->arena, e->d_name);
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+sk_status sk_sweep_has_all(sk_sweep *s)
+{
+    const char *first = "";
+    int n = count_others(s, &first);
+    if (!n) return SK_OK;
+    return sk_fail(SK_ECREATE,
+                   "%s has %d job%s of a sweep over other values, %s%s, which this command would "
+                   "drop from its table; give keys and lists that hold %s too, or another run=DIR",
+                   s->dir, n, sk_plural(n), n > 1 ? "the first " : "", first,
+                   n > 1 ? "them" : "it");
 }
 
 sk_status sk_sweep_keep(sk_sweep *s, const sk_sweep_job *j)

@@ -15,18 +15,15 @@
 #include "train/checkpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { TICK_US = 20000 };
-#define LOCK_S 5.0 /* ranks of a sweep that was killed are gone long before */
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_SIGNALS = sizeof signals / sizeof *signals };
@@ -198,27 +195,6 @@ static sk_status watch(runner *r)
 
 /* ---- the whole */
 
-static sk_status take_lock(runner *r)
-{
-    const char *path = sk_print(r->s->arena, "%s/LOCK", r->s->dir);
-    double until = sk_now() + LOCK_S;
-    SK_TRY(sk_file_own(path, 0, &r->lock));
-    while (flock(r->lock, LOCK_EX | LOCK_NB)) {
-        if ((errno == EWOULDBLOCK || errno == EINTR) && sk_now() < until && !asked) {
-            usleep(TICK_US);
-            continue;
-        }
-        int err = errno;
-        close(r->lock);
-        if (err != EWOULDBLOCK)
-            return sk_fail(SK_EIO, "%s cannot be locked: %s", path, strerror(err));
-        return sk_fail(SK_ECREATE,
-                       "%s: another sweep runs jobs there; wait for it, or name another run=DIR",
-                       r->s->dir);
-    }
-    return SK_OK;
-}
-
 static void catch_signals(runner *r, bool now)
 {
     struct sigaction act = {.sa_handler = on_signal};
@@ -255,13 +231,10 @@ sk_status sk_sweep_run(sk_sweep *s, int at_once, FILE *progress)
     runner r = {.s = s, .progress = progress, .n_slots = at_once, .lock = -1};
     if (r.n_slots > s->jobs.n) r.n_slots = s->jobs.n;
     r.slots = sk_many(s->arena, slot, r.n_slots + 1);
-    SK_TRY(sk_dir_make(s->dir));
+    SK_TRY(sk_sweep_lock(s->arena, "sweep", s->dir, progress, &r.lock));
     catch_signals(&r, true);
-    sk_status st = take_lock(&r);
-    if (!st) {
-        st = run(&r);
-        close(r.lock);
-    }
+    sk_status st = run(&r);
+    close(r.lock);
     catch_signals(&r, false);
     return st;
 }

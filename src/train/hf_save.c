@@ -207,6 +207,13 @@ static sk_status save_into(saver *s, int parent, const char *tmp, const char *na
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }
 
+static sk_status no_place(const char *dir, int error)
+{
+    bool full = error == ENOSPC || error == EDQUOT;
+    return sk_fail(full ? SK_EIO : SK_ECREATE, "cannot make the folder %s: %s", dir,
+                   strerror(error));
+}
+
 static sk_status save(saver *s, const char *dir, const sk_hf_places *all)
 {
     char *name = NULL;
@@ -214,9 +221,8 @@ static sk_status save(saver *s, const char *dir, const sk_hf_places *all)
     SK_TRY(sk_checksums_replaceable(dir)); /* before the work */
     SK_TRY(open_parent(s->arena, dir, &name, &parent));
     char *tmp = sk_print(s->arena, "%s.tmp-%016" PRIx64, name, sk_folder_nonce());
-    sk_status status = mkdirat(parent, tmp, 0777)
-                           ? sk_fail(SK_EIO, "making %s: %s", tmp, strerror(errno))
-                           : save_into(s, parent, tmp, name, all);
+    sk_status status =
+        mkdirat(parent, tmp, 0777) ? no_place(dir, errno) : save_into(s, parent, tmp, name, all);
     close(parent);
     return status ? sk_trail(status, SK_HERE) : SK_OK;
 }

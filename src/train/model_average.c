@@ -18,10 +18,24 @@ static sk_dtype type_of(unsigned types)
     return types == 1U << SK_F16 ? SK_F16 : SK_N_DTYPES;
 }
 
+/* A mean of weights that nobody asked for looks like any other: an older checkpoint is not taken
+ * instead. */
+static sk_status find_checkpoint(sk_arena *a, sk_average_of *x)
+{
+    const char *passed;
+    SK_TRY(sk_rundir_checkpoint(a, x->what, &x->path, &passed));
+    if (*passed)
+        return sk_fail(SK_EDATA,
+                       "average: the newest checkpoint of %s, %s; name the one to take: %s is good",
+                       x->what, passed, x->path);
+    sk_status st = sk_ckpt_verify(x->path, false);
+    return st ? sk_fail(st, "average: %s is not usable: %s", x->path, sk_error_line()) : SK_OK;
+}
+
 static sk_status open_checkpoint(sk_arena *a, sk_average_of *x)
 {
     unsigned types = 0;
-    SK_TRY(sk_rundir_checkpoint(a, x->what, &x->path));
+    SK_TRY(find_checkpoint(a, x));
     SK_TRY(sk_ckpt_read(a, x->path, &x->ckpt));
     SK_TRY(sk_hf_check_ckpt(&x->ckpt)); /* also: its arch is known */
     x->is_ckpt = true;

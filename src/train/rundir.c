@@ -125,14 +125,27 @@ static void link_last(const char *dir)
     if (!symlink(dir + 5, tmp) && rename(tmp, "runs/last")) unlink(tmp);
 }
 
+static sk_status no_run(const sk_job *job)
+{
+    return sk_fail(SK_EDATA, "resume: there is no run %s; without --resume it is started",
+                   *job->run ? job->run : "runs/last");
+}
+
+sk_status sk_rundir_resumable(sk_arena *a, const sk_job *job)
+{
+    char dir[PATH_MAX];
+    if (!strcmp(job->resume, "auto")) return sk_rundir_resumed(job, dir) ? SK_OK : no_run(job);
+    if (!*job->resume || sk_is_dir(job->resume) || sk_resume_is_checkpoint(a, job->resume))
+        return SK_OK;
+    return sk_fail(SK_EDATA, "resume=%s: there is no such run or checkpoint", job->resume);
+}
+
 /* What is there already: who uses it says so first. */
 static sk_status enter_old(sk_arena *a, const sk_job *job, sk_training *t, bool resumes)
 {
     int64_t *steps;
     int n = 0;
-    if (!strcmp(job->resume, "auto") && !resumes)
-        return sk_fail(SK_EDATA, "resume: there is no run %s; without --resume it is started",
-                       *job->run ? job->run : "runs/last");
+    if (!strcmp(job->resume, "auto") && !resumes) return no_run(job);
     if (!*job->resume) SK_TRY(sk_dir_make(t->dir));
     if (sk_is_dir(t->ckpt)) SK_TRY(sk_ckpt_open(t->ckpt, &t->ckpt_dir));
     SK_TRY(sk_ckpt_list(a, t->ckpt, &steps, &n));
@@ -278,9 +291,10 @@ static bool is_preset(const char *name)
     return sk_model_preset(name, &(sk_hyper){0}) != NULL;
 }
 
-sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
+sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out, const char **passed)
 {
     sk_ckpt_found f = {0};
+    *passed = "";
     if (sk_resume_is_checkpoint(a, what)) {
         *out = what;
         return SK_OK;
@@ -298,5 +312,6 @@ sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out)
                        what);
     SK_TRY(sk_ckpt_find(a, home, -1, false, &f));
     *out = sk_strdup(a, f.path);
+    *passed = sk_print(a, "%.*s", (int)strcspn(f.why, "\n"), f.why);
     return SK_OK;
 }

@@ -15,6 +15,9 @@
  * there.  `to` has room for PATH_MAX. */
 bool sk_rundir_resumed(const sk_job *job, char *to);
 
+/* Refuses a `resume` of nothing, as a run would; for commands that only look at a job. */
+sk_status sk_rundir_resumable(sk_arena *a, const sk_job *job);
+
 /* Fill dir, ckpt, from, step, tokens, updates and steps of *t, make the directories, take the lock
  * of the checkpoints.  `note` gets sentences about checkpoints that were passed over and about
  * another model, or "". */
@@ -37,8 +40,10 @@ sk_status sk_rundir_keep_tokenizer(sk_arena *a, const sk_job *job, const sk_trai
 
 /* A directory with config.json below or at `what`: itself, final/ of a run, or NULL. */
 const char *sk_rundir_model(sk_arena *a, const char *what);
-/* A checkpoint at or below `what`: itself, or the newest good one of a run. */
-sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out);
+/* A checkpoint at or below `what`: itself, or the newest good one of a run.  *passed: why the
+ * newest one was passed over, in one sentence; "" if it was not. */
+sk_status sk_rundir_checkpoint(sk_arena *a, const char *what, const char **out,
+                               const char **passed);
 
 /* All that is asked of a checkpoint before a run goes on from it, and by `skein verify`: manifest,
  * sizes and headers of its files, parameters that are those of its model, and its extra.  deep:

@@ -70,6 +70,9 @@ int64_t sk_batch_shards(const sk_layout *l, char batch);
 sk_knobs sk_setup_knobs(const sk_job *job); /* for sk_run_opts */
 /* The learning rates of so many steps; 0: not known yet. */
 sk_status sk_setup_rates(const sk_job *job, int64_t steps, sk_lr_schedule *out);
+/* Are there the validations that val.stop_loss, val.stop_accuracy and train.steps=0 go by?  As far
+ * as keys and model tell; sk_setup_data asks again, of the data. */
+sk_status sk_setup_validations(const sk_setup *s);
 sk_status sk_setup_data(sk_setup *s);
 /* Are the ids of the data those of the model?  The first call is quick (sk_id_check_begin); the
  * others look at the rest, for some seconds each.  One process does this, not each rank. */

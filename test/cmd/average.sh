@@ -115,6 +115,22 @@ refused 65 "flip" no a flip
 cp -r a/ckpt/step-0000000006 step-0000000006
 printf '\377\377\377' | dd of=step-0000000006/m-00000.safetensors bs=1 seek=5000 conv=notrunc status=none
 refused 65 "step-0000000006" no b step-0000000006
+# the newest checkpoint of a run is damaged: an older one is named, and not taken unasked
+cp -r a hurt
+truncate -s -10 hurt/ckpt/step-0000000006/m-00000.safetensors
+refused 65 "average: the newest checkpoint of hurt, step 6 is not usable: " no b hurt
+grep -qF "name the one to take: hurt/ckpt/step-0000000004 is good" said || fail "no hint: $(cat said)"
+refused 65 "step-0000000006" no hurt --last 2
+does average older b hurt/ckpt/step-0000000004
+does average good hurt/final b
+cmp good/model.safetensors ab/model.safetensors || fail "final/ of a run whose checkpoint is damaged is another model"
+does export hurt exported
+grep -q '^skein: warning: hurt: step 6 is not usable: .*; hurt/ckpt/step-0000000004 is taken' said || fail "export: $(cat said)"
+rm -r hurt/final
+does sample hurt --tokens 2
+grep -q '^skein: warning: hurt: step 6 is not usable: ' said || fail "sample: $(cat said)"
+rm hurt/ckpt/step-0000000006/MANIFEST.json
+refused 65 "the newest checkpoint of hurt, step 6 is not usable" no b hurt
 refused 65 "missing" no a missing
 refused 65 "preset" no a preset:tiny
 refused 65 "has 3 checkpoints, --last asks for 4" no a --last 4
@@ -129,6 +145,7 @@ refused 64 "--dtype f64" no a b --dtype f64
 refused 64 "are needed" no
 refused 73 "one directory" ab b ab
 refused 73 "in the directory of a run" a/final b
+refused 73 "cannot make the folder /proc/no" /proc/no a b
 refused 73 "in the directory of a run" a/ckpt/new a b
 mkdir mine
 echo keep >mine/notes

@@ -35,6 +35,47 @@ awk -v g="$good" -v s="$slow" -v w="$wild" 'BEGIN { exit !(g < 5 && g < s && g <
     fail "loss $good at $lr, $slow at a thirtieth, $wild at 1"
 ok
 
+# --- rates of groups: the advice scales all of them, and trains
+groups() { # optim.groups: runs the test, leaves the command in words
+    "$skein" rate "${small[@]}" --steps 40 optim.groups="$1" >said || fail "groups: $(cat said)"
+    sed -n 's/^try  *skein //p' said >words
+    grep -q 'optim.lr=' words || fail "no advice: $(cat said)"
+}
+ratio() { # of the rate of a group, in the words, to optim.lr
+    sed -n "s/.*$1 lr=\([0-9.e-]*\).* optim.lr=\([0-9.e-]*\)$/\1 \2/p" words | awk '{ print $1 / $2 }'
+}
+groups 'matrix: muon lr=0.02 momentum=0.9, rest: adamw betas=[0.9, 0.99] lr=1e-3'
+[ "$(ratio 'muon')" = 20 ] && [ "$(ratio '0.99\]')" = 1 ] || fail "rates of groups: $(cat said)"
+grep -q '^note .* optim.groups keep their ratio' said || fail "it does not say that: $(cat said)"
+[ "$(grep -o 'optim.groups=' words | wc -l)" = 1 ] || fail "groups twice: $(cat words)"
+eval "\"$skein\" $(cat words) train.steps=3 log.every=0 sample.every=0 run=grouped" >said 2>&1 || fail "its command: $(cat said)"
+grep -q 'lr=[0-9.]* momentum=0.9, rest: adamw betas=\[0.9, 0.99\] lr=' grouped/config.yaml || fail "other groups: $(cat grouped/config.yaml)"
+groups 'matrix: muon, rest: betas=[0.9,0.95]' # the default of muon does not follow optim.lr; the rest does
+[ "$(ratio 'muon')" = 1 ] || fail "the rate of muon: $(cat words)"
+grep -q 'rest: betas=\[0.9,0.95\]. optim.lr=' words || fail "the rest: $(cat words)"
+groups 'vector: weight_decay=0' # follows optim.lr: nothing to say
+! grep -q '^note .* optim.groups' said || fail "a note about rates that follow: $(cat said)"
+grep -q "'optim.groups=vector: weight_decay=0' optim.lr=" words || fail "other groups: $(cat words)"
+"$skein" rate "${small[@]}" --steps 40 optim.lr=1 optim.min_lr=0.5 --from 1e-6 --to 1 >said
+awk '/^try/ { n++; for (i = 1; i <= NF; i++) { split($i, p, "="); v[p[1]] = p[2] } } END { exit !n || v["optim.min_lr"] > v["optim.lr"] }' said ||
+    fail "it suggests what train refuses: $(cat said)"
+ok
+
+# --- an optimizer with an average instead of a schedule: a rate near the best of 300 steps, 5e-3 to 1e-2
+"$skein" rate "${small[@]}" optim.name=schedulefree -o csv >free.csv 2>said || fail "schedulefree: $(cat said)"
+lr=$(sed -n 's/^try .* optim.lr=//p' said)
+awk -v lr="$lr" 'BEGIN { exit !(lr >= 2e-3 && lr <= 4e-2) }' || fail "schedulefree: it suggests '$lr': $(cat said)"
+"$skein" rate "${small[@]}" optim.name=schedulefree optim.warmup=1000 -o csv 2>/dev/null | cmp - free.csv || fail "the warmup counts"
+ok
+
+# --- keys that end a training
+"$skein" rate "${small[@]}" --steps 12 val.stop_loss=5 -o csv >stop.csv 2>said || fail "val.stop_loss: $(cat said)"
+grep -q '^skein: note: val.stop_loss does not end a range test' said || fail "val.stop_loss: $(cat said)"
+[ "$(wc -l <stop.csv)" = 13 ] || fail "val.stop_loss: $(wc -l <stop.csv) lines"
+"$skein" rate "${small[@]}" --steps 12 val.stop_accuracy=0.5 >/dev/null 2>said || fail "val.stop_accuracy: $(cat said)"
+"$skein" rate "${small[@]}" --steps 12 train.steps=0 >/dev/null 2>said || fail "train.steps=0: $(cat said)"
+ok
+
 # --- sgd diverges, and the test ends then
 "$skein" rate "${small[@]}" optim.name=sgd --to 1e4 >said || fail "sgd"
 grep -q '^diverged  at .*, after [0-9]* of 100 steps: ' said || fail "$(cat said)"
@@ -105,7 +146,11 @@ refused 64 'csv, json and md' -o xml
 refused 64 'did you mean "from"' --form 1
 refused 64 'optim.lr is 0: --from and --to are needed' optim.lr=0
 refused 64 'unknown key' train.stepz=3
-refused 78 'begins with the weights of step 0' --resume
+refused 64 'begins with the weights of step 0' --resume
+refused 64 'begins with the weights of step 0' resume=auto
+printf 'resume: auto\n' >resume.yaml
+refused 78 'begins with the weights of step 0' resume.yaml
+refused 78 'optim.adascale is 2: .*train.batch=2 optim.adascale=0' optim.adascale=2 train.noise=1 layout=micro=2
 refused 78 'optim.name.*nobody|nobody' optim.name=nobody
 refused 73 "cannot create the picture '/nonexistent/x.svg'" --steps 10 --svg /nonexistent/x.svg
 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 \

@@ -107,6 +107,12 @@ done
 [ ! -e killed/average-3 ] || fail "an average of workers that are not done"
 swap run=killed --jobs 2
 cmp whole/average-3/model.safetensors killed/average-3/model.safetensors || fail "killed and resumed: another average"
+# what a swap that was killed while it wrote its average has left
+mkdir killed/average-3.tmp-0123456789abcdef killed/average-3.tmp-mine
+echo half >killed/average-3.tmp-0123456789abcdef/model.safetensors
+swap run=killed
+[ ! -e killed/average-3.tmp-0123456789abcdef ] || fail "a half average is left"
+[ -d killed/average-3.tmp-mine ] || fail "a directory that is not a swap's is gone"
 for wait in 0.3 0.9 1.8; do
     rm -rf killed
     timeout -s KILL $wait "$skein" swap "${long[@]}" run=killed >/dev/null 2>&1 || true
@@ -119,7 +125,14 @@ rm -rf killed
 "$skein" swap "${long[@]}" run=killed >said 2>&1 &
 pid=$!
 until [ -e killed/small/seed=2/ckpt/step-0000000050 ]; do sleep 0.02; done
+kill -STOP $pid # it does not end meanwhile
+cp said first
+began=$(date +%s%N)
+refused 73 "another swap runs jobs there, process $pid on $(hostname)" run=killed
+[ $((($(date +%s%N) - began) / 1000000)) -lt 4500 ] || fail "it waited for the other swap"
 kill -TERM $pid
+kill -CONT $pid
+cp first said
 rc=0
 wait $pid || rc=$?
 [ "$rc" = 75 ] || [ "$rc" = 0 ] || { cat said; fail "stopped: exit code $rc"; }
@@ -132,6 +145,17 @@ refused 79 "workers with small batches" "${job[@]}" run=bad --large "$large" --s
 [ ! -e bad/average-2 ] || fail "a diverged worker was averaged"
 refused 78 "micro_batch" "${job[@]}" run=no --large "$large" --small "$small train.micro_batch=9"
 [ ! -e no ] || fail "keys of phase 2 that cannot be are found after phase 1"
+# what later phases refuse, before phase 1
+refused 78 "phase 2: layout: 'tp' needs a whole number" "${job[@]}" run=no --large "$large" --small "$small layout=tp=x"
+refused 78 "phase 2: layout: the mesh has 1 ranks, 2 were given" "${job[@]}" run=no --large "$large" --small "$small layout=dp=1 ranks=2"
+refused 78 "phase 2: val.stop_loss needs validations" "${job[@]}" run=no --large "$large" --small "$small val.stop_loss=2 val.every=0"
+refused 78 "phase 3: train.steps=0, a validation alone needs validations" "${job[@]}" run=no --large "$large" --small "$small data.val_fraction=0"
+refused 65 'phase 2: data: "missing"' "${job[@]}" run=no --large "$large" --small "$small data.train=missing"
+refused 65 'phase 1: data: "missing"' "${job[@]}" run=no --large "$large data.train=missing" --small "$small"
+refused 64 "phase 2: train.steps is 0" "${job[@]}" run=no --large "$large" --small "$small train.steps=0"
+refused 64 "phase 1: train.steps is 0" "${job[@]}" run=no --large "$large train.steps=0" --small "$small"
+swap "${job[@]}" run=ada --large "$large" --small "$small train.batch=4 train.noise=1 optim.adascale=2 layout=micro=2" --workers 1
+refused 64 "has 256 words or more" "${job[@]}" run=no --large "$large $(printf 'train.seq=16 %.0s' $(seq 256))" --small "$small"
 refused 64 "--small is missing" "${job[@]}" run=no --large "$large"
 refused 64 "--large is missing" "${job[@]}" run=no --small "$small"
 refused 64 "seed" "${job[@]}" run=no --large "$large" --small "$small train.seed=3"
@@ -140,6 +164,8 @@ refused 64 "run is no key of --large" "${job[@]}" run=no --large "$large run=x" 
 refused 64 "not closed" "${job[@]}" run=no --large "$large layout='dp=2" --small "$small"
 refused 64 "key=value" "${job[@]}" run=no --large "$large word" --small "$small"
 refused 64 "resume" "${job[@]}" run=no resume=auto --large "$large" --small "$small"
+echo 'resume: auto' >resume.yaml
+refused 78 'resume.yaml: resume is "auto"' resume.yaml "${job[@]}" run=no --large "$large" --small "$small"
 for bad in 0 1001 x 1.5; do refused 64 "--workers is \"$bad\"" "${job[@]}" run=no --large "$large" --small "$small" --workers $bad; done
 refused 64 "-o xml" "${job[@]}" run=no --large "$large" --small "$small" -o xml
 refused 64 "optim.lr" "${job[@]}" run=no --large "$large optim.lr=1e-3,2e-3" --small "$small"

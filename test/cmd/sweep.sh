@@ -77,17 +77,38 @@ refused 73 '"steps: 6" is "steps: 7" now' "${job[@]}" optim.lr=1e-3,1e-2 train.s
 sweep run=grid # what was refused is not what the directory remembers
 said '^\[4/4\] finished before'
 
-# ---- jobs that fail are rows
-sweep "${job[@]}" optim.name=sgd optim.clip=0 optim.lr=1e-3,1e6 train.micro_batch=0,8 run=mixed
+# ---- other values in the same directory: nothing of what is there is dropped
+before=$(cat grid/jobs.csv grid/sweep.json)
+refused 73 'grid has 4 jobs of a sweep over other values, the first lr=1e-2,seed=1,' "${job[@]}" train.batch=2,4 run=grid
+refused 73 'grid has 2 jobs of a sweep over other values, the first lr=1e-2,seed=1,' "${job[@]}" optim.lr=1e-3,1e-1 train.seed=1..2 run=grid
+[ "$before" = "$(cat grid/jobs.csv grid/sweep.json)" ] || fail "a refused sweep changed the records of another"
+[ ! -e grid/batch=2 ] && [ ! -e grid/lr=1e-1,seed=1 ] || fail "a refused sweep began jobs"
+sweep run=grid
+said '^\[4/4\] finished before'
+
+# ---- jobs that fail are rows, and the exit code is that of the first that was refused
+refused 78 '2 of the 4 jobs of mixed are not done; the first, lr=1e-3,micro_batch=8, is refused: train.micro_batch is 8' \
+    "${job[@]}" optim.name=sgd optim.clip=0 optim.lr=1e-3,1e6 train.micro_batch=0,8 run=mixed
 said '^1e-3 0 [0-9.]+ [0-9.]+ 6 384 [0-9.]+ done'
 said '^1e-3 8 0 0 0.000 refused train.micro_batch is 8, more than train.batch, which is 4'
 said '^1e6 0 [0-9]+ [0-9]+ [0-9.]+ diverged step'
-sweep run=mixed
+refused 78 'are not done' run=mixed
 said '^\[2/4\] finished before' # the refused ones are told again, the diverged one is not tried again
 refused 79 "none of the 1 job" "${job[@]}" optim.name=sgd optim.clip=0 optim.lr=1e6 run=bad
 refused 78 "train.micro_batch is 8" "${job[@]}" train.micro_batch=8,9 run=none
 [ ! -e none ] || fail "a sweep without jobs made a directory"
-sweep "${job[@]}" "data.train=[text],[missing]" run=lost
+sweep run=mixed --table # looks, and judges nothing
+sweep "${job[@]}" optim.name=sgd optim.clip=0 optim.lr=1e-3,1e6 run=wild # a job that diverged is a result
+# a pair that cannot be is a row, also where the key belongs to another optimizer
+refused 64 '2 of the 4 jobs of pairs are not done; the first, name=adamw,momentum=0, is refused: command line: optim.momentum is for other optimizers' \
+    "${job[@]}" optim.name=sgd,adamw optim.momentum=0,0.9 run=pairs
+said '^sgd 0.9 [0-9.]+ [0-9.]+ 6 384 [0-9.]+ done'
+said '^adamw 0.9 0 0 0.000 refused command line: optim.momentum is for other optimizers'
+refused 64 'momentum is for other optimizers' "${job[@]}" optim.name=sgd,adamw optim.momentum=0.5 run=pair
+said '^sgd [0-9.]+ [0-9.]+ 6 384 [0-9.]+ done'
+refused 64 'momentum is for other optimizers' "${job[@]}" optim.name=lion,adamw optim.momentum=0.5,0.9 run=x
+refused 64 'optim.momentum is "7"' "${job[@]}" optim.name=sgd,adamw optim.momentum=0.5,7 run=x
+refused 65 '1 of the 2 jobs of lost is not done; it, train=missing, is refused: data' "${job[@]}" "data.train=[text],[missing]" run=lost
 said '^missing 0 0 0.000 refused data'
 cp text missing # a job that was refused is tried again
 sweep run=lost
@@ -123,8 +144,10 @@ pid=$!
 until [ "$(grep -c loss stopped/lr=1e-3/metrics.jsonl 2>/dev/null)" -ge 3 ] 2>/dev/null; do sleep 0.02; done
 sweep run=stopped --table -o csv
 said '^1e-3,.*,running,'
-# another sweep in the same directory waits, and is refused
-refused 73 "another sweep runs jobs there" run=stopped
+# another sweep in the same directory is refused at once
+began=$(date +%s%N)
+refused 73 "another sweep runs jobs there, process $pid on $(hostname)" run=stopped
+[ $((($(date +%s%N) - began) / 1000000)) -lt 4500 ] || fail "it waited for the other sweep"
 kill -TERM $pid
 rc=0
 wait $pid || rc=$?
@@ -157,6 +180,8 @@ refused 64 'FIRST..LAST' "${job[@]}" train.seed=3..1 run=x
 refused 64 'the value 4 twice' "${job[@]}" train.batch=4,4 run=x
 refused 64 'is empty' "${job[@]}" train.batch=4,,8 run=x
 refused 64 'resumes its jobs by itself' "${job[@]}" train.batch=4,8 resume=auto run=x
+echo 'resume: auto' >resume.yaml
+refused 78 'resume.yaml: resume is "auto"' resume.yaml "${job[@]}" train.batch=4,8 run=x
 refused 64 'more than 10000 jobs' "${job[@]}" train.seed=1..1000 optim.lr=lin:1:2:11 run=x
 refused 64 '--jobs is "0"' "${job[@]}" train.batch=4,8 --jobs 0 run=x
 refused 64 'there are csv, json and md' "${job[@]}" train.batch=4,8 -o xml run=x
@@ -164,6 +189,8 @@ refused 64 'needs the law' "${job[@]}" train.batch=4,8 --predict-params 1e6 run=
 refused 64 'which keys?' --jobs 2
 PMI_RANK=0 PMI_SIZE=2 refused 64 'a sweep is one process' "${job[@]}" train.batch=4,8 run=x
 refused 64 'there is no nowhere/sweep.json' run=nowhere
+refused 73 "cannot create the picture '/nonexistent/x.svg'" "${job[@]}" train.batch=4,8 --svg /nonexistent/x.svg run=x
+refused 73 "cannot create the picture '/tmp'" "${job[@]}" train.batch=4,8 --svg /tmp run=x
 [ ! -e x ] || fail "a refused command made a directory"
 [ ! -e nowhere ] || fail "looking for a sweep made a directory"
 mkdir broken
