@@ -128,6 +128,16 @@ for norm in ("255", "0.5"):
 assert float(sys.argv[1]) in best.values(), (sys.argv[1], best)
 END
 
+# ---- a run that is validated stays as it was: the next --resume goes on with its steps
+cp a/config.yaml before
+does run=a --resume train.steps=0
+! grep -q '^warning' said || fail "warnings about steps: $(cat said)"
+cmp before a/config.yaml || fail "train.steps=0 of a run changed its config.yaml"
+does run=a --resume train.steps=42
+grep -q '2 steps' said || fail "the run did not go on: $(tail -n 3 said)"
+does "${job[@]}" resume=a train.steps=0 run=fresh
+grep -q 'steps: 0' fresh/config.yaml || fail "a directory of its own has no config.yaml"
+
 # ---- training ends there, on two ranks, and says it once
 does "${job[@]}" train.steps=400 val.every=5 val.batches=5 val.stop_accuracy=0.9 run=s ranks=2
 last=$(tail -n 1 s/metrics.jsonl)
