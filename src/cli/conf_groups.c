@@ -92,7 +92,10 @@ static sk_status read_number(reader *r, char *word, double *lr)
     s.value = value;
     if (!strcmp(word, "lr")) return sk_conf_knob_read(r->arena, rate, &s, lr);
     const sk_knob *k = sk_optim_key(r->g->optim, word);
-    if (k) return sk_conf_knob_read(r->arena, k, &s, r->g->knob + (k - r->g->optim->knobs));
+    if (k) {
+        r->g->says_decay |= !strcmp(k->name, "decay");
+        return sk_conf_knob_read(r->arena, k, &s, r->g->knob + (k - r->g->optim->knobs));
+    }
     sk_out own = {.arena = r->arena};
     for (const sk_knob *p = r->g->optim->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s", own.s ? ", " : "", sk_knob_key(p));

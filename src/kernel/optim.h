@@ -108,7 +108,7 @@ typedef struct sk_knob {
 #define SK_MOMENTUM(x) {.name = "momentum", .usual = x, .most = 1, \
                         .doc = "decay rate of the momentum", .role = SK_KNOB_MOMENTUM}
 #define SK_DECAY_AS(x, as) {.name = "decay", .usual = x, .most = 1e6, \
-                            .doc = "of tensors with two or more dims only", \
+                            .doc = "of weights, not of biases and norms", \
                             .key = "weight_decay", .role = as}
 #define SK_DECAY(x) SK_DECAY_AS(x, SK_KNOB_DECAY)
 #define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
@@ -208,6 +208,7 @@ typedef struct sk_param_group {
     const sk_optim *optim;
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
+    bool says_decay; /* weight_decay is said of this group: where it has only vectors, they decay */
 } sk_param_group;
 
 /* The passes of optimizers that leave the rest to `whole` and keep no state of elements: the

@@ -202,8 +202,13 @@ static void optimizers(void)
     check(job.lr == 1e-3 && knob("eps") == 1e-5 && knob("beta2") == 0.95); /* eps is the file's */
     check(!load("optim.name=nobody") && job.lr == 1e-3); /* told with the program */
     path = put("all.yaml", "optim: {name: adamw, momentum: 0.5, compensate: no, predict: 1}\n");
-    check(!load(path) && !load(sk_print(&arena, "%s optim.name=sgd", path)));
+    check(!load(sk_print(&arena, "%s optim.name=sgd", path)));
     check(knob("momentum") == 0.5 && knob("decay") == 0); /* what was said for others */
+    refused(load(path), SK_ECONF,
+            "all.yaml:1:22: optim.momentum is for other optimizers: adamw has no such key; it has "
+            "optim.lr, optim.betas");
+    refused(file("optim: {momentum: 0.5}"), SK_ECONF, "adamw has no such key");
+    check(!file("optim: {momentum: 0.5, name: sgd}") && knob("momentum") == 0.5);
     refused(file("optim: {momentum: 2}"), SK_ECONF, "momentum is \"2\"; a number from 0 to 1");
     refused(load("optim.name=sgd optim.betas=0.9,0.9"), SK_EUSAGE,
             "sgd has no such key; it has optim.lr, optim.momentum, optim.weight_decay");
@@ -235,7 +240,10 @@ static void schedules(void)
     check(!load("optim.schedule=onecycle") && job.warmup == 0 && rate_knob("low") == 0.85);
     check(!file("optim: {schedule: onecycle, warmup: 7}") && job.warmup == 0);
     check(!load("optim.schedule=onecycle optim.warmup=0"));
-    check(!file("optim: {schedule_power: 3, schedule: linear}")); /* for other schedules */
+    refused(file("optim: {schedule_power: 3, schedule: linear}"), SK_ECONF,
+            "schedule_power is for other schedules: linear has no such key");
+    const char *path = put("all.yaml", "optim: {schedule_power: 3, schedule: polynomial}\n");
+    check(!load(path) && !load(sk_print(&arena, "%s optim.schedule=linear", path)));
     back("optim.schedule=wsd optim.schedule_shape=cosine");
     back("optim.schedule=step optim.schedule_milestones=30,60 optim.schedule_factor=0.3");
     back("optim.schedule=restarts optim.schedule_mult=3");
