@@ -62,4 +62,19 @@ dp=2 zero=1
 dp=2 zero=3 tp=2
 pp=2 micro=2
 END
+# ---- --resume with another optimizer says which key differs, before any rank starts
+resume=(--resume train.steps=3)
+does muon optim.groups="matrix: muon, rest: adamw" layout="dp=2 zero=1" ranks=2
+refused 78 'optim.groups was "matrix: muon, rest: adamw" and is "matrix: sgd, rest: adamw"' run=muon "${resume[@]}" optim.groups="matrix: sgd, rest: adamw"
+refused 78 'optim.groups was "matrix: muon, rest: adamw" and is ""' run=muon "${resume[@]}" optim.groups=
+"$skein" train run=muon "${resume[@]}" optim.groups="matrix: muon lr=0.1, rest: adamw" >said 2>&1 || fail "another rate: $(cat said)"
+refused 78 "optim.name was adamw and is lion" run=plain "${resume[@]}" optim.name=lion optim.groups=
+does soap optim.name=soap layout="dp=2 zero=1" ranks=2
+refused 78 "has state that this run would drop, 'h.0.fc.w.soap.l': optim.max_dim was 8192 and is 16" run=soap "${resume[@]}" optim.max_dim=16
+refused 78 "optim.max_dim was 8192 and is 64" run=soap "${resume[@]}" optim.max_dim=64
+does short optim.name=soap optim.max_dim=16
+refused 78 "has no 'h.0.qkv.w.soap.p': optim.max_dim was 16 and is 8192" run=short "${resume[@]}" optim.max_dim=8192
+"$skein" train run=soap "${resume[@]}" optim.max_dim=8000 layout=tp=2 >said 2>&1 || fail "the same state: $(cat said)"
+checks=$((checks + 2))
+
 echo "groups: $checks checks"
