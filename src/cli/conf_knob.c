@@ -160,9 +160,11 @@ sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, 
     if (on && sk_conf_among("yes on true", value)) value = on;
     if (off && sk_conf_among("no off false", value)) value = off;
     if (read_list(k, value, to)) return SK_OK;
-    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s is needed%s",
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s needed%s%s",
                    sk_setting_where(a, s, true), s->key, s->value, wanted(a, k),
-                   !k->whole && sk_conf_has_unit(s->value) ? sk_conf_no_units : "");
+                   sk_knob_list(k) > 1 ? "are" : "is",
+                   !k->whole && sk_conf_has_unit(s->value) ? sk_conf_no_units : "",
+                   k->doc && *k->doc ? sk_print(a, " (%s)", k->doc) : "");
 }
 
 /* The job's part of this kind; name NULL: the job names none that there is, which is refused later.
@@ -272,7 +274,7 @@ void sk_conf_knobs_print(sk_out *to, sk_knob_owners of, const sk_job *job)
     const double *values = of == SK_KNOBS_LR ? job->lr_knob : job->knob;
     for (const sk_knob *k = o.knobs; k && k->name; k += sk_knob_list(k)) {
         bool list = sk_knob_list(k) > 1;
-        if (k->role == SK_KNOB_LR) continue;
+        if (k->role == SK_KNOB_LR || !sk_knob_used(o.knobs, k, values)) continue;
         sk_out_add(to, "  %s: %s", sk_knob_key(k), list ? "[" : "");
         add_list(to, k, values + (k - o.knobs));
         sk_out_add(to, "%s\n", list ? "]" : "");
