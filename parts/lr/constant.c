@@ -3,4 +3,5 @@
 
 static double rate(const sk_lr_now *n) { return n->lr; }
 
-const sk_lr sk_lr_constant = {.name = "constant", .doc = "stays at optim.lr", .rate = rate};
+const sk_lr sk_lr_constant = {
+    .name = "constant", .doc = "stays at optim.lr", .level = true, .rate = rate};

@@ -134,5 +134,5 @@ const sk_source sk_source_idx = {
     .brings_val = brings_val,
     .inputs = {{"pixels", "bx", SK_F32, .kind = SK_INPUT_BYTES},
                {"targets", "b", SK_I32, .kind = SK_INPUT_LABELS},
-               {"weights", "b", SK_F32, .kind = SK_INPUT_ONES}},
+               {"weights", "b", SK_F32, .kind = SK_INPUT_ONES, .weighs = true}},
 };

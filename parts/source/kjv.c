@@ -101,5 +101,5 @@ const sk_source sk_source_kjv = {
     .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},
                {"targets", "bt", SK_I32, .kind = SK_INPUT_NEXT},
                {"pos", "bt", SK_I32, .kind = SK_INPUT_PLACES},
-               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES}},
+               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES, .weighs = true}},
 };

@@ -171,5 +171,5 @@ const sk_source sk_source_pairs = {
     .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},
                {"targets", "bt", SK_I32, .kind = SK_INPUT_NEXT},
                {"pos", "bt", SK_I32, .kind = SK_INPUT_PLACES},
-               {"weights", "bt", SK_F32, SK_INPUT_OWN, weights}},
+               {"weights", "bt", SK_F32, SK_INPUT_OWN, weights, .weighs = true}},
 };

@@ -324,6 +324,6 @@ const sk_source sk_source_tokens = {
     .inputs = {{"tokens", "bt", SK_I32, .kind = SK_INPUT_IDS},
                {"targets", "bt", SK_I32, .kind = SK_INPUT_NEXT},
                {"pos", "bt", SK_I32, .kind = SK_INPUT_PLACES},
-               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES}},
+               {"weights", "bt", SK_F32, .kind = SK_INPUT_ONES, .weighs = true}},
     .brings_val = brings_val,
 };

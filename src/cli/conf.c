@@ -58,6 +58,7 @@ static sk_status complete(sk_arena *a, const sk_settings *s, sk_job *job)
     int64_t places = job->hyper.max_position_embeddings, window = job->hyper.sliding_window;
     if (window && (!places || window < places)) places = window;
     SK_TRY(sk_conf_knobs(a, s, job));
+    SK_TRY(sk_conf_effects(a, s, job));
     SK_TRY(sk_conf_groups(a, s, job));
     SK_TRY(how_long(s, job));
     SK_TRY(first_batch(s, job));

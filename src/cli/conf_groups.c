@@ -17,7 +17,9 @@ typedef struct reader {
     const sk_setting *s;
     sk_job *job;
     sk_param_group *g;
-    const char *text; /* of the group, for messages */
+    const char *text;              /* of the group, for messages */
+    const char *said[SK_MAX_KNOB]; /* values of the numbers so far, by the first knob of a key */
+    bool rate;                     /* lr is said */
 } reader;
 
 static sk_status wrong(const reader *r, const char *what)
@@ -90,9 +92,18 @@ static sk_status read_number(reader *r, char *word, double *lr)
     sk_setting s = *r->s;
     s.key = sk_print(r->arena, "optim.groups: %s: %s", r->g->match, word);
     s.value = value;
-    if (!strcmp(word, "lr")) return sk_conf_knob_read(r->arena, rate, &s, lr);
+    bool is_rate = !strcmp(word, "lr");
     const sk_knob *k = sk_optim_key(r->g->optim, word);
-    if (k) return sk_conf_knob_read(r->arena, k, &s, r->g->knob + (k - r->g->optim->knobs));
+    const char **said = k ? &r->said[k - r->g->optim->knobs] : NULL;
+    if (is_rate ? r->rate : said && *said)
+        return wrong(r, sk_print(r->arena, "says %.40s twice; once is needed", word));
+    r->rate |= is_rate;
+    if (is_rate) return sk_conf_knob_read(r->arena, rate, &s, lr);
+    if (k) {
+        *said = value;
+        r->g->says_decay |= !strcmp(k->name, "decay");
+        return sk_conf_knob_read(r->arena, k, &s, r->g->knob + (k - r->g->optim->knobs));
+    }
     sk_out own = {.arena = r->arena};
     for (const sk_knob *p = r->g->optim->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s", own.s ? ", " : "", sk_knob_key(p));
@@ -100,8 +111,32 @@ static sk_status read_number(reader *r, char *word, double *lr)
                              own.s ? own.s : "no numbers"));
 }
 
+/* Numbers that are used only beside a word of another. */
+static sk_status check_used(reader *r)
+{
+    const sk_knob *knobs = r->g->optim->knobs;
+    for (int i = 0; knobs[i].name; i++) {
+        if (!r->said[i] || sk_knob_used(knobs, &knobs[i], r->g->knob)) continue;
+        sk_setting s = *r->s;
+        s.key = sk_print(r->arena, "optim.groups: %s: %s", r->g->match, sk_knob_key(&knobs[i]));
+        s.value = r->said[i];
+        return sk_conf_unused(r->arena, &knobs[i], &s);
+    }
+    return SK_OK;
+}
+
+static sk_status closed(reader *r)
+{
+    int depth = 0;
+    for (const char *p = r->text; *p && depth >= 0; p++) depth += (*p == '[') - (*p == ']');
+    if (!depth) return SK_OK;
+    return wrong(r, depth > 0 ? "has a [ without a ]; a list is [0.9, 0.99]"
+                              : "has a ] without a [; a list is [0.9, 0.99]");
+}
+
 static sk_status read_group(reader *r, char *text)
 {
+    SK_TRY(closed(r));
     char *rest = strchr(text, ':');
     if (!rest) return wrong(r, "has no ':'; GROUP: OPTIMIZER KEY=VALUE ... is needed");
     *rest++ = 0;
@@ -118,6 +153,7 @@ static sk_status read_group(reader *r, char *text)
     if (named || !word) word = next_part(&rest, " \t\n");
     for (; word; word = next_part(&rest, " \t\n"))
         if (*word) SK_TRY(read_number(r, word, &lr));
+    SK_TRY(check_used(r));
     if (r->job->lr <= 0 && lr > 0)
         return wrong(r, "has a rate of its own, and optim.lr is 0: rates follow its schedule, so "
                         "it must be above 0");
@@ -174,10 +210,15 @@ sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)
         if (job->n_groups == SK_MAX_PARAM_GROUPS - 1)
             return wrong(&r, sk_print(a, "is one too many: %d groups are possible",
                                       SK_MAX_PARAM_GROUPS - 1));
+        memset(r.said, 0, sizeof r.said);
+        r.rate = false;
         r.g = &job->group[job->n_groups++];
         *r.g = (sk_param_group){.rate = 1};
         SK_TRY(read_group(&r, part));
     }
+    r.text = job->groups;
+    if (!job->n_groups && *job->groups)
+        return wrong(&r, "has no group; GROUP: OPTIMIZER KEY=VALUE ... is needed");
     job->n_groups_said = job->n_groups;
     complete_groups(job);
     return SK_OK;

@@ -57,6 +57,13 @@ static void layout_help(sk_out *o, const char *name)
     if (all) sk_out_add(o, "Long forms and exclusions: doc/layout.md\n");
 }
 
+/* Of one key that a line cannot explain. */
+static void more_lines(sk_out *o, const char *name)
+{
+    const sk_conf_key *k = sk_conf_find(name);
+    if (k && k->more) sk_out_add(o, "%s", k->more);
+}
+
 char *sk_conf_help_on(sk_arena *a, const char *name)
 {
     sk_out o = {.arena = a};
@@ -64,6 +71,7 @@ char *sk_conf_help_on(sk_arena *a, const char *name)
     if (model) sk_out_add(&o, "%s", model_help);
     if (model && !name[5]) sk_conf_model_help(&o);
     help_lines(&o, name);
+    more_lines(&o, name);
     layout_help(&o, name);
     return o.s;
 }

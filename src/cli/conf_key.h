@@ -28,6 +28,7 @@ typedef struct sk_conf_key {
     size_t at, size;          /* its field of sk_job */
     const char *default_text; /* read like a value that somebody wrote */
     const char *doc;
+    const char *more; /* NULL, or lines of `skein help KEY` behind it: what it takes, examples */
     double least, most;
     const char *one_of;                       /* the only words a text may be; NULL: any */
     const char *(*one_of_parts)(sk_arena *a); /* NULL, or: makes one_of, of names of parts */

@@ -15,6 +15,36 @@
 #define FROM(lowest, highest) .least = lowest, .most = highest
 #define HUGE_COUNT            1e15
 
+static const char backward_more[] =
+    "\n"
+    "  norms             norm of the gradient of every sample\n"
+    "  second_moment     squared gradients of samples, summed\n"
+    "  variance          of the gradients of samples, element by element\n"
+    "  gradients         of every sample\n"
+    "  diag_ggn          diagonal of the generalised Gauss-Newton matrix (classifiers)\n"
+    "  diag_ggn_mc       an estimate of it, from one drawn class a row\n"
+    "  kron              Kronecker factors of the Fisher matrix, as K-FAC's\n"
+    "\n"
+    "  train.backward=norms                                 metrics.jsonl has sample_norm_mean "
+    "...\n"
+    "  train.backward=\"variance, kron\" train.backward_every=100     and RUN/backward the "
+    "tensors\n";
+
+static const char groups_more[] =
+    "\n"
+    "  GROUP: OPTIMIZER KEY=VALUE ..., GROUP: ...   The first group that a parameter is in "
+    "counts.\n"
+    "  GROUP is a pattern of names (h.0.*), or a class: matrix, head (the last matrix), "
+    "embedding,\n"
+    "  vector (biases, norms), rest (what is in no other).  OPTIMIZER: skein list optim; left "
+    "out,\n"
+    "  it is optim.name.  KEY: lr, or a number of the optimizer; a list is [0.9, 0.99].\n"
+    "\n"
+    "  optim.groups=\"matrix: muon lr=0.02, rest: adamw\"\n"
+    "  optim.groups=\"wte: lr=1e-4, h.0.*: lion betas=[0.9, 0.99], rest: adamw\"\n"
+    "  optim.groups=\"vector: adamw weight_decay=0.01, rest: adamw\"   vectors decay only if it is "
+    "said\n";
+
 const sk_conf_key sk_conf_table[] = {
     KEY("data.train", TEXT, data_train,
         DEFAULT("kjv", "training data: file, directory, glob or name (kjv, fashion-mnist)")),
@@ -89,14 +119,14 @@ const sk_conf_key sk_conf_table[] = {
         FROM(0, 1), .off = "0"),
     KEY("train.backward", TEXT, backward,
         DEFAULT("", "what the backward pass tells: \"norms, variance, kron\" (doc/backward.md)"),
-        .off = ""),
+        .off = "", .more = backward_more),
     KEY("train.backward_every", INT, backward_every,
         DEFAULT("0", "steps between files with these tensors, in RUN/backward; 0: none"),
         FROM(0, HUGE_COUNT), .off = "0"),
     KEY("optim.name", TEXT, optim_name, DEFAULT("adamw", "optimizer: skein list optim")),
     KEY("optim.groups", TEXT, groups,
-        DEFAULT("", "optimizers of some parameters: \"matrix: sgd lr=0.1, wte: adamw\""),
-        .off = ""),
+        DEFAULT("", "optimizers of some parameters: \"matrix: sgd lr=0.1, wte: adamw\""), .off = "",
+        .more = groups_more),
     KEY("optim.state", STATE, state_dtype,
         DEFAULT("auto", "type of the optimizer state: f32, bf16, int8, or auto: its own"),
         .one_of = "auto f32 bf16 int8"),

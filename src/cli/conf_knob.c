@@ -2,9 +2,9 @@
  * schedules of the learning rate.
  *
  * The keys are those of all optimizers and schedules together.  A job has the numbers of its own
- * two: the defaults of the part, and what is said of them.  A file may say numbers of other parts,
- * since optim.name and optim.schedule can be changed on the command line: they must be possible,
- * and are left out.  On the command line they are a mistake. */
+ * two: the defaults of the part, and what is said of them.  Numbers of other parts are a mistake,
+ * but for those of a file whose optim.name or optim.schedule the command line changes: they must
+ * be possible, and are left out. */
 #include "cli/setting.h"
 
 #include <stdio.h>
@@ -160,9 +160,11 @@ sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, 
     if (on && sk_conf_among("yes on true", value)) value = on;
     if (off && sk_conf_among("no off false", value)) value = off;
     if (read_list(k, value, to)) return SK_OK;
-    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s is needed%s",
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s needed%s%s",
                    sk_setting_where(a, s, true), s->key, s->value, wanted(a, k),
-                   !k->whole && sk_conf_has_unit(s->value) ? sk_conf_no_units : "");
+                   sk_knob_list(k) > 1 ? "are" : "is",
+                   !k->whole && sk_conf_has_unit(s->value) ? sk_conf_no_units : "",
+                   k->doc && *k->doc ? sk_print(a, " (%s)", k->doc) : "");
 }
 
 /* The job's part of this kind; name NULL: the job names none that there is, which is refused later.
@@ -176,18 +178,21 @@ static owner own_part(const sk_job *job, sk_knob_owners of)
     return o;
 }
 
-/* A number of other parts: possible, and in a file. */
-static sk_status of_others(sk_arena *a, const owner *o, const sk_setting *s, const sk_knob *k)
+/* A number of other parts: possible, and of a file whose part the command line replaces. */
+static sk_status of_others(sk_arena *a, const owner *o, const sk_settings *all, const sk_setting *s,
+                           const sk_knob *k)
 {
+    bool optim = o->of == SK_KNOBS_OPTIM;
+    const sk_setting *name = sk_setting_find(all, optim ? "optim.name" : "optim.schedule");
     double x[SK_MAX_KNOB];
     sk_out own = {.arena = a};
     SK_TRY(sk_conf_knob_read(a, k, s, x));
-    if (s->file || !o->name) return SK_OK;
+    if (!o->name || (s->file && name && !name->file)) return SK_OK;
     for (const sk_knob *p = o->knobs; p->name; p += sk_knob_list(p))
         sk_out_add(&own, "%s%s%s", own.s ? ", " : "", section, sk_knob_key(p));
-    return sk_fail(SK_EUSAGE, "command line: %s is for other %s: %s has no such key; it has %s",
-                   s->key, o->of == SK_KNOBS_OPTIM ? "optimizers" : "schedules", o->name,
-                   own.s ? own.s : "none");
+    return sk_fail(sk_setting_code(s), "%s: %s is for other %s: %s has no such key; it has %s",
+                   sk_setting_where(a, s, false), s->key, optim ? "optimizers" : "schedules",
+                   o->name, own.s ? own.s : "none");
 }
 
 /* The rise of a schedule that rises by itself is its own: no warmup is added to it. */
@@ -238,7 +243,7 @@ sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job)
         double *to = by.of == SK_KNOBS_LR ? job->lr_knob : job->knob;
         const sk_knob *own = under(o, sk_knob_key(any));
         if (own) SK_TRY(sk_conf_knob_read(a, own, &s->v[i], to + (own - o->knobs)));
-        else SK_TRY(of_others(a, o, &s->v[i], any));
+        else SK_TRY(of_others(a, o, s, &s->v[i], any));
     }
     return no_warmup(&schedule, s, job);
 }
@@ -269,7 +274,7 @@ void sk_conf_knobs_print(sk_out *to, sk_knob_owners of, const sk_job *job)
     const double *values = of == SK_KNOBS_LR ? job->lr_knob : job->knob;
     for (const sk_knob *k = o.knobs; k && k->name; k += sk_knob_list(k)) {
         bool list = sk_knob_list(k) > 1;
-        if (k->role == SK_KNOB_LR) continue;
+        if (k->role == SK_KNOB_LR || !sk_knob_used(o.knobs, k, values)) continue;
         sk_out_add(to, "  %s: %s", sk_knob_key(k), list ? "[" : "");
         add_list(to, k, values + (k - o.knobs));
         sk_out_add(to, "%s\n", list ? "]" : "");

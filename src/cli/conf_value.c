@@ -9,6 +9,7 @@
 
 const char *sk_conf_range(sk_arena *a, double least, double most)
 {
+    if (most == SK_BELOW_ONE) return sk_print(a, "from %.10g to below 1", least);
     return sk_print(a, "from %.10g to %.10g", least, most);
 }
 
@@ -23,10 +24,11 @@ static sk_status wrong(sk_arena *a, const sk_conf_key *k, const sk_setting *s)
     static const char *const what[] = {"a whole number", "a number", "a time (90, 90s, 2m, 1h)",
                                        "bytes (8GiB, 500M)",
                                        "a time (90s, 10m, 1h) or a number of steps"};
-    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed%s",
+    return sk_fail(sk_setting_code(s), "%s: %s is \"%.80s\"; %s %s is needed%s (%s)",
                    sk_setting_where(a, s, true), k->name, s->value, what[k->kind],
                    sk_conf_range(a, k->least, k->most),
-                   k->kind == SK_KEY_REAL && sk_conf_has_unit(s->value) ? sk_conf_no_units : "");
+                   k->kind == SK_KEY_REAL && sk_conf_has_unit(s->value) ? sk_conf_no_units : "",
+                   k->doc);
 }
 
 static bool inside(const sk_conf_key *k, double x) { return x >= k->least && x <= k->most; }

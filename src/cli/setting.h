@@ -73,6 +73,11 @@ void sk_conf_knob_help(sk_out *o, int i);
 /* The numbers of the job's optimizer and schedule: their defaults, and what the settings change. */
 sk_status sk_conf_knobs(sk_arena *a, const sk_settings *s, sk_job *job);
 sk_status sk_conf_knob_read(sk_arena *a, const sk_knob *k, const sk_setting *s, double *to);
+/* conf_effect.c: refuses keys that would do nothing beside others; the sentence about such a
+ * number.
+ */
+sk_status sk_conf_effects(sk_arena *a, const sk_settings *s, sk_job *job);
+sk_status sk_conf_unused(sk_arena *a, const sk_knob *k, const sk_setting *s);
 /* conf_groups.c: optim.groups, read into job->group; after the knobs. */
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job);
 void sk_conf_knobs_print(sk_out *o, sk_knob_owners of, const sk_job *job);

@@ -56,6 +56,7 @@ typedef struct sk_feed_input {
     sk_input_kind kind;
     /* SK_INPUT_OWN: from store.own, usually by sk_feed_place(); dense, as i32 or f32. */
     sk_status (*fill)(const struct sk_feed *f, const sk_feed_box *box, void *to);
+    bool weighs; /* what a place counts in the loss (SK_F32): 0 in samples behind sk_feed.end */
 } sk_feed_input;
 
 /* What was read: either a stream of token ids or rows of numbers with labels.  The arrays
@@ -172,6 +173,7 @@ typedef struct sk_feed { /* a store seen as an endless sequence of global batche
     bool shuffle;
     int64_t n_windows; /* windows (or rows) per epoch */
     int64_t shift;     /* added to the number of a sample, step * batch + row: the batch changed */
+    int64_t end;       /* > 0: samples from this number on fill up the last batch; they weigh 0 */
 } sk_feed;
 
 /* Fails if the store is shorter than one window. */

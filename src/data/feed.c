@@ -26,8 +26,12 @@ sk_status sk_feed_open(sk_feed *f, const sk_store *s, int64_t seq, int64_t batch
                        s->describe, (long long)s->n_tokens, (long long)seq, (long long)seq + 1);
     if (!s->tokens && s->n_rows < 1)
         return sk_fail(SK_EDATA, "data: %s has no samples, at least one is needed", s->describe);
-    *f = (sk_feed){*s, seq, batch, seed, shuffle, s->tokens ? (s->n_tokens - 1) / seq : s->n_rows,
-                   0};
+    *f = (sk_feed){.store = *s,
+                   .seq = seq,
+                   .batch = batch,
+                   .seed = seed,
+                   .shuffle = shuffle,
+                   .n_windows = s->tokens ? (s->n_tokens - 1) / seq : s->n_rows};
     return SK_OK;
 }
 
@@ -160,19 +164,22 @@ int64_t sk_feed_place(const sk_feed *f, int64_t step, int64_t row, int64_t col)
     return f->store.first + (of_tokens(f) ? window * f->seq + col : window);
 }
 
-sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_t row, int64_t n,
-                       int64_t col, int64_t m, void *to)
+/* Samples that only fill up the last batch of a feed with an end do not count. */
+static void clear_padding(const sk_feed *f, const sk_feed_box *b, float *to)
 {
-    sk_feed_box b = {step, row, n, col, m};
-    const sk_feed_input *in = sk_store_input(&f->store, input);
-    sk_assert(step >= 0 && row >= 0 && n >= 0);
-    if (!in) return sk_trail(no_input(&f->store, "the model", input), SK_HERE);
+    int64_t first = f->end - b->step * f->batch - b->row - f->shift;
+    for (int64_t i = first > 0 ? first : 0; i < b->n; i++)
+        memset(to + i * b->m, 0, sizeof *to * (size_t)b->m);
+}
+
+static sk_status fill(const sk_feed *f, const sk_feed_input *in, sk_feed_box b, void *to)
+{
     switch (in->kind) {
     case SK_INPUT_IDS:
     case SK_INPUT_NEXT:
-        return tokens(f, in->kind == SK_INPUT_NEXT, step, row, n, col, m, to);
+        return tokens(f, in->kind == SK_INPUT_NEXT, b.step, b.row, b.n, b.col, b.m, to);
     case SK_INPUT_LABELS:
-        return labels(f, step, row, n, to);
+        return labels(f, b.step, b.row, b.n, to);
     case SK_INPUT_OWN:
         return in->fill(f, &b, to);
     case SK_INPUT_PLACES:
@@ -182,8 +189,20 @@ sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_
         ones(&b, to);
         break;
     case SK_INPUT_BYTES:
-        fractions(f, step, row, n, col, m, to);
+        fractions(f, b.step, b.row, b.n, b.col, b.m, to);
         break;
     }
+    return SK_OK;
+}
+
+sk_status sk_feed_fill(const sk_feed *f, const char *input, int64_t step, int64_t row, int64_t n,
+                       int64_t col, int64_t m, void *to)
+{
+    sk_feed_box b = {step, row, n, col, m};
+    const sk_feed_input *in = sk_store_input(&f->store, input);
+    sk_assert(step >= 0 && row >= 0 && n >= 0);
+    if (!in) return sk_trail(no_input(&f->store, "the model", input), SK_HERE);
+    SK_TRY(fill(f, in, b, to));
+    if (in->weighs && f->end > 0) clear_padding(f, &b, to);
     return SK_OK;
 }

@@ -27,6 +27,24 @@ int sk_optim_knob(const sk_optim *o, const char *name)
     return -1;
 }
 
+/* The words of a knob are numbered from 0. */
+static bool has_word(const sk_knob *k, double number, const char *word)
+{
+    const char *w = k->words;
+    for (int i = (int)number; w && *w && i > 0; i--) w += strcspn(w, " ") + (*w != 0);
+    return w && strcspn(w, " ") == strlen(word) && !strncmp(w, word, strlen(word));
+}
+
+bool sk_knob_used(const sk_knob *knobs, const sk_knob *k, const double *numbers)
+{
+    const char *equals = k->only ? strchr(k->only, '=') : NULL;
+    if (!equals) return true;
+    for (int i = 0; knobs[i].name; i++)
+        if (!strncmp(knobs[i].name, k->only, (size_t)(equals - k->only)))
+            return has_word(&knobs[i], numbers[i], equals + 1);
+    return true;
+}
+
 void sk_pass_gradient(sk_piece *p)
 {
     real scale = p->scale, *restrict u = p->state[0];

@@ -93,22 +93,27 @@ typedef struct sk_knob {
     bool whole;         /* takes whole numbers only; from 0 to 1 it is a switch */
     bool fewer;         /* in a list: numbers at its end may be left out, and are 0 */
     const char *words;  /* NULL, or: the value is one of these, the first is 0 */
+    const char *only;   /* NULL, or "base=sgd": used only if that knob of the part has this word */
     sk_knob_role role;
 } sk_knob;
 
 /* clang-format off */
 #define SK_BELOW_ONE (1 - 0x1p-53)
 #define SK_LR(x) {.name = "lr", .usual = x, .role = SK_KNOB_LR} /* optim.lr: cli/conf.c */
-#define SK_BETAS(x, y) \
+#define SK_BETAS_IF(x, y, when) \
     {.name = "beta1", .usual = x, .most = SK_BELOW_ONE, .doc = "decay rates of the two moments", \
-     .key = "betas", .role = SK_KNOB_MOMENTUM}, \
-    {.name = "beta2", .usual = y, .most = SK_BELOW_ONE, .key = "betas"}
-#define SK_EPS(x) {.name = "eps", .usual = x, .most = 1, \
-                   .doc = "added to the denominator"}
-#define SK_MOMENTUM(x) {.name = "momentum", .usual = x, .most = 1, \
-                        .doc = "decay rate of the momentum", .role = SK_KNOB_MOMENTUM}
+     .key = "betas", .only = when, .role = SK_KNOB_MOMENTUM}, \
+    {.name = "beta2", .usual = y, .most = SK_BELOW_ONE, .key = "betas", .only = when}
+#define SK_BETAS(x, y) SK_BETAS_IF(x, y, NULL)
+#define SK_EPS_IF(x, when) {.name = "eps", .usual = x, .most = 1, \
+                            .doc = "added to the denominator", .only = when}
+#define SK_EPS(x) SK_EPS_IF(x, NULL)
+#define SK_MOMENTUM_IF(x, when) {.name = "momentum", .usual = x, .most = 1, \
+                        .doc = "decay rate of the momentum", .only = when, \
+                        .role = SK_KNOB_MOMENTUM}
+#define SK_MOMENTUM(x) SK_MOMENTUM_IF(x, NULL)
 #define SK_DECAY_AS(x, as) {.name = "decay", .usual = x, .most = 1e6, \
-                            .doc = "of tensors with two or more dims only", \
+                            .doc = "of weights, not of biases and norms", \
                             .key = "weight_decay", .role = as}
 #define SK_DECAY(x) SK_DECAY_AS(x, SK_KNOB_DECAY)
 #define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
@@ -213,6 +218,7 @@ typedef struct sk_param_group {
     const sk_optim *optim;
     double rate; /* times the rate of the step */
     double knob[SK_MAX_KNOB];
+    bool says_decay; /* weight_decay is said of this group: where it has only vectors, they decay */
 } sk_param_group;
 
 /* The passes of optimizers that leave the rest to `whole` and keep no state of elements: the
@@ -232,6 +238,8 @@ const char *sk_knob_key(const sk_knob *k); /* "betas": without the section */
  * begins with it has. */
 const sk_knob *sk_optim_key(const sk_optim *o, const char *key);
 int sk_knob_list(const sk_knob *first);
+/* Is a knob of this list used, with these numbers?  See sk_knob.only. */
+bool sk_knob_used(const sk_knob *knobs, const sk_knob *k, const double *numbers);
 /* Which of the optimizer's knobs has this name; -1: none. */
 int sk_optim_knob(const sk_optim *o, const char *name);
 

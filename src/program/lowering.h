@@ -336,6 +336,9 @@ void sk_lower_whole_updates(sk_lowering *e, int sums);
 /* param_groups.c: the group of a parameter, 0 for the rest, and its optimizer. */
 int sk_lower_group(const sk_lowering *e, const sk_tensor *t);
 const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t);
+/* Biases and weights of norms do not decay, but in a group of nothing else that says weight_decay.
+ */
+void sk_lower_decaying_vectors(sk_lowering *e);
 /* state_blocks.c: the type of a parameter's optimizer state, and of directions of whole matrices;
  * state number s becomes blocks of 8 bits if its type is SK_U8. */
 sk_dtype sk_lower_state_type(const sk_lowering *e, const sk_param_plan *q);

@@ -142,6 +142,27 @@ const sk_optim *sk_lower_optim(const sk_lowering *e, const sk_tensor *t)
     return i ? e->opts->groups[i - 1].optim : e->opts->optim;
 }
 
+/* Of all ranks: a stage may have only vectors of a group that has matrices too. */
+static bool has_decaying(const sk_lowering *e, int group)
+{
+    for (int i = 0; i < e->g->tensors.n; i++) {
+        const sk_tensor *t = e->g->tensors.v[i];
+        if (t->role == SK_PARAM && t->init > 0 && sk_lower_group(e, t) == group) return true;
+    }
+    return false;
+}
+
+void sk_lower_decaying_vectors(sk_lowering *e)
+{
+    for (int g = 1; g <= e->opts->n_groups; g++) {
+        if (!e->opts->groups[g - 1].says_decay || has_decaying(e, g)) continue;
+        for (int i = 0; i < e->p->params.n; i++) {
+            sk_param_plan *q = &e->p->params.v[i];
+            if (q->group == g && q->tensor->bias_update == 0) q->decay = true;
+        }
+    }
+}
+
 uint64_t sk_lower_groups_hash(const sk_compile_opts *o)
 {
     uint64_t h = o->n_groups ? SK_HASH_SEED : 0;

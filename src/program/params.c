@@ -399,6 +399,7 @@ sk_status sk_plan_params(sk_lowering *e)
         if (n_sets == 63) return sk_fail(SK_ECONF, "more than 62 sets of stages share parameters");
         if (set >> p->stage & 1) SK_TRY(plan_param(e, t, set, tie));
     }
+    sk_lower_decaying_vectors(e);
     SK_TRY(plan_extras(e));
     SK_TRY(grads_fit(e));
     make_groups(e, sets, n_sets);

@@ -45,10 +45,26 @@ static sk_status unknown(const char *name, size_t n)
                    word, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
+/* "norms,,kron", "," and " " have a place without a name. */
+static bool has_gap(const char *text)
+{
+    bool name = !*text;
+    for (; *text; text++) {
+        if (*text == ',' && !name) return true;
+        name = *text == ',' ? false : name || *text != ' ';
+    }
+    return !name;
+}
+
 sk_status sk_backward_ask(const sk_job *job, sk_graph *g)
 {
     const char *text = job->backward, *name;
     size_t n;
+    if (has_gap(text))
+        return sk_fail(SK_ECONF,
+                       "train.backward is \"%.80s\", which has a place without a name; names with "
+                       "commas between them are needed, as in \"norms, variance\"",
+                       text);
     while ((name = next_name(&text, &n))) {
         int i = 0;
         while (i < N_OUTPUTS && (strlen(outputs[i].name) != n || memcmp(outputs[i].name, name, n)))

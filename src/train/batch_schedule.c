@@ -77,6 +77,12 @@ static sk_status read_change(const char **text, sk_batch_list *out)
                        "train.batch_schedule: the batch from step %lld on is %lld; 1 to %d are "
                        "needed",
                        (long long)c.from, (long long)c.batch, MOST_BATCH);
+    if (out->n && out->v[out->n - 1].batch == c.batch)
+        return sk_fail(
+            SK_ECONF,
+            "train.batch_schedule: the batch from step %lld on is %lld, as before; leave "
+            "it out",
+            (long long)c.from, (long long)c.batch);
     if (out->n == SK_BATCH_CHANGES)
         return sk_fail(SK_ECONF, "train.batch_schedule has more than %d changes", SK_BATCH_CHANGES);
     out->v[out->n++] = c;

@@ -160,7 +160,8 @@ void sk_launch_head(sk_launcher *l, const char *note)
     const char *idle = sk_idle_setup(l->arena, &l->setup);
     int64_t places = l->job->hyper.max_position_embeddings;
     if (idle) sk_launch_warn(l, idle);
-    sk_launch_warn_lines(l, sk_idle_steps(l->arena, &l->setup, l->t.steps));
+    int64_t steps = sk_job_validates_only(l->job) ? 0 : l->t.steps;
+    sk_launch_warn_lines(l, sk_idle_steps(l->arena, &l->setup, steps));
     if (l->setup.val_note && l->job->val_every) sk_launch_warn(l, l->setup.val_note);
     if (places && l->job->seq > places)
         sk_launch_warn(
@@ -172,8 +173,8 @@ void sk_launch_head(sk_launcher *l, const char *note)
         sk_launch_warn(l, sk_print(l->arena, "%s/config.yaml is gone: the job is that of %s",
                                    l->t.dir, l->job->source));
     sk_launch_warn_lines(l, note);
-    if (l->t.steps && l->t.step >= l->t.steps)
+    if (steps && l->t.step >= steps)
         sk_launch_warn(l,
                        sk_print(l->arena, "the run is at step %lld already and train.steps is %lld",
-                                (long long)l->t.step, (long long)l->t.steps));
+                                (long long)l->t.step, (long long)steps));
 }

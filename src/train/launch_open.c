@@ -95,8 +95,12 @@ static sk_status open_dir(sk_launcher *l, const char **note)
     SK_TRY(sk_rundir_open(l->arena, l->job, &l->t, note));
     SK_TRY(sk_rundir_keep_tokenizer(l->arena, l->job, &l->t, l->setup.tokenizer));
     sk_launch_make_config(l, 0);
-    l->config_due = *l->t.from;
-    return l->config_due ? SK_OK : sk_rundir_config(&l->t, l->t.config);
+    if (*l->t.from) SK_TRY(sk_resume_state(l->arena, &l->setup, &l->t));
+    l->only_validates = sk_job_validates_only(l->job) && *l->t.from &&
+                        sk_is_file(sk_print(l->arena, "%s/config.yaml", l->t.dir));
+    l->config_due = *l->t.from && !l->only_validates;
+    if (l->config_due || l->only_validates) return SK_OK;
+    return sk_rundir_config(&l->t, l->t.config);
 }
 
 static sk_status share_dir(sk_launcher *l, sk_status st)
@@ -180,7 +184,7 @@ sk_status sk_launch_prepare(sk_launcher *l)
     l->t.setup = &l->setup;
     if (l->as_threads && !l->boot) SK_TRY(sk_blas_reserve(l->setup.n_ranks * l->setup.threads));
     SK_TRY(sk_launch_open_heaps(l));
-    l->keeps_memory = sk_launcher_leads(l) && !l->config_due;
+    l->keeps_memory = sk_launcher_leads(l) && !l->config_due && !l->only_validates;
     if (l->keeps_memory) SK_TRY(sk_launch_write_memory(l));
     if (sk_launcher_leads(l)) sk_launch_head(l, note);
     return SK_OK;

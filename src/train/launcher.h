@@ -42,14 +42,15 @@ typedef struct sk_launcher {
     struct pollfd *endings; /* by rank: to sleep until one is over */
     int alive;              /* ranks that are */
     int phase;              /* of the newest step that was heard of: train/relayout.h */
-    double kill_at;    /* after a failure: ranks that are alive then are killed; 0: none failed */
-    bool keeps_memory; /* memory.csv is written by this process */
-    bool config_due;   /* config.yaml and memory.csv are still to be written: the checkpoint has
-                          not been read so far */
-    bool told_gpu;     /* memory.csv has what is known of the GPU */
-    bool stopped;      /* a rank ended because it was asked to */
-    bool killed;       /* a rank was ended by a signal that is not ours */
-    int fruitless;     /* restarts without a newer checkpoint */
+    double kill_at;      /* after a failure: ranks that are alive then are killed; 0: none failed */
+    bool keeps_memory;   /* memory.csv is written by this process */
+    bool only_validates; /* a run that is there: its config.yaml and memory.csv stay as they are */
+    bool config_due;     /* config.yaml and memory.csv are still to be written: the checkpoint has
+                            not been read so far */
+    bool told_gpu;       /* memory.csv has what is known of the GPU */
+    bool stopped;        /* a rank ended because it was asked to */
+    bool killed;         /* a rank was ended by a signal that is not ours */
+    int fruitless;       /* restarts without a newer checkpoint */
     sk_sampler *sampler;
     char sampling[PATH_MAX]; /* the directory it reads, removed afterwards; "": it stays */
     sk_arena words;          /* of `said` */

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VAL_BATCHES = 8 };
 #define TRY_S 2.0 /* seconds of steps that train.time is judged by, and at least TRY_N of them */
 #define TRY_N 6
 #define SPARE 0.06 /* part of train.time for validation, samples and saves */
@@ -213,26 +212,15 @@ static bool is_reached(const sk_job *job, const sk_record *r)
            (job->stop_accuracy > 0 && r->accuracy >= job->stop_accuracy);
 }
 
-/* As many samples in all phases, rounded up to batches. */
-static int64_t val_batches(const sk_loop *l)
-{
-    int64_t n = l->s->job->val_batches, first = l->t->setup->job->batch, now = l->s->job->batch;
-    if (n < 0) {
-        n = l->s->val_feed.n_windows / first;
-        if (n > VAL_BATCHES && !sk_job_validates_only(l->s->job)) n = VAL_BATCHES;
-        n = n < 1 ? 1 : n;
-    }
-    return (n * first + now - 1) / now;
-}
-
 sk_status sk_loop_validate(sk_loop *l)
 {
-    int64_t n = val_batches(l);
+    const sk_feed *f = &l->s->val_feed;
+    int64_t n = (f->end + f->batch - 1) / f->batch;
     double loss = 0, tokens = 0, right = 0;
     for (int64_t i = 0; i < n; i++) {
         sk_step_out out = {0};
         SK_TRY(sk_run_validate(l->run, i, &out));
-        loss += out.loss * out.tokens;
+        if (out.tokens > 0) loss += out.loss * out.tokens;
         tokens += out.tokens;
         right += out.right;
     }

@@ -44,6 +44,7 @@ typedef struct sk_lr {
     /* From lr to min_lr over the training: `rate` is asked between these only, with steps known. */
     bool to_end;
     bool rises; /* by itself: optim.warmup does not apply */
+    bool level; /* never falls: optim.min_lr does not apply */
     double (*rate)(const sk_lr_now *n);
     double (*momentum)(const sk_lr_now *n); /* NULL, or: over 0, or 0: the optimizer's own */
 } sk_lr;

@@ -22,6 +22,9 @@ sk_status sk_rundir_resumable(sk_arena *a, const sk_job *job);
  * of the checkpoints.  `note` gets sentences about checkpoints that were passed over and about
  * another model, or "". */
 sk_status sk_rundir_open(sk_arena *a, const sk_job *job, sk_training *t, const char **note);
+/* resume_state.c: does this run keep the optimizer state that the checkpoint t->from has?  The keys
+ * that differ are told by t->config, the job as text, and the checkpoint's own. */
+sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t);
 /* After ranks died: takes the lock again, and the newest checkpoint of the run if it has one. */
 sk_status sk_rundir_restart(sk_arena *a, sk_training *t);
 /* While ranks run: the newest complete checkpoint of the run with at most `most` steps done, or the

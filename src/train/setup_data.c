@@ -53,8 +53,22 @@ static sk_status open_stores(sk_setup *s)
     return SK_OK;
 }
 
+enum { VAL_BATCHES = 8 };
+
+/* How many windows a validation reads, each once: as many in all phases of a run.  The last batch
+ * is filled up with windows that do not count. */
+static int64_t val_windows(const sk_job *job, int64_t all)
+{
+    int64_t n = job->val_batches;
+    if (!n) return 0;
+    if (n < 0 && sk_job_validates_only(job)) return all;
+    if (n < 0) n = all / job->batch < VAL_BATCHES ? all / job->batch : VAL_BATCHES;
+    if (n < 1) n = 1;
+    return all / n < job->batch ? all : n * job->batch;
+}
+
 /* A cut too short to hold one window is no validation, not a mistake; a file of one's own is.
- * Either is told if validation is wanted, and so are windows that count more than once. */
+ * Either is told if validation is wanted, and so is a validation of less than was asked for. */
 static sk_status open_val(sk_setup *s)
 {
     const sk_job *job = s->job;
@@ -71,13 +85,14 @@ static sk_status open_val(sk_setup *s)
         return SK_OK;
     }
     SK_TRY(sk_feed_open(&s->val_feed, v, job->seq, job->batch, job->seed, false));
-    int64_t rows = (job->val_batches > 0 ? job->val_batches : 1) * job->batch;
-    if (s->val_feed.n_windows < rows)
-        s->val_note =
-            sk_print(s->arena,
-                     "validation takes %lld sequences and the data have %lld (%lld %s): some count "
-                     "more than once",
-                     (long long)rows, (long long)s->val_feed.n_windows, (long long)n, unit);
+    s->val_feed.end = val_windows(job, s->val_feed.n_windows);
+    if (job->val_batches > 0 && s->val_feed.n_windows / job->val_batches < job->batch)
+        s->val_note = sk_print(
+            s->arena,
+            "validation should take %lld batches of %lld sequences (val.batches), and the data "
+            "have %lld sequences (%lld %s): it takes each once",
+            (long long)job->val_batches, (long long)job->batch, (long long)s->val_feed.n_windows,
+            (long long)n, unit);
     return SK_OK;
 }
 
@@ -94,9 +109,11 @@ static sk_status check_stop(const sk_setup *s, bool has_val)
                        "val.stop_accuracy is %g, and the model has no classes to get right; "
                        "val.stop_loss is for all models",
                        job->stop_accuracy);
-    if (what && (!has_val || !job->val_every))
+    if (what && (!has_val || !job->val_every || !job->val_batches))
         return sk_fail(SK_ECONF, "%s needs validations; %s", what,
-                       has_val ? "val.every is 0" : "there are no validation data: data.val");
+                       !has_val       ? "there are no validation data: data.val"
+                       : !job->val_every ? "val.every is 0"
+                                         : "val.batches is 0");
     return SK_OK;
 }
 

@@ -202,8 +202,13 @@ static void optimizers(void)
     check(job.lr == 1e-3 && knob("eps") == 1e-5 && knob("beta2") == 0.95); /* eps is the file's */
     check(!load("optim.name=nobody") && job.lr == 1e-3); /* told with the program */
     path = put("all.yaml", "optim: {name: adamw, momentum: 0.5, compensate: no, predict: 1}\n");
-    check(!load(path) && !load(sk_print(&arena, "%s optim.name=sgd", path)));
+    check(!load(sk_print(&arena, "%s optim.name=sgd", path)));
     check(knob("momentum") == 0.5 && knob("decay") == 0); /* what was said for others */
+    refused(load(path), SK_ECONF,
+            "all.yaml:1:22: optim.momentum is for other optimizers: adamw has no such key; it has "
+            "optim.lr, optim.betas");
+    refused(file("optim: {momentum: 0.5}"), SK_ECONF, "adamw has no such key");
+    check(!file("optim: {momentum: 0.5, name: sgd}") && knob("momentum") == 0.5);
     refused(file("optim: {momentum: 2}"), SK_ECONF, "momentum is \"2\"; a number from 0 to 1");
     refused(load("optim.name=sgd optim.betas=0.9,0.9"), SK_EUSAGE,
             "sgd has no such key; it has optim.lr, optim.momentum, optim.weight_decay");
@@ -235,7 +240,10 @@ static void schedules(void)
     check(!load("optim.schedule=onecycle") && job.warmup == 0 && rate_knob("low") == 0.85);
     check(!file("optim: {schedule: onecycle, warmup: 7}") && job.warmup == 0);
     check(!load("optim.schedule=onecycle optim.warmup=0"));
-    check(!file("optim: {schedule_power: 3, schedule: linear}")); /* for other schedules */
+    refused(file("optim: {schedule_power: 3, schedule: linear}"), SK_ECONF,
+            "schedule_power is for other schedules: linear has no such key");
+    const char *path = put("all.yaml", "optim: {schedule_power: 3, schedule: polynomial}\n");
+    check(!load(path) && !load(sk_print(&arena, "%s optim.schedule=linear", path)));
     back("optim.schedule=wsd optim.schedule_shape=cosine");
     back("optim.schedule=step optim.schedule_milestones=30,60 optim.schedule_factor=0.3");
     back("optim.schedule=restarts optim.schedule_mult=3");
@@ -256,6 +264,58 @@ static void schedules(void)
     refused(load("optim.schedule=onecycle optim.schedule_momentum=0.9"), SK_EUSAGE, "two numbers");
     refused(load("optim.pct_start=0.2"), SK_EUSAGE, "optim.schedule_start");
     refused(load("optim.schedul_power=3"), SK_EUSAGE, "did you mean \"optim.schedule_power\"?");
+}
+
+/* Keys that would do nothing beside others. */
+static void without_effect(void)
+{
+    refused(load("optim.name=sam optim.momentum=0.5"), SK_EUSAGE,
+            "optim.momentum is \"0.5\", which is used with optim.base=sgd only; set that too, or "
+            "leave it out");
+    refused(load("optim.name=sam optim.base=sgd optim.betas=0.5,0.6"), SK_EUSAGE,
+            "used with optim.base=adamw only");
+    refused(load("optim.name=sam optim.base=sgd optim.eps=1e-4"), SK_EUSAGE, "optim.base=adamw");
+    check(!load("optim.name=sam optim.base=sgd optim.momentum=0.5") && knob("momentum") == 0.5);
+    back("optim.name=sam optim.base=sgd optim.momentum=0.5");
+    back("optim.name=sam optim.betas=0.5,0.6");
+    const char *path = put("all.yaml", "optim: {name: sam, base: sgd, momentum: 0.5}\n");
+    check(!load(path) && knob("momentum") == 0.5);
+    check(!load(sk_print(&arena, "%s optim.base=adamw", path)) && knob("momentum") == 0.9);
+    check(!file("optim: {name: sam, momentum: 0.9}")); /* the default: nothing is lost */
+    refused(file("optim: {name: sam, momentum: 0.8}"), SK_ECONF, "t.yaml:1:30: optim.momentum");
+    refused(load("optim.schedule=constant optim.min_lr=1e-5"), SK_EUSAGE,
+            "optim.min_lr is 1e-5, and optim.schedule=constant stays at optim.lr; leave it out, or "
+            "take a schedule that falls, such as cosine");
+    refused(load("optim.name=schedulefree optim.min_lr=1e-5"), SK_EUSAGE, "optim.min_lr is 1e-5");
+    refused(file("optim: {schedule: constant, min_lr: 1e-5}"), SK_ECONF, "optim.min_lr is 1e-5");
+    check(!load("optim.schedule=constant optim.min_lr=0") && job.min_lr == 0);
+    path = put("all.yaml", "optim: {min_lr: 1e-5}\n");
+    check(!load(path) && job.min_lr == 1e-5);
+    check(!load(sk_print(&arena, "%s optim.schedule=constant", path)) && job.min_lr == 0);
+    check(!load(sk_print(&arena, "%s optim.name=schedulefree", path)) && job.min_lr == 0);
+}
+
+/* What is said of groups is read once, and whole. */
+static void bad_groups(void)
+{
+    static const struct {
+        const char *text, *words;
+    } wrong_ones[] = {
+        {"matrix: adamw betas=[0.9, 0.99, rest: adamw", "has a [ without a ]; a list is"},
+        {"matrix: adamw betas=[0.9, 0.99]], rest: adamw", "has a ] without a ["},
+        {"matrix: adamw lr=0.1 lr=0.2", "says lr twice; once is needed"},
+        {"matrix: adamw betas=[0.9,0.99] betas=[0.8,0.9]", "says betas twice"},
+        {",", "has no group; GROUP: OPTIMIZER KEY=VALUE ... is needed"},
+        {"matrix: sam momentum=0.5",
+         "optim.groups: matrix: momentum is \"0.5\", which is used with "
+         "base=sgd only"},
+    };
+    for (size_t i = 0; i < sizeof wrong_ones / sizeof *wrong_ones; i++)
+        refused(file(sk_print(&arena, "optim: {groups: \"%s\"}", wrong_ones[i].text)), SK_ECONF,
+                wrong_ones[i].words);
+    check(!file("optim: {groups: \"matrix: adamw betas=[0.9, 0.99] lr=0.1,\\nrest: sam base=sgd "
+                "momentum=0.5\"}"));
+    check(job.n_groups == 2 && job.group[0].knob[2] == 0.99);
 }
 
 /* Every knob of every part is a key with help and a range that its default is in; optimizers that
@@ -383,6 +443,13 @@ static void ranges(void)
     refused(load("train.seed=-1"), SK_EUSAGE, "train.seed");
     refused(load("optim.clip=-0.5"), SK_EUSAGE,
             "optim.clip is \"-0.5\"; a number from 0 to 1000000000 is needed");
+    refused(load("optim.ema=1"), SK_EUSAGE,
+            "optim.ema is \"1\"; a number from 0 to below 1 is needed (decay of an average of the "
+            "weights, for validation and export; 0: none)");
+    refused(
+        load("optim.betas=0.9,1"), SK_EUSAGE,
+        "optim.betas is \"0.9,1\"; two numbers from 0 to below 1 are needed (decay rates of the "
+        "two moments)");
     refused(load("optim.lr=nan"), SK_EUSAGE, "optim.lr");
     refused(load("optim.lr=1e999"), SK_EUSAGE, "optim.lr");
     refused(load("optim.lr="), SK_EUSAGE, "optim.lr");
@@ -396,7 +463,7 @@ static void ranges(void)
     refused(load("model.initializer_range=0.01m"), SK_EUSAGE, "a number without a unit is needed");
     check(!load("train.batch=1m train.time=1m budget=1g model.vocab_size=1k"));
     check(job.batch == 1000000 && job.time_limit == 60 && job.budget == 1000000000);
-    refused(load("optim.betas=0.9"), SK_EUSAGE, "two numbers from 0 to 1");
+    refused(load("optim.betas=0.9"), SK_EUSAGE, "two numbers from 0 to below 1");
     refused(load("optim.betas=0.9,1"), SK_EUSAGE, "two numbers");
     refused(load("optim.betas=0.9,0.9,0.9"), SK_EUSAGE, "two numbers");
     refused(load("data.val_fraction=1"), SK_EUSAGE, "from 0 to 0.9");
@@ -704,6 +771,22 @@ static void helps(void)
     check(wide <= 100);
 }
 
+/* Keys that take a small language have examples in `skein help KEY`, and these are right. */
+static void examples(void)
+{
+    const char *help = sk_conf_help_on(&arena, "optim.groups");
+    int n = 0;
+    check(!strstr(sk_conf_help(&arena, NULL), "vectors decay only")); /* not among all keys */
+    for (const char *p = help; (p = strstr(p, "  optim.groups=\"")); n++) {
+        p += strlen("  optim.groups=");
+        const char *end = strchr(p + 1, '"') + 1;
+        check(!file(sk_print(&arena, "optim: {groups: %.*s}", (int)(end - p), p)));
+        check(job.n_groups >= 2);
+    }
+    check(n == 3);
+    check(strstr(sk_conf_help_on(&arena, "train.backward"), "  diag_ggn_mc  ") != NULL);
+}
+
 int main(void)
 {
     static const char *const names[] = {"t.yaml",     "lamb.yaml",   "all.yaml",      "t.json",
@@ -712,6 +795,8 @@ int main(void)
     defaults();
     optimizers();
     schedules();
+    without_effect();
+    bad_groups();
     every_knob();
     words();
     bad_words();
@@ -726,6 +811,7 @@ int main(void)
     own_fields();
     round_trips();
     helps();
+    examples();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(sk_print(&arena, "%s/%s", dir, names[i]));
     check(rmdir(dir) == 0);

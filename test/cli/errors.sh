@@ -223,8 +223,8 @@ said_of "table.csv · " train "${small[@]}" data.train=table.csv data.format=tex
 head -c 300 text >little
 said_of "no validation: data.val_fraction=0.1 of the data are 30 tokens, and 33 are needed" train "${small[@]}" \
     data.train=little val.every=1 train.steps=1 run=little1
-said_of "validation takes 4 sequences and the data have 2 (90 tokens)" train "${small[@]}" \
-    data.train=little data.val_fraction=0.3 val.every=1 train.steps=1 run=little2
+said_of "validation should take 3 batches of 4 sequences (val.batches), and the data have 2 sequences (90 tokens): it takes each once" \
+    train "${small[@]}" data.train=little data.val_fraction=0.3 val.every=1 val.batches=3 train.steps=1 run=little2
 
 # ---- models that are not what they should be
 "$skein" train "${small[@]}" train.steps=2 run=good >out 2>err || { cat err; echo "no run to spoil"; exit 1; }

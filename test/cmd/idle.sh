@@ -57,6 +57,9 @@ said 'warning   train.relayout: the layout "pp=2" from step 4 on is never used: 
 said 'warning   train.relayout: the layout "dp=2" from step 9 on is never used'
 [ "$(grep -c '^warning' said)" = 3 ] || fail "a warning too many: $(cat said)"
 # shellcheck disable=SC2086
+"$skein" train $job train.steps=4 optim.warmup=0 train.batch_schedule="2: 2, 4: 1" run=batches >said 2>&1 || fail "$(cat said)"
+said 'warning   train.batch_schedule: the batch of 1 from step 4 on is never used: train.steps is 4'
+# shellcheck disable=SC2086
 "$skein" train $job train.time=0.2 optim.warmup=1000000 run=timed >said 2>&1 || fail "$(cat said)"
 said 'warning   optim.warmup is 1000000 and train.steps '
 

@@ -72,6 +72,9 @@ refused() { # words of the sentence, keys
 refused 'did you mean "variance"?' train.backward=varianse
 refused 'a backward pass for each class' train.backward=diag_ggn
 refused 'train.backward is empty' train.backward_every=2
+refused 'a place without a name' train.backward=,
+refused 'a place without a name' train.backward="norms,,variance"
+refused 'a place without a name' train.backward="norms,"
 refused 'gradients are offloaded' train.backward=norms layout=offload=grads
 refused 'updates weights between micro-batches' train.backward=norms optim.clip=0 layout="pp=2 micro=4 schedule=pipedream"
 echo "backward: $runs runs"

@@ -79,6 +79,31 @@ does "${job[@]}" model=a/final train.steps=0 run=e order=canonical
 rm -rf e
 does "${job[@]}" model=a/final train.steps=0 run=e train.dtype=bf16 layout=tp=5
 awk -v x="$(right e)" -v y="$trained" 'BEGIN { exit !(x > y - 0.15 && x < y + 0.15) }' || fail "bf16: $(right e), not $trained"
+# batches that do not divide the 40 pictures, or have room for more: each picture counts once
+loss() { sed -n 's/.*"val_loss":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+rm -rf e
+does "${job[@]}" model=a/final train.steps=0 run=e
+exact=$(loss e)
+while read -r batch layout; do
+    rm -rf e
+    does "${job[@]}" model=a/final train.steps=0 run=e train.batch="$batch" "layout=$layout"
+    awk -v x="$(loss e)" -v y="$exact" 'BEGIN { exit !(x > y - 1e-6 && x < y + 1e-6) }' ||
+        fail "batch $batch $layout: the loss is $(loss e), not $exact"
+    [ "$(right e)" = "$trained" ] || fail "batch $batch $layout: $(right e) are right, not $trained"
+done <<'END'
+1
+12
+16 dp=2
+16 pp=2 micro=4 schedule=1f1b
+32 dp=2 zero=3
+64 dp=4
+64 tp=5
+END
+rm -rf e
+does "${job[@]}" model=a/final train.steps=0 run=e train.batch=32 val.batches=2
+grep -q 'it takes each once' said || fail "more batches than data: $(cat said)"
+[ "$(loss e)" != "" ] && [ "$(right e)" = "$trained" ] || fail "more batches than data: $(right e)"
+refused 78 "val.batches is 0" "${job[@]}" model=a/final train.steps=0 val.batches=0 run=n
 rm -rf e
 # another program counts the same: the class of the largest logit
 python3 - "$trained" <<'END' || fail "Python counts others"
@@ -103,6 +128,16 @@ for norm in ("255", "0.5"):
 assert float(sys.argv[1]) in best.values(), (sys.argv[1], best)
 END
 
+# ---- a run that is validated stays as it was: the next --resume goes on with its steps
+cp a/config.yaml before
+does run=a --resume train.steps=0
+! grep -q '^warning' said || fail "warnings about steps: $(cat said)"
+cmp before a/config.yaml || fail "train.steps=0 of a run changed its config.yaml"
+does run=a --resume train.steps=42
+grep -q '2 steps' said || fail "the run did not go on: $(tail -n 3 said)"
+does "${job[@]}" resume=a train.steps=0 run=fresh
+grep -q 'steps: 0' fresh/config.yaml || fail "a directory of its own has no config.yaml"
+
 # ---- training ends there, on two ranks, and says it once
 does "${job[@]}" train.steps=400 val.every=5 val.batches=5 val.stop_accuracy=0.9 run=s ranks=2
 last=$(tail -n 1 s/metrics.jsonl)
@@ -115,6 +150,13 @@ does "${job[@]}" train.steps=400 val.every=5 val.stop_loss=1 run=l
 [ "$(grep -c '"ms"' l/metrics.jsonl)" -lt 400 ] || fail "val.stop_loss did not stop"
 grep val_loss l/metrics.jsonl | sed 's/.*val_loss"://; s/[,}].*//' | awk '{ last = $1; if ($1 <= 1) n++ } END { exit !(last <= 1 && n == 1) }' ||
     fail "it did not end at the first such loss"
+
+# ---- pairs, whose weights are their own: a batch of 3 has the loss of batches of 1
+for i in 1 2 3 4 5 6 7; do echo "{\"prompt\": \"what is $i plus $i\", \"completion\": \"it is $((i + i)), as all know\"}"; done >pairs.jsonl
+for b in 1 3; do
+    does model=tiny data.train=text data.val=pairs.jsonl train.seq=24 train.batch=$b train.steps=0 run="p$b" log.every=0 sample.every=0
+done
+awk -v x="$(loss p3)" -v y="$(loss p1)" 'BEGIN { exit !(x > y - 1e-5 && x < y + 1e-5) }' || fail "pairs: $(loss p3), not $(loss p1)"
 
 # ---- a text model has no accuracy; what cannot work is refused
 text=(model=tiny data.train=text train.seq=16 train.batch=4 log.every=0 sample.every=0)

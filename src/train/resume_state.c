@@ -1,0 +1,115 @@
+/* resume_state.c - is the optimizer state of a checkpoint what this run keeps?
+ *
+ * State is read by name (h.0.fc.w.adamw.m).  With another optimizer, other groups, or a number that
+ * decides which state there is (optim.max_dim), names are missing in the checkpoint, or nobody
+ * reads them.  Ranks would find only the first, each one tensor; here the keys that differ are
+ * told, before any rank starts. */
+#include "program/param_groups.h"
+#include "run/run.h"
+#include "train/rundir_resume.h"
+
+#include <string.h>
+
+/* State of an optimizer that updates the parameter in this run: PARAM.OPTIMIZER.STATE.  Gradients
+ * of optim.late are told elsewhere. */
+static bool is_state(const sk_setup *s, const char *name)
+{
+    for (int i = 0; i < s->graph.tensors.n; i++) {
+        const sk_tensor *t = s->graph.tensors.v[i];
+        size_t n = strlen(t->name);
+        if (t->role != SK_PARAM || strncmp(t->name, name, n) || name[n] != '.') continue;
+        int group = sk_param_group_of(&s->graph, t, s->job->group, s->job->n_groups);
+        const char *optim = group ? s->job->group[group - 1].optim->name : s->optim->name;
+        size_t m = strlen(optim);
+        if (strncmp(name + n + 1, optim, m) || name[n + 1 + m] != '.') continue;
+        return strcmp(name + n + m + 2, "pending") != 0;
+    }
+    return false;
+}
+
+/* Marks the tensors of the checkpoint that a rank reads; returns the first state that is not there.
+ */
+static const char *mark_read(sk_arena *a, const sk_setup *s, const sk_ckpt *c, int rank, bool *read)
+{
+    sk_tensor_shard *v;
+    const char *missing = NULL;
+    int n = 0;
+    sk_program_shards(s->programs[rank], a, NULL, &v, &n);
+    for (int i = 0; i < n; i++) {
+        const sk_ckpt_tensor *t = sk_manifest_find(c, v[i].name);
+        if (t) read[t - c->tensors.v] = true;
+        else if (!missing && !v[i].may_lack && sk_shard_count(&v[i]) && is_state(s, v[i].name))
+            missing = v[i].name;
+    }
+    return missing;
+}
+
+/* The first state that the checkpoint lacks, or else, *left, that nothing reads; NULL: none. */
+static const char *find_other(sk_arena *a, const sk_setup *s, const sk_ckpt *c, bool *left)
+{
+    bool *read = sk_many(a, bool, c->tensors.n + 1);
+    *left = false;
+    for (int r = 0; r < s->n_ranks; r++) {
+        sk_arena one = {0};
+        const char *missing = mark_read(&one, s, c, r, read);
+        if (missing) missing = sk_strdup(a, missing);
+        sk_arena_end(&one);
+        if (missing) return missing;
+    }
+    *left = true;
+    for (int i = 0; i < c->tensors.n; i++)
+        if (!read[i] && is_state(s, c->tensors.v[i].name)) return c->tensors.v[i].name;
+    return NULL;
+}
+
+/* ---- keys that differ, by the texts of both jobs */
+
+/* The value of a key of section optim; NULL: it has none. */
+static const char *value_of(sk_arena *a, const char *config, const char *key, size_t n)
+{
+    const char *line = strstr(config, "\noptim:\n");
+    for (line = line ? strchr(line + 1, '\n') : NULL; line && !strncmp(line, "\n  ", 3);
+         line = strchr(line + 1, '\n')) {
+        const char *from = line + 3;
+        if (strncmp(from, key, n) || from[n] != ':') continue;
+        from += n + 1 + strspn(from + n + 1, " ");
+        return sk_print(a, "%.*s", (int)strcspn(from, "\n"), from);
+    }
+    return NULL;
+}
+
+static bool add_change(sk_out *o, const char *was, const char *is, const char *key)
+{
+    const char *x = value_of(o->arena, was, key, strlen(key));
+    const char *y = value_of(o->arena, is, key, strlen(key));
+    if (!x || !y || !strcmp(x, y)) return false;
+    sk_out_add(o, "%soptim.%s was %s and is %s", o->n ? "; " : "", key, x, y);
+    return true;
+}
+
+/* What decides which state there is: the optimizer, groups, else numbers of the optimizer. */
+static const char *changes(sk_arena *a, const sk_setup *s, const char *was, const char *is)
+{
+    sk_out o = {.arena = a};
+    bool other = add_change(&o, was, is, "name");
+    if (add_change(&o, was, is, "groups") || other) return o.s;
+    for (const sk_knob *k = s->optim->knobs; k->name; k += sk_knob_list(k))
+        if (k->role == SK_KNOB_PLAIN) add_change(&o, was, is, sk_knob_key(k));
+    return o.s;
+}
+
+sk_status sk_resume_state(sk_arena *a, const sk_setup *s, const sk_training *t)
+{
+    sk_ckpt c;
+    bool left;
+    SK_TRY(sk_ckpt_read(a, t->from, &c));
+    const char *name = find_other(a, s, &c, &left);
+    if (!name) return SK_OK;
+    const char *why = changes(a, s, c.state.config, t->config);
+    return sk_fail(
+        why ? SK_ECONF : SK_EDATA,
+        "%s %s '%s': %s; resume with the optimizer, groups and numbers that it was saved "
+        "with, or begin a run from its weights (skein export)",
+        t->from, left ? "has state that this run would drop," : "has no", name,
+        why ? why : "it was saved with another optimizer");
+}
