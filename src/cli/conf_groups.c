@@ -179,8 +179,17 @@ static sk_param_group *add_group(sk_job *job, const char *match, const sk_optim 
     return g;
 }
 
+/* Both declare the same numbers, as adafactor and adafactor-vector: one method for two kinds of
+ * parameters. */
+static bool same_numbers(const sk_optim *a, const sk_optim *b)
+{
+    int i = 0;
+    while (a->knobs[i].name && b->knobs[i].name && !strcmp(a->knobs[i].name, b->knobs[i].name)) i++;
+    return !a->knobs[i].name && !b->knobs[i].name;
+}
+
 /* An optimizer for matrices has matrices; what is left has the optimizer that it names, with the
- * same rate and decay. */
+ * same rate and decay, and with all numbers if they are the same. */
 static void complete_groups(sk_job *job)
 {
     const sk_optim *o = sk_optim_find(job->optim_name), *rest;
@@ -191,9 +200,11 @@ static void complete_groups(sk_job *job)
     rest = sk_optim_find(o->rest);
     g = add_group(job, "rest", rest);
     int decay = sk_optim_knob(o, "decay");
-    for (int i = 0; g && rest->knobs[i].name; i++)
-        g->knob[i] = rest->knobs[i].role == SK_KNOB_DECAY && decay >= 0 ? job->knob[decay]
-                                                                        : rest->knobs[i].usual;
+    bool same = same_numbers(o, rest);
+    for (int i = 0; g && rest->knobs[i].name; i++) {
+        g->knob[i] = same ? job->knob[i] : rest->knobs[i].usual;
+        if (rest->knobs[i].role == SK_KNOB_DECAY && decay >= 0) g->knob[i] = job->knob[decay];
+    }
 }
 
 sk_status sk_conf_groups(sk_arena *a, const sk_settings *s, sk_job *job)

@@ -217,6 +217,25 @@ static void optimizers(void)
     check(knob("predict") == 1 && knob("compensate") == 0 && knob("decay") == 0);
 }
 
+static double group_knob(int i, const char *name)
+{
+    int k = i < job.n_groups ? sk_optim_knob(job.group[i].optim, name) : -1;
+    return k < 0 ? -1 : job.group[i].knob[k];
+}
+
+/* What is no matrix has the optimizer that the one for matrices names: rate and decay are one, all
+ * numbers where the two declare the same. */
+static void rest_of_matrices(void)
+{
+    check(!load("optim.name=adafactor optim.eps2=0.25 optim.weight_decay=0.5"));
+    check(job.n_groups == 2 && !strcmp(job.group[1].optim->name, "adafactor-vector"));
+    check(group_knob(0, "eps2") == 0.25 && group_knob(1, "eps2") == 0.25);
+    check(group_knob(1, "decay") == 0.5 && group_knob(1, "clip_rms") == 1);
+    check(!load("optim.name=shampoo optim.betas=0.5,0.6 optim.weight_decay=0.5"));
+    check(group_knob(0, "beta1") == 0.5 && group_knob(1, "beta1") == 0.9);
+    check(group_knob(1, "decay") == 0.5 && group_knob(1, "eps") == 1e-8);
+}
+
 static double rate_knob(const char *name)
 {
     const sk_lr *r = sk_lr_named(job.schedule);
@@ -794,6 +813,7 @@ int main(void)
     if (!mkdtemp(dir)) return 2;
     defaults();
     optimizers();
+    rest_of_matrices();
     schedules();
     without_effect();
     bad_groups();
