@@ -6,9 +6,11 @@
  *
  * M is the average of gradients.  A and G are sums over the samples of a step, from the labels of
  * the batch (the empirical Fisher matrix); averages weigh steps alike.  Inverses are made anew in
- * every `interval`-th update.  A side that has no factor is left as it is.  The scale of A and G,
- * which have the number of tokens and the loss scale in them, drops out: damping is relative, and
- * the step is scaled to the root mean square of a step of AdamW. */
+ * every `interval`-th update, by Cholesky factorisations.  A side that has no factor is left as it
+ * is.  d is `damping` times the mean eigenvalue of its factor, so that the two are as Martens and
+ * Grosse's, which divide one number by the ratio pi of the traces.  The scale of A and G, which
+ * have the number of tokens and the loss scale in them, drops out: damping is relative, and the
+ * step is scaled to the root mean square of a step of AdamW. */
 #include "kernel/optim.h"
 
 #include <math.h>
@@ -28,8 +30,8 @@ static int inverse(sk_whole *w, bool rows)
                         .attr = {w->knob[BETA2], DEBIASED}));
     w->every(w, (int)w->knob[INTERVAL]);
     w->keep(w, inverted,
-            sk_whole_op(w, "inv_root", rows ? "rR->rR" : "cC->cC", .in = {factor},
-                        .attr = {1, w->knob[DAMPING]}));
+            sk_whole_op(w, "inverse", rows ? "rR->rR" : "cC->cC", .in = {factor},
+                        .attr = {w->knob[DAMPING]}));
     w->every(w, 1);
     return inverted;
 }
@@ -50,7 +52,7 @@ static int precondition(sk_whole *w)
 const sk_optim sk_optim_kfac = {
     .name = "kfac",
     .doc = "inverse Kronecker factors of the Fisher matrix, for matrices; adamw for the rest",
-    .knobs = {SK_LR(1e-3), SK_DECAY(0.1), SK_BETAS(0.9, 0.95), SK_DAMPING(1e-3), SK_INTERVAL(10),
+    .knobs = {SK_LR(1e-3), SK_DECAY(0.1), SK_BETAS(0.9, 0.95), SK_DAMPING(1), SK_INTERVAL(10),
               SK_MATCH_RMS(0.2)},
     .pass = {sk_pass_gradient, sk_pass_step},
     .whole = precondition,

@@ -114,7 +114,7 @@ typedef struct sk_knob {
 #define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
                          .doc = "RMS of the step, to match AdamW's; 0: the optimizer's own scale"}
 #define SK_DAMPING(x) {.name = "damping", .usual = x, .least = 1e-12, .most = 1e6, \
-                       .doc = "added to the eigenvalues of a matrix, times the largest of them"}
+                       .doc = "added to the eigenvalues of a matrix, times their mean or largest"}
 #define SK_INTERVAL(x) {.name = "interval", .usual = x, .least = 1, .most = 1e6, .whole = true, \
                         .doc = "updates from one decomposition of a matrix to the next"}
 #define SK_MAX_SIDE(x) {.name = "max_dim", .usual = x, .most = 1e6, .whole = true, \
