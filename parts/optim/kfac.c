@@ -7,10 +7,12 @@
  * M is the average of gradients.  A and G are sums over the samples of a step, from the labels of
  * the batch (the empirical Fisher matrix); averages weigh steps alike.  A and G are taken in, and
  * computed and reduced at all, in every `factor_interval`-th update; inverses are made anew in
- * every `interval`-th.  Pauloski et al. 2020 take ten factors to an inverse, as 1 and 10 are.  A
- * side that has no factor is left as it is.  The scale of A and G, which have the number of tokens
- * and the loss scale in them, drops out: damping is relative, and the step is scaled to the root
- * mean square of a step of AdamW. */
+ * every `interval`-th, by Cholesky factorisations.  Pauloski et al. 2020 take ten factors to an
+ * inverse, as 1 and 10 are.  A side that has no factor is left as it is.  d is `damping` times the
+ * mean eigenvalue of its factor, so that the two are as Martens and Grosse's, which divide one
+ * number by the ratio pi of the traces.  The scale of A and G, which have the number of tokens and
+ * the loss scale in them, drops out: damping is relative, and the step is scaled to the root mean
+ * square of a step of AdamW. */
 #include "kernel/optim.h"
 
 #include <math.h>
@@ -31,8 +33,8 @@ static int inverse(sk_whole *w, bool rows)
                         .attr = {w->knob[BETA2], DEBIASED, 0, factors}));
     w->every(w, (int)w->knob[INTERVAL]);
     w->keep(w, inverted,
-            sk_whole_op(w, "inv_root", rows ? "rR->rR" : "cC->cC", .in = {factor},
-                        .attr = {1, w->knob[DAMPING]}));
+            sk_whole_op(w, "inverse", rows ? "rR->rR" : "cC->cC", .in = {factor},
+                        .attr = {w->knob[DAMPING]}));
     w->every(w, 1);
     return inverted;
 }
@@ -53,7 +55,7 @@ static int precondition(sk_whole *w)
 const sk_optim sk_optim_kfac = {
     .name = "kfac",
     .doc = "inverse Kronecker factors of the Fisher matrix, for matrices; adamw for the rest",
-    .knobs = {SK_LR(1e-3), SK_DECAY(0.1), SK_BETAS(0.9, 0.95), SK_DAMPING(1e-3), SK_INTERVAL(10),
+    .knobs = {SK_LR(1e-3), SK_DECAY(0.1), SK_BETAS(0.9, 0.95), SK_DAMPING(1), SK_INTERVAL(10),
               SK_MATCH_RMS(0.2), SK_FACTOR_INTERVAL(1)},
     .pass = {sk_pass_gradient, sk_pass_step},
     .whole = precondition,

@@ -119,7 +119,7 @@ typedef struct sk_knob {
 #define SK_MATCH_RMS(x) {.name = "match_rms", .usual = x, .most = 10, \
                          .doc = "RMS of the step, to match AdamW's; 0: the optimizer's own scale"}
 #define SK_DAMPING(x) {.name = "damping", .usual = x, .least = 1e-12, .most = 1e6, \
-                       .doc = "added to the eigenvalues of a matrix, times the largest of them"}
+                       .doc = "added to the eigenvalues of a matrix, times their mean or largest"}
 #define SK_INTERVAL(x) {.name = "interval", .usual = x, .least = 1, .most = 1e6, .whole = true, \
                         .doc = "updates from one decomposition of a matrix to the next"}
 #define SK_FACTOR_INTERVAL(x) {.name = "factor_interval", .usual = x, .least = 1, .most = 1e6, \
@@ -223,10 +223,17 @@ typedef struct sk_param_group {
 
 /* The passes of optimizers that leave the rest to `whole` and keep no state of elements: the
  * direction is the gradient; the step is taken, with decoupled decay.  Their first knobs are the
- * rate and the decay.  kernel/cuda/whole_passes.h has the GPU halves. */
+ * rate and the decay.  kernel/cuda/shared_passes.h has the GPU halves of these and the next. */
 enum { SK_WHOLE_LR, SK_WHOLE_DECAY };
 void sk_pass_gradient(sk_piece *p);
 void sk_pass_step(sk_piece *p);
+
+/* Steps that several optimizers take: of Adam with decoupled decay, whose states are the two
+ * moments, and of SGD with momentum and coupled decay.  Their knobs are in this order. */
+enum { SK_ADAMW_LR, SK_ADAMW_BETA1, SK_ADAMW_BETA2, SK_ADAMW_EPS, SK_ADAMW_DECAY };
+enum { SK_SGD_LR, SK_SGD_MOMENTUM, SK_SGD_DECAY };
+void sk_pass_adamw(sk_piece *p);
+void sk_pass_sgd(sk_piece *p);
 
 /* How often a step with these optimizers runs the training section: 2 if one perturbs weights. */
 int sk_optim_phases(const sk_optim *rest, const sk_param_group *groups, int n_groups);

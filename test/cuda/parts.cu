@@ -708,6 +708,7 @@ static const struct large {
     {"embedding_grad", {{"b16t512c768", "b16t512%50304"}, "btc,bt->vc", "v50304"}},
     {"factored", {{"m4096n4096", "m4096", "n4096"}, "m!n,m!,n->mn", NULL, {1e-7}, true}},
     {"inv_root", {{"m512n512"}, "m!n!->mn", NULL, {4, 0.01}}},
+    {"inverse", {{"m512n512"}, "m!n!->mn", NULL, {0.01, 100}}},
     {"load", {{"b16t1024k2%1024"}, "btk->e", "e64", {16}}},
     {"mean_square", {{"m4096n4096"}, "m!n!->m"}},
     {"mean_square", {{"m4096n4096"}, "m!n!->n"}},

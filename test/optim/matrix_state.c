@@ -80,13 +80,14 @@ static void eigen(double *a, double *q, int64_t n)
             }
 }
 
-/* (a + eps largest I)^power */
-static double *root(const double *a, int64_t n, double eps, double power)
+/* (a + eps e I)^power; e: the largest eigenvalue, or their mean. */
+static double *root(const double *a, int64_t n, double eps, bool mean, double power)
 {
     double *d = zeros(n * n), *q = zeros(n * n), most = 0;
     memcpy(d, a, sizeof *d * (size_t)(n * n));
     eigen(d, q, n);
-    for (int64_t i = 0; i < n; i++) most = fmax(most, d[i * n + i]);
+    for (int64_t i = 0; i < n; i++)
+        most = mean ? most + d[i * n + i] / (double)n : fmax(most, d[i * n + i]);
     double *qd = zeros(n * n);
     for (int64_t i = 0; i < n * n; i++) {
         double e = fmax(d[i % n * (n + 1)], 0) + eps * most;
@@ -137,14 +138,15 @@ static void grams(one *o, double beta, int t, bool debiased)
     free(l), free(r);
 }
 
-/* Shampoo with a power of -1/4, K-FAC with -1. */
-static void two_sided(one *o, int t, double power)
+/* Shampoo with a power of -1/4, K-FAC with -1 and damping relative to the mean eigenvalue. */
+static void two_sided(one *o, int t, bool mean, double power)
 {
     double rms = 0, *u, *z, lr = 0.003;
     average(o->mom, o->g, 0.9, t, o->m * o->n);
     if (t % INTERVAL == 1) {
         free(o->pl), free(o->pr);
-        o->pl = root(o->l, o->m, DAMPING, power), o->pr = root(o->r, o->n, DAMPING, power);
+        o->pl = root(o->l, o->m, DAMPING, mean, power);
+        o->pr = root(o->r, o->n, DAMPING, mean, power);
     }
     z = product(o->pl, false, o->mom, false, o->m, o->m, o->n);
     u = product(z, false, o->pr, false, o->m, o->n, o->n);
@@ -277,8 +279,8 @@ static void one_step(const matrix *x, int64_t e, double rms)
     o.pr = memcpy(zeros(nn), h->pr + e * nn, sizeof(double) * (size_t)nn);
     if (!strcmp(x->q->optim->name, "shampoo")) {
         grams(&o, 0.95, x->step, true);
-        two_sided(&o, x->step, -0.25);
-    } else if (!strcmp(x->q->optim->name, "kfac")) two_sided(&o, x->step, -1);
+        two_sided(&o, x->step, false, -0.25);
+    } else if (!strcmp(x->q->optim->name, "kfac")) two_sided(&o, x->step, true, -1);
     else if (!strcmp(x->q->optim->name, "soap")) soap(&o, x->step);
     else adafactor(&o, x->step, rms);
     paste(x, o.w, h->w, e), paste(x, o.mom, h->m, e), paste(x, o.v, h->v, e);

@@ -3,13 +3,14 @@
  * Matrices are stored row by row and only the lower triangle is used while it is reduced, so that
  * every inner loop runs along a row. */
 #include "kernel/eigen.h"
+#include "kernel/cpu/ordered_vectors.h"
 #include "kernel/kernel_launch.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 8, MOST_SWEEPS = 60 }; /* sweeps: of QL for one eigenvalue; 2 are usual */
+enum { MOST_SWEEPS = 60 }; /* sweeps: of QL for one eigenvalue; 2 are usual */
 
 /* Of LAPACK, which a BLAS may lack; ints are of 32 bits. */
 extern void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *lda,
@@ -20,26 +21,6 @@ enum { MOST_LAPACK = 30000 }; /* lwork is 2 n^2 */
 
 bool sk_eigen_lapack(void) { return dsyevd_ != NULL; }
 
-/* --- vectors --- */
-
-/* In an order that is the same wherever vectors lie. */
-static double dot(const double *x, const double *y, int64_t n)
-{
-    double lane[LANES] = {0}, sum = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) lane[k] += x[i + k] * y[i + k];
-    for (; i < n; i++) sum += x[i] * y[i];
-    for (int k = 0; k < LANES; k++) sum += lane[k];
-    return sum;
-}
-
-static void add(double *restrict y, double a, const double *restrict x, int64_t n)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
-}
-
 /* --- to a tridiagonal matrix --- */
 
 /* p = A v / h for the leading m x m block, of which the lower triangle is there. */
@@ -47,8 +28,8 @@ static void times(const double *a, int64_t n, int64_t m, const double *v, double
 {
     for (int64_t i = 0; i < m; i++) {
         const double *row = a + i * n;
-        p[i] = dot(row, v, i) + row[i] * v[i];
-        add(p, v[i], row, i);
+        p[i] = sk_dot(row, v, i) + row[i] * v[i];
+        sk_axpy(p, v[i], row, i);
     }
     for (int64_t i = 0; i < m; i++) p[i] /= h;
 }
@@ -57,7 +38,7 @@ static void times(const double *a, int64_t n, int64_t m, const double *v, double
 static void reflect(double *a, int64_t n, int64_t m, const double *v, double h, double *w)
 {
     times(a, n, m, v, h, w);
-    add(w, -dot(v, w, m) / (2 * h), v, m);
+    sk_axpy(w, -sk_dot(v, w, m) / (2 * h), v, m);
     for (int64_t i = 0; i < m; i++) {
         double *restrict row = a + i * n, vi = v[i], wi = w[i];
 #pragma omp simd
@@ -74,7 +55,7 @@ static void tridiagonal(double *a, int64_t n, double *diagonal, double *off, dou
         diagonal[i] = v[i];
         h[i] = 0;
         if (!i) break;
-        double last = v[i - 1], rest = dot(v, v, i - 1);
+        double last = v[i - 1], rest = sk_dot(v, v, i - 1);
         off[i - 1] = last;
         if (!(rest > 0)) continue;
         off[i - 1] = -copysign(sqrt(last * last + rest), last);
@@ -93,7 +74,7 @@ static void product(double *a, int64_t n, const double *h)
         for (int64_t r = 0; r < i; r++) a[r * n + i - 1] = r == i - 1;
         if (i == n || !(h[i] > 0)) continue;
         const double *v = a + i * n;
-        for (int64_t r = 0; r < i; r++) add(a + r * n, -dot(a + r * n, v, i) / h[i], v, i);
+        for (int64_t r = 0; r < i; r++) sk_axpy(a + r * n, -sk_dot(a + r * n, v, i) / h[i], v, i);
     }
 }
 

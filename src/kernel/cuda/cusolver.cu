@@ -1,36 +1,16 @@
 /* cusolver.cu - see kernel/cuda/cusolver.h. */
-#include "kernel/cuda/cusolver.h"
 #include "device/library.h"
+#include "kernel/cuda/cusolver_private.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 
-enum { BLOCK = 256, MOST_DEVICES = 64, MOST_ROWS = 30000, LINE = 256 };
+enum { BLOCK = 256, MOST_DEVICES = 64, MOST_ROWS = 30000 };
 
-/* ---- the library: five of its functions, so that its headers need not be installed */
+/* ---- the library */
 
-typedef struct cusolverDnContext *handle;
-enum { EIG_MODE_VECTOR = 1, FILL_MODE_UPPER = 1 }; /* of cuSOLVER and cuBLAS */
-
-static struct {
-    int (*version)(int *);
-    int (*create)(handle *);
-    int (*set_stream)(handle, cudaStream_t);
-    int (*size)(handle, int jobz, int uplo, int n, const double *a, int lda, const double *w,
-                int *lwork);
-    int (*solve)(handle, int jobz, int uplo, int n, double *a, int lda, double *w, double *work,
-                 int lwork, int *info);
-} lib;
-
-/* What a device has: a handle serves one caller at a time. */
-static struct device {
-    pthread_mutex_t lock;
-    handle h;
-    char *more; /* scratch that no workspace had place for */
-    size_t more_bytes;
-} devices[MOST_DEVICES];
-
+sk_solver_calls sk_solver;
+static sk_solver_device devices[MOST_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_open;
 
@@ -54,17 +34,23 @@ static sk_status open_library(void)
         void *to;
         const char *name;
     } calls[] = {
-        {&lib.version, "cusolverGetVersion"},     {&lib.create, "cusolverDnCreate"},
-        {&lib.set_stream, "cusolverDnSetStream"}, {&lib.size, "cusolverDnDsyevd_bufferSize"},
-        {&lib.solve, "cusolverDnDsyevd"},
+        {&sk_solver.version, "cusolverGetVersion"},
+        {&sk_solver.create, "cusolverDnCreate"},
+        {&sk_solver.set_stream, "cusolverDnSetStream"},
+        {&sk_solver.eigen_size, "cusolverDnDsyevd_bufferSize"},
+        {&sk_solver.eigen, "cusolverDnDsyevd"},
+        {&sk_solver.factor_size, "cusolverDnDpotrf_bufferSize"},
+        {&sk_solver.factor, "cusolverDnDpotrf"},
+        {&sk_solver.solve, "cusolverDnDpotrs"},
     };
     if (is_open) return SK_OK;
     void *so = open_file();
     if (!so)
-        return sk_fail(SK_ECONF,
-                       "cuSOLVER: libcusolver.so.12 (or .11) is found neither by the loader nor in "
-                       "/usr/local/cuda/lib64; optimizers with eigenvectors need it on a GPU: "
-                       "install cuSOLVER of CUDA 13, or name its folder in LD_LIBRARY_PATH");
+        return sk_fail(
+            SK_ECONF,
+            "cuSOLVER: libcusolver.so.12 (or .11) is found neither by the loader nor in "
+            "/usr/local/cuda/lib64; optimizers with eigenvectors or inverses need it on a "
+            "GPU: install cuSOLVER of CUDA 13, or name its folder in LD_LIBRARY_PATH");
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *f = dlsym(so, calls[i].name);
         if (!f)
@@ -72,17 +58,17 @@ static sk_status open_library(void)
                            calls[i].name);
         memcpy(calls[i].to, &f, sizeof f);
     }
-    for (struct device &d : devices) pthread_mutex_init(&d.lock, NULL);
+    for (sk_solver_device &d : devices) pthread_mutex_init(&d.lock, NULL);
     is_open = true;
     return SK_OK;
 }
 
-static sk_status failed(const char *what, int status)
+sk_status sk_solver_failed(const char *what, int status)
 {
     return sk_fail(SK_EIO, "cuSOLVER: %s failed with status %d", what, status);
 }
 
-static sk_status cuda_failed(const char *what, cudaError_t e)
+sk_status sk_solver_cuda_failed(const char *what, cudaError_t e)
 {
     (void)cudaGetLastError();
     return sk_fail(SK_EIO, "cuSOLVER: %s failed: %s (%s)", what, cudaGetErrorString(e),
@@ -94,7 +80,7 @@ void sk_solver_about(bool open, sk_device_library *out)
     Dl_info where;
     int v = 0;
     out->name = "cuSOLVER";
-    out->use = "eigenvectors, which some optimizers need";
+    out->use = "eigenvectors and inverses, which some optimizers need";
     pthread_mutex_lock(&lock);
     sk_status st = is_open || open ? open_library() : SK_OK;
     out->here = is_open;
@@ -103,39 +89,41 @@ void sk_solver_about(bool open, sk_device_library *out)
         snprintf(out->why, sizeof out->why, "%s", sk_error_line());
         sk_error_set("");
     }
-    if (!out->here || lib.version(&v)) return;
+    if (!out->here || sk_solver.version(&v)) return;
     snprintf(out->version, sizeof out->version, "%d.%d.%d", v / 1000, v / 100 % 10, v % 100);
-    if (dladdr((void *)lib.solve, &where))
+    if (dladdr((void *)sk_solver.eigen, &where))
         snprintf(out->path, sizeof out->path, "%s", where.dli_fname);
 }
 
-/* The calling thread's device. */
-static sk_status device_of(struct device **out)
+sk_status sk_solver_begin(sk_solver_device **out)
 {
     int number = 0;
     cudaError_t e = cudaGetDevice(&number);
-    if (e != cudaSuccess) return cuda_failed("asking for the device", e);
+    if (e != cudaSuccess) return sk_solver_cuda_failed("asking for the device", e);
     if (number >= MOST_DEVICES)
         return sk_fail(SK_ECONF, "cuSOLVER: device %d; %d are possible", number, MOST_DEVICES);
     pthread_mutex_lock(&lock);
     sk_status st = open_library();
     pthread_mutex_unlock(&lock);
-    *out = &devices[number];
+    if (st) return st;
+    sk_solver_device *d = &devices[number];
+    pthread_mutex_lock(&d->lock);
+    int made = d->h ? 0 : sk_solver.create(&d->h);
+    if (made) pthread_mutex_unlock(&d->lock);
+    *out = d;
+    return made ? sk_solver_failed("cusolverDnCreate", made) : SK_OK;
+}
+
+sk_status sk_solver_end(sk_solver_device *d, sk_status st)
+{
+    pthread_mutex_unlock(&d->lock);
     return st;
 }
 
 /* ---- scratch */
 
-typedef struct room {
-    sk_cuda_eigen result;
-    double *work;
-    int lwork;
-} room;
-
-static size_t lines(size_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
-
 /* At least so many bytes of the device's own. */
-static sk_status more(struct device *d, size_t bytes, cudaStream_t s)
+static sk_status more(sk_solver_device *d, size_t bytes, cudaStream_t s)
 {
     if (bytes <= d->more_bytes) return SK_OK;
     cudaError_t e = cudaStreamSynchronize(s);
@@ -143,31 +131,42 @@ static sk_status more(struct device *d, size_t bytes, cudaStream_t s)
     d->more = NULL;
     d->more_bytes = 0;
     if (e == cudaSuccess) e = cudaMalloc((void **)&d->more, bytes);
-    if (e != cudaSuccess) return cuda_failed("allocating its scratch", e);
+    if (e != cudaSuccess) return sk_solver_cuda_failed("allocating its scratch", e);
     d->more_bytes = bytes;
     return SK_OK;
 }
 
-/* The matrix, eigenvalues and flags, then what cuSOLVER asks for: in the workspace, or beside it.
- */
-static sk_status room_of(struct device *d, int64_t n, const sk_launch *l, room *r)
+sk_status sk_solver_room(sk_solver_device *d, size_t own, size_t work, const sk_launch *l,
+                         char **at, double **work_at)
 {
-    size_t matrix = lines((size_t)(n * n) * sizeof(double)), values = lines((size_t)n * 8 + 8);
-    char *at = l->workspace;
+    bool fits = own + work <= l->workspace_bytes, half = own <= l->workspace_bytes;
+    if (!fits) SK_TRY(more(d, half ? work : own + work, (cudaStream_t)l->stream));
+    *at = half ? l->workspace : d->more;
+    *work_at = (double *)(fits || !half ? *at + own : d->more);
+    return SK_OK;
+}
+
+/* The matrix, eigenvalues and flags, then what cuSOLVER asks for. */
+typedef struct room {
+    sk_cuda_eigen result;
+    double *work;
+    int lwork;
+} room;
+
+static sk_status room_of(sk_solver_device *d, int64_t n, const sk_launch *l, room *r)
+{
+    size_t matrix = sk_solver_lines((size_t)(n * n) * sizeof(double));
+    size_t own = matrix + sk_solver_lines((size_t)n * 8 + 8);
+    char *at;
     if (n > MOST_ROWS)
         return sk_fail(SK_ECONF, "cuSOLVER: a matrix of %lld rows; %d are possible", (long long)n,
                        MOST_ROWS);
-    int st = d->h ? 0 : lib.create(&d->h);
-    if (st) return failed("cusolverDnCreate", st);
-    st = lib.size(d->h, EIG_MODE_VECTOR, FILL_MODE_UPPER, (int)n, NULL, (int)n, NULL, &r->lwork);
-    if (st) return failed("cusolverDnDsyevd_bufferSize", st);
-    size_t work = lines((size_t)r->lwork * sizeof(double)), own = matrix + values;
-    bool fits = own + work <= l->workspace_bytes, half = own <= l->workspace_bytes;
-    if (!fits) SK_TRY(more(d, half ? work : own + work, (cudaStream_t)l->stream));
-    if (!half) at = d->more;
+    int st = sk_solver.eigen_size(d->h, SK_EIG_MODE_VECTOR, SK_FILL_MODE_UPPER, (int)n, NULL,
+                                  (int)n, NULL, &r->lwork);
+    if (st) return sk_solver_failed("cusolverDnDsyevd_bufferSize", st);
+    SK_TRY(sk_solver_room(d, own, (size_t)r->lwork * sizeof(double), l, &at, &r->work));
     r->result =
         sk_cuda_eigen{(double *)(at + matrix), (double *)at, (int *)(at + matrix + (size_t)n * 8)};
-    r->work = (double *)(fits || !half ? at + own : d->more);
     return SK_OK;
 }
 
@@ -219,7 +218,7 @@ static __global__ void __launch_bounds__(BLOCK) fix_sign(double *vector, int64_t
 }
 
 /* Rows here are columns there: the lower triangle is the upper one, and eigenvectors are rows. */
-static sk_status solve(struct device *d, const char *op, sk_any x, int64_t from, int64_t n,
+static sk_status solve(sk_solver_device *d, const char *op, sk_any x, int64_t from, int64_t n,
                        const sk_launch *l, sk_cuda_eigen *out)
 {
     room r;
@@ -228,15 +227,15 @@ static sk_status solve(struct device *d, const char *op, sk_any x, int64_t from,
     SK_TRY(room_of(d, n, l, &r));
     *out = r.result;
     cudaError_t e = cudaMemsetAsync(out->bad, 0, 2 * sizeof *out->bad, s);
-    if (e != cudaSuccess) return cuda_failed("clearing its flags", e);
+    if (e != cudaSuccess) return sk_solver_cuda_failed("clearing its flags", e);
     look<<<blocks, BLOCK, 0, s>>>(x, from, n, out->bad);
     load<<<blocks, BLOCK, 0, s>>>(x, from, n, out->bad, out->vector);
     SK_TRY(sk_cuda_launched(op));
-    int st = lib.set_stream(d->h, s);
+    int st = sk_solver.set_stream(d->h, s);
     if (!st)
-        st = lib.solve(d->h, EIG_MODE_VECTOR, FILL_MODE_UPPER, (int)n, out->vector, (int)n,
-                       out->value, r.work, r.lwork, out->bad + 1);
-    if (st) return failed("cusolverDnDsyevd", st);
+        st = sk_solver.eigen(d->h, SK_EIG_MODE_VECTOR, SK_FILL_MODE_UPPER, (int)n, out->vector,
+                             (int)n, out->value, r.work, r.lwork, out->bad + 1);
+    if (st) return sk_solver_failed("cusolverDnDsyevd", st);
     fix_sign<<<(unsigned)n, BLOCK, 0, s>>>(out->vector, n);
     return sk_cuda_launched(op);
 }
@@ -244,22 +243,16 @@ static sk_status solve(struct device *d, const char *op, sk_any x, int64_t from,
 sk_status sk_cuda_eigen_of(const char *op, sk_any x, int64_t from, int64_t n, const sk_launch *l,
                            sk_cuda_eigen *out)
 {
-    struct device *d;
-    SK_TRY(device_of(&d));
-    pthread_mutex_lock(&d->lock);
-    sk_status st = solve(d, op, x, from, n, l, out);
-    pthread_mutex_unlock(&d->lock);
-    return st;
+    sk_solver_device *d;
+    SK_TRY(sk_solver_begin(&d));
+    return sk_solver_end(d, solve(d, op, x, from, n, l, out));
 }
 
 sk_status sk_cuda_eigen_prepare(int64_t n, const sk_launch *l)
 {
-    struct device *d;
+    sk_solver_device *d;
     room r;
     if (!n) return SK_OK;
-    SK_TRY(device_of(&d));
-    pthread_mutex_lock(&d->lock);
-    sk_status st = room_of(d, n, l, &r);
-    pthread_mutex_unlock(&d->lock);
-    return st;
+    SK_TRY(sk_solver_begin(&d));
+    return sk_solver_end(d, room_of(d, n, l, &r));
 }
