@@ -48,7 +48,7 @@ static double unit_cost(sk_sim_rank *w, const sk_inst *in)
 static double cost(const sk_sim *k, sk_sim_rank *w, const sk_inst *in)
 {
     if (k->m->unit) return unit_cost(w, in);
-    if (w->seconds) return w->seconds[w->pc];
+    if (w->seconds) return sk_inst_share(in) * w->seconds[w->pc];
     const sk_launch_plan *l = sk_launch_of(w->p, w->pc);
     if (l && l->at != w->pc) return 0; /* paid for where the launch stands */
     if (l)                             /* all are of the same updates */

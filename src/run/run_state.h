@@ -70,14 +70,15 @@ char *sk_run_memory(const sk_run *r, int buf); /* the first byte of the memory t
 /* init.c: does this rank keep the buffer in memory of its own?  Then it has to fill it. */
 bool sk_run_keeps(const sk_program *p, int buf);
 
-/* Updates of the optimizer before this step; and does the instruction run in it (inst.every)? */
+/* Updates of the optimizer before this step; and does the instruction run in it (inst.every)?  For
+ * a measurement of instructions all do. */
 static inline int64_t sk_run_updates(const sk_run *r)
 {
     return r->step * r->p->n_updates + r->shift;
 }
 static inline bool sk_run_due(const sk_run *r, const sk_inst *in)
 {
-    return sk_inst_due(in, sk_run_updates(r));
+    return r->opts.alone || sk_inst_due(in, sk_run_updates(r));
 }
 
 #endif
