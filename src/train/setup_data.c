@@ -97,7 +97,7 @@ static sk_status open_val(sk_setup *s)
 }
 
 /* What is asked of validations, and none would be made. */
-static sk_status check_stop(const sk_setup *s, bool has_val)
+static sk_status check_stop(const sk_setup *s)
 {
     const sk_job *job = s->job;
     const char *what = sk_job_validates_only(job) ? "train.steps=0, a validation alone"
@@ -109,9 +109,9 @@ static sk_status check_stop(const sk_setup *s, bool has_val)
                        "val.stop_accuracy is %g, and the model has no classes to get right; "
                        "val.stop_loss is for all models",
                        job->stop_accuracy);
-    if (what && (!has_val || !job->val_every || !job->val_batches))
+    if (what && (!s->has_val || !job->val_every || !job->val_batches))
         return sk_fail(SK_ECONF, "%s needs validations; %s", what,
-                       !has_val       ? "there are no validation data: data.val"
+                       !s->has_val       ? "there are no validation data: data.val"
                        : !job->val_every ? "val.every is 0"
                                          : "val.batches is 0");
     return SK_OK;
@@ -119,7 +119,9 @@ static sk_status check_stop(const sk_setup *s, bool has_val)
 
 sk_status sk_setup_validations(const sk_setup *s)
 {
-    return check_stop(s, *val_of(s->job) || s->job->data_val_fraction > 0);
+    sk_setup told = *s; /* as if the data were there */
+    told.has_val = *val_of(s->job) || s->job->data_val_fraction > 0;
+    return check_stop(&told);
 }
 
 static sk_status open_data(sk_setup *s)
@@ -141,7 +143,7 @@ static sk_status open_data(sk_setup *s)
     bool shuffle = !strcmp(job->data_order, "shuffle");
     SK_TRY(sk_feed_open(&s->feed, &s->train, job->seq, job->batch, job->seed, shuffle));
     if (s->has_val) SK_TRY(open_val(s));
-    return check_stop(s, s->has_val);
+    return check_stop(s);
 }
 
 sk_status sk_setup_data(sk_setup *s)

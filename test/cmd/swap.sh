@@ -128,7 +128,7 @@ until [ -e killed/small/seed=2/ckpt/step-0000000050 ]; do sleep 0.02; done
 kill -STOP $pid # it does not end meanwhile
 cp said first
 began=$(date +%s%N)
-refused 73 "another swap runs jobs there, process $pid on $(hostname)" run=killed
+refused 73 "another swap runs jobs there, process $pid on $(uname -n)" run=killed
 [ $((($(date +%s%N) - began) / 1000000)) -lt 4500 ] || fail "it waited for the other swap"
 kill -TERM $pid
 kill -CONT $pid

@@ -146,7 +146,7 @@ sweep run=stopped --table -o csv
 said '^1e-3,.*,running,'
 # another sweep in the same directory is refused at once
 began=$(date +%s%N)
-refused 73 "another sweep runs jobs there, process $pid on $(hostname)" run=stopped
+refused 73 "another sweep runs jobs there, process $pid on $(uname -n)" run=stopped
 [ $((($(date +%s%N) - began) / 1000000)) -lt 4500 ] || fail "it waited for the other sweep"
 kill -TERM $pid
 rc=0
