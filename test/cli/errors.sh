@@ -234,7 +234,7 @@ spoil() { # bytes that stay of config.yaml
 }
 spoil 0
 case_of 78 "spoilt/config.yaml has no keys; if it is damaged, remove it|newest checkpoint" train run=spoilt --resume train.steps=3
-spoil "$(($(grep -b '^device:' good/config.yaml | cut -d: -f1) - 4))"
+spoil "$(($(grep -b '^  steps:' good/config.yaml | cut -d: -f1) + 4))"
 case_of 78 "spoilt/config.yaml:|remove it" train run=spoilt --resume train.steps=3
 spoil "$(grep -b '^device:' good/config.yaml | cut -d: -f1)"
 case_of 78 "spoilt/config.yaml ends before its last key, sample.prompt|remove it" train run=spoilt --resume train.steps=3
