@@ -253,6 +253,7 @@ static sk_status summary(sk_arena *a, sk_setup *s, const walked *cluster, const 
     if (cluster) there(a, cluster, most);
     else fits_here(a, s, all);
     if (cluster) SK_TRY(would_fit(a, s, &cluster->machine, most));
+    printf("optimizer %s\n", sk_optim_text(a, s));
     printf("%s\n", sk_relayout_print(a, s));
     return SK_OK;
 }

@@ -2,6 +2,7 @@
 #include "cli/argv.h"
 #include "base/file_io.h"
 #include "base/strings.h"
+#include "cli/setting.h"
 #include "layout/layout.h"
 #include "tensor/strict.h"
 #include "train/rundir.h"
@@ -61,6 +62,7 @@ static sk_status load_resumed(sk_arena *a, int argc, char **argv, sk_job *job, s
     char dir[PATH_MAX], *config = NULL;
     if (sk_rundir_resumed(job, dir)) SK_TRY(find_config(a, dir, &config));
     if (!config) return load(a, argc, argv, job, rest);
+    if (strcmp(strrchr(config, '/') + 1, SK_MANIFEST_FILE)) SK_TRY(sk_conf_resumed(a, config));
     char **words = sk_many(a, char *, argc + 2);
     words[0] = config;
     memcpy(words + 1, argv, (size_t)argc * sizeof *argv);

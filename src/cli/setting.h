@@ -50,6 +50,8 @@ const char *sk_conf_hint(sk_arena *a, const char *name, const sk_option *options
 
 /* conf_yaml.c and conf_args.c: settings of a file, and of the command line. */
 sk_status sk_conf_yaml(sk_arena *a, const char *path, sk_settings *out);
+/* conf_resumed.c: a sentence if the config.yaml of a run is damaged. */
+sk_status sk_conf_resumed(sk_arena *a, const char *path);
 sk_status sk_conf_args(sk_arena *a, int argc, char **argv, sk_settings *out, sk_conf_rest *rest,
                        const char **file);
 

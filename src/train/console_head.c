@@ -159,6 +159,8 @@ void sk_console_head(sk_console *c)
     head_machine(c, &a);
     head_data(c, &a);
     head_model(c, &a);
+    sk_console_label(c, "optimizer");
+    fprintf(c->to, "%s\n", sk_optim_text(&a, c->s));
     head_layout(c, &a);
     head_memory(c, &a);
     head_program(c, &a);

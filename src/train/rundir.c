@@ -50,6 +50,11 @@ bool sk_rundir_resumed(const sk_job *job, char *to)
 
 static const char first_line[] = "# The job as it was run; written by skein.\n";
 
+bool sk_rundir_wrote(const char *config)
+{
+    return !strncmp(config, first_line, sizeof first_line - 1);
+}
+
 /* A folder becomes a run only if config.yaml, which is written over, is missing or skein's. */
 static sk_status check_config(sk_arena *a, const sk_training *t)
 {
@@ -57,7 +62,7 @@ static sk_status check_config(sk_arena *a, const sk_training *t)
     const char *path = sk_print(a, "%s/config.yaml", t->dir);
     if (!sk_is_file(path)) return SK_OK;
     SK_TRY(sk_file_read(a, path, &text));
-    if (!strncmp(text.s, first_line, sizeof first_line - 1)) return SK_OK;
+    if (sk_rundir_wrote(text.s)) return SK_OK;
     return sk_fail(SK_ECREATE,
                    "%s was not written by skein, and run=%s would write over it; name another "
                    "run=DIR, or give the file another name",

@@ -21,11 +21,25 @@ static sk_view full_view(const sk_graph *g, const char *letters)
     return v;
 }
 
-static double graph_flops(const sk_graph *g)
+/* Is a node there for loss and gradients, not only for what the backward pass tells besides
+ * (K-FAC's factors, train.backward)?  read, by tensor: such a node reads it. */
+static bool is_of_model(const sk_node *n, const bool *read)
+{
+    bool of = n->phase == SK_FORWARD;
+    for (int o = 0; o < n->n_out; o++)
+        of |= read[n->out[o]->id] || (n->into[o] && n->into[o]->role != SK_EXTRA);
+    return of;
+}
+
+/* Model flops, as of MFU: forward and backward pass, without optimizer and extras. */
+static double graph_flops(sk_arena *arena, const sk_graph *g)
 {
     double sum = 0;
-    for (int i = 0; i < g->nodes.n; i++) {
+    bool *read = sk_many(arena, bool, g->tensors.n + 1);
+    for (int i = g->nodes.n; i-- > 0;) {
         const sk_node *n = g->nodes.v[i];
+        if (!is_of_model(n, read)) continue;
+        for (int k = 0; k < n->n_in; k++) read[n->in[k]->id] = true;
         sk_args a = {.n_in = n->n_in, .n_out = n->n_out, .dims = n->dims, .of = 1};
         for (int k = 0; k < n->n_in; k++) a.in[k] = full_view(g, n->letters_in[k]);
         for (int k = 0; k < n->n_out; k++) a.out[k] = full_view(g, n->letters_out[k]);
@@ -146,7 +160,8 @@ static sk_status make_graph(sk_setup *s)
     SK_TRY(sk_layout_suits_model(&s->layout, &s->graph));
     SK_TRY(check_groups(s));
     s->n_params = count_params(&s->graph);
-    s->flops = graph_flops(&s->graph) * sk_optim_phases(s->optim, job->group, job->n_groups);
+    s->flops =
+        graph_flops(s->arena, &s->graph) * sk_optim_phases(s->optim, job->group, job->n_groups);
     s->choices = count_choices(&s->graph);
     return SK_OK;
 }

@@ -88,4 +88,7 @@ sk_status sk_setup_fill_shifted(const sk_setup *s, int64_t shift, const char *in
 sk_status sk_setup_fill(void *ctx, const char *input, sk_dtype type, const sk_extent *box,
                         int64_t step, bool validation, void *to);
 
+/* optim_text.c: the optimizer and its groups in a line, for people. */
+char *sk_optim_text(sk_arena *a, const sk_setup *s);
+
 #endif

@@ -228,6 +228,20 @@ said_of "validation should take 3 batches of 4 sequences (val.batches), and the 
 
 # ---- models that are not what they should be
 "$skein" train "${small[@]}" train.steps=2 run=good >out 2>err || { cat err; echo "no run to spoil"; exit 1; }
+cp -r good spoilt
+spoil() { # bytes that stay of config.yaml
+    head -c "$1" good/config.yaml >spoilt/config.yaml
+}
+spoil 0
+case_of 78 "spoilt/config.yaml has no keys; if it is damaged, remove it|newest checkpoint" train run=spoilt --resume train.steps=3
+spoil "$(($(grep -b '^  steps:' good/config.yaml | cut -d: -f1) + 4))"
+case_of 78 "spoilt/config.yaml:|remove it" train run=spoilt --resume train.steps=3
+spoil "$(grep -b '^device:' good/config.yaml | cut -d: -f1)"
+case_of 78 "spoilt/config.yaml ends before its last key, sample.prompt|remove it" train run=spoilt --resume train.steps=3
+spoil "$(($(stat -c %s good/config.yaml) - 2))"
+case_of 78 "spoilt/config.yaml|remove it" train run=spoilt --resume train.steps=3
+rm spoilt/config.yaml
+said_of "spoilt/config.yaml is gone: the job is that of spoilt/ckpt/step-0000000002/MANIFEST.json" train run=spoilt --resume train.steps=3
 case_of 65 "nothing" sample nothing
 case_of 65 "neither" sample empty
 echo '{"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"model":{"type":"BPE","vocab":{"a":0,"b":299},"merges":[]}}' >wide.json

@@ -195,6 +195,7 @@ static sk_trial alone(const sk_trial *t, bool in_order)
     one.gpu = t->gpu && in_order;
     one.threads = 1;
     one.noise = false;
+    one.adascale = 0; /* with the gains of t, whose small batches are those of its layout */
     one.bucket_bytes = 0;
     return one;
 }
@@ -219,6 +220,7 @@ static bool holds_in_order(const sk_trial *t, outcome *o)
     outcome again = {0};
     snprintf(text, sizeof text, "%s%s", t->layout, canonical);
     many.layout = text;
+    many.adascale = 0;
     if (sk_trial_run(&one) || sk_trial_run(&many)) {
         tell(o, "undecided in fast order, and in canonical order: %.900s", sk_error());
         return false;
@@ -603,6 +605,7 @@ static void model_features(counts *c, const pair *p, const sk_trial *t)
     if (t->late) count(c, "late updates", p);
     if (t->cycle > 0) count(c, "cycled momentum", p);
     if (t->noise) count(c, "noise scale", p);
+    if (t->adascale > 1) count(c, "adascale", p);
     if (t->ema > 0) count(c, "averaged weights", p);
     if (t->state_type) count_f(c, p, "state of %s", sk_state_type_name(t->state_type));
     if (t->smoothing > 0) count(c, "label smoothing", p);
@@ -712,6 +715,9 @@ static const pair known[] = {
     {"mlp device=cuda optim=adamw", "dp=1 zero=1"},
     {"llama layers=2 b=4 t=4 device=cuda optim=sgd", "dp=1 tp=2 zero=3"},
     {"gpt2 b=4 device=cuda optim=adamw", "dp=2 zero=2 replica"},
+    /* what is drawn too seldom */
+    {"gpt2 b=8 steps=5 optim=adamw noise=1 adascale=8", "dp=2 zero=1 micro=2"},
+    {"llama b=8 steps=5 optim=sgd noise=1 adascale=4", "pp=2 dp=2 micro=2; canonical order"},
 };
 
 /* As many pairs at a time as there are cores on the smallest machine that is used. */

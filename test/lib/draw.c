@@ -68,6 +68,7 @@ enum key {
     SCALE,
     LATE,
     NOISE,
+    ADASCALE,
     FUSE,
     DELAY,
     HOSTS,
@@ -118,6 +119,7 @@ static const struct {
     [SCALE] = {"scale", 1},
     [LATE] = {"late", 0},
     [NOISE] = {"noise", 0},
+    [ADASCALE] = {"adascale", 0},
     [FUSE] = {"fuse", 0},
     [DELAY] = {"delay", 0},
     [HOSTS] = {"hosts", 1},
@@ -185,6 +187,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->z_loss = v[Z_LOSS];
     t->layer_decay = v[DECAY];
     t->noise = v[NOISE] != 0;
+    t->adascale = t->noise ? v[ADASCALE] : 0;
     t->extras = (unsigned)v[EXTRAS];
     t->norms_by = (int)v[NORMS_BY];
     t->fuse = v[FUSE] != 0;
@@ -597,7 +600,8 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     const sk_layout *x = &l.layout;
     put(p, LATE, x->home[SK_STATE] == SK_HOST && !l.sums && !l.ask.async && one_in(3));
     put(p, EMA, !l.averages && !l.ask.async && one_in(3) ? 0.75 : 0);
-    put(p, NOISE, has_small_batches(&l, x) && one_in(2));
+    bool noise = has_small_batches(&l, x) && one_in(2);
+    put(p, NOISE, noise);
     if (one_in(4)) put(p, SMOOTH, 0.1);
     if (one_in(4)) put(p, Z_LOSS, 1e-2);
     if (one_in(4)) put(p, DECAY, 0.5);
@@ -605,6 +609,7 @@ static void draw_layout(pair *p, const sk_pair_most *most)
     bool told = !l.ask.async && !x->home[SK_GRAD] && one_in(4);
     put(p, EXTRAS, told ? draw_extras(&t) : 0);
     put(p, NORMS_BY, told ? pick(0, SK_NORMS_BY_SAMPLES) : 0);
+    put(p, ADASCALE, noise && t.batch > 1 && one_in(2) ? pick(2, (int)t.batch) : 0);
 }
 
 /* --- the whole --- */

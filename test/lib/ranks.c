@@ -7,6 +7,7 @@
 #include "program/class_program.h"
 #include "program/param_groups.h"
 #include "train/fault.h"
+#include "train/noise_scale.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -317,6 +318,16 @@ sk_knobs sk_trial_knobs(const sk_trial *t, const sk_optim *o)
     return k;
 }
 
+/* What the rate of a step is multiplied by: as AdaScale has it from the steps before, which is the
+ * same on all ranks, or as another trial had it. */
+static double gain_of(sk_trial *t, const sk_noise_scale *noise, int rank, int step)
+{
+    if (t->adascale <= 1) return t->gain[step] > 0 ? t->gain[step] : 1;
+    double gain = sk_noise_gain(noise, (double)t->batch, t->adascale);
+    if (!rank) t->gain[step] = gain;
+    return gain;
+}
+
 static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
 {
     sk_trial *t = j->t;
@@ -329,6 +340,7 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     if (t->poison_grad) o.before = poison_grad, o.before_ctx = t;
     sk_step_out out = {0};
     int64_t skipped = 0;
+    sk_noise_scale noise = {0};
     SK_TRY(sk_run_open(a, j->p, j->heaps, &o, run));
     SK_TRY(sk_run_init(*run, 11));
     if (t->perturb > 0) SK_TRY(sk_run_pull(*run));
@@ -337,12 +349,13 @@ static sk_status life(rank_job *j, sk_run **run, sk_arena *a)
     SK_TRY(sk_run_barrier(*run));
     for (int s = 0; s < t->steps; s++) {
         sk_step_in in = {.step = s,
-                         .lr = t->lr > 0 ? t->lr : 1e-3,
+                         .lr = (t->lr > 0 ? t->lr : 1e-3) * gain_of(t, &noise, j->p->rank, s),
                          .momentum = t->cycle > 0 ? t->cycle + 0.1 * s / t->steps : 0,
                          .loss_scale = t->loss_scale};
         if (t->counts) in.shift = -skipped;
         SK_TRY(sk_run_step(*run, &in, &out));
         skipped += !out.finite;
+        if (t->adascale > 1) sk_noise_step(&noise, &j->p->noise, (double)t->batch, &out);
         if (j->p->rank == 0) t->loss[s] = out.loss, t->norm[s] = out.grad_norm;
         if (j->p->rank == 0) t->small[s] = out.small;
         if (j->p->rank == 0) t->drops += out.drops;

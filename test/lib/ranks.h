@@ -42,17 +42,18 @@ typedef struct sk_trial {
     int64_t q8_least;    /* as in sk_compile_opts */
     bool late;           /* updates run beside the next step */
     bool noise;          /* gradients of small batches are measured */
-    unsigned extras;     /* of the backward pass: bits of sk_extra_kind */
-    int norms_by;        /* sk_norms_by */
-    int64_t first_row;   /* the data of the batch begin with this row */
-    bool gpu;            /* on "cuda", which may be lib/fake_gpu.h's */
-    bool fuse;           /* there, launches are joined that can be; and copies */
-    int delay_us;        /* take up to so long: both for test/layout/random.c */
-    int hosts;           /* of 64 / hosts ranks each, for the compiler alone; 0, 1: one */
-    int poison;          /* the step, from 1 on, in which one row's weight is no number; 0: none */
-    int poison_grad;     /* then instead one element of a gradient of rank poison_grad - 1 alone: */
-    bool poison_first;   /* the first that is made, or the last */
-    int fail;            /* the step, from 1 on, whose data cannot be read by all; 0: none */
+    double adascale;   /* with noise, over 1: rates are times the gain of AdaScale; 0: of `gain` */
+    unsigned extras;   /* of the backward pass: bits of sk_extra_kind */
+    int norms_by;      /* sk_norms_by */
+    int64_t first_row; /* the data of the batch begin with this row */
+    bool gpu;          /* on "cuda", which may be lib/fake_gpu.h's */
+    bool fuse;         /* there, launches are joined that can be; and copies */
+    int delay_us;      /* take up to so long: both for test/layout/random.c */
+    int hosts;         /* of 64 / hosts ranks each, for the compiler alone; 0, 1: one */
+    int poison;        /* the step, from 1 on, in which one row's weight is no number; 0: none */
+    int poison_grad;   /* then instead one element of a gradient of rank poison_grad - 1 alone: */
+    bool poison_first; /* the first that is made, or the last */
+    int fail;          /* the step, from 1 on, whose data cannot be read by all; 0: none */
     struct sk_trial_knob {
         const char *name; /* NULL ends them */
         double value;
@@ -67,6 +68,7 @@ typedef struct sk_trial {
     /* results */
     double loss[SK_TEST_STEPS], norm[SK_TEST_STEPS], valid;
     double small[SK_TEST_STEPS];   /* with noise: sk_step_out.small */
+    double gain[SK_TEST_STEPS];    /* of adascale; without it the rate is times these, 0: not */
     double drops;                  /* choices of experts without room, all steps */
     uint64_t digest;               /* of all weights and optimizer state at the end */
     int64_t elements;              /* that went into it */

@@ -62,6 +62,28 @@ dp=2 zero=1
 dp=2 zero=3 tp=2
 pp=2 micro=2
 END
+# ---- plan and train tell the optimizer, its groups and what was said of them
+told() { # words of the line, words of the command
+    local words=$1
+    shift
+    "$skein" plan "${job[@]}" "$@" >said 2>&1 || fail "plan $*: $(cat said)"
+    grep -qF "optimizer $words" said || { cat said; fail "plan $*: it does not tell $words"; }
+    checks=$((checks + 1))
+}
+told "adamw lr=0.01 betas=[0.9, 0.99] · constant" optim.betas=0.9,0.99
+told "sam lr=0.01 base=sgd momentum=0.5 · constant · ema 0.9" optim.name=sam optim.base=sgd optim.momentum=0.5 optim.ema=0.9
+told "matrix: muon lr=0.02 (24,576 parameters), rest: adamw lr=0.01 (11,136) · constant" optim.groups="matrix: muon lr=0.02, rest: adamw"
+told "vector: sgd lr=0.1 (896 parameters), rest: adamw lr=0.01 (34,816) · constant · state bf16" optim.groups="vector: sgd" optim.state=bf16
+does tells optim.groups="vector: adamw weight_decay=0.5, rest: adamw"
+grep -q '^optimizer vector: adamw lr=0.01 weight_decay=0.5 (896 parameters), rest: adamw lr=0.01 (34,816)' said || fail "train: $(cat said)"
+
+# ---- flops of a step, and so MFU, are those of the model: no optimizer, no extras of the backward pass
+flops() { "$skein" plan "${job[@]}" "$@" | sed -n 's/^model.* \([0-9.e+]*\) flop a step/\1/p'; }
+for words in optim.name=muon optim.name=kfac train.backward=kron train.backward="norms, variance"; do
+    [ "$(flops "$words")" = "$(flops optim.name=adamw)" ] || fail "$words: $(flops "$words") flops a step, not $(flops optim.name=adamw)"
+done
+checks=$((checks + 4))
+
 # ---- --resume with another optimizer says which key differs, before any rank starts
 resume=(--resume train.steps=3)
 does muon optim.groups="matrix: muon, rest: adamw" layout="dp=2 zero=1" ranks=2
