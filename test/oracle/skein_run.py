@@ -6,6 +6,7 @@ the weights.  SKEIN is the program (build/release/skein); words such as device=c
 to a script are given to every run.
 """
 import functools
+import glob
 import json
 import os
 import shutil
@@ -40,18 +41,40 @@ def skein(*words):
         raise SystemExit("\n".join([" ".join([SKEIN, *words])] + text[-3:]))
 
 
-def tensors(path):
-    """Of a safetensors file, in float64.  Without numpy, which a machine may lack."""
+def entries(path):
+    """Names and tensors of a safetensors file, in float64.  Without numpy, which may be missing."""
     with open(path, "rb") as f:
         header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
         data = bytearray(f.read())
     header.pop("__metadata__", None)
-    out = {}
     for name, t in header.items():
         a, b = t["data_offsets"]
         assert t["dtype"] == "F32", (path, name, t["dtype"])
-        out[name] = torch.frombuffer(data[a:b], dtype=torch.float32).double().reshape(t["shape"])
+        yield name, torch.frombuffer(data[a:b], dtype=torch.float32).double().reshape(t["shape"])
+
+
+def tensors(*paths):
+    """Logical tensors.  A shard is NAME@FIRST,..:SIZE,..; its tensor ends where the last one does."""
+    out, shards = {}, {}
+    for path in paths:
+        for name, x in entries(path):
+            name, at = (name.split("@") + [""])[:2]
+            if at:
+                first = [int(i) for i in at.split(":")[0].split(",")]
+                shards.setdefault(name, []).append((first, x))
+            else:
+                out[name] = x
+    for name, v in shards.items():
+        size = [max(f[d] + x.shape[d] for f, x in v) for d in range(v[0][1].dim())]
+        out[name] = torch.full(size, float("nan"), dtype=torch.float64)
+        for first, x in v:
+            out[name][tuple(slice(f, f + n) for f, n in zip(first, x.shape))] = x
+        assert not out[name].isnan().any(), f"{name} is not covered by its shards"
     return out
+
+
+def logical(folder, kind):
+    return tensors(*sorted(glob.glob(os.path.join(folder, f"{kind}-*.safetensors"))))
 
 
 def scratch():
@@ -70,7 +93,7 @@ def initial(keys):
     try:
         train(folder, {**dict(keys), "train.steps": 1, "optim.name": "sgd", "optim.lr": 0,
                        "optim.warmup": 0, "train.backward": "", "train.backward_every": 0})
-        return tensors(os.path.join(folder, "ckpt", f"step-{1:010}", "m-00000.safetensors"))
+        return logical(os.path.join(folder, "ckpt", f"step-{1:010}"), "m")
     finally:
         shutil.rmtree(folder)
 
@@ -104,11 +127,11 @@ class Run:
             kept = {k: v for k, v in self.keys.items()
                     if not k.startswith(("optim.", "train.backward"))}
             return dict(initial(tuple(sorted(kept.items()))))
-        return tensors(os.path.join(self.checkpoint(step), "m-00000.safetensors"))
+        return logical(self.checkpoint(step), "m")
 
     @functools.lru_cache(maxsize=2)
     def state(self, step):
-        return tensors(os.path.join(self.checkpoint(step), "o-00000.safetensors"))
+        return logical(self.checkpoint(step), "o")
 
     def told(self, step):
         """What train.backward tells of a step; gradients of the mean loss are NAME.grad."""

@@ -4,11 +4,13 @@
     trained.py [key=value ...] [name ...]        SKEIN=build/release/skein JOBS=1
 
     SKEIN=carry/skein JOBS=8 python3 test/oracle/trained.py device=cuda
+    test/oracle/trained.py ranks=4 layout="dp=2 zero=1 tp=2" muon sgd
 
 Trains a small GPT-2 for 24 steps with each optimizer, with its default numbers and with others.
 PyTorch in float64 takes the same steps with the gradients of the run: by its own optimizer where
 it has it, else by references.py, from the papers.  After every step every tensor must agree to
-1e-5 of its root mean square.  Schedules, clipping and averages likewise.  Prints a table; exit 1
+1e-5 of its root mean square.  Shampoo, K-FAC and SOAP with their default damping and eps divide
+roundings by small numbers: there skein may be twice as far off as PyTorch is in float32.  Schedules, clipping and averages likewise.  Prints a table; exit 1
 if something differs.  With names, only cases that contain one.  What this PyTorch does not have
 is said.
 """
@@ -171,14 +173,16 @@ def of_matrices():
             yield ("adafactor", given, *adafactor(given, tables, False), groups)
             if hasattr(torch.optim, "Adafactor"):
                 yield ("adafactor", given, *adafactor(given, tables, True), groups)
-    for name in ("shampoo", "kfac"):
+    for name, lr in (("shampoo", 1e-3), ("kfac", 1e-3), ("soap", 3e-3)):
         more = dict(keys={"train.backward": "kron"}) if name == "kfac" else {}
-        for given in (dict(damping=0.01), OTHERS[name]):
-            given = dict(lr=1e-3, **given)
-            yield (name, given, *whole(name, given, view=skein_run.matrix, factors=True), more)
-    for given in (dict(lr=3e-3, eps=1e-3), dict(lr=3e-3, **OTHERS["soap"])):
-        yield ("soap", given, *whole("soap", given, view=skein_run.matrix, facts=("p", "q")),
-               dict(also=bases))
+        how = dict(view=skein_run.matrix, factors=name == "kfac")
+        if name == "soap":
+            how["facts"], more["also"] = ("p", "q"), bases
+        larger = dict(eps=1e-3) if name == "soap" else dict(damping=0.01)
+        for given in (larger, OTHERS[name]):
+            yield (name, dict(lr=lr, **given), *whole(name, dict(lr=lr, **given), **how), more)
+        in_f32 = whole(name, dict(lr=lr), **how)[0]
+        yield name, dict(lr=lr), *whole(name, dict(lr=lr), **how), dict(more, narrow=in_f32)
 
 
 OTHERS = {
@@ -210,7 +214,11 @@ OTHERS = {
 
 
 def cases():
-    return [*optimizers(), *of_matrices(), *schedules_and_averages(plain)]
+    every = [*optimizers(), *of_matrices(), *schedules_and_averages(plain)]
+    if any(a.startswith("layout=") for a in skein_run.MORE):
+        print("not compared: adam8bit, whose blocks are those of shards under a layout")
+        every = [c for c in every if c[0] != "adam8bit"]
+    return every
 
 
 def told(case):
@@ -220,8 +228,8 @@ def told(case):
 
 def one(case):
     name, given, holders, label, *more = case
-    worst, way, note = replay(name, given, holders, *more)
-    good = worst <= ALLOWED and way > 0.01
+    worst, allowed, way, note = replay(name, given, holders, *more)
+    good = worst <= allowed and way > 0.01
     text = told((name, given, None, "")).split(" ", 2)[2]
     return good, (f"{name:13} {label:34} {worst:8.1e} {way:8.1e}  {'ok   ' if good else 'WRONG'} "
                   f"{text}{note}")
@@ -242,7 +250,7 @@ def main():
         if not hasattr(torch.optim, cls):
             print(f"not compared: torch.optim.{cls}, which torch {torch.__version__} has not; "
                   "the paper stands in for it")
-    print(f"{len(chosen)} cases, {bad} of them off by more than {ALLOWED:g}")
+    print(f"{len(chosen)} cases, {bad} of them off by more than is allowed, {ALLOWED:g}")
     return bad > 0 or not chosen
 
 
