@@ -78,6 +78,7 @@ enum key {
     Z_LOSS,
     DECAY,
     EXTRAS,
+    WORK,
     N_KEYS
 };
 static const struct {
@@ -127,6 +128,7 @@ static const struct {
     [Z_LOSS] = {"z", 0},
     [DECAY] = {"layer_decay", 0},
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
+    [WORK] = {"work", 0},     /* sk_whole_work */
 };
 
 bool sk_model_routes(const sk_model *m)
@@ -184,6 +186,7 @@ static void set_sizes(sk_trial *t, const double *v)
     t->layer_decay = v[DECAY];
     t->noise = v[NOISE] != 0;
     t->extras = (unsigned)v[EXTRAS];
+    t->whole = (sk_whole_work)((int)v[WORK] % (SK_WHOLE_CUT + 1));
     t->fuse = v[FUSE] != 0;
     t->delay_us = (int)v[DELAY];
     t->hosts = (int)fmin(v[HOSTS], SK_TEST_RANKS);
@@ -336,6 +339,7 @@ static void draw_machine(pair *p)
     draw_knobs(p, optim);
     if (one_in(4)) say(p->model, " matrix=%s", ANY(sk_optim_parts)->name);
     put(p, CYCLE, one_in(4) ? 0.8 : 0);
+    put(p, WORK, one_in(2) ? 0 : pick(1, SK_WHOLE_CUT));
 }
 
 static bool has(const sk_model *m, const char *field)
