@@ -28,15 +28,24 @@ static void direction(sk_piece *p)
     }
 }
 
+/* Divided by its norm; a cut matrix by the norm of all parts. */
+static int unit(sk_whole *w)
+{
+    if (!w->cut) return sk_whole_op(w, "unit", "rc->rc", .attr = {1e-7});
+    int squares = sk_whole_op(w, "dot", "rc,rc->", .in = {0, 0});
+    return sk_whole_op(w, "unit_by", "rc,->rc", .in = {0, squares}, .attr = {1e-7});
+}
+
+/* On the smaller side; of a square, on the one that is not cut. */
 static int orthogonalize(sk_whole *w)
 {
     static const double a = 3.4445, b = -4.7750, c = 2.0315;
-    bool wide = w->rows <= w->cols;
+    bool wide = w->rows < w->cols || (w->rows == w->cols && w->cut != 'r');
     double rows = (double)w->rows, cols = (double)w->cols;
     double out_over_in = w->rows_out ? rows / cols : cols / rows;
     double scale =
         w->knob[MATCH] > 0 ? w->knob[MATCH] * sqrt(fmax(rows, cols)) : sqrt(fmax(1, out_over_in));
-    int steps = (int)w->knob[STEPS], x = sk_whole_op(w, "unit", "rc->rc", .attr = {1e-7});
+    int steps = (int)w->knob[STEPS], x = unit(w);
     for (int i = 1; i <= steps; i++) {
         double s = i == steps ? scale : 1;
         int g = sk_whole_op(w, "contract", wide ? "rc,Rc->rR" : "rc,rC->cC", .in = {x, x});

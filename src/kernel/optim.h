@@ -41,6 +41,11 @@
  *     w->keep(w, root, sk_whole_op(w, "inv_root", "rR->rR", .in = {l}, .attr = {4, 1e-6}));
  *     w->every(w, 1);
  *
+ * Where a matrix is cut over ranks, the engine may leave it so (sk_whole.cut): it asks for the
+ * operations once with `cut`, and takes them if they need no more than a part of that side, which
+ * is so for operations of two operands whose terms have one letter of the side at most.  Sums over
+ * it are added over the ranks.  "dot" and "unit_by" divide by a norm in this way.
+ *
  * A state has a number as results have, and its content is the one at that place of the program:
  * new behind its `keep`.  Results of operations between every(n) and every(1) cannot be used
  * elsewhere; they are kept in a state. */
@@ -147,6 +152,7 @@ typedef struct sk_whole_args {
 struct sk_whole {
     int64_t rows, cols;
     bool rows_out;      /* rows are outputs of the product that reads the parameter, not inputs */
+    char cut;           /* 'r', 'c': rows or columns are cut over ranks; 0: the matrix is whole */
     const double *knob; /* in the order of sk_optim.knobs */
     /* Writes an operation of parts/op and returns the number of its result. */
     int (*op)(sk_whole *w, const char *op, const char *dims, const sk_whole_args *with);

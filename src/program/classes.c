@@ -9,7 +9,7 @@
  * axes.  Sizes are worked out once per combination of coordinates, not per rank, so that
  * sixteen thousand ranks take a few milliseconds. */
 #include "base/hash.h"
-#include "program/lowering.h"
+#include "program/whole_place.h"
 
 #include <string.h>
 
@@ -190,22 +190,27 @@ static bool placed_in_tiles(const sk_layout *l, int axis)
 }
 
 /* Owners of whole matrices have work of their own (dealt_update.c). */
-static bool deals(const sk_compile_opts *o, const sk_layout *l)
+static const sk_whole_place *owners_of(const sk_graph_plan *plan, sk_arena *tmp)
 {
-    bool whole = o->optim && o->optim->whole;
-    for (int i = 0; i < o->n_groups; i++) whole |= o->groups[i].optim->whole != NULL;
-    return whole && o->optim && l->shard >= SK_SHARD_STATE && l->shard_axis >= 0;
+    sk_sharding sp = plan->spread;
+    sk_lowering e = {.g = plan->graph,
+                     .l = &plan->layout,
+                     .opts = &plan->opts,
+                     .sp = &sp,
+                     .plan = plan->plan,
+                     .tmp = tmp};
+    return sk_whole_places(&e, tmp);
 }
 
 static uint64_t key_of(const sk_graph_plan *plan, const cutter *c, int n, const int *coord,
-                       bool owners)
+                       bool owners, const sk_whole_place *whole)
 {
     const sk_graph *g = plan->graph;
     const sk_layout *l = &plan->layout;
     uint64_t key = 0;
-    if (deals(&plan->opts, l)) {
-        int at = coord[l->shard_axis];
-        key = fold(key, at < SK_MOST_OWNERS ? at : SK_MOST_OWNERS);
+    if (whole->axis >= 0) {
+        int at = coord[whole->axis];
+        key = fold(key, at < whole->owners ? at : whole->owners);
     }
     for (int a = 0; a < l->mesh.n; a++) {
         bool keeps = l->replica && a == l->shard_axis; /* the first rank keeps the weights of all */
@@ -231,10 +236,11 @@ static int classify(const sk_graph_plan *plan, bool owners, int *class_of)
     uint64_t keys[MOST];
     const sk_mesh *mesh = &plan->layout.mesh;
     int n = 0, ranks = sk_mesh_ranks(mesh), n_cutters = make_cutters(&tmp, plan, cutters);
+    const sk_whole_place *whole = owners_of(plan, &tmp);
     for (int r = 0; r < ranks; r++) {
         int coord[SK_MAX_AXES], c = 0;
         sk_mesh_coords(mesh, r, coord);
-        uint64_t key = key_of(plan, cutters, n_cutters, coord, owners);
+        uint64_t key = key_of(plan, cutters, n_cutters, coord, owners, whole);
         while (c < n && keys[c] != key) c++;
         if (c == MOST) {
             n = -1;

@@ -1,12 +1,19 @@
-/* dealt_update.c - whole matrices of sharded parameters, dealt to owners.
+/* dealt_update.c - whole matrices, dealt to owners (whole_place.c).
  *
- * With sharded optimizer state (ZeRO) every rank has a shard of each direction.  To gather them
- * would bring all matrices to all ranks, S bytes to each of n.  Here each matrix goes to one owner
- * along the shard axis: one all-to-all brings shards to owners, owners work, and another one takes
- * shards of the steps back.  2 S / n bytes leave a rank, and the work is divided too.
+ * With sharded optimizer state (ZeRO), or where tensor parallelism cuts the matrix, every rank has
+ * a shard of each direction.  To gather them would bring all matrices to all ranks, S bytes to each
+ * of n.  Here each matrix goes to one owner along the axis: one all-to-all brings shards to owners,
+ * owners work, and another one takes shards of the steps back.  2 S / n bytes leave a rank, and the
+ * work is divided too.
  *
  *     sent   [owner][block]   this rank's shards, those of one owner after the other
  *     held   [source][block]  the shards of my matrices, then of their steps
+ *
+ * Where ranks along the axis all have the matrix (data parallelism without ZeRO), nothing has to go
+ * to owners, and all would do the same work.  The owner's result goes to all others:
+ *
+ *     held   [owner][block]   directions of all matrices; each owner's block becomes steps, and one
+ *                             all-gather brings S (n - 1) / n bytes to each rank
  *
  * Blocks are as long as the longest needs, so owners are chosen by work, the largest matrix first
  * to whom has least (LPT).  At most MOST_OWNERS ranks along the axis own something: each owner has
@@ -35,15 +42,21 @@ typedef struct deal {
     int sent, held;
 } deal;
 
+bool sk_is_dealt_cut(const sk_lowering *e, const sk_param_plan *q)
+{
+    return q->update.how[e->whole->axis] == SK_SPLIT;
+}
+
+/* An owner can have only factors that are brought to it, or that all ranks have. */
 bool sk_is_dealt(const sk_lowering *e, const sk_param_plan *q)
 {
-    int a = e->l->shard_axis;
-    char roles[SK_MAX_DIM + 1];
-    if (!sk_lower_is_cut(e, q) || e->l->mesh.size[a] < 2) return false;
-    if (!sk_param_matrix(e->g, q->tensor, roles)) return false;
-    return roles[q->update.dim[a]] != '0' &&
-           sk_lower_finest(e, q->tensor, &q->update, a, q->update.dim[a]) &&
-           sk_whole_factors_dealt(e, q);
+    if (!sk_whole_kind_of(e, q)->dealt) return false;
+    if (sk_is_dealt_cut(e, q)) return sk_whole_factors_dealt(e, q);
+    for (int side = 0; side < 2; side++) {
+        int i = sk_whole_factor(e, q, side);
+        if (i >= 0 && e->p->params.v[i].update.how[e->whole->axis] == SK_SPLIT) return false;
+    }
+    return true;
 }
 
 /* The shard of a direction that the rank at place k along the axis has. */
@@ -98,7 +111,7 @@ static item *heaviest(const deal *d)
 
 static void choose_owners(deal *d)
 {
-    int owners = d->n < SK_MOST_OWNERS ? d->n : SK_MOST_OWNERS;
+    int owners = d->e->whole->owners;
     double *work = sk_many(d->e->tmp, double, owners);
     int64_t *bytes = sk_many(d->e->tmp, int64_t, owners), longest = 0;
     for (item *x; (x = heaviest(d));) {
@@ -169,7 +182,7 @@ static void own(const deal *d, const item *x, const deal *factors)
             if (factors->v[i].param == sk_whole_factor(d->e, q, side))
                 factor[side] = collect(factors, &factors->v[i], of_factor);
     d->e->at.every = 0;
-    int step = sk_whole_step(d->e, q, &to, factor);
+    int step = sk_whole_step(d->e, q, &to, factor, sk_whole_kind_of(d->e, q)->cut);
     for (int k = 0; k < d->n; k++)
         if (d->e->p->bufs.v[part[k]].bytes) sk_lower_move(d->e, SK_DO_SLICE, step, part[k]);
 }
@@ -219,11 +232,11 @@ static void send_factors(deal *d)
     e->at.every = 0;
 }
 
-void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
+static deal deal_of(sk_lowering *e, const int *params, int n, int sums)
 {
     deal d = {.e = e,
-              .axis = e->l->shard_axis,
-              .n = e->l->mesh.size[e->l->shard_axis],
+              .axis = e->whole->axis,
+              .n = e->l->mesh.size[e->whole->axis],
               .type = sk_whole_type(e, &e->p->params.v[*params]),
               .sums = sums,
               .items = n};
@@ -233,6 +246,12 @@ void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
         d.v[i].work = work_of(&d, &e->p->params.v[params[i]]);
     }
     choose_owners(&d);
+    return d;
+}
+
+void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
+{
+    deal d = deal_of(e, params, n, sums);
     deal factors = deal_factors(&d);
     send_factors(&factors);
     d.sent = blocks(&d, "directions");
@@ -247,5 +266,51 @@ void sk_lower_dealt(sk_lowering *e, const int *params, int n, int sums)
     for (int i = 0; i < n; i++)
         if (d.v[i].owner == e->p->coord[d.axis]) own(&d, &d.v[i], &factors);
     exchange(&d, d.held, d.sent, "steps from owners");
+    pass(&d, 1);
+}
+
+/* --- of matrices that all ranks along the axis have --- */
+
+/* My matrix: the step takes the place of the direction. */
+static void own_copy(const deal *d, const item *x)
+{
+    sk_param_plan *q = &d->e->p->params.v[x->param];
+    sk_whole_shard factor[2];
+    sk_whole_factors(d->e, q, factor);
+    int step = sk_whole_step(d->e, q, &(sk_whole_shard){x->sent, q->update}, factor,
+                             sk_whole_kind_of(d->e, q)->cut);
+    sk_lower_move(d->e, SK_DO_SLICE, step, x->sent);
+}
+
+static void gather_steps(const deal *d)
+{
+    sk_program *p = d->e->p;
+    int me = p->coord[d->axis];
+    const sk_extent all = p->bufs.v[d->held].box;
+    sk_extent box = all;
+    box.at[0] = me;
+    box.size[0] = 1;
+    int mine = sk_lower_buffer(d->e, "steps of my matrices", NULL, SK_WIRE, d->type, box);
+    p->bufs.v[mine].within = d->held;
+    p->bufs.v[mine].part_at = me * d->block * (int64_t)sk_dtype_size(d->type);
+    int call = sk_lower_call(d->e, SK_ALLGATHER, SK_SUM, d->type, d->axis, "steps from owners");
+    sk_lower_rows(d->e, call, mine, d->held, &all, 0);
+    sk_lower_start(d->e, call, SK_FLIES_NOT);
+}
+
+void sk_lower_dealt_copies(sk_lowering *e, const int *params, int n, int sums)
+{
+    deal d = deal_of(e, params, n, sums);
+    d.held = blocks(&d, "steps");
+    for (int i = 0; i < n; i++) {
+        sk_extent box = sk_lower_box(e, e->p->params.v[params[i]].tensor,
+                                     &e->p->params.v[params[i]].update, -1);
+        d.v[i].sent = part_of(&d, &d.v[i], d.held, d.v[i].owner, &box);
+    }
+    sk_lower_inst(e, SK_DO_ZERO)->out[0] = d.held; /* what lies between shards goes along */
+    pass(&d, 0);
+    for (int i = 0; i < n; i++)
+        if (d.v[i].owner == e->p->coord[d.axis]) own_copy(&d, &d.v[i]);
+    gather_steps(&d);
     pass(&d, 1);
 }

@@ -14,6 +14,8 @@ typedef struct sk_at_hand {
     struct sk_at_hand *next;
 } sk_at_hand;
 
+typedef struct sk_whole_place sk_whole_place;
+
 typedef struct sk_ints {
     int *v, n, cap;
 } sk_ints;
@@ -130,11 +132,12 @@ typedef struct sk_lowering {
     sk_at_hand **hand;     /* [tensor * n_micro + micro] */
     int *task_at; /* [micro][chunk][work] -> 1 + its place in this stage's list; 0: there is none */
     int *packed;  /* [tensor * n_micro + micro]: 1 + the buffer in fewer bits; 0: none */
-    int *gathering;     /* [layer][width]: the call that gathers its sharded weights */
-    int gathered_layer; /* whose weights are gathered; -1: none */
-    sk_ints layers;     /* of the task being written, in its order */
-    int noise;          /* buffer that SUMSQ adds to; -1: none */
-    int noise_micro;    /* the micro-batch that SUMSQ takes gradients of */
+    int *gathering;              /* [layer][width]: the call that gathers its sharded weights */
+    int gathered_layer;          /* whose weights are gathered; -1: none */
+    sk_ints layers;              /* of the task being written, in its order */
+    const sk_whole_place *whole; /* where the work on matrices is done: whole_place.c */
+    int noise;                   /* buffer that SUMSQ adds to; -1: none */
+    int noise_micro;             /* the micro-batch that SUMSQ takes gradients of */
     struct {
         sk_leaf *v;
         int n, cap;
@@ -328,7 +331,8 @@ bool sk_lower_is_late(const sk_lowering *e, int param); /* its updates are delay
 enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */
-enum { SK_MOST_OWNERS = 64 }; /* ranks along the shard axis that matrices are dealt to */
+/* Ranks along an axis that matrices are dealt to; with stages, programs that this may make. */
+enum { SK_MOST_OWNERS = 64, SK_OWNER_PROGRAMS = 512 };
 /* whole_update.c: updates by optimizers that see whole matrices. */
 sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q);
 /* sums: what the first pass of optimizers with sums left, for the passes around a matrix. */

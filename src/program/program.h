@@ -304,7 +304,8 @@ typedef struct sk_program {
     int logits;    /* of a program for sampling; -1 otherwise */
     int stats;     /* buffer of the sums over all ranks; 0: none */
     sk_noise noise;
-    double ema;          /* decay of the average of weights; 0: there is none */
+    double ema;                         /* decay of the average of weights; 0: there is none */
+    const struct sk_whole_place *whole; /* who works on whole matrices; NULL: there are none */
     uint64_t choices;    /* hash of what algorithms were chosen by; 0: one host, no pin */
     int64_t stage_bytes; /* scratch: first an area of all threads, for narrow operands converted to
                             f32 */
@@ -328,6 +329,16 @@ typedef struct sk_program {
     int64_t own_bytes; /* heap_bytes less what `shares_with` keeps: what this rank takes */
 } sk_program;
 
+/* Who does the work on a whole matrix: chosen by time; all that have it or gather it; one owner;
+ * all, on the matrix as it is cut.  What cannot be done as asked is done by all. */
+typedef enum sk_whole_work {
+    SK_WHOLE_AUTO,
+    SK_WHOLE_BY_ALL,
+    SK_WHOLE_BY_OWNER,
+    SK_WHOLE_CUT
+} sk_whole_work;
+sk_whole_work sk_whole_work_find(const char *name); /* auto, all, owner, cut */
+
 typedef struct sk_compile_opts {
     const sk_optim *optim; /* of the rest, if there are groups; NULL: forward only */
     const double *knob;    /* of that optimizer, in the order of its knobs; NULL: the usual */
@@ -345,6 +356,7 @@ typedef struct sk_compile_opts {
     int64_t q8_least;          /* of fewer elements int8 state is f32; 0: SK_Q8_LEAST */
     bool late;                 /* a step's update runs beside the next step (ZeRO-Offload) */
     bool noise;                /* measure gradients of small batches (grad_noise.c) */
+    sk_whole_work whole;       /* optim.work */
     double ema;                /* below 1: keep an average of the weights (averaged.c); 0: none */
     bool gpu;                  /* the device is a GPU */
     const sk_graph_plan *plan; /* of the same graph, layout and options; NULL: made for this rank */
@@ -476,6 +488,7 @@ void sk_inst_args(const sk_program *p, const sk_inst *in, void *base, sk_args *o
 char *sk_program_print(const sk_program *p, sk_arena *a);
 char *sk_program_print_marks(const sk_program *p, sk_arena *a); /* with the attributes above */
 char *sk_program_memory(const sk_program *p, sk_arena *a);      /* bytes by kind */
+char *sk_program_whole(const sk_program *p, sk_arena *a);       /* who works on whole matrices */
 char *sk_inst_print(const sk_program *p, int pc, sk_arena *a);  /* one line, no newline */
 uint64_t
 sk_program_hash(const sk_program *p); /* equal on all ranks: model, layout, version, choices */

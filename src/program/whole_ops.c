@@ -6,7 +6,12 @@
  *
  * State of a matrix is a kept buffer of the ranks that do its work: of all that have the matrix, or
  * of its owner (dealt_update.c).  KEEP writes it, and not in a skipped step, whose directions mean
- * nothing.  Instructions between every(n) and every(1) have inst.every n. */
+ * nothing.  Instructions between every(n) and every(1) have inst.every n.
+ *
+ * A matrix may stay cut over one axis, along its rows or its columns (sk_whole.cut).  Then a letter
+ * of that side stands for this rank's part.  A result that has it is cut likewise.  A product that
+ * sums over it is a partial sum, all-reduced at once.  Anything else needs the whole side: a result
+ * with two letters of it, an operation of one operand, state. */
 #include "program/whole_update.h"
 #include "base/strings.h"
 #include "program/param_groups.h"
@@ -32,6 +37,9 @@ typedef struct builder {
     int64_t count; /* of matrices */
     sk_dtype type; /* that results are kept in */
     int every;
+    int axis;          /* that the matrix stays cut over; -1: none */
+    bool needs_all;    /* an operation cannot be done on a cut matrix */
+    int64_t here[2];   /* rows and columns that this rank has */
     const int *factor; /* of rows and of columns: buffers; -1: none */
     values values;
 } builder;
@@ -39,6 +47,12 @@ typedef struct builder {
 sk_dtype sk_whole_type(const sk_lowering *e, const sk_param_plan *q)
 {
     return q->optim->exact ? SK_F32 : sk_lower_direction_type(e);
+}
+
+sk_dtype sk_whole_result_type(const sk_lowering *e, const sk_param_plan *q)
+{
+    bool narrow = e->opts->gpu && !e->l->canonical && sk_narrow(q->tensor) && !q->optim->exact;
+    return narrow ? q->tensor->type : SK_F32;
 }
 
 /* --- shapes --- */
@@ -58,9 +72,12 @@ static sk_extent merged(builder *b)
     for (int d = 0; d < b->box->n; d++) {
         if (!d || roles[d] != roles[d - 1]) out.size[out.n++] = 1;
         int64_t n = out.size[out.n - 1] *= b->box->size[d];
-        if (roles[d] == '1') b->w.rows = n;
-        else if (roles[d] == '2') b->w.cols = n;
-        else b->several = out.n, b->count = n;
+        if (roles[d] == '0') {
+            b->several = out.n, b->count = n;
+            continue;
+        }
+        *(roles[d] == '1' ? &b->w.rows : &b->w.cols) *= b->box->full[d];
+        b->here[roles[d] - '1'] = n;
     }
     memcpy(out.full, out.size, sizeof out.full);
     return out;
@@ -70,7 +87,7 @@ static bool is_row(char letter) { return strchr("rRS", letter) != NULL; }
 
 static int64_t size_of(const builder *b, char letter)
 {
-    return letter == '0' ? b->count : is_row(letter) ? b->w.rows : b->w.cols;
+    return letter == '0' ? b->count : b->here[!is_row(letter)];
 }
 
 /* Where the letter that counts matrices stands in a result: as in the parameter if it has rows and
@@ -178,6 +195,37 @@ static int read_dims(const builder *b, const char *dims, const int *in, char let
     return n;
 }
 
+/* Of a cut matrix: the letter of the cut side that a term has; 0: none, '!': several. */
+static char cut_letter(const builder *b, const char *term)
+{
+    char found = 0;
+    for (; *term; term++)
+        if (*term != '0' && is_row(*term) == (b->w.cut == 'r')) found = found ? '!' : *term;
+    return found;
+}
+
+/* Is the result of an operation on a cut matrix a partial sum? */
+static bool partial(builder *b, char letters[][4], int n_in)
+{
+    char summed = 0, left = cut_letter(b, letters[n_in]);
+    for (int i = 0; i < n_in; i++) {
+        char l = cut_letter(b, letters[i]);
+        if (l == '!' || (l && summed && l != summed)) b->needs_all = true;
+        if (l) summed = l;
+    }
+    if (left && left != summed) b->needs_all = true;
+    if (summed && n_in != 2) b->needs_all = true;
+    return summed && !left;
+}
+
+static void add_up(builder *b, int buf)
+{
+    const sk_buffer *x = &b->e->p->bufs.v[buf];
+    int call = sk_lower_call(b->e, SK_ALLREDUCE, SK_SUM, x->type, b->axis, x->name);
+    sk_lower_seg(b->e, call, buf, buf, 1, sk_box_count(&x->box, 0, x->box.n), 1);
+    sk_lower_start(b->e, call, SK_FLIES_NOT);
+}
+
 static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_args *with)
 {
     builder *b = (builder *)(void *)w;
@@ -185,8 +233,10 @@ static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_
     char letters[SK_WHOLE_IN + 1][4];
     int n_in = read_dims(b, dims, with->in, letters);
     sk_node *n = node_of(b, op, n_in, letters);
-    const sk_tensor *t = tensor_of(b, op, letters[n_in], b->type);
-    int out = sk_lower_buffer(b->e, t->name, t, SK_WIRE, b->type, box_of(b, letters[n_in]));
+    const char *to = strchr(dims, '>') + 1;
+    sk_dtype type = *to ? b->type : SK_F32; /* a number */
+    const sk_tensor *t = tensor_of(b, op, letters[n_in], type);
+    int out = sk_lower_buffer(b->e, t->name, t, SK_WIRE, type, box_of(b, letters[n_in]));
     memcpy(n->attr, with->attr, sizeof with->attr);
     n->out[0] = (sk_tensor *)t;
     sk_inst *inst = sk_lower_inst(b->e, SK_DO_OP);
@@ -203,7 +253,7 @@ static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_
         inst->in[i] = v->buf;
         n->in[i] = (sk_tensor *)p->bufs.v[v->buf].tensor;
     }
-    const char *to = strchr(dims, '>') + 1;
+    if (b->axis >= 0 && partial(b, letters, n_in)) add_up(b, out);
     return add_value(b, out, several_of(b, to, (int)strlen(to)), false);
 }
 
@@ -241,6 +291,7 @@ static int add_state(sk_whole *w, const char *name, const char *letters)
     const char *whole = sk_print(p->arena, "%s.%s.%s", q->tensor->name, q->optim->name, name);
     int buf = sk_lower_buffer(b->e, whole, NULL, SK_OPTIM, SK_F32, state_box(b, letters));
     p->bufs.v[buf].keep = p->bufs.v[buf].zero = true;
+    b->needs_all = true;
     sk_assert(q->n_matrix_state < SK_MAX_MATRIX_STATE);
     q->matrix_state[q->n_matrix_state++] = buf;
     spell(letters, n, several, spelled);
@@ -293,17 +344,18 @@ static const double *knobs_of(sk_lowering *e, const sk_param_plan *q)
 static bool first_holder(const sk_lowering *e, const sk_param_plan *q, const sk_state *whole)
 {
     sk_state s = *whole;
-    if (sk_is_dealt(e, q)) s.how[e->l->shard_axis] = SK_SPLIT; /* the owner is the only one */
+    if (e->whole && sk_is_dealt(e, q)) s.how[e->whole->axis] = SK_SPLIT; /* owned by one */
     return sk_lower_first(e, &s, e->plan.read_by[q->tensor->id]);
 }
 
 int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int from,
-                     const int factor[2])
+                     const int factor[2], int cut)
 {
     const sk_extent box = e->p->bufs.v[from].box;
-    bool narrow = e->opts->gpu && !e->l->canonical && sk_narrow(q->tensor) && !q->optim->exact;
     builder b = {.w = {.rows_out = sk_param_rows_out(e->g, q->tensor),
                        .knob = knobs_of(e, q),
+                       .rows = 1,
+                       .cols = 1,
                        .op = add_op,
                        .state = add_state,
                        .keep = keep,
@@ -313,9 +365,11 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
                  .q = q,
                  .box = &box,
                  .count = 1,
+                 .axis = cut,
                  .factor = factor,
-                 .type = narrow ? q->tensor->type : SK_F32};
+                 .type = sk_whole_result_type(e, q)};
     sk_extent matrix = merged(&b);
+    if (cut >= 0) b.w.cut = b.here[0] < b.w.rows ? 'r' : 'c';
     char letters[4];
     sk_dtype type = e->p->bufs.v[from].type;
     spell("rc", 2, b.several, letters);
@@ -323,6 +377,7 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
     add_value(&b, view(e, from, tensor_of(&b, "direction", letters, type), &matrix), b.several,
               false);
     int last = q->optim->whole(&b.w), buf = b.values.v[last].buf;
+    if (cut >= 0 && b.needs_all) return -1;
     sk_buffer *out = &e->p->bufs.v[buf];
     sk_assert(last > 0 && !b.values.v[last].state && !b.values.v[last].every &&
               sk_box_count(&out->box, 0, out->box.n) == sk_box_count(&box, 0, box.n));

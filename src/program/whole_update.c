@@ -1,10 +1,10 @@
 /* whole_update.c - optimizers that see whole matrices (sk_optim.whole).
  *
- * The first pass leaves a direction in each rank's shard.  Matrices that ZeRO shards go to owners
- * (dealt_update.c).  Here a direction is gathered over every other axis that cuts the matrix, what
- * the optimizer does with the matrix becomes instructions of ops, and each rank takes its shard of
- * the result to the second pass.  A parameter may be several matrices (a letter that counts
- * experts): those letters stay cut as they are.
+ * The first pass leaves a direction in each rank's shard.  Where that takes less time, one owner
+ * does the work of a matrix for all (whole_place.c, dealt_update.c).  A direction is gathered over
+ * every other axis that cuts the matrix, what the optimizer does with the matrix becomes
+ * instructions of ops, and each rank takes its shard of the result to the second pass.  A parameter
+ * may be several matrices (a letter that counts experts): those letters stay cut as they are.
  *
  * Letters of a parameter are told apart by the product that reads it (param_groups.c). */
 #include "program/whole_update.h"
@@ -92,9 +92,10 @@ void sk_whole_factors(const sk_lowering *e, const sk_param_plan *q, sk_whole_sha
 }
 
 int sk_whole_step(sk_lowering *e, sk_param_plan *q, const sk_whole_shard *from,
-                  const sk_whole_shard *factor)
+                  const sk_whole_shard *factor, int cut)
 {
     sk_state want = whole_state(e, q, &from->state);
+    if (cut >= 0) want.how[cut] = SK_SPLIT;
     const char *what = sk_print(e->p->arena, "direction of %s", q->tensor->name);
     int whole = gather(e, q->tensor, what, *from, &want), bufs[2] = {-1, -1};
     for (int side = 0; side < 2; side++) {
@@ -110,8 +111,8 @@ int sk_whole_step(sk_lowering *e, sk_param_plan *q, const sk_whole_shard *from,
         bufs[side] = part;
     }
     e->at.every = 0;
-    int step = sk_whole_operate(e, q, &want, whole, bufs);
-    if (whole == from->buf) return step;
+    int step = sk_whole_operate(e, q, &want, whole, bufs, cut);
+    if (step < 0 || whole == from->buf) return step;
     int to = sk_whole_direction(e, q, &from->state);
     sk_lower_move(e, SK_DO_SLICE, step, to);
     return to;
@@ -137,33 +138,46 @@ static void one_bucket(sk_lowering *e, const int *params, int n, int sums)
         sk_param_plan *q = &p->params.v[params[i]];
         sk_whole_shard factor[2];
         sk_whole_factors(e, q, factor);
-        dir[i] = sk_whole_step(e, q, &(sk_whole_shard){dir[i], q->update}, factor);
+        dir[i] = sk_whole_step(e, q, &(sk_whole_shard){dir[i], q->update}, factor,
+                               sk_whole_kind_of(e, q)->cut);
     }
     for (int i = 0; i < n; i++) sk_whole_pass(e, params[i], 1, dir[i], sums);
 }
 
-/* Of one group, dealt or not. */
-static void in_buckets(sk_lowering *e, int group, bool dealt, int sums)
+typedef void bucket(sk_lowering *e, const int *params, int n, int sums);
+
+/* By all that have the matrix; by owners, of matrices that several have or that are cut. */
+static bucket *bucket_of(const sk_lowering *e, const sk_param_plan *q)
 {
+    if (!sk_is_dealt(e, q)) return one_bucket;
+    return sk_is_dealt_cut(e, q) ? sk_lower_dealt : sk_lower_dealt_copies;
+}
+
+/* Of one group, those that are done so. */
+static void in_buckets(sk_lowering *e, int group, bucket *how, int sums)
+{
+    int parts = how == sk_lower_dealt ? e->l->mesh.size[e->whole->axis] : 1;
     const sk_program *p = e->p;
     int *params = sk_many(e->tmp, int, p->params.n + 1), n = 0;
     int64_t bytes = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
-        if (q->group != group || !sk_param_whole(q) || sk_is_dealt(e, q) != dealt) continue;
+        if (q->group != group || !sk_param_whole(q) || bucket_of(e, q) != how) continue;
         params[n++] = i;
-        bytes += sk_lower_logical(e, q->tensor) / (dealt ? e->l->mesh.size[e->l->shard_axis] : 1);
+        bytes += sk_lower_logical(e, q->tensor) / parts;
         if (bytes < BUCKET) continue;
-        (dealt ? sk_lower_dealt : one_bucket)(e, params, n, sums);
+        how(e, params, n, sums);
         bytes = n = 0;
     }
-    if (n) (dealt ? sk_lower_dealt : one_bucket)(e, params, n, sums);
+    if (n) how(e, params, n, sums);
 }
 
 void sk_lower_whole_updates(sk_lowering *e, int sums)
 {
+    e->p->whole = e->whole = sk_whole_places(e, e->p->arena);
     for (int group = 0; group <= e->opts->n_groups; group++) {
-        in_buckets(e, group, false, sums);
-        in_buckets(e, group, true, sums);
+        in_buckets(e, group, one_bucket, sums);
+        in_buckets(e, group, sk_lower_dealt, sums);
+        in_buckets(e, group, sk_lower_dealt_copies, sums);
     }
 }

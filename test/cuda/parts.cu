@@ -701,6 +701,7 @@ static const struct large {
     {"contract", {{"b8t512f3072", "c768f3072"}, "btf,cf->btc", NULL, {1, 1}, false, true}},
     {"dispatch", {{"b16t512c2048", "b16t512k2%1024"}, NULL, NULL, {8, 128}}},
     {"dispatch_grad", {{"e8b16x128c2048", "b16t512k2%1024"}}},
+    {"dot", {{"m4096n4096", "m4096n4096"}, "mn,mn->"}},
     {"drops", {{"b64t1024k8"}}},
     {"eigvec", {{"m512n512"}, "m!n!->mn"}},
     {"ema", {{"m4096n4096", "m4096n4096"}, NULL, NULL, {0.9, 1, -3}}},

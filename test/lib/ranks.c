@@ -101,6 +101,7 @@ void sk_trial_options(const sk_trial *t, sk_compile_opts *o)
                            .q8_least = t->q8_least,
                            .late = t->late,
                            .noise = t->noise,
+                           .whole = t->whole,
                            .ema = t->ema,
                            .gpu = t->gpu,
                            .host_of = t->hosts > 1 ? host_of : NULL};

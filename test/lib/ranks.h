@@ -41,6 +41,7 @@ typedef struct sk_trial {
     sk_dtype state_type; /* of the optimizer */
     int64_t q8_least;    /* as in sk_compile_opts */
     bool late;           /* updates run beside the next step */
+    sk_whole_work whole; /* who works on whole matrices */
     bool noise;          /* gradients of small batches are measured */
     double adascale;   /* with noise, over 1: rates are times the gain of AdaScale; 0: of `gain` */
     unsigned extras;   /* of the backward pass: bits of sk_extra_kind */
