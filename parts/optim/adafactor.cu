@@ -1,6 +1,7 @@
 /* adafactor.cu - the CUDA kernels of adafactor.c's three passes; before the last run operations on
  * matrices. */
-#include "kernel/cuda/whole_passes.h"
+#include "kernel/cuda/optim_pass.h"
+#include "kernel/cuda/shared_passes.h"
 
 enum { LR, DECAY, DECAY_RATE, EPS1, EPS2, CLIP };
 enum { WEIGHT2, COUNT };
@@ -37,7 +38,7 @@ static sk_status weights(const sk_update_job *j, const sk_launch *l)
 
 static sk_status direction(const sk_update_job *j, const sk_launch *l)
 {
-    return sk_pass<sk_gradient_pass>("adafactor", j, l);
+    return sk_cuda_pass_gradient("adafactor", j, l);
 }
 
 static sk_status apply(const sk_update_job *j, const sk_launch *l)

@@ -10,10 +10,8 @@
  * second copy: they are kept as masters while kernels read the moved ones. */
 #include "kernel/optim.h"
 
-#include <math.h>
-
 enum { LR, RADIUS, BASE, BETA1, BETA2, EPS, MOMENTUM, DECAY };
-enum { M, V };
+enum { V = 1 };      /* state */
 enum { ADAMW, SGD }; /* the words of `base` */
 
 static void perturb(sk_piece *p)
@@ -25,30 +23,17 @@ static void perturb(sk_piece *p)
 static void adamw(sk_piece *p)
 {
     const float *k = p->knob;
-    real lr = k[LR], b1 = k[BETA1], b2 = k[BETA2], eps = k[EPS], scale = p->scale;
-    double fix1 = 1 - pow((double)b1, (double)p->step), fix2 = 1 - pow((double)b2, (double)p->step);
-    real rate = (real)((double)lr / fix1), root = (real)(1 / sqrt(fix2)), keep = 1 - lr * k[DECAY];
-    real *restrict w = p->param, *restrict m = p->state[M], *restrict v = p->state[V];
-    const real *restrict grad = p->grad;
-#pragma omp simd
-    for (int64_t i = 0; i < p->n; i++) {
-        real g = grad[i] * scale;
-        m[i] = b1 * m[i] + (1 - b1) * g;
-        v[i] = b2 * v[i] + (1 - b2) * g * g;
-        w[i] = keep * w[i] - rate * m[i] / (sqrtf(v[i]) * root + eps);
-    }
+    sk_piece q = *p;
+    q.knob[SK_ADAMW_BETA1] = k[BETA1], q.knob[SK_ADAMW_BETA2] = k[BETA2];
+    q.knob[SK_ADAMW_EPS] = k[EPS], q.knob[SK_ADAMW_DECAY] = k[DECAY];
+    sk_pass_adamw(&q);
 }
 
 static void sgd(sk_piece *p)
 {
-    real lr = p->knob[LR], mu = p->knob[MOMENTUM], decay = p->knob[DECAY], scale = p->scale;
-    real *restrict w = p->param, *restrict m = p->state[M];
-    const real *restrict grad = p->grad;
-#pragma omp simd
-    for (int64_t i = 0; i < p->n; i++) {
-        m[i] = mu * m[i] + grad[i] * scale + decay * w[i];
-        w[i] -= lr * m[i];
-    }
+    sk_piece q = *p;
+    q.knob[SK_SGD_MOMENTUM] = p->knob[MOMENTUM], q.knob[SK_SGD_DECAY] = p->knob[DECAY];
+    sk_pass_sgd(&q);
 }
 
 static void apply(sk_piece *p) { ((int)p->knob[BASE] == SGD ? sgd : adamw)(p); }

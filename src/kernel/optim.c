@@ -2,6 +2,7 @@
  * types of state. */
 #include "kernel/optim.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *sk_knob_key(const sk_knob *k) { return k->key ? k->key : k->name; }
@@ -42,6 +43,38 @@ void sk_pass_step(sk_piece *p)
     const real *restrict u = p->state[0];
 #pragma omp simd
     for (int64_t i = 0; i < p->n; i++) w[i] = keep * w[i] - rate * u[i];
+}
+
+/* Reads and writes each number once. */
+void sk_pass_adamw(sk_piece *p)
+{
+    const float *k = p->knob;
+    real lr = k[SK_ADAMW_LR], b1 = k[SK_ADAMW_BETA1], b2 = k[SK_ADAMW_BETA2];
+    real eps = k[SK_ADAMW_EPS], keep = 1 - lr * k[SK_ADAMW_DECAY], scale = p->scale;
+    double fix1 = 1 - pow((double)b1, (double)p->step), fix2 = 1 - pow((double)b2, (double)p->step);
+    real rate = (real)((double)lr / fix1), root = (real)(1 / sqrt(fix2));
+    real *restrict w = p->param, *restrict m = p->state[0], *restrict v = p->state[1];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        real g = grad[i] * scale;
+        m[i] = b1 * m[i] + (1 - b1) * g;
+        v[i] = b2 * v[i] + (1 - b2) * g * g;
+        w[i] = keep * w[i] - rate * m[i] / (sqrtf((float)v[i]) * root + eps);
+    }
+}
+
+void sk_pass_sgd(sk_piece *p)
+{
+    const float *k = p->knob;
+    real lr = k[SK_SGD_LR], mu = k[SK_SGD_MOMENTUM], decay = k[SK_SGD_DECAY], scale = p->scale;
+    real *restrict w = p->param, *restrict m = p->state[0];
+    const real *restrict grad = p->grad;
+#pragma omp simd
+    for (int64_t i = 0; i < p->n; i++) {
+        m[i] = mu * m[i] + grad[i] * scale + decay * w[i];
+        w[i] -= lr * m[i];
+    }
 }
 
 const char *sk_state_type_name(sk_dtype t)

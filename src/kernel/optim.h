@@ -212,10 +212,17 @@ typedef struct sk_param_group {
 
 /* The passes of optimizers that leave the rest to `whole` and keep no state of elements: the
  * direction is the gradient; the step is taken, with decoupled decay.  Their first knobs are the
- * rate and the decay.  kernel/cuda/whole_passes.h has the GPU halves. */
+ * rate and the decay.  kernel/cuda/shared_passes.h has the GPU halves of these and the next. */
 enum { SK_WHOLE_LR, SK_WHOLE_DECAY };
 void sk_pass_gradient(sk_piece *p);
 void sk_pass_step(sk_piece *p);
+
+/* Steps that several optimizers take: of Adam with decoupled decay, whose states are the two
+ * moments, and of SGD with momentum and coupled decay.  Their knobs are in this order. */
+enum { SK_ADAMW_LR, SK_ADAMW_BETA1, SK_ADAMW_BETA2, SK_ADAMW_EPS, SK_ADAMW_DECAY };
+enum { SK_SGD_LR, SK_SGD_MOMENTUM, SK_SGD_DECAY };
+void sk_pass_adamw(sk_piece *p);
+void sk_pass_sgd(sk_piece *p);
 
 /* How often a step with these optimizers runs the training section: 2 if one perturbs weights. */
 int sk_optim_phases(const sk_optim *rest, const sk_param_group *groups, int n_groups);

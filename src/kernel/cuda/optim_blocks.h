@@ -52,18 +52,42 @@ static __device__ inline void sk_q8_take(const sk_q8_trees &t, const sk_q8_state
     for (int e = 0; e < V; e++) v[e] = __fmul_rn(sk_q8_number(b.map, tree, code[e]), scale);
 }
 
-template <int V>
-static __device__ inline void sk_q8_leave(const sk_q8_trees &t, const sk_q8_state &b, int64_t at,
-                                          float scale, const float *v)
+/* As sk_q8_code() of each element over the scale.  The steps of N searches go together: one search
+ * waits for shared memory in every step, and N of them one by one are the larger part of what the
+ * compiler has to do for a kernel. */
+template <int N>
+static __device__ inline void sk_q8_codes(const sk_q8_trees &t, sk_q8 map, float scale,
+                                          const float *v, uint8_t *code)
 {
-    const float *tree = sk_q8_tree(t, b.map);
-    bool flat = !(scale > 0 || scale < 0);
-    alignas(4) uint8_t code[4];
+    const float *tree = sk_q8_tree(t, map);
+    bool flat = !(scale > 0 || scale < 0), plus = map == SK_Q8_UNSIGNED;
+    int most = plus ? SK_Q8_ONE_UNSIGNED : SK_Q8_ONE_SIGNED, k[N];
+    float x[N];
 #pragma unroll
-    for (int e = 0; e < V; e++)
-        code[e] = flat ? 0 : sk_q8_code(b.map, tree, __fdiv_rn(v[e], scale));
-    if (V == 4) *(unsigned *)(b.code + at) = *reinterpret_cast<unsigned *>(code);
-    else b.code[at] = code[0];
+    for (int e = 0; e < N; e++) k[e] = 0, x[e] = flat ? 0 : __fdiv_rn(v[e], scale);
+#pragma unroll 1
+    for (int step = 128; step; step /= 2)
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            bool minus = !plus && x[e] < 0;
+            bool over = (minus ? -x[e] : x[e]) > sk_q8_middle(tree, k[e] + step - 1);
+            if (over && k[e] + step <= most - minus) k[e] += step;
+        }
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        if (plus && x[e] > 0 && !k[e]) k[e] = 1;
+        code[e] = (uint8_t)(!plus && x[e] < 0 ? -k[e] : k[e]);
+    }
+}
+
+template <int V>
+static __device__ inline void sk_q8_leave(const sk_q8_state &b, int64_t at, const uint8_t *code)
+{
+    alignas(4) uint8_t word[4];
+#pragma unroll
+    for (int e = 0; e < V; e++) word[e] = code[e];
+    if (V == 4) *(unsigned *)(b.code + at) = *reinterpret_cast<unsigned *>(word);
+    else b.code[at] = word[0];
 }
 
 /* Extremes of what a lane has of a block, then of the block. */
@@ -94,9 +118,9 @@ template <int V> static __device__ inline int sk_q8_place(int k)
     return (k * 32 + (int)(threadIdx.x % 32)) * V;
 }
 
-template <class P, int V, int K, typename G>
+template <class P, int V, int K>
 static __device__ inline void sk_block_take(const sk_q8_trees &t, const sk_update *p,
-                                            const sk_common<P> &c, const sk_share_of<G, float> &o,
+                                            const sk_common<P> &c, const sk_share_of<float> &o,
                                             int from, int n, sk_some<V> *x)
 {
 #pragma unroll
@@ -104,7 +128,7 @@ static __device__ inline void sk_block_take(const sk_q8_trees &t, const sk_updat
         int i = from + sk_q8_place<V>(k);
         if (sk_q8_place<V>(k) >= n) continue;
         sk_take<V>(o.weights + i, x[k].w);
-        if (P::GRAD) sk_take<V>(o.grad + i, x[k].g);
+        if (P::GRAD) sk_grad_take(o, i, x[k]);
 #pragma unroll
         for (int s = 0; s < SK_MAX_STATE; s++) {
             if (!(P::READS >> s & 1)) continue;
@@ -114,35 +138,42 @@ static __device__ inline void sk_block_take(const sk_q8_trees &t, const sk_updat
     }
 }
 
-/* A state that is written. */
-template <class P, int V, int K, typename G>
-static __device__ inline void sk_block_state(const sk_q8_trees &t, const sk_update *p,
-                                             const sk_common<P> &c, const sk_share_of<G, float> &o,
-                                             int from, int n, int s, const sk_some<V> *x)
+/* A state that is written, as a lane has it; what lies behind the end is 0. */
+template <int V, int K>
+static __device__ inline void sk_block_encode(const sk_q8_trees &t, const sk_q8_state &b,
+                                              int64_t at, int n, const float *v)
 {
-    sk_q8_state b = sk_q8_state_of(p, s);
+    uint8_t code[K * V];
     sk_extremes m = {0, 0, 0};
-    float scale = 0;
+#pragma unroll
+    for (int e = 0; e < K * V; e++) m.see(v[e]);
+    float scale = m.scale();
+    if (threadIdx.x % 32 == 0) b.scale[at / SK_Q8_BLOCK] = scale;
+    sk_q8_codes<K * V>(t, b.map, scale, v, code);
 #pragma unroll
     for (int k = 0; k < K; k++)
+        if (sk_q8_place<V>(k) < n) sk_q8_leave<V>(b, at + sk_q8_place<V>(k), code + k * V);
+}
+
+template <class P, int V, int K>
+static __device__ inline void sk_block_state(const sk_q8_trees &t, const sk_update *p,
+                                             const sk_common<P> &c, const sk_share_of<float> &o,
+                                             int from, int n, int s, const sk_some<V> *x)
+{
+    float v[K * V];
 #pragma unroll
-        for (int e = 0; e < V; e++)
-            if (sk_q8_place<V>(k) < n) m.see(x[k].s[s][e]);
-    if (p->q8[s]) scale = m.scale();
-    if (p->q8[s] && threadIdx.x % 32 == 0) b.scale[(c.from + from) / SK_Q8_BLOCK] = scale;
+    for (int e = 0; e < K * V; e++) v[e] = sk_q8_place<V>(e / V) < n ? x[e / V].s[s][e % V] : 0;
+    if (p->q8[s]) sk_block_encode<V, K>(t, sk_q8_state_of(p, s), c.from + from, n, v);
 #pragma unroll
-    for (int k = 0; k < K; k++) {
-        int i = from + sk_q8_place<V>(k);
-        if (sk_q8_place<V>(k) >= n) continue;
-        if (p->q8[s]) sk_q8_leave<V>(t, b, c.from + i, scale, x[k].s[s]);
-        else sk_leave<V>(o.state[s] + i, x[k].s[s]);
-    }
+    for (int k = 0; k < K; k++)
+        if (!p->q8[s] && sk_q8_place<V>(k) < n)
+            sk_leave<V>(o.state[s] + from + sk_q8_place<V>(k), v + k * V);
 }
 
 /* One block of n elements, from `from` on in the chunk. */
-template <class P, int V, typename G, typename A>
+template <class P, int V, typename A>
 static __device__ inline void sk_block_pass(const sk_q8_trees &t, const sk_update *p,
-                                            const sk_common<P> &c, const sk_share_of<G, float> &o,
+                                            const sk_common<P> &c, const sk_share_of<float> &o,
                                             int from, int n, A *sum)
 {
     const int K = SK_Q8_BLOCK / 32 / V;
@@ -152,7 +183,7 @@ static __device__ inline void sk_block_pass(const sk_q8_trees &t, const sk_updat
     for (int k = 0; k < K; k++) {
         int i = from + sk_q8_place<V>(k);
         if (sk_q8_place<V>(k) >= n) continue;
-        sk_some_change(c.pass, c.scale, x[k], sum);
+        sk_some_change(c.pass, o.grad_type, c.scale, x[k], sum);
         if (P::MOVES) sk_leave<V>(o.param + i, x[k].w);
         sk_narrow<V>(o, i, x[k].w);
     }
@@ -163,28 +194,21 @@ static __device__ inline void sk_block_pass(const sk_q8_trees &t, const sk_updat
 
 /* Fours where all of a block is there, but in canonical order: there all elements are made by the
  * same code. */
-template <class P, typename G>
+template <class P, typename A>
 static __device__ inline void sk_blocks_pass(const sk_q8_trees &t, const sk_update *p,
-                                             const sk_common<P> &c, const sk_share_of<G, float> &o,
-                                             double *sum)
+                                             const sk_common<P> &c, const sk_share_of<float> &o,
+                                             A *sum)
 {
-    for (int at = threadIdx.x / 32 * SK_Q8_BLOCK; at < c.n; at += SK_PASS_BLOCK / 32 * SK_Q8_BLOCK)
-        if (c.packs && c.n - at >= SK_Q8_BLOCK)
+    int at = threadIdx.x / 32 * SK_Q8_BLOCK;
+    const int next = SK_PASS_BLOCK / 32 * SK_Q8_BLOCK;
+    if constexpr (!SK_IN_ORDER<A>)
+        for (; c.packs && c.n - at >= SK_Q8_BLOCK; at += next)
             sk_block_pass<P, 4>(t, p, c, o, at, SK_Q8_BLOCK, sum);
-        else sk_block_pass<P, 1>(t, p, c, o, at, c.n - at, sum);
-}
-
-template <class P, typename G>
-static __device__ inline void sk_blocks_pass(const sk_q8_trees &t, const sk_update *p,
-                                             const sk_common<P> &c, const sk_share_of<G, float> &o,
-                                             sk_fixed *sum)
-{
-    for (int at = threadIdx.x / 32 * SK_Q8_BLOCK; at < c.n; at += SK_PASS_BLOCK / 32 * SK_Q8_BLOCK)
-        sk_block_pass<P, 1>(t, p, c, o, at, c.n - at, sum);
+    for (; at < c.n; at += next) sk_block_pass<P, 1>(t, p, c, o, at, c.n - at, sum);
 }
 
 /* As sk_pass_chunk. */
-template <class P, typename G, typename A>
+template <class P, typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK, 2)
     sk_blocks_chunk(const __grid_constant__ sk_update_job j, A *partial)
 {
@@ -194,12 +218,11 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 2)
     sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(shared);
     const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
     A sum[P::SUMS + 1] = {};
-    if (threadIdx.x == 0) sk_begin<P, G, float>(&j, p, &c);
+    if (threadIdx.x == 0) sk_begin<P>(&j, p, sizeof(float), &c);
     sk_q8_grow(&trees);
     __syncthreads();
-    sk_share_of<G, float> o = sk_share_at<P, G, float>(p, c.from);
-    if (c.skip && o.narrow)
-        sk_narrow_only(o, c.n, c.packs && std::is_same<A, double>::value ? c.n / 4 : 0);
+    sk_share_of<float> o = sk_share_at<P, float>(&j, p, c.from);
+    if (c.skip && o.narrow) sk_narrow_only(o, c.n, c.packs ? c.n / 4 : 0);
     if (c.skip) return;
     if (p->bias_update != 0) sk_bias_update(p, o, c.from, c.n);
     else sk_blocks_pass(trees, p, c, o, sum);

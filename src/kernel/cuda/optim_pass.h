@@ -20,7 +20,11 @@
  *
  * g comes scaled.  Four elements lie in one access: 16 bytes of f32, 8 of a narrow type, so that
  * threads of a warp read one run in each tensor.  Shards that do not begin at such an address,
- * and the last elements of a shard, go one by one. */
+ * and the last elements of a shard, go one by one.
+ *
+ * Every kernel here is compiled for every pass, and takes the compiler a second.  So what a branch
+ * can decide that all threads take alike is no argument of a template: the type of gradients, and
+ * canonical order where a pass has no sums. */
 #ifndef SK_KERNEL_OPTIM_PASS_H
 #define SK_KERNEL_OPTIM_PASS_H
 
@@ -105,6 +109,9 @@ static __device__ inline sk_fixed sk_block_sum(sk_fixed x)
     return x;
 }
 
+/* Sums of this type are those of canonical order. */
+template <typename A> constexpr bool SK_IN_ORDER = std::is_same<A, sk_fixed>::value;
+
 static __device__ inline void sk_join(double *to, double x) { *to += x; }
 static __device__ inline void sk_join(sk_fixed *to, sk_fixed x) { sk_fixed_join(to, x); }
 
@@ -126,13 +133,13 @@ template <typename P> static __device__ inline int sk_piece_with(const P *pieces
 /* ---- a block's share of a shard */
 
 /* Where it lies; i counts from there. */
-template <typename G, typename S> struct sk_share_of {
+template <typename S> struct sk_share_of {
     const float *weights; /* read */
     float *param;         /* written */
-    const G *grad;
+    const char *grad;
     S *state[SK_MAX_STATE];
     char *narrow; /* or NULL */
-    sk_dtype narrow_type;
+    sk_dtype grad_type, narrow_type;
 };
 
 /* What one thread finds out for all. */
@@ -151,15 +158,15 @@ static __device__ inline unsigned sk_narrow_bytes(const sk_update *p)
     return p->narrow_type == SK_F32 ? 4 : 2;
 }
 
-template <class P, typename G, typename S> static __device__ bool sk_packs(const sk_update *p)
+template <class P> static __device__ bool sk_packs(const sk_update *p, unsigned state_bytes)
 {
     uintptr_t f32 = (uintptr_t)p->param, grad = 0, state = 0;
     if (P::GRAD) grad = (uintptr_t)p->grad;
     if (P::AHEAD) f32 |= (uintptr_t)p->grad;
     for (int s = 0; s < SK_MAX_STATE; s++)
         if ((P::READS | P::WRITES) >> s & 1) state |= (uintptr_t)p->state[s];
-    return !(f32 % 16) && !(grad % (4 * sizeof(G))) && !(state % (4 * sizeof(S))) &&
-           !((uintptr_t)p->narrow % (4 * sk_narrow_bytes(p)));
+    return !(f32 % 16) && !(grad % (p->grad_type == SK_F32 ? 16 : 8)) &&
+           !(state % (4 * state_bytes)) && !((uintptr_t)p->narrow % (4 * sk_narrow_bytes(p)));
 }
 
 static __device__ inline bool sk_skips(const sk_update_job *j, const sk_update *p)
@@ -190,9 +197,9 @@ static __device__ inline sk_facts sk_facts_of(const sk_update_job *j, const sk_u
     return f;
 }
 
-template <class P, typename G, typename S>
+template <class P>
 static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_update *p,
-                                             sk_common<P> *c)
+                                             unsigned state_bytes, sk_common<P> *c)
 {
     const sk_step_scalars *pulse = j->pulse;
     float loss_scale = pulse->loss_scale > 0 ? (float)pulse->loss_scale : 1;
@@ -201,20 +208,22 @@ static __device__ __noinline__ void sk_begin(const sk_update_job *j, const sk_up
     c->from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
     c->n = (int)(p->n - c->from < SK_UPDATE_CHUNK ? p->n - c->from : SK_UPDATE_CHUNK);
     c->skip = !P::AHEAD && sk_skips(j, p);
-    c->packs = sk_packs<P, G, S>(p);
+    c->packs = !j->ordered && sk_packs<P>(p, state_bytes);
     c->scale = p->scale > 0 ? p->scale / loss_scale : pulse->scale;
     c->pass = P::begin(f);
-    if (sizeof(S) == 2 && P::WRITES && !c->skip)
+    if (state_bytes == 2 && P::WRITES && !c->skip)
         sk_rounding_begin(j, p, (int64_t)f.step, &c->rounding);
 }
 
-template <class P, typename G, typename S>
-static __device__ sk_share_of<G, S> sk_share_at(const sk_update *p, int64_t from)
+template <class P, typename S>
+static __device__ sk_share_of<S> sk_share_at(const sk_update_job *j, const sk_update *p,
+                                             int64_t from)
 {
-    sk_share_of<G, S> o;
+    sk_share_of<S> o;
     o.param = p->param + from;
     o.weights = P::AHEAD && p->grad ? (const float *)p->grad + from : o.param;
-    o.grad = (const G *)p->grad + from;
+    o.grad = (const char *)p->grad + (j->grad_type == SK_F32 ? 4 : 2) * from;
+    o.grad_type = j->grad_type;
     for (int s = 0; s < SK_MAX_STATE; s++)
         o.state[s] = (P::READS | P::WRITES) >> s & 1 ? (S *)p->state[s] + from : NULL;
     o.narrow = p->narrow ? (char *)p->narrow + sk_narrow_bytes(p) * from : NULL;
@@ -222,8 +231,8 @@ static __device__ sk_share_of<G, S> sk_share_at(const sk_update *p, int64_t from
     return o;
 }
 
-template <int V, typename G, typename S>
-static __device__ inline void sk_narrow(const sk_share_of<G, S> &o, int i, const float *w)
+template <int V, typename S>
+static __device__ inline void sk_narrow(const sk_share_of<S> &o, int i, const float *w)
 {
     if (!o.narrow) return;
     if (o.narrow_type == SK_F32) sk_leave<V>((float *)o.narrow + i, w);
@@ -233,28 +242,55 @@ static __device__ inline void sk_narrow(const sk_share_of<G, S> &o, int i, const
 
 /* V elements on their way. */
 template <int V> struct sk_some {
-    float w[V], g[V], s[SK_MAX_STATE][V];
+    float w[V], s[SK_MAX_STATE][V];
+    alignas(16) unsigned g[V]; /* bits of gradients, in half of the words if they are narrow */
 };
 
-template <class P, int V, typename G, typename S>
-static __device__ inline void sk_some_take(const sk_share_of<G, S> &o, int i, sk_some<V> &x)
+/* Gradients are read in a branch and turned into floats behind all reads, so that none waits. */
+template <int V, typename S>
+static __device__ inline void sk_grad_take(const sk_share_of<S> &o, int i, sk_some<V> &x)
+{
+    typedef typename sk_word<4 * V>::is wide;
+    typedef typename sk_word<2 * V>::is half;
+    if (o.grad_type == SK_F32)
+        *reinterpret_cast<wide *>(x.g) = *reinterpret_cast<const wide *>(o.grad + 4 * i);
+    else *reinterpret_cast<half *>(x.g) = *reinterpret_cast<const half *>(o.grad + 2 * i);
+}
+
+template <int V>
+static __device__ inline void sk_grad_open(sk_dtype type, const sk_some<V> &x, float *g)
+{
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        unsigned short half = (unsigned short)(x.g[e / 2] >> 16 * (e % 2));
+        g[e] = type == SK_F32    ? __uint_as_float(x.g[e])
+               : type == SK_BF16 ? __uint_as_float((unsigned)half << 16)
+                                 : __half2float(__ushort_as_half(half));
+    }
+}
+
+template <class P, int V, typename S>
+static __device__ inline void sk_some_take(const sk_share_of<S> &o, int i, sk_some<V> &x)
 {
     sk_take<V>(o.weights + i, x.w);
-    if (P::GRAD) sk_take<V>(o.grad + i, x.g);
+    if (P::GRAD) sk_grad_take(o, i, x);
 #pragma unroll
     for (int s = 0; s < SK_MAX_STATE; s++)
         if (P::READS >> s & 1) sk_take<V>(o.state[s] + i, x.s[s]);
 }
 
 template <class P, int V>
-static __device__ inline void sk_some_change(const P &pass, float scale, sk_some<V> &x, double *sum)
+static __device__ inline void sk_some_change(const P &pass, sk_dtype grad_type, float scale,
+                                             sk_some<V> &x, double *sum)
 {
+    float g[V];
+    if (P::GRAD) sk_grad_open(grad_type, x, g);
 #pragma unroll
     for (int e = 0; e < V; e++) {
         float s[SK_MAX_STATE];
 #pragma unroll
         for (int k = 0; k < SK_MAX_STATE; k++) s[k] = P::READS >> k & 1 ? x.s[k][e] : 0;
-        pass.one(x.w[e], P::GRAD ? x.g[e] * scale : 0, s, sum);
+        pass.one(x.w[e], P::GRAD ? g[e] * scale : 0, s, sum);
 #pragma unroll
         for (int k = 0; k < SK_MAX_STATE; k++)
             if (P::WRITES >> k & 1) x.s[k][e] = s[k];
@@ -263,11 +299,11 @@ static __device__ inline void sk_some_change(const P &pass, float scale, sk_some
 
 /* One element: its sums, as integers. */
 template <class P, int V>
-static __device__ inline void sk_some_change(const P &pass, float scale, sk_some<V> &x,
-                                             sk_fixed *sum)
+static __device__ inline void sk_some_change(const P &pass, sk_dtype grad_type, float scale,
+                                             sk_some<V> &x, sk_fixed *sum)
 {
     double one[P::SUMS + 1] = {0};
-    sk_some_change(pass, scale, x, one);
+    sk_some_change(pass, grad_type, scale, x, one);
 #pragma unroll
     for (int s = 0; s < P::SUMS; s++) sk_fixed_add(&sum[s], one[s]);
 }
@@ -306,9 +342,9 @@ static __device__ inline void sk_leave_states(const sk_common<P> &c, __nv_bfloat
     }
 }
 
-template <class P, int V, typename G, typename S>
-static __device__ inline void sk_some_leave(const sk_common<P> &c, const sk_share_of<G, S> &o,
-                                            int i, const sk_some<V> &x)
+template <class P, int V, typename S>
+static __device__ inline void sk_some_leave(const sk_common<P> &c, const sk_share_of<S> &o, int i,
+                                            const sk_some<V> &x)
 {
     if (P::MOVES) sk_leave<V>(o.param + i, x.w);
     sk_leave_states<P, V>(c, o.state, i, x);
@@ -316,8 +352,8 @@ static __device__ inline void sk_some_leave(const sk_common<P> &c, const sk_shar
 }
 
 /* No update is made, but the narrow weights are written all the same. */
-template <typename G, typename S>
-static __device__ void sk_narrow_only(const sk_share_of<G, S> &o, int n, int quads)
+template <typename S>
+static __device__ void sk_narrow_only(const sk_share_of<S> &o, int n, int quads)
 {
     float w[4];
     for (int i = 4 * threadIdx.x; i < 4 * quads; i += 4 * SK_PASS_BLOCK) {
@@ -329,8 +365,8 @@ static __device__ void sk_narrow_only(const sk_share_of<G, S> &o, int n, int qua
 }
 
 /* A step of fixed size against the sign of the gradient, whatever the optimizer is. */
-template <typename G, typename S>
-static __device__ void sk_bias_update(const sk_update *p, const sk_share_of<G, S> &o, int64_t from,
+template <typename S>
+static __device__ void sk_bias_update(const sk_update *p, const sk_share_of<S> &o, int64_t from,
                                       int n)
 {
     sk_any grad = {(void *)p->grad, p->grad_type};
@@ -342,11 +378,11 @@ static __device__ void sk_bias_update(const sk_update *p, const sk_share_of<G, S
     }
 }
 
-/* The share itself: fours, then what is left.  Two fours are under way where registers allow: those
- * of 1,024 threads on a multiprocessor. */
-template <class P, typename G, typename S, typename A>
-static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_share_of<G, S> &o,
-                                            int quads, A *sum)
+/* The fours of a share.  Two are under way where registers allow: those of 1,024 threads on a
+ * multiprocessor. */
+template <class P, typename S, typename A>
+static __device__ inline void sk_share_quads(const sk_common<P> &c, const sk_share_of<S> &o,
+                                             int quads, A *sum)
 {
     const int FLIGHT = sizeof(S) == 2 || (P::READS & (P::READS - 1)) ? 1 : 2;
     const P pass = c.pass;
@@ -360,21 +396,29 @@ static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_shar
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             if (q + k * SK_PASS_BLOCK >= quads) break;
-            sk_some_change(pass, scale, x[k], sum);
+            sk_some_change(pass, o.grad_type, scale, x[k], sum);
             sk_some_leave(c, o, 4 * (q + k * SK_PASS_BLOCK), x[k]);
         }
     }
+}
+
+/* The share itself: fours, then what is left. */
+template <class P, typename S, typename A>
+static __device__ inline void sk_share_pass(const sk_common<P> &c, const sk_share_of<S> &o,
+                                            int quads, A *sum)
+{
+    if constexpr (!SK_IN_ORDER<A>) sk_share_quads(c, o, quads, sum);
     for (int i = 4 * quads + threadIdx.x; i < c.n; i += SK_PASS_BLOCK) {
         sk_some<1> z;
         sk_some_take<P>(o, i, z);
-        sk_some_change(pass, scale, z, sum);
+        sk_some_change(c.pass, o.grad_type, c.scale, z, sum);
         sk_some_leave(c, o, i, z);
     }
 }
 
-/* One chunk; its sums go to partial[chunk]: of double, or in canonical order of sk_fixed, and there
- * all elements go one by one, so that all are made by the same code. */
-template <class P, typename G, typename S, typename A>
+/* One chunk; its sums go to partial[chunk]: of double, or in canonical order of sk_fixed.  In
+ * canonical order all elements go one by one, so that all are made by the same code. */
+template <class P, typename S, typename A>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     sk_pass_chunk(const __grid_constant__ sk_update_job j, A *partial)
 {
@@ -382,10 +426,10 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK, 4)
     sk_common<P> &c = *reinterpret_cast<sk_common<P> *>(shared);
     const sk_update *p = &j.pieces[sk_piece_with(j.pieces, j.n_pieces, blockIdx.x)];
     A sum[P::SUMS + 1] = {};
-    if (threadIdx.x == 0) sk_begin<P, G, S>(&j, p, &c);
+    if (threadIdx.x == 0) sk_begin<P>(&j, p, sizeof(S), &c);
     __syncthreads();
-    sk_share_of<G, S> o = sk_share_at<P, G, S>(p, c.from);
-    int quads = c.packs && std::is_same<A, double>::value ? c.n / 4 : 0;
+    sk_share_of<S> o = sk_share_at<P, S>(&j, p, c.from);
+    int quads = c.packs ? c.n / 4 : 0;
     if (c.skip && o.narrow) sk_narrow_only(o, c.n, quads);
     if (c.skip) return;
     if (p->bias_update != 0) sk_bias_update(p, o, c.from, c.n);
@@ -416,7 +460,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
 }
 
 /* sk_optim.perturb, before the last phase of a step: moved weights beside the master. */
-template <class P, typename G>
+template <class P>
 static __global__ void __launch_bounds__(SK_PASS_BLOCK)
     sk_perturb_chunk(const __grid_constant__ sk_update_job j)
 {
@@ -428,7 +472,7 @@ static __global__ void __launch_bounds__(SK_PASS_BLOCK)
     int64_t from = ((int64_t)blockIdx.x - p->chunk) * SK_UPDATE_CHUNK;
     int64_t end = p->n - from < SK_UPDATE_CHUNK ? p->n : from + SK_UPDATE_CHUNK;
     for (int64_t i = from + threadIdx.x; i < end; i += SK_PASS_BLOCK) {
-        float g = (float)((const G *)p->grad)[i] * pulse->scale;
+        float g = sk_get({(void *)p->grad, j.grad_type}, i) * pulse->scale;
         sk_put({p->narrow, p->narrow_type}, i, pass.one(p->param[i], g));
     }
 }
@@ -465,35 +509,41 @@ static inline sk_status sk_pass_fits(const char *optim, const sk_update_job *j, 
     return SK_OK;
 }
 
-template <class P, typename G> static void sk_perturb_all(const sk_update_job *j, cudaStream_t s)
-{
-    if (j->chunks) sk_perturb_chunk<P, G><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j);
-}
-
 template <class P>
 static sk_status sk_perturb(const char *optim, const sk_update_job *j, const sk_launch *l)
 {
     SK_TRY(sk_pass_fits(optim, j, l, false));
-    SK_FLOAT(j->grad_type, sk_perturb_all<P, T>(j, (cudaStream_t)l->stream));
+    cudaStream_t s = (cudaStream_t)l->stream;
+    if (j->chunks) sk_perturb_chunk<P><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j);
     return sk_cuda_launched(optim);
 }
 
-template <class P, typename G, typename S, typename A>
+template <class P, typename S, typename A>
 static void sk_pass_start(const sk_update_job *j, A *partial, cudaStream_t s)
 {
-    sk_pass_chunk<P, G, S, A><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
+    sk_pass_chunk<P, S, A><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
 }
 
-template <class P, typename G, typename A>
+/* A pass without state is the same whatever the type of state is. */
+template <class P, typename A>
+static void sk_pass_chunks(const sk_update_job *j, A *partial, cudaStream_t s)
+{
+    if constexpr (P::READS || P::WRITES) {
+        if (j->state_type == SK_BF16) return sk_pass_start<P, __nv_bfloat16>(j, partial, s);
+        if (j->state_type == SK_U8)
+            return sk_blocks_chunk<P><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
+    }
+    sk_pass_start<P, float>(j, partial, s);
+}
+
+template <class P, typename A>
 static void sk_pass_all(const sk_update_job *j, A *partial, cudaStream_t s)
 {
-    if (j->chunks && j->state_type == SK_BF16) sk_pass_start<P, G, __nv_bfloat16>(j, partial, s);
-    else if (j->chunks && j->state_type == SK_U8)
-        sk_blocks_chunk<P, G, A><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
-    else if (j->chunks) sk_pass_start<P, G, float>(j, partial, s);
-    if (partial && j->n_pieces)
-        sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, (const A *)partial,
-                                                                     P::SUMS);
+    if (j->chunks) sk_pass_chunks<P>(j, partial, s);
+    if constexpr (P::SUMS > 0)
+        if (partial && j->n_pieces)
+            sk_pass_sums<<<(unsigned)j->n_pieces, SK_PASS_BLOCK, 0, s>>>(*j, (const A *)partial,
+                                                                         P::SUMS);
 }
 
 template <class P>
@@ -502,8 +552,9 @@ static sk_status sk_pass(const char *optim, const sk_update_job *j, const sk_lau
     cudaStream_t s = (cudaStream_t)l->stream;
     char *workspace = P::SUMS > 0 && j->sums ? l->workspace : NULL;
     SK_TRY(sk_pass_fits(optim, j, l, workspace != NULL));
-    if (j->ordered) sk_pass_all<P, float>(j, (sk_fixed *)workspace, s);
-    else SK_FLOAT(j->grad_type, sk_pass_all<P, T>(j, (double *)workspace, s));
+    if constexpr (P::SUMS > 0)
+        if (j->ordered) sk_pass_all<P>(j, (sk_fixed *)workspace, s);
+    if (P::SUMS == 0 || !j->ordered) sk_pass_all<P>(j, (double *)workspace, s);
     return sk_cuda_launched(optim);
 }
 
