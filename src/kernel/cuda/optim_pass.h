@@ -528,7 +528,7 @@ static void sk_pass_start(const sk_update_job *j, A *partial, cudaStream_t s)
 template <class P, typename A>
 static void sk_pass_chunks(const sk_update_job *j, A *partial, cudaStream_t s)
 {
-    if constexpr (P::READS || P::WRITES) {
+    if constexpr ((P::READS | P::WRITES) > 0) {
         if (j->state_type == SK_BF16) return sk_pass_start<P, __nv_bfloat16>(j, partial, s);
         if (j->state_type == SK_U8)
             return sk_blocks_chunk<P><<<(unsigned)j->chunks, SK_PASS_BLOCK, 0, s>>>(*j, partial);
