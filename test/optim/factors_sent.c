@@ -1,11 +1,11 @@
 /* factors_sent.c - what K-FAC sends: halves of symmetric factors, in every n-th update.
  *
  * Factors that travel packed leave the bits of those that travel whole (asked for by
- * train.backward, which sends them so), on eight layouts.  The elements of calls are those of the
- * closed form: n (n / 2 + 1) numbers of a factor of n rows instead of n n; on four ranks the half
- * that is packed is a quarter of what an all-reduce and a scatter move, as it is of the whole. With
- * factor_interval, all that touches a factor is of these updates, its calls as well; steps between
- * them move as many bytes less, and what nothing else needs is not computed. */
+ * train.backward, which sends them so) and of one rank, on nine layouts.  The elements of calls are
+ * those of the closed form: n (n / 2 + 1) numbers of a factor of n rows instead of n n.  With
+ * factor_interval, all that touches a factor is of these updates, its calls and the gathers of
+ * activations that only it needs as well, and steps between them move as many bytes less as the
+ * program says. */
 #include "graph/extra.h"
 #include "lib/check.h"
 #include "lib/fake_gpu.h"
