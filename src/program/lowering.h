@@ -332,7 +332,7 @@ enum { SK_FILE_PAGE = 4096 };
 
 /* offload_copies.c: copies from and to other memories, around the instructions that are written. */
 /* Ranks along an axis that matrices are dealt to; with stages, programs that this may make. */
-enum { SK_MOST_OWNERS = 64, SK_OWNER_PROGRAMS = 512 };
+enum { SK_MOST_OWNERS = 64, SK_OWNER_PROGRAMS = 128 };
 /* whole_update.c: updates by optimizers that see whole matrices. */
 sk_status sk_whole_fits(const sk_lowering *e, const sk_param_plan *q);
 /* sums: what the first pass of optimizers with sums left, for the passes around a matrix. */
