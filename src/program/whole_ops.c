@@ -55,6 +55,14 @@ sk_dtype sk_whole_result_type(const sk_lowering *e, const sk_param_plan *q)
     return narrow ? q->tensor->type : SK_F32;
 }
 
+/* What the author of an optimizer must get right in .whole; told with its name: "bug at .whole of
+ * the optimizer x: that ... does not hold". */
+static void must(const builder *b, bool holds, const char *what)
+{
+    if (holds) return;
+    sk_bug(sk_print(b->e->p->arena, ".whole of the optimizer %s", b->q->optim->name), what);
+}
+
 /* --- shapes --- */
 
 static void roles_of(const builder *b, char roles[SK_MAX_DIM + 1])
@@ -168,7 +176,7 @@ static sk_node *node_of(builder *b, const char *op, int n_in, char letters[][4])
     sk_out_add(&dims, "->%s", letters[n_in]);
     memcpy(n->letters_out[0], letters[n_in], sizeof letters[n_in]);
     n->op = sk_op_find(op);
-    sk_assert(n->op);
+    must(b, n->op, sk_print(a, "that \"%s\" is an op (skein list op)", op));
     n->dims = dims.s;
     n->n_in = n_in;
     n->n_out = 1;
@@ -185,7 +193,10 @@ static int read_dims(const builder *b, const char *dims, const int *in, char let
     int n = 0;
     for (bool more = true; more; n++) {
         int len = (int)strcspn(dims, ",-");
-        sk_assert(len <= 2 && n < SK_WHOLE_IN);
+        must(b, len <= 2,
+             "that operands have up to two letters: rows are r, R, S, columns c, C, D,");
+        must(b, n < SK_WHOLE_IN, "that an op has SK_WHOLE_IN operands at most");
+        must(b, in[n] >= 0 && in[n] < b->values.n, "that operands are results, states or factors");
         spell(dims, len, b->values.v[in[n]].several, letters[n]);
         more = dims[len] == ',';
         dims += len + (more ? 1 : 2);
@@ -247,9 +258,12 @@ static int add_op(sk_whole *w, const char *op, const char *dims, const sk_whole_
     for (int i = 0; i < n_in; i++) {
         const struct value *v = &b->values.v[with->in[i]];
         sk_extent box = box_of(b, letters[i]);
-        sk_assert(v->every == 0 || v->every == b->every);
-        sk_assert(sk_box_count(&box, 0, box.n) == /* letters of an operand are its own */
-                  sk_box_count(&p->bufs.v[v->buf].box, 0, p->bufs.v[v->buf].box.n));
+        must(b, v->every == 0 || v->every == b->every,
+             "that an op reads what is made as often as it runs, or state,");
+        must(b,
+             sk_box_count(&box, 0, box.n) ==
+                 sk_box_count(&p->bufs.v[v->buf].box, 0, p->bufs.v[v->buf].box.n),
+             sk_print(p->arena, "that operands have the sizes that \"%s\" says", dims));
         inst->in[i] = v->buf;
         n->in[i] = (sk_tensor *)p->bufs.v[v->buf].tensor;
     }
@@ -292,7 +306,8 @@ static int add_state(sk_whole *w, const char *name, const char *letters)
     int buf = sk_lower_buffer(b->e, whole, NULL, SK_OPTIM, SK_F32, state_box(b, letters));
     p->bufs.v[buf].keep = p->bufs.v[buf].zero = true;
     b->needs_all = true;
-    sk_assert(q->n_matrix_state < SK_MAX_MATRIX_STATE);
+    must(b, q->n_matrix_state < SK_MAX_MATRIX_STATE,
+         "that there are SK_MAX_MATRIX_STATE states at most");
     q->matrix_state[q->n_matrix_state++] = buf;
     spell(letters, n, several, spelled);
     sk_extent box = box_of(b, spelled);
@@ -303,7 +318,9 @@ static void keep(sk_whole *w, int state, int value)
 {
     builder *b = (builder *)(void *)w;
     const struct value *to = &b->values.v[state], *from = &b->values.v[value];
-    sk_assert(to->state && (from->every == 0 || from->every == b->every));
+    must(b, to->state, "that keep() writes state");
+    must(b, from->every == 0 || from->every == b->every,
+         "that keep() runs as often as what it keeps is made");
     sk_inst *in = sk_lower_inst(b->e, SK_DO_KEEP);
     in->in[0] = from->buf;
     in->out[0] = to->buf;
@@ -379,8 +396,10 @@ int sk_whole_operate(sk_lowering *e, sk_param_plan *q, const sk_state *s, int fr
     int last = q->optim->whole(&b.w), buf = b.values.v[last].buf;
     if (cut >= 0 && b.needs_all) return -1;
     sk_buffer *out = &e->p->bufs.v[buf];
-    sk_assert(last > 0 && !b.values.v[last].state && !b.values.v[last].every &&
-              sk_box_count(&out->box, 0, out->box.n) == sk_box_count(&box, 0, box.n));
+    must(&b, last > 0 && !b.values.v[last].state && !b.values.v[last].every,
+         "that the result is made by an op, in every update,");
+    must(&b, sk_box_count(&out->box, 0, out->box.n) == sk_box_count(&box, 0, box.n),
+         "that the result has the sizes of the matrix, \"rc\",");
     out->type = type;
     out->bytes = sk_box_count(&out->box, 0, out->box.n) * (int64_t)sk_dtype_size(type);
     return view(e, buf, q->tensor, &box);

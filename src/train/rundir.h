@@ -32,7 +32,7 @@ sk_status sk_rundir_restart(sk_arena *a, sk_training *t);
 sk_status sk_rundir_rollback(sk_arena *a, const sk_training *t, int64_t most, sk_training *out);
 sk_status sk_rundir_config(const sk_training *t, const char *text);
 bool sk_rundir_wrote(const char *config); /* is this the text of a config.yaml of skein? */
-void sk_rundir_remove(const char *dir); /* a directory of plain files */
+void sk_rundir_remove(const char *dir);   /* a directory of plain files */
 
 /* Files that go with a model's tokens (companions.h).  RUN/tokenizer: of the run, or the run of the
  * checkpoint, that a job resumes; of a checkpoint's run; NULL: there is none. */

@@ -10,6 +10,9 @@
 #include "lib/ranks.h"
 
 #include <math.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { PARAMS = 64, STEPS = 20 };
 
@@ -187,6 +190,39 @@ static void dealt_bytes(void)
     sk_arena_end(&a);
 }
 
+/* --- mistakes of an author: told with the name of the optimizer --- */
+
+static int unknown_op(sk_whole *w) { return sk_whole_op(w, "no_such_op", "rc->rc", .in = {0}); }
+static int other_sizes(sk_whole *w) { return sk_whole_op(w, "unit", "r->r", .in = {0}); }
+static int no_op(sk_whole *w) { return w->rows ? 0 : 0; }
+
+static void tells(int (*whole)(sk_whole *w), const char *words)
+{
+    int pipes[2];
+    char said[512] = "";
+    sk_optim wrong = *sk_optim_find("muon");
+    wrong.name = "mine";
+    wrong.whole = whole;
+    sk_trial t = sk_trial_small("gpt2", "dp=1");
+    t.optim = "adamw";
+    t.matrix = "muon";
+    sk_trial_groups(&t);
+    t.groups[0].optim = &wrong;
+    fflush(stdout);
+    if (pipe(pipes)) return;
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(pipes[1], STDERR_FILENO);
+        _exit(sk_trial_run(&t) == SK_OK);
+    }
+    close(pipes[1]);
+    for (ssize_t n, at = 0; (n = read(pipes[0], said + at, sizeof said - 1 - (size_t)at)) > 0;)
+        at += n;
+    close(pipes[0]);
+    waitpid(pid, NULL, 0);
+    check(strstr(said, "bug at .whole of the optimizer mine: that ") && strstr(said, words));
+}
+
 int main(void)
 {
     sk_fake_gpu(20);
@@ -198,6 +234,9 @@ int main(void)
     same_bits("switch", false);
     same_bits("llama", true);
     dealt_bytes();
+    tells(unknown_op, "\"no_such_op\" is an op (skein list op) does not hold");
+    tells(other_sizes, "operands have the sizes that \"r->r\" says");
+    tells(no_op, "the result is made by an op");
     printf("whole: %d checks, %d bad\n", checks, bad);
     return bad != 0;
 }

@@ -134,7 +134,7 @@ for i in $(seq $([ -z "${SKEIN_LONG:-}" ] && echo 4 || echo 40)); do
     a=$((1 + RANDOM % 4)) b=$((a + 1 + RANDOM % 4))
     drawn=(train.steps=10 order=canonical ckpt.every=3 ckpt.keep=0
         train.batch_schedule="$(one_of "0: 6, " "")$a: $((7 + RANDOM % 4)), $b: $((2 + RANDOM % 4))"
-        optim.name="$(one_of adamw sgd lamb lion muon)" train.label_smoothing="$(one_of 0 0.1)" train.z_loss="$(one_of 0 0.01)"
+        optim.name="$(one_of adamw sgd lamb lion muon soap novograd)" optim.ema="$(one_of 0 0.9)" train.label_smoothing="$(one_of 0 0.1)" train.z_loss="$(one_of 0 0.01)"
         optim.layer_decay="$(one_of 1 0.7)" optim.batch_scaling="$(one_of none sqrt linear)")
     layout=$(one_of dp=2 "dp=2 zero=2 micro=2" "tp=2 dp=2 zero=3" "pp=2 micro=2" "pp=2 dp=2 micro=2" "cp=2" "dp=3 zero=1")
     ranks=$(one_of "" "$((RANDOM % 9 + 1)): $layout recompute=full")

@@ -150,9 +150,9 @@ train 65 "data.changed=1" run=branch data.train=words resume=named/ckpt/step-000
 
 # ---- a resume that is refused leaves config.yaml as it was
 train 0 "" run=calm
-for other in "optim.name=sgd|or with another optim.name" "model.hidden_size=64|another model"; do
+for other in "optim.name=sgd|optim.name was adamw and is sgd" "model.hidden_size=64|another model"; do
     cp calm/config.yaml before
-    train 65 "${other#*|}" run=calm --resume "${other%|*}"
+    train "$([ "${other%%.*}" = optim ] && echo 78 || echo 65)" "${other#*|}" run=calm --resume "${other%|*}"
     cmp before calm/config.yaml || bad "${other%|*}: a refused --resume changed config.yaml"
 done
 case_of 0 "" "$skein" train run=calm --resume train.steps=5
