@@ -1,6 +1,6 @@
 /* dot.cu - the GPU half of dot.c, in double: a result has several blocks if the sum is long, whose
- * sums a second kernel adds. */
-#include "kernel/cuda/cuda.h"
+ * sums a second kernel adds; in canonical order, one for each reduction block. */
+#include "kernel/cuda/ordered_reduce.h"
 #include "kernel/letters.h"
 
 enum { BLOCK = 256, EACH = 1 << 14, MOST_PARTS = 256 };
@@ -10,6 +10,8 @@ typedef struct job {
     sk_reduction r;
     int64_t parts;
     double *sums; /* [n_stay][parts] */
+    bool ordered; /* parts are reduction blocks */
+    sk_borders cells;
 } job;
 
 static __global__ void __launch_bounds__(BLOCK) products(const __grid_constant__ job j)
@@ -18,8 +20,9 @@ static __global__ void __launch_bounds__(BLOCK) products(const __grid_constant__
     for (int64_t o = blockIdx.x; o < j.r.n_stay; o += gridDim.x) {
         int64_t base = sk_walk_at(&j.r.stay, o);
         double sum = 0;
-        for (int64_t i = (int64_t)blockIdx.y * BLOCK + threadIdx.x; i < j.r.n_go;
-             i += j.parts * BLOCK) {
+        int64_t i = j.ordered ? j.cells.at[blockIdx.y] : (int64_t)blockIdx.y * BLOCK;
+        int64_t end = j.ordered ? j.cells.at[blockIdx.y + 1] : j.r.n_go;
+        for (i += threadIdx.x; i < end; i += j.ordered ? BLOCK : j.parts * BLOCK) {
             int64_t at = base + sk_walk_at(&j.r.go, i);
             sum += (double)sk_get(j.x, at) * (double)sk_get(j.y, at);
         }
@@ -37,9 +40,16 @@ static __global__ void __launch_bounds__(BLOCK) finish(const __grid_constant__ j
 {
     for (int64_t o = (int64_t)blockIdx.x * BLOCK + threadIdx.x; o < j.r.n_stay;
          o += (int64_t)gridDim.x * BLOCK) {
+        const double *part = j.sums + o * j.parts;
+        sk_pairs<1> pairs;
         double sum = 0;
-        for (int64_t k = 0; k < j.parts; k++) sum += j.sums[o * j.parts + k];
-        sk_put(j.z, o, (float)sum);
+        float s = 0;
+        for (int k = 0; k < j.parts; k++) {
+            sum += part[k];
+            s = (float)part[k];
+            if (j.ordered) pairs.end(k, &s);
+        }
+        sk_put(j.z, o, j.ordered ? s : (float)sum);
     }
 }
 
@@ -49,9 +59,15 @@ static sk_status launch(const sk_args *a, const sk_launch *l)
     job j = {
         sk_any_of(&a->in[0]),  sk_any_of(&a->in[1]), sk_any_of(&a->out[0]), sk_reduction_of(a), 1,
         (double *)l->workspace};
+    const sk_view *x = &a->in[0];
     if (!j.r.n_stay) return SK_OK;
+    j.ordered = j.r.first >= 0 && x->cells[j.r.first] && j.r.n_go;
     j.parts = j.r.n_go / EACH + 1;
     if (j.parts > MOST_PARTS) j.parts = MOST_PARTS;
+    if (j.ordered) {
+        j.cells = sk_borders_of(x, j.r.first, j.r.n_go / x->size[j.r.first]);
+        j.parts = j.cells.n;
+    }
     if ((size_t)(j.r.n_stay * j.parts) * sizeof(double) > l->workspace_bytes)
         return sk_fail(SK_ECONF, "dot: %lld results at once, %zu are possible",
                        (long long)j.r.n_stay,

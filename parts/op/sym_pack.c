@@ -43,9 +43,9 @@ static void infer(sk_graph *g, const sk_node *n)
 }
 
 static const sk_sample samples[] = {
-    {.in = {"r5c5"}, .dims = "rc!->rk!"},         {.in = {"r8c8"}, .dims = "rc!->rk!"},
-    {.in = {"r1c1"}, .dims = "rc!->rk!"},         {.in = {"r2c2"}, .dims = "rc!->rk!"},
-    {.in = {"r67c67"}, .dims = "rc!->rk!"},       {.in = {"e3r6c6"}, .dims = "erc!->erk!"},
+    {.in = {"r5n5"}, .dims = "rn!->rk!"},         {.in = {"r8n8"}, .dims = "rn!->rk!"},
+    {.in = {"r1n1"}, .dims = "rn!->rk!"},         {.in = {"r2n2"}, .dims = "rn!->rk!"},
+    {.in = {"r67n67"}, .dims = "rn!->rk!"},       {.in = {"e3r6n6"}, .dims = "ern!->erk!"},
     {.in = {"h2d3s2t3"}, .dims = "hds!t!->hdk!"}, {.in = {0}},
 };
 

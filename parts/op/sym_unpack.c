@@ -34,12 +34,12 @@ static void infer(sk_graph *g, const sk_node *n)
 }
 
 static const sk_sample samples[] = {
-    {.in = {"r5k3"}, .dims = "r!k!->rc!"},
-    {.in = {"r8k5"}, .dims = "r!k!->rc!"},
-    {.in = {"r1k1"}, .dims = "r!k!->rc!"},
-    {.in = {"r2k2"}, .dims = "r!k!->rc!"},
-    {.in = {"e3r6k4"}, .dims = "er!k!->erc!"},
-    {.in = {"r67k34"}, .dims = "r!k!->rc!"},
+    {.in = {"r5k3"}, .dims = "r!k!->rn!"},
+    {.in = {"r8k5"}, .dims = "r!k!->rn!"},
+    {.in = {"r1k1"}, .dims = "r!k!->rn!"},
+    {.in = {"r2k2"}, .dims = "r!k!->rn!"},
+    {.in = {"e3r6k4"}, .dims = "er!k!->ern!"},
+    {.in = {"r67k34"}, .dims = "r!k!->rn!"},
     {.in = {0}},
 };
 

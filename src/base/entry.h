@@ -19,6 +19,10 @@
 #include <fenv.h>
 #include <locale.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct sk_entry { /* as the caller had it */
     locale_t locale;
     fenv_t floats;
@@ -28,5 +32,9 @@ sk_entry sk_enter(void);
 void sk_leave(sk_entry *e);
 
 #define SK_ENTER __attribute__((cleanup(sk_leave), unused)) sk_entry entry_ = sk_enter()
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -29,6 +29,7 @@ typedef struct sk_walk {
 typedef struct sk_reduction {
     sk_walk stay, go;
     int64_t n_stay, n_go; /* elements of the result; of the operand for each of them */
+    int first;            /* dim of the operand that goes; -1: none does */
 } sk_reduction;
 
 /* Dims that lie beside each other are taken for one. */
@@ -44,12 +45,15 @@ static inline sk_reduction sk_reduction_of(const sk_args *a)
 {
     const sk_view *x = &a->in[0];
     char in[SK_MAX_DIM + 1], out[SK_MAX_DIM + 1];
-    sk_reduction r = {{0}, {0}, 1, 1};
+    sk_reduction r = {{0}, {0}, 1, 1, -1};
     sk_letters(a->dims, 0, in);
     sk_letters(a->dims, -1, out);
     for (const char *p = out; *p; p++) sk_walk_add(&r.stay, x, (int)(strchr(in, *p) - in));
-    for (int d = 0; d < x->n; d++)
-        if (!strchr(out, in[d])) sk_walk_add(&r.go, x, d);
+    for (int d = 0; d < x->n; d++) {
+        if (strchr(out, in[d])) continue;
+        sk_walk_add(&r.go, x, d);
+        if (r.first < 0) r.first = d;
+    }
     for (int k = 0; k < r.stay.n; k++) r.n_stay *= r.stay.size[k];
     for (int k = 0; k < r.go.n; k++) r.n_go *= r.go.size[k];
     return r;

@@ -6,6 +6,7 @@
  * the last place; of m and t there are none.  s is compared with a sum in double, since the op's
  * own in f32 is off by 2e-5 of 151936 terms.  Then the speed, counting one read and one write of
  * the logits. */
+#include "base/entry.h"
 #include "base/proc.h"
 #include "base/rng.h"
 #include "base/threads.h"
@@ -393,6 +394,7 @@ static sk_status all(gpu *g)
 
 int main(void)
 {
+    sk_enter(); /* as runs do: subnormal numbers are zero on both sides */
     gpu g = {};
     int cores = sk_proc_cores();
     team = sk_threads_open(cores < MOST_THREADS ? cores : MOST_THREADS);

@@ -1,6 +1,7 @@
 /* order.cu - canonical order in the engine's own work on a GPU: sums over members as coll/call.h's
  * tree goes, squares without rounding, the loss by cells, updates that do not see where a piece was
  * cut.  All to the bit.  Exit code 77: there is no GPU. */
+#include "base/entry.h"
 #include "base/exact.h"
 #include "base/fixed.h"
 #include "base/rng.h"
@@ -278,6 +279,7 @@ static sk_status all(gpu *g)
 
 int main(void)
 {
+    sk_enter(); /* as runs do: subnormal numbers are zero on both sides */
     gpu g = {};
     return on_gpu("order", &g, all, &n_checks, &n_bad);
 }

@@ -132,7 +132,7 @@ static const struct {
     [DECAY] = {"layer_decay", 0},
     [EXTRAS] = {"extras", 0}, /* bits of sk_extra_kind */
     [NORMS_BY] = {"norms_by", 0},
-    [WORK] = {"work", 0},     /* sk_whole_work */
+    [WORK] = {"work", 0}, /* sk_whole_work */
 };
 
 bool sk_model_routes(const sk_model *m)

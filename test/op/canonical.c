@@ -14,6 +14,7 @@
  * cuda: the GPU halves, on operands that start at 256 bytes, and with some larger shapes.  There
  * the whole must be near to what the CPU has in canonical order, and for ops that follow its recipe
  * to the letter the same. */
+#include "base/entry.h"
 #include "graph/dims.h"
 #include "graph/graph.h"
 #include "kernel/kernel_launch.h"
@@ -534,6 +535,7 @@ static void all_on_gpu(char **names)
 
 int main(int argc, char **argv)
 {
+    sk_enter(); /* as runs do: subnormal numbers are zero on both sides */
     bool cuda = argc > 1 && !strcmp(argv[1], "cuda");
     if (cuda) {
         sk_status st = open_gpu();

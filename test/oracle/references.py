@@ -160,6 +160,12 @@ def inverse_root(a, p, damping):
     return q @ torch.diag((e.clamp(min=0) + damping * e.max()) ** (-1 / p)) @ q.t()
 
 
+def inverse(a, damping):
+    """(A + d I)^-1, d relative to the mean eigenvalue."""
+    n = a.shape[0]
+    return torch.linalg.inv(a + damping * a.trace() / n * torch.eye(n, dtype=a.dtype))
+
+
 def due(x):
     return (x.t - 1) % x.k["interval"] == 0
 
@@ -193,7 +199,7 @@ def kfac(x):
     for side, factor in enumerate(x.facts):
         mean = x.debiased(f"factor{side}", factor, b2)
         if due(x):
-            x.s[f"inverse{side}"] = inverse_root(mean, 1, k["damping"])
+            x.s[f"inverse{side}"] = inverse(mean, k["damping"])
         u = u @ x.s["inverse1"] if side else x.s["inverse0"] @ u
     step_of_rms(x, u)
 
