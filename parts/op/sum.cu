@@ -147,7 +147,7 @@ static sk_status by_odometer(const sk_args *a, const char *in, const char *out, 
         int64_t inner = x->size[goes] ? n_sum / x->size[goes] : 0;
         return by_cells(a, stay, go, sk_borders_of(x, goes, inner), l);
     }
-    if (is_middle(stay, go))
+    if (is_middle(stay, go) && !sk_args_canonical(a))
         return sk_sum_sample_columns("sum", middle<T>{(const T *)x->data, stay.size[1]},
                                      stay.size[0], n_sum, stay.size[1], sk_any_of(&a->out[0]),
                                      a->add & 1, l);

@@ -152,7 +152,7 @@ static void owners(void)
     totals owner = compiled("muon", "dp=4", SK_WHOLE_BY_OWNER);
     printf("dp=4: %.0f bytes from owners, %.4g of %.4g flop\n", owner.steps, owner.most_flops,
            all.most_flops);
-    check(!all.steps && owner.kind.dealt && !all.kind.dealt);
+    check(all.steps == 0 && owner.kind.dealt && !all.kind.dealt);
     check(owner.steps == 3.0 * 4 * MATRICES);
     check(owner.most_flops <= 0.26 * all.most_flops);
     all = compiled("shampoo", "dp=4", SK_WHOLE_BY_ALL);
@@ -174,10 +174,10 @@ static void cut(void)
     totals row = compiled("muon", "tp=2 dp=2 zero=1", SK_WHOLE_CUT);
     printf("tp=2: %.0f bytes of sums, %.4g of %.4g flop\n", cut.sums, cut.most_flops,
            all.most_flops);
-    check(!all.sums && all.kind.cut < 0 && cut.kind.cut >= 0);
+    check(all.sums == 0 && all.kind.cut < 0 && cut.kind.cut >= 0);
     check(cut.sums == 2.0 * 4 * 8 * 4 * (5 * 64 * 64 + 1));
     check(cut.most_flops < 0.65 * all.most_flops);
-    check(soap.kind.cut < 0 && !soap.sums);        /* it has state of both sides */
+    check(soap.kind.cut < 0 && soap.sums == 0);    /* it has state of both sides */
     check(row.kind.dealt && row.sums == cut.sums); /* each matrix in one row of ranks */
     totals canonical = compiled("muon", "tp=2; canonical order", SK_WHOLE_CUT);
     check(canonical.kind.cut < 0);
