@@ -80,23 +80,37 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* Elements [from, to) of those that make one of the result: in double, or as the CPU sums single
+ * samples, in blocks of rows. */
+static __device__ float turn(const float *base, const wheels &go, int64_t from, int64_t to,
+                             bool rows)
+{
+    double sum = 0;
+    float all = 0;
+    for (int64_t i = from; i < to && !rows; i++) sum += (double)base[place(go, i)];
+    for (int64_t r = from; r < to && rows; r += SK_CELLS_ROWS) {
+        float block = 0;
+        for (int64_t i = r; i < min(r + SK_CELLS_ROWS, to); i++) block += base[place(go, i)];
+        all += block;
+    }
+    return rows ? all : (float)sum;
+}
+
 /* Of results [first, first + n) what reduction block blockIdx.y adds. */
 static __global__ void __launch_bounds__(BLOCK)
     turn_cells(const float *x, const wheels stay, const wheels go,
-               const __grid_constant__ sk_borders cells, int64_t first, int64_t n, float *part)
+               const __grid_constant__ sk_borders cells, int64_t first, int64_t n, bool rows,
+               float *part)
 {
     int64_t o = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (o >= n) return;
     const float *base = x + place(stay, first + o);
-    double sum = 0;
-    for (int64_t i = cells.at[blockIdx.y]; i < cells.at[blockIdx.y + 1]; i++)
-        sum += (double)base[place(go, i)];
-    part[blockIdx.y * n + o] = (float)sum;
+    part[blockIdx.y * n + o] = turn(base, go, cells.at[blockIdx.y], cells.at[blockIdx.y + 1], rows);
 }
 
 /* As many results at a time as the workspace has place for. */
 static sk_status by_cells(const sk_args *a, const wheels &stay, const wheels &go,
-                          const sk_borders &cells, const sk_launch *l)
+                          const sk_borders &cells, bool rows, const sk_launch *l)
 {
     cudaStream_t s = (cudaStream_t)l->stream;
     sk_columns_out out = {{sk_any_of(&a->out[0])}, a->add};
@@ -105,7 +119,7 @@ static sk_status by_cells(const sk_args *a, const wheels &stay, const wheels &go
     for (int64_t first = 0, n; first < all; first += n) {
         n = all - first < most ? all - first : most;
         turn_cells<<<dim3(sk_cuda_blocks(n, BLOCK), (unsigned)cells.n), BLOCK, 0, s>>>(
-            (const float *)a->in[0].data, stay, go, cells, first, n, (float *)l->workspace);
+            (const float *)a->in[0].data, stay, go, cells, first, n, rows, (float *)l->workspace);
         SK_TRY(sk_cuda_launched("sum"));
         SK_TRY(sk_ordered_end("sum", (const float *)l->workspace, cells.n, 1, first, n, out, s));
     }
@@ -145,7 +159,8 @@ static sk_status by_odometer(const sk_args *a, const char *in, const char *out, 
     if (!n) return SK_OK;
     if (goes >= 0 && x->cells[goes]) {
         int64_t inner = x->size[goes] ? n_sum / x->size[goes] : 0;
-        return by_cells(a, stay, go, sk_borders_of(x, goes, inner), l);
+        bool samples = *out && *in == *out && !strcmp(in + x->n - (a->out[0].n - 1), out + 1);
+        return by_cells(a, stay, go, sk_borders_of(x, goes, inner), samples, l);
     }
     if (is_middle(stay, go) && !sk_args_canonical(a))
         return sk_sum_sample_columns("sum", middle<T>{(const T *)x->data, stay.size[1]},
