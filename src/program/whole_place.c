@@ -30,12 +30,12 @@ typedef struct rates {
     double flop, decomposition, byte[2], call[2];
 } rates;
 
-/* A core of a server with Ethernet; an H100 with NVLink 4 and 400 Gb/s (plan/machine.c), in 16 bits
- * or in f32. */
+/* A core of a server with Ethernet, however many threads a rank has: that differs between hosts,
+ * and ranks must agree.  An H100 with NVLink 4 and 400 Gb/s (plan/machine.c), in 16 bits or in f32.
+ */
 static rates rates_of(const sk_lowering *e, const sk_param_plan *q)
 {
-    int threads = e->opts->threads > 0 ? e->opts->threads : 1;
-    rates cpu = {1 / 8e10 / threads, 1 / 2e9, {1 / 8e9, 1 / 1.1e9}, {1e-6, 60e-6}};
+    rates cpu = {1 / 8e10, 1 / 2e9, {1 / 8e9, 1 / 1.1e9}, {1e-6, 60e-6}};
     rates gpu = {1 / 794e12, 1 / 1e12, {1 / 370e9, 1 / 46e9}, {25e-6, 100e-6}};
     if (e->opts->gpu && sk_whole_result_type(e, q) == SK_F32) gpu.flop = 1 / 50e12;
     return e->opts->gpu ? gpu : cpu;
