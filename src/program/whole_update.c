@@ -156,7 +156,8 @@ static bucket *bucket_of(const sk_lowering *e, const sk_param_plan *q)
 /* Of one group, those that are done so. */
 static void in_buckets(sk_lowering *e, int group, bucket *how, int sums)
 {
-    int parts = how == sk_lower_dealt ? e->l->mesh.size[e->whole->axis] : 1;
+    int axis = e->whole->axis,
+        parts = how == sk_lower_dealt && axis >= 0 ? e->l->mesh.size[axis] : 1;
     const sk_program *p = e->p;
     int *params = sk_many(e->tmp, int, p->params.n + 1), n = 0;
     int64_t bytes = 0;
