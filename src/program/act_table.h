@@ -29,7 +29,8 @@ SK_ACT(SENT, .name = "sent", .moves = true, .print = print_sent)
 /* out[0] = {squared gradients, sums of the graph, reduction blocks of the loss}, as this rank has
  * them; out[1]: squared gradients as an exact number, in deterministic order */
 SK_ACT(STATS, .name = "stats", .operands = stats_operands, .bytes = stats_bytes)
-/* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1 */
+/* from in[0], in[1]: loss, norm, and the factor for gradients; in[2]: what SUMSQ added up, or -1.
+ * With replicas these are of one replica, and in[3], in[4] those of all, for loss and norm */
 SK_ACT(CLIP, .name = "clip", .print = print_clip)
 /* one pass of the optimizer over this rank's shard of one parameter: in[] gradient, sums of the
  * pass before, state, scalars (SK_IN_SCALARS); out[] weights, sums of this pass, master */

@@ -104,8 +104,10 @@ typedef struct sk_place {
     int micro, layer;
     sk_phase phase;
     sk_task_kind work;
-    int region; /* of the instructions that are being written: inst.region */
-    int every;  /* the same: inst.every */
+    int region;       /* of the instructions that are being written: inst.region */
+    int every;        /* the same: inst.every */
+    sk_step_due sync; /* the same */
+    bool mean;        /* the same */
 } sk_place;
 
 struct sk_graph_plan {
@@ -318,6 +320,11 @@ sk_inst *sk_lower_pass(sk_lowering *e, int param, int pass);
 void sk_lower_whole_weights(sk_lowering *e); /* gathers the shards that were updated */
 void sk_lower_report(sk_lowering *e);
 sk_status sk_lower_late(sk_lowering *e); /* starts the delayed updates of the step before */
+
+/* replica_sync.c: replicas agree on their weights, in some steps. */
+void sk_lower_replica_sync(sk_lowering *e);
+void sk_lower_replica_mean(sk_lowering *e); /* before validation: the mean of their weights */
+sk_status sk_check_replicas(sk_lowering *e);
 
 /* averaged.c: averages of weights.  Can they be had; does the current section read the average of
  * a parameter in its place; the shard of that, in the type of the weights; the end of a step. */

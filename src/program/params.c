@@ -68,13 +68,14 @@ static int kept_state(sk_lowering *e, const char *name, const sk_param_plan *q, 
 }
 
 /* Is this rank the owner of a shard that several have?  The owner is the first along every axis
- * over which it is replicated. */
+ * over which it is replicated; each replica (sync=..) has owners of its own. */
 bool sk_lower_first(const sk_lowering *e, const sk_state *s, uint64_t stages)
 {
     for (int a = 0; a < e->l->mesh.n; a++) {
         if (a == e->l->stage_axis) {
             if (stages && (stages & ((1ull << e->p->stage) - 1))) return false;
-        } else if (s->how[a] == SK_REPLICATE && e->p->coord[a]) return false;
+        } else if (s->how[a] == SK_REPLICATE && e->p->coord[a] && !sk_layout_local(e->l, a))
+            return false;
     }
     return true;
 }
@@ -247,6 +248,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
                          .master = -1,
                          .grad = -1,
                          .grad_shard = -1,
+                         .mean = -1,
                          .ema = -1,
                          .scalars = -1,
                          .error = -1};
@@ -271,6 +273,7 @@ static sk_status plan_param(sk_lowering *e, const sk_tensor *t, uint64_t set, in
         q->ema = kept_state(e, sk_print(p->arena, "%s.ema", t->name), q, SK_F32);
         p->bufs.v[q->ema].zero = true;
     }
+    if (sk_layout_any_local(e->l)) q->mean = q->grad_shard;
     if (e->l->feedback && sk_lower_grads_as(e, q)) sk_lower_error(e, q, set);
     return SK_OK;
 }
@@ -299,6 +302,7 @@ static void plan_extra(sk_lowering *e, const sk_tensor *t)
                          .stored = -1,
                          .shard = -1,
                          .master = -1,
+                         .mean = -1,
                          .ema = -1,
                          .scalars = -1,
                          .error = -1};

@@ -79,9 +79,10 @@ sk_status sk_run_init(sk_run *r, uint64_t seed)
         if (q->master >= 0) init_buffer(r, q->tensor, q->master, seed);
         SK_TRY(r->backend->push_buffer(r, q->stored));
         if (q->master >= 0) SK_TRY(r->backend->push_buffer(r, q->master));
-        if (sk_param_average(q) < 0) continue;
-        init_buffer(r, q->tensor, sk_param_average(q), seed);
-        SK_TRY(r->backend->push_buffer(r, sk_param_average(q)));
+        int average = sk_param_own_average(q);
+        if (average < 0) continue;
+        init_buffer(r, q->tensor, average, seed);
+        SK_TRY(r->backend->push_buffer(r, average));
     }
     return SK_OK;
 }

@@ -44,8 +44,11 @@ typedef struct sk_clip_job {
     int n_sums;
     bool train;  /* a training step: decide on scale and skip */
     float scale; /* over 0: updates were made already, with this factor; see run/cpu/grad_norm.c */
-    double clip; /* 0: none */
-    int phases;  /* of a step: gradients of the last are clipped */
+    const double *all; /* with replicas: sums of all of them, which a step reports; else NULL */
+    const int64_t *exact_all;
+    double replicas;
+    double clip;                   /* 0: none */
+    int phases;                    /* of a step: gradients of the last are clipped */
     bool no_drops, no_full, alone; /* as in sk_run_opts */
     sk_step_scalars *pulse;        /* on the device: factor for gradients, skip, loss, norm */
     const int64_t *exact;          /* squares that are to be added, as STATS left them; or NULL */
