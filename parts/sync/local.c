@@ -4,5 +4,4 @@
 const sk_sync sk_sync_local = {
     .name = "local",
     .doc = "Local SGD: each replica updates alone, weights are averaged every H steps",
-    .value = "H",
 };

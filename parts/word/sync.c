@@ -19,24 +19,65 @@ static sk_status unknown(const char *text)
                    near ? "'?)" : "");
 }
 
-/* "local:8"; a synchronisation in every step of weights that are averaged is that of gradients. */
+/* "lr=0.7": one of the numbers of the part. */
+static sk_status read_knob(const sk_sync *by, const char *text, size_t n, double *knob)
+{
+    const char *names[SK_MAX_SYNC_KNOB], *at = memchr(text, '=', n);
+    char said[64] = "";
+    int k = 0, count = 0;
+    if (n < sizeof said) memcpy(said, text, n);
+    while (by->knobs[count].name) names[count] = by->knobs[count].name, count++;
+    while (at && k < count &&
+           (strlen(names[k]) != (size_t)(at - text) || memcmp(names[k], text, (size_t)(at - text))))
+        k++;
+    if (!at || k == count) {
+        char own[128] = "none";
+        for (size_t used = 0, i = 0; i < (size_t)count; used = strlen(own), i++)
+            snprintf(own + used, sizeof own - used, "%s%s", i ? ", " : "", names[i]);
+        return sk_fail(SK_ECONF, "layout: sync=%s has no number '%s'; its numbers are: %s",
+                       by->name, said, own);
+    }
+    const sk_knob *of = &by->knobs[k];
+    char *end = NULL;
+    double x = strtod(said + (at - text) + 1, &end);
+    bool right = end != said + (at - text) + 1 && !*end && x >= of->least && x <= of->most &&
+                 (!of->whole || x == (double)(int64_t)x);
+    if (!right)
+        return sk_fail(SK_ECONF, "layout: sync=%s: '%s'; %s is a %snumber from %g to %g (%s)",
+                       by->name, said, of->name, of->whole ? "whole " : "", of->least, of->most,
+                       of->doc);
+    knob[k] = x;
+    return SK_OK;
+}
+
+/* "local:8", "diloco:50:lr=0.7".  Weights that are averaged in every step are those of gradients
+ * that are summed in every step: the plain program. */
 static sk_status read(const char *text, sk_axis_sync *to)
 {
-    char name[SK_SYNC_NAME] = "";
-    const char *colon = strchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : strlen(text);
+    char name[SK_SYNC_NAME] = "", number[32] = "";
+    size_t n = strcspn(text, ":");
     if (n < sizeof name) memcpy(name, text, n);
     const sk_sync *by = sk_sync_find(name);
     if (!by) return unknown(text);
-    if (!colon && !by->usual)
+    int every = by->usual;
+    *to = (sk_axis_sync){0};
+    for (int k = 0; by->knobs[k].name; k++) to->knob[k] = by->knobs[k].usual;
+    for (const char *at = text + n; *at; at += n) {
+        n = strcspn(++at, ":");
+        if (memchr(at, '=', n) || at != text + strlen(by->name) + 1) {
+            SK_TRY(read_knob(by, at, n, to->knob));
+            continue;
+        }
+        if (n < sizeof number) memcpy(number, at, n);
+        SK_TRY(sk_word_int("sync", number, 1, MOST_STEPS, &every));
+    }
+    if (!every)
         return sk_fail(SK_ECONF,
                        "layout: sync=%s needs a number of steps between synchronisations, as in "
                        "sync=%s:8",
                        by->name, by->name);
-    int every = by->usual;
-    if (colon) SK_TRY(sk_word_int("sync", colon + 1, 1, MOST_STEPS, &every));
-    *to = (sk_axis_sync){.every = every};
-    if (every > 1) snprintf(to->name, sizeof to->name, "%s", by->name);
+    to->every = every;
+    if (every > 1 || by->outer) snprintf(to->name, sizeof to->name, "%s", by->name);
     return SK_OK;
 }
 
@@ -72,20 +113,32 @@ static bool on(const sk_layout *l)
 
 static void clear(sk_layout *l) { memset(l->sync, 0, sizeof l->sync); }
 
+/* "diloco:50", with numbers that are not the usual ones. */
+static void print_one(const sk_axis_sync *s, sk_out *o)
+{
+    const sk_sync *by = sk_sync_find(s->name);
+    sk_out_add(o, "%s:%d", s->name, s->every);
+    for (int k = 0; by->knobs[k].name; k++)
+        if (s->knob[k] != by->knobs[k].usual)
+            sk_out_add(o, ":%s=%.17g", by->knobs[k].name, s->knob[k]);
+}
+
 static void print(const sk_layout *l, sk_out *o)
 {
-    for (int a = 0; a < l->mesh.n; a++)
-        if (*l->sync[a].name)
-            sk_out_add(o, "%ssynchronize %s by %s:%d", o->n ? "\n" : "", l->mesh.name[a],
-                       l->sync[a].name, l->sync[a].every);
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (!*l->sync[a].name) continue;
+        sk_out_add(o, "%ssynchronize %s by ", o->n ? "\n" : "", l->mesh.name[a]);
+        print_one(&l->sync[a], o);
+    }
 }
 
 static void print_brief(const sk_layout *l, sk_out *o)
 {
-    for (int a = 0; a < l->mesh.n; a++)
-        if (*l->sync[a].name)
-            sk_out_add(o, "%s%s sync %s:%d", o->n ? " · " : "", l->mesh.name[a], l->sync[a].name,
-                       l->sync[a].every);
+    for (int a = 0; a < l->mesh.n; a++) {
+        if (!*l->sync[a].name) continue;
+        sk_out_add(o, "%s%s sync ", o->n ? " · " : "", l->mesh.name[a]);
+        print_one(&l->sync[a], o);
+    }
 }
 
 static sk_status check(const sk_layout *l)

@@ -31,6 +31,7 @@ enum {
     SK_SCHEDULE_NAME = 128,
     SK_CODEC_NAME = 16,
     SK_SYNC_NAME = 16,
+    SK_MAX_SYNC_KNOB = 4,
     SK_MOST_WORDS = 64 /* of the table in word.h */
 };
 
@@ -59,10 +60,11 @@ typedef enum sk_offload_kind {
 extern const char *const sk_placement_names[SK_N_PLACEMENTS],
     *const sk_offload_kind_names[SK_N_OFFLOAD_KINDS];
 
-/* How replicas along an axis synchronise (program/sync.h): "local:8@2000" is local, 8, 2000. */
+/* How replicas along an axis synchronise (program/sync.h), as "diloco:50:lr=0.7". */
 typedef struct sk_axis_sync {
     char name[SK_SYNC_NAME]; /* of a part of parts/sync; empty: gradients are summed every step */
     int every;               /* steps from one synchronisation to the next */
+    double knob[SK_MAX_SYNC_KNOB]; /* in the order of the part's */
 } sk_axis_sync;
 
 typedef struct sk_layout {

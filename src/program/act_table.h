@@ -49,6 +49,8 @@ SK_ACT(PEND, .name = "pend", .host = true)
 SK_ACT(SQUARES, .name = "squares", .host = true)
 /* out[0] = in[0], new state of a whole matrix; in a skipped step nothing */
 SK_ACT(KEEP, .name = "keep")
+/* out[] = sums of in[], each times a number (kernel/combine.h); an output may be an input */
+SK_ACT(COMBINE, .name = "combine")
 /* out[0] += the squares of in[0], a gradient of `param`, if this rank counts them */
 SK_ACT(SUMSQ, .name = "sumsq", .operands = add_operands, .plain = true)
 /* start to copy in[0] to out[0], in another memory; copies are done in the order of their starts */

@@ -148,6 +148,7 @@ typedef struct sk_inst {
                         of there */
     sk_step_due sync;      /* steps in which it runs (replica_sync.c) */
     const sk_codec *codec; /* ENCODE, DECODE */
+    const struct sk_combine *combine; /* COMBINE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
 } sk_inst;
@@ -228,6 +229,8 @@ typedef struct sk_param_plan {
     bool keeps_matrix_state; /* this rank writes it to a checkpoint */
     int mean;    /* of the weights (or their average) of replicas, between steps: the buffer of the
                     gradient, in the type of the weights (replica_sync.c); or -1 */
+    int anchor;  /* the weights of the last synchronisation, alike in all replicas; or -1 */
+    int outer_momentum; /* of its steps (sync.h); or -1 */
     int ema;     /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
     int scalars; /* sk_optim.scalars, one after the other; or -1 */
     bool lead;   /* this rank writes them to a checkpoint */

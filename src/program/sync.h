@@ -14,15 +14,34 @@
 #ifndef SK_PROGRAM_SYNC_H
 #define SK_PROGRAM_SYNC_H
 
-#include "base/status.h"
+#include "kernel/combine.h"
+#include "kernel/optim.h"
+#include "layout/layout.h"
+
+/* What a step of a synchronisation reads, each element of a shard in f32, and what it writes. */
+enum { SK_OUTER_WEIGHT, SK_OUTER_MEAN, SK_OUTER_ANCHOR, SK_OUTER_MOMENTUM };
+enum { SK_OUTER_TO_WEIGHT, SK_OUTER_TO_ANCHOR, SK_OUTER_TO_MOMENTUM };
+typedef struct sk_outer {
+    float weight[SK_COMBINE_IN], anchor[SK_COMBINE_IN], momentum[SK_COMBINE_IN];
+} sk_outer;
 
 typedef struct sk_sync {
     const char *name, *doc;
-    const char *value; /* behind the name, for help: "H" */
-    int usual;         /* H, where it is not said; 0: it must be */
+    int usual; /* H, where it is not said; 0: it must be */
+    /* Numbers, as sync=NAME:H:lr=0.7; sk_knob.name, usual, least, most, whole and doc count. */
+    sk_knob knobs[SK_MAX_SYNC_KNOB + 1];
+    /* NULL: weights become their mean.  Else what replicas send is the anchor less the weights, and
+     * this says what becomes of weight, anchor and momentum: each a sum of (weight, mean of what
+     * was sent, anchor, momentum) times the numbers that it fills in, which are zeros before. */
+    void (*outer)(const double *knob, int replicas, sk_outer *to);
+    bool momentum; /* there is one */
+    /* NULL, or: a parameter belongs to one of so many fragments, by its layer; each is synchronised
+     * at a time of its own, and travels while the step computes. */
+    int (*fragments)(const double *knob);
 } sk_sync;
 
 extern const sk_sync *const sk_sync_parts[];
 const sk_sync *sk_sync_find(const char *name);
+const sk_sync *sk_sync_of(const sk_layout *l, int axis); /* NULL: it has no replicas */
 
 #endif

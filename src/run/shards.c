@@ -49,11 +49,25 @@ static void of_replica(const sk_program *p, sk_arena *a, sk_tensor_shard *s)
     s->name = sk_print(a, "%s" SK_REPLICA_SUFFIX, s->name);
 }
 
+/* What is alike in all replicas: the first has it written. */
+static void outer_shards(const sk_program *p, char *base, char *file, const sk_param_plan *q,
+                         sk_tensor_shard *v, int *n)
+{
+    bool mine = q->owner && !sk_layout_replica_of(&p->layout, p->coord);
+    if (q->anchor >= 0) {
+        shard_of(p, base, file, q->anchor, mine, &v[*n]);
+        v[(*n)++].like = q->tensor->name;
+    }
+    if (q->outer_momentum < 0) return;
+    shard_of(p, base, file, q->outer_momentum, mine, &v[*n]);
+    v[(*n)++].may_lack = true;
+}
+
 static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file,
                         sk_tensor_shard **v, int *n)
 {
     *v = sk_many(a, sk_tensor_shard,
-                 p->params.n * (4 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
+                 p->params.n * (6 + SK_MAX_STATE + SK_MAX_MATRIX_STATE + SK_MAX_SCALAR));
     *n = 0;
     for (int i = 0; i < p->params.n; i++) {
         const sk_param_plan *q = &p->params.v[i];
@@ -79,6 +93,7 @@ static void list_shards(const sk_program *p, sk_arena *a, void *base, void *file
         (*v)[(*n)++].parts = true;
     }
     for (int i = 0; sk_layout_any_local(&p->layout) && i < *n; i++) of_replica(p, a, &(*v)[i]);
+    for (int i = 0; i < p->params.n; i++) outer_shards(p, base, file, &p->params.v[i], *v, n);
 }
 
 void sk_program_shards(const sk_program *p, sk_arena *a, void *base, sk_tensor_shard **v, int *n)
@@ -142,14 +157,16 @@ void sk_run_model_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int 
 
 void sk_run_average_shards(const sk_run *r, sk_arena *a, sk_tensor_shard **v, int *n)
 {
-    *v = sk_many(a, sk_tensor_shard, r->p->params.n + 1);
+    *v = sk_many(a, sk_tensor_shard, 2 * r->p->params.n + 1);
     *n = 0;
     for (int i = 0; i < r->p->params.n; i++) {
         const sk_param_plan *q = &r->p->params.v[i];
-        int own = sk_param_own_average(q);
-        if (own < 0) continue;
-        shard_of(r->p, r->base, file_of(r), own, q->owner, &(*v)[*n]);
-        (*v)[(*n)++].name = q->tensor->name;
+        int copies[] = {sk_param_own_average(q), q->anchor};
+        for (int k = 0; k < 2; k++) {
+            if (copies[k] < 0) continue;
+            shard_of(r->p, r->base, file_of(r), copies[k], q->owner, &(*v)[*n]);
+            (*v)[(*n)++].name = q->tensor->name;
+        }
     }
 }
 

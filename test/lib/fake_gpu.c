@@ -946,7 +946,26 @@ static sk_status average(float *to, const float *from, int64_t n, double decay,
     return SK_OK;
 }
 
+static void do_combine(void *what)
+{
+    const sk_combine_job *j = what;
+    for (int64_t i = 0; i < j->n; i++) {
+        float x[SK_COMBINE_IN] = {0};
+        for (int k = 0; k < j->by.n_in; k++) x[k] = j->in[k][i];
+        for (int o = 0; o < j->by.n_out; o++)
+            j->out[o][i] = sk_combine_one(j->by.by[o], x, j->by.n_in);
+    }
+}
+
+static sk_status combine(const sk_combine_job *j, void *stream)
+{
+    SK_TRY(lucky());
+    append(stream, do_combine, j, sizeof *j, false);
+    return SK_OK;
+}
+
 const sk_inst_kernels sk_inst_kernels_cuda = {.noise = noise,
+                                              .combine = combine,
                                               .slice = slice,
                                               .paste = paste,
                                               .add = add,

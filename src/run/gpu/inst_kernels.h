@@ -8,6 +8,7 @@
 #define SK_RUN_INST_KERNELS_H
 
 #include "graph/graph.h"
+#include "kernel/combine.h"
 #include "kernel/optim_kernel.h"
 
 #ifdef __cplusplus
@@ -55,6 +56,13 @@ typedef struct sk_clip_job {
     int cells; /* reduction blocks of the loss, behind the sums; 0: it is one of the sums */
     const double *small; /* what sumsq() left, added over all ranks; or NULL */
 } sk_clip_job;
+
+typedef struct sk_combine_job { /* buffers on the device */
+    sk_combine by;
+    const float *in[SK_COMBINE_IN];
+    float *out[SK_COMBINE_OUT];
+    int64_t n;
+} sk_combine_job;
 
 /* The error feedback of up to so many parameters: kernel arguments of one launch. */
 enum { SK_FEEDBACK_RESET_MOST = 128 };
@@ -108,6 +116,8 @@ typedef struct sk_inst_kernels {
     /* The exponential moving average `to` takes in the weights `from`; not if pulse->hold. */
     sk_status (*average)(float *to, const float *from, int64_t n, double decay,
                          const sk_step_scalars *pulse, void *stream);
+    /* COMBINE: n elements of each operand, as kernel/combine.h says. */
+    sk_status (*combine)(const sk_combine_job *j, void *stream);
 } sk_inst_kernels;
 
 extern const sk_inst_kernels sk_inst_kernels_cuda;
