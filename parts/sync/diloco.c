@@ -5,7 +5,7 @@
 enum { LR, MOMENTUM };
 
 /* m' = mu m + g; anchor' = anchor - lr (g + mu m'); weights begin anew from there. */
-static void outer(const double *knob, int replicas, sk_outer *to)
+static void outer(const double *knob, int replicas, sk_outer_step *to)
 {
     double lr = knob[LR], mu = knob[MOMENTUM];
     (void)replicas;

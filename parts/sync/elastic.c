@@ -6,7 +6,7 @@ enum { ALPHA };
 
 /* x' = x - alpha (x - c); c' = c + n alpha (mean of x - c), of n replicas; the paper's beta is n
  * alpha, 0.9 by default. */
-static void outer(const double *knob, int replicas, sk_outer *to)
+static void outer(const double *knob, int replicas, sk_outer_step *to)
 {
     double beta = knob[ALPHA], alpha = beta / replicas;
     to->weight[SK_OUTER_WEIGHT] = (float)(1 - alpha);

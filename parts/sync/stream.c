@@ -4,7 +4,7 @@
 
 enum { LR, MOMENTUM, FRAGMENTS, MIX };
 
-static void outer(const double *knob, int replicas, sk_outer *to)
+static void outer(const double *knob, int replicas, sk_outer_step *to)
 {
     double lr = knob[LR], mu = knob[MOMENTUM], mix = knob[MIX];
     (void)replicas;

@@ -152,6 +152,13 @@ static sk_status check(const sk_layout *l)
                            "axis splits \"%s\"; an axis that splits the batch \"b\" alone is "
                            "needed",
                            l->sync[a].name, l->sync[a].every, name, l->split[a]);
+        const sk_sync *by = sk_sync_find(l->sync[a].name);
+        int parts = by->fragments ? by->fragments(l->sync[a].knob) : 1;
+        if (parts > l->sync[a].every)
+            return sk_fail(SK_ECONF,
+                           "layout: sync=%s:%d has %d fragments, and one a step is synchronised; "
+                           "take %s:%d or fewer fragments",
+                           by->name, l->sync[a].every, parts, by->name, parts);
         if (a == l->shard_axis && l->shard)
             return sk_fail(SK_ECONF,
                            "layout: sync=%s:%d gives ranks along '%s' weights of their own, and "

@@ -146,8 +146,8 @@ typedef struct sk_inst {
     int every;       /* over 1: it runs in the first update of the optimizer and in every so many
                         after it (whole_ops.c, intervals.c); what it makes only KEEP carries out
                         of there */
-    sk_step_due sync;      /* steps in which it runs (replica_sync.c) */
-    const sk_codec *codec; /* ENCODE, DECODE */
+    sk_step_due sync;                 /* steps in which it runs (replica_sync.c) */
+    const sk_codec *codec;            /* ENCODE, DECODE */
     const struct sk_combine *combine; /* COMBINE */
     double flops;
     int64_t wire; /* bytes that must leave this rank, by the closed form of the collective */
@@ -227,18 +227,18 @@ typedef struct sk_param_plan {
                                               their work; written by whole_ops.c */
     int n_matrix_state;
     bool keeps_matrix_state; /* this rank writes it to a checkpoint */
-    int mean;    /* of the weights (or their average) of replicas, between steps: the buffer of the
-                    gradient, in the type of the weights (replica_sync.c); or -1 */
-    int anchor;  /* the weights of the last synchronisation, alike in all replicas; or -1 */
+    int mean;   /* of the weights (or their average) of replicas, between steps: the buffer of the
+                   gradient, in the type of the weights (replica_sync.c); or -1 */
+    int anchor; /* the weights of the last synchronisation, alike in all replicas; or -1 */
     int outer_momentum; /* of its steps (sync.h); or -1 */
-    int ema;     /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
-    int scalars; /* sk_optim.scalars, one after the other; or -1 */
-    bool lead;   /* this rank writes them to a checkpoint */
-    int error;   /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
-    bool owner;  /* this rank counts the shard in sums over the logical tensor */
-    bool writes; /* this rank writes the stored shard to a checkpoint */
-    bool tells;  /* this rank writes the error of its term of the sum */
-    bool counts; /* SUMSQ: this rank counts its gradient before any reduction */
+    int ema;            /* exponential moving average of the weights, in f32 (averaged.c); or -1 */
+    int scalars;        /* sk_optim.scalars, one after the other; or -1 */
+    bool lead;          /* this rank writes them to a checkpoint */
+    int error;          /* error feedback of the encoded gradient; dim 0: terms of the sum; or -1 */
+    bool owner;         /* this rank counts the shard in sums over the logical tensor */
+    bool writes;        /* this rank writes the stored shard to a checkpoint */
+    bool tells;         /* this rank writes the error of its term of the sum */
+    bool counts;        /* SUMSQ: this rank counts its gradient before any reduction */
     bool decay;
     int tie_group;         /* group of stages that share it, or -1 */
     const sk_tensor *made; /* extras that travel packed (packed_factors.c): as nodes make it; grad

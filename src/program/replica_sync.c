@@ -115,7 +115,7 @@ static const sk_combine *outer_step(sk_lowering *e, int axis)
 {
     const sk_sync *s = sk_sync_of(e->l, axis);
     sk_combine *c = sk_new(e->p->arena, sk_combine);
-    sk_outer by = {0};
+    sk_outer_step by = {0};
     s->outer(e->l->sync[axis].knob, e->l->mesh.size[axis], &by);
     *c = (sk_combine){.n_in = s->momentum ? 4 : 3, .n_out = s->momentum ? 3 : 2};
     memcpy(c->by[SK_OUTER_TO_WEIGHT], by.weight, sizeof by.weight);
@@ -285,8 +285,9 @@ static sk_status replicas_fit(const sk_lowering *e)
 {
     const sk_program *p = e->p;
     if (e->opts->noise)
-        return sk_fail(SK_ECONF, "layout: sync gives replicas weights of their own, and train.noise "
-                                 "compares gradients of one point; leave out one of them");
+        return sk_fail(SK_ECONF,
+                       "layout: sync gives replicas weights of their own, and train.noise "
+                       "compares gradients of one point; leave out one of them");
     for (int pc = 0; pc < p->n_train; pc++)
         if (p->insts.v[pc].act == SK_DO_START && p->insts.v[pc].micro >= 0)
             SK_TRY(crosses(e, &p->insts.v[pc]));

@@ -21,9 +21,9 @@
 /* What a step of a synchronisation reads, each element of a shard in f32, and what it writes. */
 enum { SK_OUTER_WEIGHT, SK_OUTER_MEAN, SK_OUTER_ANCHOR, SK_OUTER_MOMENTUM };
 enum { SK_OUTER_TO_WEIGHT, SK_OUTER_TO_ANCHOR, SK_OUTER_TO_MOMENTUM };
-typedef struct sk_outer {
+typedef struct sk_outer_step {
     float weight[SK_COMBINE_IN], anchor[SK_COMBINE_IN], momentum[SK_COMBINE_IN];
-} sk_outer;
+} sk_outer_step;
 
 typedef struct sk_sync {
     const char *name, *doc;
@@ -33,7 +33,7 @@ typedef struct sk_sync {
     /* NULL: weights become their mean.  Else what replicas send is the anchor less the weights, and
      * this says what becomes of weight, anchor and momentum: each a sum of (weight, mean of what
      * was sent, anchor, momentum) times the numbers that it fills in, which are zeros before. */
-    void (*outer)(const double *knob, int replicas, sk_outer *to);
+    void (*outer)(const double *knob, int replicas, sk_outer_step *to);
     bool momentum; /* there is one */
     /* NULL, or: a parameter belongs to one of so many fragments, by its layer; each is synchronised
      * at a time of its own, and travels while the step computes. */

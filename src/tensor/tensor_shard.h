@@ -11,8 +11,9 @@
 #include "tensor/q8_format.h"
 
 enum { SK_SHARD_DIM = 6 };
-#define SK_REPLICA_SUFFIX ".replica" /* of the name of a tensor that each replica has for itself \
-                                      */
+#define SK_REPLICA_SUFFIX                                                  \
+    ".replica" /* of the name of a tensor that each replica has for itself \
+                */
 
 typedef struct sk_tensor_shard {
     const char *name; /* of the logical tensor */

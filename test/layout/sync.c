@@ -9,6 +9,9 @@
 #include "lib/ranks.h"
 
 #include "base/hash.h"
+#include "lib/fake_gpu.h"
+#include "lib/fake_nccl.h"
+#include "program/sync.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +40,11 @@ static void fine(sk_trial *t)
 static void same_bits(const char *model, const char *optim, const char *first, const char *then)
 {
     sk_trial a = trial(model, first), b = trial(model, then);
-    a.optim = b.optim = optim;
+    bool matrix = !strcmp(optim, "muon");
+    a.optim = b.optim = matrix ? "adamw" : optim;
+    if (matrix) a.matrix = b.matrix = optim;
+    sk_trial_groups(&a);
+    sk_trial_groups(&b);
     fine(&a);
     fine(&b);
     bool same = a.digest == b.digest && a.elements == b.elements && a.valid == b.valid;
@@ -70,6 +77,34 @@ static void any_layout(void)
               "dp=2 ep=2 sync=local:3; canonical order");
     same_bits("mlp", "adamw", "dp=3 sync=local:2; canonical order",
               "dp=3 tp=2 sync=local:2; canonical order");
+    same_bits("gpt2", "adamw", "dp=2 sync=diloco:2; canonical order",
+              "pp=2 dp=2 micro=2 sync=diloco:2; canonical order");
+    same_bits("llama", "lamb", "dp=2 sync=elastic:2; canonical order",
+              HOSTS "elastic:2; shard state over dp; canonical order");
+    same_bits("gpt2", "muon", "dp=2 sync=stream:4; canonical order",
+              HOSTS "stream:4; shard params over dp; canonical order");
+    same_bits("llama", "sam", "dp=2 sync=stream:3:fragments=3; canonical order",
+              "dp=2 tp=2 sync=stream:3:fragments=3; canonical order");
+}
+
+/* Narrow weights have masters, which are what is synchronised; on a GPU, and on a CPU. */
+static void narrow_on_gpu(void)
+{
+    static const char *const ways[] = {"dp=2 sync=local:2", "dp=2 tp=2 sync=diloco:2",
+                                       "dp=2 sync=stream:4",
+                                       HOSTS "elastic:3; shard grads over dp"};
+    for (int i = 0; i < 8; i++) {
+        sk_trial a = trial("gpt2", ways[i % 4]), b = a;
+        a.dtype = b.dtype = i < 4 ? SK_F32 : SK_BF16;
+        b.gpu = true;
+        fine(&a);
+        fine(&b);
+        double off = 0;
+        for (int s = 0; s < a.steps; s++) off = fmax(off, fabs(a.loss[s] / b.loss[s] - 1));
+        off = fmax(off, fabs(a.valid / b.valid - 1));
+        if (off > (i < 4 ? 1e-5 : 2e-2)) printf("\"%s\": %.1e apart on a GPU\n", ways[i % 4], off);
+        check(off <= (i < 4 ? 1e-5 : 2e-2));
+    }
 }
 
 /* --- laws --- */
@@ -156,6 +191,60 @@ static void synchronised_when_due(void)
     check(more == 2 * 2 * weights);
 }
 
+/* --- outer steps --- */
+
+/* One number, against the textbook in double: v = mu v + g, x -= lr (g + mu v). */
+static void nesterov(const char *name, double mix)
+{
+    const sk_sync *s = sk_sync_find(name);
+    double knob[SK_MAX_SYNC_KNOB] = {0.7, 0.9, 4, mix};
+    double x = 1.25, v = 0, anchor = x, momentum = 0, far = 0;
+    sk_outer_step by = {0};
+    s->outer(knob, 4, &by);
+    for (int i = 0; i < 50; i++) {
+        double g = sin(1.0 + i), own = anchor - g + 0.01, in[] = {own, g, anchor, momentum};
+        double out[3] = {0};
+        for (int k = 0; k < 4; k++) {
+            out[0] += (double)by.weight[k] * in[k];
+            out[1] += (double)by.anchor[k] * in[k];
+            out[2] += (double)by.momentum[k] * in[k];
+        }
+        v = 0.9 * v + g;
+        x -= 0.7 * (g + 0.9 * v);
+        anchor = out[1];
+        momentum = out[2];
+        far = fmax(far, fabs(anchor - x) + fabs(momentum - v));
+        far = fmax(far, fabs(out[0] - (mix * own + (1 - mix) * x)));
+    }
+    check(far < 1e-4);
+}
+
+/* The spring: what replicas go towards the centre, it comes towards them in sum. */
+static void spring(void)
+{
+    const sk_sync *s = sk_sync_find("elastic");
+    double knob[SK_MAX_SYNC_KNOB] = {0.9}, x[4] = {1, 2, 3, 6}, centre = 2, sum = 0, mean = 0;
+    sk_outer_step by = {0};
+    s->outer(knob, 4, &by);
+    for (int r = 0; r < 4; r++) mean += (centre - x[r]) / 4;
+    double moved = by.anchor[SK_OUTER_ANCHOR] * centre + by.anchor[SK_OUTER_MEAN] * mean;
+    for (int r = 0; r < 4; r++) {
+        double to = by.weight[SK_OUTER_WEIGHT] * x[r] + by.weight[SK_OUTER_ANCHOR] * centre;
+        check(fabs(to - (x[r] - 0.9 / 4 * (x[r] - centre))) < 1e-6);
+        sum += to - x[r];
+    }
+    check(fabs(moved - centre + sum) < 1e-6 && fabs(moved - 2.9) < 1e-6);
+}
+
+static void without_momentum_it_averages(void)
+{
+    sk_trial a = trial("gpt2", "dp=3 sync=local:2"),
+             b = trial("gpt2", "dp=3 sync=diloco:2:lr=1:momentum=0");
+    fine(&a);
+    fine(&b);
+    for (int s = 0; s < a.steps; s++) check(fabs(a.loss[s] / b.loss[s] - 1) < 1e-5);
+}
+
 /* --- refusals --- */
 
 static void refuses(const char *layout, const char *why)
@@ -176,6 +265,12 @@ static void mistakes(void)
     refuses("ep=2; synchronize ep by local:4", "alone is needed");
     refuses("dp=2; synchronize qp by local:4", "qp");
     refuses("dp=2 offload=state sync=local:4", "offload");
+    refuses("dp=2 sync=diloco:4:lx=1", "its numbers are: lr, momentum");
+    refuses("dp=2 sync=diloco:4:lr=100", "from 0 to 10");
+    refuses("dp=2 sync=diloco:4:lr=", "from 0 to 10");
+    refuses("dp=2 sync=stream:4:fragments=2.5", "whole number");
+    refuses("dp=2 sync=local:4:4", "no number '4'");
+    refuses("dp=2 sync=stream:3", "fragments");
     sk_trial t = trial("gpt2", "dp=2 sync=local:4");
     sk_arena a = {0};
     sk_graph g;
@@ -188,10 +283,17 @@ static void mistakes(void)
 
 int main(void)
 {
+    sk_fake_gpu(0);
+    sk_fake_nccl();
     any_layout();
+    narrow_on_gpu();
     every_step();
     one_step_of_sgd();
     synchronised_when_due();
+    nesterov("diloco", 0);
+    nesterov("stream", 0.5);
+    spring();
+    without_momentum_it_averages();
     mistakes();
     printf("replicas: %d checks, %d bad\n", checks, bad);
     return bad > 0;

@@ -242,7 +242,8 @@ sk_status sk_gpu_average(float *to, const float *from, int64_t n, double decay,
 
 /* ---- combinations: run/cpu/weight_average.c.  Rare, and bound by memory */
 
-static __global__ void __launch_bounds__(BLOCK) combine_all(const __grid_constant__ sk_combine_job j)
+static __global__ void __launch_bounds__(BLOCK)
+    combine_all(const __grid_constant__ sk_combine_job j)
 {
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < j.n;
          i += (int64_t)gridDim.x * BLOCK) {
