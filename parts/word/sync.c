@@ -196,6 +196,26 @@ static bool claims(const sk_word_ask *ask)
     return ask->optim && sk_layout_any_local(ask->layout);
 }
 
+/* An axis that splits the batch alone and does not shard. */
+static bool draw(sk_dice *d, const sk_layout *l, char phrase[SK_WORD_TEXT])
+{
+    static const char *const ways[] = {"local:2",         "local:3",
+                                       "diloco:2",        "diloco:3:momentum=0.5",
+                                       "elastic:2",       "stream:2:fragments=2",
+                                       "stream:4:mix=0.2"};
+    int axis = -1;
+    for (int a = 0; a < l->mesh.n; a++)
+        if (!strcmp(l->split[a], "b") && l->mesh.size[a] > 1 && a != l->shard_axis &&
+            !*l->sync[a].name && (axis < 0 || sk_dice_one_in(d, 2)))
+            axis = a;
+    if (axis < 0 || !sk_dice_one_in(d, 4)) return false;
+    const char *way = ways[sk_dice_pick(d, 0, 6)];
+    bool brief = !strcmp(l->mesh.name[axis], "dp") && sk_dice_one_in(d, 2);
+    if (brief) snprintf(phrase, SK_WORD_TEXT, "sync=%s", way);
+    else snprintf(phrase, SK_WORD_TEXT, "synchronize %s by %s", l->mesh.name[axis], way);
+    return true;
+}
+
 const sk_word sk_word_sync = {
     .name = "sync",
     .doc = "ranks along dp are replicas that update alone and synchronise every so many steps: "
@@ -216,7 +236,11 @@ const sk_word sk_word_sync = {
     .check = check,
     .fits = fits,
     .idle = idle,
-    .excludes = {{"offload", 0, "replicas synchronise what lies in the memory of the device"}},
+    .excludes = {{"offload", 0, "replicas synchronise what lies in the memory of the device"},
+                 {"replica", 0,
+                  "ranks of a host would average a copy of the weights that others still read"}},
     .lowers = SK_LOWERS_WIRE,
     .claims = claims,
+    .draw = draw,
+    .tries = "local:8 diloco:50",
 };

@@ -281,9 +281,36 @@ static sk_status crosses(const sk_lowering *e, const sk_inst *in)
                    c->what, e->l->mesh.name[c->group]);
 }
 
+/* In deterministic order ranks have whole reduction blocks of the batch, which need not be their
+ * share of it.  That is fine for a sum, and not for replicas, each of which learns from its own. */
+static sk_status even_shares(const sk_lowering *e)
+{
+    const char batch[] = {e->g->batch, 0};
+    sk_layout plain = *e->l;
+    sk_state s = {0};
+    plain.canonical = false;
+    for (int a = 0; a < SK_MAX_AXES; a++)
+        if (a < plain.mesh.n && sk_layout_local(&plain, a)) s.how[a] = SK_SPLIT;
+    for (int r = 0, n = sk_mesh_ranks(&plain.mesh); e->l->canonical && r < n; r++) {
+        int coord[SK_MAX_AXES];
+        sk_mesh_coords(&plain.mesh, r, coord);
+        sk_extent has = sk_shard_of(e->g, e->l, batch, &s, coord, -1, 1),
+                  share = sk_shard_of(e->g, &plain, batch, &s, coord, -1, 1);
+        if (has.size[0] == share.size[0]) continue;
+        return sk_fail(SK_ECONF,
+                       "layout: order=canonical would deal %lld of %lld samples to replica %d, "
+                       "whose share is %lld; take 2, 4, 8 ... replicas that divide train.batch, or "
+                       "order=fast",
+                       (long long)has.size[0], (long long)has.full[0],
+                       sk_layout_replica_of(&plain, coord), (long long)share.size[0]);
+    }
+    return SK_OK;
+}
+
 static sk_status replicas_fit(const sk_lowering *e)
 {
     const sk_program *p = e->p;
+    SK_TRY(even_shares(e));
     if (e->opts->noise)
         return sk_fail(SK_ECONF,
                        "layout: sync gives replicas weights of their own, and train.noise "

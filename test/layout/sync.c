@@ -75,8 +75,8 @@ static void any_layout(void)
                   inside[i]);
     same_bits("switch", "adamw", "dp=2 sync=local:3; canonical order",
               "dp=2 ep=2 sync=local:3; canonical order");
-    same_bits("mlp", "adamw", "dp=3 sync=local:2; canonical order",
-              "dp=3 tp=2 sync=local:2; canonical order");
+    same_bits("mlp", "adamw", "dp=4 sync=local:2; canonical order",
+              "dp=4 tp=2 sync=local:2; canonical order");
     same_bits("gpt2", "adamw", "dp=2 sync=diloco:2; canonical order",
               "pp=2 dp=2 micro=2 sync=diloco:2; canonical order");
     same_bits("llama", "lamb", "dp=2 sync=elastic:2; canonical order",
@@ -278,6 +278,8 @@ static void mistakes(void)
     int n = 0;
     t.noise = true;
     check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "train.noise"));
+    t = trial("gpt2", "dp=3 sync=local:4; canonical order");
+    check(sk_trial_compile(&a, &t, &g, &p, &n) == SK_ECONF && strstr(sk_error(), "samples"));
     sk_arena_end(&a);
 }
 
