@@ -5,14 +5,8 @@
 # 0, -1, 2^31, 2^63-1, 2^63, 1e300, nan and nothing.  What is no number of this kind is refused
 # (64 on the command line, 78 in a layout); all end within seconds, in little memory, with one
 # sentence, and never as a fault of skein (70, a signal).
-set -eu
-cd "$(dirname "$0")/../.."
-skein=$(realpath "${SKEIN:-build/release/skein}")
-[ -x "$skein" ] || { echo "there is no $skein"; exit 77; }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-cp example/one_file.c "$temp/text"
-cd "$temp"
+# shellcheck source=test/lib/runs.sh
+. "$(dirname "$0")/../lib/runs.sh"
 limit=3000000 # KiB; of a build with a sanitizer, which maps far more, none
 (ulimit -v $limit && "$skein" list model >/dev/null 2>&1) || limit=unlimited
 
